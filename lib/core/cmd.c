@@ -1,0 +1,404 @@
+/*
+ * The command line: getopt_long over a table, --help and --dump-options printed from it, and the
+ * frame that every program runs in (descriptors 0-2 open, SIGPIPE restored, standard output
+ * checked).
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <locale.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config.h"
+#include "core/cmd.h"
+
+#define KEY_BASE 1000 /* getopt value of option i without a letter; + KEY_NO: its --no- form */
+#define KEY_NO	 10000
+#define MAX_OPTS 96
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+static int bad_value(struct pl_err *err, const char *s, const char *want)
+{
+	return pl_fail(err, PL_EUSAGE, "\"%s\" is not %s", s, want);
+}
+
+int pl_parse_int(const char *s, int64_t *v, struct pl_err *err)
+{
+	char *end;
+	long long x;
+
+	errno = 0;
+	x = strtoll(s, &end, 10);
+	if (end == s || *end || errno)
+		return bad_value(err, s, "a whole number");
+	*v = x;
+	return 0;
+}
+
+int pl_parse_real(const char *s, double *v, struct pl_err *err)
+{
+	char *end;
+	double x = strtod(s, &end);
+
+	if (end == s || *end || !isfinite(x))
+		return bad_value(err, s, "a number");
+	*v = x;
+	return 0;
+}
+
+static int parse_scaled(const char *s, int64_t *v, const char *const *unit, const double *factor,
+			const char *want, struct pl_err *err)
+{
+	char *end;
+	double x = strtod(s, &end);
+
+	if (end == s || !isfinite(x))
+		return bad_value(err, s, want);
+	for (size_t i = 0; unit[i]; i++) {
+		if (!strcmp(end, unit[i])) {
+			x *= factor[i];
+			if (fabs(x) > 9.2e18)
+				return bad_value(err, s, "in range");
+			*v = (int64_t)llround(x);
+			return 0;
+		}
+	}
+	return bad_value(err, s, want);
+}
+
+int pl_parse_size(const char *s, int64_t *v, struct pl_err *err)
+{
+	static const char *const unit[] = {
+		"", "K", "M", "G", "T", "KiB", "MiB", "GiB", "TiB", NULL
+	};
+	static const double f[] = { 1,	    0x1p10, 0x1p20, 0x1p30, 0x1p40,
+				    0x1p10, 0x1p20, 0x1p30, 0x1p40 };
+
+	return parse_scaled(s, v, unit, f, "a size (like 64M)", err);
+}
+
+int pl_parse_time(const char *s, pl_ns *v, struct pl_err *err)
+{
+	static const char *const unit[] = { "", "s", "ms", "us", "ns", "min", NULL };
+	static const double f[] = { 1e9, 1e9, 1e6, 1e3, 1, 60e9 };
+
+	return parse_scaled(s, v, unit, f, "a time (like 25us)", err);
+}
+
+int pl_list_add(struct pl_list *l, const char *s, struct pl_err *err)
+{
+	int rc = pl_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v), err);
+
+	if (rc == 0)
+		l->v[l->n++] = s;
+	return rc;
+}
+
+static int parse_choice(const char *s, const char *choices, int *v, struct pl_err *err)
+{
+	const char *c = choices;
+	size_t n = strlen(s);
+
+	for (int i = 0;; i++) {
+		size_t k = strcspn(c, "|");
+
+		if (k == n && !memcmp(c, s, n)) {
+			*v = i;
+			return 0;
+		}
+		if (!c[k])
+			return pl_fail(err, PL_EUSAGE, "\"%s\" is not one of %s", s, choices);
+		c += k + 1;
+	}
+}
+
+static int set_option(const struct pl_opt *o, void *config, const char *s, bool off,
+		      struct pl_err *err)
+{
+	void *p = (char *)config + o->offset;
+	int rc = 0;
+
+	switch (o->type) {
+	case PL_OPT_FLAG:
+		*(bool *)p = !off;
+		return 0;
+	case PL_OPT_COUNT:
+		++*(int *)p;
+		return 0;
+	case PL_OPT_INT:
+		rc = pl_parse_int(s, p, err);
+		break;
+	case PL_OPT_REAL:
+		rc = pl_parse_real(s, p, err);
+		break;
+	case PL_OPT_SIZE:
+		rc = pl_parse_size(s, p, err);
+		break;
+	case PL_OPT_TIME:
+		rc = pl_parse_time(s, p, err);
+		break;
+	case PL_OPT_STR:
+		*(const char **)p = s;
+		break;
+	case PL_OPT_LIST:
+		rc = pl_list_add(p, s, err);
+		break;
+	case PL_OPT_CHOICE:
+		if (off)
+			s = "never";
+		rc = parse_choice(s ? s : "always", o->choices, p, err);
+		break;
+	default:
+		break;
+	}
+	return rc < 0 ? pl_wrap(err, "--%s", o->name) : rc;
+}
+
+/* ---- texts ------------------------------------------------------------------------------------
+ */
+
+static void print_help(const struct pl_cmd *cmd)
+{
+	printf("usage: %s %s\n%s\n", cmd->name, cmd->synopsis, cmd->summary);
+	if (cmd->details)
+		printf("\n%s\n", cmd->details);
+	printf("\noptions:\n");
+	for (const struct pl_opt *o = cmd->opts; o->type != PL_OPT_END; o++) {
+		char left[64];
+
+		if (!o->help)
+			continue;
+		snprintf(left, sizeof(left), "%c%c%s --%s%s%s", o->key ? '-' : ' ',
+			 o->key ? o->key : ' ', o->key ? "," : " ", o->name, o->arg ? "=" : "",
+			 o->arg ? o->arg : "");
+		if (strlen(left) > 26)
+			printf("  %s\n  %-26s  %s\n", left, "", o->help);
+		else
+			printf("  %-26s  %s\n", left, o->help);
+	}
+	printf("\nexit status: 0 done, 1 the answer is \"no\", 2 usage, 3 bad input, 4 I/O, 5 "
+	       "memory or a\n"
+	       "stated limit, 6 a facility is absent, 70 a bug here. Manual: man paceline-%s\n",
+	       cmd->name);
+}
+
+static const char *type_name(enum pl_opt_type t)
+{
+	static const char *const names[] = { "flag", "count", "int",	"real", "size",	  "time",
+					     "str",  "list",  "choice", "help", "version" };
+
+	return (size_t)t < PL_LEN(names) ? names[t] : "?";
+}
+
+/* TSV: letter, name, metavariable, type, choices, help; "-" for what there is not. */
+static void dump_options(const struct pl_cmd *cmd)
+{
+	for (const struct pl_opt *o = cmd->opts; o->type != PL_OPT_END; o++) {
+		char key[2] = { (char)o->key, '\0' };
+
+		if (o->help)
+			printf("%s\t%s\t%s\t%s\t%s\t%s\n", o->key ? key : "-", o->name,
+			       o->arg ? o->arg : "-", type_name(o->type),
+			       o->choices ? o->choices : "-", o->help);
+	}
+}
+
+static void print_version(const struct pl_cmd *cmd)
+{
+	printf("%s (paceline) %s\n", cmd->name, PL_VERSION);
+	printf("formats: container 1, trace 1, graph 1\n");
+	printf("features: zlib%s, libcsv\n", HAVE_LIBDEFLATE ? ", libdeflate" : "");
+#if defined(__clang__)
+	printf("compiler: clang %s\n", __clang_version__);
+#elif defined(__GNUC__)
+	printf("compiler: gcc %s\n", __VERSION__);
+#endif
+}
+
+/* ---- frame ------------------------------------------------------------------------------------
+ */
+
+bool pl_is_tty(const struct pl_common *c, int fd)
+{
+	return (c && c->fake_tty) || isatty(fd);
+}
+
+bool pl_use_color(const struct pl_common *c, int fd)
+{
+	const char *no = getenv("NO_COLOR");
+
+	if (c->color)
+		return c->color == 1;
+	return pl_is_tty(c, fd) && !(no && *no);
+}
+
+static void say(void *arg, enum pl_level level, const char *text)
+{
+	const struct pl_common *c = arg;
+
+	if ((level == PL_LOG_WARN && c->quiet) || (level == PL_LOG_NOTE && c->verbose < 1) ||
+	    (level == PL_LOG_DEBUG && c->verbose < 2))
+		return;
+	fprintf(stderr, "%s: %s%s\n", c->program, level == PL_LOG_WARN ? "warning: " : "", text);
+}
+
+static void open_std_fds(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDWR);
+	while (fd >= 0 && fd <= 2);
+	if (fd > 2)
+		close(fd);
+}
+
+static void restore_sigpipe(void)
+{
+	sigset_t set;
+
+	signal(SIGPIPE, SIG_DFL);
+	sigemptyset(&set);
+	sigaddset(&set, SIGPIPE);
+	sigprocmask(SIG_UNBLOCK, &set, NULL);
+}
+
+struct longs {
+	struct option opt[2 * MAX_OPTS + 2];
+	char name[MAX_OPTS][32]; /* of the --no- forms */
+	char letters[2 * MAX_OPTS + 2];
+};
+
+static void build_longs(const struct pl_cmd *cmd, struct longs *l)
+{
+	size_t n = 0, k = 1;
+
+	memset(l, 0, sizeof(*l));
+	l->letters[0] = ':';
+	for (int i = 0; cmd->opts[i].type != PL_OPT_END && i < MAX_OPTS; i++) {
+		const struct pl_opt *o = &cmd->opts[i];
+
+		l->opt[n++] = (struct option){ o->name, o->arg ? required_argument : no_argument,
+					       NULL, KEY_BASE + i };
+		if (o->type == PL_OPT_FLAG || !strcmp(o->name, "progress")) {
+			snprintf(l->name[i], sizeof(l->name[i]), "no-%s", o->name);
+			l->opt[n++] = (struct option){ l->name[i], no_argument, NULL,
+						       KEY_BASE + KEY_NO + i };
+		}
+		if (o->key) {
+			l->letters[k++] = (char)o->key;
+			if (o->arg)
+				l->letters[k++] = ':';
+		}
+	}
+	l->opt[n] = (struct option){ "dump-options", no_argument, NULL, KEY_BASE - 1 };
+}
+
+/* 0: go on, 1: done (help and the like), negative: failed. */
+static int parse(const struct pl_cmd *cmd, void *config, int argc, char **argv, struct pl_err *err)
+{
+	struct longs l;
+	int c, index = -1;
+
+	build_longs(cmd, &l);
+	opterr = 0;
+	optind = 1;
+	while ((c = getopt_long(argc, argv, l.letters, l.opt, NULL)) != -1) {
+		bool off = c >= KEY_BASE + KEY_NO;
+
+		if (c == KEY_BASE - 1) {
+			dump_options(cmd);
+			return 1;
+		}
+		if (c == ':')
+			return pl_fail(err, PL_EUSAGE, "option %s needs a value", argv[optind - 1]);
+		if (c == '?')
+			return pl_fail(err, PL_EUSAGE, "unknown option %s; see %s --help",
+				       argv[optind - 1], cmd->name);
+		index = -1;
+		if (c >= KEY_BASE)
+			index = c - KEY_BASE - (off ? KEY_NO : 0);
+		for (int i = 0; index < 0; i++)
+			if (cmd->opts[i].key == c)
+				index = i;
+		if (cmd->opts[index].type == PL_OPT_HELP) {
+			print_help(cmd);
+			return 1;
+		}
+		if (cmd->opts[index].type == PL_OPT_VERSION) {
+			print_version(cmd);
+			return 1;
+		}
+		if (set_option(&cmd->opts[index], config, optarg, off, err) < 0)
+			return err->code;
+	}
+	return 0;
+}
+
+static int check_common(struct pl_common *c, struct pl_err *err)
+{
+	if (c->threads < 0 || c->threads > 1024)
+		return pl_fail(err, PL_EUSAGE, "--threads: %lld is not between 0 and 1024",
+			       (long long)c->threads);
+	if (c->level < 0 || c->level > 12)
+		return pl_fail(err, PL_EUSAGE, "--level: %lld is not between 0 and 12",
+			       (long long)c->level);
+	if (c->uncompressed)
+		c->level = 0;
+	return 0;
+}
+
+static void free_lists(const struct pl_cmd *cmd, void *config)
+{
+	for (const struct pl_opt *o = cmd->opts; o->type != PL_OPT_END; o++)
+		if (o->type == PL_OPT_LIST)
+			pl_free(((struct pl_list *)(void *)((char *)config + o->offset))->v);
+}
+
+int pl_main(const struct pl_cmd *cmd, int argc, char **argv)
+{
+	struct pl_err err = { 0 };
+	struct pl_common *c;
+	int rc;
+
+	open_std_fds();
+	restore_sigpipe();
+	setlocale(LC_ALL, "C");
+	c = calloc(1, cmd->config_size);
+	if (!c) {
+		fprintf(stderr, "%s: out of memory\n", cmd->name);
+		return pl_exit_status(PL_ENOMEM);
+	}
+	c->threads = 1;
+	c->level = 1;
+	c->seed = 1;
+	c->provenance = true;
+	c->program = cmd->name;
+	c->argc = argc;
+	c->argv = argv;
+	c->log = (struct pl_log){ say, c };
+	if (cmd->defaults)
+		cmd->defaults(c);
+	rc = parse(cmd, c, argc, argv, &err);
+	if (rc == 0)
+		rc = check_common(c, &err);
+	if (rc == 0)
+		rc = cmd->run(c, argc - optind, argv + optind, &err);
+	/* what was printed must have arrived, or the program did not do its work */
+	if ((fflush(stdout) || ferror(stdout)) && rc >= 0)
+		rc = pl_fail_sys(&err, "standard output");
+	if (rc < 0 && rc != PL_ESTOP) {
+		if (err.msg[0])
+			fprintf(stderr, "%s: %s\n", cmd->name, err.msg);
+		else if (rc != PL_ENO)
+			fprintf(stderr, "%s: failed without a message (code %d)\n", cmd->name, rc);
+	}
+	free_lists(cmd, c);
+	free(c);
+	return rc < 0 && rc != PL_ESTOP ? pl_exit_status(rc) : 0;
+}

@@ -1,0 +1,136 @@
+/*
+ * cmd.h - one option table a program; it feeds the parser, --help, shell completion and the check
+ * of the man page. Every program is a `struct pl_cmd pl_command` and shares cmd/main.c.
+ */
+#ifndef PL_CMD_H
+#define PL_CMD_H
+
+#include "core/core.h"
+
+enum pl_opt_type {
+	PL_OPT_FLAG,   /* bool: set to true; --no-NAME sets false */
+	PL_OPT_COUNT,  /* int: incremented */
+	PL_OPT_INT,    /* int64_t */
+	PL_OPT_REAL,   /* double */
+	PL_OPT_SIZE,   /* int64_t bytes; K M G T suffixes are binary */
+	PL_OPT_TIME,   /* int64_t ns; ns us ms s min suffixes, s without one */
+	PL_OPT_STR,    /* const char * */
+	PL_OPT_LIST,   /* struct pl_list: repeatable */
+	PL_OPT_CHOICE, /* int: index into `choices`, "a|b|c" */
+	PL_OPT_HELP,
+	PL_OPT_VERSION,
+	PL_OPT_END
+};
+
+struct pl_list {
+	const char **v;
+	size_t n, cap;
+};
+
+struct pl_opt {
+	int key;	  /* short letter or 0 */
+	const char *name; /* long name without dashes */
+	const char *arg;  /* metavariable, NULL for flags */
+	const char *help; /* one line; NULL hides it */
+	enum pl_opt_type type;
+	size_t offset; /* into the program's configuration */
+	const char *choices;
+};
+
+/* First member of every program's configuration. */
+struct pl_common {
+	const char *output; /* NULL or "-": standard output */
+	int64_t threads;
+	int64_t level;
+	bool uncompressed, quiet, provenance, strict;
+	int verbose;
+	int color;    /* 0 auto, 1 always, 2 never */
+	int progress; /* 0 auto, 1 always, 2 never: as PL_OPT_CHOICE */
+	int64_t seed;
+	bool fake_tty;
+	struct pl_log log;   /* warnings go to standard error as "program: text" */
+	const char *program; /* its name */
+	int argc;	     /* the whole command line, for provenance */
+	char **argv;
+};
+
+#define PL_COMMON(m) offsetof(struct pl_common, m)
+#define PL_OPTS_OUTPUT                                                                             \
+	{                                                                                          \
+		'o', "output", "FILE", "write to FILE instead of standard output", PL_OPT_STR,     \
+			PL_COMMON(output), NULL                                                    \
+	}
+#define PL_OPTS_STREAM                                                                             \
+	{ 'l',	      "level",		"N", "compression level 0-12 (default 1)",                 \
+	  PL_OPT_INT, PL_COMMON(level), NULL },                                                    \
+		{ 'u',	       "uncompressed",                                                     \
+		  NULL,	       "do not compress the output (for pipes); same as -l 0",             \
+		  PL_OPT_FLAG, PL_COMMON(uncompressed),                                            \
+		  NULL },                                                                          \
+	{                                                                                          \
+		0, "provenance", NULL,                                                             \
+			"record program, version and command line in the output (default; "        \
+			"--no-provenance)",                                                        \
+			PL_OPT_FLAG, PL_COMMON(provenance), NULL                                   \
+	}
+#define PL_OPTS_THREADS                                                                            \
+	{                                                                                          \
+		'@', "threads", "N", "total number of threads (default 1, 0 = cores)", PL_OPT_INT, \
+			PL_COMMON(threads), NULL                                                   \
+	}
+#define PL_OPTS_COMMON                                                                             \
+	{ 'q', "quiet", NULL, "no warnings", PL_OPT_FLAG, PL_COMMON(quiet), NULL },                \
+		{ 'v',		"verbose",	    NULL, "say more on standard error",            \
+		  PL_OPT_COUNT, PL_COMMON(verbose), NULL },                                        \
+		{ 0,                                                                               \
+		  "progress",                                                                      \
+		  "WHEN",                                                                          \
+		  "progress on standard error: auto, always, never",                               \
+		  PL_OPT_CHOICE,                                                                   \
+		  PL_COMMON(progress),                                                             \
+		  "auto|always|never" },                                                           \
+		{ 0,                                                                               \
+		  "color",                                                                         \
+		  "WHEN",                                                                          \
+		  "colour: auto, always, never",                                                   \
+		  PL_OPT_CHOICE,                                                                   \
+		  PL_COMMON(color),                                                                \
+		  "auto|always|never" },                                                           \
+		{ 0,	      "seed",	       "N", "seed of anything random (default 1)",         \
+		  PL_OPT_INT, PL_COMMON(seed), NULL },                                             \
+		{ 0, "fake-tty", NULL, NULL, PL_OPT_FLAG, PL_COMMON(fake_tty), NULL },             \
+		{ 0, "help", NULL, "this text", PL_OPT_HELP, 0, NULL },                            \
+		{ 0, "version", NULL, "version, formats and features", PL_OPT_VERSION, 0, NULL },  \
+	{                                                                                          \
+		0, NULL, NULL, NULL, PL_OPT_END, 0, NULL                                           \
+	}
+
+struct pl_cmd {
+	const char *name;
+	const char *synopsis; /* after the name: "[OPTION]... [FILE]..." */
+	const char *summary;  /* one line */
+	const char *details;  /* more lines for --help, or NULL */
+	const struct pl_opt *opts;
+	size_t config_size;
+	void (*defaults)(void *config); /* may be NULL; after the common defaults */
+	/* argc/argv: the operands. Returns 0 or a negative PL_E code with *err filled. */
+	int (*run)(void *config, int argc, char **argv, struct pl_err *err);
+};
+
+extern const struct pl_cmd pl_command; /* defined by each program */
+
+/* Parses, runs, reports; returns the exit status. */
+int pl_main(const struct pl_cmd *cmd, int argc, char **argv);
+
+/* Does standard error (or output) lead to a terminal, or does --fake-tty say so? */
+bool pl_is_tty(const struct pl_common *c, int fd);
+bool pl_use_color(const struct pl_common *c, int fd);
+
+/* Parsers of single values, for options inside other texts. 0 or PL_EUSAGE. */
+int pl_parse_int(const char *s, int64_t *v, struct pl_err *err) PL_MUST;
+int pl_parse_real(const char *s, double *v, struct pl_err *err) PL_MUST;
+int pl_parse_size(const char *s, int64_t *v, struct pl_err *err) PL_MUST;
+int pl_parse_time(const char *s, pl_ns *v, struct pl_err *err) PL_MUST;
+int pl_list_add(struct pl_list *l, const char *s, struct pl_err *err) PL_MUST;
+
+#endif

@@ -1,0 +1,93 @@
+/* Errors: the first failure wins, context is added outward. */
+#include <errno.h>
+#include <string.h>
+
+#include "core/core.h"
+
+static int record(struct pl_err *err, int code, int sys, const char *fmt, va_list ap)
+{
+	if (!err || err->code)
+		return err ? err->code : code;
+	err->code = code;
+	err->sys = sys;
+	vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
+	return code;
+}
+
+int pl_fail(struct pl_err *err, int code, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	code = record(err, code, 0, fmt, ap);
+	va_end(ap);
+	return code;
+}
+
+int pl_fail_sys(struct pl_err *err, const char *fmt, ...)
+{
+	int sys = errno, code = sys == ENOMEM ? PL_ENOMEM : PL_EIO;
+	bool first = err && !err->code;
+	va_list ap;
+
+	va_start(ap, fmt);
+	code = record(err, code, sys, fmt, ap);
+	va_end(ap);
+	if (first) {
+		size_t n = strlen(err->msg);
+
+		snprintf(err->msg + n, sizeof(err->msg) - n, ": %s", strerror(sys));
+	}
+	return code;
+}
+
+int pl_wrap(struct pl_err *err, const char *fmt, ...)
+{
+	char old[sizeof(err->msg)];
+	va_list ap;
+	int n;
+
+	if (!err || !err->code)
+		return err ? PL_EINTERNAL : 0;
+	memcpy(old, err->msg, sizeof(old));
+	va_start(ap, fmt);
+	n = vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
+	va_end(ap);
+	if (n >= 0 && (size_t)n < sizeof(err->msg))
+		snprintf(err->msg + n, sizeof(err->msg) - (size_t)n, ": %s", old);
+	return err->code;
+}
+
+int pl_exit_status(int code)
+{
+	switch (code) {
+	case PL_ENO:
+		return 1;
+	case PL_EUSAGE:
+		return 2;
+	case PL_EDATA:
+		return 3;
+	case PL_EIO:
+		return 4;
+	case PL_ENOMEM:
+	case PL_ELIMIT:
+		return 5;
+	case PL_EABSENT:
+		return 6;
+	default:
+		return code >= 0 ? 0 : 70;
+	}
+}
+
+void pl_say(const struct pl_log *log, enum pl_level level, const char *fmt, ...)
+{
+	char text[1024];
+	va_list ap;
+
+	if (!log || !log->say)
+		return;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	log->say(log->arg, level, text);
+}

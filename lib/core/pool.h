@@ -1,0 +1,35 @@
+/*
+ * pool.h - one pool of threads, many queues of jobs, results in order.
+ *
+ * A queue takes jobs and gives their results back in the order in which they were put, whatever
+ * thread finished first, so output never depends on the number of threads. `threads` is the total,
+ * the caller included: with 1 every job runs inside pl_queue_put(), and a caller that waits helps.
+ */
+#ifndef PL_POOL_H
+#define PL_POOL_H
+
+#include "core/core.h"
+
+struct pl_pool;
+struct pl_queue;
+
+/* threads: 1 = no thread is started; 0 = as many as the machine has cores. */
+struct pl_pool *pl_pool_new(int threads, struct pl_err *err);
+void pl_pool_free(struct pl_pool *p);	      /* after all its queues; NULL is fine */
+int pl_pool_threads(const struct pl_pool *p); /* 1 for NULL */
+
+/* At most `bound` jobs are waiting or unfetched at a time. */
+struct pl_queue *pl_queue_new(struct pl_pool *p, int bound, struct pl_err *err);
+void pl_queue_free(struct pl_queue *q); /* runs what is left and drops the results; NULL is fine */
+/*
+ * Queue fn(arg); fn must be callable from any thread and reports through arg. The caller must not
+ * put when pl_queue_full(): fetch first.
+ */
+void pl_queue_put(struct pl_queue *q, void (*fn)(void *arg), void *arg);
+bool pl_queue_full(const struct pl_queue *q);
+/* The arg of the oldest job, finished; waits (helping) if need be. NULL when the queue is empty. */
+void *pl_queue_get(struct pl_queue *q);
+/* The same, but NULL also when the oldest job is not finished yet: never waits. */
+void *pl_queue_poll(struct pl_queue *q);
+
+#endif

@@ -1,0 +1,47 @@
+/* export.h - traces out, in other tools' formats. One file a format, each one `struct pl_exporter`.
+ */
+#ifndef PL_EXPORT_H
+#define PL_EXPORT_H
+
+#include "io/table.h"
+#include "trace/trace.h"
+
+struct pl_export_opts {
+	struct pl_pool *pool;
+	int level;
+	const char *provenance;
+	const struct pl_log *log;
+	int top; /* rows of the stat tables, 0 = all */
+	bool color;
+};
+
+struct pl_exporter {
+	const char *name; /* "trace", "chrome", "perfetto", "csv", "jsonl", "text", "stat",
+			     "stat-json" */
+	const char *summary;
+	bool binary;
+	struct pl_sink *(*open)(struct pl_out *out, const struct pl_export_opts *o,
+				struct pl_err *err);
+	int (*close)(struct pl_sink *s, struct pl_err *err); /* writes what is left; frees */
+	void (*abort)(struct pl_sink *s);
+};
+extern const struct pl_exporter *const pl_exporters[]; /* NULL-terminated */
+const struct pl_exporter *pl_exporter_find(const char *name);
+
+/* Which events pass; all conditions must hold. */
+struct pl_filter {
+	const int32_t *rank; /* n_ranks of them; 0: any */
+	uint32_t n_ranks;
+	const int64_t *step; /* pairs lo, hi */
+	uint32_t n_steps;
+	bool has_time;
+	pl_ns t0, t1;		 /* relative to the first event of the trace; overlap counts */
+	const char *kind, *name; /* globs, NULL any */
+};
+/* A sink that passes matching events on to `next` (borrowed). Step numbers are those of the column
+ * PL_R_STEP where there is one, else of the STEP event that contains the event's start (device
+ * operations: their launch). */
+struct pl_sink *pl_filter_open(const struct pl_filter *f, struct pl_sink *next, struct pl_err *err);
+void pl_filter_close(struct pl_sink *s);
+
+#endif

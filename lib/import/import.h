@@ -1,0 +1,59 @@
+/*
+ * import.h - foreign formats in. One file a format, each exporting one `struct pl_importer`.
+ *
+ * Importers are lenient: what cannot be read costs one event, is counted in the stats and said once
+ * a class; with `strict` the first such thing is PL_EDATA with its position.
+ */
+#ifndef PL_IMPORT_H
+#define PL_IMPORT_H
+
+#include "trace/trace.h"
+
+struct pl_import_stats {
+	uint64_t events;    /* passed on */
+	uint64_t bad;	    /* events or values given up */
+	uint64_t tolerated; /* read although not valid JSON (bare inf, control characters ...) */
+	bool truncated;	    /* missing end bracket, cut gzip ... */
+	char first[256];    /* "byte 1234: what": the first bad one */
+};
+
+struct pl_et; /* execution traces read so far (tensor sizes), see et.c */
+
+struct pl_import_opts {
+	bool strict;
+	struct pl_pool *pool;
+	const struct pl_log *log;
+	const char *rank_from; /* "name" | "info" | "order" | a printf-like pattern with %d; NULL
+				  auto */
+	int32_t order;	       /* number of this file among the inputs */
+	const char *columns;   /* --columns of an operation table, or NULL */
+	struct pl_et *et;      /* may be NULL */
+	size_t max_strings;    /* begin a new segment when strings exceed this; 0 = 64 MiB */
+	const char *provenance;
+};
+
+struct pl_importer {
+	const char *name;    /* "kineto" */
+	const char *summary; /* for --help and the man page */
+	/* 0 no .. 100 certain, from the first bytes (already inflated; at least 64 KiB unless
+	 * shorter). */
+	int (*probe)(const uint8_t *p, size_t n);
+	int (*run)(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink *sink,
+		   struct pl_import_stats *st, struct pl_err *err);
+};
+
+extern const struct pl_importer *const pl_importers[]; /* NULL-terminated */
+const struct pl_importer *pl_importer_find(const char *name);
+
+/* Inflate if need be, recognise (or use `force`), import. The one call that programs use. */
+int pl_import(struct pl_in *raw, const struct pl_importer *force, const struct pl_import_opts *o,
+	      struct pl_sink *sink, struct pl_import_stats *st, struct pl_err *err) PL_MUST;
+
+/* Execution traces give sizes to the collectives of the profile with the same process id. */
+struct pl_et *pl_et_new(struct pl_err *err);
+void pl_et_free(struct pl_et *et);
+bool pl_et_probe(const uint8_t *p, size_t n);
+int pl_et_load(struct pl_et *et, struct pl_in *in, const struct pl_import_opts *o,
+	       struct pl_import_stats *st, struct pl_err *err) PL_MUST;
+
+#endif

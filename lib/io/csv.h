@@ -1,0 +1,20 @@
+/* csv.h - CSV in through libcsv, row by row; CSV out by hand. */
+#ifndef PL_CSV_H
+#define PL_CSV_H
+
+#include "io/stream.h"
+
+struct pl_csv_row {
+	const char *const *field; /* NUL-terminated, valid during the call */
+	const size_t *len;
+	size_t n;
+	int64_t line; /* of its first byte, from 1 */
+};
+/* Calls row() for each row; a negative return stops with that code. Empty lines are skipped. */
+int pl_csv_read(struct pl_in *in,
+		int (*row)(void *arg, const struct pl_csv_row *r, struct pl_err *err), void *arg,
+		struct pl_err *err) PL_MUST;
+int pl_csv_put(struct pl_out *out, const char *s, size_t n,
+	       struct pl_err *err) PL_MUST; /* quoted if need be */
+
+#endif

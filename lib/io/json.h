@@ -1,0 +1,82 @@
+/*
+ * json.h - a streaming pull reader for what profilers really write, and a writer.
+ *
+ * The reader works on a byte range in memory that holds one whole value (an event, a metadata
+ * value); the importers cut such ranges out of the stream with pl_json_scan(). It is lenient where
+ * real profilers are wrong (bare inf, nan, N/A; control characters in strings; bad escapes and
+ * UTF-8) and says so; what it cannot read is an error at a byte.
+ */
+#ifndef PL_JSON_H
+#define PL_JSON_H
+
+#include "io/stream.h"
+
+enum pl_json_type {
+	PL_JSON_END,
+	PL_JSON_OBJECT,	    /* { */
+	PL_JSON_OBJECT_END, /* } */
+	PL_JSON_ARRAY,	    /* [ */
+	PL_JSON_ARRAY_END,  /* ] */
+	PL_JSON_KEY,	    /* text = the key */
+	PL_JSON_STRING,
+	PL_JSON_NUMBER, /* text = the number as written */
+	PL_JSON_TRUE,
+	PL_JSON_FALSE,
+	PL_JSON_NULL,
+	PL_JSON_WORD, /* bare inf, nan, N/A ...: text = as written */
+	PL_JSON_ERROR,
+};
+
+struct pl_json {
+	const char *p, *end, *start;
+	const char *text; /* of the token: raw bytes between the quotes, or the number */
+	size_t len;
+	bool escaped; /* the string has backslashes: pl_json_unescape() */
+	bool lenient; /* something was not JSON and was tolerated; sticky */
+	int depth;
+	uint8_t stack[64]; /* '{' or '['; deeper nesting is an error */
+	const char *what;  /* of an error: static text */
+};
+
+void pl_json_init(struct pl_json *j, const char *p, size_t n);
+enum pl_json_type pl_json_next(struct pl_json *j);
+/* Skip the value that begins with the next token; its raw range. 0 or PL_EDATA. */
+int pl_json_skip(struct pl_json *j, const char **p, size_t *n);
+/* Decode escapes; invalid ones are kept as they are, lone surrogates become U+FFFD. Returns length;
+ * `out` needs len bytes. */
+size_t pl_json_unescape(const char *s, size_t n, char *out);
+
+/* Exact decimal: value = mantissa / 10^scale. False when it has an exponent or over 18 digits. */
+bool pl_json_decimal(const char *s, size_t n, int64_t *mantissa, int *scale);
+/* A decimal number of `unit_ns` units (1000: microseconds) in ns, exactly; digits below 1 ns are
+ * rounded half away from zero; out of range saturates and returns false. */
+bool pl_json_time_ns(const char *s, size_t n, int64_t unit_ns, pl_ns *ns);
+bool pl_json_i64(const char *s, size_t n, int64_t *v);
+
+/* ---- writer: into a pl_out, commas and escapes handled ----------------------------------------
+ */
+
+struct pl_jsonw {
+	struct pl_out *out;
+	int depth, indent; /* indent 0: compact */
+	uint8_t has[64];
+	bool key;
+};
+void pl_jsonw_init(struct pl_jsonw *w, struct pl_out *out, int indent);
+int pl_jsonw_open(struct pl_jsonw *w, char bracket, struct pl_err *err) PL_MUST; /* '{' or '[' */
+int pl_jsonw_close(struct pl_jsonw *w, struct pl_err *err) PL_MUST;
+int pl_jsonw_key(struct pl_jsonw *w, const char *key, struct pl_err *err) PL_MUST;
+int pl_jsonw_str(struct pl_jsonw *w, const char *s, size_t n,
+		 struct pl_err *err) PL_MUST; /* bad UTF-8 -> U+FFFD */
+int pl_jsonw_i64(struct pl_jsonw *w, int64_t v, struct pl_err *err) PL_MUST;
+int pl_jsonw_real(struct pl_jsonw *w, double v,
+		  struct pl_err *err) PL_MUST; /* shortest; not finite: null */
+int pl_jsonw_bool(struct pl_jsonw *w, bool v, struct pl_err *err) PL_MUST;
+int pl_jsonw_null(struct pl_jsonw *w, struct pl_err *err) PL_MUST;
+int pl_jsonw_raw(struct pl_jsonw *w, const char *s, size_t n, struct pl_err *err) PL_MUST;
+/* key and value in one call */
+int pl_jsonw_kstr(struct pl_jsonw *w, const char *key, const char *s, struct pl_err *err) PL_MUST;
+int pl_jsonw_ki64(struct pl_jsonw *w, const char *key, int64_t v, struct pl_err *err) PL_MUST;
+int pl_jsonw_kreal(struct pl_jsonw *w, const char *key, double v, struct pl_err *err) PL_MUST;
+
+#endif

@@ -1,0 +1,54 @@
+/*
+ * stream.h - bytes in and bytes out: files, pipes and what is compressed.
+ *
+ * Nothing here seeks. Input is read ahead into a buffer that callers look into (pl_in_peek), so
+ * that formats are recognised by content. Output to a regular file goes to a temporary name beside
+ * it and is renamed by pl_out_close(); pl_out_abort() leaves nothing behind.
+ */
+#ifndef PL_STREAM_H
+#define PL_STREAM_H
+
+#include "core/core.h"
+#include "core/pool.h"
+
+struct pl_in;
+struct pl_out;
+
+/* "-" is standard input. A missing file is PL_EIO. */
+struct pl_in *pl_in_open(const char *path, struct pl_err *err);
+/* Bytes in memory (borrowed until close), for tests and fuzzing. */
+struct pl_in *pl_in_open_mem(const char *name, const void *p, size_t n, struct pl_err *err);
+/*
+ * A new input that inflates `raw` (gzip, several members, trailing garbage after the last member
+ * tolerated). Takes `raw`. With more than one thread in `pool` inflation runs ahead in another one.
+ * A cut or damaged tail: what could be inflated is delivered, then reading fails with PL_EDATA,
+ * once; after that the input is at its end.
+ */
+struct pl_in *pl_in_gunzip(struct pl_in *raw, struct pl_pool *pool, struct pl_err *err);
+void pl_in_close(struct pl_in *in); /* NULL is fine */
+
+/*
+ * At least `want` unread bytes (fewer only at the end of input), without consuming them.
+ * *p is valid until the next call. Returns the number of bytes there are, or a negative code.
+ */
+int64_t pl_in_peek(struct pl_in *in, size_t want, const uint8_t **p, struct pl_err *err) PL_MUST;
+void pl_in_skip(struct pl_in *in, size_t n); /* n <= what peek returned */
+/* Exactly n bytes, or fewer at the end of input. Returns the count or a negative code. */
+int64_t pl_in_read(struct pl_in *in, void *p, size_t n, struct pl_err *err) PL_MUST;
+const char *pl_in_name(const struct pl_in *in); /* path, "-" shown as "stdin" */
+int64_t pl_in_offset(const struct pl_in *in);	/* of the next unread byte */
+/* Offset in the compressed file when this input inflates one, else pl_in_offset(). */
+int64_t pl_in_raw_offset(const struct pl_in *in);
+
+/* NULL or "-" is standard output. `binary` output is refused (PL_EUSAGE) when it is a terminal. */
+struct pl_out *pl_out_open(const char *path, bool binary, struct pl_err *err);
+int pl_out_write(struct pl_out *o, const void *p, size_t n, struct pl_err *err) PL_MUST;
+int pl_out_printf(struct pl_out *o, struct pl_err *err, const char *fmt, ...)
+	PL_PRINTF(3, 4) PL_MUST;
+/* Flush, check, rename into place. The handle is gone whatever happens. */
+int pl_out_close(struct pl_out *o, struct pl_err *err) PL_MUST;
+void pl_out_abort(struct pl_out *o); /* nothing stays under the final name; NULL is fine */
+/* An output that collects bytes in `b` (borrowed). */
+struct pl_out *pl_out_open_buf(struct pl_buf *b, struct pl_err *err);
+
+#endif

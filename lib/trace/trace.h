@@ -1,0 +1,342 @@
+/*
+ * trace.h - tracks, events in columns, and how they flow: trace(5).
+ *
+ * A trace is a series of segments; a segment is what came from one source (normally one profiler
+ * file of one rank). String, track and event numbers belong to their segment. Whatever produces a
+ * trace (an importer, the reader of our own stream, a simulator) drives a `struct pl_sink`;
+ * whatever consumes one (the writer, a filter, an exporter, merge, graph) is one.
+ *
+ * Times are int64 ns as the source's clock showed them, less the segment's `base_ns`. Nothing
+ * rewrites them: merge adds corrections (struct pl_merge), and readers apply them.
+ */
+#ifndef PL_TRACE_H
+#define PL_TRACE_H
+
+#include "io/container.h"
+
+#define PL_TRACE_MAJOR 1
+#define PL_TRACE_MINOR 0
+#define PL_BATCH_ROWS  16384 /* events a block */
+
+/* ---- kinds: the registry of trace(5); unknown kinds pass through --------------------------------
+ */
+
+enum pl_kind_id {
+	PL_K_OTHER = 0,
+	PL_K_HOST_OP = 1, /* framework operator on a host thread */
+	PL_K_PYTHON = 2,  /* python function */
+	PL_K_RUNTIME = 3, /* CUDA runtime or driver call */
+	PL_K_KERNEL = 4,
+	PL_K_COPY = 5,	     /* memory copy on the device */
+	PL_K_SET = 6,	     /* memory set on the device */
+	PL_K_COLLECTIVE = 7, /* the event whose span is the communication itself: an NCCL kernel, a
+			      * gloo operation, a row of an operation table */
+	PL_K_SEND = 8,
+	PL_K_RECV = 9,
+	PL_K_SYNC = 10,	  /* synchronisation record (cuda_sync), barrier, rendezvous without data */
+	PL_K_MEMORY = 11, /* allocation, free */
+	PL_K_DATA = 12,	  /* data loading */
+	PL_K_STEP = 13,	  /* one training step on one rank */
+	PL_K_ANNOTATION = 14,
+	PL_K_COUNTER = 15,
+	PL_K_FLOW_OUT = 16, /* start of an arrow (ph s) */
+	PL_K_FLOW_IN = 17,  /* end of an arrow (ph f or t) */
+	PL_K_INSTANT = 18,
+	PL_K_GPU_ANNOTATION = 19, /* a user's range projected onto a stream; not work */
+	PL_K_WAIT = 20,		  /* time that a resource waited, made by a simulator */
+	PL_K_COUNT_
+};
+const char *pl_kind_name(unsigned kind);      /* "host_op", ...; "kind-37" is "unknown" */
+int pl_kind_find(const char *name, size_t n); /* or -1 */
+/* kernel, copy, set, collective, send, receive that lies on a stream */
+static inline bool pl_kind_is_comm(unsigned k)
+{
+	return k == PL_K_COLLECTIVE || k == PL_K_SEND || k == PL_K_RECV;
+}
+
+/* ---- tracks ------------------------------------------------------------------------------------
+ */
+
+enum pl_track_type {
+	PL_T_OTHER,
+	PL_T_THREAD, /* host thread */
+	PL_T_STREAM, /* device stream */
+	PL_T_COPY_ENGINE,
+	PL_T_LINK,
+	PL_T_SERVER,
+	PL_T_QUEUE,
+	PL_T_NODE,
+	PL_T_JOB,
+	PL_T_REQUEST,
+	PL_T_COUNT_
+};
+const char *pl_track_type_name(unsigned type);
+
+enum { PL_COORD_DP, PL_COORD_PP, PL_COORD_TP, PL_COORD_EP, PL_COORDS };
+
+#define PL_TRACK_PID_STR 1u /* the source wrote pid as a JSON string */
+#define PL_TRACK_TID_STR 2u
+
+struct pl_track {
+	uint8_t type;		  /* enum pl_track_type */
+	uint8_t flags;		  /* PL_TRACK_* */
+	int32_t rank;		  /* -1: unknown, or not of a rank ("Spans", "Traces") */
+	int32_t device;		  /* GPU ordinal, -1 none */
+	int32_t sort;		  /* thread_sort_index, or 0 */
+	int32_t psort;		  /* process_sort_index, or 0 */
+	int32_t coord[PL_COORDS]; /* -1 unknown */
+	int64_t stream;		  /* of T_STREAM, else -1 */
+	pl_id host;		  /* string; PL_NONE unknown */
+	pl_id pid, tid;		  /* strings, as the source wrote them */
+	pl_id name;		  /* thread_name; PL_NONE */
+	pl_id process;		  /* process_name; PL_NONE */
+	pl_id labels;		  /* process_labels or "k=v,..."; PL_NONE */
+};
+
+/* ---- columns -----------------------------------------------------------------------------------
+ */
+
+/*
+ * What a column means. A role's values came from the source under some key of its args; `key` holds
+ * that key ("correlation" for PL_R_CORR from Kineto, PL_NONE where there was none), so that nothing
+ * is stored twice and an exporter can give it back.
+ */
+enum pl_role {
+	PL_R_ARG = 0,	 /* an argument: key says which */
+	PL_R_TOP = 1,	 /* another member of the event object itself, beside ph, ts ...: "s", "bp",
+			    "tts" */
+	PL_R_CAT = 2,	 /* the source's category string */
+	PL_R_PH = 3,	 /* the source's phase, when the kind does not tell: string */
+	PL_R_STEP = 4,	 /* step number */
+	PL_R_CORR = 5,	 /* correlation: joins a runtime call and its device operations */
+	PL_R_FLOW = 6,	 /* id of an arrow (FLOW_OUT, FLOW_IN) */
+	PL_R_GROUP = 7,	 /* communication group: string */
+	PL_R_SEQ = 8,	 /* sequence number within the group */
+	PL_R_PEER = 9,	 /* rank at the other end */
+	PL_R_BYTES = 10, /* message, copy or set size */
+	PL_R_MB = 11,	 /* microbatch */
+	PL_R_CHUNK = 12, /* model chunk */
+	PL_R_LAYER = 13,
+	PL_R_COLL =
+		14, /* name of the collective: allreduce, reduce_scatter, allgather, broadcast,
+		     * alltoall, reduce, gather, scatter, send, recv, barrier, rendezvous: string */
+	PL_R_EXTERNAL = 15, /* Kineto's "External id" */
+	PL_R_VALUE = 16,    /* of a counter */
+	PL_R_CHANNEL = 17,  /* of fine-grained communication */
+	PL_R_COUNT_
+};
+const char *pl_role_name(unsigned role);
+
+enum pl_type {
+	PL_V_INT,  /* val */
+	PL_V_DEC,  /* val / 10^scale, as written ("1.50" is 150, 2) */
+	PL_V_STR,  /* val: string id */
+	PL_V_JSON, /* val: string id of the value's raw JSON text (arrays, objects, odd numbers) */
+	PL_V_BOOL, /* 0, 1 */
+	PL_V_NULL,
+	PL_V_COUNT_
+};
+
+struct pl_col {
+	uint8_t role, type;
+	pl_id key; /* string id, PL_NONE */
+	uint32_t n, cap;
+	uint32_t *row; /* ascending rows of the batch that have a value (n of them) */
+	int64_t *val;
+	uint8_t *scale; /* of V_DEC only, else NULL */
+};
+
+/* Up to PL_BATCH_ROWS events. Arrays of n, except `col`. */
+struct pl_batch {
+	uint32_t n;
+	uint64_t first; /* ordinal of row 0 in the segment */
+	uint8_t *kind;
+	pl_id *track, *name;
+	pl_ns *ts, *dur; /* dur -1: the source gave none (instants, flows) */
+	struct pl_col *col;
+	uint32_t n_cols, cap_cols;
+};
+int pl_batch_init(struct pl_batch *b, struct pl_err *err) PL_MUST; /* room for PL_BATCH_ROWS */
+void pl_batch_clear(struct pl_batch *b); /* n = 0; columns are kept, empty */
+void pl_batch_fini(struct pl_batch *b);
+/* Find or add the column. The index stays valid until pl_batch_fini(). */
+int pl_batch_col(struct pl_batch *b, uint8_t role, uint8_t type, pl_id key, uint32_t *index,
+		 struct pl_err *err) PL_MUST;
+int pl_col_put_slow(struct pl_col *c, struct pl_err *err);
+/* Append a value for row `row` (rows must not go down). */
+static inline int PL_MUST pl_col_put(struct pl_col *c, uint32_t row, int64_t val, unsigned scale,
+				     struct pl_err *err)
+{
+	if (PL_UNLIKELY(c->n == c->cap)) {
+		int rc = pl_col_put_slow(c, err);
+		if (rc < 0)
+			return rc;
+	}
+	c->row[c->n] = row;
+	c->val[c->n] = val;
+	if (c->scale)
+		c->scale[c->n] = (uint8_t)scale;
+	c->n++;
+	return 0;
+}
+
+/* ---- segments ----------------------------------------------------------------------------------
+ */
+
+struct pl_meta {
+	pl_id key, value; /* strings; value is raw JSON text, so a string has its quotes */
+};
+
+struct pl_segment {
+	uint32_t index; /* in the stream */
+	struct pl_intern str;
+	struct pl_track *track; /* may be redefined until the end of the segment */
+	uint32_t n_tracks;
+	size_t cap_tracks;
+	struct pl_meta *meta; /* top-level members of the source, in order */
+	uint32_t n_meta;
+	size_t cap_meta;
+	int64_t base_ns;   /* add to every time; may become known only at the end */
+	char *source;	   /* file name the segment came from (without folders); "" unknown */
+	char *format;	   /* "kineto", "chrome", "optable", "replay" ... */
+	uint64_t n_events; /* passed on so far */
+	struct pl_buf provenance; /* lines of "program version: command" */
+};
+int pl_segment_init(struct pl_segment *s, struct pl_err *err) PL_MUST;
+void pl_segment_fini(struct pl_segment *s);
+int pl_segment_track(struct pl_segment *s, const struct pl_track *t, pl_id *id,
+		     struct pl_err *err) PL_MUST;
+int pl_segment_meta(struct pl_segment *s, const char *key, size_t nk, const char *value, size_t nv,
+		    struct pl_err *err) PL_MUST;
+const char *pl_segment_meta_get(const struct pl_segment *s, const char *key); /* raw JSON or NULL */
+/* A track with everything unknown. */
+void pl_track_init(struct pl_track *t);
+
+/* ---- what merge adds ---------------------------------------------------------------------------
+ */
+
+/* aligned = t + base - offset(t + base); offset(x) = offset_ns + drift_ppm * 1e-6 * (x - ref_ns) */
+struct pl_clock {
+	char *host; /* NULL unknown */
+	int64_t offset_ns,
+		offset_ci_ns; /* this clock minus the first; half width of the 95 % interval */
+	double drift_ppm, drift_ci_ppm;
+	int64_t ref_ns; /* local absolute time of its first event, where offset_ns holds */
+	int64_t residual_p50_ns, residual_p95_ns, residual_max_ns;
+};
+struct pl_clock_use {
+	uint32_t segment;
+	int32_t rank; /* of the tracks it is for */
+	uint32_t clock;
+};
+#define PL_GROUP_INFERRED 1u
+struct pl_group {
+	char *name;	/* "tp0", or as recorded */
+	uint32_t *rank; /* members, ascending */
+	uint32_t n;
+	uint32_t flags;
+};
+#define PL_MATCH_MISSING  1u /* not every member of the group was found */
+#define PL_MATCH_INFERRED 2u /* by order, not by a recorded sequence number */
+#define PL_MATCH_P2P	  4u /* member 0 sends, member 1 receives */
+struct pl_match {
+	uint32_t group;	   /* PL_NONE for point to point */
+	uint32_t first, n; /* members */
+	uint32_t flags;
+};
+struct pl_member {
+	uint32_t segment;
+	uint32_t event; /* ordinal in the segment */
+};
+struct pl_merge {
+	struct pl_clock *clock;
+	struct pl_clock_use *use;
+	struct pl_group *group;
+	struct pl_match *match;
+	struct pl_member *member;
+	uint32_t n_clocks, n_uses, n_groups, n_matches, n_members;
+};
+void pl_merge_fini(struct pl_merge *m);
+/* Encode as the blocks of a segment of its own, ahead of the traces that it speaks of. Segment
+ * numbers in it count from the segment after it. */
+int pl_merge_write(const struct pl_merge *m, struct pl_cwriter *w, struct pl_err *err) PL_MUST;
+
+/* ---- flow --------------------------------------------------------------------------------------
+ */
+
+struct pl_sink {
+	/* A segment begins; its strings and tracks still grow. May be NULL, like all of these. */
+	int (*begin)(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err);
+	/* b may be looked at during the call only. */
+	int (*batch)(struct pl_sink *s, struct pl_segment *seg, struct pl_batch *b,
+		     struct pl_err *err);
+	int (*end)(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err);
+	/* Comes before the segments that it speaks of. Borrowed for the call. */
+	int (*merge)(struct pl_sink *s, const struct pl_merge *m, struct pl_err *err);
+};
+
+struct pl_trace_writer_opts {
+	int level;
+	struct pl_pool *pool;
+	const char *provenance; /* a line to add, or NULL */
+};
+/* A sink that writes trace(5) to `out` (borrowed). */
+struct pl_sink *pl_trace_writer_open(struct pl_out *out, const struct pl_trace_writer_opts *opts,
+				     struct pl_err *err);
+int pl_trace_writer_close(struct pl_sink *s, struct pl_err *err) PL_MUST;
+void pl_trace_writer_abort(struct pl_sink *s);
+
+struct pl_trace_reader_opts {
+	struct pl_pool *pool;
+	bool salvage;
+	const struct pl_log *log;
+	/* Decode only the rows for which keep() says yes, chosen by kind alone; NULL: all. */
+	bool (*keep)(void *arg, uint8_t kind);
+	void *arg;
+	/* Every compressed member in turn, for a program that passes blocks on untouched. `segment`
+	 * counts all segments of the stream; `merge` is true for the members of a merge segment. */
+	int (*raw)(void *arg, uint32_t segment, bool merge, const void *member, size_t n,
+		   struct pl_err *err);
+};
+/* Read a whole stream into a sink. With keep(), batches hold the kept rows only, and b->first is
+ * meaningless: pl_batch has no ordinals then, use the column PL_R_ARG/"#" (V_INT): the ordinal. */
+int pl_trace_read(struct pl_in *in, const struct pl_trace_reader_opts *opts, struct pl_sink *sink,
+		  struct pl_err *err) PL_MUST;
+
+/* ---- a trace in memory
+ * --------------------------------------------------------------------------- */
+
+/* Dense columns of one segment. The optional ones are NULL when the segment has none. */
+struct pl_events {
+	struct pl_segment seg; /* strings, tracks, meta: owned */
+	uint64_t n;
+	uint8_t *kind;
+	pl_id *track, *name;
+	pl_ns *ts, *dur;
+	int64_t *step; /* INT64_MIN: none; so in all of these */
+	int64_t *corr, *flow, *seq, *peer, *bytes, *mb, *chunk, *layer, *external;
+	pl_id *group, *coll, *cat; /* PL_NONE: none */
+	/* arguments kept by pl_trace_load(): those whose key `want` names, dense int64 (V_INT,
+	 * V_BOOL) */
+	int64_t **arg; /* [n_want] or NULL each */
+};
+struct pl_trace {
+	struct pl_events **seg;
+	uint32_t n_segs;
+	size_t cap_segs;
+	struct pl_merge merge; /* all zero when the stream was not merged */
+	bool merged;
+};
+/* `want`: NULL-terminated argument keys to keep, or NULL. */
+int pl_trace_load(struct pl_in *in, const struct pl_trace_reader_opts *opts,
+		  const char *const *want, struct pl_trace *t, struct pl_err *err) PL_MUST;
+void pl_trace_fini(struct pl_trace *t);
+
+/* ---- names of communication
+ * ---------------------------------------------------------------------- */
+
+/* "ncclDevKernel_AllReduce_Sum_f16_RING_LL(...)", "gloo:all_reduce", "c10d::allreduce_",
+ * "grads-reduce-scatter": the canonical collective ("allreduce" ...), or NULL if it is none. */
+const char *pl_coll_from_name(const char *name, size_t n);
+
+#endif

@@ -1,0 +1,58 @@
+/* tap.h - the few lines a unit test needs: ok(), is(), skip(), done_testing(). */
+#ifndef PL_TAP_H
+#define PL_TAP_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+static int tap_n, tap_failed;
+
+__attribute__((format(printf, 2, 3), unused)) static bool ok(bool cond, const char *fmt, ...)
+{
+	va_list ap;
+
+	tap_n++;
+	tap_failed += !cond;
+	printf("%sok %d - ", cond ? "" : "not ", tap_n);
+	va_start(ap, fmt);
+	vprintf(fmt, ap);
+	va_end(ap);
+	putchar('\n');
+	fflush(stdout);
+	return cond;
+}
+
+__attribute__((unused)) static bool is_i64(long long got, long long want, const char *what)
+{
+	bool same = got == want;
+
+	ok(same, "%s", what);
+	if (!same)
+		printf("# got %lld, want %lld\n", got, want);
+	return same;
+}
+
+__attribute__((unused)) static bool is_str(const char *got, const char *want, const char *what)
+{
+	bool same = got && want ? !strcmp(got, want) : got == want;
+
+	ok(same, "%s", what);
+	if (!same)
+		printf("# got  %s\n# want %s\n", got ? got : "(null)", want ? want : "(null)");
+	return same;
+}
+
+__attribute__((unused)) static void skip(const char *what, const char *why)
+{
+	printf("ok %d - %s # SKIP %s\n", ++tap_n, what, why);
+}
+
+__attribute__((unused)) static int done_testing(void)
+{
+	printf("1..%d\n", tap_n);
+	return tap_failed ? 1 : 0;
+}
+
+#endif
