@@ -24,7 +24,8 @@ struct pl_table *pl_table_new(const struct pl_column *cols, size_t n, struct pl_
  * strings and INT64_MIN are empty cells. */
 int pl_table_row(struct pl_table *t, struct pl_err *err, ...) PL_MUST;
 size_t pl_table_rows(const struct pl_table *t);
-/* `title`: a heading line in text (NULL none); `schema`: in JSON. */
+/* `title`: a heading line in text (NULL none). JSON is an array; a report that is an object with a
+ * "schema" uses pl_table_json(). */
 int pl_table_print(const struct pl_table *t, struct pl_out *out, enum pl_table_format f,
 		   const char *title, struct pl_err *err) PL_MUST;
 /* As the value of the writer's current key: an array of objects. */

@@ -1,0 +1,170 @@
+/*
+ * CSV through libcsv (RFC 4180 and what spreadsheets make of it), and out.
+ *
+ * libcsv does not say where a row begins, so it is fed one line at a time; a line is inside a row
+ * that began earlier when that row has fields already or an odd number of quotes. Fields are copied
+ * into one buffer a row, because libcsv reuses its own.
+ */
+#include <csv.h>
+#include <string.h>
+
+#include "io/csv.h"
+
+#define WINDOW	   ((size_t)256 << 10)
+#define FIELD_MAX  ((size_t)64 << 20)
+#define FIELDS_MAX 65536u
+
+struct reader {
+	const char *name;
+	int (*row)(void *arg, const struct pl_csv_row *r, struct pl_err *err);
+	void *arg;
+	struct pl_err *err;
+	int rc;
+	struct pl_buf text; /* the fields of the row, each with its NUL */
+	size_t *len, cap_len, n;
+	const char **field;
+	size_t cap_field;
+	int64_t line, start; /* now, and where the row began */
+	bool odd;	     /* quotes so far in the row */
+};
+
+static void on_field(void *s, size_t n, void *arg)
+{
+	struct reader *r = arg;
+
+	if (r->rc < 0)
+		return;
+	if (r->n >= FIELDS_MAX) {
+		r->rc = pl_fail(r->err, PL_EDATA, "%s: line %lld: more than %u fields", r->name,
+				(long long)r->start, FIELDS_MAX);
+		return;
+	}
+	r->rc = pl_grow(&r->len, &r->cap_len, r->n + 1, sizeof(*r->len), r->err);
+	if (r->rc >= 0)
+		r->rc = pl_buf_put(&r->text, s, n, r->err);
+	if (r->rc >= 0)
+		r->rc = pl_buf_put(&r->text, "", 1, r->err);
+	if (r->rc >= 0)
+		r->len[r->n++] = n;
+}
+
+static void on_row(int end, void *arg)
+{
+	struct reader *r = arg;
+	const char *p;
+
+	(void)end;
+	if (r->rc >= 0)
+		r->rc = pl_grow(&r->field, &r->cap_field, r->n + 1, sizeof(*r->field), r->err);
+	if (r->rc >= 0) {
+		struct pl_csv_row row = { .len = r->len, .n = r->n, .line = r->start };
+
+		p = (const char *)r->text.p;
+		for (size_t i = 0; i < r->n; i++) {
+			r->field[i] = p;
+			p += r->len[i] + 1;
+		}
+		row.field = r->field;
+		r->rc = r->row(r->arg, &row, r->err);
+	}
+	r->n = r->text.n = 0;
+	r->odd = false;
+	r->start = r->line;
+}
+
+static int feed(struct reader *r, struct csv_parser *csv, const uint8_t *p, size_t n)
+{
+	bool odd = false;
+
+	if (!r->n && !r->odd)
+		r->start = r->line;
+	for (const uint8_t *q = p; (q = memchr(q, '"', (size_t)(p + n - q))); q++)
+		odd = !odd;
+	r->odd ^= odd;
+	if (csv_parse(csv, p, n, on_field, on_row, r) != n && r->rc >= 0)
+		r->rc = pl_fail(r->err, csv_error(csv) == CSV_EPARSE ? PL_EDATA : PL_ENOMEM,
+				"%s: line %lld: %s", r->name, (long long)r->start,
+				csv_strerror(csv_error(csv)));
+	if (r->rc >= 0 && csv_get_buffer_size(csv) > FIELD_MAX)
+		r->rc = pl_fail(r->err, PL_EDATA,
+				"%s: line %lld: a field of more than %zu MiB (a quote that is not "
+				"closed?)",
+				r->name, (long long)r->start, FIELD_MAX >> 20);
+	r->line += p[n - 1] == '\n';
+	return r->rc;
+}
+
+/* All lines, and whatever stands between two of them when one is longer than the window. */
+static int feed_all(struct reader *r, struct csv_parser *csv, struct pl_in *in)
+{
+	bool first = true;
+
+	for (;;) {
+		const uint8_t *p, *end;
+		int64_t n = pl_in_peek(in, WINDOW, &p, r->err);
+		size_t at = 0, whole = (size_t)n;
+
+		if (n <= 0)
+			return (int)n;
+		if (first && n >= 3 && !memcmp(p, "\xef\xbb\xbf", 3))
+			at = 3;
+		first = false;
+		for (; at < whole; at = (size_t)(end - p)) {
+			end = memchr(p + at, '\n', whole - at);
+			end = end ? end + 1 : p + whole;
+			if (feed(r, csv, p + at, (size_t)(end - p) - at) < 0)
+				return r->rc;
+		}
+		pl_in_skip(in, whole);
+	}
+}
+
+int pl_csv_read(struct pl_in *in,
+		int (*row)(void *arg, const struct pl_csv_row *r, struct pl_err *err), void *arg,
+		struct pl_err *err)
+{
+	struct reader r = {
+		.name = pl_in_name(in), .row = row, .arg = arg, .err = err, .line = 1, .start = 1
+	};
+	struct csv_parser csv;
+	int rc;
+
+	if (csv_init(&csv, CSV_STRICT_FINI) != 0)
+		return pl_fail(err, PL_ENOMEM, "%s: out of memory", r.name);
+	csv_set_realloc_func(&csv, pl_realloc);
+	csv_set_free_func(&csv, pl_free);
+	rc = feed_all(&r, &csv, in);
+	if (rc >= 0 && csv_fini(&csv, on_field, on_row, &r) != 0)
+		rc = pl_fail(err, PL_EDATA, "%s: line %lld: a quote is not closed", r.name,
+			     (long long)r.start);
+	if (rc >= 0)
+		rc = r.rc;
+	csv_free(&csv);
+	pl_buf_fini(&r.text);
+	pl_free(r.len);
+	pl_free(r.field);
+	return rc < 0 ? rc : 0;
+}
+
+int pl_csv_put(struct pl_out *out, const char *s, size_t n, struct pl_err *err)
+{
+	bool plain = !n || (s[0] != ' ' && s[0] != '\t' && s[n - 1] != ' ' && s[n - 1] != '\t');
+	size_t from = 0;
+	int rc;
+
+	for (size_t i = 0; i < n && plain; i++)
+		plain = s[i] != '"' && s[i] != ',' && s[i] != '\n' && s[i] != '\r';
+	if (plain)
+		return pl_out_write(out, s, n, err);
+	PL_TRY(pl_out_write(out, "\"", 1, err));
+	for (size_t i = 0; i < n; i++) {
+		if (s[i] != '"')
+			continue;
+		PL_TRY(pl_out_write(out, s + from, i + 1 - from, err)); /* the quote, and again */
+		from = i;
+	}
+	PL_TRY(pl_out_write(out, s + from, n - from, err));
+	rc = pl_out_write(out, "\"", 1, err);
+out:
+	return rc;
+}

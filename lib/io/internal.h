@@ -1,0 +1,149 @@
+/*
+ * internal.h - what the files of lib/io share: the inside of an input, and deflate behind one face.
+ */
+#ifndef PL_IO_INTERNAL_H
+#define PL_IO_INTERNAL_H
+
+#include <pthread.h>
+
+#include "io/container.h"
+
+/* ---- inputs ------------------------------------------------------------------------------ */
+
+/*
+ * The unread bytes are p[0..n). refill() makes them at least one more, or sets `eof`, and may move
+ * them; a failure it meets goes into `fail`, which pl_in_peek() tells when more is wanted than
+ * there is: PL_EDATA (a cut gzip) once, so that the rest can be read; any other failure each time.
+ */
+struct pl_in {
+	char *name;
+	const uint8_t *p;
+	size_t n;
+	int64_t offset; /* of p[0] */
+	int64_t size;	/* of the whole, -1 unknown */
+	bool eof;
+	struct pl_err fail;
+	void (*refill)(struct pl_in *in, size_t want);
+	void (*fini)(struct pl_in *in);
+	int64_t (*raw_offset)(const struct pl_in *in); /* NULL: the same as offset */
+	uint8_t *buf;				       /* owned, or NULL */
+	size_t cap;
+	int fd;
+	struct pl_gunzip *gz;
+};
+
+struct pl_in *pl_in_alloc(const char *name, struct pl_err *err);
+/* Room for `more` bytes behind the unread ones, which are in in->buf or are moved there. */
+int pl_in_room(struct pl_in *in, size_t more);
+
+/* ---- deflate ----------------------------------------------------------------------------- */
+
+uint32_t pl_crc32(uint32_t crc, const void *p, size_t n);
+
+/*
+ * Compressors and decompressors for many threads: each job takes one, and gives it back, so there
+ * are never more than threads.
+ */
+struct pl_codec;
+struct pl_codecs {
+	pthread_mutex_t lock;
+	struct pl_codec *free;
+	int level;
+};
+void pl_codecs_init(struct pl_codecs *cs, int level);
+void pl_codecs_fini(struct pl_codecs *cs);
+
+/*
+ * Append to `out` the raw deflate form of head followed by body: head (at most 65535 bytes) as one
+ * stored block, body at the level, or stored where that is smaller.
+ */
+int pl_deflate(struct pl_codecs *cs, const uint8_t *head, size_t n_head, const uint8_t *body,
+	       size_t n_body, struct pl_buf *out, struct pl_err *err) PL_MUST;
+/* Inflate raw deflate data; both lengths must fit exactly. 0, PL_EDATA or PL_ENOMEM. */
+int pl_inflate(struct pl_codecs *cs, const uint8_t *in, size_t n, uint8_t *out,
+	       size_t n_out) PL_MUST;
+/* Is there a fast decoder for whole gzip members? If so, inflate one; 0 only when all fits exactly.
+ */
+bool pl_gunzip_whole_fast(void);
+int pl_gunzip_whole(const uint8_t *in, size_t n, uint8_t *out, size_t n_out) PL_MUST;
+
+static inline void pl_le16_put(uint8_t *p, unsigned v)
+{
+	p[0] = (uint8_t)v;
+	p[1] = (uint8_t)(v >> 8);
+}
+static inline void pl_le32_put(uint8_t *p, uint32_t v)
+{
+	pl_le16_put(p, v & 0xffff);
+	pl_le16_put(p + 2, v >> 16);
+}
+static inline void pl_le64_put(uint8_t *p, uint64_t v)
+{
+	pl_le32_put(p, (uint32_t)v);
+	pl_le32_put(p + 4, (uint32_t)(v >> 32));
+}
+static inline uint16_t pl_le16_get(const uint8_t *p)
+{
+	return (uint16_t)(p[0] | p[1] << 8);
+}
+static inline uint32_t pl_le32_get(const uint8_t *p)
+{
+	return (uint32_t)pl_le16_get(p) | (uint32_t)pl_le16_get(p + 2) << 16;
+}
+static inline uint64_t pl_le64_get(const uint8_t *p)
+{
+	return pl_le32_get(p) | (uint64_t)pl_le32_get(p + 4) << 32;
+}
+
+/* ---- the container's outer form, paceline-container(5) ------------------------------------- */
+
+#define PL_MEMBER_MIN	24u /* bytes of a member that tell its role and size */
+#define PL_MEMBER_END	34u /* the whole end member */
+#define PL_MEMBER_TAIL	8u  /* crc32 and length */
+#define PL_HEADER_BYTES 40u /* fixed part of a header's payload */
+#define PL_HEADER_MAX	65536u
+#define PL_BLOCK_HEAD	16u /* of a block's payload */
+#define PL_INDEX_HEAD	40u /* of an index's payload, block header included */
+#define PL_INDEX_ENTRY	20u
+#define PL_PAYLOAD_MAX	(PL_BLOCK_MAX + PL_BLOCK_HEAD)
+#define PL_MEMBER_MAX	(PL_PAYLOAD_MAX + PL_PAYLOAD_MAX / 1024 + 1024)
+#define PL_REVISION	1u
+
+enum pl_cmember_role {
+	PL_ROLE_HEADER = 'H',
+	PL_ROLE_BLOCK = 'B',
+	PL_ROLE_INDEX = 'X',
+	PL_ROLE_END = 'E'
+};
+
+struct pl_cmember {
+	uint8_t role;
+	uint32_t size; /* of the member */
+	uint32_t kind; /* of a header */
+	size_t head;   /* bytes before the deflate data */
+};
+extern const uint8_t pl_cmember_end[PL_MEMBER_END];
+/* Read the first PL_MEMBER_MIN + 4 bytes of a member (4 fewer will do unless it is a header). NULL,
+ * or what is wrong. */
+const char *pl_cmember_parse(struct pl_cmember *m, const uint8_t *p, size_t n);
+
+#define PL_FNV_START 0xcbf29ce484222325u
+static inline uint64_t pl_fnv(uint64_t h, const uint8_t *p, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		h = (h ^ p[i]) * 0x100000001b3u;
+	return h;
+}
+/* One entry of the index. */
+static inline void pl_index_entry(uint8_t e[PL_INDEX_ENTRY], uint32_t type, uint16_t version,
+				  uint32_t count, uint32_t bytes, uint32_t crc)
+{
+	pl_le32_put(e, type);
+	pl_le16_put(e + 4, version);
+	pl_le16_put(e + 6, 0);
+	pl_le32_put(e + 8, count);
+	pl_le32_put(e + 12, bytes);
+	pl_le32_put(e + 16, crc);
+}
+
+#endif

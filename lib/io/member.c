@@ -1,0 +1,46 @@
+/* The outer form of a gzip member of paceline-container(5), for the writer and the reader. */
+#include <string.h>
+
+#include "io/internal.h"
+
+const uint8_t pl_cmember_end[PL_MEMBER_END] = {
+	0x1f, 0x8b, 8,	 4, 0, 0,	    0,		 0, 0, 0xff,	      12,
+	0,    'P',  'L', 8, 0, PL_ROLE_END, PL_REVISION, 0, 0, PL_MEMBER_END, 0,
+	0,    0,    3
+};
+
+const char *pl_cmember_parse(struct pl_cmember *m, const uint8_t *p, size_t n)
+{
+	static const uint8_t gzip[10] = { 0x1f, 0x8b, 8, 4, 0, 0, 0, 0, 0, 0xff };
+	unsigned xlen;
+
+	memset(m, 0, sizeof(*m));
+	if (memcmp(p, gzip, pl_min_size(n, sizeof(gzip))) != 0)
+		return "not a member of a paceline stream";
+	if (n < PL_MEMBER_MIN)
+		return "cut short";
+	xlen = pl_le16_get(p + 10);
+	if (p[12] != 'P' || p[13] != 'L' || xlen < 12 || pl_le16_get(p + 14) != xlen - 4)
+		return "not a member of a paceline stream";
+	m->role = p[16];
+	if (p[17] != PL_REVISION || pl_le16_get(p + 18))
+		return "written by a newer version";
+	if (xlen != (m->role == PL_ROLE_HEADER ? 16 : 12) || !m->role || !strchr("HBXE", m->role))
+		return "member of an unknown role";
+	m->head = 12 + xlen;
+	m->size = pl_le32_get(p + 20);
+	if (m->size > PL_MEMBER_MAX || m->size < m->head + 2 + PL_MEMBER_TAIL)
+		return "impossible size of a member";
+	if (m->role == PL_ROLE_HEADER) {
+		if (n < PL_MEMBER_MIN + 4)
+			return "cut short";
+		m->kind = pl_le32_get(p + 24);
+	}
+	return NULL;
+}
+
+bool pl_container_probe(const uint8_t *p, size_t n)
+{
+	return n >= 18 && !memcmp(p, "\x1f\x8b\x08\x04", 4) && p[12] == 'P' && p[13] == 'L' &&
+	       p[16] == PL_ROLE_HEADER;
+}

@@ -1,0 +1,377 @@
+/*
+ * Outputs: standard output, files, memory.
+ *
+ * A regular file is written under NAME.tmp.PID beside it and renamed when all is well. The
+ * temporary names are registered, so that they are removed also when the process exits early or
+ * dies of a signal that it does not handle: the first registration hooks atexit(3) and those
+ * signals whose action is still the default; the handler unlinks, restores the default and raises
+ * the signal again.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "io/internal.h"
+
+#define BUF_SIZE ((size_t)64 << 10)
+
+struct pl_out {
+	char *name, *path, *tmp; /* for messages, final, temporary (NULL: written in place) */
+	int fd, slot;
+	struct pl_buf *mem;
+	uint8_t *buf;
+	size_t n;
+	int64_t offset;	    /* bytes that left the buffer */
+	struct pl_err fail; /* the first failure: later calls repeat it */
+};
+
+/* ---- temporary names ----------------------------------------------------------------------- */
+
+#define SLOTS 16
+
+static struct {
+	atomic_int used;
+	char path[PATH_MAX];
+} slots[SLOTS];
+static _Atomic pid_t slots_owner; /* a forked child must not remove its parent's files */
+
+static void remove_all(void)
+{
+	if (atomic_load(&slots_owner) != getpid())
+		return;
+	for (size_t i = 0; i < SLOTS; i++)
+		if (atomic_load(&slots[i].used))
+			unlink(slots[i].path);
+}
+
+static void on_signal(int sig)
+{
+	int saved = errno;
+
+	remove_all();
+	signal(sig, SIG_DFL);
+	raise(sig);
+	errno = saved;
+}
+
+static void hook(void)
+{
+	static const int sigs[] = { SIGHUP, SIGINT, SIGTERM, SIGPIPE, SIGXFSZ, SIGXCPU };
+	struct sigaction act = { .sa_handler = on_signal }, old;
+
+	sigemptyset(&act.sa_mask);
+	atexit(remove_all);
+	for (size_t i = 0; i < PL_LEN(sigs); i++)
+		if (!sigaction(sigs[i], NULL, &old) && !(old.sa_flags & SA_SIGINFO) &&
+		    old.sa_handler == SIG_DFL)
+			sigaction(sigs[i], &act, NULL);
+}
+
+/* The slot; -1: none is free; -2: somebody has that very name. */
+static int slot_take(const char *path)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	int slot = -1;
+
+	pthread_once(&once, hook);
+	pthread_mutex_lock(&lock);
+	if (atomic_exchange(&slots_owner, getpid()) != getpid())
+		for (int i = 0; i < SLOTS; i++)
+			atomic_store(&slots[i].used, 0);
+	for (int i = 0; i < SLOTS && slot != -2; i++) {
+		if (!atomic_load(&slots[i].used))
+			slot = slot < 0 ? i : slot;
+		else if (!strcmp(slots[i].path, path))
+			slot = -2;
+	}
+	if (slot >= 0) {
+		snprintf(slots[slot].path, sizeof(slots[slot].path), "%s", path);
+		atomic_store(&slots[slot].used, 1);
+	}
+	pthread_mutex_unlock(&lock);
+	return slot;
+}
+
+/* ---- opening ------------------------------------------------------------------------------- */
+
+static struct pl_out *out_alloc(const char *name, bool buffered, struct pl_err *err)
+{
+	struct pl_out *o;
+
+	if (pl_alloc(&o, 1, sizeof(*o), err) < 0)
+		return NULL;
+	o->fd = o->slot = -1;
+	o->name = pl_strdup(name);
+	o->buf = buffered ? pl_malloc(BUF_SIZE) : NULL;
+	if (o->name && (o->buf || !buffered))
+		return o;
+	pl_fail(err, PL_ENOMEM, "out of memory (an output)");
+	pl_out_abort(o);
+	return NULL;
+}
+
+/* Where the bytes go in the end: through a symbolic link to what it leads to. NULL: no memory. */
+static char *final_path(const char *path)
+{
+	char *real = realpath(path, NULL), *copy = pl_strdup(real ? real : path);
+
+	free(real);
+	return copy;
+}
+
+static int open_fd(const char *path, int flags)
+{
+	int fd, up;
+
+	if (pl_fail_now()) {
+		errno = EIO;
+		return -1;
+	}
+	do {
+		fd = open(path, flags | O_WRONLY | O_CLOEXEC, 0666);
+	} while (fd < 0 && errno == EINTR);
+	if (fd < 0 || fd > STDERR_FILENO)
+		return fd;
+	up = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1); /* 0 to 2 are not for files */
+	close(fd);
+	return up;
+}
+
+static int open_tmp(struct pl_out *o, const struct stat *old, struct pl_err *err)
+{
+	size_t size = strlen(o->path) + 32;
+
+	if (size > PATH_MAX)
+		return pl_fail(err, PL_EIO, "%s: the name is too long", o->name);
+	o->tmp = pl_malloc(size);
+	if (!o->tmp)
+		return pl_fail(err, PL_ENOMEM, "out of memory (an output)");
+	snprintf(o->tmp, size, "%s.tmp.%ld", o->path, (long)getpid());
+	o->slot = slot_take(o->tmp);
+	if (o->slot < 0) {
+		pl_free(o->tmp);
+		o->tmp = NULL;
+		return o->slot == -2
+			       ? pl_fail(err, PL_EUSAGE, "%s: is being written already", o->name)
+			       : pl_fail(err, PL_ELIMIT, "%s: more than %d files are being written",
+					 o->name, SLOTS);
+	}
+	o->fd = open_fd(o->tmp, O_CREAT | O_EXCL);
+	if (o->fd < 0 && errno == EEXIST && !unlink(o->tmp)) /* of a dead process of our number */
+		o->fd = open_fd(o->tmp, O_CREAT | O_EXCL);
+	if (o->fd < 0)
+		return pl_fail_sys(err, "%s: cannot create", o->tmp);
+	if (old && fchmod(o->fd, old->st_mode & 0777) < 0)
+		return pl_fail_sys(err, "%s: cannot set its mode", o->tmp);
+	return 0;
+}
+
+static int open_path(struct pl_out *o, const char *path, struct pl_err *err)
+{
+	struct stat st;
+	bool exists = !stat(path, &st);
+
+	if (!exists || S_ISREG(st.st_mode)) {
+		o->path = final_path(path);
+		if (!o->path)
+			return pl_fail(err, PL_ENOMEM, "out of memory (an output)");
+		if (exists && access(path, W_OK) < 0)
+			return pl_fail_sys(err, "%s: cannot write", path);
+		return open_tmp(o, exists ? &st : NULL, err);
+	}
+	o->fd = open_fd(path, O_NOCTTY);
+	return o->fd < 0 ? pl_fail_sys(err, "%s: cannot open", path) : 0;
+}
+
+struct pl_out *pl_out_open(const char *path, bool binary, struct pl_err *err)
+{
+	bool is_std = !path || !strcmp(path, "-");
+	struct pl_out *o = out_alloc(is_std ? "stdout" : path, true, err);
+
+	if (!o)
+		return NULL;
+	if (is_std)
+		o->fd = STDOUT_FILENO;
+	else if (open_path(o, path, err) < 0)
+		goto fail;
+	if (binary && isatty(o->fd)) {
+		pl_fail(err, PL_EUSAGE,
+			"%s: is a terminal, and the output is binary: redirect it or use -o FILE",
+			o->name);
+		goto fail;
+	}
+	return o;
+fail:
+	pl_out_abort(o);
+	return NULL;
+}
+
+struct pl_out *pl_out_open_buf(struct pl_buf *b, struct pl_err *err)
+{
+	struct pl_out *o = out_alloc("memory", false, err);
+
+	if (o)
+		o->mem = b;
+	return o;
+}
+
+/* ---- writing ------------------------------------------------------------------------------- */
+
+static int repeat(struct pl_out *o, struct pl_err *err)
+{
+	if (err && !err->code)
+		*err = o->fail;
+	return o->fail.code;
+}
+
+static int write_all(struct pl_out *o, const uint8_t *p, size_t n, struct pl_err *err)
+{
+	while (n) {
+		ssize_t put;
+
+		if (pl_fail_now()) {
+			errno = EIO;
+			put = -1;
+		} else {
+			put = write(o->fd, p, pl_min_size(n, (size_t)1 << 30));
+		}
+		if (put > 0) {
+			p += put;
+			n -= (size_t)put;
+			o->offset += put;
+		} else if (put < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+			struct pollfd f = { .fd = o->fd, .events = POLLOUT };
+
+			poll(&f, 1, -1);
+		} else if (put < 0 && errno != EINTR) {
+			pl_fail_sys(&o->fail, "%s: cannot write at byte %lld", o->name,
+				    (long long)o->offset);
+			return repeat(o, err);
+		}
+	}
+	return 0;
+}
+
+static int flush(struct pl_out *o, struct pl_err *err)
+{
+	size_t n = o->n;
+
+	o->n = 0;
+	return write_all(o, o->buf, n, err);
+}
+
+int pl_out_write(struct pl_out *o, const void *p, size_t n, struct pl_err *err)
+{
+	int rc;
+
+	if (PL_UNLIKELY(o->fail.code))
+		return repeat(o, err);
+	if (o->mem) {
+		rc = pl_buf_put(o->mem, p, n, &o->fail);
+		return rc < 0 ? repeat(o, err) : 0;
+	}
+	if (PL_UNLIKELY(n > BUF_SIZE - o->n)) {
+		rc = flush(o, err);
+		if (rc < 0 || n >= BUF_SIZE)
+			return rc < 0 ? rc : write_all(o, p, n, err);
+	}
+	if (n)
+		memcpy(o->buf + o->n, p, n);
+	o->n += n;
+	return 0;
+}
+
+int pl_out_printf(struct pl_out *o, struct pl_err *err, const char *fmt, ...)
+{
+	char small[512], *text = small;
+	va_list ap;
+	int n, rc;
+
+	va_start(ap, fmt);
+	n = vsnprintf(small, sizeof(small), fmt, ap);
+	va_end(ap);
+	if (n < 0)
+		return pl_fail(err, PL_EINTERNAL, "cannot format \"%s\"", fmt);
+	if ((size_t)n >= sizeof(small)) {
+		text = pl_malloc((size_t)n + 1);
+		if (!text)
+			return pl_fail(err, PL_ENOMEM, "out of memory (%d bytes)", n);
+		va_start(ap, fmt);
+		vsnprintf(text, (size_t)n + 1, fmt, ap);
+		va_end(ap);
+	}
+	rc = pl_out_write(o, text, (size_t)n, err);
+	if (text != small)
+		pl_free(text);
+	return rc;
+}
+
+/* ---- closing ------------------------------------------------------------------------------- */
+
+static int close_fd(struct pl_out *o, struct pl_err *err)
+{
+	int fd = o->fd, rc = 0;
+
+	o->fd = -1;
+	if (fd <= STDERR_FILENO) /* standard output stays open; its owner closes it at exit */
+		return 0;
+	if (close(fd) < 0 && errno != EINTR)
+		rc = pl_fail_sys(err, "%s: cannot write", o->name);
+	else if (pl_fail_now())
+		rc = pl_fail(err, PL_EIO, "%s: cannot write: close failed", o->name);
+	return rc;
+}
+
+static int put_in_place(struct pl_out *o, struct pl_err *err)
+{
+	if (!o->tmp)
+		return 0;
+	if (pl_fail_now())
+		errno = EIO;
+	else if (!rename(o->tmp, o->path)) {
+		atomic_store(&slots[o->slot].used, 0);
+		o->slot = -1;
+		return 0;
+	}
+	return pl_fail_sys(err, "%s: cannot rename %s to it", o->name, o->tmp);
+}
+
+int pl_out_close(struct pl_out *o, struct pl_err *err)
+{
+	int rc = o->fail.code ? repeat(o, err) : 0;
+
+	if (!rc && o->buf)
+		rc = flush(o, err);
+	if (!rc)
+		rc = close_fd(o, err);
+	if (!rc)
+		rc = put_in_place(o, err);
+	pl_out_abort(o);
+	return rc;
+}
+
+void pl_out_abort(struct pl_out *o)
+{
+	if (!o)
+		return;
+	if (o->fd > STDERR_FILENO)
+		close(o->fd);
+	if (o->slot >= 0) {
+		unlink(o->tmp);
+		atomic_store(&slots[o->slot].used, 0);
+	}
+	pl_free(o->name);
+	pl_free(o->path);
+	pl_free(o->tmp);
+	pl_free(o->buf);
+	pl_free(o);
+}
