@@ -4,6 +4,7 @@
 
 #include "core/core.h"
 
+PL_PRINTF(4, 0)
 static int record(struct pl_err *err, int code, int sys, const char *fmt, va_list ap)
 {
 	if (!err || err->code)
