@@ -18,8 +18,7 @@
 #define PL_TRACE_MINOR 0
 #define PL_BATCH_ROWS  16384 /* events a block */
 
-/* ---- kinds: the registry of trace(5); unknown kinds pass through --------------------------------
- */
+/* ---- kinds: the registry of trace(5); unknown kinds pass through ----------------------------- */
 
 enum pl_kind_id {
 	PL_K_OTHER = 0,
@@ -54,8 +53,7 @@ static inline bool pl_kind_is_comm(unsigned k)
 	return k == PL_K_COLLECTIVE || k == PL_K_SEND || k == PL_K_RECV;
 }
 
-/* ---- tracks ------------------------------------------------------------------------------------
- */
+/* ---- tracks ---------------------------------------------------------------------------------- */
 
 enum pl_track_type {
 	PL_T_OTHER,
@@ -93,8 +91,7 @@ struct pl_track {
 	pl_id labels;		  /* process_labels or "k=v,..."; PL_NONE */
 };
 
-/* ---- columns -----------------------------------------------------------------------------------
- */
+/* ---- columns --------------------------------------------------------------------------------- */
 
 /*
  * What a column means. A role's values came from the source under some key of its args; `key` holds
@@ -155,6 +152,7 @@ struct pl_batch {
 	pl_ns *ts, *dur; /* dur -1: the source gave none (instants, flows) */
 	struct pl_col *col;
 	uint32_t n_cols, cap_cols;
+	uint32_t *slot, n_slots; /* of pl_batch_col() alone: columns by hash */
 };
 int pl_batch_init(struct pl_batch *b, struct pl_err *err) PL_MUST; /* room for PL_BATCH_ROWS */
 void pl_batch_clear(struct pl_batch *b); /* n = 0; columns are kept, empty */
@@ -163,7 +161,7 @@ void pl_batch_fini(struct pl_batch *b);
 int pl_batch_col(struct pl_batch *b, uint8_t role, uint8_t type, pl_id key, uint32_t *index,
 		 struct pl_err *err) PL_MUST;
 int pl_col_put_slow(struct pl_col *c, struct pl_err *err);
-/* Append a value for row `row` (rows must not go down). */
+/* Append a value for row `row` (rows must not go down; the same row twice has two values). */
 static inline int PL_MUST pl_col_put(struct pl_col *c, uint32_t row, int64_t val, unsigned scale,
 				     struct pl_err *err)
 {
@@ -180,8 +178,7 @@ static inline int PL_MUST pl_col_put(struct pl_col *c, uint32_t row, int64_t val
 	return 0;
 }
 
-/* ---- segments ----------------------------------------------------------------------------------
- */
+/* ---- segments -------------------------------------------------------------------------------- */
 
 struct pl_meta {
 	pl_id key, value; /* strings; value is raw JSON text, so a string has its quotes */
@@ -212,8 +209,7 @@ const char *pl_segment_meta_get(const struct pl_segment *s, const char *key); /*
 /* A track with everything unknown. */
 void pl_track_init(struct pl_track *t);
 
-/* ---- what merge adds ---------------------------------------------------------------------------
- */
+/* ---- what merge adds ------------------------------------------------------------------------- */
 
 /* aligned = t + base - offset(t + base); offset(x) = offset_ns + drift_ppm * 1e-6 * (x - ref_ns) */
 struct pl_clock {
@@ -261,8 +257,7 @@ void pl_merge_fini(struct pl_merge *m);
  * numbers in it count from the segment after it. */
 int pl_merge_write(const struct pl_merge *m, struct pl_cwriter *w, struct pl_err *err) PL_MUST;
 
-/* ---- flow --------------------------------------------------------------------------------------
- */
+/* ---- flow ------------------------------------------------------------------------------------ */
 
 struct pl_sink {
 	/* A segment begins; its strings and tracks still grow. May be NULL, like all of these. */
@@ -299,12 +294,15 @@ struct pl_trace_reader_opts {
 		   struct pl_err *err);
 };
 /* Read a whole stream into a sink. With keep(), batches hold the kept rows only, and b->first is
- * meaningless: pl_batch has no ordinals then, use the column PL_R_ARG/"#" (V_INT): the ordinal. */
+ * meaningless: pl_batch has no ordinals then, use the column PL_R_ARG/"#" (V_INT): the ordinal.
+ * begin() comes with what stands before the first events: source, format, first strings and tracks.
+ * A sink must not keep indices of columns from one call to the next. A negative code of the sink,
+ * PL_ESTOP included, ends the reading and is returned. end() may take the segment's contents and
+ * leave it zeroed. With salvage, blocks that cannot be used are said to `log` and left out. */
 int pl_trace_read(struct pl_in *in, const struct pl_trace_reader_opts *opts, struct pl_sink *sink,
 		  struct pl_err *err) PL_MUST;
 
-/* ---- a trace in memory
- * --------------------------------------------------------------------------- */
+/* ---- a trace in memory ----------------------------------------------------------------------- */
 
 /* Dense columns of one segment. The optional ones are NULL when the segment has none. */
 struct pl_events {
@@ -326,14 +324,20 @@ struct pl_trace {
 	size_t cap_segs;
 	struct pl_merge merge; /* all zero when the stream was not merged */
 	bool merged;
+	size_t n_args; /* how many keys were wanted */
 };
-/* `want`: NULL-terminated argument keys to keep, or NULL. */
+/*
+ * `want`: NULL-terminated argument keys to keep, or NULL. Several merged streams in a row are joined:
+ * segments, clocks, groups and members are renumbered. Every segment and event that `merge` names is
+ * there (with salvage, members that are not are dropped). A correlation, flow or external id that is
+ * a word and no number gets a negative number of its own. Events of `n` are seg.n_events unless
+ * keep() left some out: then want "#" for their ordinals.
+ */
 int pl_trace_load(struct pl_in *in, const struct pl_trace_reader_opts *opts,
 		  const char *const *want, struct pl_trace *t, struct pl_err *err) PL_MUST;
 void pl_trace_fini(struct pl_trace *t);
 
-/* ---- names of communication
- * ---------------------------------------------------------------------- */
+/* ---- names of communication ------------------------------------------------------------------ */
 
 /* "ncclDevKernel_AllReduce_Sum_f16_RING_LL(...)", "gloo:all_reduce", "c10d::allreduce_",
  * "grads-reduce-scatter": the canonical collective ("allreduce" ...), or NULL if it is none. */

@@ -1,0 +1,201 @@
+/*
+ * Which communication a name speaks of.
+ *
+ * Names come from many hands: kernels of every generation of NCCL, frameworks' operators, MPI
+ * calls, operation tables, compilers. So a name is cut into words (at everything that is no letter
+ * or digit, and where a capital begins a word), and the longest known sequence of words that begins
+ * first decides. Words that also mean something else ("gather", "reduce", "send" ...) count only if
+ * the name says that it is about communication: a library's name before them, or, in the style of
+ * operation tables (letters and dashes), their standing at the end. What follows the first '<' or
+ * '(' is a signature and no name.
+ */
+#include <ctype.h>
+#include <string.h>
+
+#include "trace/trace.h"
+
+#define MAX_WORDS 24
+#define MAX_WORD  24
+
+struct words {
+	char w[MAX_WORDS][MAX_WORD]; /* lower case */
+	int n;
+};
+
+static const char anonymous[] = "(anonymous namespace)";
+
+static void add(struct words *w, const char *s, size_t n)
+{
+	if (w->n == MAX_WORDS)
+		return;
+	n = pl_min_size(n, MAX_WORD - 1);
+	for (size_t i = 0; i < n; i++)
+		w->w[w->n][i] = (char)tolower((unsigned char)s[i]);
+	w->w[w->n++][n] = '\0';
+}
+
+/* Does a word begin at s[i], inside a run of letters and digits? "ncclAll", "NCCLAll". */
+static bool begins(const char *s, size_t i, size_t n)
+{
+	bool upper = isupper((unsigned char)s[i]);
+
+	if (!upper)
+		return false;
+	return !isupper((unsigned char)s[i - 1]) || (i + 1 < n && islower((unsigned char)s[i + 1]));
+}
+
+static void split(const char *s, size_t n, struct words *w)
+{
+	size_t at = 0;
+	bool in = false;
+
+	w->n = 0;
+	for (size_t i = 0; i < n; i++) {
+		if (s[i] == '(' && n - i >= sizeof(anonymous) - 1 &&
+		    !memcmp(s + i, anonymous, sizeof(anonymous) - 1)) {
+			if (in)
+				add(w, s + at, i - at);
+			in = false;
+			i += sizeof(anonymous) - 2;
+			continue;
+		}
+		if (s[i] == '<' || s[i] == '(') {
+			n = i;
+			break;
+		}
+		if (!isalnum((unsigned char)s[i])) {
+			if (in)
+				add(w, s + at, i - at);
+			in = false;
+		} else if (!in || begins(s, i, n)) {
+			if (in)
+				add(w, s + at, i - at);
+			in = true;
+			at = i;
+		}
+	}
+	if (in)
+		add(w, s + at, n - at);
+}
+
+/* Of several sequences that begin at one word, the first in this table that fits is taken. */
+static const struct {
+	const char *word[3];
+	const char *name;
+	bool clear; /* means communication wherever it stands */
+} known[] = {
+	{ { "cross", "device", "reduce" }, "allreduce", true },
+	{ { "all", "to", "all" }, "alltoall", true },
+	{ { "all", "reduce" }, "allreduce", true },
+	{ { "all", "gather" }, "allgather", true },
+	{ { "reduce", "scatter" }, "reduce_scatter", true },
+	{ { "collective", "permute" }, "sendrecv", true },
+	{ { "collective", "broadcast" }, "broadcast", true },
+	{ { "send", "recv" }, "sendrecv", false },
+	{ { "allreduce" }, "allreduce", true },
+	{ { "allgather" }, "allgather", true },
+	{ { "reducescatter" }, "reduce_scatter", true },
+	{ { "alltoall" }, "alltoall", true },
+	{ { "sendrecv" }, "sendrecv", false },
+	{ { "broadcast" }, "broadcast", false },
+	{ { "bcast" }, "broadcast", false },
+	{ { "reduce" }, "reduce", false },
+	{ { "gather" }, "gather", false },
+	{ { "scatter" }, "scatter", false },
+	{ { "send" }, "send", false },
+	{ { "recv" }, "recv", false },
+	{ { "receive" }, "recv", false },
+	{ { "barrier" }, "barrier", false },
+};
+
+static const char *const libraries[] = { "nccl", "rccl",    "gloo",  "c10d",   "mpi",
+					 "ucc",	 "xccl",    "hccl",  "ccl",    "oneccl",
+					 "hvd",	 "horovod", "msccl", "mscclpp" };
+
+/* Inside one processor, not between several. */
+static const char *const local[] = { "block", "warp", "thread", "subgroup", "quad", "cta", "wave" };
+
+static bool any_of(const char *word, const char *const *list, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(word, list[i]))
+			return true;
+	return false;
+}
+
+/* MPI's words: a letter before (i, b, s, r: the mode of a send) and after (v, w: of many sizes). */
+static bool mpi_word(const char *word, const char *want)
+{
+	size_t n = strlen(word), k = strlen(want);
+
+	if (n > k && strchr("ibsr", word[0]) && !strncmp(word + 1, want, k)) {
+		word++;
+		n--;
+	}
+	return !strncmp(word, want, k) && (n == k || (n == k + 1 && strchr("vw", word[k])));
+}
+
+static bool same_word(const char *word, const char *want, bool library)
+{
+	return !strcmp(word, want) || (library && mpi_word(word, want));
+}
+
+/* Number of words that entry `k` takes at word `i`, or 0. */
+static int fits(const struct words *w, int i, size_t k, bool library)
+{
+	int n = 0;
+
+	for (; n < 3 && known[k].word[n]; n++)
+		if (i + n >= w->n || !same_word(w->w[i + n], known[k].word[n], library))
+			return 0;
+	return n;
+}
+
+/* Letters, digits, dots and at least one dash. */
+static bool is_dashed(const char *s, size_t n)
+{
+	bool dash = false;
+
+	for (size_t i = 0; i < n; i++) {
+		if (s[i] == '-')
+			dash = true;
+		else if (!isalnum((unsigned char)s[i]) && s[i] != '.' && s[i] != '_')
+			return false;
+	}
+	return dash;
+}
+
+/* Is word i the last, but for numbers and a compiler's halves of an asynchronous operation? */
+static bool is_last(const struct words *w, int i)
+{
+	for (; i < w->n; i++)
+		if (!isdigit((unsigned char)w->w[i][0]) && strcmp(w->w[i], "start") != 0 &&
+		    strcmp(w->w[i], "done") != 0)
+			return false;
+	return true;
+}
+
+const char *pl_coll_from_name(const char *name, size_t n)
+{
+	bool dashed = is_dashed(name, n), library = false, kernel = false;
+	struct words w;
+
+	split(name, n, &w);
+	for (int i = 0; i < w.n; i++) {
+		if (any_of(w.w[i], libraries, PL_LEN(libraries))) {
+			library = true;
+			continue;
+		}
+		/* A kernel of such a library communicates even if it does not say how. */
+		kernel |= library && (!strcmp(w.w[i], "kernel") || !strcmp(w.w[i], "coalesced"));
+		for (size_t k = 0; k < PL_LEN(known); k++) {
+			int words = fits(&w, i, k, library);
+
+			if (!words || (i && any_of(w.w[i - 1], local, PL_LEN(local))))
+				continue;
+			if (known[k].clear || library || (dashed && is_last(&w, i + words)))
+				return known[k].name;
+		}
+	}
+	return kernel ? "collective" : NULL;
+}

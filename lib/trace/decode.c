@@ -1,0 +1,483 @@
+/*
+ * Payloads of trace(5), read. Nothing is believed: every number of a string, track or row is
+ * compared with what there is, and every size with the bytes that are left, before memory is taken
+ * for it. A block of events takes at most PL_TRACE_VALUES_MAX values, however small it is.
+ */
+#include <string.h>
+
+#include "trace/internal.h"
+
+static int cut_short(struct pl_err *err)
+{
+	return pl_fail(err, PL_EDATA, "the payload ends too early");
+}
+
+/* The part of `c` that a size announced; `c` goes on behind it. */
+static int take_part(struct pl_cur *c, uint64_t size, struct pl_cur *part, struct pl_err *err)
+{
+	*part = (struct pl_cur){ .p = c->p, .end = c->p };
+	if (c->bad || size > (size_t)(c->end - c->p))
+		return cut_short(err);
+	part->end += size;
+	c->p += size;
+	return 0;
+}
+
+static size_t n_strings(const struct pl_segment *s, const struct pl_trace_map *map)
+{
+	return map ? map->n : s->str.n;
+}
+
+/* An id: the number of a string plus one, or 0. */
+static int get_id(struct pl_cur *c, const struct pl_segment *s, const struct pl_trace_map *map,
+		  pl_id *id, struct pl_err *err)
+{
+	uint64_t v = pl_get_varint(c);
+	size_t n = n_strings(s, map);
+
+	*id = PL_NONE;
+	if (!v)
+		return 0;
+	if (v > n)
+		return pl_fail(err, PL_EDATA, "string %llu is used, %zu are defined",
+			       (unsigned long long)v - 1, n);
+	*id = map ? map->id[v - 1] : (pl_id)(v - 1);
+	return 0;
+}
+
+/* ---- definitions ----------------------------------------------------------------------------- */
+
+static int get_text(struct pl_cur *c, char **out, struct pl_err *err)
+{
+	size_t n;
+	const char *p = pl_get_str(c, &n);
+	char *s;
+
+	if (c->bad)
+		return cut_short(err);
+	if (memchr(p, '\0', n))
+		return pl_fail(err, PL_EDATA, "a name has a NUL byte");
+	s = pl_malloc(n + 1);
+	if (!s)
+		return pl_fail(err, PL_ENOMEM, "out of memory (%zu bytes)", n);
+	memcpy(s, p, n);
+	s[n] = '\0';
+	pl_free(*out);
+	*out = s;
+	return 0;
+}
+
+int pl_trace_get_segment(struct pl_cur *c, struct pl_segment *s, struct pl_err *err)
+{
+	int64_t base = pl_get_svarint(c);
+	int rc;
+
+	PL_TRY(get_text(c, &s->source, err));
+	PL_TRY(get_text(c, &s->format, err));
+	s->base_ns = base;
+out:
+	return rc;
+}
+
+int pl_trace_get_strings(struct pl_cur *c, uint32_t count, struct pl_segment *s,
+			 struct pl_trace_map *map, struct pl_err *err)
+{
+	uint64_t first = pl_get_varint(c);
+	int rc;
+
+	if (c->bad)
+		return cut_short(err);
+	if (first != n_strings(s, map))
+		return pl_fail(err, PL_EDATA, "strings from %llu on, but %zu are defined",
+			       (unsigned long long)first, n_strings(s, map));
+	for (uint32_t i = 0; i < count; i++) {
+		size_t n, before = s->str.n;
+		const char *p = pl_get_str(c, &n);
+		pl_id id;
+
+		if (c->bad)
+			return cut_short(err);
+		rc = pl_intern_add(&s->str, p, n, &id, err);
+		if (rc < 0)
+			return rc;
+		if (map) {
+			rc = pl_grow(&map->id, &map->cap, map->n + 1, sizeof(*map->id), err);
+			if (rc < 0)
+				return rc;
+			map->id[map->n++] = id;
+		} else if (s->str.n == before) {
+			return pl_fail(err, PL_EDATA, "string %zu repeats string %u", before, id);
+		}
+	}
+	return 0;
+}
+
+static int32_t get_i32(struct pl_cur *c)
+{
+	int64_t v = pl_get_svarint(c);
+
+	if (v < INT32_MIN || v > INT32_MAX) {
+		c->bad = true;
+		return 0;
+	}
+	return (int32_t)v;
+}
+
+static int get_track(struct pl_cur *c, const struct pl_segment *s, const struct pl_trace_map *map,
+		     struct pl_track *t, struct pl_err *err)
+{
+	pl_id *const ids[] = { &t->host, &t->pid, &t->tid, &t->name, &t->process, &t->labels };
+	int rc;
+
+	t->type = pl_get_u8(c);
+	t->flags = pl_get_u8(c);
+	t->rank = get_i32(c);
+	t->device = get_i32(c);
+	t->sort = get_i32(c);
+	t->psort = get_i32(c);
+	for (int i = 0; i < PL_COORDS; i++)
+		t->coord[i] = get_i32(c);
+	t->stream = pl_get_svarint(c);
+	for (size_t i = 0; i < PL_LEN(ids); i++)
+		if ((rc = get_id(c, s, map, ids[i], err)) < 0)
+			return rc;
+	return c->bad ? pl_fail(err, PL_EDATA, "a track is cut short or out of range") : 0;
+}
+
+int pl_trace_get_tracks(struct pl_cur *c, uint32_t count, struct pl_segment *s,
+			const struct pl_trace_map *map, struct pl_err *err)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		struct pl_track t;
+		struct pl_cur part;
+		uint64_t id;
+		pl_id added;
+		int rc;
+
+		memset(&t, 0, sizeof(t));
+		rc = take_part(c, pl_get_varint(c), &part, err);
+		if (rc < 0)
+			return rc;
+		id = pl_get_varint(&part);
+		if (id > s->n_tracks)
+			return pl_fail(err, PL_EDATA, "track %llu is defined after %u",
+				       (unsigned long long)id, s->n_tracks);
+		if ((rc = get_track(&part, s, map, &t, err)) < 0)
+			return rc;
+		if (id < s->n_tracks)
+			s->track[id] = t;
+		else if ((rc = pl_segment_track(s, &t, &added, err)) < 0)
+			return rc;
+	}
+	return 0;
+}
+
+int pl_trace_get_meta(struct pl_cur *c, uint32_t count, struct pl_segment *s,
+		      const struct pl_trace_map *map, struct pl_err *err)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		struct pl_meta m;
+		int rc;
+
+		if ((rc = get_id(c, s, map, &m.key, err)) < 0 ||
+		    (rc = get_id(c, s, map, &m.value, err)) < 0)
+			return rc;
+		if (c->bad)
+			return cut_short(err);
+		if (m.key == PL_NONE || m.value == PL_NONE)
+			return pl_fail(err, PL_EDATA, "metadata without key or value");
+		if ((rc = pl_segment_add_meta(s, &m, err)) < 0)
+			return rc;
+	}
+	return 0;
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+/* Rows of a column of the block, by its number, for those that have the same. */
+struct rows {
+	uint32_t col, n; /* column of the batch */
+};
+
+struct events_in {
+	struct pl_cur *c;
+	const struct pl_segment *seg;
+	const struct pl_trace_map *map;
+	struct pl_batch *e;
+	uint32_t n; /* events */
+	struct rows *rows;
+	uint32_t n_cols; /* read so far */
+	uint64_t values;
+};
+
+static int get_list(struct pl_cur *c, struct pl_col *col, uint32_t m, uint32_t n,
+		    struct pl_err *err)
+{
+	uint32_t prev = 0, bad = 0;
+	int rc = pl_get_col_u32(c, col->row, m, err);
+
+	if (rc < 0)
+		return rc;
+	for (uint32_t i = 0; i < m; i++) {
+		bad |= col->row[i] < prev;
+		prev = col->row[i];
+	}
+	if (bad || prev >= n)
+		return pl_fail(err, PL_EDATA, "rows of a column descend or pass %u", n);
+	return 0;
+}
+
+static int get_bits(struct pl_cur *c, struct pl_col *col, uint32_t m, uint32_t n,
+		    struct pl_err *err)
+{
+	uint32_t size = (n + 7) / 8, k = 0;
+	struct pl_cur part;
+	int rc = take_part(c, size, &part, err);
+
+	if (rc < 0)
+		return rc;
+	for (uint32_t i = 0; i < size; i++) {
+		for (unsigned bits = part.p[i]; bits; bits &= bits - 1) {
+			uint32_t row = i * 8 + (uint32_t)__builtin_ctz(bits);
+
+			if (k == m || row >= n)
+				return pl_fail(err, PL_EDATA, "too many rows of a column");
+			col->row[k++] = row;
+		}
+	}
+	if (k != m)
+		return pl_fail(err, PL_EDATA, "%u rows for %u values", k, m);
+	return 0;
+}
+
+static int get_rows(struct events_in *in, struct pl_cur *c, struct pl_col *col, uint32_t m,
+		    struct pl_err *err)
+{
+	uint8_t mode = pl_get_u8(c);
+	uint64_t same;
+
+	switch (mode) {
+	case PL_ROWS_ALL:
+		if (m != in->n)
+			return pl_fail(err, PL_EDATA, "%u values for %u rows", m, in->n);
+		for (uint32_t i = 0; i < m; i++)
+			col->row[i] = i;
+		return 0;
+	case PL_ROWS_SAME:
+		same = pl_get_varint(c);
+		if (c->bad || same >= in->n_cols || in->rows[same].n != m)
+			return pl_fail(err, PL_EDATA, "rows of a column that is not there");
+		memcpy(col->row, in->e->col[in->rows[same].col].row, m * sizeof(*col->row));
+		return 0;
+	case PL_ROWS_LIST:
+		return get_list(c, col, m, in->n, err);
+	case PL_ROWS_BITS:
+		return get_bits(c, col, m, in->n, err);
+	default:
+		return pl_fail(err, PL_EDATA, "unknown coding %u of rows", mode);
+	}
+}
+
+static int get_values(struct events_in *in, struct pl_cur *c, struct pl_col *col, uint32_t m,
+		      struct pl_err *err)
+{
+	uint64_t max = 0, all = 0;
+	size_t strings = n_strings(in->seg, in->map);
+	uint8_t scale = 0;
+	int rc;
+
+	if (col->type == PL_V_NULL) {
+		memset(col->val, 0, m * sizeof(*col->val));
+		return 0;
+	}
+	PL_TRY(pl_get_col_i64(c, col->val, m, err));
+	if (col->type == PL_V_STR || col->type == PL_V_JSON) {
+		for (uint32_t i = 0; i < m; i++)
+			max = (uint64_t)col->val[i] > max ? (uint64_t)col->val[i] : max;
+		if (max >= strings)
+			return pl_fail(err, PL_EDATA, "string %llu is used, %zu are defined",
+				       (unsigned long long)max, strings);
+		for (uint32_t i = 0; in->map && i < m; i++)
+			col->val[i] = in->map->id[col->val[i]];
+	} else if (col->type == PL_V_BOOL) {
+		for (uint32_t i = 0; i < m; i++)
+			all |= (uint64_t)col->val[i];
+		if (all > 1)
+			return pl_fail(err, PL_EDATA, "a truth value is neither 0 nor 1");
+	} else if (col->type == PL_V_DEC) {
+		PL_TRY(pl_get_col_u8(c, col->scale, m, err));
+		for (uint32_t i = 0; i < m; i++)
+			scale = col->scale[i] > scale ? col->scale[i] : scale;
+		if (scale > PL_TRACE_SCALE_MAX)
+			return pl_fail(err, PL_EDATA, "a decimal of scale %u", scale);
+	}
+out:
+	return rc;
+}
+
+static int get_col(struct events_in *in, struct pl_err *err)
+{
+	struct pl_cur part;
+	struct pl_col *col;
+	uint8_t role, type;
+	uint32_t index, m;
+	uint64_t many;
+	pl_id key;
+	int rc;
+
+	PL_TRY(take_part(in->c, pl_get_u32(in->c), &part, err));
+	role = pl_get_u8(&part);
+	type = pl_get_u8(&part);
+	PL_TRY(get_id(&part, in->seg, in->map, &key, err));
+	many = pl_get_varint(&part);
+	if (part.bad)
+		return cut_short(err);
+	if (type >= PL_V_COUNT_)
+		return pl_fail(err, PL_EDATA, "unknown type %u of a column", type);
+	in->values += many > PL_TRACE_VALUES_MAX ? UINT32_MAX : many;
+	if (!many || in->values > PL_TRACE_VALUES_MAX)
+		return pl_fail(err, PL_EDATA, "a column of %llu values", (unsigned long long)many);
+	m = (uint32_t)many;
+	PL_TRY(pl_batch_col(in->e, role, type, key, &index, err));
+	col = &in->e->col[index];
+	if (col->n)
+		return pl_fail(err, PL_EDATA, "a column comes twice");
+	PL_TRY(pl_col_reserve(col, m, err));
+	PL_TRY(get_rows(in, &part, col, m, err));
+	PL_TRY(get_values(in, &part, col, m, err));
+	col->n = m;
+	in->rows[in->n_cols++] = (struct rows){ .col = index, .n = m };
+out:
+	return rc;
+}
+
+static int get_cols(struct events_in *in, struct pl_err *err)
+{
+	uint64_t cols = pl_get_varint(in->c);
+	int rc;
+
+	/* A column takes more than eight bytes, so the memory follows the input. */
+	if (in->c->bad || cols > PL_TRACE_COLS_MAX || cols > (size_t)(in->c->end - in->c->p) / 8)
+		return pl_fail(err, PL_EDATA, "impossible number of columns");
+	if (!cols)
+		return 0;
+	rc = pl_alloc(&in->rows, cols, sizeof(*in->rows), err);
+	for (uint64_t i = 0; i < cols && rc >= 0; i++)
+		rc = get_col(in, err);
+	pl_free(in->rows);
+	return rc;
+}
+
+static int get_fixed(struct events_in *in, struct pl_err *err)
+{
+	struct pl_batch *e = in->e;
+	size_t strings = n_strings(in->seg, in->map);
+	uint32_t track = 0, name = 0;
+	int rc;
+
+	PL_TRY(pl_get_col_u8(in->c, e->kind, in->n, err));
+	PL_TRY(pl_get_col_u32(in->c, e->track, in->n, err));
+	PL_TRY(pl_get_col_u32(in->c, e->name, in->n, err));
+	PL_TRY(pl_get_col_i64(in->c, e->ts, in->n, err));
+	PL_TRY(pl_get_col_i64(in->c, e->dur, in->n, err));
+	for (uint32_t i = 0; i < in->n; i++) {
+		track = e->track[i] > track ? e->track[i] : track;
+		name = e->name[i] > name ? e->name[i] : name;
+	}
+	if (track >= in->seg->n_tracks)
+		return pl_fail(err, PL_EDATA, "track %u is used, %u are defined", track,
+			       in->seg->n_tracks);
+	if (name >= strings)
+		return pl_fail(err, PL_EDATA, "string %u is used, %zu are defined", name, strings);
+	for (uint32_t i = 0; in->map && i < in->n; i++)
+		e->name[i] = in->map->id[e->name[i]];
+out:
+	return rc;
+}
+
+/* ---- leaving out ----------------------------------------------------------------------------- */
+
+static void squeeze_col(struct pl_col *c, const uint32_t *row)
+{
+	uint32_t k = 0;
+
+	for (uint32_t i = 0; i < c->n; i++) {
+		if (row[c->row[i]] == PL_NONE)
+			continue;
+		c->row[k] = row[c->row[i]];
+		c->val[k] = c->val[i];
+		if (c->type == PL_V_DEC)
+			c->scale[k] = c->scale[i];
+		k++;
+	}
+	c->n = k;
+}
+
+/* Number the rows that stay; how many there are. */
+static uint32_t choose(const struct pl_trace_keep *keep, const struct pl_batch *e, uint32_t n)
+{
+	signed char known[256];
+	uint32_t left = 0;
+
+	memset(known, -1, sizeof(known));
+	for (uint32_t i = 0; i < n; i++) {
+		uint8_t k = e->kind[i];
+
+		if (known[k] < 0)
+			known[k] = keep->keep(keep->arg, k);
+		keep->row[i] = known[k] ? left++ : PL_NONE;
+	}
+	return left;
+}
+
+static int squeeze(const struct pl_trace_keep *keep, struct pl_batch *e, uint32_t n, uint64_t first,
+		   struct pl_err *err)
+{
+	uint32_t index, k = 0;
+	int rc;
+
+	for (uint32_t i = 0; i < e->n_cols; i++)
+		squeeze_col(&e->col[i], keep->row);
+	rc = pl_batch_col(e, PL_R_ARG, PL_V_INT, keep->ordinal_key, &index, err);
+	if (rc < 0)
+		return rc;
+	/* A source may have an argument of that name: what we say comes instead. */
+	e->col[index].n = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		if (keep->row[i] == PL_NONE)
+			continue;
+		e->kind[k] = e->kind[i];
+		e->track[k] = e->track[i];
+		e->name[k] = e->name[i];
+		e->ts[k] = e->ts[i];
+		e->dur[k] = e->dur[i];
+		rc = pl_col_put(&e->col[index], k, (int64_t)(first + i), 0, err);
+		if (rc < 0)
+			return rc;
+		k++;
+	}
+	e->n = k;
+	return 0;
+}
+
+int pl_trace_get_events(struct pl_cur *c, uint32_t count, const struct pl_segment *s,
+			const struct pl_trace_map *map, const struct pl_trace_keep *keep,
+			struct pl_batch *e, struct pl_err *err)
+{
+	struct events_in in = { .c = c, .seg = s, .map = map, .e = e, .n = count };
+	int rc;
+
+	if (!count || count > PL_BATCH_ROWS)
+		return pl_fail(err, PL_EDATA, "a block of %u events", count);
+	e->first = pl_get_varint(c);
+	if (c->bad || e->first > (uint64_t)INT64_MAX - count)
+		return pl_fail(err, PL_EDATA, "impossible number of the first event");
+	if ((rc = get_fixed(&in, err)) < 0)
+		return rc;
+	if (keep && !choose(keep, e, count))
+		return 0; /* nothing of it is wanted: its columns are not even looked at */
+	if ((rc = get_cols(&in, err)) < 0)
+		return rc;
+	e->n = count;
+	return keep ? squeeze(keep, e, count, e->first, err) : 0;
+}

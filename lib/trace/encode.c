@@ -1,0 +1,310 @@
+/*
+ * Payloads of trace(5), written.
+ *
+ * What makes events small is mostly how rows are told: the arguments of one sort of event share
+ * their rows, so a list is compared with the few distinct lists before it (first, middle and last
+ * row first, then memcmp) and named by number. A list of its own is a bitmap when that is shorter
+ * than a byte a row. Whether a column of values is coded by differences is decided on 64 sampled
+ * pairs. One pass over every column, no allocation but the payload's.
+ */
+#include <string.h>
+
+#include "trace/internal.h"
+
+#define SAMPLES 64
+#define RECENT	24 /* distinct lists of rows that are remembered */
+
+void pl_trace_patch_size(struct pl_buf *b, size_t at)
+{
+	uint32_t n = (uint32_t)(b->n - at - 4);
+
+	for (int i = 0; i < 4; i++)
+		b->p[at + (size_t)i] = (uint8_t)(n >> (8 * i));
+}
+
+static int put_id(struct pl_buf *b, pl_id id, struct pl_err *err)
+{
+	return pl_put_varint(b, id == PL_NONE ? 0 : (uint64_t)id + 1, err);
+}
+
+/* ---- definitions ----------------------------------------------------------------------------- */
+
+int pl_trace_put_segment(struct pl_buf *b, const struct pl_segment *s, struct pl_err *err)
+{
+	const char *source = s->source ? s->source : "", *format = s->format ? s->format : "";
+	int rc;
+
+	PL_TRY(pl_put_svarint(b, s->base_ns, err));
+	PL_TRY(pl_put_str(b, source, strlen(source), err));
+	PL_TRY(pl_put_str(b, format, strlen(format), err));
+out:
+	return rc;
+}
+
+int pl_trace_put_strings(struct pl_buf *b, const struct pl_segment *s, size_t first,
+			 struct pl_err *err)
+{
+	int rc = pl_put_varint(b, first, err);
+
+	for (size_t i = first; i < s->str.n && rc >= 0; i++)
+		rc = pl_put_str(b, s->str.str[i], s->str.len[i], err);
+	return rc;
+}
+
+int pl_trace_put_track(struct pl_buf *b, uint32_t id, const struct pl_track *t, struct pl_err *err)
+{
+	const pl_id ids[] = { t->host, t->pid, t->tid, t->name, t->process, t->labels };
+	struct pl_buf e = { 0 };
+	int rc;
+
+	PL_TRY(pl_put_varint(&e, id, err));
+	PL_TRY(pl_put_u8(&e, t->type, err));
+	PL_TRY(pl_put_u8(&e, t->flags, err));
+	PL_TRY(pl_put_svarint(&e, t->rank, err));
+	PL_TRY(pl_put_svarint(&e, t->device, err));
+	PL_TRY(pl_put_svarint(&e, t->sort, err));
+	PL_TRY(pl_put_svarint(&e, t->psort, err));
+	for (int i = 0; i < PL_COORDS; i++)
+		PL_TRY(pl_put_svarint(&e, t->coord[i], err));
+	PL_TRY(pl_put_svarint(&e, t->stream, err));
+	for (size_t i = 0; i < PL_LEN(ids); i++)
+		PL_TRY(put_id(&e, ids[i], err));
+	PL_TRY(pl_put_str(b, (const char *)e.p, e.n, err));
+out:
+	pl_buf_fini(&e);
+	return rc;
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+/* Length of a varint. */
+static unsigned cost(uint64_t v)
+{
+	return v < 128 ? 1 : (70u - (unsigned)__builtin_clzll(v)) / 7;
+}
+
+static int64_t diff(int64_t a, int64_t b)
+{
+	return (int64_t)((uint64_t)a - (uint64_t)b);
+}
+
+/* Are differences shorter? Runs, of values or of differences, are found by the column's coder. */
+static bool delta_i64(const int64_t *v, size_t n)
+{
+	size_t step = n / SAMPLES + 1;
+	unsigned plain = 0, delta = 0;
+
+	for (size_t i = 1; i < n; i += step) {
+		plain += cost(pl_zigzag(v[i]));
+		delta += cost(pl_zigzag(diff(v[i], v[i - 1])));
+	}
+	return delta < plain;
+}
+
+static bool delta_u32(const uint32_t *v, size_t n)
+{
+	size_t step = n / SAMPLES + 1;
+	unsigned plain = 0, delta = 0;
+
+	for (size_t i = 1; i < n; i += step) {
+		plain += cost((uint64_t)v[i] << 1);
+		delta += cost(pl_zigzag((int64_t)v[i] - v[i - 1]));
+	}
+	return delta < plain;
+}
+
+/* Lists of rows in this block that a later column may name. */
+struct recent {
+	const struct pl_col *col[RECENT];
+	uint32_t number[RECENT];
+	uint32_t n; /* ever added; the newest RECENT are there */
+};
+
+static bool is_all(const uint32_t *row, uint32_t m, uint32_t n)
+{
+	uint32_t bad = 0;
+
+	if (m != n || row[0] != 0 || row[m - 1] != n - 1)
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+		bad |= row[i] ^ i;
+	return !bad;
+}
+
+static bool ascends(const uint32_t *row, uint32_t m)
+{
+	uint32_t bad = 0;
+
+	for (uint32_t i = 1; i < m; i++)
+		bad |= row[i] < row[i - 1];
+	return !bad;
+}
+
+static bool find_same(const struct recent *r, const struct pl_col *c, uint32_t *number)
+{
+	uint32_t m = c->n;
+
+	for (uint32_t i = 0; i < RECENT && i < r->n; i++) {
+		uint32_t k = (r->n - 1 - i) % RECENT;
+		const uint32_t *a = r->col[k]->row, *b = c->row;
+
+		if (r->col[k]->n != m || a[0] != b[0] || a[m - 1] != b[m - 1] ||
+		    a[m / 2] != b[m / 2] || memcmp(a, b, m * sizeof(*a)) != 0)
+			continue;
+		*number = r->number[k];
+		return true;
+	}
+	return false;
+}
+
+/* False, with nothing written, when a row comes twice. */
+static bool try_bits(struct pl_buf *b, const uint32_t *row, uint32_t m, uint32_t n)
+{
+	uint8_t *bits = b->p + b->n;
+	size_t size = ((size_t)n + 7) / 8;
+	uint32_t twice = 0;
+
+	memset(bits, 0, size);
+	for (uint32_t i = 0; i < m; i++) {
+		uint8_t bit = (uint8_t)(1u << (row[i] & 7));
+
+		twice |= bits[row[i] >> 3] & bit;
+		bits[row[i] >> 3] |= bit;
+	}
+	if (!twice)
+		b->n += size;
+	return !twice;
+}
+
+static int put_rows(struct pl_buf *b, const struct pl_col *c, uint32_t number, uint32_t n,
+		    struct recent *recent, struct pl_err *err)
+{
+	uint32_t same;
+	int rc;
+
+	if (is_all(c->row, c->n, n))
+		return pl_put_u8(b, PL_ROWS_ALL, err);
+	if (find_same(recent, c, &same)) {
+		rc = pl_put_u8(b, PL_ROWS_SAME, err);
+		return rc < 0 ? rc : pl_put_varint(b, same, err);
+	}
+	if (!ascends(c->row, c->n) || c->row[c->n - 1] >= n)
+		return pl_fail(err, PL_EINTERNAL, "rows of a column descend or pass %u", n);
+	recent->col[recent->n % RECENT] = c;
+	recent->number[recent->n++ % RECENT] = number;
+	if (c->n >= n / 8) {
+		PL_TRY(pl_buf_need(b, (size_t)n / 8 + 2, err));
+		PL_TRY(pl_put_u8(b, PL_ROWS_BITS, err));
+		if (try_bits(b, c->row, c->n, n))
+			return 0;
+		b->n--;
+	}
+	PL_TRY(pl_put_u8(b, PL_ROWS_LIST, err));
+	PL_TRY(pl_put_col_u32(b, c->row, c->n, true, err));
+out:
+	return rc;
+}
+
+static int check_col(const struct pl_segment *s, const struct pl_col *c, struct pl_err *err)
+{
+	uint64_t max = 0;
+	uint8_t scale = 0;
+
+	if (c->key != PL_NONE && c->key >= s->str.n)
+		return pl_fail(err, PL_EINTERNAL, "a column names string %u of %zu", c->key,
+			       s->str.n);
+	if (c->type == PL_V_STR || c->type == PL_V_JSON) {
+		for (uint32_t i = 0; i < c->n; i++)
+			max = (uint64_t)c->val[i] > max ? (uint64_t)c->val[i] : max;
+		if (max >= s->str.n)
+			return pl_fail(err, PL_EINTERNAL, "a value names string %llu of %zu",
+				       (unsigned long long)max, s->str.n);
+	} else if (c->type == PL_V_BOOL) {
+		for (uint32_t i = 0; i < c->n; i++)
+			max |= (uint64_t)c->val[i];
+		if (max > 1)
+			return pl_fail(err, PL_EINTERNAL, "a truth value that is not 0 or 1");
+	} else if (c->type == PL_V_DEC) {
+		for (uint32_t i = 0; i < c->n; i++)
+			scale = c->scale[i] > scale ? c->scale[i] : scale;
+		if (scale > PL_TRACE_SCALE_MAX)
+			return pl_fail(err, PL_EINTERNAL, "a decimal of scale %u", scale);
+	}
+	return 0;
+}
+
+static int put_col(struct pl_buf *b, const struct pl_col *c, uint32_t number, uint32_t n,
+		   struct recent *recent, struct pl_err *err)
+{
+	size_t at = b->n;
+	int rc;
+
+	PL_TRY(pl_put_u32(b, 0, err));
+	PL_TRY(pl_put_u8(b, c->role, err));
+	PL_TRY(pl_put_u8(b, c->type, err));
+	PL_TRY(put_id(b, c->key, err));
+	PL_TRY(pl_put_varint(b, c->n, err));
+	PL_TRY(put_rows(b, c, number, n, recent, err));
+	if (c->type != PL_V_NULL)
+		PL_TRY(pl_put_col_i64(b, c->val, c->n, delta_i64(c->val, c->n), err));
+	if (c->type == PL_V_DEC)
+		PL_TRY(pl_put_col_u8(b, c->scale, c->n, err));
+	pl_trace_patch_size(b, at);
+out:
+	return rc;
+}
+
+static int check_fixed(const struct pl_segment *s, const struct pl_batch *e, struct pl_err *err)
+{
+	uint32_t track = 0, name = 0;
+
+	for (uint32_t i = 0; i < e->n; i++)
+		track = e->track[i] > track ? e->track[i] : track;
+	for (uint32_t i = 0; i < e->n; i++)
+		name = e->name[i] > name ? e->name[i] : name;
+	if (track >= s->n_tracks)
+		return pl_fail(err, PL_EINTERNAL, "an event on track %u of %u", track, s->n_tracks);
+	if (name >= s->str.n)
+		return pl_fail(err, PL_EINTERNAL, "an event named by string %u of %zu", name,
+			       s->str.n);
+	return 0;
+}
+
+bool pl_trace_too_big(const struct pl_batch *e)
+{
+	uint64_t values = 0;
+	uint32_t cols = 0;
+
+	for (uint32_t i = 0; i < e->n_cols; i++) {
+		values += e->col[i].n;
+		cols += e->col[i].n > 0;
+	}
+	return e->n > PL_BATCH_ROWS || cols > PL_TRACE_COLS_MAX || values > PL_TRACE_VALUES_MAX;
+}
+
+int pl_trace_put_events(struct pl_buf *b, const struct pl_segment *s, const struct pl_batch *e,
+			uint64_t first, struct pl_err *err)
+{
+	struct recent recent = { .n = 0 };
+	uint32_t cols = 0, number = 0;
+	int rc;
+
+	PL_TRY(check_fixed(s, e, err));
+	PL_TRY(pl_put_varint(b, first, err));
+	PL_TRY(pl_put_col_u8(b, e->kind, e->n, err));
+	PL_TRY(pl_put_col_u32(b, e->track, e->n, delta_u32(e->track, e->n), err));
+	PL_TRY(pl_put_col_u32(b, e->name, e->n, delta_u32(e->name, e->n), err));
+	PL_TRY(pl_put_col_i64(b, e->ts, e->n, delta_i64(e->ts, e->n), err));
+	PL_TRY(pl_put_col_i64(b, e->dur, e->n, delta_i64(e->dur, e->n), err));
+	for (uint32_t i = 0; i < e->n_cols; i++)
+		cols += e->col[i].n > 0;
+	PL_TRY(pl_put_varint(b, cols, err));
+	for (uint32_t i = 0; i < e->n_cols; i++) {
+		if (!e->col[i].n)
+			continue;
+		PL_TRY(check_col(s, &e->col[i], err));
+		PL_TRY(put_col(b, &e->col[i], number++, e->n, &recent, err));
+	}
+out:
+	return rc;
+}

@@ -1,0 +1,95 @@
+/*
+ * internal.h - what the files of lib/trace share: block types, limits, encoders and decoders.
+ */
+#ifndef PL_TRACE_INTERNAL_H
+#define PL_TRACE_INTERNAL_H
+
+#include "trace/trace.h"
+
+/* Blocks of a trace segment ... */
+#define PL_BLOCK_SEGM PL_FOURCC('S', 'E', 'G', 'M')
+#define PL_BLOCK_STRS PL_FOURCC('S', 'T', 'R', 'S')
+#define PL_BLOCK_TRAK PL_FOURCC('T', 'R', 'A', 'K')
+#define PL_BLOCK_META PL_FOURCC('M', 'E', 'T', 'A')
+#define PL_BLOCK_EVNT PL_FOURCC('E', 'V', 'N', 'T')
+/* ... and of a merge segment. */
+#define PL_BLOCK_MERG PL_FOURCC('M', 'E', 'R', 'G')
+#define PL_BLOCK_CLCK PL_FOURCC('C', 'L', 'C', 'K')
+#define PL_BLOCK_USES PL_FOURCC('U', 'S', 'E', 'S')
+#define PL_BLOCK_GRPS PL_FOURCC('G', 'R', 'P', 'S')
+#define PL_BLOCK_MTCH PL_FOURCC('M', 'T', 'C', 'H')
+#define PL_BLOCK_MEMB PL_FOURCC('M', 'E', 'M', 'B')
+
+#define PL_TRACE_BLOCK_VERSION 1
+#define PL_TRACE_COLS_MAX      65536u	   /* columns of a block of events */
+#define PL_TRACE_VALUES_MAX    (16u << 20) /* values of all columns of a block of events */
+#define PL_TRACE_TABLE_ROWS    65536u	   /* rows of a block of a merge table */
+#define PL_TRACE_ROWS_PER_BYTE 512u	   /* of a block of a merge table, at most */
+#define PL_TRACE_GROUP_RANKS   (16u << 20) /* members of all groups of a merge */
+#define PL_TRACE_SCALE_MAX     18
+
+/* How a column says which rows have its values. */
+enum { PL_ROWS_ALL, PL_ROWS_SAME, PL_ROWS_LIST, PL_ROWS_BITS };
+
+/* batch.c */
+int pl_col_reserve(struct pl_col *c, uint32_t need, struct pl_err *err) PL_MUST;
+void pl_col_drop(struct pl_col *c); /* frees the arrays; the column stays, empty */
+int pl_segment_add_meta(struct pl_segment *s, const struct pl_meta *m, struct pl_err *err) PL_MUST;
+
+/* encode.c: payloads; rows [first_row ...) of the segment's tables */
+int pl_trace_put_segment(struct pl_buf *b, const struct pl_segment *s, struct pl_err *err) PL_MUST;
+int pl_trace_put_strings(struct pl_buf *b, const struct pl_segment *s, size_t first,
+			 struct pl_err *err) PL_MUST;
+int pl_trace_put_track(struct pl_buf *b, uint32_t id, const struct pl_track *t,
+		       struct pl_err *err) PL_MUST;
+int pl_trace_put_events(struct pl_buf *b, const struct pl_segment *s, const struct pl_batch *e,
+			uint64_t first, struct pl_err *err) PL_MUST;
+/* Does the batch have to be cut before pl_trace_put_events() can take it? */
+bool pl_trace_too_big(const struct pl_batch *e);
+/* Close a part whose size stands in the four bytes at `at`. */
+void pl_trace_patch_size(struct pl_buf *b, size_t at);
+
+/*
+ * decode.c: payloads into a segment and a batch. `map` translates the string numbers of the stream
+ * into those of the segment; NULL when they are the same.
+ */
+struct pl_trace_map {
+	pl_id *id;
+	size_t n, cap;
+};
+int pl_trace_get_segment(struct pl_cur *c, struct pl_segment *s, struct pl_err *err) PL_MUST;
+int pl_trace_get_strings(struct pl_cur *c, uint32_t count, struct pl_segment *s,
+			 struct pl_trace_map *map, struct pl_err *err) PL_MUST;
+int pl_trace_get_tracks(struct pl_cur *c, uint32_t count, struct pl_segment *s,
+			const struct pl_trace_map *map, struct pl_err *err) PL_MUST;
+int pl_trace_get_meta(struct pl_cur *c, uint32_t count, struct pl_segment *s,
+		      const struct pl_trace_map *map, struct pl_err *err) PL_MUST;
+/*
+ * Decode a block of events into an empty batch. With keep(), rows that it refuses are left out and
+ * the column (PL_R_ARG, PL_V_INT, ordinal_key) holds the ordinals of the others.
+ */
+struct pl_trace_keep {
+	bool (*keep)(void *arg, uint8_t kind);
+	void *arg;
+	pl_id ordinal_key;
+	uint32_t *row; /* scratch of PL_BATCH_ROWS: new number of each row, PL_NONE if left out */
+};
+int pl_trace_get_events(struct pl_cur *c, uint32_t count, const struct pl_segment *s,
+			const struct pl_trace_map *map, const struct pl_trace_keep *keep,
+			struct pl_batch *e, struct pl_err *err) PL_MUST;
+
+/* merge.c: reading block by block */
+struct pl_merge_in {
+	struct pl_merge m;
+	struct pl_merge want; /* its counts alone: what the first block announced */
+	size_t cap_clock, cap_use, cap_group, cap_match, cap_member;
+	uint64_t ranks; /* of all groups */
+};
+bool pl_merge_is_block(uint32_t type);
+int pl_merge_get(struct pl_merge_in *in, const struct pl_block *b, struct pl_err *err) PL_MUST;
+int pl_merge_check(const struct pl_merge_in *in, struct pl_err *err) PL_MUST; /* at the end */
+/* Append `add` to `to`, whose segments so far are `base`; takes the contents of `add`. */
+int pl_merge_append(struct pl_merge *to, struct pl_merge *add, uint32_t base,
+		    struct pl_err *err) PL_MUST;
+
+#endif

@@ -1,0 +1,354 @@
+/*
+ * The sink that writes trace(5). Before a block of events it writes the strings, tracks and
+ * metadata that are new since the last one, so that nothing points forward; what changed until the
+ * end of the segment (its base time, a thread's name that came late) is written then. Payloads are
+ * made here, in order; compressing them is the container's business and the pool's.
+ */
+#include <string.h>
+
+#include "trace/internal.h"
+
+struct writer {
+	struct pl_sink sink; /* first */
+	struct pl_cwriter *out;
+	char *provenance;
+	bool used; /* the open segment of the container has blocks */
+
+	/* of the segment, what is written of it so far */
+	size_t n_str, provenance_done;
+	uint32_t n_meta, n_tracks;
+	struct pl_track *track;
+	size_t cap_track;
+	struct pl_buf head; /* payload of the last SEGM block */
+	bool signed_off;    /* our own line of provenance is written */
+	uint64_t events;
+	size_t typical; /* size of the last payload of events */
+};
+
+static int put(struct writer *w, uint32_t type, uint32_t count, struct pl_buf *b,
+	       struct pl_err *err)
+{
+	int rc = pl_cwriter_put(w->out, type, PL_TRACE_BLOCK_VERSION, count, b, err);
+
+	pl_buf_fini(b); /* empty already, unless that failed */
+	return rc;
+}
+
+/* ---- definitions ----------------------------------------------------------------------------- */
+
+static int flush_head(struct writer *w, const struct pl_segment *seg, struct pl_err *err)
+{
+	struct pl_buf b = { 0 };
+	int rc;
+
+	PL_TRY(pl_trace_put_segment(&b, seg, err));
+	if (b.n == w->head.n && !memcmp(b.p, w->head.p, b.n))
+		goto out;
+	w->head.n = 0;
+	PL_TRY(pl_buf_put(&w->head, b.p, b.n, err));
+	PL_TRY(put(w, PL_BLOCK_SEGM, 1, &b, err));
+out:
+	pl_buf_fini(&b);
+	return rc;
+}
+
+static int flush_provenance(struct writer *w, const struct pl_segment *seg, struct pl_err *err)
+{
+	const struct pl_buf *p = &seg->provenance;
+	struct pl_buf b = { 0 };
+	size_t lines = 0;
+	int rc = 0;
+
+	if (p->n > w->provenance_done) {
+		PL_TRY(pl_buf_put(&b, p->p + w->provenance_done, p->n - w->provenance_done, err));
+		if (b.p[b.n - 1] != '\n')
+			PL_TRY(pl_buf_put(&b, "\n", 1, err));
+		w->provenance_done = p->n;
+	}
+	if (w->provenance && !w->signed_off) {
+		PL_TRY(pl_buf_put(&b, w->provenance, strlen(w->provenance), err));
+		PL_TRY(pl_buf_put(&b, "\n", 1, err));
+		w->signed_off = true;
+	}
+	for (size_t i = 0; i < b.n; i++)
+		lines += b.p[i] == '\n';
+	if (b.n)
+		PL_TRY(put(w, PL_BLOCK_PROVENANCE, (uint32_t)lines, &b, err));
+out:
+	pl_buf_fini(&b);
+	return rc;
+}
+
+static int flush_strings(struct writer *w, const struct pl_segment *seg, struct pl_err *err)
+{
+	struct pl_buf b = { 0 };
+	int rc;
+
+	if (seg->str.n <= w->n_str)
+		return 0;
+	PL_TRY(pl_trace_put_strings(&b, seg, w->n_str, err));
+	PL_TRY(put(w, PL_BLOCK_STRS, (uint32_t)(seg->str.n - w->n_str), &b, err));
+	w->n_str = seg->str.n;
+out:
+	pl_buf_fini(&b);
+	return rc;
+}
+
+static bool same_track(const struct pl_track *a, const struct pl_track *b)
+{
+	return a->type == b->type && a->flags == b->flags && a->rank == b->rank &&
+	       a->device == b->device && a->sort == b->sort && a->psort == b->psort &&
+	       !memcmp(a->coord, b->coord, sizeof(a->coord)) && a->stream == b->stream &&
+	       a->host == b->host && a->pid == b->pid && a->tid == b->tid && a->name == b->name &&
+	       a->process == b->process && a->labels == b->labels;
+}
+
+static int flush_tracks(struct writer *w, const struct pl_segment *seg, struct pl_err *err)
+{
+	struct pl_buf b = { 0 };
+	uint32_t count = 0;
+	int rc = 0;
+
+	PL_TRY(pl_grow(&w->track, &w->cap_track, seg->n_tracks, sizeof(*w->track), err));
+	for (uint32_t i = 0; i < seg->n_tracks; i++) {
+		if (i < w->n_tracks && same_track(&w->track[i], &seg->track[i]))
+			continue;
+		PL_TRY(pl_trace_put_track(&b, i, &seg->track[i], err));
+		w->track[i] = seg->track[i];
+		count++;
+	}
+	w->n_tracks = seg->n_tracks;
+	if (count)
+		PL_TRY(put(w, PL_BLOCK_TRAK, count, &b, err));
+out:
+	pl_buf_fini(&b);
+	return rc;
+}
+
+static int flush_meta(struct writer *w, const struct pl_segment *seg, struct pl_err *err)
+{
+	struct pl_buf b = { 0 };
+	int rc = 0;
+
+	if (seg->n_meta <= w->n_meta)
+		return 0;
+	for (uint32_t i = w->n_meta; i < seg->n_meta; i++) {
+		PL_TRY(pl_put_varint(&b, (uint64_t)seg->meta[i].key + 1, err));
+		PL_TRY(pl_put_varint(&b, (uint64_t)seg->meta[i].value + 1, err));
+	}
+	PL_TRY(put(w, PL_BLOCK_META, seg->n_meta - w->n_meta, &b, err));
+	w->n_meta = seg->n_meta;
+out:
+	pl_buf_fini(&b);
+	return rc;
+}
+
+static int flush(struct writer *w, const struct pl_segment *seg, struct pl_err *err)
+{
+	int rc;
+
+	PL_TRY(flush_head(w, seg, err));
+	PL_TRY(flush_provenance(w, seg, err));
+	PL_TRY(flush_strings(w, seg, err));
+	PL_TRY(flush_tracks(w, seg, err));
+	PL_TRY(flush_meta(w, seg, err));
+out:
+	return rc;
+}
+
+/* ---- the sink -------------------------------------------------------------------------------- */
+
+static int next_segment(struct writer *w, struct pl_err *err)
+{
+	int rc = w->used ? pl_cwriter_next_segment(w->out, err) : 0;
+
+	w->used = true;
+	return rc;
+}
+
+static int on_begin(struct pl_sink *sink, struct pl_segment *seg, struct pl_err *err)
+{
+	struct writer *w = (struct writer *)sink;
+
+	(void)seg;
+	w->n_str = w->provenance_done = 0;
+	w->n_meta = w->n_tracks = 0;
+	w->head.n = 0;
+	w->signed_off = false;
+	w->events = 0;
+	return next_segment(w, err);
+}
+
+static int put_events(struct writer *w, const struct pl_segment *seg, const struct pl_batch *e,
+		      struct pl_err *err);
+
+/*
+ * Rows [lo, hi) of a batch that is too big for one block, as a batch of their own. Only `row` is
+ * copied, because rows are counted from lo.
+ */
+static int put_slice(struct writer *w, const struct pl_segment *seg, const struct pl_batch *e,
+		     uint32_t lo, uint32_t hi, struct pl_err *err)
+{
+	struct pl_batch s = { .n = hi - lo,
+			      .kind = e->kind + lo,
+			      .track = e->track + lo,
+			      .name = e->name + lo,
+			      .ts = e->ts + lo,
+			      .dur = e->dur + lo };
+	int rc;
+
+	PL_TRY(pl_alloc(&s.col, e->n_cols, sizeof(*s.col), err));
+	for (; s.n_cols < e->n_cols; s.n_cols++) {
+		const struct pl_col *from = &e->col[s.n_cols];
+		struct pl_col *to = &s.col[s.n_cols];
+		uint32_t a = 0, b;
+
+		while (a < from->n && from->row[a] < lo)
+			a++;
+		for (b = a; b < from->n && from->row[b] < hi; b++)
+			;
+		*to = *from;
+		to->row = NULL;
+		to->n = b - a;
+		to->val = from->val ? from->val + a : NULL;
+		to->scale = from->scale ? from->scale + a : NULL;
+		if (to->n)
+			PL_TRY(pl_alloc(&to->row, to->n, sizeof(*to->row), err));
+		for (uint32_t i = 0; i < to->n; i++)
+			to->row[i] = from->row[a + i] - lo;
+	}
+	rc = put_events(w, seg, &s, err);
+out:
+	for (uint32_t i = 0; s.col && i < s.n_cols; i++)
+		pl_free(s.col[i].row);
+	pl_free(s.col);
+	return rc;
+}
+
+static int put_events(struct writer *w, const struct pl_segment *seg, const struct pl_batch *e,
+		      struct pl_err *err)
+{
+	struct pl_buf b = { 0 };
+	int rc;
+
+	if (pl_trace_too_big(e)) {
+		uint32_t half = e->n / 2;
+
+		if (!half)
+			return pl_fail(err, PL_ELIMIT, "one event has more than %u arguments",
+				       PL_TRACE_COLS_MAX);
+		rc = put_slice(w, seg, e, 0, half, err);
+		return rc < 0 ? rc : put_slice(w, seg, e, half, e->n, err);
+	}
+	PL_TRY(pl_buf_need(&b, w->typical + w->typical / 8 + 4096, err));
+	PL_TRY(pl_trace_put_events(&b, seg, e, w->events, err));
+	w->typical = b.n;
+	PL_TRY(put(w, PL_BLOCK_EVNT, e->n, &b, err));
+	w->events += e->n;
+out:
+	pl_buf_fini(&b);
+	return rc;
+}
+
+static int on_batch(struct pl_sink *sink, struct pl_segment *seg, struct pl_batch *e,
+		    struct pl_err *err)
+{
+	struct writer *w = (struct writer *)sink;
+	int rc;
+
+	if (!e->n)
+		return 0;
+	rc = flush(w, seg, err);
+	return rc < 0 ? rc : put_events(w, seg, e, err);
+}
+
+static int on_end(struct pl_sink *sink, struct pl_segment *seg, struct pl_err *err)
+{
+	return flush((struct writer *)sink, seg, err);
+}
+
+static int on_merge(struct pl_sink *sink, const struct pl_merge *m, struct pl_err *err)
+{
+	struct writer *w = (struct writer *)sink;
+	int rc = next_segment(w, err);
+
+	return rc < 0 ? rc : pl_merge_write(m, w->out, err);
+}
+
+/* A line of history: control characters are shown, so that it stays one line. */
+static char *dup_line(const char *s)
+{
+	static const char digit[] = "0123456789abcdef";
+	char *line = pl_malloc(strlen(s) * 4 + 1), *p = line;
+
+	if (!line)
+		return NULL;
+	for (; *s; s++) {
+		unsigned char c = (unsigned char)*s;
+
+		if (c >= 0x20 && c != 0x7f) {
+			*p++ = *s;
+			continue;
+		}
+		*p++ = '\\';
+		*p++ = 'x';
+		*p++ = digit[c >> 4];
+		*p++ = digit[c & 15];
+	}
+	*p = '\0';
+	return line;
+}
+
+static void writer_free(struct writer *w)
+{
+	pl_free(w->provenance);
+	pl_free(w->track);
+	pl_buf_fini(&w->head);
+	pl_free(w);
+}
+
+struct pl_sink *pl_trace_writer_open(struct pl_out *out, const struct pl_trace_writer_opts *opts,
+				     struct pl_err *err)
+{
+	struct pl_cwriter_opts c = { .kind = PL_KIND_TRACE,
+				     .major = PL_TRACE_MAJOR,
+				     .minor = PL_TRACE_MINOR,
+				     .level = opts->level,
+				     .pool = opts->pool };
+	struct writer *w;
+
+	if (pl_alloc(&w, 1, sizeof(*w), err) < 0)
+		return NULL;
+	w->sink = (struct pl_sink){
+		.begin = on_begin, .batch = on_batch, .end = on_end, .merge = on_merge
+	};
+	if (opts->provenance && !(w->provenance = dup_line(opts->provenance))) {
+		pl_fail(err, PL_ENOMEM, "out of memory (provenance)");
+		goto fail;
+	}
+	w->out = pl_cwriter_open(out, &c, err);
+	if (w->out)
+		return &w->sink;
+fail:
+	writer_free(w);
+	return NULL;
+}
+
+int pl_trace_writer_close(struct pl_sink *s, struct pl_err *err)
+{
+	struct writer *w = (struct writer *)s;
+	int rc = pl_cwriter_close(w->out, err);
+
+	writer_free(w);
+	return rc;
+}
+
+void pl_trace_writer_abort(struct pl_sink *s)
+{
+	struct writer *w = (struct writer *)s;
+
+	if (!w)
+		return;
+	pl_cwriter_abort(w->out);
+	writer_free(w);
+}
