@@ -1,0 +1,563 @@
+/*
+ * Documents of events: PyTorch's profiler (Kineto) and Chrome's JSON in general.
+ *
+ * The document is walked by hand: members of the top level one by one, the array "traceEvents" event
+ * by event through a window of 256 KiB that grows for a bigger event only. Nothing is held but the
+ * batch in progress, so memory does not depend on the size of the file.
+ *
+ * A bad event costs itself: after an error the reader looks, from just behind the bad event's first
+ * bracket, for the next place that begins an event: a '{' that begins a line or follows "}," and whose
+ * first key is one of an event's; or for the end of the array.
+ */
+#include "import/internal.h"
+
+#define MAX_EVENT ((size_t)4 << 20)
+
+static bool is_event_key(const char *s, size_t n)
+{
+	static const char *const keys[] = { "ph", "name", "cat", "pid", "tid", "ts", "dur", "args", "id" };
+
+	for (size_t i = 0; i < PL_LEN(keys); i++)
+		if (strlen(keys[i]) == n && !memcmp(keys[i], s, n))
+			return true;
+	return false;
+}
+
+/* `"key" :` at p: the key's length, 0 if it is none. At most 64 bytes are looked at. */
+static size_t key_at(const char *p, const char *end)
+{
+	const char *q = p + 1;
+
+	if (p >= end || *p != '"')
+		return 0;
+	while (q < end && q - p < 40 && *q != '"' && *q != '\\' && (unsigned char)*q >= ' ')
+		q++;
+	if (q >= end || *q != '"' || *pl_scan_space(q + 1, end) != ':')
+		return 0;
+	return (size_t)(q - p - 1);
+}
+
+/* The last byte before p that is no white space; *line: a line begins in between. */
+static char before(const struct pl_src *s, const char *p, bool *line)
+{
+	*line = false;
+	while (p > s->base && (unsigned char)p[-1] <= ' ') {
+		p--;
+		*line |= *p == '\n';
+	}
+	return p > s->base ? p[-1] : '\n';
+}
+
+static bool begins_event(const struct pl_src *s, const char *p)
+{
+	const char *q = pl_scan_space(p + 1, s->end);
+	size_t n = key_at(q, s->end);
+	bool line, dummy;
+	char c;
+
+	if (!n || !is_event_key(q + 1, n))
+		return false;
+	c = before(s, p, &line);
+	if (line || c == '[')
+		return true;
+	if (c != ',')
+		return false;
+	for (q = p; *--q != ',';)
+		;
+	return before(s, q, &dummy) == '}';
+}
+
+/* A ']' that ends the events: alone on its line, or behind an event and before a member or the end. */
+static bool ends_events(const struct pl_src *s, const char *p)
+{
+	const char *q = pl_scan_space(p + 1, s->end);
+	bool line;
+	char c = before(s, p, &line);
+	size_t n;
+
+	if (line && c != ',' && c != '[')
+		return true;
+	if (c != '}')
+		return false;
+	if (q >= s->end || *q == '}')
+		return q >= s->end || pl_scan_space(q + 1, s->end) >= s->end;
+	if (*q != ',')
+		return false;
+	q = pl_scan_space(q + 1, s->end);
+	n = key_at(q, s->end);
+	return n && !is_event_key(q + 1, n);
+}
+
+/*
+ * Go on after an error: s->p at the next event, the end of the array, or (in the top level) a member.
+ * The window keeps 256 bytes before p, to see what stands before a bracket.
+ */
+static int resync(struct pl_doc *d, bool top, struct pl_err *err)
+{
+	struct pl_src *s = &d->src;
+	const char *p = s->p + 1;
+	ptrdiff_t skip;
+	int rc;
+
+	for (;;) {
+		for (; p < s->end && (s->eof || s->end - p > 256); p++) {
+			if ((*p == '{' && begins_event(s, p)) || (!top && *p == ']' && ends_events(s, p))) {
+				s->p = p;
+				return 0;
+			}
+			if (top && *p == '"' && key_at(p, s->end)) {
+				bool line;
+
+				before(s, p, &line);
+				if (line) {
+					s->p = p;
+					return 0;
+				}
+			}
+		}
+		if (s->eof) {
+			s->p = s->end;
+			return 0;
+		}
+		skip = p - s->p > 256 ? 256 : p - s->p;
+		s->p = p - skip;
+		rc = pl_src_fill(s, PL_SRC_WINDOW, err);
+		if (rc < 0)
+			return rc;
+		p = s->p + skip;
+	}
+}
+
+/* ---- the array of events --------------------------------------------------------------------------- */
+
+static int bad_event(struct pl_doc *d, struct pl_err *err)
+{
+	struct pl_ev *e = &d->ev;
+	const char *where = e->where ? e->where : d->src.p;
+	int rc = pl_report_bad(&d->report, pl_src_at(&d->src, where), e->what, err);
+
+	return rc < 0 ? rc : resync(d, false, err);
+}
+
+/* The event at s->p. */
+static int one_event(struct pl_doc *d, struct pl_err *err)
+{
+	struct pl_src *s = &d->src;
+	struct pl_ev *e = &d->ev;
+	const char *p = s->p, *q = pl_ev_read(e, p, s->end);
+	size_t have;
+
+	if (PL_LIKELY(q)) {
+		s->p = q;
+		return pl_doc_accept(d, p, q, pl_src_at(s, p), err);
+	}
+	if (e->rc < 0)
+		return e->rc;
+	pl_rows_undo(&d->rows);
+	if (!e->more)
+		return bad_event(d, err);
+	have = (size_t)(s->end - p);
+	if (!s->eof && have < MAX_EVENT)
+		return pl_src_fill(s, have * 2, err);
+	e->where = NULL;
+	e->what = s->eof ? "an event that is cut off" : "an event longer than 4 MiB (unclosed quote?)";
+	return bad_event(d, err);
+}
+
+/* s->p is after the '['. Returns at the end of the array or of the input. */
+static int events(struct pl_doc *d, struct pl_err *err)
+{
+	struct pl_src *s = &d->src;
+	int rc;
+
+	for (;;) {
+		s->p = pl_scan_space(s->p, s->end);
+		if (PL_UNLIKELY(s->p >= s->end)) {
+			s->p = s->end;
+			if (s->eof)
+				return pl_report_truncated(&d->report, pl_src_at(s, s->p),
+							   "the end bracket of the events is missing", err);
+			PL_TRY(pl_src_fill(s, PL_SRC_WINDOW, err));
+			continue;
+		}
+		if (PL_LIKELY(*s->p == '{')) {
+			PL_TRY(one_event(d, err));
+		} else if (*s->p == ',') {
+			s->p++;
+		} else if (*s->p == ']') {
+			s->p++;
+			return 0;
+		} else {
+			PL_TRY(pl_report_bad(&d->report, pl_src_at(s, s->p), "an event expected", err));
+			PL_TRY(resync(d, false, err));
+		}
+	}
+out:
+	return rc;
+}
+
+/* ---- members of the top level -------------------------------------------------------------------------- */
+
+/* Values of an earlier segment hold for the later ones too. */
+static int keep_member(struct pl_doc *d, const char *key, size_t n_key, const char *value, size_t n,
+		       struct pl_err *err)
+{
+	struct pl_top_member *m;
+	int64_t base;
+	int rc;
+
+	if (n_key == 19 && !memcmp(key, "baseTimeNanoseconds", 19) && pl_json_i64(value, n, &base)) {
+		d->base_ns = base;
+		d->has_base = true;
+	}
+	PL_TRY(pl_segment_meta(&d->rows.seg, key, n_key, value, n, err));
+	PL_TRY(pl_grow(&d->member, &d->cap_members, d->n_members + 1, sizeof(*d->member), err));
+	m = &d->member[d->n_members];
+	m->key = pl_malloc(n_key + 1);
+	m->value = pl_malloc(n + 1);
+	if (!m->key || !m->value) {
+		pl_free(m->key);
+		pl_free(m->value);
+		return pl_fail(err, PL_ENOMEM, "out of memory (metadata)");
+	}
+	memcpy(m->key, key, n_key);
+	memcpy(m->value, value, n);
+	m->key[n_key] = m->value[n] = '\0';
+	m->n_key = n_key;
+	m->n_value = n;
+	d->n_members++;
+	rc = 0;
+out:
+	return rc;
+}
+
+/* After the value at p; past `end` when the window ends first. */
+static const char *value_end(const char *p, const char *end)
+{
+	unsigned flags;
+
+	if (*p == '{' || *p == '[')
+		return pl_scan_nested(p, end);
+	if (*p == '"')
+		return pl_scan_string(p + 1, end, &flags) + 1;
+	while (p < end && (unsigned char)*p > ' ' && *p != ',' && *p != '}' && *p != ']')
+		p++;
+	return p < end ? p : end + 1;
+}
+
+static int bad_member(struct pl_doc *d, const char *what, struct pl_err *err)
+{
+	int rc = pl_report_bad(&d->report, pl_src_at(&d->src, d->src.p), what, err);
+
+	return rc < 0 ? rc : resync(d, true, err);
+}
+
+/* A whole member `"key": value` in the window; s->p is at its first quote. */
+static int take_member(struct pl_doc *d, const char *key, size_t n_key, const char *value, const char *q,
+		       struct pl_err *err)
+{
+	struct pl_src *s = &d->src;
+	struct pl_buf clean = { 0 };
+	size_t n = (size_t)(q - value);
+	int state = pl_json_check(value, n), rc;
+
+	if (state < 0)
+		return bad_member(d, "a member that is not JSON", err);
+	if (state > 0) {
+		PL_TRY(pl_report_tolerated(&d->report, pl_src_at(s, value),
+					   "a member that is not valid JSON", err));
+		PL_TRY(pl_json_repair(value, n, &clean, err));
+		PL_TRY(keep_member(d, key, n_key, (const char *)clean.p, clean.n, err));
+	} else {
+		PL_TRY(keep_member(d, key, n_key, value, n, err));
+	}
+	s->p = q;
+	rc = 0;
+out:
+	pl_buf_fini(&clean);
+	return rc;
+}
+
+/* s->p is at the quote of a key. */
+static int one_member(struct pl_doc *d, struct pl_err *err)
+{
+	struct pl_src *s = &d->src;
+	const char *key = s->p + 1, *q, *value;
+	size_t have = (size_t)(s->end - s->p);
+	unsigned flags;
+
+	q = pl_scan_string(key, s->end, &flags);
+	value = q < s->end ? pl_scan_space(q + 1, s->end) : s->end;
+	if (value < s->end && *value != ':')
+		return bad_member(d, "a colon expected after the key", err);
+	value = value < s->end ? pl_scan_space(value + 1, s->end) : s->end;
+	if (value < s->end && *value == '[' && q - key == 11 && !memcmp(key, "traceEvents", 11)) {
+		s->p = value + 1;
+		return events(d, err);
+	}
+	if (value < s->end) {
+		const char *e = value_end(value, s->end);
+
+		if (e <= s->end && e > value)
+			return take_member(d, key, (size_t)(q - key), value, e, err);
+		if (e == value)
+			return bad_member(d, "a value expected", err);
+	}
+	if (!s->eof && have < PL_SRC_MAX)
+		return pl_src_fill(s, have * 2, err);
+	return bad_member(d, s->eof ? "a member that is cut off" : "a member longer than 16 MiB", err);
+}
+
+/* s->p is after the '{'. */
+static int members(struct pl_doc *d, struct pl_err *err)
+{
+	struct pl_src *s = &d->src;
+	int rc;
+
+	for (;;) {
+		s->p = pl_scan_space(s->p, s->end);
+		if (s->p >= s->end) {
+			s->p = s->end;
+			if (s->eof)
+				return pl_report_truncated(&d->report, pl_src_at(s, s->p),
+							   "the end bracket of the document is missing", err);
+			PL_TRY(pl_src_fill(s, PL_SRC_WINDOW, err));
+			continue;
+		}
+		if (*s->p == '"') {
+			PL_TRY(one_member(d, err));
+		} else if (*s->p == ',') {
+			s->p++;
+		} else if (*s->p == '}') {
+			s->p++;
+			return 0;
+		} else if (*s->p == '{' && begins_event(s, s->p)) {
+			PL_TRY(events(d, err)); /* the array was left too early, by an error */
+		} else {
+			PL_TRY(bad_member(d, "a key in quotes expected", err));
+		}
+	}
+out:
+	return rc;
+}
+
+/* ---- segments ----------------------------------------------------------------------------------------------- */
+
+/* "rank" of distributedInfo, -1. */
+static int32_t info_rank(const struct pl_segment *seg)
+{
+	const char *s = pl_segment_meta_get(seg, "distributedInfo");
+	enum pl_json_type t;
+	struct pl_json j;
+	int64_t v;
+
+	if (!s)
+		return -1;
+	pl_json_init(&j, s, strlen(s));
+	while ((t = pl_json_next(&j)) != PL_JSON_END && t != PL_JSON_ERROR) {
+		if (t != PL_JSON_KEY || j.depth != 1 || j.len != 4 || memcmp(j.text, "rank", 4) != 0)
+			continue;
+		t = pl_json_next(&j);
+		if ((t == PL_JSON_NUMBER || t == PL_JSON_STRING) && pl_json_i64(j.text, j.len, &v) &&
+		    v >= 0 && v <= INT32_MAX)
+			return (int32_t)v;
+	}
+	return -1;
+}
+
+static int finish(void *arg, struct pl_err *err)
+{
+	struct pl_doc *d = arg;
+	struct pl_segment *seg = &d->rows.seg;
+	const char *quoted = pl_segment_meta_get(seg, "host_name"), *host;
+	char name[256];
+	size_t n;
+	int32_t rank;
+	int rc;
+
+	PL_TRY(pl_pick_rank(d->o, d->rows.path, info_rank(seg), &rank, err));
+	pl_name_rank(d->rows.path, &host, &n);
+	if (quoted && *quoted == '"' && (n = strlen(quoted)) > 2 && n < sizeof(name)) {
+		n = pl_json_unescape(quoted + 1, n - 2, name);
+		host = name;
+	}
+	PL_TRY(pl_tracks_finish(&d->tracks, rank, host, n, err));
+	if (d->rows.segments && d->base_ns != d->base_ended) {
+		pl_say(d->o->log, PL_LOG_WARN,
+		       "%s: baseTimeNanoseconds comes after a segment of the trace was written; it is "
+		       "left out of all times (they still share one clock)",
+		       d->rows.path);
+		d->base_ns = d->base_ended;
+	}
+	d->base_ended = seg->base_ns = d->has_base ? d->base_ns : 0;
+out:
+	return rc;
+}
+
+static void renew(void *arg)
+{
+	struct pl_doc *d = arg;
+
+	pl_ev_renew(&d->ev);
+	pl_tracks_renew(&d->tracks);
+}
+
+/* The first thing in a later segment is what the source said before it. */
+static int again(void *arg, struct pl_err *err)
+{
+	struct pl_doc *d = arg;
+
+	for (size_t i = 0; i < d->n_members; i++) {
+		const struct pl_top_member *m = &d->member[i];
+		int rc = pl_segment_meta(&d->rows.seg, m->key, m->n_key, m->value, m->n_value, err);
+
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+/* ---- importers ---------------------------------------------------------------------------------------------- */
+
+static int walk(struct pl_doc *d, struct pl_err *err)
+{
+	struct pl_src *s = &d->src;
+	int rc;
+
+	PL_TRY(pl_src_fill(s, PL_SRC_WINDOW, err));
+	if (s->end - s->p >= 3 && !memcmp(s->p, "\xef\xbb\xbf", 3))
+		s->p += 3;
+	s->p = pl_scan_space(s->p, s->end);
+	if (s->p < s->end && *s->p == '[') {
+		s->p++;
+		PL_TRY(events(d, err));
+	} else if (s->p < s->end && *s->p == '{') {
+		s->p++;
+		PL_TRY(members(d, err));
+	} else {
+		return pl_fail(err, PL_EDATA, "%s: byte %lld: neither '{' nor '[': not a Chrome trace",
+			       d->rows.path, (long long)pl_src_at(s, s->p));
+	}
+	s->p = pl_scan_space(s->p, s->end);
+	if (s->p < s->end)
+		PL_TRY(pl_report_tolerated(&d->report, pl_src_at(s, s->p), "bytes after the end", err));
+	rc = pl_doc_leftovers(d, err);
+out:
+	return rc;
+}
+
+static void doc_free(struct pl_doc *d)
+{
+	pl_rows_fini(&d->rows);
+	pl_comm_free(d->rows.comm);
+	pl_ev_fini(&d->ev);
+	pl_tracks_fini(&d->tracks);
+	pl_src_fini(&d->src);
+	pl_doc_free_open(d);
+	for (size_t i = 0; i < d->n_members; i++) {
+		pl_free(d->member[i].key);
+		pl_free(d->member[i].value);
+	}
+	pl_free(d->member);
+	pl_free(d);
+}
+
+static int run(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink *sink,
+	       struct pl_import_stats *st, bool chrome, struct pl_err *err)
+{
+	struct pl_doc *d = NULL;
+	int rc = pl_alloc(&d, 1, sizeof(*d), err);
+
+	if (rc < 0)
+		return rc;
+	d->o = o;
+	d->chrome = chrome;
+	d->report = (struct pl_report){ .o = o, .st = st, .file = pl_in_name(in) };
+	pl_src_init(&d->src, in, &d->report);
+	d->rows = (struct pl_rows){ .o = o,
+				    .report = &d->report,
+				    .sink = sink,
+				    .path = pl_in_name(in),
+				    .format = chrome ? "chrome" : "kineto",
+				    .finish = finish,
+				    .again = again,
+				    .renew = renew,
+				    .arg = d };
+	pl_tracks_init(&d->tracks, &d->rows, chrome);
+	PL_TRY(pl_ev_init(&d->ev, &d->rows, &d->report, err));
+	d->ev.chrome = chrome;
+	if (!chrome) {
+		d->rows.comm = pl_comm_new(err);
+		PL_TRY(d->rows.comm ? 0 : PL_ENOMEM);
+	}
+	PL_TRY(pl_rows_open(&d->rows, err));
+	PL_TRY(walk(d, err));
+	rc = pl_rows_close(&d->rows, err);
+out:
+	doc_free(d);
+	return rc;
+}
+
+static int run_kineto(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink *sink,
+		      struct pl_import_stats *st, struct pl_err *err)
+{
+	return run(in, o, sink, st, false, err);
+}
+
+static int run_chrome(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink *sink,
+		      struct pl_import_stats *st, struct pl_err *err)
+{
+	return run(in, o, sink, st, true, err);
+}
+
+static bool has(const uint8_t *p, size_t n, const char *what)
+{
+	return memmem(p, n, what, strlen(what)) != NULL;
+}
+
+/* Does it look like events at all? */
+static int probe_chrome(const uint8_t *p, size_t n)
+{
+	size_t i = n >= 3 && !memcmp(p, "\xef\xbb\xbf", 3) ? 3 : 0;
+
+	while (i < n && p[i] <= ' ')
+		i++;
+	if (i == n || (p[i] != '{' && p[i] != '['))
+		return 0;
+	if (has(p, n, "\"traceEvents\""))
+		return 60;
+	if (has(p, n, "\"ph\"") && (has(p, n, "\"ts\"") || has(p, n, "\"pid\"")))
+		return 50;
+	return p[i] == '[' && n < 64 ? 10 : 0; /* "[]": no events */
+}
+
+static int probe_kineto(const uint8_t *p, size_t n)
+{
+	static const char *const signs[] = {
+		"\"schemaVersion\"",   "\"deviceProperties\"", "\"distributedInfo\"",
+		"\"External id\"",     "\"Ev Idx\"",	       "\"cuda_runtime\"",
+		"\"cpu_op\"",	       "\"baseTimeNanoseconds\"", "\"python_function\"",
+		"\"PyTorch Profiler",
+	};
+	int sure = probe_chrome(p, n), found = 0;
+
+	for (size_t i = 0; i < PL_LEN(signs); i++)
+		found += has(p, n, signs[i]);
+	if (!sure) /* a header longer than the probe */
+		return found >= 2 && p[0] != 0x1f ? 55 : 0;
+	return found ? 90 : 0;
+}
+
+const struct pl_importer pl_importer_kineto = {
+	.name = "kineto",
+	.summary = "PyTorch profiler (Kineto) JSON",
+	.probe = probe_kineto,
+	.run = run_kineto,
+};
+
+const struct pl_importer pl_importer_chrome = {
+	.name = "chrome",
+	.summary = "Chrome trace JSON in general",
+	.probe = probe_chrome,
+	.run = run_chrome,
+};

@@ -1,0 +1,533 @@
+/*
+ * PyTorch execution traces (schemas 1.0.x and 1.1.x): the collectives of one process in order of start,
+ * with their sizes. Nothing else is read from them.
+ *
+ * Nodes are cut out of the array by counting brackets; only those whose text has one of the names of
+ * communication are looked into. Schema 1.0 has inputs and outputs as arrays and rf_id as a member; 1.1
+ * has them as objects ("values") and rf_id in a list of attributes. A tensor is [id, storage, offset,
+ * elements, bytes of one, device] in both. Cost: one pass at the speed of the bracket scanner.
+ */
+#include <stdlib.h>
+
+#include "import/internal.h"
+
+struct pl_et {
+	struct pl_et_file *file;
+	size_t n, cap;
+	struct pl_arena mem; /* groups */
+};
+
+struct pl_et *pl_et_new(struct pl_err *err)
+{
+	struct pl_et *et = NULL;
+
+	return pl_alloc(&et, 1, sizeof(*et), err) < 0 ? NULL : et;
+}
+
+void pl_et_free(struct pl_et *et)
+{
+	if (!et)
+		return;
+	for (size_t i = 0; i < et->n; i++) {
+		pl_free(et->file[i].pid);
+		pl_free(et->file[i].node);
+	}
+	pl_free(et->file);
+	pl_arena_fini(&et->mem);
+	pl_free(et);
+}
+
+const struct pl_et_file *pl_et_find(const struct pl_et *et, const char *pid, int32_t rank)
+{
+	const struct pl_et_file *found = NULL;
+
+	for (size_t i = 0; i < et->n; i++) {
+		const struct pl_et_file *f = &et->file[i];
+
+		if (!strcmp(f->pid, pid) && (!found || (rank >= 0 && f->rank == rank)))
+			found = f;
+	}
+	return found;
+}
+
+static bool has(const char *p, size_t n, const char *what)
+{
+	return memmem(p, n, what, strlen(what)) != NULL;
+}
+
+bool pl_et_probe(const uint8_t *p, size_t n)
+{
+	const char *s = (const char *)p;
+
+	return has(s, n, "\"schema\"") && has(s, n, "\"nodes\"") &&
+	       (has(s, n, "\"rf_id\"") || has(s, n, "execution_trace|") || has(s, n, "\"ctrl_deps\"")) &&
+	       !has(s, n, "\"traceEvents\"");
+}
+
+/* ---- one node ---------------------------------------------------------------------------------------- */
+
+struct tensors {
+	int64_t elements, bytes;
+	int n;
+};
+
+/* What a node says, gathered in whatever order its members come. */
+struct raw_node {
+	const char *name;
+	size_t n_name;
+	int64_t rf;
+	struct tensors in, out;
+	const char *coll; /* from the inputs */
+	bool wait;
+	int64_t size;     /* last integer of the inputs: ranks of the group */
+	int64_t in_n, out_n, pg_size; /* attributes of newer traces, -1 */
+	const char *dtype, *group;
+	size_t n_dtype, n_group;
+};
+
+/* The word of an input of record_param_comms. */
+static void comm_word(struct raw_node *r, const char *s, size_t n)
+{
+	char text[64];
+	const char *coll;
+
+	if ((n == 4 && !memcmp(s, "wait", 4)) || (n == 4 && !memcmp(s, "init", 4))) {
+		r->wait = true;
+		return;
+	}
+	if (r->coll || !n || n > 40)
+		return;
+	snprintf(text, sizeof(text), "nccl:%.*s", (int)n, s);
+	coll = pl_coll_from_name(text, strlen(text));
+	if (coll && strcmp(coll, "collective") != 0)
+		r->coll = coll;
+}
+
+/*
+ * An array of values, j stands after its '['. Six members of the form of a tensor are one; anything
+ * else is looked through. Returns false on bad JSON.
+ */
+static bool values(struct pl_json *j, struct raw_node *r, struct tensors *t, int depth)
+{
+	int64_t v[5] = { 0 }, x;
+	bool tensor = true, device = false;
+	enum pl_json_type k;
+	int n = 0;
+
+	while ((k = pl_json_next(j)) != PL_JSON_ARRAY_END) {
+		switch (k) {
+		case PL_JSON_NUMBER:
+			x = 0;
+			if (!pl_json_i64(j->text, j->len, &x))
+				tensor = false;
+			if (n < 5)
+				v[n] = x;
+			else
+				tensor = false;
+			if (!depth && t == &r->in)
+				r->size = x;
+			break;
+		case PL_JSON_STRING:
+			device = n == 5;
+			tensor = tensor && device;
+			if (!depth && t == &r->in)
+				comm_word(r, j->text, j->len);
+			break;
+		case PL_JSON_ARRAY:
+			tensor = false;
+			if (!values(j, r, t, depth + 1))
+				return false;
+			break;
+		case PL_JSON_TRUE:
+		case PL_JSON_FALSE:
+		case PL_JSON_NULL:
+		case PL_JSON_WORD:
+			tensor = false;
+			break;
+		default:
+			return false;
+		}
+		n++;
+	}
+	if (tensor && device && n == 6 && v[3] >= 0 && v[4] > 0 && v[4] <= 64 && v[3] <= INT64_MAX >> 8) {
+		t->n++;
+		t->elements = pl_add_sat(t->elements, v[3]);
+		t->bytes = pl_add_sat(t->bytes, v[3] * v[4]);
+	}
+	return true;
+}
+
+/* "inputs" or "outputs": an array, or an object whose "values" is one. */
+static bool io_member(struct pl_json *j, struct raw_node *r, struct tensors *t)
+{
+	enum pl_json_type k = pl_json_next(j);
+	const char *p;
+	size_t n;
+
+	if (k == PL_JSON_ARRAY)
+		return values(j, r, t, 0);
+	if (k != PL_JSON_OBJECT)
+		return k == PL_JSON_STRING || k == PL_JSON_NULL;
+	while ((k = pl_json_next(j)) == PL_JSON_KEY) {
+		if (j->len == 6 && !memcmp(j->text, "values", 6)) {
+			k = pl_json_next(j);
+			if (k == PL_JSON_ARRAY ? !values(j, r, t, 0) : k != PL_JSON_STRING)
+				return false;
+		} else if (pl_json_skip(j, &p, &n) < 0) {
+			return false;
+		}
+	}
+	return k == PL_JSON_OBJECT_END;
+}
+
+static bool is(const char *s, size_t n, const char *what)
+{
+	return strlen(what) == n && !memcmp(s, what, n);
+}
+
+static void attribute(struct raw_node *r, const char *name, size_t n_name, const char *v, size_t n)
+{
+	bool quoted = n >= 2 && *v == '"';
+	const char *s = v + quoted;
+	size_t len = n - 2 * quoted;
+	int64_t x;
+
+	if (is(name, n_name, "dtype") && quoted) {
+		r->dtype = s;
+		r->n_dtype = len;
+	} else if (is(name, n_name, "pg_name") && quoted) {
+		r->group = s;
+		r->n_group = len;
+	} else if (is(name, n_name, "collective_name") && quoted) {
+		comm_word(r, s, len);
+	} else if (pl_json_i64(s, len, &x)) {
+		if (is(name, n_name, "rf_id"))
+			r->rf = x;
+		else if (is(name, n_name, "in_msg_nelems"))
+			r->in_n = x;
+		else if (is(name, n_name, "out_msg_nelems"))
+			r->out_n = x;
+		else if (is(name, n_name, "pg_size") || is(name, n_name, "group_size"))
+			r->pg_size = x;
+	}
+}
+
+/* [{"name": "rf_id", "type": "uint64", "value": 0}, ...] */
+static bool attributes(struct pl_json *j, struct raw_node *r)
+{
+	enum pl_json_type k = pl_json_next(j);
+
+	if (k != PL_JSON_ARRAY)
+		return k == PL_JSON_NULL;
+	while ((k = pl_json_next(j)) == PL_JSON_OBJECT) {
+		const char *name = NULL, *value = NULL, *p;
+		size_t n_name = 0, n_value = 0, n;
+
+		while ((k = pl_json_next(j)) == PL_JSON_KEY) {
+			bool is_name = is(j->text, j->len, "name"), is_value = is(j->text, j->len, "value");
+
+			if (pl_json_skip(j, &p, &n) < 0)
+				return false;
+			if (is_name && n >= 2 && *p == '"') {
+				name = p + 1;
+				n_name = n - 2;
+			} else if (is_value) {
+				value = p;
+				n_value = n;
+			}
+		}
+		if (k != PL_JSON_OBJECT_END)
+			return false;
+		if (name && value)
+			attribute(r, name, n_name, value, n_value);
+	}
+	return k == PL_JSON_ARRAY_END;
+}
+
+static bool parse(const char *s, size_t n, struct raw_node *r)
+{
+	enum pl_json_type k;
+	struct pl_json j;
+	const char *p;
+	size_t len;
+
+	memset(r, 0, sizeof(*r));
+	r->rf = r->size = r->in_n = r->out_n = r->pg_size = -1;
+	pl_json_init(&j, s, n);
+	if (pl_json_next(&j) != PL_JSON_OBJECT)
+		return false;
+	while ((k = pl_json_next(&j)) == PL_JSON_KEY) {
+		const char *key = j.text;
+		size_t n_key = j.len;
+
+		if (is(key, n_key, "inputs")) {
+			if (!io_member(&j, r, &r->in))
+				return false;
+		} else if (is(key, n_key, "outputs")) {
+			if (!io_member(&j, r, &r->out))
+				return false;
+		} else if (is(key, n_key, "attrs")) {
+			if (!attributes(&j, r))
+				return false;
+		} else {
+			if (pl_json_skip(&j, &p, &len) < 0)
+				return false;
+			if (is(key, n_key, "name") && len >= 2 && *p == '"') {
+				r->name = p + 1;
+				r->n_name = len - 2;
+			} else if (is(key, n_key, "rf_id") && !pl_json_i64(p, len, &r->rf)) {
+				return false;
+			}
+		}
+	}
+	return k == PL_JSON_OBJECT_END;
+}
+
+/* ---- files ------------------------------------------------------------------------------------------- */
+
+struct reader {
+	struct pl_et *et;
+	struct pl_et_file *file;
+	struct pl_report *report;
+	struct pl_src src;
+};
+
+static int add_node(struct reader *r, const struct raw_node *raw, uint8_t nclass, struct pl_err *err)
+{
+	struct pl_et_file *f = r->file;
+	struct pl_et_node *n;
+	int rc = pl_grow(&f->node, &f->cap, f->n + 1, sizeof(*f->node), err);
+
+	if (rc < 0)
+		return rc;
+	n = &f->node[f->n];
+	memset(n, 0, sizeof(*n));
+	n->rf = raw->rf;
+	n->rpc = nclass == PL_N_RPC;
+	n->wait = raw->wait;
+	n->coll = raw->coll;
+	if (!n->coll && nclass != PL_N_RPC)
+		n->coll = pl_coll_from_name(raw->name, raw->n_name);
+	n->bytes = n->elements = n->elements_out = -1;
+	n->group_size = raw->pg_size >= 0 ? raw->pg_size : n->rpc ? raw->size : -1;
+	if (raw->in.n || raw->out.n) {
+		n->bytes = pl_max_i64(raw->in.bytes, raw->out.bytes);
+		n->elements = raw->in.n ? raw->in.elements : -1;
+		n->elements_out = raw->out.n ? raw->out.elements : -1;
+	} else if (raw->in_n >= 0 || raw->out_n >= 0) {
+		int64_t size = pl_dtype_bytes(raw->dtype ? raw->dtype : "", raw->n_dtype);
+
+		n->elements = raw->in_n;
+		n->elements_out = raw->out_n;
+		if (size && pl_max_i64(raw->in_n, raw->out_n) <= INT64_MAX / 16)
+			n->bytes = pl_max_i64(raw->in_n, raw->out_n) * size;
+	}
+	if (raw->group && raw->n_group) {
+		n->group = pl_arena_dup(&r->et->mem, raw->group, raw->n_group);
+		if (!n->group)
+			return pl_fail(err, PL_ENOMEM, "out of memory (group)");
+	}
+	f->n++;
+	return 0;
+}
+
+/* The object in [p, q). */
+static int one_node(struct reader *r, const char *p, const char *q, struct pl_err *err)
+{
+	size_t n = (size_t)(q - p);
+	struct raw_node raw;
+	uint8_t nclass;
+
+	if (!has(p, n, "record_param_comms") && !has(p, n, "nccl:") && !has(p, n, "gloo:") &&
+	    !has(p, n, "mpi:") && !has(p, n, "ucc:"))
+		return 0;
+	if (!parse(p, n, &raw))
+		return pl_report_bad(r->report, pl_src_at(&r->src, p), "a node that cannot be read", err);
+	if (!raw.name)
+		return 0;
+	nclass = pl_name_class(raw.name, raw.n_name);
+	if (nclass != PL_N_RPC && nclass != PL_N_HOSTCOMM)
+		return 0;
+	return add_node(r, &raw, nclass, err);
+}
+
+/* s->p is after the '[' of the nodes. */
+static int nodes(struct reader *r, struct pl_err *err)
+{
+	struct pl_src *s = &r->src;
+	int rc;
+
+	for (;;) {
+		const char *q = NULL;
+
+		s->p = pl_scan_space(s->p, s->end);
+		if (s->p < s->end && *s->p == ',') {
+			s->p++;
+			continue;
+		}
+		if (s->p < s->end && *s->p != '{') {
+			if (*s->p == ']') {
+				s->p++;
+				return 0;
+			}
+			PL_TRY(pl_report_truncated(r->report, pl_src_at(s, s->p), "a node expected", err));
+			s->p = s->end;
+			return 0;
+		}
+		if (s->p < s->end)
+			q = pl_scan_nested(s->p, s->end);
+		if (q && q <= s->end) {
+			PL_TRY(one_node(r, s->p, q, err));
+			s->p = q;
+		} else if (s->eof || (size_t)(s->end - s->p) > PL_SRC_MAX) {
+			rc = pl_report_truncated(r->report, pl_src_at(s, s->p),
+						 "the list of nodes is cut off", err);
+			s->p = s->end;
+			return rc;
+		} else {
+			if (s->p > s->end)
+				s->p = s->end;
+			PL_TRY(pl_src_fill(s, 2 * (size_t)(s->end - s->p), err));
+		}
+	}
+out:
+	return rc;
+}
+
+static int set_pid(struct reader *r, const char *v, size_t n, struct pl_err *err)
+{
+	char *pid;
+
+	if (n >= 2 && *v == '"') {
+		v++;
+		n -= 2;
+	}
+	pid = pl_malloc(n + 1);
+	if (!pid)
+		return pl_fail(err, PL_ENOMEM, "out of memory (execution trace)");
+	memcpy(pid, v, n);
+	pid[n] = '\0';
+	pl_free(r->file->pid);
+	r->file->pid = pid;
+	return 0;
+}
+
+/* One member of the top level. *done at the closing bracket or the end. */
+static int member(struct reader *r, bool *done, struct pl_err *err)
+{
+	struct pl_src *s = &r->src;
+	const char *key, *q, *v, *e;
+	unsigned flags;
+	int rc;
+
+	s->p = pl_scan_space(s->p, s->end);
+	if (s->p < s->end && *s->p == ',')
+		s->p = pl_scan_space(s->p + 1, s->end);
+	if (s->p < s->end && *s->p != '"') {
+		*done = true;
+		if (*s->p != '}')
+			return pl_report_truncated(r->report, pl_src_at(s, s->p),
+						   "a key in quotes expected", err);
+		return 0;
+	}
+	if (s->p >= s->end) {
+		s->p = s->end;
+		goto more;
+	}
+	key = s->p + 1;
+	q = pl_scan_string(key, s->end, &flags);
+	v = q < s->end ? pl_scan_space(q + 1, s->end) : s->end;
+	v = v < s->end && *v == ':' ? pl_scan_space(v + 1, s->end) : s->end;
+	if (v >= s->end)
+		goto more;
+	if (*v == '[' && is(key, (size_t)(q - key), "nodes")) {
+		s->p = v + 1;
+		return nodes(r, err);
+	}
+	e = v;
+	if (*v == '{' || *v == '[') {
+		e = pl_scan_nested(v, s->end);
+	} else if (*v == '"') {
+		e = pl_scan_string(v + 1, s->end, &flags) + 1;
+	} else {
+		while (e < s->end && (unsigned char)*e > ' ' && *e != ',' && *e != '}')
+			e++;
+	}
+	if (e >= s->end)
+		goto more;
+	if (is(key, (size_t)(q - key), "pid"))
+		PL_TRY(set_pid(r, v, (size_t)(e - v), err));
+	s->p = e;
+	return 0;
+more:
+	if (!s->eof && (size_t)(s->end - s->p) < PL_SRC_MAX)
+		return pl_src_fill(s, 2 * (size_t)(s->end - s->p), err);
+	*done = true;
+	return pl_report_truncated(r->report, pl_src_at(s, s->p), "the end bracket is missing", err);
+out:
+	return rc;
+}
+
+static int by_rf(const void *a, const void *b)
+{
+	const struct pl_et_node *x = a, *y = b;
+
+	return x->rf < y->rf ? -1 : x->rf > y->rf;
+}
+
+static int load(struct reader *r, struct pl_err *err)
+{
+	struct pl_src *s = &r->src;
+	bool done = false;
+	int rc;
+
+	PL_TRY(pl_src_fill(s, PL_SRC_WINDOW, err));
+	if (s->end - s->p >= 3 && !memcmp(s->p, "\xef\xbb\xbf", 3))
+		s->p += 3;
+	s->p = pl_scan_space(s->p, s->end);
+	if (s->p >= s->end || *s->p != '{')
+		return pl_fail(err, PL_EDATA, "%s: byte %lld: not an execution trace", r->report->file,
+			       (long long)pl_src_at(s, s->p));
+	s->p++;
+	while (!done)
+		PL_TRY(member(r, &done, err));
+	if (r->file->n)
+		qsort(r->file->node, r->file->n, sizeof(*r->file->node), by_rf);
+	r->report->st->events += r->file->n;
+	if (!r->file->pid)
+		PL_TRY(set_pid(r, "", 0, err));
+	rc = 0;
+out:
+	return rc;
+}
+
+int pl_et_load(struct pl_et *et, struct pl_in *raw, const struct pl_import_opts *o,
+	       struct pl_import_stats *st, struct pl_err *err)
+{
+	struct pl_in *in = pl_import_open(raw, o->pool, err);
+	struct pl_report report = { .o = o, .st = st };
+	struct reader r = { .et = et, .report = &report };
+	const char *host;
+	size_t n;
+	int rc;
+
+	memset(st, 0, sizeof(*st));
+	if (!in)
+		return err->code;
+	report.file = pl_in_name(in);
+	pl_src_init(&r.src, in, &report);
+	PL_TRY(pl_grow(&et->file, &et->cap, et->n + 1, sizeof(*et->file), err));
+	r.file = &et->file[et->n++];
+	memset(r.file, 0, sizeof(*r.file));
+	r.file->rank = pl_name_rank(report.file, &host, &n);
+	rc = load(&r, err);
+	if (rc < 0) { /* leave nothing half read */
+		pl_free(r.file->pid);
+		pl_free(r.file->node);
+		et->n--;
+	}
+out:
+	pl_src_fini(&r.src);
+	pl_in_close(in);
+	return rc;
+}

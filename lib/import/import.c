@@ -1,0 +1,378 @@
+/*
+ * The registry of importers, recognition by content, and the one call that programs use.
+ *
+ * Recognition asks every importer how sure it is of the first 64 KiB and takes the surest. A gzip file
+ * that is not our own container is inflated first, so the suffix of a file never matters.
+ */
+#include <string.h>
+
+#include "import/internal.h"
+
+const struct pl_importer *const pl_importers[] = {
+	&pl_importer_native,
+	&pl_importer_kineto,
+	&pl_importer_chrome,
+	&pl_importer_optable,
+	NULL,
+};
+
+const struct pl_importer *pl_importer_find(const char *name)
+{
+	for (size_t i = 0; pl_importers[i]; i++)
+		if (!strcmp(pl_importers[i]->name, name))
+			return pl_importers[i];
+	return NULL;
+}
+
+#define PROBE ((size_t)64 << 10)
+
+/* First bytes. A damaged gzip shows what there is, and *cut says what is wrong with it. */
+static int64_t look(struct pl_in *in, const uint8_t **p, struct pl_err *cut, struct pl_err *err)
+{
+	int64_t n = pl_in_peek(in, PROBE, p, cut);
+
+	if (n == PL_EDATA)
+		return pl_in_peek(in, PROBE, p, err);
+	if (n < 0)
+		*err = *cut;
+	return n;
+}
+
+struct pl_in *pl_import_open(struct pl_in *raw, struct pl_pool *pool, struct pl_err *err)
+{
+	const uint8_t *p;
+	int64_t n = pl_in_peek(raw, 18, &p, err);
+
+	if (n < 0) {
+		pl_in_close(raw);
+		return NULL;
+	}
+	if (n < 2 || p[0] != 0x1f || p[1] != 0x8b || (n >= 18 && pl_container_probe(p, (size_t)n)))
+		return raw;
+	return pl_in_gunzip(raw, pool, err);
+}
+
+static const struct pl_importer *recognise(struct pl_in *in, struct pl_err *cut, struct pl_err *err)
+{
+	const struct pl_importer *best = NULL;
+	const uint8_t *p;
+	int64_t n = look(in, &p, cut, err);
+	int sure = 0;
+
+	if (n < 0)
+		return NULL;
+	if (!n) {
+		pl_fail(err, PL_EDATA, "%s: byte 0: the file is empty; nothing to import",
+			pl_in_name(in));
+		return NULL;
+	}
+	for (size_t i = 0; pl_importers[i]; i++) {
+		int s = pl_importers[i]->probe(p, (size_t)n);
+
+		if (s > sure) {
+			sure = s;
+			best = pl_importers[i];
+		}
+	}
+	if (!best && pl_et_probe(p, (size_t)n))
+		pl_fail(err, PL_EDATA,
+			"%s: byte 0: this is an execution trace, which only adds sizes to a "
+			"profile; give the profiler's file too",
+			pl_in_name(in));
+	else if (!best)
+		pl_fail(err, PL_EDATA,
+			"%s: byte 0: no known trace format; name it if it is one "
+			"(native, kineto, chrome, optable)",
+			pl_in_name(in));
+	return best;
+}
+
+int pl_import(struct pl_in *raw, const struct pl_importer *force, const struct pl_import_opts *o,
+	      struct pl_sink *sink, struct pl_import_stats *st, struct pl_err *err)
+{
+	struct pl_in *in = pl_import_open(raw, o->pool, err);
+	struct pl_err cut = { 0 };
+	int rc;
+
+	memset(st, 0, sizeof(*st));
+	if (!in)
+		return err->code;
+	if (!force)
+		force = recognise(in, &cut, err);
+	if (!force) {
+		rc = err->code;
+	} else if (cut.code && o->strict) {
+		*err = cut;
+		rc = cut.code;
+	} else {
+		if (cut.code) {
+			st->truncated = true;
+			snprintf(st->first, sizeof(st->first), "%.255s", cut.msg);
+			pl_say(o->log, PL_LOG_WARN, "%s; what could be read is kept", cut.msg);
+		}
+		rc = force->run(in, o, sink, st, err);
+	}
+	pl_in_close(in);
+	return rc;
+}
+
+/* ---- reporting -------------------------------------------------------------------------------- */
+
+static int report(struct pl_report *r, int64_t at, const char *what, const char *fate,
+		  struct pl_err *err)
+{
+	struct pl_import_stats *st = r->st;
+
+	if (!st->first[0])
+		snprintf(st->first, sizeof(st->first), "byte %lld: %s", (long long)at, what);
+	if (r->o->strict)
+		return pl_fail(err, PL_EDATA, "%s: byte %lld: %s; without --strict %s", r->file,
+			       (long long)at, what, fate);
+	for (unsigned i = 0; i < r->n_said; i++)
+		if (r->said[i] == what)
+			return 0;
+	if (r->n_said == PL_LEN(r->said))
+		return 0;
+	r->said[r->n_said++] = what;
+	pl_say(r->o->log, PL_LOG_WARN, "%s: byte %lld: %s; %s", r->file, (long long)at, what, fate);
+	return 0;
+}
+
+int pl_report_bad(struct pl_report *r, int64_t at, const char *what, struct pl_err *err)
+{
+	r->st->bad++;
+	return report(r, at, what, "it is skipped and counted", err);
+}
+
+int pl_report_tolerated(struct pl_report *r, int64_t at, const char *what, struct pl_err *err)
+{
+	r->st->tolerated++;
+	return report(r, at, what, "it is read all the same", err);
+}
+
+int pl_report_truncated(struct pl_report *r, int64_t at, const char *what, struct pl_err *err)
+{
+	if (r->st->truncated)
+		return 0;
+	r->st->truncated = true;
+	return report(r, at, what, "what came before it is kept", err);
+}
+
+/* ---- the input window --------------------------------------------------------------------------- */
+
+void pl_src_init(struct pl_src *s, struct pl_in *in, struct pl_report *r)
+{
+	memset(s, 0, sizeof(*s));
+	s->in = in;
+	s->report = r;
+	s->p = s->end = s->base = "";
+	s->offset = pl_in_offset(in);
+}
+
+void pl_src_fini(struct pl_src *s)
+{
+	pl_buf_fini(&s->tail);
+}
+
+/* The end of the input: its last bytes move into a buffer of ours, which can be padded. */
+static int take_tail(struct pl_src *s, const uint8_t *p, size_t n, struct pl_err *err)
+{
+	int rc = pl_buf_need(&s->tail, n + PL_SLACK, err);
+
+	if (rc < 0)
+		return rc;
+	memcpy(s->tail.p, p, n);
+	memset(s->tail.p + n, 0, PL_SLACK);
+	s->p = s->base = (const char *)s->tail.p;
+	s->end = s->base + n;
+	s->eof = true;
+	return 0;
+}
+
+int pl_src_fill(struct pl_src *s, size_t want, struct pl_err *err)
+{
+	const uint8_t *p;
+	int64_t n;
+
+	if (s->eof)
+		return 0;
+	if (want < PL_SRC_WINDOW)
+		want = PL_SRC_WINDOW;
+	want += PL_SLACK;
+	s->offset += s->p - s->base;
+	pl_in_skip(s->in, (size_t)(s->p - s->base));
+	s->p = s->base = s->end;
+	n = pl_in_peek(s->in, want, &p, err);
+	if (n == PL_EDATA && !s->report->o->strict) {
+		pl_say(s->report->o->log, PL_LOG_WARN, "%s; what could be read is kept", err->msg);
+		err->code = 0;
+		s->report->st->truncated = true;
+		if (!s->report->st->first[0])
+			snprintf(s->report->st->first, sizeof(s->report->st->first), "%.255s",
+				 err->msg);
+		n = pl_in_peek(s->in, want, &p, err);
+	}
+	if (n < 0)
+		return (int)n;
+	if ((size_t)n < want)
+		return take_tail(s, p, (size_t)n, err);
+	s->p = s->base = (const char *)p;
+	s->end = s->base + n - PL_SLACK;
+	return 0;
+}
+
+/* ---- ranks and hosts from names ------------------------------------------------------------------- */
+
+const char *pl_base_name(const char *path)
+{
+	const char *s = strrchr(path, '/');
+
+	return s ? s + 1 : path;
+}
+
+static bool is_digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
+static bool is_letter(char c)
+{
+	return (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
+}
+
+/* `word`, perhaps a separator, then at most six digits, as a word of its own within [s, end). */
+int32_t pl_number_after(const char *s, const char *end, const char *word)
+{
+	size_t n = strlen(word);
+
+	for (const char *p = s; end - p > (ptrdiff_t)n; p++) {
+		const char *q = p + n;
+		int32_t v = 0;
+		int digits = 0;
+
+		if (strncasecmp(p, word, n) != 0 || (p > s && is_letter(p[-1])))
+			continue;
+		q += *q && strchr("_-.= ", *q) != NULL;
+		for (; q < end && is_digit(*q) && digits < 7; q++, digits++)
+			v = v * 10 + (*q - '0');
+		if (digits && digits < 7 && (q >= end || !is_letter(*q)))
+			return v;
+	}
+	return -1;
+}
+
+/* PyTorch's trace handler: HOST_PID.TIME.pt.trace.json, perhaps .gz. Length of HOST, 0 if not so. */
+static size_t handler_host(const char *base)
+{
+	const char *tail = strstr(base, ".pt.trace.json"), *p, *host;
+
+	if (!tail)
+		return 0;
+	for (p = tail; p > base && is_digit(p[-1]);)
+		p--;
+	if (p == tail || p == base || p[-1] != '.')
+		return 0;
+	host = --p;
+	while (p > base && is_digit(p[-1]))
+		p--;
+	return p == host || p == base || p[-1] != '_' ? 0 : (size_t)(p - 1 - base);
+}
+
+int32_t pl_name_rank(const char *path, const char **host, size_t *host_len)
+{
+	static const char *const words[] = { "rank", "worker", "kineto", "gpu", "et", "process" };
+	const char *base = pl_base_name(path), *end = base + strlen(base);
+	size_t n = handler_host(base);
+	int32_t rank = -1;
+
+	*host = NULL;
+	*host_len = 0;
+	for (size_t i = 0; i < PL_LEN(words) && rank < 0; i++)
+		rank = pl_number_after(base, end, words[i]);
+	if (rank < 0 && base > path) /* .../rank3/trace.json */
+		rank = pl_number_after(path, base - 1, "rank");
+	if (!n)
+		return rank;
+	for (size_t i = 0; i < PL_LEN(words); i++)
+		if (pl_number_after(base, base + n + 1, words[i]) >= 0 ||
+		    (strlen(words[i]) == n && !strncasecmp(base, words[i], n)))
+			return rank;
+	*host = base;
+	*host_len = n;
+	return rank;
+}
+
+/* The number that stands for %d where `pattern` occurs in `path`; -1. */
+static int32_t by_pattern(const char *pattern, const char *path)
+{
+	const char *d = strstr(pattern, "%d");
+	size_t before = (size_t)(d - pattern), after = strlen(d + 2);
+
+	for (const char *p = path; *p; p++) {
+		const char *q = p + before;
+		int32_t v = 0;
+		int digits = 0;
+
+		if (strncmp(p, pattern, before) != 0 || (!before && p > path && is_digit(p[-1])))
+			continue;
+		for (; is_digit(*q) && digits < 9; q++, digits++)
+			v = v * 10 + (*q - '0');
+		if (digits && !strncmp(q, d + 2, after))
+			return v;
+	}
+	return -1;
+}
+
+int pl_pick_rank(const struct pl_import_opts *o, const char *path, int32_t info, int32_t *rank,
+		 struct pl_err *err)
+{
+	const char *from = o->rank_from ? o->rank_from : "auto", *host;
+	size_t host_len;
+
+	*rank = -1;
+	if (!strcmp(from, "auto"))
+		*rank = info >= 0 ? info : pl_name_rank(path, &host, &host_len);
+	else if (!strcmp(from, "info"))
+		*rank = info;
+	else if (!strcmp(from, "name"))
+		*rank = pl_name_rank(path, &host, &host_len);
+	else if (!strcmp(from, "order"))
+		*rank = o->order;
+	else if (strstr(from, "%d"))
+		*rank = by_pattern(from, path);
+	else
+		return pl_fail(err, PL_EUSAGE,
+			       "--rank-from: \"%s\" is none of name, info, order, or a pattern "
+			       "with %%d such as \"node%%d_\"",
+			       from);
+	return 0;
+}
+
+int pl_import_begin(struct pl_segment *seg, const char *path, const char *format,
+		    const struct pl_import_opts *o, struct pl_err *err)
+{
+	int rc = pl_segment_init(seg, err);
+	char *source, *name;
+
+	if (rc < 0)
+		return rc;
+	source = pl_strdup(pl_base_name(path));
+	name = pl_strdup(format);
+	if (source && name) {
+		pl_free(seg->source);
+		pl_free(seg->format);
+		seg->source = source;
+		seg->format = name;
+		if (!o->provenance)
+			return 0;
+		rc = pl_buf_printf(&seg->provenance, err, "%s\n", o->provenance);
+		if (!rc)
+			return 0;
+	} else {
+		pl_free(source);
+		pl_free(name);
+		rc = pl_fail(err, PL_ENOMEM, "out of memory (segment)");
+	}
+	pl_segment_fini(seg);
+	return rc;
+}

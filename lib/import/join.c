@@ -1,0 +1,485 @@
+/*
+ * Joining device communication with what the host said about it.
+ *
+ * A kernel of NCCL has a correlation; the runtime call of that correlation lies inside a
+ * record_param_comms (and a range such as "nccl:all_reduce") of the host thread that launched it; and
+ * these, or the nodes of an execution trace in the same order, know the collective, its size and its
+ * group. Operations are kept a thread in order of start, launches in a hash table; both hold only what
+ * concerns communication, so that memory does not grow with the trace.
+ *
+ * Nodes of an execution trace pair with operations by record function id where the profile has it,
+ * else by order: both are ordered by start. Both lists begin with the profile but may end differently;
+ * a pair that contradicts itself (another collective, another number of elements) is passed over.
+ */
+#include <stdlib.h>
+
+#include "import/internal.h"
+
+struct thread {
+	int64_t pid, tid;
+	uint32_t *op; /* by start */
+	size_t n, cap;
+	bool sorted;
+};
+
+struct launch {
+	int64_t corr;
+	uint32_t rpc, range; /* operation + 1, 0 none; both 0: free */
+};
+
+struct pl_comm {
+	struct pl_comm_op *op;
+	size_t n_ops, cap_ops, n_mapped;
+	struct thread *thread;
+	size_t n_threads, cap_threads;
+	uint32_t *slot; /* by track: thread + 2, 1 none, 0 not looked for */
+	size_t n_slots, cap_slots;
+	struct launch *launch;
+	size_t n_launches, mask;
+	struct pl_intern text;
+	const struct pl_et_file *et;
+	size_t next_rpc, next_host; /* nodes used so far, where only order is left */
+	bool looked_for_et, warned;
+	unsigned sorts;
+};
+
+#define MAX_OPS   (4u << 20)
+#define MAX_SORTS 64
+
+struct pl_comm *pl_comm_new(struct pl_err *err)
+{
+	struct pl_comm *c = NULL;
+
+	return pl_alloc(&c, 1, sizeof(*c), err) < 0 ? NULL : c;
+}
+
+void pl_comm_free(struct pl_comm *c)
+{
+	if (!c)
+		return;
+	for (size_t i = 0; i < c->n_threads; i++)
+		pl_free(c->thread[i].op);
+	pl_free(c->thread);
+	pl_free(c->op);
+	pl_free(c->slot);
+	pl_free(c->launch);
+	pl_intern_fini(&c->text);
+	pl_free(c);
+}
+
+void pl_comm_renew(struct pl_comm *c)
+{
+	c->n_slots = 0;
+}
+
+int pl_comm_text(struct pl_comm *c, const char *s, size_t n, pl_id *id, struct pl_err *err)
+{
+	return pl_intern_add(&c->text, s, n, id, err);
+}
+
+void pl_comm_use_et(struct pl_comm *c, const struct pl_et *et, const char *pid, int32_t rank)
+{
+	if (c->looked_for_et || !et)
+		return;
+	c->looked_for_et = true;
+	c->et = pl_et_find(et, pid, rank);
+}
+
+bool pl_comm_hold(const struct pl_comm *c)
+{
+	return c->et != NULL;
+}
+
+/* ---- operations ------------------------------------------------------------------------------------- */
+
+static size_t find_thread(const struct pl_comm *c, int64_t pid, int64_t tid)
+{
+	size_t i = 0;
+
+	while (i < c->n_threads && (c->thread[i].tid != tid || c->thread[i].pid != pid))
+		i++;
+	return i;
+}
+
+int pl_comm_add_op(struct pl_comm *c, const struct pl_comm_op *op, struct pl_err *err)
+{
+	size_t i = find_thread(c, op->pid, op->tid);
+	struct thread *t;
+	int rc;
+
+	if (c->n_ops >= MAX_OPS || (i == c->n_threads && i >= 4096))
+		return 0;
+	if (i == c->n_threads) {
+		PL_TRY(pl_grow(&c->thread, &c->cap_threads, i + 1, sizeof(*c->thread), err));
+		c->thread[c->n_threads++] =
+			(struct thread){ .pid = op->pid, .tid = op->tid, .sorted = true };
+		c->n_slots = 0;
+	}
+	t = &c->thread[i];
+	PL_TRY(pl_grow(&c->op, &c->cap_ops, c->n_ops + 1, sizeof(*c->op), err));
+	PL_TRY(pl_grow(&t->op, &t->cap, t->n + 1, sizeof(*t->op), err));
+	if (t->n && c->op[t->op[t->n - 1]].t0 > op->t0)
+		t->sorted = false;
+	c->op[c->n_ops] = *op;
+	c->op[c->n_ops].et = PL_NONE;
+	t->op[t->n++] = (uint32_t)c->n_ops++;
+	rc = 0;
+out:
+	return rc;
+}
+
+/* qsort() has no context argument in C11: sort pairs. */
+struct order {
+	pl_ns t0;
+	uint32_t op;
+};
+
+static int by_start(const void *a, const void *b)
+{
+	const struct order *x = a, *y = b;
+
+	if (x->t0 != y->t0)
+		return x->t0 < y->t0 ? -1 : 1;
+	return x->op < y->op ? -1 : x->op > y->op;
+}
+
+static int sort_ops(const struct pl_comm *c, uint32_t *op, size_t n, struct pl_err *err)
+{
+	struct order *v = NULL;
+	int rc = pl_alloc(&v, n, sizeof(*v), err);
+
+	if (rc < 0)
+		return rc;
+	for (size_t i = 0; i < n; i++)
+		v[i] = (struct order){ c->op[op[i]].t0, op[i] };
+	qsort(v, n, sizeof(*v), by_start);
+	for (size_t i = 0; i < n; i++)
+		op[i] = v[i].op;
+	pl_free(v);
+	return 0;
+}
+
+/* The innermost operation of either sort on t that runs at ts: + 1, 0 none. */
+static void enclosing(const struct pl_comm *c, const struct thread *t, pl_ns ts, struct launch *l)
+{
+	size_t lo = 0, hi = t->n;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (c->op[t->op[mid]].t0 <= ts)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	for (int i = 0; lo > 0 && i < 8; i++) {
+		const struct pl_comm_op *op = &c->op[t->op[--lo]];
+		uint32_t *found = op->rpc ? &l->rpc : &l->range;
+
+		if (op->t1 >= ts && !*found)
+			*found = t->op[lo] + 1;
+	}
+}
+
+static struct launch *launch_slot(const struct pl_comm *c, int64_t corr)
+{
+	size_t k = (size_t)((uint64_t)corr * 0x9e3779b97f4a7c15u >> 32) & c->mask;
+
+	while ((c->launch[k].rpc || c->launch[k].range) && c->launch[k].corr != corr)
+		k = (k + 1) & c->mask;
+	return &c->launch[k];
+}
+
+static int put_launch(struct pl_comm *c, const struct launch *l, struct pl_err *err)
+{
+	struct launch *s;
+
+	if (!c->launch || c->n_launches * 2 > c->mask) {
+		struct launch *old = c->launch;
+		size_t n = old ? c->mask + 1 : 0, size = old ? n * 2 : 1024;
+		int rc = pl_alloc(&c->launch, size, sizeof(*c->launch), err);
+
+		if (rc < 0) {
+			c->launch = old;
+			return rc;
+		}
+		c->mask = size - 1;
+		for (size_t i = 0; i < n; i++)
+			if (old[i].rpc || old[i].range)
+				*launch_slot(c, old[i].corr) = old[i];
+		pl_free(old);
+	}
+	s = launch_slot(c, l->corr);
+	if (!s->rpc && !s->range) {
+		*s = *l;
+		c->n_launches++;
+	}
+	return 0;
+}
+
+static struct thread *thread_of(struct pl_comm *c, uint32_t track, int64_t pid, int64_t tid,
+				struct pl_err *err, int *rc)
+{
+	*rc = 0;
+	if (PL_UNLIKELY(track >= c->n_slots)) {
+		size_t n = c->n_slots;
+
+		*rc = pl_grow(&c->slot, &c->cap_slots, (size_t)track + 1, sizeof(*c->slot), err);
+		if (*rc < 0)
+			return NULL;
+		memset(c->slot + n, 0, (track + 1 - n) * sizeof(*c->slot));
+		c->n_slots = track + 1;
+	}
+	if (!c->slot[track]) {
+		size_t i = find_thread(c, pid, tid);
+
+		c->slot[track] = i < c->n_threads ? (uint32_t)i + 2 : 1;
+	}
+	return c->slot[track] == 1 ? NULL : &c->thread[c->slot[track] - 2];
+}
+
+int pl_comm_add_launch(struct pl_comm *c, uint32_t track, int64_t pid, int64_t tid, pl_ns ts,
+		       int64_t corr, struct pl_err *err)
+{
+	struct launch l = { corr, 0, 0 };
+	struct thread *t;
+	int rc;
+
+	if (!c->n_threads)
+		return 0;
+	t = thread_of(c, track, pid, tid, err, &rc);
+	if (!t)
+		return rc;
+	if (!t->sorted) {
+		if (c->sorts++ >= MAX_SORTS)
+			return 0;
+		rc = sort_ops(c, t->op, t->n, err);
+		if (rc < 0)
+			return rc;
+		t->sorted = true;
+	}
+	enclosing(c, t, ts, &l);
+	if ((!l.rpc && !l.range) || c->n_launches >= MAX_OPS)
+		return 0;
+	return put_launch(c, &l, err);
+}
+
+/* ---- the execution trace -------------------------------------------------------------------------------- */
+
+static const struct pl_et_node *node_by_rf(const struct pl_et_file *et, int64_t rf)
+{
+	size_t lo = 0, hi = et->n;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (et->node[mid].rf < rf)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < et->n && et->node[lo].rf == rf ? &et->node[lo] : NULL;
+}
+
+static bool agree(const struct pl_comm_op *op, const struct pl_et_node *n)
+{
+	if (!n->rpc)
+		return false;
+	if (op->tensors == 1 && n->wait)
+		return false;
+	if (op->tensors == 0 && n->elements > 1) /* one element may be a scalar, which shows no tensor */
+		return false;
+	if (op->elements > 0 && n->elements > 0 && op->elements != n->elements &&
+	    op->elements != n->elements_out)
+		return false;
+	return !op->coll || !n->coll || !strcmp(op->coll, n->coll);
+}
+
+/* Pair all operations with nodes: linear but for the look ahead after a contradiction. */
+static int map_ops(struct pl_comm *c, struct pl_rows *r, struct pl_err *err)
+{
+	const struct pl_et_file *et = c->et;
+	size_t n = 0, j = 0, paired = 0, contradict = 0;
+	uint32_t *v = NULL;
+	int rc = pl_alloc(&v, c->n_ops, sizeof(*v), err);
+
+	if (rc < 0)
+		return rc;
+	for (size_t i = 0; i < c->n_ops; i++)
+		if (c->op[i].rpc)
+			v[n++] = (uint32_t)i;
+	rc = sort_ops(c, v, n, err);
+	for (size_t i = 0; !rc && i < n; i++) {
+		struct pl_comm_op *op = &c->op[v[i]];
+		const struct pl_et_node *node = op->rf >= 0 ? node_by_rf(et, op->rf) : NULL;
+		size_t k = j;
+
+		op->et = PL_NONE;
+		if (!node && op->rf < 0) {
+			while (k < et->n && k - j < 256 && !agree(op, &et->node[k]))
+				k++;
+			if (k < et->n && k - j < 256) {
+				for (size_t s = j; s < k; s++)
+					contradict += et->node[s].rpc;
+				node = &et->node[k];
+				j = k + 1;
+			}
+		}
+		if (node) {
+			op->et = (uint32_t)(node - et->node);
+			paired++;
+		} else {
+			contradict++;
+		}
+	}
+	pl_free(v);
+	c->n_mapped = c->n_ops;
+	if (!rc && contradict && !c->warned) {
+		c->warned = true;
+		pl_say(r->o->log, PL_LOG_WARN,
+		       "%s: %zu of %zu collectives pair with the execution trace of process %s; "
+		       "where they disagree, sizes are left out (is it of the same run?)",
+		       r->path, paired, n, et->pid);
+	}
+	return rc;
+}
+
+/* With nothing but order left: the next node of this sort that can be `coll`. */
+static const struct pl_et_node *node_by_order(struct pl_comm *c, bool rpc, const char *coll)
+{
+	size_t *next = rpc ? &c->next_rpc : &c->next_host;
+
+	for (size_t i = *next, seen = 0; i < c->et->n && seen < 64; i++) {
+		const struct pl_et_node *n = &c->et->node[i];
+
+		if (n->rpc != rpc || n->wait || (rpc && n->group_size == 1))
+			continue;
+		seen++;
+		if (coll && n->coll && strcmp(coll, n->coll) != 0)
+			continue;
+		*next = i + 1;
+		return n;
+	}
+	return NULL;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------------------- */
+
+/* Everything known of one row of communication. */
+struct known {
+	const char *coll, *group;
+	size_t group_len;
+	int64_t bytes, seq;
+};
+
+static bool vague(const char *coll)
+{
+	return !coll || !strcmp(coll, "sendrecv") || !strcmp(coll, "collective");
+}
+
+static void learn_op(const struct pl_comm *c, struct known *k, const struct pl_comm_op *op)
+{
+	if (vague(k->coll) && op->coll)
+		k->coll = op->coll;
+	if (k->bytes < 0)
+		k->bytes = op->bytes;
+	if (k->seq < 0)
+		k->seq = op->seq;
+	if (!k->group && op->group != PL_NONE) {
+		k->group = pl_intern_get(&c->text, op->group);
+		k->group_len = c->text.len[op->group];
+	}
+}
+
+static void learn_node(struct known *k, const struct pl_et_node *n)
+{
+	if (vague(k->coll) && n->coll)
+		k->coll = n->coll;
+	if (k->bytes < 0)
+		k->bytes = n->bytes;
+	if (!k->group && n->group) {
+		k->group = n->group;
+		k->group_len = strlen(n->group);
+	}
+}
+
+static void learn(struct pl_comm *c, const struct pl_comm_row *row, struct known *k)
+{
+	const struct launch *l = NULL;
+	const struct pl_et_node *node = NULL;
+
+	if (row->corr >= 0 && c->launch)
+		l = launch_slot(c, row->corr);
+	if (l && l->range)
+		learn_op(c, k, &c->op[l->range - 1]);
+	if (l && l->rpc) {
+		const struct pl_comm_op *op = &c->op[l->rpc - 1];
+
+		learn_op(c, k, op);
+		if (c->et && op->et != PL_NONE)
+			node = &c->et->node[op->et];
+	}
+	if (c->et && !node && row->rf >= 0)
+		node = node_by_rf(c->et, row->rf);
+	else if (c->et && !node && (row->host || !c->n_launches))
+		node = node_by_order(c, !row->host, k->coll);
+	if (node)
+		learn_node(k, node);
+}
+
+static int put(struct pl_rows *r, uint32_t row, uint8_t role, uint8_t type, int64_t v,
+	       struct pl_err *err)
+{
+	uint32_t index;
+	int rc = pl_rows_col(r, role, type, PL_NONE, &index, err);
+
+	return rc < 0 ? rc : pl_col_put(&r->cur->b.col[index], row, v, 0, err);
+}
+
+static int put_row(struct pl_comm *c, struct pl_rows *r, const struct pl_comm_row *row,
+		   struct pl_err *err)
+{
+	struct known k = { .coll = row->coll, .bytes = row->bytes, .seq = -1 };
+	struct pl_batch *b = &r->cur->b;
+	pl_id id;
+	int rc = 0;
+
+	if (row->group != PL_NONE) {
+		k.group = pl_intern_get(&r->seg.str, row->group);
+		k.group_len = r->seg.str.len[row->group];
+	}
+	learn(c, row, &k);
+	if (k.coll)
+		b->kind[row->row] = !strcmp(k.coll, "send") ? PL_K_SEND :
+				    !strcmp(k.coll, "recv") ? PL_K_RECV :
+							      PL_K_COLLECTIVE;
+	if (k.coll && !row->has_coll && strcmp(k.coll, "collective") != 0) {
+		PL_TRY(pl_rows_str(r, k.coll, strlen(k.coll), &id, err));
+		PL_TRY(put(r, row->row, PL_R_COLL, PL_V_STR, id, err));
+	}
+	if (k.bytes >= 0 && !row->has_bytes)
+		PL_TRY(put(r, row->row, PL_R_BYTES, PL_V_INT, k.bytes, err));
+	if (k.group && k.group_len && !row->has_group) {
+		PL_TRY(pl_rows_str(r, k.group, k.group_len, &id, err));
+		PL_TRY(put(r, row->row, PL_R_GROUP, PL_V_STR, id, err));
+	}
+	if (k.seq >= 0 && !row->has_seq)
+		PL_TRY(put(r, row->row, PL_R_SEQ, PL_V_INT, k.seq, err));
+out:
+	return rc;
+}
+
+int pl_comm_resolve(struct pl_comm *c, struct pl_rows *r, struct pl_held *h, struct pl_err *err)
+{
+	struct pl_held *cur = r->cur;
+	int rc = 0;
+
+	if (c->et && c->n_mapped != c->n_ops)
+		PL_TRY(map_ops(c, r, err));
+	r->cur = h;
+	for (size_t i = 0; !rc && i < h->n_rows; i++)
+		rc = put_row(c, r, &h->row[i], err);
+	r->cur = cur;
+out:
+	return rc;
+}

@@ -1,0 +1,201 @@
+/*
+ * What categories, names, data types and dimensions of profiler events mean.
+ *
+ * Categories changed their spelling over the years (Kineto before and after 2022, ROCm, Intel); all of
+ * them are in one table. Names decide only what categories do not: which kernels communicate, which
+ * host ranges are the communication itself, and steps.
+ */
+#include <string.h>
+
+#include "import/internal.h"
+
+uint8_t pl_cat_kind(const char *s, size_t n)
+{
+	static const struct {
+		const char *cat;
+		uint8_t kind;
+	} table[] = {
+		{ "cpu_op", PL_K_HOST_OP },
+		{ "operator", PL_K_HOST_OP },
+		{ "Operator", PL_K_HOST_OP },
+		{ "user_annotation", PL_K_ANNOTATION },
+		{ "gpu_user_annotation", PL_K_GPU_ANNOTATION },
+		{ "python_function", PL_K_PYTHON },
+		{ "cuda_runtime", PL_K_RUNTIME },
+		{ "cuda_driver", PL_K_RUNTIME },
+		{ "Runtime", PL_K_RUNTIME },
+		{ "runtime", PL_K_RUNTIME },
+		{ "hip_runtime", PL_K_RUNTIME },
+		{ "xpu_runtime", PL_K_RUNTIME },
+		{ "mtia_runtime", PL_K_RUNTIME },
+		{ "glow_runtime", PL_K_RUNTIME },
+		{ "privateuse1_runtime", PL_K_RUNTIME },
+		{ "privateuse1_driver", PL_K_RUNTIME },
+		{ "kernel", PL_K_KERNEL },
+		{ "Kernel", PL_K_KERNEL },
+		{ "concurrent_kernel", PL_K_KERNEL },
+		{ "gpu_memcpy", PL_K_COPY },
+		{ "Memcpy", PL_K_COPY },
+		{ "memcpy", PL_K_COPY },
+		{ "gpu_memset", PL_K_SET },
+		{ "Memset", PL_K_SET },
+		{ "memset", PL_K_SET },
+		{ "cuda_sync", PL_K_SYNC },
+		{ "cpu_instant_event", PL_K_INSTANT },
+		{ "Trace", PL_K_OTHER },
+		{ "overhead", PL_K_OTHER },
+		{ "collective_comm", PL_K_OTHER },
+	};
+	int kind;
+
+	for (size_t i = 0; i < PL_LEN(table); i++)
+		if (strlen(table[i].cat) == n && !memcmp(table[i].cat, s, n))
+			return table[i].kind;
+	kind = pl_kind_find(s, n); /* what our own exporter writes */
+	return kind >= 0 && kind < PL_K_COUNT_ ? (uint8_t)kind : PL_K_COUNT_;
+}
+
+static bool starts(const char *s, size_t n, const char *with)
+{
+	size_t m = strlen(with);
+
+	return n >= m && !memcmp(s, with, m);
+}
+
+/* Kernels that communicate: NCCL and RCCL of every naming generation, and known custom ones. */
+static bool is_device_comm(const char *s, size_t n)
+{
+	static const char *const own[] = {
+		"cross_device_reduce", "all_reduce_kernel",    "allreduce_kernel",
+		"all_gather_kernel",   "reduce_scatter_kernel", "AllReduceKernel",
+		"one_shot_all_reduce", "two_shot_all_reduce",  "multimem_",
+	};
+
+	if (starts(s, n, "void "))
+		s += 5, n -= 5;
+	if (starts(s, n, "nccl:"))
+		return false;
+	if (starts(s, n, "nccl") || starts(s, n, "rccl") || starts(s, n, "msccl"))
+		return true;
+	for (size_t i = 0; i < PL_LEN(own); i++)
+		if (memmem(s, n, own[i], strlen(own[i])))
+			return true;
+	return false;
+}
+
+uint8_t pl_name_class(const char *s, size_t n)
+{
+	static const char *const host[] = { "gloo:", "mpi:", "ucc:" };
+	static const char *const range[] = { "nccl:", "rccl:", "xccl:", "hccl:" };
+
+	if (starts(s, n, "ProfilerStep#") && n > 13 && s[13] >= '0' && s[13] <= '9')
+		return PL_N_STEP;
+	if (starts(s, n, "enumerate(DataLoader)"))
+		return PL_N_DATA;
+	if (n == 8 && !memcmp(s, "[memory]", 8))
+		return PL_N_MEMORY;
+	if (n == 18 && !memcmp(s, "record_param_comms", 18))
+		return PL_N_RPC;
+	for (size_t i = 0; i < PL_LEN(host); i++)
+		if (starts(s, n, host[i]))
+			return PL_N_HOSTCOMM;
+	for (size_t i = 0; i < PL_LEN(range); i++)
+		if (starts(s, n, range[i]))
+			return PL_N_RANGE;
+	return is_device_comm(s, n) ? PL_N_DEVCOMM : PL_N_PLAIN;
+}
+
+int64_t pl_dtype_bytes(const char *s, size_t n)
+{
+	static const struct {
+		const char *name;
+		int64_t bytes;
+	} table[] = {
+		{ "float", 4 },	      { "double", 8 },	   { "half", 2 },	  { "bfloat16", 2 },
+		{ "int", 4 },	      { "long int", 8 },   { "long", 8 },	  { "short int", 2 },
+		{ "short", 2 },	      { "char", 1 },	   { "signed char", 1 },  { "unsigned char", 1 },
+		{ "byte", 1 },	      { "bool", 1 },	   { "float32", 4 },	  { "float16", 2 },
+		{ "float64", 8 },     { "int8", 1 },	   { "uint8", 1 },	  { "int16", 2 },
+		{ "int32", 4 },	      { "int64", 8 },	   { "uint16", 2 },	  { "uint32", 4 },
+		{ "uint64", 8 },      { "unsigned int", 4 }, { "unsigned long", 8 }, { "unsigned short", 2 },
+		{ "complexfloat", 8 }, { "complexdouble", 16 }, { "complexhalf", 4 },
+		{ "complex<float>", 8 }, { "complex<double>", 16 },
+		{ "long long", 8 },
+	};
+
+	if (starts(s, n, "c10::"))
+		s += 5, n -= 5;
+	if (n > 7 && !strncasecmp(s, "float8_", 7))
+		return 1;
+	for (size_t i = 0; i < PL_LEN(table); i++)
+		if (strlen(table[i].name) == n && !strncasecmp(table[i].name, s, n))
+			return table[i].bytes;
+	return 0;
+}
+
+/*
+ * One argument of "Input Dims": [4, 2048] is a tensor, [] is a scalar tensor or none, [[4], []] a list
+ * of tensors. Adds what is in it; j stands after its '['. False when it is not of that form.
+ */
+static bool add_dims(struct pl_json *j, bool inner, int64_t *elements, bool *tensor)
+{
+	int64_t product = 1, v;
+	bool any = inner;
+	enum pl_json_type t;
+
+	for (;;) {
+		t = pl_json_next(j);
+		if (t == PL_JSON_ARRAY_END)
+			break;
+		if (t == PL_JSON_ARRAY) {
+			any = false;
+			if (!add_dims(j, true, elements, tensor))
+				return false;
+		} else if (t == PL_JSON_NUMBER && pl_json_i64(j->text, j->len, &v) && v >= 0) {
+			if (__builtin_mul_overflow(product, v, &product))
+				return false;
+			any = true;
+		} else {
+			return false;
+		}
+	}
+	if (any) {
+		*tensor = true;
+		return !__builtin_add_overflow(*elements, product, elements);
+	}
+	return true;
+}
+
+void pl_dims_size(const char *dims, const char *types, int64_t *elements, int64_t *bytes)
+{
+	struct pl_json d, t;
+	enum pl_json_type td;
+
+	*elements = *bytes = -1;
+	pl_json_init(&d, dims, strlen(dims));
+	pl_json_init(&t, types, strlen(types));
+	if (pl_json_next(&d) != PL_JSON_ARRAY || pl_json_next(&t) != PL_JSON_ARRAY)
+		return;
+	while ((td = pl_json_next(&d)) == PL_JSON_ARRAY) {
+		bool tensor = false;
+		int64_t n = 0, size = 0;
+
+		if (!add_dims(&d, false, &n, &tensor))
+			return;
+		if (pl_json_next(&t) == PL_JSON_STRING)
+			size = pl_dtype_bytes(t.text, t.len);
+		if (!tensor && size) { /* a scalar of a tensor's type */
+			n = 1;
+			tensor = true;
+		}
+		if (!tensor)
+			continue;
+		*elements = *elements < 0 ? n : *elements + n;
+		if (!size || (*bytes < 0 && *elements != n)) /* one unknown: all unknown */
+			*bytes = -2;
+		else if (*bytes != -2 && n <= INT64_MAX / 32)
+			*bytes = (*bytes < 0 ? 0 : *bytes) + n * size;
+	}
+	if (*bytes < 0)
+		*bytes = -1;
+}

@@ -1,0 +1,766 @@
+/*
+ * Operation tables in CSV: one row an operation, as the traces of production jobs are published.
+ *
+ * What the words of such a table mean stands in the two tables below and nowhere else: which column is
+ * what (--columns adds to it or replaces it), and what the words of an operation's type say about its
+ * kind, its collective, its group and its peer.
+ *
+ * Where the start times begin anew in every step, the steps are laid one after the other in the order
+ * of their numbers: a step begins where the longest rank of the one before ended. All rows are held
+ * (about 100 bytes each), sorted by (step, rank, start), and passed on; a step event a rank and step is
+ * added and marked as inferred. O(n log n).
+ */
+#include <stdlib.h>
+
+#include "import/internal.h"
+#include "io/csv.h"
+
+/* ---- what columns mean --------------------------------------------------------------------------------- */
+
+enum column { C_RANK, C_NAME, C_START, C_DUR, C_END, C_STEP, C_DP, C_PP, C_TP, C_SEQ, C_CHUNK, C_MB,
+	      C_BYTES, C_GROUP, C_PEER, C_HOST, C_COUNT };
+
+static const char *const column_names[C_COUNT] = {
+	"rank", "name", "start", "dur",	  "end",   "step",  "dp",   "pp",
+	"tp",	"seq",	"chunk", "mb", "bytes", "group", "peer", "host",
+};
+static const char default_columns[] =
+	"rank=rank,name=optype,start=start_ts:s,dur=duration:s,step=step,dp=dp_rank,pp=stage,tp=tp_rank,"
+	"seq=seq_id,chunk=mc,mb=mb_id";
+
+/* ---- what operations mean -------------------------------------------------------------------------------- */
+
+enum grouping {
+	G_NONE,
+	G_DP,     /* over dp within a stage */
+	G_EMBED,  /* first and last stage of one dp rank */
+	G_ALL,    /* all ranks */
+	G_SELF,   /* local to the row */
+	G_NEXT,   /* point to point with stage + 1 of the same dp rank */
+	G_PREV,   /* ... with stage - 1 */
+};
+
+/* The first line whose word is in the type (at its end, with a leading '*' anywhere) decides. */
+static const struct meaning {
+	const char *word;
+	uint8_t kind;
+	uint8_t group;
+	const char *coll;
+} meanings[] = {
+	{ "forward-send", PL_K_SEND, G_NEXT, "send" },
+	{ "forward-recv", PL_K_RECV, G_PREV, "recv" },
+	{ "backward-send", PL_K_SEND, G_PREV, "send" },
+	{ "backward-recv", PL_K_RECV, G_NEXT, "recv" },
+	{ "*clip-main-grad", PL_K_COLLECTIVE, G_ALL, "rendezvous" },
+	{ "*embedding-grads-all-reduce", PL_K_COLLECTIVE, G_EMBED, "allreduce" },
+	{ "*layernorm-grads-all-reduce", PL_K_COLLECTIVE, G_SELF, "allreduce" },
+	{ "grads-reduce-scatter", PL_K_COLLECTIVE, G_DP, "reduce_scatter" },
+	{ "params-all-gather", PL_K_COLLECTIVE, G_DP, "allgather" },
+	{ "reduce-scatter", PL_K_COLLECTIVE, G_NONE, "reduce_scatter" },
+	{ "all-gather", PL_K_COLLECTIVE, G_NONE, "allgather" },
+	{ "all-reduce", PL_K_COLLECTIVE, G_NONE, "allreduce" },
+	{ "all-to-all", PL_K_COLLECTIVE, G_NONE, "alltoall" },
+	{ "broadcast", PL_K_COLLECTIVE, G_NONE, "broadcast" },
+	{ "barrier", PL_K_COLLECTIVE, G_NONE, "barrier" },
+	{ "send", PL_K_SEND, G_NONE, "send" },
+	{ "recv", PL_K_RECV, G_NONE, "recv" },
+	{ "compute", PL_K_KERNEL, G_NONE, NULL },
+	{ "*optimizer", PL_K_KERNEL, G_NONE, NULL },
+	{ "gc", PL_K_HOST_OP, G_NONE, NULL },
+	{ "*data", PL_K_DATA, G_NONE, NULL },
+};
+static const struct meaning unknown_meaning = { "", PL_K_HOST_OP, G_NONE, NULL };
+
+/* Underscores count as dashes: all_reduce is all-reduce. */
+static const struct meaning *meaning_of(const char *s, size_t n)
+{
+	char text[128];
+
+	if (n >= sizeof(text))
+		return &unknown_meaning;
+	for (size_t i = 0; i <= n; i++)
+		text[i] = s[i] == '_' || s[i] == ' ' ? '-' : s[i];
+	for (size_t i = 0; i < PL_LEN(meanings); i++) {
+		const char *w = meanings[i].word;
+		size_t k = strlen(w);
+
+		if (*w == '*' ? strstr(text, w + 1) != NULL :
+				n >= k && !strcmp(text + n - k, w) && (n == k || text[n - k - 1] == '-'))
+			return &meanings[i];
+	}
+	return &unknown_meaning;
+}
+
+/* ---- reading ------------------------------------------------------------------------------------------------ */
+
+#define NO_VALUE INT64_MIN
+
+struct row {
+	int64_t step, dp, pp, tp, seq, chunk, mb, bytes, peer; /* NO_VALUE */
+	pl_ns start, dur;
+	uint32_t order; /* in the file */
+	int32_t rank;
+	pl_id name, group, host;
+	uint8_t meaning; /* index + 1, 0 unknown */
+};
+
+struct extra { /* a cell of a column that has no meaning here */
+	uint32_t order;
+	uint16_t col;
+	uint8_t type, scale;
+	int64_t v;
+};
+
+struct place { /* which rank is at (dp, pp) */
+	int64_t dp, pp;
+	int32_t rank;
+};
+
+
+struct table {
+	const struct pl_import_opts *o;
+	struct pl_report report;
+	struct pl_rows rows;
+	char *col_name[C_COUNT];  /* header names wanted */
+	int64_t unit_ns[C_COUNT];
+	int at[C_COUNT];          /* field number, -1 absent */
+	uint8_t *mapped;          /* by field: has a meaning */
+	pl_id *key;               /* by field: its name */
+	size_t n_fields;
+	bool header;
+	struct row *row;
+	size_t n, cap;
+	struct extra *extra;
+	size_t n_extra, cap_extra;
+	uint32_t *first_extra;    /* by order of the row */
+	struct place *place;
+	size_t n_place, cap_place;
+	int64_t stages;           /* number of them */
+	struct pl_intern families; /* "rank:name" of the tracks, in their order */
+	uint32_t *n_tracks;        /* by rank_key: tracks it has */
+	struct pl_intern rank_key;
+	size_t cap_tracks;
+};
+
+static int64_t unit_of(const char *s)
+{
+	static const struct {
+		const char *name;
+		int64_t ns;
+	} units[] = { { "ns", 1 }, { "us", 1000 }, { "ms", 1000000 }, { "s", 1000000000 } };
+
+	for (size_t i = 0; i < PL_LEN(units); i++)
+		if (!strcmp(units[i].name, s))
+			return units[i].ns;
+	return 0;
+}
+
+static int set_column(struct table *t, const char *item, struct pl_err *err)
+{
+	const char *eq = strchr(item, '='), *unit = strrchr(item, ':');
+	size_t n = eq ? (size_t)(eq - item) : 0, c = 0;
+	int64_t ns = 1000000000;
+	char *name;
+
+	while (c < C_COUNT && (strlen(column_names[c]) != n || memcmp(column_names[c], item, n) != 0))
+		c++;
+	if (!eq || c == C_COUNT)
+		return pl_fail(err, PL_EUSAGE,
+			       "--columns: \"%s\" is not WHAT=HEADER[:UNIT] with WHAT one of rank, name, "
+			       "start, dur, end, step, dp, pp, tp, seq, chunk, mb, bytes, group, peer, host",
+			       item);
+	if (unit && unit > eq && (ns = unit_of(unit + 1)) == 0)
+		return pl_fail(err, PL_EUSAGE, "--columns: \"%s\": the unit must be ns, us, ms or s", item);
+	name = pl_strdup(eq + 1);
+	if (!name)
+		return pl_fail(err, PL_ENOMEM, "out of memory (columns)");
+	if (unit && unit > eq)
+		name[unit - eq - 1] = '\0';
+	pl_free(t->col_name[c]);
+	t->col_name[c] = name;
+	t->unit_ns[c] = ns;
+	return 0;
+}
+
+static int set_columns(struct table *t, const char *spec, struct pl_err *err)
+{
+	char *copy = pl_strdup(spec), *save = NULL;
+	int rc = copy ? 0 : pl_fail(err, PL_ENOMEM, "out of memory (columns)");
+
+	for (char *s = copy ? strtok_r(copy, ",", &save) : NULL; !rc && s; s = strtok_r(NULL, ",", &save))
+		rc = set_column(t, s, err);
+	pl_free(copy);
+	return rc;
+}
+
+static int read_header(struct table *t, const struct pl_csv_row *r, struct pl_err *err)
+{
+	int rc;
+
+	t->header = true;
+	t->n_fields = r->n;
+	PL_TRY(pl_alloc(&t->mapped, r->n, 1, err));
+	PL_TRY(pl_alloc(&t->key, r->n, sizeof(*t->key), err));
+	for (size_t c = 0; c < C_COUNT; c++)
+		t->at[c] = -1;
+	for (size_t i = 0; i < r->n; i++) {
+		const char *s = r->field[i];
+		size_t n = r->len[i];
+
+		if (!i && n >= 3 && !memcmp(s, "\xef\xbb\xbf", 3))
+			s += 3, n -= 3;
+		PL_TRY(pl_rows_str(&t->rows, s, n, &t->key[i], err));
+		for (size_t c = 0; c < C_COUNT; c++) {
+			if (t->col_name[c] && t->at[c] < 0 && !strcmp(t->col_name[c], s)) {
+				t->at[c] = (int)i;
+				t->mapped[i] = 1;
+			}
+		}
+	}
+	for (int c = C_NAME; c <= C_START; c++)
+		if (t->at[c] < 0)
+			return pl_fail(err, PL_EDATA,
+				       "%s: line %lld: no column \"%s\" for the %s; map it with --columns=%s=...",
+				       t->report.file, (long long)r->line,
+				       t->col_name[c] ? t->col_name[c] : "", column_names[c], column_names[c]);
+	if (t->at[C_DUR] < 0 && t->at[C_END] < 0)
+		return pl_fail(err, PL_EDATA,
+			       "%s: line %lld: no column \"%s\" for the duration; map it with "
+			       "--columns=dur=... or end=...",
+			       t->report.file, (long long)r->line, t->col_name[C_DUR]);
+	rc = 0;
+out:
+	return rc;
+}
+
+/* An integer cell, NO_VALUE if absent or empty; "3.0" is 3. *bad when it is something else. */
+static int64_t cell_int(const struct table *t, const struct pl_csv_row *r, enum column c, bool *bad)
+{
+	size_t n;
+	const char *s, *dot;
+	int64_t v;
+
+	if (t->at[c] < 0 || (size_t)t->at[c] >= r->n || !r->len[t->at[c]])
+		return NO_VALUE;
+	s = r->field[t->at[c]];
+	n = r->len[t->at[c]];
+	dot = memchr(s, '.', n);
+	if (dot && strspn(dot + 1, "0") == n - (size_t)(dot - s) - 1)
+		n = (size_t)(dot - s);
+	if (pl_json_i64(s, n, &v))
+		return v;
+	*bad = true;
+	return NO_VALUE;
+}
+
+static pl_ns cell_time(const struct table *t, const struct pl_csv_row *r, enum column c, bool *bad)
+{
+	pl_ns ns = 0;
+
+	if (t->at[c] < 0 || (size_t)t->at[c] >= r->n ||
+	    !pl_json_time_ns(r->field[t->at[c]], r->len[t->at[c]], t->unit_ns[c], &ns))
+		*bad = true;
+	return ns;
+}
+
+static int cell_str(struct table *t, const struct pl_csv_row *r, enum column c, pl_id *id,
+		    struct pl_err *err)
+{
+	*id = PL_NONE;
+	if (t->at[c] < 0 || (size_t)t->at[c] >= r->n || !r->len[t->at[c]])
+		return 0;
+	return pl_rows_str(&t->rows, r->field[t->at[c]], r->len[t->at[c]], id, err);
+}
+
+/* Cells of unmapped columns are arguments: integers, exact decimals, else strings. */
+static int add_extra(struct table *t, const struct pl_csv_row *r, struct pl_err *err)
+{
+	int rc;
+
+	for (size_t i = 0; i < r->n && i < t->n_fields; i++) {
+		struct extra x = { .order = (uint32_t)t->n, .col = (uint16_t)i };
+		const char *s = r->field[i];
+		int scale;
+		pl_id id;
+
+		if (t->mapped[i] || !r->len[i] || i > UINT16_MAX)
+			continue;
+		if (pl_json_i64(s, r->len[i], &x.v)) {
+			x.type = PL_V_INT;
+		} else if (pl_json_decimal(s, r->len[i], &x.v, &scale) && scale <= 18) {
+			x.type = PL_V_DEC;
+			x.scale = (uint8_t)scale;
+		} else {
+			PL_TRY(pl_rows_str(&t->rows, s, r->len[i], &id, err));
+			x.type = PL_V_STR;
+			x.v = id;
+		}
+		PL_TRY(pl_grow(&t->extra, &t->cap_extra, t->n_extra + 1, sizeof(x), err));
+		t->extra[t->n_extra++] = x;
+	}
+	return 0;
+out:
+	return rc;
+}
+
+static int note_place(struct table *t, const struct row *r, struct pl_err *err)
+{
+	int rc;
+
+	if (r->pp == NO_VALUE || r->pp < 0 || r->pp >= 1 << 20)
+		return 0;
+	if (r->pp >= t->stages)
+		t->stages = r->pp + 1;
+	/* rows of one place come together: the last few decide nearly always */
+	for (size_t i = t->n_place; i-- > 0;)
+		if (t->place[i].pp == r->pp && t->place[i].dp == r->dp)
+			return 0;
+	if (t->n_place >= 1 << 16)
+		return 0;
+	PL_TRY(pl_grow(&t->place, &t->cap_place, t->n_place + 1, sizeof(*t->place), err));
+	t->place[t->n_place++] = (struct place){ r->dp, r->pp, r->rank };
+	return 0;
+out:
+	return rc;
+}
+
+static int bad_row(struct table *t, int64_t line, const char *what, struct pl_err *err)
+{
+	struct pl_import_stats *st = t->report.st;
+
+	st->bad++;
+	if (!st->first[0])
+		snprintf(st->first, sizeof(st->first), "line %lld: %s", (long long)line, what);
+	if (t->o->strict)
+		return pl_fail(err, PL_EDATA, "%s: line %lld: %s; without --strict it is skipped",
+			       t->report.file, (long long)line, what);
+	if (st->bad == 1)
+		pl_say(t->o->log, PL_LOG_WARN, "%s: line %lld: %s; such rows are skipped and counted",
+		       t->report.file, (long long)line, what);
+	return 0;
+}
+
+static int read_row(struct table *t, const struct pl_csv_row *r, struct pl_err *err)
+{
+	struct row x = { .order = (uint32_t)t->n };
+	bool bad = false, odd = false;
+	const struct meaning *m;
+	int64_t rank;
+	int rc;
+
+	PL_TRY(cell_str(t, r, C_NAME, &x.name, err));
+	x.start = cell_time(t, r, C_START, &bad);
+	x.dur = t->at[C_DUR] >= 0 ? cell_time(t, r, C_DUR, &bad) :
+				    pl_sub_sat(cell_time(t, r, C_END, &bad), x.start);
+	rank = cell_int(t, r, C_RANK, &bad);
+	x.step = cell_int(t, r, C_STEP, &bad);
+	if (x.name == PL_NONE || bad || rank > INT32_MAX || (rank < 0 && rank != NO_VALUE))
+		return bad_row(t, r->line, "a row without a usable name, rank, step, start or duration", err);
+	x.rank = rank == NO_VALUE ? t->o->order : (int32_t)rank;
+	x.dp = cell_int(t, r, C_DP, &odd);
+	x.pp = cell_int(t, r, C_PP, &odd);
+	x.tp = cell_int(t, r, C_TP, &odd);
+	x.seq = cell_int(t, r, C_SEQ, &odd);
+	x.chunk = cell_int(t, r, C_CHUNK, &odd);
+	x.mb = cell_int(t, r, C_MB, &odd);
+	x.bytes = cell_int(t, r, C_BYTES, &odd);
+	x.peer = cell_int(t, r, C_PEER, &odd);
+	if (odd)
+		PL_TRY(bad_row(t, r->line, "a cell that is not an integer (the row is kept without it)", err));
+	if (x.dur < 0) {
+		PL_TRY(bad_row(t, r->line, "a negative duration (0 stands for it)", err));
+		x.dur = 0;
+	}
+	PL_TRY(cell_str(t, r, C_GROUP, &x.group, err));
+	PL_TRY(cell_str(t, r, C_HOST, &x.host, err));
+	m = meaning_of(pl_intern_get(&t->rows.seg.str, x.name), t->rows.seg.str.len[x.name]);
+	x.meaning = m == &unknown_meaning ? 0 : (uint8_t)(m - meanings + 1);
+	if (t->n >= UINT32_MAX)
+		return pl_fail(err, PL_ELIMIT, "%s: line %lld: more than 2^32 rows", t->report.file,
+			       (long long)r->line);
+	PL_TRY(add_extra(t, r, err));
+	PL_TRY(note_place(t, &x, err));
+	PL_TRY(pl_grow(&t->row, &t->cap, t->n + 1, sizeof(*t->row), err));
+	t->row[t->n++] = x;
+	rc = 0;
+out:
+	return rc;
+}
+
+static int on_row(void *arg, const struct pl_csv_row *r, struct pl_err *err)
+{
+	struct table *t = arg;
+
+	return t->header ? read_row(t, r, err) : read_header(t, r, err);
+}
+
+/* ---- steps ----------------------------------------------------------------------------------------------------- */
+
+static int by_step_rank_start(const void *a, const void *b)
+{
+	const struct row *x = a, *y = b;
+
+	if (x->step != y->step)
+		return x->step < y->step ? -1 : 1;
+	if (x->rank != y->rank)
+		return x->rank < y->rank ? -1 : 1;
+	if (x->start != y->start)
+		return x->start < y->start ? -1 : 1;
+	return x->order < y->order ? -1 : x->order > y->order;
+}
+
+/* Extent of the step whose rows begin at i; returns the row after it. */
+static size_t extent(const struct table *t, size_t i, pl_ns *first, pl_ns *last)
+{
+	int64_t step = t->row[i].step;
+
+	*first = INT64_MAX;
+	*last = INT64_MIN;
+	for (; i < t->n && t->row[i].step == step; i++) {
+		*first = pl_min_i64(*first, t->row[i].start);
+		*last = pl_max_i64(*last, pl_add_sat(t->row[i].start, t->row[i].dur));
+	}
+	return i;
+}
+
+/* Do start times begin anew in every step? Then a step begins before the middle of the one before it. */
+static bool restarts(const struct table *t)
+{
+	pl_ns first, last, before = 0;
+	size_t steps = 0, back = 0;
+
+	for (size_t i = 0; i < t->n; steps++) {
+		i = extent(t, i, &first, &last);
+		back += steps && first < before;
+		before = first + (last - first) / 2;
+	}
+	return back * 2 > steps - 1 && steps > 1;
+}
+
+static void lay_out(struct table *t)
+{
+	pl_ns at = 0, first, last;
+	bool move = restarts(t);
+
+	for (size_t i = 0, next; move && i < t->n; i = next) {
+		next = extent(t, i, &first, &last);
+		first = pl_min_i64(first, 0);
+		for (size_t k = i; k < next; k++)
+			t->row[k].start = pl_add_sat(pl_sub_sat(t->row[k].start, first), at);
+		at = pl_add_sat(at, pl_sub_sat(last, first));
+	}
+}
+
+/* ---- rows out ---------------------------------------------------------------------------------------------------- */
+
+static int32_t rank_at(const struct table *t, int64_t dp, int64_t pp)
+{
+	for (size_t i = 0; i < t->n_place; i++)
+		if (t->place[i].dp == dp && t->place[i].pp == pp)
+			return t->place[i].rank;
+	return -1;
+}
+
+/* Track of a row: all computation of a rank on one, each sort of communication on its own. */
+static int track_of(struct table *t, const struct row *r, const char *family, uint8_t type, pl_id *id,
+		    struct pl_err *err)
+{
+	struct pl_track track;
+	char text[96];
+	pl_id rank;
+	uint32_t nth;
+	int rc, n = snprintf(text, sizeof(text), "%d:%s", (int)r->rank, family);
+
+	PL_TRY(pl_intern_add(&t->families, text, (size_t)n, id, err));
+	if (*id < t->rows.seg.n_tracks)
+		return 0;
+	PL_TRY(pl_grow(&t->n_tracks, &t->cap_tracks, t->rank_key.n + 1, sizeof(*t->n_tracks), err));
+	t->n_tracks[t->rank_key.n] = 0;
+	PL_TRY(pl_intern_add(&t->rank_key, (const char *)&r->rank, sizeof(r->rank), &rank, err));
+	nth = t->n_tracks[rank]++;
+	pl_track_init(&track);
+	track.type = type;
+	track.rank = r->rank;
+	track.stream = type == PL_T_STREAM ? (int64_t)nth : -1;
+	track.sort = (int32_t)nth;
+	track.psort = r->rank;
+	track.coord[PL_COORD_DP] = r->dp == NO_VALUE ? -1 : (int32_t)r->dp;
+	track.coord[PL_COORD_PP] = r->pp == NO_VALUE ? -1 : (int32_t)r->pp;
+	track.coord[PL_COORD_TP] = r->tp == NO_VALUE ? -1 : (int32_t)r->tp;
+	track.host = r->host;
+	snprintf(text, sizeof(text), "%d", (int)r->rank);
+	PL_TRY(pl_rows_str(&t->rows, text, strlen(text), &track.pid, err));
+	snprintf(text, sizeof(text), "%u", nth);
+	PL_TRY(pl_rows_str(&t->rows, text, strlen(text), &track.tid, err));
+	snprintf(text, sizeof(text), "rank %d", (int)r->rank);
+	PL_TRY(pl_rows_str(&t->rows, text, strlen(text), &track.process, err));
+	PL_TRY(pl_rows_str(&t->rows, family, strlen(family), &track.name, err));
+	PL_TRY(pl_segment_track(&t->rows.seg, &track, id, err));
+out:
+	return rc;
+}
+
+static int put(struct table *t, uint8_t role, uint8_t type, pl_id key, int64_t v, struct pl_err *err)
+{
+	return pl_rows_put(&t->rows, role, type, key, v, err);
+}
+
+static int put_text(struct table *t, uint8_t role, const char *s, struct pl_err *err)
+{
+	pl_id id;
+	int rc = pl_rows_str(&t->rows, s, strlen(s), &id, err);
+
+	return rc < 0 ? rc : put(t, role, PL_V_STR, PL_NONE, id, err);
+}
+
+static pl_id key_of(const struct table *t, enum column c)
+{
+	return t->at[c] < 0 ? PL_NONE : t->key[t->at[c]];
+}
+
+static int put_int(struct table *t, uint8_t role, enum column c, int64_t v, struct pl_err *err)
+{
+	return v == NO_VALUE ? 0 : put(t, role, PL_V_INT, key_of(t, c), v, err);
+}
+
+/* Group and peer, where the table's own columns do not name them and the type is certain. */
+static int put_group(struct table *t, const struct row *r, const struct meaning *m, struct pl_err *err)
+{
+	int64_t stages = t->stages, to;
+	char text[64];
+	int32_t peer;
+
+	if (r->group != PL_NONE)
+		return put(t, PL_R_GROUP, PL_V_STR, key_of(t, C_GROUP), r->group, err);
+	switch (m->group) {
+	case G_DP:
+		if (r->pp == NO_VALUE)
+			return 0;
+		snprintf(text, sizeof(text), "dp.s%lld", (long long)r->pp);
+		break;
+	case G_EMBED:
+		if (r->dp == NO_VALUE)
+			return 0;
+		snprintf(text, sizeof(text), "emb.d%lld", (long long)r->dp);
+		break;
+	case G_ALL:
+		snprintf(text, sizeof(text), "all");
+		break;
+	case G_SELF:
+		snprintf(text, sizeof(text), "self.r%d", (int)r->rank);
+		break;
+	case G_NEXT:
+	case G_PREV:
+		if (r->pp == NO_VALUE || stages < 2 || r->peer != NO_VALUE)
+			return 0;
+		/* beyond the last stage is the first one, with the next chunk of the model */
+		to = (r->pp + (m->group == G_NEXT ? 1 : stages - 1)) % stages;
+		peer = rank_at(t, r->dp, to);
+		return peer < 0 ? 0 : put(t, PL_R_PEER, PL_V_INT, PL_NONE, peer, err);
+	default:
+		return 0;
+	}
+	return put_text(t, PL_R_GROUP, text, err);
+}
+
+static int put_extras(struct table *t, const struct row *r, struct pl_err *err)
+{
+	int rc;
+
+	for (uint32_t i = t->first_extra[r->order]; i < t->first_extra[r->order + 1]; i++) {
+		const struct extra *x = &t->extra[i];
+		uint32_t index;
+
+		PL_TRY(pl_rows_col(&t->rows, PL_R_ARG, x->type, t->key[x->col], &index, err));
+		PL_TRY(pl_col_put(&t->rows.cur->b.col[index], t->rows.cur->b.n, x->v, x->scale, err));
+	}
+	return 0;
+out:
+	return rc;
+}
+
+static int put_row(struct table *t, const struct row *r, struct pl_err *err)
+{
+	const struct meaning *m = r->meaning ? &meanings[r->meaning - 1] : &unknown_meaning;
+	const char *name = pl_intern_get(&t->rows.seg.str, r->name);
+	char family[64];
+	struct pl_batch *b;
+	pl_id track;
+	int rc;
+
+	snprintf(family, sizeof(family), "%s", pl_kind_is_comm(m->kind) ? name : "compute");
+	PL_TRY(track_of(t, r, family, PL_T_STREAM, &track, err));
+	PL_TRY(put_int(t, PL_R_STEP, C_STEP, r->step, err));
+	PL_TRY(put_int(t, PL_R_SEQ, C_SEQ, r->seq, err));
+	PL_TRY(put_int(t, PL_R_CHUNK, C_CHUNK, r->chunk, err));
+	PL_TRY(put_int(t, PL_R_MB, C_MB, r->mb, err));
+	PL_TRY(put_int(t, PL_R_BYTES, C_BYTES, r->bytes, err));
+	PL_TRY(put_int(t, PL_R_PEER, C_PEER, r->peer, err));
+	if (m->coll)
+		PL_TRY(put_text(t, PL_R_COLL, m->coll, err));
+	PL_TRY(put_group(t, r, m, err));
+	PL_TRY(put_extras(t, r, err));
+	b = &t->rows.cur->b;
+	b->kind[b->n] = m->kind;
+	b->track[b->n] = track;
+	b->name[b->n] = r->name;
+	b->ts[b->n] = r->start;
+	b->dur[b->n] = r->dur;
+	rc = pl_rows_done(&t->rows, err);
+out:
+	return rc;
+}
+
+/* The step of a rank: from the origin of the step, the same for all, to the end of its last operation. */
+static int put_step(struct table *t, const struct row *r, pl_ns origin, pl_ns last, struct pl_err *err)
+{
+	char text[40];
+	struct pl_batch *b;
+	pl_id track, name, key;
+	int rc;
+
+	snprintf(text, sizeof(text), "step %lld", (long long)r->step);
+	PL_TRY(track_of(t, r, "steps", PL_T_OTHER, &track, err));
+	PL_TRY(pl_rows_str(&t->rows, text, strlen(text), &name, err));
+	PL_TRY(pl_rows_str(&t->rows, "inferred", 8, &key, err));
+	PL_TRY(put_int(t, PL_R_STEP, C_STEP, r->step, err));
+	PL_TRY(put(t, PL_R_ARG, PL_V_BOOL, key, 1, err));
+	b = &t->rows.cur->b;
+	b->kind[b->n] = PL_K_STEP;
+	b->track[b->n] = track;
+	b->name[b->n] = name;
+	b->ts[b->n] = origin;
+	b->dur[b->n] = pl_sub_sat(last, origin);
+	rc = pl_rows_done(&t->rows, err);
+out:
+	return rc;
+}
+
+/* The rows of one rank in one step. */
+static int put_part(struct table *t, size_t i, size_t end, pl_ns origin, struct pl_err *err)
+{
+	pl_ns last = origin;
+	int rc;
+
+	for (size_t k = i; k < end; k++)
+		last = pl_max_i64(last, pl_add_sat(t->row[k].start, t->row[k].dur));
+	if (t->row[i].step != NO_VALUE)
+		PL_TRY(put_step(t, &t->row[i], origin, last, err));
+	for (size_t k = i; k < end; k++)
+		PL_TRY(put_row(t, &t->row[k], err));
+	rc = 0;
+out:
+	return rc;
+}
+
+static int put_all(struct table *t, struct pl_err *err)
+{
+	pl_ns origin = 0, first, last;
+	bool moved;
+	int rc;
+
+	qsort(t->row, t->n, sizeof(*t->row), by_step_rank_start);
+	PL_TRY(pl_alloc(&t->first_extra, t->n + 1, sizeof(*t->first_extra), err));
+	for (size_t i = 0, k = 0; i <= t->n; i++) {
+		t->first_extra[i] = (uint32_t)k;
+		while (k < t->n_extra && t->extra[k].order == i)
+			k++;
+	}
+	moved = restarts(t);
+	lay_out(t);
+	for (size_t i = 0, next; i < t->n; i = next) {
+		next = extent(t, i, &first, &last);
+		if (!moved)
+			origin = first;
+		for (size_t k = i, part; k < next; k = part) {
+			for (part = k; part < next && t->row[part].rank == t->row[k].rank;)
+				part++;
+			PL_TRY(put_part(t, k, part, origin, err));
+		}
+		origin = last;
+	}
+	rc = 0;
+out:
+	return rc;
+}
+
+/* ---- the importer ------------------------------------------------------------------------------------------------ */
+
+static void table_free(struct table *t)
+{
+	pl_rows_fini(&t->rows);
+	for (size_t c = 0; c < C_COUNT; c++)
+		pl_free(t->col_name[c]);
+	pl_free(t->mapped);
+	pl_free(t->key);
+	pl_free(t->row);
+	pl_free(t->extra);
+	pl_free(t->first_extra);
+	pl_free(t->place);
+	pl_free(t->n_tracks);
+	pl_intern_fini(&t->families);
+	pl_intern_fini(&t->rank_key);
+}
+
+static int run(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink *sink,
+	       struct pl_import_stats *st, struct pl_err *err)
+{
+	struct table t = { .o = o, .report = { .o = o, .st = st, .file = pl_in_name(in) } };
+	int rc;
+
+	t.rows = (struct pl_rows){ .o = o,
+				   .report = &t.report,
+				   .sink = sink,
+				   .path = pl_in_name(in),
+				   .format = "optable",
+				   .whole = true };
+	PL_TRY(set_columns(&t, default_columns, err));
+	if (o->columns)
+		PL_TRY(set_columns(&t, o->columns, err));
+	PL_TRY(pl_rows_open(&t.rows, err));
+	rc = pl_csv_read(in, on_row, &t, err);
+	if (rc == PL_EDATA && !o->strict && t.header && st->bad == 0) {
+		/* a cut gzip: what could be read is kept */
+		pl_say(o->log, PL_LOG_WARN, "%s; what could be read is kept", err->msg);
+		snprintf(st->first, sizeof(st->first), "%.255s", err->msg);
+		st->truncated = true;
+		err->code = 0;
+		rc = 0;
+	}
+	PL_TRY(rc);
+	if (!t.header) {
+		rc = pl_fail(err, PL_EDATA, "%s: line 1: no header line; the first line must name the columns",
+			     t.report.file);
+		goto out;
+	}
+	PL_TRY(put_all(&t, err));
+	rc = pl_rows_close(&t.rows, err);
+out:
+	table_free(&t);
+	return rc;
+}
+
+/* A first line of names that has those of an operation table. */
+static int probe(const uint8_t *p, size_t n)
+{
+	static const char *const names[] = { "rank", "step", "start_ts", "duration", "optype" };
+	const uint8_t *nl = memchr(p, '\n', n);
+	size_t len = nl ? (size_t)(nl - p) : n;
+	int found = 0;
+
+	for (size_t i = 0; i < len; i++)
+		if (p[i] < ' ' && p[i] != '\r' && p[i] != '\t')
+			return 0;
+	if (!memchr(p, ',', len) || *p == '{' || *p == '[')
+		return 0;
+	for (size_t i = 0; i < PL_LEN(names); i++)
+		found += memmem(p, len, names[i], strlen(names[i])) != NULL;
+	return found == (int)PL_LEN(names) ? 80 : found >= 2 ? 20 : 0;
+}
+
+const struct pl_importer pl_importer_optable = {
+	.name = "optable",
+	.summary = "operation table in CSV, one row an operation (see --columns)",
+	.probe = probe,
+	.run = run,
+};

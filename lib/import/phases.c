@@ -1,0 +1,656 @@
+/*
+ * From one event of a Chrome trace to a row: kinds, tracks, and the phases that come in pairs.
+ *
+ * A begin (B, b) is kept as text until its end comes; then its text is read again and the arguments of
+ * the end are added, so that pairs need no store of half-filled columns. Ends find their begin through
+ * a stack a track (B, E) or a stack a (process, category, id) (b, e).
+ */
+#include "import/internal.h"
+
+#define MAX_OPEN_BYTES ((size_t)32 << 20)
+
+static const char *name_of(const struct pl_doc *d, size_t *n)
+{
+	const struct pl_intern *str = &d->rows.seg.str;
+	pl_id id = d->ev.f.name;
+
+	*n = id == PL_NONE ? 0 : str->len[id];
+	return pl_intern_get(str, id);
+}
+
+/* ---- kinds --------------------------------------------------------------------------------------------- */
+
+static int classify(struct pl_doc *d, uint8_t *nclass, uint8_t *cat)
+{
+	const struct pl_intern *str = &d->rows.seg.str;
+	const struct pl_fields *f = &d->ev.f;
+	struct pl_strinfo *info;
+
+	*nclass = PL_N_PLAIN;
+	*cat = PL_K_COUNT_;
+	if (PL_LIKELY(f->name != PL_NONE)) {
+		info = pl_ev_info(&d->ev, f->name);
+		if (!info)
+			return d->ev.rc;
+		if (!info->name)
+			info->name = pl_name_class(pl_intern_get(str, f->name), str->len[f->name]);
+		*nclass = info->name;
+	}
+	if (PL_LIKELY(f->cat != PL_NONE)) {
+		info = pl_ev_info(&d->ev, f->cat);
+		if (!info)
+			return d->ev.rc;
+		if (!info->cat)
+			info->cat = pl_cat_kind(pl_intern_get(str, f->cat), str->len[f->cat]) + 1;
+		*cat = info->cat - 1;
+	}
+	return 0;
+}
+
+static bool on_device(uint8_t kind)
+{
+	return kind == PL_K_KERNEL || kind == PL_K_COPY || kind == PL_K_SET || kind == PL_K_SYNC ||
+	       kind == PL_K_GPU_ANNOTATION;
+}
+
+/* Of an event with a duration. */
+static uint8_t kind_of(const struct pl_doc *d, uint8_t nclass, uint8_t cat)
+{
+	const struct pl_fields *f = &d->ev.f;
+
+	if (cat == PL_K_COUNT_) {
+		if (d->chrome || f->cat == PL_NONE)
+			cat = PL_K_HOST_OP;
+		else
+			cat = pl_has(f, PL_A_STREAM) && pl_has(f, PL_A_DEVICE) ? PL_K_KERNEL :
+										 PL_K_OTHER;
+	}
+	if (on_device(cat))
+		return cat == PL_K_KERNEL && nclass == PL_N_DEVCOMM ? PL_K_COLLECTIVE : cat;
+	if (cat != PL_K_HOST_OP && cat != PL_K_ANNOTATION)
+		return cat;
+	switch (nclass) {
+	case PL_N_STEP:
+		return PL_K_STEP;
+	case PL_N_DATA:
+		return PL_K_DATA;
+	case PL_N_HOSTCOMM:
+		return PL_K_COLLECTIVE;
+	default:
+		return cat;
+	}
+}
+
+/* ---- communication ---------------------------------------------------------------------------------------- */
+
+/* The collective that an event means: its argument, else its name. */
+static const char *coll_of(const struct pl_doc *d)
+{
+	const struct pl_intern *str = &d->rows.seg.str;
+	const struct pl_fields *f = &d->ev.f;
+	const char *coll = NULL, *s;
+	size_t n;
+
+	if (pl_has(f, PL_A_COLL) && f->arg_type[PL_A_COLL] == PL_V_STR) {
+		char text[80];
+
+		s = pl_intern_get(str, (pl_id)f->arg[PL_A_COLL]);
+		coll = pl_coll_from_name(s, str->len[f->arg[PL_A_COLL]]);
+		if (!coll) { /* "send", "_reduce_scatter_base": words of a library */
+			snprintf(text, sizeof(text), "nccl:%s", s);
+			coll = pl_coll_from_name(text, strlen(text));
+		}
+	}
+	if (!coll || !strcmp(coll, "sendrecv") || !strcmp(coll, "collective")) {
+		const char *by_name;
+
+		s = name_of(d, &n);
+		by_name = pl_coll_from_name(s, n);
+		coll = by_name ? by_name : coll;
+	}
+	return coll;
+}
+
+static int64_t arg_int(const struct pl_fields *f, enum pl_argc a)
+{
+	return pl_has(f, a) && f->arg_type[a] == PL_V_INT ? f->arg[a] : -1;
+}
+
+static const char *arg_text(const struct pl_doc *d, enum pl_argc a, uint8_t type, size_t *n)
+{
+	const struct pl_fields *f = &d->ev.f;
+
+	if (!pl_has(f, a) || f->arg_type[a] != type)
+		return NULL;
+	*n = d->rows.seg.str.len[f->arg[a]];
+	return pl_intern_get(&d->rows.seg.str, (pl_id)f->arg[a]);
+}
+
+/*
+ * Message size from the event's own arguments, as nccl-tests count it: the whole buffer, so that for an
+ * all-gather the recorded input of one rank is not enough.
+ */
+static void own_size(const struct pl_doc *d, const char *coll, int64_t *elements, int64_t *bytes)
+{
+	const struct pl_fields *f = &d->ev.f;
+	int64_t in = arg_int(f, PL_A_IN), out = arg_int(f, PL_A_OUT), size, group;
+	const char *s, *types;
+	size_t n;
+
+	*elements = *bytes = -1;
+	if (in >= 0 || out >= 0) {
+		*elements = in > out ? in : out;
+		s = arg_text(d, PL_A_DTYPE, PL_V_STR, &n);
+		size = s ? pl_dtype_bytes(s, n) : 0;
+		if (size && *elements <= INT64_MAX / 16)
+			*bytes = *elements * size;
+		return;
+	}
+	s = arg_text(d, PL_A_DIMS, PL_V_JSON, &n);
+	types = arg_text(d, PL_A_TYPES, PL_V_JSON, &n);
+	if (!s || !types)
+		return;
+	pl_dims_size(s, types, elements, bytes);
+	if (coll && !strcmp(coll, "allgather") && *bytes >= 0) {
+		group = arg_int(f, PL_A_SIZE);
+		*bytes = group > 0 && group < 1 << 24 && *bytes <= INT64_MAX >> 24 ? *bytes * group : -1;
+	}
+}
+
+/* What an event says of its group beside "Process Group Name": the ranks if all of them are listed. */
+static pl_id other_group(const struct pl_doc *d)
+{
+	const struct pl_fields *f = &d->ev.f;
+	size_t n;
+	const char *s = arg_text(d, PL_A_RANKS, PL_V_STR, &n);
+
+	if (s && n > 2 && !strstr(s, "..."))
+		return (pl_id)f->arg[PL_A_RANKS];
+	s = arg_text(d, PL_A_DESC, PL_V_STR, &n);
+	return s && n ? (pl_id)f->arg[PL_A_DESC] : PL_NONE;
+}
+
+/* A host operation that speaks of communication: remembered for the kernels that it launches. */
+static int note_op(struct pl_doc *d, bool rpc, struct pl_err *err)
+{
+	const struct pl_fields *f = &d->ev.f;
+	struct pl_comm_op op = { .t0 = f->ts, .t1 = pl_add_sat(f->ts, f->dur), .rpc = rpc };
+	const char *s;
+	size_t n;
+	int rc;
+
+	if (f->pid.tok != PL_TOK_INT || f->tid.tok != PL_TOK_INT)
+		return 0;
+	op.pid = f->pid.v;
+	op.tid = f->tid.v;
+	op.rf = arg_int(f, PL_A_RF);
+	op.seq = arg_int(f, PL_A_SEQ);
+	op.coll = coll_of(d);
+	op.group = PL_NONE;
+	own_size(d, op.coll, &op.elements, &op.bytes);
+	op.tensors = arg_text(d, PL_A_DIMS, PL_V_JSON, &n) ? op.elements > 0 : -1;
+	s = arg_text(d, PL_A_GROUP, PL_V_STR, &n);
+	if (!s) {
+		pl_id g = other_group(d);
+
+		s = g == PL_NONE ? NULL : pl_intern_get(&d->rows.seg.str, g);
+		n = s ? d->rows.seg.str.len[g] : 0;
+	}
+	if (s && n)
+		PL_TRY(pl_comm_text(d->rows.comm, s, n, &op.group, err));
+	rc = pl_comm_add_op(d->rows.comm, &op, err);
+out:
+	return rc;
+}
+
+/* rank_from of the file so far, for several execution traces of one pid. */
+static int find_et(struct pl_doc *d, struct pl_err *err)
+{
+	int32_t rank;
+	char pid[24];
+	int rc = pl_pick_rank(d->o, d->rows.path, -1, &rank, err);
+
+	snprintf(pid, sizeof(pid), "%lld", (long long)d->ev.f.pid.v);
+	pl_comm_use_et(d->rows.comm, d->o->et, pid, rank);
+	return rc;
+}
+
+static int note_row(struct pl_doc *d, bool host, struct pl_err *err)
+{
+	const struct pl_fields *f = &d->ev.f;
+	struct pl_held *h = d->rows.cur;
+	struct pl_comm_row row = { .row = h->b.n, .host = host };
+	int64_t elements;
+	size_t n;
+	const char *s;
+	int rc = pl_grow(&h->row, &h->cap_rows, h->n_rows + 1, sizeof(*h->row), err);
+
+	if (rc < 0)
+		return rc;
+	row.coll = coll_of(d);
+	s = arg_text(d, PL_A_COLL, PL_V_STR, &n);
+	row.has_coll = s && row.coll && !strcmp(s, row.coll);
+	row.has_bytes = arg_int(f, PL_A_BYTES) >= 0;
+	row.has_group = arg_text(d, PL_A_GROUP, PL_V_STR, &n) != NULL;
+	row.has_seq = arg_int(f, PL_A_SEQ) >= 0;
+	row.corr = host ? -1 : arg_int(f, PL_A_CORR);
+	row.rf = host ? arg_int(f, PL_A_RF) : -1;
+	row.group = other_group(d);
+	own_size(d, row.coll, &elements, &row.bytes);
+	h->row[h->n_rows++] = row;
+	return 0;
+}
+
+static int communication(struct pl_doc *d, uint8_t kind, uint8_t nclass, pl_id track,
+			 struct pl_err *err)
+{
+	const struct pl_fields *f = &d->ev.f;
+	int64_t corr;
+	int rc = 0;
+
+	if (kind == PL_K_RUNTIME) {
+		corr = arg_int(f, PL_A_CORR);
+		return corr < 0 ? 0 :
+				  pl_comm_add_launch(d->rows.comm, track, f->pid.v, f->tid.v, f->ts,
+						     corr, err);
+	}
+	if (pl_kind_is_comm(kind)) {
+		bool host = nclass == PL_N_HOSTCOMM;
+
+		if (host && d->o->et)
+			PL_TRY(find_et(d, err));
+		return note_row(d, host, err);
+	}
+	if ((nclass == PL_N_RPC || nclass == PL_N_RANGE) &&
+	    (kind == PL_K_HOST_OP || kind == PL_K_ANNOTATION)) {
+		if (d->o->et)
+			PL_TRY(find_et(d, err));
+		return note_op(d, nclass == PL_N_RPC, err);
+	}
+out:
+	return rc;
+}
+
+/* ---- rows ---------------------------------------------------------------------------------------------------- */
+
+static int put_ph(struct pl_doc *d, char ph, struct pl_err *err)
+{
+	pl_id id;
+	int rc = pl_rows_str(&d->rows, &ph, 1, &id, err);
+
+	return rc < 0 ? rc : pl_rows_put(&d->rows, PL_R_PH, PL_V_STR, PL_NONE, id, err);
+}
+
+/* A member of the event that has no column of its own. */
+static int put_named(struct pl_doc *d, uint8_t role, const char *key, uint8_t type, int64_t v,
+		     struct pl_err *err)
+{
+	pl_id id;
+	int rc = pl_rows_str(&d->rows, key, strlen(key), &id, err);
+
+	return rc < 0 ? rc : pl_rows_put(&d->rows, role, type, id, v, err);
+}
+
+static int put_odd_dur(struct pl_doc *d, struct pl_err *err)
+{
+	const struct pl_fields *f = &d->ev.f;
+	uint32_t index;
+	pl_id key;
+	int rc;
+
+	PL_TRY(pl_rows_str(&d->rows, "dur", 3, &key, err));
+	PL_TRY(pl_rows_col(&d->rows, PL_R_ARG, f->dur_type, key, &index, err));
+	rc = pl_col_put(&d->rows.cur->b.col[index], d->rows.cur->b.n, f->dur_raw, f->dur_scale, err);
+out:
+	return rc;
+}
+
+static int put_step(struct pl_doc *d, struct pl_err *err)
+{
+	size_t n;
+	const char *s = name_of(d, &n) + 13; /* after "ProfilerStep#" */
+	int64_t step;
+
+	if (!pl_json_i64(s, n - 13, &step))
+		return 0;
+	return pl_rows_put(&d->rows, PL_R_STEP, PL_V_INT, PL_NONE, step, err);
+}
+
+/* A device track is known by its events. */
+static void mark_track(struct pl_doc *d, pl_id id, uint8_t kind)
+{
+	struct pl_track *t = &d->rows.seg.track[id];
+	const struct pl_fields *f = &d->ev.f;
+	int64_t stream = arg_int(f, PL_A_STREAM), device = arg_int(f, PL_A_DEVICE);
+
+	if (t->device < 0 && device >= 0 && device < INT32_MAX)
+		t->device = (int32_t)device;
+	if (t->type == PL_T_STREAM)
+		return;
+	if (kind == PL_K_SYNC && f->tid.tok == PL_TOK_INT && f->tid.v < 0) {
+		t->type = PL_T_OTHER; /* "Context Sync": of no stream */
+		return;
+	}
+	if (stream < 0 && f->tid.tok == PL_TOK_INT)
+		stream = f->tid.v;
+	if (t->device < 0 && f->pid.tok == PL_TOK_INT && f->pid.v >= 0 && f->pid.v < 4096)
+		t->device = (int32_t)f->pid.v;
+	t->type = PL_T_STREAM;
+	t->stream = stream;
+}
+
+static int finish_row(struct pl_doc *d, uint8_t kind, pl_id track, pl_ns dur, struct pl_err *err)
+{
+	struct pl_rows *r = &d->rows;
+	struct pl_fields *f = &d->ev.f;
+	struct pl_batch *b = &r->cur->b;
+	int rc;
+
+	if (PL_UNLIKELY(f->name == PL_NONE))
+		PL_TRY(pl_rows_str(r, "", 0, &f->name, err));
+	if (PL_LIKELY(f->cat != PL_NONE)) {
+		if (PL_UNLIKELY(!d->ev.col_cat)) {
+			PL_TRY(pl_rows_col(r, PL_R_CAT, PL_V_STR, PL_NONE, &d->ev.col_cat, err));
+			d->ev.col_cat++;
+		}
+		PL_TRY(pl_col_put(&b->col[d->ev.col_cat - 1], b->n, f->cat, 0, err));
+	}
+	if (PL_UNLIKELY(f->odd_dur))
+		PL_TRY(put_odd_dur(d, err));
+	b->kind[b->n] = kind;
+	b->track[b->n] = track;
+	b->name[b->n] = f->name;
+	b->ts[b->n] = f->ts;
+	b->dur[b->n] = dur;
+	return pl_rows_done(r, err);
+out:
+	return rc;
+}
+
+static int complete(struct pl_doc *d, struct pl_err *err)
+{
+	struct pl_fields *f = &d->ev.f;
+	uint8_t nclass, cat, kind;
+	pl_id track;
+	int rc;
+
+	PL_TRY(classify(d, &nclass, &cat));
+	kind = kind_of(d, nclass, cat);
+	PL_TRY(pl_tracks_find(&d->tracks, f, &track, err));
+	if (on_device(kind) || (kind == PL_K_COLLECTIVE && nclass == PL_N_DEVCOMM))
+		mark_track(d, track, kind);
+	if (kind == PL_K_STEP && nclass == PL_N_STEP)
+		PL_TRY(put_step(d, err));
+	if (d->rows.comm)
+		PL_TRY(communication(d, kind, nclass, track, err));
+	if (PL_UNLIKELY(!f->has_dur))
+		PL_TRY(put_ph(d, 'X', err));
+	if (PL_UNLIKELY(f->has_id))
+		PL_TRY(put_named(d, PL_R_TOP, "id", f->id_type, f->id, err));
+	return finish_row(d, kind, track, f->has_dur ? f->dur : -1, err);
+out:
+	return rc;
+}
+
+static int flow(struct pl_doc *d, struct pl_err *err)
+{
+	struct pl_fields *f = &d->ev.f;
+	uint32_t *col = &d->ev.col_flow[f->id_type];
+	struct pl_batch *b = &d->rows.cur->b;
+	pl_id track;
+	int rc;
+
+	PL_TRY(pl_tracks_find(&d->tracks, f, &track, err));
+	if (PL_LIKELY(f->has_id)) {
+		if (PL_UNLIKELY(!*col)) {
+			PL_TRY(pl_rows_col(&d->rows, PL_R_FLOW, f->id_type, PL_NONE, col, err));
+			++*col;
+		}
+		PL_TRY(pl_col_put(&b->col[*col - 1], b->n, f->id, 0, err));
+	}
+	if (f->ph == 't')
+		PL_TRY(put_ph(d, 't', err));
+	return finish_row(d, f->ph == 's' ? PL_K_FLOW_OUT : PL_K_FLOW_IN, track, -1, err);
+out:
+	return rc;
+}
+
+/* Everything without a duration: instants, counters, and phases that pass through. */
+static int instant(struct pl_doc *d, uint8_t kind, struct pl_err *err)
+{
+	struct pl_fields *f = &d->ev.f;
+	uint8_t nclass, cat;
+	pl_id track;
+	int rc;
+
+	PL_TRY(classify(d, &nclass, &cat));
+	if (kind == PL_K_INSTANT && nclass == PL_N_MEMORY)
+		kind = PL_K_MEMORY;
+	PL_TRY(pl_tracks_find(&d->tracks, f, &track, err));
+	if (f->ph != 'C' && (f->ph != 'i' || kind != PL_K_INSTANT))
+		PL_TRY(put_ph(d, f->ph, err));
+	if (f->has_id)
+		PL_TRY(put_named(d, PL_R_TOP, "id", f->id_type, f->id, err));
+	if (f->has_dur && !f->odd_dur)
+		PL_TRY(put_named(d, PL_R_TOP, "dur", PL_V_INT, f->dur, err));
+	return finish_row(d, kind, track, -1, err);
+out:
+	return rc;
+}
+
+/* ---- pairs --------------------------------------------------------------------------------------------------- */
+
+/* Where begins of this track (B) or id (b) are stacked. */
+static int pair_key(struct pl_doc *d, uint32_t **top, struct pl_err *err)
+{
+	const struct pl_fields *f = &d->ev.f;
+	const struct pl_intern *str = &d->rows.seg.str;
+	struct pl_buf *b = &d->tracks.tmp;
+	pl_id key;
+	int rc;
+
+	PL_TRY(pl_tracks_key(&d->tracks, f, err));
+	if (f->ph == 'b' || f->ph == 'e') {
+		b->n = strlen((const char *)b->p);
+		PL_TRY(pl_buf_printf(b, err, "/%s/%d/", pl_intern_get(str, f->cat), f->id_type));
+		if (f->has_id && f->id_type == PL_V_STR)
+			PL_TRY(pl_buf_put(b, pl_intern_get(str, (pl_id)f->id), str->len[f->id], err));
+		else if (f->has_id)
+			PL_TRY(pl_buf_printf(b, err, "%lld", (long long)f->id));
+	}
+	PL_TRY(pl_grow(&d->top, &d->cap_top, d->open_key.n + 1, sizeof(*d->top), err));
+	d->top[d->open_key.n] = 0;
+	PL_TRY(pl_intern_add(&d->open_key, (const char *)b->p, b->n, &key, err));
+	*top = &d->top[key];
+out:
+	return rc;
+}
+
+static int begin(struct pl_doc *d, const char *p, const char *q, int64_t at, struct pl_err *err)
+{
+	size_t n = (size_t)(q - p);
+	struct pl_open *o;
+	uint32_t *top, i;
+	int rc;
+
+	pl_rows_undo(&d->rows);
+	if (d->open_bytes + n > MAX_OPEN_BYTES)
+		return pl_report_bad(&d->report, at, "too many begins (B, b) without their end", err);
+	PL_TRY(pair_key(d, &top, err));
+	if (d->free_open) {
+		i = d->free_open - 1;
+		d->free_open = d->open[i].below;
+	} else {
+		PL_TRY(pl_grow(&d->open, &d->cap_open, d->n_open + 1, sizeof(*d->open), err));
+		i = (uint32_t)d->n_open++;
+	}
+	o = &d->open[i];
+	o->text = pl_malloc(n + PL_SLACK);
+	if (!o->text)
+		return pl_fail(err, PL_ENOMEM, "out of memory (event)");
+	memcpy(o->text, p, n);
+	memset(o->text + n, 0, PL_SLACK);
+	o->n = n;
+	o->at = at;
+	o->below = *top;
+	*top = i + 1;
+	d->open_bytes += n;
+	rc = 0;
+out:
+	return rc;
+}
+
+static void drop(struct pl_doc *d, uint32_t i)
+{
+	struct pl_open *o = &d->open[i];
+
+	d->open_bytes -= o->n;
+	pl_free(o->text);
+	o->text = NULL;
+	o->below = d->free_open;
+	d->free_open = i + 1;
+}
+
+/* Row of the pair: what the begin said, the arguments of the end, their distance. */
+static int end(struct pl_doc *d, const char *p, const char *q, int64_t at, struct pl_err *err)
+{
+	char ph = d->ev.f.ph;
+	pl_ns t1 = d->ev.f.ts;
+	struct pl_fields *f = &d->ev.f;
+	uint32_t *top, i;
+	pl_id track;
+	int rc;
+
+	PL_TRY(pair_key(d, &top, err));
+	pl_rows_undo(&d->rows);
+	if (!*top)
+		return pl_report_bad(&d->report, at, "an end (E, e) without its begin", err);
+	i = *top - 1;
+	*top = d->open[i].below;
+	if (!pl_ev_read(&d->ev, d->open[i].text, d->open[i].text + d->open[i].n + 1) ||
+	    !pl_ev_read_more(&d->ev, p, q + 1)) {
+		pl_rows_undo(&d->rows);
+		drop(d, i);
+		return d->ev.rc < 0 ? d->ev.rc :
+				      pl_report_bad(&d->report, at, "a pair that cannot be read", err);
+	}
+	drop(d, i);
+	f->dur = pl_sub_sat(t1, f->ts);
+	f->has_dur = true;
+	f->odd_dur = false;
+	if (f->dur < 0) {
+		f->dur = 0;
+		PL_TRY(pl_report_bad(&d->report, at, "an end before its begin (0 stands for the duration)", err));
+	}
+	if (ph == 'E')
+		return complete(d, err);
+	/* asynchronous operations overlap: no program order of the thread may be read from them */
+	PL_TRY(pl_tracks_find(&d->tracks, f, &track, err));
+	PL_TRY(put_ph(d, 'b', err));
+	if (f->has_id)
+		PL_TRY(put_named(d, PL_R_TOP, "id", f->id_type, f->id, err));
+	return finish_row(d, PL_K_ANNOTATION, track, f->dur, err);
+out:
+	return rc;
+}
+
+int pl_doc_leftovers(struct pl_doc *d, struct pl_err *err)
+{
+	for (uint32_t i = 0; i < d->n_open; i++) {
+		struct pl_open *o = &d->open[i];
+		pl_id track;
+		int rc;
+
+		if (!o->text)
+			continue;
+		PL_TRY(pl_report_bad(&d->report, o->at, "a begin (B, b) without its end (kept without duration)",
+				     err));
+		if (!pl_ev_read(&d->ev, o->text, o->text + o->n + 1)) {
+			PL_TRY(d->ev.rc);
+			pl_rows_undo(&d->rows);
+			continue;
+		}
+		PL_TRY(pl_tracks_find(&d->tracks, &d->ev.f, &track, err));
+		PL_TRY(put_ph(d, d->ev.f.ph, err));
+		PL_TRY(finish_row(d, PL_K_OTHER, track, -1, err));
+		continue;
+out:
+		return rc;
+	}
+	return 0;
+}
+
+void pl_doc_free_open(struct pl_doc *d)
+{
+	for (size_t i = 0; i < d->n_open; i++)
+		pl_free(d->open[i].text);
+	pl_free(d->open);
+	pl_free(d->top);
+	pl_intern_fini(&d->open_key);
+}
+
+/* ---- all phases ------------------------------------------------------------------------------------------------ */
+
+static int metadata(struct pl_doc *d, struct pl_err *err)
+{
+	int rc = pl_tracks_meta(&d->tracks, &d->ev.f, err);
+
+	if (rc < 0)
+		return rc;
+	if (!rc)
+		return instant(d, PL_K_OTHER, err);
+	pl_rows_undo(&d->rows);
+	return 0;
+}
+
+static int is_bad(struct pl_doc *d, int64_t at, const char *what, struct pl_err *err)
+{
+	pl_rows_undo(&d->rows);
+	return pl_report_bad(&d->report, at, what, err);
+}
+
+int pl_doc_accept(struct pl_doc *d, const char *p, const char *q, int64_t at, struct pl_err *err)
+{
+	struct pl_ev *e = &d->ev;
+	struct pl_fields *f = &e->f;
+	int rc;
+
+	if (PL_UNLIKELY(e->tolerated))
+		PL_TRY(pl_report_tolerated(&d->report, at, e->tolerated, err));
+	if (PL_UNLIKELY(e->value_bad))
+		PL_TRY(pl_report_bad(&d->report, at, e->value_bad, err));
+	if (PL_UNLIKELY(!f->ph)) {
+		if (*pl_scan_space(p + 1, q) == '}') /* the {} before ] that some writers leave */
+			return 0;
+		return is_bad(d, at, "an event without ph", err);
+	}
+	if (PL_UNLIKELY(!f->has_ts && f->ph != 'M'))
+		return is_bad(d, at, "an event without ts", err);
+	switch (f->ph) {
+	case 'X':
+		return complete(d, err);
+	case 's':
+	case 't':
+	case 'f':
+		return flow(d, err);
+	case 'B':
+	case 'b':
+		return begin(d, p, q, at, err);
+	case 'E':
+	case 'e':
+		return end(d, p, q, at, err);
+	case 'M':
+		return metadata(d, err);
+	case 'C':
+		return instant(d, PL_K_COUNTER, err);
+	case 'i':
+	case 'I':
+	case 'R':
+	case 'n':
+		return instant(d, PL_K_INSTANT, err);
+	default:
+		return instant(d, PL_K_OTHER, err);
+	}
+out:
+	return rc;
+}

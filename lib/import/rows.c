@@ -1,0 +1,235 @@
+/*
+ * Rows on their way to the sink: batches that all have the same columns in the same order, batches
+ * kept back while sizes are looked for, and segments.
+ *
+ * The order of columns is fixed once a segment (`def`), so a column number found for a key once is
+ * good for every batch and the inner loop never searches. A segment ends when its strings outgrow
+ * the limit; the columns are given up and begun anew when a source has a great many different keys.
+ */
+#include <string.h>
+
+#include "import/internal.h"
+
+static void held_free(struct pl_held *h)
+{
+	if (!h)
+		return;
+	pl_batch_fini(&h->b);
+	pl_free(h->row);
+	pl_free(h);
+}
+
+/* Give h the columns that were found since it was last used, in the order of `def`. */
+static int top_up(struct pl_rows *r, struct pl_held *h, struct pl_err *err)
+{
+	uint32_t index;
+
+	for (size_t i = h->b.n_cols; i < r->n_defs; i++) {
+		const struct pl_coldef *d = &r->def[i];
+		int rc = pl_batch_col(&h->b, d->role, d->type, d->key, &index, err);
+
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+static struct pl_held *held_get(struct pl_rows *r, struct pl_err *err)
+{
+	struct pl_held *h = NULL;
+
+	if (r->n_spare) {
+		h = r->spare[--r->n_spare];
+	} else {
+		if (pl_alloc(&h, 1, sizeof(*h), err) < 0)
+			return NULL;
+		if (pl_batch_init(&h->b, err) < 0) {
+			pl_free(h);
+			return NULL;
+		}
+	}
+	if (top_up(r, h, err) < 0) {
+		held_free(h);
+		return NULL;
+	}
+	return h;
+}
+
+static void drop_batches(struct pl_rows *r)
+{
+	while (r->n_spare)
+		held_free(r->spare[--r->n_spare]);
+	while (r->n_queue)
+		held_free(r->queue[--r->n_queue]);
+	held_free(r->cur);
+	r->cur = NULL;
+	r->n_defs = 0;
+}
+
+int pl_rows_open(struct pl_rows *r, struct pl_err *err)
+{
+	int rc = pl_import_begin(&r->seg, r->path, r->format, r->o, err);
+
+	if (rc < 0)
+		return rc;
+	r->seg.index = r->segments;
+	r->max_strings = r->whole ? SIZE_MAX :
+			 r->o->max_strings ? r->o->max_strings :
+					     (size_t)64 << 20;
+	r->open = true;
+	if (r->sink->begin && (rc = r->sink->begin(r->sink, &r->seg, err)) < 0)
+		return rc;
+	r->cur = held_get(r, err);
+	return r->cur ? 0 : PL_ENOMEM;
+}
+
+int pl_rows_col(struct pl_rows *r, uint8_t role, uint8_t type, pl_id key, uint32_t *index,
+		struct pl_err *err)
+{
+	int rc = pl_batch_col(&r->cur->b, role, type, key, index, err);
+
+	if (rc < 0 || *index < r->n_defs)
+		return rc;
+	rc = pl_grow(&r->def, &r->cap_defs, r->n_defs + 1, sizeof(*r->def), err);
+	if (rc < 0)
+		return rc;
+	r->def[r->n_defs++] = (struct pl_coldef){ role, type, key };
+	return 0;
+}
+
+int pl_rows_put(struct pl_rows *r, uint8_t role, uint8_t type, pl_id key, int64_t val,
+		struct pl_err *err)
+{
+	uint32_t index;
+	int rc = pl_rows_col(r, role, type, key, &index, err);
+
+	return rc < 0 ? rc : pl_col_put(&r->cur->b.col[index], r->cur->b.n, val, 0, err);
+}
+
+int pl_rows_str(struct pl_rows *r, const char *s, size_t n, pl_id *id, struct pl_err *err)
+{
+	return pl_intern_add(&r->seg.str, s, n, id, err);
+}
+
+void pl_rows_undo(struct pl_rows *r)
+{
+	struct pl_batch *b = &r->cur->b;
+
+	for (uint32_t i = 0; i < b->n_cols; i++)
+		while (b->col[i].n && b->col[i].row[b->col[i].n - 1] == b->n)
+			b->col[i].n--;
+	while (r->cur->n_rows && r->cur->row[r->cur->n_rows - 1].row == b->n)
+		r->cur->n_rows--;
+}
+
+static int emit(struct pl_rows *r, struct pl_held *h, struct pl_err *err)
+{
+	int rc = 0;
+
+	if (h->b.n) {
+		if (r->comm && h->n_rows) {
+			PL_TRY(top_up(r, h, err));
+			PL_TRY(pl_comm_resolve(r->comm, r, h, err));
+		}
+		h->b.first = r->seg.n_events;
+		if (r->sink->batch)
+			PL_TRY(r->sink->batch(r->sink, &r->seg, &h->b, err));
+		r->seg.n_events += h->b.n;
+		r->report->st->events += h->b.n;
+	}
+	pl_batch_clear(&h->b);
+	h->n_rows = 0;
+	r->spare[r->n_spare++] = h;
+	return 0;
+out:
+	held_free(h);
+	return rc;
+}
+
+/* Pass the oldest `n` of those kept back on. */
+static int emit_queue(struct pl_rows *r, uint32_t n, struct pl_err *err)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		struct pl_held *h = r->queue[0];
+		int rc;
+
+		memmove(r->queue, r->queue + 1, --r->n_queue * sizeof(r->queue[0]));
+		rc = emit(r, h, err);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+static int end_segment(struct pl_rows *r, struct pl_err *err)
+{
+	int rc;
+
+	if (r->finish)
+		PL_TRY(r->finish(r->arg, err));
+	if (r->sink->end)
+		PL_TRY(r->sink->end(r->sink, &r->seg, err));
+	drop_batches(r);
+	pl_segment_fini(&r->seg);
+	r->open = false;
+	r->segments++;
+	if (r->comm)
+		pl_comm_renew(r->comm);
+	return 0;
+out:
+	return rc;
+}
+
+int pl_rows_flush(struct pl_rows *r, bool last, struct pl_err *err)
+{
+	bool full = !last && pl_intern_bytes(&r->seg.str) > r->max_strings;
+	bool many = r->n_defs > PL_MAX_COLS;
+	struct pl_held *h = r->cur;
+	int rc;
+
+	last = last || full;
+	r->cur = NULL;
+	r->queue[r->n_queue++] = h;
+	if (last || many || !r->comm || !pl_comm_hold(r->comm) || (r->n_queue == 1 && !h->n_rows))
+		PL_TRY(emit_queue(r, r->n_queue, err));
+	else if (r->n_queue > PL_HOLD_MAX)
+		PL_TRY(emit_queue(r, 1, err));
+	if (full) {
+		PL_TRY(end_segment(r, err));
+		PL_TRY(pl_rows_open(r, err));
+		if (r->again)
+			PL_TRY(r->again(r->arg, err));
+	} else if (many) {
+		drop_batches(r);
+	}
+	if (!r->cur)
+		r->cur = held_get(r, err);
+	if (!r->cur)
+		return PL_ENOMEM;
+	if ((full || many) && r->renew)
+		r->renew(r->arg);
+	rc = 0;
+out:
+	return rc;
+}
+
+int pl_rows_close(struct pl_rows *r, struct pl_err *err)
+{
+	int rc;
+
+	PL_TRY(pl_rows_flush(r, true, err));
+	PL_TRY(end_segment(r, err));
+out:
+	return rc;
+}
+
+void pl_rows_fini(struct pl_rows *r)
+{
+	drop_batches(r);
+	pl_free(r->def);
+	r->def = NULL;
+	r->cap_defs = 0;
+	if (r->open)
+		pl_segment_fini(&r->seg);
+	r->open = false;
+}

@@ -1,0 +1,295 @@
+/*
+ * Tracks: a pair of pid and tid as the source wrote them, found through a small cache, and what
+ * metadata events say of them, which may come before, after, or segments away from the events.
+ *
+ * Whether a track is a device stream is told by the events on it (they carry "stream" and "device"),
+ * not by its numbers: pid 0 and tid 7 are device 0 and stream 7 while the process has another pid.
+ * Names, ranks and hosts are filled in when the segment ends.
+ */
+#include "import/internal.h"
+
+void pl_tracks_init(struct pl_tracks *t, struct pl_rows *rows, bool chrome)
+{
+	memset(t, 0, sizeof(*t));
+	t->rows = rows;
+	t->chrome = chrome;
+	pl_tracks_renew(t);
+}
+
+static void notes_free(struct pl_track_note *v, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		pl_free(v[i].pid);
+		pl_free(v[i].tid);
+	}
+	pl_free(v);
+}
+
+void pl_tracks_fini(struct pl_tracks *t)
+{
+	notes_free(t->proc, t->proc_key.n);
+	notes_free(t->thread, t->thread_key.n);
+	pl_intern_fini(&t->key);
+	pl_intern_fini(&t->text);
+	pl_intern_fini(&t->proc_key);
+	pl_intern_fini(&t->thread_key);
+	pl_buf_fini(&t->tmp);
+}
+
+void pl_tracks_renew(struct pl_tracks *t)
+{
+	for (size_t i = 0; i < PL_LEN(t->recent); i++)
+		t->recent[i].track = PL_NONE;
+	if (t->key.n != t->rows->seg.n_tracks)
+		pl_intern_reset(&t->key);
+	for (size_t i = 0; i < t->proc_key.n; i++)
+		t->proc[i].used = false;
+	for (size_t i = 0; i < t->thread_key.n; i++)
+		t->thread[i].used = false;
+}
+
+/* Append the flag and the text of a pid. */
+static int put_pid(struct pl_tracks *t, const struct pl_pid *p, struct pl_err *err)
+{
+	const struct pl_intern *str = &t->rows->seg.str;
+	int rc;
+
+	switch (p->tok) {
+	case PL_TOK_INT:
+		return pl_buf_printf(&t->tmp, err, "i%lld", (long long)p->v);
+	case PL_TOK_NONE:
+		return pl_buf_printf(&t->tmp, err, "i0");
+	default:
+		rc = pl_buf_printf(&t->tmp, err, "%c", p->tok == PL_TOK_STR ? 's' : 'r');
+		if (rc < 0)
+			return rc;
+		return pl_buf_put(&t->tmp, pl_intern_get(str, (pl_id)p->v), str->len[p->v], err);
+	}
+}
+
+/* tmp: pid, NUL, tid. */
+int pl_tracks_key(struct pl_tracks *t, const struct pl_fields *f, struct pl_err *err)
+{
+	int rc;
+
+	t->tmp.n = 0;
+	PL_TRY(put_pid(t, &f->pid, err));
+	PL_TRY(pl_buf_put(&t->tmp, "", 1, err));
+	PL_TRY(put_pid(t, &f->tid, err));
+	PL_TRY(pl_buf_put(&t->tmp, "", 1, err)); /* ends the text, not part of the key */
+	t->tmp.n--;
+out:
+	return rc;
+}
+
+/* String of the segment with the text of a pid; flag tells a JSON string. */
+static int pid_str(struct pl_tracks *t, const char *key, size_t n, uint8_t flag, struct pl_track *track,
+		   pl_id *id, struct pl_err *err)
+{
+	if (*key == 's')
+		track->flags |= flag;
+	return pl_rows_str(t->rows, key + 1, n - 1, id, err);
+}
+
+/* The track with the key in [key, key + n); new ones get the next number, as in t->key. */
+static int by_key(struct pl_tracks *t, const char *key, size_t n, pl_id *id, struct pl_err *err)
+{
+	size_t np = strlen(key);
+	struct pl_track track;
+	pl_id check;
+	int rc;
+
+	PL_TRY(pl_intern_add(&t->key, key, n, id, err));
+	if (*id < t->rows->seg.n_tracks)
+		return 0;
+	pl_track_init(&track);
+	PL_TRY(pid_str(t, key, np, PL_TRACK_PID_STR, &track, &track.pid, err));
+	PL_TRY(pid_str(t, key + np + 1, n - np - 1, PL_TRACK_TID_STR, &track, &track.tid, err));
+	/* "Spans", "Traces" and "" are no processes but the profiler's own rows */
+	track.type = !t->chrome && *key == 's' ? PL_T_OTHER : PL_T_THREAD;
+	PL_TRY(pl_segment_track(&t->rows->seg, &track, &check, err));
+	rc = check == *id ? 0 : pl_fail(err, PL_EINTERNAL, "track numbers disagree");
+out:
+	return rc;
+}
+
+int pl_tracks_find(struct pl_tracks *t, const struct pl_fields *f, pl_id *track, struct pl_err *err)
+{
+	uint64_t h = (uint64_t)f->pid.v * 0x9e3779b97f4a7c15u + (uint64_t)f->tid.v * 0xc2b2ae3d27d4eb4fu;
+	size_t i = (h ^ h >> 32) & (PL_LEN(t->recent) - 1);
+	int rc;
+
+	if (PL_LIKELY(t->recent[i].track != PL_NONE && t->recent[i].pid.v == f->pid.v &&
+		      t->recent[i].tid.v == f->tid.v && t->recent[i].pid.tok == f->pid.tok &&
+		      t->recent[i].tid.tok == f->tid.tok)) {
+		*track = t->recent[i].track;
+		return 0;
+	}
+	PL_TRY(pl_tracks_key(t, f, err));
+	PL_TRY(by_key(t, (const char *)t->tmp.p, t->tmp.n, track, err));
+	t->recent[i].pid = f->pid;
+	t->recent[i].tid = f->tid;
+	t->recent[i].track = *track;
+	rc = 0;
+out:
+	return rc;
+}
+
+/* ---- metadata events ------------------------------------------------------------------------------- */
+
+static int note_get(struct pl_tracks *t, bool thread, const struct pl_fields *f,
+		    struct pl_track_note **out, struct pl_err *err)
+{
+	struct pl_intern *keys = thread ? &t->thread_key : &t->proc_key;
+	struct pl_track_note **v = thread ? &t->thread : &t->proc;
+	size_t *cap = thread ? &t->cap_thread : &t->cap_proc, old, n;
+	struct pl_track_note *note;
+	const char *key;
+	pl_id id;
+	int rc;
+
+	PL_TRY(pl_tracks_key(t, f, err));
+	key = (const char *)t->tmp.p;
+	n = thread ? t->tmp.n : strlen(key);
+	/* first the room, so that a failure leaves no key without its note */
+	PL_TRY(pl_grow(v, cap, keys->n + 1, sizeof(**v), err));
+	old = keys->n;
+	PL_TRY(pl_intern_add(keys, key, n, &id, err));
+	note = &(*v)[id];
+	if (keys->n > old) {
+		memset(note, 0, sizeof(*note));
+		note->name = note->labels = PL_NONE;
+		note->pid = pl_strdup(key);
+		note->tid = pl_strdup(key + strlen(key) + 1);
+		if (!note->pid || !note->tid)
+			return pl_fail(err, PL_ENOMEM, "out of memory (track)");
+	}
+	*out = note;
+	rc = 0;
+out:
+	return rc;
+}
+
+static int note_text(struct pl_tracks *t, const struct pl_fields *f, enum pl_argc a, pl_id *id,
+		     struct pl_err *err)
+{
+	const struct pl_intern *str = &t->rows->seg.str;
+	pl_id s = (pl_id)f->arg[a];
+
+	if (!pl_has(f, a) || f->arg_type[a] != PL_V_STR)
+		return 0;
+	return pl_intern_add(&t->text, pl_intern_get(str, s), str->len[s], id, err);
+}
+
+int pl_tracks_meta(struct pl_tracks *t, const struct pl_fields *f, struct pl_err *err)
+{
+	const char *s = f->name == PL_NONE ? "" : pl_intern_get(&t->rows->seg.str, f->name);
+	bool thread = !strncmp(s, "thread_", 7);
+	struct pl_track_note *note = NULL;
+	int rc;
+
+	if (strncmp(s, "process_", 8) != 0 && !thread)
+		return 0;
+	s += thread ? 7 : 8;
+	if (strcmp(s, "name") != 0 && strcmp(s, "labels") != 0 && strcmp(s, "sort_index") != 0)
+		return 0;
+	PL_TRY(note_get(t, thread, f, &note, err));
+	if (*s == 'n')
+		PL_TRY(note_text(t, f, PL_A_NAME, &note->name, err));
+	else if (*s == 'l')
+		PL_TRY(note_text(t, f, PL_A_LABELS, &note->labels, err));
+	else if (pl_has(f, PL_A_SORT) && f->arg_type[PL_A_SORT] == PL_V_INT) {
+		int64_t v = f->arg[PL_A_SORT];
+
+		note->sort = v > INT32_MAX ? INT32_MAX : v < INT32_MIN ? INT32_MIN : (int32_t)v;
+		note->has_sort = true;
+	}
+	return 1;
+out:
+	return rc;
+}
+
+/* ---- the end of a segment ---------------------------------------------------------------------------- */
+
+static int copy_text(struct pl_tracks *t, pl_id from, pl_id *to, struct pl_err *err)
+{
+	if (from == PL_NONE)
+		return 0;
+	return pl_rows_str(t->rows, pl_intern_get(&t->text, from), t->text.len[from], to, err);
+}
+
+static int fill_in(struct pl_tracks *t, pl_id id, int32_t rank, pl_id host, struct pl_err *err)
+{
+	const char *key = t->key.str[id];
+	pl_id p = pl_intern_find(&t->proc_key, key, strlen(key));
+	pl_id th = pl_intern_find(&t->thread_key, key, t->key.len[id]);
+	struct pl_track *track = &t->rows->seg.track[id];
+	int rc = 0;
+
+	if (p != PL_NONE) {
+		struct pl_track_note *n = &t->proc[p];
+
+		n->used = true;
+		PL_TRY(copy_text(t, n->name, &track->process, err));
+		PL_TRY(copy_text(t, n->labels, &track->labels, err));
+		track->psort = n->sort;
+		if (t->chrome && n->name != PL_NONE) {
+			const char *s = pl_intern_get(&t->text, n->name);
+			int32_t r = pl_number_after(s, s + strlen(s), "rank");
+
+			rank = r >= 0 ? r : rank;
+		}
+	}
+	if (th != PL_NONE) {
+		t->thread[th].used = true;
+		PL_TRY(copy_text(t, t->thread[th].name, &track->name, err));
+		track->sort = t->thread[th].sort;
+	}
+	if (t->chrome || *key != 's') {
+		track->rank = rank;
+		track->host = host;
+	}
+out:
+	return rc;
+}
+
+/* Threads and processes that were named but have no events still get a track: nothing is lost. */
+static int add_named(struct pl_tracks *t, const struct pl_track_note *n, struct pl_err *err)
+{
+	pl_id id;
+	int rc;
+
+	t->tmp.n = 0;
+	PL_TRY(pl_buf_put(&t->tmp, n->pid, strlen(n->pid) + 1, err));
+	PL_TRY(pl_buf_put(&t->tmp, n->tid, strlen(n->tid), err));
+	PL_TRY(by_key(t, (const char *)t->tmp.p, t->tmp.n, &id, err));
+	t->rows->seg.track[id].type = PL_T_OTHER;
+out:
+	return rc;
+}
+
+int pl_tracks_finish(struct pl_tracks *t, int32_t rank, const char *host, size_t host_len,
+		     struct pl_err *err)
+{
+	pl_id h = PL_NONE;
+	int rc = 0;
+
+	if (host)
+		PL_TRY(pl_rows_str(t->rows, host, host_len, &h, err));
+	for (pl_id i = 0; i < t->rows->seg.n_tracks; i++)
+		PL_TRY(fill_in(t, i, rank, h, err));
+	for (pl_id i = 0, first = t->rows->seg.n_tracks; i < t->thread_key.n; i++) {
+		if (!t->thread[i].used)
+			PL_TRY(add_named(t, &t->thread[i], err));
+		for (; first < t->rows->seg.n_tracks; first++)
+			PL_TRY(fill_in(t, first, rank, h, err));
+	}
+	for (pl_id i = 0, first = t->rows->seg.n_tracks; i < t->proc_key.n; i++) {
+		if (!t->proc[i].used)
+			PL_TRY(add_named(t, &t->proc[i], err));
+		for (; first < t->rows->seg.n_tracks; first++)
+			PL_TRY(fill_in(t, first, rank, h, err));
+	}
+out:
+	return rc;
+}

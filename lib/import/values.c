@@ -1,0 +1,447 @@
+/*
+ * Values of an event: strings by id, nested values as raw text, exact numbers, bare words.
+ *
+ * A string is looked up twice at most. `recent` is a direct-mapped cache of 1024 strings whose entries
+ * hold the first, middle and last eight bytes, which decide for up to 24 bytes without touching the
+ * text; what misses goes to the segment's table. Traces repeat themselves, so that most strings cost
+ * three loads and a multiplication. A nested value ("Input Dims") is one string of JSON text: where it
+ * ends is found by counting brackets, and whether it is good JSON is checked when it is first seen.
+ */
+#include "import/internal.h"
+
+const char *pl_ev_bad(struct pl_ev *e, const char *where, const char *what)
+{
+	e->what = what;
+	e->where = where;
+	return NULL;
+}
+
+static const char *more(struct pl_ev *e)
+{
+	e->more = true;
+	return NULL;
+}
+
+static const char *fatal(struct pl_ev *e, int rc)
+{
+	e->rc = rc;
+	return NULL;
+}
+
+struct pl_strinfo *pl_ev_info(struct pl_ev *e, pl_id id)
+{
+	if (PL_UNLIKELY(id >= e->n_info)) {
+		size_t old = e->n_info;
+
+		e->rc = pl_grow(&e->info, &e->cap_info, (size_t)id + 1, sizeof(*e->info), e->err);
+		if (e->rc < 0)
+			return NULL;
+		memset(e->info + old, 0, (e->cap_info - old) * sizeof(*e->info));
+		e->n_info = e->cap_info;
+	}
+	return &e->info[id];
+}
+
+/* s has PL_SLACK readable bytes after it. */
+static inline int intern(struct pl_ev *e, const char *s, size_t n, pl_id *id)
+{
+	uint64_t a = pl_load64(s), m = 0, z = 0;
+	struct pl_recent *r;
+	int rc;
+
+	if (n >= 8) {
+		m = pl_load64(s + n / 2 - 4);
+		z = pl_load64(s + n - 8);
+	} else {
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+		a &= ((uint64_t)1 << 8 * n) - 1;
+#else
+		a = 0;
+		memcpy(&a, s, n);
+#endif
+	}
+	r = &e->recent[((a * 0x9e3779b97f4a7c15u) ^ (m * 0xc2b2ae3d27d4eb4fu) ^
+			((z + n) * 0xd6e8feb86659fd93u)) >>
+		       54];
+	if (PL_LIKELY(r->len == n && r->a == a && r->m == m && r->z == z) &&
+	    (n <= 24 || !memcmp(e->rows->seg.str.str[r->id], s, n))) {
+		*id = r->id;
+		return 0;
+	}
+	rc = pl_rows_str(e->rows, s, n, id, e->err);
+	if (rc < 0)
+		return rc;
+	*r = (struct pl_recent){ .a = a, .m = m, .z = z, .len = (uint32_t)n, .id = *id };
+	return 0;
+}
+
+/* Does a line of an event begin at p: `"key":`, a bracket? Then the string before it was never closed. */
+static bool begins_member(const char *p, const char *end)
+{
+	p = pl_scan_space(p, end);
+	if (*p == '{' || *p == '}')
+		return true;
+	if (*p != '"')
+		return false;
+	for (int i = 0; i < 40 && ++p < end && *p != '"' && *p != '\n'; i++)
+		;
+	return *p == '"' && *pl_scan_space(p + 1, end) == ':';
+}
+
+/* Escapes, control characters, bytes above 127: [p, q) is the text between the quotes. */
+static const char *odd_string(struct pl_ev *e, const char *p, const char *q, unsigned flags, pl_id *id)
+{
+	struct pl_json j;
+	size_t n = (size_t)(q - p);
+	int rc;
+
+	if (flags & PL_S_NEWLINE)
+		for (const char *s = p; (s = memchr(s, '\n', (size_t)(q - s))); s++)
+			if (begins_member(s + 1, q))
+				return pl_ev_bad(e, p, "string not closed");
+	pl_json_init(&j, p - 1, n + 2);
+	if (pl_json_next(&j) != PL_JSON_STRING || j.len != n)
+		return pl_ev_bad(e, p, "string not closed");
+	if (j.lenient)
+		e->tolerated = flags & PL_S_CONTROL ? "control characters in a string" :
+						      "bad escapes or UTF-8 in a string";
+	e->tmp.n = 0;
+	rc = pl_buf_need(&e->tmp, n + 1, e->err);
+	if (rc < 0)
+		return fatal(e, rc);
+	n = flags & PL_S_ESCAPE ? pl_json_unescape(p, n, (char *)e->tmp.p) : n;
+	rc = pl_rows_str(e->rows, flags & PL_S_ESCAPE ? (const char *)e->tmp.p : p, n, id, e->err);
+	return rc < 0 ? fatal(e, rc) : q + 1;
+}
+
+const char *pl_ev_string(struct pl_ev *e, const char *p, const char *end, pl_id *id)
+{
+	unsigned flags;
+	const char *q = pl_scan_string(p, end, &flags);
+	int rc;
+
+	if (PL_UNLIKELY(q >= end))
+		return more(e);
+	if (PL_UNLIKELY(flags))
+		return odd_string(e, p, q, flags, id);
+	rc = intern(e, p, (size_t)(q - p), id);
+	return PL_UNLIKELY(rc < 0) ? fatal(e, rc) : q + 1;
+}
+
+/* ---- nested values ------------------------------------------------------------------------------ */
+
+static int copy_token(struct pl_jsonw *w, const struct pl_json *j, enum pl_json_type t, struct pl_buf *tmp,
+		      struct pl_err *err)
+{
+	size_t n = j->len;
+	int rc;
+
+	switch (t) {
+	case PL_JSON_OBJECT:
+	case PL_JSON_ARRAY:
+		return pl_jsonw_open(w, t == PL_JSON_OBJECT ? '{' : '[', err);
+	case PL_JSON_OBJECT_END:
+	case PL_JSON_ARRAY_END:
+		return pl_jsonw_close(w, err);
+	case PL_JSON_KEY:
+	case PL_JSON_STRING:
+	case PL_JSON_WORD:
+		tmp->n = 0;
+		rc = pl_buf_need(tmp, n + 1, err);
+		if (rc < 0)
+			return rc;
+		n = t == PL_JSON_WORD ? (memcpy(tmp->p, j->text, n), n) :
+					pl_json_unescape(j->text, n, (char *)tmp->p);
+		tmp->p[n] = '\0';
+		return t == PL_JSON_KEY ? pl_jsonw_key(w, (const char *)tmp->p, err) :
+					  pl_jsonw_str(w, (const char *)tmp->p, n, err);
+	case PL_JSON_NUMBER:
+		return pl_jsonw_raw(w, j->text, n, err);
+	case PL_JSON_NULL:
+		return pl_jsonw_null(w, err);
+	default:
+		return pl_jsonw_bool(w, t == PL_JSON_TRUE, err);
+	}
+}
+
+int pl_json_repair(const char *s, size_t n, struct pl_buf *b, struct pl_err *err)
+{
+	struct pl_out *out = pl_out_open_buf(b, err);
+	struct pl_buf tmp = { 0 };
+	enum pl_json_type t;
+	struct pl_jsonw w;
+	struct pl_json j;
+	int rc;
+
+	if (!out)
+		return err->code;
+	pl_jsonw_init(&w, out, 0);
+	pl_json_init(&j, s, n);
+	while ((t = pl_json_next(&j)) != PL_JSON_END && t != PL_JSON_ERROR)
+		PL_TRY(copy_token(&w, &j, t, &tmp, err));
+	pl_buf_fini(&tmp);
+	return pl_out_close(out, err);
+out:
+	pl_buf_fini(&tmp);
+	pl_out_abort(out);
+	return rc;
+}
+
+/* 0 clean, 1 lenient, -1 malformed */
+int pl_json_check(const char *s, size_t n)
+{
+	enum pl_json_type t;
+	struct pl_json j;
+
+	pl_json_init(&j, s, n);
+	while ((t = pl_json_next(&j)) != PL_JSON_END)
+		if (t == PL_JSON_ERROR)
+			return -1;
+	return j.lenient;
+}
+
+/* First sight of a nested text. */
+static int judge(struct pl_ev *e, const char *s, size_t n, pl_id id)
+{
+	int state = pl_json_check(s, n), rc;
+	pl_id clean = PL_NONE;
+
+	if (state > 0) {
+		e->tmp.n = 0;
+		if ((rc = pl_json_repair(s, n, &e->tmp, e->err)) < 0 ||
+		    (rc = pl_rows_str(e->rows, (const char *)e->tmp.p, e->tmp.n, &clean, e->err)) < 0)
+			return rc;
+	}
+	e->info[id].nested = state < 0 ? 3 : (uint8_t)(state + 1);
+	e->info[id].repaired = clean;
+	return 0;
+}
+
+static const char *nested(struct pl_ev *e, const char *p, const char *end, pl_id *id)
+{
+	const char *q = pl_scan_nested(p, end);
+	struct pl_strinfo *info;
+	int rc;
+
+	if (PL_UNLIKELY(q > end))
+		return more(e);
+	rc = intern(e, p, (size_t)(q - p), id);
+	if (PL_UNLIKELY(rc < 0))
+		return fatal(e, rc);
+	info = pl_ev_info(e, *id);
+	if (!info)
+		return NULL;
+	if (PL_LIKELY(info->nested == 1))
+		return q;
+	if (!info->nested) {
+		rc = judge(e, p, (size_t)(q - p), *id);
+		if (rc < 0)
+			return fatal(e, rc);
+		info = &e->info[*id];
+	}
+	if (info->nested == 3)
+		return pl_ev_bad(e, p, "malformed array or object");
+	if (info->nested == 2) {
+		e->tolerated = "an array or object that is not valid JSON";
+		*id = info->repaired;
+	}
+	return q;
+}
+
+/* ---- numbers and words ---------------------------------------------------------------------------- */
+
+#define MAX_SCALE 18 /* decimals of PL_V_DEC */
+
+/* *type is PL_V_COUNT_ if there is no number at p. Up to 18 digits fit in the loop without a check. */
+const char *pl_ev_number(const char *p, const char *end, uint8_t *type, int64_t *v, uint8_t *scale)
+{
+	const char *start = p, *first, *dot = NULL;
+	uint64_t x = 0, d;
+	bool neg = *p == '-';
+
+	first = p += neg;
+	*scale = 0;
+	*type = PL_V_INT;
+	while (p < end && (d = (uint64_t)(unsigned char)*p - '0') < 10) {
+		x = x * 10 + d;
+		p++;
+	}
+	if (p == first || (*first == '0' && p - first > 1))
+		goto none;
+	if (*p == '.') {
+		dot = ++p;
+		while (p < end && (d = (uint64_t)(unsigned char)*p - '0') < 10) {
+			x = x * 10 + d;
+			p++;
+		}
+		if (p == dot)
+			goto none;
+		*type = p - dot > MAX_SCALE ? PL_V_JSON : PL_V_DEC;
+		*scale = (uint8_t)(p - dot);
+	}
+	if (PL_UNLIKELY((*p | 0x20) == 'e')) {
+		const char *exp;
+
+		p++;
+		p += *p == '-' || *p == '+';
+		for (exp = p; p < end && (unsigned char)(*p - '0') < 10;)
+			p++;
+		if (p == exp)
+			goto none;
+		*type = PL_V_JSON;
+	}
+	*v = neg ? -(int64_t)x : (int64_t)x;
+	if (PL_UNLIKELY(p - first > 18 || (neg && !x))) { /* exact, or kept as text */
+		int wide;
+
+		if (*type == PL_V_INT && (!pl_json_i64(start, (size_t)(p - start), v) || (neg && !x)))
+			*type = PL_V_JSON;
+		if (*type == PL_V_DEC && (!pl_json_decimal(start, (size_t)(p - start), v, &wide) ||
+					  (neg && !*v)))
+			*type = PL_V_JSON;
+	}
+	return p;
+none:
+	*type = PL_V_COUNT_;
+	return start;
+}
+
+/* A bare word: up to a comma, a bracket or white space. */
+const char *pl_ev_word(struct pl_ev *e, const char *p, const char *end, size_t *n)
+{
+	const char *q = p;
+
+	while (q < end && (unsigned char)*q > ' ' && *q != ',' && *q != '}' && *q != ']' && *q != '"' &&
+	       *q != '{' && *q != '[' && *q != ':')
+		q++;
+	if (q >= end)
+		return more(e);
+	*n = (size_t)(q - p);
+	return *n && *n <= 64 ? q : pl_ev_bad(e, p, "value expected");
+}
+
+static const char *word(struct pl_ev *e, const char *p, const char *end, uint8_t *type, int64_t *v)
+{
+	size_t n;
+	const char *q = pl_ev_word(e, p, end, &n);
+	pl_id id;
+	int rc;
+
+	if (!q)
+		return NULL;
+	*v = 0;
+	if ((n == 4 && !memcmp(p, "true", 4)) || (n == 5 && !memcmp(p, "false", 5))) {
+		*type = PL_V_BOOL;
+		*v = n == 4;
+		return q;
+	}
+	if (n == 4 && !memcmp(p, "null", 4)) {
+		*type = PL_V_NULL;
+		return q;
+	}
+	e->tolerated = "a bare word where a value belongs (inf, nan ...)";
+	rc = pl_rows_str(e->rows, p, n, &id, e->err);
+	*type = PL_V_STR;
+	*v = id;
+	return rc < 0 ? fatal(e, rc) : q;
+}
+
+/* ---- into columns ------------------------------------------------------------------------------------ */
+
+static uint8_t role_of(const struct pl_ev *e, const struct pl_key *k, uint8_t type)
+{
+	static const uint8_t of_int[PL_A_COUNT_] = {
+		[PL_A_CORR] = PL_R_CORR,   [PL_A_EXTERNAL] = PL_R_EXTERNAL,
+		[PL_A_BYTES] = PL_R_BYTES, [PL_A_SEQ] = PL_R_SEQ,
+		[PL_A_PEER] = PL_R_PEER,
+	};
+	/* only where arguments are ours to interpret: Kineto's "step" may be anything */
+	static const uint8_t of_chrome[PL_A_COUNT_] = {
+		[PL_A_STEP] = PL_R_STEP,   [PL_A_MB] = PL_R_MB,
+		[PL_A_CHUNK] = PL_R_CHUNK, [PL_A_LAYER] = PL_R_LAYER,
+		[PL_A_CHANNEL] = PL_R_CHANNEL,
+	};
+
+	if (k->space == PL_KS_TOP)
+		return PL_R_TOP;
+	if (k->space == PL_KS_VALUE)
+		return type == PL_V_INT || type == PL_V_DEC ? PL_R_VALUE : PL_R_ARG;
+	if (type == PL_V_INT)
+		return e->chrome && of_chrome[k->code] ? of_chrome[k->code] : of_int[k->code];
+	return type == PL_V_STR && k->code == PL_A_GROUP ? PL_R_GROUP : PL_R_ARG;
+}
+
+/* "Collective name": the role where the source uses our name for it, else an argument. */
+static int put_coll(struct pl_ev *e, struct pl_key *k, pl_id id)
+{
+	const struct pl_intern *str = &e->rows->seg.str;
+	const char *s = pl_intern_get(str, id), *coll = pl_coll_from_name(s, str->len[id]);
+	uint8_t role = coll && !strcmp(coll, s) ? PL_R_COLL : PL_R_ARG;
+
+	return pl_rows_put(e->rows, role, PL_V_STR, k->id, id, e->err);
+}
+
+static int put(struct pl_ev *e, struct pl_key *k, uint8_t type, int64_t v, uint8_t scale)
+{
+	uint32_t index = k->col[type];
+	int rc;
+
+	if (PL_UNLIKELY(k->event == e->event)) {
+		e->tolerated = "a key twice in one object (the first counts)";
+		return 0;
+	}
+	k->event = e->event;
+	if (PL_UNLIKELY(!index)) {
+		if (k->id == PL_NONE &&
+		    (rc = pl_rows_str(e->rows, e->key_text.str[k->index] + 1,
+				      e->key_text.len[k->index] - 1, &k->id, e->err)) < 0)
+			return rc;
+		if (k->code == PL_A_COLL && k->space == PL_KS_ARG && type == PL_V_STR)
+			return put_coll(e, k, (pl_id)v);
+		rc = pl_rows_col(e->rows, role_of(e, k, type), type, k->id, &index, e->err);
+		if (rc < 0)
+			return rc;
+		k->col[type] = ++index;
+	}
+	return pl_col_put(&e->rows->cur->b.col[index - 1], e->rows->cur->b.n, v, scale, e->err);
+}
+
+const char *pl_ev_value(struct pl_ev *e, struct pl_key *k, const char *p, const char *end)
+{
+	uint8_t type, scale = 0;
+	const char *q;
+	int64_t v = 0;
+	pl_id id;
+	int rc;
+
+	if (*p == '"') {
+		type = PL_V_STR;
+		q = pl_ev_string(e, p + 1, end, &id);
+		v = id;
+	} else if (*p == '[' || *p == '{') {
+		type = PL_V_JSON;
+		q = nested(e, p, end, &id);
+		v = id;
+	} else {
+		q = pl_ev_number(p, end, &type, &v, &scale);
+		if (PL_UNLIKELY(q >= end))
+			return more(e);
+		if (PL_UNLIKELY(type == PL_V_COUNT_)) {
+			q = word(e, p, end, &type, &v);
+		} else if (PL_UNLIKELY(type == PL_V_JSON)) {
+			rc = pl_rows_str(e->rows, p, (size_t)(q - p), &id, e->err);
+			if (rc < 0)
+				return fatal(e, rc);
+			v = id;
+		}
+	}
+	if (PL_UNLIKELY(!q))
+		return NULL;
+	if (k->code && k->space == PL_KS_ARG && k->event != e->event) {
+		e->f.have |= (uint64_t)1 << k->code;
+		e->f.arg[k->code] = v;
+		e->f.arg_type[k->code] = type;
+	}
+	rc = put(e, k, type, v, scale);
+	return PL_UNLIKELY(rc < 0) ? fatal(e, rc) : q;
+}
