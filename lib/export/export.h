@@ -38,10 +38,20 @@ struct pl_filter {
 	pl_ns t0, t1;		 /* relative to the first event of the trace; overlap counts */
 	const char *kind, *name; /* globs, NULL any */
 };
-/* A sink that passes matching events on to `next` (borrowed). Step numbers are those of the column
- * PL_R_STEP where there is one, else of the STEP event that contains the event's start (device
- * operations: their launch). */
+/*
+ * A sink that passes matching events on to `next`; f and what it points to, and next, are borrowed
+ * until pl_filter_close(). Step numbers are those of the column PL_R_STEP where there is one, else
+ * of the STEP event that contains the event's start (device operations: their launch). Kinds may
+ * also be asked for by the classes "comm" (collective, send, recv) and "compute" (kernel, host_op).
+ *
+ * Strings and tracks that no passing event uses are left out; a segment without any is left out
+ * too, except in a merged stream, whose clocks are kept and whose matches are dropped: they name
+ * events by ordinals that no longer hold. Ranks and steps hold one segment in memory until its end,
+ * a time window (times are those of the common clock) the events of the whole stream.
+ */
 struct pl_sink *pl_filter_open(const struct pl_filter *f, struct pl_sink *next, struct pl_err *err);
-void pl_filter_close(struct pl_sink *s);
+/* After the last segment: what had to wait goes on. */
+int pl_filter_finish(struct pl_sink *s, struct pl_err *err) PL_MUST;
+void pl_filter_close(struct pl_sink *s); /* NULL is fine */
 
 #endif

@@ -1,0 +1,170 @@
+/*
+ * --check: every block of a stream is read and checked (CRC, index, totals, end), a trace's events
+ * are decoded and what they refer to must exist; files of other formats are read as with --strict.
+ */
+#include <string.h>
+
+#include "program.h"
+
+static const char *shown_name(const struct input *i)
+{
+	return strcmp(i->path, "-") ? i->path : "stdin";
+}
+
+/* All blocks, whatever the stream's kind. */
+static int check_container(const char *path, uint32_t *kind, uint64_t *blocks, uint32_t *segments,
+			   struct pl_err *err)
+{
+	const struct pl_creader_opts o = { .major = UINT16_MAX, .known = UINT64_MAX };
+	struct pl_in *in = pl_in_open(path, err);
+	struct pl_creader *r = in ? pl_creader_open(in, &o, err) : NULL;
+	struct pl_block b;
+	int rc = r ? 1 : err->code;
+
+	while (rc > 0) {
+		rc = pl_creader_next(r, &b, err);
+		if (rc <= 0)
+			break;
+		*kind = b.kind;
+		*segments += b.type == PL_BLOCK_SEGMENT;
+		*blocks += b.type != PL_BLOCK_SEGMENT;
+	}
+	pl_creader_close(r);
+	pl_in_close(in);
+	return rc;
+}
+
+static int count_member(void *arg, uint32_t segment, bool merge, const void *member, size_t n,
+			struct pl_err *err)
+{
+	(void)segment;
+	(void)merge;
+	(void)member;
+	(void)n;
+	(void)err;
+	++*(uint64_t *)arg;
+	return 0;
+}
+
+static int check_trace(struct pl_in *in, struct pl_out *out, const char *name, struct pl_err *err)
+{
+	uint64_t members = 0;
+	const struct pl_trace_reader_opts o = { .raw = count_member, .arg = &members };
+	struct tap t;
+	int rc;
+
+	tap_init(&t, NULL, NULL);
+	t.check = true;
+	PL_TRY(pl_trace_read(in, &o, &t.sink, err));
+	PL_TRY(tap_check(&t, err));
+	rc = pl_out_printf(out, err,
+			   "%s: ok: trace%s, %u segments, %llu members, %llu events, %zu ranks\n",
+			   name, t.merges ? " (merged)" : "", t.segments,
+			   (unsigned long long)members, (unsigned long long)t.events, t.ranks);
+out:
+	tap_fini(&t);
+	return rc;
+}
+
+static int check_foreign(const struct config *c, struct pl_in *in, int32_t order,
+			 struct pl_out *out, const char *name, struct pl_err *err)
+{
+	const struct pl_import_opts o = { .strict = true,
+					  .log = &c->c.log,
+					  .rank_from = c->rank_from,
+					  .order = order,
+					  .columns = c->columns };
+	const struct pl_importer *force = c->from ? pl_importer_find(c->from) : NULL;
+	struct pl_import_stats st = { 0 };
+	struct tap t;
+	int rc;
+
+	tap_init(&t, NULL, NULL);
+	t.check = true;
+	PL_TRY(pl_import(in, force, &o, &t.sink, &st, err));
+	rc = pl_out_printf(out, err, "%s: ok: %llu events, %zu ranks\n", name,
+			   (unsigned long long)t.events, t.ranks);
+out:
+	tap_fini(&t);
+	return rc;
+}
+
+static int check_et(const struct config *c, struct pl_in *in, struct pl_out *out, const char *name,
+		    struct pl_err *err)
+{
+	const struct pl_import_opts o = { .strict = true, .log = &c->c.log };
+	struct pl_import_stats st = { 0 };
+	struct pl_et *et = pl_et_new(err);
+	struct pl_in *f = pl_import_open(in, NULL, err);
+	int rc = f && et ? pl_et_load(et, f, &o, &st, err) : err->code;
+
+	pl_in_close(f);
+	pl_et_free(et);
+	return rc < 0 ? rc : pl_out_printf(out, err, "%s: ok: execution trace\n", name);
+}
+
+static int check_one(const struct config *c, struct input *i, int32_t order, struct pl_out *out,
+		     struct pl_err *err)
+{
+	const char *name = shown_name(i);
+	struct pl_in *in = input_open(i, err);
+	uint32_t kind = PL_KIND_TRACE, segments = 0;
+	uint64_t blocks = 0;
+	const uint8_t *p;
+	int64_t n = in ? pl_in_peek(in, 64, &p, err) : err->code;
+	int rc;
+
+	if (n < 0) {
+		pl_in_close(in);
+		return err->code;
+	}
+	if (i->et)
+		return check_et(c, in, out, name, err);
+	if (c->from || !pl_container_probe(p, (size_t)n))
+		return check_foreign(c, in, order, out, name, err);
+	if (strcmp(i->path, "-")) /* standard input can be read only once: as a trace */
+		PL_TRY(check_container(i->path, &kind, &blocks, &segments, err));
+	rc = 0;
+	if (kind == PL_KIND_TRACE)
+		rc = check_trace(in, out, name, err);
+	else
+		rc = pl_out_printf(out, err, "%s: ok: %c%c%c%c, %u segments, %llu blocks\n", name,
+				   (int)(kind & 0xff), (int)(kind >> 8 & 0xff),
+				   (int)(kind >> 16 & 0xff), (int)(kind >> 24 & 0xff), segments,
+				   (unsigned long long)blocks);
+out:
+	pl_in_close(in);
+	return rc;
+}
+
+int check_all(struct config *c, struct inputs *in, struct pl_err *err)
+{
+	struct pl_out *out = pl_out_open(c->c.output, false, err);
+	size_t bad = 0;
+	int rc = out ? 0 : err->code;
+
+	for (size_t i = 0; rc >= 0 && i < in->n; i++) {
+		struct pl_err e = { 0 };
+
+		rc = check_one(c, &in->v[i], (int32_t)i, out, &e);
+		if (rc == PL_EDATA) {
+			const char *name = shown_name(&in->v[i]);
+
+			if (strncmp(e.msg, name, strlen(name)))
+				pl_wrap(&e, "%s", name);
+			pl_say(&c->c.log, PL_LOG_WARN, "%s", e.msg);
+			rc = pl_out_printf(out, err, "%s: bad\n", name);
+			bad++;
+		} else if (rc < 0) {
+			*err = e;
+		}
+	}
+	if (rc < 0) {
+		pl_out_abort(out);
+		return rc;
+	}
+	rc = pl_out_close(out, err);
+	if (rc >= 0 && bad)
+		rc = pl_fail(err, PL_EDATA, "%zu of %zu inputs did not pass the check", bad, in->n);
+	return rc;
+}

@@ -1,0 +1,224 @@
+/*
+ * Which files to read: operands in their order; of a folder the traces that lie in it, rank2 before
+ * rank10, found by looking at the first kilobytes of each file.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "program.h"
+
+#define LOOK   ((size_t)64 << 10) /* bytes that a probe wants */
+#define PACKED ((size_t)16 << 10) /* ... and of a gzip that hold about as many */
+
+static bool digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
+/* Runs of digits compare as numbers, the rest byte by byte. */
+static int natural(const char *a, const char *b)
+{
+	const char *a0 = a, *b0 = b;
+
+	while (*a && *b) {
+		if (digit(*a) && digit(*b)) {
+			size_t na, nb;
+			int c;
+
+			while (*a == '0')
+				a++;
+			while (*b == '0')
+				b++;
+			for (na = 0; digit(a[na]); na++)
+				;
+			for (nb = 0; digit(b[nb]); nb++)
+				;
+			if (na != nb)
+				return na < nb ? -1 : 1;
+			c = memcmp(a, b, na);
+			if (c)
+				return c;
+			a += na;
+			b += nb;
+		} else if (*a != *b) {
+			return (unsigned char)*a < (unsigned char)*b ? -1 : 1;
+		} else {
+			a++;
+			b++;
+		}
+	}
+	if (*a || *b)
+		return *a ? 1 : -1;
+	return strcmp(a0, b0);
+}
+
+static int by_path(const void *pa, const void *pb)
+{
+	const struct input *a = pa, *b = pb;
+
+	return natural(a->path, b->path);
+}
+
+/* The first bytes of an input, inflated. `held` is what must stay open while they are looked at. */
+struct look {
+	const uint8_t *p;
+	size_t n;
+	struct pl_in *held;
+};
+
+static int look_into(struct pl_in *in, struct look *l, struct pl_err *err)
+{
+	struct pl_err ignored = { 0 };
+	struct pl_in *mem;
+	int64_t n = pl_in_peek(in, LOOK, &l->p, err);
+
+	l->held = NULL;
+	if (n < 0)
+		return (int)n;
+	l->n = (size_t)n;
+	if (l->n < 2 || l->p[0] != 0x1f || l->p[1] != 0x8b || pl_container_probe(l->p, l->n))
+		return 0;
+	mem = pl_in_open_mem(pl_in_name(in), l->p, pl_min_size(l->n, PACKED), err);
+	l->held = mem ? pl_import_open(mem, NULL, err) : NULL;
+	if (!l->held)
+		return err->code;
+	/* the piece ends in the middle: that is no error here; a damaged file fails when it is read
+	 */
+	n = pl_in_peek(l->held, LOOK, &l->p, &ignored);
+	l->n = n < 0 ? 0 : (size_t)n;
+	return 0;
+}
+
+static bool recognised(const struct look *l)
+{
+	if (pl_container_probe(l->p, l->n))
+		return true;
+	for (size_t i = 0; pl_importers[i]; i++)
+		if (pl_importers[i]->probe(l->p, l->n) > 0)
+			return true;
+	return false;
+}
+
+/* Takes the path. `found`: it comes from a folder and need not be a trace. */
+static int add(struct inputs *v, const struct config *c, char *path, bool found, struct pl_err *err)
+{
+	struct input i = { .path = path };
+	struct look l = { 0 };
+	bool use = true;
+	int rc = 0;
+
+	if (!path)
+		return pl_fail(err, PL_ENOMEM, "out of memory");
+	i.in = pl_in_open(path, err);
+	rc = i.in ? look_into(i.in, &l, err) : err->code;
+	if (rc >= 0) {
+		i.et = !c->from && l.n && pl_et_probe(l.p, l.n);
+		use = !found || i.et || recognised(&l);
+		if (!use)
+			pl_say(&c->c.log, PL_LOG_NOTE, "%s: no trace that is known; left out",
+			       path);
+	}
+	pl_in_close(l.held);
+	if (rc >= 0 && use)
+		rc = pl_grow(&v->v, &v->cap, v->n + 1, sizeof(*v->v), err);
+	if (rc < 0 || !use ||
+	    strcmp(path, "-")) { /* files are opened again when their turn comes */
+		pl_in_close(i.in);
+		i.in = NULL;
+	}
+	if (rc < 0 || !use)
+		pl_free(path);
+	else
+		v->v[v->n++] = i;
+	return rc;
+}
+
+static int add_folder(struct inputs *v, const struct config *c, const char *folder,
+		      struct pl_err *err)
+{
+	size_t first = v->n;
+	struct dirent *e;
+	DIR *d = opendir(folder);
+	int rc = 0;
+
+	if (!d)
+		return pl_fail_sys(err, "%s", folder);
+	while (errno = 0, (e = readdir(d))) {
+		size_t n = strlen(folder) + strlen(e->d_name) + 2;
+		struct stat st;
+		char *path;
+
+		if (e->d_name[0] == '.')
+			continue;
+		path = pl_malloc(n);
+		if (!path) {
+			rc = pl_fail(err, PL_ENOMEM, "out of memory");
+			break;
+		}
+		snprintf(path, n, "%s%s%s", folder, folder[strlen(folder) - 1] == '/' ? "" : "/",
+			 e->d_name);
+		if (stat(path, &st) < 0 || !S_ISREG(st.st_mode)) {
+			pl_free(path);
+			continue;
+		}
+		rc = add(v, c, path, true, err);
+		if (rc < 0)
+			break;
+		errno = 0;
+	}
+	closedir(d);
+	if (rc < 0)
+		return rc;
+	if (v->n == first)
+		return pl_fail(err, PL_EDATA, "%s: no file in this folder is a trace", folder);
+	qsort(v->v + first, v->n - first, sizeof(*v->v), by_path);
+	return 0;
+}
+
+int inputs_find(struct inputs *in, const struct config *c, int argc, char **argv,
+		struct pl_err *err)
+{
+	bool stdin_used = false;
+	int rc = 0;
+
+	if (!argc)
+		return add(in, c, pl_strdup("-"), false, err);
+	for (int i = 0; i < argc; i++) {
+		struct stat st;
+
+		if (!strcmp(argv[i], "-")) {
+			if (stdin_used)
+				return pl_fail(err, PL_EUSAGE,
+					       "standard input can be read only once");
+			stdin_used = true;
+		} else if (!argv[i][0]) {
+			return pl_fail(err, PL_EUSAGE, "a file name is empty");
+		} else if (stat(argv[i], &st) == 0 && S_ISDIR(st.st_mode)) {
+			PL_TRY(add_folder(in, c, argv[i], err));
+			continue;
+		}
+		PL_TRY(add(in, c, pl_strdup(argv[i]), false, err));
+	}
+out:
+	return rc;
+}
+
+struct pl_in *input_open(struct input *i, struct pl_err *err)
+{
+	struct pl_in *in = i->in;
+
+	i->in = NULL;
+	return in ? in : pl_in_open(i->path, err);
+}
+
+void inputs_fini(struct inputs *in)
+{
+	for (size_t i = 0; i < in->n; i++) {
+		pl_in_close(in->v[i].in);
+		pl_free(in->v[i].path);
+	}
+	pl_free(in->v);
+}

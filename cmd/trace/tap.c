@@ -1,0 +1,187 @@
+/* Counting what flows by, the checks of --check that concern several events, and the progress bar.
+ */
+#include <string.h>
+#include <time.h>
+
+#include "program.h"
+
+/* ---- progress ----------------------------------------------------------------------------------
+ */
+
+#define FIRST_NS 1000000000
+#define EVERY_NS 200000000
+
+static int64_t now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+void progress_begin(struct progress *p, const struct pl_common *c, size_t n_files)
+{
+	memset(p, 0, sizeof(*p));
+	p->c = c;
+	p->n_files = n_files;
+	p->on = c->progress == 1 || (c->progress == 0 && !c->quiet && pl_is_tty(c, 2));
+	p->start = p->shown = p->on ? now() : 0;
+	if (p->on && c->progress == 0) /* only what takes long is worth a bar */
+		p->shown += FIRST_NS - EVERY_NS;
+}
+
+void progress_tick(struct progress *p, uint64_t events)
+{
+	int64_t t;
+
+	p->events += events;
+	if (!p->on || (t = now()) - p->shown < EVERY_NS)
+		return;
+	p->shown = t;
+	p->drawn = true;
+	fprintf(stderr, "\r\033[K%s: %zu of %zu files, %.1f M events, %.0f s", p->c->program,
+		p->files, p->n_files, (double)p->events / 1e6, (double)(t - p->start) / 1e9);
+	fflush(stderr);
+}
+
+void progress_end(struct progress *p)
+{
+	if (p->drawn)
+		fprintf(stderr, "\r\033[K");
+	p->drawn = false;
+}
+
+/* ---- the tap -----------------------------------------------------------------------------------
+ */
+
+static int tap_begin(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err)
+{
+	struct tap *t = (struct tap *)s;
+	int rc = pl_grow(&t->seg_events, &t->cap_seg, (size_t)t->segments + 1,
+			 sizeof(*t->seg_events), err);
+
+	if (rc < 0)
+		return rc;
+	t->seg_events[t->segments++] = 0;
+	return t->next && t->next->begin ? t->next->begin(t->next, seg, err) : 0;
+}
+
+static int check_batch(const struct pl_segment *seg, const struct pl_batch *b, struct pl_err *err)
+{
+	for (uint32_t i = 0; i < b->n; i++) {
+		unsigned long long event = b->first + i;
+
+		if (b->track[i] >= seg->n_tracks)
+			return pl_fail(err, PL_EDATA, "event %llu lies on track %u of %u", event,
+				       b->track[i], seg->n_tracks);
+		if (b->name[i] >= seg->str.n && b->name[i] != PL_NONE)
+			return pl_fail(err, PL_EDATA, "event %llu has string %u of %zu as its name",
+				       event, b->name[i], seg->str.n);
+		if (b->dur[i] < -1)
+			return pl_fail(err, PL_EDATA, "event %llu lasts %lld ns", event,
+				       (long long)b->dur[i]);
+	}
+	return 0;
+}
+
+static int tap_batch(struct pl_sink *s, struct pl_segment *seg, struct pl_batch *b,
+		     struct pl_err *err)
+{
+	struct tap *t = (struct tap *)s;
+
+	t->events += b->n;
+	t->seg_events[t->segments - 1] += b->n;
+	if (t->progress)
+		progress_tick(t->progress, b->n);
+	if (t->check) {
+		int rc = check_batch(seg, b, err);
+
+		if (rc < 0)
+			return rc;
+	}
+	return t->next && t->next->batch ? t->next->batch(t->next, seg, b, err) : 0;
+}
+
+static int note_ranks(struct tap *t, const struct pl_segment *seg, struct pl_err *err)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < seg->n_tracks; i++) {
+		int32_t r = seg->track[i].rank;
+		size_t old = t->cap_rank;
+
+		if (r < 0 || r >= 1 << 24)
+			continue;
+		PL_TRY(pl_grow(&t->rank, &t->cap_rank, (size_t)r + 1, 1, err));
+		memset(t->rank + old, 0, t->cap_rank - old);
+		t->ranks += !t->rank[r];
+		t->rank[r] = 1;
+	}
+out:
+	return rc;
+}
+
+static int tap_end(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err)
+{
+	struct tap *t = (struct tap *)s;
+	int rc = note_ranks(t, seg, err);
+
+	if (rc < 0)
+		return rc;
+	return t->next && t->next->end ? t->next->end(t->next, seg, err) : 0;
+}
+
+static int tap_merge(struct pl_sink *s, const struct pl_merge *m, struct pl_err *err)
+{
+	struct tap *t = (struct tap *)s;
+	int rc = 0;
+
+	t->merges++;
+	t->base = t->segments;
+	for (uint32_t i = 0; t->check && i < m->n_members; i++) {
+		size_t seg = (size_t)t->base + m->member[i].segment;
+
+		if (seg < t->base || m->member[i].segment >= 1u << 24)
+			return pl_fail(err, PL_EDATA, "a match names segment %u",
+				       m->member[i].segment);
+		PL_TRY(pl_grow(&t->last, &t->cap_last, seg + 1, sizeof(*t->last), err));
+		for (; t->n_last <= seg; t->n_last++)
+			t->last[t->n_last] = (struct pl_member){ PL_NONE, 0 };
+		if (t->last[seg].segment == PL_NONE || t->last[seg].event < m->member[i].event)
+			t->last[seg] = (struct pl_member){ 0, m->member[i].event };
+	}
+	return t->next && t->next->merge ? t->next->merge(t->next, m, err) : 0;
+out:
+	return rc;
+}
+
+void tap_init(struct tap *t, struct pl_sink *next, struct progress *p)
+{
+	memset(t, 0, sizeof(*t));
+	t->sink = (struct pl_sink){ tap_begin, tap_batch, tap_end, tap_merge };
+	t->next = next;
+	t->progress = p;
+}
+
+void tap_fini(struct tap *t)
+{
+	pl_free(t->seg_events);
+	pl_free(t->last);
+	pl_free(t->rank);
+}
+
+int tap_check(const struct tap *t, struct pl_err *err)
+{
+	for (size_t i = 0; i < t->n_last; i++) {
+		if (t->last[i].segment == PL_NONE)
+			continue;
+		if (i >= t->segments)
+			return pl_fail(err, PL_EDATA, "a match names segment %zu of %u", i,
+				       t->segments);
+		if (t->last[i].event >= t->seg_events[i])
+			return pl_fail(err, PL_EDATA,
+				       "a match names event %u of %llu in segment %zu",
+				       t->last[i].event, (unsigned long long)t->seg_events[i], i);
+	}
+	return 0;
+}

@@ -1,0 +1,85 @@
+/* trace - import, cut, check and show traces. */
+#include "program.h"
+
+#define AT(m) offsetof(struct config, m)
+
+static const struct pl_opt options[] = {
+	{ 'f', "from", "FORMAT",
+	  "read as FORMAT instead of recognising it: kineto, chrome, optable, native", PL_OPT_STR,
+	  AT(from), NULL },
+	{ 'O', "to", "FORMAT",
+	  "write trace (default), chrome, perfetto, csv, jsonl, text, stat or stat-json",
+	  PL_OPT_STR, AT(to), NULL },
+	PL_OPTS_OUTPUT,
+	{ 0, "rank", "LIST", "only these ranks (\"0,4-7\")", PL_OPT_LIST, AT(rank), NULL },
+	{ 0, "step", "LIST", "only these steps (\"3,10-20\")", PL_OPT_LIST, AT(step), NULL },
+	{ 0, "time", "FROM..TO", "only this window, from the first event on (\"100ms..1.5s\")",
+	  PL_OPT_STR, AT(time), NULL },
+	{ 0, "kind", "GLOB", "only these kinds (\"kernel|copy\"; also comm, compute)", PL_OPT_STR,
+	  AT(kind), NULL },
+	{ 0, "name", "GLOB", "only events of these names (\"aten::*\")", PL_OPT_STR, AT(name),
+	  NULL },
+	{ 0, "rank-from", "WHAT",
+	  "where ranks come from: info, name, order, or a pattern of the file name with %d",
+	  PL_OPT_STR, AT(rank_from), NULL },
+	{ 0, "columns", "MAP", "columns of an operation table (\"rank=gpu,start=begin:us,...\")",
+	  PL_OPT_STR, AT(columns), NULL },
+	{ 0, "strict", NULL, "refuse what is not valid instead of skipping it", PL_OPT_FLAG,
+	  PL_COMMON(strict), NULL },
+	{ 0, "salvage", NULL, "keep the whole blocks of a damaged stream", PL_OPT_FLAG, AT(salvage),
+	  NULL },
+	{ 0, "check", NULL, "verify the inputs, write no trace", PL_OPT_FLAG, AT(check), NULL },
+	{ 0, "top", "N", "rows of the tables of -O stat (default 15, 0 = all)", PL_OPT_INT, AT(top),
+	  NULL },
+	PL_OPTS_STREAM,
+	PL_OPTS_THREADS,
+	PL_OPTS_COMMON,
+};
+
+static void defaults(void *config)
+{
+	struct config *c = config;
+
+	c->top = -1;
+	c->to = "trace";
+}
+
+static int run(void *config, int argc, char **argv, struct pl_err *err)
+{
+	struct config *c = config;
+	struct selection sel = { 0 };
+	struct inputs in = { 0 };
+	int rc;
+
+	if (!pl_exporter_find(c->to))
+		return pl_fail(err, PL_EUSAGE, "--to: \"%s\" is no format; see trace --help",
+			       c->to);
+	if (c->from && !pl_importer_find(c->from))
+		return pl_fail(err, PL_EUSAGE, "--from: \"%s\" is no format; see trace --help",
+			       c->from);
+	if (c->top < -1 || c->top > INT32_MAX)
+		return pl_fail(err, PL_EUSAGE, "--top: %lld is no number of rows",
+			       (long long)c->top);
+	PL_TRY(selection_parse(&sel, c, err));
+	PL_TRY(inputs_find(&in, c, argc, argv, err));
+	rc = c->check ? check_all(c, &in, err) : load_all(c, &in, &sel, err);
+out:
+	inputs_fini(&in);
+	selection_fini(&sel);
+	return rc;
+}
+
+const struct pl_cmd pl_command = {
+	.name = "trace",
+	.synopsis = "[OPTION]... [FILE|FOLDER]...",
+	.summary = "Import, cut, check and show traces.",
+	.details = "Reads PyTorch profiler (Kineto) JSON, Chrome trace JSON, operation tables in "
+		   "CSV and\n"
+		   "paceline's own stream, gzip or plain, recognised by content; execution traces "
+		   "among\n"
+		   "the inputs give the collectives their sizes. Without a file: standard input.",
+	.opts = options,
+	.config_size = sizeof(struct config),
+	.defaults = defaults,
+	.run = run,
+};

@@ -1,0 +1,434 @@
+/*
+ * The packets of a Perfetto trace. Field numbers are those of Perfetto's public .proto files, named
+ * here as they are there. All packets are one sequence, so that interned strings hold to the end.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "export/perfetto.h"
+#include "io/pb.h"
+
+enum {
+	TRACE_PACKET = 1,
+	PACKET_TIMESTAMP = 8,
+	PACKET_SEQUENCE = 10,
+	PACKET_TRACK_EVENT = 11,
+	PACKET_INTERNED = 12,
+	PACKET_FLAGS = 13,
+	PACKET_TRACK = 60,
+	TRACK_UUID = 1,
+	TRACK_NAME = 2,
+	TRACK_PROCESS = 3,
+	TRACK_THREAD = 4,
+	TRACK_PARENT = 5,
+	TRACK_COUNTER = 8,
+	TRACK_CHILD_ORDERING = 11,
+	TRACK_SIBLING_RANK = 12,
+	PROCESS_PID = 1,
+	PROCESS_NAME = 6,
+	PROCESS_LABELS = 8,
+	THREAD_PID = 1,
+	THREAD_TID = 2,
+	THREAD_NAME = 5,
+	EVENT_CATEGORY_IIDS = 3,
+	EVENT_ANNOTATIONS = 4,
+	EVENT_TYPE = 9,
+	EVENT_NAME_IID = 10,
+	EVENT_TRACK_UUID = 11,
+	EVENT_COUNTER_VALUE = 30,
+	EVENT_DOUBLE_COUNTER = 44,
+	EVENT_FLOW_IDS = 47,
+	EVENT_TERMINATING_FLOW_IDS = 48,
+	ANNOTATION_NAME_IID = 1,
+	ANNOTATION_BOOL = 2,
+	ANNOTATION_INT = 4,
+	ANNOTATION_DOUBLE = 5,
+	ANNOTATION_STRING = 6,
+	ANNOTATION_STRING_IID = 17,
+	INTERNED_IID = 1,
+	INTERNED_TEXT = 2,
+};
+enum { TYPE_BEGIN = 1, TYPE_END = 2, TYPE_INSTANT = 3, TYPE_COUNTER = 4 };
+enum { FLAG_CLEARED = 1, FLAG_NEEDS_STATE = 2 };
+#define SEQUENCE     1
+#define EXPLICIT     3			/* order of children */
+#define INTERN_LIMIT ((size_t)64 << 20) /* bytes of argument texts */
+
+static const uint32_t interned_field[P_TABLES] = {
+	[P_CATEGORY] = 1, [P_NAME] = 2, [P_KEY] = 3, [P_TEXT] = 29
+};
+
+/* ---- fields, with the sticky error of x_text ---------------------------------------------------
+ */
+
+static void put_int(struct x_text *t, uint32_t field, uint64_t v)
+{
+	if (t->rc >= 0)
+		t->rc = pl_pb_varint(&t->b, field, v, t->err);
+}
+
+static void put_fixed(struct x_text *t, uint32_t field, uint64_t v)
+{
+	if (t->rc >= 0)
+		t->rc = pl_pb_fixed64(&t->b, field, v, t->err);
+}
+
+static void put_double(struct x_text *t, uint32_t field, double v)
+{
+	if (t->rc >= 0)
+		t->rc = pl_pb_double(&t->b, field, v, t->err);
+}
+
+static void put_text(struct x_text *t, uint32_t field, const char *s, size_t n)
+{
+	if (t->rc >= 0)
+		t->rc = pl_pb_bytes(&t->b, field, s, n, t->err);
+}
+
+static size_t open_msg(struct x_text *t, uint32_t field)
+{
+	size_t at = 0;
+
+	if (t->rc >= 0)
+		t->rc = pl_pb_open(&t->b, field, &at, t->err);
+	return at;
+}
+
+static void close_msg(struct x_text *t, size_t at)
+{
+	if (t->rc >= 0)
+		t->rc = pl_pb_close(&t->b, at, t->err);
+}
+
+/* Begin a packet of an event; the first one clears the interned state. */
+static size_t open_packet(struct perfetto *p, pl_ns ts)
+{
+	struct x_text *t = &p->x.t;
+	size_t at = open_msg(t, TRACE_PACKET);
+
+	put_int(t, PACKET_TIMESTAMP, (uint64_t)pl_max_i64(pl_add_sat(ts, p->shift), 0));
+	put_int(t, PACKET_SEQUENCE, SEQUENCE);
+	put_int(t, PACKET_FLAGS, p->began ? FLAG_NEEDS_STATE : FLAG_CLEARED | FLAG_NEEDS_STATE);
+	p->began = true;
+	return at;
+}
+
+/* The packet's event is in p->event, strings that it needs and nobody had before in p->fresh. */
+static void finish_packet(struct perfetto *p, size_t at)
+{
+	struct x_text *t = &p->x.t;
+
+	if (t->rc >= 0 && (p->event.rc < 0 || p->fresh.rc < 0))
+		t->rc = p->event.rc < 0 ? p->event.rc : p->fresh.rc;
+	if (p->fresh.b.n)
+		put_text(t, PACKET_INTERNED, (const char *)p->fresh.b.p, p->fresh.b.n);
+	put_text(t, PACKET_TRACK_EVENT, (const char *)p->event.b.p, p->event.b.n);
+	close_msg(t, at);
+	p->event.b.n = p->fresh.b.n = 0;
+}
+
+/* ---- interned strings --------------------------------------------------------------------------
+ */
+
+static uint64_t intern(struct perfetto *p, unsigned table, const char *s, size_t n)
+{
+	struct pl_intern *in = &p->table[table];
+	size_t before = in->n, at;
+	pl_id id = 0;
+
+	if (p->fresh.rc < 0)
+		return 0;
+	p->fresh.rc = pl_intern_add(in, s, n, &id, p->fresh.err);
+	if (p->fresh.rc < 0 || id < before)
+		return (uint64_t)id + 1;
+	at = open_msg(&p->fresh, interned_field[table]);
+	put_int(&p->fresh, INTERNED_IID, (uint64_t)id + 1);
+	put_text(&p->fresh, INTERNED_TEXT, s, n);
+	close_msg(&p->fresh, at);
+	return (uint64_t)id + 1;
+}
+
+/* The same for a string of the segment, remembered. */
+static uint64_t intern_id(struct perfetto *p, struct p_seg *s, unsigned table, pl_id id)
+{
+	uint32_t *known = &s->iid[(size_t)table * (s->seg->str.n + 1) + id];
+
+	if (!*known)
+		*known = (uint32_t)intern(p, table, s->seg->str.str[id], s->seg->str.len[id]);
+	return *known;
+}
+
+/* ---- descriptors -------------------------------------------------------------------------------
+ */
+
+static bool number(const struct pl_segment *s, pl_id id, int64_t *v)
+{
+	size_t n;
+	const char *p = x_str(s, id, &n);
+
+	return n && pl_json_i64(p, n, v) && *v >= 0 && *v <= INT32_MAX;
+}
+
+/* Uuid and number of the process that the track belongs to; described when it is new. */
+static int process(struct perfetto *p, struct p_seg *s, const struct pl_track *k, uint64_t *uuid,
+		   int64_t *pid, struct pl_err *err)
+{
+	struct x_text *t = &p->x.t, title = { .err = err };
+	size_t n, packet, track, at;
+	const char *text = x_str(s->seg, k->pid, &n);
+	pl_id slot = k->pid < s->seg->str.n ? k->pid : (pl_id)s->seg->str.n;
+	int rc = x_pid(&p->pids, p->x.n_segs - 1, text, n, pid, err);
+
+	if (rc < 0)
+		return rc;
+	if (*pid == INT64_MIN && !number(s->seg, k->pid, pid)) /* a text: some number of its own */
+		rc = x_pid(&p->pids, UINT32_MAX, text, n, pid, err);
+	if (rc < 0)
+		return rc;
+	*uuid = s->process[slot];
+	if (*uuid)
+		return 0;
+	*uuid = s->process[slot] = ++p->uuid;
+	x_process_title(&title, s->seg, k, true);
+	packet = open_msg(t, TRACE_PACKET);
+	put_int(t, PACKET_SEQUENCE, SEQUENCE);
+	track = open_msg(t, PACKET_TRACK);
+	put_int(t, TRACK_UUID, *uuid);
+	put_int(t, TRACK_CHILD_ORDERING, EXPLICIT);
+	at = open_msg(t, TRACK_PROCESS);
+	put_int(t, PROCESS_PID, (uint64_t)*pid);
+	put_text(t, PROCESS_NAME, (const char *)title.b.p, title.b.n);
+	text = x_str(s->seg, k->labels, &n);
+	if (n)
+		put_text(t, PROCESS_LABELS, text, n);
+	close_msg(t, at);
+	close_msg(t, track);
+	close_msg(t, packet);
+	rc = title.rc < 0 ? title.rc : t->rc;
+	x_text_fini(&title);
+	return rc;
+}
+
+static void put_track_name(struct x_text *t, const struct pl_segment *s, const struct pl_track *k)
+{
+	size_t n;
+	const char *name = x_str(s, k->name, &n);
+
+	if (n) {
+		while (n && name[n - 1] == ' ')
+			n--;
+		put_text(t, TRACK_NAME, name, n);
+		return;
+	}
+	struct x_text tmp = { .err = t->err };
+
+	x_puts(&tmp, pl_track_type_name(k->type));
+	x_putc(&tmp, ' ');
+	name = x_str(s, k->tid, &n);
+	x_put(&tmp, name, n);
+	put_text(t, TRACK_NAME, (const char *)tmp.b.p, tmp.b.n);
+	x_text_fini(&tmp);
+}
+
+int p_write_track(struct perfetto *p, struct p_seg *s, uint32_t track, size_t lane, uint64_t *uuid,
+		  struct pl_err *err)
+{
+	const struct pl_track *k = &s->seg->track[track];
+	struct x_text *t = &p->x.t;
+	uint64_t parent;
+	size_t packet, at, n;
+	int64_t pid, tid;
+	const char *name;
+	int rc = process(p, s, k, &parent, &pid, err);
+
+	if (rc < 0)
+		return rc;
+	*uuid = ++p->uuid;
+	packet = open_msg(t, TRACE_PACKET);
+	put_int(t, PACKET_SEQUENCE, SEQUENCE);
+	at = open_msg(t, PACKET_TRACK);
+	put_int(t, TRACK_UUID, *uuid);
+	put_int(t, TRACK_PARENT, parent);
+	put_track_name(t, s->seg, k);
+	put_int(t, TRACK_SIBLING_RANK, (uint64_t)((int64_t)k->sort & INT32_MAX));
+	if (!lane && k->type == PL_T_THREAD && number(s->seg, k->tid, &tid)) {
+		size_t th = open_msg(t, TRACK_THREAD);
+
+		put_int(t, THREAD_PID, (uint64_t)pid);
+		put_int(t, THREAD_TID, (uint64_t)tid);
+		name = x_str(s->seg, k->name, &n);
+		if (n)
+			put_text(t, THREAD_NAME, name, n);
+		close_msg(t, th);
+	}
+	close_msg(t, at);
+	close_msg(t, packet);
+	return t->rc;
+}
+
+/* ---- events ------------------------------------------------------------------------------------
+ */
+
+static void put_annotation(struct perfetto *p, struct p_seg *s, const struct pl_col *c, uint32_t k)
+{
+	struct x_text *t = &p->event;
+	const char *key = x_role_key(c->role);
+	size_t at = open_msg(t, EVENT_ANNOTATIONS);
+	uint64_t name = c->key < s->seg->str.n ? intern_id(p, s, P_KEY, c->key)
+					       : intern(p, P_KEY, key, strlen(key));
+
+	put_int(t, ANNOTATION_NAME_IID, name);
+	if (c->type == PL_V_INT) {
+		put_int(t, ANNOTATION_INT, (uint64_t)c->val[k]);
+	} else if (c->type == PL_V_DEC) {
+		put_double(t, ANNOTATION_DOUBLE,
+			   (double)c->val[k] / pow(10, c->scale ? c->scale[k] : 0));
+	} else if (c->type == PL_V_BOOL) {
+		put_int(t, ANNOTATION_BOOL, c->val[k] != 0);
+	} else if ((c->type == PL_V_STR || c->type == PL_V_JSON) &&
+		   (uint64_t)c->val[k] < s->seg->str.n) {
+		pl_id id = (pl_id)c->val[k];
+
+		if (pl_intern_bytes(&p->table[P_TEXT]) < INTERN_LIMIT)
+			put_int(t, ANNOTATION_STRING_IID, intern_id(p, s, P_TEXT, id));
+		else
+			put_text(t, ANNOTATION_STRING, s->seg->str.str[id], s->seg->str.len[id]);
+	} else {
+		put_text(t, ANNOTATION_STRING, "null", 4);
+	}
+	close_msg(t, at);
+}
+
+static void put_name(struct perfetto *p, struct p_seg *s, const struct pl_batch *b, uint32_t row)
+{
+	const char *kind = pl_kind_name(b->kind[row]);
+
+	if (b->name[row] < s->seg->str.n && s->seg->str.len[b->name[row]])
+		put_int(&p->event, EVENT_NAME_IID, intern_id(p, s, P_NAME, b->name[row]));
+	else
+		put_int(&p->event, EVENT_NAME_IID, intern(p, P_NAME, kind, strlen(kind)));
+}
+
+int p_write_begin(struct perfetto *p, struct p_seg *s, const struct p_item *it, uint64_t uuid,
+		  struct pl_err *err)
+{
+	const struct p_where w = s->where[it->g];
+	const struct pl_batch *b = &p->x.hold.b[w.batch];
+	const struct x_rows *r = &s->rows[w.batch];
+	struct x_text *t = &p->event;
+	const char *kind = pl_kind_name(b->kind[w.row]);
+	uint64_t category = 0;
+	size_t at = open_packet(p, it->ts);
+
+	(void)err;
+	put_int(t, EVENT_TYPE, b->dur[w.row] < 0 ? TYPE_INSTANT : TYPE_BEGIN);
+	put_int(t, EVENT_TRACK_UUID, uuid);
+	put_name(p, s, b, w.row);
+	for (uint32_t e = r->off[w.row]; e < r->off[w.row + 1]; e++) {
+		const struct pl_col *c = &b->col[r->ent[e].col];
+
+		if (c->role == PL_R_CAT && c->type == PL_V_STR &&
+		    (uint64_t)c->val[r->ent[e].k] < s->seg->str.n)
+			category = intern_id(p, s, P_CATEGORY, (pl_id)c->val[r->ent[e].k]);
+		else if (c->role != PL_R_PH && c->role != PL_R_CAT)
+			put_annotation(p, s, c, r->ent[e].k);
+	}
+	if (!category)
+		category = intern(p, P_CATEGORY, kind, strlen(kind));
+	put_int(t, EVENT_CATEGORY_IIDS, category);
+	for (uint32_t f = s->head[it->g]; f != PL_NONE; f = s->bind[f].next)
+		put_fixed(t, s->bind[f].last ? EVENT_TERMINATING_FLOW_IDS : EVENT_FLOW_IDS,
+			  s->bind[f].id);
+	finish_packet(p, at);
+	x_flush(&p->x.t, (size_t)256 << 10);
+	return p->x.t.rc;
+}
+
+void p_write_end(struct perfetto *p, uint64_t uuid, pl_ns ts)
+{
+	size_t at = open_packet(p, ts);
+
+	put_int(&p->event, EVENT_TYPE, TYPE_END);
+	put_int(&p->event, EVENT_TRACK_UUID, uuid);
+	finish_packet(p, at);
+}
+
+/* ---- counters: a track for each process, name and series ---------------------------------------
+ */
+
+static int counter_track(struct perfetto *p, struct p_seg *s, const struct pl_batch *b,
+			 uint32_t row, const struct pl_col *c, uint64_t *uuid, struct pl_err *err)
+{
+	const struct pl_track *k = &s->seg->track[b->track[row]];
+	struct x_text *t = &p->x.t, key = { .err = err };
+	size_t before = p->counter.n, n, packet, at, prefix;
+	uint64_t parent = 0;
+	const char *text;
+	int64_t pid;
+	pl_id id = 0;
+	int rc;
+
+	PL_TRY(process(p, s, k, &parent, &pid, err));
+	x_put(&key, &parent, sizeof(parent));
+	prefix = sizeof(parent);
+	text = x_str(s->seg, b->name[row], &n);
+	x_put(&key, text, n);
+	text = x_str(s->seg, c->key, &n);
+	x_puts(&key, n ? " " : "");
+	x_put(&key, text, n);
+	PL_TRY(key.rc);
+	PL_TRY(pl_intern_add(&p->counter, (const char *)key.b.p, key.b.n, &id, err));
+	PL_TRY(pl_grow(&p->counter_uuid, &p->cap_counter, (size_t)id + 1, sizeof(uint64_t), err));
+	if (id >= before) {
+		p->counter_uuid[id] = ++p->uuid;
+		packet = open_msg(t, TRACE_PACKET);
+		put_int(t, PACKET_SEQUENCE, SEQUENCE);
+		at = open_msg(t, PACKET_TRACK);
+		put_int(t, TRACK_UUID, p->uuid);
+		put_int(t, TRACK_PARENT, parent);
+		put_text(t, TRACK_NAME, (const char *)key.b.p + prefix, key.b.n - prefix);
+		put_text(t, TRACK_COUNTER, "", 0);
+		close_msg(t, at);
+		close_msg(t, packet);
+	}
+	*uuid = p->counter_uuid[id];
+	rc = t->rc;
+out:
+	x_text_fini(&key);
+	return rc;
+}
+
+int p_write_counters(struct perfetto *p, struct p_seg *s, uint32_t batch, struct pl_err *err)
+{
+	const struct pl_batch *b = &p->x.hold.b[batch];
+	const struct x_rows *r = &s->rows[batch];
+	int rc = 0;
+
+	for (uint32_t i = 0; i < b->n; i++) {
+		if (b->kind[i] != PL_K_COUNTER || b->track[i] >= s->seg->n_tracks)
+			continue;
+		for (uint32_t e = r->off[i]; e < r->off[i + 1]; e++) {
+			const struct pl_col *c = &b->col[r->ent[e].col];
+			const struct pl_clock *k = s->clock[b->track[i]];
+			uint32_t v = r->ent[e].k;
+			uint64_t uuid;
+			size_t at;
+
+			if (c->role != PL_R_VALUE || (c->type != PL_V_INT && c->type != PL_V_DEC))
+				continue;
+			PL_TRY(counter_track(p, s, b, i, c, &uuid, err));
+			at = open_packet(p, x_align(k, pl_add_sat(b->ts[i], s->seg->base_ns)));
+			put_int(&p->event, EVENT_TYPE, TYPE_COUNTER);
+			put_int(&p->event, EVENT_TRACK_UUID, uuid);
+			if (c->type == PL_V_INT)
+				put_int(&p->event, EVENT_COUNTER_VALUE, (uint64_t)c->val[v]);
+			else
+				put_double(&p->event, EVENT_DOUBLE_COUNTER,
+					   (double)c->val[v] / pow(10, c->scale ? c->scale[v] : 0));
+			finish_packet(p, at);
+			x_flush(&p->x.t, (size_t)256 << 10);
+		}
+	}
+out:
+	return rc < 0 ? rc : p->x.t.rc;
+}

@@ -1,0 +1,122 @@
+/*
+ * stat.h - private to the summary (`-O stat`, `-O stat-json`): what stat_collect.c gathers segment
+ * by segment and stat_print.c turns into tables.
+ */
+#ifndef PL_EXPORT_STAT_H
+#define PL_EXPORT_STAT_H
+
+#include "export/internal.h"
+
+enum { S_HOST, S_RUNTIME, S_KERNEL, S_COPY, S_TABLES };
+
+/* Events of one kind and name. */
+struct s_agg {
+	pl_id name;
+	uint8_t kind;
+	int64_t n, total, self, max, bytes, sized_ns; /* sized_ns: time of those with a size */
+};
+struct s_table {
+	struct pl_intern key; /* kind, name */
+	struct s_agg *v;
+	size_t cap;
+	uint32_t *known; /* by string of the segment: index + 1 */
+};
+
+struct s_span {
+	pl_ns t0, t1;
+};
+struct s_spans { /* of one rank: sorted and disjoint up to `tidy` */
+	struct s_span *v;
+	size_t n, cap, tidy;
+};
+struct s_rank {
+	int32_t rank; /* -1: unknown */
+	int64_t key;  /* rank, or a number below 0 for a segment that does not say */
+	pl_ns t0, t1; /* first start, last end */
+	bool device;  /* has device operations */
+	struct s_spans compute, comm, copy, host, host_comm;
+	int64_t busy, compute_ns, comm_ns, exposed_ns, overlapped_ns,
+		copy_ns; /* by s_finish_rank */
+};
+
+struct s_step {
+	int64_t step, dur;
+	int64_t rank;
+};
+struct s_comm {		     /* a communication event */
+	pl_id coll, group;   /* names; PL_NONE */
+	int64_t bytes, size; /* -1; size: members of its group, -1 */
+	pl_ns t0, t1;
+	int64_t rank;
+	uint32_t match, event; /* event: index into the segment while it is read */
+	int64_t elements, out_elements;
+	pl_id dtype;
+	uint64_t ordinal;
+};
+struct s_sample {
+	pl_id coll;
+	int64_t bytes, n, ns;
+	bool recorded; /* the whole duration, waiting included */
+};
+struct s_memory {
+	int64_t rank, type, device;
+	int64_t allocs, frees, allocated, freed, peak, reserved;
+};
+
+struct stat {
+	struct pl_sink sink; /* first */
+	struct pl_export_opts o;
+	struct pl_out *out;
+	bool json;
+	struct pl_intern names; /* of everything in the tables */
+	struct pl_intern hosts;
+	struct s_table table[S_TABLES];
+	int64_t kind_n[256], kind_ns[256];
+	struct s_rank *rank;
+	struct s_step *step;
+	struct s_comm *comm;
+	struct s_sample *sample;
+	struct s_memory *memory;
+	size_t n_ranks, cap_ranks, n_steps, cap_steps, n_comm, cap_comm, n_samples, cap_samples;
+	size_t n_memory, cap_memory, first_comm; /* first_comm: of the segment */
+	int64_t world;				 /* ranks of the job, -1 unknown */
+	int64_t n_events, n_segs;
+	struct x_merge merge;
+	struct x_member *member;
+	size_t n_members;
+	bool merged, inferred;
+	/* the segment: events in columns */
+	size_t n, cap_kind, cap_track, cap_name, cap_ts, cap_dur, cap_bytes;
+	uint8_t *kind;
+	pl_id *track, *name;
+	pl_ns *ts, *dur;
+	int64_t *bytes; /* -1 unknown */
+	struct s_number {
+		uint32_t event;
+		int64_t v;
+	} * number; /* step numbers */
+	struct s_mem {
+		uint32_t event;
+		int64_t bytes, total, reserved, type, device;
+	} * mem;
+	size_t n_number, cap_number, n_mem, cap_mem;
+};
+
+/* stat_collect.c */
+int s_end_segment(struct stat *s, struct pl_segment *seg, struct pl_err *err) PL_MUST;
+/* The comm events gathered so far become samples; before a new merge table and at the end. */
+int s_finish_comm(struct stat *s, struct pl_err *err) PL_MUST;
+struct s_agg *s_agg(struct stat *s, const struct pl_segment *seg, unsigned table, uint8_t kind,
+		    pl_id name, struct pl_err *err);
+int s_spans_add(struct s_spans *v, pl_ns t0, pl_ns t1, struct pl_err *err) PL_MUST;
+void s_spans_tidy(struct s_spans *v);
+int s_finish_rank(struct s_rank *r, struct pl_err *err) PL_MUST;
+int64_t s_spans_len(const struct s_spans *v);
+int64_t s_spans_both(const struct s_spans *a, const struct s_spans *b);
+/* stat_self.c: time of host operations less that of what they call */
+int s_self_times(struct stat *s, const struct pl_segment *seg, struct pl_err *err) PL_MUST;
+bool s_is_host_op(unsigned kind);
+/* stat_print.c */
+int s_print(struct stat *s, struct pl_err *err) PL_MUST;
+
+#endif

@@ -1,0 +1,547 @@
+/*
+ * What the summary gathers when a segment is complete (only then its tracks are known): sums by
+ * name, and for each rank the spans in which its device computed, communicated and copied. Spans
+ * are united by sorting, O(n log n), and kept united, so memory follows the number of gaps.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "export/stat.h"
+
+/* ---- spans -------------------------------------------------------------------------------------
+ */
+
+int s_spans_add(struct s_spans *v, pl_ns t0, pl_ns t1, struct pl_err *err)
+{
+	int rc = pl_grow(&v->v, &v->cap, v->n + 1, sizeof(*v->v), err);
+
+	if (rc == 0 && t1 > t0)
+		v->v[v->n++] = (struct s_span){ t0, t1 };
+	return rc;
+}
+
+static int by_t0(const void *pa, const void *pb)
+{
+	const struct s_span *a = pa, *b = pb;
+
+	return a->t0 < b->t0 ? -1 : a->t0 > b->t0;
+}
+
+void s_spans_tidy(struct s_spans *v)
+{
+	size_t n = 0;
+
+	if (v->tidy == v->n)
+		return;
+	qsort(v->v, v->n, sizeof(*v->v), by_t0);
+	for (size_t i = 0; i < v->n; i++) {
+		if (n && v->v[i].t0 <= v->v[n - 1].t1)
+			v->v[n - 1].t1 = pl_max_i64(v->v[n - 1].t1, v->v[i].t1);
+		else
+			v->v[n++] = v->v[i];
+	}
+	v->n = v->tidy = n;
+}
+
+int64_t s_spans_len(const struct s_spans *v)
+{
+	int64_t sum = 0;
+
+	for (size_t i = 0; i < v->n; i++)
+		sum = pl_add_sat(sum, pl_sub_sat(v->v[i].t1, v->v[i].t0));
+	return sum;
+}
+
+int64_t s_spans_both(const struct s_spans *a, const struct s_spans *b)
+{
+	int64_t sum = 0;
+
+	for (size_t i = 0, j = 0; i < a->n && j < b->n;) {
+		pl_ns t0 = pl_max_i64(a->v[i].t0, b->v[j].t0);
+		pl_ns t1 = pl_min_i64(a->v[i].t1, b->v[j].t1);
+
+		if (t1 > t0)
+			sum = pl_add_sat(sum, t1 - t0);
+		if (a->v[i].t1 < b->v[j].t1)
+			i++;
+		else
+			j++;
+	}
+	return sum;
+}
+
+static int unite(struct s_spans *to, const struct s_spans *from, struct pl_err *err)
+{
+	int rc = 0;
+
+	for (size_t i = 0; rc >= 0 && i < from->n; i++)
+		rc = s_spans_add(to, from->v[i].t0, from->v[i].t1, err);
+	return rc;
+}
+
+int s_finish_rank(struct s_rank *r, struct pl_err *err)
+{
+	/* without a device the host's operations are the computation */
+	struct s_spans *compute = r->device ? &r->compute : &r->host;
+	struct s_spans *comm = r->device ? &r->comm : &r->host_comm;
+	struct s_spans all = { 0 };
+	int rc;
+
+	s_spans_tidy(compute);
+	s_spans_tidy(comm);
+	s_spans_tidy(&r->copy);
+	r->compute_ns = s_spans_len(compute);
+	r->comm_ns = s_spans_len(comm);
+	r->copy_ns = s_spans_len(&r->copy);
+	r->overlapped_ns = s_spans_both(comm, compute);
+	r->exposed_ns = r->comm_ns - r->overlapped_ns;
+	PL_TRY(unite(&all, compute, err));
+	PL_TRY(unite(&all, comm, err));
+	PL_TRY(unite(&all, &r->copy, err));
+	s_spans_tidy(&all);
+	r->busy = s_spans_len(&all);
+out:
+	pl_free(all.v);
+	return rc;
+}
+
+/* ---- sums --------------------------------------------------------------------------------------
+ */
+
+struct s_agg *s_agg(struct stat *s, const struct pl_segment *seg, unsigned table, uint8_t kind,
+		    pl_id name, struct pl_err *err)
+{
+	struct s_table *t = &s->table[table];
+	uint32_t *known = name < seg->str.n ? &t->known[name] : NULL;
+	struct pl_buf key = { 0 };
+	size_t n, before = t->key.n;
+	const char *text = x_str(seg, name, &n);
+	pl_id id = 0;
+	int rc;
+
+	if (known && *known && t->v[*known - 1].kind == kind)
+		return &t->v[*known - 1];
+	PL_TRY(pl_buf_put(&key, &kind, 1, err));
+	PL_TRY(pl_buf_put(&key, text, n, err));
+	PL_TRY(pl_intern_add(&t->key, (const char *)key.p, key.n, &id, err));
+	PL_TRY(pl_grow(&t->v, &t->cap, (size_t)id + 1, sizeof(*t->v), err));
+	if (id >= before) {
+		memset(&t->v[id], 0, sizeof(t->v[id]));
+		t->v[id].kind = kind;
+		PL_TRY(pl_intern_add(&s->names, text, n, &t->v[id].name, err));
+	}
+	if (known)
+		*known = id + 1;
+out:
+	pl_buf_fini(&key);
+	return rc < 0 ? NULL : &t->v[id];
+}
+
+static struct s_rank *find_rank(struct stat *s, int64_t key, struct pl_err *err)
+{
+	for (size_t i = s->n_ranks; i-- > 0;)
+		if (s->rank[i].key == key)
+			return &s->rank[i];
+	if (pl_grow(&s->rank, &s->cap_ranks, s->n_ranks + 1, sizeof(*s->rank), err) < 0)
+		return NULL;
+	memset(&s->rank[s->n_ranks], 0, sizeof(*s->rank));
+	s->rank[s->n_ranks].key = key;
+	s->rank[s->n_ranks].rank = key < 0 ? -1 : (int32_t)key;
+	s->rank[s->n_ranks].t0 = INT64_MAX;
+	s->rank[s->n_ranks].t1 = INT64_MIN;
+	return &s->rank[s->n_ranks++];
+}
+
+static bool on_device(const struct pl_track *k)
+{
+	return k->type != PL_T_THREAD && k->type != PL_T_OTHER;
+}
+
+/* Where the events of a track count. */
+struct place {
+	const struct pl_clock *clock;
+	size_t rank; /* SIZE_MAX: of none */
+	bool device;
+};
+
+static int add_sum(struct stat *s, const struct pl_segment *seg, unsigned table, size_t i,
+		   struct pl_err *err)
+{
+	struct s_agg *a = s_agg(s, seg, table, s->kind[i], s->name[i], err);
+
+	if (!a)
+		return PL_ENOMEM;
+	a->n++;
+	a->total = pl_add_sat(a->total, s->dur[i]);
+	a->max = pl_max_i64(a->max, s->dur[i]);
+	if (s->bytes[i] >= 0) {
+		a->bytes = pl_add_sat(a->bytes, s->bytes[i]);
+		a->sized_ns = pl_add_sat(a->sized_ns, s->dur[i]);
+	}
+	return 0;
+}
+
+static int add_event(struct stat *s, const struct pl_segment *seg, const struct place *p, size_t i,
+		     struct pl_err *err)
+{
+	unsigned k = s->kind[i];
+	pl_ns t0 = x_align(p->clock, pl_add_sat(s->ts[i], seg->base_ns));
+	pl_ns t1 = pl_add_sat(t0, s->dur[i] > 0 ? s->dur[i] : 0);
+	struct s_rank *r = p->rank == SIZE_MAX ? NULL : &s->rank[p->rank];
+	int rc = 0;
+
+	if (!r || k == PL_K_FLOW_IN || k == PL_K_FLOW_OUT)
+		return 0;
+	r->t0 = pl_min_i64(r->t0, t0);
+	r->t1 = pl_max_i64(r->t1, t1);
+	if (s->dur[i] < 0)
+		return 0;
+	if (!p->device) {
+		if (pl_kind_is_comm(k))
+			rc = s_spans_add(&r->host_comm, t0, t1, err);
+		else if (k == PL_K_HOST_OP)
+			rc = s_spans_add(&r->host, t0, t1, err);
+		return rc;
+	}
+	if (k == PL_K_KERNEL || pl_kind_is_comm(k))
+		PL_TRY(add_sum(s, seg, S_KERNEL, i, err));
+	else if (k == PL_K_COPY || k == PL_K_SET)
+		PL_TRY(add_sum(s, seg, S_COPY, i, err));
+	else
+		return 0;
+	r->device = true;
+	rc = s_spans_add(k == PL_K_KERNEL     ? &r->compute
+			 : pl_kind_is_comm(k) ? &r->comm
+					      : &r->copy,
+			 t0, t1, err);
+out:
+	return rc;
+}
+
+/* ---- communication -----------------------------------------------------------------------------
+ */
+
+static int64_t dtype_bytes(const char *name)
+{
+	static const struct {
+		const char *glob;
+		int bytes;
+	} known[] = {
+		{ "Double|Long|float64|int64|ComplexFloat|UInt64", 8 },
+		{ "Float|Int|float32|float|int32|int|UInt32", 4 },
+		{ "Half|BFloat16|Short|float16|bfloat16|int16|UInt16", 2 },
+		{ "Byte|Char|Bool|uint8|int8|bool|Float8*|float8*", 1 },
+		{ "ComplexDouble", 16 },
+	};
+
+	for (size_t i = 0; i < PL_LEN(known); i++)
+		if (pl_glob(known[i].glob, name))
+			return known[i].bytes;
+	return -1;
+}
+
+/* nccl-tests call "size" the bytes of the larger side: received by a gather, sent by a scatter. */
+static void fix_size(const struct pl_segment *seg, struct s_comm *c)
+{
+	int64_t n = pl_max_i64(c->elements, c->out_elements);
+	int64_t unit = c->dtype == PL_NONE ? -1 : dtype_bytes(pl_intern_get(&seg->str, c->dtype));
+
+	if (n > 0 && unit > 0 && n < INT64_MAX / 16)
+		c->bytes = n * unit;
+}
+
+static int end_comm(struct stat *s, const struct pl_segment *seg, const struct place *place,
+		    struct pl_err *err)
+{
+	int rc = 0;
+
+	for (size_t j = s->first_comm; j < s->n_comm; j++) {
+		struct s_comm *c = &s->comm[j];
+		size_t i = c->event, n;
+		const struct place *p;
+		const char *text;
+
+		if (s->track[i] >= seg->n_tracks || s->dur[i] < 0) {
+			s->comm[j--] = s->comm[--s->n_comm];
+			continue;
+		}
+		p = &place[s->track[i]];
+		c->t0 = x_align(p->clock, pl_add_sat(s->ts[i], seg->base_ns));
+		c->t1 = pl_add_sat(c->t0, s->dur[i]);
+		c->rank = p->rank == SIZE_MAX ? -1 : s->rank[p->rank].key;
+		fix_size(seg, c);
+		text = x_str(seg, c->coll, &n);
+		if (c->coll == PL_NONE) {
+			text = x_str(seg, s->name[i], &n);
+			text = pl_coll_from_name(text, n);
+			if (!text)
+				text = pl_kind_name(s->kind[i]);
+			n = strlen(text);
+		}
+		PL_TRY(pl_intern_add(&s->names, text, n, &c->coll, err));
+		if (c->group != PL_NONE) {
+			text = x_str(seg, c->group, &n);
+			PL_TRY(pl_intern_add(&s->names, text, n, &c->group, err));
+		}
+		c->match = PL_NONE;
+		if (s->merge.present && c->ordinal <= UINT32_MAX)
+			c->match = x_member_find(s->member, s->n_members, s->merge.rel,
+						 (uint32_t)c->ordinal);
+	}
+out:
+	s->first_comm = s->n_comm;
+	return rc;
+}
+
+static int by_group(const void *pa, const void *pb)
+{
+	const struct s_comm *a = pa, *b = pb;
+
+	if (a->match != b->match)
+		return a->match < b->match ? -1 : 1;
+	if (a->group != b->group)
+		return a->group < b->group ? -1 : 1;
+	return a->rank < b->rank ? -1 : a->rank > b->rank;
+}
+
+static int add_sample(struct stat *s, const struct s_comm *c, int64_t n, int64_t ns, bool recorded,
+		      struct pl_err *err)
+{
+	int rc = pl_grow(&s->sample, &s->cap_samples, s->n_samples + 1, sizeof(*s->sample), err);
+
+	if (rc == 0)
+		s->sample[s->n_samples++] =
+			(struct s_sample){ c->coll, c->bytes, n, pl_max_i64(ns, 0), recorded };
+	return rc;
+}
+
+/* All members of one match: what passed between the last arrival and the end is the transfer. */
+static int add_match(struct stat *s, const struct s_comm *c, size_t n, struct pl_err *err)
+{
+	const struct pl_match *m = &s->merge.m.match[c->match];
+	struct s_comm all = *c;
+	int64_t size = m->group < s->merge.m.n_groups ? (int64_t)s->merge.m.group[m->group].n : 2;
+	bool whole = n == m->n && n > 1 && !(m->flags & PL_MATCH_MISSING);
+	int rc = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (!whole) {
+			PL_TRY(add_sample(s, &c[i], size, c[i].t1 - c[i].t0, true, err));
+			continue;
+		}
+		all.t0 = pl_max_i64(all.t0, c[i].t0);
+		all.t1 = pl_max_i64(all.t1, c[i].t1);
+		all.bytes = pl_max_i64(all.bytes, c[i].bytes);
+	}
+	if (!whole)
+		goto out;
+	if (m->flags & PL_MATCH_P2P)
+		PL_TRY(pl_intern_add(&s->names, "sendrecv", 8, &all.coll, err));
+	rc = add_sample(s, &all, size, pl_sub_sat(all.t1, all.t0), false, err);
+out:
+	return rc;
+}
+
+int s_finish_comm(struct stat *s, struct pl_err *err)
+{
+	int rc = 0;
+
+	qsort(s->comm, s->n_comm, sizeof(*s->comm), by_group);
+	for (size_t i = 0, j; i < s->n_comm; i = j) {
+		const struct s_comm *c = &s->comm[i];
+		int64_t ranks = 1, size;
+
+		for (j = i + 1; j < s->n_comm && s->comm[j].match == c->match &&
+				(c->match != PL_NONE || s->comm[j].group == c->group);
+		     j++)
+			ranks += s->comm[j].rank != s->comm[j - 1].rank;
+		if (c->match != PL_NONE) {
+			PL_TRY(add_match(s, c, j - i, err));
+			continue;
+		}
+		/* the whole job where the file says its size, else the ranks that were seen */
+		size = ranks > 1 && c->group != PL_NONE ? ranks : s->world > 0 ? s->world : ranks;
+		for (size_t k = i; k < j; k++)
+			PL_TRY(add_sample(s, &s->comm[k],
+					  s->comm[k].size > 0 ? s->comm[k].size : size,
+					  s->comm[k].t1 - s->comm[k].t0, true, err));
+	}
+	s->n_comm = s->first_comm = 0;
+out:
+	return rc;
+}
+
+/* ---- steps, memory -----------------------------------------------------------------------------
+ */
+
+static int64_t last_number(const char *s, size_t n)
+{
+	size_t i = n;
+	int64_t v = 0;
+
+	while (i && s[i - 1] >= '0' && s[i - 1] <= '9' && n - i < 18)
+		i--;
+	return i < n && pl_json_i64(s + i, n - i, &v) ? v : -1;
+}
+
+static int end_steps(struct stat *s, const struct pl_segment *seg, const struct place *place,
+		     struct pl_err *err)
+{
+	size_t j = 0;
+	int rc = 0;
+
+	for (size_t i = 0; i < s->n; i++) {
+		const char *text;
+		size_t n;
+		int64_t v;
+
+		if (s->kind[i] != PL_K_STEP || s->dur[i] < 0 || s->track[i] >= seg->n_tracks)
+			continue;
+		while (j < s->n_number && s->number[j].event < i)
+			j++;
+		text = x_str(seg, s->name[i], &n);
+		v = j < s->n_number && s->number[j].event == i ? s->number[j].v
+							       : last_number(text, n);
+		PL_TRY(pl_grow(&s->step, &s->cap_steps, s->n_steps + 1, sizeof(*s->step), err));
+		s->step[s->n_steps++] =
+			(struct s_step){ v, s->dur[i],
+					 place[s->track[i]].rank == SIZE_MAX
+						 ? -1
+						 : s->rank[place[s->track[i]].rank].key };
+	}
+out:
+	return rc;
+}
+
+static int end_memory(struct stat *s, const struct pl_segment *seg, const struct place *place,
+		      struct pl_err *err)
+{
+	int rc = 0;
+
+	for (size_t j = 0; j < s->n_mem; j++) {
+		const struct s_mem *m = &s->mem[j];
+		int64_t rank = -1;
+		size_t k = s->n_memory;
+
+		if (s->track[m->event] < seg->n_tracks &&
+		    place[s->track[m->event]].rank != SIZE_MAX)
+			rank = s->rank[place[s->track[m->event]].rank].rank;
+		while (k-- > 0)
+			if (s->memory[k].rank == rank && s->memory[k].type == m->type &&
+			    s->memory[k].device == m->device)
+				break;
+		if (k == SIZE_MAX) {
+			PL_TRY(pl_grow(&s->memory, &s->cap_memory, s->n_memory + 1,
+				       sizeof(*s->memory), err));
+			k = s->n_memory++;
+			s->memory[k] = (struct s_memory){ .rank = rank,
+							  .type = m->type,
+							  .device = m->device,
+							  .peak = INT64_MIN,
+							  .reserved = INT64_MIN };
+		}
+		if (m->bytes > 0) {
+			s->memory[k].allocs++;
+			s->memory[k].allocated = pl_add_sat(s->memory[k].allocated, m->bytes);
+		} else if (m->bytes != INT64_MIN && m->bytes < 0) {
+			s->memory[k].frees++;
+			s->memory[k].freed = pl_sub_sat(s->memory[k].freed, m->bytes);
+		}
+		s->memory[k].peak = pl_max_i64(s->memory[k].peak, m->total);
+		s->memory[k].reserved = pl_max_i64(s->memory[k].reserved, m->reserved);
+	}
+out:
+	return rc;
+}
+
+/* ---- the segment -------------------------------------------------------------------------------
+ */
+
+static int find_places(struct stat *s, const struct pl_segment *seg, struct place *place,
+		       struct pl_err *err)
+{
+	bool any = false; /* a track that is more than a list of ranges */
+	pl_id id;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < seg->n_tracks; i++)
+		any |= seg->track[i].type != PL_T_OTHER;
+	for (uint32_t i = 0; i < seg->n_tracks; i++) {
+		const struct pl_track *k = &seg->track[i];
+		struct s_rank *r;
+
+		place[i].clock = x_merge_clock(&s->merge, k->rank);
+		place[i].device = on_device(k);
+		place[i].rank = SIZE_MAX;
+		if (k->host < seg->str.n)
+			PL_TRY(pl_intern_add(&s->hosts, seg->str.str[k->host],
+					     seg->str.len[k->host], &id, err));
+		if (any && k->type == PL_T_OTHER && k->rank < 0)
+			continue;
+		r = find_rank(s, k->rank >= 0 ? k->rank : -1 - s->n_segs, err);
+		if (!r)
+			return PL_ENOMEM;
+		place[i].rank = (size_t)(r - s->rank);
+	}
+out:
+	return rc;
+}
+
+static void find_world(struct stat *s, const struct pl_segment *seg)
+{
+	const char *raw = pl_segment_meta_get(seg, "distributedInfo");
+	struct pl_json j;
+	int64_t v;
+
+	if (!raw)
+		return;
+	pl_json_init(&j, raw, strlen(raw));
+	for (;;) {
+		enum pl_json_type t = pl_json_next(&j);
+
+		if (t == PL_JSON_END || t == PL_JSON_ERROR)
+			return;
+		if (t != PL_JSON_KEY || j.len != 10 || memcmp(j.text, "world_size", 10))
+			continue;
+		if (pl_json_next(&j) == PL_JSON_NUMBER && pl_json_i64(j.text, j.len, &v))
+			s->world = pl_max_i64(s->world, v);
+	}
+}
+
+int s_end_segment(struct stat *s, struct pl_segment *seg, struct pl_err *err)
+{
+	struct place *place = NULL;
+	int rc;
+
+	PL_TRY(pl_alloc(&place, (size_t)seg->n_tracks + 1, sizeof(*place), err));
+	for (unsigned t = 0; t < S_TABLES; t++) {
+		pl_free(s->table[t].known);
+		s->table[t].known = NULL;
+		PL_TRY(pl_alloc(&s->table[t].known, seg->str.n + 1, sizeof(uint32_t), err));
+	}
+	find_world(s, seg);
+	PL_TRY(find_places(s, seg, place, err));
+	for (size_t i = 0; i < s->n; i++) {
+		s->kind_n[s->kind[i]]++;
+		if (s->dur[i] > 0)
+			s->kind_ns[s->kind[i]] = pl_add_sat(s->kind_ns[s->kind[i]], s->dur[i]);
+		if (s->track[i] < seg->n_tracks)
+			PL_TRY(add_event(s, seg, &place[s->track[i]], i, err));
+	}
+	PL_TRY(s_self_times(s, seg, err));
+	PL_TRY(end_comm(s, seg, place, err));
+	PL_TRY(end_steps(s, seg, place, err));
+	PL_TRY(end_memory(s, seg, place, err));
+	for (size_t i = 0; i < s->n_ranks; i++) {
+		s_spans_tidy(&s->rank[i].compute);
+		s_spans_tidy(&s->rank[i].comm);
+		s_spans_tidy(&s->rank[i].copy);
+		s_spans_tidy(&s->rank[i].host);
+		s_spans_tidy(&s->rank[i].host_comm);
+	}
+	s->n_events += (int64_t)s->n;
+	s->n = s->n_number = s->n_mem = 0;
+out:
+	pl_free(place);
+	return rc;
+}

@@ -1,0 +1,554 @@
+/*
+ * The tables of the summary. Bandwidth is that of nccl-tests: algorithm bandwidth is size / time,
+ * bus bandwidth is that times 2(n-1)/n for an all-reduce, (n-1)/n for all-gather, reduce-scatter
+ * and all-to-all, 1 for the others, so that it can be compared with the hardware whatever n is
+ * (nccl-tests, doc/PERFORMANCE.md).
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "export/stat.h"
+
+#define MAX_NAME 60
+
+struct section {
+	const char *key, *title;
+	struct pl_table *(*make)(struct stat *s, struct pl_err *err);
+};
+
+static const char *name_of(const struct stat *s, pl_id id)
+{
+	return pl_intern_get(&s->names, id);
+}
+
+static size_t limit(const struct stat *s, size_t n)
+{
+	return s->o.top > 0 ? pl_min_size(n, (size_t)s->o.top) : n;
+}
+
+static struct pl_table *done(struct pl_table *t, int rc)
+{
+	if (rc >= 0)
+		return t;
+	pl_table_free(t);
+	return NULL;
+}
+
+/* ---- overview ----------------------------------------------------------------------------------
+ */
+
+static struct pl_table *kinds(struct stat *s, struct pl_err *err)
+{
+	static const struct pl_column cols[] = {
+		{ "kind", "kind", PL_CELL_STR, 0 },
+		{ "events", "events", PL_CELL_I64, 0 },
+		{ "total_ns", "total", PL_CELL_NS, 0 },
+	};
+	struct pl_table *t = pl_table_new(cols, PL_LEN(cols), err);
+	int rc = 0;
+
+	for (unsigned k = 0; t && rc >= 0 && k < 256; k++)
+		if (s->kind_n[k])
+			rc = pl_table_row(t, err, pl_kind_name(k), s->kind_n[k], s->kind_ns[k]);
+	return done(t, rc);
+}
+
+static int by_rank(const void *pa, const void *pb)
+{
+	const struct s_rank *a = pa, *b = pb;
+	int64_t ka = a->key < 0 ? INT64_MAX + a->key : a->key;
+	int64_t kb = b->key < 0 ? INT64_MAX + b->key : b->key;
+
+	return ka < kb ? -1 : ka > kb;
+}
+
+static struct pl_table *ranks(struct stat *s, struct pl_err *err)
+{
+	static const struct pl_column cols[] = {
+		{ "rank", "rank", PL_CELL_I64, 0 },
+		{ "on", "on", PL_CELL_STR, 0 },
+		{ "span_ns", "span", PL_CELL_NS, 0 },
+		{ "busy_ns", "busy", PL_CELL_NS, 0 },
+		{ "busy_share", "busy %", PL_CELL_PERCENT, 0 },
+		{ "idle_ns", "idle", PL_CELL_NS, 0 },
+		{ "compute_ns", "compute", PL_CELL_NS, 0 },
+		{ "comm_ns", "comm", PL_CELL_NS, 0 },
+		{ "comm_exposed_ns", "exposed", PL_CELL_NS, 0 },
+		{ "comm_overlapped_ns", "overlapped", PL_CELL_NS, 0 },
+		{ "copy_ns", "copy", PL_CELL_NS, 0 },
+	};
+	struct pl_table *t = pl_table_new(cols, PL_LEN(cols), err);
+	int rc = 0;
+
+	qsort(s->rank, s->n_ranks, sizeof(*s->rank), by_rank);
+	for (size_t i = 0; t && rc >= 0 && i < s->n_ranks; i++) {
+		const struct s_rank *r = &s->rank[i];
+		int64_t span = pl_sub_sat(r->t1, r->t0);
+
+		if (r->t1 < r->t0) /* no events */
+			continue;
+		rc = pl_table_row(t, err, r->rank < 0 ? INT64_MIN : (int64_t)r->rank,
+				  r->device ? "device" : "host", span, r->busy,
+				  span > 0 ? (double)r->busy / (double)span : 0.0,
+				  pl_sub_sat(span, r->busy), r->compute_ns, r->comm_ns,
+				  r->exposed_ns, r->overlapped_ns, r->copy_ns);
+	}
+	return done(t, rc);
+}
+
+static int by_step(const void *pa, const void *pb)
+{
+	const struct s_step *a = pa, *b = pb;
+
+	if (a->step != b->step)
+		return a->step < b->step ? -1 : 1;
+	if (a->rank != b->rank)
+		return a->rank < b->rank ? -1 : 1;
+	return a->dur < b->dur ? -1 : a->dur > b->dur;
+}
+
+static struct pl_table *steps(struct stat *s, struct pl_err *err)
+{
+	static const struct pl_column cols[] = {
+		{ "step", "step", PL_CELL_I64, 0 },   { "count", "ranks", PL_CELL_I64, 0 },
+		{ "mean_ns", "mean", PL_CELL_NS, 0 }, { "min_ns", "min", PL_CELL_NS, 0 },
+		{ "max_ns", "max", PL_CELL_NS, 0 },   { "slowest", "slowest", PL_CELL_I64, 0 },
+	};
+	struct pl_table *t = pl_table_new(cols, PL_LEN(cols), err);
+	int rc = 0;
+
+	qsort(s->step, s->n_steps, sizeof(*s->step), by_step);
+	for (size_t i = 0, j; t && rc >= 0 && i < s->n_steps; i = j) {
+		int64_t sum = 0, min = s->step[i].dur, max = min, slowest = s->step[i].rank;
+
+		for (j = i; j < s->n_steps && s->step[j].step == s->step[i].step; j++) {
+			sum = pl_add_sat(sum, s->step[j].dur);
+			min = pl_min_i64(min, s->step[j].dur);
+			if (s->step[j].dur > max) {
+				max = s->step[j].dur;
+				slowest = s->step[j].rank;
+			}
+		}
+		rc = pl_table_row(t, err, s->step[i].step < 0 ? INT64_MIN : s->step[i].step,
+				  (int64_t)(j - i), sum / (int64_t)(j - i), min, max,
+				  slowest < 0 ? INT64_MIN : slowest);
+	}
+	return done(t, rc);
+}
+
+/* ---- sums by name ------------------------------------------------------------------------------
+ */
+
+/* Names break ties. */
+static int by_name(const struct s_agg *a, const struct s_agg *b, const struct stat *s)
+{
+	int c = strcmp(name_of(s, a->name), name_of(s, b->name));
+
+	return c ? c : a->kind - b->kind;
+}
+
+static int by_self(const void *pa, const void *pb, void *s)
+{
+	const struct s_agg *a = pa, *b = pb;
+
+	return a->self != b->self ? (a->self > b->self ? -1 : 1) : by_name(a, b, s);
+}
+
+static int by_total(const void *pa, const void *pb, void *s)
+{
+	const struct s_agg *a = pa, *b = pb;
+
+	return a->total != b->total ? (a->total > b->total ? -1 : 1) : by_name(a, b, s);
+}
+
+static struct pl_table *host_ops(struct stat *s, struct pl_err *err)
+{
+	static const struct pl_column cols[] = {
+		{ "name", "name", PL_CELL_STR, MAX_NAME },
+		{ "kind", "kind", PL_CELL_STR, 0 },
+		{ "count", "count", PL_CELL_I64, 0 },
+		{ "self_ns", "self", PL_CELL_NS, 0 },
+		{ "self_share", "self %", PL_CELL_PERCENT, 0 },
+		{ "total_ns", "total", PL_CELL_NS, 0 },
+		{ "mean_ns", "mean", PL_CELL_NS, 0 },
+		{ "max_ns", "max", PL_CELL_NS, 0 },
+	};
+	struct s_table *h = &s->table[S_HOST];
+	struct pl_table *t = pl_table_new(cols, PL_LEN(cols), err);
+	int64_t all = 0;
+	int rc = 0;
+
+	for (size_t i = 0; i < h->key.n; i++)
+		all = pl_add_sat(all, h->v[i].self);
+	if (h->key.n)
+		qsort_r(h->v, h->key.n, sizeof(*h->v), by_self, s);
+	for (size_t i = 0; t && rc >= 0 && i < limit(s, h->key.n); i++) {
+		const struct s_agg *a = &h->v[i];
+
+		rc = pl_table_row(t, err, name_of(s, a->name), pl_kind_name(a->kind), a->n, a->self,
+				  all > 0 ? (double)a->self / (double)all : 0.0, a->total,
+				  a->total / a->n, a->max);
+	}
+	return done(t, rc);
+}
+
+static struct pl_table *runtime(struct stat *s, struct pl_err *err)
+{
+	static const struct pl_column cols[] = {
+		{ "name", "name", PL_CELL_STR, MAX_NAME }, { "count", "count", PL_CELL_I64, 0 },
+		{ "total_ns", "total", PL_CELL_NS, 0 },	   { "mean_ns", "mean", PL_CELL_NS, 0 },
+		{ "max_ns", "max", PL_CELL_NS, 0 },
+	};
+	struct s_table *h = &s->table[S_RUNTIME];
+	struct pl_table *t = pl_table_new(cols, PL_LEN(cols), err);
+	int rc = 0;
+
+	if (h->key.n)
+		qsort_r(h->v, h->key.n, sizeof(*h->v), by_total, s);
+	for (size_t i = 0; t && rc >= 0 && i < limit(s, h->key.n); i++)
+		rc = pl_table_row(t, err, name_of(s, h->v[i].name), h->v[i].n, h->v[i].total,
+				  h->v[i].total / h->v[i].n, h->v[i].max);
+	return done(t, rc);
+}
+
+static int64_t device_busy(const struct stat *s)
+{
+	int64_t busy = 0;
+
+	for (size_t i = 0; i < s->n_ranks; i++)
+		if (s->rank[i].device)
+			busy = pl_add_sat(busy, s->rank[i].busy);
+	return busy;
+}
+
+static struct pl_table *kernels(struct stat *s, struct pl_err *err)
+{
+	static const struct pl_column cols[] = {
+		{ "name", "name", PL_CELL_STR, MAX_NAME },
+		{ "kind", "kind", PL_CELL_STR, 0 },
+		{ "count", "count", PL_CELL_I64, 0 },
+		{ "total_ns", "total", PL_CELL_NS, 0 },
+		{ "busy_share", "of busy %", PL_CELL_PERCENT, 0 },
+		{ "mean_ns", "mean", PL_CELL_NS, 0 },
+		{ "max_ns", "max", PL_CELL_NS, 0 },
+	};
+	struct s_table *h = &s->table[S_KERNEL];
+	struct pl_table *t = pl_table_new(cols, PL_LEN(cols), err);
+	int64_t busy = device_busy(s);
+	int rc = 0;
+
+	if (h->key.n)
+		qsort_r(h->v, h->key.n, sizeof(*h->v), by_total, s);
+	for (size_t i = 0; t && rc >= 0 && i < limit(s, h->key.n); i++) {
+		const struct s_agg *a = &h->v[i];
+
+		rc = pl_table_row(t, err, name_of(s, a->name), pl_kind_name(a->kind), a->n,
+				  a->total, busy > 0 ? (double)a->total / (double)busy : 0.0,
+				  a->total / a->n, a->max);
+	}
+	return done(t, rc);
+}
+
+static struct pl_table *copies(struct stat *s, struct pl_err *err)
+{
+	static const struct pl_column cols[] = {
+		{ "name", "name", PL_CELL_STR, MAX_NAME },
+		{ "count", "count", PL_CELL_I64, 0 },
+		{ "total_ns", "total", PL_CELL_NS, 0 },
+		{ "bytes", "bytes", PL_CELL_BYTES, 0 },
+		{ "bytes_per_s", "bytes/s", PL_CELL_BYTES, 0 },
+		{ "mean_ns", "mean", PL_CELL_NS, 0 },
+		{ "max_ns", "max", PL_CELL_NS, 0 },
+	};
+	struct s_table *h = &s->table[S_COPY];
+	struct pl_table *t = pl_table_new(cols, PL_LEN(cols), err);
+	int rc = 0;
+
+	if (h->key.n)
+		qsort_r(h->v, h->key.n, sizeof(*h->v), by_total, s);
+	for (size_t i = 0; t && rc >= 0 && i < limit(s, h->key.n); i++) {
+		const struct s_agg *a = &h->v[i];
+		double rate = a->sized_ns > 0 ? (double)a->bytes * 1e9 / (double)a->sized_ns : -1;
+
+		rc = pl_table_row(t, err, name_of(s, a->name), a->n, a->total,
+				  a->sized_ns > 0 ? a->bytes : INT64_MIN,
+				  rate >= 0 && rate < 9e18 ? (int64_t)rate : INT64_MIN,
+				  a->total / a->n, a->max);
+	}
+	return done(t, rc);
+}
+
+/* ---- collectives -------------------------------------------------------------------------------
+ */
+
+/* Bus bandwidth over algorithm bandwidth; 0: the operation moves nothing. */
+static double bus_factor(const char *coll, int64_t n)
+{
+	double share = n > 1 ? (double)(n - 1) / (double)n : 0;
+
+	if (!strcmp(coll, "barrier") || !strcmp(coll, "rendezvous"))
+		return 0;
+	if (!strcmp(coll, "allreduce"))
+		return 2 * share;
+	if (!strcmp(coll, "allgather") || !strcmp(coll, "reduce_scatter") ||
+	    !strcmp(coll, "alltoall") || !strcmp(coll, "gather") || !strcmp(coll, "scatter"))
+		return share;
+	return 1;
+}
+
+static int by_class(const void *pa, const void *pb, void *arg)
+{
+	const struct s_sample *a = pa, *b = pb;
+	const struct stat *s = arg;
+	int c = a->coll == b->coll ? 0 : strcmp(name_of(s, a->coll), name_of(s, b->coll));
+
+	if (c)
+		return c;
+	if (a->n != b->n)
+		return a->n < b->n ? -1 : 1;
+	if (a->bytes != b->bytes)
+		return a->bytes < b->bytes ? -1 : 1;
+	if (a->recorded != b->recorded)
+		return a->recorded - b->recorded;
+	return a->ns < b->ns ? -1 : a->ns > b->ns;
+}
+
+struct class
+{
+	const struct s_sample *v; /* sorted by time */
+	size_t n;
+	int64_t total;
+};
+
+static int by_class_total(const void *pa, const void *pb)
+{
+	const struct class *a = pa, *b = pb;
+
+	if (a->total != b->total)
+		return a->total > b->total ? -1 : 1;
+	return a->v < b->v ? -1 : a->v > b->v;
+}
+
+static int classes(struct stat *s, struct class **out, size_t *n, struct pl_err *err)
+{
+	struct class *v;
+	int rc = pl_alloc(&v, s->n_samples + 1, sizeof(*v), err);
+
+	*n = 0;
+	*out = NULL;
+	if (rc < 0)
+		return rc;
+	if (s->n_samples)
+		qsort_r(s->sample, s->n_samples, sizeof(*s->sample), by_class, s);
+	for (size_t i = 0; i < s->n_samples; i++) {
+		const struct s_sample *a = &s->sample[i];
+		const struct s_sample *p = i ? a - 1 : NULL;
+
+		if (!p || p->coll != a->coll || p->n != a->n || p->bytes != a->bytes ||
+		    p->recorded != a->recorded)
+			v[(*n)++] = (struct class){ a, 0, 0 };
+		v[*n - 1].n++;
+		v[*n - 1].total = pl_add_sat(v[*n - 1].total, a->ns);
+	}
+	qsort(v, *n, sizeof(*v), by_class_total);
+	*out = v;
+	return 0;
+}
+
+static struct pl_table *collectives(struct stat *s, struct pl_err *err)
+{
+	static const struct pl_column cols[] = {
+		{ "collective", "collective", PL_CELL_STR, MAX_NAME },
+		{ "size_bytes", "size", PL_CELL_BYTES, 0 },
+		{ "group_size", "ranks", PL_CELL_I64, 0 },
+		{ "count", "count", PL_CELL_I64, 0 },
+		{ "total_ns", "total", PL_CELL_NS, 0 },
+		{ "min_ns", "min", PL_CELL_NS, 0 },
+		{ "median_ns", "median", PL_CELL_NS, 0 },
+		{ "max_ns", "max", PL_CELL_NS, 0 },
+		{ "alg_bytes_per_s", "algbw/s", PL_CELL_BYTES, 0 },
+		{ "bus_bytes_per_s", "busbw/s", PL_CELL_BYTES, 0 },
+		{ "time", "time", PL_CELL_STR, 0 },
+	};
+	struct pl_table *t = pl_table_new(cols, PL_LEN(cols), err);
+	struct class *v = NULL;
+	size_t n = 0;
+	int rc = classes(s, &v, &n, err);
+
+	for (size_t i = 0; t && rc >= 0 && i < limit(s, n); i++) {
+		const struct s_sample *a = v[i].v;
+		int64_t median = a[(v[i].n - 1) / 2].ns;
+		double bw =
+			a->bytes > 0 && median > 0 ? (double)a->bytes * 1e9 / (double)median : -1;
+		double f = bus_factor(name_of(s, a->coll), a->n);
+		bool known = f > 0 && bw >= 0 && bw < 4e18;
+
+		rc = pl_table_row(t, err, name_of(s, a->coll), a->bytes < 0 ? INT64_MIN : a->bytes,
+				  a->n, (int64_t)v[i].n, v[i].total, a->ns, median,
+				  a[v[i].n - 1].ns, known ? (int64_t)bw : INT64_MIN,
+				  known ? (int64_t)(bw * f) : INT64_MIN,
+				  a->recorded ? "recorded" : "transfer");
+	}
+	pl_free(v);
+	return done(t, rc);
+}
+
+/* ---- memory ------------------------------------------------------------------------------------
+ */
+
+static int by_device(const void *pa, const void *pb)
+{
+	const struct s_memory *a = pa, *b = pb;
+
+	if (a->rank != b->rank)
+		return a->rank < b->rank ? -1 : 1;
+	if (a->type != b->type)
+		return a->type < b->type ? -1 : 1;
+	return a->device < b->device ? -1 : a->device > b->device;
+}
+
+static struct pl_table *memory(struct stat *s, struct pl_err *err)
+{
+	static const struct pl_column cols[] = {
+		{ "rank", "rank", PL_CELL_I64, 0 },
+		{ "device_type", "device type", PL_CELL_I64, 0 },
+		{ "device", "device", PL_CELL_I64, 0 },
+		{ "allocations", "allocations", PL_CELL_I64, 0 },
+		{ "frees", "frees", PL_CELL_I64, 0 },
+		{ "allocated_bytes", "allocated", PL_CELL_BYTES, 0 },
+		{ "freed_bytes", "freed", PL_CELL_BYTES, 0 },
+		{ "peak_bytes", "peak in use", PL_CELL_BYTES, 0 },
+		{ "reserved_bytes", "peak reserved", PL_CELL_BYTES, 0 },
+	};
+	struct pl_table *t = pl_table_new(cols, PL_LEN(cols), err);
+	int rc = 0;
+
+	if (s->n_memory)
+		qsort(s->memory, s->n_memory, sizeof(*s->memory), by_device);
+	for (size_t i = 0; t && rc >= 0 && i < s->n_memory; i++) {
+		const struct s_memory *m = &s->memory[i];
+
+		rc = pl_table_row(t, err, m->rank < 0 ? INT64_MIN : m->rank, m->type, m->device,
+				  m->allocs, m->frees, m->allocated, m->freed, m->peak,
+				  m->reserved);
+	}
+	return done(t, rc);
+}
+
+/* ---- together ----------------------------------------------------------------------------------
+ */
+
+static const struct section sections[] = {
+	{ "kinds", "events by kind", kinds },
+	{ "steps", "steps", steps },
+	{ "ranks", "ranks: time of the device (or of the host, where there is none)", ranks },
+	{ "host_ops", "host operations by self time", host_ops },
+	{ "runtime", "runtime calls", runtime },
+	{ "kernels", "kernels", kernels },
+	{ "copies", "copies and sets", copies },
+	{ "collectives", "communication", collectives },
+	{ "memory", "memory", memory },
+};
+
+/* First and last time of all ranks; false: there is none. */
+static bool overall(const struct stat *s, int64_t *span, int64_t *n)
+{
+	pl_ns t0 = INT64_MAX, t1 = INT64_MIN;
+
+	*n = 0;
+	for (size_t i = 0; i < s->n_ranks; i++) {
+		if (s->rank[i].t1 < s->rank[i].t0)
+			continue;
+		*n += s->rank[i].rank >= 0;
+		t0 = pl_min_i64(t0, s->rank[i].t0);
+		t1 = pl_max_i64(t1, s->rank[i].t1);
+	}
+	*span = t1 < t0 ? 0 : pl_sub_sat(t1, t0);
+	return t1 >= t0;
+}
+
+static int print_text(struct stat *s, struct pl_err *err)
+{
+	char span_text[32];
+	int64_t span, n;
+	bool any = overall(s, &span, &n);
+	int rc;
+
+	PL_TRY(pl_out_printf(s->out, err, "%lld events in %lld segment%s; ", (long long)s->n_events,
+			     (long long)s->n_segs, s->n_segs == 1 ? "" : "s"));
+	PL_TRY(pl_out_printf(s->out, err, "%lld rank%s", (long long)n, n == 1 ? "" : "s"));
+	if (s->world > 0)
+		PL_TRY(pl_out_printf(s->out, err, " of %lld", (long long)s->world));
+	if (s->hosts.n)
+		PL_TRY(pl_out_printf(s->out, err, " on %zu host%s", s->hosts.n,
+				     s->hosts.n == 1 ? "" : "s"));
+	if (any)
+		PL_TRY(pl_out_printf(s->out, err, "; span %s",
+				     pl_fmt_ns(span_text, sizeof(span_text), span)));
+	PL_TRY(pl_out_printf(s->out, err, "%s%s\n",
+			     s->merged	     ? "; on one clock"
+			     : s->n_segs > 1 ? "; clocks as recorded"
+					     : "",
+			     s->inferred ? ", groups inferred" : ""));
+	for (size_t i = 0; i < PL_LEN(sections); i++) {
+		struct pl_table *t = sections[i].make(s, err);
+
+		if (!t)
+			return PL_ENOMEM;
+		if (pl_table_rows(t)) {
+			rc = pl_out_write(s->out, "\n", 1, err);
+			if (rc >= 0)
+				rc = pl_table_print(t, s->out, PL_TABLE_TEXT, sections[i].title,
+						    err);
+		}
+		pl_table_free(t);
+		PL_TRY(rc);
+	}
+out:
+	return rc;
+}
+
+static int print_json(struct stat *s, struct pl_err *err)
+{
+	struct pl_jsonw w;
+	int64_t span, n;
+	int rc;
+
+	overall(s, &span, &n);
+	pl_jsonw_init(&w, s->out, 0);
+	PL_TRY(pl_jsonw_open(&w, '{', err));
+	PL_TRY(pl_jsonw_kstr(&w, "schema", "paceline.stat/1", err));
+	PL_TRY(pl_jsonw_ki64(&w, "events", s->n_events, err));
+	PL_TRY(pl_jsonw_ki64(&w, "segments", s->n_segs, err));
+	PL_TRY(pl_jsonw_ki64(&w, "n_ranks", n, err));
+	if (s->world > 0)
+		PL_TRY(pl_jsonw_ki64(&w, "world_size", s->world, err));
+	PL_TRY(pl_jsonw_ki64(&w, "span_ns", span, err));
+	PL_TRY(pl_jsonw_key(&w, "merged", err));
+	PL_TRY(pl_jsonw_bool(&w, s->merged, err));
+	PL_TRY(pl_jsonw_key(&w, "hosts", err));
+	PL_TRY(pl_jsonw_open(&w, '[', err));
+	for (size_t i = 0; i < s->hosts.n; i++)
+		PL_TRY(pl_jsonw_str(&w, s->hosts.str[i], s->hosts.len[i], err));
+	PL_TRY(pl_jsonw_close(&w, err));
+	for (size_t i = 0; i < PL_LEN(sections); i++) {
+		struct pl_table *t = sections[i].make(s, err);
+
+		if (!t)
+			return PL_ENOMEM;
+		rc = pl_jsonw_key(&w, sections[i].key, err);
+		if (rc >= 0)
+			rc = pl_table_json(t, &w, err);
+		pl_table_free(t);
+		PL_TRY(rc);
+	}
+	PL_TRY(pl_jsonw_close(&w, err));
+	rc = pl_out_write(s->out, "\n", 1, err);
+out:
+	return rc;
+}
+
+int s_print(struct stat *s, struct pl_err *err)
+{
+	return s->json ? print_json(s, err) : print_text(s, err);
+}

@@ -1,0 +1,128 @@
+/*
+ * Self time of host operations: a thread's events are nested, so one pass over them in order of
+ * start (longer ones first) with a stack gives each event's parent; its own time is its duration
+ * less that of its direct children, as far as these lie inside it. Linear when the source is in
+ * order (profilers write threads so), else O(n log n).
+ */
+#include <stdlib.h>
+
+#include "export/stat.h"
+
+struct order {
+	pl_ns ts, end;
+	uint32_t event;
+};
+struct open {
+	pl_ns end, inside; /* inside: time of children */
+	uint32_t event;
+};
+
+bool s_is_host_op(unsigned kind)
+{
+	return kind == PL_K_HOST_OP || kind == PL_K_PYTHON || kind == PL_K_ANNOTATION ||
+	       kind == PL_K_DATA || kind == PL_K_OTHER;
+}
+
+static int by_start(const void *pa, const void *pb)
+{
+	const struct order *a = pa, *b = pb;
+
+	if (a->ts != b->ts)
+		return a->ts < b->ts ? -1 : 1;
+	if (a->end != b->end)
+		return a->end > b->end ? -1 : 1;
+	return a->event < b->event ? -1 : a->event > b->event;
+}
+
+static int account(struct stat *s, const struct pl_segment *seg, const struct open *o,
+		   struct pl_err *err)
+{
+	uint32_t e = o->event;
+	unsigned table = s->kind[e] == PL_K_RUNTIME ? S_RUNTIME : S_HOST;
+	struct s_agg *a;
+
+	if (table == S_HOST && !s_is_host_op(s->kind[e]))
+		return 0;
+	a = s_agg(s, seg, table, s->kind[e], s->name[e], err);
+	if (!a)
+		return PL_ENOMEM;
+	a->n++;
+	a->total = pl_add_sat(a->total, s->dur[e]);
+	a->self = pl_add_sat(a->self, pl_max_i64(pl_sub_sat(s->dur[e], o->inside), 0));
+	a->max = pl_max_i64(a->max, s->dur[e]);
+	return 0;
+}
+
+static int walk(struct stat *s, const struct pl_segment *seg, const struct order *v, size_t n,
+		struct open **stack, size_t *cap, struct pl_err *err)
+{
+	size_t depth = 0;
+	int rc = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		while (depth && (*stack)[depth - 1].end <= v[i].ts)
+			PL_TRY(account(s, seg, &(*stack)[--depth], err));
+		if (depth) {
+			struct open *o = &(*stack)[depth - 1];
+
+			o->inside = pl_add_sat(o->inside, pl_min_i64(v[i].end, o->end) - v[i].ts);
+		}
+		PL_TRY(pl_grow(stack, cap, depth + 1, sizeof(**stack), err));
+		(*stack)[depth++] = (struct open){ v[i].end, 0, v[i].event };
+	}
+	while (depth)
+		PL_TRY(account(s, seg, &(*stack)[--depth], err));
+out:
+	return rc;
+}
+
+static bool counts(const struct stat *s, const struct pl_segment *seg, size_t i, bool threads)
+{
+	unsigned type;
+
+	if (s->dur[i] < 0 || s->track[i] >= seg->n_tracks || s->kind[i] == PL_K_FLOW_IN ||
+	    s->kind[i] == PL_K_FLOW_OUT || s->kind[i] == PL_K_COUNTER)
+		return false;
+	type = seg->track[s->track[i]].type;
+	/* what lies beside the threads ("Spans") is no operation */
+	return type == PL_T_THREAD || (!threads && type == PL_T_OTHER);
+}
+
+int s_self_times(struct stat *s, const struct pl_segment *seg, struct pl_err *err)
+{
+	size_t *first = NULL, cap = 0;
+	struct order *v = NULL;
+	struct open *stack = NULL;
+	bool threads = false;
+	int rc;
+
+	for (uint32_t i = 0; i < seg->n_tracks; i++)
+		threads |= seg->track[i].type == PL_T_THREAD;
+	PL_TRY(pl_alloc(&first, (size_t)seg->n_tracks + 2, sizeof(*first), err));
+	PL_TRY(pl_alloc(&v, s->n + 1, sizeof(*v), err));
+	for (size_t i = 0; i < s->n; i++)
+		if (counts(s, seg, i, threads))
+			first[s->track[i] + 2]++;
+	for (uint32_t i = 2; i < seg->n_tracks + 2; i++)
+		first[i] += first[i - 1];
+	for (size_t i = 0; i < s->n; i++)
+		if (counts(s, seg, i, threads))
+			v[first[s->track[i] + 1]++] =
+				(struct order){ s->ts[i], pl_add_sat(s->ts[i], s->dur[i]),
+						(uint32_t)i };
+	for (uint32_t t = 0; t < seg->n_tracks; t++) {
+		struct order *o = v + first[t];
+		size_t n = first[t + 1] - first[t], i = 1;
+
+		while (i < n && by_start(&o[i - 1], &o[i]) < 0)
+			i++;
+		if (i < n)
+			qsort(o, n, sizeof(*o), by_start);
+		PL_TRY(walk(s, seg, o, n, &stack, &cap, err));
+	}
+out:
+	pl_free(first);
+	pl_free(v);
+	pl_free(stack);
+	return rc;
+}

@@ -1,0 +1,443 @@
+/*
+ * Perfetto's native trace: TrackEvent packets (perfetto/trace/track_event/ *.proto), names,
+ * categories and argument texts interned. One track a stream or thread under its process, with
+ * overlapping events of one track on further lanes, because a track's slices must nest; arrows from
+ * a launch to the first operation of its correlation, along the source's own flow events, and
+ * through the members of each matched communication. Times carry the clock corrections of a merged
+ * stream.
+ *
+ * Per segment: sort its events by track and time, O(n log n); walk every track once to find lanes
+ * and the slices that flow events lie in, and once more to write. Rounding of the source (a
+ * child that ends 1 us after its parent) is smoothed on host threads by up to TOLERANCE.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "export/perfetto.h"
+
+#define FLUSH	  ((size_t)256 << 10)
+#define TOLERANCE 1000 /* ns */
+
+/* ---- collecting --------------------------------------------------------------------------------
+ */
+
+enum { C_SLICE, C_INSTANT, C_FLOW };
+
+static int by_place(const void *pa, const void *pb)
+{
+	const struct p_item *a = pa, *b = pb;
+
+	if (a->track != b->track)
+		return a->track < b->track ? -1 : 1;
+	if (a->ts != b->ts)
+		return a->ts < b->ts ? -1 : 1;
+	if (a->end != b->end)
+		return a->end > b->end ? -1 : 1;
+	if (a->class != b->class)
+		return a->class - b->class;
+	return a->g < b->g ? -1 : a->g > b->g;
+}
+
+static int by_corr(const void *pa, const void *pb)
+{
+	const struct p_corr *a = pa, *b = pb;
+
+	if (a->corr != b->corr)
+		return a->corr < b->corr ? -1 : 1;
+	if (a->device != b->device)
+		return a->device - b->device;
+	if (a->ts != b->ts)
+		return a->ts < b->ts ? -1 : 1;
+	return a->g < b->g ? -1 : a->g > b->g;
+}
+
+static int bind(struct p_seg *s, uint32_t g, uint64_t id, bool last, struct pl_err *err)
+{
+	int rc = pl_grow(&s->bind, &s->cap_bind, s->n_bind + 1, sizeof(*s->bind), err);
+
+	if (rc < 0)
+		return rc;
+	s->bind[s->n_bind] = (struct p_bind){ id, s->head[g], last };
+	s->head[g] = (uint32_t)s->n_bind++;
+	return 0;
+}
+
+static uint64_t flow_hash(uint64_t kind, uint64_t segment, uint64_t id)
+{
+	const uint64_t v[3] = { kind, segment, id };
+
+	return pl_hash(v, sizeof(v)) | 1;
+}
+
+/* Classify the events of one batch; note correlations and matches. */
+static int collect_batch(struct perfetto *p, struct p_seg *s, uint32_t bi, struct pl_err *err)
+{
+	const struct pl_batch *b = &p->x.hold.b[bi];
+	int rc = 0;
+
+	for (uint32_t i = 0; i < b->n; i++) {
+		uint32_t g = s->first[bi] + i, match = PL_NONE;
+		struct p_item *it = &s->item[s->n_items];
+		const struct pl_clock *k;
+
+		s->where[g] = (struct p_where){ bi, i };
+		if (b->track[i] >= s->seg->n_tracks || b->kind[i] == PL_K_COUNTER)
+			continue;
+		k = s->clock[b->track[i]];
+		it->track = b->track[i];
+		it->g = g;
+		it->ts = x_align(k, pl_add_sat(b->ts[i], s->seg->base_ns));
+		it->end = pl_add_sat(it->ts, b->dur[i] > 0 ? b->dur[i] : 0);
+		it->class = b->kind[i] == PL_K_FLOW_OUT || b->kind[i] == PL_K_FLOW_IN ? C_FLOW
+			    : b->dur[i] < 0					      ? C_INSTANT
+										      : C_SLICE;
+		s->n_items++;
+		if (p->n_members && pl_kind_is_comm(b->kind[i]) && b->first + i <= UINT32_MAX)
+			match = x_member_find(p->member, p->n_members, p->x.merge.rel,
+					      (uint32_t)(b->first + i));
+		if (match != PL_NONE && p->x.merge.m.match[match].n > 1)
+			PL_TRY(bind(s, g, flow_hash(1, p->merge_no, match), false, err));
+	}
+	for (uint32_t c = 0; c < b->n_cols; c++) {
+		const struct pl_col *col = &b->col[c];
+
+		if (col->role != PL_R_CORR || col->type != PL_V_INT)
+			continue;
+		PL_TRY(pl_grow(&s->corr, &s->cap_corr, s->n_corr + col->n, sizeof(*s->corr), err));
+		for (uint32_t j = 0; j < col->n; j++) {
+			uint32_t i = col->row[j];
+			bool device = b->track[i] < s->seg->n_tracks &&
+				      s->seg->track[b->track[i]].type == PL_T_STREAM;
+
+			if (col->val[j] <= 0 || b->dur[i] < 0 ||
+			    (!device && b->kind[i] != PL_K_RUNTIME) ||
+			    (device && b->kind[i] == PL_K_SYNC))
+				continue;
+			s->corr[s->n_corr++] =
+				(struct p_corr){ col->val[j], b->ts[i], s->first[bi] + i, device };
+		}
+	}
+out:
+	return rc;
+}
+
+/* One arrow a correlation: from its call to the first thing that it started. */
+static int bind_launches(struct p_seg *s, uint32_t segment, struct pl_err *err)
+{
+	int rc = 0;
+
+	qsort(s->corr, s->n_corr, sizeof(*s->corr), by_corr);
+	for (size_t i = 0, j; i < s->n_corr; i = j) {
+		size_t d = i;
+
+		for (j = i; j < s->n_corr && s->corr[j].corr == s->corr[i].corr; j++)
+			d += !s->corr[j].device;
+		if (d == i || d == j)
+			continue;
+		uint64_t id = flow_hash(2, segment, (uint64_t)s->corr[i].corr);
+
+		PL_TRY(bind(s, s->corr[i].g, id, false, err));
+		PL_TRY(bind(s, s->corr[d].g, id, true, err));
+	}
+out:
+	return rc;
+}
+
+static int collect(struct perfetto *p, struct p_seg *s, struct pl_err *err)
+{
+	struct x_hold *h = &p->x.hold;
+	size_t n = 0;
+	int rc;
+
+	PL_TRY(pl_alloc(&s->rows, h->n + 1, sizeof(*s->rows), err));
+	PL_TRY(pl_alloc(&s->first, h->n + 1, sizeof(*s->first), err));
+	for (size_t i = 0; i < h->n; i++) {
+		s->first[i] = (uint32_t)n;
+		n += h->b[i].n;
+		if (n >= PL_NONE)
+			return pl_fail(err, PL_ELIMIT, "more than %u events in a segment", PL_NONE);
+		PL_TRY(x_rows_build(&s->rows[i], &h->b[i], err));
+		s->n_rows = i + 1;
+	}
+	PL_TRY(pl_alloc(&s->item, n + 1, sizeof(*s->item), err));
+	PL_TRY(pl_alloc(&s->where, n + 1, sizeof(*s->where), err));
+	PL_TRY(pl_alloc(&s->head, n + 1, sizeof(*s->head), err));
+	PL_TRY(pl_alloc(&s->clock, (size_t)s->seg->n_tracks + 1, sizeof(s->clock[0]), err));
+	memset(s->head, 0xff, (n + 1) * sizeof(*s->head));
+	for (uint32_t i = 0; i < s->seg->n_tracks; i++)
+		s->clock[i] = x_merge_clock(&p->x.merge, s->seg->track[i].rank);
+	for (size_t i = 0; i < h->n; i++)
+		PL_TRY(collect_batch(p, s, (uint32_t)i, err));
+	qsort(s->item, s->n_items, sizeof(*s->item), by_place);
+	PL_TRY(bind_launches(s, p->x.n_segs, err));
+out:
+	return rc;
+}
+
+/* ---- lanes -------------------------------------------------------------------------------------
+ */
+
+static void close_top(struct perfetto *p, struct p_lane *l, pl_ns at, bool write)
+{
+	l->n--;
+	if (write)
+		p_write_end(p, l->uuid, pl_min_i64(l->end[l->n], at));
+}
+
+/* Can the slice go onto this lane? Ends what ends before it. */
+static bool fits(struct perfetto *p, struct p_lane *l, struct p_item *it, pl_ns tolerance,
+		 bool write)
+{
+	while (l->n && l->end[l->n - 1] <= it->ts)
+		close_top(p, l, INT64_MAX, write);
+	while (l->n && it->end > l->end[l->n - 1]) {
+		pl_ns top = l->end[l->n - 1];
+
+		if (pl_sub_sat(it->end, top) <= tolerance && top > it->ts) {
+			it->end = top;
+			break;
+		}
+		if (pl_sub_sat(top, it->ts) > tolerance)
+			return false;
+		close_top(p, l, it->ts, write);
+	}
+	return true;
+}
+
+static int new_lane(struct p_seg *s, struct pl_err *err)
+{
+	int rc = pl_grow(&s->lane, &s->cap_lane, s->n_lanes + 1, sizeof(*s->lane), err);
+
+	if (rc < 0)
+		return rc;
+	if (s->n_lanes >= s->made_lanes) {
+		memset(&s->lane[s->n_lanes], 0, sizeof(*s->lane));
+		s->made_lanes = s->n_lanes + 1;
+	}
+	s->lane[s->n_lanes].n = 0;
+	s->lane[s->n_lanes].uuid = 0;
+	s->n_lanes++;
+	return 0;
+}
+
+static int push(struct p_lane *l, const struct p_item *it, struct pl_err *err)
+{
+	int rc;
+
+	PL_TRY(pl_grow(&l->end, &l->cap_end, l->n + 1, sizeof(*l->end), err));
+	PL_TRY(pl_grow(&l->g, &l->cap_g, l->n + 1, sizeof(*l->g), err));
+	l->end[l->n] = it->end;
+	l->g[l->n++] = it->g;
+out:
+	return rc;
+}
+
+/* The innermost slice at the item's time, or PL_NONE. */
+static uint32_t slice_at(const struct p_seg *s, const struct p_item *it)
+{
+	for (size_t i = 0; i < s->n_lanes; i++) {
+		const struct p_lane *l = &s->lane[i];
+
+		for (size_t j = l->n; j-- > 0;)
+			if (l->end[j] >= it->ts)
+				return l->g[j];
+	}
+	return PL_NONE;
+}
+
+static bool same_corr(const struct perfetto *p, const struct p_seg *s, uint32_t g, int64_t id)
+{
+	const struct p_where w = s->where[g];
+	const struct pl_batch *b = &p->x.hold.b[w.batch];
+	const struct x_rows *r = &s->rows[w.batch];
+
+	for (uint32_t e = r->off[w.row]; e < r->off[w.row + 1]; e++) {
+		const struct pl_col *c = &b->col[r->ent[e].col];
+
+		if (c->role == PL_R_CORR && c->type == PL_V_INT && c->val[r->ent[e].k] == id)
+			return true;
+	}
+	return false;
+}
+
+/* A flow event binds its id to the slice that it lies in, unless a launch arrow says the same. */
+static int bind_flow(struct perfetto *p, struct p_seg *s, const struct p_item *it,
+		     struct pl_err *err)
+{
+	const struct p_where w = s->where[it->g];
+	const struct pl_batch *b = &p->x.hold.b[w.batch];
+	const struct x_rows *r = &s->rows[w.batch];
+	uint32_t slice = slice_at(s, it);
+	uint64_t cat = PL_NONE, id = 0;
+	bool middle = false, any = false;
+
+	for (uint32_t e = r->off[w.row]; e < r->off[w.row + 1]; e++) {
+		const struct pl_col *c = &b->col[r->ent[e].col];
+		int64_t v = c->val[r->ent[e].k];
+
+		if (c->role == PL_R_CAT) {
+			cat = (uint64_t)v;
+		} else if (c->role == PL_R_PH) {
+			middle = !strcmp(pl_intern_get(&s->seg->str, (pl_id)v), "t");
+		} else if (c->role == PL_R_FLOW) {
+			id = (uint64_t)v ^ (uint64_t)c->type << 60;
+			any = true;
+			if (slice != PL_NONE && c->type == PL_V_INT && same_corr(p, s, slice, v))
+				return 0;
+		}
+	}
+	if (slice == PL_NONE || !any)
+		return 0;
+	return bind(s, slice,
+		    flow_hash(cat << 3 | 3, p->x.n_segs, id ^ (uint64_t)b->name[w.row] << 32),
+		    b->kind[w.row] == PL_K_FLOW_IN && !middle, err);
+}
+
+/* One track's items [from, to). */
+static int walk(struct perfetto *p, struct p_seg *s, size_t from, size_t to, bool write,
+		struct pl_err *err)
+{
+	const struct pl_track *k = &s->seg->track[s->item[from].track];
+	pl_ns tolerance = k->type == PL_T_STREAM ? 0 : TOLERANCE;
+	int rc = 0;
+
+	s->n_lanes = 0;
+	for (size_t i = from; i < to; i++) {
+		struct p_item it = s->item[i];
+		size_t l = 0;
+
+		if (it.class == C_FLOW) {
+			if (!write)
+				PL_TRY(bind_flow(p, s, &it, err));
+			continue;
+		}
+		if (it.class == C_SLICE)
+			while (l < s->n_lanes && !fits(p, &s->lane[l], &it, tolerance, write))
+				l++;
+		if (l == s->n_lanes)
+			PL_TRY(new_lane(s, err));
+		if (write) {
+			if (!s->lane[l].uuid)
+				PL_TRY(p_write_track(p, s, it.track, l, &s->lane[l].uuid, err));
+			PL_TRY(p_write_begin(p, s, &it, s->lane[l].uuid, err));
+		}
+		if (it.class == C_SLICE)
+			PL_TRY(push(&s->lane[l], &it, err));
+	}
+	for (size_t l = 0; l < s->n_lanes; l++)
+		while (s->lane[l].n)
+			close_top(p, &s->lane[l], INT64_MAX, write);
+out:
+	return rc;
+}
+
+/* ---- the sink ----------------------------------------------------------------------------------
+ */
+
+static void seg_fini(struct p_seg *s)
+{
+	for (size_t i = 0; i < s->n_rows; i++)
+		x_rows_fini(&s->rows[i]);
+	for (size_t i = 0; i < s->made_lanes; i++) {
+		pl_free(s->lane[i].end);
+		pl_free(s->lane[i].g);
+	}
+	pl_free(s->rows);
+	pl_free(s->first);
+	pl_free(s->item);
+	pl_free(s->where);
+	pl_free(s->head);
+	pl_free(s->clock);
+	pl_free(s->corr);
+	pl_free(s->bind);
+	pl_free(s->lane);
+	pl_free(s->iid);
+	pl_free(s->process);
+}
+
+static int emit(struct x_base *x, struct pl_segment *seg, struct pl_err *err)
+{
+	struct perfetto *p = (struct perfetto *)x;
+	struct p_seg s = { .seg = seg };
+	int rc;
+
+	p->event.err = p->fresh.err = err;
+	PL_TRY(pl_alloc(&s.iid, P_TABLES * (seg->str.n + 1), sizeof(*s.iid), err));
+	PL_TRY(pl_alloc(&s.process, seg->str.n + 1, sizeof(*s.process), err));
+	PL_TRY(collect(p, &s, err));
+	if (x->n_segs == 1)
+		for (size_t i = 0; i < s.n_items; i++)
+			p->shift = pl_max_i64(p->shift, pl_sub_sat(0, s.item[i].ts));
+	for (int write = 0; write < 2; write++) {
+		for (size_t i = 0, j; i < s.n_items; i = j) {
+			for (j = i; j < s.n_items && s.item[j].track == s.item[i].track; j++)
+				;
+			PL_TRY(walk(p, &s, i, j, write, err));
+			x_flush(&x->t, FLUSH);
+		}
+	}
+	for (size_t i = 0; i < x->hold.n; i++)
+		PL_TRY(p_write_counters(p, &s, (uint32_t)i, err));
+	x_flush(&x->t, FLUSH);
+	rc = x->t.rc;
+out:
+	seg_fini(&s);
+	return rc;
+}
+
+static int on_merge(struct x_base *x, const struct pl_merge *m, struct pl_err *err)
+{
+	struct perfetto *p = (struct perfetto *)x;
+
+	pl_free(p->member);
+	p->member = NULL;
+	p->merge_no++;
+	return x_members_build(m, &p->member, &p->n_members, err);
+}
+
+static struct pl_sink *perfetto_open(struct pl_out *out, const struct pl_export_opts *o,
+				     struct pl_err *err)
+{
+	struct perfetto *p = x_base_open(sizeof(*p), out, o, emit, err);
+
+	if (!p)
+		return NULL;
+	p->x.on_merge = on_merge;
+	return &p->x.sink;
+}
+
+static void perfetto_abort(struct pl_sink *sink)
+{
+	struct perfetto *p = (struct perfetto *)sink;
+
+	if (!p)
+		return;
+	for (int i = 0; i < P_TABLES; i++)
+		pl_intern_fini(&p->table[i]);
+	pl_intern_fini(&p->counter);
+	x_pids_fini(&p->pids);
+	x_text_fini(&p->event);
+	x_text_fini(&p->fresh);
+	pl_free(p->member);
+	pl_free(p->counter_uuid);
+	x_base_fini(&p->x);
+	pl_free(p);
+}
+
+static int perfetto_close(struct pl_sink *sink, struct pl_err *err)
+{
+	int rc = x_base_finish((struct x_base *)sink, err);
+
+	perfetto_abort(sink);
+	return rc;
+}
+
+const struct pl_exporter pl_export_perfetto = {
+	.name = "perfetto",
+	.summary =
+		"Perfetto's native protobuf (TrackEvent), for ui.perfetto.dev and trace_processor",
+	.binary = true,
+	.open = perfetto_open,
+	.close = perfetto_close,
+	.abort = perfetto_abort,
+};

@@ -1,0 +1,436 @@
+/*
+ * One line an event: CSV with fixed columns and the arguments as one JSON column, and JSON lines.
+ *
+ * Both give absolute times (the base added) and, for a merged stream, times on the common clock.
+ * CSV has the same columns for every trace, so that files of different jobs can be stacked; a union
+ * of all argument keys would need the whole trace before the first line.
+ */
+#include <string.h>
+
+#include "export/internal.h"
+
+#define FLUSH ((size_t)256 << 10)
+
+/* Columns that a role fills, in this order. */
+static const struct {
+	uint8_t role;
+	const char *name;
+} role_col[] = {
+	{ PL_R_CAT, "category" },     { PL_R_PH, "phase" },	     { PL_R_STEP, "step" },
+	{ PL_R_CORR, "correlation" }, { PL_R_EXTERNAL, "external" }, { PL_R_FLOW, "flow" },
+	{ PL_R_COLL, "collective" },  { PL_R_GROUP, "group" },	     { PL_R_SEQ, "seq" },
+	{ PL_R_PEER, "peer" },	      { PL_R_BYTES, "bytes" },	     { PL_R_MB, "microbatch" },
+	{ PL_R_CHUNK, "chunk" },      { PL_R_LAYER, "layer" },	     { PL_R_CHANNEL, "channel" },
+};
+#define N_ROLES PL_LEN(role_col)
+
+struct rows {
+	struct x_base x; /* first */
+	struct x_text args;
+	const struct pl_clock **clock; /* by track */
+	bool headed;
+};
+
+/* The row's value of each role (index into its entries + 1), 0 none. */
+static void find_roles(const struct pl_batch *b, const struct x_rows *r, uint32_t i,
+		       uint32_t at[PL_R_COUNT_])
+{
+	memset(at, 0, PL_R_COUNT_ * sizeof(*at));
+	for (uint32_t e = r->off[i]; e < r->off[i + 1]; e++) {
+		unsigned role = b->col[r->ent[e].col].role;
+
+		if (role < PL_R_COUNT_ && !at[role])
+			at[role] = e + 1;
+	}
+}
+
+static void put_args(struct x_text *t, const struct pl_segment *s, const struct pl_batch *b,
+		     const struct x_rows *r, uint32_t i, const uint32_t at[PL_R_COUNT_])
+{
+	bool any = false;
+
+	x_putc(t, '{');
+	for (uint32_t e = r->off[i]; e < r->off[i + 1]; e++) {
+		const struct pl_col *c = &b->col[r->ent[e].col];
+		const char *fallback = x_role_key(c->role), *key;
+		size_t n;
+		bool own = false; /* a column of its own says it */
+
+		for (size_t j = 0; j < N_ROLES && !own; j++)
+			own = role_col[j].role == c->role && at[c->role] == e + 1;
+		if (own)
+			continue;
+		if (any)
+			x_putc(t, ',');
+		any = true;
+		key = x_str(s, c->key, &n);
+		if (c->key == PL_NONE)
+			x_json_str(t, fallback, strlen(fallback));
+		else
+			x_json_str(t, key, n);
+		x_putc(t, ':');
+		x_value_json(t, s, c, r->ent[e].k);
+	}
+	x_putc(t, '}');
+}
+
+static pl_ns start_of(const struct rows *x, const struct pl_segment *s, const struct pl_batch *b,
+		      uint32_t i)
+{
+	const struct pl_clock *c = b->track[i] < s->n_tracks ? x->clock[b->track[i]] : NULL;
+
+	return x_align(c, pl_add_sat(b->ts[i], s->base_ns));
+}
+
+static int prepare(struct rows *x, const struct pl_segment *seg, struct pl_err *err)
+{
+	int rc;
+
+	pl_free(x->clock);
+	x->clock = NULL;
+	rc = pl_alloc(&x->clock, (size_t)seg->n_tracks + 1, sizeof(x->clock[0]), err);
+	for (uint32_t i = 0; rc >= 0 && i < seg->n_tracks; i++)
+		x->clock[i] = x_merge_clock(&x->x.merge, seg->track[i].rank);
+	x->args.err = err;
+	return rc;
+}
+
+static void csv_head(struct x_text *t)
+{
+	x_puts(t, "segment,event,rank,host,track_type,pid,tid,device,stream,kind,name,start_ns,dur_"
+		  "ns");
+	for (size_t j = 0; j < N_ROLES; j++) {
+		x_putc(t, ',');
+		x_puts(t, role_col[j].name);
+	}
+	x_puts(t, ",args\n");
+}
+
+static void csv_id(struct x_text *t, const struct pl_segment *s, pl_id id)
+{
+	size_t n;
+	const char *p = x_str(s, id, &n);
+
+	x_csv_str(t, p, n);
+	x_putc(t, ',');
+}
+
+static void csv_track(struct x_text *t, const struct pl_segment *s, uint32_t track)
+{
+	const struct pl_track *k = track < s->n_tracks ? &s->track[track] : NULL;
+
+	if (!k) {
+		x_puts(t, ",,,,,,,");
+		return;
+	}
+	if (k->rank >= 0)
+		x_i64(t, k->rank);
+	x_putc(t, ',');
+	csv_id(t, s, k->host);
+	x_puts(t, pl_track_type_name(k->type));
+	x_putc(t, ',');
+	csv_id(t, s, k->pid);
+	csv_id(t, s, k->tid);
+	if (k->device >= 0)
+		x_i64(t, k->device);
+	x_putc(t, ',');
+	if (k->stream >= 0)
+		x_i64(t, k->stream);
+	x_putc(t, ',');
+}
+
+static void csv_value(struct rows *x, const struct pl_segment *s, const struct pl_col *c,
+		      uint32_t k)
+{
+	struct x_text *t = &x->x.t;
+	size_t n;
+	const char *p;
+
+	if (c->type == PL_V_STR || c->type == PL_V_JSON) {
+		p = x_str(s, (pl_id)c->val[k], &n);
+		x_csv_str(t, p, n);
+	} else if (c->type != PL_V_NULL) {
+		x_value_json(t, s, c, k);
+	}
+}
+
+static void csv_event(struct rows *x, const struct pl_segment *s, const struct pl_batch *b,
+		      uint32_t i)
+{
+	struct x_text *t = &x->x.t;
+	uint32_t at[PL_R_COUNT_];
+
+	find_roles(b, &x->x.rows, i, at);
+	x_i64(t, x->x.n_segs - 1);
+	x_putc(t, ',');
+	x_i64(t, (int64_t)(b->first + i));
+	x_putc(t, ',');
+	csv_track(t, s, b->track[i]);
+	x_puts(t, pl_kind_name(b->kind[i]));
+	x_putc(t, ',');
+	csv_id(t, s, b->name[i]);
+	x_i64(t, start_of(x, s, b, i));
+	x_putc(t, ',');
+	if (b->dur[i] >= 0)
+		x_i64(t, b->dur[i]);
+	for (size_t j = 0; j < N_ROLES; j++) {
+		uint32_t e = at[role_col[j].role];
+
+		x_putc(t, ',');
+		if (e)
+			csv_value(x, s, &b->col[x->x.rows.ent[e - 1].col], x->x.rows.ent[e - 1].k);
+	}
+	x->args.b.n = 0;
+	put_args(&x->args, s, b, &x->x.rows, i, at);
+	x_putc(t, ',');
+	if (x->args.b.n > 2)
+		x_csv_str(t, (const char *)x->args.b.p, x->args.b.n);
+	x_putc(t, '\n');
+}
+
+static int csv_emit(struct x_base *base, struct pl_segment *seg, struct pl_err *err)
+{
+	struct rows *x = (struct rows *)base;
+	int rc;
+
+	PL_TRY(prepare(x, seg, err));
+	if (!x->headed)
+		csv_head(&base->t);
+	x->headed = true;
+	for (size_t j = 0; j < base->hold.n; j++) {
+		PL_TRY(x_rows_build(&base->rows, &base->hold.b[j], err));
+		for (uint32_t i = 0; i < base->hold.b[j].n; i++) {
+			csv_event(x, seg, &base->hold.b[j], i);
+			x_flush(&base->t, FLUSH);
+		}
+		PL_TRY(base->t.rc < 0 ? base->t.rc : x->args.rc);
+	}
+out:
+	return rc;
+}
+
+/* ---- JSON lines --------------------------------------------------------------------------------
+ */
+
+static void member(struct x_text *t, const char *key)
+{
+	x_puts(t, ",\"");
+	x_puts(t, key);
+	x_puts(t, "\":");
+}
+
+static void member_id(struct x_text *t, const struct pl_segment *s, const char *key, pl_id id)
+{
+	size_t n;
+	const char *p = x_str(s, id, &n);
+
+	if (id == PL_NONE)
+		return;
+	member(t, key);
+	x_json_str(t, p, n);
+}
+
+static void member_i64(struct x_text *t, const char *key, int64_t v, int64_t none)
+{
+	if (v == none)
+		return;
+	member(t, key);
+	x_i64(t, v);
+}
+
+static void jsonl_segment(struct rows *x, const struct pl_segment *s)
+{
+	struct x_text *t = &x->x.t;
+
+	x_puts(t, "{\"type\":\"segment\",\"segment\":");
+	x_i64(t, x->x.n_segs - 1);
+	member(t, "source");
+	x_json_str(t, s->source ? s->source : "", s->source ? strlen(s->source) : 0);
+	member(t, "format");
+	x_json_str(t, s->format ? s->format : "", s->format ? strlen(s->format) : 0);
+	member_i64(t, "base_ns", s->base_ns, INT64_MIN);
+	member(t, "members");
+	x_putc(t, '{');
+	for (uint32_t i = 0; i < s->n_meta; i++) {
+		size_t n;
+		const char *p = x_str(s, s->meta[i].key, &n);
+
+		if (i)
+			x_putc(t, ',');
+		x_json_str(t, p, n);
+		x_putc(t, ':');
+		p = x_str(s, s->meta[i].value, &n);
+		x_json_raw(t, p, n);
+	}
+	x_puts(t, "}}\n");
+}
+
+static void jsonl_track(struct rows *x, const struct pl_segment *s, uint32_t i)
+{
+	static const char *const coord[PL_COORDS] = { "dp", "pp", "tp", "ep" };
+	const struct pl_track *k = &s->track[i];
+	struct x_text *t = &x->x.t;
+
+	x_puts(t, "{\"type\":\"track\",\"segment\":");
+	x_i64(t, x->x.n_segs - 1);
+	member_i64(t, "track", i, -1);
+	member(t, "track_type");
+	x_json_str(t, pl_track_type_name(k->type), strlen(pl_track_type_name(k->type)));
+	member_i64(t, "rank", k->rank, -1);
+	member_id(t, s, "host", k->host);
+	member_id(t, s, "pid", k->pid);
+	member_id(t, s, "tid", k->tid);
+	member_i64(t, "device", k->device, -1);
+	member_i64(t, "stream", k->stream, -1);
+	member_id(t, s, "name", k->name);
+	member_id(t, s, "process", k->process);
+	member_id(t, s, "labels", k->labels);
+	for (unsigned j = 0; j < PL_COORDS; j++)
+		member_i64(t, coord[j], k->coord[j], -1);
+	x_puts(t, "}\n");
+}
+
+static void jsonl_event(struct rows *x, const struct pl_segment *s, const struct pl_batch *b,
+			uint32_t i)
+{
+	struct x_text *t = &x->x.t;
+	uint32_t at[PL_R_COUNT_];
+
+	find_roles(b, &x->x.rows, i, at);
+	x_puts(t, "{\"type\":\"event\",\"segment\":");
+	x_i64(t, x->x.n_segs - 1);
+	member_i64(t, "event", (int64_t)(b->first + i), -1);
+	member_i64(t, "track", b->track[i], PL_NONE);
+	if (b->track[i] < s->n_tracks)
+		member_i64(t, "rank", s->track[b->track[i]].rank, -1);
+	x_puts(t, ",\"kind\":\"");
+	x_puts(t, pl_kind_name(b->kind[i]));
+	x_puts(t, "\"");
+	member_id(t, s, "name", b->name[i]);
+	member_i64(t, "start_ns", start_of(x, s, b, i), INT64_MIN);
+	member_i64(t, "dur_ns", b->dur[i], -1);
+	for (size_t j = 0; j < N_ROLES; j++) {
+		uint32_t e = at[role_col[j].role];
+
+		if (!e)
+			continue;
+		member(t, role_col[j].name);
+		x_value_json(t, s, &b->col[x->x.rows.ent[e - 1].col], x->x.rows.ent[e - 1].k);
+	}
+	x->args.b.n = 0;
+	put_args(&x->args, s, b, &x->x.rows, i, at);
+	if (x->args.b.n > 2) {
+		member(t, "args");
+		x_put(t, x->args.b.p, x->args.b.n);
+	}
+	x_puts(t, "}\n");
+}
+
+static void jsonl_clocks(struct rows *x)
+{
+	struct x_text *t = &x->x.t;
+	const struct pl_merge *m = &x->x.merge.m;
+
+	for (uint32_t i = 0; i < m->n_clocks; i++) {
+		char drift[64];
+
+		x_puts(t, "{\"type\":\"clock\"");
+		member_i64(t, "clock", i, -1);
+		if (m->clock[i].host) {
+			member(t, "host");
+			x_json_str(t, m->clock[i].host, strlen(m->clock[i].host));
+		}
+		member_i64(t, "offset_ns", m->clock[i].offset_ns, INT64_MIN);
+		member_i64(t, "offset_ci_ns", m->clock[i].offset_ci_ns, INT64_MIN);
+		snprintf(drift, sizeof(drift), "%.9g", m->clock[i].drift_ppm);
+		member(t, "drift_ppm");
+		x_puts(t, drift);
+		x_puts(t, "}\n");
+	}
+}
+
+static int jsonl_emit(struct x_base *base, struct pl_segment *seg, struct pl_err *err)
+{
+	struct rows *x = (struct rows *)base;
+	int rc;
+
+	PL_TRY(prepare(x, seg, err));
+	if (base->merge.present && !base->merge.rel)
+		jsonl_clocks(x);
+	jsonl_segment(x, seg);
+	for (uint32_t i = 0; i < seg->n_tracks; i++)
+		jsonl_track(x, seg, i);
+	for (size_t j = 0; j < base->hold.n; j++) {
+		PL_TRY(x_rows_build(&base->rows, &base->hold.b[j], err));
+		for (uint32_t i = 0; i < base->hold.b[j].n; i++) {
+			jsonl_event(x, seg, &base->hold.b[j], i);
+			x_flush(&base->t, FLUSH);
+		}
+		PL_TRY(base->t.rc < 0 ? base->t.rc : x->args.rc);
+	}
+out:
+	return rc;
+}
+
+/* ---- open and close ----------------------------------------------------------------------------
+ */
+
+static struct pl_sink *csv_open(struct pl_out *out, const struct pl_export_opts *o,
+				struct pl_err *err)
+{
+	return x_base_open(sizeof(struct rows), out, o, csv_emit, err);
+}
+
+static struct pl_sink *jsonl_open(struct pl_out *out, const struct pl_export_opts *o,
+				  struct pl_err *err)
+{
+	return x_base_open(sizeof(struct rows), out, o, jsonl_emit, err);
+}
+
+static void rows_abort(struct pl_sink *sink)
+{
+	struct rows *x = (struct rows *)sink;
+
+	if (!x)
+		return;
+	x_text_fini(&x->args);
+	pl_free(x->clock);
+	x_base_fini(&x->x);
+	pl_free(x);
+}
+
+static int csv_close(struct pl_sink *sink, struct pl_err *err)
+{
+	struct rows *x = (struct rows *)sink;
+	int rc;
+
+	x->x.t.err = err;
+	if (!x->headed)
+		csv_head(&x->x.t);
+	rc = x_base_finish(&x->x, err);
+	rows_abort(sink);
+	return rc;
+}
+
+static int jsonl_close(struct pl_sink *sink, struct pl_err *err)
+{
+	int rc = x_base_finish((struct x_base *)sink, err);
+
+	rows_abort(sink);
+	return rc;
+}
+
+const struct pl_exporter pl_export_csv = {
+	.name = "csv",
+	.summary = "one line an event, fixed columns, arguments as a JSON column",
+	.open = csv_open,
+	.close = csv_close,
+	.abort = rows_abort,
+};
+const struct pl_exporter pl_export_jsonl = {
+	.name = "jsonl",
+	.summary = "JSON lines: segments, tracks, events",
+	.open = jsonl_open,
+	.close = jsonl_close,
+	.abort = rows_abort,
+};

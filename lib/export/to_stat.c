@@ -1,0 +1,283 @@
+/*
+ * The summary as a sink: copies the few columns that it needs (40 bytes an event) and leaves the
+ * rest to the end of each segment (stat_collect.c, stat_self.c) and of the stream (stat_print.c).
+ */
+#include <string.h>
+
+#include "export/stat.h"
+
+static int begin(struct pl_sink *sink, struct pl_segment *seg, struct pl_err *err)
+{
+	struct stat *s = (struct stat *)sink;
+
+	(void)seg;
+	(void)err;
+	if (s->n_segs++)
+		s->merge.rel++;
+	s->n = s->n_number = s->n_mem = 0;
+	s->first_comm = s->n_comm;
+	return 0;
+}
+
+static int copy_fixed(struct stat *s, const struct pl_batch *b, struct pl_err *err)
+{
+	size_t n = s->n + b->n;
+	int rc;
+
+	if (n >= PL_NONE)
+		return pl_fail(err, PL_ELIMIT, "more than %u events in a segment", PL_NONE);
+	PL_TRY(pl_grow(&s->kind, &s->cap_kind, n, sizeof(*s->kind), err));
+	PL_TRY(pl_grow(&s->track, &s->cap_track, n, sizeof(*s->track), err));
+	PL_TRY(pl_grow(&s->name, &s->cap_name, n, sizeof(*s->name), err));
+	PL_TRY(pl_grow(&s->ts, &s->cap_ts, n, sizeof(*s->ts), err));
+	PL_TRY(pl_grow(&s->dur, &s->cap_dur, n, sizeof(*s->dur), err));
+	PL_TRY(pl_grow(&s->bytes, &s->cap_bytes, n, sizeof(*s->bytes), err));
+	memcpy(s->kind + s->n, b->kind, b->n * sizeof(*s->kind));
+	memcpy(s->track + s->n, b->track, b->n * sizeof(*s->track));
+	memcpy(s->name + s->n, b->name, b->n * sizeof(*s->name));
+	memcpy(s->ts + s->n, b->ts, b->n * sizeof(*s->ts));
+	memcpy(s->dur + s->n, b->dur, b->n * sizeof(*s->dur));
+	memset(s->bytes + s->n, 0xff, b->n * sizeof(*s->bytes)); /* -1 */
+out:
+	return rc;
+}
+
+/* A record for each communication and memory event of the batch; index[row]: its number. */
+static int make_records(struct stat *s, const struct pl_batch *b, uint32_t *index,
+			struct pl_err *err)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < b->n; i++) {
+		uint32_t event = (uint32_t)(s->n + i);
+
+		if (pl_kind_is_comm(b->kind[i])) {
+			PL_TRY(pl_grow(&s->comm, &s->cap_comm, s->n_comm + 1, sizeof(*s->comm),
+				       err));
+			index[i] = (uint32_t)s->n_comm;
+			s->comm[s->n_comm++] = (struct s_comm){ .coll = PL_NONE,
+								.group = PL_NONE,
+								.dtype = PL_NONE,
+								.bytes = -1,
+								.size = -1,
+								.elements = -1,
+								.out_elements = -1,
+								.event = event,
+								.ordinal = b->first + i };
+		} else if (b->kind[i] == PL_K_MEMORY) {
+			PL_TRY(pl_grow(&s->mem, &s->cap_mem, s->n_mem + 1, sizeof(*s->mem), err));
+			index[i] = (uint32_t)s->n_mem;
+			s->mem[s->n_mem++] = (struct s_mem){ event,	INT64_MIN, INT64_MIN,
+							     INT64_MIN, INT64_MIN, INT64_MIN };
+		}
+	}
+out:
+	return rc;
+}
+
+/* Where an argument of this key goes, by kind of event; NULL: nowhere. */
+static int64_t *memory_slot(struct s_mem *m, unsigned role, const char *key)
+{
+	if (role == PL_R_BYTES || !strcmp(key, "Bytes"))
+		return &m->bytes;
+	if (!strcmp(key, "Total Allocated"))
+		return &m->total;
+	if (!strcmp(key, "Total Reserved"))
+		return &m->reserved;
+	if (!strcmp(key, "Device Type"))
+		return &m->type;
+	return strcmp(key, "Device Id") ? NULL : &m->device;
+}
+
+static void comm_value(struct s_comm *c, const struct pl_col *col, const char *key, int64_t v)
+{
+	bool text = col->type == PL_V_STR || col->type == PL_V_JSON;
+
+	if (col->role == PL_R_BYTES && !text)
+		c->bytes = v;
+	else if (col->role == PL_R_COLL && text)
+		c->coll = (pl_id)v;
+	else if (col->role == PL_R_GROUP && text)
+		c->group = (pl_id)v;
+	else if (col->role != PL_R_ARG)
+		return;
+	else if (!text && !strcmp(key, "Group size"))
+		c->size = v;
+	else if (!text && !strcmp(key, "In msg nelems"))
+		c->elements = v;
+	else if (!text && !strcmp(key, "Out msg nelems"))
+		c->out_elements = v;
+	else if (text && !strcmp(key, "dtype"))
+		c->dtype = (pl_id)v;
+}
+
+static int take_column(struct stat *s, const struct pl_segment *seg, const struct pl_batch *b,
+		       const struct pl_col *col, const uint32_t *index, struct pl_err *err)
+{
+	const char *key = col->key == PL_NONE ? "" : pl_intern_get(&seg->str, col->key);
+	bool number = col->type == PL_V_INT || col->type == PL_V_BOOL;
+	bool steps = col->role == PL_R_STEP && col->type == PL_V_INT;
+	int64_t *slot;
+	int rc = 0;
+
+	if (col->role != PL_R_ARG && col->role != PL_R_BYTES && col->role != PL_R_COLL &&
+	    col->role != PL_R_GROUP && !steps)
+		return 0;
+	for (uint32_t k = 0; k < col->n; k++) {
+		uint32_t i = col->row[k];
+
+		if (steps && b->kind[i] == PL_K_STEP) {
+			PL_TRY(pl_grow(&s->number, &s->cap_number, s->n_number + 1,
+				       sizeof(*s->number), err));
+			s->number[s->n_number++] =
+				(struct s_number){ (uint32_t)(s->n + i), col->val[k] };
+		} else if (index[i] == PL_NONE) {
+			if (col->role == PL_R_BYTES && number)
+				s->bytes[s->n + i] = col->val[k];
+		} else if (b->kind[i] == PL_K_MEMORY) {
+			slot = memory_slot(&s->mem[index[i]], col->role, key);
+			if (slot && number)
+				*slot = col->val[k];
+		} else {
+			comm_value(&s->comm[index[i]], col, key, col->val[k]);
+		}
+	}
+out:
+	return rc;
+}
+
+static int batch(struct pl_sink *sink, struct pl_segment *seg, struct pl_batch *b,
+		 struct pl_err *err)
+{
+	struct stat *s = (struct stat *)sink;
+	uint32_t *index = NULL;
+	int rc;
+
+	PL_TRY(copy_fixed(s, b, err));
+	PL_TRY(pl_alloc(&index, (size_t)b->n + 1, sizeof(*index), err));
+	memset(index, 0xff, ((size_t)b->n + 1) * sizeof(*index));
+	PL_TRY(make_records(s, b, index, err));
+	for (uint32_t c = 0; c < b->n_cols; c++)
+		PL_TRY(take_column(s, seg, b, &b->col[c], index, err));
+	s->n += b->n;
+out:
+	pl_free(index);
+	return rc;
+}
+
+static int end(struct pl_sink *sink, struct pl_segment *seg, struct pl_err *err)
+{
+	return s_end_segment((struct stat *)sink, seg, err);
+}
+
+static int merge(struct pl_sink *sink, const struct pl_merge *m, struct pl_err *err)
+{
+	struct stat *s = (struct stat *)sink;
+	int rc;
+
+	PL_TRY(s_finish_comm(s, err)); /* matches of the table before this one */
+	PL_TRY(x_merge_take(&s->merge, m, err));
+	s->merge.rel = s->n_segs ? UINT32_MAX : 0;
+	s->merged = true;
+	for (uint32_t i = 0; i < m->n_groups; i++)
+		s->inferred |= m->group[i].flags & PL_GROUP_INFERRED;
+	pl_free(s->member);
+	s->member = NULL;
+	rc = x_members_build(m, &s->member, &s->n_members, err);
+out:
+	return rc;
+}
+
+static struct stat *stat_new(struct pl_out *out, const struct pl_export_opts *o, bool json,
+			     struct pl_err *err)
+{
+	struct stat *s;
+
+	if (pl_alloc(&s, 1, sizeof(*s), err) < 0)
+		return NULL;
+	s->sink = (struct pl_sink){ begin, batch, end, merge };
+	s->o = *o;
+	s->out = out;
+	s->json = json;
+	s->world = -1;
+	return s;
+}
+
+static struct pl_sink *text_open(struct pl_out *out, const struct pl_export_opts *o,
+				 struct pl_err *err)
+{
+	return (struct pl_sink *)stat_new(out, o, false, err);
+}
+
+static struct pl_sink *json_open(struct pl_out *out, const struct pl_export_opts *o,
+				 struct pl_err *err)
+{
+	return (struct pl_sink *)stat_new(out, o, true, err);
+}
+
+static void stat_abort(struct pl_sink *sink)
+{
+	struct stat *s = (struct stat *)sink;
+
+	if (!s)
+		return;
+	for (unsigned t = 0; t < S_TABLES; t++) {
+		pl_intern_fini(&s->table[t].key);
+		pl_free(s->table[t].v);
+		pl_free(s->table[t].known);
+	}
+	for (size_t i = 0; i < s->n_ranks; i++) {
+		pl_free(s->rank[i].compute.v);
+		pl_free(s->rank[i].comm.v);
+		pl_free(s->rank[i].copy.v);
+		pl_free(s->rank[i].host.v);
+		pl_free(s->rank[i].host_comm.v);
+	}
+	pl_intern_fini(&s->names);
+	pl_intern_fini(&s->hosts);
+	x_merge_fini(&s->merge);
+	pl_free(s->rank);
+	pl_free(s->step);
+	pl_free(s->comm);
+	pl_free(s->sample);
+	pl_free(s->memory);
+	pl_free(s->member);
+	pl_free(s->kind);
+	pl_free(s->track);
+	pl_free(s->name);
+	pl_free(s->ts);
+	pl_free(s->dur);
+	pl_free(s->bytes);
+	pl_free(s->number);
+	pl_free(s->mem);
+	pl_free(s);
+}
+
+static int stat_close(struct pl_sink *sink, struct pl_err *err)
+{
+	struct stat *s = (struct stat *)sink;
+	int rc;
+
+	PL_TRY(s_finish_comm(s, err));
+	for (size_t i = 0; i < s->n_ranks; i++)
+		PL_TRY(s_finish_rank(&s->rank[i], err));
+	rc = s_print(s, err);
+out:
+	stat_abort(sink);
+	return rc;
+}
+
+const struct pl_exporter pl_export_stat = {
+	.name = "stat",
+	.summary = "summary: steps, ranks, operations, kernels, copies, collectives",
+	.open = text_open,
+	.close = stat_close,
+	.abort = stat_abort,
+};
+const struct pl_exporter pl_export_stat_json = {
+	.name = "stat-json",
+	.summary = "the summary as one JSON object, paceline.stat/1",
+	.open = json_open,
+	.close = stat_close,
+	.abort = stat_abort,
+};

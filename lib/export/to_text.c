@@ -1,0 +1,254 @@
+/*
+ * The faithful text form of a trace: every segment, member, track, event, value with its role and
+ * type, as stored: times less the base and uncorrected, numbers as written, strings as JSON.
+ */
+#include <string.h>
+
+#include "export/internal.h"
+
+#define FLUSH ((size_t)256 << 10)
+
+struct text {
+	struct x_base x; /* first */
+	uint32_t n_merges;
+};
+
+static void put_id(struct x_text *t, const struct pl_segment *s, const char *key, pl_id id)
+{
+	size_t n;
+	const char *p = x_str(s, id, &n);
+
+	if (id == PL_NONE)
+		return;
+	x_puts(t, key);
+	x_json_str(t, p, n);
+}
+
+static void put_num(struct x_text *t, const char *key, int64_t v, int64_t none)
+{
+	if (v == none)
+		return;
+	x_puts(t, key);
+	x_i64(t, v);
+}
+
+static void put_real(struct x_text *t, const char *key, double v)
+{
+	char tmp[64];
+
+	snprintf(tmp, sizeof(tmp), "%s%.17g", key, v);
+	x_puts(t, tmp);
+}
+
+static void put_segment(struct text *x, const struct pl_segment *s)
+{
+	struct x_text *t = &x->x.t;
+
+	put_num(t, "segment ", x->x.n_segs - 1, -1);
+	x_puts(t, " source=");
+	x_json_str(t, s->source ? s->source : "", s->source ? strlen(s->source) : 0);
+	x_puts(t, " format=");
+	x_json_str(t, s->format ? s->format : "", s->format ? strlen(s->format) : 0);
+	put_num(t, " base=", s->base_ns, INT64_MIN);
+	x_putc(t, '\n');
+	for (uint32_t i = 0; i < s->n_meta; i++) {
+		size_t n;
+		const char *p = x_str(s, s->meta[i].value, &n);
+
+		put_id(t, s, "meta ", s->meta[i].key);
+		x_putc(t, ' ');
+		x_json_raw(t, p, n);
+		x_putc(t, '\n');
+	}
+}
+
+static void put_track(struct x_text *t, const struct pl_segment *s, uint32_t i)
+{
+	static const char *const coord[PL_COORDS] = { " dp=", " pp=", " tp=", " ep=" };
+	const struct pl_track *k = &s->track[i];
+
+	put_num(t, "track ", i, -1);
+	x_putc(t, ' ');
+	x_puts(t, pl_track_type_name(k->type));
+	put_num(t, " rank=", k->rank, -1);
+	put_id(t, s, " host=", k->host);
+	put_id(t, s, " pid=", k->pid);
+	put_id(t, s, " tid=", k->tid);
+	put_num(t, " flags=", k->flags, 0);
+	put_num(t, " device=", k->device, -1);
+	put_num(t, " stream=", k->stream, -1);
+	for (unsigned j = 0; j < PL_COORDS; j++)
+		put_num(t, coord[j], k->coord[j], -1);
+	put_id(t, s, " name=", k->name);
+	put_id(t, s, " process=", k->process);
+	put_id(t, s, " labels=", k->labels);
+	put_num(t, " sort=", k->sort, 0);
+	put_num(t, " psort=", k->psort, 0);
+	x_putc(t, '\n');
+}
+
+/* " role:key=value"; arguments are " key=value". */
+static void put_value(struct x_text *t, const struct pl_segment *s, const struct pl_col *c,
+		      uint32_t k)
+{
+	size_t n;
+	const char *p = x_str(s, c->key, &n);
+
+	x_putc(t, ' ');
+	if (c->role != PL_R_ARG) {
+		x_puts(t, pl_role_name(c->role));
+		if (c->key != PL_NONE)
+			x_putc(t, ':');
+	}
+	if (c->key != PL_NONE)
+		x_json_str(t, p, n);
+	x_putc(t, '=');
+	if (c->type == PL_V_JSON) /* tells the text 'x' from the string "x" */
+		x_puts(t, "json:");
+	x_value_json(t, s, c, k);
+}
+
+static int put_batch(struct text *x, const struct pl_segment *s, const struct pl_batch *b,
+		     struct pl_err *err)
+{
+	struct x_text *t = &x->x.t;
+	struct x_rows *r = &x->x.rows;
+	int rc = x_rows_build(r, b, err);
+
+	for (uint32_t i = 0; rc >= 0 && i < b->n; i++) {
+		put_num(t, "event ", (int64_t)(b->first + i), -1);
+		x_putc(t, ' ');
+		if (b->kind[i] < PL_K_COUNT_)
+			x_puts(t, pl_kind_name(b->kind[i]));
+		else
+			put_num(t, "kind-", b->kind[i], -1);
+		put_num(t, " track=", b->track[i], PL_NONE);
+		put_num(t, " ts=", b->ts[i], INT64_MIN);
+		put_num(t, " dur=", b->dur[i], -1);
+		put_id(t, s, " name=", b->name[i]);
+		for (uint32_t e = r->off[i]; e < r->off[i + 1]; e++)
+			put_value(t, s, &b->col[r->ent[e].col], r->ent[e].k);
+		x_putc(t, '\n');
+		x_flush(t, FLUSH);
+	}
+	return rc < 0 ? rc : t->rc;
+}
+
+static int emit(struct x_base *base, struct pl_segment *seg, struct pl_err *err)
+{
+	struct text *x = (struct text *)base;
+	int rc = 0;
+
+	put_segment(x, seg);
+	for (uint32_t i = 0; i < seg->n_tracks; i++)
+		put_track(&base->t, seg, i);
+	for (size_t j = 0; rc >= 0 && j < base->hold.n; j++)
+		rc = put_batch(x, seg, &base->hold.b[j], err);
+	return rc;
+}
+
+static void put_groups(struct x_text *t, const struct pl_merge *m)
+{
+	for (uint32_t i = 0; i < m->n_groups; i++) {
+		const struct pl_group *g = &m->group[i];
+
+		put_num(t, "group ", i, -1);
+		x_puts(t, " name=");
+		x_json_str(t, g->name ? g->name : "", g->name ? strlen(g->name) : 0);
+		x_puts(t, g->flags & PL_GROUP_INFERRED ? " inferred ranks=" : " ranks=");
+		for (uint32_t j = 0; j < g->n; j++) {
+			if (j)
+				x_putc(t, ',');
+			x_i64(t, g->rank[j]);
+		}
+		x_putc(t, '\n');
+	}
+	for (uint32_t i = 0; i < m->n_matches; i++) {
+		const struct pl_match *a = &m->match[i];
+
+		put_num(t, "match ", i, -1);
+		put_num(t, " group=", a->group, PL_NONE);
+		x_puts(t, a->flags & PL_MATCH_MISSING ? " missing" : "");
+		x_puts(t, a->flags & PL_MATCH_INFERRED ? " inferred" : "");
+		x_puts(t, a->flags & PL_MATCH_P2P ? " p2p" : "");
+		x_puts(t, " members=");
+		for (uint32_t j = a->first; j < a->first + a->n && j < m->n_members; j++) {
+			if (j > a->first)
+				x_putc(t, ',');
+			x_i64(t, m->member[j].segment);
+			x_putc(t, ':');
+			x_i64(t, m->member[j].event);
+		}
+		x_putc(t, '\n');
+	}
+}
+
+static int on_merge(struct x_base *base, const struct pl_merge *m, struct pl_err *err)
+{
+	struct x_text *t = &base->t;
+
+	(void)err;
+	put_num(t, "merge ", ((struct text *)base)->n_merges++, -1);
+	x_putc(t, '\n');
+	for (uint32_t i = 0; i < m->n_clocks; i++) {
+		const struct pl_clock *c = &m->clock[i];
+
+		put_num(t, "clock ", i, -1);
+		if (c->host) {
+			x_puts(t, " host=");
+			x_json_str(t, c->host, strlen(c->host));
+		}
+		put_num(t, " offset=", c->offset_ns, INT64_MIN);
+		put_num(t, " ci=", c->offset_ci_ns, INT64_MIN);
+		put_real(t, " drift_ppm=", c->drift_ppm);
+		put_real(t, " drift_ci_ppm=", c->drift_ci_ppm);
+		put_num(t, " ref=", c->ref_ns, INT64_MIN);
+		put_num(t, " residual_p50=", c->residual_p50_ns, INT64_MIN);
+		put_num(t, " residual_p95=", c->residual_p95_ns, INT64_MIN);
+		put_num(t, " residual_max=", c->residual_max_ns, INT64_MIN);
+		x_putc(t, '\n');
+	}
+	for (uint32_t i = 0; i < m->n_uses; i++) {
+		put_num(t, "use segment=", m->use[i].segment, -1);
+		put_num(t, " rank=", m->use[i].rank, INT64_MIN);
+		put_num(t, " clock=", m->use[i].clock, -1);
+		x_putc(t, '\n');
+	}
+	put_groups(t, m);
+	return t->rc;
+}
+
+static struct pl_sink *text_open(struct pl_out *out, const struct pl_export_opts *o,
+				 struct pl_err *err)
+{
+	struct text *x = x_base_open(sizeof(*x), out, o, emit, err);
+
+	if (!x)
+		return NULL;
+	x->x.on_merge = on_merge;
+	return &x->x.sink;
+}
+
+static void text_abort(struct pl_sink *sink)
+{
+	if (!sink)
+		return;
+	x_base_fini((struct x_base *)sink);
+	pl_free(sink);
+}
+
+static int text_close(struct pl_sink *sink, struct pl_err *err)
+{
+	int rc = x_base_finish((struct x_base *)sink, err);
+
+	text_abort(sink);
+	return rc;
+}
+
+const struct pl_exporter pl_export_text = {
+	.name = "text",
+	.summary = "everything that is stored, readable",
+	.open = text_open,
+	.close = text_close,
+	.abort = text_abort,
+};

@@ -1,0 +1,125 @@
+/* Names and values as other tools want them: keys of roles, JSON of a value, process numbers. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "export/internal.h"
+
+const char *x_role_key(unsigned role)
+{
+	static const char *const key[PL_R_COUNT_] = {
+		[PL_R_STEP] = "step",
+		[PL_R_CORR] = "correlation",
+		[PL_R_GROUP] = "Process Group Name",
+		[PL_R_SEQ] = "Seq",
+		[PL_R_PEER] = "peer",
+		[PL_R_BYTES] = "bytes",
+		[PL_R_MB] = "microbatch",
+		[PL_R_CHUNK] = "chunk",
+		[PL_R_LAYER] = "layer",
+		[PL_R_COLL] = "Collective name",
+		[PL_R_EXTERNAL] = "External id",
+		[PL_R_VALUE] = "value",
+		[PL_R_CHANNEL] = "channel",
+	};
+
+	return role < PL_R_COUNT_ && key[role] ? key[role] : pl_role_name(role);
+}
+
+void x_value_json(struct x_text *t, const struct pl_segment *s, const struct pl_col *c, uint32_t k)
+{
+	size_t n;
+	const char *p;
+
+	switch (c->type) {
+	case PL_V_INT:
+		x_i64(t, c->val[k]);
+		break;
+	case PL_V_DEC:
+		x_dec(t, c->val[k], c->scale ? c->scale[k] : 0);
+		break;
+	case PL_V_STR:
+		p = x_str(s, (pl_id)c->val[k], &n);
+		x_json_str(t, p, n);
+		break;
+	case PL_V_JSON:
+		p = x_str(s, (pl_id)c->val[k], &n);
+		x_json_raw(t, p, n);
+		break;
+	case PL_V_BOOL:
+		x_puts(t, c->val[k] ? "true" : "false");
+		break;
+	default:
+		x_puts(t, "null");
+	}
+}
+
+/* ---- process numbers ---------------------------------------------------------------------------
+ */
+
+#define FIRST_FREE 5000000 /* above the largest process id of Linux, 2^22 */
+
+static bool as_number(const char *s, size_t n, int64_t *v)
+{
+	return n && pl_json_i64(s, n, v) && *v >= 0 && *v < INT32_MAX;
+}
+
+int x_pid(struct x_pids *p, uint32_t segment, const char *pid, size_t len, int64_t *num,
+	  struct pl_err *err)
+{
+	struct pl_buf b = { 0 };
+	pl_id key, used;
+	size_t before = p->key.n, taken = p->used.n;
+	int64_t v;
+	int rc;
+
+	PL_TRY(pl_buf_put(&b, &segment, sizeof(segment), err));
+	PL_TRY(pl_buf_put(&b, pid, len, err));
+	PL_TRY(pl_intern_add(&p->key, (const char *)b.p, b.n, &key, err));
+	if (key < before) {
+		*num = p->num[key];
+		goto out;
+	}
+	PL_TRY(pl_grow(&p->num, &p->cap, (size_t)key + 1, sizeof(*p->num), err));
+	PL_TRY(pl_intern_add(&p->used, pid, len, &used, err));
+	*num = INT64_MIN;
+	if (used < taken || (as_number(pid, len, &v) && v >= FIRST_FREE && v < p->next))
+		*num = p->next = p->next < FIRST_FREE ? FIRST_FREE : p->next + 1;
+	p->num[key] = *num;
+out:
+	pl_buf_fini(&b);
+	return rc;
+}
+
+void x_pids_fini(struct x_pids *p)
+{
+	pl_intern_fini(&p->used);
+	pl_intern_fini(&p->key);
+	pl_free(p->num);
+}
+
+void x_process_title(struct x_text *t, const struct pl_segment *s, const struct pl_track *k,
+		     bool rank)
+{
+	const char *name, *labels;
+	size_t n, m;
+
+	name = x_str(s, k->process, &n);
+	labels = x_str(s, k->labels, &m);
+	if (rank && k->rank >= 0) {
+		x_puts(t, "rank ");
+		x_i64(t, k->rank);
+		if (n || m)
+			x_putc(t, ' ');
+	}
+	x_put(t, name, n);
+	if (m) {
+		x_puts(t, n ? " (" : "");
+		x_put(t, labels, m);
+		x_puts(t, n ? ")" : "");
+	}
+	if (!n && !m && !(rank && k->rank >= 0)) {
+		x_puts(t, "process ");
+		name = x_str(s, k->pid, &n);
+		x_put(t, name, n);
+	}
+}
