@@ -1,0 +1,330 @@
+/*
+ * merge - many traces to one, on one clock.
+ *
+ * Events are not rewritten: the output is a merge segment (corrections, groups, matches) and then every
+ * member of the inputs as it came. Until all inputs are read, members wait in memory, compressed.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock/clock.h"
+#include "config.h"
+#include "core/cmd.h"
+
+struct config {
+	struct pl_common c; /* first */
+	int clock, duplicates; /* as in enum pl_clock_by and enum pl_clock_dup */
+	const char *report;
+	int64_t max_residual; /* ns; -1 none */
+};
+
+struct member {
+	uint8_t *p;
+	size_t n;
+	uint32_t part;
+};
+
+/* A segment of an input: the merges of earlier runs and empty segments are not passed on. */
+struct part {
+	bool trace;
+	uint32_t segment; /* if it is a trace: its number over all inputs */
+};
+
+struct merge {
+	struct config *c;
+	struct pl_align *align;
+	struct pl_sink sink, *next;
+	struct pl_pool *pool;
+	struct member *member;
+	size_t n_members, cap_members;
+	struct part *part;
+	size_t n_parts, cap_parts;
+	uint32_t n_segments;
+	uint32_t seen; /* segments of the input now read, merges included */
+};
+
+#define AT(m) offsetof(struct config, m)
+
+static const struct pl_opt options[] = {
+	PL_OPTS_OUTPUT,
+	{ 0, "clock", "WHICH",
+	  "ranks that share a clock: auto, host (those of one), rank (none), one (all)",
+	  PL_OPT_CHOICE, AT(clock), "auto|host|rank|one" },
+	{ 0, "duplicates", "WHAT", "two traces of one rank: refuse, keep both, or take the first",
+	  PL_OPT_CHOICE, AT(duplicates), "refuse|keep|first" },
+	{ 0, "report", "FILE", "write how well it worked to FILE, as JSON", PL_OPT_STR, AT(report),
+	  NULL },
+	{ 0, "max-residual", "TIME",
+	  "exit with 1, after writing, when a residual of some clock exceeds TIME", PL_OPT_TIME,
+	  AT(max_residual), NULL },
+	{ 0, "strict", NULL, "refuse diverging sequences and contradictions", PL_OPT_FLAG,
+	  PL_COMMON(strict), NULL },
+	PL_OPTS_STREAM,
+	PL_OPTS_THREADS,
+	PL_OPTS_COMMON,
+};
+
+static void defaults(void *config)
+{
+	((struct config *)config)->max_residual = -1;
+}
+
+/* ---- reading ----------------------------------------------------------------------------------- */
+
+static struct merge *of_sink(struct pl_sink *s)
+{
+	return (struct merge *)(void *)((char *)s - offsetof(struct merge, sink));
+}
+
+static int on_begin(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err)
+{
+	struct merge *g = of_sink(s);
+
+	g->part[g->n_parts - 1].trace = true;
+	g->part[g->n_parts - 1].segment = g->n_segments++;
+	return g->next->begin(g->next, seg, err);
+}
+
+static int on_batch(struct pl_sink *s, struct pl_segment *seg, struct pl_batch *b,
+		    struct pl_err *err)
+{
+	return of_sink(s)->next->batch(of_sink(s)->next, seg, b, err);
+}
+
+static int on_end(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err)
+{
+	return of_sink(s)->next->end(of_sink(s)->next, seg, err);
+}
+
+static int on_member(void *arg, uint32_t segment, bool merge, const void *p, size_t n,
+		     struct pl_err *err)
+{
+	struct merge *g = arg;
+	struct member *m;
+	int rc;
+
+	if (segment + 1 != g->seen) {
+		PL_TRY(pl_grow(&g->part, &g->cap_parts, g->n_parts + 1, sizeof(*g->part), err));
+		g->part[g->n_parts++] = (struct part){ 0 };
+		g->seen = segment + 1;
+	}
+	if (merge)
+		return 0;
+	PL_TRY(pl_grow(&g->member, &g->cap_members, g->n_members + 1, sizeof(*g->member), err));
+	m = &g->member[g->n_members];
+	m->p = pl_malloc(n);
+	if (!m->p)
+		return pl_fail(err, PL_ENOMEM, "out of memory (%zu bytes)", n);
+	memcpy(m->p, p, n);
+	m->n = n;
+	m->part = (uint32_t)(g->n_parts - 1);
+	g->n_members++;
+out:
+	return rc;
+}
+
+static int read_one(struct merge *g, const char *path, struct pl_err *err)
+{
+	const struct pl_trace_reader_opts o = {
+		.pool = g->pool, .log = &g->c->c.log, .arg = g, .raw = on_member
+	};
+	struct pl_in *in = pl_in_open(path, err);
+	const uint8_t *p;
+	int64_t n;
+	int rc;
+
+	if (!in)
+		return err->code;
+	n = pl_in_peek(in, 64, &p, err);
+	if (n < 0) {
+		rc = (int)n;
+	} else if (!pl_container_probe(p, (size_t)n)) {
+		rc = pl_fail(err, PL_EDATA, "%s: not a paceline trace%s", pl_in_name(in),
+			     n ? "; import it first: trace FILE... | merge" : ": it is empty");
+	} else {
+		g->seen = 0;
+		rc = pl_trace_read(in, &o, &g->sink, err);
+		if (rc < 0 && strncmp(err->msg, pl_in_name(in), strlen(pl_in_name(in))) != 0)
+			pl_wrap(err, "%s", pl_in_name(in));
+	}
+	pl_in_close(in);
+	return rc;
+}
+
+/* ---- writing ----------------------------------------------------------------------------------- */
+
+static int put_provenance(const struct pl_common *c, struct pl_cwriter *w, struct pl_err *err)
+{
+	struct pl_buf b = { 0 };
+	int rc;
+
+	if (!c->provenance)
+		return 0;
+	PL_TRY(pl_buf_printf(&b, err, "%s %s:", c->program, PL_VERSION));
+	for (int i = 1; i < c->argc; i++)
+		PL_TRY(pl_buf_printf(&b, err, " %s", c->argv[i]));
+	for (size_t i = 0; i < b.n; i++)
+		if (b.p[i] == '\n')
+			b.p[i] = ' ';
+	PL_TRY(pl_buf_put(&b, "\n", 1, err));
+	PL_TRY(pl_cwriter_put(w, PL_BLOCK_PROVENANCE, 1, 1, &b, err));
+out:
+	pl_buf_fini(&b);
+	return rc;
+}
+
+static int put_members(struct merge *g, struct pl_cwriter *w, struct pl_err *err)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < g->n_members; i++) {
+		const struct part *p = &g->part[g->member[i].part];
+
+		if (p->trace && !pl_align_dropped(g->align, p->segment))
+			PL_TRY(pl_cwriter_copy(w, g->member[i].p, g->member[i].n, err));
+		pl_free(g->member[i].p);
+		g->member[i].p = NULL;
+	}
+out:
+	return rc;
+}
+
+static int write_trace(struct merge *g, const struct pl_merge *m, struct pl_err *err)
+{
+	const struct pl_cwriter_opts o = { .kind = PL_KIND_TRACE,
+					   .major = PL_TRACE_MAJOR,
+					   .minor = PL_TRACE_MINOR,
+					   .level = (int)g->c->c.level,
+					   .pool = g->pool };
+	struct pl_out *out = pl_out_open(g->c->c.output, true, err);
+	struct pl_cwriter *w = NULL;
+	int rc;
+
+	if (!out)
+		return err->code;
+	w = pl_cwriter_open(out, &o, err);
+	rc = w ? 0 : err->code;
+	if (rc < 0)
+		goto out;
+	PL_TRY(pl_merge_write(m, w, err));
+	PL_TRY(put_provenance(&g->c->c, w, err));
+	PL_TRY(put_members(g, w, err));
+	rc = pl_cwriter_close(w, err);
+	w = NULL;
+out:
+	pl_cwriter_abort(w);
+	if (rc >= 0)
+		return pl_out_close(out, err);
+	pl_out_abort(out);
+	return rc;
+}
+
+static int write_report(const struct config *c, const struct pl_merge *m,
+			const struct pl_clock_report *r, struct pl_err *err)
+{
+	struct pl_out *out;
+	int rc;
+
+	if (!c->report)
+		return 0;
+	out = pl_out_open(c->report, false, err);
+	if (!out)
+		return err->code;
+	rc = pl_clock_report_json(m, r, out, err);
+	if (rc >= 0)
+		return pl_out_close(out, err);
+	pl_out_abort(out);
+	return rc;
+}
+
+/* ---- the program ------------------------------------------------------------------------------- */
+
+static int judge(const struct config *c, const struct pl_merge *m, struct pl_err *err)
+{
+	int64_t worst = pl_clock_worst_ns(m);
+	char is[24], may[24];
+
+	if (c->max_residual < 0 || worst <= c->max_residual)
+		return 0;
+	return pl_fail(err, PL_ENO, "the greatest residual is %s, more than %s",
+		       pl_fmt_ns(is, sizeof(is), worst),
+		       pl_fmt_ns(may, sizeof(may), c->max_residual));
+}
+
+static int check_outputs(const struct config *c, struct pl_err *err)
+{
+	bool std = !c->c.output || !strcmp(c->c.output, "-");
+
+	if (c->report && !strcmp(c->report, "-") && std)
+		return pl_fail(err, PL_EUSAGE,
+			       "--report=- and the trace both go to standard output: give -o FILE");
+	if (c->max_residual < -1)
+		return pl_fail(err, PL_EUSAGE, "--max-residual: a time cannot be negative");
+	return 0;
+}
+
+static int merge_all(struct merge *g, int argc, char **argv, struct pl_err *err)
+{
+	struct pl_clock_report r = { 0 };
+	struct pl_merge m = { 0 };
+	int rc = 0;
+
+	for (int i = 0; i < argc; i++)
+		PL_TRY(read_one(g, argv[i], err));
+	if (!argc)
+		PL_TRY(read_one(g, "-", err));
+	PL_TRY(pl_align_solve(g->align, &m, &r, err));
+	if (g->c->c.verbose)
+		pl_clock_report_say(&m, &r, &g->c->c.log);
+	PL_TRY(write_trace(g, &m, err));
+	PL_TRY(write_report(g->c, &m, &r, err));
+	PL_TRY(judge(g->c, &m, err));
+out:
+	pl_merge_fini(&m);
+	pl_clock_report_fini(&r);
+	return rc;
+}
+
+static int run(void *config, int argc, char **argv, struct pl_err *err)
+{
+	struct config *c = config;
+	struct merge g = { .c = c, .sink = { .begin = on_begin, .batch = on_batch, .end = on_end } };
+	const struct pl_align_opts o = { .by = (enum pl_clock_by)c->clock,
+					 .duplicates = (enum pl_clock_dup)c->duplicates,
+					 .strict = c->c.strict,
+					 .log = &c->c.log };
+	int rc;
+
+	PL_TRY(check_outputs(c, err));
+	g.pool = pl_pool_new((int)c->c.threads, err);
+	g.align = g.pool ? pl_align_new(&o, err) : NULL;
+	rc = g.align ? 0 : err->code;
+	if (rc < 0)
+		goto out;
+	g.next = pl_align_sink(g.align);
+	rc = merge_all(&g, argc, argv, err);
+out:
+	for (size_t i = 0; i < g.n_members; i++)
+		pl_free(g.member[i].p);
+	pl_free(g.member);
+	pl_free(g.part);
+	pl_align_free(g.align);
+	pl_pool_free(g.pool);
+	return rc;
+}
+
+const struct pl_cmd pl_command = {
+	.name = "merge",
+	.synopsis = "[OPTION]... [FILE]...",
+	.summary = "Put the traces of many ranks onto one clock.",
+	.details = "Reads traces as trace(1) writes them, as files or one stream; without a file: "
+		   "standard input.\n"
+		   "Collectives, sends and receives are matched across ranks; offset and drift of "
+		   "every clock\n"
+		   "come from their ends alone. Events are passed on as they are, behind a table of "
+		   "corrections.",
+	.opts = options,
+	.config_size = sizeof(struct config),
+	.defaults = defaults,
+	.run = run,
+};

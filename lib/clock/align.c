@@ -1,0 +1,584 @@
+/*
+ * The whole of clock/: which ranks share a clock, matching, estimate, checks, report.
+ *
+ * Clocks are numbered by their lowest rank, so that the reference (the first) does not depend on the
+ * order of the inputs.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock/internal.h"
+
+struct pl_align *pl_align_new(const struct pl_align_opts *opts, struct pl_err *err)
+{
+	struct pl_align *a;
+
+	if (pl_alloc(&a, 1, sizeof(*a), err) < 0)
+		return NULL;
+	a->o = *opts;
+	return a;
+}
+
+void pl_align_free(struct pl_align *a)
+{
+	if (!a)
+		return;
+	pl_align_collect_fini(a);
+	for (size_t i = 0; i < a->n_groups; i++)
+		pl_free(a->group[i].rank);
+	pl_free(a->group);
+	pl_free(a->match);
+	pl_free(a->member);
+	pl_intern_fini(&a->str);
+	pl_intern_fini(&a->lane_key);
+	pl_free(a->ev);
+	pl_free(a->lane);
+	pl_free(a->sr);
+	pl_free(a->dropped);
+	pl_free(a->clock_host);
+	pl_free(a->clock_first);
+	pl_free(a);
+}
+
+void pl_clock_report_fini(struct pl_clock_report *r)
+{
+	for (uint32_t i = 0; i < r->n_clocks; i++)
+		pl_free(r->clock[i].rank);
+	for (uint32_t i = 0; i < r->n_conflicts; i++) {
+		pl_free(r->conflict[i].name_before);
+		pl_free(r->conflict[i].name_after);
+	}
+	pl_free(r->clock);
+	pl_free(r->group);
+	pl_free(r->conflict);
+	memset(r, 0, sizeof(*r));
+}
+
+int64_t pl_clock_worst_ns(const struct pl_merge *m)
+{
+	int64_t worst = 0;
+
+	for (uint32_t i = 0; i < m->n_clocks; i++)
+		worst = pl_max_i64(worst, m->clock[i].residual_max_ns);
+	return worst;
+}
+
+pl_ns pl_clock_apply(const struct pl_clock *c, pl_ns local)
+{
+	double move = c->drift_ppm * 1e-6 * (double)pl_sub_sat(local, c->ref_ns);
+
+	if (!(fabs(move) < 9.2e18))
+		move = 0;
+	return pl_sub_sat(pl_sub_sat(local, c->offset_ns), (int64_t)llround(move));
+}
+
+/* ---- which ranks share a clock ----------------------------------------------------------------- */
+
+static int by_rank(const void *x, const void *y)
+{
+	const struct pl_seg_rank *p = *(const struct pl_seg_rank *const *)x;
+	const struct pl_seg_rank *q = *(const struct pl_seg_rank *const *)y;
+	uint32_t a = (uint32_t)p->rank, b = (uint32_t)q->rank; /* -1 comes last */
+
+	if (a != b)
+		return a < b ? -1 : 1;
+	return p->seg < q->seg ? -1 : p->seg > q->seg;
+}
+
+static int clock_key(const struct pl_align *a, const struct pl_seg_rank *r, bool many,
+		     struct pl_buf *key, struct pl_err *err)
+{
+	enum pl_clock_by by = a->o.by;
+
+	key->n = 0;
+	if (by == PL_CLOCK_ONE)
+		return pl_buf_printf(key, err, "one");
+	if (by != PL_CLOCK_RANK && r->host != PL_NONE && a->str.len[r->host])
+		return pl_buf_printf(key, err, "host %s", pl_intern_get(&a->str, r->host));
+	if ((by == PL_CLOCK_AUTO && many) || r->rank < 0)
+		return pl_buf_printf(key, err, "segment %u", r->seg);
+	return pl_buf_printf(key, err, "rank %d", r->rank);
+}
+
+/* Segments with several ranks, and not known to be of different hosts. */
+static int many_ranks(const struct pl_align *a, bool *many, struct pl_err *err)
+{
+	uint32_t *count = NULL;
+	int rc;
+
+	PL_TRY(pl_alloc(&count, a->n_segs + 1, sizeof(*count), err));
+	for (size_t i = 0; i < a->n_sr; i++)
+		many[a->sr[i].seg] = ++count[a->sr[i].seg] > 1;
+out:
+	pl_free(count);
+	return rc;
+}
+
+static int number_clocks(struct pl_align *a, struct pl_seg_rank **order, const bool *many,
+			 struct pl_err *err)
+{
+	struct pl_intern keys = { 0 };
+	struct pl_buf key = { 0 };
+	int rc = 0;
+
+	PL_TRY(pl_alloc(&a->clock_host, a->n_sr + 1, sizeof(*a->clock_host), err));
+	PL_TRY(pl_alloc(&a->clock_first, a->n_sr + 1, sizeof(*a->clock_first), err));
+	for (size_t i = 0; i < a->n_sr; i++) {
+		struct pl_seg_rank *r = order[i];
+		pl_id id;
+
+		PL_TRY(clock_key(a, r, many[r->seg], &key, err));
+		PL_TRY(pl_intern_add(&keys, (const char *)key.p, key.n, &id, err));
+		if (id == a->n_clocks) {
+			a->clock_host[id] = r->host;
+			a->clock_first[id] = r->first;
+			a->n_clocks++;
+		}
+		if (a->clock_host[id] != r->host) /* --clock=one over several */
+			a->clock_host[id] = PL_NONE;
+		a->clock_first[id] = pl_min_i64(a->clock_first[id], r->first);
+		r->clock = id;
+	}
+out:
+	pl_intern_fini(&keys);
+	pl_buf_fini(&key);
+	return rc;
+}
+
+static int fill_clocks(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
+{
+	int rc;
+
+	PL_TRY(pl_alloc(&m->clock, a->n_clocks + 1u, sizeof(*m->clock), err));
+	PL_TRY(pl_alloc(&m->use, a->n_sr + 1, sizeof(*m->use), err));
+	for (uint32_t i = 0; i < a->n_clocks; i++) {
+		struct pl_clock *c = &m->clock[m->n_clocks++];
+
+		c->ref_ns = a->clock_first[i];
+		if (a->clock_host[i] == PL_NONE)
+			continue;
+		c->host = pl_strdup(pl_intern_get(&a->str, a->clock_host[i]));
+		if (!c->host)
+			return pl_fail(err, PL_ENOMEM, "out of memory");
+	}
+	for (size_t i = 0, seg = 0, out = 0; i < a->n_sr; i++) {
+		for (; seg < a->sr[i].seg; seg++)
+			out += !a->dropped[seg];
+		m->use[m->n_uses++] = (struct pl_clock_use){
+			.segment = (uint32_t)out, .rank = a->sr[i].rank, .clock = a->sr[i].clock
+		};
+	}
+out:
+	return rc;
+}
+
+static int fill_ranks(struct pl_align *a, struct pl_seg_rank **order, struct pl_err *err)
+{
+	struct pl_clock_report *r = a->rep;
+	size_t *cap = NULL;
+	int rc;
+
+	PL_TRY(pl_alloc(&r->clock, a->n_clocks + 1u, sizeof(*r->clock), err));
+	r->n_clocks = a->n_clocks;
+	PL_TRY(pl_alloc(&cap, a->n_clocks + 1u, sizeof(*cap), err));
+	for (size_t i = 0; i < a->n_sr; i++) {
+		struct pl_clock_info *c = &r->clock[order[i]->clock];
+
+		if (c->n_ranks && c->rank[c->n_ranks - 1] == order[i]->rank)
+			continue;
+		PL_TRY(pl_grow(&c->rank, &cap[order[i]->clock], c->n_ranks + 1u, sizeof(*c->rank),
+			       err));
+		c->rank[c->n_ranks++] = order[i]->rank;
+	}
+out:
+	pl_free(cap);
+	return rc;
+}
+
+int pl_align_clocks(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
+{
+	struct pl_seg_rank **order = NULL;
+	bool *many = NULL;
+	int rc;
+
+	PL_TRY(pl_alloc(&order, a->n_sr + 1, sizeof(*order), err));
+	PL_TRY(pl_alloc(&many, a->n_segs + 1, sizeof(*many), err));
+	for (size_t i = 0; i < a->n_sr; i++)
+		order[i] = &a->sr[i];
+	qsort(order, a->n_sr, sizeof(*order), by_rank);
+	PL_TRY(many_ranks(a, many, err));
+	PL_TRY(number_clocks(a, order, many, err));
+	PL_TRY(fill_ranks(a, order, err));
+	PL_TRY(fill_clocks(a, m, err));
+	for (size_t i = 0; i < a->n; i++)
+		a->ev[i].clock = a->sr[a->ev[i].clock].clock;
+out:
+	pl_free(order);
+	pl_free(many);
+	return rc;
+}
+
+/* ---- estimate ---------------------------------------------------------------------------------- */
+
+struct fit_job {
+	struct pl_fit_in in;
+	struct pl_fit_obs *obs;
+	uint32_t *class;
+	pl_ns *first;
+	uint32_t *parent; /* clocks joined by collectives: union-find */
+	struct pl_fit_clock *out;
+};
+
+static uint32_t root_of(uint32_t *parent, uint32_t i)
+{
+	while (parent[i] != i)
+		i = parent[i] = parent[parent[i]];
+	return i;
+}
+
+static void join_by_collectives(const struct pl_align *a, uint32_t *parent)
+{
+	for (uint32_t i = 0; i < a->n_clocks; i++)
+		parent[i] = i;
+	for (size_t i = 0; i < a->n_matches; i++) {
+		const struct pl_cmatch *m = &a->match[i];
+
+		for (uint32_t k = 1; k < m->n && m->group != PL_NONE; k++) {
+			uint32_t p = root_of(parent, a->ev[a->member[m->first]].clock);
+			uint32_t q = root_of(parent, a->ev[a->member[m->first + k]].clock);
+
+			parent[p > q ? p : q] = p > q ? q : p;
+		}
+	}
+}
+
+/*
+ * Does a match say something about clocks? Collectives with members on two clocks do. Sends and
+ * receives, whose ends need not be together, do only where no collective joins their clocks.
+ */
+static bool is_probe(const struct pl_align *a, const struct pl_cmatch *m, uint32_t *parent)
+{
+	uint32_t first = a->ev[a->member[m->first]].clock;
+
+	if (m->n < 2)
+		return false;
+	if (m->group == PL_NONE)
+		return root_of(parent, first) !=
+		       root_of(parent, a->ev[a->member[m->first + 1]].clock);
+	for (uint32_t k = 1; k < m->n; k++)
+		if (a->ev[a->member[m->first + k]].clock != first)
+			return true;
+	return false;
+}
+
+/* Jitter belongs to a group; for sends and receives to a pair of clocks. */
+static int class_of(const struct pl_align *a, const struct pl_cmatch *m, struct pl_intern *keys,
+		    uint32_t *class, struct pl_err *err)
+{
+	uint32_t key[3] = { m->group, 0, 0 };
+
+	if (m->group == PL_NONE) {
+		uint32_t p = a->ev[a->member[m->first]].clock;
+		uint32_t q = a->ev[a->member[m->first + 1]].clock;
+
+		key[1] = p < q ? p : q;
+		key[2] = p < q ? q : p;
+	}
+	return pl_intern_add(keys, (const char *)key, sizeof(key), class, err);
+}
+
+static int gather_probes(const struct pl_align *a, struct fit_job *j, struct pl_err *err)
+{
+	struct pl_intern keys = { 0 };
+	uint32_t n = 0;
+	int rc;
+
+	PL_TRY(pl_alloc(&j->obs, a->n_members + 1, sizeof(*j->obs), err));
+	PL_TRY(pl_alloc(&j->class, a->n_matches + 1, sizeof(*j->class), err));
+	PL_TRY(pl_alloc(&j->parent, a->n_clocks + 1u, sizeof(*j->parent), err));
+	join_by_collectives(a, j->parent);
+	for (size_t i = 0; i < a->n_matches; i++) {
+		const struct pl_cmatch *m = &a->match[i];
+
+		if (!is_probe(a, m, j->parent))
+			continue;
+		PL_TRY(class_of(a, m, &keys, &j->class[n], err));
+		for (uint32_t k = 0; k < m->n; k++) {
+			const struct pl_comm *e = &a->ev[a->member[m->first + k]];
+
+			j->obs[j->in.n_obs++] = (struct pl_fit_obs){ n, e->clock, e->end };
+		}
+		n++;
+	}
+	j->in.n_matches = n;
+	j->in.n_classes = (uint32_t)keys.n;
+out:
+	pl_intern_fini(&keys);
+	return rc;
+}
+
+static void use_estimate(struct pl_align *a, struct pl_merge *m, const struct pl_fit_clock *f)
+{
+	for (uint32_t i = 0; i < m->n_clocks; i++) {
+		struct pl_clock *c = &m->clock[i];
+		struct pl_clock_info *info = &a->rep->clock[i];
+
+		info->offset_known = f[i].connected;
+		info->drift_known = f[i].drift_ci >= 0;
+		c->offset_ci_ns = f[i].offset_ci >= 0 ? (int64_t)llround(f[i].offset_ci) : -1;
+		c->drift_ci_ppm = f[i].drift_ci >= 0 ? f[i].drift_ci * 1e6 : -1;
+		if (!f[i].connected) {
+			a->rep->unconnected++;
+			continue;
+		}
+		c->offset_ns = f[i].offset_ns;
+		c->drift_ppm = f[i].drift * 1e6;
+		if (c->drift_ppm == 0 && c->offset_ci_ns >= 0 &&
+		    llabs(c->offset_ns) <= c->offset_ci_ns)
+			c->offset_ns = 0;
+	}
+	if (a->rep->unconnected)
+		pl_say(a->o.log, PL_LOG_WARN,
+		       "no communication joins %u of %u clocks to the first: their offsets stay 0",
+		       a->rep->unconnected, m->n_clocks);
+}
+
+static int estimate(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
+{
+	struct fit_job j = { 0 };
+	int rc;
+
+	PL_TRY(gather_probes(a, &j, err));
+	PL_TRY(pl_alloc(&j.out, m->n_clocks + 1u, sizeof(*j.out), err));
+	j.in.obs = j.obs;
+	j.in.match_class = j.class;
+	j.in.n_clocks = m->n_clocks;
+	j.in.first_ns = a->clock_first;
+	PL_TRY(pl_fit_clocks(&j.in, j.out, err));
+	use_estimate(a, m, j.out);
+out:
+	pl_free(j.obs);
+	pl_free(j.class);
+	pl_free(j.parent);
+	pl_free(j.out);
+	return rc;
+}
+
+/* ---- residuals --------------------------------------------------------------------------------- */
+
+/* Lists of residuals, by clock or by group. */
+struct lists {
+	int64_t **v;
+	size_t *n, *cap;
+	uint32_t n_lists;
+};
+
+static int lists_init(struct lists *l, uint32_t n, struct pl_err *err)
+{
+	int rc;
+
+	l->n_lists = n;
+	PL_TRY(pl_alloc(&l->v, n + 1u, sizeof(*l->v), err));
+	PL_TRY(pl_alloc(&l->n, n + 1u, sizeof(*l->n), err));
+	PL_TRY(pl_alloc(&l->cap, n + 1u, sizeof(*l->cap), err));
+out:
+	return rc;
+}
+
+static void lists_fini(struct lists *l)
+{
+	for (uint32_t i = 0; l->v && i < l->n_lists; i++)
+		pl_free(l->v[i]);
+	pl_free(l->v);
+	pl_free(l->n);
+	pl_free(l->cap);
+}
+
+static int lists_put(struct lists *l, uint32_t i, int64_t v, struct pl_err *err)
+{
+	int rc = pl_grow(&l->v[i], &l->cap[i], l->n[i] + 1, sizeof(*l->v[i]), err);
+
+	if (rc == 0)
+		l->v[i][l->n[i]++] = v;
+	return rc;
+}
+
+static int match_residuals(const struct pl_align *a, const struct pl_merge *m,
+			   const struct pl_cmatch *k, int64_t *tmp, struct lists *clocks,
+			   struct lists *groups, struct pl_err *err)
+{
+	int64_t mid;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < k->n; i++) {
+		const struct pl_comm *e = &a->ev[a->member[k->first + i]];
+
+		tmp[i] = tmp[k->n + i] = pl_clock_apply(&m->clock[e->clock], e->end);
+	}
+	mid = pl_median_i64(tmp + k->n, k->n);
+	if (k->n % 2 == 0) { /* between the two middle ones */
+		int64_t above = INT64_MAX;
+
+		for (uint32_t i = k->n / 2; i < k->n; i++)
+			above = pl_min_i64(above, tmp[k->n + i]);
+		mid += pl_sub_sat(above, mid) / 2;
+	}
+	for (uint32_t i = 0; i < k->n; i++) {
+		int64_t r = pl_sub_sat(tmp[i], mid);
+
+		r = r < 0 ? pl_sub_sat(0, r) : r;
+		PL_TRY(lists_put(clocks, a->ev[a->member[k->first + i]].clock, r, err));
+		PL_TRY(lists_put(groups, k->group, r, err));
+	}
+out:
+	return rc;
+}
+
+static int residuals(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
+{
+	struct lists clocks = { 0 }, groups = { 0 };
+	int64_t *tmp = NULL;
+	uint32_t widest = 0;
+	int rc;
+
+	PL_TRY(lists_init(&clocks, m->n_clocks, err));
+	PL_TRY(lists_init(&groups, (uint32_t)a->n_groups, err));
+	for (size_t i = 0; i < a->n_matches; i++)
+		widest = a->match[i].n > widest ? a->match[i].n : widest;
+	PL_TRY(pl_alloc(&tmp, 2u * (size_t)widest + 1, sizeof(*tmp), err));
+	for (size_t i = 0; i < a->n_matches; i++)
+		if (a->match[i].group != PL_NONE && a->match[i].n > 1)
+			PL_TRY(match_residuals(a, m, &a->match[i], tmp, &clocks, &groups, err));
+	for (uint32_t i = 0; i < m->n_clocks; i++) {
+		a->rep->clock[i].residuals = clocks.n[i];
+		if (!clocks.n[i])
+			continue;
+		m->clock[i].residual_p50_ns = pl_percentile_i64(clocks.v[i], clocks.n[i], 50);
+		m->clock[i].residual_p95_ns = pl_percentile_i64(clocks.v[i], clocks.n[i], 95);
+		m->clock[i].residual_max_ns = pl_percentile_i64(clocks.v[i], clocks.n[i], 100);
+	}
+	for (uint32_t i = 0; i < a->rep->n_groups; i++) {
+		if (!groups.n[i])
+			continue;
+		a->rep->group[i].residual_p50_ns = pl_percentile_i64(groups.v[i], groups.n[i], 50);
+		a->rep->group[i].residual_p95_ns = pl_percentile_i64(groups.v[i], groups.n[i], 95);
+	}
+out:
+	lists_fini(&clocks);
+	lists_fini(&groups);
+	pl_free(tmp);
+	return rc;
+}
+
+/* ---- what goes into the stream ----------------------------------------------------------------- */
+
+static int fill_groups(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
+{
+	int rc;
+
+	PL_TRY(pl_alloc(&m->group, a->n_groups + 1, sizeof(*m->group), err));
+	PL_TRY(pl_alloc(&a->rep->group, a->n_groups + 1, sizeof(*a->rep->group), err));
+	a->rep->n_groups = (uint32_t)a->n_groups;
+	for (size_t i = 0; i < a->n_groups; i++) {
+		const struct pl_cgroup *g = &a->group[i];
+		struct pl_group *o = &m->group[m->n_groups++];
+
+		a->rep->group[i].first_rank_missing = -1;
+		a->rep->inferred_groups += (g->flags & PL_GROUP_INFERRED) != 0;
+		o->name = pl_strdup(pl_intern_get(&a->str, g->name));
+		if (!o->name)
+			return pl_fail(err, PL_ENOMEM, "out of memory");
+		o->flags = g->flags;
+		PL_TRY(pl_alloc(&o->rank, g->n + 1u, sizeof(*o->rank), err));
+		for (uint32_t k = 0; k < g->n; k++)
+			o->rank[o->n++] = (uint32_t)g->rank[k];
+	}
+out:
+	return rc;
+}
+
+static int fill_matches(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
+{
+	uint32_t *number = NULL, out = 0;
+	int rc;
+
+	PL_TRY(pl_alloc(&number, a->n_segs + 1, sizeof(*number), err));
+	for (size_t i = 0; i < a->n_segs; i++) {
+		number[i] = out;
+		out += !a->dropped[i];
+	}
+	PL_TRY(pl_alloc(&m->match, a->n_matches + 1, sizeof(*m->match), err));
+	PL_TRY(pl_alloc(&m->member, a->n_members + 1, sizeof(*m->member), err));
+	for (size_t i = 0; i < a->n_matches; i++) {
+		const struct pl_cmatch *k = &a->match[i];
+
+		m->match[m->n_matches++] = (struct pl_match){ k->group, k->first, k->n, k->flags };
+		if (k->group == PL_NONE)
+			continue;
+		a->rep->group[k->group].matches++;
+		a->rep->group[k->group].missing += (k->flags & PL_MATCH_MISSING) != 0;
+	}
+	for (size_t i = 0; i < a->n_members; i++) {
+		const struct pl_comm *e = &a->ev[a->member[i]];
+
+		m->member[m->n_members++] = (struct pl_member){ number[e->seg], e->event };
+	}
+out:
+	pl_free(number);
+	return rc;
+}
+
+/* Ranks of groups that no segment has: normal when only some of a job's files are given. */
+static int missing_ranks(struct pl_align *a, struct pl_err *err)
+{
+	struct pl_intern seen = { 0 };
+	size_t groups = 0;
+	int32_t one = -1;
+	pl_id id;
+	int rc = 0;
+
+	for (size_t i = 0; i < a->n_sr; i++)
+		PL_TRY(pl_intern_add(&seen, (const char *)&a->sr[i].rank, sizeof(one), &id, err));
+	for (size_t i = 0; i < a->n_groups; i++) {
+		const struct pl_cgroup *g = &a->group[i];
+		int32_t *missing = &a->rep->group[i].first_rank_missing;
+
+		for (uint32_t k = 0; k < g->n && *missing < 0; k++)
+			if (pl_intern_find(&seen, (const char *)&g->rank[k], sizeof(one)) == PL_NONE)
+				*missing = g->rank[k];
+		groups += *missing >= 0;
+		one = one < 0 ? *missing : one;
+	}
+	if (groups)
+		pl_say(a->o.log, PL_LOG_WARN,
+		       "%zu of %zu groups lack ranks (rank %d is one): where nobody else is left, the "
+		       "recorded duration stands for the transfer",
+		       groups, a->n_groups, one);
+out:
+	pl_intern_fini(&seen);
+	return rc;
+}
+
+int pl_align_solve(struct pl_align *a, struct pl_merge *m, struct pl_clock_report *r,
+		   struct pl_err *err)
+{
+	int rc;
+
+	memset(m, 0, sizeof(*m));
+	memset(r, 0, sizeof(*r));
+	a->rep = r;
+	for (size_t i = 0; i < a->n_segs; i++)
+		r->dropped += a->dropped[i];
+	PL_TRY(pl_align_clocks(a, m, err));
+	PL_TRY(pl_align_match(a, err));
+	PL_TRY(fill_groups(a, m, err));
+	PL_TRY(fill_matches(a, m, err));
+	PL_TRY(missing_ranks(a, err));
+	PL_TRY(estimate(a, m, err));
+	PL_TRY(pl_align_box(a, m, err));
+	PL_TRY(residuals(a, m, err));
+out:
+	return rc;
+}

@@ -1,0 +1,304 @@
+/*
+ * What no jitter excuses: a receive cannot end before its send began, and nobody leaves an all-reduce
+ * (or its like) before the last one came. (Ends against ends are no such rule: a receive does end
+ * before its send.) On constant offsets these are difference constraints
+ *     delta_after - delta_before <= aligned end - aligned start,
+ * the smallest of each pair of clocks counts. Where the estimate breaks one, clocks move, each within
+ * its interval, by projecting onto one broken constraint after the other. If that does not satisfy
+ * all, nothing moves, and what is broken is reported, as are the edges of a negative cycle
+ * (Bellman-Ford), which no constant offsets at all could satisfy.
+ *
+ * Cost: O(members) to collect, O(clocks x pairs) to solve.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock/internal.h"
+
+#define SLACK_NS 2000 /* two rounded times */
+#define SWEEPS	 200
+
+struct edge {
+	uint32_t before, after; /* clocks */
+	uint32_t start, end;	/* events */
+	int64_t room;		/* aligned end - aligned start */
+	bool p2p, cycle;
+};
+
+struct box {
+	struct pl_align *a;
+	struct pl_merge *m;
+	struct pl_intern keys;
+	struct edge *edge; /* the tightest of each pair of clocks (and kind) */
+	size_t n, cap;
+	uint64_t broken; /* constraints */
+	pl_ns *start, *end;
+	size_t cap_start, cap_end;
+};
+
+static int add_edge(struct box *b, uint32_t start, uint32_t end, pl_ns t0, pl_ns t1, bool p2p,
+		    struct pl_err *err)
+{
+	uint32_t key[3] = { b->a->ev[start].clock, b->a->ev[end].clock, p2p };
+	struct edge e = { key[0], key[1], start, end, pl_sub_sat(t1, t0), p2p, false };
+	pl_id id;
+	int rc;
+
+	b->broken += e.room < -SLACK_NS;
+	if (e.before == e.after && e.room >= -SLACK_NS)
+		return 0;
+	PL_TRY(pl_intern_add(&b->keys, (const char *)key, sizeof(key), &id, err));
+	PL_TRY(pl_grow(&b->edge, &b->cap, b->keys.n, sizeof(*b->edge), err));
+	if (id == b->n || e.room < b->edge[id].room)
+		b->edge[id] = e;
+	b->n = b->keys.n;
+out:
+	return rc;
+}
+
+/* Does the collective end for everybody only after everybody has begun? */
+static bool is_rendezvous(const char *coll)
+{
+	static const char *const name[] = { "allreduce", "allgather", "reduce_scatter",
+					    "alltoall",	 "barrier",   "rendezvous" };
+
+	for (size_t i = 0; i < PL_LEN(name); i++)
+		if (!strcmp(coll, name[i]))
+			return true;
+	return false;
+}
+
+/* Of n * n constraints those of the last start and of the first end. */
+static int add_collective(struct box *b, const struct pl_cmatch *k, struct pl_err *err)
+{
+	const uint32_t *ev = b->a->member + k->first;
+	uint32_t last = 0, first = 0;
+	int rc;
+
+	PL_TRY(pl_grow(&b->start, &b->cap_start, k->n, sizeof(*b->start), err));
+	PL_TRY(pl_grow(&b->end, &b->cap_end, k->n, sizeof(*b->end), err));
+	for (uint32_t i = 0; i < k->n; i++) {
+		const struct pl_comm *e = &b->a->ev[ev[i]];
+
+		b->start[i] = pl_clock_apply(&b->m->clock[e->clock], e->ts);
+		b->end[i] = pl_clock_apply(&b->m->clock[e->clock], e->end);
+		last = b->start[i] > b->start[last] ? i : last;
+		first = b->end[i] < b->end[first] ? i : first;
+	}
+	for (uint32_t i = 0; i < k->n; i++) {
+		if (i != last)
+			PL_TRY(add_edge(b, ev[last], ev[i], b->start[last], b->end[i], false, err));
+		if (i != first && i != last)
+			PL_TRY(add_edge(b, ev[i], ev[first], b->start[i], b->end[first], false,
+					err));
+	}
+out:
+	return rc;
+}
+
+static int collect(struct box *b, struct pl_err *err)
+{
+	struct pl_align *a = b->a;
+	int rc = 0;
+
+	for (size_t i = 0; i < a->n_matches; i++) {
+		const struct pl_cmatch *k = &a->match[i];
+		const struct pl_comm *s = &a->ev[a->member[k->first]], *r;
+
+		if (k->n < 2)
+			continue;
+		if (k->group != PL_NONE) {
+			if (s->coll != PL_NONE && is_rendezvous(pl_intern_get(&a->str, s->coll)))
+				PL_TRY(add_collective(b, k, err));
+			continue;
+		}
+		r = &a->ev[a->member[k->first + 1]];
+		PL_TRY(add_edge(b, a->member[k->first], a->member[k->first + 1],
+				pl_clock_apply(&b->m->clock[s->clock], s->ts),
+				pl_clock_apply(&b->m->clock[r->clock], r->end), true, err));
+	}
+out:
+	return rc;
+}
+
+/* ---- moving -------------------------------------------------------------------------------------- */
+
+static int64_t clamp(int64_t v, int64_t limit)
+{
+	return v > limit ? limit : v < -limit ? -limit : v;
+}
+
+static int64_t limit_of(const struct box *b, uint32_t clock)
+{
+	int64_t ci = b->m->clock[clock].offset_ci_ns;
+
+	return clock == 0 || ci < 0 ? 0 : ci;
+}
+
+static int64_t excess(const struct edge *e, const int64_t *delta)
+{
+	return pl_sub_sat(pl_sub_sat(delta[e->after], delta[e->before]), e->room);
+}
+
+/* Project onto the broken constraints in turn; does that satisfy all? */
+static bool project(const struct box *b, int64_t *delta)
+{
+	bool ok = false;
+
+	for (int sweep = 0; sweep < SWEEPS && !ok; sweep++) {
+		ok = true;
+		for (size_t i = 0; i < b->n; i++) {
+			const struct edge *e = &b->edge[i];
+			int64_t over = excess(e, delta), p = limit_of(b, e->before),
+				q = limit_of(b, e->after), part;
+
+			if (over <= 0 || e->before == e->after)
+				continue;
+			ok &= over <= SLACK_NS;
+			if (p > INT64_MAX / 4 || q > INT64_MAX / 4 || p + q == 0)
+				continue;
+			/* who is known worse moves more */
+			part = (int64_t)((double)over * (double)q / (double)(p + q));
+			delta[e->after] = clamp(delta[e->after] - part, q);
+			delta[e->before] = clamp(delta[e->before] + (over - part), p);
+		}
+	}
+	return ok;
+}
+
+/* Mark the edges of one negative cycle, if there is one. */
+static int mark_cycle(struct box *b, struct pl_err *err)
+{
+	uint32_t n = b->m->n_clocks, *by = NULL, at = PL_NONE;
+	int64_t *d = NULL;
+	int rc;
+
+	PL_TRY(pl_alloc(&d, n, sizeof(*d), err));
+	PL_TRY(pl_alloc(&by, n, sizeof(*by), err));
+	memset(by, 0xff, n * sizeof(*by));
+	for (uint32_t round = 0; round <= n; round++) {
+		at = PL_NONE;
+		for (size_t i = 0; i < b->n; i++) {
+			const struct edge *e = &b->edge[i];
+			int64_t via = pl_add_sat(d[e->before], pl_add_sat(e->room, SLACK_NS));
+
+			if (e->before == e->after || via >= d[e->after])
+				continue;
+			d[e->after] = via;
+			by[e->after] = (uint32_t)i;
+			at = e->after;
+		}
+		if (at == PL_NONE)
+			goto out;
+	}
+	for (uint32_t i = 0; i < n; i++) /* from anywhere behind the cycle onto it */
+		at = b->edge[by[at]].before;
+	for (; !b->edge[by[at]].cycle; at = b->edge[by[at]].before)
+		b->edge[by[at]].cycle = true;
+out:
+	pl_free(d);
+	pl_free(by);
+	return rc;
+}
+
+/* ---- reporting ----------------------------------------------------------------------------------- */
+
+static int by_room(const void *x, const void *y)
+{
+	const struct edge *p = x, *q = y;
+
+	if (p->cycle != q->cycle)
+		return p->cycle ? -1 : 1;
+	if (p->room != q->room)
+		return p->room < q->room ? -1 : 1;
+	return p->end < q->end ? -1 : p->end > q->end;
+}
+
+static int put_conflict(const struct box *b, const struct edge *e, struct pl_clock_report *r,
+			struct pl_err *err)
+{
+	const struct pl_comm *s = &b->a->ev[e->start], *t = &b->a->ev[e->end];
+	struct pl_conflict *c = &r->conflict[r->n_conflicts++];
+
+	*c = (struct pl_conflict){
+		.clock_before = e->before,
+		.clock_after = e->after,
+		.rank_before = s->rank,
+		.rank_after = t->rank,
+		.start_ns = pl_clock_apply(&b->m->clock[s->clock], s->ts),
+		.end_ns = pl_clock_apply(&b->m->clock[t->clock], t->end),
+		.excess_ns = pl_sub_sat(0, e->room),
+		.p2p = e->p2p,
+		.cycle = e->cycle,
+	};
+	c->name_before = pl_strdup(pl_intern_get(&b->a->str, s->name));
+	c->name_after = pl_strdup(pl_intern_get(&b->a->str, t->name));
+	return c->name_before && c->name_after ? 0 : pl_fail(err, PL_ENOMEM, "out of memory");
+}
+
+static int report(struct box *b, struct pl_err *err)
+{
+	struct pl_clock_report *r = b->a->rep;
+	const struct pl_conflict *c;
+	char over[24];
+	int rc;
+
+	PL_TRY(mark_cycle(b, err));
+	qsort(b->edge, b->n, sizeof(*b->edge), by_room);
+	PL_TRY(pl_alloc(&r->conflict, PL_CONFLICTS_MAX, sizeof(*r->conflict), err));
+	r->conflicts = b->broken;
+	for (size_t i = 0; i < b->n && r->n_conflicts < PL_CONFLICTS_MAX; i++)
+		if (b->edge[i].cycle || b->edge[i].room < -SLACK_NS)
+			PL_TRY(put_conflict(b, &b->edge[i], r, err));
+	if (!r->n_conflicts)
+		return 0;
+	c = &r->conflict[0];
+	for (uint32_t i = 1; i < r->n_conflicts; i++)
+		if (r->conflict[i].excess_ns > c->excess_ns)
+			c = &r->conflict[i];
+	pl_fmt_ns(over, sizeof(over), c->excess_ns);
+	if (b->a->o.strict)
+		rc = pl_fail(err, PL_EDATA,
+			     "%llu contradictions: \"%.80s\" of rank %d ends %s before \"%.80s\" of "
+			     "rank %d begins (without --strict: a warning)",
+			     (unsigned long long)b->broken, c->name_after, c->rank_after, over,
+			     c->name_before, c->rank_before);
+	else
+		pl_say(b->a->o.log, PL_LOG_WARN,
+		       "%llu contradictions to constant offsets: \"%.80s\" of rank %d ends %s before "
+		       "\"%.80s\" of rank %d begins, which it needs; see --report",
+		       (unsigned long long)b->broken, c->name_after, c->rank_after, over,
+		       c->name_before, c->rank_before);
+out:
+	return rc;
+}
+
+int pl_align_box(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
+{
+	struct box b = { .a = a, .m = m };
+	int64_t *delta = NULL;
+	int rc;
+
+	PL_TRY(collect(&b, err));
+	if (!b.broken)
+		goto out;
+	PL_TRY(pl_alloc(&delta, m->n_clocks, sizeof(*delta), err));
+	if (project(&b, delta)) {
+		for (uint32_t i = 0; i < m->n_clocks; i++)
+			m->clock[i].offset_ns = pl_add_sat(m->clock[i].offset_ns, delta[i]);
+		for (size_t i = 0; i < b.n; i++)
+			b.edge[i].room = pl_sub_sat(0, excess(&b.edge[i], delta));
+		b.broken = 0;
+		for (size_t i = 0; i < b.n; i++)
+			b.broken += b.edge[i].room < -SLACK_NS;
+	}
+	if (b.broken)
+		PL_TRY(report(&b, err));
+out:
+	pl_free(delta);
+	pl_free(b.edge);
+	pl_free(b.start);
+	pl_free(b.end);
+	pl_intern_fini(&b.keys);
+	return rc;
+}

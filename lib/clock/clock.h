@@ -1,0 +1,107 @@
+/*
+ * clock.h - all ranks on one clock: communication matched across ranks, clocks estimated from it.
+ *
+ * A pl_align takes the segments of one or more traces through its sink, keeps their communication
+ * (collectives, sends, receives) and nothing else, and pl_align_solve() makes of it what a merged
+ * stream says ahead of its traces (struct pl_merge) and a report of how well that worked. Nothing is
+ * assumed about the clocks but that each runs at a constant rate: they may be days apart.
+ *
+ * A number that the data cannot tell from 0 is 0: drifts whose interval contains 0 or whose effect
+ * over the trace stays under PL_CLOCK_RESOLUTION_NS, and then offsets whose interval contains 0.
+ */
+#ifndef PL_CLOCK_H
+#define PL_CLOCK_H
+
+#include "io/json.h"
+#include "trace/trace.h"
+
+#define PL_CLOCK_RESOLUTION_NS 1000 /* profilers round to microseconds */
+
+/* Which ranks share a clock. */
+enum pl_clock_by {
+	PL_CLOCK_AUTO, /* those of one host, where it is known; else those of one segment with many
+			  ranks (an operation table, a replayed timeline); else none */
+	PL_CLOCK_HOST, /* those of one host, where it is known */
+	PL_CLOCK_RANK, /* none */
+	PL_CLOCK_ONE,  /* all: nothing is estimated */
+};
+/* What to do when two segments hold the same rank and the second does not continue the first. */
+enum pl_clock_dup {
+	PL_DUP_REFUSE, /* PL_EDATA */
+	PL_DUP_KEEP,   /* both are used, as if they were one */
+	PL_DUP_FIRST,  /* the later segment is left out, whole: see pl_align_dropped() */
+};
+
+struct pl_align_opts {
+	enum pl_clock_by by;
+	enum pl_clock_dup duplicates;
+	bool strict; /* sequences that diverge, and contradictions, are PL_EDATA */
+	const struct pl_log *log;
+};
+
+/* Beside pl_merge.clock[i]: what its interval fields cannot say. */
+struct pl_clock_info {
+	int32_t *rank; /* ascending; -1 is a rank that is not known */
+	uint32_t n_ranks;
+	bool offset_known; /* connected to the first clock by communication */
+	bool drift_known;  /* enough communication for an interval */
+	uint64_t residuals; /* ends that its residuals were taken over */
+};
+struct pl_group_info { /* beside pl_merge.group[i] */
+	uint64_t matches, missing; /* `missing`: matches without some member */
+	int64_t residual_p50_ns, residual_p95_ns; /* of ends against the median end of their match */
+	int32_t first_rank_missing; /* a member of which nothing was found, or -1 */
+};
+/* An event that ended before one that it needs had begun, whatever the (constant) offset. */
+struct pl_conflict {
+	uint32_t clock_before, clock_after; /* indices of clocks */
+	int32_t rank_before, rank_after;
+	char *name_before, *name_after; /* started too late; ended too early */
+	int64_t start_ns, end_ns;       /* their start and end, aligned */
+	int64_t excess_ns;              /* start - end: by how much */
+	bool p2p, cycle; /* send and receive; one of several edges that contradict each other together */
+};
+struct pl_clock_report {
+	struct pl_clock_info *clock;
+	uint32_t n_clocks;
+	struct pl_group_info *group;
+	uint32_t n_groups, inferred_groups;
+	struct pl_conflict *conflict; /* the worst, at most PL_CONFLICTS_MAX */
+	uint32_t n_conflicts;
+	uint64_t conflicts;  /* all of them */
+	uint64_t events;     /* collectives, sends and receives read */
+	uint64_t collective_matches, p2p_matches, missing_matches;
+	uint64_t unmatched_collectives, unmatched_sends, unmatched_recvs;
+	uint64_t divergences; /* places where sequences of one group differ, ends of traces apart */
+	uint32_t dropped;     /* segments */
+	uint32_t unconnected; /* clocks that no communication joins to the first */
+};
+#define PL_CONFLICTS_MAX 100
+void pl_clock_report_fini(struct pl_clock_report *r);
+/* The greatest residual of any clock. */
+int64_t pl_clock_worst_ns(const struct pl_merge *m);
+
+struct pl_align;
+/* `opts` is copied; its log must live as long. */
+struct pl_align *pl_align_new(const struct pl_align_opts *opts, struct pl_err *err);
+void pl_align_free(struct pl_align *a); /* NULL is fine */
+/* Drive it with whole traces, in the order in which they will be written. Merges in them are ignored.
+ * The sink belongs to `a`; it wants all rows (no keep()). Failures name the segment. */
+struct pl_sink *pl_align_sink(struct pl_align *a);
+/* Was the segment (counted over all traces) left out as a duplicate? After the sink saw its end. */
+bool pl_align_dropped(const struct pl_align *a, uint32_t segment);
+/* Once, after the last trace. Segments in *m are numbered without those left out. *m and *r are the
+ * caller's, also after a failure. */
+int pl_align_solve(struct pl_align *a, struct pl_merge *m, struct pl_clock_report *r,
+		   struct pl_err *err) PL_MUST;
+
+/* The report as JSON, schema paceline.clock/1 (see paceline-merge(1)), and in words to `log` as notes. */
+int pl_clock_report_json(const struct pl_merge *m, const struct pl_clock_report *r,
+			 struct pl_out *out, struct pl_err *err) PL_MUST;
+void pl_clock_report_say(const struct pl_merge *m, const struct pl_clock_report *r,
+			 const struct pl_log *log);
+
+/* Local absolute time to aligned time. */
+pl_ns pl_clock_apply(const struct pl_clock *c, pl_ns local);
+
+#endif

@@ -1,0 +1,413 @@
+/*
+ * What merge keeps of a trace: its communication, and when each rank's first event was.
+ *
+ * One pass over the batches. Ranks, hosts and the segment's base may become known only at its end, so
+ * events carry the number of their track until then. Strings get numbers that hold over all segments.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "clock/internal.h"
+
+struct pl_align_seg {
+	pl_ns *first; /* by track: start of its first event, INT64_MAX */
+	size_t n_first, cap_first;
+	pl_id *map; /* string of the segment -> string of pl_align, PL_NONE: not yet */
+	size_t n_map, cap_map;
+	uint32_t *row_ev; /* row of the batch -> ev, PL_NONE */
+	size_t ev0;       /* first of this segment */
+	uint64_t events;
+};
+
+/* ---- strings ----------------------------------------------------------------------------------- */
+
+static int global_id(struct pl_align *a, const struct pl_segment *seg, pl_id local, pl_id *id,
+		     struct pl_err *err)
+{
+	struct pl_align_seg *c = a->cur;
+	int rc;
+
+	*id = PL_NONE;
+	if (local >= seg->str.n)
+		return 0;
+	if (c->n_map < seg->str.n) {
+		PL_TRY(pl_grow(&c->map, &c->cap_map, seg->str.n, sizeof(*c->map), err));
+		memset(c->map + c->n_map, 0xff, (seg->str.n - c->n_map) * sizeof(*c->map));
+		c->n_map = seg->str.n;
+	}
+	if (c->map[local] == PL_NONE)
+		PL_TRY(pl_intern_add(&a->str, seg->str.str[local], seg->str.len[local],
+				     &c->map[local], err));
+	*id = c->map[local];
+	return 0;
+out:
+	return rc;
+}
+
+/* The value of a column as a string, for roles that are one. */
+static int value_id(struct pl_align *a, const struct pl_segment *seg, const struct pl_col *c,
+		    uint32_t i, pl_id *id, struct pl_err *err)
+{
+	char text[32];
+	int n;
+
+	*id = PL_NONE;
+	if (c->type == PL_V_STR || c->type == PL_V_JSON)
+		return global_id(a, seg, (pl_id)c->val[i], id, err);
+	if (c->type != PL_V_INT)
+		return 0;
+	n = snprintf(text, sizeof(text), "%" PRId64, c->val[i]);
+	return pl_intern_add(&a->str, text, (size_t)n, id, err);
+}
+
+/* ---- batches ----------------------------------------------------------------------------------- */
+
+static int seg_begin(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err)
+{
+	struct pl_align *a = (struct pl_align *)(void *)((char *)s - offsetof(struct pl_align, sink));
+	struct pl_align_seg *c = a->cur;
+
+	(void)seg;
+	if (!c) {
+		int rc = pl_alloc(&c, 1, sizeof(*c), err);
+
+		if (rc < 0)
+			return rc;
+		a->cur = c;
+		rc = pl_alloc(&c->row_ev, PL_BATCH_ROWS, sizeof(*c->row_ev), err);
+		if (rc < 0)
+			return rc;
+	}
+	c->n_first = c->n_map = 0;
+	c->events = 0;
+	c->ev0 = a->n;
+	return 0;
+}
+
+static int note_first(struct pl_align_seg *c, const struct pl_segment *seg, const struct pl_batch *b,
+		      struct pl_err *err)
+{
+	int rc = pl_grow(&c->first, &c->cap_first, seg->n_tracks, sizeof(*c->first), err);
+
+	if (rc < 0)
+		return rc;
+	for (; c->n_first < seg->n_tracks; c->n_first++)
+		c->first[c->n_first] = INT64_MAX;
+	for (uint32_t i = 0; i < b->n; i++)
+		if (b->ts[i] < c->first[b->track[i]] && b->dur[i] >= 0)
+			c->first[b->track[i]] = b->ts[i];
+	return 0;
+}
+
+static int add_row(struct pl_align *a, const struct pl_segment *seg, const struct pl_batch *b,
+		   uint32_t row, struct pl_err *err)
+{
+	struct pl_comm *e;
+	pl_ns dur = b->dur[row] > 0 ? b->dur[row] : 0;
+	int rc;
+
+	if (a->n >= UINT32_MAX - 1 || b->first + row >= UINT32_MAX)
+		return pl_fail(err, PL_ELIMIT,
+			       "more than 2^32 events: cut the trace with trace --step or --time");
+	PL_TRY(pl_grow(&a->ev, &a->cap, a->n + 1, sizeof(*a->ev), err));
+	e = &a->ev[a->n];
+	*e = (struct pl_comm){ .ts = b->ts[row],
+			       .end = pl_add_sat(b->ts[row], dur),
+			       .seq = PL_NO_VALUE,
+			       .step = PL_NO_VALUE,
+			       .bytes = PL_NO_VALUE,
+			       .seg = (uint32_t)a->n_segs,
+			       .event = (uint32_t)(b->first + row),
+			       .rank = -1,
+			       .peer = -1,
+			       .lane = b->track[row],
+			       .coll = PL_NONE,
+			       .group = PL_NONE,
+			       .ranks = PL_NONE,
+			       .kind = b->kind[row] };
+	PL_TRY(global_id(a, seg, b->name[row], &e->name, err));
+	a->cur->row_ev[row] = (uint32_t)a->n++;
+out:
+	return rc;
+}
+
+static bool is_ranks(const struct pl_segment *seg, const struct pl_col *c)
+{
+	return c->role == PL_R_ARG && c->key != PL_NONE &&
+	       !strcmp(pl_intern_get(&seg->str, c->key), "Process Group Ranks");
+}
+
+static int add_column(struct pl_align *a, const struct pl_segment *seg, const struct pl_col *c,
+		      struct pl_err *err)
+{
+	bool ranks = is_ranks(seg, c);
+	int rc = 0;
+
+	for (uint32_t i = 0; i < c->n && rc >= 0; i++) {
+		uint32_t k = a->cur->row_ev[c->row[i]];
+		bool whole = c->type == PL_V_INT;
+		struct pl_comm *e;
+
+		if (k == PL_NONE)
+			continue;
+		e = &a->ev[k];
+		if (c->role == PL_R_GROUP)
+			rc = value_id(a, seg, c, i, &e->group, err);
+		else if (c->role == PL_R_COLL)
+			rc = value_id(a, seg, c, i, &e->coll, err);
+		else if (ranks)
+			rc = value_id(a, seg, c, i, &e->ranks, err);
+		else if (c->role == PL_R_SEQ && whole)
+			e->seq = c->val[i];
+		else if (c->role == PL_R_STEP && whole)
+			e->step = c->val[i];
+		else if (c->role == PL_R_BYTES && whole)
+			e->bytes = c->val[i];
+		else if (c->role == PL_R_PEER && whole && c->val[i] >= 0 && c->val[i] <= INT32_MAX)
+			e->peer = (int32_t)c->val[i];
+	}
+	return rc;
+}
+
+static int seg_batch(struct pl_sink *s, struct pl_segment *seg, struct pl_batch *b,
+		     struct pl_err *err)
+{
+	struct pl_align *a = (struct pl_align *)(void *)((char *)s - offsetof(struct pl_align, sink));
+	size_t before = a->n;
+	int rc;
+
+	PL_TRY(note_first(a->cur, seg, b, err));
+	a->cur->events += b->n;
+	for (uint32_t i = 0; i < b->n; i++) {
+		a->cur->row_ev[i] = PL_NONE;
+		if (pl_kind_is_comm(b->kind[i]))
+			PL_TRY(add_row(a, seg, b, i, err));
+	}
+	for (uint32_t i = 0; a->n > before && i < b->n_cols; i++) {
+		const struct pl_col *c = &b->col[i];
+
+		if (c->role == PL_R_GROUP || c->role == PL_R_COLL || c->role == PL_R_SEQ ||
+		    c->role == PL_R_STEP || c->role == PL_R_BYTES || c->role == PL_R_PEER ||
+		    is_ranks(seg, c))
+			PL_TRY(add_column(a, seg, c, err));
+	}
+out:
+	return rc;
+}
+
+/* ---- the end of a segment ---------------------------------------------------------------------- */
+
+static int lane_of(struct pl_align *a, const struct pl_track *t, uint32_t *lane, struct pl_err *err)
+{
+	bool stream = t->type == PL_T_STREAM;
+	struct pl_lane l = { .rank = t->rank,
+			     .device = stream ? t->device : -1,
+			     .stream = stream ? t->stream : -1 };
+	int64_t key[3] = { l.rank, l.device, l.stream };
+	int rc;
+
+	PL_TRY(pl_intern_add(&a->lane_key, (const char *)key, sizeof(key), lane, err));
+	PL_TRY(pl_grow(&a->lane, &a->cap_lane, a->lane_key.n, sizeof(*a->lane), err));
+	a->lane[*lane] = l;
+out:
+	return rc;
+}
+
+/* The entry of (this segment, rank); a segment has few ranks, except where it has very many. */
+static int seg_rank(struct pl_align *a, size_t sr0, int32_t rank, uint32_t *index, struct pl_err *err)
+{
+	int rc;
+
+	for (size_t i = a->n_sr; i-- > sr0;) {
+		if (a->sr[i].rank == rank) {
+			*index = (uint32_t)i;
+			return 0;
+		}
+	}
+	PL_TRY(pl_grow(&a->sr, &a->cap_sr, a->n_sr + 1, sizeof(*a->sr), err));
+	a->sr[a->n_sr] = (struct pl_seg_rank){
+		.seg = (uint32_t)a->n_segs, .rank = rank, .host = PL_NONE, .first = INT64_MAX
+	};
+	*index = (uint32_t)a->n_sr++;
+out:
+	return rc;
+}
+
+static int seg_ranks(struct pl_align *a, const struct pl_segment *seg, size_t sr0,
+		     uint32_t *track_sr, struct pl_err *err)
+{
+	bool ranked = false;
+	int rc = 0;
+
+	for (uint32_t t = 0; t < seg->n_tracks; t++)
+		ranked |= seg->track[t].rank >= 0;
+	for (uint32_t t = 0; t < seg->n_tracks; t++) {
+		const struct pl_track *k = &seg->track[t];
+		struct pl_seg_rank *r;
+
+		track_sr[t] = PL_NONE;
+		if (ranked && k->rank < 0)
+			continue;
+		PL_TRY(seg_rank(a, sr0, k->rank < 0 ? -1 : k->rank, &track_sr[t], err));
+		r = &a->sr[track_sr[t]];
+		if (r->host == PL_NONE)
+			PL_TRY(global_id(a, seg, k->host, &r->host, err));
+		if (t < a->cur->n_first)
+			r->first = pl_min_i64(r->first, a->cur->first[t]);
+	}
+	for (size_t i = sr0; i < a->n_sr; i++)
+		a->sr[i].first = a->sr[i].first == INT64_MAX ?
+					 seg->base_ns :
+					 pl_add_sat(a->sr[i].first, seg->base_ns);
+	if (!ranked && a->cur->events)
+		pl_say(a->o.log, PL_LOG_WARN,
+		       "segment %zu (%s) does not say its rank: it stays as it is (trace --rank-from "
+		       "gives ranks)",
+		       a->n_segs, seg->source[0] ? seg->source : "unnamed");
+out:
+	return rc;
+}
+
+/* An importer cuts a very long file into segments: the same file, a common process, other events. */
+static int continues(struct pl_align *a, const struct pl_segment *seg, size_t sr0, bool *yes,
+		     struct pl_err *err)
+{
+	pl_ns first = a->n_sr > sr0 ? a->sr[sr0].first : 0;
+	struct pl_intern pids = { 0 };
+	bool common = false;
+	pl_id id;
+	int rc = 0;
+
+	for (uint32_t t = 0; t < seg->n_tracks; t++) {
+		pl_id p = seg->track[t].pid;
+
+		if (seg->track[t].rank < 0 || p >= seg->str.n)
+			continue;
+		common |= pl_intern_find(&a->prev_pids, seg->str.str[p], seg->str.len[p]) != PL_NONE;
+		PL_TRY(pl_intern_add(&pids, seg->str.str[p], seg->str.len[p], &id, err));
+	}
+	*yes = common && a->prev_source && seg->source[0] && !strcmp(a->prev_source, seg->source) &&
+	       !(first == a->prev_first && a->cur->events == a->prev_events);
+	pl_intern_fini(&a->prev_pids);
+	a->prev_pids = pids;
+	memset(&pids, 0, sizeof(pids));
+	pl_free(a->prev_source);
+	a->prev_source = pl_strdup(seg->source);
+	a->prev_first = first;
+	a->prev_events = a->cur->events;
+	if (!a->prev_source)
+		rc = pl_fail(err, PL_ENOMEM, "out of memory");
+out:
+	pl_intern_fini(&pids);
+	return rc;
+}
+
+/* Is a rank here that an earlier segment has too? Decide what becomes of this one. */
+static int check_duplicates(struct pl_align *a, const struct pl_segment *seg, size_t sr0,
+			    struct pl_err *err)
+{
+	const char *name = seg->source[0] ? seg->source : "unnamed";
+	size_t n = 0;
+	int32_t rank = -1;
+	uint32_t other = 0;
+
+	for (size_t i = sr0; i < a->n_sr; i++) {
+		for (size_t k = 0; k < sr0; k++) {
+			if (a->sr[k].rank != a->sr[i].rank || a->sr[i].rank < 0)
+				continue;
+			rank = a->sr[i].rank;
+			other = a->sr[k].seg;
+			n++;
+			break;
+		}
+	}
+	if (!n)
+		return 0;
+	if (a->o.duplicates == PL_DUP_REFUSE)
+		return pl_fail(err, PL_EDATA,
+			       "segment %zu (%s): rank %d is in segment %u already: give ranks with "
+			       "trace --rank-from, or choose --duplicates=keep or first",
+			       a->n_segs, name, rank, other);
+	if (a->o.duplicates == PL_DUP_KEEP) {
+		pl_say(a->o.log, PL_LOG_NOTE, "segment %zu (%s): rank %d is in segment %u too",
+		       a->n_segs, name, rank, other);
+		return 0;
+	}
+	pl_say(a->o.log, PL_LOG_WARN, "segment %zu (%s) left out: rank %d is in segment %u already",
+	       a->n_segs, name, rank, other);
+	a->dropped[a->n_segs] = true;
+	a->n = a->cur->ev0;
+	a->n_sr = sr0;
+	return 0;
+}
+
+/* Tracks become ranks and lanes, local times absolute ones. */
+static int settle_events(struct pl_align *a, const struct pl_segment *seg, const uint32_t *track_sr,
+			 struct pl_err *err)
+{
+	size_t k = a->cur->ev0;
+	int rc = 0;
+
+	for (size_t i = k; i < a->n; i++) {
+		struct pl_comm e = a->ev[i];
+		uint32_t track = e.lane;
+
+		if (track_sr[track] == PL_NONE || seg->track[track].rank < 0)
+			continue;
+		e.rank = seg->track[track].rank;
+		e.clock = track_sr[track]; /* becomes a clock in pl_align_clocks() */
+		e.ts = pl_add_sat(e.ts, seg->base_ns);
+		e.end = pl_add_sat(e.end, seg->base_ns);
+		PL_TRY(lane_of(a, &seg->track[track], &e.lane, err));
+		a->ev[k++] = e;
+	}
+	a->n = k;
+out:
+	return rc;
+}
+
+static int seg_end(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err)
+{
+	struct pl_align *a = (struct pl_align *)(void *)((char *)s - offsetof(struct pl_align, sink));
+	size_t sr0 = a->n_sr;
+	uint32_t *track_sr = NULL;
+	bool more;
+	int rc;
+
+	PL_TRY(pl_grow(&a->dropped, &a->cap_dropped, a->n_segs + 1, sizeof(*a->dropped), err));
+	a->dropped[a->n_segs] = false;
+	PL_TRY(pl_alloc(&track_sr, seg->n_tracks + 1u, sizeof(*track_sr), err));
+	PL_TRY(seg_ranks(a, seg, sr0, track_sr, err));
+	PL_TRY(continues(a, seg, sr0, &more, err));
+	if (!more)
+		PL_TRY(check_duplicates(a, seg, sr0, err));
+	if (!a->dropped[a->n_segs])
+		PL_TRY(settle_events(a, seg, track_sr, err));
+	a->n_segs++;
+out:
+	pl_free(track_sr);
+	return rc;
+}
+
+void pl_align_collect_fini(struct pl_align *a)
+{
+	if (a->cur) {
+		pl_free(a->cur->first);
+		pl_free(a->cur->map);
+		pl_free(a->cur->row_ev);
+		pl_free(a->cur);
+	}
+	pl_intern_fini(&a->prev_pids);
+	pl_free(a->prev_source);
+}
+
+struct pl_sink *pl_align_sink(struct pl_align *a)
+{
+	a->sink = (struct pl_sink){ .begin = seg_begin, .batch = seg_batch, .end = seg_end };
+	return &a->sink;
+}
+
+bool pl_align_dropped(const struct pl_align *a, uint32_t segment)
+{
+	return segment < a->n_segs && a->dropped[segment];
+}

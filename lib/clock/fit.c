@@ -1,0 +1,452 @@
+/*
+ * Offsets and drifts of clocks from ends of communication.
+ *
+ * All members of a collective end together, up to jitter. So an end on clock c is
+ *     end = t + offset_c + drift_c (t - t0) + jitter,
+ * t being the unknown true time of the match. Offsets and drifts of all clocks are fitted at once,
+ * the times of the matches eliminated, by iteratively reweighted least squares: Huber weights first,
+ * Tukey's biweight then (Holland and Welsch, "Robust regression using iteratively reweighted
+ * least-squares", 1977), with the scale of the jitter estimated for each class of matches, since the
+ * groups of one job can differ a hundredfold. Each round is solved by conjugate gradients on the
+ * normal equations, never formed: O(observations) a step, and few steps, because the parameters are
+ * centred and scaled.
+ *
+ * A drift that its interval does not tell from 0, or that moves nothing by more than
+ * PL_CLOCK_RESOLUTION_NS over the trace, is set to 0 and the rest fitted again.
+ *
+ * Not seen by any such method: members that always end later than others (places in a ring). The
+ * intervals of offsets therefore contain one jitter of each side beside the statistical error.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock/fit.h"
+
+#define ROUNDS	     14
+#define HUBER_ROUNDS 5
+#define HUBER	     1.345
+#define TUKEY	     4.685
+#define LEAST_WEIGHT 1e-6 /* keeps the equations regular */
+#define MIN_MATCHES  6	  /* for a drift */
+#define MAX_OBS	     400000 /* beyond, matches are left out evenly */
+
+/* ---- normal equations -------------------------------------------------------------------------- */
+
+/* out = H v */
+static void apply(const struct pl_fit *f, const double *v, double *out)
+{
+	const struct pl_fit_obs *obs = f->in->obs;
+	const double *vb = v + f->n;
+	double *ob = out + f->n;
+
+	memset(out, 0, 2u * (size_t)f->n * sizeof(*out));
+	for (uint32_t m = 0; m < f->in->n_matches; m++) {
+		double sum = 0, weight = 0, u = f->u[m];
+
+		for (uint32_t i = f->first[m]; i < f->first[m + 1]; i++) {
+			sum += f->w[i] * (v[obs[i].clock] + vb[obs[i].clock] * u);
+			weight += f->w[i];
+		}
+		if (weight <= 0)
+			continue;
+		sum /= weight;
+		for (uint32_t i = f->first[m]; i < f->first[m + 1]; i++) {
+			uint32_t c = obs[i].clock;
+			double q = f->w[i] * (v[c] + vb[c] * u - sum);
+
+			out[c] += q;
+			ob[c] += q * u;
+		}
+	}
+}
+
+static void mask(const struct pl_fit *f, double *v)
+{
+	for (uint32_t c = 0; c < f->n; c++) {
+		v[c] = f->a_free[c] ? v[c] : 0;
+		v[f->n + c] = f->b_free[c] ? v[f->n + c] : 0;
+	}
+}
+
+static void diagonal(const struct pl_fit *f, double *d)
+{
+	memset(d, 0, 2u * (size_t)f->n * sizeof(*d));
+	for (uint32_t m = 0; m < f->in->n_matches; m++) {
+		double weight = 0;
+
+		for (uint32_t i = f->first[m]; i < f->first[m + 1]; i++)
+			weight += f->w[i];
+		for (uint32_t i = f->first[m]; i < f->first[m + 1] && weight > 0; i++) {
+			double q = f->w[i] * (1 - f->w[i] / weight);
+
+			d[f->in->obs[i].clock] += q;
+			d[f->n + f->in->obs[i].clock] += q * f->u[m] * f->u[m];
+		}
+	}
+	for (uint32_t c = 0; c < 2 * f->n; c++)
+		d[c] = d[c] > 1e-12 ? d[c] : 1;
+}
+
+static double dot(const double *x, const double *y, size_t n)
+{
+	double s = 0;
+
+	for (size_t i = 0; i < n; i++)
+		s += x[i] * y[i];
+	return s;
+}
+
+int pl_fit_cg(const struct pl_fit *f, const double *g, double *z, struct pl_err *err)
+{
+	size_t n = 2u * (size_t)f->n;
+	double *mem, *r, *p, *hp, *d, rz, start;
+	int rc = pl_alloc(&mem, 4 * n, sizeof(*mem), err);
+
+	if (rc < 0)
+		return rc;
+	r = mem;
+	p = r + n;
+	hp = p + n;
+	d = hp + n;
+	diagonal(f, d);
+	memset(z, 0, n * sizeof(*z));
+	memcpy(r, g, n * sizeof(*r));
+	mask(f, r);
+	for (size_t i = 0; i < n; i++)
+		p[i] = r[i] / d[i];
+	rz = start = dot(r, p, n);
+	for (size_t k = 0; k < 2 * n + 20 && rz > 1e-20 * start; k++) {
+		double alpha, old = rz;
+
+		apply(f, p, hp);
+		mask(f, hp);
+		alpha = dot(p, hp, n);
+		if (!(alpha > 0))
+			break;
+		alpha = rz / alpha;
+		for (size_t i = 0; i < n; i++) {
+			z[i] += alpha * p[i];
+			r[i] -= alpha * hp[i];
+			hp[i] = r[i] / d[i];
+		}
+		rz = dot(r, hp, n);
+		for (size_t i = 0; i < n; i++)
+			p[i] = hp[i] + rz / old * p[i];
+	}
+	pl_free(mem);
+	return 0;
+}
+
+/* ---- robust rounds ----------------------------------------------------------------------------- */
+
+static void residuals(struct pl_fit *f, bool weighted)
+{
+	const struct pl_fit_obs *obs = f->in->obs;
+
+	for (uint32_t m = 0; m < f->in->n_matches; m++) {
+		double sum = 0, weight = 0;
+
+		for (uint32_t i = f->first[m]; i < f->first[m + 1]; i++) {
+			uint32_t c = obs[i].clock;
+			double w = weighted ? f->w[i] : f->in_tree[c];
+
+			f->r[i] = f->y[i] - f->a[c] - f->b[c] * f->u[m];
+			sum += w * f->r[i];
+			weight += w;
+		}
+		sum = weight > 0 ? sum / weight : 0;
+		for (uint32_t i = f->first[m]; i < f->first[m + 1]; i++)
+			f->r[i] -= sum;
+	}
+}
+
+/* Scale of the jitter of each class: median of |r|, made up for the time that each match fits. */
+static int scales(struct pl_fit *f, struct pl_err *err)
+{
+	int64_t **v = NULL;
+	size_t *n = NULL, *cap = NULL;
+	int rc;
+
+	PL_TRY(pl_alloc(&v, f->in->n_classes + 1u, sizeof(*v), err));
+	PL_TRY(pl_alloc(&n, f->in->n_classes + 1u, sizeof(*n), err));
+	PL_TRY(pl_alloc(&cap, f->in->n_classes + 1u, sizeof(*cap), err));
+	for (uint32_t m = 0; m < f->in->n_matches; m++) {
+		uint32_t k = f->in->match_class[m], members = f->first[m + 1] - f->first[m];
+		double up = sqrt((double)members / (double)(members > 1 ? members - 1 : 1));
+
+		for (uint32_t i = f->first[m]; i < f->first[m + 1]; i++) {
+			double r = fabs(f->r[i]) * up;
+
+			if (!f->in_tree[f->in->obs[i].clock] || !(r < 9e18))
+				continue;
+			PL_TRY(pl_grow(&v[k], &cap[k], n[k] + 1, sizeof(*v[k]), err));
+			v[k][n[k]++] = (int64_t)r;
+		}
+	}
+	for (uint32_t k = 0; k < f->in->n_classes; k++)
+		f->scale[k] = n[k] ? 1.4826 * (double)pl_median_i64(v[k], n[k]) + 250 : 250;
+out:
+	for (uint32_t k = 0; v && k < f->in->n_classes; k++)
+		pl_free(v[k]);
+	pl_free(v);
+	pl_free(n);
+	pl_free(cap);
+	return rc;
+}
+
+static void weights(struct pl_fit *f, bool tukey)
+{
+	double least = INFINITY, sum_w = 0, sum_d = 0;
+
+	for (uint32_t k = 0; k < f->in->n_classes; k++)
+		least = fmin(least, f->scale[k]);
+	for (uint32_t m = 0; m < f->in->n_matches; m++) {
+		double s = f->scale[f->in->match_class[m]], norm = least / s * (least / s);
+
+		for (uint32_t i = f->first[m]; i < f->first[m + 1]; i++) {
+			double z = fabs(f->r[i]) / s, q = z / TUKEY * (z / TUKEY), w, d;
+
+			if (tukey) {
+				w = q < 1 ? (1 - q) * (1 - q) : 0;
+				d = q < 1 ? (1 - q) * (1 - 5 * q) : 0;
+			} else {
+				w = z > HUBER ? HUBER / z : 1;
+				d = z > HUBER ? 0 : 1;
+			}
+			if (!f->in_tree[f->in->obs[i].clock]) {
+				f->w[i] = 0;
+				continue;
+			}
+			sum_w += w;
+			sum_d += d;
+			f->w[i] = (w > LEAST_WEIGHT ? w : LEAST_WEIGHT) * norm;
+		}
+	}
+	f->psi_ratio = sum_d > 0.5 * sum_w ? fmax(1, sum_w / sum_d) : 2;
+}
+
+static void gradient(const struct pl_fit *f, double *g)
+{
+	memset(g, 0, 2u * (size_t)f->n * sizeof(*g));
+	for (uint32_t m = 0; m < f->in->n_matches; m++)
+		for (uint32_t i = f->first[m]; i < f->first[m + 1]; i++) {
+			double q = f->w[i] * f->r[i];
+
+			g[f->in->obs[i].clock] += q;
+			g[f->n + f->in->obs[i].clock] += q * f->u[m];
+		}
+}
+
+static int robust(struct pl_fit *f, int from, struct pl_err *err)
+{
+	size_t n = 2u * (size_t)f->n;
+	double *g, *z;
+	int rc;
+
+	PL_TRY(pl_alloc(&g, 2 * n, sizeof(*g), err));
+	z = g + n;
+	for (int k = from; k < ROUNDS; k++) {
+		double change = 0;
+
+		residuals(f, k > from);
+		PL_TRY(scales(f, err));
+		weights(f, k >= HUBER_ROUNDS);
+		residuals(f, true);
+		gradient(f, g);
+		PL_TRY(pl_fit_cg(f, g, z, err));
+		for (uint32_t c = 0; c < f->n; c++) {
+			if (!isfinite(z[c]) || !isfinite(z[f->n + c]))
+				continue;
+			f->a[c] += z[c];
+			f->b[c] += z[f->n + c];
+			change = fmax(change, fabs(z[c]) + fabs(z[f->n + c]));
+		}
+		if (change < 0.5 && k > HUBER_ROUNDS)
+			break;
+	}
+	residuals(f, true);
+out:
+	pl_free(g);
+	return rc;
+}
+
+/* ---- the whole --------------------------------------------------------------------------------- */
+
+static int init(struct pl_fit *f, struct pl_err *err)
+{
+	const struct pl_fit_in *in = f->in;
+	uint32_t m = 0;
+	int rc;
+
+	f->n = in->n_clocks;
+	PL_TRY(pl_alloc(&f->base, f->n, sizeof(*f->base), err));
+	PL_TRY(pl_alloc(&f->slope, 3u * (size_t)f->n, sizeof(*f->slope), err));
+	f->a = f->slope + f->n;
+	f->b = f->a + f->n;
+	PL_TRY(pl_alloc(&f->in_tree, 3u * (size_t)f->n, sizeof(*f->in_tree), err));
+	f->a_free = f->in_tree + f->n;
+	f->b_free = f->a_free + f->n;
+	PL_TRY(pl_alloc(&f->tau, in->n_matches + 1u, sizeof(*f->tau), err));
+	PL_TRY(pl_alloc(&f->u, in->n_matches + 1u, sizeof(*f->u), err));
+	PL_TRY(pl_alloc(&f->y, 3 * in->n_obs + 1, sizeof(*f->y), err));
+	f->r = f->y + in->n_obs;
+	f->w = f->r + in->n_obs;
+	PL_TRY(pl_alloc(&f->first, in->n_matches + 2u, sizeof(*f->first), err));
+	PL_TRY(pl_alloc(&f->scale, in->n_classes + 1u, sizeof(*f->scale), err));
+	for (size_t i = 0; i < in->n_obs; i++)
+		while (m <= in->obs[i].match)
+			f->first[m++] = (uint32_t)i;
+	while (m <= in->n_matches)
+		f->first[m++] = (uint32_t)in->n_obs;
+out:
+	return rc;
+}
+
+static void fini(struct pl_fit *f)
+{
+	pl_free(f->base);
+	pl_free(f->slope);
+	pl_free(f->in_tree);
+	pl_free(f->tau);
+	pl_free(f->u);
+	pl_free(f->y);
+	pl_free(f->first);
+	pl_free(f->scale);
+}
+
+/* A drift needs a handful of matches that span some time. */
+static int free_parameters(struct pl_fit *f, struct pl_err *err)
+{
+	uint32_t *count;
+	int rc = pl_alloc(&count, f->n, sizeof(*count), err);
+
+	if (rc < 0)
+		return rc;
+	for (uint32_t m = 0; m < f->in->n_matches; m++)
+		for (uint32_t i = f->first[m]; i < f->first[m + 1]; i++) {
+			uint32_t c = f->in->obs[i].clock;
+
+			count[c] += i == f->first[m] || c != f->in->obs[i - 1].clock;
+		}
+	for (uint32_t c = 1; c < f->n; c++) {
+		f->a_free[c] = f->in_tree[c];
+		f->b_free[c] = f->in_tree[c] && count[c] >= MIN_MATCHES && f->span > 1;
+		if (!f->b_free[c])
+			f->b[c] = 0;
+	}
+	pl_free(count);
+	return 0;
+}
+
+/* Time of the clock's first event on the scale of the matches, given where it stands now. */
+static double first_u(const struct pl_fit *f, uint32_t c)
+{
+	double t = (double)pl_sub_sat(pl_sub_sat(f->in->first_ns[c], f->base[c]), f->mid);
+
+	return (t - f->a[c]) / (1 + f->b[c] / f->span) / f->span;
+}
+
+static void put_clock(const struct pl_fit *f, uint32_t c, struct pl_fit_clock *out)
+{
+	double move = f->a[c] + f->b[c] * first_u(f, c), b = f->b[c] / f->span;
+
+	out->connected = f->in_tree[c] && fabs(move) < 9e18 && fabs(b) < 0.5;
+	if (!out->connected)
+		return;
+	out->offset_ns = pl_add_sat(f->base[c], (int64_t)llround(move));
+	out->drift = b / (1 + b); /* a ns of its own time */
+}
+
+static int estimate(struct pl_fit *f, struct pl_fit_clock *out, struct pl_err *err)
+{
+	double *u, *ci_a, *ci_b;
+	bool again = false;
+	int rc;
+
+	PL_TRY(pl_alloc(&u, 3u * (size_t)f->n, sizeof(*u), err));
+	ci_a = u + f->n;
+	ci_b = ci_a + f->n;
+	PL_TRY(free_parameters(f, err));
+	PL_TRY(robust(f, 0, err));
+	PL_TRY(pl_fit_intervals(f, u, ci_a, ci_b, err));
+	for (uint32_t c = 1; c < f->n; c++) {
+		out[c].drift_ci = ci_b[c] >= 0 ? ci_b[c] / f->span : -1;
+		if (f->b_free[c] &&
+		    (fabs(f->b[c]) <= ci_b[c] || fabs(f->b[c]) <= PL_CLOCK_RESOLUTION_NS)) {
+			f->b[c] = 0;
+			f->b_free[c] = false;
+			again = true;
+		}
+	}
+	if (again)
+		PL_TRY(robust(f, 1, err));
+	for (uint32_t c = 0; c < f->n; c++)
+		u[c] = first_u(f, c);
+	PL_TRY(pl_fit_intervals(f, u, ci_a, ci_b, err));
+	for (uint32_t c = 0; c < f->n; c++) {
+		put_clock(f, c, &out[c]);
+		out[c].offset_ci = c && out[c].connected ? ci_a[c] : out[c].offset_ci;
+	}
+out:
+	pl_free(u);
+	return rc;
+}
+
+/* Every k-th match of each class, when there are very many. */
+static int thin(const struct pl_fit_in *in, struct pl_fit_in *less, struct pl_fit_obs **obs,
+		uint32_t **class, struct pl_err *err)
+{
+	uint32_t stride = (uint32_t)(in->n_obs / MAX_OBS) + 1, *seen = NULL, kept = 0;
+	size_t i = 0, n = 0;
+	int rc;
+
+	*less = *in;
+	PL_TRY(pl_alloc(obs, in->n_obs + 1, sizeof(**obs), err));
+	PL_TRY(pl_alloc(class, in->n_matches + 1u, sizeof(**class), err));
+	PL_TRY(pl_alloc(&seen, in->n_classes + 1u, sizeof(*seen), err));
+	for (uint32_t m = 0; m < in->n_matches; m++) {
+		bool keep = seen[in->match_class[m]]++ % stride == 0;
+
+		for (; i < in->n_obs && in->obs[i].match == m; i++)
+			if (keep)
+				(*obs)[n++] = (struct pl_fit_obs){ kept, in->obs[i].clock,
+								   in->obs[i].end };
+		if (keep)
+			(*class)[kept++] = in->match_class[m];
+	}
+	less->obs = *obs;
+	less->match_class = *class;
+	less->n_obs = n;
+	less->n_matches = kept;
+out:
+	pl_free(seen);
+	return rc;
+}
+
+int pl_fit_clocks(const struct pl_fit_in *in, struct pl_fit_clock *out, struct pl_err *err)
+{
+	struct pl_fit_in less;
+	struct pl_fit_obs *obs = NULL;
+	uint32_t *class = NULL;
+	struct pl_fit f = { .in = &less };
+	int rc = 0;
+
+	if (!in->n_clocks)
+		return 0;
+	for (uint32_t c = 0; c < in->n_clocks; c++)
+		out[c] = (struct pl_fit_clock){ .offset_ci = -1, .drift_ci = -1 };
+	out[0].connected = true;
+	out[0].offset_ci = out[0].drift_ci = 0; /* by definition */
+	if (in->n_clocks == 1 || !in->n_obs)
+		return 0;
+	PL_TRY(thin(in, &less, &obs, &class, err));
+	PL_TRY(init(&f, err));
+	PL_TRY(pl_fit_start(&f, err));
+	PL_TRY(estimate(&f, out, err));
+out:
+	fini(&f);
+	pl_free(obs);
+	pl_free(class);
+	return rc;
+}

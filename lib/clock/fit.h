@@ -1,0 +1,39 @@
+/* fit.h - inside the estimator: fit.c, fit_start.c, fit_interval.c. */
+#ifndef PL_CLOCK_FIT_H
+#define PL_CLOCK_FIT_H
+
+#include "clock/internal.h"
+
+struct pl_fit {
+	const struct pl_fit_in *in;
+	uint32_t n; /* clocks */
+	/* the model: end = t + base + a + b u, u = (t - mid) / span, t on the first clock */
+	pl_ns *base, t0;
+	double *slope; /* first guess, ns a ns */
+	double *a, *b; /* ns; b over the whole span */
+	bool *in_tree, *a_free, *b_free;
+	pl_ns *tau; /* of each match: about its t */
+	double *u;
+	double span;
+	pl_ns mid;
+	/* of each observation */
+	double *y, *r, *w; /* end - base - tau; residual; weight */
+	uint32_t *first;   /* of each match: its observations, n_matches + 1 */
+	double *scale;	   /* of each class */
+	double psi_ratio;  /* mean weight over mean derivative of the influence */
+};
+
+/* fit_start.c: base, slope, in_tree of all clocks that communication joins to clock 0; then tau, u, y
+ * and a, b. */
+int pl_fit_start(struct pl_fit *f, struct pl_err *err) PL_MUST;
+
+/* fit.c */
+/* Solve H z = g for the free parameters, where H is the weighted normal matrix with the matches' own
+ * times eliminated. g, z: a of each clock, then b. */
+int pl_fit_cg(const struct pl_fit *f, const double *g, double *z, struct pl_err *err) PL_MUST;
+
+/* fit_interval.c: half widths of 95 % intervals of b, and of the offsets at u_first. -1 unknown. */
+int pl_fit_intervals(const struct pl_fit *f, const double *u_first, double *ci_a, double *ci_b,
+		     struct pl_err *err) PL_MUST;
+
+#endif

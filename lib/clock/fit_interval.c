@@ -1,0 +1,245 @@
+/*
+ * How well are offsets and drifts known?
+ *
+ * For a parameter p = e'x the error is the sum over matches of U_m = z' g_m, where H z = e and g_m is
+ * what the match adds to the gradient. Were jitter independent, the variance of each U_m would follow
+ * from the scale of its class. It is not, from match to match and over the trace, so the U_m are also
+ * summed over blocks of neighbouring matches; by how much the variance of those sums exceeds the
+ * expected one is estimated over all clocks together, because a single clock's dozen blocks would say
+ * it badly.
+ *
+ * Cost: two solutions of the normal equations for each clock; with very many clocks and events, each
+ * clock's own two by two block stands for them.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock/fit.h"
+
+#define MAX_WORK   3e7
+#define MAX_BLOCKS 20
+#define PER_BLOCK  4 /* matches, at least */
+
+/* Quantile 0.975 of Student's t; good to 1 % from 3 degrees of freedom on. */
+static double student(double dof)
+{
+	double d = dof < 1 ? 1 : dof;
+
+	return 1.96 + 2.37 / d + 2.8 / (d * d) + 2.5 / (d * d * d);
+}
+
+struct order {
+	double u;
+	uint32_t match;
+};
+
+static int by_time(const void *x, const void *y)
+{
+	const struct order *p = x, *q = y;
+
+	if (p->u != q->u)
+		return p->u < q->u ? -1 : 1;
+	return p->match < q->match ? -1 : p->match > q->match;
+}
+
+struct work {
+	const struct pl_fit *f;
+	struct order *order;
+	uint32_t *count; /* matches of each clock */
+	double *own;     /* of each clock: its block of H: aa, ab, bb */
+	double *e, *z;
+	bool exact;
+};
+
+/* What the U_m of match m would have for a variance if its members jittered by the scale of its class. */
+static double expected(const struct pl_fit *f, uint32_t m, const double *z)
+{
+	double s = f->scale[f->in->match_class[m]], mean = 0, weight = 0, sum = 0;
+
+	for (uint32_t i = f->first[m]; i < f->first[m + 1]; i++) {
+		uint32_t c = f->in->obs[i].clock;
+
+		mean += f->w[i] * (z[c] + z[f->n + c] * f->u[m]);
+		weight += f->w[i];
+	}
+	for (uint32_t i = f->first[m]; i < f->first[m + 1] && weight > 0; i++) {
+		uint32_t c = f->in->obs[i].clock;
+		double q = f->w[i] * (z[c] + z[f->n + c] * f->u[m] - mean / weight);
+
+		sum += q * q;
+	}
+	return sum * s * s;
+}
+
+/* Variance of the sum of the U_m: as expected, and as blocks show it. */
+static void variances(const struct work *k, const double *z, double *model, double *blocks)
+{
+	const struct pl_fit *f = k->f;
+	uint32_t n = f->in->n_matches, per, in_block = 0;
+	double sum = 0;
+
+	per = n / MAX_BLOCKS > PER_BLOCK ? n / MAX_BLOCKS : PER_BLOCK;
+	*model = *blocks = 0;
+	for (uint32_t j = 0; j < n; j++) {
+		uint32_t m = k->order[j].match;
+		double u = 0;
+
+		for (uint32_t i = f->first[m]; i < f->first[m + 1]; i++) {
+			uint32_t c = f->in->obs[i].clock;
+
+			u += f->w[i] * f->r[i] * (z[c] + z[f->n + c] * f->u[m]);
+		}
+		*model += expected(f, m, z);
+		sum += u;
+		if (++in_block == per || j + 1 == n) {
+			*blocks += sum * sum;
+			sum = 0;
+			in_block = 0;
+		}
+	}
+}
+
+static int solve(const struct work *k, uint32_t c, double ea, double eb, struct pl_err *err)
+{
+	const struct pl_fit *f = k->f;
+	const double *h = k->own + 3u * (size_t)c;
+	double det, *z = k->z;
+
+	memset(k->e, 0, 2u * (size_t)f->n * sizeof(*k->e));
+	if (k->exact) {
+		k->e[c] = ea;
+		k->e[f->n + c] = eb;
+		return pl_fit_cg(f, k->e, z, err);
+	}
+	memset(z, 0, 2u * (size_t)f->n * sizeof(*z));
+	det = h[0] * h[2] - h[1] * h[1];
+	if (!f->b_free[c] || det <= 0) {
+		z[c] = h[0] > 0 ? ea / h[0] : 0;
+		return 0;
+	}
+	z[c] = (h[2] * ea - h[1] * eb) / det;
+	z[f->n + c] = (h[0] * eb - h[1] * ea) / det;
+	return 0;
+}
+
+/* Variance of ea a + eb b of each clock, as if matches were independent; returns by how much blocks
+ * say more. */
+static int all_variances(const struct work *k, bool drift, const double *u_first, double *var,
+			 double *inflation, struct pl_err *err)
+{
+	const struct pl_fit *f = k->f;
+	double sum = 0, n = 0;
+	int rc = 0;
+
+	for (uint32_t c = 1; c < f->n; c++) {
+		double model, blocks;
+
+		var[c] = 0;
+		if (!(drift ? f->b_free[c] : f->a_free[c]))
+			continue;
+		PL_TRY(solve(k, c, drift ? 0 : 1, drift ? 1 : f->b_free[c] ? u_first[c] : 0, err));
+		variances(k, k->z, &model, &blocks);
+		if (!k->exact)
+			model *= 2; /* the other end of each difference jitters too */
+		var[c] = model;
+		if (model > 0 && k->exact) {
+			sum += blocks / model;
+			n++;
+		}
+	}
+	*inflation = n > 0 && sum / n > 1 ? sum / n : 1;
+out:
+	return rc;
+}
+
+static void own_blocks(struct work *k)
+{
+	const struct pl_fit *f = k->f;
+
+	for (uint32_t m = 0; m < f->in->n_matches; m++) {
+		double weight = 0, u = f->u[m];
+
+		for (uint32_t i = f->first[m]; i < f->first[m + 1]; i++)
+			weight += f->w[i];
+		for (uint32_t i = f->first[m]; i < f->first[m + 1] && weight > 0; i++) {
+			uint32_t c = f->in->obs[i].clock;
+			double q = f->w[i] * (1 - f->w[i] / weight);
+
+			k->own[3u * (size_t)c] += q;
+			k->own[3u * (size_t)c + 1] += q * u;
+			k->own[3u * (size_t)c + 2] += q * u * u;
+			k->count[c] += i == f->first[m] || c != f->in->obs[i - 1].clock;
+		}
+	}
+}
+
+/* The tightest jitter that a clock takes part in: what may hide as a constant. */
+static void jitters(const struct pl_fit *f, double *jitter)
+{
+	for (uint32_t c = 0; c < f->n; c++)
+		jitter[c] = INFINITY;
+	for (uint32_t m = 0; m < f->in->n_matches; m++)
+		for (uint32_t i = f->first[m]; i < f->first[m + 1]; i++) {
+			uint32_t c = f->in->obs[i].clock;
+
+			jitter[c] = fmin(jitter[c], f->scale[f->in->match_class[m]]);
+		}
+}
+
+static double half_width(const struct work *k, uint32_t c, double var, double inflation)
+{
+	double n = k->count[c], dof = n - 2;
+
+	return dof < 1 ? -1 :
+			 student(dof) * k->f->psi_ratio * sqrt(var * inflation * n / (n - 2));
+}
+
+static int init(struct work *k, struct pl_err *err)
+{
+	const struct pl_fit *f = k->f;
+	int rc;
+
+	k->exact = 2.0 * f->n * (double)f->in->n_obs < MAX_WORK;
+	PL_TRY(pl_alloc(&k->order, f->in->n_matches + 1u, sizeof(*k->order), err));
+	PL_TRY(pl_alloc(&k->count, f->n, sizeof(*k->count), err));
+	PL_TRY(pl_alloc(&k->own, 3u * (size_t)f->n, sizeof(*k->own), err));
+	PL_TRY(pl_alloc(&k->e, 4u * (size_t)f->n, sizeof(*k->e), err));
+	k->z = k->e + 2u * (size_t)f->n;
+	for (uint32_t m = 0; m < f->in->n_matches; m++)
+		k->order[m] = (struct order){ f->u[m], m };
+	qsort(k->order, f->in->n_matches, sizeof(*k->order), by_time);
+	own_blocks(k);
+out:
+	return rc;
+}
+
+int pl_fit_intervals(const struct pl_fit *f, const double *u_first, double *ci_a, double *ci_b,
+		     struct pl_err *err)
+{
+	struct work k = { .f = f };
+	double *var = NULL, *jitter, inflation;
+	int rc;
+
+	PL_TRY(init(&k, err));
+	PL_TRY(pl_alloc(&var, 2u * (size_t)f->n, sizeof(*var), err));
+	jitter = var + f->n;
+	jitters(f, jitter);
+	PL_TRY(all_variances(&k, true, u_first, var, &inflation, err));
+	for (uint32_t c = 1; c < f->n; c++)
+		ci_b[c] = f->b_free[c] ? half_width(&k, c, var[c], inflation) : -1;
+	PL_TRY(all_variances(&k, false, u_first, var, &inflation, err));
+	for (uint32_t c = 1; c < f->n; c++) {
+		double h = half_width(&k, c, var[c], inflation), hidden;
+
+		hidden = jitter[c] * jitter[c] + jitter[0] * jitter[0];
+		ci_a[c] = isfinite(hidden) ? sqrt(h * h * (h > 0) + hidden) : -1;
+	}
+out:
+	pl_free(k.order);
+	pl_free(k.count);
+	pl_free(k.own);
+	pl_free(k.e);
+	pl_free(var);
+	return rc;
+}

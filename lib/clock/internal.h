@@ -1,0 +1,167 @@
+/*
+ * internal.h - the parts of clock/: collect.c -> match.c (with lanes.c, infer.c) -> fit.c -> box.c.
+ */
+#ifndef PL_CLOCK_INTERNAL_H
+#define PL_CLOCK_INTERNAL_H
+
+#include "clock/clock.h"
+
+#define PL_NO_VALUE INT64_MIN
+
+/* One communication event. Strings are of pl_align.str. */
+struct pl_comm {
+	pl_ns ts, end; /* local, absolute */
+	int64_t seq, step, bytes; /* PL_NO_VALUE */
+	uint32_t seg, event;
+	int32_t rank, peer; /* peer -1 unknown */
+	uint32_t lane;  /* where its order holds: a stream, or all host threads of a rank; while its
+			 * segment is read, the track */
+	uint32_t clock;
+	pl_id name, coll, group; /* coll, group: PL_NONE */
+	pl_id ranks;    /* recorded members of the group, as text, or PL_NONE */
+	uint8_t kind;
+};
+
+struct pl_seg_rank { /* a rank seen in a segment */
+	uint32_t seg;
+	int32_t rank;
+	pl_id host; /* PL_NONE */
+	pl_ns first;
+	uint32_t clock;
+};
+
+struct pl_lane {
+	int32_t rank;
+	int64_t device, stream; /* -1 */
+};
+
+struct pl_cgroup {
+	pl_id name;
+	uint32_t flags;
+	int32_t *rank; /* members ascending */
+	uint32_t n;
+	size_t cap;
+};
+struct pl_cmatch {
+	uint32_t group, first, n, flags; /* as in struct pl_match; members are indices of ev */
+};
+
+struct pl_align {
+	struct pl_align_opts o;
+	struct pl_sink sink;
+	struct pl_intern str, lane_key;
+	struct pl_comm *ev;
+	size_t n, cap;
+	struct pl_lane *lane;
+	size_t cap_lane;
+	struct pl_seg_rank *sr;
+	size_t n_sr, cap_sr;
+	bool *dropped; /* by segment */
+	size_t n_segs, cap_dropped;
+
+	/* of the segment being read: collect.c */
+	struct pl_align_seg *cur;
+	char *prev_source; /* of the segment before: does this one continue it? */
+	struct pl_intern prev_pids;
+	uint64_t prev_events;
+	pl_ns prev_first;
+
+	/* clocks */
+	uint32_t n_clocks;
+	pl_id *clock_host;
+	pl_ns *clock_first;
+
+	/* match.c */
+	struct pl_cgroup *group;
+	size_t n_groups, cap_groups;
+	struct pl_cmatch *match;
+	size_t n_matches, cap_matches;
+	uint32_t *member; /* indices of ev */
+	size_t n_members, cap_members;
+	uint32_t n_inferred;
+	pl_id sized[4]; /* collectives whose size is the same on all ranks, PL_NONE where unseen */
+	struct pl_clock_report *rep;
+};
+
+/* ---- collect.c ---- */
+int pl_align_clocks(struct pl_align *a, struct pl_merge *m, struct pl_err *err) PL_MUST;
+void pl_align_collect_fini(struct pl_align *a);
+
+/* ---- match.c ---- */
+/* Fill group, match, member and the counts of rep; sorts ev by (rank, ts, seg, event). */
+int pl_align_match(struct pl_align *a, struct pl_err *err) PL_MUST;
+int pl_align_add_group(struct pl_align *a, const char *name, size_t n, uint32_t flags,
+		       uint32_t *index, struct pl_err *err) PL_MUST;
+int pl_align_add_rank(struct pl_cgroup *g, int32_t rank, struct pl_err *err) PL_MUST;
+/* A match of the events ev[0..n); PL_MATCH_MISSING is added where the group has more ranks. */
+int pl_align_add_match(struct pl_align *a, uint32_t group, uint32_t flags, const uint32_t *ev,
+		       uint32_t n, struct pl_err *err) PL_MUST;
+/* One rank's part of something that several do in the same order. */
+struct pl_seq {
+	const uint32_t *ev; /* indices of pl_align.ev, by time */
+	uint32_t n;
+	int32_t rank;
+	uint32_t *to; /* of n: position in the reference sequence or PL_NONE, by pl_lane_align() */
+};
+/* Match the sequences s[0..n) of the group's ranks by order; their `to` is overwritten. */
+int pl_align_by_order(struct pl_align *a, uint32_t group, struct pl_seq *s, uint32_t n,
+		      struct pl_err *err) PL_MUST;
+/* Say that `what` (a group) differs where x and y (events, or PL_NONE) stand; PL_EDATA if strict. */
+int pl_align_diverged(struct pl_align *a, const char *what, uint32_t x, uint32_t y,
+		      struct pl_err *err) PL_MUST;
+
+/* ---- p2p.c ---- */
+int pl_align_p2p(struct pl_align *a, struct pl_err *err) PL_MUST;
+
+/* ---- lanes.c: two sequences ---- */
+/* Could these be one communication? Names and, where both know them, sizes. */
+bool pl_lane_same(const struct pl_align *a, uint32_t x, uint32_t y);
+/*
+ * Scatter of the differences of ends between the pairs (x[i + shift], y[i]), whatever offset and drift:
+ * the scaled median of successive changes. INT64_MAX with fewer than 3 pairs. `early`: share of the
+ * pairs in which one ends before the other begins, offsets removed.
+ */
+int64_t pl_lane_spread(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
+		       int64_t shift, double *early, int64_t *scratch);
+#define PL_LANE_SCRATCH 2048 /* values of scratch */
+#define PL_LANE_PAIRS	6    /* fewer do not show a scatter */
+/* How many elements x has before the first of y (or less than 0). */
+int64_t pl_lane_shift(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
+		      int64_t *scratch);
+/* Share of the pairs that could be one communication. */
+double pl_lane_agreement(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
+			 int64_t shift);
+/* Fill y->to with positions in x. *at: first place where they differ other than by missing a head or
+ * a tail, index of y, PL_NONE if there is none. */
+int pl_lane_align(const struct pl_align *a, const struct pl_seq *x, struct pl_seq *y, uint32_t *at,
+		  struct pl_err *err) PL_MUST;
+
+/* ---- infer.c ---- */
+/* Group the collectives ev[idx[0..n)] for which no group was recorded, and match them. */
+int pl_align_infer(struct pl_align *a, const uint32_t *idx, uint32_t n, struct pl_err *err) PL_MUST;
+
+/* ---- fit.c ---- */
+struct pl_fit_obs {
+	uint32_t match, clock;
+	pl_ns end; /* local, absolute */
+};
+struct pl_fit_in {
+	const struct pl_fit_obs *obs; /* by match */
+	size_t n_obs;
+	const uint32_t *match_class; /* jitter is estimated for each class */
+	uint32_t n_matches, n_classes, n_clocks;
+	const pl_ns *first_ns; /* of each clock, where its offset is wanted */
+};
+struct pl_fit_clock {
+	int64_t offset_ns; /* minus clock 0 at first_ns, not yet zeroed */
+	double offset_ci, drift, drift_ci; /* ns; ns a ns of local time. ci < 0: not known */
+	bool connected;
+};
+int pl_fit_clocks(const struct pl_fit_in *in, struct pl_fit_clock *out, struct pl_err *err) PL_MUST;
+
+/* ---- box.c ---- */
+/* Check starts against ends under the estimate; move clocks inside their intervals where that helps;
+ * report what remains. */
+int pl_align_box(struct pl_align *a, struct pl_merge *m, struct pl_err *err) PL_MUST;
+
+#endif

@@ -1,0 +1,278 @@
+/*
+ * Two sequences of communication that should be the same one: how far apart do they end, where do
+ * they start to differ, which element belongs to which?
+ *
+ * Whether two sequences are one communication shows in their ends, which jitter by microseconds while
+ * everything else about two ranks differs by milliseconds. Offset and drift between the clocks are
+ * not known here; the scatter of successive changes of the difference of ends is free of both.
+ *
+ * A trace may start or end earlier than another: that is no difference. Real differences are bridged
+ * by a longest common subsequence (Myers, "An O(ND) difference algorithm and its variations", 1986),
+ * time and memory O(N + D^2) with D bounded.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock/internal.h"
+
+#define MAX_EDITS	400
+#define MAX_SHIFT	64
+#define SAMPLE		512
+#define SCALE		1.04836 /* of the median of |changes| to a standard deviation: 1.4826 / sqrt 2 */
+#define ENOUGH_AGREE	0.95
+
+bool pl_lane_same(const struct pl_align *a, uint32_t i, uint32_t k)
+{
+	const struct pl_comm *x = &a->ev[i], *y = &a->ev[k];
+	bool sizes = x->bytes != PL_NO_VALUE && y->bytes != PL_NO_VALUE;
+
+	if (x->kind != PL_K_COLLECTIVE || y->kind != PL_K_COLLECTIVE)
+		return !sizes || x->bytes == y->bytes; /* a send and its receive */
+	if (x->coll != y->coll)
+		return false;
+	if (x->name != y->name && (x->coll == PL_NONE || !sizes))
+		return false;
+	for (size_t s = 0; s < PL_LEN(a->sized) && sizes; s++)
+		if (x->coll == a->sized[s] && x->coll != PL_NONE)
+			return x->bytes == y->bytes;
+	return true;
+}
+
+static pl_ns diff_of_ends(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
+			  int64_t shift, int64_t i)
+{
+	return pl_sub_sat(a->ev[x->ev[i + shift]].end, a->ev[y->ev[i]].end);
+}
+
+static int64_t overlap(const struct pl_seq *x, const struct pl_seq *y, int64_t shift, int64_t *from)
+{
+	int64_t to = pl_min_i64(y->n, x->n - shift);
+
+	*from = pl_max_i64(0, -shift);
+	return to - *from;
+}
+
+/* The drift between two clocks: median of slopes over half the length. */
+static double slope_of(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
+		       int64_t shift, int64_t from, int64_t m, int64_t *v)
+{
+	int64_t half = m / 2, step = half / SAMPLE + 1;
+	size_t n = 0;
+
+	for (int64_t i = from; i + half < from + m && n < PL_LANE_SCRATCH; i += step) {
+		double dt = (double)pl_sub_sat(a->ev[y->ev[i + half]].end, a->ev[y->ev[i]].end);
+		double dd = (double)pl_sub_sat(diff_of_ends(a, x, y, shift, i + half),
+					       diff_of_ends(a, x, y, shift, i));
+		double s = dt > 0 ? dd / dt : 0;
+
+		v[n++] = fabs(s) < 0.1 ? (int64_t)llround(s * 1e12) : 0;
+	}
+	return n ? (double)pl_median_i64(v, n) * 1e-12 : 0;
+}
+
+/* Share of the pairs of which one has ended before the other begins, offset and drift removed. */
+static double share_early(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
+			  int64_t shift, int64_t from, int64_t m, int64_t spread, int64_t *v)
+{
+	double slope = slope_of(a, x, y, shift, from, m, v);
+	pl_ns t0 = a->ev[y->ev[from]].end, tolerance = pl_add_sat(2 * spread, 1000);
+	int64_t step = m / SAMPLE + 1, mid, early = 0;
+	size_t n = 0, k = 0;
+
+	for (int64_t i = from; i < from + m && n < PL_LANE_SCRATCH; i += step)
+		v[n++] = pl_sub_sat(diff_of_ends(a, x, y, shift, i),
+				    (int64_t)(slope * (double)pl_sub_sat(a->ev[y->ev[i]].end, t0)));
+	mid = pl_median_i64(v, n);
+	for (int64_t i = from; i < from + m && k < n; i += step, k++) {
+		const struct pl_comm *p = &a->ev[x->ev[i + shift]], *q = &a->ev[y->ev[i]];
+		pl_ns off = pl_add_sat(mid, (int64_t)(slope * (double)pl_sub_sat(q->end, t0)));
+		pl_ns p_end = pl_sub_sat(p->end, off), p_start = pl_sub_sat(p->ts, off);
+
+		early += p_end < pl_sub_sat(q->ts, tolerance) ||
+			 q->end < pl_sub_sat(p_start, tolerance);
+	}
+	return k ? (double)early / (double)k : 0;
+}
+
+int64_t pl_lane_spread(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
+		       int64_t shift, double *early, int64_t *v)
+{
+	int64_t from, m = overlap(x, y, shift, &from), step, spread;
+	size_t n = 0;
+
+	if (early)
+		*early = 0;
+	if (m < 3)
+		return INT64_MAX;
+	step = m / SAMPLE + 1;
+	for (int64_t i = from; i + 1 < from + m && n < PL_LANE_SCRATCH; i += step) {
+		int64_t d = pl_sub_sat(diff_of_ends(a, x, y, shift, i + 1),
+				       diff_of_ends(a, x, y, shift, i));
+
+		v[n++] = d < 0 ? pl_sub_sat(0, d) : d;
+	}
+	spread = (int64_t)(SCALE * (double)pl_min_i64(pl_median_i64(v, n), INT64_MAX / 4));
+	if (early)
+		*early = share_early(a, x, y, shift, from, m, spread, v);
+	return spread;
+}
+
+/* ---- where one starts in the other ------------------------------------------------------------- */
+
+double pl_lane_agreement(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
+			 int64_t shift)
+{
+	int64_t from, m = overlap(x, y, shift, &from), step, same = 0, n = 0;
+
+	if (m <= 0)
+		return 0;
+	step = m / (4 * SAMPLE) + 1;
+	for (int64_t i = from; i < from + m; i += step, n++)
+		same += pl_lane_same(a, x->ev[i + shift], y->ev[i]);
+	return (double)same / (double)n;
+}
+
+static int64_t median_duration(const struct pl_align *a, const struct pl_seq *y, int64_t *v)
+{
+	size_t n = 0;
+
+	for (uint32_t i = 0; i < y->n && n < PL_LANE_SCRATCH; i += y->n / SAMPLE + 1)
+		v[n++] = pl_sub_sat(a->ev[y->ev[i]].end, a->ev[y->ev[i]].ts);
+	return n ? pl_median_i64(v, n) : 0;
+}
+
+/*
+ * How many elements x has before the first of y. Names alone do not tell when all elements are alike:
+ * then the shift with clearly the tightest ends does.
+ */
+int64_t pl_lane_shift(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
+		      int64_t *v)
+{
+	int64_t n = pl_min_i64(x->n, y->n), reach = llabs((int64_t)x->n - (int64_t)y->n);
+	bool agree = pl_lane_agreement(a, x, y, 0) >= ENOUGH_AGREE;
+	int64_t best = 0, spread, tightest;
+
+	if (n < PL_LANE_PAIRS)
+		return 0;
+	spread = pl_lane_spread(a, x, y, 0, NULL, v);
+	if (agree && x->n == y->n && spread < median_duration(a, y, v) / 4)
+		return 0;
+	tightest = agree ? spread / 2 : INT64_MAX;
+	reach = pl_min_i64(pl_max_i64(reach, 3), MAX_SHIFT);
+	for (int64_t k = 1; k <= 2 * reach; k++) {
+		int64_t shift = k % 2 ? (k + 1) / 2 : -k / 2, from, s;
+
+		if (overlap(x, y, shift, &from) < pl_max_i64(PL_LANE_PAIRS, n / 2) ||
+		    pl_lane_agreement(a, x, y, shift) < ENOUGH_AGREE)
+			continue;
+		s = pl_lane_spread(a, x, y, shift, NULL, v);
+		if (s < tightest) {
+			tightest = s;
+			best = shift;
+		}
+	}
+	return best;
+}
+
+/* ---- common subsequence ------------------------------------------------------------------------ */
+
+struct diff {
+	const struct pl_align *a;
+	const uint32_t *x, *y;
+	int32_t nx, ny;
+	int32_t *v;    /* furthest x on each diagonal, [-MAX_EDITS - 1, MAX_EDITS + 1] */
+	int32_t *past; /* v of each round d: 2 d + 1 values from d * d on */
+};
+
+static int32_t slide(const struct diff *f, int32_t x, int32_t k)
+{
+	while (x < f->nx && x - k < f->ny && pl_lane_same(f->a, f->x[x], f->y[x - k]))
+		x++;
+	return x;
+}
+
+/* Rounds until both ends are reached; their number or -1. */
+static int32_t search(struct diff *f)
+{
+	int32_t *v = f->v + MAX_EDITS + 1;
+
+	v[1] = 0;
+	for (int32_t d = 0; d <= MAX_EDITS; d++) {
+		for (int32_t k = -d; k <= d; k += 2) {
+			bool down = k == -d || (k != d && v[k - 1] < v[k + 1]);
+
+			v[k] = slide(f, down ? v[k + 1] : v[k - 1] + 1, k);
+			f->past[d * d + d + k] = v[k];
+			if (v[k] >= f->nx && v[k] - k >= f->ny)
+				return d;
+		}
+	}
+	return -1;
+}
+
+static void walk_back(const struct diff *f, int32_t d, uint32_t x0, uint32_t *to)
+{
+	int32_t x = f->nx, k = f->nx - f->ny;
+
+	for (; d >= 0; d--) {
+		const int32_t *v = d ? f->past + (d - 1) * (d - 1) + (d - 1) : NULL;
+		bool down = d && (k == -d || (k != d && v[k - 1] < v[k + 1]));
+		int32_t from = !d ? 0 : down ? v[k + 1] : v[k - 1] + 1;
+
+		for (; x > from; x--)
+			to[x - 1 - k] = x0 + (uint32_t)(x - 1);
+		if (d) {
+			k = down ? k + 1 : k - 1;
+			x = v[k];
+		}
+	}
+}
+
+static int common(const struct pl_align *a, const struct pl_seq *x, struct pl_seq *y, uint32_t x0,
+		  uint32_t y0, struct pl_err *err)
+{
+	struct diff f = { .a = a,
+			  .x = x->ev + x0,
+			  .y = y->ev + y0,
+			  .nx = (int32_t)pl_min_i64(x->n - x0, INT32_MAX / 2),
+			  .ny = (int32_t)pl_min_i64(y->n - y0, INT32_MAX / 2) };
+	int32_t d;
+	int rc;
+
+	PL_TRY(pl_alloc(&f.v, 2 * MAX_EDITS + 3, sizeof(*f.v), err));
+	PL_TRY(pl_alloc(&f.past, (MAX_EDITS + 1) * (MAX_EDITS + 1), sizeof(*f.past), err));
+	d = search(&f);
+	if (d >= 0)
+		walk_back(&f, d, x0, y->to + y0);
+out:
+	pl_free(f.v);
+	pl_free(f.past);
+	return rc;
+}
+
+int pl_lane_align(const struct pl_align *a, const struct pl_seq *x, struct pl_seq *y, uint32_t *at,
+		  struct pl_err *err)
+{
+	int64_t *v, shift, i, from;
+	int rc;
+
+	*at = PL_NONE;
+	memset(y->to, 0xff, y->n * sizeof(*y->to));
+	if (!x->n || !y->n)
+		return 0;
+	rc = pl_alloc(&v, PL_LANE_SCRATCH, sizeof(*v), err);
+	if (rc < 0)
+		return rc;
+	shift = pl_lane_shift(a, x, y, v);
+	pl_free(v);
+	overlap(x, y, shift, &from);
+	for (i = from; i < y->n && i + shift < x->n; i++) {
+		if (!pl_lane_same(a, x->ev[i + shift], y->ev[i])) {
+			*at = (uint32_t)i;
+			return common(a, x, y, (uint32_t)(i + shift), (uint32_t)i, err);
+		}
+		y->to[i] = (uint32_t)(i + shift);
+	}
+	return 0;
+}

@@ -1,0 +1,474 @@
+/*
+ * Which events are one communication.
+ *
+ * Where the group and a sequence number are recorded they decide. Where only the group is, the order
+ * of its ranks' events does, step by step if steps are recorded. Where nothing is, infer.c finds the
+ * groups. A recorded name that several groups share (every replica's "tp") shows in events that end
+ * before their supposed partners begin: it is then treated as not recorded.
+ *
+ * Cost: sorting, and O(N) to follow sequences that agree.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock/internal.h"
+
+#define SHARED_EARLY 0.2 /* share of impossible pairs that shows a shared name */
+#define SHARED_PAIRS 8
+
+/* ---- groups and matches ------------------------------------------------------------------------ */
+
+int pl_align_add_group(struct pl_align *a, const char *name, size_t n, uint32_t flags,
+		       uint32_t *index, struct pl_err *err)
+{
+	struct pl_cgroup g = { .flags = flags };
+	int rc;
+
+	if (a->n_groups >= PL_NONE - 1)
+		return pl_fail(err, PL_ELIMIT, "more than 2^32 groups");
+	PL_TRY(pl_intern_add(&a->str, name, n, &g.name, err));
+	PL_TRY(pl_grow(&a->group, &a->cap_groups, a->n_groups + 1, sizeof(*a->group), err));
+	*index = (uint32_t)a->n_groups;
+	a->group[a->n_groups++] = g;
+out:
+	return rc;
+}
+
+int pl_align_add_rank(struct pl_cgroup *g, int32_t rank, struct pl_err *err)
+{
+	uint32_t i = g->n;
+	int rc;
+
+	for (uint32_t k = 0; k < g->n; k++)
+		if (g->rank[k] == rank)
+			return 0;
+	rc = pl_grow(&g->rank, &g->cap, g->n + 1u, sizeof(*g->rank), err);
+	if (rc < 0)
+		return rc;
+	for (; i && g->rank[i - 1] > rank; i--)
+		g->rank[i] = g->rank[i - 1];
+	g->rank[i] = rank;
+	g->n++;
+	return 0;
+}
+
+int pl_align_add_match(struct pl_align *a, uint32_t group, uint32_t flags, const uint32_t *ev,
+		       uint32_t n, struct pl_err *err)
+{
+	uint32_t full = group == PL_NONE ? 2 : a->group[group].n;
+	bool alone = n == 1 && (full > 1 || (a->group[group].flags & PL_GROUP_INFERRED));
+	int rc;
+
+	PL_TRY(pl_grow(&a->match, &a->cap_matches, a->n_matches + 1, sizeof(*a->match), err));
+	PL_TRY(pl_grow(&a->member, &a->cap_members, a->n_members + n, sizeof(*a->member), err));
+	if (n < full || alone) {
+		flags |= PL_MATCH_MISSING;
+		a->rep->missing_matches++;
+	}
+	a->match[a->n_matches++] = (struct pl_cmatch){
+		.group = group, .first = (uint32_t)a->n_members, .n = n, .flags = flags
+	};
+	memcpy(a->member + a->n_members, ev, n * sizeof(*ev));
+	a->n_members += n;
+	if (group == PL_NONE)
+		a->rep->p2p_matches++;
+	else
+		a->rep->collective_matches++;
+	if (alone)
+		a->rep->unmatched_collectives++;
+out:
+	return rc;
+}
+
+int pl_align_diverged(struct pl_align *a, const char *what, uint32_t x, uint32_t y,
+		      struct pl_err *err)
+{
+	const struct pl_comm *p = x == PL_NONE ? NULL : &a->ev[x], *q = &a->ev[y];
+	char text[512], at[24];
+
+	a->rep->divergences++;
+	snprintf(text, sizeof(text),
+		 "%s: rank %d has \"%.100s\" (event %u of its segment, %s after the first) where rank "
+		 "%d has \"%.100s\"",
+		 what, q->rank, pl_intern_get(&a->str, q->name), q->event,
+		 pl_fmt_ns(at, sizeof(at), pl_sub_sat(q->ts, a->clock_first[q->clock])),
+		 p ? p->rank : -1, p ? pl_intern_get(&a->str, p->name) : "nothing");
+	if (a->o.strict)
+		return pl_fail(err, PL_EDATA, "%s (without --strict: a warning)", text);
+	pl_say(a->o.log, PL_LOG_WARN, "%s; matching goes on where they agree again", text);
+	return 0;
+}
+
+/* ---- by order ---------------------------------------------------------------------------------- */
+
+/* Matches in the order of the reference sequence; `at` is where each of the others stands. */
+static int put_ordered(struct pl_align *a, uint32_t group, const struct pl_seq *s, uint32_t n,
+		       uint32_t ref, uint32_t *at, uint32_t *ev, struct pl_err *err)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < s[ref].n; i++) {
+		uint32_t k = 0;
+
+		for (uint32_t j = 0; j < n; j++) {
+			if (j == ref) {
+				ev[k++] = s[j].ev[i];
+				continue;
+			}
+			/* `to` ascends where it is set */
+			while (at[j] < s[j].n && (s[j].to[at[j]] == PL_NONE || s[j].to[at[j]] < i))
+				at[j]++;
+			if (at[j] < s[j].n && s[j].to[at[j]] == i)
+				ev[k++] = s[j].ev[at[j]];
+		}
+		PL_TRY(pl_align_add_match(a, group, PL_MATCH_INFERRED, ev, k, err));
+	}
+	for (uint32_t j = 0; j < n; j++)
+		for (uint32_t i = 0; i < s[j].n && j != ref; i++)
+			if (s[j].to[i] == PL_NONE)
+				PL_TRY(pl_align_add_match(a, group, PL_MATCH_INFERRED, &s[j].ev[i],
+							  1, err));
+out:
+	return rc;
+}
+
+int pl_align_by_order(struct pl_align *a, uint32_t group, struct pl_seq *s, uint32_t n,
+		      struct pl_err *err)
+{
+	uint32_t ref = 0, *at = NULL, where;
+	char what[160];
+	bool said = false;
+	int rc;
+
+	for (uint32_t j = 1; j < n; j++)
+		ref = s[j].n > s[ref].n ? j : ref;
+	PL_TRY(pl_alloc(&at, 2u * (size_t)n + 1, sizeof(*at), err));
+	for (uint32_t j = 0; j < n; j++) {
+		if (j == ref)
+			continue;
+		PL_TRY(pl_lane_align(a, &s[ref], &s[j], &where, err));
+		if (where == PL_NONE)
+			continue;
+		if (said) {
+			a->rep->divergences++;
+			continue;
+		}
+		snprintf(what, sizeof(what), "group %.100s",
+			 pl_intern_get(&a->str, a->group[group].name));
+		PL_TRY(pl_align_diverged(a, what, s[ref].ev[pl_min_size(where, s[ref].n - 1)],
+					 s[j].ev[where], err));
+		said = true;
+	}
+	PL_TRY(put_ordered(a, group, s, n, ref, at, at + n, err));
+out:
+	pl_free(at);
+	return rc;
+}
+
+/* ---- sorting ----------------------------------------------------------------------------------- */
+
+static int by_rank_time(const void *x, const void *y)
+{
+	const struct pl_comm *p = x, *q = y;
+
+	if (p->rank != q->rank)
+		return p->rank < q->rank ? -1 : 1;
+	if (p->ts != q->ts)
+		return p->ts < q->ts ? -1 : 1;
+	if (p->seg != q->seg)
+		return p->seg < q->seg ? -1 : 1;
+	return p->event < q->event ? -1 : p->event > q->event;
+}
+
+struct sorted { /* an event of a recorded group, with what it is sorted by */
+	int64_t step, seq;
+	uint32_t group, coll, ev; /* ev: already ascending by (rank, time) */
+};
+
+static int by_group(const void *x, const void *y)
+{
+	const struct sorted *p = x, *q = y;
+
+	if (p->group != q->group)
+		return p->group < q->group ? -1 : 1;
+	return p->ev < q->ev ? -1 : p->ev > q->ev;
+}
+
+static int by_number(const void *x, const void *y)
+{
+	const struct sorted *p = x, *q = y;
+
+	if (p->step != q->step)
+		return p->step < q->step ? -1 : 1;
+	if (p->seq != q->seq)
+		return p->seq < q->seq ? -1 : 1;
+	if (p->coll != q->coll)
+		return p->coll < q->coll ? -1 : 1;
+	return p->ev < q->ev ? -1 : p->ev > q->ev;
+}
+
+static int by_step(const void *x, const void *y)
+{
+	const struct sorted *p = x, *q = y;
+
+	if (p->step != q->step)
+		return p->step < q->step ? -1 : 1;
+	return p->ev < q->ev ? -1 : p->ev > q->ev;
+}
+
+/* ---- recorded groups --------------------------------------------------------------------------- */
+
+/* "[0, 1, 2]" as profilers write it: what is not a number separates. */
+static int add_recorded_ranks(struct pl_align *a, uint32_t group, const char *s, struct pl_err *err)
+{
+	int rc = 0;
+
+	while (*s && rc >= 0) {
+		char *end;
+		long v;
+
+		if (*s < '0' || *s > '9') {
+			s++;
+			continue;
+		}
+		v = strtol(s, &end, 10);
+		if (v > INT32_MAX || strchr(s, '.')) /* cut short: "0, 1, ... 63" */
+			break;
+		rc = pl_align_add_rank(&a->group[group], (int32_t)v, err);
+		s = end;
+	}
+	return rc;
+}
+
+/* Events of one (step, seq, collective), by rank and time: the o-th of each rank are a match. */
+static int match_numbered(struct pl_align *a, uint32_t group, const struct sorted *v, uint32_t n,
+			  uint32_t *ev, struct pl_err *err)
+{
+	int rc = 0;
+
+	for (uint32_t o = 0, left = n; left; o++) {
+		uint32_t k = 0, nth = 0;
+
+		for (uint32_t i = 0; i < n; i++) {
+			nth = i && a->ev[v[i].ev].rank == a->ev[v[i - 1].ev].rank ? nth + 1 : 0;
+			if (nth == o)
+				ev[k++] = v[i].ev;
+		}
+		PL_TRY(pl_align_add_match(a, group, 0, ev, k, err));
+		left -= k;
+	}
+out:
+	return rc;
+}
+
+static int match_by_number(struct pl_align *a, uint32_t group, struct sorted *v, uint32_t n,
+			   struct pl_err *err)
+{
+	uint32_t *ev = NULL;
+	bool said = false;
+	char what[160];
+	int rc;
+
+	PL_TRY(pl_alloc(&ev, n, sizeof(*ev), err));
+	qsort(v, n, sizeof(*v), by_number);
+	for (uint32_t i = 0, k; i < n; i = k) {
+		for (k = i + 1; k < n && v[k].step == v[i].step && v[k].seq == v[i].seq &&
+				v[k].coll == v[i].coll;)
+			k++;
+		PL_TRY(match_numbered(a, group, v + i, k - i, ev, err));
+		if (k == n || v[k].step != v[i].step || v[k].seq != v[i].seq ||
+		    a->ev[v[k].ev].rank == a->ev[v[i].ev].rank)
+			continue;
+		if (!said) {
+			snprintf(what, sizeof(what), "group %.100s, number %" PRId64,
+				 pl_intern_get(&a->str, a->group[group].name), v[i].seq);
+			PL_TRY(pl_align_diverged(a, what, v[i].ev, v[k].ev, err));
+		} else {
+			a->rep->divergences++;
+		}
+		said = true;
+	}
+out:
+	pl_free(ev);
+	return rc;
+}
+
+/* The sequences of the ranks in v[0..n), which is by (rank, time). `ev` and `to` of n are filled. */
+static uint32_t split_ranks(const struct pl_align *a, const struct sorted *v, uint32_t n,
+			    uint32_t *ev, uint32_t *to, struct pl_seq *s)
+{
+	uint32_t ranks = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		int32_t rank = a->ev[v[i].ev].rank;
+
+		ev[i] = v[i].ev;
+		if (!ranks || s[ranks - 1].rank != rank)
+			s[ranks++] = (struct pl_seq){ ev + i, 0, rank, to + i };
+		s[ranks - 1].n++;
+	}
+	return ranks;
+}
+
+/* Do ranks 1.. of a group often end before rank 0 begins, or the other way round? */
+static int is_shared_name(const struct pl_align *a, const struct sorted *v, uint32_t n, bool *shared,
+			  struct pl_err *err)
+{
+	uint32_t *ev = NULL, ranks, bad = 0;
+	struct pl_seq *s = NULL;
+	int64_t *scratch = NULL;
+	int rc;
+
+	*shared = false;
+	PL_TRY(pl_alloc(&ev, 2u * (size_t)n, sizeof(*ev), err));
+	PL_TRY(pl_alloc(&s, n, sizeof(*s), err));
+	PL_TRY(pl_alloc(&scratch, PL_LANE_SCRATCH, sizeof(*scratch), err));
+	ranks = split_ranks(a, v, n, ev, ev + n, s);
+	for (uint32_t j = 1; j < ranks; j++) {
+		double early;
+
+		if (s[j].n < SHARED_PAIRS || s[j].n != s[0].n)
+			continue;
+		pl_lane_spread(a, &s[0], &s[j], 0, &early, scratch);
+		bad += early > SHARED_EARLY;
+	}
+	*shared = ranks > 2 && bad > 0;
+out:
+	pl_free(ev);
+	pl_free(s);
+	pl_free(scratch);
+	return rc;
+}
+
+static int match_in_order(struct pl_align *a, uint32_t group, struct sorted *v, uint32_t n,
+			  bool steps, struct pl_err *err)
+{
+	uint32_t *ev = NULL, ranks;
+	struct pl_seq *s = NULL;
+	int rc;
+
+	PL_TRY(pl_alloc(&ev, 2u * (size_t)n, sizeof(*ev), err));
+	PL_TRY(pl_alloc(&s, n, sizeof(*s), err));
+	if (steps)
+		qsort(v, n, sizeof(*v), by_step);
+	for (uint32_t i = 0, k; i < n; i = k) {
+		for (k = i + 1; k < n && (!steps || v[k].step == v[i].step);)
+			k++;
+		ranks = split_ranks(a, v + i, k - i, ev, ev + n, s);
+		PL_TRY(pl_align_by_order(a, group, s, ranks, err));
+	}
+out:
+	pl_free(ev);
+	pl_free(s);
+	return rc;
+}
+
+/* All events v[0..n) of one recorded group. Those of a shared name go to `rest` instead. */
+static int match_group(struct pl_align *a, struct sorted *v, uint32_t n, uint32_t *rest,
+		       uint32_t *n_rest, struct pl_err *err)
+{
+	const struct pl_comm *first = &a->ev[v[0].ev];
+	bool seqs = true, steps = true, shared;
+	uint32_t group;
+	int rc;
+
+	for (uint32_t i = 0; i < n; i++) {
+		seqs &= v[i].seq != PL_NO_VALUE;
+		steps &= v[i].step != PL_NO_VALUE;
+	}
+	if (first->ranks == PL_NONE) {
+		PL_TRY(is_shared_name(a, v, n, &shared, err));
+		if (shared) {
+			pl_say(a->o.log, PL_LOG_WARN,
+			       "group %s ends on some ranks before it begins on others: the name seems "
+			       "to stand for several groups, which are inferred",
+			       pl_intern_get(&a->str, first->group));
+			for (uint32_t i = 0; i < n; i++)
+				rest[(*n_rest)++] = v[i].ev;
+			return 0;
+		}
+	}
+	PL_TRY(pl_align_add_group(a, pl_intern_get(&a->str, first->group),
+				  a->str.len[first->group], 0, &group, err));
+	if (first->ranks != PL_NONE)
+		PL_TRY(add_recorded_ranks(a, group, pl_intern_get(&a->str, first->ranks), err));
+	for (uint32_t i = 0; i < n; i++)
+		if (!i || a->ev[v[i].ev].rank != a->ev[v[i - 1].ev].rank)
+			PL_TRY(pl_align_add_rank(&a->group[group], a->ev[v[i].ev].rank, err));
+	if (!steps)
+		for (uint32_t i = 0; i < n; i++)
+			v[i].step = PL_NO_VALUE;
+	rc = seqs ? match_by_number(a, group, v, n, err) :
+		    match_in_order(a, group, v, n, steps, err);
+out:
+	return rc;
+}
+
+static int group_key(struct pl_intern *keys, const struct pl_comm *e, uint32_t *key,
+		     struct pl_err *err)
+{
+	pl_id k[2] = { e->group, e->ranks };
+
+	return pl_intern_add(keys, (const char *)k, sizeof(k), key, err);
+}
+
+static int split_collectives(struct pl_align *a, struct sorted *v, uint32_t *n, uint32_t *rest,
+			     uint32_t *n_rest, struct pl_err *err)
+{
+	struct pl_intern keys = { 0 };
+	int rc = 0;
+
+	for (size_t i = 0; i < a->n; i++) {
+		const struct pl_comm *e = &a->ev[i];
+
+		if (e->kind != PL_K_COLLECTIVE)
+			continue;
+		if (e->group == PL_NONE) {
+			rest[(*n_rest)++] = (uint32_t)i;
+			continue;
+		}
+		v[*n] = (struct sorted){
+			.step = e->step, .seq = e->seq, .coll = e->coll, .ev = (uint32_t)i
+		};
+		PL_TRY(group_key(&keys, e, &v[(*n)++].group, err));
+	}
+	qsort(v, *n, sizeof(*v), by_group);
+out:
+	pl_intern_fini(&keys);
+	return rc;
+}
+
+static void find_sized(struct pl_align *a)
+{
+	static const char *const name[] = { "allreduce", "allgather", "reduce_scatter", "broadcast" };
+
+	_Static_assert(PL_LEN(name) == PL_LEN(a->sized), "one id a name");
+	for (size_t i = 0; i < PL_LEN(name); i++)
+		a->sized[i] = pl_intern_find(&a->str, name[i], strlen(name[i]));
+}
+
+int pl_align_match(struct pl_align *a, struct pl_err *err)
+{
+	struct sorted *v = NULL;
+	uint32_t *rest = NULL, n = 0, n_rest = 0;
+	int rc;
+
+	a->rep->events = a->n;
+	qsort(a->ev, a->n, sizeof(*a->ev), by_rank_time);
+	find_sized(a);
+	PL_TRY(pl_alloc(&v, a->n + 1, sizeof(*v), err));
+	PL_TRY(pl_alloc(&rest, a->n + 1, sizeof(*rest), err));
+	PL_TRY(split_collectives(a, v, &n, rest, &n_rest, err));
+	for (uint32_t i = 0, k; i < n; i = k) {
+		for (k = i + 1; k < n && v[k].group == v[i].group;)
+			k++;
+		PL_TRY(match_group(a, v + i, k - i, rest, &n_rest, err));
+	}
+	PL_TRY(pl_align_infer(a, rest, n_rest, err));
+	PL_TRY(pl_align_p2p(a, err));
+out:
+	pl_free(v);
+	pl_free(rest);
+	return rc;
+}
