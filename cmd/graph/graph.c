@@ -1,0 +1,148 @@
+/* graph - the global data-flow graph of a job, from its traces; or a view of one. */
+#include "config.h"
+#include "program.h"
+
+#define AT(m) offsetof(struct config, m)
+
+/* More nodes than this make no picture that a person can read, nor one that graphviz ends. */
+#define DOT_NODES 5000
+
+enum { TO_GRAPH, TO_STAT, TO_STAT_JSON, TO_TEXT, TO_DOT, TO_JSON };
+
+static const struct pl_opt options[] = {
+	{ 'O', "to", "FORMAT", "write graph (default), stat, stat-json, text, dot or json",
+	  PL_OPT_CHOICE, AT(to), "graph|stat|stat-json|text|dot|json" },
+	PL_OPTS_OUTPUT,
+	{ 0, "infer", NULL,
+	  "infer waits for events and threads that were not recorded (default; --no-infer)",
+	  PL_OPT_FLAG, AT(infer), NULL },
+	{ 0, "rank", "LIST", "show only these ranks (\"0,4-7\"); not with -O graph", PL_OPT_LIST,
+	  AT(rank), NULL },
+	{ 0, "step", "LIST", "only these steps (\"3,10-20\")", PL_OPT_LIST, AT(step), NULL },
+	{ 0, "salvage", NULL, "keep the whole blocks of a damaged trace", PL_OPT_FLAG, AT(salvage),
+	  NULL },
+	PL_OPTS_STREAM,
+	PL_OPTS_THREADS,
+	PL_OPTS_COMMON,
+};
+
+static void defaults(void *config)
+{
+	((struct config *)config)->infer = true;
+}
+
+/* "graph 0.1.0: ARGUMENT..." */
+static int provenance(const struct pl_common *c, struct pl_buf *b, struct pl_err *err)
+{
+	int rc = pl_buf_printf(b, err, "%s %s:", c->program, PL_VERSION);
+
+	for (int i = 1; i < c->argc && rc >= 0; i++)
+		rc = pl_buf_printf(b, err, " %s", c->argv[i]);
+	return rc < 0 ? rc : pl_buf_put(b, "", 1, err);
+}
+
+/* Replace g by the ranks and steps asked for. */
+static int cut(const struct config *c, struct pl_graph *g, struct pl_err *err)
+{
+	int64_t *rank = NULL, *step = NULL;
+	struct pl_graph_part part = { 0 };
+	struct pl_graph out;
+	int rc;
+
+	PL_TRY(parse_ranges(&c->rank, "rank", &rank, &part.n_ranks, err));
+	PL_TRY(parse_ranges(&c->step, "step", &step, &part.n_steps, err));
+	part.rank = rank;
+	part.step = step;
+	if (part.n_ranks || part.n_steps) {
+		PL_TRY(pl_graph_pick(g, &part, &out, err));
+		pl_graph_fini(g);
+		*g = out;
+	}
+out:
+	pl_free(rank);
+	pl_free(step);
+	return rc;
+}
+
+static int write_graph(const struct config *c, const struct pl_graph *g, struct pl_pool *pool,
+		       struct pl_out *out, struct pl_err *err)
+{
+	struct pl_buf line = { 0 };
+	int rc = 0;
+
+	if (c->c.provenance)
+		rc = provenance(&c->c, &line, err);
+	if (rc >= 0)
+		rc = pl_graph_write(g, out, (int)c->c.level, pool, (const char *)line.p, err);
+	pl_buf_fini(&line);
+	return rc;
+}
+
+static int show(const struct config *c, const struct pl_graph *g, struct pl_out *out,
+		struct pl_err *err)
+{
+	static const enum pl_graph_view view[] = { [TO_STAT] = PL_GV_STAT,
+						   [TO_STAT_JSON] = PL_GV_STAT_JSON,
+						   [TO_TEXT] = PL_GV_TEXT,
+						   [TO_DOT] = PL_GV_DOT,
+						   [TO_JSON] = PL_GV_JSON };
+	uint64_t nodes = 0;
+
+	for (size_t i = 0; i < g->n_shapes; i++)
+		nodes += g->shape[i].n_nodes;
+	if (c->to == TO_DOT && nodes > DOT_NODES)
+		pl_say(&c->c.log, PL_LOG_WARN,
+		       "a picture of %llu nodes; --rank and --step choose a part of the graph",
+		       (unsigned long long)nodes);
+	return pl_graph_show(g, view[c->to], out, err);
+}
+
+/* The output is opened before the work: what cannot be written should be known at once. */
+static int run(void *config, int argc, char **argv, struct pl_err *err)
+{
+	const struct config *c = config;
+	struct pl_pool *pool = NULL;
+	struct pl_out *out = NULL;
+	struct pl_graph g;
+	int rc = 0;
+
+	pl_graph_init(&g);
+	if (c->to == TO_GRAPH && c->rank.n)
+		return pl_fail(
+			err, PL_EUSAGE,
+			"--rank is for looking at a graph (-O stat, dot ...); to make one of "
+			"fewer ranks, take them from the trace: trace --rank");
+	out = pl_out_open(c->c.output, c->to == TO_GRAPH, err);
+	if (!out)
+		return err->code;
+	pool = pl_pool_new((int)c->c.threads, err);
+	if (!pool) {
+		rc = err->code;
+		goto out;
+	}
+	PL_TRY(load_graph(c, argc, argv, pool, &g, err));
+	PL_TRY(cut(c, &g, err));
+	rc = c->to == TO_GRAPH ? write_graph(c, &g, pool, out, err) : show(c, &g, out, err);
+out:
+	pl_graph_fini(&g);
+	pl_pool_free(pool);
+	if (rc < 0) {
+		pl_out_abort(out);
+		return rc;
+	}
+	return pl_out_close(out, err);
+}
+
+const struct pl_cmd pl_command = {
+	.name = "graph",
+	.synopsis = "[OPTION]... [FILE]...",
+	.summary =
+		"Build the global data-flow graph of a job from its merged trace, or look at one.",
+	.details = "Reads a trace that merge has put on one clock (of one rank: any trace), or a "
+		   "graph.\n"
+		   "Without a file: standard input.",
+	.opts = options,
+	.config_size = sizeof(struct config),
+	.defaults = defaults,
+	.run = run,
+};

@@ -1,0 +1,184 @@
+/*
+ * What the program reads: a graph, or traces that become one. Which of them a file holds is told by
+ * its first bytes.
+ */
+#include <string.h>
+
+#include "program.h"
+
+enum content { IS_TRACE, IS_GRAPH };
+
+/* What does the input hold? */
+static int recognise(struct pl_in *in, enum content *what, struct pl_err *err)
+{
+	const uint8_t *p;
+	int64_t n = pl_in_peek(in, 28, &p, err);
+	uint32_t kind;
+
+	if (n < 0)
+		return (int)n;
+	if (!n)
+		return pl_fail(err, PL_EDATA,
+			       "%s: empty: what was to write it has failed or was given nothing",
+			       pl_in_name(in));
+	if (!pl_container_probe(p, (size_t)n))
+		return pl_fail(err, PL_EDATA,
+			       "%s: not a stream of paceline; a profiler's file must pass through "
+			       "trace and merge first: trace FILE... | merge | graph",
+			       pl_in_name(in));
+	*what = IS_TRACE; /* its reader knows best what is wrong with a cut header */
+	if (n < 28)
+		return 0;
+	kind = PL_FOURCC(p[24], p[25], p[26], p[27]);
+	if (kind == PL_KIND_GRAPH)
+		*what = IS_GRAPH;
+	else if (kind != PL_KIND_TRACE)
+		return pl_fail(err, PL_EDATA, "%s: a stream of kind %.4s, neither trace nor graph",
+			       pl_in_name(in), (const char *)p + 24);
+	return 0;
+}
+
+/* ---- traces ------------------------------------------------------------------------------------
+ */
+
+/* Append b to a, and leave b empty. */
+static int append(struct pl_trace *a, struct pl_trace *b, const char *name, struct pl_err *err)
+{
+	int rc;
+
+	if (a->merged && b->merged)
+		return pl_fail(err, PL_EDATA,
+			       "%s: was merged apart from the files before it; give all traces to "
+			       "one merge",
+			       name);
+	rc = pl_grow(&a->seg, &a->cap_segs, (size_t)a->n_segs + b->n_segs, sizeof(*a->seg), err);
+	if (rc < 0)
+		return rc;
+	if (b->merged) {
+		for (uint32_t i = 0; i < b->merge.n_uses; i++)
+			b->merge.use[i].segment += a->n_segs;
+		for (uint32_t i = 0; i < b->merge.n_members; i++)
+			b->merge.member[i].segment += a->n_segs;
+		a->merge = b->merge;
+		a->merged = true;
+		memset(&b->merge, 0, sizeof(b->merge));
+	}
+	for (uint32_t i = 0; i < b->n_segs; i++)
+		a->seg[a->n_segs++] = b->seg[i];
+	b->n_segs = 0;
+	return 0;
+}
+
+static int load_trace(const struct config *c, struct pl_in *in, struct pl_pool *pool,
+		      struct pl_trace *t, struct pl_err *err)
+{
+	const struct pl_trace_reader_opts o = { .pool = pool,
+						.salvage = c->salvage,
+						.log = &c->c.log };
+	struct pl_trace one;
+	int rc;
+
+	if (!t->n_segs && !t->merged)
+		return pl_trace_load(in, &o, pl_graph_args, t, err);
+	rc = pl_trace_load(in, &o, pl_graph_args, &one, err);
+	if (rc < 0)
+		return rc;
+	rc = append(t, &one, pl_in_name(in), err);
+	pl_trace_fini(&one);
+	return rc;
+}
+
+/* History: the lines of all segments, each once. */
+static int copy_provenance(const struct pl_trace *t, struct pl_graph *g, struct pl_err *err)
+{
+	struct pl_intern lines = { 0 };
+	int rc = 0;
+
+	for (uint32_t i = 0; i < t->n_segs; i++) {
+		const struct pl_buf *b = &t->seg[i]->seg.provenance;
+
+		for (size_t at = 0, n; at < b->n; at += n + 1) {
+			const uint8_t *nl = memchr(b->p + at, '\n', b->n - at);
+			size_t before = lines.n;
+			pl_id id;
+
+			n = nl ? (size_t)(nl - b->p) - at : b->n - at;
+			PL_TRY(pl_intern_add(&lines, (const char *)b->p + at, n, &id, err));
+			if (id != before)
+				continue;
+			PL_TRY(pl_buf_put(&g->provenance, b->p + at, n, err));
+			PL_TRY(pl_buf_put(&g->provenance, "\n", 1, err));
+		}
+	}
+out:
+	pl_intern_fini(&lines);
+	return rc;
+}
+
+static bool has_match(const struct pl_trace *t)
+{
+	for (uint32_t i = 0; i < t->merge.n_matches; i++)
+		if (t->merge.match[i].n > 1)
+			return true;
+	return false;
+}
+
+static int build(const struct config *c, const struct pl_trace *t, struct pl_pool *pool,
+		 struct pl_graph *g, struct pl_err *err)
+{
+	const struct pl_graph_opts o = { .log = &c->c.log, .pool = pool, .infer = c->infer };
+	int rc = pl_graph_build(t, &o, g, err);
+
+	if (rc < 0)
+		return rc;
+	rc = copy_provenance(t, g, err);
+	if (rc < 0) {
+		pl_graph_fini(g);
+		return rc;
+	}
+	if (g->n_ranks > 1 && !has_match(t))
+		pl_say(&c->c.log, PL_LOG_WARN,
+		       "nothing was matched across the %d ranks: in this graph no rank waits for "
+		       "another (merge --report=FILE says what it found)",
+		       g->n_ranks);
+	return 0;
+}
+
+/* ---- all ---------------------------------------------------------------------------------------
+ */
+
+int load_graph(const struct config *c, int argc, char **argv, struct pl_pool *pool,
+	       struct pl_graph *g, struct pl_err *err)
+{
+	struct pl_trace t = { 0 };
+	struct pl_in *in = NULL;
+	bool done = false;
+	int rc = 0;
+
+	for (int i = 0; i < (argc ? argc : 1); i++) {
+		enum content what;
+
+		in = pl_in_open(argc ? argv[i] : "-", err);
+		if (!in) {
+			rc = err->code;
+			goto out;
+		}
+		PL_TRY(recognise(in, &what, err));
+		if (what == IS_GRAPH && argc > 1) {
+			rc = pl_fail(err, PL_EUSAGE,
+				     "%s: a graph; it can only be read alone, not with other files",
+				     pl_in_name(in));
+			goto out;
+		}
+		done = what == IS_GRAPH;
+		PL_TRY(done ? pl_graph_read(in, pool, g, err) : load_trace(c, in, pool, &t, err));
+		pl_in_close(in);
+		in = NULL;
+	}
+	if (!done)
+		rc = build(c, &t, pool, g, err);
+out:
+	pl_in_close(in);
+	pl_trace_fini(&t);
+	return rc;
+}

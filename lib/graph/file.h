@@ -1,0 +1,35 @@
+/* file.h - the numbers of paceline-graph(5) that writer and reader share. Private to the module. */
+#ifndef PL_GRAPH_FILE_H
+#define PL_GRAPH_FILE_H
+
+#include "graph/graph.h"
+
+#define BLOCK_VERSION 1
+#define BLOCK_ROWS    65536
+#define BLOCK_EDGES   (1u << 20)   /* a block ends early when it would have more */
+#define ROWS_A_BYTE   8		   /* most rows, and most edges, for each byte of a payload */
+#define TABLE_BYTES   (256u << 10) /* a block of strings or entries ends after this */
+
+#define B_GRPH PL_FOURCC('G', 'R', 'P', 'H')
+#define B_STRS PL_FOURCC('S', 'T', 'R', 'S')
+#define B_RSRC PL_FOURCC('R', 'S', 'R', 'C')
+#define B_GRUP PL_FOURCC('G', 'R', 'U', 'P')
+#define B_LINK PL_FOURCC('L', 'I', 'N', 'K')
+#define B_SHAP PL_FOURCC('S', 'H', 'A', 'P')
+#define B_NODE PL_FOURCC('N', 'O', 'D', 'E')
+#define B_TNSR PL_FOURCC('T', 'N', 'S', 'R')
+#define B_STEP PL_FOURCC('S', 'T', 'E', 'P')
+#define B_TIME PL_FOURCC('T', 'I', 'M', 'E')
+#define B_TOTL PL_FOURCC('T', 'O', 'T', 'L')
+
+#define G_STEPLESS 1u
+
+/* Optional columns of a shape's nodes. */
+#define C_K	1u
+#define C_BYTES 2u
+#define C_MB	4u
+#define C_CHUNK 8u
+#define C_LAYER 16u
+#define C_PEER	32u
+
+#endif

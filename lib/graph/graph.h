@@ -1,0 +1,192 @@
+/*
+ * graph.h - the global data-flow graph of a job: paceline-graph(5).
+ *
+ * A graph holds *shapes* (the structure of one step over all ranks: nodes and edges) and *steps*
+ * (which shape, and for each of its nodes the recorded start and duration). Nodes of a shape are in
+ * topological order: an edge leads from a lower to a higher number, so a replay is one pass. Steps
+ * follow one another in the file in time; what a step needs of those before it enters through ENTRY
+ * nodes, one for each resource that is carried over.
+ *
+ * What is between a node's modelled predecessors and its start is not in the graph: whoever replays
+ * derives it from the recorded starts, and calls it unexplained.
+ */
+#ifndef PL_GRAPH_H
+#define PL_GRAPH_H
+
+#include "trace/trace.h"
+
+#define PL_GRAPH_MAJOR 1
+#define PL_GRAPH_MINOR 0
+
+enum pl_node_type {
+	PL_N_ENTRY,	 /* end of what its resource did in earlier steps; no duration */
+	PL_N_OP,	 /* occupies its resource for its duration */
+	PL_N_DELAY,	 /* time that passes on no resource */
+	PL_N_RENDEZVOUS, /* fires when k of its n predecessors have; k = 0 means all */
+	PL_N_RESOURCE,	 /* acquires its resource by discipline (shared link, server, queue) */
+	PL_N_POLICY,	 /* decided at replay time by a policy: reserved for parameter servers,
+			    pipelines */
+	PL_N_COUNT_
+};
+
+/* What an operation's time is, for reports and for what-if. */
+enum pl_node_role {
+	PL_RO_NONE,
+	PL_RO_COMPUTE, /* kernel; host operation on a rank without device */
+	PL_RO_HOST,    /* host operation, runtime call */
+	PL_RO_GAP,     /* host thread between its own operations */
+	PL_RO_COPY,    /* copy, set */
+	PL_RO_ARRIVE,  /* a member reached its communication; what follows until TRANSFER is waiting
+			*/
+	PL_RO_TRANSFER, /* communication proper: from the last arrival to the end */
+	PL_RO_SYNC,	/* host call that waits for the device: what is left after the wait */
+	PL_RO_MARK,	/* begin or end of a step on a rank */
+	PL_RO_COUNT_
+};
+
+#define PL_NF_IN_STEP	 1u /* counts for the end of its step */
+#define PL_NF_STEP_BEGIN 2u /* counts for the start of its step */
+#define PL_NF_MISSING                                                                              \
+	4u		  /* communication whose partners were not all recorded: the recorded      \
+			   * duration stands for the transfer */
+#define PL_NF_INFERRED 8u /* not in the input */
+
+enum pl_edge_type {
+	PL_E_SEQ, /* program or stream order: after the end, plus the resource's dispatch latency */
+	PL_E_LAUNCH, /* after the end of the call, plus the resource's launch latency */
+	PL_E_WAIT,   /* event or stream wait, thread wait, synchronisation: after the end */
+	PL_E_COMM,   /* arrival to rendezvous to transfer: after the end */
+	PL_E_START,  /* not before the start of the other (overlapping operations of one stream) */
+	PL_E_DATA,   /* produced tensor to consumer */
+	PL_E_EARLY, /* launch of an operation that began before its call returned: after the *start*
+		     * of the call, plus the resource's early latency */
+	PL_E_COUNT_
+};
+#define PL_E_INFERRED 0x80u /* or-ed into the type */
+#define PL_E_TYPE(e)  ((e)&0x7fu)
+
+struct pl_resource {
+	uint8_t track_type; /* enum pl_track_type */
+	uint8_t discipline; /* 0 first come first served; others reserved */
+	int32_t rank, device;
+	uint32_t capacity; /* operations at a time; 1 */
+	pl_id name, host;  /* strings */
+	int32_t coord[PL_COORDS];
+	/* Typical latencies, modelled: from the end of a launch call to the start of its operation
+	 * on an idle stream; between back-to-back operations; from the start of a launch call that
+	 * had not returned yet. Estimated from the trace, see latency.c. */
+	pl_ns launch_ns, dispatch_ns, early_ns;
+};
+struct pl_link {	   /* reserved: filled by topologies */
+	uint32_t from, to; /* resources */
+	double bytes_per_ns;
+	pl_ns latency_ns;
+};
+struct pl_tensor { /* filled where the input knows tensors */
+	pl_id name, type, role;
+	int64_t bytes;
+	uint32_t shape, producer;	/* node, PL_NONE */
+	uint32_t consumer, n_consumers; /* into graph.consumer */
+};
+struct pl_ggroup {
+	pl_id name;
+	uint32_t flags;	  /* PL_GROUP_* */
+	uint32_t rank, n; /* into graph.group_rank */
+};
+
+/* Structure of a step. Arrays of n_nodes (off: n_nodes + 1) and n_edges. */
+struct pl_shape {
+	uint32_t n_nodes, n_edges;
+	uint32_t n_entries; /* nodes 0 .. n_entries-1 */
+	uint8_t *type, *role, *kind, *flags;
+	pl_id *res, *name;		    /* res PL_NONE: on no resource (rendezvous) */
+	uint32_t *group;		    /* graph.group, PL_NONE */
+	uint32_t *k;			    /* of RENDEZVOUS, NULL when all 0 */
+	int64_t *bytes;			    /* -1 unknown; NULL when all unknown */
+	int32_t *mb, *chunk, *layer, *peer; /* -1 unknown; NULL when all unknown */
+	uint32_t *off, *src; /* predecessors of node i: src[off[i]] .. src[off[i+1]-1], all < i */
+	uint8_t *etype;
+};
+/* One step: recorded times of its shape's nodes, relative to the graph's epoch. */
+struct pl_gstep {
+	int64_t number; /* as recorded; INT64_MIN: work outside any step, replayed but not reported
+			 */
+	uint32_t shape;
+	pl_ns *start, *dur; /* [n_nodes]; ENTRY: start = end of the carried operation */
+};
+
+struct pl_graph {
+	struct pl_intern str;
+	struct pl_resource *res;
+	struct pl_ggroup *group;
+	uint32_t *group_rank;
+	struct pl_link *link;
+	struct pl_tensor *tensor;
+	uint32_t *consumer;
+	struct pl_shape *shape;
+	struct pl_gstep *step;
+	size_t n_res, cap_res, n_groups, cap_groups, n_group_ranks, cap_group_ranks, n_links,
+		cap_links, n_tensors, cap_tensors, n_consumers, cap_consumers, n_shapes, cap_shapes,
+		n_steps, cap_steps;
+	int64_t epoch_ns; /* absolute time of 0, on the reference clock */
+	int32_t n_ranks;  /* distinct ranks */
+	int32_t *rank;	  /* ascending */
+	bool stepless;	  /* the input had no steps: all of it is one */
+	struct pl_buf provenance;
+	/* counts of what was inferred or given up; reported by -O stat */
+	int64_t inferred_waits, recorded_waits, inferred_threads, dropped_edges, unmatched_comm;
+};
+void pl_graph_init(struct pl_graph *g);
+void pl_graph_fini(struct pl_graph *g);
+const char *pl_node_type_name(unsigned type);
+const char *pl_node_role_name(unsigned role);
+const char *pl_edge_type_name(unsigned type); /* without the inferred bit */
+static inline int32_t pl_node_rank(const struct pl_graph *g, const struct pl_shape *s, uint32_t i)
+{
+	return s->res[i] == PL_NONE ? -1 : g->res[s->res[i]].rank;
+}
+
+/* ---- building
+ * -------------------------------------------------------------------------------------- */
+
+struct pl_graph_opts {
+	const struct pl_log *log;
+	struct pl_pool *pool;
+	bool infer; /* event waits and thread waits that were not recorded (default on) */
+};
+/* Arguments that the builder wants from pl_trace_load(). */
+extern const char *const pl_graph_args[];
+/* `t` needs to have been merged when it has more than one rank (PL_EDATA otherwise). A cycle is
+ * PL_EDATA with its path. Reads t only. */
+int pl_graph_build(const struct pl_trace *t, const struct pl_graph_opts *o, struct pl_graph *g,
+		   struct pl_err *err) PL_MUST;
+
+/* ---- files
+ * ------------------------------------------------------------------------------------------ */
+
+int pl_graph_write(const struct pl_graph *g, struct pl_out *out, int level, struct pl_pool *pool,
+		   const char *provenance, struct pl_err *err) PL_MUST;
+/* Everything is checked: ids, order, counts; damage is PL_EDATA. */
+int pl_graph_read(struct pl_in *in, struct pl_pool *pool, struct pl_graph *g,
+		  struct pl_err *err) PL_MUST;
+bool pl_graph_valid(const struct pl_graph *g, struct pl_err *err);
+
+/* ---- views
+ * ------------------------------------------------------------------------------------------ */
+
+/* Part of a graph: the given ranks and steps. Pairs lo, hi; n = 0: all. */
+struct pl_graph_part {
+	const int64_t *rank, *step;
+	size_t n_ranks, n_steps; /* pairs */
+};
+/* A graph of its own with the steps and ranks asked for; shapes without a step are left out. What
+ * the ranks left out contributed to a communication is missing, and marked so (PL_NF_MISSING).
+ * PL_EDATA when nothing is left. */
+int pl_graph_pick(const struct pl_graph *g, const struct pl_graph_part *part, struct pl_graph *out,
+		  struct pl_err *err) PL_MUST;
+
+enum pl_graph_view { PL_GV_STAT, PL_GV_STAT_JSON, PL_GV_TEXT, PL_GV_DOT, PL_GV_JSON };
+int pl_graph_show(const struct pl_graph *g, enum pl_graph_view v, struct pl_out *out,
+		  struct pl_err *err) PL_MUST;
+
+#endif

@@ -1,0 +1,137 @@
+/*
+ * internal.h - the builder's working state: one flat list of nodes and edges over the whole trace,
+ * with recorded times on the aligned clock, before it is cut into steps.
+ */
+#ifndef PL_GRAPH_INTERNAL_H
+#define PL_GRAPH_INTERNAL_H
+
+#include "graph/graph.h"
+
+struct node {
+	pl_ns start, dur;
+	int64_t bytes;
+	uint8_t type, role, kind, flags;
+	pl_id res, name;
+	uint32_t group;
+	int32_t step; /* index into gb.step, -1: outside any */
+	int32_t mb, chunk, layer, peer;
+};
+struct edge {
+	uint32_t src, dst;
+	uint8_t type;
+};
+
+/* An event that becomes nodes. */
+struct op {
+	uint32_t seg, ev;
+	pl_ns start, end;
+	uint32_t node; /* first node */
+	uint32_t last; /* last node: its end is the operation's end */
+	uint32_t call; /* device operation: index of its launching call in rankinfo.call, PL_NONE */
+};
+
+enum call_type { CALL_OTHER, CALL_LAUNCH, CALL_RECORD, CALL_WAIT, CALL_SYNC, CALL_FREE };
+
+/* A runtime call, in order of start over all threads of a rank. */
+struct call {
+	pl_ns start, end;
+	int64_t corr;
+	uint32_t node, last;	  /* first and last node of the call */
+	uint32_t res;		  /* thread */
+	uint32_t first_op, n_ops; /* device operations launched: into rankinfo.by_call */
+	uint8_t type;
+	bool device_wide; /* of CALL_SYNC: all streams */
+	pl_id name;
+};
+
+/* A cuda_sync record: what a wait or a synchronisation really referred to. */
+struct syncrec {
+	int64_t corr, stream, on_stream, record_corr;
+	bool wait; /* stream waits for event; else the host waits */
+	bool device_wide;
+};
+
+struct resinfo {
+	struct op *op; /* by start */
+	uint32_t n;
+	size_t cap;
+	bool device, thread, service; /* service: thread that only communicates */
+	uint32_t node0, node1;	      /* a thread's nodes, in program order: [node0, node1) */
+	uint32_t rank_index;
+	int64_t stream;
+};
+
+struct window {
+	int64_t number;
+	pl_ns start, end;
+	int32_t step; /* index into gb.step */
+};
+
+/* Calls by correlation. */
+struct corrkey {
+	int64_t corr;
+	uint32_t call;
+};
+
+struct rankinfo {
+	int32_t rank;
+	struct window *win; /* steps by start */
+	size_t n_win, cap_win;
+	uint32_t *res; /* resources of this rank */
+	size_t n_res, cap_res;
+	struct call *call; /* by start */
+	size_t n_calls, cap_calls;
+	struct op **by_call; /* device operations, grouped by call */
+	size_t n_by_call, cap_by_call;
+	struct corrkey *by_corr; /* ascending */
+	size_t n_by_corr;
+	struct syncrec *sync; /* by correlation */
+	size_t n_sync, cap_sync;
+	bool has_device, table; /* table: operations only, no host threads */
+};
+
+struct gb {
+	const struct pl_trace *t;
+	struct pl_graph *g;
+	const struct pl_graph_opts *o;
+	pl_id **str;			/* [segment][string]: graph string or PL_NONE */
+	uint32_t **track_res;		/* [segment][track]: resource or PL_NONE */
+	const struct pl_clock ***clock; /* [segment][track] or NULL */
+	struct resinfo *ri;		/* by resource */
+	size_t cap_ri;
+	struct rankinfo *rank;
+	size_t n_ranks, cap_ranks;
+	int64_t *step; /* step numbers, in order */
+	size_t n_steps, cap_steps;
+	struct node *node;
+	struct edge *edge;
+	size_t n_nodes, cap_nodes, n_edges, cap_edges;
+	uint32_t **ev_node; /* [segment][event]: arrival node of communication events, else NULL */
+	pl_id s_gap, s_begin, s_end, s_rendezvous;
+};
+
+int gb_node(struct gb *b, const struct node *n, uint32_t *id, struct pl_err *err) PL_MUST;
+int gb_edge(struct gb *b, uint32_t src, uint32_t dst, unsigned type, struct pl_err *err) PL_MUST;
+/* Graph string of a segment's string. */
+int gb_str(struct gb *b, uint32_t seg, pl_id id, pl_id *out, struct pl_err *err) PL_MUST;
+/* A node filled from the event: kind, name, start, dur and the optional columns. */
+int gb_node_of(struct gb *b, const struct op *op, uint32_t res, struct node *n,
+	       struct pl_err *err) PL_MUST;
+static inline pl_ns gb_end(const struct gb *b, uint32_t node)
+{
+	return b->node[node].start + b->node[node].dur;
+}
+
+/* The call with this correlation, PL_NONE if there is none. After gb_device(). */
+uint32_t gb_call_by_corr(const struct rankinfo *rk, int64_t corr);
+
+int gb_host(struct gb *b, struct pl_err *err) PL_MUST;	  /* threads: segments, calls */
+int gb_threads(struct gb *b, struct pl_err *err) PL_MUST; /* waits of threads for one another */
+int gb_device(struct gb *b, struct pl_err *err) PL_MUST;  /* streams, launches */
+int gb_waits(struct gb *b, struct pl_err *err) PL_MUST;	  /* event waits and synchronisation */
+int gb_tables(struct gb *b, struct pl_err *err) PL_MUST;  /* ranks without host threads */
+int gb_comm(struct gb *b, struct pl_err *err) PL_MUST;	  /* rendezvous, pairs */
+int gb_latency(struct gb *b, struct pl_err *err) PL_MUST; /* typical launch and dispatch times */
+int gb_cut(struct gb *b, struct pl_err *err) PL_MUST;	  /* steps, order, shapes */
+
+#endif

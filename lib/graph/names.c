@@ -1,0 +1,73 @@
+/* The life of a graph in memory, and the registries of paceline-graph(5). */
+#include <string.h>
+
+#include "graph/graph.h"
+
+static const char *const types[PL_N_COUNT_] = {
+	[PL_N_ENTRY] = "entry",	      [PL_N_OP] = "op",
+	[PL_N_DELAY] = "delay",	      [PL_N_RENDEZVOUS] = "rendezvous",
+	[PL_N_RESOURCE] = "resource", [PL_N_POLICY] = "policy",
+};
+
+static const char *const node_roles[PL_RO_COUNT_] = {
+	[PL_RO_NONE] = "none",	       [PL_RO_COMPUTE] = "compute", [PL_RO_HOST] = "host",
+	[PL_RO_GAP] = "gap",	       [PL_RO_COPY] = "copy",	    [PL_RO_ARRIVE] = "arrive",
+	[PL_RO_TRANSFER] = "transfer", [PL_RO_SYNC] = "sync",	    [PL_RO_MARK] = "mark",
+};
+
+static const char *const edges[PL_E_COUNT_] = {
+	[PL_E_SEQ] = "seq",   [PL_E_LAUNCH] = "launch", [PL_E_WAIT] = "wait",
+	[PL_E_COMM] = "comm", [PL_E_START] = "start",	[PL_E_DATA] = "data",
+};
+
+const char *pl_node_type_name(unsigned type)
+{
+	return type < PL_N_COUNT_ ? types[type] : "unknown";
+}
+
+const char *pl_node_role_name(unsigned role)
+{
+	return role < PL_RO_COUNT_ ? node_roles[role] : "unknown";
+}
+
+const char *pl_edge_type_name(unsigned type)
+{
+	return type < PL_E_COUNT_ ? edges[type] : "unknown";
+}
+
+void pl_graph_init(struct pl_graph *g)
+{
+	memset(g, 0, sizeof(*g));
+}
+
+static void shape_fini(struct pl_shape *s)
+{
+	void *array[] = { s->type,  s->role, s->kind,  s->flags, s->res,   s->name,
+			  s->group, s->k,    s->bytes, s->mb,	 s->chunk, s->layer,
+			  s->peer,  s->off,  s->src,   s->etype };
+
+	for (size_t i = 0; i < PL_LEN(array); i++)
+		pl_free(array[i]);
+}
+
+void pl_graph_fini(struct pl_graph *g)
+{
+	for (size_t i = 0; i < g->n_shapes; i++)
+		shape_fini(&g->shape[i]);
+	for (size_t i = 0; i < g->n_steps; i++) {
+		pl_free(g->step[i].start);
+		pl_free(g->step[i].dur);
+	}
+	pl_intern_fini(&g->str);
+	pl_free(g->res);
+	pl_free(g->group);
+	pl_free(g->group_rank);
+	pl_free(g->link);
+	pl_free(g->tensor);
+	pl_free(g->consumer);
+	pl_free(g->shape);
+	pl_free(g->step);
+	pl_free(g->rank);
+	pl_buf_fini(&g->provenance);
+	pl_graph_init(g);
+}

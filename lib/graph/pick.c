@@ -1,0 +1,322 @@
+/*
+ * Part of a graph: some ranks, some steps.
+ *
+ * A node stays when its resource belongs to a rank that stays; one without a resource (a
+ * rendezvous) when a predecessor stays. Order and edges among what stays are kept; a rendezvous
+ * that lost members, and the transfers behind it, are marked as communication with missing
+ * partners. Linear in the nodes, edges and times of the graph.
+ */
+#include <string.h>
+
+#include "graph/graph.h"
+
+struct pick {
+	const struct pl_graph *g;
+	const struct pl_graph_part *part;
+	struct pl_graph *out;
+	uint32_t *res;	 /* new number of a resource, PL_NONE: left out */
+	uint32_t *shape; /* of a shape */
+	uint32_t **node; /* by shape, of a node */
+};
+
+static bool chosen(const int64_t *pair, size_t n, int64_t v)
+{
+	for (size_t i = 0; i < n; i++)
+		if (v >= pair[2 * i] && v <= pair[2 * i + 1])
+			return true;
+	return !n;
+}
+
+static bool has_rank(const struct pick *p, int32_t rank)
+{
+	return chosen(p->part->rank, p->part->n_ranks, rank);
+}
+
+/* ---- tables ------------------------------------------------------------------------------------
+ */
+
+static int pick_tables(struct pick *p, struct pl_err *err)
+{
+	const struct pl_graph *g = p->g;
+	struct pl_graph *o = p->out;
+	pl_id id;
+	int rc;
+
+	for (size_t i = 0; i < g->str.n; i++)
+		PL_TRY(pl_intern_add(&o->str, g->str.str[i], g->str.len[i], &id, err));
+	PL_TRY(pl_alloc(&o->rank, (size_t)g->n_ranks, sizeof(*o->rank), err));
+	for (int32_t i = 0; i < g->n_ranks; i++)
+		if (has_rank(p, g->rank[i]))
+			o->rank[o->n_ranks++] = g->rank[i];
+	if (!o->n_ranks)
+		return pl_fail(err, PL_EDATA, "none of the ranks asked for is in the graph");
+	PL_TRY(pl_grow(&o->res, &o->cap_res, g->n_res, sizeof(*o->res), err));
+	PL_TRY(pl_alloc(&p->res, g->n_res, sizeof(*p->res), err));
+	for (size_t i = 0; i < g->n_res; i++) {
+		p->res[i] = PL_NONE;
+		if (!has_rank(p, g->res[i].rank))
+			continue;
+		p->res[i] = (uint32_t)o->n_res;
+		o->res[o->n_res++] = g->res[i];
+	}
+	for (size_t i = 0; i < g->n_links; i++) {
+		struct pl_link l = g->link[i];
+
+		l.from = p->res[l.from];
+		l.to = p->res[l.to];
+		if (l.from == PL_NONE || l.to == PL_NONE)
+			continue;
+		PL_TRY(pl_grow(&o->link, &o->cap_links, o->n_links + 1, sizeof(l), err));
+		o->link[o->n_links++] = l;
+	}
+	PL_TRY(pl_grow(&o->group, &o->cap_groups, g->n_groups, sizeof(*o->group), err));
+	PL_TRY(pl_grow(&o->group_rank, &o->cap_group_ranks, g->n_group_ranks,
+		       sizeof(*o->group_rank), err));
+	if (g->n_groups)
+		memcpy(o->group, g->group, g->n_groups * sizeof(*o->group));
+	if (g->n_group_ranks)
+		memcpy(o->group_rank, g->group_rank, g->n_group_ranks * sizeof(*o->group_rank));
+	o->n_groups = g->n_groups;
+	o->n_group_ranks = g->n_group_ranks;
+	PL_TRY(pl_buf_put(&o->provenance, g->provenance.p, g->provenance.n, err));
+out:
+	return rc;
+}
+
+static void pick_counts(const struct pl_graph *g, struct pl_graph *o)
+{
+	o->epoch_ns = g->epoch_ns;
+	o->stepless = g->stepless;
+	o->inferred_waits = g->inferred_waits;
+	o->recorded_waits = g->recorded_waits;
+	o->inferred_threads = g->inferred_threads;
+	o->dropped_edges = g->dropped_edges;
+	o->unmatched_comm = g->unmatched_comm;
+}
+
+/* ---- shapes ------------------------------------------------------------------------------------
+ */
+
+/* Which nodes stay, and their new numbers. */
+static void number_nodes(const struct pick *p, const struct pl_shape *s, uint32_t *to,
+			 uint32_t *nodes, uint32_t *edges)
+{
+	uint32_t n = 0, m = 0;
+
+	for (uint32_t i = 0; i < s->n_nodes; i++) {
+		uint32_t in = 0;
+
+		for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++)
+			in += to[s->src[e]] != PL_NONE;
+		if (s->res[i] == PL_NONE ? in || s->off[i] == s->off[i + 1]
+					 : p->res[s->res[i]] != PL_NONE) {
+			to[i] = n++;
+			m += in;
+		} else {
+			to[i] = PL_NONE;
+		}
+	}
+	*nodes = n;
+	*edges = m;
+}
+
+static int alloc_shape(struct pl_shape *o, const struct pl_shape *s, uint32_t nodes, uint32_t edges,
+		       struct pl_err *err)
+{
+	const struct {
+		void *array;
+		size_t size;
+		bool there;
+	} col[] = {
+		{ &o->type, 1, true },
+		{ &o->role, 1, true },
+		{ &o->kind, 1, true },
+		{ &o->flags, 1, true },
+		{ &o->res, 4, true },
+		{ &o->name, 4, true },
+		{ &o->group, 4, true },
+		{ &o->off, 4, true },
+		{ &o->k, 4, s->k != NULL },
+		{ &o->bytes, 8, s->bytes != NULL },
+		{ &o->mb, 4, s->mb != NULL },
+		{ &o->chunk, 4, s->chunk != NULL },
+		{ &o->layer, 4, s->layer != NULL },
+		{ &o->peer, 4, s->peer != NULL },
+	};
+	int rc;
+
+	for (size_t i = 0; i < PL_LEN(col); i++)
+		if (col[i].there)
+			PL_TRY(pl_alloc(col[i].array, (size_t)nodes + 1, col[i].size, err));
+	PL_TRY(pl_alloc(&o->src, edges, sizeof(*o->src), err));
+	PL_TRY(pl_alloc(&o->etype, edges, sizeof(*o->etype), err));
+out:
+	return rc;
+}
+
+static void copy_node(const struct pick *p, const struct pl_shape *s, uint32_t i,
+		      struct pl_shape *o, uint32_t to)
+{
+	o->type[to] = s->type[i];
+	o->role[to] = s->role[i];
+	o->kind[to] = s->kind[i];
+	o->flags[to] = s->flags[i];
+	o->res[to] = s->res[i] == PL_NONE ? PL_NONE : p->res[s->res[i]];
+	o->name[to] = s->name[i];
+	o->group[to] = s->group[i];
+	if (s->k)
+		o->k[to] = s->k[i];
+	if (s->bytes)
+		o->bytes[to] = s->bytes[i];
+	if (s->mb)
+		o->mb[to] = s->mb[i];
+	if (s->chunk)
+		o->chunk[to] = s->chunk[i];
+	if (s->layer)
+		o->layer[to] = s->layer[i];
+	if (s->peer)
+		o->peer[to] = s->peer[i];
+	if (s->type[i] == PL_N_ENTRY)
+		o->n_entries++;
+}
+
+static void copy_edges(const struct pl_shape *s, uint32_t i, const uint32_t *map,
+		       struct pl_shape *o, uint32_t to)
+{
+	uint32_t lost = 0;
+
+	for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++) {
+		uint32_t src = map[s->src[e]];
+
+		if (src == PL_NONE) {
+			lost++;
+			continue;
+		}
+		if (o->type[src] == PL_N_RENDEZVOUS && (o->flags[src] & PL_NF_MISSING))
+			o->flags[to] |= PL_NF_MISSING;
+		o->src[o->n_edges] = src;
+		o->etype[o->n_edges++] = s->etype[e];
+	}
+	o->off[to + 1] = o->n_edges;
+	if (!lost || o->type[to] != PL_N_RENDEZVOUS)
+		return;
+	o->flags[to] |= PL_NF_MISSING;
+	if (o->k && o->k[to] > o->n_edges - o->off[to])
+		o->k[to] = o->n_edges - o->off[to];
+}
+
+static int pick_shape(struct pick *p, size_t id, struct pl_err *err)
+{
+	const struct pl_shape *s = &p->g->shape[id];
+	struct pl_graph *g = p->out;
+	uint32_t *map, nodes, edges;
+	struct pl_shape *o;
+	int rc;
+
+	PL_TRY(pl_alloc(&p->node[id], s->n_nodes, sizeof(*map), err));
+	map = p->node[id];
+	number_nodes(p, s, map, &nodes, &edges);
+	PL_TRY(pl_grow(&g->shape, &g->cap_shapes, g->n_shapes + 1, sizeof(*g->shape), err));
+	p->shape[id] = (uint32_t)g->n_shapes;
+	o = &g->shape[g->n_shapes++];
+	memset(o, 0, sizeof(*o));
+	PL_TRY(alloc_shape(o, s, nodes, edges, err));
+	o->n_nodes = nodes;
+	for (uint32_t i = 0; i < s->n_nodes; i++) {
+		if (map[i] == PL_NONE)
+			continue;
+		copy_node(p, s, i, o, map[i]);
+		copy_edges(s, i, map, o, map[i]);
+	}
+out:
+	return rc;
+}
+
+static int pick_step(struct pick *p, const struct pl_gstep *s, struct pl_err *err)
+{
+	struct pl_graph *g = p->out;
+	uint32_t n = p->g->shape[s->shape].n_nodes;
+	const uint32_t *map;
+	struct pl_gstep *o;
+	int rc = 0;
+
+	if (p->shape[s->shape] == PL_NONE)
+		PL_TRY(pick_shape(p, s->shape, err));
+	map = p->node[s->shape];
+	PL_TRY(pl_grow(&g->step, &g->cap_steps, g->n_steps + 1, sizeof(*g->step), err));
+	o = &g->step[g->n_steps++];
+	*o = (struct pl_gstep){ .number = s->number, .shape = p->shape[s->shape] };
+	PL_TRY(pl_alloc(&o->start, g->shape[o->shape].n_nodes, sizeof(*o->start), err));
+	PL_TRY(pl_alloc(&o->dur, g->shape[o->shape].n_nodes, sizeof(*o->dur), err));
+	for (uint32_t i = 0; i < n; i++) {
+		if (map[i] == PL_NONE)
+			continue;
+		o->start[map[i]] = s->start[i];
+		o->dur[map[i]] = s->dur[i];
+	}
+out:
+	return rc;
+}
+
+static int pick_tensor(struct pick *p, const struct pl_tensor *t, struct pl_err *err)
+{
+	struct pl_graph *g = p->out;
+	const uint32_t *map = t->shape == PL_NONE ? NULL : p->node[t->shape];
+	struct pl_tensor *o;
+	int rc;
+
+	if (t->shape != PL_NONE && p->shape[t->shape] == PL_NONE)
+		return 0;
+	PL_TRY(pl_grow(&g->tensor, &g->cap_tensors, g->n_tensors + 1, sizeof(*g->tensor), err));
+	o = &g->tensor[g->n_tensors];
+	*o = *t;
+	o->shape = map ? p->shape[t->shape] : PL_NONE;
+	o->producer = map && t->producer != PL_NONE ? map[t->producer] : PL_NONE;
+	o->consumer = (uint32_t)g->n_consumers;
+	o->n_consumers = 0;
+	for (uint32_t i = 0; map && i < t->n_consumers; i++) {
+		uint32_t c = map[p->g->consumer[t->consumer + i]];
+
+		if (c == PL_NONE)
+			continue;
+		PL_TRY(pl_grow(&g->consumer, &g->cap_consumers, g->n_consumers + 1,
+			       sizeof(*g->consumer), err));
+		g->consumer[g->n_consumers++] = c;
+		o->n_consumers++;
+	}
+	if (!map || o->producer != PL_NONE || o->n_consumers)
+		g->n_tensors++;
+out:
+	return rc;
+}
+
+int pl_graph_pick(const struct pl_graph *g, const struct pl_graph_part *part, struct pl_graph *out,
+		  struct pl_err *err)
+{
+	struct pick p = { .g = g, .part = part, .out = out };
+	int rc;
+
+	pl_graph_init(out);
+	pick_counts(g, out);
+	PL_TRY(pick_tables(&p, err));
+	PL_TRY(pl_alloc(&p.shape, g->n_shapes, sizeof(*p.shape), err));
+	PL_TRY(pl_alloc(&p.node, g->n_shapes, sizeof(*p.node), err));
+	for (size_t i = 0; i < g->n_shapes; i++)
+		p.shape[i] = PL_NONE;
+	for (size_t i = 0; i < g->n_steps; i++)
+		if (chosen(part->step, part->n_steps, g->step[i].number))
+			PL_TRY(pick_step(&p, &g->step[i], err));
+	if (!out->n_steps)
+		rc = pl_fail(err, PL_EDATA, "none of the steps asked for is in the graph");
+	for (size_t i = 0; i < g->n_tensors && rc >= 0; i++)
+		rc = pick_tensor(&p, &g->tensor[i], err);
+out:
+	for (size_t i = 0; p.node && i < g->n_shapes; i++)
+		pl_free(p.node[i]);
+	pl_free(p.node);
+	pl_free(p.shape);
+	pl_free(p.res);
+	if (rc < 0)
+		pl_graph_fini(out);
+	return rc;
+}

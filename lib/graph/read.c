@@ -1,0 +1,660 @@
+/*
+ * Graphs as streams, read: paceline-graph(5).
+ *
+ * A small machine over the container's blocks: the head, tables, and for each shape and step as
+ * many rows as it announced before anything else may come. Memory follows what has arrived, not
+ * what was announced, and a block's rows are bounded by its bytes. Decoding checks only what it
+ * needs to stay inside its arrays; pl_graph_valid() then judges the whole.
+ */
+#include <string.h>
+
+#include "graph/file.h"
+
+#define ROWS_FIRST (2u * BLOCK_ROWS) /* room for nodes at first */
+
+struct reader {
+	struct pl_graph *g;
+	bool head, totals;     /* seen */
+	bool nodes, times;     /* rows of the last shape or step are still to come */
+	uint32_t rows, edges;  /* that have come */
+	size_t cap, cap_edges; /* of the shape being read */
+	unsigned mask;	       /* its optional columns */
+};
+
+static int cut_short(struct pl_err *err)
+{
+	return pl_fail(err, PL_EDATA, "the block is too short for what it announces");
+}
+
+static int finish(const struct pl_cur *c, struct pl_err *err)
+{
+	return c->bad ? cut_short(err) : 0;
+}
+
+static uint32_t get_u32(struct pl_cur *c)
+{
+	uint64_t v = pl_get_varint(c);
+
+	if (v > UINT32_MAX)
+		c->bad = true;
+	return (uint32_t)v;
+}
+
+static uint32_t get_id(struct pl_cur *c)
+{
+	return get_u32(c) - 1u; /* 0 is PL_NONE */
+}
+
+static int32_t get_i32(struct pl_cur *c)
+{
+	int64_t v = pl_get_svarint(c);
+
+	if (v < INT32_MIN || v > INT32_MAX)
+		c->bad = true;
+	return (int32_t)v;
+}
+
+static size_t left(const struct pl_cur *c)
+{
+	return (size_t)(c->end - c->p);
+}
+
+/* ---- head, history, strings --------------------------------------------------------------------
+ */
+
+static int get_head(struct reader *r, struct pl_cur *c, struct pl_err *err)
+{
+	struct pl_graph *g = r->g;
+	uint64_t flags = pl_get_varint(c), n, rank = 0;
+	int rc;
+
+	g->epoch_ns = pl_get_svarint(c);
+	g->stepless = flags & G_STEPLESS;
+	n = pl_get_varint(c);
+	if (c->bad || n > left(c))
+		return cut_short(err);
+	PL_TRY(pl_alloc(&g->rank, n, sizeof(*g->rank), err));
+	for (uint64_t i = 0; i < n; i++) {
+		rank += pl_get_varint(c);
+		if (rank > INT32_MAX)
+			return pl_fail(err, PL_EDATA, "a rank out of range");
+		g->rank[i] = (int32_t)rank;
+	}
+	g->n_ranks = (int32_t)n;
+	r->head = true;
+	rc = finish(c, err);
+out:
+	return rc;
+}
+
+static int get_provenance(struct reader *r, const struct pl_block *b, struct pl_err *err)
+{
+	struct pl_buf *p = &r->g->provenance;
+	int rc = pl_buf_put(p, b->p, b->n, err);
+
+	if (rc >= 0 && b->n && b->p[b->n - 1] != '\n')
+		rc = pl_buf_put(p, "\n", 1, err);
+	return rc;
+}
+
+static int get_strings(struct reader *r, struct pl_cur *c, uint32_t count, struct pl_err *err)
+{
+	struct pl_intern *str = &r->g->str;
+	uint64_t first = pl_get_varint(c);
+	int rc;
+
+	if (c->bad || first != str->n)
+		return pl_fail(err, PL_EDATA, "strings from %llu on, but %zu came before",
+			       (unsigned long long)first, str->n);
+	for (uint32_t i = 0; i < count; i++) {
+		size_t n, before = str->n;
+		const char *s = pl_get_str(c, &n);
+		pl_id id;
+
+		if (c->bad)
+			return cut_short(err);
+		rc = pl_intern_add(str, s, n, &id, err);
+		if (rc < 0)
+			return rc;
+		if (id != before)
+			return pl_fail(err, PL_EDATA, "string %zu is string %u again", before, id);
+	}
+	return 0;
+}
+
+/* ---- tables ------------------------------------------------------------------------------------
+ */
+
+static int get_resource(struct pl_graph *g, struct pl_cur *c, struct pl_err *err)
+{
+	struct pl_resource *p;
+	int rc = pl_grow(&g->res, &g->cap_res, g->n_res + 1, sizeof(*g->res), err);
+
+	if (rc < 0)
+		return rc;
+	p = &g->res[g->n_res++];
+	memset(p, 0, sizeof(*p));
+	p->track_type = pl_get_u8(c);
+	p->discipline = pl_get_u8(c);
+	p->rank = get_i32(c);
+	p->device = get_i32(c);
+	p->capacity = get_u32(c);
+	p->name = get_id(c);
+	p->host = get_id(c);
+	for (int i = 0; i < PL_COORDS; i++)
+		p->coord[i] = get_i32(c);
+	p->launch_ns = pl_get_svarint(c);
+	p->dispatch_ns = pl_get_svarint(c);
+	return 0;
+}
+
+/* Numbers as differences, appended to a pool. */
+static int get_numbers(struct pl_cur *c, void *array, size_t *cap, size_t *n, uint32_t *first,
+		       uint32_t *count, struct pl_err *err)
+{
+	uint64_t m = pl_get_varint(c);
+	uint32_t **pool = array;
+	int64_t v = 0;
+	int rc;
+
+	if (c->bad || m > left(c))
+		return cut_short(err);
+	if (*n + m >= PL_NONE)
+		return pl_fail(err, PL_ELIMIT, "lists of more than %u numbers", PL_NONE - 1);
+	rc = pl_grow(pool, cap, *n + m, sizeof(**pool), err);
+	if (rc < 0)
+		return rc;
+	*first = (uint32_t)*n;
+	*count = (uint32_t)m;
+	for (uint64_t i = 0; i < m; i++) {
+		v = pl_add_sat(v, pl_get_svarint(c));
+		if (v < 0 || v > UINT32_MAX)
+			c->bad = true;
+		(*pool)[(*n)++] = (uint32_t)v;
+	}
+	return 0;
+}
+
+static int get_group(struct pl_graph *g, struct pl_cur *c, struct pl_err *err)
+{
+	struct pl_ggroup *p;
+	int rc = pl_grow(&g->group, &g->cap_groups, g->n_groups + 1, sizeof(*g->group), err);
+
+	if (rc < 0)
+		return rc;
+	p = &g->group[g->n_groups++];
+	memset(p, 0, sizeof(*p));
+	p->name = get_id(c);
+	p->flags = get_u32(c);
+	return get_numbers(c, &g->group_rank, &g->cap_group_ranks, &g->n_group_ranks, &p->rank,
+			   &p->n, err);
+}
+
+static int get_link(struct pl_graph *g, struct pl_cur *c, struct pl_err *err)
+{
+	struct pl_link *p;
+	uint64_t bits;
+	int rc = pl_grow(&g->link, &g->cap_links, g->n_links + 1, sizeof(*g->link), err);
+
+	if (rc < 0)
+		return rc;
+	p = &g->link[g->n_links++];
+	p->from = get_u32(c);
+	p->to = get_u32(c);
+	bits = pl_get_u64(c);
+	memcpy(&p->bytes_per_ns, &bits, sizeof(bits));
+	p->latency_ns = pl_get_svarint(c);
+	return 0;
+}
+
+static int get_tensor(struct pl_graph *g, struct pl_cur *c, struct pl_err *err)
+{
+	struct pl_tensor *p;
+	int rc = pl_grow(&g->tensor, &g->cap_tensors, g->n_tensors + 1, sizeof(*g->tensor), err);
+
+	if (rc < 0)
+		return rc;
+	p = &g->tensor[g->n_tensors++];
+	memset(p, 0, sizeof(*p));
+	p->name = get_id(c);
+	p->type = get_id(c);
+	p->role = get_id(c);
+	p->bytes = pl_get_svarint(c);
+	p->shape = get_id(c);
+	p->producer = get_id(c);
+	return get_numbers(c, &g->consumer, &g->cap_consumers, &g->n_consumers, &p->consumer,
+			   &p->n_consumers, err);
+}
+
+static int get_table(struct reader *r, uint32_t type, struct pl_cur *c, uint32_t count,
+		     struct pl_err *err)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		size_t n;
+		const char *p = pl_get_str(c, &n);
+		struct pl_cur e = { .p = (const uint8_t *)p, .end = (const uint8_t *)p + n };
+
+		if (c->bad)
+			return cut_short(err);
+		if (type == B_RSRC)
+			rc = get_resource(r->g, &e, err);
+		else if (type == B_GRUP)
+			rc = get_group(r->g, &e, err);
+		else if (type == B_LINK)
+			rc = get_link(r->g, &e, err);
+		else
+			rc = get_tensor(r->g, &e, err);
+		if (rc < 0)
+			return rc;
+		if (e.bad)
+			return pl_fail(err, PL_EDATA,
+				       "entry %u is too short, or has a number out of range", i);
+	}
+	return rc;
+}
+
+/* ---- shapes ------------------------------------------------------------------------------------
+ */
+
+static int resize(void *array, size_t n, size_t size, struct pl_err *err)
+{
+	void **p = array, *q;
+
+	q = pl_realloc(*p, n * size);
+	if (!q)
+		return pl_fail(err, PL_ENOMEM, "out of memory (%zu bytes)", n * size);
+	*p = q;
+	return 0;
+}
+
+/* What there is room for next: twice as much, but no more than was announced. */
+static size_t next_cap(size_t cap, size_t need, size_t all)
+{
+	cap = cap ? 2 * cap : ROWS_FIRST;
+	if (cap < need)
+		cap = need;
+	return pl_min_size(cap, all);
+}
+
+static int need_nodes(struct reader *r, struct pl_shape *s, size_t need, struct pl_err *err)
+{
+	const struct {
+		void *array;
+		size_t size;
+		unsigned bit;
+	} col[] = {
+		{ &s->type, 1, 0 },	   { &s->role, 1, 0 },	    { &s->kind, 1, 0 },
+		{ &s->flags, 1, 0 },	   { &s->res, 4, 0 },	    { &s->name, 4, 0 },
+		{ &s->group, 4, 0 },	   { &s->off, 4, 0 },	    { &s->k, 4, C_K },
+		{ &s->bytes, 8, C_BYTES }, { &s->mb, 4, C_MB },	    { &s->chunk, 4, C_CHUNK },
+		{ &s->layer, 4, C_LAYER }, { &s->peer, 4, C_PEER },
+	};
+	size_t cap;
+	int rc = 0;
+
+	if (need <= r->cap && s->off)
+		return 0;
+	cap = next_cap(r->cap, need, s->n_nodes);
+	for (size_t i = 0; i < PL_LEN(col); i++)
+		if (!col[i].bit || (r->mask & col[i].bit))
+			PL_TRY(resize(col[i].array, cap + 1, col[i].size, err));
+	if (!r->cap)
+		s->off[0] = 0;
+	r->cap = cap;
+out:
+	return rc;
+}
+
+static int need_edges(struct reader *r, struct pl_shape *s, size_t need, struct pl_err *err)
+{
+	size_t cap;
+	int rc = 0;
+
+	if (need <= r->cap_edges && s->src)
+		return 0;
+	cap = next_cap(r->cap_edges, need, s->n_edges);
+	PL_TRY(resize(&s->src, cap + 1, sizeof(*s->src), err));
+	PL_TRY(resize(&s->etype, cap + 1, sizeof(*s->etype), err));
+	r->cap_edges = cap;
+out:
+	return rc;
+}
+
+static int get_shape(struct reader *r, struct pl_cur *c, struct pl_err *err)
+{
+	struct pl_graph *g = r->g;
+	struct pl_shape *s;
+	int rc;
+
+	PL_TRY(pl_grow(&g->shape, &g->cap_shapes, g->n_shapes + 1, sizeof(*g->shape), err));
+	s = &g->shape[g->n_shapes++];
+	memset(s, 0, sizeof(*s));
+	s->n_nodes = get_u32(c);
+	s->n_edges = get_u32(c);
+	s->n_entries = get_u32(c);
+	r->mask = (unsigned)(pl_get_varint(c) & UINT32_MAX);
+	r->rows = r->edges = 0;
+	r->cap = r->cap_edges = 0;
+	r->nodes = s->n_nodes > 0;
+	PL_TRY(finish(c, err));
+	if (s->n_nodes == PL_NONE || (!s->n_nodes && s->n_edges))
+		return pl_fail(err, PL_EDATA, "a shape of impossible size");
+	PL_TRY(need_nodes(r, s, 0, err));
+	PL_TRY(need_edges(r, s, 0, err));
+out:
+	return rc;
+}
+
+static int get_ids(struct pl_cur *c, void *column, uint32_t at, uint32_t n, struct pl_err *err)
+{
+	uint32_t *v = (uint32_t *)column + at;
+	int rc = pl_get_col_u32(c, v, n, err);
+
+	for (uint32_t i = 0; i < n && rc >= 0; i++)
+		v[i] -= 1u;
+	return rc;
+}
+
+/* In-degrees become offsets. */
+static int get_degrees(struct reader *r, struct pl_shape *s, struct pl_cur *c, uint32_t n,
+		       uint64_t most, struct pl_err *err)
+{
+	uint32_t *off = s->off + r->rows + 1;
+	uint64_t sum = r->edges;
+	int rc = pl_get_col_u32(c, off, n, err);
+
+	if (rc < 0)
+		return rc;
+	for (uint32_t i = 0; i < n; i++) {
+		sum += off[i];
+		if (sum > s->n_edges || sum - r->edges > most)
+			return pl_fail(err, PL_EDATA, "more edges than announced");
+		off[i] = (uint32_t)sum;
+	}
+	return 0;
+}
+
+static int get_edges(struct reader *r, struct pl_shape *s, struct pl_cur *c, uint32_t n,
+		     uint64_t most, struct pl_err *err)
+{
+	uint32_t *src, m, bad = 0;
+	int rc;
+
+	PL_TRY(get_degrees(r, s, c, n, most, err));
+	m = s->off[r->rows + n] - r->edges;
+	PL_TRY(need_edges(r, s, (size_t)r->edges + m, err));
+	src = s->src;
+	PL_TRY(pl_get_col_u32(c, src + r->edges, m, err));
+	PL_TRY(pl_get_col_u8(c, s->etype + r->edges, m, err));
+	for (uint32_t i = r->rows; i < r->rows + n; i++) {
+		for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++) {
+			bad |= src[e] - 1u >= i; /* 0, or further back than there are nodes */
+			src[e] = i - src[e];
+		}
+	}
+	if (bad)
+		return pl_fail(err, PL_EDATA, "an edge from a node that does not come before");
+	r->edges += m;
+out:
+	return rc;
+}
+
+/* How many rows come now? They must follow those before, and be in proportion to the bytes. */
+static int next_rows(const struct reader *r, struct pl_cur *c, uint32_t count, uint32_t all,
+		     struct pl_err *err)
+{
+	size_t bytes = left(c);
+	uint64_t first = pl_get_varint(c);
+
+	if (c->bad)
+		return cut_short(err);
+	if (first != r->rows)
+		return pl_fail(err, PL_EDATA, "rows from %llu on, but %u came before",
+			       (unsigned long long)first, r->rows);
+	if (!count || count > BLOCK_ROWS || count > all - r->rows ||
+	    count > (uint64_t)bytes * ROWS_A_BYTE)
+		return pl_fail(err, PL_EDATA, "%u rows where %u are missing, in %zu bytes", count,
+			       all - r->rows, bytes);
+	return 0;
+}
+
+static int get_optional(struct reader *r, struct pl_shape *s, struct pl_cur *c, uint32_t n,
+			struct pl_err *err)
+{
+	const struct {
+		unsigned bit;
+		int32_t *v;
+	} part[] = {
+		{ C_MB, s->mb }, { C_CHUNK, s->chunk }, { C_LAYER, s->layer }, { C_PEER, s->peer }
+	};
+	int rc = 0;
+
+	if (r->mask & C_K)
+		PL_TRY(pl_get_col_u32(c, s->k + r->rows, n, err));
+	if (r->mask & C_BYTES)
+		PL_TRY(pl_get_col_i64(c, s->bytes + r->rows, n, err));
+	for (size_t i = 0; i < PL_LEN(part); i++)
+		if (r->mask & part[i].bit)
+			PL_TRY(get_ids(c, part[i].v, r->rows, n, err));
+out:
+	return rc;
+}
+
+static int get_nodes(struct reader *r, struct pl_cur *c, uint32_t n, struct pl_err *err)
+{
+	struct pl_shape *s = &r->g->shape[r->g->n_shapes - 1];
+	uint64_t most = (uint64_t)left(c) * ROWS_A_BYTE;
+	uint32_t at = r->rows;
+	int rc;
+
+	PL_TRY(next_rows(r, c, n, s->n_nodes, err));
+	PL_TRY(need_nodes(r, s, (size_t)at + n, err));
+	PL_TRY(pl_get_col_u8(c, s->type + at, n, err));
+	PL_TRY(pl_get_col_u8(c, s->role + at, n, err));
+	PL_TRY(pl_get_col_u8(c, s->kind + at, n, err));
+	PL_TRY(pl_get_col_u8(c, s->flags + at, n, err));
+	PL_TRY(get_ids(c, s->res, at, n, err));
+	PL_TRY(get_ids(c, s->name, at, n, err));
+	PL_TRY(get_ids(c, s->group, at, n, err));
+	PL_TRY(get_optional(r, s, c, n, err));
+	PL_TRY(get_edges(r, s, c, n, most, err));
+	r->rows += n;
+	if (r->rows == s->n_nodes) {
+		r->nodes = false;
+		if (r->edges != s->n_edges)
+			return pl_fail(err, PL_EDATA, "%u edges, but %u were announced", r->edges,
+				       s->n_edges);
+	}
+out:
+	return rc;
+}
+
+/* ---- steps -------------------------------------------------------------------------------------
+ */
+
+static int get_step(struct reader *r, struct pl_cur *c, struct pl_err *err)
+{
+	struct pl_graph *g = r->g;
+	struct pl_gstep *p;
+	size_t n;
+	int rc;
+
+	PL_TRY(pl_grow(&g->step, &g->cap_steps, g->n_steps + 1, sizeof(*g->step), err));
+	p = &g->step[g->n_steps++];
+	memset(p, 0, sizeof(*p));
+	p->number = pl_get_svarint(c);
+	p->shape = get_u32(c);
+	PL_TRY(finish(c, err));
+	if (p->shape >= g->n_shapes)
+		return pl_fail(err, PL_EDATA, "a step of shape %u of %zu", p->shape, g->n_shapes);
+	n = g->shape[p->shape].n_nodes;
+	PL_TRY(resize(&p->start, n + 1, sizeof(*p->start), err));
+	PL_TRY(resize(&p->dur, n + 1, sizeof(*p->dur), err));
+	r->rows = 0;
+	r->times = n > 0;
+out:
+	return rc;
+}
+
+static int get_times(struct reader *r, struct pl_cur *c, uint32_t n, struct pl_err *err)
+{
+	const struct pl_gstep *p = &r->g->step[r->g->n_steps - 1];
+	uint32_t all = r->g->shape[p->shape].n_nodes;
+	int rc;
+
+	PL_TRY(next_rows(r, c, n, all, err));
+	PL_TRY(pl_get_col_i64(c, p->start + r->rows, n, err));
+	PL_TRY(pl_get_col_i64(c, p->dur + r->rows, n, err));
+	r->rows += n;
+	r->times = r->rows < all;
+out:
+	return rc;
+}
+
+static int get_totals(struct reader *r, struct pl_cur *c, struct pl_err *err)
+{
+	struct pl_graph *g = r->g;
+	const uint64_t have[] = { g->str.n,    g->n_res,     g->n_groups, g->n_links,
+				  g->n_shapes, g->n_tensors, g->n_steps };
+	static const char *const what[] = { "strings", "resources", "groups", "links",
+					    "shapes",  "tensors",   "steps" };
+	int64_t *count[] = { &g->inferred_waits, &g->recorded_waits, &g->inferred_threads,
+			     &g->dropped_edges, &g->unmatched_comm };
+
+	for (size_t i = 0; i < PL_LEN(have); i++) {
+		uint64_t n = pl_get_varint(c);
+
+		if (!c->bad && n != have[i])
+			return pl_fail(err, PL_EDATA, "%llu %s, but the totals say %llu",
+				       (unsigned long long)have[i], what[i], (unsigned long long)n);
+	}
+	for (size_t i = 0; i < PL_LEN(count); i++) {
+		*count[i] = pl_get_svarint(c);
+		if (*count[i] < 0)
+			c->bad = true;
+	}
+	r->totals = true;
+	return finish(c, err);
+}
+
+/* ---- the whole ---------------------------------------------------------------------------------
+ */
+
+static bool is_known(uint32_t type)
+{
+	static const uint32_t known[] = { B_GRPH, B_STRS, B_RSRC, B_GRUP, B_LINK, B_SHAP,
+					  B_NODE, B_TNSR, B_STEP, B_TIME, B_TOTL };
+
+	for (size_t i = 0; i < PL_LEN(known); i++)
+		if (known[i] == type)
+			return true;
+	return false;
+}
+
+/* Is this the place for such a block? */
+static int check_order(const struct reader *r, const struct pl_block *b, struct pl_err *err)
+{
+	if (b->version > BLOCK_VERSION)
+		return pl_fail(err, PL_EDATA,
+			       "version %u of its type is newer than this program: use a newer one",
+			       b->version);
+	if (r->totals)
+		return pl_fail(err, PL_EDATA, "something follows the totals");
+	if ((b->type == B_GRPH) == r->head)
+		return pl_fail(err, PL_EDATA,
+			       r->head ? "a second head"
+				       : "the graph does not begin with its head");
+	if ((b->type == B_NODE) != r->nodes)
+		return pl_fail(err, PL_EDATA,
+			       r->nodes ? "nodes of a shape are missing" : "nodes of no shape");
+	if ((b->type == B_TIME) != r->times)
+		return pl_fail(err, PL_EDATA,
+			       r->times ? "times of a step are missing" : "times of no step");
+	return 0;
+}
+
+static int get_block(struct reader *r, const struct pl_block *b, struct pl_err *err)
+{
+	struct pl_cur c = { .p = b->p, .end = b->p + b->n };
+	int rc;
+
+	if (b->type == PL_BLOCK_PROVENANCE)
+		return get_provenance(r, b, err);
+	if (!is_known(b->type))
+		return 0;
+	rc = check_order(r, b, err);
+	if (rc < 0)
+		return rc;
+	switch (b->type) {
+	case B_GRPH:
+		return get_head(r, &c, err);
+	case B_STRS:
+		return get_strings(r, &c, b->count, err);
+	case B_SHAP:
+		return get_shape(r, &c, err);
+	case B_NODE:
+		return get_nodes(r, &c, b->count, err);
+	case B_STEP:
+		return get_step(r, &c, err);
+	case B_TIME:
+		return get_times(r, &c, b->count, err);
+	case B_TOTL:
+		return get_totals(r, &c, err);
+	default:
+		return get_table(r, b->type, &c, b->count, err);
+	}
+}
+
+static int on_block(struct reader *r, struct pl_in *in, const struct pl_block *b,
+		    struct pl_err *err)
+{
+	struct pl_err why = { 0 };
+
+	if (b->type == PL_BLOCK_SEGMENT) {
+		if (b->segment == 0)
+			return 0;
+		return pl_fail(
+			err, PL_EDATA,
+			"%s: a second graph begins at byte %lld; a stream holds one graph, so "
+			"give graphs as separate files",
+			pl_in_name(in), (long long)b->offset);
+	}
+	if (get_block(r, b, &why) < 0) {
+		pl_wrap(&why, "%s: block %u at byte %lld", pl_in_name(in), b->ordinal,
+			(long long)b->offset);
+		if (err && !err->code)
+			*err = why;
+		return why.code;
+	}
+	return 0;
+}
+
+int pl_graph_read(struct pl_in *in, struct pl_pool *pool, struct pl_graph *g, struct pl_err *err)
+{
+	struct pl_creader_opts c = { .kind = PL_KIND_GRAPH, .major = PL_GRAPH_MAJOR, .pool = pool };
+	struct reader r = { .g = g };
+	struct pl_err why = { 0 };
+	struct pl_creader *blocks;
+	struct pl_block b;
+	int rc;
+
+	pl_graph_init(g);
+	blocks = pl_creader_open(in, &c, &why);
+	rc = blocks ? 0 : why.code;
+	while (rc >= 0 && (rc = pl_creader_next(blocks, &b, &why)) > 0)
+		rc = on_block(&r, in, &b, &why);
+	pl_creader_close(blocks);
+	if (rc >= 0 && !r.totals)
+		rc = pl_fail(&why, PL_EDATA, "%s: the graph has no totals: it is not complete",
+			     pl_in_name(in));
+	if (rc >= 0 && !pl_graph_valid(g, &why))
+		rc = pl_wrap(&why, "%s", pl_in_name(in));
+	if (rc < 0) {
+		pl_graph_fini(g);
+		if (err && !err->code)
+			*err = why;
+	}
+	return rc;
+}

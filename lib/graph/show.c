@@ -1,0 +1,53 @@
+/* The views of a graph: which is which, and the names that they share. */
+#include <string.h>
+
+#include "graph/show.h"
+
+const char *show_kind(unsigned kind, char *buf)
+{
+	if (kind < PL_K_COUNT_)
+		return pl_kind_name(kind);
+	snprintf(buf, 16, "kind-%u", kind & 0xffu);
+	return buf;
+}
+
+const char *show_flags(unsigned flags, char *buf)
+{
+	static const char *const names[] = { "in_step", "step_begin", "missing", "inferred" };
+	size_t n = 0;
+
+	buf[0] = '\0';
+	for (size_t i = 0; i < PL_LEN(names); i++)
+		if (flags & 1u << i)
+			n += (size_t)snprintf(buf + n, 64 - n, "%s%s", n ? "," : "", names[i]);
+	if (flags >> PL_LEN(names))
+		snprintf(buf + n, 64 - n, "%s0x%x", n ? "," : "",
+			 flags >> PL_LEN(names) << PL_LEN(names));
+	return buf;
+}
+
+const struct pl_gstep *show_first_step(const struct pl_graph *g, size_t shape)
+{
+	for (size_t i = 0; i < g->n_steps; i++)
+		if (g->step[i].shape == shape)
+			return &g->step[i];
+	return NULL;
+}
+
+int pl_graph_show(const struct pl_graph *g, enum pl_graph_view v, struct pl_out *out,
+		  struct pl_err *err)
+{
+	switch (v) {
+	case PL_GV_STAT:
+		return show_stat(g, false, out, err);
+	case PL_GV_STAT_JSON:
+		return show_stat(g, true, out, err);
+	case PL_GV_TEXT:
+		return show_text(g, out, err);
+	case PL_GV_DOT:
+		return show_dot(g, out, err);
+	case PL_GV_JSON:
+		return show_json(g, out, err);
+	}
+	return pl_fail(err, PL_EINTERNAL, "view %d of a graph", (int)v);
+}

@@ -1,0 +1,203 @@
+/*
+ * What a graph holds, counted: one pass over the nodes and edges of each shape, and one over the
+ * times of each step. Nodes and edges are counted once a shape, times and communication once a
+ * step.
+ */
+#include <string.h>
+
+#include "graph/stat.h"
+
+/* Was the host of rank n that of a rank before? */
+static bool known_host(const struct graph_stat *s, int32_t n)
+{
+	for (int32_t i = 0; i < n; i++)
+		if (s->rank[i].host == s->rank[n].host)
+			return true;
+	return false;
+}
+
+static void count_resources(struct graph_stat *s)
+{
+	const struct pl_graph *g = s->g;
+
+	for (int32_t i = 0; i < g->n_ranks; i++)
+		s->rank[i].host = PL_NONE;
+	for (size_t i = 0; i < g->n_res; i++) {
+		const struct pl_resource *r = &g->res[i];
+		struct stat_rank *k;
+		int32_t lo = 0, hi = g->n_ranks;
+
+		while (lo < hi) {
+			int32_t mid = lo + (hi - lo) / 2;
+
+			if (g->rank[mid] < r->rank)
+				lo = mid + 1;
+			else
+				hi = mid;
+		}
+		s->rank_of[i] = lo < g->n_ranks && g->rank[lo] == r->rank ? (uint32_t)lo : PL_NONE;
+		if (s->rank_of[i] == PL_NONE)
+			continue;
+		k = &s->rank[lo];
+		if (r->host != PL_NONE)
+			k->host = r->host;
+		if (r->track_type == PL_T_THREAD)
+			k->threads++;
+		else if (r->track_type == PL_T_STREAM)
+			k->streams++;
+		else
+			k->others++;
+	}
+	for (int32_t i = 0; i < g->n_ranks; i++)
+		s->n_hosts += s->rank[i].host != PL_NONE && !known_host(s, i);
+}
+
+static void count_shape(struct graph_stat *s, size_t id)
+{
+	const struct pl_shape *p = &s->g->shape[id];
+
+	for (uint32_t i = 0; i < p->n_nodes; i++)
+		s->type[p->type[i]]++;
+	for (uint32_t e = 0; e < p->n_edges; e++) {
+		bool inferred = p->etype[e] & PL_E_INFERRED;
+
+		s->edge[PL_E_TYPE(p->etype[e])][inferred]++;
+		s->shape[id].inferred += inferred;
+	}
+	s->nodes += p->n_nodes;
+	s->edges += p->n_edges;
+}
+
+static int find_comm(struct graph_stat *s, pl_id name, uint8_t kind, struct stat_comm **c,
+		     struct pl_err *err)
+{
+	const char *coll = name == PL_NONE ? NULL : s->coll[name];
+	int rc;
+
+	if (!coll) {
+		if (name != PL_NONE)
+			coll = pl_coll_from_name(s->g->str.str[name], s->g->str.len[name]);
+		if (!coll)
+			coll = pl_kind_name(kind);
+		if (name != PL_NONE)
+			s->coll[name] = coll;
+	}
+	for (size_t i = 0; i < s->n_comm; i++) {
+		if (!strcmp(s->comm[i].name, coll)) {
+			*c = &s->comm[i];
+			return 0;
+		}
+	}
+	rc = pl_grow(&s->comm, &s->cap_comm, s->n_comm + 1, sizeof(*s->comm), err);
+	if (rc < 0)
+		return rc;
+	*c = &s->comm[s->n_comm++];
+	memset(*c, 0, sizeof(**c));
+	(*c)->name = coll;
+	return 0;
+}
+
+/* From the member's arrival to the start of its transfer. */
+static pl_ns waited(const struct pl_shape *p, const struct pl_gstep *t, uint32_t i)
+{
+	for (uint32_t e = p->off[i]; e < p->off[i + 1]; e++)
+		if (p->role[p->src[e]] == PL_RO_ARRIVE && p->res[p->src[e]] == p->res[i])
+			return pl_max_i64(0, t->start[i] - t->start[p->src[e]]);
+	return 0;
+}
+
+static int count_transfer(struct graph_stat *s, const struct pl_shape *p, const struct pl_gstep *t,
+			  uint32_t i, struct pl_err *err)
+{
+	pl_ns wait = waited(p, t, i);
+	struct stat_comm *c;
+	int rc = find_comm(s, p->name[i], p->kind[i], &c, err);
+
+	if (rc < 0)
+		return rc;
+	c->n++;
+	if (!p->bytes || p->bytes[i] < 0)
+		c->unknown++;
+	else
+		c->bytes = pl_add_sat(c->bytes, p->bytes[i]);
+	c->transfer_ns = pl_add_sat(c->transfer_ns, t->dur[i]);
+	c->wait_ns = pl_add_sat(c->wait_ns, wait);
+	c->missing += (p->flags[i] & PL_NF_MISSING) != 0;
+	if (p->group[i] != PL_NONE) {
+		s->group[p->group[i]].n++;
+		s->group[p->group[i]].ns = pl_add_sat(s->group[p->group[i]].ns, t->dur[i]);
+	}
+	if (p->res[i] != PL_NONE && s->rank_of[p->res[i]] != PL_NONE) {
+		struct stat_rank *r = &s->rank[s->rank_of[p->res[i]]];
+
+		r->transfer_ns = pl_add_sat(r->transfer_ns, t->dur[i]);
+		r->wait_ns = pl_add_sat(r->wait_ns, wait);
+	}
+	return 0;
+}
+
+static int count_step(struct graph_stat *s, size_t id, struct pl_err *err)
+{
+	const struct pl_gstep *t = &s->g->step[id];
+	const struct pl_shape *p = &s->g->shape[t->shape];
+	pl_ns start = INT64_MAX, end = INT64_MIN;
+	int rc;
+
+	for (uint32_t i = 0; i < p->n_nodes; i++) {
+		uint32_t rank = p->res[i] == PL_NONE ? PL_NONE : s->rank_of[p->res[i]];
+
+		s->role[p->role[i]].n++;
+		s->role[p->role[i]].ns = pl_add_sat(s->role[p->role[i]].ns, t->dur[i]);
+		if (rank != PL_NONE && p->type[i] != PL_N_ENTRY) {
+			s->rank[rank].nodes++;
+			if (p->role[i] == PL_RO_COMPUTE)
+				s->rank[rank].compute_ns =
+					pl_add_sat(s->rank[rank].compute_ns, t->dur[i]);
+		}
+		if (p->role[i] == PL_RO_TRANSFER && (rc = count_transfer(s, p, t, i, err)) < 0)
+			return rc;
+		if (p->flags[i] & PL_NF_STEP_BEGIN)
+			start = pl_min_i64(start, t->start[i]);
+		if (p->flags[i] & PL_NF_IN_STEP)
+			end = pl_max_i64(end, t->start[i] + t->dur[i]);
+	}
+	s->node_rows += p->n_nodes;
+	s->shape[t->shape].steps++;
+	s->step[id].start_ns = start == INT64_MAX ? INT64_MIN : start;
+	s->step[id].recorded_ns = start == INT64_MAX || end < start ? INT64_MIN : end - start;
+	return 0;
+}
+
+int stat_collect(const struct pl_graph *g, struct graph_stat *s, struct pl_err *err)
+{
+	int rc;
+
+	memset(s, 0, sizeof(*s));
+	s->g = g;
+	PL_TRY(pl_alloc(&s->rank_of, g->n_res, sizeof(*s->rank_of), err));
+	PL_TRY(pl_alloc(&s->rank, (size_t)g->n_ranks, sizeof(*s->rank), err));
+	PL_TRY(pl_alloc(&s->step, g->n_steps, sizeof(*s->step), err));
+	PL_TRY(pl_alloc(&s->shape, g->n_shapes, sizeof(*s->shape), err));
+	PL_TRY(pl_alloc(&s->group, g->n_groups, sizeof(*s->group), err));
+	PL_TRY(pl_alloc(&s->coll, g->str.n, sizeof(*s->coll), err));
+	count_resources(s);
+	for (size_t i = 0; i < g->n_groups; i++)
+		s->groups_inferred += (g->group[i].flags & PL_GROUP_INFERRED) != 0;
+	for (size_t i = 0; i < g->n_shapes; i++)
+		count_shape(s, i);
+	for (size_t i = 0; i < g->n_steps; i++)
+		PL_TRY(count_step(s, i, err));
+out:
+	return rc;
+}
+
+void stat_fini(struct graph_stat *s)
+{
+	pl_free(s->rank_of);
+	pl_free(s->rank);
+	pl_free(s->step);
+	pl_free(s->shape);
+	pl_free(s->group);
+	pl_free(s->coll);
+	pl_free(s->comm);
+}

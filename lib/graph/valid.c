@@ -1,0 +1,210 @@
+/*
+ * Does a graph keep the rules of paceline-graph(5)?
+ *
+ * Run on whatever was read and on whatever is about to be written, so that no program needs to
+ * check an index, an order or a time again. Times stay below 2^60 ns (36 years) either way:
+ * sums and differences of two of them cannot overflow. One pass over nodes, edges and times; about
+ * 2 ns for each.
+ */
+#include "graph/graph.h"
+
+#define TIME_MAX (((pl_ns)1 << 60) - 1)
+
+static bool bad(struct pl_err *err, const char *what, unsigned long long i, const char *why)
+{
+	pl_fail(err, PL_EDATA, "%s %llu: %s", what, i, why);
+	return false;
+}
+
+static bool string_ok(const struct pl_graph *g, pl_id id)
+{
+	return id == PL_NONE || id < g->str.n;
+}
+
+static bool time_ok(pl_ns t)
+{
+	return t >= -TIME_MAX && t <= TIME_MAX;
+}
+
+static bool rank_ok(const struct pl_graph *g, int32_t rank)
+{
+	int32_t lo = 0, hi = g->n_ranks;
+
+	while (lo < hi) {
+		int32_t mid = lo + (hi - lo) / 2;
+
+		if (g->rank[mid] < rank)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return rank == -1 || (lo < g->n_ranks && g->rank[lo] == rank);
+}
+
+/* ---- tables ------------------------------------------------------------------------------------
+ */
+
+static bool ranks_ok(const struct pl_graph *g, struct pl_err *err)
+{
+	for (int32_t i = 0; i < g->n_ranks; i++)
+		if (g->rank[i] < (i ? g->rank[i - 1] + (int64_t)1 : 0))
+			return bad(err, "rank", (unsigned)i, "negative or not ascending");
+	return true;
+}
+
+static bool resources_ok(const struct pl_graph *g, struct pl_err *err)
+{
+	if (g->n_res >= PL_NONE)
+		return bad(err, "resource", g->n_res, "more than 32 bits can number");
+	for (size_t i = 0; i < g->n_res; i++) {
+		const struct pl_resource *r = &g->res[i];
+
+		if (!string_ok(g, r->name) || !string_ok(g, r->host))
+			return bad(err, "resource", i, "a string that there is not");
+		if (!rank_ok(g, r->rank))
+			return bad(err, "resource", i, "of a rank that there is not");
+		if (!r->capacity)
+			return bad(err, "resource", i, "a capacity of 0");
+		if (r->launch_ns < 0 || r->launch_ns > TIME_MAX || r->dispatch_ns < 0 ||
+		    r->dispatch_ns > TIME_MAX)
+			return bad(err, "resource", i, "a latency out of range");
+	}
+	return true;
+}
+
+static bool groups_ok(const struct pl_graph *g, struct pl_err *err)
+{
+	for (size_t i = 0; i < g->n_groups; i++) {
+		const struct pl_ggroup *p = &g->group[i];
+
+		if (!string_ok(g, p->name))
+			return bad(err, "group", i, "a string that there is not");
+		if (p->rank > g->n_group_ranks || p->n > g->n_group_ranks - p->rank)
+			return bad(err, "group", i, "members that there are not");
+	}
+	for (size_t i = 0; i < g->n_links; i++) {
+		const struct pl_link *l = &g->link[i];
+
+		if (l->from >= g->n_res || l->to >= g->n_res)
+			return bad(err, "link", i, "a resource that there is not");
+		if (!(l->bytes_per_ns >= 0 && l->bytes_per_ns < 1e18) || l->latency_ns < 0 ||
+		    l->latency_ns > TIME_MAX)
+			return bad(err, "link", i, "a bandwidth or latency out of range");
+	}
+	return true;
+}
+
+static bool tensor_ok(const struct pl_graph *g, size_t i, struct pl_err *err)
+{
+	const struct pl_tensor *t = &g->tensor[i];
+	uint32_t nodes;
+
+	if (!string_ok(g, t->name) || !string_ok(g, t->type) || !string_ok(g, t->role))
+		return bad(err, "tensor", i, "a string that there is not");
+	if (t->bytes < -1)
+		return bad(err, "tensor", i, "a negative size");
+	if (t->shape != PL_NONE && t->shape >= g->n_shapes)
+		return bad(err, "tensor", i, "a shape that there is not");
+	nodes = t->shape == PL_NONE ? 0 : g->shape[t->shape].n_nodes;
+	if (t->producer != PL_NONE && t->producer >= nodes)
+		return bad(err, "tensor", i, "a producer that there is not");
+	if (t->consumer > g->n_consumers || t->n_consumers > g->n_consumers - t->consumer)
+		return bad(err, "tensor", i, "consumers that there are not");
+	for (uint32_t k = 0; k < t->n_consumers; k++)
+		if (g->consumer[t->consumer + k] >= nodes)
+			return bad(err, "tensor", i, "a consumer that there is not");
+	return true;
+}
+
+/* ---- shapes ------------------------------------------------------------------------------------
+ */
+
+static bool needs_resource(unsigned type)
+{
+	return type == PL_N_ENTRY || type == PL_N_OP || type == PL_N_RESOURCE;
+}
+
+/* What is wrong with node i, or NULL. */
+static const char *node_fault(const struct pl_graph *g, const struct pl_shape *s, uint32_t i)
+{
+	if (s->type[i] >= PL_N_COUNT_ || s->role[i] >= PL_RO_COUNT_)
+		return "an unknown type or role";
+	if ((s->type[i] == PL_N_ENTRY) != (i < s->n_entries))
+		return "entries must come first, and nothing else";
+	if (s->res[i] == PL_NONE ? needs_resource(s->type[i]) : s->res[i] >= g->n_res)
+		return "a resource that there is not";
+	if (!string_ok(g, s->name[i]))
+		return "a name that there is not";
+	if (s->group[i] != PL_NONE && s->group[i] >= g->n_groups)
+		return "a group that there is not";
+	if (s->off[i + 1] < s->off[i] || s->off[i + 1] > s->n_edges)
+		return "edges that there are not";
+	if (s->type[i] == PL_N_ENTRY && s->off[i + 1] != s->off[i])
+		return "an entry with predecessors";
+	if (s->k && s->k[i] > (s->type[i] == PL_N_RENDEZVOUS ? s->off[i + 1] - s->off[i] : 0))
+		return "waits for more predecessors than it has";
+	if (s->bytes && s->bytes[i] < -1)
+		return "a negative size";
+	if ((s->mb && s->mb[i] < -1) || (s->chunk && s->chunk[i] < -1) ||
+	    (s->layer && s->layer[i] < -1) || (s->peer && s->peer[i] < -1))
+		return "a negative microbatch, chunk, layer or peer";
+	for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++)
+		if (s->src[e] >= i || PL_E_TYPE(s->etype[e]) >= PL_E_COUNT_)
+			return "a predecessor that does not come before it, or an unknown edge";
+	return NULL;
+}
+
+static bool shape_ok(const struct pl_graph *g, size_t i, struct pl_err *err)
+{
+	const struct pl_shape *s = &g->shape[i];
+
+	if (s->n_entries > s->n_nodes || s->n_nodes == PL_NONE || s->off[0] != 0 ||
+	    s->off[s->n_nodes] != s->n_edges)
+		return bad(err, "shape", i, "its counts contradict each other");
+	for (uint32_t n = 0; n < s->n_nodes; n++) {
+		const char *why = node_fault(g, s, n);
+
+		if (why) {
+			bad(err, "node", n, why);
+			pl_wrap(err, "shape %zu", i);
+			return false;
+		}
+	}
+	return true;
+}
+
+static bool step_ok(const struct pl_graph *g, size_t i, struct pl_err *err)
+{
+	const struct pl_gstep *p = &g->step[i];
+	const struct pl_shape *s;
+
+	if (p->shape >= g->n_shapes)
+		return bad(err, "step", i, "a shape that there is not");
+	s = &g->shape[p->shape];
+	for (uint32_t n = 0; n < s->n_nodes; n++) {
+		if (time_ok(p->start[n]) && p->dur[n] >= 0 && p->dur[n] <= TIME_MAX &&
+		    (n >= s->n_entries || !p->dur[n]))
+			continue;
+		bad(err, "node", n,
+		    "a time out of range (negative, of an entry, or over 36 years)");
+		pl_wrap(err, "step %zu", i);
+		return false;
+	}
+	return true;
+}
+
+bool pl_graph_valid(const struct pl_graph *g, struct pl_err *err)
+{
+	if (!ranks_ok(g, err) || !resources_ok(g, err) || !groups_ok(g, err))
+		return false;
+	for (size_t i = 0; i < g->n_shapes; i++)
+		if (!shape_ok(g, i, err))
+			return false;
+	for (size_t i = 0; i < g->n_tensors; i++)
+		if (!tensor_ok(g, i, err))
+			return false;
+	for (size_t i = 0; i < g->n_steps; i++)
+		if (!step_ok(g, i, err))
+			return false;
+	return true;
+}

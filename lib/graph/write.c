@@ -1,0 +1,433 @@
+/*
+ * Graphs as streams, written: paceline-graph(5).
+ *
+ * Tables are entries with a size of their own, so that they can grow; nodes, edges and times are
+ * columns, cut into blocks of 64 Ki rows which the container's threads compress while this one
+ * codes. An edge is stored as the distance to its source, which is short because nodes are in the
+ * order of time. A reader must not be made to allocate far more than it was given, so a block of
+ * few bytes cannot stand for many rows: blocks whose columns are constant are padded (ROWS_A_BYTE).
+ * Linear in nodes, edges and times.
+ */
+#include <string.h>
+
+#include "graph/file.h"
+
+/* ---- writing -----------------------------------------------------------------------------------
+ */
+
+struct writer {
+	struct pl_cwriter *out;
+	struct pl_buf b;   /* the block */
+	struct pl_buf e;   /* an entry */
+	uint32_t *scratch; /* as many as a block has rows or edges */
+	size_t cap;
+};
+
+static int put_block(struct writer *w, uint32_t type, size_t count, struct pl_err *err)
+{
+	return pl_cwriter_put(w->out, type, BLOCK_VERSION, (uint32_t)count, &w->b, err);
+}
+
+static int put_entry(struct writer *w, struct pl_err *err)
+{
+	int rc = pl_put_str(&w->b, (const char *)w->e.p, w->e.n, err);
+
+	w->e.n = 0;
+	return rc;
+}
+
+/* A number that may be PL_NONE. */
+static int put_id(struct pl_buf *b, uint32_t id, struct pl_err *err)
+{
+	return pl_put_varint(b, id == PL_NONE ? 0 : (uint64_t)id + 1, err);
+}
+
+static int write_head(struct writer *w, const struct pl_graph *g, struct pl_err *err)
+{
+	int rc;
+
+	PL_TRY(pl_put_varint(&w->b, g->stepless ? G_STEPLESS : 0, err));
+	PL_TRY(pl_put_svarint(&w->b, g->epoch_ns, err));
+	PL_TRY(pl_put_varint(&w->b, (uint64_t)g->n_ranks, err));
+	for (int32_t i = 0; i < g->n_ranks; i++)
+		PL_TRY(pl_put_varint(&w->b, (uint64_t)(g->rank[i] - (i ? g->rank[i - 1] : 0)),
+				     err));
+	PL_TRY(put_block(w, B_GRPH, 1, err));
+out:
+	return rc;
+}
+
+/* One line, whatever the command line held. */
+static int put_line(struct pl_buf *b, const char *s, struct pl_err *err)
+{
+	int rc = 0;
+
+	for (; *s && rc >= 0; s++) {
+		unsigned char c = (unsigned char)*s;
+
+		rc = c >= 0x20 && c != 0x7f ? pl_put_u8(b, c, err)
+					    : pl_buf_printf(b, err, "\\x%02x", c);
+	}
+	return rc < 0 ? rc : pl_put_u8(b, '\n', err);
+}
+
+static int write_provenance(struct writer *w, const struct pl_graph *g, const char *line,
+			    struct pl_err *err)
+{
+	size_t lines = 0;
+	int rc = 0;
+
+	if (!line)
+		return 0;
+	if (g->provenance.n)
+		PL_TRY(pl_buf_put(&w->b, g->provenance.p, g->provenance.n, err));
+	if (w->b.n && w->b.p[w->b.n - 1] != '\n')
+		PL_TRY(pl_put_u8(&w->b, '\n', err));
+	PL_TRY(put_line(&w->b, line, err));
+	for (size_t i = 0; i < w->b.n; i++)
+		lines += w->b.p[i] == '\n';
+	PL_TRY(put_block(w, PL_BLOCK_PROVENANCE, lines, err));
+out:
+	return rc;
+}
+
+static int write_strings(struct writer *w, const struct pl_graph *g, struct pl_err *err)
+{
+	size_t first = 0;
+	int rc = 0;
+
+	for (size_t i = 0; i < g->str.n; i++) {
+		if (i == first)
+			PL_TRY(pl_put_varint(&w->b, first, err));
+		PL_TRY(pl_put_str(&w->b, g->str.str[i], g->str.len[i], err));
+		if (w->b.n < TABLE_BYTES && i + 1 < g->str.n)
+			continue;
+		PL_TRY(put_block(w, B_STRS, i + 1 - first, err));
+		first = i + 1;
+	}
+out:
+	return rc;
+}
+
+static int put_resource(struct pl_buf *e, const struct pl_resource *r, struct pl_err *err)
+{
+	int rc;
+
+	PL_TRY(pl_put_u8(e, r->track_type, err));
+	PL_TRY(pl_put_u8(e, r->discipline, err));
+	PL_TRY(pl_put_svarint(e, r->rank, err));
+	PL_TRY(pl_put_svarint(e, r->device, err));
+	PL_TRY(pl_put_varint(e, r->capacity, err));
+	PL_TRY(put_id(e, r->name, err));
+	PL_TRY(put_id(e, r->host, err));
+	for (int i = 0; i < PL_COORDS; i++)
+		PL_TRY(pl_put_svarint(e, r->coord[i], err));
+	PL_TRY(pl_put_svarint(e, r->launch_ns, err));
+	PL_TRY(pl_put_svarint(e, r->dispatch_ns, err));
+out:
+	return rc;
+}
+
+/* Numbers as differences to the one before, the first to 0. */
+static int put_numbers(struct pl_buf *e, const uint32_t *v, uint32_t n, struct pl_err *err)
+{
+	int64_t last = 0;
+	int rc = pl_put_varint(e, n, err);
+
+	for (uint32_t i = 0; i < n && rc >= 0; i++) {
+		rc = pl_put_svarint(e, (int64_t)v[i] - last, err);
+		last = v[i];
+	}
+	return rc;
+}
+
+static int put_link(struct pl_buf *e, const struct pl_link *l, struct pl_err *err)
+{
+	uint64_t bits;
+	int rc;
+
+	memcpy(&bits, &l->bytes_per_ns, sizeof(bits));
+	PL_TRY(pl_put_varint(e, l->from, err));
+	PL_TRY(pl_put_varint(e, l->to, err));
+	PL_TRY(pl_put_u64(e, bits, err));
+	PL_TRY(pl_put_svarint(e, l->latency_ns, err));
+out:
+	return rc;
+}
+
+static int put_tensor(struct pl_buf *e, const struct pl_graph *g, const struct pl_tensor *t,
+		      struct pl_err *err)
+{
+	int rc;
+
+	PL_TRY(put_id(e, t->name, err));
+	PL_TRY(put_id(e, t->type, err));
+	PL_TRY(put_id(e, t->role, err));
+	PL_TRY(pl_put_svarint(e, t->bytes, err));
+	PL_TRY(put_id(e, t->shape, err));
+	PL_TRY(put_id(e, t->producer, err));
+	PL_TRY(put_numbers(e, g->consumer + t->consumer, t->n_consumers, err));
+out:
+	return rc;
+}
+
+static int put_group(struct pl_buf *e, const struct pl_graph *g, const struct pl_ggroup *p,
+		     struct pl_err *err)
+{
+	int rc;
+
+	PL_TRY(put_id(e, p->name, err));
+	PL_TRY(pl_put_varint(e, p->flags, err));
+	PL_TRY(put_numbers(e, g->group_rank + p->rank, p->n, err));
+out:
+	return rc;
+}
+
+static int write_table(struct writer *w, const struct pl_graph *g, uint32_t type, size_t n,
+		       struct pl_err *err)
+{
+	size_t first = 0;
+	int rc = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (type == B_RSRC)
+			rc = put_resource(&w->e, &g->res[i], err);
+		else if (type == B_GRUP)
+			rc = put_group(&w->e, g, &g->group[i], err);
+		else if (type == B_LINK)
+			rc = put_link(&w->e, &g->link[i], err);
+		else
+			rc = put_tensor(&w->e, g, &g->tensor[i], err);
+		if (rc < 0)
+			return rc;
+		PL_TRY(put_entry(w, err));
+		if (w->b.n < TABLE_BYTES && i + 1 < n)
+			continue;
+		PL_TRY(put_block(w, type, i + 1 - first, err));
+		first = i + 1;
+	}
+out:
+	return rc;
+}
+
+/* ---- shapes ------------------------------------------------------------------------------------
+ */
+
+static bool all_unknown(const int32_t *v, uint32_t n)
+{
+	for (uint32_t i = 0; v && i < n; i++)
+		if (v[i] != -1)
+			return false;
+	return true;
+}
+
+static unsigned columns_of(const struct pl_shape *s)
+{
+	unsigned mask = 0;
+
+	for (uint32_t i = 0; s->k && i < s->n_nodes; i++)
+		if (s->k[i])
+			mask |= C_K;
+	for (uint32_t i = 0; s->bytes && i < s->n_nodes; i++)
+		if (s->bytes[i] != -1)
+			mask |= C_BYTES;
+	if (!all_unknown(s->mb, s->n_nodes))
+		mask |= C_MB;
+	if (!all_unknown(s->chunk, s->n_nodes))
+		mask |= C_CHUNK;
+	if (!all_unknown(s->layer, s->n_nodes))
+		mask |= C_LAYER;
+	if (!all_unknown(s->peer, s->n_nodes))
+		mask |= C_PEER;
+	return mask;
+}
+
+/* A column of numbers of which PL_NONE (or -1) is stored as 0. */
+static int put_ids(struct writer *w, const void *column, uint32_t at, uint32_t n,
+		   struct pl_err *err)
+{
+	const uint32_t *v = column;
+
+	for (uint32_t i = 0; i < n; i++)
+		w->scratch[i] = v[at + i] + 1u;
+	return pl_put_col_u32(&w->b, w->scratch, n, false, err);
+}
+
+static int put_edges(struct writer *w, const struct pl_shape *s, uint32_t at, uint32_t n,
+		     struct pl_err *err)
+{
+	uint32_t first = s->off[at], m = s->off[at + n] - first;
+	int rc;
+
+	for (uint32_t i = 0; i < n; i++)
+		w->scratch[i] = s->off[at + i + 1] - s->off[at + i];
+	PL_TRY(pl_put_col_u32(&w->b, w->scratch, n, false, err));
+	for (uint32_t i = at; i < at + n; i++)
+		for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++)
+			w->scratch[e - first] = i - s->src[e];
+	PL_TRY(pl_put_col_u32(&w->b, w->scratch, m, false, err));
+	PL_TRY(pl_put_col_u8(&w->b, s->etype + first, m, err));
+out:
+	return rc;
+}
+
+/* Zeros behind the columns, so that readers may bound what a block stands for. */
+static int pad(struct writer *w, size_t rows, struct pl_err *err)
+{
+	size_t want = rows / ROWS_A_BYTE + 1;
+	int rc;
+
+	if (w->b.n >= want)
+		return 0;
+	rc = pl_buf_need(&w->b, want - w->b.n, err);
+	if (rc < 0)
+		return rc;
+	memset(w->b.p + w->b.n, 0, want - w->b.n);
+	w->b.n = want;
+	return 0;
+}
+
+static int write_nodes(struct writer *w, const struct pl_shape *s, unsigned mask, uint32_t at,
+		       uint32_t n, struct pl_err *err)
+{
+	const struct {
+		unsigned bit;
+		const int32_t *v;
+	} part[] = {
+		{ C_MB, s->mb }, { C_CHUNK, s->chunk }, { C_LAYER, s->layer }, { C_PEER, s->peer }
+	};
+	int rc;
+
+	PL_TRY(pl_put_varint(&w->b, at, err));
+	PL_TRY(pl_put_col_u8(&w->b, s->type + at, n, err));
+	PL_TRY(pl_put_col_u8(&w->b, s->role + at, n, err));
+	PL_TRY(pl_put_col_u8(&w->b, s->kind + at, n, err));
+	PL_TRY(pl_put_col_u8(&w->b, s->flags + at, n, err));
+	PL_TRY(put_ids(w, s->res, at, n, err));
+	PL_TRY(put_ids(w, s->name, at, n, err));
+	PL_TRY(put_ids(w, s->group, at, n, err));
+	if (mask & C_K)
+		PL_TRY(pl_put_col_u32(&w->b, s->k + at, n, false, err));
+	if (mask & C_BYTES)
+		PL_TRY(pl_put_col_i64(&w->b, s->bytes + at, n, false, err));
+	for (size_t i = 0; i < PL_LEN(part); i++)
+		if (mask & part[i].bit)
+			PL_TRY(put_ids(w, part[i].v, at, n, err));
+	PL_TRY(put_edges(w, s, at, n, err));
+	PL_TRY(pad(w, n > s->off[at + n] - s->off[at] ? n : s->off[at + n] - s->off[at], err));
+	PL_TRY(put_block(w, B_NODE, n, err));
+out:
+	return rc;
+}
+
+static int write_shape(struct writer *w, const struct pl_shape *s, struct pl_err *err)
+{
+	unsigned mask = columns_of(s);
+	uint32_t n;
+	int rc;
+
+	PL_TRY(pl_put_varint(&w->b, s->n_nodes, err));
+	PL_TRY(pl_put_varint(&w->b, s->n_edges, err));
+	PL_TRY(pl_put_varint(&w->b, s->n_entries, err));
+	PL_TRY(pl_put_varint(&w->b, mask, err));
+	PL_TRY(put_block(w, B_SHAP, 1, err));
+	for (uint32_t at = 0; at < s->n_nodes; at += n) {
+		uint32_t left = s->n_nodes - at, m;
+
+		n = 1;
+		while (n < left && n < BLOCK_ROWS && s->off[at + n + 1] - s->off[at] <= BLOCK_EDGES)
+			n++;
+		m = s->off[at + n] - s->off[at];
+		PL_TRY(pl_grow(&w->scratch, &w->cap, n > m ? n : m, sizeof(*w->scratch), err));
+		PL_TRY(write_nodes(w, s, mask, at, n, err));
+	}
+out:
+	return rc;
+}
+
+static int write_step(struct writer *w, const struct pl_graph *g, const struct pl_gstep *p,
+		      struct pl_err *err)
+{
+	uint32_t nodes = g->shape[p->shape].n_nodes, n;
+	int rc;
+
+	PL_TRY(pl_put_svarint(&w->b, p->number, err));
+	PL_TRY(pl_put_varint(&w->b, p->shape, err));
+	PL_TRY(put_block(w, B_STEP, 1, err));
+	for (uint32_t at = 0; at < nodes; at += n) {
+		n = (uint32_t)pl_min_size(nodes - at, BLOCK_ROWS);
+		PL_TRY(pl_put_varint(&w->b, at, err));
+		PL_TRY(pl_put_col_i64(&w->b, p->start + at, n, true, err));
+		PL_TRY(pl_put_col_i64(&w->b, p->dur + at, n, false, err));
+		PL_TRY(pad(w, n, err));
+		PL_TRY(put_block(w, B_TIME, n, err));
+	}
+out:
+	return rc;
+}
+
+static int write_totals(struct writer *w, const struct pl_graph *g, struct pl_err *err)
+{
+	const uint64_t n[] = { g->str.n,    g->n_res,	  g->n_groups, g->n_links,
+			       g->n_shapes, g->n_tensors, g->n_steps };
+	const int64_t c[] = { g->inferred_waits, g->recorded_waits, g->inferred_threads,
+			      g->dropped_edges, g->unmatched_comm };
+	int rc;
+
+	for (size_t i = 0; i < PL_LEN(n); i++)
+		PL_TRY(pl_put_varint(&w->b, n[i], err));
+	for (size_t i = 0; i < PL_LEN(c); i++)
+		PL_TRY(pl_put_svarint(&w->b, c[i], err));
+	PL_TRY(put_block(w, B_TOTL, 1, err));
+out:
+	return rc;
+}
+
+static int write_all(struct writer *w, const struct pl_graph *g, const char *provenance,
+		     struct pl_err *err)
+{
+	int rc;
+
+	PL_TRY(write_head(w, g, err));
+	PL_TRY(write_provenance(w, g, provenance, err));
+	PL_TRY(write_strings(w, g, err));
+	PL_TRY(write_table(w, g, B_RSRC, g->n_res, err));
+	PL_TRY(write_table(w, g, B_GRUP, g->n_groups, err));
+	PL_TRY(write_table(w, g, B_LINK, g->n_links, err));
+	for (size_t i = 0; i < g->n_shapes; i++)
+		PL_TRY(write_shape(w, &g->shape[i], err));
+	PL_TRY(write_table(w, g, B_TNSR, g->n_tensors, err));
+	for (size_t i = 0; i < g->n_steps; i++)
+		PL_TRY(write_step(w, g, &g->step[i], err));
+	PL_TRY(write_totals(w, g, err));
+out:
+	return rc;
+}
+
+int pl_graph_write(const struct pl_graph *g, struct pl_out *out, int level, struct pl_pool *pool,
+		   const char *provenance, struct pl_err *err)
+{
+	struct pl_cwriter_opts c = { .kind = PL_KIND_GRAPH,
+				     .major = PL_GRAPH_MAJOR,
+				     .minor = PL_GRAPH_MINOR,
+				     .level = level,
+				     .pool = pool };
+	struct pl_err why = { 0 };
+	struct writer w = { 0 };
+	int rc;
+
+	if (!pl_graph_valid(g, &why))
+		return pl_fail(err, PL_EDATA, "this graph cannot be written: %s", why.msg);
+	w.out = pl_cwriter_open(out, &c, err);
+	if (!w.out)
+		return err ? err->code : PL_ENOMEM;
+	rc = write_all(&w, g, provenance, err);
+	if (rc < 0)
+		pl_cwriter_abort(w.out);
+	else
+		rc = pl_cwriter_close(w.out, err);
+	pl_buf_fini(&w.b);
+	pl_buf_fini(&w.e);
+	pl_free(w.scratch);
+	return rc;
+}
