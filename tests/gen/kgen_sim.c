@@ -1,0 +1,212 @@
+/*
+ * kgen_sim.c - gives every host and GPU operation of the job its start and end.
+ *
+ * Host threads run their scripts; streams are queues served in order; an operation whose inputs
+ * are not known yet (an event, the other members of a collective, a kernel the host waits for)
+ * blocks its thread or queue and is tried again when something else has moved.  All rules are of
+ * the form "start = maximum of known times plus a constant", so the result does not depend on the
+ * order in which ready operations are taken and no global clock is needed.  The cost is linear in
+ * the operations plus, for each round, one look at every blocked thread and queue.
+ */
+#include "kgen.h"
+
+#define EVENT_LATENCY_NS 1800	/* from an event on one stream to the start on another */
+#define DISPATCH_GAP_NS	 1100	/* between kernels queued back to back */
+#define SYNC_WAKE_NS	 6500	/* from the end of GPU work to the return of the waiting call */
+#define THREAD_WAKE_NS	 14000	/* from a hand-over to the other thread running */
+#define LAUNCH_DEPTH	 1024	/* launches the driver accepts before it blocks the caller */
+#define END_SPREAD_NS	 6000.0 /* collectives end this far apart at most */
+
+/* Everything queued below index limit has left the queue. */
+static bool drained(const struct kg_rank *r, int stream, uint32_t limit)
+{
+	const struct kg_queue *q = &r->q[stream];
+
+	return q->head == q->n || q->item[q->head] >= limit;
+}
+
+/* Time at which the GPU work waited for is over; false if not known yet. */
+static bool sync_time(const struct kg_rank *r, const struct kg_hop *h, int64_t *t)
+{
+	*t = 0;
+	for (int s = 0; s < KG_NSTREAM; s++) {
+		if (h->sync == KG_SYNC_STREAM && s != h->sync_stream)
+			continue;
+		if (!drained(r, s, h->limit))
+			return false;
+		if (r->q[s].free > *t)
+			*t = r->q[s].free;
+	}
+	return true;
+}
+
+/* Returns false if the call has to wait for something not known yet. */
+static bool run_call(struct kg_rank *r, struct kg_thread *t, struct kg_hop *h)
+{
+	int64_t end, gpu;
+
+	if (!h->issued) {
+		int64_t accepted = t->now;
+
+		if (h->n && h->first + h->n > LAUNCH_DEPTH) {
+			const struct kg_gop *old = &r->gop[h->first + h->n - 1 - LAUNCH_DEPTH];
+
+			if (!old->done)
+				return false;
+			if (old->start > accepted)
+				accepted = old->start;
+		}
+		h->start = t->now;
+		t->now = accepted; /* a full queue lengthens the call */
+		for (uint32_t i = h->first; i < h->first + h->n; i++) {
+			r->gop[i].ready = accepted + r->gop[i].latency;
+			r->gop[i].launched = true;
+		}
+		h->issued = true;
+	}
+	end = t->now + h->dur;
+	if (h->sync != KG_SYNC_NONE) {
+		if (!sync_time(r, h, &gpu))
+			return false;
+		if (gpu + SYNC_WAKE_NS > end)
+			end = gpu + SYNC_WAKE_NS;
+	}
+	h->end = t->now = end;
+	return true;
+}
+
+static bool run_thread(struct kg_rank *r, struct kg_thread *t)
+{
+	size_t before = t->pc;
+
+	for (; t->pc < t->n; t->pc++) {
+		struct kg_hop *h = &t->op[t->pc];
+
+		switch (h->kind) {
+		case KG_H_BEGIN:
+			h->start = t->now;
+			t->open[t->depth++] = (uint32_t)t->pc;
+			break;
+		case KG_H_END:
+			t->op[t->open[--t->depth]].end = t->now;
+			break;
+		case KG_H_BUSY:
+			t->now += h->dur;
+			break;
+		case KG_H_CALL:
+			if (!run_call(r, t, h))
+				return t->pc != before;
+			break;
+		case KG_H_POST:
+			r->token[h->token] = t->now;
+			break;
+		default: /* KG_H_AWAIT */
+			if (r->token[h->token] < 0)
+				return t->pc != before;
+			if (r->token[h->token] + THREAD_WAKE_NS > t->now)
+				t->now = r->token[h->token] + THREAD_WAKE_NS;
+			break;
+		}
+	}
+	return t->pc != before;
+}
+
+/* The last member has arrived: everybody ends now, apart from a little spread. */
+static void finish_coll(struct kg_job *job, struct kg_coll *c)
+{
+	const struct kg_group *g = &job->group[c->group];
+
+	for (int i = 0; i < g->n; i++) {
+		struct kg_gop *op = &job->rank[g->rank[i]].gop[c->gop[i]];
+		uint64_t key = kg_hash(kg_hash(job->cfg.noise_seed, (uint64_t)g->rank[i] + 77),
+				       kg_hash((uint64_t)c->group, c->seq));
+		double spread = job->cfg.jitter > 0 ? END_SPREAD_NS * kg_uniform(key) : 0;
+
+		op->end = c->last_start + c->transfer_ns + (int64_t)spread;
+		op->done = true;
+	}
+}
+
+static void arrive(struct kg_job *job, struct kg_gop *op, int64_t start)
+{
+	struct kg_coll *c = &job->coll[op->dep];
+
+	op->start = start;
+	op->arrived = true;
+	if (start > c->last_start)
+		c->last_start = start;
+	if (++c->n_arrived == job->group[c->group].n)
+		finish_coll(job, c);
+}
+
+static bool run_queue(struct kg_job *job, struct kg_rank *r, struct kg_queue *q)
+{
+	size_t before = q->head;
+
+	for (; q->head < q->n; q->head++) {
+		struct kg_gop *op = &r->gop[q->item[q->head]];
+		int64_t start;
+
+		if (!op->launched)
+			break;
+		start = q->free + DISPATCH_GAP_NS;
+		if (op->ready > start)
+			start = op->ready;
+		if (op->kind == KG_G_WAIT) {
+			const struct kg_gop *ev = &r->gop[op->dep];
+
+			if (!ev->done)
+				break;
+			op->start = q->free;
+			if (ev->end > q->free)
+				q->free = ev->end + EVENT_LATENCY_NS;
+			op->end = q->free;
+		} else if (op->kind == KG_G_RECORD) {
+			op->start = op->end = q->free > op->ready ? q->free : op->ready;
+		} else if (op->kind == KG_G_COLL) {
+			if (!op->arrived)
+				arrive(job, op, start);
+			if (!op->done)
+				break;
+			q->free = op->end;
+		} else {
+			op->start = start;
+			op->end = q->free = start + op->dur;
+		}
+		op->done = true;
+	}
+	return q->head != before;
+}
+
+static void check_done(const struct kg_job *job)
+{
+	for (int i = 0; i < job->cfg.ranks; i++) {
+		const struct kg_rank *r = &job->rank[i];
+		bool ok = true;
+
+		for (int t = 0; t < 2; t++)
+			ok = ok && r->th[t].pc == r->th[t].n && r->th[t].depth == 0;
+		for (int s = 0; s < KG_NSTREAM; s++)
+			ok = ok && r->q[s].head == r->q[s].n;
+		if (!ok)
+			kg_die(KG_EXIT_BUG, "rank %d is blocked for ever", i);
+	}
+}
+
+void kg_simulate(struct kg_job *job)
+{
+	bool moved;
+
+	do {
+		moved = false;
+		for (int i = 0; i < job->cfg.ranks; i++) {
+			struct kg_rank *r = &job->rank[i];
+
+			for (int t = 0; t < 2; t++)
+				moved |= run_thread(r, &r->th[t]);
+			for (int s = 0; s < KG_NSTREAM; s++)
+				moved |= run_queue(job, r, &r->q[s]);
+		}
+	} while (moved);
+	check_done(job);
+}
