@@ -1,74 +1,225 @@
-# paceline: one non-recursive Makefile for GNU make. `make help` lists the targets.
+# paceline: one non-recursive Makefile for GNU make, no configure step. `make help` lists the targets.
 #
 # Sources are found by wildcard: every folder under cmd/ is a program, every lib/*/*.c goes into
-# libcore.a. A new program or module needs no change here.
+# libcore.a, every tests/unit/*_test.c, tests/fuzz/fuzz_*.c, tests/gen/NAME.c (with its NAME_*.c) and
+# bench/NAME.c (likewise) is a program that is not installed. A new one needs no change here.
+#
+# Settings, on the command line or in config.mk: CC CPPFLAGS CFLAGS LDFLAGS PREFIX DESTDIR V=1
+# SAN=address,undefined|thread WITH_LIBDEFLATE=0|1 CUDA=0|1 DEPS=0 (install no packages).
 
 -include config.mk
 
-VERSION  := $(shell cat VERSION 2>/dev/null || echo 0)
-PREFIX   ?= /usr/local
-DESTDIR  ?=
-bindir     := $(PREFIX)/bin
-libexecdir := $(PREFIX)/libexec
-mandir     := $(PREFIX)/share/man
-datadir    := $(PREFIX)/share
+VERSION := $(shell cat VERSION)
+PREFIX  ?= /usr/local
+DESTDIR ?=
+bindir     ?= $(PREFIX)/bin
+libexecdir ?= $(PREFIX)/libexec
+datadir    ?= $(PREFIX)/share
+mandir     ?= $(datadir)/man
 
-CC       ?= cc
-CFLAGS   ?= -O2 -g
-SAN      ?=
-V        ?= 0
-Q        := $(if $(filter 1,$(V)),,@)
+CC      ?= cc
+CFLAGS  ?= -O2 -g
+SAN     ?=
+V       ?= 0
+WITH_LIBDEFLATE ?= auto
+CUDA    ?= auto
+DEPS    ?= 1
+INSTALL ?= install
+Q       := $(if $(filter 1,$(V)),,@)
+comma   := ,
 
-comma := ,
+# A sanitized or otherwise different build has a tree of its own, with its own bin.
 BUILD ?= build$(if $(SAN),-$(subst $(comma),-,$(SAN)))
-BIN   ?= $(if $(SAN)$(filter-out build,$(BUILD)),$(BUILD)/bin,bin)
+BIN   ?= $(if $(filter-out build,$(BUILD)),$(BUILD)/bin,bin)
+JOBS  ?= $(shell nproc 2>/dev/null || echo 2)
 
-PKG = $(shell pkg-config --exists $(1) 2>/dev/null && echo 1 || echo 0)
-HAS = $(shell printf '\#include <$(1)>\nint main(void){return 0;}\n' | $(CC) -xc - -l$(2) -o /dev/null 2>/dev/null && echo 1 || echo 0)
-WITH_LIBDEFLATE ?= $(call HAS,libdeflate.h,deflate)
+# ---- what there is to build -------------------------------------------------------------------------
 
-FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
-	-Wvla -Wundef -Wformat=2 -Werror -fvisibility=hidden -ffile-prefix-map=$(CURDIR)=. \
-	-Ilib -I$(BUILD) -MMD -MP -pthread
-LIBS  := -lz -lcsv -lm $(if $(filter 1,$(WITH_LIBDEFLATE)),-ldeflate)
+LIB_SRC  := $(sort $(wildcard lib/*/*.c))
+PROGRAMS := $(sort $(notdir $(patsubst %/,%,$(dir $(wildcard cmd/*/*.c)))))
+UNIT     := $(patsubst tests/unit/%.c,%,$(sort $(wildcard tests/unit/*_test.c)))
+FUZZ     := $(patsubst tests/fuzz/%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
+# NAME.c and its NAME_*.c are one program
+plain     = $(foreach s,$(sort $(wildcard $(1)/*.c)),$(if $(findstring _,$(notdir $(s))),,$(basename $(notdir $(s)))))
+GEN      := $(call plain,tests/gen)
+BENCH    := $(call plain,bench)
+MAN      := $(sort $(wildcard man/*.[1-8]))
+
+# ---- what the machine offers: asked once per configuration ------------------------------------------
+
+# Targets that build nothing must work where nothing is installed yet.
+NO_PROBE := test test-long demo deps asan tsan fuzz coverage lint clean help install-only uninstall \
+	completion print-%
+ifneq ($(filter-out $(NO_PROBE),$(or $(MAKECMDGOALS),all)),)
+PROBING := 1
+endif
+
+# replace FILE by TEXT only if that changes it
+define keep
+$(shell mkdir -p $(dir $(1)))$(file >$(1).new,$(2))$(shell cmp -s $(1).new $(1) && rm -f $(1).new || mv -f $(1).new $(1))
+endef
+
+ifdef PROBING
+$(call keep,$(BUILD)/probe.key,$(CC)|$(CPPFLAGS)|$(CFLAGS)|$(LDFLAGS)|$(SAN)|$(WITH_LIBDEFLATE)|$(CUDA))
+include $(BUILD)/probe.mk
+$(BUILD)/probe.mk: $(BUILD)/probe.key tools/probe $(wildcard build/deps.stamp $(BUILD)/deps.stamp)
+	@CC='$(CC)' CPPFLAGS='$(CPPFLAGS)' CFLAGS='$(CFLAGS)' LDFLAGS='$(LDFLAGS)' SAN='$(SAN)' \
+		CUDA='$(CUDA)' NVCC='$(NVCC)' WITH_LIBDEFLATE='$(WITH_LIBDEFLATE)' tools/probe $@
+endif
+
+WARN  := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef -Wformat=2 -Werror
+FLAGS := -std=c11 -D_GNU_SOURCE $(WARN) -fvisibility=hidden -ffile-prefix-map=$(CURDIR)=. \
+	-Ilib -I$(BUILD) -MMD -MP -pthread $(FOUND_CFLAGS)
+LIBS  := $(FOUND_LIBS) -lm
 ifneq ($(SAN),)
 FLAGS += -fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer
 endif
 
-LIB_SRC  := $(sort $(wildcard lib/*/*.c))
-LIB_OBJ  := $(LIB_SRC:%.c=$(BUILD)/%.o)
-PROGRAMS := $(sort $(notdir $(patsubst %/,%,$(dir $(wildcard cmd/*/*.c)))))
-UNIT     := $(sort $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/*_test.c)))
+ifdef HAVE_LIBDEFLATE
+define CONFIG_H
+/* made by the Makefile; replaced only when its contents change */
+#define PL_VERSION "$(VERSION)"
+#define HAVE_LIBDEFLATE $(HAVE_LIBDEFLATE)
+#define PL_SANITIZERS "$(SAN)"
+endef
+$(call keep,$(BUILD)/config.h,$(CONFIG_H))
+$(call keep,$(BUILD)/flags,$(shell $(CC) --version 2>/dev/null | head -n 1) $(FLAGS) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS))
+endif
 
-all: $(PROGRAMS:%=$(BIN)/%)
+# ---- building ------------------------------------------------------------------------------------------
 
-$(BUILD)/config.h: FORCE
-	$(Q)mkdir -p $(BUILD)
-	$(Q)printf '%s\n' '#define PL_VERSION "$(VERSION)"' '#define HAVE_LIBDEFLATE $(WITH_LIBDEFLATE)' >$@.new
-	$(Q)cmp -s $@.new $@ 2>/dev/null && rm -f $@.new || mv $@.new $@
+all: $(PROGRAMS:%=$(BIN)/%) ## the programs, in bin/ (default)
 
-$(BUILD)/%.o: %.c $(BUILD)/config.h
-	$(Q)mkdir -p $(@D)
+$(BUILD)/%.o: %.c $(BUILD)/flags | $(BUILD)/config.h
+	@mkdir -p $(@D)
 	$(Q)$(CC) $(FLAGS) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 
-$(BUILD)/libcore.a: $(LIB_OBJ)
+$(BUILD)/config.h $(BUILD)/flags $(BUILD)/probe.key: ;
+
+$(BUILD)/libcore.a: $(LIB_SRC:%.c=$(BUILD)/%.o)
 	$(Q)rm -f $@ && ar rcsD $@ $^
 
+LINK = @mkdir -p $(@D); $(if $(Q),,echo $(CC) -o $@;) \
+	$(CC) $(FLAGS) $(CPPFLAGS) $(CFLAGS) -o $@ $(filter %.o %.a,$^) $(LDFLAGS) $(LIBS)
+
+# program(TARGET,SOURCES): a program, what it is linked from besides the library
 define program
-$(BIN)/$(1): $(patsubst %.c,$(BUILD)/%.o,$(wildcard cmd/$(1)/*.c)) $(BUILD)/cmd/main.o $(BUILD)/libcore.a
-	$$(Q)mkdir -p $$(@D)
-	$$(Q)$$(CC) $$(FLAGS) $$(CFLAGS) $$(LDFLAGS) -o $$@ $$^ $$(LIBS)
+$(1): $(2:%.c=$(BUILD)/%.o) $(BUILD)/libcore.a
+	$$(LINK)
 endef
-$(foreach p,$(PROGRAMS),$(eval $(call program,$(p))))
+$(foreach p,$(PROGRAMS),$(eval $(call program,$(BIN)/$(p),$(sort $(wildcard cmd/$(p)/*.c)) cmd/main.c)))
+$(foreach p,$(UNIT),$(eval $(call program,$(BUILD)/unit/$(p),tests/unit/$(p).c)))
+# libFuzzer brings a main of its own; everywhere else driver.c runs the inputs of the corpus
+$(foreach p,$(FUZZ),$(eval $(call program,$(BUILD)/fuzz/$(p),tests/fuzz/$(p).c $(if $(findstring fuzzer,$(SAN)),,tests/fuzz/driver.c))))
+$(if $(findstring fuzzer,$(SAN)),$(FUZZ:%=$(BUILD)/fuzz/%): LDFLAGS += -fsanitize=fuzzer)
+$(foreach p,$(GEN),$(eval $(call program,$(BUILD)/gen/$(p),$(wildcard tests/gen/$(p).c tests/gen/$(p)_*.c))))
+$(foreach p,$(BENCH),$(eval $(call program,$(BUILD)/bench/$(p),$(wildcard bench/$(p).c bench/$(p)_*.c))))
 
-$(BUILD)/unit/%: $(BUILD)/tests/unit/%.o $(BUILD)/libcore.a
-	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(FLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+units: $(UNIT:%=$(BUILD)/unit/%) $(FUZZ:%=$(BUILD)/fuzz/%) $(GEN:%=$(BUILD)/gen/%)
+helpers: $(GEN:%=$(BUILD)/gen/%) $(BENCH:%=$(BUILD)/bench/%)
 
-units: $(UNIT:%=$(BUILD)/unit/%)
+# ---- testing --------------------------------------------------------------------------------------------
 
-FORCE:
-.PHONY: all units FORCE
+TESTS        ?=
+TEST_TIMEOUT ?= $(if $(SAN),300,60)
+# the thread sanitizer of older compilers cannot live with a strongly randomised address space
+NO_ASLR = $(if $(findstring thread,$(SAN)),$(shell setarch -R true 2>/dev/null && echo setarch -R))
+RUN_TESTS = CC='$(CC)' BUILD='$(abspath $(BUILD))' BIN='$(abspath $(BIN))'
+
+test: deps ## install what is missing, build, run the tests
+	@$(MAKE) --no-print-directory -j$(JOBS) check
+
+test-long: deps ## the same with the long form of each test (some minutes)
+	@$(MAKE) --no-print-directory -j$(JOBS) check LONG=1 TEST_TIMEOUT=1800
+
+check: all units ## build and run the tests (TESTS='cli/merge unit/json' picks some), install nothing
+	@$(RUN_TESTS) LONG='$(LONG)' $(NO_ASLR) tests/run -t $(TEST_TIMEOUT) $(TESTS)
+
+asan: ## the tests under the address and undefined behaviour sanitizers
+	@$(MAKE) --no-print-directory -j$(JOBS) check SAN=address,undefined
+
+tsan: ## the tests under the thread sanitizer
+	@$(MAKE) --no-print-directory -j$(JOBS) check SAN=thread
+
+lint: ## format, order of the modules, manual pages, scripts, static analysis, clang
+	@$(RUN_TESTS) WITH_LIBDEFLATE='$(WITH_LIBDEFLATE)' tests/lint
+
+FUZZ_SECONDS ?= 60
+fuzz: ## each fuzzer for FUZZ_SECONDS=60, in build-fuzz (needs clang)
+	@$(MAKE) --no-print-directory -j$(JOBS) CC=clang BUILD=build-fuzz \
+		SAN=fuzzer-no-link,address,undefined $(FUZZ:%=build-fuzz/fuzz/%)
+	@for f in $(FUZZ); do c=$${f#fuzz_}; mkdir -p build-fuzz/found/$$c; echo "== $$f"; \
+		build-fuzz/fuzz/$$f -max_total_time=$(FUZZ_SECONDS) -malloc_limit_mb=256 -rss_limit_mb=1024 \
+			-timeout=10 -print_final_stats=1 -artifact_prefix=build-fuzz/$$c- \
+			build-fuzz/found/$$c tests/fuzz/corpus/$$c 2>build-fuzz/$$c.log || \
+			{ tail -n 40 build-fuzz/$$c.log; exit 1; }; \
+		sed -n 's/^stat::number_of_executed_units: */runs: /p' build-fuzz/$$c.log; done
+
+coverage: ## lines and branches that the tests reach, by file
+	@find build-coverage -name "*.gcda" -delete 2>/dev/null || true
+	@$(MAKE) --no-print-directory -j$(JOBS) check BUILD=build-coverage CFLAGS='-O0 -g --coverage -Wno-format-truncation'
+	@tools/coverage build-coverage
+
+bench: all helpers ## every measurement under bench/ (DATA=DIR: also those on other people's traces)
+	@for b in $$(find bench -maxdepth 1 -type f -perm -100 | sort); do \
+		echo "== $$b"; $(BENCH_ENV) $$b || exit; done
+
+BENCH_ENV = BIN='$(abspath $(BIN))' GEN='$(abspath $(BUILD))/gen' HELPERS='$(abspath $(BUILD))/bench' \
+	SRC='$(CURDIR)' DATA='$(if $(DATA),$(abspath $(DATA)))'
+
+check-data: all helpers ## the numbers of docs/RESULTS.md on the traces in DATA=DIR
+	@test -n '$(DATA)' || { echo 'check-data: say where the traces are: make check-data DATA=DIR' >&2; exit 2; }
+	@$(BENCH_ENV) tests/data/check
+
+demo: deps ## install what is missing, build, run the pipeline on the bundled traces
+	@$(MAKE) --no-print-directory -j$(JOBS) all
+	@BIN='$(abspath $(BIN))' samples/demo
+
+deps: ## install what building and testing need (DEPS=0: only say what is missing)
+	@mkdir -p $(BUILD)
+	@CC='$(CC)' CPPFLAGS='$(CPPFLAGS)' LDFLAGS='$(LDFLAGS)' DEPS='$(DEPS)' CI='$(CI)' \
+		WITH_LIBDEFLATE='$(WITH_LIBDEFLATE)' STAMP=$(BUILD)/deps.stamp tools/deps build
+
+# ---- installing --------------------------------------------------------------------------------------------
+
+exec := $(libexecdir)/paceline
+bash_completion := $(datadir)/bash-completion/completions/paceline
+zsh_completion  := $(datadir)/zsh/site-functions/_paceline
+
+install: all ## into DESTDIR/PREFIX: the front in bin, the programs in libexec/paceline, man, completion
+	@$(MAKE) --no-print-directory install-only
+
+install-only: # the same from what is built already
+	@$(INSTALL) -d '$(DESTDIR)$(bindir)' '$(DESTDIR)$(exec)' $(patsubst %,'$(DESTDIR)$(mandir)/man%',1 5) \
+		'$(DESTDIR)$(dir $(bash_completion))' '$(DESTDIR)$(dir $(zsh_completion))'
+	@$(INSTALL) -m 755 $(PROGRAMS:%=$(BIN)/%) '$(DESTDIR)$(exec)'
+	@sed -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBEXECDIR@|$(libexecdir)|' cmd/paceline/paceline.in \
+		>'$(DESTDIR)$(bindir)/paceline'
+	@chmod 755 '$(DESTDIR)$(bindir)/paceline'
+	@for m in $(MAN); do $(INSTALL) -m 644 $$m "$(DESTDIR)$(mandir)/man$${m##*.}" || exit; done
+	@tools/completion bash '$(DESTDIR)$(exec)' >'$(DESTDIR)$(bash_completion)'
+	@tools/completion zsh '$(DESTDIR)$(exec)' >'$(DESTDIR)$(zsh_completion)'
+	@echo "installed $(words $(PROGRAMS)) programs and their front, $(DESTDIR)$(bindir)/paceline"
+
+uninstall: ## remove what install put there
+	@rm -f '$(DESTDIR)$(bindir)/paceline' $(PROGRAMS:%='$(DESTDIR)$(exec)/%') \
+		$(foreach m,$(MAN),'$(DESTDIR)$(mandir)/man$(patsubst .%,%,$(suffix $(m)))/$(notdir $(m))') \
+		'$(DESTDIR)$(bash_completion)' '$(DESTDIR)$(zsh_completion)'
+	@rmdir '$(DESTDIR)$(exec)' 2>/dev/null || true
+
+clean: ## remove every build tree and bin/
+	@rm -rf bin build build-*
+
+help: ## this list
+	@echo 'paceline $(VERSION)'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+
+print-%:
+	@echo '$* = $($*)'
+
+.PHONY: all units helpers test test-long check asan tsan lint fuzz coverage bench check-data demo deps \
+	install install-only uninstall clean help
+.DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

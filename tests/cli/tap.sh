@@ -1,0 +1,56 @@
+# shellcheck shell=sh
+# The few lines that a command-line test needs; use: . "$SRC/tests/cli/tap.sh"
+#
+# check NAME COMMAND...           passes if the command succeeds
+# status WANT NAME COMMAND...     passes if its exit status is one of WANT ("4" or "0 4"); its output
+#                                 goes to $TMP/out and $TMP/err, which a failure shows
+# says TEXT NAME                  passes if $TMP/err of the last `status` holds TEXT
+# skip NAME WHY
+# done_testing                    the plan; the status of the test
+tap_n=0
+tap_failed=0
+
+check() {
+	tap_name=$1
+	shift
+	tap_n=$((tap_n + 1))
+	if "$@"; then
+		echo "ok $tap_n - $tap_name"
+	else
+		tap_failed=$((tap_failed + 1))
+		echo "not ok $tap_n - $tap_name"
+	fi
+}
+
+status() {
+	tap_want=$1
+	tap_name=$2
+	shift 2
+	"$@" >"$TMP/out" 2>"$TMP/err"
+	tap_got=$?
+	tap_n=$((tap_n + 1))
+	for tap_w in $tap_want; do
+		if [ "$tap_w" = "$tap_got" ]; then
+			echo "ok $tap_n - $tap_name"
+			return
+		fi
+	done
+	tap_failed=$((tap_failed + 1))
+	echo "not ok $tap_n - $tap_name"
+	echo "# exit status $tap_got, want $tap_want: $*"
+	head -c 2000 "$TMP/err" | sed 's/^/# /'
+}
+
+says() {
+	check "$2" grep -q -e "$1" "$TMP/err" || true
+}
+
+skip() {
+	tap_n=$((tap_n + 1))
+	echo "ok $tap_n - $1 # SKIP $2"
+}
+
+done_testing() {
+	echo "1..$tap_n"
+	[ "$tap_failed" = 0 ]
+}

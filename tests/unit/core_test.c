@@ -1,0 +1,328 @@
+/* core: errors, memory, interning, numbers, globs, options' single values. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/cmd.h"
+#include "tap.h"
+
+static void test_errors(void)
+{
+	struct pl_err err = { 0 };
+	char big[2000];
+
+	is_i64(pl_fail(&err, PL_EDATA, "block %d is bad", 17), PL_EDATA,
+	       "pl_fail returns its code");
+	is_i64(pl_fail(&err, PL_EIO, "later"), PL_EDATA, "the first failure wins");
+	is_i64(pl_wrap(&err, "%s: rank %d", "merge", 3), PL_EDATA, "pl_wrap returns the code");
+	is_str(err.msg, "merge: rank 3: block 17 is bad", "context comes before");
+	is_i64(pl_fail(NULL, PL_ELIMIT, "nobody listens"), PL_ELIMIT, "err may be NULL");
+	memset(&err, 0, sizeof(err));
+	errno = ENOENT;
+	is_i64(pl_fail_sys(&err, "cannot open %s", "x"), PL_EIO, "a system call");
+	ok(strstr(err.msg, "cannot open x: ") && err.sys == ENOENT, "with errno's text: %s",
+	   err.msg);
+	memset(&err, 0, sizeof(err));
+	errno = ENOMEM;
+	is_i64(pl_fail_sys(&err, "mmap"), PL_ENOMEM, "without memory");
+	memset(&err, 0, sizeof(err));
+	memset(big, 'x', sizeof(big) - 1);
+	big[sizeof(big) - 1] = '\0';
+	pl_fail(&err, PL_EDATA, "%s", big);
+	is_i64((long long)strlen(err.msg), sizeof(err.msg) - 1, "a long text is cut");
+	pl_wrap(&err, "front");
+	ok(!strncmp(err.msg, "front: xxx", 10) && strlen(err.msg) < sizeof(err.msg), "and wrapped");
+}
+
+static void test_exit_status(void)
+{
+	static const int want[][2] = { { PL_OK, 0 },	 { PL_ENO, 1 },	    { PL_EUSAGE, 2 },
+				       { PL_EDATA, 3 },	 { PL_EIO, 4 },	    { PL_ENOMEM, 5 },
+				       { PL_ELIMIT, 5 }, { PL_EABSENT, 6 }, { PL_EINTERNAL, 70 } };
+
+	for (size_t i = 0; i < PL_LEN(want); i++)
+		is_i64(pl_exit_status(want[i][0]), want[i][1], "exit status");
+}
+
+static void test_buffers(void)
+{
+	struct pl_err err = { 0 };
+	struct pl_buf b = { 0 };
+	int rc = pl_buf_put(&b, "", 0, &err);
+
+	for (int i = 0; i < 1000 && rc >= 0; i++)
+		rc = pl_buf_printf(&b, &err, "%d,", i);
+	is_i64(rc, 0, "a buffer grows");
+	ok(b.n == 3890 && !memcmp(b.p + b.n - 8, "998,999,", 8), "and holds everything");
+	is_i64(pl_buf_need(&b, SIZE_MAX - 5, &err), PL_ENOMEM, "not beyond all memory");
+	pl_buf_fini(&b);
+	ok(!b.p && !b.n, "and is empty and valid afterwards");
+}
+
+static void test_grow(void)
+{
+	struct pl_err err = { 0 };
+	uint64_t *v = NULL;
+	size_t cap = 0;
+	int rc = 0;
+
+	for (uint64_t i = 0; i < 5000 && rc >= 0; i++) {
+		rc = pl_grow(&v, &cap, i + 1, sizeof(*v), &err);
+		if (rc >= 0)
+			v[i] = i * i;
+	}
+	ok(rc == 0 && v[4999] == 4999 * 4999 && cap >= 5000 && cap <= 10000, "an array doubles");
+	is_i64(pl_grow(&v, &cap, SIZE_MAX / 4, sizeof(*v), &err), PL_ENOMEM, "overflow is seen");
+	is_i64((long long)v[3], 9, "and leaves the array");
+	pl_free(v);
+}
+
+static void test_arena(void)
+{
+	struct pl_arena a = { 0 };
+	char *first = pl_arena_dup(&a, "hello", 5), *p;
+	bool aligned = true, kept = true;
+
+	for (size_t i = 1; i < 3000; i++) {
+		p = pl_arena_take(&a, i % 200 + 1);
+		aligned &= ((uintptr_t)p & 7) == 0;
+		memset(p, 0xee, i % 200 + 1);
+	}
+	kept = !strcmp(first, "hello");
+	p = pl_arena_take(&a, 10 << 20);
+	ok(aligned, "memory of an arena is aligned");
+	ok(kept, "and apart");
+	ok(p != NULL, "big pieces too");
+	pl_arena_reset(&a);
+	ok(pl_arena_take(&a, 8) != NULL, "an arena can be used again");
+	pl_arena_fini(&a);
+	is_i64((long long)a.total, 0, "or given back");
+}
+
+static void test_intern(void)
+{
+	struct pl_err err = { 0 };
+	struct pl_intern t = { 0 };
+	char name[32];
+	bool same = true, found = true;
+	pl_id id;
+
+	is_i64(pl_intern_find(&t, "x", 1), PL_NONE, "nothing is in an empty table");
+	for (int pass = 0; pass < 2; pass++) {
+		for (uint32_t i = 0; i < 20000; i++) {
+			int n = snprintf(name, sizeof(name), "string %u", i * 7919u);
+
+			if (pl_intern_add(&t, name, (size_t)n, &id, &err) < 0)
+				break;
+			same &= id == i;
+		}
+	}
+	ok(same && t.n == 20000, "each string has one number, in order of arrival");
+	for (uint32_t i = 0; i < 20000; i += 11) {
+		const char *s = pl_intern_get(&t, i);
+
+		found &= pl_intern_find(&t, s, strlen(s)) == i;
+	}
+	ok(found, "and is found");
+	same = pl_intern_add(&t, "a\0b", 3, &id, &err) == 0 && t.len[id] == 3;
+	ok(same && pl_intern_find(&t, "a\0c", 3) == PL_NONE, "NUL bytes are bytes");
+	same = pl_intern_add(&t, "", 0, &id, &err) == 0;
+	ok(same && !strcmp(pl_intern_get(&t, id), ""), "so is no byte at all");
+	is_str(pl_intern_get(&t, PL_NONE), "", "none is the empty text");
+	pl_intern_reset(&t);
+	ok(!t.n && pl_intern_find(&t, "string 0", 8) == PL_NONE, "everything can be forgotten");
+	pl_intern_fini(&t);
+}
+
+static void test_hash(void)
+{
+	uint8_t data[96];
+	uint64_t seen[97];
+	bool differ = true;
+
+	for (size_t i = 0; i < sizeof(data); i++)
+		data[i] = (uint8_t)(i * 37);
+	for (size_t n = 0; n <= sizeof(data); n++) {
+		seen[n] = pl_hash(data, n);
+		for (size_t k = 0; k < n; k++)
+			differ &= seen[k] != seen[n];
+	}
+	ok(differ, "hashes of prefixes differ");
+	for (size_t i = 0; i < sizeof(data); i++) {
+		data[i] ^= 1;
+		differ &= pl_hash(data, sizeof(data)) != seen[96];
+		data[i] ^= 1;
+	}
+	ok(differ, "and every byte counts");
+}
+
+static void test_numbers(void)
+{
+	static const int64_t v[] = { 0, 1, -1, 63, -64, INT64_MAX, INT64_MIN };
+	bool back = true;
+
+	for (size_t i = 0; i < PL_LEN(v); i++)
+		back &= pl_unzigzag(pl_zigzag(v[i])) == v[i];
+	ok(back && pl_zigzag(-1) == 1 && pl_zigzag(1) == 2, "zigzag");
+	is_i64(pl_add_sat(INT64_MAX, 1), INT64_MAX, "sums stay below 2^63");
+	is_i64(pl_add_sat(INT64_MIN, -1), INT64_MIN, "and above -2^63");
+	is_i64(pl_sub_sat(INT64_MIN, 1), INT64_MIN, "differences too");
+	is_i64(pl_sub_sat(0, INT64_MIN), INT64_MAX, "even of the smallest number");
+	is_i64(pl_add_sat(5, -7), -2, "others are exact");
+}
+
+static int by_value(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void test_selection(void)
+{
+	uint64_t rng = 4;
+	bool median = true, p95 = true;
+
+	for (size_t n = 1; n < 300; n++) {
+		int64_t v[300], sorted[300];
+		size_t rank = (n * 95 + 99) / 100;
+
+		for (size_t i = 0; i < n; i++)
+			v[i] = sorted[i] = (int64_t)(pl_rng_next(&rng) % (n % 3 ? 1000 : 4)) - 2;
+		qsort(sorted, n, sizeof(*sorted), by_value);
+		median &= pl_median_i64(v, n) == sorted[(n - 1) / 2];
+		p95 &= pl_percentile_i64(v, n, 95) == sorted[rank - 1];
+		p95 &= pl_percentile_i64(v, n, 0) == sorted[0];
+		p95 &= pl_percentile_i64(v, n, 100) == sorted[n - 1];
+	}
+	ok(median, "medians");
+	ok(p95, "percentiles");
+}
+
+static void test_globs(void)
+{
+	static const struct {
+		const char *glob, *text;
+		bool hit;
+	} cases[] = {
+		{ "abc", "abc", true },
+		{ "abc", "abcd", false },
+		{ "", "", true },
+		{ "*", "", true },
+		{ "a*c", "abbbc", true },
+		{ "a*c", "abbbd", false },
+		{ "*b*b*", "abcb", true },
+		{ "?", "x", true },
+		{ "?", "", false },
+		{ "[a-c]x", "bx", true },
+		{ "[!a-c]x", "bx", false },
+		{ "[!a-c]x", "dx", true },
+		{ "\\*", "*", true },
+		{ "\\*", "x", false },
+		{ "send|recv*", "recv_x", true },
+		{ "send|recv*", "se", false },
+		{ "a\\|b", "a|b", true },
+		{ "*a*a*a*b", "aaaaaaaaac", false },
+		{ "[]]", "]", true },
+		{ "[x", "[x", true },
+		{ "|x", "", true },
+		{ "Kernel", "kernel", false },
+	};
+
+	for (size_t i = 0; i < PL_LEN(cases); i++)
+		ok(pl_glob(cases[i].glob, cases[i].text) == cases[i].hit, "\"%s\" %s \"%s\"",
+		   cases[i].glob, cases[i].hit ? "matches" : "does not match", cases[i].text);
+}
+
+static void test_formats(void)
+{
+	static const struct {
+		pl_ns ns;
+		const char *want;
+	} times[] = {
+		{ 0, "0 ns" },
+		{ 999, "999 ns" },
+		{ 1000, "1.00 us" },
+		{ 12345678, "12.3 ms" },
+		{ -12345678, "-12.3 ms" },
+		{ 603000000, "603 ms" },
+		{ 1500000000, "1.50 s" },
+	};
+	char s[32];
+
+	for (size_t i = 0; i < PL_LEN(times); i++)
+		is_str(pl_fmt_ns(s, sizeof(s), times[i].ns), times[i].want, "a time");
+	is_str(pl_fmt_bytes(s, sizeof(s), 1000), "1000 B", "bytes");
+	is_str(pl_fmt_bytes(s, sizeof(s), 1536), "1.5 KiB", "in units");
+}
+
+static void test_values(void)
+{
+	struct pl_err err = { 0 };
+	int64_t v = 0;
+	double d = 0;
+
+	ok(pl_parse_int("-12", &v, &err) == 0 && v == -12, "an integer");
+	ok(pl_parse_real("0.5", &d, &err) == 0 && d == 0.5, "a real number");
+	ok(pl_parse_size("3K", &v, &err) == 0 && v == 3072, "a size");
+	ok(pl_parse_time("2ms", &v, &err) == 0 && v == 2000000, "a time");
+	ok(pl_parse_time("1.5", &v, &err) == 0 && v == 1500000000, "in seconds");
+	is_i64(pl_parse_int("12x", &v, &err), PL_EUSAGE, "not an integer");
+	memset(&err, 0, sizeof(err));
+	is_i64(pl_parse_int("", &v, &err), PL_EUSAGE, "nothing");
+	memset(&err, 0, sizeof(err));
+	is_i64(pl_parse_int("99999999999999999999", &v, &err), PL_EUSAGE, "too much");
+	memset(&err, 0, sizeof(err));
+	is_i64(pl_parse_size("3Q", &v, &err), PL_EUSAGE, "no such unit");
+	memset(&err, 0, sizeof(err));
+	is_i64(pl_parse_time("soon", &v, &err), PL_EUSAGE, "no time");
+	ok(err.msg[0] != '\0', "with words: %s", err.msg);
+}
+
+/* Which of five allocations fail, bit by bit, in a process of its own. */
+static int failing(const char *setting)
+{
+	pid_t pid = fork();
+	int status = 0, bits = 0;
+
+	if (!pid) {
+		setenv("PL_FAIL", setting, 1);
+		for (int i = 0; i < 5; i++) {
+			void *p = pl_malloc(1);
+
+			bits |= !p << i;
+			pl_free(p);
+		}
+		_exit(bits);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
+		return -1;
+	return WEXITSTATUS(status);
+}
+
+static void test_failing(void)
+{
+	is_i64(failing("3"), 4, "PL_FAIL=3 fails the third call");
+	is_i64(failing("3+"), 28, "PL_FAIL=3+ those that follow as well");
+	is_i64(failing("9"), 0, "PL_FAIL=9 none of five");
+}
+
+int main(void)
+{
+	test_failing(); /* first: the setting is read once a process */
+	test_errors();
+	test_exit_status();
+	test_buffers();
+	test_grow();
+	test_arena();
+	test_intern();
+	test_hash();
+	test_numbers();
+	test_selection();
+	test_globs();
+	test_formats();
+	test_values();
+	return done_testing();
+}
