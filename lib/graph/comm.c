@@ -126,8 +126,13 @@ static int one_match(struct gb *b, const struct pl_match *m, const uint8_t *twin
 		if (m->flags & PL_MATCH_P2P)
 			until = pl_min_i64(until, gb_end(b, a + 1));
 	}
-	if (found < 2) {
-		b->g->unmatched_comm += found;
+	if (found < 2) { /* nobody to wait for, or nobody recorded */
+		uint32_t a = found ? arrival(b, &mem[0]) : PL_NONE;
+
+		if (m->n > 1)
+			b->g->unmatched_comm += found;
+		else if (a != PL_NONE)
+			set_transfer(b, a, b->node[a].start, INT64_MAX, false);
 		return 0;
 	}
 	if ((rc = gb_node(b, &n, &id, err)) < 0)

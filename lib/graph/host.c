@@ -264,6 +264,15 @@ static bool is_service(const struct gb *b, const struct resinfo *ri)
 	return ri->n > 0;
 }
 
+/* Nothing but step annotations: their windows are known by now, and nothing else happens here. */
+static bool only_steps(const struct gb *b, const struct resinfo *ri)
+{
+	for (uint32_t i = 0; i < ri->n; i++)
+		if (op_kind(b, &ri->op[i]) != PL_K_STEP)
+			return false;
+	return true;
+}
+
 static int one_thread(struct gb *b, uint32_t res, struct flat *f, struct pl_err *err)
 {
 	struct resinfo *ri = &b->ri[res];
@@ -305,7 +314,7 @@ int gb_host(struct gb *b, struct pl_err *err)
 		if (!ri->thread)
 			continue;
 		ri->service = is_service(b, ri);
-		if (!ri->service)
+		if (!ri->service && !(b->rank[ri->rank_index].has_device && only_steps(b, ri)))
 			PL_TRY(one_thread(b, r, f, err));
 	}
 	for (size_t i = 0; i < b->n_ranks; i++)

@@ -16,9 +16,13 @@ static const char *const node_roles[PL_RO_COUNT_] = {
 };
 
 static const char *const edges[PL_E_COUNT_] = {
-	[PL_E_SEQ] = "seq",   [PL_E_LAUNCH] = "launch", [PL_E_WAIT] = "wait",
-	[PL_E_COMM] = "comm", [PL_E_START] = "start",	[PL_E_DATA] = "data",
+	[PL_E_SEQ] = "seq",	[PL_E_LAUNCH] = "launch", [PL_E_WAIT] = "wait",
+	[PL_E_COMM] = "comm",	[PL_E_START] = "start",	  [PL_E_DATA] = "data",
+	[PL_E_EARLY] = "early",
 };
+
+_Static_assert(PL_N_COUNT_ == 6 && PL_RO_COUNT_ == 9 && PL_E_COUNT_ == 7,
+	       "a type, role or edge without a name (and, in show_dot.c, a colour)");
 
 const char *pl_node_type_name(unsigned type)
 {

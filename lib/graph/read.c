@@ -145,6 +145,7 @@ static int get_resource(struct pl_graph *g, struct pl_cur *c, struct pl_err *err
 		p->coord[i] = get_i32(c);
 	p->launch_ns = pl_get_svarint(c);
 	p->dispatch_ns = pl_get_svarint(c);
+	p->early_ns = pl_get_svarint(c);
 	return 0;
 }
 

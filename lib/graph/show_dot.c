@@ -15,8 +15,9 @@ static const char *const fill[PL_RO_COUNT_] = {
 };
 
 static const char *const line[PL_E_COUNT_] = {
-	[PL_E_SEQ] = "#555555",	 [PL_E_LAUNCH] = "#3182bd", [PL_E_WAIT] = "#e6550d",
-	[PL_E_COMM] = "#c51b8a", [PL_E_START] = "#999999",  [PL_E_DATA] = "#31a354",
+	[PL_E_SEQ] = "#555555",	  [PL_E_LAUNCH] = "#3182bd", [PL_E_WAIT] = "#e6550d",
+	[PL_E_COMM] = "#c51b8a",  [PL_E_START] = "#999999",  [PL_E_DATA] = "#31a354",
+	[PL_E_EARLY] = "#9ecae1",
 };
 
 /* A quoted string of the language, cut to `max` bytes (at least 8). */

@@ -64,6 +64,7 @@ static int resource(struct json *j, size_t i, struct pl_err *err)
 		PL_TRY(knum(j, coord[k], r->coord[k], -1, err));
 	PL_TRY(knum(j, "launch_ns", r->launch_ns, -1, err));
 	PL_TRY(knum(j, "dispatch_ns", r->dispatch_ns, -1, err));
+	PL_TRY(knum(j, "early_ns", r->early_ns, -1, err));
 	PL_TRY(pl_jsonw_close(&j->w, err));
 out:
 	return rc;

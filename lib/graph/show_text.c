@@ -144,6 +144,7 @@ static int resource(struct text *t, size_t i, struct pl_err *err)
 		PL_TRY(put_num(t, r->coord[k], -1, err));
 	PL_TRY(put_num(t, r->launch_ns, -1, err));
 	PL_TRY(put_num(t, r->dispatch_ns, -1, err));
+	PL_TRY(put_num(t, r->early_ns, -1, err));
 	PL_TRY(end(t, err));
 out:
 	return rc;

@@ -2,10 +2,14 @@
  * Ranks that have operations but no host threads: operation tables.
  *
  * Nothing says what an operation waited for, except that it did not start earlier. For every other
- * track of the rank, the last operation that had ended when it began is taken as a predecessor,
- * unless that follows already from a later one; such edges are inferred. Steps of a table were laid
- * one after the other, so a step begins when all ranks have ended the one before.
+ * track of the rank, the last operation that had ended when it began is a candidate, unless that
+ * follows already from a later one. What recurs is structure, what does not is chance: with several
+ * steps, a candidate is kept when it was one in most of the steps (operations of different steps
+ * correspond by their track and their place on it), and then holds in every step that does not
+ * contradict it. Such edges are inferred. Steps of a table were laid one after the other, so a step
+ * begins when all ranks have ended the one before.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "graph/internal.h"
@@ -15,7 +19,13 @@
 struct cand {
 	struct op *op;
 	pl_ns end;
+	uint32_t res;
 };
+
+static pl_ns slack_of(const struct op *p)
+{
+	return pl_min_i64(TABLE_SLACK_NS, (p->end - p->start) / 20 + 2000);
+}
 
 /* Last operation of the track that started before `op` and had ended (nearly) when it started. */
 static struct op *last_ended(struct resinfo *ri, const struct op *op)
@@ -31,18 +41,93 @@ static struct op *last_ended(struct resinfo *ri, const struct op *op)
 			hi = mid;
 	}
 	for (uint32_t i = lo; i-- > 0 && lo - i < 64;) {
-		pl_ns slack =
-			pl_min_i64(TABLE_SLACK_NS, (ri->op[i].end - ri->op[i].start) / 20 + 2000);
-
-		if (ri->op[i].node != PL_NONE && ri->op[i].end <= op->start + slack)
+		if (ri->op[i].node != PL_NONE && ri->op[i].end <= op->start + slack_of(&ri->op[i]))
 			return &ri->op[i];
 	}
 	return NULL;
 }
 
-static int predecessors(struct gb *b, const struct rankinfo *rk, uint32_t self, struct op *op,
-			struct pl_err *err)
+/* ---- candidates and their vote
+ * ---------------------------------------------------------------------- */
+
+struct pair { /* the operation at `dst` of a step follows the one at `src` of the same step */
+	uint32_t dst, src;
+};
+
+struct vote {
+	struct gb *b;
+	uint32_t *
+		*slot; /* [resource][operation]: place in its step, the same number in every step */
+	int32_t **step; /* [resource][operation] */
+	uint32_t n_slots;
+	uint32_t *seen;	   /* [slot]: in how many steps */
+	struct op **at;	   /* [slot]: in the step at hand */
+	struct pair *pair; /* candidates, then those kept */
+	size_t n_pairs, cap_pairs;
+};
+
+/* The window of the rank in which t lies, or -1. */
+static int32_t window_of(const struct rankinfo *rk, pl_ns t)
 {
+	size_t lo = 0, hi = rk->n_win;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (rk->win[mid].start <= t)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo ? rk->win[lo - 1].step : -1;
+}
+
+static void vote_fini(struct vote *v)
+{
+	for (size_t k = 0; k < v->b->g->n_res; k++) {
+		pl_free(v->slot ? v->slot[k] : NULL);
+		pl_free(v->step ? v->step[k] : NULL);
+	}
+	pl_free(v->slot);
+	pl_free(v->step);
+	pl_free(v->seen);
+	pl_free(v->at);
+	pl_free(v->pair);
+}
+
+static int number_slots(struct vote *v, struct pl_err *err)
+{
+	struct gb *b = v->b;
+	int rc;
+
+	if ((rc = pl_alloc(&v->slot, b->g->n_res, sizeof(*v->slot), err)) < 0 ||
+	    (rc = pl_alloc(&v->step, b->g->n_res, sizeof(*v->step), err)) < 0)
+		return rc;
+	for (uint32_t k = 0; k < b->g->n_res; k++) {
+		const struct resinfo *ri = &b->ri[k];
+		uint32_t place = 0, most = 0;
+
+		if ((rc = pl_alloc(&v->slot[k], ri->n, sizeof(**v->slot), err)) < 0 ||
+		    (rc = pl_alloc(&v->step[k], ri->n, sizeof(**v->step), err)) < 0)
+			return rc;
+		for (uint32_t i = 0; i < ri->n; i++) {
+			v->step[k][i] = window_of(&b->rank[ri->rank_index], ri->op[i].start);
+			place = i && v->step[k][i] == v->step[k][i - 1] ? place + 1 : 0;
+			v->slot[k][i] = v->n_slots + place;
+			most = place + 1 > most ? place + 1 : most;
+		}
+		v->n_slots += most;
+	}
+	if ((rc = pl_alloc(&v->seen, v->n_slots, sizeof(*v->seen), err)) < 0)
+		return rc;
+	return pl_alloc(&v->at, v->n_slots, sizeof(*v->at), err);
+}
+
+static int propose(struct vote *v, const struct rankinfo *rk, uint32_t self, uint32_t index,
+		   struct pl_err *err)
+{
+	struct gb *b = v->b;
+	struct op *op = &b->ri[self].op[index];
 	struct cand c[64];
 	size_t n = 0;
 	pl_ns implied = INT64_MIN; /* what ended before this precedes a chosen predecessor */
@@ -51,45 +136,135 @@ static int predecessors(struct gb *b, const struct rankinfo *rk, uint32_t self, 
 	for (size_t k = 0; k < rk->n_res && n < PL_LEN(c); k++) {
 		struct op *p = rk->res[k] == self ? NULL : last_ended(&b->ri[rk->res[k]], op);
 
-		if (p)
-			c[n++] = (struct cand){ p, p->end };
+		if (p && v->step[rk->res[k]][p - b->ri[rk->res[k]].op] == v->step[self][index])
+			c[n++] = (struct cand){ p, p->end, rk->res[k] };
 	}
-	for (size_t left = n; left;) {
-		size_t best = 0;
-
+	for (size_t left = n; left; c[n] = c[--left]) {
+		n = 0;
 		for (size_t i = 1; i < left; i++)
-			if (c[i].end > c[best].end)
-				best = i;
-		if (c[best].end <= implied)
+			if (c[i].end > c[n].end)
+				n = i;
+		if (c[n].end <= implied)
 			break;
-		if (c[best].end > op->start) { /* within the slack: the clocks' jitter */
-			pl_ns over = c[best].end - op->start;
-			struct node *last = &b->node[c[best].op->last];
-
-			last->dur -= pl_min_i64(over, last->dur);
-			c[best].op->end = op->start;
-		}
-		rc = gb_edge(b, c[best].op->last, op->node, PL_E_WAIT | PL_E_INFERRED, err);
+		rc = pl_grow(&v->pair, &v->cap_pairs, v->n_pairs + 1, sizeof(*v->pair), err);
 		if (rc < 0)
 			return rc;
-		b->g->inferred_waits++;
-		implied = pl_max_i64(implied, c[best].op->start);
-		c[best] = c[--left];
+		v->pair[v->n_pairs++] =
+			(struct pair){ v->slot[self][index],
+				       v->slot[c[n].res][c[n].op - b->ri[c[n].res].op] };
+		implied = pl_max_i64(implied, c[n].op->start);
 	}
+	v->seen[v->slot[self][index]]++;
 	return 0;
+}
+
+static int by_pair(const void *pa, const void *pb)
+{
+	const struct pair *a = pa, *c = pb;
+
+	if (a->dst != c->dst)
+		return a->dst < c->dst ? -1 : 1;
+	return a->src < c->src ? -1 : a->src > c->src;
+}
+
+/* Keep each pair once, if most steps that have its operation proposed it. */
+static void count_votes(struct vote *v)
+{
+	size_t kept = 0;
+
+	qsort(v->pair, v->n_pairs, sizeof(*v->pair), by_pair);
+	for (size_t i = 0, n; i < v->n_pairs; i += n) {
+		for (n = 1; i + n < v->n_pairs && !by_pair(&v->pair[i], &v->pair[i + n]); n++)
+			;
+		if (2 * n > v->seen[v->pair[i].dst])
+			v->pair[kept++] = v->pair[i];
+	}
+	v->n_pairs = kept;
+}
+
+static int tie(struct gb *b, struct op *p, struct op *op, struct pl_err *err)
+{
+	pl_ns over = p->end - op->start;
+
+	if (over > slack_of(p))
+		return 0; /* not in this step */
+	if (over > 0) {	  /* the clocks' jitter */
+		b->node[p->last].dur -= pl_min_i64(over, b->node[p->last].dur);
+		p->end = op->start;
+	}
+	b->g->inferred_waits++;
+	return gb_edge(b, p->last, op->node, PL_E_WAIT | PL_E_INFERRED, err);
+}
+
+/* One step: note which operation is at which place, tie the pairs, forget again. */
+static int tie_step(struct vote *v, const uint32_t *from, const uint32_t *to, struct pl_err *err)
+{
+	struct gb *b = v->b;
+	int rc;
+
+	for (uint32_t k = 0; k < b->g->n_res; k++)
+		for (uint32_t i = from[k]; i < to[k]; i++)
+			if (b->ri[k].op[i].node != PL_NONE)
+				v->at[v->slot[k][i]] = &b->ri[k].op[i];
+	for (size_t i = 0; i < v->n_pairs; i++) {
+		struct op *dst = v->at[v->pair[i].dst], *src = v->at[v->pair[i].src];
+
+		if (dst && src && (rc = tie(b, src, dst, err)) < 0)
+			return rc;
+	}
+	for (uint32_t k = 0; k < b->g->n_res; k++)
+		for (uint32_t i = from[k]; i < to[k]; i++)
+			v->at[v->slot[k][i]] = NULL;
+	return 0;
+}
+
+static int tie_steps(struct vote *v, struct pl_err *err)
+{
+	struct gb *b = v->b;
+	uint32_t *from = NULL, *to = NULL;
+	int rc;
+
+	PL_TRY(pl_alloc(&from, b->g->n_res, sizeof(*from), err));
+	PL_TRY(pl_alloc(&to, b->g->n_res, sizeof(*to), err));
+	for (int32_t s = -1; s < (int32_t)b->n_steps; s++) {
+		for (uint32_t k = 0; k < b->g->n_res; k++) {
+			bool table = b->rank[b->ri[k].rank_index].table;
+
+			for (to[k] = from[k];
+			     table && to[k] < b->ri[k].n && v->step[k][to[k]] <= s;)
+				to[k]++;
+		}
+		PL_TRY(tie_step(v, from, to, err));
+		memcpy(from, to, b->g->n_res * sizeof(*from));
+	}
+out:
+	pl_free(from);
+	pl_free(to);
+	return rc;
+}
+
+static int table_edges(struct gb *b, struct pl_err *err)
+{
+	struct vote v = { .b = b };
+	int rc;
+
+	PL_TRY(number_slots(&v, err));
+	for (uint32_t k = 0; k < b->g->n_res; k++) {
+		const struct rankinfo *rk = &b->rank[b->ri[k].rank_index];
+
+		for (uint32_t i = 0; rk->table && i < b->ri[k].n; i++)
+			if (b->ri[k].op[i].node != PL_NONE)
+				PL_TRY(propose(&v, rk, k, i, err));
+	}
+	count_votes(&v);
+	PL_TRY(tie_steps(&v, err));
+out:
+	vote_fini(&v);
+	return rc;
 }
 
 /* ---- steps of a table
  * --------------------------------------------------------------------------------- */
-
-/* The window of the rank in which t lies, or -1. */
-static int32_t window_of(const struct rankinfo *rk, pl_ns t)
-{
-	for (size_t i = rk->n_win; i-- > 0;)
-		if (rk->win[i].start <= t)
-			return rk->win[i].step;
-	return -1;
-}
 
 /* Begin of step s: after the last operation of every track in earlier steps, before the first of
  * each. at[]: by resource, the first operation that is not in an earlier step; moved on. */
@@ -155,26 +330,20 @@ static int begin_steps(struct gb *b, struct pl_err *err)
 
 int gb_tables(struct gb *b, struct pl_err *err)
 {
-	bool all = true;
-	int rc;
+	bool all = true, any = false;
+	int rc = 0;
 
 	for (size_t r = 0; r < b->n_ranks; r++) {
 		struct rankinfo *rk = &b->rank[r];
 
-		rk->table = true;
+		rk->table = rk->n_by_call == 0 && rk->has_device;
 		for (size_t k = 0; k < rk->n_res; k++)
-			rk->table &= !b->ri[rk->res[k]].thread || b->ri[rk->res[k]].node1 == 0;
-		rk->table &= rk->n_by_call == 0 && rk->has_device;
+			rk->table &= !b->ri[rk->res[k]].thread || b->ri[rk->res[k]].node1 == 0 ||
+				     b->ri[rk->res[k]].service;
 		all &= rk->table;
+		any |= rk->table;
 	}
-	for (uint32_t k = 0; k < b->g->n_res; k++) {
-		struct resinfo *ri = &b->ri[k];
-
-		for (uint32_t i = 0; b->rank[ri->rank_index].table && i < ri->n; i++)
-			if (ri->op[i].node != PL_NONE &&
-			    (rc = predecessors(b, &b->rank[ri->rank_index], k, &ri->op[i], err)) <
-				    0)
-				return rc;
-	}
+	if (any && (rc = table_edges(b, err)) < 0)
+		return rc;
 	return all && !b->g->stepless ? begin_steps(b, err) : 0;
 }

@@ -26,6 +26,11 @@ static bool time_ok(pl_ns t)
 	return t >= -TIME_MAX && t <= TIME_MAX;
 }
 
+static bool latency_ok(pl_ns t)
+{
+	return t >= 0 && t <= TIME_MAX;
+}
+
 static bool rank_ok(const struct pl_graph *g, int32_t rank)
 {
 	int32_t lo = 0, hi = g->n_ranks;
@@ -65,8 +70,8 @@ static bool resources_ok(const struct pl_graph *g, struct pl_err *err)
 			return bad(err, "resource", i, "of a rank that there is not");
 		if (!r->capacity)
 			return bad(err, "resource", i, "a capacity of 0");
-		if (r->launch_ns < 0 || r->launch_ns > TIME_MAX || r->dispatch_ns < 0 ||
-		    r->dispatch_ns > TIME_MAX)
+		if (!latency_ok(r->launch_ns) || !latency_ok(r->dispatch_ns) ||
+		    !latency_ok(r->early_ns))
 			return bad(err, "resource", i, "a latency out of range");
 	}
 	return true;
@@ -87,8 +92,7 @@ static bool groups_ok(const struct pl_graph *g, struct pl_err *err)
 
 		if (l->from >= g->n_res || l->to >= g->n_res)
 			return bad(err, "link", i, "a resource that there is not");
-		if (!(l->bytes_per_ns >= 0 && l->bytes_per_ns < 1e18) || l->latency_ns < 0 ||
-		    l->latency_ns > TIME_MAX)
+		if (!(l->bytes_per_ns >= 0 && l->bytes_per_ns < 1e18) || !latency_ok(l->latency_ns))
 			return bad(err, "link", i, "a bandwidth or latency out of range");
 	}
 	return true;

@@ -124,6 +124,7 @@ static int put_resource(struct pl_buf *e, const struct pl_resource *r, struct pl
 		PL_TRY(pl_put_svarint(e, r->coord[i], err));
 	PL_TRY(pl_put_svarint(e, r->launch_ns, err));
 	PL_TRY(pl_put_svarint(e, r->dispatch_ns, err));
+	PL_TRY(pl_put_svarint(e, r->early_ns, err));
 out:
 	return rc;
 }
