@@ -41,6 +41,7 @@ struct call {
 	uint32_t first_op, n_ops; /* device operations launched: into rankinfo.by_call */
 	uint8_t type;
 	bool device_wide; /* of CALL_SYNC: all streams */
+	bool internal;	  /* of records and waits: the communication library's own */
 	pl_id name;
 };
 

@@ -9,6 +9,8 @@
  * the one of the next launch after the wait (fork before a collective, join after it). When both
  * are the same stream, or the record was long ago, the waited-for stream is another one with work
  * not joined yet. An edge that the times contradict steps back in that stream, or is not made.
+ * - Communication libraries fence their launch with a record and a wait of their own before and
+ * behind it. Where nearly every collective has both (beside the fork), they are left out.
  * - cudaStreamSynchronize and cudaEventSynchronize name no stream either: the one whose last
  * operation ended within the call, nearest to its end.
  * - A launch or copy call that ends after its own operation (pageable memory) waited for that; a
@@ -184,7 +186,7 @@ static uint32_t near_record(const struct rankinfo *rk, uint32_t c)
 	for (uint32_t i = c; i-- > 0 && c - i < 64;) {
 		const struct call *x = &rk->call[i];
 
-		if (x->res != rk->call[c].res)
+		if (x->res != rk->call[c].res || x->internal)
 			continue;
 		if (x->n_ops)
 			return PL_NONE;
@@ -206,7 +208,7 @@ static bool shadowed(const struct rankinfo *rk, uint32_t c, uint32_t next)
 	for (uint32_t i = c + 1; i < next; i++) {
 		const struct call *x = &rk->call[i];
 
-		if (x->res != rk->call[next].res)
+		if (x->res != rk->call[next].res || x->internal)
 			continue;
 		if (x->type == CALL_WAIT && record)
 			return true;
@@ -355,7 +357,70 @@ static int make_wait(struct gb *b, struct lanes *l, struct wait *w, struct pl_er
 	return rc;
 }
 
-static int event_waits(struct gb *b, const struct rankinfo *rk, struct lanes *l, struct pl_err *err)
+/* The next call of the same thread that launches, records or waits, or PL_NONE. */
+static uint32_t next_of_thread(const struct rankinfo *rk, uint32_t c, int dir)
+{
+	for (int64_t i = (int64_t)c + dir; i >= 0 && i < (int64_t)rk->n_calls; i += dir) {
+		const struct call *x = &rk->call[i];
+
+		if (llabs(x->start - rk->call[c].start) > HANDOVER_NS)
+			return PL_NONE;
+		if (x->res == rk->call[c].res &&
+		    (x->n_ops || x->type == CALL_RECORD || x->type == CALL_WAIT))
+			return (uint32_t)i;
+	}
+	return PL_NONE;
+}
+
+/* A record and a wait right behind (or a wait and a record right before) call c: the far one, or
+ * PL_NONE. */
+static uint32_t fence(const struct rankinfo *rk, uint32_t c, int dir)
+{
+	uint32_t near = next_of_thread(rk, c, dir), far;
+
+	if (near == PL_NONE || rk->call[near].n_ops ||
+	    rk->call[near].type != (dir > 0 ? CALL_RECORD : CALL_WAIT))
+		return PL_NONE;
+	far = next_of_thread(rk, near, dir);
+	if (far == PL_NONE || rk->call[far].n_ops ||
+	    rk->call[far].type != (dir > 0 ? CALL_WAIT : CALL_RECORD))
+		return PL_NONE;
+	return far;
+}
+
+static bool launches_comm(const struct gb *b, const struct rankinfo *rk, uint32_t c)
+{
+	return rk->call[c].n_ops &&
+	       b->node[rk->by_call[rk->call[c].first_op]->node].role == PL_RO_ARRIVE;
+}
+
+/* Mark the library's own records and waits around its launches, if it has the habit. */
+static void mark_fences(const struct gb *b, struct rankinfo *rk)
+{
+	uint32_t comm = 0, both = 0;
+
+	for (uint32_t c = 0; c < rk->n_calls; c++) {
+		uint32_t before;
+
+		if (!launches_comm(b, rk, c))
+			continue;
+		comm++;
+		before = fence(rk, c, -1);
+		both += before != PL_NONE && fence(rk, before, -1) != PL_NONE &&
+			fence(rk, c, 1) != PL_NONE;
+	}
+	for (uint32_t c = 0; both * 10 >= comm * 9 && c < rk->n_calls; c++) {
+		for (int dir = -1; dir <= 1 && launches_comm(b, rk, c); dir += 2) {
+			uint32_t far = fence(rk, c, dir);
+
+			if (far != PL_NONE)
+				rk->call[far].internal =
+					rk->call[next_of_thread(rk, c, dir)].internal = true;
+		}
+	}
+}
+
+static int event_waits(struct gb *b, struct rankinfo *rk, struct lanes *l, struct pl_err *err)
 {
 	bool any_recorded = false;
 	int rc;
@@ -379,10 +444,11 @@ static int event_waits(struct gb *b, const struct rankinfo *rk, struct lanes *l,
 	}
 	if (any_recorded || !b->o->infer || l->n < 2)
 		return 0;
+	mark_fences(b, rk);
 	for (uint32_t c = 0; c < rk->n_calls; c++) {
 		struct wait w = { .call = c, .record = PL_NONE, .src = PL_NONE, .dst = PL_NONE };
 
-		if (rk->call[c].type != CALL_WAIT)
+		if (rk->call[c].type != CALL_WAIT || rk->call[c].internal)
 			continue;
 		infer_wait(b, rk, l, &w);
 		if ((rc = make_wait(b, l, &w, err)) < 0)
