@@ -188,6 +188,9 @@ bool pl_glob(const char *glob, const char *text);
 char *pl_fmt_ns(char *out, size_t size, pl_ns ns);
 char *pl_fmt_bytes(char *out, size_t size, double bytes);
 
+/* qsort() that does not mind an empty array without memory. */
+void pl_sort(void *v, size_t n, size_t size, int (*cmp)(const void *, const void *));
+
 /* Median and percentiles by selection; both reorder v. n > 0. */
 int64_t pl_median_i64(int64_t *v, size_t n);
 int64_t pl_percentile_i64(int64_t *v, size_t n, double p); /* p in 0..100, nearest rank */

@@ -44,18 +44,21 @@ int pl_fail_sys(struct pl_err *err, const char *fmt, ...)
 
 int pl_wrap(struct pl_err *err, const char *fmt, ...)
 {
-	char old[sizeof(err->msg)];
+	char head[sizeof(err->msg)];
+	size_t n, old;
 	va_list ap;
-	int n;
 
 	if (!err || !err->code)
 		return err ? PL_EINTERNAL : 0;
-	memcpy(old, err->msg, sizeof(old));
 	va_start(ap, fmt);
-	n = vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
+	vsnprintf(head, sizeof(head) - 2, fmt, ap);
 	va_end(ap);
-	if (n >= 0 && (size_t)n < sizeof(err->msg))
-		snprintf(err->msg + n, sizeof(err->msg) - (size_t)n, ": %s", old);
+	strcat(head, ": ");
+	n = strlen(head);
+	old = pl_min_size(strlen(err->msg), sizeof(err->msg) - 1 - n);
+	memmove(err->msg + n, err->msg, old);
+	memcpy(err->msg, head, n);
+	err->msg[n + old] = '\0';
 	return err->code;
 }
 

@@ -1,5 +1,6 @@
 /* Numbers and small text: saturation, selection, formatting, globs. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/core.h"
@@ -20,6 +21,12 @@ int64_t pl_sub_sat(int64_t a, int64_t b)
 	if (PL_LIKELY(!__builtin_sub_overflow(a, b, &r)))
 		return r;
 	return b > 0 ? INT64_MIN : INT64_MAX;
+}
+
+void pl_sort(void *v, size_t n, size_t size, int (*cmp)(const void *, const void *))
+{
+	if (n > 1)
+		qsort(v, n, size, cmp);
 }
 
 /* Quickselect with a median-of-three pivot and a three-way partition; expected linear time. */

@@ -338,7 +338,7 @@ static int gather(struct gb *b, struct pl_err *err)
 				return rc;
 	}
 	for (size_t i = 0; i < b->g->n_res; i++)
-		qsort(b->ri[i].op, b->ri[i].n, sizeof(struct op), by_start);
+		pl_sort(b->ri[i].op, b->ri[i].n, sizeof(struct op), by_start);
 	return 0;
 }
 
@@ -402,7 +402,7 @@ static int find_steps(struct gb *b, struct pl_err *err)
 		b->step[b->n_steps++] = 0;
 		return 0;
 	}
-	qsort(b->step, b->n_steps, sizeof(*b->step), by_number);
+	pl_sort(b->step, b->n_steps, sizeof(*b->step), by_number);
 	for (size_t i = 0; i < b->n_steps; i++)
 		if (!n || b->step[n - 1] != b->step[i])
 			b->step[n++] = b->step[i];
@@ -410,7 +410,7 @@ static int find_steps(struct gb *b, struct pl_err *err)
 	for (size_t r = 0; r < b->n_ranks; r++) {
 		struct rankinfo *rk = &b->rank[r];
 
-		qsort(rk->win, rk->n_win, sizeof(*rk->win), by_window);
+		pl_sort(rk->win, rk->n_win, sizeof(*rk->win), by_window);
 		for (size_t i = 0; i < rk->n_win; i++) {
 			int64_t *at = bsearch(&rk->win[i].number, b->step, n, sizeof(*b->step),
 					      by_number);

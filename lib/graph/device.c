@@ -172,7 +172,7 @@ static int launches(struct gb *b, struct rankinfo *rk, struct pl_err *err)
 		if (rk->call[i].corr != INT64_MIN)
 			rk->by_corr[rk->n_by_corr++] =
 				(struct corrkey){ rk->call[i].corr, (uint32_t)i };
-	qsort(rk->by_corr, rk->n_by_corr, sizeof(*rk->by_corr), by_key);
+	pl_sort(rk->by_corr, rk->n_by_corr, sizeof(*rk->by_corr), by_key);
 	for (size_t k = 0; k < rk->n_res; k++) {
 		struct resinfo *ri = &b->ri[rk->res[k]];
 
@@ -225,8 +225,8 @@ static int group_by_call(struct gb *b, struct rankinfo *rk, struct pl_err *err)
 	}
 	for (size_t i = 0; i < rk->n_calls; i++)
 		if (rk->call[i].n_ops > 1)
-			qsort(rk->by_call + rk->call[i].first_op, rk->call[i].n_ops,
-			      sizeof(*rk->by_call), by_op_start);
+			pl_sort(rk->by_call + rk->call[i].first_op, rk->call[i].n_ops,
+				sizeof(*rk->by_call), by_op_start);
 	return 0;
 }
 
@@ -296,7 +296,7 @@ static int collect_issues(struct gb *b, struct rankinfo *rk, bool service, struc
 								      : INT64_MIN };
 		}
 	}
-	qsort(*v, *n, sizeof(**v), by_issue);
+	pl_sort(*v, *n, sizeof(**v), by_issue);
 	return 0;
 }
 

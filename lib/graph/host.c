@@ -318,7 +318,7 @@ int gb_host(struct gb *b, struct pl_err *err)
 			PL_TRY(one_thread(b, r, f, err));
 	}
 	for (size_t i = 0; i < b->n_ranks; i++)
-		qsort(b->rank[i].call, b->rank[i].n_calls, sizeof(struct call), by_call_start);
+		pl_sort(b->rank[i].call, b->rank[i].n_calls, sizeof(struct call), by_call_start);
 out:
 	pl_free(f);
 	return rc;

@@ -172,7 +172,7 @@ static void count_votes(struct vote *v)
 {
 	size_t kept = 0;
 
-	qsort(v->pair, v->n_pairs, sizeof(*v->pair), by_pair);
+	pl_sort(v->pair, v->n_pairs, sizeof(*v->pair), by_pair);
 	for (size_t i = 0, n; i < v->n_pairs; i += n) {
 		for (n = 1; i + n < v->n_pairs && !by_pair(&v->pair[i], &v->pair[i + n]); n++)
 			;

@@ -656,7 +656,7 @@ int gb_waits(struct gb *b, struct pl_err *err)
 		struct lanes l = { 0 };
 
 		if (rk->n_sync)
-			qsort(rk->sync, rk->n_sync, sizeof(*rk->sync), by_sync_corr);
+			pl_sort(rk->sync, rk->n_sync, sizeof(*rk->sync), by_sync_corr);
 		rc = build_lanes(b, rk, &l, err);
 		if (rc == 0)
 			rc = event_waits(b, rk, &l, err);
