@@ -95,10 +95,13 @@ static int check_et(const struct config *c, struct pl_in *in, struct pl_out *out
 	const struct pl_import_opts o = { .strict = true, .log = &c->c.log };
 	struct pl_import_stats st = { 0 };
 	struct pl_et *et = pl_et_new(err);
-	struct pl_in *f = pl_import_open(in, NULL, err);
-	int rc = f && et ? pl_et_load(et, f, &o, &st, err) : err->code;
+	int rc;
 
-	pl_in_close(f);
+	if (!et) {
+		pl_in_close(in);
+		return err->code;
+	}
+	rc = pl_et_load(et, in, &o, &st, err);
 	pl_et_free(et);
 	return rc < 0 ? rc : pl_out_printf(out, err, "%s: ok: execution trace\n", name);
 }

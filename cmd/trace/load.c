@@ -46,7 +46,8 @@ static int fail_named(const struct input *i, struct pl_err *err)
 {
 	const char *name = shown_name(i);
 
-	if (strncmp(err->msg, name, strlen(name)))
+	/* failures of reading and writing name their file themselves */
+	if (err->code != PL_EIO && strncmp(err->msg, name, strlen(name)))
 		pl_wrap(err, "%s", name);
 	return err->code;
 }
@@ -115,7 +116,9 @@ static int load_et(struct load *l, struct inputs *in, struct pl_err *err)
 	int rc = 0;
 
 	for (size_t i = 0; i < in->n; i++) {
-		const struct pl_import_opts o = { .strict = l->c->c.strict, .log = &l->c->c.log };
+		const struct pl_import_opts o = { .strict = l->c->c.strict,
+						  .pool = l->pool,
+						  .log = &l->c->c.log };
 		struct pl_import_stats st = { 0 };
 		struct pl_in *f;
 
@@ -124,9 +127,7 @@ static int load_et(struct load *l, struct inputs *in, struct pl_err *err)
 		if (!l->et && !(l->et = pl_et_new(err)))
 			return err->code;
 		f = input_open(&in->v[i], err);
-		f = f ? pl_import_open(f, l->pool, err) : NULL;
 		rc = f ? pl_et_load(l->et, f, &o, &st, err) : err->code;
-		pl_in_close(f);
 		if (rc < 0)
 			return fail_named(&in->v[i], err);
 		l->progress.files++;
@@ -253,7 +254,8 @@ static int load_parallel(struct load *l, struct inputs *in, struct pl_out *out,
 			PL_TRY(rc);
 		}
 		PL_TRY(pl_alloc(&j, 1, sizeof(*j), err));
-		*j = (struct job){ .l = l, .input = &in->v[i], .order = order++ };
+		*j = (struct job){ .l = l, .input = &in->v[i], .order = order };
+		order++;
 		tap_init(&j->tap, NULL, NULL);
 		pl_queue_put(q, run_job, j);
 	}

@@ -43,11 +43,12 @@ struct p_bind {
 	uint64_t id;
 	uint32_t next; /* bind of the same event, PL_NONE */
 	bool last;     /* the arrow ends here */
+	bool match;    /* of matched communication: goes through several segments */
 };
 struct p_lane {
-	pl_ns *end;
+	pl_ns *ts, *end;
 	uint32_t *g;
-	size_t n, cap_end, cap_g;
+	size_t n, cap_ts, cap_end, cap_g;
 	uint64_t uuid;
 };
 

@@ -337,8 +337,9 @@ int p_write_begin(struct perfetto *p, struct p_seg *s, const struct p_item *it, 
 		category = intern(p, P_CATEGORY, kind, strlen(kind));
 	put_int(t, EVENT_CATEGORY_IIDS, category);
 	for (uint32_t f = s->head[it->g]; f != PL_NONE; f = s->bind[f].next)
-		put_fixed(t, s->bind[f].last ? EVENT_TERMINATING_FLOW_IDS : EVENT_FLOW_IDS,
-			  s->bind[f].id);
+		if (s->bind[f].id)
+			put_fixed(t, s->bind[f].last ? EVENT_TERMINATING_FLOW_IDS : EVENT_FLOW_IDS,
+				  s->bind[f].id);
 	finish_packet(p, at);
 	x_flush(&p->x.t, (size_t)256 << 10);
 	return p->x.t.rc;

@@ -50,6 +50,7 @@ struct s_comm {		     /* a communication event */
 	int64_t rank;
 	uint32_t match, event; /* event: index into the segment while it is read */
 	int64_t elements, out_elements;
+	bool p2p;
 	pl_id dtype;
 	uint64_t ordinal;
 };

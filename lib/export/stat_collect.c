@@ -268,6 +268,7 @@ static int end_comm(struct stat *s, const struct pl_segment *seg, const struct p
 		p = &place[s->track[i]];
 		c->t0 = x_align(p->clock, pl_add_sat(s->ts[i], seg->base_ns));
 		c->t1 = pl_add_sat(c->t0, s->dur[i]);
+		c->p2p = s->kind[i] != PL_K_COLLECTIVE;
 		c->rank = p->rank == SIZE_MAX ? -1 : s->rank[p->rank].key;
 		fix_size(seg, c);
 		text = x_str(seg, c->coll, &n);
@@ -346,7 +347,8 @@ int s_finish_comm(struct stat *s, struct pl_err *err)
 {
 	int rc = 0;
 
-	qsort(s->comm, s->n_comm, sizeof(*s->comm), by_group);
+	if (s->n_comm)
+		qsort(s->comm, s->n_comm, sizeof(*s->comm), by_group);
 	for (size_t i = 0, j; i < s->n_comm; i = j) {
 		const struct s_comm *c = &s->comm[i];
 		int64_t ranks = 1, size;
@@ -361,10 +363,12 @@ int s_finish_comm(struct stat *s, struct pl_err *err)
 		}
 		/* the whole job where the file says its size, else the ranks that were seen */
 		size = ranks > 1 && c->group != PL_NONE ? ranks : s->world > 0 ? s->world : ranks;
-		for (size_t k = i; k < j; k++)
-			PL_TRY(add_sample(s, &s->comm[k],
-					  s->comm[k].size > 0 ? s->comm[k].size : size,
-					  s->comm[k].t1 - s->comm[k].t0, true, err));
+		for (size_t k = i; k < j; k++) {
+			const struct s_comm *e = &s->comm[k];
+			int64_t n = e->size > 0 ? e->size : e->p2p ? 2 : size;
+
+			PL_TRY(add_sample(s, e, n, e->t1 - e->t0, true, err));
+		}
 	}
 	s->n_comm = s->first_comm = 0;
 out:

@@ -4,6 +4,7 @@
  * and all-to-all, 1 for the others, so that it can be compared with the hardware whatever n is
  * (nccl-tests, doc/PERFORMANCE.md).
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,7 +81,8 @@ static struct pl_table *ranks(struct stat *s, struct pl_err *err)
 	struct pl_table *t = pl_table_new(cols, PL_LEN(cols), err);
 	int rc = 0;
 
-	qsort(s->rank, s->n_ranks, sizeof(*s->rank), by_rank);
+	if (s->n_ranks)
+		qsort(s->rank, s->n_ranks, sizeof(*s->rank), by_rank);
 	for (size_t i = 0; t && rc >= 0 && i < s->n_ranks; i++) {
 		const struct s_rank *r = &s->rank[i];
 		int64_t span = pl_sub_sat(r->t1, r->t0);
@@ -117,7 +119,8 @@ static struct pl_table *steps(struct stat *s, struct pl_err *err)
 	struct pl_table *t = pl_table_new(cols, PL_LEN(cols), err);
 	int rc = 0;
 
-	qsort(s->step, s->n_steps, sizeof(*s->step), by_step);
+	if (s->n_steps)
+		qsort(s->step, s->n_steps, sizeof(*s->step), by_step);
 	for (size_t i = 0, j; t && rc >= 0 && i < s->n_steps; i = j) {
 		int64_t sum = 0, min = s->step[i].dur, max = min, slowest = s->step[i].rank;
 
@@ -252,12 +255,9 @@ static struct pl_table *kernels(struct stat *s, struct pl_err *err)
 static struct pl_table *copies(struct stat *s, struct pl_err *err)
 {
 	static const struct pl_column cols[] = {
-		{ "name", "name", PL_CELL_STR, MAX_NAME },
-		{ "count", "count", PL_CELL_I64, 0 },
-		{ "total_ns", "total", PL_CELL_NS, 0 },
-		{ "bytes", "bytes", PL_CELL_BYTES, 0 },
-		{ "bytes_per_s", "bytes/s", PL_CELL_BYTES, 0 },
-		{ "mean_ns", "mean", PL_CELL_NS, 0 },
+		{ "name", "name", PL_CELL_STR, MAX_NAME }, { "count", "count", PL_CELL_I64, 0 },
+		{ "total_ns", "total", PL_CELL_NS, 0 },	   { "bytes", "bytes", PL_CELL_BYTES, 0 },
+		{ "gb_per_s", "GB/s", PL_CELL_REAL, 0 },   { "mean_ns", "mean", PL_CELL_NS, 0 },
 		{ "max_ns", "max", PL_CELL_NS, 0 },
 	};
 	struct s_table *h = &s->table[S_COPY];
@@ -268,11 +268,11 @@ static struct pl_table *copies(struct stat *s, struct pl_err *err)
 		qsort_r(h->v, h->key.n, sizeof(*h->v), by_total, s);
 	for (size_t i = 0; t && rc >= 0 && i < limit(s, h->key.n); i++) {
 		const struct s_agg *a = &h->v[i];
-		double rate = a->sized_ns > 0 ? (double)a->bytes * 1e9 / (double)a->sized_ns : -1;
 
 		rc = pl_table_row(t, err, name_of(s, a->name), a->n, a->total,
 				  a->sized_ns > 0 ? a->bytes : INT64_MIN,
-				  rate >= 0 && rate < 9e18 ? (int64_t)rate : INT64_MIN,
+				  a->sized_ns > 0 ? (double)a->bytes / (double)a->sized_ns
+						  : (double)NAN,
 				  a->total / a->n, a->max);
 	}
 	return done(t, rc);
@@ -366,8 +366,8 @@ static struct pl_table *collectives(struct stat *s, struct pl_err *err)
 		{ "min_ns", "min", PL_CELL_NS, 0 },
 		{ "median_ns", "median", PL_CELL_NS, 0 },
 		{ "max_ns", "max", PL_CELL_NS, 0 },
-		{ "alg_bytes_per_s", "algbw/s", PL_CELL_BYTES, 0 },
-		{ "bus_bytes_per_s", "busbw/s", PL_CELL_BYTES, 0 },
+		{ "algbw_gb_per_s", "algbw GB/s", PL_CELL_REAL, 0 },
+		{ "busbw_gb_per_s", "busbw GB/s", PL_CELL_REAL, 0 },
 		{ "time", "time", PL_CELL_STR, 0 },
 	};
 	struct pl_table *t = pl_table_new(cols, PL_LEN(cols), err);
@@ -378,15 +378,14 @@ static struct pl_table *collectives(struct stat *s, struct pl_err *err)
 	for (size_t i = 0; t && rc >= 0 && i < limit(s, n); i++) {
 		const struct s_sample *a = v[i].v;
 		int64_t median = a[(v[i].n - 1) / 2].ns;
-		double bw =
-			a->bytes > 0 && median > 0 ? (double)a->bytes * 1e9 / (double)median : -1;
 		double f = bus_factor(name_of(s, a->coll), a->n);
-		bool known = f > 0 && bw >= 0 && bw < 4e18;
+		double bw = a->bytes > 0 && median > 0 && f > 0 ? (double)a->bytes / (double)median
+								: /* bytes by ns: GB/s */
+				    (double)NAN;
 
 		rc = pl_table_row(t, err, name_of(s, a->coll), a->bytes < 0 ? INT64_MIN : a->bytes,
 				  a->n, (int64_t)v[i].n, v[i].total, a->ns, median,
-				  a[v[i].n - 1].ns, known ? (int64_t)bw : INT64_MIN,
-				  known ? (int64_t)(bw * f) : INT64_MIN,
+				  a[v[i].n - 1].ns, bw, bw * f,
 				  a->recorded ? "recorded" : "transfer");
 	}
 	pl_free(v);
@@ -476,7 +475,10 @@ static int print_text(struct stat *s, struct pl_err *err)
 
 	PL_TRY(pl_out_printf(s->out, err, "%lld events in %lld segment%s; ", (long long)s->n_events,
 			     (long long)s->n_segs, s->n_segs == 1 ? "" : "s"));
-	PL_TRY(pl_out_printf(s->out, err, "%lld rank%s", (long long)n, n == 1 ? "" : "s"));
+	if (n)
+		PL_TRY(pl_out_printf(s->out, err, "%lld rank%s", (long long)n, n == 1 ? "" : "s"));
+	else
+		PL_TRY(pl_out_printf(s->out, err, "rank unknown"));
 	if (s->world > 0)
 		PL_TRY(pl_out_printf(s->out, err, " of %lld", (long long)s->world));
 	if (s->hosts.n)

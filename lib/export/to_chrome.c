@@ -19,9 +19,9 @@
 struct chrome {
 	struct x_base x; /* first */
 	struct x_pids pids;
-	struct x_text segs;	     /* "paceline": members of the segments */
+	struct x_text segs;		   /* "paceline": members of the segments */
 	struct x_text single, multi, late; /* of the first segment: what only the end decides */
-	uint32_t n_head; /* members written ahead of the events */
+	uint32_t n_head;		   /* members written ahead of the events */
 	bool comma, opened;
 	int64_t base0;
 };

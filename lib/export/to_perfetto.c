@@ -51,13 +51,13 @@ static int by_corr(const void *pa, const void *pb)
 	return a->g < b->g ? -1 : a->g > b->g;
 }
 
-static int bind(struct p_seg *s, uint32_t g, uint64_t id, bool last, struct pl_err *err)
+static int bind(struct p_seg *s, uint32_t g, uint64_t id, bool last, bool match, struct pl_err *err)
 {
 	int rc = pl_grow(&s->bind, &s->cap_bind, s->n_bind + 1, sizeof(*s->bind), err);
 
 	if (rc < 0)
 		return rc;
-	s->bind[s->n_bind] = (struct p_bind){ id, s->head[g], last };
+	s->bind[s->n_bind] = (struct p_bind){ id, s->head[g], last, match };
 	s->head[g] = (uint32_t)s->n_bind++;
 	return 0;
 }
@@ -96,7 +96,7 @@ static int collect_batch(struct perfetto *p, struct p_seg *s, uint32_t bi, struc
 			match = x_member_find(p->member, p->n_members, p->x.merge.rel,
 					      (uint32_t)(b->first + i));
 		if (match != PL_NONE && p->x.merge.m.match[match].n > 1)
-			PL_TRY(bind(s, g, flow_hash(1, p->merge_no, match), false, err));
+			PL_TRY(bind(s, g, flow_hash(1, p->merge_no, match), false, true, err));
 	}
 	for (uint32_t c = 0; c < b->n_cols; c++) {
 		const struct pl_col *col = &b->col[c];
@@ -110,8 +110,7 @@ static int collect_batch(struct perfetto *p, struct p_seg *s, uint32_t bi, struc
 				      s->seg->track[b->track[i]].type == PL_T_STREAM;
 
 			if (col->val[j] <= 0 || b->dur[i] < 0 ||
-			    (!device && b->kind[i] != PL_K_RUNTIME) ||
-			    (device && b->kind[i] == PL_K_SYNC))
+			    (!device && b->kind[i] != PL_K_RUNTIME))
 				continue;
 			s->corr[s->n_corr++] =
 				(struct p_corr){ col->val[j], b->ts[i], s->first[bi] + i, device };
@@ -126,7 +125,8 @@ static int bind_launches(struct p_seg *s, uint32_t segment, struct pl_err *err)
 {
 	int rc = 0;
 
-	qsort(s->corr, s->n_corr, sizeof(*s->corr), by_corr);
+	if (s->n_corr)
+		qsort(s->corr, s->n_corr, sizeof(*s->corr), by_corr);
 	for (size_t i = 0, j; i < s->n_corr; i = j) {
 		size_t d = i;
 
@@ -136,8 +136,8 @@ static int bind_launches(struct p_seg *s, uint32_t segment, struct pl_err *err)
 			continue;
 		uint64_t id = flow_hash(2, segment, (uint64_t)s->corr[i].corr);
 
-		PL_TRY(bind(s, s->corr[i].g, id, false, err));
-		PL_TRY(bind(s, s->corr[d].g, id, true, err));
+		PL_TRY(bind(s, s->corr[i].g, id, false, false, err));
+		PL_TRY(bind(s, s->corr[d].g, id, true, false, err));
 	}
 out:
 	return rc;
@@ -224,25 +224,36 @@ static int push(struct p_lane *l, const struct p_item *it, struct pl_err *err)
 {
 	int rc;
 
+	PL_TRY(pl_grow(&l->ts, &l->cap_ts, l->n + 1, sizeof(*l->ts), err));
 	PL_TRY(pl_grow(&l->end, &l->cap_end, l->n + 1, sizeof(*l->end), err));
 	PL_TRY(pl_grow(&l->g, &l->cap_g, l->n + 1, sizeof(*l->g), err));
+	l->ts[l->n] = it->ts;
 	l->end[l->n] = it->end;
 	l->g[l->n++] = it->g;
 out:
 	return rc;
 }
 
-/* The innermost slice at the item's time, or PL_NONE. */
+/* The slice at the item's time that began last, or PL_NONE. */
 static uint32_t slice_at(const struct p_seg *s, const struct p_item *it)
 {
+	uint32_t best = PL_NONE;
+	pl_ns began = INT64_MIN;
+
 	for (size_t i = 0; i < s->n_lanes; i++) {
 		const struct p_lane *l = &s->lane[i];
 
-		for (size_t j = l->n; j-- > 0;)
-			if (l->end[j] >= it->ts)
-				return l->g[j];
+		for (size_t j = l->n; j-- > 0;) {
+			if (l->end[j] < it->ts)
+				continue;
+			if (best == PL_NONE || l->ts[j] > began) {
+				best = l->g[j];
+				began = l->ts[j];
+			}
+			break;
+		}
 	}
-	return PL_NONE;
+	return best;
 }
 
 static bool same_corr(const struct perfetto *p, const struct p_seg *s, uint32_t g, int64_t id)
@@ -290,7 +301,7 @@ static int bind_flow(struct perfetto *p, struct p_seg *s, const struct p_item *i
 		return 0;
 	return bind(s, slice,
 		    flow_hash(cat << 3 | 3, p->x.n_segs, id ^ (uint64_t)b->name[w.row] << 32),
-		    b->kind[w.row] == PL_K_FLOW_IN && !middle, err);
+		    b->kind[w.row] == PL_K_FLOW_IN && !middle, false, err);
 }
 
 /* One track's items [from, to). */
@@ -331,6 +342,38 @@ out:
 	return rc;
 }
 
+/* Arrows of which only one end was found would hang in the air. */
+static int drop_single(struct p_seg *s, struct pl_err *err)
+{
+	struct pl_intern seen = { 0 };
+	uint32_t *count = NULL;
+	size_t cap = 0;
+	pl_id id = 0;
+	int rc = 0;
+
+	for (int pass = 0; pass < 2; pass++) {
+		for (size_t i = 0; i < s->n_bind; i++) {
+			size_t before = seen.n;
+
+			if (s->bind[i].match)
+				continue;
+			PL_TRY(pl_intern_add(&seen, (const char *)&s->bind[i].id, sizeof(uint64_t),
+					     &id, err));
+			PL_TRY(pl_grow(&count, &cap, (size_t)id + 1, sizeof(*count), err));
+			if (id >= before)
+				count[id] = 0;
+			if (!pass)
+				count[id]++;
+			else if (count[id] < 2)
+				s->bind[i].id = 0;
+		}
+	}
+out:
+	pl_intern_fini(&seen);
+	pl_free(count);
+	return rc;
+}
+
 /* ---- the sink ----------------------------------------------------------------------------------
  */
 
@@ -339,6 +382,7 @@ static void seg_fini(struct p_seg *s)
 	for (size_t i = 0; i < s->n_rows; i++)
 		x_rows_fini(&s->rows[i]);
 	for (size_t i = 0; i < s->made_lanes; i++) {
+		pl_free(s->lane[i].ts);
 		pl_free(s->lane[i].end);
 		pl_free(s->lane[i].g);
 	}
@@ -369,6 +413,8 @@ static int emit(struct x_base *x, struct pl_segment *seg, struct pl_err *err)
 		for (size_t i = 0; i < s.n_items; i++)
 			p->shift = pl_max_i64(p->shift, pl_sub_sat(0, s.item[i].ts));
 	for (int write = 0; write < 2; write++) {
+		if (write)
+			PL_TRY(drop_single(&s, err));
 		for (size_t i = 0, j; i < s.n_items; i = j) {
 			for (j = i; j < s.n_items && s.item[j].track == s.item[i].track; j++)
 				;

@@ -24,6 +24,8 @@ static int copy_fixed(struct stat *s, const struct pl_batch *b, struct pl_err *e
 	size_t n = s->n + b->n;
 	int rc;
 
+	if (!b->n)
+		return 0;
 	if (n >= PL_NONE)
 		return pl_fail(err, PL_ELIMIT, "more than %u events in a segment", PL_NONE);
 	PL_TRY(pl_grow(&s->kind, &s->cap_kind, n, sizeof(*s->kind), err));

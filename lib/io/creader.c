@@ -212,6 +212,25 @@ static void no_member(struct pl_creader *r, int64_t n, int64_t at, const char *w
 		cut_end(r, at, what, r->any ? REMEDY : "is this a paceline stream?");
 }
 
+/*
+ * Salvage: is the size that this member states its real one? Yes if another follows or the input
+ * ends there; else (the next one may be what is damaged) if its contents are good.
+ */
+static bool framed(struct pl_creader *r, const struct pl_cmember *m, const uint8_t **p)
+{
+	struct rjob j = { .codecs = &r->codecs, .m = *m };
+	int64_t n = pl_in_peek(r->in, (size_t)m->size + 10, p, &r->fail);
+
+	if (n < 0)
+		return true;
+	if (pl_cmember_starts(*p + m->size, (size_t)n - m->size))
+		return true;
+	j.member.p = (uint8_t *)(uintptr_t)*p; /* borrowed */
+	unpack(&j);
+	pl_buf_fini(&j.payload);
+	return !j.what;
+}
+
 /* Take one member into the queue, or set cut_done. */
 static void cut_one(struct pl_creader *r)
 {
@@ -221,14 +240,15 @@ static void cut_one(struct pl_creader *r)
 	struct rjob *j;
 	int64_t n = next_member(r, &m, &p, &what), at = pl_in_offset(r->in);
 
-	if (n < 0 && what && r->opts.salvage && r->any && strcmp(what, CUT_SHORT) != 0) {
-		pl_say(r->opts.log, PL_LOG_WARN, "%s: byte %lld: %s: searching for the next member",
-		       pl_in_name(r->in), (long long)at, what);
-		if (search(r))
-			return;
-		r->cut_open = true;
-		n = r->fail.code;
-		what = NULL;
+	if (r->opts.salvage && n > 0 && !framed(r, &m, &p)) {
+		n = PL_EDATA;
+		what = "wrong size of a member";
+	}
+	if (r->opts.salvage && what && search(r)) {
+		pl_say(r->opts.log, PL_LOG_WARN,
+		       "%s: byte %lld: %s: went on to what looks like a member at byte %lld",
+		       pl_in_name(r->in), (long long)at, what, (long long)pl_in_offset(r->in));
+		return;
 	}
 	r->cut_tail = n < 0 && m.role == PL_ROLE_BLOCK;
 	if (n <= 0) {

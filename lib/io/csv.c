@@ -129,12 +129,12 @@ int pl_csv_read(struct pl_in *in,
 	struct csv_parser csv;
 	int rc;
 
-	if (csv_init(&csv, CSV_STRICT_FINI) != 0)
+	if (csv_init(&csv, 0) != 0)
 		return pl_fail(err, PL_ENOMEM, "%s: out of memory", r.name);
 	csv_set_realloc_func(&csv, pl_realloc);
 	csv_set_free_func(&csv, pl_free);
 	rc = feed_all(&r, &csv, in);
-	if (rc >= 0 && csv_fini(&csv, on_field, on_row, &r) != 0)
+	if (rc >= 0 && ((csv.quoted && r.odd) || csv_fini(&csv, on_field, on_row, &r) != 0))
 		rc = pl_fail(err, PL_EDATA, "%s: line %lld: a quote is not closed", r.name,
 			     (long long)r.start);
 	if (rc >= 0)

@@ -123,6 +123,8 @@ struct pl_cmember {
 	size_t head;   /* bytes before the deflate data */
 };
 extern const uint8_t pl_cmember_end[PL_MEMBER_END];
+/* Could these bytes, perhaps cut, be the first of a member? */
+bool pl_cmember_starts(const uint8_t *p, size_t n);
 /* Read the first PL_MEMBER_MIN + 4 bytes of a member (4 fewer will do unless it is a header). NULL,
  * or what is wrong. */
 const char *pl_cmember_parse(struct pl_cmember *m, const uint8_t *p, size_t n);

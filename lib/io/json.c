@@ -336,8 +336,7 @@ size_t pl_json_unescape(const char *s, size_t n, char *out)
 	return (size_t)(o - out);
 }
 
-/* ---- numbers ----------------------------------------------------------------------------------
- */
+/* ---- numbers ------------------------------------------------------------------------------- */
 
 bool pl_json_i64(const char *s, size_t n, int64_t *v)
 {
@@ -376,11 +375,11 @@ bool pl_json_decimal(const char *s, size_t n, int64_t *mantissa, int *scale)
 		if (*s < '0' || *s > '9')
 			return false;
 		any = true;
+		if (digits == 18 || after == 255)
+			return false;
 		x = x * 10 + (*s - '0');
 		digits += digits || x;
 		after += dot;
-		if (digits > 18 || after > 255)
-			return false;
 	}
 	*mantissa = neg ? -x : x;
 	*scale = after;

@@ -9,13 +9,17 @@ const uint8_t pl_cmember_end[PL_MEMBER_END] = {
 	0,    0,    3
 };
 
+bool pl_cmember_starts(const uint8_t *p, size_t n)
+{
+	return !memcmp(p, pl_cmember_end, pl_min_size(n, 10));
+}
+
 const char *pl_cmember_parse(struct pl_cmember *m, const uint8_t *p, size_t n)
 {
-	static const uint8_t gzip[10] = { 0x1f, 0x8b, 8, 4, 0, 0, 0, 0, 0, 0xff };
 	unsigned xlen;
 
 	memset(m, 0, sizeof(*m));
-	if (memcmp(p, gzip, pl_min_size(n, sizeof(gzip))) != 0)
+	if (!pl_cmember_starts(p, n))
 		return "not a member of a paceline stream";
 	if (n < PL_MEMBER_MIN)
 		return "cut short";

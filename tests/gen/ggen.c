@@ -23,11 +23,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/cmd.h"
 #include "graph/graph.h"
 
 #define KERNELS	   4 /* a layer */
 #define NEIGHBOURS 8
-#define LAUNCH_NS  5000
+#define LAUNCH_NS  2500
 #define GAP_NS	   1500 /* between operations of a stream */
 #define KERNEL_NS  24000
 #define COMM_NS	   30000
@@ -41,9 +42,9 @@ struct options {
 enum { HOST, COMPUTE, COMM, PER_RANK };
 
 struct rank {
-	uint32_t last[PER_RANK];   /* node that was added last, by resource */
-	uint32_t call;		   /* last launch */
-	uint32_t transfer, before; /* of the last collective and the one before it, PL_NONE */
+	uint32_t last[PER_RANK]; /* node that was added last, by resource */
+	uint32_t call;		 /* last launch */
+	uint32_t transfer;	 /* of the last collective, PL_NONE */
 	uint32_t arrive;
 };
 
@@ -79,9 +80,9 @@ static void grow_nodes(struct gen *x)
 	const struct {
 		void *array;
 		size_t size;
-	} col[] = { { &s->type, 1 },  { &s->role, 1 }, { &s->kind, 1 },	 { &s->flags, 1 },
-		    { &s->res, 4 },   { &s->name, 4 }, { &s->group, 4 }, { &s->off, 4 },
-		    { &x->start, 8 }, { &x->dur, 8 } };
+	} col[] = { { &s->type, 1 },  { &s->role, 1 },	{ &s->kind, 1 },  { &s->flags, 1 },
+		    { &s->res, 4 },   { &s->name, 4 },	{ &s->group, 4 }, { &s->off, 4 },
+		    { &s->bytes, 8 }, { &x->start, 8 }, { &x->dur, 8 } };
 	size_t cap = x->cap;
 
 	for (size_t i = 0; i < PL_LEN(col); i++) {
@@ -107,6 +108,7 @@ static uint32_t add(struct gen *x, unsigned type, unsigned role, unsigned kind, 
 	s->res[i] = res;
 	s->name[i] = name;
 	s->group[i] = PL_NONE;
+	s->bytes[i] = -1;
 	s->off[i] = s->n_edges;
 	s->off[i + 1] = s->n_edges;
 	x->dur[i] = dur;
@@ -123,7 +125,7 @@ static pl_ns after(const struct gen *x, const struct pl_shape *s, const pl_ns *s
 	pl_ns t = start[src] + dur[src];
 
 	if (type == PL_E_LAUNCH)
-		return start[src] + r->launch_ns;
+		return t + r->launch_ns;
 	return type == PL_E_COMM || !r || s->role[i] == PL_RO_TRANSFER ? t : t + r->dispatch_ns;
 }
 
@@ -221,7 +223,6 @@ static void collective(struct gen *x, uint32_t group, pl_id name, int64_t bytes)
 	const uint32_t *member = x->g.group_rank + p->rank;
 	uint32_t meet;
 
-	(void)bytes;
 	for (uint32_t i = 0; i < p->n; i++) {
 		struct rank *r = &x->rank[member[i]];
 
@@ -230,19 +231,21 @@ static void collective(struct gen *x, uint32_t group, pl_id name, int64_t bytes)
 		pred(x, r->call, PL_E_LAUNCH);
 		pred(x, r->last[COMPUTE], PL_E_WAIT);
 		x->s.group[r->arrive] = group;
+		x->s.bytes[r->arrive] = bytes;
 	}
 	meet = add(x, PL_N_RENDEZVOUS, PL_RO_NONE, PL_K_COLLECTIVE, PL_NONE, x->rendezvous, 0);
 	x->s.group[meet] = group;
+	x->s.bytes[meet] = bytes;
 	for (uint32_t i = 0; i < p->n; i++)
 		pred(x, x->rank[member[i]].arrive, PL_E_COMM);
 	for (uint32_t i = 0; i < p->n; i++) {
 		struct rank *r = &x->rank[member[i]];
 
-		r->before = r->transfer;
 		r->transfer =
 			next(x, member[i], COMM, PL_RO_TRANSFER, PL_K_COLLECTIVE, name, COMM_NS);
 		pred(x, meet, PL_E_COMM);
 		x->s.group[r->transfer] = group;
+		x->s.bytes[r->transfer] = bytes;
 	}
 }
 
@@ -269,9 +272,16 @@ static void make_groups(struct gen *x)
 
 	for (int64_t r = 0; r < n; r += NEIGHBOURS)
 		make_group(x, "tp", r, 1, pl_min_i64(r + NEIGHBOURS, n));
-	for (int64_t r = 0; r < NEIGHBOURS && r < n; r++)
+	for (int64_t r = 0; r < NEIGHBOURS && n > NEIGHBOURS; r++)
 		make_group(x, "dp", r, NEIGHBOURS, n);
 	make_group(x, "world", 0, 1, n);
+}
+
+static void mark(struct gen *x, int64_t r, pl_id name, unsigned flags)
+{
+	uint32_t id = next(x, r, HOST, PL_RO_MARK, PL_K_STEP, name, 0);
+
+	x->s.flags[id] = (uint8_t)flags;
 }
 
 static void make_shape(struct gen *x)
@@ -288,8 +298,8 @@ static void make_shape(struct gen *x)
 	for (uint32_t i = 0; i < x->s.n_entries; i++)
 		x->s.flags[i] = 0;
 	for (int64_t r = 0; r < x->o.ranks; r++) {
-		x->rank[r].transfer = x->rank[r].before = PL_NONE;
-		x->s.flags[next(x, r, HOST, PL_RO_MARK, PL_K_STEP, x->begin, 0)] = PL_NF_STEP_BEGIN;
+		x->rank[r].transfer = PL_NONE;
+		mark(x, r, x->begin, PL_NF_STEP_BEGIN);
 	}
 	for (int64_t l = 0; l < layers; l++) {
 		bool far = l % 4 == 3 && x->o.ranks > NEIGHBOURS;
@@ -303,7 +313,7 @@ static void make_shape(struct gen *x)
 		next(x, r, HOST, PL_RO_SYNC, PL_K_RUNTIME, x->sync, 4000);
 		pred(x, x->rank[r].transfer, PL_E_WAIT);
 		pred(x, x->rank[r].last[COMPUTE], PL_E_WAIT);
-		x->s.flags[next(x, r, HOST, PL_RO_MARK, PL_K_STEP, x->end, 0)] = PL_NF_IN_STEP;
+		mark(x, r, x->end, PL_NF_IN_STEP);
 	}
 }
 
@@ -394,6 +404,7 @@ static void sort_shape(struct gen *x)
 	move_column(x, &s->res, sizeof(*s->res), to);
 	move_column(x, &s->name, sizeof(*s->name), to);
 	move_column(x, &s->group, sizeof(*s->group), to);
+	move_column(x, &s->bytes, sizeof(*s->bytes), to);
 	move_column(x, &x->dur, sizeof(*x->dur), to);
 	pl_free(to);
 	must(x, pl_grow(&x->g.shape, &x->g.cap_shapes, 1, sizeof(*s), &x->err));

@@ -38,9 +38,9 @@ static size_t gzip(const uint8_t *p, size_t n, uint8_t *out, size_t room)
 	z_stream z = { 0 };
 	gz_header h = { 0 };
 
-	h.name = (Bytef *)(uintptr_t)"some name.json";
-	h.comment = (Bytef *)(uintptr_t)"a comment";
-	h.extra = (Bytef *)(uintptr_t)"XY\002\000ab";
+	h.name = (Bytef *)(uintptr_t) "some name.json";
+	h.comment = (Bytef *)(uintptr_t) "a comment";
+	h.extra = (Bytef *)(uintptr_t) "XY\002\000ab";
 	h.extra_len = 6;
 	h.hcrc = 1;
 	deflateInit2(&z, 6, Z_DEFLATED, 31, 8, Z_DEFAULT_STRATEGY);
@@ -114,7 +114,8 @@ static void test_files(void)
 	chmod(name, 0600);
 	ok(!symlink(name, in_dir("link")), "a link");
 	o = pl_out_open(in_dir("link"), true, &err);
-	ok(o && !pl_out_write(o, "new", 3, &err) && !pl_out_close(o, &err), "written through a link");
+	ok(o && !pl_out_write(o, "new", 3, &err) && !pl_out_close(o, &err),
+	   "written through a link");
 	ok(!lstat(in_dir("link"), &st) && S_ISLNK(st.st_mode), "it is still a link");
 	ok(!stat(name, &st) && st.st_size == 3 && (st.st_mode & 0777) == 0600, "contents and mode");
 	o = pl_out_open(name, true, &err);
@@ -176,7 +177,7 @@ static void on_alarm(int sig)
 }
 
 static void through_pipe(const char *name, size_t n, const uint8_t *p, size_t step, bool gz,
-		    struct pl_pool *pool, const uint8_t *want, size_t n_want)
+			 struct pl_pool *pool, const uint8_t *want, size_t n_want)
 {
 	int fd[2], errors;
 	struct pl_err err = { 0 };
@@ -263,7 +264,8 @@ static void test_gunzip(int threads)
 	pl_pool_free(pool);
 }
 
-/* Cut anywhere, and flip anything: a prefix of the right bytes, one failure at most, then the end. */
+/* Cut anywhere, and flip anything: a prefix of the right bytes, one failure at most, then the end.
+ */
 static void test_damage(void)
 {
 	size_t n = 3000, nz, bad = 0, silent = 0, order = 0;

@@ -1,0 +1,390 @@
+/*
+ * What changed between two jobs: the step, the classes of time, the operations, the ranks.
+ *
+ * Operations are compared by name. What an operation contributes to the difference of the steps is
+ * what its time on the critical path changed by; these sum to the difference of the paths. Beside
+ * it stand its count, its total over all ranks and its mean, so that more work, slower work and
+ * work that merely came onto the path can be told apart. All times are per step.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "program.h"
+
+struct side {
+	double count, total, path; /* a step */
+};
+struct op_row {
+	const char *name, *kind;
+	struct side v[2];
+};
+struct diff {
+	const struct report *r[2];
+	struct op_row *op;
+	size_t n, cap;
+	struct pl_intern names; /* "kind\0name": row */
+};
+
+/* ---- operations ------------------------------------------------------------------------------ */
+
+static int row_of(struct diff *d, const char *kind, const char *name, struct op_row **row,
+		  struct pl_err *err)
+{
+	struct pl_buf key = { 0 };
+	size_t before = d->names.n;
+	pl_id id;
+	int rc;
+
+	PL_TRY(pl_buf_put(&key, kind, strlen(kind) + 1, err));
+	PL_TRY(pl_buf_put(&key, name, strlen(name), err));
+	PL_TRY(pl_intern_add(&d->names, (const char *)key.p, key.n, &id, err));
+	if (id == before) {
+		PL_TRY(pl_grow(&d->op, &d->cap, d->n + 1, sizeof(*d->op), err));
+		memset(&d->op[d->n], 0, sizeof(d->op[d->n]));
+		d->op[d->n].kind = pl_intern_get(&d->names, id);
+		d->op[d->n++].name = pl_intern_get(&d->names, id) + strlen(kind) + 1;
+	}
+	*row = &d->op[id];
+out:
+	pl_buf_fini(&key);
+	return rc;
+}
+
+static const char *kind_name(uint8_t role, uint8_t kind)
+{
+	return role == PL_RO_GAP ? "gap" : pl_kind_name(kind);
+}
+
+/* Totals of one side: first by (name, kind, role) number, then into the rows. */
+static int add_totals(struct diff *d, int side, struct pl_err *err)
+{
+	const struct report *r = d->r[side];
+	const struct pl_graph *g = &r->g;
+	double *sum = NULL, n = (double)r->n_steps;
+	uint64_t *count = NULL;
+	size_t kinds = PL_K_COUNT_ + 1;
+	int rc;
+
+	PL_TRY(pl_alloc(&sum, g->str.n * kinds, sizeof(*sum), err));
+	PL_TRY(pl_alloc(&count, g->str.n * kinds, sizeof(*count), err));
+	for (size_t k = 0; k < g->n_steps; k++) {
+		const struct pl_shape *sh = &g->shape[g->step[k].shape];
+
+		for (uint32_t i = sh->n_entries; i < sh->n_nodes && pl_sim_reported(r->s, k); i++) {
+			size_t at;
+
+			if (sh->res[i] == PL_NONE || sh->name[i] >= g->str.n ||
+			    sh->role[i] == PL_RO_MARK || sh->role[i] == PL_RO_ARRIVE ||
+			    sh->kind[i] >= PL_K_COUNT_)
+				continue;
+			at = sh->name[i] * kinds +
+			     (sh->role[i] == PL_RO_GAP ? PL_K_COUNT_ : sh->kind[i]);
+			sum[at] += (double)pl_run_dur(r->s, &r->run, k, i);
+			count[at] +=
+				sh->role[i] != PL_RO_SYNC; /* the rest of a call counted before */
+		}
+	}
+	for (size_t at = 0; at < g->str.n * kinds; at++) {
+		struct op_row *row;
+
+		if (!count[at])
+			continue;
+		PL_TRY(row_of(d, at % kinds == PL_K_COUNT_ ? "gap" : pl_kind_name(at % kinds),
+			      pl_intern_get(&g->str, (pl_id)(at / kinds)), &row, err));
+		row->v[side].count += (double)count[at] / n;
+		row->v[side].total += sum[at] / n;
+	}
+out:
+	pl_free(sum);
+	pl_free(count);
+	return rc;
+}
+
+static int add_path(struct diff *d, int side, struct pl_err *err)
+{
+	const struct report *r = d->r[side];
+	struct op_row *row;
+	int rc;
+
+	for (size_t i = 0; i < r->n_rows; i++) {
+		const struct path_row *p = &r->row[i];
+
+		PL_TRY(row_of(d, p->id == PL_NONE ? p->kind : kind_name(p->role, p->node_kind),
+			      p->name, &row, err));
+		row->v[side].path += (double)p->ns / (double)r->n_steps;
+	}
+	rc = 0;
+out:
+	return rc;
+}
+
+static double gain(const struct op_row *x)
+{
+	return x->v[1].path - x->v[0].path;
+}
+
+static int by_contribution(const void *pa, const void *pb)
+{
+	const struct op_row *a = pa, *b = pb;
+	double x = fabs(gain(a)), y = fabs(gain(b));
+	int c;
+
+	if (x != y)
+		return x > y ? -1 : 1;
+	x = fabs(a->v[1].total - a->v[0].total);
+	y = fabs(b->v[1].total - b->v[0].total);
+	if (x != y)
+		return x > y ? -1 : 1;
+	c = strcmp(a->name, b->name);
+	return c ? c : strcmp(a->kind, b->kind);
+}
+
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+static int64_t whole(double ns)
+{
+	return isfinite(ns) ? (int64_t)llround(ns) : INT64_MIN;
+}
+
+static struct pl_table *op_table(const struct diff *d, size_t top, struct pl_err *err)
+{
+	static const struct pl_column col[] = {
+		{ "contribution_ns", "contrib.", PL_CELL_NS, 0 },
+		{ "a_path_ns", "path A", PL_CELL_NS, 0 },
+		{ "b_path_ns", "path B", PL_CELL_NS, 0 },
+		{ "a_count", "count A", PL_CELL_REAL, 0 },
+		{ "b_count", "B", PL_CELL_REAL, 0 },
+		{ "a_total_ns", "total A", PL_CELL_NS, 0 },
+		{ "b_total_ns", "total B", PL_CELL_NS, 0 },
+		{ "a_mean_ns", "mean A", PL_CELL_NS, 0 },
+		{ "b_mean_ns", "mean B", PL_CELL_NS, 0 },
+		{ "kind", "kind", PL_CELL_STR, 10 },
+		{ "name", "operation", PL_CELL_STR, 28 },
+	};
+	struct pl_table *t = pl_table_new(col, PL_LEN(col), err);
+
+	for (size_t i = 0; t && i < d->n && (!top || i < top); i++) {
+		const struct side *a = &d->op[i].v[0], *b = &d->op[i].v[1];
+
+		if (pl_table_row(t, err, whole(gain(&d->op[i])), whole(a->path), whole(b->path),
+				 a->count, b->count, whole(a->total), whole(b->total),
+				 whole(a->count > 0 ? a->total / a->count : NAN),
+				 whole(b->count > 0 ? b->total / b->count : NAN), d->op[i].kind,
+				 d->op[i].name) < 0) {
+			pl_table_free(t);
+			return NULL;
+		}
+	}
+	return t;
+}
+
+enum { CLASSES = 9 };
+
+static double class_of(const struct report *r, const struct pl_rank_time *t, int i)
+{
+	const pl_ns v[CLASSES] = { t->compute_ns,
+				   t->comm_overlapped_ns,
+				   t->comm_exposed_ns,
+				   t->copy_ns,
+				   t->host_ns,
+				   t->unexplained_ns,
+				   t->idle_ns[PL_I_WAIT],
+				   t->idle_ns[PL_I_LAUNCH],
+				   t->idle_ns[PL_I_TAIL] };
+
+	return (double)v[i] / (double)r->n_steps;
+}
+
+static struct pl_table *class_table(const struct diff *d, struct pl_err *err)
+{
+	static const struct pl_column col[] = {
+		{ "class", "mean of the ranks", PL_CELL_STR, 0 },
+		{ "a_ns", "A", PL_CELL_NS, 0 },
+		{ "b_ns", "B", PL_CELL_NS, 0 },
+		{ "difference_ns", "B - A", PL_CELL_NS, 0 },
+	};
+	static const char *const name[CLASSES] = {
+		"computation",
+		"overlapped communication",
+		"exposed communication",
+		"copies",
+		"host",
+		"unexplained",
+		"waiting for other ranks",
+		"launch latency",
+		"nothing to do",
+	};
+	struct pl_table *t = pl_table_new(col, PL_LEN(col), err);
+
+	for (int i = 0; t && i < CLASSES; i++) {
+		double v[2] = { 0, 0 };
+
+		for (int s = 0; s < 2; s++)
+			for (size_t k = 0; k < d->r[s]->account.n_ranks; k++)
+				v[s] += class_of(d->r[s], &d->r[s]->account.rank[k], i) /
+					(double)d->r[s]->account.n_ranks;
+		if (pl_table_row(t, err, name[i], whole(v[0]), whole(v[1]), whole(v[1] - v[0])) <
+		    0) {
+			pl_table_free(t);
+			return NULL;
+		}
+	}
+	return t;
+}
+
+static const struct pl_rank_time *rank_of(const struct report *r, int32_t rank)
+{
+	for (size_t i = 0; i < r->account.n_ranks; i++)
+		if (r->account.rank[i].rank == rank)
+			return &r->account.rank[i];
+	return NULL;
+}
+
+static struct pl_table *rank_table(const struct diff *d, size_t top, struct pl_err *err)
+{
+	static const struct pl_column col[] = {
+		{ "rank", "rank", PL_CELL_I64, 0 },
+		{ "a_compute_ns", "compute A", PL_CELL_NS, 0 },
+		{ "b_compute_ns", "B", PL_CELL_NS, 0 },
+		{ "a_comm_exposed_ns", "comm A", PL_CELL_NS, 0 },
+		{ "b_comm_exposed_ns", "B", PL_CELL_NS, 0 },
+		{ "a_host_ns", "host A", PL_CELL_NS, 0 },
+		{ "b_host_ns", "B", PL_CELL_NS, 0 },
+		{ "a_wait_ns", "wait A", PL_CELL_NS, 0 },
+		{ "b_wait_ns", "B", PL_CELL_NS, 0 },
+	};
+	struct pl_table *t = pl_table_new(col, PL_LEN(col), err);
+	const struct pl_account *a[2] = { &d->r[0]->account, &d->r[1]->account };
+
+	for (size_t i = 0, k = 0, n = 0; t && (i < a[0]->n_ranks || k < a[1]->n_ranks); n++) {
+		int32_t ra = i < a[0]->n_ranks ? a[0]->rank[i].rank : INT32_MAX;
+		int32_t rb = k < a[1]->n_ranks ? a[1]->rank[k].rank : INT32_MAX;
+		int32_t rank = ra < rb ? ra : rb;
+		int64_t v[8];
+
+		if (top && n == top)
+			break;
+		i += ra == rank;
+		k += rb == rank;
+		for (int s = 0; s < 2; s++) {
+			const struct pl_rank_time *x = rank_of(d->r[s], rank);
+
+			v[s] = whole(x ? class_of(d->r[s], x, 0) + class_of(d->r[s], x, 1) : NAN);
+			v[2 + s] = whole(x ? class_of(d->r[s], x, 2) : NAN);
+			v[4 + s] = whole(x ? class_of(d->r[s], x, 4) : NAN);
+			v[6 + s] = whole(x ? class_of(d->r[s], x, 6) : NAN);
+		}
+		if (pl_table_row(t, err, (int64_t)rank, v[0], v[1], v[2], v[3], v[4], v[5], v[6],
+				 v[7]) < 0) {
+			pl_table_free(t);
+			return NULL;
+		}
+	}
+	return t;
+}
+
+/* ---- printing -------------------------------------------------------------------------------- */
+
+static int print_side(struct pl_jsonw *w, const char *key, const struct report *r,
+		      struct pl_err *err)
+{
+	int rc;
+
+	PL_TRY(pl_jsonw_key(w, key, err));
+	PL_TRY(pl_jsonw_open(w, '{', err));
+	PL_TRY(pl_jsonw_ki64(w, "steps", (int64_t)r->n_steps, err));
+	PL_TRY(pl_jsonw_ki64(w, "ranks", r->g.n_ranks, err));
+	PL_TRY(pl_jsonw_kreal(w, "recorded_mean_ns", r->recorded_mean, err));
+	PL_TRY(pl_jsonw_kreal(w, "step_mean_ns", r->mean, err));
+	PL_TRY(pl_jsonw_kreal(w, "unexplained_share", r->unexplained_share, err));
+	rc = pl_jsonw_close(w, err);
+out:
+	return rc;
+}
+
+static int as_json(const struct diff *d, struct pl_table *const *t, struct pl_out *out,
+		   struct pl_err *err)
+{
+	static const char *const key[] = { "classes", "operations", "ranks" };
+	struct pl_jsonw w;
+	int rc;
+
+	pl_jsonw_init(&w, out, 0);
+	PL_TRY(pl_jsonw_open(&w, '{', err));
+	PL_TRY(pl_jsonw_kstr(&w, "schema", "paceline.replay-difference/1", err));
+	PL_TRY(print_side(&w, "a", d->r[0], err));
+	PL_TRY(print_side(&w, "b", d->r[1], err));
+	PL_TRY(pl_jsonw_kreal(&w, "difference_ns", d->r[1]->mean - d->r[0]->mean, err));
+	for (int i = 0; i < 3; i++) {
+		PL_TRY(pl_jsonw_key(&w, key[i], err));
+		PL_TRY(pl_table_json(t[i], &w, err));
+	}
+	PL_TRY(pl_jsonw_close(&w, err));
+	rc = pl_out_write(out, "\n", 1, err);
+out:
+	return rc;
+}
+
+static int as_text(const struct diff *d, struct pl_table *const *t, size_t rest, struct pl_out *out,
+		   struct pl_err *err)
+{
+	double a = d->r[0]->mean, b = d->r[1]->mean;
+	char ta[32], tb[32], td[32];
+	int rc;
+
+	PL_TRY(pl_out_printf(out, err, "A: %s a step, B: %s, difference %s (%+.2f %%)\n",
+			     fmt_ns(ta, sizeof(ta), a), fmt_ns(tb, sizeof(tb), b),
+			     fmt_ns(td, sizeof(td), b - a), a > 0 ? 100 * (b - a) / a : 0));
+	PL_TRY(pl_out_printf(
+		out, err, "A: %zu steps, %d ranks, %.1f %% unexplained; B: %zu, %d, %.1f %%\n\n",
+		d->r[0]->n_steps, d->r[0]->g.n_ranks, 100 * d->r[0]->unexplained_share,
+		d->r[1]->n_steps, d->r[1]->g.n_ranks, 100 * d->r[1]->unexplained_share));
+	PL_TRY(pl_table_print(t[0], out, PL_TABLE_TEXT, "Classes of time, a step", err));
+	PL_TRY(pl_out_printf(out, err, "\n"));
+	PL_TRY(pl_table_print(t[1], out, PL_TABLE_TEXT,
+			      "Operations, a step, by what they add on the critical path", err));
+	if (rest)
+		PL_TRY(pl_out_printf(out, err, "... and %zu more operations (--top=0 shows all)\n",
+				     rest));
+	PL_TRY(pl_out_printf(out, err, "\n"));
+	rc = pl_table_print(t[2], out, PL_TABLE_TEXT, "Ranks, a step", err);
+out:
+	return rc;
+}
+
+int print_difference(const struct config *c, const struct report *a, const struct report *b,
+		     struct pl_out *out, struct pl_err *err)
+{
+	static const enum pl_table_format format[] = { PL_TABLE_TEXT, PL_TABLE_JSON, PL_TABLE_CSV,
+						       PL_TABLE_TSV, PL_TABLE_JSONL };
+	struct diff d = { .r = { a, b } };
+	struct pl_table *t[3] = { NULL };
+	size_t top = c->to == AS_TEXT ? (size_t)c->top : 0;
+	int rc;
+
+	for (int side = 0; side < 2; side++) {
+		PL_TRY(add_totals(&d, side, err));
+		PL_TRY(add_path(&d, side, err));
+	}
+	if (d.n)
+		qsort(d.op, d.n, sizeof(*d.op), by_contribution);
+	t[0] = class_table(&d, err);
+	t[1] = op_table(&d, top, err);
+	t[2] = rank_table(&d, top ? 16 : 0, err);
+	if (!t[0] || !t[1] || !t[2])
+		rc = err->code;
+	else if (c->to == AS_JSON)
+		rc = as_json(&d, t, out, err);
+	else if (c->to == AS_TEXT)
+		rc = as_text(&d, t, d.n - pl_table_rows(t[1]), out, err);
+	else
+		rc = pl_table_print(t[1], out, format[c->to], NULL, err);
+out:
+	for (int i = 0; i < 3; i++)
+		pl_table_free(t[i]);
+	pl_intern_fini(&d.names);
+	pl_free(d.op);
+	return rc;
+}

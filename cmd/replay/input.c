@@ -1,0 +1,149 @@
+/* What the program reads: graphs, and changes from the command line and from files. */
+#include <string.h>
+
+#include "program.h"
+
+void changes_fini(struct changes *x)
+{
+	pl_free(x->list.v);
+	pl_buf_fini(&x->text);
+}
+
+/* ---- changes --------------------------------------------------------------------------------- */
+
+static int read_file(const char *path, struct pl_buf *b, struct pl_err *err)
+{
+	struct pl_in *in = pl_in_open(path, err);
+	const uint8_t *p;
+	int64_t n;
+	int rc = 0;
+
+	if (!in)
+		return err->code;
+	while ((n = pl_in_peek(in, 1, &p, err)) > 0) {
+		PL_TRY(pl_buf_put(b, p, (size_t)n, err));
+		pl_in_skip(in, (size_t)n);
+		if (b->n > 16u << 20) {
+			rc = pl_fail(err, PL_ELIMIT, "%s: more than 16 MiB of changes", path);
+			goto out;
+		}
+	}
+	rc = (int)pl_min_i64(n, 0);
+	if (rc == 0)
+		rc = pl_buf_put(b, "\n", 1, err);
+out:
+	pl_in_close(in);
+	return rc;
+}
+
+/* One change a line; text after # and blank lines do not count. */
+static int split(struct changes *x, struct pl_err *err)
+{
+	char *line = (char *)x->text.p, *end = line + x->text.n, *stop;
+	int rc;
+
+	for (; line < end; line = stop + 1) {
+		size_t n;
+
+		stop = memchr(line, '\n', (size_t)(end - line));
+		*stop = '\0';
+		line[strcspn(line, "#")] = '\0';
+		line += strspn(line, " \t\r");
+		for (n = strlen(line); n && strchr(" \t\r", line[n - 1]);)
+			line[--n] = '\0';
+		if (n && (rc = pl_list_add(&x->list, line, err)) < 0)
+			return rc;
+	}
+	return 0;
+}
+
+int read_changes(const struct config *c, struct changes *x, struct pl_err *err)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < c->whatif.n; i++)
+		PL_TRY(pl_list_add(&x->list, c->whatif.v[i], err));
+	for (size_t i = 0; i < c->whatif_file.n; i++)
+		PL_TRY(read_file(c->whatif_file.v[i], &x->text, err));
+	rc = split(x, err);
+out:
+	return rc;
+}
+
+int parse_changes(const struct config *c, const struct changes *x, const struct pl_graph *g,
+		  struct pl_whatif *w, struct pl_err *err)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < x->list.n; i++) {
+		struct pl_whatif one = { 0 };
+		uint64_t hits;
+
+		PL_TRY(pl_whatif_add(w, x->list.v[i], err));
+		rc = pl_whatif_add(&one, x->list.v[i], err);
+		if (rc >= 0)
+			rc = pl_whatif_hits(&one, g, &hits, err);
+		pl_whatif_fini(&one);
+		if (rc < 0)
+			goto out;
+		if (!hits)
+			pl_say(&c->c.log, PL_LOG_WARN, "the change \"%s\" selects no operation",
+			       x->list.v[i]);
+	}
+out:
+	return rc;
+}
+
+/* ---- graphs ---------------------------------------------------------------------------------- */
+
+static int check(struct pl_in *in, struct pl_err *err)
+{
+	const uint8_t *p;
+	int64_t n = pl_in_peek(in, 18, &p, err);
+
+	if (n < 0)
+		return (int)n;
+	if (!n)
+		return pl_fail(err, PL_EDATA,
+			       "%s: empty: what was to write it has failed or was given nothing",
+			       pl_in_name(in));
+	if (!pl_container_probe(p, (size_t)n))
+		return pl_fail(
+			err, PL_EDATA,
+			"%s: not a graph; traces become one by: trace FILE... | merge | graph",
+			pl_in_name(in));
+	return 0;
+}
+
+static int fold(const struct config *c, struct report *r, struct pl_err *err)
+{
+	struct pl_graph out;
+	int rc;
+
+	for (size_t k = 0; k < r->g.n_steps; k++)
+		r->n_recorded += r->g.step[k].number != INT64_MIN;
+	pl_graph_init(&out);
+	rc = pl_graph_fold(&r->g, c->fold == FOLD_MEDIAN, &out, &r->n_folded, err);
+	if (rc < 0)
+		return rc;
+	pl_graph_fini(&r->g);
+	r->g = out;
+	return 0;
+}
+
+int read_graph(const struct config *c, const char *path, struct pl_pool *pool, struct report *r,
+	       struct pl_err *err)
+{
+	struct pl_in *in = pl_in_open(path ? path : "-", err);
+	int rc;
+
+	if (!in)
+		return err->code;
+	PL_TRY(check(in, err));
+	PL_TRY(pl_graph_read(in, pool, &r->g, err));
+	if (c->fold != FOLD_NONE && (rc = fold(c, r, err)) < 0)
+		pl_wrap(err, "%s", pl_in_name(in));
+out:
+	pl_in_close(in);
+	return rc;
+}

@@ -1,0 +1,211 @@
+/*
+ * The numbers of a report: replayed against recorded, the path, where the time went.
+ *
+ * Percentiles of the errors of starts come from a histogram that is exact below 2 us and has 1024
+ * buckets for each doubling above: there may be too many operations to keep and sort.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "program.h"
+
+#define SUB	1024 /* buckets of a doubling; values below 2 * SUB have their own */
+#define BUCKETS (2 * SUB + 53 * SUB)
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+static pl_ns length(const struct pl_run *run, size_t k)
+{
+	return run->step_end[k] - run->step_start[k];
+}
+
+static int measure_steps(struct report *r, const struct pl_run *base, struct pl_err *err)
+{
+	int rc = pl_alloc(&r->step, r->g.n_steps, sizeof(*r->step), err);
+	pl_ns start, end, next, ignore;
+
+	if (rc < 0)
+		return rc;
+	for (size_t k = 0; k < r->g.n_steps; k++) {
+		struct step_row *x = &r->step[r->n_steps];
+
+		if (!pl_sim_reported(r->s, k))
+			continue;
+		pl_sim_recorded(r->s, k, &start, &end);
+		x->number = r->g.step[k].number;
+		x->recorded = end - start;
+		x->replayed = length(base, k);
+		x->error =
+			x->recorded ? (double)(x->replayed - x->recorded) / (double)x->recorded : 0;
+		x->period = x->predicted = INT64_MIN;
+		for (size_t n = k + 1; n < r->g.n_steps; n++) {
+			if (!pl_sim_reported(r->s, n))
+				continue;
+			pl_sim_recorded(r->s, n, &next, &ignore);
+			if (r->g.step[n].number == x->number + 1)
+				x->period = next - start;
+			break;
+		}
+		r->recorded_mean += (double)x->recorded;
+		r->replayed_mean += (double)x->replayed;
+		r->mean_abs_error += fabs(x->error);
+		if (fabs(x->error) > fabs(r->worst_error))
+			r->worst_error = x->error;
+		r->n_steps++;
+	}
+	r->recorded_mean /= (double)r->n_steps;
+	r->replayed_mean /= (double)r->n_steps;
+	r->mean_abs_error /= (double)r->n_steps;
+	return 0;
+}
+
+static void predict_steps(struct report *r)
+{
+	size_t n = 0;
+
+	for (size_t k = 0; k < r->g.n_steps; k++)
+		if (pl_sim_reported(r->s, k))
+			r->step[n++].predicted = length(&r->run, k);
+	r->predicted_mean = pl_run_mean_step(r->s, &r->run);
+}
+
+/* ---- starts ---------------------------------------------------------------------------------- */
+
+static size_t bucket(uint64_t v)
+{
+	int shift;
+
+	if (v < 2 * SUB)
+		return v;
+	shift = 63 - __builtin_clzll(v) - 10; /* v >> shift is in SUB .. 2 SUB - 1 */
+	return (size_t)shift * SUB + (size_t)(v >> shift);
+}
+
+static int64_t bucket_value(size_t i)
+{
+	size_t shift = i < 2 * SUB ? 0 : i / SUB - 1;
+
+	return (int64_t)((i - shift * SUB) << shift);
+}
+
+static int64_t percentile(const uint64_t *count, uint64_t n, double p)
+{
+	uint64_t want = (uint64_t)ceil(p / 100 * (double)n), have = 0;
+	size_t i = 0;
+
+	for (; i < BUCKETS; i++) {
+		have += count[i];
+		if (have >= want && have)
+			break;
+	}
+	return bucket_value(i < BUCKETS ? i : BUCKETS - 1);
+}
+
+static bool on_device(const struct pl_graph *g, const struct pl_shape *sh, uint32_t i)
+{
+	uint8_t t = sh->res[i] == PL_NONE ? PL_T_OTHER : g->res[sh->res[i]].track_type;
+
+	return t == PL_T_STREAM || t == PL_T_COPY_ENGINE || t == PL_T_LINK;
+}
+
+/* An operation starts with its first node; a transfer is the second of a communication. */
+static bool is_start(const struct pl_shape *sh, uint32_t i)
+{
+	return sh->type[i] == PL_N_OP && sh->role[i] != PL_RO_TRANSFER &&
+	       sh->role[i] != PL_RO_MARK && sh->role[i] != PL_RO_GAP && sh->role[i] != PL_RO_SYNC;
+}
+
+static void count_starts(struct report *r, const struct pl_run *base, bool device, uint64_t *count)
+{
+	r->n_starts = 0;
+	r->start_max = 0;
+	for (size_t k = 0; k < r->g.n_steps; k++) {
+		const struct pl_gstep *st = &r->g.step[k];
+		const struct pl_shape *sh = &r->g.shape[st->shape];
+
+		if (!pl_sim_reported(r->s, k))
+			continue;
+		for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++) {
+			int64_t d;
+
+			if (!is_start(sh, i) || (device && !on_device(&r->g, sh, i)))
+				continue;
+			d = llabs(base->start[k][i] - st->start[i]);
+			count[bucket((uint64_t)d)]++;
+			r->start_max = pl_max_i64(r->start_max, d);
+			r->n_starts++;
+		}
+	}
+}
+
+static int measure_starts(struct report *r, const struct pl_run *base, struct pl_err *err)
+{
+	uint64_t *count;
+	int rc = pl_alloc(&count, BUCKETS, sizeof(*count), err);
+
+	if (rc < 0)
+		return rc;
+	r->start_p50 = r->start_p95 = r->start_max = -1;
+	r->start_device = true;
+	count_starts(r, base, true, count);
+	if (!r->n_starts) {
+		r->start_device = false;
+		count_starts(r, base, false, count);
+	}
+	if (r->n_starts) {
+		r->start_p50 = percentile(count, r->n_starts, 50);
+		r->start_p95 = percentile(count, r->n_starts, 95);
+	}
+	pl_free(count);
+	return 0;
+}
+
+/* ---- all ------------------------------------------------------------------------------------- */
+
+int measure(struct report *r, const struct pl_whatif *w, struct pl_err *err)
+{
+	struct pl_run base = { 0 };
+	int rc;
+
+	r->predicted_mean = NAN;
+	r->s = pl_sim_new(&r->g, err);
+	if (!r->s)
+		return err->code;
+	PL_TRY(pl_sim_run(r->s, NULL, &base, err));
+	r->ops = base.ops;
+	PL_TRY(measure_steps(r, &base, err));
+	PL_TRY(measure_starts(r, &base, err));
+	if (w && w->n) {
+		pl_run_fini(&base);
+		PL_TRY(pl_sim_run(r->s, w, &r->run, err));
+		predict_steps(r);
+	} else {
+		r->run = base;
+		memset(&base, 0, sizeof(base));
+	}
+	r->mean = pl_run_mean_step(r->s, &r->run);
+	PL_TRY(pl_path_find(r->s, &r->run, &r->path, err));
+	r->unexplained_share =
+		r->path.length ? (double)r->path.unexplained / (double)r->path.length : 0;
+	PL_TRY(sum_path(r, err));
+	PL_TRY(pl_account_make(r->s, &r->run, &r->account, err));
+out:
+	pl_run_fini(&base);
+	return rc;
+}
+
+void report_fini(struct report *r)
+{
+	for (size_t i = 0; i < r->n_changes; i++)
+		pl_free(r->change[i].change);
+	pl_free(r->change);
+	pl_free(r->slow);
+	pl_free(r->row);
+	pl_free(r->step);
+	pl_account_fini(&r->account);
+	pl_path_fini(&r->path);
+	pl_run_fini(&r->run);
+	pl_sim_free(r->s);
+	pl_graph_fini(&r->g);
+}

@@ -1,0 +1,139 @@
+/* program.h - what the files of the program `replay` share. */
+#ifndef REPLAY_PROGRAM_H
+#define REPLAY_PROGRAM_H
+
+#include "core/cmd.h"
+#include "io/table.h"
+#include "sim/sim.h"
+
+enum fold { FOLD_NONE, FOLD_MEAN, FOLD_MEDIAN };
+enum format { AS_TEXT, AS_JSON, AS_CSV, AS_TSV, AS_JSONL };
+enum section {
+	SEC_ALL,
+	SEC_STEPS,
+	SEC_RANKS,
+	SEC_RESOURCES,
+	SEC_PATH,
+	SEC_EVENTS,
+	SEC_SLOWEST,
+	SEC_WORTH,
+};
+
+struct config {
+	struct pl_common c; /* first */
+	struct pl_list whatif, whatif_file;
+	int fold, to, table;
+	int64_t top; /* rows of a table in text, 0: all */
+	const char *timeline;
+	bool path, resources, worth;
+};
+
+struct step_row {
+	int64_t number;
+	pl_ns recorded, replayed;
+	pl_ns period, predicted; /* INT64_MIN: none */
+	double error;		 /* of replayed, a signed share of recorded */
+};
+
+struct path_row { /* of the critical path: all of one operation, kind and rank */
+	const char *name, *kind;
+	int32_t rank; /* -1 none */
+	uint64_t count;
+	pl_ns ns;
+	double share;
+	uint8_t role; /* enum pl_node_role; PL_RO_NONE: latency, unexplained */
+	uint8_t node_kind;
+	pl_id id; /* of the name, PL_NONE: latency, unexplained */
+};
+
+struct slow_row {
+	int32_t rank;
+	pl_ns awaited_ns; /* a step, by each of the others on average */
+	int32_t most;	  /* rank that waited longest for it, -1 */
+	pl_ns most_ns;	  /* a step */
+	char why[400];
+};
+
+struct change_row {
+	char *change;		/* as --what-if takes it */
+	double saves_ns, share; /* of the mean step */
+};
+
+/* What there is to say of one graph. */
+struct report {
+	struct pl_graph g;
+	struct pl_sim *s;
+	size_t n_folded, n_recorded; /* --fold: how many steps of how many */
+	struct step_row *step;
+	size_t n_steps;
+	uint64_t ops;
+	double recorded_mean, replayed_mean, predicted_mean; /* ns; predicted NAN without changes */
+	double mean_abs_error, worst_error;
+	int64_t start_p50, start_p95, start_max; /* |replayed - recorded| of starts; -1: none */
+	uint64_t n_starts;
+	bool start_device; /* of device operations, else of all */
+	/* of the predicted run if there are changes, else of the replayed one */
+	struct pl_run run;
+	double mean;
+	struct pl_path path;
+	double unexplained_share;
+	struct path_row *row;
+	size_t n_rows, cap_rows;
+	struct pl_account account;
+	struct slow_row *slow;
+	size_t n_slow;
+	struct change_row *change;
+	size_t n_changes;
+};
+
+/* The texts of all changes asked for; those of files are owned by `text`. */
+struct changes {
+	struct pl_list list;
+	struct pl_buf text;
+};
+
+/* ---- input.c ---- */
+int read_changes(const struct config *c, struct changes *x, struct pl_err *err) PL_MUST;
+void changes_fini(struct changes *x);
+/* Warns of changes that select nothing. */
+int parse_changes(const struct config *c, const struct changes *x, const struct pl_graph *g,
+		  struct pl_whatif *w, struct pl_err *err) PL_MUST;
+/* NULL or "-": standard input. Folded if asked for. */
+int read_graph(const struct config *c, const char *path, struct pl_pool *pool, struct report *r,
+	       struct pl_err *err) PL_MUST;
+
+/* ---- measure.c ---- */
+/* r->g is there; fills all but slow and change. */
+int measure(struct report *r, const struct pl_whatif *w, struct pl_err *err) PL_MUST;
+void report_fini(struct report *r);
+
+/* ---- path.c ---- */
+int sum_path(struct report *r, struct pl_err *err) PL_MUST;
+/* What a part of the path is called. */
+void path_item(const struct report *r, const struct pl_path_item *p, struct path_row *row);
+
+/* ---- slow.c ---- */
+int find_slow(struct report *r, struct pl_err *err) PL_MUST;
+
+/* ---- worth.c ---- */
+/* The changes worth most, on top of those of `x`. */
+int find_worth(struct report *r, const struct changes *x, struct pl_pool *pool,
+	       struct pl_err *err) PL_MUST;
+
+/* ---- tables.c: each section as a table; rows limited to top (0: all) ---- */
+struct pl_table *make_table(const struct report *r, enum section which, int64_t top,
+			    struct pl_err *err);
+
+/* ---- text.c, json.c ---- */
+int print_text(const struct config *c, const struct report *r, struct pl_out *out,
+	       struct pl_err *err) PL_MUST;
+int print_json(const struct config *c, const struct report *r, struct pl_out *out,
+	       struct pl_err *err) PL_MUST;
+/* A time with four significant digits: "603.2 ms". */
+char *fmt_ns(char *out, size_t size, double ns);
+
+/* ---- compare.c ---- */
+int print_difference(const struct config *c, const struct report *a, const struct report *b,
+		     struct pl_out *out, struct pl_err *err) PL_MUST;
+
+#endif

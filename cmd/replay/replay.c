@@ -1,0 +1,272 @@
+/*
+ * replay - does the model of the job reproduce it, where is the time, and what if something
+ * changed?
+ *
+ * The report is made from the run that the changes give, if there are any. Memory is given back as
+ * soon as it can be: the run that is described is gone before the changes worth most are simulated.
+ */
+#include <string.h>
+#include <time.h>
+
+#include "config.h"
+#include "program.h"
+
+#define AT(m) offsetof(struct config, m)
+
+static const struct pl_opt options[] = {
+	{ 'O', "to", "FORMAT", "write text (default), json, csv, tsv or jsonl", PL_OPT_CHOICE,
+	  AT(to), "text|json|csv|tsv|jsonl" },
+	PL_OPTS_OUTPUT,
+	{ 0, "what-if", "CHANGE",
+	  "predict the step with the change \"scale SELECTOR by X\"; may be given again",
+	  PL_OPT_LIST, AT(whatif), NULL },
+	{ 0, "what-if-file", "FILE", "the same for each line of FILE; # begins a comment",
+	  PL_OPT_LIST, AT(whatif_file), NULL },
+	{ 0, "fold", "HOW",
+	  "replay one step that is the mean or median of many: none, mean, median", PL_OPT_CHOICE,
+	  AT(fold), "none|mean|median" },
+	{ 0, "timeline", "FILE", "write the replayed (or predicted) run to FILE, as a trace",
+	  PL_OPT_STR, AT(timeline), NULL },
+	{ 0, "table", "NAME",
+	  "only this table: steps, ranks, resources, path, events, slowest, worth", PL_OPT_CHOICE,
+	  AT(table), "all|steps|ranks|resources|path|events|slowest|worth" },
+	{ 0, "top", "N", "rows of a table in the text report (default 10, 0: all)", PL_OPT_INT,
+	  AT(top), NULL },
+	{ 0, "path", NULL, "show the critical path in order too", PL_OPT_FLAG, AT(path), NULL },
+	{ 0, "resources", NULL, "show threads and streams too", PL_OPT_FLAG, AT(resources), NULL },
+	{ 0, "worth", NULL, "find the changes worth most (default; --no-worth)", PL_OPT_FLAG,
+	  AT(worth), NULL },
+	{ 'l', "level", "N", "compression level of the timeline, 0-12 (default 1)", PL_OPT_INT,
+	  PL_COMMON(level), NULL },
+	{ 0, "provenance", NULL,
+	  "record the command line in the timeline (default; --no-provenance)", PL_OPT_FLAG,
+	  PL_COMMON(provenance), NULL },
+	PL_OPTS_THREADS,
+	PL_OPTS_COMMON,
+};
+
+static void defaults(void *config)
+{
+	struct config *c = config;
+
+	c->top = 10;
+	c->worth = true;
+}
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* ---- the timeline ---------------------------------------------------------------------------- */
+
+static int provenance(const struct pl_common *c, struct pl_buf *b, struct pl_err *err)
+{
+	int rc = pl_buf_printf(b, err, "%s %s:", c->program, PL_VERSION);
+
+	for (int i = 1; i < c->argc && rc >= 0; i++)
+		rc = pl_buf_printf(b, err, " %s", c->argv[i]);
+	return rc < 0 ? rc : pl_buf_put(b, "", 1, err);
+}
+
+static int write_timeline(const struct config *c, const struct report *r, struct pl_pool *pool,
+			  struct pl_out *out, struct pl_err *err)
+{
+	struct pl_trace_writer_opts o = { .level = (int)c->c.level, .pool = pool };
+	struct pl_sink *sink = NULL;
+	struct pl_buf line = { 0 };
+	int rc = 0;
+
+	if (c->c.provenance) {
+		PL_TRY(provenance(&c->c, &line, err));
+		o.provenance = (const char *)line.p;
+	}
+	sink = pl_trace_writer_open(out, &o, err);
+	if (!sink) {
+		rc = err->code;
+		goto out;
+	}
+	rc = pl_sim_timeline(r->s, &r->run, sink, err);
+	if (rc < 0)
+		pl_trace_writer_abort(sink);
+	else
+		rc = pl_trace_writer_close(sink, err);
+out:
+	pl_buf_fini(&line);
+	return rc;
+}
+
+/* ---- one graph ------------------------------------------------------------------------------- */
+
+static bool wants(const struct config *c, enum section what)
+{
+	return c->table == SEC_ALL ? c->to == AS_TEXT || c->to == AS_JSON : c->table == (int)what;
+}
+
+static int print(const struct config *c, const struct report *r, struct pl_out *out,
+		 struct pl_err *err)
+{
+	static const enum pl_table_format format[] = { PL_TABLE_TEXT, PL_TABLE_JSON, PL_TABLE_CSV,
+						       PL_TABLE_TSV, PL_TABLE_JSONL };
+	enum section which = c->table == SEC_ALL ? SEC_STEPS : (enum section)c->table;
+	struct pl_table *t;
+	int rc;
+
+	if (c->table == SEC_ALL && c->to == AS_TEXT)
+		return print_text(c, r, out, err);
+	if (c->table == SEC_ALL && c->to == AS_JSON)
+		return print_json(c, r, out, err);
+	t = make_table(r, which, c->to == AS_TEXT ? c->top : 0, err);
+	if (!t)
+		return err->code;
+	rc = pl_table_print(t, out, format[c->to], NULL, err);
+	pl_table_free(t);
+	return rc;
+}
+
+static int replay(const struct config *c, const char *path, struct pl_pool *pool,
+		  struct pl_out *out, struct pl_out *timeline, struct pl_err *err)
+{
+	struct report r = { 0 };
+	struct changes x = { 0 };
+	struct pl_whatif w = { 0 };
+	double t[4] = { now() };
+	int rc;
+
+	PL_TRY(read_changes(c, &x, err));
+	PL_TRY(read_graph(c, path, pool, &r, err));
+	t[1] = now();
+	PL_TRY(parse_changes(c, &x, &r.g, &w, err));
+	PL_TRY(measure(&r, &w, err));
+	if (wants(c, SEC_SLOWEST) || wants(c, SEC_WORTH))
+		PL_TRY(find_slow(&r, err));
+	if (timeline)
+		PL_TRY(write_timeline(c, &r, pool, timeline, err));
+	pl_run_fini(&r.run);
+	t[2] = now();
+	if (c->worth && wants(c, SEC_WORTH))
+		PL_TRY(find_worth(&r, &x, pool, err));
+	t[3] = now();
+	pl_say(&c->c.log, PL_LOG_NOTE,
+	       "%llu operations: read in %.3f s, replayed and explained in %.3f s, changes tried "
+	       "in %.3f "
+	       "s; %.1f M operations/s",
+	       (unsigned long long)r.ops, t[1] - t[0], t[2] - t[1], t[3] - t[2],
+	       (double)r.ops / (t[3] - t[0]) / 1e6);
+	rc = print(c, &r, out, err);
+out:
+	pl_whatif_fini(&w);
+	report_fini(&r);
+	changes_fini(&x);
+	return rc;
+}
+
+/* ---- two graphs ------------------------------------------------------------------------------ */
+
+static int compare(const struct config *c, char **path, struct pl_pool *pool, struct pl_out *out,
+		   struct pl_err *err)
+{
+	struct report r[2] = { { .n_folded = 0 } };
+	struct changes x = { 0 };
+	int rc;
+
+	PL_TRY(read_changes(c, &x, err));
+	for (int i = 0; i < 2; i++) {
+		struct pl_whatif w = { 0 };
+
+		rc = read_graph(c, path[i], pool, &r[i], err);
+		if (rc >= 0)
+			rc = parse_changes(c, &x, &r[i].g, &w, err);
+		if (rc >= 0 && (rc = measure(&r[i], &w, err)) < 0)
+			pl_wrap(err, "%s", path[i]);
+		pl_whatif_fini(&w);
+		if (rc < 0)
+			goto out;
+	}
+	rc = print_difference(c, &r[0], &r[1], out, err);
+out:
+	report_fini(&r[0]);
+	report_fini(&r[1]);
+	changes_fini(&x);
+	return rc;
+}
+
+static bool is_stdout(const char *path)
+{
+	return !path || !strcmp(path, "-");
+}
+
+static int check(const struct config *c, int argc, char **argv, struct pl_err *err)
+{
+	if (argc > 2)
+		return pl_fail(err, PL_EUSAGE,
+			       "more than two graphs; one is explained, two are compared");
+	if (argc == 2 && is_stdout(argv[0]) && is_stdout(argv[1]))
+		return pl_fail(err, PL_EUSAGE, "both graphs are standard input");
+	if (c->top < 0)
+		return pl_fail(err, PL_EUSAGE, "--top: %lld is negative", (long long)c->top);
+	if (argc == 2 && (c->timeline || c->table != SEC_ALL))
+		return pl_fail(err, PL_EUSAGE, "--%s is for one graph, not for two",
+			       c->timeline ? "timeline" : "table");
+	if (c->timeline && is_stdout(c->timeline) && is_stdout(c->c.output))
+		return pl_fail(
+			err, PL_EUSAGE,
+			"report and timeline cannot both go to standard output; use -o FILE for "
+			"the report");
+	return 0;
+}
+
+static int run(void *config, int argc, char **argv, struct pl_err *err)
+{
+	const struct config *c = config;
+	struct pl_out *out = NULL, *timeline = NULL;
+	struct pl_pool *pool = NULL;
+	int rc = check(c, argc, argv, err);
+
+	if (rc < 0)
+		return rc;
+	out = pl_out_open(c->c.output, false, err);
+	if (!out)
+		return err->code;
+	pool = pl_pool_new((int)c->c.threads, err);
+	if (pool && c->timeline)
+		timeline = pl_out_open(c->timeline, true, err);
+	if (!pool || (c->timeline && !timeline)) {
+		rc = err->code;
+		goto out;
+	}
+	if (argc == 2)
+		PL_TRY(compare(c, argv, pool, out, err));
+	else
+		PL_TRY(replay(c, argc ? argv[0] : NULL, pool, out, timeline, err));
+	if (timeline) {
+		rc = pl_out_close(timeline, err);
+		timeline = NULL;
+	}
+out:
+	pl_pool_free(pool);
+	if (rc < 0) {
+		pl_out_abort(timeline);
+		pl_out_abort(out);
+		return rc;
+	}
+	return pl_out_close(out, err);
+}
+
+const struct pl_cmd pl_command = {
+	.name = "replay",
+	.synopsis = "[OPTION]... [GRAPH [GRAPH]]",
+	.summary = "Replay a job's graph: where its time goes, and what if something changed.",
+	.details = "With two graphs: what changed from the first to the second. Without: standard "
+		   "input.\n"
+		   "A change is \"scale SELECTOR by X\"; SELECTOR is KEY=GLOB,... with KEY kind, "
+		   "name, rank,\n"
+		   "host, stage or step; kinds are those of traces and comm, compute, gap, all.",
+	.opts = options,
+	.config_size = sizeof(struct config),
+	.defaults = defaults,
+	.run = run,
+};

@@ -1,0 +1,181 @@
+/* The sections of a report as tables, for -O csv and the like, and for --table. */
+#include <math.h>
+
+#include "program.h"
+
+static const struct pl_column steps[] = {
+	{ "step", "step", PL_CELL_I64, 0 },	  { "recorded_ns", "recorded", PL_CELL_NS, 0 },
+	{ "period_ns", "period", PL_CELL_NS, 0 }, { "replayed_ns", "replayed", PL_CELL_NS, 0 },
+	{ "error", "error", PL_CELL_REAL, 0 },	  { "predicted_ns", "predicted", PL_CELL_NS, 0 },
+};
+static const struct pl_column ranks[] = {
+	{ "rank", "rank", PL_CELL_I64, 0 },
+	{ "span_ns", "span", PL_CELL_NS, 0 },
+	{ "compute_ns", "compute", PL_CELL_NS, 0 },
+	{ "comm_overlapped_ns", "overlapped", PL_CELL_NS, 0 },
+	{ "comm_exposed_ns", "exposed", PL_CELL_NS, 0 },
+	{ "copy_ns", "copy", PL_CELL_NS, 0 },
+	{ "host_ns", "host", PL_CELL_NS, 0 },
+	{ "unexplained_ns", "unexplained", PL_CELL_NS, 0 },
+	{ "wait_ns", "wait", PL_CELL_NS, 0 },
+	{ "launch_ns", "launch", PL_CELL_NS, 0 },
+	{ "nothing_ns", "nothing", PL_CELL_NS, 0 },
+	{ "waits_for", "for rank", PL_CELL_I64, 0 },
+	{ "waits_for_ns", "of it", PL_CELL_NS, 0 },
+	{ "awaited_ns", "awaited", PL_CELL_NS, 0 },
+};
+static const struct pl_column resources[] = {
+	{ "rank", "rank", PL_CELL_I64, 0 },
+	{ "resource", "resource", PL_CELL_STR, 24 },
+	{ "type", "type", PL_CELL_STR, 0 },
+	{ "operations", "ops", PL_CELL_I64, 0 },
+	{ "compute_ns", "compute", PL_CELL_NS, 0 },
+	{ "comm_ns", "comm", PL_CELL_NS, 0 },
+	{ "copy_ns", "copy", PL_CELL_NS, 0 },
+	{ "host_ns", "host", PL_CELL_NS, 0 },
+	{ "gap_ns", "gap", PL_CELL_NS, 0 },
+	{ "wait_ns", "wait", PL_CELL_NS, 0 },
+	{ "unexplained_ns", "unexpl.", PL_CELL_NS, 0 },
+	{ "latency_ns", "latency", PL_CELL_NS, 0 },
+	{ "idle_ns", "idle", PL_CELL_NS, 0 },
+};
+static const struct pl_column path[] = {
+	{ "share", "share", PL_CELL_PERCENT, 0 }, { "ns", "time", PL_CELL_NS, 0 },
+	{ "count", "count", PL_CELL_I64, 0 },	  { "kind", "kind", PL_CELL_STR, 0 },
+	{ "rank", "rank", PL_CELL_I64, 0 },	  { "name", "operation", PL_CELL_STR, 58 },
+};
+static const struct pl_column events[] = {
+	{ "start_ns", "start", PL_CELL_NS, 0 },	  { "ns", "time", PL_CELL_NS, 0 },
+	{ "kind", "kind", PL_CELL_STR, 0 },	  { "rank", "rank", PL_CELL_I64, 0 },
+	{ "resource", "on", PL_CELL_STR, 16 },	  { "step", "step", PL_CELL_I64, 0 },
+	{ "name", "operation", PL_CELL_STR, 44 },
+};
+static const struct pl_column slowest[] = {
+	{ "rank", "rank", PL_CELL_I64, 0 },
+	{ "awaited_ns", "awaited", PL_CELL_NS, 0 },
+	{ "why", "why", PL_CELL_STR, 0 },
+};
+static const struct pl_column worth[] = {
+	{ "saves_ns", "saves", PL_CELL_NS, 0 },
+	{ "share", "of step", PL_CELL_PERCENT, 0 },
+	{ "change", "change", PL_CELL_STR, 76 },
+};
+
+static const struct {
+	const struct pl_column *col;
+	size_t n;
+} layout[] = {
+	[SEC_STEPS] = { steps, PL_LEN(steps) },
+	[SEC_RANKS] = { ranks, PL_LEN(ranks) },
+	[SEC_RESOURCES] = { resources, PL_LEN(resources) },
+	[SEC_PATH] = { path, PL_LEN(path) },
+	[SEC_EVENTS] = { events, PL_LEN(events) },
+	[SEC_SLOWEST] = { slowest, PL_LEN(slowest) },
+	[SEC_WORTH] = { worth, PL_LEN(worth) },
+};
+
+static int64_t some_rank(int32_t rank)
+{
+	return rank < 0 ? INT64_MIN : rank;
+}
+
+static int rank_row(struct pl_table *t, const struct pl_rank_time *x, struct pl_err *err)
+{
+	return pl_table_row(t, err, (int64_t)x->rank, x->span_ns, x->compute_ns,
+			    x->comm_overlapped_ns, x->comm_exposed_ns, x->copy_ns, x->host_ns,
+			    x->unexplained_ns, x->idle_ns[PL_I_WAIT], x->idle_ns[PL_I_LAUNCH],
+			    x->idle_ns[PL_I_TAIL], some_rank(x->waits_for), x->waits_for_ns,
+			    x->awaited_ns);
+}
+
+static int resource_row(struct pl_table *t, const struct pl_graph *g, const struct pl_res_time *x,
+			struct pl_err *err)
+{
+	const struct pl_resource *res = &g->res[x->res];
+
+	return pl_table_row(t, err, some_rank(res->rank), pl_intern_get(&g->str, res->name),
+			    pl_track_type_name(res->track_type), (int64_t)x->ops, x->compute_ns,
+			    x->comm_ns, x->copy_ns, x->host_ns, x->gap_ns, x->wait_ns,
+			    x->unexplained_ns, x->latency_ns, x->idle_ns);
+}
+
+static int event_row(struct pl_table *t, const struct report *r, const struct pl_path_item *p,
+		     struct pl_err *err)
+{
+	const struct pl_shape *sh = &r->g.shape[r->g.step[p->step].shape];
+	const char *on = NULL;
+	struct path_row x;
+
+	path_item(r, p, &x);
+	if (sh->res[p->node] != PL_NONE)
+		on = pl_intern_get(&r->g.str, r->g.res[sh->res[p->node]].name);
+	return pl_table_row(t, err, p->start - r->path.item[0].start, p->ns, x.kind,
+			    some_rank(x.rank), on, r->g.step[p->step].number, x.name);
+}
+
+static size_t size_of(const struct report *r, enum section which)
+{
+	switch (which) {
+	case SEC_STEPS:
+		return r->n_steps;
+	case SEC_RANKS:
+		return r->account.n_ranks;
+	case SEC_RESOURCES:
+		return r->account.n_res;
+	case SEC_PATH:
+		return r->n_rows;
+	case SEC_EVENTS:
+		return r->path.n;
+	case SEC_SLOWEST:
+		return r->n_slow;
+	default:
+		return r->n_changes;
+	}
+}
+
+static int row(struct pl_table *t, const struct report *r, enum section which, size_t i,
+	       struct pl_err *err)
+{
+	const struct step_row *s;
+	const struct path_row *p;
+
+	switch (which) {
+	case SEC_STEPS:
+		s = &r->step[i];
+		return pl_table_row(t, err, s->number, s->recorded, s->period, s->replayed,
+				    s->error, s->predicted);
+	case SEC_RANKS:
+		return rank_row(t, &r->account.rank[i], err);
+	case SEC_RESOURCES:
+		return resource_row(t, &r->g, &r->account.res[i], err);
+	case SEC_PATH:
+		p = &r->row[i];
+		return pl_table_row(t, err, p->share, p->ns, (int64_t)p->count, p->kind,
+				    some_rank(p->rank), p->name);
+	case SEC_EVENTS:
+		return event_row(t, r, &r->path.item[i], err);
+	case SEC_SLOWEST:
+		return pl_table_row(t, err, (int64_t)r->slow[i].rank, r->slow[i].awaited_ns,
+				    r->slow[i].why);
+	default:
+		return pl_table_row(t, err, (int64_t)llround(r->change[i].saves_ns),
+				    r->change[i].share, r->change[i].change);
+	}
+}
+
+struct pl_table *make_table(const struct report *r, enum section which, int64_t top,
+			    struct pl_err *err)
+{
+	struct pl_table *t = pl_table_new(layout[which].col, layout[which].n, err);
+	size_t n = size_of(r, which);
+
+	if (top > 0 && (uint64_t)top < n)
+		n = (size_t)top;
+	for (size_t i = 0; t && i < n; i++) {
+		if (row(t, r, which, i, err) < 0) {
+			pl_table_free(t);
+			return NULL;
+		}
+	}
+	return t;
+}

@@ -1,0 +1,319 @@
+/*
+ * The changes worth most: candidates are scaled by 0.5 and simulated.
+ *
+ * A critical path stays a chain of constraints when durations shrink, so a change cannot save more
+ * than half of what it selects on that path. Candidates are taken in the order of this bound, until
+ * the next one's bound cannot reach the best five any more. With several steps the bound is one of
+ * their sum only, hence SLACK. Threads simulate ahead; what they find beyond that point is not
+ * used, so the result does not depend on their number.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "program.h"
+
+#define BEST	 5
+#define MOST	 24 /* simulations */
+#define NAMES	 12 /* operations tried */
+#define RANKS	 4
+#define SLACK	 1.25
+#define FACTOR	 0.5
+#define FACTOR_S "0.5"
+
+struct cand {
+	char *text;
+	double bound; /* ns a step */
+	size_t order; /* as added: breaks ties */
+	/* of its simulation */
+	const struct pl_sim *s;
+	struct pl_whatif w;
+	double mean;
+	struct pl_err err;
+};
+struct cands {
+	const struct report *r;
+	struct cand *v;
+	size_t n, cap;
+};
+
+/* ---- candidates ------------------------------------------------------------------------------ */
+
+static bool has_duration(const struct path_row *p)
+{
+	return p->role == PL_RO_COMPUTE || p->role == PL_RO_HOST || p->role == PL_RO_GAP ||
+	       p->role == PL_RO_COPY || p->role == PL_RO_TRANSFER;
+}
+
+static int add(struct cands *x, const char *selector, pl_ns on_path, struct pl_err *err)
+{
+	struct pl_buf b = { 0 };
+	int rc;
+
+	if (on_path <= 0)
+		return 0;
+	PL_TRY(pl_buf_printf(&b, err, "scale %s by " FACTOR_S, selector));
+	PL_TRY(pl_buf_put(&b, "", 1, err));
+	PL_TRY(pl_grow(&x->v, &x->cap, x->n + 1, sizeof(*x->v), err));
+	memset(&x->v[x->n], 0, sizeof(x->v[x->n]));
+	x->v[x->n] = (struct cand){ .text = (char *)b.p,
+				    .bound = (1 - FACTOR) * (double)on_path / (double)x->r->n_steps,
+				    .order = x->n };
+	x->n++;
+	return 0;
+out:
+	pl_buf_fini(&b);
+	return rc;
+}
+
+static int add_classes(struct cands *x, struct pl_err *err)
+{
+	pl_ns kind[PL_K_COUNT_] = { 0 }, comm = 0, gap = 0, compute;
+	const struct report *r = x->r;
+	char text[64];
+	int rc;
+
+	for (size_t i = 0; i < r->n_rows; i++) {
+		const struct path_row *p = &r->row[i];
+
+		if (!has_duration(p))
+			continue;
+		if (p->role == PL_RO_GAP)
+			gap += p->ns;
+		else if (p->node_kind < PL_K_COUNT_)
+			kind[p->node_kind] += p->ns;
+		if (p->role == PL_RO_TRANSFER)
+			comm += p->ns;
+	}
+	compute = kind[PL_K_KERNEL] + kind[PL_K_HOST_OP];
+	PL_TRY(add(x, "kind=compute", compute, err));
+	PL_TRY(add(x, "kind=comm", comm, err));
+	PL_TRY(add(x, "kind=gap", gap, err));
+	for (unsigned k = 0; k < PL_K_COUNT_; k++) {
+		if (kind[k] == compute || kind[k] == comm) /* the same under another name */
+			continue;
+		snprintf(text, sizeof(text), "kind=%s", pl_kind_name(k));
+		PL_TRY(add(x, text, kind[k], err));
+	}
+	rc = 0;
+out:
+	return rc;
+}
+
+/* A selector that matches this name and no other. */
+static int name_selector(const char *name, struct pl_buf *b, struct pl_err *err)
+{
+	int rc;
+
+	b->n = 0;
+	PL_TRY(pl_buf_put(b, "name=", 5, err));
+	for (; *name; name++) {
+		if (strchr("*?[]\\|", *name))
+			PL_TRY(pl_buf_put(b, "\\", 1, err));
+		PL_TRY(pl_buf_put(b, name, 1, err));
+	}
+	rc = pl_buf_put(b, "", 1, err);
+out:
+	return rc;
+}
+
+struct named {
+	pl_id id;
+	pl_ns ns;
+};
+
+static int by_id(const void *pa, const void *pb)
+{
+	const struct named *a = pa, *b = pb;
+
+	return a->id < b->id ? -1 : a->id > b->id;
+}
+
+static int by_ns(const void *pa, const void *pb)
+{
+	const struct named *a = pa, *b = pb;
+
+	if (a->ns != b->ns)
+		return a->ns > b->ns ? -1 : 1;
+	return by_id(pa, pb);
+}
+
+/* Join what is equal, the longest first. Returns how many are left. */
+static size_t join(struct named *v, size_t n)
+{
+	size_t k = 0;
+
+	qsort(v, n, sizeof(*v), by_id);
+	for (size_t i = 0; i < n; i++) {
+		if (k && v[k - 1].id == v[i].id)
+			v[k - 1].ns += v[i].ns;
+		else
+			v[k++] = v[i];
+	}
+	qsort(v, k, sizeof(*v), by_ns);
+	return k;
+}
+
+static int add_names(struct cands *x, struct pl_err *err)
+{
+	const struct report *r = x->r;
+	struct pl_buf b = { 0 };
+	struct named *v;
+	size_t n = 0;
+	int rc = pl_alloc(&v, r->n_rows, sizeof(*v), err);
+
+	if (rc < 0)
+		return rc;
+	for (size_t i = 0; i < r->n_rows; i++)
+		if (has_duration(&r->row[i]) && r->row[i].role != PL_RO_GAP)
+			v[n++] = (struct named){ r->row[i].id, r->row[i].ns };
+	n = join(v, n);
+	for (size_t i = 0; i < n && i < NAMES; i++) {
+		const char *name = pl_intern_get(&r->g.str, v[i].id);
+
+		if (!*name)
+			continue;
+		PL_TRY(name_selector(name, &b, err));
+		PL_TRY(add(x, (const char *)b.p, v[i].ns, err));
+	}
+out:
+	pl_buf_fini(&b);
+	pl_free(v);
+	return rc;
+}
+
+static int add_ranks(struct cands *x, struct pl_err *err)
+{
+	const struct report *r = x->r;
+	struct named *v;
+	char text[32];
+	size_t n = 0;
+	int rc = pl_alloc(&v, r->n_rows, sizeof(*v), err);
+
+	if (rc < 0)
+		return rc;
+	for (size_t i = 0; i < r->n_rows; i++)
+		if (has_duration(&r->row[i]) && r->row[i].rank >= 0)
+			v[n++] = (struct named){ (pl_id)r->row[i].rank, r->row[i].ns };
+	n = r->account.n_ranks > 1 ? join(v, n) : 0;
+	for (size_t i = 0; i < n; i++) {
+		bool slow = false;
+
+		for (size_t k = 0; k < r->n_slow; k++)
+			slow |= (pl_id)r->slow[k].rank == v[i].id;
+		if (i >= RANKS && !slow)
+			continue;
+		snprintf(text, sizeof(text), "rank=%u", v[i].id);
+		PL_TRY(add(x, text, v[i].ns, err));
+	}
+out:
+	pl_free(v);
+	return rc;
+}
+
+static int by_bound(const void *pa, const void *pb)
+{
+	const struct cand *a = pa, *b = pb;
+
+	if (a->bound != b->bound)
+		return a->bound > b->bound ? -1 : 1;
+	return a->order < b->order ? -1 : a->order > b->order;
+}
+
+/* ---- simulation ------------------------------------------------------------------------------ */
+
+static void simulate(void *arg)
+{
+	struct cand *c = arg;
+
+	if (pl_sim_mean(c->s, &c->w, &c->mean, &c->err) < 0)
+		c->mean = 0;
+}
+
+static int prepare(struct cands *x, const struct changes *given, struct pl_err *err)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < x->n; i++) {
+		x->v[i].s = x->r->s;
+		for (size_t k = 0; k < given->list.n; k++)
+			PL_TRY(pl_whatif_add(&x->v[i].w, given->list.v[k], err));
+		PL_TRY(pl_whatif_add(&x->v[i].w, x->v[i].text, err));
+	}
+out:
+	return rc;
+}
+
+/* Keep the candidate if it is among the best; equal ones (another name of the same) come once. */
+static void consider(struct report *r, struct cand *c)
+{
+	double saves = r->mean - c->mean;
+	size_t i = r->n_changes;
+
+	if (saves < 0.5)
+		return;
+	for (size_t k = 0; k < r->n_changes; k++)
+		if (r->change[k].saves_ns == saves)
+			return;
+	for (; i && r->change[i - 1].saves_ns < saves; i--)
+		;
+	if (i == BEST)
+		return;
+	if (r->n_changes == BEST)
+		pl_free(r->change[--r->n_changes].change);
+	memmove(&r->change[i + 1], &r->change[i], (r->n_changes - i) * sizeof(*r->change));
+	r->change[i] = (struct change_row){ c->text, saves, r->mean > 0 ? saves / r->mean : 0 };
+	c->text = NULL;
+	r->n_changes++;
+}
+
+static bool enough(const struct report *r, double bound)
+{
+	return r->n_changes == BEST &&
+	       r->change[BEST - 1].saves_ns >= bound * (r->n_steps > 1 ? SLACK : 1);
+}
+
+static int evaluate(struct report *r, struct cands *x, struct pl_pool *pool, struct pl_err *err)
+{
+	struct pl_queue *q = pl_queue_new(pool, pl_pool_threads(pool), err);
+	size_t put = 0, n = x->n < MOST ? x->n : MOST;
+	struct cand *c;
+	int rc = 0;
+
+	if (!q)
+		return err->code;
+	for (size_t i = 0; i < n && !enough(r, x->v[i].bound); i++) {
+		while (put < n && !pl_queue_full(q))
+			pl_queue_put(q, simulate, &x->v[put++]);
+		c = pl_queue_get(q);
+		if (c->err.code) {
+			rc = pl_fail(err, c->err.code, "%s", c->err.msg);
+			break;
+		}
+		consider(r, c);
+	}
+	pl_queue_free(q);
+	return rc;
+}
+
+int find_worth(struct report *r, const struct changes *given, struct pl_pool *pool,
+	       struct pl_err *err)
+{
+	struct cands x = { .r = r };
+	int rc;
+
+	PL_TRY(pl_alloc(&r->change, BEST + 1, sizeof(*r->change), err));
+	PL_TRY(add_classes(&x, err));
+	PL_TRY(add_names(&x, err));
+	PL_TRY(add_ranks(&x, err));
+	if (x.n)
+		qsort(x.v, x.n, sizeof(*x.v), by_bound);
+	PL_TRY(prepare(&x, given, err));
+	PL_TRY(evaluate(r, &x, pool, err));
+out:
+	for (size_t i = 0; i < x.n; i++) {
+		pl_free(x.v[i].text);
+		pl_whatif_fini(&x.v[i].w);
+	}
+	pl_free(x.v);
+	return rc;
+}

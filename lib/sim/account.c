@@ -1,0 +1,540 @@
+/*
+ * Where the time of each rank went: every instant of a rank's span gets one cause.
+ *
+ * The span is from the first reported step's start to the last one's end. Of what happens at an
+ * instant the first of these counts: computation (overlapped communication if a transfer runs
+ * beside it); a transfer (exposed communication); a copy; unexplained time before an operation;
+ * waiting in a communication for other ranks; modelled latency; work of a host thread (on a rank
+ * with a device the device then idles because of the host); nothing (tail). On a rank without a
+ * device the host operations are the computation.
+ *
+ * The intervals of a rank are sorted by start (radix sort) and swept; of each class only the time
+ * until which it lasts need be known. Neighbours of a resource that touch become one interval.
+ * Memory is bounded: ranks are taken in batches, and a rank with very many operations in slices of
+ * time; each costs a pass over the nodes, of which most only look at the resource. O(n) per pass.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/internal.h"
+
+#define BATCH_NODES (UINT64_C(3) << 19) /* nodes that one pass may turn into intervals */
+#define SPAN_MAX    (INT64_C(1) << 59)
+#define FEW_RANKS   1024 /* up to here it is kept who waited for whom */
+
+enum cls { C_COMPUTE, C_COMM, C_COPY, C_UNEXPLAINED, C_WAIT, C_LATENCY, C_HOST, CLASSES };
+
+struct ival {
+	uint64_t key; /* start << 3 | class */
+	int64_t end;
+};
+struct ivals {
+	struct ival *v;
+	size_t n, cap;
+};
+
+const char *pl_idle_name(unsigned cause)
+{
+	static const char *const name[] = { "waiting for other ranks", "launch latency",
+					    "nothing to do" };
+
+	return cause < PL_LEN(name) ? name[cause] : "?";
+}
+
+static int class_of(uint8_t role)
+{
+	switch (role) {
+	case PL_RO_COMPUTE:
+		return C_COMPUTE;
+	case PL_RO_TRANSFER:
+		return C_COMM;
+	case PL_RO_COPY:
+		return C_COPY;
+	case PL_RO_HOST:
+	case PL_RO_GAP:
+	case PL_RO_SYNC:
+		return C_HOST;
+	default:
+		return -1;
+	}
+}
+
+struct open { /* of a resource: the interval that may still grow */
+	pl_ns start, end;
+	int cls;    /* -1: none */
+	pl_ns done; /* end of the operations so far */
+};
+struct sweep {
+	int64_t at, until[CLASSES];
+	pl_ns sum[CLASSES], overlap, nothing;
+};
+struct work {
+	const struct pl_sim *s;
+	const struct pl_run *r;
+	struct pl_account *a;
+	struct ivals *m;    /* by rank */
+	struct ival *other; /* the radix sort's second array */
+	size_t cap_other;
+	uint32_t *rank_of;   /* by resource */
+	uint32_t *batch_of;  /* by resource */
+	uint32_t *batch;     /* by rank */
+	uint64_t *nodes;     /* by rank */
+	struct open *open;   /* by resource */
+	struct sweep *sweep; /* by rank */
+	pl_ns *waited;	     /* [waiting rank * n + awaited rank], NULL when there are many ranks */
+	pl_ns t0, t1;	     /* the whole span */
+	pl_ns a0, a1;	     /* the slice of this pass, from t0 */
+	bool first;	     /* slice */
+};
+
+/* ---- intervals ------------------------------------------------------------------------------ */
+
+static int flush(struct work *w, uint32_t res, struct pl_err *err)
+{
+	struct open *o = &w->open[res];
+	struct ivals *m = &w->m[w->rank_of[res]];
+	int rc;
+
+	if (o->cls < 0 || o->end <= o->start)
+		return 0;
+	rc = pl_grow(&m->v, &m->cap, m->n + 1, sizeof(*m->v), err);
+	if (rc == 0)
+		m->v[m->n++] = (struct ival){ (uint64_t)o->start << 3 | (unsigned)o->cls, o->end };
+	o->cls = -1;
+	return rc;
+}
+
+static inline int put(struct work *w, uint32_t res, enum cls c, pl_ns a, pl_ns b,
+		      struct pl_err *err)
+{
+	struct open *o = &w->open[res];
+	int rc;
+
+	a = pl_max_i64(a - w->t0, w->a0);
+	b = pl_min_i64(b - w->t0, w->a1);
+	if (b <= a)
+		return 0;
+	if (o->cls == (int)c && a <= o->end && a >= o->start) {
+		o->end = pl_max_i64(o->end, b);
+		return 0;
+	}
+	if ((rc = flush(w, res, err)) < 0)
+		return rc;
+	*o = (struct open){ a, b, (int)c, o->done };
+	return 0;
+}
+
+/* What of [a, b) lies in the whole span. */
+static pl_ns within(const struct work *w, pl_ns a, pl_ns b)
+{
+	return pl_max_i64(0, pl_min_i64(b, w->t1) - pl_max_i64(a, w->t0));
+}
+
+static void res_time(struct pl_res_time *t, uint8_t role, pl_ns ns)
+{
+	t->ops++;
+	switch (class_of(role)) {
+	case C_COMPUTE:
+		t->compute_ns += ns;
+		break;
+	case C_COMM:
+		t->comm_ns += ns;
+		break;
+	case C_COPY:
+		t->copy_ns += ns;
+		break;
+	case C_HOST:
+		*(role == PL_RO_GAP ? &t->gap_ns : &t->host_ns) += ns;
+		break;
+	default:
+		t->ops--;
+	}
+}
+
+/* The last to arrive at the rendezvous that lets this transfer begin. */
+static uint32_t last_arrival(const struct work *w, size_t k, uint32_t rendezvous)
+{
+	const struct pl_shape *sh = &w->s->g->shape[w->s->g->step[k].shape];
+	pl_ns t;
+	uint32_t e = sim_binding(w->s, w->r, k, rendezvous, &t);
+
+	return e == PL_NONE || sh->res[sh->src[e]] == PL_NONE ? PL_NONE
+							      : w->rank_of[sh->res[sh->src[e]]];
+}
+
+static void blame(struct work *w, uint32_t rank, uint32_t other, pl_ns ns)
+{
+	if (other == PL_NONE || other == rank)
+		return;
+	w->a->rank[other].awaited_ns += ns;
+	if (w->waited)
+		w->waited[rank * w->a->n_ranks + other] += ns;
+}
+
+/* A transfer that began after its arrival: the time between is waiting for the last one. */
+static int waiting(struct work *w, size_t k, uint32_t node, pl_ns start, struct pl_err *err)
+{
+	const struct pl_shape *sh = &w->s->g->shape[w->s->g->step[k].shape];
+	uint32_t rendezvous = PL_NONE;
+	pl_ns arrived = start, ns;
+
+	for (uint32_t e = sh->off[node]; e < sh->off[node + 1]; e++) {
+		uint32_t src = sh->src[e];
+
+		if (sh->role[src] == PL_RO_ARRIVE && sh->res[src] == sh->res[node])
+			arrived = w->r->start[k][src];
+		else if (sh->type[src] == PL_N_RENDEZVOUS)
+			rendezvous = src;
+	}
+	if (arrived >= start)
+		return 0;
+	if (w->first) {
+		ns = within(w, arrived, start);
+		w->a->res[sh->res[node]].wait_ns += ns;
+		if (rendezvous != PL_NONE && ns)
+			blame(w, w->rank_of[sh->res[node]], last_arrival(w, k, rendezvous), ns);
+	}
+	return put(w, sh->res[node], C_WAIT, arrived, start, err);
+}
+
+/* Has the node no latency and no unexplained time, whatever came last? Most on host threads. */
+static bool at_once(const struct work *w, size_t k, const struct pl_shape *sh, uint32_t i)
+{
+	const struct prep *p = &w->s->step[k];
+	int32_t any = 0;
+
+	for (uint32_t e = sh->off[i]; e < sh->off[i + 1]; e++)
+		any |= p->w[e];
+	return !any && !p->n_far && !p->held;
+}
+
+/* What was before the operation on its resource, back to the end of the one before. */
+static int delays(struct work *w, size_t k, uint32_t i, pl_ns start, struct pl_err *err)
+{
+	const struct pl_shape *sh = &w->s->g->shape[w->s->g->step[k].shape];
+	uint32_t res = sh->res[i], e;
+	pl_ns t, lat, gap, done = w->open[res].done;
+	int rc;
+
+	if (at_once(w, k, sh, i) || (e = sim_binding(w->s, w->r, k, i, &t)) == PL_NONE)
+		return 0;
+	sim_delay(w->s, k, i, e, &lat, &gap);
+	if (w->s->step[k].held)
+		gap += w->s->step[k].held[i];
+	if (lat + gap <= 0)
+		return 0;
+	lat = pl_max_i64(start - gap - lat, done);
+	gap = pl_max_i64(start - gap, done);
+	if (w->first && sh->role[i] != PL_RO_TRANSFER) { /* there it is part of the wait */
+		w->a->res[res].unexplained_ns += within(w, gap, start);
+		w->a->res[res].latency_ns += within(w, lat, gap);
+	}
+	if ((rc = put(w, res, C_LATENCY, lat, gap, err)) < 0)
+		return rc;
+	return put(w, res, C_UNEXPLAINED, gap, start, err);
+}
+
+static int one_node(struct work *w, size_t k, uint32_t i, struct pl_err *err)
+{
+	const struct pl_shape *sh = &w->s->g->shape[w->s->g->step[k].shape];
+	uint32_t res = sh->res[i];
+	pl_ns start = w->r->start[k][i], end = start + pl_run_dur(w->s, w->r, k, i);
+	int cls = class_of(sh->role[i]), rc;
+
+	if (w->first)
+		res_time(&w->a->res[res], sh->role[i], within(w, start, end));
+	if ((sh->role[i] == PL_RO_TRANSFER && (rc = waiting(w, k, i, start, err)) < 0) ||
+	    (rc = delays(w, k, i, start, err)) < 0)
+		return rc;
+	w->open[res].done = pl_max_i64(w->open[res].done, end);
+	return cls < 0 ? 0 : put(w, res, (enum cls)cls, start, end, err);
+}
+
+/* ---- sorting and sweeping ------------------------------------------------------------------- */
+
+static void insertion_sort(struct ival *v, size_t n)
+{
+	for (size_t i = 1; i < n; i++) {
+		struct ival x = v[i];
+		size_t k = i;
+
+		for (; k && v[k - 1].key > x.key; k--)
+			v[k] = v[k - 1];
+		v[k] = x;
+	}
+}
+
+/* By key, stable. Least significant digit first; digits that all share are skipped. */
+static int sort(struct work *w, struct ivals *m, struct pl_err *err)
+{
+	enum { BITS = 11, SIZE = 1 << BITS };
+	uint64_t any = 0, all = UINT64_MAX;
+	bool sorted = true;
+	struct ival *from = m->v, *to;
+	size_t count[SIZE];
+	int rc;
+
+	for (size_t i = 0; i < m->n; i++) {
+		any |= from[i].key;
+		all &= from[i].key;
+		sorted &= !i || from[i - 1].key <= from[i].key;
+	}
+	if (sorted)
+		return 0;
+	if (m->n < 64) {
+		insertion_sort(m->v, m->n);
+		return 0;
+	}
+	if ((rc = pl_grow(&w->other, &w->cap_other, m->n, sizeof(*w->other), err)) < 0)
+		return rc;
+	to = w->other;
+	for (int shift = 0; shift < 64; shift += BITS) {
+		struct ival *swap = from;
+		size_t sum = 0;
+
+		if (!((any ^ all) >> shift & (SIZE - 1)))
+			continue;
+		memset(count, 0, sizeof(count));
+		for (size_t i = 0; i < m->n; i++)
+			count[from[i].key >> shift & (SIZE - 1)]++;
+		for (size_t d = 0; d < SIZE; d++) {
+			size_t n = count[d];
+
+			count[d] = sum;
+			sum += n;
+		}
+		for (size_t i = 0; i < m->n; i++)
+			to[count[from[i].key >> shift & (SIZE - 1)]++] = from[i];
+		from = to;
+		to = swap;
+	}
+	if (from != m->v)
+		memcpy(m->v, from, m->n * sizeof(*from));
+	return 0;
+}
+
+/* Everything that lasts is known: account up to t. */
+static void advance(struct sweep *s, int64_t t)
+{
+	while (s->at < t) {
+		int64_t next = t;
+		int top = CLASSES;
+
+		for (int c = CLASSES; c-- > 0;) {
+			if (s->until[c] <= s->at)
+				continue;
+			top = c;
+			next = pl_min_i64(next, s->until[c]);
+		}
+		if (top == CLASSES)
+			s->nothing += next - s->at;
+		else if (top == C_COMPUTE && s->until[C_COMM] > s->at)
+			s->overlap += next - s->at;
+		else
+			s->sum[top] += next - s->at;
+		s->at = next;
+	}
+}
+
+static int sweep_rank(struct work *w, size_t rank, struct pl_err *err)
+{
+	struct ivals *m = &w->m[rank];
+	struct sweep *s = &w->sweep[rank];
+	int rc = sort(w, m, err);
+
+	if (rc < 0)
+		return rc;
+	for (size_t i = 0; i < m->n; i++) {
+		unsigned c = m->v[i].key & 7;
+
+		advance(s, (int64_t)(m->v[i].key >> 3));
+		s->until[c] = pl_max_i64(s->until[c], m->v[i].end);
+	}
+	advance(s, w->a1);
+	m->n = 0;
+	return 0;
+}
+
+/* ---- passes --------------------------------------------------------------------------------- */
+
+static int pass(struct work *w, uint32_t batch, struct pl_err *err)
+{
+	const struct pl_graph *g = w->s->g;
+	int rc;
+
+	for (uint32_t i = 0; i < g->n_res; i++)
+		w->open[i] = (struct open){ .cls = -1, .done = INT64_MIN };
+	for (size_t k = 0; k < g->n_steps; k++) {
+		const struct pl_shape *sh = &g->shape[g->step[k].shape];
+
+		for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++) {
+			if (sh->res[i] == PL_NONE || w->batch_of[sh->res[i]] != batch)
+				continue;
+			if ((rc = one_node(w, k, i, err)) < 0)
+				return rc;
+		}
+	}
+	for (uint32_t i = 0; i < g->n_res; i++)
+		if ((rc = flush(w, i, err)) < 0)
+			return rc;
+	for (size_t i = 0; i < w->a->n_ranks; i++)
+		if (w->batch[i] == batch && (rc = sweep_rank(w, i, err)) < 0)
+			return rc;
+	return 0;
+}
+
+/* Ranks by batch, and how many slices of time each batch needs. */
+static int all_passes(struct work *w, struct pl_err *err)
+{
+	size_t i = 0;
+	int rc;
+
+	for (uint32_t batch = 0; i < w->a->n_ranks; batch++) {
+		uint64_t n = 0, slices;
+
+		do {
+			n += w->nodes[i];
+			w->batch[i++] = batch;
+		} while (i < w->a->n_ranks && n + w->nodes[i] <= BATCH_NODES);
+		for (uint32_t k = 0; k < w->s->g->n_res; k++)
+			w->batch_of[k] =
+				w->rank_of[k] == PL_NONE ? PL_NONE : w->batch[w->rank_of[k]];
+		slices = n / BATCH_NODES + 1;
+		for (uint64_t s = 0; s < slices; s++) {
+			w->first = s == 0;
+			w->a0 = (w->t1 - w->t0) / (pl_ns)slices * (pl_ns)s;
+			w->a1 = s + 1 == slices ? w->t1 - w->t0
+						: (w->t1 - w->t0) / (pl_ns)slices * (pl_ns)(s + 1);
+			if ((rc = pass(w, batch, err)) < 0)
+				return rc;
+		}
+	}
+	return 0;
+}
+
+static int by_number(const void *pa, const void *pb)
+{
+	int32_t a = *(const int32_t *)pa, b = *(const int32_t *)pb;
+
+	return a < b ? -1 : a > b;
+}
+
+static void find_span(struct work *w)
+{
+	w->t0 = INT64_MAX;
+	w->t1 = INT64_MIN;
+	for (size_t k = 0; k < w->s->g->n_steps; k++) {
+		if (w->s->step[k].reported) {
+			w->t0 = pl_min_i64(w->t0, w->r->step_start[k]);
+			w->t1 = pl_max_i64(w->t1, w->r->step_end[k]);
+		}
+	}
+	w->t1 = pl_min_i64(w->t1, pl_add_sat(w->t0, SPAN_MAX));
+}
+
+static int setup(struct work *w, struct pl_err *err)
+{
+	const struct pl_graph *g = w->s->g;
+	size_t n = (size_t)g->n_ranks;
+	int rc;
+
+	w->a->n_ranks = n;
+	w->a->n_res = g->n_res;
+	if ((rc = pl_alloc(&w->a->rank, n, sizeof(*w->a->rank), err)) < 0 ||
+	    (rc = pl_alloc(&w->a->res, g->n_res, sizeof(*w->a->res), err)) < 0 ||
+	    (rc = pl_alloc(&w->m, n, sizeof(*w->m), err)) < 0 ||
+	    (rc = pl_alloc(&w->sweep, n, sizeof(*w->sweep), err)) < 0 ||
+	    (rc = pl_alloc(&w->batch, n, sizeof(*w->batch), err)) < 0 ||
+	    (rc = pl_alloc(&w->nodes, n, sizeof(*w->nodes), err)) < 0 ||
+	    (rc = pl_alloc(&w->rank_of, g->n_res, sizeof(*w->rank_of), err)) < 0 ||
+	    (rc = pl_alloc(&w->batch_of, g->n_res, sizeof(*w->batch_of), err)) < 0 ||
+	    (rc = pl_alloc(&w->open, g->n_res, sizeof(*w->open), err)) < 0 ||
+	    (n <= FEW_RANKS && (rc = pl_alloc(&w->waited, n * n, sizeof(*w->waited), err)) < 0))
+		return rc;
+	for (size_t i = 0; i < n; i++)
+		w->a->rank[i].rank = g->rank[i];
+	for (uint32_t i = 0; i < g->n_res; i++) {
+		int32_t *at = bsearch(&g->res[i].rank, g->rank, n, sizeof(*g->rank), by_number);
+
+		w->a->res[i].res = i;
+		w->rank_of[i] = at ? (uint32_t)(at - g->rank) : PL_NONE;
+	}
+	for (size_t k = 0; k < g->n_steps; k++) {
+		const struct pl_shape *sh = &g->shape[g->step[k].shape];
+
+		for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++)
+			if (sh->res[i] != PL_NONE && w->rank_of[sh->res[i]] != PL_NONE)
+				w->nodes[w->rank_of[sh->res[i]]]++;
+	}
+	find_span(w);
+	return 0;
+}
+
+static void finish(struct work *w)
+{
+	for (size_t i = 0; i < w->a->n_ranks; i++) {
+		struct pl_rank_time *t = &w->a->rank[i];
+		const struct sweep *s = &w->sweep[i];
+
+		t->span_ns = w->t1 - w->t0;
+		t->compute_ns = s->sum[C_COMPUTE];
+		t->comm_overlapped_ns = s->overlap;
+		t->comm_exposed_ns = s->sum[C_COMM];
+		t->copy_ns = s->sum[C_COPY];
+		t->host_ns = s->sum[C_HOST];
+		t->unexplained_ns = s->sum[C_UNEXPLAINED];
+		t->idle_ns[PL_I_WAIT] = s->sum[C_WAIT];
+		t->idle_ns[PL_I_LAUNCH] = s->sum[C_LATENCY];
+		t->idle_ns[PL_I_TAIL] = s->nothing;
+		t->waits_for = -1;
+		for (size_t o = 0; w->waited && o < w->a->n_ranks; o++) {
+			pl_ns ns = w->waited[i * w->a->n_ranks + o];
+
+			if (ns > t->waits_for_ns) {
+				t->waits_for_ns = ns;
+				t->waits_for = w->a->rank[o].rank;
+			}
+		}
+	}
+	for (size_t i = 0; i < w->a->n_res; i++) {
+		struct pl_res_time *t = &w->a->res[i];
+
+		t->idle_ns = pl_max_i64(0, w->t1 - w->t0 - t->compute_ns - t->comm_ns - t->copy_ns -
+						   t->host_ns - t->gap_ns - t->wait_ns -
+						   t->unexplained_ns - t->latency_ns);
+	}
+}
+
+int pl_account_make(const struct pl_sim *s, const struct pl_run *r, struct pl_account *a,
+		    struct pl_err *err)
+{
+	struct work w = { .s = s, .r = r, .a = a };
+	int rc;
+
+	memset(a, 0, sizeof(*a));
+	PL_TRY(setup(&w, err));
+	PL_TRY(all_passes(&w, err));
+	finish(&w);
+out:
+	for (size_t i = 0; w.m && i < a->n_ranks; i++)
+		pl_free(w.m[i].v);
+	pl_free(w.m);
+	pl_free(w.other);
+	pl_free(w.rank_of);
+	pl_free(w.batch_of);
+	pl_free(w.batch);
+	pl_free(w.nodes);
+	pl_free(w.open);
+	pl_free(w.sweep);
+	pl_free(w.waited);
+	if (rc < 0)
+		pl_account_fini(a);
+	return rc;
+}
+
+void pl_account_fini(struct pl_account *a)
+{
+	pl_free(a->rank);
+	pl_free(a->res);
+	memset(a, 0, sizeof(*a));
+}

@@ -1,0 +1,445 @@
+/*
+ * Many steps folded into one that stands for them.
+ *
+ * Steps do the same when every resource does the same operations in the same order; in which order
+ * the resources take turns, and so the order of nodes in the file, may differ. Nodes are therefore
+ * compared in an order of their own: by resource and place on it; nodes on no resource (rendezvous)
+ * by the first operation that they let begin. The largest set of equal steps is folded, with the
+ * structure (the edges) of its most frequent shape.
+ *
+ * Duration and start (from the begin of the step) of a node are the mean or median over the set.
+ * Means of starts and ends keep the order of the edges, medians need not: a start is raised to what
+ * its predecessors allow. A rendezvous is put where its last arrival is. What follows it starts at
+ * its own mean: the mean of the last arrivals is later than the last of the mean arrivals, and the
+ * difference becomes unexplained time, as it should. The folded step so replays to the mean of the
+ * steps (less where different operations ended them).
+ *
+ * Sorting of nodes on no resource aside, O(n) per step; 8 bytes a node of each shape.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/graph.h"
+#include "sim/sim.h"
+
+struct order {		/* of a shape */
+	uint32_t *node; /* in canonical order, without entries */
+	uint32_t n;
+	uint64_t hash;
+};
+
+struct fold {
+	const struct pl_graph *g;
+	struct pl_graph *out;
+	struct order *order; /* by shape */
+	uint32_t *like;	     /* by shape: the first that does the same */
+	size_t *step;	     /* the steps that are folded */
+	size_t n_steps;
+	pl_ns *begin; /* of each */
+	int64_t *value;
+	bool median;
+};
+
+/* ---- the order that does not depend on time -------------------------------------------------- */
+
+struct loose {		      /* a node on no resource */
+	uint32_t first, node; /* smallest place of what it lets begin */
+};
+
+static int by_first(const void *pa, const void *pb)
+{
+	const struct loose *a = pa, *b = pb;
+
+	if (a->first != b->first)
+		return a->first < b->first ? -1 : 1;
+	return a->node < b->node ? -1 : a->node > b->node;
+}
+
+/* Nodes on resources, by resource; *n_loose: how many others there are. */
+static int by_resource(const struct pl_graph *g, const struct pl_shape *sh, struct order *o,
+		       struct pl_err *err)
+{
+	uint32_t *at;
+	int rc = pl_alloc(&at, g->n_res + 1, sizeof(*at), err);
+
+	if (rc < 0)
+		return rc;
+	for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++)
+		if (sh->res[i] != PL_NONE)
+			at[sh->res[i] + 1]++;
+	for (size_t r = 0; r < g->n_res; r++)
+		at[r + 1] += at[r];
+	o->n = at[g->n_res];
+	for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++)
+		if (sh->res[i] != PL_NONE)
+			o->node[at[sh->res[i]]++] = i;
+	pl_free(at);
+	return 0;
+}
+
+static int add_loose(const struct pl_shape *sh, struct order *o, struct pl_err *err)
+{
+	uint32_t *place = NULL, *first = NULL, n = 0;
+	struct loose *v = NULL;
+	int rc;
+
+	PL_TRY(pl_alloc(&place, sh->n_nodes, sizeof(*place), err));
+	PL_TRY(pl_alloc(&first, sh->n_nodes, sizeof(*first), err));
+	PL_TRY(pl_alloc(&v, sh->n_nodes - sh->n_entries - o->n, sizeof(*v), err));
+	memset(first, 0xff, sh->n_nodes * sizeof(*first));
+	for (uint32_t i = 0; i < o->n; i++)
+		place[o->node[i]] = i;
+	for (uint32_t i = sh->n_nodes; i-- > sh->n_entries;) {
+		uint32_t mine = sh->res[i] == PL_NONE ? first[i] : place[i];
+
+		for (uint32_t e = sh->off[i]; e < sh->off[i + 1]; e++)
+			if (mine < first[sh->src[e]])
+				first[sh->src[e]] = mine;
+	}
+	for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++)
+		if (sh->res[i] == PL_NONE)
+			v[n++] = (struct loose){ first[i], i };
+	qsort(v, n, sizeof(*v), by_first);
+	for (uint32_t i = 0; i < n; i++)
+		o->node[o->n++] = v[i].node;
+out:
+	pl_free(place);
+	pl_free(first);
+	pl_free(v);
+	return rc;
+}
+
+static int make_order(const struct pl_graph *g, const struct pl_shape *sh, struct order *o,
+		      struct pl_err *err)
+{
+	int rc;
+
+	PL_TRY(pl_alloc(&o->node, sh->n_nodes, sizeof(*o->node), err));
+	PL_TRY(by_resource(g, sh, o, err));
+	if (o->n < sh->n_nodes - sh->n_entries)
+		PL_TRY(add_loose(sh, o, err));
+	o->hash = o->n;
+	for (uint32_t i = 0; i < o->n; i++) {
+		uint32_t x = o->node[i];
+		uint64_t v = (uint64_t)sh->name[x] << 32 | sh->res[x];
+
+		o->hash = (o->hash ^ v ^ (uint64_t)sh->role[x] << 56) * 0x9e3779b97f4a7c15u;
+		o->hash ^= o->hash >> 29;
+	}
+out:
+	return rc;
+}
+
+static bool same(const struct pl_shape *a, const struct order *x, const struct pl_shape *b,
+		 const struct order *y)
+{
+	if (x->hash != y->hash || x->n != y->n)
+		return false;
+	for (uint32_t i = 0; i < x->n; i++) {
+		uint32_t p = x->node[i], q = y->node[i];
+
+		if (a->name[p] != b->name[q] || a->res[p] != b->res[q] ||
+		    a->type[p] != b->type[q] || a->role[p] != b->role[q] ||
+		    a->kind[p] != b->kind[q])
+			return false;
+	}
+	return true;
+}
+
+/* ---- which steps ----------------------------------------------------------------------------- */
+
+/* The recorded begin of a step; false for work outside any. */
+static bool begins(const struct pl_graph *g, size_t k, pl_ns *begin)
+{
+	const struct pl_gstep *st = &g->step[k];
+	const struct pl_shape *sh = &g->shape[st->shape];
+
+	*begin = INT64_MAX;
+	for (uint32_t i = 0; i < sh->n_nodes; i++)
+		if (sh->flags[i] & PL_NF_STEP_BEGIN)
+			*begin = pl_min_i64(*begin, st->start[i]);
+	return st->number != INT64_MIN && *begin != INT64_MAX;
+}
+
+/* The shapes that do the same, the largest set of steps that have one of them, and its shape. */
+static int choose(struct fold *f, uint32_t *shape, struct pl_err *err)
+{
+	const struct pl_graph *g = f->g;
+	size_t *steps = NULL, *in_set = NULL;
+	uint32_t best = PL_NONE;
+	pl_ns begin;
+	int rc;
+
+	PL_TRY(pl_alloc(&steps, g->n_shapes, sizeof(*steps), err));
+	PL_TRY(pl_alloc(&in_set, g->n_shapes, sizeof(*in_set), err));
+	for (uint32_t i = 0; i < g->n_shapes; i++) {
+		f->like[i] = i;
+		for (uint32_t k = 0; k < i && f->like[i] == i; k++)
+			if (f->like[k] == k &&
+			    same(&g->shape[i], &f->order[i], &g->shape[k], &f->order[k]))
+				f->like[i] = k;
+	}
+	for (size_t k = 0; k < g->n_steps; k++) {
+		if (begins(g, k, &begin)) {
+			steps[g->step[k].shape]++;
+			in_set[f->like[g->step[k].shape]]++;
+		}
+	}
+	for (uint32_t i = 0; i < g->n_shapes; i++)
+		if (in_set[i] && (best == PL_NONE || in_set[i] > in_set[best]))
+			best = i;
+	if (best == PL_NONE) {
+		rc = pl_fail(err, PL_EDATA, "the graph has no step with a beginning to fold");
+		goto out;
+	}
+	*shape = best;
+	for (uint32_t i = 0; i < g->n_shapes; i++)
+		if (f->like[i] == best && steps[i] > steps[*shape])
+			*shape = i;
+	for (size_t k = 0; k < g->n_steps; k++)
+		if (f->like[g->step[k].shape] == best && begins(g, k, &begin)) {
+			f->step[f->n_steps] = k;
+			f->begin[f->n_steps++] = begin;
+		}
+out:
+	pl_free(steps);
+	pl_free(in_set);
+	return rc;
+}
+
+/* ---- copying --------------------------------------------------------------------------------- */
+
+static int dup(void *out, const void *p, size_t n, size_t size, struct pl_err *err)
+{
+	void *copy;
+	int rc = pl_alloc(&copy, n, size, err);
+
+	if (rc < 0)
+		return rc;
+	if (n)
+		memcpy(copy, p, n * size);
+	memcpy(out, &copy, sizeof(copy));
+	return 0;
+}
+
+static int copy_shape(const struct pl_shape *a, struct pl_shape *s, struct pl_err *err)
+{
+	size_t n = a->n_nodes, m = a->n_edges;
+	int rc;
+
+	memset(s, 0, sizeof(*s));
+	s->n_nodes = a->n_nodes;
+	s->n_edges = a->n_edges;
+	s->n_entries = a->n_entries;
+	PL_TRY(dup(&s->type, a->type, n, sizeof(*s->type), err));
+	PL_TRY(dup(&s->role, a->role, n, sizeof(*s->role), err));
+	PL_TRY(dup(&s->kind, a->kind, n, sizeof(*s->kind), err));
+	PL_TRY(dup(&s->flags, a->flags, n, sizeof(*s->flags), err));
+	PL_TRY(dup(&s->res, a->res, n, sizeof(*s->res), err));
+	PL_TRY(dup(&s->name, a->name, n, sizeof(*s->name), err));
+	PL_TRY(dup(&s->group, a->group, n, sizeof(*s->group), err));
+	if (a->k)
+		PL_TRY(dup(&s->k, a->k, n, sizeof(*s->k), err));
+	if (a->bytes)
+		PL_TRY(dup(&s->bytes, a->bytes, n, sizeof(*s->bytes), err));
+	if (a->mb)
+		PL_TRY(dup(&s->mb, a->mb, n, sizeof(*s->mb), err));
+	if (a->chunk)
+		PL_TRY(dup(&s->chunk, a->chunk, n, sizeof(*s->chunk), err));
+	if (a->layer)
+		PL_TRY(dup(&s->layer, a->layer, n, sizeof(*s->layer), err));
+	if (a->peer)
+		PL_TRY(dup(&s->peer, a->peer, n, sizeof(*s->peer), err));
+	PL_TRY(dup(&s->off, a->off, n + 1, sizeof(*s->off), err));
+	PL_TRY(dup(&s->src, a->src, m, sizeof(*s->src), err));
+	PL_TRY(dup(&s->etype, a->etype, m, sizeof(*s->etype), err));
+out:
+	return rc;
+}
+
+/* Tables; of the tensors those of the shape that stays. */
+static int copy_tables(struct fold *f, uint32_t shape, struct pl_err *err)
+{
+	const struct pl_graph *g = f->g;
+	struct pl_graph *o = f->out;
+	pl_id id;
+	int rc;
+
+	for (size_t i = 0; i < g->str.n; i++)
+		PL_TRY(pl_intern_add(&o->str, g->str.str[i], g->str.len[i], &id, err));
+	PL_TRY(dup(&o->res, g->res, g->n_res, sizeof(*o->res), err));
+	o->n_res = o->cap_res = g->n_res;
+	PL_TRY(dup(&o->group, g->group, g->n_groups, sizeof(*o->group), err));
+	o->n_groups = o->cap_groups = g->n_groups;
+	PL_TRY(dup(&o->group_rank, g->group_rank, g->n_group_ranks, sizeof(*o->group_rank), err));
+	o->n_group_ranks = o->cap_group_ranks = g->n_group_ranks;
+	PL_TRY(dup(&o->link, g->link, g->n_links, sizeof(*o->link), err));
+	o->n_links = o->cap_links = g->n_links;
+	PL_TRY(dup(&o->consumer, g->consumer, g->n_consumers, sizeof(*o->consumer), err));
+	o->n_consumers = o->cap_consumers = g->n_consumers;
+	PL_TRY(pl_alloc(&o->tensor, g->n_tensors, sizeof(*o->tensor), err));
+	o->cap_tensors = g->n_tensors;
+	for (size_t i = 0; i < g->n_tensors; i++) {
+		if (g->tensor[i].shape != shape)
+			continue;
+		o->tensor[o->n_tensors] = g->tensor[i];
+		o->tensor[o->n_tensors++].shape = 0;
+	}
+	PL_TRY(dup(&o->rank, g->rank, (size_t)g->n_ranks, sizeof(*o->rank), err));
+	o->n_ranks = g->n_ranks;
+	o->epoch_ns = g->epoch_ns;
+	o->stepless = g->stepless;
+	o->inferred_waits = g->inferred_waits;
+	o->recorded_waits = g->recorded_waits;
+	o->inferred_threads = g->inferred_threads;
+	o->dropped_edges = g->dropped_edges;
+	o->unmatched_comm = g->unmatched_comm;
+	PL_TRY(pl_buf_put(&o->provenance, g->provenance.p, g->provenance.n, err));
+out:
+	return rc;
+}
+
+/* ---- averaging ------------------------------------------------------------------------------- */
+
+static int64_t average(struct fold *f, size_t n)
+{
+	int64_t q = 0, r = 0, m = (int64_t)n;
+
+	if (f->median)
+		return pl_median_i64(f->value, n);
+	for (size_t i = 0; i < n; i++) { /* the sum need not fit */
+		q += f->value[i] / m;
+		r += f->value[i] % m;
+	}
+	return q + (r + (r < 0 ? -m / 2 : m / 2)) / m;
+}
+
+static void average_nodes(struct fold *f, uint32_t shape, pl_ns begin)
+{
+	struct pl_gstep *to = &f->out->step[0];
+	const struct order *o = &f->order[shape];
+
+	for (uint32_t i = 0; i < o->n; i++) {
+		uint32_t x = o->node[i];
+
+		for (size_t k = 0; k < f->n_steps; k++) {
+			const struct pl_gstep *st = &f->g->step[f->step[k]];
+
+			f->value[k] = st->start[f->order[st->shape].node[i]] - f->begin[k];
+		}
+		to->start[x] = begin + average(f, f->n_steps);
+		for (size_t k = 0; k < f->n_steps; k++) {
+			const struct pl_gstep *st = &f->g->step[f->step[k]];
+
+			f->value[k] = st->dur[f->order[st->shape].node[i]];
+		}
+		to->dur[x] = average(f, f->n_steps);
+	}
+}
+
+/* The entry of the resource, PL_NONE if the shape has none. */
+static uint32_t entry_of(const struct pl_shape *sh, pl_id res)
+{
+	for (uint32_t i = 0; i < sh->n_entries; i++)
+		if (sh->res[i] == res)
+			return i;
+	return PL_NONE;
+}
+
+/* Entries, by resource; not every step of the set need have them. */
+static void average_entries(struct fold *f, pl_ns begin)
+{
+	const struct pl_shape *sh = &f->out->shape[0];
+
+	for (uint32_t i = 0; i < sh->n_entries; i++) {
+		size_t n = 0;
+
+		for (size_t k = 0; k < f->n_steps; k++) {
+			const struct pl_gstep *st = &f->g->step[f->step[k]];
+			uint32_t x = entry_of(&f->g->shape[st->shape], sh->res[i]);
+
+			if (x != PL_NONE)
+				f->value[n++] = st->start[x] - f->begin[k];
+		}
+		f->out->step[0].start[i] = begin + average(f, n);
+	}
+}
+
+static void keep_order(struct fold *f)
+{
+	const struct pl_shape *sh = &f->out->shape[0];
+	struct pl_gstep *st = &f->out->step[0];
+
+	for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++) {
+		pl_ns last = INT64_MIN;
+
+		for (uint32_t e = sh->off[i]; e < sh->off[i + 1]; e++) {
+			unsigned type = PL_E_TYPE(sh->etype[e]);
+			pl_ns t = st->start[sh->src[e]];
+
+			if (type != PL_E_EARLY && type != PL_E_START)
+				t += st->dur[sh->src[e]];
+			last = pl_max_i64(last, t);
+		}
+		if (last == INT64_MIN || (sh->k && sh->k[i]))
+			continue;
+		if (sh->type[i] == PL_N_RENDEZVOUS && sh->role[i] != PL_RO_MARK)
+			st->start[i] = last;
+		st->start[i] = pl_max_i64(st->start[i], last);
+	}
+}
+
+static int make_step(struct fold *f, uint32_t shape, struct pl_err *err)
+{
+	struct pl_graph *o = f->out;
+	uint32_t n = f->g->shape[shape].n_nodes;
+	int rc;
+
+	PL_TRY(pl_alloc(&o->shape, 1, sizeof(*o->shape), err));
+	o->n_shapes = o->cap_shapes = 1;
+	PL_TRY(copy_shape(&f->g->shape[shape], &o->shape[0], err));
+	PL_TRY(pl_alloc(&o->step, 1, sizeof(*o->step), err));
+	o->n_steps = o->cap_steps = 1;
+	o->step[0].number = f->g->step[f->step[0]].number;
+	PL_TRY(pl_alloc(&o->step[0].start, n, sizeof(pl_ns), err));
+	PL_TRY(pl_alloc(&o->step[0].dur, n, sizeof(pl_ns), err));
+	average_nodes(f, shape, f->begin[0]);
+	average_entries(f, f->begin[0]);
+	keep_order(f);
+out:
+	return rc;
+}
+
+int pl_graph_fold(const struct pl_graph *g, bool median, struct pl_graph *out, size_t *n_folded,
+		  struct pl_err *err)
+{
+	struct fold f = { .g = g, .out = out, .median = median };
+	uint32_t shape = 0;
+	int rc;
+
+	PL_TRY(pl_alloc(&f.order, g->n_shapes, sizeof(*f.order), err));
+	PL_TRY(pl_alloc(&f.like, g->n_shapes, sizeof(*f.like), err));
+	PL_TRY(pl_alloc(&f.step, g->n_steps, sizeof(*f.step), err));
+	PL_TRY(pl_alloc(&f.begin, g->n_steps, sizeof(*f.begin), err));
+	PL_TRY(pl_alloc(&f.value, g->n_steps + 1, sizeof(*f.value), err));
+	for (size_t i = 0; i < g->n_shapes; i++)
+		PL_TRY(make_order(g, &g->shape[i], &f.order[i], err));
+	PL_TRY(choose(&f, &shape, err));
+	PL_TRY(copy_tables(&f, shape, err));
+	PL_TRY(make_step(&f, shape, err));
+	if (n_folded)
+		*n_folded = f.n_steps;
+out:
+	for (size_t i = 0; f.order && i < g->n_shapes; i++)
+		pl_free(f.order[i].node);
+	pl_free(f.order);
+	pl_free(f.like);
+	pl_free(f.step);
+	pl_free(f.begin);
+	pl_free(f.value);
+	if (rc < 0) {
+		pl_graph_fini(out);
+		pl_graph_init(out);
+	}
+	return rc;
+}

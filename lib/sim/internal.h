@@ -1,0 +1,90 @@
+/* internal.h - what preparation derives from the recording, and one pass over a step. */
+#ifndef PL_SIM_INTERNAL_H
+#define PL_SIM_INTERNAL_H
+
+#include "sim/sim.h"
+
+struct far { /* unexplained time that does not fit into 31 bits */
+	uint32_t node, edge;
+	pl_ns gap;
+};
+
+struct prep { /* of one step */
+	/* [edge]: how long after its source the edge lets the node start. Modelled latency, never
+	 * more than the recording leaves room for; on the edge that came last also the unexplained
+	 * time. */
+	int32_t *w;
+	struct far *far; /* by node */
+	size_t n_far, cap_far;
+	pl_ns *held; /* [node], where there are RESOURCE nodes: their unexplained time, after they
+			have got the resource; else NULL */
+	pl_ns rec_start, rec_end;
+	bool reported;
+};
+
+struct pl_sim {
+	const struct pl_graph *g;
+	struct prep *step;
+	bool has_shared; /* RESOURCE nodes: the heap decides */
+	double total;	 /* of all durations and delays: no run takes longer */
+};
+
+struct tail { /* what a resource did last */
+	pl_ns end;
+	uint64_t from; /* step << 32 | node, UINT64_MAX: nothing yet */
+};
+
+struct slots { /* of shared resources: when each of their places is free */
+	pl_ns *free;
+	uint32_t *off; /* [resource] */
+};
+
+/* One step of one run. start and end have n_nodes; ENTRY nodes are filled from `tail`. */
+struct pass {
+	const struct pl_sim *s;
+	size_t k;
+	const float *f; /* factors of durations, NULL: all 1 */
+	pl_ns *start, *end;
+	struct tail *tail;
+	struct slots *slots;	    /* of graphs with RESOURCE nodes */
+	pl_ns step_start, step_end; /* out */
+};
+void sim_pass(struct pass *p);
+int sim_pass_shared(struct pass *p, struct pl_err *err) PL_MUST;
+int sim_slots_init(const struct pl_graph *g, struct slots *x, struct pl_err *err) PL_MUST;
+void sim_slots_fini(struct slots *x);
+/* The place that is free first. */
+uint32_t sim_slot_first(const struct slots *x, uint32_t res);
+/* Time at which the k-th predecessor in time lets a rendezvous fire. */
+pl_ns sim_kth_arrival(const struct pl_shape *sh, const int32_t *w, const pl_ns *start,
+		      const pl_ns *end, uint32_t node);
+
+/* Does this edge count from the start of its source? */
+static inline bool edge_from_start(uint8_t type)
+{
+	return 0x50u >> (type & 7) & 1; /* PL_E_START, PL_E_EARLY */
+}
+
+static inline pl_ns scaled(pl_ns dur, const float *f, uint32_t node)
+{
+	return f ? (pl_ns)((double)dur * (double)f[node] + 0.5) : dur;
+}
+
+/* The edge that lets the node start in this run (PL_NONE: it has none) and when. */
+uint32_t sim_binding(const struct pl_sim *s, const struct pl_run *r, size_t step, uint32_t node,
+		     pl_ns *t);
+/* What lies between edge and node: modelled latency and unexplained time. */
+void sim_delay(const struct pl_sim *s, size_t step, uint32_t node, uint32_t e, pl_ns *lat,
+	       pl_ns *gap);
+
+/* ---- what-if: selections, compiled against a graph ------------------------------------------- */
+
+struct select;
+int sim_select_new(const struct pl_whatif *w, const struct pl_graph *g, struct select **x,
+		   struct pl_err *err) PL_MUST;
+void sim_select_free(struct select *x);
+double sim_select_most(const struct select *x); /* no node's factor is greater; at least 1 */
+/* Multiply the factors of the step's nodes (f may be NULL: only count). How many were selected. */
+uint64_t sim_select_apply(struct select *x, size_t step, float *f);
+
+#endif

@@ -1,0 +1,569 @@
+/* Matching across ranks and clocks from communication: against traces whose truth is known. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "clock/internal.h"
+#include "tap.h"
+
+static uint64_t seed = 1;
+
+static double uniform(void) /* -1 .. 1 */
+{
+	return (double)(pl_rng_next(&seed) >> 11) * 0x1p-52 - 1;
+}
+
+/* ---- the estimator alone ----------------------------------------------------------------------- */
+
+#define CLOCKS	4
+#define MATCHES 400
+
+static const double true_offset[CLOCKS] = { 0, 8.64e13, -3e6, 5e8 };
+static const double true_drift[CLOCKS] = { 0, 40e-6, -25e-6, 0 };
+
+static pl_ns shown(int clock, double t)
+{
+	return 1700000000000000000 + llround(t + true_offset[clock] + true_drift[clock] * t);
+}
+
+/* Ten minutes of matches; one end in twenty is wild. */
+static size_t make_obs(struct pl_fit_obs *obs, bool chain)
+{
+	size_t n = 0;
+
+	for (uint32_t m = 0; m < MATCHES; m++) {
+		double t = 1e9 + 600e9 * m / MATCHES;
+
+		for (uint32_t c = 0; c < CLOCKS; c++) {
+			double jitter = 20e3 * (uniform() + uniform() + uniform());
+
+			if (chain && c != m % (CLOCKS - 1) && c != m % (CLOCKS - 1) + 1)
+				continue;
+			if (uniform() > 0.9)
+				jitter += 5e6 * (1 + uniform());
+			obs[n++] = (struct pl_fit_obs){ m, c, shown((int)c, t + jitter) };
+		}
+	}
+	return n;
+}
+
+static void check_fit(bool chain, double limit)
+{
+	static struct pl_fit_obs obs[CLOCKS * MATCHES];
+	static uint32_t class[MATCHES];
+	struct pl_fit_clock out[CLOCKS];
+	pl_ns first[CLOCKS];
+	struct pl_err err = { 0 };
+	struct pl_fit_in in = { .obs = obs, .match_class = class, .n_matches = MATCHES,
+				.n_classes = chain ? CLOCKS - 1 : 1, .n_clocks = CLOCKS,
+				.first_ns = first };
+
+	in.n_obs = make_obs(obs, chain);
+	for (uint32_t m = 0; m < MATCHES; m++)
+		class[m] = chain ? m % (CLOCKS - 1) : 0;
+	for (int c = 0; c < CLOCKS; c++)
+		first[c] = shown(c, 0);
+	ok(pl_fit_clocks(&in, out, &err) == 0, "a fit");
+	for (int c = 1; c < CLOCKS; c++) {
+		double e = (double)(out[c].offset_ns - llround(true_offset[c]));
+		double d = out[c].drift - true_drift[c] / (1 + true_drift[c]);
+
+		ok(out[c].connected && fabs(e) < limit, "clock %d: offset off by %.0f ns", c, e);
+		ok(fabs(d) < 0.3e-6, "clock %d: drift off by %.4f ppm", c, d * 1e6);
+		ok(out[c].offset_ci > 0 && out[c].offset_ci < 200e3 && out[c].drift_ci > 0 &&
+			   out[c].drift_ci < 1e-6,
+		   "clock %d: intervals %.0f ns and %.4f ppm", c, out[c].offset_ci,
+		   out[c].drift_ci * 1e6);
+	}
+	ok(out[3].drift == 0, "a drift that is not there is exactly 0");
+}
+
+/* Over many draws: do the intervals hold what they promise, about? */
+static void check_coverage(void)
+{
+	struct pl_fit_obs obs[3 * 90];
+	uint32_t class[90] = { 0 };
+	pl_ns first[3] = { 0, 0, 0 };
+	struct pl_fit_clock out[3];
+	int inside = 0, drift = 0, all = 0;
+	struct pl_err err = { 0 };
+
+	for (int k = 0; k < 200; k++) {
+		struct pl_fit_in in = { obs, 270, class, 90, 1, 3, first };
+		double d = 60e-6 * uniform(), o = 1e6 * uniform();
+
+		for (uint32_t i = 0; i < 270; i++) {
+			double t = 6e6 * (i / 3), e = 12e3 * (uniform() + uniform());
+
+			obs[i] = (struct pl_fit_obs){ i / 3, i % 3,
+						      llround(t + e + (i % 3 == 1 ? o + d * t : 0)) };
+		}
+		if (pl_fit_clocks(&in, out, &err) < 0)
+			break;
+		inside += fabs((double)out[1].offset_ns - o) <= out[1].offset_ci;
+		drift += out[1].drift == 0 ? fabs(d) <= 1.6 * out[1].drift_ci :
+					     fabs(out[1].drift - d) <= out[1].drift_ci;
+		all++;
+	}
+	ok(all == 200 && inside >= 185, "offsets inside their intervals: %d of %d", inside, all);
+	ok(drift >= 180, "drifts inside their intervals: %d of %d", drift, all);
+}
+
+static void check_broken_times(void)
+{
+	static const pl_ns wild[] = { INT64_MIN, INT64_MAX, 0, -1, INT64_MAX / 2, INT64_MIN / 2 };
+	struct pl_fit_obs obs[60];
+	uint32_t class[30] = { 0 };
+	pl_ns first[2] = { INT64_MIN, INT64_MAX };
+	struct pl_fit_clock out[2];
+	struct pl_fit_in in = { obs, 60, class, 30, 1, 2, first };
+	struct pl_err err = { 0 };
+
+	for (uint32_t i = 0; i < 60; i++)
+		obs[i] = (struct pl_fit_obs){ i / 2, i % 2, wild[pl_rng_next(&seed) % 6] };
+	ok(pl_fit_clocks(&in, out, &err) == 0, "times at the ends of the range are borne");
+	in.n_obs = 0;
+	in.n_matches = 0;
+	ok(pl_fit_clocks(&in, out, &err) == 0 && !out[1].connected && out[0].connected,
+	   "nothing in common: not connected");
+}
+
+/* ---- through the sink -------------------------------------------------------------------------- */
+
+struct ev {
+	uint8_t kind;
+	const char *name, *coll, *group;
+	int64_t stream, seq, peer; /* seq, peer: -1 none */
+	pl_ns ts, dur;
+};
+
+static char said[8192];
+static void hear(void *arg, enum pl_level level, const char *text)
+{
+	size_t n = strlen(said);
+
+	(void)arg;
+	if (level == PL_LOG_WARN)
+		snprintf(said + n, sizeof(said) - n, "%s\n", text);
+}
+static const struct pl_log log_to_said = { hear, NULL };
+
+static int put_str_col(struct pl_segment *s, struct pl_batch *b, uint8_t role, uint32_t row,
+		       const char *text, struct pl_err *err)
+{
+	uint32_t col;
+	pl_id id;
+	int rc;
+
+	PL_TRY(pl_intern_add(&s->str, text, strlen(text), &id, err));
+	PL_TRY(pl_batch_col(b, role, PL_V_STR, PL_NONE, &col, err));
+	rc = pl_col_put(&b->col[col], row, id, 0, err);
+out:
+	return rc;
+}
+
+static int put_int_col(struct pl_batch *b, uint8_t role, uint32_t row, int64_t v, struct pl_err *err)
+{
+	uint32_t col;
+	int rc = pl_batch_col(b, role, PL_V_INT, PL_NONE, &col, err);
+
+	return rc < 0 ? rc : pl_col_put(&b->col[col], row, v, 0, err);
+}
+
+static int put_event(struct pl_segment *s, struct pl_batch *b, int32_t rank, const char *host,
+		     const struct ev *e, struct pl_err *err)
+{
+	struct pl_track t;
+	uint32_t row = b->n;
+	int rc;
+
+	pl_track_init(&t);
+	t.type = PL_T_STREAM;
+	t.rank = rank;
+	t.stream = e->stream;
+	PL_TRY(pl_intern_add(&s->str, "77", 2, &t.pid, err));
+	if (host)
+		PL_TRY(pl_intern_add(&s->str, host, strlen(host), &t.host, err));
+	PL_TRY(pl_segment_track(s, &t, &b->track[row], err));
+	PL_TRY(pl_intern_add(&s->str, e->name, strlen(e->name), &b->name[row], err));
+	b->kind[row] = e->kind;
+	b->ts[row] = e->ts;
+	b->dur[row] = e->dur;
+	b->n++;
+	if (e->coll)
+		PL_TRY(put_str_col(s, b, PL_R_COLL, row, e->coll, err));
+	if (e->group)
+		PL_TRY(put_str_col(s, b, PL_R_GROUP, row, e->group, err));
+	if (e->seq >= 0)
+		PL_TRY(put_int_col(b, PL_R_SEQ, row, e->seq, err));
+	if (e->peer >= 0)
+		PL_TRY(put_int_col(b, PL_R_PEER, row, e->peer, err));
+out:
+	return rc;
+}
+
+/* One segment of one rank. */
+static int feed(struct pl_align *a, int32_t rank, const char *host, const char *source,
+		const struct ev *e, size_t n, struct pl_err *err)
+{
+	struct pl_sink *sink = pl_align_sink(a);
+	struct pl_segment s;
+	struct pl_batch b = { 0 };
+	int rc;
+
+	PL_TRY(pl_segment_init(&s, err));
+	PL_TRY(pl_batch_init(&b, err));
+	pl_free(s.source);
+	s.source = pl_strdup(source);
+	PL_TRY(sink->begin(sink, &s, err));
+	for (size_t i = 0; i < n; i++)
+		PL_TRY(put_event(&s, &b, rank, host, &e[i], err));
+	PL_TRY(sink->batch(sink, &s, &b, err));
+	rc = sink->end(sink, &s, err);
+out:
+	pl_batch_fini(&b);
+	pl_segment_fini(&s);
+	return rc;
+}
+
+static struct pl_align *new_align(enum pl_clock_by by, enum pl_clock_dup dup, bool strict)
+{
+	const struct pl_align_opts o = { by, dup, strict, &log_to_said };
+
+	said[0] = '\0';
+	return pl_align_new(&o, NULL);
+}
+
+struct result {
+	struct pl_merge m;
+	struct pl_clock_report r;
+	struct pl_err err;
+	int rc;
+};
+
+static void solve(struct pl_align *a, struct result *x)
+{
+	memset(x, 0, sizeof(*x));
+	x->rc = pl_align_solve(a, &x->m, &x->r, &x->err);
+}
+
+static void done(struct pl_align *a, struct result *x)
+{
+	pl_merge_fini(&x->m);
+	pl_clock_report_fini(&x->r);
+	pl_align_free(a);
+}
+
+static bool has_group(const struct result *x, const char *ranks, uint64_t matches)
+{
+	char text[256];
+
+	for (uint32_t g = 0; g < x->m.n_groups; g++) {
+		size_t n = 0;
+
+		text[0] = '\0';
+		for (uint32_t i = 0; i < x->m.group[g].n; i++)
+			n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%u", i ? " " : "",
+					      x->m.group[g].rank[i]);
+		if (!strcmp(text, ranks) && x->r.group[g].matches == matches)
+			return true;
+	}
+	return false;
+}
+
+#define N 40
+/* Collectives of group `g` that all its ranks end at the same time, but for jitter. */
+static void make_lane(struct ev *e, int g, int32_t rank, pl_ns shift)
+{
+	for (int i = 0; i < N; i++) {
+		uint64_t s = (uint64_t)(g * 1000 + i) * 7919;
+		pl_ns end = 10000000 * (int64_t)(i + 1) + (int64_t)(pl_rng_next(&s) % 4000000);
+		uint64_t own = s + (uint64_t)rank;
+		pl_ns dur = 300000 + (int64_t)(pl_rng_next(&own) % 2000000);
+
+		end += (int64_t)(pl_rng_next(&own) % 10000);
+		e[i] = (struct ev){ PL_K_COLLECTIVE, "AllReduce", "allreduce", NULL, 24, -1, -1,
+				    end - dur + shift, dur };
+	}
+}
+
+static void check_inference(void)
+{
+	struct pl_align *a = new_align(PL_CLOCK_AUTO, PL_DUP_REFUSE, false);
+	struct ev e[N];
+	struct result x;
+	int rc = 0;
+
+	for (int32_t r = 0; r < 6; r++) {
+		make_lane(e, r % 2, r, r * 123456789);
+		/* rank 2 starts one late, rank 4 ends three early */
+		rc |= feed(a, r, NULL, "", r == 2 ? e + 1 : e, r == 2 || r == 4 ? N - (r == 2 ? 1 : 3) : N,
+			   NULL);
+	}
+	solve(a, &x);
+	ok(rc == 0 && x.rc == 0, "groups that nobody recorded: %s", x.err.msg);
+	ok(has_group(&x, "0 2 4", N) && has_group(&x, "1 3 5", N), "every second rank is a group");
+	is_i64(x.r.inferred_groups, 2, "both are marked inferred");
+	ok(x.m.n_groups == 2 && x.m.group[0].flags == PL_GROUP_INFERRED, "... in the stream too");
+	is_i64(x.m.n_clocks, 6, "no host is known: a clock for each rank");
+	is_i64((long long)x.r.unconnected, 3, "nothing joins the odd ranks to the first");
+	ok(strstr(said, "no communication joins 3 of 6 clocks") != NULL, "... which is said");
+	is_i64((long long)x.r.missing_matches, 4, "a missing head and a missing tail are incomplete");
+	is_i64((long long)x.r.divergences, 0, "... but no divergence");
+	ok(llabs(x.m.clock[2].offset_ns - 2 * 123456789) < 10000 &&
+		   llabs(x.m.clock[4].offset_ns - 4 * 123456789) < 10000,
+	   "offsets %lld and %lld", (long long)x.m.clock[2].offset_ns,
+	   (long long)x.m.clock[4].offset_ns);
+	ok(x.m.clock[2].residual_max_ns < 10000, "residuals are the jitter: %lld ns",
+	   (long long)x.m.clock[2].residual_max_ns);
+	done(a, &x);
+}
+
+static void check_hosts(void)
+{
+	struct pl_align *a = new_align(PL_CLOCK_AUTO, PL_DUP_REFUSE, false);
+	struct ev e[N];
+	struct result x;
+	int rc = 0;
+
+	for (int32_t r = 3; r >= 0; r--) {
+		make_lane(e, 0, r, r < 2 ? 0 : -5000000);
+		rc |= feed(a, r, r < 2 ? "alpha" : "beta", "", e, N, NULL);
+	}
+	solve(a, &x);
+	ok(rc == 0 && x.rc == 0 && x.m.n_clocks == 2, "two hosts are two clocks");
+	is_str(x.m.clock[0].host, "alpha", "the first is that of the lowest rank");
+	ok(llabs(x.m.clock[1].offset_ns + 5000000) < 10000 && x.m.clock[1].drift_ppm == 0,
+	   "offset of the second: %lld", (long long)x.m.clock[1].offset_ns);
+	ok(x.m.n_uses == 4 && x.m.use[0].rank == 3 && x.m.use[0].segment == 0 &&
+		   x.m.use[0].clock == 1,
+	   "segments know their clocks");
+	done(a, &x);
+
+	a = new_align(PL_CLOCK_ONE, PL_DUP_REFUSE, false);
+	for (int32_t r = 0; r < 2; r++) {
+		make_lane(e, 0, r, 0);
+		rc |= feed(a, r, r ? "beta" : "alpha", "", e, N, NULL);
+	}
+	solve(a, &x);
+	ok(rc == 0 && x.rc == 0 && x.m.n_clocks == 1 && !x.m.clock[0].host, "one clock when asked");
+	done(a, &x);
+}
+
+static void check_divergence(bool strict)
+{
+	struct pl_align *a = new_align(PL_CLOCK_AUTO, PL_DUP_REFUSE, strict);
+	struct ev e[N], other[N];
+	struct result x;
+	int rc = 0;
+
+	make_lane(e, 0, 0, 0);
+	for (int i = 0; i < N; i++)
+		e[i].group = "tp";
+	rc |= feed(a, 0, NULL, "", e, N, NULL);
+	make_lane(e, 0, 1, 0);
+	memcpy(other, e, sizeof(other));
+	for (int i = 0; i < N; i++)
+		other[i].group = "tp";
+	other[17].name = "Broadcast";
+	other[17].coll = "broadcast";
+	rc |= feed(a, 1, NULL, "", other, N, NULL);
+	solve(a, &x);
+	if (strict) {
+		ok(rc == 0 && x.rc == PL_EDATA && strstr(x.err.msg, "Broadcast") != NULL,
+		   "strict: a divergence is refused: %s", x.err.msg);
+	} else {
+		ok(rc == 0 && x.rc == 0, "a divergence is a warning");
+		is_i64((long long)x.r.divergences, 1, "... one");
+		ok(strstr(said, "group tp: rank 1 has \"Broadcast\" (event 17") != NULL,
+		   "... with its place: %s", said);
+		ok(has_group(&x, "0 1", N + 1), "matching goes on behind it");
+		is_i64((long long)x.r.unmatched_collectives, 2, "the two are alone");
+	}
+	done(a, &x);
+}
+
+static void check_numbers(void)
+{
+	struct pl_align *a = new_align(PL_CLOCK_AUTO, PL_DUP_REFUSE, false);
+	struct ev e[N];
+	struct result x;
+	int rc = 0;
+	uint32_t full = 0;
+
+	for (int32_t r = 0; r < 3; r++) {
+		make_lane(e, 0, r, 0);
+		for (int i = 0; i < N; i++) {
+			e[i].group = "world";
+			e[i].seq = i;
+		}
+		/* rank 1 lacks number 5, in the middle: numbers do not mind */
+		if (r == 1)
+			memmove(&e[5], &e[6], (N - 6) * sizeof(*e));
+		rc |= feed(a, r, NULL, "", e, r == 1 ? N - 1 : N, NULL);
+	}
+	solve(a, &x);
+	for (uint32_t i = 0; i < x.m.n_matches; i++)
+		full += x.m.match[i].n == 3 && x.m.match[i].flags == 0;
+	ok(rc == 0 && x.rc == 0, "recorded groups and numbers");
+	is_i64(full, N - 1, "complete matches");
+	ok(x.m.n_matches == N && x.m.match[5].n == 2 && x.m.match[5].flags == PL_MATCH_MISSING,
+	   "the one that lacks a member is flagged");
+	ok(x.r.inferred_groups == 0 && x.m.n_groups == 1 && !strcmp(x.m.group[0].name, "world"),
+	   "the group keeps its name");
+	done(a, &x);
+}
+
+static void check_p2p(pl_ns early)
+{
+	struct pl_align *a = new_align(PL_CLOCK_AUTO, PL_DUP_REFUSE, false);
+	struct ev s[2 * N], r[2 * N];
+	struct result x;
+	int rc;
+
+	for (int i = 0; i < N; i++) { /* there and back, received 20 us after it was sent */
+		pl_ns t = 5000000 * (int64_t)(i + 1);
+
+		s[2 * i] = (struct ev){ PL_K_SEND, "send", NULL, NULL, 1, -1, 1, t, 100000 };
+		r[2 * i] = (struct ev){ PL_K_RECV, "recv", NULL, NULL, 1, -1, 0, t - 900000, 1020000 };
+		r[2 * i + 1] = (struct ev){ PL_K_SEND, "send", NULL, NULL, 1, -1, 0, t + 2000000, 100000 };
+		s[2 * i + 1] = (struct ev){ PL_K_RECV, "recv", NULL, NULL, 1, -1, 1, t + 1000000, 1120000 };
+	}
+	for (int i = 0; i < 2 * N; i++)
+		r[i].ts += 3000000;
+	if (early) /* one that cannot be */
+		s[2 * 9 + 1].dur = 1000000 - early;
+	rc = feed(a, 0, NULL, "", s, 2 * N, NULL) | feed(a, 1, NULL, "", r, 2 * N, NULL);
+	solve(a, &x);
+	ok(rc == 0 && x.rc == 0 && x.r.p2p_matches == 2 * N, "sends and receives by order");
+	ok(llabs(x.m.clock[1].offset_ns - 3000000) < 5000, "offset from both directions: %lld",
+	   (long long)x.m.clock[1].offset_ns);
+	if (early) {
+		ok(x.r.n_conflicts == 2 && x.r.conflicts == 1 && x.r.conflict[0].p2p &&
+			   llabs(x.r.conflict[0].excess_ns - early) < 10000 &&
+			   x.r.conflict[0].rank_after == 0,
+		   "a receive that ends before its send begins is a conflict");
+		ok(x.r.conflict[0].cycle && x.r.conflict[1].cycle &&
+			   x.r.conflict[1].rank_after == 1,
+		   "... on a cycle with the tightest edge of the other direction");
+		ok(strstr(said, "contradictions") != NULL, "... and said");
+	} else {
+		ok(x.r.conflicts == 0, "no conflict");
+	}
+	done(a, &x);
+}
+
+static void check_unknown_peers(void)
+{
+	struct pl_align *a = new_align(PL_CLOCK_AUTO, PL_DUP_REFUSE, false);
+	struct ev e[N];
+	struct result x;
+	int rc = 0;
+
+	for (int32_t r = 0; r < 4; r++) { /* 0 sends to 2, 1 to 3 */
+		make_lane(e, r % 2, r, r * 1000003);
+		for (int i = 0; i < N; i++) {
+			e[i].kind = r < 2 ? PL_K_SEND : PL_K_RECV;
+			e[i].coll = NULL;
+		}
+		rc |= feed(a, r, NULL, "", e, N, NULL);
+	}
+	solve(a, &x);
+	ok(rc == 0 && x.rc == 0 && x.r.p2p_matches == 2 * N, "partners of sends without a peer");
+	ok(x.m.n_matches && x.m.match[0].flags == (PL_MATCH_P2P | PL_MATCH_INFERRED) &&
+		   x.m.member[x.m.match[0].first].segment + 2 ==
+			   x.m.member[x.m.match[0].first + 1].segment,
+	   "... are the ones whose ends keep time");
+	done(a, &x);
+}
+
+static void check_duplicates(void)
+{
+	struct pl_err err = { 0 };
+	struct ev e[N];
+	struct result x;
+	struct pl_align *a = new_align(PL_CLOCK_AUTO, PL_DUP_REFUSE, false);
+
+	make_lane(e, 0, 0, 0);
+	ok(feed(a, 0, NULL, "a.json", e, N, &err) == 0 &&
+		   feed(a, 0, NULL, "b.json", e, N, &err) == PL_EDATA,
+	   "a rank twice: %s", err.msg);
+	ok(strstr(err.msg, "b.json") && strstr(err.msg, "--duplicates"), "... with file and remedy");
+	pl_align_free(a);
+
+	a = new_align(PL_CLOCK_AUTO, PL_DUP_FIRST, false);
+	memset(&err, 0, sizeof(err));
+	feed(a, 0, NULL, "a.json", e, N, &err);
+	feed(a, 0, NULL, "b.json", e, N, &err);
+	make_lane(e, 0, 1, 0);
+	feed(a, 1, NULL, "c.json", e, N, &err);
+	solve(a, &x);
+	ok(x.rc == 0 && x.r.dropped == 1 && pl_align_dropped(a, 1) && !pl_align_dropped(a, 2),
+	   "the second is left out on demand");
+	ok(x.m.n_uses == 2 && x.m.use[1].segment == 1 && x.m.n_matches == N,
+	   "... and segments are counted without it");
+	done(a, &x);
+
+	/* a file so long that its importer made two segments of it */
+	a = new_align(PL_CLOCK_AUTO, PL_DUP_REFUSE, false);
+	make_lane(e, 0, 0, 0);
+	ok(feed(a, 0, NULL, "a.json", e, N / 2, &err) == 0 &&
+		   feed(a, 0, NULL, "a.json", e + N / 2, N / 2 - 1, &err) == 0,
+	   "a segment that continues another is none");
+	solve(a, &x);
+	ok(x.rc == 0 && x.m.n_clocks == 1 && x.m.n_uses == 2, "... it has the same clock");
+	done(a, &x);
+}
+
+static void check_odd_inputs(void)
+{
+	struct pl_align *a = new_align(PL_CLOCK_AUTO, PL_DUP_REFUSE, false);
+	struct ev e[2] = { { PL_K_COLLECTIVE, "x", NULL, NULL, 1, -1, -1, INT64_MAX - 5, INT64_MAX },
+			   { PL_K_RECV, "y", NULL, "g", 1, 3, 7, INT64_MIN, -4 } };
+	struct result x;
+
+	solve(a, &x);
+	ok(x.rc == 0 && x.m.n_clocks == 0, "nothing at all");
+	done(a, &x);
+	a = new_align(PL_CLOCK_AUTO, PL_DUP_REFUSE, false);
+	feed(a, -1, NULL, "no-rank.json", e, 2, NULL);
+	solve(a, &x);
+	ok(x.rc == 0 && x.m.n_clocks == 1 && x.m.n_matches == 0 && strstr(said, "no-rank.json"),
+	   "no rank: passed on, said");
+	done(a, &x);
+	a = new_align(PL_CLOCK_AUTO, PL_DUP_REFUSE, false);
+	feed(a, 0, NULL, "", e, 2, NULL);
+	feed(a, 1, NULL, "", e, 2, NULL);
+	solve(a, &x);
+	ok(x.rc == 0, "times at the ends of the range, negative durations");
+	done(a, &x);
+}
+
+static void check_apply(void)
+{
+	struct pl_clock c = { .offset_ns = 500, .drift_ppm = 100, .ref_ns = 1000000 };
+
+	is_i64(pl_clock_apply(&c, 1000000), 999500, "at its first event the offset holds");
+	is_i64(pl_clock_apply(&c, 11000000), 10998500, "later the drift adds to it");
+	c.drift_ppm = 1e300;
+	is_i64(pl_clock_apply(&c, 11000000), 10999500, "an impossible drift is left out");
+}
+
+int main(void)
+{
+	check_fit(false, 5000);
+	check_fit(true, 20000);
+	check_coverage();
+	check_broken_times();
+	check_inference();
+	check_hosts();
+	check_divergence(false);
+	check_divergence(true);
+	check_numbers();
+	check_p2p(0);
+	check_p2p(400000);
+	check_unknown_peers();
+	check_duplicates();
+	check_odd_inputs();
+	check_apply();
+	return done_testing();
+}

@@ -1,0 +1,656 @@
+/* The importers, from text in memory to rows. */
+#include <stdlib.h>
+#include <zlib.h>
+
+#include "import/import.h"
+#include "tap.h"
+
+/* ---- a sink that writes rows down as lines ------------------------------------------------- */
+
+struct notes {
+	struct pl_sink sink;
+	struct pl_buf text;
+	uint32_t segments, tracks;
+	int32_t rank; /* of the first track */
+	int64_t base_ns;
+	char host[64];
+	uint8_t type[64]; /* of tracks */
+	int64_t stream[64];
+	int32_t device[64];
+	bool ordered; /* rows of columns ascend, firsts add up */
+	uint64_t seen;
+};
+
+static int note(struct notes *n, struct pl_err *err, const struct pl_segment *seg,
+		const struct pl_col *c, uint32_t i)
+{
+	const char *key = c->key == PL_NONE ? "" : pl_intern_get(&seg->str, c->key);
+	int64_t v = c->val[i];
+
+	if (c->role == PL_R_ARG || c->role == PL_R_TOP)
+		(void)!pl_buf_printf(&n->text, err, " %s%s=", c->role == PL_R_TOP ? "." : "", key);
+	else
+		(void)!pl_buf_printf(&n->text, err, " %s<%s>=", key, pl_role_name(c->role));
+	if (c->type == PL_V_STR)
+		return pl_buf_printf(&n->text, err, "'%s'", pl_intern_get(&seg->str, (pl_id)v));
+	if (c->type == PL_V_JSON)
+		return pl_buf_printf(&n->text, err, "%s", pl_intern_get(&seg->str, (pl_id)v));
+	if (c->type == PL_V_DEC)
+		return pl_buf_printf(&n->text, err, "%llde-%d", (long long)v, c->scale[i]);
+	if (c->type == PL_V_NULL)
+		return pl_buf_printf(&n->text, err, "null");
+	return pl_buf_printf(&n->text, err, "%lld", (long long)v);
+}
+
+static int on_batch(struct pl_sink *s, struct pl_segment *seg, struct pl_batch *b,
+		    struct pl_err *err)
+{
+	struct notes *n = (struct notes *)s;
+
+	n->ordered &= b->first == n->seen;
+	n->seen += b->n;
+	for (uint32_t i = 0; i < b->n_cols; i++)
+		for (uint32_t k = 1; k < b->col[i].n; k++)
+			n->ordered &= b->col[i].row[k] > b->col[i].row[k - 1];
+	for (uint32_t r = 0; r < b->n && n->text.n < 100000; r++) {
+		(void)!pl_buf_printf(&n->text, err, "%s '%s' t%u %lld %lld",
+				     pl_kind_name(b->kind[r]), pl_intern_get(&seg->str, b->name[r]),
+				     b->track[r], (long long)b->ts[r], (long long)b->dur[r]);
+		for (uint32_t i = 0; i < b->n_cols; i++)
+			for (uint32_t k = 0; k < b->col[i].n; k++)
+				if (b->col[i].row[k] == r)
+					(void)!note(n, err, seg, &b->col[i], k);
+		(void)!pl_buf_printf(&n->text, err, "\n");
+	}
+	return 0;
+}
+
+static int on_end(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err)
+{
+	struct notes *n = (struct notes *)s;
+
+	(void)err;
+	n->seen = 0;
+	n->segments++;
+	n->tracks = seg->n_tracks;
+	n->rank = seg->n_tracks ? seg->track[0].rank : -99;
+	n->base_ns = seg->base_ns;
+	snprintf(n->host, sizeof(n->host), "%s",
+		 seg->n_tracks && seg->track[0].host != PL_NONE
+			 ? pl_intern_get(&seg->str, seg->track[0].host)
+			 : "-");
+	for (uint32_t i = 0; i < seg->n_tracks && i < 64; i++) {
+		n->type[i] = seg->track[i].type;
+		n->stream[i] = seg->track[i].stream;
+		n->device[i] = seg->track[i].device;
+	}
+	return 0;
+}
+
+static struct notes notes;
+static struct pl_import_stats st;
+static struct pl_err err;
+
+static int import_bytes(const char *name, const void *p, size_t n, const struct pl_import_opts *o)
+{
+	struct pl_in *in;
+
+	pl_buf_fini(&notes.text);
+	memset(&notes, 0, sizeof(notes));
+	memset(&err, 0, sizeof(err));
+	notes.ordered = true;
+	notes.sink = (struct pl_sink){ .batch = on_batch, .end = on_end };
+	in = pl_in_open_mem(name, p, n, &err);
+	return pl_import(in, NULL, o, &notes.sink, &st, &err);
+}
+
+static int import(const char *name, const char *text, const struct pl_import_opts *o)
+{
+	static const struct pl_import_opts none;
+
+	return import_bytes(name, text, strlen(text), o ? o : &none);
+}
+
+/* Rows as text, for is_str(). */
+static const char *rows(void)
+{
+	if (pl_buf_put(&notes.text, "", 1, &err) < 0)
+		return NULL;
+	notes.text.n--;
+	return (const char *)notes.text.p;
+}
+
+static bool has(const char *what)
+{
+	bool found = strstr(rows(), what) != NULL;
+
+	if (!found)
+		printf("# not found: %s\n# in: %s\n", what, rows());
+	return found;
+}
+
+/* ---- profiles ------------------------------------------------------------------------------ */
+
+static const char good[] =
+	"{\n  \"schemaVersion\": 1,\n  \"distributedInfo\": {\"backend\": \"nccl\", \"rank\": 3},\n"
+	"  \"host_name\": \"node7\",\n  \"baseTimeNanoseconds\": 1712195495000000000,\n"
+	"  \"traceEvents\": [\n"
+	"  {\n    \"ph\": \"X\", \"cat\": \"user_annotation\", \"name\": \"ProfilerStep#7\", "
+	"\"pid\": 10, "
+	"\"tid\": 10,\n    \"ts\": 1000.001, \"dur\": 900.5,\n    \"args\": {\n      \"External "
+	"id\": 1\n    "
+	"}\n  },\n"
+	"  {\n    \"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"record_param_comms\", \"pid\": "
+	"10, "
+	"\"tid\": 10,\n    \"ts\": 1010, \"dur\": 30,\n    \"args\": {\n      \"Collective name\": "
+	"\"_allgather_base\", \"In msg nelems\": 128, \"Out msg nelems\": 1024, \"dtype\": "
+	"\"Float\", "
+	"\"Process Group Name\": \"5\", \"Seq\": 4\n    }\n  },\n"
+	"  {\n    \"ph\": \"X\", \"cat\": \"cuda_runtime\", \"name\": \"cudaLaunchKernelExC\", "
+	"\"pid\": 10, "
+	"\"tid\": 10,\n    \"ts\": 1015, \"dur\": 5,\n    \"args\": {\n      \"correlation\": 77\n "
+	"   }\n  "
+	"},\n"
+	"  {\n    \"ph\": \"s\", \"id\": 77, \"pid\": 10, \"tid\": 10, \"ts\": 1015,\n    \"cat\": "
+	"\"ac2g\", \"name\": \"ac2g\"\n  },\n"
+	"  {\n    \"ph\": \"X\", \"cat\": \"kernel\", \"name\": "
+	"\"ncclDevKernel_AllGather_RING_LL()\", "
+	"\"pid\": 0, \"tid\": 20,\n    \"ts\": 1100.125, \"dur\": 50.25,\n    \"args\": {\n      "
+	"\"device\": "
+	"0, \"stream\": 20, \"correlation\": 77, \"blocks per SM\": 0.50, \"grid\": [24, 1, 1]\n   "
+	" }\n  },\n"
+	"  {\n    \"ph\": \"f\", \"id\": 77, \"pid\": 0, \"tid\": 20, \"ts\": 1100.125,\n    "
+	"\"cat\": "
+	"\"ac2g\", \"name\": \"ac2g\", \"bp\": \"e\"\n  },\n"
+	"  {\n    \"ph\": \"X\", \"cat\": \"gpu_memcpy\", \"name\": \"Memcpy DtoD\", \"pid\": 0, "
+	"\"tid\": "
+	"7,\n    \"ts\": 1200, \"dur\": 1,\n    \"args\": {\n      \"device\": 0, \"stream\": 7, "
+	"\"bytes\": "
+	"64\n    }\n  },\n"
+	"  {\n    \"name\": \"End\", \"ph\": \"i\", \"s\": \"g\",\n    \"pid\": \"\", \"tid\": "
+	"\"\", \"ts\": "
+	"2000\n  }\n  ],\n  \"traceName\": \"x.json\"\n}\n";
+
+static void test_kineto(void)
+{
+	ok(import("a.json", good, NULL) == 0 && st.bad == 0 && st.tolerated == 0 && !st.truncated,
+	   "a profile is imported clean");
+	is_i64((long long)st.events, 8, "with all its events");
+	is_str(rows(),
+	       "step 'ProfilerStep#7' t0 1000001 900500 External id<external>=1 <step>=7 "
+	       "<cat>='user_annotation'\n"
+	       "host_op 'record_param_comms' t0 1010000 30000 <cat>='cpu_op' Collective "
+	       "name='_allgather_base' In msg nelems=128 Out msg nelems=1024 dtype='Float' Process "
+	       "Group "
+	       "Name<group>='5' Seq<seq>=4\n"
+	       "runtime 'cudaLaunchKernelExC' t0 1015000 5000 <cat>='cuda_runtime' "
+	       "correlation<corr>=77\n"
+	       "flow_out 'ac2g' t0 1015000 -1 <cat>='ac2g' <flow>=77\n"
+	       "collective 'ncclDevKernel_AllGather_RING_LL()' t1 1100125 50250 <cat>='kernel' "
+	       "correlation<corr>=77 device=0 stream=20 blocks per SM=50e-2 grid=[24, 1, 1] "
+	       "<coll>='allgather' <bytes>=4096 <group>='5' <seq>=4\n"
+	       "flow_in 'ac2g' t1 1100125 -1 <cat>='ac2g' <flow>=77 .bp='e'\n"
+	       "copy 'Memcpy DtoD' t2 1200000 1000 <cat>='gpu_memcpy' device=0 stream=7 "
+	       "bytes<bytes>=64\n"
+	       "instant 'End' t3 2000000 -1 .s='g'\n",
+	       "rows say what the events said, and the kernel what its launch said");
+	is_i64(notes.base_ns, 1712195495000000000, "base time");
+	is_i64(notes.rank, 3, "rank from distributedInfo");
+	is_str(notes.host, "node7", "host from host_name");
+	ok(notes.type[0] == PL_T_THREAD && notes.type[1] == PL_T_STREAM && notes.stream[1] == 20 &&
+		   notes.device[1] == 0 && notes.stream[2] == 7 && notes.type[3] == PL_T_OTHER,
+	   "threads, streams and the profiler's own rows are told apart");
+	ok(notes.ordered, "columns are in order");
+}
+
+/* One event between two good ones, damaged in many ways: it costs itself and nothing else. */
+static void test_bad_events(void)
+{
+	static const char *const lost[] = {
+		"{\"ph\": \"X\", \"name\": \"a \"quoted\" b\", \"pid\": 1, \"tid\": 1, \"ts\": 2, "
+		"\"dur\": 1}",
+		"{\"ph\": \"X\", \"name\": \"open, \"pid\": 1, \"tid\": 1, \"ts\": 2, \"dur\": 1}",
+		"{\"ph\": \"X\", \"name\": \"no colon\", \"pid\" 1, \"tid\": 1, \"ts\": 2, "
+		"\"dur\": 1}",
+		"{\"ph\": \"X\", \"name\": \"no ts\", \"pid\": 1, \"tid\": 1, \"dur\": 1}",
+		"{\"ph\": \"X\", \"name\": \"ts\", \"pid\": 1, \"tid\": 1, \"ts\": nan, \"dur\": "
+		"1}",
+		"{\"name\": \"no ph\", \"pid\": 1, \"tid\": 1, \"ts\": 2, \"dur\": 1}",
+		"{\"ph\": \"X\", \"name\": \"x\", \"pid\": 1, \"tid\": 1, \"ts\": 2, \"dur\": 1, "
+		"\"args\": {\"a\": "
+		"[1, 2}}}",
+		"{\"ph\": \"X\", \"name\": \"x\", \"pid\": 1, \"tid\": 1, \"ts\": 2, \"dur\": 1, "
+		"\"args\": {\"a\": "
+		"1 \"b\": 2}}",
+		"{\"ph\": \"X\", \"name\": \"x\", \"pid\": 1, \"tid\": 1, \"ts\": , \"dur\": 1}",
+		"17",
+		"{\"ph\": \"X\", \"name\": \"x\", \"args\": {\"k\": [\"a]}}",
+	};
+	static const struct {
+		const char *event, *row;
+		bool bad; /* counted as bad, else as tolerated */
+	} kept[] = {
+		{ "{\"ph\":\"X\",\"name\":\"x\",\"pid\":1,\"tid\":1,\"ts\":2,\"dur\":1,\"args\":{"
+		  "\"v\":inf}}",
+		  "'x' t0 2000 1000 v='inf'", false },
+		{ "{\"ph\":\"X\",\"name\":\"x\",\"pid\":1,\"tid\":1,\"ts\":2,\"dur\":1,\"args\":{"
+		  "\"v\":[1,nan]}}",
+		  "'x' t0 2000 1000 v=[1,\"nan\"]", false },
+		{ "{\"ph\":\"X\",\"name\":\"x\x01y\",\"pid\":1,\"tid\":1,\"ts\":2,\"dur\":1}",
+		  "'x\x01y' t0 2000 1000", false },
+		{ "{\"ph\":\"X\",\"name\":\"x\\qy\",\"pid\":1,\"tid\":1,\"ts\":2,\"dur\":1}",
+		  "'x\\qy' t0 2000 1000", false },
+		{ "{\"ph\":\"X\",\"name\":\"x\xff\",\"pid\":1,\"tid\":1,\"ts\":2,\"dur\":1}",
+		  "'x\xff' t0 2000 1000", false },
+		{ "{\"ph\":\"X\",\"name\":\"x\",\"pid\":1,\"tid\":1,\"ts\":2,\"dur\":-3.5}",
+		  "'x' t0 2000 0 dur=-35e-1", true },
+		{ "{\"ph\":\"X\",\"name\":\"x\",\"pid\":1,\"tid\":1,\"ts\":2,\"dur\":inf}",
+		  "'x' t0 2000 0 dur='inf'", true },
+		{ "{\"ph\":\"X\",\"name\":\"x\",\"pid\":1,\"tid\":1,\"ts\":9300000000000000,"
+		  "\"dur\":1}",
+		  "'x' t0 9223372036854775807 1000", true },
+	};
+	const struct pl_import_opts strict = { .strict = true };
+	char doc[2048];
+	bool fine;
+
+	for (size_t i = 0; i < PL_LEN(lost); i++) {
+		for (int lines = 0; lines < 2; lines++) {
+			const char *sep = lines ? ",\n  " : ",";
+
+			snprintf(
+				doc, sizeof(doc),
+				"{\"traceEvents\": [{\"ph\": \"X\", \"name\": \"first\", \"pid\": "
+				"1, "
+				"\"tid\": 1, \"ts\": 1, \"dur\": 1}%s%s%s{\"ph\": \"X\", \"name\": "
+				"\"last\", \"pid\": 1, \"tid\": 1, \"ts\": 3, \"dur\": 1}], \"m\": "
+				"1}",
+				sep, lost[i], sep);
+			fine = import("a.json", doc, NULL) == 0;
+			ok(fine && st.bad == 1 && st.events == 2 && !st.truncated &&
+				   has("'first' t0 1000 1000\n") && has("'last' t0 3000 1000\n"),
+			   "%s costs one event%s (bad %llu, events %llu)", lost[i],
+			   lines ? " (a line each)" : "", (unsigned long long)st.bad,
+			   (unsigned long long)st.events);
+			ok(import("a.json", doc, &strict) == PL_EDATA &&
+				   strstr(err.msg, "a.json: byte "),
+			   "strict refuses: %s", err.msg);
+		}
+	}
+	for (size_t i = 0; i < PL_LEN(kept); i++) {
+		snprintf(doc, sizeof(doc),
+			 "[%s,{\"ph\":\"X\",\"name\":\"last\",\"pid\":1,\"tid\":1,\"ts\":3}]",
+			 kept[i].event);
+		ok(import("a.json", doc, NULL) == 0 && st.bad == kept[i].bad &&
+			   st.tolerated == !kept[i].bad && st.events == 2 && has(kept[i].row),
+		   "%s is kept", kept[i].row);
+		ok(import("a.json", doc, &strict) == PL_EDATA, "strict refuses: %s", err.msg);
+	}
+}
+
+static void test_values(void)
+{
+	ok(import("a.json",
+		  "[{\"ph\":\"X\",\"name\":\"v\",\"pid\":\"p\",\"tid\":1.5,\"ts\":"
+		  "\"1712195495519689.123\","
+		  "\"dur\":\"1\",\"args\":{\"i\":-5,\"d\":1.50,\"e\":1e5,\"b\":true,\"f\":false,"
+		  "\"n\":null,"
+		  "\"big\":18446744073709551616,\"s\":\"\\u00e9\\n\",\"a\":[[4, 2], "
+		  "{}],\"o\":{\"x\":1},"
+		  "\"z\":-0,\"\":\"\"},\"tts\":9}]",
+		  NULL) == 0,
+	   "values of every type");
+	is_str(rows(),
+	       "host_op 'v' t0 1712195495519689123 1000 i=-5 d=150e-2 e=1e5 b=1 f=0 n=null "
+	       "big=18446744073709551616 s='\xc3\xa9\n' a=[[4, 2], {}] o={\"x\":1} z=-0 ='' "
+	       ".tts=9\n",
+	       "are kept exactly");
+	ok(import("a.json",
+		  "[{\"args\":{\"a\":1},\"dur\":2,\"name\":\"late "
+		  "ph\",\"tid\":1,\"pid\":1,\"ts\":1,\"ph\":\"X\"},"
+		  "{\"args\":{\"u\":1,\"v\":2.5},\"name\":\"c\",\"pid\":1,\"ts\":2,\"ph\":\"C\"}]",
+		  NULL) == 0,
+	   "ph may come last");
+	is_str(rows(),
+	       "host_op 'late ph' t0 1000 2000 a=1\ncounter 'c' t1 2000 -1 u<value>=1 "
+	       "v<value>=25e-1\n",
+	       "also for counters");
+	ok(import("a.json", "[{\"ph\":\"X\",\"ts\":1,\"dur\":1,\"args\":{\"a\":1,\"a\":2}}]",
+		  NULL) == 0 &&
+		   st.tolerated == 1 && has(" a=1\n"),
+	   "a key twice: the first counts");
+}
+
+static void test_pairs(void)
+{
+	ok(import("a.json",
+		  "\xef\xbb\xbf[{\"name\":\"a\",\"ph\":\"B\",\"pid\":1,\"tid\":1,\"ts\":1},"
+		  "{\"name\":\"b\",\"ph\":\"B\",\"pid\":1,\"tid\":1,\"ts\":2,\"args\":{\"k\":1}},"
+		  "{\"name\":\"other\",\"ph\":\"B\",\"pid\":1,\"tid\":2,\"ts\":2},"
+		  "{\"ph\":\"E\",\"pid\":1,\"tid\":1,\"ts\":3,\"args\":{\"k\":2,\"r\":3}},"
+		  "{\"ph\":\"E\",\"pid\":1,\"tid\":1,\"ts\":5},{\"ph\":\"E\",\"pid\":1,\"tid\":1,"
+		  "\"ts\":6},"
+		  "{\"ph\":\"b\",\"cat\":\"c\",\"id\":\"0x1\",\"name\":\"as\",\"pid\":1,\"tid\":1,"
+		  "\"ts\":7},"
+		  "{\"ph\":\"b\",\"cat\":\"c\",\"id\":\"0x2\",\"name\":\"as\",\"pid\":1,\"tid\":1,"
+		  "\"ts\":8},"
+		  "{\"ph\":\"e\",\"cat\":\"c\",\"id\":\"0x1\",\"name\":\"as\",\"pid\":1,\"tid\":1,"
+		  "\"ts\":9},"
+		  "{\"ph\":\"e\",\"cat\":\"c\",\"id\":\"0x2\",\"name\":\"as\",\"pid\":1,\"tid\":1,"
+		  "\"ts\":11},{}]",
+		  NULL) == 0,
+	   "begins and ends");
+	is_str(rows(),
+	       "host_op 'b' t0 2000 1000 k=1 r=3\nhost_op 'a' t0 1000 4000\n"
+	       "annotation 'as' t0 7000 2000 <ph>='b' .id='0x1' <cat>='c'\n"
+	       "annotation 'as' t0 8000 3000 <ph>='b' .id='0x2' <cat>='c'\n"
+	       "other 'other' t1 2000 -1 <ph>='B'\n",
+	       "become events with a duration");
+	is_i64((long long)st.bad, 2,
+	       "an end without its begin and a begin without its end are counted");
+}
+
+static void test_tails(void)
+{
+	static const char *const docs[] = {
+		"[{\"ph\":\"X\",\"name\":\"x\",\"ts\":1,\"dur\":1}",
+		"[{\"ph\":\"X\",\"name\":\"x\",\"ts\":1,\"dur\":1},",
+		"{\"traceEvents\":[{\"ph\":\"X\",\"name\":\"x\",\"ts\":1,\"dur\":1}",
+		"{\"traceEvents\":[{\"ph\":\"X\",\"name\":\"x\",\"ts\":1,\"dur\":1}]",
+	};
+	static const char *const whole[] = {
+		"[{\"ph\":\"X\",\"name\":\"x\",\"ts\":1,\"dur\":1},{}]",
+		"[{\"ph\":\"X\",\"name\":\"x\",\"ts\":1,\"dur\":1},]\n\n",
+		" \n{\"traceEvents\":[{\"ph\":\"X\",\"name\":\"x\",\"ts\":1,\"dur\":1}]}\n",
+	};
+
+	for (size_t i = 0; i < PL_LEN(docs); i++)
+		ok(import("a.json", docs[i], NULL) == 0 && st.events == 1 && st.truncated &&
+			   !st.bad,
+		   "a missing end: %s", docs[i]);
+	for (size_t i = 0; i < PL_LEN(whole); i++)
+		ok(import("a.json", whole[i], NULL) == 0 && st.events == 1 && !st.truncated &&
+			   !st.bad,
+		   "a proper end: %s", whole[i]);
+	ok(import("a.json", "", NULL) == PL_EDATA && strstr(err.msg, "empty"), "empty: %s",
+	   err.msg);
+	ok(import("a.json", "[]", NULL) == 0 && st.events == 0 && notes.segments == 1, "no events");
+	ok(import("a.json", "hello\n", NULL) == PL_EDATA, "no trace: %s", err.msg);
+}
+
+static void test_prefixes(void)
+{
+	static const struct pl_import_opts o;
+	bool fine = true;
+	uint64_t last = 0;
+
+	for (size_t i = 0; i < sizeof(good); i++) {
+		int rc = import_bytes("a.json", good, i, &o);
+
+		fine &= rc == 0 ? st.events >= last && notes.ordered &&
+					  (st.truncated || i + 2 >= sizeof(good))
+				: rc == PL_EDATA && err.msg[0];
+		last = rc == 0 ? st.events : last;
+	}
+	ok(fine && last == 8, "every prefix gives the events it holds, and says that it is cut");
+}
+
+/* More than a window, with one event bigger than it. */
+static void test_windows(void)
+{
+	struct pl_buf b = { 0 };
+	bool fine;
+	int n = 9000;
+
+	fine = pl_buf_printf(&b, &err, "{\"traceEvents\": [\n") == 0;
+	for (int i = 0; fine && i < n; i++)
+		fine = pl_buf_printf(&b, &err,
+				     "{\"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"op%d\", "
+				     "\"pid\": %d, "
+				     "\"tid\": 1, \"ts\": %d.25, \"dur\": 1, \"args\": {\"text\": "
+				     "\"%*d\"}},\n",
+				     i % 50, i % 3, i, i == 5000 ? 700000 : 1 + i % 91, i) == 0;
+	fine = fine && pl_buf_printf(&b, &err, "{}], \"end\": 1}") == 0;
+	ok(fine && import_bytes("a.json", b.p, b.n, &(struct pl_import_opts){ 0 }) == 0 &&
+		   st.bad == 0 && !st.truncated && notes.ordered,
+	   "%zu bytes through a small window", b.n);
+	is_i64((long long)st.events, n, "no event is lost at its edges");
+	ok(import_bytes("a.json", b.p, b.n, &(struct pl_import_opts){ .max_strings = 100000 }) ==
+			   0 &&
+		   st.events == (uint64_t)n && notes.ordered && notes.segments > 1,
+	   "little room for strings makes segments (%u)", notes.segments);
+	pl_buf_fini(&b);
+}
+
+/* A key of its own for every event: the columns are begun anew. */
+static void test_many_keys(void)
+{
+	struct pl_buf b = { 0 };
+	bool fine = pl_buf_printf(&b, &err, "[") == 0;
+
+	for (int i = 0; fine && i < 5000; i++)
+		fine = pl_buf_printf(&b, &err,
+				     "{\"ph\":\"X\",\"name\":\"x\",\"ts\":%d,\"dur\":1,\"args\":{"
+				     "\"k%d\":%d}},",
+				     i, i, i) == 0;
+	fine = fine && pl_buf_printf(&b, &err, "{}]") == 0;
+	ok(fine && import_bytes("a.json", b.p, b.n, &(struct pl_import_opts){ 0 }) == 0 &&
+		   st.events == 5000 && notes.ordered && has("t0 999000 1000 k999=999\n"),
+	   "5000 different keys");
+	pl_buf_fini(&b);
+}
+
+static void test_names(void)
+{
+	static const struct {
+		const char *file, *from;
+		int32_t rank;
+		const char *host;
+	} t[] = {
+		{ "dir/rank_3.json.gz", NULL, 3, "-" },
+		{ "rank12.json", NULL, 12, "-" },
+		{ "megatron_kineto_5.json", NULL, 5, "-" },
+		{ "worker3.1706850122.pt.trace.json", NULL, 3, "-" },
+		{ "node7_2590092.1706850122845.pt.trace.json.gz", NULL, -1, "node7" },
+		{ "n7_rank2_2590092.1706850122845.pt.trace.json", NULL, 2, "-" },
+		{ "run/rank9/trace.json", NULL, 9, "-" },
+		{ "trace.json", NULL, -1, "-" },
+		{ "frank3.json", NULL, -1, "-" },
+		{ "x-gpu14-y.json", "x-gpu%d-", 14, "-" },
+		{ "rank_3.json", "order", 42, "-" },
+		{ "rank_3.json", "info", -1, "-" },
+	};
+	const char *doc = "{\"traceEvents\":[{\"ph\":\"X\",\"cat\":\"cpu_op\",\"ts\":1,\"dur\":1,"
+			  "\"pid\":1}]}";
+
+	for (size_t i = 0; i < PL_LEN(t); i++) {
+		const struct pl_import_opts o = { .rank_from = t[i].from, .order = 42 };
+
+		ok(import(t[i].file, doc, &o) == 0 && notes.rank == t[i].rank &&
+			   !strcmp(notes.host, t[i].host),
+		   "%s: rank %d, host %s", t[i].file, (int)notes.rank, notes.host);
+	}
+	ok(import("a.json", doc, &(struct pl_import_opts){ .rank_from = "luck" }) == PL_EUSAGE,
+	   "%s", err.msg);
+}
+
+/* ---- gzip ---------------------------------------------------------------------------------- */
+
+static size_t compress_gzip(const char *s, size_t n, uint8_t *out, size_t cap)
+{
+	z_stream z = { 0 };
+	size_t done;
+
+	if (deflateInit2(&z, 6, Z_DEFLATED, 31, 8, Z_DEFAULT_STRATEGY) != Z_OK)
+		return 0;
+	z.next_in = (Bytef *)(uintptr_t)s;
+	z.avail_in = (uInt)n;
+	z.next_out = out;
+	z.avail_out = (uInt)cap;
+	done = deflate(&z, Z_FINISH) == Z_STREAM_END ? cap - z.avail_out : 0;
+	deflateEnd(&z);
+	return done;
+}
+
+static void test_gzip(void)
+{
+	static uint8_t z[8192];
+	static const struct pl_import_opts o, strict = { .strict = true };
+	size_t n = compress_gzip(good, strlen(good), z, sizeof(z));
+	bool fine = true;
+
+	ok(n && import_bytes("a.json.gz", z, n, &o) == 0 && st.events == 8 && !st.truncated,
+	   "gzip");
+	for (size_t i = 20; i < n; i += 7) {
+		int rc = import_bytes("a.json.gz", z, i, &o);
+
+		fine &= rc == 0 ? st.truncated : rc == PL_EDATA && err.msg[0];
+	}
+	ok(fine, "a cut gzip gives what there is and says so");
+	ok(import_bytes("a.json.gz", z, n - 30, &strict) == PL_EDATA, "strict refuses it: %s",
+	   err.msg);
+}
+
+/* ---- execution traces ---------------------------------------------------------------------- */
+
+static const char et_doc[] =
+	"{ \"schema\": \"1.0.1\", \"pid\": 10, \"nodes\": [\n"
+	"{\"name\": \"record_param_comms\", \"id\": 4, \"rf_id\": 9, \"inputs\": "
+	"[[[1,2,0,1024,4,\"cuda:0\"]],3,94,0,\"allreduce\",[],[],8], \"outputs\": "
+	"[[[1,2,0,1024,4,\"cuda:0\"]]]},\n"
+	"{\"name\": \"record_param_comms\", \"id\": 5, \"rf_id\": 11, \"inputs\": "
+	"[3,0,0,\"wait\",[],[],1], \"outputs\": []},\n"
+	"{\"name\": \"record_param_comms\", \"id\": 6, \"rf_id\": 13, \"inputs\": "
+	"[[[1,2,0,16,2,\"cuda:0\"]],4,94,0,\"_allgather_base\",[],[],8], \"outputs\": "
+	"[[[1,2,0,128,2,\"cuda:0\"]]]},\n"
+	"{\"name\": \"aten::add\", \"id\": 7, \"rf_id\": 14, \"inputs\": [], \"outputs\": []}\n"
+	"], \"finish_ts\": 2}";
+
+#define OP(ts)                                                                                     \
+	"{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"record_param_comms\",\"pid\":10,\"tid\":10,"  \
+	"\"ts\":" #ts ",\"dur\":5},"
+#define LAUNCH(ts, corr)                                                                           \
+	"{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"launch\",\"pid\":10,\"tid\":10,"        \
+	"\"ts\":" #ts ",\"dur\":1,\"args\":{\"correlation\":" #corr "}},"
+#define KERNEL(name, ts, corr)                                                                     \
+	"{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"" name "\",\"pid\":0,\"tid\":7,\"ts\":" #ts   \
+	",\"dur\":1,\"args\":{\"device\":0,\"stream\":7,\"correlation\":" #corr "}},"
+
+static void test_et(void)
+{
+	/* kernels before what launched them: rows wait for the end */
+	static const char profile[] = "{\"schemaVersion\":1,\"traceEvents\":[" KERNEL(
+		"ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 12, 1)
+		KERNEL("ncclDevKernel_AllGather_RING_LL(x)", 32, 2) OP(10) OP(20) OP(30)
+			LAUNCH(11, 1) LAUNCH(31, 2) "{}]}";
+	static const char by_order[] = "{\"schemaVersion\":1,\"traceEvents\":[" OP(10) OP(20) OP(30)
+		KERNEL("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 12, 1)
+			KERNEL("ncclDevKernel_AllGather_RING_LL(x)", 32, 2) "{}]}";
+	struct pl_import_opts o = { 0 };
+	struct pl_import_stats s;
+	struct pl_et *et = pl_et_new(&err);
+	struct pl_in *in = pl_in_open_mem("et.json", et_doc, strlen(et_doc), &err);
+
+	ok(pl_et_probe((const uint8_t *)et_doc, strlen(et_doc)),
+	   "an execution trace is recognised");
+	ok(!pl_et_probe((const uint8_t *)good, strlen(good)), "a profile is none");
+	ok(pl_et_load(et, in, &o, &s, &err) == 0 && s.events == 3 && s.bad == 0,
+	   "its collectives are read");
+	o.et = et;
+	ok(import("a.json", profile, &o) == 0 && has("<coll>='allreduce' <bytes>=4096\n") &&
+		   has("<coll>='allgather' <bytes>=256\n"),
+	   "kernels get the sizes of the operations that launched them");
+	ok(import("a.json", by_order, &o) == 0 && has("<coll>='allreduce' <bytes>=4096\n") &&
+		   has("<coll>='allgather' <bytes>=256\n"),
+	   "without launches, by order and name");
+	ok(import("et.json", et_doc, NULL) == PL_EDATA && strstr(err.msg, "execution trace"), "%s",
+	   err.msg);
+	pl_et_free(et);
+}
+
+/* ---- operation tables ---------------------------------------------------------------------- */
+
+static void test_optable(void)
+{
+	static const char table[] =
+		"dp_rank,stage,rank,step,optype,start_ts,duration,seq_id,mc,mb_id,note\n"
+		"0,0,0,5,forward-send,0.5,0.1,0,-1,-1,\n"
+		"0,0,0,5,forward-compute,0.01,0.49,0,0,0,1.50\n"
+		"0,1,4,5,forward-recv,0.3,0.31,0,-1,-1,hi\n"
+		"0,1,4,5,grads-reduce-scatter,0.7,0.3,0,-1,-1,7\n"
+		"0,0,0,9,forward-compute,0.02,0.5,0,0,0,\n"
+		"0,1,4,9,oops,nope,0.5,0,0,0,\n";
+
+	ok(import("t.csv", table, NULL) == 0 && st.bad == 1 && st.events == 8,
+	   "an operation table");
+	is_str(rows(),
+	       "step 'step 5' t0 0 600000000 step<step>=5 inferred=1\n"
+	       "kernel 'forward-compute' t1 10000000 490000000 step<step>=5 seq_id<seq>=0 "
+	       "mc<chunk>=0 "
+	       "mb_id<mb>=0 note=150e-2\n"
+	       "send 'forward-send' t2 500000000 100000000 step<step>=5 seq_id<seq>=0 mc<chunk>=-1 "
+	       "mb_id<mb>=-1 <coll>='send' <peer>=4\n"
+	       "step 'step 5' t3 0 1000000000 step<step>=5 inferred=1\n"
+	       "recv 'forward-recv' t4 300000000 310000000 step<step>=5 seq_id<seq>=0 mc<chunk>=-1 "
+	       "mb_id<mb>=-1 <coll>='recv' <peer>=0 note='hi'\n"
+	       "collective 'grads-reduce-scatter' t5 700000000 300000000 step<step>=5 "
+	       "seq_id<seq>=0 "
+	       "mc<chunk>=-1 mb_id<mb>=-1 <coll>='reduce_scatter' <group>='dp.s1' note=7\n"
+	       "step 'step 9' t0 1000000000 520000000 step<step>=9 inferred=1\n"
+	       "kernel 'forward-compute' t1 1020000000 500000000 step<step>=9 seq_id<seq>=0 "
+	       "mc<chunk>=0 "
+	       "mb_id<mb>=0\n",
+	       "steps lie one after the other, peers and groups are named");
+	ok(import("t.csv",
+		  "rank,step,op,start_us,end_us,g\n0,1,all-reduce,1.5,7.25,tp0\n0,2,all_reduce,8,9,"
+		  "tp0\n",
+		  &(struct pl_import_opts){
+			  .columns = "name=op,start=start_us:us,end=end_us:us,group=g" }) == 0,
+	   "mapped columns");
+	is_str(rows(),
+	       "step 'step 1' t0 1500 5750 step<step>=1 inferred=1\n"
+	       "collective 'all-reduce' t1 1500 5750 step<step>=1 <coll>='allreduce' "
+	       "g<group>='tp0'\n"
+	       "step 'step 2' t0 8000 1000 step<step>=2 inferred=1\n"
+	       "collective 'all_reduce' t2 8000 1000 step<step>=2 <coll>='allreduce' "
+	       "g<group>='tp0'\n",
+	       "times that do not begin anew stay as they are");
+	ok(import("t.csv", table, &(struct pl_import_opts){ .columns = "nonsense=1" }) == PL_EUSAGE,
+	   "%s", err.msg);
+	ok(import("t.csv", table, &(struct pl_import_opts){ .columns = "start=absent" }) ==
+		   PL_EDATA,
+	   "%s", err.msg);
+	ok(import("t.csv", table, &(struct pl_import_opts){ .strict = true }) == PL_EDATA &&
+		   strstr(err.msg, "line 7"),
+	   "strict: %s", err.msg);
+}
+
+/* ---- registry ------------------------------------------------------------------------------ */
+
+static void test_registry(void)
+{
+	for (size_t i = 0; pl_importers[i]; i++)
+		ok(pl_importer_find(pl_importers[i]->name) == pl_importers[i] &&
+			   pl_importers[i]->summary[0],
+		   "importer %s", pl_importers[i]->name);
+	ok(!pl_importer_find("no such"), "an unknown importer is not found");
+}
+
+int main(void)
+{
+	test_registry();
+	test_kineto();
+	test_bad_events();
+	test_values();
+	test_pairs();
+	test_tails();
+	test_prefixes();
+	test_windows();
+	test_many_keys();
+	test_names();
+	test_gzip();
+	test_et();
+	test_optable();
+	pl_buf_fini(&notes.text);
+	return done_testing();
+}
