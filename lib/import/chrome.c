@@ -1,13 +1,13 @@
 /*
  * Documents of events: PyTorch's profiler (Kineto) and Chrome's JSON in general.
  *
- * The document is walked by hand: members of the top level one by one, the array "traceEvents" event
- * by event through a window of 256 KiB that grows for a bigger event only. Nothing is held but the
- * batch in progress, so memory does not depend on the size of the file.
+ * The document is walked by hand: members of the top level one by one, the array "traceEvents"
+ * event by event through a window of 256 KiB that grows for a bigger event only. Nothing is held
+ * but the batch in progress, so memory does not depend on the size of the file.
  *
  * A bad event costs itself: after an error the reader looks, from just behind the bad event's first
- * bracket, for the next place that begins an event: a '{' that begins a line or follows "}," and whose
- * first key is one of an event's; or for the end of the array.
+ * bracket, for the next place that begins an event: a '{' that begins a line or follows "}," and
+ * whose first key is one of an event's; or for the end of the array.
  */
 #include "import/internal.h"
 
@@ -15,7 +15,8 @@
 
 static bool is_event_key(const char *s, size_t n)
 {
-	static const char *const keys[] = { "ph", "name", "cat", "pid", "tid", "ts", "dur", "args", "id" };
+	static const char *const keys[] = { "ph", "name", "cat",  "pid", "tid",
+					    "ts", "dur",  "args", "id" };
 
 	for (size_t i = 0; i < PL_LEN(keys); i++)
 		if (strlen(keys[i]) == n && !memcmp(keys[i], s, n))
@@ -67,7 +68,8 @@ static bool begins_event(const struct pl_src *s, const char *p)
 	return before(s, q, &dummy) == '}';
 }
 
-/* A ']' that ends the events: alone on its line, or behind an event and before a member or the end. */
+/* A ']' that ends the events: alone on its line, or behind an event and before a member or the end.
+ */
 static bool ends_events(const struct pl_src *s, const char *p)
 {
 	const char *q = pl_scan_space(p + 1, s->end);
@@ -89,8 +91,8 @@ static bool ends_events(const struct pl_src *s, const char *p)
 }
 
 /*
- * Go on after an error: s->p at the next event, the end of the array, or (in the top level) a member.
- * The window keeps 256 bytes before p, to see what stands before a bracket.
+ * Go on after an error: s->p at the next event, the end of the array, or (in the top level) a
+ * member. The window keeps 256 bytes before p, to see what stands before a bracket.
  */
 static int resync(struct pl_doc *d, bool top, struct pl_err *err)
 {
@@ -101,7 +103,8 @@ static int resync(struct pl_doc *d, bool top, struct pl_err *err)
 
 	for (;;) {
 		for (; p < s->end && (s->eof || s->end - p > 256); p++) {
-			if ((*p == '{' && begins_event(s, p)) || (!top && *p == ']' && ends_events(s, p))) {
+			if ((*p == '{' && begins_event(s, p)) ||
+			    (!top && *p == ']' && ends_events(s, p))) {
 				s->p = p;
 				return 0;
 			}
@@ -128,7 +131,21 @@ static int resync(struct pl_doc *d, bool top, struct pl_err *err)
 	}
 }
 
-/* ---- the array of events --------------------------------------------------------------------------- */
+/* ---- the array of events ------------------------------------------------------------------- */
+
+/* After the value at p; past `end` when the window ends first. */
+static const char *value_end(const char *p, const char *end)
+{
+	unsigned flags;
+
+	if (*p == '{' || *p == '[')
+		return pl_scan_nested(p, end);
+	if (*p == '"')
+		return pl_scan_string(p + 1, end, &flags) + 1;
+	while (p < end && (unsigned char)*p > ' ' && *p != ',' && *p != '}' && *p != ']')
+		p++;
+	return p < end ? p : end + 1;
+}
 
 static int bad_event(struct pl_doc *d, struct pl_err *err)
 {
@@ -160,7 +177,8 @@ static int one_event(struct pl_doc *d, struct pl_err *err)
 	if (!s->eof && have < MAX_EVENT)
 		return pl_src_fill(s, have * 2, err);
 	e->where = NULL;
-	e->what = s->eof ? "an event that is cut off" : "an event longer than 4 MiB (unclosed quote?)";
+	e->what = s->eof ? "an event that is cut off"
+			 : "an event longer than 4 MiB (unclosed quote?)";
 	return bad_event(d, err);
 }
 
@@ -175,8 +193,9 @@ static int events(struct pl_doc *d, struct pl_err *err)
 		if (PL_UNLIKELY(s->p >= s->end)) {
 			s->p = s->end;
 			if (s->eof)
-				return pl_report_truncated(&d->report, pl_src_at(s, s->p),
-							   "the end bracket of the events is missing", err);
+				return pl_report_truncated(
+					&d->report, pl_src_at(s, s->p),
+					"the end bracket of the events is missing", err);
 			PL_TRY(pl_src_fill(s, PL_SRC_WINDOW, err));
 			continue;
 		}
@@ -188,15 +207,20 @@ static int events(struct pl_doc *d, struct pl_err *err)
 			s->p++;
 			return 0;
 		} else {
-			PL_TRY(pl_report_bad(&d->report, pl_src_at(s, s->p), "an event expected", err));
-			PL_TRY(resync(d, false, err));
+			PL_TRY(pl_report_bad(&d->report, pl_src_at(s, s->p), "an event expected",
+					     err));
+			if (value_end(s->p, s->end) > s->p && value_end(s->p, s->end) <= s->end)
+				s->p = value_end(s->p,
+						 s->end); /* a number, a string ...: just that */
+			else
+				PL_TRY(resync(d, false, err));
 		}
 	}
 out:
 	return rc;
 }
 
-/* ---- members of the top level -------------------------------------------------------------------------- */
+/* ---- members of the top level -------------------------------------------------------------- */
 
 /* Values of an earlier segment hold for the later ones too. */
 static int keep_member(struct pl_doc *d, const char *key, size_t n_key, const char *value, size_t n,
@@ -206,7 +230,8 @@ static int keep_member(struct pl_doc *d, const char *key, size_t n_key, const ch
 	int64_t base;
 	int rc;
 
-	if (n_key == 19 && !memcmp(key, "baseTimeNanoseconds", 19) && pl_json_i64(value, n, &base)) {
+	if (n_key == 19 && !memcmp(key, "baseTimeNanoseconds", 19) &&
+	    pl_json_i64(value, n, &base)) {
 		d->base_ns = base;
 		d->has_base = true;
 	}
@@ -231,20 +256,6 @@ out:
 	return rc;
 }
 
-/* After the value at p; past `end` when the window ends first. */
-static const char *value_end(const char *p, const char *end)
-{
-	unsigned flags;
-
-	if (*p == '{' || *p == '[')
-		return pl_scan_nested(p, end);
-	if (*p == '"')
-		return pl_scan_string(p + 1, end, &flags) + 1;
-	while (p < end && (unsigned char)*p > ' ' && *p != ',' && *p != '}' && *p != ']')
-		p++;
-	return p < end ? p : end + 1;
-}
-
 static int bad_member(struct pl_doc *d, const char *what, struct pl_err *err)
 {
 	int rc = pl_report_bad(&d->report, pl_src_at(&d->src, d->src.p), what, err);
@@ -253,8 +264,8 @@ static int bad_member(struct pl_doc *d, const char *what, struct pl_err *err)
 }
 
 /* A whole member `"key": value` in the window; s->p is at its first quote. */
-static int take_member(struct pl_doc *d, const char *key, size_t n_key, const char *value, const char *q,
-		       struct pl_err *err)
+static int take_member(struct pl_doc *d, const char *key, size_t n_key, const char *value,
+		       const char *q, struct pl_err *err)
 {
 	struct pl_src *s = &d->src;
 	struct pl_buf clean = { 0 };
@@ -305,7 +316,8 @@ static int one_member(struct pl_doc *d, struct pl_err *err)
 	}
 	if (!s->eof && have < PL_SRC_MAX)
 		return pl_src_fill(s, have * 2, err);
-	return bad_member(d, s->eof ? "a member that is cut off" : "a member longer than 16 MiB", err);
+	return bad_member(d, s->eof ? "a member that is cut off" : "a member longer than 16 MiB",
+			  err);
 }
 
 /* s->p is after the '{'. */
@@ -319,8 +331,9 @@ static int members(struct pl_doc *d, struct pl_err *err)
 		if (s->p >= s->end) {
 			s->p = s->end;
 			if (s->eof)
-				return pl_report_truncated(&d->report, pl_src_at(s, s->p),
-							   "the end bracket of the document is missing", err);
+				return pl_report_truncated(
+					&d->report, pl_src_at(s, s->p),
+					"the end bracket of the document is missing", err);
 			PL_TRY(pl_src_fill(s, PL_SRC_WINDOW, err));
 			continue;
 		}
@@ -341,7 +354,7 @@ out:
 	return rc;
 }
 
-/* ---- segments ----------------------------------------------------------------------------------------------- */
+/* ---- segments ------------------------------------------------------------------------------ */
 
 /* "rank" of distributedInfo, -1. */
 static int32_t info_rank(const struct pl_segment *seg)
@@ -355,11 +368,12 @@ static int32_t info_rank(const struct pl_segment *seg)
 		return -1;
 	pl_json_init(&j, s, strlen(s));
 	while ((t = pl_json_next(&j)) != PL_JSON_END && t != PL_JSON_ERROR) {
-		if (t != PL_JSON_KEY || j.depth != 1 || j.len != 4 || memcmp(j.text, "rank", 4) != 0)
+		if (t != PL_JSON_KEY || j.depth != 1 || j.len != 4 ||
+		    memcmp(j.text, "rank", 4) != 0)
 			continue;
 		t = pl_json_next(&j);
-		if ((t == PL_JSON_NUMBER || t == PL_JSON_STRING) && pl_json_i64(j.text, j.len, &v) &&
-		    v >= 0 && v <= INT32_MAX)
+		if ((t == PL_JSON_NUMBER || t == PL_JSON_STRING) &&
+		    pl_json_i64(j.text, j.len, &v) && v >= 0 && v <= INT32_MAX)
 			return (int32_t)v;
 	}
 	return -1;
@@ -384,7 +398,8 @@ static int finish(void *arg, struct pl_err *err)
 	PL_TRY(pl_tracks_finish(&d->tracks, rank, host, n, err));
 	if (d->rows.segments && d->base_ns != d->base_ended) {
 		pl_say(d->o->log, PL_LOG_WARN,
-		       "%s: baseTimeNanoseconds comes after a segment of the trace was written; it is "
+		       "%s: baseTimeNanoseconds comes after a segment of the trace was written; it "
+		       "is "
 		       "left out of all times (they still share one clock)",
 		       d->rows.path);
 		d->base_ns = d->base_ended;
@@ -417,7 +432,7 @@ static int again(void *arg, struct pl_err *err)
 	return 0;
 }
 
-/* ---- importers ---------------------------------------------------------------------------------------------- */
+/* ---- importers ----------------------------------------------------------------------------- */
 
 static int walk(struct pl_doc *d, struct pl_err *err)
 {
@@ -435,12 +450,14 @@ static int walk(struct pl_doc *d, struct pl_err *err)
 		s->p++;
 		PL_TRY(members(d, err));
 	} else {
-		return pl_fail(err, PL_EDATA, "%s: byte %lld: neither '{' nor '[': not a Chrome trace",
+		return pl_fail(err, PL_EDATA,
+			       "%s: byte %lld: neither '{' nor '[': not a Chrome trace",
 			       d->rows.path, (long long)pl_src_at(s, s->p));
 	}
 	s->p = pl_scan_space(s->p, s->end);
 	if (s->p < s->end)
-		PL_TRY(pl_report_tolerated(&d->report, pl_src_at(s, s->p), "bytes after the end", err));
+		PL_TRY(pl_report_tolerated(&d->report, pl_src_at(s, s->p), "bytes after the end",
+					   err));
 	rc = pl_doc_leftovers(d, err);
 out:
 	return rc;
@@ -534,10 +551,11 @@ static int probe_chrome(const uint8_t *p, size_t n)
 static int probe_kineto(const uint8_t *p, size_t n)
 {
 	static const char *const signs[] = {
-		"\"schemaVersion\"",   "\"deviceProperties\"", "\"distributedInfo\"",
-		"\"External id\"",     "\"Ev Idx\"",	       "\"cuda_runtime\"",
-		"\"cpu_op\"",	       "\"baseTimeNanoseconds\"", "\"python_function\"",
-		"\"PyTorch Profiler",
+		"\"schemaVersion\"",   "\"deviceProperties\"",
+		"\"distributedInfo\"", "\"External id\"",
+		"\"Ev Idx\"",	       "\"cuda_runtime\"",
+		"\"cpu_op\"",	       "\"baseTimeNanoseconds\"",
+		"\"python_function\"", "\"PyTorch Profiler",
 	};
 	int sure = probe_chrome(p, n), found = 0;
 

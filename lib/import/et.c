@@ -1,11 +1,12 @@
 /*
- * PyTorch execution traces (schemas 1.0.x and 1.1.x): the collectives of one process in order of start,
- * with their sizes. Nothing else is read from them.
+ * PyTorch execution traces (schemas 1.0.x and 1.1.x): the collectives of one process in order of
+ * start, with their sizes. Nothing else is read from them.
  *
- * Nodes are cut out of the array by counting brackets; only those whose text has one of the names of
- * communication are looked into. Schema 1.0 has inputs and outputs as arrays and rf_id as a member; 1.1
- * has them as objects ("values") and rf_id in a list of attributes. A tensor is [id, storage, offset,
- * elements, bytes of one, device] in both. Cost: one pass at the speed of the bracket scanner.
+ * Nodes are cut out of the array by counting brackets; only those whose text has one of the names
+ * of communication are looked into. Schema 1.0 has inputs and outputs as arrays and rf_id as a
+ * member; 1.1 has them as objects ("values") and rf_id in a list of attributes. A tensor is [id,
+ * storage, offset, elements, bytes of one, device] in both. Cost: one pass at the speed of the
+ * bracket scanner.
  */
 #include <stdlib.h>
 
@@ -60,11 +61,12 @@ bool pl_et_probe(const uint8_t *p, size_t n)
 	const char *s = (const char *)p;
 
 	return has(s, n, "\"schema\"") && has(s, n, "\"nodes\"") &&
-	       (has(s, n, "\"rf_id\"") || has(s, n, "execution_trace|") || has(s, n, "\"ctrl_deps\"")) &&
+	       (has(s, n, "\"rf_id\"") || has(s, n, "execution_trace|") ||
+		has(s, n, "\"ctrl_deps\"")) &&
 	       !has(s, n, "\"traceEvents\"");
 }
 
-/* ---- one node ---------------------------------------------------------------------------------------- */
+/* ---- one node ------------------------------------------------------------------------------ */
 
 struct tensors {
 	int64_t elements, bytes;
@@ -79,7 +81,7 @@ struct raw_node {
 	struct tensors in, out;
 	const char *coll; /* from the inputs */
 	bool wait;
-	int64_t size;     /* last integer of the inputs: ranks of the group */
+	int64_t size;		      /* last integer of the inputs: ranks of the group */
 	int64_t in_n, out_n, pg_size; /* attributes of newer traces, -1 */
 	const char *dtype, *group;
 	size_t n_dtype, n_group;
@@ -149,7 +151,8 @@ static bool values(struct pl_json *j, struct raw_node *r, struct tensors *t, int
 		}
 		n++;
 	}
-	if (tensor && device && n == 6 && v[3] >= 0 && v[4] > 0 && v[4] <= 64 && v[3] <= INT64_MAX >> 8) {
+	if (tensor && device && n == 6 && v[3] >= 0 && v[4] > 0 && v[4] <= 64 &&
+	    v[3] <= INT64_MAX >> 8) {
 		t->n++;
 		t->elements = pl_add_sat(t->elements, v[3]);
 		t->bytes = pl_add_sat(t->bytes, v[3] * v[4]);
@@ -224,7 +227,8 @@ static bool attributes(struct pl_json *j, struct raw_node *r)
 		size_t n_name = 0, n_value = 0, n;
 
 		while ((k = pl_json_next(j)) == PL_JSON_KEY) {
-			bool is_name = is(j->text, j->len, "name"), is_value = is(j->text, j->len, "value");
+			bool is_name = is(j->text, j->len, "name"),
+			     is_value = is(j->text, j->len, "value");
 
 			if (pl_json_skip(j, &p, &n) < 0)
 				return false;
@@ -283,7 +287,7 @@ static bool parse(const char *s, size_t n, struct raw_node *r)
 	return k == PL_JSON_OBJECT_END;
 }
 
-/* ---- files ------------------------------------------------------------------------------------------- */
+/* ---- files --------------------------------------------------------------------------------- */
 
 struct reader {
 	struct pl_et *et;
@@ -292,7 +296,8 @@ struct reader {
 	struct pl_src src;
 };
 
-static int add_node(struct reader *r, const struct raw_node *raw, uint8_t nclass, struct pl_err *err)
+static int add_node(struct reader *r, const struct raw_node *raw, uint8_t nclass,
+		    struct pl_err *err)
 {
 	struct pl_et_file *f = r->file;
 	struct pl_et_node *n;
@@ -342,7 +347,8 @@ static int one_node(struct reader *r, const char *p, const char *q, struct pl_er
 	    !has(p, n, "mpi:") && !has(p, n, "ucc:"))
 		return 0;
 	if (!parse(p, n, &raw))
-		return pl_report_bad(r->report, pl_src_at(&r->src, p), "a node that cannot be read", err);
+		return pl_report_bad(r->report, pl_src_at(&r->src, p), "a node that cannot be read",
+				     err);
 	if (!raw.name)
 		return 0;
 	nclass = pl_name_class(raw.name, raw.n_name);
@@ -370,7 +376,8 @@ static int nodes(struct reader *r, struct pl_err *err)
 				s->p++;
 				return 0;
 			}
-			PL_TRY(pl_report_truncated(r->report, pl_src_at(s, s->p), "a node expected", err));
+			PL_TRY(pl_report_truncated(r->report, pl_src_at(s, s->p), "a node expected",
+						   err));
 			s->p = s->end;
 			return 0;
 		}
@@ -463,7 +470,8 @@ more:
 	if (!s->eof && (size_t)(s->end - s->p) < PL_SRC_MAX)
 		return pl_src_fill(s, 2 * (size_t)(s->end - s->p), err);
 	*done = true;
-	return pl_report_truncated(r->report, pl_src_at(s, s->p), "the end bracket is missing", err);
+	return pl_report_truncated(r->report, pl_src_at(s, s->p), "the end bracket is missing",
+				   err);
 out:
 	return rc;
 }
@@ -486,8 +494,8 @@ static int load(struct reader *r, struct pl_err *err)
 		s->p += 3;
 	s->p = pl_scan_space(s->p, s->end);
 	if (s->p >= s->end || *s->p != '{')
-		return pl_fail(err, PL_EDATA, "%s: byte %lld: not an execution trace", r->report->file,
-			       (long long)pl_src_at(s, s->p));
+		return pl_fail(err, PL_EDATA, "%s: byte %lld: not an execution trace",
+			       r->report->file, (long long)pl_src_at(s, s->p));
 	s->p++;
 	while (!done)
 		PL_TRY(member(r, &done, err));

@@ -4,10 +4,11 @@
  * Events of one kind have the same keys in the same order, so each key remembers the keys that came
  * after it (up to four) and the next key is compared with those before it is searched: one 16-byte
  * compare tells `"ts": ` without looking for its closing quote or hashing. After the key comes the
- * value straight into the column of that key. Nothing is allocated for an event whose keys are known.
+ * value straight into the column of that key. Nothing is allocated for an event whose keys are
+ * known.
  *
- * Measured on profiles of PyTorch, one core: see bench/. The top level and the arguments are two key
- * spaces; a counter's arguments are a third, because there they are the values.
+ * Measured on profiles of PyTorch, one core: see bench/. The top level and the arguments are two
+ * key spaces; a counter's arguments are a third, because there they are the values.
  */
 #include "import/internal.h"
 
@@ -17,13 +18,13 @@ static const char *more(struct pl_ev *e)
 	return NULL;
 }
 
-/* ---- keys ---------------------------------------------------------------------------------------- */
+/* ---- keys ---------------------------------------------------------------------------------- */
 
 static uint8_t code_of(uint8_t space, const char *s, size_t n)
 {
 	static const char *const top[] = {
-		[PL_TOP_PH] = "ph",   [PL_TOP_CAT] = "cat", [PL_TOP_NAME] = "name",
-		[PL_TOP_PID] = "pid", [PL_TOP_TID] = "tid", [PL_TOP_TS] = "ts",
+		[PL_TOP_PH] = "ph",   [PL_TOP_CAT] = "cat",   [PL_TOP_NAME] = "name",
+		[PL_TOP_PID] = "pid", [PL_TOP_TID] = "tid",   [PL_TOP_TS] = "ts",
 		[PL_TOP_DUR] = "dur", [PL_TOP_ARGS] = "args", [PL_TOP_ID] = "id",
 	};
 	static const struct {
@@ -143,8 +144,8 @@ static inline bool matches(const struct pl_key *k, const char *p)
 }
 
 /* The key at *p (after its opening quote), not among those expected after `prev`. */
-static struct pl_key *key_search(struct pl_ev *e, struct pl_key *prev, uint8_t space, const char **p,
-				 const char *end)
+static struct pl_key *key_search(struct pl_ev *e, struct pl_key *prev, uint8_t space,
+				 const char **p, const char *end)
 {
 	unsigned flags;
 	const char *q = pl_scan_string(*p, end, &flags);
@@ -196,7 +197,7 @@ static inline struct pl_key *key_next(struct pl_ev *e, struct pl_key *prev, uint
 	return key_search(e, prev, space, p, end);
 }
 
-/* ---- values of the top level ------------------------------------------------------------------------- */
+/* ---- values of the top level --------------------------------------------------------------- */
 
 static const char *slow_time(struct pl_ev *e, const char *p, const char *end, pl_ns *ns)
 {
@@ -266,9 +267,9 @@ done:
 static const char *dur_value(struct pl_ev *e, const char *p, const char *end)
 {
 	struct pl_fields *f = &e->f;
-	const char *q = *p == '"' || *p == '-' || (*p >= '0' && *p <= '9') ?
-				time_value(e, p, end, &f->dur) :
-				NULL;
+	const char *q = *p == '"' || *p == '-' || (*p >= '0' && *p <= '9')
+				? time_value(e, p, end, &f->dur)
+				: NULL;
 	size_t n;
 	pl_id id;
 
@@ -405,7 +406,7 @@ static const char *top_value(struct pl_ev *e, struct pl_key *k, const char *p, c
 	}
 }
 
-/* ---- objects --------------------------------------------------------------------------------------------- */
+/* ---- objects ------------------------------------------------------------------------------- */
 
 /* p is after the '{'. */
 static const char *object(struct pl_ev *e, const char *p, const char *end, struct pl_key *prev,
@@ -511,7 +512,7 @@ const char *pl_ev_read_more(struct pl_ev *e, const char *p, const char *end)
 	return q;
 }
 
-/* ---- lifetime ---------------------------------------------------------------------------------------------- */
+/* ---- lifetime ------------------------------------------------------------------------------ */
 
 int pl_ev_init(struct pl_ev *e, struct pl_rows *rows, struct pl_report *report, struct pl_err *err)
 {

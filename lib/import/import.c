@@ -1,19 +1,15 @@
 /*
  * The registry of importers, recognition by content, and the one call that programs use.
  *
- * Recognition asks every importer how sure it is of the first 64 KiB and takes the surest. A gzip file
- * that is not our own container is inflated first, so the suffix of a file never matters.
+ * Recognition asks every importer how sure it is of the first 64 KiB and takes the surest. A gzip
+ * file that is not our own container is inflated first, so the suffix of a file never matters.
  */
 #include <string.h>
 
 #include "import/internal.h"
 
 const struct pl_importer *const pl_importers[] = {
-	&pl_importer_native,
-	&pl_importer_kineto,
-	&pl_importer_chrome,
-	&pl_importer_optable,
-	NULL,
+	&pl_importer_native, &pl_importer_kineto, &pl_importer_chrome, &pl_importer_optable, NULL,
 };
 
 const struct pl_importer *pl_importer_find(const char *name)
@@ -116,7 +112,7 @@ int pl_import(struct pl_in *raw, const struct pl_importer *force, const struct p
 	return rc;
 }
 
-/* ---- reporting -------------------------------------------------------------------------------- */
+/* ---- reporting ----------------------------------------------------------------------------- */
 
 static int report(struct pl_report *r, int64_t at, const char *what, const char *fate,
 		  struct pl_err *err)
@@ -144,6 +140,12 @@ int pl_report_bad(struct pl_report *r, int64_t at, const char *what, struct pl_e
 	return report(r, at, what, "it is skipped and counted", err);
 }
 
+int pl_report_value(struct pl_report *r, int64_t at, const char *what, struct pl_err *err)
+{
+	r->st->bad++;
+	return report(r, at, what, "it is counted and the event kept", err);
+}
+
 int pl_report_tolerated(struct pl_report *r, int64_t at, const char *what, struct pl_err *err)
 {
 	r->st->tolerated++;
@@ -158,7 +160,7 @@ int pl_report_truncated(struct pl_report *r, int64_t at, const char *what, struc
 	return report(r, at, what, "what came before it is kept", err);
 }
 
-/* ---- the input window --------------------------------------------------------------------------- */
+/* ---- the input window ---------------------------------------------------------------------- */
 
 void pl_src_init(struct pl_src *s, struct pl_in *in, struct pl_report *r)
 {
@@ -221,7 +223,7 @@ int pl_src_fill(struct pl_src *s, size_t want, struct pl_err *err)
 	return 0;
 }
 
-/* ---- ranks and hosts from names ------------------------------------------------------------------- */
+/* ---- ranks and hosts from names ------------------------------------------------------------ */
 
 const char *pl_base_name(const char *path)
 {
@@ -261,7 +263,8 @@ int32_t pl_number_after(const char *s, const char *end, const char *word)
 	return -1;
 }
 
-/* PyTorch's trace handler: HOST_PID.TIME.pt.trace.json, perhaps .gz. Length of HOST, 0 if not so. */
+/* PyTorch's trace handler: HOST_PID.TIME.pt.trace.json, perhaps .gz. Length of HOST, 0 if not so.
+ */
 static size_t handler_host(const char *base)
 {
 	const char *tail = strstr(base, ".pt.trace.json"), *p, *host;

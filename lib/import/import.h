@@ -52,8 +52,8 @@ const struct pl_importer *pl_importer_find(const char *name);
 struct pl_in *pl_import_open(struct pl_in *raw, struct pl_pool *pool, struct pl_err *err);
 
 /*
- * Inflate if need be, recognise (or use `force`), import. The one call that programs use. Takes `raw`
- * (as opened, or from pl_import_open()) and closes it whatever happens.
+ * Inflate if need be, recognise (or use `force`), import. The one call that programs use. Takes
+ * `raw` (as opened, or from pl_import_open()) and closes it whatever happens.
  */
 int pl_import(struct pl_in *raw, const struct pl_importer *force, const struct pl_import_opts *o,
 	      struct pl_sink *sink, struct pl_import_stats *st, struct pl_err *err) PL_MUST;

@@ -9,23 +9,27 @@
 #include "import/scan.h"
 #include "io/json.h"
 
-/* ---- reporting --------------------------------------------------------------------------------- */
+/* ---- reporting ----------------------------------------------------------------------------- */
 
 struct pl_report {
 	const struct pl_import_opts *o;
 	struct pl_import_stats *st;
-	const char *file;      /* as the user named it */
-	const char *said[16];  /* classes (static texts) that were logged already */
+	const char *file;     /* as the user named it */
+	const char *said[16]; /* classes (static texts) that were logged already */
 	unsigned n_said;
 };
-/* An event or a value was given up at byte `at`: counted, said once a class; PL_EDATA when strict. */
+/* An event was given up at byte `at`: counted, said once a class; PL_EDATA when strict. */
 int pl_report_bad(struct pl_report *r, int64_t at, const char *what, struct pl_err *err) PL_MUST;
+/* A value was given up, its event is kept. */
+int pl_report_value(struct pl_report *r, int64_t at, const char *what, struct pl_err *err) PL_MUST;
 /* Something was read although it is not valid. */
-int pl_report_tolerated(struct pl_report *r, int64_t at, const char *what, struct pl_err *err) PL_MUST;
+int pl_report_tolerated(struct pl_report *r, int64_t at, const char *what,
+			struct pl_err *err) PL_MUST;
 /* The input ends early. */
-int pl_report_truncated(struct pl_report *r, int64_t at, const char *what, struct pl_err *err) PL_MUST;
+int pl_report_truncated(struct pl_report *r, int64_t at, const char *what,
+			struct pl_err *err) PL_MUST;
 
-/* ---- the input window ---------------------------------------------------------------------------- */
+/* ---- the input window ---------------------------------------------------------------------- */
 
 /* [p, end) may be read by the scanners; PL_SLACK bytes after `end` are readable too. */
 struct pl_src {
@@ -33,27 +37,28 @@ struct pl_src {
 	struct pl_report *report;
 	const char *p, *end;
 	const char *base;   /* the window's first byte ... */
-	int64_t offset;     /* ... and its offset in the input */
-	bool eof;           /* `end` is the end of the input */
+	int64_t offset;	    /* ... and its offset in the input */
+	bool eof;	    /* `end` is the end of the input */
 	struct pl_buf tail; /* the input's last bytes, padded */
 };
 #define PL_SRC_WINDOW ((size_t)256 << 10)
-#define PL_SRC_MAX ((size_t)16 << 20) /* the biggest event or member that is read */
+#define PL_SRC_MAX    ((size_t)16 << 20) /* the biggest event or member that is read */
 
 void pl_src_init(struct pl_src *s, struct pl_in *in, struct pl_report *r);
 void pl_src_fini(struct pl_src *s);
-/* Drop what is before p; afterwards [p, end) has at least `want` bytes, or eof is set. A damaged gzip
- * is an early end (PL_EDATA when strict). */
+/* Drop what is before p; afterwards [p, end) has at least `want` bytes, or eof is set. A damaged
+ * gzip is an early end (PL_EDATA when strict). */
 int pl_src_fill(struct pl_src *s, size_t want, struct pl_err *err) PL_MUST;
 static inline int64_t pl_src_at(const struct pl_src *s, const char *q)
 {
 	return s->offset + (q - s->base);
 }
 
-/* ---- names of ranks and hosts --------------------------------------------------------------------- */
+/* ---- names of ranks and hosts -------------------------------------------------------------- */
 
-/* Rank and host from the name of a file: "rank_3.json.gz", "kineto_3", "HOST_PID.TIME.pt.trace.json".
- * -1 and NULL (or a pointer into `path` with *host_len) where it does not say. */
+/* Rank and host from the name of a file: "rank_3.json.gz", "kineto_3",
+ * "HOST_PID.TIME.pt.trace.json". -1 and NULL (or a pointer into `path` with *host_len) where it
+ * does not say. */
 int32_t pl_name_rank(const char *path, const char **host, size_t *host_len);
 /* By --rank-from; -1 unknown. `info` is what the file itself says, or -1. */
 int pl_pick_rank(const struct pl_import_opts *o, const char *path, int32_t info, int32_t *rank,
@@ -63,19 +68,19 @@ const char *pl_base_name(const char *path);
 int pl_import_begin(struct pl_segment *seg, const char *path, const char *format,
 		    const struct pl_import_opts *o, struct pl_err *err) PL_MUST;
 
-/* ---- rows: batches, tracks, segments ---------------------------------------------------------------- */
+/* ---- rows: batches, tracks, segments ------------------------------------------------------- */
 
 struct pl_comm;
 
 /* A row of communication whose size, group ... may have to be found elsewhere; see comm.c. */
 struct pl_comm_row {
 	uint32_t row;
-	bool host;       /* on a host thread (gloo), not a kernel */
+	bool host;				      /* on a host thread (gloo), not a kernel */
 	bool has_coll, has_bytes, has_group, has_seq; /* the event itself said so, in a column */
-	int64_t corr, rf; /* -1 none */
-	int64_t bytes;    /* derived from the event's own arguments, -1 unknown */
+	int64_t corr, rf;			      /* -1 none */
+	int64_t bytes;	  /* derived from the event's own arguments, -1 unknown */
 	const char *coll; /* canonical, from its name or arguments; NULL unknown */
-	pl_id group;      /* from other arguments, PL_NONE */
+	pl_id group;	  /* from other arguments, PL_NONE */
 };
 
 struct pl_held {
@@ -90,7 +95,7 @@ struct pl_coldef {
 };
 
 #define PL_MAX_COLS 1024 /* after this many the columns are begun anew */
-#define PL_HOLD_MAX 24 /* batches kept back at most while sizes are looked for */
+#define PL_HOLD_MAX 24	 /* batches kept back at most while sizes are looked for */
 
 struct pl_rows {
 	const struct pl_import_opts *o;
@@ -98,16 +103,16 @@ struct pl_rows {
 	struct pl_sink *sink;
 	const char *path, *format;
 	struct pl_segment seg;
-	bool open;               /* begin() was called */
-	bool whole;              /* one segment whatever its strings need: rows are held as ids */
+	bool open;  /* begin() was called */
+	bool whole; /* one segment whatever its strings need: rows are held as ids */
 	struct pl_held *cur;
 	struct pl_held *queue[PL_HOLD_MAX + 2]; /* kept back, oldest first */
 	struct pl_held *spare[PL_HOLD_MAX + 2];
 	uint32_t n_queue, n_spare;
-	struct pl_coldef *def;   /* the columns of every batch, in the same order */
+	struct pl_coldef *def; /* the columns of every batch, in the same order */
 	size_t n_defs, cap_defs;
-	struct pl_comm *comm;    /* NULL: nothing to join */
-	uint32_t segments;       /* ended so far */
+	struct pl_comm *comm; /* NULL: nothing to join */
+	uint32_t segments;    /* ended so far */
 	size_t max_strings;
 	/* fills the tracks in before the segment ends */
 	int (*finish)(void *arg, struct pl_err *err);
@@ -127,28 +132,32 @@ int pl_rows_flush(struct pl_rows *r, bool last, struct pl_err *err) PL_MUST;
 static inline int PL_MUST pl_rows_done(struct pl_rows *r, struct pl_err *err)
 {
 	return PL_LIKELY(++r->cur->b.n < PL_BATCH_ROWS && r->n_defs <= PL_MAX_COLS &&
-			 pl_intern_bytes(&r->seg.str) <= r->max_strings) ?
-		       0 :
-		       pl_rows_flush(r, false, err);
+			 pl_intern_bytes(&r->seg.str) <= r->max_strings)
+		       ? 0
+		       : pl_rows_flush(r, false, err);
 }
 /* Undo the columns of the row that was begun. */
 void pl_rows_undo(struct pl_rows *r);
-int pl_rows_put(struct pl_rows *r, uint8_t role, uint8_t type, pl_id key, int64_t val, struct pl_err *err) PL_MUST;
+/* A value for the current row, unless it has one in this column already. */
+int pl_rows_put(struct pl_rows *r, uint8_t role, uint8_t type, pl_id key, int64_t val,
+		struct pl_err *err) PL_MUST;
+int pl_rows_put_dec(struct pl_rows *r, uint8_t role, uint8_t type, pl_id key, int64_t val,
+		    uint8_t scale, struct pl_err *err) PL_MUST;
 int pl_rows_close(struct pl_rows *r, struct pl_err *err) PL_MUST; /* last batch and end() */
 void pl_rows_fini(struct pl_rows *r);
 
-/* ---- communication: join.c --------------------------------------------------------------------------- */
+/* ---- communication: join.c ----------------------------------------------------------------- */
 
 struct pl_comm_op { /* what a host thread said: record_param_comms, "nccl:all_reduce" */
 	pl_ns t0, t1;
-	int64_t pid, tid;             /* as integers: they mean the same in every segment */
-	int64_t rf;                   /* record function id, -1 */
+	int64_t pid, tid;	      /* as integers: they mean the same in every segment */
+	int64_t rf;		      /* record function id, -1 */
 	int64_t bytes, elements, seq; /* -1 unknown */
-	const char *coll;             /* canonical, static; NULL unknown */
-	pl_id group;                  /* in the joiner's own strings, PL_NONE */
-	uint32_t et;                  /* node of the execution trace, PL_NONE */
-	bool rpc;                     /* record_param_comms */
-	int8_t tensors;               /* are there tensors among its inputs? -1: inputs not recorded */
+	const char *coll;	      /* canonical, static; NULL unknown */
+	pl_id group;		      /* in the joiner's own strings, PL_NONE */
+	uint32_t et;		      /* node of the execution trace, PL_NONE */
+	bool rpc;		      /* record_param_comms */
+	int8_t tensors; /* are there tensors among its inputs? -1: inputs not recorded */
 };
 struct pl_comm *pl_comm_new(struct pl_err *err);
 void pl_comm_free(struct pl_comm *c);
@@ -156,47 +165,80 @@ void pl_comm_renew(struct pl_comm *c); /* new segment: track numbers are void */
 int pl_comm_text(struct pl_comm *c, const char *s, size_t n, pl_id *id, struct pl_err *err) PL_MUST;
 int pl_comm_add_op(struct pl_comm *c, const struct pl_comm_op *op, struct pl_err *err) PL_MUST;
 /* A runtime call with this correlation: is it made inside one of the operations? */
-int pl_comm_add_launch(struct pl_comm *c, uint32_t track, int64_t pid, int64_t tid, pl_ns ts, int64_t corr,
-		       struct pl_err *err) PL_MUST;
+int pl_comm_add_launch(struct pl_comm *c, uint32_t track, int64_t pid, int64_t tid, pl_ns ts,
+		       int64_t corr, struct pl_err *err) PL_MUST;
 /* The execution trace of this process, if one was given; looked for once. */
 void pl_comm_use_et(struct pl_comm *c, const struct pl_et *et, const char *pid, int32_t rank);
 /* Should batches be kept back until the end (an execution trace is to be joined)? */
 bool pl_comm_hold(const struct pl_comm *c);
 /* Write what is known into the columns of h, which has all columns of r. */
-int pl_comm_resolve(struct pl_comm *c, struct pl_rows *r, struct pl_held *h, struct pl_err *err) PL_MUST;
+int pl_comm_resolve(struct pl_comm *c, struct pl_rows *r, struct pl_held *h,
+		    struct pl_err *err) PL_MUST;
 
-/* ---- execution traces: et.c --------------------------------------------------------------------------- */
+/* ---- execution traces: et.c ---------------------------------------------------------------- */
 
 struct pl_et_node {
-	int64_t rf;      /* record function id: order of starts */
-	int64_t bytes;           /* of inputs or outputs, whichever is more; -1 unknown */
+	int64_t rf;			/* record function id: order of starts */
+	int64_t bytes;			/* of inputs or outputs, whichever is more; -1 unknown */
 	int64_t elements, elements_out; /* of its inputs, its outputs; -1 unknown */
-	int64_t group_size;      /* -1 unknown */
-	const char *coll;  /* canonical, static; NULL unknown */
-	const char *group; /* name or ranks, NULL unknown */
+	int64_t group_size;		/* -1 unknown */
+	const char *coll;		/* canonical, static; NULL unknown */
+	const char *group;		/* name or ranks, NULL unknown */
 	bool rpc, wait;
 };
 struct pl_et_file {
 	char *pid;
-	int32_t rank; /* from the file's name, -1 */
+	int32_t rank;		 /* from the file's name, -1 */
 	struct pl_et_node *node; /* by rf */
 	size_t n, cap;
 };
 /* The file of this process; with several of one pid the one of this rank. NULL none. */
 const struct pl_et_file *pl_et_find(const struct pl_et *et, const char *pid, int32_t rank);
 
-/* ---- the event reader: events.c, values.c ---------------------------------------------------------------- */
+/* ---- the event reader: events.c, values.c -------------------------------------------------- */
 
 enum pl_top {
-	PL_TOP_OTHER, PL_TOP_PH, PL_TOP_CAT, PL_TOP_NAME, PL_TOP_PID, PL_TOP_TID, PL_TOP_TS, PL_TOP_DUR,
-	PL_TOP_ARGS, PL_TOP_ID,
+	PL_TOP_OTHER,
+	PL_TOP_PH,
+	PL_TOP_CAT,
+	PL_TOP_NAME,
+	PL_TOP_PID,
+	PL_TOP_TID,
+	PL_TOP_TS,
+	PL_TOP_DUR,
+	PL_TOP_ARGS,
+	PL_TOP_ID,
 };
 /* Arguments whose value the importer itself needs; the rest is only stored. */
 enum pl_argc {
-	PL_A_NONE, PL_A_CORR, PL_A_EXTERNAL, PL_A_BYTES, PL_A_STREAM, PL_A_DEVICE, PL_A_GROUP, PL_A_DESC,
-	PL_A_RANKS, PL_A_SEQ, PL_A_PEER, PL_A_COLL, PL_A_IN, PL_A_OUT, PL_A_DTYPE, PL_A_SIZE, PL_A_DIMS,
-	PL_A_TYPES, PL_A_RF, PL_A_STEP, PL_A_MB, PL_A_CHUNK, PL_A_LAYER, PL_A_CHANNEL, PL_A_NAME,
-	PL_A_LABELS, PL_A_SORT, PL_A_COUNT_
+	PL_A_NONE,
+	PL_A_CORR,
+	PL_A_EXTERNAL,
+	PL_A_BYTES,
+	PL_A_STREAM,
+	PL_A_DEVICE,
+	PL_A_GROUP,
+	PL_A_DESC,
+	PL_A_RANKS,
+	PL_A_SEQ,
+	PL_A_PEER,
+	PL_A_COLL,
+	PL_A_IN,
+	PL_A_OUT,
+	PL_A_DTYPE,
+	PL_A_SIZE,
+	PL_A_DIMS,
+	PL_A_TYPES,
+	PL_A_RF,
+	PL_A_STEP,
+	PL_A_MB,
+	PL_A_CHUNK,
+	PL_A_LAYER,
+	PL_A_CHANNEL,
+	PL_A_NAME,
+	PL_A_LABELS,
+	PL_A_SORT,
+	PL_A_COUNT_
 };
 
 #define PL_NEXT 4
@@ -204,16 +246,16 @@ enum pl_keyspace { PL_KS_TOP, PL_KS_ARG, PL_KS_VALUE, PL_KS_COUNT_ };
 
 /* A key that was seen. The one after it last time is tried first: see events.c. */
 struct pl_key {
-	char text[32];        /* with its closing quote, if that fits */
+	char text[32];	      /* with its closing quote, if that fits */
 	uint32_t len, m0, m1; /* bytes of text; bits of its first and second 16 bytes that count */
-	uint8_t code;         /* enum pl_top or pl_argc */
+	uint8_t code;	      /* enum pl_top or pl_argc */
 	uint8_t space;
-	uint32_t index;       /* in pl_ev.key and key_text */
-	uint32_t event;       /* last event that had it: finds duplicates */
-	pl_id id;             /* string */
+	uint32_t index;		   /* in pl_ev.key and key_text */
+	uint32_t event;		   /* last event that had it: finds duplicates */
+	pl_id id;		   /* string */
 	uint32_t col[PL_V_COUNT_]; /* column + 1, 0 not yet */
 	struct pl_key *next[PL_NEXT];
-	uint8_t victim;       /* of next[], when there is a new one */
+	uint8_t victim; /* of next[], when there is a new one */
 };
 
 /* A string seen lately: 8 bytes from its start, middle and end tell the short ones apart. */
@@ -226,10 +268,11 @@ struct pl_recent {
 
 /* What is known of a string, found once: 0 not yet. */
 struct pl_strinfo {
-	pl_id repaired; /* the JSON that is stored instead of a nested value that is not quite JSON */
+	pl_id repaired; /* the JSON that is stored instead of a nested value that is not quite JSON
+			 */
 	uint8_t nested; /* as a nested value: 1 clean, 2 repaired, 3 malformed */
-	uint8_t name;   /* enum pl_nclass */
-	uint8_t cat;    /* kind + 1 */
+	uint8_t name;	/* enum pl_nclass */
+	uint8_t cat;	/* kind + 1 */
 };
 
 enum pl_tok { PL_TOK_NONE, PL_TOK_INT, PL_TOK_STR, PL_TOK_RAW };
@@ -247,7 +290,7 @@ struct pl_fields {
 	struct pl_pid pid, tid;
 	pl_ns ts, dur;
 	int64_t dur_raw, id; /* dur as written, where it was no duration */
-	uint64_t have; /* bit set of arguments (enum pl_argc); the arrays hold these alone */
+	uint64_t have;	     /* bit set of arguments (enum pl_argc); the arrays hold these alone */
 	int64_t arg[PL_A_COUNT_];
 	uint8_t arg_type[PL_A_COUNT_];
 };
@@ -257,11 +300,11 @@ struct pl_ev {
 	struct pl_report *report;
 	const char *what; /* of a bad event */
 	const char *where;
-	bool more;        /* the window ended inside */
+	bool more;	       /* the window ended inside */
 	const char *tolerated; /* this event has something that is not JSON */
 	const char *value_bad; /* a value was lost, the event is kept */
-	bool counter;     /* arguments are values of a counter */
-	uint32_t event;   /* number of this one, for duplicates */
+	bool counter;	       /* arguments are values of a counter */
+	uint32_t event;	       /* number of this one, for duplicates */
 	struct pl_fields f;
 	struct pl_key *root_top, *root_value, *root_arg[64];
 	struct pl_intern key_text; /* keyspace, text */
@@ -269,7 +312,7 @@ struct pl_ev {
 	size_t n_keys, cap_keys;
 	struct pl_arena key_mem;
 	struct pl_recent recent[PL_RECENT];
-	struct pl_buf tmp; /* unescaped and repaired text */
+	struct pl_buf tmp;	 /* unescaped and repaired text */
 	struct pl_strinfo *info; /* by string id */
 	size_t n_info, cap_info;
 	bool chrome; /* general Chrome JSON: an argument "step" is the step */
@@ -277,16 +320,18 @@ struct pl_ev {
 	struct pl_err *err;
 	int rc;
 };
-int pl_ev_init(struct pl_ev *e, struct pl_rows *rows, struct pl_report *report, struct pl_err *err) PL_MUST;
+int pl_ev_init(struct pl_ev *e, struct pl_rows *rows, struct pl_report *report,
+	       struct pl_err *err) PL_MUST;
 void pl_ev_fini(struct pl_ev *e);
 void pl_ev_renew(struct pl_ev *e);
 /*
- * Read the event at p (a '{') into e->f and the columns of the current row. Returns the byte after it;
- * NULL with e->rc < 0 (fatal), e->more (the window ends first) or e->what at e->where (bad event).
- * The caller completes or undoes the row.
+ * Read the event at p (a '{') into e->f and the columns of the current row. Returns the byte after
+ * it; NULL with e->rc < 0 (fatal), e->more (the window ends first) or e->what at e->where (bad
+ * event). The caller completes or undoes the row.
  */
 const char *pl_ev_read(struct pl_ev *e, const char *p, const char *end);
-/* Read the arguments of one more event text into the same row, where the first did not have them. */
+/* Read the arguments of one more event text into the same row, where the first did not have them.
+ */
 const char *pl_ev_read_more(struct pl_ev *e, const char *p, const char *end);
 /* values.c: one value after its key. NULL as above. */
 static inline bool pl_has(const struct pl_fields *f, enum pl_argc a)
@@ -303,18 +348,18 @@ const char *pl_ev_number(const char *p, const char *end, uint8_t *type, int64_t 
 const char *pl_ev_word(struct pl_ev *e, const char *p, const char *end, size_t *n);
 const char *pl_ev_bad(struct pl_ev *e, const char *where, const char *what);
 
-/* ---- what events mean: meaning.c ---------------------------------------------------------------------------- */
+/* ---- what events mean: meaning.c ----------------------------------------------------------- */
 
 enum pl_nclass { /* of a name; 0 not looked at yet */
-	PL_N_NEW,
-	PL_N_PLAIN,
-	PL_N_STEP,     /* ProfilerStep#3 */
-	PL_N_DATA,     /* enumerate(DataLoader) */
-	PL_N_MEMORY,   /* [memory] */
-	PL_N_DEVCOMM,  /* a kernel that communicates */
-	PL_N_HOSTCOMM, /* gloo:all_reduce: the communication itself, on a host thread */
-	PL_N_RPC,      /* record_param_comms: what the host says about a collective */
-	PL_N_RANGE,    /* nccl:all_reduce: the range in which it is launched */
+		 PL_N_NEW,
+		 PL_N_PLAIN,
+		 PL_N_STEP,	/* ProfilerStep#3 */
+		 PL_N_DATA,	/* enumerate(DataLoader) */
+		 PL_N_MEMORY,	/* [memory] */
+		 PL_N_DEVCOMM,	/* a kernel that communicates */
+		 PL_N_HOSTCOMM, /* gloo:all_reduce: the communication itself, on a host thread */
+		 PL_N_RPC,	/* record_param_comms: what the host says about a collective */
+		 PL_N_RANGE,	/* nccl:all_reduce: the range in which it is launched */
 };
 uint8_t pl_name_class(const char *s, size_t n);
 /* Kind of a category, PL_K_COUNT_ when it says nothing. */
@@ -324,15 +369,16 @@ int64_t pl_dtype_bytes(const char *s, size_t n);
 /* Elements and bytes of all tensors of "Input Dims" with "Input type"; -1 unknown. */
 void pl_dims_size(const char *dims, const char *types, int64_t *elements, int64_t *bytes);
 
-/* ---- tracks and where they are: tracks.c ---------------------------------------------------------------------- */
+/* ---- tracks and where they are: tracks.c --------------------------------------------------- */
 
-struct pl_track_note { /* what is said of a track or process by metadata events; kept for all segments */
+struct pl_track_note {	    /* what is said of a track or process by metadata events; kept for all
+			       segments */
 	pl_id name, labels; /* in pl_tracks.text; PL_NONE */
 	int32_t sort;
 	bool has_sort;
-	char *pid, *tid;    /* as written */
+	char *pid, *tid; /* as written */
 	uint8_t pid_tok, tid_tok;
-	bool used;          /* a track of this segment has it */
+	bool used; /* a track of this segment has it */
 };
 struct pl_tracks {
 	struct pl_rows *rows;
@@ -351,18 +397,20 @@ struct pl_tracks {
 void pl_tracks_init(struct pl_tracks *t, struct pl_rows *rows, bool chrome);
 void pl_tracks_fini(struct pl_tracks *t);
 void pl_tracks_renew(struct pl_tracks *t);
-int pl_tracks_find(struct pl_tracks *t, const struct pl_fields *f, pl_id *track, struct pl_err *err) PL_MUST;
+int pl_tracks_find(struct pl_tracks *t, const struct pl_fields *f, pl_id *track,
+		   struct pl_err *err) PL_MUST;
 /* Is it a metadata event about tracks? 1 yes (noted), 0 no. */
 int pl_tracks_meta(struct pl_tracks *t, const struct pl_fields *f, struct pl_err *err) PL_MUST;
 /* Names, ranks and hosts into the tracks of the segment. */
 int pl_tracks_finish(struct pl_tracks *t, int32_t rank, const char *host, size_t host_len,
 		     struct pl_err *err) PL_MUST;
-/* A key for a track that means the same in every segment: flag and text of pid and tid, into t->tmp. */
+/* A key for a track that means the same in every segment: flag and text of pid and tid, into
+ * t->tmp. */
 int pl_tracks_key(struct pl_tracks *t, const struct pl_fields *f, struct pl_err *err) PL_MUST;
 
-/* ---- a document being read: chrome.c; its phases: phases.c ------------------------------------------------------- */
+/* ---- a document being read: chrome.c; its phases: phases.c --------------------------------- */
 
-struct pl_open { /* a begin that waits for its end */
+struct pl_open {    /* a begin that waits for its end */
 	char *text; /* the whole event, padded; owned */
 	size_t n;
 	int64_t at;
@@ -382,19 +430,20 @@ struct pl_doc {
 	bool chrome;
 	struct pl_top_member *member;
 	size_t n_members, cap_members;
-	int64_t base_ns;      /* baseTimeNanoseconds */
+	int64_t base_ns; /* baseTimeNanoseconds */
 	bool has_base;
-	int64_t base_ended;   /* the base that ended segments have */
+	int64_t base_ended; /* the base that ended segments have */
 	struct pl_intern open_key;
-	uint32_t *top;        /* by open_key: open + 1 */
+	uint32_t *top; /* by open_key: open + 1 */
 	size_t cap_top;
 	struct pl_open *open;
 	size_t n_open, cap_open;
-	uint32_t free_open;   /* + 1 */
+	uint32_t free_open; /* + 1 */
 	size_t open_bytes;
 };
 /* The event in [p, q) was read into ev at byte `at`: make a row of it. */
-int pl_doc_accept(struct pl_doc *d, const char *p, const char *q, int64_t at, struct pl_err *err) PL_MUST;
+int pl_doc_accept(struct pl_doc *d, const char *p, const char *q, int64_t at,
+		  struct pl_err *err) PL_MUST;
 /* The end: begins without an end become events without a duration. */
 int pl_doc_leftovers(struct pl_doc *d, struct pl_err *err) PL_MUST;
 void pl_doc_free_open(struct pl_doc *d);

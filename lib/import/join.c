@@ -2,14 +2,15 @@
  * Joining device communication with what the host said about it.
  *
  * A kernel of NCCL has a correlation; the runtime call of that correlation lies inside a
- * record_param_comms (and a range such as "nccl:all_reduce") of the host thread that launched it; and
- * these, or the nodes of an execution trace in the same order, know the collective, its size and its
- * group. Operations are kept a thread in order of start, launches in a hash table; both hold only what
- * concerns communication, so that memory does not grow with the trace.
+ * record_param_comms (and a range such as "nccl:all_reduce") of the host thread that launched it;
+ * and these, or the nodes of an execution trace in the same order, know the collective, its size
+ * and its group. Operations are kept a thread in order of start, launches in a hash table; both
+ * hold only what concerns communication, so that memory does not grow with the trace.
  *
  * Nodes of an execution trace pair with operations by record function id where the profile has it,
- * else by order: both are ordered by start. Both lists begin with the profile but may end differently;
- * a pair that contradicts itself (another collective, another number of elements) is passed over.
+ * else by order: both are ordered by start. Both lists begin with the profile but may end
+ * differently; a pair that contradicts itself (another collective, another number of elements) is
+ * passed over.
  */
 #include <stdlib.h>
 
@@ -43,7 +44,7 @@ struct pl_comm {
 	unsigned sorts;
 };
 
-#define MAX_OPS   (4u << 20)
+#define MAX_OPS	  (4u << 20)
 #define MAX_SORTS 64
 
 struct pl_comm *pl_comm_new(struct pl_err *err)
@@ -90,7 +91,7 @@ bool pl_comm_hold(const struct pl_comm *c)
 	return c->et != NULL;
 }
 
-/* ---- operations ------------------------------------------------------------------------------------- */
+/* ---- operations ---------------------------------------------------------------------------- */
 
 static size_t find_thread(const struct pl_comm *c, int64_t pid, int64_t tid)
 {
@@ -264,7 +265,7 @@ int pl_comm_add_launch(struct pl_comm *c, uint32_t track, int64_t pid, int64_t t
 	return put_launch(c, &l, err);
 }
 
-/* ---- the execution trace -------------------------------------------------------------------------------- */
+/* ---- the execution trace ------------------------------------------------------------------- */
 
 static const struct pl_et_node *node_by_rf(const struct pl_et_file *et, int64_t rf)
 {
@@ -287,7 +288,8 @@ static bool agree(const struct pl_comm_op *op, const struct pl_et_node *n)
 		return false;
 	if (op->tensors == 1 && n->wait)
 		return false;
-	if (op->tensors == 0 && n->elements > 1) /* one element may be a scalar, which shows no tensor */
+	if (op->tensors == 0 &&
+	    n->elements > 1) /* one element may be a scalar, which shows no tensor */
 		return false;
 	if (op->elements > 0 && n->elements > 0 && op->elements != n->elements &&
 	    op->elements != n->elements_out)
@@ -363,7 +365,7 @@ static const struct pl_et_node *node_by_order(struct pl_comm *c, bool rpc, const
 	return NULL;
 }
 
-/* ---- rows ------------------------------------------------------------------------------------------------- */
+/* ---- rows ---------------------------------------------------------------------------------- */
 
 /* Everything known of one row of communication. */
 struct known {
@@ -450,9 +452,9 @@ static int put_row(struct pl_comm *c, struct pl_rows *r, const struct pl_comm_ro
 	}
 	learn(c, row, &k);
 	if (k.coll)
-		b->kind[row->row] = !strcmp(k.coll, "send") ? PL_K_SEND :
-				    !strcmp(k.coll, "recv") ? PL_K_RECV :
-							      PL_K_COLLECTIVE;
+		b->kind[row->row] = !strcmp(k.coll, "send")   ? PL_K_SEND
+				    : !strcmp(k.coll, "recv") ? PL_K_RECV
+							      : PL_K_COLLECTIVE;
 	if (k.coll && !row->has_coll && strcmp(k.coll, "collective") != 0) {
 		PL_TRY(pl_rows_str(r, k.coll, strlen(k.coll), &id, err));
 		PL_TRY(put(r, row->row, PL_R_COLL, PL_V_STR, id, err));

@@ -1,9 +1,9 @@
 /*
  * What categories, names, data types and dimensions of profiler events mean.
  *
- * Categories changed their spelling over the years (Kineto before and after 2022, ROCm, Intel); all of
- * them are in one table. Names decide only what categories do not: which kernels communicate, which
- * host ranges are the communication itself, and steps.
+ * Categories changed their spelling over the years (Kineto before and after 2022, ROCm, Intel); all
+ * of them are in one table. Names decide only what categories do not: which kernels communicate,
+ * which host ranges are the communication itself, and steps.
  */
 #include <string.h>
 
@@ -66,9 +66,9 @@ static bool starts(const char *s, size_t n, const char *with)
 static bool is_device_comm(const char *s, size_t n)
 {
 	static const char *const own[] = {
-		"cross_device_reduce", "all_reduce_kernel",    "allreduce_kernel",
+		"cross_device_reduce", "all_reduce_kernel",	"allreduce_kernel",
 		"all_gather_kernel",   "reduce_scatter_kernel", "AllReduceKernel",
-		"one_shot_all_reduce", "two_shot_all_reduce",  "multimem_",
+		"one_shot_all_reduce", "two_shot_all_reduce",	"multimem_",
 	};
 
 	if (starts(s, n, "void "))
@@ -111,15 +111,39 @@ int64_t pl_dtype_bytes(const char *s, size_t n)
 		const char *name;
 		int64_t bytes;
 	} table[] = {
-		{ "float", 4 },	      { "double", 8 },	   { "half", 2 },	  { "bfloat16", 2 },
-		{ "int", 4 },	      { "long int", 8 },   { "long", 8 },	  { "short int", 2 },
-		{ "short", 2 },	      { "char", 1 },	   { "signed char", 1 },  { "unsigned char", 1 },
-		{ "byte", 1 },	      { "bool", 1 },	   { "float32", 4 },	  { "float16", 2 },
-		{ "float64", 8 },     { "int8", 1 },	   { "uint8", 1 },	  { "int16", 2 },
-		{ "int32", 4 },	      { "int64", 8 },	   { "uint16", 2 },	  { "uint32", 4 },
-		{ "uint64", 8 },      { "unsigned int", 4 }, { "unsigned long", 8 }, { "unsigned short", 2 },
-		{ "complexfloat", 8 }, { "complexdouble", 16 }, { "complexhalf", 4 },
-		{ "complex<float>", 8 }, { "complex<double>", 16 },
+		{ "float", 4 },
+		{ "double", 8 },
+		{ "half", 2 },
+		{ "bfloat16", 2 },
+		{ "int", 4 },
+		{ "long int", 8 },
+		{ "long", 8 },
+		{ "short int", 2 },
+		{ "short", 2 },
+		{ "char", 1 },
+		{ "signed char", 1 },
+		{ "unsigned char", 1 },
+		{ "byte", 1 },
+		{ "bool", 1 },
+		{ "float32", 4 },
+		{ "float16", 2 },
+		{ "float64", 8 },
+		{ "int8", 1 },
+		{ "uint8", 1 },
+		{ "int16", 2 },
+		{ "int32", 4 },
+		{ "int64", 8 },
+		{ "uint16", 2 },
+		{ "uint32", 4 },
+		{ "uint64", 8 },
+		{ "unsigned int", 4 },
+		{ "unsigned long", 8 },
+		{ "unsigned short", 2 },
+		{ "complexfloat", 8 },
+		{ "complexdouble", 16 },
+		{ "complexhalf", 4 },
+		{ "complex<float>", 8 },
+		{ "complex<double>", 16 },
 		{ "long long", 8 },
 	};
 
@@ -134,8 +158,8 @@ int64_t pl_dtype_bytes(const char *s, size_t n)
 }
 
 /*
- * One argument of "Input Dims": [4, 2048] is a tensor, [] is a scalar tensor or none, [[4], []] a list
- * of tensors. Adds what is in it; j stands after its '['. False when it is not of that form.
+ * One argument of "Input Dims": [4, 2048] is a tensor, [] is a scalar tensor or none, [[4], []] a
+ * list of tensors. Adds what is in it; j stands after its '['. False when it is not of that form.
  */
 static bool add_dims(struct pl_json *j, bool inner, int64_t *elements, bool *tensor)
 {

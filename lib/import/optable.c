@@ -1,43 +1,60 @@
 /*
  * Operation tables in CSV: one row an operation, as the traces of production jobs are published.
  *
- * What the words of such a table mean stands in the two tables below and nowhere else: which column is
- * what (--columns adds to it or replaces it), and what the words of an operation's type say about its
- * kind, its collective, its group and its peer.
+ * What the words of such a table mean stands in the two tables below and nowhere else: which column
+ * is what (--columns adds to it or replaces it), and what the words of an operation's type say
+ * about its kind, its collective, its group and its peer.
  *
- * Where the start times begin anew in every step, the steps are laid one after the other in the order
- * of their numbers: a step begins where the longest rank of the one before ended. All rows are held
- * (about 100 bytes each), sorted by (step, rank, start), and passed on; a step event a rank and step is
- * added and marked as inferred. O(n log n).
+ * Where the start times begin anew in every step, the steps are laid one after the other in the
+ * order of their numbers: a step begins where the longest rank of the one before ended. All rows
+ * are held (about 100 bytes each), sorted by (step, rank, start), and passed on; a step event a
+ * rank and step is added and marked as inferred. O(n log n).
  */
 #include <stdlib.h>
 
 #include "import/internal.h"
 #include "io/csv.h"
 
-/* ---- what columns mean --------------------------------------------------------------------------------- */
+/* ---- what columns mean --------------------------------------------------------------------- */
 
-enum column { C_RANK, C_NAME, C_START, C_DUR, C_END, C_STEP, C_DP, C_PP, C_TP, C_SEQ, C_CHUNK, C_MB,
-	      C_BYTES, C_GROUP, C_PEER, C_HOST, C_COUNT };
+enum column {
+	C_RANK,
+	C_NAME,
+	C_START,
+	C_DUR,
+	C_END,
+	C_STEP,
+	C_DP,
+	C_PP,
+	C_TP,
+	C_SEQ,
+	C_CHUNK,
+	C_MB,
+	C_BYTES,
+	C_GROUP,
+	C_PEER,
+	C_HOST,
+	C_COUNT
+};
 
 static const char *const column_names[C_COUNT] = {
-	"rank", "name", "start", "dur",	  "end",   "step",  "dp",   "pp",
-	"tp",	"seq",	"chunk", "mb", "bytes", "group", "peer", "host",
+	"rank", "name", "start", "dur", "end",	 "step",  "dp",	  "pp",
+	"tp",	"seq",	"chunk", "mb",	"bytes", "group", "peer", "host",
 };
-static const char default_columns[] =
-	"rank=rank,name=optype,start=start_ts:s,dur=duration:s,step=step,dp=dp_rank,pp=stage,tp=tp_rank,"
-	"seq=seq_id,chunk=mc,mb=mb_id";
+static const char default_columns[] = "rank=rank,name=optype,start=start_ts:s,dur=duration:s,step="
+				      "step,dp=dp_rank,pp=stage,tp=tp_rank,"
+				      "seq=seq_id,chunk=mc,mb=mb_id";
 
-/* ---- what operations mean -------------------------------------------------------------------------------- */
+/* ---- what operations mean ------------------------------------------------------------------ */
 
 enum grouping {
 	G_NONE,
-	G_DP,     /* over dp within a stage */
-	G_EMBED,  /* first and last stage of one dp rank */
-	G_ALL,    /* all ranks */
-	G_SELF,   /* local to the row */
-	G_NEXT,   /* point to point with stage + 1 of the same dp rank */
-	G_PREV,   /* ... with stage - 1 */
+	G_DP,	 /* over dp within a stage */
+	G_EMBED, /* first and last stage of one dp rank */
+	G_ALL,	 /* all ranks */
+	G_SELF,	 /* local to the row */
+	G_NEXT,	 /* point to point with stage + 1 of the same dp rank */
+	G_PREV,	 /* ... with stage - 1 */
 };
 
 /* The first line whose word is in the type (at its end, with a leading '*' anywhere) decides. */
@@ -84,14 +101,15 @@ static const struct meaning *meaning_of(const char *s, size_t n)
 		const char *w = meanings[i].word;
 		size_t k = strlen(w);
 
-		if (*w == '*' ? strstr(text, w + 1) != NULL :
-				n >= k && !strcmp(text + n - k, w) && (n == k || text[n - k - 1] == '-'))
+		if (*w == '*' ? strstr(text, w + 1) != NULL
+			      : n >= k && !strcmp(text + n - k, w) &&
+					(n == k || text[n - k - 1] == '-'))
 			return &meanings[i];
 	}
 	return &unknown_meaning;
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------------ */
+/* ---- reading ------------------------------------------------------------------------------- */
 
 #define NO_VALUE INT64_MIN
 
@@ -116,28 +134,27 @@ struct place { /* which rank is at (dp, pp) */
 	int32_t rank;
 };
 
-
 struct table {
 	const struct pl_import_opts *o;
 	struct pl_report report;
 	struct pl_rows rows;
-	char *col_name[C_COUNT];  /* header names wanted */
+	char *col_name[C_COUNT]; /* header names wanted */
 	int64_t unit_ns[C_COUNT];
-	int at[C_COUNT];          /* field number, -1 absent */
-	uint8_t *mapped;          /* by field: has a meaning */
-	pl_id *key;               /* by field: its name */
+	int at[C_COUNT]; /* field number, -1 absent */
+	uint8_t *mapped; /* by field: has a meaning */
+	pl_id *key;	 /* by field: its name */
 	size_t n_fields;
 	bool header;
 	struct row *row;
 	size_t n, cap;
 	struct extra *extra;
 	size_t n_extra, cap_extra;
-	uint32_t *first_extra;    /* by order of the row */
+	uint32_t *first_extra; /* by order of the row */
 	struct place *place;
 	size_t n_place, cap_place;
-	int64_t stages;           /* number of them */
+	int64_t stages;		   /* number of them */
 	struct pl_intern families; /* "rank:name" of the tracks, in their order */
-	uint32_t *n_tracks;        /* by rank_key: tracks it has */
+	uint32_t *n_tracks;	   /* by rank_key: tracks it has */
 	struct pl_intern rank_key;
 	size_t cap_tracks;
 };
@@ -162,15 +179,19 @@ static int set_column(struct table *t, const char *item, struct pl_err *err)
 	int64_t ns = 1000000000;
 	char *name;
 
-	while (c < C_COUNT && (strlen(column_names[c]) != n || memcmp(column_names[c], item, n) != 0))
+	while (c < C_COUNT &&
+	       (strlen(column_names[c]) != n || memcmp(column_names[c], item, n) != 0))
 		c++;
 	if (!eq || c == C_COUNT)
-		return pl_fail(err, PL_EUSAGE,
-			       "--columns: \"%s\" is not WHAT=HEADER[:UNIT] with WHAT one of rank, name, "
-			       "start, dur, end, step, dp, pp, tp, seq, chunk, mb, bytes, group, peer, host",
-			       item);
+		return pl_fail(
+			err, PL_EUSAGE,
+			"--columns: \"%s\" is not WHAT=HEADER[:UNIT] with WHAT one of rank, name, "
+			"start, dur, end, step, dp, pp, tp, seq, chunk, mb, bytes, group, peer, "
+			"host",
+			item);
 	if (unit && unit > eq && (ns = unit_of(unit + 1)) == 0)
-		return pl_fail(err, PL_EUSAGE, "--columns: \"%s\": the unit must be ns, us, ms or s", item);
+		return pl_fail(err, PL_EUSAGE,
+			       "--columns: \"%s\": the unit must be ns, us, ms or s", item);
 	name = pl_strdup(eq + 1);
 	if (!name)
 		return pl_fail(err, PL_ENOMEM, "out of memory (columns)");
@@ -187,7 +208,8 @@ static int set_columns(struct table *t, const char *spec, struct pl_err *err)
 	char *copy = pl_strdup(spec), *save = NULL;
 	int rc = copy ? 0 : pl_fail(err, PL_ENOMEM, "out of memory (columns)");
 
-	for (char *s = copy ? strtok_r(copy, ",", &save) : NULL; !rc && s; s = strtok_r(NULL, ",", &save))
+	for (char *s = copy ? strtok_r(copy, ",", &save) : NULL; !rc && s;
+	     s = strtok_r(NULL, ",", &save))
 		rc = set_column(t, s, err);
 	pl_free(copy);
 	return rc;
@@ -220,9 +242,11 @@ static int read_header(struct table *t, const struct pl_csv_row *r, struct pl_er
 	for (int c = C_NAME; c <= C_START; c++)
 		if (t->at[c] < 0)
 			return pl_fail(err, PL_EDATA,
-				       "%s: line %lld: no column \"%s\" for the %s; map it with --columns=%s=...",
+				       "%s: line %lld: no column \"%s\" for the %s; map it with "
+				       "--columns=%s=...",
 				       t->report.file, (long long)r->line,
-				       t->col_name[c] ? t->col_name[c] : "", column_names[c], column_names[c]);
+				       t->col_name[c] ? t->col_name[c] : "", column_names[c],
+				       column_names[c]);
 	if (t->at[C_DUR] < 0 && t->at[C_END] < 0)
 		return pl_fail(err, PL_EDATA,
 			       "%s: line %lld: no column \"%s\" for the duration; map it with "
@@ -332,10 +356,10 @@ static int bad_row(struct table *t, int64_t line, const char *what, struct pl_er
 	if (!st->first[0])
 		snprintf(st->first, sizeof(st->first), "line %lld: %s", (long long)line, what);
 	if (t->o->strict)
-		return pl_fail(err, PL_EDATA, "%s: line %lld: %s; without --strict it is skipped",
+		return pl_fail(err, PL_EDATA, "%s: line %lld: %s; without --strict this is counted",
 			       t->report.file, (long long)line, what);
 	if (st->bad == 1)
-		pl_say(t->o->log, PL_LOG_WARN, "%s: line %lld: %s; such rows are skipped and counted",
+		pl_say(t->o->log, PL_LOG_WARN, "%s: line %lld: %s; all such are counted",
 		       t->report.file, (long long)line, what);
 	return 0;
 }
@@ -350,12 +374,15 @@ static int read_row(struct table *t, const struct pl_csv_row *r, struct pl_err *
 
 	PL_TRY(cell_str(t, r, C_NAME, &x.name, err));
 	x.start = cell_time(t, r, C_START, &bad);
-	x.dur = t->at[C_DUR] >= 0 ? cell_time(t, r, C_DUR, &bad) :
-				    pl_sub_sat(cell_time(t, r, C_END, &bad), x.start);
+	x.dur = t->at[C_DUR] >= 0 ? cell_time(t, r, C_DUR, &bad)
+				  : pl_sub_sat(cell_time(t, r, C_END, &bad), x.start);
 	rank = cell_int(t, r, C_RANK, &bad);
 	x.step = cell_int(t, r, C_STEP, &bad);
 	if (x.name == PL_NONE || bad || rank > INT32_MAX || (rank < 0 && rank != NO_VALUE))
-		return bad_row(t, r->line, "a row without a usable name, rank, step, start or duration", err);
+		return bad_row(
+			t, r->line,
+			"a row without a usable name, rank, step, start or duration is skipped",
+			err);
 	x.rank = rank == NO_VALUE ? t->o->order : (int32_t)rank;
 	x.dp = cell_int(t, r, C_DP, &odd);
 	x.pp = cell_int(t, r, C_PP, &odd);
@@ -366,7 +393,7 @@ static int read_row(struct table *t, const struct pl_csv_row *r, struct pl_err *
 	x.bytes = cell_int(t, r, C_BYTES, &odd);
 	x.peer = cell_int(t, r, C_PEER, &odd);
 	if (odd)
-		PL_TRY(bad_row(t, r->line, "a cell that is not an integer (the row is kept without it)", err));
+		PL_TRY(bad_row(t, r->line, "a cell that is not an integer is left out", err));
 	if (x.dur < 0) {
 		PL_TRY(bad_row(t, r->line, "a negative duration (0 stands for it)", err));
 		x.dur = 0;
@@ -394,7 +421,7 @@ static int on_row(void *arg, const struct pl_csv_row *r, struct pl_err *err)
 	return t->header ? read_row(t, r, err) : read_header(t, r, err);
 }
 
-/* ---- steps ----------------------------------------------------------------------------------------------------- */
+/* ---- steps --------------------------------------------------------------------------------- */
 
 static int by_step_rank_start(const void *a, const void *b)
 {
@@ -423,7 +450,8 @@ static size_t extent(const struct table *t, size_t i, pl_ns *first, pl_ns *last)
 	return i;
 }
 
-/* Do start times begin anew in every step? Then a step begins before the middle of the one before it. */
+/* Do start times begin anew in every step? Then a step begins before the middle of the one before
+ * it. */
 static bool restarts(const struct table *t)
 {
 	pl_ns first, last, before = 0;
@@ -432,7 +460,7 @@ static bool restarts(const struct table *t)
 	for (size_t i = 0; i < t->n; steps++) {
 		i = extent(t, i, &first, &last);
 		back += steps && first < before;
-		before = first + (last - first) / 2;
+		before = first / 2 + last / 2;
 	}
 	return back * 2 > steps - 1 && steps > 1;
 }
@@ -451,7 +479,7 @@ static void lay_out(struct table *t)
 	}
 }
 
-/* ---- rows out ---------------------------------------------------------------------------------------------------- */
+/* ---- rows out ------------------------------------------------------------------------------ */
 
 static int32_t rank_at(const struct table *t, int64_t dp, int64_t pp)
 {
@@ -462,8 +490,8 @@ static int32_t rank_at(const struct table *t, int64_t dp, int64_t pp)
 }
 
 /* Track of a row: all computation of a rank on one, each sort of communication on its own. */
-static int track_of(struct table *t, const struct row *r, const char *family, uint8_t type, pl_id *id,
-		    struct pl_err *err)
+static int track_of(struct table *t, const struct row *r, const char *family, uint8_t type,
+		    pl_id *id, struct pl_err *err)
 {
 	struct pl_track track;
 	char text[96];
@@ -500,7 +528,8 @@ out:
 	return rc;
 }
 
-static int put(struct table *t, uint8_t role, uint8_t type, pl_id key, int64_t v, struct pl_err *err)
+static int put(struct table *t, uint8_t role, uint8_t type, pl_id key, int64_t v,
+	       struct pl_err *err)
 {
 	return pl_rows_put(&t->rows, role, type, key, v, err);
 }
@@ -524,7 +553,8 @@ static int put_int(struct table *t, uint8_t role, enum column c, int64_t v, stru
 }
 
 /* Group and peer, where the table's own columns do not name them and the type is certain. */
-static int put_group(struct table *t, const struct row *r, const struct meaning *m, struct pl_err *err)
+static int put_group(struct table *t, const struct row *r, const struct meaning *m,
+		     struct pl_err *err)
 {
 	int64_t stages = t->stages, to;
 	char text[64];
@@ -569,10 +599,9 @@ static int put_extras(struct table *t, const struct row *r, struct pl_err *err)
 
 	for (uint32_t i = t->first_extra[r->order]; i < t->first_extra[r->order + 1]; i++) {
 		const struct extra *x = &t->extra[i];
-		uint32_t index;
 
-		PL_TRY(pl_rows_col(&t->rows, PL_R_ARG, x->type, t->key[x->col], &index, err));
-		PL_TRY(pl_col_put(&t->rows.cur->b.col[index], t->rows.cur->b.n, x->v, x->scale, err));
+		PL_TRY(pl_rows_put_dec(&t->rows, PL_R_ARG, x->type, t->key[x->col], x->v, x->scale,
+				       err));
 	}
 	return 0;
 out:
@@ -611,8 +640,10 @@ out:
 	return rc;
 }
 
-/* The step of a rank: from the origin of the step, the same for all, to the end of its last operation. */
-static int put_step(struct table *t, const struct row *r, pl_ns origin, pl_ns last, struct pl_err *err)
+/* The step of a rank: from the origin of the step, the same for all, to the end of its last
+ * operation. */
+static int put_step(struct table *t, const struct row *r, pl_ns origin, pl_ns last,
+		    struct pl_err *err)
 {
 	char text[40];
 	struct pl_batch *b;
@@ -659,7 +690,8 @@ static int put_all(struct table *t, struct pl_err *err)
 	bool moved;
 	int rc;
 
-	qsort(t->row, t->n, sizeof(*t->row), by_step_rank_start);
+	if (t->n)
+		qsort(t->row, t->n, sizeof(*t->row), by_step_rank_start);
 	PL_TRY(pl_alloc(&t->first_extra, t->n + 1, sizeof(*t->first_extra), err));
 	for (size_t i = 0, k = 0; i <= t->n; i++) {
 		t->first_extra[i] = (uint32_t)k;
@@ -684,7 +716,7 @@ out:
 	return rc;
 }
 
-/* ---- the importer ------------------------------------------------------------------------------------------------ */
+/* ---- the importer -------------------------------------------------------------------------- */
 
 static void table_free(struct table *t)
 {
@@ -719,7 +751,7 @@ static int run(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink 
 		PL_TRY(set_columns(&t, o->columns, err));
 	PL_TRY(pl_rows_open(&t.rows, err));
 	rc = pl_csv_read(in, on_row, &t, err);
-	if (rc == PL_EDATA && !o->strict && t.header && st->bad == 0) {
+	if (rc == PL_EDATA && !o->strict && t.n) {
 		/* a cut gzip: what could be read is kept */
 		pl_say(o->log, PL_LOG_WARN, "%s; what could be read is kept", err->msg);
 		snprintf(st->first, sizeof(st->first), "%.255s", err->msg);
@@ -729,7 +761,8 @@ static int run(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink 
 	}
 	PL_TRY(rc);
 	if (!t.header) {
-		rc = pl_fail(err, PL_EDATA, "%s: line 1: no header line; the first line must name the columns",
+		rc = pl_fail(err, PL_EDATA,
+			     "%s: line 1: no header line; the first line must name the columns",
 			     t.report.file);
 		goto out;
 	}

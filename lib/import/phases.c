@@ -1,9 +1,9 @@
 /*
  * From one event of a Chrome trace to a row: kinds, tracks, and the phases that come in pairs.
  *
- * A begin (B, b) is kept as text until its end comes; then its text is read again and the arguments of
- * the end are added, so that pairs need no store of half-filled columns. Ends find their begin through
- * a stack a track (B, E) or a stack a (process, category, id) (b, e).
+ * A begin (B, b) is kept as text until its end comes; then its text is read again and the arguments
+ * of the end are added, so that pairs need no store of half-filled columns. Ends find their begin
+ * through a stack a track (B, E) or a stack a (process, category, id) (b, e).
  */
 #include "import/internal.h"
 
@@ -18,7 +18,7 @@ static const char *name_of(const struct pl_doc *d, size_t *n)
 	return pl_intern_get(str, id);
 }
 
-/* ---- kinds --------------------------------------------------------------------------------------------- */
+/* ---- kinds --------------------------------------------------------------------------------- */
 
 static int classify(struct pl_doc *d, uint8_t *nclass, uint8_t *cat)
 {
@@ -62,8 +62,8 @@ static uint8_t kind_of(const struct pl_doc *d, uint8_t nclass, uint8_t cat)
 		if (d->chrome || f->cat == PL_NONE)
 			cat = PL_K_HOST_OP;
 		else
-			cat = pl_has(f, PL_A_STREAM) && pl_has(f, PL_A_DEVICE) ? PL_K_KERNEL :
-										 PL_K_OTHER;
+			cat = pl_has(f, PL_A_STREAM) && pl_has(f, PL_A_DEVICE) ? PL_K_KERNEL
+									       : PL_K_OTHER;
 	}
 	if (on_device(cat))
 		return cat == PL_K_KERNEL && nclass == PL_N_DEVCOMM ? PL_K_COLLECTIVE : cat;
@@ -81,7 +81,7 @@ static uint8_t kind_of(const struct pl_doc *d, uint8_t nclass, uint8_t cat)
 	}
 }
 
-/* ---- communication ---------------------------------------------------------------------------------------- */
+/* ---- communication ------------------------------------------------------------------------- */
 
 /* The collective that an event means: its argument, else its name. */
 static const char *coll_of(const struct pl_doc *d)
@@ -127,8 +127,8 @@ static const char *arg_text(const struct pl_doc *d, enum pl_argc a, uint8_t type
 }
 
 /*
- * Message size from the event's own arguments, as nccl-tests count it: the whole buffer, so that for an
- * all-gather the recorded input of one rank is not enough.
+ * Message size from the event's own arguments, as nccl-tests count it: the whole buffer, so that
+ * for an all-gather the recorded input of one rank is not enough.
  */
 static void own_size(const struct pl_doc *d, const char *coll, int64_t *elements, int64_t *bytes)
 {
@@ -153,11 +153,13 @@ static void own_size(const struct pl_doc *d, const char *coll, int64_t *elements
 	pl_dims_size(s, types, elements, bytes);
 	if (coll && !strcmp(coll, "allgather") && *bytes >= 0) {
 		group = arg_int(f, PL_A_SIZE);
-		*bytes = group > 0 && group < 1 << 24 && *bytes <= INT64_MAX >> 24 ? *bytes * group : -1;
+		*bytes = group > 0 && group < 1 << 24 && *bytes <= INT64_MAX >> 24 ? *bytes * group
+										   : -1;
 	}
 }
 
-/* What an event says of its group beside "Process Group Name": the ranks if all of them are listed. */
+/* What an event says of its group beside "Process Group Name": the ranks if all of them are listed.
+ */
 static pl_id other_group(const struct pl_doc *d)
 {
 	const struct pl_fields *f = &d->ev.f;
@@ -250,8 +252,8 @@ static int communication(struct pl_doc *d, uint8_t kind, uint8_t nclass, pl_id t
 
 	if (kind == PL_K_RUNTIME) {
 		corr = arg_int(f, PL_A_CORR);
-		return corr < 0 ? 0 :
-				  pl_comm_add_launch(d->rows.comm, track, f->pid.v, f->tid.v, f->ts,
+		return corr < 0 ? 0
+				: pl_comm_add_launch(d->rows.comm, track, f->pid.v, f->tid.v, f->ts,
 						     corr, err);
 	}
 	if (pl_kind_is_comm(kind)) {
@@ -271,7 +273,7 @@ out:
 	return rc;
 }
 
-/* ---- rows ---------------------------------------------------------------------------------------------------- */
+/* ---- rows ---------------------------------------------------------------------------------- */
 
 static int put_ph(struct pl_doc *d, char ph, struct pl_err *err)
 {
@@ -294,15 +296,12 @@ static int put_named(struct pl_doc *d, uint8_t role, const char *key, uint8_t ty
 static int put_odd_dur(struct pl_doc *d, struct pl_err *err)
 {
 	const struct pl_fields *f = &d->ev.f;
-	uint32_t index;
 	pl_id key;
-	int rc;
+	int rc = pl_rows_str(&d->rows, "dur", 3, &key, err);
 
-	PL_TRY(pl_rows_str(&d->rows, "dur", 3, &key, err));
-	PL_TRY(pl_rows_col(&d->rows, PL_R_ARG, f->dur_type, key, &index, err));
-	rc = pl_col_put(&d->rows.cur->b.col[index], d->rows.cur->b.n, f->dur_raw, f->dur_scale, err);
-out:
-	return rc;
+	return rc < 0 ? rc
+		      : pl_rows_put_dec(&d->rows, PL_R_ARG, f->dur_type, key, f->dur_raw,
+					f->dur_scale, err);
 }
 
 static int put_step(struct pl_doc *d, struct pl_err *err)
@@ -438,7 +437,7 @@ out:
 	return rc;
 }
 
-/* ---- pairs --------------------------------------------------------------------------------------------------- */
+/* ---- pairs --------------------------------------------------------------------------------- */
 
 /* Where begins of this track (B) or id (b) are stacked. */
 static int pair_key(struct pl_doc *d, uint32_t **top, struct pl_err *err)
@@ -454,7 +453,8 @@ static int pair_key(struct pl_doc *d, uint32_t **top, struct pl_err *err)
 		b->n = strlen((const char *)b->p);
 		PL_TRY(pl_buf_printf(b, err, "/%s/%d/", pl_intern_get(str, f->cat), f->id_type));
 		if (f->has_id && f->id_type == PL_V_STR)
-			PL_TRY(pl_buf_put(b, pl_intern_get(str, (pl_id)f->id), str->len[f->id], err));
+			PL_TRY(pl_buf_put(b, pl_intern_get(str, (pl_id)f->id), str->len[f->id],
+					  err));
 		else if (f->has_id)
 			PL_TRY(pl_buf_printf(b, err, "%lld", (long long)f->id));
 	}
@@ -475,7 +475,8 @@ static int begin(struct pl_doc *d, const char *p, const char *q, int64_t at, str
 
 	pl_rows_undo(&d->rows);
 	if (d->open_bytes + n > MAX_OPEN_BYTES)
-		return pl_report_bad(&d->report, at, "too many begins (B, b) without their end", err);
+		return pl_report_bad(&d->report, at, "too many begins (B, b) without their end",
+				     err);
 	PL_TRY(pair_key(d, &top, err));
 	if (d->free_open) {
 		i = d->free_open - 1;
@@ -531,8 +532,9 @@ static int end(struct pl_doc *d, const char *p, const char *q, int64_t at, struc
 	    !pl_ev_read_more(&d->ev, p, q + 1)) {
 		pl_rows_undo(&d->rows);
 		drop(d, i);
-		return d->ev.rc < 0 ? d->ev.rc :
-				      pl_report_bad(&d->report, at, "a pair that cannot be read", err);
+		return d->ev.rc < 0
+			       ? d->ev.rc
+			       : pl_report_bad(&d->report, at, "a pair that cannot be read", err);
 	}
 	drop(d, i);
 	f->dur = pl_sub_sat(t1, f->ts);
@@ -540,7 +542,8 @@ static int end(struct pl_doc *d, const char *p, const char *q, int64_t at, struc
 	f->odd_dur = false;
 	if (f->dur < 0) {
 		f->dur = 0;
-		PL_TRY(pl_report_bad(&d->report, at, "an end before its begin (0 stands for the duration)", err));
+		PL_TRY(pl_report_value(&d->report, at,
+				       "an end before its begin (0 stands for the duration)", err));
 	}
 	if (ph == 'E')
 		return complete(d, err);
@@ -563,8 +566,8 @@ int pl_doc_leftovers(struct pl_doc *d, struct pl_err *err)
 
 		if (!o->text)
 			continue;
-		PL_TRY(pl_report_bad(&d->report, o->at, "a begin (B, b) without its end (kept without duration)",
-				     err));
+		PL_TRY(pl_report_value(&d->report, o->at,
+				       "a begin (B, b) without its end, hence no duration", err));
 		if (!pl_ev_read(&d->ev, o->text, o->text + o->n + 1)) {
 			PL_TRY(d->ev.rc);
 			pl_rows_undo(&d->rows);
@@ -574,7 +577,7 @@ int pl_doc_leftovers(struct pl_doc *d, struct pl_err *err)
 		PL_TRY(put_ph(d, d->ev.f.ph, err));
 		PL_TRY(finish_row(d, PL_K_OTHER, track, -1, err));
 		continue;
-out:
+	out:
 		return rc;
 	}
 	return 0;
@@ -589,7 +592,7 @@ void pl_doc_free_open(struct pl_doc *d)
 	pl_intern_fini(&d->open_key);
 }
 
-/* ---- all phases ------------------------------------------------------------------------------------------------ */
+/* ---- all phases ---------------------------------------------------------------------------- */
 
 static int metadata(struct pl_doc *d, struct pl_err *err)
 {
@@ -618,7 +621,7 @@ int pl_doc_accept(struct pl_doc *d, const char *p, const char *q, int64_t at, st
 	if (PL_UNLIKELY(e->tolerated))
 		PL_TRY(pl_report_tolerated(&d->report, at, e->tolerated, err));
 	if (PL_UNLIKELY(e->value_bad))
-		PL_TRY(pl_report_bad(&d->report, at, e->value_bad, err));
+		PL_TRY(pl_report_value(&d->report, at, e->value_bad, err));
 	if (PL_UNLIKELY(!f->ph)) {
 		if (*pl_scan_space(p + 1, q) == '}') /* the {} before ] that some writers leave */
 			return 0;

@@ -73,9 +73,9 @@ int pl_rows_open(struct pl_rows *r, struct pl_err *err)
 	if (rc < 0)
 		return rc;
 	r->seg.index = r->segments;
-	r->max_strings = r->whole ? SIZE_MAX :
-			 r->o->max_strings ? r->o->max_strings :
-					     (size_t)64 << 20;
+	r->max_strings = r->whole	     ? SIZE_MAX
+			 : r->o->max_strings ? r->o->max_strings
+					     : (size_t)64 << 20;
 	r->open = true;
 	if (r->sink->begin && (rc = r->sink->begin(r->sink, &r->seg, err)) < 0)
 		return rc;
@@ -97,13 +97,25 @@ int pl_rows_col(struct pl_rows *r, uint8_t role, uint8_t type, pl_id key, uint32
 	return 0;
 }
 
-int pl_rows_put(struct pl_rows *r, uint8_t role, uint8_t type, pl_id key, int64_t val,
-		struct pl_err *err)
+int pl_rows_put_dec(struct pl_rows *r, uint8_t role, uint8_t type, pl_id key, int64_t val,
+		    uint8_t scale, struct pl_err *err)
 {
+	struct pl_col *c;
 	uint32_t index;
 	int rc = pl_rows_col(r, role, type, key, &index, err);
 
-	return rc < 0 ? rc : pl_col_put(&r->cur->b.col[index], r->cur->b.n, val, 0, err);
+	if (rc < 0)
+		return rc;
+	c = &r->cur->b.col[index];
+	if (c->n && c->row[c->n - 1] == r->cur->b.n) /* said twice: the first counts */
+		return 0;
+	return pl_col_put(c, r->cur->b.n, val, scale, err);
+}
+
+int pl_rows_put(struct pl_rows *r, uint8_t role, uint8_t type, pl_id key, int64_t val,
+		struct pl_err *err)
+{
+	return pl_rows_put_dec(r, role, type, key, val, 0, err);
 }
 
 int pl_rows_str(struct pl_rows *r, const char *s, size_t n, pl_id *id, struct pl_err *err)

@@ -57,7 +57,10 @@ static inline const char *pl_scan_space(const char *p, const char *end)
 /* What is odd about one byte of a string. */
 static inline unsigned pl_scan_odd(unsigned char c)
 {
-	return c >= 0x80 ? PL_S_HIGH : c >= 0x20 ? 0 : c == '\n' ? PL_S_CONTROL | PL_S_NEWLINE : PL_S_CONTROL;
+	return c >= 0x80   ? PL_S_HIGH
+	       : c >= 0x20 ? 0
+	       : c == '\n' ? PL_S_CONTROL | PL_S_NEWLINE
+			   : PL_S_CONTROL;
 }
 
 /* p is after the opening quote; the closing one, or somewhere at or past `end`. */
@@ -104,8 +107,8 @@ static inline const char *pl_scan_string(const char *p, const char *end, unsigne
 
 /*
  * p is at '[' or '{'; after the bracket that closes it, or past `end`. Brackets are counted outside
- * strings, not matched by type: what is wrong inside is found when the text is first seen (values.c).
- * Inside-of-string bits are the prefix sums (xor) of the quote bits.
+ * strings, not matched by type: what is wrong inside is found when the text is first seen
+ * (values.c). Inside-of-string bits are the prefix sums (xor) of the quote bits.
  */
 static inline const char *pl_scan_nested(const char *p, const char *end)
 {

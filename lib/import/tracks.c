@@ -2,9 +2,9 @@
  * Tracks: a pair of pid and tid as the source wrote them, found through a small cache, and what
  * metadata events say of them, which may come before, after, or segments away from the events.
  *
- * Whether a track is a device stream is told by the events on it (they carry "stream" and "device"),
- * not by its numbers: pid 0 and tid 7 are device 0 and stream 7 while the process has another pid.
- * Names, ranks and hosts are filled in when the segment ends.
+ * Whether a track is a device stream is told by the events on it (they carry "stream" and
+ * "device"), not by its numbers: pid 0 and tid 7 are device 0 and stream 7 while the process has
+ * another pid. Names, ranks and hosts are filled in when the segment ends.
  */
 #include "import/internal.h"
 
@@ -83,8 +83,8 @@ out:
 }
 
 /* String of the segment with the text of a pid; flag tells a JSON string. */
-static int pid_str(struct pl_tracks *t, const char *key, size_t n, uint8_t flag, struct pl_track *track,
-		   pl_id *id, struct pl_err *err)
+static int pid_str(struct pl_tracks *t, const char *key, size_t n, uint8_t flag,
+		   struct pl_track *track, pl_id *id, struct pl_err *err)
 {
 	if (*key == 's')
 		track->flags |= flag;
@@ -115,7 +115,8 @@ out:
 
 int pl_tracks_find(struct pl_tracks *t, const struct pl_fields *f, pl_id *track, struct pl_err *err)
 {
-	uint64_t h = (uint64_t)f->pid.v * 0x9e3779b97f4a7c15u + (uint64_t)f->tid.v * 0xc2b2ae3d27d4eb4fu;
+	uint64_t h =
+		(uint64_t)f->pid.v * 0x9e3779b97f4a7c15u + (uint64_t)f->tid.v * 0xc2b2ae3d27d4eb4fu;
 	size_t i = (h ^ h >> 32) & (PL_LEN(t->recent) - 1);
 	int rc;
 
@@ -135,7 +136,7 @@ out:
 	return rc;
 }
 
-/* ---- metadata events ------------------------------------------------------------------------------- */
+/* ---- metadata events ----------------------------------------------------------------------- */
 
 static int note_get(struct pl_tracks *t, bool thread, const struct pl_fields *f,
 		    struct pl_track_note **out, struct pl_err *err)
@@ -209,7 +210,7 @@ out:
 	return rc;
 }
 
-/* ---- the end of a segment ---------------------------------------------------------------------------- */
+/* ---- the end of a segment ------------------------------------------------------------------ */
 
 static int copy_text(struct pl_tracks *t, pl_id from, pl_id *to, struct pl_err *err)
 {

@@ -1,11 +1,12 @@
 /*
  * Values of an event: strings by id, nested values as raw text, exact numbers, bare words.
  *
- * A string is looked up twice at most. `recent` is a direct-mapped cache of 1024 strings whose entries
- * hold the first, middle and last eight bytes, which decide for up to 24 bytes without touching the
- * text; what misses goes to the segment's table. Traces repeat themselves, so that most strings cost
- * three loads and a multiplication. A nested value ("Input Dims") is one string of JSON text: where it
- * ends is found by counting brackets, and whether it is good JSON is checked when it is first seen.
+ * A string is looked up twice at most. `recent` is a direct-mapped cache of 1024 strings whose
+ * entries hold the first, middle and last eight bytes, which decide for up to 24 bytes without
+ * touching the text; what misses goes to the segment's table. Traces repeat themselves, so that
+ * most strings cost three loads and a multiplication. A nested value ("Input Dims") is one string
+ * of JSON text: where it ends is found by counting brackets, and whether it is good JSON is checked
+ * when it is first seen.
  */
 #include "import/internal.h"
 
@@ -75,7 +76,8 @@ static inline int intern(struct pl_ev *e, const char *s, size_t n, pl_id *id)
 	return 0;
 }
 
-/* Does a line of an event begin at p: `"key":`, a bracket? Then the string before it was never closed. */
+/* Does a line of an event begin at p: `"key":`, a bracket? Then the string before it was never
+ * closed. */
 static bool begins_member(const char *p, const char *end)
 {
 	p = pl_scan_space(p, end);
@@ -89,7 +91,8 @@ static bool begins_member(const char *p, const char *end)
 }
 
 /* Escapes, control characters, bytes above 127: [p, q) is the text between the quotes. */
-static const char *odd_string(struct pl_ev *e, const char *p, const char *q, unsigned flags, pl_id *id)
+static const char *odd_string(struct pl_ev *e, const char *p, const char *q, unsigned flags,
+			      pl_id *id)
 {
 	struct pl_json j;
 	size_t n = (size_t)(q - p);
@@ -103,8 +106,8 @@ static const char *odd_string(struct pl_ev *e, const char *p, const char *q, uns
 	if (pl_json_next(&j) != PL_JSON_STRING || j.len != n)
 		return pl_ev_bad(e, p, "string not closed");
 	if (j.lenient)
-		e->tolerated = flags & PL_S_CONTROL ? "control characters in a string" :
-						      "bad escapes or UTF-8 in a string";
+		e->tolerated = flags & PL_S_CONTROL ? "control characters in a string"
+						    : "bad escapes or UTF-8 in a string";
 	e->tmp.n = 0;
 	rc = pl_buf_need(&e->tmp, n + 1, e->err);
 	if (rc < 0)
@@ -128,10 +131,10 @@ const char *pl_ev_string(struct pl_ev *e, const char *p, const char *end, pl_id 
 	return PL_UNLIKELY(rc < 0) ? fatal(e, rc) : q + 1;
 }
 
-/* ---- nested values ------------------------------------------------------------------------------ */
+/* ---- nested values ------------------------------------------------------------------------- */
 
-static int copy_token(struct pl_jsonw *w, const struct pl_json *j, enum pl_json_type t, struct pl_buf *tmp,
-		      struct pl_err *err)
+static int copy_token(struct pl_jsonw *w, const struct pl_json *j, enum pl_json_type t,
+		      struct pl_buf *tmp, struct pl_err *err)
 {
 	size_t n = j->len;
 	int rc;
@@ -150,11 +153,11 @@ static int copy_token(struct pl_jsonw *w, const struct pl_json *j, enum pl_json_
 		rc = pl_buf_need(tmp, n + 1, err);
 		if (rc < 0)
 			return rc;
-		n = t == PL_JSON_WORD ? (memcpy(tmp->p, j->text, n), n) :
-					pl_json_unescape(j->text, n, (char *)tmp->p);
+		n = t == PL_JSON_WORD ? (memcpy(tmp->p, j->text, n), n)
+				      : pl_json_unescape(j->text, n, (char *)tmp->p);
 		tmp->p[n] = '\0';
-		return t == PL_JSON_KEY ? pl_jsonw_key(w, (const char *)tmp->p, err) :
-					  pl_jsonw_str(w, (const char *)tmp->p, n, err);
+		return t == PL_JSON_KEY ? pl_jsonw_key(w, (const char *)tmp->p, err)
+					: pl_jsonw_str(w, (const char *)tmp->p, n, err);
 	case PL_JSON_NUMBER:
 		return pl_jsonw_raw(w, j->text, n, err);
 	case PL_JSON_NULL:
@@ -209,7 +212,8 @@ static int judge(struct pl_ev *e, const char *s, size_t n, pl_id id)
 	if (state > 0) {
 		e->tmp.n = 0;
 		if ((rc = pl_json_repair(s, n, &e->tmp, e->err)) < 0 ||
-		    (rc = pl_rows_str(e->rows, (const char *)e->tmp.p, e->tmp.n, &clean, e->err)) < 0)
+		    (rc = pl_rows_str(e->rows, (const char *)e->tmp.p, e->tmp.n, &clean, e->err)) <
+			    0)
 			return rc;
 	}
 	e->info[id].nested = state < 0 ? 3 : (uint8_t)(state + 1);
@@ -248,11 +252,12 @@ static const char *nested(struct pl_ev *e, const char *p, const char *end, pl_id
 	return q;
 }
 
-/* ---- numbers and words ---------------------------------------------------------------------------- */
+/* ---- numbers and words --------------------------------------------------------------------- */
 
 #define MAX_SCALE 18 /* decimals of PL_V_DEC */
 
-/* *type is PL_V_COUNT_ if there is no number at p. Up to 18 digits fit in the loop without a check. */
+/* *type is PL_V_COUNT_ if there is no number at p. Up to 18 digits fit in the loop without a check.
+ */
 const char *pl_ev_number(const char *p, const char *end, uint8_t *type, int64_t *v, uint8_t *scale)
 {
 	const char *start = p, *first, *dot = NULL;
@@ -294,10 +299,11 @@ const char *pl_ev_number(const char *p, const char *end, uint8_t *type, int64_t 
 	if (PL_UNLIKELY(p - first > 18 || (neg && !x))) { /* exact, or kept as text */
 		int wide;
 
-		if (*type == PL_V_INT && (!pl_json_i64(start, (size_t)(p - start), v) || (neg && !x)))
+		if (*type == PL_V_INT &&
+		    (!pl_json_i64(start, (size_t)(p - start), v) || (neg && !x)))
 			*type = PL_V_JSON;
-		if (*type == PL_V_DEC && (!pl_json_decimal(start, (size_t)(p - start), v, &wide) ||
-					  (neg && !*v)))
+		if (*type == PL_V_DEC &&
+		    (!pl_json_decimal(start, (size_t)(p - start), v, &wide) || (neg && !*v)))
 			*type = PL_V_JSON;
 	}
 	return p;
@@ -311,8 +317,8 @@ const char *pl_ev_word(struct pl_ev *e, const char *p, const char *end, size_t *
 {
 	const char *q = p;
 
-	while (q < end && (unsigned char)*q > ' ' && *q != ',' && *q != '}' && *q != ']' && *q != '"' &&
-	       *q != '{' && *q != '[' && *q != ':')
+	while (q < end && (unsigned char)*q > ' ' && *q != ',' && *q != '}' && *q != ']' &&
+	       *q != '"' && *q != '{' && *q != '[' && *q != ':')
 		q++;
 	if (q >= end)
 		return more(e);
@@ -346,20 +352,18 @@ static const char *word(struct pl_ev *e, const char *p, const char *end, uint8_t
 	return rc < 0 ? fatal(e, rc) : q;
 }
 
-/* ---- into columns ------------------------------------------------------------------------------------ */
+/* ---- into columns -------------------------------------------------------------------------- */
 
 static uint8_t role_of(const struct pl_ev *e, const struct pl_key *k, uint8_t type)
 {
 	static const uint8_t of_int[PL_A_COUNT_] = {
-		[PL_A_CORR] = PL_R_CORR,   [PL_A_EXTERNAL] = PL_R_EXTERNAL,
-		[PL_A_BYTES] = PL_R_BYTES, [PL_A_SEQ] = PL_R_SEQ,
-		[PL_A_PEER] = PL_R_PEER,
+		[PL_A_CORR] = PL_R_CORR, [PL_A_EXTERNAL] = PL_R_EXTERNAL, [PL_A_BYTES] = PL_R_BYTES,
+		[PL_A_SEQ] = PL_R_SEQ,	 [PL_A_PEER] = PL_R_PEER,
 	};
 	/* only where arguments are ours to interpret: Kineto's "step" may be anything */
 	static const uint8_t of_chrome[PL_A_COUNT_] = {
-		[PL_A_STEP] = PL_R_STEP,   [PL_A_MB] = PL_R_MB,
-		[PL_A_CHUNK] = PL_R_CHUNK, [PL_A_LAYER] = PL_R_LAYER,
-		[PL_A_CHANNEL] = PL_R_CHANNEL,
+		[PL_A_STEP] = PL_R_STEP,   [PL_A_MB] = PL_R_MB,		  [PL_A_CHUNK] = PL_R_CHUNK,
+		[PL_A_LAYER] = PL_R_LAYER, [PL_A_CHANNEL] = PL_R_CHANNEL,
 	};
 
 	if (k->space == PL_KS_TOP)
