@@ -1,5 +1,6 @@
 /*
- * skew - give every host of a trace a wrong clock, known to us, and see what the estimator makes of it
+ * skew - give every host of a trace a wrong clock, known to us, and see what the estimator makes of
+ * it
  *
  * usage: skew [OPTION]... TRACE
  *
@@ -9,6 +10,7 @@
  *   --drift=PPM       of at most so much (default 50)
  *   --round=TIME      profilers round down to this (default 1us; 0: no)
  *   --limit=TIME      exit with 1 if an offset is off by more
+ *   --max-drift-error=PPM  the same for a drift
  *   -o FILE           write the trace of the last trial, to be merged
  *
  * Offsets are compared at the first event of each clock, against the first clock.
@@ -23,7 +25,7 @@
 struct config {
 	struct pl_common c; /* first */
 	int64_t hosts, trials, offset, round, limit;
-	double drift;
+	double drift, drift_limit;
 };
 
 struct wrong { /* what the clock of a host shows at true time t: t + offset + drift (t - t0) */
@@ -36,7 +38,7 @@ struct skew {
 	struct pl_sink sink, *next;
 	uint8_t *bytes;
 	size_t n_bytes;
-	int32_t *rank; /* ascending */
+	int32_t *rank;	      /* ascending */
 	int32_t **track_rank; /* of each segment: known only at its end, so from a first reading */
 	size_t n_segs, cap_segs;
 	size_t n_ranks, cap_ranks;
@@ -59,6 +61,8 @@ static const struct pl_opt options[] = {
 	{ 0, "drift", "PPM", "greatest drift", PL_OPT_REAL, AT(drift), NULL },
 	{ 0, "round", "TIME", "what the profiler rounds down to", PL_OPT_TIME, AT(round), NULL },
 	{ 0, "limit", "TIME", "greatest error that is allowed", PL_OPT_TIME, AT(limit), NULL },
+	{ 0, "max-drift-error", "PPM", "greatest error of a drift", PL_OPT_REAL, AT(drift_limit),
+	  NULL },
 	PL_OPTS_OUTPUT,
 	PL_OPTS_COMMON,
 };
@@ -78,7 +82,8 @@ static struct skew *of_sink(struct pl_sink *s)
 	return (struct skew *)(void *)((char *)s - offsetof(struct skew, sink));
 }
 
-/* ---- ranks ------------------------------------------------------------------------------------- */
+/* ---- ranks -------------------------------------------------------------------------------------
+ */
 
 static int add_rank(struct skew *k, int32_t rank, struct pl_err *err)
 {
@@ -135,7 +140,8 @@ static size_t host_of(const struct skew *k, int32_t rank)
 	return n * k->n_hosts / k->n_ranks;
 }
 
-/* ---- wrong clocks ------------------------------------------------------------------------------ */
+/* ---- wrong clocks ------------------------------------------------------------------------------
+ */
 
 static pl_ns show(const struct skew *k, const struct wrong *w, pl_ns t)
 {
@@ -221,9 +227,11 @@ static int read_through(struct skew *k, struct pl_sink *sink, struct pl_err *err
 	return rc;
 }
 
-/* ---- one trial --------------------------------------------------------------------------------- */
+/* ---- one trial ---------------------------------------------------------------------------------
+ */
 
-static void compare(struct skew *k, const struct pl_merge *m, const struct pl_clock_report *r, bool show_it)
+static void compare(struct skew *k, const struct pl_merge *m, const struct pl_clock_report *r,
+		    bool show_it)
 {
 	const struct wrong *ref = &k->host[host_of(k, r->clock[0].rank[0])];
 	double worst = 0;
@@ -241,12 +249,13 @@ static void compare(struct skew *k, const struct pl_merge *m, const struct pl_cl
 		k->inside += fabs(e) <= (double)c->offset_ci_ns;
 		k->inside_drift += fabs(d) <= c->drift_ci_ppm;
 		k->beyond += k->c->limit > 0 && fabs(e) > (double)k->c->limit;
+		k->beyond += k->c->drift_limit > 0 && fabs(d) > k->c->drift_limit;
 		k->still += c->drift_ppm == 0;
 		k->worst_drift = fmax(k->worst_drift, fabs(d));
 		if (show_it)
-			printf("%5u %14.3f %14.3f %8.3f %8.3f %10.4f %10.4f %8.4f\n", i, offset / 1e3,
-			       (double)c->offset_ns / 1e3, e / 1e3, (double)c->offset_ci_ns / 1e3,
-			       drift, c->drift_ppm, c->drift_ci_ppm);
+			printf("%5u %14.3f %14.3f %8.3f %8.3f %10.4f %10.4f %8.4f\n", i,
+			       offset / 1e3, (double)c->offset_ns / 1e3, e / 1e3,
+			       (double)c->offset_ci_ns / 1e3, drift, c->drift_ppm, c->drift_ci_ppm);
 	}
 	k->sum += worst;
 	k->worst = fmax(k->worst, worst);
@@ -300,7 +309,8 @@ failed:
 	return err->code;
 }
 
-/* ---- the program ------------------------------------------------------------------------------- */
+/* ---- the program -------------------------------------------------------------------------------
+ */
 
 static int slurp(struct skew *k, const char *path, struct pl_err *err)
 {
@@ -336,21 +346,24 @@ static int try_all(struct skew *k, const char *path, struct pl_err *err)
 		return pl_fail(err, PL_EDATA, "%s: no ranks", path);
 	k->n_hosts = k->c->hosts > 0 ? (size_t)k->c->hosts : k->n_ranks;
 	PL_TRY(pl_alloc(&k->host, k->n_hosts, sizeof(*k->host), err));
-	printf("clock   true offset     recovered    error      +/-      drift  recovered      +/-\n"
-	       "                 us            us       us       us        ppm        ppm      ppm\n");
+	printf("clock   true offset     recovered    error      +/-      drift  recovered      "
+	       "+/-\n"
+	       "                 us            us       us       us        ppm        ppm      "
+	       "ppm\n");
 	for (int64_t i = 0; i < k->c->trials; i++) {
 		new_clocks(k);
 		PL_TRY(trial(k, i == 0, err));
 	}
 	n = k->clocks ? (double)k->clocks : 1;
 	printf("%lld trials: worst offset %.3f us, mean worst %.3f us, worst drift %.4f ppm\n"
-	       "  inside the interval: offsets %.1f %%, drifts %.1f %%; drift not told from 0: %.1f %%\n",
+	       "  inside the interval: offsets %.1f %%, drifts %.1f %%; drift not told from 0: "
+	       "%.1f %%\n",
 	       (long long)k->c->trials, k->worst / 1e3, k->sum / (double)k->c->trials / 1e3,
 	       k->worst_drift, 100 * (double)k->inside / n, 100 * (double)k->inside_drift / n,
 	       100 * (double)k->still / n);
 	PL_TRY(write_last(k, err));
 	if (k->beyond)
-		rc = pl_fail(err, PL_ENO, "%llu offsets beyond the limit",
+		rc = pl_fail(err, PL_ENO, "%llu clocks beyond the limits",
 			     (unsigned long long)k->beyond);
 out:
 	return rc;

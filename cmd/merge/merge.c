@@ -1,8 +1,9 @@
 /*
  * merge - many traces to one, on one clock.
  *
- * Events are not rewritten: the output is a merge segment (corrections, groups, matches) and then every
- * member of the inputs as it came. Until all inputs are read, members wait in memory, compressed.
+ * Events are not rewritten: the output is a merge segment (corrections, groups, matches) and then
+ * every member of the inputs as it came. Until all inputs are read, members wait in memory,
+ * compressed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 #include "core/cmd.h"
 
 struct config {
-	struct pl_common c; /* first */
+	struct pl_common c;    /* first */
 	int clock, duplicates; /* as in enum pl_clock_by and enum pl_clock_dup */
 	const char *report;
 	int64_t max_residual; /* ns; -1 none */
@@ -69,7 +70,8 @@ static void defaults(void *config)
 	((struct config *)config)->max_residual = -1;
 }
 
-/* ---- reading ----------------------------------------------------------------------------------- */
+/* ---- reading -----------------------------------------------------------------------------------
+ */
 
 static struct merge *of_sink(struct pl_sink *s)
 {
@@ -151,7 +153,8 @@ static int read_one(struct merge *g, const char *path, struct pl_err *err)
 	return rc;
 }
 
-/* ---- writing ----------------------------------------------------------------------------------- */
+/* ---- writing -----------------------------------------------------------------------------------
+ */
 
 static int put_provenance(const struct pl_common *c, struct pl_cwriter *w, struct pl_err *err)
 {
@@ -237,7 +240,8 @@ static int write_report(const struct config *c, const struct pl_merge *m,
 	return rc;
 }
 
-/* ---- the program ------------------------------------------------------------------------------- */
+/* ---- the program -------------------------------------------------------------------------------
+ */
 
 static int judge(const struct config *c, const struct pl_merge *m, struct pl_err *err)
 {
@@ -288,7 +292,8 @@ out:
 static int run(void *config, int argc, char **argv, struct pl_err *err)
 {
 	struct config *c = config;
-	struct merge g = { .c = c, .sink = { .begin = on_begin, .batch = on_batch, .end = on_end } };
+	struct merge g = { .c = c,
+			   .sink = { .begin = on_begin, .batch = on_batch, .end = on_end } };
 	const struct pl_align_opts o = { .by = (enum pl_clock_by)c->clock,
 					 .duplicates = (enum pl_clock_dup)c->duplicates,
 					 .strict = c->c.strict,
@@ -317,12 +322,13 @@ const struct pl_cmd pl_command = {
 	.name = "merge",
 	.synopsis = "[OPTION]... [FILE]...",
 	.summary = "Put the traces of many ranks onto one clock.",
-	.details = "Reads traces as trace(1) writes them, as files or one stream; without a file: "
-		   "standard input.\n"
-		   "Collectives, sends and receives are matched across ranks; offset and drift of "
-		   "every clock\n"
-		   "come from their ends alone. Events are passed on as they are, behind a table of "
-		   "corrections.",
+	.details =
+		"Reads traces as trace(1) writes them, as files or one stream; without a file: "
+		"standard input.\n"
+		"Collectives, sends and receives are matched across ranks; offset and drift of "
+		"every clock\n"
+		"come from their ends alone. Events are passed on as they are, behind a table of "
+		"corrections.",
 	.opts = options,
 	.config_size = sizeof(struct config),
 	.defaults = defaults,

@@ -1,8 +1,8 @@
 /*
  * The whole of clock/: which ranks share a clock, matching, estimate, checks, report.
  *
- * Clocks are numbered by their lowest rank, so that the reference (the first) does not depend on the
- * order of the inputs.
+ * Clocks are numbered by their lowest rank, so that the reference (the first) does not depend on
+ * the order of the inputs.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -74,7 +74,8 @@ pl_ns pl_clock_apply(const struct pl_clock *c, pl_ns local)
 	return pl_sub_sat(pl_sub_sat(local, c->offset_ns), (int64_t)llround(move));
 }
 
-/* ---- which ranks share a clock ----------------------------------------------------------------- */
+/* ---- which ranks share a clock -----------------------------------------------------------------
+ */
 
 static int by_rank(const void *x, const void *y)
 {
@@ -166,9 +167,9 @@ static int fill_clocks(struct pl_align *a, struct pl_merge *m, struct pl_err *er
 	for (size_t i = 0, seg = 0, out = 0; i < a->n_sr; i++) {
 		for (; seg < a->sr[i].seg; seg++)
 			out += !a->dropped[seg];
-		m->use[m->n_uses++] = (struct pl_clock_use){
-			.segment = (uint32_t)out, .rank = a->sr[i].rank, .clock = a->sr[i].clock
-		};
+		m->use[m->n_uses++] = (struct pl_clock_use){ .segment = (uint32_t)out,
+							     .rank = a->sr[i].rank,
+							     .clock = a->sr[i].clock };
 	}
 out:
 	return rc;
@@ -197,7 +198,7 @@ out:
 	return rc;
 }
 
-int pl_align_clocks(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
+static int assign_clocks(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
 {
 	struct pl_seg_rank **order = NULL;
 	bool *many = NULL;
@@ -220,107 +221,12 @@ out:
 	return rc;
 }
 
-/* ---- estimate ---------------------------------------------------------------------------------- */
-
-struct fit_job {
-	struct pl_fit_in in;
-	struct pl_fit_obs *obs;
-	uint32_t *class;
-	pl_ns *first;
-	uint32_t *parent; /* clocks joined by collectives: union-find */
-	struct pl_fit_clock *out;
-};
-
-static uint32_t root_of(uint32_t *parent, uint32_t i)
-{
-	while (parent[i] != i)
-		i = parent[i] = parent[parent[i]];
-	return i;
-}
-
-static void join_by_collectives(const struct pl_align *a, uint32_t *parent)
-{
-	for (uint32_t i = 0; i < a->n_clocks; i++)
-		parent[i] = i;
-	for (size_t i = 0; i < a->n_matches; i++) {
-		const struct pl_cmatch *m = &a->match[i];
-
-		for (uint32_t k = 1; k < m->n && m->group != PL_NONE; k++) {
-			uint32_t p = root_of(parent, a->ev[a->member[m->first]].clock);
-			uint32_t q = root_of(parent, a->ev[a->member[m->first + k]].clock);
-
-			parent[p > q ? p : q] = p > q ? q : p;
-		}
-	}
-}
-
-/*
- * Does a match say something about clocks? Collectives with members on two clocks do. Sends and
- * receives, whose ends need not be together, do only where no collective joins their clocks.
+/* ---- estimate ----------------------------------------------------------------------------------
  */
-static bool is_probe(const struct pl_align *a, const struct pl_cmatch *m, uint32_t *parent)
-{
-	uint32_t first = a->ev[a->member[m->first]].clock;
-
-	if (m->n < 2)
-		return false;
-	if (m->group == PL_NONE)
-		return root_of(parent, first) !=
-		       root_of(parent, a->ev[a->member[m->first + 1]].clock);
-	for (uint32_t k = 1; k < m->n; k++)
-		if (a->ev[a->member[m->first + k]].clock != first)
-			return true;
-	return false;
-}
-
-/* Jitter belongs to a group; for sends and receives to a pair of clocks. */
-static int class_of(const struct pl_align *a, const struct pl_cmatch *m, struct pl_intern *keys,
-		    uint32_t *class, struct pl_err *err)
-{
-	uint32_t key[3] = { m->group, 0, 0 };
-
-	if (m->group == PL_NONE) {
-		uint32_t p = a->ev[a->member[m->first]].clock;
-		uint32_t q = a->ev[a->member[m->first + 1]].clock;
-
-		key[1] = p < q ? p : q;
-		key[2] = p < q ? q : p;
-	}
-	return pl_intern_add(keys, (const char *)key, sizeof(key), class, err);
-}
-
-static int gather_probes(const struct pl_align *a, struct fit_job *j, struct pl_err *err)
-{
-	struct pl_intern keys = { 0 };
-	uint32_t n = 0;
-	int rc;
-
-	PL_TRY(pl_alloc(&j->obs, a->n_members + 1, sizeof(*j->obs), err));
-	PL_TRY(pl_alloc(&j->class, a->n_matches + 1, sizeof(*j->class), err));
-	PL_TRY(pl_alloc(&j->parent, a->n_clocks + 1u, sizeof(*j->parent), err));
-	join_by_collectives(a, j->parent);
-	for (size_t i = 0; i < a->n_matches; i++) {
-		const struct pl_cmatch *m = &a->match[i];
-
-		if (!is_probe(a, m, j->parent))
-			continue;
-		PL_TRY(class_of(a, m, &keys, &j->class[n], err));
-		for (uint32_t k = 0; k < m->n; k++) {
-			const struct pl_comm *e = &a->ev[a->member[m->first + k]];
-
-			j->obs[j->in.n_obs++] = (struct pl_fit_obs){ n, e->clock, e->end };
-		}
-		n++;
-	}
-	j->in.n_matches = n;
-	j->in.n_classes = (uint32_t)keys.n;
-out:
-	pl_intern_fini(&keys);
-	return rc;
-}
 
 static void use_estimate(struct pl_align *a, struct pl_merge *m, const struct pl_fit_clock *f)
 {
+	a->rep->unconnected = 0;
 	for (uint32_t i = 0; i < m->n_clocks; i++) {
 		struct pl_clock *c = &m->clock[i];
 		struct pl_clock_info *info = &a->rep->clock[i];
@@ -329,44 +235,38 @@ static void use_estimate(struct pl_align *a, struct pl_merge *m, const struct pl
 		info->drift_known = f[i].drift_ci >= 0;
 		c->offset_ci_ns = f[i].offset_ci >= 0 ? (int64_t)llround(f[i].offset_ci) : -1;
 		c->drift_ci_ppm = f[i].drift_ci >= 0 ? f[i].drift_ci * 1e6 : -1;
+		c->offset_ns = 0;
+		c->drift_ppm = 0;
 		if (!f[i].connected) {
 			a->rep->unconnected++;
 			continue;
 		}
 		c->offset_ns = f[i].offset_ns;
 		c->drift_ppm = f[i].drift * 1e6;
-		if (c->drift_ppm == 0 && c->offset_ci_ns >= 0 &&
-		    llabs(c->offset_ns) <= c->offset_ci_ns)
+		if (c->drift_ppm == 0 && c->offset_ci_ns >= 0 && c->offset_ns <= c->offset_ci_ns &&
+		    c->offset_ns >= -c->offset_ci_ns)
 			c->offset_ns = 0;
 	}
-	if (a->rep->unconnected)
-		pl_say(a->o.log, PL_LOG_WARN,
-		       "no communication joins %u of %u clocks to the first: their offsets stay 0",
-		       a->rep->unconnected, m->n_clocks);
 }
 
-static int estimate(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
+int pl_align_estimate(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
 {
-	struct fit_job j = { 0 };
+	struct pl_probes p = { 0 };
+	struct pl_fit_clock *out = NULL;
 	int rc;
 
-	PL_TRY(gather_probes(a, &j, err));
-	PL_TRY(pl_alloc(&j.out, m->n_clocks + 1u, sizeof(*j.out), err));
-	j.in.obs = j.obs;
-	j.in.match_class = j.class;
-	j.in.n_clocks = m->n_clocks;
-	j.in.first_ns = a->clock_first;
-	PL_TRY(pl_fit_clocks(&j.in, j.out, err));
-	use_estimate(a, m, j.out);
+	PL_TRY(pl_probes_gather(a, &p, err));
+	PL_TRY(pl_alloc(&out, m->n_clocks + 1u, sizeof(*out), err));
+	PL_TRY(pl_fit_clocks(&p.in, out, err));
+	use_estimate(a, m, out);
 out:
-	pl_free(j.obs);
-	pl_free(j.class);
-	pl_free(j.parent);
-	pl_free(j.out);
+	pl_probes_fini(&p);
+	pl_free(out);
 	return rc;
 }
 
-/* ---- residuals --------------------------------------------------------------------------------- */
+/* ---- residuals ---------------------------------------------------------------------------------
+ */
 
 /* Lists of residuals, by clock or by group. */
 struct lists {
@@ -429,7 +329,8 @@ static int match_residuals(const struct pl_align *a, const struct pl_merge *m,
 		int64_t r = pl_sub_sat(tmp[i], mid);
 
 		r = r < 0 ? pl_sub_sat(0, r) : r;
-		PL_TRY(lists_put(clocks, a->ev[a->member[k->first + i]].clock, r, err));
+		if (pl_moves_data(a, &a->ev[a->member[k->first]]))
+			PL_TRY(lists_put(clocks, a->ev[a->member[k->first + i]].clock, r, err));
 		PL_TRY(lists_put(groups, k->group, r, err));
 	}
 out:
@@ -472,7 +373,8 @@ out:
 	return rc;
 }
 
-/* ---- what goes into the stream ----------------------------------------------------------------- */
+/* ---- what goes into the stream -----------------------------------------------------------------
+ */
 
 static int fill_groups(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
 {
@@ -546,16 +448,20 @@ static int missing_ranks(struct pl_align *a, struct pl_err *err)
 		int32_t *missing = &a->rep->group[i].first_rank_missing;
 
 		for (uint32_t k = 0; k < g->n && *missing < 0; k++)
-			if (pl_intern_find(&seen, (const char *)&g->rank[k], sizeof(one)) == PL_NONE)
+			if (pl_intern_find(&seen, (const char *)&g->rank[k], sizeof(one)) ==
+			    PL_NONE)
 				*missing = g->rank[k];
 		groups += *missing >= 0;
 		one = one < 0 ? *missing : one;
 	}
 	if (groups)
-		pl_say(a->o.log, PL_LOG_WARN,
-		       "%zu of %zu groups lack ranks (rank %d is one): where nobody else is left, the "
-		       "recorded duration stands for the transfer",
+		pl_say(a->o.log, PL_LOG_WARN, "%zu of %zu groups lack ranks (rank %d is one)",
 		       groups, a->n_groups, one);
+	if (a->rep->unmatched_collectives)
+		pl_say(a->o.log, PL_LOG_WARN,
+		       "%" PRIu64 " of %" PRIu64 " collectives were found on one rank only: their "
+		       "recorded durations stand for the transfers",
+		       a->rep->unmatched_collectives, a->rep->collective_matches);
 out:
 	pl_intern_fini(&seen);
 	return rc;
@@ -571,12 +477,16 @@ int pl_align_solve(struct pl_align *a, struct pl_merge *m, struct pl_clock_repor
 	a->rep = r;
 	for (size_t i = 0; i < a->n_segs; i++)
 		r->dropped += a->dropped[i];
-	PL_TRY(pl_align_clocks(a, m, err));
-	PL_TRY(pl_align_match(a, err));
+	PL_TRY(assign_clocks(a, m, err));
+	PL_TRY(pl_align_match(a, m, err));
 	PL_TRY(fill_groups(a, m, err));
 	PL_TRY(fill_matches(a, m, err));
 	PL_TRY(missing_ranks(a, err));
-	PL_TRY(estimate(a, m, err));
+	PL_TRY(pl_align_estimate(a, m, err));
+	if (r->unconnected)
+		pl_say(a->o.log, PL_LOG_WARN,
+		       "no communication joins %u of %u clocks to the first: their offsets stay 0",
+		       r->unconnected, m->n_clocks);
 	PL_TRY(pl_align_box(a, m, err));
 	PL_TRY(residuals(a, m, err));
 out:

@@ -1,12 +1,12 @@
 /*
- * What no jitter excuses: a receive cannot end before its send began, and nobody leaves an all-reduce
- * (or its like) before the last one came. (Ends against ends are no such rule: a receive does end
- * before its send.) On constant offsets these are difference constraints
- *     delta_after - delta_before <= aligned end - aligned start,
- * the smallest of each pair of clocks counts. Where the estimate breaks one, clocks move, each within
- * its interval, by projecting onto one broken constraint after the other. If that does not satisfy
- * all, nothing moves, and what is broken is reported, as are the edges of a negative cycle
- * (Bellman-Ford), which no constant offsets at all could satisfy.
+ * What no jitter excuses: a receive cannot end before its send began, and nobody leaves an
+ * all-reduce (or its like) before the last one came. (Ends against ends are no such rule: a receive
+ * does end before its send.) On constant offsets these are difference constraints delta_after -
+ * delta_before <= aligned end - aligned start, the smallest of each pair of clocks counts. Where
+ * the estimate breaks one, clocks move, each within its interval, by projecting onto one broken
+ * constraint after the other. If that does not satisfy all, nothing moves, and what is broken is
+ * reported, as are the edges of a negative cycle (Bellman-Ford), which no constant offsets at all
+ * could satisfy.
  *
  * Cost: O(members) to collect, O(clocks x pairs) to solve.
  */
@@ -121,7 +121,8 @@ out:
 	return rc;
 }
 
-/* ---- moving -------------------------------------------------------------------------------------- */
+/* ---- moving
+ * -------------------------------------------------------------------------------------- */
 
 static int64_t clamp(int64_t v, int64_t limit)
 {
@@ -201,7 +202,8 @@ out:
 	return rc;
 }
 
-/* ---- reporting ----------------------------------------------------------------------------------- */
+/* ---- reporting
+ * ----------------------------------------------------------------------------------- */
 
 static int by_room(const void *x, const void *y)
 {
@@ -258,14 +260,16 @@ static int report(struct box *b, struct pl_err *err)
 			c = &r->conflict[i];
 	pl_fmt_ns(over, sizeof(over), c->excess_ns);
 	if (b->a->o.strict)
-		rc = pl_fail(err, PL_EDATA,
-			     "%llu contradictions: \"%.80s\" of rank %d ends %s before \"%.80s\" of "
-			     "rank %d begins (without --strict: a warning)",
-			     (unsigned long long)b->broken, c->name_after, c->rank_after, over,
-			     c->name_before, c->rank_before);
+		rc = pl_fail(
+			err, PL_EDATA,
+			"%llu contradictions: \"%.80s\" of rank %d ends %s before \"%.80s\" of "
+			"rank %d begins (without --strict: a warning)",
+			(unsigned long long)b->broken, c->name_after, c->rank_after, over,
+			c->name_before, c->rank_before);
 	else
 		pl_say(b->a->o.log, PL_LOG_WARN,
-		       "%llu contradictions to constant offsets: \"%.80s\" of rank %d ends %s before "
+		       "%llu contradictions to constant offsets: \"%.80s\" of rank %d ends %s "
+		       "before "
 		       "\"%.80s\" of rank %d begins, which it needs; see --report",
 		       (unsigned long long)b->broken, c->name_after, c->rank_after, over,
 		       c->name_before, c->rank_before);

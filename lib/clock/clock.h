@@ -3,8 +3,8 @@
  *
  * A pl_align takes the segments of one or more traces through its sink, keeps their communication
  * (collectives, sends, receives) and nothing else, and pl_align_solve() makes of it what a merged
- * stream says ahead of its traces (struct pl_merge) and a report of how well that worked. Nothing is
- * assumed about the clocks but that each runs at a constant rate: they may be days apart.
+ * stream says ahead of its traces (struct pl_merge) and a report of how well that worked. Nothing
+ * is assumed about the clocks but that each runs at a constant rate: they may be days apart.
  *
  * A number that the data cannot tell from 0 is 0: drifts whose interval contains 0 or whose effect
  * over the trace stays under PL_CLOCK_RESOLUTION_NS, and then offsets whose interval contains 0.
@@ -43,13 +43,14 @@ struct pl_align_opts {
 struct pl_clock_info {
 	int32_t *rank; /* ascending; -1 is a rank that is not known */
 	uint32_t n_ranks;
-	bool offset_known; /* connected to the first clock by communication */
-	bool drift_known;  /* enough communication for an interval */
+	bool offset_known;  /* connected to the first clock by communication */
+	bool drift_known;   /* enough communication for an interval */
 	uint64_t residuals; /* ends that its residuals were taken over */
 };
-struct pl_group_info { /* beside pl_merge.group[i] */
+struct pl_group_info {		   /* beside pl_merge.group[i] */
 	uint64_t matches, missing; /* `missing`: matches without some member */
-	int64_t residual_p50_ns, residual_p95_ns; /* of ends against the median end of their match */
+	int64_t residual_p50_ns,
+		residual_p95_ns;    /* of ends against the median end of their match */
 	int32_t first_rank_missing; /* a member of which nothing was found, or -1 */
 };
 /* An event that ended before one that it needs had begun, whatever the (constant) offset. */
@@ -57,9 +58,10 @@ struct pl_conflict {
 	uint32_t clock_before, clock_after; /* indices of clocks */
 	int32_t rank_before, rank_after;
 	char *name_before, *name_after; /* started too late; ended too early */
-	int64_t start_ns, end_ns;       /* their start and end, aligned */
-	int64_t excess_ns;              /* start - end: by how much */
-	bool p2p, cycle; /* send and receive; one of several edges that contradict each other together */
+	int64_t start_ns, end_ns;	/* their start and end, aligned */
+	int64_t excess_ns;		/* start - end: by how much */
+	bool p2p, cycle; /* send and receive; one of several edges that contradict each other
+			    together */
 };
 struct pl_clock_report {
 	struct pl_clock_info *clock;
@@ -68,8 +70,8 @@ struct pl_clock_report {
 	uint32_t n_groups, inferred_groups;
 	struct pl_conflict *conflict; /* the worst, at most PL_CONFLICTS_MAX */
 	uint32_t n_conflicts;
-	uint64_t conflicts;  /* all of them */
-	uint64_t events;     /* collectives, sends and receives read */
+	uint64_t conflicts; /* all of them */
+	uint64_t events;    /* collectives, sends and receives read */
 	uint64_t collective_matches, p2p_matches, missing_matches;
 	uint64_t unmatched_collectives, unmatched_sends, unmatched_recvs;
 	uint64_t divergences; /* places where sequences of one group differ, ends of traces apart */
@@ -85,8 +87,8 @@ struct pl_align;
 /* `opts` is copied; its log must live as long. */
 struct pl_align *pl_align_new(const struct pl_align_opts *opts, struct pl_err *err);
 void pl_align_free(struct pl_align *a); /* NULL is fine */
-/* Drive it with whole traces, in the order in which they will be written. Merges in them are ignored.
- * The sink belongs to `a`; it wants all rows (no keep()). Failures name the segment. */
+/* Drive it with whole traces, in the order in which they will be written. Merges in them are
+ * ignored. The sink belongs to `a`; it wants all rows (no keep()). Failures name the segment. */
 struct pl_sink *pl_align_sink(struct pl_align *a);
 /* Was the segment (counted over all traces) left out as a duplicate? After the sink saw its end. */
 bool pl_align_dropped(const struct pl_align *a, uint32_t segment);
@@ -95,7 +97,8 @@ bool pl_align_dropped(const struct pl_align *a, uint32_t segment);
 int pl_align_solve(struct pl_align *a, struct pl_merge *m, struct pl_clock_report *r,
 		   struct pl_err *err) PL_MUST;
 
-/* The report as JSON, schema paceline.clock/1 (see paceline-merge(1)), and in words to `log` as notes. */
+/* The report as JSON, schema paceline.clock/1 (see paceline-merge(1)), and in words to `log` as
+ * notes. */
 int pl_clock_report_json(const struct pl_merge *m, const struct pl_clock_report *r,
 			 struct pl_out *out, struct pl_err *err) PL_MUST;
 void pl_clock_report_say(const struct pl_merge *m, const struct pl_clock_report *r,

@@ -1,11 +1,14 @@
 /*
  * What merge keeps of a trace: its communication, and when each rank's first event was.
  *
- * One pass over the batches. Ranks, hosts and the segment's base may become known only at its end, so
- * events carry the number of their track until then. Strings get numbers that hold over all segments.
+ * One pass over the batches. Ranks, hosts and the segment's base may become known only at its end,
+ * so events carry the number of their track until then. Strings get numbers that hold over all
+ * segments.
  */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "clock/internal.h"
 
@@ -15,11 +18,12 @@ struct pl_align_seg {
 	pl_id *map; /* string of the segment -> string of pl_align, PL_NONE: not yet */
 	size_t n_map, cap_map;
 	uint32_t *row_ev; /* row of the batch -> ev, PL_NONE */
-	size_t ev0;       /* first of this segment */
+	size_t ev0;	  /* first of this segment */
 	uint64_t events;
 };
 
-/* ---- strings ----------------------------------------------------------------------------------- */
+/* ---- strings -----------------------------------------------------------------------------------
+ */
 
 static int global_id(struct pl_align *a, const struct pl_segment *seg, pl_id local, pl_id *id,
 		     struct pl_err *err)
@@ -60,11 +64,13 @@ static int value_id(struct pl_align *a, const struct pl_segment *seg, const stru
 	return pl_intern_add(&a->str, text, (size_t)n, id, err);
 }
 
-/* ---- batches ----------------------------------------------------------------------------------- */
+/* ---- batches -----------------------------------------------------------------------------------
+ */
 
 static int seg_begin(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err)
 {
-	struct pl_align *a = (struct pl_align *)(void *)((char *)s - offsetof(struct pl_align, sink));
+	struct pl_align *a =
+		(struct pl_align *)(void *)((char *)s - offsetof(struct pl_align, sink));
 	struct pl_align_seg *c = a->cur;
 
 	(void)seg;
@@ -84,8 +90,8 @@ static int seg_begin(struct pl_sink *s, struct pl_segment *seg, struct pl_err *e
 	return 0;
 }
 
-static int note_first(struct pl_align_seg *c, const struct pl_segment *seg, const struct pl_batch *b,
-		      struct pl_err *err)
+static int note_first(struct pl_align_seg *c, const struct pl_segment *seg,
+		      const struct pl_batch *b, struct pl_err *err)
 {
 	int rc = pl_grow(&c->first, &c->cap_first, seg->n_tracks, sizeof(*c->first), err);
 
@@ -120,6 +126,8 @@ static int add_row(struct pl_align *a, const struct pl_segment *seg, const struc
 			       .event = (uint32_t)(b->first + row),
 			       .rank = -1,
 			       .peer = -1,
+			       .src = -1,
+			       .dst = -1,
 			       .lane = b->track[row],
 			       .coll = PL_NONE,
 			       .group = PL_NONE,
@@ -131,16 +139,19 @@ out:
 	return rc;
 }
 
-static bool is_ranks(const struct pl_segment *seg, const struct pl_col *c)
+/* Arguments that matter here although no role is theirs. */
+static bool is_arg(const struct pl_segment *seg, const struct pl_col *c, const char *key)
 {
 	return c->role == PL_R_ARG && c->key != PL_NONE &&
-	       !strcmp(pl_intern_get(&seg->str, c->key), "Process Group Ranks");
+	       !strcmp(pl_intern_get(&seg->str, c->key), key);
 }
 
 static int add_column(struct pl_align *a, const struct pl_segment *seg, const struct pl_col *c,
 		      struct pl_err *err)
 {
-	bool ranks = is_ranks(seg, c);
+	const char *key = c->key != PL_NONE ? pl_intern_get(&seg->str, c->key) : "";
+	bool ranks = is_arg(seg, c, "Process Group Ranks"), size = is_arg(seg, c, "Group size");
+	bool src = !strncasecmp(key, "src", 3), dst = !strncasecmp(key, "dst", 3);
 	int rc = 0;
 
 	for (uint32_t i = 0; i < c->n && rc >= 0; i++) {
@@ -157,6 +168,8 @@ static int add_column(struct pl_align *a, const struct pl_segment *seg, const st
 			rc = value_id(a, seg, c, i, &e->coll, err);
 		else if (ranks)
 			rc = value_id(a, seg, c, i, &e->ranks, err);
+		else if (size && whole && c->val[i] > 0 && c->val[i] <= INT32_MAX)
+			e->size = (int32_t)c->val[i];
 		else if (c->role == PL_R_SEQ && whole)
 			e->seq = c->val[i];
 		else if (c->role == PL_R_STEP && whole)
@@ -164,7 +177,7 @@ static int add_column(struct pl_align *a, const struct pl_segment *seg, const st
 		else if (c->role == PL_R_BYTES && whole)
 			e->bytes = c->val[i];
 		else if (c->role == PL_R_PEER && whole && c->val[i] >= 0 && c->val[i] <= INT32_MAX)
-			e->peer = (int32_t)c->val[i];
+			*(src ? &e->src : dst ? &e->dst : &e->peer) = (int32_t)c->val[i];
 	}
 	return rc;
 }
@@ -172,7 +185,8 @@ static int add_column(struct pl_align *a, const struct pl_segment *seg, const st
 static int seg_batch(struct pl_sink *s, struct pl_segment *seg, struct pl_batch *b,
 		     struct pl_err *err)
 {
-	struct pl_align *a = (struct pl_align *)(void *)((char *)s - offsetof(struct pl_align, sink));
+	struct pl_align *a =
+		(struct pl_align *)(void *)((char *)s - offsetof(struct pl_align, sink));
 	size_t before = a->n;
 	int rc;
 
@@ -188,14 +202,15 @@ static int seg_batch(struct pl_sink *s, struct pl_segment *seg, struct pl_batch 
 
 		if (c->role == PL_R_GROUP || c->role == PL_R_COLL || c->role == PL_R_SEQ ||
 		    c->role == PL_R_STEP || c->role == PL_R_BYTES || c->role == PL_R_PEER ||
-		    is_ranks(seg, c))
+		    is_arg(seg, c, "Process Group Ranks") || is_arg(seg, c, "Group size"))
 			PL_TRY(add_column(a, seg, c, err));
 	}
 out:
 	return rc;
 }
 
-/* ---- the end of a segment ---------------------------------------------------------------------- */
+/* ---- the end of a segment ----------------------------------------------------------------------
+ */
 
 static int lane_of(struct pl_align *a, const struct pl_track *t, uint32_t *lane, struct pl_err *err)
 {
@@ -214,7 +229,8 @@ out:
 }
 
 /* The entry of (this segment, rank); a segment has few ranks, except where it has very many. */
-static int seg_rank(struct pl_align *a, size_t sr0, int32_t rank, uint32_t *index, struct pl_err *err)
+static int seg_rank(struct pl_align *a, size_t sr0, int32_t rank, uint32_t *index,
+		    struct pl_err *err)
 {
 	int rc;
 
@@ -256,19 +272,21 @@ static int seg_ranks(struct pl_align *a, const struct pl_segment *seg, size_t sr
 			r->first = pl_min_i64(r->first, a->cur->first[t]);
 	}
 	for (size_t i = sr0; i < a->n_sr; i++)
-		a->sr[i].first = a->sr[i].first == INT64_MAX ?
-					 seg->base_ns :
-					 pl_add_sat(a->sr[i].first, seg->base_ns);
+		a->sr[i].first = a->sr[i].first == INT64_MAX
+					 ? seg->base_ns
+					 : pl_add_sat(a->sr[i].first, seg->base_ns);
 	if (!ranked && a->cur->events)
 		pl_say(a->o.log, PL_LOG_WARN,
-		       "segment %zu (%s) does not say its rank: it stays as it is (trace --rank-from "
+		       "segment %zu (%s) does not say its rank: it stays as it is (trace "
+		       "--rank-from "
 		       "gives ranks)",
 		       a->n_segs, seg->source[0] ? seg->source : "unnamed");
 out:
 	return rc;
 }
 
-/* An importer cuts a very long file into segments: the same file, a common process, other events. */
+/* An importer cuts a very long file into segments: the same file, a common process, other events.
+ */
 static int continues(struct pl_align *a, const struct pl_segment *seg, size_t sr0, bool *yes,
 		     struct pl_err *err)
 {
@@ -283,7 +301,8 @@ static int continues(struct pl_align *a, const struct pl_segment *seg, size_t sr
 
 		if (seg->track[t].rank < 0 || p >= seg->str.n)
 			continue;
-		common |= pl_intern_find(&a->prev_pids, seg->str.str[p], seg->str.len[p]) != PL_NONE;
+		common |=
+			pl_intern_find(&a->prev_pids, seg->str.str[p], seg->str.len[p]) != PL_NONE;
 		PL_TRY(pl_intern_add(&pids, seg->str.str[p], seg->str.len[p], &id, err));
 	}
 	*yes = common && a->prev_source && seg->source[0] && !strcmp(a->prev_source, seg->source) &&
@@ -324,10 +343,11 @@ static int check_duplicates(struct pl_align *a, const struct pl_segment *seg, si
 	if (!n)
 		return 0;
 	if (a->o.duplicates == PL_DUP_REFUSE)
-		return pl_fail(err, PL_EDATA,
-			       "segment %zu (%s): rank %d is in segment %u already: give ranks with "
-			       "trace --rank-from, or choose --duplicates=keep or first",
-			       a->n_segs, name, rank, other);
+		return pl_fail(
+			err, PL_EDATA,
+			"segment %zu (%s): rank %d is in segment %u already: give ranks with "
+			"trace --rank-from, or choose --duplicates=keep or first",
+			a->n_segs, name, rank, other);
 	if (a->o.duplicates == PL_DUP_KEEP) {
 		pl_say(a->o.log, PL_LOG_NOTE, "segment %zu (%s): rank %d is in segment %u too",
 		       a->n_segs, name, rank, other);
@@ -339,6 +359,43 @@ static int check_duplicates(struct pl_align *a, const struct pl_segment *seg, si
 	a->n = a->cur->ev0;
 	a->n_sr = sr0;
 	return 0;
+}
+
+/*
+ * The rank at the other end. Profilers write it as a rank of the job or as a place in the group: a
+ * rank is what the group has and the event's own rank is not.
+ */
+static void settle_peer(const struct pl_align *a, struct pl_comm *e)
+{
+	const char *s = e->ranks != PL_NONE ? pl_intern_get(&a->str, e->ranks) : "";
+	int32_t said = e->kind == PL_K_SEND ? e->dst : e->src, nth = -1, other = -1;
+	int n = 0;
+
+	if (e->kind == PL_K_COLLECTIVE)
+		return;
+	e->peer = said >= 0 ? said : e->peer;
+	while (*s) {
+		char *end;
+		long v;
+
+		if (*s < '0' || *s > '9') {
+			s++;
+			continue;
+		}
+		v = strtol(s, &end, 10);
+		s = end;
+		if (v > INT32_MAX)
+			return;
+		if (v == e->peer && v != e->rank)
+			return;
+		nth = n == e->peer ? (int32_t)v : nth;
+		other = v != e->rank ? (int32_t)v : other;
+		n++;
+	}
+	if (nth >= 0 && nth != e->rank)
+		e->peer = nth;
+	else if (e->peer < 0 && n == 2)
+		e->peer = other;
 }
 
 /* Tracks become ranks and lanes, local times absolute ones. */
@@ -358,6 +415,7 @@ static int settle_events(struct pl_align *a, const struct pl_segment *seg, const
 		e.clock = track_sr[track]; /* becomes a clock in pl_align_clocks() */
 		e.ts = pl_add_sat(e.ts, seg->base_ns);
 		e.end = pl_add_sat(e.end, seg->base_ns);
+		settle_peer(a, &e);
 		PL_TRY(lane_of(a, &seg->track[track], &e.lane, err));
 		a->ev[k++] = e;
 	}
@@ -368,7 +426,8 @@ out:
 
 static int seg_end(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err)
 {
-	struct pl_align *a = (struct pl_align *)(void *)((char *)s - offsetof(struct pl_align, sink));
+	struct pl_align *a =
+		(struct pl_align *)(void *)((char *)s - offsetof(struct pl_align, sink));
 	size_t sr0 = a->n_sr;
 	uint32_t *track_sr = NULL;
 	bool more;

@@ -4,12 +4,12 @@
  * All members of a collective end together, up to jitter. So an end on clock c is
  *     end = t + offset_c + drift_c (t - t0) + jitter,
  * t being the unknown true time of the match. Offsets and drifts of all clocks are fitted at once,
- * the times of the matches eliminated, by iteratively reweighted least squares: Huber weights first,
- * Tukey's biweight then (Holland and Welsch, "Robust regression using iteratively reweighted
- * least-squares", 1977), with the scale of the jitter estimated for each class of matches, since the
- * groups of one job can differ a hundredfold. Each round is solved by conjugate gradients on the
- * normal equations, never formed: O(observations) a step, and few steps, because the parameters are
- * centred and scaled.
+ * the times of the matches eliminated, by iteratively reweighted least squares: Huber weights
+ * first, Tukey's biweight then (Holland and Welsch, "Robust regression using iteratively reweighted
+ * least-squares", 1977), with the scale of the jitter estimated for each class of matches, since
+ * the groups of one job can differ a hundredfold. Each round is solved by conjugate gradients on
+ * the normal equations, never formed: O(observations) a step, and few steps, because the parameters
+ * are centred and scaled.
  *
  * A drift that its interval does not tell from 0, or that moves nothing by more than
  * PL_CLOCK_RESOLUTION_NS over the trace, is set to 0 and the rest fitted again.
@@ -27,11 +27,12 @@
 #define HUBER_ROUNDS 5
 #define HUBER	     1.345
 #define TUKEY	     4.685
-#define LEAST_WEIGHT 1e-6 /* keeps the equations regular */
-#define MIN_MATCHES  6	  /* for a drift */
+#define LEAST_WEIGHT 1e-6   /* keeps the equations regular */
+#define MIN_MATCHES  6	    /* for a drift */
 #define MAX_OBS	     400000 /* beyond, matches are left out evenly */
 
-/* ---- normal equations -------------------------------------------------------------------------- */
+/* ---- normal equations --------------------------------------------------------------------------
+ */
 
 /* out = H v */
 static void apply(const struct pl_fit *f, const double *v, double *out)
@@ -138,7 +139,8 @@ int pl_fit_cg(const struct pl_fit *f, const double *g, double *z, struct pl_err 
 	return 0;
 }
 
-/* ---- robust rounds ----------------------------------------------------------------------------- */
+/* ---- robust rounds -----------------------------------------------------------------------------
+ */
 
 static void residuals(struct pl_fit *f, bool weighted)
 {
@@ -184,8 +186,11 @@ static int scales(struct pl_fit *f, struct pl_err *err)
 			v[k][n[k]++] = (int64_t)r;
 		}
 	}
-	for (uint32_t k = 0; k < f->in->n_classes; k++)
+	for (uint32_t k = 0; k < f->in->n_classes; k++) {
 		f->scale[k] = n[k] ? 1.4826 * (double)pl_median_i64(v[k], n[k]) + 250 : 250;
+		if (f->in->class_floor)
+			f->scale[k] = fmax(f->scale[k], f->in->class_floor[k]);
+	}
 out:
 	for (uint32_t k = 0; v && k < f->in->n_classes; k++)
 		pl_free(v[k]);
@@ -241,7 +246,7 @@ static void gradient(const struct pl_fit *f, double *g)
 static int robust(struct pl_fit *f, int from, struct pl_err *err)
 {
 	size_t n = 2u * (size_t)f->n;
-	double *g, *z;
+	double *g = NULL, *z;
 	int rc;
 
 	PL_TRY(pl_alloc(&g, 2 * n, sizeof(*g), err));
@@ -271,7 +276,8 @@ out:
 	return rc;
 }
 
-/* ---- the whole --------------------------------------------------------------------------------- */
+/* ---- the whole ---------------------------------------------------------------------------------
+ */
 
 static int init(struct pl_fit *f, struct pl_err *err)
 {
@@ -360,7 +366,7 @@ static void put_clock(const struct pl_fit *f, uint32_t c, struct pl_fit_clock *o
 
 static int estimate(struct pl_fit *f, struct pl_fit_clock *out, struct pl_err *err)
 {
-	double *u, *ci_a, *ci_b;
+	double *u = NULL, *ci_a, *ci_b;
 	bool again = false;
 	int rc;
 
@@ -372,8 +378,8 @@ static int estimate(struct pl_fit *f, struct pl_fit_clock *out, struct pl_err *e
 	PL_TRY(pl_fit_intervals(f, u, ci_a, ci_b, err));
 	for (uint32_t c = 1; c < f->n; c++) {
 		out[c].drift_ci = ci_b[c] >= 0 ? ci_b[c] / f->span : -1;
-		if (f->b_free[c] &&
-		    (fabs(f->b[c]) <= ci_b[c] || fabs(f->b[c]) <= PL_CLOCK_RESOLUTION_NS)) {
+		if (f->b_free[c] && (ci_b[c] < 0 || fabs(f->b[c]) <= ci_b[c] ||
+				     fabs(f->b[c]) <= PL_CLOCK_RESOLUTION_NS)) {
 			f->b[c] = 0;
 			f->b_free[c] = false;
 			again = true;

@@ -23,13 +23,13 @@ struct pl_fit {
 	double psi_ratio;  /* mean weight over mean derivative of the influence */
 };
 
-/* fit_start.c: base, slope, in_tree of all clocks that communication joins to clock 0; then tau, u, y
- * and a, b. */
+/* fit_start.c: base, slope, in_tree of all clocks that communication joins to clock 0; then tau, u,
+ * y and a, b. */
 int pl_fit_start(struct pl_fit *f, struct pl_err *err) PL_MUST;
 
 /* fit.c */
-/* Solve H z = g for the free parameters, where H is the weighted normal matrix with the matches' own
- * times eliminated. g, z: a of each clock, then b. */
+/* Solve H z = g for the free parameters, where H is the weighted normal matrix with the matches'
+ * own times eliminated. g, z: a of each clock, then b. */
 int pl_fit_cg(const struct pl_fit *f, const double *g, double *z, struct pl_err *err) PL_MUST;
 
 /* fit_interval.c: half widths of 95 % intervals of b, and of the offsets at u_first. -1 unknown. */

@@ -1,15 +1,15 @@
 /*
  * How well are offsets and drifts known?
  *
- * For a parameter p = e'x the error is the sum over matches of U_m = z' g_m, where H z = e and g_m is
- * what the match adds to the gradient. Were jitter independent, the variance of each U_m would follow
- * from the scale of its class. It is not, from match to match and over the trace, so the U_m are also
- * summed over blocks of neighbouring matches; by how much the variance of those sums exceeds the
- * expected one is estimated over all clocks together, because a single clock's dozen blocks would say
- * it badly.
+ * For a parameter p = e'x the error is the sum over matches of U_m = z' g_m, where H z = e and g_m
+ * is what the match adds to the gradient. Were jitter independent, the variance of each U_m would
+ * follow from the scale of its class. It is not, from match to match and over the trace, so the U_m
+ * are also summed over blocks of neighbouring matches; by how much the variance of those sums
+ * exceeds the expected one is estimated over all clocks together, because a single clock's dozen
+ * blocks would say it badly.
  *
- * Cost: two solutions of the normal equations for each clock; with very many clocks and events, each
- * clock's own two by two block stands for them.
+ * Cost: two solutions of the normal equations for each clock; with very many clocks and events,
+ * each clock's own two by two block stands for them.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -47,12 +47,13 @@ struct work {
 	const struct pl_fit *f;
 	struct order *order;
 	uint32_t *count; /* matches of each clock */
-	double *own;     /* of each clock: its block of H: aa, ab, bb */
+	double *own;	 /* of each clock: its block of H: aa, ab, bb */
 	double *e, *z;
 	bool exact;
 };
 
-/* What the U_m of match m would have for a variance if its members jittered by the scale of its class. */
+/* What the U_m of match m would have for a variance if its members jittered by the scale of its
+ * class. */
 static double expected(const struct pl_fit *f, uint32_t m, const double *z)
 {
 	double s = f->scale[f->in->match_class[m]], mean = 0, weight = 0, sum = 0;
@@ -72,32 +73,39 @@ static double expected(const struct pl_fit *f, uint32_t m, const double *z)
 	return sum * s * s;
 }
 
-/* Variance of the sum of the U_m: as expected, and as blocks show it. */
-static void variances(const struct work *k, const double *z, double *model, double *blocks)
+struct spread {
+	double model;  /* variance of the sum of the U_m as expected */
+	double blocks; /* as blocks show it */
+	double count;  /* blocks that matter: what dof are taken from (Satterthwaite) */
+};
+
+static struct spread variances(const struct work *k, const double *z)
 {
 	const struct pl_fit *f = k->f;
 	uint32_t n = f->in->n_matches, per, in_block = 0;
-	double sum = 0;
+	double sum = 0, part = 0, squares = 0;
+	struct spread v = { 0 };
 
 	per = n / MAX_BLOCKS > PER_BLOCK ? n / MAX_BLOCKS : PER_BLOCK;
-	*model = *blocks = 0;
 	for (uint32_t j = 0; j < n; j++) {
 		uint32_t m = k->order[j].match;
-		double u = 0;
 
 		for (uint32_t i = f->first[m]; i < f->first[m + 1]; i++) {
 			uint32_t c = f->in->obs[i].clock;
 
-			u += f->w[i] * f->r[i] * (z[c] + z[f->n + c] * f->u[m]);
+			sum += f->w[i] * f->r[i] * (z[c] + z[f->n + c] * f->u[m]);
 		}
-		*model += expected(f, m, z);
-		sum += u;
+		part += expected(f, m, z);
 		if (++in_block == per || j + 1 == n) {
-			*blocks += sum * sum;
-			sum = 0;
+			v.model += part;
+			v.blocks += sum * sum;
+			squares += part * part;
+			sum = part = 0;
 			in_block = 0;
 		}
 	}
+	v.count = squares > 0 ? v.model * v.model / squares : 0;
+	return v;
 }
 
 static int solve(const struct work *k, uint32_t c, double ea, double eb, struct pl_err *err)
@@ -125,26 +133,23 @@ static int solve(const struct work *k, uint32_t c, double ea, double eb, struct 
 
 /* Variance of ea a + eb b of each clock, as if matches were independent; returns by how much blocks
  * say more. */
-static int all_variances(const struct work *k, bool drift, const double *u_first, double *var,
-			 double *inflation, struct pl_err *err)
+static int all_variances(const struct work *k, bool drift, const double *u_first,
+			 struct spread *var, double *inflation, struct pl_err *err)
 {
 	const struct pl_fit *f = k->f;
 	double sum = 0, n = 0;
 	int rc = 0;
 
 	for (uint32_t c = 1; c < f->n; c++) {
-		double model, blocks;
-
-		var[c] = 0;
+		var[c] = (struct spread){ 0 };
 		if (!(drift ? f->b_free[c] : f->a_free[c]))
 			continue;
 		PL_TRY(solve(k, c, drift ? 0 : 1, drift ? 1 : f->b_free[c] ? u_first[c] : 0, err));
-		variances(k, k->z, &model, &blocks);
+		var[c] = variances(k, k->z);
 		if (!k->exact)
-			model *= 2; /* the other end of each difference jitters too */
-		var[c] = model;
-		if (model > 0 && k->exact) {
-			sum += blocks / model;
+			var[c].model *= 2; /* the other end of each difference jitters too */
+		if (var[c].model > 0 && k->exact) {
+			sum += var[c].blocks / var[c].model;
 			n++;
 		}
 	}
@@ -187,12 +192,13 @@ static void jitters(const struct pl_fit *f, double *jitter)
 		}
 }
 
-static double half_width(const struct work *k, uint32_t c, double var, double inflation)
+static double half_width(const struct work *k, uint32_t c, struct spread v, double inflation)
 {
-	double n = k->count[c], dof = n - 2;
+	double n = k->count[c];
 
-	return dof < 1 ? -1 :
-			 student(dof) * k->f->psi_ratio * sqrt(var * inflation * n / (n - 2));
+	return v.count < 2 || n < 3 ? -1
+				    : student(v.count - 1) * k->f->psi_ratio *
+					      sqrt(v.model * inflation * n / (n - 2));
 }
 
 static int init(struct work *k, struct pl_err *err)
@@ -218,12 +224,13 @@ int pl_fit_intervals(const struct pl_fit *f, const double *u_first, double *ci_a
 		     struct pl_err *err)
 {
 	struct work k = { .f = f };
-	double *var = NULL, *jitter, inflation;
+	struct spread *var = NULL;
+	double *jitter = NULL, inflation;
 	int rc;
 
 	PL_TRY(init(&k, err));
-	PL_TRY(pl_alloc(&var, 2u * (size_t)f->n, sizeof(*var), err));
-	jitter = var + f->n;
+	PL_TRY(pl_alloc(&var, f->n, sizeof(*var), err));
+	PL_TRY(pl_alloc(&jitter, f->n, sizeof(*jitter), err));
 	jitters(f, jitter);
 	PL_TRY(all_variances(&k, true, u_first, var, &inflation, err));
 	for (uint32_t c = 1; c < f->n; c++)
@@ -241,5 +248,6 @@ out:
 	pl_free(k.own);
 	pl_free(k.e);
 	pl_free(var);
+	pl_free(jitter);
 	return rc;
 }

@@ -1,7 +1,8 @@
 /*
- * A first guess that outliers cannot spoil: clocks are joined to the first along a tree, each by the
- * median of the differences of ends to a clock that is in it already, and by the median of slopes over
- * half the length of the trace (Theil's incomplete method). The classes with most matches come first.
+ * A first guess that outliers cannot spoil: clocks are joined to the first along a tree, each by
+ * the median of the differences of ends to a clock that is in it already, and by the median of
+ * slopes over half the length of the trace (Theil's incomplete method). The classes with most
+ * matches come first.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -204,9 +205,9 @@ static int guess_times(struct pl_fit *f, struct pl_err *err)
 			pl_ns t = pl_sub_sat(o->end, f->base[o->clock]);
 
 			if (f->in_tree[o->clock])
-				v[n++] = pl_sub_sat(
-					t, (int64_t)llround(f->slope[o->clock] *
-							    (double)pl_sub_sat(t, f->t0)));
+				v[n++] = pl_sub_sat(t,
+						    (int64_t)llround(f->slope[o->clock] *
+								     (double)pl_sub_sat(t, f->t0)));
 		}
 		if (!n)
 			continue;

@@ -5,8 +5,9 @@
  * lane is one rank's part of a group. Lanes are compared only with lanes that mostly do the same
  * operation. Two lanes belong together when their ends jitter hardly more than those of the closest
  * lanes do (pl_lane_spread(): no clock needed) and neither ends before the other begins. Each lane
- * joins the first lane of the closest group it fits, or starts one. Lanes that fit nowhere are split by
- * operation, since a stream may serve several groups, and tried once more.
+ * joins the closest group it fits, or starts one. Lanes that fit nowhere are split by operation,
+ * since a stream may serve several groups, and tried once more. Lanes of few events come last, when
+ * clocks estimated from the others let their ends be compared as they are.
  *
  * Cost: lanes x groups comparisons of at most a thousand events; the group joined last and the next
  * one are tried first, which makes it lanes x 2 for the usual layouts.
@@ -20,19 +21,24 @@
 #define MAX_EARLY   0.1 /* share of impossible pairs that noise may cause */
 #define MIN_AGREE   0.8
 #define ALL_PAIRS   64 /* up to so many lanes all pairs are looked at for the closest */
-#define SAMPLE      16 /* of more lanes, so many */
+#define SAMPLE	    16 /* of more lanes, so many */
 #define WIDER	    3  /* than the closest pairs: still the same group */
 #define FLOOR_NS    1000
+#define BRIEF	    32 /* events: fewer wait for clocks estimated from longer lanes */
+#define WIDER_BRIEF 2  /* greatest distances scatter less than medians */
+#define SLACK_NS    3000
 
 struct node {
 	struct pl_seq s;
 	uint32_t lane;
+	int64_t stream;
 	pl_id mode; /* the most frequent operation */
 	uint32_t cluster;
 };
 
 struct clusters {
 	struct pl_align *a;
+	const struct pl_clock *clock; /* estimated so far, or NULL */
 	struct node *v;
 	uint32_t n;
 	uint32_t *leader; /* of each cluster: index of v */
@@ -42,9 +48,38 @@ struct clusters {
 	int64_t *scratch;
 };
 
-/* INT64_MAX: not one group. */
+/* Can ends on the two clocks be compared as they are? */
+static bool comparable(const struct clusters *c, uint32_t p, uint32_t q)
+{
+	const struct pl_clock_info *info = c->a->rep->clock;
+
+	return c->clock && (p == q || (info[p].offset_known && info[q].offset_known));
+}
+
+/* Greatest distance of aligned ends; INT64_MAX if one ends before the other begins. */
+static int64_t direct(const struct clusters *c, const struct pl_seq *x, const struct pl_seq *y,
+		      int64_t shift)
+{
+	int64_t most = 0;
+
+	for (int64_t i = shift < 0 ? -shift : 0; i < y->n && i + shift < x->n; i++) {
+		const struct pl_comm *p = &c->a->ev[x->ev[i + shift]], *q = &c->a->ev[y->ev[i]];
+		const struct pl_clock *cp = &c->clock[p->clock], *cq = &c->clock[q->clock];
+		pl_ns p_end = pl_clock_apply(cp, p->end), q_end = pl_clock_apply(cq, q->end);
+		int64_t d = pl_sub_sat(p_end, q_end);
+
+		if (p_end < pl_sub_sat(pl_clock_apply(cq, q->ts), SLACK_NS) ||
+		    q_end < pl_sub_sat(pl_clock_apply(cp, p->ts), SLACK_NS))
+			return INT64_MAX;
+		most = pl_max_i64(most, d < 0 ? pl_sub_sat(0, d) : d);
+	}
+	return most;
+}
+
+/* How far two lanes are apart; INT64_MAX: not one group. */
 static int64_t distance(const struct clusters *c, const struct node *x, const struct node *y)
 {
+	bool brief = pl_min_size(x->s.n, y->s.n) < BRIEF;
 	double early;
 	int64_t shift, spread;
 
@@ -53,11 +88,12 @@ static int64_t distance(const struct clusters *c, const struct node *x, const st
 	shift = pl_lane_shift(c->a, &x->s, &y->s, c->scratch);
 	if (pl_lane_agreement(c->a, &x->s, &y->s, shift) < MIN_AGREE)
 		return INT64_MAX;
+	if (brief && comparable(c, c->a->ev[x->s.ev[0]].clock, c->a->ev[y->s.ev[0]].clock))
+		return direct(c, &x->s, &y->s, shift);
 	spread = pl_lane_spread(c->a, &x->s, &y->s, shift, &early, c->scratch);
 	if (early > MAX_EARLY)
 		return INT64_MAX;
-	/* too short to show a scatter: taken for one group */
-	return pl_min_size(x->s.n, y->s.n) < PL_LANE_PAIRS ? 0 : spread;
+	return spread == INT64_MAX ? 0 : spread; /* one or two events: taken for one group */
 }
 
 /* How far the nearest neighbour typically is. */
@@ -95,11 +131,12 @@ static bool has_rank(const struct clusters *c, uint32_t cluster, uint32_t upto, 
 /* The cluster for lane i: one that fits very well, else the one that fits best. */
 static uint32_t choose(const struct clusters *c, uint32_t i, uint32_t last)
 {
-	int64_t enough = c->closest / 2 * 3, best = INT64_MAX;
+	int64_t enough, best = INT64_MAX;
 	uint32_t found = PL_NONE;
 
 	if (c->closest > INT64_MAX / 8)
 		return PL_NONE;
+	enough = c->closest / 2 * 3;
 	for (uint32_t k = 0; k < c->n_clusters; k++) {
 		uint32_t g = (last + k) % c->n_clusters;
 		int64_t d;
@@ -111,10 +148,10 @@ static uint32_t choose(const struct clusters *c, uint32_t i, uint32_t last)
 			best = d;
 			found = g;
 		}
-		if (d <= enough)
+		if (d <= enough && !c->clock)
 			break;
 	}
-	return best <= WIDER * c->closest + FLOOR_NS ? found : PL_NONE;
+	return best <= (c->clock ? WIDER_BRIEF : WIDER) * c->closest + FLOOR_NS ? found : PL_NONE;
 }
 
 static int cluster(struct clusters *c, struct pl_err *err)
@@ -123,7 +160,7 @@ static int cluster(struct clusters *c, struct pl_err *err)
 	int rc;
 
 	PL_TRY(pl_alloc(&c->leader, c->n, sizeof(*c->leader), err));
-	PL_TRY(pl_alloc(&c->size, c->n, sizeof(*c->size), err));
+	PL_TRY(pl_alloc(&c->size, 2u * (size_t)c->n, sizeof(*c->size), err));
 	PL_TRY(pl_alloc(&c->scratch, PL_LANE_SCRATCH, sizeof(*c->scratch), err));
 	PL_TRY(find_closest(c, err));
 	for (uint32_t i = 0; i < c->n; i++) {
@@ -141,6 +178,119 @@ out:
 	return rc;
 }
 
+/* ---- regular layouts ---------------------------------------------------------------------------
+ */
+
+/*
+ * Jobs lay groups out regularly: `size` lanes, `stride` apart. Ranks that work in step can look
+ * like one group, and some of them do and others do not; then clusters are ragged. If they are, and
+ * a regular layout fits everywhere, the tightest does, and of equally tight ones the largest.
+ */
+struct layout {
+	uint32_t size, stride;
+	int64_t spread; /* typical distance of members from the first of their group; INT64_MAX: no
+			   fit */
+};
+
+static uint32_t group_in(const struct layout *l, uint32_t i)
+{
+	return i / (l->stride * l->size) * l->stride + i % l->stride;
+}
+
+/* Lanes v[0..n) of the clusters, one a rank, in order of their ranks. */
+static void measure(const struct clusters *c, const struct node *v, uint32_t n, struct layout *l,
+		    int64_t *tmp)
+{
+	size_t k = 0;
+
+	l->spread = INT64_MAX;
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t first = i - i % (l->stride * l->size) + i % l->stride;
+
+		if (first == i)
+			continue;
+		tmp[k] = distance(c, &v[first], &v[i]);
+		if (tmp[k++] == INT64_MAX)
+			return;
+	}
+	if (k)
+		l->spread = pl_median_i64(tmp, k);
+}
+
+/* Is [i, k) made of whole clusters, one lane a rank, and of different sizes? */
+static bool is_ragged(const struct clusters *c, uint32_t i, uint32_t k)
+{
+	bool ragged = false;
+
+	for (uint32_t j = i; j < k; j++) {
+		ragged |= c->size[c->v[j].cluster] != c->size[c->v[i].cluster];
+		if (j > i && c->v[j].s.rank == c->v[j - 1].s.rank)
+			return false;
+	}
+	for (uint32_t j = 0; j < c->n && ragged; j++)
+		for (uint32_t m = i; m < k && (j < i || j >= k); m++)
+			if (c->v[j].cluster == c->v[m].cluster)
+				return false;
+	return ragged;
+}
+
+static void use_layout(struct clusters *c, uint32_t i, uint32_t k, const struct layout *l)
+{
+	for (uint32_t j = i; j < k; j++) {
+		c->size[c->v[j].cluster]--;
+		c->v[j].cluster = c->n_clusters + group_in(l, j - i);
+		c->size[c->v[j].cluster]++;
+	}
+	c->n_clusters += (k - i) / l->size;
+}
+
+static int regularize(struct clusters *c, uint32_t from, uint32_t to, struct pl_err *err)
+{
+	struct layout *all = NULL, *best = NULL;
+	size_t n = 0, cap = 0;
+	uint32_t lanes = to - from;
+	int64_t *tmp = NULL, least = INT64_MAX;
+	int rc;
+
+	PL_TRY(pl_alloc(&tmp, lanes, sizeof(*tmp), err));
+	for (uint32_t size = 2; size <= lanes; size++) {
+		for (uint32_t stride = 1; lanes % size == 0 && stride * size <= lanes; stride++) {
+			if (lanes % (size * stride))
+				continue;
+			PL_TRY(pl_grow(&all, &cap, n + 1, sizeof(*all), err));
+			all[n] = (struct layout){ size, stride, INT64_MAX };
+			measure(c, c->v + from, lanes, &all[n], tmp);
+			least = pl_min_i64(least, all[n++].spread);
+		}
+	}
+	for (size_t i = 0; i < n && least < INT64_MAX / 8; i++)
+		if (all[i].spread <= least + least / 8 + FLOOR_NS / 4 &&
+		    (!best || all[i].size > best->size ||
+		     (all[i].size == best->size && all[i].spread < best->spread)))
+			best = &all[i];
+	if (best)
+		use_layout(c, from, to, best);
+out:
+	pl_free(all);
+	pl_free(tmp);
+	return rc;
+}
+
+/* Of the lanes on each stream. */
+static int regularize_all(struct clusters *c, struct pl_err *err)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0, k; i < c->n; i = k) {
+		for (k = i + 1; k < c->n && c->v[k].stream == c->v[i].stream;)
+			k++;
+		if (is_ragged(c, i, k))
+			PL_TRY(regularize(c, i, k, err));
+	}
+out:
+	return rc;
+}
+
 static void clusters_fini(struct clusters *c)
 {
 	pl_free(c->leader);
@@ -148,7 +298,8 @@ static void clusters_fini(struct clusters *c)
 	pl_free(c->scratch);
 }
 
-/* ---- from clusters to groups ------------------------------------------------------------------- */
+/* ---- from clusters to groups -------------------------------------------------------------------
+ */
 
 static int put_group(struct clusters *c, uint32_t g, struct pl_err *err)
 {
@@ -179,20 +330,24 @@ static int by_operation(const void *x, const void *y)
 
 	if (p->mode != q->mode)
 		return p->mode < q->mode ? -1 : 1;
+	if (p->stream != q->stream)
+		return p->stream < q->stream ? -1 : 1;
 	if (p->s.rank != q->s.rank)
 		return p->s.rank < q->s.rank ? -1 : 1;
 	return p->lane < q->lane ? -1 : p->lane > q->lane;
 }
 
-/* Nodes v[0..n) do mostly the same. Those that fit with nobody are left at the front: their number. */
-static int infer_bucket(struct pl_align *a, struct node *v, uint32_t n, uint32_t *left,
-			struct pl_err *err)
+/* Nodes v[0..n) do mostly the same. Those that fit with nobody are left at the front: their number.
+ */
+static int infer_bucket(struct pl_align *a, const struct pl_clock *clock, struct node *v,
+			uint32_t n, uint32_t *left, struct pl_err *err)
 {
-	struct clusters c = { .a = a, .v = v, .n = n };
+	struct clusters c = { .a = a, .clock = clock, .v = v, .n = n };
 	int rc;
 
 	*left = 0;
 	PL_TRY(cluster(&c, err));
+	PL_TRY(regularize_all(&c, err));
 	for (uint32_t g = 0; g < c.n_clusters; g++)
 		if (c.size[g] > 1)
 			PL_TRY(put_group(&c, g, err));
@@ -204,7 +359,8 @@ out:
 	return rc;
 }
 
-/* ---- lanes ------------------------------------------------------------------------------------- */
+/* ---- lanes -------------------------------------------------------------------------------------
+ */
 
 struct item {
 	uint32_t lane, ev;
@@ -273,13 +429,14 @@ static uint32_t make_nodes(const struct pl_align *a, struct work *w, uint32_t n,
 		const struct item *p = &w->item[i];
 		struct node *o = &w->node[nodes++];
 
-		for (k = i; k < n && w->item[k].lane == p->lane &&
-			    (!names || w->item[k].name == p->name);
+		for (k = i;
+		     k < n && w->item[k].lane == p->lane && (!names || w->item[k].name == p->name);
 		     k++)
 			w->ev[k] = w->item[k].ev;
 		*o = (struct node){
 			.s = { w->ev + i, k - i, a->ev[p->ev].rank, w->to + i },
 			.lane = p->lane,
+			.stream = a->lane[p->lane].stream,
 			.mode = mode_of(p, k - i, w->tmp),
 		};
 	}
@@ -302,8 +459,8 @@ static uint32_t take_items(const struct pl_align *a, struct work *w, uint32_t no
 }
 
 /* Group what is in w->item; what fits with nobody stays there. */
-static int infer_round(struct pl_align *a, struct work *w, uint32_t *n, bool names,
-		       struct pl_err *err)
+static int infer_round(struct pl_align *a, const struct pl_clock *clock, struct work *w,
+		       uint32_t *n, bool names, struct pl_err *err)
 {
 	uint32_t nodes, kept = 0;
 	int rc = 0;
@@ -313,7 +470,7 @@ static int infer_round(struct pl_align *a, struct work *w, uint32_t *n, bool nam
 	for (uint32_t i = 0, k, left; i < nodes; i = k) {
 		for (k = i + 1; k < nodes && w->node[k].mode == w->node[i].mode;)
 			k++;
-		PL_TRY(infer_bucket(a, w->node + i, k - i, &left, err));
+		PL_TRY(infer_bucket(a, clock, w->node + i, k - i, &left, err));
 		memmove(w->node + kept, w->node + i, left * sizeof(*w->node));
 		kept += left;
 	}
@@ -339,9 +496,41 @@ out:
 	return rc;
 }
 
-int pl_align_infer(struct pl_align *a, const uint32_t *idx, uint32_t n, struct pl_err *err)
+static int infer_all(struct pl_align *a, const struct pl_clock *clock, struct work *w, uint32_t n,
+		     struct pl_err *err)
+{
+	int rc;
+
+	PL_TRY(infer_round(a, clock, w, &n, false, err));
+	PL_TRY(infer_round(a, clock, w, &n, true, err));
+	PL_TRY(put_lonely(a, w, n, err));
+out:
+	return rc;
+}
+
+/* Items of the lanes that are long enough (or not) to show a scatter of ends. */
+static uint32_t pick_lanes(const struct pl_align *a, struct work *w, const uint32_t *idx,
+			   uint32_t n, uint32_t *count, bool brief)
+{
+	uint32_t k = 0;
+
+	memset(count, 0, a->lane_key.n * sizeof(*count));
+	for (uint32_t i = 0; i < n; i++)
+		count[a->ev[idx[i]].lane]++;
+	for (uint32_t i = 0; i < n; i++) {
+		const struct pl_comm *e = &a->ev[idx[i]];
+
+		if ((count[e->lane] < BRIEF) == brief)
+			w->item[k++] = (struct item){ e->lane, idx[i], e->name };
+	}
+	return k;
+}
+
+int pl_align_infer(struct pl_align *a, struct pl_merge *m, const uint32_t *idx, uint32_t n,
+		   struct pl_err *err)
 {
 	struct work w = { 0 };
+	uint32_t *count = NULL, k;
 	int rc;
 
 	if (!n)
@@ -351,16 +540,20 @@ int pl_align_infer(struct pl_align *a, const uint32_t *idx, uint32_t n, struct p
 	PL_TRY(pl_alloc(&w.ev, n, sizeof(*w.ev), err));
 	PL_TRY(pl_alloc(&w.to, n, sizeof(*w.to), err));
 	PL_TRY(pl_alloc(&w.tmp, n, sizeof(*w.tmp), err));
-	for (uint32_t i = 0; i < n; i++)
-		w.item[i] = (struct item){ a->ev[idx[i]].lane, idx[i], a->ev[idx[i]].name };
-	PL_TRY(infer_round(a, &w, &n, false, err));
-	PL_TRY(infer_round(a, &w, &n, true, err));
-	PL_TRY(put_lonely(a, &w, n, err));
+	PL_TRY(pl_alloc(&count, a->lane_key.n + 1, sizeof(*count), err));
+	k = pick_lanes(a, &w, idx, n, count, false);
+	PL_TRY(infer_all(a, NULL, &w, k, err));
+	if (k < n) { /* the long lanes give clocks, which tell the short ones apart */
+		PL_TRY(pl_align_estimate(a, m, err));
+		k = pick_lanes(a, &w, idx, n, count, true);
+		PL_TRY(infer_all(a, m->clock, &w, k, err));
+	}
 out:
 	pl_free(w.item);
 	pl_free(w.node);
 	pl_free(w.ev);
 	pl_free(w.to);
 	pl_free(w.tmp);
+	pl_free(count);
 	return rc;
 }

@@ -10,15 +10,17 @@
 
 /* One communication event. Strings are of pl_align.str. */
 struct pl_comm {
-	pl_ns ts, end; /* local, absolute */
+	pl_ns ts, end;		  /* local, absolute */
 	int64_t seq, step, bytes; /* PL_NO_VALUE */
 	uint32_t seg, event;
 	int32_t rank, peer; /* peer -1 unknown */
-	uint32_t lane;  /* where its order holds: a stream, or all host threads of a rank; while its
-			 * segment is read, the track */
+	int32_t src, dst;   /* as recorded, -1 */
+	int32_t size;	    /* of the group as recorded, or 0 */
+	uint32_t lane; /* where its order holds: a stream, or all host threads of a rank; while its
+			* segment is read, the track */
 	uint32_t clock;
 	pl_id name, coll, group; /* coll, group: PL_NONE */
-	pl_id ranks;    /* recorded members of the group, as text, or PL_NONE */
+	pl_id ranks;		 /* recorded members of the group, as text, or PL_NONE */
 	uint8_t kind;
 };
 
@@ -40,6 +42,7 @@ struct pl_cgroup {
 	uint32_t flags;
 	int32_t *rank; /* members ascending */
 	uint32_t n;
+	uint32_t size; /* members that it is said to have; 0 unknown */
 	size_t cap;
 };
 struct pl_cmatch {
@@ -83,13 +86,15 @@ struct pl_align {
 	struct pl_clock_report *rep;
 };
 
-/* ---- collect.c ---- */
-int pl_align_clocks(struct pl_align *a, struct pl_merge *m, struct pl_err *err) PL_MUST;
+/* ---- align.c ---- */
+/* Offsets and drifts of m->clock from the matches so far. */
+int pl_align_estimate(struct pl_align *a, struct pl_merge *m, struct pl_err *err) PL_MUST;
+
 void pl_align_collect_fini(struct pl_align *a);
 
 /* ---- match.c ---- */
 /* Fill group, match, member and the counts of rep; sorts ev by (rank, ts, seg, event). */
-int pl_align_match(struct pl_align *a, struct pl_err *err) PL_MUST;
+int pl_align_match(struct pl_align *a, struct pl_merge *m, struct pl_err *err) PL_MUST;
 int pl_align_add_group(struct pl_align *a, const char *name, size_t n, uint32_t flags,
 		       uint32_t *index, struct pl_err *err) PL_MUST;
 int pl_align_add_rank(struct pl_cgroup *g, int32_t rank, struct pl_err *err) PL_MUST;
@@ -106,7 +111,8 @@ struct pl_seq {
 /* Match the sequences s[0..n) of the group's ranks by order; their `to` is overwritten. */
 int pl_align_by_order(struct pl_align *a, uint32_t group, struct pl_seq *s, uint32_t n,
 		      struct pl_err *err) PL_MUST;
-/* Say that `what` (a group) differs where x and y (events, or PL_NONE) stand; PL_EDATA if strict. */
+/* Say that `what` (a group) differs where x and y (events, or PL_NONE) stand; PL_EDATA if strict.
+ */
 int pl_align_diverged(struct pl_align *a, const char *what, uint32_t x, uint32_t y,
 		      struct pl_err *err) PL_MUST;
 
@@ -117,9 +123,9 @@ int pl_align_p2p(struct pl_align *a, struct pl_err *err) PL_MUST;
 /* Could these be one communication? Names and, where both know them, sizes. */
 bool pl_lane_same(const struct pl_align *a, uint32_t x, uint32_t y);
 /*
- * Scatter of the differences of ends between the pairs (x[i + shift], y[i]), whatever offset and drift:
- * the scaled median of successive changes. INT64_MAX with fewer than 3 pairs. `early`: share of the
- * pairs in which one ends before the other begins, offsets removed.
+ * Scatter of the differences of ends between the pairs (x[i + shift], y[i]), whatever offset and
+ * drift: the scaled median of successive changes. INT64_MAX with fewer than 3 pairs. `early`: share
+ * of the pairs in which one ends before the other begins, offsets removed.
  */
 int64_t pl_lane_spread(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
 		       int64_t shift, double *early, int64_t *scratch);
@@ -131,14 +137,20 @@ int64_t pl_lane_shift(const struct pl_align *a, const struct pl_seq *x, const st
 /* Share of the pairs that could be one communication. */
 double pl_lane_agreement(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
 			 int64_t shift);
-/* Fill y->to with positions in x. *at: first place where they differ other than by missing a head or
- * a tail, index of y, PL_NONE if there is none. */
+/* Fill y->to with positions in x. *at: first place where they differ other than by missing a head
+ * or a tail, index of y, PL_NONE if there is none. */
 int pl_lane_align(const struct pl_align *a, const struct pl_seq *x, struct pl_seq *y, uint32_t *at,
 		  struct pl_err *err) PL_MUST;
 
 /* ---- infer.c ---- */
-/* Group the collectives ev[idx[0..n)] for which no group was recorded, and match them. */
-int pl_align_infer(struct pl_align *a, const uint32_t *idx, uint32_t n, struct pl_err *err) PL_MUST;
+/* Group the collectives ev[idx[0..n)] for which no group was recorded, and match them. m: for
+ * clocks estimated on the way, which short sequences need. */
+int pl_align_infer(struct pl_align *a, struct pl_merge *m, const uint32_t *idx, uint32_t n,
+		   struct pl_err *err) PL_MUST;
+
+/* ---- pairs.c ---- */
+/* Match sends and receives whose peers were not recorded. */
+int pl_align_infer_pairs(struct pl_align *a, struct pl_err *err) PL_MUST;
 
 /* ---- fit.c ---- */
 struct pl_fit_obs {
@@ -149,19 +161,32 @@ struct pl_fit_in {
 	const struct pl_fit_obs *obs; /* by match */
 	size_t n_obs;
 	const uint32_t *match_class; /* jitter is estimated for each class */
+	const double *class_floor;   /* ... but never taken for less, ns; may be NULL */
 	uint32_t n_matches, n_classes, n_clocks;
 	const pl_ns *first_ns; /* of each clock, where its offset is wanted */
 };
 struct pl_fit_clock {
-	int64_t offset_ns; /* minus clock 0 at first_ns, not yet zeroed */
+	int64_t offset_ns;		   /* minus clock 0 at first_ns, not yet zeroed */
 	double offset_ci, drift, drift_ci; /* ns; ns a ns of local time. ci < 0: not known */
 	bool connected;
 };
 int pl_fit_clocks(const struct pl_fit_in *in, struct pl_fit_clock *out, struct pl_err *err) PL_MUST;
 
+/* ---- probes.c: what the matches say about clocks ---- */
+bool pl_moves_data(const struct pl_align *a, const struct pl_comm *e); /* no barrier */
+struct pl_probes {
+	struct pl_fit_in in;
+	struct pl_fit_obs *obs;
+	size_t cap_obs, cap_class, cap_floor;
+	uint32_t *class;
+	double *floor;
+};
+int pl_probes_gather(const struct pl_align *a, struct pl_probes *p, struct pl_err *err) PL_MUST;
+void pl_probes_fini(struct pl_probes *p);
+
 /* ---- box.c ---- */
-/* Check starts against ends under the estimate; move clocks inside their intervals where that helps;
- * report what remains. */
+/* Check starts against ends under the estimate; move clocks inside their intervals where that
+ * helps; report what remains. */
 int pl_align_box(struct pl_align *a, struct pl_merge *m, struct pl_err *err) PL_MUST;
 
 #endif

@@ -2,13 +2,15 @@
  * Two sequences of communication that should be the same one: how far apart do they end, where do
  * they start to differ, which element belongs to which?
  *
- * Whether two sequences are one communication shows in their ends, which jitter by microseconds while
- * everything else about two ranks differs by milliseconds. Offset and drift between the clocks are
- * not known here; the scatter of successive changes of the difference of ends is free of both.
+ * Whether two sequences are one communication shows in their ends, which jitter by microseconds
+ * while everything else about two ranks differs by milliseconds. Offset and drift between the
+ * clocks are not known here; the scatter of successive changes of the difference of ends is free of
+ * both.
  *
- * A trace may start or end earlier than another: that is no difference. Real differences are bridged
- * by a longest common subsequence (Myers, "An O(ND) difference algorithm and its variations", 1986),
- * time and memory O(N + D^2) with D bounded.
+ * A trace may start or end earlier than another: that is no difference. Behind a real one, the
+ * shift whose names agree and whose ends are tightest goes on; where names do not agree soon, the
+ * longest common subsequence does (Myers, "An O(ND) difference algorithm and its variations",
+ * 1986), time and memory O(N + D^2) with D bounded.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -16,11 +18,12 @@
 
 #include "clock/internal.h"
 
-#define MAX_EDITS	400
-#define MAX_SHIFT	64
-#define SAMPLE		512
-#define SCALE		1.04836 /* of the median of |changes| to a standard deviation: 1.4826 / sqrt 2 */
-#define ENOUGH_AGREE	0.95
+#define MAX_EDITS    400
+#define MAX_SHIFT    64
+#define SAMPLE	     512
+#define WINDOW	     64	     /* elements looked at behind a difference */
+#define SCALE	     1.04836 /* of the median of |changes| to a standard deviation: 1.4826 / sqrt 2 */
+#define ENOUGH_AGREE 0.95
 
 bool pl_lane_same(const struct pl_align *a, uint32_t i, uint32_t k)
 {
@@ -28,7 +31,7 @@ bool pl_lane_same(const struct pl_align *a, uint32_t i, uint32_t k)
 	bool sizes = x->bytes != PL_NO_VALUE && y->bytes != PL_NO_VALUE;
 
 	if (x->kind != PL_K_COLLECTIVE || y->kind != PL_K_COLLECTIVE)
-		return !sizes || x->bytes == y->bytes; /* a send and its receive */
+		return x->kind != y->kind && (!sizes || x->bytes == y->bytes); /* send, receive */
 	if (x->coll != y->coll)
 		return false;
 	if (x->name != y->name && (x->coll == PL_NONE || !sizes))
@@ -112,13 +115,16 @@ int64_t pl_lane_spread(const struct pl_align *a, const struct pl_seq *x, const s
 
 		v[n++] = d < 0 ? pl_sub_sat(0, d) : d;
 	}
-	spread = (int64_t)(SCALE * (double)pl_min_i64(pl_median_i64(v, n), INT64_MAX / 4));
+	/* of few, the greatest: one small change may be chance */
+	spread = m < PL_LANE_PAIRS ? pl_percentile_i64(v, n, 100) : pl_median_i64(v, n);
+	spread = (int64_t)(SCALE * (double)pl_min_i64(spread, INT64_MAX / 4));
 	if (early)
 		*early = share_early(a, x, y, shift, from, m, spread, v);
 	return spread;
 }
 
-/* ---- where one starts in the other ------------------------------------------------------------- */
+/* ---- where one starts in the other -------------------------------------------------------------
+ */
 
 double pl_lane_agreement(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
 			 int64_t shift)
@@ -143,8 +149,8 @@ static int64_t median_duration(const struct pl_align *a, const struct pl_seq *y,
 }
 
 /*
- * How many elements x has before the first of y. Names alone do not tell when all elements are alike:
- * then the shift with clearly the tightest ends does.
+ * How many elements x has before the first of y. Names alone do not tell when all elements are
+ * alike: then the shift with clearly the tightest ends does.
  */
 int64_t pl_lane_shift(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
 		      int64_t *v)
@@ -175,7 +181,8 @@ int64_t pl_lane_shift(const struct pl_align *a, const struct pl_seq *x, const st
 	return best;
 }
 
-/* ---- common subsequence ------------------------------------------------------------------------ */
+/* ---- common subsequence ------------------------------------------------------------------------
+ */
 
 struct diff {
 	const struct pl_align *a;
@@ -251,11 +258,54 @@ out:
 	return rc;
 }
 
+/* ---- over a difference -------------------------------------------------------------------------
+ */
+
+/* How well do x and y, from a place where they differ, go together with a shift? INT64_MAX: not. */
+static int64_t fit_behind(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
+			  int64_t shift, int64_t *v)
+{
+	int64_t from, m = overlap(x, y, shift, &from), bad = 0;
+
+	for (int64_t i = from; i < from + m; i++)
+		bad += !pl_lane_same(a, x->ev[i + shift], y->ev[i]);
+	if (m < 2 || bad > 1 + m / 20)
+		return INT64_MAX;
+	if (m < PL_LANE_PAIRS)
+		return bad + llabs(shift); /* no scatter to be seen: the plainest */
+	return pl_lane_spread(a, x, y, shift, NULL, v);
+}
+
+/*
+ * x and y differ at (i, j). Something was put in, left out or replaced: which, the ends tell where
+ * all elements are alike. Fills the number of elements to skip on both sides.
+ */
+static bool resync(const struct pl_align *a, const struct pl_seq *x, uint32_t i,
+		   const struct pl_seq *y, uint32_t j, uint32_t skip[2], int64_t *v)
+{
+	struct pl_seq p = { x->ev + i, (uint32_t)pl_min_size(x->n - i, WINDOW), x->rank, NULL };
+	struct pl_seq q = { y->ev + j, (uint32_t)pl_min_size(y->n - j, WINDOW), y->rank, NULL };
+	int64_t best = INT64_MAX, found = 0;
+
+	for (int64_t k = 0; k <= 2 * WINDOW / 4; k++) {
+		int64_t shift = k % 2 ? (k + 1) / 2 : -k / 2, d = fit_behind(a, &p, &q, shift, v);
+
+		if (d < best) {
+			best = d;
+			found = shift;
+		}
+	}
+	skip[0] = found > 0 ? (uint32_t)found : found == 0;
+	skip[1] = found < 0 ? (uint32_t)-found : found == 0;
+	return best < INT64_MAX;
+}
+
 int pl_lane_align(const struct pl_align *a, const struct pl_seq *x, struct pl_seq *y, uint32_t *at,
 		  struct pl_err *err)
 {
-	int64_t *v, shift, i, from;
-	int rc;
+	int64_t *v, shift, from;
+	uint32_t i, j;
+	int rc, edits = 0;
 
 	*at = PL_NONE;
 	memset(y->to, 0xff, y->n * sizeof(*y->to));
@@ -265,14 +315,22 @@ int pl_lane_align(const struct pl_align *a, const struct pl_seq *x, struct pl_se
 	if (rc < 0)
 		return rc;
 	shift = pl_lane_shift(a, x, y, v);
-	pl_free(v);
 	overlap(x, y, shift, &from);
-	for (i = from; i < y->n && i + shift < x->n; i++) {
-		if (!pl_lane_same(a, x->ev[i + shift], y->ev[i])) {
-			*at = (uint32_t)i;
-			return common(a, x, y, (uint32_t)(i + shift), (uint32_t)i, err);
+	for (j = (uint32_t)from, i = (uint32_t)(from + shift); i < x->n && j < y->n;) {
+		uint32_t skip[2];
+
+		if (pl_lane_same(a, x->ev[i], y->ev[j])) {
+			y->to[j++] = i++;
+			continue;
 		}
-		y->to[i] = (uint32_t)(i + shift);
+		*at = *at == PL_NONE ? j : *at;
+		if (++edits > MAX_EDITS || !resync(a, x, i, y, j, skip, v)) {
+			rc = common(a, x, y, i, j, err);
+			break;
+		}
+		i += skip[0];
+		j += skip[1];
 	}
-	return 0;
+	pl_free(v);
+	return rc;
 }

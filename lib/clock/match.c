@@ -1,10 +1,10 @@
 /*
  * Which events are one communication.
  *
- * Where the group and a sequence number are recorded they decide. Where only the group is, the order
- * of its ranks' events does, step by step if steps are recorded. Where nothing is, infer.c finds the
- * groups. A recorded name that several groups share (every replica's "tp") shows in events that end
- * before their supposed partners begin: it is then treated as not recorded.
+ * Where the group and a sequence number are recorded they decide. Where only the group is, the
+ * order of its ranks' events does, step by step if steps are recorded. Where nothing is, infer.c
+ * finds the groups. A recorded name that several groups share (every replica's "tp") shows in
+ * events that end before their supposed partners begin: it is then treated as not recorded.
  *
  * Cost: sorting, and O(N) to follow sequences that agree.
  */
@@ -17,7 +17,8 @@
 #define SHARED_EARLY 0.2 /* share of impossible pairs that shows a shared name */
 #define SHARED_PAIRS 8
 
-/* ---- groups and matches ------------------------------------------------------------------------ */
+/* ---- groups and matches ------------------------------------------------------------------------
+ */
 
 int pl_align_add_group(struct pl_align *a, const char *name, size_t n, uint32_t flags,
 		       uint32_t *index, struct pl_err *err)
@@ -56,8 +57,9 @@ int pl_align_add_rank(struct pl_cgroup *g, int32_t rank, struct pl_err *err)
 int pl_align_add_match(struct pl_align *a, uint32_t group, uint32_t flags, const uint32_t *ev,
 		       uint32_t n, struct pl_err *err)
 {
-	uint32_t full = group == PL_NONE ? 2 : a->group[group].n;
-	bool alone = n == 1 && (full > 1 || (a->group[group].flags & PL_GROUP_INFERRED));
+	const struct pl_cgroup *g = group == PL_NONE ? NULL : &a->group[group];
+	uint32_t full = !g ? 2 : g->n > g->size ? g->n : g->size;
+	bool alone = n == 1 && (full > 1 || (g && g->flags & PL_GROUP_INFERRED));
 	int rc;
 
 	PL_TRY(pl_grow(&a->match, &a->cap_matches, a->n_matches + 1, sizeof(*a->match), err));
@@ -89,7 +91,8 @@ int pl_align_diverged(struct pl_align *a, const char *what, uint32_t x, uint32_t
 
 	a->rep->divergences++;
 	snprintf(text, sizeof(text),
-		 "%s: rank %d has \"%.100s\" (event %u of its segment, %s after the first) where rank "
+		 "%s: rank %d has \"%.100s\" (event %u of its segment, %s after the first) where "
+		 "rank "
 		 "%d has \"%.100s\"",
 		 what, q->rank, pl_intern_get(&a->str, q->name), q->event,
 		 pl_fmt_ns(at, sizeof(at), pl_sub_sat(q->ts, a->clock_first[q->clock])),
@@ -100,7 +103,8 @@ int pl_align_diverged(struct pl_align *a, const char *what, uint32_t x, uint32_t
 	return 0;
 }
 
-/* ---- by order ---------------------------------------------------------------------------------- */
+/* ---- by order ----------------------------------------------------------------------------------
+ */
 
 /* Matches in the order of the reference sequence; `at` is where each of the others stands. */
 static int put_ordered(struct pl_align *a, uint32_t group, const struct pl_seq *s, uint32_t n,
@@ -166,7 +170,8 @@ out:
 	return rc;
 }
 
-/* ---- sorting ----------------------------------------------------------------------------------- */
+/* ---- sorting -----------------------------------------------------------------------------------
+ */
 
 static int by_rank_time(const void *x, const void *y)
 {
@@ -217,7 +222,8 @@ static int by_step(const void *x, const void *y)
 	return p->ev < q->ev ? -1 : p->ev > q->ev;
 }
 
-/* ---- recorded groups --------------------------------------------------------------------------- */
+/* ---- recorded groups ---------------------------------------------------------------------------
+ */
 
 /* "[0, 1, 2]" as profilers write it: what is not a number separates. */
 static int add_recorded_ranks(struct pl_align *a, uint32_t group, const char *s, struct pl_err *err)
@@ -294,7 +300,8 @@ out:
 	return rc;
 }
 
-/* The sequences of the ranks in v[0..n), which is by (rank, time). `ev` and `to` of n are filled. */
+/* The sequences of the ranks in v[0..n), which is by (rank, time). `ev` and `to` of n are filled.
+ */
 static uint32_t split_ranks(const struct pl_align *a, const struct sorted *v, uint32_t n,
 			    uint32_t *ev, uint32_t *to, struct pl_seq *s)
 {
@@ -312,8 +319,8 @@ static uint32_t split_ranks(const struct pl_align *a, const struct sorted *v, ui
 }
 
 /* Do ranks 1.. of a group often end before rank 0 begins, or the other way round? */
-static int is_shared_name(const struct pl_align *a, const struct sorted *v, uint32_t n, bool *shared,
-			  struct pl_err *err)
+static int is_shared_name(const struct pl_align *a, const struct sorted *v, uint32_t n,
+			  bool *shared, struct pl_err *err)
 {
 	uint32_t *ev = NULL, ranks, bad = 0;
 	struct pl_seq *s = NULL;
@@ -381,7 +388,8 @@ static int match_group(struct pl_align *a, struct sorted *v, uint32_t n, uint32_
 		PL_TRY(is_shared_name(a, v, n, &shared, err));
 		if (shared) {
 			pl_say(a->o.log, PL_LOG_WARN,
-			       "group %s ends on some ranks before it begins on others: the name seems "
+			       "group %s ends on some ranks before it begins on others: the name "
+			       "seems "
 			       "to stand for several groups, which are inferred",
 			       pl_intern_get(&a->str, first->group));
 			for (uint32_t i = 0; i < n; i++)
@@ -389,18 +397,19 @@ static int match_group(struct pl_align *a, struct sorted *v, uint32_t n, uint32_
 			return 0;
 		}
 	}
-	PL_TRY(pl_align_add_group(a, pl_intern_get(&a->str, first->group),
-				  a->str.len[first->group], 0, &group, err));
+	PL_TRY(pl_align_add_group(a, pl_intern_get(&a->str, first->group), a->str.len[first->group],
+				  0, &group, err));
 	if (first->ranks != PL_NONE)
 		PL_TRY(add_recorded_ranks(a, group, pl_intern_get(&a->str, first->ranks), err));
+	a->group[group].size = (uint32_t)first->size;
 	for (uint32_t i = 0; i < n; i++)
 		if (!i || a->ev[v[i].ev].rank != a->ev[v[i - 1].ev].rank)
 			PL_TRY(pl_align_add_rank(&a->group[group], a->ev[v[i].ev].rank, err));
 	if (!steps)
 		for (uint32_t i = 0; i < n; i++)
 			v[i].step = PL_NO_VALUE;
-	rc = seqs ? match_by_number(a, group, v, n, err) :
-		    match_in_order(a, group, v, n, steps, err);
+	rc = seqs ? match_by_number(a, group, v, n, err)
+		  : match_in_order(a, group, v, n, steps, err);
 out:
 	return rc;
 }
@@ -441,21 +450,23 @@ out:
 
 static void find_sized(struct pl_align *a)
 {
-	static const char *const name[] = { "allreduce", "allgather", "reduce_scatter", "broadcast" };
+	static const char *const name[] = { "allreduce", "allgather", "reduce_scatter",
+					    "broadcast" };
 
 	_Static_assert(PL_LEN(name) == PL_LEN(a->sized), "one id a name");
 	for (size_t i = 0; i < PL_LEN(name); i++)
 		a->sized[i] = pl_intern_find(&a->str, name[i], strlen(name[i]));
 }
 
-int pl_align_match(struct pl_align *a, struct pl_err *err)
+int pl_align_match(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
 {
 	struct sorted *v = NULL;
 	uint32_t *rest = NULL, n = 0, n_rest = 0;
 	int rc;
 
 	a->rep->events = a->n;
-	qsort(a->ev, a->n, sizeof(*a->ev), by_rank_time);
+	if (a->n)
+		qsort(a->ev, a->n, sizeof(*a->ev), by_rank_time);
 	find_sized(a);
 	PL_TRY(pl_alloc(&v, a->n + 1, sizeof(*v), err));
 	PL_TRY(pl_alloc(&rest, a->n + 1, sizeof(*rest), err));
@@ -465,8 +476,8 @@ int pl_align_match(struct pl_align *a, struct pl_err *err)
 			k++;
 		PL_TRY(match_group(a, v + i, k - i, rest, &n_rest, err));
 	}
-	PL_TRY(pl_align_infer(a, rest, n_rest, err));
 	PL_TRY(pl_align_p2p(a, err));
+	PL_TRY(pl_align_infer(a, m, rest, n_rest, err));
 out:
 	pl_free(v);
 	pl_free(rest);

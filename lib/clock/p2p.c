@@ -1,6 +1,6 @@
 /*
- * Sends and their receives: by (source, destination, step, number) where numbers are recorded on both
- * sides, else by order between the two ranks. Both sides are sorted and walked together.
+ * Sends and their receives: by (source, destination, step, number) where numbers are recorded on
+ * both sides, else by order between the two ranks. Both sides are sorted and walked together.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -203,8 +203,8 @@ static int count_unmatched(struct pl_align *a, size_t matches0, struct pl_err *e
 	for (size_t i = 0; i < a->n; i++) {
 		if (a->ev[i].kind == PL_K_COLLECTIVE || paired[i])
 			continue;
-		count = a->ev[i].kind == PL_K_SEND ? &a->rep->unmatched_sends :
-						     &a->rep->unmatched_recvs;
+		count = a->ev[i].kind == PL_K_SEND ? &a->rep->unmatched_sends
+						   : &a->rep->unmatched_recvs;
 		++*count;
 	}
 out:
@@ -233,6 +233,7 @@ int pl_align_p2p(struct pl_align *a, struct pl_err *err)
 		}
 	}
 	PL_TRY(match_all(a, s, ns, r, nr, err));
+	PL_TRY(pl_align_infer_pairs(a, err));
 	PL_TRY(count_unmatched(a, matches0, err));
 out:
 	pl_free(s);

@@ -157,7 +157,8 @@ out:
 	return rc;
 }
 
-/* ---- words ------------------------------------------------------------------------------------- */
+/* ---- words -------------------------------------------------------------------------------------
+ */
 
 /* "0-3,8": ranks ascending. */
 static void list_ranks(char *out, size_t size, const int32_t *v, uint32_t n)
@@ -192,9 +193,10 @@ static void say_clock(const struct pl_merge *m, const struct pl_clock_report *r,
 	pl_fmt_ns(p95, sizeof(p95), c->residual_p95_ns);
 	pl_fmt_ns(max, sizeof(max), c->residual_max_ns);
 	pl_say(log, PL_LOG_NOTE,
-	       "clock %u%s%s, ranks %s: offset %s +- %s, drift %.3g ppm, residual p50 %s p95 %s max %s",
-	       i, c->host ? " " : "", c->host ? c->host : "", ranks, off, ci, c->drift_ppm, p50, p95,
-	       max);
+	       "clock %u%s%s, ranks %s: offset %s +- %s, drift %.3g ppm, residual p50 %s p95 %s "
+	       "max %s",
+	       i, c->host ? " " : "", c->host ? c->host : "", ranks, off, ci, c->drift_ppm, p50,
+	       p95, max);
 }
 
 void pl_clock_report_say(const struct pl_merge *m, const struct pl_clock_report *r,

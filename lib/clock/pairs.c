@@ -1,0 +1,189 @@
+/*
+ * Which rank does a send go to, when nobody recorded it?
+ *
+ * A lane (stream) of sends and receives serves one pair of ranks. Two lanes are the two ends of it
+ * when their kinds complement each other in order and their ends jitter least against each other,
+ * seen from both sides. Cost: lanes squared comparisons, of lanes of about the same length, within
+ * a budget.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock/internal.h"
+
+#define MIN_AGREE 0.8
+#define BUDGET	  200000 /* comparisons */
+#define NEAR	  0.02	 /* lengths may differ so much, and by 2 */
+#define WIDER	  5	 /* than a typical pair: still one */
+#define FLOOR_NS  5000
+#define ROUNDS	  8 /* who lost a partner to a better one looks again */
+
+struct half_lane {
+	struct pl_seq s;
+	uint32_t best;
+	int64_t spread;
+	bool paired;
+};
+
+struct pick {
+	uint32_t lane, ev;
+};
+
+static int by_lane(const void *x, const void *y)
+{
+	const struct pick *p = x, *q = y;
+
+	if (p->lane != q->lane)
+		return p->lane < q->lane ? -1 : 1;
+	return p->ev < q->ev ? -1 : p->ev > q->ev;
+}
+
+static bool similar(const struct half_lane *x, const struct half_lane *y)
+{
+	double diff = (double)x->s.n - (double)y->s.n;
+	double most = 2 + NEAR * (double)(x->s.n > y->s.n ? x->s.n : y->s.n);
+
+	return !x->paired && !y->paired && x->s.rank != y->s.rank && diff <= most && diff >= -most;
+}
+
+static void compare(const struct pl_align *a, struct half_lane *v, uint32_t i, uint32_t k,
+		    int64_t *tmp)
+{
+	int64_t shift = pl_lane_shift(a, &v[i].s, &v[k].s, tmp), spread;
+
+	if (pl_lane_agreement(a, &v[i].s, &v[k].s, shift) < MIN_AGREE)
+		return;
+	spread = pl_lane_spread(a, &v[i].s, &v[k].s, shift, NULL, tmp);
+	if (spread < v[i].spread) {
+		v[i].spread = spread;
+		v[i].best = k;
+	}
+	if (spread < v[k].spread) {
+		v[k].spread = spread;
+		v[k].best = i;
+	}
+}
+
+static int find_partners(struct pl_align *a, struct half_lane *v, uint32_t n, struct pl_err *err)
+{
+	uint64_t work = 0;
+	int64_t *tmp;
+	int rc = pl_alloc(&tmp, PL_LANE_SCRATCH, sizeof(*tmp), err);
+
+	if (rc < 0)
+		return rc;
+	for (uint32_t i = 0; i < n && work < BUDGET; i++)
+		for (uint32_t k = i + 1; k < n && work < BUDGET; k++)
+			if (similar(&v[i], &v[k])) {
+				compare(a, v, i, k, tmp);
+				work++;
+			}
+	if (work >= BUDGET)
+		pl_say(a->o.log, PL_LOG_WARN,
+		       "too many streams of sends and receives without recorded peers: some stay "
+		       "unmatched");
+	pl_free(tmp);
+	return 0;
+}
+
+/* What mutual partners typically have; INT64_MAX if there are none. */
+static int typical(const struct half_lane *v, uint32_t n, int64_t *spread, struct pl_err *err)
+{
+	int64_t *s;
+	size_t k = 0;
+	int rc = pl_alloc(&s, n + 1u, sizeof(*s), err);
+
+	if (rc < 0)
+		return rc;
+	for (uint32_t i = 0; i < n; i++)
+		if (v[i].best != PL_NONE && v[v[i].best].best == i)
+			s[k++] = v[i].spread;
+	*spread = k ? pl_min_i64(pl_median_i64(s, k), INT64_MAX / 16) : INT64_MAX / 16;
+	pl_free(s);
+	return 0;
+}
+
+static int match_lanes(struct pl_align *a, const struct pl_seq *x, struct pl_seq *y,
+		       struct pl_err *err)
+{
+	uint32_t at;
+	int rc;
+
+	PL_TRY(pl_lane_align(a, x, y, &at, err));
+	for (uint32_t i = 0; i < y->n; i++) {
+		uint32_t ev[2];
+		bool send;
+
+		if (y->to[i] == PL_NONE)
+			continue;
+		send = a->ev[x->ev[y->to[i]]].kind == PL_K_SEND;
+		ev[!send] = x->ev[y->to[i]];
+		ev[send] = y->ev[i];
+		PL_TRY(pl_align_add_match(a, PL_NONE, PL_MATCH_P2P | PL_MATCH_INFERRED, ev, 2,
+					  err));
+	}
+out:
+	return rc;
+}
+
+/* One round: mutual best partners. Was any pair made? */
+static int pair_up(struct pl_align *a, struct half_lane *v, uint32_t n, int64_t *usual, bool *found,
+		   struct pl_err *err)
+{
+	int rc;
+
+	*found = false;
+	for (uint32_t i = 0; i < n; i++) {
+		v[i].best = PL_NONE;
+		v[i].spread = INT64_MAX;
+	}
+	PL_TRY(find_partners(a, v, n, err));
+	if (*usual < 0)
+		PL_TRY(typical(v, n, usual, err));
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t k = v[i].best;
+
+		if (k == PL_NONE || k < i || v[k].best != i ||
+		    v[i].spread > WIDER * *usual + FLOOR_NS)
+			continue;
+		PL_TRY(match_lanes(a, &v[i].s, &v[k].s, err));
+		v[i].paired = v[k].paired = true;
+		*found = true;
+	}
+out:
+	return rc;
+}
+
+int pl_align_infer_pairs(struct pl_align *a, struct pl_err *err)
+{
+	struct pick *p = NULL;
+	struct half_lane *v = NULL;
+	uint32_t *ev = NULL, n = 0, lanes = 0;
+	int64_t usual = -1;
+	bool found = true;
+	int rc;
+
+	PL_TRY(pl_alloc(&p, a->n + 1, sizeof(*p), err));
+	for (size_t i = 0; i < a->n; i++)
+		if (a->ev[i].kind != PL_K_COLLECTIVE && a->ev[i].peer < 0)
+			p[n++] = (struct pick){ a->ev[i].lane, (uint32_t)i };
+	if (!n)
+		goto out;
+	qsort(p, n, sizeof(*p), by_lane);
+	PL_TRY(pl_alloc(&ev, 2u * (size_t)n, sizeof(*ev), err));
+	PL_TRY(pl_alloc(&v, n, sizeof(*v), err));
+	for (uint32_t i = 0; i < n; i++) {
+		ev[i] = p[i].ev;
+		if (!i || p[i].lane != p[i - 1].lane)
+			v[lanes++] = (struct half_lane){ .s = { ev + i, 0, a->ev[p[i].ev].rank,
+								ev + n + i } };
+		v[lanes - 1].s.n++;
+	}
+	for (int round = 0; round < ROUNDS && found; round++)
+		PL_TRY(pair_up(a, v, lanes, &usual, &found, err));
+out:
+	pl_free(p);
+	pl_free(v);
+	pl_free(ev);
+	return rc;
+}

@@ -1,0 +1,317 @@
+/*
+ * What the matches say about clocks, as ends that should be the same time.
+ *
+ * Collectives: the ends of their members. Those that move no data (barriers) let ranks go at
+ * different times and count only where nothing else joins clocks. Sends and receives do not end
+ * together, but a receive ends after its send began, by at least the fastest transfer. Where two
+ * clocks send both ways, half the difference of the least delays there and back is the offset
+ * between them, as in NTP, and half their sum bounds the error; one such probe is made of each
+ * window of transfers. Where they send only one way, and nothing else joins their clocks, the ends
+ * must do.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock/internal.h"
+
+#define WINDOW	 16    /* transfers of each probe, at least */
+#define WINDOWS	 40    /* aim at so many probes, if there are enough transfers */
+#define TRUST	 4     /* the error is taken for this part of the bound */
+#define EACH_WAY 3     /* transfers, at least */
+#define GOOD_NS	 20000 /* from the usual bound: as good */
+
+struct transfer {
+	uint32_t p, q; /* clocks, p < q */
+	bool back;     /* from q to p */
+	pl_ns at;      /* on clock p */
+	int64_t delay; /* receive end - send start, clocks as they are */
+	pl_ns send_end, recv_end;
+};
+
+struct gather {
+	const struct pl_align *a;
+	struct pl_probes *out;
+	struct pl_intern classes;
+	uint32_t *parent; /* clocks that are joined: union-find */
+	struct transfer *t;
+	size_t n;
+};
+
+static uint32_t root_of(uint32_t *parent, uint32_t i)
+{
+	while (parent[i] != i)
+		i = parent[i] = parent[parent[i]];
+	return i;
+}
+
+static void join(uint32_t *parent, uint32_t x, uint32_t y)
+{
+	uint32_t p = root_of(parent, x), q = root_of(parent, y);
+
+	parent[p > q ? p : q] = p > q ? q : p;
+}
+
+/* The next match of class (kind, x, y); returns its number in *match. */
+static int new_match(struct gather *g, uint32_t kind, uint32_t x, uint32_t y, uint32_t *match,
+		     struct pl_err *err)
+{
+	uint32_t key[3] = { kind, x, y }, class;
+	struct pl_probes *o = g->out;
+	int rc;
+
+	PL_TRY(pl_intern_add(&g->classes, (const char *)key, sizeof(key), &class, err));
+	PL_TRY(pl_grow(&o->floor, &o->cap_floor, class + 1u, sizeof(*o->floor), err));
+	if (class == o->in.n_classes) {
+		o->floor[class] = 0;
+		o->in.n_classes++;
+	}
+	PL_TRY(pl_grow(&o->class, &o->cap_class, o->in.n_matches + 1u, sizeof(*o->class), err));
+	*match = o->in.n_matches;
+	o->class[o->in.n_matches++] = class;
+out:
+	return rc;
+}
+
+static int add_end(struct gather *g, uint32_t match, uint32_t clock, pl_ns end, struct pl_err *err)
+{
+	struct pl_probes *o = g->out;
+	int rc = pl_grow(&o->obs, &o->cap_obs, o->in.n_obs + 1, sizeof(*o->obs), err);
+
+	if (rc >= 0)
+		o->obs[o->in.n_obs++] = (struct pl_fit_obs){ match, clock, end };
+	return rc;
+}
+
+/* ---- collectives -------------------------------------------------------------------------------
+ */
+
+bool pl_moves_data(const struct pl_align *a, const struct pl_comm *e)
+{
+	const char *coll = e->coll == PL_NONE ? "" : pl_intern_get(&a->str, e->coll);
+
+	return strcmp(coll, "barrier") != 0 && strcmp(coll, "rendezvous") != 0;
+}
+
+static int add_collective(struct gather *g, const struct pl_cmatch *m, struct pl_err *err)
+{
+	const struct pl_align *a = g->a;
+	const uint32_t *ev = a->member + m->first;
+	bool several = false;
+	uint32_t match;
+	int rc;
+
+	for (uint32_t k = 1; k < m->n; k++)
+		several |= a->ev[ev[k]].clock != a->ev[ev[0]].clock;
+	if (!several)
+		return 0;
+	PL_TRY(new_match(g, 0, m->group, 0, &match, err));
+	for (uint32_t k = 0; k < m->n; k++) {
+		join(g->parent, a->ev[ev[0]].clock, a->ev[ev[k]].clock);
+		PL_TRY(add_end(g, match, a->ev[ev[k]].clock, a->ev[ev[k]].end, err));
+	}
+out:
+	return rc;
+}
+
+/* ---- transfers ---------------------------------------------------------------------------------
+ */
+
+static int by_pair_time(const void *x, const void *y)
+{
+	const struct transfer *p = x, *q = y;
+
+	if (p->p != q->p)
+		return p->p < q->p ? -1 : 1;
+	if (p->q != q->q)
+		return p->q < q->q ? -1 : 1;
+	if (p->at != q->at)
+		return p->at < q->at ? -1 : 1;
+	return p->back - q->back;
+}
+
+static void note_transfer(struct gather *g, const struct pl_cmatch *m)
+{
+	const struct pl_comm *s = &g->a->ev[g->a->member[m->first]];
+	const struct pl_comm *r = &g->a->ev[g->a->member[m->first + 1]];
+	bool back = s->clock > r->clock;
+
+	if (s->clock == r->clock)
+		return;
+	g->t[g->n++] = (struct transfer){ .p = back ? r->clock : s->clock,
+					  .q = back ? s->clock : r->clock,
+					  .back = back,
+					  .at = back ? r->end : s->ts,
+					  .delay = pl_sub_sat(r->end, s->ts),
+					  .send_end = s->end,
+					  .recv_end = r->end };
+}
+
+struct window {
+	pl_ns at;	/* on clock p */
+	int64_t offset; /* of q against p */
+	int64_t half;	/* bound of its error; INT64_MAX: none */
+};
+
+static struct window look(const struct transfer *t, size_t n)
+{
+	int64_t there = INT64_MAX, back = INT64_MAX, since = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		int64_t *least = t[i].back ? &back : &there;
+
+		*least = pl_min_i64(*least, t[i].delay);
+		since += pl_sub_sat(t[i].at, t[0].at) / (int64_t)n;
+	}
+	if (there == INT64_MAX || back == INT64_MAX)
+		return (struct window){ 0, 0, INT64_MAX };
+	return (struct window){ pl_add_sat(t->at, since), there / 2 - back / 2,
+				pl_max_i64(there / 2 + back / 2, 0) };
+}
+
+static int add_window(struct gather *g, const struct transfer *t, const struct window *w,
+		      int64_t usual, struct pl_err *err)
+{
+	uint32_t match;
+	int rc;
+
+	PL_TRY(new_match(g, 1, t->p, t->q, &match, err));
+	g->out->floor[g->out->class[match]] = (double)usual / TRUST;
+	PL_TRY(add_end(g, match, t->p, w->at, err));
+	PL_TRY(add_end(g, match, t->q, pl_add_sat(w->at, w->offset), err));
+	join(g->parent, t->p, t->q);
+out:
+	return rc;
+}
+
+/*
+ * All transfers between two clocks that send both ways: windows with some of each way. Windows in
+ * which one way had to wait every time, as their sum of delays shows, say nothing; nor do those
+ * whose sum is too small to be true.
+ */
+static int add_both_ways(struct gather *g, const struct transfer *t, size_t n, struct pl_err *err)
+{
+	size_t per = n / WINDOWS > WINDOW ? n / WINDOWS : WINDOW, i = 0, n_win = 0;
+	struct window *w = NULL;
+	int64_t *half = NULL, usual;
+	int rc;
+
+	PL_TRY(pl_alloc(&w, n, sizeof(*w), err));
+	PL_TRY(pl_alloc(&half, n, sizeof(*half), err));
+	while (i < n) {
+		size_t k = i, ways[2] = { 0, 0 };
+
+		while (k < n && (k - i < per || ways[0] < EACH_WAY || ways[1] < EACH_WAY))
+			ways[t[k++].back]++;
+		if (ways[0] < EACH_WAY || ways[1] < EACH_WAY)
+			break;
+		w[n_win] = look(t + i, k - i);
+		half[n_win] = w[n_win].half;
+		n_win++;
+		i = k;
+	}
+	usual = n_win ? pl_percentile_i64(half, n_win, 25) : INT64_MAX;
+	for (i = 0; i < n_win && usual < INT64_MAX / 4; i++)
+		if (w[i].half <= usual + usual / 4 + GOOD_NS &&
+		    w[i].half >= usual - usual / 4 - GOOD_NS)
+			PL_TRY(add_window(g, t, &w[i], usual, err));
+out:
+	pl_free(w);
+	pl_free(half);
+	return rc;
+}
+
+static int add_one_way(struct gather *g, const struct transfer *t, size_t n, struct pl_err *err)
+{
+	uint32_t match;
+	int rc = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		PL_TRY(new_match(g, 2, t->p, t->q, &match, err));
+		PL_TRY(add_end(g, match, t->p, t[i].back ? t[i].recv_end : t[i].send_end, err));
+		PL_TRY(add_end(g, match, t->q, t[i].back ? t[i].send_end : t[i].recv_end, err));
+	}
+out:
+	return rc;
+}
+
+static int add_transfers(struct gather *g, bool one_way, struct pl_err *err)
+{
+	int rc = 0;
+
+	for (size_t i = 0, k; i < g->n; i = k) {
+		size_t ways[2] = { 0, 0 };
+
+		for (k = i; k < g->n && g->t[k].p == g->t[i].p && g->t[k].q == g->t[i].q; k++)
+			ways[g->t[k].back]++;
+		if (!one_way && ways[0] >= EACH_WAY && ways[1] >= EACH_WAY)
+			PL_TRY(add_both_ways(g, g->t + i, k - i, err));
+		else if (one_way && root_of(g->parent, g->t[i].p) != root_of(g->parent, g->t[i].q))
+			PL_TRY(add_one_way(g, g->t + i, k - i, err));
+	}
+out:
+	return rc;
+}
+
+/* Collectives that move data, or that do not but reach a clock which nothing else has joined. */
+static int add_collectives(struct gather *g, bool data, struct pl_err *err)
+{
+	const struct pl_align *a = g->a;
+	uint32_t *joined = NULL;
+	int rc;
+
+	PL_TRY(pl_alloc(&joined, a->n_clocks + 1u, sizeof(*joined), err));
+	for (uint32_t i = 0; i < a->n_clocks; i++)
+		joined[i] = root_of(g->parent, i);
+	for (size_t i = 0; i < a->n_matches; i++) {
+		const struct pl_cmatch *m = &a->match[i];
+		uint32_t first = a->ev[a->member[m->first]].clock;
+		bool useful = data;
+
+		if (m->n < 2 || m->group == PL_NONE ||
+		    pl_moves_data(a, &a->ev[a->member[m->first]]) != data)
+			continue;
+		for (uint32_t k = 1; k < m->n; k++)
+			useful |= joined[a->ev[a->member[m->first + k]].clock] != joined[first];
+		if (useful)
+			PL_TRY(add_collective(g, m, err));
+	}
+out:
+	pl_free(joined);
+	return rc;
+}
+
+int pl_probes_gather(const struct pl_align *a, struct pl_probes *p, struct pl_err *err)
+{
+	struct gather g = { .a = a, .out = p };
+	int rc;
+
+	PL_TRY(pl_alloc(&g.parent, a->n_clocks + 1u, sizeof(*g.parent), err));
+	PL_TRY(pl_alloc(&g.t, a->n_matches + 1, sizeof(*g.t), err));
+	for (uint32_t i = 0; i < a->n_clocks; i++)
+		g.parent[i] = i;
+	for (size_t i = 0; i < a->n_matches; i++)
+		if (a->match[i].n > 1 && a->match[i].group == PL_NONE)
+			note_transfer(&g, &a->match[i]);
+	qsort(g.t, g.n, sizeof(*g.t), by_pair_time);
+	PL_TRY(add_collectives(&g, true, err));
+	PL_TRY(add_transfers(&g, false, err));
+	PL_TRY(add_transfers(&g, true, err));
+	PL_TRY(add_collectives(&g, false, err));
+	p->in.obs = p->obs;
+	p->in.match_class = p->class;
+	p->in.class_floor = p->floor;
+	p->in.n_clocks = a->n_clocks;
+	p->in.first_ns = a->clock_first;
+out:
+	pl_intern_fini(&g.classes);
+	pl_free(g.parent);
+	pl_free(g.t);
+	return rc;
+}
+
+void pl_probes_fini(struct pl_probes *p)
+{
+	pl_free(p->obs);
+	pl_free(p->class);
+	pl_free(p->floor);
+}

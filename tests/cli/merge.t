@@ -1,0 +1,115 @@
+# merge: clocks put right, groups found, what it refuses, what it passes on.
+. "$SRC/tests/cli/tap.sh"
+. "$SRC/tests/cli/tiny.sh"
+
+# number KEY [N]: the N-th value of "KEY" in the report
+number() {
+	awk -v key="\"$1\":" -v nth="${2:-1}" '$1 == key && ++n == nth { sub(/,$/, "", $2); print $2 }' \
+		"$TMP/report"
+}
+# near VALUE WANT BY
+near() {
+	awk -v v="$1" -v w="$2" -v by="$3" 'BEGIN { exit !(v != "" && v - w <= by && w - v <= by) }'
+}
+merged() {
+	"$BIN/merge" --no-provenance --report="$TMP/report" -o "$TMP/merged" "$@"
+}
+
+# ---- the tiny job: two ranks, one group with a name ---------------------------------------------
+
+check "the streams of a tiny job" tiny_streams "$TMP"
+status 0 "a trace of two ranks" merged "$TMP/job.trace"
+check "the schema is named" test "$(number schema)" = '"paceline.clock/1"'
+check "two collectives are matched" test "$(number collective_matches)" = 2
+check "the recorded group is not inferred" test "$(number inferred_groups)" = 0
+check "clocks that agree stay as they are" test "$(number offset_ns 2)" = 0
+check "the output is a merged trace" sh -c "'$BIN/trace' --check '$TMP/merged' 2>&1 | grep -q merged"
+
+for r in 0 1; do
+	"$BIN/trace" -q --no-provenance -o "$TMP/r$r.trace" "$TMP/rank$r.json"
+done
+status 0 "files" "$BIN/merge" --no-provenance -o "$TMP/m1" "$TMP/r0.trace" "$TMP/r1.trace"
+status 0 "one stream" sh -c \
+	"cat '$TMP/r0.trace' '$TMP/r1.trace' | '$BIN/merge' --no-provenance >'$TMP/m2'"
+check "... the same bytes" cmp -s "$TMP/m1" "$TMP/m2"
+status 0 "what is merged, merged again" "$BIN/merge" --no-provenance -o "$TMP/m3" "$TMP/m1"
+check "... the same bytes" cmp -s "$TMP/m1" "$TMP/m3"
+status 0 "four threads" "$BIN/merge" -@4 --no-provenance -o "$TMP/m4" "$TMP/r0.trace" "$TMP/r1.trace"
+check "... the same bytes" cmp -s "$TMP/m1" "$TMP/m4"
+"$BIN/trace" -q -O text "$TMP/job.trace" | grep ^event >"$TMP/before"
+"$BIN/trace" -q -O text "$TMP/m1" | grep ^event >"$TMP/after"
+check "no event is rewritten" cmp -s "$TMP/before" "$TMP/after"
+status 0 "provenance" sh -c "'$BIN/merge' '$TMP/job.trace' | zcat | grep -q -a 'merge .*job.trace'"
+
+status 0 "a rank alone" "$BIN/merge" -o "$TMP/m5" "$TMP/r1.trace"
+says "on one rank only" "... is warned of"
+
+# ---- refusals ------------------------------------------------------------------------------------
+
+status 3 "one rank twice" "$BIN/merge" -o "$TMP/twice" "$TMP/r0.trace" "$TMP/r0.trace"
+says "rank 0 is in segment 0 already" "... is named"
+check "... nothing is left behind" test ! -e "$TMP/twice"
+status 0 "the first of them" merged --duplicates=first "$TMP/r0.trace" "$TMP/r0.trace" "$TMP/r1.trace"
+check "... the other is gone" test "$(number dropped_segments)" = 1
+check "... what is left is whole" cmp -s "$TMP/merged" "$TMP/m1"
+status 0 "both of them" merged -q --duplicates=keep "$TMP/r0.trace" "$TMP/r0.trace" "$TMP/r1.trace"
+status 3 "profiler files are not traces yet" "$BIN/merge" "$TMP/rank0.json"
+says "trace FILE" "... the remedy is named"
+status 3 "an empty file" "$BIN/merge" -o "$TMP/none" /dev/null
+status 2 "report and trace to one place" "$BIN/merge" --report=- "$TMP/job.trace"
+status 2 "an unknown way to share clocks" "$BIN/merge" --clock=phase "$TMP/job.trace"
+status 0 "the report to standard output" "$BIN/merge" --report=- -o "$TMP/m6" "$TMP/job.trace"
+check "... arrives" grep -q paceline.clock/1 "$TMP/out"
+
+# ---- jobs with known clocks ----------------------------------------------------------------------
+
+kgen=${GEN:-}/kgen
+if [ ! -x "$kgen" ]; then
+	skip "generated jobs" "no kgen"
+	done_testing
+	exit
+fi
+
+"$kgen" -o "$TMP/job" --steps=4 --clock-offset=host:1:-3000000 --clock-drift=host:1:40 \
+	--truncate-last >"$TMP/log"
+"$BIN/trace" -q -o "$TMP/two.trace" "$TMP"/job/rank*.json
+status 0 "two hosts, one of them wrong" merged "$TMP/two.trace"
+check "two clocks" test "$(grep -c '"clock": [01],$' "$TMP/report")" = 2
+check "its offset is found: $(number offset_ns 2)" near "$(number offset_ns 2)" -3000000 10000
+check "its drift is found: $(number drift_ppm 2)" near "$(number drift_ppm 2)" 40 8
+check "all groups are inferred" test "$(number inferred_groups)" = 6
+check "each pair is one, and every second rank" sh -c "tr -d ' \n' <'$TMP/report' |
+	grep -q '\"ranks\":\[4,5\].*\"ranks\":\[0,2,4,6\]'"
+check "nothing contradicts" test "$(number conflicts_total)" = 0
+check "what is cut off is no divergence" test "$(number divergences)" = 0
+check "residuals are microseconds: $(number residual_max_ns)" near "$(number residual_max_ns)" 5000 5000
+
+status 0 "each rank on its own" merged --clock=rank "$TMP/two.trace"
+check "eight clocks" test "$(grep -c '"clock": [0-7],$' "$TMP/report")" = 8
+check "... the fifth is found too" near "$(number offset_ns 5)" -3000000 10000
+
+status 1 "residuals that are too great" merged -q --clock=one --max-residual=1ms "$TMP/two.trace"
+says "greatest residual" "... are shown"
+check "... the trace is written all the same" sh -c "'$BIN/trace' --check '$TMP/merged' >/dev/null 2>&1"
+status 0 "one clock for all contradicts" merged --clock=one "$TMP/two.trace"
+says "contradictions" "... which is said"
+check "... and counted" test "$(number conflicts_total)" -gt 0
+status 3 "strict: contradictions are refused" "$BIN/merge" --strict --clock=one -o "$TMP/no" "$TMP/two.trace"
+status 0 "residuals that are small enough" merged --max-residual=1ms "$TMP/two.trace"
+
+# a rank of the group is missing
+"$BIN/trace" -q -o "$TMP/few.trace" "$TMP/job/rank0.json" "$TMP/job/rank1.json" "$TMP/job/rank2.json"
+status 0 "three of eight ranks" merged "$TMP/few.trace"
+
+# stages: sends and receives, without and with their peers
+for how in --no-host-name --record-groups; do
+	rm -rf "$TMP/pipe"
+	"$kgen" -o "$TMP/pipe" --ranks=4 --pp=4 --tp=1 --microbatches=6 --steps=2 $how \
+		--clock-offset=2:5000000 --clock-offset=3:5000000 >"$TMP/log"
+	"$BIN/trace" -q "$TMP"/pipe/rank*.json >"$TMP/pipe.trace"
+	status 0 "a pipeline $how" merged --clock=rank "$TMP/pipe.trace"
+	check "every send finds its receive $how" test "$(number p2p_matches)" = 72
+	check "none is left over $how" test "$(number unmatched_sends)$(number unmatched_recvs)" = 00
+	check "the third clock is found: $(number offset_ns 3)" near "$(number offset_ns 3)" 5000000 60000
+done
+done_testing
