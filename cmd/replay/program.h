@@ -48,9 +48,9 @@ struct path_row { /* of the critical path: all of one operation, kind and rank *
 
 struct slow_row {
 	int32_t rank;
-	pl_ns awaited_ns; /* a step, by each of the others on average */
-	int32_t most;	  /* rank that waited longest for it, -1 */
-	pl_ns most_ns;	  /* a step */
+	pl_ns wait_ns, median_wait_ns; /* a step: its own, and the median rank's */
+	int32_t most;		       /* rank that waited longest for it, -1 */
+	pl_ns most_ns;		       /* a step */
 	char why[400];
 };
 

@@ -1,9 +1,10 @@
 /*
- * The slowest ranks: those for which others wait, and what sets them apart.
+ * The slowest ranks and why.
  *
- * Who came last to a communication made the others wait; the account keeps that for each rank. What
- * such a rank does longer than the median rank is the reason; the operation with the greatest
- * excess over the mean of the ranks is named with it.
+ * Who comes last to every communication does not wait in any: the slowest ranks are those that wait
+ * least. (That others wait for a rank says less: in a pipeline a rank passes on the lateness of its
+ * neighbour.) What such a rank does longer than the median rank is the reason; the operation with
+ * the greatest excess over the mean of the ranks is named with it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 #include "program.h"
 
 #define WORST	3
-#define LITTLE	0.001 /* of the span: waits below are not worth a sentence */
+#define LITTLE	0.005 /* of the span: who waits only so much less than the median is not slow */
 #define REASONS 6
 
 static const char *const reason[REASONS] = {
@@ -132,24 +133,23 @@ static void longest_waiter(const struct report *r, struct slow_row *row)
 
 static int explain(const struct report *r, size_t rank, struct slow_row *row, struct pl_err *err)
 {
-	char ns[32], more[32], wait[32], longest[64] = "", op[160] = "", text[64];
+	char ns[32], more[32], wait[32], median[32], longest[64] = "", op[160] = "", text[64];
 	double n = (double)r->n_steps, extra;
 	struct excess x;
 	pl_id name = PL_NONE;
-	int rc = find_excess(r, rank, &x, err);
+	int rc = find_excess(r, rank, &x, err), at;
 
 	if (rc < 0)
 		return rc;
-	fmt_ns(wait, sizeof(wait), (double)row->awaited_ns);
 	if (row->most >= 0)
-		snprintf(longest, sizeof(longest), ", rank %d %s", row->most,
+		snprintf(longest, sizeof(longest), " (rank %d for it: %s)", row->most,
 			 fmt_ns(text, sizeof(text), (double)row->most_ns));
-	if (x.which < 0 || (double)x.ns < 0.1 * n * (double)row->awaited_ns) {
-		snprintf(row->why, sizeof(row->why),
-			 "the others wait for it %s a step%s; no kind of work stands out: it comes "
-			 "late by "
-			 "turns",
-			 wait, longest);
+	at = snprintf(row->why, sizeof(row->why), "waits %s a step, the median rank %s%s; ",
+		      fmt_ns(wait, sizeof(wait), (double)row->wait_ns),
+		      fmt_ns(median, sizeof(median), (double)row->median_wait_ns), longest);
+	if (x.which < 0 || (double)x.ns < 0.1 * n * (double)(row->median_wait_ns - row->wait_ns)) {
+		snprintf(row->why + at, sizeof(row->why) - (size_t)at,
+			 "no kind of work stands out: it has a little more of each");
 		return 0;
 	}
 	if ((rc = find_operation(r, row->rank, x.which, &name, &extra, err)) < 0)
@@ -157,46 +157,71 @@ static int explain(const struct report *r, size_t rank, struct slow_row *row, st
 	if (name != PL_NONE)
 		snprintf(op, sizeof(op), ", %s of it in %.80s",
 			 fmt_ns(text, sizeof(text), extra / n), pl_intern_get(&r->g.str, name));
-	snprintf(row->why, sizeof(row->why),
-		 "the others wait for it %s a step%s; it %s %s, %s more than the median rank%s",
-		 wait, longest, reason[x.which],
+	snprintf(row->why + at, sizeof(row->why) - (size_t)at,
+		 "it %s %s, %s more than the median%s", reason[x.which],
 		 fmt_ns(ns, sizeof(ns), (double)(x.ns + x.median) / n),
 		 fmt_ns(more, sizeof(more), (double)x.ns / n), op);
 	return 0;
 }
 
+static int median_wait(const struct report *r, pl_ns *median, struct pl_err *err)
+{
+	const struct pl_account *a = &r->account;
+	int64_t *v;
+	int rc = pl_alloc(&v, a->n_ranks, sizeof(*v), err);
+
+	if (rc < 0)
+		return rc;
+	for (size_t i = 0; i < a->n_ranks; i++)
+		v[i] = a->rank[i].idle_ns[PL_I_WAIT];
+	*median = pl_median_i64(v, a->n_ranks);
+	pl_free(v);
+	return 0;
+}
+
+/* The rank that waits least of those that are not in the list yet; n_ranks: none. */
+static size_t next_slow(const struct report *r)
+{
+	const struct pl_account *a = &r->account;
+	size_t best = a->n_ranks;
+
+	for (size_t i = 0; i < a->n_ranks; i++) {
+		bool have = false;
+
+		for (size_t k = 0; k < r->n_slow; k++)
+			have |= r->slow[k].rank == a->rank[i].rank;
+		if (!have && (best == a->n_ranks ||
+			      a->rank[i].idle_ns[PL_I_WAIT] < a->rank[best].idle_ns[PL_I_WAIT]))
+			best = i;
+	}
+	return best;
+}
+
 int find_slow(struct report *r, struct pl_err *err)
 {
 	const struct pl_account *a = &r->account;
+	pl_ns median;
 	int rc;
 
 	if (a->n_ranks < 2)
 		return 0;
-	if ((rc = pl_alloc(&r->slow, WORST, sizeof(*r->slow), err)) < 0)
+	if ((rc = pl_alloc(&r->slow, WORST, sizeof(*r->slow), err)) < 0 ||
+	    (rc = median_wait(r, &median, err)) < 0)
 		return rc;
 	while (r->n_slow < WORST) {
 		struct slow_row *row = &r->slow[r->n_slow];
-		size_t best = a->n_ranks;
+		size_t i = next_slow(r);
+		const struct pl_rank_time *t = &a->rank[i];
 
-		for (size_t i = 0; i < a->n_ranks; i++) {
-			bool have = false;
-
-			for (size_t k = 0; k < r->n_slow; k++)
-				have |= r->slow[k].rank == a->rank[i].rank;
-			if (!have && (best == a->n_ranks ||
-				      a->rank[i].awaited_ns > a->rank[best].awaited_ns))
-				best = i;
-		}
-		if (best == a->n_ranks ||
-		    (double)a->rank[best].awaited_ns / (double)(a->n_ranks - 1) <
-			    LITTLE * (double)a->rank[best].span_ns)
+		if (i == a->n_ranks ||
+		    (double)(median - t->idle_ns[PL_I_WAIT]) < LITTLE * (double)t->span_ns)
 			break;
-		*row = (struct slow_row){ .rank = a->rank[best].rank,
-					  .awaited_ns = a->rank[best].awaited_ns /
-							(pl_ns)(a->n_ranks - 1) / (pl_ns)r->n_steps,
+		*row = (struct slow_row){ .rank = t->rank,
+					  .wait_ns = t->idle_ns[PL_I_WAIT] / (pl_ns)r->n_steps,
+					  .median_wait_ns = median / (pl_ns)r->n_steps,
 					  .most = -1 };
 		longest_waiter(r, row);
-		if ((rc = explain(r, best, row, err)) < 0)
+		if ((rc = explain(r, i, row, err)) < 0)
 			return rc;
 		r->n_slow++;
 	}

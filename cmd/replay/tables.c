@@ -52,7 +52,8 @@ static const struct pl_column events[] = {
 };
 static const struct pl_column slowest[] = {
 	{ "rank", "rank", PL_CELL_I64, 0 },
-	{ "awaited_ns", "awaited", PL_CELL_NS, 0 },
+	{ "wait_ns", "waits", PL_CELL_NS, 0 },
+	{ "median_wait_ns", "median", PL_CELL_NS, 0 },
 	{ "why", "why", PL_CELL_STR, 0 },
 };
 static const struct pl_column worth[] = {
@@ -155,8 +156,8 @@ static int row(struct pl_table *t, const struct report *r, enum section which, s
 	case SEC_EVENTS:
 		return event_row(t, r, &r->path.item[i], err);
 	case SEC_SLOWEST:
-		return pl_table_row(t, err, (int64_t)r->slow[i].rank, r->slow[i].awaited_ns,
-				    r->slow[i].why);
+		return pl_table_row(t, err, (int64_t)r->slow[i].rank, r->slow[i].wait_ns,
+				    r->slow[i].median_wait_ns, r->slow[i].why);
 	default:
 		return pl_table_row(t, err, (int64_t)llround(r->change[i].saves_ns),
 				    r->change[i].share, r->change[i].change);

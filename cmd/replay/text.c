@@ -234,7 +234,12 @@ out:
 	return rc;
 }
 
-/* Few ranks: all. Many: those that the others wait for most. */
+static pl_ns waits(const struct pl_rank_time *t)
+{
+	return t->idle_ns[PL_I_WAIT];
+}
+
+/* Few ranks: all. Many: the slowest, which wait least. */
 static int print_ranks(const struct config *c, const struct report *r, struct pl_out *out,
 		       struct pl_err *err)
 {
@@ -248,7 +253,7 @@ static int print_ranks(const struct config *c, const struct report *r, struct pl
 	snprintf(text, sizeof(text), "Where the time goes, in %% of %s%s%s",
 		 fmt_ns(ns, sizeof(ns), a->n_ranks ? (double)a->rank[0].span_ns : 0),
 		 isfinite(r->predicted_mean) ? ", with the changes" : "",
-		 n < a->n_ranks ? "; the ranks that others wait for most" : "");
+		 n < a->n_ranks ? "; the ranks that wait least" : "");
 	PL_TRY(print_heading(c, text, out, err));
 	PL_TRY(pl_out_printf(out, err, " rank"));
 	for (int i = 0; i < PARTS; i++)
@@ -264,7 +269,7 @@ static int print_ranks(const struct config *c, const struct report *r, struct pl
 			best = a->n_ranks;
 			for (size_t i = 0; i < a->n_ranks; i++)
 				if (!done[i] && (best == a->n_ranks ||
-						 a->rank[i].awaited_ns > a->rank[best].awaited_ns))
+						 waits(&a->rank[i]) < waits(&a->rank[best])))
 					best = i;
 		}
 		done[best] = true;
@@ -302,7 +307,7 @@ static int print_slow(const struct config *c, const struct report *r, struct pl_
 
 	PL_TRY(print_heading(c, "Slowest ranks", out, err));
 	if (!r->n_slow)
-		PL_TRY(pl_out_printf(out, err, "no rank keeps the others waiting\n"));
+		PL_TRY(pl_out_printf(out, err, "no rank waits much less than the others\n"));
 	for (size_t i = 0; i < r->n_slow; i++)
 		PL_TRY(pl_out_printf(out, err, "rank %d: %s\n", r->slow[i].rank, r->slow[i].why));
 	rc = 0;

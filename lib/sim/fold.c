@@ -12,7 +12,7 @@
  * its predecessors allow. A rendezvous is put where its last arrival is. What follows it starts at
  * its own mean: the mean of the last arrivals is later than the last of the mean arrivals, and the
  * difference becomes unexplained time, as it should. The folded step so replays to the mean of the
- * steps (less where different operations ended them).
+ * steps (less where different ranks began or different operations ended them).
  *
  * Sorting of nodes on no resource aside, O(n) per step; 8 bytes a node of each shape.
  */
@@ -365,28 +365,52 @@ static void average_entries(struct fold *f, pl_ns begin)
 	}
 }
 
-static void keep_order(struct fold *f)
+/* When the k-th of the node's predecessors (0: the last) lets it start; `t` has room for them. */
+static pl_ns arrival(const struct pl_shape *sh, const struct pl_gstep *st, uint32_t i, uint32_t k,
+		     int64_t *t)
+{
+	uint32_t n = 0;
+
+	for (uint32_t e = sh->off[i]; e < sh->off[i + 1]; e++) {
+		unsigned type = PL_E_TYPE(sh->etype[e]);
+
+		t[n] = st->start[sh->src[e]];
+		if (type != PL_E_EARLY && type != PL_E_START)
+			t[n] += st->dur[sh->src[e]];
+		n++;
+	}
+	if (!n)
+		return INT64_MIN;
+	if (k)
+		return pl_percentile_i64(t, n, 100.0 * (k - 0.5) / n);
+	for (uint32_t x = 1; x < n; x++)
+		t[0] = pl_max_i64(t[0], t[x]);
+	return t[0];
+}
+
+static int keep_order(struct fold *f, struct pl_err *err)
 {
 	const struct pl_shape *sh = &f->out->shape[0];
 	struct pl_gstep *st = &f->out->step[0];
+	uint32_t most = 0;
+	int64_t *t;
+	int rc;
 
+	for (uint32_t i = 0; i < sh->n_nodes; i++)
+		if (sh->off[i + 1] - sh->off[i] > most)
+			most = sh->off[i + 1] - sh->off[i];
+	if ((rc = pl_alloc(&t, most, sizeof(*t), err)) < 0)
+		return rc;
 	for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++) {
-		pl_ns last = INT64_MIN;
+		bool meet = sh->type[i] == PL_N_RENDEZVOUS && sh->role[i] != PL_RO_MARK;
+		pl_ns at = arrival(sh, st, i, meet && sh->k ? sh->k[i] : 0, t);
 
-		for (uint32_t e = sh->off[i]; e < sh->off[i + 1]; e++) {
-			unsigned type = PL_E_TYPE(sh->etype[e]);
-			pl_ns t = st->start[sh->src[e]];
-
-			if (type != PL_E_EARLY && type != PL_E_START)
-				t += st->dur[sh->src[e]];
-			last = pl_max_i64(last, t);
-		}
-		if (last == INT64_MIN || (sh->k && sh->k[i]))
+		if (at == INT64_MIN)
 			continue;
-		if (sh->type[i] == PL_N_RENDEZVOUS && sh->role[i] != PL_RO_MARK)
-			st->start[i] = last;
-		st->start[i] = pl_max_i64(st->start[i], last);
+		st->start[i] = meet ? at : pl_max_i64(st->start[i], at);
 	}
+	pl_free(t);
+	return 0;
 }
 
 static int make_step(struct fold *f, uint32_t shape, struct pl_err *err)
@@ -405,7 +429,7 @@ static int make_step(struct fold *f, uint32_t shape, struct pl_err *err)
 	PL_TRY(pl_alloc(&o->step[0].dur, n, sizeof(pl_ns), err));
 	average_nodes(f, shape, f->begin[0]);
 	average_entries(f, f->begin[0]);
-	keep_order(f);
+	PL_TRY(keep_order(f, err));
 out:
 	return rc;
 }

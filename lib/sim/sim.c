@@ -13,11 +13,13 @@
  * Cost: 10-15 ns an operation with 2.5 edges; 4 bytes an edge beside the graph, 8 an operation for
  * a run that is kept, 20 an operation of the longest step while one is made.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "sim/internal.h"
 
-/* A valid graph's times are within 2^61 ns; with sums of durations bounded too, none leaves 64 bits. */
+/* A valid graph's times are within 2^61 ns; with sums of durations bounded too, none leaves 64
+ * bits. */
 #define TOTAL_MAX 0x1p61
 
 static pl_ns latency_of(const struct pl_graph *g, const struct pl_shape *sh, uint32_t node,
@@ -88,15 +90,47 @@ static int put_gap(struct prep *p, uint32_t node, uint32_t edge, pl_ns gap, stru
 	return rc;
 }
 
-/* A RESOURCE node is explained by its predecessors or by the resource being busy. */
-static void hold(struct prep *p, const struct pl_gstep *st, uint32_t node, uint32_t res, pl_ns last,
-		 struct slots *x)
-{
-	uint32_t slot = sim_slot_first(x, res);
-	pl_ns t = pl_max_i64(last, x->free[slot]);
+struct user { /* of a shared resource */
+	pl_ns start, ready;
+	uint32_t node;
+};
 
-	p->held[node] = last == INT64_MIN ? 0 : pl_max_i64(0, st->start[node] - t);
-	x->free[slot] = pl_max_i64(x->free[slot], st->start[node] + st->dur[node]);
+static int by_start(const void *pa, const void *pb)
+{
+	const struct user *a = pa, *b = pb;
+
+	if (a->start != b->start)
+		return a->start < b->start ? -1 : 1;
+	return a->node < b->node ? -1 : a->node > b->node;
+}
+
+/*
+ * RESOURCE nodes are explained by their predecessors or by the resource being busy. held[] has when
+ * each was ready; the recording is gone through in the order of its starts.
+ */
+static int hold(struct prep *p, const struct pl_gstep *st, const struct pl_shape *sh,
+		struct slots *x, struct pl_err *err)
+{
+	struct user *u;
+	size_t n = 0;
+	int rc = pl_alloc(&u, sh->n_nodes, sizeof(*u), err);
+
+	if (rc < 0)
+		return rc;
+	for (uint32_t i = 0; i < sh->n_nodes; i++)
+		if (sh->type[i] == PL_N_RESOURCE && sh->res[i] != PL_NONE)
+			u[n++] = (struct user){ st->start[i], p->held[i], i };
+	if (n)
+		qsort(u, n, sizeof(*u), by_start);
+	for (size_t k = 0; k < n; k++) {
+		uint32_t i = u[k].node, slot = sim_slot_first(x, sh->res[i]);
+		pl_ns t = pl_max_i64(u[k].ready, x->free[slot]);
+
+		p->held[i] = u[k].ready == INT64_MIN ? 0 : pl_max_i64(0, u[k].start - t);
+		x->free[slot] = pl_max_i64(x->free[slot], u[k].start + st->dur[i]);
+	}
+	pl_free(u);
+	return 0;
 }
 
 static int prepare(struct pl_sim *s, size_t k, struct slots *x, struct pl_err *err)
@@ -119,7 +153,7 @@ static int prepare(struct pl_sim *s, size_t k, struct slots *x, struct pl_err *e
 		if (last != INT64_MIN)
 			s->total += (double)pl_max_i64(0, st->start[i] - last) + (double)p->w[bind];
 		if (sh->type[i] == PL_N_RESOURCE && sh->res[i] != PL_NONE)
-			hold(p, st, i, sh->res[i], last, x);
+			p->held[i] = last;
 		else if (bind != PL_NONE && st->start[i] > last &&
 			 (sh->type[i] != PL_N_RENDEZVOUS || sh->role[i] == PL_RO_MARK) &&
 			 (rc = put_gap(p, i, bind, st->start[i] - last, err)) < 0)
@@ -130,7 +164,7 @@ static int prepare(struct pl_sim *s, size_t k, struct slots *x, struct pl_err *e
 			p->rec_end = pl_max_i64(p->rec_end, st->start[i] + st->dur[i]);
 	}
 	p->reported = st->number != INT64_MIN && p->rec_start <= p->rec_end;
-	return 0;
+	return s->has_shared ? hold(p, st, sh, x, err) : 0;
 }
 
 static int prepare_all(struct pl_sim *s, struct pl_err *err)
@@ -343,6 +377,7 @@ static void runner_fini(struct runner *x)
 	pl_free(x->factor);
 }
 
+/* runner_fini() is due whatever happens. */
 static int runner_init(struct runner *x, const struct pl_sim *s, const struct pl_whatif *w,
 		       bool keep, struct pl_err *err)
 {
@@ -373,9 +408,8 @@ static int runner_init(struct runner *x, const struct pl_sim *s, const struct pl
 		PL_TRY(sim_slots_init(s->g, &x->slots, err));
 	for (size_t i = 0; i < s->g->n_res; i++)
 		x->tail[i] = (struct tail){ INT64_MIN, UINT64_MAX };
-	return 0;
+	rc = 0;
 out:
-	runner_fini(x);
 	return rc;
 }
 
@@ -483,10 +517,9 @@ int pl_sim_mean(const struct pl_sim *s, const struct pl_whatif *w, double *mean,
 	struct pass p;
 	double sum = 0;
 	size_t n = 0;
-	int rc = runner_init(&x, s, w, false, err);
+	int rc;
 
-	if (rc < 0)
-		return rc;
+	PL_TRY(runner_init(&x, s, w, false, err));
 	for (size_t k = 0; k < s->g->n_steps; k++) {
 		PL_TRY(run_step(&x, &p, k, NULL, NULL, err));
 		if (s->step[k].reported) {

@@ -337,8 +337,12 @@ static int put_transfer(struct timeline *t, const struct pl_shape *sh, uint32_t 
 
 	PL_TRY(event_of(t, sh, i, &e, err));
 	number_transfer(t, sh, i, &e);
-	if (sh->group[i] != PL_NONE)
+	if (sh->group[i] != PL_NONE) {
 		e.v[V_GROUP] = t->group[sh->group[i]];
+	} else if (e.kind == PL_K_COLLECTIVE) { /* or merge would look for partners */
+		PL_TRY(number_str(t, "alone on rank ", pl_node_rank(t->s->g, sh, i), &id, err));
+		e.v[V_GROUP] = id;
+	}
 	coll = pl_coll_from_name(name, strlen(name));
 	if (coll) {
 		PL_TRY(str_add(t, coll, &id, err));

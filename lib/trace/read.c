@@ -30,7 +30,6 @@ struct reader {
 	struct pl_merge_in merge;
 	struct pl_trace_map map;
 	struct pl_trace_keep keep;
-	uint64_t lost;
 };
 
 /* ---- segments -------------------------------------------------------------------------------- */
@@ -62,7 +61,6 @@ static int give_up(struct reader *r, const char *what, struct pl_err *err)
 		return err->code;
 	pl_say(r->opts->log, PL_LOG_WARN, "%s; %s", err->msg, what);
 	memset(err, 0, sizeof(*err));
-	r->lost++;
 	return 0;
 }
 

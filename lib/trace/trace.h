@@ -327,11 +327,11 @@ struct pl_trace {
 	size_t n_args; /* how many keys were wanted */
 };
 /*
- * `want`: NULL-terminated argument keys to keep, or NULL. Several merged streams in a row are joined:
- * segments, clocks, groups and members are renumbered. Every segment and event that `merge` names is
- * there (with salvage, members that are not are dropped). A correlation, flow or external id that is
- * a word and no number gets a negative number of its own. Events of `n` are seg.n_events unless
- * keep() left some out: then want "#" for their ordinals.
+ * `want`: NULL-terminated argument keys to keep, or NULL. Several merged streams in a row are
+ * joined: segments, clocks, groups and members are renumbered. Every segment and event that `merge`
+ * names is there (with salvage, members that are not are dropped). A correlation, flow or external
+ * id that is a word and no number gets a negative number of its own. `n` is seg.n_events unless
+ * keep() left some out: then want "#" for the ordinals.
  */
 int pl_trace_load(struct pl_in *in, const struct pl_trace_reader_opts *opts,
 		  const char *const *want, struct pl_trace *t, struct pl_err *err) PL_MUST;
