@@ -31,16 +31,6 @@ static void defaults(void *config)
 	((struct config *)config)->infer = true;
 }
 
-/* "graph 0.1.0: ARGUMENT..." */
-static int provenance(const struct pl_common *c, struct pl_buf *b, struct pl_err *err)
-{
-	int rc = pl_buf_printf(b, err, "%s %s:", c->program, PL_VERSION);
-
-	for (int i = 1; i < c->argc && rc >= 0; i++)
-		rc = pl_buf_printf(b, err, " %s", c->argv[i]);
-	return rc < 0 ? rc : pl_buf_put(b, "", 1, err);
-}
-
 /* Replace g by the ranks and steps asked for. */
 static int cut(const struct config *c, struct pl_graph *g, struct pl_err *err)
 {
@@ -49,8 +39,8 @@ static int cut(const struct config *c, struct pl_graph *g, struct pl_err *err)
 	struct pl_graph out;
 	int rc;
 
-	PL_TRY(parse_ranges(&c->rank, "rank", &rank, &part.n_ranks, err));
-	PL_TRY(parse_ranges(&c->step, "step", &step, &part.n_steps, err));
+	PL_TRY(pl_parse_ranges(&c->rank, "rank", &rank, &part.n_ranks, err));
+	PL_TRY(pl_parse_ranges(&c->step, "step", &step, &part.n_steps, err));
 	part.rank = rank;
 	part.step = step;
 	if (part.n_ranks || part.n_steps) {
@@ -68,10 +58,8 @@ static int write_graph(const struct config *c, const struct pl_graph *g, struct 
 		       struct pl_out *out, struct pl_err *err)
 {
 	struct pl_buf line = { 0 };
-	int rc = 0;
+	int rc = pl_provenance(&c->c, &line, err);
 
-	if (c->c.provenance)
-		rc = provenance(&c->c, &line, err);
 	if (rc >= 0)
 		rc = pl_graph_write(g, out, (int)c->c.level, pool, (const char *)line.p, err);
 	pl_buf_fini(&line);

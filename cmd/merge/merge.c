@@ -161,15 +161,10 @@ static int put_provenance(const struct pl_common *c, struct pl_cwriter *w, struc
 	struct pl_buf b = { 0 };
 	int rc;
 
-	if (!c->provenance)
-		return 0;
-	PL_TRY(pl_buf_printf(&b, err, "%s %s:", c->program, PL_VERSION));
-	for (int i = 1; i < c->argc; i++)
-		PL_TRY(pl_buf_printf(&b, err, " %s", c->argv[i]));
-	for (size_t i = 0; i < b.n; i++)
-		if (b.p[i] == '\n')
-			b.p[i] = ' ';
-	PL_TRY(pl_buf_put(&b, "\n", 1, err));
+	PL_TRY(pl_provenance(c, &b, err));
+	if (!b.n)
+		goto out;
+	b.p[b.n - 1] = '\n'; /* the block holds lines */
 	PL_TRY(pl_cwriter_put(w, PL_BLOCK_PROVENANCE, 1, 1, &b, err));
 out:
 	pl_buf_fini(&b);

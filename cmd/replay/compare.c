@@ -148,31 +148,41 @@ static int64_t whole(double ns)
 	return isfinite(ns) ? (int64_t)llround(ns) : INT64_MIN;
 }
 
-static struct pl_table *op_table(const struct diff *d, size_t top, struct pl_err *err)
+/* In text without the two columns whose difference the first one is: a line has 100 characters. */
+static struct pl_table *op_table(const struct diff *d, bool text, size_t top, struct pl_err *err)
 {
 	static const struct pl_column col[] = {
-		{ "contribution_ns", "contrib.", PL_CELL_NS, 0 },
 		{ "a_path_ns", "path A", PL_CELL_NS, 0 },
 		{ "b_path_ns", "path B", PL_CELL_NS, 0 },
+		{ "contribution_ns", "contrib.", PL_CELL_NS, 0 },
 		{ "a_count", "count A", PL_CELL_REAL, 0 },
 		{ "b_count", "B", PL_CELL_REAL, 0 },
 		{ "a_total_ns", "total A", PL_CELL_NS, 0 },
-		{ "b_total_ns", "total B", PL_CELL_NS, 0 },
+		{ "b_total_ns", "B", PL_CELL_NS, 0 },
 		{ "a_mean_ns", "mean A", PL_CELL_NS, 0 },
-		{ "b_mean_ns", "mean B", PL_CELL_NS, 0 },
+		{ "b_mean_ns", "B", PL_CELL_NS, 0 },
 		{ "kind", "kind", PL_CELL_STR, 10 },
-		{ "name", "operation", PL_CELL_STR, 28 },
+		{ "name", "operation", PL_CELL_STR, 24 },
 	};
-	struct pl_table *t = pl_table_new(col, PL_LEN(col), err);
+	size_t skip = text ? 2 : 0;
+	struct pl_table *t = pl_table_new(col + skip, PL_LEN(col) - skip, err);
 
 	for (size_t i = 0; t && i < d->n && (!top || i < top); i++) {
 		const struct side *a = &d->op[i].v[0], *b = &d->op[i].v[1];
+		int64_t mean[2] = { whole(a->count > 0 ? a->total / a->count : NAN),
+				    whole(b->count > 0 ? b->total / b->count : NAN) };
+		int rc;
 
-		if (pl_table_row(t, err, whole(gain(&d->op[i])), whole(a->path), whole(b->path),
-				 a->count, b->count, whole(a->total), whole(b->total),
-				 whole(a->count > 0 ? a->total / a->count : NAN),
-				 whole(b->count > 0 ? b->total / b->count : NAN), d->op[i].kind,
-				 d->op[i].name) < 0) {
+		if (text)
+			rc = pl_table_row(t, err, whole(gain(&d->op[i])), a->count, b->count,
+					  whole(a->total), whole(b->total), mean[0], mean[1],
+					  d->op[i].kind, d->op[i].name);
+		else
+			rc = pl_table_row(t, err, whole(a->path), whole(b->path),
+					  whole(gain(&d->op[i])), a->count, b->count,
+					  whole(a->total), whole(b->total), mean[0], mean[1],
+					  d->op[i].kind, d->op[i].name);
+		if (rc < 0) {
 			pl_table_free(t);
 			return NULL;
 		}
@@ -371,7 +381,7 @@ int print_difference(const struct config *c, const struct report *a, const struc
 	if (d.n)
 		qsort(d.op, d.n, sizeof(*d.op), by_contribution);
 	t[0] = class_table(&d, err);
-	t[1] = op_table(&d, top, err);
+	t[1] = op_table(&d, c->to == AS_TEXT, top, err);
 	t[2] = rank_table(&d, top ? 16 : 0, err);
 	if (!t[0] || !t[1] || !t[2])
 		rc = err->code;

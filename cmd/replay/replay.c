@@ -63,27 +63,16 @@ static double now(void)
 
 /* ---- the timeline ---------------------------------------------------------------------------- */
 
-static int provenance(const struct pl_common *c, struct pl_buf *b, struct pl_err *err)
-{
-	int rc = pl_buf_printf(b, err, "%s %s:", c->program, PL_VERSION);
-
-	for (int i = 1; i < c->argc && rc >= 0; i++)
-		rc = pl_buf_printf(b, err, " %s", c->argv[i]);
-	return rc < 0 ? rc : pl_buf_put(b, "", 1, err);
-}
-
 static int write_timeline(const struct config *c, const struct report *r, struct pl_pool *pool,
 			  struct pl_out *out, struct pl_err *err)
 {
 	struct pl_trace_writer_opts o = { .level = (int)c->c.level, .pool = pool };
 	struct pl_sink *sink = NULL;
 	struct pl_buf line = { 0 };
-	int rc = 0;
+	int rc;
 
-	if (c->c.provenance) {
-		PL_TRY(provenance(&c->c, &line, err));
-		o.provenance = (const char *)line.p;
-	}
+	PL_TRY(pl_provenance(&c->c, &line, err));
+	o.provenance = (const char *)line.p;
 	sink = pl_trace_writer_open(out, &o, err);
 	if (!sink) {
 		rc = err->code;

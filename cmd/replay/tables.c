@@ -42,13 +42,13 @@ static const struct pl_column resources[] = {
 static const struct pl_column path[] = {
 	{ "share", "share", PL_CELL_PERCENT, 0 }, { "ns", "time", PL_CELL_NS, 0 },
 	{ "count", "count", PL_CELL_I64, 0 },	  { "kind", "kind", PL_CELL_STR, 0 },
-	{ "rank", "rank", PL_CELL_I64, 0 },	  { "name", "operation", PL_CELL_STR, 58 },
+	{ "rank", "rank", PL_CELL_I64, 0 },	  { "name", "operation", PL_CELL_STR, 53 },
 };
 static const struct pl_column events[] = {
 	{ "start_ns", "start", PL_CELL_NS, 0 },	  { "ns", "time", PL_CELL_NS, 0 },
 	{ "kind", "kind", PL_CELL_STR, 0 },	  { "rank", "rank", PL_CELL_I64, 0 },
 	{ "resource", "on", PL_CELL_STR, 16 },	  { "step", "step", PL_CELL_I64, 0 },
-	{ "name", "operation", PL_CELL_STR, 44 },
+	{ "name", "operation", PL_CELL_STR, 38 },
 };
 static const struct pl_column slowest[] = {
 	{ "rank", "rank", PL_CELL_I64, 0 },

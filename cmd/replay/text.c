@@ -5,7 +5,8 @@
 
 #include "program.h"
 
-#define BAR 26 /* characters */
+#define BAR   21 /* characters */
+#define WIDTH 100
 
 char *fmt_ns(char *out, size_t size, double ns)
 {
@@ -42,13 +43,12 @@ static int print_answer(const struct config *c, const struct report *r, struct p
 	fmt_ns(b, sizeof(b), r->replayed_mean);
 	if (color)
 		PL_TRY(pl_out_printf(out, err, "\033[1m"));
-	if (r->n_steps == 1)
-		PL_TRY(pl_out_printf(out, err, "step %s, replayed %s (%+.2f %%)", a, b,
-				     100 * r->step[0].error));
-	else
-		PL_TRY(pl_out_printf(
-			out, err, "%zu steps of %s, replayed %s (error %.2f %%, worst %+.2f %%)",
-			r->n_steps, a, b, 100 * r->mean_abs_error, 100 * r->worst_error));
+	PL_TRY(pl_out_printf(out, err, "step %s", a));
+	if (r->n_steps > 1)
+		PL_TRY(pl_out_printf(out, err, " (mean of %zu)", r->n_steps));
+	PL_TRY(pl_out_printf(out, err, ", replayed %s (%+.2f %%)", b,
+			     r->recorded_mean > 0 ? 100 * (r->replayed_mean / r->recorded_mean - 1)
+						  : 0));
 	if (isfinite(r->predicted_mean))
 		PL_TRY(pl_out_printf(out, err, ", predicted %s (%+.2f %%)",
 				     fmt_ns(p, sizeof(p), r->predicted_mean),
@@ -56,6 +56,9 @@ static int print_answer(const struct config *c, const struct report *r, struct p
 	PL_TRY(pl_out_printf(out, err, ", %d rank%s, %.1f %% unexplained%s\n", r->g.n_ranks,
 			     r->g.n_ranks == 1 ? "" : "s", 100 * r->unexplained_share,
 			     color ? "\033[0m" : ""));
+	if (r->n_steps > 1)
+		PL_TRY(pl_out_printf(out, err, "error of a step: mean %.3f %%, worst %+.3f %%\n",
+				     100 * r->mean_abs_error, 100 * r->worst_error));
 	if (r->g.stepless)
 		PL_TRY(pl_out_printf(out, err,
 				     "the input had no steps: all of it counts as one\n"));
@@ -300,6 +303,25 @@ out:
 	return rc;
 }
 
+/* Words of `text` after `head`, in lines of WIDTH; those after the first are indented. */
+static int print_wrapped(const char *head, const char *text, struct pl_out *out, struct pl_err *err)
+{
+	size_t at = strlen(head), n;
+	int rc = pl_out_printf(out, err, "%s", head);
+
+	for (; rc >= 0 && *text; text += n + strspn(text + n, " ")) {
+		n = strcspn(text, " ");
+		if (at + 1 + n > WIDTH) {
+			rc = pl_out_printf(out, err, "\n    ");
+			at = 4;
+		}
+		if (rc >= 0)
+			rc = pl_out_printf(out, err, " %.*s", (int)n, text);
+		at += n + 1;
+	}
+	return rc < 0 ? rc : pl_out_printf(out, err, "\n");
+}
+
 static int print_slow(const struct config *c, const struct report *r, struct pl_out *out,
 		      struct pl_err *err)
 {
@@ -308,8 +330,12 @@ static int print_slow(const struct config *c, const struct report *r, struct pl_
 	PL_TRY(print_heading(c, "Slowest ranks", out, err));
 	if (!r->n_slow)
 		PL_TRY(pl_out_printf(out, err, "no rank waits much less than the others\n"));
-	for (size_t i = 0; i < r->n_slow; i++)
-		PL_TRY(pl_out_printf(out, err, "rank %d: %s\n", r->slow[i].rank, r->slow[i].why));
+	for (size_t i = 0; i < r->n_slow; i++) {
+		char head[32];
+
+		snprintf(head, sizeof(head), "rank %d", r->slow[i].rank);
+		PL_TRY(print_wrapped(head, r->slow[i].why, out, err));
+	}
 	rc = 0;
 out:
 	return rc;

@@ -15,8 +15,8 @@ struct load {
 	struct pl_pool *pool;
 	struct pl_et *et;
 	struct progress progress;
-	char *provenance;
-	bool direct; /* each input is a stream of its own in the output */
+	struct pl_buf line; /* provenance */
+	bool direct;	    /* each input is a stream of its own in the output */
 	uint64_t events, bad, tolerated;
 	uint32_t segments, merges;
 };
@@ -164,7 +164,8 @@ static int to_stream(struct job *j, struct pl_out *out, const struct pl_log *log
 	const struct load *l = j->l;
 	const struct pl_trace_writer_opts w = { .level = l->direct ? (int)l->c->c.level : 0,
 						.pool = j->pool,
-						.provenance = l->direct ? l->provenance : NULL };
+						.provenance = l->direct ? (const char *)l->line.p
+									: NULL };
 	struct pl_sink *sink = pl_trace_writer_open(out, &w, &j->err);
 	int rc;
 
@@ -301,25 +302,6 @@ static int load_serial(struct load *l, struct inputs *in, struct pl_out *out, st
 /* ---- all ---------------------------------------------------------------------------------------
  */
 
-static char *provenance(const struct pl_common *c, struct pl_err *err)
-{
-	struct pl_buf b = { 0 };
-	int rc = pl_buf_printf(&b, err, "%s %s:", c->program, PL_VERSION);
-
-	for (int i = 1; rc >= 0 && i < c->argc; i++)
-		rc = pl_buf_printf(&b, err, " %s", c->argv[i]);
-	if (rc >= 0)
-		rc = pl_buf_put(&b, "", 1, err);
-	if (rc < 0) {
-		pl_buf_fini(&b);
-		return NULL;
-	}
-	for (char *p = (char *)b.p; *p; p++)
-		if (*p == '\n')
-			*p = ' ';
-	return (char *)b.p;
-}
-
 /* Into an exporter, past the filter. */
 static int through_exporter(struct load *l, struct inputs *in, const struct selection *sel,
 			    bool parallel, struct pl_out *out, struct pl_err *err)
@@ -328,7 +310,7 @@ static int through_exporter(struct load *l, struct inputs *in, const struct sele
 	const struct pl_export_opts o = {
 		.pool = l->pool,
 		.level = (int)l->c->c.level,
-		.provenance = l->provenance,
+		.provenance = (const char *)l->line.p,
 		.log = &l->c->c.log,
 		.top = l->c->top >= 0 ? (int)l->c->top
 		       : json	      ? 0
@@ -376,8 +358,7 @@ int load_all(struct config *c, struct inputs *in, const struct selection *sel, s
 			       in->v[0].path);
 	l.direct = !strcmp(l.to->name, "trace") && !sel->any;
 	progress_begin(&l.progress, &c->c, in->n);
-	if (c->c.provenance && !(l.provenance = provenance(&c->c, err)))
-		return err->code;
+	PL_TRY(pl_provenance(&c->c, &l.line, err));
 	l.pool = pl_pool_new((int)c->c.threads, err);
 	out = l.pool ? pl_out_open(c->c.output, l.to->binary, err) : NULL;
 	if (!out) {
@@ -403,6 +384,6 @@ out:
 	pl_out_abort(out);
 	pl_et_free(l.et);
 	pl_pool_free(l.pool);
-	pl_free(l.provenance);
+	pl_buf_fini(&l.line);
 	return rc;
 }

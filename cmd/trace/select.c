@@ -6,79 +6,39 @@
 
 #define MAX_RANKS 1000000
 
-/* "3" or "3-5" at *p up to a comma or the end; moves *p behind it. */
-static int range(const char **p, const char *what, int64_t *lo, int64_t *hi, struct pl_err *err)
-{
-	char one[64], *dash;
-	size_t n = strcspn(*p, ",");
-	int rc;
-
-	if (!n || n >= sizeof(one))
-		return pl_fail(err, PL_EUSAGE, "--%s: \"%s\" is no list of numbers (like 0,4-7)",
-			       what, *p);
-	memcpy(one, *p, n);
-	one[n] = '\0';
-	dash = strchr(one + 1, '-');
-	if (dash)
-		*dash = '\0';
-	rc = pl_parse_int(one, lo, err);
-	*hi = *lo;
-	if (rc == 0 && dash)
-		rc = pl_parse_int(dash + 1, hi, err);
-	if (rc < 0)
-		return pl_wrap(err, "--%s", what);
-	if (*hi < *lo)
-		return pl_fail(err, PL_EUSAGE, "--%s: %lld-%lld is empty", what, (long long)*lo,
-			       (long long)*hi);
-	*p += n;
-	*p += **p == ',';
-	return 0;
-}
-
 static int parse_ranks(struct selection *s, const struct pl_list *l, struct pl_err *err)
 {
-	size_t cap = 0;
-	int rc = 0;
+	int64_t *pair = NULL;
+	size_t n = 0, cap = 0;
+	int rc;
 
-	for (size_t i = 0; i < l->n; i++) {
-		const char *p = l->v[i];
-		int64_t lo, hi;
+	PL_TRY(pl_parse_ranges(l, "rank", &pair, &n, err));
+	for (size_t i = 0; i < n; i++) {
+		int64_t lo = pair[2 * i], hi = pair[2 * i + 1];
 
-		do {
-			PL_TRY(range(&p, "rank", &lo, &hi, err));
-			if (lo < 0 || hi - lo >= MAX_RANKS || hi > INT32_MAX)
-				return pl_fail(err, PL_EUSAGE, "--rank: \"%s\" is out of range",
-					       l->v[i]);
-			PL_TRY(pl_grow(&s->rank, &cap, s->f.n_ranks + (size_t)(hi - lo) + 1,
-				       sizeof(*s->rank), err));
-			for (; lo <= hi; lo++)
-				s->rank[s->f.n_ranks++] = (int32_t)lo;
-		} while (*p);
+		if (lo < 0 || hi - lo >= MAX_RANKS || hi > INT32_MAX) {
+			rc = pl_fail(err, PL_EUSAGE, "--rank: %lld-%lld is out of range",
+				     (long long)lo, (long long)hi);
+			goto out;
+		}
+		PL_TRY(pl_grow(&s->rank, &cap, s->f.n_ranks + (size_t)(hi - lo) + 1,
+			       sizeof(*s->rank), err));
+		for (; lo <= hi; lo++)
+			s->rank[s->f.n_ranks++] = (int32_t)lo;
 	}
 	s->f.rank = s->rank;
 out:
+	pl_free(pair);
 	return rc;
 }
 
 static int parse_steps(struct selection *s, const struct pl_list *l, struct pl_err *err)
 {
-	size_t cap = 0;
-	int rc = 0;
+	size_t n = 0;
+	int rc = pl_parse_ranges(l, "step", &s->step, &n, err);
 
-	for (size_t i = 0; i < l->n; i++) {
-		const char *p = l->v[i];
-		int64_t lo, hi;
-
-		do {
-			PL_TRY(range(&p, "step", &lo, &hi, err));
-			PL_TRY(pl_grow(&s->step, &cap, 2 * (size_t)s->f.n_steps + 2,
-				       sizeof(*s->step), err));
-			s->step[2 * s->f.n_steps] = lo;
-			s->step[2 * s->f.n_steps++ + 1] = hi;
-		} while (*p);
-	}
+	s->f.n_steps = (uint32_t)n;
 	s->f.step = s->step;
-out:
 	return rc;
 }
 

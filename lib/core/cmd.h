@@ -122,6 +122,10 @@ extern const struct pl_cmd pl_command; /* defined by each program */
 /* Parses, runs, reports; returns the exit status. */
 int pl_main(const struct pl_cmd *cmd, int argc, char **argv);
 
+/* "PROGRAM VERSION: ARGUMENT..." on one line, NUL-terminated, into the empty buffer; nothing (b->p
+ * stays NULL) under --no-provenance. */
+int pl_provenance(const struct pl_common *c, struct pl_buf *b, struct pl_err *err) PL_MUST;
+
 /* Does standard error (or output) lead to a terminal, or does --fake-tty say so? */
 bool pl_is_tty(const struct pl_common *c, int fd);
 bool pl_use_color(const struct pl_common *c, int fd);
@@ -131,6 +135,12 @@ int pl_parse_int(const char *s, int64_t *v, struct pl_err *err) PL_MUST;
 int pl_parse_real(const char *s, double *v, struct pl_err *err) PL_MUST;
 int pl_parse_size(const char *s, int64_t *v, struct pl_err *err) PL_MUST;
 int pl_parse_time(const char *s, pl_ns *v, struct pl_err *err) PL_MUST;
+/*
+ * Lists of numbers and ranges ("0,4-7,-1"), as --rank and --step take them: *pair gets lo, hi of
+ * each, *n counts them; pl_free(*pair). `what` names the option in errors.
+ */
+int pl_parse_ranges(const struct pl_list *l, const char *what, int64_t **pair, size_t *n,
+		    struct pl_err *err) PL_MUST;
 int pl_list_add(struct pl_list *l, const char *s, struct pl_err *err) PL_MUST;
 
 #endif

@@ -124,10 +124,10 @@ static bool glob_one(const char *g, const char *end, const char *t)
 
 			if (*g == '[' &&
 			    memchr(g + 2, ']', (size_t)(end - g) > 2 ? (size_t)(end - g - 2) : 0)) {
-				bool not = g[1] == '!' || g[1] == '^';
+				bool invert = g[1] == '!' || g[1] == '^';
 
 				hit = false;
-				for (next = g + 1 + not ; next == g + 1 + not || *next != ']';
+				for (next = g + 1 + invert; next == g + 1 + invert || *next != ']';
 				     next++) {
 					if (next[1] == '-' && next[2] != ']') {
 						hit |= *t >= next[0] && *t <= next[2];
@@ -137,7 +137,7 @@ static bool glob_one(const char *g, const char *end, const char *t)
 					}
 				}
 				next++;
-				hit ^= not ;
+				hit ^= invert;
 			} else if (*g == '\\' && g + 1 < end) {
 				hit = g[1] == *t;
 				next = g + 2;

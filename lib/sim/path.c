@@ -166,7 +166,8 @@ int pl_path_find(const struct pl_sim *s, const struct pl_run *r, struct pl_path 
 		PL_TRY(part(&w, PL_PP_NODE, w.until - r->start[w.step][w.node], err));
 		PL_TRY(before(&w, &more, err));
 	}
-	/* what is left lies before a node that has no cause in the recording: its rank began late */
+	/* what is left lies before a node that has no cause in the recording: its rank began late
+	 */
 	PL_TRY(part(&w, PL_PP_LATE, w.until - w.t0, err));
 	reverse(p);
 out:

@@ -1,0 +1,104 @@
+# shellcheck shell=sh
+# What the measurements of this folder share; use: . "$(dirname -- "$0")/lib.sh"
+#
+# Sets SRC, BIN (the programs), GEN (kgen, ggen), HELPERS (programs made from bench/*.c), DATA (other
+# people's traces, or empty), QUICK (1 with the option -q: small inputs, for trying the script; its
+# figures claim nothing) and tmp, a folder that goes away.
+#
+# heading                 the heading of a table
+# row WHAT ON FIGURE DEMANDED PEER VERDICT
+# note TEXT...            a remark below the row
+# judge VALUE OP LIMIT    "ok" or "MISSED" (when quick: "(missed)", which does not count); "failed" where
+#                         there is no value
+# cost COMMAND            what a shell command costs: "WALL CPU RSS" in s, s and MiB
+# alternate N A B         N times A and B by turns; what they cost goes to $tmp/cost.a and $tmp/cost.b
+# median, greatest        of numbers, one a line
+# field N FILE            the N-th word of each line
+# ratio N                 the median over the turns of the N-th word of A divided by that of B
+# finish                  the end of a script: 1 if a demand was missed
+#
+# Times that are to be compared are taken by turns, and the median of the turns counts, so that
+# what else the machine does hits both alike.
+SRC=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
+BIN=${BIN:-$SRC/bin}
+GEN=${GEN:-$SRC/build/gen}
+HELPERS=${HELPERS:-$SRC/build/bench}
+DATA=${DATA:-}
+QUICK=${QUICK:-}
+[ "${1:-}" != -q ] || QUICK=1
+missed=0
+LC_ALL=C
+export LC_ALL
+tmp=$(mktemp -d) || exit 4
+trap 'rm -rf "$tmp"' EXIT
+trap 'exit 130' INT TERM
+for lib_need in "$BIN/replay" "$GEN/kgen" "$GEN/ggen" "$HELPERS/timeit" "$HELPERS/skew" "$HELPERS/simspeed"; do
+	[ -x "$lib_need" ] || {
+		echo "${0##*/}: $lib_need is missing: run this through make bench or make check-data, or first make all helpers" >&2
+		exit 6
+	}
+done
+
+heading() {
+	row what on figure demanded peer ""
+}
+
+row() {
+	printf '%-40s %-26s %16s   %-14s %-20s %s\n' "$1" "$2" "$3" "$4" "$5" "$6"
+	case $6 in MISSED* | failed*) missed=$((missed + 1)) ;; esac
+}
+
+note() {
+	printf '  %s\n' "$*"
+}
+
+judge() {
+	awk -v v="$1" -v op="$2" -v limit="$3" -v miss="${QUICK:+(missed)}" 'BEGIN {
+		if (miss == "")
+			miss = "MISSED"
+		if (v !~ /^-?[0-9]/)
+			print "failed"
+		else
+			print (op == "<=" ? v + 0 <= limit + 0 : v + 0 >= limit + 0) ? "ok" : miss
+	}'
+}
+
+cost() {
+	"$HELPERS/timeit" sh -c "$1" 3>"$tmp/cost" >/dev/null 2>"$tmp/cost.err" || {
+		sed 's/^/# /' "$tmp/cost.err" >&2
+		return 1
+	}
+	awk '{ print $1, $2 + $3, $4 / 1024 }' "$tmp/cost"
+}
+
+alternate() {
+	: >"$tmp/cost.a"
+	: >"$tmp/cost.b"
+	alternate_n=0
+	while [ $alternate_n -lt "$1" ]; do
+		cost "$2" >>"$tmp/cost.a" && cost "$3" >>"$tmp/cost.b" || return 1
+		alternate_n=$((alternate_n + 1))
+	done
+}
+
+median() {
+	sort -n | awk '{ v[NR] = $1 } END { if (NR) print v[int((NR + 1) / 2)] }'
+}
+
+greatest() {
+	sort -n | tail -n 1
+}
+
+field() {
+	awk -v n="$1" '{ print $n }' "$2"
+}
+
+ratio() {
+	paste -d ' ' "$tmp/cost.a" "$tmp/cost.b" | awk -v n="$1" '{ print $n / $(NF / 2 + n) }' | median
+}
+
+finish() {
+	[ "$missed" = 0 ] || echo "$missed missed"
+	[ "$missed" = 0 ]
+	exit
+}

@@ -1,0 +1,185 @@
+# replay: the report and its forms, what-if, folding, the timeline, two jobs; what it refuses, and why.
+# shellcheck disable=SC2016  # awk programs are quoted so
+. "$SRC/tests/cli/tap.sh"
+. "$SRC/tests/cli/tiny.sh"
+
+check "the streams of a tiny job" tiny_streams "$TMP"
+g=$TMP/job.graph
+python=$(command -v python3 || true)
+
+# csv COLUMN FILE: the values of a column of a CSV table
+csv() {
+	awk -F, -v name="$1" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) c = i; next } { print $c }' "$2"
+}
+
+sum() {
+	awk '{ s += $1 } END { print s + 0 }'
+}
+
+# ---- the text report --------------------------------------------------------------------------
+status 0 "text" "$BIN/replay" "$g"
+cp "$TMP/out" "$TMP/text"
+check "text: the answer comes first" sh -c "head -n 1 '$TMP/text' | \
+	grep -q '^step 480.0 us (mean of 2), replayed 480.0 us (+0.00 %), 2 ranks, '"
+for s in Steps "Where the time goes" "Critical path" "Slowest ranks" "Worth most"; do
+	check "text: $s" grep -q "^$s" "$TMP/text"
+done
+check "text: nothing but ASCII, at most 100 columns, no colour" \
+	awk '/[^ -~]/ || length > 100 { print "# " $0; bad = 1 } END { exit bad }' "$TMP/text"
+status 0 "from standard input" sh -c "'$BIN/replay' - <'$g'"
+check "... it is the same" cmp -s "$TMP/text" "$TMP/out"
+status 0 "with colour" "$BIN/replay" --color always "$g"
+check "... there is some" grep -q "$(printf '\033')" "$TMP/out"
+sed "s/$(printf '\033')\[[0-9]*m//g" "$TMP/out" >"$TMP/plain"
+check "... and nothing else" cmp -s "$TMP/plain" "$TMP/text"
+for n in 1 2 4; do
+	status 0 "with $n threads" "$BIN/replay" -@ $n "$g"
+	check "... it is the same" cmp -s "$TMP/text" "$TMP/out"
+done
+status 0 "one row of each" "$BIN/replay" --top 1 --path --resources "$g"
+check "... and how many more" grep -q '^\.\.\. and [0-9]* more parts (--top=0 shows all)' "$TMP/out"
+status 0 "without the changes worth most" "$BIN/replay" --no-worth "$g"
+check "... there are none" sh -c "! grep -q '^Worth' '$TMP/out'"
+status 0 "speed on request" "$BIN/replay" -v "$g"
+says "operations/s" "... on standard error"
+
+# ---- JSON -------------------------------------------------------------------------------------
+status 0 "json" "$BIN/replay" -O json "$g"
+cp "$TMP/out" "$TMP/json"
+check "json: its schema" grep -q '^{"schema":"paceline.replay/1",' "$TMP/json"
+"$BIN/replay" -O json --what-if 'scale kind=gap by 0.5' "$g" >"$TMP/predicted"
+if [ -n "$python" ]; then
+	check "json: what other tools rely on" "$python" - "$TMP/json" "$TMP/predicted" <<-'END'
+		import json, sys
+		a, b = (json.load(open(f)) for f in sys.argv[1:])
+		for d in a, b:
+		    assert [s["step"] for s in d["steps"]] == [0, 1]
+		    assert [s["period_ns"] for s in d["steps"]] == [500000, None]
+		    for s in d["steps"]:
+		        assert abs(s["error"] - (s["replayed_ns"] - s["recorded_ns"]) / s["recorded_ns"]) < 1e-12
+		        assert ("predicted_ns" in s) == (d is b)
+		    mean = sum(abs(s["error"]) for s in d["steps"]) / 2
+		    assert abs(d["mean_abs_error"] - mean) < 1e-12
+		    for r in d["ranks"]:
+		        parts = ["compute", "comm_exposed", "comm_overlapped", "copy", "host", "unexplained"]
+		        whole = sum(r[p + "_ns"] for p in parts) + sum(i["ns"] for i in r["idle"])
+		        assert whole == r["span_ns"] and all(i["cause"] for i in r["idle"])
+		    assert sum(p["ns"] for p in d["critical_path"]) == d["span_ns"]
+		    assert abs(sum(p["share"] for p in d["critical_path"]) - 1) < 1e-9
+		    at = 0
+		    for e in d["critical_path_events"]:
+		        assert e["start_ns"] == at and e["name"] and e["kind"] and "rank" in e
+		        at += e["ns"]
+		    assert at == d["span_ns"]
+		    un = sum(p["ns"] for p in d["critical_path"] if p["kind"] == "unexplained")
+		    assert abs(d["unexplained_share"] - un / d["span_ns"]) < 1e-12
+		    saves = [c["saves_ns"] for c in d["worth_most"]]
+		    assert 0 < len(saves) <= 5 and saves == sorted(saves, reverse=True)
+		assert not a["stepless"] and a["describes"] == "replayed" and b["describes"] == "predicted"
+		assert b["steps"][0]["predicted_ns"] < b["steps"][0]["replayed_ns"] == a["steps"][0]["replayed_ns"]
+	END
+	best=$("$python" -c 'import json, sys; c = json.load(sys.stdin)["worth_most"][0]; print(c["change"])' <"$TMP/json")
+	saves=$("$python" -c 'import json, sys; print(json.load(sys.stdin)["worth_most"][0]["saves_ns"])' <"$TMP/json")
+	"$BIN/replay" -O csv --what-if "$best" "$g" >"$TMP/best"
+	check "json: the best change is worth what --what-if says" test "$saves" = \
+		$((($(csv replayed_ns "$TMP/best" | sum) - $(csv predicted_ns "$TMP/best" | sum)) / 2))
+else
+	skip "json: what other tools rely on" "no python3"
+	skip "json: the best change is worth what --what-if says" "no python3"
+fi
+
+# ---- tables -----------------------------------------------------------------------------------
+for t in steps ranks resources path events slowest worth; do
+	status 0 "table $t" "$BIN/replay" --table $t -O csv "$g"
+	check "... as CSV with a header" sh -c "head -n 1 '$TMP/out' | grep -q '^[a-z_,]*$'"
+	status 0 "table $t as text" "$BIN/replay" --table $t "$g"
+	status 0 "table $t as lines of JSON" "$BIN/replay" --table $t -O jsonl "$g"
+done
+"$BIN/replay" --table ranks -O csv "$g" >"$TMP/ranks"
+"$BIN/replay" --table ranks -O tsv "$g" | tr '\t' , >"$TMP/ranks2"
+check "csv and tsv agree" cmp -s "$TMP/ranks" "$TMP/ranks2"
+check "a row for each rank" test "$(csv rank "$TMP/ranks" | tr '\n' ' ')" = "0 1 "
+
+# ---- what-if ----------------------------------------------------------------------------------
+"$BIN/replay" -O csv "$g" >"$TMP/base"
+status 0 "what if nothing changed" "$BIN/replay" -O csv --what-if 'scale all by 1' "$g"
+check "... the steps stay as they are" test "$(csv predicted_ns "$TMP/out")" = "$(csv replayed_ns "$TMP/base")"
+status 0 "a step that is twice as slow" "$BIN/replay" -O csv --what-if 'scale step=0,kind=kernel by 2' "$g"
+check "... gets longer, the other does not" awk -F, 'NR == 2 { a = $6 > $4 } NR == 3 { b = $6 == $4 }
+	END { exit !a || !b }' "$TMP/out"
+printf '# a comment\n\n  scale kind=comm by 0.5  # half\nscale name=gemm,rank=1 by 0.5\n' >"$TMP/changes"
+status 0 "changes from a file" "$BIN/replay" -O csv --what-if-file "$TMP/changes" "$g"
+cp "$TMP/out" "$TMP/from-file"
+status 0 "the same as options" "$BIN/replay" -O csv --what-if 'scale kind=comm by 0.5' \
+	--what-if 'scale name=gemm,rank=1 by 0.5' "$g"
+check "... predict the same" cmp -s "$TMP/from-file" "$TMP/out"
+status 0 "a change that selects nothing" "$BIN/replay" -o "$TMP/o" --what-if 'scale name=nobody by 0.5' "$g"
+says 'warning: the change "scale name=nobody by 0.5" selects no operation' "... is warned of"
+for w in "" "scale" "scale x=y by 2" "scale kind=kernels by 2" "scale kind=kernel by" "scale kind=kernel by -1"; do
+	status 2 "not a change: '$w'" "$BIN/replay" --what-if "$w" "$g"
+done
+status 4 "no such file of changes" "$BIN/replay" --what-if-file "$TMP/none" "$g"
+
+# ---- fold -------------------------------------------------------------------------------------
+for how in mean median; do
+	status 0 "the $how of the steps" "$BIN/replay" --fold $how "$g"
+	check "... says so" grep -q "^folded: the $how of [12] of 2 steps" "$TMP/out"
+done
+
+# ---- the timeline -----------------------------------------------------------------------------
+status 0 "a timeline beside the report" "$BIN/replay" --timeline "$TMP/tl" --no-provenance "$g"
+check "... the report is the same" cmp -s "$TMP/text" "$TMP/out"
+status 0 "it is a good trace" "$BIN/trace" --check "$TMP/tl"
+"$BIN/merge" -q -o "$TMP/tl.merged" "$TMP/tl" && "$BIN/graph" -q -o "$TMP/tl.graph" "$TMP/tl.merged"
+status 0 "its graph replays" "$BIN/replay" -O csv "$TMP/tl.graph"
+check "... to the same steps" test "$(csv replayed_ns "$TMP/out")" = "$(csv replayed_ns "$TMP/base")"
+"$BIN/trace" -O csv "$TMP/tl" >"$TMP/tl.csv"
+check "its waits are named" sh -c "grep -q 'wait: ' '$TMP/tl.csv' && grep -q 'host gap' '$TMP/tl.csv'"
+check "it has the kernels and steps of both ranks" test "$(grep -c gemm "$TMP/tl.csv")" = 4 -a \
+	"$(grep -c 'step [01]' "$TMP/tl.csv")" -ge 4
+"$BIN/replay" -q -o "$TMP/o" --timeline - --no-provenance "$g" >"$TMP/tl2"
+check "to standard output, the report into a file" cmp -s "$TMP/tl" "$TMP/tl2"
+"$BIN/replay" -q -o "$TMP/o" --timeline "$TMP/tl4" --no-provenance -@ 4 "$g"
+check "with four threads it is the same" cmp -s "$TMP/tl" "$TMP/tl4"
+"$BIN/replay" --what-if 'scale kind=comm by 0.5' --timeline "$TMP/tl5" -O csv "$g" >"$TMP/want"
+"$BIN/merge" -q "$TMP/tl5" | "$BIN/graph" -q | "$BIN/replay" -O csv >"$TMP/got"
+check "the timeline of a prediction replays to it" test "$(csv predicted_ns "$TMP/want")" = "$(csv replayed_ns "$TMP/got")"
+
+# ---- a job without steps ----------------------------------------------------------------------
+for r in 0 1; do grep -v ProfilerStep "$TMP/rank$r.json" >"$TMP/plain$r.json"; done
+"$BIN/trace" -q "$TMP/plain0.json" "$TMP/plain1.json" | "$BIN/merge" -q | "$BIN/graph" -q >"$TMP/plain.graph"
+status 0 "no steps" "$BIN/replay" "$TMP/plain.graph"
+check "... says so" grep -q '^the input had no steps: all of it counts as one' "$TMP/out"
+check "... one step" grep -q '^step ' "$TMP/out"
+
+# ---- two jobs ---------------------------------------------------------------------------------
+status 0 "a job and itself" "$BIN/replay" "$g" "$g"
+check "... no difference" grep -q 'difference 0 ns (+0.00 %)' "$TMP/out"
+for r in 0 1; do sed 's/"name":"adam"\(.*\)"dur":60/"name":"adam"\1"dur":90/' "$TMP/rank$r.json" >"$TMP/slow$r.json"; done
+"$BIN/trace" -q "$TMP/slow0.json" "$TMP/slow1.json" | "$BIN/merge" -q | "$BIN/graph" -q >"$TMP/slow.graph"
+status 0 "a job and another" "$BIN/replay" -O csv "$g" "$TMP/slow.graph"
+check "... it is the operation that changed" awk -F, '
+	NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
+	$at["name"] == "adam" { hit = $at["b_mean_ns"] - $at["a_mean_ns"] == 30000 }
+	$at["name"] == "gemm" { other = $at["b_mean_ns"] == $at["a_mean_ns"] } END { exit !hit || !other }' "$TMP/out"
+status 0 "... as JSON" "$BIN/replay" -O json "$g" "$TMP/slow.graph"
+check "... with its schema" grep -q '"schema":"paceline.replay-difference/1"' "$TMP/out"
+status 0 "... one from standard input" sh -c "'$BIN/replay' - '$TMP/slow.graph' <'$g'"
+
+# ---- what is refused --------------------------------------------------------------------------
+status 2 "three graphs" "$BIN/replay" "$g" "$g" "$g"
+status 2 "standard input twice" "$BIN/replay" - -
+status 2 "report and timeline both to standard output" "$BIN/replay" --timeline - "$g"
+status 2 "a timeline of two jobs" "$BIN/replay" --timeline "$TMP/t" "$g" "$g"
+status 2 "a negative number of rows" "$BIN/replay" --top -1 "$g"
+status 3 "a trace" "$BIN/replay" "$TMP/job.merged"
+status 3 "a profiler's file" "$BIN/replay" "$TMP/rank0.json"
+says "trace FILE... | merge | graph" "... with the way to a graph"
+status 3 "nothing" "$BIN/replay" /dev/null
+says "empty" "... says so"
+status 4 "a timeline that cannot be written" "$BIN/replay" --timeline "$TMP/none/tl" "$g"
+status 4 "a full disk" sh -c "'$BIN/replay' '$g' >/dev/full"
+check "any call may fail, with timeline, changes and fold" "$SRC/tests/fault/torture" -n 30 "$BIN/replay" \
+	--timeline "$TMP/tl.x" --fold mean --what-if 'scale kind=comm by 0.5' "$g"
+check "any call may fail with two graphs" "$SRC/tests/fault/torture" -n 20 "$BIN/replay" "$g" "$TMP/slow.graph"
+done_testing

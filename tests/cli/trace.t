@@ -1,0 +1,120 @@
+# trace: import, selection, forms, folders, checks.
+. "$SRC/tests/cli/tap.sh"
+. "$SRC/tests/cli/tiny.sh"
+
+cd "$TMP" || exit 1
+check "the streams of a tiny job" tiny_streams .
+trace=$BIN/trace
+
+lines() { # lines WANT PATTERN FILE
+	test "$1" = "$(grep -c -e "$2" "$3")"
+}
+
+# --- forms
+for form in chrome csv jsonl text stat stat-json perfetto trace; do
+	status 0 "-O $form" "$trace" -O $form -o "x.$form" job.merged
+	check "-O $form writes something" test -s "x.$form"
+	status 0 "-O $form of a trace without events" "$trace" -O $form --name=nothing -o none job.trace
+done
+check "csv: one line an event and a head" lines 37 "^" x.csv
+check "jsonl: 36 events" lines 36 '"type":"event"' x.jsonl
+check "stat-json: schema" grep -q '^{"schema":"paceline.stat/1"' x.stat-json
+check "stat: the transfer of the collective" grep -q "^allreduce .*4.0 KiB .*transfer" x.stat
+status 0 "a single file goes out as Chrome JSON" "$trace" -O chrome -o one.json rank0.json
+status 0 "and in again" "$trace" -O chrome -o two.json one.json
+check "to the same bytes" cmp one.json two.json
+status 0 "text of the original" "$trace" -O text -o one.text rank0.json
+status 0 "text of the copy" "$trace" -O text -o two.text one.json
+sed 1d one.text | sort >one.sorted
+# sizes that the importer worked out are members of their own in the copy
+sed '1d; s/bytes:"bytes"/bytes/' two.text | sort >two.sorted
+check "hold the same" cmp one.sorted two.sorted
+if command -v python3 >/dev/null; then
+	check "python reads the JSON of two ranks" python3 -c "
+import json
+d = json.load(open('x.chrome'))
+assert len([e for e in d['traceEvents'] if e['ph'] == 'X']) == 36
+assert len({e['pid'] for e in d['traceEvents']}) == 4
+json.load(open('x.stat-json'))
+for line in open('x.jsonl'): json.loads(line)"
+else
+	skip "python reads the JSON of two ranks" "no python3"
+fi
+
+# --- inputs
+mkdir -p f
+cp rank0.json f/r10.json
+gzip -c rank1.json >f/r2.data
+echo "no trace" >f/notes
+status 0 "a folder" "$trace" -O jsonl -o f.jsonl f
+check "has its traces in natural order, whatever their names end in" test "r2.data r10.json" = \
+	"$(sed -n 's/.*"type":"segment".*"source":"\([^"]*\)".*/\1/p' f.jsonl | tr '\n' ' ' | sed 's/ $//')"
+status 3 "a file that is no trace" "$trace" -o n.out f/notes
+says "notes" "is named"
+mkdir -p g
+cp f/notes g
+status 3 "a folder without traces" "$trace" -o n.out g
+status 2 "standard input twice" "$trace" -o n.out - -
+status 2 "an unknown form" "$trace" -O nonsense rank0.json
+status 2 "an unknown format" "$trace" -f nonsense rank0.json
+status 0 "a forced format" "$trace" -f chrome -O stat rank0.json
+cat job.trace job.trace >double.trace
+status 0 "two streams after one another" "$trace" -O jsonl -o double.jsonl double.trace
+check "are four segments" lines 4 '"type":"segment"' double.jsonl
+
+# --- threads
+for form in trace chrome stat-json; do
+	"$trace" --no-provenance -O $form -@ 1 f rank0.json job.trace >a.$form 2>err
+	"$trace" --no-provenance -O $form -@ 4 f rank0.json job.trace >b.$form 2>err
+	check "-O $form of several files is the same with -@1 and -@4" cmp a.$form b.$form
+done
+
+# --- selection
+status 0 "--rank" "$trace" --rank=1 -O jsonl -o s job.trace
+check "--rank: 18 events" lines 18 '"type":"event"' s
+status 0 "--step" "$trace" --step=1 -O jsonl -o s job.trace
+check "--step: half of them, device operations with their launch" lines 18 '"type":"event"' s
+check "--step: with its kernels" test 6 = "$(grep -c '"kind":"kernel"\|"kind":"coll' s)"
+status 0 "--step twice" "$trace" --step=0 --step=1 -O jsonl -o s job.trace
+check "--step twice: all" lines 36 '"type":"event"' s
+status 0 "--kind" "$trace" --kind="kernel|step" -O jsonl -o s job.trace
+check "--kind: kernels and steps" lines 12 '"type":"event"' s
+status 0 "--name" "$trace" --name="aten::*" -O jsonl -o s job.trace
+check "--name" lines 4 '"type":"event"' s
+status 0 "--time" "$trace" --time=490us..510us -O jsonl -o s job.trace
+check "--time: what overlaps it" lines 4 '"type":"event"' s
+status 0 "a selection of a merged stream" "$trace" --kind=comm -o s job.merged
+says "matches" "says that the matches are dropped"
+status 0 "which can be merged again" sh -c "'$BIN/merge' -q s | '$trace' -O stat >s.stat"
+check "to the same transfer" test "$(grep ^allreduce x.stat)" = "$(grep ^allreduce s.stat)"
+for bad in --rank=x --rank=3-1 --step= --time=5 --time=9..1 --top=-3; do
+	status 2 "$bad" "$trace" $bad rank0.json
+done
+
+# --- check, salvage, strict
+status 0 "--check of good inputs" "$trace" --check job.trace job.merged job.graph rank0.json
+check "--check: a line each" lines 4 ": ok: " out
+head -c 1500 job.trace >"cut"
+status 3 "--check of a cut stream" "$trace" --check job.trace cut
+check "--check: names the bad one" grep -q "^cut: bad" out
+status 0 "--salvage" "$trace" --salvage -o saved cut
+says "cut" "--salvage says what was lost"
+status 0 "what was saved is whole" "$trace" --check saved
+head -c 2000 rank0.json >"cut.json"
+status 0 "a cut profiler file" "$trace" -O jsonl -o s cut.json
+says "cut.json" "is reported"
+check "and read as far as it goes" test "$(grep -c '"type":"event"' s)" -gt 5
+status 3 "--strict refuses it" "$trace" --strict -o n.out cut.json
+check "and leaves no output" test ! -e n.out
+status 0 "-q says nothing" "$trace" -q -o s cut.json
+check "-q says nothing at all" test ! -s err
+sed 's/"dur":20.000/"dur":oops/' rank0.json >bad.json
+status 0 "a bad value" "$trace" -O jsonl -o s bad.json
+says "bad.json: .*byte [0-9]" "is reported with its place"
+status 0 "-v counts" "$trace" -v -o s rank0.json
+says "18 events" "-v says how many events"
+
+# --- progress
+status 0 "--progress=always" "$trace" --progress=always -o s rank0.json
+check "no progress without a terminal" sh -c "'$trace' -o s rank0.json 2>p; test ! -s p"
+done_testing

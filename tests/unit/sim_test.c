@@ -1,0 +1,675 @@
+/*
+ * The simulator against slow and simple ones: random graphs by an event loop, shared resources and
+ * the account of a rank's time instant by instant.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "sim_fixture.h"
+
+static void test_random(uint64_t seed)
+{
+	struct pl_err err = { 0 };
+	struct job j;
+	struct pl_run r = { 0 }, w = { 0 };
+	struct pl_whatif what = { 0 };
+	struct pl_sim *s;
+	pl_ns *dur[4];
+	double mean = 0;
+
+	if (make_job(&j, seed, 2 + (int)(seed % 3), 60 + (uint32_t)(seed * 37 % 250), 3, 100,
+		     seed % 4 ? 0 : INT64_C(7000000000), &err) < 0 ||
+	    !pl_graph_valid(&j.g, &err) || !(s = pl_sim_new(&j.g, &err))) {
+		ok(false, "seed %llu: %s", (unsigned long long)seed, err.msg);
+		return;
+	}
+	for (size_t k = 0; k < j.g.n_steps; k++)
+		dur[k] = j.g.step[k].dur;
+	ok(pl_sim_run(s, NULL, &r, &err) == 0 && agrees(&j, &r, dur),
+	   "seed %llu: as the slow simulation has it", (unsigned long long)seed);
+
+	/* the same durations scaled by hand */
+	for (size_t k = 0; k < j.g.n_steps; k++) {
+		const struct pl_shape *sh = &j.g.shape[j.g.step[k].shape];
+
+		dur[k] = calloc(sh->n_nodes, sizeof(pl_ns));
+		for (uint32_t i = 0; i < sh->n_nodes; i++) {
+			double f = 1;
+
+			if (sh->role[i] == PL_RO_TRANSFER)
+				f *= 0.5;
+			if (sh->kind[i] == PL_K_KERNEL && pl_node_rank(&j.g, sh, i) == 2)
+				f *= 1.25;
+			if (sh->name[i] == j.name[1] && j.g.step[k].number == 11)
+				f *= 3;
+			dur[k][i] = (pl_ns)((double)j.g.step[k].dur[i] * f + 0.5);
+		}
+	}
+	ok(pl_whatif_add(&what, "scale kind=comm by 0.5", &err) == 0 &&
+		   pl_whatif_add(&what, "scale kind=kernel,rank=2 by 1.25", &err) == 0 &&
+		   pl_whatif_add(&what, "scale name=relu\\[1\\],step=11 by 3", &err) == 0 &&
+		   pl_sim_run(s, &what, &w, &err) == 0 && agrees(&j, &w, dur),
+	   "seed %llu: a what-if is the same as other durations", (unsigned long long)seed);
+	ok(pl_sim_mean(s, &what, &mean, &err) == 0 && mean == pl_run_mean_step(s, &w),
+	   "seed %llu: the mean without keeping the run", (unsigned long long)seed);
+	for (size_t k = 0; k < j.g.n_steps; k++)
+		free(dur[k]);
+	pl_whatif_fini(&what);
+	pl_run_fini(&r);
+	pl_run_fini(&w);
+	pl_sim_free(s);
+	pl_graph_fini(&j.g);
+}
+
+/* ---- steps, path ----------------------------------------------------------------------------- */
+
+static bool path_is_whole(const struct pl_path *p, pl_ns t0)
+{
+	pl_ns sum = 0, unexplained = 0, latency = 0;
+
+	for (size_t i = 0; i < p->n; i++) {
+		if (p->item[i].start != t0 + sum || p->item[i].ns <= 0)
+			return false;
+		sum += p->item[i].ns;
+		unexplained += p->item[i].part == PL_PP_UNEXPLAINED ? p->item[i].ns : 0;
+		latency += p->item[i].part == PL_PP_LATENCY ? p->item[i].ns : 0;
+	}
+	return sum == p->length && unexplained == p->unexplained && latency == p->latency;
+}
+
+static void test_path(uint64_t seed)
+{
+	struct pl_err err = { 0 };
+	struct job j;
+	struct pl_run r = { 0 };
+	struct pl_path p = { 0 };
+	struct pl_sim *s = NULL;
+	bool same = true;
+
+	if (make_job(&j, seed, 3, 150, 3, 100, 0, &err) < 0 || !(s = pl_sim_new(&j.g, &err)) ||
+	    pl_sim_run(s, NULL, &r, &err) < 0 || pl_path_find(s, &r, &p, &err) < 0) {
+		ok(false, "seed %llu: %s", (unsigned long long)seed, err.msg);
+		return;
+	}
+	for (size_t k = 0; k < j.g.n_steps; k++) {
+		pl_ns start, end;
+
+		pl_sim_recorded(s, k, &start, &end);
+		same &= pl_sim_reported(s, k) && r.step_end[k] - r.step_start[k] == end - start;
+	}
+	ok(same, "seed %llu: every step as it was recorded", (unsigned long long)seed);
+	ok(p.length == r.step_end[2] - r.step_start[0] && path_is_whole(&p, r.step_start[0]),
+	   "seed %llu: the parts of the path lie end to end and sum to its length",
+	   (unsigned long long)seed);
+	pl_path_fini(&p);
+	pl_run_fini(&r);
+	pl_sim_free(s);
+	pl_graph_fini(&j.g);
+}
+
+/* ---- account --------------------------------------------------------------------------------- */
+
+enum { SLOW_CLASSES = 8, NO_CLASS = 7 };
+
+/* Mark the instants [a, b) of the rank with the class if it comes before what is there. */
+static void paint(uint8_t *v, uint8_t *comm, pl_ns t0, pl_ns t1, pl_ns a, pl_ns b, int cls)
+{
+	for (pl_ns t = pl_max_i64(a, t0); t < pl_min_i64(b, t1); t++) {
+		if (cls < v[t - t0])
+			v[t - t0] = (uint8_t)cls;
+		if (cls == 1)
+			comm[t - t0] = 1;
+	}
+}
+
+static pl_ns arrival_of(const struct job *j, const struct pl_run *r, size_t k, uint32_t i)
+{
+	const struct pl_shape *sh = &j->g.shape[j->g.step[k].shape];
+
+	for (uint32_t e = sh->off[i]; e < sh->off[i + 1]; e++)
+		if (sh->role[sh->src[e]] == PL_RO_ARRIVE)
+			return r->start[k][sh->src[e]];
+	return r->start[k][i];
+}
+
+/* One rank, every instant. out: compute, comm, copy, unexplained, wait, latency, host, none,
+ * overlap. */
+static void slow_account(const struct job *j, const struct pl_run *r, int32_t rank, pl_ns t0,
+			 pl_ns t1, pl_ns *out)
+{
+	static const int of_role[PL_RO_COUNT_] = {
+		[PL_RO_NONE] = -1,    [PL_RO_COMPUTE] = 0, [PL_RO_HOST] = 6,
+		[PL_RO_GAP] = 6,      [PL_RO_COPY] = 2,	   [PL_RO_ARRIVE] = -1,
+		[PL_RO_TRANSFER] = 1, [PL_RO_SYNC] = 6,	   [PL_RO_MARK] = -1
+	};
+	uint8_t *v = malloc((size_t)(t1 - t0)), *comm = calloc((size_t)(t1 - t0), 1);
+	pl_ns done[64];
+
+	memset(v, NO_CLASS, (size_t)(t1 - t0));
+	for (int i = 0; i < 64; i++)
+		done[i] = INT64_MIN;
+	for (size_t k = 0; k < j->g.n_steps; k++) {
+		const struct pl_gstep *st = &j->g.step[k];
+		const struct pl_shape *sh = &j->g.shape[st->shape];
+
+		for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++) {
+			pl_ns start = r->start[k][i], last = INT64_MIN, lat = 0, gap = 0, *d;
+
+			if (pl_node_rank(&j->g, sh, i) != rank)
+				continue;
+			d = &done[sh->res[i]];
+			for (uint32_t e = sh->off[i]; e < sh->off[i + 1]; e++) {
+				uint32_t src = sh->src[e];
+				pl_ns x = slow_delay(&j->g, st, i, e), room, t;
+
+				t = end_or_start(sh->etype[e], r->start[k][src], st->dur[src]);
+				if (t + x <= last)
+					continue;
+				last = t + x;
+				room = st->start[i] -
+				       end_or_start(sh->etype[e], st->start[src], st->dur[src]);
+				lat = model_latency(&j->g, sh, i, sh->etype[e]);
+				lat = pl_max_i64(0, pl_min_i64(lat, room));
+				gap = x - lat;
+			}
+			if (sh->role[i] == PL_RO_TRANSFER)
+				paint(v, comm, t0, t1, arrival_of(j, r, k, i), start, 4);
+			paint(v, comm, t0, t1, pl_max_i64(*d, start - gap - lat),
+			      pl_max_i64(*d, start - gap), 5);
+			paint(v, comm, t0, t1, pl_max_i64(*d, start - gap), start, 3);
+			*d = pl_max_i64(*d, start + st->dur[i]);
+			if (of_role[sh->role[i]] >= 0)
+				paint(v, comm, t0, t1, start, start + st->dur[i],
+				      of_role[sh->role[i]]);
+		}
+	}
+	memset(out, 0, 9 * sizeof(*out));
+	for (pl_ns t = 0; t < t1 - t0; t++)
+		out[v[t] == 0 && comm[t] ? 8 : v[t]]++;
+	free(v);
+	free(comm);
+}
+
+static void test_account(uint64_t seed)
+{
+	struct pl_err err = { 0 };
+	struct job j;
+	struct pl_run r = { 0 };
+	struct pl_account a = { 0 };
+	struct pl_sim *s = NULL;
+	bool sums = true, same = true;
+	pl_ns waits = 0, awaited = 0, rank_waits = 0;
+
+	if (make_job(&j, seed, 3, 200, 3, 60, 0, &err) < 0 || !(s = pl_sim_new(&j.g, &err)) ||
+	    pl_sim_run(s, NULL, &r, &err) < 0 || pl_account_make(s, &r, &a, &err) < 0) {
+		ok(false, "seed %llu: %s", (unsigned long long)seed, err.msg);
+		return;
+	}
+	for (size_t i = 0; i < a.n_ranks; i++) {
+		const struct pl_rank_time *t = &a.rank[i];
+		pl_ns x[9], sum = t->compute_ns + t->comm_overlapped_ns + t->comm_exposed_ns +
+				  t->copy_ns + t->host_ns + t->unexplained_ns;
+
+		for (int c = 0; c < PL_I_COUNT_; c++)
+			sum += t->idle_ns[c];
+		sums &= sum == t->span_ns && t->span_ns == r.step_end[2] - r.step_start[0];
+		slow_account(&j, &r, t->rank, r.step_start[0], r.step_end[2], x);
+		same &= x[0] == t->compute_ns && x[8] == t->comm_overlapped_ns &&
+			x[1] == t->comm_exposed_ns && x[2] == t->copy_ns &&
+			x[3] == t->unexplained_ns && x[4] == t->idle_ns[PL_I_WAIT] &&
+			x[5] == t->idle_ns[PL_I_LAUNCH] && x[6] == t->host_ns &&
+			x[7] == t->idle_ns[PL_I_TAIL];
+		awaited += t->awaited_ns;
+		rank_waits += t->waits_for_ns;
+	}
+	for (size_t i = 0; i < a.n_res; i++)
+		waits += a.res[i].wait_ns;
+	ok(sums, "seed %llu: the parts of each rank sum to the span", (unsigned long long)seed);
+	ok(same, "seed %llu: the parts are those of every instant", (unsigned long long)seed);
+	ok(awaited > 0 && awaited <= waits && rank_waits <= awaited,
+	   "seed %llu: waits have somebody who was waited for", (unsigned long long)seed);
+	pl_account_fini(&a);
+	pl_run_fini(&r);
+	pl_sim_free(s);
+	pl_graph_fini(&j.g);
+}
+
+/* ---- shared resources ------------------------------------------------------------------------ */
+
+enum { USERS = 40 };
+
+struct user {
+	pl_ns ready, dur, start;
+};
+
+/* Users of one resource that takes `places` at a time: first come, first served; ns by ns. */
+static void slow_queue(struct user *u, int places)
+{
+	bool started[USERS] = { false };
+	int left = USERS;
+
+	for (pl_ns t = 0; left; t++) {
+		int busy = 0, best;
+
+		for (int i = 0; i < USERS; i++)
+			busy += started[i] && u[i].start + u[i].dur > t;
+		for (; busy < places; busy++) {
+			best = -1;
+			for (int i = 0; i < USERS; i++)
+				if (!started[i] && u[i].ready <= t &&
+				    (best < 0 || u[i].ready < u[best].ready))
+					best = i;
+			if (best < 0)
+				break;
+			started[best] = true;
+			u[best].start = t;
+			left--;
+		}
+	}
+}
+
+/* Each user: a delay that ends at `ready`, then the resource. */
+static int queue_graph(struct job *j, const struct user *u, uint32_t places, struct pl_err *err)
+{
+	struct pl_graph *g = &j->g;
+	struct pl_shape *s;
+	int rc;
+
+	*j = (struct job){ .ranks = 1, .per_rank = 1 };
+	PL_TRY(job_tables(j, err));
+	g->res[0].track_type = PL_T_LINK;
+	g->res[0].capacity = places;
+	PL_TRY(pl_alloc(&g->shape, 1, sizeof(*g->shape), err));
+	g->n_shapes = g->cap_shapes = 1;
+	s = &g->shape[0];
+	PL_TRY(shape_arrays(s, err));
+	PL_TRY(pl_alloc(&g->step, 1, sizeof(*g->step), err));
+	g->n_steps = g->cap_steps = 1;
+	PL_TRY(pl_alloc(&g->step[0].start, MAX_NODES, sizeof(pl_ns), err));
+	PL_TRY(pl_alloc(&g->step[0].dur, MAX_NODES, sizeof(pl_ns), err));
+	for (int i = 0; i < USERS; i++) {
+		uint32_t n = add_node(s, PL_N_DELAY, PL_RO_NONE, PL_K_OTHER, PL_NONE, j->name[0]);
+
+		s->flags[n] |= PL_NF_STEP_BEGIN;
+		g->step[0].dur[n] = u[i].ready;
+		n = add_node(s, PL_N_RESOURCE, PL_RO_TRANSFER, PL_K_SEND, 0, j->name[1]);
+		add_edge(s, n - 1, PL_E_DATA);
+		g->step[0].start[n] = u[i].start;
+		g->step[0].dur[n] = u[i].dur;
+	}
+out:
+	return rc;
+}
+
+static void test_shared(uint64_t seed, int places)
+{
+	struct pl_err err = { 0 };
+	struct user u[USERS], half[USERS];
+	struct pl_whatif w = { 0 };
+	struct pl_run r = { 0 }, p = { 0 };
+	struct pl_path path = { 0 };
+	struct pl_sim *s = NULL;
+	struct job j;
+	bool same = true, scaled = true;
+	pl_ns unexplained = 0;
+	int delays = 0;
+
+	for (int i = 0; i < USERS; i++) {
+		u[i].ready = (pl_ns)(pl_rng_next(&seed) % 300);
+		u[i].dur = 2 * (pl_ns)(1 + pl_rng_next(&seed) % 20);
+		half[i] = u[i];
+		half[i].dur /= 2;
+	}
+	slow_queue(u, places);
+	slow_queue(half, places);
+	if (queue_graph(&j, u, (uint32_t)places, &err) < 0 || !(s = pl_sim_new(&j.g, &err)) ||
+	    pl_sim_run(s, NULL, &r, &err) < 0 ||
+	    pl_whatif_add(&w, "scale kind=send by 0.5", &err) < 0 ||
+	    pl_sim_run(s, &w, &p, &err) < 0 || pl_path_find(s, &r, &path, &err) < 0) {
+		ok(false, "shared: %s", err.msg);
+		return;
+	}
+	for (int i = 0; i < USERS; i++) {
+		same &= r.start[0][2 * i + 1] == u[i].start;
+		scaled &= p.start[0][2 * i + 1] == half[i].start;
+		unexplained += pl_sim_unexplained(s, 0, (uint32_t)(2 * i + 1));
+	}
+	ok(same && unexplained == 0, "%d places: the recorded queue, explained by the resource",
+	   places);
+	ok(scaled, "%d places: another queue when its users take half the time", places);
+	for (size_t i = 0; i < path.n; i++)
+		delays += j.g.shape[0].type[path.item[i].node] == PL_N_DELAY;
+	ok(path_is_whole(&path, r.step_start[0]) && path.unexplained == 0 && delays == 1 &&
+		   (places > 1 || path.n > 2),
+	   "%d places: the path goes through those who held the resource", places);
+	pl_path_fini(&path);
+	pl_whatif_fini(&w);
+	pl_run_fini(&r);
+	pl_run_fini(&p);
+	pl_sim_free(s);
+	pl_graph_fini(&j.g);
+}
+
+/* ---- what-if --------------------------------------------------------------------------------- */
+
+static uint64_t hits(const struct pl_graph *g, const char *text)
+{
+	struct pl_whatif w = { 0 };
+	struct pl_err err = { 0 };
+	uint64_t n = UINT64_MAX;
+
+	if (pl_whatif_add(&w, text, &err) < 0 || pl_whatif_hits(&w, g, &n, &err) < 0)
+		printf("# %s\n", err.msg);
+	pl_whatif_fini(&w);
+	return n;
+}
+
+static uint64_t count(const struct job *j, uint8_t role, int kind, int32_t rank)
+{
+	uint64_t n = 0;
+
+	for (size_t k = 0; k < j->g.n_steps; k++) {
+		const struct pl_shape *s = &j->g.shape[j->g.step[k].shape];
+
+		for (uint32_t i = s->n_entries; i < s->n_nodes; i++)
+			n += s->role[i] == role && (kind < 0 || s->kind[i] == kind) &&
+			     (rank < 0 || pl_node_rank(&j->g, s, i) == rank);
+	}
+	return n;
+}
+
+static void test_whatif(void)
+{
+	static const char *const wrong[] = {
+		"",
+		"scale",
+		"shrink kind=comm by 0.5",
+		"scale kind=comm",
+		"scale kind=comm by",
+		"scale kind=comm by x",
+		"scale kind=comm by -1",
+		"scale kind=comm by 1e9",
+		"scale kind=comms by 0.5",
+		"scale comm by 0.5",
+		"scale colour=red by 0.5",
+		"scale rank=1,rank=2 by 0.5",
+	};
+	struct pl_err err = { 0 };
+	struct job j;
+	bool all = true;
+
+	for (size_t i = 0; i < PL_LEN(wrong); i++) {
+		struct pl_whatif w = { 0 };
+		struct pl_err e = { 0 };
+
+		if (pl_whatif_add(&w, wrong[i], &e) != PL_EUSAGE || !e.msg[0] || w.n) {
+			printf("# accepted: \"%s\"\n", wrong[i]);
+			all = false;
+		}
+		pl_whatif_fini(&w);
+	}
+	ok(all, "%zu wrong changes are refused as usage", PL_LEN(wrong));
+	if (make_job(&j, 5, 3, 200, 3, 60, 0, &err) < 0) {
+		ok(false, "%s", err.msg);
+		return;
+	}
+	is_i64((long long)hits(&j.g, "scale kind=comm by 0.5"),
+	       (long long)count(&j, PL_RO_TRANSFER, -1, -1), "comm: transfers, not arrivals");
+	is_i64((long long)hits(&j.g, "scale kind=compute,rank=4 by 0.5"),
+	       (long long)(count(&j, PL_RO_COMPUTE, PL_K_KERNEL, 4) +
+			   count(&j, PL_RO_HOST, PL_K_HOST_OP, 4)),
+	       "compute: kernels and host operations, of a rank");
+	is_i64((long long)hits(&j.g, "scale kind=gap by 2"),
+	       (long long)count(&j, PL_RO_GAP, -1, -1), "gap: gaps of host threads");
+	is_i64((long long)hits(&j.g, "scale name=op,a by 2"),
+	       (long long)(count(&j, PL_RO_HOST, PL_K_HOST_OP, -1)), "a name may hold a comma");
+	is_i64((long long)hits(&j.g, "scale name=all\\|reduce,kind=coll*,step=11|12,rank=0 by 2"),
+	       (long long)hits(&j.g, "scale kind=collective,rank=0,step=1[12] by 2"),
+	       "globs: alternatives, sets, backslash");
+	is_i64((long long)hits(&j.g, "scale rank=3 by 2"), 0, "no such rank: nothing");
+	is_i64((long long)hits(&j.g, "scale all by 2"), (long long)hits(&j.g, "scale kind=* by 2"),
+	       "all is any kind");
+	pl_graph_fini(&j.g);
+}
+
+/* ---- folding --------------------------------------------------------------------------------- */
+
+/* From the earliest of the mean begins to the latest of the mean ends, over steps 1 .. 3. */
+static double mean_length(const struct pl_graph *g, const struct pl_run *r)
+{
+	const struct pl_shape *s = &g->shape[1];
+	double first = INFINITY, last = 0;
+
+	for (uint32_t i = s->n_entries; i < s->n_nodes; i++) {
+		double start = 0, end = 0;
+
+		for (int k = 1; k < 4; k++) {
+			start += (double)(g->step[k].start[i] - r->step_start[k]) / 3;
+			end += (double)(g->step[k].start[i] + g->step[k].dur[i] -
+					r->step_start[k]) /
+			       3;
+		}
+		if (s->flags[i] & PL_NF_STEP_BEGIN)
+			first = fmin(first, start);
+		last = fmax(last, end);
+	}
+	return last - first;
+}
+
+static void test_fold(bool median)
+{
+	struct pl_err err = { 0 };
+	struct job j;
+	struct pl_graph f;
+	struct pl_sim *s = NULL, *all = NULL;
+	struct pl_run r = { 0 }, ra = { 0 };
+	size_t n = 0;
+	double want, got;
+
+	/* the first shape has no entries: three steps of the second remain, and are alike */
+	pl_graph_init(&f);
+	if (make_job(&j, 77, 2, 120, 4, 500, 0, &err) < 0 || !(all = pl_sim_new(&j.g, &err)) ||
+	    pl_sim_run(all, NULL, &ra, &err) < 0 || pl_graph_fold(&j.g, median, &f, &n, &err) < 0 ||
+	    !pl_graph_valid(&f, &err) || !(s = pl_sim_new(&f, &err)) ||
+	    pl_sim_run(s, NULL, &r, &err) < 0) {
+		ok(false, "fold: %s", err.msg);
+		return;
+	}
+	is_i64((long long)n, 3, "the three steps of one shape are folded");
+	ok(f.n_steps == 1 && f.n_shapes == 1 && f.str.n == j.g.str.n && f.n_res == j.g.n_res,
+	   "one step is left, with all tables");
+	want = mean_length(&j.g, &ra);
+	got = pl_run_mean_step(s, &r);
+	ok(fabs(got - want) <= (median ? 0.15 * want : 2), "it lasts what they lasted: %.1f, %.1f",
+	   got, want);
+	pl_run_fini(&r);
+	pl_run_fini(&ra);
+	pl_sim_free(s);
+	pl_sim_free(all);
+	pl_graph_fini(&f);
+	pl_graph_fini(&j.g);
+}
+
+/* ---- timeline -------------------------------------------------------------------------------- */
+
+struct seen {
+	struct pl_sink sink;
+	uint64_t n[PL_K_COUNT_];
+	pl_ns sum[PL_K_COUNT_];
+	uint64_t corr, seq;
+	bool order;
+};
+
+static int see(struct pl_sink *sink, struct pl_segment *seg, struct pl_batch *b, struct pl_err *err)
+{
+	struct seen *x = (struct seen *)(void *)sink;
+
+	(void)err;
+	for (uint32_t i = 0; i < b->n; i++) {
+		x->n[b->kind[i]]++;
+		x->sum[b->kind[i]] += b->dur[i];
+		x->order &=
+			b->dur[i] >= 0 && b->track[i] < seg->n_tracks && b->name[i] < seg->str.n;
+	}
+	for (uint32_t c = 0; c < b->n_cols; c++) {
+		x->corr += b->col[c].role == PL_R_CORR ? b->col[c].n : 0;
+		x->seq += b->col[c].role == PL_R_SEQ ? b->col[c].n : 0;
+	}
+	return 0;
+}
+
+static void test_timeline(void)
+{
+	struct seen x = { .sink = { .batch = see }, .order = true };
+	struct pl_err err = { 0 };
+	struct pl_run r = { 0 };
+	struct pl_sim *s = NULL;
+	struct job j;
+	pl_ns kernels = 0;
+
+	if (make_job(&j, 3, 2, 300, 2, 100, 0, &err) < 0 || !(s = pl_sim_new(&j.g, &err)) ||
+	    pl_sim_run(s, NULL, &r, &err) < 0 || pl_sim_timeline(s, &r, &x.sink, &err) < 0) {
+		ok(false, "timeline: %s", err.msg);
+		return;
+	}
+	for (size_t k = 0; k < j.g.n_steps; k++)
+		for (uint32_t i = 0; i < j.g.shape[j.g.step[k].shape].n_nodes; i++)
+			if (j.g.shape[j.g.step[k].shape].kind[i] == PL_K_KERNEL)
+				kernels += j.g.step[k].dur[i];
+	ok(x.order, "timeline: tracks and names are there");
+	is_i64((long long)x.n[PL_K_KERNEL], (long long)count(&j, PL_RO_COMPUTE, PL_K_KERNEL, -1),
+	       "an event for each kernel");
+	is_i64(x.sum[PL_K_KERNEL], kernels, "as long as it was");
+	is_i64((long long)x.n[PL_K_COLLECTIVE], (long long)count(&j, PL_RO_TRANSFER, -1, -1),
+	       "arrival and transfer are one event");
+	is_i64((long long)x.seq, (long long)x.n[PL_K_COLLECTIVE], "and have a number");
+	ok(x.n[PL_K_WAIT] > 0 && x.corr > 0, "waits and correlations are there");
+	pl_run_fini(&r);
+	pl_sim_free(s);
+	pl_graph_fini(&j.g);
+}
+
+/* ---- limits ---------------------------------------------------------------------------------- */
+
+static void test_limits(void)
+{
+	struct pl_err err = { 0 };
+	struct pl_whatif w = { 0 };
+	struct pl_sim *s;
+	struct job j;
+	double mean;
+
+	if (make_job(&j, 9, 2, 60, 2, INT64_C(1) << 50, 0, &err) < 0) {
+		ok(false, "%s", err.msg);
+		return;
+	}
+	s = pl_sim_new(&j.g, &err);
+	ok(s && pl_whatif_add(&w, "scale all by 1000000", &err) == 0 &&
+		   pl_sim_mean(s, &w, &mean, &err) == PL_ELIMIT,
+	   "a change that would overflow is refused");
+	pl_sim_free(s);
+	pl_whatif_fini(&w);
+	memset(&err, 0, sizeof(err));
+	j.g.shape[0].type[j.g.shape[0].n_nodes - 1] = PL_N_POLICY;
+	ok(!pl_sim_new(&j.g, &err) && err.code == PL_EABSENT, "policy nodes are not replayed yet");
+	memset(&err, 0, sizeof(err));
+	j.g.shape[0].type[j.g.shape[0].n_nodes - 1] = PL_N_OP;
+	for (size_t k = 0; k < j.g.n_steps; k++)
+		j.g.step[k].number = INT64_MIN;
+	ok(!pl_sim_new(&j.g, &err) && err.code == PL_EDATA, "a graph needs a step");
+	pl_graph_fini(&j.g);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* Everything once, small. 0, or the code of the failure. */
+static int everything(void)
+{
+	struct seen x = { .sink = { .batch = see } };
+	struct pl_err err = { 0 };
+	struct pl_whatif w = { 0 };
+	struct pl_run r = { 0 };
+	struct pl_path p = { 0 };
+	struct pl_account a = { 0 };
+	struct pl_graph f;
+	struct pl_sim *s = NULL;
+	struct job j;
+	int rc;
+
+	pl_graph_init(&f);
+	PL_TRY(make_job(&j, 4, 2, 60, 2, 100, INT64_C(3) << 31, &err));
+	s = pl_sim_new(&j.g, &err);
+	if (!s) {
+		rc = err.code;
+		goto out;
+	}
+	PL_TRY(pl_whatif_add(&w, "scale kind=comm,rank=0 by 0.5", &err));
+	PL_TRY(pl_sim_run(s, &w, &r, &err));
+	PL_TRY(pl_path_find(s, &r, &p, &err));
+	PL_TRY(pl_account_make(s, &r, &a, &err));
+	PL_TRY(pl_sim_timeline(s, &r, &x.sink, &err));
+	PL_TRY(pl_graph_fold(&j.g, true, &f, NULL, &err));
+out:
+	pl_whatif_fini(&w);
+	pl_path_fini(&p);
+	pl_account_fini(&a);
+	pl_run_fini(&r);
+	pl_sim_free(s);
+	pl_graph_fini(&f);
+	pl_graph_fini(&j.g);
+	return rc < 0 && (err.code != rc || !err.msg[0]) ? PL_EINTERNAL : rc;
+}
+
+/* In a process of its own, which counts its fallible calls from 1. Its exit status. */
+static int fail_at(int n, const char *plus)
+{
+	char text[32];
+	int status;
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	if (!pid) {
+		snprintf(text, sizeof(text), "%d%s", n, plus);
+		setenv("PL_FAIL", text, 1);
+		exit(-everything());
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
+		return -1;
+	return WEXITSTATUS(status);
+}
+
+/* Before anything else: PL_FAIL is read at the first call. */
+static void test_memory(void)
+{
+	int n = 1, bad = 0, status;
+
+	for (; n < 5000 && (status = fail_at(n, "+")) != 0; n++) {
+		bad += status != -PL_ENOMEM;
+		status = fail_at(n, "");
+		bad += status != -PL_ENOMEM && status != 0;
+	}
+	ok(!bad && n > 30 && n < 5000, "no memory at any of %d calls: an error, and no more",
+	   n - 1);
+}
+
+int main(void)
+{
+	test_memory();
+	for (uint64_t seed = 1; seed <= 24; seed++)
+		test_random(seed);
+	for (uint64_t seed = 100; seed < 106; seed++) {
+		test_path(seed);
+		test_account(seed);
+	}
+	for (int places = 1; places <= 4; places++)
+		test_shared(7 + (uint64_t)places, places);
+	test_whatif();
+	test_fold(false);
+	test_fold(true);
+	test_timeline();
+	test_limits();
+	return done_testing();
+}
