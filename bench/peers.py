@@ -2,21 +2,22 @@
 """How long others take to load the profiler files of a job, imports excluded,
 by turns with a shell command that does the work of paceline.
 
-Prints "NAME SECONDS OURS RATIO" a line: the medians of five turns, and the
-median of their ratios. What is not installed, or does not load every file, is a
-line that begins with "#".
+Prints "NAME WALL OURS RATIO CPU OURS RATIO" a line: wall seconds, then CPU
+seconds of all processes; medians of the turns. What is not installed, or does
+not load every file, is a line that begins with "#".
 
 usage: peers.py COMMAND FILE...
 """
 
 import gzip
 import json
+import os
 import statistics
 import subprocess
 import sys
 import time
 
-TURNS = 5
+TURNS = 7
 
 
 def load_json(files):
@@ -61,15 +62,23 @@ def hta_loader():
     return load
 
 
-def seconds(work):
-    begin = time.perf_counter()
+def cost(work):
+    """Wall seconds, and CPU seconds of this process and its children."""
+    begin, used = time.perf_counter(), os.times()
     work()
-    return time.perf_counter() - begin
+    return time.perf_counter() - begin, sum(os.times()[:4]) - sum(used[:4])
+
+
+def compared(theirs, ours):
+    """Medians of both and of the ratio, as three words."""
+    ratio = statistics.median(t / o for t, o in zip(theirs, ours))
+    return f"{statistics.median(theirs):.2f} {statistics.median(ours):.3f} {ratio:.1f}"
 
 
 def main():
     command, files = sys.argv[1], sys.argv[2:]
-    for name, loader in (("hta", hta_loader), ("pandas", pandas_loader), ("json", lambda: load_json)):
+    peers = {"hta": hta_loader, "pandas": pandas_loader, "json": lambda: load_json}
+    for name, loader in peers.items():
         try:
             load = loader()
         except ImportError as e:
@@ -81,10 +90,10 @@ def main():
             continue
         theirs, ours = [], []
         for _ in range(TURNS):
-            theirs.append(seconds(lambda: load(files)))
-            ours.append(seconds(lambda: subprocess.run(command, shell=True, check=True)))
-        ratio = statistics.median(t / o for t, o in zip(theirs, ours))
-        print(f"{name} {statistics.median(theirs):.2f} {statistics.median(ours):.3f} {ratio:.1f}", flush=True)
+            theirs.append(cost(lambda: load(files)))
+            ours.append(cost(lambda: subprocess.run(command, shell=True, check=True)))
+        wall, cpu = zip(zip(*theirs, strict=True), zip(*ours, strict=True), strict=True)
+        print(name, compared(*wall), compared(*cpu), flush=True)
 
 
 if __name__ == "__main__":
