@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <locale.h>
+#include <malloc.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -320,6 +321,19 @@ static void open_std_fds(void)
 		close(fd);
 }
 
+/*
+ * Memory is taken in large pieces and kept until exit: without this glibc maps and unmaps every big array
+ * anew, and a third of a short run goes into page faults.
+ */
+static void tune_malloc(void)
+{
+#ifdef __GLIBC__
+	mallopt(M_MMAP_THRESHOLD, 64 << 20);
+	mallopt(M_TRIM_THRESHOLD, 512 << 20);
+	mallopt(M_TOP_PAD, 4 << 20);
+#endif
+}
+
 static void restore_sigpipe(void)
 {
 	sigset_t set;
@@ -430,6 +444,7 @@ int pl_main(const struct pl_cmd *cmd, int argc, char **argv)
 
 	open_std_fds();
 	restore_sigpipe();
+	tune_malloc();
 	setlocale(LC_ALL, "C");
 	c = calloc(1, cmd->config_size);
 	if (!c) {
