@@ -279,6 +279,36 @@ static int by_start(const void *pa, const void *pb)
 	return a->ev < c->ev ? -1 : a->ev > c->ev;
 }
 
+/* Most input is in order. */
+static void sort_ops(struct resinfo *ri)
+{
+	for (uint32_t i = 1; i < ri->n; i++) {
+		if (by_start(&ri->op[i - 1], &ri->op[i]) > 0) {
+			pl_sort(ri->op, ri->n, sizeof(*ri->op), by_start);
+			return;
+		}
+	}
+}
+
+/* Calls that begin in the same tick do not nest: their correlation tells their order. */
+static void order_calls(const struct gb *b, struct resinfo *ri)
+{
+	for (uint32_t i = 1; i < ri->n; i++) {
+		struct op op = ri->op[i];
+		const struct pl_events *e = b->t->seg[op.seg];
+		uint32_t k = i;
+
+		if (ri->op[i - 1].start != op.start || e->kind[op.ev] != PL_K_RUNTIME || !e->corr)
+			continue;
+		for (; k && ri->op[k - 1].start == op.start && ri->op[k - 1].seg == op.seg; k--)
+			if (e->kind[ri->op[k - 1].ev] != PL_K_RUNTIME ||
+			    e->corr[ri->op[k - 1].ev] <= e->corr[op.ev])
+				break;
+		memmove(&ri->op[k + 1], &ri->op[k], (i - k) * sizeof(op));
+		ri->op[k] = op;
+	}
+}
+
 static int prepare_segment(struct gb *b, uint32_t seg, struct pl_err *err)
 {
 	const struct pl_events *e = b->t->seg[seg];
@@ -286,6 +316,7 @@ static int prepare_segment(struct gb *b, uint32_t seg, struct pl_err *err)
 	int rc;
 
 	if ((rc = pl_alloc(&b->str[seg], e->seg.str.n + 1, sizeof(pl_id), err)) < 0 ||
+	    (rc = pl_alloc(&b->call_type[seg], e->seg.str.n + 1, 1, err)) < 0 ||
 	    (rc = pl_alloc(&b->track_res[seg], nt + 1, sizeof(uint32_t), err)) < 0 ||
 	    (rc = pl_alloc(&b->clock[seg], nt + 1, sizeof(void *), err)) < 0 ||
 	    (rc = pl_alloc(&b->ev_node[seg], e->n + 1, sizeof(uint32_t), err)) < 0)
@@ -322,8 +353,15 @@ static void share_tracks(struct gb *b, uint32_t seg)
 
 static int gather(struct gb *b, struct pl_err *err)
 {
+	size_t events = 0;
 	int rc;
 
+	for (uint32_t seg = 0; seg < b->t->n_segs; seg++)
+		events += b->t->seg[seg]->n;
+	/* about what it takes: no copying while they grow */
+	if ((rc = pl_grow(&b->node, &b->cap_nodes, 2 * events, sizeof(*b->node), err)) < 0 ||
+	    (rc = pl_grow(&b->edge, &b->cap_edges, 2 * events, sizeof(*b->edge), err)) < 0)
+		return rc;
 	for (uint32_t seg = 0; seg < b->t->n_segs; seg++) {
 		const struct pl_events *e = b->t->seg[seg];
 
@@ -337,8 +375,11 @@ static int gather(struct gb *b, struct pl_err *err)
 			if ((rc = add_event(b, seg, ev, err)) < 0)
 				return rc;
 	}
-	for (size_t i = 0; i < b->g->n_res; i++)
-		pl_sort(b->ri[i].op, b->ri[i].n, sizeof(struct op), by_start);
+	for (size_t i = 0; i < b->g->n_res; i++) {
+		sort_ops(&b->ri[i]);
+		if (b->ri[i].thread)
+			order_calls(b, &b->ri[i]);
+	}
 	return 0;
 }
 
@@ -428,6 +469,7 @@ static void gb_fini(struct gb *b)
 {
 	for (uint32_t i = 0; i < b->t->n_segs; i++) {
 		pl_free(b->str ? b->str[i] : NULL);
+		pl_free(b->call_type ? b->call_type[i] : NULL);
 		pl_free(b->track_res ? b->track_res[i] : NULL);
 		pl_free(b->clock ? b->clock[i] : NULL);
 		pl_free(b->ev_node ? b->ev_node[i] : NULL);
@@ -443,6 +485,7 @@ static void gb_fini(struct gb *b)
 		pl_free(b->rank[i].sync);
 	}
 	pl_free(b->str);
+	pl_free(b->call_type);
 	pl_free(b->track_res);
 	pl_free(b->clock);
 	pl_free(b->ev_node);
@@ -476,6 +519,7 @@ int pl_graph_build(const struct pl_trace *t, const struct pl_graph_opts *o, stru
 
 	pl_graph_init(g);
 	PL_TRY(pl_alloc(&b.str, n, sizeof(*b.str), err));
+	PL_TRY(pl_alloc(&b.call_type, n, sizeof(*b.call_type), err));
 	PL_TRY(pl_alloc(&b.track_res, n, sizeof(*b.track_res), err));
 	PL_TRY(pl_alloc(&b.clock, n, sizeof(*b.clock), err));
 	PL_TRY(pl_alloc(&b.ev_node, n, sizeof(*b.ev_node), err));

@@ -15,7 +15,8 @@
 
 #include "graph/internal.h"
 
-#define TWIN_NS 1000
+#define TWIN_NS	 1000
+#define EARLY_NS 50000 /* clocks are aligned better than this */
 
 static int copy_groups(struct gb *b, struct pl_err *err)
 {
@@ -143,10 +144,16 @@ static int one_match(struct gb *b, const struct pl_match *m, const uint8_t *twin
 		if (a == PL_NONE)
 			continue;
 		b->node[a].group = b->node[a + 1].group = m->group;
+		if ((rc = gb_edge(b, a, id, PL_E_COMM, err)) < 0)
+			return rc;
+		if (gb_end(b, a + 1) + EARLY_NS < n.start) {
+			/* it did not wait for the last (a buffered send, a wrong match) */
+			b->g->unmatched_comm++;
+			continue;
+		}
 		set_transfer(b, a, n.start, twin[a] ? until : INT64_MAX,
 			     m->flags & PL_MATCH_MISSING);
-		if ((rc = gb_edge(b, a, id, PL_E_COMM, err)) < 0 ||
-		    (rc = gb_edge(b, id, a + 1, PL_E_COMM, err)) < 0)
+		if ((rc = gb_edge(b, id, a + 1, PL_E_COMM, err)) < 0)
 			return rc;
 	}
 	return 0;

@@ -33,7 +33,7 @@ struct cut {
 	uint32_t *local;	/* number within its step */
 	uint32_t *entry;	/* by resource: ENTRY node in the current step, PL_NONE */
 	pl_ns *tail;		/* by resource: end of what earlier steps did; INT64_MIN nothing */
-	struct pl_shape s;	/* being built; arrays have room for all nodes */
+	struct pl_shape s;	/* being built */
 	size_t cap_nodes, cap_edges;
 	uint64_t *hash; /* by shape */
 	size_t cap_hash;
@@ -356,7 +356,11 @@ static int find_shape(struct cut *c, uint32_t *id, struct pl_err *err)
 		    0 ||
 	    (rc = pl_grow(&c->hash, &c->cap_hash, g->n_shapes + 1, sizeof(*c->hash), err)) < 0)
 		return rc;
-	if ((rc = shape_dup(&c->s, &g->shape[g->n_shapes], err)) < 0) {
+	if (c->cap_nodes - c->s.n_nodes <= c->s.n_nodes / 8 + g->n_res) { /* it fits: moved */
+		g->shape[g->n_shapes] = c->s;
+		memset(&c->s, 0, sizeof(c->s));
+		c->cap_nodes = c->cap_edges = 0;
+	} else if ((rc = shape_dup(&c->s, &g->shape[g->n_shapes], err)) < 0) {
 		shape_free(&g->shape[g->n_shapes]);
 		return rc;
 	}
@@ -440,6 +444,7 @@ static void put_edges(struct cut *c, int32_t step, uint32_t x)
 	struct gb *b = c->b;
 	struct pl_shape *s = &c->s;
 	uint32_t first = s->n_edges;
+	bool few = c->in.off[x + 1] - c->in.off[x] <= 16;
 
 	for (uint32_t e = c->in.off[x]; e < c->in.off[x + 1]; e++) {
 		const struct edge *ed = &b->edge[c->in.to[e]];
@@ -453,7 +458,8 @@ static void put_edges(struct cut *c, int32_t step, uint32_t x)
 			b->g->dropped_edges++;
 			continue;
 		}
-		for (uint32_t k = first; k < s->n_edges; k++) /* several may come from one entry */
+		/* several may come from one entry; a wait may have been found twice */
+		for (uint32_t k = first; k < s->n_edges && (src < s->n_entries || few); k++)
 			if (s->src[k] == src && s->etype[k] == ed->type)
 				src = PL_NONE;
 		if (src == PL_NONE)
@@ -461,6 +467,25 @@ static void put_edges(struct cut *c, int32_t step, uint32_t x)
 		s->src[s->n_edges] = src;
 		s->etype[s->n_edges++] = ed->type;
 	}
+}
+
+/* Room for a step's nodes, entries and edges. */
+static int make_room(struct cut *c, size_t from, size_t to, struct pl_err *err)
+{
+	size_t nodes = to - from + c->b->g->n_res, edges = 0;
+	int rc;
+
+	for (size_t i = from; i < to; i++)
+		edges += c->in.off[c->order[i] + 1] - c->in.off[c->order[i]];
+	if (nodes <= c->cap_nodes && edges <= c->cap_edges)
+		return 0;
+	shape_free(&c->s);
+	c->cap_nodes = c->cap_edges = 0;
+	if ((rc = shape_alloc(&c->s, nodes, edges, err)) < 0)
+		return rc;
+	c->cap_nodes = nodes;
+	c->cap_edges = edges;
+	return 0;
 }
 
 static int put_step(struct cut *c, int32_t step, size_t from, size_t to, struct pl_err *err)
@@ -472,6 +497,8 @@ static int put_step(struct cut *c, int32_t step, size_t from, size_t to, struct 
 	int rc;
 
 	order_step(c, step, c->order + from, to - from);
+	if ((rc = make_room(c, from, to, err)) < 0)
+		return rc;
 	find_entries(c, step, from, to);
 	s->n_edges = 0;
 	for (size_t i = from; i < to; i++) {
@@ -487,6 +514,7 @@ static int put_step(struct cut *c, int32_t step, size_t from, size_t to, struct 
 	if ((rc = find_shape(c, &st->shape, err)) < 0)
 		return rc;
 	g->n_steps++;
+	s = &g->shape[st->shape];
 	if ((rc = pl_alloc(&st->start, s->n_nodes, sizeof(*st->start), err)) < 0 ||
 	    (rc = pl_alloc(&st->dur, s->n_nodes, sizeof(*st->dur), err)) < 0)
 		return rc;
@@ -569,7 +597,6 @@ int gb_cut(struct gb *b, struct pl_err *err)
 	PL_TRY(pl_alloc(&c.entry, b->g->n_res, sizeof(*c.entry), err));
 	PL_TRY(pl_alloc(&c.tail, b->g->n_res, sizeof(*c.tail), err));
 	PL_TRY(pl_alloc(&start, b->n_steps + 4, sizeof(*start), err));
-	PL_TRY(shape_alloc(&c.s, b->n_nodes + b->g->n_res, b->n_edges, err));
 	PL_TRY(order(&c, err));
 	label_steps(&c);
 	raise_steps(&c);

@@ -35,27 +35,44 @@ static uint8_t op_kind(const struct gb *b, const struct op *op)
 	return b->t->seg[op->seg]->kind[op->ev];
 }
 
-static enum call_type classify(const char *name)
+#define DEVICE_WIDE 0x40
+
+static uint8_t classify(const char *name)
 {
 	static const struct {
 		const char *part;
-		enum call_type type;
+		uint8_t type;
 	} known[] = {
 		{ "StreamWaitEvent", CALL_WAIT },
 		{ "EventRecord", CALL_RECORD },
+		{ "DeviceSync", CALL_SYNC | DEVICE_WIDE },
+		{ "CtxSync", CALL_SYNC | DEVICE_WIDE },
+		{ "ContextSync", CALL_SYNC | DEVICE_WIDE },
 		{ "Synchronize", CALL_SYNC },
 		{ "Launch", CALL_LAUNCH },
 		{ "Memcpy", CALL_LAUNCH },
 		{ "Memset", CALL_LAUNCH },
-		{ "Free", CALL_FREE },
-		{ "HostUnregister", CALL_FREE },
-		{ "HostAlloc", CALL_FREE },
+		{ "Free", CALL_FREE | DEVICE_WIDE },
+		{ "HostUnregister", CALL_FREE | DEVICE_WIDE },
+		{ "HostAlloc", CALL_FREE | DEVICE_WIDE },
 	};
 
 	for (size_t i = 0; i < PL_LEN(known); i++)
 		if (strstr(name, known[i].part))
 			return known[i].type;
 	return CALL_OTHER;
+}
+
+/* The type of a runtime call, asked once for each name. */
+static uint8_t call_type(struct gb *b, const struct op *op)
+{
+	const struct pl_events *e = b->t->seg[op->seg];
+	pl_id name = e->name[op->ev];
+	uint8_t *known = &b->call_type[op->seg][name];
+
+	if (!*known)
+		*known = (uint8_t)(classify(pl_intern_get(&e->seg.str, name)) + 1);
+	return (uint8_t)(*known - 1);
 }
 
 static int chain(struct flat *f, const struct node *n, uint32_t *id, struct pl_err *err)
@@ -192,12 +209,11 @@ static int emit_comm(struct flat *f, struct op *op, struct pl_err *err)
 	return chain(f, &n, &op->last, err);
 }
 
-static int add_call(struct gb *b, uint32_t res, const struct op *op, enum call_type type,
+static int add_call(struct gb *b, uint32_t res, const struct op *op, uint8_t type,
 		    struct pl_err *err)
 {
 	const struct pl_events *e = b->t->seg[op->seg];
 	struct rankinfo *rk = &b->rank[b->ri[res].rank_index];
-	const char *name = pl_intern_get(&e->seg.str, e->name[op->ev]);
 	struct call *c;
 	int rc = pl_grow(&rk->call, &rk->cap_calls, rk->n_calls + 1, sizeof(*rk->call), err);
 
@@ -210,9 +226,8 @@ static int add_call(struct gb *b, uint32_t res, const struct op *op, enum call_t
 			    .node = op->node,
 			    .last = op->last,
 			    .res = res,
-			    .type = (uint8_t)type,
-			    .device_wide = strstr(name, "DeviceSync") || strstr(name, "CtxSync") ||
-					   strstr(name, "ContextSync") || type == CALL_FREE };
+			    .type = (uint8_t)(type & ~DEVICE_WIDE),
+			    .device_wide = type & DEVICE_WIDE };
 	rk->n_calls++;
 	return gb_str(b, op->seg, e->name[op->ev], &c->name, err);
 }
@@ -221,7 +236,7 @@ static int one_op(struct flat *f, struct op *op, struct pl_err *err)
 {
 	struct gb *b = f->b;
 	uint8_t kind = op_kind(b, op);
-	enum call_type type = CALL_OTHER;
+	uint8_t type = CALL_OTHER, what;
 	int rc;
 
 	if ((rc = pop_until(f, op->start, err)) < 0 || (rc = emit(f, op->start, false, err)) < 0)
@@ -230,11 +245,10 @@ static int one_op(struct flat *f, struct op *op, struct pl_err *err)
 	if (pl_kind_is_comm(kind))
 		return emit_comm(f, op, err);
 	if (kind == PL_K_RUNTIME) {
-		const struct pl_events *e = b->t->seg[op->seg];
-
-		type = classify(pl_intern_get(&e->seg.str, e->name[op->ev]));
+		type = call_type(b, op);
+		what = (uint8_t)(type & ~DEVICE_WIDE);
 		/* a launch may wait too: a copy from or to pageable memory, a full queue */
-		if (type == CALL_SYNC || type == CALL_FREE || type == CALL_LAUNCH) {
+		if (what == CALL_SYNC || what == CALL_FREE || what == CALL_LAUNCH) {
 			if ((rc = emit_sync(f, op, err)) < 0)
 				return rc;
 			return add_call(b, f->res, op, type, err);
@@ -301,6 +315,16 @@ static int by_call_start(const void *pa, const void *pb)
 	return a->node < c->node ? -1 : a->node > c->node;
 }
 
+static void sort_calls(struct rankinfo *rk)
+{
+	for (size_t i = 1; i < rk->n_calls; i++) {
+		if (by_call_start(&rk->call[i - 1], &rk->call[i]) > 0) {
+			pl_sort(rk->call, rk->n_calls, sizeof(*rk->call), by_call_start);
+			return;
+		}
+	}
+}
+
 int gb_host(struct gb *b, struct pl_err *err)
 {
 	struct flat *f;
@@ -318,7 +342,7 @@ int gb_host(struct gb *b, struct pl_err *err)
 			PL_TRY(one_thread(b, r, f, err));
 	}
 	for (size_t i = 0; i < b->n_ranks; i++)
-		pl_sort(b->rank[i].call, b->rank[i].n_calls, sizeof(struct call), by_call_start);
+		sort_calls(&b->rank[i]);
 out:
 	pl_free(f);
 	return rc;

@@ -28,6 +28,7 @@ struct op {
 	uint32_t node; /* first node */
 	uint32_t last; /* last node: its end is the operation's end */
 	uint32_t call; /* device operation: index of its launching call in rankinfo.call, PL_NONE */
+	bool explained; /* a wait accounts for its start */
 };
 
 enum call_type { CALL_OTHER, CALL_LAUNCH, CALL_RECORD, CALL_WAIT, CALL_SYNC, CALL_FREE };
@@ -96,6 +97,7 @@ struct gb {
 	struct pl_graph *g;
 	const struct pl_graph_opts *o;
 	pl_id **str;			/* [segment][string]: graph string or PL_NONE */
+	uint8_t **call_type;		/* [segment][string]: what such a call is; 0 not asked */
 	uint32_t **track_res;		/* [segment][track]: resource or PL_NONE */
 	const struct pl_clock ***clock; /* [segment][track] or NULL */
 	struct resinfo *ri;		/* by resource */
@@ -125,6 +127,30 @@ static inline pl_ns gb_end(const struct gb *b, uint32_t node)
 
 /* The call with this correlation, PL_NONE if there is none. After gb_device(). */
 uint32_t gb_call_by_corr(const struct rankinfo *rk, int64_t corr);
+
+/* Launched operations of one stream, in launch order. */
+struct lane {
+	uint32_t res;
+	struct op **op;
+	uint32_t *call; /* index of the launching call */
+	uint32_t n;
+	size_t cap, cap_call;
+	struct pending { /* latest waits of this lane, for events recorded on it behind them */
+		uint32_t at, src; /* operations launched before it; node waited for */
+	} pending[16];
+	uint32_t n_pending;
+};
+
+struct lanes { /* of a rank */
+	struct lane *v;
+	size_t n, cap;
+};
+/* How many operations of the lane were launched before call c. */
+uint32_t gb_launched(const struct lane *x, uint32_t c);
+/* Event waits: recorded or inferred edges between the lanes. hash: [graph strings], cleared once.
+ */
+int gb_events(struct gb *b, struct rankinfo *rk, struct lanes *l, uint64_t *hash,
+	      struct pl_err *err) PL_MUST;
 
 int gb_host(struct gb *b, struct pl_err *err) PL_MUST;	  /* threads: segments, calls */
 int gb_threads(struct gb *b, struct pl_err *err) PL_MUST; /* waits of threads for one another */

@@ -241,6 +241,126 @@ static void event_waits(void)
 	end_trace();
 }
 
+/*
+ * Gathers that run ahead of the computation into four buffers: gather l waits for computation l -
+ * 4, whose event is not the last one that was recorded.
+ */
+static void events_back(void)
+{
+	const unsigned waits = PL_E_WAIT | PL_E_INFERRED;
+	static const char *const gather[] = { "AllGather_0", "AllGather_1", "AllGather_2",
+					      "AllGather_3", "AllGather_4", "AllGather_5",
+					      "AllGather_6", "AllGather_7" };
+	static const char *const use[] = { "use_0", "use_1", "use_2", "use_3", "use_4", "use_5" };
+	static const int64_t g0[] = { 1000, 1051, 1102, 1153, 1204, 1355, 1506, 1657 };
+	static const int64_t u0[] = { 1052, 1203, 1354, 1505, 1656, 1807 };
+	int64_t t = 0;
+	uint32_t s;
+	pl_id h, d, n;
+
+	begin_trace();
+	s = segment();
+	h = track(s, 0, -1, "100");
+	d = track(s, 0, 7, "7");
+	n = track(s, 0, 22, "22");
+	for (int l = 0; l < 8; l++) {
+		if (l >= 4)
+			ev(s, PL_K_RUNTIME, h, "cudaStreamWaitEvent", t, t + 1, 0);
+		ev(s, PL_K_RUNTIME, h, "cudaLaunchKernelExC", t + 2, t + 5, 100 + l);
+		ev(s, PL_K_COLLECTIVE, n, gather[l], g0[l], g0[l] + 50, 100 + l);
+		ev(s, PL_K_RUNTIME, h, "cudaEventRecord", t + 6, t + 7, 0);
+		if (l >= 2) {
+			ev(s, PL_K_RUNTIME, h, "cudaStreamWaitEvent", t + 8, t + 9, 0);
+			ev(s, PL_K_RUNTIME, h, "cudaLaunchKernel", t + 10, t + 13, 200 + l);
+			ev(s, PL_K_KERNEL, d, use[l - 2], u0[l - 2], u0[l - 2] + 150, 200 + l);
+			ev(s, PL_K_RUNTIME, h, "cudaEventRecord", t + 14, t + 15, 0);
+		}
+		t += 20;
+	}
+	if (!ok(build(), "a prefetch builds"))
+		return;
+	for (int l = 4; l < 8; l++) {
+		uint32_t a = node(gather[l], PL_RO_ARRIVE, g0[l]);
+
+		ok(edge(node(use[l - 4], PL_RO_COMPUTE, u0[l - 4]), a) == (int)waits,
+		   "gather %d waits for the computation that had its buffer", l);
+		ok(edge(node(use[l - 3], PL_RO_COMPUTE, u0[l - 3]), a) == -1,
+		   "and for no later one");
+	}
+	end_trace();
+}
+
+/* A fork whose wait the profile does not show. */
+static void no_waits(void)
+{
+	uint32_t s;
+	pl_id h, d, n;
+
+	begin_trace();
+	s = segment();
+	h = track(s, 0, -1, "100");
+	d = track(s, 0, 7, "7");
+	n = track(s, 0, 9, "9");
+	ev(s, PL_K_RUNTIME, h, "cudaLaunchKernel", 0, 5, 1);
+	ev(s, PL_K_RUNTIME, h, "cudaLaunchKernel", 10, 15, 2);
+	ev(s, PL_K_RUNTIME, h, "cudaLaunchKernel", 20, 25, 3);
+	ev(s, PL_K_KERNEL, d, "a", 8, 100, 1);
+	ev(s, PL_K_KERNEL, d, "b", 101, 300, 2);
+	ev(s, PL_K_KERNEL, n, "side", 102, 200, 3);
+	if (!ok(build(), "a trace without waits builds"))
+		return;
+	ok(edge(node("a", PL_RO_COMPUTE, 8), node("side", PL_RO_COMPUTE, 102)) ==
+		   (PL_E_WAIT | (int)PL_E_INFERRED),
+	   "what was held up waits for what ended just then");
+	end_trace();
+}
+
+/* Within one tick of a coarse clock, correlation orders the calls, not their length. */
+static void same_tick(void)
+{
+	uint32_t s;
+	pl_id h, d, n;
+
+	begin_trace();
+	s = segment();
+	h = track(s, 0, -1, "100");
+	d = track(s, 0, 7, "7");
+	n = track(s, 0, 20, "20");
+	ev(s, PL_K_RUNTIME, h, "cudaLaunchKernel", 0, 5, 1);
+	ev(s, PL_K_RUNTIME, h, "cudaEventRecord", 10, 10, 2);
+	ev(s, PL_K_RUNTIME, h, "cudaStreamWaitEvent", 10, 11, 3);
+	ev(s, PL_K_RUNTIME, h, "cudaLaunchKernelExC", 14, 20, 4);
+	ev(s, PL_K_KERNEL, d, "a", 8, 100, 1);
+	ev(s, PL_K_COLLECTIVE, n, "ncclDevKernel_AllReduce", 103, 400, 4);
+	if (!ok(build(), "calls of one tick build"))
+		return;
+	ok(edge(node("a", PL_RO_COMPUTE, 8), node("ncclDevKernel_AllReduce", PL_RO_ARRIVE, 103)) ==
+		   (PL_E_WAIT | (int)PL_E_INFERRED),
+	   "a record and a wait in one tick keep their order");
+	end_trace();
+}
+
+/* A member that ended long before the last arrival did not wait for it: its recorded time stays. */
+static void early_member(void)
+{
+	uint32_t s0, s1, e0, e1;
+
+	begin_trace();
+	s0 = segment();
+	s1 = segment();
+	e0 = ev(s0, PL_K_COLLECTIVE, track(s0, 0, 20, "20"), "ncclDevKernel_AllReduce", 100, 200,
+		1);
+	e1 = ev(s1, PL_K_COLLECTIVE, track(s1, 1, 20, "20"), "ncclDevKernel_AllReduce", 350, 502,
+		1);
+	match(0, (struct pl_member[]){ { s0, e0 }, { s1, e1 } }, 2);
+	if (!ok(build(), "a contradiction builds"))
+		return;
+	ok(node("ncclDevKernel_AllReduce", PL_RO_TRANSFER, 100) != PL_NONE,
+	   "who left before the last came keeps its recorded time");
+	ok(graph.unmatched_comm == 1, "and is counted");
+	end_trace();
+}
+
 /* Two ranks: the transfer begins with the last arrival. */
 static void rendezvous(void)
 {
@@ -373,6 +493,10 @@ int main(void)
 {
 	one_rank();
 	event_waits();
+	events_back();
+	no_waits();
+	same_tick();
+	early_member();
 	rendezvous();
 	pair();
 	steps_share();
