@@ -177,13 +177,6 @@ check-data: all helpers ## those of bench/ that measure on the traces in DATA=DI
 	@test -n '$(DATA)' || { echo 'check-data: say where the traces are: make check-data DATA=DIR' >&2; exit 2; }
 	@$(call measure,bench/identity bench/clock bench/pipeline)
 
-# measure(SCRIPTS): all of them, and whether one missed its demands
-measure = failed=; for b in $(1); do echo "== $$b"; $(BENCH_ENV) $$b || failed="$$failed $$b"; done; \
-	test -z "$$failed" || { echo "missed:$$failed"; exit 1; }
-
-BENCH_ENV = BIN='$(abspath $(BIN))' GEN='$(abspath $(BUILD))/gen' HELPERS='$(abspath $(BUILD))/bench' \
-	SRC='$(CURDIR)' DATA='$(if $(DATA),$(abspath $(DATA)))'
-
 demo: deps ## install what is missing, build, run the pipeline on the bundled traces
 	@$(MAKE) --no-print-directory -j$(JOBS) all
 	@BIN='$(abspath $(BIN))' samples/demo

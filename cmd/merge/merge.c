@@ -318,7 +318,7 @@ const struct pl_cmd pl_command = {
 	.synopsis = "[OPTION]... [FILE]...",
 	.summary = "Put the traces of many ranks onto one clock.",
 	.details =
-		"Reads traces as trace(1) writes them, as files or one stream; without a file: "
+		"Reads traces as trace writes them, as files or one stream; without a file: "
 		"standard input.\n"
 		"Collectives, sends and receives are matched across ranks; offset and drift of "
 		"every clock\n"

@@ -300,30 +300,45 @@ bool pl_use_color(const struct pl_common *c, int fd)
 	return pl_is_tty(c, fd) && !(no && *no);
 }
 
+#define MAX_WARNINGS 40 /* shown without -v: a thousand bad blocks are not worth a thousand lines  \
+			 */
+
 static void say(void *arg, enum pl_level level, const char *text)
 {
-	const struct pl_common *c = arg;
+	struct pl_common *c = arg;
 
 	if ((level == PL_LOG_WARN && c->quiet) || (level == PL_LOG_NOTE && c->verbose < 1) ||
 	    (level == PL_LOG_DEBUG && c->verbose < 2))
 		return;
+	if (level == PL_LOG_WARN && !c->verbose &&
+	    __atomic_add_fetch(&c->warnings, 1, __ATOMIC_RELAXED) > MAX_WARNINGS)
+		return;
 	fprintf(stderr, "%s: %s%s\n", c->program, level == PL_LOG_WARN ? "warning: " : "", text);
 }
 
-static void open_std_fds(void)
+static void say_hidden(const struct pl_common *c)
 {
-	int fd;
-
-	do
-		fd = open("/dev/null", O_RDWR);
-	while (fd >= 0 && fd <= 2);
-	if (fd > 2)
-		close(fd);
+	if (c->warnings > MAX_WARNINGS)
+		fprintf(stderr, "%s: warning: %u more warnings are not shown; -v shows all\n",
+			c->program, c->warnings - MAX_WARNINGS);
 }
 
 /*
- * Memory is taken in large pieces and kept until exit: without this glibc maps and unmaps every big array
- * anew, and a third of a short run goes into page faults.
+ * No file of ours may get the number of a standard one that is closed. What takes its place is open
+ * the wrong way round: reading a closed input and writing a closed output fail instead of being
+ * silent.
+ */
+static void open_std_fds(void)
+{
+	for (int fd = 0; fd <= 2; fd++)
+		if (fcntl(fd, F_GETFD) < 0 &&
+		    open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd)
+			return;
+}
+
+/*
+ * Memory is taken in large pieces and kept until exit: without this glibc maps and unmaps every big
+ * array anew, and a third of a short run goes into page faults.
  */
 static void tune_malloc(void)
 {
@@ -469,6 +484,7 @@ int pl_main(const struct pl_cmd *cmd, int argc, char **argv)
 	/* what was printed must have arrived, or the program did not do its work */
 	if ((fflush(stdout) || ferror(stdout)) && rc >= 0)
 		rc = pl_fail_sys(&err, "standard output");
+	say_hidden(c);
 	if (rc < 0 && rc != PL_ESTOP) {
 		if (err.msg[0])
 			fprintf(stderr, "%s: %s\n", cmd->name, err.msg);

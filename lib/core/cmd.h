@@ -48,6 +48,7 @@ struct pl_common {
 	int progress; /* 0 auto, 1 always, 2 never: as PL_OPT_CHOICE */
 	int64_t seed;
 	bool fake_tty;
+	unsigned warnings;   /* so far; only the first of them are shown without -v */
 	struct pl_log log;   /* warnings go to standard error as "program: text" */
 	const char *program; /* its name */
 	int argc;	     /* the whole command line, for provenance */

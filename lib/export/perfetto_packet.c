@@ -227,6 +227,8 @@ static void put_track_name(struct x_text *t, const struct pl_segment *s, const s
 	name = x_str(s, k->tid, &n);
 	x_put(&tmp, name, n);
 	put_text(t, TRACK_NAME, (const char *)tmp.b.p, tmp.b.n);
+	if (t->rc >= 0)
+		t->rc = tmp.rc;
 	x_text_fini(&tmp);
 }
 

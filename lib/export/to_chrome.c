@@ -321,7 +321,9 @@ static int put_track(struct chrome *c, struct x_text *t, const struct pl_segment
 
 			x_process_title(&tmp, s, k, true);
 			x_json_str(t, (const char *)tmp.b.p, tmp.b.n);
+			rc = tmp.rc;
 			x_text_fini(&tmp);
+			PL_TRY(rc);
 		} else {
 			put_id(t, s, k->process, true);
 		}

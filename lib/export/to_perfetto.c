@@ -156,8 +156,8 @@ static int collect(struct perfetto *p, struct p_seg *s, struct pl_err *err)
 		n += h->b[i].n;
 		if (n >= PL_NONE)
 			return pl_fail(err, PL_ELIMIT, "more than %u events in a segment", PL_NONE);
-		PL_TRY(x_rows_build(&s->rows[i], &h->b[i], err));
 		s->n_rows = i + 1;
+		PL_TRY(x_rows_build(&s->rows[i], &h->b[i], err));
 	}
 	PL_TRY(pl_alloc(&s->item, n + 1, sizeof(*s->item), err));
 	PL_TRY(pl_alloc(&s->where, n + 1, sizeof(*s->where), err));

@@ -128,12 +128,17 @@ static int one_match(struct gb *b, const struct pl_match *m, const uint8_t *twin
 			until = pl_min_i64(until, gb_end(b, a + 1));
 	}
 	if (found < 2) { /* nobody to wait for, or nobody recorded */
-		uint32_t a = found ? arrival(b, &mem[0]) : PL_NONE;
+		uint32_t a = PL_NONE;
 
-		if (m->n > 1)
-			b->g->unmatched_comm += found;
-		else if (a != PL_NONE)
-			set_transfer(b, a, b->node[a].start, INT64_MAX, false);
+		for (uint32_t i = 0; i < m->n && a == PL_NONE; i++)
+			a = arrival(b, &mem[i]);
+		if (a == PL_NONE)
+			return 0;
+		if (m->n > 1 || m->flags & PL_MATCH_MISSING)
+			b->g->unmatched_comm++;
+		b->node[a].group = b->node[a + 1].group = m->group;
+		set_transfer(b, a, b->node[a].start, INT64_MAX,
+			     m->n > 1 || m->flags & PL_MATCH_MISSING);
 		return 0;
 	}
 	if ((rc = gb_node(b, &n, &id, err)) < 0)

@@ -6,9 +6,11 @@
  * microseconds shortens the earlier one; a real overlap (programmatic launch, branches of a CUDA
  * graph shown on one stream) becomes a start-to-start edge.
  *
- * A launch edge leads from the start of the runtime call with the same correlation. All kernels of
- * one CUDA graph share a correlation: among them, an operation on another stream follows the latest
- * one that had ended (inferred: the graph's own edges are not in the profile).
+ * A launch edge leads from the runtime call with the same correlation: from its end, for in a long
+ * call (a module loaded, the thread preempted) the submission comes last; from its start for an
+ * operation that began before the call returned. All kernels of one CUDA graph share a correlation:
+ * among them, an operation on another stream follows the latest one that had ended (inferred: the
+ * graph's own edges are not in the profile).
  *
  * Threads that do nothing but communicate (gloo's workers) are streams in this sense; their
  * launches are the host operators that issued them, by record function id where recorded, else by

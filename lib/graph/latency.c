@@ -1,9 +1,10 @@
 /*
- * The two latencies of a device that are modelled: from the start of a launch call to the start of
- * the operation on an idle stream, and between operations of a stream when the next was there in
- * time. Each is the median over such cases of the recording; what exceeds it at a single operation
- * stays unexplained. Both are bounded by what hardware does, so that a habit of the job (a pause
- * after every kernel) is not mistaken for a property of the device.
+ * The latencies of a device that are modelled: from the end of a launch call to the start of its
+ * operation on an idle stream; from the start of the call, for operations that began before it
+ * returned; between operations of a stream when the next was there in time. Each is the median over
+ * such cases of the recording; what exceeds it at a single operation stays unexplained. All are
+ * bounded by what hardware does, so that a habit of the job (a pause after every kernel) is not
+ * mistaken for a property of the device.
  */
 #include <string.h>
 

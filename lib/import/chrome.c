@@ -161,9 +161,12 @@ static int one_event(struct pl_doc *d, struct pl_err *err)
 {
 	struct pl_src *s = &d->src;
 	struct pl_ev *e = &d->ev;
-	const char *p = s->p, *q = pl_ev_read(e, p, s->end);
-	size_t have;
+	const char *p = s->p, *limit = pl_src_limit(s, MAX_EVENT), *q;
+	int rc = pl_rows_ready(&d->rows, err);
 
+	if (rc < 0)
+		return rc;
+	q = pl_ev_read(e, p, limit);
 	if (PL_LIKELY(q)) {
 		s->p = q;
 		return pl_doc_accept(d, p, q, pl_src_at(s, p), err);
@@ -173,13 +176,35 @@ static int one_event(struct pl_doc *d, struct pl_err *err)
 	pl_rows_undo(&d->rows);
 	if (!e->more)
 		return bad_event(d, err);
-	have = (size_t)(s->end - p);
-	if (!s->eof && have < MAX_EVENT)
-		return pl_src_fill(s, have * 2, err);
+	if (limit == s->end && !s->eof && limit - p < (ptrdiff_t)MAX_EVENT)
+		return pl_src_fill(s, 2 * (size_t)(limit - p), err);
+	s->vain += limit - p;
 	e->where = NULL;
-	e->what = s->eof ? "an event that is cut off"
-			 : "an event longer than 4 MiB (unclosed quote?)";
+	e->what = limit == s->end && s->eof ? "an event that is cut off"
+		  : limit - p < (ptrdiff_t)MAX_EVENT
+			  ? "an event whose end is not found"
+			  : "an event longer than 4 MiB (unclosed quote?)";
 	return bad_event(d, err);
+}
+
+/* Something else where an event belongs: a number, a string, an array; just that is skipped. */
+static int no_event(struct pl_doc *d, struct pl_err *err)
+{
+	struct pl_src *s = &d->src;
+	const char *limit = pl_src_limit(s, MAX_EVENT), *q = value_end(s->p, limit);
+	int rc;
+
+	if (q > limit && limit == s->end && !s->eof && limit - s->p < (ptrdiff_t)MAX_EVENT)
+		return pl_src_fill(s, 2 * (size_t)(limit - s->p), err);
+	rc = pl_report_bad(&d->report, pl_src_at(s, s->p), "an event expected", err);
+	if (rc < 0)
+		return rc;
+	if (q > s->p && q <= limit) {
+		s->p = q;
+		return 0;
+	}
+	s->vain += limit - s->p;
+	return resync(d, false, err);
 }
 
 /* s->p is after the '['. Returns at the end of the array or of the input. */
@@ -207,13 +232,7 @@ static int events(struct pl_doc *d, struct pl_err *err)
 			s->p++;
 			return 0;
 		} else {
-			PL_TRY(pl_report_bad(&d->report, pl_src_at(s, s->p), "an event expected",
-					     err));
-			if (value_end(s->p, s->end) > s->p && value_end(s->p, s->end) <= s->end)
-				s->p = value_end(s->p,
-						 s->end); /* a number, a string ...: just that */
-			else
-				PL_TRY(resync(d, false, err));
+			PL_TRY(no_event(d, err));
 		}
 	}
 out:
@@ -293,30 +312,34 @@ out:
 static int one_member(struct pl_doc *d, struct pl_err *err)
 {
 	struct pl_src *s = &d->src;
-	const char *key = s->p + 1, *q, *value;
-	size_t have = (size_t)(s->end - s->p);
+	const char *key = s->p + 1, *end = pl_src_limit(s, PL_SRC_MAX), *q, *value;
 	unsigned flags;
 
-	q = pl_scan_string(key, s->end, &flags);
-	value = q < s->end ? pl_scan_space(q + 1, s->end) : s->end;
-	if (value < s->end && *value != ':')
+	q = pl_scan_string(key, end, &flags);
+	value = q < end ? pl_scan_space(q + 1, end) : end;
+	if (value < end && *value != ':')
 		return bad_member(d, "a colon expected after the key", err);
-	value = value < s->end ? pl_scan_space(value + 1, s->end) : s->end;
-	if (value < s->end && *value == '[' && q - key == 11 && !memcmp(key, "traceEvents", 11)) {
+	value = value < end ? pl_scan_space(value + 1, end) : end;
+	if (value < end && *value == '[' && q - key == 11 && !memcmp(key, "traceEvents", 11)) {
 		s->p = value + 1;
 		return events(d, err);
 	}
-	if (value < s->end) {
-		const char *e = value_end(value, s->end);
+	if (value < end) {
+		const char *e = value_end(value, end);
 
-		if (e <= s->end && e > value)
+		if (e <= end && e > value)
 			return take_member(d, key, (size_t)(q - key), value, e, err);
 		if (e == value)
 			return bad_member(d, "a value expected", err);
 	}
-	if (!s->eof && have < PL_SRC_MAX)
-		return pl_src_fill(s, have * 2, err);
-	return bad_member(d, s->eof ? "a member that is cut off" : "a member longer than 16 MiB",
+	if (end == s->end && !s->eof && end - s->p < (ptrdiff_t)PL_SRC_MAX)
+		return pl_src_fill(s, 2 * (size_t)(end - s->p), err);
+	s->vain += end - s->p;
+	if (end == s->end && s->eof)
+		return bad_member(d, "a member that is cut off", err);
+	return bad_member(d,
+			  end - s->p < (ptrdiff_t)PL_SRC_MAX ? "a member whose end is not found"
+							     : "a member longer than 16 MiB",
 			  err);
 }
 

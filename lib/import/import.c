@@ -223,6 +223,15 @@ int pl_src_fill(struct pl_src *s, size_t want, struct pl_err *err)
 	return 0;
 }
 
+#define PATIENCE ((int64_t)64 << 20)
+
+const char *pl_src_limit(const struct pl_src *s, size_t max)
+{
+	if (PL_UNLIKELY(s->vain > PATIENCE + 16 * pl_src_at(s, s->p)))
+		max = (size_t)16 << 10;
+	return (size_t)(s->end - s->p) > max ? s->p + max : s->end;
+}
+
 /* ---- ranks and hosts from names ------------------------------------------------------------ */
 
 const char *pl_base_name(const char *path)

@@ -39,6 +39,7 @@ struct pl_src {
 	const char *base;   /* the window's first byte ... */
 	int64_t offset;	    /* ... and its offset in the input */
 	bool eof;	    /* `end` is the end of the input */
+	int64_t vain;	    /* bytes looked at for the end of what has none */
 	struct pl_buf tail; /* the input's last bytes, padded */
 };
 #define PL_SRC_WINDOW ((size_t)256 << 10)
@@ -49,6 +50,11 @@ void pl_src_fini(struct pl_src *s);
 /* Drop what is before p; afterwards [p, end) has at least `want` bytes, or eof is set. A damaged
  * gzip is an early end (PL_EDATA when strict). */
 int pl_src_fill(struct pl_src *s, size_t want, struct pl_err *err) PL_MUST;
+/*
+ * How far from p the end of an event or member is looked for: `max`, unless so many had no end that
+ * looking for it would take longer than reading the input many times.
+ */
+const char *pl_src_limit(const struct pl_src *s, size_t max);
 static inline int64_t pl_src_at(const struct pl_src *s, const char *q)
 {
 	return s->offset + (q - s->base);
@@ -94,8 +100,9 @@ struct pl_coldef {
 	pl_id key;
 };
 
-#define PL_MAX_COLS 1024 /* after this many the columns are begun anew */
-#define PL_HOLD_MAX 24	 /* batches kept back at most while sizes are looked for */
+#define PL_MAX_COLS    1024  /* after this many the columns are begun anew */
+#define PL_MAX_MEMBERS 60000 /* of one event; a block of a trace holds 65536 columns */
+#define PL_HOLD_MAX    24    /* batches kept back at most while sizes are looked for */
 
 struct pl_rows {
 	const struct pl_import_opts *o;
@@ -135,6 +142,11 @@ static inline int PL_MUST pl_rows_done(struct pl_rows *r, struct pl_err *err)
 			 pl_intern_bytes(&r->seg.str) <= r->max_strings)
 		       ? 0
 		       : pl_rows_flush(r, false, err);
+}
+/* Before a row: rows that were undone may have left columns, and the next undo visits them all. */
+static inline int PL_MUST pl_rows_ready(struct pl_rows *r, struct pl_err *err)
+{
+	return PL_LIKELY(r->n_defs <= PL_MAX_COLS) ? 0 : pl_rows_flush(r, false, err);
 }
 /* Undo the columns of the row that was begun. */
 void pl_rows_undo(struct pl_rows *r);

@@ -566,6 +566,7 @@ int pl_doc_leftovers(struct pl_doc *d, struct pl_err *err)
 
 		if (!o->text)
 			continue;
+		PL_TRY(pl_rows_ready(&d->rows, err));
 		PL_TRY(pl_report_value(&d->report, o->at,
 				       "a begin (B, b) without its end, hence no duration", err));
 		if (!pl_ev_read(&d->ev, o->text, o->text + o->n + 1)) {

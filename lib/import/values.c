@@ -295,7 +295,7 @@ const char *pl_ev_number(const char *p, const char *end, uint8_t *type, int64_t 
 			goto none;
 		*type = PL_V_JSON;
 	}
-	*v = neg ? -(int64_t)x : (int64_t)x;
+	*v = (int64_t)(neg ? 0 - x : x);
 	if (PL_UNLIKELY(p - first > 18 || (neg && !x))) { /* exact, or kept as text */
 		int wide;
 
@@ -385,6 +385,7 @@ static int put_coll(struct pl_ev *e, struct pl_key *k, pl_id id)
 	return pl_rows_put(e->rows, role, PL_V_STR, k->id, id, e->err);
 }
 
+/* PL_ESTOP: the event has too many members. */
 static int put(struct pl_ev *e, struct pl_key *k, uint8_t type, int64_t v, uint8_t scale)
 {
 	uint32_t index = k->col[type];
@@ -396,6 +397,10 @@ static int put(struct pl_ev *e, struct pl_key *k, uint8_t type, int64_t v, uint8
 	}
 	k->event = e->event;
 	if (PL_UNLIKELY(!index)) {
+		if (e->rows->n_defs >= PL_MAX_MEMBERS) {
+			e->what = "an event of more than 60000 members";
+			return PL_ESTOP;
+		}
 		if (k->id == PL_NONE &&
 		    (rc = pl_rows_str(e->rows, e->key_text.str[k->index] + 1,
 				      e->key_text.len[k->index] - 1, &k->id, e->err)) < 0)
@@ -447,5 +452,7 @@ const char *pl_ev_value(struct pl_ev *e, struct pl_key *k, const char *p, const 
 		e->f.arg_type[k->code] = type;
 	}
 	rc = put(e, k, type, v, scale);
-	return PL_UNLIKELY(rc < 0) ? fatal(e, rc) : q;
+	if (PL_LIKELY(rc >= 0))
+		return q;
+	return rc == PL_ESTOP ? NULL : fatal(e, rc);
 }

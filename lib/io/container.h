@@ -120,8 +120,8 @@ const char *pl_get_str(struct pl_cur *c, size_t *n); /* borrowed, not NUL-termin
 /*
  * Whole columns. `delta` codes differences between neighbours. Encoded: one byte of coding, then
  * data: 0 = varint of zigzag values, 1 = varint of zigzag differences, 2 = all equal (one value),
- * 3 = fixed little-endian of width w (one byte w), 4 = runs (value, length), 5 = runs of differences.
- * The writer picks a small one; a reader must know all. No rows take no bytes.
+ * 3 = fixed little-endian of width w (one byte w), 4 = runs (value, length), 5 = runs of
+ * differences. The writer picks a small one; a reader must know all. No rows take no bytes.
  */
 int pl_put_col_i64(struct pl_buf *b, const int64_t *v, size_t n, bool delta,
 		   struct pl_err *err) PL_MUST;

@@ -127,7 +127,7 @@ static void job_give(struct pl_creader *r, struct rjob *j)
 /* ---- cutting the input into members ---------------------------------------------------------- */
 
 #define CUT_SHORT "cut short"
-#define REMEDY	  "copy or make it again, or keep the whole blocks with --salvage"
+#define REMEDY	  "copy or make it again, or keep the whole blocks with trace --salvage"
 
 static void cut_end(struct pl_creader *r, int64_t at, const char *what, const char *remedy)
 {

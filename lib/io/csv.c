@@ -11,7 +11,8 @@
 #include "io/csv.h"
 
 #define WINDOW	   ((size_t)256 << 10)
-#define FIELD_MAX  ((size_t)64 << 20)
+#define FIELD_MAX  ((size_t)1 << 20) /* libcsv grows its buffer by GROW at a time */
+#define GROW	   4096
 #define FIELDS_MAX 65536u
 
 struct reader {
@@ -131,6 +132,7 @@ int pl_csv_read(struct pl_in *in,
 
 	if (csv_init(&csv, 0) != 0)
 		return pl_fail(err, PL_ENOMEM, "%s: out of memory", r.name);
+	csv_set_blk_size(&csv, GROW);
 	csv_set_realloc_func(&csv, pl_realloc);
 	csv_set_free_func(&csv, pl_free);
 	rc = feed_all(&r, &csv, in);

@@ -99,6 +99,8 @@ int pl_whatif_add(struct pl_whatif *w, const char *text, struct pl_err *err)
 
 	if (!copy)
 		return pl_fail(err, PL_ENOMEM, "out of memory");
+	for (size_t n = strlen(copy); n && copy[n - 1] == ' ';)
+		copy[--n] = '\0';
 	while (*s == ' ')
 		s++;
 	if (strncmp(s, "scale ", 6)) {

@@ -82,7 +82,7 @@ for p in $programs; do
 	status 4 "$p: --help to a full disk" sh -c "'$prog' --help >/dev/full"
 	status 141 "$p: a reader that left" to_nobody default "$prog" --help
 	status 141 "$p: a reader that left, SIGPIPE ignored by the parent" to_nobody ignored "$prog" --help
-	status "0 4" "$p: closed standard output" closed "$prog" --help
+	status 4 "$p: closed standard output" closed "$prog" --help
 
 	page=$SRC/man/paceline-$p.1
 	table_options "$prog" >"$TMP/table"
@@ -113,7 +113,7 @@ for p in $programs; do
 	status 4 "$p: -o to a full disk" "$prog" -q -o /dev/full "$input"
 	status 4 "$p: -o into a folder that is not there" "$prog" -q -o "$TMP/nowhere/x" "$input"
 	status 141 "$p: data to a reader that left" to_nobody default "$prog" -q "$input"
-	status "0 4" "$p: data to a closed standard output" closed "$prog" -q "$input"
+	status 4 "$p: data to a closed standard output" closed "$prog" -q "$input"
 	status 3 "$p: an empty file" "$prog" -q /dev/null
 	says "^$p: " "$p: ... and says so"
 	mkdir -p "$TMP/empty"
