@@ -460,11 +460,34 @@ static int missing_ranks(struct pl_align *a, struct pl_err *err)
 	if (a->rep->unmatched_collectives)
 		pl_say(a->o.log, PL_LOG_WARN,
 		       "%" PRIu64 " of %" PRIu64 " collectives were found on one rank only: their "
-		       "recorded durations stand for the transfers",
-		       a->rep->unmatched_collectives, a->rep->collective_matches);
+		       "recorded durations, with their waits, stand for the transfers%s",
+		       a->rep->unmatched_collectives, a->rep->collective_matches,
+		       groups ? "" : "; record groups, or more steps");
 out:
 	pl_intern_fini(&seen);
 	return rc;
+}
+
+/* What could not be matched, or not for sure, makes the graph less than it could be: say so. */
+static void say_doubts(const struct pl_align *a)
+{
+	uint64_t alone = a->rep->unmatched_sends + a->rep->unmatched_recvs, all = 0;
+
+	for (size_t i = 0; i < a->n; i++)
+		all += a->ev[i].kind != PL_K_COLLECTIVE;
+	if (alone)
+		pl_say(a->o.log, PL_LOG_WARN,
+		       "%" PRIu64 " of %" PRIu64
+		       " sends and receives have no partner: nothing joins "
+		       "their ranks in a graph, and their waits count as transfers; record groups "
+		       "and peers, or more steps",
+		       alone, all);
+	if (a->n_doubtful)
+		pl_say(a->o.log, PL_LOG_WARN,
+		       "%u of the inferred groups and pairs were hardly likelier than others: what "
+		       "counts as wait and as transfer there is a guess; record groups, or more "
+		       "steps",
+		       a->n_doubtful);
 }
 
 int pl_align_solve(struct pl_align *a, struct pl_merge *m, struct pl_clock_report *r,
@@ -482,6 +505,7 @@ int pl_align_solve(struct pl_align *a, struct pl_merge *m, struct pl_clock_repor
 	PL_TRY(fill_groups(a, m, err));
 	PL_TRY(fill_matches(a, m, err));
 	PL_TRY(missing_ranks(a, err));
+	say_doubts(a);
 	PL_TRY(pl_align_estimate(a, m, err));
 	if (r->unconnected)
 		pl_say(a->o.log, PL_LOG_WARN,

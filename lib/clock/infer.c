@@ -6,8 +6,12 @@
  * operation. Two lanes belong together when their ends jitter hardly more than those of the closest
  * lanes do (pl_lane_spread(): no clock needed) and neither ends before the other begins. Each lane
  * joins the closest group it fits, or starts one. Lanes that fit nowhere are split by operation,
- * since a stream may serve several groups, and tried once more. Lanes of few events come last, when
- * clocks estimated from the others let their ends be compared as they are.
+ * since a stream may serve several groups, and tried once more.
+ *
+ * Lanes of few events come last, when clocks estimated from the others let their times be compared
+ * as they are. All lanes on one stream are then divided at once, into the division that is most
+ * likely (layout.c), those with most events first: each finding joins more clocks. What is not laid
+ * out regularly is clustered as above.
  *
  * Cost: lanes x groups comparisons of at most a thousand events; the group joined last and the next
  * one are tried first, which makes it lanes x 2 for the usual layouts.
@@ -16,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clock/internal.h"
+#include "clock/layout.h"
 
 #define MAX_EARLY   0.1 /* share of impossible pairs that noise may cause */
 #define MIN_AGREE   0.8
@@ -39,6 +43,7 @@ struct node {
 struct clusters {
 	struct pl_align *a;
 	const struct pl_clock *clock; /* estimated so far, or NULL */
+	const uint32_t *raft;	      /* of clocks: comparable where they are the same */
 	struct node *v;
 	uint32_t n;
 	uint32_t *leader; /* of each cluster: index of v */
@@ -51,9 +56,7 @@ struct clusters {
 /* Can ends on the two clocks be compared as they are? */
 static bool comparable(const struct clusters *c, uint32_t p, uint32_t q)
 {
-	const struct pl_clock_info *info = c->a->rep->clock;
-
-	return c->clock && (p == q || (info[p].offset_known && info[q].offset_known));
+	return c->clock && c->raft[p] == c->raft[q];
 }
 
 /* Greatest distance of aligned ends; INT64_MAX if one ends before the other begins. */
@@ -93,7 +96,7 @@ static int64_t distance(const struct clusters *c, const struct node *x, const st
 	spread = pl_lane_spread(c->a, &x->s, &y->s, shift, &early, c->scratch);
 	if (early > MAX_EARLY)
 		return INT64_MAX;
-	return spread == INT64_MAX ? 0 : spread; /* one or two events: taken for one group */
+	return spread == INT64_MAX && !c->clock ? 0 : spread; /* too few to tell */
 }
 
 /* How far the nearest neighbour typically is. */
@@ -337,25 +340,212 @@ static int by_operation(const void *x, const void *y)
 	return p->lane < q->lane ? -1 : p->lane > q->lane;
 }
 
-/* Nodes v[0..n) do mostly the same. Those that fit with nobody are left at the front: their number.
- */
-static int infer_bucket(struct pl_align *a, const struct pl_clock *clock, struct node *v,
-			uint32_t n, uint32_t *left, struct pl_err *err)
+struct know { /* what is known of clocks; NULL: nothing yet */
+	struct pl_merge *m;
+	struct pl_islands is;
+};
+
+/* Groups of two lanes and more; the others are left at the front of c->v: their number. */
+static int put_groups(struct clusters *c, uint32_t *left, struct pl_err *err)
 {
-	struct clusters c = { .a = a, .clock = clock, .v = v, .n = n };
+	int rc = 0;
+
+	for (uint32_t g = 0; g < c->n_clusters; g++)
+		if (c->size[g] > 1)
+			PL_TRY(put_group(c, g, err));
+	for (uint32_t i = 0; i < c->n; i++)
+		if (c->size[c->v[i].cluster] == 1)
+			c->v[(*left)++] = c->v[i];
+out:
+	return rc;
+}
+
+/* Nodes v[0..n) do mostly the same. */
+static int infer_bucket(struct pl_align *a, struct know *k, struct node *v, uint32_t n,
+			uint32_t *left, struct pl_err *err)
+{
+	struct clusters c = { .a = a, .v = v, .n = n };
 	int rc;
 
 	*left = 0;
+	c.clock = k ? k->is.clock : NULL;
+	c.raft = k ? k->is.raft : NULL;
 	PL_TRY(cluster(&c, err));
-	PL_TRY(regularize_all(&c, err));
-	for (uint32_t g = 0; g < c.n_clusters; g++)
-		if (c.size[g] > 1)
-			PL_TRY(put_group(&c, g, err));
-	for (uint32_t i = 0; i < n; i++)
-		if (c.size[v[i].cluster] == 1)
-			v[(*left)++] = v[i];
+	if (!k)
+		PL_TRY(regularize_all(&c, err));
+	PL_TRY(put_groups(&c, left, err));
 out:
 	clusters_fini(&c);
+	return rc;
+}
+
+/* ---- few events --------------------------------------------------------------------------------
+ */
+
+/* Lanes that could share a group, by number. */
+static void classify(const struct pl_align *a, const struct node *v, uint32_t n, uint32_t *class)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t k = 0;
+
+		while (k < i &&
+		       (class[k] != k || pl_lane_agreement(a, &v[k].s, &v[i].s, 0) < MIN_AGREE))
+			k++;
+		class[i] = k;
+	}
+}
+
+static uint32_t root_of(uint32_t *parent, uint32_t i)
+{
+	while (parent[i] != i)
+		i = parent[i] = parent[parent[i]];
+	return i;
+}
+
+static uint32_t node_of(const struct node *v, uint32_t n, int32_t rank)
+{
+	uint32_t lo = 0, hi = n; /* by rank */
+
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+
+		if (v[mid].s.rank < rank)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < n && v[lo].s.rank == rank ? lo : PL_NONE;
+}
+
+/* Lanes whose ranks send to each other, perhaps by way of others of them, get the same number. */
+static void find_stages(const struct pl_align *a, const struct node *v, uint32_t n,
+			uint32_t *stages)
+{
+	for (uint32_t i = 0; i < n; i++)
+		stages[i] = i;
+	for (size_t i = 0; i < a->n_matches; i++) {
+		const struct pl_cmatch *m = &a->match[i];
+		uint32_t p, q;
+
+		if (m->group != PL_NONE || m->n < 2)
+			continue;
+		p = node_of(v, n, a->ev[a->member[m->first]].rank);
+		q = node_of(v, n, a->ev[a->member[m->first + 1]].rank);
+		if (p != PL_NONE && q != PL_NONE)
+			stages[root_of(stages, p)] = root_of(stages, q);
+	}
+	for (uint32_t i = 0; i < n; i++)
+		stages[i] = root_of(stages, i);
+}
+
+/* Nodes v[0..n) are of one stream, one a rank, and do mostly the same: divide them at once. */
+static int infer_stream(struct pl_align *a, struct know *k, struct node *v, uint32_t n,
+			uint32_t *left, struct pl_err *err)
+{
+	struct clusters c = { .a = a, .v = v, .n = n };
+	struct pl_layout l = { 0 };
+	const struct pl_seq **lane = NULL;
+	uint32_t *group = NULL, *class = NULL, *stages = NULL, n_groups;
+	bool doubtful;
+	int rc;
+
+	c.clock = k->is.clock;
+	c.raft = k->is.raft;
+	PL_TRY(pl_alloc(&lane, n, sizeof(*lane), err));
+	PL_TRY(pl_alloc(&group, n, sizeof(*group), err));
+	PL_TRY(pl_alloc(&class, n, sizeof(*class), err));
+	PL_TRY(pl_alloc(&stages, n, sizeof(*stages), err));
+	PL_TRY(cluster(&c, err));
+	for (uint32_t i = 0; i < n; i++) {
+		lane[i] = &v[i].s;
+		stages[i] = v[i].cluster;
+	}
+	n_groups = pl_layout_number(stages, n, group);
+	classify(a, v, n, class);
+	find_stages(a, v, n, stages);
+	PL_TRY(pl_layout_init(&l, a, &k->is, lane, n, err));
+	PL_TRY(pl_layout_choose(&l, class, stages, group, &n_groups, &doubtful, err));
+	memset(c.size, 0, 2u * (size_t)n * sizeof(*c.size));
+	c.n_clusters = n_groups;
+	for (uint32_t i = 0; i < n; i++)
+		c.size[v[i].cluster = group[i]]++;
+	for (uint32_t g = 0; g < n_groups && doubtful; g++)
+		a->n_doubtful += c.size[g] > 1;
+	PL_TRY(put_groups(&c, left, err));
+out:
+	pl_layout_fini(&l);
+	clusters_fini(&c);
+	pl_free(lane);
+	pl_free(group);
+	pl_free(class);
+	pl_free(stages);
+	return rc;
+}
+
+struct run { /* nodes of one operation and stream */
+	uint32_t at, n;
+	uint64_t events;
+};
+
+static int by_events(const void *x, const void *y)
+{
+	const struct run *p = x, *q = y;
+
+	if (p->events != q->events)
+		return p->events > q->events ? -1 : 1;
+	return p->at < q->at ? -1 : p->at > q->at;
+}
+
+static struct run run_at(const struct node *v, uint32_t i, uint32_t n)
+{
+	struct run r = { .at = i };
+
+	for (; i < n && v[i].mode == v[r.at].mode && v[i].stream == v[r.at].stream; i++) {
+		r.events += v[i].s.n;
+		r.n++;
+	}
+	return r;
+}
+
+static bool is_plain(const struct node *v, uint32_t n)
+{
+	for (uint32_t i = 1; i < n; i++)
+		if (v[i].s.rank == v[i - 1].s.rank)
+			return false;
+	return n > 1;
+}
+
+/* Divide the sorted nodes v[0..n) stream by stream. Those left come to the front: their number. */
+static int infer_streams(struct pl_align *a, struct know *k, struct node *v, uint32_t n,
+			 uint32_t *left, struct pl_err *err)
+{
+	struct run *run = NULL;
+	uint32_t runs = 0;
+	struct node *kept = NULL;
+	int rc;
+
+	*left = 0;
+	PL_TRY(pl_alloc(&run, n + 1u, sizeof(*run), err));
+	PL_TRY(pl_alloc(&kept, n + 1u, sizeof(*kept), err));
+	for (uint32_t i = 0; i < n; i += run[runs++].n)
+		run[runs] = run_at(v, i, n);
+	qsort(run, runs, sizeof(*run), by_events);
+	for (uint32_t i = 0; i < runs; i++) {
+		uint32_t alone = run[i].n;
+
+		if (is_plain(v + run[i].at, run[i].n)) {
+			alone = 0;
+			PL_TRY(pl_align_islands(a, k->m, &k->is, err));
+			PL_TRY(infer_stream(a, k, v + run[i].at, run[i].n, &alone, err));
+		}
+		memcpy(kept + *left, v + run[i].at, alone * sizeof(*v));
+		*left += alone;
+	}
+	memcpy(v, kept, *left * sizeof(*v));
+	PL_TRY(pl_align_islands(a, k->m, &k->is, err));
+out:
+	pl_free(run);
+	pl_free(kept);
 	return rc;
 }
 
@@ -459,8 +649,8 @@ static uint32_t take_items(const struct pl_align *a, struct work *w, uint32_t no
 }
 
 /* Group what is in w->item; what fits with nobody stays there. */
-static int infer_round(struct pl_align *a, const struct pl_clock *clock, struct work *w,
-		       uint32_t *n, bool names, struct pl_err *err)
+static int infer_round(struct pl_align *a, struct know *know, struct work *w, uint32_t *n,
+		       bool names, struct pl_err *err)
 {
 	uint32_t nodes, kept = 0;
 	int rc = 0;
@@ -470,7 +660,7 @@ static int infer_round(struct pl_align *a, const struct pl_clock *clock, struct 
 	for (uint32_t i = 0, k, left; i < nodes; i = k) {
 		for (k = i + 1; k < nodes && w->node[k].mode == w->node[i].mode;)
 			k++;
-		PL_TRY(infer_bucket(a, clock, w->node + i, k - i, &left, err));
+		PL_TRY(infer_bucket(a, know, w->node + i, k - i, &left, err));
 		memmove(w->node + kept, w->node + i, left * sizeof(*w->node));
 		kept += left;
 	}
@@ -496,13 +686,32 @@ out:
 	return rc;
 }
 
-static int infer_all(struct pl_align *a, const struct pl_clock *clock, struct work *w, uint32_t n,
+/* The same for lanes of few events. */
+static int infer_brief_round(struct pl_align *a, struct know *know, struct work *w, uint32_t *n,
+			     bool names, struct pl_err *err)
+{
+	uint32_t nodes, kept;
+	int rc = 0;
+
+	qsort(w->item, *n, sizeof(*w->item), names ? by_lane_name : by_lane);
+	nodes = make_nodes(a, w, *n, names);
+	PL_TRY(infer_streams(a, know, w->node, nodes, &kept, err));
+	*n = take_items(a, w, kept);
+out:
+	return rc;
+}
+
+static int infer_all(struct pl_align *a, struct know *know, struct work *w, uint32_t n,
 		     struct pl_err *err)
 {
-	int rc;
+	int rc = 0;
 
-	PL_TRY(infer_round(a, clock, w, &n, false, err));
-	PL_TRY(infer_round(a, clock, w, &n, true, err));
+	if (know) {
+		PL_TRY(infer_brief_round(a, know, w, &n, false, err));
+		PL_TRY(infer_brief_round(a, know, w, &n, true, err));
+	}
+	PL_TRY(infer_round(a, know, w, &n, false, err));
+	PL_TRY(infer_round(a, know, w, &n, true, err));
 	PL_TRY(put_lonely(a, w, n, err));
 out:
 	return rc;
@@ -526,11 +735,11 @@ static uint32_t pick_lanes(const struct pl_align *a, struct work *w, const uint3
 	return k;
 }
 
-int pl_align_infer(struct pl_align *a, struct pl_merge *m, const uint32_t *idx, uint32_t n,
-		   struct pl_err *err)
+static int infer(struct pl_align *a, struct know *know, const uint32_t *idx, uint32_t n,
+		 struct pl_err *err)
 {
 	struct work w = { 0 };
-	uint32_t *count = NULL, k;
+	uint32_t *count = NULL;
 	int rc;
 
 	if (!n)
@@ -541,13 +750,8 @@ int pl_align_infer(struct pl_align *a, struct pl_merge *m, const uint32_t *idx, 
 	PL_TRY(pl_alloc(&w.to, n, sizeof(*w.to), err));
 	PL_TRY(pl_alloc(&w.tmp, n, sizeof(*w.tmp), err));
 	PL_TRY(pl_alloc(&count, a->lane_key.n + 1, sizeof(*count), err));
-	k = pick_lanes(a, &w, idx, n, count, false);
-	PL_TRY(infer_all(a, NULL, &w, k, err));
-	if (k < n) { /* the long lanes give clocks, which tell the short ones apart */
-		PL_TRY(pl_align_estimate(a, m, err));
-		k = pick_lanes(a, &w, idx, n, count, true);
-		PL_TRY(infer_all(a, m->clock, &w, k, err));
-	}
+	n = pick_lanes(a, &w, idx, n, count, know != NULL);
+	PL_TRY(infer_all(a, know, &w, n, err));
 out:
 	pl_free(w.item);
 	pl_free(w.node);
@@ -555,5 +759,22 @@ out:
 	pl_free(w.to);
 	pl_free(w.tmp);
 	pl_free(count);
+	return rc;
+}
+
+int pl_align_infer_long(struct pl_align *a, const uint32_t *idx, uint32_t n, struct pl_err *err)
+{
+	return infer(a, NULL, idx, n, err);
+}
+
+int pl_align_infer_brief(struct pl_align *a, struct pl_merge *m, const uint32_t *idx, uint32_t n,
+			 struct pl_err *err)
+{
+	struct know know = { .m = m };
+	int rc;
+
+	PL_TRY(infer(a, &know, idx, n, err));
+out:
+	pl_islands_fini(&know.is);
 	return rc;
 }

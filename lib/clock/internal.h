@@ -81,7 +81,7 @@ struct pl_align {
 	size_t n_matches, cap_matches;
 	uint32_t *member; /* indices of ev */
 	size_t n_members, cap_members;
-	uint32_t n_inferred;
+	uint32_t n_inferred, n_doubtful; /* groups; pairings are one */
 	pl_id sized[4]; /* collectives whose size is the same on all ranks, PL_NONE where unseen */
 	struct pl_clock_report *rep;
 };
@@ -117,7 +117,7 @@ int pl_align_diverged(struct pl_align *a, const char *what, uint32_t x, uint32_t
 		      struct pl_err *err) PL_MUST;
 
 /* ---- p2p.c ---- */
-int pl_align_p2p(struct pl_align *a, struct pl_err *err) PL_MUST;
+int pl_align_p2p(struct pl_align *a, struct pl_merge *m, struct pl_err *err) PL_MUST;
 
 /* ---- lanes.c: two sequences ---- */
 /* Could these be one communication? Names and, where both know them, sizes. */
@@ -143,14 +143,42 @@ int pl_lane_align(const struct pl_align *a, const struct pl_seq *x, struct pl_se
 		  struct pl_err *err) PL_MUST;
 
 /* ---- infer.c ---- */
-/* Group the collectives ev[idx[0..n)] for which no group was recorded, and match them. m: for
- * clocks estimated on the way, which short sequences need. */
-int pl_align_infer(struct pl_align *a, struct pl_merge *m, const uint32_t *idx, uint32_t n,
-		   struct pl_err *err) PL_MUST;
+/* Group the collectives ev[idx[0..n)] for which no group was recorded, and match them: those on
+ * long lanes, or the others, which need m, the clocks estimated from all that is matched by then.
+ */
+int pl_align_infer_long(struct pl_align *a, const uint32_t *idx, uint32_t n,
+			struct pl_err *err) PL_MUST;
+int pl_align_infer_brief(struct pl_align *a, struct pl_merge *m, const uint32_t *idx, uint32_t n,
+			 struct pl_err *err) PL_MUST;
 
 /* ---- pairs.c ---- */
 /* Match sends and receives whose peers were not recorded. */
-int pl_align_infer_pairs(struct pl_align *a, struct pl_err *err) PL_MUST;
+int pl_align_infer_pairs(struct pl_align *a, struct pl_merge *m, struct pl_err *err) PL_MUST;
+struct pl_half_lane { /* a lane of sends, of receives, or of both */
+	struct pl_seq s;
+	int64_t stream;
+	uint32_t best;
+	int64_t spread;
+	bool paired;
+};
+int pl_align_pair_lanes(struct pl_align *a, const struct pl_seq *x, struct pl_seq *y,
+			struct pl_err *err) PL_MUST;
+
+/* ---- stages.c ---- */
+/* Pair those of the lanes v[0..n) that are laid out regularly. */
+int pl_align_stages(struct pl_align *a, struct pl_merge *m, struct pl_half_lane *v, uint32_t n,
+		    struct pl_err *err) PL_MUST;
+
+/* ---- islands.c ---- */
+struct pl_islands { /* what is known of clocks so far; start from { 0 } */
+	const struct pl_clock *clock;
+	uint32_t *island; /* by clock: comparable to the jitter where it is the same */
+	uint32_t *raft;	  /* by clock: comparable, but less so */
+};
+/* From the matches so far; changes m->clock. */
+int pl_align_islands(struct pl_align *a, struct pl_merge *m, struct pl_islands *is,
+		     struct pl_err *err) PL_MUST;
+void pl_islands_fini(struct pl_islands *is);
 
 /* ---- fit.c ---- */
 struct pl_fit_obs {

@@ -476,8 +476,10 @@ int pl_align_match(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
 			k++;
 		PL_TRY(match_group(a, v + i, k - i, rest, &n_rest, err));
 	}
-	PL_TRY(pl_align_p2p(a, err));
-	PL_TRY(pl_align_infer(a, m, rest, n_rest, err));
+	/* what is plain first: clocks estimated from it tell the rest apart */
+	PL_TRY(pl_align_infer_long(a, rest, n_rest, err));
+	PL_TRY(pl_align_p2p(a, m, err));
+	PL_TRY(pl_align_infer_brief(a, m, rest, n_rest, err));
 out:
 	pl_free(v);
 	pl_free(rest);

@@ -212,7 +212,7 @@ out:
 	return rc;
 }
 
-int pl_align_p2p(struct pl_align *a, struct pl_err *err)
+int pl_align_p2p(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
 {
 	struct half *s = NULL, *r = NULL;
 	size_t ns = 0, nr = 0, matches0 = a->n_matches;
@@ -233,7 +233,7 @@ int pl_align_p2p(struct pl_align *a, struct pl_err *err)
 		}
 	}
 	PL_TRY(match_all(a, s, ns, r, nr, err));
-	PL_TRY(pl_align_infer_pairs(a, err));
+	PL_TRY(pl_align_infer_pairs(a, m, err));
 	PL_TRY(count_unmatched(a, matches0, err));
 out:
 	pl_free(s);

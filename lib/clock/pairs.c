@@ -18,13 +18,6 @@
 #define FLOOR_NS  5000
 #define ROUNDS	  8 /* who lost a partner to a better one looks again */
 
-struct half_lane {
-	struct pl_seq s;
-	uint32_t best;
-	int64_t spread;
-	bool paired;
-};
-
 struct pick {
 	uint32_t lane, ev;
 };
@@ -38,7 +31,7 @@ static int by_lane(const void *x, const void *y)
 	return p->ev < q->ev ? -1 : p->ev > q->ev;
 }
 
-static bool similar(const struct half_lane *x, const struct half_lane *y)
+static bool similar(const struct pl_half_lane *x, const struct pl_half_lane *y)
 {
 	double diff = (double)x->s.n - (double)y->s.n;
 	double most = 2 + NEAR * (double)(x->s.n > y->s.n ? x->s.n : y->s.n);
@@ -46,7 +39,7 @@ static bool similar(const struct half_lane *x, const struct half_lane *y)
 	return !x->paired && !y->paired && x->s.rank != y->s.rank && diff <= most && diff >= -most;
 }
 
-static void compare(const struct pl_align *a, struct half_lane *v, uint32_t i, uint32_t k,
+static void compare(const struct pl_align *a, struct pl_half_lane *v, uint32_t i, uint32_t k,
 		    int64_t *tmp)
 {
 	int64_t shift = pl_lane_shift(a, &v[i].s, &v[k].s, tmp), spread;
@@ -64,7 +57,7 @@ static void compare(const struct pl_align *a, struct half_lane *v, uint32_t i, u
 	}
 }
 
-static int find_partners(struct pl_align *a, struct half_lane *v, uint32_t n, struct pl_err *err)
+static int find_partners(struct pl_align *a, struct pl_half_lane *v, uint32_t n, struct pl_err *err)
 {
 	uint64_t work = 0;
 	int64_t *tmp;
@@ -87,7 +80,7 @@ static int find_partners(struct pl_align *a, struct half_lane *v, uint32_t n, st
 }
 
 /* What mutual partners typically have; INT64_MAX if there are none. */
-static int typical(const struct half_lane *v, uint32_t n, int64_t *spread, struct pl_err *err)
+static int typical(const struct pl_half_lane *v, uint32_t n, int64_t *spread, struct pl_err *err)
 {
 	int64_t *s;
 	size_t k = 0;
@@ -103,8 +96,8 @@ static int typical(const struct half_lane *v, uint32_t n, int64_t *spread, struc
 	return 0;
 }
 
-static int match_lanes(struct pl_align *a, const struct pl_seq *x, struct pl_seq *y,
-		       struct pl_err *err)
+int pl_align_pair_lanes(struct pl_align *a, const struct pl_seq *x, struct pl_seq *y,
+			struct pl_err *err)
 {
 	uint32_t at;
 	int rc;
@@ -127,8 +120,8 @@ out:
 }
 
 /* One round: mutual best partners. Was any pair made? */
-static int pair_up(struct pl_align *a, struct half_lane *v, uint32_t n, int64_t *usual, bool *found,
-		   struct pl_err *err)
+static int pair_up(struct pl_align *a, struct pl_half_lane *v, uint32_t n, int64_t *usual,
+		   bool *found, struct pl_err *err)
 {
 	int rc;
 
@@ -146,7 +139,7 @@ static int pair_up(struct pl_align *a, struct half_lane *v, uint32_t n, int64_t 
 		if (k == PL_NONE || k < i || v[k].best != i ||
 		    v[i].spread > WIDER * *usual + FLOOR_NS)
 			continue;
-		PL_TRY(match_lanes(a, &v[i].s, &v[k].s, err));
+		PL_TRY(pl_align_pair_lanes(a, &v[i].s, &v[k].s, err));
 		v[i].paired = v[k].paired = true;
 		*found = true;
 	}
@@ -154,10 +147,10 @@ out:
 	return rc;
 }
 
-int pl_align_infer_pairs(struct pl_align *a, struct pl_err *err)
+int pl_align_infer_pairs(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
 {
 	struct pick *p = NULL;
-	struct half_lane *v = NULL;
+	struct pl_half_lane *v = NULL;
 	uint32_t *ev = NULL, n = 0, lanes = 0;
 	int64_t usual = -1;
 	bool found = true;
@@ -175,10 +168,13 @@ int pl_align_infer_pairs(struct pl_align *a, struct pl_err *err)
 	for (uint32_t i = 0; i < n; i++) {
 		ev[i] = p[i].ev;
 		if (!i || p[i].lane != p[i - 1].lane)
-			v[lanes++] = (struct half_lane){ .s = { ev + i, 0, a->ev[p[i].ev].rank,
-								ev + n + i } };
+			v[lanes++] = (struct pl_half_lane){
+				.s = { ev + i, 0, a->ev[p[i].ev].rank, ev + n + i },
+				.stream = a->lane[p[i].lane].stream,
+			};
 		v[lanes - 1].s.n++;
 	}
+	PL_TRY(pl_align_stages(a, m, v, lanes, err));
 	for (int round = 0; round < ROUNDS && found; round++)
 		PL_TRY(pair_up(a, v, lanes, &usual, &found, err));
 out:
