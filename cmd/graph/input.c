@@ -41,16 +41,22 @@ static int recognise(struct pl_in *in, enum content *what, struct pl_err *err)
 /* ---- traces ------------------------------------------------------------------------------------
  */
 
+static int apart(const char *name, struct pl_err *err)
+{
+	return pl_fail(err, PL_EDATA,
+		       "%s: was merged apart from what comes before it; give all traces to one "
+		       "merge",
+		       name);
+}
+
 /* Append b to a, and leave b empty. */
 static int append(struct pl_trace *a, struct pl_trace *b, const char *name, struct pl_err *err)
 {
 	int rc;
 
-	if (a->merged && b->merged)
-		return pl_fail(err, PL_EDATA,
-			       "%s: was merged apart from the files before it; give all traces to "
-			       "one merge",
-			       name);
+	a->n_merges += b->n_merges;
+	if (a->n_merges > 1)
+		return apart(name, err);
 	rc = pl_grow(&a->seg, &a->cap_segs, (size_t)a->n_segs + b->n_segs, sizeof(*a->seg), err);
 	if (rc < 0)
 		return rc;
@@ -78,8 +84,10 @@ static int load_trace(const struct config *c, struct pl_in *in, struct pl_pool *
 	struct pl_trace one;
 	int rc;
 
-	if (!t->n_segs && !t->merged)
-		return pl_trace_load(in, &o, pl_graph_args, t, err);
+	if (!t->n_segs && !t->merged) {
+		rc = pl_trace_load(in, &o, pl_graph_args, t, err);
+		return rc >= 0 && t->n_merges > 1 ? apart(pl_in_name(in), err) : rc;
+	}
 	rc = pl_trace_load(in, &o, pl_graph_args, &one, err);
 	if (rc < 0)
 		return rc;
@@ -123,12 +131,35 @@ static bool has_match(const struct pl_trace *t)
 	return false;
 }
 
+/* Every rank of a merged trace needs to have been merged, or its times are off by any amount. */
+static int all_merged(const struct pl_trace *t, struct pl_err *err)
+{
+	for (uint32_t i = 0; t->merged && i < t->n_segs; i++) {
+		const struct pl_segment *s = &t->seg[i]->seg;
+		bool used = false, ranks = false;
+
+		for (uint32_t k = 0; k < s->n_tracks; k++)
+			ranks |= s->track[k].rank >= 0;
+		for (uint32_t k = 0; k < t->merge.n_uses && !used; k++)
+			used = t->merge.use[k].segment == i;
+		if (ranks && !used && t->seg[i]->n)
+			return pl_fail(err, PL_EDATA,
+				       "segment %u (%s) was added after the merge; give all traces "
+				       "to one merge",
+				       i, s->source ? s->source : "");
+	}
+	return 0;
+}
+
 static int build(const struct config *c, const struct pl_trace *t, struct pl_pool *pool,
 		 struct pl_graph *g, struct pl_err *err)
 {
 	const struct pl_graph_opts o = { .log = &c->c.log, .pool = pool, .infer = c->infer };
-	int rc = pl_graph_build(t, &o, g, err);
+	int rc = all_merged(t, err);
 
+	if (rc < 0)
+		return rc;
+	rc = pl_graph_build(t, &o, g, err);
 	if (rc < 0)
 		return rc;
 	rc = copy_provenance(t, g, err);
@@ -175,8 +206,8 @@ int load_graph(const struct config *c, int argc, char **argv, struct pl_pool *po
 		pl_in_close(in);
 		in = NULL;
 	}
-	if (!done)
-		rc = build(c, &t, pool, g, err);
+	if (!done && (rc = build(c, &t, pool, g, err)) < 0)
+		pl_wrap(err, "%s", argc == 1 ? argv[0] : argc ? "these files" : "stdin");
 out:
 	pl_in_close(in);
 	pl_trace_fini(&t);

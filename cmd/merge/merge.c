@@ -36,6 +36,7 @@ struct merge {
 	struct pl_align *align;
 	struct pl_sink sink, *next;
 	struct pl_pool *pool;
+	struct pl_out *out, *report; /* NULL once closed; no report: NULL */
 	struct member *member;
 	size_t n_members, cap_members;
 	struct part *part;
@@ -187,6 +188,7 @@ out:
 	return rc;
 }
 
+/* The output is closed, whatever happens. */
 static int write_trace(struct merge *g, const struct pl_merge *m, struct pl_err *err)
 {
 	const struct pl_cwriter_opts o = { .kind = PL_KIND_TRACE,
@@ -194,14 +196,11 @@ static int write_trace(struct merge *g, const struct pl_merge *m, struct pl_err 
 					   .minor = PL_TRACE_MINOR,
 					   .level = (int)g->c->c.level,
 					   .pool = g->pool };
-	struct pl_out *out = pl_out_open(g->c->c.output, true, err);
-	struct pl_cwriter *w = NULL;
-	int rc;
+	struct pl_out *out = g->out;
+	struct pl_cwriter *w = pl_cwriter_open(out, &o, err);
+	int rc = w ? 0 : err->code;
 
-	if (!out)
-		return err->code;
-	w = pl_cwriter_open(out, &o, err);
-	rc = w ? 0 : err->code;
+	g->out = NULL;
 	if (rc < 0)
 		goto out;
 	PL_TRY(pl_merge_write(m, w, err));
@@ -217,22 +216,31 @@ out:
 	return rc;
 }
 
-static int write_report(const struct config *c, const struct pl_merge *m,
-			const struct pl_clock_report *r, struct pl_err *err)
+static int write_report(struct merge *g, const struct pl_merge *m, const struct pl_clock_report *r,
+			struct pl_err *err)
 {
-	struct pl_out *out;
+	struct pl_out *out = g->report;
 	int rc;
 
-	if (!c->report)
-		return 0;
-	out = pl_out_open(c->report, false, err);
 	if (!out)
-		return err->code;
+		return 0;
+	g->report = NULL;
 	rc = pl_clock_report_json(m, r, out, err);
 	if (rc >= 0)
 		return pl_out_close(out, err);
 	pl_out_abort(out);
 	return rc;
+}
+
+/* Before the work: what cannot be written should be known at once. */
+static int open_outputs(struct merge *g, struct pl_err *err)
+{
+	const struct config *c = g->c;
+
+	g->out = pl_out_open(c->c.output, true, err);
+	if (g->out && c->report)
+		g->report = pl_out_open(c->report, false, err);
+	return g->out && (g->report || !c->report) ? 0 : err->code;
 }
 
 /* ---- the program -------------------------------------------------------------------------------
@@ -276,7 +284,7 @@ static int merge_all(struct merge *g, int argc, char **argv, struct pl_err *err)
 	if (g->c->c.verbose)
 		pl_clock_report_say(&m, &r, &g->c->c.log);
 	PL_TRY(write_trace(g, &m, err));
-	PL_TRY(write_report(g->c, &m, &r, err));
+	PL_TRY(write_report(g, &m, &r, err));
 	PL_TRY(judge(g->c, &m, err));
 out:
 	pl_merge_fini(&m);
@@ -302,8 +310,11 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 	if (rc < 0)
 		goto out;
 	g.next = pl_align_sink(g.align);
+	PL_TRY(open_outputs(&g, err));
 	rc = merge_all(&g, argc, argv, err);
 out:
+	pl_out_abort(g.report);
+	pl_out_abort(g.out);
 	for (size_t i = 0; i < g.n_members; i++)
 		pl_free(g.member[i].p);
 	pl_free(g.member);

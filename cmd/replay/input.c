@@ -36,13 +36,23 @@ out:
 	return rc;
 }
 
-/* One change a line; text after # and blank lines do not count. */
-static int split(struct changes *x, struct pl_err *err)
+static int check_change(const char *change, const char *path, unsigned line, struct pl_err *err)
 {
-	char *line = (char *)x->text.p, *end = line + x->text.n, *stop;
-	int rc;
+	struct pl_whatif w = { 0 };
+	int rc = pl_whatif_add(&w, change, err);
 
-	for (; line < end; line = stop + 1) {
+	pl_whatif_fini(&w);
+	return rc < 0 ? pl_wrap(err, "%s: line %u", path, line) : 0;
+}
+
+/* One change a line of [line, end); text after # and blank lines do not count. */
+static int split(struct changes *x, const char *path, char *line, const char *end,
+		 struct pl_err *err)
+{
+	char *stop;
+	int rc = 0;
+
+	for (unsigned number = 1; line < end; line = stop + 1, number++) {
 		size_t n;
 
 		stop = memchr(line, '\n', (size_t)(end - line));
@@ -51,22 +61,33 @@ static int split(struct changes *x, struct pl_err *err)
 		line += strspn(line, " \t\r");
 		for (n = strlen(line); n && strchr(" \t\r", line[n - 1]);)
 			line[--n] = '\0';
-		if (n && (rc = pl_list_add(&x->list, line, err)) < 0)
-			return rc;
+		if (!n)
+			continue;
+		PL_TRY(check_change(line, path, number, err));
+		PL_TRY(pl_list_add(&x->list, line, err));
 	}
-	return 0;
+out:
+	return rc;
 }
 
 int read_changes(const struct config *c, struct changes *x, struct pl_err *err)
 {
-	int rc = 0;
+	size_t *end = NULL, at = 0; /* of each file in the text, which moves while it grows */
+	int rc;
 
 	for (size_t i = 0; i < c->whatif.n; i++)
 		PL_TRY(pl_list_add(&x->list, c->whatif.v[i], err));
-	for (size_t i = 0; i < c->whatif_file.n; i++)
+	PL_TRY(pl_alloc(&end, c->whatif_file.n + 1, sizeof(*end), err));
+	for (size_t i = 0; i < c->whatif_file.n; i++) {
 		PL_TRY(read_file(c->whatif_file.v[i], &x->text, err));
-	rc = split(x, err);
+		end[i] = x->text.n;
+	}
+	for (size_t i = 0; i < c->whatif_file.n; at = end[i++])
+		PL_TRY(split(x, c->whatif_file.v[i], (char *)x->text.p + at,
+			     (char *)x->text.p + end[i], err));
+	rc = 0;
 out:
+	pl_free(end);
 	return rc;
 }
 

@@ -129,7 +129,10 @@ static int replay(const struct config *c, const char *path, struct pl_pool *pool
 	PL_TRY(read_graph(c, path, pool, &r, err));
 	t[1] = now();
 	PL_TRY(parse_changes(c, &x, &r.g, &w, err));
-	PL_TRY(measure(&r, &w, err));
+	if ((rc = measure(&r, &w, err)) < 0) {
+		pl_wrap(err, "%s", strcmp(path, "-") ? path : "stdin");
+		goto out;
+	}
 	if (wants(c, SEC_SLOWEST) || wants(c, SEC_WORTH))
 		PL_TRY(find_slow(&r, err));
 	if (timeline)

@@ -300,8 +300,9 @@ bool pl_use_color(const struct pl_common *c, int fd)
 	return pl_is_tty(c, fd) && !(no && *no);
 }
 
-#define MAX_WARNINGS 40 /* shown without -v: a thousand bad blocks are not worth a thousand lines  \
-			 */
+#define MAX_WARNINGS                                                                               \
+	40 /* shown without -v: a thousand bad blocks are not worth a thousand lines               \
+	    */
 
 static void say(void *arg, enum pl_level level, const char *text)
 {

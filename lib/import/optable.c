@@ -139,6 +139,7 @@ struct table {
 	struct pl_report report;
 	struct pl_rows rows;
 	char *col_name[C_COUNT]; /* header names wanted */
+	bool asked[C_COUNT];	 /* by the user: not there is an error */
 	int64_t unit_ns[C_COUNT];
 	int at[C_COUNT]; /* field number, -1 absent */
 	uint8_t *mapped; /* by field: has a meaning */
@@ -172,7 +173,7 @@ static int64_t unit_of(const char *s)
 	return 0;
 }
 
-static int set_column(struct table *t, const char *item, struct pl_err *err)
+static int set_column(struct table *t, const char *item, bool asked, struct pl_err *err)
 {
 	const char *eq = strchr(item, '='), *unit = strrchr(item, ':');
 	size_t n = eq ? (size_t)(eq - item) : 0, c = 0;
@@ -200,17 +201,18 @@ static int set_column(struct table *t, const char *item, struct pl_err *err)
 	pl_free(t->col_name[c]);
 	t->col_name[c] = name;
 	t->unit_ns[c] = ns;
+	t->asked[c] = asked;
 	return 0;
 }
 
-static int set_columns(struct table *t, const char *spec, struct pl_err *err)
+static int set_columns(struct table *t, const char *spec, bool asked, struct pl_err *err)
 {
 	char *copy = pl_strdup(spec), *save = NULL;
 	int rc = copy ? 0 : pl_fail(err, PL_ENOMEM, "out of memory (columns)");
 
 	for (char *s = copy ? strtok_r(copy, ",", &save) : NULL; !rc && s;
 	     s = strtok_r(NULL, ",", &save))
-		rc = set_column(t, s, err);
+		rc = set_column(t, s, asked, err);
 	pl_free(copy);
 	return rc;
 }
@@ -239,6 +241,13 @@ static int read_header(struct table *t, const struct pl_csv_row *r, struct pl_er
 			}
 		}
 	}
+	for (size_t c = 0; c < C_COUNT; c++)
+		if (t->at[c] < 0 && t->asked[c])
+			return pl_fail(err, PL_EDATA,
+				       "%s: line %lld: no column \"%s\", which --columns names for "
+				       "the %s",
+				       t->report.file, (long long)r->line, t->col_name[c],
+				       column_names[c]);
 	for (int c = C_NAME; c <= C_START; c++)
 		if (t->at[c] < 0)
 			return pl_fail(err, PL_EDATA,
@@ -746,9 +755,9 @@ static int run(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink 
 				   .path = pl_in_name(in),
 				   .format = "optable",
 				   .whole = true };
-	PL_TRY(set_columns(&t, default_columns, err));
+	PL_TRY(set_columns(&t, default_columns, false, err));
 	if (o->columns)
-		PL_TRY(set_columns(&t, o->columns, err));
+		PL_TRY(set_columns(&t, o->columns, true, err));
 	PL_TRY(pl_rows_open(&t.rows, err));
 	rc = pl_csv_read(in, on_row, &t, err);
 	if (rc == PL_EDATA && !o->strict && t.n) {

@@ -119,11 +119,30 @@ static struct pl_out *out_alloc(const char *name, bool buffered, struct pl_err *
 	return NULL;
 }
 
-/* Where the bytes go in the end: through a symbolic link to what it leads to. NULL: no memory. */
+/*
+ * Where the bytes go in the end: through a symbolic link to what it leads to; of a new file the
+ * folder is made plain, so that two names of one file are seen to be that. NULL: no memory.
+ */
 static char *final_path(const char *path)
 {
-	char *real = realpath(path, NULL), *copy = pl_strdup(real ? real : path);
+	const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+	char *real = realpath(path, NULL), *copy, *dir;
+	size_t size;
 
+	if (real) {
+		copy = pl_strdup(real);
+		free(real);
+		return copy;
+	}
+	dir = slash ? strndup(path, (size_t)(base - path)) : strdup(".");
+	real = dir ? realpath(dir, NULL) : NULL;
+	free(dir);
+	if (!real)
+		return pl_strdup(path);
+	size = strlen(real) + strlen(base) + 2;
+	copy = pl_malloc(size);
+	if (copy)
+		snprintf(copy, size, "%s/%s", strcmp(real, "/") ? real : "", base);
 	free(real);
 	return copy;
 }
@@ -169,9 +188,9 @@ static int open_tmp(struct pl_out *o, const struct stat *old, struct pl_err *err
 	if (o->fd < 0 && errno == EEXIST && !unlink(o->tmp)) /* of a dead process of our number */
 		o->fd = open_fd(o->tmp, O_CREAT | O_EXCL);
 	if (o->fd < 0)
-		return pl_fail_sys(err, "%s: cannot create", o->tmp);
+		return pl_fail_sys(err, "%s: cannot create", o->name);
 	if (old && fchmod(o->fd, old->st_mode & 0777) < 0)
-		return pl_fail_sys(err, "%s: cannot set its mode", o->tmp);
+		return pl_fail_sys(err, "%s: cannot set its mode", o->name);
 	return 0;
 }
 
@@ -199,6 +218,10 @@ struct pl_out *pl_out_open(const char *path, bool binary, struct pl_err *err)
 
 	if (!o)
 		return NULL;
+	if (!*o->name) {
+		pl_fail(err, PL_EUSAGE, "the name of the output is empty");
+		goto fail;
+	}
 	if (is_std)
 		o->fd = STDOUT_FILENO;
 	else if (open_path(o, path, err) < 0)

@@ -429,6 +429,7 @@ static int on_merge(struct pl_sink *sink, const struct pl_merge *m, struct pl_er
 	int rc = dup_merge(m, &copy, err);
 
 	l->t->merged = true;
+	l->t->n_merges++;
 	return rc < 0 ? rc : pl_merge_append(&l->t->merge, &copy, l->t->n_segs, err);
 }
 

@@ -324,7 +324,8 @@ struct pl_trace {
 	size_t cap_segs;
 	struct pl_merge merge; /* all zero when the stream was not merged */
 	bool merged;
-	size_t n_args; /* how many keys were wanted */
+	uint32_t n_merges; /* how many were joined in it: their clocks are not comparable */
+	size_t n_args;	   /* how many keys were wanted */
 };
 /*
  * `want`: NULL-terminated argument keys to keep, or NULL. Several merged streams in a row are
