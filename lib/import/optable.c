@@ -231,8 +231,6 @@ static int read_header(struct table *t, const struct pl_csv_row *r, struct pl_er
 		const char *s = r->field[i];
 		size_t n = r->len[i];
 
-		if (!i && n >= 3 && !memcmp(s, "\xef\xbb\xbf", 3))
-			s += 3, n -= 3;
 		PL_TRY(pl_rows_str(&t->rows, s, n, &t->key[i], err));
 		for (size_t c = 0; c < C_COUNT; c++) {
 			if (t->col_name[c] && t->at[c] < 0 && !strcmp(t->col_name[c], s)) {
@@ -241,15 +239,8 @@ static int read_header(struct table *t, const struct pl_csv_row *r, struct pl_er
 			}
 		}
 	}
-	for (size_t c = 0; c < C_COUNT; c++)
-		if (t->at[c] < 0 && t->asked[c])
-			return pl_fail(err, PL_EDATA,
-				       "%s: line %lld: no column \"%s\", which --columns names for "
-				       "the %s",
-				       t->report.file, (long long)r->line, t->col_name[c],
-				       column_names[c]);
-	for (int c = C_NAME; c <= C_START; c++)
-		if (t->at[c] < 0)
+	for (int c = 0; c < C_COUNT; c++)
+		if (t->at[c] < 0 && (t->asked[c] || (c >= C_NAME && c <= C_START)))
 			return pl_fail(err, PL_EDATA,
 				       "%s: line %lld: no column \"%s\" for the %s; map it with "
 				       "--columns=%s=...",

@@ -134,9 +134,11 @@ static char *final_path(const char *path)
 		free(real);
 		return copy;
 	}
-	dir = slash ? strndup(path, (size_t)(base - path)) : strdup(".");
+	dir = pl_strdup(slash ? path : ".");
+	if (dir && slash)
+		dir[base - path] = '\0';
 	real = dir ? realpath(dir, NULL) : NULL;
-	free(dir);
+	pl_free(dir);
 	if (!real)
 		return pl_strdup(path);
 	size = strlen(real) + strlen(base) + 2;
