@@ -110,7 +110,8 @@ int sum_path(struct report *r, struct pl_err *err)
 	}
 	for (size_t i = 0; i < r->n_rows; i++)
 		r->row[i].share = (double)r->row[i].ns / (double)r->path.length;
-	qsort(r->row, r->n_rows, sizeof(*r->row), by_time);
+	if (r->n_rows)
+		qsort(r->row, r->n_rows, sizeof(*r->row), by_time);
 out:
 	pl_free(x.slot);
 	return rc;

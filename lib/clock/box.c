@@ -159,9 +159,10 @@ static bool project(const struct box *b, int64_t *delta)
 			if (p > INT64_MAX / 4 || q > INT64_MAX / 4 || p + q == 0)
 				continue;
 			/* who is known worse moves more */
+			over = pl_min_i64(over, INT64_MAX / 4);
 			part = (int64_t)((double)over * (double)q / (double)(p + q));
-			delta[e->after] = clamp(delta[e->after] - part, q);
-			delta[e->before] = clamp(delta[e->before] + (over - part), p);
+			delta[e->after] = clamp(pl_sub_sat(delta[e->after], part), q);
+			delta[e->before] = clamp(pl_add_sat(delta[e->before], over - part), p);
 		}
 	}
 	return ok;

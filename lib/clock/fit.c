@@ -11,6 +11,9 @@
  * the normal equations, never formed: O(observations) a step, and few steps, because the parameters
  * are centred and scaled.
  *
+ * Drifts have a weak prior, a normal one of 200 ppm: a few matches between two sets of clocks tell
+ * an offset, but put near each other they would give any drift at all.
+ *
  * A drift that its interval does not tell from 0, or that moves nothing by more than
  * PL_CLOCK_RESOLUTION_NS over the trace, is set to 0 and the rest fitted again.
  *
@@ -29,6 +32,7 @@
 #define TUKEY	     4.685
 #define LEAST_WEIGHT 1e-6   /* keeps the equations regular */
 #define MIN_MATCHES  6	    /* for a drift */
+#define USUAL_DRIFT  200e-6 /* of clocks, generously */
 #define MAX_OBS	     400000 /* beyond, matches are left out evenly */
 
 /* ---- normal equations --------------------------------------------------------------------------
@@ -60,6 +64,8 @@ static void apply(const struct pl_fit *f, const double *v, double *out)
 			ob[c] += q * u;
 		}
 	}
+	for (uint32_t c = 0; c < f->n; c++)
+		ob[c] += f->prior * vb[c];
 }
 
 static void mask(const struct pl_fit *f, double *v)
@@ -85,6 +91,8 @@ static void diagonal(const struct pl_fit *f, double *d)
 			d[f->n + f->in->obs[i].clock] += q * f->u[m] * f->u[m];
 		}
 	}
+	for (uint32_t c = 0; c < f->n; c++)
+		d[f->n + c] += f->prior;
 	for (uint32_t c = 0; c < 2 * f->n; c++)
 		d[c] = d[c] > 1e-12 ? d[c] : 1;
 }
@@ -228,6 +236,7 @@ static void weights(struct pl_fit *f, bool tukey)
 			f->w[i] = (w > LEAST_WEIGHT ? w : LEAST_WEIGHT) * norm;
 		}
 	}
+	f->prior = least / (USUAL_DRIFT * f->span) * (least / (USUAL_DRIFT * f->span));
 	f->psi_ratio = sum_d > 0.5 * sum_w ? fmax(1, sum_w / sum_d) : 2;
 }
 
@@ -241,6 +250,8 @@ static void gradient(const struct pl_fit *f, double *g)
 			g[f->in->obs[i].clock] += q;
 			g[f->n + f->in->obs[i].clock] += q * f->u[m];
 		}
+	for (uint32_t c = 0; c < f->n; c++)
+		g[f->n + c] -= f->prior * f->b[c];
 }
 
 static int robust(struct pl_fit *f, int from, struct pl_err *err)

@@ -20,6 +20,7 @@ struct pl_fit {
 	double *y, *r, *w; /* end - base - tau; residual; weight */
 	uint32_t *first;   /* of each match: its observations, n_matches + 1 */
 	double *scale;	   /* of each class */
+	double prior;	   /* weight of what is known of drifts beforehand */
 	double psi_ratio;  /* mean weight over mean derivative of the influence */
 };
 

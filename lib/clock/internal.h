@@ -1,5 +1,6 @@
 /*
- * internal.h - the parts of clock/: collect.c -> match.c (with lanes.c, infer.c) -> fit.c -> box.c.
+ * internal.h - the parts of clock/: collect.c -> match.c (with lanes.c, infer.c, p2p.c, pairs.c,
+ * stages.c, layout.c, islands.c) -> fit.c -> box.c.
  */
 #ifndef PL_CLOCK_INTERNAL_H
 #define PL_CLOCK_INTERNAL_H

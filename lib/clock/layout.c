@@ -34,6 +34,8 @@
 #define MAX_SLOPE	500e-6
 #define PLAIN		4.0  /* a drift that makes differences so much less */
 #define RAFT_US		50.0 /* what sends and receives tell of offsets */
+#define JOIN_COST	2.0  /* nats: an offset between rafts, which could be anything */
+#define NEAR_JOIN	6.0  /* what such a one may have bought */
 #define NEAR_COST	3.0  /* nats: 1 to 20 */
 #define MATTERS_US	20.0
 #define MATTERS_PART	0.1
@@ -268,8 +270,8 @@ static void fit_island(struct pl_layout *l, size_t n, uint32_t c)
 	l->slope[c] = slope;
 }
 
-/* What an offset against islands on the same raft costs: it should be about 0. */
-static double misfit(const struct pl_layout *l, uint32_t c)
+/* What the offset of an island costs: about 0 against others on its raft, any against the rest. */
+static double misfit(const struct pl_layout *l, uint32_t c, uint32_t *joins)
 {
 	for (uint32_t i = 0; i < l->n_islands; i++)
 		if (i != c && l->placed[i] && l->raft[i] == l->raft[c]) {
@@ -277,13 +279,14 @@ static double misfit(const struct pl_layout *l, uint32_t c)
 
 			return log1p(z * z);
 		}
-	return 0;
+	++*joins;
+	return JOIN_COST;
 }
 
-/* Offsets of islands that suit the division. Returns how many were free. */
+/* Offsets of islands that suit the division. Returns how many could be anything. */
 static uint32_t fit_offsets(struct pl_layout *l, uint32_t n_groups, double *cost)
 {
-	uint32_t fitted = 0;
+	uint32_t joins = 0;
 
 	memset(l->placed, 0, l->n_islands * sizeof(*l->placed));
 	*cost = 0;
@@ -303,12 +306,11 @@ static uint32_t fit_offsets(struct pl_layout *l, uint32_t n_groups, double *cost
 		l->delta[best] = l->slope[best] = 0;
 		if (most) {
 			fit_island(l, differences(l, n_groups, best), best);
-			*cost += misfit(l, best);
-			fitted++;
+			*cost += misfit(l, best, &joins);
 		}
 		l->placed[best] = true;
 	}
-	return fitted;
+	return joins;
 }
 
 struct occurrence {
@@ -412,10 +414,8 @@ struct pl_layout_cost pl_layout_cost(struct pl_layout *l, const uint32_t *group,
 	struct occurrence o = { 0 };
 	struct pl_layout_cost c = { .cost = INFINITY };
 	double fixed, span = 0, t0 = NAN;
-	uint32_t fitted;
-
 	sort_lanes(l, group, n_groups);
-	fitted = fit_offsets(l, n_groups, &fixed);
+	c.joins = fit_offsets(l, n_groups, &fixed);
 	for (uint32_t g = 0; g < n_groups; g++)
 		l->leads[g] = first_of_kind(l, g);
 	for (uint32_t k = 0; k < l->k; k++)
@@ -435,7 +435,7 @@ struct pl_layout_cost pl_layout_cost(struct pl_layout *l, const uint32_t *group,
 	}
 	for (int s = 0; s < SCALES; s++)
 		c.cost = fmin(c.cost, fixed + cost_at(l->res, o.n, LEAST_US * (1 << s)));
-	c.determined = !fitted || o.cross > fitted;
+	c.determined = !c.joins || o.cross > c.joins;
 	c.impossible = o.impossible;
 	return c;
 }
@@ -531,7 +531,11 @@ static int try_division(struct choice *c, const uint32_t *group, uint32_t n_grou
 	PL_TRY(pl_grow(&c->d, &c->cap, c->n + 1, sizeof(*c->d), err));
 	PL_TRY(pl_alloc(&copy, c->l->n + 1u, sizeof(*copy), err));
 	memcpy(copy, group, c->l->n * sizeof(*copy));
-	c->d[c->n++] = (struct pl_divided){ copy, n_groups, cost.cost + more, cost.determined };
+	c->d[c->n++] = (struct pl_divided){ .group = copy,
+					    .n_groups = n_groups,
+					    .joins = cost.joins,
+					    .cost = cost.cost + more,
+					    .determined = cost.determined };
 out:
 	return rc;
 }
@@ -567,6 +571,14 @@ out:
 	return rc;
 }
 
+/* A free offset makes a division look better than it is. */
+static double near_to(const struct pl_divided *best, const struct pl_divided *other)
+{
+	uint32_t more = best->joins > other->joins ? best->joins - other->joins : 0;
+
+	return NEAR_COST + NEAR_JOIN * more;
+}
+
 /* Is there another division about as likely that would give other transfers? */
 static bool is_doubtful(struct choice *c, size_t best)
 {
@@ -577,7 +589,7 @@ static bool is_doubtful(struct choice *c, size_t best)
 	if (!c->d[best].determined && others)
 		return true;
 	for (size_t i = 0; i < c->n; i++)
-		if (i != best && c->d[i].cost < c->d[best].cost + NEAR_COST &&
+		if (i != best && c->d[i].cost < c->d[best].cost + near_to(&c->d[best], &c->d[i]) &&
 		    pl_layout_differs(c->l, c->d[best].group, c->d[best].n_groups, c->d[i].group,
 				      c->d[i].n_groups))
 			return true;

@@ -35,6 +35,7 @@ void pl_layout_fini(struct pl_layout *l);
 struct pl_layout_cost {
 	double cost;	     /* -log likelihood */
 	bool determined;     /* not just by offsets that were free to suit it */
+	uint32_t joins;	     /* such offsets */
 	uint32_t impossible; /* ends before the last start */
 };
 /* group: of each lane, 0 .. n_groups - 1, none empty. */
@@ -52,7 +53,7 @@ uint32_t pl_layout_number(const uint32_t *any, uint32_t n, uint32_t *group);
  * about as likely, with noticeably different transfers.
  */
 struct pl_divided {
-	uint32_t *group, n_groups;
+	uint32_t *group, n_groups, joins;
 	double cost;
 	bool determined;
 };

@@ -1,5 +1,6 @@
 /*
- * Which rank does a send go to, when nobody recorded it?
+ * Which rank does a send go to, when nobody recorded it? Where stages are laid out regularly,
+ * stages.c tells. This is for the rest.
  *
  * A lane (stream) of sends and receives serves one pair of ranks. Two lanes are the two ends of it
  * when their kinds complement each other in order and their ends jitter least against each other,

@@ -337,6 +337,13 @@ struct pl_trace {
 int pl_trace_load(struct pl_in *in, const struct pl_trace_reader_opts *opts,
 		  const char *const *want, struct pl_trace *t, struct pl_err *err) PL_MUST;
 void pl_trace_fini(struct pl_trace *t);
+/*
+ * Before times are computed with: afterwards sums and differences of a few times cannot overflow.
+ * Times and durations that lie more than a year from the rest of their segment get the nearest
+ * time of the others and no duration; *n counts these events. PL_EDATA when a whole segment or a
+ * clock is beyond 2^62 ns.
+ */
+int pl_trace_tame(struct pl_trace *t, uint64_t *n, struct pl_err *err) PL_MUST;
 
 /* ---- names of communication ------------------------------------------------------------------ */
 

@@ -112,4 +112,38 @@ for how in --no-host-name --record-groups; do
 	check "none is left over $how" test "$(number unmatched_sends)$(number unmatched_recvs)" = 00
 	check "the third clock is found: $(number offset_ns 3)" near "$(number offset_ns 3)" 5000000 60000
 done
+
+# what is inferred is what was recorded, also where the steps are few
+# matches FILE: the members of each match that has several
+matches() {
+	"$BIN/trace" -q -O text "$1" | sed -n 's/^match .*members=\(.*,.*\)$/\1/p' | sort
+}
+# as_recorded NAME OPTION...
+as_recorded() {
+	name=$1
+	shift
+	rm -rf "$TMP/pipe"
+	"$kgen" -o "$TMP/pipe" --record-groups "$@" >"$TMP/log"
+	"$BIN/trace" -q "$TMP"/pipe/rank*.json | "$BIN/merge" -q -o "$TMP/known"
+	rm -rf "$TMP/pipe"
+	"$kgen" -o "$TMP/pipe" --clock-offset=host:1:7000000 "$@" >"$TMP/log"
+	"$BIN/trace" -q "$TMP"/pipe/rank*.json >"$TMP/pipe.trace"
+	status 0 "$name: merges" merged "$TMP/pipe.trace"
+	check "$name: without a warning" test ! -s "$TMP/err"
+	matches "$TMP/known" >"$TMP/want"
+	matches "$TMP/merged" >"$TMP/got"
+	check "$name: sends and receives too" grep -q , "$TMP/want"
+	check "$name: every match is the recorded one" cmp -s "$TMP/want" "$TMP/got"
+}
+as_recorded "two stages, eight steps" --pp=2 --steps=8 --layers=2
+as_recorded "two stages, two steps" --pp=2 --steps=2
+as_recorded "two stages, one step" --pp=2 --steps=1
+as_recorded "two stages of one replica each" --pp=2 --tp=1 --steps=2 --ranks=4
+as_recorded "four stages, one step, a clock a rank" --pp=4 --tp=1 --ranks=4 --steps=1 --no-host-name
+as_recorded "four stages, eight batches" --pp=4 --tp=1 --microbatches=8 --layers=4 --steps=3
+
+# half of the files: what has no partner is said
+"$BIN/trace" -q -o "$TMP/half.trace" "$TMP"/pipe/rank[0-3].json
+status 0 "half of the stages" "$BIN/merge" -o "$TMP/m7" "$TMP/half.trace"
+says "sends and receives have no partner" "... leave sends without receives, which is said"
 done_testing

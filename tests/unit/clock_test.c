@@ -487,6 +487,140 @@ static void check_unknown_peers(void)
 	done(a, &x);
 }
 
+/* ---- short traces ------------------------------------------------------------------------------
+ */
+
+/* Eight ranks of two stages, each rank with a clock of its own. Ranks 2 k and 2 k + 1 of a stage
+ * share a tensor-parallel group; rank r sends to r + 4, which sends back; the norm is summed over
+ * r and r + 4, the loss over r and r + 2 of a stage. Per step: 3 + 3 collectives of the first kind,
+ * one transfer each way, one norm, one loss. */
+#define STEP_EVENTS 10
+static void short_step(struct ev *e, int step, int32_t rank, pl_ns shift)
+{
+	int32_t replica = rank % 4 / 2, stage = rank / 4, at = 0;
+	uint64_t own = (uint64_t)(step * 100 + rank) * 7919 + 3;
+	pl_ns t0 = 60000000 * (int64_t)step + 1000000 + replica * 700000;
+
+	for (int i = 0; i < 8; i++) { /* three, a transfer there, one back, three */
+		bool p2p = i == 3 || i == 4;
+		uint64_t both = (uint64_t)(step * 100 + i * 10 + replica) * 104729 +
+				(p2p ? 0 : (uint64_t)stage);
+		pl_ns end = t0 + 5000000 * (int64_t)(i + 1) + (p2p ? 0 : stage * 400000) +
+			    (int64_t)(pl_rng_next(&both) % 1500000);
+		pl_ns dur = 90000 + (int64_t)(pl_rng_next(&own) % 900000);
+		bool sends = (i == 3) == (stage == 0);
+
+		end += (int64_t)(pl_rng_next(&own) % 5000);
+		e[at++] = (struct ev){ !p2p    ? PL_K_COLLECTIVE
+				       : sends ? PL_K_SEND
+					       : PL_K_RECV,
+				       p2p ? "SendRecv" : "AllReduce",
+				       p2p ? NULL : "allreduce",
+				       NULL,
+				       !p2p ? 20 : 28 + (i == 4) + 4 * !sends,
+				       -1,
+				       -1,
+				       end - dur + shift,
+				       dur };
+	}
+	/* the second stage waits for the first, which is there 20 us before the end */
+	e[at] = (struct ev){ PL_K_COLLECTIVE, "AllReduce", "allreduce", NULL, 44, -1, -1, 0, 0 };
+	e[at].dur = (stage ? 900000 : 20000) + (int64_t)(pl_rng_next(&own) % 3000);
+	e[at].ts = t0 + 50000000 + (int64_t)(pl_rng_next(&own) % 3000) - e[at].dur + shift;
+	/* the first replica waits for the second */
+	e[at + 1] = e[at];
+	e[at + 1].stream = 24;
+	e[at + 1].dur = (replica ? 20000 : 500000) + (int64_t)(pl_rng_next(&own) % 3000);
+	e[at + 1].ts = t0 - replica * 700000 + 54000000 + stage * 1300000 +
+		       (int64_t)(pl_rng_next(&own) % 3000) - e[at + 1].dur + shift;
+}
+
+static uint32_t wrong_transfers(const struct result *x)
+{
+	uint32_t wrong = 0;
+
+	for (uint32_t i = 0; i < x->m.n_matches; i++) {
+		const struct pl_member *k = &x->m.member[x->m.match[i].first];
+
+		wrong += x->m.match[i].group == PL_NONE &&
+			 (k[0].segment % 4 != k[1].segment % 4 || k[0].event != k[1].event);
+	}
+	return wrong;
+}
+
+static void check_short(int steps)
+{
+	static const char *const pair[] = { "0 4", "1 5", "2 6", "3 7" };
+	struct pl_align *a = new_align(PL_CLOCK_AUTO, PL_DUP_REFUSE, false);
+	struct ev e[8 * STEP_EVENTS];
+	struct result x;
+	int rc = 0, norms = 0;
+
+	for (int32_t r = 0; r < 8; r++) {
+		for (int s = 0; s < steps; s++)
+			short_step(e + s * STEP_EVENTS, s, r, r * 98765432);
+		rc |= feed(a, r, NULL, "", e, (size_t)steps * STEP_EVENTS, NULL);
+	}
+	solve(a, &x);
+	ok(rc == 0 && x.rc == 0, "%d steps of two stages", steps);
+	is_i64((long long)x.r.p2p_matches, 8 * steps, "all sends find receives");
+	is_i64(wrong_transfers(&x), 0, "... their own");
+	ok(has_group(&x, "0 1", 6u * (unsigned)steps) && has_group(&x, "6 7", 6u * (unsigned)steps),
+	   "ranks next to each other are groups");
+	for (size_t i = 0; i < PL_LEN(pair); i++)
+		norms += has_group(&x, pair[i], (unsigned)steps);
+	is_i64(norms, 4, "the norm is summed over the stages");
+	ok(!strstr(said, "partner"), "nothing is said to be alone: %s", said);
+	done(a, &x);
+}
+
+/* Nobody receives what is sent: nothing is made up, and it is said. */
+static void check_alone(void)
+{
+	struct pl_align *a = new_align(PL_CLOCK_AUTO, PL_DUP_REFUSE, false);
+	struct ev e[2];
+	struct result x;
+	int rc = 0;
+
+	for (int32_t r = 0; r < 2; r++) {
+		for (int i = 0; i < 2; i++)
+			e[i] = (struct ev){ PL_K_SEND,	 "send",	  NULL, NULL, 3, -1, -1,
+					    i * 1000000, 50000 + 1000 * r };
+		rc |= feed(a, r, NULL, "", e, 2, NULL);
+	}
+	solve(a, &x);
+	ok(rc == 0 && x.rc == 0 && x.r.p2p_matches == 0, "sends without receives stay alone");
+	ok(strstr(said, "4 of 4 sends and receives have no partner") != NULL, "... which is said");
+	ok(strstr(said, "record groups and peers") != NULL, "... with a remedy");
+	done(a, &x);
+}
+
+/* One event on each of four ranks whose clocks nothing joins: any division suits some offsets. */
+static void check_doubt(void)
+{
+	struct pl_align *a = new_align(PL_CLOCK_AUTO, PL_DUP_REFUSE, false);
+	struct result x;
+	int rc = 0;
+
+	for (int32_t r = 0; r < 4; r++) {
+		struct ev e = { PL_K_COLLECTIVE,
+				"AllReduce",
+				"allreduce",
+				NULL,
+				44,
+				-1,
+				-1,
+				r * 77777777,
+				100000 + 150000 * (int64_t)(r % 3) };
+
+		rc |= feed(a, r, NULL, "", &e, 1, NULL);
+	}
+	solve(a, &x);
+	ok(rc == 0 && x.rc == 0, "one event a rank");
+	ok(strstr(said, "hardly likelier than others") != NULL, "a guess is said to be one");
+	done(a, &x);
+}
+
 static void check_duplicates(void)
 {
 	struct pl_err err = { 0 };
@@ -575,6 +709,11 @@ int main(void)
 	check_p2p(0);
 	check_p2p(400000);
 	check_unknown_peers();
+	check_short(1);
+	check_short(2);
+	check_short(8);
+	check_alone();
+	check_doubt();
 	check_duplicates();
 	check_odd_inputs();
 	check_apply();
