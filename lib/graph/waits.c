@@ -302,7 +302,7 @@ out:
 
 int gb_waits(struct gb *b, struct pl_err *err)
 {
-	uint64_t *hash;
+	uint64_t *hash = NULL;
 	int rc = pl_alloc(&hash, b->g->str.n + 1, sizeof(*hash), err);
 
 	for (size_t r = 0; r < b->n_ranks && rc == 0; r++)
