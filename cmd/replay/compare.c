@@ -190,21 +190,9 @@ static struct pl_table *op_table(const struct diff *d, bool text, size_t top, st
 	return t;
 }
 
-enum { CLASSES = 9 };
-
 static double class_of(const struct report *r, const struct pl_rank_time *t, int i)
 {
-	const pl_ns v[CLASSES] = { t->compute_ns,
-				   t->comm_overlapped_ns,
-				   t->comm_exposed_ns,
-				   t->copy_ns,
-				   t->host_ns,
-				   t->unexplained_ns,
-				   t->idle_ns[PL_I_WAIT],
-				   t->idle_ns[PL_I_LAUNCH],
-				   t->idle_ns[PL_I_TAIL] };
-
-	return (double)v[i] / (double)r->n_steps;
+	return (double)rank_part(t, i) / (double)r->n_steps;
 }
 
 static struct pl_table *class_table(const struct diff *d, struct pl_err *err)
@@ -215,7 +203,7 @@ static struct pl_table *class_table(const struct diff *d, struct pl_err *err)
 		{ "b_ns", "B", PL_CELL_NS, 0 },
 		{ "difference_ns", "B - A", PL_CELL_NS, 0 },
 	};
-	static const char *const name[CLASSES] = {
+	static const char *const name[PARTS] = {
 		"computation",
 		"overlapped communication",
 		"exposed communication",
@@ -228,7 +216,7 @@ static struct pl_table *class_table(const struct diff *d, struct pl_err *err)
 	};
 	struct pl_table *t = pl_table_new(col, PL_LEN(col), err);
 
-	for (int i = 0; t && i < CLASSES; i++) {
+	for (int i = 0; t && i < PARTS; i++) {
 		double v[2] = { 0, 0 };
 
 		for (int s = 0; s < 2; s++)

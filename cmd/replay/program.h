@@ -136,4 +136,8 @@ char *fmt_ns(char *out, size_t size, double ns);
 int print_difference(const struct config *c, const struct report *a, const struct report *b,
 		     struct pl_out *out, struct pl_err *err) PL_MUST;
 
+/* The parts that sum to a rank's span, in the order in which reports show them. */
+enum { PARTS = 9 };
+pl_ns rank_part(const struct pl_rank_time *t, int i);
+
 #endif

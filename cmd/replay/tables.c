@@ -180,3 +180,18 @@ struct pl_table *make_table(const struct report *r, enum section which, int64_t 
 	}
 	return t;
 }
+
+pl_ns rank_part(const struct pl_rank_time *t, int i)
+{
+	const pl_ns v[PARTS] = { t->compute_ns,
+				 t->comm_overlapped_ns,
+				 t->comm_exposed_ns,
+				 t->copy_ns,
+				 t->host_ns,
+				 t->unexplained_ns,
+				 t->idle_ns[PL_I_WAIT],
+				 t->idle_ns[PL_I_LAUNCH],
+				 t->idle_ns[PL_I_TAIL] };
+
+	return v[i];
+}

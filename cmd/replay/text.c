@@ -152,8 +152,6 @@ out:
 
 /* ---- where the time goes --------------------------------------------------------------------- */
 
-enum { PARTS = 9 };
-
 static const struct {
 	const char *title, *color;
 	char letter;
@@ -162,21 +160,6 @@ static const struct {
 	{ "copy", "35", 'c' },	  { "host", "33", 'h' },   { "unexpl", "31", '?' },
 	{ "wait", "37", 'w' },	  { "launch", "33", 'l' }, { "nothing", "90", '.' },
 };
-
-static pl_ns part(const struct pl_rank_time *t, int i)
-{
-	const pl_ns v[PARTS] = { t->compute_ns,
-				 t->comm_overlapped_ns,
-				 t->comm_exposed_ns,
-				 t->copy_ns,
-				 t->host_ns,
-				 t->unexplained_ns,
-				 t->idle_ns[PL_I_WAIT],
-				 t->idle_ns[PL_I_LAUNCH],
-				 t->idle_ns[PL_I_TAIL] };
-
-	return v[i];
-}
 
 /* Each part gets its share of the characters; what rounding leaves goes to the largest remainders.
  */
@@ -187,7 +170,7 @@ static int print_bar(const struct pl_rank_time *t, bool color, struct pl_out *ou
 	int width[PARTS], left = BAR, rc;
 
 	for (int i = 0; i < PARTS; i++) {
-		share[i] = t->span_ns > 0 ? BAR * (double)part(t, i) / (double)t->span_ns : 0;
+		share[i] = t->span_ns > 0 ? BAR * (double)rank_part(t, i) / (double)t->span_ns : 0;
 		width[i] = (int)share[i];
 		left -= width[i];
 	}
@@ -223,9 +206,9 @@ static int print_rank(const struct pl_rank_time *t, bool color, struct pl_out *o
 
 	PL_TRY(pl_out_printf(out, err, "%5d", t->rank));
 	for (int i = 0; i < PARTS; i++) {
-		double x = t->span_ns > 0 ? 100 * (double)part(t, i) / (double)t->span_ns : 0;
+		double x = t->span_ns > 0 ? 100 * (double)rank_part(t, i) / (double)t->span_ns : 0;
 
-		if (part(t, i))
+		if (rank_part(t, i))
 			PL_TRY(pl_out_printf(out, err, " %7.1f", x));
 		else
 			PL_TRY(pl_out_printf(out, err, " %7s", "-"));

@@ -218,4 +218,22 @@ void pl_probes_fini(struct pl_probes *p);
  * helps; report what remains. */
 int pl_align_box(struct pl_align *a, struct pl_merge *m, struct pl_err *err) PL_MUST;
 
+/* ---- union-find: parent[i] == i at first ------------------------------------------------------
+ */
+
+/* The least of what i was joined with. */
+static inline uint32_t pl_union_root(uint32_t *parent, uint32_t i)
+{
+	while (parent[i] != i)
+		i = parent[i] = parent[parent[i]];
+	return i;
+}
+
+static inline void pl_union_join(uint32_t *parent, uint32_t x, uint32_t y)
+{
+	uint32_t p = pl_union_root(parent, x), q = pl_union_root(parent, y);
+
+	parent[p > q ? p : q] = p > q ? q : p;
+}
+
 #endif

@@ -11,29 +11,15 @@
 
 #include "clock/internal.h"
 
-static uint32_t root_of(uint32_t *parent, uint32_t i)
-{
-	while (parent[i] != i)
-		i = parent[i] = parent[parent[i]];
-	return i;
-}
-
-static void unite(uint32_t *parent, uint32_t x, uint32_t y)
-{
-	uint32_t p = root_of(parent, x), q = root_of(parent, y);
-
-	parent[p > q ? p : q] = p > q ? q : p;
-}
-
 static void find_rafts(const struct pl_fit_in *in, uint32_t *raft)
 {
 	for (uint32_t c = 0; c < in->n_clocks; c++)
 		raft[c] = c;
 	for (size_t i = 1; i < in->n_obs; i++)
 		if (in->obs[i].match == in->obs[i - 1].match)
-			unite(raft, in->obs[i].clock, in->obs[i - 1].clock);
+			pl_union_join(raft, in->obs[i].clock, in->obs[i - 1].clock);
 	for (uint32_t c = 0; c < in->n_clocks; c++)
-		raft[c] = root_of(raft, c);
+		raft[c] = pl_union_root(raft, c);
 }
 
 static void find_islands(const struct pl_align *a, uint32_t *island)
@@ -47,10 +33,10 @@ static void find_islands(const struct pl_align *a, uint32_t *island)
 		if (m->group == PL_NONE || !pl_moves_data(a, &a->ev[ev[0]]))
 			continue;
 		for (uint32_t k = 1; k < m->n; k++)
-			unite(island, a->ev[ev[0]].clock, a->ev[ev[k]].clock);
+			pl_union_join(island, a->ev[ev[0]].clock, a->ev[ev[k]].clock);
 	}
 	for (uint32_t c = 0; c < a->n_clocks; c++)
-		island[c] = root_of(island, c);
+		island[c] = pl_union_root(island, c);
 }
 
 struct part {

@@ -37,20 +37,6 @@ struct gather {
 	size_t n;
 };
 
-static uint32_t root_of(uint32_t *parent, uint32_t i)
-{
-	while (parent[i] != i)
-		i = parent[i] = parent[parent[i]];
-	return i;
-}
-
-static void join(uint32_t *parent, uint32_t x, uint32_t y)
-{
-	uint32_t p = root_of(parent, x), q = root_of(parent, y);
-
-	parent[p > q ? p : q] = p > q ? q : p;
-}
-
 /* The next match of class (kind, x, y); returns its number in *match. */
 static int new_match(struct gather *g, uint32_t kind, uint32_t x, uint32_t y, uint32_t *match,
 		     struct pl_err *err)
@@ -106,7 +92,7 @@ static int add_collective(struct gather *g, const struct pl_cmatch *m, struct pl
 		return 0;
 	PL_TRY(new_match(g, 0, m->group, 0, &match, err));
 	for (uint32_t k = 0; k < m->n; k++) {
-		join(g->parent, a->ev[ev[0]].clock, a->ev[ev[k]].clock);
+		pl_union_join(g->parent, a->ev[ev[0]].clock, a->ev[ev[k]].clock);
 		PL_TRY(add_end(g, match, a->ev[ev[k]].clock, a->ev[ev[k]].end, err));
 	}
 out:
@@ -178,7 +164,7 @@ static int add_window(struct gather *g, const struct transfer *t, const struct w
 	g->out->floor[g->out->class[match]] = (double)usual / TRUST;
 	PL_TRY(add_end(g, match, t->p, w->at, err));
 	PL_TRY(add_end(g, match, t->q, pl_add_sat(w->at, w->offset), err));
-	join(g->parent, t->p, t->q);
+	pl_union_join(g->parent, t->p, t->q);
 out:
 	return rc;
 }
@@ -245,7 +231,8 @@ static int add_transfers(struct gather *g, bool one_way, struct pl_err *err)
 			ways[g->t[k].back]++;
 		if (!one_way && ways[0] >= EACH_WAY && ways[1] >= EACH_WAY)
 			PL_TRY(add_both_ways(g, g->t + i, k - i, err));
-		else if (one_way && root_of(g->parent, g->t[i].p) != root_of(g->parent, g->t[i].q))
+		else if (one_way &&
+			 pl_union_root(g->parent, g->t[i].p) != pl_union_root(g->parent, g->t[i].q))
 			PL_TRY(add_one_way(g, g->t + i, k - i, err));
 	}
 out:
@@ -261,7 +248,7 @@ static int add_collectives(struct gather *g, bool data, struct pl_err *err)
 
 	PL_TRY(pl_alloc(&joined, a->n_clocks + 1u, sizeof(*joined), err));
 	for (uint32_t i = 0; i < a->n_clocks; i++)
-		joined[i] = root_of(g->parent, i);
+		joined[i] = pl_union_root(g->parent, i);
 	for (size_t i = 0; i < a->n_matches; i++) {
 		const struct pl_cmatch *m = &a->match[i];
 		uint32_t first = a->ev[a->member[m->first]].clock;
