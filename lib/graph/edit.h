@@ -13,8 +13,9 @@
  *	pl_edit_settle(e, err);       objective: pl_edit_mean_step(e)
  *	pl_edit_undo(e, mark);        everything as it was, starts included
  *
- * After Pearce and Kelly (JEA 2006), who keep a topological order under insertions by moving only
- * what lies between the ends of the new edge.
+ * Starts are the least solution of start(v) = max over predecessors, which does not depend on the
+ *order of evaluation; nodes are evaluated by an order of construction that is nearly topological,
+ *so that few are evaluated twice. A cycle is found when settling does not end, by a full pass.
  */
 #ifndef PL_EDIT_H
 #define PL_EDIT_H
@@ -30,8 +31,9 @@ struct pl_enode {
 	uint32_t step;	 /* index of the step in the edit */
 	uint32_t origin; /* node of the shape, PL_NONE: added */
 	int32_t layer, mb;
+	uint64_t label; /* where in the order of evaluation */
 	uint8_t type, role, kind, flags;
-	bool dead;
+	bool dead, queued, begins; /* begins: is on its step's list of what may begin it */
 };
 struct pl_eedge {
 	uint32_t src, dst, in_next, in_prev, out_next, out_prev;
@@ -79,14 +81,16 @@ int pl_edit_dup(const struct pl_edit *e, struct pl_edit *copy, struct pl_err *er
 /* ---- changes: each is undone by pl_edit_undo() ---------------------------------------------- */
 
 size_t pl_edit_mark(const struct pl_edit *e);
+void pl_edit_commit(struct pl_edit *e); /* forget the log: what is done cannot be undone */
 void pl_edit_undo(struct pl_edit *e, size_t mark); /* starts included, if settled or not */
 
-/* A node like `n` (links ignored). It counts for its step as its flags say. */
-int pl_edit_add_node(struct pl_edit *e, const struct pl_enode *n, uint32_t *id,
+/* A node like `n` (edges and label ignored), evaluated soon after node `after`, which it is likely
+ * to depend on. It counts for its step as its flags say. */
+int pl_edit_add_node(struct pl_edit *e, const struct pl_enode *n, uint32_t after, uint32_t *id,
 		     struct pl_err *err) PL_MUST;
 /* With its edges. */
 int pl_edit_drop_node(struct pl_edit *e, uint32_t node, struct pl_err *err) PL_MUST;
-/* PL_EDATA when it would close a cycle (nothing is changed then). w >= 0. */
+/* w >= 0. A cycle is found by pl_edit_settle(). */
 int pl_edit_add_edge(struct pl_edit *e, uint32_t src, uint32_t dst, unsigned type, pl_ns w,
 		     struct pl_err *err) PL_MUST;
 int pl_edit_drop_edge(struct pl_edit *e, uint32_t edge, struct pl_err *err) PL_MUST;
@@ -100,7 +104,8 @@ int pl_edit_set_arrive(struct pl_edit *e, size_t tensor, uint32_t arrive,
 
 /* ---- times ---------------------------------------------------------------------------------- */
 
-/* Make the starts right again. O(changed nodes x log). */
+/* Make the starts right again. O(changed nodes x log). PL_EDATA when the changes closed a cycle:
+ * names a node on it; undo them. A node without predecessor stays where it was. */
 int pl_edit_settle(struct pl_edit *e, struct pl_err *err) PL_MUST;
 /* The slow, simple version: every node, in a topological order found anew. For tests and checks. */
 int pl_edit_settle_full(struct pl_edit *e, struct pl_err *err) PL_MUST;

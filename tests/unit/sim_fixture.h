@@ -291,8 +291,8 @@ static pl_ns last_end(const struct pl_graph *g)
 	return end;
 }
 
-static int make_job(struct job *j, uint64_t seed, int ranks, uint32_t nodes, int steps, pl_ns unit,
-		    pl_ns far, struct pl_err *err)
+__attribute__((unused)) static int make_job(struct job *j, uint64_t seed, int ranks, uint32_t nodes,
+					    int steps, pl_ns unit, pl_ns far, struct pl_err *err)
 {
 	int rc;
 
@@ -389,7 +389,8 @@ static void slow_step(struct slow *x, const struct pl_graph *g, size_t k, const 
 }
 
 /* Does the run have the starts of the slow simulation with these durations? */
-static bool agrees(const struct job *j, const struct pl_run *r, pl_ns *const *dur)
+__attribute__((unused)) static bool agrees(const struct job *j, const struct pl_run *r,
+					   pl_ns *const *dur)
 {
 	struct slow x = { 0 };
 	bool same = true;

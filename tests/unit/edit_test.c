@@ -1,0 +1,219 @@
+/* The edit against the simulator, against its own slow version, and against itself undone. */
+
+#include "graph/edit.h"
+#include "sim_fixture.h"
+
+/* A job whose rendezvous wait for all. */
+static int make(struct job *j, uint64_t seed, int ranks, uint32_t nodes, int steps, pl_ns far,
+		struct pl_err *err)
+{
+	int rc;
+
+	*j = (struct job){ .rng = seed, .ranks = ranks, .per_rank = 3, .unit = 50, .far = far };
+	PL_TRY(job_tables(j, err));
+	PL_TRY(add_shape(j, nodes, false, err));
+	PL_TRY(add_shape(j, nodes, true, err));
+	for (size_t i = 0; i < j->g.n_shapes; i++)
+		memset(j->g.shape[i].k, 0, MAX_NODES * sizeof(uint32_t));
+	for (int k = 0; k < steps; k++)
+		PL_TRY(add_step(j, k ? 1 : 0, 10 + k, k ? last_end(&j->g) : 0, err));
+out:
+	return rc;
+}
+
+static bool same_starts(const struct pl_edit *a, const struct pl_edit *b)
+{
+	for (size_t i = 0; i < a->n_nodes; i++)
+		if (!a->node[i].dead && a->node[i].start != b->node[i].start)
+			return false;
+	return a->n_nodes == b->n_nodes;
+}
+
+/* Some change that keeps the order of nodes. */
+static int change(struct pl_edit *e, uint64_t *rng, struct pl_err *err)
+{
+	uint32_t a, b, id;
+	struct pl_enode n;
+
+	do {
+		a = (uint32_t)(pl_rng_next(rng) % e->n_nodes);
+		b = (uint32_t)(pl_rng_next(rng) % e->n_nodes);
+	} while (e->node[a].dead || e->node[b].dead || e->node[a].label == UINT64_MAX ||
+		 e->node[b].label == UINT64_MAX || e->node[b].type != PL_N_OP ||
+		 e->node[a].label >= e->node[b].label || e->node[a].step != e->node[b].step);
+	switch (pl_rng_next(rng) % 6) {
+	case 0:
+		return pl_edit_set_dur(e, a, (pl_ns)(pl_rng_next(rng) % 200), err);
+	case 1:
+		return pl_edit_add_edge(e, a, b, pl_rng_next(rng) % 2 ? PL_E_DATA : PL_E_START,
+					(pl_ns)(pl_rng_next(rng) % 9), err);
+	case 2:
+		return e->node[b].in == PL_NONE ? 0 : pl_edit_drop_edge(e, e->node[b].in, err);
+	case 3:
+		return e->node[b].in == PL_NONE
+			       ? 0
+			       : pl_edit_set_weight(e, e->node[b].in,
+						    (pl_ns)(pl_rng_next(rng) % 50), err);
+	case 4:
+		return e->node[b].flags & PL_NF_STEP_BEGIN ? 0 : pl_edit_drop_node(e, b, err);
+	default:
+		n = e->node[a];
+		n.type = PL_N_OP;
+		n.role = PL_RO_COMPUTE;
+		n.res = 0;
+		n.fixed = INT64_MIN;
+		n.start = 0;
+		n.dur = (pl_ns)(pl_rng_next(rng) % 70);
+		n.flags = PL_NF_IN_STEP;
+		if (pl_edit_add_node(e, &n, a, &id, err) < 0 ||
+		    pl_edit_add_edge(e, a, id, PL_E_SEQ, 3, err) < 0)
+			return err->code;
+		return pl_edit_add_edge(e, id, b, PL_E_DATA, 0, err);
+	}
+}
+
+/* Of settled starts and structure alone. */
+static pl_ns length_of(const struct pl_edit *e, uint32_t step)
+{
+	pl_ns first = INT64_MAX, last = INT64_MIN;
+
+	for (uint32_t i = 0; i < e->n_nodes; i++) {
+		const struct pl_enode *n = &e->node[i];
+
+		if (n->dead || n->step != step)
+			continue;
+		if (n->flags & PL_NF_STEP_BEGIN)
+			first = pl_min_i64(first, n->start);
+		if (n->flags & PL_NF_IN_STEP)
+			last = pl_max_i64(last, n->start + n->dur);
+	}
+	return last - first;
+}
+
+static void test_random(uint64_t seed)
+{
+	struct pl_err err = { 0 };
+	struct job j;
+	struct pl_sim *s = NULL;
+	struct pl_run run = { 0 };
+	struct pl_edit e, full, before;
+	int steps = 1 + (int)(seed % 3), rc;
+	bool same = true, exact = true, undone = true;
+	uint64_t rng = seed;
+	size_t mark;
+
+	memset(&e, 0, sizeof(e));
+	rc = make(&j, seed, 2 + (int)(seed % 3), 60 + (uint32_t)(seed * 7 % 200), steps,
+		  seed % 4 ? 0 : 5000000000, &err);
+	if (!ok(rc == 0 && (s = pl_sim_new(&j.g, &err)) && !pl_sim_run(s, NULL, &run, &err) &&
+			!pl_sim_edit(s, 0, (size_t)steps, &e, &err),
+		"seed %d: a job taken apart (%s)", (int)seed, err.msg))
+		return;
+	for (int k = 0; k < steps; k++)
+		same &= pl_edit_step(&e, (uint32_t)k) == run.step_end[k] - run.step_start[k];
+	ok(same, "unchanged steps are those of the simulator");
+	for (int round = 0; round < 12 && !err.code; round++) {
+		rc = pl_edit_dup(&e, &before, &err);
+		mark = pl_edit_mark(&e);
+		for (int i = 0; rc == 0 && i < 1 + round % 5; i++)
+			rc = change(&e, &rng, &err);
+		if (rc == 0 && (rc = pl_edit_settle(&e, &err)) == 0 &&
+		    (rc = pl_edit_dup(&e, &full, &err)) == 0) {
+			for (size_t i = 0; i < full.n_nodes; i++)
+				if (full.node[i].in != PL_NONE || full.node[i].fixed != INT64_MIN)
+					full.node[i].start = -1;
+			rc = pl_edit_settle_full(&full, &err);
+			exact &= same_starts(&e, &full);
+			for (int k = 0; k < steps; k++)
+				exact &=
+					pl_edit_step(&e, (uint32_t)k) == length_of(&e, (uint32_t)k);
+			pl_edit_fini(&full);
+		}
+		if (round % 3) { /* back; else go on from here */
+			pl_edit_undo(&e, mark);
+			undone &= same_starts(&before, &e) && before.n_edges == e.n_edges;
+			undone &= pl_edit_settle(&e, &err) == 0 && same_starts(&before, &e);
+		}
+		pl_edit_fini(&before);
+	}
+	ok(!err.code && exact, "changed, the starts are those of a full pass (%s)", err.msg);
+	ok(undone, "undone, everything is as it was");
+	pl_edit_fini(&e);
+	pl_run_fini(&run);
+	pl_sim_free(s);
+	pl_graph_fini(&j.g);
+}
+
+/* Put together again, it is a valid graph whose replay is the edited step. */
+static void test_graph(uint64_t seed)
+{
+	struct pl_err err = { 0 };
+	struct job j;
+	struct pl_sim *s = NULL, *s2 = NULL;
+	struct pl_run run = { 0 };
+	struct pl_edit e;
+	struct pl_graph g;
+	uint64_t rng = seed;
+	int rc;
+
+	memset(&e, 0, sizeof(e));
+	pl_graph_init(&g);
+	rc = make(&j, seed, 3, 150, 2, 0, &err);
+	if (rc == 0 && (s = pl_sim_new(&j.g, &err)))
+		rc = pl_sim_edit(s, 0, 2, &e, &err);
+	for (int i = 0; rc == 0 && i < 10; i++)
+		rc = change(&e, &rng, &err);
+	ok(rc == 0 && pl_edit_settle(&e, &err) == 0 && pl_edit_graph(&e, &g, &err) == 0 &&
+		   pl_graph_valid(&g, &err) && (s2 = pl_sim_new(&g, &err)) &&
+		   pl_sim_run(s2, NULL, &run, &err) == 0,
+	   "seed %d: an edit is put together as a graph (%s)", (int)seed, err.msg);
+	for (uint32_t k = 0; run.step_end && k < 2; k++)
+		is_i64(run.step_end[k] - run.step_start[k], pl_edit_step(&e, k),
+		       "its replay takes as long as the edited step");
+	pl_run_fini(&run);
+	pl_graph_fini(&g);
+	pl_edit_fini(&e);
+	pl_sim_free(s);
+	pl_sim_free(s2);
+	pl_graph_fini(&j.g);
+}
+
+static void test_cycle(void)
+{
+	struct pl_err err = { 0 };
+	struct job j;
+	struct pl_sim *s = NULL;
+	struct pl_edit e, before;
+	uint32_t a = 20, b;
+	size_t mark;
+
+	memset(&e, 0, sizeof(e));
+	if (!ok(make(&j, 5, 2, 100, 1, 0, &err) == 0 && (s = pl_sim_new(&j.g, &err)) &&
+			pl_sim_edit(s, 0, 1, &e, &err) == 0 && pl_edit_dup(&e, &before, &err) == 0,
+		"a job taken apart"))
+		return;
+	while (e.node[a].out == PL_NONE || e.node[e.edge[e.node[a].out].dst].label == UINT64_MAX)
+		a++;
+	b = e.edge[e.node[a].out].dst;
+	mark = pl_edit_mark(&e);
+	ok(pl_edit_add_edge(&e, b, a, PL_E_DATA, 1, &err) == 0 &&
+		   pl_edit_settle(&e, &err) == PL_EDATA && strstr(err.msg, "wait for itself"),
+	   "a cycle is found: %s", err.msg);
+	pl_edit_undo(&e, mark);
+	err.code = 0;
+	ok(pl_edit_settle(&e, &err) == 0 && same_starts(&e, &before), "and undone");
+	pl_edit_fini(&before);
+	pl_edit_fini(&e);
+	pl_sim_free(s);
+	pl_graph_fini(&j.g);
+}
+
+int main(void)
+{
+	for (uint64_t seed = 1; seed <= 40; seed++)
+		test_random(seed);
+	for (uint64_t seed = 50; seed < 56; seed++)
+		test_graph(seed);
+	test_cycle();
+	return done_testing();
+}
