@@ -124,6 +124,9 @@ void pl_edit_undo(struct pl_edit *e, size_t mark)
 		case EU_ARRIVE:
 			e->tensor[u.id].arrive = (uint32_t)u.old;
 			break;
+		case EU_REMADE:
+			e->tensor[u.id].remade = u.old;
+			break;
 		case EU_ADD_NODE:
 			e->n_nodes = u.id;
 			break;
@@ -341,6 +344,15 @@ int pl_edit_set_arrive(struct pl_edit *e, size_t tensor, uint32_t arrive, struct
 
 	if (rc == 0)
 		e->tensor[tensor].arrive = arrive;
+	return rc;
+}
+
+int pl_edit_set_remade(struct pl_edit *e, size_t tensor, bool remade, struct pl_err *err)
+{
+	int rc = edit_log(e, EU_REMADE, (uint32_t)tensor, e->tensor[tensor].remade, err);
+
+	if (rc == 0)
+		e->tensor[tensor].remade = remade;
 	return rc;
 }
 

@@ -48,6 +48,7 @@ struct pl_etensor {
 	uint32_t arrive;   /* node that begins its communication, PL_NONE: none */
 	uint32_t step;
 	int32_t rank;
+	bool remade; /* an activation that is not kept but made again in the backward pass */
 };
 
 struct pl_edit {
@@ -101,6 +102,8 @@ int pl_edit_set_fixed(struct pl_edit *e, uint32_t node, pl_ns fixed, struct pl_e
 /* Which communication carries the tensor. */
 int pl_edit_set_arrive(struct pl_edit *e, size_t tensor, uint32_t arrive,
 		       struct pl_err *err) PL_MUST;
+
+int pl_edit_set_remade(struct pl_edit *e, size_t tensor, bool remade, struct pl_err *err) PL_MUST;
 
 /* ---- times ---------------------------------------------------------------------------------- */
 

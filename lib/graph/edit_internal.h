@@ -22,6 +22,7 @@ enum eundo_op {
 	EU_FIXED,
 	EU_WEIGHT,
 	EU_ARRIVE,
+	EU_REMADE,
 	EU_ADD_NODE,
 	EU_DROP_NODE,
 	EU_ADD_EDGE,

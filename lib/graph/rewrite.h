@@ -13,6 +13,8 @@
 #include "plan/plan.h"
 #include "plan/topology.h"
 
+struct pl_link_change;
+
 /* What a communication is, for who says how long it takes. */
 struct pl_comm {
 	uint8_t kind;	  /* enum pl_kind_id of the event: collective, send, receive */
@@ -21,7 +23,14 @@ struct pl_comm {
 	uint32_t group;	  /* graph.group, PL_NONE */
 	uint32_t n;	  /* ranks */
 	uint32_t servers; /* of PL_ALGO_PS */
-	int64_t bytes;	  /* a rank's payload */
+	uint32_t parts;	  /* chunks that follow one another, 0 or 1: whole */
+	int64_t bytes;	  /* a rank's payload, all chunks together */
+	const struct pl_link_change *link; /* what the plan changes about links */
+	uint32_t n_links;
+};
+struct pl_link_change {
+	const char *name;	   /* of a link of the topology, "*": all */
+	double bandwidth, latency; /* factors */
 };
 /* Implemented by lib/cost. */
 struct pl_coster {
@@ -35,7 +44,14 @@ struct pl_coster {
 	double (*precision)(void *arg, const char *name, const char *word);
 };
 
-/* State of the plan on an edit: which algorithm, how many ranks, in what order. */
+/*
+ * The state of a plan on an edit. The synchronisation of gradients is rebuilt as the plan has it:
+ * buckets follow one another on one channel a rank, in order of issue; a bucket arrives when its
+ * last tensor is ready and was issued, and what waited for the communication that carried a tensor
+ * waits for the bucket that carries it now. Buckets that are as recorded keep their recorded
+ * arrival; their transfer, too, is the coster's. Until a rewrite concerns communication, what was
+ * recorded stays.
+ */
 struct pl_rewriter;
 struct pl_rewriter *pl_rewriter_new(struct pl_edit *e, const struct pl_coster *c,
 				    struct pl_err *err);
@@ -43,6 +59,18 @@ void pl_rewriter_free(struct pl_rewriter *r);
 /* Apply one rewrite, in all steps and on all ranks. PL_EDATA, with what does not fit, when a name
  * is unknown or the precondition is broken; the edit is then as before. Not settled. */
 int pl_rewrite(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err) PL_MUST;
+/* Rebuild the communication as the state has it, without a rewrite: what the model makes of the
+ * recorded buckets. */
+int pl_rewrite_model(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+/* Replace the buckets: set_of[i] is the bucket of base tensor i, numbered from 0 in order of issue.
+ * For searches. */
+int pl_rewrite_buckets(struct pl_rewriter *r, const uint32_t *set_of, uint32_t n_sets,
+		       struct pl_err *err) PL_MUST;
+uint32_t pl_rewriter_tensors(const struct pl_rewriter *r);   /* of the base */
+int64_t pl_rewriter_accumulate(const struct pl_rewriter *r); /* microbatches, 1: none */
+/* When the tensor is ready and could be issued: the latest over ranks, the mean over steps, from
+ * the step's begin. Of the state that was recorded. */
+pl_ns pl_rewriter_ready(const struct pl_rewriter *r, uint32_t tensor);
 /* All of a plan; messages name the line. Settles. */
 int pl_rewrite_plan(struct pl_rewriter *r, const struct pl_plan *p, struct pl_err *err) PL_MUST;
 /* pl_edit_mark() and pl_edit_undo() that take the rewriter's own state along. */
