@@ -13,7 +13,12 @@
 #include "plan/plan.h"
 #include "plan/topology.h"
 
-struct pl_link_change;
+/* Factors for a link of the topology ("*": all of them): bandwidth and latency become so many times
+ * what they were. Both > 0. */
+struct pl_link_change {
+	const char *link;
+	double bandwidth, latency;
+};
 
 /* What a communication is, for who says how long it takes. */
 struct pl_comm {
@@ -24,13 +29,9 @@ struct pl_comm {
 	uint32_t n;	  /* ranks */
 	uint32_t servers; /* of PL_ALGO_PS */
 	uint32_t parts;	  /* chunks that follow one another, 0 or 1: whole */
-	int64_t bytes;	  /* a rank's payload, all chunks together */
-	const struct pl_link_change *link; /* what the plan changes about links */
-	uint32_t n_links;
-};
-struct pl_link_change {
-	const char *name;	   /* of a link of the topology, "*": all */
-	double bandwidth, latency; /* factors */
+	int64_t bytes;	  /* the larger of what a rank gives and what it gets; -1 unknown */
+	const struct pl_link_change *change; /* that the plan makes, in order; NULL: none */
+	uint32_t n_changes;
 };
 /* Implemented by lib/cost. */
 struct pl_coster {
@@ -42,6 +43,8 @@ struct pl_coster {
 	/* Share of the time that an operation takes in that precision ("bf16"), given that it took
 	 * 1 so far; 1 if it gains nothing. */
 	double (*precision)(void *arg, const char *name, const char *word);
+	/* Is there such a link ("*": any)? */
+	bool (*has_link)(void *arg, const char *name);
 };
 
 /*
@@ -77,8 +80,8 @@ int pl_rewrite_plan(struct pl_rewriter *r, const struct pl_plan *p, struct pl_er
 size_t pl_rewriter_mark(const struct pl_rewriter *r);
 void pl_rewriter_undo(struct pl_rewriter *r, size_t mark);
 
-/* The tensors that are synchronised, in order of readiness (the mean over ranks and steps of their
- * producers' ends, by name where equal), into the empty plan's base. */
-int pl_rewrite_base(const struct pl_edit *e, struct pl_plan *p, struct pl_err *err) PL_MUST;
+/* The tensors that are synchronised, in order of readiness, into the empty plan's base. A name that
+ * several groups of ranks have is followed by "@" and the group's number. */
+int pl_rewrite_base(const struct pl_rewriter *r, struct pl_plan *p, struct pl_err *err) PL_MUST;
 
 #endif

@@ -199,3 +199,34 @@ const char *pl_coll_from_name(const char *name, size_t n)
 	}
 	return kernel ? "collective" : NULL;
 }
+
+static const char *const colls[PL_COLL_COUNT_] = {
+	[PL_COLL_OTHER] = "collective",
+	[PL_COLL_ALLREDUCE] = "allreduce",
+	[PL_COLL_REDUCE_SCATTER] = "reduce_scatter",
+	[PL_COLL_ALLGATHER] = "allgather",
+	[PL_COLL_BROADCAST] = "broadcast",
+	[PL_COLL_ALLTOALL] = "alltoall",
+	[PL_COLL_REDUCE] = "reduce",
+	[PL_COLL_GATHER] = "gather",
+	[PL_COLL_SCATTER] = "scatter",
+	[PL_COLL_SEND] = "send",
+	[PL_COLL_RECV] = "recv",
+	[PL_COLL_SENDRECV] = "sendrecv",
+	[PL_COLL_BARRIER] = "barrier",
+};
+
+const char *pl_coll_name(unsigned coll)
+{
+	return colls[coll < PL_COLL_COUNT_ ? coll : PL_COLL_OTHER];
+}
+
+unsigned pl_coll_find(const char *name, size_t n)
+{
+	const char *is = pl_coll_from_name(name, n);
+
+	for (unsigned i = PL_COLL_ALLREDUCE; is && i < PL_COLL_COUNT_; i++)
+		if (!strcmp(is, colls[i]))
+			return i;
+	return PL_COLL_OTHER;
+}

@@ -351,4 +351,24 @@ int pl_trace_tame(struct pl_trace *t, uint64_t *n, struct pl_err *err) PL_MUST;
  * "grads-reduce-scatter": the canonical collective ("allreduce" ...), or NULL if it is none. */
 const char *pl_coll_from_name(const char *name, size_t n);
 
+/* The canonical collectives as numbers. */
+enum pl_coll {
+	PL_COLL_OTHER, /* communication that does not say which */
+	PL_COLL_ALLREDUCE,
+	PL_COLL_REDUCE_SCATTER,
+	PL_COLL_ALLGATHER,
+	PL_COLL_BROADCAST,
+	PL_COLL_ALLTOALL,
+	PL_COLL_REDUCE,
+	PL_COLL_GATHER,
+	PL_COLL_SCATTER,
+	PL_COLL_SEND,
+	PL_COLL_RECV,
+	PL_COLL_SENDRECV,
+	PL_COLL_BARRIER,
+	PL_COLL_COUNT_
+};
+const char *pl_coll_name(unsigned coll);	   /* OTHER and unknown: "collective" */
+unsigned pl_coll_find(const char *name, size_t n); /* of any name: PL_COLL_OTHER if it is none */
+
 #endif

@@ -1,0 +1,304 @@
+/*
+ * Rewrites of operations: fusion, recomputation, accumulation, precision, speed of devices.
+ *
+ * Accumulation over k microbatches keeps the batch: forward and backward of a microbatch take a
+ * k-th of their time, and only the last one's gradients are synchronised. On the edit that is a
+ * delay of (k-1)/k of what came before the gradients, at the beginning, and the same operations k
+ * times as short.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "graph/edit_internal.h"
+#include "graph/rewrite_internal.h"
+
+static bool computes(const struct pl_enode *n)
+{
+	return !n->dead && n->type == PL_N_OP &&
+	       (n->role == PL_RO_COMPUTE || n->role == PL_RO_COPY);
+}
+
+static pl_ns times(pl_ns dur, double x)
+{
+	return (pl_ns)llround((double)dur * x);
+}
+
+static int scale(struct pl_edit *e, uint32_t node, double x, struct pl_err *err)
+{
+	return pl_edit_set_dur(e, node, times(e->node[node].dur, x), err);
+}
+
+/* ---- precision, speed ------------------------------------------------------------------------ */
+
+static int precision(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
+{
+	struct pl_edit *e = r->e;
+	uint64_t hits = 0;
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && i < e->n_nodes; i++) {
+		const struct pl_enode *n = &e->node[i];
+		bool wanted = !rw->n_args;
+		const char *name;
+		double x;
+
+		if (!computes(n) || n->role != PL_RO_COMPUTE)
+			continue;
+		name = pl_edit_name(e, n->name);
+		for (uint32_t k = 0; k < rw->n_args && !wanted; k++)
+			wanted = !strcmp(rw->arg[k], name);
+		if (!wanted)
+			continue;
+		x = rw->x > 0	      ? rw->x
+		    : r->c->precision ? r->c->precision(r->c->arg, name, rw->word)
+				      : 1;
+		hits++;
+		rc = scale(e, i, x, err);
+	}
+	return rc == 0 && !hits ? pl_fail(err, PL_EDATA, "no such operation in the graph") : rc;
+}
+
+static int speed(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
+{
+	struct pl_edit *e = r->e;
+	uint64_t hits = 0;
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && i < e->n_nodes; i++) {
+		const struct pl_enode *n = &e->node[i];
+		const struct pl_resource *res;
+		bool wanted = !rw->n_args;
+		char rank[32];
+
+		if (!computes(n) || n->res == PL_NONE)
+			continue;
+		res = &e->g->res[n->res];
+		snprintf(rank, sizeof(rank), "rank %d", res->rank);
+		for (uint32_t k = 0; k < rw->n_args && !wanted; k++)
+			wanted = pl_glob(rw->arg[k], rank) ||
+				 (res->host != PL_NONE &&
+				  pl_glob(rw->arg[k], pl_intern_get(&e->g->str, res->host)));
+		if (!wanted)
+			continue;
+		hits++;
+		rc = scale(e, i, 1 / rw->x, err);
+	}
+	return rc == 0 && !hits ? pl_fail(err, PL_EDATA, "no such rank or host in the graph") : rc;
+}
+
+/* ---- fusion of operations -------------------------------------------------------------------- */
+
+/* The operation that follows on the same resource, PL_NONE. */
+static uint32_t next_op(const struct pl_edit *e, uint32_t node)
+{
+	for (uint32_t x = e->node[node].out; x != PL_NONE; x = e->edge[x].out_next) {
+		const struct pl_enode *d = &e->node[e->edge[x].dst];
+
+		if (PL_E_TYPE(e->edge[x].type) == PL_E_SEQ && d->res == e->node[node].res &&
+		    d->step == e->node[node].step && d->type == PL_N_OP)
+			return e->edge[x].dst;
+	}
+	return PL_NONE;
+}
+
+/* Does the node wait for something other than what is before it on its resource? */
+static bool waits(const struct pl_edit *e, uint32_t node, uint32_t before)
+{
+	for (uint32_t x = e->node[node].in; x != PL_NONE; x = e->edge[x].in_next) {
+		unsigned type = PL_E_TYPE(e->edge[x].type);
+
+		if (e->edge[x].src != before && type != PL_E_LAUNCH && type != PL_E_EARLY)
+			return true;
+	}
+	return false;
+}
+
+static int fuse_here(struct pl_rewriter *r, const struct pl_rewrite *rw, uint32_t first,
+		     bool *fused, struct pl_err *err)
+{
+	struct pl_edit *e = r->e;
+	uint32_t at = first;
+	pl_ns sum = e->node[first].dur;
+	int rc = 0;
+
+	*fused = false;
+	for (uint32_t i = 1; i < rw->n_args; i++) {
+		uint32_t next = next_op(e, at);
+
+		if (next == PL_NONE || strcmp(pl_edit_name(e, e->node[next].name), rw->arg[i]))
+			return 0;
+		if (waits(e, next, at))
+			return pl_fail(err, PL_EDATA,
+				       "\"%s\" waits for more than \"%s\" before it, and cannot be "
+				       "fused with it",
+				       rw->arg[i], rw->arg[i - 1]);
+		sum += e->node[next].dur;
+		at = next;
+	}
+	*fused = true;
+	at = first;
+	rc = pl_edit_set_dur(e, first, times(sum, rw->x > 0 ? rw->x : 1), err);
+	for (uint32_t i = 1; rc == 0 && i < rw->n_args; i++) {
+		at = next_op(e, at);
+		rc = pl_edit_set_dur(e, at, 0, err);
+	}
+	return rc;
+}
+
+static int fuse_ops(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
+{
+	struct pl_edit *e = r->e;
+	uint64_t hits = 0;
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && i < e->n_nodes; i++) {
+		const struct pl_enode *n = &e->node[i];
+		bool fused;
+
+		if (!computes(n) || strcmp(pl_edit_name(e, n->name), rw->arg[0]))
+			continue;
+		rc = fuse_here(r, rw, i, &fused, err);
+		hits += rc == 0 && fused;
+	}
+	return rc == 0 && !hits ? pl_fail(err, PL_EDATA,
+					  "the operations do not follow one another anywhere in "
+					  "the graph")
+				: rc;
+}
+
+/* ---- recomputation --------------------------------------------------------------------------- */
+
+static int remake(struct pl_rewriter *r, int32_t layer, struct pl_err *err)
+{
+	struct pl_edit *e = r->e;
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && i < e->n_tensors; i++) {
+		const struct pl_etensor *x = &e->tensor[i];
+
+		if (e->g->tensor[x->tensor].role == PL_TR_ACTIVATION && x->producer != PL_NONE &&
+		    e->node[x->producer].layer == layer)
+			rc = pl_edit_set_remade(e, i, true, err);
+	}
+	return rc;
+}
+
+/* The backward operation of a layer takes the forward one's time more. */
+static int recompute_layer(struct pl_rewriter *r, const char *layer, struct pl_err *err)
+{
+	struct pl_edit *e = r->e;
+	uint64_t hits = 0;
+	int rc = 0;
+
+	for (uint32_t b = 0; rc == 0 && b < e->n_nodes; b++) {
+		const struct pl_enode *n = &e->node[b];
+		const char *name = pl_edit_name(e, n->name);
+		uint32_t f = PL_NONE;
+
+		if (!computes(n) || n->layer < 0 || strncmp(name, "backward ", 9) ||
+		    strcmp(name + 9, layer))
+			continue;
+		for (uint32_t i = b; i-- > 0 && f == PL_NONE;)
+			if (computes(&e->node[i]) && e->node[i].res == n->res &&
+			    e->node[i].step == n->step && e->node[i].layer == n->layer &&
+			    !strncmp(pl_edit_name(e, e->node[i].name), "forward ", 8))
+				f = i;
+		if (f == PL_NONE)
+			continue;
+		hits++;
+		rc = pl_edit_set_dur(e, b, n->dur + e->node[f].dur, err);
+		if (rc == 0)
+			rc = remake(r, n->layer, err);
+	}
+	return rc == 0 && !hits ? pl_fail(err, PL_EDATA,
+					  "the graph has no layer \"%s\" with a forward and a "
+					  "backward operation",
+					  layer)
+				: rc;
+}
+
+/* ---- accumulation ---------------------------------------------------------------------------- */
+
+/* When the slot's last gradient was made, less when the step began; 0: no gradients. */
+static pl_ns until_gradients(const struct pl_rewriter *r, uint32_t slot)
+{
+	pl_ns end = INT64_MIN;
+
+	for (uint32_t t = 0; t < r->n_tensors; t++) {
+		uint32_t inst = r->inst[(size_t)slot * r->n_tensors + t], p;
+
+		if (inst == PL_NONE || (p = r->e->tensor[inst].producer) == PL_NONE)
+			continue;
+		end = pl_max_i64(end, pl_edit_end(r->e, p));
+	}
+	return end == INT64_MIN ? 0 : pl_max_i64(0, end - r->begin[slot / r->n_ranks]);
+}
+
+static bool of_rank(const struct pl_edit *e, const struct pl_enode *n, int32_t rank)
+{
+	return n->res != PL_NONE && e->g->res[n->res].rank == rank;
+}
+
+static int accumulate_slot(struct pl_rewriter *r, uint32_t slot, int64_t k, struct pl_err *err)
+{
+	struct pl_edit *e = r->e;
+	uint32_t step = slot / r->n_ranks, n_nodes = (uint32_t)e->n_nodes;
+	int32_t rank = r->rank[slot % r->n_ranks];
+	pl_ns span = until_gradients(r, slot), end = r->begin[step] + span;
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && i < n_nodes; i++) {
+		const struct pl_enode *n = &e->node[i];
+		bool first = true;
+
+		if (n->dead || n->step != step || n->type != PL_N_OP || !of_rank(e, n, rank) ||
+		    n->role == PL_RO_TRANSFER || n->start >= end)
+			continue;
+		for (uint32_t x = n->in; x != PL_NONE; x = e->edge[x].in_next)
+			first &= e->node[e->edge[x].src].step != step ||
+				 e->node[e->edge[x].src].type == PL_N_ENTRY;
+		/* what nothing of the step precedes begins after the other microbatches */
+		if (first && n->role != PL_RO_MARK)
+			rc = pl_edit_set_fixed(e, i, n->start + span - span / k, err);
+		if (rc == 0)
+			rc = pl_edit_set_dur(e, i, n->dur / k, err);
+		for (uint32_t x = e->node[i].out; rc == 0 && x != PL_NONE; x = e->edge[x].out_next)
+			if (n->role == PL_RO_MARK && e->edge[x].dst != e->step[step].sink)
+				rc = pl_edit_set_weight(e, x, e->edge[x].w + span - span / k, err);
+	}
+	return rc;
+}
+
+static int accumulate(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
+{
+	int rc = 0;
+
+	if (!r->n_tensors)
+		return pl_fail(err, PL_EDATA, "the graph knows no gradients");
+	for (uint32_t s = 0; rc == 0 && s < r->n_slots; s++)
+		rc = accumulate_slot(r, s, rw->k, err);
+	rw_now(r)->accumulate *= rw->k;
+	return rc;
+}
+
+int rw_ops(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
+{
+	int rc = 0;
+
+	switch ((enum pl_rw)rw->op) {
+	case PL_RW_FUSE_OPS:
+		return fuse_ops(r, rw, err);
+	case PL_RW_RECOMPUTE:
+		for (uint32_t i = 0; rc == 0 && i < rw->n_args; i++)
+			rc = recompute_layer(r, rw->arg[i], err);
+		return rc;
+	case PL_RW_ACCUMULATE:
+		return accumulate(r, rw, err);
+	case PL_RW_PRECISION:
+		return precision(r, rw, err);
+	case PL_RW_SPEED:
+		return speed(r, rw, err);
+	default:
+		return pl_fail(err, PL_EINTERNAL, "rewrite %u is not one of operations", rw->op);
+	}
+}
