@@ -636,9 +636,38 @@ static void test_registry(void)
 	ok(!pl_importer_find("no such"), "an unknown importer is not found");
 }
 
+/* As some shells' redirections write it: the file is fine once it is converted. */
+static void test_wide(void)
+{
+	static const char little[] = "\xff\xfe{\0\"\0a\0\"\0:\0[\0]\0}", big[] = "\xfe\xff\0[\0]",
+			  four[] = "\xff\xfe\0\0[\0\0\0]\0\0";
+	static const struct {
+		const char *p;
+		size_t n;
+		const char *coding;
+	} text[] = { { little, sizeof(little), "UTF-16" },
+		     { big, sizeof(big), "UTF-16" },
+		     { four, sizeof(four), "UTF-32" } };
+
+	for (size_t i = 0; i < PL_LEN(text); i++)
+		for (int named = 0; named < 2; named++) {
+			struct pl_err why = { 0 };
+			struct pl_sink sink = { 0 };
+			struct pl_in *in = pl_in_open_mem("w.json", text[i].p, text[i].n, &why);
+			const struct pl_import_opts o = { 0 };
+
+			ok(in &&
+				   pl_import(in, named ? pl_importer_find("chrome") : NULL, &o,
+					     &sink, &st, &why) == PL_EDATA &&
+				   strstr(why.msg, text[i].coding) && strstr(why.msg, "iconv -f"),
+			   "the coding and the remedy are named: %s", why.msg);
+		}
+}
+
 int main(void)
 {
 	test_registry();
+	test_wide();
 	test_kineto();
 	test_bad_events();
 	test_values();
