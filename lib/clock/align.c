@@ -482,12 +482,12 @@ static void say_doubts(const struct pl_align *a)
 		       "their ranks in a graph, and their waits count as transfers; record groups "
 		       "and peers, or more steps",
 		       alone, all);
-	if (a->n_doubtful)
+	if (a->rep->doubtful)
 		pl_say(a->o.log, PL_LOG_WARN,
 		       "%u of the inferred groups and pairs were hardly likelier than others: what "
 		       "counts as wait and as transfer there is a guess; record groups, or more "
 		       "steps",
-		       a->n_doubtful);
+		       a->rep->doubtful);
 }
 
 int pl_align_solve(struct pl_align *a, struct pl_merge *m, struct pl_clock_report *r,

@@ -75,6 +75,7 @@ struct pl_clock_report {
 	uint64_t collective_matches, p2p_matches, missing_matches;
 	uint64_t unmatched_collectives, unmatched_sends, unmatched_recvs;
 	uint64_t divergences; /* places where sequences of one group differ, ends of traces apart */
+	uint32_t doubtful;    /* inferred groups and pairs that were hardly likelier than others */
 	uint32_t dropped;     /* segments */
 	uint32_t unconnected; /* clocks that no communication joins to the first */
 };

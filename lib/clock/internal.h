@@ -82,7 +82,7 @@ struct pl_align {
 	size_t n_matches, cap_matches;
 	uint32_t *member; /* indices of ev */
 	size_t n_members, cap_members;
-	uint32_t n_inferred, n_doubtful; /* groups; pairings are one */
+	uint32_t n_inferred; /* groups; pairings are one */
 	pl_id sized[4]; /* collectives whose size is the same on all ranks, PL_NONE where unseen */
 	struct pl_clock_report *rep;
 };

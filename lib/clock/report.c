@@ -113,6 +113,7 @@ static int put_counts(struct pl_jsonw *w, const struct pl_clock_report *r, struc
 
 	PL_TRY(pl_jsonw_ki64(w, "conflicts_total", (int64_t)r->conflicts, err));
 	PL_TRY(pl_jsonw_ki64(w, "inferred_groups", r->inferred_groups, err));
+	PL_TRY(pl_jsonw_ki64(w, "doubtful", r->doubtful, err));
 	PL_TRY(pl_jsonw_ki64(w, "communication_events", (int64_t)r->events, err));
 	PL_TRY(pl_jsonw_ki64(w, "collective_matches", (int64_t)r->collective_matches, err));
 	PL_TRY(pl_jsonw_ki64(w, "p2p_matches", (int64_t)r->p2p_matches, err));

@@ -618,6 +618,7 @@ static void check_doubt(void)
 	solve(a, &x);
 	ok(rc == 0 && x.rc == 0, "one event a rank");
 	ok(strstr(said, "hardly likelier than others") != NULL, "a guess is said to be one");
+	ok(x.r.doubtful > 0, "... and counted");
 	done(a, &x);
 }
 
