@@ -96,14 +96,15 @@ static int load_trace(const struct config *c, struct pl_in *in, struct pl_pool *
 	return rc;
 }
 
-/* History: the lines of all segments, each once. */
+/* History: the lines of all segments, each once, then those of the merge. */
 static int copy_provenance(const struct pl_trace *t, struct pl_graph *g, struct pl_err *err)
 {
 	struct pl_intern lines = { 0 };
 	int rc = 0;
 
-	for (uint32_t i = 0; i < t->n_segs; i++) {
-		const struct pl_buf *b = &t->seg[i]->seg.provenance;
+	for (uint32_t i = 0; i <= t->n_segs; i++) {
+		const struct pl_buf *b =
+			i < t->n_segs ? &t->seg[i]->seg.provenance : &t->merge.provenance;
 
 		for (size_t at = 0, n; at < b->n; at += n + 1) {
 			const uint8_t *nl = memchr(b->p + at, '\n', b->n - at);

@@ -167,48 +167,11 @@ void x_rows_fini(struct x_rows *r)
 /* ---- corrected times ---------------------------------------------------------------------------
  */
 
-static int dup_array(void *out, const void *p, size_t n, size_t size, struct pl_err *err)
-{
-	int rc = pl_alloc(out, n ? n : 1, size, err);
-
-	if (rc == 0 && n)
-		memcpy(*(void **)out, p, n * size);
-	return rc;
-}
-
 int x_merge_take(struct x_merge *x, const struct pl_merge *m, struct pl_err *err)
 {
-	struct pl_merge *d = &x->m;
-	int rc;
-
 	x_merge_fini(x);
 	x->present = true;
-	PL_TRY(dup_array(&d->clock, m->clock, m->n_clocks, sizeof(*d->clock), err));
-	for (uint32_t i = 0; i < m->n_clocks; i++) {
-		d->clock[i].host = m->clock[i].host ? pl_strdup(m->clock[i].host) : NULL;
-		d->n_clocks = i + 1;
-		if (m->clock[i].host && !d->clock[i].host)
-			return pl_fail(err, PL_ENOMEM, "out of memory");
-	}
-	PL_TRY(dup_array(&d->use, m->use, m->n_uses, sizeof(*d->use), err));
-	d->n_uses = m->n_uses;
-	PL_TRY(dup_array(&d->group, m->group, m->n_groups, sizeof(*d->group), err));
-	for (uint32_t i = 0; i < m->n_groups; i++) {
-		d->group[i].rank = NULL;
-		d->group[i].name = pl_strdup(m->group[i].name ? m->group[i].name : "");
-		d->n_groups = i + 1;
-		if (!d->group[i].name)
-			return pl_fail(err, PL_ENOMEM, "out of memory");
-		PL_TRY(dup_array(&d->group[i].rank, m->group[i].rank, m->group[i].n,
-				 sizeof(uint32_t), err));
-	}
-	PL_TRY(dup_array(&d->match, m->match, m->n_matches, sizeof(*d->match), err));
-	d->n_matches = m->n_matches;
-	PL_TRY(dup_array(&d->member, m->member, m->n_members, sizeof(*d->member), err));
-	d->n_members = m->n_members;
-	rc = 0;
-out:
-	return rc;
+	return pl_merge_dup(m, &x->m, err);
 }
 
 void x_merge_fini(struct x_merge *x)

@@ -251,8 +251,11 @@ struct pl_merge {
 	struct pl_match *match;
 	struct pl_member *member;
 	uint32_t n_clocks, n_uses, n_groups, n_matches, n_members;
+	struct pl_buf provenance; /* lines, of the program that made it */
 };
 void pl_merge_fini(struct pl_merge *m);
+/* A copy of all that it holds. *to is the caller's only after success. */
+int pl_merge_dup(const struct pl_merge *from, struct pl_merge *to, struct pl_err *err) PL_MUST;
 /* Encode as the blocks of a segment of its own, ahead of the traces that it speaks of. Segment
  * numbers in it count from the segment after it. */
 int pl_merge_write(const struct pl_merge *m, struct pl_cwriter *w, struct pl_err *err) PL_MUST;
