@@ -388,6 +388,8 @@ static int fill_groups(struct pl_align *a, struct pl_merge *m, struct pl_err *er
 		struct pl_group *o = &m->group[m->n_groups++];
 
 		a->rep->group[i].first_rank_missing = -1;
+		a->rep->group[i].by = g->by;
+		a->rep->reordered += g->by == PL_BY_STREAMS || g->by == PL_BY_KINDS;
 		a->rep->inferred_groups += (g->flags & PL_GROUP_INFERRED) != 0;
 		o->name = pl_strdup(pl_intern_get(&a->str, g->name));
 		if (!o->name)
