@@ -46,6 +46,12 @@ struct call {
 	pl_id name;
 };
 
+/* Between two calls neither ran: a long call, held up by a full queue, is no pause. */
+static inline pl_ns gb_pause(const struct call *a, const struct call *c)
+{
+	return a->start < c->start ? c->start - a->end : a->start - c->end;
+}
+
 /* A cuda_sync record: what a wait or a synchronisation really referred to. */
 struct syncrec {
 	int64_t corr, stream, on_stream, record_corr;
