@@ -124,6 +124,9 @@ int find_worth(struct report *r, const struct changes *x, struct pl_pool *pool,
 struct pl_table *make_table(const struct report *r, enum section which, int64_t top,
 			    struct pl_err *err);
 
+/* Resources less those, at the end, that only hand on times. */
+size_t resources_shown(const struct report *r);
+
 /* ---- text.c, json.c ---- */
 int print_text(const struct config *c, const struct report *r, struct pl_out *out,
 	       struct pl_err *err) PL_MUST;

@@ -1,7 +1,8 @@
 /*
  * From a merged trace to a graph: the frame. What each part infers and how is said at its top:
  * host.c (host threads), device.c (streams, launches), waits.c (event waits, synchronisation),
- * table.c (operation tables), comm.c (rendezvous), latency.c, cut.c (steps and shapes).
+ * queue.c (full launch queues), table.c (operation tables), comm.c (rendezvous), latency.c, cut.c
+ * (steps and shapes).
  *
  * The dependency kinds follow Lumos (MLSys 2025, section 4: host program order, launch, stream
  * order, inter-stream and synchronisation edges), the collective as a rendezvous with the transfer

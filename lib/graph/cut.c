@@ -164,8 +164,7 @@ static void order_step(struct cut *c, int32_t step, uint32_t *v, size_t n)
  * ------------------------------------------------------------------------------------------------
  */
 
-/* Step of time t on the rank; *inside: within the annotation, not between two. */
-static int32_t step_at(const struct gb *b, const struct rankinfo *rk, pl_ns t, bool *inside)
+int32_t gb_step_at(const struct gb *b, const struct rankinfo *rk, pl_ns t, bool *inside)
 {
 	size_t lo = 0, hi = rk->n_win;
 
@@ -197,11 +196,12 @@ static void label_steps(struct cut *c)
 	for (size_t i = 0; i < b->n_nodes; i++) {
 		struct node *n = &b->node[i];
 
-		if (n->res == PL_NONE)
-			continue; /* takes its predecessors' */
+		if (n->res == PL_NONE || b->ri[n->res].queue)
+			continue; /* takes its predecessors'; has one */
 		/* what is empty and lies on a window's edge belongs to the step that it ends */
 		empty = !n->dur && !(n->flags & PL_NF_STEP_BEGIN) && !b->ri[n->res].device;
-		n->step = step_at(b, &b->rank[b->ri[n->res].rank_index], n->start - empty, &inside);
+		n->step = gb_step_at(b, &b->rank[b->ri[n->res].rank_index], n->start - empty,
+				     &inside);
 		if (b->g->stepless) {
 			n->flags |= PL_NF_IN_STEP | PL_NF_STEP_BEGIN;
 		} else if (n->role == PL_RO_MARK && !(n->flags & PL_NF_STEP_BEGIN)) {
@@ -220,7 +220,8 @@ static void label_steps(struct cut *c)
 			if (op->call == PL_NONE)
 				continue;
 			for (uint32_t k = op->node; k <= op->last; k++) {
-				b->node[k].step = step_at(b, rk, rk->call[op->call].start, &inside);
+				b->node[k].step =
+					gb_step_at(b, rk, rk->call[op->call].start, &inside);
 				b->node[k].flags =
 					(uint8_t)(inside ? b->node[k].flags | PL_NF_IN_STEP
 							 : b->node[k].flags & ~PL_NF_IN_STEP);

@@ -116,7 +116,7 @@ static uint32_t near_launch(const struct rankinfo *rk, uint32_t c, int dir)
 				break;
 			continue;
 		}
-		if (!own && other != PL_NONE && llabs(x->start - self->start) > HANDOVER_NS)
+		if (!own && other != PL_NONE && gb_pause(x, self) > HANDOVER_NS)
 			break;
 		own = true;
 		if (x->n_ops)
@@ -163,7 +163,7 @@ static uint32_t next_of_thread(const struct rankinfo *rk, uint32_t c, int dir)
 	for (int64_t i = (int64_t)c + dir; i >= 0 && i < (int64_t)rk->n_calls; i += dir) {
 		const struct call *x = &rk->call[i];
 
-		if (llabs(x->start - rk->call[c].start) > HANDOVER_NS)
+		if (gb_pause(x, &rk->call[c]) > HANDOVER_NS)
 			return PL_NONE;
 		if (x->res == rk->call[c].res &&
 		    (x->n_ops || x->type == CALL_RECORD || x->type == CALL_WAIT))

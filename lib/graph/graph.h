@@ -13,10 +13,13 @@
 #ifndef PL_GRAPH_H
 #define PL_GRAPH_H
 
+#include <string.h>
+
 #include "trace/trace.h"
 
-#define PL_GRAPH_MAJOR 1
-#define PL_GRAPH_MINOR 0
+#define PL_GRAPH_MAJOR	1
+#define PL_GRAPH_MINOR	0
+#define PL_LAUNCH_QUEUE "launch queue " /* names of resources that hand on times begin so */
 
 enum pl_node_type {
 	PL_N_ENTRY,	 /* end of what its resource did in earlier steps; no duration */
@@ -56,7 +59,8 @@ enum pl_edge_type {
 	PL_E_LAUNCH, /* after the end of the call, plus the resource's launch latency */
 	PL_E_WAIT,   /* event or stream wait, thread wait, synchronisation: after the end */
 	PL_E_COMM,   /* arrival to rendezvous to transfer: after the end */
-	PL_E_START,  /* not before the start of the other (overlapping operations of one stream) */
+	PL_E_START,  /* not before the start of the other (overlapping operations of one stream,
+		      * launches for which it made room) */
 	PL_E_DATA,   /* produced tensor to consumer */
 	PL_E_EARLY, /* launch of an operation that began before its call returned: after the *start*
 		     * of the call, plus the resource's early latency */
@@ -141,6 +145,13 @@ void pl_graph_fini(struct pl_graph *g);
 const char *pl_node_type_name(unsigned type);
 const char *pl_node_role_name(unsigned role);
 const char *pl_edge_type_name(unsigned type); /* without the inferred bit */
+/* Only hands on times from step to step (queue.c): nothing runs on it, reports leave it out. */
+static inline bool pl_graph_hands_on(const struct pl_graph *g, uint32_t res)
+{
+	return g->res[res].track_type == PL_T_QUEUE &&
+	       !strncmp(pl_intern_get(&g->str, g->res[res].name), PL_LAUNCH_QUEUE,
+			sizeof(PL_LAUNCH_QUEUE) - 1);
+}
 static inline int32_t pl_node_rank(const struct pl_graph *g, const struct pl_shape *s, uint32_t i)
 {
 	return s->res[i] == PL_NONE ? -1 : g->res[s->res[i]].rank;

@@ -46,6 +46,12 @@ struct call {
 	pl_id name;
 };
 
+/* Between two calls neither ran: a long call, held up by a full queue, is no pause. */
+static inline pl_ns gb_pause(const struct call *a, const struct call *c)
+{
+	return a->start < c->start ? c->start - a->end : a->start - c->end;
+}
+
 /* A cuda_sync record: what a wait or a synchronisation really referred to. */
 struct syncrec {
 	int64_t corr, stream, on_stream, record_corr;
@@ -58,6 +64,7 @@ struct resinfo {
 	uint32_t n;
 	size_t cap;
 	bool device, thread, service; /* service: thread that only communicates */
+	bool queue;		      /* made by queue.c, which gives its nodes their steps */
 	uint32_t node0, node1;	      /* a thread's nodes, in program order: [node0, node1) */
 	uint32_t rank_index;
 	int64_t stream;
@@ -151,6 +158,11 @@ uint32_t gb_launched(const struct lane *x, uint32_t c);
  */
 int gb_events(struct gb *b, struct rankinfo *rk, struct lanes *l, uint64_t *hash,
 	      struct pl_err *err) PL_MUST;
+
+/* Launches that wait for room in a full queue; sizes their calls. Last of the waits. */
+int gb_queue(struct gb *b, struct rankinfo *rk, const struct lanes *l, struct pl_err *err) PL_MUST;
+/* Step of time t on the rank, as index; *inside: within the annotation, not between two. */
+int32_t gb_step_at(const struct gb *b, const struct rankinfo *rk, pl_ns t, bool *inside);
 
 int gb_host(struct gb *b, struct pl_err *err) PL_MUST;	  /* threads: segments, calls */
 int gb_threads(struct gb *b, struct pl_err *err) PL_MUST; /* waits of threads for one another */

@@ -10,7 +10,7 @@
  * - A pause of a host thread in which a communicating thread finished, shortly before the pause
  * ended, was a wait for it.
  *
- * What the device waits for on the device is in events.c.
+ * What the device waits for on the device is in events.c, launches that wait for room in queue.c.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -295,6 +295,8 @@ static int rank_waits(struct gb *b, struct rankinfo *rk, uint64_t *hash, struct 
 			PL_TRY(one_sync(b, rk, &l, c, err));
 	if (b->o->infer)
 		PL_TRY(service_waits(b, rk, err));
+	if (b->o->infer)
+		PL_TRY(gb_queue(b, rk, &l, err));
 out:
 	lanes_fini(&l);
 	return rc;
