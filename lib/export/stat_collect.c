@@ -185,7 +185,7 @@ static int add_event(struct stat *s, const struct pl_segment *seg, const struct 
 		     struct pl_err *err)
 {
 	unsigned k = s->kind[i];
-	pl_ns t0 = x_align(p->clock, pl_add_sat(s->ts[i], seg->base_ns));
+	pl_ns t0 = pl_clock_apply(p->clock, pl_add_sat(s->ts[i], seg->base_ns));
 	pl_ns t1 = pl_add_sat(t0, s->dur[i] > 0 ? s->dur[i] : 0);
 	struct s_rank *r = p->rank == SIZE_MAX ? NULL : &s->rank[p->rank];
 	int rc = 0;
@@ -266,7 +266,7 @@ static int end_comm(struct stat *s, const struct pl_segment *seg, const struct p
 			continue;
 		}
 		p = &place[s->track[i]];
-		c->t0 = x_align(p->clock, pl_add_sat(s->ts[i], seg->base_ns));
+		c->t0 = pl_clock_apply(p->clock, pl_add_sat(s->ts[i], seg->base_ns));
 		c->t1 = pl_add_sat(c->t0, s->dur[i]);
 		c->p2p = s->kind[i] != PL_K_COLLECTIVE;
 		c->rank = p->rank == SIZE_MAX ? -1 : s->rank[p->rank].key;

@@ -85,30 +85,6 @@ int gb_node_of(struct gb *b, const struct op *op, uint32_t res, struct node *n, 
 	return gb_str(b, op->seg, e->name[op->ev], &n->name, err);
 }
 
-/* ---- time
- * ------------------------------------------------------------------------------------------ */
-
-static pl_ns aligned(const struct pl_clock *c, pl_ns t, int64_t base)
-{
-	double drift;
-
-	t = pl_add_sat(t, base);
-	if (!c)
-		return t;
-	drift = c->drift_ppm * 1e-6 * (double)pl_sub_sat(t, c->ref_ns);
-	return pl_sub_sat(
-		t, pl_add_sat(c->offset_ns, (int64_t)(drift < 0 ? drift - 0.5 : drift + 0.5)));
-}
-
-static const struct pl_clock *find_clock(const struct pl_merge *m, uint32_t seg, int32_t rank)
-{
-	for (uint32_t i = 0; i < m->n_uses; i++)
-		if (m->use[i].segment == seg && m->use[i].rank == rank &&
-		    m->use[i].clock < m->n_clocks)
-			return &m->clock[m->use[i].clock];
-	return NULL;
-}
-
 /* ---- gathering
  * ------------------------------------------------------------------------------------- */
 
@@ -240,7 +216,7 @@ static int add_event(struct gb *b, uint32_t seg, uint32_t ev, struct pl_err *err
 	pl_id track = e->track[ev];
 	const struct pl_track *t = &e->seg.track[track];
 	struct resinfo *ri;
-	int64_t base = e->seg.base_ns;
+	pl_ns start = pl_add_sat(e->ts[ev], e->seg.base_ns);
 	int rc;
 
 	if (e->kind[ev] == PL_K_SYNC)
@@ -256,8 +232,8 @@ static int add_event(struct gb *b, uint32_t seg, uint32_t ev, struct pl_err *err
 	ri->op[ri->n++] = (struct op){
 		.seg = seg,
 		.ev = ev,
-		.start = aligned(b->clock[seg][track], e->ts[ev], base),
-		.end = aligned(b->clock[seg][track], pl_add_sat(e->ts[ev], e->dur[ev]), base),
+		.start = pl_clock_apply(b->clock[seg][track], start),
+		.end = pl_clock_apply(b->clock[seg][track], pl_add_sat(start, e->dur[ev])),
 		.node = PL_NONE,
 		.last = PL_NONE,
 		.call = PL_NONE,
@@ -325,7 +301,7 @@ static int prepare_segment(struct gb *b, uint32_t seg, struct pl_err *err)
 	memset(b->track_res[seg], 0xff, nt * sizeof(uint32_t));
 	memset(b->ev_node[seg], 0xff, e->n * sizeof(uint32_t));
 	for (uint32_t i = 0; i < nt; i++)
-		b->clock[seg][i] = find_clock(&b->t->merge, seg, e->seg.track[i].rank);
+		b->clock[seg][i] = pl_merge_clock(&b->t->merge, seg, e->seg.track[i].rank);
 	return 0;
 }
 
@@ -510,7 +486,20 @@ static int check_ranks(const struct gb *b, struct pl_err *err)
 	return 0;
 }
 
-int pl_graph_build(const struct pl_trace *t, const struct pl_graph_opts *o, struct pl_graph *g,
+static int tame(struct pl_trace *t, const struct pl_log *log, struct pl_err *err)
+{
+	uint64_t wild;
+	int rc = pl_trace_tame(t, &wild, err);
+
+	if (rc >= 0 && wild)
+		pl_say(log, PL_LOG_WARN,
+		       "%llu events lie years from the rest, or last for years: they get the "
+		       "nearest time of the others, and no duration",
+		       (unsigned long long)wild);
+	return rc;
+}
+
+int pl_graph_build(struct pl_trace *t, const struct pl_graph_opts *o, struct pl_graph *g,
 		   struct pl_err *err)
 {
 	struct gb b = { .t = t, .g = g, .o = o };
@@ -518,6 +507,7 @@ int pl_graph_build(const struct pl_trace *t, const struct pl_graph_opts *o, stru
 	int rc;
 
 	pl_graph_init(g);
+	PL_TRY(tame(t, o->log, err));
 	PL_TRY(pl_alloc(&b.str, n, sizeof(*b.str), err));
 	PL_TRY(pl_alloc(&b.call_type, n, sizeof(*b.call_type), err));
 	PL_TRY(pl_alloc(&b.track_res, n, sizeof(*b.track_res), err));

@@ -157,8 +157,8 @@ struct pl_graph_opts {
 /* Arguments that the builder wants from pl_trace_load(). */
 extern const char *const pl_graph_args[];
 /* `t` needs to have been merged when it has more than one rank (PL_EDATA otherwise). A cycle is
- * PL_EDATA with its path. Reads t only. */
-int pl_graph_build(const struct pl_trace *t, const struct pl_graph_opts *o, struct pl_graph *g,
+ * PL_EDATA with its path. Of t only times that no clock shows are changed: pl_trace_tame(). */
+int pl_graph_build(struct pl_trace *t, const struct pl_graph_opts *o, struct pl_graph *g,
 		   struct pl_err *err) PL_MUST;
 
 /* ---- files

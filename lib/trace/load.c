@@ -372,61 +372,11 @@ static int on_end(struct pl_sink *sink, struct pl_segment *seg, struct pl_err *e
 	return 0;
 }
 
-/* The tables come as a copy of their own: what the reader has is only lent. */
-static int dup_merge(const struct pl_merge *from, struct pl_merge *to, struct pl_err *err)
-{
-	int rc;
-
-	memset(to, 0, sizeof(*to));
-	PL_TRY(pl_alloc(&to->clock, from->n_clocks, sizeof(*to->clock), err));
-	for (; to->n_clocks < from->n_clocks; to->n_clocks++) {
-		struct pl_clock *k = &to->clock[to->n_clocks];
-
-		*k = from->clock[to->n_clocks];
-		if (k->host && !(k->host = pl_strdup(k->host)))
-			goto memory;
-	}
-	PL_TRY(pl_alloc(&to->group, from->n_groups, sizeof(*to->group), err));
-	for (; to->n_groups < from->n_groups; to->n_groups++) {
-		const struct pl_group *g = &from->group[to->n_groups];
-		struct pl_group *k = &to->group[to->n_groups];
-		uint32_t *rank;
-
-		PL_TRY(pl_alloc(&rank, g->n, sizeof(*rank), err));
-		*k = (struct pl_group){ .rank = rank, .n = g->n, .flags = g->flags };
-		if (g->n)
-			memcpy(rank, g->rank, g->n * sizeof(*rank));
-		if (!(k->name = pl_strdup(g->name))) {
-			pl_free(rank);
-			k->rank = NULL;
-			goto memory;
-		}
-	}
-	PL_TRY(pl_alloc(&to->use, from->n_uses, sizeof(*to->use), err));
-	PL_TRY(pl_alloc(&to->match, from->n_matches, sizeof(*to->match), err));
-	PL_TRY(pl_alloc(&to->member, from->n_members, sizeof(*to->member), err));
-	if (from->n_uses)
-		memcpy(to->use, from->use, from->n_uses * sizeof(*to->use));
-	if (from->n_matches)
-		memcpy(to->match, from->match, from->n_matches * sizeof(*to->match));
-	if (from->n_members)
-		memcpy(to->member, from->member, from->n_members * sizeof(*to->member));
-	to->n_uses = from->n_uses;
-	to->n_matches = from->n_matches;
-	to->n_members = from->n_members;
-	return 0;
-memory:
-	rc = pl_fail(err, PL_ENOMEM, "out of memory (merge)");
-out:
-	pl_merge_fini(to);
-	return rc;
-}
-
 static int on_merge(struct pl_sink *sink, const struct pl_merge *m, struct pl_err *err)
 {
 	struct loader *l = (struct loader *)sink;
 	struct pl_merge copy;
-	int rc = dup_merge(m, &copy, err);
+	int rc = pl_merge_dup(m, &copy, err);
 
 	l->t->merged = true;
 	l->t->n_merges++;
