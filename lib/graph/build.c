@@ -1,7 +1,8 @@
 /*
  * From a merged trace to a graph: the frame. What each part infers and how is said at its top:
- * host.c (host threads), device.c (streams, launches), waits.c (event waits, synchronisation),
- * table.c (operation tables), comm.c (rendezvous), latency.c, cut.c (steps and shapes).
+ * steps.c (steps and their order), host.c (host threads), device.c (streams, launches), waits.c
+ * (event waits, synchronisation), table.c (operation tables), comm.c (rendezvous), latency.c, cut.c
+ * (steps and shapes).
  *
  * The dependency kinds follow Lumos (MLSys 2025, section 4: host program order, launch, stream
  * order, inter-stream and synchronisation edges), the collective as a rendezvous with the transfer
@@ -92,18 +93,11 @@ static int rank_index(struct gb *b, int32_t rank, uint32_t *index, struct pl_err
 {
 	int rc;
 
-	for (size_t i = 0; i < b->n_ranks; i++) {
-		if (b->rank[i].rank == rank) {
-			*index = (uint32_t)i;
-			return 0;
-		}
-	}
-	rc = pl_grow(&b->rank, &b->cap_ranks, b->n_ranks + 1, sizeof(*b->rank), err);
-	if (rc < 0)
+	if ((rc = pl_grow(&b->rank, &b->cap_ranks, b->n_ranks + 1, sizeof(*b->rank), err)) < 0 ||
+	    (rc = pl_intern_add(&b->rank_ids, (const char *)&rank, sizeof(rank), index, err)) < 0)
 		return rc;
-	memset(&b->rank[b->n_ranks], 0, sizeof(*b->rank));
-	b->rank[b->n_ranks].rank = rank;
-	*index = (uint32_t)b->n_ranks++;
+	if (*index == b->n_ranks)
+		b->rank[b->n_ranks++] = (struct rankinfo){ .rank = rank };
 	return 0;
 }
 
@@ -359,85 +353,6 @@ static int gather(struct gb *b, struct pl_err *err)
 	return 0;
 }
 
-/* ---- steps
- * ------------------------------------------------------------------------------------------ */
-
-static int by_window(const void *pa, const void *pb)
-{
-	const struct window *a = pa, *c = pb;
-
-	return a->start < c->start ? -1 : a->start > c->start;
-}
-
-static int by_number(const void *pa, const void *pb)
-{
-	int64_t a = *(const int64_t *)pa, c = *(const int64_t *)pb;
-
-	return a < c ? -1 : a > c;
-}
-
-static int add_window(struct gb *b, const struct resinfo *ri, const struct op *op,
-		      struct pl_err *err)
-{
-	const struct pl_events *e = b->t->seg[op->seg];
-	struct rankinfo *rk = &b->rank[ri->rank_index];
-	int64_t number = e->step ? e->step[op->ev] : INT64_MIN;
-	int rc;
-
-	if (number == INT64_MIN)
-		number = (int64_t)rk->n_win;
-	for (size_t i = 0; i < rk->n_win; i++) { /* two threads may both carry the annotation */
-		if (rk->win[i].number == number) {
-			rk->win[i].start = pl_min_i64(rk->win[i].start, op->start);
-			rk->win[i].end = pl_max_i64(rk->win[i].end, op->end);
-			return 0;
-		}
-	}
-	if ((rc = pl_grow(&rk->win, &rk->cap_win, rk->n_win + 1, sizeof(*rk->win), err)) < 0 ||
-	    (rc = pl_grow(&b->step, &b->cap_steps, b->n_steps + 1, sizeof(*b->step), err)) < 0)
-		return rc;
-	rk->win[rk->n_win++] = (struct window){ number, op->start, op->end, 0 };
-	b->step[b->n_steps++] = number;
-	return 0;
-}
-
-static int find_steps(struct gb *b, struct pl_err *err)
-{
-	size_t n = 0;
-	int rc;
-
-	for (size_t r = 0; r < b->g->n_res; r++)
-		for (uint32_t i = 0; i < b->ri[r].n; i++)
-			if (b->t->seg[b->ri[r].op[i].seg]->kind[b->ri[r].op[i].ev] == PL_K_STEP &&
-			    (rc = add_window(b, &b->ri[r], &b->ri[r].op[i], err)) < 0)
-				return rc;
-	if (!b->n_steps) {
-		b->g->stepless = true;
-		rc = pl_grow(&b->step, &b->cap_steps, 1, sizeof(*b->step), err);
-		if (rc < 0)
-			return rc;
-		b->step[b->n_steps++] = 0;
-		return 0;
-	}
-	pl_sort(b->step, b->n_steps, sizeof(*b->step), by_number);
-	for (size_t i = 0; i < b->n_steps; i++)
-		if (!n || b->step[n - 1] != b->step[i])
-			b->step[n++] = b->step[i];
-	b->n_steps = n;
-	for (size_t r = 0; r < b->n_ranks; r++) {
-		struct rankinfo *rk = &b->rank[r];
-
-		pl_sort(rk->win, rk->n_win, sizeof(*rk->win), by_window);
-		for (size_t i = 0; i < rk->n_win; i++) {
-			int64_t *at = bsearch(&rk->win[i].number, b->step, n, sizeof(*b->step),
-					      by_number);
-
-			rk->win[i].step = (int32_t)(at - b->step);
-		}
-	}
-	return 0;
-}
-
 /* ---- the whole
  * -------------------------------------------------------------------------------------- */
 
@@ -467,6 +382,7 @@ static void gb_fini(struct gb *b)
 	pl_free(b->ev_node);
 	pl_free(b->ri);
 	pl_free(b->rank);
+	pl_intern_fini(&b->rank_ids);
 	pl_free(b->step);
 	pl_free(b->node);
 	pl_free(b->edge);
@@ -515,7 +431,7 @@ int pl_graph_build(struct pl_trace *t, const struct pl_graph_opts *o, struct pl_
 	PL_TRY(pl_alloc(&b.ev_node, n, sizeof(*b.ev_node), err));
 	PL_TRY(gather(&b, err));
 	PL_TRY(check_ranks(&b, err));
-	PL_TRY(find_steps(&b, err));
+	PL_TRY(gb_steps(&b, err));
 	PL_TRY(pl_intern_add(&g->str, "host gap", 8, &b.s_gap, err));
 	PL_TRY(pl_intern_add(&g->str, "step begin", 10, &b.s_begin, err));
 	PL_TRY(pl_intern_add(&g->str, "step end", 8, &b.s_end, err));
