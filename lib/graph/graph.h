@@ -138,6 +138,9 @@ struct pl_graph {
 };
 void pl_graph_init(struct pl_graph *g);
 void pl_graph_fini(struct pl_graph *g);
+/* Everything but shapes, steps and tensors (with their consumers) into the empty graph `to`; after
+ * a failure `to` can be given to pl_graph_fini(). */
+int pl_graph_copy_tables(const struct pl_graph *g, struct pl_graph *to, struct pl_err *err) PL_MUST;
 const char *pl_node_type_name(unsigned type);
 const char *pl_node_role_name(unsigned role);
 const char *pl_edge_type_name(unsigned type); /* without the inferred bit */
