@@ -155,21 +155,11 @@ static int all_merged(const struct pl_trace *t, struct pl_err *err)
 static int build(const struct config *c, struct pl_trace *t, struct pl_pool *pool,
 		 struct pl_graph *g, struct pl_err *err)
 {
-	uint64_t wild;
 	const struct pl_graph_opts o = { .log = &c->c.log, .pool = pool, .infer = c->infer };
 	int rc = all_merged(t, err);
 
 	if (rc < 0)
 		return rc;
-	rc = pl_trace_tame(t, &wild, err);
-	if (rc < 0)
-		return rc;
-	if (wild)
-		pl_say(&c->c.log, PL_LOG_WARN,
-		       "%llu events lie years from the rest, or last for years: they get the "
-		       "nearest "
-		       "time of the others, and no duration",
-		       (unsigned long long)wild);
 	rc = pl_graph_build(t, &o, g, err);
 	if (rc < 0)
 		return rc;

@@ -65,15 +65,6 @@ int64_t pl_clock_worst_ns(const struct pl_merge *m)
 	return worst;
 }
 
-pl_ns pl_clock_apply(const struct pl_clock *c, pl_ns local)
-{
-	double move = c->drift_ppm * 1e-6 * (double)pl_sub_sat(local, c->ref_ns);
-
-	if (!(fabs(move) < 9.2e18))
-		move = 0;
-	return pl_sub_sat(pl_sub_sat(local, c->offset_ns), (int64_t)llround(move));
-}
-
 /* ---- which ranks share a clock -----------------------------------------------------------------
  */
 

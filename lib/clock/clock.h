@@ -114,7 +114,4 @@ int pl_clock_report_json(const struct pl_merge *m, const struct pl_clock_report 
 void pl_clock_report_say(const struct pl_merge *m, const struct pl_clock_report *r,
 			 const struct pl_log *log);
 
-/* Local absolute time to aligned time. */
-pl_ns pl_clock_apply(const struct pl_clock *c, pl_ns local);
-
 #endif

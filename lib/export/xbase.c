@@ -3,7 +3,6 @@
  * in order (a counting sort of the columns' entries by row, linear), and times put on the common
  * clock of a merged stream.
  */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -182,31 +181,7 @@ void x_merge_fini(struct x_merge *x)
 
 const struct pl_clock *x_merge_clock(const struct x_merge *x, int32_t rank)
 {
-	if (!x->present)
-		return NULL;
-	for (uint32_t i = 0; i < x->m.n_uses; i++) {
-		const struct pl_clock_use *u = &x->m.use[i];
-
-		if (u->segment == x->rel && u->rank == rank && u->clock < x->m.n_clocks)
-			return &x->m.clock[u->clock];
-	}
-	/* tracks of no rank ("Spans") follow the segment's first clock */
-	for (uint32_t i = 0; rank < 0 && i < x->m.n_uses; i++)
-		if (x->m.use[i].segment == x->rel && x->m.use[i].clock < x->m.n_clocks)
-			return &x->m.clock[x->m.use[i].clock];
-	return NULL;
-}
-
-pl_ns x_align(const struct pl_clock *c, pl_ns t)
-{
-	double drift;
-
-	if (!c)
-		return t;
-	drift = c->drift_ppm * 1e-6 * (double)pl_sub_sat(t, c->ref_ns);
-	if (!(fabs(drift) < 9e18))
-		drift = 0;
-	return pl_sub_sat(t, pl_add_sat(c->offset_ns, (int64_t)llround(drift)));
+	return x->present ? pl_merge_clock(&x->m, x->rel, rank) : NULL;
 }
 
 static int by_event(const void *pa, const void *pb)

@@ -1,7 +1,8 @@
 /*
  * From a merged trace to a graph: the frame. What each part infers and how is said at its top:
- * host.c (host threads), device.c (streams, launches), waits.c (event waits, synchronisation),
- * queue.c (full launch queues), table.c (operation tables), comm.c (rendezvous), latency.c, cut.c
+ * steps.c (steps and their order), host.c (host threads), device.c (streams, launches), waits.c
+ * (event waits, synchronisation), queue.c (full launch queues), table.c (operation tables), comm.c
+ * (rendezvous), latency.c, cut.c
  * (steps and shapes).
  *
  * The dependency kinds follow Lumos (MLSys 2025, section 4: host program order, launch, stream
@@ -86,30 +87,6 @@ int gb_node_of(struct gb *b, const struct op *op, uint32_t res, struct node *n, 
 	return gb_str(b, op->seg, e->name[op->ev], &n->name, err);
 }
 
-/* ---- time
- * ------------------------------------------------------------------------------------------ */
-
-static pl_ns aligned(const struct pl_clock *c, pl_ns t, int64_t base)
-{
-	double drift;
-
-	t = pl_add_sat(t, base);
-	if (!c)
-		return t;
-	drift = c->drift_ppm * 1e-6 * (double)pl_sub_sat(t, c->ref_ns);
-	return pl_sub_sat(
-		t, pl_add_sat(c->offset_ns, (int64_t)(drift < 0 ? drift - 0.5 : drift + 0.5)));
-}
-
-static const struct pl_clock *find_clock(const struct pl_merge *m, uint32_t seg, int32_t rank)
-{
-	for (uint32_t i = 0; i < m->n_uses; i++)
-		if (m->use[i].segment == seg && m->use[i].rank == rank &&
-		    m->use[i].clock < m->n_clocks)
-			return &m->clock[m->use[i].clock];
-	return NULL;
-}
-
 /* ---- gathering
  * ------------------------------------------------------------------------------------- */
 
@@ -117,18 +94,11 @@ static int rank_index(struct gb *b, int32_t rank, uint32_t *index, struct pl_err
 {
 	int rc;
 
-	for (size_t i = 0; i < b->n_ranks; i++) {
-		if (b->rank[i].rank == rank) {
-			*index = (uint32_t)i;
-			return 0;
-		}
-	}
-	rc = pl_grow(&b->rank, &b->cap_ranks, b->n_ranks + 1, sizeof(*b->rank), err);
-	if (rc < 0)
+	if ((rc = pl_grow(&b->rank, &b->cap_ranks, b->n_ranks + 1, sizeof(*b->rank), err)) < 0 ||
+	    (rc = pl_intern_add(&b->rank_ids, (const char *)&rank, sizeof(rank), index, err)) < 0)
 		return rc;
-	memset(&b->rank[b->n_ranks], 0, sizeof(*b->rank));
-	b->rank[b->n_ranks].rank = rank;
-	*index = (uint32_t)b->n_ranks++;
+	if (*index == b->n_ranks)
+		b->rank[b->n_ranks++] = (struct rankinfo){ .rank = rank };
 	return 0;
 }
 
@@ -241,7 +211,7 @@ static int add_event(struct gb *b, uint32_t seg, uint32_t ev, struct pl_err *err
 	pl_id track = e->track[ev];
 	const struct pl_track *t = &e->seg.track[track];
 	struct resinfo *ri;
-	int64_t base = e->seg.base_ns;
+	pl_ns start = pl_add_sat(e->ts[ev], e->seg.base_ns);
 	int rc;
 
 	if (e->kind[ev] == PL_K_SYNC)
@@ -257,8 +227,8 @@ static int add_event(struct gb *b, uint32_t seg, uint32_t ev, struct pl_err *err
 	ri->op[ri->n++] = (struct op){
 		.seg = seg,
 		.ev = ev,
-		.start = aligned(b->clock[seg][track], e->ts[ev], base),
-		.end = aligned(b->clock[seg][track], pl_add_sat(e->ts[ev], e->dur[ev]), base),
+		.start = pl_clock_apply(b->clock[seg][track], start),
+		.end = pl_clock_apply(b->clock[seg][track], pl_add_sat(start, e->dur[ev])),
 		.node = PL_NONE,
 		.last = PL_NONE,
 		.call = PL_NONE,
@@ -326,7 +296,7 @@ static int prepare_segment(struct gb *b, uint32_t seg, struct pl_err *err)
 	memset(b->track_res[seg], 0xff, nt * sizeof(uint32_t));
 	memset(b->ev_node[seg], 0xff, e->n * sizeof(uint32_t));
 	for (uint32_t i = 0; i < nt; i++)
-		b->clock[seg][i] = find_clock(&b->t->merge, seg, e->seg.track[i].rank);
+		b->clock[seg][i] = pl_merge_clock(&b->t->merge, seg, e->seg.track[i].rank);
 	return 0;
 }
 
@@ -384,85 +354,6 @@ static int gather(struct gb *b, struct pl_err *err)
 	return 0;
 }
 
-/* ---- steps
- * ------------------------------------------------------------------------------------------ */
-
-static int by_window(const void *pa, const void *pb)
-{
-	const struct window *a = pa, *c = pb;
-
-	return a->start < c->start ? -1 : a->start > c->start;
-}
-
-static int by_number(const void *pa, const void *pb)
-{
-	int64_t a = *(const int64_t *)pa, c = *(const int64_t *)pb;
-
-	return a < c ? -1 : a > c;
-}
-
-static int add_window(struct gb *b, const struct resinfo *ri, const struct op *op,
-		      struct pl_err *err)
-{
-	const struct pl_events *e = b->t->seg[op->seg];
-	struct rankinfo *rk = &b->rank[ri->rank_index];
-	int64_t number = e->step ? e->step[op->ev] : INT64_MIN;
-	int rc;
-
-	if (number == INT64_MIN)
-		number = (int64_t)rk->n_win;
-	for (size_t i = 0; i < rk->n_win; i++) { /* two threads may both carry the annotation */
-		if (rk->win[i].number == number) {
-			rk->win[i].start = pl_min_i64(rk->win[i].start, op->start);
-			rk->win[i].end = pl_max_i64(rk->win[i].end, op->end);
-			return 0;
-		}
-	}
-	if ((rc = pl_grow(&rk->win, &rk->cap_win, rk->n_win + 1, sizeof(*rk->win), err)) < 0 ||
-	    (rc = pl_grow(&b->step, &b->cap_steps, b->n_steps + 1, sizeof(*b->step), err)) < 0)
-		return rc;
-	rk->win[rk->n_win++] = (struct window){ number, op->start, op->end, 0 };
-	b->step[b->n_steps++] = number;
-	return 0;
-}
-
-static int find_steps(struct gb *b, struct pl_err *err)
-{
-	size_t n = 0;
-	int rc;
-
-	for (size_t r = 0; r < b->g->n_res; r++)
-		for (uint32_t i = 0; i < b->ri[r].n; i++)
-			if (b->t->seg[b->ri[r].op[i].seg]->kind[b->ri[r].op[i].ev] == PL_K_STEP &&
-			    (rc = add_window(b, &b->ri[r], &b->ri[r].op[i], err)) < 0)
-				return rc;
-	if (!b->n_steps) {
-		b->g->stepless = true;
-		rc = pl_grow(&b->step, &b->cap_steps, 1, sizeof(*b->step), err);
-		if (rc < 0)
-			return rc;
-		b->step[b->n_steps++] = 0;
-		return 0;
-	}
-	pl_sort(b->step, b->n_steps, sizeof(*b->step), by_number);
-	for (size_t i = 0; i < b->n_steps; i++)
-		if (!n || b->step[n - 1] != b->step[i])
-			b->step[n++] = b->step[i];
-	b->n_steps = n;
-	for (size_t r = 0; r < b->n_ranks; r++) {
-		struct rankinfo *rk = &b->rank[r];
-
-		pl_sort(rk->win, rk->n_win, sizeof(*rk->win), by_window);
-		for (size_t i = 0; i < rk->n_win; i++) {
-			int64_t *at = bsearch(&rk->win[i].number, b->step, n, sizeof(*b->step),
-					      by_number);
-
-			rk->win[i].step = (int32_t)(at - b->step);
-		}
-	}
-	return 0;
-}
-
 /* ---- the whole
  * -------------------------------------------------------------------------------------- */
 
@@ -492,6 +383,7 @@ static void gb_fini(struct gb *b)
 	pl_free(b->ev_node);
 	pl_free(b->ri);
 	pl_free(b->rank);
+	pl_intern_fini(&b->rank_ids);
 	pl_free(b->step);
 	pl_free(b->node);
 	pl_free(b->edge);
@@ -511,7 +403,20 @@ static int check_ranks(const struct gb *b, struct pl_err *err)
 	return 0;
 }
 
-int pl_graph_build(const struct pl_trace *t, const struct pl_graph_opts *o, struct pl_graph *g,
+static int tame(struct pl_trace *t, const struct pl_log *log, struct pl_err *err)
+{
+	uint64_t wild;
+	int rc = pl_trace_tame(t, &wild, err);
+
+	if (rc >= 0 && wild)
+		pl_say(log, PL_LOG_WARN,
+		       "%llu events lie years from the rest, or last for years: they get the "
+		       "nearest time of the others, and no duration",
+		       (unsigned long long)wild);
+	return rc;
+}
+
+int pl_graph_build(struct pl_trace *t, const struct pl_graph_opts *o, struct pl_graph *g,
 		   struct pl_err *err)
 {
 	struct gb b = { .t = t, .g = g, .o = o };
@@ -519,6 +424,7 @@ int pl_graph_build(const struct pl_trace *t, const struct pl_graph_opts *o, stru
 	int rc;
 
 	pl_graph_init(g);
+	PL_TRY(tame(t, o->log, err));
 	PL_TRY(pl_alloc(&b.str, n, sizeof(*b.str), err));
 	PL_TRY(pl_alloc(&b.call_type, n, sizeof(*b.call_type), err));
 	PL_TRY(pl_alloc(&b.track_res, n, sizeof(*b.track_res), err));
@@ -526,7 +432,7 @@ int pl_graph_build(const struct pl_trace *t, const struct pl_graph_opts *o, stru
 	PL_TRY(pl_alloc(&b.ev_node, n, sizeof(*b.ev_node), err));
 	PL_TRY(gather(&b, err));
 	PL_TRY(check_ranks(&b, err));
-	PL_TRY(find_steps(&b, err));
+	PL_TRY(gb_steps(&b, err));
 	PL_TRY(pl_intern_add(&g->str, "host gap", 8, &b.s_gap, err));
 	PL_TRY(pl_intern_add(&g->str, "step begin", 10, &b.s_begin, err));
 	PL_TRY(pl_intern_add(&g->str, "step end", 8, &b.s_end, err));

@@ -18,8 +18,7 @@
 
 #include "graph/internal.h"
 
-#define BEFORE (-1)	 /* step of nodes before the first step; after the last: n_steps */
-#define ANY    INT32_MIN /* every step */
+#define ANY INT32_MIN /* every step */
 
 struct csr {
 	uint32_t *off, *to; /* edge indices */
@@ -164,30 +163,6 @@ static void order_step(struct cut *c, int32_t step, uint32_t *v, size_t n)
  * ------------------------------------------------------------------------------------------------
  */
 
-int32_t gb_step_at(const struct gb *b, const struct rankinfo *rk, pl_ns t, bool *inside)
-{
-	size_t lo = 0, hi = rk->n_win;
-
-	*inside = true;
-	if (b->g->stepless)
-		return 0;
-	*inside = false;
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (rk->win[mid].start <= t)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	if (!lo)
-		return BEFORE;
-	*inside = t < rk->win[lo - 1].end;
-	if (!*inside && lo == rk->n_win)
-		return (int32_t)b->n_steps;
-	return rk->win[lo - 1].step;
-}
-
 static void label_steps(struct cut *c)
 {
 	struct gb *b = c->b;
@@ -237,7 +212,7 @@ static void raise_steps(struct cut *c)
 	for (size_t i = 0; i < b->n_nodes; i++) {
 		uint32_t x = c->order[i];
 		int32_t step = b->node[x].res == PL_NONE && !(b->node[x].flags & PL_NF_STEP_BEGIN)
-				       ? BEFORE
+				       ? GB_BEFORE
 				       : b->node[x].step;
 
 		for (uint32_t e = c->in.off[x]; e < c->in.off[x + 1]; e++) {
@@ -548,6 +523,13 @@ static void by_step(struct cut *c, size_t *start)
 	start[0] = 0;
 }
 
+static int by_rank(const void *pa, const void *pb)
+{
+	int32_t a = *(const int32_t *)pa, c = *(const int32_t *)pb;
+
+	return a < c ? -1 : a > c;
+}
+
 static int rank_list(struct gb *b, struct pl_err *err)
 {
 	struct pl_graph *g = b->g;
@@ -555,13 +537,9 @@ static int rank_list(struct gb *b, struct pl_err *err)
 
 	if (rc < 0)
 		return rc;
-	for (size_t i = 0; i < b->n_ranks; i++) {
-		size_t k = i;
-
-		for (; k && g->rank[k - 1] > b->rank[i].rank; k--)
-			g->rank[k] = g->rank[k - 1];
-		g->rank[k] = b->rank[i].rank;
-	}
+	for (size_t i = 0; i < b->n_ranks; i++)
+		g->rank[i] = b->rank[i].rank;
+	pl_sort(g->rank, b->n_ranks, sizeof(*g->rank), by_rank);
 	g->n_ranks = (int32_t)b->n_ranks;
 	return 0;
 }

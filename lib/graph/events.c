@@ -774,15 +774,13 @@ static int infer(struct events *x, struct pl_err *err)
 	return tie_all(x, err);
 }
 
-int gb_events(struct gb *b, struct rankinfo *rk, struct lanes *l, uint64_t *hash,
+int gb_events(struct gb *b, struct rankinfo *rk, struct lanes *l, uint64_t *hash, uint32_t *lane_of,
 	      struct pl_err *err)
 {
-	struct events x = { .b = b, .rk = rk, .l = l, .hash = hash };
+	struct events x = { .b = b, .rk = rk, .l = l, .hash = hash, .lane_of = lane_of };
 	bool any = false;
 	int rc;
 
-	PL_TRY(pl_alloc(&x.lane_of, b->g->n_res, sizeof(*x.lane_of), err));
-	memset(x.lane_of, 0xff, b->g->n_res * sizeof(*x.lane_of));
 	for (uint32_t i = 0; i < l->n; i++)
 		x.lane_of[l->v[i].res] = i;
 	PL_TRY(recorded_waits(&x, &any, err));
@@ -790,7 +788,8 @@ int gb_events(struct gb *b, struct rankinfo *rk, struct lanes *l, uint64_t *hash
 		goto out;
 	PL_TRY(infer(&x, err));
 out:
-	pl_free(x.lane_of);
+	for (uint32_t i = 0; i < l->n; i++)
+		lane_of[l->v[i].res] = PL_NONE;
 	pl_free(x.rec);
 	pl_free(x.wait);
 	pl_free(x.group);

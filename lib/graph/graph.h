@@ -142,6 +142,9 @@ struct pl_graph {
 };
 void pl_graph_init(struct pl_graph *g);
 void pl_graph_fini(struct pl_graph *g);
+/* Everything but shapes, steps and tensors (with their consumers) into the empty graph `to`; after
+ * a failure `to` can be given to pl_graph_fini(). */
+int pl_graph_copy_tables(const struct pl_graph *g, struct pl_graph *to, struct pl_err *err) PL_MUST;
 const char *pl_node_type_name(unsigned type);
 const char *pl_node_role_name(unsigned role);
 const char *pl_edge_type_name(unsigned type); /* without the inferred bit */
@@ -168,8 +171,8 @@ struct pl_graph_opts {
 /* Arguments that the builder wants from pl_trace_load(). */
 extern const char *const pl_graph_args[];
 /* `t` needs to have been merged when it has more than one rank (PL_EDATA otherwise). A cycle is
- * PL_EDATA with its path. Reads t only. */
-int pl_graph_build(const struct pl_trace *t, const struct pl_graph_opts *o, struct pl_graph *g,
+ * PL_EDATA with its path. Of t only times that no clock shows are changed: pl_trace_tame(). */
+int pl_graph_build(struct pl_trace *t, const struct pl_graph_opts *o, struct pl_graph *g,
 		   struct pl_err *err) PL_MUST;
 
 /* ---- files

@@ -169,6 +169,23 @@ static int pop_until(struct flat *f, pl_ns t, struct pl_err *err)
 	return 0;
 }
 
+/* Steps that end by t, though an operation that began in them has not. */
+static int end_steps(struct flat *f, pl_ns t, struct pl_err *err)
+{
+	int left = 0, rc;
+
+	for (int d = 0; d < f->depth; d++) {
+		struct op *op = f->stack[d];
+
+		if (op_kind(f->b, op) != PL_K_STEP || op->end > t)
+			f->stack[left++] = op;
+		else if ((rc = mark(f, op, false, err)) < 0)
+			return rc;
+	}
+	f->depth = left;
+	return 0;
+}
+
 /* A call that may wait: itself, then the rest after the wait, to be sized by waits.c. */
 static int emit_sync(struct flat *f, struct op *op, struct pl_err *err)
 {
@@ -254,7 +271,8 @@ static int one_op(struct flat *f, struct op *op, struct pl_err *err)
 			return add_call(b, f->res, op, type, err);
 		}
 	}
-	if (kind == PL_K_STEP && (rc = mark(f, op, true, err)) < 0)
+	if (kind == PL_K_STEP &&
+	    ((rc = end_steps(f, op->start, err)) < 0 || (rc = mark(f, op, true, err)) < 0))
 		return rc;
 	if (f->depth == MAX_DEPTH)
 		return pl_fail(err, PL_ELIMIT, "operations nest deeper than %d on one thread",

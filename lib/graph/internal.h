@@ -73,7 +73,8 @@ struct resinfo {
 struct window {
 	int64_t number;
 	pl_ns start, end;
-	int32_t step; /* index into gb.step */
+	int32_t step;	/* index into gb.step; ascends from window to window */
+	uint32_t again; /* steps of this number before it */
 };
 
 /* Calls by correlation. */
@@ -84,7 +85,7 @@ struct corrkey {
 
 struct rankinfo {
 	int32_t rank;
-	struct window *win; /* steps by start */
+	struct window *win; /* steps by start, one's end never before an earlier one's */
 	size_t n_win, cap_win;
 	uint32_t *res; /* resources of this rank */
 	size_t n_res, cap_res;
@@ -111,8 +112,9 @@ struct gb {
 	size_t cap_ri;
 	struct rankinfo *rank;
 	size_t n_ranks, cap_ranks;
-	int64_t *step; /* step numbers, in order */
-	size_t n_steps, cap_steps;
+	struct pl_intern rank_ids; /* by number: index into rank[] */
+	int64_t *step;		   /* step numbers, in order of the steps */
+	size_t n_steps;
 	struct node *node;
 	struct edge *edge;
 	size_t n_nodes, cap_nodes, n_edges, cap_edges;
@@ -154,16 +156,19 @@ struct lanes { /* of a rank */
 };
 /* How many operations of the lane were launched before call c. */
 uint32_t gb_launched(const struct lane *x, uint32_t c);
-/* Event waits: recorded or inferred edges between the lanes. hash: [graph strings], cleared once.
- */
-int gb_events(struct gb *b, struct rankinfo *rk, struct lanes *l, uint64_t *hash,
+/* Event waits: recorded or inferred edges between the lanes. hash: [graph strings], cleared once;
+ * lane_of: [resources], PL_NONE before and after. */
+int gb_events(struct gb *b, struct rankinfo *rk, struct lanes *l, uint64_t *hash, uint32_t *lane_of,
 	      struct pl_err *err) PL_MUST;
 
 /* Launches that wait for room in a full queue; sizes their calls. Last of the waits. */
 int gb_queue(struct gb *b, struct rankinfo *rk, const struct lanes *l, struct pl_err *err) PL_MUST;
-/* Step of time t on the rank, as index; *inside: within the annotation, not between two. */
+#define GB_BEFORE (-1) /* the step of what comes before all; of what comes after: n_steps */
+/* Step of time t on the rank: the latest window that has begun. *inside: t lies in it, not between
+ * two. */
 int32_t gb_step_at(const struct gb *b, const struct rankinfo *rk, pl_ns t, bool *inside);
 
+int gb_steps(struct gb *b, struct pl_err *err) PL_MUST;	  /* windows of ranks, order of steps */
 int gb_host(struct gb *b, struct pl_err *err) PL_MUST;	  /* threads: segments, calls */
 int gb_threads(struct gb *b, struct pl_err *err) PL_MUST; /* waits of threads for one another */
 int gb_device(struct gb *b, struct pl_err *err) PL_MUST;  /* streams, launches */

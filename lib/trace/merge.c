@@ -75,6 +75,20 @@ out:
 	return rc;
 }
 
+/* ---- a copy, and what it is asked --------------------------------------------------------------
+ */
+
+static int by_use(const void *pa, const void *pb)
+{
+	const struct pl_clock_use *a = pa, *b = pb;
+
+	if (a->segment != b->segment)
+		return a->segment < b->segment ? -1 : 1;
+	if (a->rank != b->rank)
+		return a->rank < b->rank ? -1 : 1;
+	return a->clock < b->clock ? -1 : a->clock > b->clock;
+}
+
 int pl_merge_dup(const struct pl_merge *from, struct pl_merge *to, struct pl_err *err)
 {
 	int rc;
@@ -89,10 +103,52 @@ int pl_merge_dup(const struct pl_merge *from, struct pl_merge *to, struct pl_err
 	to->n_uses = from->n_uses;
 	to->n_matches = from->n_matches;
 	to->n_members = from->n_members;
+	pl_sort(to->use, to->n_uses, sizeof(*to->use), by_use);
 	return 0;
 out:
 	pl_merge_fini(to);
 	return rc;
+}
+
+/* The first use that is not before the rank's in the segment. */
+static uint32_t first_use(const struct pl_merge *m, uint32_t segment, int32_t rank)
+{
+	uint32_t lo = 0, hi = m->n_uses;
+
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+		const struct pl_clock_use *u = &m->use[mid];
+
+		if (u->segment < segment || (u->segment == segment && u->rank < rank))
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+const struct pl_clock *pl_merge_clock(const struct pl_merge *m, uint32_t segment, int32_t rank)
+{
+	uint32_t i = first_use(m, segment, rank);
+
+	if (rank < 0 && (i == m->n_uses || m->use[i].segment != segment || m->use[i].rank != rank))
+		i = first_use(m, segment, INT32_MIN);
+	if (i == m->n_uses || m->use[i].segment != segment ||
+	    (rank >= 0 && m->use[i].rank != rank) || m->use[i].clock >= m->n_clocks)
+		return NULL;
+	return &m->clock[m->use[i].clock];
+}
+
+pl_ns pl_clock_apply(const struct pl_clock *c, pl_ns local)
+{
+	double move;
+
+	if (!c)
+		return local;
+	move = c->drift_ppm * 1e-6 * (double)pl_sub_sat(local, c->ref_ns);
+	if (!(fabs(move) < 9.2e18))
+		move = 0;
+	return pl_sub_sat(pl_sub_sat(local, c->offset_ns), (int64_t)llround(move));
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */

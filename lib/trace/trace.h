@@ -254,8 +254,15 @@ struct pl_merge {
 	struct pl_buf provenance; /* lines, of the program that made it */
 };
 void pl_merge_fini(struct pl_merge *m);
-/* A copy of all that it holds. *to is the caller's only after success. */
+/* A copy of its own, with the uses in order of segment and rank. */
 int pl_merge_dup(const struct pl_merge *from, struct pl_merge *to, struct pl_err *err) PL_MUST;
+/* The clock of the rank's tracks in the segment, NULL if none is known; tracks of no rank follow
+ * the segment's first clock. The uses need to be in order, as pl_merge_dup() and pl_trace_load()
+ * leave them. */
+const struct pl_clock *pl_merge_clock(const struct pl_merge *m, uint32_t segment, int32_t rank);
+/* Absolute local time to time on the common clock; c may be NULL (none is known). A drift that no
+ * clock has is left out. */
+pl_ns pl_clock_apply(const struct pl_clock *c, pl_ns local);
 /* Encode as the blocks of a segment of its own, ahead of the traces that it speaks of. Segment
  * numbers in it count from the segment after it. */
 int pl_merge_write(const struct pl_merge *m, struct pl_cwriter *w, struct pl_err *err) PL_MUST;

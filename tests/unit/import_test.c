@@ -321,6 +321,20 @@ static void test_values(void)
 	   "a key twice: the first counts");
 }
 
+/* A NUL parts pid and tid in the keys of tracks; one that the input has must not. */
+static void test_nul(void)
+{
+	ok(import("a.json",
+		  "{\"traceEvents\":[{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":\"\\u0000\","
+		  "\"args\":{\"name\":\"x\"}},"
+		  "{\"ph\":\"X\",\"name\":\"v\",\"pid\":\"a\\u0000b\",\"tid\":\"c\",\"ts\":1,"
+		  "\"dur\":1},"
+		  "{\"ph\":\"X\",\"name\":\"w\",\"pid\":\"a\",\"tid\":\"c\",\"ts\":1,\"dur\":1}]}",
+		  NULL) == 0,
+	   "a NUL in a pid");
+	is_i64(notes.tracks, 3, "and what follows it tells tracks apart");
+}
+
 static void test_pairs(void)
 {
 	ok(import("a.json",
@@ -671,6 +685,7 @@ int main(void)
 	test_kineto();
 	test_bad_events();
 	test_values();
+	test_nul();
 	test_pairs();
 	test_tails();
 	test_prefixes();
