@@ -59,29 +59,57 @@ int gb_str(struct gb *b, uint32_t seg, pl_id id, pl_id *out, struct pl_err *err)
 	return rc;
 }
 
+int gb_attr(struct gb *b, const struct attr *a, uint32_t *id, struct pl_err *err)
+{
+	const struct attr *last = &b->attr[b->n_attrs - 1];
+	int rc;
+
+	*id = 0;
+	if (a->bytes == -1 && (a->mb & a->chunk & a->layer & a->peer) == -1)
+		return 0;
+	if (last->bytes != a->bytes || last->mb != a->mb || last->chunk != a->chunk ||
+	    last->layer != a->layer || last->peer != a->peer) {
+		rc = pl_grow(&b->attr, &b->cap_attrs, b->n_attrs + 1, sizeof(*b->attr), err);
+		if (rc < 0)
+			return rc;
+		b->attr[b->n_attrs++] = *a;
+	}
+	*id = (uint32_t)b->n_attrs - 1;
+	return 0;
+}
+
 static int32_t small(const int64_t *col, uint32_t ev)
 {
 	return !col || col[ev] < -1 || col[ev] > INT32_MAX ? -1 : (int32_t)col[ev];
 }
 
-int gb_node_of(struct gb *b, const struct op *op, uint32_t res, struct node *n, struct pl_err *err)
+int gb_node_of(struct gb *b, const struct op *op, uint32_t res, bool bytes, struct node *n,
+	       struct pl_err *err)
 {
 	const struct pl_events *e = b->t->seg[op->seg];
+	int rc;
 
 	*n = (struct node){
 		.start = op->start,
 		.dur = op->end - op->start,
-		.bytes = e->bytes && e->bytes[op->ev] != INT64_MIN ? e->bytes[op->ev] : -1,
 		.type = PL_N_OP,
 		.kind = e->kind[op->ev],
 		.res = res,
 		.group = PL_NONE,
 		.step = -1,
-		.mb = small(e->mb, op->ev),
-		.chunk = small(e->chunk, op->ev),
-		.layer = small(e->layer, op->ev),
-		.peer = small(e->peer, op->ev),
 	};
+	if (e->bytes || e->mb || e->chunk || e->layer || e->peer) {
+		struct attr a = { .bytes = -1,
+				  .mb = small(e->mb, op->ev),
+				  .chunk = small(e->chunk, op->ev),
+				  .layer = small(e->layer, op->ev),
+				  .peer = small(e->peer, op->ev) };
+
+		if (bytes && e->bytes && e->bytes[op->ev] != INT64_MIN)
+			a.bytes = e->bytes[op->ev];
+		if ((rc = gb_attr(b, &a, &n->attr, err)) < 0)
+			return rc;
+	}
 	return gb_str(b, op->seg, e->name[op->ev], &n->name, err);
 }
 
@@ -494,6 +522,7 @@ static void gb_fini(struct gb *b)
 	pl_free(b->step);
 	pl_free(b->node);
 	pl_free(b->edge);
+	pl_free(b->attr);
 }
 
 static int check_ranks(const struct gb *b, struct pl_err *err)
@@ -523,6 +552,8 @@ int pl_graph_build(const struct pl_trace *t, const struct pl_graph_opts *o, stru
 	PL_TRY(pl_alloc(&b.track_res, n, sizeof(*b.track_res), err));
 	PL_TRY(pl_alloc(&b.clock, n, sizeof(*b.clock), err));
 	PL_TRY(pl_alloc(&b.ev_node, n, sizeof(*b.ev_node), err));
+	PL_TRY(pl_grow(&b.attr, &b.cap_attrs, 1, sizeof(*b.attr), err));
+	b.attr[b.n_attrs++] = (struct attr){ -1, -1, -1, -1, -1 };
 	PL_TRY(gather(&b, err));
 	PL_TRY(check_ranks(&b, err));
 	PL_TRY(find_steps(&b, err));
