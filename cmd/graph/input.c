@@ -80,7 +80,8 @@ static int load_trace(const struct config *c, struct pl_in *in, struct pl_pool *
 {
 	const struct pl_trace_reader_opts o = { .pool = pool,
 						.salvage = c->salvage,
-						.log = &c->c.log };
+						.log = &c->c.log,
+						.roles = PL_GRAPH_ROLES };
 	struct pl_trace one;
 	int rc;
 

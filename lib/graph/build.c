@@ -17,6 +17,16 @@ const char *const pl_graph_args[] = { "stream", "wait_on_stream",
 				      "wait_on_cuda_event_record_corr_id", "Record function id",
 				      NULL };
 
+int gb_room(void *array, size_t n, size_t size, struct pl_err *err)
+{
+	void *p = n > SIZE_MAX / size ? NULL : pl_malloc(n * size);
+
+	if (!p)
+		return pl_fail(err, PL_ENOMEM, "out of memory (%zu x %zu bytes)", n, size);
+	memcpy(array, &p, sizeof(p));
+	return 0;
+}
+
 int gb_node(struct gb *b, const struct node *n, uint32_t *id, struct pl_err *err)
 {
 	int rc;
@@ -493,7 +503,7 @@ static int find_steps(struct gb *b, struct pl_err *err)
 /* ---- the whole
  * -------------------------------------------------------------------------------------- */
 
-static void gb_fini(struct gb *b)
+void gb_drop_events(struct gb *b)
 {
 	for (uint32_t i = 0; i < b->t->n_segs; i++) {
 		pl_free(b->str ? b->str[i] : NULL);
@@ -502,26 +512,53 @@ static void gb_fini(struct gb *b)
 		pl_free(b->clock ? b->clock[i] : NULL);
 		pl_free(b->ev_node ? b->ev_node[i] : NULL);
 	}
-	for (size_t i = 0; b->ri && i < b->g->n_res; i++)
-		pl_free(b->ri[i].op);
-	for (size_t i = 0; i < b->n_ranks; i++) {
-		pl_free(b->rank[i].win);
-		pl_free(b->rank[i].res);
-		pl_free(b->rank[i].call);
-		pl_free(b->rank[i].by_call);
-		pl_free(b->rank[i].by_corr);
-		pl_free(b->rank[i].sync);
-	}
 	pl_free(b->str);
 	pl_free(b->call_type);
 	pl_free(b->track_res);
 	pl_free(b->clock);
 	pl_free(b->ev_node);
+	b->str = NULL;
+	b->call_type = NULL;
+	b->track_res = NULL;
+	b->clock = NULL;
+	b->ev_node = NULL;
+}
+
+void gb_drop_ops(struct gb *b)
+{
+	for (size_t i = 0; b->ri && i < b->g->n_res; i++) {
+		pl_free(b->ri[i].op);
+		b->ri[i].op = NULL;
+		b->ri[i].n = 0;
+	}
+	for (size_t i = 0; i < b->n_ranks; i++) {
+		struct rankinfo *rk = &b->rank[i];
+
+		pl_free(rk->call);
+		pl_free(rk->by_call);
+		pl_free(rk->by_corr);
+		pl_free(rk->sync);
+		rk->call = NULL;
+		rk->by_call = NULL;
+		rk->by_corr = NULL;
+		rk->sync = NULL;
+	}
+	pl_free(b->edge);
+	b->edge = NULL;
+}
+
+static void gb_fini(struct gb *b)
+{
+	gb_drop_events(b);
+	gb_drop_ops(b);
+	for (size_t i = 0; i < b->n_ranks; i++) {
+		pl_free(b->rank[i].win);
+		pl_free(b->rank[i].res);
+	}
 	pl_free(b->ri);
 	pl_free(b->rank);
 	pl_free(b->step);
 	pl_free(b->node);
-	pl_free(b->edge);
 	pl_free(b->attr);
 }
 
@@ -539,7 +576,7 @@ static int check_ranks(const struct gb *b, struct pl_err *err)
 	return 0;
 }
 
-int pl_graph_build(const struct pl_trace *t, const struct pl_graph_opts *o, struct pl_graph *g,
+int pl_graph_build(struct pl_trace *t, const struct pl_graph_opts *o, struct pl_graph *g,
 		   struct pl_err *err)
 {
 	struct gb b = { .t = t, .g = g, .o = o };
@@ -568,6 +605,8 @@ int pl_graph_build(const struct pl_trace *t, const struct pl_graph_opts *o, stru
 	PL_TRY(gb_threads(&b, err));
 	PL_TRY(gb_waits(&b, err));
 	PL_TRY(gb_latency(&b, err));
+	gb_drop_events(&b);
+	pl_trace_drop(t);
 	PL_TRY(gb_cut(&b, err));
 	rc = 0;
 out:

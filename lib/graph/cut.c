@@ -32,7 +32,7 @@ struct cut {
 	int32_t *step; /* by node */
 	uint32_t *order;
 	uint32_t *left;	     /* predecessors in the step not ordered yet; then number in the step */
-	uint32_t *cross;     /* edges from an earlier step, by step */
+	struct edge *cross;  /* edges from an earlier step, by step */
 	uint32_t *cross_off; /* by step + 1 */
 	uint32_t *entry;     /* by resource: ENTRY node in the current step, PL_NONE */
 	pl_ns *tail;	     /* by resource: end of what earlier steps did; INT64_MIN nothing */
@@ -290,7 +290,7 @@ static int raise_steps(struct cut *c, struct pl_err *err)
 	}
 	for (size_t s = 0; s < steps; s++)
 		at[s + 1] += at[s];
-	PL_TRY(pl_alloc(&from, n, sizeof(*from), err));
+	PL_TRY(gb_room(&from, n, sizeof(*from), err));
 	for (size_t i = 0; i < b->n_edges && n; i++)
 		if (c->step[b->edge[i].dst] < c->step[b->edge[i].src])
 			from[at[steps - 1 - (size_t)(c->step[b->edge[i].src] + 1)]++] =
@@ -324,7 +324,7 @@ static int split_edges(struct cut *c, struct pl_err *err)
 	rc = pl_alloc(&c->cross, n, sizeof(*c->cross), err);
 	for (size_t i = 0; rc == 0 && n && i < b->n_edges; i++)
 		if (c->step[b->edge[i].src] != c->step[b->edge[i].dst])
-			c->cross[c->cross_off[c->step[b->edge[i].dst] + 2]++] = (uint32_t)i;
+			c->cross[c->cross_off[c->step[b->edge[i].dst] + 2]++] = b->edge[i];
 	return rc;
 }
 
@@ -373,11 +373,11 @@ static int shape_alloc(struct pl_shape *s, unsigned has, size_t nodes, size_t ed
 	memset(s, 0, sizeof(*s));
 	for (size_t i = 0; i < PL_LEN(col); i++)
 		if ((!col[i].bit || has & col[i].bit) &&
-		    (rc = pl_alloc(col[i].array, nodes + 1, col[i].size, err)) < 0)
+		    (rc = gb_room(col[i].array, nodes + 1, col[i].size, err)) < 0)
 			return rc;
-	if ((rc = pl_alloc(&s->src, edges, sizeof(*s->src), err)) < 0)
+	if ((rc = gb_room(&s->src, edges, sizeof(*s->src), err)) < 0)
 		return rc;
-	return pl_alloc(&s->etype, edges, 1, err);
+	return gb_room(&s->etype, edges, 1, err);
 }
 
 static uint64_t shape_hash(const struct pl_shape *s)
@@ -509,7 +509,7 @@ static void put_entries(struct cut *c, int32_t step)
 
 	memset(c->entry, 0xff, b->g->n_res * sizeof(*c->entry));
 	for (uint32_t i = c->cross_off[step + 1]; i < c->cross_off[step + 2]; i++) {
-		const struct edge *e = &b->edge[c->cross[i]];
+		const struct edge *e = &c->cross[i];
 
 		if (carried(c, e->src, e->dst, e->type))
 			c->entry[b->node[e->src].res] = 0;
@@ -603,8 +603,10 @@ static void put_times(void *arg)
 	const struct cut *c = arg;
 	pl_ns *start = c->put.st->start + c->s.n_entries, *dur = c->put.st->dur + c->s.n_entries;
 
-	for (uint32_t i = 0; i < c->s.n_entries; i++)
+	for (uint32_t i = 0; i < c->s.n_entries; i++) {
 		c->put.st->start[i] = c->tail[c->s.res[i]] - c->epoch;
+		c->put.st->dur[i] = 0;
+	}
 	for (size_t k = c->put.from; k < c->put.to; k++) {
 		const struct node *n = &c->b->node[c->order[k]];
 
@@ -653,8 +655,8 @@ static int put_step(struct cut *c, int32_t step, size_t from, size_t to, struct 
 	st = &g->step[g->n_steps++];
 	memset(st, 0, sizeof(*st));
 	st->number = step < 0 || step >= (int32_t)b->n_steps ? INT64_MIN : b->step[step];
-	if ((rc = pl_alloc(&st->start, c->s.n_nodes, sizeof(*st->start), err)) < 0 ||
-	    (rc = pl_alloc(&st->dur, c->s.n_nodes, sizeof(*st->dur), err)) < 0)
+	if ((rc = gb_room(&st->start, c->s.n_nodes, sizeof(*st->start), err)) < 0 ||
+	    (rc = gb_room(&st->dur, c->s.n_nodes, sizeof(*st->dur), err)) < 0)
 		return rc;
 	c->put = (struct put){ .step = step, .from = from, .to = to, .st = st };
 	together(c, jobs, PL_LEN(jobs));
@@ -730,12 +732,12 @@ static int cut_init(struct cut *c, struct gb *b, struct pl_err *err)
 	if (!c->queue)
 		return err->code;
 	PL_TRY(pl_alloc(&c->out_off, b->n_nodes + 2, sizeof(*c->out_off), err));
-	PL_TRY(pl_alloc(&c->out, b->n_edges, sizeof(*c->out), err));
+	PL_TRY(gb_room(&c->out, b->n_edges, sizeof(*c->out), err));
 	PL_TRY(pl_alloc(&c->in_off, b->n_nodes + 2, sizeof(*c->in_off), err));
-	PL_TRY(pl_alloc(&c->in, b->n_edges, sizeof(*c->in), err));
-	PL_TRY(pl_alloc(&c->in_type, b->n_edges, 1, err));
-	PL_TRY(pl_alloc(&c->step, b->n_nodes, sizeof(*c->step), err));
-	PL_TRY(pl_alloc(&c->order, b->n_nodes, sizeof(*c->order), err));
+	PL_TRY(gb_room(&c->in, b->n_edges, sizeof(*c->in), err));
+	PL_TRY(gb_room(&c->in_type, b->n_edges, 1, err));
+	PL_TRY(gb_room(&c->step, b->n_nodes, sizeof(*c->step), err));
+	PL_TRY(gb_room(&c->order, b->n_nodes, sizeof(*c->order), err));
 	PL_TRY(pl_alloc(&c->left, b->n_nodes, sizeof(*c->left), err));
 	PL_TRY(pl_alloc(&c->entry, b->g->n_res, sizeof(*c->entry), err));
 	PL_TRY(pl_alloc(&c->tail, b->g->n_res, sizeof(*c->tail), err));
@@ -759,6 +761,7 @@ int gb_cut(struct gb *b, struct pl_err *err)
 	b->g->epoch_ns = b->n_nodes ? c.epoch : 0;
 	PL_TRY(raise_steps(&c, err));
 	PL_TRY(split_edges(&c, err));
+	gb_drop_ops(b);
 	by_step(&c, start);
 	for (size_t s = 0; s < b->n_steps + 2; s++)
 		if (start[s + 1] > start[s])

@@ -160,6 +160,12 @@ uint32_t gb_launched(const struct lane *x, uint32_t c);
 int gb_events(struct gb *b, struct rankinfo *rk, struct lanes *l, uint64_t *hash,
 	      struct pl_err *err) PL_MUST;
 
+/* An array of n elements that are not cleared: all are written before they are read. */
+int gb_room(void *array, size_t n, size_t size, struct pl_err *err) PL_MUST;
+/* Give back what is by segment, event or string of the trace; operations, calls and edges. */
+void gb_drop_events(struct gb *b);
+void gb_drop_ops(struct gb *b);
+
 int gb_host(struct gb *b, struct pl_err *err) PL_MUST;	  /* threads: segments, calls */
 int gb_threads(struct gb *b, struct pl_err *err) PL_MUST; /* waits of threads for one another */
 int gb_device(struct gb *b, struct pl_err *err) PL_MUST;  /* streams, launches */
