@@ -272,35 +272,24 @@ static int add_sync(struct gb *b, const struct pl_events *e, uint32_t ev, int32_
 	return 0;
 }
 
-static int add_event(struct gb *b, uint32_t seg, uint32_t ev, struct pl_err *err)
+/* Its resource has room. */
+static void add_op(struct gb *b, uint32_t seg, uint32_t ev)
 {
 	const struct pl_events *e = b->t->seg[seg];
 	pl_id track = e->track[ev];
-	const struct pl_track *t = &e->seg.track[track];
-	struct resinfo *ri;
-	int64_t base = e->seg.base_ns;
-	int rc;
+	const struct pl_clock *clock = b->clock[seg][track];
+	struct resinfo *ri = &b->ri[b->track_res[seg][track]];
+	pl_ns base = e->seg.base_ns;
 
-	if (e->kind[ev] == PL_K_SYNC)
-		return add_sync(b, e, ev, t->rank, err);
-	if (!wanted(e->kind[ev]) || e->dur[ev] < 0)
-		return 0;
-	if (b->track_res[seg][track] == PL_NONE && (rc = add_resource(b, seg, track, err)) < 0)
-		return rc;
-	ri = &b->ri[b->track_res[seg][track]];
-	rc = pl_grow(&ri->op, &ri->cap, ri->n + 1, sizeof(*ri->op), err);
-	if (rc < 0)
-		return rc;
 	ri->op[ri->n++] = (struct op){
 		.seg = seg,
 		.ev = ev,
-		.start = aligned(b->clock[seg][track], e->ts[ev], base),
-		.end = aligned(b->clock[seg][track], pl_add_sat(e->ts[ev], e->dur[ev]), base),
+		.start = aligned(clock, e->ts[ev], base),
+		.end = aligned(clock, pl_add_sat(e->ts[ev], e->dur[ev]), base),
 		.node = PL_NONE,
 		.last = PL_NONE,
 		.call = PL_NONE,
 	};
-	return 0;
 }
 
 /* Outer before inner, the input's order for the rest: a total order. */
@@ -317,15 +306,48 @@ static int by_start(const void *pa, const void *pb)
 	return a->ev < c->ev ? -1 : a->ev > c->ev;
 }
 
-/* Most input is in order. */
-static void sort_ops(struct resinfo *ri)
+/* Where the run that begins at `i` ends: as far as the order holds. */
+static uint32_t run_end(const struct op *v, uint32_t i, uint32_t n)
 {
-	for (uint32_t i = 1; i < ri->n; i++) {
-		if (by_start(&ri->op[i - 1], &ri->op[i]) > 0) {
-			pl_sort(ri->op, ri->n, sizeof(*ri->op), by_start);
-			return;
+	do
+		i++;
+	while (i < n && by_start(&v[i - 1], &v[i]) <= 0);
+	return i;
+}
+
+static void merge_runs(const struct op *v, uint32_t a, uint32_t b, uint32_t end, struct op *to)
+{
+	uint32_t i = a, k = b;
+
+	while (i < b && k < end)
+		*to++ = by_start(&v[i], &v[k]) <= 0 ? v[i++] : v[k++];
+	memcpy(to, v + i, (b - i) * sizeof(*v));
+	memcpy(to + (b - i), v + k, (end - k) * sizeof(*v));
+}
+
+/*
+ * Natural merge sort (Knuth, TAOCP 3, 5.2.4): profilers write what is in order, or a few such lists
+ * one after the other, so it takes a pass or two. *spare has room for as many.
+ */
+static void sort_ops(struct resinfo *ri, struct op *spare)
+{
+	struct op *from = ri->op, *to = spare;
+
+	while (ri->n && run_end(from, 0, ri->n) < ri->n) {
+		struct op *swap = from;
+
+		for (uint32_t i = 0; i < ri->n;) {
+			uint32_t k = run_end(from, i, ri->n);
+			uint32_t end = k < ri->n ? run_end(from, k, ri->n) : k;
+
+			merge_runs(from, i, k, end, to + i);
+			i = end;
 		}
+		from = to;
+		to = swap;
 	}
+	if (from != ri->op)
+		memcpy(ri->op, from, ri->n * sizeof(*from));
 }
 
 /* Calls that begin in the same tick do not nest: their correlation tells their order. */
@@ -347,6 +369,27 @@ static void order_calls(const struct gb *b, struct resinfo *ri)
 	}
 }
 
+static int sort_all(struct gb *b, struct pl_err *err)
+{
+	struct op *spare = NULL;
+	uint32_t most = 0;
+	int rc;
+
+	for (size_t i = 0; i < b->g->n_res; i++)
+		if (b->ri[i].n > most)
+			most = b->ri[i].n;
+	rc = gb_room(&spare, most, sizeof(*spare), err);
+	if (rc < 0)
+		return rc;
+	for (size_t i = 0; i < b->g->n_res; i++) {
+		sort_ops(&b->ri[i], spare);
+		if (b->ri[i].thread)
+			order_calls(b, &b->ri[i]);
+	}
+	pl_free(spare);
+	return 0;
+}
+
 static int prepare_segment(struct gb *b, uint32_t seg, struct pl_err *err)
 {
 	const struct pl_events *e = b->t->seg[seg];
@@ -365,6 +408,44 @@ static int prepare_segment(struct gb *b, uint32_t seg, struct pl_err *err)
 	for (uint32_t i = 0; i < nt; i++)
 		b->clock[seg][i] = find_clock(&b->t->merge, seg, e->seg.track[i].rank);
 	return 0;
+}
+
+/* Resources for the tracks in the order in which they are first used, and room for what is on them.
+ */
+static int make_room(struct gb *b, uint32_t seg, struct pl_err *err)
+{
+	const struct pl_events *e = b->t->seg[seg];
+	uint32_t *count = NULL;
+	int rc = pl_alloc(&count, (size_t)e->seg.n_tracks + 1, sizeof(*count), err);
+
+	for (uint32_t ev = 0; rc == 0 && ev < e->n; ev++) {
+		if (e->kind[ev] == PL_K_SYNC)
+			rc = add_sync(b, e, ev, e->seg.track[e->track[ev]].rank, err);
+		if (!wanted(e->kind[ev]) || e->dur[ev] < 0 || rc < 0)
+			continue;
+		if (b->track_res[seg][e->track[ev]] == PL_NONE)
+			rc = add_resource(b, seg, e->track[ev], err);
+		count[e->track[ev]]++;
+	}
+	for (uint32_t i = 0; rc == 0 && i < e->seg.n_tracks; i++) {
+		struct resinfo *ri = count[i] ? &b->ri[b->track_res[seg][i]] : NULL;
+
+		if (ri && (size_t)ri->n + ri->coming + count[i] > PL_NONE - 1)
+			rc = pl_fail(err, PL_ELIMIT, "a track has more than %u operations",
+				     PL_NONE - 1);
+		if (ri)
+			ri->coming += count[i];
+	}
+	for (uint32_t i = 0; rc == 0 && i < e->seg.n_tracks; i++) {
+		struct resinfo *ri = count[i] ? &b->ri[b->track_res[seg][i]] : NULL;
+
+		if (!ri || !ri->coming)
+			continue;
+		rc = pl_grow(&ri->op, &ri->cap, (size_t)ri->n + ri->coming, sizeof(*ri->op), err);
+		ri->coming = 0;
+	}
+	pl_free(count);
+	return rc;
 }
 
 /* Files of one rank's several segments (long traces are cut into segments by their strings) share
@@ -409,16 +490,13 @@ static int gather(struct gb *b, struct pl_err *err)
 			return pl_fail(err, PL_ELIMIT, "a segment has more than %u events",
 				       PL_NONE - 1);
 		share_tracks(b, seg);
+		if ((rc = make_room(b, seg, err)) < 0)
+			return rc;
 		for (uint32_t ev = 0; ev < e->n; ev++)
-			if ((rc = add_event(b, seg, ev, err)) < 0)
-				return rc;
+			if (wanted(e->kind[ev]) && e->dur[ev] >= 0)
+				add_op(b, seg, ev);
 	}
-	for (size_t i = 0; i < b->g->n_res; i++) {
-		sort_ops(&b->ri[i]);
-		if (b->ri[i].thread)
-			order_calls(b, &b->ri[i]);
-	}
-	return 0;
+	return sort_all(b, err);
 }
 
 /* ---- steps

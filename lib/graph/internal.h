@@ -59,7 +59,7 @@ struct syncrec {
 
 struct resinfo {
 	struct op *op; /* by start */
-	uint32_t n;
+	uint32_t n, coming;
 	size_t cap;
 	bool device, thread, service; /* service: thread that only communicates */
 	uint32_t node0, node1;	      /* a thread's nodes, in program order: [node0, node1) */
