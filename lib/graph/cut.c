@@ -3,8 +3,8 @@
  *
  * 1. Every node gets a step: a host node the one in whose window it starts, a device node the one
  * of its launch, communication the latest of its members; then never an earlier one than a
- * predecessor's. Only edges that lead to an earlier step matter for that: from the latest step down,
- * what they reach is raised, so every node is raised once and no order is needed yet.
+ * predecessor's. Only edges that lead to an earlier step matter for that: from the latest step
+ * down, what they reach is raised, so every node is raised once and no order is needed yet.
  * 2. Topological order within each step (Kahn's algorithm, depth first). Nodes left over lie on a
  * cycle, which is reported; no cycle can span steps, for none is earlier than its predecessor's.
  * 3. Within a step, an edge from an earlier step becomes an edge from the ENTRY node of the
@@ -148,9 +148,10 @@ static int report_cycle(const struct cut *c, int32_t step, struct pl_err *err)
 
 /*
  * Order the nodes of a step, which have left[] set to the number of their predecessors among them;
- * `n` of them lie in v[] in order of id. Depth first along the chains, so that a node's predecessors
- * are mostly near, and by structure alone, so that equal steps get equal orders. Returns how many
- * could be ordered. The stack is the end of v: what is ordered and what waits never exceeds n.
+ * `n` of them lie in v[] in order of id. Depth first along the chains, so that a node's
+ * predecessors are mostly near, and by structure alone, so that equal steps get equal orders.
+ * Returns how many could be ordered. The stack is the end of v: what is ordered and what waits
+ * never exceeds n.
  */
 static size_t sort_nodes(const struct cut *c, uint32_t *v, size_t n, int32_t step)
 {
@@ -362,10 +363,9 @@ static int shape_alloc(struct pl_shape *s, unsigned has, size_t nodes, size_t ed
 		size_t size;
 		unsigned bit;
 	} col[] = {
-		{ &s->type, 1, 0 },  { &s->role, 1, 0 },   { &s->kind, 1, 0 },
-		{ &s->flags, 1, 0 }, { &s->res, 4, 0 },	   { &s->name, 4, 0 },
-		{ &s->group, 4, 0 }, { &s->off, 4, 0 },	   { &s->bytes, 8, 1 },
-		{ &s->mb, 4, 2 },    { &s->chunk, 4, 4 },  { &s->layer, 4, 8 },
+		{ &s->type, 1, 0 },  { &s->role, 1, 0 }, { &s->kind, 1, 0 },  { &s->flags, 1, 0 },
+		{ &s->res, 4, 0 },   { &s->name, 4, 0 }, { &s->group, 4, 0 }, { &s->off, 4, 0 },
+		{ &s->bytes, 8, 1 }, { &s->mb, 4, 2 },	 { &s->chunk, 4, 4 }, { &s->layer, 4, 8 },
 		{ &s->peer, 4, 16 },
 	};
 	int rc;
@@ -413,8 +413,7 @@ static bool shape_same(const struct pl_shape *a, const struct pl_shape *c)
 }
 
 /* An exact copy of what the scratch shape holds. */
-static int shape_dup(const struct pl_shape *a, unsigned has, struct pl_shape *s,
-		     struct pl_err *err)
+static int shape_dup(const struct pl_shape *a, unsigned has, struct pl_shape *s, struct pl_err *err)
 {
 	size_t n = a->n_nodes, m = a->n_edges;
 	int rc = shape_alloc(s, has, n, m, err);

@@ -3,10 +3,10 @@
  *
  * Tables are entries with a size of their own, so that they can grow; nodes, edges and times are
  * columns, cut into blocks of 64 Ki rows which the pool codes and the container's threads compress;
- * they are put in their order. An edge is stored as the distance to its source, which is short because nodes are in the
- * order of time. A reader must not be made to allocate far more than it was given, so a block of
- * few bytes cannot stand for many rows: blocks whose columns are constant are padded (ROWS_A_BYTE).
- * Linear in nodes, edges and times.
+ * they are put in their order. An edge is stored as the distance to its source, which is short
+ * because nodes are in the order of time. A reader must not be made to allocate far more than it
+ * was given, so a block of few bytes cannot stand for many rows: blocks whose columns are constant
+ * are padded (ROWS_A_BYTE). Linear in nodes, edges and times.
  */
 #include <string.h>
 
@@ -305,7 +305,7 @@ static int pad(struct writer *w, size_t rows, struct pl_err *err)
 }
 
 static int code_nodes(struct writer *w, const struct pl_shape *s, unsigned mask, uint32_t at,
-		       uint32_t n, struct pl_err *err)
+		      uint32_t n, struct pl_err *err)
 {
 	const struct {
 		unsigned bit;
