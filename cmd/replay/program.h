@@ -104,7 +104,8 @@ int read_graph(const struct config *c, const char *path, struct pl_pool *pool, s
 
 /* ---- measure.c ---- */
 /* r->g is there; fills all but slow and change. */
-int measure(struct report *r, const struct pl_whatif *w, struct pl_err *err) PL_MUST;
+int measure(struct report *r, const struct pl_whatif *w, struct pl_pool *pool,
+	    struct pl_err *err) PL_MUST;
 void report_fini(struct report *r);
 
 /* ---- path.c ---- */

@@ -129,7 +129,7 @@ static int replay(const struct config *c, const char *path, struct pl_pool *pool
 	PL_TRY(read_graph(c, path, pool, &r, err));
 	t[1] = now();
 	PL_TRY(parse_changes(c, &x, &r.g, &w, err));
-	if ((rc = measure(&r, &w, err)) < 0) {
+	if ((rc = measure(&r, &w, pool, err)) < 0) {
 		pl_wrap(err, "%s", strcmp(path, "-") ? path : "stdin");
 		goto out;
 	}
@@ -172,7 +172,7 @@ static int compare(const struct config *c, char **path, struct pl_pool *pool, st
 		rc = read_graph(c, path[i], pool, &r[i], err);
 		if (rc >= 0)
 			rc = parse_changes(c, &x, &r[i].g, &w, err);
-		if (rc >= 0 && (rc = measure(&r[i], &w, err)) < 0)
+		if (rc >= 0 && (rc = measure(&r[i], &w, pool, err)) < 0)
 			pl_wrap(err, "%s", path[i]);
 		pl_whatif_fini(&w);
 		if (rc < 0)

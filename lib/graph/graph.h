@@ -168,10 +168,14 @@ struct pl_graph_opts {
 	struct pl_pool *pool;
 	bool infer; /* event waits and thread waits that were not recorded (default on) */
 };
-/* Arguments that the builder wants from pl_trace_load(). */
+/* Arguments that the builder wants from pl_trace_load(), and roles. */
 extern const char *const pl_graph_args[];
+#define PL_GRAPH_ROLES                                                                             \
+	(1u << PL_R_STEP | 1u << PL_R_CORR | 1u << PL_R_PEER | 1u << PL_R_BYTES | 1u << PL_R_MB |  \
+	 1u << PL_R_CHUNK | 1u << PL_R_LAYER)
 /* `t` needs to have been merged when it has more than one rank (PL_EDATA otherwise). A cycle is
- * PL_EDATA with its path. Of t only times that no clock shows are changed: pl_trace_tame(). */
+ * PL_EDATA with its path. Times that no clock shows are changed (pl_trace_tame()), and the columns
+ * of the events may be gone afterwards (pl_trace_drop()), for the graph needs the room. */
 int pl_graph_build(struct pl_trace *t, const struct pl_graph_opts *o, struct pl_graph *g,
 		   struct pl_err *err) PL_MUST;
 

@@ -102,10 +102,9 @@ static int emit(struct flat *f, pl_ns t, bool force, struct pl_err *err)
 	if (t <= f->cur && !force && (top ? top->last == f->prev : f->prev == PL_NONE))
 		return 0;
 	if (top) {
-		if ((rc = gb_node_of(f->b, top, f->res, &n, err)) < 0)
+		if ((rc = gb_node_of(f->b, top, f->res, false, &n, err)) < 0)
 			return rc;
 		n.role = PL_RO_HOST;
-		n.bytes = -1;
 	} else {
 		n = (struct node){ .type = PL_N_OP,
 				   .role = PL_RO_GAP,
@@ -113,12 +112,7 @@ static int emit(struct flat *f, pl_ns t, bool force, struct pl_err *err)
 				   .res = f->res,
 				   .name = f->b->s_gap,
 				   .group = PL_NONE,
-				   .step = -1,
-				   .bytes = -1,
-				   .mb = -1,
-				   .chunk = -1,
-				   .layer = -1,
-				   .peer = -1 };
+				   .step = -1 };
 	}
 	n.start = f->cur;
 	n.dur = t > f->cur ? t - f->cur : 0;
@@ -136,7 +130,7 @@ static int mark(struct flat *f, struct op *op, bool begin, struct pl_err *err)
 {
 	struct node n;
 	uint32_t id;
-	int rc = gb_node_of(f->b, op, f->res, &n, err);
+	int rc = gb_node_of(f->b, op, f->res, true, &n, err);
 
 	if (rc < 0)
 		return rc;
@@ -190,7 +184,7 @@ static int end_steps(struct flat *f, pl_ns t, struct pl_err *err)
 static int emit_sync(struct flat *f, struct op *op, struct pl_err *err)
 {
 	struct node n;
-	int rc = gb_node_of(f->b, op, f->res, &n, err);
+	int rc = gb_node_of(f->b, op, f->res, true, &n, err);
 
 	if (rc < 0)
 		return rc;
@@ -209,7 +203,7 @@ static int emit_sync(struct flat *f, struct op *op, struct pl_err *err)
 static int emit_comm(struct flat *f, struct op *op, struct pl_err *err)
 {
 	struct node n;
-	int rc = gb_node_of(f->b, op, f->res, &n, err);
+	int rc = gb_node_of(f->b, op, f->res, true, &n, err);
 	pl_ns end = pl_max_i64(op->end, f->cur);
 
 	if (rc < 0)

@@ -421,12 +421,7 @@ static int queue_node(struct work *w, uint32_t res, int32_t step, pl_ns start, p
 			  .group = PL_NONE,
 			  .step = step,
 			  .start = start,
-			  .dur = dur,
-			  .bytes = -1,
-			  .mb = -1,
-			  .chunk = -1,
-			  .layer = -1,
-			  .peer = -1 };
+			  .dur = dur };
 
 	return gb_node(w->b, &n, id, err);
 }

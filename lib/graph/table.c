@@ -270,12 +270,7 @@ static int begin_step(struct gb *b, int32_t s, pl_ns start, uint32_t *at, struct
 			  .res = PL_NONE,
 			  .name = b->s_begin,
 			  .group = PL_NONE,
-			  .step = s,
-			  .bytes = -1,
-			  .mb = -1,
-			  .chunk = -1,
-			  .layer = -1,
-			  .peer = -1 };
+			  .step = s };
 	uint32_t id;
 	int rc;
 

@@ -14,6 +14,7 @@ struct loader {
 	struct pl_trace *t;
 	const char *const *want;
 	size_t n_want;
+	uint32_t roles;	    /* wanted */
 	bool salvage, kept; /* kept: rows are not ordinals */
 	struct pl_events *cur;
 	uint64_t cap;
@@ -57,14 +58,16 @@ static pl_id **text_of(struct pl_events *e, size_t i)
 	return (pl_id **)(void *)((char *)e + texts[i].offset);
 }
 
-static void events_free(struct pl_events *e, size_t n_want)
+static void drop_columns(struct pl_events *e, size_t n_want)
 {
-	if (!e)
-		return;
-	for (size_t i = 0; i < PL_LEN(numbers); i++)
+	for (size_t i = 0; i < PL_LEN(numbers); i++) {
 		pl_free(*number_of(e, i));
-	for (size_t i = 0; i < PL_LEN(texts); i++)
+		*number_of(e, i) = NULL;
+	}
+	for (size_t i = 0; i < PL_LEN(texts); i++) {
 		pl_free(*text_of(e, i));
+		*text_of(e, i) = NULL;
+	}
 	for (size_t i = 0; e->arg && i < n_want; i++)
 		pl_free(e->arg[i]);
 	pl_free(e->arg);
@@ -73,8 +76,25 @@ static void events_free(struct pl_events *e, size_t n_want)
 	pl_free(e->name);
 	pl_free(e->ts);
 	pl_free(e->dur);
+	e->arg = NULL;
+	e->kind = NULL;
+	e->track = e->name = NULL;
+	e->ts = e->dur = NULL;
+}
+
+static void events_free(struct pl_events *e, size_t n_want)
+{
+	if (!e)
+		return;
+	drop_columns(e, n_want);
 	pl_segment_fini(&e->seg);
 	pl_free(e);
+}
+
+void pl_trace_drop(struct pl_trace *t)
+{
+	for (uint32_t i = 0; i < t->n_segs; i++)
+		drop_columns(t->seg[i], t->n_args);
 }
 
 void pl_trace_fini(struct pl_trace *t)
@@ -299,10 +319,10 @@ static int load_col(struct loader *l, const struct pl_segment *seg, const struct
 	int rc = 0;
 
 	for (size_t i = 0; i < PL_LEN(numbers); i++)
-		if (numbers[i].role == c->role)
+		if (numbers[i].role == c->role && l->roles >> c->role & 1)
 			PL_TRY(load_number(l, seg, c, i, to, err));
 	for (size_t i = 0; text && i < PL_LEN(texts); i++)
-		if (texts[i].role == c->role)
+		if (texts[i].role == c->role && l->roles >> c->role & 1)
 			PL_TRY(load_text(l, c, i, to, err));
 	if (c->key == PL_NONE || (c->type != PL_V_INT && c->type != PL_V_BOOL))
 		return 0;
@@ -330,7 +350,6 @@ static int on_begin(struct pl_sink *sink, struct pl_segment *seg, struct pl_err 
 	l->cap = 0;
 	if (l->n_want)
 		PL_TRY(pl_alloc(&l->cur->arg, l->n_want, sizeof(*l->cur->arg), err));
-	rc = reserve(l, 1, err); /* the plain columns are there even without events */
 out:
 	return rc;
 }
@@ -364,8 +383,10 @@ static int on_end(struct pl_sink *sink, struct pl_segment *seg, struct pl_err *e
 {
 	struct loader *l = (struct loader *)sink;
 	uint64_t *limit = &l->limit[l->t->n_segs - 1];
+	int rc = reserve(l, 1, err); /* the plain columns are there even without events */
 
-	(void)err;
+	if (rc < 0)
+		return rc;
 	*limit = *limit < seg->n_events ? *limit : seg->n_events;
 	l->cur->seg = *seg; /* its contents are ours now */
 	memset(seg, 0, sizeof(*seg));
@@ -453,7 +474,8 @@ int pl_trace_load(struct pl_in *in, const struct pl_trace_reader_opts *opts,
 	struct loader l = {
 		.sink = { .begin = on_begin, .batch = on_batch, .end = on_end, .merge = on_merge },
 		.t = t,
-		.want = want
+		.want = want,
+		.roles = opts && opts->roles ? opts->roles : UINT32_MAX
 	};
 	int rc;
 

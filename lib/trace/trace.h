@@ -298,6 +298,9 @@ struct pl_trace_reader_opts {
 	/* Decode only the rows for which keep() says yes, chosen by kind alone; NULL: all. */
 	bool (*keep)(void *arg, uint8_t kind);
 	void *arg;
+	/* Of pl_trace_load(): bit r set: keep role r as a column; 0: all. Arguments are not
+	 * concerned. */
+	uint32_t roles;
 	/* Every compressed member in turn, for a program that passes blocks on untouched. `segment`
 	 * counts all segments of the stream; `merge` is true for the members of a merge segment. */
 	int (*raw)(void *arg, uint32_t segment, bool merge, const void *member, size_t n,
@@ -347,6 +350,9 @@ struct pl_trace {
 int pl_trace_load(struct pl_in *in, const struct pl_trace_reader_opts *opts,
 		  const char *const *want, struct pl_trace *t, struct pl_err *err) PL_MUST;
 void pl_trace_fini(struct pl_trace *t);
+/* Gives back the columns of all events (they become NULL); how many there were, strings, tracks and
+ * the merge stay. */
+void pl_trace_drop(struct pl_trace *t);
 /*
  * Before times are computed with: afterwards sums and differences of a few times cannot overflow.
  * Times and durations that lie more than a year from the rest of their segment get the nearest
