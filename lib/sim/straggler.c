@@ -8,7 +8,7 @@
  * graph, and the mean step counts.
  *
  * The decomposition asks one question a type, stage, data-parallel rank and rank, which is exact
- * and costs a simulation each (20-30 ns an operation; 8 bytes an operation and 4 an edge for each
+ * and costs a simulation each (some 30 ns an operation; 8 bytes an operation and 4 an edge for each
  * thread that simulates). The paper approximates the one of single ranks because its jobs have
  * thousands.
  *
