@@ -25,7 +25,7 @@ struct config {
 	int fold, to, table;
 	int64_t top; /* rows of a table in text, 0: all */
 	const char *timeline;
-	bool path, resources, worth;
+	bool path, resources, worth, stragglers;
 };
 
 struct step_row {
@@ -135,6 +135,11 @@ int print_json(const struct config *c, const struct report *r, struct pl_out *ou
 	       struct pl_err *err) PL_MUST;
 /* A time with four significant digits: "603.2 ms". */
 char *fmt_ns(char *out, size_t size, double ns);
+
+/* ---- stragglers.c ---- */
+/* The whole of --stragglers. */
+int find_stragglers(const struct config *c, int argc, char **argv, struct pl_pool *pool,
+		    struct pl_out *out, struct pl_err *err) PL_MUST;
 
 /* ---- compare.c ---- */
 int print_difference(const struct config *c, const struct report *a, const struct report *b,

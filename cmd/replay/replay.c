@@ -34,6 +34,9 @@ static const struct pl_opt options[] = {
 	  AT(top), NULL },
 	{ 0, "path", NULL, "show the critical path in order too", PL_OPT_FLAG, AT(path), NULL },
 	{ 0, "resources", NULL, "show threads and streams too", PL_OPT_FLAG, AT(resources), NULL },
+	{ 0, "stragglers", NULL,
+	  "report instead what operations cost that take longer than others of their type",
+	  PL_OPT_FLAG, AT(stragglers), NULL },
 	{ 0, "worth", NULL, "find the changes worth most (default; --no-worth)", PL_OPT_FLAG,
 	  AT(worth), NULL },
 	{ 'l', "level", "N", "compression level of the timeline, 0-12 (default 1)", PL_OPT_INT,
@@ -230,7 +233,9 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 		rc = err->code;
 		goto out;
 	}
-	if (argc == 2)
+	if (c->stragglers)
+		PL_TRY(find_stragglers(c, argc, argv, pool, out, err));
+	else if (argc == 2)
 		PL_TRY(compare(c, argv, pool, out, err));
 	else
 		PL_TRY(replay(c, argc ? argv[0] : NULL, pool, out, timeline, err));

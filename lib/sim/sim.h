@@ -125,6 +125,11 @@ int pl_account_make(const struct pl_sim *s, const struct pl_run *r, struct pl_ac
 		    struct pl_err *err) PL_MUST;
 void pl_account_fini(struct pl_account *a);
 
+/* Steps [first, first + n) taken apart for changing, with the simulator's delays. */
+struct pl_edit;
+int pl_sim_edit(const struct pl_sim *s, size_t first, size_t n, struct pl_edit *e,
+		struct pl_err *err) PL_MUST;
+
 /* The replayed run as a trace (segment format "replay"): one event a node, waits included. */
 int pl_sim_timeline(const struct pl_sim *s, const struct pl_run *r, struct pl_sink *sink,
 		    struct pl_err *err) PL_MUST;

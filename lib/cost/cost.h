@@ -1,0 +1,71 @@
+/*
+ * cost.h - how long communication takes, how much memory a step needs: models, fitted to what a
+ * graph recorded and moved to other sizes, ranks, algorithms and links by analysis.
+ */
+#ifndef PL_COST_H
+#define PL_COST_H
+
+#include "graph/rewrite.h"
+
+/* ---- collectives over a topology: analysis --------------------------------------------------- */
+
+/*
+ * Latency-bandwidth cost of a collective of n ranks on a topology (the first n ranks). With link
+ * latency a and bandwidth B per rank (a shared link's is divided by the ranks that use it at once):
+ * ring 2(n-1)(a + S/nB); tree 2 ceil(log2 n) a + 2S/B; halving-doubling 2 ceil(log2 n) a +
+ * 2(n-1)/n S/B; hierarchical: reduce-scatter in the host, all-reduce between hosts on S/ranks a
+ * host, all-gather in the host; ps with k servers 2a + 2 max(S/B, nS/kB). (Thakur, Rabenseifner,
+ * Gropp, IJHPCA 2005, for the first three.) Other collectives are their parts of these. Rounded up
+ * to ns.
+ */
+pl_ns pl_cost_analytic(const struct pl_topology *t, const struct pl_comm *c);
+
+/* ---- fitted to a graph ------------------------------------------------------------------------
+ */
+
+struct pl_fit { /* t = a + b S of one kind of communication */
+	uint8_t kind, coll;
+	uint32_t n; /* ranks */
+	double a_ns, b_ns_per_byte;
+	double residual; /* median of |t - fit| / t */
+	uint64_t samples;
+	int64_t min_bytes, max_bytes;
+	bool one_size;	/* a single size: a is the topology's, b follows */
+	bool estimated; /* sizes were not recorded */
+};
+struct pl_cost {
+	struct pl_topology topo;
+	struct pl_fit *fit;
+	size_t n_fits, cap_fits;
+	pl_ns issue_ns; /* median host time of issuing one communication */
+	double overlap; /* factor of computation's durations while communication runs beside it */
+};
+/* Fits the transfers of the graph by Theil and Sen's median of slopes per kind, collective and
+ * number of ranks. Overlapping transfers of one rank share its link: what counts is the time that
+ * the link is busy. `topo` may be NULL: detected from hosts and ranks of the graph, with default
+ * links. Takes nothing. */
+int pl_cost_fit(const struct pl_graph *g, const struct pl_topology *topo, struct pl_cost *c,
+		struct pl_err *err) PL_MUST;
+void pl_cost_fini(struct pl_cost *c);
+/* As a coster: fitted where there is a fit, moved by the ratio of analysis where algorithm, ranks
+ * or links differ from the recorded ones; analysis alone where there is none. */
+void pl_cost_coster(const struct pl_cost *c, struct pl_coster *out);
+
+/* ---- memory -----------------------------------------------------------------------------------
+ */
+
+struct pl_memory_opts {
+	double optimizer_bytes; /* per byte of parameter: 2 for Adam of the same precision; 0 SGD */
+};
+struct pl_memory_rank {
+	int32_t rank;
+	int64_t peak_bytes, params_bytes, grads_bytes, optimizer_bytes, activations_bytes,
+		temporaries_bytes, buffers_bytes; /* parts: at the peak */
+	uint32_t node;				  /* whose start is the peak */
+	bool estimated;				  /* sizes were missing */
+};
+/* Peak per rank of the settled edit, from the lifetimes of tensors. *rank is n long; pl_free(). */
+int pl_memory_peak(const struct pl_edit *e, const struct pl_memory_opts *o,
+		   struct pl_memory_rank **rank, size_t *n, struct pl_err *err) PL_MUST;
+
+#endif

@@ -1,0 +1,125 @@
+/*
+ * edit.h - a graph taken apart for changing: nodes and edges that can be added, removed and
+ * changed, with an undo log, and the start of every node kept right while it changes.
+ *
+ * One edit holds a run of steps, each node once a step. The start of a node is the latest of its
+ * predecessors' ends (starts, where the edge says so) plus the edge's weight: latency and
+ * unexplained time, as the simulator prepared them. pl_edit_settle() makes the starts right again
+ * after changes and touches only what changes; the result equals that of a full pass to the
+ * nanosecond (tested).
+ *
+ *	mark = pl_edit_mark(e);
+ *	... changes ...
+ *	pl_edit_settle(e, err);       objective: pl_edit_mean_step(e)
+ *	pl_edit_undo(e, mark);        everything as it was, starts included
+ *
+ * After Pearce and Kelly (JEA 2006), who keep a topological order under insertions by moving only
+ * what lies between the ends of the new edge.
+ */
+#ifndef PL_EDIT_H
+#define PL_EDIT_H
+
+#include "graph/graph.h"
+
+struct pl_enode {
+	pl_ns start, dur;
+	pl_ns fixed;   /* not before; INT64_MIN: nothing. Entries, and nodes without predecessor */
+	int64_t bytes; /* -1 unknown */
+	uint32_t in, out; /* first edge, PL_NONE */
+	uint32_t res, name, group;
+	uint32_t step;	 /* index of the step in the edit */
+	uint32_t origin; /* node of the shape, PL_NONE: added */
+	int32_t layer, mb;
+	uint8_t type, role, kind, flags;
+	bool dead;
+};
+struct pl_eedge {
+	uint32_t src, dst, in_next, in_prev, out_next, out_prev;
+	pl_ns w;
+	uint8_t type; /* enum pl_edge_type; PL_E_START and PL_E_EARLY count from the start of src */
+	bool dead;
+};
+/* One copy of a tensor of the graph: of a step, on a rank. */
+struct pl_etensor {
+	uint32_t tensor;   /* graph.tensor */
+	uint32_t producer; /* node, PL_NONE: ready from the beginning */
+	uint32_t arrive;   /* node that begins its communication, PL_NONE: none */
+	uint32_t step;
+	int32_t rank;
+};
+
+struct pl_edit {
+	const struct pl_graph *g; /* borrowed: names, resources, groups */
+	struct pl_enode *node;
+	struct pl_eedge *edge;
+	size_t n_nodes, cap_nodes, n_edges, cap_edges;
+	struct pl_etensor *tensor;
+	size_t n_tensors, cap_tensors;
+	uint32_t n_steps;
+	struct pl_estep *step;	/* what a step's length is taken from */
+	struct pl_intern added; /* names that are not the graph's: ids from g->str.n on */
+	struct pl_eundo *undo;
+	size_t n_undo, cap_undo;
+	struct pl_esched *sched; /* topological order and what is to be settled */
+	uint64_t settled;	 /* nodes evaluated so far: what incremental evaluation saves */
+};
+
+/*
+ * Take apart steps [first, first + n) of a graph. w[k] holds the weight of each edge of the shape
+ * of step first + k, in its order; entries of the first step stay where they were recorded, those
+ * of later ones follow what came before. PL_EABSENT for graphs with RESOURCE or POLICY nodes, or
+ * rendezvous of k < n. `g` must be valid and outlive e. Use pl_sim_edit().
+ */
+int pl_edit_init(struct pl_edit *e, const struct pl_graph *g, size_t first, size_t n,
+		 const pl_ns *const *w, struct pl_err *err) PL_MUST;
+void pl_edit_fini(struct pl_edit *e);
+/* A copy of its own, with an empty undo log: one a thread. */
+int pl_edit_dup(const struct pl_edit *e, struct pl_edit *copy, struct pl_err *err) PL_MUST;
+
+/* ---- changes: each is undone by pl_edit_undo() ---------------------------------------------- */
+
+size_t pl_edit_mark(const struct pl_edit *e);
+void pl_edit_undo(struct pl_edit *e, size_t mark); /* starts included, if settled or not */
+
+/* A node like `n` (links ignored). It counts for its step as its flags say. */
+int pl_edit_add_node(struct pl_edit *e, const struct pl_enode *n, uint32_t *id,
+		     struct pl_err *err) PL_MUST;
+/* With its edges. */
+int pl_edit_drop_node(struct pl_edit *e, uint32_t node, struct pl_err *err) PL_MUST;
+/* PL_EDATA when it would close a cycle (nothing is changed then). w >= 0. */
+int pl_edit_add_edge(struct pl_edit *e, uint32_t src, uint32_t dst, unsigned type, pl_ns w,
+		     struct pl_err *err) PL_MUST;
+int pl_edit_drop_edge(struct pl_edit *e, uint32_t edge, struct pl_err *err) PL_MUST;
+int pl_edit_set_dur(struct pl_edit *e, uint32_t node, pl_ns dur, struct pl_err *err) PL_MUST;
+int pl_edit_set_weight(struct pl_edit *e, uint32_t edge, pl_ns w, struct pl_err *err) PL_MUST;
+int pl_edit_set_bytes(struct pl_edit *e, uint32_t node, int64_t bytes, struct pl_err *err) PL_MUST;
+int pl_edit_set_fixed(struct pl_edit *e, uint32_t node, pl_ns fixed, struct pl_err *err) PL_MUST;
+/* Which communication carries the tensor. */
+int pl_edit_set_arrive(struct pl_edit *e, size_t tensor, uint32_t arrive,
+		       struct pl_err *err) PL_MUST;
+
+/* ---- times ---------------------------------------------------------------------------------- */
+
+/* Make the starts right again. O(changed nodes x log). */
+int pl_edit_settle(struct pl_edit *e, struct pl_err *err) PL_MUST;
+/* The slow, simple version: every node, in a topological order found anew. For tests and checks. */
+int pl_edit_settle_full(struct pl_edit *e, struct pl_err *err) PL_MUST;
+/* Length of a step (settled): latest end of what counts for it less its earliest beginning;
+ * INT64_MIN: not a reported step. */
+pl_ns pl_edit_step(const struct pl_edit *e, uint32_t step);
+double pl_edit_mean_step(const struct pl_edit *e); /* over the reported steps */
+static inline pl_ns pl_edit_end(const struct pl_edit *e, uint32_t node)
+{
+	return e->node[node].start + e->node[node].dur;
+}
+/* Name of a node, of the graph's or added. */
+const char *pl_edit_name(const struct pl_edit *e, uint32_t id);
+int pl_edit_add_name(struct pl_edit *e, const char *name, uint32_t *id, struct pl_err *err) PL_MUST;
+/* Nodes in topological order, live ones only; *order is n long, to be freed with pl_free(). */
+int pl_edit_order(const struct pl_edit *e, uint32_t **order, size_t *n, struct pl_err *err) PL_MUST;
+
+/* The edited steps as a graph of their own, whose recording is the settled state: a replay of it
+ * reproduces it, and every report works on it. */
+int pl_edit_graph(const struct pl_edit *e, struct pl_graph *out, struct pl_err *err) PL_MUST;
+
+#endif

@@ -1,0 +1,114 @@
+/*
+ * plan.h - what to change about a job: paceline-plan(5). Data and text; nothing here knows graphs.
+ *
+ * A plan names its base (the tensors that the job synchronises, with their sizes) and lists
+ * rewrites in the order in which they apply. Rewrites address tensors and operations by name, so
+ * that a plan made from one trace fits the next trace of the same job, and can be written by hand.
+ */
+#ifndef PL_PLAN_H
+#define PL_PLAN_H
+
+#include "core/core.h"
+#include "io/stream.h"
+
+#define PL_PLAN_MAJOR 1
+#define PL_PLAN_MINOR 0
+
+enum pl_rw {
+	PL_RW_FUSE_TENSORS,	/* arg: two or more tensors, synchronised as one */
+	PL_RW_PARTITION_TENSOR, /* arg: one tensor (or the first of a fused set); k chunks, k >= 2
+				 */
+	PL_RW_FUSE_OPS,	  /* arg: two or more operations that follow one another; x: their time as
+			   * a share of the sum (0 < x <= 1), 1 if not given */
+	PL_RW_ORDER,	  /* arg: tensors; their communication is issued in this order */
+	PL_RW_ACCUMULATE, /* k microbatches (k >= 2), one synchronisation */
+	PL_RW_RECOMPUTE,  /* arg: layers whose activations are made again in the backward pass */
+	PL_RW_PRECISION, /* word: fp32, tf32, bf16, fp16, fp8; arg: operations (none: all); x: their
+			  * time as a share of what it was; not given: from the cost model */
+	PL_RW_ALGORITHM, /* word: enum pl_algo; arg: tensors (none: all); k: servers of ps */
+	PL_RW_RANKS,	 /* k workers in the data-parallel group, 2 to 10,000 */
+	PL_RW_BANDWIDTH, /* word: a link of the topology, or "*"; x: factor */
+	PL_RW_LATENCY,	 /* the same */
+	PL_RW_SPEED,	 /* arg: globs over names of ranks ("rank 3") or hosts; none: all; x: factor
+			  * of speed: durations are divided by it */
+	PL_RW_COUNT_
+};
+const char *pl_rw_name(unsigned op); /* "fuse-tensors" ... */
+int pl_rw_find(const char *name);    /* -1 if there is none */
+
+struct pl_rewrite {
+	uint8_t op;	  /* enum pl_rw */
+	const char *word; /* NULL if the operation takes none */
+	const char **arg; /* n_args names; NULL if none */
+	uint32_t n_args;
+	int64_t k;	  /* 0: not given */
+	double x;	  /* 0: not given */
+	pl_ns alone_ns;	  /* what it saves alone; INT64_MIN: not known */
+	pl_ns in_plan_ns; /* what leaving it out of the plan would cost; INT64_MIN: not known */
+	uint32_t line;	  /* of the text that it came from, 0: none */
+};
+
+/* A tensor that the base job synchronises, in the order in which gradients become ready. */
+struct pl_ptensor {
+	const char *name;
+	int64_t bytes;
+	bool estimated; /* the size was not in the input */
+};
+
+/* Zero-initialised is empty and valid. Strings belong to the arena. */
+struct pl_plan {
+	struct pl_arena arena;
+	const char *base; /* what it was made from: a file's or job's name; NULL */
+	struct pl_ptensor *tensor;
+	size_t n_tensors, cap_tensors;
+	struct pl_rewrite *rw;
+	size_t n_rw, cap_rw;
+	int64_t ranks; /* data-parallel workers of the base; 0 unknown */
+	pl_ns baseline_ns, predicted_ns, bound_ns; /* mean step; INT64_MIN: not known */
+	int64_t evaluations, peak_bytes;	   /* -1: not known */
+	bool complete;		  /* the search ended by itself, not by a limit or signal */
+	struct pl_buf provenance; /* UTF-8, one line a program */
+};
+void pl_plan_init(struct pl_plan *p);
+void pl_plan_fini(struct pl_plan *p);
+int pl_plan_add_tensor(struct pl_plan *p, const char *name, int64_t bytes, bool estimated,
+		       struct pl_err *err) PL_MUST;
+/* Copies what `rw` points to. */
+int pl_plan_add(struct pl_plan *p, const struct pl_rewrite *rw, struct pl_err *err) PL_MUST;
+/* Is every rewrite complete and within its limits (number of names, k, x, known words)? PL_EDATA
+ * names the line (or the number of the rewrite). Done by the readers. */
+int pl_plan_check(const struct pl_plan *p, struct pl_err *err) PL_MUST;
+/* A number over the names and sizes of the tensors: equal for plans of the same job. */
+uint64_t pl_plan_base_id(const struct pl_plan *p);
+
+/* ---- files ---------------------------------------------------------------------------------- */
+
+/* Text or binary, recognised by content. `name` is for messages. Damage and nonsense are PL_EDATA
+ * with line (text) or block (binary). */
+int pl_plan_read(struct pl_in *in, const char *name, struct pl_plan *p, struct pl_err *err) PL_MUST;
+int pl_plan_write(const struct pl_plan *p, struct pl_out *out, int level,
+		  struct pl_err *err) PL_MUST; /* binary */
+int pl_plan_write_text(const struct pl_plan *p, struct pl_out *out, struct pl_err *err) PL_MUST;
+/* "paceline.plan/1" */
+int pl_plan_write_json(const struct pl_plan *p, struct pl_out *out, struct pl_err *err) PL_MUST;
+
+/* ---- settings of other people's frameworks -------------------------------------------------- */
+
+struct pl_settings {	  /* one a framework */
+	const char *name; /* ddp, fsdp, horovod, byteps, deepspeed, megatron, xla */
+	const char *summary;
+	/* Writes options, environment or a fragment of code, and as comments what the framework
+	 * cannot express of the plan. PL_OK also if it can express nothing. */
+	int (*write)(const struct pl_plan *p, struct pl_out *out, struct pl_err *err);
+};
+extern const struct pl_settings *const pl_settings[]; /* NULL at the end */
+
+/*
+ * The tensors as the plan synchronises them: sets in order of issue. bucket[i] is the set of tensor
+ * i, numbered from 0 in the order of issue; parts[b] of set b (1: whole). Arrays of n_tensors and
+ * of the returned number of sets, to be freed with pl_free().
+ */
+int pl_plan_buckets(const struct pl_plan *p, uint32_t **bucket, uint32_t **parts, uint32_t *n,
+		    struct pl_err *err) PL_MUST;
+
+#endif

@@ -1,0 +1,61 @@
+/*
+ * search.h - the best set of rewrites, under limits.
+ *
+ * dPRO's search (Hu et al., MLSys 2022: along the critical path, on a coarsened view, by partial
+ * replay, using symmetry) in its exact form: the boundaries of buckets by dynamic programming over
+ * gradients in the order in which they become ready, then local search whose every candidate is
+ * simulated incrementally on the graph itself. Deterministic under `seed` and `evaluations` for any
+ * number of threads.
+ */
+#ifndef PL_SEARCH_H
+#define PL_SEARCH_H
+
+#include "core/pool.h"
+#include "cost/cost.h"
+#include "sim/sim.h"
+
+struct pl_search_opts {
+	pl_ns limit_ns;	     /* wall time; 0: none */
+	int64_t evaluations; /* simulations; 0: none */
+	uint64_t seed;
+	int64_t memory_bytes;				  /* peak allowed; 0: any */
+	bool fuse, partition, order, fuse_ops, algorithm; /* rewrites that may be used */
+	bool accumulate, recompute,
+		precision; /* off unless asked for; memory may turn the first two on */
+	struct pl_memory_opts memory;
+	const struct pl_log *log;
+	struct pl_pool *pool;
+	volatile const int *stop; /* becomes nonzero: write what was found so far */
+	void (*progress)(void *arg, pl_ns best_ns, int64_t evaluations, double share_of_limit);
+	void *progress_arg;
+};
+/*
+ * Fills the empty plan: base, rewrites with what each saves, baseline, prediction, bound (no change
+ * of communication can be shorter: the step with every synchronisation free), peak. A graph without
+ * communication gives a valid plan without rewrites. PL_ENO (the answer is "no") when no
+ * plan fits the memory: *p is the smallest one found.
+ */
+int pl_search(const struct pl_graph *g, const struct pl_cost *cost, const struct pl_search_opts *o,
+	      struct pl_plan *p, struct pl_err *err) PL_MUST;
+
+/* ---- parts ------------------------------------------------------------------------------------
+ */
+
+/*
+ * Boundaries of buckets by dynamic programming. Tensors i = 0 .. n-1 in the order of readiness;
+ * ready_ns ascending; one channel that carries buckets one after the other; a bucket of tensors
+ * i..j takes t(bytes of i..j) and begins when j is ready and the one before is done. Minimises the
+ * end of the last. O(n^2) calls of t. first[b] is bucket b's first tensor; *n_buckets of them.
+ */
+struct pl_bucket_problem {
+	size_t n;
+	const pl_ns *ready_ns;
+	const int64_t *bytes;
+	pl_ns (*transfer)(void *arg, int64_t bytes);
+	void *arg;
+	pl_ns issue_ns; /* each bucket occupies the channel that much longer */
+};
+int pl_bucket_dp(const struct pl_bucket_problem *p, uint32_t *first, uint32_t *n_buckets,
+		 pl_ns *end_ns, struct pl_err *err) PL_MUST;
+
+#endif
