@@ -241,7 +241,10 @@ static void compare(struct skew *k, const struct pl_merge *m, const struct pl_cl
 		const struct wrong *w = &k->host[host_of(k, r->clock[i].rank[0])];
 		double since = (double)(w->first_true - k->t0);
 		double offset = w->offset - ref->offset + (w->drift - ref->drift) * since;
-		double drift = (w->drift - ref->drift) * 1e6, e = (double)c->offset_ns - offset;
+		/* of its own time, as merge says it: the difference of drifts alone is off by
+		 * their product, which at 50 ppm is more than ten minutes leave in doubt */
+		double drift = (w->drift - ref->drift) / (1 + w->drift) * 1e6;
+		double e = (double)c->offset_ns - offset;
 		double d = c->drift_ppm - drift;
 
 		worst = fmax(worst, fabs(e));

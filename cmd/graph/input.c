@@ -78,9 +78,9 @@ static int append(struct pl_trace *a, struct pl_trace *b, const char *name, stru
 static int load_trace(const struct config *c, struct pl_in *in, struct pl_pool *pool,
 		      struct pl_trace *t, struct pl_err *err)
 {
-	const struct pl_trace_reader_opts o = { .pool = pool,
-						.salvage = c->salvage,
-						.log = &c->c.log };
+	const struct pl_trace_reader_opts o = {
+		.pool = pool, .salvage = c->salvage, .log = &c->c.log, .roles = PL_GRAPH_ROLES
+	};
 	struct pl_trace one;
 	int rc;
 
@@ -96,14 +96,15 @@ static int load_trace(const struct config *c, struct pl_in *in, struct pl_pool *
 	return rc;
 }
 
-/* History: the lines of all segments, each once. */
+/* History: the lines of all segments, each once, then those of the merge. */
 static int copy_provenance(const struct pl_trace *t, struct pl_graph *g, struct pl_err *err)
 {
 	struct pl_intern lines = { 0 };
 	int rc = 0;
 
-	for (uint32_t i = 0; i < t->n_segs; i++) {
-		const struct pl_buf *b = &t->seg[i]->seg.provenance;
+	for (uint32_t i = 0; i <= t->n_segs; i++) {
+		const struct pl_buf *b =
+			i < t->n_segs ? &t->seg[i]->seg.provenance : &t->merge.provenance;
 
 		for (size_t at = 0, n; at < b->n; at += n + 1) {
 			const uint8_t *nl = memchr(b->p + at, '\n', b->n - at);
@@ -154,21 +155,11 @@ static int all_merged(const struct pl_trace *t, struct pl_err *err)
 static int build(const struct config *c, struct pl_trace *t, struct pl_pool *pool,
 		 struct pl_graph *g, struct pl_err *err)
 {
-	uint64_t wild;
 	const struct pl_graph_opts o = { .log = &c->c.log, .pool = pool, .infer = c->infer };
 	int rc = all_merged(t, err);
 
 	if (rc < 0)
 		return rc;
-	rc = pl_trace_tame(t, &wild, err);
-	if (rc < 0)
-		return rc;
-	if (wild)
-		pl_say(&c->c.log, PL_LOG_WARN,
-		       "%llu events lie years from the rest, or last for years: they get the "
-		       "nearest "
-		       "time of the others, and no duration",
-		       (unsigned long long)wild);
 	rc = pl_graph_build(t, &o, g, err);
 	if (rc < 0)
 		return rc;

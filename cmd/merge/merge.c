@@ -157,21 +157,6 @@ static int read_one(struct merge *g, const char *path, struct pl_err *err)
 /* ---- writing -----------------------------------------------------------------------------------
  */
 
-static int put_provenance(const struct pl_common *c, struct pl_cwriter *w, struct pl_err *err)
-{
-	struct pl_buf b = { 0 };
-	int rc;
-
-	PL_TRY(pl_provenance(c, &b, err));
-	if (!b.n)
-		goto out;
-	b.p[b.n - 1] = '\n'; /* the block holds lines */
-	PL_TRY(pl_cwriter_put(w, PL_BLOCK_PROVENANCE, 1, 1, &b, err));
-out:
-	pl_buf_fini(&b);
-	return rc;
-}
-
 static int put_members(struct merge *g, struct pl_cwriter *w, struct pl_err *err)
 {
 	int rc = 0;
@@ -204,7 +189,6 @@ static int write_trace(struct merge *g, const struct pl_merge *m, struct pl_err 
 	if (rc < 0)
 		goto out;
 	PL_TRY(pl_merge_write(m, w, err));
-	PL_TRY(put_provenance(&g->c->c, w, err));
 	PL_TRY(put_members(g, w, err));
 	rc = pl_cwriter_close(w, err);
 	w = NULL;
@@ -281,6 +265,9 @@ static int merge_all(struct merge *g, int argc, char **argv, struct pl_err *err)
 	if (!argc)
 		PL_TRY(read_one(g, "-", err));
 	PL_TRY(pl_align_solve(g->align, &m, &r, err));
+	PL_TRY(pl_provenance(&g->c->c, &m.provenance, err));
+	if (m.provenance.n)
+		m.provenance.p[m.provenance.n - 1] = '\n'; /* lines, not a string */
 	if (g->c->c.verbose)
 		pl_clock_report_say(&m, &r, &g->c->c.log);
 	PL_TRY(write_trace(g, &m, err));

@@ -163,7 +163,51 @@ static int measure_starts(struct report *r, const struct pl_run *base, struct pl
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
-int measure(struct report *r, const struct pl_whatif *w, struct pl_err *err)
+/* What of a run needs nothing else: where the time went. */
+struct accounting {
+	struct report *r;
+	int rc;
+	struct pl_err err;
+};
+
+static void account(void *arg)
+{
+	struct accounting *x = arg;
+
+	x->rc = pl_account_make(x->r->s, &x->r->run, &x->r->account, &x->err);
+}
+
+static int find_path(struct report *r, struct pl_err *err)
+{
+	int rc = pl_path_find(r->s, &r->run, &r->path, err);
+
+	if (rc < 0)
+		return rc;
+	r->unexplained_share =
+		r->path.length ? (double)r->path.unexplained / (double)r->path.length : 0;
+	return sum_path(r, err);
+}
+
+/* The path and the account of r->run, side by side. */
+static int explain_run(struct report *r, struct pl_pool *pool, struct pl_err *err)
+{
+	struct accounting x = { .r = r };
+	struct pl_queue *q = pl_queue_new(pool, 1, err);
+	int rc;
+
+	if (!q)
+		return err->code;
+	pl_queue_put(q, account, &x);
+	rc = find_path(r, err);
+	pl_queue_free(q); /* waits */
+	if (rc >= 0 && x.rc < 0) {
+		*err = x.err;
+		rc = x.rc;
+	}
+	return rc;
+}
+
+int measure(struct report *r, const struct pl_whatif *w, struct pl_pool *pool, struct pl_err *err)
 {
 	struct pl_run base = { 0 };
 	int rc;
@@ -185,11 +229,7 @@ int measure(struct report *r, const struct pl_whatif *w, struct pl_err *err)
 		memset(&base, 0, sizeof(base));
 	}
 	r->mean = pl_run_mean_step(r->s, &r->run);
-	PL_TRY(pl_path_find(r->s, &r->run, &r->path, err));
-	r->unexplained_share =
-		r->path.length ? (double)r->path.unexplained / (double)r->path.length : 0;
-	PL_TRY(sum_path(r, err));
-	PL_TRY(pl_account_make(r->s, &r->run, &r->account, err));
+	rc = explain_run(r, pool, err);
 out:
 	pl_run_fini(&base);
 	return rc;

@@ -25,7 +25,7 @@ struct config {
 	int fold, to, table;
 	int64_t top; /* rows of a table in text, 0: all */
 	const char *timeline;
-	bool path, resources, worth;
+	bool path, resources, worth, stragglers;
 };
 
 struct step_row {
@@ -104,7 +104,8 @@ int read_graph(const struct config *c, const char *path, struct pl_pool *pool, s
 
 /* ---- measure.c ---- */
 /* r->g is there; fills all but slow and change. */
-int measure(struct report *r, const struct pl_whatif *w, struct pl_err *err) PL_MUST;
+int measure(struct report *r, const struct pl_whatif *w, struct pl_pool *pool,
+	    struct pl_err *err) PL_MUST;
 void report_fini(struct report *r);
 
 /* ---- path.c ---- */
@@ -124,6 +125,9 @@ int find_worth(struct report *r, const struct changes *x, struct pl_pool *pool,
 struct pl_table *make_table(const struct report *r, enum section which, int64_t top,
 			    struct pl_err *err);
 
+/* Resources less those, at the end, that only hand on times. */
+size_t resources_shown(const struct report *r);
+
 /* ---- text.c, json.c ---- */
 int print_text(const struct config *c, const struct report *r, struct pl_out *out,
 	       struct pl_err *err) PL_MUST;
@@ -131,6 +135,11 @@ int print_json(const struct config *c, const struct report *r, struct pl_out *ou
 	       struct pl_err *err) PL_MUST;
 /* A time with four significant digits: "603.2 ms". */
 char *fmt_ns(char *out, size_t size, double ns);
+
+/* ---- stragglers.c ---- */
+/* The whole of --stragglers. */
+int find_stragglers(const struct config *c, int argc, char **argv, struct pl_pool *pool,
+		    struct pl_out *out, struct pl_err *err) PL_MUST;
 
 /* ---- compare.c ---- */
 int print_difference(const struct config *c, const struct report *a, const struct report *b,

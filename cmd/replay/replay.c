@@ -34,6 +34,9 @@ static const struct pl_opt options[] = {
 	  AT(top), NULL },
 	{ 0, "path", NULL, "show the critical path in order too", PL_OPT_FLAG, AT(path), NULL },
 	{ 0, "resources", NULL, "show threads and streams too", PL_OPT_FLAG, AT(resources), NULL },
+	{ 0, "stragglers", NULL,
+	  "report instead what operations cost that take longer than others of their type",
+	  PL_OPT_FLAG, AT(stragglers), NULL },
 	{ 0, "worth", NULL, "find the changes worth most (default; --no-worth)", PL_OPT_FLAG,
 	  AT(worth), NULL },
 	{ 'l', "level", "N", "compression level of the timeline, 0-12 (default 1)", PL_OPT_INT,
@@ -129,7 +132,7 @@ static int replay(const struct config *c, const char *path, struct pl_pool *pool
 	PL_TRY(read_graph(c, path, pool, &r, err));
 	t[1] = now();
 	PL_TRY(parse_changes(c, &x, &r.g, &w, err));
-	if ((rc = measure(&r, &w, err)) < 0) {
+	if ((rc = measure(&r, &w, pool, err)) < 0) {
 		pl_wrap(err, "%s", strcmp(path, "-") ? path : "stdin");
 		goto out;
 	}
@@ -172,7 +175,7 @@ static int compare(const struct config *c, char **path, struct pl_pool *pool, st
 		rc = read_graph(c, path[i], pool, &r[i], err);
 		if (rc >= 0)
 			rc = parse_changes(c, &x, &r[i].g, &w, err);
-		if (rc >= 0 && (rc = measure(&r[i], &w, err)) < 0)
+		if (rc >= 0 && (rc = measure(&r[i], &w, pool, err)) < 0)
 			pl_wrap(err, "%s", path[i]);
 		pl_whatif_fini(&w);
 		if (rc < 0)
@@ -230,7 +233,9 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 		rc = err->code;
 		goto out;
 	}
-	if (argc == 2)
+	if (c->stragglers)
+		PL_TRY(find_stragglers(c, argc, argv, pool, out, err));
+	else if (argc == 2)
 		PL_TRY(compare(c, argv, pool, out, err));
 	else
 		PL_TRY(replay(c, argc ? argv[0] : NULL, pool, out, timeline, err));

@@ -77,6 +77,29 @@ static bool role_fits(uint8_t role, int which)
 	       (role == of[which] || (which == 3 && role == PL_RO_GAP));
 }
 
+/* Time by name in one step: of all ranks, and of the one. */
+static void sum_names(const struct report *r, size_t k, int32_t rank, int which, double *mine,
+		      double *all)
+{
+	const struct pl_graph *g = &r->g;
+	const struct pl_shape *sh = &g->shape[g->step[k].shape];
+	bool fits[PL_RO_COUNT_];
+
+	for (unsigned role = 0; role < PL_RO_COUNT_; role++)
+		fits[role] = role_fits((uint8_t)role, which);
+	for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++) {
+		pl_id name = sh->name[i];
+		double ns;
+
+		if (!fits[sh->role[i]] || name >= g->str.n)
+			continue;
+		ns = (double)pl_run_dur(r->s, &r->run, k, i);
+		all[name] += ns;
+		if (pl_node_rank(g, sh, i) == rank)
+			mine[name] += ns;
+	}
+}
+
 /* The operation whose time on the rank exceeds the mean of all ranks most. */
 static int find_operation(const struct report *r, int32_t rank, int which, pl_id *name,
 			  double *more, struct pl_err *err)
@@ -89,21 +112,9 @@ static int find_operation(const struct report *r, int32_t rank, int which, pl_id
 	*more = 0;
 	PL_TRY(pl_alloc(&mine, g->str.n, sizeof(*mine), err));
 	PL_TRY(pl_alloc(&all, g->str.n, sizeof(*all), err));
-	for (size_t k = 0; k < g->n_steps; k++) {
-		const struct pl_shape *sh = &g->shape[g->step[k].shape];
-
-		for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++) {
-			double ns;
-
-			if (!role_fits(sh->role[i], which) || sh->name[i] >= g->str.n ||
-			    !pl_sim_reported(r->s, k))
-				continue;
-			ns = (double)pl_run_dur(r->s, &r->run, k, i);
-			all[sh->name[i]] += ns;
-			if (pl_node_rank(g, sh, i) == rank)
-				mine[sh->name[i]] += ns;
-		}
-	}
+	for (size_t k = 0; k < g->n_steps; k++)
+		if (pl_sim_reported(r->s, k))
+			sum_names(r, k, rank, which, mine, all);
 	for (pl_id i = 0; i < g->str.n; i++) {
 		double d = mine[i] - all[i] / (double)g->n_ranks;
 

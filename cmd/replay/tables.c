@@ -114,6 +114,15 @@ static int event_row(struct pl_table *t, const struct report *r, const struct pl
 			    some_rank(x.rank), on, r->g.step[p->step].number, x.name);
 }
 
+size_t resources_shown(const struct report *r)
+{
+	size_t n = r->account.n_res;
+
+	while (n && pl_graph_hands_on(&r->g, r->account.res[n - 1].res))
+		n--;
+	return n;
+}
+
 static size_t size_of(const struct report *r, enum section which)
 {
 	switch (which) {
@@ -122,7 +131,7 @@ static size_t size_of(const struct report *r, enum section which)
 	case SEC_RANKS:
 		return r->account.n_ranks;
 	case SEC_RESOURCES:
-		return r->account.n_res;
+		return resources_shown(r);
 	case SEC_PATH:
 		return r->n_rows;
 	case SEC_EVENTS:

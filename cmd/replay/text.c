@@ -348,7 +348,7 @@ int print_text(const struct config *c, const struct report *r, struct pl_out *ou
 		PL_TRY(print_steps(c, r, out, err));
 	PL_TRY(print_ranks(c, r, out, err));
 	if (c->resources)
-		PL_TRY(print_section(c, r, SEC_RESOURCES, "Resources", r->account.n_res,
+		PL_TRY(print_section(c, r, SEC_RESOURCES, "Resources", resources_shown(r),
 				     "resources", out, err));
 	PL_TRY(print_section(c, r, SEC_PATH, "Critical path", r->n_rows, "entries", out, err));
 	if (c->path)

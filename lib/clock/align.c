@@ -65,15 +65,6 @@ int64_t pl_clock_worst_ns(const struct pl_merge *m)
 	return worst;
 }
 
-pl_ns pl_clock_apply(const struct pl_clock *c, pl_ns local)
-{
-	double move = c->drift_ppm * 1e-6 * (double)pl_sub_sat(local, c->ref_ns);
-
-	if (!(fabs(move) < 9.2e18))
-		move = 0;
-	return pl_sub_sat(pl_sub_sat(local, c->offset_ns), (int64_t)llround(move));
-}
-
 /* ---- which ranks share a clock -----------------------------------------------------------------
  */
 
@@ -388,6 +379,8 @@ static int fill_groups(struct pl_align *a, struct pl_merge *m, struct pl_err *er
 		struct pl_group *o = &m->group[m->n_groups++];
 
 		a->rep->group[i].first_rank_missing = -1;
+		a->rep->group[i].by = g->by;
+		a->rep->reordered += g->by == PL_BY_STREAMS || g->by == PL_BY_KINDS;
 		a->rep->inferred_groups += (g->flags & PL_GROUP_INFERRED) != 0;
 		o->name = pl_strdup(pl_intern_get(&a->str, g->name));
 		if (!o->name)
@@ -482,12 +475,12 @@ static void say_doubts(const struct pl_align *a)
 		       "their ranks in a graph, and their waits count as transfers; record groups "
 		       "and peers, or more steps",
 		       alone, all);
-	if (a->n_doubtful)
+	if (a->rep->doubtful)
 		pl_say(a->o.log, PL_LOG_WARN,
 		       "%u of the inferred groups and pairs were hardly likelier than others: what "
 		       "counts as wait and as transfer there is a guess; record groups, or more "
 		       "steps",
-		       a->n_doubtful);
+		       a->rep->doubtful);
 }
 
 int pl_align_solve(struct pl_align *a, struct pl_merge *m, struct pl_clock_report *r,

@@ -47,7 +47,15 @@ struct pl_clock_info {
 	bool drift_known;   /* enough communication for an interval */
 	uint64_t residuals; /* ends that its residuals were taken over */
 };
-struct pl_group_info {		   /* beside pl_merge.group[i] */
+/* What said which events of a group are one communication. */
+enum pl_matched_by {
+	PL_BY_ORDER,
+	PL_BY_NUMBER,
+	PL_BY_STREAMS, /* order within each stream: between them it differs from rank to rank */
+	PL_BY_KINDS,   /* the same within each collective and size */
+};
+struct pl_group_info { /* beside pl_merge.group[i] */
+	enum pl_matched_by by;
 	uint64_t matches, missing; /* `missing`: matches without some member */
 	int64_t residual_p50_ns,
 		residual_p95_ns;    /* of ends against the median end of their match */
@@ -75,6 +83,8 @@ struct pl_clock_report {
 	uint64_t collective_matches, p2p_matches, missing_matches;
 	uint64_t unmatched_collectives, unmatched_sends, unmatched_recvs;
 	uint64_t divergences; /* places where sequences of one group differ, ends of traces apart */
+	uint32_t reordered;   /* groups matched by streams or kinds */
+	uint32_t doubtful;    /* inferred groups and pairs that were hardly likelier than others */
 	uint32_t dropped;     /* segments */
 	uint32_t unconnected; /* clocks that no communication joins to the first */
 };
@@ -103,8 +113,5 @@ int pl_clock_report_json(const struct pl_merge *m, const struct pl_clock_report 
 			 struct pl_out *out, struct pl_err *err) PL_MUST;
 void pl_clock_report_say(const struct pl_merge *m, const struct pl_clock_report *r,
 			 const struct pl_log *log);
-
-/* Local absolute time to aligned time. */
-pl_ns pl_clock_apply(const struct pl_clock *c, pl_ns local);
 
 #endif

@@ -228,23 +228,20 @@ out:
 	return rc;
 }
 
-/* The entry of (this segment, rank); a segment has few ranks, except where it has very many. */
-static int seg_rank(struct pl_align *a, size_t sr0, int32_t rank, uint32_t *index,
-		    struct pl_err *err)
+/* The entry of (this segment, rank); ids: by rank, the segment's entries in order. */
+static int seg_rank(struct pl_align *a, struct pl_intern *ids, size_t sr0, int32_t rank,
+		    uint32_t *index, struct pl_err *err)
 {
 	int rc;
 
-	for (size_t i = a->n_sr; i-- > sr0;) {
-		if (a->sr[i].rank == rank) {
-			*index = (uint32_t)i;
-			return 0;
-		}
-	}
 	PL_TRY(pl_grow(&a->sr, &a->cap_sr, a->n_sr + 1, sizeof(*a->sr), err));
-	a->sr[a->n_sr] = (struct pl_seg_rank){
+	PL_TRY(pl_intern_add(ids, (const char *)&rank, sizeof(rank), index, err));
+	*index += (uint32_t)sr0;
+	if (*index < a->n_sr)
+		goto out;
+	a->sr[a->n_sr++] = (struct pl_seg_rank){
 		.seg = (uint32_t)a->n_segs, .rank = rank, .host = PL_NONE, .first = INT64_MAX
 	};
-	*index = (uint32_t)a->n_sr++;
 out:
 	return rc;
 }
@@ -252,6 +249,7 @@ out:
 static int seg_ranks(struct pl_align *a, const struct pl_segment *seg, size_t sr0,
 		     uint32_t *track_sr, struct pl_err *err)
 {
+	struct pl_intern ids = { 0 };
 	bool ranked = false;
 	int rc = 0;
 
@@ -264,7 +262,7 @@ static int seg_ranks(struct pl_align *a, const struct pl_segment *seg, size_t sr
 		track_sr[t] = PL_NONE;
 		if (ranked && k->rank < 0)
 			continue;
-		PL_TRY(seg_rank(a, sr0, k->rank < 0 ? -1 : k->rank, &track_sr[t], err));
+		PL_TRY(seg_rank(a, &ids, sr0, k->rank < 0 ? -1 : k->rank, &track_sr[t], err));
 		r = &a->sr[track_sr[t]];
 		if (r->host == PL_NONE)
 			PL_TRY(global_id(a, seg, k->host, &r->host, err));
@@ -282,6 +280,7 @@ static int seg_ranks(struct pl_align *a, const struct pl_segment *seg, size_t sr
 		       "gives ranks)",
 		       a->n_segs, seg->source[0] ? seg->source : "unnamed");
 out:
+	pl_intern_fini(&ids);
 	return rc;
 }
 

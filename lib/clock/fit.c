@@ -391,6 +391,8 @@ static int estimate(struct pl_fit *f, struct pl_fit_clock *out, struct pl_err *e
 		out[c].drift_ci = ci_b[c] >= 0 ? ci_b[c] / f->span : -1;
 		if (f->b_free[c] && (ci_b[c] < 0 || fabs(f->b[c]) <= ci_b[c] ||
 				     fabs(f->b[c]) <= PL_CLOCK_RESOLUTION_NS)) {
+			if (ci_b[c] >= 0) /* about 0 now: it holds what it held */
+				out[c].drift_ci += fabs(f->b[c]) / f->span;
 			f->b[c] = 0;
 			f->b_free[c] = false;
 			again = true;

@@ -3,10 +3,10 @@
  *
  * For a parameter p = e'x the error is the sum over matches of U_m = z' g_m, where H z = e and g_m
  * is what the match adds to the gradient. Were jitter independent, the variance of each U_m would
- * follow from the scale of its class. It is not, from match to match and over the trace, so the U_m
- * are also summed over blocks of neighbouring matches; by how much the variance of those sums
- * exceeds the expected one is estimated over all clocks together, because a single clock's dozen
- * blocks would say it badly.
+ * follow from the scale of its class. It is not: a network that is busy delays several matches in a
+ * row. So the variance of the sum is taken to be what the U_m show together with their correlations
+ * over time, estimated over all clocks at once, because a single clock would say it badly; and as
+ * many matches as are worth one independent match count as one in the degrees of freedom.
  *
  * Cost: two solutions of the normal equations for each clock; with very many clocks and events,
  * each clock's own two by two block stands for them.
@@ -17,9 +17,14 @@
 
 #include "clock/fit.h"
 
-#define MAX_WORK   3e7
-#define MAX_BLOCKS 20
-#define PER_BLOCK  4 /* matches, at least */
+#define MAX_WORK  3e7
+#define MAX_PARTS 256
+#define MIN_PARTS 6
+#define MAX_LAG	  63
+#define SLIGHT	  1e-3 /* share of the greatest part: left out */
+#define ROUNDS	  3
+#define FITTED	  2 /* parameters of a clock */
+#define MAX_LOST  0.3
 
 /* Quantile 0.975 of Student's t; good to 1 % from 3 degrees of freedom on. */
 static double student(double dof)
@@ -49,6 +54,9 @@ struct work {
 	uint32_t *count; /* matches of each clock */
 	double *own;	 /* of each clock: its block of H: aa, ab, bb */
 	double *e, *z;
+	double *part; /* of the parameter at hand */
+	double corr[MAX_LAG + 1], corr_n;
+	uint32_t corr_clocks;
 	bool exact;
 };
 
@@ -73,39 +81,92 @@ static double expected(const struct pl_fit *f, uint32_t m, const double *z)
 	return sum * s * s;
 }
 
+/* The U_m of one parameter, those of neighbours added up until few are left. */
 struct spread {
-	double model;  /* variance of the sum of the U_m as expected */
-	double blocks; /* as blocks show it */
-	double count;  /* blocks that matter: what dof are taken from (Satterthwaite) */
+	double model; /* variance of the sum of all, were they independent */
+	double parts; /* ... and of those that were added up */
+	double seen;  /* sum of the squares of these */
+	double count; /* of those that matter: what dof are taken from (Satterthwaite) */
 };
 
-static struct spread variances(const struct work *k, const double *z)
+/* Fills k->part, by time, and how many in *n. */
+static struct spread add_up(const struct work *k, const double *z, uint32_t *n)
 {
 	const struct pl_fit *f = k->f;
-	uint32_t n = f->in->n_matches, per, in_block = 0;
-	double sum = 0, part = 0, squares = 0;
+	uint32_t all = f->in->n_matches, per = all / MAX_PARTS + 1, in_part = 0;
+	double sum = 0, part = 0, squares = 0, most = 0;
 	struct spread v = { 0 };
 
-	per = n / MAX_BLOCKS > PER_BLOCK ? n / MAX_BLOCKS : PER_BLOCK;
-	for (uint32_t j = 0; j < n; j++) {
+	*n = 0;
+	for (uint32_t m = 0; m < all; m++)
+		most = fmax(most, expected(f, m, z));
+	for (uint32_t j = 0; j < all; j++) {
 		uint32_t m = k->order[j].match;
+		double e = expected(f, m, z);
 
+		v.model += e;
+		if (e <= SLIGHT * most) /* of other clocks */
+			continue;
 		for (uint32_t i = f->first[m]; i < f->first[m + 1]; i++) {
 			uint32_t c = f->in->obs[i].clock;
 
 			sum += f->w[i] * f->r[i] * (z[c] + z[f->n + c] * f->u[m]);
 		}
-		part += expected(f, m, z);
-		if (++in_block == per || j + 1 == n) {
-			v.model += part;
-			v.blocks += sum * sum;
-			squares += part * part;
-			sum = part = 0;
-			in_block = 0;
-		}
+		part += e;
+		if (++in_part < per)
+			continue;
+		k->part[(*n)++] = sum;
+		v.parts += part;
+		v.seen += sum * sum;
+		squares += part * part;
+		sum = part = 0;
+		in_part = 0;
 	}
-	v.count = squares > 0 ? v.model * v.model / squares : 0;
+	v.count = squares > 0 ? v.parts * v.parts / squares : 0;
 	return v;
+}
+
+/* Correlations of the sums with those `lag` later, added to those of the other clocks. */
+static void correlate(struct work *k, uint32_t n, double seen)
+{
+	if (n < MIN_PARTS || !(seen > 0))
+		return;
+	for (uint32_t lag = 0; lag <= MAX_LAG && lag < n / 2; lag++) {
+		double g = 0;
+
+		for (uint32_t i = 0; i + lag < n; i++)
+			g += k->part[i] * k->part[i + lag];
+		k->corr[lag] += g / seen;
+	}
+	k->corr_n += n;
+	k->corr_clocks++;
+}
+
+/*
+ * Variance of a sum over that of as many independent ones. Correlations are summed in pairs while
+ * these are positive and fall, which those of most processes do (Geyer, "Practical Markov chain
+ * Monte Carlo", 1992). The fit has taken offset and drift out of the residuals, and with them some
+ * of what correlates over long: each correlation is too small by about 2 / n of the result.
+ */
+static double dependence(const struct work *k)
+{
+	double f = 1, n = k->corr_clocks ? k->corr_n / k->corr_clocks : 0;
+
+	for (int round = 0; round < ROUNDS && n > 0; round++) {
+		double lost = fmin(FITTED * f / n, MAX_LOST), last = INFINITY, sum = -1;
+
+		for (uint32_t lag = 0; lag + 1 <= MAX_LAG && lag + 1 < n / 2; lag += 2) {
+			double pair = (k->corr[lag] + k->corr[lag + 1]) / k->corr_clocks;
+
+			pair = fmin(pair * (1 - lost) + 2 * lost, last);
+			if (pair <= 0)
+				break;
+			sum += 2 * pair;
+			last = pair;
+		}
+		f = fmax(1, sum);
+	}
+	return f;
 }
 
 static int solve(const struct work *k, uint32_t c, double ea, double eb, struct pl_err *err)
@@ -131,29 +192,35 @@ static int solve(const struct work *k, uint32_t c, double ea, double eb, struct 
 	return 0;
 }
 
-/* Variance of ea a + eb b of each clock, as if matches were independent; returns by how much blocks
- * say more. */
-static int all_variances(const struct work *k, bool drift, const double *u_first,
-			 struct spread *var, double *inflation, struct pl_err *err)
+/* Variance of ea a + eb b of each clock, as if matches were independent; returns by how much their
+ * sums vary more, and how many matches are worth one independent one. */
+static int all_variances(struct work *k, bool drift, const double *u_first, struct spread *var,
+			 double *inflation, double *alike, struct pl_err *err)
 {
 	const struct pl_fit *f = k->f;
 	double sum = 0, n = 0;
 	int rc = 0;
 
+	memset(k->corr, 0, sizeof(k->corr));
+	k->corr_n = k->corr_clocks = 0;
 	for (uint32_t c = 1; c < f->n; c++) {
+		uint32_t parts;
+
 		var[c] = (struct spread){ 0 };
 		if (!(drift ? f->b_free[c] : f->a_free[c]))
 			continue;
 		PL_TRY(solve(k, c, drift ? 0 : 1, drift ? 1 : f->b_free[c] ? u_first[c] : 0, err));
-		var[c] = variances(k, k->z);
-		if (!k->exact)
-			var[c].model *= 2; /* the other end of each difference jitters too */
-		if (var[c].model > 0 && k->exact) {
-			sum += var[c].blocks / var[c].model;
+		var[c] = add_up(k, k->z, &parts);
+		if (var[c].parts > 0) {
+			correlate(k, parts, var[c].seen);
+			sum += var[c].seen / var[c].parts;
 			n++;
 		}
+		if (!k->exact)
+			var[c].model *= 2; /* the other end of each difference jitters too */
 	}
-	*inflation = n > 0 && sum / n > 1 ? sum / n : 1;
+	*alike = dependence(k);
+	*inflation = n > 0 ? fmax(1, *alike * sum / n) : 1;
 out:
 	return rc;
 }
@@ -192,13 +259,16 @@ static void jitters(const struct pl_fit *f, double *jitter)
 		}
 }
 
-static double half_width(const struct work *k, uint32_t c, struct spread v, double inflation)
+static double half_width(const struct work *k, uint32_t c, struct spread v, double inflation,
+			 double alike)
 {
-	double n = k->count[c];
+	double n = k->count[c] / alike;
 
-	return v.count < 2 || n < 3 ? -1
-				    : student(v.count - 1) * k->f->psi_ratio *
-					      sqrt(v.model * inflation * n / (n - 2));
+	if (v.count < 2 || k->count[c] < 3)
+		return -1;
+	n = fmax(n, 3);
+	return student(fmin(v.count / alike, n) - FITTED) * k->f->psi_ratio *
+	       sqrt(v.model * inflation * n / (n - FITTED));
 }
 
 static int init(struct work *k, struct pl_err *err)
@@ -210,6 +280,7 @@ static int init(struct work *k, struct pl_err *err)
 	PL_TRY(pl_alloc(&k->order, f->in->n_matches + 1u, sizeof(*k->order), err));
 	PL_TRY(pl_alloc(&k->count, f->n, sizeof(*k->count), err));
 	PL_TRY(pl_alloc(&k->own, 3u * (size_t)f->n, sizeof(*k->own), err));
+	PL_TRY(pl_alloc(&k->part, MAX_PARTS + 1, sizeof(*k->part), err));
 	PL_TRY(pl_alloc(&k->e, 4u * (size_t)f->n, sizeof(*k->e), err));
 	k->z = k->e + 2u * (size_t)f->n;
 	for (uint32_t m = 0; m < f->in->n_matches; m++)
@@ -225,19 +296,19 @@ int pl_fit_intervals(const struct pl_fit *f, const double *u_first, double *ci_a
 {
 	struct work k = { .f = f };
 	struct spread *var = NULL;
-	double *jitter = NULL, inflation;
+	double *jitter = NULL, inflation, alike;
 	int rc;
 
 	PL_TRY(init(&k, err));
 	PL_TRY(pl_alloc(&var, f->n, sizeof(*var), err));
 	PL_TRY(pl_alloc(&jitter, f->n, sizeof(*jitter), err));
 	jitters(f, jitter);
-	PL_TRY(all_variances(&k, true, u_first, var, &inflation, err));
+	PL_TRY(all_variances(&k, true, u_first, var, &inflation, &alike, err));
 	for (uint32_t c = 1; c < f->n; c++)
-		ci_b[c] = f->b_free[c] ? half_width(&k, c, var[c], inflation) : -1;
-	PL_TRY(all_variances(&k, false, u_first, var, &inflation, err));
+		ci_b[c] = f->b_free[c] ? half_width(&k, c, var[c], inflation, alike) : -1;
+	PL_TRY(all_variances(&k, false, u_first, var, &inflation, &alike, err));
 	for (uint32_t c = 1; c < f->n; c++) {
-		double h = half_width(&k, c, var[c], inflation), hidden;
+		double h = half_width(&k, c, var[c], inflation, alike), hidden;
 
 		hidden = jitter[c] * jitter[c] + jitter[0] * jitter[0];
 		ci_a[c] = isfinite(hidden) ? sqrt(h * h * (h > 0) + hidden) : -1;
@@ -247,6 +318,7 @@ out:
 	pl_free(k.count);
 	pl_free(k.own);
 	pl_free(k.e);
+	pl_free(k.part);
 	pl_free(var);
 	pl_free(jitter);
 	return rc;

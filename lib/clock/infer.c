@@ -470,7 +470,7 @@ static int infer_stream(struct pl_align *a, struct know *k, struct node *v, uint
 	for (uint32_t i = 0; i < n; i++)
 		c.size[v[i].cluster = group[i]]++;
 	for (uint32_t g = 0; g < n_groups && doubtful; g++)
-		a->n_doubtful += c.size[g] > 1;
+		a->rep->doubtful += c.size[g] > 1;
 	PL_TRY(put_groups(&c, left, err));
 out:
 	pl_layout_fini(&l);

@@ -44,6 +44,7 @@ struct pl_cgroup {
 	int32_t *rank; /* members ascending */
 	uint32_t n;
 	uint32_t size; /* members that it is said to have; 0 unknown */
+	enum pl_matched_by by;
 	size_t cap;
 };
 struct pl_cmatch {
@@ -82,7 +83,7 @@ struct pl_align {
 	size_t n_matches, cap_matches;
 	uint32_t *member; /* indices of ev */
 	size_t n_members, cap_members;
-	uint32_t n_inferred, n_doubtful; /* groups; pairings are one */
+	uint32_t n_inferred; /* groups; pairings are one */
 	pl_id sized[4]; /* collectives whose size is the same on all ranks, PL_NONE where unseen */
 	struct pl_clock_report *rep;
 };
@@ -109,12 +110,26 @@ struct pl_seq {
 	int32_t rank;
 	uint32_t *to; /* of n: position in the reference sequence or PL_NONE, by pl_lane_align() */
 };
+
+/* ---- order.c ---- */
 /* Match the sequences s[0..n) of the group's ranks by order; their `to` is overwritten. */
 int pl_align_by_order(struct pl_align *a, uint32_t group, struct pl_seq *s, uint32_t n,
 		      struct pl_err *err) PL_MUST;
-/* Say that `what` (a group) differs where x and y (events, or PL_NONE) stand; PL_EDATA if strict.
- */
-int pl_align_diverged(struct pl_align *a, const char *what, uint32_t x, uint32_t y,
+/* The same for a recorded group, which may use several streams: their order among each other may
+ * then differ between ranks. */
+int pl_align_recorded(struct pl_align *a, uint32_t group, struct pl_seq *s, uint32_t n,
+		      struct pl_err *err) PL_MUST;
+/* The same for events of one number: the first of each rank are a match, the second ..., stream by
+ * stream where all ranks use equally many. */
+int pl_align_numbered(struct pl_align *a, uint32_t group, struct pl_seq *s, uint32_t n,
+		      struct pl_err *err) PL_MUST;
+/* Of the pairs by order of the first rank with another, stream by stream, the share in which one
+ * ends before the other begins; *most is that of the worst rank and stream. */
+int pl_align_share_early(const struct pl_align *a, const struct pl_seq *s, uint32_t n, double *most,
+			 struct pl_err *err) PL_MUST;
+/* Say that `what` (a group) differs where event y is: `rank` has x there or, if that is PL_NONE,
+ * nothing. PL_EDATA if strict. */
+int pl_align_diverged(struct pl_align *a, const char *what, uint32_t x, int32_t rank, uint32_t y,
 		      struct pl_err *err) PL_MUST;
 
 /* ---- p2p.c ---- */
@@ -123,6 +138,8 @@ int pl_align_p2p(struct pl_align *a, struct pl_merge *m, struct pl_err *err) PL_
 /* ---- lanes.c: two sequences ---- */
 /* Could these be one communication? Names and, where both know them, sizes. */
 bool pl_lane_same(const struct pl_align *a, uint32_t x, uint32_t y);
+/* Has its collective the same size on all ranks? */
+bool pl_lane_sized(const struct pl_align *a, const struct pl_comm *e);
 /*
  * Scatter of the differences of ends between the pairs (x[i + shift], y[i]), whatever offset and
  * drift: the scaled median of successive changes. INT64_MAX with fewer than 3 pairs. `early`: share

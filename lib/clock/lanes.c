@@ -25,6 +25,14 @@
 #define SCALE	     1.04836 /* of the median of |changes| to a standard deviation: 1.4826 / sqrt 2 */
 #define ENOUGH_AGREE 0.95
 
+bool pl_lane_sized(const struct pl_align *a, const struct pl_comm *e)
+{
+	for (size_t s = 0; s < PL_LEN(a->sized); s++)
+		if (e->coll == a->sized[s] && e->coll != PL_NONE)
+			return true;
+	return false;
+}
+
 bool pl_lane_same(const struct pl_align *a, uint32_t i, uint32_t k)
 {
 	const struct pl_comm *x = &a->ev[i], *y = &a->ev[k];
@@ -36,10 +44,7 @@ bool pl_lane_same(const struct pl_align *a, uint32_t i, uint32_t k)
 		return false;
 	if (x->name != y->name && (x->coll == PL_NONE || !sizes))
 		return false;
-	for (size_t s = 0; s < PL_LEN(a->sized) && sizes; s++)
-		if (x->coll == a->sized[s] && x->coll != PL_NONE)
-			return x->bytes == y->bytes;
-	return true;
+	return !sizes || !pl_lane_sized(a, x) || x->bytes == y->bytes;
 }
 
 static pl_ns diff_of_ends(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,

@@ -2,9 +2,9 @@
  * Which events are one communication.
  *
  * Where the group and a sequence number are recorded they decide. Where only the group is, the
- * order of its ranks' events does, step by step if steps are recorded. Where nothing is, infer.c
- * finds the groups. A recorded name that several groups share (every replica's "tp") shows in
- * events that end before their supposed partners begin: it is then treated as not recorded.
+ * order of its ranks' events does (order.c), step by step if steps are recorded. Where nothing is,
+ * infer.c finds the groups. A recorded name that several groups share (every replica's "tp") shows
+ * in events that end before their supposed partners begin: it is then treated as not recorded.
  *
  * Cost: sorting, and O(N) to follow sequences that agree.
  */
@@ -15,7 +15,6 @@
 #include "clock/internal.h"
 
 #define SHARED_EARLY 0.2 /* share of impossible pairs that shows a shared name */
-#define SHARED_PAIRS 8
 
 /* ---- groups and matches ------------------------------------------------------------------------
  */
@@ -80,93 +79,6 @@ int pl_align_add_match(struct pl_align *a, uint32_t group, uint32_t flags, const
 	if (alone)
 		a->rep->unmatched_collectives++;
 out:
-	return rc;
-}
-
-int pl_align_diverged(struct pl_align *a, const char *what, uint32_t x, uint32_t y,
-		      struct pl_err *err)
-{
-	const struct pl_comm *p = x == PL_NONE ? NULL : &a->ev[x], *q = &a->ev[y];
-	char text[512], at[24];
-
-	a->rep->divergences++;
-	snprintf(text, sizeof(text),
-		 "%s: rank %d has \"%.100s\" (event %u of its segment, %s after the first) where "
-		 "rank "
-		 "%d has \"%.100s\"",
-		 what, q->rank, pl_intern_get(&a->str, q->name), q->event,
-		 pl_fmt_ns(at, sizeof(at), pl_sub_sat(q->ts, a->clock_first[q->clock])),
-		 p ? p->rank : -1, p ? pl_intern_get(&a->str, p->name) : "nothing");
-	if (a->o.strict)
-		return pl_fail(err, PL_EDATA, "%s (without --strict: a warning)", text);
-	pl_say(a->o.log, PL_LOG_WARN, "%s; matching goes on where they agree again", text);
-	return 0;
-}
-
-/* ---- by order ----------------------------------------------------------------------------------
- */
-
-/* Matches in the order of the reference sequence; `at` is where each of the others stands. */
-static int put_ordered(struct pl_align *a, uint32_t group, const struct pl_seq *s, uint32_t n,
-		       uint32_t ref, uint32_t *at, uint32_t *ev, struct pl_err *err)
-{
-	int rc = 0;
-
-	for (uint32_t i = 0; i < s[ref].n; i++) {
-		uint32_t k = 0;
-
-		for (uint32_t j = 0; j < n; j++) {
-			if (j == ref) {
-				ev[k++] = s[j].ev[i];
-				continue;
-			}
-			/* `to` ascends where it is set */
-			while (at[j] < s[j].n && (s[j].to[at[j]] == PL_NONE || s[j].to[at[j]] < i))
-				at[j]++;
-			if (at[j] < s[j].n && s[j].to[at[j]] == i)
-				ev[k++] = s[j].ev[at[j]];
-		}
-		PL_TRY(pl_align_add_match(a, group, PL_MATCH_INFERRED, ev, k, err));
-	}
-	for (uint32_t j = 0; j < n; j++)
-		for (uint32_t i = 0; i < s[j].n && j != ref; i++)
-			if (s[j].to[i] == PL_NONE)
-				PL_TRY(pl_align_add_match(a, group, PL_MATCH_INFERRED, &s[j].ev[i],
-							  1, err));
-out:
-	return rc;
-}
-
-int pl_align_by_order(struct pl_align *a, uint32_t group, struct pl_seq *s, uint32_t n,
-		      struct pl_err *err)
-{
-	uint32_t ref = 0, *at = NULL, where;
-	char what[160];
-	bool said = false;
-	int rc;
-
-	for (uint32_t j = 1; j < n; j++)
-		ref = s[j].n > s[ref].n ? j : ref;
-	PL_TRY(pl_alloc(&at, 2u * (size_t)n + 1, sizeof(*at), err));
-	for (uint32_t j = 0; j < n; j++) {
-		if (j == ref)
-			continue;
-		PL_TRY(pl_lane_align(a, &s[ref], &s[j], &where, err));
-		if (where == PL_NONE)
-			continue;
-		if (said) {
-			a->rep->divergences++;
-			continue;
-		}
-		snprintf(what, sizeof(what), "group %.100s",
-			 pl_intern_get(&a->str, a->group[group].name));
-		PL_TRY(pl_align_diverged(a, what, s[ref].ev[pl_min_size(where, s[ref].n - 1)],
-					 s[j].ev[where], err));
-		said = true;
-	}
-	PL_TRY(put_ordered(a, group, s, n, ref, at, at + n, err));
-out:
-	pl_free(at);
 	return rc;
 }
 
@@ -247,59 +159,6 @@ static int add_recorded_ranks(struct pl_align *a, uint32_t group, const char *s,
 	return rc;
 }
 
-/* Events of one (step, seq, collective), by rank and time: the o-th of each rank are a match. */
-static int match_numbered(struct pl_align *a, uint32_t group, const struct sorted *v, uint32_t n,
-			  uint32_t *ev, struct pl_err *err)
-{
-	int rc = 0;
-
-	for (uint32_t o = 0, left = n; left; o++) {
-		uint32_t k = 0, nth = 0;
-
-		for (uint32_t i = 0; i < n; i++) {
-			nth = i && a->ev[v[i].ev].rank == a->ev[v[i - 1].ev].rank ? nth + 1 : 0;
-			if (nth == o)
-				ev[k++] = v[i].ev;
-		}
-		PL_TRY(pl_align_add_match(a, group, 0, ev, k, err));
-		left -= k;
-	}
-out:
-	return rc;
-}
-
-static int match_by_number(struct pl_align *a, uint32_t group, struct sorted *v, uint32_t n,
-			   struct pl_err *err)
-{
-	uint32_t *ev = NULL;
-	bool said = false;
-	char what[160];
-	int rc;
-
-	PL_TRY(pl_alloc(&ev, n, sizeof(*ev), err));
-	qsort(v, n, sizeof(*v), by_number);
-	for (uint32_t i = 0, k; i < n; i = k) {
-		for (k = i + 1; k < n && v[k].step == v[i].step && v[k].seq == v[i].seq &&
-				v[k].coll == v[i].coll;)
-			k++;
-		PL_TRY(match_numbered(a, group, v + i, k - i, ev, err));
-		if (k == n || v[k].step != v[i].step || v[k].seq != v[i].seq ||
-		    a->ev[v[k].ev].rank == a->ev[v[i].ev].rank)
-			continue;
-		if (!said) {
-			snprintf(what, sizeof(what), "group %.100s, number %" PRId64,
-				 pl_intern_get(&a->str, a->group[group].name), v[i].seq);
-			PL_TRY(pl_align_diverged(a, what, v[i].ev, v[k].ev, err));
-		} else {
-			a->rep->divergences++;
-		}
-		said = true;
-	}
-out:
-	pl_free(ev);
-	return rc;
-}
-
 /* The sequences of the ranks in v[0..n), which is by (rank, time). `ev` and `to` of n are filled.
  */
 static uint32_t split_ranks(const struct pl_align *a, const struct sorted *v, uint32_t n,
@@ -318,33 +177,72 @@ static uint32_t split_ranks(const struct pl_align *a, const struct sorted *v, ui
 	return ranks;
 }
 
+/* Events of one (step, seq, collective), by rank and time: normally one of each rank. */
+static int match_numbered(struct pl_align *a, uint32_t group, const struct sorted *v, uint32_t n,
+			  uint32_t *ev, struct pl_seq *s, struct pl_err *err)
+{
+	uint32_t ranks = split_ranks(a, v, n, ev, ev + n, s);
+
+	return ranks == n ? pl_align_add_match(a, group, 0, ev, n, err)
+			  : pl_align_numbered(a, group, s, ranks, err);
+}
+
+static int match_by_number(struct pl_align *a, uint32_t group, struct sorted *v, uint32_t n,
+			   struct pl_err *err)
+{
+	uint32_t *ev = NULL;
+	struct pl_seq *s = NULL;
+	bool said = false;
+	char what[160];
+	int rc;
+
+	a->group[group].by = PL_BY_NUMBER;
+	PL_TRY(pl_alloc(&ev, 2u * (size_t)n, sizeof(*ev), err));
+	PL_TRY(pl_alloc(&s, n, sizeof(*s), err));
+	qsort(v, n, sizeof(*v), by_number);
+	for (uint32_t i = 0, k; i < n; i = k) {
+		for (k = i + 1; k < n && v[k].step == v[i].step && v[k].seq == v[i].seq &&
+				v[k].coll == v[i].coll;)
+			k++;
+		PL_TRY(match_numbered(a, group, v + i, k - i, ev, s, err));
+		if (k == n || v[k].step != v[i].step || v[k].seq != v[i].seq ||
+		    a->ev[v[k].ev].rank == a->ev[v[i].ev].rank)
+			continue;
+		if (!said) {
+			snprintf(what, sizeof(what), "group %.100s, number %" PRId64,
+				 pl_intern_get(&a->str, a->group[group].name), v[i].seq);
+			PL_TRY(pl_align_diverged(a, what, v[i].ev, a->ev[v[i].ev].rank, v[k].ev,
+						 err));
+		} else {
+			a->rep->divergences++;
+		}
+		said = true;
+	}
+out:
+	pl_free(ev);
+	pl_free(s);
+	return rc;
+}
+
 /* Do ranks 1.. of a group often end before rank 0 begins, or the other way round? */
 static int is_shared_name(const struct pl_align *a, const struct sorted *v, uint32_t n,
 			  bool *shared, struct pl_err *err)
 {
-	uint32_t *ev = NULL, ranks, bad = 0;
+	uint32_t *ev = NULL, ranks;
 	struct pl_seq *s = NULL;
-	int64_t *scratch = NULL;
+	double early = 0;
 	int rc;
 
 	*shared = false;
 	PL_TRY(pl_alloc(&ev, 2u * (size_t)n, sizeof(*ev), err));
 	PL_TRY(pl_alloc(&s, n, sizeof(*s), err));
-	PL_TRY(pl_alloc(&scratch, PL_LANE_SCRATCH, sizeof(*scratch), err));
 	ranks = split_ranks(a, v, n, ev, ev + n, s);
-	for (uint32_t j = 1; j < ranks; j++) {
-		double early;
-
-		if (s[j].n < SHARED_PAIRS || s[j].n != s[0].n)
-			continue;
-		pl_lane_spread(a, &s[0], &s[j], 0, &early, scratch);
-		bad += early > SHARED_EARLY;
-	}
-	*shared = ranks > 2 && bad > 0;
+	if (ranks > 2)
+		PL_TRY(pl_align_share_early(a, s, ranks, &early, err));
+	*shared = early > SHARED_EARLY;
 out:
 	pl_free(ev);
 	pl_free(s);
-	pl_free(scratch);
 	return rc;
 }
 
@@ -363,7 +261,7 @@ static int match_in_order(struct pl_align *a, uint32_t group, struct sorted *v, 
 		for (k = i + 1; k < n && (!steps || v[k].step == v[i].step);)
 			k++;
 		ranks = split_ranks(a, v + i, k - i, ev, ev + n, s);
-		PL_TRY(pl_align_by_order(a, group, s, ranks, err));
+		PL_TRY(pl_align_recorded(a, group, s, ranks, err));
 	}
 out:
 	pl_free(ev);

@@ -101,7 +101,7 @@ static int pair_in_order(struct pl_align *a, const struct half *s, size_t ns, co
 	PL_TRY(pl_lane_align(a, &x, &y, &at, err));
 	if (at != PL_NONE)
 		PL_TRY(pl_align_diverged(a, "send and receive", x.ev[pl_min_size(at, ns - 1)],
-					 y.ev[at], err));
+					 x.rank, y.ev[at], err));
 	for (size_t i = 0; i < nr; i++) {
 		if (y.to[i] == PL_NONE)
 			continue;

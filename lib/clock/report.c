@@ -87,6 +87,10 @@ out:
 static int put_group(struct pl_jsonw *w, const struct pl_group *g, const struct pl_group_info *info,
 		     struct pl_err *err)
 {
+	static const char *const by[] = { [PL_BY_ORDER] = "order",
+					  [PL_BY_NUMBER] = "number",
+					  [PL_BY_STREAMS] = "order in streams",
+					  [PL_BY_KINDS] = "order in kinds" };
 	int rc;
 
 	PL_TRY(pl_jsonw_open(w, '{', err));
@@ -98,6 +102,7 @@ static int put_group(struct pl_jsonw *w, const struct pl_group *g, const struct 
 	for (uint32_t k = 0; k < g->n; k++)
 		PL_TRY(pl_jsonw_i64(w, g->rank[k], err));
 	PL_TRY(pl_jsonw_close(w, err));
+	PL_TRY(pl_jsonw_kstr(w, "matched_by", by[info->by], err));
 	PL_TRY(pl_jsonw_ki64(w, "matches", (int64_t)info->matches, err));
 	PL_TRY(pl_jsonw_ki64(w, "incomplete", (int64_t)info->missing, err));
 	PL_TRY(pl_jsonw_ki64(w, "residual_p50_ns", info->residual_p50_ns, err));
@@ -113,6 +118,8 @@ static int put_counts(struct pl_jsonw *w, const struct pl_clock_report *r, struc
 
 	PL_TRY(pl_jsonw_ki64(w, "conflicts_total", (int64_t)r->conflicts, err));
 	PL_TRY(pl_jsonw_ki64(w, "inferred_groups", r->inferred_groups, err));
+	PL_TRY(pl_jsonw_ki64(w, "reordered_groups", r->reordered, err));
+	PL_TRY(pl_jsonw_ki64(w, "doubtful", r->doubtful, err));
 	PL_TRY(pl_jsonw_ki64(w, "communication_events", (int64_t)r->events, err));
 	PL_TRY(pl_jsonw_ki64(w, "collective_matches", (int64_t)r->collective_matches, err));
 	PL_TRY(pl_jsonw_ki64(w, "p2p_matches", (int64_t)r->p2p_matches, err));
@@ -209,6 +216,14 @@ void pl_clock_report_say(const struct pl_merge *m, const struct pl_clock_report 
 	       r->events, r->collective_matches, r->p2p_matches, r->missing_matches,
 	       r->unmatched_collectives, r->unmatched_sends, r->unmatched_recvs);
 	pl_say(log, PL_LOG_NOTE, "%u groups, %u of them inferred", r->n_groups, r->inferred_groups);
+	for (uint32_t i = 0; i < r->n_groups; i++)
+		if (r->group[i].by == PL_BY_STREAMS || r->group[i].by == PL_BY_KINDS)
+			pl_say(log, PL_LOG_NOTE,
+			       "group %s: its order differs between ranks and was followed within "
+			       "%s",
+			       m->group[i].name,
+			       r->group[i].by == PL_BY_STREAMS ? "each of its streams"
+							       : "each kind and size");
 	for (uint32_t i = 0; i < r->n_clocks; i++)
 		say_clock(m, r, i, log);
 }

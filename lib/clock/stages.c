@@ -265,7 +265,7 @@ static int next_pairing(struct stages *g, bool *found, struct pl_err *err)
 	if (!from)
 		return 0;
 	*found = true;
-	g->a->n_doubtful += doubt;
+	g->a->rep->doubtful += doubt;
 	PL_TRY(pair_sets(g, from, &best, err));
 out:
 	return rc;

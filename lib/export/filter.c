@@ -612,9 +612,10 @@ static int on_end(struct pl_sink *sink, struct pl_segment *seg, struct pl_err *e
 
 	for (size_t i = 0; i < x->n_first; i++)
 		if (x->first[i] != INT64_MAX)
-			x->t_min = pl_min_i64(x->t_min,
-					      x_align(x_merge_clock(&x->merge, seg->track[i].rank),
-						      pl_add_sat(x->first[i], seg->base_ns)));
+			x->t_min = pl_min_i64(
+				x->t_min,
+				pl_clock_apply(x_merge_clock(&x->merge, seg->track[i].rank),
+					       pl_add_sat(x->first[i], seg->base_ns)));
 	if (holds(x))
 		PL_TRY(pass_held(x, seg, err));
 	PL_TRY(dest_end(&x->d, seg, err));
@@ -658,8 +659,8 @@ static int finish_segment(struct filter *x, struct kept *k, struct pl_err *err)
 		for (uint32_t i = 0; i < b->n; i++) {
 			int32_t rank =
 				b->track[i] < d->seg.n_tracks ? d->seg.track[b->track[i]].rank : -1;
-			pl_ns t = x_align(x_merge_clock(&x->merge, rank),
-					  pl_add_sat(b->ts[i], d->seg.base_ns));
+			pl_ns t = pl_clock_apply(x_merge_clock(&x->merge, rank),
+						 pl_add_sat(b->ts[i], d->seg.base_ns));
 
 			x->mask[i] = t <= t1 && pl_add_sat(t, b->dur[i] > 0 ? b->dur[i] : 0) >= t0;
 		}

@@ -73,8 +73,6 @@ struct x_merge {
 int x_merge_take(struct x_merge *x, const struct pl_merge *m, struct pl_err *err);
 const struct pl_clock *x_merge_clock(const struct x_merge *x, int32_t rank);
 void x_merge_fini(struct x_merge *x);
-/* Absolute time on the common clock of an absolute local time; c may be NULL. */
-pl_ns x_align(const struct pl_clock *c, pl_ns t);
 
 /* Index from events to matches: members sorted by (segment, event). */
 struct x_member {

@@ -420,7 +420,8 @@ int p_write_counters(struct perfetto *p, struct p_seg *s, uint32_t batch, struct
 			if (c->role != PL_R_VALUE || (c->type != PL_V_INT && c->type != PL_V_DEC))
 				continue;
 			PL_TRY(counter_track(p, s, b, i, c, &uuid, err));
-			at = open_packet(p, x_align(k, pl_add_sat(b->ts[i], s->seg->base_ns)));
+			at = open_packet(p,
+					 pl_clock_apply(k, pl_add_sat(b->ts[i], s->seg->base_ns)));
 			put_int(&p->event, EVENT_TYPE, TYPE_COUNTER);
 			put_int(&p->event, EVENT_TRACK_UUID, uuid);
 			if (c->type == PL_V_INT)

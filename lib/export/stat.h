@@ -71,6 +71,7 @@ struct stat {
 	bool json;
 	struct pl_intern names; /* of everything in the tables */
 	struct pl_intern hosts;
+	struct pl_intern rank_keys, memory_keys; /* ids: indices of rank[] and memory[] */
 	struct s_table table[S_TABLES];
 	int64_t kind_n[256], kind_ns[256];
 	struct s_rank *rank;

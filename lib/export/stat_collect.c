@@ -137,19 +137,23 @@ out:
 	return rc < 0 ? NULL : &t->v[id];
 }
 
-static struct s_rank *find_rank(struct stat *s, int64_t key, struct pl_err *err)
+static int find_rank(struct stat *s, int64_t key, size_t *index, struct pl_err *err)
 {
-	for (size_t i = s->n_ranks; i-- > 0;)
-		if (s->rank[i].key == key)
-			return &s->rank[i];
-	if (pl_grow(&s->rank, &s->cap_ranks, s->n_ranks + 1, sizeof(*s->rank), err) < 0)
-		return NULL;
-	memset(&s->rank[s->n_ranks], 0, sizeof(*s->rank));
-	s->rank[s->n_ranks].key = key;
-	s->rank[s->n_ranks].rank = key < 0 ? -1 : (int32_t)key;
-	s->rank[s->n_ranks].t0 = INT64_MAX;
-	s->rank[s->n_ranks].t1 = INT64_MIN;
-	return &s->rank[s->n_ranks++];
+	size_t before = s->rank_keys.n;
+	pl_id id;
+	int rc;
+
+	PL_TRY(pl_grow(&s->rank, &s->cap_ranks, before + 1, sizeof(*s->rank), err));
+	PL_TRY(pl_intern_add(&s->rank_keys, (const char *)&key, sizeof(key), &id, err));
+	*index = id;
+	if (id < before)
+		goto out;
+	s->rank[id] = (struct s_rank){
+		.key = key, .rank = key < 0 ? -1 : (int32_t)key, .t0 = INT64_MAX, .t1 = INT64_MIN
+	};
+	s->n_ranks++;
+out:
+	return rc;
 }
 
 static bool on_device(const struct pl_track *k)
@@ -185,7 +189,7 @@ static int add_event(struct stat *s, const struct pl_segment *seg, const struct 
 		     struct pl_err *err)
 {
 	unsigned k = s->kind[i];
-	pl_ns t0 = x_align(p->clock, pl_add_sat(s->ts[i], seg->base_ns));
+	pl_ns t0 = pl_clock_apply(p->clock, pl_add_sat(s->ts[i], seg->base_ns));
 	pl_ns t1 = pl_add_sat(t0, s->dur[i] > 0 ? s->dur[i] : 0);
 	struct s_rank *r = p->rank == SIZE_MAX ? NULL : &s->rank[p->rank];
 	int rc = 0;
@@ -266,7 +270,7 @@ static int end_comm(struct stat *s, const struct pl_segment *seg, const struct p
 			continue;
 		}
 		p = &place[s->track[i]];
-		c->t0 = x_align(p->clock, pl_add_sat(s->ts[i], seg->base_ns));
+		c->t0 = pl_clock_apply(p->clock, pl_add_sat(s->ts[i], seg->base_ns));
 		c->t1 = pl_add_sat(c->t0, s->dur[i]);
 		c->p2p = s->kind[i] != PL_K_COLLECTIVE;
 		c->rank = p->rank == SIZE_MAX ? -1 : s->rank[p->rank].key;
@@ -417,6 +421,28 @@ out:
 	return rc;
 }
 
+static int find_memory(struct stat *s, const int64_t key[3], struct s_memory **out,
+		       struct pl_err *err)
+{
+	size_t before = s->memory_keys.n;
+	pl_id id;
+	int rc;
+
+	PL_TRY(pl_grow(&s->memory, &s->cap_memory, before + 1, sizeof(*s->memory), err));
+	PL_TRY(pl_intern_add(&s->memory_keys, (const char *)key, 3 * sizeof(*key), &id, err));
+	*out = &s->memory[id];
+	if (id < before)
+		goto out;
+	**out = (struct s_memory){ .rank = key[0],
+				   .type = key[1],
+				   .device = key[2],
+				   .peak = INT64_MIN,
+				   .reserved = INT64_MIN };
+	s->n_memory++;
+out:
+	return rc;
+}
+
 static int end_memory(struct stat *s, const struct pl_segment *seg, const struct place *place,
 		      struct pl_err *err)
 {
@@ -424,35 +450,22 @@ static int end_memory(struct stat *s, const struct pl_segment *seg, const struct
 
 	for (size_t j = 0; j < s->n_mem; j++) {
 		const struct s_mem *m = &s->mem[j];
-		int64_t rank = -1;
-		size_t k = s->n_memory;
+		int64_t key[] = { -1, m->type, m->device };
+		struct s_memory *k;
 
 		if (s->track[m->event] < seg->n_tracks &&
 		    place[s->track[m->event]].rank != SIZE_MAX)
-			rank = s->rank[place[s->track[m->event]].rank].rank;
-		while (k-- > 0)
-			if (s->memory[k].rank == rank && s->memory[k].type == m->type &&
-			    s->memory[k].device == m->device)
-				break;
-		if (k == SIZE_MAX) {
-			PL_TRY(pl_grow(&s->memory, &s->cap_memory, s->n_memory + 1,
-				       sizeof(*s->memory), err));
-			k = s->n_memory++;
-			s->memory[k] = (struct s_memory){ .rank = rank,
-							  .type = m->type,
-							  .device = m->device,
-							  .peak = INT64_MIN,
-							  .reserved = INT64_MIN };
-		}
+			key[0] = s->rank[place[s->track[m->event]].rank].rank;
+		PL_TRY(find_memory(s, key, &k, err));
 		if (m->bytes > 0) {
-			s->memory[k].allocs++;
-			s->memory[k].allocated = pl_add_sat(s->memory[k].allocated, m->bytes);
+			k->allocs++;
+			k->allocated = pl_add_sat(k->allocated, m->bytes);
 		} else if (m->bytes != INT64_MIN && m->bytes < 0) {
-			s->memory[k].frees++;
-			s->memory[k].freed = pl_sub_sat(s->memory[k].freed, m->bytes);
+			k->frees++;
+			k->freed = pl_sub_sat(k->freed, m->bytes);
 		}
-		s->memory[k].peak = pl_max_i64(s->memory[k].peak, m->total);
-		s->memory[k].reserved = pl_max_i64(s->memory[k].reserved, m->reserved);
+		k->peak = pl_max_i64(k->peak, m->total);
+		k->reserved = pl_max_i64(k->reserved, m->reserved);
 	}
 out:
 	return rc;
@@ -472,7 +485,6 @@ static int find_places(struct stat *s, const struct pl_segment *seg, struct plac
 		any |= seg->track[i].type != PL_T_OTHER;
 	for (uint32_t i = 0; i < seg->n_tracks; i++) {
 		const struct pl_track *k = &seg->track[i];
-		struct s_rank *r;
 
 		place[i].clock = x_merge_clock(&s->merge, k->rank);
 		place[i].device = on_device(k);
@@ -482,10 +494,7 @@ static int find_places(struct stat *s, const struct pl_segment *seg, struct plac
 					     seg->str.len[k->host], &id, err));
 		if (any && k->type == PL_T_OTHER && k->rank < 0)
 			continue;
-		r = find_rank(s, k->rank >= 0 ? k->rank : -1 - s->n_segs, err);
-		if (!r)
-			return PL_ENOMEM;
-		place[i].rank = (size_t)(r - s->rank);
+		PL_TRY(find_rank(s, k->rank >= 0 ? k->rank : -1 - s->n_segs, &place[i].rank, err));
 	}
 out:
 	return rc;
@@ -512,6 +521,16 @@ static void find_world(struct stat *s, const struct pl_segment *seg)
 	}
 }
 
+/* At once where nothing was added since the last time. */
+static void tidy(struct s_rank *r)
+{
+	s_spans_tidy(&r->compute);
+	s_spans_tidy(&r->comm);
+	s_spans_tidy(&r->copy);
+	s_spans_tidy(&r->host);
+	s_spans_tidy(&r->host_comm);
+}
+
 int s_end_segment(struct stat *s, struct pl_segment *seg, struct pl_err *err)
 {
 	struct place *place = NULL;
@@ -536,13 +555,9 @@ int s_end_segment(struct stat *s, struct pl_segment *seg, struct pl_err *err)
 	PL_TRY(end_comm(s, seg, place, err));
 	PL_TRY(end_steps(s, seg, place, err));
 	PL_TRY(end_memory(s, seg, place, err));
-	for (size_t i = 0; i < s->n_ranks; i++) {
-		s_spans_tidy(&s->rank[i].compute);
-		s_spans_tidy(&s->rank[i].comm);
-		s_spans_tidy(&s->rank[i].copy);
-		s_spans_tidy(&s->rank[i].host);
-		s_spans_tidy(&s->rank[i].host_comm);
-	}
+	for (uint32_t i = 0; i < seg->n_tracks; i++)
+		if (place[i].rank != SIZE_MAX)
+			tidy(&s->rank[place[i].rank]);
 	s->n_events += (int64_t)s->n;
 	s->n = s->n_number = s->n_mem = 0;
 out:

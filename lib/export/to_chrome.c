@@ -245,7 +245,7 @@ static int put_batch(struct chrome *c, struct pl_segment *seg, const struct pl_b
 			const struct pl_clock *k =
 				b->track[r.i] < seg->n_tracks ? clock[b->track[r.i]] : NULL;
 
-			ts = pl_sub_sat(x_align(k, pl_add_sat(ts, seg->base_ns)), c->base0);
+			ts = pl_sub_sat(pl_clock_apply(k, pl_add_sat(ts, seg->base_ns)), c->base0);
 		}
 		rc = put_event(c, &r, ts, err);
 	}

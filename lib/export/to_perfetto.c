@@ -86,7 +86,7 @@ static int collect_batch(struct perfetto *p, struct p_seg *s, uint32_t bi, struc
 		k = s->clock[b->track[i]];
 		it->track = b->track[i];
 		it->g = g;
-		it->ts = x_align(k, pl_add_sat(b->ts[i], s->seg->base_ns));
+		it->ts = pl_clock_apply(k, pl_add_sat(b->ts[i], s->seg->base_ns));
 		it->end = pl_add_sat(it->ts, b->dur[i] > 0 ? b->dur[i] : 0);
 		it->class = b->kind[i] == PL_K_FLOW_OUT || b->kind[i] == PL_K_FLOW_IN ? C_FLOW
 			    : b->dur[i] < 0					      ? C_INSTANT

@@ -79,7 +79,7 @@ static pl_ns start_of(const struct rows *x, const struct pl_segment *s, const st
 {
 	const struct pl_clock *c = b->track[i] < s->n_tracks ? x->clock[b->track[i]] : NULL;
 
-	return x_align(c, pl_add_sat(b->ts[i], s->base_ns));
+	return pl_clock_apply(c, pl_add_sat(b->ts[i], s->base_ns));
 }
 
 static int prepare(struct rows *x, const struct pl_segment *seg, struct pl_err *err)

@@ -237,6 +237,8 @@ static void stat_abort(struct pl_sink *sink)
 	}
 	pl_intern_fini(&s->names);
 	pl_intern_fini(&s->hosts);
+	pl_intern_fini(&s->rank_keys);
+	pl_intern_fini(&s->memory_keys);
 	x_merge_fini(&s->merge);
 	pl_free(s->rank);
 	pl_free(s->step);

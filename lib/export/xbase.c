@@ -3,7 +3,6 @@
  * in order (a counting sort of the columns' entries by row, linear), and times put on the common
  * clock of a merged stream.
  */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -167,48 +166,11 @@ void x_rows_fini(struct x_rows *r)
 /* ---- corrected times ---------------------------------------------------------------------------
  */
 
-static int dup_array(void *out, const void *p, size_t n, size_t size, struct pl_err *err)
-{
-	int rc = pl_alloc(out, n ? n : 1, size, err);
-
-	if (rc == 0 && n)
-		memcpy(*(void **)out, p, n * size);
-	return rc;
-}
-
 int x_merge_take(struct x_merge *x, const struct pl_merge *m, struct pl_err *err)
 {
-	struct pl_merge *d = &x->m;
-	int rc;
-
 	x_merge_fini(x);
 	x->present = true;
-	PL_TRY(dup_array(&d->clock, m->clock, m->n_clocks, sizeof(*d->clock), err));
-	for (uint32_t i = 0; i < m->n_clocks; i++) {
-		d->clock[i].host = m->clock[i].host ? pl_strdup(m->clock[i].host) : NULL;
-		d->n_clocks = i + 1;
-		if (m->clock[i].host && !d->clock[i].host)
-			return pl_fail(err, PL_ENOMEM, "out of memory");
-	}
-	PL_TRY(dup_array(&d->use, m->use, m->n_uses, sizeof(*d->use), err));
-	d->n_uses = m->n_uses;
-	PL_TRY(dup_array(&d->group, m->group, m->n_groups, sizeof(*d->group), err));
-	for (uint32_t i = 0; i < m->n_groups; i++) {
-		d->group[i].rank = NULL;
-		d->group[i].name = pl_strdup(m->group[i].name ? m->group[i].name : "");
-		d->n_groups = i + 1;
-		if (!d->group[i].name)
-			return pl_fail(err, PL_ENOMEM, "out of memory");
-		PL_TRY(dup_array(&d->group[i].rank, m->group[i].rank, m->group[i].n,
-				 sizeof(uint32_t), err));
-	}
-	PL_TRY(dup_array(&d->match, m->match, m->n_matches, sizeof(*d->match), err));
-	d->n_matches = m->n_matches;
-	PL_TRY(dup_array(&d->member, m->member, m->n_members, sizeof(*d->member), err));
-	d->n_members = m->n_members;
-	rc = 0;
-out:
-	return rc;
+	return pl_merge_dup(m, &x->m, err);
 }
 
 void x_merge_fini(struct x_merge *x)
@@ -219,31 +181,7 @@ void x_merge_fini(struct x_merge *x)
 
 const struct pl_clock *x_merge_clock(const struct x_merge *x, int32_t rank)
 {
-	if (!x->present)
-		return NULL;
-	for (uint32_t i = 0; i < x->m.n_uses; i++) {
-		const struct pl_clock_use *u = &x->m.use[i];
-
-		if (u->segment == x->rel && u->rank == rank && u->clock < x->m.n_clocks)
-			return &x->m.clock[u->clock];
-	}
-	/* tracks of no rank ("Spans") follow the segment's first clock */
-	for (uint32_t i = 0; rank < 0 && i < x->m.n_uses; i++)
-		if (x->m.use[i].segment == x->rel && x->m.use[i].clock < x->m.n_clocks)
-			return &x->m.clock[x->m.use[i].clock];
-	return NULL;
-}
-
-pl_ns x_align(const struct pl_clock *c, pl_ns t)
-{
-	double drift;
-
-	if (!c)
-		return t;
-	drift = c->drift_ppm * 1e-6 * (double)pl_sub_sat(t, c->ref_ns);
-	if (!(fabs(drift) < 9e18))
-		drift = 0;
-	return pl_sub_sat(t, pl_add_sat(c->offset_ns, (int64_t)llround(drift)));
+	return x->present ? pl_merge_clock(&x->m, x->rel, rank) : NULL;
 }
 
 static int by_event(const void *pa, const void *pb)

@@ -1,7 +1,9 @@
 /*
  * From a merged trace to a graph: the frame. What each part infers and how is said at its top:
- * host.c (host threads), device.c (streams, launches), waits.c (event waits, synchronisation),
- * table.c (operation tables), comm.c (rendezvous), latency.c, cut.c (steps and shapes).
+ * steps.c (steps and their order), host.c (host threads), device.c (streams, launches), waits.c
+ * (event waits, synchronisation), queue.c (full launch queues), table.c (operation tables), comm.c
+ * (rendezvous), latency.c, cut.c
+ * (steps and shapes).
  *
  * The dependency kinds follow Lumos (MLSys 2025, section 4: host program order, launch, stream
  * order, inter-stream and synchronisation edges), the collective as a rendezvous with the transfer
@@ -16,6 +18,16 @@
 const char *const pl_graph_args[] = { "stream", "wait_on_stream",
 				      "wait_on_cuda_event_record_corr_id", "Record function id",
 				      NULL };
+
+int gb_room(void *array, size_t n, size_t size, struct pl_err *err)
+{
+	void *p = n > SIZE_MAX / size ? NULL : pl_malloc(n * size);
+
+	if (!p)
+		return pl_fail(err, PL_ENOMEM, "out of memory (%zu x %zu bytes)", n, size);
+	memcpy(array, &p, sizeof(p));
+	return 0;
+}
 
 int gb_node(struct gb *b, const struct node *n, uint32_t *id, struct pl_err *err)
 {
@@ -59,54 +71,58 @@ int gb_str(struct gb *b, uint32_t seg, pl_id id, pl_id *out, struct pl_err *err)
 	return rc;
 }
 
+int gb_attr(struct gb *b, const struct attr *a, uint32_t *id, struct pl_err *err)
+{
+	const struct attr *last = &b->attr[b->n_attrs - 1];
+	int rc;
+
+	*id = 0;
+	if (a->bytes == -1 && (a->mb & a->chunk & a->layer & a->peer) == -1)
+		return 0;
+	if (last->bytes != a->bytes || last->mb != a->mb || last->chunk != a->chunk ||
+	    last->layer != a->layer || last->peer != a->peer) {
+		rc = pl_grow(&b->attr, &b->cap_attrs, b->n_attrs + 1, sizeof(*b->attr), err);
+		if (rc < 0)
+			return rc;
+		b->attr[b->n_attrs++] = *a;
+	}
+	*id = (uint32_t)b->n_attrs - 1;
+	return 0;
+}
+
 static int32_t small(const int64_t *col, uint32_t ev)
 {
 	return !col || col[ev] < -1 || col[ev] > INT32_MAX ? -1 : (int32_t)col[ev];
 }
 
-int gb_node_of(struct gb *b, const struct op *op, uint32_t res, struct node *n, struct pl_err *err)
+int gb_node_of(struct gb *b, const struct op *op, uint32_t res, bool bytes, struct node *n,
+	       struct pl_err *err)
 {
 	const struct pl_events *e = b->t->seg[op->seg];
+	int rc;
 
 	*n = (struct node){
 		.start = op->start,
 		.dur = op->end - op->start,
-		.bytes = e->bytes && e->bytes[op->ev] != INT64_MIN ? e->bytes[op->ev] : -1,
 		.type = PL_N_OP,
 		.kind = e->kind[op->ev],
 		.res = res,
 		.group = PL_NONE,
 		.step = -1,
-		.mb = small(e->mb, op->ev),
-		.chunk = small(e->chunk, op->ev),
-		.layer = small(e->layer, op->ev),
-		.peer = small(e->peer, op->ev),
 	};
+	if (e->bytes || e->mb || e->chunk || e->layer || e->peer) {
+		struct attr a = { .bytes = -1,
+				  .mb = small(e->mb, op->ev),
+				  .chunk = small(e->chunk, op->ev),
+				  .layer = small(e->layer, op->ev),
+				  .peer = small(e->peer, op->ev) };
+
+		if (bytes && e->bytes && e->bytes[op->ev] != INT64_MIN)
+			a.bytes = e->bytes[op->ev];
+		if ((rc = gb_attr(b, &a, &n->attr, err)) < 0)
+			return rc;
+	}
 	return gb_str(b, op->seg, e->name[op->ev], &n->name, err);
-}
-
-/* ---- time
- * ------------------------------------------------------------------------------------------ */
-
-static pl_ns aligned(const struct pl_clock *c, pl_ns t, int64_t base)
-{
-	double drift;
-
-	t = pl_add_sat(t, base);
-	if (!c)
-		return t;
-	drift = c->drift_ppm * 1e-6 * (double)pl_sub_sat(t, c->ref_ns);
-	return pl_sub_sat(
-		t, pl_add_sat(c->offset_ns, (int64_t)(drift < 0 ? drift - 0.5 : drift + 0.5)));
-}
-
-static const struct pl_clock *find_clock(const struct pl_merge *m, uint32_t seg, int32_t rank)
-{
-	for (uint32_t i = 0; i < m->n_uses; i++)
-		if (m->use[i].segment == seg && m->use[i].rank == rank &&
-		    m->use[i].clock < m->n_clocks)
-			return &m->clock[m->use[i].clock];
-	return NULL;
 }
 
 /* ---- gathering
@@ -116,18 +132,11 @@ static int rank_index(struct gb *b, int32_t rank, uint32_t *index, struct pl_err
 {
 	int rc;
 
-	for (size_t i = 0; i < b->n_ranks; i++) {
-		if (b->rank[i].rank == rank) {
-			*index = (uint32_t)i;
-			return 0;
-		}
-	}
-	rc = pl_grow(&b->rank, &b->cap_ranks, b->n_ranks + 1, sizeof(*b->rank), err);
-	if (rc < 0)
+	if ((rc = pl_grow(&b->rank, &b->cap_ranks, b->n_ranks + 1, sizeof(*b->rank), err)) < 0 ||
+	    (rc = pl_intern_add(&b->rank_ids, (const char *)&rank, sizeof(rank), index, err)) < 0)
 		return rc;
-	memset(&b->rank[b->n_ranks], 0, sizeof(*b->rank));
-	b->rank[b->n_ranks].rank = rank;
-	*index = (uint32_t)b->n_ranks++;
+	if (*index == b->n_ranks)
+		b->rank[b->n_ranks++] = (struct rankinfo){ .rank = rank };
 	return 0;
 }
 
@@ -234,35 +243,24 @@ static int add_sync(struct gb *b, const struct pl_events *e, uint32_t ev, int32_
 	return 0;
 }
 
-static int add_event(struct gb *b, uint32_t seg, uint32_t ev, struct pl_err *err)
+/* Its resource has room. */
+static void add_op(struct gb *b, uint32_t seg, uint32_t ev)
 {
 	const struct pl_events *e = b->t->seg[seg];
 	pl_id track = e->track[ev];
-	const struct pl_track *t = &e->seg.track[track];
-	struct resinfo *ri;
-	int64_t base = e->seg.base_ns;
-	int rc;
+	const struct pl_clock *clock = b->clock[seg][track];
+	struct resinfo *ri = &b->ri[b->track_res[seg][track]];
+	pl_ns start = pl_add_sat(e->ts[ev], e->seg.base_ns);
 
-	if (e->kind[ev] == PL_K_SYNC)
-		return add_sync(b, e, ev, t->rank, err);
-	if (!wanted(e->kind[ev]) || e->dur[ev] < 0)
-		return 0;
-	if (b->track_res[seg][track] == PL_NONE && (rc = add_resource(b, seg, track, err)) < 0)
-		return rc;
-	ri = &b->ri[b->track_res[seg][track]];
-	rc = pl_grow(&ri->op, &ri->cap, ri->n + 1, sizeof(*ri->op), err);
-	if (rc < 0)
-		return rc;
 	ri->op[ri->n++] = (struct op){
 		.seg = seg,
 		.ev = ev,
-		.start = aligned(b->clock[seg][track], e->ts[ev], base),
-		.end = aligned(b->clock[seg][track], pl_add_sat(e->ts[ev], e->dur[ev]), base),
+		.start = pl_clock_apply(clock, start),
+		.end = pl_clock_apply(clock, pl_add_sat(start, e->dur[ev])),
 		.node = PL_NONE,
 		.last = PL_NONE,
 		.call = PL_NONE,
 	};
-	return 0;
 }
 
 /* Outer before inner, the input's order for the rest: a total order. */
@@ -279,15 +277,48 @@ static int by_start(const void *pa, const void *pb)
 	return a->ev < c->ev ? -1 : a->ev > c->ev;
 }
 
-/* Most input is in order. */
-static void sort_ops(struct resinfo *ri)
+/* Where the run that begins at `i` ends: as far as the order holds. */
+static uint32_t run_end(const struct op *v, uint32_t i, uint32_t n)
 {
-	for (uint32_t i = 1; i < ri->n; i++) {
-		if (by_start(&ri->op[i - 1], &ri->op[i]) > 0) {
-			pl_sort(ri->op, ri->n, sizeof(*ri->op), by_start);
-			return;
+	do
+		i++;
+	while (i < n && by_start(&v[i - 1], &v[i]) <= 0);
+	return i;
+}
+
+static void merge_runs(const struct op *v, uint32_t a, uint32_t b, uint32_t end, struct op *to)
+{
+	uint32_t i = a, k = b;
+
+	while (i < b && k < end)
+		*to++ = by_start(&v[i], &v[k]) <= 0 ? v[i++] : v[k++];
+	memcpy(to, v + i, (b - i) * sizeof(*v));
+	memcpy(to + (b - i), v + k, (end - k) * sizeof(*v));
+}
+
+/*
+ * Natural merge sort (Knuth, TAOCP 3, 5.2.4): profilers write what is in order, or a few such lists
+ * one after the other, so it takes a pass or two. *spare has room for as many.
+ */
+static void sort_ops(struct resinfo *ri, struct op *spare)
+{
+	struct op *from = ri->op, *to = spare;
+
+	while (ri->n && run_end(from, 0, ri->n) < ri->n) {
+		struct op *swap = from;
+
+		for (uint32_t i = 0; i < ri->n;) {
+			uint32_t k = run_end(from, i, ri->n);
+			uint32_t end = k < ri->n ? run_end(from, k, ri->n) : k;
+
+			merge_runs(from, i, k, end, to + i);
+			i = end;
 		}
+		from = to;
+		to = swap;
 	}
+	if (from != ri->op)
+		memcpy(ri->op, from, ri->n * sizeof(*from));
 }
 
 /* Calls that begin in the same tick do not nest: their correlation tells their order. */
@@ -309,6 +340,27 @@ static void order_calls(const struct gb *b, struct resinfo *ri)
 	}
 }
 
+static int sort_all(struct gb *b, struct pl_err *err)
+{
+	struct op *spare = NULL;
+	uint32_t most = 0;
+	int rc;
+
+	for (size_t i = 0; i < b->g->n_res; i++)
+		if (b->ri[i].n > most)
+			most = b->ri[i].n;
+	rc = gb_room(&spare, most, sizeof(*spare), err);
+	if (rc < 0)
+		return rc;
+	for (size_t i = 0; i < b->g->n_res; i++) {
+		sort_ops(&b->ri[i], spare);
+		if (b->ri[i].thread)
+			order_calls(b, &b->ri[i]);
+	}
+	pl_free(spare);
+	return 0;
+}
+
 static int prepare_segment(struct gb *b, uint32_t seg, struct pl_err *err)
 {
 	const struct pl_events *e = b->t->seg[seg];
@@ -325,8 +377,46 @@ static int prepare_segment(struct gb *b, uint32_t seg, struct pl_err *err)
 	memset(b->track_res[seg], 0xff, nt * sizeof(uint32_t));
 	memset(b->ev_node[seg], 0xff, e->n * sizeof(uint32_t));
 	for (uint32_t i = 0; i < nt; i++)
-		b->clock[seg][i] = find_clock(&b->t->merge, seg, e->seg.track[i].rank);
+		b->clock[seg][i] = pl_merge_clock(&b->t->merge, seg, e->seg.track[i].rank);
 	return 0;
+}
+
+/* Resources for the tracks in the order in which they are first used, and room for what is on them.
+ */
+static int make_room(struct gb *b, uint32_t seg, struct pl_err *err)
+{
+	const struct pl_events *e = b->t->seg[seg];
+	uint32_t *count = NULL;
+	int rc = pl_alloc(&count, (size_t)e->seg.n_tracks + 1, sizeof(*count), err);
+
+	for (uint32_t ev = 0; rc == 0 && ev < e->n; ev++) {
+		if (e->kind[ev] == PL_K_SYNC)
+			rc = add_sync(b, e, ev, e->seg.track[e->track[ev]].rank, err);
+		if (!wanted(e->kind[ev]) || e->dur[ev] < 0 || rc < 0)
+			continue;
+		if (b->track_res[seg][e->track[ev]] == PL_NONE)
+			rc = add_resource(b, seg, e->track[ev], err);
+		count[e->track[ev]]++;
+	}
+	for (uint32_t i = 0; rc == 0 && i < e->seg.n_tracks; i++) {
+		struct resinfo *ri = count[i] ? &b->ri[b->track_res[seg][i]] : NULL;
+
+		if (ri && (size_t)ri->n + ri->coming + count[i] > PL_NONE - 1)
+			rc = pl_fail(err, PL_ELIMIT, "a track has more than %u operations",
+				     PL_NONE - 1);
+		if (ri)
+			ri->coming += count[i];
+	}
+	for (uint32_t i = 0; rc == 0 && i < e->seg.n_tracks; i++) {
+		struct resinfo *ri = count[i] ? &b->ri[b->track_res[seg][i]] : NULL;
+
+		if (!ri || !ri->coming)
+			continue;
+		rc = pl_grow(&ri->op, &ri->cap, (size_t)ri->n + ri->coming, sizeof(*ri->op), err);
+		ri->coming = 0;
+	}
+	pl_free(count);
+	return rc;
 }
 
 /* Files of one rank's several segments (long traces are cut into segments by their strings) share
@@ -371,101 +461,19 @@ static int gather(struct gb *b, struct pl_err *err)
 			return pl_fail(err, PL_ELIMIT, "a segment has more than %u events",
 				       PL_NONE - 1);
 		share_tracks(b, seg);
-		for (uint32_t ev = 0; ev < e->n; ev++)
-			if ((rc = add_event(b, seg, ev, err)) < 0)
-				return rc;
-	}
-	for (size_t i = 0; i < b->g->n_res; i++) {
-		sort_ops(&b->ri[i]);
-		if (b->ri[i].thread)
-			order_calls(b, &b->ri[i]);
-	}
-	return 0;
-}
-
-/* ---- steps
- * ------------------------------------------------------------------------------------------ */
-
-static int by_window(const void *pa, const void *pb)
-{
-	const struct window *a = pa, *c = pb;
-
-	return a->start < c->start ? -1 : a->start > c->start;
-}
-
-static int by_number(const void *pa, const void *pb)
-{
-	int64_t a = *(const int64_t *)pa, c = *(const int64_t *)pb;
-
-	return a < c ? -1 : a > c;
-}
-
-static int add_window(struct gb *b, const struct resinfo *ri, const struct op *op,
-		      struct pl_err *err)
-{
-	const struct pl_events *e = b->t->seg[op->seg];
-	struct rankinfo *rk = &b->rank[ri->rank_index];
-	int64_t number = e->step ? e->step[op->ev] : INT64_MIN;
-	int rc;
-
-	if (number == INT64_MIN)
-		number = (int64_t)rk->n_win;
-	for (size_t i = 0; i < rk->n_win; i++) { /* two threads may both carry the annotation */
-		if (rk->win[i].number == number) {
-			rk->win[i].start = pl_min_i64(rk->win[i].start, op->start);
-			rk->win[i].end = pl_max_i64(rk->win[i].end, op->end);
-			return 0;
-		}
-	}
-	if ((rc = pl_grow(&rk->win, &rk->cap_win, rk->n_win + 1, sizeof(*rk->win), err)) < 0 ||
-	    (rc = pl_grow(&b->step, &b->cap_steps, b->n_steps + 1, sizeof(*b->step), err)) < 0)
-		return rc;
-	rk->win[rk->n_win++] = (struct window){ number, op->start, op->end, 0 };
-	b->step[b->n_steps++] = number;
-	return 0;
-}
-
-static int find_steps(struct gb *b, struct pl_err *err)
-{
-	size_t n = 0;
-	int rc;
-
-	for (size_t r = 0; r < b->g->n_res; r++)
-		for (uint32_t i = 0; i < b->ri[r].n; i++)
-			if (b->t->seg[b->ri[r].op[i].seg]->kind[b->ri[r].op[i].ev] == PL_K_STEP &&
-			    (rc = add_window(b, &b->ri[r], &b->ri[r].op[i], err)) < 0)
-				return rc;
-	if (!b->n_steps) {
-		b->g->stepless = true;
-		rc = pl_grow(&b->step, &b->cap_steps, 1, sizeof(*b->step), err);
-		if (rc < 0)
+		if ((rc = make_room(b, seg, err)) < 0)
 			return rc;
-		b->step[b->n_steps++] = 0;
-		return 0;
+		for (uint32_t ev = 0; ev < e->n; ev++)
+			if (wanted(e->kind[ev]) && e->dur[ev] >= 0)
+				add_op(b, seg, ev);
 	}
-	pl_sort(b->step, b->n_steps, sizeof(*b->step), by_number);
-	for (size_t i = 0; i < b->n_steps; i++)
-		if (!n || b->step[n - 1] != b->step[i])
-			b->step[n++] = b->step[i];
-	b->n_steps = n;
-	for (size_t r = 0; r < b->n_ranks; r++) {
-		struct rankinfo *rk = &b->rank[r];
-
-		pl_sort(rk->win, rk->n_win, sizeof(*rk->win), by_window);
-		for (size_t i = 0; i < rk->n_win; i++) {
-			int64_t *at = bsearch(&rk->win[i].number, b->step, n, sizeof(*b->step),
-					      by_number);
-
-			rk->win[i].step = (int32_t)(at - b->step);
-		}
-	}
-	return 0;
+	return sort_all(b, err);
 }
 
 /* ---- the whole
  * -------------------------------------------------------------------------------------- */
 
-static void gb_fini(struct gb *b)
+void gb_drop_events(struct gb *b)
 {
 	for (uint32_t i = 0; i < b->t->n_segs; i++) {
 		pl_free(b->str ? b->str[i] : NULL);
@@ -474,26 +482,55 @@ static void gb_fini(struct gb *b)
 		pl_free(b->clock ? b->clock[i] : NULL);
 		pl_free(b->ev_node ? b->ev_node[i] : NULL);
 	}
-	for (size_t i = 0; b->ri && i < b->g->n_res; i++)
-		pl_free(b->ri[i].op);
-	for (size_t i = 0; i < b->n_ranks; i++) {
-		pl_free(b->rank[i].win);
-		pl_free(b->rank[i].res);
-		pl_free(b->rank[i].call);
-		pl_free(b->rank[i].by_call);
-		pl_free(b->rank[i].by_corr);
-		pl_free(b->rank[i].sync);
-	}
 	pl_free(b->str);
 	pl_free(b->call_type);
 	pl_free(b->track_res);
 	pl_free(b->clock);
 	pl_free(b->ev_node);
+	b->str = NULL;
+	b->call_type = NULL;
+	b->track_res = NULL;
+	b->clock = NULL;
+	b->ev_node = NULL;
+}
+
+void gb_drop_ops(struct gb *b)
+{
+	for (size_t i = 0; b->ri && i < b->g->n_res; i++) {
+		pl_free(b->ri[i].op);
+		b->ri[i].op = NULL;
+		b->ri[i].n = 0;
+	}
+	for (size_t i = 0; i < b->n_ranks; i++) {
+		struct rankinfo *rk = &b->rank[i];
+
+		pl_free(rk->call);
+		pl_free(rk->by_call);
+		pl_free(rk->by_corr);
+		pl_free(rk->sync);
+		rk->call = NULL;
+		rk->by_call = NULL;
+		rk->by_corr = NULL;
+		rk->sync = NULL;
+	}
+	pl_free(b->edge);
+	b->edge = NULL;
+}
+
+static void gb_fini(struct gb *b)
+{
+	gb_drop_events(b);
+	gb_drop_ops(b);
+	for (size_t i = 0; i < b->n_ranks; i++) {
+		pl_free(b->rank[i].win);
+		pl_free(b->rank[i].res);
+	}
 	pl_free(b->ri);
 	pl_free(b->rank);
+	pl_intern_fini(&b->rank_ids);
 	pl_free(b->step);
 	pl_free(b->node);
-	pl_free(b->edge);
+	pl_free(b->attr);
 }
 
 static int check_ranks(const struct gb *b, struct pl_err *err)
@@ -510,7 +547,20 @@ static int check_ranks(const struct gb *b, struct pl_err *err)
 	return 0;
 }
 
-int pl_graph_build(const struct pl_trace *t, const struct pl_graph_opts *o, struct pl_graph *g,
+static int tame(struct pl_trace *t, const struct pl_log *log, struct pl_err *err)
+{
+	uint64_t wild;
+	int rc = pl_trace_tame(t, &wild, err);
+
+	if (rc >= 0 && wild)
+		pl_say(log, PL_LOG_WARN,
+		       "%llu events lie years from the rest, or last for years: they get the "
+		       "nearest time of the others, and no duration",
+		       (unsigned long long)wild);
+	return rc;
+}
+
+int pl_graph_build(struct pl_trace *t, const struct pl_graph_opts *o, struct pl_graph *g,
 		   struct pl_err *err)
 {
 	struct gb b = { .t = t, .g = g, .o = o };
@@ -518,14 +568,17 @@ int pl_graph_build(const struct pl_trace *t, const struct pl_graph_opts *o, stru
 	int rc;
 
 	pl_graph_init(g);
+	PL_TRY(tame(t, o->log, err));
 	PL_TRY(pl_alloc(&b.str, n, sizeof(*b.str), err));
 	PL_TRY(pl_alloc(&b.call_type, n, sizeof(*b.call_type), err));
 	PL_TRY(pl_alloc(&b.track_res, n, sizeof(*b.track_res), err));
 	PL_TRY(pl_alloc(&b.clock, n, sizeof(*b.clock), err));
 	PL_TRY(pl_alloc(&b.ev_node, n, sizeof(*b.ev_node), err));
+	PL_TRY(pl_grow(&b.attr, &b.cap_attrs, 1, sizeof(*b.attr), err));
+	b.attr[b.n_attrs++] = (struct attr){ -1, -1, -1, -1, -1 };
 	PL_TRY(gather(&b, err));
 	PL_TRY(check_ranks(&b, err));
-	PL_TRY(find_steps(&b, err));
+	PL_TRY(gb_steps(&b, err));
 	PL_TRY(pl_intern_add(&g->str, "host gap", 8, &b.s_gap, err));
 	PL_TRY(pl_intern_add(&g->str, "step begin", 10, &b.s_begin, err));
 	PL_TRY(pl_intern_add(&g->str, "step end", 8, &b.s_end, err));
@@ -537,6 +590,8 @@ int pl_graph_build(const struct pl_trace *t, const struct pl_graph_opts *o, stru
 	PL_TRY(gb_threads(&b, err));
 	PL_TRY(gb_waits(&b, err));
 	PL_TRY(gb_latency(&b, err));
+	gb_drop_events(&b);
+	pl_trace_drop(t);
 	PL_TRY(gb_cut(&b, err));
 	rc = 0;
 out:

@@ -104,12 +104,8 @@ static int one_match(struct gb *b, const struct pl_match *m, const uint8_t *twin
 			  .res = PL_NONE,
 			  .name = b->s_rendezvous,
 			  .group = m->group,
-			  .step = -1,
-			  .bytes = -1,
-			  .mb = -1,
-			  .chunk = -1,
-			  .layer = -1,
-			  .peer = -1 };
+			  .step = -1 };
+	struct attr all = { -1, -1, -1, -1, -1 };
 	pl_ns until = INT64_MAX;
 	uint32_t id, found = 0;
 	int rc;
@@ -123,7 +119,7 @@ static int one_match(struct gb *b, const struct pl_match *m, const uint8_t *twin
 		n.start = pl_max_i64(n.start, b->node[a].start);
 		n.name = b->node[a].name;
 		n.kind = b->node[a].kind;
-		n.bytes = pl_max_i64(n.bytes, b->node[a].bytes);
+		all.bytes = pl_max_i64(all.bytes, b->attr[b->node[a].attr].bytes);
 		if (m->flags & PL_MATCH_P2P)
 			until = pl_min_i64(until, gb_end(b, a + 1));
 	}
@@ -141,7 +137,7 @@ static int one_match(struct gb *b, const struct pl_match *m, const uint8_t *twin
 			     m->n > 1 || m->flags & PL_MATCH_MISSING);
 		return 0;
 	}
-	if ((rc = gb_node(b, &n, &id, err)) < 0)
+	if ((rc = gb_attr(b, &all, &n.attr, err)) < 0 || (rc = gb_node(b, &n, &id, err)) < 0)
 		return rc;
 	for (uint32_t i = 0; i < m->n; i++) {
 		uint32_t a = arrival(b, &mem[i]);

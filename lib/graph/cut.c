@@ -1,59 +1,97 @@
 /*
  * From one flat list of nodes and edges to steps and shapes.
  *
- * 1. Topological order (Kahn's algorithm, depth first). Nodes left over lie on a cycle, which is
- * reported.
- * 2. Every node gets a step: a host node the one in whose window it starts, a device node the one
+ * 1. Every node gets a step: a host node the one in whose window it starts, a device node the one
  * of its launch, communication the latest of its members; then never an earlier one than a
- * predecessor's.
+ * predecessor's. Only edges that lead to an earlier step matter for that: from the latest step
+ * down, what they reach is raised, so every node is raised once and no order is needed yet.
+ * 2. Topological order within each step (Kahn's algorithm, depth first). Nodes left over lie on a
+ * cycle, which is reported; no cycle can span steps, for none is earlier than its predecessor's.
  * 3. Within a step, an edge from an earlier step becomes an edge from the ENTRY node of the
  * resource that it came from: at replay that is the time at which the resource finished what it did
  * before.
  * 4. Steps of the same structure share a shape: found by a hash over the structure, then compared.
  *
- * The order of a step's nodes depends on its structure, not on its times. O(V + E).
+ * The order of a step's nodes depends on its structure, not on its times. O(V + E). What does not
+ * depend on each other (successors and predecessors; a step's nodes, edges and times) runs in the
+ * pool; each writes arrays of its own, so the result does not depend on the number of threads.
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/pool.h"
 #include "graph/internal.h"
-
-#define BEFORE (-1)	 /* step of nodes before the first step; after the last: n_steps */
-#define ANY    INT32_MIN /* every step */
-
-struct csr {
-	uint32_t *off, *to; /* edge indices */
-};
 
 struct cut {
 	struct gb *b;
-	struct csr out, in;
-	uint32_t *order;	/* topological, then by step */
-	uint32_t *left, *stack; /* scratch of sort_nodes() */
-	uint32_t *local;	/* number within its step */
-	uint32_t *entry;	/* by resource: ENTRY node in the current step, PL_NONE */
-	pl_ns *tail;		/* by resource: end of what earlier steps did; INT64_MIN nothing */
-	struct pl_shape s;	/* being built */
+	uint32_t *out_off, *out; /* by node: its successors */
+	uint32_t *in_off, *in;	 /* by node: its predecessors, in the order of the edges */
+	uint8_t *in_type;
+	int32_t *step; /* by node */
+	uint32_t *order;
+	uint32_t *left;	     /* predecessors in the step not ordered yet; then number in the step */
+	struct edge *cross;  /* edges from an earlier step, by step */
+	uint32_t *cross_off; /* by step + 1 */
+	uint32_t *entry;     /* by resource: ENTRY node in the current step, PL_NONE */
+	pl_ns *tail;	     /* by resource: end of what earlier steps did; INT64_MIN nothing */
+	struct pl_shape s;   /* being built */
+	unsigned has;	     /* its columns that not every shape has */
 	size_t cap_nodes, cap_edges;
 	uint64_t *hash; /* by shape */
 	size_t cap_hash;
 	pl_ns epoch;
+	struct put { /* the step being put: nodes order[from] .. order[to - 1] */
+		int32_t step;
+		size_t from, to;
+		struct pl_gstep *st;
+		int64_t dropped; /* found: edges given up, and put */
+		uint32_t edges;
+	} put;
+	struct pl_queue *queue;
 };
 
-static int build_csr(const struct gb *b, struct csr *c, bool out, struct pl_err *err)
+/* Run the jobs in the pool, or one after the other. */
+static void together(struct cut *c, void (*const *job)(void *), size_t n)
 {
-	int rc;
+	for (size_t i = 0; i < n; i++)
+		pl_queue_put(c->queue, job[i], c);
+	while (pl_queue_get(c->queue))
+		;
+}
 
-	if ((rc = pl_alloc(&c->off, b->n_nodes + 2, sizeof(*c->off), err)) < 0 ||
-	    (rc = pl_alloc(&c->to, b->n_edges, sizeof(*c->to), err)) < 0)
-		return rc;
+/* Degrees, counted two places up, become first places, one up, which filling moves to the end. */
+static void sum_up(uint32_t *off, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		off[i + 2] += off[i + 1];
+}
+
+static void list_successors(void *arg)
+{
+	struct cut *c = arg;
+	const struct gb *b = c->b;
+
 	for (size_t i = 0; i < b->n_edges; i++)
-		c->off[(out ? b->edge[i].src : b->edge[i].dst) + 2]++;
-	for (size_t i = 0; i < b->n_nodes; i++)
-		c->off[i + 2] += c->off[i + 1];
+		c->out_off[b->edge[i].src + 2]++;
+	sum_up(c->out_off, b->n_nodes);
 	for (size_t i = 0; i < b->n_edges; i++)
-		c->to[c->off[(out ? b->edge[i].src : b->edge[i].dst) + 1]++] = (uint32_t)i;
-	return 0;
+		c->out[c->out_off[b->edge[i].src + 1]++] = b->edge[i].dst;
+}
+
+static void list_predecessors(void *arg)
+{
+	struct cut *c = arg;
+	const struct gb *b = c->b;
+
+	for (size_t i = 0; i < b->n_edges; i++)
+		c->in_off[b->edge[i].dst + 2]++;
+	sum_up(c->in_off, b->n_nodes);
+	for (size_t i = 0; i < b->n_edges; i++) {
+		uint32_t at = c->in_off[b->edge[i].dst + 1]++;
+
+		c->in[at] = b->edge[i].src;
+		c->in_type[at] = b->edge[i].type;
+	}
 }
 
 /* ---- order
@@ -72,8 +110,9 @@ static void describe(const struct gb *b, uint32_t n, struct pl_buf *text)
 }
 
 /* Follow unfinished predecessors until a node comes back. */
-static int report_cycle(const struct cut *c, const uint32_t *left, struct pl_err *err)
+static int report_cycle(const struct cut *c, int32_t step, struct pl_err *err)
 {
+	const uint32_t *left = c->left;
 	const struct gb *b = c->b;
 	struct pl_buf text = { 0 };
 	uint8_t *seen;
@@ -82,7 +121,7 @@ static int report_cycle(const struct cut *c, const uint32_t *left, struct pl_err
 
 	if (rc < 0)
 		return rc;
-	while (n < b->n_nodes && !left[n])
+	while (c->step[n] != step || !left[n])
 		n++;
 	for (int pass = 0; pass < 2; pass++) { /* first get onto the cycle, then walk it */
 		stop = n;
@@ -92,9 +131,9 @@ static int report_cycle(const struct cut *c, const uint32_t *left, struct pl_err
 			seen[n] = 1;
 			if (pass && text.n < 700)
 				describe(b, n, &text);
-			for (uint32_t e = c->in.off[n]; e < c->in.off[n + 1]; e++)
-				if (left[b->edge[c->in.to[e]].src])
-					next = b->edge[c->in.to[e]].src;
+			for (uint32_t e = c->in_off[n]; e < c->in_off[n + 1]; e++)
+				if (c->step[c->in[e]] == step && left[c->in[e]])
+					next = c->in[e];
 			n = next;
 		} while (pass ? n != stop : !seen[n]);
 	}
@@ -106,102 +145,60 @@ static int report_cycle(const struct cut *c, const uint32_t *left, struct pl_err
 }
 
 /*
- * Order the nodes that have left[] set to the number of their predecessors among them; `n` of them
- * lie in v[] in order of id. Depth first along the chains, so that a node's predecessors are mostly
- * its neighbours, and by structure alone, never by time: equal steps get equal orders. Returns how
- * many could be ordered; they are in v[] then.
+ * Order the nodes of a step, which have left[] set to the number of their predecessors among them;
+ * `n` of them lie in v[] in order of id. Depth first along the chains, so that a node's
+ * predecessors are mostly near, and by structure alone, so that equal steps get equal orders.
+ * Returns how many could be ordered. The stack is the end of v: what is ordered and what waits
+ * never exceeds n.
  */
-static size_t sort_nodes(const struct cut *c, uint32_t *v, size_t n, uint32_t *left, int32_t step)
+static size_t sort_nodes(const struct cut *c, uint32_t *v, size_t n, int32_t step)
 {
-	const struct gb *b = c->b;
-	size_t top = 0, done = 0;
+	uint32_t *const end = v + n, *top = end;
+	size_t done = 0;
 
 	for (size_t i = n; i-- > 0;)
-		if (!left[v[i]])
-			c->stack[top++] = v[i];
-	while (top) {
-		uint32_t x = c->stack[--top];
+		if (!c->left[v[i]])
+			*--top = v[i];
+	while (top < end) {
+		uint32_t x = *top++;
 
 		v[done++] = x;
-		for (uint32_t e = c->out.off[x + 1]; e-- > c->out.off[x];) {
-			uint32_t d = b->edge[c->out.to[e]].dst;
+		for (uint32_t e = c->out_off[x + 1]; e-- > c->out_off[x];) {
+			uint32_t d = c->out[e];
 
-			if ((step == ANY || b->node[d].step == step) && !--left[d])
-				c->stack[top++] = d;
+			if (c->step[d] == step && !--c->left[d])
+				*--top = d;
 		}
 	}
 	return done;
-}
-
-static int order(struct cut *c, struct pl_err *err)
-{
-	const struct gb *b = c->b;
-
-	for (size_t i = 0; i < b->n_edges; i++)
-		c->left[b->edge[i].dst]++;
-	for (uint32_t i = 0; i < b->n_nodes; i++)
-		c->order[i] = i;
-	if (sort_nodes(c, c->order, b->n_nodes, c->left, ANY) != b->n_nodes)
-		return report_cycle(c, c->left, err);
-	return 0;
-}
-
-/* The nodes of one step, v[0] .. v[n - 1], in an order that depends on the step's structure alone.
- */
-static void order_step(struct cut *c, int32_t step, uint32_t *v, size_t n)
-{
-	const struct gb *b = c->b;
-
-	for (size_t i = 0; i < n; i++) {
-		c->left[v[i]] = 0;
-		for (uint32_t e = c->in.off[v[i]]; e < c->in.off[v[i] + 1]; e++)
-			c->left[v[i]] += b->node[b->edge[c->in.to[e]].src].step == step;
-	}
-	sort_nodes(c, v, n, c->left, step);
 }
 
 /* ---- steps
  * ------------------------------------------------------------------------------------------------
  */
 
-/* Step of time t on the rank; *inside: within the annotation, not between two. */
-static int32_t step_at(const struct gb *b, const struct rankinfo *rk, pl_ns t, bool *inside)
+/* Also the epoch: the first start of all. */
+static void label_steps(void *arg)
 {
-	size_t lo = 0, hi = rk->n_win;
-
-	*inside = true;
-	if (b->g->stepless)
-		return 0;
-	*inside = false;
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (rk->win[mid].start <= t)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	if (!lo)
-		return BEFORE;
-	*inside = t < rk->win[lo - 1].end;
-	if (!*inside && lo == rk->n_win)
-		return (int32_t)b->n_steps;
-	return rk->win[lo - 1].step;
-}
-
-static void label_steps(struct cut *c)
-{
+	struct cut *c = arg;
 	struct gb *b = c->b;
 	bool inside, empty;
 
 	for (size_t i = 0; i < b->n_nodes; i++) {
 		struct node *n = &b->node[i];
 
+		c->epoch = pl_min_i64(c->epoch, n->start);
+		c->step[i] = n->flags & PL_NF_STEP_BEGIN ? n->step : GB_BEFORE;
 		if (n->res == PL_NONE)
 			continue; /* takes its predecessors' */
+		if (b->ri[n->res].queue) {
+			c->step[i] = n->step; /* has one */
+			continue;
+		}
 		/* what is empty and lies on a window's edge belongs to the step that it ends */
 		empty = !n->dur && !(n->flags & PL_NF_STEP_BEGIN) && !b->ri[n->res].device;
-		n->step = step_at(b, &b->rank[b->ri[n->res].rank_index], n->start - empty, &inside);
+		c->step[i] = gb_step_at(b, &b->rank[b->ri[n->res].rank_index], n->start - empty,
+					&inside);
 		if (b->g->stepless) {
 			n->flags |= PL_NF_IN_STEP | PL_NF_STEP_BEGIN;
 		} else if (n->role == PL_RO_MARK && !(n->flags & PL_NF_STEP_BEGIN)) {
@@ -220,7 +217,7 @@ static void label_steps(struct cut *c)
 			if (op->call == PL_NONE)
 				continue;
 			for (uint32_t k = op->node; k <= op->last; k++) {
-				b->node[k].step = step_at(b, rk, rk->call[op->call].start, &inside);
+				c->step[k] = gb_step_at(b, rk, rk->call[op->call].start, &inside);
 				b->node[k].flags =
 					(uint8_t)(inside ? b->node[k].flags | PL_NF_IN_STEP
 							 : b->node[k].flags & ~PL_NF_IN_STEP);
@@ -229,24 +226,84 @@ static void label_steps(struct cut *c)
 	}
 }
 
-static void raise_steps(struct cut *c)
+/* Everything behind x gets at least x's step; the stack is the array of the order. */
+static void raise_from(struct cut *c, uint32_t x)
 {
-	struct gb *b = c->b;
+	int32_t step = c->step[x];
+	size_t top = 0;
 
-	for (size_t i = 0; i < b->n_nodes; i++) {
-		uint32_t x = c->order[i];
-		int32_t step = b->node[x].res == PL_NONE && !(b->node[x].flags & PL_NF_STEP_BEGIN)
-				       ? BEFORE
-				       : b->node[x].step;
+	c->order[top++] = x;
+	while (top) {
+		x = c->order[--top];
+		for (uint32_t e = c->out_off[x]; e < c->out_off[x + 1]; e++) {
+			uint32_t d = c->out[e];
 
-		for (uint32_t e = c->in.off[x]; e < c->in.off[x + 1]; e++) {
-			int32_t s = b->node[b->edge[c->in.to[e]].src].step;
-
-			if (s > step)
-				step = s;
+			if (c->step[d] < step) {
+				c->step[d] = step;
+				c->order[top++] = d;
+			}
 		}
-		b->node[x].step = step;
 	}
+}
+
+/*
+ * No node before its predecessors. A node gets the latest step of all that lead to it; on the way
+ * from the last of those that are in it there is an edge into what is labelled earlier, so it is
+ * enough to raise from these, the latest first.
+ */
+static int raise_steps(struct cut *c, struct pl_err *err)
+{
+	const struct gb *b = c->b;
+	uint32_t *from = NULL, *at = NULL;
+	size_t n = 0, steps = b->n_steps + 2;
+	int rc = pl_alloc(&at, steps + 1, sizeof(*at), err);
+
+	if (rc < 0)
+		return rc;
+	for (size_t i = 0; i < b->n_edges; i++) {
+		if (c->step[b->edge[i].dst] < c->step[b->edge[i].src]) {
+			at[steps - 1 - (size_t)(c->step[b->edge[i].src] + 1) + 1]++;
+			n++;
+		}
+	}
+	for (size_t s = 0; s < steps; s++)
+		at[s + 1] += at[s];
+	PL_TRY(gb_room(&from, n, sizeof(*from), err));
+	for (size_t i = 0; i < b->n_edges && n; i++)
+		if (c->step[b->edge[i].dst] < c->step[b->edge[i].src])
+			from[at[steps - 1 - (size_t)(c->step[b->edge[i].src] + 1)]++] =
+				b->edge[i].src;
+	for (size_t i = 0; i < n; i++)
+		raise_from(c, from[i]);
+out:
+	pl_free(from);
+	pl_free(at);
+	return rc;
+}
+
+/* Predecessors within the step are counted, edges from an earlier one listed by step. */
+static int split_edges(struct cut *c, struct pl_err *err)
+{
+	const struct gb *b = c->b;
+	size_t n = 0;
+	int rc = pl_alloc(&c->cross_off, b->n_steps + 4, sizeof(*c->cross_off), err);
+
+	if (rc < 0)
+		return rc;
+	for (size_t i = 0; i < b->n_edges; i++) {
+		uint32_t d = b->edge[i].dst;
+		bool same = c->step[b->edge[i].src] == c->step[d];
+
+		c->left[d] += same;
+		c->cross_off[c->step[d] + 3] += !same;
+		n += !same;
+	}
+	sum_up(c->cross_off, b->n_steps + 2);
+	rc = pl_alloc(&c->cross, n, sizeof(*c->cross), err);
+	for (size_t i = 0; rc == 0 && n && i < b->n_edges; i++)
+		if (c->step[b->edge[i].src] != c->step[b->edge[i].dst])
+			c->cross[c->cross_off[c->step[b->edge[i].dst] + 2]++] = b->edge[i];
+	return rc;
 }
 
 /* ---- shapes
@@ -263,20 +320,41 @@ static void shape_free(struct pl_shape *s)
 	memset(s, 0, sizeof(*s));
 }
 
-static int shape_alloc(struct pl_shape *s, size_t nodes, size_t edges, struct pl_err *err)
+/* Columns in which no node of the trace has anything are left out. */
+static unsigned columns_needed(const struct gb *b)
 {
-	void *arr[] = { &s->type, &s->role,  &s->kind, &s->flags, &s->res,   &s->name, &s->group,
-			&s->off,  &s->bytes, &s->mb,   &s->chunk, &s->layer, &s->peer };
-	static const uint8_t size[] = { 1, 1, 1, 1, 4, 4, 4, 4, 8, 4, 4, 4, 4 };
+	unsigned has = 0;
+
+	for (size_t i = 1; i < b->n_attrs; i++)
+		has |= (b->attr[i].bytes != -1 ? 1u : 0) | (b->attr[i].mb != -1 ? 2u : 0) |
+		       (b->attr[i].chunk != -1 ? 4u : 0) | (b->attr[i].layer != -1 ? 8u : 0) |
+		       (b->attr[i].peer != -1 ? 16u : 0);
+	return has;
+}
+
+static int shape_alloc(struct pl_shape *s, unsigned has, size_t nodes, size_t edges,
+		       struct pl_err *err)
+{
+	const struct {
+		void *array;
+		size_t size;
+		unsigned bit;
+	} col[] = {
+		{ &s->type, 1, 0 },  { &s->role, 1, 0 }, { &s->kind, 1, 0 },  { &s->flags, 1, 0 },
+		{ &s->res, 4, 0 },   { &s->name, 4, 0 }, { &s->group, 4, 0 }, { &s->off, 4, 0 },
+		{ &s->bytes, 8, 1 }, { &s->mb, 4, 2 },	 { &s->chunk, 4, 4 }, { &s->layer, 4, 8 },
+		{ &s->peer, 4, 16 },
+	};
 	int rc;
 
 	memset(s, 0, sizeof(*s));
-	for (size_t i = 0; i < PL_LEN(arr); i++)
-		if ((rc = pl_alloc(arr[i], nodes + 1, size[i], err)) < 0)
+	for (size_t i = 0; i < PL_LEN(col); i++)
+		if ((!col[i].bit || has & col[i].bit) &&
+		    (rc = gb_room(col[i].array, nodes + 1, col[i].size, err)) < 0)
 			return rc;
-	if ((rc = pl_alloc(&s->src, edges, sizeof(*s->src), err)) < 0)
+	if ((rc = gb_room(&s->src, edges, sizeof(*s->src), err)) < 0)
 		return rc;
-	return pl_alloc(&s->etype, edges, 1, err);
+	return gb_room(&s->etype, edges, 1, err);
 }
 
 static uint64_t shape_hash(const struct pl_shape *s)
@@ -293,7 +371,7 @@ static uint64_t shape_hash(const struct pl_shape *s)
 
 static bool same_column(const void *a, const void *c, size_t bytes)
 {
-	return !bytes || !memcmp(a, c, bytes);
+	return !bytes || !a || !memcmp(a, c, bytes); /* every shape has the same columns */
 }
 
 static bool shape_same(const struct pl_shape *a, const struct pl_shape *c)
@@ -312,10 +390,10 @@ static bool shape_same(const struct pl_shape *a, const struct pl_shape *c)
 }
 
 /* An exact copy of what the scratch shape holds. */
-static int shape_dup(const struct pl_shape *a, struct pl_shape *s, struct pl_err *err)
+static int shape_dup(const struct pl_shape *a, unsigned has, struct pl_shape *s, struct pl_err *err)
 {
 	size_t n = a->n_nodes, m = a->n_edges;
-	int rc = shape_alloc(s, n, m, err);
+	int rc = shape_alloc(s, has, n, m, err);
 
 	if (rc < 0)
 		return rc;
@@ -329,11 +407,16 @@ static int shape_dup(const struct pl_shape *a, struct pl_shape *s, struct pl_err
 	memcpy(s->res, a->res, 4 * n);
 	memcpy(s->name, a->name, 4 * n);
 	memcpy(s->group, a->group, 4 * n);
-	memcpy(s->bytes, a->bytes, 8 * n);
-	memcpy(s->mb, a->mb, 4 * n);
-	memcpy(s->chunk, a->chunk, 4 * n);
-	memcpy(s->layer, a->layer, 4 * n);
-	memcpy(s->peer, a->peer, 4 * n);
+	if (a->bytes)
+		memcpy(s->bytes, a->bytes, 8 * n);
+	if (a->mb)
+		memcpy(s->mb, a->mb, 4 * n);
+	if (a->chunk)
+		memcpy(s->chunk, a->chunk, 4 * n);
+	if (a->layer)
+		memcpy(s->layer, a->layer, 4 * n);
+	if (a->peer)
+		memcpy(s->peer, a->peer, 4 * n);
 	memcpy(s->off, a->off, 4 * (n + 1));
 	memcpy(s->src, a->src, 4 * m);
 	memcpy(s->etype, a->etype, m);
@@ -360,7 +443,7 @@ static int find_shape(struct cut *c, uint32_t *id, struct pl_err *err)
 		g->shape[g->n_shapes] = c->s;
 		memset(&c->s, 0, sizeof(c->s));
 		c->cap_nodes = c->cap_edges = 0;
-	} else if ((rc = shape_dup(&c->s, &g->shape[g->n_shapes], err)) < 0) {
+	} else if ((rc = shape_dup(&c->s, c->has, &g->shape[g->n_shapes], err)) < 0) {
 		shape_free(&g->shape[g->n_shapes]);
 		return rc;
 	}
@@ -373,29 +456,39 @@ static int find_shape(struct cut *c, uint32_t *id, struct pl_err *err)
  * ---------------------------------------------------------------------------------------------- */
 
 /* May the edge be kept as one from the entry of its resource? */
-static bool carried(const struct cut *c, const struct edge *e)
+static bool carried(const struct cut *c, uint32_t from, uint32_t to, uint8_t type)
 {
-	const struct node *src = &c->b->node[e->src], *dst = &c->b->node[e->dst];
+	const struct node *src = &c->b->node[from], *dst = &c->b->node[to];
 
-	return src->res != PL_NONE && PL_E_TYPE(e->type) != PL_E_EARLY &&
-	       PL_E_TYPE(e->type) != PL_E_START && c->tail[src->res] <= dst->start + 2000;
+	return src->res != PL_NONE && PL_E_TYPE(type) != PL_E_EARLY &&
+	       PL_E_TYPE(type) != PL_E_START && c->tail[src->res] <= dst->start + 2000;
 }
 
-static void find_entries(struct cut *c, int32_t step, size_t from, size_t to)
+static void put_attr(struct pl_shape *s, uint32_t i, const struct attr *a)
+{
+	if (s->bytes)
+		s->bytes[i] = a->bytes;
+	if (s->mb)
+		s->mb[i] = a->mb;
+	if (s->chunk)
+		s->chunk[i] = a->chunk;
+	if (s->layer)
+		s->layer[i] = a->layer;
+	if (s->peer)
+		s->peer[i] = a->peer;
+}
+
+static void put_entries(struct cut *c, int32_t step)
 {
 	struct gb *b = c->b;
 	struct pl_shape *s = &c->s;
 
 	memset(c->entry, 0xff, b->g->n_res * sizeof(*c->entry));
-	for (size_t i = from; i < to; i++) {
-		uint32_t x = c->order[i];
+	for (uint32_t i = c->cross_off[step + 1]; i < c->cross_off[step + 2]; i++) {
+		const struct edge *e = &c->cross[i];
 
-		for (uint32_t e = c->in.off[x]; e < c->in.off[x + 1]; e++) {
-			const struct edge *ed = &b->edge[c->in.to[e]];
-
-			if (b->node[ed->src].step != step && carried(c, ed))
-				c->entry[b->node[ed->src].res] = 0;
-		}
+		if (carried(c, e->src, e->dst, e->type))
+			c->entry[b->node[e->src].res] = 0;
 	}
 	s->n_nodes = 0;
 	for (uint32_t r = 0; r < b->g->n_res; r++) {
@@ -410,62 +503,91 @@ static void find_entries(struct cut *c, int32_t step, size_t from, size_t to)
 		s->res[n] = r;
 		s->name[n] = b->g->res[r].name;
 		s->group[n] = PL_NONE;
-		s->bytes[n] = -1;
-		s->mb[n] = s->chunk[n] = s->layer[n] = s->peer[n] = -1;
 		s->off[n] = 0;
+		put_attr(s, n, &b->attr[0]);
 	}
 	s->n_entries = s->n_nodes;
 }
 
-static void put_node(struct cut *c, uint32_t x)
+static void put_nodes(void *arg)
 {
-	const struct node *n = &c->b->node[x];
-	struct pl_shape *s = &c->s;
-	uint32_t i = s->n_nodes++;
+	const struct cut *c = arg;
+	const struct gb *b = c->b;
+	struct pl_shape s = c->s; /* no name for what the stores below might change */
+	uint32_t i = s.n_entries;
 
-	c->local[x] = i;
-	s->type[i] = n->type;
-	s->role[i] = n->role;
-	s->kind[i] = n->kind;
-	s->flags[i] = n->flags;
-	s->res[i] = n->res;
-	s->name[i] = n->name;
-	s->group[i] = n->group;
-	s->bytes[i] = n->bytes;
-	s->mb[i] = n->mb;
-	s->chunk[i] = n->chunk;
-	s->layer[i] = n->layer;
-	s->peer[i] = n->peer;
-	s->off[i] = s->n_edges;
+	for (size_t k = c->put.from; k < c->put.to; k++, i++) {
+		const struct node *n = &b->node[c->order[k]];
+
+		s.type[i] = n->type;
+		s.role[i] = n->role;
+		s.kind[i] = n->kind;
+		s.flags[i] = n->flags;
+		s.res[i] = n->res;
+		s.name[i] = n->name;
+		s.group[i] = n->group;
+		if (c->has)
+			put_attr(&s, i, &b->attr[n->attr]);
+	}
 }
 
-static void put_edges(struct cut *c, int32_t step, uint32_t x)
+/* The edges into node x, as the last of the shape. */
+static uint32_t put_edges_of(struct cut *c, uint32_t x, uint32_t first)
 {
-	struct gb *b = c->b;
-	struct pl_shape *s = &c->s;
-	uint32_t first = s->n_edges;
-	bool few = c->in.off[x + 1] - c->in.off[x] <= 16;
+	const struct pl_shape *s = &c->s;
+	uint32_t n = first, lo = c->in_off[x], hi = c->in_off[x + 1];
+	bool few = hi - lo <= 16;
 
-	for (uint32_t e = c->in.off[x]; e < c->in.off[x + 1]; e++) {
-		const struct edge *ed = &b->edge[c->in.to[e]];
-		uint32_t src;
+	for (uint32_t e = lo; e < hi; e++) {
+		uint32_t src, k;
 
-		if (b->node[ed->src].step == step)
-			src = c->local[ed->src];
-		else if (carried(c, ed))
-			src = c->entry[b->node[ed->src].res];
+		if (c->step[c->in[e]] == c->put.step)
+			src = c->left[c->in[e]];
+		else if (carried(c, c->in[e], x, c->in_type[e]))
+			src = c->entry[c->b->node[c->in[e]].res];
 		else {
-			b->g->dropped_edges++;
+			c->put.dropped++;
 			continue;
 		}
 		/* several may come from one entry; a wait may have been found twice */
-		for (uint32_t k = first; k < s->n_edges && (src < s->n_entries || few); k++)
-			if (s->src[k] == src && s->etype[k] == ed->type)
-				src = PL_NONE;
-		if (src == PL_NONE)
+		for (k = first; k < n && (src < s->n_entries || few); k++)
+			if (s->src[k] == src && s->etype[k] == c->in_type[e])
+				break;
+		if (k < n && (src < s->n_entries || few))
 			continue;
-		s->src[s->n_edges] = src;
-		s->etype[s->n_edges++] = ed->type;
+		s->src[n] = src;
+		s->etype[n++] = c->in_type[e];
+	}
+	return n;
+}
+
+static void put_edges(void *arg)
+{
+	struct cut *c = arg;
+	uint32_t i = c->s.n_entries, n = 0;
+
+	for (size_t k = c->put.from; k < c->put.to; k++) {
+		c->s.off[i++] = n;
+		n = put_edges_of(c, c->order[k], n);
+	}
+	c->s.off[i] = n;
+	c->put.edges = n;
+}
+
+static void put_times(void *arg)
+{
+	const struct cut *c = arg;
+	pl_ns *start = c->put.st->start + c->s.n_entries, *dur = c->put.st->dur + c->s.n_entries;
+
+	for (uint32_t i = 0; i < c->s.n_entries; i++) {
+		c->put.st->start[i] = c->tail[c->s.res[i]] - c->epoch;
+		c->put.st->dur[i] = 0;
+	}
+	for (size_t k = c->put.from; k < c->put.to; k++) {
+		const struct node *n = &c->b->node[c->order[k]];
+
+		*start++ = n->start - c->epoch;
+		*dur++ = n->dur;
 	}
 }
 
@@ -476,12 +598,12 @@ static int make_room(struct cut *c, size_t from, size_t to, struct pl_err *err)
 	int rc;
 
 	for (size_t i = from; i < to; i++)
-		edges += c->in.off[c->order[i] + 1] - c->in.off[c->order[i]];
+		edges += c->in_off[c->order[i] + 1] - c->in_off[c->order[i]];
 	if (nodes <= c->cap_nodes && edges <= c->cap_edges)
 		return 0;
 	shape_free(&c->s);
 	c->cap_nodes = c->cap_edges = 0;
-	if ((rc = shape_alloc(&c->s, nodes, edges, err)) < 0)
+	if ((rc = shape_alloc(&c->s, c->has, nodes, edges, err)) < 0)
 		return rc;
 	c->cap_nodes = nodes;
 	c->cap_edges = edges;
@@ -490,46 +612,39 @@ static int make_room(struct cut *c, size_t from, size_t to, struct pl_err *err)
 
 static int put_step(struct cut *c, int32_t step, size_t from, size_t to, struct pl_err *err)
 {
+	static void (*const jobs[])(void *) = { put_edges, put_nodes, put_times };
 	struct gb *b = c->b;
 	struct pl_graph *g = b->g;
-	struct pl_shape *s = &c->s;
 	struct pl_gstep *st;
 	int rc;
 
-	order_step(c, step, c->order + from, to - from);
+	if (sort_nodes(c, c->order + from, to - from, step) != to - from)
+		return report_cycle(c, step, err);
 	if ((rc = make_room(c, from, to, err)) < 0)
 		return rc;
-	find_entries(c, step, from, to);
-	s->n_edges = 0;
-	for (size_t i = from; i < to; i++) {
-		put_node(c, c->order[i]);
-		put_edges(c, step, c->order[i]);
-	}
-	s->off[s->n_nodes] = s->n_edges;
+	put_entries(c, step);
+	c->s.n_nodes = c->s.n_entries;
+	for (size_t i = from; i < to; i++)
+		c->left[c->order[i]] = c->s.n_nodes++;
 	if ((rc = pl_grow(&g->step, &g->cap_steps, g->n_steps + 1, sizeof(*g->step), err)) < 0)
 		return rc;
-	st = &g->step[g->n_steps];
+	st = &g->step[g->n_steps++];
 	memset(st, 0, sizeof(*st));
 	st->number = step < 0 || step >= (int32_t)b->n_steps ? INT64_MIN : b->step[step];
-	if ((rc = find_shape(c, &st->shape, err)) < 0)
+	if ((rc = gb_room(&st->start, c->s.n_nodes, sizeof(*st->start), err)) < 0 ||
+	    (rc = gb_room(&st->dur, c->s.n_nodes, sizeof(*st->dur), err)) < 0)
 		return rc;
-	g->n_steps++;
-	s = &g->shape[st->shape];
-	if ((rc = pl_alloc(&st->start, s->n_nodes, sizeof(*st->start), err)) < 0 ||
-	    (rc = pl_alloc(&st->dur, s->n_nodes, sizeof(*st->dur), err)) < 0)
-		return rc;
-	for (uint32_t i = 0; i < s->n_entries; i++)
-		st->start[i] = c->tail[s->res[i]] - c->epoch;
+	c->put = (struct put){ .step = step, .from = from, .to = to, .st = st };
+	together(c, jobs, PL_LEN(jobs));
+	c->s.n_edges = c->put.edges;
+	g->dropped_edges += c->put.dropped;
 	for (size_t i = from; i < to; i++) {
 		const struct node *n = &b->node[c->order[i]];
-		uint32_t k = c->local[c->order[i]];
 
-		st->start[k] = n->start - c->epoch;
-		st->dur[k] = n->dur;
 		if (n->res != PL_NONE)
 			c->tail[n->res] = pl_max_i64(c->tail[n->res], n->start + n->dur);
 	}
-	return 0;
+	return find_shape(c, &st->shape, err);
 }
 
 /* Counting sort of all nodes by step, by id within; step s is at start[s + 1] .. start[s + 2]. */
@@ -538,13 +653,20 @@ static void by_step(struct cut *c, size_t *start)
 	struct gb *b = c->b;
 
 	for (size_t i = 0; i < b->n_nodes; i++)
-		start[b->node[i].step + 2]++;
+		start[c->step[i] + 2]++;
 	for (size_t s = 0; s < b->n_steps + 2; s++)
 		start[s + 1] += start[s];
 	for (uint32_t i = 0; i < b->n_nodes; i++)
-		c->order[start[b->node[i].step + 1]++] = i;
+		c->order[start[c->step[i] + 1]++] = i;
 	memmove(start + 1, start, (b->n_steps + 2) * sizeof(*start));
 	start[0] = 0;
+}
+
+static int by_rank(const void *pa, const void *pb)
+{
+	int32_t a = *(const int32_t *)pa, c = *(const int32_t *)pb;
+
+	return a < c ? -1 : a > c;
 }
 
 static int rank_list(struct gb *b, struct pl_err *err)
@@ -554,58 +676,72 @@ static int rank_list(struct gb *b, struct pl_err *err)
 
 	if (rc < 0)
 		return rc;
-	for (size_t i = 0; i < b->n_ranks; i++) {
-		size_t k = i;
-
-		for (; k && g->rank[k - 1] > b->rank[i].rank; k--)
-			g->rank[k] = g->rank[k - 1];
-		g->rank[k] = b->rank[i].rank;
-	}
+	for (size_t i = 0; i < b->n_ranks; i++)
+		g->rank[i] = b->rank[i].rank;
+	pl_sort(g->rank, b->n_ranks, sizeof(*g->rank), by_rank);
 	g->n_ranks = (int32_t)b->n_ranks;
 	return 0;
 }
 
 static void cut_fini(struct cut *c)
 {
-	pl_free(c->out.off);
-	pl_free(c->out.to);
-	pl_free(c->in.off);
-	pl_free(c->in.to);
+	pl_queue_free(c->queue);
+	pl_free(c->out_off);
+	pl_free(c->out);
+	pl_free(c->in_off);
+	pl_free(c->in);
+	pl_free(c->in_type);
+	pl_free(c->step);
 	pl_free(c->order);
 	pl_free(c->left);
-	pl_free(c->stack);
-	pl_free(c->local);
+	pl_free(c->cross);
+	pl_free(c->cross_off);
 	pl_free(c->entry);
 	pl_free(c->tail);
 	pl_free(c->hash);
 	shape_free(&c->s);
 }
 
+static int cut_init(struct cut *c, struct gb *b, struct pl_err *err)
+{
+	int rc;
+
+	*c = (struct cut){ .b = b, .epoch = INT64_MAX, .has = columns_needed(b) };
+	c->queue = pl_queue_new(b->o->pool, 3, err);
+	if (!c->queue)
+		return err->code;
+	PL_TRY(pl_alloc(&c->out_off, b->n_nodes + 2, sizeof(*c->out_off), err));
+	PL_TRY(gb_room(&c->out, b->n_edges, sizeof(*c->out), err));
+	PL_TRY(pl_alloc(&c->in_off, b->n_nodes + 2, sizeof(*c->in_off), err));
+	PL_TRY(gb_room(&c->in, b->n_edges, sizeof(*c->in), err));
+	PL_TRY(gb_room(&c->in_type, b->n_edges, 1, err));
+	PL_TRY(gb_room(&c->step, b->n_nodes, sizeof(*c->step), err));
+	PL_TRY(gb_room(&c->order, b->n_nodes, sizeof(*c->order), err));
+	PL_TRY(pl_alloc(&c->left, b->n_nodes, sizeof(*c->left), err));
+	PL_TRY(pl_alloc(&c->entry, b->g->n_res, sizeof(*c->entry), err));
+	PL_TRY(pl_alloc(&c->tail, b->g->n_res, sizeof(*c->tail), err));
+	for (size_t r = 0; r < b->g->n_res; r++)
+		c->tail[r] = INT64_MIN;
+out:
+	return rc;
+}
+
 int gb_cut(struct gb *b, struct pl_err *err)
 {
-	struct cut c = { .b = b, .epoch = INT64_MAX };
+	static void (*const jobs[])(void *) = { list_predecessors, list_successors, label_steps };
+	struct cut c;
 	size_t *start = NULL;
 	int rc;
 
+	PL_TRY(cut_init(&c, b, err));
 	PL_TRY(rank_list(b, err));
-	PL_TRY(build_csr(b, &c.out, true, err));
-	PL_TRY(build_csr(b, &c.in, false, err));
-	PL_TRY(pl_alloc(&c.order, b->n_nodes, sizeof(*c.order), err));
-	PL_TRY(pl_alloc(&c.left, b->n_nodes, sizeof(*c.left), err));
-	PL_TRY(pl_alloc(&c.stack, b->n_nodes, sizeof(*c.stack), err));
-	PL_TRY(pl_alloc(&c.local, b->n_nodes, sizeof(*c.local), err));
-	PL_TRY(pl_alloc(&c.entry, b->g->n_res, sizeof(*c.entry), err));
-	PL_TRY(pl_alloc(&c.tail, b->g->n_res, sizeof(*c.tail), err));
 	PL_TRY(pl_alloc(&start, b->n_steps + 4, sizeof(*start), err));
-	PL_TRY(order(&c, err));
-	label_steps(&c);
-	raise_steps(&c);
-	by_step(&c, start);
-	for (size_t i = 0; i < b->n_nodes; i++)
-		c.epoch = pl_min_i64(c.epoch, b->node[i].start);
+	together(&c, jobs, PL_LEN(jobs));
 	b->g->epoch_ns = b->n_nodes ? c.epoch : 0;
-	for (size_t r = 0; r < b->g->n_res; r++)
-		c.tail[r] = INT64_MIN;
+	PL_TRY(raise_steps(&c, err));
+	PL_TRY(split_edges(&c, err));
+	gb_drop_ops(b);
+	by_step(&c, start);
 	for (size_t s = 0; s < b->n_steps + 2; s++)
 		if (start[s + 1] > start[s])
 			PL_TRY(put_step(&c, (int32_t)s - 1, start[s], start[s + 1], err));

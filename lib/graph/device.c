@@ -45,7 +45,7 @@ static uint8_t role_of(uint8_t kind)
 static int op_nodes(struct gb *b, uint32_t res, struct op *op, struct pl_err *err)
 {
 	struct node n;
-	int rc = gb_node_of(b, op, res, &n, err);
+	int rc = gb_node_of(b, op, res, true, &n, err);
 
 	if (rc < 0)
 		return rc;

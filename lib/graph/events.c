@@ -116,7 +116,7 @@ static uint32_t near_launch(const struct rankinfo *rk, uint32_t c, int dir)
 				break;
 			continue;
 		}
-		if (!own && other != PL_NONE && llabs(x->start - self->start) > HANDOVER_NS)
+		if (!own && other != PL_NONE && gb_pause(x, self) > HANDOVER_NS)
 			break;
 		own = true;
 		if (x->n_ops)
@@ -163,7 +163,7 @@ static uint32_t next_of_thread(const struct rankinfo *rk, uint32_t c, int dir)
 	for (int64_t i = (int64_t)c + dir; i >= 0 && i < (int64_t)rk->n_calls; i += dir) {
 		const struct call *x = &rk->call[i];
 
-		if (llabs(x->start - rk->call[c].start) > HANDOVER_NS)
+		if (gb_pause(x, &rk->call[c]) > HANDOVER_NS)
 			return PL_NONE;
 		if (x->res == rk->call[c].res &&
 		    (x->n_ops || x->type == CALL_RECORD || x->type == CALL_WAIT))
@@ -774,15 +774,13 @@ static int infer(struct events *x, struct pl_err *err)
 	return tie_all(x, err);
 }
 
-int gb_events(struct gb *b, struct rankinfo *rk, struct lanes *l, uint64_t *hash,
+int gb_events(struct gb *b, struct rankinfo *rk, struct lanes *l, uint64_t *hash, uint32_t *lane_of,
 	      struct pl_err *err)
 {
-	struct events x = { .b = b, .rk = rk, .l = l, .hash = hash };
+	struct events x = { .b = b, .rk = rk, .l = l, .hash = hash, .lane_of = lane_of };
 	bool any = false;
 	int rc;
 
-	PL_TRY(pl_alloc(&x.lane_of, b->g->n_res, sizeof(*x.lane_of), err));
-	memset(x.lane_of, 0xff, b->g->n_res * sizeof(*x.lane_of));
 	for (uint32_t i = 0; i < l->n; i++)
 		x.lane_of[l->v[i].res] = i;
 	PL_TRY(recorded_waits(&x, &any, err));
@@ -790,7 +788,8 @@ int gb_events(struct gb *b, struct rankinfo *rk, struct lanes *l, uint64_t *hash
 		goto out;
 	PL_TRY(infer(&x, err));
 out:
-	pl_free(x.lane_of);
+	for (uint32_t i = 0; i < l->n; i++)
+		lane_of[l->v[i].res] = PL_NONE;
 	pl_free(x.rec);
 	pl_free(x.wait);
 	pl_free(x.group);

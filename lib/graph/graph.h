@@ -13,10 +13,13 @@
 #ifndef PL_GRAPH_H
 #define PL_GRAPH_H
 
+#include <string.h>
+
 #include "trace/trace.h"
 
-#define PL_GRAPH_MAJOR 1
-#define PL_GRAPH_MINOR 0
+#define PL_GRAPH_MAJOR	1
+#define PL_GRAPH_MINOR	0
+#define PL_LAUNCH_QUEUE "launch queue " /* names of resources that hand on times begin so */
 
 enum pl_node_type {
 	PL_N_ENTRY,	 /* end of what its resource did in earlier steps; no duration */
@@ -56,7 +59,8 @@ enum pl_edge_type {
 	PL_E_LAUNCH, /* after the end of the call, plus the resource's launch latency */
 	PL_E_WAIT,   /* event or stream wait, thread wait, synchronisation: after the end */
 	PL_E_COMM,   /* arrival to rendezvous to transfer: after the end */
-	PL_E_START,  /* not before the start of the other (overlapping operations of one stream) */
+	PL_E_START,  /* not before the start of the other (overlapping operations of one stream,
+		      * launches for which it made room) */
 	PL_E_DATA,   /* produced tensor to consumer */
 	PL_E_EARLY, /* launch of an operation that began before its call returned: after the *start*
 		     * of the call, plus the resource's early latency */
@@ -152,10 +156,20 @@ struct pl_graph {
 };
 void pl_graph_init(struct pl_graph *g);
 void pl_graph_fini(struct pl_graph *g);
+/* Everything but shapes, steps and tensors (with their consumers) into the empty graph `to`; after
+ * a failure `to` can be given to pl_graph_fini(). */
+int pl_graph_copy_tables(const struct pl_graph *g, struct pl_graph *to, struct pl_err *err) PL_MUST;
 const char *pl_node_type_name(unsigned type);
 const char *pl_node_role_name(unsigned role);
 const char *pl_edge_type_name(unsigned type); /* without the inferred bit */
 const char *pl_tensor_role_name(unsigned role);
+/* Only hands on times from step to step (queue.c): nothing runs on it, reports leave it out. */
+static inline bool pl_graph_hands_on(const struct pl_graph *g, uint32_t res)
+{
+	return g->res[res].track_type == PL_T_QUEUE &&
+	       !strncmp(pl_intern_get(&g->str, g->res[res].name), PL_LAUNCH_QUEUE,
+			sizeof(PL_LAUNCH_QUEUE) - 1);
+}
 static inline int32_t pl_node_rank(const struct pl_graph *g, const struct pl_shape *s, uint32_t i)
 {
 	return s->res[i] == PL_NONE ? -1 : g->res[s->res[i]].rank;
@@ -169,11 +183,15 @@ struct pl_graph_opts {
 	struct pl_pool *pool;
 	bool infer; /* event waits and thread waits that were not recorded (default on) */
 };
-/* Arguments that the builder wants from pl_trace_load(). */
+/* Arguments that the builder wants from pl_trace_load(), and roles. */
 extern const char *const pl_graph_args[];
+#define PL_GRAPH_ROLES                                                                             \
+	(1u << PL_R_STEP | 1u << PL_R_CORR | 1u << PL_R_PEER | 1u << PL_R_BYTES | 1u << PL_R_MB |  \
+	 1u << PL_R_CHUNK | 1u << PL_R_LAYER)
 /* `t` needs to have been merged when it has more than one rank (PL_EDATA otherwise). A cycle is
- * PL_EDATA with its path. Reads t only. */
-int pl_graph_build(const struct pl_trace *t, const struct pl_graph_opts *o, struct pl_graph *g,
+ * PL_EDATA with its path. Times that no clock shows are changed (pl_trace_tame()), and the columns
+ * of the events may be gone afterwards (pl_trace_drop()), for the graph needs the room. */
+int pl_graph_build(struct pl_trace *t, const struct pl_graph_opts *o, struct pl_graph *g,
 		   struct pl_err *err) PL_MUST;
 
 /* ---- files

@@ -102,10 +102,9 @@ static int emit(struct flat *f, pl_ns t, bool force, struct pl_err *err)
 	if (t <= f->cur && !force && (top ? top->last == f->prev : f->prev == PL_NONE))
 		return 0;
 	if (top) {
-		if ((rc = gb_node_of(f->b, top, f->res, &n, err)) < 0)
+		if ((rc = gb_node_of(f->b, top, f->res, false, &n, err)) < 0)
 			return rc;
 		n.role = PL_RO_HOST;
-		n.bytes = -1;
 	} else {
 		n = (struct node){ .type = PL_N_OP,
 				   .role = PL_RO_GAP,
@@ -113,12 +112,7 @@ static int emit(struct flat *f, pl_ns t, bool force, struct pl_err *err)
 				   .res = f->res,
 				   .name = f->b->s_gap,
 				   .group = PL_NONE,
-				   .step = -1,
-				   .bytes = -1,
-				   .mb = -1,
-				   .chunk = -1,
-				   .layer = -1,
-				   .peer = -1 };
+				   .step = -1 };
 	}
 	n.start = f->cur;
 	n.dur = t > f->cur ? t - f->cur : 0;
@@ -136,7 +130,7 @@ static int mark(struct flat *f, struct op *op, bool begin, struct pl_err *err)
 {
 	struct node n;
 	uint32_t id;
-	int rc = gb_node_of(f->b, op, f->res, &n, err);
+	int rc = gb_node_of(f->b, op, f->res, true, &n, err);
 
 	if (rc < 0)
 		return rc;
@@ -169,11 +163,28 @@ static int pop_until(struct flat *f, pl_ns t, struct pl_err *err)
 	return 0;
 }
 
+/* Steps that end by t, though an operation that began in them has not. */
+static int end_steps(struct flat *f, pl_ns t, struct pl_err *err)
+{
+	int left = 0, rc;
+
+	for (int d = 0; d < f->depth; d++) {
+		struct op *op = f->stack[d];
+
+		if (op_kind(f->b, op) != PL_K_STEP || op->end > t)
+			f->stack[left++] = op;
+		else if ((rc = mark(f, op, false, err)) < 0)
+			return rc;
+	}
+	f->depth = left;
+	return 0;
+}
+
 /* A call that may wait: itself, then the rest after the wait, to be sized by waits.c. */
 static int emit_sync(struct flat *f, struct op *op, struct pl_err *err)
 {
 	struct node n;
-	int rc = gb_node_of(f->b, op, f->res, &n, err);
+	int rc = gb_node_of(f->b, op, f->res, true, &n, err);
 
 	if (rc < 0)
 		return rc;
@@ -192,7 +203,7 @@ static int emit_sync(struct flat *f, struct op *op, struct pl_err *err)
 static int emit_comm(struct flat *f, struct op *op, struct pl_err *err)
 {
 	struct node n;
-	int rc = gb_node_of(f->b, op, f->res, &n, err);
+	int rc = gb_node_of(f->b, op, f->res, true, &n, err);
 	pl_ns end = pl_max_i64(op->end, f->cur);
 
 	if (rc < 0)
@@ -254,7 +265,8 @@ static int one_op(struct flat *f, struct op *op, struct pl_err *err)
 			return add_call(b, f->res, op, type, err);
 		}
 	}
-	if (kind == PL_K_STEP && (rc = mark(f, op, true, err)) < 0)
+	if (kind == PL_K_STEP &&
+	    ((rc = end_steps(f, op->start, err)) < 0 || (rc = mark(f, op, true, err)) < 0))
 		return rc;
 	if (f->depth == MAX_DEPTH)
 		return pl_fail(err, PL_ELIMIT, "operations nest deeper than %d on one thread",

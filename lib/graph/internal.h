@@ -7,14 +7,18 @@
 
 #include "graph/graph.h"
 
+/* What few nodes have; -1 none. */
+struct attr {
+	int64_t bytes;
+	int32_t mb, chunk, layer, peer;
+};
 struct node {
 	pl_ns start, dur;
-	int64_t bytes;
 	uint8_t type, role, kind, flags;
 	pl_id res, name;
 	uint32_t group;
-	int32_t step; /* index into gb.step, -1: outside any */
-	int32_t mb, chunk, layer, peer;
+	int32_t step;  /* of what begins a step: index into gb.step; else -1 */
+	uint32_t attr; /* in gb.attr, 0: none of them */
 };
 struct edge {
 	uint32_t src, dst;
@@ -46,6 +50,12 @@ struct call {
 	pl_id name;
 };
 
+/* Between two calls neither ran: a long call, held up by a full queue, is no pause. */
+static inline pl_ns gb_pause(const struct call *a, const struct call *c)
+{
+	return a->start < c->start ? c->start - a->end : a->start - c->end;
+}
+
 /* A cuda_sync record: what a wait or a synchronisation really referred to. */
 struct syncrec {
 	int64_t corr, stream, on_stream, record_corr;
@@ -55,9 +65,10 @@ struct syncrec {
 
 struct resinfo {
 	struct op *op; /* by start */
-	uint32_t n;
+	uint32_t n, coming;
 	size_t cap;
 	bool device, thread, service; /* service: thread that only communicates */
+	bool queue;		      /* made by queue.c, which gives its nodes their steps */
 	uint32_t node0, node1;	      /* a thread's nodes, in program order: [node0, node1) */
 	uint32_t rank_index;
 	int64_t stream;
@@ -66,7 +77,8 @@ struct resinfo {
 struct window {
 	int64_t number;
 	pl_ns start, end;
-	int32_t step; /* index into gb.step */
+	int32_t step;	/* index into gb.step; ascends from window to window */
+	uint32_t again; /* steps of this number before it */
 };
 
 /* Calls by correlation. */
@@ -77,7 +89,7 @@ struct corrkey {
 
 struct rankinfo {
 	int32_t rank;
-	struct window *win; /* steps by start */
+	struct window *win; /* steps by start, one's end never before an earlier one's */
 	size_t n_win, cap_win;
 	uint32_t *res; /* resources of this rank */
 	size_t n_res, cap_res;
@@ -104,21 +116,26 @@ struct gb {
 	size_t cap_ri;
 	struct rankinfo *rank;
 	size_t n_ranks, cap_ranks;
-	int64_t *step; /* step numbers, in order */
-	size_t n_steps, cap_steps;
+	struct pl_intern rank_ids; /* by number: index into rank[] */
+	int64_t *step;		   /* step numbers, in order of the steps */
+	size_t n_steps;
 	struct node *node;
 	struct edge *edge;
-	size_t n_nodes, cap_nodes, n_edges, cap_edges;
+	struct attr *attr; /* the first says none */
+	size_t n_nodes, cap_nodes, n_edges, cap_edges, n_attrs, cap_attrs;
 	uint32_t **ev_node; /* [segment][event]: arrival node of communication events, else NULL */
 	pl_id s_gap, s_begin, s_end, s_rendezvous;
 };
 
 int gb_node(struct gb *b, const struct node *n, uint32_t *id, struct pl_err *err) PL_MUST;
+/* Its number; the same as the last one is not added again. */
+int gb_attr(struct gb *b, const struct attr *a, uint32_t *id, struct pl_err *err) PL_MUST;
 int gb_edge(struct gb *b, uint32_t src, uint32_t dst, unsigned type, struct pl_err *err) PL_MUST;
 /* Graph string of a segment's string. */
 int gb_str(struct gb *b, uint32_t seg, pl_id id, pl_id *out, struct pl_err *err) PL_MUST;
-/* A node filled from the event: kind, name, start, dur and the optional columns. */
-int gb_node_of(struct gb *b, const struct op *op, uint32_t res, struct node *n,
+/* A node filled from the event: kind, name, start, dur and the optional columns; its size in bytes
+ * only if asked for. */
+int gb_node_of(struct gb *b, const struct op *op, uint32_t res, bool bytes, struct node *n,
 	       struct pl_err *err) PL_MUST;
 static inline pl_ns gb_end(const struct gb *b, uint32_t node)
 {
@@ -147,11 +164,25 @@ struct lanes { /* of a rank */
 };
 /* How many operations of the lane were launched before call c. */
 uint32_t gb_launched(const struct lane *x, uint32_t c);
-/* Event waits: recorded or inferred edges between the lanes. hash: [graph strings], cleared once.
- */
-int gb_events(struct gb *b, struct rankinfo *rk, struct lanes *l, uint64_t *hash,
+/* Event waits: recorded or inferred edges between the lanes. hash: [graph strings], cleared once;
+ * lane_of: [resources], PL_NONE before and after. */
+int gb_events(struct gb *b, struct rankinfo *rk, struct lanes *l, uint64_t *hash, uint32_t *lane_of,
 	      struct pl_err *err) PL_MUST;
 
+/* An array of n elements that are not cleared: all are written before they are read. */
+int gb_room(void *array, size_t n, size_t size, struct pl_err *err) PL_MUST;
+/* Give back what is by segment, event or string of the trace; operations, calls and edges. */
+void gb_drop_events(struct gb *b);
+void gb_drop_ops(struct gb *b);
+
+/* Launches that wait for room in a full queue; sizes their calls. Last of the waits. */
+int gb_queue(struct gb *b, struct rankinfo *rk, const struct lanes *l, struct pl_err *err) PL_MUST;
+#define GB_BEFORE (-1) /* the step of what comes before all; of what comes after: n_steps */
+/* Step of time t on the rank: the latest window that has begun. *inside: t lies in it, not between
+ * two. */
+int32_t gb_step_at(const struct gb *b, const struct rankinfo *rk, pl_ns t, bool *inside);
+
+int gb_steps(struct gb *b, struct pl_err *err) PL_MUST;	  /* windows of ranks, order of steps */
 int gb_host(struct gb *b, struct pl_err *err) PL_MUST;	  /* threads: segments, calls */
 int gb_threads(struct gb *b, struct pl_err *err) PL_MUST; /* waits of threads for one another */
 int gb_device(struct gb *b, struct pl_err *err) PL_MUST;  /* streams, launches */

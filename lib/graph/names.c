@@ -86,3 +86,47 @@ void pl_graph_fini(struct pl_graph *g)
 	pl_buf_fini(&g->provenance);
 	pl_graph_init(g);
 }
+
+static int copy_array(void *out, size_t *cap, const void *p, size_t n, size_t size,
+		      struct pl_err *err)
+{
+	int rc = pl_grow(out, cap, n, size, err);
+	void *to;
+
+	memcpy(&to, out, sizeof(to));
+	if (rc == 0 && n)
+		memcpy(to, p, n * size);
+	return rc;
+}
+
+int pl_graph_copy_tables(const struct pl_graph *g, struct pl_graph *to, struct pl_err *err)
+{
+	size_t ranks = 0;
+	pl_id id;
+	int rc;
+
+	for (size_t i = 0; i < g->str.n; i++)
+		PL_TRY(pl_intern_add(&to->str, g->str.str[i], g->str.len[i], &id, err));
+	PL_TRY(copy_array(&to->res, &to->cap_res, g->res, g->n_res, sizeof(*g->res), err));
+	to->n_res = g->n_res;
+	PL_TRY(copy_array(&to->group, &to->cap_groups, g->group, g->n_groups, sizeof(*g->group),
+			  err));
+	to->n_groups = g->n_groups;
+	PL_TRY(copy_array(&to->group_rank, &to->cap_group_ranks, g->group_rank, g->n_group_ranks,
+			  sizeof(*g->group_rank), err));
+	to->n_group_ranks = g->n_group_ranks;
+	PL_TRY(copy_array(&to->link, &to->cap_links, g->link, g->n_links, sizeof(*g->link), err));
+	to->n_links = g->n_links;
+	PL_TRY(copy_array(&to->rank, &ranks, g->rank, (size_t)g->n_ranks, sizeof(*to->rank), err));
+	to->n_ranks = g->n_ranks;
+	to->epoch_ns = g->epoch_ns;
+	to->stepless = g->stepless;
+	to->inferred_waits = g->inferred_waits;
+	to->recorded_waits = g->recorded_waits;
+	to->inferred_threads = g->inferred_threads;
+	to->dropped_edges = g->dropped_edges;
+	to->unmatched_comm = g->unmatched_comm;
+	PL_TRY(pl_buf_put(&to->provenance, g->provenance.p, g->provenance.n, err));
+out:
+	return rc;
+}

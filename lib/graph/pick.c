@@ -35,23 +35,22 @@ static bool has_rank(const struct pick *p, int32_t rank)
 /* ---- tables ------------------------------------------------------------------------------------
  */
 
+/* The ranks asked for stay, their resources, and the links between these. */
 static int pick_tables(struct pick *p, struct pl_err *err)
 {
 	const struct pl_graph *g = p->g;
 	struct pl_graph *o = p->out;
-	pl_id id;
 	int rc;
 
-	for (size_t i = 0; i < g->str.n; i++)
-		PL_TRY(pl_intern_add(&o->str, g->str.str[i], g->str.len[i], &id, err));
-	PL_TRY(pl_alloc(&o->rank, (size_t)g->n_ranks, sizeof(*o->rank), err));
+	PL_TRY(pl_graph_copy_tables(g, o, err));
+	PL_TRY(pl_alloc(&p->res, g->n_res, sizeof(*p->res), err));
+	o->n_ranks = 0;
+	o->n_res = o->n_links = 0;
 	for (int32_t i = 0; i < g->n_ranks; i++)
 		if (has_rank(p, g->rank[i]))
 			o->rank[o->n_ranks++] = g->rank[i];
 	if (!o->n_ranks)
 		return pl_fail(err, PL_EDATA, "none of the ranks asked for is in the graph");
-	PL_TRY(pl_grow(&o->res, &o->cap_res, g->n_res, sizeof(*o->res), err));
-	PL_TRY(pl_alloc(&p->res, g->n_res, sizeof(*p->res), err));
 	for (size_t i = 0; i < g->n_res; i++) {
 		p->res[i] = PL_NONE;
 		if (!has_rank(p, g->res[i].rank))
@@ -64,34 +63,11 @@ static int pick_tables(struct pick *p, struct pl_err *err)
 
 		l.from = p->res[l.from];
 		l.to = p->res[l.to];
-		if (l.from == PL_NONE || l.to == PL_NONE)
-			continue;
-		PL_TRY(pl_grow(&o->link, &o->cap_links, o->n_links + 1, sizeof(l), err));
-		o->link[o->n_links++] = l;
+		if (l.from != PL_NONE && l.to != PL_NONE)
+			o->link[o->n_links++] = l;
 	}
-	PL_TRY(pl_grow(&o->group, &o->cap_groups, g->n_groups, sizeof(*o->group), err));
-	PL_TRY(pl_grow(&o->group_rank, &o->cap_group_ranks, g->n_group_ranks,
-		       sizeof(*o->group_rank), err));
-	if (g->n_groups)
-		memcpy(o->group, g->group, g->n_groups * sizeof(*o->group));
-	if (g->n_group_ranks)
-		memcpy(o->group_rank, g->group_rank, g->n_group_ranks * sizeof(*o->group_rank));
-	o->n_groups = g->n_groups;
-	o->n_group_ranks = g->n_group_ranks;
-	PL_TRY(pl_buf_put(&o->provenance, g->provenance.p, g->provenance.n, err));
 out:
 	return rc;
-}
-
-static void pick_counts(const struct pl_graph *g, struct pl_graph *o)
-{
-	o->epoch_ns = g->epoch_ns;
-	o->stepless = g->stepless;
-	o->inferred_waits = g->inferred_waits;
-	o->recorded_waits = g->recorded_waits;
-	o->inferred_threads = g->inferred_threads;
-	o->dropped_edges = g->dropped_edges;
-	o->unmatched_comm = g->unmatched_comm;
 }
 
 /* ---- shapes ------------------------------------------------------------------------------------
@@ -297,7 +273,6 @@ int pl_graph_pick(const struct pl_graph *g, const struct pl_graph_part *part, st
 	int rc;
 
 	pl_graph_init(out);
-	pick_counts(g, out);
 	PL_TRY(pick_tables(&p, err));
 	PL_TRY(pl_alloc(&p.shape, g->n_shapes, sizeof(*p.shape), err));
 	PL_TRY(pl_alloc(&p.node, g->n_shapes, sizeof(*p.node), err));

@@ -7,13 +7,23 @@
 
 #include "graph/stat.h"
 
-/* Was the host of rank n that of a rank before? */
-static bool known_host(const struct graph_stat *s, int32_t n)
+static int count_hosts(struct graph_stat *s, struct pl_err *err)
 {
-	for (int32_t i = 0; i < n; i++)
-		if (s->rank[i].host == s->rank[n].host)
-			return true;
-	return false;
+	uint8_t *seen; /* by string */
+	int rc = pl_alloc(&seen, s->g->str.n, sizeof(*seen), err);
+
+	if (rc < 0)
+		return rc;
+	for (int32_t i = 0; i < s->g->n_ranks; i++) {
+		pl_id host = s->rank[i].host;
+
+		if (host == PL_NONE || seen[host])
+			continue;
+		seen[host] = 1;
+		s->n_hosts++;
+	}
+	pl_free(seen);
+	return 0;
 }
 
 static void count_resources(struct graph_stat *s)
@@ -48,8 +58,6 @@ static void count_resources(struct graph_stat *s)
 		else
 			k->others++;
 	}
-	for (int32_t i = 0; i < g->n_ranks; i++)
-		s->n_hosts += s->rank[i].host != PL_NONE && !known_host(s, i);
 }
 
 static void count_shape(struct graph_stat *s, size_t id)
@@ -198,6 +206,7 @@ int stat_collect(const struct pl_graph *g, struct graph_stat *s, struct pl_err *
 	PL_TRY(pl_alloc(&s->group, g->n_groups, sizeof(*s->group), err));
 	PL_TRY(pl_alloc(&s->coll, g->str.n, sizeof(*s->coll), err));
 	count_resources(s);
+	PL_TRY(count_hosts(s, err));
 	for (size_t i = 0; i < g->n_groups; i++)
 		s->groups_inferred += (g->group[i].flags & PL_GROUP_INFERRED) != 0;
 	for (size_t i = 0; i < g->n_shapes; i++)

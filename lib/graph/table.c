@@ -66,20 +66,12 @@ struct vote {
 	size_t n_pairs, cap_pairs;
 };
 
-/* The window of the rank in which t lies, or -1. */
-static int32_t window_of(const struct rankinfo *rk, pl_ns t)
+/* Step in which an operation starts. */
+static int32_t step_of(const struct gb *b, const struct resinfo *ri, uint32_t i)
 {
-	size_t lo = 0, hi = rk->n_win;
+	bool inside;
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (rk->win[mid].start <= t)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo ? rk->win[lo - 1].step : -1;
+	return gb_step_at(b, &b->rank[ri->rank_index], ri->op[i].start, &inside);
 }
 
 static void vote_fini(struct vote *v)
@@ -111,7 +103,7 @@ static int number_slots(struct vote *v, struct pl_err *err)
 		    (rc = pl_alloc(&v->step[k], ri->n, sizeof(**v->step), err)) < 0)
 			return rc;
 		for (uint32_t i = 0; i < ri->n; i++) {
-			v->step[k][i] = window_of(&b->rank[ri->rank_index], ri->op[i].start);
+			v->step[k][i] = step_of(b, ri, i);
 			place = i && v->step[k][i] == v->step[k][i - 1] ? place + 1 : 0;
 			v->slot[k][i] = v->n_slots + place;
 			most = place + 1 > most ? place + 1 : most;
@@ -226,7 +218,7 @@ static int tie_steps(struct vote *v, struct pl_err *err)
 
 	PL_TRY(pl_alloc(&from, b->g->n_res, sizeof(*from), err));
 	PL_TRY(pl_alloc(&to, b->g->n_res, sizeof(*to), err));
-	for (int32_t s = -1; s < (int32_t)b->n_steps; s++) {
+	for (int32_t s = GB_BEFORE; s <= (int32_t)b->n_steps; s++) {
 		for (uint32_t k = 0; k < b->g->n_res; k++) {
 			bool table = b->rank[b->ri[k].rank_index].table;
 
@@ -268,9 +260,9 @@ out:
 
 /* Begin of step s: after the last operation of every track in earlier steps, before the first of
  * each. at[]: by resource, the first operation that is not in an earlier step; moved on. */
-static int begin_step(struct gb *b, int32_t s, uint32_t *at, struct pl_err *err)
+static int begin_step(struct gb *b, int32_t s, pl_ns start, uint32_t *at, struct pl_err *err)
 {
-	struct node n = { .start = INT64_MAX,
+	struct node n = { .start = start,
 			  .type = PL_N_RENDEZVOUS,
 			  .role = PL_RO_MARK,
 			  .kind = PL_K_STEP,
@@ -278,37 +270,27 @@ static int begin_step(struct gb *b, int32_t s, uint32_t *at, struct pl_err *err)
 			  .res = PL_NONE,
 			  .name = b->s_begin,
 			  .group = PL_NONE,
-			  .step = s,
-			  .bytes = -1,
-			  .mb = -1,
-			  .chunk = -1,
-			  .layer = -1,
-			  .peer = -1 };
+			  .step = s };
 	uint32_t id;
 	int rc;
 
-	for (size_t r = 0; r < b->n_ranks; r++)
-		for (size_t i = 0; i < b->rank[r].n_win; i++)
-			if (b->rank[r].win[i].step == s)
-				n.start = pl_min_i64(n.start, b->rank[r].win[i].start);
 	if ((rc = gb_node(b, &n, &id, err)) < 0)
 		return rc;
 	for (uint32_t k = 0; k < b->g->n_res; k++) {
 		struct resinfo *ri = &b->ri[k];
-		const struct rankinfo *rk = &b->rank[ri->rank_index];
 		struct op *last = NULL;
 		uint32_t i = at[k];
 
-		for (; i < ri->n && window_of(rk, ri->op[i].start) < s; i++)
+		for (; i < ri->n && step_of(b, ri, i) < s; i++)
 			if (ri->op[i].node != PL_NONE)
 				last = &ri->op[i];
 		at[k] = i;
-		while (i < ri->n && ri->op[i].node == PL_NONE)
+		while (i < ri->n && ri->op[i].node == PL_NONE && step_of(b, ri, i) == s)
 			i++;
-		if (i < ri->n && window_of(rk, ri->op[i].start) == s &&
+		if (i < ri->n && step_of(b, ri, i) == s &&
 		    (rc = gb_edge(b, id, ri->op[i].node, PL_E_SEQ, err)) < 0)
 			return rc;
-		if (last && last->end <= n.start &&
+		if (last && last->end <= start &&
 		    (rc = gb_edge(b, last->last, id, PL_E_SEQ, err)) < 0)
 			return rc;
 	}
@@ -317,14 +299,27 @@ static int begin_step(struct gb *b, int32_t s, uint32_t *at, struct pl_err *err)
 
 static int begin_steps(struct gb *b, struct pl_err *err)
 {
-	uint32_t *at;
-	int rc = pl_alloc(&at, b->g->n_res, sizeof(*at), err);
+	uint32_t *at = NULL;
+	pl_ns *start = NULL; /* by step: the earliest on any rank */
+	int rc;
 
-	if (rc < 0)
-		return rc;
-	for (size_t s = 0; rc == 0 && s < b->n_steps; s++)
-		rc = begin_step(b, (int32_t)s, at, err);
+	PL_TRY(pl_alloc(&at, b->g->n_res, sizeof(*at), err));
+	PL_TRY(pl_alloc(&start, b->n_steps, sizeof(*start), err));
+	for (size_t s = 0; s < b->n_steps; s++)
+		start[s] = INT64_MAX;
+	for (size_t r = 0; r < b->n_ranks; r++) {
+		for (size_t i = 0; i < b->rank[r].n_win; i++) {
+			const struct window *w = &b->rank[r].win[i];
+
+			start[w->step] = pl_min_i64(start[w->step], w->start);
+		}
+	}
+	for (size_t s = 0; s < b->n_steps; s++)
+		if (start[s] != INT64_MAX)
+			PL_TRY(begin_step(b, (int32_t)s, start[s], at, err));
+out:
 	pl_free(at);
+	pl_free(start);
 	return rc;
 }
 

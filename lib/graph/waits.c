@@ -10,7 +10,7 @@
  * - A pause of a host thread in which a communicating thread finished, shortly before the pause
  * ended, was a wait for it.
  *
- * What the device waits for on the device is in events.c.
+ * What the device waits for on the device is in events.c, launches that wait for room in queue.c.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -280,7 +280,8 @@ static int service_waits(struct gb *b, const struct rankinfo *rk, struct pl_err 
 	return 0;
 }
 
-static int rank_waits(struct gb *b, struct rankinfo *rk, uint64_t *hash, struct pl_err *err)
+static int rank_waits(struct gb *b, struct rankinfo *rk, uint64_t *hash, uint32_t *lane_of,
+		      struct pl_err *err)
 {
 	struct lanes l = { 0 };
 	int rc;
@@ -288,13 +289,15 @@ static int rank_waits(struct gb *b, struct rankinfo *rk, uint64_t *hash, struct 
 	if (rk->n_sync)
 		pl_sort(rk->sync, rk->n_sync, sizeof(*rk->sync), by_sync_corr);
 	PL_TRY(build_lanes(b, rk, &l, err));
-	PL_TRY(gb_events(b, rk, &l, hash, err));
+	PL_TRY(gb_events(b, rk, &l, hash, lane_of, err));
 	for (uint32_t c = 0; c < rk->n_calls; c++)
 		if (rk->call[c].type == CALL_SYNC || rk->call[c].type == CALL_FREE ||
 		    rk->call[c].type == CALL_LAUNCH)
 			PL_TRY(one_sync(b, rk, &l, c, err));
 	if (b->o->infer)
 		PL_TRY(service_waits(b, rk, err));
+	if (b->o->infer)
+		PL_TRY(gb_queue(b, rk, &l, err));
 out:
 	lanes_fini(&l);
 	return rc;
@@ -303,10 +306,16 @@ out:
 int gb_waits(struct gb *b, struct pl_err *err)
 {
 	uint64_t *hash = NULL;
-	int rc = pl_alloc(&hash, b->g->str.n + 1, sizeof(*hash), err);
+	uint32_t *lane_of = NULL;
+	int rc;
 
-	for (size_t r = 0; r < b->n_ranks && rc == 0; r++)
-		rc = rank_waits(b, &b->rank[r], hash, err);
+	PL_TRY(pl_alloc(&hash, b->g->str.n + 1, sizeof(*hash), err));
+	PL_TRY(pl_alloc(&lane_of, b->g->n_res, sizeof(*lane_of), err));
+	memset(lane_of, 0xff, b->g->n_res * sizeof(*lane_of));
+	for (size_t r = 0; r < b->n_ranks; r++)
+		PL_TRY(rank_waits(b, &b->rank[r], hash, lane_of, err));
+out:
 	pl_free(hash);
+	pl_free(lane_of);
 	return rc;
 }

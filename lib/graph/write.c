@@ -2,14 +2,15 @@
  * Graphs as streams, written: paceline-graph(5).
  *
  * Tables are entries with a size of their own, so that they can grow; nodes, edges and times are
- * columns, cut into blocks of 64 Ki rows which the container's threads compress while this one
- * codes. An edge is stored as the distance to its source, which is short because nodes are in the
- * order of time. A reader must not be made to allocate far more than it was given, so a block of
- * few bytes cannot stand for many rows: blocks whose columns are constant are padded (ROWS_A_BYTE).
- * Linear in nodes, edges and times.
+ * columns, cut into blocks of 64 Ki rows which the pool codes and the container's threads compress;
+ * they are put in their order. An edge is stored as the distance to its source, which is short
+ * because nodes are in the order of time. A reader must not be made to allocate far more than it
+ * was given, so a block of few bytes cannot stand for many rows: blocks whose columns are constant
+ * are padded (ROWS_A_BYTE). Linear in nodes, edges and times.
  */
 #include <string.h>
 
+#include "core/pool.h"
 #include "graph/file.h"
 
 /* ---- writing -----------------------------------------------------------------------------------
@@ -21,6 +22,21 @@ struct writer {
 	struct pl_buf e;   /* an entry */
 	uint32_t *scratch; /* as many as a block has rows or edges */
 	size_t cap;
+	struct pl_queue *queue; /* of the blocks being coded */
+	struct rows *free;
+};
+
+/* A block of a shape or a step: its head, or rows of it. */
+struct rows {
+	struct writer w; /* block and scratch of its own */
+	uint32_t type;
+	const struct pl_shape *s;
+	const struct pl_gstep *st;
+	unsigned mask;
+	uint32_t at, n;
+	int rc;
+	struct pl_err err;
+	struct rows *next; /* free */
 };
 
 static int put_block(struct writer *w, uint32_t type, size_t count, struct pl_err *err)
@@ -289,8 +305,8 @@ static int pad(struct writer *w, size_t rows, struct pl_err *err)
 	return 0;
 }
 
-static int write_nodes(struct writer *w, const struct pl_shape *s, unsigned mask, uint32_t at,
-		       uint32_t n, struct pl_err *err)
+static int code_nodes(struct writer *w, const struct pl_shape *s, unsigned mask, uint32_t at,
+		      uint32_t n, struct pl_err *err)
 {
 	const struct {
 		unsigned bit;
@@ -298,8 +314,10 @@ static int write_nodes(struct writer *w, const struct pl_shape *s, unsigned mask
 	} part[] = {
 		{ C_MB, s->mb }, { C_CHUNK, s->chunk }, { C_LAYER, s->layer }, { C_PEER, s->peer }
 	};
+	uint32_t m = s->off[at + n] - s->off[at];
 	int rc;
 
+	PL_TRY(pl_grow(&w->scratch, &w->cap, n > m ? n : m, sizeof(*w->scratch), err));
 	PL_TRY(pl_put_varint(&w->b, at, err));
 	PL_TRY(pl_put_col_u8(&w->b, s->type + at, n, err));
 	PL_TRY(pl_put_col_u8(&w->b, s->role + at, n, err));
@@ -316,32 +334,138 @@ static int write_nodes(struct writer *w, const struct pl_shape *s, unsigned mask
 		if (mask & part[i].bit)
 			PL_TRY(put_ids(w, part[i].v, at, n, err));
 	PL_TRY(put_edges(w, s, at, n, err));
-	PL_TRY(pad(w, n > s->off[at + n] - s->off[at] ? n : s->off[at + n] - s->off[at], err));
-	PL_TRY(put_block(w, B_NODE, n, err));
+	PL_TRY(pad(w, n > m ? n : m, err));
 out:
 	return rc;
 }
 
-static int write_shape(struct writer *w, const struct pl_shape *s, struct pl_err *err)
+static int code_times(struct writer *w, const struct pl_gstep *p, uint32_t at, uint32_t n,
+		      struct pl_err *err)
 {
-	unsigned mask = columns_of(s);
-	uint32_t n;
+	int rc;
+
+	PL_TRY(pl_put_varint(&w->b, at, err));
+	PL_TRY(pl_put_col_i64(&w->b, p->start + at, n, true, err));
+	PL_TRY(pl_put_col_i64(&w->b, p->dur + at, n, false, err));
+	PL_TRY(pad(w, n, err));
+out:
+	return rc;
+}
+
+static int code_shape(struct writer *w, const struct pl_shape *s, unsigned mask, struct pl_err *err)
+{
 	int rc;
 
 	PL_TRY(pl_put_varint(&w->b, s->n_nodes, err));
 	PL_TRY(pl_put_varint(&w->b, s->n_edges, err));
 	PL_TRY(pl_put_varint(&w->b, s->n_entries, err));
 	PL_TRY(pl_put_varint(&w->b, mask, err));
-	PL_TRY(put_block(w, B_SHAP, 1, err));
-	for (uint32_t at = 0; at < s->n_nodes; at += n) {
-		uint32_t left = s->n_nodes - at, m;
+out:
+	return rc;
+}
 
-		n = 1;
-		while (n < left && n < BLOCK_ROWS && s->off[at + n + 1] - s->off[at] <= BLOCK_EDGES)
-			n++;
-		m = s->off[at + n] - s->off[at];
-		PL_TRY(pl_grow(&w->scratch, &w->cap, n > m ? n : m, sizeof(*w->scratch), err));
-		PL_TRY(write_nodes(w, s, mask, at, n, err));
+static int code_step(struct writer *w, const struct pl_gstep *p, struct pl_err *err)
+{
+	int rc = pl_put_svarint(&w->b, p->number, err);
+
+	return rc < 0 ? rc : pl_put_varint(&w->b, p->shape, err);
+}
+
+static void code_rows(void *arg)
+{
+	struct rows *r = arg;
+
+	if (r->type == B_SHAP)
+		r->rc = code_shape(&r->w, r->s, r->mask, &r->err);
+	else if (r->type == B_NODE)
+		r->rc = code_nodes(&r->w, r->s, r->mask, r->at, r->n, &r->err);
+	else if (r->type == B_STEP)
+		r->rc = code_step(&r->w, r->st, &r->err);
+	else
+		r->rc = code_times(&r->w, r->st, r->at, r->n, &r->err);
+}
+
+/* The oldest block that is being coded, if any. */
+static int put_oldest(struct writer *w, bool *any, struct pl_err *err)
+{
+	struct rows *r = pl_queue_get(w->queue);
+
+	*any = r != NULL;
+	if (!r)
+		return 0;
+	r->next = w->free;
+	w->free = r;
+	if (r->rc >= 0)
+		return pl_cwriter_put(w->out, r->type, BLOCK_VERSION, r->n, &r->w.b, err);
+	if (err && !err->code)
+		*err = r->err;
+	return r->rc;
+}
+
+static int put_rest(struct writer *w, struct pl_err *err)
+{
+	bool any = true;
+	int rc = 0;
+
+	while (rc >= 0 && any)
+		rc = put_oldest(w, &any, err);
+	return rc;
+}
+
+static int put_rows(struct writer *w, uint32_t type, const struct rows *what, struct pl_err *err)
+{
+	struct rows *r;
+	bool any;
+	int rc;
+
+	if (pl_queue_full(w->queue) && (rc = put_oldest(w, &any, err)) < 0)
+		return rc;
+	r = w->free;
+	if (r)
+		w->free = r->next;
+	else if ((rc = pl_alloc(&r, 1, sizeof(*r), err)) < 0)
+		return rc;
+	r->type = type;
+	r->s = what->s;
+	r->st = what->st;
+	r->mask = what->mask;
+	r->at = what->at;
+	r->n = what->n;
+	pl_queue_put(w->queue, code_rows, r);
+	return 0;
+}
+
+static void free_rows(struct writer *w)
+{
+	struct rows *r;
+
+	while (w->queue && (r = pl_queue_get(w->queue))) {
+		r->next = w->free;
+		w->free = r;
+	}
+	while ((r = w->free)) {
+		w->free = r->next;
+		pl_buf_fini(&r->w.b);
+		pl_free(r->w.scratch);
+		pl_free(r);
+	}
+	pl_queue_free(w->queue);
+}
+
+static int write_shape(struct writer *w, const struct pl_shape *s, struct pl_err *err)
+{
+	struct rows r = { .s = s, .mask = columns_of(s), .n = 1 };
+	int rc;
+
+	PL_TRY(put_rows(w, B_SHAP, &r, err));
+	for (; r.at < s->n_nodes; r.at += r.n) {
+		uint32_t left = s->n_nodes - r.at;
+
+		r.n = 1;
+		while (r.n < left && r.n < BLOCK_ROWS &&
+		       s->off[r.at + r.n + 1] - s->off[r.at] <= BLOCK_EDGES)
+			r.n++;
+		PL_TRY(put_rows(w, B_NODE, &r, err));
 	}
 out:
 	return rc;
@@ -350,19 +474,13 @@ out:
 static int write_step(struct writer *w, const struct pl_graph *g, const struct pl_gstep *p,
 		      struct pl_err *err)
 {
-	uint32_t nodes = g->shape[p->shape].n_nodes, n;
+	struct rows r = { .s = &g->shape[p->shape], .st = p, .n = 1 };
 	int rc;
 
-	PL_TRY(pl_put_svarint(&w->b, p->number, err));
-	PL_TRY(pl_put_varint(&w->b, p->shape, err));
-	PL_TRY(put_block(w, B_STEP, 1, err));
-	for (uint32_t at = 0; at < nodes; at += n) {
-		n = (uint32_t)pl_min_size(nodes - at, BLOCK_ROWS);
-		PL_TRY(pl_put_varint(&w->b, at, err));
-		PL_TRY(pl_put_col_i64(&w->b, p->start + at, n, true, err));
-		PL_TRY(pl_put_col_i64(&w->b, p->dur + at, n, false, err));
-		PL_TRY(pad(w, n, err));
-		PL_TRY(put_block(w, B_TIME, n, err));
+	PL_TRY(put_rows(w, B_STEP, &r, err));
+	for (; r.at < r.s->n_nodes; r.at += r.n) {
+		r.n = (uint32_t)pl_min_size(r.s->n_nodes - r.at, BLOCK_ROWS);
+		PL_TRY(put_rows(w, B_TIME, &r, err));
 	}
 out:
 	return rc;
@@ -398,9 +516,11 @@ static int write_all(struct writer *w, const struct pl_graph *g, const char *pro
 	PL_TRY(write_table(w, g, B_LINK, g->n_links, err));
 	for (size_t i = 0; i < g->n_shapes; i++)
 		PL_TRY(write_shape(w, &g->shape[i], err));
+	PL_TRY(put_rest(w, err));
 	PL_TRY(write_table(w, g, B_TNSR, g->n_tensors, err));
 	for (size_t i = 0; i < g->n_steps; i++)
 		PL_TRY(write_step(w, g, &g->step[i], err));
+	PL_TRY(put_rest(w, err));
 	PL_TRY(write_totals(w, g, err));
 out:
 	return rc;
@@ -416,14 +536,16 @@ int pl_graph_write(const struct pl_graph *g, struct pl_out *out, int level, stru
 				     .pool = pool };
 	struct pl_err why = { 0 };
 	struct writer w = { 0 };
-	int rc;
+	int threads = pl_pool_threads(pool), rc;
 
 	if (!pl_graph_valid(g, &why))
 		return pl_fail(err, PL_EDATA, "this graph cannot be written: %s", why.msg);
 	w.out = pl_cwriter_open(out, &c, err);
 	if (!w.out)
 		return err ? err->code : PL_ENOMEM;
-	rc = write_all(&w, g, provenance, err);
+	w.queue = pl_queue_new(pool, threads > 1 ? 2 * threads : 1, err);
+	rc = w.queue ? write_all(&w, g, provenance, err) : err ? err->code : PL_ENOMEM;
+	free_rows(&w);
 	if (rc < 0)
 		pl_cwriter_abort(w.out);
 	else

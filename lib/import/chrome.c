@@ -463,6 +463,7 @@ static int walk(struct pl_doc *d, struct pl_err *err)
 	int rc;
 
 	PL_TRY(pl_src_fill(s, PL_SRC_WINDOW, err));
+	PL_TRY(pl_refuse_wide(d->rows.path, s->p, (size_t)(s->end - s->p), err));
 	if (s->end - s->p >= 3 && !memcmp(s->p, "\xef\xbb\xbf", 3))
 		s->p += 3;
 	s->p = pl_scan_space(s->p, s->end);
@@ -580,9 +581,10 @@ static int probe_kineto(const uint8_t *p, size_t n)
 		"\"cpu_op\"",	       "\"baseTimeNanoseconds\"",
 		"\"python_function\"", "\"PyTorch Profiler",
 	};
-	int sure = probe_chrome(p, n), found = 0;
+	int sure = probe_chrome(p, n), found = 0, enough = sure ? 1 : 2;
 
-	for (size_t i = 0; i < PL_LEN(signs); i++)
+	/* a sign that is not there costs a walk over all of it */
+	for (size_t i = 0; i < PL_LEN(signs) && found < enough; i++)
 		found += has(p, n, signs[i]);
 	if (!sure) /* a header longer than the probe */
 		return found >= 2 && p[0] != 0x1f ? 55 : 0;

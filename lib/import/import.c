@@ -48,6 +48,35 @@ struct pl_in *pl_import_open(struct pl_in *raw, struct pl_pool *pool, struct pl_
 	return pl_in_gunzip(raw, pool, err);
 }
 
+/* The byte order mark of text whose characters have two or four bytes, which no format here has. */
+static const char *wide_text(const uint8_t *p, size_t n)
+{
+	static const struct {
+		uint8_t mark[4];
+		size_t n;
+		const char *name;
+	} known[] = { { { 0xff, 0xfe, 0, 0 }, 4, "UTF-32" },
+		      { { 0, 0, 0xfe, 0xff }, 4, "UTF-32" },
+		      { { 0xff, 0xfe }, 2, "UTF-16" },
+		      { { 0xfe, 0xff }, 2, "UTF-16" } };
+
+	for (size_t i = 0; i < PL_LEN(known); i++)
+		if (n >= known[i].n && !memcmp(p, known[i].mark, known[i].n))
+			return known[i].name;
+	return NULL;
+}
+
+int pl_refuse_wide(const char *name, const void *p, size_t n, struct pl_err *err)
+{
+	const char *coding = wide_text(p, n);
+
+	if (!coding)
+		return 0;
+	return pl_fail(err, PL_EDATA,
+		       "%s: byte 0: the text is %s; convert it with iconv -f %s -t UTF-8 first",
+		       name, coding, coding);
+}
+
 static const struct pl_importer *recognise(struct pl_in *in, struct pl_err *cut, struct pl_err *err)
 {
 	const struct pl_importer *best = NULL;
@@ -62,6 +91,8 @@ static const struct pl_importer *recognise(struct pl_in *in, struct pl_err *cut,
 			pl_in_name(in));
 		return NULL;
 	}
+	if (pl_refuse_wide(pl_in_name(in), p, (size_t)n, err) < 0)
+		return NULL;
 	for (size_t i = 0; pl_importers[i]; i++) {
 		int s = pl_importers[i]->probe(p, (size_t)n);
 

@@ -48,6 +48,19 @@ void pl_tracks_renew(struct pl_tracks *t)
 		t->thread[i].used = false;
 }
 
+/* Append text; a NUL, which ends the parts of a key, as it is written in JSON. */
+static int put_text(struct pl_tracks *t, const char *s, size_t n, struct pl_err *err)
+{
+	const char *nul;
+	int rc;
+
+	for (; n && (nul = memchr(s, '\0', n)); n -= (size_t)(nul + 1 - s), s = nul + 1)
+		if ((rc = pl_buf_put(&t->tmp, s, (size_t)(nul - s), err)) < 0 ||
+		    (rc = pl_buf_put(&t->tmp, "\\u0000", 6, err)) < 0)
+			return rc;
+	return pl_buf_put(&t->tmp, s, n, err);
+}
+
 /* Append the flag and the text of a pid. */
 static int put_pid(struct pl_tracks *t, const struct pl_pid *p, struct pl_err *err)
 {
@@ -63,7 +76,7 @@ static int put_pid(struct pl_tracks *t, const struct pl_pid *p, struct pl_err *e
 		rc = pl_buf_printf(&t->tmp, err, "%c", p->tok == PL_TOK_STR ? 's' : 'r');
 		if (rc < 0)
 			return rc;
-		return pl_buf_put(&t->tmp, pl_intern_get(str, (pl_id)p->v), str->len[p->v], err);
+		return put_text(t, pl_intern_get(str, (pl_id)p->v), str->len[p->v], err);
 	}
 }
 

@@ -650,6 +650,21 @@ int pl_get_col_i64(struct pl_cur *c, int64_t *v, size_t n, struct pl_err *err)
 	return dec_end(&d, c, err);
 }
 
+/* The next piece of a narrow column, PIECE values at most, each below 2^bits. Returns how many. */
+static size_t get_piece(struct dec *d, int64_t *wide, unsigned bits)
+{
+	size_t n = pl_min_size(PIECE, d->left);
+	uint64_t high = 0;
+
+	if (d->what || dec_next(d, wide, n) < 0)
+		return 0;
+	for (size_t i = 0; i < n; i++)
+		high |= (uint64_t)wide[i];
+	if (high >> bits)
+		dec_fail(d, "value out of range in a column");
+	return n;
+}
+
 int pl_get_col_u32(struct pl_cur *c, uint32_t *v, size_t n, struct pl_err *err)
 {
 	int64_t wide[PIECE];
@@ -658,19 +673,9 @@ int pl_get_col_u32(struct pl_cur *c, uint32_t *v, size_t n, struct pl_err *err)
 	if (!n)
 		return 0;
 	dec_begin(&d, c, n);
-	for (size_t i = 0, k; i < n && !d.what; i += k) {
-		uint64_t high = 0;
-
-		k = pl_min_size(PIECE, n - i);
-		if (dec_next(&d, wide, k) < 0)
-			break;
-		for (size_t j = 0; j < k; j++) {
-			high |= (uint64_t)wide[j];
-			v[i + j] = (uint32_t)wide[j];
-		}
-		if (high >> 32)
-			dec_fail(&d, "value out of range in a column");
-	}
+	for (size_t k; (k = get_piece(&d, wide, 32)); v += k)
+		for (size_t i = 0; i < k; i++)
+			v[i] = (uint32_t)wide[i];
 	return dec_end(&d, c, err);
 }
 
@@ -686,18 +691,8 @@ int pl_get_col_u8(struct pl_cur *c, uint8_t *v, size_t n, struct pl_err *err)
 		d.p += n;
 		return dec_end(&d, c, err);
 	}
-	for (size_t i = 0, k; i < n && !d.what; i += k) {
-		uint64_t high = 0;
-
-		k = pl_min_size(PIECE, n - i);
-		if (dec_next(&d, wide, k) < 0)
-			break;
-		for (size_t j = 0; j < k; j++) {
-			high |= (uint64_t)wide[j];
-			v[i + j] = (uint8_t)wide[j];
-		}
-		if (high >> 8)
-			dec_fail(&d, "value out of range in a column");
-	}
+	for (size_t k; (k = get_piece(&d, wide, 8)); v += k)
+		for (size_t i = 0; i < k; i++)
+			v[i] = (uint8_t)wide[i];
 	return dec_end(&d, c, err);
 }

@@ -257,24 +257,13 @@ out:
 	return rc;
 }
 
-/* Tables; of the tensors those of the shape that stays. */
-static int copy_tables(struct fold *f, uint32_t shape, struct pl_err *err)
+/* Of the tensors those of the shape that stays. */
+static int copy_tensors(struct fold *f, uint32_t shape, struct pl_err *err)
 {
 	const struct pl_graph *g = f->g;
 	struct pl_graph *o = f->out;
-	pl_id id;
 	int rc;
 
-	for (size_t i = 0; i < g->str.n; i++)
-		PL_TRY(pl_intern_add(&o->str, g->str.str[i], g->str.len[i], &id, err));
-	PL_TRY(dup(&o->res, g->res, g->n_res, sizeof(*o->res), err));
-	o->n_res = o->cap_res = g->n_res;
-	PL_TRY(dup(&o->group, g->group, g->n_groups, sizeof(*o->group), err));
-	o->n_groups = o->cap_groups = g->n_groups;
-	PL_TRY(dup(&o->group_rank, g->group_rank, g->n_group_ranks, sizeof(*o->group_rank), err));
-	o->n_group_ranks = o->cap_group_ranks = g->n_group_ranks;
-	PL_TRY(dup(&o->link, g->link, g->n_links, sizeof(*o->link), err));
-	o->n_links = o->cap_links = g->n_links;
 	PL_TRY(dup(&o->consumer, g->consumer, g->n_consumers, sizeof(*o->consumer), err));
 	o->n_consumers = o->cap_consumers = g->n_consumers;
 	PL_TRY(pl_alloc(&o->tensor, g->n_tensors, sizeof(*o->tensor), err));
@@ -285,16 +274,6 @@ static int copy_tables(struct fold *f, uint32_t shape, struct pl_err *err)
 		o->tensor[o->n_tensors] = g->tensor[i];
 		o->tensor[o->n_tensors++].shape = 0;
 	}
-	PL_TRY(dup(&o->rank, g->rank, (size_t)g->n_ranks, sizeof(*o->rank), err));
-	o->n_ranks = g->n_ranks;
-	o->epoch_ns = g->epoch_ns;
-	o->stepless = g->stepless;
-	o->inferred_waits = g->inferred_waits;
-	o->recorded_waits = g->recorded_waits;
-	o->inferred_threads = g->inferred_threads;
-	o->dropped_edges = g->dropped_edges;
-	o->unmatched_comm = g->unmatched_comm;
-	PL_TRY(pl_buf_put(&o->provenance, g->provenance.p, g->provenance.n, err));
 out:
 	return rc;
 }
@@ -449,7 +428,8 @@ int pl_graph_fold(const struct pl_graph *g, bool median, struct pl_graph *out, s
 	for (size_t i = 0; i < g->n_shapes; i++)
 		PL_TRY(make_order(g, &g->shape[i], &f.order[i], err));
 	PL_TRY(choose(&f, &shape, err));
-	PL_TRY(copy_tables(&f, shape, err));
+	PL_TRY(pl_graph_copy_tables(g, out, err));
+	PL_TRY(copy_tensors(&f, shape, err));
 	PL_TRY(make_step(&f, shape, err));
 	if (n_folded)
 		*n_folded = f.n_steps;

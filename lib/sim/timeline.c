@@ -2,13 +2,14 @@
  * A replayed run as a trace, for eyes (perfetto) and for the tools: merge and graph read it as they
  * read a profiler's, and find the same dependencies.
  *
- * One track a resource, under its rank. An operation that the graph holds in two nodes (arrival and
- * transfer of a communication; a call and what is left of it after its wait) is one event again,
- * and the wait between the two lies inside it as an event of kind wait. Waits are also: what a host
- * thread does between its operations ("host gap"), what it waited for ("wait: NAME of the
- * operation"), and before an operation of a device the time that nothing explains (1 us or more;
- * less is a profiler's rounding). A call and what it launched share a correlation; the members of
- * one communication share group and sequence number. Steps are events of each rank.
+ * One track a resource, under its rank, but none for those that only hand on times. An operation
+ * that the graph holds in two nodes (arrival and transfer of a communication; a call and what is
+ * left of it after its wait) is one event again, and the wait between the two lies inside it as an
+ * event of kind wait. Waits are also: what a host thread does between its operations ("host gap"),
+ * what it waited for ("wait: NAME of the operation"), and before an operation of a device the time
+ * that nothing explains (1 us or more; less is a profiler's rounding). A call and what it launched
+ * share a correlation; the members of one communication share group and sequence number. Steps are
+ * events of each rank.
  *
  * One pass over the nodes; memory: 5 bytes a node of the longest step.
  */
@@ -129,6 +130,8 @@ static int add_track(struct timeline *t, uint32_t res, struct pl_err *err)
 	char *end;
 	int rc;
 
+	if (pl_graph_hands_on(t->s->g, res))
+		return 0;
 	PL_TRY(rank_track(t, &k, r->rank, err));
 	k.type = r->track_type;
 	k.device = r->device;
@@ -408,6 +411,8 @@ static int one_node(struct timeline *t, const struct pl_shape *sh, uint32_t i, s
 	struct event e;
 	int rc;
 
+	if (pl_graph_hands_on(t->s->g, sh->res[i]))
+		return 0;
 	if (continues(l, sh, i)) {
 		met = l->call.end;
 		l->call.end = l->done = end;

@@ -14,6 +14,7 @@ struct loader {
 	struct pl_trace *t;
 	const char *const *want;
 	size_t n_want;
+	uint32_t roles;	    /* wanted */
 	bool salvage, kept; /* kept: rows are not ordinals */
 	struct pl_events *cur;
 	uint64_t cap;
@@ -57,14 +58,16 @@ static pl_id **text_of(struct pl_events *e, size_t i)
 	return (pl_id **)(void *)((char *)e + texts[i].offset);
 }
 
-static void events_free(struct pl_events *e, size_t n_want)
+static void drop_columns(struct pl_events *e, size_t n_want)
 {
-	if (!e)
-		return;
-	for (size_t i = 0; i < PL_LEN(numbers); i++)
+	for (size_t i = 0; i < PL_LEN(numbers); i++) {
 		pl_free(*number_of(e, i));
-	for (size_t i = 0; i < PL_LEN(texts); i++)
+		*number_of(e, i) = NULL;
+	}
+	for (size_t i = 0; i < PL_LEN(texts); i++) {
 		pl_free(*text_of(e, i));
+		*text_of(e, i) = NULL;
+	}
 	for (size_t i = 0; e->arg && i < n_want; i++)
 		pl_free(e->arg[i]);
 	pl_free(e->arg);
@@ -73,8 +76,25 @@ static void events_free(struct pl_events *e, size_t n_want)
 	pl_free(e->name);
 	pl_free(e->ts);
 	pl_free(e->dur);
+	e->arg = NULL;
+	e->kind = NULL;
+	e->track = e->name = NULL;
+	e->ts = e->dur = NULL;
+}
+
+static void events_free(struct pl_events *e, size_t n_want)
+{
+	if (!e)
+		return;
+	drop_columns(e, n_want);
 	pl_segment_fini(&e->seg);
 	pl_free(e);
+}
+
+void pl_trace_drop(struct pl_trace *t)
+{
+	for (uint32_t i = 0; i < t->n_segs; i++)
+		drop_columns(t->seg[i], t->n_args);
 }
 
 void pl_trace_fini(struct pl_trace *t)
@@ -299,10 +319,10 @@ static int load_col(struct loader *l, const struct pl_segment *seg, const struct
 	int rc = 0;
 
 	for (size_t i = 0; i < PL_LEN(numbers); i++)
-		if (numbers[i].role == c->role)
+		if (numbers[i].role == c->role && l->roles >> c->role & 1)
 			PL_TRY(load_number(l, seg, c, i, to, err));
 	for (size_t i = 0; text && i < PL_LEN(texts); i++)
-		if (texts[i].role == c->role)
+		if (texts[i].role == c->role && l->roles >> c->role & 1)
 			PL_TRY(load_text(l, c, i, to, err));
 	if (c->key == PL_NONE || (c->type != PL_V_INT && c->type != PL_V_BOOL))
 		return 0;
@@ -330,7 +350,6 @@ static int on_begin(struct pl_sink *sink, struct pl_segment *seg, struct pl_err 
 	l->cap = 0;
 	if (l->n_want)
 		PL_TRY(pl_alloc(&l->cur->arg, l->n_want, sizeof(*l->cur->arg), err));
-	rc = reserve(l, 1, err); /* the plain columns are there even without events */
 out:
 	return rc;
 }
@@ -364,69 +383,21 @@ static int on_end(struct pl_sink *sink, struct pl_segment *seg, struct pl_err *e
 {
 	struct loader *l = (struct loader *)sink;
 	uint64_t *limit = &l->limit[l->t->n_segs - 1];
+	int rc = reserve(l, 1, err); /* the plain columns are there even without events */
 
-	(void)err;
+	if (rc < 0)
+		return rc;
 	*limit = *limit < seg->n_events ? *limit : seg->n_events;
 	l->cur->seg = *seg; /* its contents are ours now */
 	memset(seg, 0, sizeof(*seg));
 	return 0;
 }
 
-/* The tables come as a copy of their own: what the reader has is only lent. */
-static int dup_merge(const struct pl_merge *from, struct pl_merge *to, struct pl_err *err)
-{
-	int rc;
-
-	memset(to, 0, sizeof(*to));
-	PL_TRY(pl_alloc(&to->clock, from->n_clocks, sizeof(*to->clock), err));
-	for (; to->n_clocks < from->n_clocks; to->n_clocks++) {
-		struct pl_clock *k = &to->clock[to->n_clocks];
-
-		*k = from->clock[to->n_clocks];
-		if (k->host && !(k->host = pl_strdup(k->host)))
-			goto memory;
-	}
-	PL_TRY(pl_alloc(&to->group, from->n_groups, sizeof(*to->group), err));
-	for (; to->n_groups < from->n_groups; to->n_groups++) {
-		const struct pl_group *g = &from->group[to->n_groups];
-		struct pl_group *k = &to->group[to->n_groups];
-		uint32_t *rank;
-
-		PL_TRY(pl_alloc(&rank, g->n, sizeof(*rank), err));
-		*k = (struct pl_group){ .rank = rank, .n = g->n, .flags = g->flags };
-		if (g->n)
-			memcpy(rank, g->rank, g->n * sizeof(*rank));
-		if (!(k->name = pl_strdup(g->name))) {
-			pl_free(rank);
-			k->rank = NULL;
-			goto memory;
-		}
-	}
-	PL_TRY(pl_alloc(&to->use, from->n_uses, sizeof(*to->use), err));
-	PL_TRY(pl_alloc(&to->match, from->n_matches, sizeof(*to->match), err));
-	PL_TRY(pl_alloc(&to->member, from->n_members, sizeof(*to->member), err));
-	if (from->n_uses)
-		memcpy(to->use, from->use, from->n_uses * sizeof(*to->use));
-	if (from->n_matches)
-		memcpy(to->match, from->match, from->n_matches * sizeof(*to->match));
-	if (from->n_members)
-		memcpy(to->member, from->member, from->n_members * sizeof(*to->member));
-	to->n_uses = from->n_uses;
-	to->n_matches = from->n_matches;
-	to->n_members = from->n_members;
-	return 0;
-memory:
-	rc = pl_fail(err, PL_ENOMEM, "out of memory (merge)");
-out:
-	pl_merge_fini(to);
-	return rc;
-}
-
 static int on_merge(struct pl_sink *sink, const struct pl_merge *m, struct pl_err *err)
 {
 	struct loader *l = (struct loader *)sink;
 	struct pl_merge copy;
-	int rc = dup_merge(m, &copy, err);
+	int rc = pl_merge_dup(m, &copy, err); /* what the reader has is only lent */
 
 	l->t->merged = true;
 	l->t->n_merges++;
@@ -503,7 +474,8 @@ int pl_trace_load(struct pl_in *in, const struct pl_trace_reader_opts *opts,
 	struct loader l = {
 		.sink = { .begin = on_begin, .batch = on_batch, .end = on_end, .merge = on_merge },
 		.t = t,
-		.want = want
+		.want = want,
+		.roles = opts && opts->roles ? opts->roles : UINT32_MAX
 	};
 	int rc;
 

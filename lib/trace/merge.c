@@ -28,7 +28,127 @@ void pl_merge_fini(struct pl_merge *m)
 	pl_free(m->use);
 	pl_free(m->match);
 	pl_free(m->member);
+	pl_buf_fini(&m->provenance);
 	memset(m, 0, sizeof(*m));
+}
+
+static int dup_rows(void *out, const void *p, size_t n, size_t size, struct pl_err *err)
+{
+	int rc = pl_alloc(out, n + 1, size, err);
+
+	if (rc == 0 && n)
+		memcpy(*(void **)out, p, n * size);
+	return rc;
+}
+
+static int dup_clocks(const struct pl_merge *from, struct pl_merge *to, struct pl_err *err)
+{
+	int rc = pl_alloc(&to->clock, from->n_clocks + (size_t)1, sizeof(*to->clock), err);
+
+	for (uint32_t i = 0; i < from->n_clocks && rc >= 0; i++) {
+		struct pl_clock *k = &to->clock[to->n_clocks++];
+
+		*k = from->clock[i];
+		if (k->host && !(k->host = pl_strdup(k->host)))
+			rc = pl_fail(err, PL_ENOMEM, "out of memory (merge)");
+	}
+	return rc;
+}
+
+static int dup_groups(const struct pl_merge *from, struct pl_merge *to, struct pl_err *err)
+{
+	int rc;
+
+	PL_TRY(pl_alloc(&to->group, from->n_groups + (size_t)1, sizeof(*to->group), err));
+	for (uint32_t i = 0; i < from->n_groups; i++) {
+		const struct pl_group *g = &from->group[i];
+		struct pl_group *k = &to->group[to->n_groups++];
+
+		*k = (struct pl_group){ .flags = g->flags };
+		k->name = pl_strdup(g->name ? g->name : "");
+		if (!k->name)
+			return pl_fail(err, PL_ENOMEM, "out of memory (merge)");
+		PL_TRY(dup_rows(&k->rank, g->rank, g->n, sizeof(*g->rank), err));
+		k->n = g->n;
+	}
+out:
+	return rc;
+}
+
+/* ---- a copy, and what it is asked --------------------------------------------------------------
+ */
+
+static int by_use(const void *pa, const void *pb)
+{
+	const struct pl_clock_use *a = pa, *b = pb;
+
+	if (a->segment != b->segment)
+		return a->segment < b->segment ? -1 : 1;
+	if (a->rank != b->rank)
+		return a->rank < b->rank ? -1 : 1;
+	return a->clock < b->clock ? -1 : a->clock > b->clock;
+}
+
+int pl_merge_dup(const struct pl_merge *from, struct pl_merge *to, struct pl_err *err)
+{
+	int rc;
+
+	memset(to, 0, sizeof(*to));
+	PL_TRY(dup_clocks(from, to, err));
+	PL_TRY(dup_groups(from, to, err));
+	PL_TRY(dup_rows(&to->use, from->use, from->n_uses, sizeof(*to->use), err));
+	PL_TRY(dup_rows(&to->match, from->match, from->n_matches, sizeof(*to->match), err));
+	PL_TRY(dup_rows(&to->member, from->member, from->n_members, sizeof(*to->member), err));
+	PL_TRY(pl_buf_put(&to->provenance, from->provenance.p, from->provenance.n, err));
+	to->n_uses = from->n_uses;
+	to->n_matches = from->n_matches;
+	to->n_members = from->n_members;
+	pl_sort(to->use, to->n_uses, sizeof(*to->use), by_use);
+	return 0;
+out:
+	pl_merge_fini(to);
+	return rc;
+}
+
+/* The first use that is not before the rank's in the segment. */
+static uint32_t first_use(const struct pl_merge *m, uint32_t segment, int32_t rank)
+{
+	uint32_t lo = 0, hi = m->n_uses;
+
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+		const struct pl_clock_use *u = &m->use[mid];
+
+		if (u->segment < segment || (u->segment == segment && u->rank < rank))
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+const struct pl_clock *pl_merge_clock(const struct pl_merge *m, uint32_t segment, int32_t rank)
+{
+	uint32_t i = first_use(m, segment, rank);
+
+	if (rank < 0 && (i == m->n_uses || m->use[i].segment != segment || m->use[i].rank != rank))
+		i = first_use(m, segment, INT32_MIN);
+	if (i == m->n_uses || m->use[i].segment != segment ||
+	    (rank >= 0 && m->use[i].rank != rank) || m->use[i].clock >= m->n_clocks)
+		return NULL;
+	return &m->clock[m->use[i].clock];
+}
+
+pl_ns pl_clock_apply(const struct pl_clock *c, pl_ns local)
+{
+	double move;
+
+	if (!c)
+		return local;
+	move = c->drift_ppm * 1e-6 * (double)pl_sub_sat(local, c->ref_ns);
+	if (!(fabs(move) < 9.2e18))
+		move = 0;
+	return pl_sub_sat(pl_sub_sat(local, c->offset_ns), (int64_t)llround(move));
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -165,6 +285,26 @@ out:
 	return rc;
 }
 
+static int put_provenance(const struct pl_merge *m, struct pl_cwriter *w, struct pl_err *err)
+{
+	const struct pl_buf *p = &m->provenance;
+	struct pl_buf b = { 0 };
+	uint32_t lines = 0;
+	int rc;
+
+	if (!p->n)
+		return 0;
+	PL_TRY(pl_buf_put(&b, p->p, p->n, err));
+	if (b.p[b.n - 1] != '\n')
+		PL_TRY(pl_buf_put(&b, "\n", 1, err));
+	for (size_t i = 0; i < b.n; i++)
+		lines += b.p[i] == '\n';
+	rc = pl_cwriter_put(w, PL_BLOCK_PROVENANCE, PL_TRACE_BLOCK_VERSION, lines, &b, err);
+out:
+	pl_buf_fini(&b);
+	return rc;
+}
+
 int pl_merge_write(const struct pl_merge *m, struct pl_cwriter *w, struct pl_err *err)
 {
 	struct pl_buf b = { 0 };
@@ -181,6 +321,7 @@ int pl_merge_write(const struct pl_merge *m, struct pl_cwriter *w, struct pl_err
 	PL_TRY(put_table(m, PL_BLOCK_GRPS, m->n_groups, w, err));
 	PL_TRY(put_table(m, PL_BLOCK_MTCH, m->n_matches, w, err));
 	PL_TRY(put_table(m, PL_BLOCK_MEMB, m->n_members, w, err));
+	PL_TRY(put_provenance(m, w, err));
 out:
 	pl_buf_fini(&b);
 	return rc;
@@ -463,6 +604,7 @@ int pl_merge_append(struct pl_merge *to, struct pl_merge *add, uint32_t base, st
 	PL_TRY(ROOM(group, n_groups));
 	PL_TRY(ROOM(match, n_matches));
 	PL_TRY(ROOM(member, n_members));
+	PL_TRY(pl_buf_put(&to->provenance, add->provenance.p, add->provenance.n, err));
 	for (uint32_t i = 0; i < add->n_uses; i++) {
 		struct pl_clock_use u = add->use[i];
 

@@ -135,9 +135,8 @@ static void trim(struct reader *r)
 		pl_col_drop(&r->batch.col[i]);
 }
 
-static int get_provenance(struct reader *r, const struct pl_block *b, struct pl_err *err)
+static int get_provenance(struct pl_buf *p, const struct pl_block *b, struct pl_err *err)
 {
-	struct pl_buf *p = &r->seg.provenance;
 	int rc = pl_buf_put(p, b->p, b->n, err);
 
 	if (rc >= 0 && b->n && b->p[b->n - 1] != '\n')
@@ -171,6 +170,8 @@ static int get_block(struct reader *r, const struct pl_block *b, struct pl_err *
 	struct pl_trace_map *map = r->opts->keep ? &r->map : NULL;
 
 	r->batch.n = 0;
+	if (r->state == MERGE && b->type == PL_BLOCK_PROVENANCE)
+		return get_provenance(&r->merge.m.provenance, b, err);
 	if (r->state == MERGE && !pl_merge_is_block(b->type))
 		return 0;
 	if (b->type != PL_BLOCK_PROVENANCE && b->version > PL_TRACE_BLOCK_VERSION &&
@@ -183,7 +184,7 @@ static int get_block(struct reader *r, const struct pl_block *b, struct pl_err *
 		return r->broken ? 0 : pl_merge_get(&r->merge, b, err);
 	switch (b->type) {
 	case PL_BLOCK_PROVENANCE:
-		return get_provenance(r, b, err);
+		return get_provenance(&r->seg.provenance, b, err);
 	case PL_BLOCK_SEGM:
 		return pl_trace_get_segment(&c, &r->seg, err);
 	case PL_BLOCK_STRS:

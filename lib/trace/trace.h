@@ -251,8 +251,18 @@ struct pl_merge {
 	struct pl_match *match;
 	struct pl_member *member;
 	uint32_t n_clocks, n_uses, n_groups, n_matches, n_members;
+	struct pl_buf provenance; /* lines, of the program that made it */
 };
 void pl_merge_fini(struct pl_merge *m);
+/* A copy of its own, with the uses in order of segment and rank. */
+int pl_merge_dup(const struct pl_merge *from, struct pl_merge *to, struct pl_err *err) PL_MUST;
+/* The clock of the rank's tracks in the segment, NULL if none is known; tracks of no rank follow
+ * the segment's first clock. The uses need to be in order, as pl_merge_dup() and pl_trace_load()
+ * leave them. */
+const struct pl_clock *pl_merge_clock(const struct pl_merge *m, uint32_t segment, int32_t rank);
+/* Absolute local time to time on the common clock; c may be NULL (none is known). A drift that no
+ * clock has is left out. */
+pl_ns pl_clock_apply(const struct pl_clock *c, pl_ns local);
 /* Encode as the blocks of a segment of its own, ahead of the traces that it speaks of. Segment
  * numbers in it count from the segment after it. */
 int pl_merge_write(const struct pl_merge *m, struct pl_cwriter *w, struct pl_err *err) PL_MUST;
@@ -288,6 +298,9 @@ struct pl_trace_reader_opts {
 	/* Decode only the rows for which keep() says yes, chosen by kind alone; NULL: all. */
 	bool (*keep)(void *arg, uint8_t kind);
 	void *arg;
+	/* Of pl_trace_load(): bit r set: keep role r as a column; 0: all. Arguments are not
+	 * concerned. */
+	uint32_t roles;
 	/* Every compressed member in turn, for a program that passes blocks on untouched. `segment`
 	 * counts all segments of the stream; `merge` is true for the members of a merge segment. */
 	int (*raw)(void *arg, uint32_t segment, bool merge, const void *member, size_t n,
@@ -337,6 +350,9 @@ struct pl_trace {
 int pl_trace_load(struct pl_in *in, const struct pl_trace_reader_opts *opts,
 		  const char *const *want, struct pl_trace *t, struct pl_err *err) PL_MUST;
 void pl_trace_fini(struct pl_trace *t);
+/* Gives back the columns of all events (they become NULL); how many there were, strings, tracks and
+ * the merge stay. */
+void pl_trace_drop(struct pl_trace *t);
 /*
  * Before times are computed with: afterwards sums and differences of a few times cannot overflow.
  * Times and durations that lie more than a year from the rest of their segment get the nearest

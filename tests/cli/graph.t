@@ -113,4 +113,25 @@ status 0 "a picture of it" "$BIN/graph" -O dot "$TMP/big.graph"
 says "warning: a picture of" "... is warned of"
 check "the generator does the same twice" sh -c "
 	'$GEN/ggen' --ranks=32 --ops=200000 --steps=3 -@ 4 | cmp - '$TMP/big.graph'"
+
+# ---- tables of very many ranks and steps -----------------------------------------------------------
+# Seconds; with one loop over all ranks (or steps) for each of them it would take many minutes.
+large() # RANKS STEPS
+{
+	awk -v r="$1" -v s="$2" 'BEGIN { print "rank,step,optype,start_ts,duration"
+		for (i = 0; i < r; i++) for (k = 0; k < s; k++)
+			printf "%d,%d,fwd,%.6f,0.0015\n%d,%d,bwd,%.6f,0.001\n", \
+				i, k, k * 0.01, i, k, k * 0.01 + 0.002 }'
+}
+if [ "$LONG" = 1 ]; then
+	large 200000 1 >"$TMP/ranks.csv"
+	large 2 100000 >"$TMP/steps.csv"
+	for t in ranks steps; do
+		status 0 "a table of many $t: statistics" timeout 30 "$BIN/trace" -O stat "$TMP/$t.csv"
+		"$BIN/trace" "$TMP/$t.csv" | timeout 30 "$BIN/merge" -q -o "$TMP/$t.merged"
+		status 0 "... graph" timeout 30 "$BIN/graph" -q -o "$TMP/$t.graph" "$TMP/$t.merged"
+		status 0 "... statistics of it" timeout 30 "$BIN/graph" -O stat "$TMP/$t.graph"
+	done
+	check "... all steps" grep -q '^steps  *100000 of' "$TMP/out"
+fi
 done_testing

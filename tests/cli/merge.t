@@ -41,6 +41,21 @@ check "... the same bytes" cmp -s "$TMP/m1" "$TMP/m4"
 check "no event is rewritten" cmp -s "$TMP/before" "$TMP/after"
 status 0 "provenance" sh -c "'$BIN/merge' '$TMP/job.trace' | zcat | grep -q -a 'merge .*job.trace'"
 
+# lines FILE: the programs that a graph of it names, in their order
+lines() {
+	"$BIN/graph" -q -u "$1" | "$BIN/graph" -q -O text |
+		sed -n 's/^provenance[[:space:]]*\([a-z]*\) .*/\1/p' | tr '\n' ' '
+}
+"$BIN/trace" -q -o "$TMP/p0.trace" "$TMP/rank0.json"
+"$BIN/trace" -q -o "$TMP/p1.trace" "$TMP/rank1.json"
+"$BIN/merge" -o "$TMP/p.merged" "$TMP/p0.trace" "$TMP/p1.trace"
+check "a graph names what merged its traces: $(lines "$TMP/p.merged")" \
+	test "$(lines "$TMP/p.merged")" = "trace trace merge graph "
+"$BIN/trace" -q --no-provenance -o "$TMP/p.again" "$TMP/p.merged"
+check "... also when trace passed it on" test "$(lines "$TMP/p.again")" = "trace trace merge graph "
+"$BIN/trace" -q --no-provenance --kind=comm -o "$TMP/p.some" "$TMP/p.merged"
+check "... or a part of it" sh -c "zcat '$TMP/p.some' | grep -q -a 'merge .*p1.trace'"
+
 status 0 "a rank alone" "$BIN/merge" -o "$TMP/m5" "$TMP/r1.trace"
 says "on one rank only" "... is warned of"
 
@@ -77,6 +92,7 @@ status 0 "two hosts, one of them wrong" merged "$TMP/two.trace"
 check "two clocks" test "$(grep -c '"clock": [01],$' "$TMP/report")" = 2
 check "its offset is found: $(number offset_ns 2)" near "$(number offset_ns 2)" -3000000 10000
 check "its drift is found: $(number drift_ppm 2)" near "$(number drift_ppm 2)" 40 8
+check "none of the groups is doubtful" test "$(number doubtful)" = 0
 check "all groups are inferred" test "$(number inferred_groups)" = 6
 check "each pair is one, and every second rank" sh -c "tr -d ' \n' <'$TMP/report' |
 	grep -q '\"ranks\":\[4,5\].*\"ranks\":\[0,2,4,6\]'"

@@ -82,12 +82,17 @@ for name in "network twice as fast" "a slow rank" both "larger messages"; do
 	check "joined at once: $name: it matters" apart "$TMP/after.$name"
 done
 job_of "host-bound" --ranks=4 --layers=2 --host-bound
+job_of "full launch queue" --ranks=4 --layers=2 --no-item --queue-depth=120 --seed=5
+for name in "network twice as fast" "a slow rank" both "larger messages"; do
+	check "full launch queue: $name: it matters" apart "$TMP/after.$name"
+done
 job_of "pipeline" --ranks=4 --pp=2 --microbatches=4 --layers=4
 if [ "${LONG:-0}" = 1 ]; then
 	job_of "8 ranks" --ranks=8
 	job_of "8 ranks, tensor parallel" --ranks=8 --tp=4 --seed=2
 	job_of "8 ranks, pipeline of 4" --ranks=8 --pp=4 --tp=1 --microbatches=8 --layers=8
 	job_of "8 ranks, groups and events recorded" --ranks=8 --record-groups --cuda-sync
+	job_of "8 ranks, full launch queue of each stream" --ranks=8 --no-item --queue-per-stream --queue-depth=100
 	job_of "8 ranks, old profiler" --ranks=8 --integer-us --no-host-name
 fi
 done_testing

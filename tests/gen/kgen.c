@@ -165,6 +165,8 @@ enum {
 	O_HANDLER_NAMES,
 	O_DEVICE_SYNC,
 	O_NO_ITEM,
+	O_QUEUE_DEPTH,
+	O_QUEUE_PER_STREAM,
 	O_INTEGER_US,
 	O_NO_HOST_NAME,
 	O_BIG,
@@ -208,6 +210,8 @@ static const struct kg_option {
 	{ O_STEP_GAP_MS, "step-gap-ms", "MS", "idle host time between steps [0]" },
 	{ O_DEVICE_SYNC, "device-sync", NULL, "cudaDeviceSynchronize at the end of a step" },
 	{ O_NO_ITEM, "no-item", NULL, "do not read the loss: the host runs ahead" },
+	{ O_QUEUE_DEPTH, "queue-depth", "N", "launches in flight before the driver blocks [1024]" },
+	{ O_QUEUE_PER_STREAM, "queue-per-stream", NULL, "each stream has a launch queue" },
 	{ O_CUDA_GRAPHS, "cuda-graphs", NULL, "forward layers run as graphs" },
 	{ O_PYTHON_STACKS, "python-stacks", NULL, "write python_function events" },
 	{ O_NO_FLOWS, "no-flows", NULL, "no flow events" },
@@ -329,6 +333,9 @@ static void set_flag(struct kg_cfg *c, int opt)
 	case O_NO_ITEM:
 		c->no_item = true;
 		break;
+	case O_QUEUE_PER_STREAM:
+		c->queue_per_stream = true;
+		break;
 	case O_CUDA_GRAPHS:
 		c->cuda_graphs = true;
 		break;
@@ -430,6 +437,9 @@ static void set_option(struct command *cmd, int opt, const char *arg)
 	case O_STEP_GAP_MS:
 		c->step_gap_ms = number(arg, 0, 1e7);
 		break;
+	case O_QUEUE_DEPTH:
+		c->queue_depth = count(arg, 1000000);
+		break;
 	case O_BIG:
 		cmd->big = number(arg, 0.001, 1e7);
 		break;
@@ -502,6 +512,7 @@ int main(int argc, char **argv)
 			 .steps = 3,
 			 .layers = 4,
 			 .microbatches = 1,
+			 .queue_depth = 1024,
 			 .seed = 1,
 			 .jitter = 0.03,
 			 .comm_scale = 1,

@@ -35,6 +35,7 @@ struct kg_rules {
 struct kg_cfg {
 	const char *dir;
 	int ranks, hosts, tp, pp, dp, steps, layers, microbatches;
+	int queue_depth; /* launches the driver accepts before it blocks the caller */
 	uint64_t seed, noise_seed;
 	double jitter; /* standard deviation as a fraction */
 	double comm_scale, bytes_scale, compute_us, host_us, data_us, alpha_us;
@@ -42,7 +43,7 @@ struct kg_cfg {
 	double step_gap_ms;
 	bool gzip, handler_names, host_bound, sync_comm, record_groups, cuda_sync, base_time;
 	bool cuda_graphs, python_stacks, no_flows, truncate_last, device_sync, no_item;
-	bool integer_us, no_host_name;
+	bool integer_us, no_host_name, queue_per_stream;
 	struct kg_rules slow, offset, drift;
 };
 
@@ -78,6 +79,7 @@ struct kg_gop {
 	uint8_t event_id; /* RECORD: number in the reused pool of events */
 	uint32_t dep;	  /* WAIT: index of the RECORD; COLL: index of the collective */
 	uint32_t graph_node;
+	uint32_t place; /* in the queue of its stream */
 	int64_t latency, dur;
 	int64_t ready, start, end;
 	uint64_t bytes;

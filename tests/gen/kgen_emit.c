@@ -97,6 +97,7 @@ static uint32_t push_gop(struct kg_emit *e, int kind, int stream, const struct k
 	g->thread = (uint8_t)e->thread;
 	g->thread_hop = (uint32_t)r->th[e->thread].n; /* the call pushed next */
 	q->item = kg_grow(q->item, q->n, &q->cap, sizeof(*q->item));
+	g->place = (uint32_t)q->n;
 	q->item[q->n++] = index;
 	return index;
 }

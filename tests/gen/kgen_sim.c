@@ -14,7 +14,6 @@
 #define DISPATCH_GAP_NS	 1100	/* between kernels queued back to back */
 #define SYNC_WAKE_NS	 6500	/* from the end of GPU work to the return of the waiting call */
 #define THREAD_WAKE_NS	 14000	/* from a hand-over to the other thread running */
-#define LAUNCH_DEPTH	 1024	/* launches the driver accepts before it blocks the caller */
 #define END_SPREAD_NS	 6000.0 /* collectives end this far apart at most */
 
 /* Everything queued below index limit has left the queue. */
@@ -40,22 +39,43 @@ static bool sync_time(const struct kg_rank *r, const struct kg_hop *h, int64_t *
 	return true;
 }
 
+/* The operation that must have left the queue before there is room for this one, NULL if none. */
+static const struct kg_gop *room_from(const struct kg_cfg *cfg, const struct kg_rank *r, uint32_t i)
+{
+	const struct kg_queue *q = &r->q[r->gop[i].stream];
+	uint32_t depth = (uint32_t)cfg->queue_depth, place = r->gop[i].place;
+
+	if (!cfg->queue_per_stream)
+		return i >= depth ? &r->gop[i - depth] : NULL;
+	return place >= depth ? &r->gop[q->item[place - depth]] : NULL;
+}
+
+/* Time at which the call's last operation has room; false if not known yet. */
+static bool room_time(const struct kg_cfg *cfg, const struct kg_rank *r, const struct kg_hop *h,
+		      int64_t *t)
+{
+	for (uint32_t i = h->first; i < h->first + h->n; i++) {
+		const struct kg_gop *old = room_from(cfg, r, i);
+
+		if (old && (!old->launched || !old->done))
+			return false;
+		if (old && old->start > *t)
+			*t = old->start;
+	}
+	return true;
+}
+
 /* Returns false if the call has to wait for something not known yet. */
-static bool run_call(struct kg_rank *r, struct kg_thread *t, struct kg_hop *h)
+static bool run_call(const struct kg_cfg *cfg, struct kg_rank *r, struct kg_thread *t,
+		     struct kg_hop *h)
 {
 	int64_t end, gpu;
 
 	if (!h->issued) {
 		int64_t accepted = t->now;
 
-		if (h->n && h->first + h->n > LAUNCH_DEPTH) {
-			const struct kg_gop *old = &r->gop[h->first + h->n - 1 - LAUNCH_DEPTH];
-
-			if (!old->done)
-				return false;
-			if (old->start > accepted)
-				accepted = old->start;
-		}
+		if (!room_time(cfg, r, h, &accepted))
+			return false;
 		h->start = t->now;
 		t->now = accepted; /* a full queue lengthens the call */
 		for (uint32_t i = h->first; i < h->first + h->n; i++) {
@@ -75,7 +95,7 @@ static bool run_call(struct kg_rank *r, struct kg_thread *t, struct kg_hop *h)
 	return true;
 }
 
-static bool run_thread(struct kg_rank *r, struct kg_thread *t)
+static bool run_thread(const struct kg_cfg *cfg, struct kg_rank *r, struct kg_thread *t)
 {
 	size_t before = t->pc;
 
@@ -94,7 +114,7 @@ static bool run_thread(struct kg_rank *r, struct kg_thread *t)
 			t->now += h->dur;
 			break;
 		case KG_H_CALL:
-			if (!run_call(r, t, h))
+			if (!run_call(cfg, r, t, h))
 				return t->pc != before;
 			break;
 		case KG_H_POST:
@@ -203,7 +223,7 @@ void kg_simulate(struct kg_job *job)
 			struct kg_rank *r = &job->rank[i];
 
 			for (int t = 0; t < 2; t++)
-				moved |= run_thread(r, &r->th[t]);
+				moved |= run_thread(&job->cfg, r, &r->th[t]);
 			for (int s = 0; s < KG_NSTREAM; s++)
 				moved |= run_queue(job, r, &r->q[s]);
 		}

@@ -2,167 +2,7 @@
  * The builder: from events to nodes and edges. Each case is a small trace made by hand, of which it
  * is known who waited for whom.
  */
-#include <stdlib.h>
-
-#include "graph/graph.h"
-#include "tap.h"
-
-/* ---- a trace by hand ----------------------------------------------------------------------------
- */
-
-#define MAX_EV 400
-#define US     1000
-
-static struct pl_trace trace;
-
-static void *need(size_t n, size_t size)
-{
-	void *p = pl_calloc(n, size);
-
-	if (!p)
-		abort();
-	return p;
-}
-
-static void begin_trace(void)
-{
-	memset(&trace, 0, sizeof(trace));
-	trace.seg = need(8, sizeof(*trace.seg));
-	trace.merged = true;
-}
-
-static uint32_t segment(void)
-{
-	struct pl_events *e = need(1, sizeof(*e));
-	struct pl_err err = { 0 };
-
-	if (pl_segment_init(&e->seg, &err) < 0)
-		abort();
-	e->kind = need(MAX_EV, 1);
-	e->track = need(MAX_EV, sizeof(*e->track));
-	e->name = need(MAX_EV, sizeof(*e->name));
-	e->ts = need(MAX_EV, sizeof(*e->ts));
-	e->dur = need(MAX_EV, sizeof(*e->dur));
-	e->step = need(MAX_EV, sizeof(*e->step));
-	e->corr = need(MAX_EV, sizeof(*e->corr));
-	e->arg = need(8, sizeof(*e->arg));
-	trace.n_args = 4;
-	trace.seg[trace.n_segs] = e;
-	return trace.n_segs++;
-}
-
-static pl_id string(uint32_t seg, const char *s)
-{
-	struct pl_err err = { 0 };
-	pl_id id;
-
-	if (pl_intern_add(&trace.seg[seg]->seg.str, s, strlen(s), &id, &err) < 0)
-		abort();
-	return id;
-}
-
-static pl_id track(uint32_t seg, int32_t rank, int64_t stream, const char *tid)
-{
-	struct pl_err err = { 0 };
-	struct pl_track t;
-	pl_id id;
-
-	pl_track_init(&t);
-	t.type = stream >= 0 ? PL_T_STREAM : PL_T_THREAD;
-	t.rank = rank;
-	t.stream = stream;
-	t.pid = string(seg, stream >= 0 ? "0" : "100");
-	t.tid = string(seg, tid);
-	if (pl_segment_track(&trace.seg[seg]->seg, &t, &id, &err) < 0)
-		abort();
-	return id;
-}
-
-static uint32_t ev(uint32_t seg, unsigned kind, pl_id on, const char *name, int64_t start_us,
-		   int64_t end_us, int64_t corr)
-{
-	struct pl_events *e = trace.seg[seg];
-	uint32_t i = (uint32_t)e->n++;
-
-	if (i >= MAX_EV)
-		abort();
-	e->kind[i] = (uint8_t)kind;
-	e->track[i] = on;
-	e->name[i] = string(seg, name);
-	e->ts[i] = start_us * US;
-	e->dur[i] = (end_us - start_us) * US;
-	e->step[i] = INT64_MIN;
-	e->corr[i] = corr ? corr : INT64_MIN;
-	return i;
-}
-
-static void step(uint32_t seg, pl_id on, int64_t number, int64_t start_us, int64_t end_us)
-{
-	trace.seg[seg]->step[ev(seg, PL_K_STEP, on, "ProfilerStep", start_us, end_us, 0)] = number;
-}
-
-static void match(unsigned flags, const struct pl_member *m, uint32_t n)
-{
-	struct pl_merge *g = &trace.merge;
-
-	g->match = pl_realloc(g->match, (g->n_matches + 1) * sizeof(*g->match));
-	g->member = pl_realloc(g->member, (g->n_members + n) * sizeof(*g->member));
-	if (!g->match || !g->member)
-		abort();
-	g->match[g->n_matches++] = (struct pl_match){ PL_NONE, g->n_members, n, flags };
-	memcpy(g->member + g->n_members, m, n * sizeof(*m));
-	g->n_members += n;
-}
-
-static struct pl_graph graph;
-
-static bool build(void)
-{
-	struct pl_graph_opts o = { .infer = true };
-	struct pl_err err = { 0 };
-	int rc = pl_graph_build(&trace, &o, &graph, &err);
-
-	if (rc < 0)
-		printf("# %s\n", err.msg);
-	return rc == 0;
-}
-
-static void end_trace(void)
-{
-	pl_graph_fini(&graph);
-	pl_trace_fini(&trace);
-}
-
-/* ---- questions
- * ------------------------------------------------------------------------------------ */
-
-/* Node of the first step with this name, role and recorded start. */
-static uint32_t node(const char *name, unsigned role, int64_t start_us)
-{
-	for (size_t k = 0; k < graph.n_steps; k++) {
-		const struct pl_shape *s = &graph.shape[graph.step[k].shape];
-
-		for (uint32_t i = s->n_entries; i < s->n_nodes; i++)
-			if (s->role[i] == role &&
-			    !strcmp(pl_intern_get(&graph.str, s->name[i]), name) &&
-			    graph.step[k].start[i] + graph.epoch_ns == start_us * US)
-				return i;
-	}
-	return PL_NONE;
-}
-
-/* Type of the edge from a to b in the first shape, or -1. */
-static int edge(uint32_t a, uint32_t b)
-{
-	const struct pl_shape *s = &graph.shape[0];
-
-	if (a == PL_NONE || b == PL_NONE)
-		return -2;
-	for (uint32_t e = s->off[b]; e < s->off[b + 1]; e++)
-		if (s->src[e] == a)
-			return s->etype[e];
-	return -1;
-}
+#include "graph_fixture.h"
 
 /* ---- cases
  * ---------------------------------------------------------------------------------------- */
@@ -489,6 +329,170 @@ static void unmerged(void)
 	pl_trace_fini(&trace);
 }
 
+/* ---- steps
+ * ---------------------------------------------------------------------------------------- */
+
+/* Number, recorded begin and end (us) of the steps in order; what is outside any is left out. */
+static const char *steps(void)
+{
+	static char text[512];
+	size_t n = 0;
+
+	text[0] = 0;
+	for (size_t k = 0; k < graph.n_steps; k++) {
+		const struct pl_gstep *st = &graph.step[k];
+		const struct pl_shape *s = &graph.shape[st->shape];
+		pl_ns start = INT64_MAX, end = INT64_MIN;
+
+		for (uint32_t i = 0; i < s->n_nodes; i++) {
+			if (s->flags[i] & PL_NF_STEP_BEGIN)
+				start = pl_min_i64(start, st->start[i]);
+			if (s->flags[i] & PL_NF_IN_STEP)
+				end = pl_max_i64(end, st->start[i] + st->dur[i]);
+		}
+		if (st->number != INT64_MIN && n < sizeof(text))
+			n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%lld %lld-%lld",
+					      n ? ", " : "", (long long)st->number,
+					      (long long)(start + graph.epoch_ns) / US,
+					      (long long)(end + graph.epoch_ns) / US);
+	}
+	return text;
+}
+
+static const char *said_text(void)
+{
+	struct pl_err err = { 0 };
+
+	if (pl_buf_put(&said, "", 1, &err) < 0)
+		abort();
+	said.n--;
+	return (const char *)said.p;
+}
+
+/* A thread with these steps, one operation in each. */
+struct span {
+	int64_t number, start, end;
+};
+static void thread_of(int32_t rank, const char *tid, const struct span *v, size_t n)
+{
+	uint32_t s = segment();
+	pl_id h = track(s, rank, -1, tid);
+
+	for (size_t i = 0; i < n; i++) {
+		step(s, h, v[i].number, v[i].start, v[i].end);
+		ev(s, PL_K_HOST_OP, h, "forward", v[i].start + 1, v[i].end - 1, 0);
+	}
+}
+
+#define THREAD(rank, tid, ...)                                                                     \
+	thread_of(rank, tid, (struct span[]){ __VA_ARGS__ },                                       \
+		  sizeof((struct span[]){ __VA_ARGS__ }) / sizeof(struct span))
+
+/* Numbers need not rise: the order of steps is that of time. */
+static void steps_fall(void)
+{
+	begin_trace();
+	THREAD(0, "100", { 5, 0, 100 }, { 3, 110, 200 }, { 4, 210, 300 });
+	THREAD(1, "100", { 5, 5, 105 }, { 3, 115, 205 }, { 4, 215, 305 });
+	if (!ok(build(), "steps 5, 3, 4 build"))
+		return;
+	is_str(steps(), "5 0-105, 3 110-205, 4 210-305", "and are all there, in order of time");
+	is_str(said_text(), "", "without a word");
+	end_trace();
+}
+
+/* A number that comes back is another step; one in two parts is not. */
+static void steps_again(void)
+{
+	begin_trace();
+	THREAD(0, "100", { 0, 0, 100 }, { 1, 100, 150 }, { 1, 150, 200 }, { 0, 200, 300 },
+	       { 1, 300, 400 });
+	THREAD(0, "200", { 0, 10, 90 }, { 1, 110, 190 }, { 0, 210, 290 }, { 1, 310, 390 });
+	if (!ok(build(), "steps that count anew build"))
+		return;
+	is_str(steps(), "0 0-100, 1 100-200, 0 200-300, 1 300-400", "four steps, two numbers");
+	is_str(said_text(), "", "without a word");
+	end_trace();
+}
+
+/* A rank without one of the steps does not disturb their order, whenever it begins. */
+static void steps_missing(void)
+{
+	begin_trace();
+	THREAD(0, "100", { 1, 0, 100 }, { 2, 100, 200 }, { 3, 200, 300 });
+	THREAD(1, "100", { 1, 0, 50 }, { 3, 90, 290 });
+	if (!ok(build(), "a step that a rank lacks builds"))
+		return;
+	is_str(steps(), "1 0-100, 2 100-200, 3 90-300", "order by number");
+	end_trace();
+}
+
+static void steps_overlap(void)
+{
+	begin_trace();
+	THREAD(3, "100", { 1, 0, 100 }, { 2, 60, 200 }, { 3, 200, 300 });
+	if (!ok(build(), "steps that overlap build"))
+		return;
+	is_str(steps(), "1 0-60, 2 60-200, 3 200-300", "time counts for the one that began last");
+	ok(strstr(said_text(), "rank 3: step 2 begins 40.0 us before step 1 ends") != NULL,
+	   "and it is said: %s", said_text());
+	end_trace();
+	begin_trace();
+	THREAD(0, "100", { 1, 0, 100 }, { 2, 20, 40 });
+	if (!ok(build(), "a step within another builds"))
+		return;
+	is_str(steps(), "1 0-20, 2 20-100", "the rest counts for the inner one");
+	ok(strstr(said_text(), "rank 0: step 2 begins 80.0 us before step 1 ends") != NULL,
+	   "and it is said");
+	end_trace();
+	begin_trace();
+	THREAD(0, "100", { 1, 0, 1000 }, { 2, 999, 2000 });
+	if (!ok(build(), "ends that are not sharp build"))
+		return;
+	is_str(said_text(), "", "and are not worth a word");
+	end_trace();
+}
+
+/* Ranks that went through the steps in different orders. */
+static void steps_crossed(void)
+{
+	begin_trace();
+	THREAD(0, "100", { 5, 0, 100 }, { 3, 100, 200 });
+	THREAD(7, "100", { 3, 10, 100 }, { 5, 100, 200 });
+	if (!ok(build(), "crossed steps build"))
+		return;
+	ok(strstr(said_text(), "rank 7: step 5 comes after step 3 here") != NULL,
+	   "and it is said where and what: %s", said_text());
+	is_str(steps(), "5 0-100, 3 10-200", "to which step it counts");
+	end_trace();
+}
+
+/* One event at the end of time costs one event; a drift of a clock is applied. */
+static void wild(void)
+{
+	struct pl_clock_use use = { 0, 0, 0 };
+	struct pl_clock clock = { .ref_ns = 0, .drift_ppm = 100000 };
+	uint32_t s;
+	pl_id h;
+
+	begin_trace();
+	s = segment();
+	h = track(s, 0, -1, "100");
+	ev(s, PL_K_HOST_OP, h, "a", 100, 200, 0);
+	ev(s, PL_K_HOST_OP, h, "b", 1000, 2000, 0);
+	trace.seg[s]->dur[ev(s, PL_K_HOST_OP, h, "wild", 3000, 3001, 0)] = INT64_MAX;
+	trace.merge.clock = need(1, sizeof(clock));
+	trace.merge.use = need(1, sizeof(use));
+	trace.merge.clock[0] = clock;
+	trace.merge.use[0] = use;
+	trace.merge.n_clocks = trace.merge.n_uses = 1;
+	if (!ok(build(), "a time that no clock shows builds"))
+		return;
+	ok(strstr(said_text(), "1 events lie years from the rest") != NULL, "and is said");
+	ok(node("b", PL_RO_COMPUTE, 900) != PL_NONE, "the others are on the common clock");
+	end_trace();
+}
+
 int main(void)
 {
 	one_rank();
@@ -502,5 +506,11 @@ int main(void)
 	steps_share();
 	cycle();
 	unmerged();
+	steps_fall();
+	steps_again();
+	steps_missing();
+	steps_overlap();
+	steps_crossed();
+	wild();
 	return done_testing();
 }

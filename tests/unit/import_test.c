@@ -321,6 +321,20 @@ static void test_values(void)
 	   "a key twice: the first counts");
 }
 
+/* A NUL parts pid and tid in the keys of tracks; one that the input has must not. */
+static void test_nul(void)
+{
+	ok(import("a.json",
+		  "{\"traceEvents\":[{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":\"\\u0000\","
+		  "\"args\":{\"name\":\"x\"}},"
+		  "{\"ph\":\"X\",\"name\":\"v\",\"pid\":\"a\\u0000b\",\"tid\":\"c\",\"ts\":1,"
+		  "\"dur\":1},"
+		  "{\"ph\":\"X\",\"name\":\"w\",\"pid\":\"a\",\"tid\":\"c\",\"ts\":1,\"dur\":1}]}",
+		  NULL) == 0,
+	   "a NUL in a pid");
+	is_i64(notes.tracks, 3, "and what follows it tells tracks apart");
+}
+
 static void test_pairs(void)
 {
 	ok(import("a.json",
@@ -636,12 +650,42 @@ static void test_registry(void)
 	ok(!pl_importer_find("no such"), "an unknown importer is not found");
 }
 
+/* As some shells' redirections write it: the file is fine once it is converted. */
+static void test_wide(void)
+{
+	static const char little[] = "\xff\xfe{\0\"\0a\0\"\0:\0[\0]\0}", big[] = "\xfe\xff\0[\0]",
+			  four[] = "\xff\xfe\0\0[\0\0\0]\0\0";
+	static const struct {
+		const char *p;
+		size_t n;
+		const char *coding;
+	} text[] = { { little, sizeof(little), "UTF-16" },
+		     { big, sizeof(big), "UTF-16" },
+		     { four, sizeof(four), "UTF-32" } };
+
+	for (size_t i = 0; i < PL_LEN(text); i++)
+		for (int named = 0; named < 2; named++) {
+			struct pl_err why = { 0 };
+			struct pl_sink sink = { 0 };
+			struct pl_in *in = pl_in_open_mem("w.json", text[i].p, text[i].n, &why);
+			const struct pl_import_opts o = { 0 };
+
+			ok(in &&
+				   pl_import(in, named ? pl_importer_find("chrome") : NULL, &o,
+					     &sink, &st, &why) == PL_EDATA &&
+				   strstr(why.msg, text[i].coding) && strstr(why.msg, "iconv -f"),
+			   "the coding and the remedy are named: %s", why.msg);
+		}
+}
+
 int main(void)
 {
 	test_registry();
+	test_wide();
 	test_kineto();
 	test_bad_events();
 	test_values();
+	test_nul();
 	test_pairs();
 	test_tails();
 	test_prefixes();

@@ -1,0 +1,299 @@
+/*
+ * Stragglers: the method of Lin et al. (see the header) over any graph.
+ *
+ * Each question is the same job with other durations, simulated without delays: a copy of the
+ * graph's steps in which every operation starts at 0 as far as the recording goes, so that
+ * preparation finds no latency and nothing unexplained, with the recorded duration where the
+ * question keeps it and the typical one elsewhere. Steps follow one another as they do in the
+ * graph, and the mean step counts.
+ *
+ * The decomposition asks one question a type, stage, data-parallel rank and rank, which is exact
+ * and costs a simulation each (some 30 ns an operation; 8 bytes an operation and 4 an edge for each
+ * thread that simulates). The paper approximates the one of single ranks because its jobs have
+ * thousands.
+ *
+ * An operation of a later step on which nothing in the graph has a hold starts at 0 as well: it
+ * delays nobody.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/straggler.h"
+#include "sim/straggler_typical.h"
+
+enum axis { AX_NOTHING, AX_ALL, AX_TYPE, AX_STAGE, AX_DP, AX_RANK, AXES };
+
+struct study {
+	const struct pl_graph *g;
+	struct typical t;
+	uint32_t *tag[AXES]; /* [resource]: value on the axis, from 0; PL_NONE: it has none */
+	int32_t *value[AXES];
+	size_t n_values[AXES];
+	pl_ns *zero;  /* as many as the largest shape has nodes */
+	size_t nodes; /* in all steps */
+};
+
+struct question { /* which operations keep their recorded durations */
+	const struct study *y;
+	enum axis axis;
+	uint32_t which;
+	double mean;
+	struct pl_err err;
+};
+
+/* ---- one question ---------------------------------------------------------------------------- */
+
+static bool keeps(const struct question *q, uint32_t class, pl_id res)
+{
+	if (q->axis == AX_TYPE)
+		return q->y->t.type[class] == q->which;
+	return q->axis == AX_ALL || (q->axis != AX_NOTHING && q->y->tag[q->axis][res] == q->which);
+}
+
+static void fill(const struct question *q, size_t step, pl_ns *dur)
+{
+	const struct pl_gstep *st = &q->y->g->step[step];
+	const struct pl_shape *s = &q->y->g->shape[st->shape];
+	const uint32_t *class = q->y->t.class[st->shape];
+
+	for (uint32_t i = 0; i < s->n_nodes; i++)
+		dur[i] = class[i] == PL_NONE || keeps(q, class[i], s -> res[i])
+				 ? st->dur[i]
+				 : q->y->t.ns[class[i]];
+}
+
+static int ask(struct question *q, struct pl_err *err)
+{
+	const struct pl_graph *g = q->y->g;
+	struct pl_graph h = *g; /* everything but the steps is borrowed */
+	struct pl_sim *s = NULL;
+	pl_ns *dur = NULL, *at;
+	int rc;
+
+	h.step = NULL;
+	PL_TRY(pl_alloc(&h.step, g->n_steps, sizeof(*h.step), err));
+	PL_TRY(pl_alloc(&dur, q->y->nodes, sizeof(*dur), err));
+	at = dur;
+	for (size_t k = 0; k < g->n_steps; k++) {
+		h.step[k] = g->step[k];
+		h.step[k].start = q->y->zero;
+		h.step[k].dur = at;
+		fill(q, k, at);
+		at += g->shape[g->step[k].shape].n_nodes;
+	}
+	s = pl_sim_new(&h, err);
+	rc = s ? pl_sim_mean(s, NULL, &q->mean, err) : err->code;
+out:
+	pl_sim_free(s);
+	pl_free(dur);
+	pl_free(h.step);
+	return rc;
+}
+
+static void answer(void *arg)
+{
+	struct question *q = arg;
+
+	if (ask(q, &q->err) < 0)
+		q->mean = 0;
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+static int by_value(const void *pa, const void *pb)
+{
+	int32_t a = *(const int32_t *)pa, b = *(const int32_t *)pb;
+
+	return a < b ? -1 : a > b;
+}
+
+static int32_t value_of(const struct pl_resource *r, enum axis a)
+{
+	return a == AX_RANK ? r->rank : r->coord[a == AX_DP ? PL_COORD_DP : PL_COORD_PP];
+}
+
+/* The values of an axis in ascending order, and which of them each resource has. */
+static int tag(struct study *y, enum axis a, struct pl_err *err)
+{
+	const struct pl_graph *g = y->g;
+	int32_t *v;
+	size_t n = 0, kept = 0;
+	int rc;
+
+	PL_TRY(pl_alloc(&y->value[a], g->n_res, sizeof(*v), err));
+	PL_TRY(pl_alloc(&y->tag[a], g->n_res, sizeof(**y->tag), err));
+	v = y->value[a];
+	for (size_t i = 0; i < g->n_res; i++)
+		if (value_of(&g->res[i], a) >= 0)
+			v[n++] = value_of(&g->res[i], a);
+	pl_sort(v, n, sizeof(*v), by_value);
+	for (size_t i = 0; i < n; i++)
+		if (!kept || v[kept - 1] != v[i])
+			v[kept++] = v[i];
+	y->n_values[a] = kept;
+	for (size_t i = 0; i < g->n_res; i++) {
+		int32_t x = value_of(&g->res[i], a);
+		const int32_t *p = kept ? bsearch(&x, v, kept, sizeof(*v), by_value) : NULL;
+
+		y->tag[a][i] = p ? (uint32_t)(p - v) : PL_NONE;
+	}
+out:
+	return rc;
+}
+
+static int study_init(struct study *y, const struct pl_graph *g, struct pl_err *err)
+{
+	size_t most = 0;
+	int rc;
+
+	y->g = g;
+	for (size_t k = 0; k < g->n_steps; k++) {
+		size_t n = g->shape[g->step[k].shape].n_nodes;
+
+		y->nodes += n;
+		most = n > most ? n : most;
+	}
+	PL_TRY(pl_alloc(&y->zero, most, sizeof(*y->zero), err));
+	PL_TRY(typical_find(g, &y->t, err));
+	y->n_values[AX_NOTHING] = y->n_values[AX_ALL] = 1;
+	y->n_values[AX_TYPE] = y->t.types.n;
+	for (enum axis a = AX_STAGE; a <= AX_RANK; a++)
+		PL_TRY(tag(y, a, err));
+out:
+	return rc;
+}
+
+static void study_fini(struct study *y)
+{
+	for (enum axis a = 0; a < AXES; a++) {
+		pl_free(y->tag[a]);
+		pl_free(y->value[a]);
+	}
+	pl_free(y->zero);
+	typical_fini(&y->t);
+}
+
+static int key_of(const struct study *y, const struct question *q, struct pl_intern *keys,
+		  const char **key, struct pl_err *err)
+{
+	const char *name;
+	char text[16];
+	pl_id id;
+	int rc;
+
+	if (q->axis == AX_TYPE) {
+		name = pl_intern_get(&y->t.types, q->which);
+	} else {
+		snprintf(text, sizeof(text), "%d", (int)y->value[q->axis][q->which]);
+		name = text;
+	}
+	rc = pl_intern_add(keys, name, strlen(name), &id, err);
+	if (rc >= 0)
+		*key = pl_intern_get(keys, id);
+	return rc < 0 ? rc : 0;
+}
+
+static int note(const struct study *y, const struct question *q, struct pl_stragglers *x,
+		struct pl_err *err)
+{
+	struct pl_slow_list *const list[AXES] = { [AX_TYPE] = &x->by_type,
+						  [AX_STAGE] = &x->by_stage,
+						  [AX_DP] = &x->by_dp,
+						  [AX_RANK] = &x->by_rank };
+	struct pl_slow_list *l = list[q->axis];
+	int rc;
+
+	if (q->axis == AX_NOTHING) {
+		x->ideal_ns = q->mean;
+		if (q->mean > 0)
+			return 0;
+		return pl_fail(err, PL_EDATA,
+			       "the steps take no time when every operation takes its typical one: "
+			       "there is nothing to compare with");
+	}
+	if (q->axis == AX_ALL) {
+		x->actual_ns = q->mean;
+		x->slowdown = q->mean / x->ideal_ns;
+		return 0;
+	}
+	PL_TRY(pl_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v), err));
+	PL_TRY(key_of(y, q, &x->keys, &l->v[l->n].key, err));
+	l->v[l->n++].slowdown = q->mean / x->ideal_ns;
+out:
+	return rc;
+}
+
+static int by_slowdown(const void *pa, const void *pb)
+{
+	const struct pl_slow *a = pa, *b = pb;
+	size_t na = strlen(a->key), nb = strlen(b->key);
+	bool numbers = strspn(a->key, "0123456789") == na && strspn(b->key, "0123456789") == nb;
+
+	if (a->slowdown != b->slowdown)
+		return a->slowdown > b->slowdown ? -1 : 1;
+	if (numbers && na != nb)
+		return na < nb ? -1 : 1;
+	return strcmp(a->key, b->key);
+}
+
+/* In the order of the axes, so that the ideal step is known first. */
+static int ask_all(struct study *y, struct question *q, size_t n, struct pl_pool *pool,
+		   struct pl_stragglers *x, struct pl_err *err)
+{
+	struct pl_queue *queue = pl_queue_new(pool, pl_pool_threads(pool), err);
+	size_t put = 0;
+	int rc = 0;
+
+	if (!queue)
+		return err->code;
+	for (size_t i = 0; rc >= 0 && i < n; i++) {
+		const struct question *done;
+
+		while (put < n && !pl_queue_full(queue))
+			pl_queue_put(queue, answer, &q[put++]);
+		done = pl_queue_get(queue);
+		rc = done->err.code ? pl_fail(err, done->err.code, "%s", done->err.msg)
+				    : note(y, done, x, err);
+	}
+	pl_queue_free(queue);
+	return rc;
+}
+
+int pl_stragglers_find(const struct pl_graph *g, struct pl_pool *pool, struct pl_stragglers *x,
+		       struct pl_err *err)
+{
+	struct study y = { 0 };
+	struct question *q = NULL;
+	size_t n = 0, all = 0;
+	int rc;
+
+	memset(x, 0, sizeof(*x));
+	PL_TRY(study_init(&y, g, err));
+	for (enum axis a = 0; a < AXES; a++)
+		all += y.n_values[a];
+	PL_TRY(pl_alloc(&q, all, sizeof(*q), err));
+	for (enum axis a = 0; a < AXES; a++)
+		for (size_t i = 0; i < y.n_values[a]; i++)
+			q[n++] = (struct question){ .y = &y, .axis = a, .which = (uint32_t)i };
+	PL_TRY(ask_all(&y, q, n, pool, x, err));
+	pl_sort(x->by_type.v, x->by_type.n, sizeof(*x->by_type.v), by_slowdown);
+	pl_sort(x->by_stage.v, x->by_stage.n, sizeof(*x->by_stage.v), by_slowdown);
+	pl_sort(x->by_dp.v, x->by_dp.n, sizeof(*x->by_dp.v), by_slowdown);
+	pl_sort(x->by_rank.v, x->by_rank.n, sizeof(*x->by_rank.v), by_slowdown);
+out:
+	pl_free(q);
+	study_fini(&y);
+	if (rc < 0)
+		pl_stragglers_fini(x);
+	return rc;
+}
+
+void pl_stragglers_fini(struct pl_stragglers *x)
+{
+	pl_free(x->by_type.v);
+	pl_free(x->by_stage.v);
+	pl_free(x->by_dp.v);
+	pl_free(x->by_rank.v);
+	pl_intern_fini(&x->keys);
+	memset(x, 0, sizeof(*x));
+}

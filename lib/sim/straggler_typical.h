@@ -1,0 +1,26 @@
+/*
+ * straggler_typical.h - the types of a graph's operations, and how long one of a kind typically
+ * takes; private to lib/sim/straggler*.c.
+ *
+ * Operations are compared within a *class*: same name, role and size. A *type* is what a report
+ * names; it may hold several classes (a send and the receive that it meets, one kernel compiled for
+ * several layouts).
+ */
+#ifndef PL_STRAGGLER_TYPICAL_H
+#define PL_STRAGGLER_TYPICAL_H
+
+#include "graph/graph.h"
+
+struct typical {
+	uint32_t **class;	/* [shape][node]; PL_NONE: not an operation, keeps its duration */
+	pl_ns *ns;		/* [class] */
+	pl_id *type;		/* [class]: into types */
+	struct pl_intern types; /* in order of their first operation */
+	size_t n;		/* classes */
+	size_t n_shapes;
+};
+/* typical_fini() is due whatever happens. */
+int typical_find(const struct pl_graph *g, struct typical *t, struct pl_err *err) PL_MUST;
+void typical_fini(struct typical *t);
+
+#endif

@@ -1,0 +1,136 @@
+/* clock_fixture.h - communication of made-up ranks through the sink of clock.h. */
+#ifndef CLOCK_FIXTURE_H
+#define CLOCK_FIXTURE_H
+
+#include "clock/clock.h"
+#include "tap.h"
+
+struct ev {
+	uint8_t kind;
+	const char *name, *coll, *group;
+	int64_t stream, seq, peer; /* seq, peer: -1 none */
+	pl_ns ts, dur;
+	int64_t bytes; /* 0 none */
+};
+
+static char said[8192];
+static void hear(void *arg, enum pl_level level, const char *text)
+{
+	size_t n = strlen(said);
+
+	(void)arg;
+	if (level == PL_LOG_WARN)
+		snprintf(said + n, sizeof(said) - n, "%s\n", text);
+}
+static const struct pl_log log_to_said = { hear, NULL };
+
+static int put_str_col(struct pl_segment *s, struct pl_batch *b, uint8_t role, uint32_t row,
+		       const char *text, struct pl_err *err)
+{
+	uint32_t col;
+	pl_id id;
+	int rc;
+
+	PL_TRY(pl_intern_add(&s->str, text, strlen(text), &id, err));
+	PL_TRY(pl_batch_col(b, role, PL_V_STR, PL_NONE, &col, err));
+	rc = pl_col_put(&b->col[col], row, id, 0, err);
+out:
+	return rc;
+}
+
+static int put_int_col(struct pl_batch *b, uint8_t role, uint32_t row, int64_t v,
+		       struct pl_err *err)
+{
+	uint32_t col;
+	int rc = pl_batch_col(b, role, PL_V_INT, PL_NONE, &col, err);
+
+	return rc < 0 ? rc : pl_col_put(&b->col[col], row, v, 0, err);
+}
+
+static int put_event(struct pl_segment *s, struct pl_batch *b, int32_t rank, const char *host,
+		     const struct ev *e, struct pl_err *err)
+{
+	struct pl_track t;
+	uint32_t row = b->n;
+	int rc;
+
+	pl_track_init(&t);
+	t.type = PL_T_STREAM;
+	t.rank = rank;
+	t.stream = e->stream;
+	PL_TRY(pl_intern_add(&s->str, "77", 2, &t.pid, err));
+	if (host)
+		PL_TRY(pl_intern_add(&s->str, host, strlen(host), &t.host, err));
+	PL_TRY(pl_segment_track(s, &t, &b->track[row], err));
+	PL_TRY(pl_intern_add(&s->str, e->name, strlen(e->name), &b->name[row], err));
+	b->kind[row] = e->kind;
+	b->ts[row] = e->ts;
+	b->dur[row] = e->dur;
+	b->n++;
+	if (e->coll)
+		PL_TRY(put_str_col(s, b, PL_R_COLL, row, e->coll, err));
+	if (e->group)
+		PL_TRY(put_str_col(s, b, PL_R_GROUP, row, e->group, err));
+	if (e->seq >= 0)
+		PL_TRY(put_int_col(b, PL_R_SEQ, row, e->seq, err));
+	if (e->bytes)
+		PL_TRY(put_int_col(b, PL_R_BYTES, row, e->bytes, err));
+	if (e->peer >= 0)
+		PL_TRY(put_int_col(b, PL_R_PEER, row, e->peer, err));
+out:
+	return rc;
+}
+
+/* One segment of one rank. */
+static int feed(struct pl_align *a, int32_t rank, const char *host, const char *source,
+		const struct ev *e, size_t n, struct pl_err *err)
+{
+	struct pl_sink *sink = pl_align_sink(a);
+	struct pl_segment s;
+	struct pl_batch b = { 0 };
+	int rc;
+
+	PL_TRY(pl_segment_init(&s, err));
+	PL_TRY(pl_batch_init(&b, err));
+	pl_free(s.source);
+	s.source = pl_strdup(source);
+	PL_TRY(sink->begin(sink, &s, err));
+	for (size_t i = 0; i < n; i++)
+		PL_TRY(put_event(&s, &b, rank, host, &e[i], err));
+	PL_TRY(sink->batch(sink, &s, &b, err));
+	rc = sink->end(sink, &s, err);
+out:
+	pl_batch_fini(&b);
+	pl_segment_fini(&s);
+	return rc;
+}
+
+static struct pl_align *new_align(enum pl_clock_by by, enum pl_clock_dup dup, bool strict)
+{
+	const struct pl_align_opts o = { by, dup, strict, &log_to_said };
+
+	said[0] = '\0';
+	return pl_align_new(&o, NULL);
+}
+
+struct result {
+	struct pl_merge m;
+	struct pl_clock_report r;
+	struct pl_err err;
+	int rc;
+};
+
+static void solve(struct pl_align *a, struct result *x)
+{
+	memset(x, 0, sizeof(*x));
+	x->rc = pl_align_solve(a, &x->m, &x->r, &x->err);
+}
+
+static void done(struct pl_align *a, struct result *x)
+{
+	pl_merge_fini(&x->m);
+	pl_clock_report_fini(&x->r);
+	pl_align_free(a);
+}
+
+#endif

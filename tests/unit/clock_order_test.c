@@ -1,0 +1,173 @@
+/*
+ * One recorded group on two streams: each stream has its order, but which of the two is ahead
+ * chance decides on each rank. The truth is known, so every match is looked at.
+ */
+#include <stdlib.h>
+
+#include "clock_fixture.h"
+
+#define RANKS 4
+#define EACH  40 /* collectives of a stream */
+#define ALL   (2 * EACH)
+#define AT    17 /* where something is wrong */
+
+enum numbers { NONE, SHARED, OF_STREAM };
+struct job {
+	const char *name[2]; /* of the collectives of each stream */
+	int64_t bytes[2];
+	enum numbers numbers;
+	bool third;   /* the last rank divides the second stream between two */
+	bool other;   /* rank 1 calls something else at AT of the second stream */
+	bool missing; /* rank 2 has nothing there */
+};
+
+static uint64_t rng;
+static int truth[RANKS][ALL]; /* which collective each event is */
+
+static int64_t draw(int64_t n)
+{
+	return (int64_t)(pl_rng_next(&rng) % (uint64_t)n);
+}
+
+static int by_start(const void *x, const void *y)
+{
+	const struct ev *p = x, *q = y;
+
+	return p->ts < q->ts ? -1 : p->ts > q->ts;
+}
+
+/* Ends of a collective are those of all ranks but for jitter; starts, and with them the order of
+ * the streams, are the rank's own. `seq` carries the truth until the events are sorted. */
+static size_t make_rank(const struct job *j, int rank, const pl_ns end[2][EACH], struct ev *e)
+{
+	size_t n = 0;
+
+	for (int s = 0; s < 2; s++)
+		for (int i = 0; i < EACH; i++) {
+			pl_ns stop = end[s][i] + draw(8000), dur = 200000 + draw(6000000);
+			bool odd = s && i == AT;
+
+			if (odd && j->missing && rank == 2)
+				continue;
+			e[n++] = (struct ev){ .kind = PL_K_COLLECTIVE,
+					      .name = j->name[s],
+					      .coll = j->name[s],
+					      .group = "shards",
+					      .stream = 20 + 8 * s,
+					      .seq = s * EACH + i,
+					      .peer = -1,
+					      .ts = stop - dur,
+					      .dur = dur,
+					      .bytes = j->bytes[s] };
+			if (odd && j->other && rank == 1)
+				e[n - 1].name = e[n - 1].coll = "broadcast";
+			if (s && i % 2 && j->third && rank == RANKS - 1)
+				e[n - 1].stream = 36;
+		}
+	qsort(e, n, sizeof(*e), by_start);
+	for (size_t i = 0; i < n; i++) {
+		truth[rank][i] = (int)e[i].seq;
+		e[i].seq = j->numbers == SHARED ? e[i].seq
+			   : j->numbers == NONE ? -1
+						: e[i].seq % EACH;
+		e[i].ts += rank * 55555555;
+	}
+	return n;
+}
+
+static void run_job(const struct job *j, uint64_t seed, struct pl_align **a, struct result *x)
+{
+	struct ev e[ALL];
+	pl_ns end[2][EACH];
+	int rc = 0;
+
+	rng = seed;
+	for (int s = 0; s < 2; s++)
+		for (int i = 0; i < EACH; i++)
+			end[s][i] = 10000000 * (int64_t)(i + 1) + draw(3000000);
+	*a = new_align(PL_CLOCK_AUTO, PL_DUP_REFUSE, false);
+	for (int r = 0; r < RANKS; r++)
+		rc |= feed(*a, r, NULL, "", e, make_rank(j, r, (const pl_ns(*)[EACH])end, e), NULL);
+	solve(*a, x);
+	if (rc < 0 || x->rc < 0)
+		ok(false, "seed %d: solved", (int)seed);
+}
+
+static bool is_right(const struct result *x, const struct pl_match *k)
+{
+	const struct pl_member *v = &x->m.member[k->first];
+
+	for (uint32_t i = 1; i < k->n; i++)
+		if (truth[v[i].segment][v[i].event] != truth[v[0].segment][v[0].event])
+			return false;
+	return true;
+}
+
+/* Many draws: complete matches of each, none of them wrong, one group that is followed so. */
+static void check_job(const char *what, const struct job *j, enum pl_matched_by by, int complete)
+{
+	int wrong = 0, full_least = ALL, full_most = 0, otherwise = 0, silent = 0, misled = 0;
+	const char *place = j->other ? "rank 1 has" : "rank 2 has nothing";
+
+	for (uint64_t seed = 1; seed <= 12; seed++) {
+		struct pl_align *a;
+		struct result x;
+		int full = 0;
+
+		run_job(j, seed, &a, &x);
+		for (uint32_t i = 0; i < x.m.n_matches; i++) {
+			wrong += !is_right(&x, &x.m.match[i]);
+			full += x.m.match[i].n == RANKS;
+		}
+		full_least = full < full_least ? full : full_least;
+		full_most = full > full_most ? full : full_most;
+		otherwise += x.m.n_groups != 1 || x.r.group[0].by != by ||
+			     x.r.reordered != (by != PL_BY_NUMBER && by != PL_BY_ORDER);
+		if (j->other || j->missing) {
+			silent += x.r.divergences == 0;
+			misled += strstr(said, place) == NULL;
+		} else {
+			misled += said[0] != '\0' || x.r.divergences != 0;
+		}
+		done(a, &x);
+	}
+	ok(wrong == 0, "%s: no match joins different collectives", what);
+	ok(full_least == complete && full_most == complete, "%s: %d to %d of %d are complete", what,
+	   full_least, full_most, complete);
+	ok(otherwise == 0, "%s: the report says by what", what);
+	ok(silent == 0, "%s: no divergence is passed over", what);
+	ok(misled == 0, "%s: the first divergence is named, and only a real one: %s", what, said);
+}
+
+int main(void)
+{
+	static const struct job shards = { .name = { "allgather", "reduce_scatter" },
+					   .bytes = { 1 << 20, 1 << 20 } };
+	struct job j = shards;
+
+	check_job("two kinds", &j, PL_BY_STREAMS, ALL);
+	j.numbers = SHARED;
+	check_job("two kinds, numbered", &j, PL_BY_NUMBER, ALL);
+	j.numbers = OF_STREAM;
+	check_job("two kinds, numbered by stream", &j, PL_BY_NUMBER, ALL);
+	j.name[1] = j.name[0];
+	check_job("one kind, numbered by stream", &j, PL_BY_NUMBER, ALL);
+	j.numbers = NONE;
+	check_job("one kind, one size", &j, PL_BY_STREAMS, ALL);
+	j.bytes[1] = 1 << 10;
+	check_job("one kind, two sizes", &j, PL_BY_STREAMS, ALL);
+	j = shards;
+	j.third = true;
+	check_job("streams that differ", &j, PL_BY_KINDS, ALL);
+	j = shards;
+	j.other = true;
+	check_job("another collective", &j, PL_BY_STREAMS, ALL - 1);
+	j.third = true;
+	check_job("another collective, streams that differ", &j, PL_BY_KINDS, ALL - 1);
+	j = shards;
+	j.missing = true;
+	check_job("one missing", &j, PL_BY_STREAMS, ALL - 1);
+	j.third = true;
+	check_job("one missing, streams that differ", &j, PL_BY_KINDS, ALL - 1);
+	return done_testing();
+}

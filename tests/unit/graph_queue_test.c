@@ -1,0 +1,228 @@
+/*
+ * Launches that wait for room. Each trace is made by a small model of a thread, a stream and a
+ * queue whose depth is known.
+ */
+#include <stdlib.h>
+
+#include "graph/graph.h"
+#include "tap.h"
+
+#define MAX_EV	400
+#define US	1000
+#define CALL_US 5
+
+static struct pl_trace trace;
+static struct pl_graph graph;
+static pl_id thread, stream;
+static struct {
+	int64_t call, start, end;
+} launch[MAX_EV];
+
+static void *need(size_t n, size_t size)
+{
+	void *p = pl_calloc(n, size);
+
+	if (!p)
+		abort();
+	return p;
+}
+
+static pl_id string(const char *s)
+{
+	struct pl_err err = { 0 };
+	pl_id id;
+
+	if (pl_intern_add(&trace.seg[0]->seg.str, s, strlen(s), &id, &err) < 0)
+		abort();
+	return id;
+}
+
+static pl_id track(unsigned type, int64_t number, const char *tid)
+{
+	struct pl_err err = { 0 };
+	struct pl_track t;
+	pl_id id;
+
+	pl_track_init(&t);
+	t.type = (uint8_t)type;
+	t.rank = 0;
+	t.stream = number;
+	t.pid = string("0");
+	t.tid = string(tid);
+	if (pl_segment_track(&trace.seg[0]->seg, &t, &id, &err) < 0)
+		abort();
+	return id;
+}
+
+static void begin_trace(void)
+{
+	struct pl_events *e = need(1, sizeof(*e));
+	struct pl_err err = { 0 };
+
+	memset(&trace, 0, sizeof(trace));
+	trace.seg = need(1, sizeof(*trace.seg));
+	if (pl_segment_init(&e->seg, &err) < 0)
+		abort();
+	e->kind = need(MAX_EV, 1);
+	e->track = need(MAX_EV, sizeof(*e->track));
+	e->name = need(MAX_EV, sizeof(*e->name));
+	e->ts = need(MAX_EV, sizeof(*e->ts));
+	e->dur = need(MAX_EV, sizeof(*e->dur));
+	e->step = need(MAX_EV, sizeof(*e->step));
+	e->corr = need(MAX_EV, sizeof(*e->corr));
+	e->arg = need(8, sizeof(*e->arg));
+	trace.n_args = 4;
+	trace.seg[0] = e;
+	trace.n_segs = 1;
+	thread = track(PL_T_THREAD, -1, "1");
+	stream = track(PL_T_STREAM, 7, "7");
+}
+
+static uint32_t ev(unsigned kind, pl_id on, const char *name, int64_t start, int64_t end,
+		   int64_t corr)
+{
+	struct pl_events *e = trace.seg[0];
+	uint32_t i = (uint32_t)e->n++;
+
+	if (i >= MAX_EV)
+		abort();
+	e->kind[i] = (uint8_t)kind;
+	e->track[i] = on;
+	e->name[i] = string(name);
+	e->ts[i] = start * US;
+	e->dur[i] = (end - start) * US;
+	e->step[i] = INT64_MIN;
+	e->corr[i] = corr;
+	return i;
+}
+
+/*
+ * n launches of operations of `op_us`, in steps of `per_step` (0: none); the host does something
+ * else for `host_us` before each. depth 0: no queue; launches whose number `slow` divides take
+ * `slow_us` for a reason of their own.
+ */
+static void job(int n, int depth, int per_step, int op_us, int host_us, int slow, int slow_us)
+{
+	int64_t now = 0, free = 0, begun = 0;
+
+	begin_trace();
+	for (int i = 0; i < n; i++) {
+		int64_t begin = now += host_us;
+
+		if (depth && i >= depth && launch[i - depth].start > now)
+			now = launch[i - depth].start;
+		now += slow && i % slow == 0 ? slow_us : CALL_US;
+		launch[i].call = begin;
+		launch[i].start = now + 4 > free + 1 ? now + 4 : free + 1;
+		launch[i].end = free = launch[i].start + op_us + i % 7;
+		ev(PL_K_RUNTIME, thread, "cudaLaunchKernel", begin, now, i + 1);
+		ev(PL_K_KERNEL, stream, "k", launch[i].start, launch[i].end, i + 1);
+		if (per_step && (i + 1) % per_step == 0) {
+			now++;
+			trace.seg[0]->step[ev(PL_K_STEP, thread, "step", begun, now, INT64_MIN)] =
+				i / per_step;
+			begun = now;
+		}
+	}
+}
+
+static bool build(bool infer)
+{
+	struct pl_graph_opts o = { .infer = infer };
+	struct pl_err err = { 0 };
+	int rc = pl_graph_build(&trace, &o, &graph, &err);
+
+	if (rc < 0)
+		printf("# %s\n", err.msg);
+	return rc == 0;
+}
+
+static void end_trace(void)
+{
+	pl_graph_fini(&graph);
+	pl_trace_fini(&trace);
+}
+
+/* When the predecessor lets go, by an inferred edge; INT64_MIN: another kind of edge. */
+static pl_ns room(const struct pl_gstep *st, const struct pl_shape *s, uint32_t e)
+{
+	uint32_t src = s->src[e];
+
+	if (s->etype[e] == (PL_E_START | PL_E_INFERRED))
+		return st->start[src];
+	if (s->etype[e] == (PL_E_WAIT | PL_E_INFERRED))
+		return st->start[src] + st->dur[src];
+	return INT64_MIN;
+}
+
+/* Launches whose call begins when the operation `depth` before it began, and waits for that. */
+static int waiting(int depth, bool *right)
+{
+	int count = 0, at = 0;
+
+	*right = true;
+	for (size_t k = 0; k < graph.n_steps; k++) {
+		const struct pl_gstep *st = &graph.step[k];
+		const struct pl_shape *s = &graph.shape[st->shape];
+
+		for (uint32_t i = s->n_entries; i < s->n_nodes; i++) {
+			pl_ns t = INT64_MIN;
+
+			if (s->role[i] != PL_RO_HOST ||
+			    strcmp(pl_intern_get(&graph.str, s->name[i]), "cudaLaunchKernel") != 0)
+				continue;
+			for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++)
+				if (room(st, s, e) != INT64_MIN)
+					t = room(st, s, e);
+			if (t != INT64_MIN) {
+				pl_ns from = launch[at - depth].start * US - graph.epoch_ns;
+
+				count++;
+				*right &= t == from && st->start[i] >= from &&
+					  st->dur[i] <= CALL_US * US;
+			}
+			at++;
+		}
+	}
+	return count;
+}
+
+static void queue_of(int depth, int n, int per_step, const char *what)
+{
+	bool right;
+
+	job(n, depth, per_step, 100, 3, 0, 0);
+	ok(build(true), "%s: built", what);
+	ok(waiting(depth, &right) == n - depth, "%s: all launches behind the first wait", what);
+	ok(right, "%s: each for the operation one depth before, and takes its usual time", what);
+	ok(graph.inferred_waits == n - depth, "%s: and they are counted", what);
+	ok(graph.dropped_edges == 0, "%s: none is lost between steps", what);
+	end_trace();
+}
+
+static void no_queue(const char *what)
+{
+	ok(build(true), "%s: built", what);
+	ok(graph.inferred_waits == 0, "%s: no waits", what);
+	end_trace();
+}
+
+int main(void)
+{
+	queue_of(4, 60, 0, "queue of 4");
+	queue_of(4, 60, 6, "queue of 4, steps of 6");
+	queue_of(16, 120, 6, "queue of 16 over three steps");
+	job(60, 4, 6, 100, 3, 0, 0);
+	ok(build(false), "without inference: built");
+	ok(graph.inferred_waits == 0, "without inference: no waits");
+	end_trace();
+	job(120, 0, 6, 10, 3, 3, 100);
+	no_queue("long calls, nothing in flight");
+	job(120, 0, 6, 100, 3, 5, 90);
+	no_queue("long calls, ever more in flight");
+	job(120, 1, 6, 100, 3, 0, 0);
+	no_queue("calls that wait for the one before");
+	job(60, 50, 6, 100, 3, 0, 0);
+	no_queue("too few launches to tell");
+	return done_testing();
+}
