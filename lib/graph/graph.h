@@ -82,8 +82,22 @@ struct pl_link {	   /* reserved: filled by topologies */
 	double bytes_per_ns;
 	pl_ns latency_ns;
 };
-struct pl_tensor { /* filled where the input knows tensors */
-	pl_id name, type, role;
+/* What a tensor is for. */
+enum pl_tensor_role {
+	PL_TR_OTHER,
+	PL_TR_PARAM,
+	PL_TR_GRAD,  /* of a parameter; its consumer is the arrival of what synchronises it */
+	PL_TR_OPTIM, /* state of the optimiser */
+	PL_TR_ACTIVATION,
+	PL_TR_TEMP,
+	PL_TR_BUFFER,
+	PL_TR_COUNT_
+};
+#define PL_TF_ESTIMATED 1u /* the size was not in the input */
+struct pl_tensor {	   /* filled where the input knows tensors */
+	pl_id name, type;  /* strings; type is that of the elements, PL_NONE unknown */
+	uint8_t role;	   /* enum pl_tensor_role */
+	uint8_t flags;	   /* PL_TF_* */
 	int64_t bytes;
 	uint32_t shape, producer;	/* node, PL_NONE */
 	uint32_t consumer, n_consumers; /* into graph.consumer */
@@ -141,6 +155,7 @@ void pl_graph_fini(struct pl_graph *g);
 const char *pl_node_type_name(unsigned type);
 const char *pl_node_role_name(unsigned role);
 const char *pl_edge_type_name(unsigned type); /* without the inferred bit */
+const char *pl_tensor_role_name(unsigned role);
 static inline int32_t pl_node_rank(const struct pl_graph *g, const struct pl_shape *s, uint32_t i)
 {
 	return s->res[i] == PL_NONE ? -1 : g->res[s->res[i]].rank;

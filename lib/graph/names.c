@@ -21,7 +21,13 @@ static const char *const edges[PL_E_COUNT_] = {
 	[PL_E_EARLY] = "early",
 };
 
-_Static_assert(PL_N_COUNT_ == 6 && PL_RO_COUNT_ == 9 && PL_E_COUNT_ == 7,
+static const char *const tensor_roles[PL_TR_COUNT_] = {
+	[PL_TR_OTHER] = "other",     [PL_TR_PARAM] = "parameter",	[PL_TR_GRAD] = "gradient",
+	[PL_TR_OPTIM] = "optimizer", [PL_TR_ACTIVATION] = "activation", [PL_TR_TEMP] = "temporary",
+	[PL_TR_BUFFER] = "buffer",
+};
+
+_Static_assert(PL_N_COUNT_ == 6 && PL_RO_COUNT_ == 9 && PL_E_COUNT_ == 7 && PL_TR_COUNT_ == 7,
 	       "a type, role or edge without a name (and, in show_dot.c, a colour)");
 
 const char *pl_node_type_name(unsigned type)
@@ -37,6 +43,11 @@ const char *pl_node_role_name(unsigned role)
 const char *pl_edge_type_name(unsigned type)
 {
 	return type < PL_E_COUNT_ ? edges[type] : "unknown";
+}
+
+const char *pl_tensor_role_name(unsigned role)
+{
+	return role < PL_TR_COUNT_ ? tensor_roles[role] : "unknown";
 }
 
 void pl_graph_init(struct pl_graph *g)

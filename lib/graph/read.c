@@ -219,7 +219,8 @@ static int get_tensor(struct pl_graph *g, struct pl_cur *c, struct pl_err *err)
 	memset(p, 0, sizeof(*p));
 	p->name = get_id(c);
 	p->type = get_id(c);
-	p->role = get_id(c);
+	p->role = pl_get_u8(c);
+	p->flags = pl_get_u8(c);
 	p->bytes = pl_get_svarint(c);
 	p->shape = get_id(c);
 	p->producer = get_id(c);

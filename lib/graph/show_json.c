@@ -108,11 +108,13 @@ static int tensor(struct json *j, size_t i, struct pl_err *err)
 	PL_TRY(pl_jsonw_open(&j->w, '{', err));
 	PL_TRY(kname(j, "name", t->name, err));
 	PL_TRY(kname(j, "type", t->type, err));
-	PL_TRY(kname(j, "role", t->role, err));
+	PL_TRY(pl_jsonw_kstr(&j->w, "role", pl_tensor_role_name(t->role), err));
 	PL_TRY(knum(j, "bytes", t->bytes, -1, err));
 	PL_TRY(knum(j, "shape", t->shape, PL_NONE, err));
 	PL_TRY(knum(j, "producer", t->producer, PL_NONE, err));
 	PL_TRY(knums(j, "consumers", j->g->consumer + t->consumer, t->n_consumers, err));
+	PL_TRY(pl_jsonw_key(&j->w, "estimated", err));
+	PL_TRY(pl_jsonw_bool(&j->w, t->flags & PL_TF_ESTIMATED, err));
 	PL_TRY(pl_jsonw_close(&j->w, err));
 out:
 	return rc;

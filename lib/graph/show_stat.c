@@ -103,6 +103,28 @@ static int role_row(const struct graph_stat *s, size_t i, struct pl_table *t, st
 			    : 0;
 }
 
+static const struct pl_column tensor_cols[] = {
+	{ "role", "role", PL_CELL_STR, 0 },
+	{ "tensors", "tensors", PL_CELL_I64, 0 },
+	{ "bytes", "bytes", PL_CELL_BYTES, 0 },
+	{ "size_unknown", "size unknown", PL_CELL_I64, 0 },
+	{ "estimated", "estimated", PL_CELL_I64, 0 },
+};
+
+static size_t tensor_rows(const struct graph_stat *s)
+{
+	return s->g->n_tensors ? PL_TR_COUNT_ : 0;
+}
+
+static int tensor_row(const struct graph_stat *s, size_t i, struct pl_table *t, struct pl_err *err)
+{
+	const struct stat_tensor *x = &s->tensor[i];
+
+	return x->n ? pl_table_row(t, err, pl_tensor_role_name((unsigned)i), x->n, x->bytes,
+				   x->unknown, x->estimated)
+		    : 0;
+}
+
 static const struct pl_column edge_cols[] = {
 	{ "type", "edge type", PL_CELL_STR, 0 },
 	{ "recorded", "recorded", PL_CELL_I64, 0 },
@@ -222,6 +244,8 @@ static const struct section sections[] = {
 	{ "node_types", "nodes by type", COLS(type_cols), type_rows, type_row },
 	{ "node_roles", "nodes by role, over all steps", COLS(role_cols), role_rows, role_row },
 	{ "edges", "edges by type", COLS(edge_cols), edge_rows, edge_row },
+	{ "tensor_roles", "tensors by role, in shapes", COLS(tensor_cols), tensor_rows,
+	  tensor_row },
 	{ "communication", "communication, over all ranks and steps", COLS(comm_cols), comm_rows,
 	  comm_row },
 	{ "groups", "communication groups", COLS(group_cols), group_rows, group_row },
@@ -277,6 +301,9 @@ static int text_head(const struct graph_stat *s, struct pl_out *out, struct pl_e
 			     "nodes             %lld in shapes, %lld in steps\n"
 			     "edges             %lld in shapes\n",
 			     (long long)s->nodes, (long long)s->node_rows, (long long)s->edges));
+	if (g->n_tensors)
+		PL_TRY(pl_out_printf(out, err, "tensors           %zu in shapes, %lld estimated\n",
+				     g->n_tensors, (long long)s->tensors_estimated));
 	PL_TRY(pl_out_printf(out, err, "groups            %zu, %lld inferred\n", g->n_groups,
 			     (long long)s->groups_inferred));
 	PL_TRY(pl_out_printf(out, err,

@@ -183,11 +183,12 @@ static int tensor(struct text *t, size_t i, struct pl_err *err)
 	PL_TRY(put_num(t, (int64_t)i, -1, err));
 	PL_TRY(put_name(t, p->name, err));
 	PL_TRY(put_name(t, p->type, err));
-	PL_TRY(put_name(t, p->role, err));
+	PL_TRY(put_word(t, pl_tensor_role_name(p->role), err));
 	PL_TRY(put_num(t, p->bytes, -1, err));
 	PL_TRY(put_num(t, p->shape, PL_NONE, err));
 	PL_TRY(put_num(t, p->producer, PL_NONE, err));
 	PL_TRY(list(t, t->g->consumer + p->consumer, p->n_consumers, err));
+	PL_TRY(put_word(t, p->flags & PL_TF_ESTIMATED ? "estimated" : "-", err));
 	PL_TRY(end(t, err));
 out:
 	return rc;

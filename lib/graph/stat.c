@@ -168,6 +168,23 @@ static int count_step(struct graph_stat *s, size_t id, struct pl_err *err)
 	return 0;
 }
 
+static void count_tensors(struct graph_stat *s)
+{
+	const struct pl_graph *g = s->g;
+
+	for (size_t i = 0; i < g->n_tensors; i++) {
+		struct stat_tensor *t = &s->tensor[g->tensor[i].role];
+
+		t->n++;
+		t->estimated += (g->tensor[i].flags & PL_TF_ESTIMATED) != 0;
+		s->tensors_estimated += (g->tensor[i].flags & PL_TF_ESTIMATED) != 0;
+		if (g->tensor[i].bytes < 0)
+			t->unknown++;
+		else
+			t->bytes = pl_add_sat(t->bytes, g->tensor[i].bytes);
+	}
+}
+
 int stat_collect(const struct pl_graph *g, struct graph_stat *s, struct pl_err *err)
 {
 	int rc;
@@ -185,6 +202,7 @@ int stat_collect(const struct pl_graph *g, struct graph_stat *s, struct pl_err *
 		s->groups_inferred += (g->group[i].flags & PL_GROUP_INFERRED) != 0;
 	for (size_t i = 0; i < g->n_shapes; i++)
 		count_shape(s, i);
+	count_tensors(s);
 	for (size_t i = 0; i < g->n_steps; i++)
 		PL_TRY(count_step(s, i, err));
 out:

@@ -29,6 +29,10 @@ struct stat_shape {
 	int64_t steps, inferred;
 };
 
+struct stat_tensor {
+	int64_t n, unknown, bytes, estimated; /* unknown: without a size; bytes of the others */
+};
+
 struct graph_stat {
 	const struct pl_graph *g;
 	uint32_t *rank_of; /* by resource: index into rank, PL_NONE */
@@ -39,8 +43,9 @@ struct graph_stat {
 	const char **coll;   /* by string: canonical name, NULL not asked yet */
 	struct stat_comm *comm;
 	size_t n_comm, cap_comm;
-	int64_t n_hosts, groups_inferred, nodes, node_rows, edges;
+	int64_t n_hosts, groups_inferred, nodes, node_rows, edges, tensors_estimated;
 	int64_t type[PL_N_COUNT_];
+	struct stat_tensor tensor[PL_TR_COUNT_];
 	struct tally role[PL_RO_COUNT_];
 	int64_t edge[PL_E_COUNT_][2]; /* recorded, inferred */
 };

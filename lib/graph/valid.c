@@ -103,8 +103,10 @@ static bool tensor_ok(const struct pl_graph *g, size_t i, struct pl_err *err)
 	const struct pl_tensor *t = &g->tensor[i];
 	uint32_t nodes;
 
-	if (!string_ok(g, t->name) || !string_ok(g, t->type) || !string_ok(g, t->role))
+	if (!string_ok(g, t->name) || !string_ok(g, t->type))
 		return bad(err, "tensor", i, "a string that there is not");
+	if (t->role >= PL_TR_COUNT_)
+		return bad(err, "tensor", i, "an unknown role");
 	if (t->bytes < -1)
 		return bad(err, "tensor", i, "a negative size");
 	if (t->shape != PL_NONE && t->shape >= g->n_shapes)

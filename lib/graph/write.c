@@ -163,7 +163,8 @@ static int put_tensor(struct pl_buf *e, const struct pl_graph *g, const struct p
 
 	PL_TRY(put_id(e, t->name, err));
 	PL_TRY(put_id(e, t->type, err));
-	PL_TRY(put_id(e, t->role, err));
+	PL_TRY(pl_put_u8(e, t->role, err));
+	PL_TRY(pl_put_u8(e, t->flags, err));
 	PL_TRY(pl_put_svarint(e, t->bytes, err));
 	PL_TRY(put_id(e, t->shape, err));
 	PL_TRY(put_id(e, t->producer, err));

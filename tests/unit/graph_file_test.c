@@ -107,7 +107,8 @@ static void add_tensor(struct pl_graph *g)
 	must(pl_grow(&g->consumer, &g->cap_consumers, 2, sizeof(*g->consumer), &err));
 	g->tensor[g->n_tensors++] = (struct pl_tensor){ .name = str(g, "h.0.attn.weight"),
 							.type = str(g, "bf16"),
-							.role = str(g, "gradient"),
+							.role = PL_TR_GRAD,
+							.flags = PL_TF_ESTIMATED,
 							.bytes = 1 << 20,
 							.shape = 0,
 							.producer = 2,
@@ -482,6 +483,7 @@ static void rules(void)
 	BROKEN(g.link[0].to, 3, "a link to nowhere");
 	BROKEN(g.tensor[0].producer, 10, "a tensor from nowhere");
 	BROKEN(g.consumer[1], 10, "a tensor to nowhere");
+	BROKEN(g.tensor[0].role, PL_TR_COUNT_, "a tensor of an unknown role");
 	BROKEN(s->type[2], PL_N_ENTRY, "an entry in the middle");
 	BROKEN(s->type[0], PL_N_OP, "an entry that is none");
 	BROKEN(s->role[2], PL_RO_COUNT_, "an unknown role");
