@@ -1,7 +1,8 @@
 /*
  * From a merged trace to a graph: the frame. What each part infers and how is said at its top:
  * host.c (host threads), device.c (streams, launches), waits.c (event waits, synchronisation),
- * table.c (operation tables), comm.c (rendezvous), latency.c, cut.c (steps and shapes).
+ * table.c (operation tables), comm.c (rendezvous), latency.c, cut.c (steps and shapes), tensors.c
+ * (gradients).
  *
  * The dependency kinds follow Lumos (MLSys 2025, section 4: host program order, launch, stream
  * order, inter-stream and synchronisation edges), the collective as a rendezvous with the transfer
@@ -13,8 +14,12 @@
 
 #include "graph/internal.h"
 
-const char *const pl_graph_args[] = { "stream", "wait_on_stream",
-				      "wait_on_cuda_event_record_corr_id", "Record function id",
+const char *const pl_graph_args[] = { "stream",
+				      "wait_on_stream",
+				      "wait_on_cuda_event_record_corr_id",
+				      "Record function id",
+				      "$Input Dims",
+				      "$Input type",
 				      NULL };
 
 int gb_node(struct gb *b, const struct node *n, uint32_t *id, struct pl_err *err)
@@ -492,6 +497,8 @@ static void gb_fini(struct gb *b)
 	pl_free(b->ri);
 	pl_free(b->rank);
 	pl_free(b->step);
+	pl_free(b->local);
+	pl_free(b->step_shape);
 	pl_free(b->node);
 	pl_free(b->edge);
 }
@@ -538,6 +545,7 @@ int pl_graph_build(const struct pl_trace *t, const struct pl_graph_opts *o, stru
 	PL_TRY(gb_waits(&b, err));
 	PL_TRY(gb_latency(&b, err));
 	PL_TRY(gb_cut(&b, err));
+	PL_TRY(gb_tensors(&b, err));
 	rc = 0;
 out:
 	gb_fini(&b);

@@ -514,6 +514,8 @@ static int put_step(struct cut *c, int32_t step, size_t from, size_t to, struct 
 	if ((rc = find_shape(c, &st->shape, err)) < 0)
 		return rc;
 	g->n_steps++;
+	if (step >= 0 && step < (int32_t)b->n_steps)
+		b->step_shape[step] = st->shape;
 	s = &g->shape[st->shape];
 	if ((rc = pl_alloc(&st->start, s->n_nodes, sizeof(*st->start), err)) < 0 ||
 	    (rc = pl_alloc(&st->dur, s->n_nodes, sizeof(*st->dur), err)) < 0)
@@ -597,6 +599,8 @@ int gb_cut(struct gb *b, struct pl_err *err)
 	PL_TRY(pl_alloc(&c.entry, b->g->n_res, sizeof(*c.entry), err));
 	PL_TRY(pl_alloc(&c.tail, b->g->n_res, sizeof(*c.tail), err));
 	PL_TRY(pl_alloc(&start, b->n_steps + 4, sizeof(*start), err));
+	PL_TRY(pl_alloc(&b->step_shape, b->n_steps, sizeof(*b->step_shape), err));
+	memset(b->step_shape, 0xff, b->n_steps * sizeof(*b->step_shape));
 	PL_TRY(order(&c, err));
 	label_steps(&c);
 	raise_steps(&c);
@@ -609,6 +613,8 @@ int gb_cut(struct gb *b, struct pl_err *err)
 	for (size_t s = 0; s < b->n_steps + 2; s++)
 		if (start[s + 1] > start[s])
 			PL_TRY(put_step(&c, (int32_t)s - 1, start[s], start[s + 1], err));
+	b->local = c.local;
+	c.local = NULL;
 out:
 	pl_free(start);
 	cut_fini(&c);

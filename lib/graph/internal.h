@@ -110,6 +110,8 @@ struct gb {
 	struct edge *edge;
 	size_t n_nodes, cap_nodes, n_edges, cap_edges;
 	uint32_t **ev_node; /* [segment][event]: arrival node of communication events, else NULL */
+	uint32_t *local;    /* [node]: number in its shape; from gb_cut() on */
+	uint32_t *step_shape; /* [step]: its shape, PL_NONE if it is empty; from gb_cut() on */
 	pl_id s_gap, s_begin, s_end, s_rendezvous;
 };
 
@@ -160,5 +162,6 @@ int gb_tables(struct gb *b, struct pl_err *err) PL_MUST;  /* ranks without host 
 int gb_comm(struct gb *b, struct pl_err *err) PL_MUST;	  /* rendezvous, pairs */
 int gb_latency(struct gb *b, struct pl_err *err) PL_MUST; /* typical launch and dispatch times */
 int gb_cut(struct gb *b, struct pl_err *err) PL_MUST;	  /* steps, order, shapes */
+int gb_tensors(struct gb *b, struct pl_err *err) PL_MUST; /* gradients; after gb_cut() */
 
 #endif
