@@ -10,6 +10,9 @@
 enum { TO_GRAPH, TO_STAT, TO_STAT_JSON, TO_TEXT, TO_DOT, TO_JSON };
 
 static const struct pl_opt options[] = {
+	{ 'f', "from", "FORMAT",
+	  "what the input is: trace, layers (a table of layers); auto: told by its contents",
+	  PL_OPT_CHOICE, AT(from), "auto|trace|layers" },
 	{ 'O', "to", "FORMAT", "write graph (default), stat, stat-json, text, dot or json",
 	  PL_OPT_CHOICE, AT(to), "graph|stat|stat-json|text|dot|json" },
 	PL_OPTS_OUTPUT,
@@ -19,6 +22,13 @@ static const struct pl_opt options[] = {
 	{ 0, "rank", "LIST", "show only these ranks (\"0,4-7\"); not with -O graph", PL_OPT_LIST,
 	  AT(rank), NULL },
 	{ 0, "step", "LIST", "only these steps (\"3,10-20\")", PL_OPT_LIST, AT(step), NULL },
+	{ 0, "ranks", "N", "layers: data-parallel ranks of the job (default 8)", PL_OPT_INT,
+	  AT(ranks), NULL },
+	{ 0, "bandwidth", "RATE",
+	  "layers: bytes a second that a rank sends, with K, M, G, T (default 12G)", PL_OPT_SIZE,
+	  AT(bandwidth), NULL },
+	{ 0, "latency", "TIME", "layers: of each message (default 5us)", PL_OPT_TIME, AT(latency),
+	  NULL },
 	{ 0, "salvage", NULL, "keep the whole blocks of a damaged trace", PL_OPT_FLAG, AT(salvage),
 	  NULL },
 	PL_OPTS_STREAM,
@@ -28,7 +38,12 @@ static const struct pl_opt options[] = {
 
 static void defaults(void *config)
 {
-	((struct config *)config)->infer = true;
+	struct config *c = config;
+
+	c->infer = true;
+	c->ranks = 8;
+	c->bandwidth = (int64_t)12 << 30;
+	c->latency = 5000;
 }
 
 /* Replace g by the ranks and steps asked for. */
@@ -95,6 +110,8 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 	int rc = 0;
 
 	pl_graph_init(&g);
+	if (c->from == FROM_LAYERS && c->salvage)
+		return pl_fail(err, PL_EUSAGE, "--salvage is for traces, not for tables of layers");
 	if (c->to == TO_GRAPH && c->rank.n)
 		return pl_fail(
 			err, PL_EUSAGE,
@@ -126,8 +143,9 @@ const struct pl_cmd pl_command = {
 	.synopsis = "[OPTION]... [FILE]...",
 	.summary =
 		"Build the global data-flow graph of a job from its merged trace, or look at one.",
-	.details = "Reads a trace that merge has put on one clock (of one rank: any trace), or a "
-		   "graph.\n"
+	.details = "Reads a trace that merge has put on one clock (of one rank: any trace), a "
+		   "graph,\n"
+		   "or a table of layers (CSV), from which it makes a step that nobody has run.\n"
 		   "Without a file: standard input.",
 	.opts = options,
 	.config_size = sizeof(struct config),

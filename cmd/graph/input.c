@@ -1,15 +1,36 @@
 /*
- * What the program reads: a graph, or traces that become one. Which of them a file holds is told by
- * its first bytes.
+ * What the program reads: a graph, or traces or a table of layers that become one. Which of them a
+ * file holds is told by its first bytes.
  */
 #include <string.h>
 
 #include "program.h"
 
-enum content { IS_TRACE, IS_GRAPH };
+enum content { IS_TRACE, IS_GRAPH, IS_LAYERS };
+
+#define PEEK 8192
+
+/* Is the first line that is no comment the header of a table of layers? */
+static bool has_header(const uint8_t *p, size_t n)
+{
+	size_t at = 0, end;
+
+	for (;;) {
+		const uint8_t *nl = memchr(p + at, '\n', n - at);
+
+		end = nl ? (size_t)(nl - p) : n;
+		if (end > at && p[at] != '#' && p[at] != '\r')
+			break;
+		if (!nl)
+			return false;
+		at = end + 1;
+	}
+	return memmem(p + at, end - at, "layer", 5) && memmem(p + at, end - at, "forward_", 8) &&
+	       memmem(p + at, end - at, "backward_", 9);
+}
 
 /* What does the input hold? */
-static int recognise(struct pl_in *in, enum content *what, struct pl_err *err)
+static int recognise(struct pl_in *in, int from, enum content *what, struct pl_err *err)
 {
 	const uint8_t *p;
 	int64_t n = pl_in_peek(in, 28, &p, err);
@@ -21,11 +42,25 @@ static int recognise(struct pl_in *in, enum content *what, struct pl_err *err)
 		return pl_fail(err, PL_EDATA,
 			       "%s: empty: what was to write it has failed or was given nothing",
 			       pl_in_name(in));
-	if (!pl_container_probe(p, (size_t)n))
-		return pl_fail(err, PL_EDATA,
-			       "%s: not a stream of paceline; a profiler's file must pass through "
-			       "trace and merge first: trace FILE... | merge | graph",
-			       pl_in_name(in));
+	if (from == FROM_LAYERS) {
+		*what = IS_LAYERS;
+		return 0;
+	}
+	if (!pl_container_probe(p, (size_t)n)) {
+		n = pl_in_peek(in, PEEK, &p, err);
+		if (n < 0)
+			return (int)n;
+		if (from == FROM_AUTO && has_header(p, (size_t)n)) {
+			*what = IS_LAYERS;
+			return 0;
+		}
+		return pl_fail(
+			err, PL_EDATA,
+			"%s: not a stream of paceline; a profiler's file must pass through "
+			"trace and merge first: trace FILE... | merge | graph; for a table of "
+			"layers, -f layers",
+			pl_in_name(in));
+	}
 	*what = IS_TRACE; /* its reader knows best what is wrong with a cut header */
 	if (n < 28)
 		return 0;
@@ -176,6 +211,24 @@ static int build(const struct config *c, struct pl_trace *t, struct pl_pool *poo
 	return 0;
 }
 
+static int load_layers(const struct config *c, struct pl_in *in, struct pl_graph *g,
+		       struct pl_err *err)
+{
+	struct pl_layers_opts o = { .log = &c->c.log };
+	int rc = layers_cost(c, &o, err);
+
+	return rc < 0 ? rc : pl_graph_layers(in, &o, g, err);
+}
+
+static int load_one(const struct config *c, enum content what, struct pl_in *in,
+		    struct pl_pool *pool, struct pl_trace *t, struct pl_graph *g,
+		    struct pl_err *err)
+{
+	if (what == IS_LAYERS)
+		return load_layers(c, in, g, err);
+	return what == IS_GRAPH ? pl_graph_read(in, pool, g, err) : load_trace(c, in, pool, t, err);
+}
+
 /* ---- all ---------------------------------------------------------------------------------------
  */
 
@@ -188,22 +241,23 @@ int load_graph(const struct config *c, int argc, char **argv, struct pl_pool *po
 	int rc = 0;
 
 	for (int i = 0; i < (argc ? argc : 1); i++) {
-		enum content what;
+		enum content what = IS_TRACE;
 
 		in = pl_in_open(argc ? argv[i] : "-", err);
 		if (!in) {
 			rc = err->code;
 			goto out;
 		}
-		PL_TRY(recognise(in, &what, err));
-		if (what == IS_GRAPH && argc > 1) {
+		PL_TRY(recognise(in, c->from, &what, err));
+		done = what != IS_TRACE;
+		if (done && argc > 1) {
 			rc = pl_fail(err, PL_EUSAGE,
-				     "%s: a graph; it can only be read alone, not with other files",
-				     pl_in_name(in));
+				     "%s: a %s; it can only be read alone, not with other files",
+				     pl_in_name(in),
+				     what == IS_GRAPH ? "graph" : "table of layers");
 			goto out;
 		}
-		done = what == IS_GRAPH;
-		PL_TRY(done ? pl_graph_read(in, pool, g, err) : load_trace(c, in, pool, &t, err));
+		PL_TRY(load_one(c, what, in, pool, &t, g, err));
 		pl_in_close(in);
 		in = NULL;
 	}

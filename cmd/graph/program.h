@@ -4,19 +4,30 @@
 
 #include "core/cmd.h"
 #include "graph/graph.h"
+#include "graph/layers.h"
 
 struct config {
 	struct pl_common c; /* first */
 	struct pl_list rank, step;
-	int to;
+	int to, from;
 	bool infer, salvage;
+	int64_t ranks, bandwidth; /* of tables of layers; bytes/s of a rank */
+	pl_ns latency;
 };
+enum { FROM_AUTO, FROM_TRACE, FROM_LAYERS };
 
 /* ---- input.c -----------------------------------------------------------------------------------
  */
 
-/* One graph stream, or one or more trace streams built into one graph. */
+/* One graph stream, one table of layers, or one or more trace streams built into one graph. */
 int load_graph(const struct config *c, int argc, char **argv, struct pl_pool *pool,
 	       struct pl_graph *g, struct pl_err *err) PL_MUST;
+
+/* ---- cost.c ------------------------------------------------------------------------------------
+ */
+
+/* Place and cost of the ranks of a job that nobody has run: fills n_ranks, per_host, transfer and
+ * arg of the options; c must outlive their use. */
+int layers_cost(const struct config *c, struct pl_layers_opts *o, struct pl_err *err) PL_MUST;
 
 #endif

@@ -2,8 +2,7 @@
  * From a merged trace to a graph: the frame. What each part infers and how is said at its top:
  * steps.c (steps and their order), host.c (host threads), device.c (streams, launches), waits.c
  * (event waits, synchronisation), queue.c (full launch queues), table.c (operation tables), comm.c
- * (rendezvous), latency.c, cut.c
- * (steps and shapes).
+ * (rendezvous), latency.c, cut.c (steps and shapes), tensors.c (gradients).
  *
  * The dependency kinds follow Lumos (MLSys 2025, section 4: host program order, launch, stream
  * order, inter-stream and synchronisation edges), the collective as a rendezvous with the transfer
@@ -15,8 +14,12 @@
 
 #include "graph/internal.h"
 
-const char *const pl_graph_args[] = { "stream", "wait_on_stream",
-				      "wait_on_cuda_event_record_corr_id", "Record function id",
+const char *const pl_graph_args[] = { "stream",
+				      "wait_on_stream",
+				      "wait_on_cuda_event_record_corr_id",
+				      "Record function id",
+				      "$Input Dims",
+				      "$Input type",
 				      NULL };
 
 int gb_room(void *array, size_t n, size_t size, struct pl_err *err)
@@ -529,6 +532,10 @@ static void gb_fini(struct gb *b)
 	pl_free(b->rank);
 	pl_intern_fini(&b->rank_ids);
 	pl_free(b->step);
+	gb_drop_tensors(b);
+	pl_free(b->local);
+	pl_free(b->node_step);
+	pl_free(b->step_shape);
 	pl_free(b->node);
 	pl_free(b->attr);
 }
@@ -590,9 +597,11 @@ int pl_graph_build(struct pl_trace *t, const struct pl_graph_opts *o, struct pl_
 	PL_TRY(gb_threads(&b, err));
 	PL_TRY(gb_waits(&b, err));
 	PL_TRY(gb_latency(&b, err));
+	PL_TRY(gb_find_tensors(&b, err));
 	gb_drop_events(&b);
 	pl_trace_drop(t);
 	PL_TRY(gb_cut(&b, err));
+	PL_TRY(gb_put_tensors(&b, err));
 	rc = 0;
 out:
 	gb_fini(&b);

@@ -644,7 +644,10 @@ static int put_step(struct cut *c, int32_t step, size_t from, size_t to, struct 
 		if (n->res != PL_NONE)
 			c->tail[n->res] = pl_max_i64(c->tail[n->res], n->start + n->dur);
 	}
-	return find_shape(c, &st->shape, err);
+	rc = find_shape(c, &st->shape, err);
+	if (rc == 0 && step >= 0 && step < (int32_t)b->n_steps)
+		b->step_shape[step] = st->shape;
+	return rc;
 }
 
 /* Counting sort of all nodes by step, by id within; step s is at start[s + 1] .. start[s + 2]. */
@@ -735,6 +738,8 @@ int gb_cut(struct gb *b, struct pl_err *err)
 
 	PL_TRY(cut_init(&c, b, err));
 	PL_TRY(rank_list(b, err));
+	PL_TRY(pl_alloc(&b->step_shape, b->n_steps, sizeof(*b->step_shape), err));
+	memset(b->step_shape, 0xff, b->n_steps * sizeof(*b->step_shape));
 	PL_TRY(pl_alloc(&start, b->n_steps + 4, sizeof(*start), err));
 	together(&c, jobs, PL_LEN(jobs));
 	b->g->epoch_ns = b->n_nodes ? c.epoch : 0;
@@ -745,6 +750,10 @@ int gb_cut(struct gb *b, struct pl_err *err)
 	for (size_t s = 0; s < b->n_steps + 2; s++)
 		if (start[s + 1] > start[s])
 			PL_TRY(put_step(&c, (int32_t)s - 1, start[s], start[s + 1], err));
+	b->local = c.left;
+	b->node_step = c.step;
+	c.left = NULL;
+	c.step = NULL;
 out:
 	pl_free(start);
 	cut_fini(&c);

@@ -187,7 +187,7 @@ struct pl_graph_opts {
 extern const char *const pl_graph_args[];
 #define PL_GRAPH_ROLES                                                                             \
 	(1u << PL_R_STEP | 1u << PL_R_CORR | 1u << PL_R_PEER | 1u << PL_R_BYTES | 1u << PL_R_MB |  \
-	 1u << PL_R_CHUNK | 1u << PL_R_LAYER)
+	 1u << PL_R_CHUNK | 1u << PL_R_LAYER | 1u << PL_R_COLL)
 /* `t` needs to have been merged when it has more than one rank (PL_EDATA otherwise). A cycle is
  * PL_EDATA with its path. Times that no clock shows are changed (pl_trace_tame()), and the columns
  * of the events may be gone afterwards (pl_trace_drop()), for the graph needs the room. */

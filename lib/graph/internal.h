@@ -124,6 +124,10 @@ struct gb {
 	struct attr *attr; /* the first says none */
 	size_t n_nodes, cap_nodes, n_edges, cap_edges, n_attrs, cap_attrs;
 	uint32_t **ev_node; /* [segment][event]: arrival node of communication events, else NULL */
+	uint32_t *local;    /* [node]: number in its shape; from gb_cut() on */
+	int32_t *node_step; /* [node]: likewise */
+	struct gb_grads *grads; /* from gb_find_tensors() on */
+	uint32_t *step_shape;	/* [step]: its shape, PL_NONE if it is empty; from gb_cut() on */
 	pl_id s_gap, s_begin, s_end, s_rendezvous;
 };
 
@@ -191,5 +195,9 @@ int gb_tables(struct gb *b, struct pl_err *err) PL_MUST;  /* ranks without host 
 int gb_comm(struct gb *b, struct pl_err *err) PL_MUST;	  /* rendezvous, pairs */
 int gb_latency(struct gb *b, struct pl_err *err) PL_MUST; /* typical launch and dispatch times */
 int gb_cut(struct gb *b, struct pl_err *err) PL_MUST;	  /* steps, order, shapes */
+/* Gradients and what may carry them; the tensors of the shapes, after gb_cut(). */
+int gb_find_tensors(struct gb *b, struct pl_err *err) PL_MUST;
+int gb_put_tensors(struct gb *b, struct pl_err *err) PL_MUST;
+void gb_drop_tensors(struct gb *b);
 
 #endif

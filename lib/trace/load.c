@@ -70,7 +70,10 @@ static void drop_columns(struct pl_events *e, size_t n_want)
 	}
 	for (size_t i = 0; e->arg && i < n_want; i++)
 		pl_free(e->arg[i]);
+	for (size_t i = 0; e->text && i < n_want; i++)
+		pl_free(e->text[i]);
 	pl_free(e->arg);
+	pl_free(e->text);
 	pl_free(e->kind);
 	pl_free(e->track);
 	pl_free(e->name);
@@ -145,6 +148,9 @@ static int reserve(struct loader *l, uint64_t need, struct pl_err *err)
 	for (size_t i = 0; i < l->n_want; i++)
 		if (e->arg[i])
 			PL_TRY(widen(&e->arg[i], cap, sizeof(int64_t), err));
+	for (size_t i = 0; i < l->n_want; i++)
+		if (e->text[i])
+			PL_TRY(widen(&e->text[i], cap, sizeof(pl_id), err));
 	l->cap = cap;
 out:
 	return rc;
@@ -171,6 +177,8 @@ static void fill_all(struct loader *l, uint64_t from, uint64_t to)
 		fill_texts(*text_of(l->cur, i), from, to);
 	for (size_t i = 0; i < l->n_want; i++)
 		fill_numbers(l->cur->arg[i], from, to);
+	for (size_t i = 0; i < l->n_want; i++)
+		fill_texts(l->cur->text[i], from, to);
 }
 
 static int need_numbers(struct loader *l, int64_t **v, uint64_t to, struct pl_err *err)
@@ -286,10 +294,9 @@ static int load_number(struct loader *l, const struct pl_segment *seg, const str
 	return 0;
 }
 
-static int load_text(struct loader *l, const struct pl_col *c, size_t i, uint64_t to,
+static int load_text(struct loader *l, const struct pl_col *c, pl_id **v, uint64_t to,
 		     struct pl_err *err)
 {
-	pl_id **v = text_of(l->cur, i);
 	int rc = need_texts(l, v, to, err);
 
 	if (rc < 0)
@@ -323,12 +330,18 @@ static int load_col(struct loader *l, const struct pl_segment *seg, const struct
 			PL_TRY(load_number(l, seg, c, i, to, err));
 	for (size_t i = 0; text && i < PL_LEN(texts); i++)
 		if (texts[i].role == c->role && l->roles >> c->role & 1)
-			PL_TRY(load_text(l, c, i, to, err));
-	if (c->key == PL_NONE || (c->type != PL_V_INT && c->type != PL_V_BOOL))
+			PL_TRY(load_text(l, c, text_of(l->cur, i), to, err));
+	if (c->key == PL_NONE || (c->type != PL_V_INT && c->type != PL_V_BOOL && !text))
 		return 0;
-	for (size_t i = 0; i < l->n_want; i++)
-		if (!strcmp(pl_intern_get(&seg->str, c->key), l->want[i]))
-			PL_TRY(load_arg(l, c, i, to, err));
+	for (size_t i = 0; i < l->n_want; i++) {
+		const char *want = l->want[i];
+
+		if (text != (*want == '$') ||
+		    strcmp(pl_intern_get(&seg->str, c->key), want + text) != 0)
+			continue;
+		PL_TRY(text ? load_text(l, c, &l->cur->text[i], to, err)
+			    : load_arg(l, c, i, to, err));
+	}
 out:
 	return rc;
 }
@@ -348,8 +361,11 @@ static int on_begin(struct pl_sink *sink, struct pl_segment *seg, struct pl_err 
 	l->limit[t->n_segs] = UINT64_MAX;
 	t->seg[t->n_segs++] = l->cur;
 	l->cap = 0;
-	if (l->n_want)
+	if (l->n_want) {
 		PL_TRY(pl_alloc(&l->cur->arg, l->n_want, sizeof(*l->cur->arg), err));
+		PL_TRY(pl_alloc(&l->cur->text, l->n_want, sizeof(*l->cur->text), err));
+	}
+	rc = reserve(l, 1, err); /* the plain columns are there even without events */
 out:
 	return rc;
 }

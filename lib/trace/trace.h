@@ -330,6 +330,8 @@ struct pl_events {
 	/* arguments kept by pl_trace_load(): those whose key `want` names, dense int64 (V_INT,
 	 * V_BOOL) */
 	int64_t **arg; /* [n_want] or NULL each */
+	/* of the keys wanted as "$KEY": strings of seg (V_STR, V_JSON), PL_NONE: none */
+	pl_id **text; /* [n_want] or NULL each; NULL when there are no wants */
 };
 struct pl_trace {
 	struct pl_events **seg;
@@ -341,7 +343,8 @@ struct pl_trace {
 	size_t n_args;	   /* how many keys were wanted */
 };
 /*
- * `want`: NULL-terminated argument keys to keep, or NULL. Several merged streams in a row are
+ * `want`: NULL-terminated argument keys to keep, or NULL; a key that begins with '$' is that of a
+ * text, without the '$'. Several merged streams in a row are
  * joined: segments, clocks, groups and members are renumbered. Every segment and event that `merge`
  * names is there (with salvage, members that are not are dropped). A correlation, flow or external
  * id that is a word and no number gets a negative number of its own. `n` is seg.n_events unless

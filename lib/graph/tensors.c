@@ -1,0 +1,732 @@
+/*
+ * Gradients, found in traces: which tensors the data-parallel communication of a step carries.
+ *
+ * PyTorch's autograd runs one AccumulateGrad for each parameter, in the order in which gradients
+ * become ready; with record_shapes its inputs give shape and type. DistributedDataParallel collects
+ * gradients in buckets and issues the all-reduce of a bucket when its last one is there (Li et al.,
+ * VLDB 2020, section 3.2). So a communication issued during the backward pass carries the gradients
+ * that were accumulated since the bucket before:
+ *
+ *	all of them, if their sizes add up to its payload;
+ *	else the first of them that add up to it, the others waiting for the next bucket;
+ *	else all of them, their sizes scaled to the payload (estimated), if that is within a factor
+ *	of 2: precision may be halved on the way;
+ *	else none: it carries something else.
+ *
+ * Without shapes the payload is divided equally (estimated). Communication that anything but
+ * communication waits for before the last gradient is there belongs to the model (tensor
+ * parallelism): its result is needed at once.
+ *
+ * Traces without AccumulateGrad (kernels only, operation tables) get one tensor for each
+ * communication that carries gradients: by its name where one of the step is named so; else by
+ *group, when two or more of the group's reductions are in the step, each was issued before the
+ *result of the one before was waited for, and the result of one was waited for at all. Reductions
+ *of a few bytes (a loss, a norm) are passed over.
+ *
+ * Times are those of the host where it issued the operation, so that a host that runs far ahead of
+ * its device confuses nothing. O(nodes + edges), and O(n log n) in gradients.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/internal.h"
+
+#define ARG_DIMS    4 /* in pl_graph_args */
+#define ARG_TYPE    5
+#define SMALL_BYTES 256
+#define BACK	    256 /* calls searched for the last launch before a gradient is ready */
+#define NAME_MAX_   96
+
+static const char accumulate[] = "torch::autograd::AccumulateGrad";
+
+struct grad {
+	pl_ns start;
+	int32_t step;  /* from gb_put_tensors() on */
+	uint32_t op;   /* node of the operator */
+	uint32_t node; /* at its end the gradient is ready */
+	int64_t bytes; /* -1 unknown */
+	pl_id type;    /* of the graph, PL_NONE */
+	char dims[48]; /* "100x768", empty unknown */
+	uint32_t comm; /* that carries it, into found.comm; PL_NONE */
+	bool estimated;
+};
+
+struct comm {
+	pl_ns issue, await; /* await: first time that its result was waited for, INT64_MAX never */
+	int64_t bytes;
+	int32_t step; /* from gb_put_tensors() on */
+	uint32_t arrive, group;
+	bool named; /* its name says that it carries gradients */
+};
+
+struct found { /* of a rank */
+	struct grad *grad;
+	size_t n_grads, cap_grads;
+	struct comm *comm;
+	size_t n_comms, cap_comms;
+};
+
+struct gb_grads {
+	struct found *rank; /* [rank] */
+};
+
+struct finder {
+	struct gb *b;
+	struct pl_graph *g;
+	pl_id *accumulate;   /* [segment]: the name, PL_NONE if it is not there */
+	uint32_t *issuer;    /* [node]: what launched it, PL_NONE */
+	pl_ns *await;	     /* [node]: of transfers */
+	int32_t *first_step; /* [shape]: the step that its tensors are taken from */
+	bool *parallel;	     /* [group]: may be data-parallel */
+};
+
+/* ---- what waits for what -----------------------------------------------------------------------
+ */
+
+static pl_ns host_time(const struct finder *f, uint32_t node)
+{
+	uint32_t by = f->issuer[node];
+
+	return f->b->node[by == PL_NONE ? node : by].start;
+}
+
+static bool is_comm(const struct node *n)
+{
+	return n->role == PL_RO_ARRIVE || n->role == PL_RO_TRANSFER || n->type == PL_N_RENDEZVOUS;
+}
+
+static int find_waits(struct finder *f, struct pl_err *err)
+{
+	const struct gb *b = f->b;
+	int rc;
+
+	PL_TRY(pl_alloc(&f->issuer, b->n_nodes, sizeof(*f->issuer), err));
+	PL_TRY(pl_alloc(&f->await, b->n_nodes, sizeof(*f->await), err));
+	memset(f->issuer, 0xff, b->n_nodes * sizeof(*f->issuer));
+	for (size_t i = 0; i < b->n_nodes; i++)
+		f->await[i] = INT64_MAX;
+	for (size_t i = 0; i < b->n_edges; i++) {
+		unsigned type = PL_E_TYPE(b->edge[i].type);
+
+		if (type == PL_E_LAUNCH || type == PL_E_EARLY)
+			f->issuer[b->edge[i].dst] = b->edge[i].src;
+	}
+	for (size_t i = 0; i < b->n_edges; i++) {
+		const struct edge *e = &b->edge[i];
+
+		if (b->node[e->src].role == PL_RO_TRANSFER && !is_comm(&b->node[e->dst]))
+			f->await[e->src] = pl_min_i64(f->await[e->src], host_time(f, e->dst));
+	}
+out:
+	return rc;
+}
+
+static int by_rank(const void *pa, const void *pb)
+{
+	int32_t a = *(const int32_t *)pa, c = *(const int32_t *)pb;
+
+	return a < c ? -1 : a > c;
+}
+
+static int find_shapes(struct finder *f, struct pl_err *err)
+{
+	const struct gb *b = f->b;
+	int rc = pl_alloc(&f->first_step, f->g->n_shapes, sizeof(*f->first_step), err);
+
+	if (rc < 0)
+		return rc;
+	for (size_t s = b->n_steps; s-- > 0;)
+		if (b->step_shape[s] != PL_NONE)
+			f->first_step[b->step_shape[s]] = (int32_t)s;
+	return 0;
+}
+
+/* Data-parallel replicas hold the same layers: the same stage of a pipeline, where stages are
+ * known. A group of one adds nothing up. */
+static int find_groups(struct finder *f, struct pl_err *err)
+{
+	const struct pl_graph *g = f->g;
+	int32_t *stage = NULL; /* by rank of the graph */
+	int rc;
+
+	PL_TRY(pl_alloc(&f->parallel, g->n_groups, sizeof(*f->parallel), err));
+	PL_TRY(pl_alloc(&stage, (size_t)g->n_ranks, sizeof(*stage), err));
+	memset(stage, 0xff, (size_t)g->n_ranks * sizeof(*stage));
+	for (size_t i = 0; i < g->n_res; i++) {
+		const int32_t *at = bsearch(&g->res[i].rank, g->rank, (size_t)g->n_ranks,
+					    sizeof(*g->rank), by_rank);
+
+		if (at && g->res[i].coord[PL_COORD_PP] >= 0)
+			stage[at - g->rank] = g->res[i].coord[PL_COORD_PP];
+	}
+	for (size_t i = 0; i < g->n_groups; i++) {
+		int32_t first = -1;
+
+		f->parallel[i] = g->group[i].n > 1;
+		for (uint32_t k = 0; k < g->group[i].n; k++) {
+			int32_t rank = (int32_t)g->group_rank[g->group[i].rank + k];
+			const int32_t *at = bsearch(&rank, g->rank, (size_t)g->n_ranks,
+						    sizeof(*g->rank), by_rank);
+			int32_t pp = at ? stage[at - g->rank] : -1;
+
+			f->parallel[i] &= first < 0 || pp < 0 || pp == first;
+			first = pp >= 0 ? pp : first;
+		}
+	}
+out:
+	pl_free(stage);
+	return rc;
+}
+
+/* Are tensors taken from this step? One of each shape will do. */
+static bool step_counts(const struct finder *f, int32_t step)
+{
+	return step >= 0 && step < (int32_t)f->b->n_steps && f->b->step_shape[step] != PL_NONE &&
+	       f->first_step[f->b->step_shape[step]] == step;
+}
+
+/* ---- gradients ---------------------------------------------------------------------------------
+ */
+
+/* Bytes of an element of a type as PyTorch calls it; 0 unknown. */
+static int64_t element_bytes(const char *s, size_t n)
+{
+	static const struct {
+		const char *name;
+		int64_t bytes;
+	} known[] = {
+		{ "float", 4 },
+		{ "double", 8 },
+		{ "c10::Half", 2 },
+		{ "c10::BFloat16", 2 },
+		{ "int", 4 },
+		{ "long", 8 },
+		{ "long int", 8 },
+		{ "short", 2 },
+		{ "short int", 2 },
+		{ "signed char", 1 },
+		{ "unsigned char", 1 },
+		{ "bool", 1 },
+		{ "c10::complex<float>", 8 },
+		{ "c10::complex<double>", 16 },
+		{ "c10::Float8_e4m3fn", 1 },
+		{ "c10::Float8_e5m2", 1 },
+	};
+
+	for (size_t i = 0; i < PL_LEN(known); i++)
+		if (strlen(known[i].name) == n && !memcmp(known[i].name, s, n))
+			return known[i].bytes;
+	return 0;
+}
+
+/* The first list of "[[100, 768], ...]": into `dims` as "100x768"; its product, -1 if it is none.
+ */
+static int64_t parse_dims(const char *s, char *dims, size_t size)
+{
+	int64_t product = 1;
+	size_t at = 0;
+
+	dims[0] = '\0';
+	if (s[0] != '[' || s[1] != '[')
+		return -1;
+	for (s += 2; *s && *s != ']';) {
+		char *end;
+		long long v = strtoll(s, &end, 10);
+		int n;
+
+		if (end == s || v < 0 || (v && product > ((int64_t)1 << 50) / v))
+			return -1;
+		product *= v;
+		n = snprintf(dims + at, size - at, "%s%lld", at ? "x" : "", v);
+		if (n < 0 || (size_t)n >= size - at)
+			return -1;
+		at += (size_t)n;
+		for (s = end; *s == ',' || *s == ' '; s++)
+			;
+	}
+	if (*s != ']')
+		return -1;
+	if (!at)
+		snprintf(dims, size, "scalar");
+	return product;
+}
+
+static const char *text_arg(const struct finder *f, const struct op *op, size_t arg)
+{
+	const struct pl_events *e = f->b->t->seg[op->seg];
+
+	if (!e->text || f->b->t->n_args <= arg || !e->text[arg] || e->text[arg][op->ev] == PL_NONE)
+		return NULL;
+	return pl_intern_get(&e->seg.str, e->text[arg][op->ev]);
+}
+
+static int read_size(struct finder *f, const struct op *op, struct grad *x, struct pl_err *err)
+{
+	const char *dims = text_arg(f, op, ARG_DIMS), *type = text_arg(f, op, ARG_TYPE);
+	int64_t elements = dims ? parse_dims(dims, x->dims, sizeof(x->dims)) : -1;
+	size_t n = 0;
+
+	x->bytes = -1;
+	if (elements < 0)
+		x->dims[0] = '\0';
+	if (type && type[0] == '[' && type[1] == '"')
+		for (type += 2; type[n] && type[n] != '"';)
+			n++;
+	if (!n) { /* not recorded: an empty list of sizes means nothing either */
+		x->dims[0] = '\0';
+		return 0;
+	}
+	if (elements >= 0 && element_bytes(type, n))
+		x->bytes = elements * element_bytes(type, n);
+	return pl_intern_add(&f->g->str, type, n, &x->type, err);
+}
+
+/* The last device operation that this thread launched before `t`, PL_NONE if none is near. */
+static uint32_t last_launched(const struct finder *f, const struct rankinfo *rk, uint32_t res,
+			      pl_ns t)
+{
+	size_t lo = 0, hi = rk->n_calls;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (rk->call[mid].start <= t)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	for (size_t i = lo; i-- > 0 && lo - i <= BACK;) {
+		const struct call *c = &rk->call[i];
+
+		for (uint32_t k = c->n_ops; c->res == res && k-- > 0;) {
+			const struct op *op = rk->by_call[c->first_op + k];
+
+			if (op->last != PL_NONE && !is_comm(&f->b->node[op->last]))
+				return op->last;
+		}
+	}
+	return PL_NONE;
+}
+
+static int add_grad(struct finder *f, const struct rankinfo *rk, const struct op *op,
+		    struct found *found, struct pl_err *err)
+{
+	const struct node *n = &f->b->node[op->last];
+	struct grad x = { .start = op->start,
+			  .op = op->last,
+			  .node = op->last,
+			  .type = PL_NONE,
+			  .comm = PL_NONE };
+	int rc;
+
+	if (rk->has_device)
+		x.node = last_launched(f, rk, n->res, op->end);
+	PL_TRY(read_size(f, op, &x, err));
+	PL_TRY(pl_grow(&found->grad, &found->cap_grads, found->n_grads + 1, sizeof(x), err));
+	found->grad[found->n_grads++] = x;
+out:
+	return rc;
+}
+
+static int by_ready(const void *pa, const void *pb)
+{
+	const struct grad *a = pa, *c = pb;
+
+	if (a->step != c->step)
+		return a->step < c->step ? -1 : 1;
+	if (a->start != c->start)
+		return a->start < c->start ? -1 : 1;
+	return a->node < c->node ? -1 : a->node > c->node;
+}
+
+/* ---- communication -----------------------------------------------------------------------------
+ */
+
+/* Reductions over ranks, whose result every rank (or its part) needs. */
+static bool reduces(const struct gb *b, const struct op *op)
+{
+	const struct pl_events *e = b->t->seg[op->seg];
+	pl_id name = e->name[op->ev];
+	const char *coll =
+		e->coll && e->coll[op->ev] != PL_NONE
+			? pl_intern_get(&e->seg.str, e->coll[op->ev])
+			: pl_coll_from_name(pl_intern_get(&e->seg.str, name), e->seg.str.len[name]);
+
+	return coll && (!strcmp(coll, "allreduce") || !strcmp(coll, "reduce_scatter"));
+}
+
+static int add_comm(struct finder *f, const struct rankinfo *rk, const struct op *op,
+		    struct found *found, struct pl_err *err)
+{
+	const struct gb *b = f->b;
+	const struct node *n = &b->node[op->node];
+	struct comm x = { .issue = host_time(f, op->node),
+			  .await = f->await[op->node + 1],
+			  .bytes = b->attr[n->attr].bytes,
+			  .arrive = op->node,
+			  .group = n->group };
+	int rc;
+
+	x.named = rk->table && strstr(pl_intern_get(&b->g->str, n->name), "grad");
+	rc = pl_grow(&found->comm, &found->cap_comms, found->n_comms + 1, sizeof(x), err);
+	if (rc >= 0)
+		found->comm[found->n_comms++] = x;
+	return rc;
+}
+
+static int by_issue(const void *pa, const void *pb)
+{
+	const struct comm *a = pa, *c = pb;
+
+	if (a->step != c->step)
+		return a->step < c->step ? -1 : 1;
+	if (a->issue != c->issue)
+		return a->issue < c->issue ? -1 : 1;
+	return a->arrive < c->arrive ? -1 : a->arrive > c->arrive;
+}
+
+static int collect(struct finder *f, const struct rankinfo *rk, struct found *found,
+		   struct pl_err *err)
+{
+	const struct gb *b = f->b;
+	int rc = 0;
+
+	for (size_t k = 0; k < rk->n_res; k++) {
+		const struct resinfo *ri = &b->ri[rk->res[k]];
+
+		for (uint32_t i = 0; i < ri->n; i++) {
+			const struct op *op = &ri->op[i];
+			const struct pl_events *e = b->t->seg[op->seg];
+
+			if (op->node == PL_NONE)
+				continue;
+			if (b->node[op->node].role == PL_RO_ARRIVE) {
+				if (e->kind[op->ev] == PL_K_COLLECTIVE && reduces(b, op))
+					PL_TRY(add_comm(f, rk, op, found, err));
+			} else if (e->name[op->ev] == f->accumulate[op->seg]) {
+				PL_TRY(add_grad(f, rk, op, found, err));
+			}
+		}
+	}
+out:
+	return rc;
+}
+
+/* Now that nodes have steps: what is not looked at goes, the rest comes in order. */
+static void settle(const struct finder *f, struct found *x)
+{
+	const struct gb *b = f->b;
+	size_t n = 0;
+
+	for (size_t i = 0; i < x->n_grads; i++) {
+		struct grad *g = &x->grad[i];
+
+		g->step = b->node_step[g->op];
+		if (!step_counts(f, g->step))
+			continue;
+		if (g->node != PL_NONE && b->node_step[g->node] != g->step)
+			g->node = PL_NONE;
+		x->grad[n++] = *g;
+	}
+	x->n_grads = n;
+	n = 0;
+	for (size_t i = 0; i < x->n_comms; i++) {
+		struct comm *c = &x->comm[i];
+
+		c->step = b->node_step[c->arrive];
+		if (step_counts(f, c->step) && (c->group == PL_NONE || f->parallel[c->group]))
+			x->comm[n++] = *c;
+	}
+	x->n_comms = n;
+	pl_sort(x->grad, x->n_grads, sizeof(*x->grad), by_ready);
+	pl_sort(x->comm, x->n_comms, sizeof(*x->comm), by_issue);
+}
+
+/* ---- which communication carries which gradients -----------------------------------------------
+ */
+
+/* The first gradients of v[0] .. v[n - 1] that add up to `bytes`: how many; 0 if none do. */
+static size_t adding_up(const struct grad *v, size_t n, int64_t bytes)
+{
+	int64_t sum = 0;
+
+	for (size_t i = 0; i < n && sum <= bytes; i++) {
+		if (v[i].bytes < 0)
+			return 0;
+		sum += v[i].bytes;
+		if (sum == bytes && (i + 1 == n || v[i + 1].bytes != 0))
+			return i + 1;
+	}
+	return 0;
+}
+
+/* Share `bytes` out by size, or equally where sizes are unknown; the rounded shares add up. */
+static void share_out(struct grad *v, size_t n, int64_t bytes, int64_t sum)
+{
+	double total = sum > 0 ? (double)sum : (double)n, part = 0;
+	int64_t given = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		int64_t upto;
+
+		part += sum > 0 ? (double)v[i].bytes : 1.0;
+		upto = i + 1 == n ? bytes : (int64_t)(part / total * (double)bytes);
+		v[i].bytes = pl_max_i64(0, upto - given);
+		v[i].estimated = true;
+		given += v[i].bytes;
+	}
+}
+
+/* How many of the gradients v[0] .. v[n - 1] does a communication of `bytes` carry? */
+static size_t carried(struct grad *v, size_t n, int64_t bytes)
+{
+	int64_t sum = 0;
+	size_t k;
+
+	if (bytes < 0) /* unknown: as many as there are */
+		return n;
+	k = adding_up(v, n, bytes);
+	if (k)
+		return k;
+	for (size_t i = 0; i < n && sum >= 0; i++)
+		sum = v[i].bytes < 0 ? -1 : sum + v[i].bytes;
+	if (sum >= 0 && (bytes > 2 * sum || sum > 2 * bytes))
+		return 0;
+	if (sum < 0 && bytes <= SMALL_BYTES)
+		return 0;
+	share_out(v, n, bytes, sum);
+	return n;
+}
+
+static void assign(struct found *found, size_t g0, size_t g1, size_t c0, size_t c1)
+{
+	size_t next = g0, ready = g0;
+
+	for (size_t c = c0; c < c1; c++) {
+		const struct comm *x = &found->comm[c];
+		size_t n;
+
+		if (x->await < found->grad[g1 - 1].start)
+			continue;
+		while (ready < g1 && found->grad[ready].start <= x->issue)
+			ready++;
+		if (ready == next)
+			continue;
+		n = carried(found->grad + next, ready - next, x->bytes);
+		for (; n; n--)
+			found->grad[next++].comm = (uint32_t)c;
+	}
+}
+
+/* ---- writing -----------------------------------------------------------------------------------
+ */
+
+static int put_tensor(struct finder *f, const char *name, const struct pl_tensor *p,
+		      uint32_t consumer, struct pl_err *err)
+{
+	struct pl_graph *g = f->g;
+	struct pl_tensor *t;
+	int rc;
+
+	PL_TRY(pl_grow(&g->tensor, &g->cap_tensors, g->n_tensors + 1, sizeof(*g->tensor), err));
+	t = &g->tensor[g->n_tensors];
+	*t = *p;
+	t->role = PL_TR_GRAD;
+	t->consumer = (uint32_t)g->n_consumers;
+	t->n_consumers = 0;
+	PL_TRY(pl_intern_add(&g->str, name, strlen(name), &t->name, err));
+	if (consumer != PL_NONE) {
+		PL_TRY(pl_grow(&g->consumer, &g->cap_consumers, g->n_consumers + 1,
+			       sizeof(*g->consumer), err));
+		g->consumer[g->n_consumers++] = f->b->local[consumer];
+		t->n_consumers = 1;
+	}
+	g->n_tensors++;
+out:
+	return rc;
+}
+
+static int put_grads(struct finder *f, const struct found *found, size_t g0, size_t g1,
+		     struct pl_err *err)
+{
+	int rc = 0;
+
+	for (size_t i = g0; i < g1 && rc >= 0; i++) {
+		const struct grad *x = &found->grad[i];
+		struct pl_tensor t = { .type = x->type,
+				       .flags = x->estimated ? PL_TF_ESTIMATED : 0,
+				       .bytes = x->bytes,
+				       .shape = f->b->step_shape[x->step],
+				       .producer = x->node == PL_NONE ? PL_NONE
+								      : f->b->local[x->node] };
+		char name[NAME_MAX_];
+
+		snprintf(name, sizeof(name), "grad %zu%s%s", i - g0, x->dims[0] ? " " : "",
+			 x->dims);
+		rc = put_tensor(f, name, &t,
+				x->comm == PL_NONE ? PL_NONE : found->comm[x->comm].arrive, err);
+	}
+	return rc;
+}
+
+static bool small(const struct comm *x)
+{
+	return x->bytes >= 0 && x->bytes <= SMALL_BYTES;
+}
+
+/* Do the reductions of this group overlap with what follows them? c[0] .. c[n - 1]: of a step. */
+static bool overlaps(const struct comm *c, size_t n, uint32_t group)
+{
+	const struct comm *last = NULL;
+	bool waited = false;
+	size_t count = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (c[i].group != group || small(&c[i]))
+			continue;
+		if (last && last->await <= c[i].issue)
+			return false;
+		waited |= c[i].await != INT64_MAX;
+		last = &c[i];
+		count++;
+	}
+	return count >= 2 && waited;
+}
+
+static int put_buckets(struct finder *f, const struct comm *c, size_t n, uint32_t group, bool more,
+		       struct pl_err *err)
+{
+	const struct gb *b = f->b;
+	size_t number = 0;
+	int rc = 0;
+
+	for (size_t i = 0; i < n && rc >= 0; i++) {
+		struct pl_tensor t = { .type = PL_NONE,
+				       .bytes = c[i].bytes,
+				       .shape = b->step_shape[c[i].step],
+				       .producer = PL_NONE };
+		char name[NAME_MAX_];
+
+		if (c[i].group != group || (!c[i].named && small(&c[i])))
+			continue;
+		snprintf(name, sizeof(name), "bucket %zu", number++);
+		if (more && group != PL_NONE)
+			snprintf(name + strlen(name), sizeof(name) - strlen(name), " (%.60s)",
+				 pl_intern_get(&b->g->str, b->g->group[group].name));
+		rc = put_tensor(f, name, &t, c[i].arrive, err);
+	}
+	return rc;
+}
+
+/* Reductions c[0] .. c[n - 1] of a step in which no gradient was seen. The first group's tensors
+ * have plain names, those of a second group of the same rank name it. */
+static int bucket_step(struct finder *f, struct comm *c, size_t n, struct pl_err *err)
+{
+	bool more = false, named = false;
+	size_t left = 0;
+	int rc = 0;
+
+	for (size_t i = 0; i < n; i++)
+		named |= c[i].named;
+	for (size_t i = 0; named && i < n; i++) /* then names decide */
+		if (c[i].named)
+			c[left++] = c[i];
+	n = named ? left : n;
+	for (size_t i = 0; i < n && rc >= 0; i++) {
+		bool seen = false;
+
+		for (size_t k = 0; k < i && !seen; k++)
+			seen = c[k].group == c[i].group;
+		if (seen || (!named && !overlaps(c, n, c[i].group)))
+			continue;
+		rc = put_buckets(f, c, n, c[i].group, more, err);
+		more = true;
+	}
+	return rc;
+}
+
+static int one_rank(struct finder *f, struct found *found, struct pl_err *err)
+{
+	size_t g = 0, c = 0;
+	int rc = 0;
+
+	settle(f, found);
+	while (g < found->n_grads || c < found->n_comms) {
+		int32_t step = INT32_MAX;
+		size_t g1 = g, c1 = c;
+
+		if (g < found->n_grads)
+			step = found->grad[g].step;
+		if (c < found->n_comms && found->comm[c].step < step)
+			step = found->comm[c].step;
+		while (g1 < found->n_grads && found->grad[g1].step == step)
+			g1++;
+		while (c1 < found->n_comms && found->comm[c1].step == step)
+			c1++;
+		if (g1 > g) {
+			assign(found, g, g1, c, c1);
+			PL_TRY(put_grads(f, found, g, g1, err));
+		} else {
+			PL_TRY(bucket_step(f, found->comm + c, c1 - c, err));
+		}
+		g = g1;
+		c = c1;
+	}
+out:
+	return rc;
+}
+
+static int find(struct finder *f, struct pl_err *err)
+{
+	struct gb *b = f->b;
+	int rc;
+
+	PL_TRY(pl_alloc(&b->grads, 1, sizeof(*b->grads), err));
+	PL_TRY(pl_alloc(&b->grads->rank, b->n_ranks, sizeof(*b->grads->rank), err));
+	PL_TRY(pl_alloc(&f->accumulate, b->t->n_segs, sizeof(*f->accumulate), err));
+	for (uint32_t i = 0; i < b->t->n_segs; i++)
+		f->accumulate[i] =
+			pl_intern_find(&b->t->seg[i]->seg.str, accumulate, sizeof(accumulate) - 1);
+	PL_TRY(find_waits(f, err));
+	for (size_t r = 0; r < b->n_ranks; r++)
+		PL_TRY(collect(f, &b->rank[r], &b->grads->rank[r], err));
+out:
+	return rc;
+}
+
+int gb_find_tensors(struct gb *b, struct pl_err *err)
+{
+	struct finder f = { .b = b, .g = b->g };
+	int rc = find(&f, err);
+
+	pl_free(f.accumulate);
+	pl_free(f.issuer);
+	pl_free(f.await);
+	return rc;
+}
+
+int gb_put_tensors(struct gb *b, struct pl_err *err)
+{
+	struct finder f = { .b = b, .g = b->g };
+	int rc;
+
+	PL_TRY(find_shapes(&f, err));
+	PL_TRY(find_groups(&f, err));
+	for (size_t r = 0; r < b->n_ranks; r++)
+		PL_TRY(one_rank(&f, &b->grads->rank[r], err));
+out:
+	pl_free(f.first_step);
+	pl_free(f.parallel);
+	return rc;
+}
+
+void gb_drop_tensors(struct gb *b)
+{
+	for (size_t r = 0; b->grads && b->grads->rank && r < b->n_ranks; r++) {
+		pl_free(b->grads->rank[r].grad);
+		pl_free(b->grads->rank[r].comm);
+	}
+	if (b->grads)
+		pl_free(b->grads->rank);
+	pl_free(b->grads);
+}

@@ -1,0 +1,55 @@
+# graph -f layers: a step that nobody has run, from a table of its layers.
+. "$SRC/tests/cli/tap.sh"
+
+cat >"$TMP/net.csv" <<'END'
+# two layers with parameters, one without
+layer,forward_us,backward_us,param_bytes,activation_bytes,update_ns
+conv,100,200,1200000,4096,1000
+relu,10,10,0,4096,
+fc,300,600,2400000,512,2000
+END
+g=$TMP/net.graph
+
+# 6 messages of 300,000 and 600,000 bytes for 4 ranks, at 1,000,000,000 bytes/s: 1.8 ms and 3.6 ms;
+# fc's begins at 410 + 600 us, conv's behind it; 3 us of updates
+status 0 "a graph of a table" "$BIN/graph" -f layers --ranks 4 --bandwidth 1000000000 --latency 0s -o "$g" "$TMP/net.csv"
+status 0 "its replay" "$BIN/replay" "$g"
+check "the replay is the simulation: 6.413 ms, nothing unexplained" sh -c "head -1 '$TMP/out' | grep -q 'step 6.413 ms, replayed 6.413 ms (+0.00 %), 4 ranks, 0.0 % unexplained'"
+status 0 "stat" "$BIN/graph" -O stat "$g"
+check "stat: two collectives of four ranks" grep -q '^allreduce  *8 ' "$TMP/out"
+check "stat: tensors" grep -q '^tensors  *28 in shapes, 0 estimated' "$TMP/out"
+check "stat: gradients by role" grep -q '^gradient  *8 ' "$TMP/out"
+status 0 "a table is known by its header" "$BIN/graph" --ranks 4 -O stat "$TMP/net.csv"
+"$BIN/graph" --ranks 4 --bandwidth 1000000000 --latency 0s -O text "$g" >"$TMP/text"
+"$BIN/graph" --ranks 4 --bandwidth 1000000000 --latency 0s -O text - <"$TMP/net.csv" >"$TMP/text2"
+check "... and read from a pipe it is the same" sh -c "grep -v ^provenance '$TMP/text' | diff - '$TMP/text2'"
+status 0 "latency counts once a message" "$BIN/graph" --ranks 4 --bandwidth 1000000000 --latency 1us -o "$TMP/late" "$TMP/net.csv"
+"$BIN/replay" "$TMP/late" >"$TMP/out"
+check "... 12 us" sh -c "head -1 '$TMP/out' | grep -q 'step 6.425 ms'"
+
+# ---- what is refused ----------------------------------------------------------------------------
+status 2 "two inputs" "$BIN/graph" "$TMP/net.csv" "$TMP/net.csv"
+status 2 "no ranks" "$BIN/graph" --ranks 0 "$TMP/net.csv"
+says '--ranks' "... says so"
+status 2 "no bandwidth" "$BIN/graph" --bandwidth 0 "$TMP/net.csv"
+status 2 "--salvage" "$BIN/graph" -f layers --salvage "$TMP/net.csv"
+status 3 "-f trace" "$BIN/graph" -f trace "$TMP/net.csv"
+status 3 "-f layers of a graph" "$BIN/graph" -f layers "$g"
+printf 'layer,forward_ns,backward_ns,param_bytes,activation_bytes\na,1,2,3,4\nb,1,2,3\n' >"$TMP/short.csv"
+status 3 "a short row" "$BIN/graph" "$TMP/short.csv"
+says 'short.csv: line 3: column 5 (activation_bytes): nothing' "... says where and what"
+check "... and leaves no output" sh -c "'$BIN/graph' -o '$TMP/none' '$TMP/short.csv' 2>/dev/null; test ! -e '$TMP/none'"
+
+# ---- memory -------------------------------------------------------------------------------------
+check "any call may fail" "$SRC/tests/fault/torture" -n 100 "$BIN/graph" -f layers --ranks 4 "$TMP/net.csv"
+
+# ---- the samples --------------------------------------------------------------------------------
+for t in "$SRC"/samples/layers/*.csv; do
+	[ -e "$t" ] || continue
+	name=$(basename "$t" .csv)
+	status 0 "$name" "$BIN/graph" -o "$TMP/$name.graph" "$t"
+	check "$name: no warning" test ! -s "$TMP/err"
+	"$BIN/replay" "$TMP/$name.graph" >"$TMP/out"
+	check "$name: replays exactly" sh -c "head -1 '$TMP/out' | grep -q '(+0.00 %), 8 ranks, 0.0 % unexplained'"
+done
+done_testing

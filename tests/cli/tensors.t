@@ -1,0 +1,95 @@
+# graph: the gradients that the communication of a trace carries.
+# shellcheck disable=SC2016  # awk programs are quoted so
+. "$SRC/tests/cli/tap.sh"
+
+# grads: the tensors of $TMP/text as NAME:BYTES:CONSUMED:ESTIMATED, in order
+grads() {
+	awk -F '\t' '$1 == "tensor" { printf "%s%s:%s:%s:%s", n++ ? " " : "", $3, $6, $9 != "-", $10 }' "$TMP/text"
+}
+
+is() {
+	check "$1" test "$(grads)" = "$2"
+	[ "$(grads)" = "$2" ] || echo "# got  $(grads)"
+}
+
+# ---- a recorded job -----------------------------------------------------------------------------
+check "the sample" sh -c "'$BIN/trace' -q '$SRC'/samples/ddp-gloo/rank*.json.gz | '$BIN/merge' -q |
+	'$BIN/graph' -q -o '$TMP/gloo'"
+"$BIN/graph" -O text "$TMP/gloo" >"$TMP/text"
+check "each bucket's gradients add up to its payload, none is left over or estimated" awk -F '\t' '
+	$1 == "shape" { shape = $2 }
+	$1 == "node" && $4 == "arrive" { bytes[shape, $2] = $11 }
+	$1 == "tensor" { if ($5 != "gradient" || $8 == "-" || $9 == "-" || $10 != "-") bad = 1; sum[$7, $9] += $6; n++ }
+	END { for (k in sum) { m++; if (sum[k] != bytes[k]) bad = 1 }
+		exit bad || n != 288 || m != 48 }' "$TMP/text"
+check "the same names on all ranks and in all steps" \
+	test "$(awk -F '\t' '$1 == "tensor" { print $3 }' "$TMP/text" | sort | uniq -c | awk '{ print $1 }' | sort -u)" = 12
+check "a gradient is ready before the communication arrives" \
+	awk -F '\t' '$1 == "tensor" && $8 >= $9 { exit 1 }' "$TMP/text"
+
+# ---- one rank by hand ---------------------------------------------------------------------------
+# grad AT DIMS; reduce TID AT ELEMENTS TYPE: an all-reduce by the main thread (1), or issued by it and done by another;
+# rank: the file
+grad() {
+	printf '{"ph":"X","cat":"cpu_op","pid":1,"tid":1,"name":"torch::autograd::AccumulateGrad","ts":%s,"dur":5%s},\n' \
+		"$1" "${2:+,$(printf '"args":{"Input type":["float"],"Input Dims":[%s]}' "$2")}"
+}
+reduce() {
+	[ "$1" = 1 ] ||
+		printf '{"ph":"X","cat":"cpu_op","pid":1,"tid":1,"name":"c10d::allreduce_","ts":%s,"dur":1,"args":{"Record function id":%s}},\n' \
+			"$2" "$2"
+	printf '{"ph":"X","cat":"user_annotation","pid":1,"tid":%s,"name":"gloo:all_reduce","ts":%s,"dur":20,%s},\n' \
+		"$1" "$(($2 + 2))" "\"args\":{\"Record function id\":$(($2 + 1)),\"Input type\":[\"$4\"],\"Input Dims\":[[$3]]}"
+}
+rank() {
+	{
+		echo '{"schemaVersion":1,"distributedInfo":{"backend":"gloo","rank":0,"world_size":2},"traceEvents":['
+		cat
+		echo '{"ph":"X","cat":"cpu_op","pid":1,"tid":1,"name":"aten::add_","ts":1000,"dur":5}]}'
+	} >"$TMP/rank.json"
+	"$BIN/trace" -q "$TMP/rank.json" | "$BIN/graph" -q -O text >"$TMP/text"
+}
+
+{ grad 10 '[10, 10]' && grad 20 '[50]' && reduce 2 30 150 float && grad 60 '[20]' && reduce 2 70 20 float; } | rank
+is "sizes that add up" "grad 0 10x10:400:1:- grad 1 50:200:1:- grad 2 20:80:1:-"
+{ grad 10 '[10, 10]' && grad 20 '[50]' && reduce 2 30 100 float && grad 60 '[20]' && reduce 2 70 70 float; } | rank
+is "a bucket with the first only, the other waits for the next" "grad 0 10x10:400:1:- grad 1 50:200:1:- grad 2 20:80:1:-"
+check "... which is another" test "$(awk -F '\t' '$1 == "tensor" { print $9 }' "$TMP/text" | uniq -c |
+	awk '{ printf "%s ", $1 }')" = "1 2 "
+{ grad 10 '[100]' && grad 20 '[50]' && grad 25 '[20]' && reduce 2 30 170 c10::Half; } | rank
+is "sent with half the precision: scaled" "grad 0 100:200:1:estimated grad 1 50:100:1:estimated grad 2 20:40:1:estimated"
+{ grad 10 '[100]' && reduce 2 30 1 float; } | rank
+is "a number is no gradient" "grad 0 100:400:0:-"
+{ grad 10 '' && grad 20 '' && reduce 2 30 401 float && grad 60 ''; } | rank
+is "without shapes: equal parts" "grad 0:802:1:estimated grad 1:802:1:estimated grad 2:-:0:-"
+{ grad 10 '[100]' && reduce 1 30 100 float && grad 60 '[50]' && grad 70 '[50]' && reduce 2 80 200 float; } | rank
+is "what the backward pass waits for belongs to the model" "grad 0 100:400:1:- grad 1 50:200:1:- grad 2 50:200:1:-"
+check "... though its size would fit" test "$(awk -F '\t' '$1 == "tensor" { print $9 }' "$TMP/text" | uniq | wc -l)" -eq 1
+{ reduce 2 5 100 float && grad 30 '[100]'; } | rank
+is "what was issued before a gradient does not carry it" "grad 0 100:400:0:-"
+
+# ---- operations only ----------------------------------------------------------------------------
+# table ROW...: RANK,OPTYPE,START,DURATION,BYTES in us, for both of two ranks
+table() {
+	{
+		echo 'rank,optype,start_ts,duration,step,dp_rank,stage,bytes,group'
+		for row in "$@"; do
+			for r in 0 1; do
+				echo "$row" | awk -F , -v r=$r '{ printf "%d,%s,%g,%g,0,%d,0,%d,dp\n", r, $1, $2 / 1e6, $3 / 1e6, r, $4 }'
+			done
+		done
+	} >"$TMP/ops.csv"
+	"$BIN/trace" -q --columns=bytes=bytes,group=group "$TMP/ops.csv" | "$BIN/merge" -q | "$BIN/graph" -q -O text >"$TMP/text"
+}
+table backward-compute,0,1000,0 all-reduce,1000,800,8192 backward-compute,1000,1000,0 all-reduce,2000,800,4096 \
+	optimizer,2800,500,0
+is "reductions beside the backward pass" "bucket 0:8192:1:- bucket 1:4096:1:- bucket 0:8192:1:- bucket 1:4096:1:-"
+table forward-compute,0,1000,0 all-reduce,1000,800,8192 forward-compute,1800,1000,0 all-reduce,2800,800,8192 \
+	optimizer,3600,500,0
+is "reductions that the next operation waits for are the model's" ""
+table backward-compute,0,1000,0 all-reduce,1000,800,64 backward-compute,1000,1000,0 all-reduce,2000,800,64 \
+	optimizer,2800,500,0
+is "a few bytes are no gradients" ""
+table backward-compute,0,1000,0 grads-reduce-scatter,1000,800,4096 optimizer,1800,500,0
+is "what a table calls so" "bucket 0:4096:1:- bucket 0:4096:1:-"
+done_testing
