@@ -319,9 +319,12 @@ out:
 
 static int put_provenance(struct pl_buf *b, const struct pl_plan *p, struct pl_err *err)
 {
-	const char *s = (const char *)p->provenance.p, *end = s + p->provenance.n;
+	const char *s = (const char *)p->provenance.p, *end;
 	int rc = 0;
 
+	if (!p->provenance.n)
+		return 0;
+	end = s + p->provenance.n;
 	while (s < end) {
 		const char *nl = memchr(s, '\n', (size_t)(end - s));
 		size_t n = (size_t)((nl ? nl : end) - s);
