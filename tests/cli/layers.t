@@ -52,4 +52,11 @@ for t in "$SRC"/samples/layers/*.csv; do
 	"$BIN/replay" "$TMP/$name.graph" >"$TMP/out"
 	check "$name: replays exactly" sh -c "head -1 '$TMP/out' | grep -q '(+0.00 %), 8 ranks, 0.0 % unexplained'"
 done
+if command -v python3 >/dev/null; then
+	mkdir -p "$TMP/made"
+	check "the samples are what their script makes" sh -c \
+		"'$SRC/samples/make-layer-tables' '$TMP/made' && diff -r '$SRC/samples/layers' '$TMP/made'"
+else
+	skip "the samples are what their script makes" "no python3"
+fi
 done_testing
