@@ -74,6 +74,7 @@ static void drop_columns(struct pl_events *e, size_t n_want)
 		pl_free(e->text[i]);
 	pl_free(e->arg);
 	pl_free(e->text);
+	e->text = NULL;
 	pl_free(e->kind);
 	pl_free(e->track);
 	pl_free(e->name);
