@@ -1,0 +1,122 @@
+/* internal.h - what the files of lib/plan share: the text forms' words, and what a rewrite takes.
+ */
+#ifndef PL_PLAN_INTERNAL_H
+#define PL_PLAN_INTERNAL_H
+
+#include "io/container.h"
+#include "io/json.h"
+#include "plan/plan.h"
+#include "plan/topology.h"
+
+#define PL_TEXT_MAX	   (256u << 20) /* a longer text is refused */
+#define PL_PLAN_FACTOR_MAX 1e6
+
+/* ---- text: lines of words ------------------------------------------------------------------- */
+
+struct pl_word {
+	char *s;     /* NUL-terminated, unescaped; lives as long as the text */
+	bool quoted; /* always a name then, never a keyword */
+};
+
+/* A whole text in memory, cut into statements one at a time. Zero-initialised is empty. */
+struct pl_text {
+	const char *name; /* borrowed, for messages */
+	struct pl_buf b;
+	size_t at;
+	uint32_t line;	      /* of the statement */
+	struct pl_word *word; /* of the statement; an unquoted ";" is a word of its own */
+	size_t n, cap, i;     /* i: the next one to be looked at */
+};
+int pl_text_read(struct pl_text *t, struct pl_in *in, const char *name, struct pl_err *err) PL_MUST;
+void pl_text_fini(struct pl_text *t);
+/* 1 and the words of the next statement, 0 at the end, PL_EDATA with file and line. */
+int pl_text_next(struct pl_text *t, struct pl_err *err) PL_MUST;
+/* PL_EDATA with file and line before the message. */
+int pl_text_fail(const struct pl_text *t, struct pl_err *err, const char *fmt, ...) PL_PRINTF(3, 4);
+/* Is the next word this keyword? If so, go past it. */
+bool pl_text_key(struct pl_text *t, const char *key);
+/* The next word, whatever it is; `what` for the message if there is none. */
+int pl_text_name(struct pl_text *t, const char **s, const char *what, struct pl_err *err) PL_MUST;
+int pl_text_int(struct pl_text *t, int64_t *v, int64_t min, const char *what,
+		struct pl_err *err) PL_MUST;
+int pl_text_real(struct pl_text *t, double *v, const char *what, struct pl_err *err) PL_MUST;
+int pl_text_end(struct pl_text *t, struct pl_err *err) PL_MUST; /* nothing may be left */
+/* "paceline-plan 1" */
+int pl_text_version(struct pl_text *t, int64_t major, struct pl_err *err) PL_MUST;
+
+/* A name, quoted where it must be, with a blank before it. */
+int pl_text_put_name(struct pl_buf *b, const char *s, size_t n, struct pl_err *err) PL_MUST;
+/* The shortest decimal that reads back as v. `out` of at least 40 bytes is returned. */
+const char *pl_text_real_str(char *out, size_t size, double v);
+
+/* ---- rewrites ------------------------------------------------------------------------------- */
+
+/* What a rewrite takes; NULL keys: nothing of that sort. They are the members' names in JSON. */
+struct pl_rw_info {
+	const char *name;
+	const char *word, *args, *k, *x;
+	uint32_t min_args, max_args;
+	int64_t min_k, max_k;
+	double max_x;
+	bool need_k, need_x, differ; /* differ: no name twice */
+};
+extern const struct pl_rw_info pl_rw_info[PL_RW_COUNT_];
+
+int pl_plan_read_text(struct pl_in *in, const char *name, struct pl_plan *p,
+		      struct pl_err *err) PL_MUST;
+int pl_plan_read_binary(struct pl_in *in, const char *name, struct pl_plan *p,
+			struct pl_err *err) PL_MUST;
+/* Checks one rewrite; the message does not say which. */
+int pl_plan_check_rewrite(const struct pl_rewrite *rw, struct pl_err *err) PL_MUST;
+/* n strings into the arena. */
+int pl_plan_dup_str(struct pl_arena *a, const char *s, size_t n, const char **out,
+		    struct pl_err *err) PL_MUST;
+
+/* ---- topologies ----------------------------------------------------------------------------- */
+
+int pl_topology_preset(const char *name, struct pl_topology *t, struct pl_err *err) PL_MUST;
+
+/* ---- settings ------------------------------------------------------------------------------- */
+
+/* The sets of a plan as the settings need them. Zero-initialised is empty. */
+struct pl_sets {
+	const struct pl_plan *p;
+	uint32_t *bucket, *parts; /* pl_plan_buckets() */
+	uint32_t n;		  /* 0: the plan names no tensors */
+	uint32_t *first;	  /* n + 1 offsets into `tensor` */
+	uint32_t *tensor;	  /* tensors by set, ascending inside */
+	int64_t *bytes;		  /* of each set */
+	int64_t max_bytes;	  /* of the largest set */
+	int64_t max_chunk;	  /* the largest chunk of any set */
+	uint32_t max_parts;	  /* 1: nothing is partitioned */
+	uint32_t max_count;	  /* 1: nothing is fused */
+};
+
+/* What a framework's file fills: all that follows the head. */
+struct pl_setter {
+	const struct pl_plan *p;
+	struct pl_sets s;
+	struct pl_out *out;
+	unsigned done; /* rewrites that it expresses, a bit each: no comment for those */
+};
+/* Head, body, then a comment for each rewrite whose bit the body did not set. */
+int pl_settings_write(const struct pl_plan *p, const char *name, struct pl_out *out,
+		      int (*body)(struct pl_setter *s, struct pl_err *err),
+		      struct pl_err *err) PL_MUST;
+
+/* The last rewrite of that sort, NULL if there is none. */
+const struct pl_rewrite *pl_settings_last(const struct pl_plan *p, unsigned op);
+/* The precision that all operations get, NULL if there is none. */
+const char *pl_settings_precision(const struct pl_plan *p);
+/* The algorithm that all communication gets, -1 if there is none. */
+int pl_settings_algorithm(const struct pl_plan *p);
+/* A string literal, right in Python and in JSON, but for control characters in JSON's case. */
+int pl_settings_str(struct pl_out *out, const char *s, struct pl_err *err) PL_MUST;
+/* Autocast or TF32, and checkpoints, as code for torch. */
+int pl_settings_torch_precision(struct pl_setter *s, struct pl_err *err) PL_MUST;
+int pl_settings_torch_recompute(struct pl_setter *s, struct pl_err *err) PL_MUST;
+
+extern const struct pl_settings pl_settings_ddp, pl_settings_fsdp, pl_settings_horovod,
+	pl_settings_byteps, pl_settings_deepspeed, pl_settings_megatron, pl_settings_xla;
+
+#endif

@@ -1,0 +1,274 @@
+/*
+ * What the settings of all frameworks share: the sets of tensors with their sizes, comments, and
+ * the parts that are torch's whatever wraps it.
+ *
+ * A framework's file writes what that framework understands and says which rewrites it thereby
+ * expressed; every other rewrite of the plan becomes a comment here, so that none is lost silently.
+ */
+#include <string.h>
+
+#include "plan/internal.h"
+
+const struct pl_settings *const pl_settings[] = {
+	&pl_settings_ddp,	&pl_settings_fsdp,     &pl_settings_horovod, &pl_settings_byteps,
+	&pl_settings_deepspeed, &pl_settings_megatron, &pl_settings_xla,     NULL,
+};
+
+/* Why a setting cannot say it, unless the framework's file found a way. */
+static const char *const reasons[PL_RW_COUNT_] = {
+	[PL_RW_FUSE_TENSORS] = "no setting groups tensors",
+	[PL_RW_PARTITION_TENSOR] = "no setting splits the communication of a tensor",
+	[PL_RW_FUSE_OPS] = "compilers fuse operations by rules of their own",
+	[PL_RW_ORDER] = "communication is issued as gradients become ready",
+	[PL_RW_ACCUMULATE] = "the training loop decides",
+	[PL_RW_RECOMPUTE] = "no setting names the layers",
+	[PL_RW_PRECISION] = "no setting for this precision, or for some operations alone",
+	[PL_RW_ALGORITHM] = "the communication library chooses; NCCL obeys NCCL_ALGO=Ring or Tree",
+	[PL_RW_RANKS] = "the number of workers is given when the job is started",
+	[PL_RW_BANDWIDTH] = "another machine, not a setting",
+	[PL_RW_LATENCY] = "another machine, not a setting",
+	[PL_RW_SPEED] = "another machine, not a setting",
+};
+
+/* ---- the sets -----------------------------------------------------------------------------------
+ */
+
+static void sets_fini(struct pl_sets *s)
+{
+	pl_free(s->bucket);
+	pl_free(s->parts);
+	pl_free(s->first);
+	pl_free(s->tensor);
+	pl_free(s->bytes);
+	memset(s, 0, sizeof(*s));
+}
+
+/* Tensors by set, by counting. */
+static void sort_sets(struct pl_sets *s)
+{
+	size_t n = s->p->n_tensors;
+
+	for (size_t i = 0; i < n; i++)
+		s->first[s->bucket[i] + 1]++;
+	for (uint32_t b = 0; b < s->n; b++) {
+		if (s->first[b + 1] > s->max_count)
+			s->max_count = s->first[b + 1];
+		s->first[b + 1] += s->first[b];
+	}
+	for (size_t i = n; i-- > 0;)
+		s->tensor[--s->first[s->bucket[i] + 1]] = (uint32_t)i;
+	/* each first[b + 1] went back to its set's begin */
+	for (uint32_t b = 0; b < s->n; b++)
+		s->first[b] = s->first[b + 1];
+	s->first[s->n] = (uint32_t)n;
+}
+
+static int sets_init(struct pl_sets *s, const struct pl_plan *p, struct pl_err *err)
+{
+	int rc;
+
+	s->p = p;
+	s->max_parts = 1;
+	if (!p->n_tensors)
+		return pl_plan_check(p, err); /* by hand: nothing is known of sizes */
+	PL_TRY(pl_plan_buckets(p, &s->bucket, &s->parts, &s->n, err));
+	PL_TRY(pl_alloc(&s->first, (size_t)s->n + 2, sizeof(*s->first), err));
+	PL_TRY(pl_alloc(&s->tensor, p->n_tensors, sizeof(*s->tensor), err));
+	PL_TRY(pl_alloc(&s->bytes, s->n, sizeof(*s->bytes), err));
+	sort_sets(s);
+	for (size_t i = 0; i < p->n_tensors; i++) {
+		int64_t *b = &s->bytes[s->bucket[i]];
+
+		*b = pl_add_sat(*b, p->tensor[i].bytes);
+	}
+	for (uint32_t b = 0; b < s->n; b++) {
+		int64_t k = s->parts[b], chunk = s->bytes[b] / k + (s->bytes[b] % k > 0);
+
+		s->max_bytes = pl_max_i64(s->max_bytes, s->bytes[b]);
+		s->max_chunk = pl_max_i64(s->max_chunk, chunk);
+		if (s->parts[b] > s->max_parts)
+			s->max_parts = s->parts[b];
+	}
+out:
+	return rc;
+}
+
+/* ---- comments -----------------------------------------------------------------------------------
+ */
+
+static int put_head(struct pl_setter *s, const char *name, struct pl_err *err)
+{
+	const struct pl_plan *p = s->p;
+	char now[24], then[24];
+	bool estimated = false;
+	int rc;
+
+	PL_TRY(pl_out_printf(s->out, err, "# %s: a plan by paceline", name));
+	if (p->predicted_ns != INT64_MIN && p->baseline_ns != INT64_MIN)
+		PL_TRY(pl_out_printf(s->out, err, "; %s a step predicted, %s so far",
+				     pl_fmt_ns(then, sizeof(then), p->predicted_ns),
+				     pl_fmt_ns(now, sizeof(now), p->baseline_ns)));
+	PL_TRY(pl_out_printf(s->out, err, "\n"));
+	for (size_t i = 0; i < p->n_tensors; i++)
+		estimated |= p->tensor[i].estimated;
+	if (estimated)
+		PL_TRY(pl_out_printf(s->out, err,
+				     "# sizes of some tensors are estimated: check what the "
+				     "framework makes of these\n"));
+	if (!p->n_tensors)
+		PL_TRY(pl_out_printf(s->out, err,
+				     "# the plan names no tensors of its base: nothing can be said "
+				     "about buckets\n"));
+out:
+	return rc;
+}
+
+/* "# not expressed: order a b c ...: why" */
+static int put_not(struct pl_setter *s, const struct pl_rewrite *rw, struct pl_err *err)
+{
+	uint32_t n = rw->n_args < 3 ? rw->n_args : 3;
+	struct pl_buf b = { 0 };
+	char real[40];
+	int rc;
+
+	PL_TRY(pl_buf_printf(&b, err, "# not expressed: %s", pl_rw_name(rw->op)));
+	if (rw->word)
+		PL_TRY(pl_text_put_name(&b, rw->word, strlen(rw->word), err));
+	for (uint32_t i = 0; i < n; i++)
+		PL_TRY(pl_text_put_name(&b, rw->arg[i], strlen(rw->arg[i]), err));
+	if (n < rw->n_args)
+		PL_TRY(pl_buf_printf(&b, err, " ... (%u names)", rw->n_args));
+	if (rw->k)
+		PL_TRY(pl_buf_printf(&b, err, " %lld", (long long)rw->k));
+	if (rw->x != 0)
+		PL_TRY(pl_buf_printf(&b, err, " x %s",
+				     pl_text_real_str(real, sizeof(real), rw->x)));
+	PL_TRY(pl_buf_printf(&b, err, ": %s\n", reasons[rw->op]));
+	rc = pl_out_write(s->out, b.p, b.n, err);
+out:
+	pl_buf_fini(&b);
+	return rc;
+}
+
+int pl_settings_write(const struct pl_plan *p, const char *name, struct pl_out *out,
+		      int (*body)(struct pl_setter *s, struct pl_err *err), struct pl_err *err)
+{
+	struct pl_setter s = { .p = p, .out = out };
+	int rc;
+
+	PL_TRY(sets_init(&s.s, p, err));
+	PL_TRY(put_head(&s, name, err));
+	PL_TRY(body(&s, err));
+	for (size_t i = 0; i < p->n_rw; i++)
+		if (!(s.done & 1u << p->rw[i].op))
+			PL_TRY(put_not(&s, &p->rw[i], err));
+out:
+	sets_fini(&s.s);
+	return rc;
+}
+
+/* ---- questions ----------------------------------------------------------------------------------
+ */
+
+const struct pl_rewrite *pl_settings_last(const struct pl_plan *p, unsigned op)
+{
+	for (size_t i = p->n_rw; i-- > 0;)
+		if (p->rw[i].op == op)
+			return &p->rw[i];
+	return NULL;
+}
+
+const char *pl_settings_precision(const struct pl_plan *p)
+{
+	const struct pl_rewrite *rw = pl_settings_last(p, PL_RW_PRECISION);
+
+	return rw && !rw->n_args ? rw->word : NULL;
+}
+
+int pl_settings_algorithm(const struct pl_plan *p)
+{
+	const struct pl_rewrite *rw = pl_settings_last(p, PL_RW_ALGORITHM);
+
+	return rw && !rw->n_args ? pl_algo_find(rw->word) : -1;
+}
+
+int pl_settings_str(struct pl_out *out, const char *s, struct pl_err *err)
+{
+	int rc;
+
+	PL_TRY(pl_out_write(out, "\"", 1, err));
+	for (; *s; s++) {
+		unsigned char c = (unsigned char)*s;
+
+		if (c == '"' || c == '\\')
+			PL_TRY(pl_out_printf(out, err, "\\%c", c));
+		else if (c < 0x20 || c == 0x7f)
+			PL_TRY(pl_out_printf(out, err, "\\u%04x", c));
+		else
+			PL_TRY(pl_out_write(out, s, 1, err));
+	}
+	rc = pl_out_write(out, "\"", 1, err);
+out:
+	return rc;
+}
+
+/* ---- torch --------------------------------------------------------------------------------------
+ */
+
+int pl_settings_torch_precision(struct pl_setter *s, struct pl_err *err)
+{
+	const char *word = pl_settings_precision(s->p), *dtype = NULL;
+
+	if (!word)
+		return 0;
+	if (!strcmp(word, "tf32") || !strcmp(word, "fp32")) {
+		s->done |= 1u << PL_RW_PRECISION;
+		return pl_out_printf(s->out, err, "torch.set_float32_matmul_precision(\"%s\")\n",
+				     word[0] == 't' ? "high" : "highest");
+	}
+	if (!strcmp(word, "bf16"))
+		dtype = "bfloat16";
+	else if (!strcmp(word, "fp16"))
+		dtype = "float16";
+	if (!dtype)
+		return 0;
+	s->done |= 1u << PL_RW_PRECISION;
+	return pl_out_printf(
+		s->out, err,
+		"autocast = torch.autocast(\"cuda\", dtype=torch.%s)  # with autocast: around "
+		"forward pass and loss\n%s",
+		dtype,
+		dtype[0] == 'f' ? "scaler = torch.amp.GradScaler(\"cuda\")  # float16 needs its "
+				  "loss scaled\n"
+				: "");
+}
+
+int pl_settings_torch_recompute(struct pl_setter *s, struct pl_err *err)
+{
+	bool any = pl_settings_last(s->p, PL_RW_RECOMPUTE) != NULL;
+	int rc = 0;
+
+	if (!any)
+		return 0;
+	PL_TRY(pl_out_printf(
+		s->out, err,
+		"# before the model is wrapped; the names are those of modules\n"
+		"from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import "
+		"apply_activation_checkpointing\nlayers = [model.get_submodule(name) for name in "
+		"(\n"));
+	for (size_t i = 0; i < s->p->n_rw; i++) {
+		const struct pl_rewrite *rw = &s->p->rw[i];
+
+		for (uint32_t a = 0; rw->op == PL_RW_RECOMPUTE && a < rw->n_args; a++) {
+			PL_TRY(pl_out_printf(s->out, err, "    "));
+			PL_TRY(pl_settings_str(s->out, rw->arg[a], err));
+			PL_TRY(pl_out_printf(s->out, err, ",\n"));
+		}
+	}
+	s->done |= 1u << PL_RW_RECOMPUTE;
+	rc = pl_out_printf(s->out, err,
+			   ")]\napply_activation_checkpointing(model, check_fn=lambda m: "
+			   "any(m is l for l in layers))\n");
+out:
+	return rc;
+}

@@ -1,0 +1,447 @@
+/*
+ * Plans: text, binary and JSON, errors with their lines, random plans through both forms, and the
+ * sets of tensors that result.
+ */
+#include "plan/internal.h" /* the table of rewrites, for random ones */
+#include "plan_fixture.h"
+
+#define HEAD "paceline-plan 1\n"
+
+static const char full[] = HEAD "base \"a job.graph\"\n"
+				"workers 16\n"
+				"baseline 120500000\n"
+				"predicted 104250000\n"
+				"bound 98000000\n"
+				"evaluations 1842\n"
+				"peak 3221225472\n"
+				"incomplete\n"
+				"provenance \"plan 0.1.0: plan \\\"x y\\\"\"\n"
+				"tensor fc.weight 8192000\n"
+				"tensor \"fc bias\" 4000 estimated\n"
+				"tensor \"k\" 12\n"
+				"tensor \"a;b#c\\\\\\x01\" 0\n"
+				"fuse-tensors fc.weight \"fc bias\" ; alone 210000 in-plan -5\n"
+				"partition-tensor fc.weight 4\n"
+				"fuse-ops relu \"x\" x 0.9\n"
+				"order \"k\" fc.weight ; in-plan 7\n"
+				"accumulate 4\n"
+				"recompute l1 l2\n"
+				"precision bf16 x 0.6 conv\n"
+				"precision fp8\n"
+				"algorithm ps k 4 \"k\"\n"
+				"algorithm ring\n"
+				"ranks 64\n"
+				"bandwidth nic x 2\n"
+				"latency * x 0.1\n"
+				"speed x 1.5 \"rank 3\" host*\n";
+
+static void text_is_kept(void)
+{
+	struct pl_buf b = { 0 };
+	struct pl_plan p;
+
+	is_i64(read_str(full, &p), 0, "a plan of everything is read");
+	if (last.code)
+		printf("# %s\n", last.msg);
+	is_str(written(&p, pl_plan_write_text, &b), full, "and written as it was");
+	ok(p.n_tensors == 4 && p.n_rw == 14, "tensors and rewrites");
+	ok(!p.complete && p.tensor[1].estimated && !p.tensor[0].estimated, "flags");
+	is_str(p.tensor[3].name, "a;b#c\\\x01", "a quoted name");
+	ok(p.rw[0].alone_ns == 210000 && p.rw[0].in_plan_ns == -5 && p.rw[3].alone_ns == INT64_MIN,
+	   "worths");
+	ok(p.rw[1].line == 16 && p.rw[1].k == 4 && p.rw[1].n_args == 1, "line, number, name");
+	pl_buf_fini(&b);
+	pl_plan_fini(&p);
+}
+
+static void by_hand(void)
+{
+	struct pl_plan p;
+
+	is_i64(read_str("\xef\xbb\xbf# mine\r\n\r\n  paceline-plan 1 # v\r\n"
+			"\tfuse-tensors a\tb# why\r\nprecision x 0.5 bf16",
+			&p),
+	       PL_EDATA, "the word comes first");
+	is_i64(read_str("\xef\xbb\xbf# mine\r\n\r\n  paceline-plan 1 # v\r\n"
+			"\tfuse-tensors a\tb# why\r\nprecision bf16 \"x\" x 0.5",
+			&p),
+	       0, "rewrites alone, byte-order mark, comments, blanks, no newline at the end");
+	ok(p.n_rw == 2 && p.rw[1].line == 5 && p.rw[1].x > 0.4 && p.rw[1].n_args == 1,
+	   "what it says");
+	ok(p.complete && !p.base && p.baseline_ns == INT64_MIN && p.evaluations == -1,
+	   "all else is unknown");
+	pl_plan_fini(&p);
+}
+
+static void errors(void)
+{
+	static const struct {
+		const char *text, *says;
+	} bad[] = {
+		{ "", "begins with a line: paceline-plan 1" },
+		{ "fuse-tensors a b\n", "begins with a line: paceline-plan 1" },
+		{ "paceline-plan 2\n", "line 1: version 2 is newer" },
+		{ "paceline-plan 1 2\n", "line 1: \"2\" is too much here" },
+		{ HEAD "\nfuse-tensor a b\n", "line 3: there is no statement or rewrite" },
+		{ HEAD "fuse-tensors a\n", "line 2: fuse-tensors: it needs two or more" },
+		{ HEAD "fuse-tensors a b a\n", "line 2: fuse-tensors: \"a\" is there twice" },
+		{ HEAD "fuse-tensors a \"\"\n", "a name is empty" },
+		{ HEAD "fuse-tensors a \"b\n", "the quote is not closed" },
+		{ HEAD "fuse-tensors a \"b\\q\"\n", "no escape \\q" },
+		{ HEAD "fuse-tensors a \"b\\x00\"\n", "no escape \\x" },
+		{ HEAD "fuse-tensors a \"b\"c\n", "no blank behind" },
+		{ HEAD "fuse-tensors a\"b\"\n", "no blank before" },
+		{ HEAD "fuse-tensors a\\b c\n", "byte 0x5c in a word" },
+		{ HEAD "partition-tensor a 1\n", "parts must be 2 to 65536" },
+		{ HEAD "partition-tensor a\n", "is a whole number" },
+		{ HEAD "partition-tensor a b 4\n", "it takes one name" },
+		{ HEAD "partition-tensor a 4.5\n", "is a whole number" },
+		{ HEAD "accumulate 2 3\n", "is there twice" },
+		{ HEAD "accumulate 99999999999999999999\n", "below 2^63" },
+		{ HEAD "fuse-ops a b x 1.5\n", "at most 1" },
+		{ HEAD "fuse-ops a b x\n", "x is missing" },
+		{ HEAD "fuse-ops a b x 0\n", "x must be above 0" },
+		{ HEAD "fuse-ops a b x nan\n", "x is a decimal number" },
+		{ HEAD "bandwidth nic 2\n", "\"2\" is too much here" },
+		{ HEAD "bandwidth nic\n", "its factor (x NUMBER) is missing" },
+		{ HEAD "speed a\n", "its factor (x NUMBER) is missing" },
+		{ HEAD "algorithm star\n", "there is no algorithm \"star\"" },
+		{ HEAD "algorithm ring k 4\n", "only ps" },
+		{ HEAD "precision int8\n", "there is no precision" },
+		{ HEAD "ranks 1\n", "ranks must be 2 to 10000" },
+		{ HEAD "base a\nbase b\n", "line 3: base is there twice" },
+		{ HEAD "tensor a 1\ntensor a 2\n", "\"a\" is there twice" },
+		{ HEAD "tensor a -1\n", "at least 0" },
+		{ HEAD "tensor a 1 guessed\n", "\"guessed\" is too much here" },
+		{ HEAD "accumulate 4 ; alone 3 out 4\n", "behind the semicolon" },
+	};
+	struct pl_plan p;
+
+	for (size_t i = 0; i < PL_LEN(bad); i++) {
+		int rc = read_str(bad[i].text, &p);
+
+		if (!ok(rc == PL_EDATA && strstr(last.msg, bad[i].says) &&
+				!strncmp(last.msg, "test: ", 6),
+			"refused: %s", bad[i].says))
+			printf("# %d %s\n", rc, last.msg);
+	}
+	is_i64(read_bytes(HEAD "base \"a\0b\"\n", sizeof(HEAD) + 10, &p), PL_EDATA, "a byte 0");
+}
+
+/* ---- random plans -------------------------------------------------------------------------------
+ */
+
+static uint64_t state;
+
+static uint64_t below(uint64_t n)
+{
+	return pl_rng_next(&state) % n;
+}
+
+static const char *any_name(char *out)
+{
+	static const char chars[] = "abcxk01 .\"\\#;\n\t\r\x01\x7f\xc3\xa9*=-";
+	size_t n = 1 + below(12);
+
+	for (size_t i = 0; i < n; i++)
+		out[i] = chars[below(sizeof(chars) - 1)];
+	out[n] = '\0';
+	return out;
+}
+
+static int64_t maybe(int64_t unknown)
+{
+	return below(3) ? (int64_t)(pl_rng_next(&state) >> (1 + below(60))) : unknown;
+}
+
+static void any_rewrite(struct pl_plan *p)
+{
+	static const char *const precision[] = { "fp32", "tf32", "bf16", "fp16", "fp8" };
+	struct pl_rewrite rw = { .op = (uint8_t)below(PL_RW_COUNT_) };
+	const struct pl_rw_info *f = &pl_rw_info[rw.op];
+	char names[6][32], word[16];
+	const char *arg[6];
+	struct pl_err err = { 0 };
+
+	rw.n_args = f->min_args + (uint32_t)below(pl_min_size(f->max_args - f->min_args, 3) + 1);
+	for (uint32_t i = 0; i < rw.n_args; i++) {
+		any_name(names[i]);
+		names[i][0] = (char)('A' + i); /* they differ */
+		arg[i] = names[i];
+	}
+	rw.arg = arg;
+	if (rw.op == PL_RW_PRECISION)
+		rw.word = precision[below(5)];
+	else if (rw.op == PL_RW_ALGORITHM)
+		rw.word = pl_algo_name((unsigned)below(PL_ALGO_COUNT_));
+	else if (f->word)
+		rw.word = any_name(word);
+	if (f->need_k || (rw.op == PL_RW_ALGORITHM && !strcmp(rw.word, "ps") && below(2)))
+		rw.k = f->min_k + (int64_t)below((uint64_t)(f->max_k - f->min_k) + 1);
+	if (f->need_x || (f->x && below(2)))
+		rw.x = f->max_x * (double)(1 + below(1u << 30)) / (double)(1u << 30) / 3;
+	rw.alone_ns = maybe(INT64_MIN);
+	rw.in_plan_ns = below(2) ? -maybe(0) : INT64_MIN;
+	if (pl_plan_add(p, &rw, &err) < 0)
+		abort();
+}
+
+static void any_plan(struct pl_plan *p)
+{
+	struct pl_err err = { 0 };
+	char name[48];
+	uint64_t n = below(6);
+
+	pl_plan_init(p);
+	if (below(2))
+		p->base = pl_arena_dup(&p->arena, any_name(name), strlen(name));
+	p->ranks = (int64_t)below(3);
+	p->baseline_ns = maybe(INT64_MIN);
+	p->predicted_ns = maybe(INT64_MIN);
+	p->bound_ns = maybe(INT64_MIN);
+	p->evaluations = maybe(-1);
+	p->peak_bytes = maybe(-1);
+	p->complete = below(2);
+	for (uint64_t i = 0; i < n; i++) {
+		any_name(name);
+		snprintf(name + strlen(name), 8, "%d", (int)i);
+		name[0] = (char)('a' + i);
+		if (pl_plan_add_tensor(p, name, maybe(0), below(2), &err) < 0)
+			abort();
+	}
+	n = below(8);
+	for (uint64_t i = 0; i < n; i++)
+		any_rewrite(p);
+	n = below(3);
+	for (uint64_t i = 0; i < n; i++)
+		if (pl_buf_printf(&p->provenance, &err, "line %d \"x\" \\x0a\t\n", (int)i) < 0)
+			abort();
+}
+
+static bool same_str(const char *a, const char *b)
+{
+	return a && b ? !strcmp(a, b) : a == b;
+}
+
+static bool same_rewrite(const struct pl_rewrite *a, const struct pl_rewrite *b)
+{
+	bool same = a->op == b->op && same_str(a->word, b->word) && a->n_args == b->n_args &&
+		    a->k == b->k && !memcmp(&a->x, &b->x, sizeof(a->x)) &&
+		    a->alone_ns == b->alone_ns && a->in_plan_ns == b->in_plan_ns;
+
+	for (uint32_t i = 0; same && i < a->n_args; i++)
+		same = same_str(a->arg[i], b->arg[i]);
+	return same;
+}
+
+static bool same_plan(const struct pl_plan *a, const struct pl_plan *b)
+{
+	bool same =
+		same_str(a->base, b->base) && a->ranks == b->ranks &&
+		a->n_tensors == b->n_tensors && a->n_rw == b->n_rw &&
+		a->baseline_ns == b->baseline_ns && a->predicted_ns == b->predicted_ns &&
+		a->bound_ns == b->bound_ns && a->evaluations == b->evaluations &&
+		a->peak_bytes == b->peak_bytes && a->complete == b->complete &&
+		a->provenance.n == b->provenance.n &&
+		(!a->provenance.n || !memcmp(a->provenance.p, b->provenance.p, a->provenance.n));
+
+	for (size_t i = 0; same && i < a->n_tensors; i++)
+		same = same_str(a->tensor[i].name, b->tensor[i].name) &&
+		       a->tensor[i].bytes == b->tensor[i].bytes &&
+		       a->tensor[i].estimated == b->tensor[i].estimated;
+	for (size_t i = 0; same && i < a->n_rw; i++)
+		same = same_rewrite(&a->rw[i], &b->rw[i]);
+	return same;
+}
+
+static bool there_and_back(const struct pl_plan *p, plan_writer w)
+{
+	struct pl_buf b = { 0 };
+	struct pl_plan back;
+	bool same = false;
+
+	written(p, w, &b);
+	if (!last.code && read_bytes(b.p, b.n, &back) == 0) {
+		same = same_plan(p, &back) && pl_plan_base_id(p) == pl_plan_base_id(&back);
+		pl_plan_fini(&back);
+	}
+	if (!same)
+		printf("# %s\n%s\n", last.msg, w == plan_binary ? "" : (const char *)b.p);
+	pl_buf_fini(&b);
+	return same;
+}
+
+static void random_plans(void)
+{
+	int text = 0, binary = 0, n = 3000;
+
+	for (int i = 0; i < n; i++) {
+		struct pl_plan p;
+
+		state = (uint64_t)i;
+		any_plan(&p);
+		text += there_and_back(&p, pl_plan_write_text);
+		binary += there_and_back(&p, plan_binary);
+		pl_plan_fini(&p);
+		if (text <= i || binary <= i)
+			break;
+	}
+	is_i64(text, n, "random plans through text");
+	is_i64(binary, n, "random plans through binary");
+}
+
+/* ---- damage ------------------------------------------------------------------------------------
+ */
+
+static void damage(void)
+{
+	struct pl_buf b = { 0 };
+	struct pl_plan p, q;
+	size_t whole = 0, ends = 0;
+
+	read_str(full, &p);
+	written(&p, plan_binary, &b);
+	for (size_t n = 0; n < b.n; n++)
+		if (read_bytes(b.p, n, &q) == 0) {
+			whole++;
+			pl_plan_fini(&q);
+		} else
+			ends += last.code == PL_EDATA && last.msg[0];
+	ok(!whole && ends == b.n, "a plan cut anywhere is refused");
+	whole = 0;
+	for (size_t i = 0; i < b.n; i++) {
+		b.p[i] ^= 0x10;
+		if (read_bytes(b.p, b.n, &q) == 0) {
+			whole += !same_plan(&p, &q); /* deflate has bits that mean nothing */
+			pl_plan_fini(&q);
+		}
+		b.p[i] ^= 0x10;
+	}
+	ok(!whole, "a plan with a bit flipped is refused, or the same");
+	if (pl_buf_need(&b, b.n, &last) < 0)
+		abort();
+	memcpy(b.p + b.n, b.p, b.n);
+	ok(read_bytes(b.p, 2 * b.n, &q) == PL_EDATA && strstr(last.msg, "second plan"),
+	   "two plans in a row are refused");
+	pl_buf_fini(&b);
+	p.rw[4].k = 1;
+	ok(written(&p, plan_binary, &b) == last.msg && strstr(last.msg, "line 19: accumulate"),
+	   "nonsense is not written");
+	pl_buf_fini(&b);
+	pl_plan_fini(&p);
+}
+
+/* ---- JSON --------------------------------------------------------------------------------------
+ */
+
+static void json(void)
+{
+	static const char want[] =
+		"{\n  \"schema\": \"paceline.plan/1\",\n  \"base\": null,\n  \"ranks\": 4,\n"
+		"  \"baseline_ns\": 10,\n  \"predicted_ns\": null,\n  \"bound_ns\": null,\n"
+		"  \"evaluations\": null,\n  \"peak_bytes\": null,\n  \"complete\": true,\n"
+		"  \"tensors\": [\n    {\n      \"name\": \"a\",\n      \"bytes\": 5,\n"
+		"      \"estimated\": true\n    }\n  ],\n  \"rewrites\": [\n    {\n"
+		"      \"op\": \"fuse-ops\",\n      \"operations\": [\n        \"m\",\n"
+		"        \"n\"\n      ],\n      \"share\": 0.5,\n      \"saves_alone_ns\": 7,\n"
+		"      \"saves_in_plan_ns\": null\n    },\n    {\n      \"op\": \"algorithm\",\n"
+		"      \"algorithm\": \"ps\",\n      \"tensors\": [],\n      \"servers\": 2,\n"
+		"      \"saves_alone_ns\": null,\n      \"saves_in_plan_ns\": null\n    }\n"
+		"  ]\n}\n";
+	struct pl_buf b = { 0 };
+	struct pl_plan p;
+
+	read_str(HEAD "workers 4\nbaseline 10\ntensor a 5 estimated\n"
+		      "fuse-ops m n x 0.5 ; alone 7\nalgorithm ps k 2\n",
+		 &p);
+	is_str(written(&p, pl_plan_write_json, &b), want, "JSON");
+	pl_buf_fini(&b);
+	pl_plan_fini(&p);
+}
+
+/* ---- sets ---------------------------------------------------------------------------------------
+ */
+
+/* Sets in order of issue, as "ab c/2 d". */
+static const char *sets_of(const char *rewrites)
+{
+	static char out[256];
+	uint32_t *bucket, *parts, n;
+	struct pl_plan p;
+	char text[1024];
+	size_t at = 0;
+
+	snprintf(text, sizeof(text),
+		 HEAD "tensor a 10\ntensor b 20\ntensor c 30\ntensor d 40\ntensor e 50\n%s",
+		 rewrites);
+	if (read_str(text, &p) < 0)
+		return last.msg;
+	if (pl_plan_buckets(&p, &bucket, &parts, &n, &last) < 0) {
+		pl_plan_fini(&p);
+		return last.msg;
+	}
+	for (uint32_t b = 0; b < n; b++) {
+		at += (size_t)snprintf(out + at, sizeof(out) - at, b ? " " : "");
+		for (size_t i = 0; i < p.n_tensors; i++)
+			if (bucket[i] == b)
+				out[at++] = p.tensor[i].name[0];
+		out[at] = '\0';
+		if (parts[b] > 1)
+			at += (size_t)snprintf(out + at, sizeof(out) - at, "/%u", parts[b]);
+	}
+	pl_free(bucket);
+	pl_free(parts);
+	pl_plan_fini(&p);
+	return out;
+}
+
+static void sets(void)
+{
+	is_str(sets_of(""), "a b c d e", "the base");
+	is_str(sets_of("fuse-tensors a b\nfuse-tensors c d e\n"), "ab cde", "two sets");
+	is_str(sets_of("fuse-tensors a b\nfuse-tensors d e\nfuse-tensors e a\n"), "c abde",
+	       "sets are joined as a whole, ready with the last");
+	is_str(sets_of("fuse-tensors a d\n"), "b c ad e", "a set that is no run");
+	is_str(sets_of("fuse-tensors a b\npartition-tensor b 3\npartition-tensor e 2\n"),
+	       "ab/3 c d e/2", "partitions");
+	is_str(sets_of("partition-tensor b 3\npartition-tensor b 2\n"), "a b/2 c d e",
+	       "the last number counts");
+	is_str(sets_of("order d a c\n"), "d b a c e", "order among places");
+	is_str(sets_of("order e a\nfuse-tensors b c\n"), "e bc d a", "order, then a fusion");
+	ok(strstr(sets_of("partition-tensor b 3\nfuse-tensors a b\n"), "fuse first"),
+	   "a partitioned tensor is not fused");
+	ok(strstr(sets_of("fuse-tensors a b\norder a b\n"), "one set already"),
+	   "two tensors of a set have no order");
+	ok(strstr(sets_of("fuse-tensors a z\n"), "line 7: fuse-tensors: the base has no tensor"),
+	   "an unknown tensor, with its line");
+}
+
+static void names(void)
+{
+	struct pl_plan a, b;
+	bool all = true;
+
+	for (int i = 0; i < PL_RW_COUNT_; i++)
+		all &= pl_rw_find(pl_rw_name((unsigned)i)) == i;
+	ok(all && pl_rw_find("none") == -1, "names of rewrites");
+	read_str(HEAD "tensor a 1\ntensor b 2\n", &a);
+	read_str(HEAD "tensor b 2\ntensor a 1\nranks 8\n", &b);
+	ok(pl_plan_base_id(&a) == pl_plan_base_id(&b), "order and rewrites leave the base's id");
+	b.tensor[0].bytes = 3;
+	ok(pl_plan_base_id(&a) != pl_plan_base_id(&b), "a size changes it");
+	pl_plan_fini(&a);
+	pl_plan_fini(&b);
+}
+
+int main(void)
+{
+	text_is_kept();
+	by_hand();
+	errors();
+	random_plans();
+	damage();
+	json();
+	sets();
+	names();
+	return done_testing();
+}
