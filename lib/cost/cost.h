@@ -16,7 +16,8 @@
  * 2(n-1)/n S/B; hierarchical: reduce-scatter in the host, all-reduce between hosts on S/ranks a
  * host, all-gather in the host; ps with k servers 2a + 2 max(S/B, nS/kB). (Thakur, Rabenseifner,
  * Gropp, IJHPCA 2005, for the first three.) Other collectives are their parts of these. Rounded up
- * to ns.
+ * to ns. More ranks than the topology has are taken to be on more hosts like its last. Changes of
+ * links in `c` are made.
  */
 pl_ns pl_cost_analytic(const struct pl_topology *t, const struct pl_comm *c);
 
@@ -40,15 +41,19 @@ struct pl_cost {
 	pl_ns issue_ns; /* median host time of issuing one communication */
 	double overlap; /* factor of computation's durations while communication runs beside it */
 };
-/* Fits the transfers of the graph by Theil and Sen's median of slopes per kind, collective and
- * number of ranks. Overlapping transfers of one rank share its link: what counts is the time that
- * the link is busy. `topo` may be NULL: detected from hosts and ranks of the graph, with default
- * links. Takes nothing. */
+/* Fits the transfers of the graph by Theil and Sen's median of slopes, refined to the least sum of
+ * relative errors, per kind, collective and number of ranks. Sends and receives are one kind, send.
+ * Overlapping transfers of one rank share its link: what counts is the time that the link is busy.
+ * `topo` may be NULL: detected from hosts and ranks of the graph, with default links. Takes
+ * nothing. *c needs no initialisation; after a failure it is empty. */
 int pl_cost_fit(const struct pl_graph *g, const struct pl_topology *topo, struct pl_cost *c,
 		struct pl_err *err) PL_MUST;
 void pl_cost_fini(struct pl_cost *c);
-/* As a coster: fitted where there is a fit, moved by the ratio of analysis where algorithm, ranks
- * or links differ from the recorded ones; analysis alone where there is none. */
+/* As a coster, which borrows c: fitted where there is a fit, moved by the ratio of analysis where
+ * algorithm, ranks or links differ from the recorded ones; analysis alone where there is none. What
+ * was recorded is taken for a ring. With another number of ranks the fit of the nearest one (by
+ * ratio) counts. Communication of unknown size takes as long as one in the middle of the fitted
+ * sizes. Precision: where nothing is measured, the factors of Daydream (Zhu et al., ATC 2020). */
 void pl_cost_coster(const struct pl_cost *c, struct pl_coster *out);
 
 /* ---- memory -----------------------------------------------------------------------------------
@@ -56,6 +61,8 @@ void pl_cost_coster(const struct pl_cost *c, struct pl_coster *out);
 
 struct pl_memory_opts {
 	double optimizer_bytes; /* per byte of parameter: 2 for Adam of the same precision; 0 SGD */
+	double activation_share; /* of an activation's recorded size: 1/k when a batch passes in k
+				  * parts; 0 means 1 */
 };
 struct pl_memory_rank {
 	int32_t rank;
@@ -64,7 +71,16 @@ struct pl_memory_rank {
 	uint32_t node;				  /* whose start is the peak */
 	bool estimated;				  /* sizes were missing */
 };
-/* Peak per rank of the settled edit, from the lifetimes of tensors. *rank is n long; pl_free(). */
+/*
+ * Peak per rank of the settled edit, from the lifetimes of tensors. Parameters and the optimiser's
+ * state live always, gradients from their producer's start to the end of the step, anything else to
+ * the end of its last consumer (without consumer: activations to the end of the step, the rest to
+ * that of the producer). Activations that are made again (pl_etensor.remade) are gone between their
+ * other uses and the start of their last consumer; what they are made from is not counted apart.
+ * A communication that carries several tensors has a buffer of its size from its arrival
+ * to the end of its transfer. Ranks whose parameters are not known are taken to have as many as
+ * gradients. *rank is n long, in the order of the graph's ranks; pl_free().
+ */
 int pl_memory_peak(const struct pl_edit *e, const struct pl_memory_opts *o,
 		   struct pl_memory_rank **rank, size_t *n, struct pl_err *err) PL_MUST;
 

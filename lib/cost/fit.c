@@ -1,0 +1,356 @@
+/*
+ * Communication of a graph as samples of size and time, and a line through each kind of it.
+ *
+ * What is measured is how long a rank's link is busy. Transfers of one rank that overlap in time
+ * share the link, and the duration of each says little; so a rank's transfers fall into busy
+ * periods, and a period of k communications of one kind that moves S bytes is a sample of
+ * busy = k a + b S, that is, the point (S / k, busy / k). Where each communication has the link for
+ * itself this is the communication. The members of a collective see the same thing: their periods
+ * of the same communications are one sample, their median.
+ *
+ * Periods in which a communication is of another kind, of unknown size, or without its partners
+ * (PL_NF_MISSING) are left out. O(n log n) in transfers, and what line.c needs.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "cost/internal.h"
+
+#define SAME_SIZE 0.01 /* sizes that differ by less say nothing about the slope */
+
+struct transfer {
+	pl_ns start, end;
+	int64_t bytes; /* -1 unknown */
+	uint32_t rank, meet, n;
+	uint8_t kind, coll;
+	bool usable;
+};
+struct record { /* a busy period of one rank */
+	double x, y;
+	uint32_t n, step, meet, count;
+	uint8_t kind, coll;
+	bool unknown; /* sizes */
+};
+struct fitter {
+	const struct pl_graph *g;
+	struct pl_cost *c;
+	uint8_t *coll; /* by string id; UINT8_MAX: not asked yet */
+	struct transfer *t;
+	struct record *r;
+	size_t n_t, cap_t, n_r, cap_r;
+};
+
+static uint8_t coll_of(struct fitter *f, pl_id name)
+{
+	if (name >= f->g->str.n)
+		return PL_COLL_OTHER;
+	if (f->coll[name] == UINT8_MAX)
+		f->coll[name] = (uint8_t)pl_coll_find(f->g->str.str[name], f->g->str.len[name]);
+	return f->coll[name];
+}
+
+/* A message is one thing, whoever tells of it. */
+static void same_kind(uint8_t *kind, uint8_t *coll, uint32_t *n)
+{
+	if (*kind == PL_K_RECV || *kind == PL_K_SEND || *coll == PL_COLL_SEND ||
+	    *coll == PL_COLL_RECV) {
+		*kind = PL_K_SEND;
+		*coll = PL_COLL_SEND;
+		*n = 2;
+	}
+}
+
+static uint32_t meeting(const struct pl_shape *s, uint32_t i)
+{
+	for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++)
+		if (s->type[s->src[e]] == PL_N_RENDEZVOUS && PL_E_TYPE(s->etype[e]) == PL_E_COMM)
+			return s->src[e];
+	return PL_NONE;
+}
+
+static int add_transfer(struct fitter *f, const struct pl_gstep *st, uint32_t i, struct pl_err *err)
+{
+	const struct pl_shape *s = &f->g->shape[st->shape];
+	uint32_t meet = meeting(s, i), group = s->group[i];
+	struct transfer *t;
+	int rc = pl_grow(&f->t, &f->cap_t, f->n_t + 1, sizeof(*f->t), err);
+
+	if (rc < 0)
+		return rc;
+	t = &f->t[f->n_t++];
+	*t = (struct transfer){ .start = st->start[i],
+				.end = st->start[i] + st->dur[i],
+				.bytes = s->bytes ? s->bytes[i] : -1,
+				.rank = (uint32_t)pl_node_rank(f->g, s, i),
+				.meet = meet,
+				.kind = s->kind[i],
+				.coll = coll_of(f, s->name[i]),
+				.usable = meet != PL_NONE && !(s->flags[i] & PL_NF_MISSING) };
+	if (meet != PL_NONE) {
+		t->n = group != PL_NONE ? f->g->group[group].n : s->off[meet + 1] - s->off[meet];
+		if (s->bytes && s->bytes[meet] > t->bytes)
+			t->bytes = s->bytes[meet];
+		if (t->coll == PL_COLL_OTHER)
+			t->coll = coll_of(f, s->name[meet]);
+	}
+	same_kind(&t->kind, &t->coll, &t->n);
+	return 0;
+}
+
+static int by_rank_time(const void *pa, const void *pb)
+{
+	const struct transfer *a = pa, *b = pb;
+
+	if (a->rank != b->rank)
+		return a->rank < b->rank ? -1 : 1;
+	if (a->start != b->start)
+		return a->start < b->start ? -1 : 1;
+	return a->end < b->end ? -1 : a->end > b->end;
+}
+
+/* Transfers [from, to) of f->t are one busy period. */
+static int add_period(struct fitter *f, uint32_t step, size_t from, size_t to, struct pl_err *err)
+{
+	const struct transfer *t = &f->t[from];
+	struct record r = { .n = t->n,
+			    .step = step,
+			    .meet = t->meet,
+			    .count = (uint32_t)(to - from),
+			    .kind = t->kind,
+			    .coll = t->coll };
+	pl_ns end = t->end;
+	int rc;
+
+	for (size_t i = from; i < to; i++) {
+		const struct transfer *u = &f->t[i];
+
+		if (!u->usable || u->kind != r.kind || u->coll != r.coll || u->n != r.n)
+			return 0;
+		r.unknown |= u->bytes < 0;
+		r.x += (double)u->bytes;
+		r.meet = u->meet < r.meet ? u->meet : r.meet;
+		end = pl_max_i64(end, u->end);
+	}
+	r.x = r.unknown ? 0 : r.x / r.count;
+	r.y = (double)(end - t->start) / r.count;
+	if (!(r.y > 0))
+		return 0;
+	if ((rc = pl_grow(&f->r, &f->cap_r, f->n_r + 1, sizeof(*f->r), err)) < 0)
+		return rc;
+	f->r[f->n_r++] = r;
+	return 0;
+}
+
+static int add_step(struct fitter *f, uint32_t step, struct pl_err *err)
+{
+	const struct pl_gstep *st = &f->g->step[step];
+	const struct pl_shape *s = &f->g->shape[st->shape];
+	int rc = 0;
+
+	f->n_t = 0;
+	for (uint32_t i = 0; i < s->n_nodes && rc >= 0; i++)
+		if (s->type[i] == PL_N_OP && s->role[i] == PL_RO_TRANSFER)
+			rc = add_transfer(f, st, i, err);
+	pl_sort(f->t, f->n_t, sizeof(*f->t), by_rank_time);
+	for (size_t i = 0, n; i < f->n_t && rc >= 0; i += n) {
+		pl_ns end = f->t[i].end;
+
+		for (n = 1;
+		     i + n < f->n_t && f->t[i + n].rank == f->t[i].rank && f->t[i + n].start < end;
+		     n++)
+			end = pl_max_i64(end, f->t[i + n].end);
+		rc = add_period(f, step, i, i + n, err);
+	}
+	return rc;
+}
+
+/* ---- from samples to lines ------------------------------------------------------------------- */
+
+static int by_class(const struct record *a, const struct record *b)
+{
+	if (a->kind != b->kind)
+		return a->kind < b->kind ? -1 : 1;
+	if (a->coll != b->coll)
+		return a->coll < b->coll ? -1 : 1;
+	if (a->n != b->n)
+		return a->n < b->n ? -1 : 1;
+	return 0;
+}
+
+static int by_same(const struct record *a, const struct record *b)
+{
+	int d = by_class(a, b);
+
+	if (d)
+		return d;
+	if (a->unknown != b->unknown)
+		return a->unknown ? 1 : -1;
+	if (a->step != b->step)
+		return a->step < b->step ? -1 : 1;
+	if (a->meet != b->meet)
+		return a->meet < b->meet ? -1 : 1;
+	if (a->count != b->count)
+		return a->count < b->count ? -1 : 1;
+	return a->x < b->x ? -1 : a->x > b->x;
+}
+
+static int by_all(const void *pa, const void *pb)
+{
+	const struct record *a = pa, *b = pb;
+	int d = by_same(a, b);
+
+	return d ? d : a->y < b->y ? -1 : a->y > b->y;
+}
+
+/* One sample for what several ranks saw: their median. Afterwards sorted still. */
+static void join_members(struct fitter *f)
+{
+	size_t kept = 0;
+
+	pl_sort(f->r, f->n_r, sizeof(*f->r), by_all);
+	for (size_t i = 0, n; i < f->n_r; i += n) {
+		for (n = 1; i + n < f->n_r && !by_same(&f->r[i], &f->r[i + n]); n++)
+			;
+		f->r[kept++] = f->r[i + (n - 1) / 2];
+	}
+	f->n_r = kept;
+}
+
+static double analysed(const struct pl_cost *c, const struct pl_fit *fit, int64_t bytes)
+{
+	struct pl_comm comm = { .kind = fit->kind, .coll = fit->coll, .n = fit->n, .bytes = bytes };
+
+	comm.group = PL_NONE;
+	return (double)pl_cost_analytic(&c->topo, &comm);
+}
+
+/* One size, or none that is known: what a byte or a message costs is the topology's. */
+static void fit_one_size(const struct pl_cost *c, struct pl_fit *fit, const struct point *p,
+			 size_t n, struct line *l, double typical)
+{
+	const int64_t much = INT64_C(1) << 30;
+	double a = fmin(analysed(c, fit, 0), typical);
+	double per_byte = (analysed(c, fit, much) - analysed(c, fit, 0)) / (double)much;
+	double x = fit->estimated ? 0 : (p[0].x + p[n - 1].x) / 2;
+
+	l->a = a;
+	l->b = x > 0 ? (typical - a) / x : per_byte;
+	if (!(x > 0) && (!fit->estimated || !(per_byte > 0)))
+		l->a = typical;
+	if (!fit->estimated || !(per_byte > 0))
+		return;
+	fit->min_bytes = INT64_MAX; /* such sizes as explain the times */
+	for (size_t i = 0; i < n; i++) {
+		int64_t s = (int64_t)fmax(0, (p[i].y - a) / per_byte);
+
+		fit->min_bytes = pl_min_i64(fit->min_bytes, s);
+		fit->max_bytes = pl_max_i64(fit->max_bytes, s);
+	}
+}
+
+static int by_double(const void *pa, const void *pb)
+{
+	double a = *(const double *)pa, b = *(const double *)pb;
+
+	return a < b ? -1 : a > b;
+}
+
+/* Median of the times, or with a typical one the median relative distance from it. */
+static int median_time(const struct point *p, size_t n, const double *typical, double *out,
+		       struct pl_err *err)
+{
+	double *v;
+	int rc = pl_alloc(&v, n, sizeof(*v), err);
+
+	if (rc < 0)
+		return rc;
+	for (size_t i = 0; i < n; i++)
+		v[i] = typical ? fabs(1 - *typical / p[i].y) : p[i].y;
+	pl_sort(v, n, sizeof(*v), by_double);
+	*out = n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+	pl_free(v);
+	return 0;
+}
+
+static int add_fit(struct pl_cost *c, const struct record *r, size_t n, struct pl_err *err)
+{
+	struct pl_fit fit = {
+		.kind = r->kind, .coll = r->coll, .n = r->n, .samples = n, .estimated = r->unknown
+	};
+	struct line l = { 0, 0, 0 };
+	struct point *p = NULL;
+	double typical, lo = INFINITY, hi = 0;
+	int rc;
+
+	PL_TRY(pl_alloc(&p, n, sizeof(*p), err));
+	for (size_t i = 0; i < n; i++) {
+		p[i] = (struct point){ r[i].x, r[i].y };
+		lo = fmin(lo, r[i].x);
+		hi = fmax(hi, r[i].x);
+	}
+	fit.min_bytes = (int64_t)lo;
+	fit.max_bytes = (int64_t)hi;
+	fit.one_size = !fit.estimated && hi - lo <= SAME_SIZE * hi;
+	if (fit.estimated || fit.one_size) {
+		PL_TRY(median_time(p, n, NULL, &typical, err));
+		PL_TRY(median_time(p, n, &typical, &l.residual, err));
+		fit_one_size(c, &fit, p, n, &l, typical);
+	} else {
+		PL_TRY(cost_line_fit(p, n, &l, err));
+	}
+	fit.a_ns = l.a;
+	fit.b_ns_per_byte = l.b;
+	fit.residual = l.residual;
+	PL_TRY(pl_grow(&c->fit, &c->cap_fits, c->n_fits + 1, sizeof(*c->fit), err));
+	c->fit[c->n_fits++] = fit;
+out:
+	pl_free(p);
+	return rc;
+}
+
+/* Records of a class: those of known size first. Those of unknown size count if there are no
+ * others. */
+static int fit_classes(struct fitter *f, struct pl_err *err)
+{
+	int rc = 0;
+
+	for (size_t i = 0, n, known; i < f->n_r && rc >= 0; i += n) {
+		known = 0;
+		for (n = 0; i + n < f->n_r && !by_class(&f->r[i], &f->r[i + n]); n++)
+			known += !f->r[i + n].unknown;
+		rc = add_fit(f->c, &f->r[i], known ? known : n, err);
+	}
+	return rc;
+}
+
+int pl_cost_fit(const struct pl_graph *g, const struct pl_topology *topo, struct pl_cost *c,
+		struct pl_err *err)
+{
+	struct fitter f = { .g = g, .c = c };
+	int rc;
+
+	memset(c, 0, sizeof(*c));
+	PL_TRY(topo ? cost_topo_dup(topo, &c->topo, err) : cost_topo_detect(g, &c->topo, err));
+	PL_TRY(pl_alloc(&f.coll, g->str.n + 1, 1, err));
+	memset(f.coll, UINT8_MAX, g->str.n + 1);
+	for (size_t k = 0; k < g->n_steps; k++)
+		PL_TRY(add_step(&f, (uint32_t)k, err));
+	join_members(&f);
+	PL_TRY(fit_classes(&f, err));
+	PL_TRY(cost_issue(g, &c->issue_ns, err));
+	PL_TRY(cost_overlap(g, &c->overlap, err));
+out:
+	pl_free(f.coll);
+	pl_free(f.t);
+	pl_free(f.r);
+	if (rc < 0)
+		pl_cost_fini(c);
+	return rc;
+}
+
+void pl_cost_fini(struct pl_cost *c)
+{
+	pl_topology_fini(&c->topo);
+	pl_free(c->fit);
+	memset(c, 0, sizeof(*c));
+}

@@ -1,0 +1,50 @@
+/* internal.h - what the sources of lib/cost share. */
+#ifndef PL_COST_INTERNAL_H
+#define PL_COST_INTERNAL_H
+
+#include "cost/cost.h"
+
+/* ---- links (analytic.c) ---------------------------------------------------------------------- */
+
+/* How the first n ranks of a topology lie. Beyond its ranks come more hosts like the last one. */
+struct placing {
+	uint32_t hosts;
+	uint32_t per_host; /* of the fullest host */
+};
+struct placing cost_place(const struct pl_topology *t, uint32_t n);
+/* What one of `users` ranks of a host that send at once gets of the link between two ranks. Without
+ * a link of that scope the other one stands in; without any, it costs nothing. */
+struct hop {
+	double latency_ns, ns_per_byte;
+};
+struct hop cost_hop(const struct pl_topology *t, enum pl_scope scope, uint32_t users);
+uint32_t cost_log2(uint32_t n); /* rounded up */
+
+/* ---- topologies that a cost owns (topo.c) ---------------------------------------------------- */
+
+int cost_topo_dup(const struct pl_topology *from, struct pl_topology *to,
+		  struct pl_err *err) PL_MUST;
+int cost_topo_detect(const struct pl_graph *g, struct pl_topology *t, struct pl_err *err) PL_MUST;
+
+/* ---- lines through points (line.c) ----------------------------------------------------------- */
+
+struct point {
+	double x, y; /* y > 0 */
+};
+struct line {
+	double a, b;	 /* y = a + b x; neither is negative */
+	double residual; /* median of |y - fit| / y */
+};
+/* Reorders p. n > 0. */
+int cost_line_fit(struct point *p, size_t n, struct line *l, struct pl_err *err) PL_MUST;
+
+/* ---- parts of the fit ------------------------------------------------------------------------ */
+
+int cost_overlap(const struct pl_graph *g, double *overlap, struct pl_err *err) PL_MUST;
+int cost_issue(const struct pl_graph *g, pl_ns *issue, struct pl_err *err) PL_MUST;
+
+/* The fit of a communication: of its kind, collective and the nearest number of ranks; NULL. */
+const struct pl_fit *cost_find_fit(const struct pl_cost *c, unsigned kind, unsigned coll,
+				   uint32_t n);
+
+#endif

@@ -1,0 +1,591 @@
+/* Costs: analysis against the formulas and against counting steps, fits against known lines. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "cost/cost.h"
+#include "tap.h"
+
+/* ---- topologies by hand ---------------------------------------------------------------------- */
+
+struct topo {
+	struct pl_topology t;
+	struct pl_thost host[64];
+	struct pl_tlink link[2];
+};
+
+static void make_topo(struct topo *x, uint32_t hosts, uint32_t per_host, double host_bw,
+		      pl_ns host_lat, double net_bw, pl_ns net_lat, bool shared)
+{
+	memset(x, 0, sizeof(*x));
+	for (uint32_t i = 0; i < hosts; i++)
+		x->host[i] = (struct pl_thost){ "h", i * per_host, per_host };
+	x->link[0] = (struct pl_tlink){ "nvlink", PL_SCOPE_HOST, false, host_bw, host_lat };
+	x->link[1] = (struct pl_tlink){ "nic", PL_SCOPE_NETWORK, shared, net_bw, net_lat };
+	x->t.host = x->host;
+	x->t.link = x->link;
+	x->t.n_hosts = hosts;
+	x->t.n_links = 2;
+	x->t.n_ranks = hosts * per_host;
+}
+
+static pl_ns cost(const struct topo *x, unsigned coll, unsigned algo, uint32_t n, int64_t bytes,
+		  uint32_t servers)
+{
+	struct pl_comm c = { .kind = PL_K_COLLECTIVE,
+			     .coll = (uint8_t)coll,
+			     .algo = (uint8_t)algo,
+			     .group = PL_NONE,
+			     .n = n,
+			     .servers = servers,
+			     .bytes = bytes };
+
+	return pl_cost_analytic(&x->t, &c);
+}
+
+static void formulas(void)
+{
+	struct topo x;
+	double a = 1000, b = 1 / 10.0, S = 1 << 20;
+	bool ring = true, tree = true, halving = true, ps = true, flat = true, halves = true;
+
+	for (uint32_t n = 2; n <= 64; n++) {
+		double l = ceil(log2(n));
+
+		make_topo(&x, 1, n, 10, 1000, 10, 1000, false);
+		ring &= cost(&x, PL_COLL_ALLREDUCE, PL_ALGO_RING, n, 1 << 20, 0) ==
+			(pl_ns)ceil(2 * (n - 1) * (a + S * b / n) - 1e-6);
+		tree &= cost(&x, PL_COLL_ALLREDUCE, PL_ALGO_TREE, n, 1 << 20, 0) ==
+			(pl_ns)ceil(2 * l * a + 2 * S * b - 1e-6);
+		halving &= llabs(cost(&x, PL_COLL_ALLREDUCE, PL_ALGO_HALVING, n, 1 << 20, 0) -
+				 (pl_ns)ceil(2 * l * a + 2.0 * (n - 1) / n * S * b)) <= 1;
+		ps &= cost(&x, PL_COLL_ALLREDUCE, PL_ALGO_PS, n, 1 << 20, 2) ==
+		      (pl_ns)ceil(2 * a + 2 * fmax(S * b, n * S * b / 2) - 1e-6);
+		flat &= cost(&x, PL_COLL_ALLREDUCE, PL_ALGO_HIERARCHICAL, n, 1 << 20, 0) ==
+			cost(&x, PL_COLL_ALLREDUCE, PL_ALGO_RING, n, 1 << 20, 0);
+		halves &= llabs(2 * cost(&x, PL_COLL_ALLGATHER, PL_ALGO_RING, n, 1 << 20, 0) -
+				cost(&x, PL_COLL_ALLREDUCE, PL_ALGO_RING, n, 1 << 20, 0)) <= 1;
+	}
+	ok(ring, "ring: 2(n-1)(a + S/nB)");
+	ok(tree, "tree: 2 ceil(log2 n) a + 2S/B");
+	ok(halving, "halving-doubling: 2 ceil(log2 n) a + 2(n-1)/n S/B");
+	ok(ps, "two servers: 2a + nS/B");
+	ok(flat, "on one host hierarchical is a ring");
+	ok(halves, "an all-gather is half an all-reduce");
+}
+
+/* Every step of a ring counted by what each rank sends over which link. */
+static double count_ring(const struct topo *x, uint32_t hosts, uint32_t m, double bytes)
+{
+	uint32_t n = hosts * m;
+	double worst = 0;
+
+	for (uint32_t r = 0; r < n; r++) {
+		bool far = r / m != (r + 1) % n / m;
+		const struct pl_tlink *l = &x->link[far];
+		double t = (double)l->latency_ns + bytes / n / l->bytes_per_ns;
+
+		worst = t > worst ? t : worst;
+	}
+	return 2.0 * (n - 1) * worst;
+}
+
+/* Partners at distance 1, 2 ...: how many of a host cross at once, counted. */
+static double count_halving(const struct topo *x, uint32_t hosts, uint32_t m, double bytes)
+{
+	uint32_t n = hosts * m;
+	double sum = 0;
+
+	for (uint32_t d = 1; d < n; d *= 2) {
+		double worst = 0, share = bytes / 2 / d;
+
+		for (uint32_t r = 0; r < n; r++) {
+			bool far = r / m != (r ^ d) / m;
+			const struct pl_tlink *l = &x->link[far];
+			uint32_t users = 0;
+			double t;
+
+			for (uint32_t q = r / m * m; q < r / m * m + m; q++)
+				users += (q / m != (q ^ d) / m) == far;
+			t = (double)l->latency_ns +
+			    share * (l->shared ? users : 1) / l->bytes_per_ns;
+			worst = t > worst ? t : worst;
+		}
+		sum += worst;
+	}
+	return 2 * sum;
+}
+
+static void on_hosts(void)
+{
+	static const uint32_t hosts[] = { 2, 4, 16 }, per[] = { 1, 2, 4, 8 };
+	bool ring = true, halving = true, hier = true, more = true;
+	struct topo x;
+
+	for (size_t i = 0; i < PL_LEN(hosts); i++)
+		for (size_t j = 0; j < PL_LEN(per); j++) {
+			uint32_t h = hosts[i], m = per[j], n = h * m;
+			double S = 3e7, t;
+
+			if (n > 64)
+				continue;
+			make_topo(&x, h, m, 200, 3000, 12.5, 9000, true);
+			ring &= fabs((double)cost(&x, 1, PL_ALGO_RING, n, (int64_t)S, 0) -
+				     count_ring(&x, h, m, S)) <= 1;
+			halving &= fabs((double)cost(&x, 1, PL_ALGO_HALVING, n, (int64_t)S, 0) -
+					count_halving(&x, h, m, S)) <= 1;
+			t = 2 * (m - 1) * (3000 + S / m / 200) +
+			    2 * (h - 1) * (9000 + S / m / h / (12.5 / m));
+			hier &= fabs((double)cost(&x, 1, PL_ALGO_HIERARCHICAL, n, (int64_t)S, 0) -
+				     t) <= 1;
+		}
+	make_topo(&x, 4, 8, 200, 3000, 12.5, 9000, true);
+
+	for (uint32_t algo = 0; algo < PL_ALGO_COUNT_; algo++) {
+		struct topo y;
+
+		make_topo(&y, 32, 8, 200, 3000, 12.5, 9000, true);
+		more &= cost(&x, 1, algo, 256, 1 << 22, 4) == cost(&y, 1, algo, 256, 1 << 22, 4);
+	}
+	ok(ring, "ring over hosts, as counted rank by rank");
+	ok(halving, "halving-doubling over hosts with a shared card, as counted");
+	ok(hier, "hierarchical over hosts with a shared card");
+	ok(more, "more ranks than the topology has: more hosts like the last");
+}
+
+static void special(void)
+{
+	struct pl_link_change change[] = { { "nic", 2, 1 }, { "*", 0.5, 3 } };
+	struct pl_comm c = { .kind = PL_K_SEND, .n = 2, .bytes = 1000000, .group = PL_NONE };
+	struct topo x, y;
+
+	make_topo(&x, 2, 1, 200, 3000, 10, 9000, true);
+	is_i64(pl_cost_analytic(&x.t, &c), 109000, "a message: a + S/B");
+	c.change = change;
+	c.n_changes = 1;
+	is_i64(pl_cost_analytic(&x.t, &c), 59000, "over a link twice as fast");
+	c.n_changes = 2;
+	is_i64(pl_cost_analytic(&x.t, &c), 127000, "changes of links multiply");
+	c.n_changes = 0;
+	c.parts = 4;
+	is_i64(pl_cost_analytic(&x.t, &c), 136000, "in parts, one after the other");
+	c.n = 1;
+	is_i64(pl_cost_analytic(&x.t, &c), 0, "one rank has nobody to talk to");
+	is_i64(cost(&x, PL_COLL_BARRIER, 0, 2, 1 << 20, 0), 18000, "a barrier moves nothing");
+	is_i64(cost(&x, PL_COLL_ALLREDUCE, 0, 2, -1, 0), 18000, "unknown size: the latency");
+	make_topo(&y, 0, 0, 1, 1, 1, 1, false);
+	y.t.n_links = 0;
+	is_i64(cost(&y, 1, 0, 8, 1000, 0), 0, "no link costs nothing");
+	is_i64(cost(&x, 1, PL_ALGO_RING, 1000000, INT64_MAX, 0) > 0, 1, "huge, and no overflow");
+}
+
+/* ---- graphs whose lines are known ------------------------------------------------------------ */
+
+#define RANKS 4
+
+/* One step: rank r has a stream (2r) and a second one (2r + 1), and computation between. */
+struct jobg {
+	struct pl_graph g;
+	uint64_t rng;
+	pl_id name[8];
+	pl_ns now[2 * RANKS], at; /* end of each resource's last operation */
+	uint32_t cap_n, cap_e;
+};
+
+static double uniform(struct jobg *j)
+{
+	return (double)(pl_rng_next(&j->rng) >> 11) * 0x1p-53;
+}
+
+static void job_init(struct jobg *j, uint64_t seed, uint32_t cap)
+{
+	static const char *const names[] = {
+		"ncclKernel_AllReduce", "nccl:all_gather",  "gemm",  "relu",
+		"grads-reduce-scatter", "cudaLaunchKernel", "host0", "c10d::allreduce_"
+	};
+	struct pl_graph *g = &j->g;
+	struct pl_shape *s;
+	struct pl_err err = { 0 };
+	bool fine = true;
+
+	memset(j, 0, sizeof(*j));
+	j->rng = seed;
+	pl_graph_init(g);
+	for (size_t i = 0; i < PL_LEN(names); i++)
+		fine &= !pl_intern_add(&g->str, names[i], strlen(names[i]), &j->name[i], &err);
+	fine &= !pl_alloc(&g->res, 2 * RANKS, sizeof(*g->res), &err);
+	fine &= !pl_alloc(&g->rank, RANKS, sizeof(*g->rank), &err);
+	fine &= !pl_alloc(&g->shape, 1, sizeof(*g->shape), &err);
+	fine &= !pl_alloc(&g->step, 1, sizeof(*g->step), &err);
+	g->n_res = 2 * RANKS;
+	g->n_ranks = RANKS;
+	g->n_shapes = g->n_steps = 1;
+	s = &g->shape[0];
+	fine &= !pl_alloc(&s->type, cap, 1, &err) && !pl_alloc(&s->role, cap, 1, &err);
+	fine &= !pl_alloc(&s->kind, cap, 1, &err) && !pl_alloc(&s->flags, cap, 1, &err);
+	fine &= !pl_alloc(&s->res, cap, 4, &err) && !pl_alloc(&s->name, cap, 4, &err);
+	fine &= !pl_alloc(&s->group, cap, 4, &err) && !pl_alloc(&s->bytes, cap, 8, &err);
+	fine &= !pl_alloc(&s->off, cap + 1, 4, &err) && !pl_alloc(&s->src, 4 * cap, 4, &err);
+	fine &= !pl_alloc(&s->etype, 4 * cap, 1, &err);
+	fine &= !pl_alloc(&g->step[0].start, cap, 8, &err);
+	fine &= !pl_alloc(&g->step[0].dur, cap, 8, &err);
+	for (int i = 0; i < RANKS; i++)
+		g->rank[i] = i;
+	for (int i = 0; i < 2 * RANKS; i++)
+		g->res[i] = (struct pl_resource){ .rank = i / 2, .host = j->name[6] };
+	j->cap_n = cap;
+	if (!fine)
+		exit(1);
+}
+
+static uint32_t put(struct jobg *j, uint8_t type, uint8_t role, uint8_t kind, pl_id res, int name,
+		    pl_ns start, pl_ns dur, int64_t bytes)
+{
+	struct pl_shape *s = &j->g.shape[0];
+	uint32_t i = s->n_nodes++;
+
+	if (i >= j->cap_n)
+		exit(1);
+	s->type[i] = type;
+	s->role[i] = role;
+	s->kind[i] = kind;
+	s->res[i] = res;
+	s->name[i] = j->name[name];
+	s->group[i] = PL_NONE;
+	s->bytes[i] = bytes;
+	s->off[i + 1] = s->n_edges;
+	j->g.step[0].start[i] = start;
+	j->g.step[0].dur[i] = dur;
+	return i;
+}
+
+static void tie(struct jobg *j, uint32_t src, uint8_t type)
+{
+	struct pl_shape *s = &j->g.shape[0];
+
+	s->src[s->n_edges] = src;
+	s->etype[s->n_edges++] = type;
+	s->off[s->n_nodes] = s->n_edges;
+}
+
+/* A collective of all ranks on stream `lane`, transfer from `at` on; each rank's own duration. */
+static uint32_t collective(struct jobg *j, int name, int lane, pl_ns at, const pl_ns *dur,
+			   int64_t bytes, uint8_t flags)
+{
+	uint32_t a[RANKS], meet, t = 0;
+
+	for (uint32_t r = 0; r < RANKS; r++)
+		a[r] = put(j, PL_N_OP, PL_RO_ARRIVE, PL_K_COLLECTIVE, 2 * r + (uint32_t)lane, name,
+			   at, 0, bytes);
+	meet = put(j, PL_N_RENDEZVOUS, 0, PL_K_COLLECTIVE, PL_NONE, name, at, 0, bytes);
+	for (uint32_t r = 0; r < RANKS; r++)
+		tie(j, a[r], PL_E_COMM);
+	for (uint32_t r = 0; r < RANKS; r++) {
+		t = put(j, PL_N_OP, PL_RO_TRANSFER, PL_K_COLLECTIVE, 2 * r + (uint32_t)lane, name,
+			at, dur[r], bytes);
+		j->g.shape[0].flags[t] = flags;
+		tie(j, meet, PL_E_COMM);
+		tie(j, a[r], PL_E_SEQ);
+	}
+	return t;
+}
+
+/* n collectives one after the other: t = a + b S, with noise and outliers. */
+static void lone(struct jobg *j, int name, int n, double a, double b, double noise, double outliers,
+		 int64_t lo, int64_t hi)
+{
+	for (int i = 0; i < n; i++) {
+		int64_t bytes = (int64_t)((double)lo * pow((double)hi / (double)lo, uniform(j)));
+		double t = (a + b * (double)bytes) * (1 + noise * (2 * uniform(j) - 1));
+		pl_ns dur[RANKS];
+
+		if (uniform(j) < outliers)
+			t *= 3 + 10 * uniform(j);
+		for (int r = 0; r < RANKS; r++)
+			dur[r] = (pl_ns)(t * (1 + noise / 4 * uniform(j)));
+		collective(j, name, 0, j->at, dur, bytes, 0);
+		j->at += (pl_ns)(2 * t);
+	}
+}
+
+static const struct pl_fit *fit_of(const struct pl_cost *c, unsigned coll)
+{
+	for (size_t i = 0; i < c->n_fits; i++)
+		if (c->fit[i].coll == coll)
+			return &c->fit[i];
+	return NULL;
+}
+
+static bool near(double got, double want, double rel)
+{
+	bool yes = fabs(got - want) <= rel * fabs(want);
+
+	if (!yes)
+		printf("# got %g, want %g within %g\n", got, want, rel);
+	return yes;
+}
+
+static void exact(void)
+{
+	struct pl_err err = { 0 };
+	struct pl_cost c;
+	struct jobg j;
+	struct topo x;
+
+	make_topo(&x, 1, RANKS, 10, 5000, 10, 5000, false);
+	job_init(&j, 7, 2000);
+	lone(&j, 0, 40, 20000, 0.25, 0, 0, 1000, 100000000);
+	lone(&j, 1, 40, 7000, 0.02, 0, 0, 1000, 100000000);
+	lone(&j, 4, 10, 7000, 0.02, 0, 0, 1 << 20, 1 << 20);
+	ok(!pl_cost_fit(&j.g, &x.t, &c, &err), "fits");
+	is_i64((long long)c.n_fits, 3, "a line for each collective");
+	if (fit_of(&c, PL_COLL_ALLREDUCE) && fit_of(&c, PL_COLL_ALLGATHER) &&
+	    fit_of(&c, PL_COLL_REDUCE_SCATTER)) {
+		const struct pl_fit *f = fit_of(&c, PL_COLL_ALLREDUCE);
+
+		ok(near(f->a_ns, 20000, 1e-3) && near(f->b_ns_per_byte, 0.25, 1e-3) &&
+			   f->residual < 1e-3 && f->samples == 40 && f->n == RANKS && !f->one_size,
+		   "without noise the line itself");
+		f = fit_of(&c, PL_COLL_ALLGATHER);
+		ok(near(f->a_ns, 7000, 1e-3) && near(f->b_ns_per_byte, 0.02, 1e-3),
+		   "another line for another collective");
+		f = fit_of(&c, PL_COLL_REDUCE_SCATTER);
+		ok(f->one_size && near(f->a_ns, 15000, 1e-9) &&
+			   near(f->a_ns + f->b_ns_per_byte * (1 << 20), 7000 + 0.02 * (1 << 20),
+				1e-3) &&
+			   f->min_bytes == f->max_bytes && f->min_bytes == 1 << 20,
+		   "one size: the latency is the topology's, and the line meets what was seen");
+	} else {
+		ok(false, "collectives are told by their names");
+	}
+	pl_cost_fini(&c);
+	pl_graph_fini(&j.g);
+}
+
+/* 10 % outliers, 5 % noise, many seeds: within stated bounds. */
+static void robust(void)
+{
+	double worst_a = 0, worst_b = 0, worst_residual = 0;
+	struct pl_err err = { 0 };
+	struct topo x;
+
+	make_topo(&x, 1, RANKS, 10, 5000, 10, 5000, false);
+	for (uint64_t seed = 1; seed <= 40; seed++) {
+		const struct pl_fit *f;
+		struct pl_cost c;
+		struct jobg j;
+		double a, b;
+
+		job_init(&j, seed, 4000);
+		a = 5000 + 100000 * uniform(&j);
+		b = pow(10, -3 + 3 * uniform(&j));
+		lone(&j, 0, 200, a, b, 0.05, 0.1, 100, 100000000);
+		if (pl_cost_fit(&j.g, &x.t, &c, &err) || !(f = fit_of(&c, PL_COLL_ALLREDUCE))) {
+			ok(false, "seed %d fits", (int)seed);
+			continue;
+		}
+		worst_a = fmax(worst_a, fabs(f->a_ns / a - 1));
+		worst_b = fmax(worst_b, fabs(f->b_ns_per_byte / b - 1));
+		worst_residual = fmax(worst_residual, f->residual);
+		pl_cost_fini(&c);
+		pl_graph_fini(&j.g);
+	}
+	printf("# worst of 40: a %.2f %%, b %.2f %%, residual %.2f %%\n", 100 * worst_a,
+	       100 * worst_b, 100 * worst_residual);
+	ok(worst_a <= 0.04 && worst_b <= 0.04,
+	   "10 %% outliers and 5 %% noise: a and b within 4 %%");
+	ok(worst_residual <= 0.04, "and what is left is the noise");
+}
+
+static void degenerate(void)
+{
+	pl_ns dur[RANKS] = { 1000, 1000, 1000, 1000 };
+	struct pl_err err = { 0 };
+	const struct pl_fit *f;
+	struct pl_cost c;
+	struct jobg j;
+	struct topo x;
+
+	make_topo(&x, 1, RANKS, 10, 5000, 10, 5000, false);
+	job_init(&j, 1, 2000);
+	ok(!pl_cost_fit(&j.g, &x.t, &c, &err) && c.n_fits == 0 && c.overlap == 1 && c.issue_ns == 0,
+	   "nothing to fit");
+	pl_cost_fini(&c);
+	for (int i = 0; i < 20; i++) { /* faster the larger it is */
+		for (int r = 0; r < RANKS; r++)
+			dur[r] = 100000 - 4000 * i;
+		collective(&j, 0, 0, j.at += 1000000, dur, 1000 * (i + 1), 0);
+		for (int r = 0; r < RANKS; r++) /* no line has such a latency: below 0 */
+			dur[r] = (pl_ns)(10 * (i + 1) * (i + 1));
+		collective(&j, 1, 0, j.at += 1000000, dur, 1000 * (i + 1), 0);
+	}
+	for (int r = 0; r < RANKS; r++)
+		dur[r] = 77000;
+	collective(&j, 4, 0, j.at += 1000000, dur, -1, 0);
+	collective(&j, 0, 0, j.at += 1000000, dur, 1 << 30, PL_NF_MISSING);
+	ok(!pl_cost_fit(&j.g, &x.t, &c, &err), "odd times fit");
+	f = fit_of(&c, PL_COLL_ALLREDUCE);
+	ok(f && f->b_ns_per_byte == 0 && f->a_ns > 0, "no negative cost of a byte");
+	ok(f && f->max_bytes == 20000 && f->samples == 20, "what misses partners is no sample");
+	f = fit_of(&c, PL_COLL_ALLGATHER);
+	ok(f && f->a_ns == 0 && f->b_ns_per_byte > 0, "no negative latency");
+	f = fit_of(&c, PL_COLL_REDUCE_SCATTER);
+	ok(f && f->estimated && near(f->a_ns, 15000, 1e-9) && near(f->b_ns_per_byte, 0.075, 1e-3) &&
+		   near((double)f->max_bytes, 62000 / 0.075, 1e-3),
+	   "without sizes: the topology's line, and such a size as explains the time");
+	pl_cost_fini(&c);
+	pl_graph_fini(&j.g);
+}
+
+/* Two at once share the link: each lasts twice as long as it would alone. */
+static void shared_link(void)
+{
+	struct pl_err err = { 0 };
+	const struct pl_fit *f;
+	struct pl_cost c;
+	struct jobg j;
+	struct topo x;
+
+	make_topo(&x, 1, RANKS, 10, 5000, 10, 5000, false);
+	job_init(&j, 11, 8000);
+	for (int i = 0; i < 60; i++) {
+		int64_t s1 = 1000 + (int64_t)(uniform(&j) * 4e6), s2 = 1000 + s1 / 2;
+		pl_ns d1[RANKS], d2[RANKS];
+		double busy = 2 * 30000 + 0.5 * (double)(s1 + s2);
+
+		for (int r = 0; r < RANKS; r++) {
+			d1[r] = (pl_ns)busy;
+			d2[r] = (pl_ns)(busy * 0.7);
+		}
+		collective(&j, 0, 0, j.at, d1, s1, 0);
+		collective(&j, 0, 1, j.at + (pl_ns)(busy * 0.1), d2, s2, 0);
+		j.at += (pl_ns)(3 * busy);
+	}
+	lone(&j, 0, 30, 30000, 0.5, 0, 0, 1000, 4000000);
+	ok(!pl_cost_fit(&j.g, &x.t, &c, &err), "fits");
+	f = fit_of(&c, PL_COLL_ALLREDUCE);
+	ok(f && f->samples == 90 && near(f->a_ns, 30000, 0.01) && near(f->b_ns_per_byte, 0.5, 0.01),
+	   "communication that shares the link: busy periods give the line of one alone");
+	pl_cost_fini(&c);
+	pl_graph_fini(&j.g);
+}
+
+static void beside(double slow, bool noisy, double want, const char *what)
+{
+	struct pl_err err = { 0 };
+	struct pl_cost c;
+	struct jobg j;
+	struct topo x;
+	uint32_t call, wrap;
+
+	make_topo(&x, 1, RANKS, 10, 5000, 10, 5000, false);
+	job_init(&j, 5, 8000);
+	for (int i = 0; i < 24; i++) {
+		pl_ns dur[RANKS] = { 400000, 400000, 400000, 400000 };
+		pl_ns at = j.at += 2000000;
+
+		collective(&j, 0, 1, at, dur, 1 << 20, 0);
+		for (uint32_t r = 0; r < RANKS; r++)
+			for (int k = 0; k < 4; k++) {
+				bool with = k < 2;
+				double d = (k % 2 ? 90000 : 50000) * (with ? slow : 1);
+
+				d *= 1 + (noisy ? 0.6 : 0.02) * (uniform(&j) - 0.5);
+				put(&j, PL_N_OP, PL_RO_COMPUTE, PL_K_KERNEL, 2 * r, 2 + k % 2,
+				    at + k * 120000 + (with ? 1000 : 500000), (pl_ns)d, -1);
+			}
+	}
+	wrap = put(&j, PL_N_OP, PL_RO_HOST, PL_K_HOST_OP, 0, 7, 0, 9000, -1);
+	call = put(&j, PL_N_OP, PL_RO_HOST, PL_K_RUNTIME, 0, 5, 9000, 4000, -1);
+	tie(&j, wrap, PL_E_SEQ);
+	put(&j, PL_N_OP, PL_RO_ARRIVE, PL_K_COLLECTIVE, 1, 0, 13000, 0, -1);
+	tie(&j, call, PL_E_LAUNCH);
+	ok(!pl_cost_fit(&j.g, &x.t, &c, &err) && fabs(c.overlap - want) <= 0.02 * want, "%s", what);
+	printf("# %g\n", c.overlap);
+	is_i64(c.issue_ns, 13000, "issuing: the call, and the operation that makes it");
+	pl_cost_fini(&c);
+	pl_graph_fini(&j.g);
+}
+
+/* ---- as a coster ------------------------------------------------------------------------------
+ */
+
+static void coster(void)
+{
+	struct pl_link_change twice = { "nvlink", 2, 1 };
+	struct pl_comm m = { .kind = PL_K_COLLECTIVE,
+			     .coll = PL_COLL_ALLREDUCE,
+			     .group = PL_NONE,
+			     .n = RANKS,
+			     .bytes = 1 << 24 };
+	struct pl_coster k;
+	struct pl_err err = { 0 };
+	struct pl_cost c;
+	struct jobg j;
+	struct topo x;
+	double line = 20000 + 0.3 * (1 << 24), base;
+
+	make_topo(&x, 1, RANKS, 10, 5000, 10, 5000, false);
+	job_init(&j, 7, 2000);
+	lone(&j, 0, 40, 20000, 0.3, 0, 0, 1000, 100000000);
+	if (!ok(!pl_cost_fit(&j.g, &x.t, &c, &err), "fits"))
+		return;
+	pl_cost_coster(&c, &k);
+	ok(near((double)k.transfer(k.arg, &m), line, 1e-3), "as recorded: the line");
+	base = (double)pl_cost_analytic(&x.t, &m);
+	m.n = 16;
+	ok(near((double)k.transfer(k.arg, &m), line * (double)pl_cost_analytic(&x.t, &m) / base,
+		1e-3),
+	   "more ranks: moved by analysis");
+	m.n = RANKS;
+	m.algo = PL_ALGO_TREE;
+	ok(near((double)k.transfer(k.arg, &m), line * (double)pl_cost_analytic(&x.t, &m) / base,
+		1e-3),
+	   "another algorithm: moved by analysis");
+	m.algo = PL_ALGO_RING;
+	m.parts = 4;
+	ok(near((double)k.transfer(k.arg, &m), line + 3 * 20000, 1e-3),
+	   "in four parts: three more latencies");
+	m.parts = 0;
+	m.change = &twice;
+	m.n_changes = 1;
+	ok(near((double)k.transfer(k.arg, &m), line / 2, 0.02),
+	   "a link twice as fast halves a large transfer");
+	m.n_changes = 0;
+	m.coll = PL_COLL_ALLTOALL;
+	is_i64(k.transfer(k.arg, &m), pl_cost_analytic(&x.t, &m), "never seen: analysis");
+	m.coll = PL_COLL_ALLREDUCE;
+	m.bytes = -1;
+	ok(k.transfer(k.arg, &m) > 1000000, "unknown size: as one in the middle");
+	m.n = 1;
+	is_i64(k.transfer(k.arg, &m), 0, "alone: nothing");
+	ok(k.has_link(k.arg, "nic") && k.has_link(k.arg, "*") && !k.has_link(k.arg, "ether"),
+	   "links by name");
+	ok(k.precision(k.arg, "volta_sgemm_128x64_nn", "fp16") == 1.0 / 3 &&
+		   k.precision(k.arg, "vectorized_elementwise_kernel", "bf16") == 0.5 &&
+		   k.precision(k.arg, "ampere_fp16_s16816gemm", "fp16") == 1 &&
+		   k.precision(k.arg, "relu", "tf32") == 1 &&
+		   k.precision(k.arg, "gemm", "fp32") == 1,
+	   "precision: products by three, the rest by two, what has it already by nothing");
+	pl_cost_fini(&c);
+	ok(!pl_cost_fit(&j.g, NULL, &c, &err) && c.topo.n_ranks == RANKS && c.topo.n_hosts == 1 &&
+		   c.topo.host[0].n == RANKS && c.topo.assumed,
+	   "a topology read off the graph");
+	pl_cost_fini(&c);
+	pl_graph_fini(&j.g);
+}
+
+int main(void)
+{
+	formulas();
+	on_hosts();
+	special();
+	exact();
+	robust();
+	degenerate();
+	shared_link();
+	beside(1.3, false, 1.3, "computation is slower beside communication, by how much");
+	beside(1.0, false, 1, "no slow-down: 1");
+	beside(1.02, true, 1, "a slow-down that chance explains: 1");
+	coster();
+	return done_testing();
+}

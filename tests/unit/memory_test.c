@@ -1,0 +1,222 @@
+/* Peak memory: small edits by hand whose peaks are known, random ones against counting. */
+#include <stdlib.h>
+
+#include "cost/cost.h"
+#include "tap.h"
+
+#define MAX 400
+
+struct world {
+	struct pl_graph g;
+	struct pl_edit e;
+	struct pl_resource res[4];
+	int32_t rank[2];
+	struct pl_tensor tensor[MAX];
+	uint32_t consumer[MAX];
+	struct pl_enode node[MAX];
+	struct pl_eedge edge[MAX];
+	struct pl_etensor et[MAX];
+	uint64_t rng;
+};
+
+static void init(struct world *w)
+{
+	memset(w, 0, sizeof(*w));
+	for (int i = 0; i < 4; i++)
+		w->res[i] = (struct pl_resource){ .rank = 3 * (i / 2) };
+	w->rank[1] = 3;
+	w->g.res = w->res;
+	w->g.n_res = 4;
+	w->g.rank = w->rank;
+	w->g.n_ranks = 2;
+	w->g.tensor = w->tensor;
+	w->g.consumer = w->consumer;
+	w->e.g = &w->g;
+	w->e.node = w->node;
+	w->e.edge = w->edge;
+	w->e.tensor = w->et;
+	w->e.n_steps = 1;
+}
+
+static uint32_t node(struct world *w, uint32_t res, uint8_t role, pl_ns start, pl_ns dur)
+{
+	uint32_t i = (uint32_t)w->e.n_nodes++;
+
+	w->node[i] = (struct pl_enode){ .start = start,
+					.dur = dur,
+					.res = res,
+					.role = role,
+					.type = PL_N_OP,
+					.origin = i,
+					.in = PL_NONE,
+					.out = PL_NONE,
+					.layer = -1,
+					.mb = -1,
+					.bytes = -1,
+					.name = 100 + i };
+	return i;
+}
+
+static void tensor(struct world *w, unsigned role, int64_t bytes, int32_t rank, uint32_t producer,
+		   uint32_t consumer, uint32_t arrive)
+{
+	uint32_t i = (uint32_t)w->g.n_tensors++;
+
+	w->tensor[i].role = (uint8_t)role;
+	w->tensor[i].bytes = bytes;
+	w->tensor[i].producer = producer;
+	w->tensor[i].consumer = i;
+	w->tensor[i].n_consumers = consumer != PL_NONE;
+	w->consumer[i] = consumer;
+	w->et[w->e.n_tensors++] = (struct pl_etensor){ i, producer, arrive, 0, rank, false };
+}
+
+static void edge(struct world *w, uint32_t src, uint32_t dst)
+{
+	uint32_t i = (uint32_t)w->e.n_edges++;
+
+	w->edge[i] = (struct pl_eedge){
+		.src = src, .dst = dst, .in_next = w->node[dst].in, .out_next = w->node[src].out
+	};
+	w->node[dst].in = w->node[src].out = i;
+}
+
+/* Three layers forward, three backward; activations of 100, 200, 300; gradients of 10 each. */
+static void layers(struct world *w)
+{
+	uint32_t f[3], b[3];
+
+	init(w);
+	for (int i = 0; i < 3; i++) {
+		f[i] = node(w, 0, PL_RO_COMPUTE, 10 * i, 10);
+		w->node[f[i]].layer = i;
+	}
+	for (int i = 2; i >= 0; i--)
+		b[i] = node(w, 0, PL_RO_COMPUTE, 30 + 10 * (2 - i), 10);
+	for (int i = 0; i < 3; i++) {
+		tensor(w, PL_TR_PARAM, 10, 0, PL_NONE, f[i], PL_NONE);
+		tensor(w, PL_TR_ACTIVATION, 100 * (i + 1), 0, f[i], b[i], PL_NONE);
+		tensor(w, PL_TR_GRAD, 10, 0, b[i], PL_NONE, PL_NONE);
+	}
+}
+
+static void by_hand(void)
+{
+	struct pl_memory_opts adam = { .optimizer_bytes = 2 }, part = { .activation_share = 0.25 };
+	struct pl_memory_rank *r = NULL;
+	struct pl_err err = { 0 };
+	struct world w;
+	uint32_t a, meet, t;
+	size_t n;
+
+	layers(&w);
+	ok(!pl_memory_peak(&w.e, &adam, &r, &n, &err) && n == 2, "two ranks");
+	is_i64(r[0].peak_bytes, 600 + 10 + 30 + 60, "all activations and the first gradient");
+	ok(r[0].params_bytes == 30 && r[0].optimizer_bytes == 60 && r[0].activations_bytes == 600 &&
+		   r[0].grads_bytes == 10 && r[0].node == 3 && !r[0].estimated,
+	   "parts of the peak, and where it is");
+	ok(r[1].rank == 3 && r[1].peak_bytes == 0 && r[1].node == PL_NONE,
+	   "a rank without tensors");
+	pl_free(r);
+	w.tensor[1].flags = PL_TF_ESTIMATED;
+	ok(!pl_memory_peak(&w.e, &part, &r, &n, &err) && r[0].estimated, "a quarter of the batch");
+	is_i64(r[0].peak_bytes, 150 + 10 + 30, "a quarter of the activations");
+	pl_free(r);
+
+	/* layer 1 is made again by its backward operation */
+	w.et[4].remade = true;
+	ok(!pl_memory_peak(&w.e, NULL, &r, &n, &err), "with recomputation");
+	is_i64(r[0].peak_bytes, 100 + 300 + 10 + 30, "what is made again is gone in between");
+	pl_free(r);
+
+	/* two tensors in one communication need a buffer */
+	layers(&w);
+	a = node(&w, 1, PL_RO_ARRIVE, 30, 0);
+	meet = node(&w, PL_NONE, 0, 30, 0);
+	t = node(&w, 1, PL_RO_TRANSFER, 30, 5);
+	w.node[meet].type = PL_N_RENDEZVOUS;
+	w.node[a].bytes = 20;
+	edge(&w, a, meet);
+	edge(&w, meet, t);
+	w.et[2].arrive = w.et[5].arrive = a;
+	ok(!pl_memory_peak(&w.e, NULL, &r, &n, &err), "with communication");
+	ok(r[0].peak_bytes == 600 + 10 + 20 + 30 && r[0].buffers_bytes == 20,
+	   "a communication of several tensors has a buffer");
+	pl_free(r);
+	w.et[5].arrive = PL_NONE;
+	ok(!pl_memory_peak(&w.e, NULL, &r, &n, &err) && r[0].buffers_bytes == 0,
+	   "of a single one it has none");
+	pl_free(r);
+
+	init(&w);
+	a = node(&w, 2, PL_RO_COMPUTE, 0, 10);
+	tensor(&w, PL_TR_GRAD, 40, 3, a, PL_NONE, PL_NONE);
+	tensor(&w, PL_TR_TEMP, -1, 3, a, PL_NONE, PL_NONE);
+	ok(!pl_memory_peak(&w.e, NULL, &r, &n, &err) && r[1].estimated && r[1].params_bytes == 40 &&
+		   r[1].peak_bytes == 80,
+	   "parameters that nobody knows are as many as gradients, and said to be estimated");
+	pl_free(r);
+}
+
+/* What is alive at each instant, counted. */
+static int64_t counted(const struct world *w, int32_t rank, pl_ns end)
+{
+	int64_t best = 0;
+
+	for (pl_ns t = 0; t <= end; t++) {
+		int64_t sum = 0;
+
+		for (size_t i = 0; i < w->e.n_tensors; i++) {
+			const struct pl_tensor *x = &w->tensor[i];
+			const struct pl_enode *p = &w->node[x->producer], *q;
+			pl_ns to = end;
+
+			if (w->et[i].rank != rank)
+				continue;
+			q = x->n_consumers ? &w->node[w->consumer[i]] : p;
+			if (x->role != PL_TR_GRAD && (x->n_consumers || x->role == PL_TR_TEMP))
+				to = q->start + q->dur;
+			sum += t >= p->start && t < to ? x->bytes : 0;
+		}
+		best = sum > best ? sum : best;
+	}
+	return best;
+}
+
+static void at_random(void)
+{
+	static const unsigned roles[] = { PL_TR_GRAD, PL_TR_ACTIVATION, PL_TR_TEMP };
+	struct pl_err err = { 0 };
+	int wrong = 0;
+
+	for (uint64_t seed = 1; seed <= 200; seed++) {
+		struct pl_memory_rank *r = NULL;
+		struct world w;
+		size_t n;
+
+		init(&w);
+		w.rng = seed;
+		for (int i = 0; i < 40; i++)
+			node(&w, 0, PL_RO_HOST, i * 7, 1 + (pl_ns)(pl_rng_next(&w.rng) % 7));
+		for (int i = 0; i < 60; i++) {
+			uint32_t a = (uint32_t)(pl_rng_next(&w.rng) % 40);
+			uint32_t b = a + (uint32_t)(pl_rng_next(&w.rng) % (40 - a));
+
+			tensor(&w, roles[i % 3], (int64_t)(pl_rng_next(&w.rng) % 1000), 0, a,
+			       pl_rng_next(&w.rng) % 4 ? b : PL_NONE, PL_NONE);
+		}
+		if (pl_memory_peak(&w.e, NULL, &r, &n, &err) ||
+		    r[0].peak_bytes - r[0].params_bytes !=
+			    counted(&w, 0, w.node[39].start + w.node[39].dur))
+			wrong++;
+		pl_free(r);
+	}
+	is_i64(wrong, 0, "200 random jobs: the peak is the most that is alive at any instant");
+}
+
+int main(void)
+{
+	by_hand();
+	at_random();
+	return done_testing();
+}
