@@ -174,6 +174,7 @@ static int put_step(struct build *b, const struct pl_gstep *st, const pl_ns *w, 
 	int rc;
 
 	e->step[step].number = st->number;
+	e->step[step].first = first;
 	if (step + 1 < e->n_steps) {
 		rc = pl_alloc(&e->step[step].next, e->g->n_res, sizeof(uint32_t), err);
 		if (rc < 0)
@@ -198,8 +199,7 @@ static int put_step(struct build *b, const struct pl_gstep *st, const pl_ns *w, 
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-static int put_tensors(struct pl_edit *e, size_t first_step, const uint32_t *base,
-		       struct pl_err *err)
+static int put_tensors(struct pl_edit *e, size_t first_step, struct pl_err *err)
 {
 	const struct pl_graph *g = e->g;
 	int rc;
@@ -223,12 +223,12 @@ static int put_tensors(struct pl_edit *e, size_t first_step, const uint32_t *bas
 				uint32_t n = g->consumer[x->consumer + c];
 
 				if (sh->role[n] == PL_RO_ARRIVE)
-					y.arrive = base[k] + n;
+					y.arrive = e->step[k].first + n;
 				if (at == PL_NONE)
 					at = n;
 			}
 			if (x->producer != PL_NONE)
-				y.producer = base[k] + x->producer;
+				y.producer = e->step[k].first + x->producer;
 			if (at != PL_NONE)
 				y.rank = pl_node_rank(g, sh, at);
 			rc = pl_grow(&e->tensor, &e->cap_tensors, e->n_tensors + 1,
@@ -275,7 +275,7 @@ int pl_edit_init(struct pl_edit *e, const struct pl_graph *g, size_t first, size
 		 const pl_ns *const *w, struct pl_err *err)
 {
 	struct build b = { .e = e };
-	uint32_t *base = NULL;
+
 	size_t nodes = 0, edges = 0;
 	int rc;
 
@@ -298,20 +298,17 @@ int pl_edit_init(struct pl_edit *e, const struct pl_graph *g, size_t first, size
 	PL_TRY(pl_grow(&e->edge, &e->cap_edges, edges + nodes / 8, sizeof(*e->edge), err));
 	PL_TRY(pl_alloc(&e->sched, 1, sizeof(*e->sched), err));
 	PL_TRY(pl_alloc(&e->step, n, sizeof(*e->step), err));
-	PL_TRY(pl_alloc(&base, n, sizeof(*base), err));
 	PL_TRY(pl_alloc(&b.tail, g->n_res, sizeof(*b.tail), err));
 	PL_TRY(pl_alloc(&b.n_tail, g->n_res, sizeof(*b.n_tail), err));
 	PL_TRY(pl_alloc(&b.cap_tail, g->n_res, sizeof(*b.cap_tail), err));
 	for (size_t k = 0; k < n; k++) {
-		base[k] = (uint32_t)e->n_nodes;
 		PL_TRY(put_step(&b, &g->step[first + k], w[k], (uint32_t)k, err));
 	}
-	PL_TRY(put_tensors(e, first, base, err));
+	PL_TRY(put_tensors(e, first, err));
 	PL_TRY(pl_edit_settle_full(e, err));
 	pl_edit_commit(e);
 out:
 	build_fini(&b);
-	pl_free(base);
 	if (rc < 0)
 		pl_edit_fini(e);
 	return rc;

@@ -18,45 +18,11 @@ struct put {
 static int put_tables(struct put *p, struct pl_err *err)
 {
 	const struct pl_edit *e = p->e;
-	const struct pl_graph *g = e->g;
-	struct pl_graph *o = p->out;
+	int rc = pl_graph_copy_tables(e->g, p->out, err);
 	pl_id id;
-	int rc;
 
-	for (size_t i = 0; i < g->str.n; i++)
-		PL_TRY(pl_intern_add(&o->str, g->str.str[i], g->str.len[i], &id, err));
-	for (size_t i = 0; i < e->added.n; i++)
-		PL_TRY(pl_intern_add(&o->str, e->added.str[i], e->added.len[i], &id, err));
-	PL_TRY(pl_alloc(&o->rank, (size_t)g->n_ranks, sizeof(*o->rank), err));
-	if (g->n_ranks)
-		memcpy(o->rank, g->rank, (size_t)g->n_ranks * sizeof(*o->rank));
-	o->n_ranks = g->n_ranks;
-	PL_TRY(pl_grow(&o->res, &o->cap_res, g->n_res, sizeof(*o->res), err));
-	if (g->n_res)
-		memcpy(o->res, g->res, g->n_res * sizeof(*o->res));
-	o->n_res = g->n_res;
-	PL_TRY(pl_grow(&o->group, &o->cap_groups, g->n_groups, sizeof(*o->group), err));
-	PL_TRY(pl_grow(&o->group_rank, &o->cap_group_ranks, g->n_group_ranks,
-		       sizeof(*o->group_rank), err));
-	if (g->n_groups)
-		memcpy(o->group, g->group, g->n_groups * sizeof(*o->group));
-	if (g->n_group_ranks)
-		memcpy(o->group_rank, g->group_rank, g->n_group_ranks * sizeof(*o->group_rank));
-	o->n_groups = g->n_groups;
-	o->n_group_ranks = g->n_group_ranks;
-	PL_TRY(pl_grow(&o->link, &o->cap_links, g->n_links, sizeof(*o->link), err));
-	if (g->n_links)
-		memcpy(o->link, g->link, g->n_links * sizeof(*o->link));
-	o->n_links = g->n_links;
-	PL_TRY(pl_buf_put(&o->provenance, g->provenance.p, g->provenance.n, err));
-	o->epoch_ns = g->epoch_ns;
-	o->stepless = g->stepless;
-	o->inferred_waits = g->inferred_waits;
-	o->recorded_waits = g->recorded_waits;
-	o->inferred_threads = g->inferred_threads;
-	o->dropped_edges = g->dropped_edges;
-	o->unmatched_comm = g->unmatched_comm;
-out:
+	for (size_t i = 0; rc == 0 && i < e->added.n; i++)
+		rc = pl_intern_add(&p->out->str, e->added.str[i], e->added.len[i], &id, err);
 	return rc;
 }
 
@@ -146,30 +112,57 @@ static int put_step(struct put *p, uint32_t step, struct pl_err *err)
 	return 0;
 }
 
-static int put_tensors(struct put *p, struct pl_err *err)
+static int put_consumer(struct put *p, uint32_t node, struct pl_err *err)
 {
-	const struct pl_edit *e = p->e;
 	struct pl_graph *o = p->out;
 	int rc;
 
-	for (size_t i = 0; i < e->n_tensors; i++) {
-		const struct pl_etensor *x = &e->tensor[i];
-		struct pl_tensor t = e->g->tensor[x->tensor];
-
-		t.shape = x->step;
-		t.producer = x->producer == PL_NONE ? PL_NONE : p->local[x->producer];
-		t.consumer = (uint32_t)o->n_consumers;
-		t.n_consumers = x->arrive != PL_NONE && p->local[x->arrive] != PL_NONE;
-		if ((rc = pl_grow(&o->tensor, &o->cap_tensors, o->n_tensors + 1, sizeof(t), err)) <
-			    0 ||
-		    (rc = pl_grow(&o->consumer, &o->cap_consumers, o->n_consumers + 1,
-				  sizeof(*o->consumer), err)) < 0)
-			return rc;
-		if (t.n_consumers)
-			o->consumer[o->n_consumers++] = p->local[x->arrive];
-		o->tensor[o->n_tensors++] = t;
+	if (node == PL_NONE || p->local[node] == PL_NONE)
+		return 0;
+	rc = pl_grow(&o->consumer, &o->cap_consumers, o->n_consumers + 1, sizeof(*o->consumer),
+		     err);
+	if (rc == 0) {
+		o->consumer[o->n_consumers++] = p->local[node];
+		o->tensor[o->n_tensors].n_consumers++;
 	}
-	return 0;
+	return rc;
+}
+
+/* Consumers are those that it had, but for the communication, which is the present one. */
+static int put_tensor(struct put *p, const struct pl_etensor *x, struct pl_err *err)
+{
+	const struct pl_edit *e = p->e;
+	const struct pl_tensor *from = &e->g->tensor[x->tensor];
+	struct pl_graph *o = p->out;
+	struct pl_tensor *t;
+	int rc = pl_grow(&o->tensor, &o->cap_tensors, o->n_tensors + 1, sizeof(*t), err);
+
+	if (rc < 0)
+		return rc;
+	t = &o->tensor[o->n_tensors];
+	*t = *from;
+	t->shape = x->step;
+	t->producer = x->producer == PL_NONE ? PL_NONE : p->local[x->producer];
+	t->consumer = (uint32_t)o->n_consumers;
+	t->n_consumers = 0;
+	rc = put_consumer(p, x->arrive, err);
+	for (uint32_t c = 0; rc == 0 && c < from->n_consumers; c++) {
+		uint32_t node = e->step[x->step].first + e->g->consumer[from->consumer + c];
+
+		if (e->node[node].role != PL_RO_ARRIVE)
+			rc = put_consumer(p, node, err);
+	}
+	o->n_tensors += rc == 0;
+	return rc;
+}
+
+static int put_tensors(struct put *p, struct pl_err *err)
+{
+	int rc = 0;
+
+	for (size_t i = 0; rc == 0 && i < p->e->n_tensors; i++)
+		rc = put_tensor(p, &p->e->tensor[i], err);
+	return rc;
 }
 
 int pl_edit_graph(const struct pl_edit *e, struct pl_graph *out, struct pl_err *err)

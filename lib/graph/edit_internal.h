@@ -6,6 +6,7 @@
 
 struct pl_estep {
 	int64_t number;
+	uint32_t first;	 /* its first node as recorded: node of the shape i is first + i */
 	uint32_t sink;	 /* node that starts when all that counts for the step has ended */
 	uint32_t *begin; /* nodes that may begin it; those dropped are passed over */
 	size_t n_begin, cap_begin;
