@@ -84,9 +84,26 @@ check "--name" lines 4 '"type":"event"' s
 status 0 "--time" "$trace" --time=490us..510us -O jsonl -o s job.trace
 check "--time: what overlaps it" lines 4 '"type":"event"' s
 status 0 "a selection of a merged stream" "$trace" --kind=comm -o s job.merged
-says "matches" "says that the matches are dropped"
+check "says nothing" test ! -s "$TMP/err"
 status 0 "which can be merged again" sh -c "'$BIN/merge' -q s | '$trace' -O stat >s.stat"
 check "to the same transfer" test "$(grep ^allreduce x.stat)" = "$(grep ^allreduce s.stat)"
+
+# what is left of a merge: the ranks picked of four are a graph as those two alone are, but for the
+# partners that are missing
+data=$SRC/samples/ddp-gloo
+"$trace" -q "$data"/rank[0-3].json.gz | "$BIN/merge" -q -o four.trace
+"$trace" -q "$data"/rank[01].json.gz | "$BIN/merge" -q -o two.trace
+status 0 "--rank of a merged trace" "$trace" --rank=0-1 -o picked.trace four.trace
+status 0 "is whole" "$trace" --check picked.trace
+for t in two picked; do
+	"$BIN/graph" -O text $t.trace | grep '^node\|^edge' | sed 's/\tmissing\t/\t-\t/' >$t.nodes
+done
+check "and gives the graph of these ranks" sh -c "test -s two.nodes && cmp two.nodes picked.nodes"
+status 0 "one rank of two" "$trace" --rank=1 -o s job.merged
+"$trace" -O text s >s.text
+check "its collectives miss a partner" grep -q '^match .*missing' s.text
+check "but not all are gone" test "$(grep -c '^match ' s.text)" = "$("$trace" -O text job.merged | grep -c '^match ')"
+status 0 "which replays" sh -c "'$BIN/graph' -q s | '$BIN/replay' -q"
 for bad in --rank=x --rank=3-1 --step= --time=5 --time=9..1 --top=-3; do
 	status 2 "$bad" "$trace" $bad rank0.json
 done
