@@ -463,7 +463,6 @@ static int walk(struct pl_doc *d, struct pl_err *err)
 	int rc;
 
 	PL_TRY(pl_src_fill(s, PL_SRC_WINDOW, err));
-	PL_TRY(pl_refuse_wide(d->rows.path, s->p, (size_t)(s->end - s->p), err));
 	if (s->end - s->p >= 3 && !memcmp(s->p, "\xef\xbb\xbf", 3))
 		s->p += 3;
 	s->p = pl_scan_space(s->p, s->end);

@@ -663,16 +663,18 @@ static void test_wide(void)
 		     { big, sizeof(big), "UTF-16" },
 		     { four, sizeof(four), "UTF-32" } };
 
+	static const char *const forced[] = { "none", "chrome", "kineto", "optable" };
+
 	for (size_t i = 0; i < PL_LEN(text); i++)
-		for (int named = 0; named < 2; named++) {
+		for (size_t f = 0; f < PL_LEN(forced); f++) {
 			struct pl_err why = { 0 };
 			struct pl_sink sink = { 0 };
 			struct pl_in *in = pl_in_open_mem("w.json", text[i].p, text[i].n, &why);
 			const struct pl_import_opts o = { 0 };
 
 			ok(in &&
-				   pl_import(in, named ? pl_importer_find("chrome") : NULL, &o,
-					     &sink, &st, &why) == PL_EDATA &&
+				   pl_import(in, pl_importer_find(forced[f]), &o, &sink, &st,
+					     &why) == PL_EDATA &&
 				   strstr(why.msg, text[i].coding) && strstr(why.msg, "iconv -f"),
 			   "the coding and the remedy are named: %s", why.msg);
 		}
