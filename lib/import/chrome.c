@@ -413,6 +413,8 @@ static int finish(void *arg, struct pl_err *err)
 	int rc;
 
 	PL_TRY(pl_pick_rank(d->o, d->rows.path, info_rank(seg), &rank, err));
+	d->tracks.named =
+		info_rank(seg) < 0 && (!d->o->rank_from || !strcmp(d->o->rank_from, "auto"));
 	pl_name_rank(d->rows.path, &host, &n);
 	if (quoted && *quoted == '"' && (n = strlen(quoted)) > 2 && n < sizeof(name)) {
 		n = pl_json_unescape(quoted + 1, n - 2, name);

@@ -395,6 +395,7 @@ struct pl_track_note {	    /* what is said of a track or process by metadata eve
 struct pl_tracks {
 	struct pl_rows *rows;
 	bool chrome;
+	bool named; /* names of processes may say their ranks; in chrome they always may */
 	struct {
 		struct pl_pid pid, tid;
 		pl_id track; /* PL_NONE: empty */

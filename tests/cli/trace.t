@@ -41,6 +41,18 @@ else
 	skip "python reads the JSON of two ranks" "no python3"
 fi
 
+# several ranks in one file: recognised for what the profiler wrote, and still several ranks
+status 0 "two ranks as Chrome JSON" "$trace" -O chrome -o pair.json job.trace
+status 0 "and in again" "$trace" -O jsonl -o pair.jsonl pair.json
+check "as the profiler's" grep -q '"type":"segment".*"format":"kineto"' pair.jsonl
+check "with the events of rank 0" lines 18 '"type":"event".*"rank":0,' pair.jsonl
+check "and those of rank 1" lines 18 '"type":"event".*"rank":1,' pair.jsonl
+"$trace" -q pair.json | "$BIN/merge" -q | "$BIN/graph" -O stat >pair.stat
+"$BIN/merge" -q job.trace | "$BIN/graph" -O stat >job.stat
+check "and to the same graph" sh -c "test -s pair.stat && cmp pair.stat job.stat"
+status 0 "a rank that was asked for goes first" "$trace" --rank-from=order -O jsonl -o s pair.json
+check "all are of it" lines 36 '"type":"event".*"rank":0,' s
+
 # --- inputs
 mkdir -p f
 cp rank0.json f/r10.json

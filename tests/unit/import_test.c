@@ -454,6 +454,30 @@ static void test_many_keys(void)
 	pl_buf_fini(&b);
 }
 
+/* A profiler's document whose processes are named after ranks, as the export of several writes. */
+static void test_named(void)
+{
+#define EVENT "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"ts\":1,\"dur\":1,\"pid\":7}"
+#define NAMED(name)                                                                                \
+	",\"traceEvents\":[" EVENT ",{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":7,\"args\":"  \
+	"{\"name\":\"" name "\"}}]}"
+	static const struct {
+		const char *doc;
+		int32_t rank;
+	} t[] = { { "{\"schemaVersion\":1" NAMED("rank 5 python (CPU)"), 5 },
+		  { "{\"schemaVersion\":1" NAMED("python"), 3 },
+		  { "{\"schemaVersion\":1" NAMED("serve rank 5"), 3 },
+		  { "{\"distributedInfo\":{\"rank\":4}" NAMED("rank 5 python (CPU)"), 4 } };
+#undef NAMED
+#undef EVENT
+
+	for (size_t i = 0; i < PL_LEN(t); i++) {
+		ok(import("rank3.json", t[i].doc, &(struct pl_import_opts){ 0 }) == 0 &&
+			   notes.rank == t[i].rank,
+		   "named processes %zu: rank %d", i, (int)notes.rank);
+	}
+}
+
 static void test_names(void)
 {
 	static const struct {
@@ -694,6 +718,7 @@ int main(void)
 	test_windows();
 	test_many_keys();
 	test_names();
+	test_named();
 	test_gzip();
 	test_et();
 	test_optable();
