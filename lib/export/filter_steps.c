@@ -15,9 +15,11 @@ struct x_step {
 	pl_id track, name;
 	bool numbered;
 };
-struct x_launch {
+struct x_launch { /* correlations are of a rank, and a segment may have several */
 	int64_t corr;
 	pl_ns ts;
+	int32_t rank;
+	pl_id track;
 };
 
 int x_steps_note(struct x_steps *x, const struct pl_batch *b, struct pl_err *err)
@@ -48,8 +50,9 @@ int x_steps_note(struct x_steps *x, const struct pl_batch *b, struct pl_err *err
 			if (!steps && b->kind[i] == PL_K_RUNTIME) {
 				PL_TRY(pl_grow(&x->launch, &x->cap_launches, x->n_launches + 1,
 					       sizeof(*x->launch), err));
-				x->launch[x->n_launches++] =
-					(struct x_launch){ col->val[k], b->ts[i] };
+				x->launch[x->n_launches++] = (struct x_launch){
+					.corr = col->val[k], .ts = b->ts[i], .track = b->track[i]
+				};
 			}
 			if (!steps || b->kind[i] != PL_K_STEP || b->dur[i] < 0)
 				continue;
@@ -79,6 +82,8 @@ static int by_corr(const void *pa, const void *pb)
 {
 	const struct x_launch *a = pa, *b = pb;
 
+	if (a->rank != b->rank)
+		return a->rank < b->rank ? -1 : 1;
 	if (a->corr != b->corr)
 		return a->corr < b->corr ? -1 : 1;
 	return a->ts < b->ts ? -1 : a->ts > b->ts;
@@ -95,15 +100,22 @@ static int64_t number_at_end(const struct pl_segment *s, pl_id name)
 	return i < n && pl_json_i64(p + i, n - i, &v) ? v : INT64_MIN;
 }
 
+static int32_t rank_of(const struct pl_segment *s, pl_id track)
+{
+	return track < s->n_tracks ? s->track[track].rank : -1;
+}
+
 void x_steps_sort(struct x_steps *x, const struct pl_segment *s)
 {
 	for (size_t i = 0; i < x->n; i++) {
 		struct x_step *p = &x->step[i];
 
-		p->rank = p->track < s->n_tracks ? s->track[p->track].rank : -1;
+		p->rank = rank_of(s, p->track);
 		if (!p->numbered)
 			p->step = number_at_end(s, p->name);
 	}
+	for (size_t i = 0; i < x->n_launches; i++)
+		x->launch[i].rank = rank_of(s, x->launch[i].track);
 	if (x->n)
 		qsort(x->step, x->n, sizeof(*x->step), by_rank_time);
 	if (x->n_launches)
@@ -128,19 +140,22 @@ static int64_t step_at(const struct x_steps *x, int32_t rank, pl_ns t)
 	return x->step[lo - 1].step;
 }
 
-static pl_ns launch_of(const struct x_steps *x, int64_t corr, pl_ns t)
+static pl_ns launch_of(const struct x_steps *x, int32_t rank, int64_t corr, pl_ns t)
 {
 	size_t lo = 0, hi = x->n_launches;
 
 	while (lo < hi) {
 		size_t mid = lo + (hi - lo) / 2;
 
-		if (x->launch[mid].corr < corr)
+		if (x->launch[mid].rank < rank ||
+		    (x->launch[mid].rank == rank && x->launch[mid].corr < corr))
 			lo = mid + 1;
 		else
 			hi = mid;
 	}
-	return lo < x->n_launches && x->launch[lo].corr == corr ? x->launch[lo].ts : t;
+	return lo < x->n_launches && x->launch[lo].rank == rank && x->launch[lo].corr == corr
+		       ? x->launch[lo].ts
+		       : t;
 }
 
 int64_t x_steps_of(const struct x_steps *x, const struct pl_segment *s, const struct pl_batch *b,
@@ -158,7 +173,7 @@ int64_t x_steps_of(const struct x_steps *x, const struct pl_segment *s, const st
 		if (c->role == PL_R_STEP)
 			return v;
 		if ((c->role == PL_R_CORR || c->role == PL_R_FLOW) && k && k->type != PL_T_THREAD)
-			t = launch_of(x, v, t);
+			t = launch_of(x, k->rank, v, t);
 	}
 	if (b->kind[i] == PL_K_STEP)
 		return number_at_end(s, b->name[i]);

@@ -50,6 +50,28 @@ check "and those of rank 1" lines 18 '"type":"event".*"rank":1,' pair.jsonl
 "$trace" -q pair.json | "$BIN/merge" -q | "$BIN/graph" -O stat >pair.stat
 "$BIN/merge" -q job.trace | "$BIN/graph" -O stat >job.stat
 check "and to the same graph" sh -c "test -s pair.stat && cmp pair.stat job.stat"
+# the same correlation on both ranks, launched in the first step of one and the second of the other
+cat >"corr.json" <<'END'
+{"schemaVersion":1,"traceEvents":[
+{"ph":"M","name":"process_name","pid":1,"args":{"name":"rank 0 python"}},
+{"ph":"M","name":"process_name","pid":2,"args":{"name":"rank 1 python"}},
+{"ph":"M","name":"process_name","pid":3,"args":{"name":"rank 0 (GPU 0)"}},
+{"ph":"M","name":"process_name","pid":4,"args":{"name":"rank 1 (GPU 0)"}},
+{"ph":"X","cat":"user_annotation","name":"ProfilerStep#1","pid":1,"tid":1,"ts":0,"dur":100},
+{"ph":"X","cat":"user_annotation","name":"ProfilerStep#1","pid":2,"tid":1,"ts":0,"dur":100},
+{"ph":"X","cat":"user_annotation","name":"ProfilerStep#2","pid":2,"tid":1,"ts":100,"dur":100},
+{"ph":"X","cat":"cuda_runtime","name":"launch","pid":1,"tid":1,"ts":10,"dur":5,"args":{"correlation":7}},
+{"ph":"X","cat":"cuda_runtime","name":"launch","pid":2,"tid":1,"ts":110,"dur":5,"args":{"correlation":7}},
+{"ph":"X","cat":"kernel","name":"gemm","pid":3,"tid":7,"ts":120,"dur":5,"args":{"correlation":7,"stream":7,"device":0}},
+{"ph":"X","cat":"kernel","name":"gemm","pid":4,"tid":7,"ts":120,"dur":5,"args":{"correlation":7,"stream":7,"device":0}}
+]}
+END
+for step in 1 2; do
+	status 0 "--step=$step of both" "$trace" --step=$step --kind=kernel -O jsonl -o s corr.json
+	check "--step=$step: the kernel that its rank launched in it" lines 1 \
+		"\"type\":\"event\".*\"rank\":$((step - 1)),.*gemm" s
+	check "--step=$step: and no other" lines 1 '"type":"event"' s
+done
 status 0 "a rank that was asked for goes first" "$trace" --rank-from=order -O jsonl -o s pair.json
 check "all are of it" lines 36 '"type":"event".*"rank":0,' s
 
