@@ -18,7 +18,7 @@ struct load {
 	struct pl_buf line; /* provenance */
 	bool direct;	    /* each input is a stream of its own in the output */
 	uint64_t events, bad, tolerated;
-	uint32_t segments, merges;
+	uint32_t segments;
 };
 
 struct job {
@@ -108,7 +108,6 @@ static void report(struct load *l, const struct input *i, const struct pl_import
 	       t->ranks == 1 ? "" : "s");
 	l->events += t->events;
 	l->segments += t->segments;
-	l->merges += t->merges;
 }
 
 static int load_et(struct load *l, struct inputs *in, struct pl_err *err)
@@ -334,11 +333,6 @@ static int through_exporter(struct load *l, struct inputs *in, const struct sele
 		l->to->abort(sink);
 	else
 		rc = l->to->close(sink, err);
-	if (rc >= 0 && filter && l->merges)
-		pl_say(&l->c->c.log, PL_LOG_WARN,
-		       "the clocks of the merged input are kept, its matches of communication are "
-		       "not; "
-		       "run merge on the result for new ones");
 	return rc;
 }
 

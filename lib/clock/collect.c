@@ -320,6 +320,28 @@ out:
 	return rc;
 }
 
+/* The segment is kept: its ranks are known to later ones. */
+static int note_ranks(struct pl_align *a, size_t sr0, struct pl_err *err)
+{
+	int rc = 0;
+
+	for (size_t i = sr0; i < a->n_sr; i++) {
+		size_t before = a->rank_seen.n;
+		pl_id id;
+
+		if (a->sr[i].rank < 0)
+			continue;
+		PL_TRY(pl_grow(&a->rank_seg, &a->cap_rank_segs, before + 1, sizeof(*a->rank_seg),
+			       err));
+		PL_TRY(pl_intern_add(&a->rank_seen, (const char *)&a->sr[i].rank,
+				     sizeof(a->sr[i].rank), &id, err));
+		if (a->rank_seen.n > before)
+			a->rank_seg[id] = a->sr[i].seg;
+	}
+out:
+	return rc;
+}
+
 /* Is a rank here that an earlier segment has too? Decide what becomes of this one. */
 static int check_duplicates(struct pl_align *a, const struct pl_segment *seg, size_t sr0,
 			    struct pl_err *err)
@@ -330,14 +352,14 @@ static int check_duplicates(struct pl_align *a, const struct pl_segment *seg, si
 	uint32_t other = 0;
 
 	for (size_t i = sr0; i < a->n_sr; i++) {
-		for (size_t k = 0; k < sr0; k++) {
-			if (a->sr[k].rank != a->sr[i].rank || a->sr[i].rank < 0)
-				continue;
-			rank = a->sr[i].rank;
-			other = a->sr[k].seg;
-			n++;
-			break;
-		}
+		pl_id id = pl_intern_find(&a->rank_seen, (const char *)&a->sr[i].rank,
+					  sizeof(a->sr[i].rank));
+
+		if (id == PL_NONE)
+			continue;
+		rank = a->sr[i].rank;
+		other = a->rank_seg[id];
+		n++;
 	}
 	if (!n)
 		return 0;
@@ -439,6 +461,7 @@ static int seg_end(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err
 	PL_TRY(continues(a, seg, sr0, &more, err));
 	if (!more)
 		PL_TRY(check_duplicates(a, seg, sr0, err));
+	PL_TRY(note_ranks(a, sr0, err));
 	if (!a->dropped[a->n_segs])
 		PL_TRY(settle_events(a, seg, track_sr, err));
 	a->n_segs++;
@@ -456,6 +479,8 @@ void pl_align_collect_fini(struct pl_align *a)
 		pl_free(a->cur);
 	}
 	pl_intern_fini(&a->prev_pids);
+	pl_intern_fini(&a->rank_seen);
+	pl_free(a->rank_seg);
 	pl_free(a->prev_source);
 }
 

@@ -68,6 +68,9 @@ struct pl_align {
 	struct pl_align_seg *cur;
 	char *prev_source; /* of the segment before: does this one continue it? */
 	struct pl_intern prev_pids;
+	struct pl_intern rank_seen; /* ranks of the segments that were kept */
+	uint32_t *rank_seg;	    /* by number in rank_seen: the first segment that has it */
+	size_t cap_rank_segs;
 	uint64_t prev_events;
 	pl_ns prev_first;
 

@@ -44,10 +44,11 @@ struct pl_filter {
  * of the STEP event that contains the event's start (device operations: their launch). Kinds may
  * also be asked for by the classes "comm" (collective, send, recv) and "compute" (kernel, host_op).
  *
- * Strings and tracks that no passing event uses are left out; a segment without any is left out
- * too, except in a merged stream, whose clocks are kept and whose matches are dropped: they name
- * events by ordinals that no longer hold. Ranks and steps hold one segment in memory until its end,
- * a time window (times are those of the common clock) the events of the whole stream.
+ * Strings and tracks that no passing event uses are left out, and segments and groups without any.
+ * What merge said stays true: its clocks are kept, its matches name the events that passed; a
+ * collective that lost members is marked PL_MATCH_MISSING, half a send and receive is none. Ranks
+ * and steps hold one segment in memory until its end; a time window (times are those of the common
+ * clock) and a merged stream hold all events that pass until the end of the stream.
  */
 struct pl_sink *pl_filter_open(const struct pl_filter *f, struct pl_sink *next, struct pl_err *err);
 /* After the last segment: what had to wait goes on. */

@@ -4,8 +4,9 @@
  * the stream, when its first event is known. Whatever passes is copied into a segment of its own
  * with only the strings and tracks that it uses, so a small cut of a large trace is small.
  *
- * Steps: the STEP events of a rank, sorted; an event belongs to the one that contains its start, a
- * device operation to the one that contains its launch (found by correlation). O(n log n).
+ * The matches of a merged stream name events by number and stand ahead of them: what passes waits
+ * for the end of the stream, and beside each event its old number does, by which the matches are
+ * made anew (filter_merge.c).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,21 +25,16 @@ struct dest {
 	bool ready, begun;
 };
 
+/* Numbers that events had in the source. Those past 32 bits, which no match can name, are one. */
+struct numbers {
+	uint32_t *v;
+	size_t n, cap;
+};
+
 struct kept { /* a segment that waits for the end of the stream */
 	struct dest d;
 	struct x_merge merge; /* present: stood before the segment */
-};
-
-struct step {
-	pl_ns t0, t1;
-	int64_t step;
-	int32_t rank;
-	pl_id track, name;
-	bool numbered;
-};
-struct launch {
-	int64_t corr;
-	pl_ns ts;
+	struct numbers from;  /* of the events in d.hold */
 };
 
 struct filter {
@@ -53,11 +49,10 @@ struct filter {
 	size_t n_name, cap_name;
 	uint8_t *mask;
 	struct dest d;
-	struct x_hold hold; /* of the segment: what passed by kind and name */
+	struct x_hold hold;	   /* of the segment: what passed by kind and name */
+	struct numbers held, from; /* of the events in hold, and in d when it waits */
 	struct x_rows rows;
-	struct step *step;
-	struct launch *launch;
-	size_t n_steps, cap_steps, n_launches, cap_launches;
+	struct x_steps steps;
 	struct kept **kept;
 	size_t n_kept, cap_kept;
 	pl_ns *first; /* by track: first time */
@@ -183,6 +178,17 @@ static void dest_fini(struct dest *d)
 	pl_free(d->str);
 	pl_free(d->track);
 	memset(d, 0, sizeof(*d));
+}
+
+/* It is complete and waits: room for more rows is given back. */
+static void dest_rest(struct dest *d)
+{
+	pl_batch_fini(&d->b);
+	memset(&d->b, 0, sizeof(d->b));
+	pl_free(d->str);
+	pl_free(d->track);
+	d->str = d->track = NULL;
+	d->n_str = d->cap_str = d->n_track = d->cap_track = 0;
 }
 
 static int dest_begin(struct dest *d, const struct pl_segment *s, struct pl_err *err)
@@ -314,154 +320,8 @@ out:
 	return rc;
 }
 
-/* ---- steps -------------------------------------------------------------------------------------
+/* ---- rank and step -----------------------------------------------------------------------------
  */
-
-static int note_steps(struct filter *x, const struct pl_batch *b, struct pl_err *err)
-{
-	size_t first = x->n_steps;
-	int rc = 0;
-
-	for (uint32_t i = 0; i < b->n; i++) {
-		if (b->kind[i] != PL_K_STEP || b->dur[i] < 0)
-			continue;
-		PL_TRY(pl_grow(&x->step, &x->cap_steps, x->n_steps + 1, sizeof(*x->step), err));
-		x->step[x->n_steps++] = (struct step){ .t0 = b->ts[i],
-						       .t1 = pl_add_sat(b->ts[i], b->dur[i]),
-						       .step = i,
-						       .track = b->track[i],
-						       .name = b->name[i] };
-	}
-	for (uint32_t c = 0; c < b->n_cols; c++) {
-		const struct pl_col *col = &b->col[c];
-		bool steps = col->role == PL_R_STEP && col->type == PL_V_INT;
-		size_t j = first;
-
-		if (!steps && (col->role != PL_R_CORR || col->type != PL_V_INT))
-			continue;
-		for (uint32_t k = 0; k < col->n; k++) {
-			uint32_t i = col->row[k];
-
-			if (!steps && b->kind[i] == PL_K_RUNTIME) {
-				PL_TRY(pl_grow(&x->launch, &x->cap_launches, x->n_launches + 1,
-					       sizeof(*x->launch), err));
-				x->launch[x->n_launches++] =
-					(struct launch){ col->val[k], b->ts[i] };
-			}
-			if (!steps || b->kind[i] != PL_K_STEP || b->dur[i] < 0)
-				continue;
-			while (j < x->n_steps && x->step[j].step < (int64_t)i)
-				j++;
-			if (j < x->n_steps) {
-				x->step[j].step = col->val[k];
-				x->step[j++].numbered = true;
-			}
-		}
-	}
-	/* those without a number have one at the end of their name, when the segment ends */
-out:
-	return rc;
-}
-
-static int by_rank_time(const void *pa, const void *pb)
-{
-	const struct step *a = pa, *b = pb;
-
-	if (a->rank != b->rank)
-		return a->rank < b->rank ? -1 : 1;
-	return a->t0 < b->t0 ? -1 : a->t0 > b->t0;
-}
-
-static int by_corr(const void *pa, const void *pb)
-{
-	const struct launch *a = pa, *b = pb;
-
-	if (a->corr != b->corr)
-		return a->corr < b->corr ? -1 : 1;
-	return a->ts < b->ts ? -1 : a->ts > b->ts;
-}
-
-static int64_t number_at_end(const struct pl_segment *s, pl_id name)
-{
-	size_t n, i;
-	const char *p = x_str(s, name, &n);
-	int64_t v;
-
-	for (i = n; i && p[i - 1] >= '0' && p[i - 1] <= '9' && n - i < 18; i--)
-		;
-	return i < n && pl_json_i64(p + i, n - i, &v) ? v : INT64_MIN;
-}
-
-static void sort_steps(struct filter *x, const struct pl_segment *s)
-{
-	for (size_t i = 0; i < x->n_steps; i++) {
-		struct step *p = &x->step[i];
-
-		p->rank = p->track < s->n_tracks ? s->track[p->track].rank : -1;
-		if (!p->numbered)
-			p->step = number_at_end(s, p->name);
-	}
-	if (x->n_steps)
-		qsort(x->step, x->n_steps, sizeof(*x->step), by_rank_time);
-	if (x->n_launches)
-		qsort(x->launch, x->n_launches, sizeof(*x->launch), by_corr);
-}
-
-static int64_t step_at(const struct filter *x, int32_t rank, pl_ns t)
-{
-	size_t lo = 0, hi = x->n_steps;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-		const struct step *p = &x->step[mid];
-
-		if (p->rank < rank || (p->rank == rank && p->t0 <= t))
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	if (!lo || x->step[lo - 1].rank != rank || t >= x->step[lo - 1].t1)
-		return INT64_MIN;
-	return x->step[lo - 1].step;
-}
-
-static pl_ns launch_of(const struct filter *x, int64_t corr, pl_ns t)
-{
-	size_t lo = 0, hi = x->n_launches;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (x->launch[mid].corr < corr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo < x->n_launches && x->launch[lo].corr == corr ? x->launch[lo].ts : t;
-}
-
-/* Step of a row: recorded, its own number, or by time. */
-static int64_t step_of(const struct filter *x, const struct pl_segment *s, const struct pl_batch *b,
-		       uint32_t i)
-{
-	const struct pl_track *k = b->track[i] < s->n_tracks ? &s->track[b->track[i]] : NULL;
-	pl_ns t = b->ts[i];
-
-	for (uint32_t e = x->rows.off[i]; e < x->rows.off[i + 1]; e++) {
-		const struct pl_col *c = &b->col[x->rows.ent[e].col];
-		int64_t v = c->val[x->rows.ent[e].k];
-
-		if (c->type != PL_V_INT)
-			continue;
-		if (c->role == PL_R_STEP)
-			return v;
-		if ((c->role == PL_R_CORR || c->role == PL_R_FLOW) && k && k->type != PL_T_THREAD)
-			t = launch_of(x, v, t);
-	}
-	if (b->kind[i] == PL_K_STEP)
-		return number_at_end(s, b->name[i]);
-	return step_at(x, k ? k->rank : -1, t);
-}
 
 static bool wanted_step(const struct pl_filter *f, int64_t step)
 {
@@ -479,6 +339,116 @@ static bool wanted_rank(const struct pl_filter *f, int32_t rank)
 	return !f->n_ranks;
 }
 
+/* ---- what waited -------------------------------------------------------------------------------
+ */
+
+static void drop_kept(struct filter *x, size_t from, size_t to)
+{
+	for (size_t i = from; i < to; i++) {
+		struct kept *k = x->kept[i];
+
+		if (!k)
+			continue;
+		dest_fini(&k->d);
+		x_merge_fini(&k->merge);
+		pl_free(k->from.v);
+		pl_free(k);
+		x->kept[i] = NULL;
+	}
+}
+
+/* Which rows of the j-th held batch lie in the window; rel: the segment, as m counts. */
+static void mask_time(struct filter *x, const struct kept *k, size_t j, const struct pl_merge *m,
+		      uint32_t rel)
+{
+	pl_ns t0 = pl_add_sat(x->t_min, x->f->t0), t1 = pl_add_sat(x->t_min, x->f->t1);
+	const struct pl_batch *b = &k->d.hold.b[j];
+
+	if (!x->f->has_time) {
+		memset(x->mask, 1, b->n);
+		return;
+	}
+	for (uint32_t i = 0; i < b->n; i++) {
+		int32_t rank =
+			b->track[i] < k->d.seg.n_tracks ? k->d.seg.track[b->track[i]].rank : -1;
+		pl_ns t = pl_clock_apply(m ? pl_merge_clock(m, rel, rank) : NULL,
+					 pl_add_sat(b->ts[i], k->d.seg.base_ns));
+
+		x->mask[i] = t <= t1 && pl_add_sat(t, b->dur[i] > 0 ? b->dur[i] : 0) >= t0;
+	}
+}
+
+static int finish_segment(struct filter *x, const struct kept *k, const struct pl_merge *m,
+			  uint32_t rel, struct pl_err *err)
+{
+	struct dest d;
+	int rc;
+
+	PL_TRY(dest_init(&d, x->next, k->d.seg.index, err));
+	for (size_t j = 0; j < k->d.hold.n; j++) {
+		mask_time(x, k, j, m, rel);
+		PL_TRY(dest_rows(&d, &k->d.seg, &k->d.hold.b[j], x->mask, err));
+	}
+	rc = dest_end(&d, &k->d.seg, err);
+out:
+	dest_fini(&d);
+	return rc;
+}
+
+/* The merge of the n segments from the first-th on, which it speaks of, as it is of what passes. */
+static int pass_merge(struct filter *x, size_t first, size_t n, struct pl_err *err)
+{
+	const struct pl_merge *m = &x->kept[first]->merge.m;
+	struct x_passed *passed = NULL;
+	struct pl_merge left = { 0 };
+	int rc;
+
+	PL_TRY(pl_alloc(&passed, n, sizeof(*passed), err));
+	PL_TRY(pl_merge_dup(m, &left, err));
+	for (size_t i = 0; i < n; i++) {
+		struct kept *k = x->kept[first + i];
+		const uint32_t *old = k->from.v;
+
+		k->from.n = 0; /* those that pass move to the front */
+		for (size_t j = 0; j < k->d.hold.n; old += k->d.hold.b[j++].n) {
+			mask_time(x, k, j, m, (uint32_t)i);
+			for (uint32_t e = 0; e < k->d.hold.b[j].n; e++)
+				if (x->mask[e])
+					k->from.v[k->from.n++] = old[e];
+		}
+		passed[i] = (struct x_passed){ k->from.v, k->from.n };
+	}
+	PL_TRY(x_merge_passed(&left, passed, (uint32_t)n, err));
+	if (x->next->merge)
+		rc = x->next->merge(x->next, &left, err);
+out:
+	pl_merge_fini(&left);
+	pl_free(passed);
+	return rc;
+}
+
+/* All segments that wait go on, each merge ahead of those that it speaks of. */
+static int pass_kept(struct filter *x, struct pl_err *err)
+{
+	int rc = 0;
+
+	for (size_t i = 0, n; i < x->n_kept; i += n) {
+		bool merged = x->kept[i]->merge.present;
+		const struct pl_merge *m = merged ? &x->kept[i]->merge.m : NULL;
+
+		for (n = 1; i + n < x->n_kept && !x->kept[i + n]->merge.present; n++)
+			;
+		if (merged)
+			PL_TRY(pass_merge(x, i, n, err));
+		for (size_t j = 0; j < n; j++)
+			PL_TRY(finish_segment(x, x->kept[i + j], m, (uint32_t)j, err));
+		drop_kept(x, i, i + n);
+	}
+	x->n_kept = 0;
+out:
+	return rc;
+}
+
 /* ---- the sink ----------------------------------------------------------------------------------
  */
 
@@ -487,38 +457,51 @@ static bool holds(const struct filter *x)
 	return x->f->n_ranks || x->f->n_steps || x->f->has_time;
 }
 
-static int pass_merge(struct pl_sink *next, const struct x_merge *m, struct pl_err *err)
+/* Does what passes have to wait for the end of the stream? */
+static bool waits(const struct filter *x)
 {
-	struct pl_merge clocks = m->m;
+	return x->f->has_time || x->merge.present;
+}
 
-	clocks.n_matches = clocks.n_members = 0;
-	return next->merge ? next->merge(next, &clocks, err) : 0;
+/* The numbers of b's rows that mask says yes to; old: as they were, NULL: as b counts. */
+static int note_numbers(struct numbers *to, const struct pl_batch *b, const uint8_t *mask,
+			const uint32_t *old, struct pl_err *err)
+{
+	int rc = pl_grow(&to->v, &to->cap, to->n + b->n, sizeof(*to->v), err);
+
+	for (uint32_t i = 0; rc >= 0 && i < b->n; i++)
+		if (mask[i])
+			to->v[to->n++] =
+				old ? old[i]
+				    : (uint32_t)(b->first + i < PL_NONE ? b->first + i : PL_NONE);
+	return rc;
 }
 
 static int on_merge(struct pl_sink *sink, const struct pl_merge *m, struct pl_err *err)
 {
 	struct filter *x = (struct filter *)sink;
-	int rc = x_merge_take(&x->merge, m, err);
+	int rc = 0;
 
+	if (!x->f->has_time)
+		PL_TRY(pass_kept(x, err));
+	PL_TRY(x_merge_take(&x->merge, m, err));
 	x->merge.rel = x->n_segs ? UINT32_MAX : 0;
 	x->new_merge = true;
-	return rc < 0 || x->f->has_time ? rc : pass_merge(x->next, &x->merge, err);
+out:
+	return rc;
 }
 
 static int on_begin(struct pl_sink *sink, struct pl_segment *seg, struct pl_err *err)
 {
 	struct filter *x = (struct filter *)sink;
-	int rc;
 
 	if (x->n_segs++)
 		x->merge.rel++;
-	x->n_name = x->n_steps = x->n_launches = x->n_first = 0;
+	x->n_name = x->n_first = x->held.n = x->from.n = 0;
+	x->steps.n = x->steps.n_launches = 0;
 	x_hold_reset(&x->hold);
 	dest_fini(&x->d);
-	rc = dest_init(&x->d, x->f->has_time ? NULL : x->next, seg->index, err);
-	if (rc >= 0 && x->merge.present)
-		rc = dest_begin(&x->d, seg, err);
-	return rc;
+	return dest_init(&x->d, waits(x) ? NULL : x->next, seg->index, err);
 }
 
 /* Base and clock of a track may be known only at the end: the first time of each is kept. */
@@ -550,12 +533,14 @@ static int on_batch(struct pl_sink *sink, struct pl_segment *seg, struct pl_batc
 			PL_TRY(name_passes(x, seg, b->name[i], &yes, err));
 		x->mask[i] = yes;
 	}
+	if (x->merge.present)
+		PL_TRY(note_numbers(holds(x) ? &x->held : &x->from, b, x->mask, NULL, err));
 	if (!holds(x)) {
 		rc = dest_rows(&x->d, seg, b, x->mask, err);
 		goto out;
 	}
 	if (x->f->n_steps)
-		PL_TRY(note_steps(x, b, err));
+		PL_TRY(x_steps_note(&x->steps, b, err));
 	if (x->f->has_time)
 		PL_TRY(note_first(x, seg, b, err));
 	rc = x_hold_add(&x->hold, b, x->mask, err);
@@ -566,9 +551,10 @@ out:
 /* Rank and step of the rows that were held; what passes goes into the destination. */
 static int pass_held(struct filter *x, const struct pl_segment *seg, struct pl_err *err)
 {
+	const uint32_t *old = x->held.v;
 	int rc = 0;
 
-	sort_steps(x, seg);
+	x_steps_sort(&x->steps, seg);
 	for (size_t j = 0; j < x->hold.n; j++) {
 		const struct pl_batch *b = &x->hold.b[j];
 
@@ -577,8 +563,14 @@ static int pass_held(struct filter *x, const struct pl_segment *seg, struct pl_e
 			int32_t rank =
 				b->track[i] < seg->n_tracks ? seg->track[b->track[i]].rank : -1;
 
-			x->mask[i] = wanted_rank(x->f, rank) &&
-				     (!x->f->n_steps || wanted_step(x->f, step_of(x, seg, b, i)));
+			x->mask[i] =
+				wanted_rank(x->f, rank) &&
+				(!x->f->n_steps ||
+				 wanted_step(x->f, x_steps_of(&x->steps, seg, b, &x->rows, i)));
+		}
+		if (x->merge.present) {
+			PL_TRY(note_numbers(&x->from, b, x->mask, old, err));
+			old += b->n;
 		}
 		PL_TRY(dest_rows(&x->d, seg, b, x->mask, err));
 	}
@@ -597,7 +589,10 @@ static int keep(struct filter *x, struct pl_err *err)
 		return rc;
 	x->kept[x->n_kept++] = k;
 	k->d = x->d;
+	k->from = x->from;
 	memset(&x->d, 0, sizeof(x->d));
+	memset(&x->from, 0, sizeof(x->from));
+	dest_rest(&k->d);
 	if (x->new_merge)
 		PL_TRY(x_merge_take(&k->merge, &x->merge.m, err));
 	x->new_merge = false;
@@ -619,7 +614,7 @@ static int on_end(struct pl_sink *sink, struct pl_segment *seg, struct pl_err *e
 	if (holds(x))
 		PL_TRY(pass_held(x, seg, err));
 	PL_TRY(dest_end(&x->d, seg, err));
-	if (x->f->has_time)
+	if (waits(x))
 		rc = keep(x, err);
 out:
 	return rc;
@@ -643,53 +638,9 @@ struct pl_sink *pl_filter_open(const struct pl_filter *f, struct pl_sink *next, 
 	return &x->sink;
 }
 
-static int finish_segment(struct filter *x, struct kept *k, struct pl_err *err)
-{
-	struct dest *d = &k->d;
-	pl_ns t0 = pl_add_sat(x->t_min, x->f->t0), t1 = pl_add_sat(x->t_min, x->f->t1);
-	int rc = 0;
-
-	dest_fini(&x->d);
-	PL_TRY(dest_init(&x->d, x->next, d->seg.index, err));
-	if (x->merge.present)
-		PL_TRY(dest_begin(&x->d, &d->seg, err));
-	for (size_t j = 0; j < d->hold.n; j++) {
-		const struct pl_batch *b = &d->hold.b[j];
-
-		for (uint32_t i = 0; i < b->n; i++) {
-			int32_t rank =
-				b->track[i] < d->seg.n_tracks ? d->seg.track[b->track[i]].rank : -1;
-			pl_ns t = pl_clock_apply(x_merge_clock(&x->merge, rank),
-						 pl_add_sat(b->ts[i], d->seg.base_ns));
-
-			x->mask[i] = t <= t1 && pl_add_sat(t, b->dur[i] > 0 ? b->dur[i] : 0) >= t0;
-		}
-		PL_TRY(dest_rows(&x->d, &d->seg, b, x->mask, err));
-	}
-	rc = dest_end(&x->d, &d->seg, err);
-out:
-	return rc;
-}
-
 int pl_filter_finish(struct pl_sink *s, struct pl_err *err)
 {
-	struct filter *x = (struct filter *)s;
-	int rc = 0;
-
-	x_merge_fini(&x->merge);
-	for (size_t i = 0; rc >= 0 && i < x->n_kept; i++) {
-		struct kept *k = x->kept[i];
-
-		if (k->merge.present) {
-			PL_TRY(x_merge_take(&x->merge, &k->merge.m, err));
-			PL_TRY(pass_merge(x->next, &x->merge, err));
-		} else if (i) {
-			x->merge.rel++;
-		}
-		rc = finish_segment(x, k, err);
-	}
-out:
-	return rc;
+	return pass_kept((struct filter *)s, err);
 }
 
 void pl_filter_close(struct pl_sink *s)
@@ -698,20 +649,17 @@ void pl_filter_close(struct pl_sink *s)
 
 	if (!x)
 		return;
-	for (size_t i = 0; i < x->n_kept; i++) {
-		dest_fini(&x->kept[i]->d);
-		x_merge_fini(&x->kept[i]->merge);
-		pl_free(x->kept[i]);
-	}
+	drop_kept(x, 0, x->n_kept);
 	pl_free(x->kept);
+	pl_free(x->held.v);
+	pl_free(x->from.v);
 	dest_fini(&x->d);
 	x_merge_fini(&x->merge);
 	x_hold_fini(&x->hold);
 	x_rows_fini(&x->rows);
 	pl_free(x->name);
 	pl_free(x->mask);
-	pl_free(x->step);
-	pl_free(x->launch);
+	x_steps_fini(&x->steps);
 	pl_free(x->first);
 	pl_free(x);
 }

@@ -82,6 +82,35 @@ int x_members_build(const struct pl_merge *m, struct x_member **v, size_t *n, st
 /* The match of an event, or PL_NONE. */
 uint32_t x_member_find(const struct x_member *v, size_t n, uint32_t segment, uint32_t event);
 
+/* ---- steps -------------------------------------------------------------------------------------
+ */
+
+/* The steps of one segment, from its STEP events and the launches on its host threads. */
+struct x_steps {
+	struct x_step *step;
+	struct x_launch *launch;
+	size_t n, cap, n_launches, cap_launches;
+};
+int x_steps_note(struct x_steps *x, const struct pl_batch *b, struct pl_err *err);
+void x_steps_sort(struct x_steps *x, const struct pl_segment *s); /* when all are noted */
+/* Step of a row: recorded, its own number, or by time; INT64_MIN: none. rows are those of b. */
+int64_t x_steps_of(const struct x_steps *x, const struct pl_segment *s, const struct pl_batch *b,
+		   const struct x_rows *rows, uint32_t i);
+void x_steps_fini(struct x_steps *x);
+
+/* ---- what a filter left of a merge -------------------------------------------------------------
+ */
+
+/* Which events of a segment passed a filter: their numbers before it, ascending. */
+struct x_passed {
+	const uint32_t *from;
+	size_t n;
+};
+/* Makes m, which is the caller's own, that of the events that passed, in segments numbered anew
+ * without those that lost all; seg[i]: segment i as m counts. */
+int x_merge_passed(struct pl_merge *m, const struct x_passed *seg, uint32_t n_segs,
+		   struct pl_err *err);
+
 /* ---- the base of exporters ---------------------------------------------------------------------
  */
 

@@ -101,11 +101,22 @@ static int put_pid(struct chrome *c, struct x_text *t, const struct pl_segment *
 
 	if (rc < 0)
 		return rc;
-	if (num == INT64_MIN)
+	if (num == INT64_MIN) {
 		put_id(t, s, k->pid, k->flags & PL_TRACK_PID_STR);
-	else
+	} else if (k->flags & PL_TRACK_PID_STR) {
+		/* a profiler's own rows, "Spans", must not become a process among others */
+		struct x_text own = { .err = err };
+
+		x_put(&own, p, n);
+		x_putc(&own, '.');
+		x_i64(&own, c->x.n_segs - 1);
+		x_json_str(t, (const char *)own.b.p, own.b.n);
+		rc = own.rc;
+		x_text_fini(&own);
+	} else {
 		x_i64(t, num);
-	return 0;
+	}
+	return rc;
 }
 
 static int put_where(struct chrome *c, struct x_text *t, const struct pl_segment *s, uint32_t track,

@@ -39,6 +39,8 @@ struct cut {
 	size_t cap_nodes, cap_edges;
 	uint64_t *hash; /* by shape */
 	size_t cap_hash;
+	uint32_t *slot; /* shape + 1 by hash, open addressing; at most half of them are used */
+	size_t n_slots;
 	pl_ns epoch;
 	struct put { /* the step being put: nodes order[from] .. order[to - 1] */
 		int32_t step;
@@ -423,17 +425,54 @@ static int shape_dup(const struct pl_shape *a, unsigned has, struct pl_shape *s,
 	return 0;
 }
 
+/* Where the scratch shape is or belongs. */
+static uint32_t *shape_slot(const struct cut *c, uint64_t h)
+{
+	for (size_t i = h;; i++) {
+		uint32_t *p = &c->slot[i & (c->n_slots - 1)];
+
+		if (!*p || (c->hash[*p - 1] == h && shape_same(&c->b->g->shape[*p - 1], &c->s)))
+			return p;
+	}
+}
+
+static int grow_slots(struct cut *c, size_t n_shapes, struct pl_err *err)
+{
+	size_t n = c->n_slots ? 2 * c->n_slots : 16;
+	uint32_t *slot;
+	int rc;
+
+	if (n_shapes + 1 <= c->n_slots / 2)
+		return 0;
+	rc = pl_alloc(&slot, n, sizeof(*slot), err);
+	if (rc < 0)
+		return rc;
+	for (size_t k = 0; k < n_shapes; k++) {
+		size_t i = c->hash[k];
+
+		while (slot[i & (n - 1)])
+			i++;
+		slot[i & (n - 1)] = (uint32_t)k + 1;
+	}
+	pl_free(c->slot);
+	c->slot = slot;
+	c->n_slots = n;
+	return 0;
+}
+
 static int find_shape(struct cut *c, uint32_t *id, struct pl_err *err)
 {
 	struct pl_graph *g = c->b->g;
 	uint64_t h = shape_hash(&c->s);
-	int rc;
+	uint32_t *slot;
+	int rc = grow_slots(c, g->n_shapes, err);
 
-	for (size_t i = 0; i < g->n_shapes; i++) {
-		if (c->hash[i] == h && shape_same(&g->shape[i], &c->s)) {
-			*id = (uint32_t)i;
-			return 0;
-		}
+	if (rc < 0)
+		return rc;
+	slot = shape_slot(c, h);
+	if (*slot) {
+		*id = *slot - 1;
+		return 0;
 	}
 	if ((rc = pl_grow(&g->shape, &g->cap_shapes, g->n_shapes + 1, sizeof(*g->shape), err)) <
 		    0 ||
@@ -449,6 +488,7 @@ static int find_shape(struct cut *c, uint32_t *id, struct pl_err *err)
 	}
 	c->hash[g->n_shapes] = h;
 	*id = (uint32_t)g->n_shapes++;
+	*slot = *id + 1;
 	return 0;
 }
 
@@ -702,6 +742,7 @@ static void cut_fini(struct cut *c)
 	pl_free(c->entry);
 	pl_free(c->tail);
 	pl_free(c->hash);
+	pl_free(c->slot);
 	shape_free(&c->s);
 }
 

@@ -413,6 +413,8 @@ static int finish(void *arg, struct pl_err *err)
 	int rc;
 
 	PL_TRY(pl_pick_rank(d->o, d->rows.path, info_rank(seg), &rank, err));
+	d->tracks.named =
+		info_rank(seg) < 0 && (!d->o->rank_from || !strcmp(d->o->rank_from, "auto"));
 	pl_name_rank(d->rows.path, &host, &n);
 	if (quoted && *quoted == '"' && (n = strlen(quoted)) > 2 && n < sizeof(name)) {
 		n = pl_json_unescape(quoted + 1, n - 2, name);
@@ -463,7 +465,6 @@ static int walk(struct pl_doc *d, struct pl_err *err)
 	int rc;
 
 	PL_TRY(pl_src_fill(s, PL_SRC_WINDOW, err));
-	PL_TRY(pl_refuse_wide(d->rows.path, s->p, (size_t)(s->end - s->p), err));
 	if (s->end - s->p >= 3 && !memcmp(s->p, "\xef\xbb\xbf", 3))
 		s->p += 3;
 	s->p = pl_scan_space(s->p, s->end);

@@ -66,7 +66,7 @@ static const char *wide_text(const uint8_t *p, size_t n)
 	return NULL;
 }
 
-int pl_refuse_wide(const char *name, const void *p, size_t n, struct pl_err *err)
+static int refuse_wide(const char *name, const uint8_t *p, size_t n, struct pl_err *err)
 {
 	const char *coding = wide_text(p, n);
 
@@ -77,31 +77,26 @@ int pl_refuse_wide(const char *name, const void *p, size_t n, struct pl_err *err
 		       name, coding, coding);
 }
 
-static const struct pl_importer *recognise(struct pl_in *in, struct pl_err *cut, struct pl_err *err)
+static const struct pl_importer *recognise(struct pl_in *in, const uint8_t *p, size_t n,
+					   struct pl_err *err)
 {
 	const struct pl_importer *best = NULL;
-	const uint8_t *p;
-	int64_t n = look(in, &p, cut, err);
 	int sure = 0;
 
-	if (n < 0)
-		return NULL;
 	if (!n) {
 		pl_fail(err, PL_EDATA, "%s: byte 0: the file is empty; nothing to import",
 			pl_in_name(in));
 		return NULL;
 	}
-	if (pl_refuse_wide(pl_in_name(in), p, (size_t)n, err) < 0)
-		return NULL;
 	for (size_t i = 0; pl_importers[i]; i++) {
-		int s = pl_importers[i]->probe(p, (size_t)n);
+		int s = pl_importers[i]->probe(p, n);
 
 		if (s > sure) {
 			sure = s;
 			best = pl_importers[i];
 		}
 	}
-	if (!best && pl_et_probe(p, (size_t)n))
+	if (!best && pl_et_probe(p, n))
 		pl_fail(err, PL_EDATA,
 			"%s: byte 0: this is an execution trace, which only adds sizes to a "
 			"profile; give the profiler's file too",
@@ -119,14 +114,19 @@ int pl_import(struct pl_in *raw, const struct pl_importer *force, const struct p
 {
 	struct pl_in *in = pl_import_open(raw, o->pool, err);
 	struct pl_err cut = { 0 };
-	int rc;
+	const uint8_t *p;
+	int64_t n;
+	int rc = 0;
 
 	memset(st, 0, sizeof(*st));
 	if (!in)
 		return err->code;
-	if (!force)
-		force = recognise(in, &cut, err);
-	if (!force) {
+	n = look(in, &p, &cut, err);
+	if (n >= 0)
+		rc = refuse_wide(pl_in_name(in), p, (size_t)n, err);
+	if (n >= 0 && rc >= 0 && !force)
+		force = recognise(in, p, (size_t)n, err);
+	if (n < 0 || rc < 0 || !force) {
 		rc = err->code;
 	} else if (cut.code && o->strict) {
 		*err = cut;

@@ -45,8 +45,6 @@ struct pl_src {
 #define PL_SRC_WINDOW ((size_t)256 << 10)
 #define PL_SRC_MAX    ((size_t)16 << 20) /* the biggest event or member that is read */
 
-/* PL_EDATA when `p`, the first bytes of the input `name`, has the mark of UTF-16 or UTF-32. */
-int pl_refuse_wide(const char *name, const void *p, size_t n, struct pl_err *err) PL_MUST;
 void pl_src_init(struct pl_src *s, struct pl_in *in, struct pl_report *r);
 void pl_src_fini(struct pl_src *s);
 /* Drop what is before p; afterwards [p, end) has at least `want` bytes, or eof is set. A damaged
@@ -397,6 +395,7 @@ struct pl_track_note {	    /* what is said of a track or process by metadata eve
 struct pl_tracks {
 	struct pl_rows *rows;
 	bool chrome;
+	bool named; /* names of processes may say their ranks; in chrome they always may */
 	struct {
 		struct pl_pid pid, tid;
 		pl_id track; /* PL_NONE: empty */

@@ -232,6 +232,20 @@ static int copy_text(struct pl_tracks *t, pl_id from, pl_id *to, struct pl_err *
 	return pl_rows_str(t->rows, pl_intern_get(&t->text, from), t->text.len[from], to, err);
 }
 
+/* The rank that the name of a process says, -1. A profiler calls it as the system does, so in its
+ * own documents only what begins with it counts: "rank 3 python (GPU 0)", as we export ranks. */
+static int32_t named_rank(const struct pl_tracks *t, const struct pl_track_note *n)
+{
+	const char *s;
+
+	if (n->name == PL_NONE)
+		return -1;
+	s = pl_intern_get(&t->text, n->name);
+	if (!t->chrome && (!t->named || strncmp(s, "rank ", 5) != 0))
+		return -1;
+	return pl_number_after(s, s + strlen(s), "rank");
+}
+
 static int fill_in(struct pl_tracks *t, pl_id id, int32_t rank, pl_id host, struct pl_err *err)
 {
 	const char *key = t->key.str[id];
@@ -247,12 +261,7 @@ static int fill_in(struct pl_tracks *t, pl_id id, int32_t rank, pl_id host, stru
 		PL_TRY(copy_text(t, n->name, &track->process, err));
 		PL_TRY(copy_text(t, n->labels, &track->labels, err));
 		track->psort = n->sort;
-		if (t->chrome && n->name != PL_NONE) {
-			const char *s = pl_intern_get(&t->text, n->name);
-			int32_t r = pl_number_after(s, s + strlen(s), "rank");
-
-			rank = r >= 0 ? r : rank;
-		}
+		rank = named_rank(t, n) >= 0 ? named_rank(t, n) : rank;
 	}
 	if (th != PL_NONE) {
 		t->thread[th].used = true;
@@ -290,6 +299,10 @@ int pl_tracks_finish(struct pl_tracks *t, int32_t rank, const char *host, size_t
 
 	if (host)
 		PL_TRY(pl_rows_str(t->rows, host, host_len, &h, err));
+	/* a document of several ranks is of none as a whole */
+	for (pl_id i = 0; i < t->proc_key.n && !t->chrome; i++)
+		if (named_rank(t, &t->proc[i]) >= 0)
+			rank = -1;
 	for (pl_id i = 0; i < t->rows->seg.n_tracks; i++)
 		PL_TRY(fill_in(t, i, rank, h, err));
 	for (pl_id i = 0, first = t->rows->seg.n_tracks; i < t->thread_key.n; i++) {

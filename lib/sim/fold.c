@@ -14,7 +14,8 @@
  * difference becomes unexplained time, as it should. The folded step so replays to the mean of the
  * steps (less where different ranks began or different operations ended them).
  *
- * Sorting of nodes on no resource aside, O(n) per step; 8 bytes a node of each shape.
+ * Sorting of nodes on no resource and of entries aside, O(n) per step; shapes that do the same are
+ * found by a hash. 8 bytes a node of each shape.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,10 +23,15 @@
 #include "graph/graph.h"
 #include "sim/sim.h"
 
-struct order {		/* of a shape */
-	uint32_t *node; /* in canonical order, without entries */
+struct order {		 /* of a shape */
+	uint32_t *node;	 /* in canonical order, without entries */
+	uint32_t *entry; /* by resource; of shapes that are folded */
 	uint32_t n;
 	uint64_t hash;
+};
+struct hashed {
+	uint64_t hash;
+	uint32_t shape;
 };
 
 struct fold {
@@ -161,6 +167,45 @@ static bool begins(const struct pl_graph *g, size_t k, pl_ns *begin)
 	return st->number != INT64_MIN && *begin != INT64_MAX;
 }
 
+static int by_hash(const void *pa, const void *pb)
+{
+	const struct hashed *a = pa, *b = pb;
+
+	if (a->hash != b->hash)
+		return a->hash < b->hash ? -1 : 1;
+	return a->shape < b->shape ? -1 : a->shape > b->shape;
+}
+
+/* like[i]: the first shape that does the same as shape i. */
+static int find_alike(struct fold *f, struct pl_err *err)
+{
+	const struct pl_graph *g = f->g;
+	struct hashed *v;
+	int rc = pl_alloc(&v, g->n_shapes, sizeof(*v), err);
+
+	if (rc < 0)
+		return rc;
+	for (uint32_t i = 0; i < g->n_shapes; i++)
+		v[i] = (struct hashed){ f->order[i].hash, i };
+	pl_sort(v, g->n_shapes, sizeof(*v), by_hash);
+	for (size_t i = 0, first = 0; i < g->n_shapes; i++) {
+		uint32_t a = v[i].shape;
+
+		if (v[i].hash != v[first].hash)
+			first = i;
+		f->like[a] = a;
+		for (size_t j = first; j < i && f->like[a] == a; j++) {
+			uint32_t b = v[j].shape;
+
+			if (f->like[b] == b &&
+			    same(&g->shape[a], &f->order[a], &g->shape[b], &f->order[b]))
+				f->like[a] = b;
+		}
+	}
+	pl_free(v);
+	return 0;
+}
+
 /* The shapes that do the same, the largest set of steps that have one of them, and its shape. */
 static int choose(struct fold *f, uint32_t *shape, struct pl_err *err)
 {
@@ -172,13 +217,7 @@ static int choose(struct fold *f, uint32_t *shape, struct pl_err *err)
 
 	PL_TRY(pl_alloc(&steps, g->n_shapes, sizeof(*steps), err));
 	PL_TRY(pl_alloc(&in_set, g->n_shapes, sizeof(*in_set), err));
-	for (uint32_t i = 0; i < g->n_shapes; i++) {
-		f->like[i] = i;
-		for (uint32_t k = 0; k < i && f->like[i] == i; k++)
-			if (f->like[k] == k &&
-			    same(&g->shape[i], &f->order[i], &g->shape[k], &f->order[k]))
-				f->like[i] = k;
-	}
+	PL_TRY(find_alike(f, err));
 	for (size_t k = 0; k < g->n_steps; k++) {
 		if (begins(g, k, &begin)) {
 			steps[g->step[k].shape]++;
@@ -316,32 +355,81 @@ static void average_nodes(struct fold *f, uint32_t shape, pl_ns begin)
 	}
 }
 
-/* The entry of the resource, PL_NONE if the shape has none. */
-static uint32_t entry_of(const struct pl_shape *sh, pl_id res)
+struct at {
+	pl_id res;
+	uint32_t entry;
+};
+
+static int by_res(const void *pa, const void *pb)
 {
+	const struct at *a = pa, *b = pb;
+
+	if (a->res != b->res)
+		return a->res < b->res ? -1 : 1;
+	return a->entry < b->entry ? -1 : a->entry > b->entry;
+}
+
+static int sort_entries(const struct pl_shape *sh, struct order *o, struct pl_err *err)
+{
+	struct at *v = NULL;
+	int rc;
+
+	if (o->entry)
+		return 0;
+	PL_TRY(pl_alloc(&v, (size_t)sh->n_entries + 1, sizeof(*v), err));
+	PL_TRY(pl_alloc(&o->entry, (size_t)sh->n_entries + 1, sizeof(*o->entry), err));
 	for (uint32_t i = 0; i < sh->n_entries; i++)
-		if (sh->res[i] == res)
-			return i;
-	return PL_NONE;
+		v[i] = (struct at){ sh->res[i], i };
+	pl_sort(v, sh->n_entries, sizeof(*v), by_res);
+	for (uint32_t i = 0; i < sh->n_entries; i++)
+		o->entry[i] = v[i].entry;
+out:
+	pl_free(v);
+	return rc;
+}
+
+/* The entry of the resource, PL_NONE if the shape has none. */
+static uint32_t entry_of(const struct pl_shape *sh, const struct order *o, pl_id res)
+{
+	uint32_t lo = 0, hi = sh->n_entries;
+
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+
+		if (sh->res[o->entry[mid]] < res)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < sh->n_entries && sh->res[o->entry[lo]] == res ? o->entry[lo] : PL_NONE;
 }
 
 /* Entries, by resource; not every step of the set need have them. */
-static void average_entries(struct fold *f, pl_ns begin)
+static int average_entries(struct fold *f, pl_ns begin, struct pl_err *err)
 {
 	const struct pl_shape *sh = &f->out->shape[0];
+	int rc = 0;
 
+	for (size_t k = 0; k < f->n_steps; k++) {
+		uint32_t shape = f->g->step[f->step[k]].shape;
+
+		PL_TRY(sort_entries(&f->g->shape[shape], &f->order[shape], err));
+	}
 	for (uint32_t i = 0; i < sh->n_entries; i++) {
 		size_t n = 0;
 
 		for (size_t k = 0; k < f->n_steps; k++) {
 			const struct pl_gstep *st = &f->g->step[f->step[k]];
-			uint32_t x = entry_of(&f->g->shape[st->shape], sh->res[i]);
+			uint32_t x =
+				entry_of(&f->g->shape[st->shape], &f->order[st->shape], sh->res[i]);
 
 			if (x != PL_NONE)
 				f->value[n++] = st->start[x] - f->begin[k];
 		}
 		f->out->step[0].start[i] = begin + average(f, n);
 	}
+out:
+	return rc;
 }
 
 /* When the k-th of the node's predecessors (0: the last) lets it start; `t` has room for them. */
@@ -407,7 +495,7 @@ static int make_step(struct fold *f, uint32_t shape, struct pl_err *err)
 	PL_TRY(pl_alloc(&o->step[0].start, n, sizeof(pl_ns), err));
 	PL_TRY(pl_alloc(&o->step[0].dur, n, sizeof(pl_ns), err));
 	average_nodes(f, shape, f->begin[0]);
-	average_entries(f, f->begin[0]);
+	PL_TRY(average_entries(f, f->begin[0], err));
 	PL_TRY(keep_order(f, err));
 out:
 	return rc;
@@ -434,8 +522,10 @@ int pl_graph_fold(const struct pl_graph *g, bool median, struct pl_graph *out, s
 	if (n_folded)
 		*n_folded = f.n_steps;
 out:
-	for (size_t i = 0; f.order && i < g->n_shapes; i++)
+	for (size_t i = 0; f.order && i < g->n_shapes; i++) {
 		pl_free(f.order[i].node);
+		pl_free(f.order[i].entry);
+	}
 	pl_free(f.order);
 	pl_free(f.like);
 	pl_free(f.step);

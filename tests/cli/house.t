@@ -2,7 +2,8 @@
 # completion, and the runner of the tests.
 . "$SRC/tests/cli/tap.sh"
 CC=${CC:-cc}
-unset SAN WITH_LIBDEFLATE CUDA DEPS
+# this may run below a make: its variables are not those of the small tree
+unset SAN WITH_LIBDEFLATE CUDA DEPS TESTS BUILD BIN MAKEFLAGS MFLAGS MAKEOVERRIDES MAKELEVEL
 tree=$TMP/tree
 mkdir -p "$tree/cmd/hello" "$tree/man" "$tree/tests/unit" "$tree/lib" || exit 1
 cp -r "$SRC/Makefile" "$SRC/VERSION" "$SRC/tools" "$tree"

@@ -41,6 +41,40 @@ else
 	skip "python reads the JSON of two ranks" "no python3"
 fi
 
+# several ranks in one file: recognised for what the profiler wrote, and still several ranks
+status 0 "two ranks as Chrome JSON" "$trace" -O chrome -o pair.json job.trace
+status 0 "and in again" "$trace" -O jsonl -o pair.jsonl pair.json
+check "as the profiler's" grep -q '"type":"segment".*"format":"kineto"' pair.jsonl
+check "with the events of rank 0" lines 18 '"type":"event".*"rank":0,' pair.jsonl
+check "and those of rank 1" lines 18 '"type":"event".*"rank":1,' pair.jsonl
+"$trace" -q pair.json | "$BIN/merge" -q | "$BIN/graph" -O stat >pair.stat
+"$BIN/merge" -q job.trace | "$BIN/graph" -O stat >job.stat
+check "and to the same graph" sh -c "test -s pair.stat && cmp pair.stat job.stat"
+# the same correlation on both ranks, launched in the first step of one and the second of the other
+cat >"corr.json" <<'END'
+{"schemaVersion":1,"traceEvents":[
+{"ph":"M","name":"process_name","pid":1,"args":{"name":"rank 0 python"}},
+{"ph":"M","name":"process_name","pid":2,"args":{"name":"rank 1 python"}},
+{"ph":"M","name":"process_name","pid":3,"args":{"name":"rank 0 (GPU 0)"}},
+{"ph":"M","name":"process_name","pid":4,"args":{"name":"rank 1 (GPU 0)"}},
+{"ph":"X","cat":"user_annotation","name":"ProfilerStep#1","pid":1,"tid":1,"ts":0,"dur":100},
+{"ph":"X","cat":"user_annotation","name":"ProfilerStep#1","pid":2,"tid":1,"ts":0,"dur":100},
+{"ph":"X","cat":"user_annotation","name":"ProfilerStep#2","pid":2,"tid":1,"ts":100,"dur":100},
+{"ph":"X","cat":"cuda_runtime","name":"launch","pid":1,"tid":1,"ts":10,"dur":5,"args":{"correlation":7}},
+{"ph":"X","cat":"cuda_runtime","name":"launch","pid":2,"tid":1,"ts":110,"dur":5,"args":{"correlation":7}},
+{"ph":"X","cat":"kernel","name":"gemm","pid":3,"tid":7,"ts":120,"dur":5,"args":{"correlation":7,"stream":7,"device":0}},
+{"ph":"X","cat":"kernel","name":"gemm","pid":4,"tid":7,"ts":120,"dur":5,"args":{"correlation":7,"stream":7,"device":0}}
+]}
+END
+for step in 1 2; do
+	status 0 "--step=$step of both" "$trace" --step=$step --kind=kernel -O jsonl -o s corr.json
+	check "--step=$step: the kernel that its rank launched in it" lines 1 \
+		"\"type\":\"event\".*\"rank\":$((step - 1)),.*gemm" s
+	check "--step=$step: and no other" lines 1 '"type":"event"' s
+done
+status 0 "a rank that was asked for goes first" "$trace" --rank-from=order -O jsonl -o s pair.json
+check "all are of it" lines 36 '"type":"event".*"rank":0,' s
+
 # --- inputs
 mkdir -p f
 cp rank0.json f/r10.json
@@ -84,9 +118,26 @@ check "--name" lines 4 '"type":"event"' s
 status 0 "--time" "$trace" --time=490us..510us -O jsonl -o s job.trace
 check "--time: what overlaps it" lines 4 '"type":"event"' s
 status 0 "a selection of a merged stream" "$trace" --kind=comm -o s job.merged
-says "matches" "says that the matches are dropped"
+check "says nothing" test ! -s "$TMP/err"
 status 0 "which can be merged again" sh -c "'$BIN/merge' -q s | '$trace' -O stat >s.stat"
 check "to the same transfer" test "$(grep ^allreduce x.stat)" = "$(grep ^allreduce s.stat)"
+
+# what is left of a merge: the ranks picked of four are a graph as those two alone are, but for the
+# partners that are missing
+data=$SRC/samples/ddp-gloo
+"$trace" -q "$data"/rank[0-3].json.gz | "$BIN/merge" -q -o four.trace
+"$trace" -q "$data"/rank[01].json.gz | "$BIN/merge" -q -o two.trace
+status 0 "--rank of a merged trace" "$trace" --rank=0-1 -o picked.trace four.trace
+status 0 "is whole" "$trace" --check picked.trace
+for t in two picked; do
+	"$BIN/graph" -O text $t.trace | grep '^node\|^edge' | sed 's/\tmissing\t/\t-\t/' >$t.nodes
+done
+check "and gives the graph of these ranks" sh -c "test -s two.nodes && cmp two.nodes picked.nodes"
+status 0 "one rank of two" "$trace" --rank=1 -o s job.merged
+"$trace" -O text s >s.text
+check "its collectives miss a partner" grep -q '^match .*missing' s.text
+check "but not all are gone" test "$(grep -c '^match ' s.text)" = "$("$trace" -O text job.merged | grep -c '^match ')"
+status 0 "which replays" sh -c "'$BIN/graph' -q s | '$BIN/replay' -q"
 for bad in --rank=x --rank=3-1 --step= --time=5 --time=9..1 --top=-3; do
 	status 2 "$bad" "$trace" $bad rank0.json
 done

@@ -454,6 +454,30 @@ static void test_many_keys(void)
 	pl_buf_fini(&b);
 }
 
+/* A profiler's document whose processes are named after ranks, as the export of several writes. */
+static void test_named(void)
+{
+#define EVENT "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"ts\":1,\"dur\":1,\"pid\":7}"
+#define NAMED(name)                                                                                \
+	",\"traceEvents\":[" EVENT ",{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":7,\"args\":"  \
+	"{\"name\":\"" name "\"}}]}"
+	static const struct {
+		const char *doc;
+		int32_t rank;
+	} t[] = { { "{\"schemaVersion\":1" NAMED("rank 5 python (CPU)"), 5 },
+		  { "{\"schemaVersion\":1" NAMED("python"), 3 },
+		  { "{\"schemaVersion\":1" NAMED("serve rank 5"), 3 },
+		  { "{\"distributedInfo\":{\"rank\":4}" NAMED("rank 5 python (CPU)"), 4 } };
+#undef NAMED
+#undef EVENT
+
+	for (size_t i = 0; i < PL_LEN(t); i++) {
+		ok(import("rank3.json", t[i].doc, &(struct pl_import_opts){ 0 }) == 0 &&
+			   notes.rank == t[i].rank,
+		   "named processes %zu: rank %d", i, (int)notes.rank);
+	}
+}
+
 static void test_names(void)
 {
 	static const struct {
@@ -663,16 +687,18 @@ static void test_wide(void)
 		     { big, sizeof(big), "UTF-16" },
 		     { four, sizeof(four), "UTF-32" } };
 
+	static const char *const forced[] = { "none", "chrome", "kineto", "optable" };
+
 	for (size_t i = 0; i < PL_LEN(text); i++)
-		for (int named = 0; named < 2; named++) {
+		for (size_t f = 0; f < PL_LEN(forced); f++) {
 			struct pl_err why = { 0 };
 			struct pl_sink sink = { 0 };
 			struct pl_in *in = pl_in_open_mem("w.json", text[i].p, text[i].n, &why);
 			const struct pl_import_opts o = { 0 };
 
 			ok(in &&
-				   pl_import(in, named ? pl_importer_find("chrome") : NULL, &o,
-					     &sink, &st, &why) == PL_EDATA &&
+				   pl_import(in, pl_importer_find(forced[f]), &o, &sink, &st,
+					     &why) == PL_EDATA &&
 				   strstr(why.msg, text[i].coding) && strstr(why.msg, "iconv -f"),
 			   "the coding and the remedy are named: %s", why.msg);
 		}
@@ -692,6 +718,7 @@ int main(void)
 	test_windows();
 	test_many_keys();
 	test_names();
+	test_named();
 	test_gzip();
 	test_et();
 	test_optable();

@@ -1,0 +1,148 @@
+/*
+ * What merge said, of the events that a filter left. A member names its event by the number in its
+ * segment, so every member is looked up among the old numbers of the events that passed (binary
+ * search); segments without any go, and with them the uses of their clocks. Clocks stay: the first
+ * one is what the others are measured against. O(members * log(events)) and a number a member.
+ *
+ * A collective that lost members is marked as merge marks one whose ranks were not all recorded; of
+ * a send and its receive both are there or neither.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "export/internal.h"
+
+/* The place of the event among those that passed, PL_NONE if it did not. */
+static uint32_t place(const struct x_passed *s, uint32_t event)
+{
+	size_t lo = 0, hi = s->n;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (s->from[mid] < event)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < s->n && lo < PL_NONE && s->from[lo] == event ? (uint32_t)lo : PL_NONE;
+}
+
+static bool is_pair(const struct pl_merge *m, const struct pl_match *k)
+{
+	return k->flags & PL_MATCH_P2P && k->n == 2 && (uint64_t)k->first + 2 <= m->n_members;
+}
+
+/* New numbers of the members; segment PL_NONE: gone. */
+static void renumber(struct pl_merge *m, const struct x_passed *seg, uint32_t n_segs,
+		     const uint32_t *number)
+{
+	for (uint32_t i = 0; i < m->n_members; i++) {
+		struct pl_member *e = &m->member[i];
+		uint32_t at = e->segment < n_segs ? place(&seg[e->segment], e->event) : PL_NONE;
+
+		*e = at == PL_NONE ? (struct pl_member){ PL_NONE, 0 }
+				   : (struct pl_member){ number[e->segment], at };
+	}
+	for (uint32_t i = 0; i < m->n_matches; i++) {
+		struct pl_member *e = &m->member[m->match[i].first];
+
+		if (!is_pair(m, &m->match[i]))
+			continue;
+		if (e[0].segment == PL_NONE || e[1].segment == PL_NONE)
+			e[0].segment = e[1].segment = PL_NONE;
+	}
+}
+
+/* before[i]: how many members before the i-th stay. A match that nothing is left of goes. */
+static void close_gaps(struct pl_merge *m, uint32_t *before)
+{
+	uint32_t k = 0;
+
+	for (uint32_t i = 0; i < m->n_members; i++) {
+		before[i] = k;
+		if (m->member[i].segment != PL_NONE)
+			m->member[k++] = m->member[i];
+	}
+	before[m->n_members] = k;
+	m->n_members = k;
+	k = 0;
+	for (uint32_t i = 0; i < m->n_matches; i++) {
+		struct pl_match a = m->match[i];
+		uint32_t n = a.n;
+
+		a.n = before[a.first + n] - before[a.first];
+		a.first = before[a.first];
+		if (a.n < n)
+			a.flags |= PL_MATCH_MISSING;
+		if (a.n && (a.n == n || !(a.flags & PL_MATCH_P2P)))
+			m->match[k++] = a;
+	}
+	m->n_matches = k;
+}
+
+/* Groups that no match is of any more. */
+static void drop_groups(struct pl_merge *m, uint32_t *number)
+{
+	uint32_t k = 0;
+
+	for (uint32_t i = 0; i < m->n_groups; i++)
+		number[i] = PL_NONE;
+	for (uint32_t i = 0; i < m->n_matches; i++)
+		if (m->match[i].group < m->n_groups)
+			number[m->match[i].group] = 0;
+	for (uint32_t i = 0; i < m->n_groups; i++) {
+		if (number[i] == PL_NONE) {
+			pl_free(m->group[i].name);
+			pl_free(m->group[i].rank);
+			continue;
+		}
+		number[i] = k;
+		m->group[k++] = m->group[i];
+	}
+	for (uint32_t i = 0; i < m->n_matches; i++)
+		if (m->match[i].group < m->n_groups)
+			m->match[i].group = number[m->match[i].group];
+	m->n_groups = k;
+}
+
+static int check(const struct pl_merge *m, struct pl_err *err)
+{
+	for (uint32_t i = 0; i < m->n_matches; i++)
+		if ((uint64_t)m->match[i].first + m->match[i].n > m->n_members)
+			return pl_fail(err, PL_EDATA, "match %u passes the last of %u members", i,
+				       m->n_members);
+	return 0;
+}
+
+int x_merge_passed(struct pl_merge *m, const struct x_passed *seg, uint32_t n_segs,
+		   struct pl_err *err)
+{
+	uint32_t *number = NULL, *before = NULL, *group = NULL, k = 0;
+	int rc;
+
+	PL_TRY(check(m, err));
+	PL_TRY(pl_alloc(&number, (size_t)n_segs + 1, sizeof(*number), err));
+	PL_TRY(pl_alloc(&before, (size_t)m->n_members + 1, sizeof(*before), err));
+	PL_TRY(pl_alloc(&group, (size_t)m->n_groups + 1, sizeof(*group), err));
+	for (uint32_t i = 0; i < n_segs; i++)
+		number[i] = seg[i].n ? k++ : PL_NONE;
+	renumber(m, seg, n_segs, number);
+	close_gaps(m, before);
+	drop_groups(m, group);
+	k = 0;
+	for (uint32_t i = 0; i < m->n_uses; i++) {
+		struct pl_clock_use u = m->use[i];
+
+		if (u.segment >= n_segs || number[u.segment] == PL_NONE)
+			continue;
+		u.segment = number[u.segment];
+		m->use[k++] = u;
+	}
+	m->n_uses = k;
+out:
+	pl_free(number);
+	pl_free(before);
+	pl_free(group);
+	return rc;
+}

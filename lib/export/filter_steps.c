@@ -1,0 +1,187 @@
+/*
+ * In which step an event is: the STEP events of a rank, sorted; an event belongs to the one that
+ * contains its start, a device operation to the one that contains its launch (found by
+ * correlation). O(n log n).
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "export/internal.h"
+
+struct x_step {
+	pl_ns t0, t1;
+	int64_t step;
+	int32_t rank;
+	pl_id track, name;
+	bool numbered;
+};
+struct x_launch { /* correlations are of a rank, and a segment may have several */
+	int64_t corr;
+	pl_ns ts;
+	int32_t rank;
+	pl_id track;
+};
+
+int x_steps_note(struct x_steps *x, const struct pl_batch *b, struct pl_err *err)
+{
+	size_t first = x->n;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < b->n; i++) {
+		if (b->kind[i] != PL_K_STEP || b->dur[i] < 0)
+			continue;
+		PL_TRY(pl_grow(&x->step, &x->cap, x->n + 1, sizeof(*x->step), err));
+		x->step[x->n++] = (struct x_step){ .t0 = b->ts[i],
+						   .t1 = pl_add_sat(b->ts[i], b->dur[i]),
+						   .step = i,
+						   .track = b->track[i],
+						   .name = b->name[i] };
+	}
+	for (uint32_t c = 0; c < b->n_cols; c++) {
+		const struct pl_col *col = &b->col[c];
+		bool steps = col->role == PL_R_STEP && col->type == PL_V_INT;
+		size_t j = first;
+
+		if (!steps && (col->role != PL_R_CORR || col->type != PL_V_INT))
+			continue;
+		for (uint32_t k = 0; k < col->n; k++) {
+			uint32_t i = col->row[k];
+
+			if (!steps && b->kind[i] == PL_K_RUNTIME) {
+				PL_TRY(pl_grow(&x->launch, &x->cap_launches, x->n_launches + 1,
+					       sizeof(*x->launch), err));
+				x->launch[x->n_launches++] = (struct x_launch){
+					.corr = col->val[k], .ts = b->ts[i], .track = b->track[i]
+				};
+			}
+			if (!steps || b->kind[i] != PL_K_STEP || b->dur[i] < 0)
+				continue;
+			while (j < x->n && x->step[j].step < (int64_t)i)
+				j++;
+			if (j < x->n) {
+				x->step[j].step = col->val[k];
+				x->step[j++].numbered = true;
+			}
+		}
+	}
+	/* those without a number have one at the end of their name, when the segment ends */
+out:
+	return rc;
+}
+
+static int by_rank_time(const void *pa, const void *pb)
+{
+	const struct x_step *a = pa, *b = pb;
+
+	if (a->rank != b->rank)
+		return a->rank < b->rank ? -1 : 1;
+	return a->t0 < b->t0 ? -1 : a->t0 > b->t0;
+}
+
+static int by_corr(const void *pa, const void *pb)
+{
+	const struct x_launch *a = pa, *b = pb;
+
+	if (a->rank != b->rank)
+		return a->rank < b->rank ? -1 : 1;
+	if (a->corr != b->corr)
+		return a->corr < b->corr ? -1 : 1;
+	return a->ts < b->ts ? -1 : a->ts > b->ts;
+}
+
+static int64_t number_at_end(const struct pl_segment *s, pl_id name)
+{
+	size_t n, i;
+	const char *p = x_str(s, name, &n);
+	int64_t v;
+
+	for (i = n; i && p[i - 1] >= '0' && p[i - 1] <= '9' && n - i < 18; i--)
+		;
+	return i < n && pl_json_i64(p + i, n - i, &v) ? v : INT64_MIN;
+}
+
+static int32_t rank_of(const struct pl_segment *s, pl_id track)
+{
+	return track < s->n_tracks ? s->track[track].rank : -1;
+}
+
+void x_steps_sort(struct x_steps *x, const struct pl_segment *s)
+{
+	for (size_t i = 0; i < x->n; i++) {
+		struct x_step *p = &x->step[i];
+
+		p->rank = rank_of(s, p->track);
+		if (!p->numbered)
+			p->step = number_at_end(s, p->name);
+	}
+	for (size_t i = 0; i < x->n_launches; i++)
+		x->launch[i].rank = rank_of(s, x->launch[i].track);
+	if (x->n)
+		qsort(x->step, x->n, sizeof(*x->step), by_rank_time);
+	if (x->n_launches)
+		qsort(x->launch, x->n_launches, sizeof(*x->launch), by_corr);
+}
+
+static int64_t step_at(const struct x_steps *x, int32_t rank, pl_ns t)
+{
+	size_t lo = 0, hi = x->n;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+		const struct x_step *p = &x->step[mid];
+
+		if (p->rank < rank || (p->rank == rank && p->t0 <= t))
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (!lo || x->step[lo - 1].rank != rank || t >= x->step[lo - 1].t1)
+		return INT64_MIN;
+	return x->step[lo - 1].step;
+}
+
+static pl_ns launch_of(const struct x_steps *x, int32_t rank, int64_t corr, pl_ns t)
+{
+	size_t lo = 0, hi = x->n_launches;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (x->launch[mid].rank < rank ||
+		    (x->launch[mid].rank == rank && x->launch[mid].corr < corr))
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < x->n_launches && x->launch[lo].rank == rank && x->launch[lo].corr == corr
+		       ? x->launch[lo].ts
+		       : t;
+}
+
+int64_t x_steps_of(const struct x_steps *x, const struct pl_segment *s, const struct pl_batch *b,
+		   const struct x_rows *rows, uint32_t i)
+{
+	const struct pl_track *k = b->track[i] < s->n_tracks ? &s->track[b->track[i]] : NULL;
+	pl_ns t = b->ts[i];
+
+	for (uint32_t e = rows->off[i]; e < rows->off[i + 1]; e++) {
+		const struct pl_col *c = &b->col[rows->ent[e].col];
+		int64_t v = c->val[rows->ent[e].k];
+
+		if (c->type != PL_V_INT)
+			continue;
+		if (c->role == PL_R_STEP)
+			return v;
+		if ((c->role == PL_R_CORR || c->role == PL_R_FLOW) && k && k->type != PL_T_THREAD)
+			t = launch_of(x, k->rank, v, t);
+	}
+	if (b->kind[i] == PL_K_STEP)
+		return number_at_end(s, b->name[i]);
+	return step_at(x, k ? k->rank : -1, t);
+}
+
+void x_steps_fini(struct x_steps *x)
+{
+	pl_free(x->step);
+	pl_free(x->launch);
+}
