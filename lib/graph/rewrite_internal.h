@@ -95,6 +95,10 @@ int rw_sync(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 /* Numbers sets anew, in order of issue. */
 int rw_number_sets(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 void rw_unref(struct rw_built *b);
+/* The communication of a set, as the coster is asked for it; `meeting` ranks have a part. */
+struct pl_comm rw_comm_of_set(const struct pl_rewriter *r, uint32_t set, uint32_t meeting);
+/* The present state again, on top of the stack: the one below stays as it is. */
+int rw_push_state(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 /* Base tensor by its name in plans, PL_NONE. */
 uint32_t rw_tensor_find(const struct pl_rewriter *r, const char *name);
 static inline pl_ns rw_ready(const struct pl_rewriter *r, uint32_t slot, uint32_t tensor)
