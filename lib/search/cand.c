@@ -324,7 +324,7 @@ static int add_dps(struct search *s, struct dp_room *room, struct pl_err *err)
 
 int add_seeds(struct search *s, struct pl_err *err)
 {
-	struct dp_room room = { NULL };
+	struct dp_room room = { .tensor = NULL };
 	int rc;
 
 	if (!s->o->fuse)

@@ -112,13 +112,11 @@ static pl_ns layer_transfer(void *arg, int64_t bytes, uint32_t n)
 static int make_topology(struct job *j, uint64_t *rng, struct pl_err *err)
 {
 	char text[200];
-	struct pl_in *in;
 	int rc;
 
 	snprintf(text, sizeof(text), "%ux%u", 1 + (unsigned)(pl_rng_next(rng) % 3),
 		 2 + (unsigned)(pl_rng_next(rng) % 3));
 	rc = pl_topology_parse(text, &j->topo, err);
-	(void)in;
 	for (size_t i = 0; rc == 0 && i < j->topo.n_links; i++) {
 		j->topo.link[i].bytes_per_ns = 0.2 + (double)(pl_rng_next(rng) % 100) / 10;
 		j->topo.link[i].latency_ns = (pl_ns)(pl_rng_next(rng) % 20000);
