@@ -126,9 +126,9 @@ says "nothing to plan" "... with a warning"
 status 0 "... nor for a step of them" "$BIN/plan" -O text --step 1 --fold none "$TMP/job.graph"
 
 # ---- stopped ------------------------------------------------------------------------------------
-if timeout -s INT --preserve-status 5 true 2>/dev/null; then
+if timeout --foreground -s INT --preserve-status 5 true 2>/dev/null; then
 	for s in INT:130 TERM:143; do
-		status "${s#*:}" "stopped by SIG${s%:*}" timeout -s "${s%:*}" --preserve-status 1 \
+		status "${s#*:}" "stopped by SIG${s%:*}" timeout --foreground -s "${s%:*}" --preserve-status 1 \
 			"$BIN/plan" --minutes 5 -O text -o "$TMP/stopped" "$g"
 		says "best plan so far" "... says so"
 		check "... the plan is there" sh -c "grep -q '^incomplete' '$TMP/stopped' && grep -q '^fuse-tensors' '$TMP/stopped'"
