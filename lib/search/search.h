@@ -31,10 +31,10 @@ struct pl_search_opts {
 	pl_ns limit_ns;	     /* wall time; 0: none */
 	int64_t evaluations; /* simulations; 0: none */
 	uint64_t seed;
-	int64_t memory_bytes;				  /* peak allowed; 0: any */
-	bool fuse, partition, order, fuse_ops, algorithm; /* rewrites that may be used */
-	bool accumulate, recompute;			  /* only where memory_bytes needs them */
-	bool precision; /* bf16 for all operations, if that helps */
+	int64_t memory_bytes;			/* peak allowed; 0: any */
+	bool fuse, partition, order, algorithm; /* rewrites that may be used */
+	bool accumulate, recompute;		/* only where memory_bytes needs them */
+	bool precision;				/* bf16 for all operations, if that helps */
 	struct pl_memory_opts memory;
 	const struct pl_log *log; /* NULL: silence */
 	struct pl_pool *pool;	  /* NULL: this thread */

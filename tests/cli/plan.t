@@ -104,6 +104,23 @@ status 3 "a graph for a plan" "$BIN/replay" -p "$g" "$g"
 status 3 "a topology that is too small" "$BIN/replay" -p "$TMP/net.plan" --topology 1x2 "$g"
 says "name hosts for all" "... and says so"
 
+# ---- a job that was traced ----------------------------------------------------------------------
+"$BIN/trace" -q "$SRC"/samples/ddp-gloo/*.json.gz | "$BIN/merge" -q | "$BIN/graph" -q -o "$TMP/gloo.graph"
+status 0 "a traced job" "$BIN/plan" -O text "$TMP/gloo.graph"
+found=$(number model "$TMP/out")
+for p in none ddp horovod each all; do
+	"$BIN/plan" -O text --preset $p "$TMP/gloo.graph" >"$TMP/other"
+	check "... is no worse than $p" sh -c "[ $found -le $(number model "$TMP/other") ]"
+done
+status 0 "... all its steps" "$BIN/plan" -O text --fold none -o "$TMP/gloo.plan" "$TMP/gloo.graph"
+"$BIN/replay" -p "$TMP/gloo.plan" -O json --no-worth "$TMP/gloo.graph" >"$TMP/json"
+found=$(number model "$TMP/gloo.plan")
+check "... replay as the search had it" awk -v model="$found" '{
+	match($0, /"predicted_mean_ns":[0-9.e+]*/)
+	x = substr($0, RSTART + 20, RLENGTH - 20) - model
+	exit !(x > -1 && x < 1)
+}' "$TMP/json"
+
 # ---- memory -------------------------------------------------------------------------------------
 peak=$(number peak "$TMP/text")
 status 0 "less memory" "$BIN/plan" -O text --memory $((peak - 20000000)) "$g"
