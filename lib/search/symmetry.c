@@ -180,7 +180,7 @@ static int by_hash(const void *pa, const void *pb)
 static int classes(const struct symmetry *s, int64_t **pair, size_t *n, struct pl_err *err)
 {
 	size_t ranks = (size_t)s->g->n_ranks;
-	struct rank_class *v;
+	struct rank_class *v = NULL;
 	int rc = pl_alloc(&v, ranks, sizeof(*v), err);
 
 	*n = 0;
