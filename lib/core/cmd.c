@@ -353,6 +353,7 @@ static void tune_malloc(void)
 	mallopt(M_MMAP_THRESHOLD, 64 << 20);
 	mallopt(M_TRIM_THRESHOLD, 512 << 20);
 	mallopt(M_TOP_PAD, 4 << 20);
+	mallopt(M_ARENA_MAX, 1); /* allocations are few and large: threads share the huge pages */
 	p = malloc(size); /* addresses, not pages: untouched, and the heap's when it is free */
 	if (p) {
 		uintptr_t from = ((uintptr_t)p + huge - 1) & ~(huge - 1);
