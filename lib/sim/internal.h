@@ -65,7 +65,7 @@ static inline bool edge_from_start(uint8_t type)
 	return 0x50u >> (type & 7) & 1; /* PL_E_START, PL_E_EARLY */
 }
 
-static inline pl_ns scaled(pl_ns dur, const float *f, uint32_t node)
+static inline pl_ns scaled(pl_ns dur, const float *f, size_t node)
 {
 	return f ? (pl_ns)((double)dur * (double)f[node] + 0.5) : dur;
 }
@@ -84,7 +84,13 @@ int sim_select_new(const struct pl_whatif *w, const struct pl_graph *g, struct s
 		   struct pl_err *err) PL_MUST;
 void sim_select_free(struct select *x);
 double sim_select_most(const struct select *x); /* no node's factor is greater; at least 1 */
-/* Multiply the factors of the step's nodes (f may be NULL: only count). How many were selected. */
-uint64_t sim_select_apply(struct select *x, size_t step, float *f);
+/* Multiply the factors of the step's nodes, f[stride * node] (f may be NULL: only count). How many
+ * were selected. */
+uint64_t sim_select_apply(struct select *x, size_t step, float *f, size_t stride);
+/* The selections of changes under which times stay in range (PL_ELIMIT). */
+int sim_select_for(const struct pl_sim *s, const struct pl_whatif *w, struct select **x,
+		   struct pl_err *err) PL_MUST;
+/* Nodes of the longest step. */
+size_t sim_longest(const struct pl_sim *s);
 
 #endif

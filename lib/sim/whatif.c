@@ -162,13 +162,11 @@ static bool kind_matches(const char *glob, uint8_t role, uint8_t kind)
 	return (kind == PL_K_KERNEL || kind == PL_K_HOST_OP) && pl_glob(glob, "compute");
 }
 
-enum { UNKNOWN, NO, YES };
-
-/* What one change says of each name, resource, and role and kind: found once, used for all nodes.
- */
+/* What one change says of each name, resource (behind the last: of none), and role and kind: found
+ * once, used for all nodes. */
 struct verdict {
 	const struct pl_change *c;
-	uint8_t *name, *res;
+	uint8_t *name, *res; /* 1: selected */
 	uint8_t kind[PL_RO_COUNT_][256];
 };
 struct select {
@@ -198,20 +196,21 @@ static int verdict_init(struct verdict *v, const struct pl_change *c, const stru
 	int rc;
 
 	v->c = c;
-	if ((rc = pl_alloc(&v->name, g->str.n, 1, err)) < 0 ||
+	if ((rc = pl_alloc(&v->name, g->str.n + 1, 1, err)) < 0 ||
 	    (rc = pl_alloc(&v->res, g->n_res + 1, 1, err)) < 0)
 		return rc;
 	for (size_t i = 0; i < g->n_res; i++)
-		v->res[i] = res_matches(c, g, i) ? YES : NO;
-	v->res[g->n_res] = c->glob[KEY_RANK] || c->glob[KEY_HOST] || c->glob[KEY_STAGE] ? NO : YES;
+		v->res[i] = res_matches(c, g, i);
+	v->res[g->n_res] = !c->glob[KEY_RANK] && !c->glob[KEY_HOST] && !c->glob[KEY_STAGE];
+	for (size_t i = 0; i <= g->str.n; i++)
+		v->name[i] = !c->glob[KEY_NAME] ||
+			     pl_glob(c->glob[KEY_NAME], pl_intern_get(&g->str, (pl_id)i));
 	for (unsigned role = 0; role < PL_RO_COUNT_; role++)
 		for (unsigned k = 0; k < 256; k++)
-			v->kind[role][k] = has_duration((uint8_t)role) &&
-							   (!c->glob[KEY_KIND] ||
-							    kind_matches(c->glob[KEY_KIND],
-									 (uint8_t)role, (uint8_t)k))
-						   ? YES
-						   : NO;
+			v->kind[role][k] =
+				has_duration((uint8_t)role) &&
+				(!c->glob[KEY_KIND] ||
+				 kind_matches(c->glob[KEY_KIND], (uint8_t)role, (uint8_t)k));
 	return 0;
 }
 
@@ -267,38 +266,28 @@ static bool step_matches(const char *glob, int64_t number)
 	return number != INT64_MIN && pl_glob(glob, text);
 }
 
-static bool name_matches(struct verdict *v, const struct pl_graph *g, pl_id name)
-{
-	const char *glob = v->c->glob[KEY_NAME];
-
-	if (!glob)
-		return true;
-	if (name >= g->str.n)
-		return pl_glob(glob, "");
-	if (v->name[name] == UNKNOWN)
-		v->name[name] = pl_glob(glob, pl_intern_get(&g->str, name)) ? YES : NO;
-	return v->name[name] == YES;
-}
-
-uint64_t sim_select_apply(struct select *x, size_t step, float *f)
+/* No branch depends on a node: which are selected is hard to foresee. */
+uint64_t sim_select_apply(struct select *x, size_t step, float *f, size_t stride)
 {
 	const struct pl_shape *sh = &x->g->shape[x->g->step[step].shape];
+	const uint32_t n_res = (uint32_t)x->g->n_res, n_names = (uint32_t)x->g->str.n;
 	uint64_t hits = 0;
 
 	for (size_t c = 0; c < x->n; c++) {
-		struct verdict *v = &x->v[c];
+		const struct verdict *v = &x->v[c];
+		const float factor[2] = { 1, v->c->factor };
 
 		if (!step_matches(v->c->glob[KEY_STEP], x->g->step[step].number))
 			continue;
 		for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++) {
-			size_t res = sh->res[i] == PL_NONE ? x->g->n_res : sh->res[i];
+			uint32_t res = sh->res[i] < n_res ? sh->res[i] : n_res;
+			uint32_t name = sh->name[i] < n_names ? sh->name[i] : n_names;
+			unsigned hit =
+				v->kind[sh->role[i]][sh->kind[i]] & v->res[res] & v->name[name];
 
-			if (v->kind[sh->role[i]][sh->kind[i]] == NO || v->res[res] == NO ||
-			    !name_matches(v, x->g, sh->name[i]))
-				continue;
 			if (f)
-				f[i] *= v->c->factor;
-			hits++;
+				f[i * stride] *= factor[hit];
+			hits += hit;
 		}
 	}
 	return hits;
@@ -314,7 +303,7 @@ int pl_whatif_hits(const struct pl_whatif *w, const struct pl_graph *g, uint64_t
 		return rc;
 	*hits = 0;
 	for (size_t k = 0; k < g->n_steps; k++)
-		*hits += sim_select_apply(x, k, NULL);
+		*hits += sim_select_apply(x, k, NULL, 0);
 	sim_select_free(x);
 	return 0;
 }
