@@ -6,7 +6,7 @@
  * and fill the third with each other's sums: four cost less than twice what one costs. Times of a
  * node lie next to each other. The rules are those of sim_pass(), and so are the results.
  *
- * Ends are kept, starts follow from them: few edges count from one. 48 bytes a node of the longest
+ * Ends are kept, starts follow from them: few edges count from one. 32 bytes a node of the longest
  * step. Longer steps than MOST_NODES, and graphs where the order of
  * arrivals decides (RESOURCE nodes, rendezvous of the first k), are simulated one by one.
  */
@@ -14,24 +14,21 @@
 
 #include "sim/internal.h"
 
-#define WIDE	   PL_SIM_SIDE_BY_SIDE
+#define WIDE	   SIM_SIDES
 #define MOST_NODES (1u << 20)
 
 struct wide {
 	const struct pl_sim *s;
-	size_t n; /* runs; the others repeat the last */
-	struct select *select[WIDE];
-	float *factor; /* [node][run] */
-	pl_ns *end;    /* [node][run] */
-	pl_ns *tail;   /* [resource, or none][run]: end of what it did last; INT64_MIN nothing */
+	struct masks masks;
+	uint8_t in_step; /* of the masks: changes that concern the step */
+	pl_ns *end;	 /* [node][run] */
+	pl_ns *tail;	 /* [resource, or none][run]: end of what it did last; INT64_MIN nothing */
 	pl_ns first[WIDE], last[WIDE]; /* begin and end of the step */
 };
 
 static void wide_fini(struct wide *x)
 {
-	for (size_t j = 0; j < x->n; j++)
-		sim_select_free(x->select[j]);
-	pl_free(x->factor);
+	sim_masks_fini(&x->masks);
 	pl_free(x->end);
 	pl_free(x->tail);
 }
@@ -40,33 +37,20 @@ static void wide_fini(struct wide *x)
 static int wide_init(struct wide *x, const struct pl_sim *s, const struct pl_whatif *const *w,
 		     size_t n, struct pl_err *err)
 {
-	size_t nodes = WIDE * sim_longest(s);
+	size_t ends = WIDE * sim_longest(s), tails = WIDE * (s->g->n_res + 1);
 	int rc;
 
-	memset(x, 0, sizeof(*x));
 	x->s = s;
-	for (; x->n < n; x->n++)
-		PL_TRY(sim_select_for(s, w[x->n], &x->select[x->n], err));
-	x->factor = pl_malloc(nodes * sizeof(*x->factor));
-	x->end = pl_malloc(nodes * sizeof(*x->end));
-	if (!x->factor || !x->end)
-		return pl_fail(err, PL_ENOMEM, "out of memory (%zu nodes side by side)", nodes);
-	PL_TRY(pl_alloc(&x->tail, WIDE * (s->g->n_res + 1), sizeof(*x->tail), err));
-	for (size_t i = 0; i < WIDE * s->g->n_res; i++)
+	x->tail = NULL;
+	x->end = pl_malloc(ends * sizeof(*x->end)); /* each is written before it is read */
+	PL_TRY(sim_masks_init(&x->masks, s, w, n, err));
+	if (!x->end)
+		return pl_fail(err, PL_ENOMEM, "out of memory (%zu ends)", ends);
+	PL_TRY(pl_alloc(&x->tail, tails, sizeof(*x->tail), err));
+	for (size_t i = 0; i < tails; i++)
 		x->tail[i] = INT64_MIN;
-	rc = 0;
 out:
 	return rc;
-}
-
-static void set_factors(struct wide *x, size_t k)
-{
-	size_t n = x->s->g->shape[x->s->g->step[k].shape].n_nodes;
-
-	for (size_t i = 0; i < WIDE * n; i++)
-		x->factor[i] = 1;
-	for (size_t j = 0; j < x->n; j++)
-		sim_select_apply(x->select[j], k, x->factor + j, WIDE);
 }
 
 static void enter(struct wide *x, const struct pl_gstep *st, const struct pl_shape *sh)
@@ -91,22 +75,39 @@ static inline void later(pl_ns *t, const pl_ns *from, pl_ns delay)
 }
 _Static_assert(WIDE == 4, "later() and put() are written for four");
 
-/* In one run, a node that lasts dur starts at t. */
-static inline void put_one(struct wide *x, size_t at, size_t tail, pl_ns t, pl_ns dur)
+/* How long node i lasts in each run, from its recorded duration. */
+static inline const float *factors_of(const struct wide *x, const struct pl_shape *sh, uint32_t i)
 {
-	pl_ns end = t + scaled(dur, x->factor, at);
-
-	x->end[at] = end;
-	x->tail[tail] = pl_max_i64(x->tail[tail], end);
+	return x->masks.factor[sim_mask(&x->masks, sh, i) & x->in_step];
 }
 
-/* The starts of node i. */
-static const pl_ns *starts_of(const struct wide *x, const struct pl_gstep *st, uint32_t i,
-			      pl_ns *start)
+/* Node i starts at t: when it ends, and what that means for its resource and the step. */
+static inline void put(struct wide *x, const struct pl_gstep *st, const struct pl_shape *sh,
+		       uint32_t i, const pl_ns *t)
 {
+	pl_ns *end = x->end + WIDE * (size_t)i, dur = st->dur[i];
+	pl_ns *tail = x->tail + WIDE * (sh->res[i] == PL_NONE ? x->s->g->n_res : sh->res[i]);
+	const float *f = factors_of(x, sh, i);
+
+	end[0] = t[0] + scaled(dur, f, 0);
+	end[1] = t[1] + scaled(dur, f, 1);
+	end[2] = t[2] + scaled(dur, f, 2);
+	end[3] = t[3] + scaled(dur, f, 3);
+	later(tail, end, 0);
+	for (size_t j = 0; j < WIDE && sh->flags[i] & PL_NF_STEP_BEGIN; j++)
+		x->first[j] = pl_min_i64(x->first[j], t[j]);
+	for (size_t j = 0; j < WIDE && sh->flags[i] & PL_NF_IN_STEP; j++)
+		x->last[j] = pl_max_i64(x->last[j], end[j]);
+}
+
+/* The starts of node i; entries have no duration. */
+static const pl_ns *starts_of(const struct wide *x, const struct pl_gstep *st,
+			      const struct pl_shape *sh, uint32_t i, pl_ns *start)
+{
+	const float *f = factors_of(x, sh, i);
+
 	for (size_t j = 0; j < WIDE; j++)
-		start[j] = x->end[WIDE * (size_t)i + j] -
-			   scaled(st->dur[i], x->factor, WIDE * (size_t)i + j);
+		start[j] = x->end[WIDE * (size_t)i + j] - scaled(st->dur[i], f, j);
 	return start;
 }
 
@@ -117,27 +118,9 @@ static inline void after(const struct wide *x, const struct pl_gstep *st, const 
 	pl_ns start[WIDE];
 
 	later(t,
-	      edge_from_start(sh->etype[e]) ? starts_of(x, st, sh->src[e], start)
+	      edge_from_start(sh->etype[e]) ? starts_of(x, st, sh, sh->src[e], start)
 					    : x->end + WIDE * (size_t)sh->src[e],
 	      delay);
-}
-
-/* Node i starts at t: when it ends, and what that means for its resource and the step. */
-static inline void put(struct wide *x, const struct pl_gstep *st, const struct pl_shape *sh,
-		       uint32_t i, const pl_ns *t)
-{
-	size_t at = WIDE * (size_t)i;
-	size_t tail = WIDE * (sh->res[i] == PL_NONE ? x->s->g->n_res : sh->res[i]);
-	pl_ns dur = st->dur[i];
-
-	put_one(x, at, tail, t[0], dur);
-	put_one(x, at + 1, tail + 1, t[1], dur);
-	put_one(x, at + 2, tail + 2, t[2], dur);
-	put_one(x, at + 3, tail + 3, t[3], dur);
-	for (size_t j = 0; j < WIDE && sh->flags[i] & PL_NF_STEP_BEGIN; j++)
-		x->first[j] = pl_min_i64(x->first[j], t[j]);
-	for (size_t j = 0; j < WIDE && sh->flags[i] & PL_NF_IN_STEP; j++)
-		x->last[j] = pl_max_i64(x->last[j], x->end[at + j]);
 }
 
 static void run_step(struct wide *x, size_t k)
@@ -151,7 +134,7 @@ static void run_step(struct wide *x, size_t k)
 		x->first[j] = INT64_MAX;
 		x->last[j] = INT64_MIN;
 	}
-	set_factors(x, k);
+	x->in_step = sim_masks_of_step(&x->masks, k);
 	enter(x, st, sh);
 	for (uint32_t i = sh->n_entries, e = sh->off[i]; i < sh->n_nodes; i++) {
 		uint32_t stop = sh->off[i + 1];
@@ -200,6 +183,16 @@ static bool can_be_wide(const struct pl_sim *s)
 	return true;
 }
 
+/* How many of the first of n have few enough changes together. */
+static size_t side_by_side(const struct pl_whatif *const *w, size_t n)
+{
+	size_t some = 0, changes = 0;
+
+	while (some < n && some < WIDE && changes + w[some]->n <= SIM_MASK_BITS)
+		changes += w[some++]->n;
+	return some;
+}
+
 int pl_sim_means(const struct pl_sim *s, const struct pl_whatif *const *w, size_t n, double *mean,
 		 struct pl_err *err)
 {
@@ -207,11 +200,11 @@ int pl_sim_means(const struct pl_sim *s, const struct pl_whatif *const *w, size_
 	int rc = 0;
 
 	for (size_t i = 0; i < n && rc >= 0;) {
-		size_t some = wide ? pl_min_size(n - i, WIDE) : 1;
+		size_t some = wide ? side_by_side(w + i, n - i) : 1;
 
 		rc = some > 1 ? run_wide(s, w + i, some, mean + i, err)
 			      : pl_sim_mean(s, w[i], &mean[i], err);
-		i += some;
+		i += some > 1 ? some : 1;
 	}
 	return rc;
 }

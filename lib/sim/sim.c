@@ -453,7 +453,7 @@ static bool factors(struct runner *x, size_t k)
 		return false;
 	for (uint32_t i = 0; i < n; i++)
 		x->factor[i] = 1;
-	return sim_select_apply(x->select, k, x->factor, 1) > 0;
+	return sim_select_apply(x->select, k, x->factor) > 0;
 }
 
 /* start and from may be NULL: not kept. */

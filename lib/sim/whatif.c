@@ -267,7 +267,7 @@ static bool step_matches(const char *glob, int64_t number)
 }
 
 /* No branch depends on a node: which are selected is hard to foresee. */
-uint64_t sim_select_apply(struct select *x, size_t step, float *f, size_t stride)
+uint64_t sim_select_apply(struct select *x, size_t step, float *f)
 {
 	const struct pl_shape *sh = &x->g->shape[x->g->step[step].shape];
 	const uint32_t n_res = (uint32_t)x->g->n_res, n_names = (uint32_t)x->g->str.n;
@@ -286,11 +286,74 @@ uint64_t sim_select_apply(struct select *x, size_t step, float *f, size_t stride
 				v->kind[sh->role[i]][sh->kind[i]] & v->res[res] & v->name[name];
 
 			if (f)
-				f[i * stride] *= factor[hit];
+				f[i] *= factor[hit];
 			hits += hit;
 		}
 	}
 	return hits;
+}
+
+/* ---- several selections as one --------------------------------------------------------------- */
+
+void sim_masks_fini(struct masks *m)
+{
+	for (size_t j = 0; j < m->n; j++)
+		sim_select_free(m->select[j]);
+	pl_free(m->name);
+	pl_free(m->res);
+}
+
+/* Change v of selection j is that of `bit`: enter it everywhere. */
+static void add_mask(struct masks *m, const struct verdict *v, size_t j, unsigned bit)
+{
+	for (size_t i = 0; i <= m->n_names; i++)
+		m->name[i] |= (uint8_t)(v->name[i] << bit);
+	for (size_t i = 0; i <= m->n_res; i++)
+		m->res[i] |= (uint8_t)(v->res[i] << bit);
+	for (unsigned role = 0; role < PL_RO_COUNT_; role++)
+		for (unsigned k = 0; k < 256; k++)
+			m->kind[role][k] |= (uint8_t)(v->kind[role][k] << bit);
+	for (unsigned i = 0; i < 1u << SIM_MASK_BITS; i++)
+		if (i >> bit & 1)
+			m->factor[i][j] *= v->c->factor;
+}
+
+int sim_masks_init(struct masks *m, const struct pl_sim *s, const struct pl_whatif *const *w,
+		   size_t n, struct pl_err *err)
+{
+	unsigned bit = 0;
+	int rc = 0;
+
+	memset(m, 0, sizeof(*m));
+	m->n_names = (uint32_t)s->g->str.n;
+	m->n_res = (uint32_t)s->g->n_res;
+	for (unsigned i = 0; i < 1u << SIM_MASK_BITS; i++)
+		for (size_t j = 0; j < SIM_SIDES; j++)
+			m->factor[i][j] = 1;
+	PL_TRY(pl_alloc(&m->name, (size_t)m->n_names + 1, 1, err));
+	PL_TRY(pl_alloc(&m->res, (size_t)m->n_res + 1, 1, err));
+	for (size_t j = 0; j < n; j++) {
+		PL_TRY(sim_select_for(s, w[j], &m->select[j], err));
+		m->n++;
+		for (size_t c = 0; c < m->select[j]->n; c++)
+			add_mask(m, &m->select[j]->v[c], j, bit++);
+	}
+out:
+	return rc;
+}
+
+uint8_t sim_masks_of_step(const struct masks *m, size_t step)
+{
+	unsigned bit = 0, mask = 0;
+
+	for (size_t j = 0; j < m->n; j++) {
+		const struct select *x = m->select[j];
+
+		for (size_t c = 0; c < x->n; c++, bit++)
+			if (step_matches(x->v[c].c->glob[KEY_STEP], x->g->step[step].number))
+				mask |= 1u << bit;
+	}
+	return (uint8_t)mask;
 }
 
 int pl_whatif_hits(const struct pl_whatif *w, const struct pl_graph *g, uint64_t *hits,
@@ -303,7 +366,7 @@ int pl_whatif_hits(const struct pl_whatif *w, const struct pl_graph *g, uint64_t
 		return rc;
 	*hits = 0;
 	for (size_t k = 0; k < g->n_steps; k++)
-		*hits += sim_select_apply(x, k, NULL, 0);
+		*hits += sim_select_apply(x, k, NULL);
 	sim_select_free(x);
 	return 0;
 }
