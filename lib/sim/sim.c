@@ -377,31 +377,46 @@ static void runner_fini(struct runner *x)
 	pl_free(x->factor);
 }
 
+size_t sim_longest(const struct pl_sim *s)
+{
+	size_t most = 0;
+
+	for (size_t i = 0; i < s->g->n_shapes; i++)
+		if (s->g->shape[i].n_nodes > most)
+			most = s->g->shape[i].n_nodes;
+	return most;
+}
+
+int sim_select_for(const struct pl_sim *s, const struct pl_whatif *w, struct select **x,
+		   struct pl_err *err)
+{
+	int rc = sim_select_new(w, s->g, x, err);
+
+	if (rc >= 0 && s->total * sim_select_most(*x) > TOTAL_MAX) {
+		sim_select_free(*x);
+		*x = NULL;
+		rc = pl_fail(err, PL_ELIMIT,
+			     "the changes make the durations sum to more than 2^61 ns: use smaller "
+			     "factors");
+	}
+	return rc;
+}
+
 /* runner_fini() is due whatever happens. */
 static int runner_init(struct runner *x, const struct pl_sim *s, const struct pl_whatif *w,
 		       bool keep, struct pl_err *err)
 {
-	size_t most = 0;
+	size_t most = sim_longest(s);
 	int rc;
 
 	memset(x, 0, sizeof(*x));
 	x->s = s;
-	for (size_t i = 0; i < s->g->n_shapes; i++)
-		if (s->g->shape[i].n_nodes > most)
-			most = s->g->shape[i].n_nodes;
 	PL_TRY(pl_alloc(&x->tail, s->g->n_res, sizeof(*x->tail), err));
 	PL_TRY(pl_alloc(&x->end, most, sizeof(*x->end), err));
 	if (!keep)
 		PL_TRY(pl_alloc(&x->start, most, sizeof(*x->start), err));
 	if (w && w->n) {
-		PL_TRY(sim_select_new(w, s->g, &x->select, err));
-		if (s->total * sim_select_most(x->select) > TOTAL_MAX) {
-			rc = pl_fail(err, PL_ELIMIT,
-				     "the changes make the durations sum to more than 2^61 ns: use "
-				     "smaller "
-				     "factors");
-			goto out;
-		}
+		PL_TRY(sim_select_for(s, w, &x->select, err));
 		PL_TRY(pl_alloc(&x->factor, most, sizeof(*x->factor), err));
 	}
 	if (s->has_shared)

@@ -162,13 +162,11 @@ static bool kind_matches(const char *glob, uint8_t role, uint8_t kind)
 	return (kind == PL_K_KERNEL || kind == PL_K_HOST_OP) && pl_glob(glob, "compute");
 }
 
-enum { UNKNOWN, NO, YES };
-
-/* What one change says of each name, resource, and role and kind: found once, used for all nodes.
- */
+/* What one change says of each name, resource (behind the last: of none), and role and kind: found
+ * once, used for all nodes. */
 struct verdict {
 	const struct pl_change *c;
-	uint8_t *name, *res;
+	uint8_t *name, *res; /* 1: selected */
 	uint8_t kind[PL_RO_COUNT_][256];
 };
 struct select {
@@ -198,20 +196,21 @@ static int verdict_init(struct verdict *v, const struct pl_change *c, const stru
 	int rc;
 
 	v->c = c;
-	if ((rc = pl_alloc(&v->name, g->str.n, 1, err)) < 0 ||
+	if ((rc = pl_alloc(&v->name, g->str.n + 1, 1, err)) < 0 ||
 	    (rc = pl_alloc(&v->res, g->n_res + 1, 1, err)) < 0)
 		return rc;
 	for (size_t i = 0; i < g->n_res; i++)
-		v->res[i] = res_matches(c, g, i) ? YES : NO;
-	v->res[g->n_res] = c->glob[KEY_RANK] || c->glob[KEY_HOST] || c->glob[KEY_STAGE] ? NO : YES;
+		v->res[i] = res_matches(c, g, i);
+	v->res[g->n_res] = !c->glob[KEY_RANK] && !c->glob[KEY_HOST] && !c->glob[KEY_STAGE];
+	for (size_t i = 0; i <= g->str.n; i++)
+		v->name[i] = !c->glob[KEY_NAME] ||
+			     pl_glob(c->glob[KEY_NAME], pl_intern_get(&g->str, (pl_id)i));
 	for (unsigned role = 0; role < PL_RO_COUNT_; role++)
 		for (unsigned k = 0; k < 256; k++)
-			v->kind[role][k] = has_duration((uint8_t)role) &&
-							   (!c->glob[KEY_KIND] ||
-							    kind_matches(c->glob[KEY_KIND],
-									 (uint8_t)role, (uint8_t)k))
-						   ? YES
-						   : NO;
+			v->kind[role][k] =
+				has_duration((uint8_t)role) &&
+				(!c->glob[KEY_KIND] ||
+				 kind_matches(c->glob[KEY_KIND], (uint8_t)role, (uint8_t)k));
 	return 0;
 }
 
@@ -267,41 +266,94 @@ static bool step_matches(const char *glob, int64_t number)
 	return number != INT64_MIN && pl_glob(glob, text);
 }
 
-static bool name_matches(struct verdict *v, const struct pl_graph *g, pl_id name)
-{
-	const char *glob = v->c->glob[KEY_NAME];
-
-	if (!glob)
-		return true;
-	if (name >= g->str.n)
-		return pl_glob(glob, "");
-	if (v->name[name] == UNKNOWN)
-		v->name[name] = pl_glob(glob, pl_intern_get(&g->str, name)) ? YES : NO;
-	return v->name[name] == YES;
-}
-
+/* No branch depends on a node: which are selected is hard to foresee. */
 uint64_t sim_select_apply(struct select *x, size_t step, float *f)
 {
 	const struct pl_shape *sh = &x->g->shape[x->g->step[step].shape];
+	const uint32_t n_res = (uint32_t)x->g->n_res, n_names = (uint32_t)x->g->str.n;
 	uint64_t hits = 0;
 
 	for (size_t c = 0; c < x->n; c++) {
-		struct verdict *v = &x->v[c];
+		const struct verdict *v = &x->v[c];
+		const float factor[2] = { 1, v->c->factor };
 
 		if (!step_matches(v->c->glob[KEY_STEP], x->g->step[step].number))
 			continue;
 		for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++) {
-			size_t res = sh->res[i] == PL_NONE ? x->g->n_res : sh->res[i];
+			uint32_t res = sh->res[i] < n_res ? sh->res[i] : n_res;
+			uint32_t name = sh->name[i] < n_names ? sh->name[i] : n_names;
+			unsigned hit =
+				v->kind[sh->role[i]][sh->kind[i]] & v->res[res] & v->name[name];
 
-			if (v->kind[sh->role[i]][sh->kind[i]] == NO || v->res[res] == NO ||
-			    !name_matches(v, x->g, sh->name[i]))
-				continue;
 			if (f)
-				f[i] *= v->c->factor;
-			hits++;
+				f[i] *= factor[hit];
+			hits += hit;
 		}
 	}
 	return hits;
+}
+
+/* ---- several selections as one --------------------------------------------------------------- */
+
+void sim_masks_fini(struct masks *m)
+{
+	for (size_t j = 0; j < m->n; j++)
+		sim_select_free(m->select[j]);
+	pl_free(m->name);
+	pl_free(m->res);
+}
+
+/* Change v of selection j is that of `bit`: enter it everywhere. */
+static void add_mask(struct masks *m, const struct verdict *v, size_t j, unsigned bit)
+{
+	for (size_t i = 0; i <= m->n_names; i++)
+		m->name[i] |= (uint8_t)(v->name[i] << bit);
+	for (size_t i = 0; i <= m->n_res; i++)
+		m->res[i] |= (uint8_t)(v->res[i] << bit);
+	for (unsigned role = 0; role < PL_RO_COUNT_; role++)
+		for (unsigned k = 0; k < 256; k++)
+			m->kind[role][k] |= (uint8_t)(v->kind[role][k] << bit);
+	for (unsigned i = 0; i < 1u << SIM_MASK_BITS; i++)
+		if (i >> bit & 1)
+			m->factor[i][j] *= v->c->factor;
+}
+
+int sim_masks_init(struct masks *m, const struct pl_sim *s, const struct pl_whatif *const *w,
+		   size_t n, struct pl_err *err)
+{
+	unsigned bit = 0;
+	int rc = 0;
+
+	memset(m, 0, sizeof(*m));
+	m->n_names = (uint32_t)s->g->str.n;
+	m->n_res = (uint32_t)s->g->n_res;
+	for (unsigned i = 0; i < 1u << SIM_MASK_BITS; i++)
+		for (size_t j = 0; j < SIM_SIDES; j++)
+			m->factor[i][j] = 1;
+	PL_TRY(pl_alloc(&m->name, (size_t)m->n_names + 1, 1, err));
+	PL_TRY(pl_alloc(&m->res, (size_t)m->n_res + 1, 1, err));
+	for (size_t j = 0; j < n; j++) {
+		PL_TRY(sim_select_for(s, w[j], &m->select[j], err));
+		m->n++;
+		for (size_t c = 0; c < m->select[j]->n; c++)
+			add_mask(m, &m->select[j]->v[c], j, bit++);
+	}
+out:
+	return rc;
+}
+
+uint8_t sim_masks_of_step(const struct masks *m, size_t step)
+{
+	unsigned bit = 0, mask = 0;
+
+	for (size_t j = 0; j < m->n; j++) {
+		const struct select *x = m->select[j];
+
+		for (size_t c = 0; c < x->n; c++, bit++)
+			if (step_matches(x->v[c].c->glob[KEY_STEP], x->g->step[step].number))
+				mask |= 1u << bit;
+	}
+	return (uint8_t)mask;
 }
 
 int pl_whatif_hits(const struct pl_whatif *w, const struct pl_graph *g, uint64_t *hits,
