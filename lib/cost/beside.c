@@ -8,12 +8,13 @@
  * thing: the quartiles of its times lie close together. The factor is the median of the ratios of
  * medians over such names. It is 1 when it cannot be told from chance: each ratio has a standard
  * error (of a median: 1.25 s / sqrt(n), with s from the quartiles), and less than half of the names
- * exceed 1 by two of them. O(n log n).
+ * exceed 1 by two of them. Of very many ranks some, evenly spread, are enough. O(n log n).
  *
  * Issuing: the call that launched a communication, and the operations before it on its thread whose
  * names speak of communication.
  */
 #include <math.h>
+#include <stdlib.h>
 
 #include "cost/internal.h"
 
@@ -21,6 +22,7 @@
 #define BESIDE	0.9  /* of an operation's time */
 #define ONE	0.25 /* distance of the quartiles of one thing, relative to the median */
 #define WRAPPED 8    /* operations around a launch, at most */
+#define RANKS	64   /* looked at, and at most twice as many */
 
 struct span {
 	pl_ns start, end;
@@ -34,6 +36,7 @@ struct timing {
 	bool beside;
 };
 struct beside {
+	bool *seen; /* [resource]: its rank is one of those looked at */
 	struct span *comm, *comp;
 	struct timing *t;
 	size_t n_comm, cap_comm, n_comp, cap_comp, n_t, cap_t;
@@ -57,6 +60,27 @@ static pl_ns arrival_before(const struct pl_shape *s, const struct pl_gstep *st,
 	return st->start[i];
 }
 
+static int by_rank(const void *pa, const void *pb)
+{
+	int32_t a = *(const int32_t *)pa, b = *(const int32_t *)pb;
+
+	return a < b ? -1 : a > b;
+}
+
+static int choose_ranks(struct beside *b, const struct pl_graph *g, struct pl_err *err)
+{
+	size_t every = (size_t)g->n_ranks / (2 * RANKS) + 1;
+	int rc = pl_alloc(&b->seen, g->n_res, sizeof(*b->seen), err);
+
+	for (size_t i = 0; rc == 0 && i < g->n_res; i++) {
+		const int32_t *at = bsearch(&g->res[i].rank, g->rank, (size_t)g->n_ranks,
+					    sizeof(*g->rank), by_rank);
+
+		b->seen[i] = !at || (size_t)(at - g->rank) % every == 0;
+	}
+	return rc;
+}
+
 static int spans_of_step(struct beside *b, const struct pl_graph *g, const struct pl_gstep *st,
 			 struct pl_err *err)
 {
@@ -68,7 +92,8 @@ static int spans_of_step(struct beside *b, const struct pl_graph *g, const struc
 		struct span x = { st->start[i], st->start[i] + st->dur[i], pl_node_rank(g, s, i),
 				  s->name[i], false };
 
-		if (s->type[i] != PL_N_OP || st->dur[i] <= 0)
+		if (s->type[i] != PL_N_OP || st->dur[i] <= 0 || s->res[i] == PL_NONE ||
+		    !b->seen[s->res[i]])
 			continue;
 		if (s->role[i] == PL_RO_COMPUTE) {
 			rc = put_span(&b->comp, &b->n_comp, &b->cap_comp, x, err);
@@ -226,6 +251,7 @@ int cost_overlap(const struct pl_graph *g, double *overlap, struct pl_err *err)
 	int rc = 0;
 
 	*overlap = 1;
+	PL_TRY(choose_ranks(&b, g, err));
 	for (size_t k = 0; k < g->n_steps; k++) {
 		PL_TRY(spans_of_step(&b, g, &g->step[k], err));
 		unite(&b);
@@ -236,6 +262,7 @@ int cost_overlap(const struct pl_graph *g, double *overlap, struct pl_err *err)
 	*overlap = factor(b.t, b.n_t, ratio);
 out:
 	pl_free(ratio);
+	pl_free(b.seen);
 	pl_free(b.comm);
 	pl_free(b.comp);
 	pl_free(b.t);
