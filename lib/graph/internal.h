@@ -194,7 +194,16 @@ int gb_waits(struct gb *b, struct pl_err *err) PL_MUST;	  /* event waits and syn
 int gb_tables(struct gb *b, struct pl_err *err) PL_MUST;  /* ranks without host threads */
 int gb_comm(struct gb *b, struct pl_err *err) PL_MUST;	  /* rendezvous, pairs */
 int gb_latency(struct gb *b, struct pl_err *err) PL_MUST; /* typical launch and dispatch times */
-int gb_cut(struct gb *b, struct pl_err *err) PL_MUST;	  /* steps, order, shapes */
+/* Arrays that are not cleared; `has`: bits of the optional columns bytes, mb, chunk, layer, peer.
+ */
+int gb_shape_alloc(struct pl_shape *s, unsigned has, size_t nodes, size_t edges,
+		   struct pl_err *err) PL_MUST;
+void gb_shape_free(struct pl_shape *s);
+uint64_t gb_shape_hash(const struct pl_shape *s); /* of its structure */
+bool gb_shape_same(const struct pl_shape *a, const struct pl_shape *c);
+int gb_shape_dup(const struct pl_shape *a, unsigned has, struct pl_shape *s,
+		 struct pl_err *err) PL_MUST;
+int gb_cut(struct gb *b, struct pl_err *err) PL_MUST; /* steps, order, shapes */
 /* Gradients and what may carry them; the tensors of the shapes, after gb_cut(). */
 int gb_find_tensors(struct gb *b, struct pl_err *err) PL_MUST;
 int gb_put_tensors(struct gb *b, struct pl_err *err) PL_MUST;
