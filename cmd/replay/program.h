@@ -24,7 +24,7 @@ struct config {
 	struct pl_list whatif, whatif_file;
 	int fold, to, table;
 	int64_t top; /* rows of a table in text, 0: all */
-	const char *timeline;
+	const char *timeline, *topology;
 	bool path, resources, worth, stragglers;
 };
 
@@ -59,8 +59,11 @@ struct change_row {
 	double saves_ns, share; /* of the mean step */
 };
 
+struct changes;
+
 /* What there is to say of one graph. */
 struct report {
+	const struct changes *given;
 	struct pl_graph g;
 	struct pl_sim *s;
 	size_t n_folded, n_recorded; /* --fold: how many steps of how many */
@@ -90,13 +93,16 @@ struct report {
 struct changes {
 	struct pl_list list;
 	struct pl_buf text;
+	/* of the graph that they were last parsed for */
+	struct pl_whatif_model *model;
+	uint64_t *hits; /* [change]: operations that it selects */
 };
 
 /* ---- input.c ---- */
 int read_changes(const struct config *c, struct changes *x, struct pl_err *err) PL_MUST;
 void changes_fini(struct changes *x);
-/* Warns of changes that select nothing. */
-int parse_changes(const struct config *c, const struct changes *x, const struct pl_graph *g,
+/* Warns of changes that select nothing. w borrows from x. */
+int parse_changes(const struct config *c, struct changes *x, const struct pl_graph *g,
 		  struct pl_whatif *w, struct pl_err *err) PL_MUST;
 /* NULL or "-": standard input. Folded if asked for. */
 int read_graph(const struct config *c, const char *path, struct pl_pool *pool, struct report *r,

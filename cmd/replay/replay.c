@@ -18,10 +18,13 @@ static const struct pl_opt options[] = {
 	  AT(to), "text|json|csv|tsv|jsonl" },
 	PL_OPTS_OUTPUT,
 	{ 0, "what-if", "CHANGE",
-	  "predict the step with the change \"scale SELECTOR by X\"; may be given again",
+	  "predict the step with a change, such as \"scale SELECTOR by X\"; may be given again",
 	  PL_OPT_LIST, AT(whatif), NULL },
 	{ 0, "what-if-file", "FILE", "the same for each line of FILE; # begins a comment",
 	  PL_OPT_LIST, AT(whatif_file), NULL },
+	{ 0, "topology", "TOPOLOGY",
+	  "hosts and links, for changes of links: a file, or HOSTSxRANKS[:PRESET]", PL_OPT_STR,
+	  AT(topology), NULL },
 	{ 0, "fold", "HOW",
 	  "replay one step that is the mean or median of many: none, mean, median", PL_OPT_CHOICE,
 	  AT(fold), "none|mean|median" },
@@ -122,8 +125,8 @@ static int print(const struct config *c, const struct report *r, struct pl_out *
 static int replay(const struct config *c, const char *path, struct pl_pool *pool,
 		  struct pl_out *out, struct pl_out *timeline, struct pl_err *err)
 {
-	struct report r = { 0 };
 	struct changes x = { 0 };
+	struct report r = { .given = &x };
 	struct pl_whatif w = { 0 };
 	double t[4] = { now() };
 	int rc;
@@ -164,8 +167,8 @@ out:
 static int compare(const struct config *c, char **path, struct pl_pool *pool, struct pl_out *out,
 		   struct pl_err *err)
 {
-	struct report r[2] = { { .n_folded = 0 } };
 	struct changes x = { 0 };
+	struct report r[2] = { { .given = &x }, { .given = &x } };
 	int rc;
 
 	PL_TRY(read_changes(c, &x, err));
@@ -259,9 +262,14 @@ const struct pl_cmd pl_command = {
 	.summary = "Replay a job's graph: where its time goes, and what if something changed.",
 	.details = "With two graphs: what changed from the first to the second. Without: standard "
 		   "input.\n"
-		   "A change is \"scale SELECTOR by X\"; SELECTOR is KEY=GLOB,... with KEY kind, "
-		   "name, rank,\n"
-		   "host, stage or step; kinds are those of traces and comm, compute, gap, all.",
+		   "A change is \"scale SELECTOR by X\", \"remove SELECTOR\", \"set SELECTOR to "
+		   "TIME\",\n"
+		   "\"fix SELECTOR [to mean|median]\", \"bandwidth [LINK] by X\", \"latency [LINK] "
+		   "by X|to\n"
+		   "TIME\" or \"ranks N\". SELECTOR is KEY=PATTERN,... with KEY kind, name, rank, "
+		   "host, stage,\n"
+		   "dp, step, size, layer or mb; kinds are those of traces and comm, compute, gap, "
+		   "all.",
 	.opts = options,
 	.config_size = sizeof(struct config),
 	.defaults = defaults,
