@@ -120,6 +120,10 @@ int parse_changes(const struct config *c, struct changes *x, const struct pl_gra
 	if (!w->n)
 		return 0;
 	PL_TRY(make_model(c, x, g, w, err));
+	if (pl_whatif_model_guessed(x->model))
+		pl_say(&c->c.log, PL_LOG_WARN,
+		       "the graph does not say which communication is data-parallel: for \"ranks\" "
+		       "that of all ranks counts as such");
 	w->model = x->model;
 	pl_free(x->hits);
 	x->hits = NULL;

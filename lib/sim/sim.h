@@ -42,6 +42,9 @@ struct pl_topology;
 struct pl_whatif_model *pl_whatif_model_new(const struct pl_whatif *w, const struct pl_graph *g,
 					    const struct pl_topology *topo, struct pl_err *err);
 void pl_whatif_model_free(struct pl_whatif_model *m);
+/* Did a statement `ranks` take what all ranks do for data-parallel, since the graph does not say?
+ */
+bool pl_whatif_model_guessed(const struct pl_whatif_model *m);
 /* hits[i]: how many nodes of the graph the i-th statement selects, all steps together. */
 int pl_whatif_hits(const struct pl_whatif *w, const struct pl_graph *g, uint64_t *hits,
 		   struct pl_err *err) PL_MUST;

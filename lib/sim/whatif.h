@@ -58,6 +58,7 @@ struct pl_whatif_model {
 	struct typical typical[TYPICAL_HOWS]; /* those that are asked for; empty otherwise */
 	uint32_t **class; /* [shape][node]: of communication, PL_NONE; or NULL */
 	size_t n_shapes, n_classes;
+	bool guessed;  /* which of them are data-parallel */
 	double *ratio; /* [statement][class]: of the transfer, NAN: not selected */
 };
 

@@ -45,6 +45,7 @@ struct parallel {
 	bool known;	   /* of any rank */
 	bool *gradients;   /* [group] */
 	bool any_gradient; /* of any group */
+	bool guessed;	   /* nothing of both was known, and all ranks had part */
 	int32_t *scratch;
 	size_t cap;
 };
@@ -127,10 +128,13 @@ static int workers(struct parallel *x, const struct pl_shape *s, uint32_t meet, 
 	int rc;
 
 	*out = 0;
+	if (!x->known && x->any_gradient) {
+		*out = group != PL_NONE && x->gradients[group] ? n : 0;
+		return 0;
+	}
 	if (!x->known) {
-		if (x->any_gradient ? group != PL_NONE && x->gradients[group]
-				    : (int32_t)n == g->n_ranks)
-			*out = n;
+		*out = (int64_t)n == g->n_ranks ? n : 0;
+		x->guessed |= *out > 0;
 		return 0;
 	}
 	if ((rc = pl_grow(&x->scratch, &x->cap, n, sizeof(*x->scratch), err)) < 0)
@@ -427,6 +431,8 @@ static int find_lines(struct pl_whatif_model *m, const struct pl_whatif *w,
 	PL_TRY(classify(m, &x, &keys, err));
 	PL_TRY(mover_init(&mv, &keys, w->n, err));
 	PL_TRY(find_ratios(m, w, &mv, err));
+	for (size_t i = 0; i < w->n; i++)
+		m->guessed |= w->change[i].verb == V_RANKS && x.guessed;
 out:
 	pl_free(mv.change);
 	pl_free(mv.v);
@@ -458,6 +464,11 @@ struct pl_whatif_model *pl_whatif_model_new(const struct pl_whatif *w, const str
 		return m;
 	pl_whatif_model_free(m);
 	return NULL;
+}
+
+bool pl_whatif_model_guessed(const struct pl_whatif_model *m)
+{
+	return m->guessed;
 }
 
 void pl_whatif_model_free(struct pl_whatif_model *m)

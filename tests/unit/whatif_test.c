@@ -117,6 +117,11 @@ static bool late_stage_1(const struct where *w)
 	return w->step >= 11 && w->rank / 2 % 2 == 1;
 }
 
+static bool known_layer(const struct where *w)
+{
+	return w->s->layer[w->i] >= 0 && w->s->kind[w->i] == PL_K_KERNEL;
+}
+
 enum action { SCALE, SET, FIX, FIX_MEAN, FIX_MEDIAN };
 struct statement {
 	const char *text;
@@ -134,6 +139,7 @@ static const struct statement statements[] = {
 	{ "set name=op,a,rank=..2,kind=host_op|runtime to 70ns", op_with_comma, SET, 70 },
 	{ "set size=..1024|8K to 0.033us", small, SET, 33 },
 	{ "set kind=gap,dp=1.. to 1us", gaps_of_dp_1, SET, 1000 },
+	{ "set layer=*,kind=kernel to 55ns", known_layer, SET, 55 },
 	{ "fix all", any, FIX, 0 },
 	{ "fix kind=comm", comm, FIX, 0 },
 	{ "fix rank=2", rank_2, FIX, 0 },
@@ -470,7 +476,7 @@ static void test_communication(void)
 }
 
 /* Which communication has more workers: by coordinates, by gradients, by all ranks. */
-static uint64_t parallel(struct job *j)
+static uint64_t parallel(struct job *j, bool *guessed)
 {
 	struct pl_whatif_model *m;
 	struct pl_whatif w = { 0 };
@@ -483,6 +489,7 @@ static uint64_t parallel(struct job *j)
 		return n;
 	}
 	w.model = m;
+	*guessed = pl_whatif_model_guessed(m);
 	if (pl_whatif_hits(&w, &j->g, &n, &err) < 0)
 		n = UINT64_MAX;
 	pl_whatif_fini(&w);
@@ -497,18 +504,21 @@ static void test_parallel(void)
 	struct job j;
 	struct pl_shape *s;
 	uint32_t arrive;
+	bool guessed = false;
 
 	if (comm_job(&j, 6000, 0.5, &err) < 0) {
 		ok(false, "%s", err.msg);
 		return;
 	}
 	s = &j.g.shape[0];
-	is_i64((long long)parallel(&j), MEMBERS * COMMS, "nothing known: that of all ranks");
+	is_i64((long long)parallel(&j, &guessed), MEMBERS * COMMS,
+	       "nothing known: that of all ranks");
+	ok(guessed, "... which is a guess");
 	for (size_t i = 0; i < j.g.n_res; i++)
 		j.g.res[i].coord[PL_COORD_DP] = 0;
-	is_i64((long long)parallel(&j), 0, "one data-parallel coordinate: none");
+	is_i64((long long)parallel(&j, &guessed), 0, "one data-parallel coordinate: none");
 	j.g.res[2].coord[PL_COORD_DP] = j.g.res[3].coord[PL_COORD_DP] = 1;
-	is_i64((long long)parallel(&j), MEMBERS * COMMS, "two of them: all");
+	is_i64((long long)parallel(&j, &guessed), MEMBERS * COMMS, "two of them: all");
 	test_line(&j, "ranks 8", 6000, 0.5, 6000.0 * 15 / 3, 0.5 * (15.0 / 16) / (3.0 / 4));
 	for (size_t i = 0; i < j.g.n_res; i++)
 		j.g.res[i].coord[PL_COORD_DP] = -1;
@@ -532,7 +542,9 @@ static void test_parallel(void)
 		s->group[i] = 0;
 	j.g.tensor[j.g.n_tensors++] = grad;
 	j.g.consumer[j.g.n_consumers++] = arrive;
-	is_i64((long long)parallel(&j), MEMBERS, "gradients are known: that of their group");
+	is_i64((long long)parallel(&j, &guessed), MEMBERS,
+	       "gradients are known: that of their group");
+	ok(!guessed, "... which is none");
 	pl_graph_fini(&j.g);
 }
 
