@@ -77,46 +77,45 @@ static bool role_fits(uint8_t role, int which)
 	       (role == of[which] || (which == 3 && role == PL_RO_GAP));
 }
 
-/* Time by name in one step: of all ranks, and of the one. */
-static void sum_names(const struct report *r, size_t k, int32_t rank, int which, double *mine,
-		      double *all)
+/* Time by name over the reported steps: of all ranks (rank NULL), or of the one. */
+static int sum_names(const struct report *r, const int32_t *rank, int which, double **sum,
+		     struct pl_err *err)
 {
 	const struct pl_graph *g = &r->g;
-	const struct pl_shape *sh = &g->shape[g->step[k].shape];
 	bool fits[PL_RO_COUNT_];
+	int rc = pl_alloc(sum, g->str.n, sizeof(**sum), err);
 
 	for (unsigned role = 0; role < PL_RO_COUNT_; role++)
 		fits[role] = role_fits((uint8_t)role, which);
-	for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++) {
-		pl_id name = sh->name[i];
-		double ns;
+	for (size_t k = 0; k < g->n_steps && rc >= 0; k++) {
+		const struct pl_shape *sh = &g->shape[g->step[k].shape];
 
-		if (!fits[sh->role[i]] || name >= g->str.n)
+		if (!pl_sim_reported(r->s, k))
 			continue;
-		ns = (double)pl_run_dur(r->s, &r->run, k, i);
-		all[name] += ns;
-		if (pl_node_rank(g, sh, i) == rank)
-			mine[name] += ns;
+		for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++)
+			if (fits[sh->role[i]] && sh->name[i] < g->str.n &&
+			    (!rank || pl_node_rank(g, sh, i) == *rank))
+				(*sum)[sh->name[i]] += (double)pl_run_dur(r->s, &r->run, k, i);
 	}
+	return rc;
 }
 
-/* The operation whose time on the rank exceeds the mean of all ranks most. */
-static int find_operation(const struct report *r, int32_t rank, int which, pl_id *name,
-			  double *more, struct pl_err *err)
+/* The operation whose time on the rank exceeds the mean of all ranks most. What all ranks took is
+ * found once for each reason. */
+static int find_operation(const struct report *r, int32_t rank, int which, double **all,
+			  pl_id *name, double *more, struct pl_err *err)
 {
 	const struct pl_graph *g = &r->g;
-	double *mine = NULL, *all = NULL;
-	int rc;
+	double *mine = NULL;
+	int rc = 0;
 
 	*name = PL_NONE;
 	*more = 0;
-	PL_TRY(pl_alloc(&mine, g->str.n, sizeof(*mine), err));
-	PL_TRY(pl_alloc(&all, g->str.n, sizeof(*all), err));
-	for (size_t k = 0; k < g->n_steps; k++)
-		if (pl_sim_reported(r->s, k))
-			sum_names(r, k, rank, which, mine, all);
+	if (!*all)
+		PL_TRY(sum_names(r, NULL, which, all, err));
+	PL_TRY(sum_names(r, &rank, which, &mine, err));
 	for (pl_id i = 0; i < g->str.n; i++) {
-		double d = mine[i] - all[i] / (double)g->n_ranks;
+		double d = mine[i] - (*all)[i] / (double)g->n_ranks;
 
 		if (d > *more) {
 			*more = d;
@@ -125,7 +124,6 @@ static int find_operation(const struct report *r, int32_t rank, int which, pl_id
 	}
 out:
 	pl_free(mine);
-	pl_free(all);
 	return rc;
 }
 
@@ -142,7 +140,9 @@ static void longest_waiter(const struct report *r, struct slow_row *row)
 	row->most_ns /= (pl_ns)r->n_steps;
 }
 
-static int explain(const struct report *r, size_t rank, struct slow_row *row, struct pl_err *err)
+/* all: by reason, see find_operation() */
+static int explain(const struct report *r, size_t rank, double **all, struct slow_row *row,
+		   struct pl_err *err)
 {
 	char ns[32], more[32], wait[32], median[32], longest[64] = "", op[160] = "", text[64];
 	double n = (double)r->n_steps, extra;
@@ -163,7 +163,7 @@ static int explain(const struct report *r, size_t rank, struct slow_row *row, st
 			 "no kind of work stands out: it has a little more of each");
 		return 0;
 	}
-	if ((rc = find_operation(r, row->rank, x.which, &name, &extra, err)) < 0)
+	if ((rc = find_operation(r, row->rank, x.which, &all[x.which], &name, &extra, err)) < 0)
 		return rc;
 	if (name != PL_NONE)
 		snprintf(op, sizeof(op), ", %s of it in %.80s",
@@ -211,14 +211,14 @@ static size_t next_slow(const struct report *r)
 int find_slow(struct report *r, struct pl_err *err)
 {
 	const struct pl_account *a = &r->account;
+	double *all[REASONS] = { NULL };
 	pl_ns median;
 	int rc;
 
 	if (a->n_ranks < 2)
 		return 0;
-	if ((rc = pl_alloc(&r->slow, WORST, sizeof(*r->slow), err)) < 0 ||
-	    (rc = median_wait(r, &median, err)) < 0)
-		return rc;
+	PL_TRY(pl_alloc(&r->slow, WORST, sizeof(*r->slow), err));
+	PL_TRY(median_wait(r, &median, err));
 	while (r->n_slow < WORST) {
 		struct slow_row *row = &r->slow[r->n_slow];
 		size_t i = next_slow(r);
@@ -232,9 +232,11 @@ int find_slow(struct report *r, struct pl_err *err)
 					  .median_wait_ns = median / (pl_ns)r->n_steps,
 					  .most = -1 };
 		longest_waiter(r, row);
-		if ((rc = explain(r, i, row, err)) < 0)
-			return rc;
+		PL_TRY(explain(r, i, all, row, err));
 		r->n_slow++;
 	}
-	return 0;
+out:
+	for (size_t i = 0; i < REASONS; i++)
+		pl_free(all[i]);
+	return rc;
 }

@@ -4,8 +4,8 @@
  * A critical path stays a chain of constraints when durations shrink, so a change cannot save more
  * than half of what it selects on that path. Candidates are taken in the order of this bound, until
  * the next one's bound cannot reach the best five any more. With several steps the bound is one of
- * their sum only, hence SLACK. Threads simulate ahead; what they find beyond that point is not
- * used, so the result does not depend on their number.
+ * their sum only, hence SLACK. A few are simulated together, and in several threads; what they
+ * find beyond that point is not used, so the result depends on neither.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,16 +24,20 @@ struct cand {
 	char *text;
 	double bound; /* ns a step */
 	size_t order; /* as added: breaks ties */
-	/* of its simulation */
-	const struct pl_sim *s;
 	struct pl_whatif w;
-	double mean;
-	struct pl_err err;
+	double mean; /* simulated */
 };
 struct cands {
 	const struct report *r;
 	struct cand *v;
 	size_t n, cap;
+};
+struct batch { /* candidates simulated together */
+	const struct pl_sim *s;
+	struct cand *v;
+	size_t n;
+	int rc;
+	struct pl_err err;
 };
 
 /* ---- candidates ------------------------------------------------------------------------------ */
@@ -223,10 +227,15 @@ static int by_bound(const void *pa, const void *pb)
 
 static void simulate(void *arg)
 {
-	struct cand *c = arg;
+	const struct pl_whatif *w[PL_SIM_SIDE_BY_SIDE];
+	double mean[PL_SIM_SIDE_BY_SIDE];
+	struct batch *b = arg;
 
-	if (pl_sim_mean(c->s, &c->w, &c->mean, &c->err) < 0)
-		c->mean = 0;
+	for (size_t i = 0; i < b->n; i++)
+		w[i] = &b->v[i].w;
+	b->rc = pl_sim_means(b->s, w, b->n, mean, &b->err);
+	for (size_t i = 0; i < b->n && b->rc >= 0; i++)
+		b->v[i].mean = mean[i];
 }
 
 static int prepare(struct cands *x, const struct changes *given, struct pl_err *err)
@@ -234,7 +243,6 @@ static int prepare(struct cands *x, const struct changes *given, struct pl_err *
 	int rc = 0;
 
 	for (size_t i = 0; i < x->n; i++) {
-		x->v[i].s = x->r->s;
 		for (size_t k = 0; k < given->list.n; k++)
 			PL_TRY(pl_whatif_add(&x->v[i].w, given->list.v[k], err));
 		PL_TRY(pl_whatif_add(&x->v[i].w, x->v[i].text, err));
@@ -273,24 +281,37 @@ static bool enough(const struct report *r, double bound)
 	       r->change[BEST - 1].saves_ns >= bound * (r->n_steps > 1 ? SLACK : 1);
 }
 
+/* The candidates, in batches of those that are simulated together. Returns how many batches. */
+static size_t make_batches(const struct report *r, const struct cands *x, struct batch *b)
+{
+	size_t n = pl_min_size(x->n, MOST), k = 0;
+
+	for (size_t i = 0; i < n; i += b[k++].n)
+		b[k] = (struct batch){ .s = r->s,
+				       .v = x->v + i,
+				       .n = pl_min_size(n - i, PL_SIM_SIDE_BY_SIDE) };
+	return k;
+}
+
+/* A round is a batch for each thread: where it may end the search, none is begun beyond it. */
 static int evaluate(struct report *r, struct cands *x, struct pl_pool *pool, struct pl_err *err)
 {
 	struct pl_queue *q = pl_queue_new(pool, pl_pool_threads(pool), err);
-	size_t put = 0, n = x->n < MOST ? x->n : MOST;
-	struct cand *c;
+	struct batch batch[MOST], *b;
+	size_t put = 0, n = make_batches(r, x, batch);
 	int rc = 0;
 
 	if (!q)
 		return err->code;
-	for (size_t i = 0; i < n && !enough(r, x->v[i].bound); i++) {
+	while (put < n && !enough(r, batch[put].v->bound) && rc >= 0) {
 		while (put < n && !pl_queue_full(q))
-			pl_queue_put(q, simulate, &x->v[put++]);
-		c = pl_queue_get(q);
-		if (c->err.code) {
-			rc = pl_fail(err, c->err.code, "%s", c->err.msg);
-			break;
+			pl_queue_put(q, simulate, &batch[put++]);
+		while ((b = pl_queue_get(q))) {
+			if (b->rc < 0 && rc >= 0)
+				rc = pl_fail(err, b->rc, "%s", b->err.msg);
+			for (size_t k = 0; k < b->n && rc >= 0 && !enough(r, b->v[k].bound); k++)
+				consider(r, &b->v[k]);
 		}
-		consider(r, c);
 	}
 	pl_queue_free(q);
 	return rc;

@@ -188,7 +188,8 @@ bool pl_glob(const char *glob, const char *text);
 char *pl_fmt_ns(char *out, size_t size, pl_ns ns);
 char *pl_fmt_bytes(char *out, size_t size, double bytes);
 
-/* qsort() that does not mind an empty array without memory. */
+/* qsort() that does not mind an empty array without memory, and leaves what is in order after one
+ * look. */
 void pl_sort(void *v, size_t n, size_t size, int (*cmp)(const void *, const void *));
 
 /* Median and percentiles by selection; both reorder v. n > 0. */

@@ -25,7 +25,12 @@ int64_t pl_sub_sat(int64_t a, int64_t b)
 
 void pl_sort(void *v, size_t n, size_t size, int (*cmp)(const void *, const void *))
 {
-	if (n > 1)
+	const char *p = v;
+	size_t i = 1;
+
+	while (i < n && cmp(p + (i - 1) * size, p + i * size) <= 0)
+		i++;
+	if (i < n)
 		qsort(v, n, size, cmp);
 }
 

@@ -166,6 +166,14 @@ void pl_queue_put(struct pl_queue *q, void (*fn)(void *arg), void *arg)
 	pthread_mutex_unlock(&p->lock);
 }
 
+void pl_queue_run(struct pl_queue *q, void (*fn)(void *arg), void *arg)
+{
+	struct job *j = &q->ring[(q->head + q->n++) % q->bound];
+
+	*j = (struct job){ .fn = fn, .arg = arg, .q = q, .state = DONE };
+	fn(arg);
+}
+
 static void *fetch(struct pl_queue *q, bool wait)
 {
 	struct job *j = &q->ring[q->head];

@@ -26,6 +26,8 @@ void pl_queue_free(struct pl_queue *q); /* runs what is left and drops the resul
  * put when pl_queue_full(): fetch first.
  */
 void pl_queue_put(struct pl_queue *q, void (*fn)(void *arg), void *arg);
+/* The same, but run at once by the caller: for jobs that take less time than waking a thread. */
+void pl_queue_run(struct pl_queue *q, void (*fn)(void *arg), void *arg);
 bool pl_queue_full(const struct pl_queue *q);
 /* The arg of the oldest job, finished; waits (helping) if need be. NULL when the queue is empty. */
 void *pl_queue_get(struct pl_queue *q);

@@ -231,6 +231,14 @@ static bool framed(struct pl_creader *r, const struct pl_cmember *m, const uint8
 	return !j.what;
 }
 
+static bool is_quick(const struct rjob *j)
+{
+	size_t packed = j->m.size - j->m.head - PL_MEMBER_TAIL;
+
+	return packed < PL_QUICK_PACKED ||
+	       (packed < PL_QUICK_STORED && pl_le32_get(j->member.p + j->m.size - 4) <= packed);
+}
+
 /* Take one member into the queue, or set cut_done. */
 static void cut_one(struct pl_creader *r)
 {
@@ -267,7 +275,10 @@ static void cut_one(struct pl_creader *r)
 	j->offset = at;
 	pl_in_skip(r->in, m.size);
 	r->ahead += m.size;
-	pl_queue_put(r->queue, unpack, j);
+	if (is_quick(j))
+		pl_queue_run(r->queue, unpack, j);
+	else
+		pl_queue_put(r->queue, unpack, j);
 }
 
 static void fill(struct pl_creader *r)

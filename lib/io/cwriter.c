@@ -144,7 +144,10 @@ static void submit(struct pl_cwriter *w, struct wjob *j)
 {
 	if (pl_queue_full(w->queue))
 		finish(w, pl_queue_get(w->queue));
-	pl_queue_put(w->queue, pack, j);
+	if (j->body.n < (w->codecs.level ? PL_QUICK_PACKED : PL_QUICK_STORED))
+		pl_queue_run(w->queue, pack, j);
+	else
+		pl_queue_put(w->queue, pack, j);
 	drain(w, false);
 }
 

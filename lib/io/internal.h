@@ -108,6 +108,9 @@ static inline uint64_t pl_le64_get(const uint8_t *p)
 #define PL_PAYLOAD_MAX	(PL_BLOCK_MAX + PL_BLOCK_HEAD)
 #define PL_MEMBER_MAX	(PL_PAYLOAD_MAX + PL_PAYLOAD_MAX / 1024 + 1024)
 #define PL_REVISION	1u
+/* So many bytes are packed and unpacked sooner than a thread is woken for it; stored, so many. */
+#define PL_QUICK_PACKED 4096u
+#define PL_QUICK_STORED (1u << 20)
 
 enum pl_cmember_role {
 	PL_ROLE_HEADER = 'H',

@@ -21,6 +21,8 @@
 
 #include "io/internal.h"
 
+#define PIPE_BYTES (1 << 20) /* what Linux lets any user have */
+
 #define BUF_SIZE ((size_t)64 << 10)
 
 struct pl_out {
@@ -213,6 +215,19 @@ static int open_path(struct pl_out *o, const char *path, struct pl_err *err)
 	return o->fd < 0 ? pl_fail_sys(err, "%s: cannot open", path) : 0;
 }
 
+/* A pipe that holds a block or two lets both its ends work. Where it cannot, it is a narrow one. */
+static void widen_pipe(int fd)
+{
+#ifdef F_SETPIPE_SZ
+	struct stat st;
+
+	if (!fstat(fd, &st) && S_ISFIFO(st.st_mode))
+		(void)fcntl(fd, F_SETPIPE_SZ, PIPE_BYTES);
+#else
+	(void)fd;
+#endif
+}
+
 struct pl_out *pl_out_open(const char *path, bool binary, struct pl_err *err)
 {
 	bool is_std = !path || !strcmp(path, "-");
@@ -234,6 +249,8 @@ struct pl_out *pl_out_open(const char *path, bool binary, struct pl_err *err)
 			o->name);
 		goto fail;
 	}
+	if (binary)
+		widen_pipe(o->fd);
 	return o;
 fail:
 	pl_out_abort(o);

@@ -66,7 +66,7 @@ static inline bool edge_from_start(uint8_t type)
 	return 0x50u >> (type & 7) & 1; /* PL_E_START, PL_E_EARLY */
 }
 
-static inline pl_ns scaled(pl_ns dur, const float *f, uint32_t node)
+static inline pl_ns scaled(pl_ns dur, const float *f, size_t node)
 {
 	return f ? (pl_ns)((double)dur * (double)f[node] + 0.5) : dur;
 }
@@ -97,5 +97,40 @@ struct now { /* a duration while statements are applied: base * factor */
 /* Apply all statements to the durations of the step's nodes (d may be NULL: only count). Adds to
  * hits[statement] (unless NULL) how many it selects; their sum. */
 uint64_t sim_select_apply(struct select *x, size_t step, struct now *d, uint64_t *hits);
+/* The selections of changes under which times stay in range (PL_ELIMIT). */
+int sim_select_for(const struct pl_sim *s, const struct pl_whatif *w, struct select **x,
+		   struct pl_err *err) PL_MUST;
+/*
+ * Several selections as one: each change has a bit, a node's mask has those that select it, and
+ * factor[] what such a mask makes of its duration under each selection.
+ */
+#define SIM_SIDES     PL_SIM_SIDE_BY_SIDE
+#define SIM_MASK_BITS 8
+struct masks {
+	struct select *select[SIM_SIDES];
+	size_t n;
+	uint8_t *name, *res; /* by id and, behind the last, of none */
+	uint8_t kind[PL_RO_COUNT_][256];
+	float factor[1 << SIM_MASK_BITS][SIM_SIDES];
+	uint32_t n_names, n_res;
+};
+/* Can masks say what the changes do? Only if they scale what names, kinds and resources select. */
+bool sim_masks_can(const struct pl_whatif *w);
+/* w[0] .. w[n - 1] can, and have SIM_MASK_BITS changes at most. sim_masks_fini() is due whatever
+ * happens. */
+int sim_masks_init(struct masks *m, const struct pl_sim *s, const struct pl_whatif *const *w,
+		   size_t n, struct pl_err *err) PL_MUST;
+void sim_masks_fini(struct masks *m);
+/* The changes that concern the step. */
+uint8_t sim_masks_of_step(const struct masks *m, size_t step);
+static inline uint8_t sim_mask(const struct masks *m, const struct pl_shape *sh, uint32_t i)
+{
+	uint32_t res = sh->res[i] < m->n_res ? sh->res[i] : m->n_res;
+	uint32_t name = sh->name[i] < m->n_names ? sh->name[i] : m->n_names;
+
+	return m->kind[sh->role[i]][sh->kind[i]] & m->res[res] & m->name[name];
+}
+/* Nodes of the longest step. */
+size_t sim_longest(const struct pl_sim *s);
 
 #endif

@@ -384,7 +384,30 @@ static void runner_fini(struct runner *x)
 	pl_free(x->dur);
 }
 
+size_t sim_longest(const struct pl_sim *s)
+{
+	size_t most = 0;
+
+	for (size_t i = 0; i < s->g->n_shapes; i++)
+		if (s->g->shape[i].n_nodes > most)
+			most = s->g->shape[i].n_nodes;
+	return most;
+}
+
 #define TOO_LONG "the changes make the durations sum to more than 2^61 ns: use smaller "
+
+int sim_select_for(const struct pl_sim *s, const struct pl_whatif *w, struct select **x,
+		   struct pl_err *err)
+{
+	int rc = sim_select_new(w, s->g, x, err);
+
+	if (rc >= 0 && sim_select_scales(*x) && s->total * sim_select_most(*x) > TOTAL_MAX) {
+		sim_select_free(*x);
+		*x = NULL;
+		rc = pl_fail(err, PL_ELIMIT, TOO_LONG "factors");
+	}
+	return rc;
+}
 
 /* For steps of at most so many nodes. */
 static int runner_changes(struct runner *x, const struct pl_whatif *w, size_t most,
@@ -392,15 +415,13 @@ static int runner_changes(struct runner *x, const struct pl_whatif *w, size_t mo
 {
 	int rc;
 
-	PL_TRY(sim_select_new(w, x->s->g, &x->select, err));
-	if (!sim_select_scales(x->select)) {
-		PL_TRY(pl_alloc(&x->now, most, sizeof(*x->now), err));
-		PL_TRY(pl_alloc(&x->dur, most, sizeof(*x->dur), err));
+	PL_TRY(sim_select_for(x->s, w, &x->select, err));
+	if (sim_select_scales(x->select)) {
+		PL_TRY(pl_alloc(&x->factor, most, sizeof(*x->factor), err));
 		return 0;
 	}
-	if (x->s->total * sim_select_most(x->select) > TOTAL_MAX)
-		return pl_fail(err, PL_ELIMIT, TOO_LONG "factors");
-	PL_TRY(pl_alloc(&x->factor, most, sizeof(*x->factor), err));
+	PL_TRY(pl_alloc(&x->now, most, sizeof(*x->now), err));
+	PL_TRY(pl_alloc(&x->dur, most, sizeof(*x->dur), err));
 out:
 	return rc;
 }
@@ -409,14 +430,11 @@ out:
 static int runner_init(struct runner *x, const struct pl_sim *s, const struct pl_whatif *w,
 		       bool keep, struct pl_err *err)
 {
-	size_t most = 0;
+	size_t most = sim_longest(s);
 	int rc;
 
 	memset(x, 0, sizeof(*x));
 	x->s = s;
-	for (size_t i = 0; i < s->g->n_shapes; i++)
-		if (s->g->shape[i].n_nodes > most)
-			most = s->g->shape[i].n_nodes;
 	PL_TRY(pl_alloc(&x->tail, s->g->n_res, sizeof(*x->tail), err));
 	PL_TRY(pl_alloc(&x->end, most, sizeof(*x->end), err));
 	if (!keep)

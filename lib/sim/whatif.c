@@ -34,13 +34,11 @@ static bool kind_matches(const char *glob, uint8_t role, uint8_t kind)
 	return (kind == PL_K_KERNEL || kind == PL_K_HOST_OP) && pl_glob(glob, "compute");
 }
 
-enum { UNKNOWN, NO, YES };
-
-/* What one change says of each name, resource, and role and kind: found once, used for all nodes.
- */
+/* What one change says of each name, resource (behind the last: of none), and role and kind: found
+ * once, used for all nodes. */
 struct verdict {
 	const struct pl_change *c;
-	uint8_t *name, *res;
+	uint8_t *name, *res; /* 1: selected */
 	uint8_t kind[PL_RO_COUNT_][256];
 	bool by_node;	     /* size, layer, microbatch */
 	const double *ratio; /* of verbs that concern communication, by its class */
@@ -75,27 +73,33 @@ static bool res_matches(const struct pl_change *c, const struct pl_graph *g, siz
 	       known_matches(&c->pick[KEY_DP], r->coord[PL_COORD_DP]);
 }
 
+static bool by_node(const struct pl_change *c)
+{
+	return c->pick[KEY_SIZE].text || c->pick[KEY_LAYER].text || c->pick[KEY_MB].text;
+}
+
 static int verdict_init(struct verdict *v, const struct pl_change *c, const struct pl_graph *g,
 			struct pl_err *err)
 {
 	int rc;
 
 	v->c = c;
-	if ((rc = pl_alloc(&v->name, g->str.n, 1, err)) < 0 ||
+	if ((rc = pl_alloc(&v->name, g->str.n + 1, 1, err)) < 0 ||
 	    (rc = pl_alloc(&v->res, g->n_res + 1, 1, err)) < 0)
 		return rc;
 	for (size_t i = 0; i < g->n_res; i++)
-		v->res[i] = res_matches(c, g, i) ? YES : NO;
-	v->res[g->n_res] = on_resource(c) ? NO : YES;
-	v->by_node = c->pick[KEY_SIZE].text || c->pick[KEY_LAYER].text || c->pick[KEY_MB].text;
+		v->res[i] = res_matches(c, g, i);
+	v->res[g->n_res] = !on_resource(c);
+	v->by_node = by_node(c);
+	for (size_t i = 0; i <= g->str.n; i++)
+		v->name[i] = !c->pick[KEY_NAME].text ||
+			     pl_glob(c->pick[KEY_NAME].text, pl_intern_get(&g->str, (pl_id)i));
 	for (unsigned role = 0; role < PL_RO_COUNT_; role++)
 		for (unsigned k = 0; k < 256; k++)
-			v->kind[role][k] = has_duration((uint8_t)role) &&
-							   (!c->pick[KEY_KIND].text ||
-							    kind_matches(c->pick[KEY_KIND].text,
-									 (uint8_t)role, (uint8_t)k))
-						   ? YES
-						   : NO;
+			v->kind[role][k] =
+				has_duration((uint8_t)role) &&
+				(!c->pick[KEY_KIND].text ||
+				 kind_matches(c->pick[KEY_KIND].text, (uint8_t)role, (uint8_t)k));
 	return 0;
 }
 
@@ -170,19 +174,6 @@ static bool step_matches(const struct pick *p, int64_t number)
 	return !p->text || (number != INT64_MIN && sim_pick_number(p, number));
 }
 
-static bool name_matches(struct verdict *v, const struct pl_graph *g, pl_id name)
-{
-	const char *glob = v->c->pick[KEY_NAME].text;
-
-	if (!glob)
-		return true;
-	if (name >= g->str.n)
-		return pl_glob(glob, "");
-	if (v->name[name] == UNKNOWN)
-		v->name[name] = pl_glob(glob, pl_intern_get(&g->str, name)) ? YES : NO;
-	return v->name[name] == YES;
-}
-
 static bool node_matches(const struct pl_change *c, const struct pl_shape *sh, uint32_t i)
 {
 	return known_matches(&c->pick[KEY_SIZE], sh->bytes ? sh->bytes[i] : -1) &&
@@ -190,14 +181,16 @@ static bool node_matches(const struct pl_change *c, const struct pl_shape *sh, u
 	       known_matches(&c->pick[KEY_MB], sh->mb ? sh->mb[i] : -1);
 }
 
-static inline bool selects(struct verdict *v, const struct pl_graph *g, const struct pl_shape *sh,
-			   uint32_t i)
+/* Tables answer without a branch, for which nodes are selected is hard to foresee. 0 or 1. */
+static inline unsigned selects(const struct verdict *v, const struct pl_graph *g,
+			       const struct pl_shape *sh, uint32_t i)
 {
-	size_t res = sh->res[i] == PL_NONE ? g->n_res : sh->res[i];
+	uint32_t n_res = (uint32_t)g->n_res, n_names = (uint32_t)g->str.n;
+	uint32_t res = sh->res[i] < n_res ? sh->res[i] : n_res;
+	uint32_t name = sh->name[i] < n_names ? sh->name[i] : n_names;
+	unsigned hit = v->kind[sh->role[i]][sh->kind[i]] & v->res[res] & v->name[name];
 
-	return v->kind[sh->role[i]][sh->kind[i]] == YES && v->res[res] == YES &&
-	       name_matches(v, g, sh->name[i]) &&
-	       (PL_LIKELY(!v->by_node) || node_matches(v->c, sh, i));
+	return PL_LIKELY(!v->by_node) ? hit : hit && node_matches(v->c, sh, i);
 }
 
 uint64_t sim_select_scale(struct select *x, size_t step, float *f)
@@ -206,15 +199,16 @@ uint64_t sim_select_scale(struct select *x, size_t step, float *f)
 	uint64_t hits = 0;
 
 	for (size_t c = 0; c < x->n; c++) {
-		struct verdict *v = &x->v[c];
+		const struct verdict *v = &x->v[c];
+		const float factor[2] = { 1, v->c->factor };
 
 		if (!step_matches(&v->c->pick[KEY_STEP], x->g->step[step].number))
 			continue;
 		for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++) {
-			if (!selects(v, x->g, sh, i))
-				continue;
-			f[i] *= v->c->factor;
-			hits++;
+			unsigned hit = selects(v, x->g, sh, i);
+
+			f[i] *= factor[hit];
+			hits += hit;
 		}
 	}
 	return hits;
@@ -231,8 +225,8 @@ static const uint32_t *classes_for(const struct select *x, const struct verdict 
 }
 
 /* Does the statement change the node, whose class it is? */
-static inline bool changes(struct verdict *v, const struct select *x, const struct pl_shape *sh,
-			   uint32_t i, const uint32_t *class)
+static inline bool changes(const struct verdict *v, const struct select *x,
+			   const struct pl_shape *sh, uint32_t i, const uint32_t *class)
 {
 	if (class && class[i] == PL_NONE)
 		return false;
@@ -282,6 +276,77 @@ uint64_t sim_select_apply(struct select *x, size_t step, struct now *d, uint64_t
 		sum += n;
 	}
 	return sum;
+}
+
+/* ---- several selections as one --------------------------------------------------------------- */
+
+bool sim_masks_can(const struct pl_whatif *w)
+{
+	for (size_t i = 0; i < w->n; i++)
+		if (w->change[i].verb != V_SCALE || by_node(&w->change[i]))
+			return false;
+	return true;
+}
+
+void sim_masks_fini(struct masks *m)
+{
+	for (size_t j = 0; j < m->n; j++)
+		sim_select_free(m->select[j]);
+	pl_free(m->name);
+	pl_free(m->res);
+}
+
+/* Change v of selection j is that of `bit`: enter it everywhere. */
+static void add_mask(struct masks *m, const struct verdict *v, size_t j, unsigned bit)
+{
+	for (size_t i = 0; i <= m->n_names; i++)
+		m->name[i] |= (uint8_t)(v->name[i] << bit);
+	for (size_t i = 0; i <= m->n_res; i++)
+		m->res[i] |= (uint8_t)(v->res[i] << bit);
+	for (unsigned role = 0; role < PL_RO_COUNT_; role++)
+		for (unsigned k = 0; k < 256; k++)
+			m->kind[role][k] |= (uint8_t)(v->kind[role][k] << bit);
+	for (unsigned i = 0; i < 1u << SIM_MASK_BITS; i++)
+		if (i >> bit & 1)
+			m->factor[i][j] *= v->c->factor;
+}
+
+int sim_masks_init(struct masks *m, const struct pl_sim *s, const struct pl_whatif *const *w,
+		   size_t n, struct pl_err *err)
+{
+	unsigned bit = 0;
+	int rc = 0;
+
+	memset(m, 0, sizeof(*m));
+	m->n_names = (uint32_t)s->g->str.n;
+	m->n_res = (uint32_t)s->g->n_res;
+	for (unsigned i = 0; i < 1u << SIM_MASK_BITS; i++)
+		for (size_t j = 0; j < SIM_SIDES; j++)
+			m->factor[i][j] = 1;
+	PL_TRY(pl_alloc(&m->name, (size_t)m->n_names + 1, 1, err));
+	PL_TRY(pl_alloc(&m->res, (size_t)m->n_res + 1, 1, err));
+	for (size_t j = 0; j < n; j++) {
+		PL_TRY(sim_select_for(s, w[j], &m->select[j], err));
+		m->n++;
+		for (size_t c = 0; c < m->select[j]->n; c++)
+			add_mask(m, &m->select[j]->v[c], j, bit++);
+	}
+out:
+	return rc;
+}
+
+uint8_t sim_masks_of_step(const struct masks *m, size_t step)
+{
+	unsigned bit = 0, mask = 0;
+
+	for (size_t j = 0; j < m->n; j++) {
+		const struct select *x = m->select[j];
+
+		for (size_t c = 0; c < x->n; c++, bit++)
+			if (step_matches(&x->v[c].c->pick[KEY_STEP], x->g->step[step].number))
+				mask |= 1u << bit;
+	}
+	return (uint8_t)mask;
 }
 
 int pl_whatif_hits(const struct pl_whatif *w, const struct pl_graph *g, uint64_t *hits,

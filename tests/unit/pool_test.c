@@ -52,7 +52,7 @@ static void test_order(int threads, int bound, bool poll)
 			next++;
 		}
 		task[i].in = i;
-		pl_queue_put(q, run_task, &task[i]);
+		(i % 3 ? pl_queue_put : pl_queue_run)(q, run_task, &task[i]);
 	}
 	while ((t = pl_queue_get(q))) {
 		right += t == &task[next] && t->out == work(t->in) && t->runs == 1;

@@ -63,6 +63,46 @@ static void test_random(uint64_t seed)
 	pl_graph_fini(&j.g);
 }
 
+/* Several what-ifs at once: each as if it were alone. */
+static void test_many(uint64_t seed)
+{
+	static const char *const text[] = {
+		"scale kind=comm by 0.5", "scale rank=1 by 0",	     "scale kind=gap by 2",
+		"scale step=11 by 3",	  "scale kind=host_op by 7", "scale all by 1.5",
+	};
+	const struct pl_whatif *w[PL_LEN(text)];
+	struct pl_whatif what[PL_LEN(text)] = { 0 };
+	struct pl_err err = { 0 };
+	struct job j;
+	struct pl_sim *s;
+	double one[PL_LEN(text)], many[PL_LEN(text)];
+	int rc = 0, same = 0;
+
+	if (make_job(&j, seed, 3, 200, 3, 100, seed % 2 ? 0 : INT64_C(7000000000), &err) < 0 ||
+	    !(s = pl_sim_new(&j.g, &err))) {
+		ok(false, "seed %llu: %s", (unsigned long long)seed, err.msg);
+		return;
+	}
+	for (size_t i = 0; i < PL_LEN(text) && rc == 0; i++) {
+		w[i] = &what[i];
+		/* of one change, of two and of three; the fourth of too many for company */
+		for (size_t k = 0; k < (i == 3 ? 9 : 1 + i % 3) && rc == 0; k++)
+			rc = pl_whatif_add(&what[i], text[(i + k) % PL_LEN(text)], &err);
+		if (rc == 0)
+			rc = pl_sim_mean(s, &what[i], &one[i], &err);
+	}
+	for (size_t n = 1; n <= PL_LEN(text) && rc == 0; n++) {
+		rc = pl_sim_means(s, w, n, many, &err);
+		same += rc == 0 && !memcmp(one, many, n * sizeof(*one));
+	}
+	ok(rc == 0 && same == (int)PL_LEN(text) && one[0] != one[1] && one[2] != one[5],
+	   "seed %llu: changes simulated side by side are as each alone", (unsigned long long)seed);
+	for (size_t i = 0; i < PL_LEN(text); i++)
+		pl_whatif_fini(&what[i]);
+	pl_sim_free(s);
+	pl_graph_fini(&j.g);
+}
+
 /* ---- steps, path ----------------------------------------------------------------------------- */
 
 static bool path_is_whole(const struct pl_path *p, pl_ns t0)
@@ -590,10 +630,12 @@ static int everything(void)
 	struct seen x = { .sink = { .batch = see } };
 	struct pl_err err = { 0 };
 	struct pl_whatif w = { 0 };
+	const struct pl_whatif *both[] = { &w, &w };
 	struct pl_run r = { 0 };
 	struct pl_path p = { 0 };
 	struct pl_account a = { 0 };
 	struct pl_graph f;
+	double mean[2];
 	struct pl_sim *s = NULL;
 	struct job j;
 	int rc;
@@ -607,6 +649,7 @@ static int everything(void)
 	}
 	PL_TRY(pl_whatif_add(&w, "scale kind=comm,rank=0 by 0.5", &err));
 	PL_TRY(pl_sim_run(s, &w, &r, &err));
+	PL_TRY(pl_sim_means(s, both, 2, mean, &err));
 	PL_TRY(pl_path_find(s, &r, &p, &err));
 	PL_TRY(pl_account_make(s, &r, &a, &err));
 	PL_TRY(pl_sim_timeline(s, &r, &x.sink, &err));
@@ -660,6 +703,8 @@ int main(void)
 	test_memory();
 	for (uint64_t seed = 1; seed <= 24; seed++)
 		test_random(seed);
+	for (uint64_t seed = 50; seed < 56; seed++)
+		test_many(seed);
 	for (uint64_t seed = 100; seed < 106; seed++) {
 		test_path(seed);
 		test_account(seed);

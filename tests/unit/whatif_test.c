@@ -237,7 +237,8 @@ static void test_statements(uint64_t seed, size_t first, size_t n)
 	struct pl_sim *s = NULL;
 	struct job j;
 	pl_ns *dur[4] = { NULL };
-	double mean = -1;
+	const struct pl_whatif *both[2] = { &w, &w };
+	double mean = -1, means[2] = { -1, -1 };
 	bool read = true;
 
 	if (make_job(&j, seed, 3, 120, 4, 100, 0, &err) < 0 || know_more(&j, &err) < 0 ||
@@ -260,6 +261,8 @@ static void test_statements(uint64_t seed, size_t first, size_t n)
 	   "seed %llu: ... and it selects as many", (unsigned long long)seed);
 	ok(m && pl_sim_mean(s, &w, &mean, &err) == 0 && mean == pl_run_mean_step(s, &r),
 	   "seed %llu: ... with the same mean step", (unsigned long long)seed);
+	ok(m && pl_sim_means(s, both, 2, means, &err) == 0 && means[0] == mean && means[1] == mean,
+	   "seed %llu: ... and beside another", (unsigned long long)seed);
 	for (size_t k = 0; k < j.g.n_steps; k++)
 		free(dur[k]);
 	pl_run_fini(&r);

@@ -1,0 +1,211 @@
+/*
+ * Several changes simulated in one pass.
+ *
+ * A pass over a step waits for memory, for the branch at the end of each node's edges, and for the
+ * start of the node before, which the next one needs. WIDE runs side by side share the first two
+ * and fill the third with each other's sums: four cost less than twice what one costs. Times of a
+ * node lie next to each other. The rules are those of sim_pass(), and so are the results.
+ *
+ * Ends are kept, starts follow from them: few edges count from one. 32 bytes a node of the longest
+ * step. Longer steps than MOST_NODES, and graphs where the order of
+ * arrivals decides (RESOURCE nodes, rendezvous of the first k), are simulated one by one.
+ */
+#include <string.h>
+
+#include "sim/internal.h"
+
+#define WIDE	   SIM_SIDES
+#define MOST_NODES (1u << 20)
+
+struct wide {
+	const struct pl_sim *s;
+	struct masks masks;
+	uint8_t in_step; /* of the masks: changes that concern the step */
+	pl_ns *end;	 /* [node][run] */
+	pl_ns *tail;	 /* [resource, or none][run]: end of what it did last; INT64_MIN nothing */
+	pl_ns first[WIDE], last[WIDE]; /* begin and end of the step */
+};
+
+static void wide_fini(struct wide *x)
+{
+	sim_masks_fini(&x->masks);
+	pl_free(x->end);
+	pl_free(x->tail);
+}
+
+/* wide_fini() is due whatever happens. */
+static int wide_init(struct wide *x, const struct pl_sim *s, const struct pl_whatif *const *w,
+		     size_t n, struct pl_err *err)
+{
+	size_t ends = WIDE * sim_longest(s), tails = WIDE * (s->g->n_res + 1);
+	int rc;
+
+	x->s = s;
+	x->tail = NULL;
+	x->end = pl_malloc(ends * sizeof(*x->end)); /* each is written before it is read */
+	PL_TRY(sim_masks_init(&x->masks, s, w, n, err));
+	if (!x->end)
+		return pl_fail(err, PL_ENOMEM, "out of memory (%zu ends)", ends);
+	PL_TRY(pl_alloc(&x->tail, tails, sizeof(*x->tail), err));
+	for (size_t i = 0; i < tails; i++)
+		x->tail[i] = INT64_MIN;
+out:
+	return rc;
+}
+
+static void enter(struct wide *x, const struct pl_gstep *st, const struct pl_shape *sh)
+{
+	for (uint32_t i = 0; i < sh->n_entries; i++) {
+		const pl_ns *tail = x->tail + WIDE * (size_t)sh->res[i];
+
+		for (size_t j = 0; j < WIDE; j++)
+			x->end[WIDE * (size_t)i + j] =
+				(tail[j] == INT64_MIN ? st->start[i] : tail[j]) + st->dur[i];
+	}
+}
+
+/* t becomes the latest of itself and what an edge from a node whose times are `from` allows.
+ * Written out, for the sums of the four not to wait for a counter. */
+static inline void later(pl_ns *t, const pl_ns *from, pl_ns delay)
+{
+	t[0] = pl_max_i64(t[0], from[0] + delay);
+	t[1] = pl_max_i64(t[1], from[1] + delay);
+	t[2] = pl_max_i64(t[2], from[2] + delay);
+	t[3] = pl_max_i64(t[3], from[3] + delay);
+}
+_Static_assert(WIDE == 4, "later() and put() are written for four");
+
+/* How long node i lasts in each run, from its recorded duration. */
+static inline const float *factors_of(const struct wide *x, const struct pl_shape *sh, uint32_t i)
+{
+	return x->masks.factor[sim_mask(&x->masks, sh, i) & x->in_step];
+}
+
+/* Node i starts at t: when it ends, and what that means for its resource and the step. */
+static inline void put(struct wide *x, const struct pl_gstep *st, const struct pl_shape *sh,
+		       uint32_t i, const pl_ns *t)
+{
+	pl_ns *end = x->end + WIDE * (size_t)i, dur = st->dur[i];
+	pl_ns *tail = x->tail + WIDE * (sh->res[i] == PL_NONE ? x->s->g->n_res : sh->res[i]);
+	const float *f = factors_of(x, sh, i);
+
+	end[0] = t[0] + scaled(dur, f, 0);
+	end[1] = t[1] + scaled(dur, f, 1);
+	end[2] = t[2] + scaled(dur, f, 2);
+	end[3] = t[3] + scaled(dur, f, 3);
+	later(tail, end, 0);
+	for (size_t j = 0; j < WIDE && sh->flags[i] & PL_NF_STEP_BEGIN; j++)
+		x->first[j] = pl_min_i64(x->first[j], t[j]);
+	for (size_t j = 0; j < WIDE && sh->flags[i] & PL_NF_IN_STEP; j++)
+		x->last[j] = pl_max_i64(x->last[j], end[j]);
+}
+
+/* The starts of node i; entries have no duration. */
+static const pl_ns *starts_of(const struct wide *x, const struct pl_gstep *st,
+			      const struct pl_shape *sh, uint32_t i, pl_ns *start)
+{
+	const float *f = factors_of(x, sh, i);
+
+	for (size_t j = 0; j < WIDE; j++)
+		start[j] = x->end[WIDE * (size_t)i + j] - scaled(st->dur[i], f, j);
+	return start;
+}
+
+/* What edge e, with that delay, allows. */
+static inline void after(const struct wide *x, const struct pl_gstep *st, const struct pl_shape *sh,
+			 uint32_t e, pl_ns delay, pl_ns *t)
+{
+	pl_ns start[WIDE];
+
+	later(t,
+	      edge_from_start(sh->etype[e]) ? starts_of(x, st, sh, sh->src[e], start)
+					    : x->end + WIDE * (size_t)sh->src[e],
+	      delay);
+}
+
+static void run_step(struct wide *x, size_t k)
+{
+	const struct pl_gstep *st = &x->s->g->step[k];
+	const struct pl_shape *sh = &x->s->g->shape[st->shape];
+	const struct prep *prep = &x->s->step[k];
+	const struct far *far = prep->far, *far_end = far + prep->n_far;
+
+	for (size_t j = 0; j < WIDE; j++) {
+		x->first[j] = INT64_MAX;
+		x->last[j] = INT64_MIN;
+	}
+	x->in_step = sim_masks_of_step(&x->masks, k);
+	enter(x, st, sh);
+	for (uint32_t i = sh->n_entries, e = sh->off[i]; i < sh->n_nodes; i++) {
+		uint32_t stop = sh->off[i + 1];
+		pl_ns t[WIDE];
+
+		/* a source: where it was recorded */
+		for (size_t j = 0; j < WIDE; j++)
+			t[j] = e == stop ? st->start[i] : INT64_MIN;
+		for (; e < stop; e++)
+			after(x, st, sh, e, prep->w[e], t);
+		for (; far != far_end && far->node == i; far++)
+			after(x, st, sh, far->edge, prep->w[far->edge] + far->gap, t);
+		put(x, st, sh, i, t);
+	}
+}
+
+static int run_wide(const struct pl_sim *s, const struct pl_whatif *const *w, size_t n,
+		    double *mean, struct pl_err *err)
+{
+	struct wide x;
+	size_t reported = 0;
+	int rc;
+
+	PL_TRY(wide_init(&x, s, w, n, err));
+	memset(mean, 0, n * sizeof(*mean));
+	for (size_t k = 0; k < s->g->n_steps; k++) {
+		run_step(&x, k);
+		reported += s->step[k].reported;
+		for (size_t j = 0; j < n && s->step[k].reported; j++)
+			mean[j] += (double)(x.last[j] - x.first[j]);
+	}
+	for (size_t j = 0; j < n && reported; j++)
+		mean[j] /= (double)reported;
+out:
+	wide_fini(&x);
+	return rc;
+}
+
+static bool can_be_wide(const struct pl_sim *s)
+{
+	if (s->has_shared || sim_longest(s) > MOST_NODES)
+		return false;
+	for (size_t i = 0; i < s->g->n_shapes; i++)
+		if (s->g->shape[i].k)
+			return false;
+	return true;
+}
+
+/* How many of the first of n can be simulated together: by masks, with few enough changes. */
+static size_t side_by_side(const struct pl_whatif *const *w, size_t n)
+{
+	size_t some = 0, changes = 0;
+
+	while (some < n && some < WIDE && changes + w[some]->n <= SIM_MASK_BITS &&
+	       sim_masks_can(w[some]))
+		changes += w[some++]->n;
+	return some;
+}
+
+int pl_sim_means(const struct pl_sim *s, const struct pl_whatif *const *w, size_t n, double *mean,
+		 struct pl_err *err)
+{
+	bool wide = can_be_wide(s);
+	int rc = 0;
+
+	for (size_t i = 0; i < n && rc >= 0;) {
+		size_t some = wide ? side_by_side(w + i, n - i) : 1;
+
+		rc = some > 1 ? run_wide(s, w + i, some, mean + i, err)
+			      : pl_sim_mean(s, w[i], &mean[i], err);
+		i += some > 1 ? some : 1;
+	}
+	return rc;
+}
