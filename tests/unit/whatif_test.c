@@ -237,8 +237,7 @@ static void test_statements(uint64_t seed, size_t first, size_t n)
 	struct pl_sim *s = NULL;
 	struct job j;
 	pl_ns *dur[4] = { NULL };
-	const struct pl_whatif *both[2] = { &w, &w };
-	double mean = -1, means[2] = { -1, -1 };
+	double mean = -1;
 	bool read = true;
 
 	if (make_job(&j, seed, 3, 120, 4, 100, 0, &err) < 0 || know_more(&j, &err) < 0 ||
@@ -261,8 +260,6 @@ static void test_statements(uint64_t seed, size_t first, size_t n)
 	   "seed %llu: ... and it selects as many", (unsigned long long)seed);
 	ok(m && pl_sim_mean(s, &w, &mean, &err) == 0 && mean == pl_run_mean_step(s, &r),
 	   "seed %llu: ... with the same mean step", (unsigned long long)seed);
-	ok(m && pl_sim_means(s, both, 2, means, &err) == 0 && means[0] == mean && means[1] == mean,
-	   "seed %llu: ... and beside another", (unsigned long long)seed);
 	for (size_t k = 0; k < j.g.n_steps; k++)
 		free(dur[k]);
 	pl_run_fini(&r);
@@ -407,6 +404,8 @@ static int comm_job(struct job *j, double a, double b, struct pl_err *err)
 			n++;
 		}
 	}
+	pl_free(s->k); /* so that changes can be simulated side by side */
+	s->k = NULL;
 out:
 	return rc;
 }
@@ -421,7 +420,8 @@ static void test_line(struct job *j, const char *text, double a, double b, doubl
 	struct pl_err err = { 0 };
 	struct pl_run r = { 0 };
 	struct pl_sim *sim = pl_sim_new(&j->g, &err);
-	double worst = 0;
+	const struct pl_whatif *both[2] = { &w, &w };
+	double worst = 0, mean[2] = { -1, -1 };
 	int rc = sim ? 0 : err.code;
 	char copy[200], *p = copy;
 
@@ -445,6 +445,9 @@ static void test_line(struct job *j, const char *text, double a, double b, doubl
 
 		worst = fmax(worst, fabs((double)pl_run_dur(sim, &r, 0, i) - want));
 	}
+	ok(pl_sim_means(sim, both, 2, mean, &err) == 0 && mean[0] == mean[1] &&
+		   mean[0] == pl_run_mean_step(sim, &r),
+	   "%s: the same beside another", text);
 	ok(worst <= 1, "%s: within a nanosecond of the line (%.2f)", text, worst);
 out:
 	pl_run_fini(&r);
@@ -469,6 +472,8 @@ static void test_communication(void)
 	test_line(&j, "latency by 3", a, b, a * 3, b);
 	test_line(&j, "latency to 2us", a, b, 6 * 2000, b); /* 2 (4 - 1) messages */
 	test_line(&j, "ranks 16", a, b, a * 15 / 3, b * (15.0 / 16) / (3.0 / 4));
+	test_line(&j, "scale size=4000..1M by 3;scale size=..1M by 0.5;scale size=4G.. by 9", a, b,
+		  1.5 * a, 1.5 * b);
 	test_line(&j, "ranks 2", a, b, a / 3, b * (1.0 / 2) / (3.0 / 4));
 	test_line(&j, "ranks 1", a, b, 0, 0);
 	test_line(&j, "ranks 16;latency to 2us;bandwidth by 2", a, b, 30 * 2000,
