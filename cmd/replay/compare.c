@@ -335,10 +335,14 @@ static int as_text(const struct diff *d, struct pl_table *const *t, size_t rest,
 	PL_TRY(pl_out_printf(out, err, "A: %s a step, B: %s, difference %s (%+.2f %%)\n",
 			     fmt_ns(ta, sizeof(ta), a), fmt_ns(tb, sizeof(tb), b),
 			     fmt_ns(td, sizeof(td), b - a), a > 0 ? 100 * (b - a) / a : 0));
-	PL_TRY(pl_out_printf(
-		out, err, "A: %zu steps, %d ranks, %.1f %% unexplained; B: %zu, %d, %.1f %%\n\n",
-		d->r[0]->n_steps, d->r[0]->g.n_ranks, 100 * d->r[0]->unexplained_share,
-		d->r[1]->n_steps, d->r[1]->g.n_ranks, 100 * d->r[1]->unexplained_share));
+	PL_TRY(pl_out_printf(out, err,
+			     "A: %zu steps, %d ranks, %.1f %% unexplained; B: %zu, %d, %.1f %%\n%s",
+			     d->r[0]->n_steps, d->r[0]->g.n_ranks, 100 * d->r[0]->unexplained_share,
+			     d->r[1]->n_steps, d->r[1]->g.n_ranks, 100 * d->r[1]->unexplained_share,
+			     d->r[0]->given->list.n ? "" : "\n"));
+	for (size_t i = 0; i < d->r[0]->given->list.n; i++)
+		PL_TRY(pl_out_printf(out, err, "changed in both: %s\n%s", d->r[0]->given->list.v[i],
+				     i + 1 == d->r[0]->given->list.n ? "\n" : ""));
 	PL_TRY(pl_table_print(t[0], out, PL_TABLE_TEXT, "Classes of time, a step", err));
 	PL_TRY(pl_out_printf(out, err, "\n"));
 	PL_TRY(pl_table_print(t[1], out, PL_TABLE_TEXT,

@@ -1,12 +1,15 @@
 /* What the program reads: graphs, and changes from the command line and from files. */
 #include <string.h>
 
+#include "plan/topology.h"
 #include "program.h"
 
 void changes_fini(struct changes *x)
 {
 	pl_free(x->list.v);
 	pl_buf_fini(&x->text);
+	pl_whatif_model_free(x->model);
+	pl_free(x->hits);
 }
 
 /* ---- changes --------------------------------------------------------------------------------- */
@@ -91,26 +94,45 @@ out:
 	return rc;
 }
 
-int parse_changes(const struct config *c, const struct changes *x, const struct pl_graph *g,
+static int make_model(const struct config *c, struct changes *x, const struct pl_graph *g,
+		      const struct pl_whatif *w, struct pl_err *err)
+{
+	struct pl_topology topo = { 0 };
+	int rc = 0;
+
+	if (c->topology)
+		PL_TRY(pl_topology_parse(c->topology, &topo, err));
+	pl_whatif_model_free(x->model);
+	x->model = pl_whatif_model_new(w, g, c->topology ? &topo : NULL, err);
+	rc = x->model ? 0 : err->code;
+out:
+	pl_topology_fini(&topo);
+	return rc;
+}
+
+int parse_changes(const struct config *c, struct changes *x, const struct pl_graph *g,
 		  struct pl_whatif *w, struct pl_err *err)
 {
 	int rc = 0;
 
-	for (size_t i = 0; i < x->list.n; i++) {
-		struct pl_whatif one = { 0 };
-		uint64_t hits;
-
+	for (size_t i = 0; i < x->list.n; i++)
 		PL_TRY(pl_whatif_add(w, x->list.v[i], err));
-		rc = pl_whatif_add(&one, x->list.v[i], err);
-		if (rc >= 0)
-			rc = pl_whatif_hits(&one, g, &hits, err);
-		pl_whatif_fini(&one);
-		if (rc < 0)
-			goto out;
-		if (!hits)
+	if (!w->n)
+		return 0;
+	PL_TRY(make_model(c, x, g, w, err));
+	if (pl_whatif_model_guessed(x->model))
+		pl_say(&c->c.log, PL_LOG_WARN,
+		       "the graph does not say which communication is data-parallel: for \"ranks\" "
+		       "that of all ranks counts as such");
+	w->model = x->model;
+	pl_free(x->hits);
+	x->hits = NULL;
+	PL_TRY(pl_alloc(&x->hits, w->n, sizeof(*x->hits), err));
+	PL_TRY(pl_whatif_hits(w, g, x->hits, err));
+	for (size_t i = 0; i < w->n; i++)
+		if (!x->hits[i])
 			pl_say(&c->c.log, PL_LOG_WARN, "the change \"%s\" selects no operation",
 			       x->list.v[i]);
-	}
 out:
 	return rc;
 }

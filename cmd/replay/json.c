@@ -41,6 +41,25 @@ out:
 	return rc;
 }
 
+static int put_changes(struct pl_jsonw *w, const struct changes *x, struct pl_err *err)
+{
+	int rc;
+
+	if (!x->list.n)
+		return 0;
+	PL_TRY(pl_jsonw_key(w, "changes", err));
+	PL_TRY(pl_jsonw_open(w, '[', err));
+	for (size_t i = 0; i < x->list.n; i++) {
+		PL_TRY(pl_jsonw_open(w, '{', err));
+		PL_TRY(pl_jsonw_kstr(w, "change", x->list.v[i], err));
+		PL_TRY(pl_jsonw_ki64(w, "operations", (int64_t)x->hits[i], err));
+		PL_TRY(pl_jsonw_close(w, err));
+	}
+	rc = pl_jsonw_close(w, err);
+out:
+	return rc;
+}
+
 static int put_summary(struct pl_jsonw *w, const struct config *c, const struct report *r,
 		       struct pl_err *err)
 {
@@ -207,6 +226,7 @@ int print_json(const struct config *c, const struct report *r, struct pl_out *ou
 	pl_jsonw_init(&w, out, 0);
 	PL_TRY(pl_jsonw_open(&w, '{', err));
 	PL_TRY(pl_jsonw_kstr(&w, "schema", "paceline.replay/1", err));
+	PL_TRY(put_changes(&w, r->given, err));
 	PL_TRY(put_steps(&w, r, err));
 	PL_TRY(put_summary(&w, c, r, err));
 	PL_TRY(put_ranks(&w, r, err));

@@ -207,35 +207,36 @@ static int explain_run(struct report *r, struct pl_pool *pool, struct pl_err *er
 	return rc;
 }
 
-int measure(struct report *r, const struct planned *plan, const struct pl_whatif *w,
-	    struct pl_pool *pool, struct pl_err *err)
+int measure(struct report *r, struct pl_err *err)
 {
-	struct pl_run base = { 0 };
 	int rc;
 
 	r->predicted_mean = NAN;
 	r->s = pl_sim_new(&r->g, err);
 	if (!r->s)
 		return err->code;
-	PL_TRY(pl_sim_run(r->s, NULL, &base, err));
-	r->ops = base.ops;
-	PL_TRY(measure_steps(r, &base, err));
-	PL_TRY(measure_starts(r, &base, err));
-	if (plan || (w && w->n)) {
-		pl_run_fini(&base);
-		if (plan)
-			PL_TRY(use_plan(plan, r, err));
-		PL_TRY(pl_sim_run(r->s, w, &r->run, err));
+	PL_TRY(pl_sim_run(r->s, NULL, &r->run, err));
+	r->ops = r->run.ops;
+	PL_TRY(measure_steps(r, &r->run, err));
+	PL_TRY(measure_starts(r, &r->run, err));
+out:
+	return rc;
+}
+
+int explain(struct report *r, bool planned, const struct pl_whatif *w, struct pl_pool *pool,
+	    struct pl_err *err)
+{
+	int rc;
+
+	if (planned || w->n) {
+		pl_run_fini(&r->run);
+		rc = pl_sim_run(r->s, w, &r->run, err);
+		if (rc < 0)
+			return rc;
 		predict_steps(r);
-	} else {
-		r->run = base;
-		memset(&base, 0, sizeof(base));
 	}
 	r->mean = pl_run_mean_step(r->s, &r->run);
-	rc = explain_run(r, pool, err);
-out:
-	pl_run_fini(&base);
-	return rc;
+	return explain_run(r, pool, err);
 }
 
 void report_fini(struct report *r)

@@ -75,6 +75,7 @@ int use_plan(const struct planned *x, struct report *r, struct pl_err *err)
 	pl_cost_fini(&cost);
 	if (rc < 0)
 		return rc;
+	pl_run_fini(&r->run);
 	pl_sim_free(r->s);
 	pl_graph_fini(&r->g);
 	r->g = out;

@@ -60,8 +60,11 @@ struct change_row {
 	double saves_ns, share; /* of the mean step */
 };
 
+struct changes;
+
 /* What there is to say of one graph. */
 struct report {
+	const struct changes *given;
 	struct pl_graph g;
 	struct pl_sim *s;
 	size_t n_folded, n_recorded; /* --fold: how many steps of how many */
@@ -91,6 +94,9 @@ struct report {
 struct changes {
 	struct pl_list list;
 	struct pl_buf text;
+	/* of the graph that they were last parsed for */
+	struct pl_whatif_model *model;
+	uint64_t *hits; /* [change]: operations that it selects */
 };
 
 /* A plan, and where the ranks are if that was given. */
@@ -104,24 +110,26 @@ struct planned {
 /* ---- planned.c ---- */
 int read_plan(const struct config *c, struct planned *x, struct pl_err *err) PL_MUST;
 void planned_fini(struct planned *x);
-/* Replace r->g and r->s by what the plan makes of them. */
+/* Replace r->g and r->s by what the plan makes of them; r->run is gone. */
 int use_plan(const struct planned *x, struct report *r, struct pl_err *err) PL_MUST;
 
 /* ---- input.c ---- */
 int read_changes(const struct config *c, struct changes *x, struct pl_err *err) PL_MUST;
 void changes_fini(struct changes *x);
-/* Warns of changes that select nothing. */
-int parse_changes(const struct config *c, const struct changes *x, const struct pl_graph *g,
+/* Warns of changes that select nothing. w borrows from x. */
+int parse_changes(const struct config *c, struct changes *x, const struct pl_graph *g,
 		  struct pl_whatif *w, struct pl_err *err) PL_MUST;
 /* NULL or "-": standard input. Folded if asked for. */
 int read_graph(const struct config *c, const char *path, struct pl_pool *pool, struct report *r,
 	       struct pl_err *err) PL_MUST;
 
 /* ---- measure.c ---- */
-/* r->g is there; fills all but slow and change. With a plan (else NULL) r->g becomes the planned
- * graph, which the changes are made to. */
-int measure(struct report *r, const struct planned *plan, const struct pl_whatif *w,
-	    struct pl_pool *pool, struct pl_err *err) PL_MUST;
+/* r->g is there: simulates it as it was recorded and compares, step by step. */
+int measure(struct report *r, struct pl_err *err) PL_MUST;
+/* The rest but slow and change, of the run that plan (r->g is the planned graph then) and changes
+ * give, if there are any. */
+int explain(struct report *r, bool planned, const struct pl_whatif *w, struct pl_pool *pool,
+	    struct pl_err *err) PL_MUST;
 void report_fini(struct report *r);
 
 /* ---- path.c ---- */

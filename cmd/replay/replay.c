@@ -18,14 +18,14 @@ static const struct pl_opt options[] = {
 	  AT(to), "text|json|csv|tsv|jsonl" },
 	PL_OPTS_OUTPUT,
 	{ 0, "what-if", "CHANGE",
-	  "predict the step with the change \"scale SELECTOR by X\"; may be given again",
+	  "predict the step with a change, such as \"scale SELECTOR by X\"; may be given again",
 	  PL_OPT_LIST, AT(whatif), NULL },
 	{ 0, "what-if-file", "FILE", "the same for each line of FILE; # begins a comment",
 	  PL_OPT_LIST, AT(whatif_file), NULL },
 	{ 'p', "plan", "FILE", "predict the steps with this plan", PL_OPT_STR, AT(plan), NULL },
 	{ 0, "topology", "SPEC",
-	  "with a plan: hosts and links, HOSTSxRANKS, HOSTSxRANKS:PRESET, or a file", PL_OPT_STR,
-	  AT(topology), NULL },
+	  "hosts and links, for plans and changes of links: HOSTSxRANKS[:PRESET], or a file",
+	  PL_OPT_STR, AT(topology), NULL },
 	{ 0, "fold", "HOW",
 	  "replay one step that is the mean or median of many: none, mean, median", PL_OPT_CHOICE,
 	  AT(fold), "none|mean|median" },
@@ -126,8 +126,8 @@ static int print(const struct config *c, const struct report *r, struct pl_out *
 static int replay(const struct config *c, const char *path, struct pl_pool *pool,
 		  struct pl_out *out, struct pl_out *timeline, struct pl_err *err)
 {
-	struct report r = { 0 };
 	struct changes x = { 0 };
+	struct report r = { .given = &x };
 	struct pl_whatif w = { 0 };
 	struct planned plan = { 0 };
 	double t[4] = { now() };
@@ -138,8 +138,14 @@ static int replay(const struct config *c, const char *path, struct pl_pool *pool
 		PL_TRY(read_plan(c, &plan, err));
 	PL_TRY(read_graph(c, path, pool, &r, err));
 	t[1] = now();
-	PL_TRY(parse_changes(c, &x, &r.g, &w, err));
-	if ((rc = measure(&r, c->plan ? &plan : NULL, &w, pool, err)) < 0) {
+	rc = measure(&r, err);
+	if (rc >= 0 && c->plan)
+		rc = use_plan(&plan, &r, err);
+	if (rc >= 0) /* of the planned graph */
+		PL_TRY(parse_changes(c, &x, &r.g, &w, err));
+	if (rc >= 0)
+		rc = explain(&r, c->plan != NULL, &w, pool, err);
+	if (rc < 0) {
 		pl_wrap(err, "%s", strcmp(path, "-") ? path : "stdin");
 		goto out;
 	}
@@ -172,8 +178,8 @@ out:
 static int compare(const struct config *c, char **path, struct pl_pool *pool, struct pl_out *out,
 		   struct pl_err *err)
 {
-	struct report r[2] = { { .n_folded = 0 } };
 	struct changes x = { 0 };
+	struct report r[2] = { { .given = &x }, { .given = &x } };
 	int rc;
 
 	PL_TRY(read_changes(c, &x, err));
@@ -183,7 +189,8 @@ static int compare(const struct config *c, char **path, struct pl_pool *pool, st
 		rc = read_graph(c, path[i], pool, &r[i], err);
 		if (rc >= 0)
 			rc = parse_changes(c, &x, &r[i].g, &w, err);
-		if (rc >= 0 && (rc = measure(&r[i], NULL, &w, pool, err)) < 0)
+		if (rc >= 0 && ((rc = measure(&r[i], err)) < 0 ||
+				(rc = explain(&r[i], false, &w, pool, err)) < 0))
 			pl_wrap(err, "%s", path[i]);
 		pl_whatif_fini(&w);
 		if (rc < 0)
@@ -216,8 +223,8 @@ static int check(const struct config *c, int argc, char **argv, struct pl_err *e
 			       c->timeline ? "timeline" : "table");
 	if (c->plan && (argc == 2 || c->stragglers))
 		return pl_fail(err, PL_EUSAGE, "--plan is for the report of one graph");
-	if (c->topology && !c->plan)
-		return pl_fail(err, PL_EUSAGE, "--topology is for --plan");
+	if (c->topology && !c->plan && !c->whatif.n && !c->whatif_file.n)
+		return pl_fail(err, PL_EUSAGE, "--topology is for --plan and --what-if");
 	if (c->plan && !strcmp(c->plan, "-") && (!argc || is_stdout(argv[0])))
 		return pl_fail(err, PL_EUSAGE, "graph and plan cannot both be standard input");
 	if (c->timeline && is_stdout(c->timeline) && is_stdout(c->c.output))
@@ -273,9 +280,14 @@ const struct pl_cmd pl_command = {
 	.summary = "Replay a job's graph: where its time goes, and what if something changed.",
 	.details = "With two graphs: what changed from the first to the second. Without: standard "
 		   "input.\n"
-		   "A change is \"scale SELECTOR by X\"; SELECTOR is KEY=GLOB,... with KEY kind, "
-		   "name, rank,\n"
-		   "host, stage or step; kinds are those of traces and comm, compute, gap, all.",
+		   "A change is \"scale SELECTOR by X\", \"remove SELECTOR\", \"set SELECTOR to "
+		   "TIME\",\n"
+		   "\"fix SELECTOR [to mean|median]\", \"bandwidth [LINK] by X\", \"latency [LINK] "
+		   "by X|to\n"
+		   "TIME\" or \"ranks N\". SELECTOR is KEY=PATTERN,... with KEY kind, name, rank, "
+		   "host, stage,\n"
+		   "dp, step, size, layer or mb; kinds are those of traces and comm, compute, gap, "
+		   "all.",
 	.opts = options,
 	.config_size = sizeof(struct config),
 	.defaults = defaults,

@@ -141,8 +141,8 @@ static void longest_waiter(const struct report *r, struct slow_row *row)
 }
 
 /* all: by reason, see find_operation() */
-static int explain(const struct report *r, size_t rank, double **all, struct slow_row *row,
-		   struct pl_err *err)
+static int explain_rank(const struct report *r, size_t rank, double **all, struct slow_row *row,
+			struct pl_err *err)
 {
 	char ns[32], more[32], wait[32], median[32], longest[64] = "", op[160] = "", text[64];
 	double n = (double)r->n_steps, extra;
@@ -232,7 +232,7 @@ int find_slow(struct report *r, struct pl_err *err)
 					  .median_wait_ns = median / (pl_ns)r->n_steps,
 					  .most = -1 };
 		longest_waiter(r, row);
-		PL_TRY(explain(r, i, all, row, err));
+		PL_TRY(explain_rank(r, i, all, row, err));
 		r->n_slow++;
 	}
 out:

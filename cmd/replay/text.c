@@ -56,6 +56,9 @@ static int print_answer(const struct config *c, const struct report *r, struct p
 	PL_TRY(pl_out_printf(out, err, ", %d rank%s, %.1f %% unexplained%s\n", r->g.n_ranks,
 			     r->g.n_ranks == 1 ? "" : "s", 100 * r->unexplained_share,
 			     color ? "\033[0m" : ""));
+	for (size_t i = 0; i < r->given->list.n; i++)
+		PL_TRY(pl_out_printf(out, err, "changed: %s (%" PRIu64 " operations)\n",
+				     r->given->list.v[i], r->given->hits[i]));
 	if (r->n_steps > 1)
 		PL_TRY(pl_out_printf(out, err, "error of a step: mean %.3f %%, worst %+.3f %%\n",
 				     100 * r->mean_abs_error, 100 * r->worst_error));

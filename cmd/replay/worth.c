@@ -246,6 +246,7 @@ static int prepare(struct cands *x, const struct changes *given, struct pl_err *
 		for (size_t k = 0; k < given->list.n; k++)
 			PL_TRY(pl_whatif_add(&x->v[i].w, given->list.v[k], err));
 		PL_TRY(pl_whatif_add(&x->v[i].w, x->v[i].text, err));
+		x->v[i].w.model = given->model;
 	}
 out:
 	return rc;

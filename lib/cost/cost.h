@@ -56,6 +56,24 @@ void pl_cost_fini(struct pl_cost *c);
  * sizes. Precision: where nothing is measured, the factors of Daydream (Zhu et al., ATC 2020). */
 void pl_cost_coster(const struct pl_cost *c, struct pl_coster *out);
 
+/* ---- the parts of a communication's cost, for changing them apart -----------------------------
+ */
+
+struct pl_cost_line { /* t = a_ns + b_ns_per_byte * bytes */
+	double a_ns, b_ns_per_byte;
+	int64_t bytes; /* those of the communication; where unknown, in the middle of the fit's */
+};
+/* The fit, moved to the communication's number of ranks over the same links, as a ring; without a
+ * fit the analysis. Algorithm and changes of `comm` are not looked at. False for fewer than two
+ * ranks. */
+bool pl_cost_line(const struct pl_cost *c, const struct pl_comm *comm, struct pl_cost_line *out);
+/* Of a ring of n ranks: messages that follow one another, and bytes that a rank sends for each byte
+ * of the communication. Gather, scatter and barrier are trees, broadcast and reduce chains. */
+void pl_cost_ring(const struct pl_comm *comm, double *messages, double *share);
+/* The factors that the changes of links in `comm` put on a and b. Of "*" they are those of the
+ * change; of other links the analysis says how much these matter. */
+void pl_cost_links(const struct pl_cost *c, const struct pl_comm *comm, double *a, double *b);
+
 /* ---- memory -----------------------------------------------------------------------------------
  */
 

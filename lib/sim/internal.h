@@ -43,7 +43,8 @@ struct slots { /* of shared resources: when each of their places is free */
 struct pass {
 	const struct pl_sim *s;
 	size_t k;
-	const float *f; /* factors of durations, NULL: all 1 */
+	const pl_ns *dur; /* durations, but for: */
+	const float *f;	  /* their factors, NULL: all 1 */
 	pl_ns *start, *end;
 	struct tail *tail;
 	struct slots *slots;	    /* of graphs with RESOURCE nodes */
@@ -83,9 +84,19 @@ struct select;
 int sim_select_new(const struct pl_whatif *w, const struct pl_graph *g, struct select **x,
 		   struct pl_err *err) PL_MUST;
 void sim_select_free(struct select *x);
+/* Do all statements scale? Then a factor says it all, else struct now. */
+bool sim_select_scales(const struct select *x);
 double sim_select_most(const struct select *x); /* no node's factor is greater; at least 1 */
-/* Multiply the factors of the step's nodes (f may be NULL: only count). How many were selected. */
-uint64_t sim_select_apply(struct select *x, size_t step, float *f);
+/* Multiply the factors of the step's nodes. How many were selected. */
+uint64_t sim_select_scale(struct select *x, size_t step, float *f);
+
+struct now { /* a duration while statements are applied: base * factor */
+	double base;
+	float factor;
+};
+/* Apply all statements to the durations of the step's nodes (d may be NULL: only count). Adds to
+ * hits[statement] (unless NULL) how many it selects; their sum. */
+uint64_t sim_select_apply(struct select *x, size_t step, struct now *d, uint64_t *hits);
 /* The selections of changes under which times stay in range (PL_ELIMIT). */
 int sim_select_for(const struct pl_sim *s, const struct pl_whatif *w, struct select **x,
 		   struct pl_err *err) PL_MUST;
@@ -103,7 +114,10 @@ struct masks {
 	float factor[1 << SIM_MASK_BITS][SIM_SIDES];
 	uint32_t n_names, n_res;
 };
-/* w[0] .. w[n - 1] have SIM_MASK_BITS changes at most. sim_masks_fini() is due whatever happens. */
+/* Can masks say what the changes do? Only if they scale what names, kinds and resources select. */
+bool sim_masks_can(const struct pl_whatif *w);
+/* w[0] .. w[n - 1] can, and have SIM_MASK_BITS changes at most. sim_masks_fini() is due whatever
+ * happens. */
 int sim_masks_init(struct masks *m, const struct pl_sim *s, const struct pl_whatif *const *w,
 		   size_t n, struct pl_err *err) PL_MUST;
 void sim_masks_fini(struct masks *m);

@@ -183,12 +183,13 @@ static bool can_be_wide(const struct pl_sim *s)
 	return true;
 }
 
-/* How many of the first of n have few enough changes together. */
+/* How many of the first of n can be simulated together: by masks, with few enough changes. */
 static size_t side_by_side(const struct pl_whatif *const *w, size_t n)
 {
 	size_t some = 0, changes = 0;
 
-	while (some < n && some < WIDE && changes + w[some]->n <= SIM_MASK_BITS)
+	while (some < n && some < WIDE && changes + w[some]->n <= SIM_MASK_BITS &&
+	       sim_masks_can(w[some]))
 		changes += w[some++]->n;
 	return some;
 }

@@ -144,9 +144,8 @@ static pl_ns far_gap(const struct prep *prep, uint32_t node, uint32_t edge)
 /* A node is taken: it starts now, or when it gets its resource. */
 static void take(struct pass *p, const struct pl_shape *sh, uint32_t i)
 {
-	const struct pl_gstep *st = &p->s->g->step[p->k];
 	const struct prep *prep = &p->s->step[p->k];
-	pl_ns dur = scaled(st->dur[i], p->f, i);
+	pl_ns dur = scaled(p->dur[i], p->f, i);
 
 	if (sh->k && sh->k[i] && sh->type[i] == PL_N_RENDEZVOUS)
 		p->start[i] = sim_kth_arrival(sh, prep->w, p->start, p->end, i);

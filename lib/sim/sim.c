@@ -326,6 +326,7 @@ void sim_pass(struct pass *p)
 	const uint32_t *off = sh->off, *src = sh->src, n = sh->n_nodes;
 	const uint8_t *type = sh->etype;
 	const int32_t *w = prep->w;
+	const pl_ns *dur = p->dur;
 	pl_ns first = INT64_MAX, last = INT64_MIN;
 
 	for (uint32_t i = sh->n_entries, e = off[i]; i < n; i++) {
@@ -344,7 +345,7 @@ void sim_pass(struct pass *p)
 		for (; e < stop; e++)
 			t = pl_max_i64(t, from[edge_from_start(type[e])][src[e]] + w[e]);
 		p->start[i] = t;
-		p->end[i] = end = t + scaled(st->dur[i], p->f, i);
+		p->end[i] = end = t + scaled(dur[i], p->f, i);
 		if (res != PL_NONE && end >= p->tail[res].end)
 			p->tail[res] = (struct tail){ end, (uint64_t)p->k << 32 | i };
 		if (sh->flags[i] & PL_NF_STEP_BEGIN)
@@ -364,7 +365,11 @@ struct runner { /* what steps of one run share */
 	struct tail *tail;
 	struct slots slots;
 	pl_ns *start, *end; /* scratch for the longest step; start only when it is not kept */
+	/* of changes: factors, or where these do not say it all durations */
 	float *factor;
+	struct now *now;
+	pl_ns *dur;
+	double changed; /* what all changed durations sum to so far */
 };
 
 static void runner_fini(struct runner *x)
@@ -375,6 +380,8 @@ static void runner_fini(struct runner *x)
 	pl_free(x->start);
 	pl_free(x->end);
 	pl_free(x->factor);
+	pl_free(x->now);
+	pl_free(x->dur);
 }
 
 size_t sim_longest(const struct pl_sim *s)
@@ -387,18 +394,35 @@ size_t sim_longest(const struct pl_sim *s)
 	return most;
 }
 
+#define TOO_LONG "the changes make the durations sum to more than 2^61 ns: use smaller "
+
 int sim_select_for(const struct pl_sim *s, const struct pl_whatif *w, struct select **x,
 		   struct pl_err *err)
 {
 	int rc = sim_select_new(w, s->g, x, err);
 
-	if (rc >= 0 && s->total * sim_select_most(*x) > TOTAL_MAX) {
+	if (rc >= 0 && sim_select_scales(*x) && s->total * sim_select_most(*x) > TOTAL_MAX) {
 		sim_select_free(*x);
 		*x = NULL;
-		rc = pl_fail(err, PL_ELIMIT,
-			     "the changes make the durations sum to more than 2^61 ns: use smaller "
-			     "factors");
+		rc = pl_fail(err, PL_ELIMIT, TOO_LONG "factors");
 	}
+	return rc;
+}
+
+/* For steps of at most so many nodes. */
+static int runner_changes(struct runner *x, const struct pl_whatif *w, size_t most,
+			  struct pl_err *err)
+{
+	int rc;
+
+	PL_TRY(sim_select_for(x->s, w, &x->select, err));
+	if (sim_select_scales(x->select)) {
+		PL_TRY(pl_alloc(&x->factor, most, sizeof(*x->factor), err));
+		return 0;
+	}
+	PL_TRY(pl_alloc(&x->now, most, sizeof(*x->now), err));
+	PL_TRY(pl_alloc(&x->dur, most, sizeof(*x->dur), err));
+out:
 	return rc;
 }
 
@@ -415,10 +439,8 @@ static int runner_init(struct runner *x, const struct pl_sim *s, const struct pl
 	PL_TRY(pl_alloc(&x->end, most, sizeof(*x->end), err));
 	if (!keep)
 		PL_TRY(pl_alloc(&x->start, most, sizeof(*x->start), err));
-	if (w && w->n) {
-		PL_TRY(sim_select_for(s, w, &x->select, err));
-		PL_TRY(pl_alloc(&x->factor, most, sizeof(*x->factor), err));
-	}
+	if (w && w->n)
+		PL_TRY(runner_changes(x, w, most, err));
 	if (s->has_shared)
 		PL_TRY(sim_slots_init(s->g, &x->slots, err));
 	for (size_t i = 0; i < s->g->n_res; i++)
@@ -444,29 +466,57 @@ static void enter(const struct pass *p, uint64_t *from)
 	}
 }
 
-/* False when nothing of the step is changed. */
-static bool factors(struct runner *x, size_t k)
+static int durations(struct runner *x, struct pass *p, uint32_t n, struct pl_err *err)
 {
-	uint32_t n = x->s->g->shape[x->s->g->step[k].shape].n_nodes;
+	const pl_ns *was = p->dur;
+
+	for (uint32_t i = 0; i < n; i++)
+		x->now[i] = (struct now){ (double)was[i], 1 };
+	if (!sim_select_apply(x->select, p->k, x->now, NULL))
+		return 0;
+	for (uint32_t i = 0; i < n; i++) {
+		double ns = x->now[i].base * (double)x->now[i].factor;
+
+		x->changed += ns;
+		if (!(x->changed + x->s->total <= TOTAL_MAX)) /* not a number: neither */
+			return pl_fail(err, PL_ELIMIT, TOO_LONG "times");
+		x->dur[i] = (pl_ns)(ns + 0.5);
+	}
+	p->dur = x->dur;
+	return 0;
+}
+
+/* What the changes make of the step's durations. */
+static int apply(struct runner *x, struct pass *p, struct pl_err *err)
+{
+	uint32_t n = x->s->g->shape[x->s->g->step[p->k].shape].n_nodes;
 
 	if (!x->select)
-		return false;
+		return 0;
+	if (x->dur)
+		return durations(x, p, n, err);
 	for (uint32_t i = 0; i < n; i++)
 		x->factor[i] = 1;
-	return sim_select_apply(x->select, k, x->factor) > 0;
+	if (sim_select_scale(x->select, p->k, x->factor))
+		p->f = x->factor;
+	return 0;
 }
 
 /* start and from may be NULL: not kept. */
 static int run_step(struct runner *x, struct pass *p, size_t k, pl_ns *start, uint64_t *from,
 		    struct pl_err *err)
 {
+	int rc;
+
 	*p = (struct pass){ .s = x->s,
 			    .k = k,
-			    .f = factors(x, k) ? x->factor : NULL,
+			    .dur = x->s->g->step[k].dur,
 			    .start = start ? start : x->start,
 			    .end = x->end,
 			    .tail = x->tail,
 			    .slots = &x->slots };
+	if ((rc = apply(x, p, err)) < 0)
+		return rc;
 	enter(p, from);
 	if (x->s->has_shared)
 		return sim_pass_shared(p, err);
@@ -487,6 +537,10 @@ static int keep_step(struct runner *x, struct pl_run *r, size_t k, struct pl_err
 		PL_TRY(pl_alloc(&r->factor[k], sh->n_nodes, sizeof(float), err));
 		memcpy(r->factor[k], p.f, sh->n_nodes * sizeof(float));
 	}
+	if (p.dur == x->dur) {
+		PL_TRY(pl_alloc(&r->dur[k], sh->n_nodes, sizeof(pl_ns), err));
+		memcpy(r->dur[k], p.dur, sh->n_nodes * sizeof(pl_ns));
+	}
 	r->step_start[k] = p.step_start;
 	r->step_end[k] = p.step_end;
 	r->ops += sh->n_nodes - sh->n_entries;
@@ -503,6 +557,7 @@ static int alloc_run(const struct pl_sim *s, struct pl_run *r, struct pl_err *er
 	r->n_steps = n;
 	if ((rc = pl_alloc(&r->start, n, sizeof(*r->start), err)) < 0 ||
 	    (rc = pl_alloc(&r->factor, n, sizeof(*r->factor), err)) < 0 ||
+	    (rc = pl_alloc(&r->dur, n, sizeof(*r->dur), err)) < 0 ||
 	    (rc = pl_alloc(&r->from, n, sizeof(*r->from), err)) < 0 ||
 	    (rc = pl_alloc(&r->step_start, n, sizeof(*r->step_start), err)) < 0)
 		return rc;
@@ -553,10 +608,12 @@ void pl_run_fini(struct pl_run *r)
 	for (size_t k = 0; k < r->n_steps; k++) {
 		pl_free(r->start ? r->start[k] : NULL);
 		pl_free(r->factor ? r->factor[k] : NULL);
+		pl_free(r->dur ? r->dur[k] : NULL);
 		pl_free(r->from ? r->from[k] : NULL);
 	}
 	pl_free(r->start);
 	pl_free(r->factor);
+	pl_free(r->dur);
 	pl_free(r->from);
 	pl_free(r->step_start);
 	pl_free(r->step_end);
@@ -565,7 +622,9 @@ void pl_run_fini(struct pl_run *r)
 
 pl_ns pl_run_dur(const struct pl_sim *s, const struct pl_run *r, size_t step, uint32_t node)
 {
-	return scaled(s->g->step[step].dur[node], r->factor[step], node);
+	const pl_ns *dur = r->dur[step] ? r->dur[step] : s->g->step[step].dur;
+
+	return scaled(dur[node], r->factor[step], node);
 }
 
 double pl_run_mean_step(const struct pl_sim *s, const struct pl_run *r)
@@ -597,7 +656,7 @@ uint32_t sim_binding(const struct pl_sim *s, const struct pl_run *r, size_t step
 		pl_ns at = r->start[step][src] + p->w[e], lat, gap;
 
 		if (!edge_from_start(sh->etype[e]))
-			at += scaled(st->dur[src], r->factor[step], src);
+			at += pl_run_dur(s, r, step, src);
 		if (PL_UNLIKELY(p->n_far)) {
 			sim_delay(s, step, node, e, &lat, &gap);
 			at += lat + gap - p->w[e];

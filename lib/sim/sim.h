@@ -19,18 +19,33 @@
 /* ---- what-if --------------------------------------------------------------------------------- */
 
 /*
- * "scale SELECTOR by X": SELECTOR = key=glob joined by commas; keys kind, name, rank, host, stage,
- * step. kind is a name of trace(5)'s registry or a class: comm (collective, send, recv), compute
- * (kernel, host_op), gap (a host thread between its operations), all. Communication scales its
- * transfer, never its wait. Several changes multiply.
+ * Statements that change how long operations take, one after the other: the grammar is in
+ * paceline-replay(1), section WHAT-IF. Communication changes its transfer, never its wait.
  */
+struct pl_whatif_model;
 struct pl_whatif {
 	struct pl_change *change;
 	size_t n, cap;
+	const struct pl_whatif_model *model; /* borrowed; NULL: none */
 };
+/* PL_EUSAGE, with the statement and what was expected, when it cannot be read. */
 int pl_whatif_add(struct pl_whatif *w, const char *text, struct pl_err *err) PL_MUST;
 void pl_whatif_fini(struct pl_whatif *w);
-/* How many nodes of the graph the changes select, all steps together. */
+/*
+ * What fix, bandwidth, latency and ranks need to know of the whole graph, for the statements that w
+ * has now, whose `model` it can become, and of any other that begins with the same ones. Statements
+ * added later must be of the other verbs. `topo` (NULL: that of the graph's hosts, with usual
+ * links) says which links there are; it is copied. PL_EUSAGE for a link that there is not. Only
+ * read afterwards, also by several threads at once.
+ */
+struct pl_topology;
+struct pl_whatif_model *pl_whatif_model_new(const struct pl_whatif *w, const struct pl_graph *g,
+					    const struct pl_topology *topo, struct pl_err *err);
+void pl_whatif_model_free(struct pl_whatif_model *m);
+/* Did a statement `ranks` take what all ranks do for data-parallel, since the graph does not say?
+ */
+bool pl_whatif_model_guessed(const struct pl_whatif_model *m);
+/* hits[i]: how many nodes of the graph the i-th statement selects, all steps together. */
 int pl_whatif_hits(const struct pl_whatif *w, const struct pl_graph *g, uint64_t *hits,
 		   struct pl_err *err) PL_MUST;
 
@@ -43,7 +58,8 @@ void pl_sim_free(struct pl_sim *s);
 struct pl_run {
 	size_t n_steps;
 	pl_ns **start;		      /* [step][node] */
-	float **factor;		      /* [step]: of durations, or NULL where nothing changes */
+	float **factor;		      /* [step]: of durations, or NULL: all 1 */
+	pl_ns **dur;		      /* [step]: durations, or NULL: the recorded ones */
 	pl_ns *step_start, *step_end; /* [step]; of the steps whose number is not INT64_MIN */
 	uint64_t **from; /* [step][entry]: (step << 32 | node) that the entry carries; UINT64_MAX
 			    none */

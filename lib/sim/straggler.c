@@ -154,7 +154,7 @@ static int study_init(struct study *y, const struct pl_graph *g, struct pl_err *
 		most = n > most ? n : most;
 	}
 	PL_TRY(pl_alloc(&y->zero, most, sizeof(*y->zero), err));
-	PL_TRY(typical_find(g, &y->t, err));
+	PL_TRY(typical_find(g, TYPICAL_BY_KIND, &y->t, err));
 	y->n_values[AX_NOTHING] = y->n_values[AX_ALL] = 1;
 	y->n_values[AX_TYPE] = y->t.types.n;
 	for (enum axis a = AX_STAGE; a <= AX_RANK; a++)

@@ -12,7 +12,8 @@
  * et al., OSDI 2025), there for operation tables; classes by size and the gaps are ours, because a
  * profiler's names do not tell a large message from a small one.
  *
- * Two passes over all nodes of all steps; 8 bytes a transfer.
+ * Two passes over all nodes of all steps; 8 bytes for each transfer, and where everything's median
+ * is asked for, for each operation.
  */
 #include <math.h>
 #include <string.h>
@@ -160,19 +161,20 @@ out:
 /* ---- durations ------------------------------------------------------------------------------- */
 
 struct sample {	    /* of one class */
-	double sum; /* of what is no transfer */
+	double sum; /* of those whose values are not kept */
 	uint64_t n;
-	size_t first, n_moved,
-		n_missing; /* transfers: at value[first]; the missing from the back */
+	size_t first, n_kept, n_missing; /* at value[first]; the missing from the back */
 	size_t room;
 };
 
-static bool moves(const struct pl_shape *s, uint32_t i)
+/* The mean of operations that are all alike needs no values. */
+static bool keeps(enum typical_how how, const struct pl_shape *s, uint32_t i)
 {
-	return s->role[i] == PL_RO_TRANSFER;
+	return s->role[i] == PL_RO_TRANSFER || how == TYPICAL_MEDIAN;
 }
 
-static void count(const struct pl_graph *g, const struct typical *t, struct sample *v)
+static void count(const struct pl_graph *g, enum typical_how how, const struct typical *t,
+		  struct sample *v)
 {
 	for (size_t k = 0; k < g->n_steps; k++) {
 		const struct pl_gstep *st = &g->step[k];
@@ -183,7 +185,7 @@ static void count(const struct pl_graph *g, const struct typical *t, struct samp
 
 			if (c == PL_NONE)
 				continue;
-			if (moves(s, i)) {
+			if (keeps(how, s, i)) {
 				v[c].room++;
 			} else {
 				v[c].sum += (double)st->dur[i];
@@ -193,8 +195,8 @@ static void count(const struct pl_graph *g, const struct typical *t, struct samp
 	}
 }
 
-static void gather(const struct pl_graph *g, const struct typical *t, struct sample *v,
-		   pl_ns *value)
+static void gather(const struct pl_graph *g, enum typical_how how, const struct typical *t,
+		   struct sample *v, pl_ns *value)
 {
 	for (size_t k = 0; k < g->n_steps; k++) {
 		const struct pl_gstep *st = &g->step[k];
@@ -203,13 +205,13 @@ static void gather(const struct pl_graph *g, const struct typical *t, struct sam
 		for (uint32_t i = 0; i < s->n_nodes; i++) {
 			struct sample *x;
 
-			if (t->class[st->shape][i] == PL_NONE || !moves(s, i))
+			if (t->class[st->shape][i] == PL_NONE || !keeps(how, s, i))
 				continue;
 			x = &v[t->class[st->shape][i]];
 			if (s->flags[i] & PL_NF_MISSING)
 				value[x->first + x->room - ++x->n_missing] = st->dur[i];
 			else
-				value[x->first + x->n_moved++] = st->dur[i];
+				value[x->first + x->n_kept++] = st->dur[i];
 		}
 	}
 }
@@ -228,7 +230,17 @@ static pl_ns median(pl_ns *v, size_t n)
 	return n % 2 || below > n / 2 ? low : low + (high - low) / 2;
 }
 
-static int durations(const struct pl_graph *g, struct typical *t, struct pl_err *err)
+static pl_ns mean(const pl_ns *v, size_t n)
+{
+	double sum = 0;
+
+	for (size_t i = 0; i < n; i++)
+		sum += (double)v[i];
+	return (pl_ns)llround(sum / (double)n);
+}
+
+static int durations(const struct pl_graph *g, enum typical_how how, struct typical *t,
+		     struct pl_err *err)
 {
 	struct sample *v = NULL;
 	pl_ns *value = NULL;
@@ -237,18 +249,19 @@ static int durations(const struct pl_graph *g, struct typical *t, struct pl_err 
 
 	PL_TRY(pl_alloc(&v, t->n, sizeof(*v), err));
 	PL_TRY(pl_alloc(&t->ns, t->n, sizeof(*t->ns), err));
-	count(g, t, v);
+	count(g, how, t, v);
 	for (size_t c = 0; c < t->n; c++) {
 		v[c].first = room;
 		room += v[c].room;
 	}
 	PL_TRY(pl_alloc(&value, room, sizeof(*value), err));
-	gather(g, t, v, value);
+	gather(g, how, t, v, value);
 	for (size_t c = 0; c < t->n; c++) {
-		size_t n = v[c].n_moved ? v[c].n_moved : v[c].n_missing;
+		size_t n = v[c].n_kept ? v[c].n_kept : v[c].n_missing;
 
 		if (n)
-			t->ns[c] = median(value + v[c].first, n);
+			t->ns[c] = how == TYPICAL_MEAN ? mean(value + v[c].first, n)
+						       : median(value + v[c].first, n);
 		else if (v[c].n)
 			t->ns[c] = (pl_ns)llround(v[c].sum / (double)v[c].n);
 	}
@@ -258,7 +271,8 @@ out:
 	return rc;
 }
 
-int typical_find(const struct pl_graph *g, struct typical *t, struct pl_err *err)
+int typical_find(const struct pl_graph *g, enum typical_how how, struct typical *t,
+		 struct pl_err *err)
 {
 	struct pl_intern keys = { 0 };
 	size_t cap = 0;
@@ -269,7 +283,7 @@ int typical_find(const struct pl_graph *g, struct typical *t, struct pl_err *err
 	PL_TRY(pl_alloc(&t->class, g->n_shapes, sizeof(*t->class), err));
 	for (size_t i = 0; i < g->n_shapes; i++)
 		PL_TRY(classify(g, i, &keys, t, &cap, err));
-	PL_TRY(durations(g, t, err));
+	PL_TRY(durations(g, how, t, err));
 out:
 	pl_intern_fini(&keys);
 	return rc;

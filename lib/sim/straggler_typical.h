@@ -1,6 +1,6 @@
 /*
  * straggler_typical.h - the types of a graph's operations, and how long one of a kind typically
- * takes; private to lib/sim/straggler*.c.
+ * takes; private to lib/sim, for stragglers and for what-if.
  *
  * Operations are compared within a *class*: same name, role and size. A *type* is what a report
  * names; it may hold several classes (a send and the receive that it meets, one kernel compiled for
@@ -11,6 +11,12 @@
 
 #include "graph/graph.h"
 
+enum typical_how {
+	TYPICAL_BY_KIND, /* the median of transfers, the mean of the rest */
+	TYPICAL_MEAN,
+	TYPICAL_MEDIAN,
+	TYPICAL_HOWS,
+};
 struct typical {
 	uint32_t **class;	/* [shape][node]; PL_NONE: not an operation, keeps its duration */
 	pl_ns *ns;		/* [class] */
@@ -20,7 +26,8 @@ struct typical {
 	size_t n_shapes;
 };
 /* typical_fini() is due whatever happens. */
-int typical_find(const struct pl_graph *g, struct typical *t, struct pl_err *err) PL_MUST;
+int typical_find(const struct pl_graph *g, enum typical_how how, struct typical *t,
+		 struct pl_err *err) PL_MUST;
 void typical_fini(struct typical *t);
 
 #endif

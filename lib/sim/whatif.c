@@ -1,147 +1,19 @@
 /*
- * What-if: parsing of changes, and the factor of every node's duration under them.
+ * What-if: which nodes a statement selects, and the durations that statements leave.
  *
  * A graph has far fewer names, resources and kinds than nodes, so globs are matched once for each
- * of those, and a node is looked up in three tables.
+ * of those, and a node is looked up in three tables; size, layer and microbatch, where they are
+ * asked for, are compared for each node.
+ *
+ * Where all statements scale, a step's durations are one factor a node. Else they are written down:
+ * a node has a base, which statements replace or, for communication, multiply, and the factor of
+ * the scaling since then.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/cmd.h"
-#include "sim/internal.h"
-
-enum key { KEY_KIND, KEY_NAME, KEY_RANK, KEY_HOST, KEY_STAGE, KEY_STEP, KEYS };
-static const char *const key_name[KEYS] = { "kind", "name", "rank", "host", "stage", "step" };
-
-struct pl_change {
-	char *glob[KEYS]; /* NULL: any */
-	float factor;
-};
-
-static int bad(struct pl_err *err, const char *text, const char *why)
-{
-	return pl_fail(err, PL_EUSAGE,
-		       "what-if \"%s\": %s; expected: scale KEY=GLOB[,KEY=GLOB]... by X, with KEY "
-		       "kind, name, "
-		       "rank, host, stage or step",
-		       text, why);
-}
-
-static void change_fini(struct pl_change *c)
-{
-	for (int i = 0; i < KEYS; i++)
-		pl_free(c->glob[i]);
-}
-
-/* Kinds are checked, so that a misspelt one is not silently nothing. */
-static bool kind_exists(const char *glob)
-{
-	static const char *const classes[] = { "comm", "compute", "gap", "all" };
-
-	for (size_t i = 0; i < PL_LEN(classes); i++)
-		if (pl_glob(glob, classes[i]))
-			return true;
-	for (unsigned k = 0; k < PL_K_COUNT_; k++)
-		if (pl_glob(glob, pl_kind_name(k)))
-			return true;
-	return false;
-}
-
-/* A comma separates keys only where a "key=" follows: names of kernels hold commas. */
-static char *selector_end(char *s)
-{
-	for (char *p = s; (p = strchr(p, ',')); p++)
-		for (int k = 0; k < KEYS; k++)
-			if (!strncmp(p + 1, key_name[k], strlen(key_name[k])) &&
-			    p[1 + strlen(key_name[k])] == '=')
-				return p;
-	return NULL;
-}
-
-static int parse_selector(struct pl_change *c, char *s, const char *text, struct pl_err *err)
-{
-	while (s) {
-		char *end = selector_end(s), *eq;
-		int k = 0;
-
-		if (end)
-			*end++ = '\0';
-		if (!strcmp(s, "all")) {
-			s = end;
-			continue;
-		}
-		eq = strchr(s, '=');
-		if (!eq)
-			return bad(err, text, "a selector lacks '='");
-		*eq++ = '\0';
-		while (k < KEYS && strcmp(s, key_name[k]))
-			k++;
-		if (k == KEYS)
-			return bad(err, text, "unknown key");
-		if (c->glob[k])
-			return bad(err, text, "a key is given twice");
-		if (k == KEY_KIND && !kind_exists(eq))
-			return bad(err, text, "no kind matches");
-		c->glob[k] = pl_strdup(eq);
-		if (!c->glob[k])
-			return pl_fail(err, PL_ENOMEM, "out of memory");
-		s = end;
-	}
-	return 0;
-}
-
-int pl_whatif_add(struct pl_whatif *w, const char *text, struct pl_err *err)
-{
-	struct pl_change c = { .factor = 1 };
-	char *copy = pl_strdup(text), *s = copy, *by, *x;
-	double f;
-	int rc;
-
-	if (!copy)
-		return pl_fail(err, PL_ENOMEM, "out of memory");
-	for (size_t n = strlen(copy); n && copy[n - 1] == ' ';)
-		copy[--n] = '\0';
-	while (*s == ' ')
-		s++;
-	if (strncmp(s, "scale ", 6)) {
-		rc = bad(err, text, "does not begin with \"scale\"");
-		goto out;
-	}
-	for (s += 6; *s == ' '; s++)
-		;
-	by = NULL;
-	for (x = s; (x = strstr(x, " by ")); x++)
-		by = x;
-	if (!by) {
-		rc = bad(err, text, "lacks \"by X\"");
-		goto out;
-	}
-	for (x = by; x > s && x[-1] == ' '; x--)
-		;
-	*x = '\0';
-	PL_TRY(pl_parse_real(by + 4 + strspn(by + 4, " "), &f, err));
-	if (f < 0 || f > 1e6) {
-		rc = bad(err, text, "the factor is not between 0 and 1e6");
-		goto out;
-	}
-	c.factor = (float)f;
-	PL_TRY(parse_selector(&c, s, text, err));
-	PL_TRY(pl_grow(&w->change, &w->cap, w->n + 1, sizeof(*w->change), err));
-	w->change[w->n++] = c;
-out:
-	if (rc < 0)
-		change_fini(&c);
-	pl_free(copy);
-	return rc;
-}
-
-void pl_whatif_fini(struct pl_whatif *w)
-{
-	for (size_t i = 0; i < w->n; i++)
-		change_fini(&w->change[i]);
-	pl_free(w->change);
-	memset(w, 0, sizeof(*w));
-}
+#include "sim/whatif.h"
 
 /* ---- selections ----------------------------------------------------------------------------- */
 
@@ -168,26 +40,42 @@ struct verdict {
 	const struct pl_change *c;
 	uint8_t *name, *res; /* 1: selected */
 	uint8_t kind[PL_RO_COUNT_][256];
+	bool by_node;	     /* size, layer, microbatch */
+	const double *ratio; /* of verbs that concern communication, by its class */
 };
 struct select {
 	const struct pl_graph *g;
+	const struct pl_whatif_model *m;
 	struct verdict *v;
 	size_t n;
 };
 
+static bool on_resource(const struct pl_change *c)
+{
+	return c->pick[KEY_RANK].text || c->pick[KEY_HOST].text || c->pick[KEY_STAGE].text ||
+	       c->pick[KEY_DP].text;
+}
+
+/* A number that is not known (-1) is none. */
+static bool known_matches(const struct pick *p, int64_t v)
+{
+	return !p->text || (v >= 0 && sim_pick_number(p, v));
+}
+
 static bool res_matches(const struct pl_change *c, const struct pl_graph *g, size_t res)
 {
 	const struct pl_resource *r = &g->res[res];
-	char text[16];
+	const char *host = r->host == PL_NONE ? "" : pl_intern_get(&g->str, r->host);
 
-	snprintf(text, sizeof(text), "%d", r->rank);
-	if (c->glob[KEY_RANK] && !pl_glob(c->glob[KEY_RANK], text))
-		return false;
-	if (c->glob[KEY_HOST] &&
-	    !pl_glob(c->glob[KEY_HOST], r->host == PL_NONE ? "" : pl_intern_get(&g->str, r->host)))
-		return false;
-	snprintf(text, sizeof(text), "%d", r->coord[PL_COORD_PP]);
-	return !c->glob[KEY_STAGE] || pl_glob(c->glob[KEY_STAGE], text);
+	return sim_pick_number(&c->pick[KEY_RANK], r->rank) &&
+	       (!c->pick[KEY_HOST].text || pl_glob(c->pick[KEY_HOST].text, host)) &&
+	       sim_pick_number(&c->pick[KEY_STAGE], r->coord[PL_COORD_PP]) &&
+	       known_matches(&c->pick[KEY_DP], r->coord[PL_COORD_DP]);
+}
+
+static bool by_node(const struct pl_change *c)
+{
+	return c->pick[KEY_SIZE].text || c->pick[KEY_LAYER].text || c->pick[KEY_MB].text;
 }
 
 static int verdict_init(struct verdict *v, const struct pl_change *c, const struct pl_graph *g,
@@ -201,16 +89,17 @@ static int verdict_init(struct verdict *v, const struct pl_change *c, const stru
 		return rc;
 	for (size_t i = 0; i < g->n_res; i++)
 		v->res[i] = res_matches(c, g, i);
-	v->res[g->n_res] = !c->glob[KEY_RANK] && !c->glob[KEY_HOST] && !c->glob[KEY_STAGE];
+	v->res[g->n_res] = !on_resource(c);
+	v->by_node = by_node(c);
 	for (size_t i = 0; i <= g->str.n; i++)
-		v->name[i] = !c->glob[KEY_NAME] ||
-			     pl_glob(c->glob[KEY_NAME], pl_intern_get(&g->str, (pl_id)i));
+		v->name[i] = !c->pick[KEY_NAME].text ||
+			     pl_glob(c->pick[KEY_NAME].text, pl_intern_get(&g->str, (pl_id)i));
 	for (unsigned role = 0; role < PL_RO_COUNT_; role++)
 		for (unsigned k = 0; k < 256; k++)
 			v->kind[role][k] =
 				has_duration((uint8_t)role) &&
-				(!c->glob[KEY_KIND] ||
-				 kind_matches(c->glob[KEY_KIND], (uint8_t)role, (uint8_t)k));
+				(!c->pick[KEY_KIND].text ||
+				 kind_matches(c->pick[KEY_KIND].text, (uint8_t)role, (uint8_t)k));
 	return 0;
 }
 
@@ -226,6 +115,17 @@ void sim_select_free(struct select *x)
 	pl_free(x);
 }
 
+/* What a statement needs to know of the whole graph must have been found out before. */
+static int check_model(const struct pl_whatif *w, size_t i, struct pl_err *err)
+{
+	const struct pl_change *c = &w->change[i];
+
+	if ((c->verb != V_FIX && !verb_on_network(c->verb)) || (w->model && i < w->model->n))
+		return 0;
+	return pl_fail(err, PL_EINTERNAL, "what-if \"%s\": the graph was not prepared for it",
+		       c->text);
+}
+
 int sim_select_new(const struct pl_whatif *w, const struct pl_graph *g, struct select **out,
 		   struct pl_err *err)
 {
@@ -235,15 +135,28 @@ int sim_select_new(const struct pl_whatif *w, const struct pl_graph *g, struct s
 	if (rc < 0)
 		return rc;
 	x->g = g;
+	x->m = w->model;
 	x->n = w->n;
 	PL_TRY(pl_alloc(&x->v, w->n, sizeof(*x->v), err));
-	for (size_t i = 0; i < w->n; i++)
+	for (size_t i = 0; i < w->n; i++) {
+		PL_TRY(check_model(w, i, err));
 		PL_TRY(verdict_init(&x->v[i], &w->change[i], g, err));
+		if (verb_on_network(w->change[i].verb))
+			x->v[i].ratio = &w->model->ratio[i * w->model->n_classes];
+	}
 	*out = x;
 	return 0;
 out:
 	sim_select_free(x);
 	return rc;
+}
+
+bool sim_select_scales(const struct select *x)
+{
+	for (size_t i = 0; i < x->n; i++)
+		if (x->v[i].c->verb != V_SCALE)
+			return false;
+	return true;
 }
 
 double sim_select_most(const struct select *x)
@@ -256,44 +169,124 @@ double sim_select_most(const struct select *x)
 	return f;
 }
 
-static bool step_matches(const char *glob, int64_t number)
+static bool step_matches(const struct pick *p, int64_t number)
 {
-	char text[24];
-
-	if (!glob)
-		return true;
-	snprintf(text, sizeof(text), "%lld", (long long)number);
-	return number != INT64_MIN && pl_glob(glob, text);
+	return !p->text || (number != INT64_MIN && sim_pick_number(p, number));
 }
 
-/* No branch depends on a node: which are selected is hard to foresee. */
-uint64_t sim_select_apply(struct select *x, size_t step, float *f)
+static bool node_matches(const struct pl_change *c, const struct pl_shape *sh, uint32_t i)
+{
+	return known_matches(&c->pick[KEY_SIZE], sh->bytes ? sh->bytes[i] : -1) &&
+	       known_matches(&c->pick[KEY_LAYER], sh->layer ? sh->layer[i] : -1) &&
+	       known_matches(&c->pick[KEY_MB], sh->mb ? sh->mb[i] : -1);
+}
+
+/* Tables answer without a branch, for which nodes are selected is hard to foresee. 0 or 1. */
+static inline unsigned selects(const struct verdict *v, const struct pl_graph *g,
+			       const struct pl_shape *sh, uint32_t i)
+{
+	uint32_t n_res = (uint32_t)g->n_res, n_names = (uint32_t)g->str.n;
+	uint32_t res = sh->res[i] < n_res ? sh->res[i] : n_res;
+	uint32_t name = sh->name[i] < n_names ? sh->name[i] : n_names;
+	unsigned hit = v->kind[sh->role[i]][sh->kind[i]] & v->res[res] & v->name[name];
+
+	return PL_LIKELY(!v->by_node) ? hit : hit && node_matches(v->c, sh, i);
+}
+
+uint64_t sim_select_scale(struct select *x, size_t step, float *f)
 {
 	const struct pl_shape *sh = &x->g->shape[x->g->step[step].shape];
-	const uint32_t n_res = (uint32_t)x->g->n_res, n_names = (uint32_t)x->g->str.n;
 	uint64_t hits = 0;
 
 	for (size_t c = 0; c < x->n; c++) {
 		const struct verdict *v = &x->v[c];
 		const float factor[2] = { 1, v->c->factor };
 
-		if (!step_matches(v->c->glob[KEY_STEP], x->g->step[step].number))
+		if (!step_matches(&v->c->pick[KEY_STEP], x->g->step[step].number))
 			continue;
 		for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++) {
-			uint32_t res = sh->res[i] < n_res ? sh->res[i] : n_res;
-			uint32_t name = sh->name[i] < n_names ? sh->name[i] : n_names;
-			unsigned hit =
-				v->kind[sh->role[i]][sh->kind[i]] & v->res[res] & v->name[name];
+			unsigned hit = selects(v, x->g, sh, i);
 
-			if (f)
-				f[i] *= factor[hit];
+			f[i] *= factor[hit];
 			hits += hit;
 		}
 	}
 	return hits;
 }
 
+/* ---- other durations ------------------------------------------------------------------------- */
+
+/* The classes of the graph's operations that the statement goes by; NULL: it goes by none. */
+static const uint32_t *classes_for(const struct select *x, const struct verdict *v, size_t shape)
+{
+	if (v->ratio)
+		return x->m->class[shape];
+	return v->c->verb == V_FIX ? x->m->typical[v->c->how].class[shape] : NULL;
+}
+
+/* Does the statement change the node, whose class it is? */
+static inline bool changes(const struct verdict *v, const struct select *x,
+			   const struct pl_shape *sh, uint32_t i, const uint32_t *class)
+{
+	if (class && class[i] == PL_NONE)
+		return false;
+	return v->ratio ? !isnan(v->ratio[class[i]]) : selects(v, x->g, sh, i);
+}
+
+static void change(const struct verdict *v, const struct select *x, uint32_t class, struct now *d)
+{
+	switch (v->c->verb) {
+	case V_SCALE:
+		d->factor *= v->c->factor;
+		return;
+	case V_FIX:
+		*d = (struct now){ (double)x->m->typical[v->c->how].ns[class], 1 };
+		return;
+	case V_REMOVE:
+	case V_SET:
+		*d = (struct now){ (double)v->c->to, 1 };
+		return;
+	default:
+		d->base *= v->ratio[class];
+	}
+}
+
+uint64_t sim_select_apply(struct select *x, size_t step, struct now *d, uint64_t *hits)
+{
+	const struct pl_gstep *st = &x->g->step[step];
+	const struct pl_shape *sh = &x->g->shape[st->shape];
+	uint64_t sum = 0;
+
+	for (size_t c = 0; c < x->n; c++) {
+		struct verdict *v = &x->v[c];
+		const uint32_t *class = classes_for(x, v, st->shape);
+		uint64_t n = 0;
+
+		if (!step_matches(&v->c->pick[KEY_STEP], st->number))
+			continue;
+		for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++) {
+			if (!changes(v, x, sh, i, class))
+				continue;
+			if (d)
+				change(v, x, class ? class[i] : PL_NONE, &d[i]);
+			n++;
+		}
+		if (hits)
+			hits[c] += n;
+		sum += n;
+	}
+	return sum;
+}
+
 /* ---- several selections as one --------------------------------------------------------------- */
+
+bool sim_masks_can(const struct pl_whatif *w)
+{
+	for (size_t i = 0; i < w->n; i++)
+		if (w->change[i].verb != V_SCALE || by_node(&w->change[i]))
+			return false;
+	return true;
+}
 
 void sim_masks_fini(struct masks *m)
 {
@@ -350,7 +343,7 @@ uint8_t sim_masks_of_step(const struct masks *m, size_t step)
 		const struct select *x = m->select[j];
 
 		for (size_t c = 0; c < x->n; c++, bit++)
-			if (step_matches(x->v[c].c->glob[KEY_STEP], x->g->step[step].number))
+			if (step_matches(&x->v[c].c->pick[KEY_STEP], x->g->step[step].number))
 				mask |= 1u << bit;
 	}
 	return (uint8_t)mask;
@@ -364,9 +357,9 @@ int pl_whatif_hits(const struct pl_whatif *w, const struct pl_graph *g, uint64_t
 
 	if (rc < 0)
 		return rc;
-	*hits = 0;
+	memset(hits, 0, w->n * sizeof(*hits));
 	for (size_t k = 0; k < g->n_steps; k++)
-		*hits += sim_select_apply(x, k, NULL);
+		sim_select_apply(x, k, NULL, hits);
 	sim_select_free(x);
 	return 0;
 }

@@ -81,6 +81,15 @@ job_of "joined at once" --ranks=4 --layers=2 --sync-comm --seed=4
 for name in "network twice as fast" "a slow rank" both "larger messages"; do
 	check "joined at once: $name: it matters" apart "$TMP/after.$name"
 done
+job_of "slow network" --ranks=4 --layers=2 --tp=2 --sync-comm --hosts=1 --intra-gbps=100 --alpha-us=100 --seed=6
+changed "four times the bandwidth" --intra-gbps=400 "bandwidth by 4"
+changed "ten times the latency" --alpha-us=1000 "latency by 10"
+changed "bandwidth for latency" "--intra-gbps=400 --alpha-us=1000" "latency by 10" "bandwidth by 4"
+changed "twice the workers" --ranks=8 "ranks 4"
+changed "no transfers" --comm-scale=0 "remove kind=comm"
+for name in "four times the bandwidth" "ten times the latency" "twice the workers" "no transfers"; do
+	check "slow network: $name: it matters" apart "$TMP/after.$name"
+done
 job_of "host-bound" --ranks=4 --layers=2 --host-bound
 job_of "full launch queue" --ranks=4 --layers=2 --no-item --queue-depth=120 --seed=5
 for name in "network twice as fast" "a slow rank" both "larger messages"; do
@@ -95,4 +104,75 @@ if [ "${LONG:-0}" = 1 ]; then
 	job_of "8 ranks, full launch queue of each stream" --ranks=8 --no-item --queue-per-stream --queue-depth=100
 	job_of "8 ranks, old profiler" --ranks=8 --integer-us --no-host-name
 fi
+
+# ---- communication: what it takes is known, for a job that was made from a table of layers ------
+awk 'BEGIN {
+	srand(7)
+	print "layer,forward_us,backward_us,param_bytes,activation_bytes"
+	for (i = 0; i < 40; i++)
+		printf "l%d,%d,%d,%d,0\n", i, 20 + 200 * rand(), 40 + 400 * rand(), 4096 * 3 ^ (8 * rand())
+}' >"$TMP/layers.csv"
+
+# regenerated CHANGES OPTIONS: is the prediction that of the job made anew? Recorded transfers are whole nanoseconds,
+# so within two millionths.
+regenerated() {
+	# shellcheck disable=SC2086
+	"$BIN/graph" -q -u -f layers $2 "$TMP/layers.csv" | "$BIN/replay" -q -O csv --table=steps |
+		awk -F , 'NR > 1 { print $4 }' >"$TMP/want"
+	echo "$1" | tr ';' '\n' | "$BIN/replay" -q -O csv --table=steps --what-if-file=- "$TMP/layers.graph" |
+		awk -F , 'NR > 1 { print $6, $4 }' >"$TMP/got"
+	check "made anew: $1" awk 'NR == FNR { want = $1; next }
+		{ d = $1 - want; if (d < 0) d = -d; n++; print "# predicted " $1 ", made anew " want
+		  bad = d > 2e-6 * want || $1 == $2 }
+		END { exit bad || n != 1 }' "$TMP/want" "$TMP/got"
+}
+
+"$BIN/graph" -q -f layers --ranks 8 --bandwidth 2G --latency 10us -o "$TMP/layers.graph" "$TMP/layers.csv"
+regenerated "bandwidth by 2" "--ranks 8 --bandwidth 4G --latency 10us"
+regenerated "bandwidth by 0.25" "--ranks 8 --bandwidth 512M --latency 10us"
+regenerated "latency by 3" "--ranks 8 --bandwidth 2G --latency 30us"
+regenerated "latency to 100us" "--ranks 8 --bandwidth 2G --latency 100us"
+regenerated "latency by 0" "--ranks 8 --bandwidth 2G --latency 0s"
+regenerated "ranks 64" "--ranks 64 --bandwidth 2G --latency 10us"
+regenerated "ranks 2" "--ranks 2 --bandwidth 2G --latency 10us"
+regenerated "ranks 1" "--ranks 1"
+regenerated "ranks 32;latency to 3us;bandwidth by 10" "--ranks 32 --bandwidth 20G --latency 3us"
+regenerated "bandwidth by 10;ranks 32;latency to 3us" "--ranks 32 --bandwidth 20G --latency 3us"
+
+# ---- links ----------------------------------------------------------------------------------------
+# link CHANGE TOPOLOGY: the predicted step; what is said is in $TMP/err
+link() {
+	"$BIN/replay" -O csv --table=steps --what-if "$1" --topology "$2" "$TMP/layers.graph" 2>"$TMP/err" |
+		awk -F , 'NR > 1 { print $6 }'
+}
+check "on one host its link is all there is" test "$(link "bandwidth pcie by 0.25" 1x8)" = "$(link "bandwidth by 0.25" 1x8)"
+check "... and takes all of the latency" test "$(link "latency pcie by 3" 1x8)" = "$(link "latency by 3" 1x8)"
+check "... so that another one changes nothing" test "$(link "scale all by 1" 1x8)" = "$(link "bandwidth nic by 0.25" 1x8)"
+link "bandwidth nic by 0.25" 1x8 >"$TMP/out"
+check "... of which it warns" grep -q 'the change "bandwidth nic by 0.25" selects no operation' "$TMP/err"
+check "a ring over hosts is as fast as the network" test "$(link "bandwidth nic by 0.25" 4x2)" = "$(link "bandwidth by 0.25" 4x2)"
+check "... whatever is inside" test "$(link "bandwidth pcie by 2" 4x2)" = "$(link "scale all by 1" 4x2)"
+status 2 "no such link" "$BIN/replay" --what-if "latency fibre by 2" --topology 4x2:dgx-a100 "$TMP/layers.graph"
+says 'what-if "latency fibre by 2": no link of the topology is called "fibre", but "nvlink" and "nic"' "... says which there are"
+status 2 "no such preset" "$BIN/replay" --what-if "latency by 2" --topology 4x2:abacus "$TMP/layers.graph"
+
+# ---- the report -----------------------------------------------------------------------------------
+status 0 "changes in words" "$BIN/replay" --what-if "ranks 16" --what-if "fix rank=0..3" "$TMP/layers.graph"
+check "... each with what it selects" sh -c "sed -n '2p;3p' '$TMP/out' | tr '\n' ' ' |
+	grep -qx 'changed: ranks 16 (320 operations) changed: fix rank=0..3 (484 operations) '"
+status 0 "changes in JSON" "$BIN/replay" -O json --what-if "remove kind=comm,size=1M.." "$TMP/layers.graph"
+large=$(awk -F , 'NR > 1 && $4 >= 1048576 { n += 8 } END { print n }' "$TMP/layers.csv")
+check "... each with what it selects: $large" grep -q \
+	"\"changes\":\[{\"change\":\"remove kind=comm,size=1M..\",\"operations\":$large}\]" "$TMP/out"
+status 0 "changes in a comparison" "$BIN/replay" --what-if "ranks 16" "$TMP/layers.graph" "$TMP/layers.graph"
+check "... are named" grep -qx 'changed in both: ranks 16' "$TMP/out"
+status 0 "the changes worth most" "$BIN/replay" -O csv --table worth --what-if "fix all" --what-if "bandwidth by 2" "$TMP/layers.graph"
+best=$(awk -F , 'NR == 2 { print $3 }' "$TMP/out")
+saves=$(awk -F , 'NR == 2 { print $1 }' "$TMP/out")
+"$BIN/replay" -O csv --what-if "fix all" --what-if "bandwidth by 2" "$TMP/layers.graph" >"$TMP/without"
+"$BIN/replay" -O csv --what-if "fix all" --what-if "bandwidth by 2" --what-if "$best" "$TMP/layers.graph" >"$TMP/with"
+check "... come on top of those given" test "$saves" = \
+	$(($(awk -F , 'NR == 2 { print $6 }' "$TMP/without") - $(awk -F , 'NR == 2 { print $6 }' "$TMP/with")))
+check "any call may fail" "$SRC/tests/fault/torture" -n 100 "$BIN/replay" --no-worth --what-if "fix all" \
+	--what-if "bandwidth nic by 2" --what-if "ranks 3" --what-if "set size=1K..,rank=1 to 3us" --topology 2x4 "$TMP/layers.graph"
 done_testing

@@ -574,6 +574,87 @@ static void coster(void)
 	pl_graph_fini(&j.g);
 }
 
+/* ---- lines and their parts ------------------------------------------------------------------- */
+
+/* What a ring sends is what the analysis of one on equal links takes. */
+static void rings(void)
+{
+	static const uint8_t coll[] = {
+		PL_COLL_ALLREDUCE, PL_COLL_REDUCE_SCATTER, PL_COLL_ALLGATHER, PL_COLL_BROADCAST,
+		PL_COLL_REDUCE,	   PL_COLL_GATHER,	   PL_COLL_SCATTER,   PL_COLL_ALLTOALL,
+		PL_COLL_SEND,	   PL_COLL_SENDRECV,	   PL_COLL_BARRIER,   PL_COLL_OTHER
+	};
+	const int64_t bytes = 720720; /* by every n a whole number */
+	double messages, share;
+	struct topo x;
+	int bad = 0;
+
+	for (size_t i = 0; i < PL_LEN(coll); i++) {
+		for (uint32_t n = 2; n <= 16; n++) {
+			struct pl_comm c = { .kind = PL_K_COLLECTIVE, .coll = coll[i], .n = n };
+			double want;
+
+			make_topo(&x, 1, n, 0.125, 1000, 0.125, 1000, false);
+			pl_cost_ring(&c, &messages, &share);
+			want = messages * 1000 + 8 * share * (double)bytes;
+			if (fabs(want - (double)cost(&x, coll[i], PL_ALGO_RING, n, bytes, 0)) > 1)
+				bad++;
+		}
+	}
+	ok(!bad, "messages and shares of %zu collectives on up to 16 ranks", PL_LEN(coll));
+}
+
+static void lines(void)
+{
+	struct pl_fit fit = { .kind = PL_K_COLLECTIVE,
+			      .coll = PL_COLL_ALLREDUCE,
+			      .n = 4,
+			      .a_ns = 600,
+			      .b_ns_per_byte = 3,
+			      .min_bytes = 100,
+			      .max_bytes = 300 };
+	struct pl_link_change change[] = { { "nic", 4, 0.5 }, { "nvlink", 0.001, 1 } };
+	struct pl_comm comm = { .kind = PL_K_COLLECTIVE,
+				.coll = PL_COLL_ALLREDUCE,
+				.n = 4,
+				.bytes = 1000,
+				.change = change,
+				.n_changes = 1 };
+	struct pl_cost c = { .fit = &fit, .n_fits = 1 };
+	struct pl_cost_line l = { 0 };
+	struct topo x;
+	double a, b;
+
+	make_topo(&x, 4, 2, 100, 100, 1, 5000, false);
+	c.topo = x.t;
+	ok(pl_cost_line(&c, &comm, &l) && l.a_ns == 600 && l.b_ns_per_byte == 3 && l.bytes == 1000,
+	   "the line of a fit");
+	comm.n = 16;
+	ok(pl_cost_line(&c, &comm, &l) && fabs(l.a_ns - 3000) < 1e-9 &&
+		   fabs(l.b_ns_per_byte - 3.75) < 1e-9,
+	   "... moved to 16 ranks: 5 times the messages, 5/4 of the bytes");
+	comm.bytes = -1;
+	ok(pl_cost_line(&c, &comm, &l) && l.bytes == 200,
+	   "... of unknown size: that in the middle");
+	comm.n = 1;
+	ok(!pl_cost_line(&c, &comm, &l), "one rank has no line");
+	comm.n = 8;
+	comm.bytes = 1 << 20;
+	c.n_fits = 0;
+	ok(pl_cost_line(&c, &comm, &l) &&
+		   fabs(l.a_ns + l.b_ns_per_byte * (1 << 20) -
+			(double)cost(&x, PL_COLL_ALLREDUCE, PL_ALGO_RING, 8, 1 << 20, 0)) < 2,
+	   "without a fit: the analysis");
+	pl_cost_links(&c, &comm, &a, &b);
+	ok(fabs(a - 0.5) < 1e-3 && fabs(b - 0.25) < 1e-3, "the slower link changes: all of it");
+	comm.n_changes = 2;
+	pl_cost_links(&c, &comm, &a, &b);
+	ok(fabs(a - 0.5) < 1e-3 && fabs(b - 10) < 1e-2, "another one becomes the slower one");
+	change[0].link = change[1].link = "*";
+	pl_cost_links(&c, &comm, &a, &b);
+	ok(a == 0.5 && fabs(b - 250) < 1e-9, "all links: as they change");
+}
+
 int main(void)
 {
 	formulas();
@@ -587,5 +668,7 @@ int main(void)
 	beside(1.0, false, 1, "no slow-down: 1");
 	beside(1.02, true, 1, "a slow-down that chance explains: 1");
 	coster();
+	rings();
+	lines();
 	return done_testing();
 }

@@ -1,0 +1,570 @@
+/*
+ * What-if statements against a slow reading of what the manual says: every node asked for itself,
+ * every typical duration found anew, the run by the slow simulation.
+ */
+#include <math.h>
+
+#include "cost/cost.h"
+#include "sim_fixture.h"
+
+/* ---- a job that knows more ------------------------------------------------------------------- */
+
+/* Coordinates by rank, sizes, layers and microbatches by node; of some nothing is known. */
+static int know_more(struct job *j, struct pl_err *err)
+{
+	struct pl_graph *g = &j->g;
+	int rc = 0;
+
+	for (size_t i = 0; i < g->n_res; i++) {
+		g->res[i].coord[PL_COORD_DP] = g->res[i].rank / 4;
+		g->res[i].coord[PL_COORD_PP] = g->res[i].rank / 2 % 2;
+	}
+	for (size_t k = 0; k < g->n_shapes; k++) {
+		struct pl_shape *s = &g->shape[k];
+
+		PL_TRY(pl_alloc(&s->bytes, s->n_nodes, sizeof(*s->bytes), err));
+		PL_TRY(pl_alloc(&s->layer, s->n_nodes, sizeof(*s->layer), err));
+		PL_TRY(pl_alloc(&s->mb, s->n_nodes, sizeof(*s->mb), err));
+		for (uint32_t i = 0; i < s->n_nodes; i++) {
+			bool comm = s->kind[i] == PL_K_COLLECTIVE || s->kind[i] == PL_K_COPY;
+
+			s->bytes[i] = comm && below(j, 4) ? (int64_t)(1024 << below(j, 4)) : -1;
+			s->layer[i] = below(j, 3) ? (int32_t)below(j, 12) : -1;
+			s->mb[i] = below(j, 3) ? (int32_t)below(j, 3) : -1;
+		}
+	}
+out:
+	return rc;
+}
+
+/* ---- statements, read slowly ----------------------------------------------------------------- */
+
+struct where {
+	const struct job *j;
+	const struct pl_shape *s;
+	uint32_t i;
+	int64_t step;
+	int32_t rank;
+};
+
+static bool has_duration(const struct where *w)
+{
+	uint8_t role = w->s->role[w->i];
+
+	return role == PL_RO_COMPUTE || role == PL_RO_HOST || role == PL_RO_GAP ||
+	       role == PL_RO_COPY || role == PL_RO_TRANSFER;
+}
+
+static bool any(const struct where *w)
+{
+	(void)w;
+	return true;
+}
+
+static bool comm(const struct where *w)
+{
+	return w->s->role[w->i] == PL_RO_TRANSFER;
+}
+
+static bool rank_2(const struct where *w)
+{
+	return w->rank == 2;
+}
+
+static bool relu_11(const struct where *w)
+{
+	return w->s->name[w->i] == w->j->name[1] && w->step == 11;
+}
+
+static bool op_with_comma(const struct where *w)
+{
+	return w->s->name[w->i] == w->j->name[4] && w->rank >= 0 && w->rank <= 2 &&
+	       w->s->role[w->i] != PL_RO_GAP;
+}
+
+static bool compute(const struct where *w)
+{
+	uint8_t role = w->s->role[w->i], kind = w->s->kind[w->i];
+
+	return role != PL_RO_TRANSFER && role != PL_RO_GAP &&
+	       (kind == PL_K_KERNEL || kind == PL_K_HOST_OP);
+}
+
+static bool gaps_of_dp_1(const struct where *w)
+{
+	return w->s->role[w->i] == PL_RO_GAP && w->rank >= 4;
+}
+
+static bool large(const struct where *w)
+{
+	return w->s->bytes[w->i] >= 2048 && w->s->bytes[w->i] <= 4096;
+}
+
+static bool small(const struct where *w)
+{
+	return w->s->bytes[w->i] >= 0 && (w->s->bytes[w->i] <= 1024 || w->s->bytes[w->i] == 8192);
+}
+
+static bool some_layers(const struct where *w)
+{
+	int32_t l = w->s->layer[w->i];
+
+	return ((l >= 1 && l <= 3) || l == 7 || l == 10 || l == 11) && w->s->mb[w->i] == 0;
+}
+
+static bool late_stage_1(const struct where *w)
+{
+	return w->step >= 11 && w->rank / 2 % 2 == 1;
+}
+
+static bool known_layer(const struct where *w)
+{
+	return w->s->layer[w->i] >= 0 && w->s->kind[w->i] == PL_K_KERNEL;
+}
+
+enum action { SCALE, SET, FIX, FIX_MEAN, FIX_MEDIAN };
+struct statement {
+	const char *text;
+	bool (*selects)(const struct where *w);
+	enum action action;
+	double x;
+};
+static const struct statement statements[] = {
+	{ "scale kind=comm by 0.5", comm, SCALE, 0.5 },
+	{ "scale rank=2 by 1.25", rank_2, SCALE, 1.25 },
+	{ "scale layer=1..3|7|1[01],mb=0 by 3", some_layers, SCALE, 3 },
+	{ "remove name=relu\\[1\\],step=11", relu_11, SET, 0 },
+	{ " remove  rank=2 ", rank_2, SET, 0 },
+	{ "remove size=2K..4K", large, SET, 0 },
+	{ "set name=op,a,rank=..2,kind=host_op|runtime to 70ns", op_with_comma, SET, 70 },
+	{ "set size=..1024|8K to 0.033us", small, SET, 33 },
+	{ "set kind=gap,dp=1.. to 1us", gaps_of_dp_1, SET, 1000 },
+	{ "set layer=*,kind=kernel to 55ns", known_layer, SET, 55 },
+	{ "fix all", any, FIX, 0 },
+	{ "fix kind=comm", comm, FIX, 0 },
+	{ "fix rank=2", rank_2, FIX, 0 },
+	{ "fix kind=comm to mean", comm, FIX_MEAN, 0 },
+	{ "fix kind=compute to median", compute, FIX_MEDIAN, 0 },
+	{ "fix stage=1,step=11.. to median", late_stage_1, FIX_MEDIAN, 0 },
+};
+
+/* What the node before a gap, in order of the thread, is called. */
+static pl_id name_before_gap(const struct pl_shape *s, uint32_t i)
+{
+	if (s->role[i] == PL_RO_GAP)
+		for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++)
+			if (s->etype[e] == PL_E_SEQ && s->res[s->src[e]] == s->res[i])
+				return s->name[s->src[e]];
+	return PL_NONE;
+}
+
+static bool peers(const struct pl_shape *a, uint32_t i, const struct pl_shape *b, uint32_t k)
+{
+	return a->name[i] == b->name[k] && a->role[i] == b->role[k] && a->kind[i] == b->kind[k] &&
+	       a->bytes[i] == b->bytes[k] && name_before_gap(a, i) == name_before_gap(b, k);
+}
+
+static double typical(const struct job *j, const struct pl_shape *s, uint32_t i, bool median)
+{
+	static pl_ns v[8 * MAX_NODES];
+	double sum = 0;
+	size_t n = 0;
+
+	for (size_t step = 0; step < j->g.n_steps; step++) {
+		const struct pl_gstep *st = &j->g.step[step];
+		const struct pl_shape *o = &j->g.shape[st->shape];
+
+		for (uint32_t k = o->n_entries; k < o->n_nodes; k++)
+			if (peers(s, i, o, k)) {
+				sum += (double)st->dur[k];
+				v[n++] = st->dur[k];
+			}
+	}
+	qsort(v, n, sizeof(*v), by_value);
+	if (!median)
+		return round(sum / (double)n);
+	return (double)(v[(n - 1) / 2] + (v[n / 2] - v[(n - 1) / 2]) / 2);
+}
+
+static double act(const struct job *j, const struct statement *x, const struct where *w, double ns)
+{
+	switch (x->action) {
+	case SCALE:
+		return ns * x->x;
+	case SET:
+		return x->x;
+	case FIX:
+		return typical(j, w->s, w->i, comm(w));
+	default:
+		return typical(j, w->s, w->i, x->action == FIX_MEDIAN);
+	}
+}
+
+/* The durations of a step that the statements leave; counts what each selects. */
+static pl_ns *slowly(const struct job *j, size_t step, const struct statement *const *x, size_t n,
+		     uint64_t *hits)
+{
+	const struct pl_gstep *st = &j->g.step[step];
+	const struct pl_shape *s = &j->g.shape[st->shape];
+	pl_ns *dur = calloc(s->n_nodes, sizeof(*dur));
+
+	for (uint32_t i = 0; i < s->n_nodes; i++) {
+		struct where w = { j, s, i, st->number, pl_node_rank(&j->g, s, i) };
+		double ns = (double)st->dur[i];
+
+		for (size_t k = 0; k < n; k++) {
+			if (!has_duration(&w) || !x[k]->selects(&w))
+				continue;
+			ns = act(j, x[k], &w, ns);
+			hits[k]++;
+		}
+		dur[i] = (pl_ns)(ns + 0.5);
+	}
+	return dur;
+}
+
+enum { MOST = 4 };
+
+/* One statement, or several in a random order. */
+static void test_statements(uint64_t seed, size_t first, size_t n)
+{
+	const struct statement *x[MOST];
+	uint64_t hits[MOST] = { 0 }, want[MOST] = { 0 };
+	struct pl_whatif_model *m = NULL;
+	struct pl_whatif w = { 0 };
+	struct pl_err err = { 0 };
+	struct pl_run r = { 0 };
+	struct pl_sim *s = NULL;
+	struct job j;
+	pl_ns *dur[4] = { NULL };
+	double mean = -1;
+	bool read = true;
+
+	if (make_job(&j, seed, 3, 120, 4, 100, 0, &err) < 0 || know_more(&j, &err) < 0 ||
+	    !(s = pl_sim_new(&j.g, &err))) {
+		ok(false, "%s", err.msg);
+		return;
+	}
+	for (size_t k = 0; k < n; k++) {
+		x[k] = &statements[n == 1 ? first : below(&j, PL_LEN(statements))];
+		read &= pl_whatif_add(&w, x[k]->text, &err) == 0;
+	}
+	m = read ? pl_whatif_model_new(&w, &j.g, NULL, &err) : NULL;
+	w.model = m;
+	for (size_t k = 0; k < j.g.n_steps; k++)
+		dur[k] = slowly(&j, k, x, n, want);
+	ok(m && pl_sim_run(s, &w, &r, &err) == 0 && agrees(&j, &r, dur),
+	   "seed %llu: \"%s\"%s: as the slow reading has it %s", (unsigned long long)seed,
+	   x[0]->text, n > 1 ? " and others" : "", err.msg);
+	ok(m && pl_whatif_hits(&w, &j.g, hits, &err) == 0 && !memcmp(hits, want, n * sizeof(*hits)),
+	   "seed %llu: ... and it selects as many", (unsigned long long)seed);
+	ok(m && pl_sim_mean(s, &w, &mean, &err) == 0 && mean == pl_run_mean_step(s, &r),
+	   "seed %llu: ... with the same mean step", (unsigned long long)seed);
+	for (size_t k = 0; k < j.g.n_steps; k++)
+		free(dur[k]);
+	pl_run_fini(&r);
+	pl_whatif_fini(&w);
+	pl_whatif_model_free(m);
+	pl_sim_free(s);
+	pl_graph_fini(&j.g);
+}
+
+/* ---- what is refused ------------------------------------------------------------------------- */
+
+static void test_refused(void)
+{
+	static const char *const wrong[][2] = {
+		{ "halve all", "scale SELECTOR by X, remove SELECTOR" },
+		{ "remove", "remove SELECTOR" },
+		{ "remove kind=comm by 2", "remove SELECTOR" },
+		{ "set kind=comm by 2", "set SELECTOR to TIME" },
+		{ "set kind=comm to soon", "set SELECTOR to TIME" },
+		{ "set kind=comm to -1us", "set SELECTOR to TIME" },
+		{ "fix kind=comms", "fix SELECTOR [to mean|median]" },
+		{ "fix", "fix SELECTOR" },
+		{ "fix to mean", "fix SELECTOR" },
+		{ "bandwidth 2", "bandwidth [LINK] by X" },
+		{ "bandwidth by 0", "bandwidth [LINK] by X" },
+		{ "bandwidth to 5us", "bandwidth [LINK] by X" },
+		{ "latency by -1", "latency [LINK] by X" },
+		{ "latency to x", "latency [LINK] to TIME" },
+		{ "ranks", "ranks N" },
+		{ "ranks 0", "ranks N" },
+		{ "ranks 1.5", "ranks N" },
+		{ "ranks 16 32", "ranks N" },
+		{ "remove rank=3..1", "KEY=PATTERN" },
+		{ "remove rank=..", "KEY=PATTERN" },
+		{ "remove rank=a..b", "KEY=PATTERN" },
+		{ "remove size=big", "KEY=PATTERN" },
+		{ "remove size=1M..2X", "KEY=PATTERN" },
+		{ "remove size=-1", "KEY=PATTERN" },
+		{ "remove layer=1,layer=2", "KEY=PATTERN" },
+		{ "remove colour=red", "layer or mb" },
+	};
+
+	for (size_t i = 0; i < PL_LEN(wrong); i++) {
+		struct pl_whatif w = { 0 };
+		struct pl_err err = { 0 };
+		int rc = pl_whatif_add(&w, wrong[i][0], &err);
+
+		ok(rc == PL_EUSAGE && strstr(err.msg, wrong[i][0]) &&
+			   strstr(err.msg, wrong[i][1]) && !w.n,
+		   "refused: %s", rc < 0 ? err.msg : wrong[i][0]);
+		pl_whatif_fini(&w);
+	}
+}
+
+static int run_with(const struct job *j, const char *text, bool prepare, struct pl_err *err)
+{
+	struct pl_whatif_model *m = NULL;
+	struct pl_whatif w = { 0 };
+	struct pl_sim *s = NULL;
+	double mean;
+	int rc;
+
+	memset(err, 0, sizeof(*err));
+	PL_TRY(pl_whatif_add(&w, text, err));
+	if (prepare && !(m = pl_whatif_model_new(&w, &j->g, NULL, err))) {
+		rc = err->code;
+		goto out;
+	}
+	w.model = m;
+	s = pl_sim_new(&j->g, err);
+	rc = s ? pl_sim_mean(s, &w, &mean, err) : err->code;
+out:
+	pl_sim_free(s);
+	pl_whatif_fini(&w);
+	pl_whatif_model_free(m);
+	return rc;
+}
+
+static void test_limits(void)
+{
+	struct pl_err err = { 0 };
+	struct job j;
+
+	if (make_job(&j, 3, 3, 100, 2, 100, 0, &err) < 0 || know_more(&j, &err) < 0) {
+		ok(false, "%s", err.msg);
+		return;
+	}
+	ok(run_with(&j, "set all to 9000000000s", true, &err) == PL_ELIMIT &&
+		   strstr(err.msg, "smaller times"),
+	   "times that sum to more than 2^61 ns: %s", err.msg);
+	ok(run_with(&j, "fix all", false, &err) == PL_EINTERNAL && strstr(err.msg, "\"fix all\""),
+	   "what needs the whole graph says so: %s", err.msg);
+	ok(run_with(&j, "bandwidth nowhere by 2", true, &err) == PL_EUSAGE &&
+		   strstr(err.msg, "\"nowhere\"") && strstr(err.msg, "\"pcie\" and \"nic\""),
+	   "a link that there is not: %s", err.msg);
+	pl_graph_fini(&j.g);
+}
+
+/* ---- communication -----------------------------------------------------------------------------
+ */
+
+enum { MEMBERS = 4, COMMS = 6 };
+
+/* All-reduces of four ranks one after the other: t = a + b S, some 10 % longer, the same for all.
+ */
+static int comm_job(struct job *j, double a, double b, struct pl_err *err)
+{
+	struct pl_shape *s;
+	struct pl_gstep *st;
+	uint32_t last[64];
+	pl_ns at = 0;
+	int rc;
+
+	*j = (struct job){ .rng = 5, .ranks = MEMBERS, .per_rank = 1 };
+	PL_TRY(job_tables(j, err));
+	PL_TRY(pl_intern_add(&j->g.str, "all_reduce", 10, &j->name[2], err));
+	PL_TRY(pl_grow(&j->g.shape, &j->g.cap_shapes, 1, sizeof(*s), err));
+	s = &j->g.shape[j->g.n_shapes++];
+	memset(s, 0, sizeof(*s));
+	PL_TRY(shape_arrays(s, err));
+	PL_TRY(pl_alloc(&s->bytes, MAX_NODES, sizeof(*s->bytes), err));
+	for (uint32_t r = 0; r < MEMBERS; r++) {
+		last[r] = add_node(s, PL_N_OP, PL_RO_MARK, PL_K_STEP, r, j->name[7]);
+		s->flags[r] = PL_NF_STEP_BEGIN | PL_NF_IN_STEP;
+	}
+	for (int i = 0; i < COMMS; i++)
+		add_collective(j, s, last, 0);
+	PL_TRY(pl_grow(&j->g.step, &j->g.cap_steps, 1, sizeof(*st), err));
+	st = &j->g.step[j->g.n_steps++];
+	*st = (struct pl_gstep){ .number = 1 };
+	PL_TRY(pl_alloc(&st->start, s->n_nodes, sizeof(pl_ns), err));
+	PL_TRY(pl_alloc(&st->dur, s->n_nodes, sizeof(pl_ns), err));
+	for (uint32_t i = MEMBERS, n = 0; i < s->n_nodes; i++) {
+		bool done = s->role[i] == PL_RO_TRANSFER;
+
+		st->start[i] = at;
+		s->bytes[i] = 4000 << n;
+		st->dur[i] =
+			done ? (pl_ns)(a + b * (double)s->bytes[i]) * (n == 2 ? 11 : 10) / 10 : 0;
+		if (done && s->res[i] == MEMBERS - 1) {
+			at += st->dur[i];
+			n++;
+		}
+	}
+	pl_free(s->k); /* so that changes can be simulated side by side */
+	s->k = NULL;
+out:
+	return rc;
+}
+
+/* Every transfer is the recorded one times line after / line before. */
+static void test_line(struct job *j, const char *text, double a, double b, double a2, double b2)
+{
+	const struct pl_gstep *st = &j->g.step[0];
+	const struct pl_shape *s = &j->g.shape[0];
+	struct pl_whatif_model *m = NULL;
+	struct pl_whatif w = { 0 };
+	struct pl_err err = { 0 };
+	struct pl_run r = { 0 };
+	struct pl_sim *sim = pl_sim_new(&j->g, &err);
+	const struct pl_whatif *both[2] = { &w, &w };
+	double worst = 0, mean[2] = { -1, -1 };
+	int rc = sim ? 0 : err.code;
+	char copy[200], *p = copy;
+
+	snprintf(copy, sizeof(copy), "%s", text);
+	for (char *next; rc >= 0 && p; p = next) {
+		next = strchr(p, ';');
+		if (next)
+			*next++ = '\0';
+		rc = pl_whatif_add(&w, p, &err);
+	}
+	m = rc >= 0 ? pl_whatif_model_new(&w, &j->g, NULL, &err) : NULL;
+	w.model = m;
+	if (!m || pl_sim_run(sim, &w, &r, &err) < 0) {
+		ok(false, "%s: %s", text, err.msg);
+		goto out;
+	}
+	for (uint32_t i = 0; i < s->n_nodes; i++) {
+		double S = (double)s->bytes[i], was = (double)st->dur[i];
+		double want =
+			s->role[i] == PL_RO_TRANSFER ? was * (a2 + b2 * S) / (a + b * S) : was;
+
+		worst = fmax(worst, fabs((double)pl_run_dur(sim, &r, 0, i) - want));
+	}
+	ok(pl_sim_means(sim, both, 2, mean, &err) == 0 && mean[0] == mean[1] &&
+		   mean[0] == pl_run_mean_step(sim, &r),
+	   "%s: the same beside another", text);
+	ok(worst <= 1, "%s: within a nanosecond of the line (%.2f)", text, worst);
+out:
+	pl_run_fini(&r);
+	pl_whatif_fini(&w);
+	pl_whatif_model_free(m);
+	pl_sim_free(sim);
+}
+
+static void test_communication(void)
+{
+	double a = 6000, b = 0.5;
+	struct pl_err err = { 0 };
+	struct job j;
+
+	if (comm_job(&j, a, b, &err) < 0 || !pl_graph_valid(&j.g, &err)) {
+		ok(false, "%s", err.msg);
+		return;
+	}
+	test_line(&j, "bandwidth by 4", a, b, a, b / 4);
+	test_line(&j, "bandwidth by 0.5", a, b, a, b * 2);
+	test_line(&j, "latency by 0", a, b, 0, b);
+	test_line(&j, "latency by 3", a, b, a * 3, b);
+	test_line(&j, "latency to 2us", a, b, 6 * 2000, b); /* 2 (4 - 1) messages */
+	test_line(&j, "ranks 16", a, b, a * 15 / 3, b * (15.0 / 16) / (3.0 / 4));
+	test_line(&j, "scale size=4000..1M by 3;scale size=..1M by 0.5;scale size=4G.. by 9", a, b,
+		  1.5 * a, 1.5 * b);
+	test_line(&j, "ranks 2", a, b, a / 3, b * (1.0 / 2) / (3.0 / 4));
+	test_line(&j, "ranks 1", a, b, 0, 0);
+	test_line(&j, "ranks 16;latency to 2us;bandwidth by 2", a, b, 30 * 2000,
+		  b / 2 * (15.0 / 16) / (3.0 / 4));
+	test_line(&j, "latency to 2us;ranks 16;scale kind=comm by 2", a, b, 2 * 30 * 2000,
+		  2 * b * (15.0 / 16) / (3.0 / 4));
+	pl_graph_fini(&j.g);
+}
+
+/* Which communication has more workers: by coordinates, by gradients, by all ranks. */
+static uint64_t parallel(struct job *j, bool *guessed)
+{
+	struct pl_whatif_model *m;
+	struct pl_whatif w = { 0 };
+	struct pl_err err = { 0 };
+	uint64_t n = UINT64_MAX;
+
+	if (pl_whatif_add(&w, "ranks 8", &err) < 0 ||
+	    !(m = pl_whatif_model_new(&w, &j->g, NULL, &err))) {
+		pl_whatif_fini(&w);
+		return n;
+	}
+	w.model = m;
+	*guessed = pl_whatif_model_guessed(m);
+	if (pl_whatif_hits(&w, &j->g, &n, &err) < 0)
+		n = UINT64_MAX;
+	pl_whatif_fini(&w);
+	pl_whatif_model_free(m);
+	return n;
+}
+
+static void test_parallel(void)
+{
+	struct pl_err err = { 0 };
+	struct pl_tensor grad = { .role = PL_TR_GRAD, .type = PL_NONE, .n_consumers = 1 };
+	struct job j;
+	struct pl_shape *s;
+	uint32_t arrive;
+	bool guessed = false;
+
+	if (comm_job(&j, 6000, 0.5, &err) < 0) {
+		ok(false, "%s", err.msg);
+		return;
+	}
+	s = &j.g.shape[0];
+	is_i64((long long)parallel(&j, &guessed), MEMBERS * COMMS,
+	       "nothing known: that of all ranks");
+	ok(guessed, "... which is a guess");
+	for (size_t i = 0; i < j.g.n_res; i++)
+		j.g.res[i].coord[PL_COORD_DP] = 0;
+	is_i64((long long)parallel(&j, &guessed), 0, "one data-parallel coordinate: none");
+	j.g.res[2].coord[PL_COORD_DP] = j.g.res[3].coord[PL_COORD_DP] = 1;
+	is_i64((long long)parallel(&j, &guessed), MEMBERS * COMMS, "two of them: all");
+	test_line(&j, "ranks 8", 6000, 0.5, 6000.0 * 15 / 3, 0.5 * (15.0 / 16) / (3.0 / 4));
+	for (size_t i = 0; i < j.g.n_res; i++)
+		j.g.res[i].coord[PL_COORD_DP] = -1;
+	/* the first communication is that of a group which carries a gradient */
+	if (pl_grow(&j.g.group, &j.g.cap_groups, 1, sizeof(*j.g.group), &err) < 0 ||
+	    pl_grow(&j.g.group_rank, &j.g.cap_group_ranks, MEMBERS, sizeof(*j.g.group_rank), &err) <
+		    0 ||
+	    pl_grow(&j.g.tensor, &j.g.cap_tensors, 1, sizeof(grad), &err) < 0 ||
+	    pl_grow(&j.g.consumer, &j.g.cap_consumers, 1, sizeof(*j.g.consumer), &err) < 0) {
+		ok(false, "%s", err.msg);
+		return;
+	}
+	j.g.group[0] = (struct pl_ggroup){ .name = j.name[0], .n = MEMBERS };
+	for (uint32_t r = 0; r < MEMBERS; r++)
+		j.g.group_rank[r] = 2 * r;
+	j.g.n_groups = 1;
+	j.g.n_group_ranks = MEMBERS;
+	for (arrive = 0; s->role[arrive] != PL_RO_ARRIVE; arrive++)
+		;
+	for (uint32_t i = arrive; i < arrive + 2 * MEMBERS + 1; i++)
+		s->group[i] = 0;
+	j.g.tensor[j.g.n_tensors++] = grad;
+	j.g.consumer[j.g.n_consumers++] = arrive;
+	is_i64((long long)parallel(&j, &guessed), MEMBERS,
+	       "gradients are known: that of their group");
+	ok(!guessed, "... which is none");
+	pl_graph_fini(&j.g);
+}
+
+int main(void)
+{
+	for (size_t i = 0; i < PL_LEN(statements); i++)
+		test_statements(30 + i, i, 1);
+	for (uint64_t seed = 200; seed < 224; seed++)
+		test_statements(seed, 0, 2 + seed % 3);
+	test_refused();
+	test_limits();
+	test_communication();
+	test_parallel();
+	return done_testing();
+}
