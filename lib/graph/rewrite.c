@@ -214,6 +214,8 @@ void pl_rewriter_free(struct pl_rewriter *r)
 	pl_free(r->edge);
 	pl_free(r->slot);
 	pl_free(r->begin);
+	pl_free(r->set_first);
+	pl_free(r->set_member);
 	pl_free(r->mine);
 	pl_free(r->group);
 	pl_free(r);

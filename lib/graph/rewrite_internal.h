@@ -77,6 +77,7 @@ struct pl_rewriter {
 	pl_ns *begin;		/* [step] */
 	struct rw_state *state; /* a stack; the last is the present */
 	size_t n_states, cap_states;
+	uint32_t *set_first, *set_member; /* of the state that is built: see list_members() */
 	uint8_t *mine; /* [node as recorded]: of the recorded communication of gradients */
 	uint32_t n_mine;
 	bool issues;	 /* host operations that issue communication are known */

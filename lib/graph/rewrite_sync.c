@@ -178,17 +178,17 @@ static struct rw_built *new_built(const struct pl_rewriter *r, uint64_t key, str
 static uint32_t members(const struct pl_rewriter *r, uint32_t set, uint32_t slot, uint32_t *last,
 			bool *as_recorded)
 {
-	const struct rw_state *st = rw_now(r);
 	uint32_t n = 0, comm = PL_NONE;
 	pl_ns latest = INT64_MIN;
 
 	*last = PL_NONE;
 	*as_recorded = true;
-	for (uint32_t t = 0; t < r->n_tensors; t++) {
+	for (uint32_t k = r->set_first[set]; k < r->set_first[set + 1]; k++) {
+		uint32_t t = r->set_member[k];
 		size_t at = (size_t)slot * r->n_tensors + t;
 		pl_ns ready;
 
-		if (st->set_of[t] != set || r->inst[at] == PL_NONE)
+		if (r->inst[at] == PL_NONE)
 			continue;
 		n++;
 		ready = rw_ready(r, slot, t);
@@ -277,17 +277,16 @@ static int add_issue(struct pl_rewriter *r, struct rw_built *b, uint32_t slot, u
 static int add_gates(struct pl_rewriter *r, struct rw_built *b, uint32_t set, uint32_t slot,
 		     uint32_t last, pl_ns issue_ns, struct pl_err *err)
 {
-	const struct rw_state *st = rw_now(r);
 	struct pl_edit *e = r->e;
 	uint32_t arrive = b->arrive[slot];
 	int rc;
 
-	for (uint32_t t = 0; t < r->n_tensors; t++) {
-		size_t at = (size_t)slot * r->n_tensors + t;
+	for (uint32_t k = r->set_first[set]; k < r->set_first[set + 1]; k++) {
+		size_t at = (size_t)slot * r->n_tensors + r->set_member[k];
 		uint32_t inst = r->inst[at];
 		const struct rw_comm *c;
 
-		if (st->set_of[t] != set || inst == PL_NONE)
+		if (inst == PL_NONE)
 			continue;
 		c = &r->comm[r->comm_of[at]];
 		if (inst == c->last || e->tensor[inst].producer == PL_NONE)
@@ -308,16 +307,15 @@ static int add_gates(struct pl_rewriter *r, struct rw_built *b, uint32_t set, ui
 static int add_uses(struct pl_rewriter *r, struct rw_built *b, uint32_t set, uint32_t slot,
 		    struct pl_err *err)
 {
-	const struct rw_state *st = rw_now(r);
 	struct pl_edit *e = r->e;
 	uint32_t done = PL_NONE;
 	int rc;
 
-	for (uint32_t t = 0; t < r->n_tensors; t++) {
-		size_t at = (size_t)slot * r->n_tensors + t;
+	for (uint32_t k = r->set_first[set]; k < r->set_first[set + 1]; k++) {
+		size_t at = (size_t)slot * r->n_tensors + r->set_member[k];
 		const struct rw_comm *c;
 
-		if (st->set_of[t] != set || r->inst[at] == PL_NONE || r->comm_of[at] == done)
+		if (r->inst[at] == PL_NONE || r->comm_of[at] == done)
 			continue;
 		done = r->comm_of[at];
 		c = &r->comm[done];
@@ -587,6 +585,21 @@ static int retire_calls(struct pl_rewriter *r, struct pl_err *err)
 	return rc;
 }
 
+/* The members of each set of the state, in order, for as long as this one is built. */
+static void list_members(struct pl_rewriter *r)
+{
+	const struct rw_state *st = rw_now(r);
+	uint32_t *at = r->set_first;
+
+	memset(at, 0, ((size_t)r->n_tensors + 3) * sizeof(*at));
+	for (uint32_t t = 0; t < r->n_tensors; t++)
+		at[st->set_of[t] + 2]++;
+	for (uint32_t i = 2; i < r->n_tensors + 3; i++)
+		at[i] += at[i - 1];
+	for (uint32_t t = 0; t < r->n_tensors; t++)
+		r->set_member[at[st->set_of[t] + 1]++] = t;
+}
+
 /* What tells buckets apart: what they hold, and how it is carried. One pass over the tensors. */
 static void set_keys(const struct pl_rewriter *r, uint64_t *key)
 {
@@ -622,6 +635,7 @@ static int reuse(struct pl_rewriter *r, struct rw_built **old, uint32_t n_old, s
 
 	if (rc < 0)
 		return rc;
+	list_members(r);
 	set_keys(r, key);
 	for (uint32_t i = 0; i < st->n_sets; i++) {
 		for (uint32_t n = 0; n < n_old && !st->built[i]; n++, at++) {

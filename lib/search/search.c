@@ -215,9 +215,10 @@ static void predict(struct search *s, struct pl_plan *p)
 	p->complete = s->swept || !s->n || s->o->preset != PL_PRESET_SEARCH;
 	if (s->o->stop && *s->o->stop)
 		p->complete = false;
+	if (s->n)
+		p->model_ns = (pl_ns)llround(s->best.mean);
 	if (rewrites) {
 		step = s->best.mean;
-		p->model_ns = (pl_ns)llround(s->best.mean);
 		if (fabs(bias) <= BIAS_MAX * s->baseline)
 			step = fmax(s->best.mean - bias, 0);
 	}
