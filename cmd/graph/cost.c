@@ -1,15 +1,7 @@
 /*
- * What communication costs in a job that nobody has run, for graphs made from tables of layers.
- *
- * A ring all-reduce of n ranks sends 2 (n - 1) messages of 1/n of the bytes, one after the other
- * (Patarasuk and Yuan, JPDC 2009): each takes the latency and its share of the bandwidth that a
- * rank has in one direction.
- *
- * This is the one place that knows: a topology with a model of its own replaces transfer() here,
- * and what it is given as `arg`.
+ * What communication costs in a job that nobody has run, for graphs made from tables of layers: by
+ * analysis, on a topology that is given, or on one link for all.
  */
-#include <math.h>
-
 #include "program.h"
 
 #define RANKS_MAX 65536
@@ -17,26 +9,57 @@
 
 static pl_ns transfer(void *arg, int64_t bytes, uint32_t n_ranks)
 {
-	const struct config *c = arg;
-	double messages = 2.0 * (n_ranks - 1.0), part = (double)bytes / n_ranks;
-	double ns = messages * ((double)c->latency + part * 1e9 / (double)c->bandwidth);
+	struct layers_cost *x = arg;
 
-	return ns < 0x1p62 ? (pl_ns)ceil(ns) : (pl_ns)1 << 62;
+	x->comm.bytes = bytes;
+	x->comm.n = n_ranks;
+	return pl_cost_analytic(&x->topo, &x->comm);
 }
 
-int layers_cost(const struct config *c, struct pl_layers_opts *o, struct pl_err *err)
+/* The same link within hosts and between them. */
+static int one_link(const struct config *c, uint32_t ranks, struct pl_topology *t,
+		    struct pl_err *err)
 {
-	if (c->ranks < 1 || c->ranks > RANKS_MAX)
-		return pl_fail(err, PL_EUSAGE, "--ranks: %lld, must be 1 to %d",
-			       (long long)c->ranks, RANKS_MAX);
+	int rc = pl_topology_default(ranks, PER_HOST, t, err);
+
+	for (size_t i = 0; rc == 0 && i < t->n_links; i++) {
+		t->link[i].shared = false;
+		t->link[i].bytes_per_ns = (double)c->bandwidth / 1e9;
+		t->link[i].latency_ns = c->latency;
+	}
+	return rc;
+}
+
+int layers_cost(const struct config *c, struct layers_cost *x, struct pl_layers_opts *o,
+		struct pl_err *err)
+{
+	int64_t ranks = c->ranks;
+	int rc = 0;
+
+	*x = (struct layers_cost){ .comm = { .kind = PL_K_COLLECTIVE,
+					     .coll = PL_COLL_ALLREDUCE,
+					     .algo = (uint8_t)c->algorithm,
+					     .group = PL_NONE,
+					     .servers = 1 } };
 	if (c->bandwidth < 1)
 		return pl_fail(err, PL_EUSAGE,
 			       "--bandwidth: must be at least one byte a second, as in 12G");
 	if (c->latency < 0)
 		return pl_fail(err, PL_EUSAGE, "--latency: must not be negative");
-	o->n_ranks = (uint32_t)c->ranks;
-	o->per_host = PER_HOST;
+	if (c->topology && (rc = pl_topology_parse(c->topology, &x->topo, err)) < 0)
+		return pl_wrap(err, "--topology");
+	if (c->topology && ranks == -1)
+		ranks = x->topo.n_ranks;
+	else if (ranks == -1)
+		ranks = 8;
+	if (ranks < 1 || ranks > RANKS_MAX)
+		return pl_fail(err, PL_EUSAGE, "--ranks: %lld, must be 1 to %d", (long long)ranks,
+			       RANKS_MAX);
+	if (!c->topology)
+		rc = one_link(c, (uint32_t)ranks, &x->topo, err);
+	o->n_ranks = (uint32_t)ranks;
+	o->per_host = c->topology && x->topo.n_hosts ? x->topo.host[0].n : PER_HOST;
 	o->transfer = transfer;
-	o->arg = (void *)(uintptr_t)c;
-	return 0;
+	o->arg = x;
+	return rc;
 }

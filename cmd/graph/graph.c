@@ -22,13 +22,19 @@ static const struct pl_opt options[] = {
 	{ 0, "rank", "LIST", "show only these ranks (\"0,4-7\"); not with -O graph", PL_OPT_LIST,
 	  AT(rank), NULL },
 	{ 0, "step", "LIST", "only these steps (\"3,10-20\")", PL_OPT_LIST, AT(step), NULL },
-	{ 0, "ranks", "N", "layers: data-parallel ranks of the job (default 8)", PL_OPT_INT,
-	  AT(ranks), NULL },
+	{ 0, "ranks", "N", "layers: data-parallel ranks (default those of the topology, else 8)",
+	  PL_OPT_INT, AT(ranks), NULL },
+	{ 0, "topology", "SPEC",
+	  "layers: hosts and links, a file or HOSTSxRANKS[:PRESET] (\"16x8:v100-100g\")",
+	  PL_OPT_STR, AT(topology), NULL },
+	{ 0, "algorithm", "NAME",
+	  "layers: of the all-reduce: ring (default), tree, halving-doubling, hierarchical, ps",
+	  PL_OPT_CHOICE, AT(algorithm), "ring|tree|halving-doubling|hierarchical|ps" },
 	{ 0, "bandwidth", "RATE",
-	  "layers: bytes a second that a rank sends, with K, M, G, T (default 12G)", PL_OPT_SIZE,
-	  AT(bandwidth), NULL },
-	{ 0, "latency", "TIME", "layers: of each message (default 5us)", PL_OPT_TIME, AT(latency),
-	  NULL },
+	  "layers, without a topology: bytes/s that a rank sends, with K, M, G (default 12G)",
+	  PL_OPT_SIZE, AT(bandwidth), NULL },
+	{ 0, "latency", "TIME", "layers, without a topology: of each message (default 5us)",
+	  PL_OPT_TIME, AT(latency), NULL },
 	{ 0, "salvage", NULL, "keep the whole blocks of a damaged trace", PL_OPT_FLAG, AT(salvage),
 	  NULL },
 	PL_OPTS_STREAM,
@@ -41,7 +47,7 @@ static void defaults(void *config)
 	struct config *c = config;
 
 	c->infer = true;
-	c->ranks = 8;
+	c->ranks = -1; /* not given */
 	c->bandwidth = (int64_t)12 << 30;
 	c->latency = 5000;
 }

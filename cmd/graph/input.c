@@ -215,9 +215,13 @@ static int load_layers(const struct config *c, struct pl_in *in, struct pl_graph
 		       struct pl_err *err)
 {
 	struct pl_layers_opts o = { .log = &c->c.log };
-	int rc = layers_cost(c, &o, err);
+	struct layers_cost cost;
+	int rc = layers_cost(c, &cost, &o, err);
 
-	return rc < 0 ? rc : pl_graph_layers(in, &o, g, err);
+	if (rc == 0)
+		rc = pl_graph_layers(in, &o, g, err);
+	pl_topology_fini(&cost.topo);
+	return rc;
 }
 
 static int load_one(const struct config *c, enum content what, struct pl_in *in,

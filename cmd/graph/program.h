@@ -3,6 +3,7 @@
 #define GRAPH_PROGRAM_H
 
 #include "core/cmd.h"
+#include "cost/cost.h"
 #include "graph/graph.h"
 #include "graph/layers.h"
 
@@ -13,6 +14,8 @@ struct config {
 	bool infer, salvage;
 	int64_t ranks, bandwidth; /* of tables of layers; bytes/s of a rank */
 	pl_ns latency;
+	const char *topology;
+	int algorithm; /* enum pl_algo */
 };
 enum { FROM_AUTO, FROM_TRACE, FROM_LAYERS };
 
@@ -26,8 +29,13 @@ int load_graph(const struct config *c, int argc, char **argv, struct pl_pool *po
 /* ---- cost.c ------------------------------------------------------------------------------------
  */
 
+struct layers_cost {
+	struct pl_topology topo;
+	struct pl_comm comm;
+};
 /* Place and cost of the ranks of a job that nobody has run: fills n_ranks, per_host, transfer and
- * arg of the options; c must outlive their use. */
-int layers_cost(const struct config *c, struct pl_layers_opts *o, struct pl_err *err) PL_MUST;
+ * arg of the options; *x is what they refer to. */
+int layers_cost(const struct config *c, struct layers_cost *x, struct pl_layers_opts *o,
+		struct pl_err *err) PL_MUST;
 
 #endif

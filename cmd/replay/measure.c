@@ -65,7 +65,7 @@ static void predict_steps(struct report *r)
 	size_t n = 0;
 
 	for (size_t k = 0; k < r->g.n_steps; k++)
-		if (pl_sim_reported(r->s, k))
+		if (pl_sim_reported(r->s, k) && n < r->n_steps)
 			r->step[n++].predicted = length(&r->run, k);
 	r->predicted_mean = pl_run_mean_step(r->s, &r->run);
 }
@@ -207,7 +207,8 @@ static int explain_run(struct report *r, struct pl_pool *pool, struct pl_err *er
 	return rc;
 }
 
-int measure(struct report *r, const struct pl_whatif *w, struct pl_pool *pool, struct pl_err *err)
+int measure(struct report *r, const struct planned *plan, const struct pl_whatif *w,
+	    struct pl_pool *pool, struct pl_err *err)
 {
 	struct pl_run base = { 0 };
 	int rc;
@@ -220,8 +221,10 @@ int measure(struct report *r, const struct pl_whatif *w, struct pl_pool *pool, s
 	r->ops = base.ops;
 	PL_TRY(measure_steps(r, &base, err));
 	PL_TRY(measure_starts(r, &base, err));
-	if (w && w->n) {
+	if (plan || (w && w->n)) {
 		pl_run_fini(&base);
+		if (plan)
+			PL_TRY(use_plan(plan, r, err));
 		PL_TRY(pl_sim_run(r->s, w, &r->run, err));
 		predict_steps(r);
 	} else {

@@ -3,6 +3,7 @@
 #define REPLAY_PROGRAM_H
 
 #include "core/cmd.h"
+#include "cost/cost.h"
 #include "io/table.h"
 #include "sim/sim.h"
 
@@ -24,7 +25,7 @@ struct config {
 	struct pl_list whatif, whatif_file;
 	int fold, to, table;
 	int64_t top; /* rows of a table in text, 0: all */
-	const char *timeline;
+	const char *timeline, *plan, *topology;
 	bool path, resources, worth, stragglers;
 };
 
@@ -92,6 +93,20 @@ struct changes {
 	struct pl_buf text;
 };
 
+/* A plan, and where the ranks are if that was given. */
+struct planned {
+	const char *path;
+	struct pl_plan plan;
+	struct pl_topology topo;
+	bool given;
+};
+
+/* ---- planned.c ---- */
+int read_plan(const struct config *c, struct planned *x, struct pl_err *err) PL_MUST;
+void planned_fini(struct planned *x);
+/* Replace r->g and r->s by what the plan makes of them. */
+int use_plan(const struct planned *x, struct report *r, struct pl_err *err) PL_MUST;
+
 /* ---- input.c ---- */
 int read_changes(const struct config *c, struct changes *x, struct pl_err *err) PL_MUST;
 void changes_fini(struct changes *x);
@@ -103,9 +118,10 @@ int read_graph(const struct config *c, const char *path, struct pl_pool *pool, s
 	       struct pl_err *err) PL_MUST;
 
 /* ---- measure.c ---- */
-/* r->g is there; fills all but slow and change. */
-int measure(struct report *r, const struct pl_whatif *w, struct pl_pool *pool,
-	    struct pl_err *err) PL_MUST;
+/* r->g is there; fills all but slow and change. With a plan (else NULL) r->g becomes the planned
+ * graph, which the changes are made to. */
+int measure(struct report *r, const struct planned *plan, const struct pl_whatif *w,
+	    struct pl_pool *pool, struct pl_err *err) PL_MUST;
 void report_fini(struct report *r);
 
 /* ---- path.c ---- */

@@ -22,6 +22,10 @@ static const struct pl_opt options[] = {
 	  PL_OPT_LIST, AT(whatif), NULL },
 	{ 0, "what-if-file", "FILE", "the same for each line of FILE; # begins a comment",
 	  PL_OPT_LIST, AT(whatif_file), NULL },
+	{ 'p', "plan", "FILE", "predict the steps with this plan", PL_OPT_STR, AT(plan), NULL },
+	{ 0, "topology", "SPEC",
+	  "with a plan: hosts and links, HOSTSxRANKS, HOSTSxRANKS:PRESET, or a file", PL_OPT_STR,
+	  AT(topology), NULL },
 	{ 0, "fold", "HOW",
 	  "replay one step that is the mean or median of many: none, mean, median", PL_OPT_CHOICE,
 	  AT(fold), "none|mean|median" },
@@ -125,14 +129,17 @@ static int replay(const struct config *c, const char *path, struct pl_pool *pool
 	struct report r = { 0 };
 	struct changes x = { 0 };
 	struct pl_whatif w = { 0 };
+	struct planned plan = { 0 };
 	double t[4] = { now() };
 	int rc;
 
 	PL_TRY(read_changes(c, &x, err));
+	if (c->plan)
+		PL_TRY(read_plan(c, &plan, err));
 	PL_TRY(read_graph(c, path, pool, &r, err));
 	t[1] = now();
 	PL_TRY(parse_changes(c, &x, &r.g, &w, err));
-	if ((rc = measure(&r, &w, pool, err)) < 0) {
+	if ((rc = measure(&r, c->plan ? &plan : NULL, &w, pool, err)) < 0) {
 		pl_wrap(err, "%s", strcmp(path, "-") ? path : "stdin");
 		goto out;
 	}
@@ -155,6 +162,7 @@ static int replay(const struct config *c, const char *path, struct pl_pool *pool
 out:
 	pl_whatif_fini(&w);
 	report_fini(&r);
+	planned_fini(&plan);
 	changes_fini(&x);
 	return rc;
 }
@@ -175,7 +183,7 @@ static int compare(const struct config *c, char **path, struct pl_pool *pool, st
 		rc = read_graph(c, path[i], pool, &r[i], err);
 		if (rc >= 0)
 			rc = parse_changes(c, &x, &r[i].g, &w, err);
-		if (rc >= 0 && (rc = measure(&r[i], &w, pool, err)) < 0)
+		if (rc >= 0 && (rc = measure(&r[i], NULL, &w, pool, err)) < 0)
 			pl_wrap(err, "%s", path[i]);
 		pl_whatif_fini(&w);
 		if (rc < 0)
@@ -206,6 +214,12 @@ static int check(const struct config *c, int argc, char **argv, struct pl_err *e
 	if (argc == 2 && (c->timeline || c->table != SEC_ALL))
 		return pl_fail(err, PL_EUSAGE, "--%s is for one graph, not for two",
 			       c->timeline ? "timeline" : "table");
+	if (c->plan && (argc == 2 || c->stragglers))
+		return pl_fail(err, PL_EUSAGE, "--plan is for the report of one graph");
+	if (c->topology && !c->plan)
+		return pl_fail(err, PL_EUSAGE, "--topology is for --plan");
+	if (c->plan && !strcmp(c->plan, "-") && (!argc || is_stdout(argv[0])))
+		return pl_fail(err, PL_EUSAGE, "graph and plan cannot both be standard input");
 	if (c->timeline && is_stdout(c->timeline) && is_stdout(c->c.output))
 		return pl_fail(
 			err, PL_EUSAGE,

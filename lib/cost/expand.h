@@ -4,10 +4,9 @@
  * On an edit, the transfers of a rendezvous become messages: nodes of type DELAY, one a message,
  * named "send R>Q" after the members' places in the group. Messages of one link follow one another
  * (SEQ), what is received is passed on (DATA, after the link's latency), and each member starts at
- * its own arrival and not at the last one's: where members arrive at different times the
- * last to end ends no earlier than if all had waited, but the others get on with what does not need
- * the late one. Folding back is
- * pl_edit_undo().
+ * its own arrival and not at the last one's: where members arrive at different times the last to
+ * end ends no earlier than if all had waited, but the others get on with what does not need the
+ * late one. Folding back is pl_edit_undo().
  */
 #ifndef PL_COST_EXPAND_H
 #define PL_COST_EXPAND_H

@@ -43,8 +43,7 @@ out:
 	return rc;
 }
 
-/* The present state again, on top of the stack: the one below stays as it is. */
-static int push_state(struct pl_rewriter *r, struct pl_err *err)
+int rw_push_state(struct pl_rewriter *r, struct pl_err *err)
 {
 	const struct rw_state *from;
 	struct rw_state to;
@@ -215,6 +214,8 @@ void pl_rewriter_free(struct pl_rewriter *r)
 	pl_free(r->edge);
 	pl_free(r->slot);
 	pl_free(r->begin);
+	pl_free(r->set_first);
+	pl_free(r->set_member);
 	pl_free(r->mine);
 	pl_free(r->group);
 	pl_free(r);
@@ -448,7 +449,7 @@ static int apply(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_e
 int pl_rewrite(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
 {
 	size_t mark = pl_rewriter_mark(r);
-	int rc = push_state(r, err);
+	int rc = rw_push_state(r, err);
 
 	if (rc < 0)
 		return rc;
@@ -463,7 +464,7 @@ int pl_rewrite(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err
 int pl_rewrite_model(struct pl_rewriter *r, struct pl_err *err)
 {
 	size_t mark = pl_rewriter_mark(r);
-	int rc = push_state(r, err);
+	int rc = rw_push_state(r, err);
 
 	if (rc == 0 && (rc = rw_sync(r, err)) < 0)
 		pl_rewriter_undo(r, mark);
@@ -475,7 +476,7 @@ int pl_rewrite_buckets(struct pl_rewriter *r, const uint32_t *set_of, uint32_t n
 {
 	size_t mark = pl_rewriter_mark(r);
 	struct rw_state *s;
-	int rc = push_state(r, err);
+	int rc = rw_push_state(r, err);
 
 	if (rc < 0)
 		return rc;
@@ -495,7 +496,7 @@ int pl_rewrite_plan(struct pl_rewriter *r, const struct pl_plan *p, struct pl_er
 {
 	size_t mark = pl_rewriter_mark(r);
 	bool comm = false;
-	int rc = push_state(r, err);
+	int rc = rw_push_state(r, err);
 
 	for (size_t i = 0; rc == 0 && i < p->n_rw; i++) {
 		const struct pl_rewrite *rw = &p->rw[i];

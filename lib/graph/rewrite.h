@@ -69,6 +69,23 @@ int pl_rewrite_model(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
  * For searches. */
 int pl_rewrite_buckets(struct pl_rewriter *r, const uint32_t *set_of, uint32_t n_sets,
 		       struct pl_err *err) PL_MUST;
+/* The same with all that a bucket can be. */
+struct pl_bucketing {
+	uint32_t n_sets;
+	const uint32_t *set_of; /* [tensor]: set, numbered from 0 in order of issue */
+	const uint32_t *parts;	/* [set], NULL: whole */
+	const uint8_t *algo;	/* [set]: enum pl_algo, NULL: as it is */
+};
+int pl_rewrite_bucketing(struct pl_rewriter *r, const struct pl_bucketing *b,
+			 struct pl_err *err) PL_MUST;
+/* The present buckets: set_of has room for every tensor. Returns how many. */
+uint32_t pl_rewriter_buckets(const struct pl_rewriter *r, uint32_t *set_of);
+uint32_t pl_rewriter_group(const struct pl_rewriter *r, uint32_t tensor); /* only equal ones fuse */
+int64_t pl_rewriter_bytes(const struct pl_rewriter *r, uint32_t tensor);
+/* The communication that carries the tensor, as the coster is asked for it; borrows from r. */
+struct pl_comm pl_rewriter_comm(const struct pl_rewriter *r, uint32_t tensor);
+/* Which tensors' communication lies on the critical path of the settled edit; hot[tensor]. */
+int pl_rewriter_hot(const struct pl_rewriter *r, uint8_t *hot, struct pl_err *err) PL_MUST;
 uint32_t pl_rewriter_tensors(const struct pl_rewriter *r);   /* of the base */
 int64_t pl_rewriter_accumulate(const struct pl_rewriter *r); /* microbatches, 1: none */
 /* When the tensor is ready and could be issued: the latest over ranks, the mean over steps, from

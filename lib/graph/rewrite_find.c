@@ -471,6 +471,8 @@ int rw_find(struct pl_rewriter *r, struct pl_err *err)
 	PL_TRY(find_begins(r, err));
 	PL_TRY(find_ranks(r, err));
 	PL_TRY(find_tensors(r, err));
+	PL_TRY(pl_alloc(&r->set_first, (size_t)r->n_tensors + 3, sizeof(*r->set_first), err));
+	PL_TRY(pl_alloc(&r->set_member, r->n_tensors, sizeof(*r->set_member), err));
 	PL_TRY(pl_alloc(&r->slot, r->n_slots, sizeof(*r->slot), err));
 	PL_TRY(pl_alloc(&scratch, r->n_tensors, sizeof(*scratch), err));
 	PL_TRY(pl_alloc(&v, r->n_tensors, sizeof(*v), err));

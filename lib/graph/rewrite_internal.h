@@ -77,6 +77,7 @@ struct pl_rewriter {
 	pl_ns *begin;		/* [step] */
 	struct rw_state *state; /* a stack; the last is the present */
 	size_t n_states, cap_states;
+	uint32_t *set_first, *set_member; /* of the state that is built: see list_members() */
 	uint8_t *mine; /* [node as recorded]: of the recorded communication of gradients */
 	uint32_t n_mine;
 	bool issues;	 /* host operations that issue communication are known */
@@ -95,6 +96,10 @@ int rw_sync(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 /* Numbers sets anew, in order of issue. */
 int rw_number_sets(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 void rw_unref(struct rw_built *b);
+/* The communication of a set, as the coster is asked for it; `meeting` ranks have a part. */
+struct pl_comm rw_comm_of_set(const struct pl_rewriter *r, uint32_t set, uint32_t meeting);
+/* The present state again, on top of the stack: the one below stays as it is. */
+int rw_push_state(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 /* Base tensor by its name in plans, PL_NONE. */
 uint32_t rw_tensor_find(const struct pl_rewriter *r, const char *name);
 static inline pl_ns rw_ready(const struct pl_rewriter *r, uint32_t slot, uint32_t tensor)

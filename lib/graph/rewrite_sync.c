@@ -178,17 +178,17 @@ static struct rw_built *new_built(const struct pl_rewriter *r, uint64_t key, str
 static uint32_t members(const struct pl_rewriter *r, uint32_t set, uint32_t slot, uint32_t *last,
 			bool *as_recorded)
 {
-	const struct rw_state *st = rw_now(r);
 	uint32_t n = 0, comm = PL_NONE;
 	pl_ns latest = INT64_MIN;
 
 	*last = PL_NONE;
 	*as_recorded = true;
-	for (uint32_t t = 0; t < r->n_tensors; t++) {
+	for (uint32_t k = r->set_first[set]; k < r->set_first[set + 1]; k++) {
+		uint32_t t = r->set_member[k];
 		size_t at = (size_t)slot * r->n_tensors + t;
 		pl_ns ready;
 
-		if (st->set_of[t] != set || r->inst[at] == PL_NONE)
+		if (r->inst[at] == PL_NONE)
 			continue;
 		n++;
 		ready = rw_ready(r, slot, t);
@@ -277,17 +277,16 @@ static int add_issue(struct pl_rewriter *r, struct rw_built *b, uint32_t slot, u
 static int add_gates(struct pl_rewriter *r, struct rw_built *b, uint32_t set, uint32_t slot,
 		     uint32_t last, pl_ns issue_ns, struct pl_err *err)
 {
-	const struct rw_state *st = rw_now(r);
 	struct pl_edit *e = r->e;
 	uint32_t arrive = b->arrive[slot];
 	int rc;
 
-	for (uint32_t t = 0; t < r->n_tensors; t++) {
-		size_t at = (size_t)slot * r->n_tensors + t;
+	for (uint32_t k = r->set_first[set]; k < r->set_first[set + 1]; k++) {
+		size_t at = (size_t)slot * r->n_tensors + r->set_member[k];
 		uint32_t inst = r->inst[at];
 		const struct rw_comm *c;
 
-		if (st->set_of[t] != set || inst == PL_NONE)
+		if (inst == PL_NONE)
 			continue;
 		c = &r->comm[r->comm_of[at]];
 		if (inst == c->last || e->tensor[inst].producer == PL_NONE)
@@ -308,16 +307,15 @@ static int add_gates(struct pl_rewriter *r, struct rw_built *b, uint32_t set, ui
 static int add_uses(struct pl_rewriter *r, struct rw_built *b, uint32_t set, uint32_t slot,
 		    struct pl_err *err)
 {
-	const struct rw_state *st = rw_now(r);
 	struct pl_edit *e = r->e;
 	uint32_t done = PL_NONE;
 	int rc;
 
-	for (uint32_t t = 0; t < r->n_tensors; t++) {
-		size_t at = (size_t)slot * r->n_tensors + t;
+	for (uint32_t k = r->set_first[set]; k < r->set_first[set + 1]; k++) {
+		size_t at = (size_t)slot * r->n_tensors + r->set_member[k];
 		const struct rw_comm *c;
 
-		if (st->set_of[t] != set || r->inst[at] == PL_NONE || r->comm_of[at] == done)
+		if (r->inst[at] == PL_NONE || r->comm_of[at] == done)
 			continue;
 		done = r->comm_of[at];
 		c = &r->comm[done];
@@ -334,7 +332,7 @@ static int add_uses(struct pl_rewriter *r, struct rw_built *b, uint32_t set, uin
 	return 0;
 }
 
-static struct pl_comm comm_of_set(const struct pl_rewriter *r, uint32_t set, uint32_t meeting)
+struct pl_comm rw_comm_of_set(const struct pl_rewriter *r, uint32_t set, uint32_t meeting)
 {
 	const struct rw_state *st = rw_now(r);
 	struct pl_comm c = { .algo = PL_ALGO_RING,
@@ -459,7 +457,7 @@ static int build_set(struct pl_rewriter *r, uint32_t set, uint64_t key, struct r
 		struct pl_comm c;
 
 		rc = build_meet(r, set, k, &meet, &ranks, err);
-		c = comm_of_set(r, set, ranks);
+		c = rw_comm_of_set(r, set, ranks);
 		for (uint32_t i = 0; rc == 0 && i < r->n_ranks; i++)
 			rc = build_slot(r, b, set, k * r->n_ranks + i, meet, &c, err);
 	}
@@ -587,40 +585,64 @@ static int retire_calls(struct pl_rewriter *r, struct pl_err *err)
 	return rc;
 }
 
-static uint64_t set_key(const struct pl_rewriter *r, uint32_t set)
+/* The members of each set of the state, in order, for as long as this one is built. */
+static void list_members(struct pl_rewriter *r)
 {
 	const struct rw_state *st = rw_now(r);
-	uint64_t h = 0x9e3779b97f4a7c15u + st->parts[set] + ((uint64_t)st->ranks << 32);
+	uint32_t *at = r->set_first;
 
+	memset(at, 0, ((size_t)r->n_tensors + 3) * sizeof(*at));
 	for (uint32_t t = 0; t < r->n_tensors; t++)
-		if (st->set_of[t] == set)
-			h = (h ^ (t + 1 + ((uint64_t)st->algo[t] << 32) +
-				  ((uint64_t)st->servers[t] << 40))) *
-			    0x100000001b3u;
-	if (st->n_changes)
-		for (uint32_t i = 0; i < st->n_changes; i++) {
-			const struct pl_link_change *c = &st->change[i];
-
-			h = h * 31 + pl_hash(c->link, strlen(c->link));
-			h = h * 31 + pl_hash(&c->bandwidth, sizeof(c->bandwidth));
-			h = h * 31 + pl_hash(&c->latency, sizeof(c->latency));
-		}
-	return h;
+		at[st->set_of[t] + 2]++;
+	for (uint32_t i = 2; i < r->n_tensors + 3; i++)
+		at[i] += at[i - 1];
+	for (uint32_t t = 0; t < r->n_tensors; t++)
+		r->set_member[at[st->set_of[t] + 1]++] = t;
 }
 
-/* Buckets that stay are taken over from the state as it was built before. */
+/* What tells buckets apart: what they hold, and how it is carried. One pass over the tensors. */
+static void set_keys(const struct pl_rewriter *r, uint64_t *key)
+{
+	const struct rw_state *st = rw_now(r);
+	uint64_t changes = 0;
+
+	for (uint32_t i = 0; i < st->n_changes; i++) {
+		const struct pl_link_change *c = &st->change[i];
+
+		changes = changes * 31 + pl_hash(c->link, strlen(c->link));
+		changes = changes * 31 + pl_hash(&c->bandwidth, sizeof(c->bandwidth));
+		changes = changes * 31 + pl_hash(&c->latency, sizeof(c->latency));
+	}
+	for (uint32_t i = 0; i < st->n_sets; i++)
+		key[i] = 0x9e3779b97f4a7c15u + st->parts[i] + ((uint64_t)st->ranks << 32) + changes;
+	for (uint32_t t = 0; t < r->n_tensors; t++) {
+		const uint64_t what[] = { key[st->set_of[t]],
+					  t + 1 + ((uint64_t)st->algo[t] << 32) +
+						  ((uint64_t)st->servers[t] << 40) };
+
+		key[st->set_of[t]] = pl_hash(what, sizeof(what));
+	}
+}
+
+/* Buckets that stay are taken over from the state as it was built before; mostly they are in the
+ * same order there. */
 static int reuse(struct pl_rewriter *r, struct rw_built **old, uint32_t n_old, struct pl_err *err)
 {
 	struct rw_state *st = rw_now(r);
-	int rc = 0;
+	uint64_t *key;
+	uint32_t at = 0;
+	int rc = pl_alloc(&key, st->n_sets, sizeof(*key), err);
 
+	if (rc < 0)
+		return rc;
+	list_members(r);
+	set_keys(r, key);
 	for (uint32_t i = 0; i < st->n_sets; i++) {
-		uint64_t key = set_key(r, i);
-
-		for (uint32_t k = 0; k < n_old && !st->built[i]; k++) {
-			if (old[k] && old[k]->key == key) {
-				st->built[i] = old[k];
-				old[k] = NULL;
+		for (uint32_t n = 0; n < n_old && !st->built[i]; n++, at++) {
+			at = at < n_old ? at : 0;
+			if (old[at] && old[at]->key == key[i]) {
+				st->built[i] = old[at];
+				old[at] = NULL;
 			}
 		}
 	}
@@ -629,7 +651,8 @@ static int reuse(struct pl_rewriter *r, struct rw_built **old, uint32_t n_old, s
 			rc = drop_built(r, old[k], err);
 	for (uint32_t i = 0; rc == 0 && i < st->n_sets; i++)
 		if (!st->built[i])
-			rc = build_set(r, i, set_key(r, i), &st->built[i], err);
+			rc = build_set(r, i, key[i], &st->built[i], err);
+	pl_free(key);
 	return rc;
 }
 

@@ -17,7 +17,7 @@
 const struct pl_rw_info pl_rw_info[PL_RW_COUNT_] = {
 	[PL_RW_FUSE_TENSORS] = { .name = "fuse-tensors",
 				 .args = "tensors",
-				 .min_args = 2,
+				 .min_args = 1,
 				 .max_args = MANY,
 				 .differ = true },
 	[PL_RW_PARTITION_TENSOR] = { .name = "partition-tensor",
@@ -104,7 +104,7 @@ int pl_rw_find(const char *name)
 void pl_plan_init(struct pl_plan *p)
 {
 	memset(p, 0, sizeof(*p));
-	p->baseline_ns = p->predicted_ns = p->bound_ns = INT64_MIN;
+	p->baseline_ns = p->predicted_ns = p->bound_ns = p->model_ns = INT64_MIN;
 	p->evaluations = p->peak_bytes = -1;
 	p->complete = true;
 }
@@ -278,7 +278,7 @@ out:
 
 static int check_base(const struct pl_plan *p, struct pl_err *err)
 {
-	const pl_ns ns[] = { p->baseline_ns, p->predicted_ns, p->bound_ns };
+	const pl_ns ns[] = { p->baseline_ns, p->predicted_ns, p->bound_ns, p->model_ns };
 	const char **name = NULL;
 	int rc = 0;
 

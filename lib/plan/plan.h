@@ -15,7 +15,7 @@
 #define PL_PLAN_MINOR 0
 
 enum pl_rw {
-	PL_RW_FUSE_TENSORS,	/* arg: two or more tensors, synchronised as one */
+	PL_RW_FUSE_TENSORS,	/* arg: tensors, synchronised as one; one alone: by itself */
 	PL_RW_PARTITION_TENSOR, /* arg: one tensor (or the first of a fused set); k chunks, k >= 2
 				 */
 	PL_RW_FUSE_OPS,	  /* arg: two or more operations that follow one another; x: their time as
@@ -64,10 +64,12 @@ struct pl_plan {
 	struct pl_rewrite *rw;
 	size_t n_rw, cap_rw;
 	int64_t ranks; /* data-parallel workers of the base; 0 unknown */
-	pl_ns baseline_ns, predicted_ns, bound_ns; /* mean step; INT64_MIN: not known */
-	int64_t evaluations, peak_bytes;	   /* -1: not known */
-	bool complete;		  /* the search ended by itself, not by a limit or signal */
-	struct pl_buf provenance; /* UTF-8, one line a program */
+	/* Mean step; INT64_MIN: not known. What was recorded, what the plan makes of it, what no
+	 * plan can be below; and what the model alone says of the plan, its bias included. */
+	pl_ns baseline_ns, predicted_ns, bound_ns, model_ns;
+	int64_t evaluations, peak_bytes; /* -1: not known */
+	bool complete;			 /* the search ended by itself, not by a limit or signal */
+	struct pl_buf provenance;	 /* UTF-8, one line a program */
 };
 void pl_plan_init(struct pl_plan *p);
 void pl_plan_fini(struct pl_plan *p);

@@ -53,6 +53,7 @@ static int write_head(struct writer *w, const struct pl_plan *p, struct pl_err *
 	PL_TRY(pl_put_svarint(b, p->bound_ns, err));
 	PL_TRY(pl_put_svarint(b, p->evaluations, err));
 	PL_TRY(pl_put_svarint(b, p->peak_bytes, err));
+	PL_TRY(pl_put_svarint(b, p->model_ns, err));
 	rc = put_block(w, B_PLAN, 1, err);
 out:
 	return rc;
@@ -210,6 +211,7 @@ static int get_head(struct reader *r, struct pl_cur *c, struct pl_err *err)
 	p->bound_ns = pl_get_svarint(c);
 	p->evaluations = pl_get_svarint(c);
 	p->peak_bytes = pl_get_svarint(c);
+	p->model_ns = pl_get_svarint(c);
 	if (c->bad)
 		return cut_short(err);
 	if (ranks > INT64_MAX)

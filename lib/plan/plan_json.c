@@ -69,6 +69,7 @@ static int put_head(struct pl_jsonw *w, const struct pl_plan *p, struct pl_err *
 	PL_TRY(put_known(w, "baseline_ns", p->baseline_ns, INT64_MIN, err));
 	PL_TRY(put_known(w, "predicted_ns", p->predicted_ns, INT64_MIN, err));
 	PL_TRY(put_known(w, "bound_ns", p->bound_ns, INT64_MIN, err));
+	PL_TRY(put_known(w, "model_ns", p->model_ns, INT64_MIN, err));
 	PL_TRY(put_known(w, "evaluations", p->evaluations, -1, err));
 	PL_TRY(put_known(w, "peak_bytes", p->peak_bytes, -1, err));
 	PL_TRY(pl_jsonw_key(w, "complete", err));

@@ -19,7 +19,17 @@ struct reader {
 	size_t cap_args;
 };
 
-enum { S_BASE, S_WORKERS, S_BASELINE, S_PREDICTED, S_BOUND, S_EVALUATIONS, S_PEAK, S_INCOMPLETE };
+enum {
+	S_BASE,
+	S_WORKERS,
+	S_BASELINE,
+	S_PREDICTED,
+	S_BOUND,
+	S_MODEL,
+	S_EVALUATIONS,
+	S_PEAK,
+	S_INCOMPLETE
+};
 
 static int once(struct reader *r, unsigned bit, const char *what, struct pl_err *err)
 {
@@ -42,6 +52,7 @@ static int read_number(struct reader *r, struct pl_err *err)
 		{ "baseline", &p->baseline_ns, 0, S_BASELINE },
 		{ "predicted", &p->predicted_ns, 0, S_PREDICTED },
 		{ "bound", &p->bound_ns, 0, S_BOUND },
+		{ "model", &p->model_ns, 0, S_MODEL },
 		{ "evaluations", &p->evaluations, 0, S_EVALUATIONS },
 		{ "peak", &p->peak_bytes, 0, S_PEAK },
 	};
@@ -296,6 +307,7 @@ static int put_head(struct pl_buf *b, const struct pl_plan *p, struct pl_err *er
 		{ "baseline", p->baseline_ns, INT64_MIN },
 		{ "predicted", p->predicted_ns, INT64_MIN },
 		{ "bound", p->bound_ns, INT64_MIN },
+		{ "model", p->model_ns, INT64_MIN },
 		{ "evaluations", p->evaluations, -1 },
 		{ "peak", p->peak_bytes, -1 },
 	};

@@ -14,26 +14,46 @@
 #include "cost/cost.h"
 #include "sim/sim.h"
 
+/* What others do without being asked. */
+enum pl_preset {
+	PL_PRESET_SEARCH,  /* none of them: search */
+	PL_PRESET_BEST,	   /* the best of all of them; no search */
+	PL_PRESET_NONE,	   /* as recorded */
+	PL_PRESET_DDP,	   /* PyTorch DDP: 25 MiB, the first 1 MiB */
+	PL_PRESET_HOROVOD, /* fused up to 64 MiB */
+	PL_PRESET_EACH,	   /* one tensor at a time */
+	PL_PRESET_ALL,	   /* all in one */
+	PL_PRESET_COUNT_
+};
+
 struct pl_search_opts {
+	enum pl_preset preset;
 	pl_ns limit_ns;	     /* wall time; 0: none */
 	int64_t evaluations; /* simulations; 0: none */
 	uint64_t seed;
 	int64_t memory_bytes;				  /* peak allowed; 0: any */
 	bool fuse, partition, order, fuse_ops, algorithm; /* rewrites that may be used */
-	bool accumulate, recompute,
-		precision; /* off unless asked for; memory may turn the first two on */
+	bool accumulate, recompute;			  /* only where memory_bytes needs them */
+	bool precision; /* bf16 for all operations, if that helps */
 	struct pl_memory_opts memory;
-	const struct pl_log *log;
-	struct pl_pool *pool;
-	volatile const int *stop; /* becomes nonzero: write what was found so far */
+	const struct pl_log *log; /* NULL: silence */
+	struct pl_pool *pool;	  /* NULL: this thread */
+	volatile const int *stop; /* becomes nonzero: write what was found so far; NULL: never */
+	/* now and then; share_of_limit -1: there is none. NULL: silence */
 	void (*progress)(void *arg, pl_ns best_ns, int64_t evaluations, double share_of_limit);
 	void *progress_arg;
 };
 /*
  * Fills the empty plan: base, rewrites with what each saves, baseline, prediction, bound (no change
- * of communication can be shorter: the step with every synchronisation free), peak. A graph without
- * communication gives a valid plan without rewrites. PL_ENO (the answer is "no") when no
- * plan fits the memory: *p is the smallest one found.
+ * of communication can be shorter: the step with every synchronisation free), peak. All steps of
+ * the graph count, each as much. Without limit and number of evaluations it ends when no single
+ * change helps; otherwise it goes on from elsewhere until then. A graph without communication gives
+ * a valid plan without rewrites. PL_ENO (the answer is "no") when no plan fits the memory: *p is
+ * the smallest one found.
+ *
+ * The model of communication errs; in the same way before and after, mostly. So the prediction is
+ * the recorded step and what the model says that the plan changes of it: model_ns less what the
+ * model makes of the buckets as they were recorded.
  */
 int pl_search(const struct pl_graph *g, const struct pl_cost *cost, const struct pl_search_opts *o,
 	      struct pl_plan *p, struct pl_err *err) PL_MUST;

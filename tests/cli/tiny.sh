@@ -52,6 +52,7 @@ one_run() {
 	merge) input=$2/job.trace ;;
 	graph) input=$2/job.merged ;;
 	replay) input=$2/job.graph ;;
+	plan) input=$2/job.graph ;;
 	*) return 1 ;;
 	esac
 }

@@ -93,7 +93,8 @@ static void make(struct job *j, uint32_t hosts, uint32_t m, pl_ns latency, doubl
 	}
 	s->n_nodes = cap;
 	for (uint32_t r = 0; r < n; r++) {
-		j->g.res[r] = (struct pl_resource){ .rank = (int32_t)r, .host = PL_NONE };
+		j->g.res[r] =
+			(struct pl_resource){ .rank = (int32_t)r, .host = PL_NONE, .capacity = 1 };
 		j->g.rank[r] = (int32_t)r;
 	}
 	w[0] = zero;
@@ -255,6 +256,7 @@ static void undone(void)
 	struct pl_err err = { 0 };
 	struct job j;
 	pl_ns start[3 * MAX];
+	struct pl_graph g;
 	size_t mark, n, live = 0;
 	bool same = true;
 
@@ -266,6 +268,10 @@ static void undone(void)
 	ok(expand(&j, PL_COLL_ALLREDUCE, PL_ALGO_RING, 2, 3) > 0 &&
 		   j.e.n_nodes >= n + 2 * 3 * 14 * 8 && j.e.node[j.meet].dead,
 	   "two channels, three chunks, 14 steps, 8 members");
+	pl_graph_init(&g);
+	ok(!pl_edit_graph(&j.e, &g, &err) && pl_graph_valid(&g, &err),
+	   "as a graph of its own it is valid");
+	pl_graph_fini(&g);
 	pl_edit_undo(&j.e, mark);
 	need(pl_edit_settle_full(&j.e, &err));
 	for (size_t i = 0; i < j.e.n_nodes; i++)

@@ -1,0 +1,282 @@
+/*
+ * plan - what to change about a job so that its step is shorter; or a plan, shown or exported.
+ *
+ * An interrupt ends the search, not the program: what was found is written, then the signal is
+ * raised again, so that the shell learns of it. A second one ends the program at once.
+ */
+#include <math.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config.h"
+#include "io/container.h"
+#include "program.h"
+
+#define AT(m) offsetof(struct config, m)
+
+static const struct pl_opt options[] = {
+	{ 'O', "to", "FORMAT",
+	  "write plan (default), text, json, or settings: ddp, fsdp, horovod, byteps, deepspeed, "
+	  "megatron, xla",
+	  PL_OPT_CHOICE, AT(to), "plan|text|json|ddp|fsdp|horovod|byteps|deepspeed|megatron|xla" },
+	PL_OPTS_OUTPUT,
+	{ 0, "minutes", "T", "search so long", PL_OPT_REAL, AT(minutes), NULL },
+	{ 0, "evaluations", "N", "search with so many simulations; 0: only the defaults of others",
+	  PL_OPT_INT, AT(evaluations), NULL },
+	{ 0, "memory", "SIZE", "each rank must do with so much memory", PL_OPT_SIZE, AT(memory),
+	  NULL },
+	{ 0, "optimizer", "NAME", "whose state memory holds: sgd, momentum, adam (default)",
+	  PL_OPT_CHOICE, AT(optimizer), "adam|momentum|sgd" },
+	{ 0, "topology", "SPEC", "hosts and links: HOSTSxRANKS, HOSTSxRANKS:PRESET, or a file",
+	  PL_OPT_STR, AT(topology), NULL },
+	{ 0, "allow", "LIST", "only these rewrites (\"fuse-tensors,order\")", PL_OPT_LIST,
+	  AT(allow), NULL },
+	{ 0, "forbid", "LIST", "not these rewrites", PL_OPT_LIST, AT(forbid), NULL },
+	{ 0, "preset", "NAME",
+	  "no search, but what others do: none, ddp, horovod, each, all; or the best of these",
+	  PL_OPT_CHOICE, AT(preset), "search|best|none|ddp|horovod|each|all" },
+	{ 0, "step", "LIST", "plan for these steps (\"3,10-20\")", PL_OPT_LIST, AT(step), NULL },
+	{ 0, "fold", "HOW", "how one step stands for many: auto (default), none, mean, median",
+	  PL_OPT_CHOICE, AT(fold), "auto|none|mean|median" },
+	PL_OPTS_STREAM,
+	PL_OPTS_THREADS,
+	PL_OPTS_COMMON,
+};
+
+static void defaults(void *config)
+{
+	struct config *c = config;
+
+	c->evaluations = c->memory = -1;
+	c->minutes = -1;
+}
+
+/* ---- signals and progress -------------------------------------------------------------------- */
+
+static volatile int stopped; /* the signal */
+
+static void on_signal(int sig)
+{
+	stopped = sig;
+	signal(sig, SIG_DFL);
+}
+
+static void catch_signals(void)
+{
+	static const int sigs[] = { SIGINT, SIGTERM };
+	struct sigaction act = { .sa_handler = on_signal }, old;
+
+	for (size_t i = 0; i < PL_LEN(sigs); i++)
+		if (!sigaction(sigs[i], NULL, &old) && old.sa_handler == SIG_DFL)
+			sigaction(sigs[i], &act, NULL);
+}
+
+struct shown {
+	pl_ns best;
+	bool always, any;
+};
+
+static void show_progress(void *arg, pl_ns best, int64_t evaluations, double share)
+{
+	struct shown *s = arg;
+	char time[32], line[160];
+	int n;
+
+	if (s->any && best >= s->best)
+		return;
+	s->any = true;
+	s->best = best;
+	if (share >= 0)
+		n = snprintf(line, sizeof(line), "plan: %s after %lld simulations, %.0f %%\n",
+			     pl_fmt_ns(time, sizeof(time), best), (long long)evaluations,
+			     100 * share);
+	else
+		n = snprintf(line, sizeof(line), "plan: %s after %lld simulations\n",
+			     pl_fmt_ns(time, sizeof(time), best), (long long)evaluations);
+	if (n > 0 && write(STDERR_FILENO, line, (size_t)n) < 0)
+		s->any = true; /* nobody is there to be told */
+}
+
+/* ---- searching ------------------------------------------------------------------------------- */
+
+static int set_limits(const struct config *c, struct pl_search_opts *o, struct pl_err *err)
+{
+	static const double bytes[] = { 2, 1, 0 }; /* adam, momentum, sgd */
+
+	if (c->minutes >= 0 && !isfinite(c->minutes * 6e10))
+		return pl_fail(err, PL_EUSAGE, "--minutes: that is too long");
+	if (c->minutes < 0 && c->minutes != -1)
+		return pl_fail(err, PL_EUSAGE, "--minutes: must not be negative");
+	if (c->evaluations < -1)
+		return pl_fail(err, PL_EUSAGE, "--evaluations: must not be negative");
+	if (c->memory != -1 && c->memory <= 0)
+		return pl_fail(err, PL_EUSAGE, "--memory: must be above 0");
+	o->preset = (enum pl_preset)c->preset;
+	if (o->preset == PL_PRESET_SEARCH && (c->minutes == 0 || c->evaluations == 0))
+		o->preset = PL_PRESET_BEST;
+	o->limit_ns = c->minutes > 0 ? (pl_ns)fmin(c->minutes * 6e10, 9e18) + 1 : 0;
+	o->evaluations = c->evaluations > 0 ? c->evaluations : 0;
+	o->memory_bytes = c->memory > 0 ? c->memory : 0;
+	o->memory.optimizer_bytes = bytes[c->optimizer];
+	o->seed = (uint64_t)c->c.seed;
+	return choose_rewrites(c, o, err);
+}
+
+static int search(const struct config *c, struct pl_graph *g, struct pl_pool *pool,
+		  const char *name, struct pl_plan *p, struct pl_err *err)
+{
+	struct shown shown = { 0 };
+	struct pl_search_opts o = { .log = &c->c.log, .pool = pool, .stop = &stopped };
+	struct pl_topology topo = { 0 };
+	struct pl_cost cost;
+	bool fitted = false;
+	int rc;
+
+	PL_TRY(set_limits(c, &o, err));
+	if (c->topology)
+		PL_TRY(pl_topology_parse(c->topology, &topo, err));
+	if (c->topology && topo.n_ranks < (uint32_t)g->n_ranks) {
+		rc = pl_fail(
+			err, PL_EDATA,
+			"--topology: %s has %u ranks, the graph %d; name hosts for all of them",
+			c->topology, topo.n_ranks, g->n_ranks);
+		goto out;
+	}
+	PL_TRY(pl_cost_fit(g, c->topology ? &topo : NULL, &cost, err));
+	fitted = true;
+	PL_TRY(choose_steps(c, g, err));
+	if (c->c.progress == 1 || (!c->c.progress && pl_is_tty(&c->c, STDERR_FILENO))) {
+		o.progress = show_progress;
+		o.progress_arg = &shown;
+	}
+	name = strrchr(name, '/') ? strrchr(name, '/') + 1 : name;
+	p->base = pl_arena_dup(&p->arena, name, strlen(name));
+	if (!p->base) {
+		rc = pl_fail(err, PL_ENOMEM, "out of memory (a name)");
+		goto out;
+	}
+	PL_TRY(pl_buf_put(&p->provenance, g->provenance.p, g->provenance.n, err));
+	rc = pl_search(g, &cost, &o, p, err);
+	if (stopped)
+		pl_say(&c->c.log, PL_LOG_WARN, "stopped; this is the best plan so far");
+out:
+	if (fitted)
+		pl_cost_fini(&cost);
+	pl_topology_fini(&topo);
+	return rc;
+}
+
+/* ---- what there is to read ------------------------------------------------------------------- */
+
+static bool asks_for_search(const struct config *c)
+{
+	return c->minutes != -1 || c->evaluations != -1 || c->memory != -1 || c->topology ||
+	       c->allow.n || c->forbid.n || c->preset || c->step.n || c->fold;
+}
+
+/* The header's kind stands at a fixed place of its member, which is not compressed. */
+static bool is_graph(const uint8_t *p, size_t n)
+{
+	return n >= 28 && pl_container_probe(p, n) &&
+	       PL_FOURCC(p[24], p[25], p[26], p[27]) == PL_KIND_GRAPH;
+}
+
+static int load(const struct config *c, const char *path, struct pl_pool *pool, struct pl_plan *p,
+		struct pl_err *err)
+{
+	struct pl_in *in = pl_in_open(path, err);
+	struct pl_graph g;
+	const uint8_t *first;
+	const char *name = strcmp(path, "-") ? path : "stdin";
+	int64_t n;
+	int rc;
+
+	if (!in)
+		return err->code;
+	pl_graph_init(&g);
+	n = pl_in_peek(in, 28, &first, err);
+	if (n < 0) {
+		rc = (int)n;
+	} else if (n == 0) {
+		rc = pl_fail(err, PL_EDATA,
+			     "%s: empty: what was to write it has failed or was given nothing",
+			     pl_in_name(in));
+	} else if (!is_graph(first, (size_t)n)) {
+		rc = pl_plan_read(in, pl_in_name(in), p, err);
+		if (rc == 0 && asks_for_search(c))
+			rc = pl_fail(err, PL_EUSAGE,
+				     "%s is a plan already; there is nothing to search", name);
+	} else if ((rc = pl_graph_read(in, pool, &g, err)) == 0 &&
+		   (rc = search(c, &g, pool, name, p, err)) < 0 && rc != PL_EUSAGE) {
+		pl_wrap(err, "%s", name);
+	}
+	pl_graph_fini(&g);
+	pl_in_close(in);
+	return rc;
+}
+
+static int add_provenance(const struct config *c, struct pl_plan *p, struct pl_err *err)
+{
+	struct pl_buf line = { 0 };
+	int rc = pl_provenance(&c->c, &line, err);
+
+	if (!c->c.provenance)
+		p->provenance.n = 0;
+	if (rc >= 0 && line.p)
+		rc = pl_buf_put(&p->provenance, line.p, strlen((const char *)line.p), err);
+	if (rc >= 0 && line.p)
+		rc = pl_buf_put(&p->provenance, "\n", 1, err);
+	pl_buf_fini(&line);
+	return rc;
+}
+
+static int run(void *config, int argc, char **argv, struct pl_err *err)
+{
+	const struct config *c = config;
+	struct pl_pool *pool = NULL;
+	struct pl_out *out = NULL;
+	struct pl_plan p;
+	int rc = 0, sig;
+
+	if (argc > 1)
+		return pl_fail(err, PL_EUSAGE, "one graph or plan at a time");
+	pl_plan_init(&p);
+	catch_signals(); /* before the output hooks those that have no action yet */
+	out = pl_out_open(c->c.output, c->to == AS_PLAN, err);
+	if (!out)
+		return err->code;
+	pool = pl_pool_new((int)c->c.threads, err);
+	if (!pool) {
+		rc = err->code;
+		goto out;
+	}
+	PL_TRY(load(c, argc ? argv[0] : "-", pool, &p, err));
+	PL_TRY(add_provenance(c, &p, err));
+	rc = write_plan(c, &p, out, err);
+out:
+	pl_plan_fini(&p);
+	pl_pool_free(pool);
+	if (rc < 0) {
+		pl_out_abort(out);
+		return rc;
+	}
+	rc = pl_out_close(out, err);
+	sig = stopped;
+	if (rc == 0 && sig)
+		raise(sig); /* its action is the default again */
+	return rc;
+}
+
+const struct pl_cmd pl_command = {
+	.name = "plan",
+	.synopsis = "[OPTION]... [GRAPH | PLAN]",
+	.summary = "Find what to change about a job so that its step is shorter.",
+	.details = "Of a graph: searches. Of a plan: shows it, or exports it as settings of a "
+		   "framework.\n"
+		   "Without a file: standard input.",
+	.opts = options,
+	.config_size = sizeof(struct config),
+	.defaults = defaults,
+	.run = run,
+};

@@ -1,0 +1,83 @@
+/*
+ * The job as a plan would have it: all steps taken apart at once, rewritten, put together again.
+ *
+ * What communication costs is fitted to the graph as it was read. The rest of the report is made
+ * from the planned graph as from any other.
+ */
+#include <string.h>
+
+#include "program.h"
+
+int read_plan(const struct config *c, struct planned *x, struct pl_err *err)
+{
+	struct pl_in *in;
+	int rc;
+
+	pl_plan_init(&x->plan);
+	x->path = strcmp(c->plan, "-") ? c->plan : "stdin";
+	in = pl_in_open(c->plan, err);
+	if (!in)
+		return err->code;
+	rc = pl_plan_read(in, pl_in_name(in), &x->plan, err);
+	pl_in_close(in);
+	if (rc == 0 && c->topology) {
+		rc = pl_topology_parse(c->topology, &x->topo, err);
+		x->given = rc == 0;
+	}
+	return rc;
+}
+
+void planned_fini(struct planned *x)
+{
+	pl_plan_fini(&x->plan);
+	pl_topology_fini(&x->topo);
+}
+
+static int rewrite(struct pl_edit *e, const struct pl_cost *cost, const struct planned *x,
+		   struct pl_err *err)
+{
+	struct pl_coster coster;
+	struct pl_rewriter *r;
+	int rc;
+
+	pl_cost_coster(cost, &coster);
+	r = pl_rewriter_new(e, &coster, err);
+	if (!r)
+		return err->code;
+	rc = pl_rewrite_plan(r, &x->plan, err);
+	if (rc < 0)
+		pl_wrap(err, "%s", x->path);
+	pl_rewriter_free(r);
+	return rc;
+}
+
+int use_plan(const struct planned *x, struct report *r, struct pl_err *err)
+{
+	struct pl_graph out;
+	struct pl_edit e;
+	struct pl_cost cost;
+	int rc;
+
+	if (x->given && x->topo.n_ranks < (uint32_t)r->g.n_ranks)
+		return pl_fail(err, PL_EDATA,
+			       "--topology: %u ranks, the graph has %d; name hosts for all of them",
+			       x->topo.n_ranks, r->g.n_ranks);
+	rc = pl_cost_fit(&r->g, x->given ? &x->topo : NULL, &cost, err);
+	if (rc < 0)
+		return rc;
+	rc = pl_sim_edit(r->s, 0, r->g.n_steps, &e, err);
+	if (rc == 0) {
+		rc = rewrite(&e, &cost, x, err);
+		if (rc == 0)
+			rc = pl_edit_graph(&e, &out, err);
+		pl_edit_fini(&e);
+	}
+	pl_cost_fini(&cost);
+	if (rc < 0)
+		return rc;
+	pl_sim_free(r->s);
+	pl_graph_fini(&r->g);
+	r->g = out;
+	r->s = pl_sim_new(&r->g, err);
+	return r->s ? 0 : err->code;
+}

@@ -1,0 +1,103 @@
+/*
+ * What a search asks of a rewriter: buckets by number, and where the time of the step is.
+ *
+ * The critical path is walked back from what ends a step last: to the predecessor whose end (and
+ * the edge's weight) is the start, again and again. Each node has one such predecessor taken, so
+ * the walk is as long as the path; finding its end is linear in the nodes.
+ */
+#include <string.h>
+
+#include "graph/edit_internal.h"
+#include "graph/rewrite_internal.h"
+
+uint32_t pl_rewriter_buckets(const struct pl_rewriter *r, uint32_t *set_of)
+{
+	const struct rw_state *s = rw_now(r);
+
+	if (r->n_tensors)
+		memcpy(set_of, s->set_of, r->n_tensors * sizeof(*set_of));
+	return s->n_sets;
+}
+
+uint32_t pl_rewriter_group(const struct pl_rewriter *r, uint32_t tensor)
+{
+	return r->tensor[tensor].group;
+}
+
+int64_t pl_rewriter_bytes(const struct pl_rewriter *r, uint32_t tensor)
+{
+	return r->tensor[tensor].bytes;
+}
+
+struct pl_comm pl_rewriter_comm(const struct pl_rewriter *r, uint32_t tensor)
+{
+	uint32_t meeting = 0;
+
+	for (uint32_t i = 0; i < r->n_ranks; i++)
+		meeting += r->inst[(size_t)i * r->n_tensors + tensor] != PL_NONE;
+	return rw_comm_of_set(r, rw_now(r)->set_of[tensor], meeting);
+}
+
+int pl_rewrite_bucketing(struct pl_rewriter *r, const struct pl_bucketing *b, struct pl_err *err)
+{
+	size_t mark = pl_rewriter_mark(r);
+	struct rw_state *s;
+	int rc = rw_push_state(r, err);
+
+	if (rc < 0)
+		return rc;
+	s = rw_now(r);
+	s->n_sets = b->n_sets;
+	for (uint32_t i = 0; i < b->n_sets; i++)
+		s->parts[i] = b->parts && b->parts[i] ? b->parts[i] : 1;
+	for (uint32_t t = 0; t < r->n_tensors; t++) {
+		s->set_of[t] = b->set_of[t];
+		if (b->algo) {
+			s->algo[t] = b->algo[b->set_of[t]];
+			s->servers[t] = s->servers[t] ? s->servers[t] : 1;
+		}
+	}
+	rc = rw_sync(r, err);
+	if (rc < 0)
+		pl_rewriter_undo(r, mark);
+	return rc;
+}
+
+/* The edge that decided when the node started, PL_NONE: its own time did. */
+static uint32_t decisive(const struct pl_edit *e, uint32_t node)
+{
+	for (uint32_t x = e->node[node].in; x != PL_NONE; x = e->edge[x].in_next) {
+		const struct pl_eedge *ed = &e->edge[x];
+		const struct pl_enode *s = &e->node[ed->src];
+
+		if (s->start + (edit_from_start(ed->type) ? 0 : s->dur) + ed->w ==
+		    e->node[node].start)
+			return x;
+	}
+	return PL_NONE;
+}
+
+int pl_rewriter_hot(const struct pl_rewriter *r, uint8_t *hot, struct pl_err *err)
+{
+	const struct pl_edit *e = r->e;
+	uint8_t *seen;
+	int rc = pl_alloc(&seen, e->n_nodes, 1, err);
+
+	if (rc < 0)
+		return rc;
+	for (uint32_t k = 0; k < e->n_steps; k++) {
+		uint32_t at = e->step[k].sink, x;
+
+		for (; !seen[at]; at = e->edge[x].src) {
+			seen[at] = 1;
+			if ((x = decisive(e, at)) == PL_NONE)
+				break;
+		}
+	}
+	memset(hot, 0, r->n_tensors);
+	for (size_t i = 0; i < (size_t)r->n_slots * r->n_tensors; i++)
+		if (r->inst[i] != PL_NONE && seen[e->tensor[r->inst[i]].arrive])
+			hot[i % r->n_tensors] = 1;
+	pl_free(seen);
+	return 0;
+}

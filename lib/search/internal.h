@@ -1,0 +1,113 @@
+/* internal.h - what the parts of the search share. */
+#ifndef PL_SEARCH_INTERNAL_H
+#define PL_SEARCH_INTERNAL_H
+
+#include "search/search.h"
+
+/* A way to synchronise the tensors. One block of memory: set_of. */
+struct cand {
+	uint32_t n_sets;
+	bool ordered;	  /* issued in the order of numbers; else by readiness */
+	uint32_t *set_of; /* [tensor], in order of issue */
+	uint32_t *parts;  /* [set] */
+	uint8_t *algo;	  /* [set] */
+	double mean;	  /* the step, simulated; INFINITY: it cannot be done */
+};
+
+/* A copy of the edit for one thread, on which the search's present candidate is carried out. */
+struct lane {
+	struct search *s;
+	struct pl_edit e;
+	struct pl_rewriter *r;
+	size_t root; /* mark behind the extras */
+	uint32_t depth, number;
+	uint64_t at; /* version of the present candidate */
+	int rc;
+	struct pl_err err;
+};
+
+struct search {
+	const struct pl_search_opts *o;
+	const struct pl_cost *cost;
+	struct pl_coster coster;
+	const struct pl_graph *g; /* reduced, if it could be */
+	struct pl_graph reduced;
+	struct pl_sim *sim;
+	struct lane *lane;
+	uint32_t n_lanes;
+	struct pl_queue *queue;
+	/* tensors of the base, in order of readiness */
+	uint32_t n;
+	uint32_t *group;
+	int64_t *bytes;
+	pl_ns *ready;
+	struct cand now, best, recorded; /* present, best ever, as recorded */
+	uint64_t version;		 /* of now */
+	struct cand *batch;
+	size_t n_batch, cap_batch;
+	uint32_t *count, *member; /* [set + 1], [tensor]: members of the sets of now */
+	uint32_t *scratch;	  /* [2 n] */
+	uint8_t *hot;		  /* [tensor] */
+	struct pl_rewrite *extra; /* carried out before the buckets; strings of the plan's arena */
+	size_t n_extra, cap_extra;
+	double baseline, bound;
+	int64_t evaluations;
+	pl_ns begun;
+	bool over; /* a limit was reached, or somebody said stop */
+	bool swept;
+	uint64_t rng;
+};
+
+/* ---- symmetry.c ---- */
+/* A graph of one rank of each class of equal ones, if there are fewer and it takes as long. */
+int search_reduce(const struct pl_graph *g, struct pl_graph *out, bool *reduced,
+		  struct pl_err *err) PL_MUST;
+
+/* ---- lanes.c ---- */
+int lanes_open(struct search *s, struct pl_err *err) PL_MUST;
+void lanes_close(struct search *s);
+/* All lanes to the state as it was recorded, with the extras on it. */
+int lanes_root(struct search *s, struct pl_err *err) PL_MUST;
+/* The present candidate, carried out and settled on lane 0. */
+int lane_show(struct search *s, const struct cand *c, struct pl_err *err) PL_MUST;
+/* Simulate all of the batch; the number of threads changes nothing but the time. */
+int batch_run(struct search *s, struct pl_err *err) PL_MUST;
+/* Is the budget used up, or was it told to stop? */
+bool search_over(struct search *s);
+
+/* ---- cand.c ---- */
+int cand_init(const struct search *s, struct cand *c, struct pl_err *err) PL_MUST;
+void cand_fini(struct cand *c);
+void cand_copy(const struct search *s, struct cand *to, const struct cand *from);
+/* Number the sets from 0 without gaps, by readiness or in the order that they have. */
+void cand_number(struct search *s, struct cand *c);
+bool cand_same(const struct search *s, const struct cand *a, const struct cand *b);
+/* Shorter; or as long and simpler. */
+bool cand_better(const struct cand *a, const struct cand *b);
+/* A new one at the end of the batch, a copy of `from`. */
+int batch_add(struct search *s, const struct cand *from, struct cand **c,
+	      struct pl_err *err) PL_MUST;
+/* The defaults of others, into the batch. */
+int add_preset(struct search *s, enum pl_preset preset, struct pl_err *err) PL_MUST;
+/* Equal cuts, and what dynamic programming makes of the coster's times. */
+int add_seeds(struct search *s, struct pl_err *err) PL_MUST;
+
+/* ---- local.c ---- */
+/* Make c (simulated) the present one. */
+void search_move(struct search *s, const struct cand *c);
+/* To a local optimum, from the present candidate. */
+int local_search(struct search *s, struct pl_err *err) PL_MUST;
+/* Restarts until the budget is used up. */
+int anneal(struct search *s, struct pl_err *err) PL_MUST;
+
+/* ---- memory.c ---- */
+/* Adds accumulation and recomputation until the present candidate fits. PL_ENO: nothing does. */
+int fit_memory(struct search *s, struct pl_plan *p, struct pl_err *err) PL_MUST;
+int extra_add(struct search *s, struct pl_plan *p, const struct pl_rewrite *rw,
+	      struct pl_err *err) PL_MUST;
+
+/* ---- lines.c ---- */
+/* The best candidate as lines of the plan, each with what it saves. */
+int write_lines(struct search *s, struct pl_plan *p, struct pl_err *err) PL_MUST;
+
+#endif

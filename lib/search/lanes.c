@@ -1,0 +1,201 @@
+/*
+ * Simulating candidates: a copy of the edit for each thread, each with the present candidate
+ * carried out, so that a candidate costs what it differs by.
+ *
+ * Which thread simulates what depends on the number of threads; the results do not, because the
+ * starts of an edit are the least solution of its equations however it got there.
+ */
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+#include "search/internal.h"
+
+/* States that lie on one another before a lane starts from the root again: each holds a log. */
+#define DEPTH_MAX 64
+
+static pl_ns clock_now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (pl_ns)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+bool search_over(struct search *s)
+{
+	const struct pl_search_opts *o = s->o;
+
+	if (o->stop && *o->stop)
+		s->over = true;
+	if (o->evaluations && s->evaluations >= o->evaluations)
+		s->over = true;
+	if (o->limit_ns && clock_now() - s->begun >= o->limit_ns)
+		s->over = true;
+	return s->over;
+}
+
+static void tell(const struct search *s)
+{
+	const struct pl_search_opts *o = s->o;
+	double share = -1;
+
+	if (!o->progress)
+		return;
+	if (o->evaluations)
+		share = (double)s->evaluations / (double)o->evaluations;
+	if (o->limit_ns)
+		share = fmax(share, (double)(clock_now() - s->begun) / (double)o->limit_ns);
+	o->progress(o->progress_arg, (pl_ns)llround(s->best.mean), s->evaluations, fmin(share, 1));
+}
+
+/* ---- lanes ----------------------------------------------------------------------------------- */
+
+int lanes_open(struct search *s, struct pl_err *err)
+{
+	uint32_t n = (uint32_t)pl_pool_threads(s->o->pool);
+	int rc;
+
+	s->begun = clock_now();
+	PL_TRY(pl_alloc(&s->lane, n, sizeof(*s->lane), err));
+	s->n_lanes = 1;
+	s->lane[0].s = s;
+	PL_TRY(pl_sim_edit(s->sim, 0, s->g->n_steps, &s->lane[0].e, err));
+	for (uint32_t i = 1; i < n; i++) {
+		s->lane[i].s = s;
+		s->lane[i].number = i;
+		s->n_lanes++;
+		PL_TRY(pl_edit_dup(&s->lane[0].e, &s->lane[i].e, err));
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		s->lane[i].r = pl_rewriter_new(&s->lane[i].e, &s->coster, err);
+		if (!s->lane[i].r)
+			return err->code;
+		s->lane[i].root = pl_rewriter_mark(s->lane[i].r);
+	}
+	if (n > 1) {
+		s->queue = pl_queue_new(s->o->pool, (int)n, err);
+		if (!s->queue)
+			rc = err->code;
+	}
+out:
+	return rc;
+}
+
+void lanes_close(struct search *s)
+{
+	pl_queue_free(s->queue);
+	for (uint32_t i = 0; s->lane && i < s->n_lanes; i++) {
+		pl_rewriter_free(s->lane[i].r);
+		pl_edit_fini(&s->lane[i].e);
+	}
+	pl_free(s->lane);
+}
+
+int lanes_root(struct search *s, struct pl_err *err)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && i < s->n_lanes; i++) {
+		struct lane *l = &s->lane[i];
+
+		pl_rewriter_undo(l->r, 1);
+		for (size_t k = 0; rc == 0 && k < s->n_extra; k++)
+			rc = pl_rewrite(l->r, &s->extra[k], err);
+		if (rc == 0)
+			rc = pl_edit_settle(&l->e, err);
+		l->root = pl_rewriter_mark(l->r);
+		l->depth = 0;
+		l->at = 0;
+	}
+	return rc;
+}
+
+static int carry_out(struct lane *l, const struct cand *c, struct pl_err *err)
+{
+	const struct pl_bucketing b = { c->n_sets, c->set_of, c->parts, c->algo };
+	int rc = pl_rewrite_bucketing(l->r, &b, err);
+
+	return rc < 0 ? rc : pl_edit_settle(&l->e, err);
+}
+
+static int go_to_present(struct lane *l)
+{
+	struct search *s = l->s;
+	int rc;
+
+	if (l->at == s->version)
+		return 0;
+	if (l->depth >= DEPTH_MAX) {
+		pl_rewriter_undo(l->r, l->root);
+		l->depth = 0;
+	}
+	rc = carry_out(l, &s->now, &l->err);
+	if (rc < 0)
+		return rc;
+	l->depth++;
+	l->at = s->version;
+	return 0;
+}
+
+int lane_show(struct search *s, const struct cand *c, struct pl_err *err)
+{
+	struct lane *l = &s->lane[0];
+
+	pl_rewriter_undo(l->r, l->root);
+	l->depth = 1;
+	l->at = 0;
+	return carry_out(l, c, err);
+}
+
+/* ---- batches --------------------------------------------------------------------------------- */
+
+/* What the rewriter refuses, or makes wait for itself, is no candidate. */
+static int try_one(struct lane *l, struct cand *c)
+{
+	size_t mark = pl_rewriter_mark(l->r);
+	int rc = carry_out(l, c, &l->err);
+
+	c->mean = rc == 0 ? pl_edit_mean_step(&l->e) : INFINITY;
+	if (rc == PL_EDATA) {
+		memset(&l->err, 0, sizeof(l->err));
+		rc = 0;
+	}
+	pl_rewriter_undo(l->r, mark);
+	return rc;
+}
+
+static void run_share(void *arg)
+{
+	struct lane *l = arg;
+	struct search *s = l->s;
+
+	l->rc = s->version ? go_to_present(l) : 0;
+	for (size_t i = l->number; l->rc == 0 && i < s->n_batch; i += s->n_lanes)
+		l->rc = try_one(l, &s->batch[i]);
+}
+
+int batch_run(struct search *s, struct pl_err *err)
+{
+	if (!s->n_batch)
+		return 0;
+	if (s->queue) {
+		for (uint32_t i = 0; i < s->n_lanes; i++)
+			pl_queue_put(s->queue, run_share, &s->lane[i]);
+		while (pl_queue_get(s->queue))
+			;
+	} else {
+		run_share(&s->lane[0]);
+	}
+	for (uint32_t i = 0; i < s->n_lanes; i++)
+		if (s->lane[i].rc < 0) {
+			*err = s->lane[i].err;
+			return s->lane[i].rc;
+		}
+	s->evaluations += (int64_t)s->n_batch;
+	for (size_t i = 0; i < s->n_batch; i++)
+		if (isfinite(s->batch[i].mean) && cand_better(&s->batch[i], &s->best))
+			cand_copy(s, &s->best, &s->batch[i]);
+	tell(s);
+	return 0;
+}

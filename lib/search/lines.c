@@ -1,0 +1,194 @@
+/*
+ * A candidate as lines of a plan, and what each line saves: alone on the job as it was recorded,
+ * and in the plan (what leaving it out costs). Both are simulated like everything else. Without its
+ * line a bucket's tensors go one at a time, as who reads the plan alone must take them; not with
+ * what they were recorded with, of which the other lines may have left just this bucket.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "search/internal.h"
+
+static int add_line(struct search *s, struct pl_plan *p, unsigned op, const char *word, int64_t k,
+		    const uint32_t *tensor, uint32_t n, struct pl_err *err)
+{
+	struct pl_rewrite rw = { .op = (uint8_t)op,
+				 .word = word,
+				 .k = k,
+				 .n_args = n,
+				 .alone_ns = INT64_MIN,
+				 .in_plan_ns = INT64_MIN };
+	int rc = pl_alloc(&rw.arg, n ? n : 1, sizeof(*rw.arg), err);
+
+	(void)s;
+	for (uint32_t i = 0; rc == 0 && i < n; i++)
+		rw.arg[i] = p->tensor[tensor[i]].name;
+	if (rc == 0)
+		rc = pl_plan_add(p, &rw, err);
+	pl_free(rw.arg);
+	return rc;
+}
+
+/* Was the tensor, recorded, with others? */
+static bool was_fused(const struct search *s, uint32_t tensor)
+{
+	for (uint32_t t = 0; t < s->n; t++)
+		if (t != tensor && s->recorded.set_of[t] == s->recorded.set_of[tensor])
+			return true;
+	return false;
+}
+
+/* Sets that differ from the recorded ones need lines; then all do, so that who reads the plan
+ * alone knows all buckets. */
+static int fuse_lines(struct search *s, struct pl_plan *p, const struct cand *c, struct pl_err *err)
+{
+	int rc = 0;
+
+	if (c->n_sets == s->recorded.n_sets &&
+	    !memcmp(c->set_of, s->recorded.set_of, s->n * sizeof(*c->set_of)))
+		return 0;
+	for (uint32_t a = 0; rc == 0 && a < c->n_sets; a++) {
+		uint32_t n = 0;
+
+		for (uint32_t t = 0; t < s->n; t++)
+			if (c->set_of[t] == a)
+				s->scratch[n++] = t;
+		if (n > 1 || was_fused(s, s->scratch[0]))
+			rc = add_line(s, p, PL_RW_FUSE_TENSORS, NULL, 0, s->scratch, n, err);
+	}
+	return rc;
+}
+
+/* The first tensor of each set, in order of issue. */
+static void firsts(const struct search *s, const struct cand *c, uint32_t *first)
+{
+	for (uint32_t t = s->n; t-- > 0;)
+		first[c->set_of[t]] = t;
+}
+
+static int algorithm_lines(struct search *s, struct pl_plan *p, const struct cand *c,
+			   struct pl_err *err)
+{
+	int rc = 0;
+
+	for (unsigned algo = PL_ALGO_RING + 1; rc == 0 && algo < PL_ALGO_COUNT_; algo++) {
+		uint32_t *v = s->scratch + s->n, n = 0;
+
+		firsts(s, c, s->scratch);
+		for (uint32_t a = 0; a < c->n_sets; a++)
+			if (c->algo[a] == algo)
+				v[n++] = s->scratch[a];
+		if (n)
+			rc = add_line(s, p, PL_RW_ALGORITHM, pl_algo_name(algo), 0, v,
+				      n == c->n_sets ? 0 : n, err);
+	}
+	return rc;
+}
+
+static int all_lines(struct search *s, struct pl_plan *p, const struct cand *c, struct pl_err *err)
+{
+	int rc;
+
+	PL_TRY(fuse_lines(s, p, c, err));
+	for (uint32_t a = 0; a < c->n_sets; a++) {
+		firsts(s, c, s->scratch);
+		if (c->parts[a] > 1)
+			PL_TRY(add_line(s, p, PL_RW_PARTITION_TENSOR, NULL, c->parts[a],
+					&s->scratch[a], 1, err));
+	}
+	if (c->ordered && c->n_sets > 1) {
+		firsts(s, c, s->scratch);
+		PL_TRY(add_line(s, p, PL_RW_ORDER, NULL, 0, s->scratch, c->n_sets, err));
+	}
+	rc = algorithm_lines(s, p, c, err);
+out:
+	return rc;
+}
+
+/* The mean step with some lines of the plan; INFINITY where they do not go without the others. */
+static int with_lines(struct search *s, const struct pl_plan *p, struct pl_rewrite *rw, size_t n,
+		      double *mean, struct pl_err *err)
+{
+	struct pl_rewriter *r = s->lane[0].r;
+	struct pl_plan some = *p;
+	size_t mark;
+	int rc;
+
+	pl_rewriter_undo(r, 1);
+	s->lane[0].at = s->lane[0].depth = 0;
+	mark = pl_rewriter_mark(r);
+	some.rw = rw;
+	some.n_rw = n;
+	rc = pl_rewrite_model(r, err);
+	if (rc == 0 && (rc = pl_rewrite_plan(r, &some, err)) == 0)
+		rc = pl_edit_settle(&s->lane[0].e, err);
+	*mean = rc == 0 ? pl_edit_mean_step(&s->lane[0].e) : INFINITY;
+	pl_rewriter_undo(r, mark);
+	if (rc == PL_EDATA) {
+		memset(err, 0, sizeof(*err));
+		rc = 0;
+	}
+	return rc;
+}
+
+static pl_ns saved(double before, double after)
+{
+	return isfinite(before) && isfinite(after) ? (pl_ns)llround(before - after) : INT64_MIN;
+}
+
+/* The lines without line i, in rw. */
+static size_t without(const struct pl_plan *p, size_t i, struct pl_rewrite *rw)
+{
+	size_t n = 0;
+
+	for (size_t k = 0; k < p->n_rw; k++) {
+		const struct pl_rewrite *x = &p->rw[k];
+
+		if (k != i) {
+			rw[n++] = *x;
+			continue;
+		}
+		for (uint32_t t = 0; x->op == PL_RW_FUSE_TENSORS && t < x->n_args; t++) {
+			rw[n] = *x;
+			rw[n].arg = x->arg + t;
+			rw[n++].n_args = 1;
+		}
+	}
+	return n;
+}
+
+static int judge(struct search *s, struct pl_plan *p, struct pl_err *err)
+{
+	double none, all, mean;
+	struct pl_rewrite *rw;
+	int rc = pl_alloc(&rw, p->n_rw + s->n, sizeof(*rw), err);
+
+	if (rc < 0)
+		return rc;
+	PL_TRY(with_lines(s, p, rw, 0, &none, err));
+	PL_TRY(with_lines(s, p, p->rw, p->n_rw, &all, err));
+	for (size_t i = 0; i < p->n_rw; i++) {
+		if (s->o->stop && *s->o->stop)
+			break; /* what they save stays unknown */
+		rw[0] = p->rw[i];
+		PL_TRY(with_lines(s, p, rw, 1, &mean, err));
+		p->rw[i].alone_ns = saved(none, mean);
+		PL_TRY(with_lines(s, p, rw, without(p, i, rw), &mean, err));
+		p->rw[i].in_plan_ns = saved(mean, all);
+	}
+out:
+	pl_free(rw);
+	return rc;
+}
+
+int write_lines(struct search *s, struct pl_plan *p, struct pl_err *err)
+{
+	int rc;
+
+	for (size_t i = 0; i < s->n_extra; i++)
+		if ((rc = pl_plan_add(p, &s->extra[i], err)) < 0)
+			return rc;
+	if ((rc = all_lines(s, p, &s->best, err)) < 0)
+		return rc;
+	return judge(s, p, err);
+}

@@ -1,0 +1,408 @@
+/*
+ * Local search: one change at a time, each simulated; and restarts by simulated annealing.
+ *
+ * Sets are visited in order of issue, those whose communication lies on the critical path first
+ * (dPRO's rule: nothing else can help at once). The changes of one set are a batch; the best of
+ * them is taken if it helps, and the set is visited again. When a sweep over all sets takes none,
+ * this is a local optimum. Annealing (Kirkpatrick, Gelatt, Vecchi, Science 220, 1983) walks from
+ * the best by random changes, eight at a time, and every local optimum after it is searched out
+ * again. What is random depends on the seed alone, and a batch on nothing but what was found
+ * before.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "search/internal.h"
+
+#define POSITIONS 16 /* cuts of a set that are tried at most */
+#define FEW	  48 /* tensors: with no more every single move is tried */
+#define WINDOW	  6  /* sets that a tensor moves over at most, else */
+#define WALK	  8  /* candidates of a step of annealing */
+#define STEPS	  60 /* of a walk */
+
+void search_move(struct search *s, const struct cand *c)
+{
+	uint32_t *at = s->count;
+
+	if (c != &s->now)
+		cand_copy(s, &s->now, c);
+	s->version++;
+	memset(at, 0, ((size_t)s->n + 2) * sizeof(*at));
+	for (uint32_t t = 0; t < s->n; t++)
+		at[s->now.set_of[t] + 2]++;
+	for (uint32_t i = 2; i <= s->now.n_sets + 1; i++)
+		at[i] += at[i - 1];
+	for (uint32_t t = 0; t < s->n; t++)
+		s->member[at[s->now.set_of[t] + 1]++] = t;
+}
+
+static uint32_t size_of(const struct search *s, uint32_t set)
+{
+	return s->count[set + 1] - s->count[set];
+}
+
+static const uint32_t *members_of(const struct search *s, uint32_t set)
+{
+	return s->member + s->count[set];
+}
+
+static bool may_join(const struct search *s, uint32_t a, uint32_t b)
+{
+	return a < s->now.n_sets && b < s->now.n_sets && a != b &&
+	       s->group[members_of(s, a)[0]] == s->group[members_of(s, b)[0]];
+}
+
+/* ---- single changes: each adds a candidate to the batch -------------------------------------- */
+
+/* The first (last) n tensors of set a to set b. All of them: the sets are merged. */
+static int shift(struct search *s, uint32_t a, bool last, uint32_t n, uint32_t b,
+		 struct pl_err *err)
+{
+	const uint32_t *v = members_of(s, a);
+	uint32_t size = size_of(s, a);
+	struct cand *c;
+	int rc;
+
+	if (!s->o->fuse || !n || n > size || !may_join(s, a, b))
+		return 0;
+	if ((rc = batch_add(s, &s->now, &c, err)) < 0)
+		return rc;
+	for (uint32_t i = 0; i < n; i++)
+		c->set_of[v[last ? size - 1 - i : i]] = b;
+	cand_number(s, c);
+	return 0;
+}
+
+/* Tensors from .. to - 1 of the set become one of their own, in front of or behind the rest. */
+static int part_off(struct search *s, uint32_t a, uint32_t from, uint32_t to, struct pl_err *err)
+{
+	const uint32_t *v = members_of(s, a);
+	uint32_t size = size_of(s, a), fresh = s->now.n_sets, place = from ? a + 1 : a;
+	struct cand *c;
+	int rc;
+
+	if (!s->o->fuse || from >= to || to - from >= size || to > size)
+		return 0;
+	if ((rc = batch_add(s, &s->now, &c, err)) < 0)
+		return rc;
+	c->parts[fresh] = c->parts[a];
+	c->algo[fresh] = c->algo[a];
+	for (uint32_t i = from; i < to; i++)
+		c->set_of[v[i]] = fresh;
+	if (c->ordered) { /* beside the rest */
+		for (uint32_t t = 0; t < s->n; t++)
+			if (c->set_of[t] == fresh)
+				c->set_of[t] = place;
+			else if (c->set_of[t] >= place)
+				c->set_of[t]++;
+		for (uint32_t i = fresh; i > place; i--) {
+			c->parts[i] = c->parts[i - 1];
+			c->algo[i] = c->algo[i - 1];
+		}
+		c->parts[place] = s->now.parts[a];
+		c->algo[place] = s->now.algo[a];
+	}
+	cand_number(s, c);
+	return 0;
+}
+
+static int set_parts(struct search *s, uint32_t a, uint32_t k, struct pl_err *err)
+{
+	struct cand *c;
+	int rc;
+
+	if (!s->o->partition || !k || k > 65536 || k == s->now.parts[a])
+		return 0;
+	if ((rc = batch_add(s, &s->now, &c, err)) == 0)
+		c->parts[a] = k;
+	return rc;
+}
+
+/* Of one set, or (PL_NONE) of all. */
+static int set_algo(struct search *s, uint32_t a, uint8_t algo, struct pl_err *err)
+{
+	struct cand *c;
+	int rc;
+
+	if (!s->o->algorithm || (a != PL_NONE && s->now.algo[a] == algo))
+		return 0;
+	if ((rc = batch_add(s, &s->now, &c, err)) < 0)
+		return rc;
+	for (uint32_t i = 0; i < c->n_sets; i++)
+		if (a == PL_NONE || a == i)
+			c->algo[i] = algo;
+	return 0;
+}
+
+static int swap(struct search *s, uint32_t a, uint32_t b, struct pl_err *err)
+{
+	struct cand *c;
+	uint32_t parts;
+	uint8_t algo;
+	int rc;
+
+	if (!s->o->order || a >= s->now.n_sets || b >= s->now.n_sets || a == b)
+		return 0;
+	if ((rc = batch_add(s, &s->now, &c, err)) < 0)
+		return rc;
+	for (uint32_t t = 0; t < s->n; t++)
+		c->set_of[t] = c->set_of[t] == a ? b : c->set_of[t] == b ? a : c->set_of[t];
+	parts = c->parts[a];
+	algo = c->algo[a];
+	c->parts[a] = c->parts[b];
+	c->algo[a] = c->algo[b];
+	c->parts[b] = parts;
+	c->algo[b] = algo;
+	c->ordered = true;
+	return 0;
+}
+
+/* ---- the neighbourhood of a set -------------------------------------------------------------- */
+
+static int add_shifts(struct search *s, uint32_t a, struct pl_err *err)
+{
+	int rc = 0;
+
+	for (int side = 0; rc == 0 && side < 2; side++) {
+		uint32_t b = side ? a + 1 : a - 1, n;
+
+		if (b >= s->now.n_sets)
+			continue;
+		n = size_of(s, a);
+		for (uint32_t k = 1; rc == 0 && k < n; k *= 2)
+			rc = shift(s, a, side, k, b, err);
+		if (rc == 0)
+			rc = shift(s, a, side, n, b, err);
+		n = size_of(s, b);
+		for (uint32_t k = 1; rc == 0 && k < n; k *= 2)
+			rc = shift(s, b, !side, k, a, err);
+	}
+	return rc;
+}
+
+static int add_splits(struct search *s, uint32_t a, struct pl_err *err)
+{
+	uint32_t n = size_of(s, a), step = n > POSITIONS ? n / POSITIONS : 1;
+	int rc = 0;
+
+	for (uint32_t i = 1; rc == 0 && i < n; i += step)
+		rc = part_off(s, a, i, n, err);
+	if (rc == 0 && step > 1)
+		rc = part_off(s, a, n - 1, n, err);
+	return rc;
+}
+
+/* What keeps no order: a tensor to a set farther away, or out of the middle. */
+static int add_jumps(struct search *s, uint32_t a, struct pl_err *err)
+{
+	uint32_t n = size_of(s, a), reach = s->n <= FEW ? s->now.n_sets : WINDOW;
+	uint32_t lo = a > reach ? a - reach : 0, hi = a + reach + 1;
+	int rc = 0;
+
+	for (uint32_t b = lo; rc == 0 && b < hi && b < s->now.n_sets; b++) {
+		if (b == a || !may_join(s, a, b) || !s->o->fuse)
+			continue;
+		if (b + 1 != a && b != a + 1)
+			rc = shift(s, a, true, n, b, err);
+		for (uint32_t i = 0; rc == 0 && i < n && s->n <= FEW; i++) {
+			struct cand *c;
+
+			if ((rc = batch_add(s, &s->now, &c, err)) < 0)
+				break;
+			c->set_of[members_of(s, a)[i]] = b;
+			cand_number(s, c);
+		}
+	}
+	for (uint32_t i = 0; rc == 0 && i < n && s->n <= FEW; i++)
+		rc = part_off(s, a, i, i + 1, err);
+	return rc;
+}
+
+static int add_frills(struct search *s, uint32_t a, struct pl_err *err)
+{
+	uint32_t k = s->now.parts[a];
+	int rc = set_parts(s, a, 2 * k, err);
+
+	if (rc == 0 && k > 1)
+		rc = set_parts(s, a, k / 2, err);
+	for (uint8_t algo = PL_ALGO_RING; rc == 0 && algo < PL_ALGO_PS; algo++)
+		rc = set_algo(s, a, algo, err);
+	if (rc == 0)
+		rc = swap(s, a, a + 1, err);
+	if (rc == 0 && a)
+		rc = swap(s, a, a - 1, err);
+	return rc;
+}
+
+static int neighbours(struct search *s, uint32_t a, struct pl_err *err)
+{
+	int rc;
+
+	s->n_batch = 0;
+	PL_TRY(add_shifts(s, a, err));
+	PL_TRY(add_splits(s, a, err));
+	PL_TRY(add_jumps(s, a, err));
+	PL_TRY(add_frills(s, a, err));
+out:
+	return rc;
+}
+
+/* The best of the batch, NULL if it is empty. */
+static const struct cand *best_of(const struct search *s)
+{
+	const struct cand *best = NULL;
+
+	for (size_t i = 0; i < s->n_batch; i++)
+		if (!best || cand_better(&s->batch[i], best))
+			best = &s->batch[i];
+	return best;
+}
+
+/* ---- sweeps ---------------------------------------------------------------------------------- */
+
+/* The set of this tensor, changed as long as that helps. */
+static int visit(struct search *s, uint32_t tensor, bool *better, struct pl_err *err)
+{
+	while (!search_over(s)) {
+		const struct cand *c;
+		int rc = neighbours(s, s->now.set_of[tensor], err);
+
+		if (rc < 0 || (rc = batch_run(s, err)) < 0)
+			return rc;
+		c = best_of(s);
+		if (!c || !cand_better(c, &s->now))
+			break;
+		search_move(s, c);
+		*better = true;
+	}
+	return 0;
+}
+
+/* One tensor of each set, hot sets first: sets change while they are visited, tensors do not. */
+static int visit_order(struct search *s, uint32_t *order, uint32_t *n, struct pl_err *err)
+{
+	int rc = lane_show(s, &s->now, err);
+
+	*n = 0;
+	if (rc < 0 || (rc = pl_rewriter_hot(s->lane[0].r, s->hot, err)) < 0)
+		return rc;
+	for (int pass = 0; pass < 2; pass++) {
+		for (uint32_t a = 0; a < s->now.n_sets; a++) {
+			const uint32_t *v = members_of(s, a);
+			bool hot = false;
+
+			for (uint32_t i = 0; i < size_of(s, a); i++)
+				hot |= s->hot[v[i]];
+			if (hot == !pass)
+				order[(*n)++] = v[0];
+		}
+	}
+	return 0;
+}
+
+static int all_algorithms(struct search *s, bool *better, struct pl_err *err)
+{
+	const struct cand *c;
+	int rc = 0;
+
+	s->n_batch = 0;
+	for (uint8_t algo = PL_ALGO_RING; rc == 0 && algo < PL_ALGO_PS; algo++)
+		rc = set_algo(s, PL_NONE, algo, err);
+	if (rc < 0 || (rc = batch_run(s, err)) < 0)
+		return rc;
+	c = best_of(s);
+	if (c && cand_better(c, &s->now)) {
+		search_move(s, c);
+		*better = true;
+	}
+	return 0;
+}
+
+int local_search(struct search *s, struct pl_err *err)
+{
+	uint32_t *order, n;
+	bool better = true;
+	int rc = pl_alloc(&order, s->n ? s->n : 1, sizeof(*order), err);
+
+	while (rc == 0 && better && !search_over(s)) {
+		better = false;
+		PL_TRY(all_algorithms(s, &better, err));
+		PL_TRY(visit_order(s, order, &n, err));
+		for (uint32_t i = 0; i < n && !search_over(s); i++)
+			PL_TRY(visit(s, order[i], &better, err));
+		s->swept |= !better && !s->over;
+	}
+out:
+	pl_free(order);
+	return rc;
+}
+
+/* ---- annealing ------------------------------------------------------------------------------- */
+
+static uint32_t below(struct search *s, uint32_t n)
+{
+	return (uint32_t)(pl_rng_next(&s->rng) % n);
+}
+
+/* Some change; it may add nothing. */
+static int random_change(struct search *s, struct pl_err *err)
+{
+	uint32_t a = below(s, s->now.n_sets), n = size_of(s, a);
+	uint32_t k = 1 + below(s, n), b = below(s, 2) ? a + 1 : a - 1;
+
+	switch (below(s, 8)) {
+	case 0:
+	case 1:
+		return shift(s, a, b == a + 1, k, b, err);
+	case 2:
+		return shift(s, a, true, n, b, err);
+	case 3:
+	case 4:
+		return part_off(s, a, k == n ? 0 : k, k == n ? 1 : n, err);
+	case 5:
+		return shift(s, a, below(s, 2), k, below(s, s->now.n_sets), err);
+	case 6:
+		return below(s, 2) ? swap(s, a, b, err) : set_parts(s, a, 1 + below(s, 4), err);
+	default:
+		return set_algo(s, a, (uint8_t)below(s, PL_ALGO_PS), err);
+	}
+}
+
+static int walk(struct search *s, struct pl_err *err)
+{
+	double heat = s->best.mean * 0.02;
+
+	search_move(s, &s->best);
+	for (int i = 0; i < STEPS && !search_over(s); i++, heat *= 0.93) {
+		double chance = (double)(pl_rng_next(&s->rng) >> 11) * 0x1p-53;
+		const struct cand *c;
+		int rc = 0;
+
+		s->n_batch = 0;
+		for (int k = 0; rc == 0 && k < WALK; k++)
+			rc = random_change(s, err);
+		if (rc < 0 || (rc = batch_run(s, err)) < 0)
+			return rc;
+		c = best_of(s);
+		if (c && isfinite(c->mean) &&
+		    (cand_better(c, &s->now) || chance < exp((s->now.mean - c->mean) / heat)))
+			search_move(s, c);
+	}
+	return 0;
+}
+
+int anneal(struct search *s, struct pl_err *err)
+{
+	int rc = 0;
+
+	while (rc == 0 && s->n > 1 && s->best.mean > s->bound && !search_over(s)) {
+		int64_t before = s->evaluations;
+
+		rc = walk(s, err);
+		if (rc == 0)
+			rc = local_search(s, err);
+		if (s->evaluations == before)
+			break; /* nothing may be changed */
+	}
+	return rc;
+}

@@ -1,0 +1,277 @@
+/*
+ * The search for a plan.
+ *
+ * The graph is reduced to one rank of each class of equal ones (symmetry.c) and taken apart, once a
+ * thread (lanes.c). Candidates that others would take are simulated first, then equal cuts and
+ * those of dynamic programming (cand.c, dp.c): where communication is a chain that the gradients
+ * feed, these are exact already. The best of them is changed step by step on the graph itself,
+ * which knows what no chain knows (local.c). What does not fit the memory is made to (memory.c).
+ * The plan names the buckets and what each is worth (lines.c).
+ *
+ * No plan is longer, simulated, than any default: all are candidates. Where nothing is shorter than
+ * what was recorded the plan has no lines.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "search/internal.h"
+
+/* A model that takes recorded buckets for this much longer or shorter is not believed to err in the
+ * same way with others. */
+#define BIAS_MAX 0.25
+
+/* ---- before ---------------------------------------------------------------------------------- */
+
+static int find_tensors(struct search *s, struct pl_plan *p, struct pl_err *err)
+{
+	const struct pl_rewriter *r = s->lane[0].r;
+	size_t n;
+	int rc;
+
+	s->n = pl_rewriter_tensors(r);
+	n = s->n ? s->n : 1;
+	PL_TRY(pl_alloc(&s->group, n, sizeof(*s->group), err));
+	PL_TRY(pl_alloc(&s->bytes, n, sizeof(*s->bytes), err));
+	PL_TRY(pl_alloc(&s->ready, n, sizeof(*s->ready), err));
+	PL_TRY(pl_alloc(&s->count, n + 3, sizeof(*s->count), err));
+	PL_TRY(pl_alloc(&s->member, n, sizeof(*s->member), err));
+	PL_TRY(pl_alloc(&s->scratch, 2 * n, sizeof(*s->scratch), err));
+	PL_TRY(pl_alloc(&s->hot, n, 1, err));
+	PL_TRY(cand_init(s, &s->now, err));
+	PL_TRY(cand_init(s, &s->best, err));
+	PL_TRY(cand_init(s, &s->recorded, err));
+	for (uint32_t t = 0; t < s->n; t++) {
+		s->group[t] = pl_rewriter_group(r, t);
+		s->bytes[t] = pl_max_i64(pl_rewriter_bytes(r, t), 0);
+		s->ready[t] = pl_rewriter_ready(r, t);
+		s->recorded.parts[t] = 1;
+		s->recorded.algo[t] = PL_ALGO_RING;
+	}
+	s->recorded.n_sets = s->n ? pl_rewriter_buckets(r, s->recorded.set_of) : 0;
+	cand_number(s, &s->recorded);
+	rc = pl_rewrite_base(r, p, err);
+out:
+	return rc;
+}
+
+/* The step with every transfer free; the arrivals still wait for one another. */
+static int find_bound(struct search *s, struct pl_err *err)
+{
+	struct pl_edit *e = &s->lane[0].e;
+	size_t mark = pl_edit_mark(e);
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && i < e->n_nodes; i++)
+		if (!e->node[i].dead && e->node[i].role == PL_RO_TRANSFER)
+			rc = pl_edit_set_dur(e, i, 0, err);
+	if (rc == 0)
+		rc = pl_edit_settle(e, err);
+	s->bound = pl_edit_mean_step(e);
+	pl_edit_undo(e, mark);
+	return rc < 0 ? rc : pl_edit_settle(e, err);
+}
+
+static int open_search(struct search *s, const struct pl_graph *g, struct pl_plan *p,
+		       struct pl_err *err)
+{
+	bool reduced;
+	int rc;
+
+	s->rng = s->o->seed;
+	s->g = g;
+	PL_TRY(search_reduce(g, &s->reduced, &reduced, err));
+	if (reduced)
+		s->g = &s->reduced;
+	pl_cost_coster(s->cost, &s->coster);
+	s->sim = pl_sim_new(s->g, err);
+	if (!s->sim)
+		return err->code;
+	PL_TRY(lanes_open(s, err));
+	s->baseline = pl_edit_mean_step(&s->lane[0].e);
+	PL_TRY(find_bound(s, err));
+	rc = find_tensors(s, p, err);
+out:
+	return rc;
+}
+
+static void close_search(struct search *s)
+{
+	lanes_close(s);
+	for (size_t i = 0; i < s->cap_batch; i++)
+		cand_fini(&s->batch[i]);
+	pl_free(s->batch);
+	cand_fini(&s->now);
+	cand_fini(&s->best);
+	cand_fini(&s->recorded);
+	pl_free(s->group);
+	pl_free(s->bytes);
+	pl_free(s->ready);
+	pl_free(s->count);
+	pl_free(s->member);
+	pl_free(s->scratch);
+	pl_free(s->hot);
+	pl_free(s->extra);
+	pl_sim_free(s->sim);
+	pl_graph_fini(&s->reduced);
+}
+
+/* ---- candidates ------------------------------------------------------------------------------ */
+
+static int run_presets(struct search *s, struct pl_err *err)
+{
+	int rc = 0;
+
+	s->n_batch = 0;
+	for (int i = PL_PRESET_NONE; rc == 0 && i < PL_PRESET_COUNT_; i++)
+		if (i == PL_PRESET_NONE || s->o->fuse)
+			rc = add_preset(s, (enum pl_preset)i, err);
+	if (rc < 0 || (rc = batch_run(s, err)) < 0)
+		return rc;
+	s->recorded.mean = s->batch[0].mean;
+	if (!isfinite(s->recorded.mean))
+		return pl_fail(err, PL_EDATA,
+			       "the communication of the graph's gradients cannot be rebuilt");
+	return 0;
+}
+
+/* Just that one; what was recorded is simulated too, for comparison. */
+static int run_preset(struct search *s, struct pl_err *err)
+{
+	int rc;
+
+	s->n_batch = 0;
+	PL_TRY(add_preset(s, PL_PRESET_NONE, err));
+	PL_TRY(add_preset(s, s->o->preset, err));
+	PL_TRY(batch_run(s, err));
+	s->recorded.mean = s->batch[0].mean;
+	cand_copy(s, &s->best, &s->batch[1]);
+out:
+	return rc;
+}
+
+/* From the best of all, and from up to two others that differ. */
+static int run_search(struct search *s, struct pl_err *err)
+{
+	struct cand from[2] = { { 0 }, { 0 } };
+	int rc;
+
+	for (int i = 0; i < 2; i++)
+		PL_TRY(cand_init(s, &from[i], err));
+	s->n_batch = 0;
+	PL_TRY(add_seeds(s, err));
+	PL_TRY(batch_run(s, err));
+	for (int i = 0; i < 2; i++)
+		for (size_t k = 0; k < s->n_batch; k++)
+			if (cand_better(&s->batch[k], &from[i]) &&
+			    !cand_same(s, &s->batch[k], &s->best) &&
+			    (!i || !cand_same(s, &s->batch[k], &from[0])))
+				cand_copy(s, &from[i], &s->batch[k]);
+	search_move(s, &s->best);
+	PL_TRY(local_search(s, err));
+	for (int i = 0; i < 2 && !search_over(s); i++) {
+		if (!isfinite(from[i].mean) || from[i].mean > 1.1 * s->best.mean)
+			continue;
+		search_move(s, &from[i]);
+		PL_TRY(local_search(s, err));
+	}
+	if (s->o->limit_ns || s->o->evaluations)
+		PL_TRY(anneal(s, err));
+out:
+	cand_fini(&from[0]);
+	cand_fini(&from[1]);
+	return rc;
+}
+
+static int try_precision(struct search *s, struct pl_plan *p, struct pl_err *err)
+{
+	const struct pl_rewrite rw = { .op = PL_RW_PRECISION,
+				       .word = "bf16",
+				       .alone_ns = INT64_MIN,
+				       .in_plan_ns = INT64_MIN };
+	double before = pl_edit_mean_step(&s->lane[0].e);
+	int rc;
+
+	PL_TRY(extra_add(s, p, &rw, err));
+	rc = lanes_root(s, err);
+	if (rc == PL_EDATA)
+		memset(err, 0, sizeof(*err));
+	if (rc == PL_EDATA || (rc == 0 && pl_edit_mean_step(&s->lane[0].e) >= before)) {
+		s->n_extra--;
+		rc = lanes_root(s, err);
+	}
+out:
+	return rc;
+}
+
+/* ---- after ----------------------------------------------------------------------------------- */
+
+static void predict(struct search *s, struct pl_plan *p)
+{
+	double step = s->baseline, bias = s->recorded.mean - s->baseline;
+	bool rewrites = p->n_rw > 0;
+
+	p->baseline_ns = (pl_ns)llround(s->baseline);
+	p->evaluations = s->evaluations;
+	p->complete = s->swept || !s->n || s->o->preset != PL_PRESET_SEARCH;
+	if (s->o->stop && *s->o->stop)
+		p->complete = false;
+	if (s->n)
+		p->model_ns = (pl_ns)llround(s->best.mean);
+	if (rewrites) {
+		step = s->best.mean;
+		if (fabs(bias) <= BIAS_MAX * s->baseline)
+			step = fmax(s->best.mean - bias, 0);
+	}
+	p->predicted_ns = (pl_ns)llround(step);
+	p->bound_ns = pl_min_i64((pl_ns)llround(s->bound), p->predicted_ns);
+}
+
+static int search_all(struct search *s, struct pl_plan *p, struct pl_err *err)
+{
+	enum pl_preset preset = s->o->preset;
+	int rc = 0, fits;
+
+	if (s->o->precision && preset == PL_PRESET_SEARCH)
+		PL_TRY(try_precision(s, p, err));
+	if (s->n) {
+		if (preset > PL_PRESET_BEST)
+			PL_TRY(run_preset(s, err));
+		else
+			PL_TRY(run_presets(s, err));
+		if (preset == PL_PRESET_SEARCH)
+			PL_TRY(run_search(s, err));
+		/* where the model finds nothing better, what was recorded stays */
+		if (preset <= PL_PRESET_BEST && s->best.mean >= s->recorded.mean)
+			cand_copy(s, &s->best, &s->recorded);
+	}
+	fits = fit_memory(s, p, err);
+	if (fits < 0 && fits != PL_ENO)
+		return fits;
+	if (s->n) {
+		struct pl_err ignore = { 0 };
+
+		PL_TRY(write_lines(s, p, fits < 0 ? &ignore : err));
+	}
+	predict(s, p);
+	rc = fits;
+out:
+	return rc;
+}
+
+int pl_search(const struct pl_graph *g, const struct pl_cost *cost, const struct pl_search_opts *o,
+	      struct pl_plan *p, struct pl_err *err)
+{
+	struct search s = { .o = o, .cost = cost };
+	int rc;
+
+	pl_graph_init(&s.reduced);
+	rc = open_search(&s, g, p, err);
+	if (rc == 0 && !s.n)
+		pl_say(o->log, PL_LOG_WARN,
+		       "the graph knows no gradients that ranks synchronise; there is nothing to "
+		       "plan");
+	if (rc == 0)
+		rc = search_all(&s, p, err);
+	close_search(&s);
+	return rc;
+}

@@ -1,0 +1,166 @@
+# plan: what is found, its forms, limits and signals; replay -p; what both refuse, and why.
+# shellcheck disable=SC2016  # awk programs are quoted so
+. "$SRC/tests/cli/tap.sh"
+. "$SRC/tests/cli/tiny.sh"
+
+python=$(command -v python3 || true)
+
+# A network whose gradients are many and small: fusing pays, up to a point.
+awk 'BEGIN {
+	print "layer,forward_us,backward_us,param_bytes,activation_bytes,update_ns"
+	for (i = 0; i < 24; i++)
+		print "l" i "," 100 + i * 7 % 50 "," 220 + i * 13 % 90 "," 40000 + i * i * 9000 "," 8000000 ",100"
+}' >"$TMP/net.csv"
+g=$TMP/net.graph
+status 0 "a graph of a table" "$BIN/graph" -f layers --topology 4x2 -o "$g" "$TMP/net.csv"
+
+# number KEY FILE: of a plan as text
+number() {
+	sed -n "s/^$1 //p" "$2"
+}
+
+# less A B: is A less than B?
+less() {
+	[ "$1" -lt "$2" ]
+}
+
+# ---- what is found ------------------------------------------------------------------------------
+status 0 "a plan as text" "$BIN/plan" -O text "$g"
+cp "$TMP/out" "$TMP/text"
+check "no warning" test ! -s "$TMP/err"
+check "it knows its base" sh -c "grep -q '^base net.graph' '$TMP/text' && grep -q '^workers 8' '$TMP/text' &&
+	[ \$(grep -c '^tensor ' '$TMP/text') = 24 ]"
+check "tensors are fused" grep -q '^fuse-tensors "grad l[0-9]*" "grad l[0-9]*".* ; alone -*[0-9]* in-plan -*[0-9]*$' "$TMP/text"
+check "the step becomes shorter" less "$(number predicted "$TMP/text")" "$(number baseline "$TMP/text")"
+check "not shorter than the bound" less "$(number bound "$TMP/text")" "$(number predicted "$TMP/text")"
+check "it is complete" sh -c "! grep -q ^incomplete '$TMP/text'"
+for p in none ddp horovod each all best; do
+	status 0 "what others do: $p" "$BIN/plan" -O text --preset $p "$g"
+	check "... is no better" sh -c "[ $(number predicted "$TMP/text") -le $(number predicted "$TMP/out") ]"
+done
+status 0 "a budget of zero" "$BIN/plan" -O text --evaluations 0 --no-provenance "$g"
+cp "$TMP/out" "$TMP/zero"
+"$BIN/plan" -O text --preset best --no-provenance "$g" >"$TMP/best"
+check "... is the best of the defaults" cmp -s "$TMP/zero" "$TMP/best"
+status 0 "nothing may be changed" "$BIN/plan" -O text --allow order --forbid order "$g"
+check "... is what was recorded" sh -c "! grep -q '^fuse' '$TMP/out' && [ $(number predicted "$TMP/out") = $(number baseline "$TMP/out") ]"
+status 0 "algorithms on request" "$BIN/plan" -O text --allow algorithm "$g"
+check "... and nothing else" sh -c "! grep -q '^fuse' '$TMP/out'"
+status 0 "a longer search" "$BIN/plan" -O text --evaluations 2000 "$g"
+check "... is no worse" sh -c "[ $(number predicted "$TMP/out") -le $(number predicted "$TMP/text") ]"
+check "... and keeps to its budget" less "$(number evaluations "$TMP/out")" 2200
+for n in 1 2 4; do
+	"$BIN/plan" -O text --no-provenance --evaluations 1500 --seed 3 -@ $n "$g" >"$TMP/t$n"
+done
+check "any number of threads, the same plan" sh -c "cmp -s '$TMP/t1' '$TMP/t2' && cmp -s '$TMP/t1' '$TMP/t4'"
+status 0 "progress" "$BIN/plan" -O text --progress always "$g"
+says "simulations" "... on standard error"
+
+# ---- forms --------------------------------------------------------------------------------------
+status 0 "binary" "$BIN/plan" -o "$TMP/net.plan" "$g"
+status 0 "binary as text" "$BIN/plan" -O text --no-provenance "$TMP/net.plan"
+cp "$TMP/out" "$TMP/again"
+grep -v '^provenance' "$TMP/text" >"$TMP/plain"
+check "... is what was written as text" cmp -s "$TMP/plain" "$TMP/again"
+status 0 "text as binary" sh -c "'$BIN/plan' --no-provenance <'$TMP/again' | '$BIN/plan' -O text --no-provenance"
+check "... and back" cmp -s "$TMP/out" "$TMP/again"
+for f in ddp fsdp horovod byteps deepspeed megatron xla; do
+	status 0 "settings of $f" "$BIN/plan" -O $f "$TMP/net.plan"
+	check "... there are some" test -s "$TMP/out"
+done
+status 0 "json" "$BIN/plan" -O json "$g"
+if [ -n "$python" ]; then
+	check "json: what other tools rely on" "$python" - "$TMP/out" <<-'END'
+		import json, sys
+		p = json.load(open(sys.argv[1]))
+		assert p["schema"] == "paceline.plan/1" and p["complete"] is True
+		assert p["bound_ns"] <= p["predicted_ns"] < p["baseline_ns"]
+		assert p["evaluations"] > 10 and p["peak_bytes"] > 24 * 8000000 and p["model_ns"] > 0
+		assert all(r["op"] == "fuse-tensors" and r["saves_in_plan_ns"] is not None for r in p["rewrites"])
+		assert sum(len(r["tensors"]) for r in p["rewrites"]) <= 24
+	END
+else
+	skip "json: what other tools rely on" "no python3"
+fi
+
+# ---- carried out --------------------------------------------------------------------------------
+status 0 "replay -p" "$BIN/replay" -p "$TMP/net.plan" -O csv --table steps "$g"
+want=$(number model "$TMP/text")
+check "... predicts what the search did, on the whole graph" sh -c "grep -q '$want' '$TMP/out'"
+status 0 "replay -p as text" "$BIN/replay" -p "$TMP/net.plan" "$g"
+check "... the report is of the planned job" sh -c "head -1 '$TMP/out' | grep -q ', predicted ' && grep -q 'with the changes' '$TMP/out'"
+status 0 "replay -p and a change" "$BIN/replay" -p "$TMP/net.plan" --what-if 'scale kind=comm by 0.5' -O csv --table steps "$g"
+check "... on top of it" sh -c "! grep -q '$want' '$TMP/out'"
+status 0 "replay -p, timeline" "$BIN/replay" -p "$TMP/net.plan" --timeline "$TMP/planned.trace" -o "$TMP/report" "$g"
+status 0 "... is a trace" "$BIN/trace" --check "$TMP/planned.trace"
+status 2 "replay -p of two graphs" "$BIN/replay" -p "$TMP/net.plan" "$g" "$g"
+status 2 "replay: two things from standard input" "$BIN/replay" -p -
+status 2 "replay: a topology without a plan" "$BIN/replay" --topology 4x2 "$g"
+sed 's/"grad l22"/"grad l99"/' "$TMP/again" >"$TMP/bad.plan"
+status 3 "a plan of another job" "$BIN/replay" -p "$TMP/bad.plan" "$g"
+line=$(grep -n '^fuse-tensors.*"grad l99"' "$TMP/bad.plan" | head -n 1 | cut -d: -f1)
+says "bad.plan: line $line: fuse-tensors: there is no tensor \"grad l99\"" "... names the line"
+status 3 "a graph for a plan" "$BIN/replay" -p "$g" "$g"
+status 3 "a topology that is too small" "$BIN/replay" -p "$TMP/net.plan" --topology 1x2 "$g"
+says "name hosts for all" "... and says so"
+
+# ---- memory -------------------------------------------------------------------------------------
+peak=$(number peak "$TMP/text")
+status 0 "less memory" "$BIN/plan" -O text --memory $((peak - 20000000)) "$g"
+check "... is enough" sh -c "[ $(number peak "$TMP/out") -le $((peak - 20000000)) ] && grep -Eq '^(recompute|accumulate)' '$TMP/out'"
+status 1 "too little memory" "$BIN/plan" -O text -o "$TMP/none" --memory 1K "$g"
+says "rank 0 needs" "... and on which rank"
+check "... leaves no plan" test ! -e "$TMP/none"
+status 1 "what would help is forbidden" "$BIN/plan" --memory $((peak / 2)) --forbid accumulate,recompute -o "$TMP/none" "$g"
+
+# ---- nothing to plan ----------------------------------------------------------------------------
+"$BIN/graph" -f layers --ranks 1 -o "$TMP/one.graph" "$TMP/net.csv"
+status 0 "one rank" "$BIN/plan" -O text "$TMP/one.graph"
+says "nothing to plan" "... with a warning"
+check "... a plan without rewrites" sh -c "! grep -q '^fuse' '$TMP/out' && [ $(number predicted "$TMP/out") = $(number baseline "$TMP/out") ]"
+"$BIN/plan" -q -o "$TMP/one.plan" "$TMP/one.graph"
+status 0 "... that can be replayed" "$BIN/replay" -p "$TMP/one.plan" "$TMP/one.graph"
+check "the streams of a tiny job" tiny_streams "$TMP"
+status 0 "no gradients" "$BIN/plan" -O text "$TMP/job.graph"
+says "nothing to plan" "... with a warning"
+status 0 "... nor for a step of them" "$BIN/plan" -O text --step 1 --fold none "$TMP/job.graph"
+
+# ---- stopped ------------------------------------------------------------------------------------
+if timeout -s INT --preserve-status 5 true 2>/dev/null; then
+	for s in INT:130 TERM:143; do
+		status "${s#*:}" "stopped by SIG${s%:*}" timeout -s "${s%:*}" --preserve-status 1 \
+			"$BIN/plan" --minutes 5 -O text -o "$TMP/stopped" "$g"
+		says "best plan so far" "... says so"
+		check "... the plan is there" sh -c "grep -q '^incomplete' '$TMP/stopped' && grep -q '^fuse-tensors' '$TMP/stopped'"
+		rm -f "$TMP/stopped"
+	done
+else
+	skip "stopped by a signal" "no timeout(1) that preserves the status"
+fi
+status 0 "a limit of time" "$BIN/plan" --minutes 0.005 -O text "$g"
+check "... is no worse" sh -c "[ $(number predicted "$TMP/out") -le $(number predicted "$TMP/text") ]"
+
+# ---- what is refused ----------------------------------------------------------------------------
+status 2 "two graphs" "$BIN/plan" "$g" "$g"
+status 2 "a rewrite that is none" "$BIN/plan" -O text --allow fusion "$g"
+says 'fuse-tensors, partition-tensor' "... and which there are"
+status 2 "a negative budget" "$BIN/plan" -O text --evaluations -5 "$g"
+status 2 "no memory at all" "$BIN/plan" -O text --memory 0 "$g"
+status 2 "a search in a plan" "$BIN/plan" -O text --minutes 1 "$TMP/net.plan"
+status 3 "a topology that is too small" "$BIN/plan" -O text --topology 1x2 "$g"
+status 3 "steps that are not there" "$BIN/plan" -O text --step 77 "$g"
+status 3 "neither graph nor plan" "$BIN/plan" -O text "$TMP/net.csv"
+status 3 "nothing" "$BIN/plan" -O text /dev/null
+status 3 "a trace" "$BIN/plan" -O text "$TMP/planned.trace"
+head -c 300 "$g" >"$TMP/cut.graph"
+status 3 "a graph cut short" "$BIN/plan" -O text "$TMP/cut.graph"
+head -c 100 "$TMP/net.plan" >"$TMP/cut.plan"
+status 3 "a plan cut short" "$BIN/plan" -O text "$TMP/cut.plan"
+
+# ---- memory of the program ----------------------------------------------------------------------
+head -n 6 "$TMP/net.csv" >"$TMP/short.csv"
+"$BIN/graph" -f layers --ranks 2 -o "$TMP/short.graph" "$TMP/short.csv"
+"$BIN/plan" -o "$TMP/short.plan" "$TMP/short.graph"
+check "any call of plan may fail" "$SRC/tests/fault/torture" -n 120 "$BIN/plan" -O text "$TMP/short.graph"
+check "any call of replay -p may fail" "$SRC/tests/fault/torture" -n 120 "$BIN/replay" -p "$TMP/short.plan" "$TMP/short.graph"
+done_testing

@@ -1,0 +1,283 @@
+/*
+ * Rewrites on graphs made from tables of layers: buckets against a model written down here,
+ * building on against building anew, undoing, and what is refused.
+ */
+#include <stdlib.h>
+
+#include "graph/layers.h"
+#include "graph/rewrite.h"
+#include "sim/sim.h"
+#include "tap.h"
+
+#define MAX_LAYERS 24
+
+struct job {
+	struct pl_graph g;
+	struct pl_sim *s;
+	struct pl_edit e;
+	struct pl_rewriter *r;
+	uint32_t n; /* layers */
+	pl_ns fwd[MAX_LAYERS], bwd[MAX_LAYERS];
+	int64_t bytes[MAX_LAYERS];
+};
+
+/* Latency, bandwidth; every algorithm but the ring takes twice as long. */
+static pl_ns transfer(void *arg, const struct pl_comm *c)
+{
+	double x = c->algo == PL_ALGO_RING ? 1 : 2;
+
+	(void)arg;
+	for (uint32_t i = 0; i < c->n_changes; i++)
+		x /= c->change[i].bandwidth;
+	return (pl_ns)(x * (double)(500 + c->bytes / 4)) * (c->n > 100 ? 3 : 1);
+}
+
+static pl_ns layer_transfer(void *arg, int64_t bytes, uint32_t n)
+{
+	const struct pl_comm c = { .bytes = bytes, .n = n };
+
+	return transfer(arg, &c);
+}
+
+static bool has_link(void *arg, const char *name)
+{
+	(void)arg;
+	return !strcmp(name, "nic") || !strcmp(name, "*");
+}
+
+static const struct pl_coster coster = { .transfer = transfer, .has_link = has_link };
+
+static void job_fini(struct job *j)
+{
+	pl_rewriter_free(j->r);
+	pl_edit_fini(&j->e);
+	pl_sim_free(j->s);
+	pl_graph_fini(&j->g);
+}
+
+static bool job_init(struct job *j, uint64_t seed, uint32_t n, uint32_t ranks, struct pl_err *err)
+{
+	struct pl_layers_opts o = { .n_ranks = ranks, .transfer = layer_transfer };
+	struct pl_buf text = { 0 };
+	struct pl_in *in = NULL;
+	uint64_t rng = seed;
+	int rc;
+
+	memset(j, 0, sizeof(*j));
+	pl_graph_init(&j->g);
+	j->n = n;
+	PL_TRY(pl_buf_printf(&text, err,
+			     "layer,forward_ns,backward_ns,param_bytes,activation_bytes\n"));
+	for (uint32_t i = 0; i < n; i++) {
+		j->fwd[i] = (pl_ns)(pl_rng_next(&rng) % 900) + 50;
+		j->bwd[i] = (pl_ns)(pl_rng_next(&rng) % 1900) + 50;
+		j->bytes[i] = (int64_t)(pl_rng_next(&rng) % 8000) + 4;
+		PL_TRY(pl_buf_printf(&text, err, "L%u,%lld,%lld,%lld,100\n", i,
+				     (long long)j->fwd[i], (long long)j->bwd[i],
+				     (long long)j->bytes[i]));
+	}
+	in = pl_in_open_mem("layers", text.p, text.n, err);
+	if (!in) {
+		rc = err->code;
+		goto out;
+	}
+	PL_TRY(pl_graph_layers(in, &o, &j->g, err));
+	j->s = pl_sim_new(&j->g, err);
+	if (!j->s) {
+		rc = err->code;
+		goto out;
+	}
+	PL_TRY(pl_sim_edit(j->s, 0, 1, &j->e, err));
+	j->r = pl_rewriter_new(&j->e, &coster, err);
+	rc = j->r ? 0 : err->code;
+out:
+	pl_in_close(in);
+	pl_buf_fini(&text);
+	return rc >= 0;
+}
+
+/* Base tensor i is that of layer n - 1 - i; buckets in order of issue, one channel. */
+static pl_ns expected(const struct job *j, const uint32_t *set_of, uint32_t n_sets)
+{
+	pl_ns ready[MAX_LAYERS], t = 0, channel = 0;
+
+	for (uint32_t i = 0; i < j->n; i++)
+		t += j->fwd[i];
+	for (uint32_t i = 0; i < j->n; i++) {
+		t += j->bwd[j->n - 1 - i];
+		ready[i] = t;
+	}
+	for (uint32_t s = 0; s < n_sets; s++) {
+		struct pl_comm c = { .n = 4 };
+		pl_ns at = channel;
+
+		for (uint32_t i = 0; i < j->n; i++) {
+			if (set_of[i] != s)
+				continue;
+			c.bytes += j->bytes[j->n - 1 - i];
+			at = pl_max_i64(at, ready[i]);
+		}
+		channel = at + transfer(NULL, &c);
+	}
+	return pl_max_i64(channel, t);
+}
+
+/* A random partition, sets numbered by their last tensor. */
+static uint32_t random_sets(uint64_t *rng, uint32_t n, uint32_t *set_of)
+{
+	uint32_t k = 1 + (uint32_t)(pl_rng_next(rng) % n), n_sets = 0, to[MAX_LAYERS];
+
+	for (uint32_t i = 0; i < n; i++)
+		set_of[i] = (uint32_t)(pl_rng_next(rng) % k);
+	memset(to, 0xff, sizeof(to));
+	for (uint32_t i = 0; i < n; i++) {
+		bool last = true;
+
+		for (uint32_t l = i + 1; l < n; l++)
+			last &= set_of[l] != set_of[i];
+		if (last)
+			to[set_of[i]] = n_sets++;
+	}
+	for (uint32_t i = 0; i < n; i++)
+		set_of[i] = to[set_of[i]];
+	return n_sets;
+}
+
+static void test_buckets(uint64_t seed)
+{
+	struct pl_err err = { 0 };
+	struct job j;
+	uint32_t set_of[MAX_LAYERS];
+	uint64_t rng = seed;
+	bool right = true, full = true, undone = true;
+	double recorded;
+	size_t mark;
+
+	if (!ok(job_init(&j, seed, 3 + (uint32_t)(seed % 20), 4, &err),
+		"seed %d: a job of layers (%s)", (int)seed, err.msg)) {
+		job_fini(&j);
+		return;
+	}
+	recorded = pl_edit_mean_step(&j.e);
+	for (int round = 0; round < 30 && !err.code; round++) {
+		uint32_t n = random_sets(&rng, j.n, set_of);
+		struct pl_edit copy;
+
+		mark = pl_rewriter_mark(j.r);
+		if (pl_rewrite_buckets(j.r, set_of, n, &err) < 0 || pl_edit_settle(&j.e, &err) < 0)
+			break;
+		right &= pl_edit_step(&j.e, 0) == expected(&j, set_of, n);
+		if (pl_edit_dup(&j.e, &copy, &err) == 0 && pl_edit_settle_full(&copy, &err) == 0)
+			full &= pl_edit_step(&copy, 0) == pl_edit_step(&j.e, 0);
+		pl_edit_fini(&copy);
+		if (round % 4) { /* else built upon */
+			double before;
+
+			pl_rewriter_undo(j.r, mark);
+			undone &= pl_edit_settle(&j.e, &err) == 0;
+			before = pl_edit_mean_step(&j.e);
+			undone &= round > 3 || before > 0;
+		}
+	}
+	ok(right && !err.code, "buckets take what they should, built one upon the other (%s)",
+	   err.msg);
+	ok(full, "and what a full pass says");
+	pl_rewriter_undo(j.r, 0);
+	ok(undone && pl_edit_settle(&j.e, &err) == 0 && pl_edit_mean_step(&j.e) == recorded,
+	   "undone, the step is the recorded one");
+	job_fini(&j);
+}
+
+static int one(struct job *j, const char *text, pl_ns *step, struct pl_err *err)
+{
+	struct pl_plan p;
+	struct pl_in *in;
+	struct pl_buf b = { 0 };
+	size_t mark = pl_rewriter_mark(j->r);
+	int rc;
+
+	pl_plan_init(&p);
+	in = NULL;
+	PL_TRY(pl_buf_printf(&b, err, "paceline-plan 1\n%s\n", text));
+	in = pl_in_open_mem("plan", b.p, b.n, err);
+	rc = in ? pl_plan_read(in, "plan", &p, err) : err->code;
+	if (rc == 0)
+		rc = pl_rewrite_plan(j->r, &p, err);
+	if (rc == 0)
+		*step = pl_edit_step(&j->e, 0);
+	pl_rewriter_undo(j->r, mark);
+	if (rc == 0)
+		rc = pl_edit_settle(&j->e, err);
+out:
+	pl_in_close(in);
+	pl_buf_fini(&b);
+	pl_plan_fini(&p);
+	return rc;
+}
+
+static void refuse(struct job *j, const char *text, const char *why)
+{
+	struct pl_err err = { 0 }, fine = { 0 };
+	pl_ns step, before = pl_edit_step(&j->e, 0);
+	int rc = one(j, text, &step, &err);
+
+	ok(rc == PL_EDATA && strstr(err.msg, why) && strstr(err.msg, "line 2"), "%s is refused: %s",
+	   text, err.msg);
+	ok(pl_edit_settle(&j->e, &fine) == 0 && pl_edit_step(&j->e, 0) == before,
+	   "and has changed nothing");
+}
+
+static void test_plans(void)
+{
+	struct pl_err err = { 0 };
+	struct job j;
+	pl_ns base, step = 0, sum_f = 0, sum_b = 0;
+
+	if (!ok(job_init(&j, 7, 5, 4, &err), "a job of five layers (%s)", err.msg)) {
+		job_fini(&j);
+		return;
+	}
+	base = pl_edit_step(&j.e, 0);
+	for (uint32_t i = 0; i < j.n; i++) {
+		sum_f += j.fwd[i];
+		sum_b += j.bwd[i];
+	}
+	ok(one(&j, "fuse-tensors \"grad L4\" \"grad L3\" \"grad L2\" \"grad L1\" \"grad L0\"",
+	       &step, &err) == 0 &&
+		   step == expected(&j, (uint32_t[MAX_LAYERS]){ 0 }, 1),
+	   "all tensors as one (%s)", err.msg);
+	ok(one(&j, "algorithm tree", &step, &err) == 0 && step > base, "a slower algorithm (%s)",
+	   err.msg);
+	ok(one(&j, "bandwidth nic x 4", &step, &err) == 0 && step < base, "a faster link (%s)",
+	   err.msg);
+	ok(one(&j, "ranks 128", &step, &err) == 0 && step > base, "more ranks (%s)", err.msg);
+	ok(one(&j, "order \"grad L0\" \"grad L1\" \"grad L2\" \"grad L3\" \"grad L4\"", &step,
+	       &err) == 0 &&
+		   step >= sum_f + sum_b,
+	   "the last one first (%s)", err.msg);
+	ok(one(&j, "speed x 2", &step, &err) == 0 && step < base, "faster devices (%s)", err.msg);
+	ok(one(&j, "recompute L2", &step, &err) == 0 && step >= base && step <= base + j.fwd[2],
+	   "a layer made again (%s)", err.msg);
+	ok(one(&j, "precision bf16 x 0.5 \"forward L0\"", &step, &err) == 0 &&
+		   step == base - (j.fwd[0] - (pl_ns)((double)j.fwd[0] * 0.5 + 0.5)),
+	   "an operation in half precision (%s)", err.msg);
+	ok(one(&j, "fuse-ops \"forward L0\" \"forward L1\" x 0.5", &step, &err) == 0 && step < base,
+	   "two operations as one (%s)", err.msg);
+	ok(one(&j, "accumulate 2", &step, &err) == 0 && step >= base - 2 * (pl_ns)j.n - 2,
+	   "two microbatches leave less to hide behind (%s)", err.msg);
+	ok(pl_edit_step(&j.e, 0) == base, "and all of it is undone");
+	refuse(&j, "fuse-tensors \"grad L4\" \"grad L9\"", "grad L9");
+	refuse(&j, "bandwidth ib x 2", "ib");
+	refuse(&j, "recompute L7", "L7");
+	refuse(&j, "fuse-ops \"forward L0\" \"forward L2\"", "follow");
+	refuse(&j, "speed x 2 \"rank 77\"", "no such rank");
+	job_fini(&j);
+}
+
+int main(void)
+{
+	for (uint64_t seed = 1; seed <= 24; seed++)
+		test_buckets(seed);
+	test_plans();
+	return done_testing();
+}

@@ -1,0 +1,564 @@
+/*
+ * The search against all there is: every way to cut for dynamic programming, every partition of few
+ * tensors, an exact programme written down here for chains of many, and what others do by default.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "graph/layers.h"
+#include "search/search.h"
+#include "tap.h"
+
+/* ---- boundaries of buckets ------------------------------------------------------------------- */
+
+struct line {
+	pl_ns a;
+	double b;
+	int64_t step; /* sizes are rounded up to it: not linear */
+};
+
+static pl_ns line_time(void *arg, int64_t bytes)
+{
+	const struct line *l = arg;
+
+	return l->a + (pl_ns)(l->b * (double)((bytes + l->step - 1) / l->step * l->step));
+}
+
+/* The end of the channel when bit i of `cuts` says that a bucket ends behind tensor i. */
+static pl_ns channel_end(const struct pl_bucket_problem *p, uint32_t cuts)
+{
+	pl_ns end = INT64_MIN;
+	int64_t bytes = 0;
+
+	for (size_t i = 0; i < p->n; i++) {
+		bytes += p->bytes[i];
+		if (i + 1 < p->n && !(cuts >> i & 1))
+			continue;
+		end = pl_max_i64(end, p->ready_ns[i]) + p->transfer(p->arg, bytes) + p->issue_ns;
+		bytes = 0;
+	}
+	return end;
+}
+
+static bool dp_is_exact(uint64_t *rng)
+{
+	pl_ns ready[12], end, best = INT64_MAX;
+	int64_t bytes[12];
+	uint32_t first[12], n_buckets, cuts = 0;
+	struct line l = { (pl_ns)(pl_rng_next(rng) % 300), (double)(pl_rng_next(rng) % 9) / 4,
+			  1 + (int64_t)(pl_rng_next(rng) % 40) };
+	struct pl_bucket_problem p = { .n = 1 + pl_rng_next(rng) % 12,
+				       .ready_ns = ready,
+				       .bytes = bytes,
+				       .transfer = line_time,
+				       .arg = &l,
+				       .issue_ns = (pl_ns)(pl_rng_next(rng) % 30) };
+	struct pl_err err = { 0 };
+
+	for (size_t i = 0; i < p.n; i++) {
+		ready[i] = (i ? ready[i - 1] : -50) + (pl_ns)(pl_rng_next(rng) % 150);
+		bytes[i] = (int64_t)(pl_rng_next(rng) % 200);
+	}
+	for (uint32_t c = 0; c < 1u << (p.n - 1); c++)
+		best = pl_min_i64(best, channel_end(&p, c));
+	if (pl_bucket_dp(&p, first, &n_buckets, &end, &err) < 0 || !n_buckets || first[0])
+		return false;
+	for (uint32_t b = 1; b < n_buckets; b++) {
+		if (first[b] <= first[b - 1] || first[b] >= p.n)
+			return false;
+		cuts |= 1u << (first[b] - 1);
+	}
+	return end == best && channel_end(&p, cuts) == best;
+}
+
+static void test_dp(void)
+{
+	struct pl_bucket_problem none = { 0 };
+	struct pl_err err = { 0 };
+	uint32_t n = 7, first = 0;
+	uint64_t rng = 42;
+	int good = 0;
+	pl_ns end = 1;
+
+	for (int i = 0; i < 400; i++)
+		good += dp_is_exact(&rng);
+	is_i64(good, 400, "dynamic programming finds the best of all cuts");
+	ok(pl_bucket_dp(&none, &first, &n, &end, &err) == 0 && n == 0 && end == 0,
+	   "no tensors, no buckets");
+}
+
+/* ---- jobs ------------------------------------------------------------------------------------ */
+
+struct job {
+	struct pl_topology topo;
+	struct pl_graph g;
+	struct pl_cost cost;
+	struct pl_coster coster;
+	struct pl_sim *s;
+	struct pl_edit e;
+	struct pl_rewriter *r;
+	bool open;
+};
+
+static pl_ns layer_transfer(void *arg, int64_t bytes, uint32_t n)
+{
+	const struct pl_comm c = {
+		.kind = PL_K_COLLECTIVE, .coll = PL_COLL_ALLREDUCE, .n = n, .bytes = bytes
+	};
+
+	return pl_cost_analytic(arg, &c);
+}
+
+static int make_topology(struct job *j, uint64_t *rng, struct pl_err *err)
+{
+	char text[200];
+	int rc;
+
+	snprintf(text, sizeof(text), "%ux%u", 1 + (unsigned)(pl_rng_next(rng) % 3),
+		 2 + (unsigned)(pl_rng_next(rng) % 3));
+	rc = pl_topology_parse(text, &j->topo, err);
+	for (size_t i = 0; rc == 0 && i < j->topo.n_links; i++) {
+		j->topo.link[i].bytes_per_ns = 0.2 + (double)(pl_rng_next(rng) % 100) / 10;
+		j->topo.link[i].latency_ns = (pl_ns)(pl_rng_next(rng) % 20000);
+	}
+	return rc;
+}
+
+static void job_fini(struct job *j)
+{
+	if (j->open) {
+		pl_rewriter_free(j->r);
+		pl_edit_fini(&j->e);
+		pl_sim_free(j->s);
+		pl_cost_fini(&j->cost);
+	}
+	pl_graph_fini(&j->g);
+	pl_topology_fini(&j->topo);
+}
+
+/* A job of n layers with random times and sizes. */
+static int job_init(struct job *j, uint64_t seed, uint32_t n, pl_ns unit, int64_t bytes,
+		    struct pl_err *err)
+{
+	struct pl_layers_opts o = { .transfer = layer_transfer, .arg = &j->topo, .per_host = 4 };
+	struct pl_buf text = { 0 };
+	struct pl_in *in = NULL;
+	uint64_t rng = seed;
+	int rc;
+
+	memset(j, 0, sizeof(*j));
+	pl_graph_init(&j->g);
+	PL_TRY(make_topology(j, &rng, err));
+	o.n_ranks = j->topo.n_ranks;
+	PL_TRY(pl_buf_printf(
+		&text, err,
+		"layer,forward_ns,backward_ns,param_bytes,activation_bytes,update_ns\n"));
+	for (uint32_t i = 0; i < n; i++)
+		PL_TRY(pl_buf_printf(&text, err, "L%u,%llu,%llu,%llu,%llu,%llu\n", i,
+				     (unsigned long long)(pl_rng_next(&rng) % (uint64_t)unit),
+				     (unsigned long long)(pl_rng_next(&rng) % (uint64_t)unit) * 2,
+				     (unsigned long long)(pl_rng_next(&rng) % (uint64_t)bytes) + 4,
+				     (unsigned long long)(pl_rng_next(&rng) % 100000) + 100,
+				     (unsigned long long)(pl_rng_next(&rng) % 100)));
+	in = pl_in_open_mem("layers", text.p, text.n, err);
+	rc = in ? pl_graph_layers(in, &o, &j->g, err) : err->code;
+	if (rc < 0)
+		goto out;
+	PL_TRY(pl_cost_fit(&j->g, &j->topo, &j->cost, err));
+	pl_cost_coster(&j->cost, &j->coster);
+	j->open = true;
+	j->s = pl_sim_new(&j->g, err);
+	rc = j->s ? pl_sim_edit(j->s, 0, 1, &j->e, err) : err->code;
+	if (rc == 0 && !(j->r = pl_rewriter_new(&j->e, &j->coster, err)))
+		rc = err->code;
+out:
+	pl_in_close(in);
+	pl_buf_fini(&text);
+	return rc;
+}
+
+/* The whole graph's step with the plan, by full passes; what was recorded, without lines, as the
+ * model has it. */
+static double planned(struct job *j, const struct pl_plan *p, struct pl_err *err)
+{
+	size_t mark = pl_rewriter_mark(j->r);
+	double mean = INFINITY;
+
+	if (pl_rewrite_model(j->r, err) == 0 && pl_rewrite_plan(j->r, p, err) == 0 &&
+	    pl_edit_settle_full(&j->e, err) == 0)
+		mean = pl_edit_mean_step(&j->e);
+	pl_rewriter_undo(j->r, mark);
+	return mean;
+}
+
+static const struct pl_search_opts plain = { .seed = 1, .fuse = true };
+
+static double searched(struct job *j, const struct pl_search_opts *o, struct pl_err *err)
+{
+	struct pl_plan p;
+	double mean = INFINITY;
+
+	pl_plan_init(&p);
+	if (pl_search(&j->g, &j->cost, o, &p, err) == 0)
+		mean = planned(j, &p, err);
+	pl_plan_fini(&p);
+	return mean;
+}
+
+/* ---- against every partition ----------------------------------------------------------------- */
+
+/* The next restricted growth string; false behind the last. */
+static bool next_partition(uint32_t *v, uint32_t n)
+{
+	for (uint32_t i = n; i-- > 1;) {
+		uint32_t most = 0;
+
+		for (uint32_t k = 0; k < i; k++)
+			most = v[k] > most ? v[k] : most;
+		if (v[i] <= most) {
+			v[i]++;
+			memset(v + i + 1, 0, (n - i - 1) * sizeof(*v));
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Numbers in the order of the sets' last members. */
+static uint32_t by_last(const uint32_t *v, uint32_t n, uint32_t *set_of)
+{
+	uint32_t sets = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		bool last = true;
+
+		for (uint32_t k = i + 1; k < n; k++)
+			last &= v[k] != v[i];
+		if (!last)
+			continue;
+		for (uint32_t k = 0; k <= i; k++)
+			if (v[k] == v[i])
+				set_of[k] = sets;
+		sets++;
+	}
+	return sets;
+}
+
+static double brute_force(struct job *j, uint32_t n, struct pl_err *err)
+{
+	uint32_t v[8] = { 0 }, set_of[8];
+	double best = INFINITY;
+
+	do {
+		size_t mark = pl_rewriter_mark(j->r);
+		uint32_t sets = by_last(v, n, set_of);
+
+		if (pl_rewrite_buckets(j->r, set_of, sets, err) < 0 ||
+		    pl_edit_settle_full(&j->e, err) < 0)
+			return INFINITY;
+		best = fmin(best, pl_edit_mean_step(&j->e));
+		pl_rewriter_undo(j->r, mark);
+	} while (next_partition(v, n));
+	return best;
+}
+
+static void test_small(void)
+{
+	double worst = 0;
+	int within = 0, total = 0;
+
+	for (uint64_t seed = 1; seed <= 240; seed++) {
+		struct pl_err err = { 0 };
+		struct job j;
+		uint32_t n = 3 + (uint32_t)(seed % 24 ? seed % 5 : 5); /* 8 now and then */
+		double best, mine;
+
+		if (job_init(&j, seed, n, 1 + (pl_ns)(seed % 7) * 9000, 40000, &err) == 0) {
+			best = brute_force(&j, n, &err);
+			mine = searched(&j, &plain, &err);
+			worst = fmax(worst, mine / best - 1);
+			within += isfinite(best) && mine <= 1.01 * best;
+		}
+		if (err.code)
+			printf("# seed %d: %s\n", (int)seed, err.msg);
+		total++;
+		job_fini(&j);
+	}
+	is_i64(within, total, "within 1 % of the best of all partitions of 3 to 8 tensors");
+	printf("# worst: %+.4f %%\n", 100 * worst);
+}
+
+/* ---- against an exact programme -------------------------------------------------------------- */
+
+/* Forward from the earliest: end[j] of the channel when tensors 0 .. j-1 are through. */
+static pl_ns exact_chain(const pl_ns *ready, const int64_t *bytes, uint32_t n,
+			 const struct pl_coster *c, struct pl_comm comm)
+{
+	pl_ns *end = malloc(((size_t)n + 1) * sizeof(*end)), last;
+
+	for (uint32_t i = 1; i <= n; i++)
+		end[i] = INT64_MAX;
+	end[0] = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		comm.bytes = 0;
+		for (uint32_t k = i; k < n; k++) {
+			pl_ns t;
+
+			comm.bytes += bytes[k];
+			t = (ready[k] > end[i] ? ready[k] : end[i]) + c->transfer(c->arg, &comm);
+			if (t < end[k + 1])
+				end[k + 1] = t;
+		}
+	}
+	last = end[n];
+	free(end);
+	return last;
+}
+
+static void test_chain(uint64_t seed, uint32_t n)
+{
+	struct pl_err err = { 0 };
+	struct job j;
+	pl_ns *ready = malloc(n * sizeof(*ready)), rest, end;
+	int64_t *bytes = malloc(n * sizeof(*bytes));
+	double mine, each = 0, last = 0;
+	uint32_t *set_of = malloc(n * sizeof(*set_of));
+	int rc = job_init(&j, seed, n, 30000, 400000, &err);
+
+	for (uint32_t t = 0; rc == 0 && t < n; t++) {
+		ready[t] = pl_rewriter_ready(j.r, t);
+		bytes[t] = pl_rewriter_bytes(j.r, t);
+		set_of[t] = t;
+	}
+	if (rc == 0) {
+		/* what follows the last communication: the optimiser; from one tensor at a time,
+		 * whose end of the channel is known */
+		const struct pl_comm comm = pl_rewriter_comm(j.r, 0);
+		struct pl_comm c = comm;
+		size_t mark = pl_rewriter_mark(j.r);
+
+		for (uint32_t t = 0; t < n; t++) {
+			c.bytes = bytes[t];
+			last = fmax(last, (double)ready[t]) +
+			       (double)j.coster.transfer(j.coster.arg, &c);
+		}
+		rc = pl_rewrite_buckets(j.r, set_of, n, &err);
+		if (rc == 0 && (rc = pl_edit_settle_full(&j.e, &err)) == 0)
+			each = pl_edit_mean_step(&j.e);
+		pl_rewriter_undo(j.r, mark);
+		rest = (pl_ns)(each - last);
+		end = exact_chain(ready, bytes, n, &j.coster, comm) + rest;
+		mine = searched(&j, &plain, &err);
+		ok(rc == 0 && !err.code && mine <= 1.01 * (double)end && mine >= (double)end - 2,
+		   "%u tensors: within 1 %% of the exact optimum (%.0f, %lld; %s)", n, mine,
+		   (long long)end, err.msg);
+	} else {
+		ok(false, "%u tensors: %s", n, err.msg);
+	}
+	job_fini(&j);
+	free(ready);
+	free(bytes);
+	free(set_of);
+}
+
+/* ---- against what others do ------------------------------------------------------------------ */
+
+static void test_presets(void)
+{
+	int better = 0, total = 0;
+
+	for (uint64_t seed = 300; seed < 330; seed++) {
+		struct pl_err err = { 0 };
+		struct job j;
+		double mine;
+
+		if (job_init(&j, seed, 2 + (uint32_t)(seed % 60), 400000, 30 << 20, &err) < 0) {
+			ok(false, "seed %d: %s", (int)seed, err.msg);
+			job_fini(&j);
+			continue;
+		}
+		mine = searched(&j, &plain, &err);
+		for (int k = PL_PRESET_NONE; k < PL_PRESET_COUNT_; k++) {
+			struct pl_search_opts o = plain;
+
+			o.preset = (enum pl_preset)k;
+			better += mine <= searched(&j, &o, &err);
+			total++;
+		}
+		if (err.code)
+			printf("# seed %d: %s\n", (int)seed, err.msg);
+		job_fini(&j);
+	}
+	is_i64(better, total, "never worse than what others do by default");
+}
+
+/* ---- the same again -------------------------------------------------------------------------- */
+
+static char *as_text(struct job *j, const struct pl_search_opts *o, struct pl_err *err)
+{
+	char name[] = "/tmp/search_test.XXXXXX", *text = NULL;
+	int fd = mkstemp(name);
+	FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
+	struct pl_out *out = f ? pl_out_open(name, false, err) : NULL;
+	struct pl_plan p;
+	FILE *again;
+	size_t n;
+
+	pl_plan_init(&p);
+	if (out && pl_search(&j->g, &j->cost, o, &p, err) == 0 &&
+	    pl_plan_write_text(&p, out, err) == 0 && pl_out_close(out, err) == 0 &&
+	    (again = fopen(name, "r"))) {
+		text = calloc(1, 1 << 20);
+		n = fread(text, 1, (1 << 20) - 1, again);
+		text[n] = '\0';
+		fclose(again);
+	}
+	pl_plan_fini(&p);
+	if (f)
+		fclose(f);
+	remove(name);
+	return text;
+}
+
+static void test_deterministic(void)
+{
+	static const int threads[] = { 1, 2, 4, 1 };
+	struct pl_search_opts o = plain;
+	struct pl_err err = { 0 };
+	char *text[4] = { NULL };
+	struct job j;
+
+	o.partition = o.order = o.algorithm = true;
+	o.evaluations = 3000;
+	o.seed = 7;
+	if (!ok(job_init(&j, 77, 30, 200000, 4 << 20, &err) == 0, "a job (%s)", err.msg))
+		return;
+	for (int i = 0; i < 4; i++) {
+		o.pool = pl_pool_new(threads[i], &err);
+		text[i] = as_text(&j, &o, &err);
+		pl_pool_free(o.pool);
+	}
+	for (int i = 1; i < 4; i++)
+		is_str(text[i], text[0], "the same plan with any number of threads, and again");
+	ok(text[0] && strstr(text[0], "fuse-tensors"), "which is one (%s)", err.msg);
+	for (int i = 0; i < 4; i++)
+		free(text[i]);
+	job_fini(&j);
+}
+
+/* ---- incremental ----------------------------------------------------------------------------- */
+
+static void test_incremental(uint64_t seed)
+{
+	struct pl_err err = { 0 };
+	struct pl_edit full;
+	struct job j;
+	uint32_t n = 5 + (uint32_t)(seed % 20), set_of[25], v[25];
+	uint64_t rng = seed;
+	bool same = true;
+	int rc = job_init(&j, seed, n, 50000, 100000, &err);
+
+	for (int i = 0; rc == 0 && i < 30; i++) {
+		size_t mark = pl_rewriter_mark(j.r);
+
+		for (uint32_t t = 0; t < n; t++)
+			v[t] = (uint32_t)(pl_rng_next(&rng) % (1 + pl_rng_next(&rng) % n));
+		rc = pl_rewrite_buckets(j.r, set_of, by_last(v, n, set_of), &err);
+		if (rc < 0 || (rc = pl_edit_settle(&j.e, &err)) < 0 ||
+		    (rc = pl_edit_dup(&j.e, &full, &err)) < 0)
+			break;
+		for (size_t k = 0; k < full.n_nodes; k++)
+			if (full.node[k].in != PL_NONE)
+				full.node[k].start = -7;
+		rc = pl_edit_settle_full(&full, &err);
+		for (size_t k = 0; k < full.n_nodes; k++)
+			same &= full.node[k].dead || full.node[k].start == j.e.node[k].start;
+		pl_edit_fini(&full);
+		if (i % 3 == 0)
+			pl_rewriter_undo(j.r, mark);
+	}
+	ok(rc == 0 && same, "seed %d: buckets after buckets, as if made anew (%s)", (int)seed,
+	   err.msg);
+	job_fini(&j);
+}
+
+/* ---- memory, and nothing to plan ------------------------------------------------------------- */
+
+static void test_memory(void)
+{
+	struct pl_search_opts o = plain;
+	struct pl_err err = { 0 };
+	struct pl_plan p;
+	struct job j;
+	int64_t peak;
+	int saving = 0;
+
+	if (!ok(job_init(&j, 5, 12, 100000, 20000, &err) == 0, "a job (%s)", err.msg))
+		return;
+	pl_plan_init(&p);
+	o.accumulate = o.recompute = true;
+	ok(pl_search(&j.g, &j.cost, &o, &p, &err) == 0 && p.peak_bytes > 0,
+	   "a plan says what memory it takes (%s)", err.msg);
+	peak = p.peak_bytes;
+	pl_plan_fini(&p);
+	pl_plan_init(&p);
+	o.memory_bytes = peak - peak / 8;
+	ok(pl_search(&j.g, &j.cost, &o, &p, &err) == 0 && p.peak_bytes <= o.memory_bytes,
+	   "one that must take less does (%s)", err.msg);
+	for (size_t i = 0; i < p.n_rw; i++)
+		saving += p.rw[i].op == PL_RW_RECOMPUTE || p.rw[i].op == PL_RW_ACCUMULATE;
+	ok(saving > 0, "... by making activations again, or in parts");
+	ok(isfinite(planned(&j, &p, &err)), "... and can be carried out (%s)", err.msg);
+	pl_plan_fini(&p);
+	pl_plan_init(&p);
+	o.memory_bytes = 1000;
+	ok(pl_search(&j.g, &j.cost, &o, &p, &err) == PL_ENO && strstr(err.msg, "rank 0 needs"),
+	   "what no plan fits is answered \"no\": %s", err.msg);
+	ok(p.n_tensors == 12 && p.peak_bytes > 1000, "... with the smallest");
+	pl_plan_fini(&p);
+	job_fini(&j);
+}
+
+static void test_alone(void)
+{
+	static const char csv[] = "layer,forward_ns,backward_ns,param_bytes,activation_bytes\n"
+				  "a,10,20,400,5\nb,30,40,400,5\n";
+	struct pl_layers_opts o = { .n_ranks = 1 };
+	struct pl_err err = { 0 };
+	struct pl_graph g;
+	struct pl_cost cost;
+	struct pl_plan p;
+	struct pl_in *in = pl_in_open_mem("alone", csv, strlen(csv), &err);
+
+	pl_graph_init(&g);
+	pl_plan_init(&p);
+	if (ok(in && pl_graph_layers(in, &o, &g, &err) == 0 &&
+		       pl_cost_fit(&g, NULL, &cost, &err) == 0,
+	       "one rank alone (%s)", err.msg)) {
+		ok(pl_search(&g, &cost, &plain, &p, &err) == 0 && !p.n_rw && p.complete,
+		   "a plan without rewrites (%s)", err.msg);
+		is_i64(p.predicted_ns, 100, "that changes nothing");
+		is_i64(p.bound_ns, 100, "and cannot");
+		pl_cost_fini(&cost);
+	}
+	pl_in_close(in);
+	pl_plan_fini(&p);
+	pl_graph_fini(&g);
+}
+
+int main(void)
+{
+	test_dp();
+	test_small();
+	test_chain(1, 200);
+	test_chain(2, 350);
+	test_chain(3, 600);
+	test_chain(4, 1000);
+	test_presets();
+	test_deterministic();
+	for (uint64_t seed = 1; seed <= 12; seed++)
+		test_incremental(seed);
+	test_memory();
+	test_alone();
+	return done_testing();
+}
