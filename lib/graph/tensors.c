@@ -376,6 +376,22 @@ static bool ends_with(const struct grad *v, size_t n, int64_t bytes)
 	return bytes > 0 && sum == bytes;
 }
 
+/* Does a communication of so many bytes, issued at `at`, end with the gradients there are? */
+static bool carries(const struct found *x, pl_ns at, int64_t bytes)
+{
+	size_t lo = 0, hi = x->n_grads;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (x->grad[mid].start <= at)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return ends_with(x->grad, lo, bytes);
+}
+
 /* Until when nothing waits for the rank's communication of gradients. */
 static void find_free(struct finder *f, const struct rankinfo *rk, struct found *x)
 {
@@ -396,6 +412,16 @@ static void find_free(struct finder *f, const struct rankinfo *rk, struct found 
 			if (gb_step_at(f->b, rk, x->grad[k].start, &inside) != step)
 				break;
 			f->free_until[c->arrive + 1] = x->grad[k].start;
+		}
+		/* nor before the last of them is issued */
+		for (size_t k = i + 1; k < x->n_comms && f->free_until[c->arrive + 1] > c->issue;
+		     k++) {
+			pl_ns at = x->comm[k].issue;
+
+			if (gb_step_at(f->b, rk, at, &inside) != step)
+				break;
+			if (at >= f->free_until[c->arrive + 1] && carries(x, at, x->comm[k].bytes))
+				f->free_until[c->arrive + 1] = at;
 		}
 	}
 }
