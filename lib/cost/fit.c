@@ -297,6 +297,7 @@ static int add_fit(struct pl_cost *c, const struct record *r, size_t n, struct p
 		fit_one_size(c, &fit, p, n, &l, typical);
 	} else {
 		PL_TRY(cost_line_fit(p, n, &l, err));
+		PL_TRY(cost_line_settle(p, n, analysed(c, &fit, 0), &l, err));
 	}
 	fit.a_ns = l.a;
 	fit.b_ns_per_byte = l.b;

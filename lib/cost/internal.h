@@ -37,6 +37,9 @@ struct line {
 };
 /* Reorders p. n > 0. */
 int cost_line_fit(struct point *p, size_t n, struct line *l, struct pl_err *err) PL_MUST;
+/* The intercept becomes `a` if the points do not show one for themselves, and agree. */
+int cost_line_settle(const struct point *p, size_t n, double a, struct line *l,
+		     struct pl_err *err) PL_MUST;
 
 /* ---- parts of the fit ------------------------------------------------------------------------ */
 

@@ -14,9 +14,13 @@
 
 #include "cost/internal.h"
 
-#define MOST   600
-#define PASSES 40
-#define TINY   1e-9 /* a relative error below which a point's weight grows no more */
+#define MOST	600
+#define PASSES	40
+#define SEEN	0.5  /* share of the smallest sample that shows an intercept for itself */
+#define WIDE	4    /* largest to smallest sample between which a slope shows */
+#define CLEARLY 2    /* so many times the error says that a line is wrong, */
+#define AGREES	0.05 /* unless it is no more than this */
+#define TINY	1e-9 /* a relative error below which a point's weight grows no more */
 
 static int by_value(const void *pa, const void *pb)
 {
@@ -147,9 +151,22 @@ static int keep_positive(const struct point *p, size_t n, struct line *l, struct
 	return 0;
 }
 
-int cost_line_fit(struct point *p, size_t n, struct line *l, struct pl_err *err)
+static int residual(const struct point *p, size_t n, struct line *l, struct pl_err *err)
 {
 	double *v;
+	int rc = pl_alloc(&v, n, sizeof(*v), err);
+
+	if (rc < 0)
+		return rc;
+	for (size_t i = 0; i < n; i++)
+		v[i] = fabs(1 - (l->a + l->b * p[i].x) / p[i].y);
+	l->residual = median(v, n);
+	pl_free(v);
+	return 0;
+}
+
+int cost_line_fit(struct point *p, size_t n, struct line *l, struct pl_err *err)
+{
 	int rc;
 
 	pl_sort(p, n, sizeof(*p), by_x);
@@ -158,11 +175,36 @@ int cost_line_fit(struct point *p, size_t n, struct line *l, struct pl_err *err)
 	refine(p, n, l);
 	if ((l->a < 0 || l->b < 0) && (rc = keep_positive(p, n, l, err)) < 0)
 		return rc;
+	return residual(p, n, l, err);
+}
+
+/*
+ * Where every sample takes mostly its bytes, or all have nearly the same, the intercept is what is
+ * left over from them, and whatever slows small ones down a little more than large ones looks like
+ * it. Then it is `a`, which comes from elsewhere, unless the samples speak clearly against that.
+ */
+int cost_line_settle(const struct point *p, size_t n, double a, struct line *l, struct pl_err *err)
+{
+	struct point *v;
+	double least = INFINITY, lo = INFINITY, hi = 0, b;
+	int rc;
+
+	for (size_t i = 0; i < n; i++) {
+		least = fmin(least, p[i].y);
+		lo = fmin(lo, p[i].x);
+		hi = fmax(hi, p[i].x);
+	}
+	if (a > SEEN * least || (l->a > SEEN * least && hi >= WIDE * lo))
+		return 0;
 	if ((rc = pl_alloc(&v, n, sizeof(*v), err)) < 0)
 		return rc;
 	for (size_t i = 0; i < n; i++)
-		v[i] = fabs(1 - (l->a + l->b * p[i].x) / p[i].y);
-	l->residual = median(v, n);
+		v[i] = (struct point){ p[i].x > 0 ? (p[i].y - a) / p[i].x : 0, p[i].x / p[i].y };
+	b = weighted_median(v, n);
 	pl_free(v);
-	return 0;
+	if (b < 0 || loss(p, n, a, b) > fmax(AGREES * (double)n, CLEARLY * loss(p, n, l->a, l->b)))
+		return 0;
+	l->a = a;
+	l->b = b;
+	return residual(p, n, l, err);
 }

@@ -44,7 +44,30 @@ static pl_id host_of(const struct pl_graph *g, int32_t rank)
 	return PL_NONE;
 }
 
-/* Hosts are runs of ranks with the same host's name. */
+/* A message that one thread sends and another must wake up for. */
+#define WAKE_NS 70000
+
+/* Do threads carry the communication, rather than devices? */
+static bool by_threads(const struct pl_graph *g)
+{
+	bool any = false;
+
+	for (size_t k = 0; k < g->n_shapes; k++) {
+		const struct pl_shape *s = &g->shape[k];
+
+		for (uint32_t i = 0; i < s->n_nodes; i++) {
+			if (s->role[i] != PL_RO_TRANSFER || s->res[i] == PL_NONE)
+				continue;
+			if (g->res[s->res[i]].track_type != PL_T_THREAD)
+				return false;
+			any = true;
+		}
+	}
+	return any;
+}
+
+/* Hosts are runs of ranks with the same host's name. The links are made for devices; where threads
+ * carry messages, these take as long as it takes to wake one. */
 int cost_topo_detect(const struct pl_graph *g, struct pl_topology *t, struct pl_err *err)
 {
 	pl_id last = PL_NONE;
@@ -67,6 +90,8 @@ int cost_topo_detect(const struct pl_graph *g, struct pl_topology *t, struct pl_
 				 &h->name, err));
 		last = host;
 	}
+	for (size_t i = 0; by_threads(g) && i < t->n_links; i++)
+		t->link[i].latency_ns = pl_max_i64(t->link[i].latency_ns, WAKE_NS);
 	rc = 0;
 out:
 	return rc;

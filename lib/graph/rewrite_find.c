@@ -268,6 +268,66 @@ static void own_tensors(struct pl_rewriter *r, uint32_t slot)
 	}
 }
 
+/* The first operation after `from` on its thread that starts at `t` or later, PL_NONE in the step.
+ */
+static uint32_t next_on_thread(const struct pl_edit *e, uint32_t from, pl_ns t)
+{
+	uint32_t res = e->node[from].res;
+
+	if (res == PL_NONE || e->g->res[res].track_type != PL_T_THREAD)
+		return PL_NONE;
+	do {
+		uint32_t next = PL_NONE;
+
+		for (uint32_t x = e->node[from].out; x != PL_NONE; x = e->edge[x].out_next) {
+			const struct pl_enode *d = &e->node[e->edge[x].dst];
+
+			if (PL_E_TYPE(e->edge[x].type) == PL_E_SEQ && d->res == res &&
+			    d->type != PL_N_ENTRY && d->step == e->node[from].step)
+				next = e->edge[x].dst;
+		}
+		from = next;
+	} while (from != PL_NONE && e->node[from].start < t);
+	return from;
+}
+
+/*
+ * What carries gradients is waited for, if only because what follows needs them. The recording does
+ * not always say by what: it may have ended before anybody looked, or whoever waited did not get a
+ * processor at once. Then it is what waited for others of the slot first after its end, or what the
+ * thread that made the last gradient did next.
+ */
+static int find_use(struct pl_rewriter *r, const struct rw_slot *s, struct rw_comm *c,
+		    struct pl_err *err)
+{
+	const struct pl_edit *e = r->e;
+	struct rw_edge best = { .node = PL_NONE, .type = PL_E_WAIT | PL_E_INFERRED };
+	uint32_t last = PL_NONE;
+
+	for (uint32_t i = s->comm; i < s->comm + s->n_comms; i++) {
+		const struct rw_comm *o = &r->comm[i];
+		uint32_t made = e->tensor[o->last].producer;
+
+		if (made != PL_NONE &&
+		    (last == PL_NONE || e->node[made].start > e->node[last].start))
+			last = made;
+		for (uint32_t k = o->use; o != c && k < o->use + o->n_uses; k++) {
+			pl_ns at = e->node[r->edge[k].node].start;
+
+			if (at >= pl_edit_end(e, c->transfer) &&
+			    (best.node == PL_NONE || at < e->node[best.node].start))
+				best = r->edge[k];
+		}
+	}
+	if (best.node == PL_NONE && last != PL_NONE)
+		best.node = next_on_thread(e, last, pl_edit_end(e, c->transfer));
+	if (best.node == PL_NONE)
+		return 0;
+	c->use = (uint32_t)r->n_edges;
+	c->n_uses = 1;
+	return put_edge(r, best.node, &(struct pl_eedge){ .type = best.type, .w = best.w }, err);
+}
+
 static int find_slot(struct pl_rewriter *r, uint32_t slot, struct arrival *v, struct pl_err *err)
 {
 	const struct pl_edit *e = r->e;
@@ -293,6 +353,9 @@ static int find_slot(struct pl_rewriter *r, uint32_t slot, struct arrival *v, st
 	if (n)
 		s->res = e->node[v[0].node].res;
 	own_tensors(r, slot);
+	for (uint32_t c = s->comm; c < r->n_comms; c++)
+		if (!r->comm[c].n_uses && (rc = find_use(r, s, &r->comm[c], err)) < 0)
+			return rc;
 	return 0;
 }
 

@@ -78,9 +78,9 @@ static int join_channel(struct pl_rewriter *r, uint32_t slot, struct pl_err *err
 			const struct pl_eedge ed = e->edge[x];
 
 			if (PL_E_TYPE(ed.type) != PL_E_SEQ || e->node[ed.dst].res != res ||
-			    mine(r, ed.dst) || e->node[ed.dst].type == PL_N_ENTRY)
+			    mine(r, ed.dst))
 				continue;
-			if (last)
+			if (last || e->node[ed.dst].type == PL_N_ENTRY)
 				rc = pl_edit_add_edge(e, s->tail, ed.dst, PL_E_WAIT, ed.w, err);
 			else
 				rc = before == PL_NONE ? 0

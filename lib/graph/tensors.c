@@ -23,6 +23,10 @@
  *result of the one before was waited for, and the result of one was waited for at all. Reductions
  *of a few bytes (a loss, a norm) are passed over.
  *
+ * A pause of a thread that was not running, and not waiting, looks like a wait for communication
+ *that ended meanwhile. What carries exactly the gradients just accumulated is waited for after the
+ *last gradient only: inferred waits for it before that are taken out again.
+ *
  * Times are those of the host where it issued the operation, so that a host that runs far ahead of
  * its device confuses nothing. O(nodes + edges), and O(n log n) in gradients.
  */
@@ -76,6 +80,7 @@ struct finder {
 	pl_id *accumulate;   /* [segment]: the name, PL_NONE if it is not there */
 	uint32_t *issuer;    /* [node]: what launched it, PL_NONE */
 	pl_ns *await;	     /* [node]: of transfers */
+	pl_ns *free_until;   /* [node]: of transfers: nothing waits for it before */
 	int32_t *first_step; /* [shape]: the step that its tensors are taken from */
 	bool *parallel;	     /* [group]: may be data-parallel */
 };
@@ -95,30 +100,39 @@ static bool is_comm(const struct node *n)
 	return n->role == PL_RO_ARRIVE || n->role == PL_RO_TRANSFER || n->type == PL_N_RENDEZVOUS;
 }
 
-static int find_waits(struct finder *f, struct pl_err *err)
+static int find_issuers(struct finder *f, struct pl_err *err)
 {
 	const struct gb *b = f->b;
-	int rc;
+	int rc = pl_alloc(&f->issuer, b->n_nodes, sizeof(*f->issuer), err);
 
-	PL_TRY(pl_alloc(&f->issuer, b->n_nodes, sizeof(*f->issuer), err));
-	PL_TRY(pl_alloc(&f->await, b->n_nodes, sizeof(*f->await), err));
+	if (rc < 0)
+		return rc;
 	memset(f->issuer, 0xff, b->n_nodes * sizeof(*f->issuer));
-	for (size_t i = 0; i < b->n_nodes; i++)
-		f->await[i] = INT64_MAX;
 	for (size_t i = 0; i < b->n_edges; i++) {
 		unsigned type = PL_E_TYPE(b->edge[i].type);
 
 		if (type == PL_E_LAUNCH || type == PL_E_EARLY)
 			f->issuer[b->edge[i].dst] = b->edge[i].src;
 	}
+	return 0;
+}
+
+static int find_waits(struct finder *f, struct pl_err *err)
+{
+	const struct gb *b = f->b;
+	int rc = pl_alloc(&f->await, b->n_nodes, sizeof(*f->await), err);
+
+	if (rc < 0)
+		return rc;
+	for (size_t i = 0; i < b->n_nodes; i++)
+		f->await[i] = INT64_MAX;
 	for (size_t i = 0; i < b->n_edges; i++) {
 		const struct edge *e = &b->edge[i];
 
 		if (b->node[e->src].role == PL_RO_TRANSFER && !is_comm(&b->node[e->dst]))
 			f->await[e->src] = pl_min_i64(f->await[e->src], host_time(f, e->dst));
 	}
-out:
-	return rc;
+	return 0;
 }
 
 static int by_rank(const void *pa, const void *pb)
@@ -188,69 +202,6 @@ static bool step_counts(const struct finder *f, int32_t step)
 /* ---- gradients ---------------------------------------------------------------------------------
  */
 
-/* Bytes of an element of a type as PyTorch calls it; 0 unknown. */
-static int64_t element_bytes(const char *s, size_t n)
-{
-	static const struct {
-		const char *name;
-		int64_t bytes;
-	} known[] = {
-		{ "float", 4 },
-		{ "double", 8 },
-		{ "c10::Half", 2 },
-		{ "c10::BFloat16", 2 },
-		{ "int", 4 },
-		{ "long", 8 },
-		{ "long int", 8 },
-		{ "short", 2 },
-		{ "short int", 2 },
-		{ "signed char", 1 },
-		{ "unsigned char", 1 },
-		{ "bool", 1 },
-		{ "c10::complex<float>", 8 },
-		{ "c10::complex<double>", 16 },
-		{ "c10::Float8_e4m3fn", 1 },
-		{ "c10::Float8_e5m2", 1 },
-	};
-
-	for (size_t i = 0; i < PL_LEN(known); i++)
-		if (strlen(known[i].name) == n && !memcmp(known[i].name, s, n))
-			return known[i].bytes;
-	return 0;
-}
-
-/* The first list of "[[100, 768], ...]": into `dims` as "100x768"; its product, -1 if it is none.
- */
-static int64_t parse_dims(const char *s, char *dims, size_t size)
-{
-	int64_t product = 1;
-	size_t at = 0;
-
-	dims[0] = '\0';
-	if (s[0] != '[' || s[1] != '[')
-		return -1;
-	for (s += 2; *s && *s != ']';) {
-		char *end;
-		long long v = strtoll(s, &end, 10);
-		int n;
-
-		if (end == s || v < 0 || (v && product > ((int64_t)1 << 50) / v))
-			return -1;
-		product *= v;
-		n = snprintf(dims + at, size - at, "%s%lld", at ? "x" : "", v);
-		if (n < 0 || (size_t)n >= size - at)
-			return -1;
-		at += (size_t)n;
-		for (s = end; *s == ',' || *s == ' '; s++)
-			;
-	}
-	if (*s != ']')
-		return -1;
-	if (!at)
-		snprintf(dims, size, "scalar");
-	return product;
-}
-
 static const char *text_arg(const struct finder *f, const struct op *op, size_t arg)
 {
 	const struct pl_events *e = f->b->t->seg[op->seg];
@@ -263,7 +214,7 @@ static const char *text_arg(const struct finder *f, const struct op *op, size_t 
 static int read_size(struct finder *f, const struct op *op, struct grad *x, struct pl_err *err)
 {
 	const char *dims = text_arg(f, op, ARG_DIMS), *type = text_arg(f, op, ARG_TYPE);
-	int64_t elements = dims ? parse_dims(dims, x->dims, sizeof(x->dims)) : -1;
+	int64_t elements = dims ? gb_dims(dims, x->dims, sizeof(x->dims)) : -1;
 	size_t n = 0;
 
 	x->bytes = -1;
@@ -276,8 +227,8 @@ static int read_size(struct finder *f, const struct op *op, struct grad *x, stru
 		x->dims[0] = '\0';
 		return 0;
 	}
-	if (elements >= 0 && element_bytes(type, n))
-		x->bytes = elements * element_bytes(type, n);
+	if (elements >= 0 && gb_element_bytes(type, n))
+		x->bytes = elements * gb_element_bytes(type, n);
 	return pl_intern_add(&f->g->str, type, n, &x->type, err);
 }
 
@@ -361,7 +312,7 @@ static int add_comm(struct finder *f, const struct rankinfo *rk, const struct op
 	const struct gb *b = f->b;
 	const struct node *n = &b->node[op->node];
 	struct comm x = { .issue = host_time(f, op->node),
-			  .await = f->await[op->node + 1],
+			  .await = INT64_MAX,
 			  .bytes = b->attr[n->attr].bytes,
 			  .arrive = op->node,
 			  .group = n->group };
@@ -409,6 +360,110 @@ static int collect(struct finder *f, const struct rankinfo *rk, struct found *fo
 		}
 	}
 out:
+	return rc;
+}
+
+/* Do the last of these gradients add up to `bytes`? */
+static bool ends_with(const struct grad *v, size_t n, int64_t bytes)
+{
+	int64_t sum = 0;
+
+	while (n-- > 0 && sum < bytes) {
+		if (v[n].bytes < 0)
+			return false;
+		sum += v[n].bytes;
+	}
+	return bytes > 0 && sum == bytes;
+}
+
+/* Does a communication of so many bytes, issued at `at`, end with the gradients there are? */
+static bool carries(const struct found *x, pl_ns at, int64_t bytes)
+{
+	size_t lo = 0, hi = x->n_grads;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (x->grad[mid].start <= at)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return ends_with(x->grad, lo, bytes);
+}
+
+/* Until when nothing waits for the rank's communication of gradients. */
+static void find_free(struct finder *f, const struct rankinfo *rk, struct found *x)
+{
+	size_t ready = 0;
+	bool inside;
+
+	pl_sort(x->grad, x->n_grads, sizeof(*x->grad), by_ready);
+	pl_sort(x->comm, x->n_comms, sizeof(*x->comm), by_issue);
+	for (size_t i = 0; i < x->n_comms; i++) {
+		const struct comm *c = &x->comm[i];
+		int32_t step = gb_step_at(f->b, rk, c->issue, &inside);
+
+		while (ready < x->n_grads && x->grad[ready].start <= c->issue)
+			ready++;
+		if (!ends_with(x->grad, ready, c->bytes))
+			continue;
+		for (size_t k = ready; k < x->n_grads; k++) {
+			if (gb_step_at(f->b, rk, x->grad[k].start, &inside) != step)
+				break;
+			f->free_until[c->arrive + 1] = x->grad[k].start;
+		}
+		/* nor before the last of them is issued */
+		for (size_t k = i + 1; k < x->n_comms && f->free_until[c->arrive + 1] > c->issue;
+		     k++) {
+			pl_ns at = x->comm[k].issue;
+
+			if (gb_step_at(f->b, rk, at, &inside) != step)
+				break;
+			if (at >= f->free_until[c->arrive + 1] && carries(x, at, x->comm[k].bytes))
+				f->free_until[c->arrive + 1] = at;
+		}
+	}
+}
+
+/* Is it an inferred wait for gradients at a time when nothing waits for them? */
+static bool false_wait(const struct finder *f, const struct edge *e)
+{
+	return e->type == (PL_E_WAIT | PL_E_INFERRED) &&
+	       f->b->node[e->dst].start < f->free_until[e->src];
+}
+
+/* Takes false waits out; the pause before one goes on to its end. */
+static int drop_false_waits(struct finder *f, struct pl_err *err)
+{
+	struct gb *b = f->b;
+	uint8_t *woken = NULL;
+	size_t kept = 0;
+	int rc;
+
+	PL_TRY(pl_alloc(&f->free_until, b->n_nodes, sizeof(*f->free_until), err));
+	PL_TRY(pl_alloc(&woken, b->n_nodes, 1, err));
+	for (size_t i = 0; i < b->n_nodes; i++)
+		f->free_until[i] = INT64_MIN;
+	for (size_t r = 0; r < b->n_ranks; r++)
+		find_free(f, &b->rank[r], &b->grads->rank[r]);
+	for (size_t i = 0; i < b->n_edges; i++)
+		woken[b->edge[i].dst] |= false_wait(f, &b->edge[i]);
+	for (size_t i = 0; i < b->n_edges; i++) {
+		struct edge e = b->edge[i];
+		struct node *n = &b->node[e.src];
+
+		if (false_wait(f, &e)) {
+			b->g->inferred_waits--;
+			continue;
+		}
+		if (woken[e.dst] && PL_E_TYPE(e.type) == PL_E_SEQ && n->role == PL_RO_GAP)
+			n->dur = b->node[e.dst].start - n->start;
+		b->edge[kept++] = e;
+	}
+	b->n_edges = kept;
+out:
+	pl_free(woken);
 	return rc;
 }
 
@@ -687,9 +742,17 @@ static int find(struct finder *f, struct pl_err *err)
 	for (uint32_t i = 0; i < b->t->n_segs; i++)
 		f->accumulate[i] =
 			pl_intern_find(&b->t->seg[i]->seg.str, accumulate, sizeof(accumulate) - 1);
-	PL_TRY(find_waits(f, err));
+	PL_TRY(find_issuers(f, err));
 	for (size_t r = 0; r < b->n_ranks; r++)
 		PL_TRY(collect(f, &b->rank[r], &b->grads->rank[r], err));
+	PL_TRY(drop_false_waits(f, err));
+	PL_TRY(find_waits(f, err));
+	for (size_t r = 0; r < b->n_ranks; r++)
+		for (size_t c = 0; c < b->grads->rank[r].n_comms; c++) {
+			struct comm *x = &b->grads->rank[r].comm[c];
+
+			x->await = f->await[x->arrive + 1];
+		}
 out:
 	return rc;
 }
@@ -702,6 +765,7 @@ int gb_find_tensors(struct gb *b, struct pl_err *err)
 	pl_free(f.accumulate);
 	pl_free(f.issuer);
 	pl_free(f.await);
+	pl_free(f.free_until);
 	return rc;
 }
 

@@ -8,7 +8,9 @@
  * - A launch or copy call that ends after its own operation (pageable memory) waited for that; a
  * call that frees memory and ends right after an operation waited for the device.
  * - A pause of a host thread in which a communicating thread finished, shortly before the pause
- * ended, was a wait for it.
+ * ended, was a wait for it. So was one that ended a little before the communication did, as its
+ * thread shows it: who is woken may go on first. The result was there then, and from there on
+ * the thread was not communicating.
  *
  * What the device waits for on the device is in events.c, launches that wait for room in queue.c.
  */
@@ -17,11 +19,12 @@
 
 #include "graph/internal.h"
 
-#define TOL_NS	       2000    /* of rounding in start and end times */
-#define SYNC_RETURN_NS 100000  /* a wait returns within this after what it waited for */
-#define SYNC_MIN_NS    5000    /* shorter calls did not wait */
-#define PAUSE_MIN_NS   200000  /* pauses searched for a wait on a communicating thread */
-#define PAUSE_NEAR_NS  1000000 /* and how long after the end of it they may go on */
+#define TOL_NS	       2000	/* of rounding in start and end times */
+#define SYNC_RETURN_NS 100000	/* a wait returns within this after what it waited for */
+#define SYNC_MIN_NS    5000	/* shorter calls did not wait */
+#define PAUSE_MIN_NS   200000	/* pauses searched for a wait on a communicating thread */
+#define PAUSE_NEAR_NS  1000000	/* and how long after the end of it they may go on */
+#define WAKER_LATE_NS  10000000 /* a thread that woke another may have to wait for a processor */
 #define BACK_STEPS     64
 
 static void lanes_fini(struct lanes *l)
@@ -216,33 +219,51 @@ static int one_sync(struct gb *b, const struct rankinfo *rk, const struct lanes 
 /* ---- the host waits for a communicating thread
  * ---------------------------------------------------------- */
 
-static uint32_t finished_in(const struct gb *b, const struct rankinfo *rk, pl_ns a0, pl_ns a1)
+/* The operation of a communicating thread that ended last in (from, to], or with `first`, ended
+ * first; of those that began before `before`. PL_NONE if there is none. */
+static uint32_t finished_in(const struct gb *b, const struct rankinfo *rk, pl_ns from, pl_ns to,
+			    pl_ns before, bool first)
 {
-	pl_ns best_end = pl_max_i64(a0, a1 - pl_max_i64(PAUSE_NEAR_NS, (a1 - a0) / 4));
 	uint32_t best = PL_NONE;
 
 	for (size_t k = 0; k < rk->n_res; k++) {
 		const struct resinfo *ri = &b->ri[rk->res[k]];
 		uint32_t lo = 0, hi = ri->service ? ri->n : 0;
 
-		while (lo < hi) { /* first that starts at or after the pause's end */
+		while (lo < hi) {
 			uint32_t mid = lo + (hi - lo) / 2;
 
-			if (ri->op[mid].start < a1)
+			if (ri->op[mid].start < before)
 				lo = mid + 1;
 			else
 				hi = mid;
 		}
 		for (uint32_t i = lo; i-- > 0 && lo - i <= BACK_STEPS;) {
-			pl_ns end = gb_end(b, ri->op[i].last);
+			uint32_t op = ri->op[i].last;
+			pl_ns end = gb_end(b, op);
 
-			if (end <= a1 && end > best_end) {
-				best_end = end;
-				best = ri->op[i].last;
-			}
+			if (end > from && end <= to && b->node[op].start < before &&
+			    (best == PL_NONE ||
+			     (first ? end < gb_end(b, best) : end > gb_end(b, best))))
+				best = op;
 		}
 	}
 	return best;
+}
+
+/* What a pause from a0 to a1 waited for, PL_NONE if for nothing. Ends it then at the latest. */
+static uint32_t waited_for(struct gb *b, const struct rankinfo *rk, pl_ns a0, pl_ns a1)
+{
+	pl_ns part = (a1 - a0) / 4;
+	uint32_t done = finished_in(b, rk, pl_max_i64(a0, a1 - pl_max_i64(PAUSE_NEAR_NS, part)), a1,
+				    a1, false);
+
+	if (done != PL_NONE)
+		return done;
+	done = finished_in(b, rk, a1, a1 + pl_min_i64(WAKER_LATE_NS, part), a1, true);
+	if (done != PL_NONE)
+		b->node[done].dur = a1 - b->node[done].start;
+	return done;
 }
 
 static int service_waits(struct gb *b, const struct rankinfo *rk, struct pl_err *err)
@@ -261,7 +282,7 @@ static int service_waits(struct gb *b, const struct rankinfo *rk, struct pl_err 
 
 			if (back.role != PL_RO_GAP || back.dur < PAUSE_MIN_NS)
 				continue;
-			done = finished_in(b, rk, back.start, a1);
+			done = waited_for(b, rk, back.start, a1);
 			if (done == PL_NONE)
 				continue;
 			b->node[i].dur = 0;

@@ -28,8 +28,8 @@ check "a gradient is ready before the communication arrives" \
 	awk -F '\t' '$1 == "tensor" && $8 >= $9 { exit 1 }' "$TMP/text"
 
 # ---- one rank by hand ---------------------------------------------------------------------------
-# grad AT DIMS; reduce TID AT ELEMENTS TYPE: an all-reduce by the main thread (1), or issued by it and done by another;
-# rank: the file
+# grad AT DIMS; reduce TID AT ELEMENTS TYPE [TIME]: an all-reduce by the main thread (1), or issued by it and done by
+# another; rank: the file
 grad() {
 	printf '{"ph":"X","cat":"cpu_op","pid":1,"tid":1,"name":"torch::autograd::AccumulateGrad","ts":%s,"dur":5%s},\n' \
 		"$1" "${2:+,$(printf '"args":{"Input type":["float"],"Input Dims":[%s]}' "$2")}"
@@ -38,8 +38,8 @@ reduce() {
 	[ "$1" = 1 ] ||
 		printf '{"ph":"X","cat":"cpu_op","pid":1,"tid":1,"name":"c10d::allreduce_","ts":%s,"dur":1,"args":{"Record function id":%s}},\n' \
 			"$2" "$2"
-	printf '{"ph":"X","cat":"user_annotation","pid":1,"tid":%s,"name":"gloo:all_reduce","ts":%s,"dur":20,%s},\n' \
-		"$1" "$(($2 + 2))" "\"args\":{\"Record function id\":$(($2 + 1)),\"Input type\":[\"$4\"],\"Input Dims\":[[$3]]}"
+	printf '{"ph":"X","cat":"user_annotation","pid":1,"tid":%s,"name":"gloo:all_reduce","ts":%s,"dur":%s,%s},\n' \
+		"$1" "$(($2 + 2))" "${5:-20}" "\"args\":{\"Record function id\":$(($2 + 1)),\"Input type\":[\"$4\"],\"Input Dims\":[[$3]]}"
 }
 rank() {
 	{
@@ -67,6 +67,23 @@ is "what the backward pass waits for belongs to the model" "grad 0 100:400:1:- g
 check "... though its size would fit" test "$(awk -F '\t' '$1 == "tensor" { print $9 }' "$TMP/text" | uniq | wc -l)" -eq 1
 { reduce 2 5 100 float && grad 30 '[100]'; } | rank
 is "what was issued before a gradient does not carry it" "grad 0 100:400:0:-"
+
+# ---- waits --------------------------------------------------------------------------------------
+# waits: how many waits for communication were inferred
+waits() {
+	awk -F '\t' '$1 == "edge" && $4 == "wait?" { n++ } END { print n + 0 }' "$TMP/text"
+}
+{ grad 10 '[100]' && reduce 2 20 100 float && grad 400 '[50]' && reduce 2 450 50 float 400; } | rank
+check "a pause before the last gradient was no wait, the one behind it was" test "$(waits)" -eq 1
+is "... and the bucket carries its gradient" "grad 0 100:400:1:- grad 1 50:200:1:-"
+{ grad 10 '[100]' && reduce 2 20 70 float && grad 400 '[50]' && reduce 2 450 50 float 400; } | rank
+check "what does not add up may have been waited for" test "$(waits)" -eq 2
+{ grad 10 '[100]' && reduce 2 20 100 float 1100; } | rank
+check "who is woken may go on before the thread that communicates" test "$(waits)" -eq 1
+check "... which ended then" awk -F '\t' '$1 == "node" && $4 == "transfer" { id = $2 }
+	$1 == "time" && id && $2 == id { ended = $3 + $4 == 1000000 - 10000 } END { exit !ended }' "$TMP/text"
+{ grad 10 '[100]' && reduce 2 20 100 float 1300; } | rank
+check "but not long before" test "$(waits)" -eq 0
 
 # ---- operations only ----------------------------------------------------------------------------
 # table ROW...: RANK,OPTYPE,START,DURATION,BYTES in us, for both of two ranks
