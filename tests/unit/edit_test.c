@@ -171,10 +171,10 @@ static void test_graph(uint64_t seed)
 		is_i64(run.step_end[k] - run.step_start[k], pl_edit_step(&e, k),
 		       "its replay takes as long as the edited step");
 	pl_run_fini(&run);
+	pl_sim_free(s2); /* borrows g */
 	pl_graph_fini(&g);
 	pl_edit_fini(&e);
 	pl_sim_free(s);
-	pl_sim_free(s2);
 	pl_graph_fini(&j.g);
 }
 
