@@ -18,10 +18,10 @@
  * parallelism): its result is needed at once.
  *
  * Traces without AccumulateGrad (kernels only, operation tables) get one tensor for each
- * communication that carries gradients: by its name where one of the step is named so; else by
- *group, when two or more of the group's reductions are in the step, each was issued before the
- *result of the one before was waited for, and the result of one was waited for at all. Reductions
- *of a few bytes (a loss, a norm) are passed over.
+ * communication that carries gradients: by its name where one of the step is named so; else by its
+ * group, when two or more of the group's reductions are in the step, each was issued before the
+ * result of the one before was waited for, and the result of one was waited for at all. Reductions
+ * of a few bytes (a loss, a norm) are passed over.
  *
  * Times are those of the host where it issued the operation, so that a host that runs far ahead of
  * its device confuses nothing. O(nodes + edges), and O(n log n) in gradients.
