@@ -285,11 +285,10 @@ static bool enough(const struct report *r, double bound)
 static size_t make_batches(const struct report *r, const struct cands *x, struct batch *b)
 {
 	size_t n = pl_min_size(x->n, MOST), k = 0;
+	size_t some = n ? pl_sim_side_by_side(r->s, &x->v[0].w) : 1;
 
 	for (size_t i = 0; i < n; i += b[k++].n)
-		b[k] = (struct batch){ .s = r->s,
-				       .v = x->v + i,
-				       .n = pl_min_size(n - i, PL_SIM_SIDE_BY_SIDE) };
+		b[k] = (struct batch){ .s = r->s, .v = x->v + i, .n = pl_min_size(n - i, some) };
 	return k;
 }
 

@@ -7,8 +7,9 @@
  *
  * Neither depth nor scope of a queue is known, so each way of counting is tried on the recording: a
  * queue for the rank, its records and waits taking places or not, or one for each stream; a place
- * free when its operation starts, or when it ends. What would be the depth is the median number of
- * places taken at the ends of long calls. A queue is believed when
+ * free when its operation starts, or when it ends, and in a ring not before those ahead of it. What
+ * would be the depth is the median number of places taken at the ends of long calls. A queue is
+ * believed when
  *
  * - that number is the same at nearly all long calls,
  * - some operation gave up its place just before nearly all of them returned, and
@@ -175,8 +176,11 @@ static int by_time(const void *pa, const void *pb)
 	return a->place < b->place ? -1 : a->place > b->place;
 }
 
-/* When places become free; those of records and waits when the operation before them has ended. */
-static int set_leaves(struct queue *q, bool at_end, struct pl_err *err)
+/*
+ * When places become free; those of records and waits when the operation before them has ended. In
+ * a ring, only with those ahead: the stream that is behind holds up the others.
+ */
+static int set_leaves(struct queue *q, bool at_end, bool ring, struct pl_err *err)
 {
 	struct op *last = NULL;
 	int rc = pl_alloc(&q->left, q->n, sizeof(*q->left), err);
@@ -190,6 +194,11 @@ static int set_leaves(struct queue *q, bool at_end, struct pl_err *err)
 		p->by = last;
 		p->at_end = at_end || !p->op;
 		p->leaves = !last ? INT64_MIN : p->at_end ? last->end : last->start;
+		if (ring && i && p[-1].leaves > p->leaves) {
+			p->by = p[-1].by;
+			p->at_end = p[-1].at_end;
+			p->leaves = p[-1].leaves;
+		}
 		q->left[i] = (struct left){ p->leaves, i };
 	}
 	pl_sort(q->left, q->n, sizeof(*q->left), by_time);
@@ -312,7 +321,7 @@ static bool believed(const struct work *w, struct queue *q)
 
 /* Of the queues of a way only the believed stay. *hits: the most of theirs, -1 if there are none.
  */
-static int try_way(const struct work *w, struct way *y, bool at_end, double *hits,
+static int try_way(const struct work *w, struct way *y, bool at_end, bool ring, double *hits,
 		   struct pl_err *err)
 {
 	int rc;
@@ -321,7 +330,7 @@ static int try_way(const struct work *w, struct way *y, bool at_end, double *hit
 	for (size_t i = 0; i < y->n; i++) {
 		struct queue *q = &y->q[i];
 
-		if ((rc = set_leaves(q, at_end, err)) < 0)
+		if ((rc = set_leaves(q, at_end, ring, err)) < 0)
 			return rc;
 		if (!believed(w, q))
 			q->depth = 0;
@@ -336,12 +345,13 @@ static int best_way(struct work *w, const struct lanes *l, struct way *best, str
 	double most = -1, hits;
 	int rc = 0;
 
-	for (unsigned k = 0; k < 8 && rc == 0; k++) {
+	/* one stream is a ring anyway */
+	for (unsigned k = 0; k < (l->n > 1 ? 14u : 8u) && rc == 0; k++) {
 		struct way y = { 0 };
 
-		rc = k < 6 ? of_rank(w, &y, k / 2, err) : of_streams(l, &y, err);
+		rc = k == 6 || k == 7 ? of_streams(l, &y, err) : of_rank(w, &y, k / 2 % 4, err);
 		if (rc == 0)
-			rc = try_way(w, &y, k & 1, &hits, err);
+			rc = try_way(w, &y, k & 1, k > 7, &hits, err);
 		if (rc == 0 && hits > most) {
 			way_fini(best);
 			*best = y;
@@ -360,10 +370,11 @@ struct handed { /* the time that an operation left, by age in steps: nodes */
 };
 
 struct steps {
-	int32_t *step;	/* of each place, by its call */
-	uint32_t *from; /* place with a register from which it is reached, PL_NONE */
-	uint32_t *nth;	/* of places with a register: which of its step */
-	uint32_t *at;	/* and where in handed[] */
+	int32_t *step;	 /* of each place, by its call */
+	int32_t *leaves; /* and by that of the operation that frees it */
+	uint32_t *from;	 /* place with a register from which it is reached, PL_NONE */
+	uint32_t *nth;	 /* of places with a register: which of its step */
+	uint32_t *at;	 /* and where in handed[] */
 	struct handed *handed;
 	size_t n_handed, cap_handed;
 };
@@ -437,7 +448,7 @@ static int leave_edge(struct work *w, const struct place *p, uint32_t dst, struc
 static int hand_on(struct work *w, const struct queue *q, struct steps *s, size_t v, int32_t step,
 		   uint32_t *id, struct pl_err *err)
 {
-	uint32_t like = w->rk->call[q->p[v].call].res, age = (uint32_t)(step - s->step[v]), res;
+	uint32_t like = w->rk->call[q->p[v].call].res, age = (uint32_t)(step - s->leaves[v]), res;
 	uint32_t *node = s->handed[s->at[v]].node;
 	int rc;
 
@@ -445,7 +456,7 @@ static int hand_on(struct work *w, const struct queue *q, struct steps *s, size_
 		if (node[a] != PL_NONE)
 			continue;
 		if ((rc = register_of(w, like, s->nth[v], a, &res, err)) < 0 ||
-		    (rc = queue_node(w, res, s->step[v] + (int32_t)a, q->p[v].leaves, 0, &node[a],
+		    (rc = queue_node(w, res, s->leaves[v] + (int32_t)a, q->p[v].leaves, 0, &node[a],
 				     err)) < 0 ||
 		    (rc = a ? gb_edge(w->b, node[a - 1], node[a], PL_E_WAIT | PL_E_INFERRED, err)
 			    : leave_edge(w, &q->p[v], node[a], err)) < 0)
@@ -501,6 +512,7 @@ static int alloc_steps(const struct queue *q, struct steps *s, struct pl_err *er
 
 	memset(s, 0, sizeof(*s));
 	if ((rc = pl_alloc(&s->step, q->n, sizeof(*s->step), err)) < 0 ||
+	    (rc = pl_alloc(&s->leaves, q->n, sizeof(*s->leaves), err)) < 0 ||
 	    (rc = pl_alloc(&s->from, q->n, sizeof(*s->from), err)) < 0 ||
 	    (rc = pl_alloc(&s->nth, q->n, sizeof(*s->nth), err)) < 0)
 		return rc;
@@ -521,14 +533,18 @@ static int make_steps(struct work *w, const struct queue *q, struct steps *s, st
 
 		s->from[i] = PL_NONE;
 		s->step[i] = gb_step_at(w->b, w->rk, w->rk->call[p->call].start, &inside);
-		if (i && s->step[i] != s->step[i - 1])
+		s->leaves[i] = s->step[i];
+		if (p->by && p->by->call != PL_NONE)
+			s->leaves[i] =
+				gb_step_at(w->b, w->rk, w->rk->call[p->by->call].start, &inside);
+		if (i && s->leaves[i] != s->leaves[i - 1])
 			nth = 0;
 		if (!p->by || !(x = run_of(run, &n_run, w->b->node[p->by->node].res)))
 			continue;
-		if (x->from == PL_NONE || x->step != s->step[i] || ++x->n >= every ||
+		if (x->from == PL_NONE || x->step != s->leaves[i] || ++x->n >= every ||
 		    stands_alone(w->b, p->by)) {
 			x->from = (uint32_t)i;
-			x->step = s->step[i];
+			x->step = s->leaves[i];
 			x->n = 0;
 			s->nth[i] = nth++;
 			rc = add_register(s, i, err);
@@ -541,6 +557,7 @@ static int make_steps(struct work *w, const struct queue *q, struct steps *s, st
 static void steps_fini(struct steps *s)
 {
 	pl_free(s->step);
+	pl_free(s->leaves);
 	pl_free(s->from);
 	pl_free(s->nth);
 	pl_free(s->at);
@@ -613,16 +630,16 @@ static int one_wait(struct work *w, const struct queue *q, struct steps *s, size
 	pl_ns room;
 	int rc;
 
-	if (u == q->n || s->step[u] > step)
+	if (u == q->n || s->leaves[u] > step)
 		return 0;
 	room = q->p[u].leaves;
-	if (s->step[u] == step) {
+	if (s->leaves[u] == step) {
 		shorten(w, c, room);
 		w->b->g->inferred_waits++;
 		return leave_edge(w, &q->p[u], c->node, err);
 	}
 	v = s->from[u];
-	if (v == PL_NONE || step - s->step[v] > MAX_AGE || q->p[v].leaves > room)
+	if (v == PL_NONE || step - s->leaves[v] > MAX_AGE || q->p[v].leaves > room)
 		return 0;
 	if ((rc = hand_on(w, q, s, v, step, &from, err)) < 0)
 		return rc;

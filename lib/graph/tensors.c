@@ -18,10 +18,10 @@
  * parallelism): its result is needed at once.
  *
  * Traces without AccumulateGrad (kernels only, operation tables) get one tensor for each
- * communication that carries gradients: by its name where one of the step is named so; else by
- *group, when two or more of the group's reductions are in the step, each was issued before the
- *result of the one before was waited for, and the result of one was waited for at all. Reductions
- *of a few bytes (a loss, a norm) are passed over.
+ * communication that carries gradients: by its name where one of the step is named so; else by its
+ * group, when two or more of the group's reductions are in the step, each was issued before the
+ * result of the one before was waited for, and the result of one was waited for at all. Reductions
+ * of a few bytes (a loss, a norm) are passed over.
  *
  * A pause of a thread that was not running, and not waiting, looks like a wait for communication
  *that ended meanwhile. What carries exactly the gradients just accumulated is waited for after the

@@ -194,6 +194,13 @@ static size_t side_by_side(const struct pl_whatif *const *w, size_t n)
 	return some;
 }
 
+size_t pl_sim_side_by_side(const struct pl_sim *s, const struct pl_whatif *w)
+{
+	if (!can_be_wide(s) || !sim_masks_can(w))
+		return 1;
+	return w->n > SIM_MASK_BITS ? 1 : pl_min_size(WIDE, SIM_MASK_BITS / (w->n ? w->n : 1));
+}
+
 int pl_sim_means(const struct pl_sim *s, const struct pl_whatif *const *w, size_t n, double *mean,
 		 struct pl_err *err)
 {

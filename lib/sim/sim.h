@@ -74,6 +74,9 @@ int pl_sim_mean(const struct pl_sim *s, const struct pl_whatif *w, double *mean,
 /* The same for each of n changes (none may be NULL): mean[i] is that of w[i]. So many at a time
  * cost less than twice what one costs. */
 #define PL_SIM_SIDE_BY_SIDE 4
+/* How many changes like w that are: 1 for very long steps, and for changes that do not only scale.
+ */
+size_t pl_sim_side_by_side(const struct pl_sim *s, const struct pl_whatif *w);
 int pl_sim_means(const struct pl_sim *s, const struct pl_whatif *const *w, size_t n, double *mean,
 		 struct pl_err *err) PL_MUST;
 /* Duration of a node in a run. */

@@ -465,6 +465,56 @@ static void check_short(int steps)
 	done(a, &x);
 }
 
+/* Exchanges whose direction nobody recorded, which leave on one stream and arrive on another: ranks
+ * 0 to 3 and 4 to 7 are pipelines that do the same at nearly the same time. */
+#define EXCHANGES 12
+static void check_exchanges(void)
+{
+	static const char *const pair[] = { "0 1", "1 2", "2 3", "4 5", "5 6", "6 7" };
+	struct pl_align *a = new_align(PL_CLOCK_AUTO, PL_DUP_REFUSE, false);
+	struct ev e[2 * EXCHANGES];
+	struct result x;
+	int rc = 0, pairs = 0;
+
+	for (int32_t r = 0; r < 8; r++) {
+		size_t n = 0;
+
+		for (int i = 0; i < EXCHANGES; i++)
+			for (int sends = 0; sends < 2; sends++) {
+				int32_t link = r % 4 - !sends; /* from this stage to the next */
+				uint64_t both = (uint64_t)(i * 100 + link * 10 + r / 4) * 104729;
+				uint64_t own = (uint64_t)(i * 100 + r * 10 + sends) * 7919 + 3;
+				pl_ns end = 5000000 * (int64_t)i + 800000 * (int64_t)(link + 2) +
+					    (int64_t)(pl_rng_next(&both) % 40000);
+
+				if (link < 0 || link > 2)
+					continue;
+				e[n] = (struct ev){ PL_K_COLLECTIVE,
+						    "SendRecv",
+						    "sendrecv",
+						    NULL,
+						    40 + sends,
+						    -1,
+						    -1,
+						    0,
+						    0,
+						    0 };
+				e[n].dur = sends ? 150000 : 4000000; /* who receives, waits */
+				e[n].ts = end - e[n].dur + r * 98765432 +
+					  (int64_t)(pl_rng_next(&own) % 300);
+				n++;
+			}
+		rc |= feed(a, r, NULL, "", e, n, NULL);
+	}
+	solve(a, &x);
+	ok(rc == 0 && x.rc == 0, "exchanges on two streams");
+	for (size_t i = 0; i < PL_LEN(pair); i++)
+		pairs += has_group(&x, pair[i], EXCHANGES);
+	is_i64(pairs, (int)PL_LEN(pair), "... of neighbours are theirs");
+	is_i64(x.m.n_groups, (int)PL_LEN(pair), "... and of nobody else");
+	done(a, &x);
+}
+
 /* Nobody receives what is sent: nothing is made up, and it is said. */
 static void check_alone(void)
 {
@@ -606,6 +656,7 @@ int main(void)
 	check_p2p(0);
 	check_p2p(400000);
 	check_unknown_peers();
+	check_exchanges();
 	check_short(1);
 	check_short(2);
 	check_short(8);

@@ -13,9 +13,10 @@
 
 static struct pl_trace trace;
 static struct pl_graph graph;
-static pl_id thread, stream;
+static pl_id thread, stream, second;
 static struct {
 	int64_t call, start, end;
+	int64_t left; /* its place */
 } launch[MAX_EV];
 
 static void *need(size_t n, size_t size)
@@ -76,6 +77,7 @@ static void begin_trace(void)
 	trace.n_segs = 1;
 	thread = track(PL_T_THREAD, -1, "1");
 	stream = track(PL_T_STREAM, 7, "7");
+	second = track(PL_T_STREAM, 9, "9");
 }
 
 static uint32_t ev(unsigned kind, pl_id on, const char *name, int64_t start, int64_t end,
@@ -94,6 +96,15 @@ static uint32_t ev(unsigned kind, pl_id on, const char *name, int64_t start, int
 	e->step[i] = INT64_MIN;
 	e->corr[i] = corr;
 	return i;
+}
+
+static void end_step(int i, int per_step, int64_t *begun, int64_t *now)
+{
+	if ((i + 1) % per_step != 0)
+		return;
+	++*now;
+	trace.seg[0]->step[ev(PL_K_STEP, thread, "step", *begun, *now, INT64_MIN)] = i / per_step;
+	*begun = *now;
 }
 
 /*
@@ -117,12 +128,36 @@ static void job(int n, int depth, int per_step, int op_us, int host_us, int slow
 		launch[i].end = free = launch[i].start + op_us + i % 7;
 		ev(PL_K_RUNTIME, thread, "cudaLaunchKernel", begin, now, i + 1);
 		ev(PL_K_KERNEL, stream, "k", launch[i].start, launch[i].end, i + 1);
-		if (per_step && (i + 1) % per_step == 0) {
-			now++;
-			trace.seg[0]->step[ev(PL_K_STEP, thread, "step", begun, now, INT64_MIN)] =
-				i / per_step;
-			begun = now;
-		}
+		launch[i].left = launch[i].start;
+		if (per_step)
+			end_step(i, per_step, &begun, &now);
+	}
+}
+
+/* A ring of places for two streams, about every third launch on the second, which is never behind.
+ */
+static void ring_job(int n, int depth, int per_step)
+{
+	int64_t now = 0, free[2] = { 0 }, begun = 0;
+
+	begin_trace();
+	for (int i = 0; i < n; i++) {
+		int on = ((uint32_t)i * 2654435761u >> 24) % 3 == 0;
+		int64_t begin = now += 3;
+
+		if (i >= depth && launch[i - depth].left > now)
+			now = launch[i - depth].left;
+		now += CALL_US;
+		launch[i].start = now + 4 + (on ? i * 5 % 31 : 0);
+		if (launch[i].start <= free[on])
+			launch[i].start = free[on] + 1;
+		launch[i].end = free[on] = launch[i].start + (on ? 10 : 100) + i % 7;
+		launch[i].left = launch[i].start;
+		if (i && launch[i - 1].left > launch[i].left)
+			launch[i].left = launch[i - 1].left;
+		ev(PL_K_RUNTIME, thread, "cudaLaunchKernel", begin, now, i + 1);
+		ev(PL_K_KERNEL, on ? second : stream, "k", launch[i].start, launch[i].end, i + 1);
+		end_step(i, per_step, &begun, &now);
 	}
 }
 
@@ -175,7 +210,7 @@ static int waiting(int depth, bool *right)
 				if (room(st, s, e) != INT64_MIN)
 					t = room(st, s, e);
 			if (t != INT64_MIN) {
-				pl_ns from = launch[at - depth].start * US - graph.epoch_ns;
+				pl_ns from = launch[at - depth].left * US - graph.epoch_ns;
 
 				count++;
 				*right &= t == from && st->start[i] >= from &&
@@ -187,14 +222,19 @@ static int waiting(int depth, bool *right)
 	return count;
 }
 
-static void queue_of(int depth, int n, int per_step, const char *what)
+static void check_queue(int depth, int n, const char *what)
 {
 	bool right;
 
-	job(n, depth, per_step, 100, 3, 0, 0);
 	ok(build(true), "%s: built", what);
 	ok(waiting(depth, &right) == n - depth, "%s: all launches behind the first wait", what);
 	ok(right, "%s: each for the operation one depth before, and takes its usual time", what);
+}
+
+static void queue_of(int depth, int n, int per_step, const char *what)
+{
+	job(n, depth, per_step, 100, 3, 0, 0);
+	check_queue(depth, n, what);
 	ok(graph.inferred_waits == n - depth, "%s: and they are counted", what);
 	ok(graph.dropped_edges == 0, "%s: none is lost between steps", what);
 	end_trace();
@@ -212,6 +252,9 @@ int main(void)
 	queue_of(4, 60, 0, "queue of 4");
 	queue_of(4, 60, 6, "queue of 4, steps of 6");
 	queue_of(16, 120, 6, "queue of 16 over three steps");
+	ring_job(150, 12, 6);
+	check_queue(12, 150, "ring of 12 for two streams");
+	end_trace();
 	job(60, 4, 6, 100, 3, 0, 0);
 	ok(build(false), "without inference: built");
 	ok(graph.inferred_waits == 0, "without inference: no waits");

@@ -101,6 +101,11 @@ static void test_many(uint64_t seed)
 	}
 	ok(rc == 0 && same == (int)PL_LEN(text) && one[0] != one[1] && one[2] != one[5],
 	   "seed %llu: changes simulated side by side are as each alone", (unsigned long long)seed);
+	ok(pl_sim_side_by_side(s, w[0]) == (seed % 4 ? 4 : 1) &&
+		   pl_sim_side_by_side(s, w[2]) == (seed % 4 ? 2 : 1) &&
+		   pl_sim_side_by_side(s, w[3]) == 1,
+	   "seed %llu: how many are, by the number of changes and the graph",
+	   (unsigned long long)seed);
 	for (size_t i = 0; i < PL_LEN(text); i++)
 		pl_whatif_fini(&what[i]);
 	pl_sim_free(s);
