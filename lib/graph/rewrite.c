@@ -36,7 +36,8 @@ static int state_init(struct rw_state *s, size_t n, struct pl_err *err)
 	PL_TRY(pl_alloc(&s->servers, n, sizeof(*s->servers), err));
 	PL_TRY(pl_alloc(&s->place, n, sizeof(*s->place), err));
 	PL_TRY(pl_alloc(&s->built, n, sizeof(*s->built), err));
-	memset(s->place, 0xff, n * sizeof(*s->place));
+	for (uint32_t t = 0; t < n; t++)
+		s->place[t] = t;
 out:
 	if (rc < 0)
 		state_fini(s);
@@ -90,9 +91,7 @@ void pl_rewriter_undo(struct pl_rewriter *r, size_t mark)
 /* ---- numbering ------------------------------------------------------------------------------- */
 
 struct turn { /* of a set */
-	uint32_t place;
-	pl_ns ready;
-	uint32_t set, last;
+	uint32_t place, last, set;
 };
 
 static int by_turn(const void *pa, const void *pb)
@@ -101,13 +100,11 @@ static int by_turn(const void *pa, const void *pb)
 
 	if (a->place != b->place)
 		return a->place < b->place ? -1 : 1;
-	if (a->ready != b->ready)
-		return a->ready < b->ready ? -1 : 1;
 	return a->last < b->last ? -1 : a->last > b->last;
 }
 
-/* Sets in order of issue: those that a plan put first, then by the readiness of their last tensor.
- */
+/* Sets in order of issue. The place of a set is that of its last tensor; tensors are in order of
+ * readiness, and have the place of their number until a plan gives them another. */
 int rw_number_sets(struct pl_rewriter *r, struct pl_err *err)
 {
 	struct rw_state *s = rw_now(r);
@@ -122,14 +119,13 @@ int rw_number_sets(struct pl_rewriter *r, struct pl_err *err)
 	PL_TRY(pl_alloc(&to, r->n_tensors, sizeof(*to), err));
 	PL_TRY(pl_alloc(&parts, r->n_tensors, sizeof(*parts), err));
 	for (uint32_t i = 0; i < r->n_tensors; i++)
-		v[i] = (struct turn){ PL_NONE, INT64_MIN, PL_NONE, 0 };
+		v[i] = (struct turn){ 0, 0, PL_NONE };
 	for (uint32_t t = 0; t < r->n_tensors; t++) {
 		struct turn *x = &v[s->set_of[t]];
 
 		x->set = s->set_of[t];
 		x->last = t;
-		x->ready = pl_max_i64(x->ready, r->tensor[t].ready);
-		if (s->place[t] < x->place)
+		if (s->place[t] > x->place)
 			x->place = s->place[t];
 	}
 	for (uint32_t i = 0; i < r->n_tensors; i++)
@@ -298,23 +294,45 @@ static int find_arg(const struct pl_rewriter *r, const struct pl_rewrite *rw, ui
 		       rw->arg[i]);
 }
 
-static int fuse_tensors(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
+/* May the tensors of the line travel together? */
+static int check_fusion(const struct pl_rewriter *r, const struct pl_rewrite *rw,
+			struct pl_err *err)
 {
-	struct rw_state *s = rw_now(r);
-	uint32_t set = s->n_sets, group = PL_NONE, t;
-	bool used;
+	const struct rw_state *s = rw_now(r);
+	uint32_t first = PL_NONE, t;
 	int rc;
 
 	for (uint32_t i = 0; i < rw->n_args; i++) {
 		if ((rc = find_arg(r, rw, i, &t, err)) < 0)
 			return rc;
-		if (group != PL_NONE && group != r->tensor[t].group)
+		if (s->parts[s->set_of[t]] > 1)
+			return pl_fail(err, PL_EDATA,
+				       "\"%s\" is partitioned already; fuse first, then partition",
+				       rw->arg[i]);
+		first = i ? first : t;
+		if (r->tensor[first].group != r->tensor[t].group)
 			return pl_fail(err, PL_EDATA,
 				       "\"%s\" and \"%s\" are synchronised by different groups of "
-				       "ranks",
+				       "ranks; fuse those of one group",
 				       rw->arg[0], rw->arg[i]);
-		group = r->tensor[t].group;
+		if (r->tensor[first].coll != r->tensor[t].coll)
+			return pl_fail(err, PL_EDATA,
+				       "\"%s\" and \"%s\" are synchronised by different kinds of "
+				       "communication; fuse those of one kind",
+				       rw->arg[0], rw->arg[i]);
 	}
+	return 0;
+}
+
+static int fuse_tensors(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
+{
+	struct rw_state *s = rw_now(r);
+	uint32_t set, t;
+	bool used;
+	int rc = check_fusion(r, rw, err);
+
+	if (rc < 0)
+		return rc;
 	/* a number that is free: there are never more sets than tensors */
 	for (uint32_t i = 0; i < rw->n_args; i++)
 		s->set_of[rw_tensor_find(r, rw->arg[i])] = PL_NONE;
@@ -340,21 +358,43 @@ static int partition_tensor(struct pl_rewriter *r, const struct pl_rewrite *rw, 
 	return rc;
 }
 
+/* Sets are numbered by place, so the places that are handed out again are numbers of sets. All
+ * tensors of a set get the place that it has: what a later line takes out of it keeps that place.
+ */
 static int order_tensors(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
 {
 	struct rw_state *s = rw_now(r);
-	int rc;
+	uint32_t *to, *free_at, n = 0, t;
+	int rc = pl_alloc(&to, s->n_sets, sizeof(*to), err);
 
-	memset(s->place, 0xff, r->n_tensors * sizeof(*s->place));
+	if (rc < 0)
+		return rc;
+	free_at = NULL;
+	PL_TRY(pl_alloc(&free_at, s->n_sets, sizeof(*free_at), err));
+	memset(to, 0xff, s->n_sets * sizeof(*to));
 	for (uint32_t i = 0; i < rw->n_args; i++) {
-		uint32_t t;
-
-		if ((rc = find_arg(r, rw, i, &t, err)) < 0)
-			return rc;
-		if (s->place[t] == PL_NONE)
-			s->place[t] = i;
+		PL_TRY(find_arg(r, rw, i, &t, err));
+		if (to[s->set_of[t]] != PL_NONE) {
+			rc = pl_fail(err, PL_EDATA,
+				     "two of its tensors are one set already; name one tensor of "
+				     "a set");
+			goto out;
+		}
+		to[s->set_of[t]] = i;
 	}
-	return rw_number_sets(r, err);
+	for (uint32_t i = 0; i < s->n_sets; i++)
+		if (to[i] != PL_NONE)
+			free_at[n++] = i;
+	for (t = 0; t < r->n_tensors; t++) {
+		uint32_t at = to[s->set_of[t]];
+
+		s->place[t] = at == PL_NONE ? s->set_of[t] : free_at[at];
+	}
+	rc = rw_number_sets(r, err);
+out:
+	pl_free(to);
+	pl_free(free_at);
+	return rc;
 }
 
 static int set_algorithm(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)

@@ -19,9 +19,11 @@ uint32_t pl_rewriter_buckets(const struct pl_rewriter *r, uint32_t *set_of)
 	return s->n_sets;
 }
 
+_Static_assert(PL_COLL_COUNT_ <= 64, "kinds and groups share a number");
+
 uint32_t pl_rewriter_group(const struct pl_rewriter *r, uint32_t tensor)
 {
-	return r->tensor[tensor].group;
+	return r->tensor[tensor].group * 64 + r->tensor[tensor].coll;
 }
 
 int64_t pl_rewriter_bytes(const struct pl_rewriter *r, uint32_t tensor)

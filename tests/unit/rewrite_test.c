@@ -274,8 +274,138 @@ static void test_plans(void)
 	job_fini(&j);
 }
 
+/* ---- lines that name tensors, against who reads the plan alone ---------------------------------
+ */
+
+static int random_line(uint64_t *rng, uint32_t n, struct pl_buf *text, struct pl_err *err)
+{
+	uint32_t what = (uint32_t)(pl_rng_next(rng) % 8), at[MAX_LAYERS], k;
+	int rc;
+
+	for (uint32_t i = 0; i < n; i++)
+		at[i] = i;
+	for (uint32_t i = n; i-- > 1;) {
+		uint32_t other = (uint32_t)(pl_rng_next(rng) % (i + 1)), x = at[i];
+
+		at[i] = at[other];
+		at[other] = x;
+	}
+	if (what == 0)
+		return pl_buf_printf(text, err, "partition-tensor \"grad L%u\" %u\n", at[0],
+				     2 + (uint32_t)(pl_rng_next(rng) % 9));
+	k = (what > 4) + 1 + (uint32_t)(pl_rng_next(rng) % 3);
+	rc = pl_buf_printf(text, err, what > 4 ? "order" : "fuse-tensors");
+	for (uint32_t i = 0; rc == 0 && i < k; i++)
+		rc = pl_buf_printf(text, err, " \"grad L%u\"", at[i]);
+	return rc < 0 ? rc : pl_buf_printf(text, err, "\n");
+}
+
+/* Both refuse the plan, or both have the same sets in the same order in as many parts. */
+static int same_sets(struct job *j, const char *text, bool *same, bool *refused, struct pl_err *err)
+{
+	struct pl_err why[2] = { { 0 }, { 0 } };
+	uint32_t set_of[MAX_LAYERS], *bucket = NULL, *parts = NULL, n;
+	size_t mark = pl_rewriter_mark(j->r);
+	struct pl_plan p;
+	struct pl_in *in;
+	int rc, here, there;
+
+	pl_plan_init(&p);
+	in = pl_in_open_mem("plan", text, strlen(text), err);
+	PL_TRY(in ? pl_plan_read(in, "plan", &p, err) : err->code);
+	PL_TRY(pl_rewrite_base(j->r, &p, err));
+	here = pl_rewrite_plan(j->r, &p, &why[0]);
+	there = pl_plan_buckets(&p, &bucket, &parts, &n, &why[1]);
+	*refused = here < 0;
+	*same = here == there && (here == 0 || !strcmp(why[0].msg, why[1].msg));
+	if (here == 0 && there == 0)
+		*same = pl_rewriter_buckets(j->r, set_of) == n;
+	for (uint32_t t = 0; here == 0 && *same && t < j->n; t++)
+		*same = set_of[t] == bucket[t] &&
+			pl_rewriter_comm(j->r, t).parts == parts[bucket[t]];
+	rc = 0;
+out:
+	pl_rewriter_undo(j->r, mark);
+	pl_free(bucket);
+	pl_free(parts);
+	pl_in_close(in);
+	pl_plan_fini(&p);
+	return rc;
+}
+
+static void test_lines(void)
+{
+	struct pl_err err = { 0 };
+	struct pl_buf text = { 0 };
+	uint32_t n_same = 0, n_refused = 0, n = 400;
+	uint64_t rng = 5;
+	struct job j;
+	int rc = job_init(&j, 3, 9, 2, &err) ? 0 : -1;
+
+	for (uint32_t round = 0; rc == 0 && round < n; round++) {
+		bool same = false, refused = false;
+
+		text.n = 0;
+		PL_TRY(pl_buf_printf(&text, &err, "paceline-plan 1\n"));
+		for (uint32_t i = 0; rc == 0 && i <= round % 5; i++)
+			rc = random_line(&rng, j.n, &text, &err);
+		if (rc == 0)
+			rc = same_sets(&j, (const char *)text.p, &same, &refused, &err);
+		n_same += same;
+		n_refused += refused;
+		if (!same)
+			printf("# %s\n", (const char *)text.p);
+	}
+out:
+	ok(rc == 0 && n_same == n, "%u of %u plans are carried out as they are read (%s)", n_same,
+	   n, err.msg);
+	ok(n_refused > n / 20 && n_refused < n / 2, "%u of them are refused by both", n_refused);
+	pl_buf_fini(&text);
+	job_fini(&j);
+}
+
+/* As paceline-plan(5) has it; base tensor i is that of layer n - 1 - i. */
+static void test_order(void)
+{
+	static const struct {
+		const char *text;
+		uint32_t set_of[5];
+	} c[] = {
+		{ "order \"grad L0\" \"grad L2\"", { 0, 1, 4, 3, 2 } },
+		{ "order \"grad L3\" \"grad L4\"", { 1, 0, 2, 3, 4 } },
+		{ "order \"grad L3\" \"grad L4\"\norder \"grad L2\" \"grad L3\"",
+		  { 1, 2, 0, 3, 4 } },
+		{ "fuse-tensors \"grad L4\" \"grad L1\"\norder \"grad L1\" \"grad L3\"",
+		  { 0, 2, 1, 0, 3 } },
+		{ "fuse-tensors \"grad L4\" \"grad L3\" \"grad L2\"\nfuse-tensors \"grad L3\"",
+		  { 1, 0, 1, 2, 3 } },
+		{ "fuse-tensors \"grad L4\" \"grad L3\"\nfuse-tensors \"grad L3\" \"grad L2\"",
+		  { 0, 1, 1, 2, 3 } },
+	};
+	struct pl_err err = { 0 };
+	struct job j;
+
+	if (!ok(job_init(&j, 7, 5, 4, &err), "a job of five layers again (%s)", err.msg)) {
+		job_fini(&j);
+		return;
+	}
+	for (size_t i = 0; i < PL_LEN(c); i++) {
+		uint32_t n = 0;
+		pl_ns step = 0;
+
+		for (uint32_t t = 0; t < 5; t++)
+			n = c[i].set_of[t] >= n ? c[i].set_of[t] + 1 : n;
+		ok(one(&j, c[i].text, &step, &err) == 0 && step == expected(&j, c[i].set_of, n),
+		   "places change hands: %s (%s)", c[i].text, err.msg);
+	}
+	refuse(&j, "order \"grad L4\" \"grad L4\"", "twice");
+	job_fini(&j);
+}
+
 int main(void)
 {
+	test_order();
+	test_lines();
 	for (uint64_t seed = 1; seed <= 24; seed++)
 		test_buckets(seed);
 	test_plans();
