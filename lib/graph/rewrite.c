@@ -255,11 +255,6 @@ int64_t pl_rewriter_accumulate(const struct pl_rewriter *r)
 	return rw_now(r)->accumulate;
 }
 
-pl_ns pl_rewriter_ready(const struct pl_rewriter *r, uint32_t tensor)
-{
-	return r->tensor[tensor].ready;
-}
-
 int pl_rewrite_base(const struct pl_rewriter *r, struct pl_plan *p, struct pl_err *err)
 {
 	struct pl_buf name = { 0 };
@@ -531,23 +526,38 @@ int pl_rewrite_buckets(struct pl_rewriter *r, const uint32_t *set_of, uint32_t n
 	return rc;
 }
 
-/* One state for all of it: buckets are built once, when all is known. */
+static int apply_lines(struct pl_rewriter *r, const struct pl_plan *p, bool accumulate, bool *comm,
+		       struct pl_err *err)
+{
+	int rc = 0;
+
+	for (size_t i = 0; rc == 0 && i < p->n_rw; i++) {
+		const struct pl_rewrite *rw = &p->rw[i];
+
+		if ((rw->op == PL_RW_ACCUMULATE) != accumulate)
+			continue;
+		rc = apply(r, rw, err);
+		*comm |= of_comm(rw->op);
+		if (rc < 0 && rw->line)
+			pl_wrap(err, "line %u: %s", rw->line, pl_rw_name(rw->op));
+		else if (rc < 0)
+			pl_wrap(err, "rewrite %zu: %s", i + 1, pl_rw_name(rw->op));
+	}
+	return rc;
+}
+
+/* One state for all of it: buckets are built once, when all is known. How operations are changed
+ * does not depend on the number of microbatches, so that is seen to last. */
 int pl_rewrite_plan(struct pl_rewriter *r, const struct pl_plan *p, struct pl_err *err)
 {
 	size_t mark = pl_rewriter_mark(r);
 	bool comm = false;
 	int rc = rw_push_state(r, err);
 
-	for (size_t i = 0; rc == 0 && i < p->n_rw; i++) {
-		const struct pl_rewrite *rw = &p->rw[i];
-
-		rc = apply(r, rw, err);
-		comm |= of_comm(rw->op);
-		if (rc < 0 && rw->line)
-			pl_wrap(err, "line %u: %s", rw->line, pl_rw_name(rw->op));
-		else if (rc < 0)
-			pl_wrap(err, "rewrite %zu: %s", i + 1, pl_rw_name(rw->op));
-	}
+	if (rc == 0)
+		rc = apply_lines(r, p, false, &comm, err);
+	if (rc == 0)
+		rc = apply_lines(r, p, true, &comm, err);
 	if (rc == 0 && comm)
 		rc = rw_sync(r, err);
 	if (rc == 0)

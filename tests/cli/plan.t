@@ -130,6 +130,29 @@ says "rank 0 needs" "... and on which rank"
 check "... leaves no plan" test ! -e "$TMP/none"
 status 1 "what would help is forbidden" "$BIN/plan" --memory $((peak / 2)) --forbid accumulate,recompute -o "$TMP/none" "$g"
 
+# By hand: parameters, gradients and Adam's state take 28 MB, activations 2 MB until they are used;
+# the last bucket of two holds a copy of 3 MB.
+printf 'layer,forward_us,backward_us,param_bytes,activation_bytes
+a,100,200,1000000,500000
+b,100,200,2000000,500000
+c,100,200,0,500000
+d,100,200,4000000,500000
+' >"$TMP/four.csv"
+"$BIN/graph" --topology 2x2:loopback -o "$TMP/four.graph" "$TMP/four.csv"
+status 0 "memory for anything" "$BIN/plan" -O text "$TMP/four.graph"
+check "... is 31 MB with two gradients as one" sh -c "[ $(number peak "$TMP/out") = 31000000 ] && [ \$(grep -c ^fuse '$TMP/out') = 1 ]"
+status 0 "memory for single gradients" "$BIN/plan" -O text --memory 29000000 "$TMP/four.graph"
+check "... is found without other means" sh -c "[ $(number peak "$TMP/out") = 28500000 ] && ! grep -Eq '^(fuse|accum|recomp)' '$TMP/out'"
+status 0 "memory for half of an activation" "$BIN/plan" -O text --memory 28300000 "$TMP/four.graph"
+check "... takes as few microbatches as will do" sh -c "[ $(number peak "$TMP/out") = 28250000 ] && grep -q '^accumulate 2 ' '$TMP/out'"
+status 1 "memory for none" "$BIN/plan" -O text --memory 28000000 "$TMP/four.graph"
+says 'at "backward a"' "... and at what"
+"$BIN/graph" --ranks 1 -o "$TMP/single.graph" "$TMP/net.csv"
+status 0 "one rank, all memory" "$BIN/plan" -O text "$TMP/single.graph"
+peak=$(number peak "$TMP/out")
+status 0 "one rank, less memory" "$BIN/plan" -O text --memory $((peak - 40000000)) "$TMP/single.graph"
+check "... makes activations again" sh -c "grep -q '^recompute l' '$TMP/out' && [ $(number predicted "$TMP/out") -gt $(number baseline "$TMP/out") ]"
+
 # ---- nothing to plan ----------------------------------------------------------------------------
 "$BIN/graph" -f layers --ranks 1 -o "$TMP/one.graph" "$TMP/net.csv"
 status 0 "one rank" "$BIN/plan" -O text "$TMP/one.graph"

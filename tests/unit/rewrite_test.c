@@ -221,8 +221,8 @@ static void refuse(struct job *j, const char *text, const char *why)
 	pl_ns step, before = pl_edit_step(&j->e, 0);
 	int rc = one(j, text, &step, &err);
 
-	ok(rc == PL_EDATA && strstr(err.msg, why) && strstr(err.msg, "line 2"), "%s is refused: %s",
-	   text, err.msg);
+	ok(rc == PL_EDATA && strstr(err.msg, why) && strstr(err.msg, "line "),
+	   "%.*s is refused: %s", (int)strcspn(text, "\n"), text, err.msg);
 	ok(pl_edit_settle(&j->e, &fine) == 0 && pl_edit_step(&j->e, 0) == before,
 	   "and has changed nothing");
 }
@@ -258,6 +258,7 @@ static void test_plans(void)
 	ok(one(&j, "speed x 2", &step, &err) == 0 && step < base, "faster devices (%s)", err.msg);
 	ok(one(&j, "recompute L2", &step, &err) == 0 && step >= base && step <= base + j.fwd[2],
 	   "a layer made again (%s)", err.msg);
+	refuse(&j, "recompute L2\nrecompute L2", "already");
 	ok(one(&j, "precision bf16 x 0.5 \"forward L0\"", &step, &err) == 0 &&
 		   step == base - (j.fwd[0] - (pl_ns)((double)j.fwd[0] * 0.5 + 0.5)),
 	   "an operation in half precision (%s)", err.msg);
@@ -396,14 +397,69 @@ static void test_order(void)
 		for (uint32_t t = 0; t < 5; t++)
 			n = c[i].set_of[t] >= n ? c[i].set_of[t] + 1 : n;
 		ok(one(&j, c[i].text, &step, &err) == 0 && step == expected(&j, c[i].set_of, n),
-		   "places change hands: %s (%s)", c[i].text, err.msg);
+		   "places change hands, case %zu (%s)", i, err.msg);
 	}
 	refuse(&j, "order \"grad L4\" \"grad L4\"", "twice");
 	job_fini(&j);
 }
 
+/* Compute of the batch is the same in k parts; the last gradients are made in the last of them. */
+static pl_ns accumulated(const struct job *j, double k, double speed, int again)
+{
+	double whole = 0, f = 0, t, channel = 0;
+
+	for (uint32_t i = 0; i < j->n; i++) {
+		f += (double)j->fwd[i] / speed;
+		whole += ((double)j->fwd[i] + (double)j->bwd[i]) / speed;
+	}
+	if (again >= 0)
+		whole += (double)j->fwd[again] / speed;
+	t = whole * (k - 1) / k + f / k;
+	for (uint32_t i = j->n; i-- > 0;) {
+		t += (double)(j->bwd[i] + ((int)i == again ? j->fwd[i] : 0)) / speed / k;
+		channel =
+			(t > channel ? t : channel) + (double)layer_transfer(NULL, j->bytes[i], 4);
+	}
+	return (pl_ns)(channel > t ? channel : t);
+}
+
+static void test_accumulate(void)
+{
+	static const struct {
+		const char *text;
+		double k, speed;
+		int again;
+	} c[] = {
+		{ "accumulate 4", 4, 1, -1 },
+		{ "speed x 2\naccumulate 4", 4, 2, -1 },
+		{ "accumulate 4\nspeed x 2", 4, 2, -1 },
+		{ "recompute L4\naccumulate 2", 2, 1, 4 },
+		{ "accumulate 2\nrecompute L4", 2, 1, 4 },
+		{ "recompute L0\naccumulate 2\naccumulate 2", 4, 1, 0 },
+		{ "accumulate 2\nspeed x 3\nrecompute L0\naccumulate 3", 6, 3, 0 },
+	};
+	struct pl_err err = { 0 };
+	struct job j;
+
+	if (!ok(job_init(&j, 11, 5, 4, &err), "a job of five layers again (%s)", err.msg)) {
+		job_fini(&j);
+		return;
+	}
+	for (size_t i = 0; i < PL_LEN(c); i++) {
+		pl_ns want = accumulated(&j, c[i].k, c[i].speed, c[i].again), step = 0;
+		int rc = one(&j, c[i].text, &step, &err);
+
+		ok(rc == 0 && llabs(step - want) <= 25,
+		   "microbatches, case %zu: %lld, should be %lld (%s)", i, (long long)step,
+		   (long long)want, err.msg);
+	}
+	refuse(&j, "recompute L1 L2 L1", "twice");
+	job_fini(&j);
+}
+
 int main(void)
 {
+	test_accumulate();
 	test_order();
 	test_lines();
 	for (uint64_t seed = 1; seed <= 24; seed++)
