@@ -229,6 +229,14 @@ static int plan_name(const struct pl_rewriter *r, uint32_t t, struct pl_buf *b, 
 	return pl_buf_printf(b, err, "%s", name);
 }
 
+static bool is_number(const char *text, uint32_t n)
+{
+	char want[16];
+
+	snprintf(want, sizeof(want), "%u", n);
+	return !strcmp(text, want);
+}
+
 uint32_t rw_tensor_find(const struct pl_rewriter *r, const char *name)
 {
 	const char *at = strrchr(name, '@');
@@ -239,10 +247,19 @@ uint32_t rw_tensor_find(const struct pl_rewriter *r, const char *name)
 
 		if (!r->tensor[t].shared ? !strcmp(x, name)
 					 : at && strlen(x) == n && !memcmp(x, name, n) &&
-						   (uint32_t)atoi(at + 1) == r->tensor[t].group)
+						   is_number(at + 1, r->tensor[t].group))
 			return t;
 	}
 	return PL_NONE;
+}
+
+/* Other groups have a tensor of that name too. */
+static bool is_ambiguous(const struct pl_rewriter *r, const char *name)
+{
+	for (uint32_t t = 0; t < r->n_tensors; t++)
+		if (r->tensor[t].shared && !strcmp(pl_edit_name(r->e, r->tensor[t].name), name))
+			return true;
+	return false;
 }
 
 uint32_t pl_rewriter_tensors(const struct pl_rewriter *r)
@@ -274,6 +291,37 @@ out:
 	return rc;
 }
 
+static int check_tensor(const struct pl_rewriter *r, const struct pl_ptensor *x, struct pl_err *err)
+{
+	uint32_t t = rw_tensor_find(r, x->name);
+
+	if (t == PL_NONE)
+		return pl_fail(err, PL_EDATA,
+			       "tensor: there is no \"%s\" in the graph; the plan is another job's",
+			       x->name);
+	if (x->bytes != r->tensor[t].bytes && r->tensor[t].bytes > 0 && !x->estimated &&
+	    !r->tensor[t].estimated)
+		return pl_fail(err, PL_EDATA,
+			       "tensor: \"%s\" has %lld bytes in the graph, not %lld; the plan is "
+			       "another job's",
+			       x->name, (long long)r->tensor[t].bytes, (long long)x->bytes);
+	return 0;
+}
+
+int pl_rewrite_check_base(const struct pl_rewriter *r, const struct pl_plan *p, struct pl_err *err)
+{
+	for (size_t i = 0; i < p->n_tensors; i++) {
+		const struct pl_ptensor *x = &p->tensor[i];
+		int rc = check_tensor(r, x, err);
+
+		if (rc < 0 && x->line)
+			pl_wrap(err, "line %u", x->line);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
 /* ---- rewrites of communication --------------------------------------------------------------- */
 
 static int find_arg(const struct pl_rewriter *r, const struct pl_rewrite *rw, uint32_t i,
@@ -284,8 +332,15 @@ static int find_arg(const struct pl_rewriter *r, const struct pl_rewrite *rw, ui
 		return 0;
 	if (!r->n_tensors)
 		return pl_fail(err, PL_EDATA, "the graph synchronises no tensors");
+	if (is_ambiguous(r, rw->arg[i]))
+		return pl_fail(
+			err, PL_EDATA,
+			"several groups of ranks have a tensor \"%s\"; plan --preset none -O "
+			"text lists their names, which end in @ and a number",
+			rw->arg[i]);
 	return pl_fail(err, PL_EDATA,
-		       "there is no tensor \"%s\"; graph -O text lists those of the graph",
+		       "there is no tensor \"%s\"; plan --preset none -O text lists those of the "
+		       "graph",
 		       rw->arg[i]);
 }
 
@@ -469,7 +524,7 @@ static int comm_rewrite(struct pl_rewriter *r, const struct pl_rewrite *rw, stru
 	return rc;
 }
 
-static bool of_comm(unsigned op)
+bool pl_rewrite_is_comm(unsigned op)
 {
 	return op == PL_RW_FUSE_TENSORS || op == PL_RW_PARTITION_TENSOR || op == PL_RW_ORDER ||
 	       op == PL_RW_ALGORITHM || op == PL_RW_RANKS || op == PL_RW_BANDWIDTH ||
@@ -478,7 +533,7 @@ static bool of_comm(unsigned op)
 
 static int apply(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
 {
-	return of_comm(rw->op) ? comm_rewrite(r, rw, err) : rw_ops(r, rw, err);
+	return pl_rewrite_is_comm(rw->op) ? comm_rewrite(r, rw, err) : rw_ops(r, rw, err);
 }
 
 int pl_rewrite(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
@@ -489,7 +544,7 @@ int pl_rewrite(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err
 	if (rc < 0)
 		return rc;
 	rc = apply(r, rw, err);
-	if (rc == 0 && of_comm(rw->op))
+	if (rc == 0 && pl_rewrite_is_comm(rw->op))
 		rc = rw_sync(r, err);
 	if (rc < 0)
 		pl_rewriter_undo(r, mark);
@@ -537,7 +592,7 @@ static int apply_lines(struct pl_rewriter *r, const struct pl_plan *p, bool accu
 		if ((rw->op == PL_RW_ACCUMULATE) != accumulate)
 			continue;
 		rc = apply(r, rw, err);
-		*comm |= of_comm(rw->op);
+		*comm |= pl_rewrite_is_comm(rw->op);
 		if (rc < 0 && rw->line)
 			pl_wrap(err, "line %u: %s", rw->line, pl_rw_name(rw->op));
 		else if (rc < 0)

@@ -16,10 +16,6 @@
 
 #include "search/internal.h"
 
-/* A model that takes recorded buckets for this much longer or shorter is not believed to err in the
- * same way with others. */
-#define BIAS_MAX 0.25
-
 /* ---- before ---------------------------------------------------------------------------------- */
 
 static int find_tensors(struct search *s, struct pl_plan *p, struct pl_err *err)
@@ -219,7 +215,7 @@ static void predict(struct search *s, struct pl_plan *p)
 		p->model_ns = (pl_ns)llround(s->best.mean);
 	if (rewrites) {
 		step = s->best.mean;
-		if (fabs(bias) <= BIAS_MAX * s->baseline)
+		if (fabs(bias) <= PL_COST_BIAS_MAX * s->baseline)
 			step = fmax(s->best.mean - bias, 0);
 	}
 	p->predicted_ns = (pl_ns)llround(step);

@@ -85,7 +85,7 @@ fi
 
 # ---- carried out --------------------------------------------------------------------------------
 status 0 "replay -p" "$BIN/replay" -p "$TMP/net.plan" -O csv --table steps "$g"
-want=$(number model "$TMP/text")
+want=$(number predicted "$TMP/text")
 check "... predicts what the search did, on the whole graph" sh -c "grep -q '$want' '$TMP/out'"
 status 0 "replay -p as text" "$BIN/replay" -p "$TMP/net.plan" "$g"
 check "... the report is of the planned job" sh -c "head -1 '$TMP/out' | grep -q ', predicted ' && grep -q 'with the changes' '$TMP/out'"
@@ -100,6 +100,12 @@ sed 's/"grad l22"/"grad l99"/' "$TMP/again" >"$TMP/bad.plan"
 status 3 "a plan of another job" "$BIN/replay" -p "$TMP/bad.plan" "$g"
 line=$(grep -n '^fuse-tensors.*"grad l99"' "$TMP/bad.plan" | head -n 1 | cut -d: -f1)
 says "bad.plan: line $line: fuse-tensors: there is no tensor \"grad l99\"" "... names the line"
+printf 'paceline-plan 1\n\ntensor "grad l22" 17\naccumulate 2\n' >"$TMP/bad.plan"
+status 3 "a plan of a job with other sizes" "$BIN/replay" -p "$TMP/bad.plan" "$g"
+says 'bad.plan: line 3: tensor: "grad l22" has ' "... names the line"
+printf 'paceline-plan 1\ntensor "grad l22" 17 estimated\ntensor x 1\naccumulate 2\n' >"$TMP/bad.plan"
+status 3 "a plan of a job with other tensors" "$BIN/replay" -p "$TMP/bad.plan" "$g"
+says 'bad.plan: line 3: tensor: there is no "x"' "... names the line"
 status 3 "a graph for a plan" "$BIN/replay" -p "$g" "$g"
 status 3 "a topology that is too small" "$BIN/replay" -p "$TMP/net.plan" --topology 1x2 "$g"
 says "name hosts for all" "... and says so"
@@ -114,12 +120,22 @@ for p in none ddp horovod each all; do
 done
 status 0 "... all its steps" "$BIN/plan" -O text --fold none -o "$TMP/gloo.plan" "$TMP/gloo.graph"
 "$BIN/replay" -p "$TMP/gloo.plan" -O json --no-worth "$TMP/gloo.graph" >"$TMP/json"
-found=$(number model "$TMP/gloo.plan")
-check "... replay as the search had it" awk -v model="$found" '{
-	match($0, /"predicted_mean_ns":[0-9.e+]*/)
-	x = substr($0, RSTART + 20, RLENGTH - 20) - model
-	exit !(x > -1 && x < 1)
-}' "$TMP/json"
+cat >"$TMP/same.awk" <<'END'
+function number(key) {
+	match($0, "\"" key "\":-?[0-9.e+]*")
+	return substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3)
+}
+{
+	x = number("predicted_mean_ns") - predicted
+	y = number("predicted_mean_ns") + number("model_bias_ns") - model
+	exit !(x > -1 && x < 1 && y > -1 && y < 1 && predicted != model)
+}
+END
+check "... replay predicts what the search did, and knows what the model errs" awk \
+	-v model="$(number model "$TMP/gloo.plan")" -v predicted="$(number predicted "$TMP/gloo.plan")" \
+	-f "$TMP/same.awk" "$TMP/json"
+status 0 "... as text" "$BIN/replay" -p "$TMP/gloo.plan" --no-worth "$TMP/gloo.graph"
+check "... says so" grep -q "^the model's error for what was recorded, .* left out of the prediction" "$TMP/out"
 
 # ---- memory -------------------------------------------------------------------------------------
 peak=$(number peak "$TMP/text")
