@@ -71,6 +71,11 @@ static int put_summary(struct pl_jsonw *w, const struct config *c, const struct 
 	PL_TRY(pl_jsonw_kreal(w, "replayed_mean_ns", r->replayed_mean, err));
 	if (what_if)
 		PL_TRY(pl_jsonw_kreal(w, "predicted_mean_ns", r->predicted_mean, err));
+	if (isfinite(r->bias_mean)) {
+		PL_TRY(pl_jsonw_kreal(w, "model_bias_ns", r->bias_mean, err));
+		PL_TRY(pl_jsonw_key(w, "model_bias_left_out", err));
+		PL_TRY(pl_jsonw_bool(w, r->bias_out, err));
+	}
 	PL_TRY(pl_jsonw_key(w, "stepless", err));
 	PL_TRY(pl_jsonw_bool(w, r->g.stepless, err));
 	if (r->n_folded) {

@@ -60,14 +60,25 @@ static int measure_steps(struct report *r, const struct pl_run *base, struct pl_
 	return 0;
 }
 
+/* What the model makes of the plan, less what it errs for the same step as it was recorded. */
 static void predict_steps(struct report *r)
 {
+	double sum = 0;
 	size_t n = 0;
 
-	for (size_t k = 0; k < r->g.n_steps; k++)
-		if (pl_sim_reported(r->s, k) && n < r->n_steps)
-			r->step[n++].predicted = length(&r->run, k);
-	r->predicted_mean = pl_run_mean_step(r->s, &r->run);
+	for (size_t k = 0; k < r->g.n_steps; k++) {
+		pl_ns ns;
+
+		if (!pl_sim_reported(r->s, k) || n == r->n_steps)
+			continue;
+		ns = length(&r->run, k);
+		if (r->bias && r->bias_out)
+			ns = pl_max_i64(ns - r->bias[k], 0);
+		r->step[n++].predicted = ns;
+		sum += (double)ns;
+	}
+	r->predicted_mean =
+		r->bias && r->bias_out && n ? sum / (double)n : pl_run_mean_step(r->s, &r->run);
 }
 
 /* ---- starts ---------------------------------------------------------------------------------- */
@@ -211,7 +222,7 @@ int measure(struct report *r, struct pl_err *err)
 {
 	int rc;
 
-	r->predicted_mean = NAN;
+	r->predicted_mean = r->bias_mean = NAN;
 	r->s = pl_sim_new(&r->g, err);
 	if (!r->s)
 		return err->code;
@@ -247,6 +258,7 @@ void report_fini(struct report *r)
 	pl_free(r->slow);
 	pl_free(r->row);
 	pl_free(r->step);
+	pl_free(r->bias);
 	pl_account_fini(&r->account);
 	pl_path_fini(&r->path);
 	pl_run_fini(&r->run);

@@ -72,6 +72,11 @@ struct report {
 	size_t n_steps;
 	uint64_t ops;
 	double recorded_mean, replayed_mean, predicted_mean; /* ns; predicted NAN without changes */
+	/* by how much the model is longer than the replay of what was recorded; [step of g], NULL:
+	 * no model; and the mean, NAN */
+	pl_ns *bias;
+	double bias_mean;
+	bool bias_out; /* it is left out of what is predicted */
 	double mean_abs_error, worst_error;
 	int64_t start_p50, start_p95, start_max; /* |replayed - recorded| of starts; -1: none */
 	uint64_t n_starts;

@@ -59,6 +59,12 @@ static int print_answer(const struct config *c, const struct report *r, struct p
 	for (size_t i = 0; i < r->given->list.n; i++)
 		PL_TRY(pl_out_printf(out, err, "changed: %s (%" PRIu64 " operations)\n",
 				     r->given->list.v[i], r->given->hits[i]));
+	if (isfinite(r->bias_mean) && fabs(r->bias_mean) >= 0.5)
+		PL_TRY(pl_out_printf(
+			out, err, "the model's error for what was recorded, %+.2f %%, is %s\n",
+			r->replayed_mean > 0 ? 100 * r->bias_mean / r->replayed_mean : 0,
+			r->bias_out ? "left out of the prediction"
+				    : "too large to be left out of the prediction"));
 	if (r->n_steps > 1)
 		PL_TRY(pl_out_printf(out, err, "error of a step: mean %.3f %%, worst %+.3f %%\n",
 				     100 * r->mean_abs_error, 100 * r->worst_error));

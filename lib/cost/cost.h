@@ -34,6 +34,10 @@ struct pl_fit { /* t = a + b S of one kind of communication */
 	bool one_size;	/* a single size: a is the topology's, b follows */
 	bool estimated; /* sizes were not recorded */
 };
+/* A model that takes a recorded step for longer or shorter by more than this share of it is not
+ * believed to err in the same way with a changed one. */
+#define PL_COST_BIAS_MAX 0.25
+
 struct pl_cost {
 	struct pl_topology topo;
 	struct pl_fit *fit;

@@ -36,7 +36,8 @@ static int state_init(struct rw_state *s, size_t n, struct pl_err *err)
 	PL_TRY(pl_alloc(&s->servers, n, sizeof(*s->servers), err));
 	PL_TRY(pl_alloc(&s->place, n, sizeof(*s->place), err));
 	PL_TRY(pl_alloc(&s->built, n, sizeof(*s->built), err));
-	memset(s->place, 0xff, n * sizeof(*s->place));
+	for (uint32_t t = 0; t < n; t++)
+		s->place[t] = t;
 out:
 	if (rc < 0)
 		state_fini(s);
@@ -90,9 +91,7 @@ void pl_rewriter_undo(struct pl_rewriter *r, size_t mark)
 /* ---- numbering ------------------------------------------------------------------------------- */
 
 struct turn { /* of a set */
-	uint32_t place;
-	pl_ns ready;
-	uint32_t set, last;
+	uint32_t place, last, set;
 };
 
 static int by_turn(const void *pa, const void *pb)
@@ -101,13 +100,11 @@ static int by_turn(const void *pa, const void *pb)
 
 	if (a->place != b->place)
 		return a->place < b->place ? -1 : 1;
-	if (a->ready != b->ready)
-		return a->ready < b->ready ? -1 : 1;
 	return a->last < b->last ? -1 : a->last > b->last;
 }
 
-/* Sets in order of issue: those that a plan put first, then by the readiness of their last tensor.
- */
+/* Sets in order of issue. The place of a set is that of its last tensor; tensors are in order of
+ * readiness, and have the place of their number until a plan gives them another. */
 int rw_number_sets(struct pl_rewriter *r, struct pl_err *err)
 {
 	struct rw_state *s = rw_now(r);
@@ -122,14 +119,13 @@ int rw_number_sets(struct pl_rewriter *r, struct pl_err *err)
 	PL_TRY(pl_alloc(&to, r->n_tensors, sizeof(*to), err));
 	PL_TRY(pl_alloc(&parts, r->n_tensors, sizeof(*parts), err));
 	for (uint32_t i = 0; i < r->n_tensors; i++)
-		v[i] = (struct turn){ PL_NONE, INT64_MIN, PL_NONE, 0 };
+		v[i] = (struct turn){ 0, 0, PL_NONE };
 	for (uint32_t t = 0; t < r->n_tensors; t++) {
 		struct turn *x = &v[s->set_of[t]];
 
 		x->set = s->set_of[t];
 		x->last = t;
-		x->ready = pl_max_i64(x->ready, r->tensor[t].ready);
-		if (s->place[t] < x->place)
+		if (s->place[t] > x->place)
 			x->place = s->place[t];
 	}
 	for (uint32_t i = 0; i < r->n_tensors; i++)
@@ -233,6 +229,14 @@ static int plan_name(const struct pl_rewriter *r, uint32_t t, struct pl_buf *b, 
 	return pl_buf_printf(b, err, "%s", name);
 }
 
+static bool is_number(const char *text, uint32_t n)
+{
+	char want[16];
+
+	snprintf(want, sizeof(want), "%u", n);
+	return !strcmp(text, want);
+}
+
 uint32_t rw_tensor_find(const struct pl_rewriter *r, const char *name)
 {
 	const char *at = strrchr(name, '@');
@@ -243,10 +247,19 @@ uint32_t rw_tensor_find(const struct pl_rewriter *r, const char *name)
 
 		if (!r->tensor[t].shared ? !strcmp(x, name)
 					 : at && strlen(x) == n && !memcmp(x, name, n) &&
-						   (uint32_t)atoi(at + 1) == r->tensor[t].group)
+						   is_number(at + 1, r->tensor[t].group))
 			return t;
 	}
 	return PL_NONE;
+}
+
+/* Other groups have a tensor of that name too. */
+static bool is_ambiguous(const struct pl_rewriter *r, const char *name)
+{
+	for (uint32_t t = 0; t < r->n_tensors; t++)
+		if (r->tensor[t].shared && !strcmp(pl_edit_name(r->e, r->tensor[t].name), name))
+			return true;
+	return false;
 }
 
 uint32_t pl_rewriter_tensors(const struct pl_rewriter *r)
@@ -257,11 +270,6 @@ uint32_t pl_rewriter_tensors(const struct pl_rewriter *r)
 int64_t pl_rewriter_accumulate(const struct pl_rewriter *r)
 {
 	return rw_now(r)->accumulate;
-}
-
-pl_ns pl_rewriter_ready(const struct pl_rewriter *r, uint32_t tensor)
-{
-	return r->tensor[tensor].ready;
 }
 
 int pl_rewrite_base(const struct pl_rewriter *r, struct pl_plan *p, struct pl_err *err)
@@ -283,6 +291,37 @@ out:
 	return rc;
 }
 
+static int check_tensor(const struct pl_rewriter *r, const struct pl_ptensor *x, struct pl_err *err)
+{
+	uint32_t t = rw_tensor_find(r, x->name);
+
+	if (t == PL_NONE)
+		return pl_fail(err, PL_EDATA,
+			       "tensor: there is no \"%s\" in the graph; the plan is another job's",
+			       x->name);
+	if (x->bytes != r->tensor[t].bytes && r->tensor[t].bytes > 0 && !x->estimated &&
+	    !r->tensor[t].estimated)
+		return pl_fail(err, PL_EDATA,
+			       "tensor: \"%s\" has %lld bytes in the graph, not %lld; the plan is "
+			       "another job's",
+			       x->name, (long long)r->tensor[t].bytes, (long long)x->bytes);
+	return 0;
+}
+
+int pl_rewrite_check_base(const struct pl_rewriter *r, const struct pl_plan *p, struct pl_err *err)
+{
+	for (size_t i = 0; i < p->n_tensors; i++) {
+		const struct pl_ptensor *x = &p->tensor[i];
+		int rc = check_tensor(r, x, err);
+
+		if (rc < 0 && x->line)
+			pl_wrap(err, "line %u", x->line);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
 /* ---- rewrites of communication --------------------------------------------------------------- */
 
 static int find_arg(const struct pl_rewriter *r, const struct pl_rewrite *rw, uint32_t i,
@@ -293,28 +332,57 @@ static int find_arg(const struct pl_rewriter *r, const struct pl_rewrite *rw, ui
 		return 0;
 	if (!r->n_tensors)
 		return pl_fail(err, PL_EDATA, "the graph synchronises no tensors");
+	if (is_ambiguous(r, rw->arg[i]))
+		return pl_fail(
+			err, PL_EDATA,
+			"several groups of ranks have a tensor \"%s\"; plan --preset none -O "
+			"text lists their names, which end in @ and a number",
+			rw->arg[i]);
 	return pl_fail(err, PL_EDATA,
-		       "there is no tensor \"%s\"; graph -O text lists those of the graph",
+		       "there is no tensor \"%s\"; plan --preset none -O text lists those of the "
+		       "graph",
 		       rw->arg[i]);
 }
 
-static int fuse_tensors(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
+/* May the tensors of the line travel together? */
+static int check_fusion(const struct pl_rewriter *r, const struct pl_rewrite *rw,
+			struct pl_err *err)
 {
-	struct rw_state *s = rw_now(r);
-	uint32_t set = s->n_sets, group = PL_NONE, t;
-	bool used;
+	const struct rw_state *s = rw_now(r);
+	uint32_t first = PL_NONE, t;
 	int rc;
 
 	for (uint32_t i = 0; i < rw->n_args; i++) {
 		if ((rc = find_arg(r, rw, i, &t, err)) < 0)
 			return rc;
-		if (group != PL_NONE && group != r->tensor[t].group)
+		if (s->parts[s->set_of[t]] > 1)
+			return pl_fail(err, PL_EDATA,
+				       "\"%s\" is partitioned already; fuse first, then partition",
+				       rw->arg[i]);
+		first = i ? first : t;
+		if (r->tensor[first].group != r->tensor[t].group)
 			return pl_fail(err, PL_EDATA,
 				       "\"%s\" and \"%s\" are synchronised by different groups of "
-				       "ranks",
+				       "ranks; fuse those of one group",
 				       rw->arg[0], rw->arg[i]);
-		group = r->tensor[t].group;
+		if (r->tensor[first].coll != r->tensor[t].coll)
+			return pl_fail(err, PL_EDATA,
+				       "\"%s\" and \"%s\" are synchronised by different kinds of "
+				       "communication; fuse those of one kind",
+				       rw->arg[0], rw->arg[i]);
 	}
+	return 0;
+}
+
+static int fuse_tensors(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
+{
+	struct rw_state *s = rw_now(r);
+	uint32_t set, t;
+	bool used;
+	int rc = check_fusion(r, rw, err);
+
+	if (rc < 0)
+		return rc;
 	/* a number that is free: there are never more sets than tensors */
 	for (uint32_t i = 0; i < rw->n_args; i++)
 		s->set_of[rw_tensor_find(r, rw->arg[i])] = PL_NONE;
@@ -340,21 +408,43 @@ static int partition_tensor(struct pl_rewriter *r, const struct pl_rewrite *rw, 
 	return rc;
 }
 
+/* Sets are numbered by place, so the places that are handed out again are numbers of sets. All
+ * tensors of a set get the place that it has: what a later line takes out of it keeps that place.
+ */
 static int order_tensors(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
 {
 	struct rw_state *s = rw_now(r);
-	int rc;
+	uint32_t *to, *free_at, n = 0, t;
+	int rc = pl_alloc(&to, s->n_sets, sizeof(*to), err);
 
-	memset(s->place, 0xff, r->n_tensors * sizeof(*s->place));
+	if (rc < 0)
+		return rc;
+	free_at = NULL;
+	PL_TRY(pl_alloc(&free_at, s->n_sets, sizeof(*free_at), err));
+	memset(to, 0xff, s->n_sets * sizeof(*to));
 	for (uint32_t i = 0; i < rw->n_args; i++) {
-		uint32_t t;
-
-		if ((rc = find_arg(r, rw, i, &t, err)) < 0)
-			return rc;
-		if (s->place[t] == PL_NONE)
-			s->place[t] = i;
+		PL_TRY(find_arg(r, rw, i, &t, err));
+		if (to[s->set_of[t]] != PL_NONE) {
+			rc = pl_fail(err, PL_EDATA,
+				     "two of its tensors are one set already; name one tensor of "
+				     "a set");
+			goto out;
+		}
+		to[s->set_of[t]] = i;
 	}
-	return rw_number_sets(r, err);
+	for (uint32_t i = 0; i < s->n_sets; i++)
+		if (to[i] != PL_NONE)
+			free_at[n++] = i;
+	for (t = 0; t < r->n_tensors; t++) {
+		uint32_t at = to[s->set_of[t]];
+
+		s->place[t] = at == PL_NONE ? s->set_of[t] : free_at[at];
+	}
+	rc = rw_number_sets(r, err);
+out:
+	pl_free(to);
+	pl_free(free_at);
+	return rc;
 }
 
 static int set_algorithm(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
@@ -434,7 +524,7 @@ static int comm_rewrite(struct pl_rewriter *r, const struct pl_rewrite *rw, stru
 	return rc;
 }
 
-static bool of_comm(unsigned op)
+bool pl_rewrite_is_comm(unsigned op)
 {
 	return op == PL_RW_FUSE_TENSORS || op == PL_RW_PARTITION_TENSOR || op == PL_RW_ORDER ||
 	       op == PL_RW_ALGORITHM || op == PL_RW_RANKS || op == PL_RW_BANDWIDTH ||
@@ -443,7 +533,7 @@ static bool of_comm(unsigned op)
 
 static int apply(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
 {
-	return of_comm(rw->op) ? comm_rewrite(r, rw, err) : rw_ops(r, rw, err);
+	return pl_rewrite_is_comm(rw->op) ? comm_rewrite(r, rw, err) : rw_ops(r, rw, err);
 }
 
 int pl_rewrite(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
@@ -454,7 +544,7 @@ int pl_rewrite(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err
 	if (rc < 0)
 		return rc;
 	rc = apply(r, rw, err);
-	if (rc == 0 && of_comm(rw->op))
+	if (rc == 0 && pl_rewrite_is_comm(rw->op))
 		rc = rw_sync(r, err);
 	if (rc < 0)
 		pl_rewriter_undo(r, mark);
@@ -491,23 +581,38 @@ int pl_rewrite_buckets(struct pl_rewriter *r, const uint32_t *set_of, uint32_t n
 	return rc;
 }
 
-/* One state for all of it: buckets are built once, when all is known. */
+static int apply_lines(struct pl_rewriter *r, const struct pl_plan *p, bool accumulate, bool *comm,
+		       struct pl_err *err)
+{
+	int rc = 0;
+
+	for (size_t i = 0; rc == 0 && i < p->n_rw; i++) {
+		const struct pl_rewrite *rw = &p->rw[i];
+
+		if ((rw->op == PL_RW_ACCUMULATE) != accumulate)
+			continue;
+		rc = apply(r, rw, err);
+		*comm |= pl_rewrite_is_comm(rw->op);
+		if (rc < 0 && rw->line)
+			pl_wrap(err, "line %u: %s", rw->line, pl_rw_name(rw->op));
+		else if (rc < 0)
+			pl_wrap(err, "rewrite %zu: %s", i + 1, pl_rw_name(rw->op));
+	}
+	return rc;
+}
+
+/* One state for all of it: buckets are built once, when all is known. How operations are changed
+ * does not depend on the number of microbatches, so that is seen to last. */
 int pl_rewrite_plan(struct pl_rewriter *r, const struct pl_plan *p, struct pl_err *err)
 {
 	size_t mark = pl_rewriter_mark(r);
 	bool comm = false;
 	int rc = rw_push_state(r, err);
 
-	for (size_t i = 0; rc == 0 && i < p->n_rw; i++) {
-		const struct pl_rewrite *rw = &p->rw[i];
-
-		rc = apply(r, rw, err);
-		comm |= of_comm(rw->op);
-		if (rc < 0 && rw->line)
-			pl_wrap(err, "line %u: %s", rw->line, pl_rw_name(rw->op));
-		else if (rc < 0)
-			pl_wrap(err, "rewrite %zu: %s", i + 1, pl_rw_name(rw->op));
-	}
+	if (rc == 0)
+		rc = apply_lines(r, p, false, &comm, err);
+	if (rc == 0)
+		rc = apply_lines(r, p, true, &comm, err);
 	if (rc == 0 && comm)
 		rc = rw_sync(r, err);
 	if (rc == 0)

@@ -60,8 +60,11 @@ struct pl_rewriter *pl_rewriter_new(struct pl_edit *e, const struct pl_coster *c
 				    struct pl_err *err);
 void pl_rewriter_free(struct pl_rewriter *r);
 /* Apply one rewrite, in all steps and on all ranks. PL_EDATA, with what does not fit, when a name
- * is unknown or the precondition is broken; the edit is then as before. Not settled. */
+ * is unknown or the precondition is broken; the edit is then as before. Not settled. What changes
+ * operations must come before accumulation. */
 int pl_rewrite(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err) PL_MUST;
+/* Does the rewrite change communication, so that the model of it counts? */
+bool pl_rewrite_is_comm(unsigned op);
 /* Rebuild the communication as the state has it, without a rewrite: what the model makes of the
  * recorded buckets. */
 int pl_rewrite_model(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
@@ -89,10 +92,15 @@ int pl_rewriter_hot(const struct pl_rewriter *r, uint8_t *hot, struct pl_err *er
 uint32_t pl_rewriter_tensors(const struct pl_rewriter *r);   /* of the base */
 int64_t pl_rewriter_accumulate(const struct pl_rewriter *r); /* microbatches, 1: none */
 /* When the tensor is ready and could be issued: the latest over ranks, the mean over steps, from
- * the step's begin. Of the state that was recorded. */
+ * the step's begin. Of the settled edit; its operations may have been changed. */
 pl_ns pl_rewriter_ready(const struct pl_rewriter *r, uint32_t tensor);
-/* All of a plan; messages name the line. Settles. */
+/* All of a plan, accumulation behind what else changes operations; messages name the line. Settles.
+ */
 int pl_rewrite_plan(struct pl_rewriter *r, const struct pl_plan *p, struct pl_err *err) PL_MUST;
+/* Is it the plan of this job? Tensors that it names must be there, with their sizes unless these
+ * are estimates. PL_EDATA names the line. */
+int pl_rewrite_check_base(const struct pl_rewriter *r, const struct pl_plan *p,
+			  struct pl_err *err) PL_MUST;
 /* pl_edit_mark() and pl_edit_undo() that take the rewriter's own state along. */
 size_t pl_rewriter_mark(const struct pl_rewriter *r);
 void pl_rewriter_undo(struct pl_rewriter *r, size_t mark);

@@ -78,6 +78,13 @@ static uint32_t group_index(struct pl_rewriter *r, uint32_t group)
 	return i;
 }
 
+static uint8_t coll_of(const struct pl_edit *e, uint32_t arrive)
+{
+	const char *name = pl_edit_name(e, e->node[arrive].name);
+
+	return (uint8_t)pl_coll_find(name, strlen(name));
+}
+
 /* Tensors of the base, by name and group, and where they are in each slot. */
 static int find_tensors(struct pl_rewriter *r, struct pl_err *err)
 {
@@ -118,6 +125,7 @@ static int find_tensors(struct pl_rewriter *r, struct pl_err *err)
 		}
 		r->tensor[t].name = v[i].name;
 		r->tensor[t].group = v[i].group;
+		r->tensor[t].coll = coll_of(e, x->arrive);
 		r->tensor[t].bytes = pl_max_i64(r->tensor[t].bytes, g->bytes);
 		r->tensor[t].estimated |= (g->flags & PL_TF_ESTIMATED) != 0;
 		r->inst[(size_t)slot_of(r, x) * r->n_tensors + t] = v[i].inst;

@@ -7,6 +7,7 @@
 struct rw_tensor {	/* of the base, in order of readiness */
 	uint32_t name;	/* id of the edit */
 	uint32_t group; /* index into groups below */
+	uint8_t coll;	/* enum pl_coll of what carries it */
 	int64_t bytes;
 	pl_ns ready;		/* latest over ranks, mean over steps, from the step's begin */
 	bool estimated, shared; /* shared: other groups have a tensor of that name */
@@ -48,7 +49,7 @@ struct rw_state {
 	uint32_t *parts;	 /* [set] */
 	uint8_t *algo;		 /* [tensor] */
 	uint32_t *servers;	 /* [tensor] */
-	uint32_t *place;	 /* [tensor]: explicit order, PL_NONE */
+	uint32_t *place;	 /* [tensor]: in the order of issue */
 	struct rw_built **built; /* [set], in order of issue; NULL before it is built */
 	uint32_t n_sets, n_built;
 	uint32_t ranks; /* 0: as recorded */

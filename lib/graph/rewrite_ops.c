@@ -4,7 +4,8 @@
  * Accumulation over k microbatches keeps the batch: forward and backward of a microbatch take a
  * k-th of their time, and only the last one's gradients are synchronised. On the edit that is a
  * delay of (k-1)/k of what came before the gradients, at the beginning, and the same operations k
- * times as short.
+ * times as short. That delay holds what the other microbatches do, so whatever else changes
+ * operations is carried out before.
  */
 #include <math.h>
 #include <string.h>
@@ -183,6 +184,15 @@ static int remake(struct pl_rewriter *r, int32_t layer, struct pl_err *err)
 	return rc;
 }
 
+static bool is_remade(const struct pl_edit *e, int32_t layer)
+{
+	for (uint32_t i = 0; i < e->n_tensors; i++)
+		if (e->tensor[i].remade && e->tensor[i].producer != PL_NONE &&
+		    e->node[e->tensor[i].producer].layer == layer)
+			return true;
+	return false;
+}
+
 /* The backward operation of a layer takes the forward one's time more. */
 static int recompute_layer(struct pl_rewriter *r, const char *layer, struct pl_err *err)
 {
@@ -205,7 +215,9 @@ static int recompute_layer(struct pl_rewriter *r, const char *layer, struct pl_e
 				f = i;
 		if (f == PL_NONE)
 			continue;
-		hits++;
+		if (!hits++ && is_remade(e, n->layer))
+			return pl_fail(err, PL_EDATA, "\"%s\" is made again already; name it once",
+				       layer);
 		rc = pl_edit_set_dur(e, b, n->dur + e->node[f].dur, err);
 		if (rc == 0)
 			rc = remake(r, n->layer, err);
@@ -245,6 +257,7 @@ static int accumulate_slot(struct pl_rewriter *r, uint32_t slot, int64_t k, stru
 	uint32_t step = slot / r->n_ranks, n_nodes = (uint32_t)e->n_nodes;
 	int32_t rank = r->rank[slot % r->n_ranks];
 	pl_ns span = until_gradients(r, slot), end = r->begin[step] + span;
+	pl_ns later = (span - span / k) / rw_now(r)->accumulate;
 	int rc = 0;
 
 	for (uint32_t i = 0; rc == 0 && i < n_nodes; i++) {
@@ -259,12 +272,12 @@ static int accumulate_slot(struct pl_rewriter *r, uint32_t slot, int64_t k, stru
 				 e->node[e->edge[x].src].type == PL_N_ENTRY;
 		/* what nothing of the step precedes begins after the other microbatches */
 		if (first && n->role != PL_RO_MARK)
-			rc = pl_edit_set_fixed(e, i, n->start + span - span / k, err);
+			rc = pl_edit_set_fixed(e, i, n->start + later, err);
 		if (rc == 0)
 			rc = pl_edit_set_dur(e, i, n->dur / k, err);
 		for (uint32_t x = e->node[i].out; rc == 0 && x != PL_NONE; x = e->edge[x].out_next)
 			if (n->role == PL_RO_MARK && e->edge[x].dst != e->step[step].sink)
-				rc = pl_edit_set_weight(e, x, e->edge[x].w + span - span / k, err);
+				rc = pl_edit_set_weight(e, x, e->edge[x].w + later, err);
 	}
 	return rc;
 }
@@ -275,6 +288,7 @@ static int accumulate(struct pl_rewriter *r, const struct pl_rewrite *rw, struct
 
 	if (!r->n_tensors)
 		return pl_fail(err, PL_EDATA, "the graph knows no gradients");
+	rc = pl_edit_settle(r->e, err); /* when gradients are made, as it is now */
 	for (uint32_t s = 0; rc == 0 && s < r->n_slots; s++)
 		rc = accumulate_slot(r, s, rw->k, err);
 	rw_now(r)->accumulate *= rw->k;
@@ -285,6 +299,8 @@ int rw_ops(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *er
 {
 	int rc = 0;
 
+	if (rw_now(r)->accumulate > 1 && rw->op != PL_RW_ACCUMULATE)
+		return pl_fail(err, PL_EDATA, "after accumulate; put it before");
 	switch ((enum pl_rw)rw->op) {
 	case PL_RW_FUSE_OPS:
 		return fuse_ops(r, rw, err);

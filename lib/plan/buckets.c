@@ -1,11 +1,12 @@
 /*
  * The tensors as a plan synchronises them.
  *
- * Every tensor of the base begins as a set of its own whose place is its number in the order of
- * readiness. A fusion gives all members one set and the place of the last of them, which is when
- * the whole is ready; an order hands the places of its sets out again in the order wanted. Sorted
- * by place, sets number from 0. Sets are joined by union and find with halved paths, so all takes
- * O(n log n) for n names.
+ * Every tensor of the base begins as a set of its own, whose place is its number in the order of
+ * readiness. A fusion takes its tensors out of the sets that they are in and makes them one. The
+ * place of a set is the last of the places of its tensors, which is when the whole is ready. An
+ * order numbers the sets by place, hands the numbers of its sets out again in the order wanted, and
+ * gives each tensor the number of its set for a place. Sorted by place, sets number from 0. A
+ * fusion takes O(log n) a name, an order O(n log n).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,16 +17,19 @@ struct named {
 	const char *name;
 	uint32_t i;
 };
-struct place {
-	uint32_t place, set;
+struct turn { /* of a set */
+	uint32_t place, last, set;
 };
 struct sets {
 	struct named *by_name;
-	uint32_t *set;	 /* of a tensor: the next one on the way to its set's number */
-	uint32_t *place; /* of a set */
+	uint32_t *set;	 /* of a tensor */
+	uint32_t *place; /* of a tensor */
 	uint32_t *parts; /* of a set */
-	struct place *tmp;
-	uint32_t n;
+	uint32_t *size;	 /* of a set: tensors, 0: there is no such set */
+	uint32_t *empty; /* numbers of sets that there are not */
+	uint32_t *turn;	 /* of a set, once numbered */
+	struct turn *tmp;
+	uint32_t n, n_empty;
 };
 
 static int cmp_name(const void *a, const void *b)
@@ -33,11 +37,13 @@ static int cmp_name(const void *a, const void *b)
 	return strcmp(((const struct named *)a)->name, ((const struct named *)b)->name);
 }
 
-static int cmp_place(const void *a, const void *b)
+static int cmp_turn(const void *a, const void *b)
 {
-	const struct place *x = a, *y = b;
+	const struct turn *x = a, *y = b;
 
-	return x->place < y->place ? -1 : x->place > y->place;
+	if (x->place != y->place)
+		return x->place < y->place ? -1 : 1;
+	return x->last < y->last ? -1 : x->last > y->last;
 }
 
 static int find(const struct sets *s, const char *name, uint32_t *i, struct pl_err *err)
@@ -55,70 +61,94 @@ static int find(const struct sets *s, const char *name, uint32_t *i, struct pl_e
 	return 0;
 }
 
-/* The number of the tensor's set. */
-static uint32_t root(struct sets *s, uint32_t i)
-{
-	while (s->set[i] != i)
-		i = s->set[i] = s->set[s->set[i]];
-	return i;
-}
-
 static int fuse(struct sets *s, const struct pl_rewrite *rw, struct pl_err *err)
 {
-	uint32_t to = 0, from, i;
-	int rc = 0;
+	uint32_t to = 0, i;
+	int rc;
 
 	for (uint32_t a = 0; a < rw->n_args; a++) {
-		PL_TRY(find(s, rw->arg[a], &i, err));
-		from = root(s, i);
-		if (s->parts[from] > 1)
+		if ((rc = find(s, rw->arg[a], &i, err)) < 0)
+			return rc;
+		if (s->parts[s->set[i]] > 1)
 			return pl_fail(err, PL_EDATA,
 				       "\"%.200s\" is partitioned already; fuse first, then "
 				       "partition",
 				       rw->arg[a]);
-		if (!a)
-			to = from;
-		if (from == to)
-			continue;
-		if (s->place[from] > s->place[to])
-			s->place[to] = s->place[from];
-		s->set[from] = to;
 	}
-out:
-	return rc;
+	for (uint32_t a = 0; a < rw->n_args; a++) {
+		if ((rc = find(s, rw->arg[a], &i, err)) < 0)
+			return rc;
+		if (--s->size[s->set[i]] == 0)
+			s->empty[s->n_empty++] = s->set[i];
+		if (!a) /* there are never more sets than tensors: one is free now, or was */
+			to = s->empty[--s->n_empty];
+		s->set[i] = to;
+		s->size[to]++;
+	}
+	return 0;
+}
+
+/* turn[set] of every set; returns how many there are. */
+static uint32_t number(struct sets *s)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < s->n; i++)
+		s->turn[i] = PL_NONE;
+	for (uint32_t i = 0; i < s->n; i++) {
+		struct turn *x;
+
+		if (s->turn[s->set[i]] == PL_NONE) {
+			s->turn[s->set[i]] = n;
+			s->tmp[n++] = (struct turn){ s->place[i], i, s->set[i] };
+			continue;
+		}
+		x = &s->tmp[s->turn[s->set[i]]];
+		x->place = s->place[i] > x->place ? s->place[i] : x->place;
+		x->last = i;
+	}
+	pl_sort(s->tmp, n, sizeof(*s->tmp), cmp_turn);
+	for (uint32_t b = 0; b < n; b++)
+		s->turn[s->tmp[b].set] = b;
+	return n;
+}
+
+static int cmp_number(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return x < y ? -1 : x > y;
 }
 
 static int order(struct sets *s, const struct pl_rewrite *rw, struct pl_err *err)
 {
-	uint32_t n = rw->n_args;
-	struct place *free_at;
-	int rc;
+	uint32_t n = rw->n_args, *set = NULL, *at, i;
+	int rc = pl_alloc(&at, n, sizeof(*at), err);
 
-	PL_TRY(pl_alloc(&free_at, n, sizeof(*free_at), err));
+	if (rc < 0)
+		return rc;
+	PL_TRY(pl_alloc(&set, n, sizeof(*set), err));
+	number(s);
 	for (uint32_t a = 0; a < n; a++) {
-		uint32_t i;
-
-		rc = find(s, rw->arg[a], &i, err);
-		if (rc < 0)
-			break;
-		free_at[a].set = root(s, i);
-		free_at[a].place = s->place[free_at[a].set];
+		PL_TRY(find(s, rw->arg[a], &i, err));
+		set[a] = s->set[i];
+		at[a] = s->turn[set[a]];
 	}
-	if (rc >= 0) {
-		struct place *sorted = s->tmp; /* names differ: n <= s->n */
-
-		memcpy(sorted, free_at, n * sizeof(*sorted));
-		pl_sort(sorted, n, sizeof(*sorted), cmp_place);
-		for (uint32_t a = 1; a < n && rc >= 0; a++)
-			if (sorted[a].place == sorted[a - 1].place)
-				rc = pl_fail(err, PL_EDATA,
-					     "two of its tensors are one set already; name one "
-					     "tensor of a set");
-		for (uint32_t a = 0; a < n && rc >= 0; a++)
-			s->place[free_at[a].set] = sorted[a].place;
-	}
-	pl_free(free_at);
+	pl_sort(at, n, sizeof(*at), cmp_number);
+	for (uint32_t a = 1; a < n; a++)
+		if (at[a] == at[a - 1]) {
+			rc = pl_fail(err, PL_EDATA,
+				     "two of its tensors are one set already; name one tensor of "
+				     "a set");
+			goto out;
+		}
+	for (uint32_t a = 0; a < n; a++)
+		s->turn[set[a]] = at[a];
+	for (i = 0; i < s->n; i++)
+		s->place[i] = s->turn[s->set[i]];
 out:
+	pl_free(at);
+	pl_free(set);
 	return rc;
 }
 
@@ -134,7 +164,7 @@ static int apply(struct sets *s, const struct pl_rewrite *rw, struct pl_err *err
 		return order(s, rw, err);
 	case PL_RW_PARTITION_TENSOR:
 		PL_TRY(find(s, rw->arg[0], &i, err));
-		s->parts[root(s, i)] = (uint32_t)rw->k;
+		s->parts[s->set[i]] = (uint32_t)rw->k;
 		break;
 	case PL_RW_ALGORITHM:
 		for (uint32_t a = 0; a < rw->n_args; a++)
@@ -145,26 +175,6 @@ static int apply(struct sets *s, const struct pl_rewrite *rw, struct pl_err *err
 	}
 out:
 	return rc;
-}
-
-/* Sets by place become 0, 1, 2 ...; the arrays are the caller's. */
-static uint32_t number(struct sets *s, uint32_t *parts)
-{
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < s->n; i++)
-		if (root(s, i) == i)
-			s->tmp[n++] = (struct place){ s->place[i], i };
-	pl_sort(s->tmp, n, sizeof(*s->tmp), cmp_place);
-	for (uint32_t b = 0; b < n; b++) {
-		parts[b] = s->parts[s->tmp[b].set];
-		s->place[s->tmp[b].set] = b;
-	}
-	for (uint32_t i = 0; i < s->n; i++)
-		s->by_name[i].i = s->place[root(s, i)];
-	for (uint32_t i = 0; i < s->n; i++)
-		s->set[i] = s->by_name[i].i; /* roots are no longer needed */
-	return n;
 }
 
 static int begin(struct sets *s, const struct pl_plan *p, struct pl_err *err)
@@ -179,11 +189,14 @@ static int begin(struct sets *s, const struct pl_plan *p, struct pl_err *err)
 	PL_TRY(pl_alloc(&s->set, n + 1, sizeof(*s->set), err));
 	PL_TRY(pl_alloc(&s->place, n + 1, sizeof(*s->place), err));
 	PL_TRY(pl_alloc(&s->parts, n + 1, sizeof(*s->parts), err));
+	PL_TRY(pl_alloc(&s->size, n + 1, sizeof(*s->size), err));
+	PL_TRY(pl_alloc(&s->empty, n + 1, sizeof(*s->empty), err));
+	PL_TRY(pl_alloc(&s->turn, n + 1, sizeof(*s->turn), err));
 	PL_TRY(pl_alloc(&s->tmp, n + 1, sizeof(*s->tmp), err));
 	for (uint32_t i = 0; i < s->n; i++) {
 		s->by_name[i] = (struct named){ p->tensor[i].name, i };
 		s->set[i] = s->place[i] = i;
-		s->parts[i] = 1;
+		s->parts[i] = s->size[i] = 1;
 	}
 	pl_sort(s->by_name, n, sizeof(*s->by_name), cmp_name);
 out:
@@ -212,7 +225,11 @@ int pl_plan_buckets(const struct pl_plan *p, uint32_t **bucket, uint32_t **parts
 		goto out;
 	}
 	PL_TRY(pl_alloc(parts, (size_t)s.n + 1, sizeof(**parts), &why));
-	*n = number(&s, *parts);
+	*n = number(&s);
+	for (uint32_t b = 0; b < *n; b++)
+		(*parts)[b] = s.parts[s.tmp[b].set];
+	for (uint32_t i = 0; i < s.n; i++)
+		s.set[i] = s.turn[s.set[i]];
 	*bucket = s.set;
 	s.set = NULL;
 	rc = 0;
@@ -221,6 +238,9 @@ out:
 	pl_free(s.set);
 	pl_free(s.place);
 	pl_free(s.parts);
+	pl_free(s.size);
+	pl_free(s.empty);
+	pl_free(s.turn);
 	pl_free(s.tmp);
 	if (rc < 0 && err && !err->code)
 		*err = why;

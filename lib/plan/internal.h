@@ -104,6 +104,10 @@ int pl_settings_write(const struct pl_plan *p, const char *name, struct pl_out *
 		      int (*body)(struct pl_setter *s, struct pl_err *err),
 		      struct pl_err *err) PL_MUST;
 
+/* Microbatches that all lines make together, 0 if there are none. */
+int64_t pl_settings_accumulate(const struct pl_plan *p);
+/* The parameter that a tensor of the base is the gradient of: graphs call it "grad NAME". */
+const char *pl_settings_param(const char *tensor);
 /* The last rewrite of that sort, NULL if there is none. */
 const struct pl_rewrite *pl_settings_last(const struct pl_plan *p, unsigned op);
 /* The precision that all operations get, NULL if there is none. */

@@ -53,6 +53,7 @@ struct pl_ptensor {
 	const char *name;
 	int64_t bytes;
 	bool estimated; /* the size was not in the input */
+	uint32_t line;	/* of the text that it came from, 0: none */
 };
 
 /* Zero-initialised is empty and valid. Strings belong to the arena. */

@@ -84,6 +84,8 @@ static int read_tensor(struct reader *r, struct pl_err *err)
 	estimated = pl_text_key(&r->t, "estimated");
 	PL_TRY(pl_text_end(&r->t, err));
 	rc = pl_plan_add_tensor(r->p, name, bytes, estimated, err);
+	if (rc >= 0)
+		r->p->tensor[r->p->n_tensors - 1].line = r->t.line;
 out:
 	return rc;
 }

@@ -178,6 +178,21 @@ const struct pl_rewrite *pl_settings_last(const struct pl_plan *p, unsigned op)
 	return NULL;
 }
 
+int64_t pl_settings_accumulate(const struct pl_plan *p)
+{
+	int64_t k = 0;
+
+	for (size_t i = 0; i < p->n_rw; i++)
+		if (p->rw[i].op == PL_RW_ACCUMULATE)
+			k = k > INT64_MAX / 65536 ? INT64_MAX : (k ? k : 1) * p->rw[i].k;
+	return k;
+}
+
+const char *pl_settings_param(const char *tensor)
+{
+	return !strncmp(tensor, "grad ", 5) && tensor[5] ? tensor + 5 : tensor;
+}
+
 const char *pl_settings_precision(const struct pl_plan *p)
 {
 	const struct pl_rewrite *rw = pl_settings_last(p, PL_RW_PRECISION);

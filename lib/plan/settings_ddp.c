@@ -6,14 +6,15 @@
  * are runs of that order: the last tensor of a set makes it reach its cap, the one before does not
  * (but for a last tensor of no bytes). Sets that are no runs are cut at their last tensors, which
  * keeps their number and when each is ready at the earliest. The rule is played through here, and
- * what differs from the plan is said. Releases without the list get the one cap whose buckets have
- * most ends in common with it: O(sets x tensors).
+ * what differs from the plan is said. Releases without the list get the one cap, of the sizes of
+ * sets (of at most TRIED of them), whose buckets have most ends in common with it: O(tensors).
  */
 #include <string.h>
 
 #include "plan/internal.h"
 
-#define MIB 1048576.0
+#define MIB   1048576.0
+#define TRIED 512
 
 struct ends {
 	bool *want; /* does a bucket end behind the tensor? */
@@ -51,21 +52,39 @@ static int64_t likeness(const struct pl_setter *s, const struct ends *e, int64_t
 	return sum;
 }
 
+/* The best single cap, and how many ends of buckets differ under it. */
+static int64_t single_cap(const struct pl_setter *s, const struct ends *e, const int64_t *size,
+			  size_t n, int64_t *differ)
+{
+	int64_t best = INT64_MIN, cap = 0;
+
+	for (size_t i = 0; i < n; i += 1 + n / TRIED) {
+		int64_t like = likeness(s, e, size[i]);
+
+		if (like > best) {
+			best = like;
+			cap = size[i];
+		}
+	}
+	*differ = -best;
+	return cap;
+}
+
 /* The caps of the list, and the best single one. */
 static int put_caps(struct pl_setter *s, const struct ends *e, struct pl_err *err)
 {
-	int64_t size = 0, best_cap = 0, best = INT64_MIN;
+	int64_t size = 0, *sizes = NULL, cap, differ;
 	const char *sep = "";
+	size_t n = 0;
 	bool played = true;
 	char real[40];
 	int rc;
 
+	PL_TRY(pl_alloc(&sizes, e->buckets + 1, sizeof(*sizes), err));
 	PL_TRY(pl_out_printf(s->out, err,
 			     "model = torch.nn.parallel.DistributedDataParallel(\n    model,\n    "
 			     "bucket_cap_mb_list=["));
 	for (size_t i = 0; i < e->n; i++) {
-		int64_t like;
-
 		size = pl_add_sat(size, s->p->tensor[i].bytes);
 		if (!e->want[i])
 			continue;
@@ -73,11 +92,7 @@ static int put_caps(struct pl_setter *s, const struct ends *e, struct pl_err *er
 		PL_TRY(pl_out_printf(s->out, err, "%s%s", sep,
 				     pl_text_real_str(real, sizeof(real), (double)size / MIB)));
 		sep = ", ";
-		like = likeness(s, e, size);
-		if (like > best) {
-			best = like;
-			best_cap = size;
-		}
+		sizes[n++] = size;
 		size = 0;
 	}
 	PL_TRY(pl_out_printf(s->out, err, "],\n)\n"));
@@ -85,6 +100,7 @@ static int put_caps(struct pl_setter *s, const struct ends *e, struct pl_err *er
 		PL_TRY(pl_out_printf(s->out, err,
 				     "# not exactly the plan's sets: DDP fills buckets in the "
 				     "order in which gradients become ready\n"));
+	cap = single_cap(s, e, sizes, n, &differ);
 	PL_TRY(pl_out_printf(
 		s->out, err,
 		"# the list rules from the second step on, and without find_unused_parameters "
@@ -92,9 +108,10 @@ static int put_caps(struct pl_setter *s, const struct ends *e, struct pl_err *er
 		"# releases without bucket_cap_mb_list: bucket_cap_mb=%s (%lld of %u buckets "
 		"differ%s);\n"
 		"# older ones still close the first bucket at 1 MiB\n",
-		pl_text_real_str(real, sizeof(real), (double)best_cap / MIB), (long long)-best,
-		e->buckets, best ? ", at their ends" : ""));
+		pl_text_real_str(real, sizeof(real), (double)cap / MIB), (long long)differ,
+		e->buckets, differ ? ", at their ends" : ""));
 out:
+	pl_free(sizes);
 	return rc;
 }
 
@@ -122,7 +139,7 @@ out:
 
 static int body(struct pl_setter *s, struct pl_err *err)
 {
-	const struct pl_rewrite *acc = pl_settings_last(s->p, PL_RW_ACCUMULATE);
+	int64_t acc = pl_settings_accumulate(s->p);
 	int rc;
 
 	PL_TRY(pl_out_printf(s->out, err, "import torch\n"));
@@ -134,7 +151,7 @@ static int body(struct pl_setter *s, struct pl_err *err)
 		PL_TRY(pl_out_printf(s->out, err,
 				     "accumulate = %lld  # microbatches a step: all but the last "
 				     "inside \"with model.no_sync():\"\n",
-				     (long long)acc->k));
+				     (long long)acc));
 	}
 out:
 	return rc;

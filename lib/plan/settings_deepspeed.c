@@ -64,7 +64,7 @@ out:
 
 static int body(struct pl_setter *s, struct pl_err *err)
 {
-	const struct pl_rewrite *acc = pl_settings_last(s->p, PL_RW_ACCUMULATE);
+	int64_t acc = pl_settings_accumulate(s->p);
 	const char *word = pl_settings_precision(s->p);
 	bool any = false;
 	int rc;
@@ -74,7 +74,7 @@ static int body(struct pl_setter *s, struct pl_err *err)
 	if (acc) {
 		s->done |= 1u << PL_RW_ACCUMULATE;
 		PL_TRY(pl_out_printf(s->out, err, "%s\"gradient_accumulation_steps\": %lld",
-				     next(&any), (long long)acc->k));
+				     next(&any), (long long)acc));
 	}
 	if (word && (!strcmp(word, "bf16") || !strcmp(word, "fp16"))) {
 		s->done |= 1u << PL_RW_PRECISION;

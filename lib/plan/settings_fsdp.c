@@ -35,11 +35,14 @@ static bool holds(const char *a, size_t n, const char *b, size_t m)
 static struct unit unit_of(const struct pl_setter *s, uint32_t set)
 {
 	const uint32_t *t = s->s.tensor + s->s.first[set], *end = s->s.tensor + s->s.first[set + 1];
-	struct unit u = { .name = s->p->tensor[*t].name, .set = set, .same = true, .own = true };
+	struct unit u = { .name = pl_settings_param(s->p->tensor[*t].name),
+			  .set = set,
+			  .same = true,
+			  .own = true };
 
 	u.n = module_of(u.name);
 	for (; t < end; t++) {
-		const char *name = s->p->tensor[*t].name;
+		const char *name = pl_settings_param(s->p->tensor[*t].name);
 		size_t m = module_of(name);
 
 		while (!holds(u.name, u.n, name, m)) {
@@ -69,7 +72,7 @@ static void play(const struct pl_setter *s, struct unit *u)
 		for (uint32_t k = 0; k < i && u[i].own; k++)
 			u[i].own = u[k].n != u[i].n || memcmp(u[k].name, u[i].name, u[i].n) != 0;
 	for (size_t i = 0; i < s->p->n_tensors; i++) {
-		const char *name = s->p->tensor[i].name;
+		const char *name = pl_settings_param(s->p->tensor[i].name);
 		size_t m = module_of(name);
 		uint32_t k = 0;
 
@@ -165,7 +168,7 @@ out:
 
 static int body(struct pl_setter *s, struct pl_err *err)
 {
-	const struct pl_rewrite *acc = pl_settings_last(s->p, PL_RW_ACCUMULATE);
+	int64_t acc = pl_settings_accumulate(s->p);
 	int rc;
 
 	PL_TRY(pl_out_printf(s->out, err,
@@ -180,7 +183,7 @@ static int body(struct pl_setter *s, struct pl_err *err)
 			s->out, err,
 			"accumulate = %lld  # microbatches a step: "
 			"model.set_requires_gradient_sync(False), True before the last\n",
-			(long long)acc->k));
+			(long long)acc));
 	}
 out:
 	return rc;

@@ -4,6 +4,8 @@
  * Horovod fuses what is ready when its cycle comes round, up to a threshold, so a threshold alone
  * cannot say which tensors go together; groups (since 0.21) can, if groups are not fused in turn.
  */
+#include <string.h>
+
 #include "plan/internal.h"
 
 static int put_environment(struct pl_setter *s, struct pl_err *err)
@@ -29,6 +31,8 @@ out:
 
 static int put_groups(struct pl_setter *s, struct pl_err *err)
 {
+	const char *name;
+	bool blank = false;
 	int rc = 0;
 
 	PL_TRY(pl_out_printf(s->out, err,
@@ -43,18 +47,24 @@ static int put_groups(struct pl_setter *s, struct pl_err *err)
 		PL_TRY(pl_out_printf(s->out, err, "    ("));
 		for (uint32_t i = 0; i < n; i++) {
 			PL_TRY(pl_out_printf(s->out, err, i ? ", " : ""));
-			PL_TRY(pl_settings_str(s->out, s->p->tensor[t[i]].name, err));
+			name = pl_settings_param(s->p->tensor[t[i]].name);
+			blank |= strchr(name, ' ') != NULL;
+			PL_TRY(pl_settings_str(s->out, name, err));
 		}
 		PL_TRY(pl_out_printf(s->out, err, "),\n"));
 	}
 	PL_TRY(pl_out_printf(s->out, err, ")]\n"));
+	if (blank)
+		PL_TRY(pl_out_printf(s->out, err,
+				     "# the graph did not know the names of parameters: put them "
+				     "in, gradients number by readiness\n"));
 out:
 	return rc;
 }
 
 static int body(struct pl_setter *s, struct pl_err *err)
 {
-	const struct pl_rewrite *acc = pl_settings_last(s->p, PL_RW_ACCUMULATE);
+	int64_t acc = pl_settings_accumulate(s->p);
 	bool groups = s->s.max_count > 1;
 	int rc;
 
@@ -72,7 +82,7 @@ static int body(struct pl_setter *s, struct pl_err *err)
 	if (acc) {
 		s->done |= 1u << PL_RW_ACCUMULATE;
 		PL_TRY(pl_out_printf(s->out, err, "    backward_passes_per_step=%lld,\n",
-				     (long long)acc->k));
+				     (long long)acc));
 	}
 	PL_TRY(pl_out_printf(s->out, err, ")\n"));
 out:

@@ -45,7 +45,7 @@ static int put_precision(struct pl_setter *s, struct pl_err *err)
 
 static int body(struct pl_setter *s, struct pl_err *err)
 {
-	const struct pl_rewrite *acc = pl_settings_last(s->p, PL_RW_ACCUMULATE);
+	int64_t acc = pl_settings_accumulate(s->p);
 	int rc = 0;
 
 	if (s->s.n) {
@@ -63,7 +63,7 @@ static int body(struct pl_setter *s, struct pl_err *err)
 		PL_TRY(pl_out_printf(s->out, err,
 				     "# microbatches follow from the batch: --global-batch-size is "
 				     "%lld x --micro-batch-size x data-parallel ranks\n",
-				     (long long)acc->k));
+				     (long long)acc));
 	}
 out:
 	return rc;

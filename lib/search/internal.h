@@ -52,10 +52,17 @@ struct search {
 	size_t n_extra, cap_extra;
 	double baseline, bound;
 	int64_t evaluations;
+	int64_t limit_bytes; /* candidates that need more are none; 0: no limit */
 	pl_ns begun;
 	bool over; /* a limit was reached, or somebody said stop */
 	bool swept;
 	uint64_t rng;
+};
+
+struct peak { /* of memory */
+	int64_t bytes;
+	int32_t rank;  /* -1: none is known */
+	uint32_t name; /* of the operation that begins it, PL_NONE */
 };
 
 /* ---- symmetry.c ---- */
@@ -101,10 +108,11 @@ int local_search(struct search *s, struct pl_err *err) PL_MUST;
 int anneal(struct search *s, struct pl_err *err) PL_MUST;
 
 /* ---- memory.c ---- */
-/* Adds accumulation and recomputation until the present candidate fits. PL_ENO: nothing does. */
+/* Other buckets, accumulation and recomputation until it fits. PL_ENO: nothing does. */
 int fit_memory(struct search *s, struct pl_plan *p, struct pl_err *err) PL_MUST;
-int extra_add(struct search *s, struct pl_plan *p, const struct pl_rewrite *rw,
-	      struct pl_err *err) PL_MUST;
+int extra_add(struct search *s, const struct pl_rewrite *rw, struct pl_err *err) PL_MUST;
+/* The highest peak of the lane, settled. */
+int lane_peak(struct lane *l, struct peak *out, struct pl_err *err) PL_MUST;
 
 /* ---- lines.c ---- */
 /* The best candidate as lines of the plan, each with what it saves. */

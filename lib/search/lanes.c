@@ -108,6 +108,9 @@ int lanes_root(struct search *s, struct pl_err *err)
 		l->depth = 0;
 		l->at = 0;
 	}
+	/* the extras change when gradients are ready */
+	for (uint32_t t = 0; rc == 0 && t < s->n; t++)
+		s->ready[t] = pl_rewriter_ready(s->lane[0].r, t);
 	return rc;
 }
 
@@ -150,13 +153,29 @@ int lane_show(struct search *s, const struct cand *c, struct pl_err *err)
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
+/* Would it be taken although it needs too much? Looked at only where it may be. */
+static int too_big(struct lane *l, double mean, bool *big)
+{
+	const struct search *s = l->s;
+	struct peak peak = { 0 };
+	int rc = 0;
+
+	if (s->limit_bytes && (mean < s->best.mean || mean < s->now.mean))
+		rc = lane_peak(l, &peak, &l->err);
+	*big = peak.bytes > s->limit_bytes;
+	return rc;
+}
+
 /* What the rewriter refuses, or makes wait for itself, is no candidate. */
 static int try_one(struct lane *l, struct cand *c)
 {
 	size_t mark = pl_rewriter_mark(l->r);
 	int rc = carry_out(l, c, &l->err);
+	bool big = false;
 
-	c->mean = rc == 0 ? pl_edit_mean_step(&l->e) : INFINITY;
+	if (rc == 0)
+		rc = too_big(l, pl_edit_mean_step(&l->e), &big);
+	c->mean = rc == 0 && !big ? pl_edit_mean_step(&l->e) : INFINITY;
 	if (rc == PL_EDATA) {
 		memset(&l->err, 0, sizeof(l->err));
 		rc = 0;

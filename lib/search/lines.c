@@ -119,7 +119,7 @@ static int with_lines(struct search *s, const struct pl_plan *p, struct pl_rewri
 	mark = pl_rewriter_mark(r);
 	some.rw = rw;
 	some.n_rw = n;
-	rc = pl_rewrite_model(r, err);
+	rc = s->n ? pl_rewrite_model(r, err) : 0;
 	if (rc == 0 && (rc = pl_rewrite_plan(r, &some, err)) == 0)
 		rc = pl_edit_settle(&s->lane[0].e, err);
 	*mean = rc == 0 ? pl_edit_mean_step(&s->lane[0].e) : INFINITY;
@@ -188,7 +188,7 @@ int write_lines(struct search *s, struct pl_plan *p, struct pl_err *err)
 	for (size_t i = 0; i < s->n_extra; i++)
 		if ((rc = pl_plan_add(p, &s->extra[i], err)) < 0)
 			return rc;
-	if ((rc = all_lines(s, p, &s->best, err)) < 0)
+	if (s->n && (rc = all_lines(s, p, &s->best, err)) < 0)
 		return rc;
 	return judge(s, p, err);
 }

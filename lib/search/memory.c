@@ -1,10 +1,13 @@
 /*
- * Plans that fit: recomputation and accumulation, where the memory of a rank is not enough.
+ * Plans that fit: other buckets, recomputation and accumulation, where the memory of a rank is not
+ * enough.
  *
- * Each way to save (a layer made again, microbatches) is tried alone: time that it costs, bytes
- * that it takes from the highest peak. They are added from the cheapest byte on until the peak
- * fits, then each is left out again that is not needed any more, the dearest first. O(layers)
- * simulations.
+ * Buckets need memory too, so it starts from several: the best, what was recorded, and one tensor
+ * at a time, which needs least. From each, every way to save (a layer made again, microbatches) is
+ * tried alone: time that it costs, bytes that it takes from the highest peak. They are added from
+ * the cheapest byte on until the peak fits, then each is left out again that is not needed any
+ * more, the dearest first, and microbatches become as few as will do. What is shortest then is
+ * searched on from, among what fits. O(layers) simulations.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -23,34 +26,48 @@ struct fit {
 	struct pl_plan *p;
 	struct way *way;
 	size_t n, cap;
-	int64_t peak;
-	int32_t rank; /* that has the peak */
+	struct cand *at; /* the buckets that ways are tried with; NULL: none are known */
+	struct peak peak;
 	double mean;
 };
+/* The shortest that fits so far. */
+struct found {
+	struct cand cand;
+	struct pl_rewrite *rw;
+	size_t n;
+	struct peak least; /* of what does not fit */
+	bool any;
+};
 
-static int peak_of(struct fit *f, struct pl_err *err)
+int lane_peak(struct lane *l, struct peak *out, struct pl_err *err)
 {
-	struct lane *l = &f->s->lane[0];
-	struct pl_memory_opts o = f->s->o->memory;
+	struct pl_memory_opts o = l->s->o->memory;
 	struct pl_memory_rank *rank = NULL;
 	size_t n = 0;
 	int rc;
 
 	o.activation_share = 1.0 / (double)pl_rewriter_accumulate(l->r);
 	rc = pl_memory_peak(&l->e, &o, &rank, &n, err);
-	f->peak = 0;
-	f->rank = -1;
-	for (size_t i = 0; rc == 0 && i < n; i++) {
-		if (f->rank < 0 || rank[i].peak_bytes > f->peak) {
-			f->peak = rank[i].peak_bytes;
-			f->rank = rank[i].rank;
-		}
-	}
+	*out = (struct peak){ 0, -1, PL_NONE };
+	for (size_t i = 0; rc == 0 && i < n; i++)
+		if (out->rank < 0 || rank[i].peak_bytes > out->bytes)
+			*out = (struct peak){ rank[i].peak_bytes, rank[i].rank,
+					      rank[i].node == PL_NONE
+						      ? PL_NONE
+						      : l->e.node[rank[i].node].name };
 	pl_free(rank);
 	return rc;
 }
 
-/* The best buckets with the ways in use, and perhaps one more: mean step and peak. */
+static int show(struct fit *f, struct pl_err *err)
+{
+	struct lane *l = &f->s->lane[0];
+	int rc = f->at ? lane_show(f->s, f->at, err) : pl_edit_settle(&l->e, err);
+
+	return rc < 0 ? rc : lane_peak(l, &f->peak, err);
+}
+
+/* The buckets with the ways in use, and perhaps one more: mean step and peak. */
 static int try_with(struct fit *f, const struct way *more, struct pl_err *err)
 {
 	struct search *s = f->s;
@@ -59,16 +76,16 @@ static int try_with(struct fit *f, const struct way *more, struct pl_err *err)
 
 	pl_rewriter_undo(l->r, 1);
 	l->at = 0;
-	for (size_t i = 0; rc == 0 && i < f->n; i++)
-		if (f->way[i].used || &f->way[i] == more)
-			rc = pl_rewrite(l->r, &f->way[i].rw, err);
-	if (rc == 0)
-		rc = pl_edit_settle(&l->e, err);
+	for (size_t i = 0; rc == 0 && i < s->n_extra; i++)
+		rc = pl_rewrite(l->r, &s->extra[i], err);
+	for (int last = 0; last < 2; last++) /* accumulation is behind what else there is */
+		for (size_t i = 0; rc == 0 && i < f->n; i++)
+			if ((f->way[i].used || &f->way[i] == more) &&
+			    (f->way[i].rw.op == PL_RW_ACCUMULATE) == last)
+				rc = pl_rewrite(l->r, &f->way[i].rw, err);
 	l->root = pl_rewriter_mark(l->r);
 	if (rc == 0)
-		rc = lane_show(s, &s->best, err);
-	if (rc == 0)
-		rc = peak_of(f, err);
+		rc = show(f, err);
 	f->mean = pl_edit_mean_step(&l->e);
 	s->evaluations++;
 	return rc;
@@ -131,7 +148,7 @@ static int by_price(const void *pa, const void *pb)
 static int price(struct fit *f, struct pl_err *err)
 {
 	double mean = f->mean;
-	int64_t peak = f->peak;
+	int64_t peak = f->peak.bytes;
 	int rc = 0;
 
 	for (size_t i = 0; rc == 0 && i < f->n; i++) {
@@ -142,8 +159,8 @@ static int price(struct fit *f, struct pl_err *err)
 		if (rc == PL_EDATA) {
 			memset(err, 0, sizeof(*err));
 			rc = 0;
-		} else if (rc == 0 && f->peak < peak) {
-			w->ns_per_byte = fmax(f->mean - mean, 0) / (double)(peak - f->peak);
+		} else if (rc == 0 && f->peak.bytes < peak) {
+			w->ns_per_byte = fmax(f->mean - mean, 0) / (double)(peak - f->peak.bytes);
 		}
 	}
 	pl_sort(f->way, f->n, sizeof(*f->way), by_price);
@@ -156,11 +173,39 @@ static bool replaces(const struct way *w, const struct way *other)
 	return w->rw.op == PL_RW_ACCUMULATE && other->rw.op == PL_RW_ACCUMULATE && w != other;
 }
 
+/* As few microbatches as will do. */
+static int fewer(struct fit *f, int64_t limit, struct pl_err *err)
+{
+	struct way *used = NULL;
+	int rc = 0;
+
+	for (size_t i = 0; i < f->n; i++)
+		if (f->way[i].used && f->way[i].rw.op == PL_RW_ACCUMULATE)
+			used = &f->way[i];
+	for (int64_t k = 2; rc == 0 && used && k < used->rw.k; k *= 2) {
+		struct way *w = NULL;
+
+		for (size_t i = 0; i < f->n; i++)
+			if (f->way[i].rw.op == PL_RW_ACCUMULATE && f->way[i].rw.k == k)
+				w = &f->way[i];
+		if (!w)
+			continue;
+		used->used = false;
+		w->used = true;
+		rc = try_with(f, NULL, err);
+		if (rc == 0 && f->peak.bytes <= limit)
+			return 0;
+		w->used = false;
+		used->used = true;
+	}
+	return rc;
+}
+
 static int use_ways(struct fit *f, int64_t limit, struct pl_err *err)
 {
 	int rc = 0;
 
-	for (size_t i = 0; rc == 0 && i < f->n && f->peak > limit; i++) {
+	for (size_t i = 0; rc == 0 && i < f->n && f->peak.bytes > limit; i++) {
 		struct way *w = &f->way[i], *out = NULL;
 
 		if (!isfinite(w->ns_per_byte))
@@ -175,103 +220,182 @@ static int use_ways(struct fit *f, int64_t limit, struct pl_err *err)
 		w->used = true;
 		rc = try_with(f, NULL, err);
 	}
-	if (f->peak > limit)
+	if (f->peak.bytes > limit)
 		return rc;
 	for (size_t i = f->n; rc == 0 && i-- > 0;) {
 		if (!f->way[i].used)
 			continue;
 		f->way[i].used = false;
 		rc = try_with(f, NULL, err);
-		f->way[i].used = f->peak > limit;
+		f->way[i].used = f->peak.bytes > limit;
 	}
+	if (rc == 0)
+		rc = fewer(f, limit, err);
 	return rc < 0 ? rc : try_with(f, NULL, err);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-int extra_add(struct search *s, struct pl_plan *p, const struct pl_rewrite *rw, struct pl_err *err)
+int extra_add(struct search *s, const struct pl_rewrite *rw, struct pl_err *err)
 {
 	int rc = pl_grow(&s->extra, &s->cap_extra, s->n_extra + 1, sizeof(*s->extra), err);
 
-	(void)p;
 	if (rc == 0)
 		s->extra[s->n_extra++] = *rw;
 	return rc;
 }
 
-static int no_fit(const struct fit *f, int64_t limit, struct pl_err *err)
+static int no_fit(const struct search *s, const struct peak *p, int64_t limit, struct pl_err *err)
 {
-	char need[32], more[32];
+	char need[32], more[32], where[160] = "";
 
-	return pl_fail(err, PL_ENO,
-		       "no plan fits the memory: rank %d needs %s, %s more than it may have; fewer "
-		       "samples a step, or more ranks that share the model",
-		       f->rank, pl_fmt_bytes(need, sizeof(need), (double)f->peak),
-		       pl_fmt_bytes(more, sizeof(more), (double)(f->peak - limit)));
+	if (p->name != PL_NONE)
+		snprintf(where, sizeof(where), " (at \"%.120s\")",
+			 pl_edit_name(&s->lane[0].e, p->name));
+	return pl_fail(
+		err, PL_ENO,
+		"no plan fits the memory: rank %d needs %s%s, %s more than it may have; fewer "
+		"samples a step, or more ranks that share the model",
+		p->rank, pl_fmt_bytes(need, sizeof(need), (double)p->bytes), where,
+		pl_fmt_bytes(more, sizeof(more), (double)(p->bytes - limit)));
 }
 
-/* Buckets may be found again for the longer step, as long as they fit too. */
-static int search_again(struct fit *f, int64_t limit, struct pl_err *err)
+/* Ways for these buckets; kept if they fit and nothing shorter was found. */
+static int try_from(struct fit *f, struct cand *at, int64_t limit, struct found *x,
+		    struct pl_err *err)
+{
+	int rc;
+
+	f->at = at;
+	for (size_t i = 0; i < f->n; i++)
+		f->way[i].used = false;
+	PL_TRY(try_with(f, NULL, err));
+	if (f->peak.bytes > limit) {
+		PL_TRY(price(f, err));
+		PL_TRY(try_with(f, NULL, err));
+		PL_TRY(use_ways(f, limit, err));
+	}
+	if (f->peak.bytes > limit) {
+		if (x->least.rank < 0 || f->peak.bytes < x->least.bytes)
+			x->least = f->peak;
+		goto out;
+	}
+	if (x->any && f->mean >= x->cand.mean)
+		goto out;
+	x->any = true;
+	x->n = 0;
+	if (at)
+		cand_copy(f->s, &x->cand, at);
+	x->cand.mean = f->mean;
+	for (int last = 0; last < 2; last++)
+		for (size_t i = 0; i < f->n; i++)
+			if (f->way[i].used && (f->way[i].rw.op == PL_RW_ACCUMULATE) == last)
+				x->rw[x->n++] = f->way[i].rw;
+out:
+	return rc;
+}
+
+/* From all buckets that may be chosen: those of a preset that was asked for are no choice. */
+static int try_all(struct fit *f, int64_t limit, struct found *x, struct pl_err *err)
 {
 	struct search *s = f->s;
-	struct cand fits, *c;
-	int rc = cand_init(s, &fits, err);
+	int rc;
 
-	if (rc < 0)
-		return rc;
-	cand_copy(s, &fits, &s->best);
+	PL_TRY(try_from(f, s->n ? &s->best : NULL, limit, x, err));
+	if (!s->n || s->o->preset > PL_PRESET_BEST)
+		goto out;
+	PL_TRY(try_from(f, &s->recorded, limit, x, err));
+	if (!s->o->fuse)
+		goto out;
+	s->n_batch = 0;
+	PL_TRY(add_preset(s, PL_PRESET_EACH, err));
+	PL_TRY(try_from(f, &s->batch[0], limit, x, err));
+out:
+	return rc;
+}
+
+/* Buckets may be found again for the longer step, among those that fit too. */
+static int search_again(struct search *s, const struct found *x, struct pl_err *err)
+{
+	struct cand *c;
+	int rc;
+
 	s->best.mean = INFINITY;
 	s->version = 0;
 	s->n_batch = 0;
-	PL_TRY(lanes_root(s, err));
-	PL_TRY(batch_add(s, &fits, &c, err));
-	PL_TRY(batch_run(s, err));
-	cand_copy(s, &fits, c);
-	search_move(s, c);
-	if (s->o->preset == PL_PRESET_SEARCH)
-		PL_TRY(local_search(s, err));
-	PL_TRY(lane_show(s, &s->best, err));
-	PL_TRY(peak_of(f, err));
-	if (f->peak > limit) {
-		cand_copy(s, &s->best, &fits);
-		PL_TRY(lane_show(s, &s->best, err));
-		PL_TRY(peak_of(f, err));
+	PL_TRY(batch_add(s, &x->cand, &c, err));
+	if (s->o->preset <= PL_PRESET_BEST && s->o->fuse) {
+		for (int i = PL_PRESET_DDP; i < PL_PRESET_COUNT_; i++)
+			PL_TRY(add_preset(s, (enum pl_preset)i, err));
+		if (s->o->preset == PL_PRESET_SEARCH)
+			PL_TRY(add_seeds(s, err));
 	}
+	PL_TRY(batch_run(s, err));
+	search_move(s, &s->best);
+	if (s->o->preset == PL_PRESET_SEARCH)
+		rc = local_search(s, err);
 out:
-	cand_fini(&fits);
+	return rc;
+}
+
+static void warn_unknown(const struct search *s)
+{
+	const struct pl_graph *g = s->g;
+	bool any = false;
+
+	for (size_t i = 0; i < g->n_tensors && !any; i++)
+		any = g->tensor[i].role == PL_TR_ACTIVATION && g->tensor[i].bytes >= 0;
+	if (!any)
+		pl_say(s->o->log, PL_LOG_WARN,
+		       "the graph knows no sizes of activations; the memory that they take is not "
+		       "counted");
+}
+
+static int make_fit(struct fit *f, int64_t limit, struct pl_err *err)
+{
+	struct search *s = f->s;
+	struct found x = { .least = { 0, -1, PL_NONE } };
+	int rc;
+
+	PL_TRY(cand_init(s, &x.cand, err));
+	for (int64_t k = 2; s->o->accumulate && k <= 64 && s->n; k *= 2)
+		PL_TRY(add_way(f, PL_RW_ACCUMULATE, NULL, k, err));
+	if (s->o->recompute)
+		PL_TRY(add_layers(f, err));
+	PL_TRY(pl_alloc(&x.rw, f->n + 1, sizeof(*x.rw), err));
+	PL_TRY(try_all(f, limit, &x, err));
+	if (!x.any) {
+		f->peak = x.least;
+		rc = no_fit(s, &x.least, limit, err);
+		goto out;
+	}
+	for (size_t i = 0; i < x.n; i++)
+		PL_TRY(extra_add(s, &x.rw[i], err));
+	PL_TRY(lanes_root(s, err));
+	s->limit_bytes = limit;
+	if (s->n)
+		PL_TRY(search_again(s, &x, err));
+	f->at = s->n ? &s->best : NULL;
+	rc = show(f, err);
+out:
+	pl_free(x.rw);
+	cand_fini(&x.cand);
 	return rc;
 }
 
 int fit_memory(struct search *s, struct pl_plan *p, struct pl_err *err)
 {
 	int64_t limit = s->o->memory_bytes;
-	struct fit f = { .s = s, .p = p };
+	struct fit f = { .s = s, .p = p, .at = s->n ? &s->best : NULL };
 	int rc;
 
+	if (limit)
+		warn_unknown(s);
 	PL_TRY(lanes_root(s, err));
-	PL_TRY(s->n ? lane_show(s, &s->best, err) : 0);
-	PL_TRY(peak_of(&f, err));
-	f.mean = pl_edit_mean_step(&s->lane[0].e);
-	p->peak_bytes = f.peak > 0 ? f.peak : -1;
-	if (!limit || f.peak <= limit)
-		goto out;
-	for (int64_t k = 2; s->o->accumulate && k <= 64 && s->n; k *= 2)
-		PL_TRY(add_way(&f, PL_RW_ACCUMULATE, NULL, k, err));
-	if (s->o->recompute && s->n)
-		PL_TRY(add_layers(&f, err));
-	PL_TRY(price(&f, err));
-	PL_TRY(try_with(&f, NULL, err));
-	PL_TRY(use_ways(&f, limit, err));
-	for (size_t i = 0; i < f.n; i++)
-		if (f.way[i].used)
-			PL_TRY(extra_add(s, p, &f.way[i].rw, err));
-	p->peak_bytes = f.peak;
-	if (f.peak > limit) {
-		rc = no_fit(&f, limit, err);
-		goto out;
-	}
-	PL_TRY(search_again(&f, limit, err));
-	p->peak_bytes = f.peak;
+	PL_TRY(show(&f, err));
+	if (limit && f.peak.bytes > limit)
+		rc = make_fit(&f, limit, err);
+	p->peak_bytes = f.peak.bytes > 0 ? f.peak.bytes : -1;
 out:
 	pl_free(f.way);
 	return rc;

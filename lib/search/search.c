@@ -16,10 +16,6 @@
 
 #include "search/internal.h"
 
-/* A model that takes recorded buckets for this much longer or shorter is not believed to err in the
- * same way with others. */
-#define BIAS_MAX 0.25
-
 /* ---- before ---------------------------------------------------------------------------------- */
 
 static int find_tensors(struct search *s, struct pl_plan *p, struct pl_err *err)
@@ -182,7 +178,7 @@ out:
 	return rc;
 }
 
-static int try_precision(struct search *s, struct pl_plan *p, struct pl_err *err)
+static int try_precision(struct search *s, struct pl_err *err)
 {
 	const struct pl_rewrite rw = { .op = PL_RW_PRECISION,
 				       .word = "bf16",
@@ -191,7 +187,7 @@ static int try_precision(struct search *s, struct pl_plan *p, struct pl_err *err
 	double before = pl_edit_mean_step(&s->lane[0].e);
 	int rc;
 
-	PL_TRY(extra_add(s, p, &rw, err));
+	PL_TRY(extra_add(s, &rw, err));
 	rc = lanes_root(s, err);
 	if (rc == PL_EDATA)
 		memset(err, 0, sizeof(*err));
@@ -219,7 +215,7 @@ static void predict(struct search *s, struct pl_plan *p)
 		p->model_ns = (pl_ns)llround(s->best.mean);
 	if (rewrites) {
 		step = s->best.mean;
-		if (fabs(bias) <= BIAS_MAX * s->baseline)
+		if (fabs(bias) <= PL_COST_BIAS_MAX * s->baseline)
 			step = fmax(s->best.mean - bias, 0);
 	}
 	p->predicted_ns = (pl_ns)llround(step);
@@ -232,7 +228,7 @@ static int search_all(struct search *s, struct pl_plan *p, struct pl_err *err)
 	int rc = 0, fits;
 
 	if (s->o->precision && preset == PL_PRESET_SEARCH)
-		PL_TRY(try_precision(s, p, err));
+		PL_TRY(try_precision(s, err));
 	if (s->n) {
 		if (preset > PL_PRESET_BEST)
 			PL_TRY(run_preset(s, err));
@@ -247,7 +243,11 @@ static int search_all(struct search *s, struct pl_plan *p, struct pl_err *err)
 	fits = fit_memory(s, p, err);
 	if (fits < 0 && fits != PL_ENO)
 		return fits;
-	if (s->n) {
+	if (!s->n) { /* no buckets, and nothing that a model says of them */
+		s->best.mean = pl_edit_mean_step(&s->lane[0].e);
+		s->recorded.mean = s->baseline;
+	}
+	if (s->n || s->n_extra) {
 		struct pl_err ignore = { 0 };
 
 		PL_TRY(write_lines(s, p, fits < 0 ? &ignore : err));

@@ -372,5 +372,26 @@ int main(void)
 	   "a plan of another job has no settings");
 	pl_buf_fini(&b);
 	pl_plan_fini(&p);
+	read_str("paceline-plan 1\ntensor \"grad m.w\" 100\ntensor \"grad m.b\" 4\n"
+		 "tensor \"grad 2 10x10\" 400\nfuse-tensors \"grad m.w\" \"grad m.b\"\n"
+		 "accumulate 2\naccumulate 3\n",
+		 &p);
+	ok(strstr(written(&p, find("fsdp")->write, &b), "\n    \"m\",\n"),
+	   "gradients are those of parameters: a module");
+	pl_buf_fini(&b);
+	ok(strstr(written(&p, find("horovod")->write, &b), "(\"m.w\", \"m.b\"),\n)]\noptimizer"),
+	   "... and a group");
+	pl_buf_fini(&b);
+	ok(strstr(written(&p, find("ddp")->write, &b), "accumulate = 6 "),
+	   "microbatches of two lines multiply");
+	pl_buf_fini(&b);
+	pl_plan_fini(&p);
+	read_str("paceline-plan 1\ntensor \"grad 0 7\" 100\ntensor \"grad 1 3\" 4\n"
+		 "fuse-tensors \"grad 0 7\" \"grad 1 3\"\n",
+		 &p);
+	ok(strstr(written(&p, find("horovod")->write, &b), "did not know the names of parameters"),
+	   "names that are none of parameters are said to be so");
+	pl_buf_fini(&b);
+	pl_plan_fini(&p);
 	return done_testing();
 }

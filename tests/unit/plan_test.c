@@ -401,8 +401,11 @@ static void sets(void)
 {
 	is_str(sets_of(""), "a b c d e", "the base");
 	is_str(sets_of("fuse-tensors a b\nfuse-tensors c d e\n"), "ab cde", "two sets");
-	is_str(sets_of("fuse-tensors a b\nfuse-tensors d e\nfuse-tensors e a\n"), "c abde",
-	       "sets are joined as a whole, ready with the last");
+	is_str(sets_of("fuse-tensors a b\nfuse-tensors d e\nfuse-tensors e a\n"), "b c d ae",
+	       "tensors leave the sets that they belong to");
+	is_str(sets_of("fuse-tensors a b c\nfuse-tensors b\n"), "b ac d e", "one by itself");
+	is_str(sets_of("order e a\nfuse-tensors e c\n"), "b ce d a",
+	       "the place of what was ordered is kept");
 	is_str(sets_of("fuse-tensors a d\n"), "b c ad e", "a set that is no run");
 	is_str(sets_of("fuse-tensors a b\npartition-tensor b 3\npartition-tensor e 2\n"),
 	       "ab/3 c d e/2", "partitions");

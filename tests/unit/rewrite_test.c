@@ -221,8 +221,8 @@ static void refuse(struct job *j, const char *text, const char *why)
 	pl_ns step, before = pl_edit_step(&j->e, 0);
 	int rc = one(j, text, &step, &err);
 
-	ok(rc == PL_EDATA && strstr(err.msg, why) && strstr(err.msg, "line 2"), "%s is refused: %s",
-	   text, err.msg);
+	ok(rc == PL_EDATA && strstr(err.msg, why) && strstr(err.msg, "line "),
+	   "%.*s is refused: %s", (int)strcspn(text, "\n"), text, err.msg);
 	ok(pl_edit_settle(&j->e, &fine) == 0 && pl_edit_step(&j->e, 0) == before,
 	   "and has changed nothing");
 }
@@ -258,6 +258,7 @@ static void test_plans(void)
 	ok(one(&j, "speed x 2", &step, &err) == 0 && step < base, "faster devices (%s)", err.msg);
 	ok(one(&j, "recompute L2", &step, &err) == 0 && step >= base && step <= base + j.fwd[2],
 	   "a layer made again (%s)", err.msg);
+	refuse(&j, "recompute L2\nrecompute L2", "already");
 	ok(one(&j, "precision bf16 x 0.5 \"forward L0\"", &step, &err) == 0 &&
 		   step == base - (j.fwd[0] - (pl_ns)((double)j.fwd[0] * 0.5 + 0.5)),
 	   "an operation in half precision (%s)", err.msg);
@@ -274,8 +275,193 @@ static void test_plans(void)
 	job_fini(&j);
 }
 
+/* ---- lines that name tensors, against who reads the plan alone ---------------------------------
+ */
+
+static int random_line(uint64_t *rng, uint32_t n, struct pl_buf *text, struct pl_err *err)
+{
+	uint32_t what = (uint32_t)(pl_rng_next(rng) % 8), at[MAX_LAYERS], k;
+	int rc;
+
+	for (uint32_t i = 0; i < n; i++)
+		at[i] = i;
+	for (uint32_t i = n; i-- > 1;) {
+		uint32_t other = (uint32_t)(pl_rng_next(rng) % (i + 1)), x = at[i];
+
+		at[i] = at[other];
+		at[other] = x;
+	}
+	if (what == 0)
+		return pl_buf_printf(text, err, "partition-tensor \"grad L%u\" %u\n", at[0],
+				     2 + (uint32_t)(pl_rng_next(rng) % 9));
+	k = (what > 4) + 1 + (uint32_t)(pl_rng_next(rng) % 3);
+	rc = pl_buf_printf(text, err, what > 4 ? "order" : "fuse-tensors");
+	for (uint32_t i = 0; rc == 0 && i < k; i++)
+		rc = pl_buf_printf(text, err, " \"grad L%u\"", at[i]);
+	return rc < 0 ? rc : pl_buf_printf(text, err, "\n");
+}
+
+/* Both refuse the plan, or both have the same sets in the same order in as many parts. */
+static int same_sets(struct job *j, const char *text, bool *same, bool *refused, struct pl_err *err)
+{
+	struct pl_err why[2] = { { 0 }, { 0 } };
+	uint32_t set_of[MAX_LAYERS], *bucket = NULL, *parts = NULL, n;
+	size_t mark = pl_rewriter_mark(j->r);
+	struct pl_plan p;
+	struct pl_in *in;
+	int rc, here, there;
+
+	pl_plan_init(&p);
+	in = pl_in_open_mem("plan", text, strlen(text), err);
+	PL_TRY(in ? pl_plan_read(in, "plan", &p, err) : err->code);
+	PL_TRY(pl_rewrite_base(j->r, &p, err));
+	here = pl_rewrite_plan(j->r, &p, &why[0]);
+	there = pl_plan_buckets(&p, &bucket, &parts, &n, &why[1]);
+	*refused = here < 0;
+	*same = here == there && (here == 0 || !strcmp(why[0].msg, why[1].msg));
+	if (here == 0 && there == 0)
+		*same = pl_rewriter_buckets(j->r, set_of) == n;
+	for (uint32_t t = 0; here == 0 && *same && t < j->n; t++)
+		*same = set_of[t] == bucket[t] &&
+			pl_rewriter_comm(j->r, t).parts == parts[bucket[t]];
+	rc = 0;
+out:
+	pl_rewriter_undo(j->r, mark);
+	pl_free(bucket);
+	pl_free(parts);
+	pl_in_close(in);
+	pl_plan_fini(&p);
+	return rc;
+}
+
+static void test_lines(void)
+{
+	struct pl_err err = { 0 };
+	struct pl_buf text = { 0 };
+	uint32_t n_same = 0, n_refused = 0, n = 400;
+	uint64_t rng = 5;
+	struct job j;
+	int rc = job_init(&j, 3, 9, 2, &err) ? 0 : -1;
+
+	for (uint32_t round = 0; rc == 0 && round < n; round++) {
+		bool same = false, refused = false;
+
+		text.n = 0;
+		PL_TRY(pl_buf_printf(&text, &err, "paceline-plan 1\n"));
+		for (uint32_t i = 0; rc == 0 && i <= round % 5; i++)
+			rc = random_line(&rng, j.n, &text, &err);
+		if (rc == 0)
+			rc = same_sets(&j, (const char *)text.p, &same, &refused, &err);
+		n_same += same;
+		n_refused += refused;
+		if (!same)
+			printf("# %s\n", (const char *)text.p);
+	}
+out:
+	ok(rc == 0 && n_same == n, "%u of %u plans are carried out as they are read (%s)", n_same,
+	   n, err.msg);
+	ok(n_refused > n / 20 && n_refused < n / 2, "%u of them are refused by both", n_refused);
+	pl_buf_fini(&text);
+	job_fini(&j);
+}
+
+/* As paceline-plan(5) has it; base tensor i is that of layer n - 1 - i. */
+static void test_order(void)
+{
+	static const struct {
+		const char *text;
+		uint32_t set_of[5];
+	} c[] = {
+		{ "order \"grad L0\" \"grad L2\"", { 0, 1, 4, 3, 2 } },
+		{ "order \"grad L3\" \"grad L4\"", { 1, 0, 2, 3, 4 } },
+		{ "order \"grad L3\" \"grad L4\"\norder \"grad L2\" \"grad L3\"",
+		  { 1, 2, 0, 3, 4 } },
+		{ "fuse-tensors \"grad L4\" \"grad L1\"\norder \"grad L1\" \"grad L3\"",
+		  { 0, 2, 1, 0, 3 } },
+		{ "fuse-tensors \"grad L4\" \"grad L3\" \"grad L2\"\nfuse-tensors \"grad L3\"",
+		  { 1, 0, 1, 2, 3 } },
+		{ "fuse-tensors \"grad L4\" \"grad L3\"\nfuse-tensors \"grad L3\" \"grad L2\"",
+		  { 0, 1, 1, 2, 3 } },
+	};
+	struct pl_err err = { 0 };
+	struct job j;
+
+	if (!ok(job_init(&j, 7, 5, 4, &err), "a job of five layers again (%s)", err.msg)) {
+		job_fini(&j);
+		return;
+	}
+	for (size_t i = 0; i < PL_LEN(c); i++) {
+		uint32_t n = 0;
+		pl_ns step = 0;
+
+		for (uint32_t t = 0; t < 5; t++)
+			n = c[i].set_of[t] >= n ? c[i].set_of[t] + 1 : n;
+		ok(one(&j, c[i].text, &step, &err) == 0 && step == expected(&j, c[i].set_of, n),
+		   "places change hands, case %zu (%s)", i, err.msg);
+	}
+	refuse(&j, "order \"grad L4\" \"grad L4\"", "twice");
+	job_fini(&j);
+}
+
+/* Compute of the batch is the same in k parts; the last gradients are made in the last of them. */
+static pl_ns accumulated(const struct job *j, double k, double speed, int again)
+{
+	double whole = 0, f = 0, t, channel = 0;
+
+	for (uint32_t i = 0; i < j->n; i++) {
+		f += (double)j->fwd[i] / speed;
+		whole += ((double)j->fwd[i] + (double)j->bwd[i]) / speed;
+	}
+	if (again >= 0)
+		whole += (double)j->fwd[again] / speed;
+	t = whole * (k - 1) / k + f / k;
+	for (uint32_t i = j->n; i-- > 0;) {
+		t += (double)(j->bwd[i] + ((int)i == again ? j->fwd[i] : 0)) / speed / k;
+		channel =
+			(t > channel ? t : channel) + (double)layer_transfer(NULL, j->bytes[i], 4);
+	}
+	return (pl_ns)(channel > t ? channel : t);
+}
+
+static void test_accumulate(void)
+{
+	static const struct {
+		const char *text;
+		double k, speed;
+		int again;
+	} c[] = {
+		{ "accumulate 4", 4, 1, -1 },
+		{ "speed x 2\naccumulate 4", 4, 2, -1 },
+		{ "accumulate 4\nspeed x 2", 4, 2, -1 },
+		{ "recompute L4\naccumulate 2", 2, 1, 4 },
+		{ "accumulate 2\nrecompute L4", 2, 1, 4 },
+		{ "recompute L0\naccumulate 2\naccumulate 2", 4, 1, 0 },
+		{ "accumulate 2\nspeed x 3\nrecompute L0\naccumulate 3", 6, 3, 0 },
+	};
+	struct pl_err err = { 0 };
+	struct job j;
+
+	if (!ok(job_init(&j, 11, 5, 4, &err), "a job of five layers again (%s)", err.msg)) {
+		job_fini(&j);
+		return;
+	}
+	for (size_t i = 0; i < PL_LEN(c); i++) {
+		pl_ns want = accumulated(&j, c[i].k, c[i].speed, c[i].again), step = 0;
+		int rc = one(&j, c[i].text, &step, &err);
+
+		ok(rc == 0 && llabs(step - want) <= 25,
+		   "microbatches, case %zu: %lld, should be %lld (%s)", i, (long long)step,
+		   (long long)want, err.msg);
+	}
+	refuse(&j, "recompute L1 L2 L1", "twice");
+	job_fini(&j);
+}
+
 int main(void)
 {
+	test_accumulate();
+	test_order();
+	test_lines();
 	for (uint64_t seed = 1; seed <= 24; seed++)
 		test_buckets(seed);
 	test_plans();
