@@ -478,7 +478,11 @@ static int change_link(struct pl_rewriter *r, const struct pl_rewrite *rw, struc
 	struct pl_link_change *c = &s->change[s->n_changes];
 
 	if (r->c->has_link && !r->c->has_link(r->c->arg, rw->word))
-		return pl_fail(err, PL_EDATA, "the topology has no link \"%s\"", rw->word);
+		return pl_fail(
+			err, PL_EDATA,
+			"the topology has no link \"%s\"; without --topology links are \"pcie\" "
+			"and \"nic\", and \"*\" is all of them",
+			rw->word);
 	if (s->n_changes == PL_LEN(s->change))
 		return pl_fail(err, PL_ELIMIT, "more than %zu changes of links", PL_LEN(s->change));
 	*c = (struct pl_link_change){ rw->word, 1, 1 };
