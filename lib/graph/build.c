@@ -42,6 +42,8 @@ int gb_node(struct gb *b, const struct node *n, uint32_t *id, struct pl_err *err
 	if (rc < 0)
 		return rc;
 	b->node[b->n_nodes] = *n;
+	if (n->role == PL_RO_ARRIVE && n->res != PL_NONE)
+		b->ri[n->res].comm = true;
 	*id = (uint32_t)b->n_nodes++;
 	return 0;
 }

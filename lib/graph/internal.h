@@ -72,6 +72,7 @@ struct resinfo {
 	uint32_t node0, node1;	      /* a thread's nodes, in program order: [node0, node1) */
 	uint32_t rank_index;
 	int64_t stream;
+	bool comm; /* communication arrives on it */
 };
 
 struct window {

@@ -79,7 +79,7 @@ struct finder {
 	struct pl_graph *g;
 	pl_id *accumulate;   /* [segment]: the name, PL_NONE if it is not there */
 	uint32_t *issuer;    /* [node]: what launched it, PL_NONE */
-	pl_ns *await;	     /* [node]: of transfers */
+	bool accumulates;    /* some segment has the name */
 	pl_ns *free_until;   /* [node]: of transfers: nothing waits for it before */
 	int32_t *first_step; /* [shape]: the step that its tensors are taken from */
 	bool *parallel;	     /* [group]: may be data-parallel */
@@ -113,24 +113,6 @@ static int find_issuers(struct finder *f, struct pl_err *err)
 
 		if (type == PL_E_LAUNCH || type == PL_E_EARLY)
 			f->issuer[b->edge[i].dst] = b->edge[i].src;
-	}
-	return 0;
-}
-
-static int find_waits(struct finder *f, struct pl_err *err)
-{
-	const struct gb *b = f->b;
-	int rc = pl_alloc(&f->await, b->n_nodes, sizeof(*f->await), err);
-
-	if (rc < 0)
-		return rc;
-	for (size_t i = 0; i < b->n_nodes; i++)
-		f->await[i] = INT64_MAX;
-	for (size_t i = 0; i < b->n_edges; i++) {
-		const struct edge *e = &b->edge[i];
-
-		if (b->node[e->src].role == PL_RO_TRANSFER && !is_comm(&b->node[e->dst]))
-			f->await[e->src] = pl_min_i64(f->await[e->src], host_time(f, e->dst));
 	}
 	return 0;
 }
@@ -345,7 +327,7 @@ static int collect(struct finder *f, const struct rankinfo *rk, struct found *fo
 	for (size_t k = 0; k < rk->n_res; k++) {
 		const struct resinfo *ri = &b->ri[rk->res[k]];
 
-		for (uint32_t i = 0; i < ri->n; i++) {
+		for (uint32_t i = 0; (ri->comm || f->accumulates) && i < ri->n; i++) {
 			const struct op *op = &ri->op[i];
 			const struct pl_events *e = b->t->seg[op->seg];
 
@@ -731,6 +713,56 @@ out:
 	return rc;
 }
 
+struct awaited { /* a communication, by its transfer */
+	uint32_t transfer;
+	struct comm *comm;
+};
+
+static int by_transfer(const void *pa, const void *pb)
+{
+	const struct awaited *a = pa, *c = pb;
+
+	return a->transfer < c->transfer ? -1 : a->transfer > c->transfer;
+}
+
+/* The first time that the result of each communication was waited for. A bit a node keeps the
+ * search to the edges that matter. */
+static int find_waits(struct finder *f, struct pl_err *err)
+{
+	const struct gb *b = f->b;
+	struct awaited *v = NULL;
+	uint64_t *bit = NULL;
+	size_t n = 0;
+	int rc;
+
+	for (size_t r = 0; r < b->n_ranks; r++)
+		n += b->grads->rank[r].n_comms;
+	PL_TRY(pl_alloc(&v, n, sizeof(*v), err));
+	PL_TRY(pl_alloc(&bit, b->n_nodes / 64 + 1, sizeof(*bit), err));
+	n = 0;
+	for (size_t r = 0; r < b->n_ranks; r++)
+		for (size_t c = 0; c < b->grads->rank[r].n_comms; c++) {
+			struct comm *x = &b->grads->rank[r].comm[c];
+
+			v[n++] = (struct awaited){ x->arrive + 1, x };
+			bit[(x->arrive + 1) / 64] |= 1ull << (x->arrive + 1) % 64;
+		}
+	pl_sort(v, n, sizeof(*v), by_transfer);
+	for (size_t i = 0; n && i < b->n_edges; i++) {
+		const struct edge *e = &b->edge[i];
+		struct awaited key = { e->src, NULL }, *at;
+
+		if (!(bit[e->src / 64] >> e->src % 64 & 1) || is_comm(&b->node[e->dst]))
+			continue;
+		at = bsearch(&key, v, n, sizeof(*v), by_transfer);
+		at->comm->await = pl_min_i64(at->comm->await, host_time(f, e->dst));
+	}
+out:
+	pl_free(v);
+	pl_free(bit);
+	return rc;
+}
+
 static int find(struct finder *f, struct pl_err *err)
 {
 	struct gb *b = f->b;
@@ -739,20 +771,16 @@ static int find(struct finder *f, struct pl_err *err)
 	PL_TRY(pl_alloc(&b->grads, 1, sizeof(*b->grads), err));
 	PL_TRY(pl_alloc(&b->grads->rank, b->n_ranks, sizeof(*b->grads->rank), err));
 	PL_TRY(pl_alloc(&f->accumulate, b->t->n_segs, sizeof(*f->accumulate), err));
-	for (uint32_t i = 0; i < b->t->n_segs; i++)
+	for (uint32_t i = 0; i < b->t->n_segs; i++) {
 		f->accumulate[i] =
 			pl_intern_find(&b->t->seg[i]->seg.str, accumulate, sizeof(accumulate) - 1);
+		f->accumulates |= f->accumulate[i] != PL_NONE;
+	}
 	PL_TRY(find_issuers(f, err));
 	for (size_t r = 0; r < b->n_ranks; r++)
 		PL_TRY(collect(f, &b->rank[r], &b->grads->rank[r], err));
 	PL_TRY(drop_false_waits(f, err));
-	PL_TRY(find_waits(f, err));
-	for (size_t r = 0; r < b->n_ranks; r++)
-		for (size_t c = 0; c < b->grads->rank[r].n_comms; c++) {
-			struct comm *x = &b->grads->rank[r].comm[c];
-
-			x->await = f->await[x->arrive + 1];
-		}
+	rc = find_waits(f, err);
 out:
 	return rc;
 }
@@ -764,7 +792,6 @@ int gb_find_tensors(struct gb *b, struct pl_err *err)
 
 	pl_free(f.accumulate);
 	pl_free(f.issuer);
-	pl_free(f.await);
 	pl_free(f.free_until);
 	return rc;
 }
