@@ -103,7 +103,7 @@ static bool is_comm(const struct node *n)
 static int find_issuers(struct finder *f, struct pl_err *err)
 {
 	const struct gb *b = f->b;
-	int rc = pl_alloc(&f->issuer, b->n_nodes, sizeof(*f->issuer), err);
+	int rc = gb_room(&f->issuer, b->n_nodes, sizeof(*f->issuer), err);
 
 	if (rc < 0)
 		return rc;
@@ -423,6 +423,8 @@ static int drop_false_waits(struct finder *f, struct pl_err *err)
 	size_t kept = 0;
 	int rc;
 
+	if (!f->accumulates)
+		return 0;
 	PL_TRY(pl_alloc(&f->free_until, b->n_nodes, sizeof(*f->free_until), err));
 	PL_TRY(pl_alloc(&woken, b->n_nodes, 1, err));
 	for (size_t i = 0; i < b->n_nodes; i++)
