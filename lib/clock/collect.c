@@ -18,7 +18,8 @@ struct pl_align_seg {
 	pl_id *map; /* string of the segment -> string of pl_align, PL_NONE: not yet */
 	size_t n_map, cap_map;
 	uint32_t *row_ev; /* row of the batch -> ev, PL_NONE */
-	size_t ev0;	  /* first of this segment */
+	struct pl_issue *issue;
+	size_t ev0; /* first of this segment */
 	uint64_t events;
 };
 
@@ -87,7 +88,7 @@ static int seg_begin(struct pl_sink *s, struct pl_segment *seg, struct pl_err *e
 	c->n_first = c->n_map = 0;
 	c->events = 0;
 	c->ev0 = a->n;
-	return 0;
+	return pl_issue_begin(&c->issue, err);
 }
 
 static int note_first(struct pl_align_seg *c, const struct pl_segment *seg,
@@ -118,6 +119,7 @@ static int add_row(struct pl_align *a, const struct pl_segment *seg, const struc
 	PL_TRY(pl_grow(&a->ev, &a->cap, a->n + 1, sizeof(*a->ev), err));
 	e = &a->ev[a->n];
 	*e = (struct pl_comm){ .ts = b->ts[row],
+			       .turn = b->ts[row],
 			       .end = pl_add_sat(b->ts[row], dur),
 			       .seq = PL_NO_VALUE,
 			       .step = PL_NO_VALUE,
@@ -205,6 +207,10 @@ static int seg_batch(struct pl_sink *s, struct pl_segment *seg, struct pl_batch 
 		    is_arg(seg, c, "Process Group Ranks") || is_arg(seg, c, "Group size"))
 			PL_TRY(add_column(a, seg, c, err));
 	}
+	for (uint32_t i = 0; i < b->n; i++)
+		if (a->cur->row_ev[i] != PL_NONE)
+			a->cur->row_ev[i] -= (uint32_t)a->cur->ev0;
+	rc = pl_issue_batch(a->cur->issue, seg, b, a->cur->row_ev, a->n - a->cur->ev0, err);
 out:
 	return rc;
 }
@@ -436,6 +442,7 @@ static int settle_events(struct pl_align *a, const struct pl_segment *seg, const
 		e.clock = track_sr[track]; /* becomes a clock in pl_align_clocks() */
 		e.ts = pl_add_sat(e.ts, seg->base_ns);
 		e.end = pl_add_sat(e.end, seg->base_ns);
+		e.turn = pl_add_sat(e.turn, seg->base_ns);
 		settle_peer(a, &e);
 		PL_TRY(lane_of(a, &seg->track[track], &e.lane, err));
 		a->ev[k++] = e;
@@ -462,8 +469,10 @@ static int seg_end(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err
 	if (!more)
 		PL_TRY(check_duplicates(a, seg, sr0, err));
 	PL_TRY(note_ranks(a, sr0, err));
-	if (!a->dropped[a->n_segs])
+	if (!a->dropped[a->n_segs]) {
+		PL_TRY(pl_issue_settle(a, a->cur->issue, seg, a->cur->ev0, err));
 		PL_TRY(settle_events(a, seg, track_sr, err));
+	}
 	a->n_segs++;
 out:
 	pl_free(track_sr);
@@ -476,6 +485,7 @@ void pl_align_collect_fini(struct pl_align *a)
 		pl_free(a->cur->first);
 		pl_free(a->cur->map);
 		pl_free(a->cur->row_ev);
+		pl_issue_free(a->cur->issue);
 		pl_free(a->cur);
 	}
 	pl_intern_fini(&a->prev_pids);

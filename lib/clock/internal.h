@@ -1,6 +1,6 @@
 /*
- * internal.h - the parts of clock/: collect.c -> match.c (with lanes.c, infer.c, p2p.c, pairs.c,
- * stages.c, layout.c, islands.c) -> fit.c -> box.c.
+ * internal.h - the parts of clock/: collect.c (with issue.c) -> match.c (with lanes.c, infer.c,
+ * p2p.c, pairs.c, stages.c, layout.c, islands.c) -> fit.c -> box.c.
  */
 #ifndef PL_CLOCK_INTERNAL_H
 #define PL_CLOCK_INTERNAL_H
@@ -11,7 +11,8 @@
 
 /* One communication event. Strings are of pl_align.str. */
 struct pl_comm {
-	pl_ns ts, end;		  /* local, absolute */
+	pl_ns ts, end; /* local, absolute */
+	pl_ns turn;    /* its place in the rank's order: ts, unless issue.c knows better */
 	int64_t seq, step, bytes; /* PL_NO_VALUE */
 	uint32_t seg, event;
 	int32_t rank, peer; /* peer -1 unknown */
@@ -97,8 +98,21 @@ int pl_align_estimate(struct pl_align *a, struct pl_merge *m, struct pl_err *err
 
 void pl_align_collect_fini(struct pl_align *a);
 
+/* ---- issue.c: of the segment being read ---- */
+struct pl_issue;
+/* *at is made on the first call. */
+int pl_issue_begin(struct pl_issue **at, struct pl_err *err) PL_MUST;
+/* A batch, all rows of it. row_note: of each row its communication event, counted from the
+ * segment's first, or PL_NONE; n_notes: how many there are by now. */
+int pl_issue_batch(struct pl_issue *is, const struct pl_segment *seg, const struct pl_batch *b,
+		   const uint32_t *row_note, size_t n_notes, struct pl_err *err) PL_MUST;
+/* Set `turn` of the events from ev0 on; their lanes are still tracks. */
+int pl_issue_settle(struct pl_align *a, struct pl_issue *is, const struct pl_segment *seg,
+		    size_t ev0, struct pl_err *err) PL_MUST;
+void pl_issue_free(struct pl_issue *is); /* NULL is fine */
+
 /* ---- match.c ---- */
-/* Fill group, match, member and the counts of rep; sorts ev by (rank, ts, seg, event). */
+/* Fill group, match, member and the counts of rep; sorts ev by (rank, turn, seg, event). */
 int pl_align_match(struct pl_align *a, struct pl_merge *m, struct pl_err *err) PL_MUST;
 int pl_align_add_group(struct pl_align *a, const char *name, size_t n, uint32_t flags,
 		       uint32_t *index, struct pl_err *err) PL_MUST;
@@ -108,7 +122,7 @@ int pl_align_add_match(struct pl_align *a, uint32_t group, uint32_t flags, const
 		       uint32_t n, struct pl_err *err) PL_MUST;
 /* One rank's part of something that several do in the same order. */
 struct pl_seq {
-	const uint32_t *ev; /* indices of pl_align.ev, by time */
+	const uint32_t *ev; /* indices of pl_align.ev, in the rank's order */
 	uint32_t n;
 	int32_t rank;
 	uint32_t *to; /* of n: position in the reference sequence or PL_NONE, by pl_lane_align() */

@@ -91,8 +91,8 @@ static int by_rank_time(const void *x, const void *y)
 
 	if (p->rank != q->rank)
 		return p->rank < q->rank ? -1 : 1;
-	if (p->ts != q->ts)
-		return p->ts < q->ts ? -1 : 1;
+	if (p->turn != q->turn)
+		return p->turn < q->turn ? -1 : 1;
 	if (p->seg != q->seg)
 		return p->seg < q->seg ? -1 : 1;
 	return p->event < q->event ? -1 : p->event > q->event;

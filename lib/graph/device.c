@@ -14,14 +14,16 @@
  *
  * Threads that do nothing but communicate (gloo's workers) are streams in this sense; their
  * launches are the host operators that issued them, by record function id where recorded, else by
- * order.
+ * order among those of the same collective and sizes, or at least collective.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "graph/internal.h"
 
-#define ARG_RF 3 /* in pl_graph_args */
+#define ARG_RF	 3 /* in pl_graph_args */
+#define ARG_DIMS 4
+#define DIMS_MAX 512 /* of text */
 
 /* How far two neighbours may overlap and still count as one after the other. */
 static pl_ns slack(pl_ns dur)
@@ -260,7 +262,7 @@ static int graph_branches(struct gb *b, struct rankinfo *rk, const struct call *
 
 struct issue {
 	struct op *op;
-	const char *coll;
+	const char *coll, *dims; /* dims: NULL not recorded */
 	int64_t rf;
 };
 
@@ -269,6 +271,14 @@ static int by_issue(const void *pa, const void *pb)
 	const struct issue *a = pa, *c = pb;
 
 	return by_op_start(&a->op, &c->op);
+}
+
+static const char *dims_of(const struct gb *b, const struct pl_events *e, uint64_t ev)
+{
+	if (!e->text || b->t->n_args <= ARG_DIMS || !e->text[ARG_DIMS] ||
+	    e->text[ARG_DIMS][ev] == PL_NONE)
+		return NULL;
+	return pl_intern_get(&e->seg.str, e->text[ARG_DIMS][ev]);
 }
 
 static int collect_issues(struct gb *b, struct rankinfo *rk, bool service, struct issue **v,
@@ -293,13 +303,43 @@ static int collect_issues(struct gb *b, struct rankinfo *rk, bool service, struc
 				continue;
 			if ((rc = pl_grow(v, &cap, *n + 1, sizeof(**v), err)) < 0)
 				return rc;
-			(*v)[(*n)++] = (struct issue){ op, coll,
+			(*v)[(*n)++] = (struct issue){ op, coll, dims_of(b, e, op->ev),
 						       e->arg[ARG_RF] ? e->arg[ARG_RF][op->ev]
 								      : INT64_MIN };
 		}
 	}
 	pl_sort(*v, *n, sizeof(**v), by_issue);
 	return 0;
+}
+
+static bool same_dims(const struct issue *host, const struct issue *work)
+{
+	char x[DIMS_MAX], y[DIMS_MAX];
+
+	if (!host->dims || !work->dims)
+		return false;
+	pl_dims_text(host->dims, true, x, sizeof(x));
+	pl_dims_text(work->dims, false, y, sizeof(y));
+	return !strcmp(x, y);
+}
+
+/* What issued `work`, of those from `next` on that nobody has yet: nh if that is not known. */
+static size_t find_issue(const struct issue *host, size_t nh, const bool *used, size_t next,
+			 const struct issue *work)
+{
+	size_t hit = nh;
+
+	for (size_t k = next; k < nh && work->rf > 0; k++) /* 0: not counted */
+		if (!used[k] && host[k].rf == work->rf - 1 && host[k].op->start <= work->op->start)
+			return k;
+	for (size_t k = next; k < nh && host[k].op->start <= work->op->start; k++) {
+		if (used[k] || strcmp(host[k].coll, work->coll))
+			continue;
+		if (same_dims(&host[k], work))
+			return k;
+		hit = hit == nh ? k : hit;
+	}
+	return hit;
 }
 
 static int service_launches(struct gb *b, struct rankinfo *rk, struct pl_err *err)
@@ -315,16 +355,8 @@ static int service_launches(struct gb *b, struct rankinfo *rk, struct pl_err *er
 	PL_TRY(collect_issues(b, rk, false, &host, &nh, err));
 	PL_TRY(pl_alloc(&used, nh, sizeof(*used), err));
 	for (size_t i = 0; i < nw; i++) {
-		size_t hit = nh;
+		size_t hit = find_issue(host, nh, used, next, &work[i]);
 
-		for (size_t k = 0; k < nh && work[i].rf != INT64_MIN; k++)
-			if (!used[k] && host[k].rf == work[i].rf - 1 &&
-			    host[k].op->start <= work[i].op->start)
-				hit = k;
-		for (size_t k = next; k < nh && hit == nh; k++)
-			if (!used[k] && !strcmp(host[k].coll, work[i].coll) &&
-			    host[k].op->start <= work[i].op->start)
-				hit = k;
 		if (hit == nh)
 			continue;
 		used[hit] = true;

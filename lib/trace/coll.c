@@ -200,6 +200,26 @@ const char *pl_coll_from_name(const char *name, size_t n)
 	return kernel ? "collective" : NULL;
 }
 
+size_t pl_dims_text(const char *dims, bool first, char *text, size_t size)
+{
+	size_t n = 0;
+	int depth = 0;
+
+	for (; *dims; dims++) {
+		bool skip = *dims == ' ' || *dims == '\n' || *dims == '\t' || *dims == '\r';
+
+		depth -= *dims == ']';
+		if (first && depth <= 1 && (*dims == ',' || depth <= 0) && n)
+			break;
+		skip |= first && depth <= 0;
+		depth += *dims == '[';
+		if (!skip && n + 1 < size)
+			text[n++] = *dims;
+	}
+	text[n] = '\0';
+	return n;
+}
+
 static const char *const colls[PL_COLL_COUNT_] = {
 	[PL_COLL_OTHER] = "collective",
 	[PL_COLL_ALLREDUCE] = "allreduce",

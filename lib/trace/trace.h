@@ -369,6 +369,10 @@ int pl_trace_tame(struct pl_trace *t, uint64_t *n, struct pl_err *err) PL_MUST;
 /* "ncclDevKernel_AllReduce_Sum_f16_RING_LL(...)", "gloo:all_reduce", "c10d::allreduce_",
  * "grads-reduce-scatter": the canonical collective ("allreduce" ...), or NULL if it is none. */
 const char *pl_coll_from_name(const char *name, size_t n);
+/* Recorded sizes of tensors, "[[800], [7]]", without blanks and cut to `size`, ended by 0; returns
+ * the length. `first`: only those of the first argument, which is what an operator that issues
+ * ("[[[800], [7]], [], []]") has in common with the communication. */
+size_t pl_dims_text(const char *dims, bool first, char *text, size_t size);
 
 /* The canonical collectives as numbers. */
 enum pl_coll {

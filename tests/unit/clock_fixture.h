@@ -13,6 +13,12 @@ struct ev {
 	int64_t bytes; /* 0 none */
 };
 
+struct thread_args { /* of an event on a thread instead of a stream */
+	int64_t tid;
+	const char *dims; /* recorded sizes */
+	int64_t rf;	  /* record function id */
+};
+
 static char said[8192];
 static void hear(void *arg, enum pl_level level, const char *text)
 {
@@ -47,17 +53,39 @@ static int put_int_col(struct pl_batch *b, uint8_t role, uint32_t row, int64_t v
 	return rc < 0 ? rc : pl_col_put(&b->col[col], row, v, 0, err);
 }
 
+/* What the profiler of a thread writes beside it. */
+static int put_args(struct pl_segment *s, struct pl_batch *b, uint32_t row,
+		    const struct thread_args *g, struct pl_err *err)
+{
+	uint32_t col;
+	pl_id key, id;
+	int rc;
+
+	PL_TRY(pl_intern_add(&s->str, "Input Dims", 10, &key, err));
+	PL_TRY(pl_intern_add(&s->str, g->dims, strlen(g->dims), &id, err));
+	PL_TRY(pl_batch_col(b, PL_R_ARG, PL_V_JSON, key, &col, err));
+	PL_TRY(pl_col_put(&b->col[col], row, id, 0, err));
+	PL_TRY(pl_intern_add(&s->str, "Record function id", 18, &key, err));
+	PL_TRY(pl_batch_col(b, PL_R_ARG, PL_V_INT, key, &col, err));
+	rc = pl_col_put(&b->col[col], row, g->rf, 0, err);
+out:
+	return rc;
+}
+
 static int put_event(struct pl_segment *s, struct pl_batch *b, int32_t rank, const char *host,
-		     const struct ev *e, struct pl_err *err)
+		     const struct ev *e, const struct thread_args *g, struct pl_err *err)
 {
 	struct pl_track t;
 	uint32_t row = b->n;
 	int rc;
 
 	pl_track_init(&t);
-	t.type = PL_T_STREAM;
+	t.type = g ? PL_T_THREAD : PL_T_STREAM;
 	t.rank = rank;
-	t.stream = e->stream;
+	if (g)
+		t.tid = g->tid;
+	else
+		t.stream = e->stream;
 	PL_TRY(pl_intern_add(&s->str, "77", 2, &t.pid, err));
 	if (host)
 		PL_TRY(pl_intern_add(&s->str, host, strlen(host), &t.host, err));
@@ -75,15 +103,18 @@ static int put_event(struct pl_segment *s, struct pl_batch *b, int32_t rank, con
 		PL_TRY(put_int_col(b, PL_R_SEQ, row, e->seq, err));
 	if (e->bytes)
 		PL_TRY(put_int_col(b, PL_R_BYTES, row, e->bytes, err));
+	if (g)
+		PL_TRY(put_args(s, b, row, g, err));
 	if (e->peer >= 0)
 		PL_TRY(put_int_col(b, PL_R_PEER, row, e->peer, err));
 out:
 	return rc;
 }
 
-/* One segment of one rank. */
-static int feed(struct pl_align *a, int32_t rank, const char *host, const char *source,
-		const struct ev *e, size_t n, struct pl_err *err)
+/* One segment of one rank; `g` of each event, or NULL: all are on streams. */
+static inline int feed_threads(struct pl_align *a, int32_t rank, const char *host,
+			       const char *source, const struct ev *e, const struct thread_args *g,
+			       size_t n, struct pl_err *err)
 {
 	struct pl_sink *sink = pl_align_sink(a);
 	struct pl_segment s;
@@ -96,13 +127,19 @@ static int feed(struct pl_align *a, int32_t rank, const char *host, const char *
 	s.source = pl_strdup(source);
 	PL_TRY(sink->begin(sink, &s, err));
 	for (size_t i = 0; i < n; i++)
-		PL_TRY(put_event(&s, &b, rank, host, &e[i], err));
+		PL_TRY(put_event(&s, &b, rank, host, &e[i], g ? &g[i] : NULL, err));
 	PL_TRY(sink->batch(sink, &s, &b, err));
 	rc = sink->end(sink, &s, err);
 out:
 	pl_batch_fini(&b);
 	pl_segment_fini(&s);
 	return rc;
+}
+
+static inline int feed(struct pl_align *a, int32_t rank, const char *host, const char *source,
+		       const struct ev *e, size_t n, struct pl_err *err)
+{
+	return feed_threads(a, rank, host, source, e, NULL, n, err);
 }
 
 static struct pl_align *new_align(enum pl_clock_by by, enum pl_clock_dup dup, bool strict)

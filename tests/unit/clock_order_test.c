@@ -1,6 +1,7 @@
 /*
  * One recorded group on two streams: each stream has its order, but which of the two is ahead
- * chance decides on each rank. The truth is known, so every match is looked at.
+ * chance decides on each rank. Then a group that nobody recorded, on two service threads that take
+ * what one thread issues. The truth is known, so every match is looked at.
  */
 #include <stdlib.h>
 
@@ -139,6 +140,131 @@ static void check_job(const char *what, const struct job *j, enum pl_matched_by 
 	ok(misled == 0, "%s: the first divergence is named, and only a real one: %s", what, said);
 }
 
+/* ---- service threads ---------------------------------------------------------------------------
+ */
+
+#define PAIRS 50 /* of collectives that are issued back to back */
+#define WORKS (2 * PAIRS)
+
+enum known { BY_IDS, BY_SIZES, BY_KIND };
+struct work {
+	int kind;
+	pl_ns start, end;
+};
+static int issued[RANKS][2 * WORKS]; /* which collective each event is, -1 for what issues */
+static const char *const work_name[] = { "gloo:broadcast", "gloo:broadcast", "gloo:all_reduce" };
+static const char *const work_dims[] = { "[[800]]", "[[7]]", "[[800]]" };
+static const int64_t work_bytes[] = { 3200, 56, 3200 };
+static const char *const op_name[] = { "c10d::broadcast_", "c10d::broadcast_", "c10d::allreduce_" };
+static const char *const op_dims[] = { "[[[800]], [], []]", "[[[7]], [], []]",
+				       "[[[800]], [], []]" };
+
+static void swap_starts(struct ev *x, struct ev *y)
+{
+	pl_ns t = x->ts;
+
+	x->ts = y->ts;
+	y->ts = t;
+}
+
+/* Two are taken from the queue at once: which of them starts first, and on which thread, is chance.
+ * Those that are alike start in order unless identifiers tell them apart. */
+static void make_pair(const struct work *w, int k, enum known by, struct ev *e,
+		      struct thread_args *g, int *what)
+{
+	bool first = draw(2), alike = w[0].kind == w[1].kind;
+
+	if (by == BY_KIND)
+		alike = (w[0].kind == 2) == (w[1].kind == 2);
+	for (int i = 0; i < 2; i++) {
+		int kind = w[i].kind;
+		pl_ns begin = w[i].start + 50000 + 1000 * i;
+		int64_t rf = by == BY_IDS ? 100 + 7 * (2 * k + i) : 0; /* 0: not counted */
+
+		what[i] = -1;
+		what[2 + i] = 2 * k + i;
+		e[i] = (struct ev){ .kind = PL_K_HOST_OP,
+				    .name = op_name[kind],
+				    .seq = -1,
+				    .peer = -1,
+				    .ts = w[i].start + 500 * i,
+				    .dur = 400 };
+		g[i] = (struct thread_args){ 7, by == BY_KIND ? "[[], [], []]" : op_dims[kind],
+					     rf };
+		e[2 + i] = (struct ev){ .kind = PL_K_COLLECTIVE,
+					.name = work_name[kind],
+					.coll = kind == 2 ? "allreduce" : "broadcast",
+					.seq = -1,
+					.peer = -1,
+					.ts = begin,
+					.dur = 0,
+					.bytes = work_bytes[kind] };
+		g[2 + i] = (struct thread_args){ 8 + (first == (i == 0)), work_dims[kind],
+						 rf ? rf + 1 : 0 };
+	}
+	if (draw(2) && (by == BY_IDS || !alike))
+		swap_starts(&e[2], &e[3]);
+	for (int i = 0; i < 2; i++)
+		e[2 + i].dur = w[i].end + draw(4000) - e[2 + i].ts;
+}
+
+static void run_works(enum known by, uint64_t seed, struct pl_align **a, struct result *x)
+{
+	static struct ev e[2 * WORKS];
+	static struct thread_args g[2 * WORKS];
+	struct work all[WORKS];
+	int rc = 0;
+
+	rng = seed;
+	for (int i = 0; i < WORKS; i++)
+		all[i] = (struct work){ .kind = (int)draw(3),
+					.end = 2000000 * (int64_t)(i / 2 + 1) + draw(300000) };
+	*a = new_align(PL_CLOCK_AUTO, PL_DUP_REFUSE, false);
+	for (int r = 0; r < RANKS; r++) {
+		for (int k = 0; k < PAIRS; k++) {
+			struct work *w = all + (size_t)2 * k;
+
+			w[0].start = w[1].start =
+				2000000 * (int64_t)(k + 1) - 300000 - draw(900000);
+			make_pair(w, k, by, e + (size_t)4 * k, g + (size_t)4 * k,
+				  issued[r] + (size_t)4 * k);
+		}
+		for (int i = 0; i < 2 * WORKS; i++)
+			e[i].ts += r * 55555555;
+		rc |= feed_threads(*a, r, NULL, "", e, g, 2 * WORKS, NULL);
+	}
+	solve(*a, x);
+	if (rc < 0 || x->rc < 0)
+		ok(false, "seed %d: solved", (int)seed);
+}
+
+static void check_works(const char *what, enum known by)
+{
+	int wrong = 0, full = 0, others = 0, seeds = 12;
+
+	for (int seed = 1; seed <= seeds; seed++) {
+		struct pl_align *a;
+		struct result x;
+
+		run_works(by, (uint64_t)seed, &a, &x);
+		for (uint32_t i = 0; i < x.m.n_matches; i++) {
+			const struct pl_match *k = &x.m.match[i];
+			const struct pl_member *v = &x.m.member[k->first];
+
+			full += k->n == RANKS;
+			for (uint32_t m = 1; m < k->n; m++)
+				wrong += issued[v[m].segment][v[m].event] !=
+					 issued[v[0].segment][v[0].event];
+		}
+		others += x.m.n_groups != 1 || x.r.divergences || x.r.doubtful ||
+			  x.r.unmatched_collectives;
+		done(a, &x);
+	}
+	ok(wrong == 0, "%s: %d members of another collective", what, wrong);
+	ok(full == seeds * WORKS, "%s: %d of %d are complete", what, full, seeds * WORKS);
+	ok(others == 0, "%s: one group, nothing doubtful, nothing said: %s", what, said);
+}
+
 int main(void)
 {
 	static const struct job shards = { .name = { "allgather", "reduce_scatter" },
@@ -169,5 +295,8 @@ int main(void)
 	check_job("one missing", &j, PL_BY_STREAMS, ALL - 1);
 	j.third = true;
 	check_job("one missing, streams that differ", &j, PL_BY_KINDS, ALL - 1);
+	check_works("service threads, identifiers", BY_IDS);
+	check_works("service threads, sizes of what issues", BY_SIZES);
+	check_works("service threads, kinds of what issues", BY_KIND);
 	return done_testing();
 }

@@ -473,6 +473,23 @@ static void test_collectives(void)
 		       cases[i][0]);
 }
 
+static void test_dims(void)
+{
+	char text[16];
+
+	is_i64((int64_t)pl_dims_text("[[800], [7]]", false, text, sizeof(text)), 11, "sizes");
+	is_str(text, "[[800],[7]]", "without blanks");
+	pl_dims_text("[[[800], [7]], [], []]", true, text, sizeof(text));
+	is_str(text, "[[800],[7]]", "the first argument, a list");
+	pl_dims_text("[[800, 7], [3]]", true, text, sizeof(text));
+	is_str(text, "[800,7]", "the first argument, a tensor");
+	pl_dims_text("[[], [3]]", true, text, sizeof(text));
+	is_str(text, "[]", "the first argument, a number");
+	pl_dims_text("[[[1000000], [1000000]]]", true, text, sizeof(text));
+	is_str(text, "[[1000000],[100", "cut");
+	is_i64((int64_t)pl_dims_text("]", true, text, sizeof(text)), 0, "no list at all");
+}
+
 static void test_registries(void)
 {
 	bool all = true;
@@ -523,6 +540,7 @@ int main(void)
 	struct recipe full = { .seed = 12, .segments = 1, .batches = 2, .rows = PL_BATCH_ROWS };
 	struct pl_merge m;
 
+	test_dims();
 	test_registries();
 	test_collectives();
 	test_segment_helpers();

@@ -1,0 +1,420 @@
+/*
+ * In which order a rank issued what several of its threads carry out.
+ *
+ * gloo hands collectives to service threads: what is issued back to back starts on two of them at
+ * once, in an order that chance decides on each rank. Ranks agree on the order of issue only, and
+ * it shows in two ways. Identifiers of record functions are counted through a process and given
+ * out when a collective is issued, so where the profiler wrote them they are the order. Otherwise
+ * the host operators that issue (c10d::broadcast_) are recorded, one for each collective: service
+ * threads take from one queue, so of the collectives of one kind and size the k-th to start was
+ * issued by the k-th such operator; operators whose sizes are written in another way are left for
+ * a second pass, by kind alone.
+ *
+ * Events keep their times. Those whose issue is known exchange their places in the rank's order:
+ * the first issued gets the turn of the first to start.
+ *
+ * Cost: sorting what communicates; one look at a table for each other event.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock/internal.h"
+
+#define DIMS_MAX 512 /* of text; longer lists are told apart by their beginning */
+
+struct issue_op { /* a host operator that issues */
+	pl_ns ts, end;
+	uint32_t track, next; /* next: of the same key, PL_NONE */
+	pl_id coll, dims;
+	bool used;
+};
+
+struct issue_note { /* beside each event of the segment */
+	int64_t rf;
+	pl_id dims;
+};
+
+struct pl_issue {
+	struct pl_intern str; /* its own: numbers of pl_align.str decide between equals elsewhere */
+	struct issue_op *op;
+	size_t n, cap;
+	struct issue_note *note;
+	size_t n_notes, cap_notes;
+	pl_id *coll; /* by string of the segment: collective that it names, NOT_YET */
+	size_t n_coll, cap_coll;
+	uint32_t *row_op; /* row of the batch -> op, PL_NONE */
+};
+
+#define NOT_YET (PL_NONE - 1)
+
+int pl_issue_begin(struct pl_issue **at, struct pl_err *err)
+{
+	int rc = 0;
+
+	if (!*at) {
+		PL_TRY(pl_alloc(at, 1, sizeof(**at), err));
+		PL_TRY(pl_alloc(&(*at)->row_op, PL_BATCH_ROWS, sizeof(*(*at)->row_op), err));
+	}
+	(*at)->n = (*at)->n_notes = (*at)->n_coll = 0;
+out:
+	return rc;
+}
+
+void pl_issue_free(struct pl_issue *is)
+{
+	if (!is)
+		return;
+	pl_intern_fini(&is->str);
+	pl_free(is->op);
+	pl_free(is->note);
+	pl_free(is->coll);
+	pl_free(is->row_op);
+	pl_free(is);
+}
+
+/* ---- rows --------------------------------------------------------------------------------------
+ */
+
+static int named(struct pl_issue *is, const char *s, size_t n, pl_id *coll, struct pl_err *err)
+{
+	const char *c = pl_coll_from_name(s, n);
+
+	*coll = PL_NONE;
+	return c ? pl_intern_add(&is->str, c, strlen(c), coll, err) : 0;
+}
+
+static int add_op(struct pl_issue *is, const struct pl_segment *seg, const struct pl_batch *b,
+		  uint32_t row, struct pl_err *err)
+{
+	pl_id name = b->name[row];
+	int rc = 0;
+
+	if (name >= is->n_coll || b->dur[row] < 0)
+		return 0;
+	if (is->coll[name] == NOT_YET)
+		PL_TRY(named(is, seg->str.str[name], seg->str.len[name], &is->coll[name], err));
+	if (is->coll[name] == PL_NONE || is->n >= PL_NONE)
+		return 0;
+	PL_TRY(pl_grow(&is->op, &is->cap, is->n + 1, sizeof(*is->op), err));
+	is->row_op[row] = (uint32_t)is->n;
+	is->op[is->n++] = (struct issue_op){ .ts = b->ts[row],
+					     .end = pl_add_sat(b->ts[row], b->dur[row]),
+					     .track = b->track[row],
+					     .coll = is->coll[name],
+					     .dims = PL_NONE };
+out:
+	return rc;
+}
+
+static bool is_key(const struct pl_segment *seg, const struct pl_col *c, const char *key)
+{
+	return c->role == PL_R_ARG && c->key != PL_NONE &&
+	       !strcmp(pl_intern_get(&seg->str, c->key), key);
+}
+
+static int add_dims(struct pl_issue *is, const struct pl_segment *seg, const struct pl_col *c,
+		    const uint32_t *row_note, struct pl_err *err)
+{
+	char text[DIMS_MAX];
+	int rc = 0;
+
+	if (c->type != PL_V_STR && c->type != PL_V_JSON)
+		return 0;
+	for (uint32_t i = 0; i < c->n; i++) {
+		uint32_t op = is->row_op[c->row[i]], note = row_note[c->row[i]];
+		size_t n;
+
+		if ((op == PL_NONE && note == PL_NONE) || (uint64_t)c->val[i] >= seg->str.n)
+			continue;
+		n = pl_dims_text(pl_intern_get(&seg->str, (pl_id)c->val[i]), op != PL_NONE, text,
+				 sizeof(text));
+		PL_TRY(pl_intern_add(&is->str, text, n,
+				     op != PL_NONE ? &is->op[op].dims : &is->note[note].dims, err));
+	}
+out:
+	return rc;
+}
+
+int pl_issue_batch(struct pl_issue *is, const struct pl_segment *seg, const struct pl_batch *b,
+		   const uint32_t *row_note, size_t n_notes, struct pl_err *err)
+{
+	int rc;
+
+	PL_TRY(pl_grow(&is->coll, &is->cap_coll, seg->str.n + 1, sizeof(*is->coll), err));
+	for (; is->n_coll < seg->str.n; is->n_coll++)
+		is->coll[is->n_coll] = NOT_YET;
+	PL_TRY(pl_grow(&is->note, &is->cap_notes, n_notes + 1, sizeof(*is->note), err));
+	for (; is->n_notes < n_notes; is->n_notes++)
+		is->note[is->n_notes] = (struct issue_note){ -1, PL_NONE };
+	for (uint32_t i = 0; i < b->n; i++) {
+		is->row_op[i] = PL_NONE;
+		if (b->kind[i] == PL_K_HOST_OP)
+			PL_TRY(add_op(is, seg, b, i, err));
+	}
+	for (uint32_t k = 0; k < b->n_cols; k++) {
+		const struct pl_col *c = &b->col[k];
+
+		if (is_key(seg, c, "Input Dims"))
+			PL_TRY(add_dims(is, seg, c, row_note, err));
+		if (!is_key(seg, c, "Record function id") || c->type != PL_V_INT)
+			continue;
+		for (uint32_t i = 0; i < c->n; i++)
+			if (row_note[c->row[i]] != PL_NONE)
+				is->note[row_note[c->row[i]]].rf = c->val[i];
+	}
+out:
+	return rc;
+}
+
+/* ---- the order of one rank ---------------------------------------------------------------------
+ */
+
+struct issued { /* an event on a thread, or an operator, of one rank */
+	pl_ns ts;
+	int64_t key; /* of an event: order of issue, NO_VALUE unknown */
+	uint32_t i;  /* ev or op */
+	uint32_t track;
+};
+
+static int by_start(const void *x, const void *y)
+{
+	const struct issued *p = x, *q = y;
+
+	if (p->ts != q->ts)
+		return p->ts < q->ts ? -1 : 1;
+	return p->i < q->i ? -1 : p->i > q->i;
+}
+
+static int by_key(const void *x, const void *y)
+{
+	const struct issued *p = x, *q = y;
+
+	if (p->key != q->key)
+		return p->key < q->key ? -1 : 1;
+	return p->i < q->i ? -1 : p->i > q->i;
+}
+
+/* Identifiers of all, each another? Those that are not counted are 0. */
+static bool by_record_function(const struct pl_issue *is, size_t ev0, struct issued *v, size_t n)
+{
+	bool good = true;
+
+	for (size_t i = 0; i < n; i++) {
+		v[i].key = is->note[v[i].i - ev0].rf;
+		good &= v[i].key > 0;
+	}
+	if (!good)
+		return false;
+	qsort(v, n, sizeof(*v), by_key);
+	for (size_t i = 1; i < n; i++)
+		good &= v[i].key != v[i - 1].key;
+	return good;
+}
+
+/* Operators that only call another one for the same collective issue nothing themselves. */
+static size_t drop_outer(const struct pl_issue *is, struct issued *o, size_t n)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		const struct issue_op *p = &is->op[o[i].i];
+		bool outer = false;
+
+		for (size_t k = i + 1; k < n && o[k].ts < p->end && !outer; k++)
+			outer = o[k].track == o[i].track && is->op[o[k].i].coll == p->coll;
+		if (!outer)
+			o[kept++] = o[i];
+	}
+	return kept;
+}
+
+struct queues { /* operators by what they issue, first in first out */
+	struct pl_intern keys;
+	uint32_t *head, *tail;
+	size_t cap_head, cap_tail;
+};
+
+static void queues_fini(struct queues *q)
+{
+	pl_intern_fini(&q->keys);
+	pl_free(q->head);
+	pl_free(q->tail);
+}
+
+static int enqueue(struct queues *q, struct pl_issue *is, uint32_t i, bool sizes,
+		   struct pl_err *err)
+{
+	struct issue_op *op = &is->op[i];
+	pl_id key[2] = { op->coll, sizes ? op->dims : PL_NONE };
+	size_t before = q->keys.n;
+	uint32_t k;
+	int rc;
+
+	PL_TRY(pl_intern_add(&q->keys, (const char *)key, sizeof(key), &k, err));
+	PL_TRY(pl_grow(&q->head, &q->cap_head, q->keys.n, sizeof(*q->head), err));
+	PL_TRY(pl_grow(&q->tail, &q->cap_tail, q->keys.n, sizeof(*q->tail), err));
+	op->next = PL_NONE;
+	if (q->keys.n > before)
+		q->head[k] = i;
+	else
+		is->op[q->tail[k]].next = i;
+	q->tail[k] = i;
+out:
+	return rc;
+}
+
+/* Give events, by start, the first operators of their kind (and size) that nobody has yet. */
+static int take_ops(struct pl_align *a, struct pl_issue *is, size_t ev0, struct issued *v, size_t n,
+		    const struct issued *o, size_t n_ops, bool sizes, struct pl_err *err)
+{
+	struct queues q = { 0 };
+	int rc = 0;
+
+	for (size_t i = 0; i < n_ops; i++)
+		if (!is->op[o[i].i].used)
+			PL_TRY(enqueue(&q, is, o[i].i, sizes, err));
+	for (size_t i = 0; i < n; i++) {
+		pl_id name = a->ev[v[i].i].name, key[2] = { PL_NONE, PL_NONE };
+		uint32_t k, op;
+
+		if (v[i].key != PL_NO_VALUE || name == PL_NONE)
+			continue;
+		PL_TRY(named(is, a->str.str[name], a->str.len[name], &key[0], err));
+		key[1] = sizes ? is->note[v[i].i - ev0].dims : PL_NONE;
+		k = pl_intern_find(&q.keys, (const char *)key, sizeof(key));
+		op = k == PL_NONE ? PL_NONE : q.head[k];
+		if (op == PL_NONE || is->op[op].ts > v[i].ts)
+			continue;
+		q.head[k] = is->op[op].next;
+		is->op[op].used = true;
+		v[i].key = is->op[op].ts;
+	}
+out:
+	queues_fini(&q);
+	return rc;
+}
+
+/* Events v[0..n) of one rank exchange their turns. `o`: its operators; both are by start. */
+static int settle_rank(struct pl_align *a, struct pl_issue *is, size_t ev0, struct issued *v,
+		       size_t n, struct issued *o, size_t n_ops, pl_ns *turn, struct pl_err *err)
+{
+	size_t known = 0;
+	int rc;
+
+	if (!by_record_function(is, ev0, v, n)) {
+		for (size_t i = 0; i < n; i++)
+			v[i].key = PL_NO_VALUE;
+		qsort(v, n, sizeof(*v), by_start);
+		n_ops = drop_outer(is, o, n_ops);
+		PL_TRY(take_ops(a, is, ev0, v, n, o, n_ops, true, err));
+		PL_TRY(take_ops(a, is, ev0, v, n, o, n_ops, false, err));
+	}
+	qsort(v, n, sizeof(*v), by_start);
+	for (size_t i = 0; i < n; i++)
+		if (v[i].key != PL_NO_VALUE) {
+			turn[known] = v[i].ts;
+			v[known++] = v[i];
+		}
+	qsort(v, known, sizeof(*v), by_key);
+	for (size_t i = 0; i < known; i++)
+		a->ev[v[i].i].turn = turn[i];
+	rc = 0;
+out:
+	return rc;
+}
+
+/* ---- the segment -------------------------------------------------------------------------------
+ */
+
+static bool on_thread(const struct pl_segment *seg, uint32_t track)
+{
+	return track < seg->n_tracks && seg->track[track].type != PL_T_STREAM;
+}
+
+struct rank_thread { /* where a rank's threads communicate */
+	int32_t rank;
+	uint32_t track;
+	bool several;
+};
+
+/* Ranks with collectives on several threads; *n of them. */
+static int find_ranks(const struct pl_align *a, const struct pl_segment *seg, size_t ev0,
+		      struct rank_thread *r, uint32_t *n, struct pl_err *err)
+{
+	struct pl_intern ids = { 0 };
+	uint32_t kept = 0, k;
+	int rc = 0;
+
+	for (size_t i = ev0; i < a->n; i++) {
+		const struct pl_comm *e = &a->ev[i];
+		size_t before = ids.n;
+		int32_t rank;
+
+		if (e->kind != PL_K_COLLECTIVE || !on_thread(seg, e->lane))
+			continue;
+		rank = seg->track[e->lane].rank;
+		PL_TRY(pl_intern_add(&ids, (const char *)&rank, sizeof(rank), &k, err));
+		if (ids.n > before)
+			r[k] = (struct rank_thread){ rank, e->lane, false };
+		r[k].several |= r[k].track != e->lane;
+	}
+	for (k = 0; k < ids.n; k++)
+		if (r[k].several)
+			r[kept++] = r[k];
+	*n = kept;
+out:
+	pl_intern_fini(&ids);
+	return rc;
+}
+
+/* Events and operators of a rank, the operators by start. */
+static void gather(const struct pl_align *a, const struct pl_issue *is,
+		   const struct pl_segment *seg, size_t ev0, int32_t rank, struct issued *v,
+		   size_t *n, struct issued *o, size_t *n_ops)
+{
+	*n = *n_ops = 0;
+	for (size_t i = ev0; i < a->n; i++) {
+		const struct pl_comm *e = &a->ev[i];
+
+		if (e->kind == PL_K_COLLECTIVE && on_thread(seg, e->lane) &&
+		    seg->track[e->lane].rank == rank)
+			v[(*n)++] = (struct issued){ e->ts, PL_NO_VALUE, (uint32_t)i, e->lane };
+	}
+	for (size_t i = 0; i < is->n; i++) {
+		const struct issue_op *p = &is->op[i];
+
+		if (on_thread(seg, p->track) && seg->track[p->track].rank == rank)
+			o[(*n_ops)++] =
+				(struct issued){ p->ts, PL_NO_VALUE, (uint32_t)i, p->track };
+	}
+	qsort(o, *n_ops, sizeof(*o), by_start);
+}
+
+int pl_issue_settle(struct pl_align *a, struct pl_issue *is, const struct pl_segment *seg,
+		    size_t ev0, struct pl_err *err)
+{
+	struct rank_thread *r = NULL;
+	struct issued *v = NULL, *o = NULL;
+	pl_ns *turn = NULL;
+	uint32_t ranks = 0;
+	size_t all = a->n - ev0, n, n_ops;
+	int rc;
+
+	PL_TRY(pl_alloc(&r, seg->n_tracks + 1u, sizeof(*r), err));
+	PL_TRY(find_ranks(a, seg, ev0, r, &ranks, err));
+	if (!ranks)
+		goto out;
+	PL_TRY(pl_alloc(&v, all, sizeof(*v), err));
+	PL_TRY(pl_alloc(&turn, all, sizeof(*turn), err));
+	PL_TRY(pl_alloc(&o, is->n + 1, sizeof(*o), err));
+	for (uint32_t k = 0; k < ranks; k++) {
+		gather(a, is, seg, ev0, r[k].rank, v, &n, o, &n_ops);
+		PL_TRY(settle_rank(a, is, ev0, v, n, o, n_ops, turn, err));
+	}
+out:
+	pl_free(r);
+	pl_free(v);
+	pl_free(o);
+	pl_free(turn);
+	return rc;
+}
