@@ -33,7 +33,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph/internal.h"
+#include "graph/tensors.h"
 
 #define ARG_DIMS    4 /* in pl_graph_args */
 #define ARG_TYPE    5
@@ -42,80 +42,6 @@
 #define NAME_MAX_   96
 
 static const char accumulate[] = "torch::autograd::AccumulateGrad";
-
-struct grad {
-	pl_ns start;
-	int32_t step;  /* from gb_put_tensors() on */
-	uint32_t op;   /* node of the operator */
-	uint32_t node; /* at its end the gradient is ready */
-	int64_t bytes; /* -1 unknown */
-	pl_id type;    /* of the graph, PL_NONE */
-	char dims[48]; /* "100x768", empty unknown */
-	uint32_t comm; /* that carries it, into found.comm; PL_NONE */
-	bool estimated;
-};
-
-struct comm {
-	pl_ns issue, await; /* await: first time that its result was waited for, INT64_MAX never */
-	int64_t bytes;
-	int32_t step; /* from gb_put_tensors() on */
-	uint32_t arrive, group;
-	bool named; /* its name says that it carries gradients */
-};
-
-struct found { /* of a rank */
-	struct grad *grad;
-	size_t n_grads, cap_grads;
-	struct comm *comm;
-	size_t n_comms, cap_comms;
-};
-
-struct gb_grads {
-	struct found *rank; /* [rank] */
-};
-
-struct finder {
-	struct gb *b;
-	struct pl_graph *g;
-	pl_id *accumulate;   /* [segment]: the name, PL_NONE if it is not there */
-	uint32_t *issuer;    /* [node]: what launched it, PL_NONE */
-	bool accumulates;    /* some segment has the name */
-	pl_ns *free_until;   /* [node]: of transfers: nothing waits for it before */
-	int32_t *first_step; /* [shape]: the step that its tensors are taken from */
-	bool *parallel;	     /* [group]: may be data-parallel */
-};
-
-/* ---- what waits for what -----------------------------------------------------------------------
- */
-
-static pl_ns host_time(const struct finder *f, uint32_t node)
-{
-	uint32_t by = f->issuer[node];
-
-	return f->b->node[by == PL_NONE ? node : by].start;
-}
-
-static bool is_comm(const struct node *n)
-{
-	return n->role == PL_RO_ARRIVE || n->role == PL_RO_TRANSFER || n->type == PL_N_RENDEZVOUS;
-}
-
-static int find_issuers(struct finder *f, struct pl_err *err)
-{
-	const struct gb *b = f->b;
-	int rc = gb_room(&f->issuer, b->n_nodes, sizeof(*f->issuer), err);
-
-	if (rc < 0)
-		return rc;
-	memset(f->issuer, 0xff, b->n_nodes * sizeof(*f->issuer));
-	for (size_t i = 0; i < b->n_edges; i++) {
-		unsigned type = PL_E_TYPE(b->edge[i].type);
-
-		if (type == PL_E_LAUNCH || type == PL_E_EARLY)
-			f->issuer[b->edge[i].dst] = b->edge[i].src;
-	}
-	return 0;
-}
 
 static int by_rank(const void *pa, const void *pb)
 {
@@ -234,7 +160,7 @@ static uint32_t last_launched(const struct finder *f, const struct rankinfo *rk,
 		for (uint32_t k = c->n_ops; c->res == res && k-- > 0;) {
 			const struct op *op = rk->by_call[c->first_op + k];
 
-			if (op->last != PL_NONE && !is_comm(&f->b->node[op->last]))
+			if (op->last != PL_NONE && !grads_is_comm(&f->b->node[op->last]))
 				return op->last;
 		}
 	}
@@ -293,7 +219,7 @@ static int add_comm(struct finder *f, const struct rankinfo *rk, const struct op
 {
 	const struct gb *b = f->b;
 	const struct node *n = &b->node[op->node];
-	struct comm x = { .issue = host_time(f, op->node),
+	struct comm x = { .issue = grads_host_time(f, op->node),
 			  .await = INT64_MAX,
 			  .bytes = b->attr[n->attr].bytes,
 			  .arrive = op->node,
@@ -715,56 +641,6 @@ out:
 	return rc;
 }
 
-struct awaited { /* a communication, by its transfer */
-	uint32_t transfer;
-	struct comm *comm;
-};
-
-static int by_transfer(const void *pa, const void *pb)
-{
-	const struct awaited *a = pa, *c = pb;
-
-	return a->transfer < c->transfer ? -1 : a->transfer > c->transfer;
-}
-
-/* The first time that the result of each communication was waited for. A bit a node keeps the
- * search to the edges that matter. */
-static int find_waits(struct finder *f, struct pl_err *err)
-{
-	const struct gb *b = f->b;
-	struct awaited *v = NULL;
-	uint64_t *bit = NULL;
-	size_t n = 0;
-	int rc;
-
-	for (size_t r = 0; r < b->n_ranks; r++)
-		n += b->grads->rank[r].n_comms;
-	PL_TRY(pl_alloc(&v, n, sizeof(*v), err));
-	PL_TRY(pl_alloc(&bit, b->n_nodes / 64 + 1, sizeof(*bit), err));
-	n = 0;
-	for (size_t r = 0; r < b->n_ranks; r++)
-		for (size_t c = 0; c < b->grads->rank[r].n_comms; c++) {
-			struct comm *x = &b->grads->rank[r].comm[c];
-
-			v[n++] = (struct awaited){ x->arrive + 1, x };
-			bit[(x->arrive + 1) / 64] |= 1ull << (x->arrive + 1) % 64;
-		}
-	pl_sort(v, n, sizeof(*v), by_transfer);
-	for (size_t i = 0; n && i < b->n_edges; i++) {
-		const struct edge *e = &b->edge[i];
-		struct awaited key = { e->src, NULL }, *at;
-
-		if (!(bit[e->src / 64] >> e->src % 64 & 1) || is_comm(&b->node[e->dst]))
-			continue;
-		at = bsearch(&key, v, n, sizeof(*v), by_transfer);
-		at->comm->await = pl_min_i64(at->comm->await, host_time(f, e->dst));
-	}
-out:
-	pl_free(v);
-	pl_free(bit);
-	return rc;
-}
-
 static int find(struct finder *f, struct pl_err *err)
 {
 	struct gb *b = f->b;
@@ -778,11 +654,11 @@ static int find(struct finder *f, struct pl_err *err)
 			pl_intern_find(&b->t->seg[i]->seg.str, accumulate, sizeof(accumulate) - 1);
 		f->accumulates |= f->accumulate[i] != PL_NONE;
 	}
-	PL_TRY(find_issuers(f, err));
+	PL_TRY(grads_issuers(f, err));
 	for (size_t r = 0; r < b->n_ranks; r++)
 		PL_TRY(collect(f, &b->rank[r], &b->grads->rank[r], err));
 	PL_TRY(drop_false_waits(f, err));
-	rc = find_waits(f, err);
+	rc = grads_waits(f, err);
 out:
 	return rc;
 }
