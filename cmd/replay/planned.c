@@ -53,8 +53,11 @@ static int find_bias(struct pl_rewriter *rw, struct pl_edit *e, struct report *r
 
 	if ((rc = pl_alloc(&r->bias, e->n_steps, sizeof(*r->bias), err)) < 0)
 		return rc;
-	for (uint32_t k = 0; k < e->n_steps; k++)
-		r->bias[k] = -pl_edit_step(e, k);
+	for (uint32_t k = 0; k < e->n_steps; k++) {
+		pl_ns recorded = pl_edit_step(e, k);
+
+		r->bias[k] = recorded == INT64_MIN ? 0 : -recorded; /* not a step: none */
+	}
 	if ((rc = pl_rewrite_model(rw, err)) < 0 || (rc = pl_edit_settle(e, err)) < 0)
 		return rc;
 	for (uint32_t k = 0; k < e->n_steps; k++) {
