@@ -275,7 +275,7 @@ static void dump_options(const struct pl_cmd *cmd)
 static void print_version(const struct pl_cmd *cmd)
 {
 	printf("%s (paceline) %s\n", cmd->name, PL_VERSION);
-	printf("formats: container 1, trace 1, graph 1\n");
+	printf("formats: container 1, trace 1, graph 1, plan 1\n");
 	printf("features: zlib%s, libcsv\n", HAVE_LIBDEFLATE ? ", libdeflate" : "");
 #if defined(__clang__)
 	printf("compiler: clang %s\n", __clang_version__);
