@@ -60,23 +60,15 @@ static pl_ns arrival_before(const struct pl_shape *s, const struct pl_gstep *st,
 	return st->start[i];
 }
 
-static int by_rank(const void *pa, const void *pb)
-{
-	int32_t a = *(const int32_t *)pa, b = *(const int32_t *)pb;
-
-	return a < b ? -1 : a > b;
-}
-
 static int choose_ranks(struct beside *b, const struct pl_graph *g, struct pl_err *err)
 {
 	size_t every = (size_t)g->n_ranks / (2 * RANKS) + 1;
 	int rc = pl_alloc(&b->seen, g->n_res, sizeof(*b->seen), err);
 
 	for (size_t i = 0; rc == 0 && i < g->n_res; i++) {
-		const int32_t *at = bsearch(&g->res[i].rank, g->rank, (size_t)g->n_ranks,
-					    sizeof(*g->rank), by_rank);
+		uint32_t at = pl_graph_rank_index(g, g->res[i].rank);
 
-		b->seen[i] = !at || (size_t)(at - g->rank) % every == 0;
+		b->seen[i] = at == PL_NONE || at % every == 0;
 	}
 	return rc;
 }

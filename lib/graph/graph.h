@@ -156,6 +156,8 @@ struct pl_graph {
 };
 void pl_graph_init(struct pl_graph *g);
 void pl_graph_fini(struct pl_graph *g);
+/* Place of the rank in g->rank, PL_NONE if it is not there. */
+uint32_t pl_graph_rank_index(const struct pl_graph *g, int32_t rank);
 /* Everything but shapes, steps and tensors (with their consumers) into the empty graph `to`; after
  * a failure `to` can be given to pl_graph_fini(). */
 int pl_graph_copy_tables(const struct pl_graph *g, struct pl_graph *to, struct pl_err *err) PL_MUST;

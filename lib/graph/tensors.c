@@ -43,13 +43,6 @@
 
 static const char accumulate[] = "torch::autograd::AccumulateGrad";
 
-static int by_rank(const void *pa, const void *pb)
-{
-	int32_t a = *(const int32_t *)pa, c = *(const int32_t *)pb;
-
-	return a < c ? -1 : a > c;
-}
-
 static int find_shapes(struct finder *f, struct pl_err *err)
 {
 	const struct gb *b = f->b;
@@ -75,11 +68,10 @@ static int find_groups(struct finder *f, struct pl_err *err)
 	PL_TRY(pl_alloc(&stage, (size_t)g->n_ranks, sizeof(*stage), err));
 	memset(stage, 0xff, (size_t)g->n_ranks * sizeof(*stage));
 	for (size_t i = 0; i < g->n_res; i++) {
-		const int32_t *at = bsearch(&g->res[i].rank, g->rank, (size_t)g->n_ranks,
-					    sizeof(*g->rank), by_rank);
+		uint32_t at = pl_graph_rank_index(g, g->res[i].rank);
 
-		if (at && g->res[i].coord[PL_COORD_PP] >= 0)
-			stage[at - g->rank] = g->res[i].coord[PL_COORD_PP];
+		if (at != PL_NONE && g->res[i].coord[PL_COORD_PP] >= 0)
+			stage[at] = g->res[i].coord[PL_COORD_PP];
 	}
 	for (size_t i = 0; i < g->n_groups; i++) {
 		int32_t first = -1;
@@ -87,9 +79,8 @@ static int find_groups(struct finder *f, struct pl_err *err)
 		f->parallel[i] = g->group[i].n > 1;
 		for (uint32_t k = 0; k < g->group[i].n; k++) {
 			int32_t rank = (int32_t)g->group_rank[g->group[i].rank + k];
-			const int32_t *at = bsearch(&rank, g->rank, (size_t)g->n_ranks,
-						    sizeof(*g->rank), by_rank);
-			int32_t pp = at ? stage[at - g->rank] : -1;
+			uint32_t at = pl_graph_rank_index(g, rank);
+			int32_t pp = at == PL_NONE ? -1 : stage[at];
 
 			f->parallel[i] &= first < 0 || pp < 0 || pp == first;
 			first = pp >= 0 ? pp : first;

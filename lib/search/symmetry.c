@@ -27,27 +27,11 @@ struct symmetry {
 	uint32_t *res;	 /* [resource]: number within its rank */
 };
 
-static int by_number(const void *pa, const void *pb)
-{
-	int32_t a = *(const int32_t *)pa, b = *(const int32_t *)pb;
-
-	return a < b ? -1 : a > b;
-}
-
 static void mix(uint64_t *h, uint64_t v)
 {
 	uint64_t state = *h ^ v;
 
 	*h = pl_rng_next(&state);
-}
-
-static uint32_t slot_of(const struct symmetry *s, int32_t rank)
-{
-	const struct pl_graph *g = s->g;
-	const int32_t *at =
-		bsearch(&rank, g->rank, (size_t)g->n_ranks, sizeof(*g->rank), by_number);
-
-	return at ? (uint32_t)(at - g->rank) : PL_NONE;
 }
 
 static void hash_resources(struct symmetry *s)
@@ -56,7 +40,7 @@ static void hash_resources(struct symmetry *s)
 
 	for (size_t i = 0; i < g->n_res; i++) {
 		const struct pl_resource *r = &g->res[i];
-		uint32_t slot = slot_of(s, r->rank);
+		uint32_t slot = pl_graph_rank_index(s->g, r->rank);
 
 		s->slot[i] = slot;
 		if (slot == PL_NONE)

@@ -412,13 +412,6 @@ static int all_passes(struct work *w, struct pl_err *err)
 	return 0;
 }
 
-static int by_number(const void *pa, const void *pb)
-{
-	int32_t a = *(const int32_t *)pa, b = *(const int32_t *)pb;
-
-	return a < b ? -1 : a > b;
-}
-
 static void find_span(struct work *w)
 {
 	w->t0 = INT64_MAX;
@@ -454,10 +447,8 @@ static int setup(struct work *w, struct pl_err *err)
 	for (size_t i = 0; i < n; i++)
 		w->a->rank[i].rank = g->rank[i];
 	for (uint32_t i = 0; i < g->n_res; i++) {
-		int32_t *at = bsearch(&g->res[i].rank, g->rank, n, sizeof(*g->rank), by_number);
-
 		w->a->res[i].res = i;
-		w->rank_of[i] = at ? (uint32_t)(at - g->rank) : PL_NONE;
+		w->rank_of[i] = pl_graph_rank_index(g, g->res[i].rank);
 	}
 	for (size_t k = 0; k < g->n_steps; k++) {
 		const struct pl_shape *sh = &g->shape[g->step[k].shape];

@@ -61,11 +61,9 @@ static int by_rank(const void *pa, const void *pb)
 static size_t rank_at(const struct pl_graph *g, int64_t rank)
 {
 	int32_t r = rank > INT32_MAX ? -1 : (int32_t)rank;
-	const int32_t *p = g->n_ranks > 0
-				   ? bsearch(&r, g->rank, (size_t)g->n_ranks, sizeof(r), by_rank)
-				   : NULL;
+	uint32_t at = pl_graph_rank_index(g, r);
 
-	return p ? (size_t)(p - g->rank) : (size_t)g->n_ranks;
+	return at == PL_NONE ? (size_t)g->n_ranks : at;
 }
 
 static void parallel_fini(struct parallel *x)
