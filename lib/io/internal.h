@@ -95,6 +95,27 @@ static inline uint64_t pl_le64_get(const uint8_t *p)
 	return pl_le32_get(p) | (uint64_t)pl_le32_get(p + 4) << 32;
 }
 
+/* ---- columns: column.c reads, colput.c writes ---------------------------------------------- */
+
+#define PL_COL_PIECE  1024u /* so many values of a narrow column pass at a time */
+#define PL_VARINT_MAX 10u   /* bytes */
+#define PL_COL_SIGNED 0x80u /* of a width */
+
+enum pl_coding { PL_C_VALUES, PL_C_DELTAS, PL_C_EQUAL, PL_C_FIXED, PL_C_RUNS, PL_C_DELTA_RUNS };
+
+static inline size_t pl_varint_size(uint64_t v)
+{
+	return ((63u - (unsigned)__builtin_clzll(v | 1)) * 9 + 73) / 64;
+}
+/* Plain form: one byte at a time. At most PL_VARINT_MAX bytes. */
+static inline uint8_t *pl_varint_put(uint8_t *q, uint64_t v)
+{
+	for (; v >= 0x80; v >>= 7)
+		*q++ = (uint8_t)(v | 0x80);
+	*q++ = (uint8_t)v;
+	return q;
+}
+
 /* ---- the container's outer form, paceline-container(5) ------------------------------------- */
 
 #define PL_MEMBER_MIN	24u /* bytes of a member that tell its role and size */
