@@ -83,9 +83,8 @@ static size_t sum4(four_signed v)
 	return (size_t)(uint32_t)v[0] + (uint32_t)v[1] + (uint32_t)v[2] + (uint32_t)v[3];
 }
 
-/* As measure(), of n >= 2 values below 2^31, whose differences fit 32 bits; false if they are not.
- */
-static bool measure_narrow(struct stats *s, const uint32_t *v, size_t n)
+/* As measure(), of n >= 2 values below 2^31, whose differences fit 32 bits. */
+static void measure_narrow(struct stats *s, const uint32_t *v, size_t n)
 {
 	const four_signed zero = { 0 };
 	four_signed runs = zero, delta_runs = zero, longer = zero;
@@ -104,19 +103,39 @@ static bool measure_narrow(struct stats *s, const uint32_t *v, size_t n)
 		delta_runs -= d != p - load4(v + i - 2);
 		longer -= (m > 0x3f) + (m > 0x1fff) + (m > 0xfffff) + (m > 0x7ffffff);
 	}
-	s->n = i;
+	s->n += i - 2;
 	s->bits |= all[0] | all[1] | all[2] | all[3];
 	s->runs += sum4(runs);
 	s->delta_runs += sum4(delta_runs);
 	s->bytes += i - 2 + sum4(longer);
-	s->prev = v[i - 1];
-	s->prev_d = (int64_t)v[i - 1] - (int64_t)v[i - 2];
-	if (i == 2)
-		s->prev_d = wide[1] - wide[0];
+	if (i > 2) {
+		s->prev = v[i - 1];
+		s->prev_d = (int64_t)v[i - 1] - (int64_t)v[i - 2];
+	}
 	for (size_t k = i; k < n; k++)
 		wide[k - i] = v[k];
 	measure(s, wide, n - i);
-	return !(s->bits >> 31);
+}
+
+/* Numbers that could be narrow ones are measured as such. */
+static void measure_wide(struct stats *s, const int64_t *v, size_t n)
+{
+	uint32_t narrow[PL_COL_PIECE];
+
+	for (size_t i = 0, k; i < n; i += k) {
+		uint64_t all = 0;
+
+		k = pl_min_size(PL_COL_PIECE, n - i);
+		for (size_t j = 0; j < k; j++)
+			all |= (uint64_t)v[i + j];
+		if (k == 1 || all >> 31) {
+			measure(s, v + i, k);
+			continue;
+		}
+		for (size_t j = 0; j < k; j++)
+			narrow[j] = (uint32_t)v[i + j];
+		measure_narrow(s, narrow, k);
+	}
 }
 
 typedef uint8_t sixteen __attribute__((vector_size(16)));
@@ -318,7 +337,7 @@ int pl_put_col_i64(struct pl_buf *b, const int64_t *v, size_t n, bool delta, str
 
 	if (!n)
 		return 0;
-	measure(&s, v, n);
+	measure_wide(&s, v, n);
 	rc = enc_begin(&e, b, &s, err);
 	if (rc < 0)
 		return rc;
@@ -362,21 +381,24 @@ static void put_narrow(struct enc *e, const uint32_t *v, size_t n)
 int pl_put_col_u32(struct pl_buf *b, const uint32_t *v, size_t n, bool delta, struct pl_err *err)
 {
 	struct stats s = { .delta = delta };
+	int64_t wide[PL_COL_PIECE];
+	uint32_t all = 0;
 	struct enc e;
 	int rc;
 
 	if (!n)
 		return 0;
-	if (n == 1 || !measure_narrow(&s, v, n)) {
-		s = (struct stats){ .delta = delta };
-		for (size_t i = 0, k; i < n; i += k) {
-			int64_t wide[PL_COL_PIECE];
-
-			k = pl_min_size(PL_COL_PIECE, n - i);
-			for (size_t j = 0; j < k; j++)
-				wide[j] = v[i + j];
-			measure(&s, wide, k);
+	for (size_t i = 0; i < n; i++)
+		all |= v[i];
+	for (size_t i = 0, k; i < n; i += k) {
+		k = pl_min_size(PL_COL_PIECE, n - i);
+		if (k > 1 && !(all >> 31)) {
+			measure_narrow(&s, v + i, k);
+			continue;
 		}
+		for (size_t j = 0; j < k; j++)
+			wide[j] = v[i + j];
+		measure(&s, wide, k);
 	}
 	rc = enc_begin(&e, b, &s, err);
 	if (rc < 0)
