@@ -23,15 +23,82 @@ int64_t pl_sub_sat(int64_t a, int64_t b)
 	return b > 0 ? INT64_MIN : INT64_MAX;
 }
 
+struct sorting {
+	size_t size;
+	int (*cmp)(const void *, const void *);
+};
+
+/* Where the run that begins at p[i] ends: as far as the order holds. */
+static size_t run_end(const struct sorting *s, const char *p, size_t i, size_t n)
+{
+	for (i++; i < n && s->cmp(p + (i - 1) * s->size, p + i * s->size) <= 0; i++)
+		;
+	return i;
+}
+
+/* Runs a .. b and b .. end of `from` become one of `to`; pieces move together. */
+static void merge_runs(const struct sorting *s, const char *from, size_t a, size_t b, size_t end,
+		       char *to)
+{
+	size_t i = a, k = b, size = s->size;
+
+	to += a * size;
+	while (i < b && k < end) {
+		size_t i0 = i, k0 = k;
+
+		while (i < b && s->cmp(from + i * size, from + k * size) <= 0)
+			i++;
+		memcpy(to, from + i0 * size, (i - i0) * size);
+		to += (i - i0) * size;
+		while (i < b && k < end && s->cmp(from + i * size, from + k * size) > 0)
+			k++;
+		memcpy(to, from + k0 * size, (k - k0) * size);
+		to += (k - k0) * size;
+	}
+	memcpy(to, from + i * size, (b - i) * size);
+	memcpy(to + (b - i) * size, from + k * size, (end - k) * size);
+}
+
+static size_t count_runs(const struct sorting *s, const char *p, size_t n)
+{
+	size_t runs = 0;
+
+	for (size_t i = 0; i < n; runs++)
+		i = run_end(s, p, i, n);
+	return runs;
+}
+
+/*
+ * Natural merge sort (Knuth, TAOCP 3, 5.2.4): what is sorted here is in order, or a few such lists
+ * one after the other, so it takes a pass or two. What has no order is the library's.
+ */
 void pl_sort(void *v, size_t n, size_t size, int (*cmp)(const void *, const void *))
 {
-	const char *p = v;
-	size_t i = 1;
+	const struct sorting s = { size, cmp };
+	char *from = v, *to, *spare;
+	size_t runs = count_runs(&s, v, n);
 
-	while (i < n && cmp(p + (i - 1) * size, p + i * size) <= 0)
-		i++;
-	if (i < n)
+	if (runs < 2)
+		return;
+	spare = runs > n / 4 ? NULL : pl_malloc(n * size);
+	if (!spare) {
 		qsort(v, n, size, cmp);
+		return;
+	}
+	for (to = spare; runs > 1; runs = (runs + 1) / 2) {
+		char *swap = from;
+
+		for (size_t i = 0, k, end; i < n; i = end) {
+			k = run_end(&s, from, i, n);
+			end = k < n ? run_end(&s, from, k, n) : k;
+			merge_runs(&s, from, i, k, end, to);
+		}
+		from = to;
+		to = swap;
+	}
+	if (from != v)
+		memcpy(v, from, n * size);
+	pl_free(spare);
 }
 
 /* Quickselect with a median-of-three pivot and a three-way partition; expected linear time. */

@@ -9,9 +9,11 @@
  * apart from the wait follows Maya and the straggler analysis of ByteDance (OSDI 2025: transfer =
  * end - max start).
  */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/pool.h"
 #include "graph/internal.h"
 
 const char *const pl_graph_args[] = { "stream",
@@ -30,6 +32,48 @@ int gb_room(void *array, size_t n, size_t size, struct pl_err *err)
 		return pl_fail(err, PL_ENOMEM, "out of memory (%zu x %zu bytes)", n, size);
 	memcpy(array, &p, sizeof(p));
 	return 0;
+}
+
+struct each {
+	struct gb *b;
+	int (*fn)(struct gb *b, uint32_t i, struct pl_err *err);
+	uint32_t i;
+	int rc;
+	struct pl_err err;
+};
+
+static void run_each(void *arg)
+{
+	struct each *e = arg;
+
+	e->rc = e->fn(e->b, e->i, &e->err);
+}
+
+int gb_each(struct gb *b, uint32_t n, int (*fn)(struct gb *, uint32_t, struct pl_err *),
+	    struct pl_err *err)
+{
+	struct pl_queue *q = NULL;
+	struct each *job;
+	int rc = pl_alloc(&job, n, sizeof(*job), err);
+
+	if (rc < 0)
+		return rc;
+	q = pl_queue_new(b->o->pool, (int)pl_min_size(n, INT_MAX), err);
+	rc = q ? 0 : err->code;
+	for (uint32_t i = 0; q && i < n; i++) {
+		job[i] = (struct each){ .b = b, .fn = fn, .i = i };
+		pl_queue_put(q, run_each, &job[i]);
+	}
+	while (q && pl_queue_get(q))
+		;
+	for (uint32_t i = 0; i < n && rc >= 0; i++) {
+		rc = job[i].rc;
+		if (rc < 0)
+			*err = job[i].err;
+	}
+	pl_queue_free(q);
+	pl_free(job);
+	return rc;
 }
 
 int gb_node(struct gb *b, const struct node *n, uint32_t *id, struct pl_err *err)
@@ -110,12 +154,12 @@ int gb_node_of(struct gb *b, const struct op *op, uint32_t res, bool bytes, stru
 		.start = op->start,
 		.dur = op->end - op->start,
 		.type = PL_N_OP,
-		.kind = e->kind[op->ev],
+		.kind = op->kind,
 		.res = res,
 		.group = PL_NONE,
 		.step = -1,
 	};
-	if (e->bytes || e->mb || e->chunk || e->layer || e->peer) {
+	if ((bytes && e->bytes) || e->mb || e->chunk || e->layer || e->peer) {
 		struct attr a = { .bytes = -1,
 				  .mb = small(e->mb, op->ev),
 				  .chunk = small(e->chunk, op->ev),
@@ -248,16 +292,13 @@ static int add_sync(struct gb *b, const struct pl_events *e, uint32_t ev, int32_
 	return 0;
 }
 
-/* Its resource has room. */
-static void add_op(struct gb *b, uint32_t seg, uint32_t ev)
+static void add_op(const struct gb *b, uint32_t seg, uint32_t ev, struct op *op)
 {
 	const struct pl_events *e = b->t->seg[seg];
-	pl_id track = e->track[ev];
-	const struct pl_clock *clock = b->clock[seg][track];
-	struct resinfo *ri = &b->ri[b->track_res[seg][track]];
+	const struct pl_clock *clock = b->clock[seg][e->track[ev]];
 	pl_ns start = pl_add_sat(e->ts[ev], e->seg.base_ns);
 
-	ri->op[ri->n++] = (struct op){
+	*op = (struct op){
 		.seg = seg,
 		.ev = ev,
 		.start = pl_clock_apply(clock, start),
@@ -265,6 +306,7 @@ static void add_op(struct gb *b, uint32_t seg, uint32_t ev)
 		.node = PL_NONE,
 		.last = PL_NONE,
 		.call = PL_NONE,
+		.kind = e->kind[ev],
 	};
 }
 
@@ -282,50 +324,6 @@ static int by_start(const void *pa, const void *pb)
 	return a->ev < c->ev ? -1 : a->ev > c->ev;
 }
 
-/* Where the run that begins at `i` ends: as far as the order holds. */
-static uint32_t run_end(const struct op *v, uint32_t i, uint32_t n)
-{
-	do
-		i++;
-	while (i < n && by_start(&v[i - 1], &v[i]) <= 0);
-	return i;
-}
-
-static void merge_runs(const struct op *v, uint32_t a, uint32_t b, uint32_t end, struct op *to)
-{
-	uint32_t i = a, k = b;
-
-	while (i < b && k < end)
-		*to++ = by_start(&v[i], &v[k]) <= 0 ? v[i++] : v[k++];
-	memcpy(to, v + i, (b - i) * sizeof(*v));
-	memcpy(to + (b - i), v + k, (end - k) * sizeof(*v));
-}
-
-/*
- * Natural merge sort (Knuth, TAOCP 3, 5.2.4): profilers write what is in order, or a few such lists
- * one after the other, so it takes a pass or two. *spare has room for as many.
- */
-static void sort_ops(struct resinfo *ri, struct op *spare)
-{
-	struct op *from = ri->op, *to = spare;
-
-	while (ri->n && run_end(from, 0, ri->n) < ri->n) {
-		struct op *swap = from;
-
-		for (uint32_t i = 0; i < ri->n;) {
-			uint32_t k = run_end(from, i, ri->n);
-			uint32_t end = k < ri->n ? run_end(from, k, ri->n) : k;
-
-			merge_runs(from, i, k, end, to + i);
-			i = end;
-		}
-		from = to;
-		to = swap;
-	}
-	if (from != ri->op)
-		memcpy(ri->op, from, ri->n * sizeof(*from));
-}
-
 /* Calls that begin in the same tick do not nest: their correlation tells their order. */
 static void order_calls(const struct gb *b, struct resinfo *ri)
 {
@@ -334,10 +332,10 @@ static void order_calls(const struct gb *b, struct resinfo *ri)
 		const struct pl_events *e = b->t->seg[op.seg];
 		uint32_t k = i;
 
-		if (ri->op[i - 1].start != op.start || e->kind[op.ev] != PL_K_RUNTIME || !e->corr)
+		if (ri->op[i - 1].start != op.start || op.kind != PL_K_RUNTIME || !e->corr)
 			continue;
 		for (; k && ri->op[k - 1].start == op.start && ri->op[k - 1].seg == op.seg; k--)
-			if (e->kind[ri->op[k - 1].ev] != PL_K_RUNTIME ||
+			if (ri->op[k - 1].kind != PL_K_RUNTIME ||
 			    e->corr[ri->op[k - 1].ev] <= e->corr[op.ev])
 				break;
 		memmove(&ri->op[k + 1], &ri->op[k], (i - k) * sizeof(op));
@@ -345,24 +343,14 @@ static void order_calls(const struct gb *b, struct resinfo *ri)
 	}
 }
 
-static int sort_all(struct gb *b, struct pl_err *err)
+static int sort_one(struct gb *b, uint32_t res, struct pl_err *err)
 {
-	struct op *spare = NULL;
-	uint32_t most = 0;
-	int rc;
+	struct resinfo *ri = &b->ri[res];
 
-	for (size_t i = 0; i < b->g->n_res; i++)
-		if (b->ri[i].n > most)
-			most = b->ri[i].n;
-	rc = gb_room(&spare, most, sizeof(*spare), err);
-	if (rc < 0)
-		return rc;
-	for (size_t i = 0; i < b->g->n_res; i++) {
-		sort_ops(&b->ri[i], spare);
-		if (b->ri[i].thread)
-			order_calls(b, &b->ri[i]);
-	}
-	pl_free(spare);
+	(void)err;
+	pl_sort(ri->op, ri->n, sizeof(*ri->op), by_start);
+	if (ri->thread)
+		order_calls(b, ri);
 	return 0;
 }
 
@@ -375,6 +363,7 @@ static int prepare_segment(struct gb *b, uint32_t seg, struct pl_err *err)
 	if ((rc = pl_alloc(&b->str[seg], e->seg.str.n + 1, sizeof(pl_id), err)) < 0 ||
 	    (rc = pl_alloc(&b->call_type[seg], e->seg.str.n + 1, 1, err)) < 0 ||
 	    (rc = pl_alloc(&b->track_res[seg], nt + 1, sizeof(uint32_t), err)) < 0 ||
+	    (rc = pl_alloc(&b->track_at[seg], nt + 1, sizeof(uint32_t), err)) < 0 ||
 	    (rc = pl_alloc(&b->clock[seg], nt + 1, sizeof(void *), err)) < 0 ||
 	    (rc = pl_alloc(&b->ev_node[seg], e->n + 1, sizeof(uint32_t), err)) < 0)
 		return rc;
@@ -386,13 +375,13 @@ static int prepare_segment(struct gb *b, uint32_t seg, struct pl_err *err)
 	return 0;
 }
 
-/* Resources for the tracks in the order in which they are first used, and room for what is on them.
- */
+/* Resources for the tracks in the order in which they are first used, and room for what is on them;
+ * track_at becomes the place of the segment's first operation there. */
 static int make_room(struct gb *b, uint32_t seg, struct pl_err *err)
 {
 	const struct pl_events *e = b->t->seg[seg];
-	uint32_t *count = NULL;
-	int rc = pl_alloc(&count, (size_t)e->seg.n_tracks + 1, sizeof(*count), err);
+	uint32_t *count = b->track_at[seg];
+	int rc = 0;
 
 	for (uint32_t ev = 0; rc == 0 && ev < e->n; ev++) {
 		if (e->kind[ev] == PL_K_SYNC)
@@ -406,22 +395,33 @@ static int make_room(struct gb *b, uint32_t seg, struct pl_err *err)
 	for (uint32_t i = 0; rc == 0 && i < e->seg.n_tracks; i++) {
 		struct resinfo *ri = count[i] ? &b->ri[b->track_res[seg][i]] : NULL;
 
-		if (ri && (size_t)ri->n + ri->coming + count[i] > PL_NONE - 1)
-			rc = pl_fail(err, PL_ELIMIT, "a track has more than %u operations",
-				     PL_NONE - 1);
-		if (ri)
-			ri->coming += count[i];
-	}
-	for (uint32_t i = 0; rc == 0 && i < e->seg.n_tracks; i++) {
-		struct resinfo *ri = count[i] ? &b->ri[b->track_res[seg][i]] : NULL;
+		uint32_t more = count[i];
 
-		if (!ri || !ri->coming)
+		if (!ri)
 			continue;
-		rc = pl_grow(&ri->op, &ri->cap, (size_t)ri->n + ri->coming, sizeof(*ri->op), err);
-		ri->coming = 0;
+		if ((size_t)ri->n + more > PL_NONE - 1)
+			return pl_fail(err, PL_ELIMIT, "a track has more than %u operations",
+				       PL_NONE - 1);
+		rc = pl_grow(&ri->op, &ri->cap, (size_t)ri->n + more, sizeof(*ri->op), err);
+		count[i] = ri->n;
+		ri->n += more;
 	}
-	pl_free(count);
 	return rc;
+}
+
+static int fill_segment(struct gb *b, uint32_t seg, struct pl_err *err)
+{
+	const struct pl_events *e = b->t->seg[seg];
+
+	(void)err;
+	for (uint32_t ev = 0; ev < e->n; ev++) {
+		pl_id track = e->track[ev];
+
+		if (wanted(e->kind[ev]) && e->dur[ev] >= 0)
+			add_op(b, seg, ev,
+			       &b->ri[b->track_res[seg][track]].op[b->track_at[seg][track]++]);
+	}
+	return 0;
 }
 
 /* Files of one rank's several segments (long traces are cut into segments by their strings) share
@@ -468,11 +468,10 @@ static int gather(struct gb *b, struct pl_err *err)
 		share_tracks(b, seg);
 		if ((rc = make_room(b, seg, err)) < 0)
 			return rc;
-		for (uint32_t ev = 0; ev < e->n; ev++)
-			if (wanted(e->kind[ev]) && e->dur[ev] >= 0)
-				add_op(b, seg, ev);
 	}
-	return sort_all(b, err);
+	if ((rc = gb_each(b, b->t->n_segs, fill_segment, err)) < 0)
+		return rc;
+	return gb_each(b, (uint32_t)b->g->n_res, sort_one, err);
 }
 
 /* ---- the whole
@@ -484,17 +483,20 @@ void gb_drop_events(struct gb *b)
 		pl_free(b->str ? b->str[i] : NULL);
 		pl_free(b->call_type ? b->call_type[i] : NULL);
 		pl_free(b->track_res ? b->track_res[i] : NULL);
+		pl_free(b->track_at ? b->track_at[i] : NULL);
 		pl_free(b->clock ? b->clock[i] : NULL);
 		pl_free(b->ev_node ? b->ev_node[i] : NULL);
 	}
 	pl_free(b->str);
 	pl_free(b->call_type);
 	pl_free(b->track_res);
+	pl_free(b->track_at);
 	pl_free(b->clock);
 	pl_free(b->ev_node);
 	b->str = NULL;
 	b->call_type = NULL;
 	b->track_res = NULL;
+	b->track_at = NULL;
 	b->clock = NULL;
 	b->ev_node = NULL;
 }
@@ -581,6 +583,7 @@ int pl_graph_build(struct pl_trace *t, const struct pl_graph_opts *o, struct pl_
 	PL_TRY(pl_alloc(&b.str, n, sizeof(*b.str), err));
 	PL_TRY(pl_alloc(&b.call_type, n, sizeof(*b.call_type), err));
 	PL_TRY(pl_alloc(&b.track_res, n, sizeof(*b.track_res), err));
+	PL_TRY(pl_alloc(&b.track_at, n, sizeof(*b.track_at), err));
 	PL_TRY(pl_alloc(&b.clock, n, sizeof(*b.clock), err));
 	PL_TRY(pl_alloc(&b.ev_node, n, sizeof(*b.ev_node), err));
 	PL_TRY(pl_grow(&b.attr, &b.cap_attrs, 1, sizeof(*b.attr), err));

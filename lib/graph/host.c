@@ -30,11 +30,6 @@ struct flat {
 	uint32_t prev; /* last node of the chain */
 };
 
-static uint8_t op_kind(const struct gb *b, const struct op *op)
-{
-	return b->t->seg[op->seg]->kind[op->ev];
-}
-
 #define DEVICE_WIDE 0x40
 
 static uint8_t classify(const char *name)
@@ -97,7 +92,7 @@ static int emit(struct flat *f, pl_ns t, bool force, struct pl_err *err)
 	int rc;
 
 	for (int d = f->depth - 1; d >= 0 && !top; d--)
-		if (op_kind(f->b, f->stack[d]) != PL_K_STEP)
+		if (f->stack[d]->kind != PL_K_STEP)
 			top = f->stack[d];
 	if (t <= f->cur && !force && (top ? top->last == f->prev : f->prev == PL_NONE))
 		return 0;
@@ -156,7 +151,7 @@ static int pop_until(struct flat *f, pl_ns t, struct pl_err *err)
 
 		if ((rc = emit(f, op->end, false, err)) < 0)
 			return rc;
-		if (op_kind(f->b, op) == PL_K_STEP && (rc = mark(f, op, false, err)) < 0)
+		if (op->kind == PL_K_STEP && (rc = mark(f, op, false, err)) < 0)
 			return rc;
 		f->depth--;
 	}
@@ -171,7 +166,7 @@ static int end_steps(struct flat *f, pl_ns t, struct pl_err *err)
 	for (int d = 0; d < f->depth; d++) {
 		struct op *op = f->stack[d];
 
-		if (op_kind(f->b, op) != PL_K_STEP || op->end > t)
+		if (op->kind != PL_K_STEP || op->end > t)
 			f->stack[left++] = op;
 		else if ((rc = mark(f, op, false, err)) < 0)
 			return rc;
@@ -246,7 +241,7 @@ static int add_call(struct gb *b, uint32_t res, const struct op *op, uint8_t typ
 static int one_op(struct flat *f, struct op *op, struct pl_err *err)
 {
 	struct gb *b = f->b;
-	uint8_t kind = op_kind(b, op);
+	uint8_t kind = op->kind;
 	uint8_t type = CALL_OTHER, what;
 	int rc;
 
@@ -282,19 +277,19 @@ static int one_op(struct flat *f, struct op *op, struct pl_err *err)
 	return 0;
 }
 
-static bool is_service(const struct gb *b, const struct resinfo *ri)
+static bool is_service(const struct resinfo *ri)
 {
 	for (uint32_t i = 0; i < ri->n; i++)
-		if (!pl_kind_is_comm(op_kind(b, &ri->op[i])))
+		if (!pl_kind_is_comm(ri->op[i].kind))
 			return false;
 	return ri->n > 0;
 }
 
 /* Nothing but step annotations: their windows are known by now, and nothing else happens here. */
-static bool only_steps(const struct gb *b, const struct resinfo *ri)
+static bool only_steps(const struct resinfo *ri)
 {
 	for (uint32_t i = 0; i < ri->n; i++)
-		if (op_kind(b, &ri->op[i]) != PL_K_STEP)
+		if (ri->op[i].kind != PL_K_STEP)
 			return false;
 	return true;
 }
@@ -327,14 +322,13 @@ static int by_call_start(const void *pa, const void *pb)
 	return a->node < c->node ? -1 : a->node > c->node;
 }
 
-static void sort_calls(struct rankinfo *rk)
+static int sort_calls(struct gb *b, uint32_t rank, struct pl_err *err)
 {
-	for (size_t i = 1; i < rk->n_calls; i++) {
-		if (by_call_start(&rk->call[i - 1], &rk->call[i]) > 0) {
-			pl_sort(rk->call, rk->n_calls, sizeof(*rk->call), by_call_start);
-			return;
-		}
-	}
+	struct rankinfo *rk = &b->rank[rank];
+
+	(void)err;
+	pl_sort(rk->call, rk->n_calls, sizeof(*rk->call), by_call_start);
+	return 0;
 }
 
 int gb_host(struct gb *b, struct pl_err *err)
@@ -349,12 +343,11 @@ int gb_host(struct gb *b, struct pl_err *err)
 
 		if (!ri->thread)
 			continue;
-		ri->service = is_service(b, ri);
-		if (!ri->service && !(b->rank[ri->rank_index].has_device && only_steps(b, ri)))
+		ri->service = is_service(ri);
+		if (!ri->service && !(b->rank[ri->rank_index].has_device && only_steps(ri)))
 			PL_TRY(one_thread(b, r, f, err));
 	}
-	for (size_t i = 0; i < b->n_ranks; i++)
-		sort_calls(&b->rank[i]);
+	PL_TRY(gb_each(b, (uint32_t)b->n_ranks, sort_calls, err));
 out:
 	pl_free(f);
 	return rc;

@@ -33,6 +33,7 @@ struct op {
 	uint32_t last; /* last node: its end is the operation's end */
 	uint32_t call; /* device operation: index of its launching call in rankinfo.call, PL_NONE */
 	bool explained; /* a wait accounts for its start */
+	uint8_t kind;	/* of the event */
 };
 
 enum call_type { CALL_OTHER, CALL_LAUNCH, CALL_RECORD, CALL_WAIT, CALL_SYNC, CALL_FREE };
@@ -65,7 +66,7 @@ struct syncrec {
 
 struct resinfo {
 	struct op *op; /* by start */
-	uint32_t n, coming;
+	uint32_t n;
 	size_t cap;
 	bool device, thread, service; /* service: thread that only communicates */
 	bool queue;		      /* made by queue.c, which gives its nodes their steps */
@@ -112,6 +113,7 @@ struct gb {
 	pl_id **str;			/* [segment][string]: graph string or PL_NONE */
 	uint8_t **call_type;		/* [segment][string]: what such a call is; 0 not asked */
 	uint32_t **track_res;		/* [segment][track]: resource or PL_NONE */
+	uint32_t **track_at;		/* [segment][track]: place in resinfo.op, gathering */
 	const struct pl_clock ***clock; /* [segment][track] or NULL */
 	struct resinfo *ri;		/* by resource */
 	size_t cap_ri;
@@ -132,6 +134,9 @@ struct gb {
 	pl_id s_gap, s_begin, s_end, s_rendezvous;
 };
 
+/* fn(b, i) for i < n, in the pool: each touches what is its own. The first failure by i is told. */
+int gb_each(struct gb *b, uint32_t n, int (*fn)(struct gb *b, uint32_t i, struct pl_err *err),
+	    struct pl_err *err) PL_MUST;
 int gb_node(struct gb *b, const struct node *n, uint32_t *id, struct pl_err *err) PL_MUST;
 /* Its number; the same as the last one is not added again. */
 int gb_attr(struct gb *b, const struct attr *a, uint32_t *id, struct pl_err *err) PL_MUST;

@@ -145,6 +145,8 @@ pl_ns pl_clock_apply(const struct pl_clock *c, pl_ns local)
 
 	if (!c)
 		return local;
+	if (c->drift_ppm == 0)
+		return pl_sub_sat(local, c->offset_ns);
 	move = c->drift_ppm * 1e-6 * (double)pl_sub_sat(local, c->ref_ns);
 	if (!(fabs(move) < 9.2e18))
 		move = 0;

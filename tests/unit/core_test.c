@@ -201,6 +201,46 @@ static void test_selection(void)
 	ok(p95, "percentiles");
 }
 
+struct item {
+	uint32_t key, tag;
+	char rest[24];
+};
+
+static int by_key(const void *pa, const void *pb)
+{
+	const struct item *a = pa, *b = pb;
+
+	return a->key < b->key ? -1 : a->key > b->key;
+}
+
+/* Lists one after the other, and what has no order: in order afterwards, and nothing lost. */
+static void test_sort(void)
+{
+	unsigned bad = 0;
+	uint64_t seed = 77;
+
+	for (unsigned round = 0; round < 3000; round++) {
+		size_t n = pl_rng_next(&seed) % 300, run = 1 + pl_rng_next(&seed) % 100;
+		struct item *v = calloc(n + 1, sizeof(*v));
+		uint8_t *seen = calloc(n + 1, 1);
+
+		for (size_t i = 0; i < n; i++) {
+			v[i].key = (uint32_t)(pl_rng_next(&seed) % 50);
+			if (i % run && v[i].key < v[i - 1].key)
+				v[i].key = v[i - 1].key;
+			v[i].tag = (uint32_t)i;
+		}
+		pl_sort(round % 7 ? v : n ? v : NULL, n, sizeof(*v), by_key);
+		for (size_t i = 0; i < n; i++) {
+			bad += i && v[i].key < v[i - 1].key;
+			bad += v[i].tag >= n || seen[v[i].tag]++;
+		}
+		free(v);
+		free(seen);
+	}
+	ok(!bad, "what is sorted is in order, and all of it there");
+}
+
 static void test_globs(void)
 {
 	static const struct {
@@ -321,6 +361,7 @@ int main(void)
 	test_hash();
 	test_numbers();
 	test_selection();
+	test_sort();
 	test_globs();
 	test_formats();
 	test_values();
