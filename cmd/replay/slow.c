@@ -77,54 +77,70 @@ static bool role_fits(uint8_t role, int which)
 	       (role == of[which] || (which == 3 && role == PL_RO_GAP));
 }
 
-/* Time by name over the reported steps: of all ranks (rank NULL), or of the one. */
-static int sum_names(const struct report *r, const int32_t *rank, int which, double **sum,
-		     struct pl_err *err)
+/* By reason: the operation whose time on each of the slow ranks exceeds the mean of all most. */
+struct found {
+	bool done;
+	pl_id name[WORST];
+	double more[WORST];
+};
+
+/* Time by name over the reported steps: sum[0] of all ranks, sum[1 + i] of the i-th slow one. */
+static void sum_names(const struct report *r, int which, double *sum)
 {
 	const struct pl_graph *g = &r->g;
 	bool fits[PL_RO_COUNT_];
-	int rc = pl_alloc(sum, g->str.n, sizeof(**sum), err);
 
 	for (unsigned role = 0; role < PL_RO_COUNT_; role++)
 		fits[role] = role_fits((uint8_t)role, which);
-	for (size_t k = 0; k < g->n_steps && rc >= 0; k++) {
+	for (size_t k = 0; k < g->n_steps; k++) {
 		const struct pl_shape *sh = &g->shape[g->step[k].shape];
 
 		if (!pl_sim_reported(r->s, k))
 			continue;
-		for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++)
-			if (fits[sh->role[i]] && sh->name[i] < g->str.n &&
-			    (!rank || pl_node_rank(g, sh, i) == *rank))
-				(*sum)[sh->name[i]] += (double)pl_run_dur(r->s, &r->run, k, i);
-	}
-	return rc;
-}
+		for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++) {
+			double *to, d;
+			int32_t rank;
 
-/* The operation whose time on the rank exceeds the mean of all ranks most. What all ranks took is
- * found once for each reason. */
-static int find_operation(const struct report *r, int32_t rank, int which, double **all,
-			  pl_id *name, double *more, struct pl_err *err)
-{
-	const struct pl_graph *g = &r->g;
-	double *mine = NULL;
-	int rc = 0;
-
-	*name = PL_NONE;
-	*more = 0;
-	if (!*all)
-		PL_TRY(sum_names(r, NULL, which, all, err));
-	PL_TRY(sum_names(r, &rank, which, &mine, err));
-	for (pl_id i = 0; i < g->str.n; i++) {
-		double d = mine[i] - (*all)[i] / (double)g->n_ranks;
-
-		if (d > *more) {
-			*more = d;
-			*name = i;
+			if (!fits[sh->role[i]] || sh->name[i] >= g->str.n)
+				continue;
+			to = sum + sh->name[i];
+			d = (double)pl_run_dur(r->s, &r->run, k, i);
+			rank = pl_node_rank(g, sh, i);
+			*to += d;
+			for (size_t x = 0; x < r->n_slow; x++)
+				if (r->slow[x].rank == rank)
+					to[(x + 1) * g->str.n] += d;
 		}
 	}
-out:
-	pl_free(mine);
-	return rc;
+}
+
+static int find_operations(const struct report *r, int which, struct found *f, struct pl_err *err)
+{
+	size_t n = r->g.str.n;
+	double *sum;
+	int rc;
+
+	if (f->done)
+		return 0;
+	rc = pl_alloc(&sum, n * (r->n_slow + 1), sizeof(*sum), err);
+	if (rc < 0)
+		return rc;
+	sum_names(r, which, sum);
+	f->done = true;
+	for (size_t x = 0; x < r->n_slow; x++) {
+		f->name[x] = PL_NONE;
+		f->more[x] = 0;
+		for (pl_id i = 0; i < n; i++) {
+			double d = sum[(x + 1) * n + i] - sum[i] / (double)r->g.n_ranks;
+
+			if (d > f->more[x]) {
+				f->more[x] = d;
+				f->name[x] = i;
+			}
+		}
+	}
+	pl_free(sum);
+	return 0;
 }
 
 static void longest_waiter(const struct report *r, struct slow_row *row)
@@ -140,14 +156,15 @@ static void longest_waiter(const struct report *r, struct slow_row *row)
 	row->most_ns /= (pl_ns)r->n_steps;
 }
 
-/* all: by reason, see find_operation() */
-static int explain_rank(const struct report *r, size_t rank, double **all, struct slow_row *row,
+/* Row `at` of the slow ranks; found: by reason. */
+static int explain_rank(const struct report *r, size_t rank, size_t row_at, struct found *found,
 			struct pl_err *err)
 {
 	char ns[32], more[32], wait[32], median[32], longest[64] = "", op[160] = "", text[64];
-	double n = (double)r->n_steps, extra;
+	struct slow_row *row = &r->slow[row_at];
+	double n = (double)r->n_steps;
+	const struct found *f;
 	struct excess x;
-	pl_id name = PL_NONE;
 	int rc = find_excess(r, rank, &x, err), at;
 
 	if (rc < 0)
@@ -163,11 +180,13 @@ static int explain_rank(const struct report *r, size_t rank, double **all, struc
 			 "no kind of work stands out: it has a little more of each");
 		return 0;
 	}
-	if ((rc = find_operation(r, row->rank, x.which, &all[x.which], &name, &extra, err)) < 0)
+	if ((rc = find_operations(r, x.which, &found[x.which], err)) < 0)
 		return rc;
-	if (name != PL_NONE)
+	f = &found[x.which];
+	if (f->name[row_at] != PL_NONE)
 		snprintf(op, sizeof(op), ", %s of it in %.80s",
-			 fmt_ns(text, sizeof(text), extra / n), pl_intern_get(&r->g.str, name));
+			 fmt_ns(text, sizeof(text), f->more[row_at] / n),
+			 pl_intern_get(&r->g.str, f->name[row_at]));
 	snprintf(row->why + at, sizeof(row->why) - (size_t)at,
 		 "it %s %s, %s more than the median%s", reason[x.which],
 		 fmt_ns(ns, sizeof(ns), (double)(x.ns + x.median) / n),
@@ -211,7 +230,8 @@ static size_t next_slow(const struct report *r)
 int find_slow(struct report *r, struct pl_err *err)
 {
 	const struct pl_account *a = &r->account;
-	double *all[REASONS] = { NULL };
+	struct found found[REASONS] = { 0 };
+	size_t index[WORST];
 	pl_ns median;
 	int rc;
 
@@ -232,11 +252,11 @@ int find_slow(struct report *r, struct pl_err *err)
 					  .median_wait_ns = median / (pl_ns)r->n_steps,
 					  .most = -1 };
 		longest_waiter(r, row);
-		PL_TRY(explain_rank(r, i, all, row, err));
-		r->n_slow++;
+		index[r->n_slow++] = i;
 	}
+	for (size_t k = 0; k < r->n_slow; k++)
+		PL_TRY(explain_rank(r, index[k], k, found, err));
+	rc = 0;
 out:
-	for (size_t i = 0; i < REASONS; i++)
-		pl_free(all[i]);
 	return rc;
 }
