@@ -128,9 +128,12 @@ out:
 
 static int read_one(struct merge *g, const char *path, struct pl_err *err)
 {
-	const struct pl_trace_reader_opts o = {
-		.pool = g->pool, .log = &g->c->c.log, .arg = g, .raw = on_member
-	};
+	const struct pl_trace_reader_opts o = { .pool = g->pool,
+						.log = &g->c->c.log,
+						.arg = g,
+						.raw = on_member,
+						.roles = PL_ALIGN_ROLES,
+						.args = pl_align_args };
 	struct pl_in *in = pl_in_open(path, err);
 	const uint8_t *p;
 	int64_t n;

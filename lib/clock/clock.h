@@ -100,6 +100,11 @@ void pl_align_free(struct pl_align *a); /* NULL is fine */
 /* Drive it with whole traces, in the order in which they will be written. Merges in them are
  * ignored. The sink belongs to `a`; it wants all rows (no keep()). Failures name the segment. */
 struct pl_sink *pl_align_sink(struct pl_align *a);
+/* The columns that the sink looks at: for struct pl_trace_reader_opts. */
+#define PL_ALIGN_ROLES                                                                             \
+	(1u << PL_R_GROUP | 1u << PL_R_COLL | 1u << PL_R_SEQ | 1u << PL_R_STEP |                   \
+	 1u << PL_R_BYTES | 1u << PL_R_PEER)
+extern const char *const pl_align_args[];
 /* Was the segment (counted over all traces) left out as a duplicate? After the sink saw its end. */
 bool pl_align_dropped(const struct pl_align *a, uint32_t segment);
 /* Once, after the last trace. Segments in *m are numbered without those left out. *m and *r are the

@@ -49,6 +49,9 @@ out:
 	return rc;
 }
 
+const char *const pl_align_args[] = { "Process Group Ranks", "Group size", "Input Dims",
+				      "Record function id", NULL };
+
 /* The value of a column as a string, for roles that are one. */
 static int value_id(struct pl_align *a, const struct pl_segment *seg, const struct pl_col *c,
 		    uint32_t i, pl_id *id, struct pl_err *err)
@@ -202,9 +205,8 @@ static int seg_batch(struct pl_sink *s, struct pl_segment *seg, struct pl_batch 
 	for (uint32_t i = 0; a->n > before && i < b->n_cols; i++) {
 		const struct pl_col *c = &b->col[i];
 
-		if (c->role == PL_R_GROUP || c->role == PL_R_COLL || c->role == PL_R_SEQ ||
-		    c->role == PL_R_STEP || c->role == PL_R_BYTES || c->role == PL_R_PEER ||
-		    is_arg(seg, c, "Process Group Ranks") || is_arg(seg, c, "Group size"))
+		if (PL_ALIGN_ROLES >> c->role & 1 || is_arg(seg, c, "Process Group Ranks") ||
+		    is_arg(seg, c, "Group size"))
 			PL_TRY(add_column(a, seg, c, err));
 	}
 	for (uint32_t i = 0; i < b->n; i++)

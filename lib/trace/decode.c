@@ -200,6 +200,7 @@ struct rows {
 };
 
 struct events_in {
+	const struct pl_trace_want *want; /* NULL: everything */
 	struct pl_cur *c;
 	const struct pl_segment *seg;
 	const struct pl_trace_map *map;
@@ -315,6 +316,38 @@ out:
 	return rc;
 }
 
+static bool wanted(const struct events_in *in, uint8_t role, pl_id key)
+{
+	const struct pl_intern *str = &in->seg->str;
+
+	if (!in->want || in->want->roles >> role & 1)
+		return true;
+	for (size_t i = 0; key != PL_NONE && i < in->want->n; i++)
+		if (!strcmp(pl_intern_get(str, key), in->want->arg[i]))
+			return true;
+	return false;
+}
+
+/* A column that nobody wants has rows that others may name, but no values. */
+static int skip_col(struct events_in *in, struct pl_cur *part, struct pl_col *col, uint32_t index,
+		    uint32_t m, struct pl_err *err)
+{
+	struct pl_cur c = *part;
+	bool same = pl_get_u8(&c) == PL_ROWS_SAME;
+	uint64_t which = same ? pl_get_varint(&c) : 0;
+	int rc;
+
+	if (same && !c.bad && which < in->n_cols && in->rows[which].n == m) {
+		in->rows[in->n_cols++] = in->rows[which];
+		return 0;
+	}
+	PL_TRY(pl_col_reserve(col, m, err));
+	PL_TRY(get_rows(in, part, col, m, err));
+	in->rows[in->n_cols++] = (struct rows){ .col = index, .n = m };
+out:
+	return rc;
+}
+
 static int get_col(struct events_in *in, struct pl_err *err)
 {
 	struct pl_cur part;
@@ -342,6 +375,8 @@ static int get_col(struct events_in *in, struct pl_err *err)
 	col = &in->e->col[index];
 	if (col->n)
 		return pl_fail(err, PL_EDATA, "a column comes twice");
+	if (!wanted(in, role, key))
+		return skip_col(in, &part, col, index, m, err);
 	PL_TRY(pl_col_reserve(col, m, err));
 	PL_TRY(get_rows(in, &part, col, m, err));
 	PL_TRY(get_values(in, &part, col, m, err));
@@ -462,9 +497,9 @@ static int squeeze(const struct pl_trace_keep *keep, struct pl_batch *e, uint32_
 
 int pl_trace_get_events(struct pl_cur *c, uint32_t count, const struct pl_segment *s,
 			const struct pl_trace_map *map, const struct pl_trace_keep *keep,
-			struct pl_batch *e, struct pl_err *err)
+			const struct pl_trace_want *want, struct pl_batch *e, struct pl_err *err)
 {
-	struct events_in in = { .c = c, .seg = s, .map = map, .e = e, .n = count };
+	struct events_in in = { .c = c, .seg = s, .map = map, .want = want, .e = e, .n = count };
 	int rc;
 
 	if (!count || count > PL_BATCH_ROWS)

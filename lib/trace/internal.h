@@ -74,8 +74,16 @@ struct pl_trace_keep {
 	pl_id ordinal_key;
 	uint32_t *row; /* scratch of PL_BATCH_ROWS: new number of each row, PL_NONE if left out */
 };
+/* Columns to decode: of a role whose bit is set, or with one of these keys. */
+struct pl_trace_want {
+	uint32_t roles;
+	const char *const *arg;
+	size_t n;
+};
+/* want NULL: all. The rows of what is not wanted are checked, its values are not looked at. */
 int pl_trace_get_events(struct pl_cur *c, uint32_t count, const struct pl_segment *s,
 			const struct pl_trace_map *map, const struct pl_trace_keep *keep,
+			const struct pl_trace_want *want,
 			struct pl_batch *e, struct pl_err *err) PL_MUST;
 
 /* merge.c: reading block by block */

@@ -494,6 +494,8 @@ int pl_trace_load(struct pl_in *in, const struct pl_trace_reader_opts *opts,
 		.want = want,
 		.roles = opts && opts->roles ? opts->roles : UINT32_MAX
 	};
+	struct pl_trace_reader_opts o = { 0 };
+	const char **arg = NULL;
 	int rc;
 
 	memset(t, 0, sizeof(*t));
@@ -501,12 +503,18 @@ int pl_trace_load(struct pl_in *in, const struct pl_trace_reader_opts *opts,
 		l.n_want++;
 	t->n_args = l.n_want;
 	if (opts) {
+		o = *opts;
 		l.salvage = opts->salvage;
 		l.kept = opts->keep != NULL;
 	}
-	PL_TRY(pl_trace_read(in, opts, &l.sink, err));
+	PL_TRY(pl_alloc(&arg, l.n_want + 1, sizeof(*arg), err));
+	for (size_t i = 0; i < l.n_want; i++)
+		arg[i] = want[i] + (*want[i] == '$');
+	o.args = arg;
+	PL_TRY(pl_trace_read(in, &o, &l.sink, err));
 	PL_TRY(check_merge(&l, pl_in_name(in), err));
 out:
+	pl_free(arg);
 	pl_free(l.limit);
 	if (rc < 0)
 		pl_trace_fini(t);

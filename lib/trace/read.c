@@ -30,6 +30,7 @@ struct reader {
 	struct pl_merge_in merge;
 	struct pl_trace_map map;
 	struct pl_trace_keep keep;
+	struct pl_trace_want want;
 };
 
 /* ---- segments -------------------------------------------------------------------------------- */
@@ -152,7 +153,8 @@ static int get_events(struct reader *r, const struct pl_block *b, struct pl_cur 
 	int rc;
 
 	trim(r);
-	rc = pl_trace_get_events(c, b->count, &r->seg, keep ? &r->map : NULL, keep, &r->batch, err);
+	rc = pl_trace_get_events(c, b->count, &r->seg, keep ? &r->map : NULL, keep,
+				 r->want.roles ? &r->want : NULL, &r->batch, err);
 	if (rc >= 0 && (r->opts->salvage ? r->batch.first < ordinal : r->batch.first != ordinal))
 		rc = pl_fail(err, PL_EDATA, "events from %llu on, but %llu came before",
 			     (unsigned long long)r->batch.first, (unsigned long long)ordinal);
@@ -292,6 +294,9 @@ static int open_reader(struct reader *r, struct pl_err *err)
 				     .log = r->opts->log };
 	int rc;
 
+	r->want = (struct pl_trace_want){ .roles = r->opts->roles, .arg = r->opts->args };
+	while (r->want.arg && r->want.arg[r->want.n])
+		r->want.n++;
 	if (r->opts->keep) {
 		r->keep.keep = r->opts->keep;
 		r->keep.arg = r->opts->arg;

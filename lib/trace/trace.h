@@ -298,9 +298,10 @@ struct pl_trace_reader_opts {
 	/* Decode only the rows for which keep() says yes, chosen by kind alone; NULL: all. */
 	bool (*keep)(void *arg, uint8_t kind);
 	void *arg;
-	/* Of pl_trace_load(): bit r set: keep role r as a column; 0: all. Arguments are not
-	 * concerned. */
+	/* Columns to decode: bit r set: those of role r; and those with a key in `args` (ended by
+	 * NULL; may be NULL). 0: all columns. Values of the others are not checked either. */
 	uint32_t roles;
+	const char *const *args;
 	/* Every compressed member in turn, for a program that passes blocks on untouched. `segment`
 	 * counts all segments of the stream; `merge` is true for the members of a merge segment. */
 	int (*raw)(void *arg, uint32_t segment, bool merge, const void *member, size_t n,

@@ -24,6 +24,7 @@ struct printer {
 	struct pl_buf text;
 	uint64_t ordinal;
 	bool (*keep)(void *arg, uint8_t kind);
+	uint32_t roles; /* printed; 0: all */
 	uint32_t begun, merges;
 };
 
@@ -58,7 +59,7 @@ static int by_bytes(const void *a, const void *b)
 
 /* The values of row `row`, in the order of their text; `at` is a cursor for every column. */
 static void print_values(struct pl_buf *out, const struct pl_segment *seg, const struct pl_batch *b,
-			 uint32_t row, uint32_t *at)
+			 uint32_t row, uint32_t *at, uint32_t roles)
 {
 	struct pl_buf line[64] = { { 0 } };
 	size_t n = 0;
@@ -69,7 +70,7 @@ static void print_values(struct pl_buf *out, const struct pl_segment *seg, const
 		for (; at[i] < c->n && c->row[at[i]] == row; at[i]++) {
 			const char *key = pl_intern_get(&seg->str, c->key);
 
-			if (!strcmp(key, "#"))
+			if (!strcmp(key, "#") || (roles && !(roles >> c->role & 1)))
 				continue;
 			if (n == PL_LEN(line))
 				abort();
@@ -123,7 +124,7 @@ static int print_batch(struct pl_sink *s, struct pl_segment *seg, struct pl_batc
 		SAY(out, "%lld %u %u ", (long long)ordinal, b->kind[r], b->track[r]);
 		put_text(out, &seg->str, b->name[r]);
 		SAY(out, " %lld %lld", (long long)b->ts[r], (long long)b->dur[r]);
-		print_values(out, seg, b, r, at);
+		print_values(out, seg, b, r, at, p->roles);
 		SAY(out, "\n");
 		pl_buf_fini(&skipped);
 	}

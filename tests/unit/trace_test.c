@@ -45,6 +45,25 @@ static void test_keep(struct recipe how)
 	}
 }
 
+static void test_wanted(struct recipe how)
+{
+	for (uint32_t i = 0; i < 40; i++) {
+		struct pl_err err = { 0 };
+		struct pl_buf bytes = write_stream(&how, NULL, 1);
+		struct printer want = printer(), got = printer();
+		struct pl_trace_reader_opts o = { .roles = 0x9e3779b9u * (i + 1) | 1u << i % 20 };
+
+		want.roles = o.roles;
+		if (produce(&how, &want.sink, &err) < 0)
+			abort();
+		is_i64(read_stream(&bytes, &o, &got.sink, &err), 0, "read some roles");
+		ok(same_text(&want.text, &got.text), "columns of other roles are left out");
+		pl_buf_fini(&want.text);
+		pl_buf_fini(&got.text);
+		pl_buf_fini(&bytes);
+	}
+}
+
 /* More columns than a block may have: every row has arguments of its own. */
 static int many_columns(struct pl_sink *sink, struct pl_err *err)
 {
@@ -549,6 +568,7 @@ int main(void)
 	test_round_trip(mid, "middle");
 	test_round_trip(full, "full batches");
 	test_keep(mid);
+	test_wanted(mid);
 	test_many_columns();
 	make_merge(&m, 2, 8, 1, false);
 	test_raw(small, &m);
