@@ -194,7 +194,6 @@ static int get_group(struct pl_graph *g, struct pl_cur *c, struct pl_err *err)
 static int get_link(struct pl_graph *g, struct pl_cur *c, struct pl_err *err)
 {
 	struct pl_link *p;
-	uint64_t bits;
 	int rc = pl_grow(&g->link, &g->cap_links, g->n_links + 1, sizeof(*g->link), err);
 
 	if (rc < 0)
@@ -202,8 +201,7 @@ static int get_link(struct pl_graph *g, struct pl_cur *c, struct pl_err *err)
 	p = &g->link[g->n_links++];
 	p->from = get_u32(c);
 	p->to = get_u32(c);
-	bits = pl_get_u64(c);
-	memcpy(&p->bytes_per_ns, &bits, sizeof(bits));
+	p->bytes_per_ns = pl_get_f64(c);
 	p->latency_ns = pl_get_svarint(c);
 	return 0;
 }

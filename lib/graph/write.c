@@ -160,13 +160,11 @@ static int put_numbers(struct pl_buf *e, const uint32_t *v, uint32_t n, struct p
 
 static int put_link(struct pl_buf *e, const struct pl_link *l, struct pl_err *err)
 {
-	uint64_t bits;
 	int rc;
 
-	memcpy(&bits, &l->bytes_per_ns, sizeof(bits));
 	PL_TRY(pl_put_varint(e, l->from, err));
 	PL_TRY(pl_put_varint(e, l->to, err));
-	PL_TRY(pl_put_u64(e, bits, err));
+	PL_TRY(pl_put_f64(e, l->bytes_per_ns, err));
 	PL_TRY(pl_put_svarint(e, l->latency_ns, err));
 out:
 	return rc;

@@ -54,6 +54,14 @@ int pl_put_u64(struct pl_buf *b, uint64_t v, struct pl_err *err)
 	return pl_buf_put(b, p, sizeof(p), err);
 }
 
+int pl_put_f64(struct pl_buf *b, double v, struct pl_err *err)
+{
+	uint64_t bits;
+
+	memcpy(&bits, &v, sizeof(bits));
+	return pl_put_u64(b, bits, err);
+}
+
 int pl_put_varint(struct pl_buf *b, uint64_t v, struct pl_err *err)
 {
 	uint8_t p[PL_VARINT_MAX];
@@ -105,6 +113,15 @@ uint64_t pl_get_u64(struct pl_cur *c)
 	const uint8_t *p = take(c, 8);
 
 	return p ? pl_le64_get(p) : 0;
+}
+
+double pl_get_f64(struct pl_cur *c)
+{
+	uint64_t bits = pl_get_u64(c);
+	double v;
+
+	memcpy(&v, &bits, sizeof(v));
+	return v;
 }
 
 uint64_t pl_get_varint(struct pl_cur *c)

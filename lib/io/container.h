@@ -100,6 +100,7 @@ void pl_creader_close(struct pl_creader *r); /* NULL is fine */
 int pl_put_u8(struct pl_buf *b, uint8_t v, struct pl_err *err) PL_MUST;
 int pl_put_u32(struct pl_buf *b, uint32_t v, struct pl_err *err) PL_MUST;
 int pl_put_u64(struct pl_buf *b, uint64_t v, struct pl_err *err) PL_MUST;
+int pl_put_f64(struct pl_buf *b, double v, struct pl_err *err) PL_MUST;	     /* its bits, as u64 */
 int pl_put_varint(struct pl_buf *b, uint64_t v, struct pl_err *err) PL_MUST; /* LEB128 */
 int pl_put_svarint(struct pl_buf *b, int64_t v, struct pl_err *err) PL_MUST; /* zigzag */
 int pl_put_str(struct pl_buf *b, const char *s, size_t n,
@@ -113,6 +114,7 @@ struct pl_cur {
 uint8_t pl_get_u8(struct pl_cur *c);
 uint32_t pl_get_u32(struct pl_cur *c);
 uint64_t pl_get_u64(struct pl_cur *c);
+double pl_get_f64(struct pl_cur *c);
 uint64_t pl_get_varint(struct pl_cur *c);
 int64_t pl_get_svarint(struct pl_cur *c);
 const char *pl_get_str(struct pl_cur *c, size_t *n); /* borrowed, not NUL-terminated */

@@ -89,17 +89,15 @@ out:
 
 static int put_rewrite(struct pl_buf *e, const struct pl_rewrite *rw, struct pl_err *err)
 {
-	uint64_t bits;
 	int rc;
 
-	memcpy(&bits, &rw->x, sizeof(bits));
 	PL_TRY(pl_put_u8(e, rw->op, err));
 	PL_TRY(put_str(e, rw->word, err));
 	PL_TRY(pl_put_varint(e, rw->n_args, err));
 	for (uint32_t i = 0; i < rw->n_args; i++)
 		PL_TRY(put_str(e, rw->arg[i], err));
 	PL_TRY(pl_put_svarint(e, rw->k, err));
-	PL_TRY(pl_put_u64(e, bits, err));
+	PL_TRY(pl_put_f64(e, rw->x, err));
 	PL_TRY(pl_put_svarint(e, rw->alone_ns, err));
 	rc = pl_put_svarint(e, rw->in_plan_ns, err);
 out:
@@ -262,7 +260,7 @@ static int get_rewrite(struct reader *r, struct pl_cur *c, struct pl_err *err)
 {
 	struct pl_rewrite rw = { .op = pl_get_u8(c) };
 	struct pl_plan *p = r->p;
-	uint64_t n, bits;
+	uint64_t n;
 	int rc;
 
 	PL_TRY(get_str(r, c, &rw.word, err));
@@ -280,8 +278,7 @@ static int get_rewrite(struct reader *r, struct pl_cur *c, struct pl_err *err)
 	for (uint32_t i = 0; i < rw.n_args; i++)
 		PL_TRY(get_str(r, c, &rw.arg[i], err));
 	rw.k = pl_get_svarint(c);
-	bits = pl_get_u64(c);
-	memcpy(&rw.x, &bits, sizeof(bits));
+	rw.x = pl_get_f64(c);
 	rw.alone_ns = pl_get_svarint(c);
 	rw.in_plan_ns = pl_get_svarint(c);
 	if (c->bad)

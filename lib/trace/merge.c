@@ -155,14 +155,6 @@ pl_ns pl_clock_apply(const struct pl_clock *c, pl_ns local)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static uint64_t bits_of(double v)
-{
-	uint64_t u;
-
-	memcpy(&u, &v, sizeof(u));
-	return u;
-}
-
 static int put_clock(struct pl_buf *b, const struct pl_clock *k, struct pl_err *err)
 {
 	const char *host = k->host ? k->host : "";
@@ -174,8 +166,8 @@ static int put_clock(struct pl_buf *b, const struct pl_clock *k, struct pl_err *
 	PL_TRY(pl_put_str(b, host, strlen(host), err));
 	PL_TRY(pl_put_svarint(b, k->offset_ns, err));
 	PL_TRY(pl_put_svarint(b, k->offset_ci_ns, err));
-	PL_TRY(pl_put_u64(b, bits_of(k->drift_ppm), err));
-	PL_TRY(pl_put_u64(b, bits_of(k->drift_ci_ppm), err));
+	PL_TRY(pl_put_f64(b, k->drift_ppm, err));
+	PL_TRY(pl_put_f64(b, k->drift_ci_ppm, err));
 	PL_TRY(pl_put_svarint(b, k->ref_ns, err));
 	PL_TRY(pl_put_svarint(b, k->residual_p50_ns, err));
 	PL_TRY(pl_put_svarint(b, k->residual_p95_ns, err));
@@ -357,10 +349,8 @@ static char *take_str(struct pl_cur *c)
 
 static double get_real(struct pl_cur *c)
 {
-	uint64_t u = pl_get_u64(c);
-	double v;
+	double v = pl_get_f64(c);
 
-	memcpy(&v, &u, sizeof(v));
 	if (isfinite(v))
 		return v;
 	c->bad = true;
