@@ -98,7 +98,7 @@ struct pl_align;
 struct pl_align *pl_align_new(const struct pl_align_opts *opts, struct pl_err *err);
 void pl_align_free(struct pl_align *a); /* NULL is fine */
 /* Drive it with whole traces, in the order in which they will be written. Merges in them are
- * ignored. The sink belongs to `a`; it wants all rows (no keep()). Failures name the segment. */
+ * ignored. The sink belongs to `a`; Failures name the segment. */
 struct pl_sink *pl_align_sink(struct pl_align *a);
 /* The columns that the sink looks at: for struct pl_trace_reader_opts. */
 #define PL_ALIGN_ROLES                                                                             \

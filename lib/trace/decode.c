@@ -23,17 +23,10 @@ static int take_part(struct pl_cur *c, uint64_t size, struct pl_cur *part, struc
 	return 0;
 }
 
-static size_t n_strings(const struct pl_segment *s, const struct pl_trace_map *map)
-{
-	return map ? map->n : s->str.n;
-}
-
-/* An id: the number of a string plus one, or 0. */
-static int get_id(struct pl_cur *c, const struct pl_segment *s, const struct pl_trace_map *map,
-		  pl_id *id, struct pl_err *err)
+/* An id: the number of one of n strings plus one, or 0. */
+static int get_id(struct pl_cur *c, size_t n, pl_id *id, struct pl_err *err)
 {
 	uint64_t v = pl_get_varint(c);
-	size_t n = n_strings(s, map);
 
 	*id = PL_NONE;
 	if (!v)
@@ -41,7 +34,7 @@ static int get_id(struct pl_cur *c, const struct pl_segment *s, const struct pl_
 	if (v > n)
 		return pl_fail(err, PL_EDATA, "string %llu is used, %zu are defined",
 			       (unsigned long long)v - 1, n);
-	*id = map ? map->id[v - 1] : (pl_id)(v - 1);
+	*id = (pl_id)(v - 1);
 	return 0;
 }
 
@@ -79,17 +72,16 @@ out:
 	return rc;
 }
 
-int pl_trace_get_strings(struct pl_cur *c, uint32_t count, struct pl_segment *s,
-			 struct pl_trace_map *map, struct pl_err *err)
+int pl_trace_get_strings(struct pl_cur *c, uint32_t count, struct pl_segment *s, struct pl_err *err)
 {
 	uint64_t first = pl_get_varint(c);
 	int rc;
 
 	if (c->bad)
 		return cut_short(err);
-	if (first != n_strings(s, map))
+	if (first != s->str.n)
 		return pl_fail(err, PL_EDATA, "strings from %llu on, but %zu are defined",
-			       (unsigned long long)first, n_strings(s, map));
+			       (unsigned long long)first, s->str.n);
 	for (uint32_t i = 0; i < count; i++) {
 		size_t n, before = s->str.n;
 		const char *p = pl_get_str(c, &n);
@@ -100,14 +92,8 @@ int pl_trace_get_strings(struct pl_cur *c, uint32_t count, struct pl_segment *s,
 		rc = pl_intern_add(&s->str, p, n, &id, err);
 		if (rc < 0)
 			return rc;
-		if (map) {
-			rc = pl_grow(&map->id, &map->cap, map->n + 1, sizeof(*map->id), err);
-			if (rc < 0)
-				return rc;
-			map->id[map->n++] = id;
-		} else if (s->str.n == before) {
+		if (s->str.n == before)
 			return pl_fail(err, PL_EDATA, "string %zu repeats string %u", before, id);
-		}
 	}
 	return 0;
 }
@@ -123,8 +109,8 @@ static int32_t get_i32(struct pl_cur *c)
 	return (int32_t)v;
 }
 
-static int get_track(struct pl_cur *c, const struct pl_segment *s, const struct pl_trace_map *map,
-		     struct pl_track *t, struct pl_err *err)
+static int get_track(struct pl_cur *c, const struct pl_segment *s, struct pl_track *t,
+		     struct pl_err *err)
 {
 	pl_id *const ids[] = { &t->host, &t->pid, &t->tid, &t->name, &t->process, &t->labels };
 	int rc;
@@ -139,13 +125,12 @@ static int get_track(struct pl_cur *c, const struct pl_segment *s, const struct 
 		t->coord[i] = get_i32(c);
 	t->stream = pl_get_svarint(c);
 	for (size_t i = 0; i < PL_LEN(ids); i++)
-		if ((rc = get_id(c, s, map, ids[i], err)) < 0)
+		if ((rc = get_id(c, s->str.n, ids[i], err)) < 0)
 			return rc;
 	return c->bad ? pl_fail(err, PL_EDATA, "a track is cut short or out of range") : 0;
 }
 
-int pl_trace_get_tracks(struct pl_cur *c, uint32_t count, struct pl_segment *s,
-			const struct pl_trace_map *map, struct pl_err *err)
+int pl_trace_get_tracks(struct pl_cur *c, uint32_t count, struct pl_segment *s, struct pl_err *err)
 {
 	for (uint32_t i = 0; i < count; i++) {
 		struct pl_track t;
@@ -162,7 +147,7 @@ int pl_trace_get_tracks(struct pl_cur *c, uint32_t count, struct pl_segment *s,
 		if (id > s->n_tracks)
 			return pl_fail(err, PL_EDATA, "track %llu is defined after %u",
 				       (unsigned long long)id, s->n_tracks);
-		if ((rc = get_track(&part, s, map, &t, err)) < 0)
+		if ((rc = get_track(&part, s, &t, err)) < 0)
 			return rc;
 		if (id < s->n_tracks)
 			s->track[id] = t;
@@ -172,15 +157,14 @@ int pl_trace_get_tracks(struct pl_cur *c, uint32_t count, struct pl_segment *s,
 	return 0;
 }
 
-int pl_trace_get_meta(struct pl_cur *c, uint32_t count, struct pl_segment *s,
-		      const struct pl_trace_map *map, struct pl_err *err)
+int pl_trace_get_meta(struct pl_cur *c, uint32_t count, struct pl_segment *s, struct pl_err *err)
 {
 	for (uint32_t i = 0; i < count; i++) {
 		struct pl_meta m;
 		int rc;
 
-		if ((rc = get_id(c, s, map, &m.key, err)) < 0 ||
-		    (rc = get_id(c, s, map, &m.value, err)) < 0)
+		if ((rc = get_id(c, s->str.n, &m.key, err)) < 0 ||
+		    (rc = get_id(c, s->str.n, &m.value, err)) < 0)
 			return rc;
 		if (c->bad)
 			return cut_short(err);
@@ -200,10 +184,8 @@ struct rows {
 };
 
 struct events_in {
-	const struct pl_trace_want *want; /* NULL: everything */
+	const struct pl_trace_want *want;
 	struct pl_cur *c;
-	const struct pl_segment *seg;
-	const struct pl_trace_map *map;
 	struct pl_batch *e;
 	uint32_t n; /* events */
 	struct rows *rows;
@@ -283,7 +265,6 @@ static int get_values(struct events_in *in, struct pl_cur *c, struct pl_col *col
 		      struct pl_err *err)
 {
 	uint64_t max = 0, all = 0;
-	size_t strings = n_strings(in->seg, in->map);
 	uint8_t scale = 0;
 	int rc;
 
@@ -295,11 +276,9 @@ static int get_values(struct events_in *in, struct pl_cur *c, struct pl_col *col
 	if (col->type == PL_V_STR || col->type == PL_V_JSON) {
 		for (uint32_t i = 0; i < m; i++)
 			max = (uint64_t)col->val[i] > max ? (uint64_t)col->val[i] : max;
-		if (max >= strings)
+		if (max >= in->want->n_strings)
 			return pl_fail(err, PL_EDATA, "string %llu is used, %zu are defined",
-				       (unsigned long long)max, strings);
-		for (uint32_t i = 0; in->map && i < m; i++)
-			col->val[i] = in->map->id[col->val[i]];
+				       (unsigned long long)max, in->want->n_strings);
 	} else if (col->type == PL_V_BOOL) {
 		for (uint32_t i = 0; i < m; i++)
 			all |= (uint64_t)col->val[i];
@@ -318,12 +297,10 @@ out:
 
 static bool wanted(const struct events_in *in, uint8_t role, pl_id key)
 {
-	const struct pl_intern *str = &in->seg->str;
-
-	if (!in->want || in->want->roles >> role & 1)
+	if (!in->want->roles || in->want->roles >> role & 1)
 		return true;
 	for (size_t i = 0; key != PL_NONE && i < in->want->n; i++)
-		if (!strcmp(pl_intern_get(str, key), in->want->arg[i]))
+		if (key == in->want->key[i])
 			return true;
 	return false;
 }
@@ -361,7 +338,7 @@ static int get_col(struct events_in *in, struct pl_err *err)
 	PL_TRY(take_part(in->c, pl_get_u32(in->c), &part, err));
 	role = pl_get_u8(&part);
 	type = pl_get_u8(&part);
-	PL_TRY(get_id(&part, in->seg, in->map, &key, err));
+	PL_TRY(get_id(&part, in->want->n_strings, &key, err));
 	many = pl_get_varint(&part);
 	if (part.bad)
 		return cut_short(err);
@@ -406,7 +383,7 @@ static int get_cols(struct events_in *in, struct pl_err *err)
 static int get_fixed(struct events_in *in, struct pl_err *err)
 {
 	struct pl_batch *e = in->e;
-	size_t strings = n_strings(in->seg, in->map);
+	size_t strings = in->want->n_strings;
 	uint32_t track = 0, name = 0;
 	int rc;
 
@@ -419,87 +396,19 @@ static int get_fixed(struct events_in *in, struct pl_err *err)
 		track = e->track[i] > track ? e->track[i] : track;
 		name = e->name[i] > name ? e->name[i] : name;
 	}
-	if (track >= in->seg->n_tracks)
+	if (track >= in->want->n_tracks)
 		return pl_fail(err, PL_EDATA, "track %u is used, %u are defined", track,
-			       in->seg->n_tracks);
+			       in->want->n_tracks);
 	if (name >= strings)
 		return pl_fail(err, PL_EDATA, "string %u is used, %zu are defined", name, strings);
-	for (uint32_t i = 0; in->map && i < in->n; i++)
-		e->name[i] = in->map->id[e->name[i]];
 out:
 	return rc;
 }
 
-/* ---- leaving out ----------------------------------------------------------------------------- */
-
-static void squeeze_col(struct pl_col *c, const uint32_t *row)
+int pl_trace_get_events(struct pl_cur *c, uint32_t count, const struct pl_trace_want *want,
+			struct pl_batch *e, struct pl_err *err)
 {
-	uint32_t k = 0;
-
-	for (uint32_t i = 0; i < c->n; i++) {
-		if (row[c->row[i]] == PL_NONE)
-			continue;
-		c->row[k] = row[c->row[i]];
-		c->val[k] = c->val[i];
-		if (c->type == PL_V_DEC)
-			c->scale[k] = c->scale[i];
-		k++;
-	}
-	c->n = k;
-}
-
-/* Number the rows that stay; how many there are. */
-static uint32_t choose(const struct pl_trace_keep *keep, const struct pl_batch *e, uint32_t n)
-{
-	signed char known[256];
-	uint32_t left = 0;
-
-	memset(known, -1, sizeof(known));
-	for (uint32_t i = 0; i < n; i++) {
-		uint8_t k = e->kind[i];
-
-		if (known[k] < 0)
-			known[k] = keep->keep(keep->arg, k);
-		keep->row[i] = known[k] ? left++ : PL_NONE;
-	}
-	return left;
-}
-
-static int squeeze(const struct pl_trace_keep *keep, struct pl_batch *e, uint32_t n, uint64_t first,
-		   struct pl_err *err)
-{
-	uint32_t index, k = 0;
-	int rc;
-
-	for (uint32_t i = 0; i < e->n_cols; i++)
-		squeeze_col(&e->col[i], keep->row);
-	rc = pl_batch_col(e, PL_R_ARG, PL_V_INT, keep->ordinal_key, &index, err);
-	if (rc < 0)
-		return rc;
-	/* A source may have an argument of that name: what we say comes instead. */
-	e->col[index].n = 0;
-	for (uint32_t i = 0; i < n; i++) {
-		if (keep->row[i] == PL_NONE)
-			continue;
-		e->kind[k] = e->kind[i];
-		e->track[k] = e->track[i];
-		e->name[k] = e->name[i];
-		e->ts[k] = e->ts[i];
-		e->dur[k] = e->dur[i];
-		rc = pl_col_put(&e->col[index], k, (int64_t)(first + i), 0, err);
-		if (rc < 0)
-			return rc;
-		k++;
-	}
-	e->n = k;
-	return 0;
-}
-
-int pl_trace_get_events(struct pl_cur *c, uint32_t count, const struct pl_segment *s,
-			const struct pl_trace_map *map, const struct pl_trace_keep *keep,
-			const struct pl_trace_want *want, struct pl_batch *e, struct pl_err *err)
-{
-	struct events_in in = { .c = c, .seg = s, .map = map, .want = want, .e = e, .n = count };
+	struct events_in in = { .c = c, .want = want, .e = e, .n = count };
 	int rc;
 
 	if (!count || count > PL_BATCH_ROWS)
@@ -507,12 +416,8 @@ int pl_trace_get_events(struct pl_cur *c, uint32_t count, const struct pl_segmen
 	e->first = pl_get_varint(c);
 	if (c->bad || e->first > (uint64_t)INT64_MAX - count)
 		return pl_fail(err, PL_EDATA, "impossible number of the first event");
-	if ((rc = get_fixed(&in, err)) < 0)
-		return rc;
-	if (keep && !choose(keep, e, count))
-		return 0; /* nothing of it is wanted: its columns are not even looked at */
-	if ((rc = get_cols(&in, err)) < 0)
+	if ((rc = get_fixed(&in, err)) < 0 || (rc = get_cols(&in, err)) < 0)
 		return rc;
 	e->n = count;
-	return keep ? squeeze(keep, e, count, e->first, err) : 0;
+	return 0;
 }

@@ -49,41 +49,24 @@ bool pl_trace_too_big(const struct pl_batch *e);
 /* Close a part whose size stands in the four bytes at `at`. */
 void pl_trace_patch_size(struct pl_buf *b, size_t at);
 
-/*
- * decode.c: payloads into a segment and a batch. `map` translates the string numbers of the stream
- * into those of the segment; NULL when they are the same.
- */
-struct pl_trace_map {
-	pl_id *id;
-	size_t n, cap;
-};
+/* decode.c: payloads into a segment and a batch */
 int pl_trace_get_segment(struct pl_cur *c, struct pl_segment *s, struct pl_err *err) PL_MUST;
 int pl_trace_get_strings(struct pl_cur *c, uint32_t count, struct pl_segment *s,
-			 struct pl_trace_map *map, struct pl_err *err) PL_MUST;
+			 struct pl_err *err) PL_MUST;
 int pl_trace_get_tracks(struct pl_cur *c, uint32_t count, struct pl_segment *s,
-			const struct pl_trace_map *map, struct pl_err *err) PL_MUST;
+			struct pl_err *err) PL_MUST;
 int pl_trace_get_meta(struct pl_cur *c, uint32_t count, struct pl_segment *s,
-		      const struct pl_trace_map *map, struct pl_err *err) PL_MUST;
-/*
- * Decode a block of events into an empty batch. With keep(), rows that it refuses are left out and
- * the column (PL_R_ARG, PL_V_INT, ordinal_key) holds the ordinals of the others.
- */
-struct pl_trace_keep {
-	bool (*keep)(void *arg, uint8_t kind);
-	void *arg;
-	pl_id ordinal_key;
-	uint32_t *row; /* scratch of PL_BATCH_ROWS: new number of each row, PL_NONE if left out */
-};
-/* Columns to decode: of a role whose bit is set, or with one of these keys. */
+		      struct pl_err *err) PL_MUST;
+/* What the segment has so far, and which columns to decode: those of a role whose bit is set, and
+ * those with one of these keys; all where `roles` is 0. */
 struct pl_trace_want {
-	uint32_t roles;
-	const char *const *arg;
-	size_t n;
+	size_t n_strings;
+	uint32_t n_tracks, roles;
+	pl_id *key;
+	size_t n, cap;
 };
-/* want NULL: all. The rows of what is not wanted are checked, its values are not looked at. */
-int pl_trace_get_events(struct pl_cur *c, uint32_t count, const struct pl_segment *s,
-			const struct pl_trace_map *map, const struct pl_trace_keep *keep,
-			const struct pl_trace_want *want,
+/* Into an empty batch. The rows of what is not wanted are checked, its values are not looked at. */
+int pl_trace_get_events(struct pl_cur *c, uint32_t count, const struct pl_trace_want *want,
 			struct pl_batch *e, struct pl_err *err) PL_MUST;
 
 /* merge.c: reading block by block */

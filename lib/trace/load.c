@@ -14,8 +14,8 @@ struct loader {
 	struct pl_trace *t;
 	const char *const *want;
 	size_t n_want;
-	uint32_t roles;	    /* wanted */
-	bool salvage, kept; /* kept: rows are not ordinals */
+	uint32_t roles; /* wanted */
+	bool salvage;
 	struct pl_events *cur;
 	uint64_t cap;
 	uint64_t *limit; /* by segment: events from here on cannot be addressed */
@@ -380,7 +380,7 @@ static int on_batch(struct pl_sink *sink, struct pl_segment *seg, struct pl_batc
 	int rc;
 
 	PL_TRY(reserve(l, to, err));
-	if (!l->kept && b->first != e->n && l->limit[l->t->n_segs - 1] > e->n)
+	if (b->first != e->n && l->limit[l->t->n_segs - 1] > e->n)
 		l->limit[l->t->n_segs - 1] = e->n; /* a block was lost: rows are no ordinals now */
 	memcpy(e->kind + e->n, b->kind, b->n * sizeof(*b->kind));
 	memcpy(e->track + e->n, b->track, b->n * sizeof(*b->track));
@@ -505,7 +505,6 @@ int pl_trace_load(struct pl_in *in, const struct pl_trace_reader_opts *opts,
 	if (opts) {
 		o = *opts;
 		l.salvage = opts->salvage;
-		l.kept = opts->keep != NULL;
 	}
 	PL_TRY(pl_alloc(&arg, l.n_want + 1, sizeof(*arg), err));
 	for (size_t i = 0; i < l.n_want; i++)

@@ -3,11 +3,16 @@
  *
  * A small machine over the container's blocks. What a segment is shows in its first block, so the
  * compressed header is held back until then (raw()), and begin() until the first events or the end,
- * so that sinks see the source's name and strings at once. With keep(), "#" must be a string of the
- * segment: it becomes number 0 and all numbers of the stream go through a map.
+ * so that sinks see the source's name and strings at once.
+ *
+ * With threads, blocks of events are decoded in the pool while the next ones are read, those of the
+ * next segment included: two segments may be open, and the sink gets the older one's blocks and its
+ * end before anything of the other. A program that is given members (raw) sees them in step with
+ * the sink, and salvage has to know what is broken before it goes on: both decode at once.
  */
 #include <string.h>
 
+#include "core/pool.h"
 #include "trace/internal.h"
 
 /* Columns that a strange block left behind are given back when they hold more than this. */
@@ -15,45 +20,50 @@
 
 enum state { NOTHING, HEADER, TRACE, MERGE };
 
+struct span { /* a segment of a trace */
+	struct pl_segment seg;
+	bool open, begun; /* seg is initialised; the sink knows it */
+	unsigned waiting; /* its blocks that the sink has not seen */
+};
+
+struct slot { /* a block of events */
+	struct span *of;
+	uint32_t segment; /* whose columns the batch has */
+	struct pl_buf bytes;
+	struct pl_cur c;
+	uint32_t count, ordinal;
+	int64_t offset;
+	struct pl_trace_want want;
+	struct pl_batch batch;
+	int rc;
+	struct pl_err err;
+	struct slot *next; /* free */
+};
+
 struct reader {
 	const struct pl_trace_reader_opts *opts;
 	struct pl_in *in;
 	struct pl_creader *blocks;
 	struct pl_sink *sink;
 	enum state state;
-	bool open, begun; /* seg is initialised; the sink knows it */
-	bool broken;	  /* of a merge: something of it was given up */
+	bool apart;  /* blocks are decoded while others are read */
+	bool broken; /* of a merge: something of it was given up */
 	struct pl_buf header;
 	uint32_t n_segments; /* trace segments so far */
-	struct pl_segment seg;
-	struct pl_batch batch;
+	struct span span[2], *now;
+	struct pl_queue *queue;
+	struct slot *free;
 	struct pl_merge_in merge;
-	struct pl_trace_map map;
-	struct pl_trace_keep keep;
-	struct pl_trace_want want;
 };
 
 /* ---- segments -------------------------------------------------------------------------------- */
 
-static int sink_begin(struct reader *r, struct pl_err *err)
+static int sink_begin(struct reader *r, struct span *x, struct pl_err *err)
 {
-	if (r->begun)
+	if (x->begun)
 		return 0;
-	r->begun = true;
-	return r->sink->begin ? r->sink->begin(r->sink, &r->seg, err) : 0;
-}
-
-static int end_trace(struct reader *r, struct pl_err *err)
-{
-	int rc;
-
-	PL_TRY(sink_begin(r, err));
-	if (r->sink->end)
-		PL_TRY(r->sink->end(r->sink, &r->seg, err));
-out:
-	pl_segment_fini(&r->seg);
-	r->open = false;
-	return rc;
+	x->begun = true;
+	return r->sink->begin ? r->sink->begin(r->sink, &x->seg, err) : 0;
 }
 
 static int give_up(struct reader *r, const char *what, struct pl_err *err)
@@ -65,11 +75,182 @@ static int give_up(struct reader *r, const char *what, struct pl_err *err)
 	return 0;
 }
 
+/* What is wrong with a block, and where it is. */
+static int bad_block(struct reader *r, struct pl_err *why, uint32_t ordinal, int64_t offset,
+		     struct pl_err *err)
+{
+	int rc;
+
+	pl_wrap(why, "%s: block %u at byte %lld", pl_in_name(r->in), ordinal, (long long)offset);
+	rc = give_up(r, r->state == MERGE ? "the merge is left out" : "block left out", why);
+	if (rc < 0 && err)
+		*err = *why;
+	return rc;
+}
+
+/* ---- blocks of events ------------------------------------------------------------------------ */
+
+static void decode(void *arg)
+{
+	struct slot *s = arg;
+
+	s->rc = pl_trace_get_events(&s->c, s->count, &s->want, &s->batch, &s->err);
+}
+
+/* The oldest block goes to the sink. */
+static int deliver(struct reader *r, struct slot *s, struct pl_err *err)
+{
+	struct span *x = s->of;
+	uint64_t ordinal = x->seg.n_events, first = s->batch.first;
+	int rc;
+
+	x->waiting--;
+	s->next = r->free;
+	r->free = s;
+	if (s->rc >= 0 && (r->opts->salvage ? first < ordinal : first != ordinal))
+		s->rc = pl_fail(&s->err, PL_EDATA, "events from %llu on, but %llu came before",
+				(unsigned long long)first, (unsigned long long)ordinal);
+	if (s->rc < 0)
+		return bad_block(r, &s->err, s->ordinal, s->offset, err);
+	x->seg.n_events = first + s->count;
+	rc = sink_begin(r, x, err);
+	return rc >= 0 && r->sink->batch ? r->sink->batch(r->sink, &x->seg, &s->batch, err) : rc;
+}
+
+/* Until nothing of x (NULL: of any segment) waits. */
+static int deliver_all(struct reader *r, const struct span *x, struct pl_err *err)
+{
+	struct slot *s;
+	int rc = 0;
+
+	while (rc >= 0 && (!x || x->waiting) && (s = pl_queue_get(r->queue)))
+		rc = deliver(r, s, err);
+	return rc;
+}
+
+static int take_slot(struct reader *r, struct slot **slot, struct pl_err *err)
+{
+	struct slot *s;
+	int rc = 0;
+
+	if (pl_queue_full(r->queue) && (rc = deliver(r, pl_queue_get(r->queue), err)) < 0)
+		return rc;
+	s = r->free;
+	if (!s) {
+		rc = pl_alloc(&s, 1, sizeof(*s), err);
+		if (rc < 0)
+			return rc;
+		s->segment = PL_NONE;
+		s->next = NULL;
+		r->free = s;
+	}
+	*slot = s;
+	return 0;
+}
+
+/* An empty batch, without columns of another segment's keys and without very much room. */
+static int clear_batch(struct slot *s, uint32_t segment, struct pl_err *err)
+{
+	uint64_t held = 0;
+
+	if (s->segment != segment) {
+		pl_batch_fini(&s->batch);
+		s->segment = segment;
+		return pl_batch_init(&s->batch, err);
+	}
+	pl_batch_clear(&s->batch);
+	for (uint32_t i = 0; i < s->batch.n_cols; i++)
+		held += s->batch.col[i].cap;
+	for (uint32_t i = 0; held > SPARE_VALUES && i < s->batch.n_cols; i++)
+		pl_col_drop(&s->batch.col[i]);
+	return 0;
+}
+
+/* The segment may go on growing while the block is decoded: what it has now is noted. */
+static int note_want(const struct reader *r, struct slot *s, struct pl_err *err)
+{
+	const struct pl_segment *seg = &s->of->seg;
+	const char *const *arg = r->opts->roles ? r->opts->args : NULL;
+	int rc = 0;
+
+	s->want.n_strings = seg->str.n;
+	s->want.n_tracks = seg->n_tracks;
+	s->want.roles = r->opts->roles;
+	for (s->want.n = 0; arg && *arg && rc >= 0; arg++) {
+		pl_id id = pl_intern_find(&seg->str, *arg, strlen(*arg));
+
+		rc = pl_grow(&s->want.key, &s->want.cap, s->want.n + 1, sizeof(id), err);
+		if (rc >= 0 && id != PL_NONE)
+			s->want.key[s->want.n++] = id;
+	}
+	return rc;
+}
+
+static int get_events(struct reader *r, const struct pl_block *b, struct pl_err *err)
+{
+	struct slot *s;
+	int rc;
+
+	PL_TRY(take_slot(r, &s, err));
+	PL_TRY(clear_batch(s, r->now->seg.index, err));
+	s->of = r->now;
+	s->count = b->count;
+	s->ordinal = b->ordinal;
+	s->offset = b->offset;
+	s->rc = 0;
+	memset(&s->err, 0, sizeof(s->err));
+	PL_TRY(note_want(r, s, err));
+	s->c = (struct pl_cur){ .p = b->p, .end = b->p + b->n };
+	if (r->apart) {
+		s->bytes.n = 0;
+		PL_TRY(pl_buf_put(&s->bytes, b->p, b->n, err));
+		s->c = (struct pl_cur){ .p = s->bytes.p, .end = s->bytes.p + b->n };
+	}
+	r->free = s->next;
+	r->now->waiting++;
+	if (r->apart) {
+		pl_queue_put(r->queue, decode, s);
+		return 0;
+	}
+	pl_queue_run(r->queue, decode, s);
+	rc = deliver_all(r, NULL, err);
+out:
+	return rc;
+}
+
+/* ---- beginnings and ends --------------------------------------------------------------------- */
+
+static int finish(struct reader *r, struct span *x, struct pl_err *err)
+{
+	int rc;
+
+	if (!x->open)
+		return 0;
+	PL_TRY(deliver_all(r, x, err));
+	PL_TRY(sink_begin(r, x, err));
+	if (r->sink->end)
+		PL_TRY(r->sink->end(r->sink, &x->seg, err));
+	pl_segment_fini(&x->seg);
+	x->open = false;
+out:
+	return rc;
+}
+
+/* The older one first. */
+static int finish_all(struct reader *r, struct pl_err *err)
+{
+	int rc = finish(r, r->now == &r->span[0] ? &r->span[1] : &r->span[0], err);
+
+	return rc < 0 ? rc : finish(r, r->now, err);
+}
+
 static int end_merge(struct reader *r, struct pl_err *err)
 {
 	struct pl_err why = { 0 };
-	int rc = 0;
+	int rc = finish_all(r, err);
 
+	if (rc < 0)
+		return rc;
 	if (!r->broken && pl_merge_check(&r->merge, &why) < 0) {
 		pl_wrap(&why, "%s", pl_in_name(r->in));
 		r->broken = true;
@@ -90,28 +271,21 @@ static int end_segment(struct reader *r, struct pl_err *err)
 
 	r->state = NOTHING;
 	if (was == TRACE)
-		return end_trace(r, err);
+		return r->apart ? 0 : finish(r, r->now, err);
 	return was == MERGE ? end_merge(r, err) : 0;
 }
 
 static int begin_trace(struct reader *r, struct pl_err *err)
 {
-	pl_id sharp;
 	int rc;
 
 	r->state = TRACE;
-	r->begun = false;
-	PL_TRY(pl_segment_init(&r->seg, err));
-	r->open = true;
-	r->seg.index = r->n_segments++;
-	r->map.n = 0;
-	if (r->opts->keep) {
-		PL_TRY(pl_intern_add(&r->seg.str, "#", 1, &sharp, err));
-		r->keep.ordinal_key = sharp;
-	}
-	/* Columns of another segment's keys would only be in the way. */
-	pl_batch_fini(&r->batch);
-	PL_TRY(pl_batch_init(&r->batch, err));
+	r->now = r->now == &r->span[0] ? &r->span[1] : &r->span[0];
+	PL_TRY(finish(r, r->now, err));
+	PL_TRY(pl_segment_init(&r->now->seg, err));
+	r->now->open = true;
+	r->now->begun = false;
+	r->now->seg.index = r->n_segments++;
 out:
 	return rc;
 }
@@ -125,17 +299,6 @@ static void begin_merge(struct reader *r)
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-static void trim(struct reader *r)
-{
-	uint64_t held = 0;
-
-	pl_batch_clear(&r->batch);
-	for (uint32_t i = 0; i < r->batch.n_cols; i++)
-		held += r->batch.col[i].cap;
-	for (uint32_t i = 0; held > SPARE_VALUES && i < r->batch.n_cols; i++)
-		pl_col_drop(&r->batch.col[i]);
-}
-
 static int get_provenance(struct pl_buf *p, const struct pl_block *b, struct pl_err *err)
 {
 	int rc = pl_buf_put(p, b->p, b->n, err);
@@ -145,33 +308,11 @@ static int get_provenance(struct pl_buf *p, const struct pl_block *b, struct pl_
 	return rc;
 }
 
-static int get_events(struct reader *r, const struct pl_block *b, struct pl_cur *c,
-		      struct pl_err *err)
-{
-	const struct pl_trace_keep *keep = r->opts->keep ? &r->keep : NULL;
-	uint64_t ordinal = r->seg.n_events;
-	int rc;
-
-	trim(r);
-	rc = pl_trace_get_events(c, b->count, &r->seg, keep ? &r->map : NULL, keep,
-				 r->want.roles ? &r->want : NULL, &r->batch, err);
-	if (rc >= 0 && (r->opts->salvage ? r->batch.first < ordinal : r->batch.first != ordinal))
-		rc = pl_fail(err, PL_EDATA, "events from %llu on, but %llu came before",
-			     (unsigned long long)r->batch.first, (unsigned long long)ordinal);
-	if (rc < 0) {
-		r->batch.n = 0;
-		return rc;
-	}
-	r->seg.n_events = r->batch.first + b->count;
-	return rc;
-}
-
 static int get_block(struct reader *r, const struct pl_block *b, struct pl_err *err)
 {
 	struct pl_cur c = { .p = b->p, .end = b->p + b->n };
-	struct pl_trace_map *map = r->opts->keep ? &r->map : NULL;
+	struct pl_segment *seg = &r->now->seg;
 
-	r->batch.n = 0;
 	if (r->state == MERGE && b->type == PL_BLOCK_PROVENANCE)
 		return get_provenance(&r->merge.m.provenance, b, err);
 	if (r->state == MERGE && !pl_merge_is_block(b->type))
@@ -186,17 +327,15 @@ static int get_block(struct reader *r, const struct pl_block *b, struct pl_err *
 		return r->broken ? 0 : pl_merge_get(&r->merge, b, err);
 	switch (b->type) {
 	case PL_BLOCK_PROVENANCE:
-		return get_provenance(&r->seg.provenance, b, err);
+		return get_provenance(&seg->provenance, b, err);
 	case PL_BLOCK_SEGM:
-		return pl_trace_get_segment(&c, &r->seg, err);
+		return pl_trace_get_segment(&c, seg, err);
 	case PL_BLOCK_STRS:
-		return pl_trace_get_strings(&c, b->count, &r->seg, map, err);
+		return pl_trace_get_strings(&c, b->count, seg, err);
 	case PL_BLOCK_TRAK:
-		return pl_trace_get_tracks(&c, b->count, &r->seg, map, err);
+		return pl_trace_get_tracks(&c, b->count, seg, err);
 	case PL_BLOCK_META:
-		return pl_trace_get_meta(&c, b->count, &r->seg, map, err);
-	case PL_BLOCK_EVNT:
-		return get_events(r, b, &c, err);
+		return pl_trace_get_meta(&c, b->count, seg, err);
 	default:
 		return 0;
 	}
@@ -205,26 +344,19 @@ static int get_block(struct reader *r, const struct pl_block *b, struct pl_err *
 static int on_block(struct reader *r, const struct pl_block *b, struct pl_err *err)
 {
 	struct pl_err why = { 0 };
-	int rc = get_block(r, b, &why);
+	int rc;
 
-	if (rc < 0) {
-		pl_wrap(&why, "%s: block %u at byte %lld", pl_in_name(r->in), b->ordinal,
-			(long long)b->offset);
-		if (r->state == MERGE)
-			r->broken = true;
-		rc = give_up(r, r->state == MERGE ? "the merge is left out" : "block left out",
-			     &why);
-		if (rc < 0) {
-			if (err)
-				*err = why;
-			return rc;
-		}
+	if (r->state == TRACE && b->type == PL_BLOCK_EVNT && b->version <= PL_TRACE_BLOCK_VERSION)
+		return get_events(r, b, err);
+	rc = get_block(r, b, &why);
+	if (rc >= 0)
 		return 0;
-	}
-	if (!r->batch.n)
-		return 0;
-	rc = sink_begin(r, err);
-	return rc >= 0 && r->sink->batch ? r->sink->batch(r->sink, &r->seg, &r->batch, err) : rc;
+	rc = deliver_all(r, NULL, err); /* what is wrong before comes first */
+	if (rc < 0)
+		return rc;
+	if (r->state == MERGE)
+		r->broken = true;
+	return bad_block(r, &why, b->ordinal, b->offset, err);
 }
 
 /* ---- raw members ----------------------------------------------------------------------------- */
@@ -292,20 +424,37 @@ static int open_reader(struct reader *r, struct pl_err *err)
 				     .raw = r->opts->raw != NULL,
 				     .pool = r->opts->pool,
 				     .log = r->opts->log };
-	int rc;
+	int threads = pl_pool_threads(r->opts->pool);
 
-	r->want = (struct pl_trace_want){ .roles = r->opts->roles, .arg = r->opts->args };
-	while (r->want.arg && r->want.arg[r->want.n])
-		r->want.n++;
-	if (r->opts->keep) {
-		r->keep.keep = r->opts->keep;
-		r->keep.arg = r->opts->arg;
-		rc = pl_alloc(&r->keep.row, PL_BATCH_ROWS, sizeof(*r->keep.row), err);
-		if (rc < 0)
-			return rc;
-	}
-	r->blocks = pl_creader_open(r->in, &c, err);
+	r->now = &r->span[0];
+	r->apart = threads > 1 && !r->opts->raw && !r->opts->salvage;
+	r->queue = pl_queue_new(r->opts->pool, r->apart ? 2 * threads : 1, err);
+	r->blocks = r->queue ? pl_creader_open(r->in, &c, err) : NULL;
 	return r->blocks ? 0 : err ? err->code : PL_EDATA;
+}
+
+static void close_reader(struct reader *r)
+{
+	struct slot *s;
+
+	while (r->queue && (s = pl_queue_get(r->queue))) {
+		s->next = r->free;
+		r->free = s;
+	}
+	while ((s = r->free)) {
+		r->free = s->next;
+		pl_buf_fini(&s->bytes);
+		pl_batch_fini(&s->batch);
+		pl_free(s->want.key);
+		pl_free(s);
+	}
+	pl_queue_free(r->queue);
+	pl_creader_close(r->blocks);
+	for (size_t i = 0; i < PL_LEN(r->span); i++)
+		if (r->span[i].open)
+			pl_segment_fini(&r->span[i].seg);
+	pl_merge_fini(&r->merge.m);
+	pl_buf_fini(&r->header);
 }
 
 int pl_trace_read(struct pl_in *in, const struct pl_trace_reader_opts *opts, struct pl_sink *sink,
@@ -313,22 +462,23 @@ int pl_trace_read(struct pl_in *in, const struct pl_trace_reader_opts *opts, str
 {
 	static const struct pl_trace_reader_opts plain;
 	struct reader r = { .opts = opts ? opts : &plain, .in = in, .sink = sink };
+	struct pl_err why = { 0 };
 	struct pl_block b;
 	int rc;
 
 	PL_TRY(open_reader(&r, err));
-	while ((rc = pl_creader_next(r.blocks, &b, err)) > 0)
+	while ((rc = pl_creader_next(r.blocks, &b, &why)) > 0)
 		PL_TRY(step(&r, &b, err));
-	if (rc == 0)
-		rc = end_segment(&r, err);
+	if (rc < 0) {
+		PL_TRY(deliver_all(&r, NULL, err)); /* what is wrong before comes first */
+		rc = why.code;
+		if (err)
+			*err = why;
+		goto out;
+	}
+	PL_TRY(end_segment(&r, err));
+	rc = finish_all(&r, err);
 out:
-	pl_creader_close(r.blocks);
-	if (r.open)
-		pl_segment_fini(&r.seg);
-	pl_merge_fini(&r.merge.m);
-	pl_batch_fini(&r.batch);
-	pl_buf_fini(&r.header);
-	pl_free(r.map.id);
-	pl_free(r.keep.row);
+	close_reader(&r);
 	return rc;
 }

@@ -295,9 +295,6 @@ struct pl_trace_reader_opts {
 	struct pl_pool *pool;
 	bool salvage;
 	const struct pl_log *log;
-	/* Decode only the rows for which keep() says yes, chosen by kind alone; NULL: all. */
-	bool (*keep)(void *arg, uint8_t kind);
-	void *arg;
 	/* Columns to decode: bit r set: those of role r; and those with a key in `args` (ended by
 	 * NULL; may be NULL). 0: all columns. Values of the others are not checked either. */
 	uint32_t roles;
@@ -306,13 +303,13 @@ struct pl_trace_reader_opts {
 	 * counts all segments of the stream; `merge` is true for the members of a merge segment. */
 	int (*raw)(void *arg, uint32_t segment, bool merge, const void *member, size_t n,
 		   struct pl_err *err);
+	void *arg;
 };
-/* Read a whole stream into a sink. With keep(), batches hold the kept rows only, and b->first is
- * meaningless: pl_batch has no ordinals then, use the column PL_R_ARG/"#" (V_INT): the ordinal.
- * begin() comes with what stands before the first events: source, format, first strings and tracks.
- * A sink must not keep indices of columns from one call to the next. A negative code of the sink,
- * PL_ESTOP included, ends the reading and is returned. end() may take the segment's contents and
- * leave it zeroed. With salvage, blocks that cannot be used are said to `log` and left out. */
+/* Read a whole stream into a sink. begin() comes with what stands before the first events: source,
+ * format, first strings and tracks. A sink must not keep indices of columns from one call to the
+ * next. A negative code of the sink, PL_ESTOP included, ends the reading and is returned. end() may
+ * take the segment's contents and leave it zeroed. With salvage, blocks that cannot be used are
+ * said to `log` and left out. */
 int pl_trace_read(struct pl_in *in, const struct pl_trace_reader_opts *opts, struct pl_sink *sink,
 		  struct pl_err *err) PL_MUST;
 
@@ -348,8 +345,7 @@ struct pl_trace {
  * text, without the '$'. Several merged streams in a row are
  * joined: segments, clocks, groups and members are renumbered. Every segment and event that `merge`
  * names is there (with salvage, members that are not are dropped). A correlation, flow or external
- * id that is a word and no number gets a negative number of its own. `n` is seg.n_events unless
- * keep() left some out: then want "#" for the ordinals.
+ * id that is a word and no number gets a negative number of its own. `n` is seg.n_events.
  */
 int pl_trace_load(struct pl_in *in, const struct pl_trace_reader_opts *opts,
 		  const char *const *want, struct pl_trace *t, struct pl_err *err) PL_MUST;

@@ -23,7 +23,6 @@ struct printer {
 	struct pl_sink sink;
 	struct pl_buf text;
 	uint64_t ordinal;
-	bool (*keep)(void *arg, uint8_t kind);
 	uint32_t roles; /* printed; 0: all */
 	uint32_t begun, merges;
 };
@@ -68,9 +67,7 @@ static void print_values(struct pl_buf *out, const struct pl_segment *seg, const
 		const struct pl_col *c = &b->col[i];
 
 		for (; at[i] < c->n && c->row[at[i]] == row; at[i]++) {
-			const char *key = pl_intern_get(&seg->str, c->key);
-
-			if (!strcmp(key, "#") || (roles && !(roles >> c->role & 1)))
+			if (roles && !(roles >> c->role & 1))
 				continue;
 			if (n == PL_LEN(line))
 				abort();
@@ -96,15 +93,6 @@ static void print_values(struct pl_buf *out, const struct pl_segment *seg, const
 	}
 }
 
-static int64_t ordinal_of(const struct pl_segment *seg, const struct pl_batch *b, uint32_t row)
-{
-	for (uint32_t i = 0; i < b->n_cols; i++)
-		if (b->col[i].n && b->col[i].role == PL_R_ARG &&
-		    !strcmp(pl_intern_get(&seg->str, b->col[i].key), "#"))
-			return b->col[i].val[row];
-	return -1;
-}
-
 static int print_batch(struct pl_sink *s, struct pl_segment *seg, struct pl_batch *b,
 		       struct pl_err *err)
 {
@@ -113,20 +101,13 @@ static int print_batch(struct pl_sink *s, struct pl_segment *seg, struct pl_batc
 
 	(void)err;
 	for (uint32_t r = 0; r < b->n; r++) {
-		int64_t ordinal = ordinal_of(seg, b, r);
-		struct pl_buf *out = &p->text, skipped = { 0 };
+		struct pl_buf *out = &p->text;
 
-		if (ordinal < 0)
-			ordinal = (int64_t)p->ordinal;
-		p->ordinal++;
-		if (p->keep && !p->keep(NULL, b->kind[r]))
-			out = &skipped;
-		SAY(out, "%lld %u %u ", (long long)ordinal, b->kind[r], b->track[r]);
+		SAY(out, "%lld %u %u ", (long long)p->ordinal++, b->kind[r], b->track[r]);
 		put_text(out, &seg->str, b->name[r]);
 		SAY(out, " %lld %lld", (long long)b->ts[r], (long long)b->dur[r]);
 		print_values(out, seg, b, r, at, p->roles);
 		SAY(out, "\n");
-		pl_buf_fini(&skipped);
 	}
 	free(at);
 	return 0;
@@ -437,18 +418,6 @@ MAYBE_UNUSED static int load_stream(const struct pl_buf *bytes,
 
 	pl_in_close(in);
 	return rc;
-}
-
-MAYBE_UNUSED static bool keep_some(void *arg, uint8_t kind)
-{
-	(void)arg;
-	return kind == 1 || kind == 3;
-}
-
-MAYBE_UNUSED static bool keep_none(void *arg, uint8_t kind)
-{
-	(void)arg;
-	return kind == 254;
 }
 
 /* ---- merges ---------------------------------------------------------------------------------- */

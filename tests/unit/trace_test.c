@@ -24,27 +24,6 @@ static void test_round_trip(struct recipe how, const char *what)
 	pl_buf_fini(&four);
 }
 
-static void test_keep(struct recipe how)
-{
-	bool (*const keep[])(void *, uint8_t) = { keep_some, keep_none };
-
-	for (size_t i = 0; i < PL_LEN(keep); i++) {
-		struct pl_err err = { 0 };
-		struct pl_buf bytes = write_stream(&how, NULL, 1);
-		struct printer want = printer(), got = printer();
-		struct pl_trace_reader_opts o = { .keep = keep[i] };
-
-		want.keep = keep[i];
-		if (produce(&how, &want.sink, &err) < 0)
-			abort();
-		is_i64(read_stream(&bytes, &o, &got.sink, &err), 0, "read with keep()");
-		ok(same_text(&want.text, &got.text), "keep() leaves out, ordinals stay");
-		pl_buf_fini(&want.text);
-		pl_buf_fini(&got.text);
-		pl_buf_fini(&bytes);
-	}
-}
-
 static void test_wanted(struct recipe how)
 {
 	for (uint32_t i = 0; i < 40; i++) {
@@ -359,31 +338,6 @@ static void test_load(void)
 	pl_buf_fini(&bytes);
 }
 
-static bool keep_comm(void *arg, uint8_t kind)
-{
-	(void)arg;
-	return pl_kind_is_comm(kind);
-}
-
-static void test_load_kept(void)
-{
-	static const char *const want[] = { "#", NULL };
-	struct pl_trace_reader_opts o = { .keep = keep_comm };
-	struct pl_err err = { 0 };
-	struct pl_buf bytes = write_small();
-	struct pl_trace t;
-
-	is_i64(load_stream(&bytes, &o, want, &t, &err), 0, "collectives alone are loaded");
-	ok(t.seg[0]->n == 6 && t.seg[0]->seg.n_events == 12, "6 of 12");
-	ok(t.seg[0]->arg[0] && t.seg[0]->arg[0][0] == 0 && t.seg[0]->arg[0][5] == 10,
-	   "with their ordinals");
-	ok(!strcmp(pl_intern_get(&t.seg[0]->seg.str, t.seg[0]->group[1]), "tp0"), "and strings");
-	pl_trace_fini(&t);
-	pl_buf_fini(&bytes);
-}
-
-/* ---- tests: odds ----------------------------------------------------------------------------- */
-
 static int stop_batch(struct pl_sink *s, struct pl_segment *seg, struct pl_batch *b,
 		      struct pl_err *err)
 {
@@ -567,7 +521,6 @@ int main(void)
 		test_round_trip(small, "small");
 	test_round_trip(mid, "middle");
 	test_round_trip(full, "full batches");
-	test_keep(mid);
 	test_wanted(mid);
 	test_many_columns();
 	make_merge(&m, 2, 8, 1, false);
@@ -578,7 +531,6 @@ int main(void)
 	test_joined();
 	test_absent_member();
 	test_load();
-	test_load_kept();
 	test_odds();
 	return done_testing();
 }
