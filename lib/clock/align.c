@@ -37,6 +37,8 @@ void pl_align_free(struct pl_align *a)
 	pl_free(a->lane);
 	pl_free(a->sr);
 	pl_free(a->dropped);
+	pl_free(a->listed);
+	pl_intern_fini(&a->rank_sets);
 	pl_free(a->clock_host);
 	pl_free(a->clock_first);
 	pl_free(a);

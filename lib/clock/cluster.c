@@ -9,6 +9,7 @@
  * one are tried first, which makes it lanes x 2 for the usual layouts.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "clock/cluster.h"
 
@@ -19,6 +20,8 @@
 #define FLOOR_NS    1000
 #define WIDER_BRIEF 2 /* greatest distances scatter less than medians */
 #define SLACK_NS    3000
+#define FAR_APART   10	  /* times the closest pairs: surely not one group */
+#define JITTERY_NS  20000 /* ends that a processor had to be found for; a device's are closer */
 
 /* Can ends on the two clocks be compared as they are? */
 static bool comparable(const struct pl_clusters *c, uint32_t p, uint32_t q)
@@ -260,6 +263,209 @@ int pl_clusters_regularize(struct pl_clusters *c, struct pl_err *err)
 	}
 out:
 	return rc;
+}
+
+/* ---- groups that headers list ------------------------------------------------------------------
+ */
+
+struct trim { /* what becomes of the clusters */
+	struct pl_clusters *c;
+	uint32_t *to, n; /* of each lane: its new cluster, PL_NONE */
+	uint32_t *lane;	 /* scratch */
+};
+
+static bool is_present(const struct pl_align *a, int32_t rank)
+{
+	return pl_intern_find(&a->rank_seen, (const char *)&rank, sizeof(rank)) != PL_NONE;
+}
+
+static bool is_in(const int32_t *v, uint32_t n, int32_t rank)
+{
+	uint32_t lo = 0, hi = n; /* ascending */
+
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+
+		if (v[mid] < rank)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < n && v[lo] == rank;
+}
+
+/* Of lane i's cluster: how many lanes are still there; those of ranks v[0..n). */
+static uint32_t count_left(const struct trim *t, uint32_t i, const int32_t *v, uint32_t n,
+			   uint32_t *within)
+{
+	const struct pl_lane_node *x = t->c->v;
+	uint32_t left = 0;
+
+	*within = 0;
+	for (uint32_t k = 0; k < t->c->n; k++) {
+		if (t->to[k] != PL_NONE || x[k].cluster != x[i].cluster)
+			continue;
+		left++;
+		*within += is_in(v, n, x[k].s.rank);
+	}
+	return left;
+}
+
+/* The lanes of a listed set on the stream of lane i, all that do the same as it, into t->lane;
+ * their number, 0 if a rank in the input has none. Lanes of a stream are by rank. */
+static uint32_t lanes_of(struct trim *t, uint32_t i, const int32_t *v, uint32_t n)
+{
+	const struct pl_lane_node *x = t->c->v;
+	uint32_t found = 0, present = 0;
+
+	for (uint32_t k = 0; k < t->c->n; k++)
+		if (t->to[k] == PL_NONE && x[k].stream == x[i].stream && is_in(v, n, x[k].s.rank) &&
+		    (!found || x[t->lane[found - 1]].s.rank != x[k].s.rank) &&
+		    pl_lane_agreement(t->c->a, &x[i].s, &x[k].s, 0) >= PL_LANE_AGREE)
+			t->lane[found++] = k;
+	for (uint32_t m = 0; m < n; m++)
+		present += is_present(t->c->a, v[m]);
+	return found == present ? found : 0;
+}
+
+static void make_cluster(struct trim *t, uint32_t found)
+{
+	for (uint32_t k = 0; k < found; k++)
+		t->to[t->lane[k]] = t->n;
+	t->n++;
+}
+
+enum fit {
+	EXACTLY,
+	HOLDS, /* the set holds the cluster */
+	HELD,  /* the cluster the set */
+};
+
+/* Take lane i and the others of the best listed set that fits its cluster so. */
+static bool take(struct trim *t, uint32_t i, enum fit fit)
+{
+	const struct pl_listed *l;
+	uint32_t n = pl_listed_of(t->c->a, t->c->v[i].s.rank, &l), best = PL_NONE, size = 0;
+
+	for (uint32_t k = 0; k < n; k++) {
+		uint32_t ranks, within, left, found;
+		const int32_t *v = pl_listed_ranks(t->c->a, l[k].set, &ranks);
+
+		left = count_left(t, i, v, ranks, &within);
+		if (fit != HELD && within < left)
+			continue;
+		found = lanes_of(t, i, v, ranks);
+		if (found < 2 || (fit != HOLDS && found != within) ||
+		    (best != PL_NONE && (fit == HOLDS ? found >= size : found <= size)))
+			continue;
+		best = k;
+		size = found;
+	}
+	if (best != PL_NONE) {
+		const int32_t *v = pl_listed_ranks(t->c->a, l[best].set, &n);
+
+		make_cluster(t, lanes_of(t, i, v, n));
+	}
+	return best != PL_NONE;
+}
+
+static void trim(struct trim *t, uint32_t *changed)
+{
+	struct pl_clusters *c = t->c;
+	const struct pl_listed *l;
+
+	for (uint32_t i = 0; i < c->n; i++)
+		if (t->to[i] == PL_NONE && c->size[c->v[i].cluster] > 1)
+			take(t, i, EXACTLY);
+	for (uint32_t i = 0; i < c->n; i++) {
+		if (t->to[i] != PL_NONE || c->size[c->v[i].cluster] < 2 ||
+		    !pl_listed_of(c->a, c->v[i].s.rank, &l))
+			continue;
+		if (take(t, i, HOLDS) || take(t, i, HELD)) {
+			(*changed)++;
+		} else {
+			t->lane[0] = i;
+			make_cluster(t, 1);
+		}
+	}
+	for (uint32_t i = 0; i < c->n; i++) { /* alone, or of ranks for which nothing is listed */
+		uint32_t found = 0;
+
+		for (uint32_t k = i; k < c->n && t->to[i] == PL_NONE; k++)
+			if (t->to[k] == PL_NONE && c->v[k].cluster == c->v[i].cluster)
+				t->lane[found++] = k;
+		if (found)
+			make_cluster(t, found);
+	}
+}
+
+int pl_clusters_listed(struct pl_clusters *c, uint32_t *changed, struct pl_err *err)
+{
+	pl_id both = pl_intern_find(&c->a->str, "sendrecv", sizeof("sendrecv") - 1);
+	struct trim t = { .c = c };
+	int rc = 0;
+
+	*changed = 0;
+	/* exchanges are between some of a group */
+	if (!c->a->n_listed || !c->n || (both != PL_NONE && c->a->ev[c->v[0].s.ev[0]].coll == both))
+		return 0;
+	PL_TRY(pl_alloc(&t.to, c->n, sizeof(*t.to), err));
+	PL_TRY(pl_alloc(&t.lane, c->n, sizeof(*t.lane), err));
+	memset(t.to, 0xff, c->n * sizeof(*t.to));
+	trim(&t, changed);
+	memset(c->size, 0, c->n * sizeof(*c->size));
+	for (uint32_t i = c->n; i-- > 0;) {
+		c->v[i].cluster = t.to[i];
+		c->leader[t.to[i]] = i;
+		c->size[t.to[i]]++;
+	}
+	c->n_clusters = t.n;
+out:
+	pl_free(t.to);
+	pl_free(t.lane);
+	return rc;
+}
+
+/* ---- doubts ------------------------------------------------------------------------------------
+ */
+
+/* Could the lanes of x and y be of one group after all? */
+static bool could_be_one(const struct pl_clusters *c, const struct pl_lane_node *x,
+			 const struct pl_lane_node *y)
+{
+	double early;
+	int64_t d;
+
+	if (c->closest < JITTERY_NS || x->stream != y->stream || x->s.rank == y->s.rank ||
+	    x->s.n != y->s.n || pl_lane_agreement(c->a, &x->s, &y->s, 0) < 1)
+		return false;
+	d = pl_lane_spread(c->a, &x->s, &y->s, 0, &early, c->scratch);
+	return early <= 0 && d / FAR_APART <= c->closest;
+}
+
+uint32_t pl_clusters_doubtful(const struct pl_clusters *c)
+{
+	const struct pl_lane_node *last = NULL;
+	uint32_t doubts = 0;
+	bool counted = false;
+
+	for (uint32_t i = 0; i < c->n; i++) {
+		const struct pl_lane_node *x = &c->v[i];
+		uint32_t k = 0;
+
+		while (k < i && c->v[k].cluster != x->cluster)
+			k++;
+		if (k < i || c->size[x->cluster] < 2)
+			continue;
+		if (last && could_be_one(c, last, x)) {
+			doubts += counted ? 1 : 2;
+			counted = true;
+		} else {
+			counted = false;
+		}
+		last = x;
+	}
+	return doubts;
 }
 
 void pl_clusters_fini(struct pl_clusters *c)

@@ -33,6 +33,13 @@ struct pl_clusters {
 int pl_clusters_find(struct pl_clusters *c, struct pl_err *err) PL_MUST;
 /* Where the clusters of a stream are ragged and a regular layout fits, that. */
 int pl_clusters_regularize(struct pl_clusters *c, struct pl_err *err) PL_MUST;
+/* Where headers of files list all groups of a rank, leave only clusters that they list, of the
+ * ranks in the input: another one becomes the smallest listed that holds it, or else falls apart
+ * into the largest that it holds. *changed: clusters that are new, of two lanes and more. */
+int pl_clusters_listed(struct pl_clusters *c, uint32_t *changed, struct pl_err *err) PL_MUST;
+/* Clusters of one stream that do the same, of which none ends before another begins, and whose ends
+ * are hardly farther apart than those within: jitter may have parted them. */
+uint32_t pl_clusters_doubtful(const struct pl_clusters *c);
 void pl_clusters_fini(struct pl_clusters *c);
 
 #endif

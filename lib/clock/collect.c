@@ -472,6 +472,7 @@ static int seg_end(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err
 		PL_TRY(check_duplicates(a, seg, sr0, err));
 	PL_TRY(note_ranks(a, sr0, err));
 	if (!a->dropped[a->n_segs]) {
+		PL_TRY(pl_listed_note(a, seg, sr0, err));
 		PL_TRY(pl_issue_settle(a, a->cur->issue, seg, a->cur->ev0, err));
 		PL_TRY(settle_events(a, seg, track_sr, err));
 	}

@@ -98,6 +98,7 @@ static int infer_bucket(struct pl_align *a, struct know *k, struct pl_lane_node 
 			uint32_t *left, struct pl_err *err)
 {
 	struct pl_clusters c = { .a = a, .v = v, .n = n };
+	uint32_t changed;
 	int rc;
 
 	*left = 0;
@@ -106,6 +107,10 @@ static int infer_bucket(struct pl_align *a, struct know *k, struct pl_lane_node 
 	PL_TRY(pl_clusters_find(&c, err));
 	if (!k)
 		PL_TRY(pl_clusters_regularize(&c, err));
+	PL_TRY(pl_clusters_listed(&c, &changed, err));
+	a->rep->doubtful += changed;
+	if (!k && !a->n_listed)
+		a->rep->doubtful += pl_clusters_doubtful(&c);
 	PL_TRY(put_groups(&c, k && k->across, left, err));
 out:
 	pl_clusters_fini(&c);
@@ -179,7 +184,7 @@ static int infer_stream(struct pl_align *a, struct know *k, struct pl_lane_node 
 	struct pl_clusters c = { .a = a, .v = v, .n = n };
 	struct pl_layout l = { 0 };
 	const struct pl_seq **lane = NULL;
-	uint32_t *group = NULL, *class = NULL, *stages = NULL, n_groups;
+	uint32_t *group = NULL, *class = NULL, *stages = NULL, n_groups, changed;
 	bool doubtful;
 	int rc;
 
@@ -203,8 +208,13 @@ static int infer_stream(struct pl_align *a, struct know *k, struct pl_lane_node 
 	c.n_clusters = n_groups;
 	for (uint32_t i = 0; i < n; i++)
 		c.size[v[i].cluster = group[i]]++;
-	for (uint32_t g = 0; g < n_groups && doubtful; g++)
+	PL_TRY(pl_clusters_listed(&c, &changed, err));
+	if (!a->n_listed && !doubtful)
+		a->rep->doubtful += pl_clusters_doubtful(&c);
+	for (uint32_t g = 0; g < c.n_clusters && doubtful; g++)
 		a->rep->doubtful += c.size[g] > 1;
+	if (!doubtful)
+		a->rep->doubtful += changed;
 	PL_TRY(put_groups(&c, false, left, err));
 out:
 	pl_layout_fini(&l);

@@ -1,6 +1,6 @@
 /*
- * internal.h - the parts of clock/: collect.c (with issue.c) -> match.c (with lanes.c, infer.c,
- * p2p.c, pairs.c, stages.c, layout.c, islands.c) -> fit.c -> box.c.
+ * internal.h - the parts of clock/: collect.c (with issue.c) -> match.c (with listed.c, lanes.c,
+ * infer.c, p2p.c, pairs.c, stages.c, layout.c, islands.c) -> fit.c -> box.c.
  */
 #ifndef PL_CLOCK_INTERNAL_H
 #define PL_CLOCK_INTERNAL_H
@@ -24,6 +24,12 @@ struct pl_comm {
 	pl_id name, coll, group; /* coll, group: PL_NONE */
 	pl_id ranks;		 /* recorded members of the group, as text, or PL_NONE */
 	uint8_t kind;
+	bool listed; /* group and ranks are from the header of a file, not the event's own */
+};
+
+struct pl_listed { /* a set of ranks that is a group of `rank`, as headers of files say */
+	int32_t rank;
+	pl_id name, set; /* PL_NONE: unknown; set: see pl_listed_ranks() */
 };
 
 struct pl_seg_rank { /* a rank seen in a segment */
@@ -75,6 +81,11 @@ struct pl_align {
 	uint64_t prev_events;
 	pl_ns prev_first;
 
+	/* listed.c */
+	struct pl_listed *listed;
+	size_t n_listed, cap_listed;
+	struct pl_intern rank_sets; /* members, ascending, as int32_t */
+
 	/* clocks */
 	uint32_t n_clocks;
 	pl_id *clock_host;
@@ -110,6 +121,18 @@ int pl_issue_batch(struct pl_issue *is, const struct pl_segment *seg, const stru
 int pl_issue_settle(struct pl_align *a, struct pl_issue *is, const struct pl_segment *seg,
 		    size_t ev0, struct pl_err *err) PL_MUST;
 void pl_issue_free(struct pl_issue *is); /* NULL is fine */
+
+/* ---- listed.c ---- */
+/* The groups that the segment being read lists for its one rank, if it has one; its ranks are a->sr
+ * from sr0 on. */
+int pl_listed_note(struct pl_align *a, const struct pl_segment *seg, size_t sr0,
+		   struct pl_err *err) PL_MUST;
+/* After all segments: collectives without a group get that of their rank, where it is but one.
+ * Warns where the headers contradict each other, and then forgets them. */
+int pl_listed_use(struct pl_align *a, struct pl_err *err) PL_MUST;
+/* After that: the sets of several ranks that `rank` is in; 0: none, or not all are known. */
+uint32_t pl_listed_of(const struct pl_align *a, int32_t rank, const struct pl_listed **first);
+const int32_t *pl_listed_ranks(const struct pl_align *a, pl_id set, uint32_t *n);
 
 /* ---- match.c ---- */
 /* Fill group, match, member and the counts of rep; sorts ev by (rank, turn, seg, event). */
@@ -155,6 +178,8 @@ int pl_align_p2p(struct pl_align *a, struct pl_merge *m, struct pl_err *err) PL_
 /* ---- lanes.c: two sequences ---- */
 /* Could these be one communication? Names and, where both know them, sizes. */
 bool pl_lane_same(const struct pl_align *a, uint32_t x, uint32_t y);
+/* Has it a root, so that members may leave before others come? */
+bool pl_lane_rooted(const struct pl_align *a, const struct pl_comm *e);
 /* Has its collective the same size on all ranks? */
 bool pl_lane_sized(const struct pl_align *a, const struct pl_comm *e);
 /*

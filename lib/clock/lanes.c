@@ -33,6 +33,17 @@ bool pl_lane_sized(const struct pl_align *a, const struct pl_comm *e)
 	return false;
 }
 
+bool pl_lane_rooted(const struct pl_align *a, const struct pl_comm *e)
+{
+	static const char *const rooted[] = { "broadcast", "reduce", "gather", "scatter" };
+
+	for (size_t i = 0; i < PL_LEN(rooted); i++)
+		if (e->kind == PL_K_COLLECTIVE &&
+		    !strcmp(pl_intern_get(&a->str, e->coll), rooted[i]))
+			return true;
+	return false;
+}
+
 bool pl_lane_same(const struct pl_align *a, uint32_t i, uint32_t k)
 {
 	const struct pl_comm *x = &a->ev[i], *y = &a->ev[k];

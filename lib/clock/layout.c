@@ -11,6 +11,9 @@
  * that is too fine counts waits as transfers, which then differ; one that is too coarse has ends
  * that differ, or ends ahead of the last start, which cannot be.
  *
+ * Of collectives with a root that is not true: members leave before others come. They are left out
+ * where there are others.
+ *
  * Clocks that no collective has joined yet get, for each division, the offsets that suit it best
  * (medians along a tree), since several groups over the same two clocks have the same offset
  * between them.
@@ -30,6 +33,7 @@
 #define MAGNITUDES	14.0
 #define LEAST_US	1.0 /* profilers round to it */
 #define SCALES		11  /* 1 us, 2 us ... 1 ms */
+#define ENOUGH		3   /* occurrences */
 #define MIN_SLOPE	6
 #define MAX_SLOPE	500e-6
 #define PLAIN		4.0  /* a drift that makes differences so much less */
@@ -62,9 +66,20 @@ static uint32_t local_island(struct pl_layout *l, const struct pl_islands *is,
 	return l->n_islands++;
 }
 
+/* Are there enough collectives besides those with a root, of which the model does not hold? */
+static bool skips_rooted(const struct pl_layout *l, const struct pl_align *a, uint32_t step)
+{
+	uint32_t others = 0;
+
+	for (uint32_t k = 0; k < l->lane[0]->n; k += step)
+		others += !pl_lane_rooted(a, &a->ev[l->lane[0]->ev[k]]);
+	return others >= ENOUGH;
+}
+
 static void fill_times(struct pl_layout *l, const struct pl_align *a, const struct pl_clock *clock)
 {
 	uint32_t step = l->occurrences / MAX_OCCURRENCES + 1;
+	bool skips = skips_rooted(l, a, step);
 
 	l->k = (l->occurrences + step - 1) / step;
 	for (uint32_t i = 0; i < l->n; i++) {
@@ -77,6 +92,8 @@ static void fill_times(struct pl_layout *l, const struct pl_align *a, const stru
 			if (k * step >= l->lane[i]->n)
 				continue;
 			ev = &a->ev[l->lane[i]->ev[k * step]];
+			if (skips && pl_lane_rooted(a, ev))
+				continue;
 			c = &clock[ev->clock];
 			*t = (double)pl_sub_sat(pl_clock_apply(c, ev->ts), l->base[l->island[i]]) /
 			     1e3;

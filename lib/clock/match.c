@@ -224,23 +224,33 @@ out:
 	return rc;
 }
 
-/* Do ranks 1.. of a group often end before rank 0 begins, or the other way round? */
-static int is_shared_name(const struct pl_align *a, const struct sorted *v, uint32_t n,
+/* Do ranks 1.. of a group often end before rank 0 begins, or the other way round? Members of rooted
+ * collectives do, and count only where the events themselves name the group. */
+static int is_shared_name(const struct pl_align *a, const struct sorted *all, uint32_t n_all,
 			  bool *shared, struct pl_err *err)
 {
-	uint32_t *ev = NULL, ranks;
+	uint32_t *ev = NULL, ranks, n = 0;
+	struct sorted *v = NULL;
 	struct pl_seq *s = NULL;
 	double early = 0;
 	int rc;
 
 	*shared = false;
-	PL_TRY(pl_alloc(&ev, 2u * (size_t)n, sizeof(*ev), err));
-	PL_TRY(pl_alloc(&s, n, sizeof(*s), err));
+	PL_TRY(pl_alloc(&v, n_all + 1u, sizeof(*v), err));
+	for (uint32_t i = 0; i < n_all; i++) {
+		const struct pl_comm *e = &a->ev[all[i].ev];
+
+		if (!e->listed || !pl_lane_rooted(a, e))
+			v[n++] = all[i];
+	}
+	PL_TRY(pl_alloc(&ev, 2u * (size_t)n + 1, sizeof(*ev), err));
+	PL_TRY(pl_alloc(&s, n + 1u, sizeof(*s), err));
 	ranks = split_ranks(a, v, n, ev, ev + n, s);
 	if (ranks > 2)
 		PL_TRY(pl_align_share_early(a, s, ranks, &early, err));
 	*shared = early > SHARED_EARLY;
 out:
+	pl_free(v);
 	pl_free(ev);
 	pl_free(s);
 	return rc;
@@ -282,14 +292,20 @@ static int match_group(struct pl_align *a, struct sorted *v, uint32_t n, uint32_
 		seqs &= v[i].seq != PL_NO_VALUE;
 		steps &= v[i].step != PL_NO_VALUE;
 	}
-	if (first->ranks == PL_NONE) {
+	if (first->ranks == PL_NONE || first->listed) {
 		PL_TRY(is_shared_name(a, v, n, &shared, err));
 		if (shared) {
 			pl_say(a->o.log, PL_LOG_WARN,
-			       "group %s ends on some ranks before it begins on others: the name "
-			       "seems "
-			       "to stand for several groups, which are inferred",
+			       first->listed
+				       ? "group %s, the only one that the files list, ends on "
+					 "some ranks before it begins on others: there seem to "
+					 "be more, which are inferred"
+				       : "group %s ends on some ranks before it begins on "
+					 "others: the name seems to stand for several groups, "
+					 "which are inferred",
 			       pl_intern_get(&a->str, first->group));
+			if (first->listed)
+				a->n_listed = 0; /* then no list is complete */
 			for (uint32_t i = 0; i < n; i++)
 				rest[(*n_rest)++] = v[i].ev;
 			return 0;
@@ -315,7 +331,7 @@ out:
 static int group_key(struct pl_intern *keys, const struct pl_comm *e, uint32_t *key,
 		     struct pl_err *err)
 {
-	pl_id k[2] = { e->group, e->ranks };
+	pl_id k[3] = { e->group, e->ranks, e->listed };
 
 	return pl_intern_add(keys, (const char *)k, sizeof(k), key, err);
 }
@@ -366,6 +382,7 @@ int pl_align_match(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
 	if (a->n)
 		qsort(a->ev, a->n, sizeof(*a->ev), by_rank_time);
 	find_sized(a);
+	PL_TRY(pl_listed_use(a, err));
 	PL_TRY(pl_alloc(&v, a->n + 1, sizeof(*v), err));
 	PL_TRY(pl_alloc(&rest, a->n + 1, sizeof(*rest), err));
 	PL_TRY(split_collectives(a, v, &n, rest, &n_rest, err));

@@ -11,7 +11,8 @@
  * Parts by kind count only if no stream has to turn its order round for them.
  *
  * Elements that are all alike do not show one that is missing, but it shifts all later ends against
- * those of the partners by one element: there the ends tell.
+ * those of the partners by one element: there the ends tell, unless the pairs overlap. Ends that
+ * are noticed late, as on busy processors, do not part pairs that go on at one time.
  *
  * Cost: that of aligning, three times at most.
  */
@@ -28,6 +29,9 @@
 #define SLIP_DRIFT   1e-3 /* ns a ns, generously */
 #define SLIP_MAX     4	  /* elements missing in a row */
 #define SLIP_PROOF   3	  /* pairs that have to agree behind it */
+#define SLIP_NEAR    15	  /* pairs before it that tell how far apart they are, */
+#define SLIP_PAST    63	  /* and as many where drift matters less than jitter */
+#define USUAL_DRIFT  1e-4
 #define MUCH_TIGHTER 0.5
 #define EARLY_PAIRS  8
 #define EARLY_AGREE  0.95 /* otherwise they are no pairs */
@@ -233,7 +237,8 @@ struct slip {
 	const struct pl_align *a;
 	const struct pl_seq *x;
 	struct pl_seq *y;
-	int64_t tolerance;
+	int64_t tolerance, slack;
+	int64_t from, to; /* pairs that keep their distance: where the search starts */
 };
 
 static bool has_pair(const struct slip *f, int64_t i, int64_t shift)
@@ -255,13 +260,45 @@ static bool as_before(const struct slip *f, int64_t i, int64_t shift, pl_ns befo
 	       (double)f->tolerance + SLIP_DRIFT * fabs(dt);
 }
 
-/* From i on in direction `dir`, ends do not go together with `shift` but do with shift + k. If
- * k * dir > 0, as many elements of x have no partner here, else of y. */
+/* Do the two clearly go on at one time, the clocks `off` apart? Members of one collective do. */
+static bool overlaps(const struct slip *f, int64_t i, int64_t shift, pl_ns off)
+{
+	const struct pl_comm *p = &f->a->ev[f->x->ev[i + shift]], *q = &f->a->ev[f->y->ev[i]];
+	pl_ns end = pl_min_i64(pl_sub_sat(p->end, off), q->end);
+
+	return pl_lane_rooted(f->a, q) ||
+	       pl_sub_sat(end, pl_max_i64(pl_sub_sat(p->ts, off), q->ts)) > f->slack;
+}
+
+/* How far the pairs before i are apart: the middle one, since some ranks notice ends late. */
+static pl_ns usual(const struct slip *f, int64_t i, int dir)
+{
+	pl_ns since = f->a->ev[f->y->ev[i - dir]].end;
+	int64_t v[SLIP_PAST];
+	size_t n = 0;
+
+	for (i -= dir; n < SLIP_PAST && i >= 0 && i < f->y->n; i -= dir) {
+		double dt = (double)pl_sub_sat(f->a->ev[f->y->ev[i]].end, since);
+
+		if ((dir > 0 ? i < f->from : i >= f->to) ||
+		    (n >= SLIP_NEAR && fabs(dt) * USUAL_DRIFT > (double)f->slack))
+			break;
+		if (f->y->to[i] != PL_NONE)
+			v[n++] = apart(f, i, (int64_t)f->y->to[i] - i);
+	}
+	return n ? pl_median_i64(v, n) : 0;
+}
+
+/* From i on in direction `dir`, ends do not go together with `shift`, and the pairs hardly overlap,
+ * but do with shift + k. If k * dir > 0, as many elements of x have no partner here, else of y. */
 static int64_t slipped(const struct slip *f, int64_t i, int64_t shift, int dir)
 {
 	pl_ns before = apart(f, i - dir, shift), since = f->a->ev[f->y->ev[i - dir]].end;
 
 	if (as_before(f, i, shift, before, since))
+		return 0;
+	before = usual(f, i, dir);
+	if (as_before(f, i, shift, before, since) || overlaps(f, i, shift, before))
 		return 0;
 	for (int64_t t = 2; t <= 2 * SLIP_MAX + 1; t++) {
 		int64_t k = t % 2 ? -(t / 2) : t / 2, from = k * dir < 0 ? i - k : i, n = 0;
@@ -272,7 +309,8 @@ static int64_t slipped(const struct slip *f, int64_t i, int64_t shift, int dir)
 			if (!has_pair(f, at, shift + k) ||
 			    !pl_lane_same(f->a, f->x->ev[at + shift + k], f->y->ev[at]) ||
 			    !as_before(f, at, shift + k, before, since) ||
-			    (has_pair(f, at, shift) && as_before(f, at, shift, before, since)))
+			    (has_pair(f, at, shift) && (as_before(f, at, shift, before, since) ||
+							overlaps(f, at, shift, before))))
 				break;
 		}
 		if (n == SLIP_PROOF)
@@ -303,10 +341,10 @@ static void follow(const struct slip *f, int64_t i, int64_t shift, int dir, stru
 		y->to[i] = PL_NONE;
 }
 
-/* Where the longest run of pairs begins that keep their distance with `shift`. */
-static int64_t sound_pair(const struct slip *f, int64_t shift)
+/* The longest run of pairs that keep their distance with `shift`: is it one? */
+static bool sound_pairs(struct slip *f, int64_t shift)
 {
-	int64_t best = -1, longest = 0, run = 0;
+	int64_t longest = 0, run = 0;
 
 	for (int64_t i = 1; i < f->y->n; i++) {
 		bool sound = has_pair(f, i - 1, shift) && has_pair(f, i, shift) &&
@@ -316,17 +354,18 @@ static int64_t sound_pair(const struct slip *f, int64_t shift)
 		run = sound ? run + 1 : 0;
 		if (run > longest) {
 			longest = run;
-			best = i - run;
+			f->from = i - run;
+			f->to = i + 1;
 		}
 	}
-	return longest >= SLIP_PROOF ? best : -1;
+	return longest >= SLIP_PROOF;
 }
 
 /* After an alignment that found no difference: put it right where ends slip. */
 static int find_slips(const struct pl_align *a, const struct pl_seq *x, struct pl_seq *y,
 		      struct differ *first, struct pl_err *err)
 {
-	struct slip f = { a, x, y, 0 };
+	struct slip f = { .a = a, .x = x, .y = y };
 	int64_t *scratch, at = 0, shift, spread;
 	int rc;
 
@@ -340,12 +379,13 @@ static int find_slips(const struct pl_align *a, const struct pl_seq *x, struct p
 		return rc;
 	spread = pl_lane_spread(a, x, y, shift, NULL, scratch);
 	pl_free(scratch);
-	f.tolerance = SLIP_LEAST + SLIP_WIDE * pl_min_i64(spread, INT64_MAX / 16);
-	at = sound_pair(&f, shift);
-	if (at < 0)
+	spread = pl_min_i64(spread, INT64_MAX / 16);
+	f.tolerance = SLIP_LEAST + SLIP_WIDE * spread;
+	f.slack = SLIP_LEAST / 2 + spread;
+	if (!sound_pairs(&f, shift))
 		return 0;
-	follow(&f, at + 1, shift, 1, first);
-	follow(&f, at - 1, shift, -1, first);
+	follow(&f, f.to, shift, 1, first);
+	follow(&f, f.from - 1, shift, -1, first);
 	return 0;
 }
 

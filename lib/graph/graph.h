@@ -58,7 +58,8 @@ enum pl_edge_type {
 	PL_E_SEQ, /* program or stream order: after the end, plus the resource's dispatch latency */
 	PL_E_LAUNCH, /* after the end of the call, plus the resource's launch latency */
 	PL_E_WAIT,   /* event or stream wait, thread wait, synchronisation: after the end */
-	PL_E_COMM,   /* arrival to rendezvous to transfer: after the end */
+	PL_E_COMM,   /* arrival to rendezvous to transfer: after the end; arrival straight to the
+		      * transfer of a member that left before the last one came */
 	PL_E_START,  /* not before the start of the other (overlapping operations of one stream,
 		      * launches for which it made room) */
 	PL_E_DATA,   /* produced tensor to consumer */

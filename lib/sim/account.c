@@ -171,12 +171,13 @@ static void blame(struct work *w, uint32_t rank, uint32_t other, pl_ns ns)
 		w->waited[rank * w->a->n_ranks + other] += ns;
 }
 
-/* A transfer that began after its arrival: the time between is waiting for the last one. */
+/* A transfer that began after its arrival: the time between is waiting for the last one, or for the
+ * root. */
 static int waiting(struct work *w, size_t k, uint32_t node, pl_ns start, struct pl_err *err)
 {
 	const struct pl_shape *sh = &w->s->g->shape[w->s->g->step[k].shape];
-	uint32_t rendezvous = PL_NONE;
-	pl_ns arrived = start, ns;
+	uint32_t rendezvous = PL_NONE, other = PL_NONE;
+	pl_ns arrived = start, latest = INT64_MIN, ns;
 
 	for (uint32_t e = sh->off[node]; e < sh->off[node + 1]; e++) {
 		uint32_t src = sh->src[e];
@@ -185,14 +186,21 @@ static int waiting(struct work *w, size_t k, uint32_t node, pl_ns start, struct 
 			arrived = w->r->start[k][src];
 		else if (sh->type[src] == PL_N_RENDEZVOUS)
 			rendezvous = src;
+		else if (sh->role[src] == PL_RO_ARRIVE && sh->res[src] != PL_NONE &&
+			 w->r->start[k][src] > latest) {
+			latest = w->r->start[k][src];
+			other = w->rank_of[sh->res[src]];
+		}
 	}
 	if (arrived >= start)
 		return 0;
 	if (w->first) {
 		ns = within(w, arrived, start);
 		w->a->res[sh->res[node]].wait_ns += ns;
-		if (rendezvous != PL_NONE && ns)
-			blame(w, w->rank_of[sh->res[node]], last_arrival(w, k, rendezvous), ns);
+		if (rendezvous != PL_NONE)
+			other = last_arrival(w, k, rendezvous);
+		if (ns)
+			blame(w, w->rank_of[sh->res[node]], other, ns);
 	}
 	return put(w, sh->res[node], C_WAIT, arrived, start, err);
 }

@@ -56,7 +56,7 @@ struct timeline {
 	size_t k;
 	uint64_t first;	   /* nodes in the steps before */
 	uint8_t *launches; /* [node] */
-	uint32_t *number;  /* [node]: of a rendezvous, its number */
+	uint32_t *number;  /* [node]: of a rendezvous and its arrivals, PL_NONE */
 	bool *marked;	   /* [rank]: the step has its marks */
 	pl_ns *last;	   /* [rank]: end of the step, INT64_MIN */
 	pl_id *step_track; /* [rank]: track of steps without marks, PL_NONE */
@@ -313,12 +313,19 @@ static uint64_t *counter(struct timeline *t, uint32_t group)
 static void number_transfer(struct timeline *t, const struct pl_shape *sh, uint32_t i,
 			    struct event *e)
 {
-	uint32_t meet = PL_NONE;
+	uint32_t meet = PL_NONE, known = PL_NONE;
 
-	for (uint32_t p = sh->off[i]; p < sh->off[i + 1]; p++)
-		if (sh->type[sh->src[p]] == PL_N_RENDEZVOUS)
-			meet = sh->src[p];
-	e->v[V_SEQ] = meet == PL_NONE ? (int64_t)(*counter(t, sh->group[i]))++ : t->number[meet];
+	for (uint32_t p = sh->off[i]; p < sh->off[i + 1]; p++) {
+		uint32_t src = sh->src[p];
+
+		if (sh->type[src] == PL_N_RENDEZVOUS)
+			meet = src;
+		else if (sh->role[src] == PL_RO_ARRIVE && sh->res[src] == sh->res[i])
+			known = t->number[src]; /* it may have left without the others */
+	}
+	if (meet != PL_NONE)
+		known = t->number[meet];
+	e->v[V_SEQ] = known == PL_NONE ? (int64_t)(*counter(t, sh->group[i]))++ : known;
 	if (meet == PL_NONE || sh->kind[i] == PL_K_COLLECTIVE || e->v[V_PEER] != INT64_MIN)
 		return;
 	for (uint32_t p = sh->off[meet]; p < sh->off[meet + 1]; p++) {
@@ -467,6 +474,7 @@ static void look_ahead(struct timeline *t, const struct pl_shape *sh)
 	const struct pl_graph *g = t->s->g;
 
 	memset(t->launches, 0, sh->n_nodes);
+	memset(t->number, 0xff, sh->n_nodes * sizeof(*t->number));
 	for (uint32_t e = 0; e < sh->n_edges; e++)
 		if (is_launch(sh->etype[e]) && sh->kind[sh->src[e]] == PL_K_RUNTIME)
 			t->launches[sh->src[e]] = 1;
@@ -477,8 +485,12 @@ static void look_ahead(struct timeline *t, const struct pl_shape *sh)
 	for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++) {
 		size_t rank;
 
-		if (sh->type[i] == PL_N_RENDEZVOUS && sh->role[i] != PL_RO_MARK)
+		if (sh->type[i] == PL_N_RENDEZVOUS && sh->role[i] != PL_RO_MARK) {
 			t->number[i] = (uint32_t)(*counter(t, sh->group[i]))++;
+			for (uint32_t p = sh->off[i]; p < sh->off[i + 1]; p++)
+				if (sh->role[sh->src[p]] == PL_RO_ARRIVE)
+					t->number[sh->src[p]] = t->number[i];
+		}
 		if (sh->res[i] == PL_NONE)
 			continue;
 		rank = rank_index(g, g->res[sh->res[i]].rank);

@@ -76,6 +76,40 @@ status 2 "an unknown way to share clocks" "$BIN/merge" --clock=phase "$TMP/job.t
 status 0 "the report to standard output" "$BIN/merge" --report=- -o "$TMP/m6" "$TMP/job.trace"
 check "... arrives" grep -q paceline.clock/1 "$TMP/out"
 
+# ---- groups that headers list --------------------------------------------------------------------
+
+# listing RANK GROUPS: a profiler's file of few collectives, of which ranks 0 and 2 end together, and 1 and 3
+listing() {
+	{
+		printf '{"schemaVersion":1,"distributedInfo":{"backend":"gloo","rank":%s,"world_size":4,"pg_config":%s},"traceEvents":[' "$1" "$2"
+		for k in 1 2 3 4 5 6; do
+			late=$(((k * k * 37 + k * $1 % 2 * 53) % 200))
+			printf '{"ph":"X","cat":"user_annotation","pid":1,"tid":2,"name":"gloo:all_reduce","ts":%s,"dur":%s,"args":{"Input Dims":[[64]],"Input type":["float"]}},\n' \
+				$((k * 1000 + $1 * 20)) $((300 + late - $1 * 20))
+		done
+		printf '{"ph":"X","cat":"cpu_op","pid":1,"tid":1,"name":"aten::mm","ts":1,"dur":2}]}\n'
+	} >"$TMP/listed$1.json"
+}
+# found: the groups of the report, those that are inferred with a "?"
+found() {
+	tr -d ' \n' <"$TMP/report" | sed 's/"group":/\n&/g' |
+		sed -n 's/^"group":"\([^"]*\)","inferred":\([a-z]*\),"ranks":\[\([0-9,]*\)\].*/\1:\3\2/p' |
+		sed 's/true/?/; s/false//' | tr '\n' ' '
+}
+for r in 0 1 2 3; do
+	listing $r '[{"pg_name":"0","pg_desc":"default_pg","pg_size":4,"ranks":[0,1,2,3]}]'
+done
+"$BIN/trace" -q -o "$TMP/listed.trace" "$TMP"/listed?.json
+status 0 "files that list one group" merged "$TMP/listed.trace"
+check "... have that one: $(found)" test "$(found)" = "0:0,1,2,3"
+check "... which is not inferred" test "$(number inferred_groups)" = 0
+check "... without a warning" test ! -s "$TMP/err"
+listing 1 '[{"pg_name":"1","pg_size":2,"ranks":[1,3]}]'
+"$BIN/trace" -q -o "$TMP/listed.trace" "$TMP"/listed?.json
+status 0 "files whose lists contradict each other" merged "$TMP/listed.trace"
+says "the file of rank 1 does not" "... are named"
+check "... and groups inferred" test "$(number inferred_groups)" -gt 0
+
 # ---- jobs with known clocks ----------------------------------------------------------------------
 
 kgen=${GEN:-}/kgen

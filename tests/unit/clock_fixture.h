@@ -19,6 +19,8 @@ struct thread_args { /* of an event on a thread instead of a stream */
 	int64_t rf;	  /* record function id */
 };
 
+static const char *header; /* distributedInfo of the next segments, NULL none */
+
 static char said[8192];
 static void hear(void *arg, enum pl_level level, const char *text)
 {
@@ -128,6 +130,9 @@ static inline int feed_threads(struct pl_align *a, int32_t rank, const char *hos
 	PL_TRY(sink->begin(sink, &s, err));
 	for (size_t i = 0; i < n; i++)
 		PL_TRY(put_event(&s, &b, rank, host, &e[i], g ? &g[i] : NULL, err));
+	if (header)
+		PL_TRY(pl_segment_meta(&s, "distributedInfo", strlen("distributedInfo"), header,
+				       strlen(header), err));
 	PL_TRY(sink->batch(sink, &s, &b, err));
 	rc = sink->end(sink, &s, err);
 out:

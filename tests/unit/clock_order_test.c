@@ -265,8 +265,92 @@ static void check_works(const char *what, enum known by)
 	ok(others == 0, "%s: one group, nothing doubtful, nothing said: %s", what, said);
 }
 
+/* ---- ends that are noticed late ----------------------------------------------------------------
+ */
+
+#define LATE_N 120
+
+struct late {
+	const char *what;
+	int often;   /* in a thousand ends: noticed 0.1 to 2 ms late */
+	int lasting; /* so many in a row */
+	bool missing;
+};
+
+/* A collective ends for all soon after the last has begun, but a rank on a busy processor may
+ * notice that late, and begin the next one then. They come in bursts, all alike. */
+static void make_late(const struct late *l, struct ev e[RANKS][LATE_N], size_t *n)
+{
+	pl_ns t = 0, free_at[RANKS] = { 0 };
+	int held[RANKS] = { 0 };
+
+	memset(n, 0, RANKS * sizeof(*n));
+	for (int i = 0; i < LATE_N; i++) {
+		pl_ns begin[RANKS], go = 0;
+
+		t += i % 8 ? 1000000 + draw(400000) : 18000000 + draw(4000000);
+		for (int r = 0; r < RANKS; r++) {
+			begin[r] = pl_max_i64(t + draw(300000), free_at[r] + 2000);
+			go = pl_max_i64(go, begin[r]);
+		}
+		go += 200000 + draw(100000);
+		for (int r = 0; r < RANKS; r++) {
+			if (held[r] || draw(1000) < l->often)
+				held[r] = (held[r] ? held[r] : l->lasting) - 1;
+			else
+				held[r] = -1;
+			free_at[r] = go + (held[r] < 0 ? draw(50000) : 100000 + draw(1900000));
+			held[r] = held[r] < 0 ? 0 : held[r];
+			if (l->missing && r == 2 && i == LATE_N / 2)
+				continue;
+			e[r][n[r]++] = (struct ev){ .kind = PL_K_COLLECTIVE,
+						    .name = "gloo:all_reduce",
+						    .coll = "allreduce",
+						    .group = "0",
+						    .stream = 7,
+						    .seq = -1,
+						    .peer = -1,
+						    .bytes = 4096,
+						    .ts = begin[r],
+						    .dur = free_at[r] - begin[r] };
+		}
+	}
+}
+
+static void check_late(const struct late *l)
+{
+	static struct ev e[RANKS][LATE_N];
+	int wrong = 0;
+
+	for (int seed = 1; seed <= 20; seed++) {
+		struct pl_align *a = new_align(PL_CLOCK_ONE, PL_DUP_REFUSE, false);
+		struct result x = { 0 };
+		size_t n[RANKS];
+
+		rng = (uint64_t)seed;
+		make_late(l, e, n);
+		for (int r = 0; r < RANKS && a; r++) {
+			char file[16];
+
+			snprintf(file, sizeof(file), "rank%d", r);
+			wrong += feed(a, r, "host", file, e[r], n[r], &x.err) < 0;
+		}
+		solve(a, &x);
+		wrong += x.rc < 0 || x.r.divergences != l->missing ||
+			 x.r.missing_matches != l->missing;
+		done(a, &x);
+	}
+	is_i64(wrong, 0, l->what);
+}
+
 int main(void)
 {
+	static const struct late late[] = {
+		{ "ends that are noticed late now and then are no difference", 50, 1, false },
+		{ "... nor several of a rank in a row", 50, 4, false },
+		{ "... nor where many are late", 400, 4, false },
+		{ "among ends that are noticed soon, a missing one shows", 10, 1, true },
+	};
 	static const struct job shards = { .name = { "allgather", "reduce_scatter" },
 					   .bytes = { 1 << 20, 1 << 20 } };
 	struct job j = shards;
@@ -298,5 +382,7 @@ int main(void)
 	check_works("service threads, identifiers", BY_IDS);
 	check_works("service threads, sizes of what issues", BY_SIZES);
 	check_works("service threads, kinds of what issues", BY_KIND);
+	for (size_t i = 0; i < PL_LEN(late); i++)
+		check_late(&late[i]);
 	return done_testing();
 }

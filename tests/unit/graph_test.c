@@ -201,6 +201,89 @@ static void early_member(void)
 	end_trace();
 }
 
+/* Nodes of that name and role that begin then. */
+static int count(const char *name, unsigned role, int64_t start_us)
+{
+	const struct pl_shape *s = &graph.shape[0];
+	int n = 0;
+
+	for (uint32_t i = s->n_entries; i < s->n_nodes; i++)
+		n += s->role[i] == role && !strcmp(pl_intern_get(&graph.str, s->name[i]), name) &&
+		     graph.step[0].start[i] + graph.epoch_ns == start_us * US;
+	return n;
+}
+
+/* How many nodes of a role wait for `from`. */
+static int count_edges(uint32_t from, unsigned role)
+{
+	const struct pl_shape *s = &graph.shape[0];
+	int n = 0;
+
+	for (uint32_t i = s->n_entries; i < s->n_nodes; i++)
+		n += s->role[i] == role && edge(from, i) >= 0;
+	return n;
+}
+
+/* A collective of three ranks; at: start and end of each. */
+static void three(const char *name, const int64_t (*at)[2], const uint32_t *seg)
+{
+	struct pl_member m[3];
+
+	for (uint32_t r = 0; r < 3; r++)
+		m[r] = (struct pl_member){ seg[r], ev(seg[r], PL_K_COLLECTIVE,
+						      track(seg[r], (int32_t)r, 20, "20"), name,
+						      at[r][0], at[r][1], 0) };
+	match(0, m, 3);
+}
+
+/* Of a broadcast, who left before the last one came waited for the root; the root for whoever came
+ * before it left. Which one is the root, two of them tell. */
+static void early_receiver(void)
+{
+	static const int64_t first[3][2] = { { 100, 180 }, { 50, 200 }, { 400, 500 } };
+	static const int64_t then[3][2] = { { 600, 650 }, { 800, 900 }, { 620, 660 } };
+	const char *name = "gloo:broadcast";
+	uint32_t s[3], root, leaf;
+
+	begin_trace();
+	for (uint32_t r = 0; r < 3; r++)
+		s[r] = segment();
+	three(name, first, s);
+	three(name, then, s);
+	if (!ok(build(), "broadcasts that members leave early build"))
+		return;
+	ok(graph.unmatched_comm == 0, "all their members are matched");
+	root = node(name, PL_RO_ARRIVE, 100);
+	leaf = node(name, PL_RO_ARRIVE, 50);
+	ok(edge(root, node(name, PL_RO_TRANSFER, 100)) >= 0, "the root goes on by itself");
+	is_i64(count(name, PL_RO_TRANSFER, 100), 2, "who left early transfers from the root on");
+	is_i64(count_edges(root, PL_RO_TRANSFER), 2, "... and waits for it");
+	is_i64(count_edges(leaf, PL_RO_TRANSFER), 2, "the root waits for who came before it left");
+	ok(node(name, PL_RO_TRANSFER, 400) != PL_NONE, "who was there at the end waited for all");
+	ok(edge(node(name, PL_RO_ARRIVE, 600), node(name, PL_RO_TRANSFER, 620)) == PL_E_COMM,
+	   "the same root the next time");
+	end_trace();
+}
+
+/* Of a reduce, who gives and goes waits for nobody. */
+static void early_giver(void)
+{
+	static const int64_t at[3][2] = { { 100, 500 }, { 50, 90 }, { 400, 480 } };
+	const char *name = "gloo:reduce";
+	uint32_t s[3];
+
+	begin_trace();
+	for (uint32_t r = 0; r < 3; r++)
+		s[r] = segment();
+	three(name, at, s);
+	if (!ok(build(), "a reduce that a member leaves early builds"))
+		return;
+	ok(graph.unmatched_comm == 0, "all its members are matched");
+	is_i64(count(name, PL_RO_TRANSFER, 50), 1, "who gives goes on at once");
+	is_i64(count(name, PL_RO_TRANSFER, 400), 2, "the others wait for all");
+	end_trace();
+}
+
 /* Two ranks: the transfer begins with the last arrival. */
 static void rendezvous(void)
 {
@@ -501,6 +584,8 @@ int main(void)
 	no_waits();
 	same_tick();
 	early_member();
+	early_receiver();
+	early_giver();
 	rendezvous();
 	pair();
 	steps_share();

@@ -1,0 +1,192 @@
+/* Groups that headers of files list: read in all their forms, used, doubted. */
+#include <stdlib.h>
+
+#include "clock_fixture.h"
+#include "core/core.h"
+
+#define RANKS 4
+#define MANY  40
+
+struct job {
+	const char *header[RANKS]; /* "%d" becomes the rank; NULL: none */
+	const char *own;	   /* group that the events name */
+	int pairs;		   /* 2: ranks 0 and 2 end together; 1: pairs of neighbours do */
+	bool apart;		   /* the pairs do not even overlap */
+};
+
+static pl_ns noise(uint64_t *seed, pl_ns most)
+{
+	return (pl_ns)(pl_rng_next(seed) % (uint64_t)most);
+}
+
+static void make(const struct job *j, int rank, struct ev *e)
+{
+	int pair = j->pairs == 2 ? rank % 2 : rank / 2;
+	uint64_t together = j->pairs ? 77 + (uint64_t)pair : 77, alone = 5 + (uint64_t)rank;
+
+	for (int i = 0; i < MANY; i++) {
+		pl_ns late = noise(&together, 1000000) + noise(&alone, 150000);
+		pl_ns t = 20000000 * (i + 1) + (j->apart && pair == i / 4 % 2 ? 8000000 : 0);
+
+		e[i] = (struct ev){ .kind = PL_K_COLLECTIVE,
+				    .name = "gloo:all_reduce",
+				    .coll = "allreduce",
+				    .group = j->own,
+				    .stream = 7,
+				    .seq = -1,
+				    .peer = -1,
+				    .ts = t + noise(&alone, 1000000),
+				    .dur = 2000000 };
+		e[i].dur = t + 4000000 + late - e[i].ts;
+	}
+}
+
+static void run(const struct job *j, struct result *x, struct pl_align **a)
+{
+	*a = new_align(PL_CLOCK_ONE, PL_DUP_REFUSE, false);
+	memset(x, 0, sizeof(*x));
+	for (int r = 0; r < RANKS && *a; r++) {
+		struct ev e[MANY];
+		char text[512], file[16];
+		size_t n = 0;
+
+		make(j, r, e);
+		for (const char *s = j->header[r]; s && *s && n + 1 < sizeof(text); n++, s++)
+			text[n] = *s == '%' && s[1] == 'd' ? (char)('0' + (s++, r)) : *s;
+		text[n] = '\0';
+		header = j->header[r] ? text : NULL;
+		snprintf(file, sizeof(file), "rank%d", r);
+		is_i64(feed(*a, r, "host", file, e, MANY, &x->err), 0, "a rank is taken");
+	}
+	header = NULL;
+	solve(*a, x);
+	is_i64(x->rc, 0, "solved");
+}
+
+/* "name:0,1,2,3 name:..."; inferred groups end in '?' */
+static const char *groups(const struct result *x)
+{
+	static char text[256];
+	size_t n = 0;
+
+	text[0] = '\0';
+	for (uint32_t g = 0; g < x->m.n_groups; g++) {
+		const struct pl_group *p = &x->m.group[g];
+
+		n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s:", g ? " " : "", p->name);
+		for (uint32_t i = 0; i < p->n; i++)
+			n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%u", i ? "," : "",
+					      p->rank[i]);
+		if (p->flags & PL_GROUP_INFERRED)
+			n += (size_t)snprintf(text + n, sizeof(text) - n, "?");
+	}
+	return text;
+}
+
+/* warns: what a warning says, NULL: there is none. */
+static void check(const char *what, const struct job *j, const char *want, uint32_t doubtful,
+		  const char *warns)
+{
+	struct pl_align *a;
+	struct result x;
+
+	run(j, &x, &a);
+	is_str(groups(&x), want, what);
+	is_i64(x.r.doubtful, doubtful, "... doubtful ones");
+	ok(warns ? strstr(said, warns) != NULL : !said[0], "... warnings: %s", said);
+	done(a, &x);
+}
+
+#define WORLD "{\"backend\":\"gloo\",\"rank\":%d,\"world_size\":4,\"pg_config\":"
+#define EVERY(s)                                                                                   \
+	{                                                                                          \
+		s, s, s, s                                                                         \
+	}
+
+static void check_forms(void)
+{
+	static const char *const form[] = {
+		WORLD "[{\"pg_name\":\"0\",\"pg_size\":4,\"ranks\":[0,1,2,3]}]}",
+		WORLD "[{\"ranks\":[3,1,2,0],\"pg_name\":0}]}",
+		WORLD "\"[{\\\"pg_name\\\": \\\"0\\\", \\\"ranks\\\": [0, 1, 2, 3]}]\"}",
+		WORLD "\"[{'pg_name': '0', 'ranks': [0, 1, 2, 3], 'uid': None}]\"}",
+		WORLD "[{\"pg_name\":\"0\",\"ranks\":\"[0, 1, 2, 3]\"}]}",
+		WORLD "[{\"pg_name\":\"0\",\"group_size\":4,\"ranks\":[]}]}",
+		WORLD "[{\"pg_name\":\"0\",\"ranks\":null}]}",
+		WORLD "[{\"pg_name\":\"0\",\"pg_size\":4}]}",
+		WORLD "{\"0\":{\"pg_name\":\"0\",\"ranks\":[0,1,2,3]}}}",
+		WORLD
+		"[{\"pg_name\":\"9\",\"ranks\":[%d]},{\"pg_name\":\"0\",\"ranks\":[0,1,2,3]}]}",
+		WORLD "[{\"pg_name\":\"0\",\"ranks\":[]},{\"pg_name\":\"1\",\"ranks\":[0,1,2,3]}]}",
+		"{\"pg_config\":[{\"pg_name\":\"0\",\"ranks\":[0,1,2,3]}],\"world_size\":4}",
+	};
+
+	for (size_t i = 0; i < PL_LEN(form); i++) {
+		struct job j = { .header = EVERY(form[i]), .pairs = 2 };
+
+		check(form[i], &j, "0:0,1,2,3", 0, NULL);
+	}
+}
+
+static void check_unusable(void)
+{
+	static const char *const form[] = {
+		WORLD "[{\"pg_name\":\"0\",\"pg_size\":4,\"ranks\":[0,1]}]}",
+		WORLD "[{\"pg_name\":\"0\",\"ranks\":[0,\"...\",3]}]}",
+		WORLD "[{\"pg_name\":\"0\",\"pg_size\":8,\"ranks\":[]}]}",
+		WORLD "[{\"pg_name\":\"0\",\"ranks\":{}}]}",
+		WORLD "[]}",
+		WORLD "\"...\"}",
+		WORLD "[{\"pg_name\":\"0\",\"ranks\":[0,1,2,3",
+		"{\"rank\":9,\"world_size\":4,\"pg_config\":[{\"ranks\":[0,1,2,3]}]}",
+		"{\"world_size\":2000000000,\"pg_config\":[{\"ranks\":[]}]}",
+		"{\"rank\":%d,\"pg_config\":[{\"ranks\":[4,5]}]}",
+	};
+
+	for (size_t i = 0; i < PL_LEN(form); i++) {
+		struct job j = { .header = EVERY(form[i]) };
+
+		check(form[i], &j, "inferred0:0,1,2,3?", 0, NULL);
+	}
+}
+
+#define ALL   "{\"pg_name\":\"0\",\"ranks\":[0,1,2,3]}"
+#define LOWER "{\"pg_name\":\"1\",\"ranks\":[0,1]}"
+#define UPPER "{\"pg_name\":\"2\",\"ranks\":[2,3]}"
+
+int main(void)
+{
+	struct job j = { .header = EVERY(WORLD "[" ALL "]}") };
+
+	check_forms();
+	check_unusable();
+
+	j.own = "mine";
+	check("the group that events name counts", &j, "mine:0,1,2,3", 0, NULL);
+	j.own = NULL;
+	j.header[2] = NULL;
+	check("a file without a header, in a group of the others", &j, "0:0,1,2,3", 0, NULL);
+	j.pairs = 1;
+	j.apart = true;
+	check("two groups where one is listed", &j, "inferred0:0,1? inferred1:2,3?", 0,
+	      "there seem to be more");
+	j = (struct job){ .header = EVERY(WORLD "[" ALL "]}") };
+	j.header[1] = WORLD "[" LOWER "]}";
+	check("files that contradict each other", &j, "inferred0:0,1,2,3?", 0,
+	      "the file of rank 1 does not");
+
+	j = (struct job){ .pairs = 2 };
+	check("jitter parts a group: a doubt", &j, "inferred0:0,2? inferred1:1,3?", 2,
+	      "hardly likelier");
+	j.header[0] = j.header[1] = WORLD "[" ALL "," LOWER "]}";
+	j.header[2] = j.header[3] = WORLD "[" ALL "," UPPER "]}";
+	check("... but not where others are listed", &j, "inferred0:0,1,2,3?", 1,
+	      "hardly likelier");
+	j.pairs = 1;
+	j.apart = true;
+	check("a listed one is inferred as it is", &j, "inferred0:0,1? inferred1:2,3?", 0, NULL);
+	j = (struct job){ .header = { WORLD "[" LOWER "]}", WORLD "[" LOWER "]}",
+				      WORLD "[" UPPER "]}", WORLD "[" UPPER "]}" } };
+	check("two groups, each listed", &j, "1:0,1 2:2,3", 0, NULL);
+	return done_testing();
+}
