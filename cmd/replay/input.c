@@ -184,6 +184,8 @@ int read_graph(const struct config *c, const char *path, struct pl_pool *pool, s
 		return err->code;
 	PL_TRY(check(in, err));
 	PL_TRY(pl_graph_read(in, pool, &r->g, err));
+	if (c->plan || c->expand || c->stragglers) /* these are about whole collectives */
+		PL_TRY(pl_sim_fold_messages(&r->g, err));
 	if (c->fold != FOLD_NONE && (rc = fold(c, r, err)) < 0)
 		pl_wrap(err, "%s", pl_in_name(in));
 out:

@@ -82,6 +82,9 @@ struct pl_clock_report {
 	uint64_t events;    /* collectives, sends and receives read */
 	uint64_t collective_matches, p2p_matches, missing_matches;
 	uint64_t unmatched_collectives, unmatched_sends, unmatched_recvs;
+	/* of messages of collectives: sends with their receives; halves alone, or of no collective
+	 */
+	uint64_t message_matches, unmatched_messages;
 	uint64_t divergences; /* places where sequences of one group differ, ends of traces apart */
 	uint32_t reordered;   /* groups matched by streams or kinds */
 	uint32_t doubtful;    /* inferred groups and pairs that were hardly likelier than others */

@@ -86,8 +86,13 @@ static bool follows(const struct pl_edit *e, uint32_t src, uint32_t dst)
 /* Members no longer wait for the last one, and end with their messages. */
 static int open_up(struct expansion *s, struct pl_err *err)
 {
-	int rc = pl_edit_drop_node(s->e, s->meet, err);
+	int rc = 0;
 
+	for (uint32_t i = s->e->node[s->meet].out, next; i != PL_NONE && rc >= 0; i = next) {
+		next = s->e->edge[i].out_next;
+		if (s->e->node[s->e->edge[i].dst].role == PL_RO_TRANSFER)
+			rc = pl_edit_drop_edge(s->e, i, err);
+	}
 	for (uint32_t i = 0; i < s->n && rc >= 0; i++) {
 		rc = pl_edit_set_dur(s->e, s->m[i].transfer, 0, err);
 		if (rc >= 0 && !follows(s->e, s->m[i].arrive, s->m[i].transfer))
@@ -135,46 +140,75 @@ pl_ns expand_busy(struct member *m, long double ns)
 	return expand_rounded(m->sent) - before;
 }
 
+static int add_node(struct expansion *s, uint32_t member, struct pl_enode *n, const char *name,
+		    uint32_t *id, struct pl_err *err)
+{
+	const struct pl_enode *meet = &s->e->node[s->meet];
+	uint32_t after = s->m[member].arrive;
+	int rc = pl_edit_add_name(s->e, name, &n->name, err);
+
+	n->in = n->out = n->origin = PL_NONE;
+	n->fixed = INT64_MIN;
+	n->layer = n->mb = -1;
+	n->flags = PL_NF_MESSAGE;
+	n->group = meet->group;
+	n->step = meet->step;
+	n->start = s->e->node[after].start;
+	return rc < 0 ? rc : pl_edit_add_node(s->e, n, after, id, err);
+}
+
+int expand_delay(struct expansion *s, const char *name, pl_ns dur, uint32_t *id, struct pl_err *err)
+{
+	struct pl_enode n = { .dur = dur, .bytes = -1, .res = PL_NONE, .type = PL_N_DELAY };
+
+	return add_node(s, 0, &n, name, id, err);
+}
+
 int expand_message(struct expansion *s, uint32_t from, uint32_t to, const char *what, double bytes,
 		   pl_ns dur, uint32_t *id, struct pl_err *err)
 {
-	const struct pl_enode *meet = &s->e->node[s->meet];
-	uint32_t owner = from < s->n ? from : to; /* servers have no resources */
 	double part = bytes / s->channels;
 	struct pl_enode n = { .dur = dur,
-			      .fixed = INT64_MIN,
 			      .bytes = part < 9e18 ? (int64_t)(part + 0.5) : -1,
-			      .in = PL_NONE,
-			      .out = PL_NONE,
 			      .res = PL_NONE,
-			      .group = meet->group,
-			      .step = meet->step,
-			      .origin = PL_NONE,
-			      .layer = -1,
-			      .mb = -1,
 			      .type = PL_N_DELAY,
+			      .peer1 = to < s->n && from != to ? (uint32_t)s->m[to].rank + 1 : 0,
 			      .kind = PL_K_SEND };
 	char name[60];
-	int rc;
 
-	if (s->x->res && from < s->n) {
+	if (s->x->res && from < s->n) { /* servers have none */
 		n.type = PL_N_OP;
 		n.role = PL_RO_TRANSFER;
-		n.res = s->x->res[owner * s->channels + s->channel];
+		n.res = s->x->res[(size_t)from * s->channels + s->channel];
 	}
 	if (what)
 		snprintf(name, sizeof(name), "%s", what);
 	else
 		snprintf(name, sizeof(name), "send %u>%u", from, to);
-	if ((rc = pl_edit_add_name(s->e, name, &n.name, err)) < 0)
-		return rc;
-	n.start = s->e->node[s->m[owner].arrive].start;
-	return pl_edit_add_node(s->e, &n, s->m[owner].arrive, id, err);
+	return add_node(s, from < s->n ? from : to, &n, name, id, err);
+}
+
+/* On resources, for reports: what a link's latency takes is a node too, or it would be a time that
+ * nothing explains. */
+static int through_latency(struct expansion *s, uint32_t src, unsigned type, pl_ns w, uint32_t *id,
+			   struct pl_err *err)
+{
+	int rc = expand_delay(s, "latency", w, id, err);
+
+	return rc < 0 ? rc : pl_edit_add_edge(s->e, src, *id, type | PL_E_INFERRED, 0, err);
 }
 
 int expand_edge(struct expansion *s, uint32_t src, uint32_t dst, unsigned type, pl_ns w,
 		struct pl_err *err)
 {
+	int rc;
+
+	if (w > 0 && s->x->res) {
+		if ((rc = through_latency(s, src, type, w, &src, err)) < 0)
+			return rc;
+		type = PL_E_DATA;
+		w = 0;
+	}
 	return pl_edit_add_edge(s->e, src, dst, type | PL_E_INFERRED, w, err);
 }
 

@@ -6,7 +6,8 @@
  * (SEQ), what is received is passed on (DATA, after the link's latency), and each member starts at
  * its own arrival and not at the last one's: where members arrive at different times the last to
  * end ends no earlier than if all had waited, but the others get on with what does not need the
- * late one. Folding back is pl_edit_undo().
+ * late one. The rendezvous stays, and nothing waits for it: it says that this is one collective.
+ * Folding back is pl_edit_undo(), or pl_edit_fold_messages().
  */
 #ifndef PL_COST_EXPAND_H
 #define PL_COST_EXPAND_H
@@ -23,7 +24,8 @@ struct pl_expand {
 			  * (trees, chains, servers: passed on while it arrives) */
 	const uint32_t *res; /* [member * channels + channel]: resource of the graph on which what
 			      * the member sends lies (messages are then operations on it); NULL:
-			      * on none (delays) */
+			      * on none (delays). With it latencies are nodes too: nothing
+			      * is left that a replay of the edit could not explain */
 	double stretch; /* all latencies and times of bytes become so many times as long; 0: 1 */
 };
 /*
@@ -47,5 +49,23 @@ struct pl_expand {
  */
 int pl_cost_expand(struct pl_edit *e, uint32_t rendezvous, const struct pl_expand *x,
 		   struct pl_err *err) PL_MUST;
+
+struct pl_expand_all {
+	const struct pl_topology *topo; /* its rank i is the i-th of the graph's ranks */
+	uint8_t algo;
+	uint32_t servers, channels, chunks;
+	/* As long, when all arrive at once, as the recorded transfer, which is taken for a ring,
+	 * times what analysis says of the algorithm against a ring; else as the links say. */
+	bool recorded;
+	const uint32_t *link; /* [rank * channels + channel]: resources, by pl_graph_add_links();
+			       * NULL */
+};
+struct pl_expanded {
+	uint64_t collectives, messages;
+	uint64_t left; /* as they were: of unknown size, in part unmatched, without messages */
+};
+/* Every collective of the settled edit. The hosts of a group are those of its members. Settles. */
+int pl_cost_expand_all(struct pl_edit *e, const struct pl_expand_all *x, struct pl_expanded *n,
+		       struct pl_err *err) PL_MUST;
 
 #endif

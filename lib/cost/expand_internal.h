@@ -41,6 +41,9 @@ pl_ns expand_busy(struct member *m, long double ns);
  * `what` NULL: "send R>Q". */
 int expand_message(struct expansion *s, uint32_t from, uint32_t to, const char *what, double bytes,
 		   pl_ns dur, uint32_t *id, struct pl_err *err) PL_MUST;
+/* Time that passes on no link. */
+int expand_delay(struct expansion *s, const char *name, pl_ns dur, uint32_t *id,
+		 struct pl_err *err) PL_MUST;
 int expand_edge(struct expansion *s, uint32_t src, uint32_t dst, unsigned type, pl_ns w,
 		struct pl_err *err) PL_MUST;
 

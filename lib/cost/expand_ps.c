@@ -107,7 +107,7 @@ int expand_ps(struct expansion *s, bool pushes, bool pulls, struct pl_err *err)
 	for (uint32_t i = 0; i < s->n; i++)
 		p.order[i] = (struct arrival){ s->e->node[s->m[i].arrive].start, i };
 	pl_sort(p.order, s->n, sizeof(*p.order), by_arrival);
-	PL_TRY(expand_message(s, s->n, 0, "reduced", 0, 0, &turn, err));
+	PL_TRY(expand_delay(s, "reduced", 0, &turn, err));
 	if (pushes)
 		PL_TRY(push(&p, turn, pulls, err));
 	else

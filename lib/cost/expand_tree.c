@@ -146,7 +146,7 @@ int expand_tree(struct expansion *s, bool chain, bool up, bool down, struct pl_e
 	for (uint32_t i = 1; i < s->n; i++)
 		t.depth[i] = t.depth[parent(&t, i)] + latency(&t, i);
 	if (up) {
-		PL_TRY(expand_message(s, s->n, 0, "reduced", 0, 0, &turn, err));
+		PL_TRY(expand_delay(s, "reduced", 0, &turn, err));
 		PL_TRY(expand_edge(s, s->m[0].arrive, turn, PL_E_SEQ, 0, err));
 		PL_TRY(tree_up(&t, turn, err));
 		PL_TRY(expand_edge(s, turn, s->m[0].transfer, PL_E_SEQ, 0, err));

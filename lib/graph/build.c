@@ -221,6 +221,14 @@ static bool wanted(uint8_t kind)
 	}
 }
 
+/* Messages of collectives are no operations of their track: see chunk.c. */
+static bool is_op(const struct pl_events *e, uint32_t ev)
+{
+	return wanted(e->kind[ev]) && e->dur[ev] >= 0 &&
+	       (!e->of || e->of[ev] == INT64_MIN ||
+		(e->kind[ev] != PL_K_SEND && e->kind[ev] != PL_K_RECV));
+}
+
 static int add_sync(struct gb *b, const struct pl_events *e, uint32_t ev, int32_t rank,
 		    struct pl_err *err)
 {
@@ -397,7 +405,7 @@ static int make_room(struct gb *b, uint32_t seg, struct pl_err *err)
 	for (uint32_t ev = 0; rc == 0 && ev < e->n; ev++) {
 		if (e->kind[ev] == PL_K_SYNC)
 			rc = add_sync(b, e, ev, e->seg.track[e->track[ev]].rank, err);
-		if (!wanted(e->kind[ev]) || e->dur[ev] < 0 || rc < 0)
+		if (rc < 0 || !is_op(e, ev))
 			continue;
 		if (b->track_res[seg][e->track[ev]] == PL_NONE)
 			rc = add_resource(b, seg, e->track[ev], err);
@@ -469,7 +477,7 @@ static int gather(struct gb *b, struct pl_err *err)
 		if ((rc = make_room(b, seg, err)) < 0)
 			return rc;
 		for (uint32_t ev = 0; ev < e->n; ev++)
-			if (wanted(e->kind[ev]) && e->dur[ev] >= 0)
+			if (is_op(e, ev))
 				add_op(b, seg, ev);
 	}
 	return sort_all(b, err);
@@ -533,6 +541,8 @@ static void gb_fini(struct gb *b)
 	pl_free(b->ri);
 	pl_free(b->rank);
 	pl_intern_fini(&b->rank_ids);
+	pl_intern_fini(&b->link_key);
+	pl_free(b->link);
 	pl_free(b->step);
 	gb_drop_tensors(b);
 	pl_free(b->local);

@@ -49,13 +49,6 @@ static int copy_groups(struct gb *b, struct pl_err *err)
 	return 0;
 }
 
-static uint32_t arrival(const struct gb *b, const struct pl_member *m)
-{
-	if (m->segment >= b->t->n_segs || m->event >= b->t->seg[m->segment]->n)
-		return PL_NONE;
-	return b->ev_node[m->segment][m->event];
-}
-
 /* Another communication of the same rank with the same span? Marked in `flags` scratch before. */
 static void find_twins(struct gb *b, const struct rankinfo *rk, uint8_t *twin)
 {
@@ -94,9 +87,9 @@ static void set_transfer(struct gb *b, uint32_t arrive, pl_ns from, pl_ns until,
 						  : b->node[arrive].flags & ~PL_NF_MISSING);
 }
 
-static int one_match(struct gb *b, const struct pl_match *m, const uint8_t *twin,
-		     struct pl_err *err)
+static int one_match(struct gb *b, uint32_t match, const uint8_t *twin, struct pl_err *err)
 {
+	const struct pl_match *m = &b->t->merge.match[match];
 	const struct pl_member *mem = b->t->merge.member + m->first;
 	struct node n = { .start = INT64_MIN,
 			  .type = PL_N_RENDEZVOUS,
@@ -111,7 +104,7 @@ static int one_match(struct gb *b, const struct pl_match *m, const uint8_t *twin
 	int rc;
 
 	for (uint32_t i = 0; i < m->n; i++) {
-		uint32_t a = arrival(b, &mem[i]);
+		uint32_t a = gb_arrival(b, &mem[i]);
 
 		if (a == PL_NONE)
 			continue;
@@ -127,7 +120,7 @@ static int one_match(struct gb *b, const struct pl_match *m, const uint8_t *twin
 		uint32_t a = PL_NONE;
 
 		for (uint32_t i = 0; i < m->n && a == PL_NONE; i++)
-			a = arrival(b, &mem[i]);
+			a = gb_arrival(b, &mem[i]);
 		if (a == PL_NONE)
 			return 0;
 		if (m->n > 1 || m->flags & PL_MATCH_MISSING)
@@ -139,8 +132,10 @@ static int one_match(struct gb *b, const struct pl_match *m, const uint8_t *twin
 	}
 	if ((rc = gb_attr(b, &all, &n.attr, err)) < 0 || (rc = gb_node(b, &n, &id, err)) < 0)
 		return rc;
+	if (gb_messages(b, match))
+		return gb_chunks(b, match, id, err);
 	for (uint32_t i = 0; i < m->n; i++) {
-		uint32_t a = arrival(b, &mem[i]);
+		uint32_t a = gb_arrival(b, &mem[i]);
 
 		if (a == PL_NONE)
 			continue;
@@ -185,7 +180,7 @@ int gb_comm(struct gb *b, struct pl_err *err)
 	for (uint32_t i = 0; i < m->n_matches; i++)
 		if (m->match[i].first <= m->n_members &&
 		    m->match[i].n <= m->n_members - m->match[i].first)
-			PL_TRY(one_match(b, &m->match[i], twin, err));
+			PL_TRY(one_match(b, i, twin, err));
 	refresh_ends(b);
 out:
 	pl_free(twin);
