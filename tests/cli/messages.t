@@ -72,6 +72,12 @@ check "... and the same steps" same "$TMP/four/truth" "$TMP/steps"
 "$BIN/replay" -q -O csv --table=steps --what-if="ranks 8" "$TMP/none/graph" >"$TMP/x"
 "$BIN/replay" -q -O csv --table=steps --what-if="ranks 8" "$TMP/folded" >"$TMP/y"
 check "... and the same predictions" same "$TMP/x" "$TMP/y"
+"$BIN/replay" -q -O csv --table=steps --what-if="ranks 8" "$TMP/four/graph" >"$TMP/y"
+check "a change of ranks folds by itself" same "$TMP/x" "$TMP/y"
+check "... and changes the steps" awk -F , 'NR > 1 && $6 > $4 * 1.1 { n++ } END { exit n != 3 }' "$TMP/y"
+status 0 "so does plan" "$BIN/plan" -q -O json --evaluations=50 "$TMP/four/graph"
+status 0 "one step that stands for many" "$BIN/replay" --fold=mean --no-worth "$TMP/four/graph"
+check "... takes their mean" sh -c "head -1 '$TMP/out' | grep -q '(+0.00 %)'"
 status 0 "stragglers fold by themselves" "$BIN/replay" -q --stragglers "$TMP/four/graph"
 
 # ---- sends alone, clocks, formats ---------------------------------------------------------------
@@ -98,6 +104,54 @@ check "... with all its messages" [ "$(counts message_matches)" = 288 ]
 column 4 "$TMP/part" >"$TMP/steps"
 check "three of the ranks, of the merged trace" near 0.01 "$TMP/steps" "$TMP/four/truth"
 
+# ---- which message is whose: two groups with the same numbers at once, numbers that begin anew, and sends and
+# receives of their own between the same ranks
+ev() { # RANK KIND NAME TID FROM DUR ARGS
+	printf '{"ph":"X","pid":%d,"cat":"%s","name":"%s","tid":"%s","ts":%d,"dur":%d,"args":{%s}},\n' "$@"
+}
+two_groups() {
+	other=$((1 - $1))
+	for step in 0 1; do
+		at=$((step * 1000))
+		ev "$1" step "ProfilerStep#$step" main $at 900 "\"step\":$step"
+		for group in a b; do
+			ev "$1" collective allreduce "$group" $((at + 100)) 200 "\"Process Group Name\":\"$group\",\"Seq\":5,\"bytes\":64"
+			[ $group = a ] && n=10 || n=20
+			ev "$1" send "send $group" "c$group" $((at + 100 + n)) 50 "\"Process Group Name\":\"$group\",\"of\":5,\"peer\":$other,\"bytes\":$n"
+			ev "$1" recv "recv $group" "c$group" $((at + 120 + n)) 60 "\"Process Group Name\":\"$group\",\"of\":5,\"peer\":$other,\"bytes\":$n"
+		done
+		if [ "$1" = 0 ]; then
+			ev "$1" send plain p2p $((at + 400)) 50 "\"peer\":$other,\"bytes\":99"
+		else
+			ev "$1" recv plain p2p $((at + 400)) 60 "\"peer\":$other,\"bytes\":99"
+		fi
+		ev "$1" send lost ca $((at + 600)) 10 "\"Process Group Name\":\"a\",\"of\":5,\"peer\":$other"
+		ev "$1" send stray ca $((at + 130)) 10 "\"Process Group Name\":\"a\",\"of\":6,\"peer\":$other"
+	done
+}
+d=$TMP/groups
+mkdir "$d"
+for rank in 0 1; do
+	{
+		echo "{\"distributedInfo\":{\"rank\":$rank,\"world_size\":2},\"traceEvents\":["
+		two_groups $rank | sed '$s/,$//'
+		echo ']}'
+	} >"$d/rank$rank.json"
+done
+"$BIN/trace" -q "$d"/rank*.json | "$BIN/merge" -q --report="$d/report" -o "$d/merged"
+check "two groups of one number: 4 messages a step" [ "$(counts message_matches)" = 8 ]
+check "... beside a send and its receive" [ "$(counts p2p_matches)" = 2 ]
+check "messages behind the span, or of a number that there is not, belong to nobody" [ "$(counts unmatched_messages)" = 8 ]
+status 0 "its graph" "$BIN/graph" -O json "$d/merged"
+check "... joins what has one size" awk '{ s = s $0 } END {
+	n = gsub(/"name": *"send [ab]"/, "", s); m = gsub(/"name": *"recv [ab]"/, "", s); exit n < 4 || n != m }' "$TMP/out"
+"$BIN/graph" -q "$d/merged" -o "$d/graph"
+"$BIN/replay" --no-worth "$d/graph" >"$TMP/out"
+check "... and replays as recorded" sh -c "head -1 '$TMP/out' | grep -q '(+0.00 %)'"
+"$BIN/trace" -q --kind='send|recv|step' "$d/merged" >"$d/less"
+status 0 "messages whose collectives a filter took belong to nobody" "$BIN/trace" -O text "$d/less"
+check "... and are no messages of another" sh -c "! grep -q 'match .*message' '$TMP/out'"
+
 # ---- a table ------------------------------------------------------------------------------------
 cat >"$TMP/table.csv" <<'END'
 rank,optype,start_ts,duration,step,seq_id,number,channel,peer,bytes,group
@@ -111,7 +165,8 @@ rank,optype,start_ts,duration,step,seq_id,number,channel,peer,bytes,group
 0,message-recv,10,8,1,0,1,0,1,400,g
 END
 status 0 "a table with messages" "$BIN/trace" -q -f optable --columns=of=number,channel=channel,peer=peer,bytes=bytes,group=group "$TMP/table.csv" -o "$TMP/table"
-"$BIN/merge" -q --report="$TMP/four/report" "$TMP/table" | "$BIN/graph" -q -o "$TMP/table.graph"
+d=$TMP/four
+"$BIN/merge" -q --report="$d/report" "$TMP/table" | "$BIN/graph" -q -o "$TMP/table.graph"
 check "they match" [ "$(counts message_matches)" = 2 ]
 status 0 "and replay" "$BIN/replay" --no-worth "$TMP/table.graph"
 check "... as recorded" sh -c "head -1 '$TMP/out' | grep -q 'step 25.00 s, replayed 25.00 s (+0.00 %)'"
