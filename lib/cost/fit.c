@@ -77,9 +77,35 @@ static bool by_messages(const struct pl_shape *s, uint32_t i)
 	return false;
 }
 
-static bool counts(const struct pl_shape *s, uint32_t i)
+/* Of messages that are received what the receiver has, else what the sender has. */
+static bool counts(const struct pl_shape *s, uint32_t i, uint8_t message)
 {
-	return s->flags[i] & PL_NF_MESSAGE ? s->kind[i] == PL_K_SEND : !by_messages(s, i);
+	return s->flags[i] & PL_NF_MESSAGE ? s->kind[i] == message : !by_messages(s, i);
+}
+
+static uint8_t message_kind(const struct pl_shape *s)
+{
+	for (uint32_t i = 0; i < s->n_nodes; i++)
+		if (s->flags[i] & PL_NF_MESSAGE && s->kind[i] == PL_K_RECV)
+			return PL_K_RECV;
+	return PL_K_SEND;
+}
+
+/* It keeps the sender's link busy from where sending began to where it was there. */
+static void from_sender(const struct fitter *f, const struct pl_gstep *st, uint32_t i,
+			struct transfer *t)
+{
+	const struct pl_shape *s = &f->g->shape[st->shape];
+
+	for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++) {
+		uint32_t from = s->src[e];
+
+		if (!(s->flags[from] & PL_NF_MESSAGE) || s->kind[from] != PL_K_SEND ||
+		    s->res[from] == PL_NONE)
+			continue;
+		t->start = pl_min_i64(t->start, st->start[from]);
+		t->rank = (uint32_t)pl_node_rank(f->g, s, from);
+	}
 }
 
 static int add_transfer(struct fitter *f, const struct pl_gstep *st, uint32_t i, struct pl_err *err)
@@ -102,6 +128,8 @@ static int add_transfer(struct fitter *f, const struct pl_gstep *st, uint32_t i,
 				.coll = coll_of(f, s->name[i]),
 				.usable = (meet != PL_NONE || message) &&
 					  !(s->flags[i] & PL_NF_MISSING) };
+	if (message && t->kind == PL_K_RECV)
+		from_sender(f, st, i, t);
 	if (meet != PL_NONE) {
 		t->n = group != PL_NONE ? f->g->group[group].n : s->off[meet + 1] - s->off[meet];
 		if (s->bytes && s->bytes[meet] > t->bytes)
@@ -161,11 +189,12 @@ static int add_step(struct fitter *f, uint32_t step, struct pl_err *err)
 {
 	const struct pl_gstep *st = &f->g->step[step];
 	const struct pl_shape *s = &f->g->shape[st->shape];
+	const uint8_t message = message_kind(s);
 	int rc = 0;
 
 	f->n_t = 0;
 	for (uint32_t i = 0; i < s->n_nodes && rc >= 0; i++)
-		if (s->type[i] == PL_N_OP && s->role[i] == PL_RO_TRANSFER && counts(s, i))
+		if (s->type[i] == PL_N_OP && s->role[i] == PL_RO_TRANSFER && counts(s, i, message))
 			rc = add_transfer(f, st, i, err);
 	pl_sort(f->t, f->n_t, sizeof(*f->t), by_rank_time);
 	for (size_t i = 0, n; i < f->n_t && rc >= 0; i += n) {

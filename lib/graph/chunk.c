@@ -2,8 +2,9 @@
  * Collectives whose messages were recorded: these, as measured, in place of one transfer a member.
  *
  * A message is two nodes, what the sender and what the receiver spent on it, each on a resource of
- * its rank and channel. The receiver's begins no earlier than the sender's (before, it waited).
- * What a message waited for is not recorded; on each rank and channel it is taken to be
+ * its rank and channel. The receiver's begins when the sender's has ended (before, it waited),
+ * or began, where the sender took longer. What a message waited for is not recorded; on each rank
+ * and channel it is taken to be
  *
  *   the message before it in the same direction (its end, or its start where the two overlap), and
  *   the collective's arrival for the first;
@@ -12,7 +13,9 @@
  *
  * A member's transfer is what is left of its collective after its last messages. A member without
  * messages waits for the last arrival and transfers from there. Edges that the recorded times
- * contradict are left out, so a replay reproduces them. O(n log n) in messages.
+ * contradict are left out, so a replay reproduces them. Along those that are left neither starts
+ * nor ends decrease, and from a reception to what passes it on one of them increases: there is no
+ * cycle. O(n log n) in messages.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -137,8 +140,8 @@ static int64_t value(const int64_t *col, uint32_t ev, int64_t none)
 	return !col || col[ev] == INT64_MIN ? none : col[ev];
 }
 
-/* One side, unless it is of no member. `after`: it cannot begin before. */
-static int add_side(struct chunks *c, const struct pl_member *x, bool recv, pl_ns after,
+/* One side, unless it is of no member. `sent`: of what it receives. */
+static int add_side(struct chunks *c, const struct pl_member *x, bool recv, const struct side *sent,
 		    struct side **out, struct pl_err *err)
 {
 	struct gb *b = c->b;
@@ -146,7 +149,7 @@ static int add_side(struct chunks *c, const struct pl_member *x, bool recv, pl_n
 	const struct pl_track *track = &e->seg.track[e->track[x->event]];
 	const struct pl_clock *clock = b->clock[x->segment][e->track[x->event]];
 	pl_ns start = pl_add_sat(e->ts[x->event], e->seg.base_ns);
-	pl_ns end = pl_clock_apply(clock, pl_add_sat(start, pl_max_i64(0, e->dur[x->event])));
+	pl_ns low, end = pl_clock_apply(clock, pl_add_sat(start, pl_max_i64(0, e->dur[x->event])));
 	struct op op = { .seg = x->segment, .ev = x->event };
 	struct side s = { .member = member_of(c, track->rank < 0 ? 0 : track->rank), .recv = recv };
 	int64_t channel = value(e->channel, x->event, 0);
@@ -162,8 +165,10 @@ static int add_side(struct chunks *c, const struct pl_member *x, bool recv, pl_n
 	s.channel = (uint32_t)channel;
 	s.chunk = (int32_t)pl_max_i64(-1, pl_min_i64(value(e->chunk, x->event, -1), INT32_MAX));
 	s.end = pl_max_i64(b->node[m->arrive].start, pl_min_i64(end, m->end));
-	start = pl_max_i64(pl_clock_apply(clock, start),
-			   pl_max_i64(after, b->node[m->arrive].start));
+	low = b->node[m->arrive].start;
+	if (sent)
+		low = pl_max_i64(low, sent->end <= s.end ? sent->end : sent->start);
+	start = pl_max_i64(pl_clock_apply(clock, start), low);
 	s.start = op.start = pl_min_i64(start, s.end);
 	op.end = s.end;
 	PL_TRY(link_of(c, s.member, s.channel, &res, err));
@@ -181,21 +186,23 @@ out:
 	return rc;
 }
 
-/* The start of one is the other's least; or its end, where nothing says when it came. */
+/* A send and its receive; or what was sent is there when it has been, if nothing says when. */
 static int add_message(struct chunks *c, const struct pl_match *m, struct pl_err *err)
 {
 	const struct pl_member *x = &c->b->t->merge.member[m->first];
 	struct side *s, sent;
 	int rc;
 
-	if (!m->n || (rc = add_side(c, x, false, INT64_MIN, &s, err)) < 0 || !s)
+	if (!m->n || (rc = add_side(c, x, false, NULL, &s, err)) < 0 || !s)
 		return m->n ? rc : 0;
 	sent = *s;
 	if (m->n > 1) {
-		if ((rc = add_side(c, x + 1, true, sent.start, &s, err)) < 0 || !s)
+		if ((rc = add_side(c, x + 1, true, &sent, &s, err)) < 0 || !s)
 			return rc;
-		return sent.start > s->start ? 0
-					     : gb_edge(c->b, sent.node, s->node, PL_E_START, err);
+		if (sent.end <= s->start)
+			return gb_edge(c->b, sent.node, s->node, PL_E_DATA, err);
+		return sent.start >= s->start ? 0
+					      : gb_edge(c->b, sent.node, s->node, PL_E_START, err);
 	}
 	/* it is there when it has been sent */
 	sent.member = member_of(c, value(c->b->t->seg[x->segment]->peer, x->event, -1));
@@ -227,7 +234,15 @@ static int by_place(const void *pa, const void *pb)
 		return a->recv ? -1 : 1;
 	if (x != y)
 		return x < y ? -1 : 1;
+	if (a->end != b->end)
+		return a->end < b->end ? -1 : 1;
 	return a->node < b->node ? -1 : a->node > b->node;
+}
+
+/* At one instant neither is first. */
+static bool before(const struct side *recv, const struct side *send)
+{
+	return recv->end <= send->start && (recv->start < send->start || recv->end < send->end);
 }
 
 /* The reception that a send beginning at t passes on, of recv[0 .. n); NULL: none had come. */
@@ -243,10 +258,10 @@ static const struct side *passes_on(const struct side *recv, size_t n, const str
 		else
 			hi = mid;
 	}
-	while (lo && recv[lo - 1].start >= send->start) /* at one instant neither is first */
+	while (lo && !before(&recv[lo - 1], send))
 		lo--;
 	for (size_t k = lo; send->chunk >= 0 && k-- > 0 && lo - k <= LOOK_BACK;)
-		if (recv[k].chunk == send->chunk && recv[k].start < send->start)
+		if (recv[k].chunk == send->chunk && before(&recv[k], send))
 			return &recv[k];
 	return lo ? &recv[lo - 1] : NULL;
 }
