@@ -19,6 +19,9 @@ static const struct pl_opt options[] = {
 	{ 0, "infer", NULL,
 	  "infer waits for events and threads that were not recorded (default; --no-infer)",
 	  PL_OPT_FLAG, AT(infer), NULL },
+	{ 0, "fold-messages", NULL,
+	  "leave collectives whole where their messages were recorded, or make them so again",
+	  PL_OPT_FLAG, AT(fold_messages), NULL },
 	{ 0, "rank", "LIST", "show only these ranks (\"0,4-7\"); not with -O graph", PL_OPT_LIST,
 	  AT(rank), NULL },
 	{ 0, "step", "LIST", "only these steps (\"3,10-20\")", PL_OPT_LIST, AT(step), NULL },
@@ -132,6 +135,8 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 		goto out;
 	}
 	PL_TRY(load_graph(c, argc, argv, pool, &g, err));
+	if (c->fold_messages)
+		PL_TRY(pl_sim_fold_messages(&g, err));
 	PL_TRY(cut(c, &g, err));
 	rc = c->to == TO_GRAPH ? write_graph(c, &g, pool, out, err) : show(c, &g, out, err);
 out:

@@ -190,7 +190,9 @@ static int all_merged(const struct pl_trace *t, struct pl_err *err)
 static int build(const struct config *c, struct pl_trace *t, struct pl_pool *pool,
 		 struct pl_graph *g, struct pl_err *err)
 {
-	const struct pl_graph_opts o = { .log = &c->c.log, .pool = pool, .infer = c->infer };
+	const struct pl_graph_opts o = {
+		.log = &c->c.log, .pool = pool, .infer = c->infer, .fold = c->fold_messages
+	};
 	int rc = all_merged(t, err);
 
 	if (rc < 0)

@@ -6,12 +6,13 @@
 #include "cost/cost.h"
 #include "graph/graph.h"
 #include "graph/layers.h"
+#include "sim/sim.h"
 
 struct config {
 	struct pl_common c; /* first */
 	struct pl_list rank, step;
 	int to, from;
-	bool infer, salvage;
+	bool infer, salvage, fold_messages;
 	int64_t ranks, bandwidth; /* of tables of layers; bytes/s of a rank */
 	pl_ns latency;
 	const char *topology;

@@ -174,6 +174,15 @@ static int fold(const struct config *c, struct report *r, struct pl_err *err)
 	return 0;
 }
 
+/* Is anything about whole collectives, not about messages? */
+static bool wants_whole(const struct config *c, const struct changes *x)
+{
+	for (size_t i = 0; x && i < x->list.n; i++)
+		if (!strncmp(x->list.v[i] + strspn(x->list.v[i], " \t"), "ranks", 5))
+			return true;
+	return c->plan || c->expand || c->stragglers;
+}
+
 int read_graph(const struct config *c, const char *path, struct pl_pool *pool, struct report *r,
 	       struct pl_err *err)
 {
@@ -184,6 +193,8 @@ int read_graph(const struct config *c, const char *path, struct pl_pool *pool, s
 		return err->code;
 	PL_TRY(check(in, err));
 	PL_TRY(pl_graph_read(in, pool, &r->g, err));
+	if (wants_whole(c, r->given))
+		PL_TRY(pl_sim_fold_messages(&r->g, err));
 	if (c->fold != FOLD_NONE && (rc = fold(c, r, err)) < 0)
 		pl_wrap(err, "%s", pl_in_name(in));
 out:

@@ -60,6 +60,24 @@ out:
 	return rc;
 }
 
+static int put_expanded(struct pl_jsonw *w, const struct config *c, const struct report *r,
+			struct pl_err *err)
+{
+	int rc;
+
+	if (!c->expand)
+		return 0;
+	PL_TRY(pl_jsonw_key(w, "expanded", err));
+	PL_TRY(pl_jsonw_open(w, '{', err));
+	PL_TRY(pl_jsonw_kstr(w, "algorithm", pl_algo_name((unsigned)c->expand - 1), err));
+	PL_TRY(pl_jsonw_ki64(w, "collectives", (int64_t)r->expanded.collectives, err));
+	PL_TRY(pl_jsonw_ki64(w, "messages", (int64_t)r->expanded.messages, err));
+	PL_TRY(pl_jsonw_ki64(w, "left", (int64_t)r->expanded.left, err));
+	rc = pl_jsonw_close(w, err);
+out:
+	return rc;
+}
+
 static int put_summary(struct pl_jsonw *w, const struct config *c, const struct report *r,
 		       struct pl_err *err)
 {
@@ -76,6 +94,7 @@ static int put_summary(struct pl_jsonw *w, const struct config *c, const struct 
 		PL_TRY(pl_jsonw_key(w, "model_bias_left_out", err));
 		PL_TRY(pl_jsonw_bool(w, r->bias_out, err));
 	}
+	PL_TRY(put_expanded(w, c, r, err));
 	PL_TRY(pl_jsonw_key(w, "stepless", err));
 	PL_TRY(pl_jsonw_bool(w, r->g.stepless, err));
 	if (r->n_folded) {

@@ -3,7 +3,7 @@
 #define REPLAY_PROGRAM_H
 
 #include "core/cmd.h"
-#include "cost/cost.h"
+#include "cost/expand.h"
 #include "io/table.h"
 #include "sim/sim.h"
 
@@ -26,6 +26,8 @@ struct config {
 	int fold, to, table;
 	int64_t top; /* rows of a table in text, 0: all */
 	const char *timeline, *plan, *topology;
+	int expand; /* 0: no; else 1 + enum pl_algo */
+	int64_t channels, chunks, servers;
 	bool path, resources, worth, stragglers;
 };
 
@@ -76,7 +78,8 @@ struct report {
 	 * no model; and the mean, NAN */
 	pl_ns *bias;
 	double bias_mean;
-	bool bias_out; /* it is left out of what is predicted */
+	bool bias_out;		     /* it is left out of what is predicted */
+	struct pl_expanded expanded; /* --expand */
 	double mean_abs_error, worst_error;
 	int64_t start_p50, start_p95, start_max; /* |replayed - recorded| of starts; -1: none */
 	uint64_t n_starts;
@@ -117,6 +120,10 @@ int read_plan(const struct config *c, struct planned *x, struct pl_err *err) PL_
 void planned_fini(struct planned *x);
 /* Replace r->g and r->s by what the plan makes of them; r->run is gone. */
 int use_plan(const struct planned *x, struct report *r, struct pl_err *err) PL_MUST;
+
+/* ---- expanded.c ---- */
+/* Replace r->g and r->s by the same with collectives as messages; r->run is gone. */
+int use_expansion(const struct config *c, struct report *r, struct pl_err *err) PL_MUST;
 
 /* ---- input.c ---- */
 int read_changes(const struct config *c, struct changes *x, struct pl_err *err) PL_MUST;

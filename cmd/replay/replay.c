@@ -24,8 +24,20 @@ static const struct pl_opt options[] = {
 	  PL_OPT_LIST, AT(whatif_file), NULL },
 	{ 'p', "plan", "FILE", "predict the steps with this plan", PL_OPT_STR, AT(plan), NULL },
 	{ 0, "topology", "SPEC",
-	  "hosts and links, for plans and changes of links: HOSTSxRANKS[:PRESET], or a file",
+	  "hosts and links, for plans, messages and changes of links: HOSTSxRANKS[:PRESET], or a "
+	  "file",
 	  PL_OPT_STR, AT(topology), NULL },
+	{ 0, "expand", "ALGORITHM",
+	  "simulate collectives message by message: no, ring, tree, halving-doubling, hierarchical "
+	  "or ps",
+	  PL_OPT_CHOICE, AT(expand), "no|ring|tree|halving-doubling|hierarchical|ps" },
+	{ 0, "channels", "N", "--expand: channels that share each link (default 1)", PL_OPT_INT,
+	  AT(channels), NULL },
+	{ 0, "chunks", "N",
+	  "--expand: pieces in which a channel's data passes (default: what analysis assumes)",
+	  PL_OPT_INT, AT(chunks), NULL },
+	{ 0, "servers", "N", "--expand=ps: parameter servers (default 1)", PL_OPT_INT, AT(servers),
+	  NULL },
 	{ 0, "fold", "HOW",
 	  "replay one step that is the mean or median of many: none, mean, median", PL_OPT_CHOICE,
 	  AT(fold), "none|mean|median" },
@@ -58,6 +70,7 @@ static void defaults(void *config)
 
 	c->top = 10;
 	c->worth = true;
+	c->channels = c->servers = 1;
 }
 
 static double now(void)
@@ -141,10 +154,12 @@ static int replay(const struct config *c, const char *path, struct pl_pool *pool
 	rc = measure(&r, err);
 	if (rc >= 0 && c->plan)
 		rc = use_plan(&plan, &r, err);
+	if (rc >= 0 && c->expand)
+		rc = use_expansion(c, &r, err);
 	if (rc >= 0) /* of the planned graph */
 		PL_TRY(parse_changes(c, &x, &r.g, &w, err));
 	if (rc >= 0)
-		rc = explain(&r, c->plan != NULL, &w, pool, err);
+		rc = explain(&r, c->plan || c->expand, &w, pool, err);
 	if (rc < 0) {
 		pl_wrap(err, "%s", strcmp(path, "-") ? path : "stdin");
 		goto out;
@@ -209,8 +224,29 @@ static bool is_stdout(const char *path)
 	return !path || !strcmp(path, "-");
 }
 
+static int check_expansion(const struct config *c, struct pl_err *err)
+{
+	const int64_t most = 1 << 20;
+
+	if (!c->expand && (c->channels != 1 || c->chunks || c->servers != 1))
+		return pl_fail(err, PL_EUSAGE,
+			       "--channels, --chunks and --servers are for --expand");
+	if (c->channels < 1 || c->channels > most)
+		return pl_fail(err, PL_EUSAGE, "--channels: %lld is not 1 to %lld",
+			       (long long)c->channels, (long long)most);
+	if (c->chunks < 0 || c->chunks > most)
+		return pl_fail(err, PL_EUSAGE, "--chunks: %lld is not 0 to %lld",
+			       (long long)c->chunks, (long long)most);
+	if (c->servers < 1 || c->servers > most)
+		return pl_fail(err, PL_EUSAGE, "--servers: %lld is not 1 to %lld",
+			       (long long)c->servers, (long long)most);
+	return 0;
+}
+
 static int check(const struct config *c, int argc, char **argv, struct pl_err *err)
 {
+	int rc;
+
 	if (argc > 2)
 		return pl_fail(err, PL_EUSAGE,
 			       "more than two graphs; one is explained, two are compared");
@@ -223,8 +259,12 @@ static int check(const struct config *c, int argc, char **argv, struct pl_err *e
 			       c->timeline ? "timeline" : "table");
 	if (c->plan && (argc == 2 || c->stragglers))
 		return pl_fail(err, PL_EUSAGE, "--plan is for the report of one graph");
-	if (c->topology && !c->plan && !c->whatif.n && !c->whatif_file.n)
-		return pl_fail(err, PL_EUSAGE, "--topology is for --plan and --what-if");
+	if (c->expand && (argc == 2 || c->stragglers))
+		return pl_fail(err, PL_EUSAGE, "--expand is for the report of one graph");
+	if ((rc = check_expansion(c, err)) < 0)
+		return rc;
+	if (c->topology && !c->plan && !c->expand && !c->whatif.n && !c->whatif_file.n)
+		return pl_fail(err, PL_EUSAGE, "--topology is for --plan, --expand and --what-if");
 	if (c->plan && !strcmp(c->plan, "-") && (!argc || is_stdout(argv[0])))
 		return pl_fail(err, PL_EUSAGE, "graph and plan cannot both be standard input");
 	if (c->timeline && is_stdout(c->timeline) && is_stdout(c->c.output))

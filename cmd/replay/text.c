@@ -59,6 +59,12 @@ static int print_answer(const struct config *c, const struct report *r, struct p
 	for (size_t i = 0; i < r->given->list.n; i++)
 		PL_TRY(pl_out_printf(out, err, "changed: %s (%" PRIu64 " operations)\n",
 				     r->given->list.v[i], r->given->hits[i]));
+	if (c->expand)
+		PL_TRY(pl_out_printf(out, err,
+				     "message by message: %" PRIu64 " collectives, %" PRIu64
+				     " messages by %s\n",
+				     r->expanded.collectives, r->expanded.messages,
+				     pl_algo_name((unsigned)c->expand - 1)));
 	if (isfinite(r->bias_mean) && fabs(r->bias_mean) >= 0.5)
 		PL_TRY(pl_out_printf(
 			out, err, "the model's error for what was recorded, %+.2f %%, is %s\n",

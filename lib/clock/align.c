@@ -34,6 +34,7 @@ void pl_align_free(struct pl_align *a)
 	pl_intern_fini(&a->str);
 	pl_intern_fini(&a->lane_key);
 	pl_free(a->ev);
+	pl_free(a->msg);
 	pl_free(a->lane);
 	pl_free(a->sr);
 	pl_free(a->dropped);
@@ -396,33 +397,63 @@ out:
 	return rc;
 }
 
+static void put_message(const struct pl_align *a, struct pl_merge *m, const struct pl_paired *p,
+			const uint32_t *number)
+{
+	struct pl_match x = { .group = PL_NONE,
+			      .first = m->n_members,
+			      .n = p->recv == PL_NONE ? 1 : 2,
+			      .flags = PL_MATCH_P2P | PL_MATCH_MESSAGE };
+
+	if (x.n == 1)
+		x.flags |= PL_MATCH_MISSING;
+	m->match[m->n_matches++] = x;
+	for (uint32_t i = 0; i < x.n; i++) {
+		const struct pl_comm *e = &a->msg[i ? p->recv : p->send];
+
+		m->member[m->n_members++] = (struct pl_member){ number[e->seg], e->event };
+	}
+}
+
 static int fill_matches(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
 {
 	uint32_t *number = NULL, out = 0;
+	struct pl_paired *paired = NULL;
+	size_t n_paired = 0, at = 0;
 	int rc;
+
+	PL_TRY(pl_align_messages(a, &paired, &n_paired, err));
+	if (a->n_members + 2 * n_paired >= PL_NONE) {
+		rc = pl_fail(err, PL_ELIMIT,
+			     "more than 2^32 events: cut the trace with trace --step or --time");
+		goto out;
+	}
 
 	PL_TRY(pl_alloc(&number, a->n_segs + 1, sizeof(*number), err));
 	for (size_t i = 0; i < a->n_segs; i++) {
 		number[i] = out;
 		out += !a->dropped[i];
 	}
-	PL_TRY(pl_alloc(&m->match, a->n_matches + 1, sizeof(*m->match), err));
-	PL_TRY(pl_alloc(&m->member, a->n_members + 1, sizeof(*m->member), err));
-	for (size_t i = 0; i < a->n_matches; i++) {
-		const struct pl_cmatch *k = &a->match[i];
-
-		m->match[m->n_matches++] = (struct pl_match){ k->group, k->first, k->n, k->flags };
-		if (k->group == PL_NONE)
-			continue;
-		a->rep->group[k->group].matches++;
-		a->rep->group[k->group].missing += (k->flags & PL_MATCH_MISSING) != 0;
-	}
+	PL_TRY(pl_alloc(&m->match, a->n_matches + n_paired + 1, sizeof(*m->match), err));
+	PL_TRY(pl_alloc(&m->member, a->n_members + 2 * n_paired + 1, sizeof(*m->member), err));
 	for (size_t i = 0; i < a->n_members; i++) {
 		const struct pl_comm *e = &a->ev[a->member[i]];
 
 		m->member[m->n_members++] = (struct pl_member){ number[e->seg], e->event };
 	}
+	for (size_t i = 0; i < a->n_matches; i++) {
+		const struct pl_cmatch *k = &a->match[i];
+
+		m->match[m->n_matches++] = (struct pl_match){ k->group, k->first, k->n, k->flags };
+		for (; at < n_paired && paired[at].match == i; at++)
+			put_message(a, m, &paired[at], number);
+		if (k->group == PL_NONE)
+			continue;
+		a->rep->group[k->group].matches++;
+		a->rep->group[k->group].missing += (k->flags & PL_MATCH_MISSING) != 0;
+	}
 out:
+	pl_free(paired);
 	pl_free(number);
 	return rc;
 }

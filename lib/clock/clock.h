@@ -82,6 +82,9 @@ struct pl_clock_report {
 	uint64_t events;    /* collectives, sends and receives read */
 	uint64_t collective_matches, p2p_matches, missing_matches;
 	uint64_t unmatched_collectives, unmatched_sends, unmatched_recvs;
+	/* of messages of collectives: sends with their receives; halves alone, or of no collective
+	 */
+	uint64_t message_matches, unmatched_messages;
 	uint64_t divergences; /* places where sequences of one group differ, ends of traces apart */
 	uint32_t reordered;   /* groups matched by streams or kinds */
 	uint32_t doubtful;    /* inferred groups and pairs that were hardly likelier than others */
@@ -103,7 +106,7 @@ struct pl_sink *pl_align_sink(struct pl_align *a);
 /* The columns that the sink looks at: for struct pl_trace_reader_opts. */
 #define PL_ALIGN_ROLES                                                                             \
 	(1u << PL_R_GROUP | 1u << PL_R_COLL | 1u << PL_R_SEQ | 1u << PL_R_STEP |                   \
-	 1u << PL_R_BYTES | 1u << PL_R_PEER)
+	 1u << PL_R_BYTES | 1u << PL_R_PEER | 1u << PL_R_OF | 1u << PL_R_CHANNEL)
 extern const char *const pl_align_args[];
 /* Was the segment (counted over all traces) left out as a duplicate? After the sink saw its end. */
 bool pl_align_dropped(const struct pl_align *a, uint32_t segment);

@@ -127,6 +127,7 @@ static int add_row(struct pl_align *a, const struct pl_segment *seg, const struc
 			       .seq = PL_NO_VALUE,
 			       .step = PL_NO_VALUE,
 			       .bytes = PL_NO_VALUE,
+			       .of = PL_NO_VALUE,
 			       .seg = (uint32_t)a->n_segs,
 			       .event = (uint32_t)(b->first + row),
 			       .rank = -1,
@@ -177,6 +178,11 @@ static int add_column(struct pl_align *a, const struct pl_segment *seg, const st
 			e->size = (int32_t)c->val[i];
 		else if (c->role == PL_R_SEQ && whole)
 			e->seq = c->val[i];
+		else if (c->role == PL_R_OF && whole && e->kind != PL_K_COLLECTIVE)
+			e->of = c->val[i];
+		else if (c->role == PL_R_CHANNEL && whole && c->val[i] >= 0 &&
+			 c->val[i] <= INT32_MAX)
+			e->channel = (int32_t)c->val[i];
 		else if (c->role == PL_R_STEP && whole)
 			e->step = c->val[i];
 		else if (c->role == PL_R_BYTES && whole)
@@ -211,7 +217,9 @@ static int seg_batch(struct pl_sink *s, struct pl_segment *seg, struct pl_batch 
 	}
 	for (uint32_t i = 0; i < b->n; i++)
 		if (a->cur->row_ev[i] != PL_NONE)
-			a->cur->row_ev[i] -= (uint32_t)a->cur->ev0;
+			a->cur->row_ev[i] = a->ev[a->cur->row_ev[i]].of == PL_NO_VALUE
+						    ? a->cur->row_ev[i] - (uint32_t)a->cur->ev0
+						    : PL_NONE;
 	rc = pl_issue_batch(a->cur->issue, seg, b, a->cur->row_ev, a->n - a->cur->ev0, err);
 out:
 	return rc;
@@ -446,6 +454,11 @@ static int settle_events(struct pl_align *a, const struct pl_segment *seg, const
 		e.end = pl_add_sat(e.end, seg->base_ns);
 		e.turn = pl_add_sat(e.turn, seg->base_ns);
 		settle_peer(a, &e);
+		if (e.of != PL_NO_VALUE) {
+			PL_TRY(pl_grow(&a->msg, &a->cap_msg, a->n_msg + 1, sizeof(*a->msg), err));
+			a->msg[a->n_msg++] = e;
+			continue;
+		}
 		PL_TRY(lane_of(a, &seg->track[track], &e.lane, err));
 		a->ev[k++] = e;
 	}

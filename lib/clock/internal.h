@@ -14,6 +14,8 @@ struct pl_comm {
 	pl_ns ts, end; /* local, absolute */
 	pl_ns turn;    /* its place in the rank's order: ts, unless issue.c knows better */
 	int64_t seq, step, bytes; /* PL_NO_VALUE */
+	int64_t of;		  /* of a message: number of its collective; else PL_NO_VALUE */
+	int32_t channel;
 	uint32_t seg, event;
 	int32_t rank, peer; /* peer -1 unknown */
 	int32_t src, dst;   /* as recorded, -1 */
@@ -64,6 +66,8 @@ struct pl_align {
 	struct pl_intern str, lane_key;
 	struct pl_comm *ev;
 	size_t n, cap;
+	struct pl_comm *msg; /* messages of collectives, apart from all else */
+	size_t n_msg, cap_msg;
 	struct pl_lane *lane;
 	size_t cap_lane;
 	struct pl_seg_rank *sr;
@@ -170,6 +174,14 @@ int pl_align_share_early(const struct pl_align *a, const struct pl_seq *s, uint3
 /* Say that `what` (a group) differs where event y is: `rank` has x there or, if that is PL_NONE,
  * nothing. PL_EDATA if strict. */
 int pl_align_diverged(struct pl_align *a, const char *what, uint32_t x, int32_t rank, uint32_t y,
+		      struct pl_err *err) PL_MUST;
+
+/* ---- messages.c ---- */
+struct pl_paired {		    /* messages by collective: indices of pl_align.msg */
+	uint32_t match, send, recv; /* recv PL_NONE: not recorded */
+};
+/* After all else is matched: (*p)[0..*n) ascending by match; pl_free(). */
+int pl_align_messages(struct pl_align *a, struct pl_paired **p, size_t *n,
 		      struct pl_err *err) PL_MUST;
 
 /* ---- p2p.c ---- */

@@ -127,6 +127,8 @@ static int put_counts(struct pl_jsonw *w, const struct pl_clock_report *r, struc
 	PL_TRY(pl_jsonw_ki64(w, "unmatched_collectives", (int64_t)r->unmatched_collectives, err));
 	PL_TRY(pl_jsonw_ki64(w, "unmatched_sends", (int64_t)r->unmatched_sends, err));
 	PL_TRY(pl_jsonw_ki64(w, "unmatched_recvs", (int64_t)r->unmatched_recvs, err));
+	PL_TRY(pl_jsonw_ki64(w, "message_matches", (int64_t)r->message_matches, err));
+	PL_TRY(pl_jsonw_ki64(w, "unmatched_messages", (int64_t)r->unmatched_messages, err));
 	PL_TRY(pl_jsonw_ki64(w, "divergences", (int64_t)r->divergences, err));
 	PL_TRY(pl_jsonw_ki64(w, "dropped_segments", r->dropped, err));
 out:
@@ -215,6 +217,10 @@ void pl_clock_report_say(const struct pl_merge *m, const struct pl_clock_report 
 	       " sends, %" PRIu64 " receives alone",
 	       r->events, r->collective_matches, r->p2p_matches, r->missing_matches,
 	       r->unmatched_collectives, r->unmatched_sends, r->unmatched_recvs);
+	if (r->message_matches || r->unmatched_messages)
+		pl_say(log, PL_LOG_NOTE,
+		       "%" PRIu64 " messages of collectives matched, %" PRIu64 " halves alone",
+		       r->message_matches, r->unmatched_messages);
 	pl_say(log, PL_LOG_NOTE, "%u groups, %u of them inferred", r->n_groups, r->inferred_groups);
 	for (uint32_t i = 0; i < r->n_groups; i++)
 		if (r->group[i].by == PL_BY_STREAMS || r->group[i].by == PL_BY_KINDS)

@@ -1,39 +1,15 @@
 /*
- * Collectives message by message.
+ * Collectives message by message: the members, what carries them, and which algorithm it is.
  *
- *   ring   2(n-1) steps (reduce-scatter, then all-gather; else one of them) of S/n to the right
- *          neighbour; step j passes on what came in step j-1
- *   halving-doubling  S/2 to the partner at distance 1, S/4 at distance 2 ... and back the same way
- *   tree   up to the root and down again; the root has one child, below it the tree is binary, so
- *          that it is ceil(log2 n) deep. A node's two children send at once: with two such trees,
- * in each of which half of the members are leaves (Sanders, Speck, Traeff, Parallel Computing 35,
- * 2009), each carries half and no link twice as much
- *
- * The share of a link is that of analytic.c. Durations are whole nanoseconds: message i of a link
- * ends at the rounded sum of the first i times, so that nothing is lost by rounding.
+ * Members are in order of rank and fill the hosts of the topology in that order. The share of a
+ * link is that of analytic.c. Durations are whole nanoseconds: message i of a link ends at the
+ * rounded sum of the first i times, so that nothing is lost by rounding.
  */
 #include <math.h>
 
-#include "cost/expand.h"
-#include "cost/internal.h"
+#include "cost/expand_internal.h"
 
 #define MOST_NODES 50000000.0
-
-struct member {
-	uint32_t arrive, transfer;
-	int32_t rank;
-};
-struct expansion {
-	struct pl_edit *e;
-	const struct pl_expand *x;
-	struct member *m;
-	uint32_t *prev, *now,
-		*down; /* [member][chunk]: messages of the last step and of this one */
-	uint32_t n, channels, chunks, meet;
-	bool stream; /* a tree that passes on while it receives */
-	double bytes;
-	struct placing place;
-};
 
 /* ---- members --------------------------------------------------------------------------------- */
 
@@ -72,7 +48,7 @@ static int find_members(struct expansion *s, struct pl_err *err)
 				       "node %u of the collective has no transfer: it cannot be "
 				       "taken apart",
 				       a);
-		s->m[s->n++] = (struct member){ a, t, e->g->res[res].rank };
+		s->m[s->n++] = (struct member){ a, t, e->g->res[res].rank, 0 };
 	}
 	pl_sort(s->m, s->n, sizeof(*s->m), by_rank);
 	if (s->n < 2 || s->n > s->x->topo->n_ranks)
@@ -84,304 +60,213 @@ static int find_members(struct expansion *s, struct pl_err *err)
 	return 0;
 }
 
+static void find_hosts(struct expansion *s)
+{
+	const struct pl_topology *t = s->x->topo;
+	uint32_t left = s->n;
+
+	s->place = cost_place(t, s->n);
+	s->even = true;
+	for (size_t i = 0; i < t->n_hosts && left; i++) {
+		uint32_t here = t->host[i].n < left ? t->host[i].n : left;
+
+		s->even &= !here || here == s->place.per_host;
+		left -= here;
+	}
+}
+
+static bool follows(const struct pl_edit *e, uint32_t src, uint32_t dst)
+{
+	for (uint32_t i = e->node[dst].in; i != PL_NONE; i = e->edge[i].in_next)
+		if (e->edge[i].src == src)
+			return true;
+	return false;
+}
+
 /* Members no longer wait for the last one, and end with their messages. */
 static int open_up(struct expansion *s, struct pl_err *err)
 {
-	int rc = pl_edit_drop_node(s->e, s->meet, err);
+	int rc = 0;
 
-	for (uint32_t i = 0; i < s->n && rc >= 0; i++)
+	for (uint32_t i = s->e->node[s->meet].out, next; i != PL_NONE && rc >= 0; i = next) {
+		next = s->e->edge[i].out_next;
+		if (s->e->node[s->e->edge[i].dst].role == PL_RO_TRANSFER)
+			rc = pl_edit_drop_edge(s->e, i, err);
+	}
+	for (uint32_t i = 0; i < s->n && rc >= 0; i++) {
 		rc = pl_edit_set_dur(s->e, s->m[i].transfer, 0, err);
+		if (rc >= 0 && !follows(s->e, s->m[i].arrive, s->m[i].transfer))
+			rc = expand_edge(s, s->m[i].arrive, s->m[i].transfer, PL_E_SEQ, 0, err);
+	}
 	return rc;
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-static struct hop hop_between(const struct expansion *s, uint32_t from, uint32_t to, bool all)
+struct hop expand_hop(const struct expansion *s, enum pl_scope scope, uint32_t users)
+{
+	struct hop h = cost_hop(s->x->topo, scope, users);
+
+	if (s->x->stretch > 0) {
+		h.latency_ns *= s->x->stretch;
+		h.ns_per_byte *= s->x->stretch;
+	}
+	return h;
+}
+
+struct hop expand_between(const struct expansion *s, uint32_t from, uint32_t to, bool all)
 {
 	const struct pl_topology *t = s->x->topo;
 	bool far = pl_topology_host(t, from) != pl_topology_host(t, to);
 	uint32_t m = s->place.per_host;
 
 	if (all)
-		return cost_hop(t, far ? PL_SCOPE_NETWORK : PL_SCOPE_HOST, m);
+		return expand_hop(s, far ? PL_SCOPE_NETWORK : PL_SCOPE_HOST, m);
 	if (far)
-		return cost_hop(t, PL_SCOPE_NETWORK, 1);
-	return cost_hop(t, PL_SCOPE_HOST, s->place.hosts > 1 ? m - 1 : m);
+		return expand_hop(s, PL_SCOPE_NETWORK, 1);
+	return expand_hop(s, PL_SCOPE_HOST, s->place.hosts > 1 ? m - 1 : m);
 }
 
-static pl_ns rounded(double ns)
+pl_ns expand_rounded(long double ns)
 {
-	return (pl_ns)ceil(ns - ns * 1e-13);
+	return (pl_ns)ceill(ns - ns * 1e-13L);
 }
 
-static int message(struct expansion *s, uint32_t from, uint32_t to, pl_ns dur, uint32_t *id,
-		   struct pl_err *err)
+pl_ns expand_busy(struct member *m, long double ns)
+{
+	pl_ns before = expand_rounded(m->sent);
+
+	m->sent += ns;
+	return expand_rounded(m->sent) - before;
+}
+
+static int add_node(struct expansion *s, uint32_t member, struct pl_enode *n, const char *name,
+		    uint32_t *id, struct pl_err *err)
 {
 	const struct pl_enode *meet = &s->e->node[s->meet];
-	struct pl_enode n = { .dur = dur,
-			      .fixed = INT64_MIN,
-			      .bytes = -1,
-			      .in = PL_NONE,
-			      .out = PL_NONE,
-			      .res = PL_NONE,
-			      .group = meet->group,
-			      .step = meet->step,
-			      .origin = PL_NONE,
-			      .layer = -1,
-			      .mb = -1,
-			      .type = PL_N_DELAY,
-			      .kind = meet->kind };
-	char name[40];
-	int rc;
+	uint32_t after = s->m[member].arrive;
+	int rc = pl_edit_add_name(s->e, name, &n->name, err);
 
-	snprintf(name, sizeof(name), "send %u>%u", from, to);
-	if ((rc = pl_edit_add_name(s->e, name, &n.name, err)) < 0)
-		return rc;
-	n.start = s->e->node[s->m[from].arrive].start;
-	return pl_edit_add_node(s->e, &n, s->m[from].arrive, id, err);
+	n->in = n->out = n->origin = PL_NONE;
+	n->fixed = INT64_MIN;
+	n->layer = n->mb = -1;
+	n->flags = PL_NF_MESSAGE;
+	n->group = meet->group;
+	n->step = meet->step;
+	n->start = s->e->node[after].start;
+	return rc < 0 ? rc : pl_edit_add_node(s->e, n, after, id, err);
 }
 
-static int edge(struct expansion *s, uint32_t src, uint32_t dst, unsigned type, pl_ns w,
+int expand_delay(struct expansion *s, const char *name, pl_ns dur, uint32_t *id, struct pl_err *err)
+{
+	struct pl_enode n = { .dur = dur, .bytes = -1, .res = PL_NONE, .type = PL_N_DELAY };
+
+	return add_node(s, 0, &n, name, id, err);
+}
+
+int expand_message(struct expansion *s, uint32_t from, uint32_t to, const char *what, double bytes,
+		   pl_ns dur, uint32_t *id, struct pl_err *err)
+{
+	double part = bytes / s->channels;
+	struct pl_enode n = { .dur = dur,
+			      .bytes = part < 9e18 ? (int64_t)(part + 0.5) : -1,
+			      .res = PL_NONE,
+			      .type = PL_N_DELAY,
+			      .peer1 = to < s->n && from != to ? (uint32_t)s->m[to].rank + 1 : 0,
+			      .kind = PL_K_SEND };
+	char name[60];
+
+	if (s->x->res && from < s->n) { /* servers have none */
+		n.type = PL_N_OP;
+		n.role = PL_RO_TRANSFER;
+		n.res = s->x->res[(size_t)from * s->channels + s->channel];
+	}
+	if (what)
+		snprintf(name, sizeof(name), "%s", what);
+	else
+		snprintf(name, sizeof(name), "send %u>%u", from, to);
+	return add_node(s, from < s->n ? from : to, &n, name, id, err);
+}
+
+/* On resources, for reports: what a link's latency takes is a node too, or it would be a time that
+ * nothing explains. */
+static int through_latency(struct expansion *s, uint32_t src, unsigned type, pl_ns w, uint32_t *id,
+			   struct pl_err *err)
+{
+	int rc = expand_delay(s, "latency", w, id, err);
+
+	return rc < 0 ? rc : pl_edit_add_edge(s->e, src, *id, type | PL_E_INFERRED, 0, err);
+}
+
+int expand_edge(struct expansion *s, uint32_t src, uint32_t dst, unsigned type, pl_ns w,
 		struct pl_err *err)
 {
+	int rc;
+
+	if (w > 0 && s->x->res) {
+		if ((rc = through_latency(s, src, type, w, &src, err)) < 0)
+			return rc;
+		type = PL_E_DATA;
+		w = 0;
+	}
 	return pl_edit_add_edge(s->e, src, dst, type | PL_E_INFERRED, w, err);
 }
 
-static void swap_steps(struct expansion *s)
-{
-	uint32_t *v = s->prev;
+/* ---- which algorithm ------------------------------------------------------------------------- */
 
-	s->prev = s->now;
-	s->now = v;
+static bool is_alltoall(const struct expansion *s)
+{
+	return s->x->comm.coll == PL_COLL_ALLTOALL;
 }
 
-/* One step in which everybody sends: to `to` members away, or to the partner at that distance. */
-struct round {
-	uint32_t distance, before; /* of this step and of the one before, 0: none */
-	bool partner;
-	double at, bytes; /* what each has sent so far, and sends now */
-};
-
-static uint32_t target(const struct expansion *s, const struct round *r, uint32_t i, uint32_t d)
+/* How many steps, for the count of messages; 0: it has none. */
+static double steps_of(const struct expansion *s)
 {
-	return r->partner ? i ^ d : (i + d) % s->n;
-}
-
-static uint32_t source(const struct expansion *s, const struct round *r, uint32_t i, uint32_t d)
-{
-	return r->partner ? i ^ d : (i + s->n - d) % s->n;
-}
-
-static int send_round(struct expansion *s, const struct round *r, struct pl_err *err)
-{
-	uint32_t k_max = s->chunks;
-	int rc = 0;
-
-	for (uint32_t i = 0; i < s->n; i++) {
-		uint32_t to = target(s, r, i, r->distance), last;
-		struct hop h = hop_between(s, i, to, r->partner);
-
-		for (uint32_t k = 0; k < k_max && rc >= 0; k++) {
-			uint32_t *id = &s->now[i * k_max + k];
-			double x0 = h.ns_per_byte * (r->at + r->bytes * k / k_max);
-			double x1 = h.ns_per_byte * (r->at + r->bytes * (k + 1) / k_max);
-
-			rc = message(s, i, to, rounded(x1) - rounded(x0), id, err);
-			last = k ? s->now[i * k_max + k - 1]
-				 : (r->before ? s->prev[i * k_max + k_max - 1] : s->m[i].arrive);
-			if (rc >= 0)
-				rc = edge(s, last, *id, PL_E_SEQ, 0, err);
-			if (rc >= 0 && r->before) {
-				uint32_t from = source(s, r, i, r->before);
-				struct hop in = hop_between(s, from, i, r->partner);
-
-				rc = edge(s, s->prev[from * k_max + k], *id, PL_E_DATA,
-					  (pl_ns)in.latency_ns, err);
-			}
+	switch (s->x->comm.coll) {
+	case PL_COLL_SEND:
+	case PL_COLL_RECV:
+	case PL_COLL_SENDRECV:
+	case PL_COLL_COUNT_:
+		return 0;
+	case PL_COLL_ALLTOALL:
+		return s->n;
+	case PL_COLL_BROADCAST:
+	case PL_COLL_REDUCE:
+	case PL_COLL_GATHER:
+	case PL_COLL_SCATTER:
+	case PL_COLL_BARRIER:
+		return 2;
+	default:
+		switch (s->x->comm.algo) {
+		case PL_ALGO_TREE:
+			return 2;
+		case PL_ALGO_HALVING:
+			return 2.0 * cost_log2(s->n);
+		case PL_ALGO_HIERARCHICAL:
+			return 2.0 * (s->place.per_host + s->place.hosts);
+		case PL_ALGO_PS:
+			return 4;
+		default:
+			return 2.0 * s->n;
 		}
-		if (rc < 0)
-			return rc;
 	}
-	swap_steps(s);
-	return 0;
 }
-
-/* Each ends with its last message, and with what it got last. */
-static int end_rounds(struct expansion *s, const struct round *r, struct pl_err *err)
-{
-	uint32_t k = s->chunks;
-	int rc = 0;
-
-	for (uint32_t i = 0; i < s->n && rc >= 0; i++) {
-		uint32_t from = source(s, r, i, r->before);
-		struct hop in = hop_between(s, from, i, r->partner);
-
-		rc = edge(s, s->prev[i * k + k - 1], s->m[i].transfer, PL_E_SEQ, 0, err);
-		if (rc >= 0)
-			rc = edge(s, s->prev[from * k + k - 1], s->m[i].transfer, PL_E_DATA,
-				  (pl_ns)in.latency_ns, err);
-	}
-	return rc;
-}
-
-static int ring(struct expansion *s, struct pl_err *err)
-{
-	bool both =
-		s->x->comm.coll != PL_COLL_REDUCE_SCATTER && s->x->comm.coll != PL_COLL_ALLGATHER;
-	struct round r = { .distance = 1, .bytes = s->bytes / s->n };
-	int rc = 0;
-
-	for (uint32_t j = 0; j < (both ? 2 : 1) * (s->n - 1) && rc >= 0; j++) {
-		r.at = r.bytes * j;
-		rc = send_round(s, &r, err);
-		r.before = 1;
-	}
-	return rc < 0 ? rc : end_rounds(s, &r, err);
-}
-
-static int halving(struct expansion *s, struct pl_err *err)
-{
-	struct round r = { .partner = true };
-	uint32_t steps = cost_log2(s->n);
-	int rc = 0;
-
-	for (uint32_t j = 0; j < 2 * steps && rc >= 0; j++) {
-		uint32_t k = j < steps ? j : 2 * steps - 1 - j;
-
-		r.distance = 1u << k;
-		r.bytes = ldexp(s->bytes, -(int)k - 1);
-		rc = send_round(s, &r, err);
-		r.at += r.bytes;
-		r.before = r.distance;
-	}
-	return rc < 0 ? rc : end_rounds(s, &r, err);
-}
-
-/* ---- trees ----------------------------------------------------------------------------------- */
-
-static uint32_t parent(uint32_t i)
-{
-	return i < 2 ? 0 : (i - 2) / 2 + 1;
-}
-
-/* The link between i and its parent. */
-static struct hop tree_hop(const struct expansion *s, uint32_t i)
-{
-	return hop_between(s, i, parent(i), false);
-}
-
-/* Message k of a pass over the link between i and its parent. */
-static int tree_message(struct expansion *s, uint32_t i, uint32_t k, bool down, uint32_t *id,
-			struct pl_err *err)
-{
-	double ns = tree_hop(s, i).ns_per_byte * s->bytes, base = down ? ns : 0;
-	pl_ns dur = rounded(base + ns * (k + 1) / s->chunks) - rounded(base + ns * k / s->chunks);
-	uint32_t up = parent(i);
-
-	return message(s, down ? up : i, down ? i : up, dur, id, err);
-}
-
-/* b passes on what a brings, which comes over the link of member i. */
-static int pass_on(struct expansion *s, uint32_t a, uint32_t b, uint32_t i, struct pl_err *err)
-{
-	return edge(s, a, b, s->stream ? PL_E_START : PL_E_DATA, (pl_ns)tree_hop(s, i).latency_ns,
-		    err);
-}
-
-/* `what` is complete only when each link from the root to i has brought it. */
-static int complete(struct expansion *s, const uint32_t *v, uint32_t i, uint32_t what,
-		    struct pl_err *err)
-{
-	pl_ns latency = 0;
-	int rc = 0;
-
-	for (; i && rc >= 0; i = parent(i)) {
-		latency += (pl_ns)tree_hop(s, i).latency_ns;
-		rc = edge(s, v[i * s->chunks + s->chunks - 1], what, PL_E_DATA, latency, err);
-	}
-	return rc;
-}
-
-static int tree_up(struct expansion *s, uint32_t turn, struct pl_err *err)
-{
-	uint32_t k_max = s->chunks, *v = s->now;
-	int rc = edge(s, s->m[0].arrive, turn, PL_E_SEQ, 0, err);
-
-	for (uint32_t i = s->n - 1; i > 0 && rc >= 0; i--) {
-		pl_ns latency = 0;
-
-		for (uint32_t k = 0; k < k_max && rc >= 0; k++) {
-			uint32_t *id = &v[i * k_max + k];
-
-			rc = tree_message(s, i, k, false, id, err);
-			if (rc >= 0)
-				rc = edge(s, k ? id[-1] : s->m[i].arrive, *id, PL_E_SEQ, 0, err);
-			for (uint32_t c = 2 * i; c <= 2 * i + 1 && rc >= 0; c++)
-				if (c < s->n && parent(c) == i)
-					rc = pass_on(s, v[c * k_max + k], *id, c, err);
-		}
-		for (uint32_t up = i; up; up = parent(up))
-			latency += (pl_ns)tree_hop(s, up).latency_ns;
-		if (rc >= 0) /* the root has all of it when the slowest link has brought its own */
-			rc = edge(s, v[i * k_max + k_max - 1], turn, PL_E_DATA, latency, err);
-	}
-	return rc;
-}
-
-static int tree_down(struct expansion *s, uint32_t turn, struct pl_err *err)
-{
-	uint32_t k_max = s->chunks, *v = s->down;
-	int rc = edge(s, turn, s->m[0].transfer, PL_E_SEQ, 0, err);
-
-	for (uint32_t i = 1; i < s->n && rc >= 0; i++) {
-		uint32_t up = parent(i);
-
-		for (uint32_t k = 0; k < k_max && rc >= 0; k++) {
-			uint32_t *id = &v[i * k_max + k];
-
-			rc = tree_message(s, i, k, true, id, err);
-			if (rc >= 0)
-				rc = edge(s, k ? id[-1] : turn, *id, PL_E_SEQ, 0, err);
-			if (rc >= 0 && up)
-				rc = pass_on(s, v[up * k_max + k], *id, up, err);
-		}
-		if (rc >= 0)
-			rc = edge(s, s->m[i].arrive, s->m[i].transfer, PL_E_SEQ, 0, err);
-		if (rc >= 0)
-			rc = complete(s, v, i, s->m[i].transfer, err);
-	}
-	return rc;
-}
-
-static int tree(struct expansion *s, struct pl_err *err)
-{
-	uint32_t turn;
-	int rc;
-
-	if ((rc = message(s, 0, 0, 0, &turn, err)) < 0 || (rc = tree_up(s, turn, err)) < 0)
-		return rc;
-	return tree_down(s, turn, err);
-}
-
-/* ---- the whole ------------------------------------------------------------------------------- */
 
 static int supported(const struct expansion *s, struct pl_err *err)
 {
 	unsigned coll = s->x->comm.coll, algo = s->x->comm.algo;
-	bool all = coll == PL_COLL_ALLREDUCE;
-	bool half = coll == PL_COLL_REDUCE_SCATTER || coll == PL_COLL_ALLGATHER;
-	double steps = algo == PL_ALGO_RING ? 2.0 * s->n : 2.0 * cost_log2(s->n) + 1;
+	bool parts = coll == PL_COLL_ALLREDUCE || coll == PL_COLL_REDUCE_SCATTER ||
+		     coll == PL_COLL_ALLGATHER || coll == PL_COLL_OTHER;
+	double steps = steps_of(s);
 
-	if (!(algo == PL_ALGO_RING && (all || half)) &&
-	    !((algo == PL_ALGO_TREE || algo == PL_ALGO_HALVING) && all))
+	if (steps <= 0 || algo >= PL_ALGO_COUNT_)
 		return pl_fail(err, PL_EABSENT, "%s by %s cannot be taken apart into messages",
 			       pl_coll_name(coll), pl_algo_name(algo));
-	if (algo == PL_ALGO_HALVING && s->n & (s->n - 1))
+	if (algo == PL_ALGO_HIERARCHICAL && parts && !s->even)
 		return pl_fail(err, PL_EABSENT,
-			       "halving-doubling of %u ranks: its messages are defined for powers "
-			       "of two",
-			       s->n);
-	if (s->bytes < 0)
+			       "hierarchical over hosts that have different numbers of ranks: its "
+			       "messages are defined for equal ones");
+	if (s->bytes < 0 && coll != PL_COLL_BARRIER)
 		return pl_fail(err, PL_EDATA, "the size of the collective is not known: give one");
 	if (steps * s->n * s->chunks * s->channels > MOST_NODES)
 		return pl_fail(err, PL_ELIMIT,
@@ -389,23 +274,90 @@ static int supported(const struct expansion *s, struct pl_err *err)
 	return 0;
 }
 
-static int expand_channel(struct expansion *s, struct pl_err *err)
+/* An all-reduce, or one of its halves. */
+static int by_algorithm(struct expansion *s, bool scatter, bool gather, struct pl_err *err)
 {
 	switch (s->x->comm.algo) {
 	case PL_ALGO_TREE:
-		return tree(s, err);
+		return expand_tree(s, false, scatter, gather, err);
 	case PL_ALGO_HALVING:
-		return halving(s, err);
+		return expand_halving(s, scatter, gather, err);
+	case PL_ALGO_HIERARCHICAL:
+		return expand_hierarchical(s, scatter, gather, err);
+	case PL_ALGO_PS:
+		return expand_ps(s, scatter, gather, err);
 	default:
-		return ring(s, err);
+		return expand_ring(s, scatter && gather, err);
 	}
+}
+
+static int expand_channel(struct expansion *s, struct pl_err *err)
+{
+	bool chain = s->x->comm.algo == PL_ALGO_RING;
+
+	switch (s->x->comm.coll) {
+	case PL_COLL_REDUCE_SCATTER:
+		return by_algorithm(s, true, false, err);
+	case PL_COLL_ALLGATHER:
+		return by_algorithm(s, false, true, err);
+	case PL_COLL_BROADCAST:
+		return expand_tree(s, chain, false, true, err);
+	case PL_COLL_REDUCE:
+		return expand_tree(s, chain, true, false, err);
+	case PL_COLL_GATHER:
+		return expand_tree(s, false, true, false, err);
+	case PL_COLL_SCATTER:
+		return expand_tree(s, false, false, true, err);
+	case PL_COLL_BARRIER:
+		return expand_tree(s, false, true, true, err);
+	case PL_COLL_ALLTOALL:
+		return expand_alltoall(s, err);
+	default:
+		return by_algorithm(s, true, true, err);
+	}
+}
+
+/* Is what is received passed on while it arrives? */
+static bool streams(const struct expansion *s)
+{
+	unsigned coll = s->x->comm.coll;
+	bool parts = coll == PL_COLL_ALLREDUCE || coll == PL_COLL_REDUCE_SCATTER ||
+		     coll == PL_COLL_ALLGATHER || coll == PL_COLL_OTHER;
+
+	return !s->x->chunks && !is_alltoall(s) && (!parts || s->x->comm.algo == PL_ALGO_TREE);
+}
+
+static void find_bytes(struct expansion *s)
+{
+	unsigned coll = s->x->comm.coll;
+
+	s->bytes = (double)(s->x->comm.bytes >= 0 ? s->x->comm.bytes : s->e->node[s->meet].bytes);
+	if (coll == PL_COLL_BARRIER)
+		s->bytes = 0;
+	else if (coll == PL_COLL_GATHER || coll == PL_COLL_SCATTER) /* all parts but the root's */
+		s->bytes = s->bytes < 0 ? s->bytes : s->bytes * (s->n - 1) / s->n;
+}
+
+static int room(struct expansion *s, struct pl_err *err)
+{
+	size_t size = (size_t)s->n * s->chunks;
+	int rc;
+
+	PL_TRY(pl_alloc(&s->prev, size, sizeof(*s->prev), err));
+	PL_TRY(pl_alloc(&s->now, size, sizeof(*s->now), err));
+	PL_TRY(pl_alloc(&s->down, size, sizeof(*s->down), err));
+	PL_TRY(pl_alloc(&s->from, s->n, sizeof(*s->from), err));
+	PL_TRY(pl_alloc(&s->was, s->n, sizeof(*s->was), err));
+	PL_TRY(pl_alloc(&s->hop, s->n, sizeof(*s->hop), err));
+	PL_TRY(pl_alloc(&s->was_hop, s->n, sizeof(*s->was_hop), err));
+out:
+	return rc;
 }
 
 int pl_cost_expand(struct pl_edit *e, uint32_t rendezvous, const struct pl_expand *x,
 		   struct pl_err *err)
 {
 	struct expansion s = { .e = e, .x = x, .meet = rendezvous };
-	size_t size;
 	int rc;
 
 	if (rendezvous >= e->n_nodes || e->node[rendezvous].dead ||
@@ -413,23 +365,28 @@ int pl_cost_expand(struct pl_edit *e, uint32_t rendezvous, const struct pl_expan
 		return pl_fail(err, PL_EDATA, "node %u is no rendezvous", rendezvous);
 	s.channels = x->channels ? x->channels : 1;
 	s.chunks = x->chunks ? x->chunks : 1;
-	s.stream = x->comm.algo == PL_ALGO_TREE && !x->chunks;
-	/* each of the channels has its share of the link and of the bytes: the same time */
-	s.bytes = (double)(x->comm.bytes >= 0 ? x->comm.bytes : e->node[rendezvous].bytes);
+	s.stream = streams(&s);
 	PL_TRY(find_members(&s, err));
+	find_hosts(&s);
+	find_bytes(&s);
 	PL_TRY(supported(&s, err));
-	s.place = cost_place(x->topo, s.n);
-	size = (size_t)s.n * s.chunks;
-	PL_TRY(pl_alloc(&s.prev, size, sizeof(*s.prev), err));
-	PL_TRY(pl_alloc(&s.now, size, sizeof(*s.now), err));
-	PL_TRY(pl_alloc(&s.down, size, sizeof(*s.down), err));
+	PL_TRY(room(&s, err));
 	PL_TRY(open_up(&s, err));
-	for (uint32_t c = 0; c < s.channels; c++)
+	/* each of the channels has its share of the link and of the bytes: the same time */
+	for (s.channel = 0; s.channel < s.channels; s.channel++) {
+		for (uint32_t i = 0; i < s.n; i++)
+			s.m[i].sent = 0;
+		s.begun = false;
 		PL_TRY(expand_channel(&s, err));
+	}
 out:
 	pl_free(s.m);
 	pl_free(s.prev);
 	pl_free(s.now);
 	pl_free(s.down);
+	pl_free(s.from);
+	pl_free(s.was);
+	pl_free(s.hop);
+	pl_free(s.was_hop);
 	return rc;
 }

@@ -68,10 +68,51 @@ static uint32_t meeting(const struct pl_shape *s, uint32_t i)
 	return PL_NONE;
 }
 
+/* Is it, or does it follow, a message of a collective? Then what was sent counts, and that once. */
+static bool by_messages(const struct pl_shape *s, uint32_t i)
+{
+	for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++)
+		if (s->flags[s->src[e]] & PL_NF_MESSAGE)
+			return true;
+	return false;
+}
+
+/* Of messages that are received what the receiver has, else what the sender has. */
+static bool counts(const struct pl_shape *s, uint32_t i, uint8_t message)
+{
+	return s->flags[i] & PL_NF_MESSAGE ? s->kind[i] == message : !by_messages(s, i);
+}
+
+static uint8_t message_kind(const struct pl_shape *s)
+{
+	for (uint32_t i = 0; i < s->n_nodes; i++)
+		if (s->flags[i] & PL_NF_MESSAGE && s->kind[i] == PL_K_RECV)
+			return PL_K_RECV;
+	return PL_K_SEND;
+}
+
+/* It keeps the sender's link busy from where sending began to where it was there. */
+static void from_sender(const struct fitter *f, const struct pl_gstep *st, uint32_t i,
+			struct transfer *t)
+{
+	const struct pl_shape *s = &f->g->shape[st->shape];
+
+	for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++) {
+		uint32_t from = s->src[e];
+
+		if (!(s->flags[from] & PL_NF_MESSAGE) || s->kind[from] != PL_K_SEND ||
+		    s->res[from] == PL_NONE)
+			continue;
+		t->start = pl_min_i64(t->start, st->start[from]);
+		t->rank = (uint32_t)pl_node_rank(f->g, s, from);
+	}
+}
+
 static int add_transfer(struct fitter *f, const struct pl_gstep *st, uint32_t i, struct pl_err *err)
 {
 	const struct pl_shape *s = &f->g->shape[st->shape];
 	uint32_t meet = meeting(s, i), group = s->group[i];
+	bool message = s->flags[i] & PL_NF_MESSAGE;
 	struct transfer *t;
 	int rc = pl_grow(&f->t, &f->cap_t, f->n_t + 1, sizeof(*f->t), err);
 
@@ -85,7 +126,10 @@ static int add_transfer(struct fitter *f, const struct pl_gstep *st, uint32_t i,
 				.meet = meet,
 				.kind = s->kind[i],
 				.coll = coll_of(f, s->name[i]),
-				.usable = meet != PL_NONE && !(s->flags[i] & PL_NF_MISSING) };
+				.usable = (meet != PL_NONE || message) &&
+					  !(s->flags[i] & PL_NF_MISSING) };
+	if (message && t->kind == PL_K_RECV)
+		from_sender(f, st, i, t);
 	if (meet != PL_NONE) {
 		t->n = group != PL_NONE ? f->g->group[group].n : s->off[meet + 1] - s->off[meet];
 		if (s->bytes && s->bytes[meet] > t->bytes)
@@ -145,11 +189,12 @@ static int add_step(struct fitter *f, uint32_t step, struct pl_err *err)
 {
 	const struct pl_gstep *st = &f->g->step[step];
 	const struct pl_shape *s = &f->g->shape[st->shape];
+	const uint8_t message = message_kind(s);
 	int rc = 0;
 
 	f->n_t = 0;
 	for (uint32_t i = 0; i < s->n_nodes && rc >= 0; i++)
-		if (s->type[i] == PL_N_OP && s->role[i] == PL_RO_TRANSFER)
+		if (s->type[i] == PL_N_OP && s->role[i] == PL_RO_TRANSFER && counts(s, i, message))
 			rc = add_transfer(f, st, i, err);
 	pl_sort(f->t, f->n_t, sizeof(*f->t), by_rank_time);
 	for (size_t i = 0, n; i < f->n_t && rc >= 0; i += n) {

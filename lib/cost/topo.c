@@ -56,7 +56,8 @@ static bool by_threads(const struct pl_graph *g)
 		const struct pl_shape *s = &g->shape[k];
 
 		for (uint32_t i = 0; i < s->n_nodes; i++) {
-			if (s->role[i] != PL_RO_TRANSFER || s->res[i] == PL_NONE)
+			if (s->role[i] != PL_RO_TRANSFER || s->res[i] == PL_NONE ||
+			    s->flags[i] & PL_NF_MESSAGE)
 				continue;
 			if (g->res[s->res[i]].track_type != PL_T_THREAD)
 				return false;

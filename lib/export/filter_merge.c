@@ -57,6 +57,7 @@ static void renumber(struct pl_merge *m, const struct x_passed *seg, uint32_t n_
 /* before[i]: how many members before the i-th stay. A match that nothing is left of goes. */
 static void close_gaps(struct pl_merge *m, uint32_t *before)
 {
+	bool owner = false;
 	uint32_t k = 0;
 
 	for (uint32_t i = 0; i < m->n_members; i++) {
@@ -69,14 +70,18 @@ static void close_gaps(struct pl_merge *m, uint32_t *before)
 	k = 0;
 	for (uint32_t i = 0; i < m->n_matches; i++) {
 		struct pl_match a = m->match[i];
+		bool message = a.flags & PL_MATCH_MESSAGE;
 		uint32_t n = a.n;
 
 		a.n = before[a.first + n] - before[a.first];
 		a.first = before[a.first];
 		if (a.n < n)
 			a.flags |= PL_MATCH_MISSING;
+		if (message && !owner) /* it would be taken for another collective's */
+			continue;
 		if (a.n && (a.n == n || !(a.flags & PL_MATCH_P2P)))
 			m->match[k++] = a;
+		owner = message ? owner : a.n > 0;
 	}
 	m->n_matches = k;
 }

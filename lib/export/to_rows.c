@@ -16,11 +16,14 @@ static const struct {
 	uint8_t role;
 	const char *name;
 } role_col[] = {
-	{ PL_R_CAT, "category" },     { PL_R_PH, "phase" },	     { PL_R_STEP, "step" },
-	{ PL_R_CORR, "correlation" }, { PL_R_EXTERNAL, "external" }, { PL_R_FLOW, "flow" },
-	{ PL_R_COLL, "collective" },  { PL_R_GROUP, "group" },	     { PL_R_SEQ, "seq" },
-	{ PL_R_PEER, "peer" },	      { PL_R_BYTES, "bytes" },	     { PL_R_MB, "microbatch" },
-	{ PL_R_CHUNK, "chunk" },      { PL_R_LAYER, "layer" },	     { PL_R_CHANNEL, "channel" },
+	{ PL_R_CAT, "category" },      { PL_R_PH, "phase" },
+	{ PL_R_STEP, "step" },	       { PL_R_CORR, "correlation" },
+	{ PL_R_EXTERNAL, "external" }, { PL_R_FLOW, "flow" },
+	{ PL_R_COLL, "collective" },   { PL_R_GROUP, "group" },
+	{ PL_R_SEQ, "seq" },	       { PL_R_PEER, "peer" },
+	{ PL_R_BYTES, "bytes" },       { PL_R_MB, "microbatch" },
+	{ PL_R_CHUNK, "chunk" },       { PL_R_LAYER, "layer" },
+	{ PL_R_CHANNEL, "channel" },   { PL_R_OF, "of" },
 };
 #define N_ROLES PL_LEN(role_col)
 

@@ -171,6 +171,7 @@ static void put_groups(struct x_text *t, const struct pl_merge *m)
 		x_puts(t, a->flags & PL_MATCH_MISSING ? " missing" : "");
 		x_puts(t, a->flags & PL_MATCH_INFERRED ? " inferred" : "");
 		x_puts(t, a->flags & PL_MATCH_P2P ? " p2p" : "");
+		x_puts(t, a->flags & PL_MATCH_MESSAGE ? " message" : "");
 		x_puts(t, " members=");
 		for (uint32_t j = a->first; j < a->first + a->n && j < m->n_members; j++) {
 			if (j > a->first)

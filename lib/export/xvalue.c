@@ -20,6 +20,7 @@ const char *x_role_key(unsigned role)
 		[PL_R_EXTERNAL] = "External id",
 		[PL_R_VALUE] = "value",
 		[PL_R_CHANNEL] = "channel",
+		[PL_R_OF] = "of",
 	};
 
 	return role < PL_R_COUNT_ && key[role] ? key[role] : pl_role_name(role);

@@ -154,7 +154,7 @@ int gb_node_of(struct gb *b, const struct op *op, uint32_t res, bool bytes, stru
 		.start = op->start,
 		.dur = op->end - op->start,
 		.type = PL_N_OP,
-		.kind = op->kind,
+		.kind = e->kind[op->ev],
 		.res = res,
 		.group = PL_NONE,
 		.step = -1,
@@ -263,6 +263,14 @@ static bool wanted(uint8_t kind)
 	default:
 		return false;
 	}
+}
+
+/* Messages of collectives are no operations of their track: see chunk.c. */
+static bool is_op(const struct pl_events *e, uint32_t ev)
+{
+	return wanted(e->kind[ev]) && e->dur[ev] >= 0 &&
+	       (!e->of || e->of[ev] == INT64_MIN ||
+		(e->kind[ev] != PL_K_SEND && e->kind[ev] != PL_K_RECV));
 }
 
 static int add_sync(struct gb *b, const struct pl_events *e, uint32_t ev, int32_t rank,
@@ -386,7 +394,7 @@ static int make_room(struct gb *b, uint32_t seg, struct pl_err *err)
 	for (uint32_t ev = 0; rc == 0 && ev < e->n; ev++) {
 		if (e->kind[ev] == PL_K_SYNC)
 			rc = add_sync(b, e, ev, e->seg.track[e->track[ev]].rank, err);
-		if (!wanted(e->kind[ev]) || e->dur[ev] < 0 || rc < 0)
+		if (rc < 0 || !is_op(e, ev))
 			continue;
 		if (b->track_res[seg][e->track[ev]] == PL_NONE)
 			rc = add_resource(b, seg, e->track[ev], err);
@@ -417,7 +425,7 @@ static int fill_segment(struct gb *b, uint32_t seg, struct pl_err *err)
 	for (uint32_t ev = 0; ev < e->n; ev++) {
 		pl_id track = e->track[ev];
 
-		if (wanted(e->kind[ev]) && e->dur[ev] >= 0)
+		if (is_op(e, ev))
 			add_op(b, seg, ev,
 			       &b->ri[b->track_res[seg][track]].op[b->track_at[seg][track]++]);
 	}
@@ -535,6 +543,8 @@ static void gb_fini(struct gb *b)
 	pl_free(b->ri);
 	pl_free(b->rank);
 	pl_intern_fini(&b->rank_ids);
+	pl_intern_fini(&b->link_key);
+	pl_free(b->link);
 	pl_free(b->step);
 	gb_drop_tensors(b);
 	pl_free(b->local);

@@ -55,13 +55,6 @@ static int copy_groups(struct gb *b, struct pl_err *err)
 	return 0;
 }
 
-static uint32_t arrival(const struct gb *b, const struct pl_member *m)
-{
-	if (m->segment >= b->t->n_segs || m->event >= b->t->seg[m->segment]->n)
-		return PL_NONE;
-	return b->ev_node[m->segment][m->event];
-}
-
 /* Another communication of the same rank with the same span? Marked in `flags` scratch before. */
 static void find_twins(struct gb *b, const struct rankinfo *rk, uint8_t *twin)
 {
@@ -122,7 +115,7 @@ static void look_at(const struct gb *b, const struct pl_match *m, struct match *
 		m, b->t->merge.member + m->first, 0, PL_NONE, INT64_MIN, INT64_MAX, false, BY_ALL
 	};
 	for (uint32_t i = 0; i < m->n; i++) {
-		uint32_t a = arrival(b, &x->mem[i]);
+		uint32_t a = gb_arrival(b, &x->mem[i]);
 
 		if (a == PL_NONE)
 			continue;
@@ -189,7 +182,7 @@ static int count_roots(struct roots *r, const struct gb *b, const struct pl_matc
 
 	look_at(b, m, &x);
 	for (uint32_t i = 0; i < m->n && x.bound == BY_ROOT; i++) {
-		uint32_t a = arrival(b, &x.mem[i]);
+		uint32_t a = gb_arrival(b, &x.mem[i]);
 		pl_id id;
 
 		if (!could_be_root(b, &x, a, EARLY_NS))
@@ -208,7 +201,7 @@ static uint32_t root_of(struct roots *r, const struct gb *b, const struct match 
 	uint32_t best = PL_NONE, most = 0;
 
 	for (uint32_t i = 0; i < x->m->n; i++) {
-		uint32_t a = arrival(b, &x->mem[i]), n;
+		uint32_t a = gb_arrival(b, &x->mem[i]), n;
 
 		if (!could_be_root(b, x, a, 0))
 			continue;
@@ -249,7 +242,7 @@ static int rendezvous(struct gb *b, const struct match *x, uint32_t *id, struct 
 	int rc;
 
 	for (uint32_t i = 0; i < x->m->n; i++) {
-		uint32_t a = arrival(b, &x->mem[i]);
+		uint32_t a = gb_arrival(b, &x->mem[i]);
 
 		if (a == PL_NONE)
 			continue;
@@ -271,7 +264,7 @@ static int join_early(struct gb *b, const struct match *x, uint32_t a, uint32_t 
 	int rc = 0;
 
 	for (uint32_t i = 0; i < x->m->n && root != PL_NONE && rc == 0; i++) {
-		uint32_t o = arrival(b, &x->mem[i]);
+		uint32_t o = gb_arrival(b, &x->mem[i]);
 
 		if (o == PL_NONE || o == a || (a != root && o != root) || b->node[o].start > end)
 			continue;
@@ -299,9 +292,10 @@ static int join(struct gb *b, const struct match *x, uint32_t a, uint32_t root, 
 	return gb_edge(b, meet, a + 1, PL_E_COMM, err);
 }
 
-static int one_match(struct gb *b, const struct pl_match *m, const uint8_t *twin, struct roots *r,
+static int one_match(struct gb *b, uint32_t match, const uint8_t *twin, struct roots *r,
 		     struct pl_err *err)
 {
+	const struct pl_match *m = &b->t->merge.match[match];
 	struct match x;
 	uint32_t meet, root;
 	pl_ns until;
@@ -316,8 +310,10 @@ static int one_match(struct gb *b, const struct pl_match *m, const uint8_t *twin
 	root = x.bound == BY_ROOT ? root_of(r, b, &x) : PL_NONE;
 	if ((rc = rendezvous(b, &x, &meet, err)) < 0)
 		return rc;
+	if (gb_messages(b, match))
+		return gb_chunks(b, match, meet, err);
 	for (uint32_t i = 0; i < m->n && rc == 0; i++) {
-		uint32_t a = arrival(b, &x.mem[i]);
+		uint32_t a = gb_arrival(b, &x.mem[i]);
 
 		if (a != PL_NONE)
 			rc = join(b, &x, a, root, meet, twin[a] ? until : INT64_MAX, err);
@@ -358,7 +354,7 @@ int gb_comm(struct gb *b, struct pl_err *err)
 			PL_TRY(count_roots(&roots, b, &m->match[i], err));
 	for (uint32_t i = 0; i < m->n_matches; i++)
 		if (is_within(m, &m->match[i]))
-			PL_TRY(one_match(b, &m->match[i], twin, &roots, err));
+			PL_TRY(one_match(b, i, twin, &roots, err));
 	refresh_ends(b);
 out:
 	pl_intern_fini(&roots.key);

@@ -191,7 +191,7 @@ static void label_steps(void *arg)
 
 		c->epoch = pl_min_i64(c->epoch, n->start);
 		c->step[i] = n->flags & PL_NF_STEP_BEGIN ? n->step : GB_BEFORE;
-		if (n->res == PL_NONE)
+		if (n->res == PL_NONE || n->flags & PL_NF_MESSAGE)
 			continue; /* takes its predecessors' */
 		if (b->ri[n->res].queue) {
 			c->step[i] = n->step; /* has one */

@@ -31,6 +31,7 @@ struct pl_enode {
 	uint32_t step;	 /* index of the step in the edit */
 	uint32_t origin; /* node of the shape, PL_NONE: added */
 	int32_t layer, mb;
+	uint32_t peer1; /* rank at the other end + 1; 0 unknown */
 	uint64_t label; /* where in the order of evaluation */
 	uint8_t type, role, kind, flags;
 	bool dead, queued, begins; /* begins: is on its step's list of what may begin it */

@@ -53,6 +53,7 @@ static int put_node(struct pl_edit *e, const struct pl_gstep *st, const struct p
 		.origin = i,
 		.layer = sh->layer ? sh->layer[i] : -1,
 		.mb = sh->mb ? sh->mb[i] : -1,
+		.peer1 = sh->peer && sh->peer[i] >= 0 ? (uint32_t)sh->peer[i] + 1 : 0,
 		.label = (uint64_t)e->n_nodes << LABEL_SHIFT,
 		.type = sh->type[i],
 		.role = sh->role[i],

@@ -28,9 +28,9 @@ static int put_tables(struct put *p, struct pl_err *err)
 
 static int shape_room(struct pl_shape *s, size_t nodes, size_t edges, struct pl_err *err)
 {
-	void *arr[] = { &s->type, &s->role,  &s->kind,	&s->flags, &s->res, &s->name, &s->off,
-			&s->mb,	  &s->layer, &s->bytes, &s->group, &s->src, &s->etype };
-	static const uint8_t size[] = { 1, 1, 1, 1, 4, 4, 4, 4, 4, 8, 4, 4, 1 };
+	void *arr[] = { &s->type, &s->role,  &s->kind, &s->flags, &s->res,   &s->name, &s->off,
+			&s->mb,	  &s->layer, &s->peer, &s->bytes, &s->group, &s->src,  &s->etype };
+	static const uint8_t size[] = { 1, 1, 1, 1, 4, 4, 4, 4, 4, 4, 8, 4, 4, 1 };
 	int rc = 0;
 
 	for (size_t i = 0; rc == 0 && i < PL_LEN(arr); i++)
@@ -55,6 +55,7 @@ static void put_node(struct put *p, struct pl_shape *s, struct pl_gstep *st, uin
 	s->bytes[i] = n->bytes;
 	s->mb[i] = n->mb;
 	s->layer[i] = n->layer;
+	s->peer[i] = n->peer1 ? (int32_t)(n->peer1 - 1) : -1;
 	s->off[i] = s->n_edges;
 	st->start[i] = n->start;
 	st->dur[i] = n->dur;

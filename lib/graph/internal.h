@@ -129,8 +129,11 @@ struct gb {
 	uint32_t **ev_node; /* [segment][event]: arrival node of communication events, else NULL */
 	uint32_t *local;    /* [node]: number in its shape; from gb_cut() on */
 	int32_t *node_step; /* [node]: likewise */
-	struct gb_grads *grads; /* from gb_find_tensors() on */
-	uint32_t *step_shape;	/* [step]: its shape, PL_NONE if it is empty; from gb_cut() on */
+	struct gb_grads *grads;	   /* from gb_find_tensors() on */
+	uint32_t *step_shape;	   /* [step]: its shape, PL_NONE if it is empty; from gb_cut() on */
+	struct pl_intern link_key; /* rank index and channel of the resource link[] */
+	uint32_t *link;
+	size_t n_link, cap_link;
 	pl_id s_gap, s_begin, s_end, s_rendezvous;
 };
 
@@ -191,6 +194,17 @@ int gb_queue(struct gb *b, struct rankinfo *rk, const struct lanes *l, struct pl
 /* Step of time t on the rank: the latest window that has begun. *inside: t lies in it, not between
  * two. */
 int32_t gb_step_at(const struct gb *b, const struct rankinfo *rk, pl_ns t, bool *inside);
+
+/* The rows of messages that follow match `match`; 0: it has none. */
+uint32_t gb_messages(const struct gb *b, uint32_t match);
+/* Take a collective apart into them: `meet` is its rendezvous, to which its arrivals lead. */
+int gb_chunks(struct gb *b, uint32_t match, uint32_t meet, struct pl_err *err) PL_MUST;
+static inline uint32_t gb_arrival(const struct gb *b, const struct pl_member *m)
+{
+	if (m->segment >= b->t->n_segs || m->event >= b->t->seg[m->segment]->n)
+		return PL_NONE;
+	return b->ev_node[m->segment][m->event];
+}
 
 int gb_steps(struct gb *b, struct pl_err *err) PL_MUST;	  /* windows of ranks, order of steps */
 int gb_host(struct gb *b, struct pl_err *err) PL_MUST;	  /* threads: segments, calls */

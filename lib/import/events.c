@@ -58,6 +58,7 @@ static uint8_t code_of(uint8_t space, const char *s, size_t n)
 		{ "chunk", PL_A_CHUNK },
 		{ "layer", PL_A_LAYER },
 		{ "channel", PL_A_CHANNEL },
+		{ "of", PL_A_OF },
 		{ "name", PL_A_NAME },
 		{ "labels", PL_A_LABELS },
 		{ "sort_index", PL_A_SORT },

@@ -247,6 +247,7 @@ enum pl_argc {
 	PL_A_CHUNK,
 	PL_A_LAYER,
 	PL_A_CHANNEL,
+	PL_A_OF,
 	PL_A_NAME,
 	PL_A_LABELS,
 	PL_A_SORT,

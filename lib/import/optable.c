@@ -24,22 +24,24 @@ enum column {
 	C_DUR,
 	C_END,
 	C_STEP,
-	C_DP,
+	C_DP, /* from here to C_CHANNEL: as read_row() has them */
 	C_PP,
 	C_TP,
 	C_SEQ,
 	C_CHUNK,
 	C_MB,
 	C_BYTES,
-	C_GROUP,
 	C_PEER,
+	C_OF,
+	C_CHANNEL,
+	C_GROUP,
 	C_HOST,
 	C_COUNT
 };
 
 static const char *const column_names[C_COUNT] = {
-	"rank", "name", "start", "dur", "end",	 "step",  "dp",	  "pp",
-	"tp",	"seq",	"chunk", "mb",	"bytes", "group", "peer", "host",
+	"rank", "name",	 "start", "dur",   "end",  "step", "dp",      "pp",    "tp",
+	"seq",	"chunk", "mb",	  "bytes", "peer", "of",   "channel", "group", "host",
 };
 static const char default_columns[] = "rank=rank,name=optype,start=start_ts:s,dur=duration:s,step="
 				      "step,dp=dp_rank,pp=stage,tp=tp_rank,"
@@ -114,7 +116,7 @@ static const struct meaning *meaning_of(const char *s, size_t n)
 #define NO_VALUE INT64_MIN
 
 struct row {
-	int64_t step, dp, pp, tp, seq, chunk, mb, bytes, peer; /* NO_VALUE */
+	int64_t step, dp, pp, tp, seq, chunk, mb, bytes, peer, of, channel; /* NO_VALUE */
 	pl_ns start, dur;
 	uint32_t order; /* in the file */
 	int32_t rank;
@@ -367,6 +369,8 @@ static int bad_row(struct table *t, int64_t line, const char *what, struct pl_er
 static int read_row(struct table *t, const struct pl_csv_row *r, struct pl_err *err)
 {
 	struct row x = { .order = (uint32_t)t->n };
+	int64_t *const number[] = { &x.dp, &x.pp,    &x.tp,   &x.seq, &x.chunk,
+				    &x.mb, &x.bytes, &x.peer, &x.of,  &x.channel };
 	bool bad = false, odd = false;
 	const struct meaning *m;
 	int64_t rank;
@@ -384,14 +388,8 @@ static int read_row(struct table *t, const struct pl_csv_row *r, struct pl_err *
 			"a row without a usable name, rank, step, start or duration is skipped",
 			err);
 	x.rank = rank == NO_VALUE ? t->o->order : (int32_t)rank;
-	x.dp = cell_int(t, r, C_DP, &odd);
-	x.pp = cell_int(t, r, C_PP, &odd);
-	x.tp = cell_int(t, r, C_TP, &odd);
-	x.seq = cell_int(t, r, C_SEQ, &odd);
-	x.chunk = cell_int(t, r, C_CHUNK, &odd);
-	x.mb = cell_int(t, r, C_MB, &odd);
-	x.bytes = cell_int(t, r, C_BYTES, &odd);
-	x.peer = cell_int(t, r, C_PEER, &odd);
+	for (size_t i = 0; i < PL_LEN(number); i++)
+		*number[i] = cell_int(t, r, C_DP + (enum column)i, &odd);
 	if (odd)
 		PL_TRY(bad_row(t, r->line, "a cell that is not an integer is left out", err));
 	if (x.dur < 0) {
@@ -625,6 +623,8 @@ static int put_row(struct table *t, const struct row *r, struct pl_err *err)
 	PL_TRY(put_int(t, PL_R_MB, C_MB, r->mb, err));
 	PL_TRY(put_int(t, PL_R_BYTES, C_BYTES, r->bytes, err));
 	PL_TRY(put_int(t, PL_R_PEER, C_PEER, r->peer, err));
+	PL_TRY(put_int(t, PL_R_OF, C_OF, r->of, err));
+	PL_TRY(put_int(t, PL_R_CHANNEL, C_CHANNEL, r->channel, err));
 	if (m->coll)
 		PL_TRY(put_text(t, PL_R_COLL, m->coll, err));
 	PL_TRY(put_group(t, r, m, err));

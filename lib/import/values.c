@@ -358,12 +358,14 @@ static uint8_t role_of(const struct pl_ev *e, const struct pl_key *k, uint8_t ty
 {
 	static const uint8_t of_int[PL_A_COUNT_] = {
 		[PL_A_CORR] = PL_R_CORR, [PL_A_EXTERNAL] = PL_R_EXTERNAL, [PL_A_BYTES] = PL_R_BYTES,
-		[PL_A_SEQ] = PL_R_SEQ,	 [PL_A_PEER] = PL_R_PEER,
+		[PL_A_SEQ] = PL_R_SEQ,	 [PL_A_PEER] = PL_R_PEER,	  [PL_A_CHUNK] = PL_R_CHUNK,
+		[PL_A_OF] = PL_R_OF,	 [PL_A_CHANNEL] = PL_R_CHANNEL,
 	};
 	/* only where arguments are ours to interpret: Kineto's "step" may be anything */
 	static const uint8_t of_chrome[PL_A_COUNT_] = {
-		[PL_A_STEP] = PL_R_STEP,   [PL_A_MB] = PL_R_MB,		  [PL_A_CHUNK] = PL_R_CHUNK,
-		[PL_A_LAYER] = PL_R_LAYER, [PL_A_CHANNEL] = PL_R_CHANNEL,
+		[PL_A_STEP] = PL_R_STEP,
+		[PL_A_MB] = PL_R_MB,
+		[PL_A_LAYER] = PL_R_LAYER,
 	};
 
 	if (k->space == PL_KS_TOP)

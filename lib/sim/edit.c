@@ -1,7 +1,7 @@
 /* A graph taken apart for changing, with the delays that the simulator would use. */
 #include <string.h>
 
-#include "graph/edit.h"
+#include "graph/chunk.h"
 #include "sim/internal.h"
 
 static int weights(const struct pl_sim *s, size_t step, pl_ns **w, struct pl_err *err)
@@ -36,5 +36,28 @@ out:
 	for (size_t k = 0; k < n; k++)
 		pl_free(w[k]);
 	pl_free(w);
+	return rc;
+}
+
+int pl_sim_fold_messages(struct pl_graph *g, struct pl_err *err)
+{
+	struct pl_sim *s = NULL;
+	struct pl_edit e = { 0 };
+	struct pl_graph out;
+	int rc = 0;
+
+	if (!pl_graph_has_messages(g))
+		return 0;
+	s = pl_sim_new(g, err);
+	if (!s)
+		return err->code;
+	PL_TRY(pl_sim_edit(s, 0, g->n_steps, &e, err));
+	PL_TRY(pl_edit_fold_messages(&e, NULL, err));
+	PL_TRY(pl_edit_graph(&e, &out, err));
+	pl_graph_fini(g);
+	*g = out;
+out:
+	pl_edit_fini(&e);
+	pl_sim_free(s);
 	return rc;
 }

@@ -154,6 +154,10 @@ struct pl_edit;
 int pl_sim_edit(const struct pl_sim *s, size_t first, size_t n, struct pl_edit *e,
 		struct pl_err *err) PL_MUST;
 
+/* Collectives that the graph has as messages become one transfer a member again, as they were
+ * recorded: for what knows whole collectives only. A graph without messages stays as it is. */
+int pl_sim_fold_messages(struct pl_graph *g, struct pl_err *err) PL_MUST;
+
 /* The replayed run as a trace (segment format "replay"): one event a node, waits included. */
 int pl_sim_timeline(const struct pl_sim *s, const struct pl_run *r, struct pl_sink *sink,
 		    struct pl_err *err) PL_MUST;

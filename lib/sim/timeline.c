@@ -20,7 +20,21 @@
 
 #define ROUNDING_NS 1000
 
-enum { V_STEP, V_CORR, V_SEQ, V_PEER, V_BYTES, V_MB, V_CHUNK, V_LAYER, V_GROUP, V_COLL, VALUES };
+enum {
+	V_STEP,
+	V_CORR,
+	V_SEQ,
+	V_PEER,
+	V_BYTES,
+	V_MB,
+	V_CHUNK,
+	V_LAYER,
+	V_GROUP,
+	V_COLL,
+	V_CHANNEL,
+	V_OF,
+	VALUES
+};
 
 struct event {
 	uint8_t kind;
@@ -56,7 +70,7 @@ struct timeline {
 	size_t k;
 	uint64_t first;	   /* nodes in the steps before */
 	uint8_t *launches; /* [node] */
-	uint32_t *number;  /* [node]: of a rendezvous and its arrivals, PL_NONE */
+	uint32_t *number;  /* [node]: of a rendezvous, its arrivals and messages, PL_NONE */
 	bool *marked;	   /* [rank]: the step has its marks */
 	pl_ns *last;	   /* [rank]: end of the step, INT64_MIN */
 	pl_id *step_track; /* [rank]: track of steps without marks, PL_NONE */
@@ -177,11 +191,12 @@ out:
 static const struct {
 	uint8_t role, type;
 } column[VALUES] = {
-	[V_STEP] = { PL_R_STEP, PL_V_INT },   [V_CORR] = { PL_R_CORR, PL_V_INT },
-	[V_SEQ] = { PL_R_SEQ, PL_V_INT },     [V_PEER] = { PL_R_PEER, PL_V_INT },
-	[V_BYTES] = { PL_R_BYTES, PL_V_INT }, [V_MB] = { PL_R_MB, PL_V_INT },
-	[V_CHUNK] = { PL_R_CHUNK, PL_V_INT }, [V_LAYER] = { PL_R_LAYER, PL_V_INT },
-	[V_GROUP] = { PL_R_GROUP, PL_V_STR }, [V_COLL] = { PL_R_COLL, PL_V_STR },
+	[V_STEP] = { PL_R_STEP, PL_V_INT },	  [V_CORR] = { PL_R_CORR, PL_V_INT },
+	[V_SEQ] = { PL_R_SEQ, PL_V_INT },	  [V_PEER] = { PL_R_PEER, PL_V_INT },
+	[V_BYTES] = { PL_R_BYTES, PL_V_INT },	  [V_MB] = { PL_R_MB, PL_V_INT },
+	[V_CHUNK] = { PL_R_CHUNK, PL_V_INT },	  [V_LAYER] = { PL_R_LAYER, PL_V_INT },
+	[V_GROUP] = { PL_R_GROUP, PL_V_STR },	  [V_COLL] = { PL_R_COLL, PL_V_STR },
+	[V_CHANNEL] = { PL_R_CHANNEL, PL_V_INT }, [V_OF] = { PL_R_OF, PL_V_INT },
 };
 
 static int pass_on(struct timeline *t, struct pl_err *err)
@@ -336,6 +351,26 @@ static void number_transfer(struct timeline *t, const struct pl_shape *sh, uint3
 	}
 }
 
+/* A message of a collective: paceline-trace(5). */
+static int put_message(struct timeline *t, const struct pl_shape *sh, uint32_t i,
+		       struct pl_err *err)
+{
+	const char *name = pl_intern_get(&t->s->g->str, t->s->g->res[sh->res[i]].name);
+	unsigned channel;
+	struct event e;
+	int rc = event_of(t, sh, i, &e, err);
+
+	if (rc < 0)
+		return rc;
+	if (sh->group[i] != PL_NONE)
+		e.v[V_GROUP] = t->group[sh->group[i]];
+	if (t->number[i] != PL_NONE)
+		e.v[V_OF] = t->number[i];
+	if (sscanf(name, "channel %u", &channel) == 1)
+		e.v[V_CHANNEL] = channel;
+	return put(t, t->lane[sh->res[i]].track, &e, err);
+}
+
 static int put_transfer(struct timeline *t, const struct pl_shape *sh, uint32_t i,
 			struct pl_err *err)
 {
@@ -428,6 +463,8 @@ static int one_node(struct timeline *t, const struct pl_shape *sh, uint32_t i, s
 		return put_wait(t, l, e.name, met, start, err);
 	}
 	PL_TRY(write_call(t, l, err));
+	if (sh->flags[i] & PL_NF_MESSAGE)
+		return put_message(t, sh, i, err);
 	if (sh->role[i] == PL_RO_MARK)
 		return mark(t, sh, i, err);
 	if (sh->role[i] == PL_RO_TRANSFER)
@@ -467,6 +504,25 @@ static size_t rank_index(const struct pl_graph *g, int32_t rank)
 	return lo;
 }
 
+/* Arrivals, and messages from these on, have the number of their rendezvous. */
+static void number_nodes(struct timeline *t, const struct pl_shape *sh)
+{
+	for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++)
+		t->number[i] = PL_NONE;
+	for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++) {
+		if (sh->type[i] != PL_N_RENDEZVOUS || sh->role[i] == PL_RO_MARK)
+			continue;
+		t->number[i] = (uint32_t)(*counter(t, sh->group[i]))++;
+		for (uint32_t p = sh->off[i]; p < sh->off[i + 1]; p++)
+			t->number[sh->src[p]] = t->number[i];
+	}
+	for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++)
+		for (uint32_t p = sh->off[i]; sh->flags[i] & PL_NF_MESSAGE && p < sh->off[i + 1];
+		     p++)
+			if (t->number[sh->src[p]] != PL_NONE)
+				t->number[i] = t->number[sh->src[p]];
+}
+
 /* Which calls launch something; numbers of the communications; where ranks begin and end the step.
  */
 static void look_ahead(struct timeline *t, const struct pl_shape *sh)
@@ -482,6 +538,7 @@ static void look_ahead(struct timeline *t, const struct pl_shape *sh)
 		t->marked[i] = false;
 		t->last[i] = INT64_MIN;
 	}
+	number_nodes(t, sh);
 	for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++) {
 		size_t rank;
 

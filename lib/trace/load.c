@@ -38,6 +38,8 @@ static const struct {
 	{ PL_R_CHUNK, false, offsetof(struct pl_events, chunk) },
 	{ PL_R_LAYER, false, offsetof(struct pl_events, layer) },
 	{ PL_R_EXTERNAL, true, offsetof(struct pl_events, external) },
+	{ PL_R_CHANNEL, false, offsetof(struct pl_events, channel) },
+	{ PL_R_OF, false, offsetof(struct pl_events, of) },
 };
 static const struct {
 	uint8_t role;

@@ -45,6 +45,7 @@ static const char *const roles[PL_R_COUNT_] = {
 	[PL_R_CHUNK] = "chunk", [PL_R_LAYER] = "layer",
 	[PL_R_COLL] = "coll",	[PL_R_EXTERNAL] = "external",
 	[PL_R_VALUE] = "value", [PL_R_CHANNEL] = "channel",
+	[PL_R_OF] = "of",
 };
 
 const char *pl_kind_name(unsigned kind)

@@ -120,6 +120,8 @@ enum pl_role {
 	PL_R_EXTERNAL = 15, /* Kineto's "External id" */
 	PL_R_VALUE = 16,    /* of a counter */
 	PL_R_CHANNEL = 17,  /* of fine-grained communication */
+	PL_R_OF = 18, /* SEND, RECV: number (PL_R_SEQ) in the group of the collective that it is
+		       * a message of */
 	PL_R_COUNT_
 };
 const char *pl_role_name(unsigned role);
@@ -235,6 +237,9 @@ struct pl_group {
 #define PL_MATCH_MISSING  1u /* not every member of the group was found */
 #define PL_MATCH_INFERRED 2u /* by order, not by a recorded sequence number */
 #define PL_MATCH_P2P	  4u /* member 0 sends, member 1 receives */
+#define PL_MATCH_MESSAGE                                                                           \
+	8u /* with P2P: of the collective of the latest match before it that is none; without      \
+	    * member 1 (and MISSING) the receive was not recorded */
 struct pl_match {
 	uint32_t group;	   /* PL_NONE for point to point */
 	uint32_t first, n; /* members */
@@ -323,7 +328,7 @@ struct pl_events {
 	pl_id *track, *name;
 	pl_ns *ts, *dur;
 	int64_t *step; /* INT64_MIN: none; so in all of these */
-	int64_t *corr, *flow, *seq, *peer, *bytes, *mb, *chunk, *layer, *external;
+	int64_t *corr, *flow, *seq, *peer, *bytes, *mb, *chunk, *layer, *external, *channel, *of;
 	pl_id *group, *coll, *cat; /* PL_NONE: none */
 	/* arguments kept by pl_trace_load(): those whose key `want` names, dense int64 (V_INT,
 	 * V_BOOL) */

@@ -1,0 +1,164 @@
+/*
+ * All collectives of an edit as messages: of each the hosts of its members, and how long the
+ * recorded transfer took if that is what its messages shall take.
+ */
+#include <string.h>
+
+#include "cost/expand_internal.h"
+
+struct all {
+	struct pl_edit *e;
+	const struct pl_expand_all *x;
+	struct pl_topology topo; /* of the members: links are those of x->topo */
+	uint32_t *rank;		 /* members, as places among the graph's ranks, ascending */
+	uint32_t *res;
+	size_t cap_ranks, cap_res;
+	uint32_t n;
+};
+
+static int by_number(const void *pa, const void *pb)
+{
+	uint32_t a = *(const uint32_t *)pa, b = *(const uint32_t *)pb;
+
+	return a < b ? -1 : a > b;
+}
+
+static int find_ranks(struct all *a, uint32_t meet, struct pl_err *err)
+{
+	const struct pl_edit *e = a->e;
+	int rc = 0;
+
+	a->n = 0;
+	for (uint32_t i = e->node[meet].in; i != PL_NONE && rc >= 0; i = e->edge[i].in_next) {
+		uint32_t res = e->node[e->edge[i].src].res;
+
+		rc = pl_grow(&a->rank, &a->cap_ranks, a->n + 1u, sizeof(*a->rank), err);
+		if (rc >= 0)
+			a->rank[a->n++] = res == PL_NONE
+						  ? PL_NONE
+						  : pl_graph_rank_index(e->g, e->g->res[res].rank);
+	}
+	if (a->n)
+		pl_sort(a->rank, a->n, sizeof(*a->rank), by_number);
+	return rc;
+}
+
+/* Members on one host become a host of the group's topology. */
+static int find_hosts(struct all *a, struct pl_err *err)
+{
+	struct pl_topology *t = &a->topo;
+	uint32_t last = PL_NONE;
+
+	t->n_hosts = 0;
+	t->n_ranks = a->n;
+	for (uint32_t i = 0; i < a->n; i++) {
+		uint32_t host = pl_topology_host(a->x->topo, a->rank[i]);
+		int rc;
+
+		if (t->n_hosts && host == last) {
+			t->host[t->n_hosts - 1].n++;
+			continue;
+		}
+		rc = pl_grow(&t->host, &t->cap_hosts, t->n_hosts + 1, sizeof(*t->host), err);
+		if (rc < 0)
+			return rc;
+		t->host[t->n_hosts++] = (struct pl_thost){ a->x->topo->host[host].name, i, 1 };
+		last = host;
+	}
+	return 0;
+}
+
+static int find_links(struct all *a, uint32_t channels, struct pl_err *err)
+{
+	int rc = pl_grow(&a->res, &a->cap_res, (size_t)a->n * channels, sizeof(*a->res), err);
+
+	for (uint32_t i = 0; i < a->n && rc >= 0; i++)
+		memcpy(a->res + (size_t)i * channels, a->x->link + (size_t)a->rank[i] * channels,
+		       channels * sizeof(*a->res));
+	return rc;
+}
+
+/* From the last arrival to the last end. */
+static pl_ns recorded(const struct pl_edit *e, uint32_t meet)
+{
+	pl_ns end = e->node[meet].start;
+
+	for (uint32_t i = e->node[meet].out; i != PL_NONE; i = e->edge[i].out_next)
+		end = pl_max_i64(end, pl_edit_end(e, e->edge[i].dst));
+	return end - e->node[meet].start;
+}
+
+/* What to stretch the messages by; 0: they cannot last as long. */
+static double stretch(const struct all *a, uint32_t meet, const struct pl_comm *comm)
+{
+	struct pl_comm ring = *comm;
+	pl_ns took = recorded(a->e, meet), model;
+
+	ring.algo = PL_ALGO_RING;
+	model = pl_cost_analytic(&a->topo, &ring);
+	return model > 0 ? (double)took / (double)model : 0;
+}
+
+static int expand_one(struct all *a, uint32_t meet, struct pl_expanded *n, struct pl_err *err)
+{
+	const struct pl_expand_all *x = a->x;
+	const char *name = pl_edit_name(a->e, a->e->node[meet].name);
+	struct pl_expand one = { .topo = &a->topo, .channels = x->channels, .chunks = x->chunks };
+	size_t mark = pl_edit_mark(a->e), nodes = a->e->n_nodes;
+	struct pl_err why = { 0 };
+	int rc;
+
+	n->left++;
+	if ((rc = find_ranks(a, meet, err)) < 0 || a->n < 2 || a->rank[a->n - 1] == PL_NONE ||
+	    a->rank[a->n - 1] >= x->topo->n_ranks || (rc = find_hosts(a, err)) < 0)
+		return rc;
+	one.comm = (struct pl_comm){ .kind = PL_K_COLLECTIVE,
+				     .coll = (uint8_t)pl_coll_find(name, strlen(name)),
+				     .algo = x->algo,
+				     .group = a->e->node[meet].group,
+				     .n = a->n,
+				     .servers = x->servers,
+				     .bytes = a->e->node[meet].bytes };
+	if (x->recorded && (one.stretch = stretch(a, meet, &one.comm)) <= 0)
+		return 0;
+	if (x->link && (rc = find_links(a, x->channels ? x->channels : 1, err)) < 0)
+		return rc;
+	one.res = x->link ? a->res : NULL;
+	rc = pl_cost_expand(a->e, meet, &one, &why);
+	if (rc == PL_EABSENT || rc == PL_EDATA) { /* as it was */
+		pl_edit_undo(a->e, mark);
+		return 0;
+	}
+	if (rc < 0)
+		return pl_fail(err, rc, "%s", why.msg);
+	n->left--;
+	n->collectives++;
+	for (; nodes < a->e->n_nodes; nodes++)
+		n->messages += a->e->node[nodes].kind == PL_K_SEND;
+	return 0;
+}
+
+int pl_cost_expand_all(struct pl_edit *e, const struct pl_expand_all *x, struct pl_expanded *n,
+		       struct pl_err *err)
+{
+	struct all a = { .e = e, .x = x, .topo = *x->topo };
+	size_t recorded_nodes = e->n_nodes;
+	int rc = 0;
+
+	a.topo.host = NULL;
+	a.topo.cap_hosts = a.topo.n_hosts = 0;
+	*n = (struct pl_expanded){ 0 };
+	for (uint32_t i = 0; i < recorded_nodes; i++) {
+		const struct pl_enode *v = &e->node[i];
+
+		if (!v->dead && v->type == PL_N_RENDEZVOUS && v->role != PL_RO_MARK &&
+		    v->kind == PL_K_COLLECTIVE)
+			PL_TRY(expand_one(&a, i, n, err));
+	}
+	rc = pl_edit_settle(e, err);
+out:
+	pl_free(a.topo.host);
+	pl_free(a.rank);
+	pl_free(a.res);
+	return rc;
+}

@@ -1,0 +1,62 @@
+/* expand_internal.h - what the parts of the expansion of a collective share. */
+#ifndef PL_COST_EXPAND_INTERNAL_H
+#define PL_COST_EXPAND_INTERNAL_H
+
+#include "cost/expand.h"
+#include "cost/internal.h"
+
+struct member {
+	uint32_t arrive, transfer;
+	int32_t rank;
+	long double sent; /* ns that its link has been busy so far, of this channel */
+};
+struct expansion {
+	struct pl_edit *e;
+	const struct pl_expand *x;
+	struct member *m;
+	uint32_t *prev, *now, *down; /* [member][chunk]: messages of the step before, of this one */
+	uint32_t *from, *was;	     /* [member]: who sends to it in this step, in the one before */
+	struct hop *hop, *was_hop;   /* [member]: over what it sends */
+	uint32_t n, channels, chunks, meet;
+	uint32_t channel; /* at hand */
+	bool begun;	  /* there was a step before */
+	bool stream;	  /* passes on while it receives */
+	double bytes;
+	struct placing place;
+	bool even; /* all hosts have place.per_host members */
+};
+
+/* The times of one of `users` members of a host that send at once. */
+struct hop expand_hop(const struct expansion *s, enum pl_scope scope, uint32_t users);
+/* Of a message between two members; all: when all members of a host send at once. */
+struct hop expand_between(const struct expansion *s, uint32_t from, uint32_t to, bool all);
+pl_ns expand_rounded(long double ns);
+static inline pl_ns expand_latency(struct hop h)
+{
+	return (pl_ns)(h.latency_ns + 0.5);
+}
+/* The duration of what keeps the member's link busy for ns more: the sums are rounded, not each. */
+pl_ns expand_busy(struct member *m, long double ns);
+/* What one member (or a server: from >= n) sends, which is `bytes` for all channels together.
+ * `what` NULL: "send R>Q". */
+int expand_message(struct expansion *s, uint32_t from, uint32_t to, const char *what, double bytes,
+		   pl_ns dur, uint32_t *id, struct pl_err *err) PL_MUST;
+/* Time that passes on no link. */
+int expand_delay(struct expansion *s, const char *name, pl_ns dur, uint32_t *id,
+		 struct pl_err *err) PL_MUST;
+int expand_edge(struct expansion *s, uint32_t src, uint32_t dst, unsigned type, pl_ns w,
+		struct pl_err *err) PL_MUST;
+
+/* expand_rounds.c: members take turns */
+int expand_ring(struct expansion *s, bool both, struct pl_err *err) PL_MUST;
+int expand_halving(struct expansion *s, bool scatter, bool gather, struct pl_err *err) PL_MUST;
+int expand_hierarchical(struct expansion *s, bool scatter, bool gather, struct pl_err *err) PL_MUST;
+int expand_alltoall(struct expansion *s, struct pl_err *err) PL_MUST;
+
+/* expand_tree.c: up to member 0 and down again. chain: each has one child */
+int expand_tree(struct expansion *s, bool chain, bool up, bool down, struct pl_err *err) PL_MUST;
+
+/* expand_ps.c: to servers and back */
+int expand_ps(struct expansion *s, bool push, bool pull, struct pl_err *err) PL_MUST;
+
+#endif

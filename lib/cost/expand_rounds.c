@@ -1,0 +1,182 @@
+/*
+ * Collectives in which all members send at once, step by step. A member sends in a step when it has
+ * sent what it had to in the step before and received what was meant for it then.
+ *
+ *   ring   2(n-1) steps (reduce-scatter, then all-gather; else one of them) of S/n to the right
+ *          neighbour
+ *   halving-doubling  S/2 to the partner at distance 1, S/4 at distance 2 ... and back the same
+ * way. If n is no power of two, over the circulant distances ceil(n/2), ceil(n/4) ... 1, each
+ *          carrying as many blocks as it is from the last one (Traeff, Optimal, non-pipelined
+ *          reduce-scatter and allreduce algorithms, arXiv 2410.14234): ceil(log2 n) steps and
+ *          (n-1)/n S, as of a power of two
+ *   hierarchical  a ring of S/m in each host of m members, rings of S/mh between the members with
+ *          the same place in the h hosts, and back
+ *   all-to-all  S/n to each other member in turn, those of the own host first
+ */
+#include <math.h>
+
+#include "cost/expand_internal.h"
+
+/* ---- one step -------------------------------------------------------------------------------- */
+
+static uint32_t shifted(uint32_t i, uint32_t d, uint32_t n)
+{
+	return i + d < n ? i + d : i + d - n;
+}
+
+static int send_chunk(struct expansion *s, uint32_t i, uint32_t to, uint32_t k, double bytes,
+		      struct pl_err *err)
+{
+	uint32_t n = s->chunks, *id = &s->now[i * n + k], last;
+	pl_ns dur = expand_busy(&s->m[i], (long double)s->hop[i].ns_per_byte * bytes / n);
+	int rc = expand_message(s, i, to, NULL, bytes / n, dur, id, err);
+
+	last = k ? id[-1] : s->begun ? s->prev[i * n + n - 1] : s->m[i].arrive;
+	if (rc >= 0)
+		rc = expand_edge(s, last, *id, PL_E_SEQ, 0, err);
+	if (rc >= 0 && s->begun)
+		rc = expand_edge(s, s->prev[s->was[i] * n + k], *id, PL_E_DATA,
+				 expand_latency(s->was_hop[s->was[i]]), err);
+	return rc;
+}
+
+/* Everybody sends: member i to to(arg, i). */
+static int send_round(struct expansion *s,
+		      uint32_t (*to)(const struct expansion *, const void *, uint32_t),
+		      const void *arg, bool all, double bytes, struct pl_err *err)
+{
+	struct hop *hops = s->was_hop;
+	uint32_t *v = s->prev, *w = s->was;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < s->n && rc >= 0; i++) {
+		uint32_t other = to(s, arg, i);
+
+		s->from[other] = i;
+		s->hop[i] = expand_between(s, i, other, all);
+		for (uint32_t k = 0; k < s->chunks && rc >= 0; k++)
+			rc = send_chunk(s, i, other, k, bytes, err);
+	}
+	s->prev = s->now;
+	s->now = v;
+	s->was = s->from;
+	s->from = w;
+	s->was_hop = s->hop;
+	s->hop = hops;
+	s->begun = true;
+	return rc;
+}
+
+/* Each ends with its last message, and with what it got last. */
+static int end_rounds(struct expansion *s, struct pl_err *err)
+{
+	uint32_t n = s->chunks;
+	int rc = 0;
+
+	for (uint32_t i = 0; s->begun && i < s->n && rc >= 0; i++) {
+		uint32_t from = s->was[i];
+
+		rc = expand_edge(s, s->prev[i * n + n - 1], s->m[i].transfer, PL_E_SEQ, 0, err);
+		if (rc >= 0)
+			rc = expand_edge(s, s->prev[from * n + n - 1], s->m[i].transfer, PL_E_DATA,
+					 expand_latency(s->was_hop[from]), err);
+	}
+	return rc;
+}
+
+/* ---- ring ------------------------------------------------------------------------------------ */
+
+static uint32_t at_distance(const struct expansion *s, const void *d, uint32_t i)
+{
+	return shifted(i, *(const uint32_t *)d, s->n);
+}
+
+int expand_ring(struct expansion *s, bool both, struct pl_err *err)
+{
+	uint32_t one = 1;
+	int rc = 0;
+
+	for (uint32_t j = 0; j < (both ? 2 : 1) * (s->n - 1) && rc >= 0; j++)
+		rc = send_round(s, at_distance, &one, false, s->bytes / s->n, err);
+	return rc < 0 ? rc : end_rounds(s, err);
+}
+
+/* ---- halving-doubling ------------------------------------------------------------------------ */
+
+static uint32_t partner(const struct expansion *s, const void *d, uint32_t i)
+{
+	(void)s;
+	return i ^ *(const uint32_t *)d;
+}
+
+/* Step k of the halving; of n = 6: 3, 2, 1 away with 3, 1 and 1 blocks. */
+static int halve(struct expansion *s, uint32_t k, struct pl_err *err)
+{
+	uint32_t before = s->n, d;
+
+	if (!(s->n & (s->n - 1))) {
+		d = 1u << k;
+		return send_round(s, partner, &d, true, ldexp(s->bytes, -(int)k - 1), err);
+	}
+	for (uint32_t j = 0; j < k; j++)
+		before -= before / 2;
+	d = before - before / 2;
+	return send_round(s, at_distance, &d, true, s->bytes * (before - d) / s->n, err);
+}
+
+int expand_halving(struct expansion *s, bool scatter, bool gather, struct pl_err *err)
+{
+	uint32_t steps = cost_log2(s->n);
+	int rc = 0;
+
+	for (uint32_t k = 0; scatter && k < steps && rc >= 0; k++)
+		rc = halve(s, k, err);
+	for (uint32_t k = steps; gather && k-- > 0 && rc >= 0;)
+		rc = halve(s, k, err);
+	return rc < 0 ? rc : end_rounds(s, err);
+}
+
+/* ---- hosts of m members ---------------------------------------------------------------------- */
+
+struct shift { /* by so many hosts and places in the host */
+	uint32_t hosts, places;
+};
+
+static uint32_t by_shift(const struct expansion *s, const void *arg, uint32_t i)
+{
+	const struct shift *d = arg;
+	uint32_t m = s->place.per_host;
+
+	return shifted(i / m, d->hosts, s->place.hosts) * m + shifted(i % m, d->places, m);
+}
+
+int expand_hierarchical(struct expansion *s, bool scatter, bool gather, struct pl_err *err)
+{
+	uint32_t m = s->place.per_host, h = s->place.hosts;
+	struct shift in = { 0, 1 }, out = { 1, 0 };
+	double far = s->bytes / m / h;
+	int rc = 0;
+
+	for (uint32_t j = 1; scatter && j < m && rc >= 0; j++)
+		rc = send_round(s, by_shift, &in, true, s->bytes / m, err);
+	for (uint32_t j = 1; j < (scatter && gather ? 2 * h - 1 : h) && rc >= 0; j++)
+		rc = send_round(s, by_shift, &out, true, far, err);
+	for (uint32_t j = 1; gather && j < m && rc >= 0; j++)
+		rc = send_round(s, by_shift, &in, true, s->bytes / m, err);
+	return rc < 0 ? rc : end_rounds(s, err);
+}
+
+int expand_alltoall(struct expansion *s, struct pl_err *err)
+{
+	uint32_t m = s->place.per_host;
+	double bytes = s->bytes / s->n;
+	int rc = 0;
+
+	for (uint32_t d = 1; d < s->n && rc >= 0; d++) {
+		struct shift x = { d / m, d % m };
+
+		rc = s->even ? send_round(s, by_shift, &x, true, bytes, err)
+			     : send_round(s, at_distance, &d, true, bytes, err);
+	}
+	return rc < 0 ? rc : end_rounds(s, err);
+}

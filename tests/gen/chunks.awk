@@ -1,0 +1,89 @@
+# Profiler files of a simulated data-parallel job that records the messages of its collectives:
+#
+#	awk -v dir=DIR [-v n=RANKS] [-v steps=N] [-v channels=N] [-v bw=BYTES_PER_NS] [-v skew=NS]
+#		[-v recv=0] [-v messages=0] -f chunks.awk
+#
+# Each step has two computations, each followed by an all-reduce of another size: a ring, in `channels`
+# channels, in which a message takes 4 us + bytes / bw and is there 3 us after it was sent. Chrome JSON
+# as paceline-trace(5) has it, one file a rank, and DIR/truth with the length of each step, over all
+# ranks. Rank r's clock is r * skew ahead. Integer ns all through.
+function max(a, b) { return a > b ? a : b }
+function put(r, cat, name, tid, from, until, args) {
+	printf "%s{\"ph\": \"X\", \"cat\": \"%s\", \"name\": \"%s\", \"pid\": %d, \"tid\": \"%s\", \"ts\": %.3f, \"dur\": %.3f, \"args\": {%s}}",
+		sep[r], cat, name, r, tid, (from + r * skew) / 1000, (until - from) / 1000, args >file[r]
+	sep[r] = ",\n"
+}
+function message(kind, r, q, c, chunk, x, from, until) {
+	if (messages && (recv || kind == "send"))
+		put(r, kind, kind " " chunk, "channel " c, from, until, "\"Process Group Name\": \"dp\", \"of\": " seq \
+			", \"channel\": " c ", \"chunk\": " chunk ", \"peer\": " q ", \"bytes\": " x)
+}
+function allreduce(bytes,    c, s, r, left, x, dur, from, chunk) {
+	x = int(bytes / n / channels)
+	dur = 4000 + int(x / bw * channels)
+	for (r = 0; r < n; r++)
+		done[r] = 0
+	for (c = 0; c < channels; c++) {
+		for (r = 0; r < n; r++)
+			out[r] = got[r] = at[r]
+		for (s = 0; s < 2 * (n - 1); s++) {
+			for (r = 0; r < n; r++) {
+				from = max(out[r], got[r])
+				sent[r] = from
+				out[r] = from + dur
+				chunk = (r + n * 2 - s) % n
+				message("send", r, (r + 1) % n, c, chunk, x, from, out[r])
+			}
+			for (r = 0; r < n; r++) {
+				left = (r + n - 1) % n
+				chunk = (left + n * 2 - s) % n
+				message("recv", r, left, c, chunk, x, got[r], max(got[r], out[left] + 3000))
+				got[r] = max(got[r], out[left] + 3000)
+			}
+		}
+		for (r = 0; r < n; r++)
+			done[r] = max(done[r], max(out[r], got[r]))
+	}
+	for (r = 0; r < n; r++) {
+		put(r, "collective", "allreduce", "main", at[r], done[r], "\"Process Group Name\": \"dp\", \"Seq\": " seq \
+			", \"bytes\": " bytes)
+		at[r] = done[r]
+	}
+	seq++
+}
+function compute(k, ns,    r, dur) {
+	for (r = 0; r < n; r++) {
+		dur = ns + 1000 * ((r * 7 + k * 5) % 11)
+		put(r, "host_op", "matmul", "main", at[r], at[r] + dur, "")
+		at[r] += dur
+	}
+}
+BEGIN {
+	seq = 0
+	n = n ? n : 4; steps = steps ? steps : 3; bw = bw ? bw : 1; skew += 0
+	channels = channels ? channels : 2
+	recv = recv == "" ? 1 : recv
+	messages = messages == "" ? 1 : messages
+	for (r = 0; r < n; r++) {
+		file[r] = dir "/rank" r ".json"
+		printf "{\"distributedInfo\": {\"rank\": %d, \"world_size\": %d}, \"traceEvents\": [\n", r, n >file[r]
+		at[r] = 1000000
+	}
+	for (k = 1; k <= steps; k++) {
+		for (r = 0; r < n; r++)
+			begin[r] = at[r]
+		compute(k, 100000)
+		allreduce(800000)
+		compute(k + 1, 50000)
+		allreduce(240000)
+		first = begin[0]; last = 0
+		for (r = 0; r < n; r++) {
+			put(r, "step", "ProfilerStep#" k, "main", begin[r], at[r], "\"step\": " k)
+			first = begin[r] < first ? begin[r] : first
+			last = max(last, at[r])
+		}
+		print last - first >(dir "/truth")
+	}
+	for (r = 0; r < n; r++)
+		print "\n]}" >file[r]
+}
