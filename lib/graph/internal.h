@@ -127,8 +127,9 @@ struct gb {
 	uint32_t **ev_node; /* [segment][event]: arrival node of communication events, else NULL */
 	uint32_t *local;    /* [node]: number in its shape; from gb_cut() on */
 	int32_t *node_step; /* [node]: likewise */
-	struct gb_grads *grads; /* from gb_find_tensors() on */
-	uint32_t *step_shape;	/* [step]: its shape, PL_NONE if it is empty; from gb_cut() on */
+	struct gb_grads *grads;	  /* from gb_find_tensors() on */
+	struct gb_memory *memory; /* from gb_find_memory() on; NULL: none was recorded */
+	uint32_t *step_shape;	  /* [step]: its shape, PL_NONE if it is empty; from gb_cut() on */
 	pl_id s_gap, s_begin, s_end, s_rendezvous;
 };
 
@@ -214,5 +215,9 @@ int64_t gb_element_bytes(const char *s, size_t n);
  */
 int64_t gb_dims(const char *s, char *dims, size_t size);
 void gb_drop_tensors(struct gb *b);
+/* Recorded allocations; as tensors of the shapes, after gb_put_tensors(). */
+int gb_find_memory(struct gb *b, struct pl_err *err) PL_MUST;
+int gb_put_memory(struct gb *b, struct pl_err *err) PL_MUST;
+void gb_drop_memory(struct gb *b);
 
 #endif
