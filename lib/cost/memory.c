@@ -199,6 +199,13 @@ static int add(struct mem *m, uint32_t rank, enum part part, uint32_t node, pl_n
 	return 0;
 }
 
+static int64_t part_of_bytes(int64_t bytes, double share)
+{
+	double x = (double)bytes * share + 0.5;
+
+	return x < (double)INT64_MAX ? (int64_t)x : INT64_MAX;
+}
+
 static enum part part_of(unsigned role)
 {
 	switch (role) {
@@ -279,8 +286,7 @@ static int64_t of_batch(const struct mem *m, const struct pl_etensor *et, uint32
 
 	if (part == TEMPS && et->producer != PL_NONE)
 		scaled = m->e->node[et->producer].start <= m->grads[et->step * m->n_ranks + rank];
-	return scaled && in_parts(m) ? (int64_t)((double)bytes * m->o->activation_share + 0.5)
-				     : bytes;
+	return scaled && in_parts(m) ? part_of_bytes(bytes, m->o->activation_share) : bytes;
 }
 
 static bool takes_none(const struct pl_tensor *t)
@@ -327,7 +333,8 @@ static int add_tensor(struct mem *m, const struct pl_etensor *et, struct pl_err 
 		*sum = pl_add_sat(*sum, bytes);
 	}
 	if (part == OPTIM)
-		m->rank[rank].optimizer_bytes += et->step == 0 ? bytes : 0;
+		m->rank[rank].optimizer_bytes =
+			pl_add_sat(m->rank[rank].optimizer_bytes, et->step == 0 ? bytes : 0);
 	if (part == PARAMS || part == OPTIM ||
 	    (et->producer == PL_NONE
 		     ? part == GRADS || m->begin[et->step * m->n_ranks + rank] == INT64_MAX
@@ -406,8 +413,8 @@ static void sweep(struct mem *m)
 			sum = 0;
 			rank = x->rank;
 		}
-		now[x->part] += x->bytes;
-		sum += x->bytes;
+		now[x->part] = pl_add_sat(now[x->part], x->bytes);
+		sum = pl_add_sat(sum, x->bytes);
 		if (sum <= r->peak_bytes)
 			continue;
 		r->peak_bytes = sum;
@@ -437,8 +444,9 @@ static void add_always(struct mem *m)
 		}
 		r->params_bytes = params;
 		if (!r->optimizer_bytes)
-			r->optimizer_bytes = (int64_t)((double)params * per_byte + 0.5);
-		r->peak_bytes += r->params_bytes + r->optimizer_bytes;
+			r->optimizer_bytes = part_of_bytes(params, per_byte);
+		r->peak_bytes =
+			pl_add_sat(r->peak_bytes, pl_add_sat(r->params_bytes, r->optimizer_bytes));
 	}
 }
 

@@ -29,7 +29,8 @@
 #define ARG_TOTAL 8
 #define ARG_TYPE  9
 #define ARG_ID	  10
-#define NEST	  64 /* annotations looked through for the one that encloses */
+#define BYTES_MAX ((int64_t)1 << 44) /* of an allocation that is believed */
+#define NEST	  64		     /* annotations looked through for the one that encloses */
 
 static const char backward[] = "autograd::engine::evaluate_function";
 
@@ -95,11 +96,13 @@ static int gather_events(struct pairing *p, uint32_t seg, struct pl_err *err)
 		if (e->kind[i] != PL_K_MEMORY || !of_rank(p->b, seg, i, p->rk))
 			continue;
 		x.bytes = arg(e, ARG_BYTES, i);
-		if (x.bytes == INT64_MIN || !x.bytes)
+		if (x.bytes < -BYTES_MAX || x.bytes > BYTES_MAX || !x.bytes) /* or INT64_MIN */
 			continue;
 		x.at = time_of(p->b, seg, i);
 		x.addr = arg(e, ARG_ADDR, i);
 		x.total = arg(e, ARG_TOTAL, i);
+		if (x.total < 0 || x.total > BYTES_MAX)
+			x.total = INT64_MIN;
 		x.type = arg(e, ARG_TYPE, i);
 		x.id = arg(e, ARG_ID, i);
 		x.res = p->b->track_res[seg][e->track[i]];
@@ -264,7 +267,7 @@ static void find_main(struct pairing *p)
 static int flush(struct pairing *p, uint32_t res, struct pl_err *err)
 {
 	struct now *x = &p->now[res];
-	int64_t more = x->makes ? x->most - x->left + x->gone : 0;
+	int64_t more = x->makes ? pl_add_sat(pl_add_sat(x->most, -x->left), x->gone) : 0;
 	int rc = 0;
 
 	if (x->node != PL_NONE && more > 0) {
@@ -304,13 +307,13 @@ static void release(struct pairing *p, struct mem_alloc *a, const struct event *
 		return;
 	if (a->first == node) {
 		a->inner = true;
-		now->left -= a->bytes;
+		now->left = pl_add_sat(now->left, -a->bytes);
 		return;
 	}
 	if (node > ri->node0 &&
 	    (a->first == PL_NONE || b->node[node - 1].start >= b->node[a->first].start)) {
 		a->last = node - 1;
-		now->gone += a->bytes;
+		now->gone = pl_add_sat(now->gone, a->bytes);
 	}
 }
 

@@ -298,7 +298,7 @@ static int put_base(struct put *p, struct pl_err *err)
 
 	for (size_t i = 0; i < p->m->n_allocs && p->m->alloc[i].from == INT64_MIN; i++)
 		if (step_of(p->b, p->m->alloc[i].freed) <= p->step)
-			base -= p->m->alloc[i].bytes;
+			base = pl_add_sat(base, -p->m->alloc[i].bytes);
 	if (!p->m->before) {
 		bool state = p->grads && base >= p->grads / 2;
 
