@@ -393,8 +393,8 @@ static int by_time(const void *pa, const void *pb)
 		return a->at < b->at ? -1 : 1;
 	if ((a->bytes < 0) != (b->bytes < 0))
 		return a->bytes < 0 ? -1 : 1;
-	if (a->node != b->node)
-		return a->node < b->node ? -1 : 1;
+	if (a->node != b->node) /* PL_NONE first: what was there before the nodes */
+		return a->node + 1 < b->node + 1 ? -1 : 1;
 	return a->part < b->part ? -1 : a->part > b->part;
 }
 
