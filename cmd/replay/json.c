@@ -222,10 +222,12 @@ static int put_lists(struct pl_jsonw *w, const struct config *c, const struct re
 	PL_TRY(pl_jsonw_close(w, err));
 	for (int which = SEC_RESOURCES; which <= SEC_WORTH; which++) {
 		static const char *const key[] = { [SEC_RESOURCES] = "resources",
+						   [SEC_MEMORY] = "memory",
 						   [SEC_SLOWEST] = "slowest",
 						   [SEC_WORTH] = "worth_most" };
 
-		if (!key[which] || (which == SEC_WORTH && !c->worth))
+		if (!key[which] || (which == SEC_WORTH && !c->worth) ||
+		    (which == SEC_MEMORY && !r->n_memory))
 			continue;
 		t = make_table(r, (enum section)which, 0, err);
 		if (!t)

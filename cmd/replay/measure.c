@@ -256,6 +256,7 @@ void report_fini(struct report *r)
 		pl_free(r->change[i].change);
 	pl_free(r->change);
 	pl_free(r->slow);
+	pl_free(r->memory);
 	pl_free(r->row);
 	pl_free(r->step);
 	pl_free(r->bias);

@@ -90,6 +90,8 @@ static int rewrite(struct pl_edit *e, const struct pl_cost *cost, const struct p
 	if (rc == 0 && ((rc = pl_rewrite_plan(r, &x->plan, err)) < 0 ||
 			(rc = pl_rewrite_check_base(r, &x->plan, err)) < 0))
 		pl_wrap(err, "%s", x->path);
+	if (rc == 0 && knows_memory(e->g))
+		rc = add_memory(e, 1.0 / (double)pl_rewriter_accumulate(r), report, err);
 	pl_rewriter_free(r);
 	return rc;
 }

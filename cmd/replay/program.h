@@ -16,6 +16,7 @@ enum section {
 	SEC_RESOURCES,
 	SEC_PATH,
 	SEC_EVENTS,
+	SEC_MEMORY,
 	SEC_SLOWEST,
 	SEC_WORTH,
 };
@@ -23,7 +24,7 @@ enum section {
 struct config {
 	struct pl_common c; /* first */
 	struct pl_list whatif, whatif_file;
-	int fold, to, table;
+	int fold, to, table, optimizer;
 	int64_t top; /* rows of a table in text, 0: all */
 	const char *timeline, *plan, *topology;
 	int expand; /* 0: no; else 1 + enum pl_algo */
@@ -62,6 +63,11 @@ struct change_row {
 	double saves_ns, share; /* of the mean step */
 };
 
+struct memory_row {
+	struct pl_memory_rank peak;
+	char at[128]; /* the operation that begins then, "" none */
+};
+
 struct changes;
 
 /* What there is to say of one graph. */
@@ -96,6 +102,9 @@ struct report {
 	size_t n_slow;
 	struct change_row *change;
 	size_t n_changes;
+	struct memory_row *memory; /* by rank */
+	size_t n_memory;
+	int optimizer; /* as --optimizer */
 };
 
 /* The texts of all changes asked for; those of files are owned by `text`. */
@@ -151,6 +160,13 @@ void path_item(const struct report *r, const struct pl_path_item *p, struct path
 
 /* ---- slow.c ---- */
 int find_slow(struct report *r, struct pl_err *err) PL_MUST;
+
+/* ---- memory.c ---- */
+bool knows_memory(const struct pl_graph *g);
+/* Peaks of the edit's steps, if they are higher than those there are; share: pl_memory_opts. */
+int add_memory(const struct pl_edit *e, double share, struct report *r, struct pl_err *err) PL_MUST;
+/* Of the recorded steps, if a plan has not said them. */
+int find_memory(struct report *r, struct pl_err *err) PL_MUST;
 
 /* ---- worth.c ---- */
 /* The changes worth most, on top of those of `x`. */

@@ -44,10 +44,13 @@ static const struct pl_opt options[] = {
 	{ 0, "timeline", "FILE", "write the replayed (or predicted) run to FILE, as a trace",
 	  PL_OPT_STR, AT(timeline), NULL },
 	{ 0, "table", "NAME",
-	  "only this table: steps, ranks, resources, path, events, slowest, worth", PL_OPT_CHOICE,
-	  AT(table), "all|steps|ranks|resources|path|events|slowest|worth" },
+	  "only this table: steps, ranks, resources, path, events, memory, slowest, worth",
+	  PL_OPT_CHOICE, AT(table), "all|steps|ranks|resources|path|events|memory|slowest|worth" },
 	{ 0, "top", "N", "rows of a table in the text report (default 10, 0: all)", PL_OPT_INT,
 	  AT(top), NULL },
+	{ 0, "optimizer", "NAME",
+	  "whose state memory holds, where it was not recorded: sgd, momentum, adam (default)",
+	  PL_OPT_CHOICE, AT(optimizer), "adam|momentum|sgd" },
 	{ 0, "path", NULL, "show the critical path in order too", PL_OPT_FLAG, AT(path), NULL },
 	{ 0, "resources", NULL, "show threads and streams too", PL_OPT_FLAG, AT(resources), NULL },
 	{ 0, "stragglers", NULL,
@@ -140,7 +143,7 @@ static int replay(const struct config *c, const char *path, struct pl_pool *pool
 		  struct pl_out *out, struct pl_out *timeline, struct pl_err *err)
 {
 	struct changes x = { 0 };
-	struct report r = { .given = &x };
+	struct report r = { .given = &x, .optimizer = c->optimizer };
 	struct pl_whatif w = { 0 };
 	struct planned plan = { 0 };
 	double t[4] = { now() };
@@ -164,6 +167,8 @@ static int replay(const struct config *c, const char *path, struct pl_pool *pool
 		pl_wrap(err, "%s", strcmp(path, "-") ? path : "stdin");
 		goto out;
 	}
+	if (wants(c, SEC_MEMORY))
+		PL_TRY(find_memory(&r, err));
 	if (wants(c, SEC_SLOWEST) || wants(c, SEC_WORTH))
 		PL_TRY(find_slow(&r, err));
 	if (timeline)

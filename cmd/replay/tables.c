@@ -50,6 +50,18 @@ static const struct pl_column events[] = {
 	{ "resource", "on", PL_CELL_STR, 16 },	  { "step", "step", PL_CELL_I64, 0 },
 	{ "name", "operation", PL_CELL_STR, 38 },
 };
+static const struct pl_column memory[] = {
+	{ "rank", "rank", PL_CELL_I64, 0 },
+	{ "peak_bytes", "peak", PL_CELL_BYTES, 0 },
+	{ "parameters_bytes", "params", PL_CELL_BYTES, 0 },
+	{ "gradients_bytes", "grads", PL_CELL_BYTES, 0 },
+	{ "optimizer_bytes", "optimizer", PL_CELL_BYTES, 0 },
+	{ "activations_bytes", "activ.", PL_CELL_BYTES, 0 },
+	{ "temporaries_bytes", "temp.", PL_CELL_BYTES, 0 },
+	{ "buffers_bytes", "buffers", PL_CELL_BYTES, 0 },
+	{ "estimated", "est.", PL_CELL_STR, 0 },
+	{ "at", "at", PL_CELL_STR, 24 },
+};
 static const struct pl_column slowest[] = {
 	{ "rank", "rank", PL_CELL_I64, 0 },
 	{ "wait_ns", "waits", PL_CELL_NS, 0 },
@@ -71,6 +83,7 @@ static const struct {
 	[SEC_RESOURCES] = { resources, PL_LEN(resources) },
 	[SEC_PATH] = { path, PL_LEN(path) },
 	[SEC_EVENTS] = { events, PL_LEN(events) },
+	[SEC_MEMORY] = { memory, PL_LEN(memory) },
 	[SEC_SLOWEST] = { slowest, PL_LEN(slowest) },
 	[SEC_WORTH] = { worth, PL_LEN(worth) },
 };
@@ -114,6 +127,16 @@ static int event_row(struct pl_table *t, const struct report *r, const struct pl
 			    some_rank(x.rank), on, r->g.step[p->step].number, x.name);
 }
 
+static int memory_row(struct pl_table *t, const struct memory_row *x, struct pl_err *err)
+{
+	const struct pl_memory_rank *p = &x->peak;
+
+	return pl_table_row(t, err, (int64_t)p->rank, p->peak_bytes, p->params_bytes,
+			    p->grads_bytes, p->optimizer_bytes, p->activations_bytes,
+			    p->temporaries_bytes, p->buffers_bytes, p->estimated ? "yes" : "no",
+			    x->at[0] ? x->at : NULL);
+}
+
 size_t resources_shown(const struct report *r)
 {
 	size_t n = r->account.n_res;
@@ -136,6 +159,8 @@ static size_t size_of(const struct report *r, enum section which)
 		return r->n_rows;
 	case SEC_EVENTS:
 		return r->path.n;
+	case SEC_MEMORY:
+		return r->n_memory;
 	case SEC_SLOWEST:
 		return r->n_slow;
 	default:
@@ -164,6 +189,8 @@ static int row(struct pl_table *t, const struct report *r, enum section which, s
 				    some_rank(p->rank), p->name);
 	case SEC_EVENTS:
 		return event_row(t, r, &r->path.item[i], err);
+	case SEC_MEMORY:
+		return memory_row(t, &r->memory[i], err);
 	case SEC_SLOWEST:
 		return pl_table_row(t, err, (int64_t)r->slow[i].rank, r->slow[i].wait_ns,
 				    r->slow[i].median_wait_ns, r->slow[i].why);

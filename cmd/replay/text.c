@@ -369,6 +369,9 @@ int print_text(const struct config *c, const struct report *r, struct pl_out *ou
 	if (c->path)
 		PL_TRY(print_section(c, r, SEC_EVENTS, "Critical path, in order", r->path.n,
 				     "parts", out, err));
+	if (r->n_memory)
+		PL_TRY(print_section(c, r, SEC_MEMORY, "Memory: the highest peak of each rank",
+				     r->n_memory, "ranks", out, err));
 	if (r->account.n_ranks > 1)
 		PL_TRY(print_slow(c, r, out, err));
 	if (c->worth)

@@ -97,8 +97,12 @@ struct pl_memory_rank {
  * Peak per rank of the settled edit, from the lifetimes of tensors. Parameters and the optimiser's
  * state live always, gradients from their producer's start to the end of the step, anything else to
  * the end of its last consumer (without consumer: activations to the end of the step, the rest to
- * that of the producer). Activations that are made again (pl_etensor.remade) are gone between their
- * other uses and the start of their last consumer; what they are made from is not counted apart.
+ * that of the producer; what has no producer is there when the step begins). Activations that are
+ * made again (pl_etensor.remade) are gone between their other uses and the start of their last
+ * consumer, or of the first among those of their layer; what they are made from is not counted
+ * apart. In a batch of several parts (activation_share) gradients are there when the step begins,
+ * the operation that makes one needs as much again, and temporaries made until then shrink like
+ * activations. Tensors with PL_TF_ELSEWHERE take nothing.
  * A communication that carries several tensors has a buffer of its size from its arrival
  * to the end of its transfer. Ranks whose parameters are not known are taken to have as many as
  * gradients. *rank is n long, in the order of the graph's ranks; pl_free().

@@ -3,7 +3,9 @@
  * and ends of what does not. Memory that ends at an instant is free for what begins then.
  *
  * Each copy of a tensor becomes one interval, or two if something makes it again (cost.h says
- * when). O(n log n) in tensors, plus one pass over the nodes.
+ * when): what is made again of one layer comes back all at once, when the first of it is used, for
+ * the forward operations of a layer run as a whole. O(n log n) in tensors, plus one pass over the
+ * nodes.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,14 +20,23 @@ struct change {
 	uint32_t rank, node;
 	uint8_t part;
 };
+/* When a layer's activations are made again. */
+struct again {
+	uint32_t step, node;
+	int32_t rank, layer;
+	pl_ns at;
+};
 struct mem {
 	const struct pl_edit *e;
 	const struct pl_memory_opts *o;
 	struct pl_memory_rank *rank;
 	size_t n_ranks;
-	uint32_t *first;   /* [step]: where its nodes begin in `node` */
-	uint32_t *node;	   /* by origin: the node, PL_NONE */
-	pl_ns *end;	   /* [step][rank]: of the step */
+	uint32_t *first;    /* [step]: where its nodes begin in `node` */
+	uint32_t *node;	    /* by origin: the node, PL_NONE */
+	pl_ns *begin, *end; /* [step][rank]: of the step */
+	pl_ns *grads;	    /* [step][rank]: begin of the last that makes a gradient */
+	struct again *again;
+	size_t n_again;
 	uint32_t *carries; /* [node]: how many tensors the communication carries */
 	int64_t *always;   /* [step][rank][2]: parameters and gradients */
 	struct change *c;
@@ -68,11 +79,15 @@ static int index_nodes(struct mem *m, struct pl_err *err)
 	for (uint32_t k = 0; k <= e->n_steps; k++)
 		m->first[k + 1] += m->first[k];
 	if ((rc = pl_alloc(&m->node, m->first[e->n_steps] + 1, sizeof(*m->node), err)) < 0 ||
-	    (rc = pl_alloc(&m->end, e->n_steps * m->n_ranks + 1, sizeof(*m->end), err)) < 0)
+	    (rc = pl_alloc(&m->end, e->n_steps * m->n_ranks + 1, sizeof(*m->end), err)) < 0 ||
+	    (rc = pl_alloc(&m->begin, e->n_steps * m->n_ranks + 1, sizeof(*m->begin), err)) < 0 ||
+	    (rc = pl_alloc(&m->grads, e->n_steps * m->n_ranks + 1, sizeof(*m->grads), err)) < 0)
 		return rc;
 	memset(m->node, 0xff, (m->first[e->n_steps] + (size_t)1) * sizeof(*m->node));
-	for (size_t i = 0; i < e->n_steps * m->n_ranks; i++)
-		m->end[i] = INT64_MIN;
+	for (size_t i = 0; i < e->n_steps * m->n_ranks; i++) {
+		m->end[i] = m->grads[i] = INT64_MIN;
+		m->begin[i] = INT64_MAX;
+	}
 	for (size_t i = 0; i < e->n_nodes; i++) {
 		const struct pl_enode *x = &e->node[i];
 		uint32_t r = x->dead ? PL_NONE : rank_of(m, x);
@@ -82,12 +97,87 @@ static int index_nodes(struct mem *m, struct pl_err *err)
 		if (x->origin != PL_NONE)
 			m->node[m->first[x->step] + x->origin] = (uint32_t)i;
 		if (r != PL_NONE && x->type != PL_N_ENTRY) {
-			pl_ns *end = &m->end[x->step * m->n_ranks + r];
+			size_t at = x->step * m->n_ranks + r;
 
-			*end = pl_max_i64(*end, pl_edit_end(e, (uint32_t)i));
+			m->end[at] = pl_max_i64(m->end[at], pl_edit_end(e, (uint32_t)i));
+			m->begin[at] = pl_min_i64(m->begin[at], x->start);
 		}
 	}
 	return 0;
+}
+
+static uint32_t consumer(const struct mem *m, const struct pl_etensor *et, uint32_t k)
+{
+	const struct pl_tensor *t = &m->e->g->tensor[et->tensor];
+	uint32_t at = m->first[et->step] + m->e->g->consumer[t->consumer + k];
+
+	return at < m->first[et->step + 1] ? m->node[at] : PL_NONE;
+}
+
+/* ---- what is made again ---------------------------------------------------------------------- */
+
+static int by_layer(const void *pa, const void *pb)
+{
+	const struct again *a = pa, *b = pb;
+
+	if (a->step != b->step)
+		return a->step < b->step ? -1 : 1;
+	if (a->rank != b->rank)
+		return a->rank < b->rank ? -1 : 1;
+	return a->layer < b->layer ? -1 : a->layer > b->layer;
+}
+
+static int by_layer_and_time(const void *pa, const void *pb)
+{
+	const struct again *a = pa, *b = pb;
+	int c = by_layer(pa, pb);
+
+	if (c || a->at != b->at)
+		return c ? c : a->at < b->at ? -1 : 1;
+	return a->node < b->node ? -1 : a->node > b->node;
+}
+
+static int find_again(struct mem *m, struct pl_err *err)
+{
+	const struct pl_edit *e = m->e;
+	size_t n = 0;
+	int rc = pl_alloc(&m->again, e->n_tensors + 1, sizeof(*m->again), err);
+
+	for (size_t i = 0; rc == 0 && i < e->n_tensors; i++) {
+		const struct pl_etensor *et = &e->tensor[i];
+		struct again x = { .step = et->step, .node = PL_NONE, .rank = et->rank };
+
+		if (!et->remade || et->producer == PL_NONE || e->node[et->producer].layer < 0)
+			continue;
+		x.layer = e->node[et->producer].layer;
+		for (uint32_t k = 0; k < e->g->tensor[et->tensor].n_consumers; k++) {
+			uint32_t node = consumer(m, et, k);
+
+			if (node != PL_NONE &&
+			    (x.node == PL_NONE || pl_edit_end(e, node) > pl_edit_end(e, x.node)))
+				x.node = node;
+		}
+		if (x.node == PL_NONE)
+			continue;
+		x.at = e->node[x.node].start;
+		m->again[n++] = x;
+	}
+	pl_sort(m->again, n, sizeof(*m->again), by_layer_and_time);
+	for (size_t i = 0; i < n; i++)
+		if (!m->n_again || by_layer(&m->again[m->n_again - 1], &m->again[i]))
+			m->again[m->n_again++] = m->again[i];
+	return rc;
+}
+
+/* The node that begins when the tensor is there again: `last`, unless its layer's are before. */
+static uint32_t again_at(const struct mem *m, const struct pl_etensor *et, uint32_t last)
+{
+	struct again key = { .step = et->step,
+			     .rank = et->rank,
+			     .layer = m->e->node[et->producer].layer };
+	const struct again *x = bsearch(&key, m->again, m->n_again, sizeof(key), by_layer);
+
+	return x && x->at < m->e->node[last].start ? x->node : last;
 }
 
 /* ---- intervals ------------------------------------------------------------------------------- */
@@ -107,6 +197,13 @@ static int add(struct mem *m, uint32_t rank, enum part part, uint32_t node, pl_n
 	x.bytes = -bytes;
 	m->c[m->n++] = x;
 	return 0;
+}
+
+static int64_t part_of_bytes(int64_t bytes, double share)
+{
+	double x = (double)bytes * share + 0.5;
+
+	return x < (double)INT64_MAX ? (int64_t)x : INT64_MAX;
 }
 
 static enum part part_of(unsigned role)
@@ -133,14 +230,13 @@ static int add_lifetime(struct mem *m, const struct pl_etensor *et, uint32_t ran
 {
 	const struct pl_edit *e = m->e;
 	const struct pl_tensor *t = &e->g->tensor[et->tensor];
-	pl_ns from = e->node[et->producer].start, kept = pl_edit_end(e, et->producer);
-	pl_ns to = INT64_MIN;
-	uint32_t last = PL_NONE;
+	uint32_t last = PL_NONE, p = et->producer;
+	pl_ns from = p == PL_NONE ? m->begin[et->step * m->n_ranks + rank] : e->node[p].start;
+	pl_ns kept = p == PL_NONE ? from : pl_edit_end(e, p), to = INT64_MIN;
 	int rc;
 
 	for (uint32_t k = 0; k < t->n_consumers; k++) {
-		uint32_t at = m->first[et->step] + e->g->consumer[t->consumer + k];
-		uint32_t node = at < m->first[et->step + 1] ? m->node[at] : PL_NONE;
+		uint32_t node = consumer(m, et, k);
 		pl_ns end = node == PL_NONE ? m->end[et->step * m->n_ranks + rank]
 					    : pl_edit_end(e, node);
 
@@ -156,10 +252,63 @@ static int add_lifetime(struct mem *m, const struct pl_etensor *et, uint32_t ran
 		to = m->end[et->step * m->n_ranks + rank];
 	else if (to == INT64_MIN)
 		to = kept;
-	if (!et->remade || last == PL_NONE || e->node[last].start <= kept)
-		return add(m, rank, part, et->producer, from, to, bytes, err);
-	rc = add(m, rank, part, et->producer, from, kept, bytes, err);
+	if (et->remade && last != PL_NONE && p != PL_NONE)
+		last = again_at(m, et, last);
+	if (!et->remade || last == PL_NONE || p == PL_NONE || e->node[last].start <= kept)
+		return add(m, rank, part, p, from, to, bytes, err);
+	rc = add(m, rank, part, p, from, kept, bytes, err);
 	return rc < 0 ? rc : add(m, rank, part, last, e->node[last].start, to, bytes, err);
+}
+
+/* Of a batch in parts gradients are there from the first part on; the later ones make theirs
+ * beside them. */
+static int add_grad(struct mem *m, const struct pl_etensor *et, uint32_t rank, int64_t bytes,
+		    struct pl_err *err)
+{
+	size_t at = et->step * m->n_ranks + rank;
+	int rc = add(m, rank, GRADS, et->producer, m->begin[at], m->end[at], bytes, err);
+
+	return rc < 0 ? rc
+		      : add(m, rank, TEMPS, et->producer, m->e->node[et->producer].start,
+			    pl_edit_end(m->e, et->producer), bytes, err);
+}
+
+static bool in_parts(const struct mem *m)
+{
+	return m->o && m->o->activation_share > 0 && m->o->activation_share < 1;
+}
+
+/* Activations, and what is needed for a while before the last gradient is made. */
+static int64_t of_batch(const struct mem *m, const struct pl_etensor *et, uint32_t rank,
+			enum part part, int64_t bytes)
+{
+	bool scaled = part == ACTIVATIONS;
+
+	if (part == TEMPS && et->producer != PL_NONE)
+		scaled = m->e->node[et->producer].start <= m->grads[et->step * m->n_ranks + rank];
+	return scaled && in_parts(m) ? part_of_bytes(bytes, m->o->activation_share) : bytes;
+}
+
+static bool takes_none(const struct pl_tensor *t)
+{
+	return t->flags & PL_TF_ELSEWHERE;
+}
+
+static void find_grads(struct mem *m)
+{
+	const struct pl_edit *e = m->e;
+
+	for (size_t i = 0; i < e->n_tensors; i++) {
+		const struct pl_etensor *et = &e->tensor[i];
+		uint32_t rank = rank_index(e->g, et->rank);
+
+		if (e->g->tensor[et->tensor].role == PL_TR_GRAD && rank != PL_NONE &&
+		    et->producer != PL_NONE && !e->node[et->producer].dead) {
+			pl_ns *last = &m->grads[et->step * m->n_ranks + rank];
+
+			*last = pl_max_i64(*last, e->node[et->producer].start);
+		}
+	}
 }
 
 static int add_tensor(struct mem *m, const struct pl_etensor *et, struct pl_err *err)
@@ -173,6 +322,8 @@ static int add_tensor(struct mem *m, const struct pl_etensor *et, struct pl_err 
 		return 0;
 	if (et->arrive != PL_NONE)
 		m->carries[et->arrive]++;
+	if (takes_none(t))
+		return 0;
 	m->rank[rank].estimated |= bytes < 0 || t->flags & PL_TF_ESTIMATED;
 	if (bytes < 0)
 		return 0;
@@ -182,13 +333,16 @@ static int add_tensor(struct mem *m, const struct pl_etensor *et, struct pl_err 
 		*sum = pl_add_sat(*sum, bytes);
 	}
 	if (part == OPTIM)
-		m->rank[rank].optimizer_bytes += et->step == 0 ? bytes : 0;
-	if (part == PARAMS || part == OPTIM || et->producer == PL_NONE ||
-	    m->e->node[et->producer].dead)
+		m->rank[rank].optimizer_bytes =
+			pl_add_sat(m->rank[rank].optimizer_bytes, et->step == 0 ? bytes : 0);
+	if (part == PARAMS || part == OPTIM ||
+	    (et->producer == PL_NONE
+		     ? part == GRADS || m->begin[et->step * m->n_ranks + rank] == INT64_MAX
+		     : m->e->node[et->producer].dead))
 		return 0;
-	if (part == ACTIVATIONS && m->o && m->o->activation_share > 0)
-		bytes = (int64_t)((double)bytes * m->o->activation_share + 0.5);
-	return add_lifetime(m, et, rank, part, bytes, err);
+	if (part == GRADS && in_parts(m))
+		return add_grad(m, et, rank, bytes, err);
+	return add_lifetime(m, et, rank, part, of_batch(m, et, rank, part, bytes), err);
 }
 
 /* End of the transfer that an arrival leads to. */
@@ -239,8 +393,8 @@ static int by_time(const void *pa, const void *pb)
 		return a->at < b->at ? -1 : 1;
 	if ((a->bytes < 0) != (b->bytes < 0))
 		return a->bytes < 0 ? -1 : 1;
-	if (a->node != b->node)
-		return a->node < b->node ? -1 : 1;
+	if (a->node != b->node) /* PL_NONE first: what was there before the nodes */
+		return a->node + 1 < b->node + 1 ? -1 : 1;
 	return a->part < b->part ? -1 : a->part > b->part;
 }
 
@@ -259,8 +413,8 @@ static void sweep(struct mem *m)
 			sum = 0;
 			rank = x->rank;
 		}
-		now[x->part] += x->bytes;
-		sum += x->bytes;
+		now[x->part] = pl_add_sat(now[x->part], x->bytes);
+		sum = pl_add_sat(sum, x->bytes);
 		if (sum <= r->peak_bytes)
 			continue;
 		r->peak_bytes = sum;
@@ -290,8 +444,9 @@ static void add_always(struct mem *m)
 		}
 		r->params_bytes = params;
 		if (!r->optimizer_bytes)
-			r->optimizer_bytes = (int64_t)((double)params * per_byte + 0.5);
-		r->peak_bytes += r->params_bytes + r->optimizer_bytes;
+			r->optimizer_bytes = part_of_bytes(params, per_byte);
+		r->peak_bytes =
+			pl_add_sat(r->peak_bytes, pl_add_sat(r->params_bytes, r->optimizer_bytes));
 	}
 }
 
@@ -309,6 +464,8 @@ int pl_memory_peak(const struct pl_edit *e, const struct pl_memory_opts *o,
 	PL_TRY(pl_alloc(&m.carries, e->n_nodes + 1, sizeof(*m.carries), err));
 	PL_TRY(pl_alloc(&m.always, 2 * e->n_steps * m.n_ranks + 1, sizeof(*m.always), err));
 	PL_TRY(index_nodes(&m, err));
+	PL_TRY(find_again(&m, err));
+	find_grads(&m);
 	for (size_t i = 0; i < e->n_tensors; i++)
 		PL_TRY(add_tensor(&m, &e->tensor[i], err));
 	PL_TRY(add_buffers(&m, err));
@@ -322,6 +479,9 @@ out:
 	pl_free(m.first);
 	pl_free(m.node);
 	pl_free(m.end);
+	pl_free(m.begin);
+	pl_free(m.grads);
+	pl_free(m.again);
 	pl_free(m.carries);
 	pl_free(m.always);
 	pl_free(m.c);

@@ -2,7 +2,8 @@
  * From a merged trace to a graph: the frame. What each part infers and how is said at its top:
  * steps.c (steps and their order), host.c (host threads), device.c (streams, launches), waits.c
  * (event waits, synchronisation), queue.c (full launch queues), table.c (operation tables), comm.c
- * (rendezvous), latency.c, cut.c (steps and shapes), tensors.c (gradients).
+ * (rendezvous), latency.c, cut.c (steps and shapes), tensors.c (gradients),
+ * memory.c (recorded allocations).
  *
  * The dependency kinds follow Lumos (MLSys 2025, section 4: host program order, launch, stream
  * order, inter-stream and synchronisation edges), the collective as a rendezvous with the transfer
@@ -22,6 +23,11 @@ const char *const pl_graph_args[] = { "stream",
 				      "Record function id",
 				      "$Input Dims",
 				      "$Input type",
+				      "Bytes",
+				      "Addr",
+				      "Total Allocated",
+				      "Device Type",
+				      "Device Id",
 				      NULL };
 
 int gb_room(void *array, size_t n, size_t size, struct pl_err *err)
@@ -547,6 +553,7 @@ static void gb_fini(struct gb *b)
 	pl_free(b->link);
 	pl_free(b->step);
 	gb_drop_tensors(b);
+	gb_drop_memory(b);
 	pl_free(b->local);
 	pl_free(b->node_step);
 	pl_free(b->step_shape);
@@ -613,10 +620,12 @@ int pl_graph_build(struct pl_trace *t, const struct pl_graph_opts *o, struct pl_
 	PL_TRY(gb_waits(&b, err));
 	PL_TRY(gb_latency(&b, err));
 	PL_TRY(gb_find_tensors(&b, err));
+	PL_TRY(gb_find_memory(&b, err));
 	gb_drop_events(&b);
 	pl_trace_drop(t);
 	PL_TRY(gb_cut(&b, err));
 	PL_TRY(gb_put_tensors(&b, err));
+	PL_TRY(gb_put_memory(&b, err));
 	rc = 0;
 out:
 	gb_fini(&b);

@@ -134,6 +134,7 @@ struct gb {
 	struct pl_intern link_key; /* rank index and channel of the resource link[] */
 	uint32_t *link;
 	size_t n_link, cap_link;
+	struct gb_memory *memory; /* from gb_find_memory() on; NULL: none was recorded */
 	pl_id s_gap, s_begin, s_end, s_rendezvous;
 };
 
@@ -233,5 +234,9 @@ int64_t gb_element_bytes(const char *s, size_t n);
  */
 int64_t gb_dims(const char *s, char *dims, size_t size);
 void gb_drop_tensors(struct gb *b);
+/* Recorded allocations; as tensors of the shapes, after gb_put_tensors(). */
+int gb_find_memory(struct gb *b, struct pl_err *err) PL_MUST;
+int gb_put_memory(struct gb *b, struct pl_err *err) PL_MUST;
+void gb_drop_memory(struct gb *b);
 
 #endif

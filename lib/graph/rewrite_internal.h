@@ -107,6 +107,8 @@ static inline pl_ns rw_ready(const struct pl_rewriter *r, uint32_t slot, uint32_
 {
 	return r->ready[(size_t)slot * r->n_tensors + tensor];
 }
+/* Recompute what annotated ranges of a trace keep; `name` is that of the ranges. */
+int rw_remake_range(struct pl_rewriter *r, const char *name, struct pl_err *err) PL_MUST;
 /* The rewrites that change operations, not communication. */
 int rw_ops(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err) PL_MUST;
 

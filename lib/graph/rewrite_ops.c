@@ -5,7 +5,9 @@
  * k-th of their time, and only the last one's gradients are synchronised. On the edit that is a
  * delay of (k-1)/k of what came before the gradients, at the beginning, and the same operations k
  * times as short. That delay holds what the other microbatches do, so whatever else changes
- * operations is carried out before.
+ * operations is carried out before. Ranks that synchronise nothing have gradients too.
+ *
+ * Recomputation in traces is that of rewrite_layers.c.
  */
 #include <math.h>
 #include <string.h>
@@ -222,28 +224,26 @@ static int recompute_layer(struct pl_rewriter *r, const char *layer, struct pl_e
 		if (rc == 0)
 			rc = remake(r, n->layer, err);
 	}
-	return rc == 0 && !hits ? pl_fail(err, PL_EDATA,
-					  "the graph has no layer \"%s\" with a forward and a "
-					  "backward operation",
-					  layer)
-				: rc;
+	return rc == 0 && !hits ? rw_remake_range(r, layer, err) : rc;
 }
 
 /* ---- accumulation ---------------------------------------------------------------------------- */
 
-/* When the slot's last gradient was made, less when the step began; 0: no gradients. */
-static pl_ns until_gradients(const struct pl_rewriter *r, uint32_t slot)
+/* When the rank's last gradient was made, less when the step began; 0: no gradients. */
+static pl_ns until_gradients(const struct pl_rewriter *r, uint32_t step, int32_t rank)
 {
+	const struct pl_edit *e = r->e;
 	pl_ns end = INT64_MIN;
 
-	for (uint32_t t = 0; t < r->n_tensors; t++) {
-		uint32_t inst = r->inst[(size_t)slot * r->n_tensors + t], p;
+	for (size_t i = 0; i < e->n_tensors; i++) {
+		const struct pl_etensor *x = &e->tensor[i];
 
-		if (inst == PL_NONE || (p = r->e->tensor[inst].producer) == PL_NONE)
-			continue;
-		end = pl_max_i64(end, pl_edit_end(r->e, p));
+		if (x->step == step && x->rank == rank && x->producer != PL_NONE &&
+		    e->g->tensor[x->tensor].role == PL_TR_GRAD &&
+		    (!r->n_tensors || x->arrive != PL_NONE))
+			end = pl_max_i64(end, pl_edit_end(e, x->producer));
 	}
-	return end == INT64_MIN ? 0 : pl_max_i64(0, end - r->begin[slot / r->n_ranks]);
+	return end == INT64_MIN ? 0 : pl_max_i64(0, end - r->begin[step]);
 }
 
 static bool of_rank(const struct pl_edit *e, const struct pl_enode *n, int32_t rank)
@@ -251,12 +251,12 @@ static bool of_rank(const struct pl_edit *e, const struct pl_enode *n, int32_t r
 	return n->res != PL_NONE && e->g->res[n->res].rank == rank;
 }
 
-static int accumulate_slot(struct pl_rewriter *r, uint32_t slot, int64_t k, struct pl_err *err)
+static int accumulate_rank(struct pl_rewriter *r, uint32_t step, int32_t rank, int64_t k,
+			   struct pl_err *err)
 {
 	struct pl_edit *e = r->e;
-	uint32_t step = slot / r->n_ranks, n_nodes = (uint32_t)e->n_nodes;
-	int32_t rank = r->rank[slot % r->n_ranks];
-	pl_ns span = until_gradients(r, slot), end = r->begin[step] + span;
+	uint32_t n_nodes = (uint32_t)e->n_nodes;
+	pl_ns span = until_gradients(r, step, rank), end = r->begin[step] + span;
 	pl_ns later = (span - span / k) / rw_now(r)->accumulate;
 	int rc = 0;
 
@@ -282,15 +282,28 @@ static int accumulate_slot(struct pl_rewriter *r, uint32_t slot, int64_t k, stru
 	return rc;
 }
 
+static bool has_gradients(const struct pl_edit *e)
+{
+	for (size_t i = 0; i < e->n_tensors; i++)
+		if (e->g->tensor[e->tensor[i].tensor].role == PL_TR_GRAD &&
+		    e->tensor[i].producer != PL_NONE)
+			return true;
+	return false;
+}
+
 static int accumulate(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
 {
+	const struct pl_graph *g = r->e->g;
+	uint32_t n = r->n_tensors ? r->n_ranks : (uint32_t)g->n_ranks;
+	const int32_t *rank = r->n_tensors ? r->rank : g->rank;
 	int rc = 0;
 
-	if (!r->n_tensors)
+	if (!r->n_tensors && !has_gradients(r->e))
 		return pl_fail(err, PL_EDATA, "the graph knows no gradients");
 	rc = pl_edit_settle(r->e, err); /* when gradients are made, as it is now */
-	for (uint32_t s = 0; rc == 0 && s < r->n_slots; s++)
-		rc = accumulate_slot(r, s, rw->k, err);
+	for (uint32_t s = 0; s < r->e->n_steps; s++)
+		for (uint32_t i = 0; rc == 0 && i < n; i++)
+			rc = accumulate_rank(r, s, rank[i], rw->k, err);
 	rw_now(r)->accumulate *= rw->k;
 	return rc;
 }

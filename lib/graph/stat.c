@@ -188,7 +188,7 @@ static void count_tensors(struct graph_stat *s)
 		s->tensors_estimated += (g->tensor[i].flags & PL_TF_ESTIMATED) != 0;
 		if (g->tensor[i].bytes < 0)
 			t->unknown++;
-		else
+		else if (!(g->tensor[i].flags & PL_TF_ELSEWHERE))
 			t->bytes = pl_add_sat(t->bytes, g->tensor[i].bytes);
 	}
 }

@@ -510,7 +510,8 @@ static int put_grads(struct finder *f, const struct found *found, size_t g0, siz
 	for (size_t i = g0; i < g1 && rc >= 0; i++) {
 		const struct grad *x = &found->grad[i];
 		struct pl_tensor t = { .type = x->type,
-				       .flags = x->estimated ? PL_TF_ESTIMATED : 0,
+				       .flags = (uint8_t)((x->estimated ? PL_TF_ESTIMATED : 0) |
+							  (x->elsewhere ? PL_TF_ELSEWHERE : 0)),
 				       .bytes = x->bytes,
 				       .shape = f->b->step_shape[x->step],
 				       .producer = x->node == PL_NONE ? PL_NONE
@@ -621,6 +622,8 @@ static int one_rank(struct finder *f, struct found *found, struct pl_err *err)
 			c1++;
 		if (g1 > g) {
 			assign(found, g, g1, c, c1);
+			gb_memory_grads(f->b, (size_t)(found - f->b->grads->rank), found->grad + g,
+					g1 - g);
 			PL_TRY(put_grads(f, found, g, g1, err));
 		} else {
 			PL_TRY(bucket_step(f, found->comm + c, c1 - c, err));

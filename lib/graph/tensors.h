@@ -14,6 +14,7 @@ struct grad {
 	char dims[48]; /* "100x768", empty unknown */
 	uint32_t comm; /* that carries it, into found.comm; PL_NONE */
 	bool estimated;
+	bool elsewhere; /* an allocation of its own stands for its memory */
 };
 
 struct comm {
@@ -59,6 +60,8 @@ static inline bool grads_is_comm(const struct node *n)
 	return n->role == PL_RO_ARRIVE || n->role == PL_RO_TRANSFER || n->type == PL_N_RENDEZVOUS;
 }
 
+/* Which allocations of the rank are the gradients g[0] .. g[n - 1], all of one step, in order. */
+void gb_memory_grads(struct gb *b, size_t rank, struct grad *g, size_t n);
 /* What launched what. */
 int grads_issuers(struct finder *f, struct pl_err *err) PL_MUST;
 /* When the result of each communication that was found was first waited for. */

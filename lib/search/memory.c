@@ -113,6 +113,31 @@ static int add_way(struct fit *f, unsigned op, const char *layer, int64_t k, str
 	return 0;
 }
 
+/* Ranges of traces, by the names of the activations that they keep, each once. */
+static int add_ranges(struct fit *f, struct pl_err *err)
+{
+	const struct pl_edit *e = &f->s->lane[0].e;
+	struct pl_intern seen = { 0 };
+	int rc = 0;
+
+	for (size_t i = 0; rc == 0 && i < e->n_tensors; i++) {
+		const struct pl_etensor *x = &e->tensor[i];
+		const struct pl_tensor *t = &e->g->tensor[x->tensor];
+		const char *name = pl_edit_name(e, t->name);
+		size_t had = seen.n;
+		pl_id id;
+
+		if (t->role != PL_TR_ACTIVATION || x->producer == PL_NONE ||
+		    e->node[x->producer].layer < 0 || !strncmp(name, "output of ", 10))
+			continue;
+		rc = pl_intern_add(&seen, name, strlen(name), &id, err);
+		if (rc == 0 && seen.n > had)
+			rc = add_way(f, PL_RW_RECOMPUTE, name, 0, err);
+	}
+	pl_intern_fini(&seen);
+	return rc;
+}
+
 /* Layers by the names of their backward operations, each once. */
 static int add_layers(struct fit *f, struct pl_err *err)
 {
@@ -131,6 +156,8 @@ static int add_layers(struct fit *f, struct pl_err *err)
 		if (rc == 0 && seen.n > had)
 			rc = add_way(f, PL_RW_RECOMPUTE, name + 9, 0, err);
 	}
+	if (rc == 0 && !seen.n)
+		rc = add_ranges(f, err);
 	pl_intern_fini(&seen);
 	return rc;
 }
@@ -351,6 +378,14 @@ static void warn_unknown(const struct search *s)
 		       "counted");
 }
 
+static bool has_gradients(const struct pl_graph *g)
+{
+	for (size_t i = 0; i < g->n_tensors; i++)
+		if (g->tensor[i].role == PL_TR_GRAD && g->tensor[i].producer != PL_NONE)
+			return true;
+	return false;
+}
+
 static int make_fit(struct fit *f, int64_t limit, struct pl_err *err)
 {
 	struct search *s = f->s;
@@ -358,7 +393,7 @@ static int make_fit(struct fit *f, int64_t limit, struct pl_err *err)
 	int rc;
 
 	PL_TRY(cand_init(s, &x.cand, err));
-	for (int64_t k = 2; s->o->accumulate && k <= 64 && s->n; k *= 2)
+	for (int64_t k = 2; s->o->accumulate && k <= 64 && has_gradients(s->g); k *= 2)
 		PL_TRY(add_way(f, PL_RW_ACCUMULATE, NULL, k, err));
 	if (s->o->recompute)
 		PL_TRY(add_layers(f, err));

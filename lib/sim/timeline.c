@@ -530,7 +530,6 @@ static void look_ahead(struct timeline *t, const struct pl_shape *sh)
 	const struct pl_graph *g = t->s->g;
 
 	memset(t->launches, 0, sh->n_nodes);
-	memset(t->number, 0xff, sh->n_nodes * sizeof(*t->number));
 	for (uint32_t e = 0; e < sh->n_edges; e++)
 		if (is_launch(sh->etype[e]) && sh->kind[sh->src[e]] == PL_K_RUNTIME)
 			t->launches[sh->src[e]] = 1;
@@ -542,12 +541,6 @@ static void look_ahead(struct timeline *t, const struct pl_shape *sh)
 	for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++) {
 		size_t rank;
 
-		if (sh->type[i] == PL_N_RENDEZVOUS && sh->role[i] != PL_RO_MARK) {
-			t->number[i] = (uint32_t)(*counter(t, sh->group[i]))++;
-			for (uint32_t p = sh->off[i]; p < sh->off[i + 1]; p++)
-				if (sh->role[sh->src[p]] == PL_RO_ARRIVE)
-					t->number[sh->src[p]] = t->number[i];
-		}
 		if (sh->res[i] == PL_NONE)
 			continue;
 		rank = rank_index(g, g->res[sh->res[i]].rank);

@@ -120,7 +120,8 @@ static void by_hand(void)
 	pl_free(r);
 	w.tensor[1].flags = PL_TF_ESTIMATED;
 	ok(!pl_memory_peak(&w.e, &part, &r, &n, &err) && r[0].estimated, "a quarter of the batch");
-	is_i64(r[0].peak_bytes, 150 + 10 + 30, "a quarter of the activations");
+	is_i64(r[0].peak_bytes, 150 + 30 + 10 + 30,
+	       "a quarter of the activations; gradients of before, and a new one beside its own");
 	pl_free(r);
 
 	/* layer 1 is made again by its backward operation */
@@ -214,9 +215,63 @@ static void at_random(void)
 	is_i64(wrong, 0, "200 random jobs: the peak is the most that is alive at any instant");
 }
 
+/* What recorded allocations add: no producer, memory elsewhere, a layer of several activations. */
+static void recorded(void)
+{
+	struct pl_memory_opts half = { .activation_share = 0.5 };
+	struct pl_memory_rank *r = NULL;
+	struct pl_err err = { 0 };
+	struct world w;
+	uint32_t v[6];
+	size_t n;
+
+	init(&w);
+	for (int i = 0; i < 6; i++)
+		v[i] = node(&w, 0, PL_RO_COMPUTE, 10 * i, 10);
+	tensor(&w, PL_TR_TEMP, 50, 0, PL_NONE, v[0], PL_NONE); /* gone after the first */
+	tensor(&w, PL_TR_PARAM, 8, 0, PL_NONE, v[5], PL_NONE);
+	tensor(&w, PL_TR_TEMP, 100, 0, v[0], PL_NONE, PL_NONE);
+	tensor(&w, PL_TR_TEMP, 20, 0, v[1], v[4], PL_NONE);
+	ok(!pl_memory_peak(&w.e, NULL, &r, &n, &err), "what was there before");
+	ok(r[0].peak_bytes == 158 && r[0].temporaries_bytes == 150 && r[0].node == v[0],
+	   "... is there until its last use");
+	pl_free(r);
+	tensor(&w, PL_TR_GRAD, 30, 0, v[2], PL_NONE, PL_NONE);
+	w.tensor[4].flags = PL_TF_ELSEWHERE;
+	tensor(&w, PL_TR_GRAD, 32, 0, v[2], PL_NONE, PL_NONE);
+	tensor(&w, PL_TR_TEMP, 300, 0, v[3], PL_NONE, PL_NONE); /* the optimiser's */
+	ok(!pl_memory_peak(&w.e, NULL, &r, &n, &err) && r[0].grads_bytes == 32 &&
+		   r[0].peak_bytes == 8 + 32 + 20 + 300,
+	   "a gradient whose memory is elsewhere takes none");
+	pl_free(r);
+	ok(!pl_memory_peak(&w.e, &half, &r, &n, &err) && r[0].peak_bytes == 8 + 32 + 10 + 300,
+	   "half of a batch: temporaries shrink, but for those after the gradients");
+	pl_free(r);
+
+	/* two activations of one layer, used last first: both are there from the first use on */
+	init(&w);
+	for (int i = 0; i < 6; i++)
+		v[i] = node(&w, 0, PL_RO_COMPUTE, 10 * i, 10);
+	w.node[v[0]].layer = w.node[v[1]].layer = 3;
+	tensor(&w, PL_TR_ACTIVATION, 100, 0, v[0], v[5], PL_NONE);
+	tensor(&w, PL_TR_ACTIVATION, 10, 0, v[1], v[4], PL_NONE);
+	tensor(&w, PL_TR_TEMP, 40, 0, v[2], PL_NONE, PL_NONE);
+	tensor(&w, PL_TR_TEMP, 5, 0, v[4], PL_NONE, PL_NONE);
+	w.et[0].remade = w.et[1].remade = true;
+	ok(!pl_memory_peak(&w.e, NULL, &r, &n, &err) && r[0].peak_bytes == 115 &&
+		   r[0].activations_bytes == 110 && r[0].temporaries_bytes == 5,
+	   "a layer is made again as a whole");
+	pl_free(r);
+	w.node[v[1]].layer = 4;
+	ok(!pl_memory_peak(&w.e, NULL, &r, &n, &err) && r[0].peak_bytes == 100,
+	   "... and two layers each by itself");
+	pl_free(r);
+}
+
 int main(void)
 {
 	by_hand();
+	recorded();
 	at_random();
 	return done_testing();
 }
