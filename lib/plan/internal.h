@@ -104,6 +104,31 @@ int pl_settings_write(const struct pl_plan *p, const char *name, struct pl_out *
 		      int (*body)(struct pl_setter *s, struct pl_err *err),
 		      struct pl_err *err) PL_MUST;
 
+/* ---- settings: one size for all buckets ---- */
+
+/* After which of the sets' tensors does one end (n_tensors, to be freed with pl_free())? runs: each
+ * set is a run of the order of readiness, and they are issued in it. Needs tensors. */
+int pl_settings_ends(const struct pl_sets *s, bool **end, bool *runs, struct pl_err *err) PL_MUST;
+
+/* When a framework closes a bucket: at the tensor with which the size is reached, or before the one
+ * with which it would be exceeded. */
+enum pl_close { PL_CLOSE_REACHED, PL_CLOSE_BEFORE };
+
+struct pl_one_size {
+	int64_t size;	 /* in units, at least 1 */
+	uint32_t differ; /* ends of buckets that only the plan has, or only the framework */
+	bool runs;	 /* pl_settings_ends() */
+};
+/* The size for all buckets that comes closest to the plan's sets; of 1, one tensor at a time, if
+ * that is exact. `unit` in bytes: what the framework counts in. Needs tensors. */
+int pl_settings_one_size(const struct pl_sets *s, enum pl_close rule, int64_t unit,
+			 struct pl_one_size *out, struct pl_err *err) PL_MUST;
+/* What the plan's sets lose by it, as a comment; nothing where they are kept. */
+int pl_settings_put_differ(struct pl_out *out, const struct pl_one_size *o,
+			   struct pl_err *err) PL_MUST;
+
+/* ---- settings: questions ---- */
+
 /* Microbatches that all lines make together, 0 if there are none. */
 int64_t pl_settings_accumulate(const struct pl_plan *p);
 /* The parameter that a tensor of the base is the gradient of: graphs call it "grad NAME". */
@@ -114,11 +139,20 @@ const struct pl_rewrite *pl_settings_last(const struct pl_plan *p, unsigned op);
 const char *pl_settings_precision(const struct pl_plan *p);
 /* The algorithm that all communication gets, -1 if there is none. */
 int pl_settings_algorithm(const struct pl_plan *p);
+/* What NCCL_ALGO has to be for it, and then it counts as expressed; NULL where NCCL cannot be told.
+ * rings_alone: the framework has communication that NCCL does along rings alone. */
+const char *pl_settings_nccl(struct pl_setter *s, bool rings_alone);
+/* Do names say nothing of parameters? Those of graphs without them are "grad NUMBER SHAPE". */
+bool pl_settings_nameless(const struct pl_plan *p);
+/* The names of a set as a Python tuple in a line of its own; their numbers if the plan is nameless.
+ */
+int pl_settings_tuple(struct pl_setter *s, uint32_t set, bool numbers, struct pl_err *err) PL_MUST;
 /* A string literal, right in Python and in JSON, but for control characters in JSON's case. */
 int pl_settings_str(struct pl_out *out, const char *s, struct pl_err *err) PL_MUST;
-/* Autocast or TF32, and checkpoints, as code for torch. */
+/* Autocast or TF32, checkpoints, and the algorithm of NCCL, as code for torch. */
 int pl_settings_torch_precision(struct pl_setter *s, struct pl_err *err) PL_MUST;
 int pl_settings_torch_recompute(struct pl_setter *s, struct pl_err *err) PL_MUST;
+int pl_settings_torch_nccl(struct pl_setter *s, bool rings_alone, struct pl_err *err) PL_MUST;
 
 extern const struct pl_settings pl_settings_ddp, pl_settings_fsdp, pl_settings_horovod,
 	pl_settings_byteps, pl_settings_deepspeed, pl_settings_megatron, pl_settings_xla;

@@ -5,6 +5,7 @@
  * A framework's file writes what that framework understands and says which rewrites it thereby
  * expressed; every other rewrite of the plan becomes a comment here, so that none is lost silently.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "plan/internal.h"
@@ -23,7 +24,9 @@ static const char *const reasons[PL_RW_COUNT_] = {
 	[PL_RW_ACCUMULATE] = "the training loop decides",
 	[PL_RW_RECOMPUTE] = "no setting names the layers",
 	[PL_RW_PRECISION] = "no setting for this precision, or for some operations alone",
-	[PL_RW_ALGORITHM] = "the communication library chooses; NCCL obeys NCCL_ALGO=Ring or Tree",
+	[PL_RW_ALGORITHM] =
+		("the communication library chooses; NCCL can be told ring or tree, for "
+		 "all tensors alike"),
 	[PL_RW_RANKS] = "the number of workers is given when the job is started",
 	[PL_RW_BANDWIDTH] = "another machine, not a setting",
 	[PL_RW_LATENCY] = "another machine, not a setting",
@@ -207,6 +210,53 @@ int pl_settings_algorithm(const struct pl_plan *p)
 	return rw && !rw->n_args ? pl_algo_find(rw->word) : -1;
 }
 
+const char *pl_settings_nccl(struct pl_setter *s, bool rings_alone)
+{
+	int algo = pl_settings_algorithm(s->p);
+
+	if (algo != PL_ALGO_RING && (algo != PL_ALGO_TREE || rings_alone))
+		return NULL;
+	s->done |= 1u << PL_RW_ALGORITHM;
+	/* a tree for what has none, as the broadcasts at the start, would be an error: so it is
+	 * given for all-reduces only, which NCCL can be told since 2.24 */
+	return algo == PL_ALGO_RING ? "ring" : "allreduce:tree";
+}
+
+bool pl_settings_nameless(const struct pl_plan *p)
+{
+	for (size_t i = 0; i < p->n_tensors; i++) {
+		const char *name = pl_settings_param(p->tensor[i].name);
+		size_t n = strspn(name, "0123456789");
+
+		/* a bare number may be a layer's name, but those count forward, these backward */
+		if (!n || (name[n] ? name[n] != ' ' : strtoull(name, NULL, 10) != i))
+			return false;
+	}
+	return p->n_tensors > 0;
+}
+
+int pl_settings_tuple(struct pl_setter *s, uint32_t set, bool numbers, struct pl_err *err)
+{
+	const uint32_t *t = s->s.tensor + s->s.first[set], *end = s->s.tensor + s->s.first[set + 1];
+	const char *name;
+	int rc;
+
+	PL_TRY(pl_out_printf(s->out, err, "    ("));
+	for (const uint32_t *i = t; i < end; i++) {
+		if (i > t)
+			PL_TRY(pl_out_printf(s->out, err, ", "));
+		name = pl_settings_param(s->p->tensor[*i].name);
+		if (numbers)
+			PL_TRY(pl_out_printf(s->out, err, "%llu", strtoull(name, NULL, 10)));
+		else
+			PL_TRY(pl_settings_str(s->out, name, err));
+	}
+	/* one alone would be no tuple without its comma */
+	rc = pl_out_printf(s->out, err, end - t == 1 ? ",),\n" : "),\n");
+out:
+	return rc;
+}
+
 int pl_settings_str(struct pl_out *out, const char *s, struct pl_err *err)
 {
 	int rc;
@@ -256,6 +306,18 @@ int pl_settings_torch_precision(struct pl_setter *s, struct pl_err *err)
 		dtype[0] == 'f' ? "scaler = torch.amp.GradScaler(\"cuda\")  # float16 needs its "
 				  "loss scaled\n"
 				: "");
+}
+
+int pl_settings_torch_nccl(struct pl_setter *s, bool rings_alone, struct pl_err *err)
+{
+	const char *algo = pl_settings_nccl(s, rings_alone);
+
+	if (!algo)
+		return 0;
+	return pl_out_printf(s->out, err,
+			     "import os\nos.environ[\"NCCL_ALGO\"] = \"%s\"  # before the process "
+			     "group is made; obeyed by NCCL alone\n",
+			     algo);
 }
 
 int pl_settings_torch_recompute(struct pl_setter *s, struct pl_err *err)

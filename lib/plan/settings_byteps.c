@@ -1,63 +1,120 @@
 /*
  * Settings of BytePS: environment.
  *
- * BytePS splits every tensor into partitions of one size and fuses nothing. Its credit is how many
- * partitions may be under way before the next is chosen by priority; 0 turns priorities off.
+ * BytePS splits every tensor into partitions of one size, which it rounds up to whole pages times
+ * the ranks of a host, and fuses nothing. Of the sizes of the plan's chunks (at most TRIED of them)
+ * the one is taken under which the fewest tensors get another number of parts: O(tried x tensors).
+ * Its credit is how many partitions may be under way before the next is chosen by priority; 0 turns
+ * priorities off.
+ *
+ * What it cannot say: sets of several tensors, an order of one's own, different sizes of chunks.
  */
 #include "plan/internal.h"
 
 #define BYTES_MAX INT32_MAX /* it reads the size as an int */
+#define PAGE	  4096
+#define TRIED	  512
+
+static int64_t parts_of(const struct pl_setter *s, size_t i)
+{
+	return s->s.parts[s->s.bucket[i]];
+}
+
+/* Tensors that get another number of parts than in the plan. */
+static uint32_t differing(const struct pl_setter *s, int64_t bytes)
+{
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < s->p->n_tensors; i++) {
+		int64_t b = s->p->tensor[i].bytes;
+
+		n += b > 0 && (b - 1) / bytes + 1 != parts_of(s, i);
+	}
+	return n;
+}
+
+/* Partitions of a size under which the fewest differ; the largest of equally good ones. */
+static int64_t best_size(const struct pl_setter *s, uint32_t *differ)
+{
+	size_t n = s->p->n_tensors;
+	int64_t best = PAGE;
+
+	*differ = differing(s, best);
+	for (size_t i = 0; i < n; i += 1 + n / TRIED) {
+		/* a set of several tensors counts as its tensors: they are not fused */
+		int64_t k = parts_of(s, i), b = s->p->tensor[i].bytes;
+		int64_t bytes = pl_min_i64(b / k + (b % k > 0), BYTES_MAX - PAGE);
+		uint32_t d;
+
+		bytes = pl_max_i64((bytes + PAGE - 1) / PAGE, 1) * PAGE;
+		d = differing(s, bytes);
+		if (d < *differ || (d == *differ && bytes > best)) {
+			*differ = d;
+			best = bytes;
+		}
+	}
+	return best;
+}
+
+static int put_partitions(struct pl_setter *s, struct pl_err *err)
+{
+	uint32_t differ;
+	int64_t bytes = best_size(s, &differ);
+	int rc;
+
+	PL_TRY(pl_out_printf(s->out, err,
+			     "# rounded up by BytePS to whole pages times the ranks of a host\n"
+			     "export BYTEPS_PARTITION_BYTES=%lld\n",
+			     (long long)bytes));
+	if (differ)
+		PL_TRY(pl_out_printf(s->out, err,
+				     "# not exactly the plan's chunks: %u of %zu tensors get "
+				     "another number of them\n",
+				     differ, s->p->n_tensors));
+	s->done |= 1u << PL_RW_PARTITION_TENSOR;
+out:
+	return rc;
+}
+
+static int put_servers(struct pl_setter *s, struct pl_err *err)
+{
+	const struct pl_rewrite *rw = pl_settings_last(s->p, PL_RW_ALGORITHM);
+
+	s->done |= 1u << PL_RW_ALGORITHM;
+	return pl_out_printf(s->out, err,
+			     "# the same on all roles, and as many servers to be started\n"
+			     "export DMLC_NUM_SERVER=%lld\n",
+			     (long long)(rw->k ? rw->k : 1));
+}
 
 static int body(struct pl_setter *s, struct pl_err *err)
 {
-	bool order = pl_settings_last(s->p, PL_RW_ORDER) != NULL;
-	uint32_t differ = 0;
-	int64_t bytes, max = 0;
+	int64_t acc = pl_settings_accumulate(s->p);
 	int rc = 0;
 
-	for (size_t i = 0; i < s->p->n_tensors; i++) {
-		int64_t k = s->s.parts[s->s.bucket[i]], b = s->p->tensor[i].bytes;
-
-		/* a set of several tensors counts as its tensors: they are not fused */
-		max = pl_max_i64(max, b / k + (b % k > 0));
-	}
-	bytes = pl_min_i64(pl_max_i64(max, 1), BYTES_MAX);
-	for (size_t i = 0; i < s->p->n_tensors; i++) {
-		int64_t k = s->s.parts[s->s.bucket[i]], b = s->p->tensor[i].bytes;
-
-		differ += b > 0 && (b - 1) / bytes + 1 != k;
-	}
-	if (s->s.n) {
-		PL_TRY(pl_out_printf(
-			s->out, err,
-			"# the largest chunk of the plan; BytePS rounds it up to whole "
-			"pages and local ranks\n"
-			"export BYTEPS_PARTITION_BYTES=%lld\n",
-			(long long)bytes));
-		if (differ)
-			PL_TRY(pl_out_printf(s->out, err,
-					     "# not exactly the plan's chunks: %u of %zu tensors "
-					     "get another number of them\n",
-					     differ, s->p->n_tensors));
-		s->done |= 1u << PL_RW_PARTITION_TENSOR;
-	}
-	if (order) {
+	if (s->s.n)
+		PL_TRY(put_partitions(s, err));
+	if (pl_settings_last(s->p, PL_RW_ORDER)) {
 		PL_TRY(pl_out_printf(s->out, err,
 				     "# one partition on its way and one behind it, so that "
-				     "priorities decide what is next;\n# priorities are those of "
-				     "BytePS: layers near the input first\n"
+				     "priorities decide what is next: those of BytePS,\n"
+				     "# the order of declaration in TensorFlow, of parameters in "
+				     "MXNet, of their sorted names in PyTorch\n"
 				     "export BYTEPS_SCHEDULING_CREDIT=2\n"));
 	} else if (s->s.n) {
 		PL_TRY(pl_out_printf(s->out, err,
 				     "# no order in the plan: first come, first served\n"
 				     "export BYTEPS_SCHEDULING_CREDIT=0\n"));
 	}
-	if (pl_settings_algorithm(s->p) == PL_ALGO_PS) {
-		const struct pl_rewrite *rw = pl_settings_last(s->p, PL_RW_ALGORITHM);
-
-		PL_TRY(pl_out_printf(s->out, err, "export DMLC_NUM_SERVER=%lld\n",
-				     (long long)(rw->k ? rw->k : 1)));
-		s->done |= 1u << PL_RW_ALGORITHM;
+	if (pl_settings_algorithm(s->p) == PL_ALGO_PS)
+		PL_TRY(put_servers(s, err));
+	if (acc) {
+		s->done |= 1u << PL_RW_ACCUMULATE;
+		PL_TRY(pl_out_printf(s->out, err,
+				     "# microbatches, in PyTorch: "
+				     "byteps.torch.DistributedOptimizer(..., "
+				     "backward_passes_per_step=%lld)\n",
+				     (long long)acc));
 	}
 out:
 	return rc;

@@ -3,8 +3,13 @@
  *
  * It reads the configuration as Hjson, where lines that begin with # are comments; without those
  * lines this is JSON. Buckets are counted in elements and filled in the order of readiness until
- * the next tensor would not fit, all to one size. Which ZeRO stage is used is no business of a
- * plan.
+ * the next tensor would not fit, all to one size. Sizes of buckets exist from ZeRO stage 1 on:
+ * without a stage they would be taken and mean nothing, so the least one that has them is written.
+ * There, gradients are reduced at the end of the microbatches of a step; stage 2 reduces those of
+ * each. The size for gathering must be even.
+ *
+ * What it cannot say: sets of different sizes, chunks, an order; and which layers are recomputed:
+ * activation_checkpointing only says how a model does it that calls deepspeed.checkpointing.
  */
 #include <string.h>
 
@@ -21,43 +26,36 @@ static const char *next(bool *any)
 	return sep;
 }
 
-static int put_buckets(struct pl_setter *s, bool *any, struct pl_err *err)
+static int put_buckets(struct pl_setter *s, const struct pl_one_size *one, bool *any,
+		       struct pl_err *err)
 {
-	long long n = (long long)pl_max_i64(s->s.max_bytes / ELEMENT, 1);
-
 	s->done |= 1u << PL_RW_FUSE_TENSORS;
 	return pl_out_printf(s->out, err,
-			     "%s\"zero_optimization\": {\n    \"overlap_comm\": true,\n"
-			     "    \"reduce_bucket_size\": %lld,\n    \"allgather_bucket_size\": "
-			     "%lld\n  }",
-			     next(any), n, n);
+			     "%s\"zero_optimization\": {\n    \"stage\": 1,\n"
+			     "    \"overlap_comm\": true,\n    \"reduce_bucket_size\": %lld,\n"
+			     "    \"allgather_bucket_size\": %lld\n  }",
+			     next(any), (long long)one->size,
+			     (long long)(one->size + one->size % 2));
 }
 
-static uint32_t layers(const struct pl_plan *p)
+static int put_notes(struct pl_setter *s, const struct pl_one_size *one, struct pl_err *err)
 {
-	uint32_t n = 0;
-
-	for (size_t i = 0; i < p->n_rw; i++)
-		if (p->rw[i].op == PL_RW_RECOMPUTE)
-			n += p->rw[i].n_args;
-	return n;
-}
-
-static int put_notes(struct pl_setter *s, struct pl_err *err)
-{
+	const char *nccl = pl_settings_nccl(s, true);
 	int rc = 0;
 
-	if (s->s.n)
-		PL_TRY(pl_out_printf(
-			s->out, err,
-			"# bucket sizes are elements, the plan's largest set at %d bytes each, and "
-			"rule from ZeRO stage 1 on\n"
-			"# not exactly the plan's sets: all buckets have one size\n",
-			ELEMENT));
-	if (layers(s->p))
+	if (nccl)
+		PL_TRY(pl_out_printf(s->out, err, "# in the environment: NCCL_ALGO=%s\n", nccl));
+	if (s->s.n) {
 		PL_TRY(pl_out_printf(s->out, err,
-				     "# the model itself calls deepspeed.checkpointing.checkpoint "
-				     "for the layers of the plan\n"));
+				     "# bucket sizes are elements, of %d bytes each; ZeRO stage 1 "
+				     "is the least that has them\n",
+				     ELEMENT));
+		PL_TRY(pl_settings_put_differ(s->out, one, err));
+	}
+	if (pl_settings_last(s->p, PL_RW_RECOMPUTE))
+		PL_TRY(pl_out_printf(s->out, err,
+				     "# recomputation is for the model to do: it calls "
+				     "deepspeed.checkpointing.checkpoint for its layers\n"));
 out:
 	return rc;
 }
@@ -66,10 +64,13 @@ static int body(struct pl_setter *s, struct pl_err *err)
 {
 	int64_t acc = pl_settings_accumulate(s->p);
 	const char *word = pl_settings_precision(s->p);
+	struct pl_one_size one = { 0 };
 	bool any = false;
 	int rc;
 
-	PL_TRY(put_notes(s, err));
+	if (s->s.n)
+		PL_TRY(pl_settings_one_size(&s->s, PL_CLOSE_BEFORE, ELEMENT, &one, err));
+	PL_TRY(put_notes(s, &one, err));
 	PL_TRY(pl_out_printf(s->out, err, "{"));
 	if (acc) {
 		s->done |= 1u << PL_RW_ACCUMULATE;
@@ -81,15 +82,8 @@ static int body(struct pl_setter *s, struct pl_err *err)
 		PL_TRY(pl_out_printf(s->out, err, "%s\"%s\": { \"enabled\": true }", next(&any),
 				     word));
 	}
-	if (layers(s->p)) {
-		s->done |= 1u << PL_RW_RECOMPUTE;
-		PL_TRY(pl_out_printf(s->out, err,
-				     "%s\"activation_checkpointing\": { \"number_checkpoints\": %u "
-				     "}",
-				     next(&any), layers(s->p)));
-	}
 	if (s->s.n)
-		PL_TRY(put_buckets(s, &any, err));
+		PL_TRY(put_buckets(s, &one, &any, err));
 	rc = pl_out_printf(s->out, err, any ? "\n}\n" : "}\n");
 out:
 	return rc;

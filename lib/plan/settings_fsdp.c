@@ -1,24 +1,20 @@
 /*
  * Settings of PyTorch's fully sharded data parallelism (fully_shard).
  *
- * Each call of fully_shard makes one group of the parameters below a module that no call before
- * took; a group is gathered and reduced as one. A set of the plan asks for the deepest module that
- * holds all its tensors, going by their dotted names. Calls go from the deepest module to the root;
- * which sets that gives exactly is found by playing it through: O(sets x tensors).
+ * Each call of fully_shard makes one group of the parameters below the modules given that no call
+ * before took; a group is gathered and reduced as one. A set of the plan asks for the modules of
+ * its tensors, each taken whole: a name is that of a module, as in tables of layers, or of a
+ * parameter, which the fragment finds out. Modules inside others have to come first, so sets are
+ * written by the depth of their names. What a group is cannot be finer than modules: those with
+ * parameters in several sets are counted by sorting, O(tensors log tensors).
+ *
+ * Gathering has no counterpart in a plan of gradients; it goes by the same groups.
  */
 #include <string.h>
 
 #include "plan/internal.h"
 
-struct unit {
-	const char *name; /* of a tensor; its first n bytes name the module */
-	size_t n;
-	int depth;
-	uint32_t set, tensors; /* that it takes */
-	bool same, own;	       /* all of them are the set's; another set has the same module */
-};
-
-/* The module of a tensor, as bytes of its name. */
+/* The module of a parameter, as bytes of its name. */
 static size_t module_of(const char *name)
 {
 	const char *dot = strrchr(name, '.');
@@ -26,125 +22,146 @@ static size_t module_of(const char *name)
 	return dot ? (size_t)(dot - name) : 0;
 }
 
-/* Does module a (n bytes) hold module b (m bytes), or is it? */
-static bool holds(const char *a, size_t n, const char *b, size_t m)
+struct owner {
+	const char *name; /* the module: its first n bytes */
+	size_t n;
+	uint32_t set;
+};
+
+static int by_module(const void *a, const void *b)
 {
-	return n <= m && !memcmp(a, b, n) && (n == m || !n || b[n] == '.');
+	const struct owner *x = a, *y = b;
+	int c = memcmp(x->name, y->name, x->n < y->n ? x->n : y->n);
+
+	if (c)
+		return c;
+	if (x->n != y->n)
+		return x->n < y->n ? -1 : 1;
+	return x->set < y->set ? -1 : x->set > y->set;
 }
 
-static struct unit unit_of(const struct pl_setter *s, uint32_t set)
+/* Modules with parameters in several sets, if the names are those of parameters. */
+static int count_torn(const struct pl_setter *s, uint32_t *torn, struct pl_err *err)
 {
-	const uint32_t *t = s->s.tensor + s->s.first[set], *end = s->s.tensor + s->s.first[set + 1];
-	struct unit u = { .name = pl_settings_param(s->p->tensor[*t].name),
-			  .set = set,
-			  .same = true,
-			  .own = true };
+	size_t n = s->p->n_tensors, begin = 0;
+	struct owner *o = NULL;
+	int rc;
 
-	u.n = module_of(u.name);
-	for (; t < end; t++) {
-		const char *name = pl_settings_param(s->p->tensor[*t].name);
-		size_t m = module_of(name);
-
-		while (!holds(u.name, u.n, name, m)) {
-			while (u.n > 0 && u.name[--u.n] != '.') {
-			}
-		}
+	*torn = 0;
+	PL_TRY(pl_alloc(&o, n, sizeof(*o), err));
+	for (size_t i = 0; i < n; i++) {
+		o[i].name = pl_settings_param(s->p->tensor[i].name);
+		o[i].n = module_of(o[i].name);
+		o[i].set = s->s.bucket[i];
 	}
-	for (size_t i = 0; i < u.n; i++)
-		u.depth += u.name[i] == '.';
-	u.depth += u.n > 0;
-	return u;
+	pl_sort(o, n, sizeof(*o), by_module);
+	for (size_t i = 1; i <= n; i++) {
+		if (i < n && o[i].n == o[begin].n && !memcmp(o[i].name, o[begin].name, o[i].n))
+			continue;
+		*torn += o[i - 1].set != o[begin].set;
+		begin = i;
+	}
+out:
+	pl_free(o);
+	return rc;
 }
+
+struct place {
+	uint32_t set, depth;
+};
 
 static int deepest_first(const void *a, const void *b)
 {
-	const struct unit *x = a, *y = b;
+	const struct place *x = a, *y = b;
 
 	if (x->depth != y->depth)
 		return x->depth > y->depth ? -1 : 1;
 	return x->set < y->set ? -1 : x->set > y->set;
 }
 
-/* Who takes each tensor? */
-static void play(const struct pl_setter *s, struct unit *u)
+/* Sets as tuples, those with the deepest names first; as they are issued where names are numbers.
+ */
+static int put_sets(struct pl_setter *s, bool numbers, struct pl_err *err)
 {
-	for (uint32_t i = 0; i < s->s.n; i++)
-		for (uint32_t k = 0; k < i && u[i].own; k++)
-			u[i].own = u[k].n != u[i].n || memcmp(u[k].name, u[i].name, u[i].n) != 0;
-	for (size_t i = 0; i < s->p->n_tensors; i++) {
-		const char *name = pl_settings_param(s->p->tensor[i].name);
-		size_t m = module_of(name);
-		uint32_t k = 0;
-
-		while (k + 1 < s->s.n && !(u[k].own && holds(u[k].name, u[k].n, name, m)))
-			k++;
-		u[k].tensors++;
-		u[k].same &= u[k].set == s->s.bucket[i];
-	}
-}
-
-static bool exact(const struct pl_setter *s, const struct unit *u)
-{
-	return u->own && u->same && u->tensors == s->s.first[u->set + 1] - s->s.first[u->set];
-}
-
-static int put_units(struct pl_setter *s, const struct unit *u, struct pl_err *err)
-{
-	uint32_t differ = 0;
+	struct place *p = NULL;
 	int rc;
 
-	PL_TRY(pl_out_printf(s->out, err, "for name in (\n"));
+	PL_TRY(pl_alloc(&p, s->s.n, sizeof(*p), err));
 	for (uint32_t i = 0; i < s->s.n; i++) {
-		char module[512];
+		p[i].set = i;
+		for (uint32_t t = s->s.first[i]; !numbers && t < s->s.first[i + 1]; t++) {
+			const char *name = pl_settings_param(s->p->tensor[s->s.tensor[t]].name);
+			uint32_t depth = 0;
 
-		differ += !exact(s, &u[i]) || u[i].n >= sizeof(module);
-		if (!u[i].own || !u[i].n || u[i].n >= sizeof(module))
-			continue;
-		memcpy(module, u[i].name, u[i].n);
-		module[u[i].n] = '\0';
-		PL_TRY(pl_out_printf(s->out, err, "    "));
-		PL_TRY(pl_settings_str(s->out, module, err));
-		PL_TRY(pl_out_printf(s->out, err, ",\n"));
+			while ((name = strchr(name, '.'))) {
+				name++;
+				depth++;
+			}
+			if (depth > p[i].depth)
+				p[i].depth = depth;
+		}
 	}
-	PL_TRY(pl_out_printf(s->out, err,
-			     "):\n    fully_shard(model.get_submodule(name), **options)\n"
-			     "fully_shard(model, **options)\n"));
-	if (differ)
+	pl_sort(p, s->s.n, sizeof(*p), deepest_first);
+	for (uint32_t i = 0; i < s->s.n; i++)
+		PL_TRY(pl_settings_tuple(s, p[i].set, numbers, err));
+out:
+	pl_free(p);
+	return rc;
+}
+
+static const char by_number[] =
+	"# gradients number by readiness: the parameters backward, where modules run in the order "
+	"of their definition\n"
+	"ready = list(model.parameters())[::-1]\n"
+	"owner = {p: m for m in model.modules() for p in m.parameters(recurse=False)}\n"
+	"def module(number):\n"
+	"    return owner[ready[number]]\n";
+
+static const char by_name[] =
+	"def module(name):  # of the name of a module or of one of its parameters\n"
+	"    try:\n"
+	"        return model.get_submodule(name)\n"
+	"    except AttributeError:\n"
+	"        return model.get_submodule(name.rpartition(\".\")[0])\n";
+
+static int put_modules(struct pl_setter *s, struct pl_err *err)
+{
+	bool numbers = pl_settings_nameless(s->p);
+	uint32_t torn = 0;
+	int rc = 0;
+
+	if (!s->s.n)
+		return 0;
+	PL_TRY(pl_out_printf(s->out, err, "%staken = {model}\nfor names in (\n",
+			     numbers ? by_number : by_name));
+	PL_TRY(put_sets(s, numbers, err));
+	PL_TRY(pl_out_printf(
+		s->out, err,
+		"):\n"
+		"    group = [m for m in dict.fromkeys(map(module, names)) if m not in "
+		"taken]\n"
+		"    taken.update(group)\n"
+		"    if group:\n"
+		"        fully_shard(group, **options)\n"
+		"fully_shard(model, **options)  # what is left\n"));
+	if (!numbers)
+		PL_TRY(count_torn(s, &torn, err));
+	if (numbers)
 		PL_TRY(pl_out_printf(s->out, err,
-				     "# not exactly the plan's sets: %u of %u are not the "
-				     "parameters of one module\n",
-				     differ, s->s.n));
+				     "# a module with parameters in several sets goes with the "
+				     "first of them\n"));
+	else if (torn)
+		PL_TRY(pl_out_printf(s->out, err,
+				     "# not exactly the plan's sets where names are those of "
+				     "parameters: %u modules have some in\n"
+				     "# several, and go with the first of them here\n",
+				     torn));
 	s->done |= 1u << PL_RW_FUSE_TENSORS;
 out:
 	return rc;
 }
 
-static int put_modules(struct pl_setter *s, struct pl_err *err)
-{
-	int64_t least = INT64_MAX;
-	struct unit *u = NULL;
-	int rc;
-
-	if (!s->s.n)
-		return 0;
-	PL_TRY(pl_alloc(&u, s->s.n, sizeof(*u), err));
-	for (uint32_t i = 0; i < s->s.n; i++) {
-		u[i] = unit_of(s, i);
-		least = pl_min_i64(least, s->s.bytes[i]);
-	}
-	pl_sort(u, s->s.n, sizeof(*u), deepest_first);
-	play(s, u);
-	PL_TRY(put_units(s, u, err));
-	rc = pl_out_printf(s->out, err,
-			   "# FullyShardedDataParallel: "
-			   "auto_wrap_policy=functools.partial(size_based_auto_wrap_policy,\n"
-			   "#     min_num_params=%lld), the smallest set at 4 bytes an element\n",
-			   (long long)pl_max_i64(least / 4, 1));
-out:
-	pl_free(u);
-	return rc;
-}
-
+/* Gradients keep the precision in which the plan sizes them, so reduce_dtype stands beside. */
 static int put_options(struct pl_setter *s, struct pl_err *err)
 {
 	const char *word = pl_settings_precision(s->p), *dtype = NULL;
@@ -159,9 +176,14 @@ static int put_options(struct pl_setter *s, struct pl_err *err)
 		return pl_out_printf(s->out, err, "options = {}\n");
 	}
 	s->done |= 1u << PL_RW_PRECISION;
-	rc = pl_out_printf(
-		s->out, err,
-		"options = {\"mp_policy\": MixedPrecisionPolicy(param_dtype=torch.%s)}\n", dtype);
+	rc = pl_out_printf(s->out, err,
+			   "options = {\"mp_policy\": MixedPrecisionPolicy(param_dtype=torch.%s, "
+			   "reduce_dtype=torch.float32)}\n%s",
+			   dtype,
+			   dtype[0] == 'f'
+				   ? "scaler = torch.amp.GradScaler(\"cuda\")  # float16 needs its "
+				     "loss scaled\n"
+				   : "");
 out:
 	return rc;
 }
@@ -174,6 +196,7 @@ static int body(struct pl_setter *s, struct pl_err *err)
 	PL_TRY(pl_out_printf(s->out, err,
 			     "import torch\nfrom torch.distributed.fsdp import "
 			     "MixedPrecisionPolicy, fully_shard\n"));
+	PL_TRY(pl_settings_torch_nccl(s, true, err));
 	PL_TRY(put_options(s, err));
 	PL_TRY(pl_settings_torch_recompute(s, err));
 	PL_TRY(put_modules(s, err));
@@ -194,6 +217,6 @@ static int write_fsdp(const struct pl_plan *p, struct pl_out *out, struct pl_err
 	return pl_settings_write(p, "fsdp", out, body, err);
 }
 
-const struct pl_settings pl_settings_fsdp = {
-	"fsdp", "PyTorch fully_shard: modules that are one group each, as code", write_fsdp
-};
+const struct pl_settings pl_settings_fsdp = { "fsdp",
+					      "PyTorch fully_shard: groups of modules, as code",
+					      write_fsdp };

@@ -3,61 +3,84 @@
  *
  * Horovod fuses what is ready when its cycle comes round, up to a threshold, so a threshold alone
  * cannot say which tensors go together; groups (since 0.21) can, if groups are not fused in turn.
+ * A group that exceeds the threshold is cut, and builds for GPUs count every tensor as whole 16
+ * bytes, so the threshold has room for the padding; more room does no harm, as groups stay apart.
+ * Horovod reads the environment when it is initialised, from the process itself: the fragment sets
+ * it.
+ *
+ * What it cannot say: chunks of a tensor, an order other than that of readiness, and algorithms
+ * other than its own hierarchical one and those of NCCL.
  */
-#include <string.h>
-
 #include "plan/internal.h"
+
+#define PAD	16 /* bytes, of each tensor in the fusion buffer */
+#define MEMBERS 4  /* parameters that a layer may have under its one name */
+
+static int put_env(struct pl_setter *s, const char *name, int64_t value, struct pl_err *err)
+{
+	return pl_out_printf(s->out, err, "os.environ[\"%s\"] = \"%lld\"\n", name,
+			     (long long)value);
+}
+
+/* Room for the largest set. */
+static int64_t threshold(const struct pl_setter *s)
+{
+	int64_t max = 0;
+
+	for (uint32_t b = 0; b < s->s.n; b++) {
+		int64_t n = s->s.first[b + 1] - s->s.first[b];
+
+		max = pl_max_i64(max, pl_add_sat(s->s.bytes[b], n * PAD * MEMBERS));
+	}
+	return max;
+}
 
 static int put_environment(struct pl_setter *s, struct pl_err *err)
 {
+	bool hierarchical = pl_settings_algorithm(s->p) == PL_ALGO_HIERARCHICAL;
+	const char *nccl = pl_settings_nccl(s, false);
 	int rc = 0;
 
+	if (!s->s.n && !hierarchical && !nccl)
+		return 0;
+	PL_TRY(pl_out_printf(s->out, err, "# before hvd.init()\nimport os\n"));
 	if (s->s.n) {
-		PL_TRY(pl_out_printf(s->out, err,
-				     "# in the environment:\n# HOROVOD_FUSION_THRESHOLD=%lld\n"
-				     "# HOROVOD_CYCLE_TIME=1\n",
-				     (long long)(s->s.max_count > 1 ? s->s.max_bytes : 0)));
-		if (s->s.max_count > 1)
-			PL_TRY(pl_out_printf(s->out, err, "# HOROVOD_DISABLE_GROUP_FUSION=1\n"));
+		PL_TRY(put_env(s, "HOROVOD_FUSION_THRESHOLD", threshold(s), err));
+		PL_TRY(put_env(s, "HOROVOD_CYCLE_TIME", 1, err));
+		PL_TRY(put_env(s, "HOROVOD_DISABLE_GROUP_FUSION", 1, err));
 		s->done |= 1u << PL_RW_FUSE_TENSORS;
 	}
-	if (pl_settings_algorithm(s->p) == PL_ALGO_HIERARCHICAL) {
-		PL_TRY(pl_out_printf(s->out, err, "# HOROVOD_HIERARCHICAL_ALLREDUCE=1\n"));
+	if (hierarchical) {
+		PL_TRY(put_env(s, "HOROVOD_HIERARCHICAL_ALLREDUCE", 1, err));
 		s->done |= 1u << PL_RW_ALGORITHM;
 	}
+	if (nccl)
+		PL_TRY(pl_out_printf(s->out, err, "os.environ[\"NCCL_ALGO\"] = \"%s\"\n", nccl));
 out:
 	return rc;
 }
 
+static const char by_number[] =
+	"# gradients number by readiness: the parameters backward, where modules run in the order "
+	"of their definition\n"
+	"ready = list(model.parameters())[::-1]\n"
+	"groups = [[ready[number] for number in numbers] for numbers in (\n";
+
+static const char by_name[] =
+	"named = list(model.named_parameters())\n"
+	"def members(name):  # a parameter, or those of a module\n"
+	"    return [p for n, p in named if n == name or n.startswith(name + \".\")]\n"
+	"groups = [[p for name in names for p in members(name)] for names in (\n";
+
 static int put_groups(struct pl_setter *s, struct pl_err *err)
 {
-	const char *name;
-	bool blank = false;
-	int rc = 0;
+	bool numbers = pl_settings_nameless(s->p);
+	int rc;
 
-	PL_TRY(pl_out_printf(s->out, err,
-			     "parameters = dict(model.named_parameters())\n"
-			     "groups = [[parameters[name] for name in names] for names in (\n"));
-	for (uint32_t b = 0; b < s->s.n; b++) {
-		uint32_t n = s->s.first[b + 1] - s->s.first[b];
-		const uint32_t *t = s->s.tensor + s->s.first[b];
-
-		if (n < 2)
-			continue;
-		PL_TRY(pl_out_printf(s->out, err, "    ("));
-		for (uint32_t i = 0; i < n; i++) {
-			PL_TRY(pl_out_printf(s->out, err, i ? ", " : ""));
-			name = pl_settings_param(s->p->tensor[t[i]].name);
-			blank |= strchr(name, ' ') != NULL;
-			PL_TRY(pl_settings_str(s->out, name, err));
-		}
-		PL_TRY(pl_out_printf(s->out, err, "),\n"));
-	}
+	PL_TRY(pl_out_printf(s->out, err, "%s", numbers ? by_number : by_name));
+	for (uint32_t b = 0; b < s->s.n; b++)
+		PL_TRY(pl_settings_tuple(s, b, numbers, err));
 	PL_TRY(pl_out_printf(s->out, err, ")]\n"));
-	if (blank)
-		PL_TRY(pl_out_printf(s->out, err,
-				     "# the graph did not know the names of parameters: put them "
-				     "in, gradients number by readiness\n"));
 out:
 	return rc;
 }
@@ -65,19 +88,21 @@ out:
 static int body(struct pl_setter *s, struct pl_err *err)
 {
 	int64_t acc = pl_settings_accumulate(s->p);
-	bool groups = s->s.max_count > 1;
 	int rc;
 
 	PL_TRY(put_environment(s, err));
-	if (!groups && !acc)
-		return 0;
-	PL_TRY(pl_out_printf(s->out, err, "import horovod.torch as hvd\n"));
-	if (groups)
+	PL_TRY(pl_out_printf(s->out, err, "import torch\nimport horovod.torch as hvd\n"));
+	PL_TRY(pl_settings_torch_precision(s, err));
+	/* before layers are wrapped for recomputing, which changes the names of their parameters */
+	if (s->s.n)
 		PL_TRY(put_groups(s, err));
+	PL_TRY(pl_settings_torch_recompute(s, err));
+	if (!s->s.n && !acc)
+		goto out;
 	PL_TRY(pl_out_printf(s->out, err,
 			     "optimizer = hvd.DistributedOptimizer(\n    optimizer,\n"
 			     "    named_parameters=model.named_parameters(),\n"));
-	if (groups)
+	if (s->s.n)
 		PL_TRY(pl_out_printf(s->out, err, "    groups=groups,\n"));
 	if (acc) {
 		s->done |= 1u << PL_RW_ACCUMULATE;

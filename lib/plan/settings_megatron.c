@@ -3,30 +3,93 @@
  *
  * A bucket is closed when its elements reach the size given, all to one size; buckets are
  * reduced while the backward pass goes on only with --overlap-grad-reduce. Recomputation of whole
- * layers takes the first N of each pipeline stage.
+ * layers takes the first N of each pipeline stage, whole transformer layers: those are told by the
+ * first number among the parts of a name (encoder.layer.3.attention), and what has none, as an
+ * embedding, cannot be recomputed.
+ *
+ * What it cannot say: sets of different sizes, chunks, an order, recomputation of certain layers
+ * or of parts of one.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "plan/internal.h"
 
 #define ELEMENT 4 /* bytes: gradients as the base has them */
 
-static int put_recompute(struct pl_setter *s, struct pl_err *err)
+/* The number of the transformer layer, -1 if the name has none. */
+static long layer_number(const char *name)
 {
-	uint32_t n = 0;
+	for (const char *part = name; part; part = strchr(part, '.')) {
+		char *end;
+		long n;
+
+		part += *part == '.';
+		if (*part < '0' || *part > '9')
+			continue;
+		n = strtol(part, &end, 10);
+		if (!*end || *end == '.')
+			return n;
+	}
+	return -1;
+}
+
+static int ascending(const void *a, const void *b)
+{
+	const long *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+/* Layers to recompute: different numbers, and names without one. */
+static int count_layers(const struct pl_plan *p, uint32_t *layers, uint32_t *others,
+			struct pl_err *err)
+{
+	long *number = NULL;
+	size_t n = 0, cap = 0;
 	int rc = 0;
 
-	for (size_t i = 0; i < s->p->n_rw; i++)
-		if (s->p->rw[i].op == PL_RW_RECOMPUTE)
-			n += s->p->rw[i].n_args;
-	if (!n)
+	*layers = *others = 0;
+	for (size_t i = 0; i < p->n_rw; i++)
+		cap += p->rw[i].op == PL_RW_RECOMPUTE ? p->rw[i].n_args : 0;
+	if (!cap)
 		return 0;
+	PL_TRY(pl_alloc(&number, cap, sizeof(*number), err));
+	for (size_t i = 0; i < p->n_rw; i++)
+		for (uint32_t a = 0; p->rw[i].op == PL_RW_RECOMPUTE && a < p->rw[i].n_args; a++)
+			number[n++] = layer_number(p->rw[i].arg[a]);
+	pl_sort(number, n, sizeof(*number), ascending);
+	for (size_t i = 0; i < n; i++) {
+		*others += number[i] < 0;
+		*layers += number[i] >= 0 && (!i || number[i] != number[i - 1]);
+	}
+out:
+	pl_free(number);
+	return rc;
+}
+
+static int put_recompute(struct pl_setter *s, struct pl_err *err)
+{
+	uint32_t layers, others;
+	int rc;
+
+	PL_TRY(count_layers(s->p, &layers, &others, err));
+	if (!layers)
+		goto out;
 	s->done |= 1u << PL_RW_RECOMPUTE;
 	PL_TRY(pl_out_printf(s->out, err,
-			     "# layers are the first of each pipeline stage, whichever the plan "
-			     "names\n--recompute-granularity full\n--recompute-method block\n"
+			     "# whole transformer layers, the first of each pipeline stage, "
+			     "whichever the plan names (%u in all)\n",
+			     layers));
+	if (others)
+		PL_TRY(pl_out_printf(s->out, err,
+				     "# not expressed: recompute of %u that are no transformer "
+				     "layers\n",
+				     others));
+	PL_TRY(pl_out_printf(s->out, err,
+			     "--recompute-granularity full\n--recompute-method block\n"
 			     "--recompute-num-layers %u\n",
-			     n));
+			     layers));
 out:
 	return rc;
 }
@@ -43,19 +106,34 @@ static int put_precision(struct pl_setter *s, struct pl_err *err)
 	return pl_out_printf(s->out, err, "--%s\n", word);
 }
 
+static int put_buckets(struct pl_setter *s, struct pl_err *err)
+{
+	struct pl_one_size one;
+	int rc;
+
+	PL_TRY(pl_settings_one_size(&s->s, PL_CLOSE_REACHED, ELEMENT, &one, err));
+	PL_TRY(pl_out_printf(s->out, err,
+			     "# elements, of %d bytes each; of the first pipeline "
+			     "stage, the others have one bucket\n",
+			     ELEMENT));
+	PL_TRY(pl_settings_put_differ(s->out, &one, err));
+	PL_TRY(pl_out_printf(s->out, err, "--overlap-grad-reduce\n--ddp-bucket-size %lld\n",
+			     (long long)one.size));
+	s->done |= 1u << PL_RW_FUSE_TENSORS;
+out:
+	return rc;
+}
+
 static int body(struct pl_setter *s, struct pl_err *err)
 {
 	int64_t acc = pl_settings_accumulate(s->p);
+	const char *nccl = pl_settings_nccl(s, false);
 	int rc = 0;
 
-	if (s->s.n) {
-		s->done |= 1u << PL_RW_FUSE_TENSORS;
-		PL_TRY(pl_out_printf(s->out, err,
-				     "# elements: the plan's largest set at %d bytes each\n"
-				     "# not exactly the plan's sets: all buckets have one size\n"
-				     "--overlap-grad-reduce\n--ddp-bucket-size %lld\n",
-				     ELEMENT, (long long)pl_max_i64(s->s.max_bytes / ELEMENT, 1)));
-	}
+	if (nccl)
+		PL_TRY(pl_out_printf(s->out, err, "# in the environment: NCCL_ALGO=%s\n", nccl));
+	if (s->s.n)
+		PL_TRY(put_buckets(s, err));
 	PL_TRY(put_recompute(s, err));
 	PL_TRY(put_precision(s, err));
 	if (acc) {

@@ -1,27 +1,47 @@
 /*
- * Settings of XLA on GPUs: flags in the environment.
+ * Settings of XLA on GPUs: flags in the environment. A flag that XLA does not know ends the program
+ * at its start.
  *
- * Its combiner joins all-reduces that stand next to one another while their sum stays within the
- * threshold; 0 leaves each alone.
+ * Its combiner joins all-reduces while their sum stays within the threshold, all to one size; 0
+ * leaves each alone. Only with the latency-hiding scheduler are they carried out beside
+ * computation.
+ *
+ * What it cannot say: sets of different sizes, chunks, an order; microbatches, recomputation
+ * (jax.checkpoint) and precision belong to the program.
  */
 #include "plan/internal.h"
 
-static int body(struct pl_setter *s, struct pl_err *err)
+static int put_combiner(struct pl_setter *s, struct pl_err *err)
 {
-	int rc = 0;
+	struct pl_one_size one;
+	int rc;
 
-	if (!s->s.n)
-		return 0;
-	s->done |= 1u << PL_RW_FUSE_TENSORS;
+	PL_TRY(pl_settings_one_size(&s->s, PL_CLOSE_BEFORE, 1, &one, err));
+	/* all-reduces may be combined in an order other than that of readiness */
 	if (s->s.max_count > 1)
 		PL_TRY(pl_out_printf(s->out, err,
-				     "# the plan's largest set; not exactly its sets: the combiner "
-				     "fills up to one size\n"));
+				     "# the combiner goes by its own order of the all-reduces; in "
+				     "the order of readiness:\n"));
+	PL_TRY(pl_settings_put_differ(s->out, &one, err));
 	PL_TRY(pl_out_printf(s->out, err,
 			     "export XLA_FLAGS=\"$XLA_FLAGS "
 			     "--xla_gpu_all_reduce_combine_threshold_bytes=%lld"
 			     " --xla_gpu_enable_latency_hiding_scheduler=true\"\n",
-			     (long long)(s->s.max_count > 1 ? s->s.max_bytes : 0)));
+			     (long long)(s->s.max_count > 1 ? one.size : 0)));
+	s->done |= 1u << PL_RW_FUSE_TENSORS;
+out:
+	return rc;
+}
+
+static int body(struct pl_setter *s, struct pl_err *err)
+{
+	const char *nccl = pl_settings_nccl(s, false);
+	int rc = 0;
+
+	if (nccl)
+		PL_TRY(pl_out_printf(s->out, err, "export NCCL_ALGO=%s\n", nccl));
+	if (s->s.n)
+		PL_TRY(put_combiner(s, err));
 out:
 	return rc;
 }

@@ -1,6 +1,6 @@
 /*
- * Settings of the seven frameworks, against what was checked by hand (those of DDP also against
- * torch 2.15: buckets of the list as it assigns them).
+ * Settings of the seven frameworks, against what was checked by hand (what the
+ * frameworks make of them is measured by bench/settings).
  */
 #include "plan_fixture.h"
 
@@ -67,10 +67,12 @@ static const struct {
 	  ")\n"
 	  "# not exactly the plan's sets: DDP fills buckets in the order in which gradients become "
 	  "ready\n"
-	  "# the list rules from the second step on, and without find_unused_parameters only\n"
-	  "# releases without bucket_cap_mb_list: bucket_cap_mb=8.00390625 (2 of 3 buckets differ, "
-	  "at their ends);\n"
-	  "# older ones still close the first bucket at 1 MiB\n"
+	  "# the list rules from the second step on, and without find_unused_parameters (or with "
+	  "static_graph) only\n"
+	  "# releases without bucket_cap_mb_list: bucket_cap_mb=8.00390625 (2 ends of buckets "
+	  "differ);\n"
+	  "# those that close the first bucket at 1 MiB all the same take "
+	  "torch.distributed._DEFAULT_FIRST_BUCKET_BYTES for it\n"
 	  "accumulate = 4  # microbatches a step: all but the last inside \"with "
 	  "model.no_sync():\"\n"
 	  "# not expressed: partition-tensor head.weight 2: no setting splits the communication of "
@@ -79,15 +81,16 @@ static const struct {
 	  "own\n"
 	  "# not expressed: order body.0.weight body.1.weight: communication is issued as "
 	  "gradients become ready\n"
-	  "# not expressed: algorithm hierarchical: the communication library chooses; NCCL obeys "
-	  "NCCL_ALGO=Ring or Tree\n"
+	  "# not expressed: algorithm hierarchical: the communication library chooses; NCCL can be "
+	  "told ring or tree, for all tensors alike\n"
 	  "# not expressed: bandwidth nic x 2: another machine, not a setting\n" },
 	{ "big", big, "fsdp",
 	  "# fsdp: a plan by paceline; 104 ms a step predicted, 120 ms so far\n"
 	  "# sizes of some tensors are estimated: check what the framework makes of these\n"
 	  "import torch\n"
 	  "from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard\n"
-	  "options = {\"mp_policy\": MixedPrecisionPolicy(param_dtype=torch.bfloat16)}\n"
+	  "options = {\"mp_policy\": MixedPrecisionPolicy(param_dtype=torch.bfloat16, "
+	  "reduce_dtype=torch.float32)}\n"
 	  "# before the model is wrapped; the names are those of modules\n"
 	  "from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import "
 	  "apply_activation_checkpointing\n"
@@ -96,16 +99,22 @@ static const struct {
 	  "    \"body.1\",\n"
 	  ")]\n"
 	  "apply_activation_checkpointing(model, check_fn=lambda m: any(m is l for l in layers))\n"
-	  "for name in (\n"
-	  "    \"body.0\",\n"
-	  "    \"body.1\",\n"
-	  "    \"head\",\n"
+	  "def module(name):  # of the name of a module or of one of its parameters\n"
+	  "    try:\n"
+	  "        return model.get_submodule(name)\n"
+	  "    except AttributeError:\n"
+	  "        return model.get_submodule(name.rpartition(\".\")[0])\n"
+	  "taken = {model}\n"
+	  "for names in (\n"
+	  "    (\"body.0.weight\", \"body.0.bias\"),\n"
+	  "    (\"body.1.weight\", \"body.1.bias\"),\n"
+	  "    (\"head.weight\", \"head.bias\"),\n"
 	  "):\n"
-	  "    fully_shard(model.get_submodule(name), **options)\n"
-	  "fully_shard(model, **options)\n"
-	  "# FullyShardedDataParallel: "
-	  "auto_wrap_policy=functools.partial(size_based_auto_wrap_policy,\n"
-	  "#     min_num_params=1049600), the smallest set at 4 bytes an element\n"
+	  "    group = [m for m in dict.fromkeys(map(module, names)) if m not in taken]\n"
+	  "    taken.update(group)\n"
+	  "    if group:\n"
+	  "        fully_shard(group, **options)\n"
+	  "fully_shard(model, **options)  # what is left\n"
 	  "accumulate = 4  # microbatches a step: model.set_requires_gradient_sync(False), True "
 	  "before the last\n"
 	  "# not expressed: partition-tensor head.weight 2: no setting splits the communication of "
@@ -114,24 +123,38 @@ static const struct {
 	  "own\n"
 	  "# not expressed: order body.0.weight body.1.weight: communication is issued as "
 	  "gradients become ready\n"
-	  "# not expressed: algorithm hierarchical: the communication library chooses; NCCL obeys "
-	  "NCCL_ALGO=Ring or Tree\n"
+	  "# not expressed: algorithm hierarchical: the communication library chooses; NCCL can be "
+	  "told ring or tree, for all tensors alike\n"
 	  "# not expressed: bandwidth nic x 2: another machine, not a setting\n" },
 	{ "big", big, "horovod",
 	  "# horovod: a plan by paceline; 104 ms a step predicted, 120 ms so far\n"
 	  "# sizes of some tensors are estimated: check what the framework makes of these\n"
-	  "# in the environment:\n"
-	  "# HOROVOD_FUSION_THRESHOLD=8392704\n"
-	  "# HOROVOD_CYCLE_TIME=1\n"
-	  "# HOROVOD_DISABLE_GROUP_FUSION=1\n"
-	  "# HOROVOD_HIERARCHICAL_ALLREDUCE=1\n"
+	  "# before hvd.init()\n"
+	  "import os\n"
+	  "os.environ[\"HOROVOD_FUSION_THRESHOLD\"] = \"8392832\"\n"
+	  "os.environ[\"HOROVOD_CYCLE_TIME\"] = \"1\"\n"
+	  "os.environ[\"HOROVOD_DISABLE_GROUP_FUSION\"] = \"1\"\n"
+	  "os.environ[\"HOROVOD_HIERARCHICAL_ALLREDUCE\"] = \"1\"\n"
+	  "import torch\n"
 	  "import horovod.torch as hvd\n"
-	  "parameters = dict(model.named_parameters())\n"
-	  "groups = [[parameters[name] for name in names] for names in (\n"
+	  "autocast = torch.autocast(\"cuda\", dtype=torch.bfloat16)  # with autocast: around "
+	  "forward pass and loss\n"
+	  "named = list(model.named_parameters())\n"
+	  "def members(name):  # a parameter, or those of a module\n"
+	  "    return [p for n, p in named if n == name or n.startswith(name + \".\")]\n"
+	  "groups = [[p for name in names for p in members(name)] for names in (\n"
 	  "    (\"head.weight\", \"head.bias\"),\n"
 	  "    (\"body.0.weight\", \"body.0.bias\"),\n"
 	  "    (\"body.1.weight\", \"body.1.bias\"),\n"
 	  ")]\n"
+	  "# before the model is wrapped; the names are those of modules\n"
+	  "from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import "
+	  "apply_activation_checkpointing\n"
+	  "layers = [model.get_submodule(name) for name in (\n"
+	  "    \"body.0\",\n"
+	  "    \"body.1\",\n"
+	  ")]\n"
+	  "apply_activation_checkpointing(model, check_fn=lambda m: any(m is l for l in layers))\n"
 	  "optimizer = hvd.DistributedOptimizer(\n"
 	  "    optimizer,\n"
 	  "    named_parameters=model.named_parameters(),\n"
@@ -144,19 +167,20 @@ static const struct {
 	  "own\n"
 	  "# not expressed: order body.0.weight body.1.weight: communication is issued as "
 	  "gradients become ready\n"
-	  "# not expressed: recompute body.0 body.1: no setting names the layers\n"
-	  "# not expressed: precision bf16: no setting for this precision, or for some operations "
-	  "alone\n"
 	  "# not expressed: bandwidth nic x 2: another machine, not a setting\n" },
 	{ "big", big, "byteps",
 	  "# byteps: a plan by paceline; 104 ms a step predicted, 120 ms so far\n"
 	  "# sizes of some tensors are estimated: check what the framework makes of these\n"
-	  "# the largest chunk of the plan; BytePS rounds it up to whole pages and local ranks\n"
+	  "# rounded up by BytePS to whole pages times the ranks of a host\n"
 	  "export BYTEPS_PARTITION_BYTES=4194304\n"
 	  "# not exactly the plan's chunks: 1 of 6 tensors get another number of them\n"
-	  "# one partition on its way and one behind it, so that priorities decide what is next;\n"
-	  "# priorities are those of BytePS: layers near the input first\n"
+	  "# one partition on its way and one behind it, so that priorities decide what is next: "
+	  "those of BytePS,\n"
+	  "# the order of declaration in TensorFlow, of parameters in MXNet, of their sorted names "
+	  "in PyTorch\n"
 	  "export BYTEPS_SCHEDULING_CREDIT=2\n"
+	  "# microbatches, in PyTorch: byteps.torch.DistributedOptimizer(..., "
+	  "backward_passes_per_step=4)\n"
 	  "# not expressed: fuse-tensors head.weight head.bias: no setting groups tensors\n"
 	  "# not expressed: fuse-tensors body.1.weight body.1.bias: no setting groups tensors\n"
 	  "# not expressed: fuse-tensors body.0.weight body.0.bias: no setting groups tensors\n"
@@ -164,25 +188,25 @@ static const struct {
 	  "own\n"
 	  "# not expressed: order body.0.weight body.1.weight: communication is issued as "
 	  "gradients become ready\n"
-	  "# not expressed: accumulate 4: the training loop decides\n"
 	  "# not expressed: recompute body.0 body.1: no setting names the layers\n"
 	  "# not expressed: precision bf16: no setting for this precision, or for some operations "
 	  "alone\n"
-	  "# not expressed: algorithm hierarchical: the communication library chooses; NCCL obeys "
-	  "NCCL_ALGO=Ring or Tree\n"
+	  "# not expressed: algorithm hierarchical: the communication library chooses; NCCL can be "
+	  "told ring or tree, for all tensors alike\n"
 	  "# not expressed: bandwidth nic x 2: another machine, not a setting\n" },
 	{ "big", big, "deepspeed",
 	  "# deepspeed: a plan by paceline; 104 ms a step predicted, 120 ms so far\n"
 	  "# sizes of some tensors are estimated: check what the framework makes of these\n"
-	  "# bucket sizes are elements, the plan's largest set at 4 bytes each, and rule from ZeRO "
-	  "stage 1 on\n"
-	  "# not exactly the plan's sets: all buckets have one size\n"
-	  "# the model itself calls deepspeed.checkpointing.checkpoint for the layers of the plan\n"
+	  "# bucket sizes are elements, of 4 bytes each; ZeRO stage 1 is the least that has them\n"
+	  "# not exactly the plan's sets: all buckets have one size; ends of buckets that differ: "
+	  "2\n"
+	  "# recomputation is for the model to do: it calls deepspeed.checkpointing.checkpoint for "
+	  "its layers\n"
 	  "{\n"
 	  "  \"gradient_accumulation_steps\": 4,\n"
 	  "  \"bf16\": { \"enabled\": true },\n"
-	  "  \"activation_checkpointing\": { \"number_checkpoints\": 2 },\n"
 	  "  \"zero_optimization\": {\n"
+	  "    \"stage\": 1,\n"
 	  "    \"overlap_comm\": true,\n"
 	  "    \"reduce_bucket_size\": 2098176,\n"
 	  "    \"allgather_bucket_size\": 2098176\n"
@@ -194,17 +218,20 @@ static const struct {
 	  "own\n"
 	  "# not expressed: order body.0.weight body.1.weight: communication is issued as "
 	  "gradients become ready\n"
-	  "# not expressed: algorithm hierarchical: the communication library chooses; NCCL obeys "
-	  "NCCL_ALGO=Ring or Tree\n"
+	  "# not expressed: recompute body.0 body.1: no setting names the layers\n"
+	  "# not expressed: algorithm hierarchical: the communication library chooses; NCCL can be "
+	  "told ring or tree, for all tensors alike\n"
 	  "# not expressed: bandwidth nic x 2: another machine, not a setting\n" },
 	{ "big", big, "megatron",
 	  "# megatron: a plan by paceline; 104 ms a step predicted, 120 ms so far\n"
 	  "# sizes of some tensors are estimated: check what the framework makes of these\n"
-	  "# elements: the plan's largest set at 4 bytes each\n"
-	  "# not exactly the plan's sets: all buckets have one size\n"
+	  "# elements, of 4 bytes each; of the first pipeline stage, the others have one bucket\n"
+	  "# not exactly the plan's sets: all buckets have one size; ends of buckets that differ: "
+	  "2\n"
 	  "--overlap-grad-reduce\n"
 	  "--ddp-bucket-size 2098176\n"
-	  "# layers are the first of each pipeline stage, whichever the plan names\n"
+	  "# whole transformer layers, the first of each pipeline stage, whichever the plan names "
+	  "(2 in all)\n"
 	  "--recompute-granularity full\n"
 	  "--recompute-method block\n"
 	  "--recompute-num-layers 2\n"
@@ -217,13 +244,15 @@ static const struct {
 	  "own\n"
 	  "# not expressed: order body.0.weight body.1.weight: communication is issued as "
 	  "gradients become ready\n"
-	  "# not expressed: algorithm hierarchical: the communication library chooses; NCCL obeys "
-	  "NCCL_ALGO=Ring or Tree\n"
+	  "# not expressed: algorithm hierarchical: the communication library chooses; NCCL can be "
+	  "told ring or tree, for all tensors alike\n"
 	  "# not expressed: bandwidth nic x 2: another machine, not a setting\n" },
 	{ "big", big, "xla",
 	  "# xla: a plan by paceline; 104 ms a step predicted, 120 ms so far\n"
 	  "# sizes of some tensors are estimated: check what the framework makes of these\n"
-	  "# the plan's largest set; not exactly its sets: the combiner fills up to one size\n"
+	  "# the combiner goes by its own order of the all-reduces; in the order of readiness:\n"
+	  "# not exactly the plan's sets: all buckets have one size; ends of buckets that differ: "
+	  "2\n"
 	  "export XLA_FLAGS=\"$XLA_FLAGS --xla_gpu_all_reduce_combine_threshold_bytes=8392704 "
 	  "--xla_gpu_enable_latency_hiding_scheduler=true\"\n"
 	  "# not expressed: partition-tensor head.weight 2: no setting splits the communication of "
@@ -236,45 +265,44 @@ static const struct {
 	  "# not expressed: recompute body.0 body.1: no setting names the layers\n"
 	  "# not expressed: precision bf16: no setting for this precision, or for some operations "
 	  "alone\n"
-	  "# not expressed: algorithm hierarchical: the communication library chooses; NCCL obeys "
-	  "NCCL_ALGO=Ring or Tree\n"
+	  "# not expressed: algorithm hierarchical: the communication library chooses; NCCL can be "
+	  "told ring or tree, for all tensors alike\n"
 	  "# not expressed: bandwidth nic x 2: another machine, not a setting\n" },
 	{ "plain", plain, "byteps",
 	  "# byteps: a plan by paceline\n"
-	  "# the largest chunk of the plan; BytePS rounds it up to whole pages and local ranks\n"
-	  "export BYTEPS_PARTITION_BYTES=200\n"
+	  "# rounded up by BytePS to whole pages times the ranks of a host\n"
+	  "export BYTEPS_PARTITION_BYTES=4096\n"
 	  "# no order in the plan: first come, first served\n"
 	  "export BYTEPS_SCHEDULING_CREDIT=0\n"
+	  "# the same on all roles, and as many servers to be started\n"
 	  "export DMLC_NUM_SERVER=2\n"
 	  "# not expressed: fuse-tensors a.w b.w: no setting groups tensors\n"
 	  "# not expressed: precision fp8: no setting for this precision, or for some operations "
 	  "alone\n" },
 	{ "plain", plain, "megatron",
 	  "# megatron: a plan by paceline\n"
-	  "# elements: the plan's largest set at 4 bytes each\n"
-	  "# not exactly the plan's sets: all buckets have one size\n"
+	  "# elements, of 4 bytes each; of the first pipeline stage, the others have one bucket\n"
 	  "--overlap-grad-reduce\n"
 	  "--ddp-bucket-size 75\n"
 	  "--bf16\n"
 	  "--fp8-format hybrid\n"
-	  "# not expressed: algorithm ps 2: the communication library chooses; NCCL obeys "
-	  "NCCL_ALGO=Ring or Tree\n" },
+	  "# not expressed: algorithm ps 2: the communication library chooses; NCCL can be told "
+	  "ring or tree, for all tensors alike\n" },
 	{ "plain", plain, "deepspeed",
 	  "# deepspeed: a plan by paceline\n"
-	  "# bucket sizes are elements, the plan's largest set at 4 bytes each, and rule from ZeRO "
-	  "stage 1 on\n"
-	  "# not exactly the plan's sets: all buckets have one size\n"
+	  "# bucket sizes are elements, of 4 bytes each; ZeRO stage 1 is the least that has them\n"
 	  "{\n"
 	  "  \"zero_optimization\": {\n"
+	  "    \"stage\": 1,\n"
 	  "    \"overlap_comm\": true,\n"
 	  "    \"reduce_bucket_size\": 75,\n"
-	  "    \"allgather_bucket_size\": 75\n"
+	  "    \"allgather_bucket_size\": 76\n"
 	  "  }\n"
 	  "}\n"
 	  "# not expressed: precision fp8: no setting for this precision, or for some operations "
 	  "alone\n"
-	  "# not expressed: algorithm ps 2: the communication library chooses; NCCL obeys "
-	  "NCCL_ALGO=Ring or Tree\n" },
+	  "# not expressed: algorithm ps 2: the communication library chooses; NCCL can be told "
+	  "ring or tree, for all tensors alike\n" },
 	{ "inter", inter, "ddp",
 	  "# ddp: a plan by paceline\n"
 	  "import torch\n"
@@ -285,28 +313,33 @@ static const struct {
 	  ")\n"
 	  "# not exactly the plan's sets: DDP fills buckets in the order in which gradients become "
 	  "ready\n"
-	  "# the list rules from the second step on, and without find_unused_parameters only\n"
-	  "# releases without bucket_cap_mb_list: bucket_cap_mb=0.01171875 (0 of 2 buckets "
-	  "differ);\n"
-	  "# older ones still close the first bucket at 1 MiB\n" },
+	  "# the list rules from the second step on, and without find_unused_parameters (or with "
+	  "static_graph) only\n"
+	  "# releases without bucket_cap_mb_list: bucket_cap_mb=0.0078125 (no end differs);\n"
+	  "# those that close the first bucket at 1 MiB all the same take "
+	  "torch.distributed._DEFAULT_FIRST_BUCKET_BYTES for it\n" },
 	{ "inter", inter, "horovod",
 	  "# horovod: a plan by paceline\n"
-	  "# in the environment:\n"
-	  "# HOROVOD_FUSION_THRESHOLD=8192\n"
-	  "# HOROVOD_CYCLE_TIME=1\n"
-	  "# HOROVOD_DISABLE_GROUP_FUSION=1\n"
+	  "# before hvd.init()\n"
+	  "import os\n"
+	  "os.environ[\"HOROVOD_FUSION_THRESHOLD\"] = \"8320\"\n"
+	  "os.environ[\"HOROVOD_CYCLE_TIME\"] = \"1\"\n"
+	  "os.environ[\"HOROVOD_DISABLE_GROUP_FUSION\"] = \"1\"\n"
+	  "import torch\n"
 	  "import horovod.torch as hvd\n"
-	  "parameters = dict(model.named_parameters())\n"
-	  "groups = [[parameters[name] for name in names] for names in (\n"
+	  "torch.set_float32_matmul_precision(\"high\")\n"
+	  "named = list(model.named_parameters())\n"
+	  "def members(name):  # a parameter, or those of a module\n"
+	  "    return [p for n, p in named if n == name or n.startswith(name + \".\")]\n"
+	  "groups = [[p for name in names for p in members(name)] for names in (\n"
+	  "    (\"b\",),\n"
 	  "    (\"a\", \"c\"),\n"
 	  ")]\n"
 	  "optimizer = hvd.DistributedOptimizer(\n"
 	  "    optimizer,\n"
 	  "    named_parameters=model.named_parameters(),\n"
 	  "    groups=groups,\n"
-	  ")\n"
-	  "# not expressed: precision tf32: no setting for this precision, or for some operations "
-	  "alone\n" },
+	  ")\n" },
 	{ "hand", hand, "ddp",
 	  "# ddp: a plan by paceline\n"
 	  "# the plan names no tensors of its base: nothing can be said about buckets\n"
@@ -340,6 +373,57 @@ static const struct pl_settings *find(const char *name)
 		if (!strcmp((*s)->name, name))
 			return *s;
 	return NULL;
+}
+
+/* Does the plan's text for the framework hold this? */
+static void holds(const char *plan, const char *name, const char *want, const char *what)
+{
+	struct pl_plan p;
+	struct pl_buf b;
+
+	if (read_str(plan, &p) < 0) {
+		ok(false, "%s: %s", what, last.msg);
+		return;
+	}
+	ok(strstr(written(&p, find(name)->write, &b), want), "%s: %s", name, what);
+	pl_buf_fini(&b);
+	pl_plan_fini(&p);
+}
+
+static void more(void)
+{
+	static const char odd[] =
+		"paceline-plan 1\ntensor a 12\ntensor b 16\ntensor c 4\ntensor d 12\n"
+		"fuse-tensors a b\nalgorithm tree\n";
+	static const char layers[] =
+		"paceline-plan 1\ntensor a 4\nrecompute x.3.attention emb x.3.mlp "
+		"x.12 h2.mlp\n";
+	static const char parts[] = "paceline-plan 1\ntensor a 40960\ntensor b 8192\n"
+				    "partition-tensor a 5\n";
+
+	/* 3, 4, 1 and 3 elements, sets of 7, 1 and 3: a size of 1 splits the first set, 3 splits it
+	 * and joins the others, 7 only joins them */
+	holds(odd, "megatron", "differ: 1\n--overlap-grad-reduce\n--ddp-bucket-size 7\n",
+	      "the largest size under which the fewest ends differ");
+	holds(odd, "deepspeed", "\"reduce_bucket_size\": 7,\n    \"allgather_bucket_size\": 8\n",
+	      "what is gathered is even");
+	holds(odd, "deepspeed", "# not expressed: algorithm tree", "no trees for what has none");
+	holds(odd, "ddp", "\"NCCL_ALGO\"] = \"allreduce:tree\"", "trees for all-reduces alone");
+	holds(odd, "xla", "export NCCL_ALGO=allreduce:tree\n", "the same in the environment");
+	holds("paceline-plan 1\ntensor a 4\nalgorithm ring\n", "fsdp", "\"NCCL_ALGO\"] = \"ring\"",
+	      "rings for everything");
+	holds(layers, "megatron", "--recompute-num-layers 2\n", "layers by number, each once");
+	holds(layers, "megatron", "# not expressed: recompute of 2 that", "... and what has none");
+	holds("paceline-plan 1\ntensor a 4\nrecompute emb\n", "megatron",
+	      "# not expressed: recompute emb", "... nothing to recompute");
+	holds(parts, "byteps", "PARTITION_BYTES=8192\n# no order",
+	      "the size that gives all chunks");
+	holds("paceline-plan 1\ntensor \"1\" 4\ntensor \"0\" 4\nfuse-tensors \"1\" \"0\"\n", "fsdp",
+	      "    (\"1\", \"0\"),\n", "numbers that are names");
+	holds("paceline-plan 1\ntensor m.w 4\ntensor m.b 4\ntensor n.w 4\nfuse-tensors m.b n.w\n",
+	      "fsdp", "parameters: 1 modules", "modules with parameters in several sets");
+	holds("paceline-plan 1\ntensor m.w 4\nprecision fp16\n", "fsdp", "torch.amp.GradScaler",
+	      "float16 is scaled");
 }
 
 int main(void)
@@ -376,11 +460,11 @@ int main(void)
 		 "tensor \"grad 2 10x10\" 400\nfuse-tensors \"grad m.w\" \"grad m.b\"\n"
 		 "accumulate 2\naccumulate 3\n",
 		 &p);
-	ok(strstr(written(&p, find("fsdp")->write, &b), "\n    \"m\",\n"),
-	   "gradients are those of parameters: a module");
+	ok(strstr(written(&p, find("fsdp")->write, &b), "\n    (\"m.w\", \"m.b\"),\n"),
+	   "gradients are those of parameters");
 	pl_buf_fini(&b);
-	ok(strstr(written(&p, find("horovod")->write, &b), "(\"m.w\", \"m.b\"),\n)]\noptimizer"),
-	   "... and a group");
+	ok(strstr(written(&p, find("horovod")->write, &b), "(\"m.w\", \"m.b\"),\n"),
+	   "... in a group");
 	pl_buf_fini(&b);
 	ok(strstr(written(&p, find("ddp")->write, &b), "accumulate = 6 "),
 	   "microbatches of two lines multiply");
@@ -389,9 +473,12 @@ int main(void)
 	read_str("paceline-plan 1\ntensor \"grad 0 7\" 100\ntensor \"grad 1 3\" 4\n"
 		 "fuse-tensors \"grad 0 7\" \"grad 1 3\"\n",
 		 &p);
-	ok(strstr(written(&p, find("horovod")->write, &b), "did not know the names of parameters"),
-	   "names that are none of parameters are said to be so");
+	ok(strstr(written(&p, find("horovod")->write, &b), "    (0, 1),\n"),
+	   "without names of parameters they are numbers");
+	pl_buf_fini(&b);
+	ok(strstr(written(&p, find("fsdp")->write, &b), "    (0, 1),\n"), "... of modules, too");
 	pl_buf_fini(&b);
 	pl_plan_fini(&p);
+	more();
 	return done_testing();
 }

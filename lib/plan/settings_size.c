@@ -1,0 +1,102 @@
+/*
+ * One size for all buckets, for the frameworks that have no list of them.
+ *
+ * Such a framework fills a bucket with gradients in the order of readiness and closes it by one of
+ * two rules: once it has reached the size, or before the tensor that would not fit. Both are played
+ * through here for the sizes of the plan's sets (at most TRIED of them) and for 1, one tensor at a
+ * time; the size taken is the one whose buckets differ from the plan's in the fewest ends, the
+ * largest of equally good ones: O(tried x tensors). A tensor of the plan may be a layer of several
+ * parameters, between which a framework may cut; the plan does not know their sizes. Sets that are
+ * no runs of the order of readiness count by their last tensors, which keeps their number and when
+ * each is ready at the earliest.
+ */
+#include "plan/internal.h"
+
+#define TRIED 512
+
+int pl_settings_ends(const struct pl_sets *s, bool **out, bool *runs, struct pl_err *err)
+{
+	size_t n = s->p->n_tensors;
+	bool *end = NULL;
+	uint32_t b = 0;
+	int rc;
+
+	PL_TRY(pl_alloc(&end, n, sizeof(*end), err));
+	for (uint32_t i = 0; i < s->n; i++)
+		end[s->tensor[s->first[i + 1] - 1]] = true;
+	/* a set that is no run may end before the last tensor; that one ends a bucket anyway */
+	end[n - 1] = true;
+	*runs = true;
+	for (size_t i = 0; i < n; i++) {
+		*runs &= s->bucket[i] == b;
+		b += end[i];
+	}
+	*out = end;
+	end = NULL;
+out:
+	pl_free(end);
+	return rc;
+}
+
+/* Ends of buckets that are not the wanted ones, or the other way round. */
+static uint32_t differing(const struct pl_sets *s, const bool *want, enum pl_close rule,
+			  int64_t unit, int64_t size)
+{
+	size_t n = s->p->n_tensors;
+	int64_t have = 0;
+	uint32_t sum = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		int64_t next = i + 1 < n ? s->p->tensor[i + 1].bytes / unit : 0;
+		bool end;
+
+		have = pl_add_sat(have, s->p->tensor[i].bytes / unit);
+		end = i + 1 == n ||
+		      (rule == PL_CLOSE_REACHED ? have >= size : pl_add_sat(have, next) > size);
+		if (end)
+			have = 0;
+		sum += end != want[i];
+	}
+	return sum;
+}
+
+int pl_settings_one_size(const struct pl_sets *s, enum pl_close rule, int64_t unit,
+			 struct pl_one_size *out, struct pl_err *err)
+{
+	bool *want = NULL;
+	int rc;
+
+	PL_TRY(pl_settings_ends(s, &want, &out->runs, err));
+	out->size = 1;
+	out->differ = differing(s, want, rule, unit, 1);
+	for (size_t i = 0; i < s->n && out->differ; i += 1 + s->n / TRIED) {
+		int64_t size = 0;
+		uint32_t d;
+
+		/* a sum of whole units, as the rule sees it */
+		for (uint32_t t = s->first[i]; t < s->first[i + 1]; t++)
+			size = pl_add_sat(size, s->p->tensor[s->tensor[t]].bytes / unit);
+		d = differing(s, want, rule, unit, pl_max_i64(size, 1));
+		if (d < out->differ || (d == out->differ && size > out->size)) {
+			out->size = pl_max_i64(size, 1);
+			out->differ = d;
+		}
+	}
+out:
+	pl_free(want);
+	return rc;
+}
+
+int pl_settings_put_differ(struct pl_out *out, const struct pl_one_size *o, struct pl_err *err)
+{
+	if (o->differ)
+		return pl_out_printf(out, err,
+				     "# not exactly the plan's sets: all buckets have one size; "
+				     "ends of buckets that differ: %u\n",
+				     o->differ);
+	if (!o->runs)
+		return pl_out_printf(out, err,
+				     "# not exactly the plan's sets: buckets are filled as "
+				     "gradients become ready\n");
+	return 0;
+}
