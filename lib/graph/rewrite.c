@@ -66,6 +66,7 @@ int rw_push_state(struct pl_rewriter *r, struct pl_err *err)
 	to.accumulate = from->accumulate;
 	to.n_changes = from->n_changes;
 	memcpy(to.change, from->change, sizeof(to.change));
+	to.n_fused = from->n_fused;
 	to.over = from->over;
 	to.undo = pl_edit_mark(r->e);
 	for (uint32_t i = 0; i < to.n_built; i++)
@@ -85,6 +86,7 @@ void pl_rewriter_undo(struct pl_rewriter *r, size_t mark)
 		pl_edit_undo(r->e, rw_now(r)->undo);
 		state_fini(rw_now(r));
 		r->n_states--;
+		rw_unfuse(r, rw_now(r)->n_fused);
 	}
 }
 
@@ -213,6 +215,10 @@ void pl_rewriter_free(struct pl_rewriter *r)
 	pl_free(r->set_first);
 	pl_free(r->set_member);
 	pl_free(r->mine);
+	pl_free(r->fused);
+	pl_free(r->fused_log);
+	pl_free(r->name_first);
+	pl_free(r->name_node);
 	pl_free(r->group);
 	pl_free(r);
 }

@@ -2,6 +2,8 @@
 #ifndef PL_REWRITE_INTERNAL_H
 #define PL_REWRITE_INTERNAL_H
 
+#include <math.h>
+
 #include "graph/rewrite.h"
 
 struct rw_tensor {	/* of the base, in order of readiness */
@@ -56,8 +58,9 @@ struct rw_state {
 	int64_t accumulate;
 	struct pl_link_change change[8];
 	uint32_t n_changes;
-	size_t undo; /* mark of the edit */
-	bool over;   /* the recorded communication is replaced */
+	size_t undo;	/* mark of the edit */
+	size_t n_fused; /* entries of rewriter.fused_log */
+	bool over;	/* the recorded communication is replaced */
 };
 
 struct pl_rewriter {
@@ -81,8 +84,12 @@ struct pl_rewriter {
 	uint32_t *set_first, *set_member; /* of the state that is built: see list_members() */
 	uint8_t *mine; /* [node as recorded]: of the recorded communication of gradients */
 	uint32_t n_mine;
-	bool issues;	 /* host operations that issue communication are known */
-	uint32_t *group; /* [group]: graph.group or PL_NONE */
+	uint8_t *fused; /* [node as recorded]: is part of a fused operation; NULL: none ever was */
+	uint32_t *fused_log; /* nodes, in order, for undoing */
+	size_t n_fused, cap_fused;
+	uint32_t *name_first, *name_node; /* nodes as recorded by name; NULL: not yet needed */
+	bool issues;			  /* host operations that issue communication are known */
+	uint32_t *group;		  /* [group]: graph.group or PL_NONE */
 	uint32_t n_groups;
 };
 
@@ -107,6 +114,22 @@ static inline pl_ns rw_ready(const struct pl_rewriter *r, uint32_t slot, uint32_
 {
 	return r->ready[(size_t)slot * r->n_tensors + tensor];
 }
+static inline bool rw_computes(const struct pl_enode *n)
+{
+	return !n->dead && n->type == PL_N_OP &&
+	       (n->role == PL_RO_COMPUTE || n->role == PL_RO_COPY);
+}
+static inline pl_ns rw_times(pl_ns dur, double x)
+{
+	return (pl_ns)llround((double)dur * x);
+}
+static inline bool rw_fused(const struct pl_rewriter *r, uint32_t node)
+{
+	return r->fused && node < r->n_mine && r->fused[node];
+}
+int rw_fuse_ops(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err) PL_MUST;
+/* What the state fused that is undone with it. */
+void rw_unfuse(struct pl_rewriter *r, size_t n_fused);
 /* The rewrites that change operations, not communication. */
 int rw_ops(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err) PL_MUST;
 

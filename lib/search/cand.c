@@ -275,7 +275,11 @@ static int cut_group(struct search *s, const struct dp_case *d, uint32_t i, stru
 			continue;
 		room->tensor[p.n] = t;
 		room->bytes[p.n] = s->bytes[t];
-		room->ready[p.n++] = pl_add_sat(s->ready[t], d->late_ns);
+		room->ready[p.n] = pl_add_sat(s->ready[t], d->late_ns);
+		/* changed operations may have made it earlier than those before it */
+		if (p.n)
+			room->ready[p.n] = pl_max_i64(room->ready[p.n], room->ready[p.n - 1]);
+		p.n++;
 	}
 	rc = pl_bucket_dp(&p, room->first, &n, &end, err);
 	for (uint32_t b = 0; rc == 0 && b < n; b++) {
@@ -322,7 +326,7 @@ static int add_dps(struct search *s, struct dp_room *room, struct pl_err *err)
 	return rc;
 }
 
-int add_seeds(struct search *s, struct pl_err *err)
+int add_cuts(struct search *s, struct pl_err *err)
 {
 	struct dp_room room = { .tensor = NULL };
 	int rc;
@@ -333,12 +337,21 @@ int add_seeds(struct search *s, struct pl_err *err)
 	PL_TRY(pl_alloc(&room.first, s->n, sizeof(*room.first), err));
 	PL_TRY(pl_alloc(&room.bytes, s->n, sizeof(*room.bytes), err));
 	PL_TRY(pl_alloc(&room.ready, s->n, sizeof(*room.ready), err));
-	PL_TRY(add_equal_cuts(s, err));
-	PL_TRY(add_dps(s, &room, err));
+	rc = add_dps(s, &room, err);
 out:
 	pl_free(room.tensor);
 	pl_free(room.first);
 	pl_free(room.bytes);
 	pl_free(room.ready);
 	return rc;
+}
+
+int add_seeds(struct search *s, struct pl_err *err)
+{
+	int rc;
+
+	if (!s->o->fuse)
+		return 0;
+	rc = add_equal_cuts(s, err);
+	return rc < 0 ? rc : add_cuts(s, err);
 }

@@ -92,15 +92,16 @@ void lanes_close(struct search *s)
 	pl_free(s->lane);
 }
 
-int lanes_root(struct search *s, struct pl_err *err)
+/* An extra is one state of the rewriter. */
+int lanes_root_from(struct search *s, size_t keep, struct pl_err *err)
 {
 	int rc = 0;
 
 	for (uint32_t i = 0; rc == 0 && i < s->n_lanes; i++) {
 		struct lane *l = &s->lane[i];
 
-		pl_rewriter_undo(l->r, 1);
-		for (size_t k = 0; rc == 0 && k < s->n_extra; k++)
+		pl_rewriter_undo(l->r, 1 + keep);
+		for (size_t k = keep; rc == 0 && k < s->n_extra; k++)
 			rc = pl_rewrite(l->r, &s->extra[k], err);
 		if (rc == 0)
 			rc = pl_edit_settle(&l->e, err);
@@ -112,6 +113,11 @@ int lanes_root(struct search *s, struct pl_err *err)
 	for (uint32_t t = 0; rc == 0 && t < s->n; t++)
 		s->ready[t] = pl_rewriter_ready(s->lane[0].r, t);
 	return rc;
+}
+
+int lanes_root(struct search *s, struct pl_err *err)
+{
+	return lanes_root_from(s, 0, err);
 }
 
 static int carry_out(struct lane *l, const struct cand *c, struct pl_err *err)

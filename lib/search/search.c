@@ -6,6 +6,7 @@
  * those of dynamic programming (cand.c, dp.c): where communication is a chain that the gradients
  * feed, these are exact already. The best of them is changed step by step on the graph itself,
  * which knows what no chain knows (local.c). What does not fit the memory is made to (memory.c).
+ * Then operations are fused, each try with buckets that suit it (ops.c).
  * The plan names the buckets and what each is worth (lines.c).
  *
  * No plan is longer, simulated, than any default: all are candidates. Where nothing is shorter than
@@ -50,19 +51,25 @@ out:
 	return rc;
 }
 
-/* The step with every transfer free; the arrivals still wait for one another. */
-static int find_bound(struct search *s, struct pl_err *err)
+/* The step with every transfer free; the arrivals still wait for one another. Of the operations as
+ * the extras leave them, if these make it shorter. */
+int search_bound(struct search *s, struct pl_err *err)
 {
 	struct pl_edit *e = &s->lane[0].e;
-	size_t mark = pl_edit_mark(e);
+	size_t mark;
 	int rc = 0;
+
+	pl_rewriter_undo(s->lane[0].r, s->lane[0].root);
+	s->lane[0].at = s->lane[0].depth = 0;
+	mark = pl_edit_mark(e);
 
 	for (uint32_t i = 0; rc == 0 && i < e->n_nodes; i++)
 		if (!e->node[i].dead && e->node[i].role == PL_RO_TRANSFER)
 			rc = pl_edit_set_dur(e, i, 0, err);
 	if (rc == 0)
 		rc = pl_edit_settle(e, err);
-	s->bound = pl_edit_mean_step(e);
+	if (rc == 0)
+		s->bound = fmin(s->bound, pl_edit_mean_step(e));
 	pl_edit_undo(e, mark);
 	return rc < 0 ? rc : pl_edit_settle(e, err);
 }
@@ -84,7 +91,8 @@ static int open_search(struct search *s, const struct pl_graph *g, struct pl_pla
 		return err->code;
 	PL_TRY(lanes_open(s, err));
 	s->baseline = pl_edit_mean_step(&s->lane[0].e);
-	PL_TRY(find_bound(s, err));
+	s->bound = INFINITY;
+	PL_TRY(search_bound(s, err));
 	rc = find_tensors(s, p, err);
 out:
 	return rc;
@@ -170,11 +178,27 @@ static int run_search(struct search *s, struct pl_err *err)
 		search_move(s, &from[i]);
 		PL_TRY(local_search(s, err));
 	}
-	if (s->o->limit_ns || s->o->evaluations)
+	if ((s->o->limit_ns || s->o->evaluations) && !s->o->fuse_ops) /* else behind that */
 		PL_TRY(anneal(s, err));
 out:
 	cand_fini(&from[0]);
 	cand_fini(&from[1]);
+	return rc;
+}
+
+/* What the model makes of what was recorded, with nothing changed. */
+static int find_bias(struct search *s, struct pl_err *err)
+{
+	int rc;
+
+	if (!s->n)
+		return 0;
+	s->n_batch = 0;
+	PL_TRY(add_preset(s, PL_PRESET_NONE, err));
+	PL_TRY(batch_run(s, err));
+	s->bias = s->batch[0].mean - s->baseline;
+	s->best.mean = INFINITY;
+out:
 	return rc;
 }
 
@@ -203,7 +227,7 @@ out:
 
 static void predict(struct search *s, struct pl_plan *p)
 {
-	double step = s->baseline, bias = s->recorded.mean - s->baseline;
+	double step = s->baseline;
 	bool rewrites = p->n_rw > 0;
 
 	p->baseline_ns = (pl_ns)llround(s->baseline);
@@ -215,8 +239,8 @@ static void predict(struct search *s, struct pl_plan *p)
 		p->model_ns = (pl_ns)llround(s->best.mean);
 	if (rewrites) {
 		step = s->best.mean;
-		if (fabs(bias) <= PL_COST_BIAS_MAX * s->baseline)
-			step = fmax(s->best.mean - bias, 0);
+		if (fabs(s->bias) <= PL_COST_BIAS_MAX * s->baseline)
+			step = fmax(s->best.mean - s->bias, 0);
 	}
 	p->predicted_ns = (pl_ns)llround(step);
 	p->bound_ns = pl_min_i64((pl_ns)llround(s->bound), p->predicted_ns);
@@ -227,8 +251,10 @@ static int search_all(struct search *s, struct pl_plan *p, struct pl_err *err)
 	enum pl_preset preset = s->o->preset;
 	int rc = 0, fits;
 
-	if (s->o->precision && preset == PL_PRESET_SEARCH)
+	if (s->o->precision && preset == PL_PRESET_SEARCH) {
+		PL_TRY(find_bias(s, err));
 		PL_TRY(try_precision(s, err));
+	}
 	if (s->n) {
 		if (preset > PL_PRESET_BEST)
 			PL_TRY(run_preset(s, err));
@@ -243,10 +269,14 @@ static int search_all(struct search *s, struct pl_plan *p, struct pl_err *err)
 	fits = fit_memory(s, p, err);
 	if (fits < 0 && fits != PL_ENO)
 		return fits;
-	if (!s->n) { /* no buckets, and nothing that a model says of them */
+	if (!s->n) /* no buckets, and nothing that a model says of them */
 		s->best.mean = pl_edit_mean_step(&s->lane[0].e);
-		s->recorded.mean = s->baseline;
-	}
+	else if (!s->o->precision || preset != PL_PRESET_SEARCH)
+		s->bias = s->recorded.mean - s->baseline;
+	if (s->o->fuse_ops && preset == PL_PRESET_SEARCH && fits == 0)
+		PL_TRY(fuse_ops(s, p, err));
+	else if (s->n_extra && fits == 0)
+		PL_TRY(search_bound(s, err));
 	if (s->n || s->n_extra) {
 		struct pl_err ignore = { 0 };
 
@@ -268,8 +298,8 @@ int pl_search(const struct pl_graph *g, const struct pl_cost *cost, const struct
 	rc = open_search(&s, g, p, err);
 	if (rc == 0 && !s.n)
 		pl_say(o->log, PL_LOG_WARN,
-		       "the graph knows no gradients that ranks synchronise; there is nothing to "
-		       "plan");
+		       "the graph knows no gradients that ranks synchronise; there is %s",
+		       o->fuse_ops ? "no communication to plan" : "nothing to plan");
 	if (rc == 0)
 		rc = search_all(&s, p, err);
 	close_search(&s);

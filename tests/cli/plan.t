@@ -56,6 +56,23 @@ check "any number of threads, the same plan" sh -c "cmp -s '$TMP/t1' '$TMP/t2' &
 status 0 "progress" "$BIN/plan" -O text --progress always "$g"
 says "simulations" "... on standard error"
 
+# ---- fused operations ---------------------------------------------------------------------------
+status 0 "operations are fused on request only" "$BIN/plan" -O text --fuse-share 0.9 --fuse-ops 'forward *' "$g"
+check "... by name" sh -c "grep -q '^fuse-ops \"forward l[0-9]*\" \"forward l[0-9]*\".* x 0.9 ; alone [0-9]* in-plan [0-9]*$' '$TMP/out' &&
+	! grep -q '^fuse-ops.*backward' '$TMP/out' && ! grep -q '^fuse-ops' '$TMP/text'"
+check "... which makes the step shorter" less "$(number predicted "$TMP/out")" "$(number predicted "$TMP/text")"
+check "... and the bound is theirs" sh -c "[ $(number bound "$TMP/out") -le $(number predicted "$TMP/out") ] && [ $(number bound "$TMP/out") -lt $(number bound "$TMP/text") ]"
+cp "$TMP/out" "$TMP/fused.plan"
+status 0 "... can be carried out" "$BIN/replay" -p "$TMP/fused.plan" -O csv --table steps "$g"
+check "... as predicted" grep -q "$(number predicted "$TMP/fused.plan")" "$TMP/out"
+status 0 "without a share nothing is claimed" "$BIN/plan" -O text --fuse-ops 'backward *' "$g"
+check "... of a table of layers" sh -c "! grep -q '^fuse-ops' '$TMP/out'"
+status 0 "names of common kernels" "$BIN/plan" -O text --allow fuse-ops "$g"
+says "no operations that may be fused" "... are not those of a table of layers"
+status 2 "a share without operations" "$BIN/plan" -O text --fuse-share 0.5 "$g"
+status 2 "a share above 1" "$BIN/plan" -O text --fuse-ops default --fuse-share 1.5 "$g"
+status 2 "operations of a plan" "$BIN/plan" -O text --fuse-ops default "$TMP/fused.plan"
+
 # ---- forms --------------------------------------------------------------------------------------
 status 0 "binary" "$BIN/plan" -o "$TMP/net.plan" "$g"
 status 0 "binary as text" "$BIN/plan" -O text --no-provenance "$TMP/net.plan"
@@ -217,6 +234,6 @@ status 3 "a plan cut short" "$BIN/plan" -O text "$TMP/cut.plan"
 head -n 6 "$TMP/net.csv" >"$TMP/short.csv"
 "$BIN/graph" -f layers --ranks 2 -o "$TMP/short.graph" "$TMP/short.csv"
 "$BIN/plan" -o "$TMP/short.plan" "$TMP/short.graph"
-check "any call of plan may fail" "$SRC/tests/fault/torture" -n 120 "$BIN/plan" -O text "$TMP/short.graph"
+check "any call of plan may fail" "$SRC/tests/fault/torture" -n 120 "$BIN/plan" -O text --fuse-ops '*' --fuse-share 0.8 "$TMP/short.graph"
 check "any call of replay -p may fail" "$SRC/tests/fault/torture" -n 120 "$BIN/replay" -p "$TMP/short.plan" "$TMP/short.graph"
 done_testing
