@@ -134,6 +134,8 @@ static bool *which(struct pl_search_opts *o, int op)
 		return &o->partition;
 	case PL_RW_ORDER:
 		return &o->order;
+	case PL_RW_PRIORITY:
+		return &o->priority;
 	case PL_RW_ALGORITHM:
 		return &o->algorithm;
 	case PL_RW_ACCUMULATE:
@@ -165,6 +167,7 @@ static int set_all(struct pl_search_opts *o, const struct pl_list *l, bool value
 				return pl_fail(err, PL_EUSAGE,
 					       "--%s: \"%s\" is no rewrite that can be searched; "
 					       "these are: fuse-tensors, partition-tensor, order, "
+					       "priority, "
 					       "algorithm, accumulate, recompute, precision, "
 					       "fuse-ops",
 					       what, name);
@@ -199,7 +202,7 @@ int choose_rewrites(const struct config *c, struct pl_search_opts *o, struct pl_
 	bool all = c->allow.n == 0;
 	int rc;
 
-	o->fuse = o->partition = o->order = o->accumulate = o->recompute = all;
+	o->fuse = o->partition = o->order = o->priority = o->accumulate = o->recompute = all;
 	rc = set_all(o, &c->allow, true, "allow", err);
 	if (rc == 0)
 		rc = choose_ops(c, o, err);

@@ -75,9 +75,10 @@ int pl_rewrite_buckets(struct pl_rewriter *r, const uint32_t *set_of, uint32_t n
 /* The same with all that a bucket can be. */
 struct pl_bucketing {
 	uint32_t n_sets;
-	const uint32_t *set_of; /* [tensor]: set, numbered from 0 in order of issue */
-	const uint32_t *parts;	/* [set], NULL: whole */
-	const uint8_t *algo;	/* [set]: enum pl_algo, NULL: as it is */
+	const uint32_t *set_of;	  /* [tensor]: set, numbered from 0 in order of issue */
+	const uint32_t *parts;	  /* [set], NULL: whole */
+	const uint8_t *algo;	  /* [set]: enum pl_algo, NULL: as it is */
+	const uint32_t *priority; /* [tensor]: 1 the highest, 0 none; NULL: in order of issue */
 };
 int pl_rewrite_bucketing(struct pl_rewriter *r, const struct pl_bucketing *b,
 			 struct pl_err *err) PL_MUST;
@@ -91,6 +92,11 @@ struct pl_comm pl_rewriter_comm(const struct pl_rewriter *r, uint32_t tensor);
 int pl_rewriter_hot(const struct pl_rewriter *r, uint8_t *hot, struct pl_err *err) PL_MUST;
 uint32_t pl_rewriter_tensors(const struct pl_rewriter *r);   /* of the base */
 int64_t pl_rewriter_accumulate(const struct pl_rewriter *r); /* microbatches, 1: none */
+/* Does anything wait for some of the tensors and not for others? Else no priority can help. */
+bool pl_rewriter_needs_differ(const struct pl_rewriter *r);
+/* When it is first waited for, of the settled edit: the earliest over ranks, from the step's begin.
+ */
+pl_ns pl_rewriter_need(const struct pl_rewriter *r, uint32_t tensor);
 /* Name of the operation that makes the tensor, PL_NONE. */
 uint32_t pl_rewriter_producer(const struct pl_rewriter *r, uint32_t tensor);
 /* Names of operations on the critical path of the settled edit: hot[name], room for every name of

@@ -46,21 +46,33 @@ struct rw_built {
 	uint32_t *issue;
 };
 
+/* Part of a bucket's transfer in a slot that is interrupted: what priorities add to the edit. */
+struct rw_piece {
+	uint32_t node;	   /* of the part, PL_NONE: it is the last, which is the transfer itself */
+	uint32_t transfer; /* whose duration was all of it */
+	uint32_t edge; /* order along the channel, PL_NONE: the first part, chained as arrival */
+	pl_ns dur;
+};
+
 struct rw_state {
 	uint32_t *set_of;	 /* [tensor] */
 	uint32_t *parts;	 /* [set] */
 	uint8_t *algo;		 /* [tensor] */
 	uint32_t *servers;	 /* [tensor] */
 	uint32_t *place;	 /* [tensor]: in the order of issue */
+	uint32_t *priority;	 /* [tensor]: 1 the highest, 0 none */
 	struct rw_built **built; /* [set], in order of issue; NULL before it is built */
 	uint32_t n_sets, n_built;
 	uint32_t ranks; /* 0: as recorded */
 	int64_t accumulate;
 	struct pl_link_change change[8];
 	uint32_t n_changes;
-	size_t undo;	/* mark of the edit */
-	size_t n_fused; /* entries of rewriter.fused_log */
-	bool over;	/* the recorded communication is replaced */
+	size_t undo;		/* mark of the edit */
+	struct rw_piece *piece; /* of interrupted communication */
+	size_t n_pieces, cap_pieces;
+	bool prioritized; /* some tensor has a priority */
+	size_t n_fused;	  /* entries of rewriter.fused_log */
+	bool over;	  /* the recorded communication is replaced */
 };
 
 struct pl_rewriter {
@@ -104,6 +116,13 @@ int rw_sync(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 /* Numbers sets anew, in order of issue. */
 int rw_number_sets(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 void rw_unref(struct rw_built *b);
+/* rewrite_priority.c: the channels by priority instead of by place; and the parts taken out again.
+ */
+int rw_prioritize(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+int rw_join_pieces(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+int rw_priority(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err) PL_MUST;
+/* Let `to`, an arrival or the channel's end, come after `from` on the channel and nothing else. */
+int rw_chain(struct pl_edit *e, uint32_t from, uint32_t to, struct pl_err *err) PL_MUST;
 /* The communication of a set, as the coster is asked for it; `meeting` ranks have a part. */
 struct pl_comm rw_comm_of_set(const struct pl_rewriter *r, uint32_t set, uint32_t meeting);
 /* The present state again, on top of the stack: the one below stays as it is. */

@@ -103,6 +103,9 @@ int pl_rewrite_bucketing(struct pl_rewriter *r, const struct pl_bucketing *b, st
 			s->servers[t] = s->servers[t] ? s->servers[t] : 1;
 		}
 	}
+	s->prioritized = b->priority != NULL;
+	if (b->priority)
+		memcpy(s->priority, b->priority, r->n_tensors * sizeof(*s->priority));
 	rc = rw_sync(r, err);
 	if (rc < 0)
 		pl_rewriter_undo(r, mark);

@@ -10,7 +10,8 @@
 
 static int body(struct pl_setter *s, struct pl_err *err)
 {
-	bool order = pl_settings_last(s->p, PL_RW_ORDER) != NULL;
+	bool priority = pl_settings_last(s->p, PL_RW_PRIORITY) != NULL;
+	bool order = priority || pl_settings_last(s->p, PL_RW_ORDER) != NULL;
 	uint32_t differ = 0;
 	int64_t bytes, max = 0;
 	int rc = 0;
@@ -47,6 +48,7 @@ static int body(struct pl_setter *s, struct pl_err *err)
 				     "priorities decide what is next;\n# priorities are those of "
 				     "BytePS: layers near the input first\n"
 				     "export BYTEPS_SCHEDULING_CREDIT=2\n"));
+		s->done |= priority ? 1u << PL_RW_PRIORITY : 0;
 	} else if (s->s.n) {
 		PL_TRY(pl_out_printf(s->out, err,
 				     "# no order in the plan: first come, first served\n"

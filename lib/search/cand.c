@@ -40,6 +40,7 @@ void cand_copy(const struct search *s, struct cand *to, const struct cand *from)
 {
 	to->n_sets = from->n_sets;
 	to->ordered = from->ordered;
+	to->urgent = from->urgent;
 	to->mean = from->mean;
 	memcpy(to->set_of, from->set_of, s->n * sizeof(*to->set_of));
 	memcpy(to->parts, from->parts, s->n * sizeof(*to->parts));
@@ -89,7 +90,8 @@ void cand_number(struct search *s, struct cand *c)
 
 bool cand_same(const struct search *s, const struct cand *a, const struct cand *b)
 {
-	return a->n_sets == b->n_sets && !memcmp(a->set_of, b->set_of, s->n * sizeof(*a->set_of)) &&
+	return a->n_sets == b->n_sets && a->urgent == b->urgent &&
+	       !memcmp(a->set_of, b->set_of, s->n * sizeof(*a->set_of)) &&
 	       !memcmp(a->parts, b->parts, a->n_sets * sizeof(*a->parts)) &&
 	       !memcmp(a->algo, b->algo, a->n_sets);
 }
@@ -97,7 +99,7 @@ bool cand_same(const struct search *s, const struct cand *a, const struct cand *
 /* What sets a candidate apart from plain buckets. */
 static uint32_t frills(const struct cand *c)
 {
-	uint32_t n = c->ordered;
+	uint32_t n = c->ordered + c->urgent;
 
 	for (uint32_t i = 0; i < c->n_sets; i++)
 		n += (c->parts[i] > 1) + (c->algo[i] != PL_ALGO_RING);
@@ -141,7 +143,7 @@ static int add_plain(struct search *s, struct cand **c, struct pl_err *err)
 	if (rc < 0)
 		return rc;
 	(*c)->n_sets = 0;
-	(*c)->ordered = false;
+	(*c)->ordered = (*c)->urgent = false;
 	for (uint32_t i = 0; i < s->n; i++) {
 		(*c)->parts[i] = 1;
 		(*c)->algo[i] = PL_ALGO_RING;

@@ -8,6 +8,7 @@
 struct cand {
 	uint32_t n_sets;
 	bool ordered;	  /* issued in the order of numbers; else by readiness */
+	bool urgent;	  /* carried by s->priority, whatever the order of issue */
 	uint32_t *set_of; /* [tensor], in order of issue */
 	uint32_t *parts;  /* [set] */
 	uint8_t *algo;	  /* [set] */
@@ -41,6 +42,7 @@ struct search {
 	uint32_t *group;
 	int64_t *bytes;
 	pl_ns *ready;
+	uint32_t *priority; /* [tensor]: what is needed first has 1; NULL: none is more urgent */
 	struct cand now, best, recorded; /* present, best ever, as recorded */
 	uint64_t version;		 /* of now */
 	struct cand *batch;

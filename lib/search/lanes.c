@@ -122,7 +122,8 @@ int lanes_root(struct search *s, struct pl_err *err)
 
 static int carry_out(struct lane *l, const struct cand *c, struct pl_err *err)
 {
-	const struct pl_bucketing b = { c->n_sets, c->set_of, c->parts, c->algo };
+	const struct pl_bucketing b = { c->n_sets, c->set_of, c->parts, c->algo,
+					c->urgent ? l->s->priority : NULL };
 	int rc = pl_rewrite_bucketing(l->r, &b, err);
 
 	return rc < 0 ? rc : pl_edit_settle(&l->e, err);

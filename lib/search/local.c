@@ -17,6 +17,7 @@
 #define POSITIONS 16 /* cuts of a set that are tried at most */
 #define FEW	  48 /* tensors: with no more every single move is tried */
 #define WINDOW	  6  /* sets that a tensor moves over at most, else */
+#define PARTS	  16 /* of every set, when these are tried for all */
 #define WALK	  8  /* candidates of a step of annealing */
 #define STEPS	  60 /* of a walk */
 
@@ -141,7 +142,7 @@ static int swap(struct search *s, uint32_t a, uint32_t b, struct pl_err *err)
 	uint8_t algo;
 	int rc;
 
-	if (!s->o->order || a >= s->now.n_sets || b >= s->now.n_sets || a == b)
+	if (!s->o->order || s->now.urgent || a >= s->now.n_sets || b >= s->now.n_sets || a == b)
 		return 0;
 	if ((rc = batch_add(s, &s->now, &c, err)) < 0)
 		return rc;
@@ -300,12 +301,33 @@ static int visit_order(struct search *s, uint32_t *order, uint32_t *n, struct pl
 	return 0;
 }
 
-static int all_algorithms(struct search *s, bool *better, struct pl_err *err)
+/* With priorities, and perhaps all in parts that give way; or without them. */
+static int add_urgent(struct search *s, struct pl_err *err)
 {
-	const struct cand *c;
+	struct cand *c;
 	int rc = 0;
 
+	for (uint32_t k = 1; rc == 0 && s->priority && k <= PARTS; k *= 2) {
+		if (k > 1 && (!s->o->partition || s->now.urgent))
+			break;
+		if ((rc = batch_add(s, &s->now, &c, err)) < 0)
+			break;
+		c->urgent = !s->now.urgent;
+		for (uint32_t i = 0; i < c->n_sets && k > 1; i++)
+			c->parts[i] = k;
+		c->ordered = false;
+		cand_number(s, c);
+	}
+	return rc;
+}
+
+static int all_at_once(struct search *s, bool *better, struct pl_err *err)
+{
+	const struct cand *c;
+	int rc;
+
 	s->n_batch = 0;
+	rc = add_urgent(s, err);
 	for (uint8_t algo = PL_ALGO_RING; rc == 0 && algo < PL_ALGO_PS; algo++)
 		rc = set_algo(s, PL_NONE, algo, err);
 	if (rc < 0 || (rc = batch_run(s, err)) < 0)
@@ -326,7 +348,7 @@ int local_search(struct search *s, struct pl_err *err)
 
 	while (rc == 0 && better && !search_over(s)) {
 		better = false;
-		PL_TRY(all_algorithms(s, &better, err));
+		PL_TRY(all_at_once(s, &better, err));
 		PL_TRY(visit_order(s, order, &n, err));
 		for (uint32_t i = 0; i < n && !search_over(s); i++)
 			PL_TRY(visit(s, order[i], &better, err));

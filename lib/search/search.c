@@ -19,6 +19,41 @@
 
 /* ---- before ---------------------------------------------------------------------------------- */
 
+struct need {
+	pl_ns ns;
+	uint32_t tensor;
+};
+
+/* Of what is needed at once, what is ready first. */
+static int by_need(const void *pa, const void *pb)
+{
+	const struct need *a = pa, *b = pb;
+
+	if (a->ns != b->ns)
+		return a->ns < b->ns ? -1 : 1;
+	return a->tensor < b->tensor ? -1 : a->tensor > b->tensor;
+}
+
+static int find_needs(struct search *s, struct pl_err *err)
+{
+	const struct pl_rewriter *r = s->lane[0].r;
+	struct need *v = NULL;
+	int rc;
+
+	if (!s->o->priority || !pl_rewriter_needs_differ(r))
+		return 0;
+	PL_TRY(pl_alloc(&s->priority, s->n, sizeof(*s->priority), err));
+	PL_TRY(pl_alloc(&v, s->n, sizeof(*v), err));
+	for (uint32_t t = 0; t < s->n; t++)
+		v[t] = (struct need){ pl_rewriter_need(r, t), t };
+	pl_sort(v, s->n, sizeof(*v), by_need);
+	for (uint32_t i = 0; i < s->n; i++)
+		s->priority[v[i].tensor] = i + 1;
+out:
+	pl_free(v);
+	return rc;
+}
+
 static int find_tensors(struct search *s, struct pl_plan *p, struct pl_err *err)
 {
 	const struct pl_rewriter *r = s->lane[0].r;
@@ -44,6 +79,7 @@ static int find_tensors(struct search *s, struct pl_plan *p, struct pl_err *err)
 		s->recorded.parts[t] = 1;
 		s->recorded.algo[t] = PL_ALGO_RING;
 	}
+	PL_TRY(find_needs(s, err));
 	s->recorded.n_sets = s->n ? pl_rewriter_buckets(r, s->recorded.set_of) : 0;
 	cand_number(s, &s->recorded);
 	rc = pl_rewrite_base(r, p, err);
@@ -110,6 +146,7 @@ static void close_search(struct search *s)
 	pl_free(s->group);
 	pl_free(s->bytes);
 	pl_free(s->ready);
+	pl_free(s->priority);
 	pl_free(s->count);
 	pl_free(s->member);
 	pl_free(s->scratch);

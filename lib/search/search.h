@@ -31,11 +31,11 @@ struct pl_search_opts {
 	pl_ns limit_ns;	     /* wall time; 0: none */
 	int64_t evaluations; /* simulations; 0: none */
 	uint64_t seed;
-	int64_t memory_bytes;			/* peak allowed; 0: any */
-	bool fuse, partition, order, algorithm; /* rewrites that may be used */
-	bool accumulate, recompute;		/* only where memory_bytes needs them */
-	bool precision;				/* bf16 for all operations, if that helps */
-	bool fuse_ops;				/* operations that follow one another */
+	int64_t memory_bytes;				  /* peak allowed; 0: any */
+	bool fuse, partition, order, algorithm, priority; /* rewrites that may be used */
+	bool accumulate, recompute;			  /* only where memory_bytes needs them */
+	bool precision; /* bf16 for all operations, if that helps */
+	bool fuse_ops;	/* operations that follow one another */
 	const char *const
 		*fuse_glob; /* names of those that may be fused; none: pl_search_fusable() */
 	size_t n_fuse_globs;

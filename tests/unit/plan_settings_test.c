@@ -393,5 +393,17 @@ int main(void)
 	   "names that are none of parameters are said to be so");
 	pl_buf_fini(&b);
 	pl_plan_fini(&p);
+	read_str("paceline-plan 1\ntensor a 8192\ntensor b 8192\npartition-tensor a 2\n"
+		 "priority b a\n",
+		 &p);
+	ok(strstr(written(&p, find("byteps")->write, &b), "BYTEPS_SCHEDULING_CREDIT=2") &&
+		   !strstr((const char *)b.p, "not expressed"),
+	   "BytePS has priorities");
+	pl_buf_fini(&b);
+	ok(strstr(written(&p, find("horovod")->write, &b),
+		  "# not expressed: priority b a: communication is carried out as it was issued"),
+	   "Horovod has none, and that is said");
+	pl_buf_fini(&b);
+	pl_plan_fini(&p);
 	return done_testing();
 }
