@@ -85,6 +85,7 @@ int pl_rewrite_bucketing(struct pl_rewriter *r, const struct pl_bucketing *b,
 /* The present buckets: set_of has room for every tensor. Returns how many. */
 uint32_t pl_rewriter_buckets(const struct pl_rewriter *r, uint32_t *set_of);
 uint32_t pl_rewriter_group(const struct pl_rewriter *r, uint32_t tensor); /* only equal ones fuse */
+/* 0 or more; where the graph does not know it, a share of what the recorded transfer allows. */
 int64_t pl_rewriter_bytes(const struct pl_rewriter *r, uint32_t tensor);
 /* The communication that carries the tensor, as the coster is asked for it; borrows from r. */
 struct pl_comm pl_rewriter_comm(const struct pl_rewriter *r, uint32_t tensor);
@@ -97,6 +98,8 @@ bool pl_rewriter_needs_differ(const struct pl_rewriter *r);
 /* When it is first waited for, of the settled edit: the earliest over ranks, from the step's begin.
  */
 pl_ns pl_rewriter_need(const struct pl_rewriter *r, uint32_t tensor);
+/* Its name, equal for tensors of different groups that are called the same. */
+uint32_t pl_rewriter_name(const struct pl_rewriter *r, uint32_t tensor);
 /* Name of the operation that makes the tensor, PL_NONE. */
 uint32_t pl_rewriter_producer(const struct pl_rewriter *r, uint32_t tensor);
 /* Names of operations on the critical path of the settled edit: hot[name], room for every name of

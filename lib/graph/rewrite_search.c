@@ -64,6 +64,11 @@ pl_ns pl_rewriter_ready(const struct pl_rewriter *r, uint32_t tensor)
 	return n ? (pl_ns)(sum / n) : 0;
 }
 
+uint32_t pl_rewriter_name(const struct pl_rewriter *r, uint32_t tensor)
+{
+	return r->tensor[tensor].name;
+}
+
 uint32_t pl_rewriter_producer(const struct pl_rewriter *r, uint32_t tensor)
 {
 	for (size_t s = 0; s < r->n_slots; s++) {

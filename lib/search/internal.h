@@ -44,7 +44,11 @@ struct search {
 	pl_ns *ready;
 	uint32_t *priority; /* [tensor]: what is needed first has 1; NULL: none is more urgent */
 	struct cand now, best, recorded; /* present, best ever, as recorded */
-	uint64_t version;		 /* of now */
+	struct cand spare;
+	uint32_t *group_index; /* [tensor]: its group, numbered from 0 */
+	uint32_t n_groups;
+	uint32_t *alike;  /* [tensor]: the first of its name; NULL: names are of one group each */
+	uint64_t version; /* of now */
 	struct cand *batch;
 	size_t n_batch, cap_batch;
 	uint32_t *count, *member; /* [set + 1], [tensor]: members of the sets of now */
@@ -113,6 +117,8 @@ int add_seeds(struct search *s, struct pl_err *err) PL_MUST;
 /* ---- local.c ---- */
 /* Make c (simulated) the present one. */
 void search_move(struct search *s, const struct cand *c);
+/* With few tensors the best of all changes at a time, not of one set's; with many nothing. */
+int steepest(struct search *s, struct pl_err *err) PL_MUST;
 /* To a local optimum, from the present candidate. */
 int local_search(struct search *s, struct pl_err *err) PL_MUST;
 /* Restarts until the budget is used up. */

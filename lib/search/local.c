@@ -8,6 +8,9 @@
  * the best by random changes, eight at a time, and every local optimum after it is searched out
  * again. What is random depends on the seed alone, and a batch on nothing but what was found
  * before.
+ *
+ * Where ranks form several groups whose tensors have the same names, what is tried for one is tried
+ * for all of them at once, too.
  */
 #include <math.h>
 #include <string.h>
@@ -235,15 +238,76 @@ static int add_frills(struct search *s, uint32_t a, struct pl_err *err)
 	return rc;
 }
 
+/* ---- groups that are alike ------------------------------------------------------------------- */
+
+/* Sets as c has them in the group, in all groups for tensors of the same names; the others stay. */
+static void project(struct search *s, struct cand *c, uint32_t group)
+{
+	uint32_t *map = s->scratch, *of = s->scratch + s->n, n = 0;
+	struct cand *to = &s->spare;
+
+	memset(of, 0xff, s->n * sizeof(*of)); /* the group's tensor of a name */
+	for (uint32_t t = 0; t < s->n; t++)
+		if (s->group_index[t] == group)
+			of[s->alike[t]] = t;
+	for (uint32_t g = 0; g < s->n_groups; g++)
+		for (int led = 0; led < 2; led++) {
+			memset(map, 0xff, s->n * sizeof(*map));
+			for (uint32_t t = 0; t < s->n; t++) {
+				uint32_t from = of[s->alike[t]], set;
+
+				if (s->group_index[t] != g || (from != PL_NONE) != led)
+					continue;
+				set = c->set_of[led ? from : t];
+				if (map[set] == PL_NONE) {
+					to->parts[n] = c->parts[set];
+					to->algo[n] = c->algo[set];
+					map[set] = n++;
+				}
+				to->set_of[t] = map[set];
+			}
+		}
+	to->n_sets = n;
+	to->urgent = c->urgent;
+	to->ordered = false;
+	to->mean = INFINITY;
+	cand_copy(s, c, to);
+	cand_number(s, c);
+}
+
+/* Whatever is tried for one group, for all that are alike at once: where they wait for one another
+ * to change one alone may help nobody. */
+static int add_alike(struct search *s, uint32_t a, size_t first, struct pl_err *err)
+{
+	uint32_t group = s->group_index[members_of(s, a)[0]];
+	size_t n = s->n_batch;
+	struct cand *c;
+	int rc = 0;
+
+	if (!s->alike || s->now.ordered)
+		return 0;
+	for (size_t i = first; rc == 0 && i <= n; i++) {
+		if (i < n && s->batch[i].ordered)
+			continue;
+		if ((rc = batch_add(s, &s->now, &c, err)) < 0)
+			break;
+		if (i < n)
+			cand_copy(s, c, &s->batch[i]);
+		project(s, c, group);
+	}
+	return rc;
+}
+
 static int neighbours(struct search *s, uint32_t a, struct pl_err *err)
 {
+	size_t first = s->n_batch;
 	int rc;
 
-	s->n_batch = 0;
 	PL_TRY(add_shifts(s, a, err));
 	PL_TRY(add_splits(s, a, err));
 	PL_TRY(add_jumps(s, a, err));
 	PL_TRY(add_frills(s, a, err));
+	PL_TRY(add_alike(s, a, first, err));
 out:
 	return rc;
 }
@@ -266,8 +330,10 @@ static int visit(struct search *s, uint32_t tensor, bool *better, struct pl_err 
 {
 	while (!search_over(s)) {
 		const struct cand *c;
-		int rc = neighbours(s, s->now.set_of[tensor], err);
+		int rc;
 
+		s->n_batch = 0;
+		rc = neighbours(s, s->now.set_of[tensor], err);
 		if (rc < 0 || (rc = batch_run(s, err)) < 0)
 			return rc;
 		c = best_of(s);
@@ -336,6 +402,25 @@ static int all_at_once(struct search *s, bool *better, struct pl_err *err)
 	if (c && cand_better(c, &s->now)) {
 		search_move(s, c);
 		*better = true;
+	}
+	return 0;
+}
+
+int steepest(struct search *s, struct pl_err *err)
+{
+	while (s->n <= FEW && !search_over(s)) {
+		const struct cand *c;
+		int rc = 0;
+
+		s->n_batch = 0;
+		for (uint32_t a = 0; rc == 0 && a < s->now.n_sets; a++)
+			rc = neighbours(s, a, err);
+		if (rc < 0 || (rc = batch_run(s, err)) < 0)
+			return rc;
+		c = best_of(s);
+		if (!c || !cand_better(c, &s->now))
+			break;
+		search_move(s, c);
 	}
 	return 0;
 }

@@ -54,6 +54,38 @@ out:
 	return rc;
 }
 
+/* Tensors of one name in several groups: those of ranks that do the same for other parts. */
+static int find_alike(struct search *s, struct pl_err *err)
+{
+	const struct pl_rewriter *r = s->lane[0].r;
+	bool any = false;
+	int rc;
+
+	PL_TRY(cand_init(s, &s->spare, err));
+	PL_TRY(pl_alloc(&s->group_index, s->n, sizeof(*s->group_index), err));
+	PL_TRY(pl_alloc(&s->alike, s->n, sizeof(*s->alike), err));
+	for (uint32_t t = 0; t < s->n; t++) {
+		uint32_t u = 0;
+
+		while (s->group[u] != s->group[t])
+			u++;
+		s->group_index[t] = u < t ? s->group_index[u] : s->n_groups++;
+	}
+	for (uint32_t t = 0; t < s->n; t++) {
+		s->alike[t] = t;
+		for (uint32_t u = 0; u < t && s->n_groups > 1 && s->alike[t] == t; u++)
+			if (pl_rewriter_name(r, u) == pl_rewriter_name(r, t))
+				s->alike[t] = u;
+		any |= s->alike[t] != t;
+	}
+	if (!any) {
+		pl_free(s->alike);
+		s->alike = NULL;
+	}
+out:
+	return rc;
+}
+
 static int find_tensors(struct search *s, struct pl_plan *p, struct pl_err *err)
 {
 	const struct pl_rewriter *r = s->lane[0].r;
@@ -80,6 +112,7 @@ static int find_tensors(struct search *s, struct pl_plan *p, struct pl_err *err)
 		s->recorded.algo[t] = PL_ALGO_RING;
 	}
 	PL_TRY(find_needs(s, err));
+	PL_TRY(find_alike(s, err));
 	s->recorded.n_sets = s->n ? pl_rewriter_buckets(r, s->recorded.set_of) : 0;
 	cand_number(s, &s->recorded);
 	rc = pl_rewrite_base(r, p, err);
@@ -147,6 +180,9 @@ static void close_search(struct search *s)
 	pl_free(s->bytes);
 	pl_free(s->ready);
 	pl_free(s->priority);
+	pl_free(s->group_index);
+	pl_free(s->alike);
+	cand_fini(&s->spare);
 	pl_free(s->count);
 	pl_free(s->member);
 	pl_free(s->scratch);
@@ -190,6 +226,35 @@ out:
 	return rc;
 }
 
+/* Where groups wait for one another no chain tells what is good: from what was recorded, and from
+ * one tensor at a time. */
+static int search_groups(struct search *s, struct pl_err *err)
+{
+	struct cand each = { 0 };
+	int rc;
+
+	if (s->n_groups < 2 || !s->o->fuse)
+		return 0;
+	PL_TRY(cand_init(s, &each, err));
+	s->n_batch = 0;
+	PL_TRY(add_preset(s, PL_PRESET_EACH, err));
+	PL_TRY(batch_run(s, err));
+	cand_copy(s, &each, &s->batch[0]);
+	for (int i = 0; i < 2 && !search_over(s); i++) {
+		const struct cand *from = i ? &each : &s->recorded;
+
+		if (!isfinite(from->mean) || from->mean > 1.1 * s->best.mean ||
+		    (i && cand_same(s, &each, &s->recorded)))
+			continue;
+		search_move(s, from);
+		PL_TRY(steepest(s, err));
+		PL_TRY(local_search(s, err));
+	}
+out:
+	cand_fini(&each);
+	return rc;
+}
+
 /* From the best of all, and from up to two others that differ. */
 static int run_search(struct search *s, struct pl_err *err)
 {
@@ -215,6 +280,7 @@ static int run_search(struct search *s, struct pl_err *err)
 		search_move(s, &from[i]);
 		PL_TRY(local_search(s, err));
 	}
+	PL_TRY(search_groups(s, err));
 	if ((s->o->limit_ns || s->o->evaluations) && !s->o->fuse_ops) /* else behind that */
 		PL_TRY(anneal(s, err));
 out:

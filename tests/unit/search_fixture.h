@@ -13,7 +13,7 @@
 
 /* ---- jobs ------------------------------------------------------------------------------------ */
 
-struct job {
+struct net {
 	struct pl_topology topo;
 	struct pl_graph g;
 	struct pl_cost cost;
@@ -33,7 +33,7 @@ static pl_ns layer_transfer(void *arg, int64_t bytes, uint32_t n)
 	return pl_cost_analytic(arg, &c);
 }
 
-static int make_topology(struct job *j, uint64_t *rng, struct pl_err *err)
+static int make_topology(struct net *j, uint64_t *rng, struct pl_err *err)
 {
 	char text[200];
 	int rc;
@@ -48,7 +48,7 @@ static int make_topology(struct job *j, uint64_t *rng, struct pl_err *err)
 	return rc;
 }
 
-static void job_fini(struct job *j)
+static inline void net_fini(struct net *j)
 {
 	if (j->open) {
 		pl_rewriter_free(j->r);
@@ -76,8 +76,8 @@ static void disturb(struct pl_graph *g, uint64_t rng)
 }
 
 /* A job of n layers with random times and sizes. */
-static int job_init(struct job *j, uint64_t seed, uint32_t n, pl_ns unit, int64_t bytes,
-		    bool unlike, struct pl_err *err)
+static inline int net_init(struct net *j, uint64_t seed, uint32_t n, pl_ns unit, int64_t bytes,
+			   bool unlike, struct pl_err *err)
 {
 	struct pl_layers_opts o = { .transfer = layer_transfer, .arg = &j->topo, .per_host = 4 };
 	struct pl_buf text = { 0 };
@@ -120,7 +120,7 @@ out:
 
 /* The whole graph's step with the plan, by full passes; what was recorded, without lines, as the
  * model has it. */
-static double planned(struct job *j, const struct pl_plan *p, struct pl_err *err)
+static double planned(struct net *j, const struct pl_plan *p, struct pl_err *err)
 {
 	size_t mark = pl_rewriter_mark(j->r);
 	double mean = INFINITY;
@@ -134,7 +134,7 @@ static double planned(struct job *j, const struct pl_plan *p, struct pl_err *err
 
 static const struct pl_search_opts plain = { .seed = 1, .fuse = true };
 
-static inline double searched(struct job *j, const struct pl_search_opts *o, struct pl_err *err)
+static inline double searched(struct net *j, const struct pl_search_opts *o, struct pl_err *err)
 {
 	struct pl_plan p;
 	double mean = INFINITY;

@@ -30,7 +30,7 @@ static int add_fusions(struct pl_plan *p, uint32_t n, uint32_t joined, double sh
 	return 0;
 }
 
-static double every_partition(struct job *j, uint32_t n, struct pl_err *err)
+static double every_partition(struct net *j, uint32_t n, struct pl_err *err)
 {
 	uint32_t v[MOST] = { 0 }, set_of[MOST];
 	double best = INFINITY;
@@ -49,7 +49,7 @@ static double every_partition(struct job *j, uint32_t n, struct pl_err *err)
 }
 
 /* The best of both kinds together; *apart: of tensors alone. */
-static double everything(struct job *j, uint32_t n, double share, double *apart, struct pl_err *err)
+static double everything(struct net *j, uint32_t n, double share, double *apart, struct pl_err *err)
 {
 	double best = INFINITY;
 
@@ -88,11 +88,11 @@ static void test_joint(void)
 		struct pl_err err = { 0 };
 		double best, mine, apart = 0;
 		struct pl_plan p;
-		struct job j;
+		struct net j;
 
 		o.fuse_share = 0.6 + (double)(seed % 5) / 10;
 		pl_plan_init(&p);
-		if (job_init(&j, seed, n, 1 + (pl_ns)(seed % 7 + 1) * 9000, 40000, seed % 2,
+		if (net_init(&j, seed, n, 1 + (pl_ns)(seed % 7 + 1) * 9000, 40000, seed % 2,
 			     &err) == 0 &&
 		    pl_search(&j.g, &j.cost, &o, &p, &err) == 0) {
 			int kinds = 0;
@@ -110,7 +110,7 @@ static void test_joint(void)
 			printf("# seed %d: %s\n", (int)seed, err.msg);
 		total++;
 		pl_plan_fini(&p);
-		job_fini(&j);
+		net_fini(&j);
 	}
 	is_i64(within, total, "within 1 % of the best of all cuts with all partitions");
 	ok(gains > total / 3, "fusing operations matters in %d of them", gains);
@@ -128,10 +128,10 @@ static void test_lines(void)
 	struct pl_err err = { 0 };
 	bool worth = true;
 	struct pl_plan p;
-	struct job j;
+	struct net j;
 	int lines = 0;
 
-	if (!ok(job_init(&j, 9, 20, 50000, 40000, false, &err) == 0, "a job (%s)", err.msg))
+	if (!ok(net_init(&j, 9, 20, 50000, 40000, false, &err) == 0, "a job (%s)", err.msg))
 		return;
 	pl_plan_init(&p);
 	ok(pl_search(&j.g, &j.cost, &o, &p, &err) == 0, "operations of a table of layers (%s)",
@@ -152,7 +152,7 @@ static void test_lines(void)
 	ok(fabs(planned(&j, &p, &err) - (double)p.model_ns) < 1,
 	   "carried out, it is what was predicted (%s)", err.msg);
 	pl_plan_fini(&p);
-	job_fini(&j);
+	net_fini(&j);
 }
 
 static void test_threads(void)
@@ -167,10 +167,10 @@ static void test_threads(void)
 				    .fuse_share = 0.7 };
 	struct pl_err err = { 0 };
 	struct pl_plan p[3];
-	struct job j;
+	struct net j;
 	bool same = true;
 
-	if (!ok(job_init(&j, 21, 14, 60000, 300000, true, &err) == 0, "a job (%s)", err.msg))
+	if (!ok(net_init(&j, 21, 14, 60000, 300000, true, &err) == 0, "a job (%s)", err.msg))
 		return;
 	for (int i = 0; i < 3; i++) {
 		pl_plan_init(&p[i]);
@@ -187,7 +187,7 @@ static void test_threads(void)
 	ok(same, "the same plan for any number of threads (%s)", err.msg);
 	for (int i = 0; i < 3; i++)
 		pl_plan_fini(&p[i]);
-	job_fini(&j);
+	net_fini(&j);
 }
 
 /* Precision makes the model's step shorter, which is not the model's error. */
@@ -196,9 +196,9 @@ static void test_precision(void)
 	struct pl_search_opts o = { .seed = 1, .fuse = true, .precision = true };
 	struct pl_err err = { 0 };
 	struct pl_plan p;
-	struct job j;
+	struct net j;
 
-	if (!ok(job_init(&j, 4, 8, 400000, 4000, false, &err) == 0, "a job (%s)", err.msg))
+	if (!ok(net_init(&j, 4, 8, 400000, 4000, false, &err) == 0, "a job (%s)", err.msg))
 		return;
 	for (uint32_t i = 0; i < j.g.shape[0].n_nodes; i++) /* what bf16 makes faster */
 		if (j.g.shape[0].role[i] == PL_RO_COMPUTE)
@@ -210,7 +210,7 @@ static void test_precision(void)
 	   "what it saves stays in the prediction (%lld, model %lld)", (long long)p.predicted_ns,
 	   (long long)p.model_ns);
 	pl_plan_fini(&p);
-	job_fini(&j);
+	net_fini(&j);
 }
 
 static void test_names(void)

@@ -84,7 +84,7 @@ static void test_dp(void)
 
 /* ---- against every partition ----------------------------------------------------------------- */
 
-static double brute_force(struct job *j, uint32_t n, struct pl_err *err)
+static double brute_force(struct net *j, uint32_t n, struct pl_err *err)
 {
 	uint32_t v[8] = { 0 }, set_of[8];
 	double best = INFINITY;
@@ -109,11 +109,11 @@ static void test_small(void)
 
 	for (uint64_t seed = 1; seed <= 240; seed++) {
 		struct pl_err err = { 0 };
-		struct job j;
+		struct net j;
 		uint32_t n = 3 + (uint32_t)(seed % 24 ? seed % 5 : 5); /* 8 now and then */
 		double best, mine;
 
-		if (job_init(&j, seed, n, 1 + (pl_ns)(seed % 7) * 9000, 40000, seed % 2, &err) ==
+		if (net_init(&j, seed, n, 1 + (pl_ns)(seed % 7) * 9000, 40000, seed % 2, &err) ==
 		    0) {
 			best = brute_force(&j, n, &err);
 			mine = searched(&j, &plain, &err);
@@ -123,7 +123,7 @@ static void test_small(void)
 		if (err.code)
 			printf("# seed %d: %s\n", (int)seed, err.msg);
 		total++;
-		job_fini(&j);
+		net_fini(&j);
 	}
 	is_i64(within, total, "within 1 % of the best of all partitions of 3 to 8 tensors");
 	printf("# worst: %+.4f %%\n", 100 * worst);
@@ -159,12 +159,12 @@ static pl_ns exact_chain(const pl_ns *ready, const int64_t *bytes, uint32_t n,
 static void test_chain(uint64_t seed, uint32_t n)
 {
 	struct pl_err err = { 0 };
-	struct job j;
+	struct net j;
 	pl_ns *ready = malloc(n * sizeof(*ready)), rest, end;
 	int64_t *bytes = malloc(n * sizeof(*bytes));
 	double mine, each = 0, last = 0;
 	uint32_t *set_of = malloc(n * sizeof(*set_of));
-	int rc = job_init(&j, seed, n, 30000, 400000, false, &err);
+	int rc = net_init(&j, seed, n, 30000, 400000, false, &err);
 
 	for (uint32_t t = 0; rc == 0 && t < n; t++) {
 		ready[t] = pl_rewriter_ready(j.r, t);
@@ -196,7 +196,7 @@ static void test_chain(uint64_t seed, uint32_t n)
 	} else {
 		ok(false, "%u tensors: %s", n, err.msg);
 	}
-	job_fini(&j);
+	net_fini(&j);
 	free(ready);
 	free(bytes);
 	free(set_of);
@@ -210,13 +210,13 @@ static void test_presets(void)
 
 	for (uint64_t seed = 300; seed < 330; seed++) {
 		struct pl_err err = { 0 };
-		struct job j;
+		struct net j;
 		double mine;
 
-		if (job_init(&j, seed, 2 + (uint32_t)(seed % 60), 400000, 30 << 20, seed % 2,
+		if (net_init(&j, seed, 2 + (uint32_t)(seed % 60), 400000, 30 << 20, seed % 2,
 			     &err) < 0) {
 			ok(false, "seed %d: %s", (int)seed, err.msg);
-			job_fini(&j);
+			net_fini(&j);
 			continue;
 		}
 		mine = searched(&j, &plain, &err);
@@ -229,14 +229,14 @@ static void test_presets(void)
 		}
 		if (err.code)
 			printf("# seed %d: %s\n", (int)seed, err.msg);
-		job_fini(&j);
+		net_fini(&j);
 	}
 	is_i64(better, total, "never worse than what others do by default");
 }
 
 /* ---- the same again -------------------------------------------------------------------------- */
 
-static char *as_text(struct job *j, const struct pl_search_opts *o, struct pl_err *err)
+static char *as_text(struct net *j, const struct pl_search_opts *o, struct pl_err *err)
 {
 	char name[] = "/tmp/search_test.XXXXXX", *text = NULL;
 	int fd = mkstemp(name);
@@ -268,12 +268,12 @@ static void test_deterministic(void)
 	struct pl_search_opts o = plain;
 	struct pl_err err = { 0 };
 	char *text[4] = { NULL };
-	struct job j;
+	struct net j;
 
 	o.partition = o.order = o.algorithm = true;
 	o.evaluations = 3000;
 	o.seed = 7;
-	if (!ok(job_init(&j, 77, 30, 200000, 4 << 20, true, &err) == 0, "a job (%s)", err.msg))
+	if (!ok(net_init(&j, 77, 30, 200000, 4 << 20, true, &err) == 0, "a job (%s)", err.msg))
 		return;
 	for (int i = 0; i < 4; i++) {
 		o.pool = pl_pool_new(threads[i], &err);
@@ -285,7 +285,7 @@ static void test_deterministic(void)
 	ok(text[0] && strstr(text[0], "fuse-tensors"), "which is one (%s)", err.msg);
 	for (int i = 0; i < 4; i++)
 		free(text[i]);
-	job_fini(&j);
+	net_fini(&j);
 }
 
 /* ---- incremental ----------------------------------------------------------------------------- */
@@ -294,11 +294,11 @@ static void test_incremental(uint64_t seed)
 {
 	struct pl_err err = { 0 };
 	struct pl_edit full;
-	struct job j;
+	struct net j;
 	uint32_t n = 5 + (uint32_t)(seed % 20), set_of[25], v[25];
 	uint64_t rng = seed;
 	bool same = true;
-	int rc = job_init(&j, seed, n, 50000, 100000, seed % 2, &err);
+	int rc = net_init(&j, seed, n, 50000, 100000, seed % 2, &err);
 
 	for (int i = 0; rc == 0 && i < 30; i++) {
 		size_t mark = pl_rewriter_mark(j.r);
@@ -321,7 +321,7 @@ static void test_incremental(uint64_t seed)
 	}
 	ok(rc == 0 && same, "seed %d: buckets after buckets, as if made anew (%s)", (int)seed,
 	   err.msg);
-	job_fini(&j);
+	net_fini(&j);
 }
 
 /* ---- memory, and nothing to plan ------------------------------------------------------------- */
@@ -331,11 +331,11 @@ static void test_memory(void)
 	struct pl_search_opts o = plain;
 	struct pl_err err = { 0 };
 	struct pl_plan p;
-	struct job j;
+	struct net j;
 	int64_t peak;
 	int saving = 0;
 
-	if (!ok(job_init(&j, 5, 12, 100000, 20000, false, &err) == 0, "a job (%s)", err.msg))
+	if (!ok(net_init(&j, 5, 12, 100000, 20000, false, &err) == 0, "a job (%s)", err.msg))
 		return;
 	pl_plan_init(&p);
 	o.accumulate = o.recompute = true;
@@ -358,7 +358,7 @@ static void test_memory(void)
 	   "what no plan fits is answered \"no\": %s", err.msg);
 	ok(p.n_tensors == 12 && p.peak_bytes > 1000, "... with the smallest");
 	pl_plan_fini(&p);
-	job_fini(&j);
+	net_fini(&j);
 }
 
 static void test_alone(void)
