@@ -185,8 +185,9 @@ static int root_lines(struct ops *o, struct pl_err *err)
 		     err);
 	if (rc < 0)
 		return rc;
-	memmove(s->extra + o->before + o->n_lines, s->extra + o->before + had,
-		behind * sizeof(*s->extra));
+	if (behind)
+		memmove(s->extra + o->before + o->n_lines, s->extra + o->before + had,
+			behind * sizeof(*s->extra));
 	if (o->n_lines)
 		memcpy(s->extra + o->before, o->line, o->n_lines * sizeof(*o->line));
 	s->n_extra = o->before + o->n_lines + behind;
