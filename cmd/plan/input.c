@@ -135,6 +135,8 @@ static bool *which(struct pl_search_opts *o, int op)
 		return &o->partition;
 	case PL_RW_ORDER:
 		return &o->order;
+	case PL_RW_PRIORITY:
+		return &o->priority;
 	case PL_RW_ALGORITHM:
 		return &o->algorithm;
 	case PL_RW_ACCUMULATE:
@@ -143,6 +145,8 @@ static bool *which(struct pl_search_opts *o, int op)
 		return &o->recompute;
 	case PL_RW_PRECISION:
 		return &o->precision;
+	case PL_RW_FUSE_OPS:
+		return &o->fuse_ops;
 	default:
 		return NULL;
 	}
@@ -164,12 +168,32 @@ static int set_all(struct pl_search_opts *o, const struct pl_list *l, bool value
 				return pl_fail(err, PL_EUSAGE,
 					       "--%s: \"%s\" is no rewrite that can be searched; "
 					       "these are: fuse-tensors, partition-tensor, order, "
-					       "algorithm, accumulate, recompute, precision",
+					       "priority, "
+					       "algorithm, accumulate, recompute, precision, "
+					       "fuse-ops",
 					       what, name);
 			*flag = value;
 			s += n + (s[n] == ',');
 		}
 	}
+	return 0;
+}
+
+/* Which operations may be fused; "default" is what the search takes by itself. */
+static int choose_ops(const struct config *c, struct pl_search_opts *o, struct pl_err *err)
+{
+	o->fuse_ops |= c->fuse_ops.n > 0;
+	if (c->fuse_ops.n != 1 || strcmp(c->fuse_ops.v[0], "default")) {
+		o->fuse_glob = (const char *const *)c->fuse_ops.v;
+		o->n_fuse_globs = c->fuse_ops.n;
+	}
+	if (c->fuse_share == -1)
+		return 0;
+	if (!(c->fuse_share > 0 && c->fuse_share <= 1))
+		return pl_fail(err, PL_EUSAGE, "--fuse-share: must be above 0 and at most 1");
+	if (!o->fuse_ops)
+		return pl_fail(err, PL_EUSAGE, "--fuse-share: nothing is fused without --fuse-ops");
+	o->fuse_share = c->fuse_share;
 	return 0;
 }
 
@@ -179,7 +203,9 @@ int choose_rewrites(const struct config *c, struct pl_search_opts *o, struct pl_
 	bool all = c->allow.n == 0;
 	int rc;
 
-	o->fuse = o->partition = o->order = o->accumulate = o->recompute = all;
+	o->fuse = o->partition = o->order = o->priority = o->accumulate = o->recompute = all;
 	rc = set_all(o, &c->allow, true, "allow", err);
+	if (rc == 0)
+		rc = choose_ops(c, o, err);
 	return rc < 0 ? rc : set_all(o, &c->forbid, false, "forbid", err);
 }

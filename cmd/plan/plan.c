@@ -33,6 +33,12 @@ static const struct pl_opt options[] = {
 	{ 0, "allow", "LIST", "only these rewrites (\"fuse-tensors,order\")", PL_OPT_LIST,
 	  AT(allow), NULL },
 	{ 0, "forbid", "LIST", "not these rewrites", PL_OPT_LIST, AT(forbid), NULL },
+	{ 0, "fuse-ops", "GLOB",
+	  "also fuse operations of such names that follow one another; \"default\": elementwise, "
+	  "activations, normalisations",
+	  PL_OPT_LIST, AT(fuse_ops), NULL },
+	{ 0, "fuse-share", "X", "what fused operations take of the sum of their times (1)",
+	  PL_OPT_REAL, AT(fuse_share), NULL },
 	{ 0, "preset", "NAME",
 	  "no search, but what others do: none, ddp, horovod, each, all; or the best of these",
 	  PL_OPT_CHOICE, AT(preset), "search|best|none|ddp|horovod|each|all" },
@@ -49,7 +55,7 @@ static void defaults(void *config)
 	struct config *c = config;
 
 	c->evaluations = c->memory = -1;
-	c->minutes = -1;
+	c->minutes = c->fuse_share = -1;
 }
 
 /* ---- signals and progress -------------------------------------------------------------------- */
@@ -172,7 +178,8 @@ out:
 static bool asks_for_search(const struct config *c)
 {
 	return c->minutes != -1 || c->evaluations != -1 || c->memory != -1 || c->topology ||
-	       c->allow.n || c->forbid.n || c->preset || c->step.n || c->fold;
+	       c->allow.n || c->forbid.n || c->fuse_ops.n || c->fuse_share != -1 || c->preset ||
+	       c->step.n || c->fold;
 }
 
 /* The header's kind stands at a fixed place of its member, which is not compressed. */

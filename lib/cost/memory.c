@@ -355,13 +355,13 @@ static pl_ns transfer_end(const struct pl_edit *e, uint32_t arrive)
 
 		if (e->node[next].role == PL_RO_TRANSFER &&
 		    e->node[next].res == e->node[arrive].res)
-			return pl_edit_end(e, next);
+			end = pl_max_i64(end, pl_edit_end(e, next)); /* one of its parts */
 		if (e->node[next].type != PL_N_RENDEZVOUS)
 			continue;
 		for (uint32_t k = e->node[next].out; k != PL_NONE; k = e->edge[k].out_next)
 			if (e->node[e->edge[k].dst].role == PL_RO_TRANSFER &&
 			    e->node[e->edge[k].dst].res == e->node[arrive].res)
-				end = pl_edit_end(e, e->edge[k].dst);
+				end = pl_max_i64(end, pl_edit_end(e, e->edge[k].dst));
 	}
 	return end;
 }

@@ -20,6 +20,8 @@ static void state_fini(struct rw_state *s)
 	pl_free(s->algo);
 	pl_free(s->servers);
 	pl_free(s->place);
+	pl_free(s->priority);
+	pl_free(s->piece);
 	pl_free(s->built);
 }
 
@@ -35,6 +37,7 @@ static int state_init(struct rw_state *s, size_t n, struct pl_err *err)
 	PL_TRY(pl_alloc(&s->algo, n, sizeof(*s->algo), err));
 	PL_TRY(pl_alloc(&s->servers, n, sizeof(*s->servers), err));
 	PL_TRY(pl_alloc(&s->place, n, sizeof(*s->place), err));
+	PL_TRY(pl_alloc(&s->priority, n, sizeof(*s->priority), err));
 	PL_TRY(pl_alloc(&s->built, n, sizeof(*s->built), err));
 	for (uint32_t t = 0; t < n; t++)
 		s->place[t] = t;
@@ -54,11 +57,21 @@ int rw_push_state(struct pl_rewriter *r, struct pl_err *err)
 	if (rc < 0 || (rc = state_init(&to, n, err)) < 0)
 		return rc;
 	from = rw_now(r);
+	rc = pl_grow(&to.piece, &to.cap_pieces, from->n_pieces, sizeof(*to.piece), err);
+	if (rc < 0) {
+		state_fini(&to);
+		return rc;
+	}
+	if (from->n_pieces)
+		memcpy(to.piece, from->piece, from->n_pieces * sizeof(*to.piece));
+	to.n_pieces = from->n_pieces;
 	memcpy(to.set_of, from->set_of, n * sizeof(*to.set_of));
 	memcpy(to.parts, from->parts, n * sizeof(*to.parts));
 	memcpy(to.algo, from->algo, n * sizeof(*to.algo));
 	memcpy(to.servers, from->servers, n * sizeof(*to.servers));
 	memcpy(to.place, from->place, n * sizeof(*to.place));
+	memcpy(to.priority, from->priority, n * sizeof(*to.priority));
+	to.prioritized = from->prioritized;
 	memcpy(to.built, from->built, n * sizeof(struct rw_built *));
 	to.n_sets = from->n_sets;
 	to.n_built = from->n_built;
@@ -66,6 +79,7 @@ int rw_push_state(struct pl_rewriter *r, struct pl_err *err)
 	to.accumulate = from->accumulate;
 	to.n_changes = from->n_changes;
 	memcpy(to.change, from->change, sizeof(to.change));
+	to.n_fused = from->n_fused;
 	to.over = from->over;
 	to.undo = pl_edit_mark(r->e);
 	for (uint32_t i = 0; i < to.n_built; i++)
@@ -85,6 +99,7 @@ void pl_rewriter_undo(struct pl_rewriter *r, size_t mark)
 		pl_edit_undo(r->e, rw_now(r)->undo);
 		state_fini(rw_now(r));
 		r->n_states--;
+		rw_unfuse(r, rw_now(r)->n_fused);
 	}
 }
 
@@ -213,6 +228,10 @@ void pl_rewriter_free(struct pl_rewriter *r)
 	pl_free(r->set_first);
 	pl_free(r->set_member);
 	pl_free(r->mine);
+	pl_free(r->fused);
+	pl_free(r->fused_log);
+	pl_free(r->name_first);
+	pl_free(r->name_node);
 	pl_free(r->group);
 	pl_free(r);
 }
@@ -514,6 +533,9 @@ static int comm_rewrite(struct pl_rewriter *r, const struct pl_rewrite *rw, stru
 	case PL_RW_ORDER:
 		rc = order_tensors(r, rw, err);
 		break;
+	case PL_RW_PRIORITY:
+		rc = rw_priority(r, rw, err);
+		break;
 	case PL_RW_ALGORITHM:
 		rc = set_algorithm(r, rw, err);
 		break;
@@ -531,8 +553,8 @@ static int comm_rewrite(struct pl_rewriter *r, const struct pl_rewrite *rw, stru
 bool pl_rewrite_is_comm(unsigned op)
 {
 	return op == PL_RW_FUSE_TENSORS || op == PL_RW_PARTITION_TENSOR || op == PL_RW_ORDER ||
-	       op == PL_RW_ALGORITHM || op == PL_RW_RANKS || op == PL_RW_BANDWIDTH ||
-	       op == PL_RW_LATENCY;
+	       op == PL_RW_PRIORITY || op == PL_RW_ALGORITHM || op == PL_RW_RANKS ||
+	       op == PL_RW_BANDWIDTH || op == PL_RW_LATENCY;
 }
 
 static int apply(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
@@ -578,6 +600,7 @@ int pl_rewrite_buckets(struct pl_rewriter *r, const uint32_t *set_of, uint32_t n
 	memcpy(s->set_of, set_of, r->n_tensors * sizeof(*set_of));
 	for (uint32_t i = 0; i < n_sets; i++)
 		s->parts[i] = 1;
+	s->prioritized = false;
 	s->n_sets = n_sets;
 	rc = rw_sync(r, err);
 	if (rc < 0)

@@ -75,15 +75,17 @@ int pl_rewrite_buckets(struct pl_rewriter *r, const uint32_t *set_of, uint32_t n
 /* The same with all that a bucket can be. */
 struct pl_bucketing {
 	uint32_t n_sets;
-	const uint32_t *set_of; /* [tensor]: set, numbered from 0 in order of issue */
-	const uint32_t *parts;	/* [set], NULL: whole */
-	const uint8_t *algo;	/* [set]: enum pl_algo, NULL: as it is */
+	const uint32_t *set_of;	  /* [tensor]: set, numbered from 0 in order of issue */
+	const uint32_t *parts;	  /* [set], NULL: whole */
+	const uint8_t *algo;	  /* [set]: enum pl_algo, NULL: as it is */
+	const uint32_t *priority; /* [tensor]: 1 the highest, 0 none; NULL: in order of issue */
 };
 int pl_rewrite_bucketing(struct pl_rewriter *r, const struct pl_bucketing *b,
 			 struct pl_err *err) PL_MUST;
 /* The present buckets: set_of has room for every tensor. Returns how many. */
 uint32_t pl_rewriter_buckets(const struct pl_rewriter *r, uint32_t *set_of);
 uint32_t pl_rewriter_group(const struct pl_rewriter *r, uint32_t tensor); /* only equal ones fuse */
+/* 0 or more; where the graph does not know it, a share of what the recorded transfer allows. */
 int64_t pl_rewriter_bytes(const struct pl_rewriter *r, uint32_t tensor);
 /* The communication that carries the tensor, as the coster is asked for it; borrows from r. */
 struct pl_comm pl_rewriter_comm(const struct pl_rewriter *r, uint32_t tensor);
@@ -91,6 +93,18 @@ struct pl_comm pl_rewriter_comm(const struct pl_rewriter *r, uint32_t tensor);
 int pl_rewriter_hot(const struct pl_rewriter *r, uint8_t *hot, struct pl_err *err) PL_MUST;
 uint32_t pl_rewriter_tensors(const struct pl_rewriter *r);   /* of the base */
 int64_t pl_rewriter_accumulate(const struct pl_rewriter *r); /* microbatches, 1: none */
+/* Does anything wait for some of the tensors and not for others? Else no priority can help. */
+bool pl_rewriter_needs_differ(const struct pl_rewriter *r);
+/* When it is first waited for, of the settled edit: the earliest over ranks, from the step's begin.
+ */
+pl_ns pl_rewriter_need(const struct pl_rewriter *r, uint32_t tensor);
+/* Its name, equal for tensors of different groups that are called the same. */
+uint32_t pl_rewriter_name(const struct pl_rewriter *r, uint32_t tensor);
+/* Name of the operation that makes the tensor, PL_NONE. */
+uint32_t pl_rewriter_producer(const struct pl_rewriter *r, uint32_t tensor);
+/* Names of operations on the critical path of the settled edit: hot[name], room for every name of
+ * the graph. */
+int pl_rewriter_hot_ops(const struct pl_rewriter *r, uint8_t *hot, struct pl_err *err) PL_MUST;
 /* When the tensor is ready and could be issued: the latest over ranks, the mean over steps, from
  * the step's begin. Of the settled edit; its operations may have been changed. */
 pl_ns pl_rewriter_ready(const struct pl_rewriter *r, uint32_t tensor);
@@ -104,6 +118,24 @@ int pl_rewrite_check_base(const struct pl_rewriter *r, const struct pl_plan *p,
 /* pl_edit_mark() and pl_edit_undo() that take the rewriter's own state along. */
 size_t pl_rewriter_mark(const struct pl_rewriter *r);
 void pl_rewriter_undo(struct pl_rewriter *r, size_t mark);
+
+/* A sequence of operations that fuse-ops could make one, as long as it can be, and in how many
+ * places of the edit it stands. Names are ids of the graph. */
+struct pl_op_run {
+	uint32_t name, n; /* into pl_op_runs.name */
+	uint64_t places;
+};
+struct pl_op_runs {
+	struct pl_op_run *run;
+	uint32_t *name;
+	size_t n_runs, cap_runs, n_names, cap_names;
+};
+/* Those of operations for which `may` says yes (asked once a name), of one layer or neighbouring
+ * ones where layers are known, in the order in which the graph has them first; none twice. *out
+ * needs no initialisation. Of the edit as it is: what is fused is passed over. */
+int pl_rewriter_runs(struct pl_rewriter *r, bool (*may)(void *arg, const char *name), void *arg,
+		     struct pl_op_runs *out, struct pl_err *err) PL_MUST;
+void pl_op_runs_fini(struct pl_op_runs *runs);
 
 /* The tensors that are synchronised, in order of readiness, into the empty plan's base. A name that
  * several groups of ranks have is followed by "@" and the group's number. */

@@ -118,6 +118,8 @@ static int find_tensors(struct pl_rewriter *r, struct pl_err *err)
 		const struct pl_tensor *g = &e->g->tensor[x->tensor];
 		bool same = i && v[i].name == v[i - 1].name;
 
+		if (!i || !same || v[i].group != v[i - 1].group)
+			r->tensor[i ? t + 1 : 0].bytes = -1;
 		if (i && !(same && v[i].group == v[i - 1].group)) {
 			t++;
 			r->tensor[t].shared = same;
@@ -381,6 +383,81 @@ static pl_ns when_ready(const struct pl_rewriter *r, uint32_t slot, uint32_t ten
 	return inst == c->last || made == INT64_MIN ? c->gate_ns : made + c->lag;
 }
 
+/* ---- unknown sizes --------------------------------------------------------------------------- */
+
+/* As large as takes as long, for the coster: by bisection, up to the double of what is too much. */
+static int64_t size_that_takes(const struct pl_rewriter *r, struct pl_comm c, pl_ns ns)
+{
+	int64_t lo = 0, hi = 1;
+
+	c.bytes = hi;
+	while (hi < (int64_t)1 << 44 && r->c->transfer(r->c->arg, &c) < ns) {
+		lo = hi;
+		c.bytes = hi *= 2;
+	}
+	while (lo < hi) {
+		c.bytes = lo + (hi - lo) / 2;
+		if (r->c->transfer(r->c->arg, &c) < ns)
+			lo = c.bytes + 1;
+		else
+			hi = c.bytes;
+	}
+	return lo < (int64_t)1 << 44 ? lo : 0;
+}
+
+/* Of a communication: as recorded, or what its shortest transfer allows. Ranks of a step share it.
+ */
+static int64_t size_of_comm(const struct pl_rewriter *r, uint32_t slot, uint32_t comm)
+{
+	const struct pl_edit *e = r->e;
+	const struct rw_comm *x = &r->comm[comm];
+	const struct pl_enode *a = &e->node[x->arrive];
+	struct pl_comm c = { .kind = a->kind, .algo = PL_ALGO_RING, .group = a->group };
+	pl_ns ns = e->node[x->transfer].dur;
+	uint32_t first = slot / r->n_ranks * r->n_ranks;
+
+	if (a->bytes >= 0)
+		return a->bytes;
+	for (uint32_t i = first; i < first + r->n_ranks; i++)
+		for (uint32_t k = r->slot[i].comm; k < r->slot[i].comm + r->slot[i].n_comms; k++) {
+			const struct rw_comm *o = &r->comm[k];
+
+			if (k != comm && (o->meet == PL_NONE || o->meet != x->meet))
+				continue;
+			c.n++;
+			ns = pl_min_i64(ns, e->node[o->transfer].dur);
+		}
+	c.coll = coll_of(e, x->arrive);
+	if (a->group < e->g->n_groups)
+		c.n = e->g->group[a->group].n;
+	return size_that_takes(r, c, ns);
+}
+
+/* What the communication is larger than its known tensors, in equal shares. */
+static void estimate_sizes(struct pl_rewriter *r)
+{
+	for (uint32_t t = 0; t < r->n_tensors; t++) {
+		int64_t rest;
+		uint32_t slot = 0, comm, n = 0;
+
+		if (r->tensor[t].bytes >= 0)
+			continue;
+		while (r->comm_of[(size_t)slot * r->n_tensors + t] == PL_NONE)
+			slot++;
+		comm = r->comm_of[(size_t)slot * r->n_tensors + t];
+		rest = size_of_comm(r, slot, comm);
+		for (uint32_t u = t; u < r->n_tensors; u++)
+			n += r->comm_of[(size_t)slot * r->n_tensors + u] == comm &&
+			     r->tensor[u].bytes < 0;
+		/* those before have their share already */
+		for (uint32_t u = 0; u < r->n_tensors; u++)
+			if (r->comm_of[(size_t)slot * r->n_tensors + u] == comm)
+				rest -= pl_max_i64(r->tensor[u].bytes, 0);
+		r->tensor[t].bytes = pl_max_i64(rest, 0) / n;
+		r->tensor[t].estimated = true;
+	}
+}
+
 /* ---- the order of readiness ------------------------------------------------------------------ */
 
 struct key {
@@ -486,6 +563,7 @@ int rw_find(struct pl_rewriter *r, struct pl_err *err)
 	PL_TRY(pl_alloc(&v, r->n_tensors, sizeof(*v), err));
 	for (uint32_t s = 0; s < r->n_slots; s++)
 		PL_TRY(find_slot(r, s, v, err));
+	estimate_sizes(r);
 	PL_TRY(order_tensors(r, scratch, err));
 	PL_TRY(pl_alloc(&r->ready, (size_t)r->n_slots * r->n_tensors, sizeof(*r->ready), err));
 	for (uint32_t s = 0; s < r->n_slots; s++)

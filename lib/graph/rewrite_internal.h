@@ -2,6 +2,8 @@
 #ifndef PL_REWRITE_INTERNAL_H
 #define PL_REWRITE_INTERNAL_H
 
+#include <math.h>
+
 #include "graph/rewrite.h"
 
 struct rw_tensor {	/* of the base, in order of readiness */
@@ -44,20 +46,33 @@ struct rw_built {
 	uint32_t *issue;
 };
 
+/* Part of a bucket's transfer in a slot that is interrupted: what priorities add to the edit. */
+struct rw_piece {
+	uint32_t node;	   /* of the part, PL_NONE: it is the last, which is the transfer itself */
+	uint32_t transfer; /* whose duration was all of it */
+	uint32_t edge; /* order along the channel, PL_NONE: the first part, chained as arrival */
+	pl_ns dur;
+};
+
 struct rw_state {
 	uint32_t *set_of;	 /* [tensor] */
 	uint32_t *parts;	 /* [set] */
 	uint8_t *algo;		 /* [tensor] */
 	uint32_t *servers;	 /* [tensor] */
 	uint32_t *place;	 /* [tensor]: in the order of issue */
+	uint32_t *priority;	 /* [tensor]: 1 the highest, 0 none */
 	struct rw_built **built; /* [set], in order of issue; NULL before it is built */
 	uint32_t n_sets, n_built;
 	uint32_t ranks; /* 0: as recorded */
 	int64_t accumulate;
 	struct pl_link_change change[8];
 	uint32_t n_changes;
-	size_t undo; /* mark of the edit */
-	bool over;   /* the recorded communication is replaced */
+	size_t undo;		/* mark of the edit */
+	struct rw_piece *piece; /* of interrupted communication */
+	size_t n_pieces, cap_pieces;
+	bool prioritized; /* some tensor has a priority */
+	size_t n_fused;	  /* entries of rewriter.fused_log */
+	bool over;	  /* the recorded communication is replaced */
 };
 
 struct pl_rewriter {
@@ -81,8 +96,12 @@ struct pl_rewriter {
 	uint32_t *set_first, *set_member; /* of the state that is built: see list_members() */
 	uint8_t *mine; /* [node as recorded]: of the recorded communication of gradients */
 	uint32_t n_mine;
-	bool issues;	 /* host operations that issue communication are known */
-	uint32_t *group; /* [group]: graph.group or PL_NONE */
+	uint8_t *fused; /* [node as recorded]: is part of a fused operation; NULL: none ever was */
+	uint32_t *fused_log; /* nodes, in order, for undoing */
+	size_t n_fused, cap_fused;
+	uint32_t *name_first, *name_node; /* nodes as recorded by name; NULL: not yet needed */
+	bool issues;			  /* host operations that issue communication are known */
+	uint32_t *group;		  /* [group]: graph.group or PL_NONE */
 	uint32_t n_groups;
 };
 
@@ -97,6 +116,13 @@ int rw_sync(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 /* Numbers sets anew, in order of issue. */
 int rw_number_sets(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 void rw_unref(struct rw_built *b);
+/* rewrite_priority.c: the channels by priority instead of by place; and the parts taken out again.
+ */
+int rw_prioritize(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+int rw_join_pieces(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+int rw_priority(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err) PL_MUST;
+/* Let `to`, an arrival or the channel's end, come after `from` on the channel and nothing else. */
+int rw_chain(struct pl_edit *e, uint32_t from, uint32_t to, struct pl_err *err) PL_MUST;
 /* The communication of a set, as the coster is asked for it; `meeting` ranks have a part. */
 struct pl_comm rw_comm_of_set(const struct pl_rewriter *r, uint32_t set, uint32_t meeting);
 /* The present state again, on top of the stack: the one below stays as it is. */
@@ -107,6 +133,22 @@ static inline pl_ns rw_ready(const struct pl_rewriter *r, uint32_t slot, uint32_
 {
 	return r->ready[(size_t)slot * r->n_tensors + tensor];
 }
+static inline bool rw_computes(const struct pl_enode *n)
+{
+	return !n->dead && n->type == PL_N_OP &&
+	       (n->role == PL_RO_COMPUTE || n->role == PL_RO_COPY);
+}
+static inline pl_ns rw_times(pl_ns dur, double x)
+{
+	return (pl_ns)llround((double)dur * x);
+}
+static inline bool rw_fused(const struct pl_rewriter *r, uint32_t node)
+{
+	return r->fused && node < r->n_mine && r->fused[node];
+}
+int rw_fuse_ops(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err) PL_MUST;
+/* What the state fused that is undone with it. */
+void rw_unfuse(struct pl_rewriter *r, size_t n_fused);
 /* Recompute what annotated ranges of a trace keep; `name` is that of the ranges. */
 int rw_remake_range(struct pl_rewriter *r, const char *name, struct pl_err *err) PL_MUST;
 /* The rewrites that change operations, not communication. */

@@ -1,5 +1,6 @@
 /*
- * Rewrites of operations: fusion, recomputation, accumulation, precision, speed of devices.
+ * Rewrites of operations: recomputation, accumulation, precision, speed of devices; fusion is in
+ * rewrite_fuse.c.
  *
  * Accumulation over k microbatches keeps the batch: forward and backward of a microbatch take a
  * k-th of their time, and only the last one's gradients are synchronised. On the edit that is a
@@ -15,20 +16,9 @@
 #include "graph/edit_internal.h"
 #include "graph/rewrite_internal.h"
 
-static bool computes(const struct pl_enode *n)
-{
-	return !n->dead && n->type == PL_N_OP &&
-	       (n->role == PL_RO_COMPUTE || n->role == PL_RO_COPY);
-}
-
-static pl_ns times(pl_ns dur, double x)
-{
-	return (pl_ns)llround((double)dur * x);
-}
-
 static int scale(struct pl_edit *e, uint32_t node, double x, struct pl_err *err)
 {
-	return pl_edit_set_dur(e, node, times(e->node[node].dur, x), err);
+	return pl_edit_set_dur(e, node, rw_times(e->node[node].dur, x), err);
 }
 
 /* ---- precision, speed ------------------------------------------------------------------------ */
@@ -45,7 +35,7 @@ static int precision(struct pl_rewriter *r, const struct pl_rewrite *rw, struct 
 		const char *name;
 		double x;
 
-		if (!computes(n) || n->role != PL_RO_COMPUTE)
+		if (!rw_computes(n) || n->role != PL_RO_COMPUTE)
 			continue;
 		name = pl_edit_name(e, n->name);
 		for (uint32_t k = 0; k < rw->n_args && !wanted; k++)
@@ -73,7 +63,7 @@ static int speed(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_e
 		bool wanted = !rw->n_args;
 		char rank[32];
 
-		if (!computes(n) || n->res == PL_NONE)
+		if (!rw_computes(n) || n->res == PL_NONE)
 			continue;
 		res = &e->g->res[n->res];
 		snprintf(rank, sizeof(rank), "rank %d", res->rank);
@@ -87,86 +77,6 @@ static int speed(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_e
 		rc = scale(e, i, 1 / rw->x, err);
 	}
 	return rc == 0 && !hits ? pl_fail(err, PL_EDATA, "no such rank or host in the graph") : rc;
-}
-
-/* ---- fusion of operations -------------------------------------------------------------------- */
-
-/* The operation that follows on the same resource, PL_NONE. */
-static uint32_t next_op(const struct pl_edit *e, uint32_t node)
-{
-	for (uint32_t x = e->node[node].out; x != PL_NONE; x = e->edge[x].out_next) {
-		const struct pl_enode *d = &e->node[e->edge[x].dst];
-
-		if (PL_E_TYPE(e->edge[x].type) == PL_E_SEQ && d->res == e->node[node].res &&
-		    d->step == e->node[node].step && d->type == PL_N_OP)
-			return e->edge[x].dst;
-	}
-	return PL_NONE;
-}
-
-/* Does the node wait for something other than what is before it on its resource? */
-static bool waits(const struct pl_edit *e, uint32_t node, uint32_t before)
-{
-	for (uint32_t x = e->node[node].in; x != PL_NONE; x = e->edge[x].in_next) {
-		unsigned type = PL_E_TYPE(e->edge[x].type);
-
-		if (e->edge[x].src != before && type != PL_E_LAUNCH && type != PL_E_EARLY)
-			return true;
-	}
-	return false;
-}
-
-static int fuse_here(struct pl_rewriter *r, const struct pl_rewrite *rw, uint32_t first,
-		     bool *fused, struct pl_err *err)
-{
-	struct pl_edit *e = r->e;
-	uint32_t at = first;
-	pl_ns sum = e->node[first].dur;
-	int rc = 0;
-
-	*fused = false;
-	for (uint32_t i = 1; i < rw->n_args; i++) {
-		uint32_t next = next_op(e, at);
-
-		if (next == PL_NONE || strcmp(pl_edit_name(e, e->node[next].name), rw->arg[i]))
-			return 0;
-		if (waits(e, next, at))
-			return pl_fail(err, PL_EDATA,
-				       "\"%s\" waits for more than \"%s\" before it, and cannot be "
-				       "fused with it",
-				       rw->arg[i], rw->arg[i - 1]);
-		sum += e->node[next].dur;
-		at = next;
-	}
-	*fused = true;
-	at = first;
-	rc = pl_edit_set_dur(e, first, times(sum, rw->x > 0 ? rw->x : 1), err);
-	for (uint32_t i = 1; rc == 0 && i < rw->n_args; i++) {
-		at = next_op(e, at);
-		rc = pl_edit_set_dur(e, at, 0, err);
-	}
-	return rc;
-}
-
-static int fuse_ops(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
-{
-	struct pl_edit *e = r->e;
-	uint64_t hits = 0;
-	int rc = 0;
-
-	for (uint32_t i = 0; rc == 0 && i < e->n_nodes; i++) {
-		const struct pl_enode *n = &e->node[i];
-		bool fused;
-
-		if (!computes(n) || strcmp(pl_edit_name(e, n->name), rw->arg[0]))
-			continue;
-		rc = fuse_here(r, rw, i, &fused, err);
-		hits += rc == 0 && fused;
-	}
-	return rc == 0 && !hits ? pl_fail(err, PL_EDATA,
-					  "the operations do not follow one another anywhere in "
-					  "the graph")
-				: rc;
 }
 
 /* ---- recomputation --------------------------------------------------------------------------- */
@@ -207,16 +117,21 @@ static int recompute_layer(struct pl_rewriter *r, const char *layer, struct pl_e
 		const char *name = pl_edit_name(e, n->name);
 		uint32_t f = PL_NONE;
 
-		if (!computes(n) || n->layer < 0 || strncmp(name, "backward ", 9) ||
+		if (!rw_computes(n) || n->layer < 0 || strncmp(name, "backward ", 9) ||
 		    strcmp(name + 9, layer))
 			continue;
 		for (uint32_t i = b; i-- > 0 && f == PL_NONE;)
-			if (computes(&e->node[i]) && e->node[i].res == n->res &&
+			if (rw_computes(&e->node[i]) && e->node[i].res == n->res &&
 			    e->node[i].step == n->step && e->node[i].layer == n->layer &&
 			    !strncmp(pl_edit_name(e, e->node[i].name), "forward ", 8))
 				f = i;
 		if (f == PL_NONE)
 			continue;
+		if (rw_fused(r, f) || rw_fused(r, b))
+			return pl_fail(err, PL_EDATA,
+				       "operations of \"%s\" are fused with others; put recompute "
+				       "before fuse-ops",
+				       layer);
 		if (!hits++ && is_remade(e, n->layer))
 			return pl_fail(err, PL_EDATA, "\"%s\" is made again already; name it once",
 				       layer);
@@ -316,7 +231,7 @@ int rw_ops(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *er
 		return pl_fail(err, PL_EDATA, "after accumulate; put it before");
 	switch ((enum pl_rw)rw->op) {
 	case PL_RW_FUSE_OPS:
-		return fuse_ops(r, rw, err);
+		return rw_fuse_ops(r, rw, err);
 	case PL_RW_RECOMPUTE:
 		for (uint32_t i = 0; rc == 0 && i < rw->n_args; i++)
 			rc = recompute_layer(r, rw->arg[i], err);

@@ -64,6 +64,22 @@ pl_ns pl_rewriter_ready(const struct pl_rewriter *r, uint32_t tensor)
 	return n ? (pl_ns)(sum / n) : 0;
 }
 
+uint32_t pl_rewriter_name(const struct pl_rewriter *r, uint32_t tensor)
+{
+	return r->tensor[tensor].name;
+}
+
+uint32_t pl_rewriter_producer(const struct pl_rewriter *r, uint32_t tensor)
+{
+	for (size_t s = 0; s < r->n_slots; s++) {
+		uint32_t inst = r->inst[s * r->n_tensors + tensor];
+
+		if (inst != PL_NONE && r->e->tensor[inst].producer != PL_NONE)
+			return r->e->node[r->e->tensor[inst].producer].name;
+	}
+	return PL_NONE;
+}
+
 struct pl_comm pl_rewriter_comm(const struct pl_rewriter *r, uint32_t tensor)
 {
 	uint32_t meeting = 0;
@@ -92,6 +108,9 @@ int pl_rewrite_bucketing(struct pl_rewriter *r, const struct pl_bucketing *b, st
 			s->servers[t] = s->servers[t] ? s->servers[t] : 1;
 		}
 	}
+	s->prioritized = b->priority != NULL;
+	if (b->priority)
+		memcpy(s->priority, b->priority, r->n_tensors * sizeof(*s->priority));
 	rc = rw_sync(r, err);
 	if (rc < 0)
 		pl_rewriter_undo(r, mark);
@@ -112,27 +131,67 @@ static uint32_t decisive(const struct pl_edit *e, uint32_t node)
 	return PL_NONE;
 }
 
-int pl_rewriter_hot(const struct pl_rewriter *r, uint8_t *hot, struct pl_err *err)
+/* seen[node]: it lies on the critical path of its step; pl_free(). */
+static int critical(const struct pl_edit *e, uint8_t **seen, struct pl_err *err)
 {
-	const struct pl_edit *e = r->e;
-	uint8_t *seen;
-	int rc = pl_alloc(&seen, e->n_nodes, 1, err);
+	int rc = pl_alloc(seen, e->n_nodes, 1, err);
 
-	if (rc < 0)
-		return rc;
-	for (uint32_t k = 0; k < e->n_steps; k++) {
+	for (uint32_t k = 0; rc == 0 && k < e->n_steps; k++) {
 		uint32_t at = e->step[k].sink, x;
 
-		for (; !seen[at]; at = e->edge[x].src) {
-			seen[at] = 1;
+		for (; !(*seen)[at]; at = e->edge[x].src) {
+			(*seen)[at] = 1;
 			if ((x = decisive(e, at)) == PL_NONE)
 				break;
 		}
 	}
+	return rc;
+}
+
+int pl_rewriter_hot(const struct pl_rewriter *r, uint8_t *hot, struct pl_err *err)
+{
+	const struct pl_edit *e = r->e;
+	uint8_t *seen;
+	int rc = critical(e, &seen, err);
+
+	if (rc < 0)
+		return rc;
 	memset(hot, 0, r->n_tensors);
 	for (size_t i = 0; i < (size_t)r->n_slots * r->n_tensors; i++)
 		if (r->inst[i] != PL_NONE && seen[e->tensor[r->inst[i]].arrive])
 			hot[i % r->n_tensors] = 1;
+	pl_free(seen);
+	return 0;
+}
+
+/* A call lies on it for what it launches. */
+static void heat(const struct pl_edit *e, uint32_t node, uint8_t *hot)
+{
+	const struct pl_enode *n = &e->node[node];
+
+	if (rw_computes(n) && n->name < e->g->str.n)
+		hot[n->name] = 1;
+	for (uint32_t x = n->out; n->role == PL_RO_HOST && x != PL_NONE; x = e->edge[x].out_next) {
+		const struct pl_enode *d = &e->node[e->edge[x].dst];
+		unsigned type = PL_E_TYPE(e->edge[x].type);
+
+		if ((type == PL_E_LAUNCH || type == PL_E_EARLY) && d->name < e->g->str.n)
+			hot[d->name] = 1;
+	}
+}
+
+int pl_rewriter_hot_ops(const struct pl_rewriter *r, uint8_t *hot, struct pl_err *err)
+{
+	const struct pl_edit *e = r->e;
+	uint8_t *seen;
+	int rc = critical(e, &seen, err);
+
+	if (rc < 0)
+		return rc;
+	memset(hot, 0, e->g->str.n);
+	for (uint32_t i = 0; i < e->n_nodes; i++)
+		if (seen[i] && !e->node[i].dead)
+			heat(e, i, hot);
 	pl_free(seen);
 	return 0;
 }

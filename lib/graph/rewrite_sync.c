@@ -512,8 +512,7 @@ static int drop_built(struct pl_rewriter *r, const struct rw_built *b, struct pl
 
 /* ---- the channel ----------------------------------------------------------------------------- */
 
-/* Let `to` come after `from` on the channel, and after nothing else there. */
-static int chain(struct pl_edit *e, uint32_t from, uint32_t to, struct pl_err *err)
+int rw_chain(struct pl_edit *e, uint32_t from, uint32_t to, struct pl_err *err)
 {
 	uint32_t next;
 	bool there = false;
@@ -548,11 +547,11 @@ static int chain_all(struct pl_rewriter *r, struct pl_err *err)
 
 			if (b->arrive[s] == PL_NONE)
 				continue;
-			if ((rc = chain(r->e, from, b->arrive[s], err)) < 0)
+			if ((rc = rw_chain(r->e, from, b->arrive[s], err)) < 0)
 				return rc;
 			from = b->transfer[s];
 		}
-		if ((rc = chain(r->e, from, r->slot[s].tail, err)) < 0)
+		if ((rc = rw_chain(r->e, from, r->slot[s].tail, err)) < 0)
 			return rc;
 	}
 	return 0;
@@ -674,9 +673,12 @@ int rw_sync(struct pl_rewriter *r, struct pl_err *err)
 		st->built[i] = NULL;
 	}
 	st->n_built = st->n_sets;
+	PL_TRY(rw_join_pieces(r, err));
 	PL_TRY(reuse(r, old, n_old, err));
 	PL_TRY(chain_all(r, err));
 	PL_TRY(retire_calls(r, err));
+	if (st->prioritized)
+		rc = rw_prioritize(r, err);
 out:
 	for (uint32_t i = 0; i < n_old; i++)
 		rw_unref(old[i]);

@@ -167,6 +167,7 @@ static int apply(struct sets *s, const struct pl_rewrite *rw, struct pl_err *err
 		s->parts[s->set[i]] = (uint32_t)rw->k;
 		break;
 	case PL_RW_ALGORITHM:
+	case PL_RW_PRIORITY: /* who goes first is decided while it runs */
 		for (uint32_t a = 0; a < rw->n_args; a++)
 			PL_TRY(find(s, rw->arg[a], &i, err));
 		break;

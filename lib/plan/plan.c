@@ -83,8 +83,13 @@ const struct pl_rw_info pl_rw_info[PL_RW_COUNT_] = {
 			  .max_args = MANY,
 			  .max_x = PL_PLAN_FACTOR_MAX,
 			  .need_x = true },
+	[PL_RW_PRIORITY] = { .name = "priority",
+			     .args = "tensors",
+			     .min_args = 2,
+			     .max_args = MANY,
+			     .differ = true },
 };
-_Static_assert(PL_RW_COUNT_ == 12, "a rewrite without a row, here and in paceline-plan(5)");
+_Static_assert(PL_RW_COUNT_ == 13, "a rewrite without a row, here and in paceline-plan(5)");
 
 static const char *const precisions[] = { "fp32", "tf32", "bf16", "fp16", "fp8" };
 

@@ -12,7 +12,7 @@
 #include "io/stream.h"
 
 #define PL_PLAN_MAJOR 1
-#define PL_PLAN_MINOR 0
+#define PL_PLAN_MINOR 1
 
 enum pl_rw {
 	PL_RW_FUSE_TENSORS,	/* arg: tensors, synchronised as one; one alone: by itself */
@@ -31,6 +31,7 @@ enum pl_rw {
 	PL_RW_LATENCY,	 /* the same */
 	PL_RW_SPEED,	 /* arg: globs over names of ranks ("rank 3") or hosts; none: all; x: factor
 			  * of speed: durations are divided by it */
+	PL_RW_PRIORITY,	 /* arg: tensors; of what is ready, the first of these is carried first */
 	PL_RW_COUNT_
 };
 const char *pl_rw_name(unsigned op); /* "fuse-tensors" ... */

@@ -17,6 +17,8 @@
 #define B_RWRT PL_FOURCC('R', 'W', 'R', 'T')
 #define B_TOTL PL_FOURCC('T', 'O', 'T', 'L')
 
+#define F_PRIORITY 1u /* feature bit: there are rewrites of priority */
+
 #define H_BASE	     1u
 #define H_INCOMPLETE 2u
 #define T_ESTIMATED  1u
@@ -151,6 +153,8 @@ int pl_plan_write(const struct pl_plan *p, struct pl_out *out, int level, struct
 
 	if (rc < 0)
 		return rc;
+	for (size_t i = 0; i < p->n_rw; i++)
+		c.incompat |= p->rw[i].op == PL_RW_PRIORITY ? F_PRIORITY : 0;
 	w.out = pl_cwriter_open(out, &c, err);
 	if (!w.out)
 		return err ? err->code : PL_ENOMEM;
@@ -373,7 +377,9 @@ static int on_block(struct reader *r, const struct pl_block *b, const char *name
 
 int pl_plan_read_binary(struct pl_in *in, const char *name, struct pl_plan *p, struct pl_err *err)
 {
-	struct pl_creader_opts c = { .kind = PL_KIND_PLAN, .major = PL_PLAN_MAJOR };
+	struct pl_creader_opts c = { .kind = PL_KIND_PLAN,
+				     .major = PL_PLAN_MAJOR,
+				     .known = F_PRIORITY };
 	struct reader r = { .p = p };
 	struct pl_creader *blocks = pl_creader_open(in, &c, err);
 	struct pl_block b;

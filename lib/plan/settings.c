@@ -21,6 +21,7 @@ static const char *const reasons[PL_RW_COUNT_] = {
 	[PL_RW_PARTITION_TENSOR] = "no setting splits the communication of a tensor",
 	[PL_RW_FUSE_OPS] = "compilers fuse operations by rules of their own",
 	[PL_RW_ORDER] = "communication is issued as gradients become ready",
+	[PL_RW_PRIORITY] = "communication is carried out as it was issued",
 	[PL_RW_ACCUMULATE] = "the training loop decides",
 	[PL_RW_RECOMPUTE] = "no setting names the layers",
 	[PL_RW_PRECISION] = "no setting for this precision, or for some operations alone",

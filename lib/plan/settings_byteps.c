@@ -90,17 +90,19 @@ static int put_servers(struct pl_setter *s, struct pl_err *err)
 static int body(struct pl_setter *s, struct pl_err *err)
 {
 	int64_t acc = pl_settings_accumulate(s->p);
+	bool priority = pl_settings_last(s->p, PL_RW_PRIORITY) != NULL;
 	int rc = 0;
 
 	if (s->s.n)
 		PL_TRY(put_partitions(s, err));
-	if (pl_settings_last(s->p, PL_RW_ORDER)) {
+	if (priority || pl_settings_last(s->p, PL_RW_ORDER)) {
 		PL_TRY(pl_out_printf(s->out, err,
 				     "# one partition on its way and one behind it, so that "
 				     "priorities decide what is next: those of BytePS,\n"
 				     "# the order of declaration in TensorFlow, of parameters in "
 				     "MXNet, of their sorted names in PyTorch\n"
 				     "export BYTEPS_SCHEDULING_CREDIT=2\n"));
+		s->done |= priority ? 1u << PL_RW_PRIORITY : 0;
 	} else if (s->s.n) {
 		PL_TRY(pl_out_printf(s->out, err,
 				     "# no order in the plan: first come, first served\n"

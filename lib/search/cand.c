@@ -40,6 +40,7 @@ void cand_copy(const struct search *s, struct cand *to, const struct cand *from)
 {
 	to->n_sets = from->n_sets;
 	to->ordered = from->ordered;
+	to->urgent = from->urgent;
 	to->mean = from->mean;
 	memcpy(to->set_of, from->set_of, s->n * sizeof(*to->set_of));
 	memcpy(to->parts, from->parts, s->n * sizeof(*to->parts));
@@ -89,7 +90,8 @@ void cand_number(struct search *s, struct cand *c)
 
 bool cand_same(const struct search *s, const struct cand *a, const struct cand *b)
 {
-	return a->n_sets == b->n_sets && !memcmp(a->set_of, b->set_of, s->n * sizeof(*a->set_of)) &&
+	return a->n_sets == b->n_sets && a->urgent == b->urgent &&
+	       !memcmp(a->set_of, b->set_of, s->n * sizeof(*a->set_of)) &&
 	       !memcmp(a->parts, b->parts, a->n_sets * sizeof(*a->parts)) &&
 	       !memcmp(a->algo, b->algo, a->n_sets);
 }
@@ -97,7 +99,7 @@ bool cand_same(const struct search *s, const struct cand *a, const struct cand *
 /* What sets a candidate apart from plain buckets. */
 static uint32_t frills(const struct cand *c)
 {
-	uint32_t n = c->ordered;
+	uint32_t n = c->ordered + c->urgent;
 
 	for (uint32_t i = 0; i < c->n_sets; i++)
 		n += (c->parts[i] > 1) + (c->algo[i] != PL_ALGO_RING);
@@ -141,7 +143,7 @@ static int add_plain(struct search *s, struct cand **c, struct pl_err *err)
 	if (rc < 0)
 		return rc;
 	(*c)->n_sets = 0;
-	(*c)->ordered = false;
+	(*c)->ordered = (*c)->urgent = false;
 	for (uint32_t i = 0; i < s->n; i++) {
 		(*c)->parts[i] = 1;
 		(*c)->algo[i] = PL_ALGO_RING;
@@ -275,7 +277,11 @@ static int cut_group(struct search *s, const struct dp_case *d, uint32_t i, stru
 			continue;
 		room->tensor[p.n] = t;
 		room->bytes[p.n] = s->bytes[t];
-		room->ready[p.n++] = pl_add_sat(s->ready[t], d->late_ns);
+		room->ready[p.n] = pl_add_sat(s->ready[t], d->late_ns);
+		/* changed operations may have made it earlier than those before it */
+		if (p.n)
+			room->ready[p.n] = pl_max_i64(room->ready[p.n], room->ready[p.n - 1]);
+		p.n++;
 	}
 	rc = pl_bucket_dp(&p, room->first, &n, &end, err);
 	for (uint32_t b = 0; rc == 0 && b < n; b++) {
@@ -322,7 +328,7 @@ static int add_dps(struct search *s, struct dp_room *room, struct pl_err *err)
 	return rc;
 }
 
-int add_seeds(struct search *s, struct pl_err *err)
+int add_cuts(struct search *s, struct pl_err *err)
 {
 	struct dp_room room = { .tensor = NULL };
 	int rc;
@@ -333,12 +339,21 @@ int add_seeds(struct search *s, struct pl_err *err)
 	PL_TRY(pl_alloc(&room.first, s->n, sizeof(*room.first), err));
 	PL_TRY(pl_alloc(&room.bytes, s->n, sizeof(*room.bytes), err));
 	PL_TRY(pl_alloc(&room.ready, s->n, sizeof(*room.ready), err));
-	PL_TRY(add_equal_cuts(s, err));
-	PL_TRY(add_dps(s, &room, err));
+	rc = add_dps(s, &room, err);
 out:
 	pl_free(room.tensor);
 	pl_free(room.first);
 	pl_free(room.bytes);
 	pl_free(room.ready);
 	return rc;
+}
+
+int add_seeds(struct search *s, struct pl_err *err)
+{
+	int rc;
+
+	if (!s->o->fuse)
+		return 0;
+	rc = add_equal_cuts(s, err);
+	return rc < 0 ? rc : add_cuts(s, err);
 }

@@ -8,6 +8,7 @@
 struct cand {
 	uint32_t n_sets;
 	bool ordered;	  /* issued in the order of numbers; else by readiness */
+	bool urgent;	  /* carried by s->priority, whatever the order of issue */
 	uint32_t *set_of; /* [tensor], in order of issue */
 	uint32_t *parts;  /* [set] */
 	uint8_t *algo;	  /* [set] */
@@ -41,8 +42,13 @@ struct search {
 	uint32_t *group;
 	int64_t *bytes;
 	pl_ns *ready;
+	uint32_t *priority; /* [tensor]: what is needed first has 1; NULL: none is more urgent */
 	struct cand now, best, recorded; /* present, best ever, as recorded */
-	uint64_t version;		 /* of now */
+	struct cand spare;
+	uint32_t *group_index; /* [tensor]: its group, numbered from 0 */
+	uint32_t n_groups;
+	uint32_t *alike;  /* [tensor]: the first of its name; NULL: names are of one group each */
+	uint64_t version; /* of now */
 	struct cand *batch;
 	size_t n_batch, cap_batch;
 	uint32_t *count, *member; /* [set + 1], [tensor]: members of the sets of now */
@@ -51,6 +57,7 @@ struct search {
 	struct pl_rewrite *extra; /* carried out before the buckets; strings of the plan's arena */
 	size_t n_extra, cap_extra;
 	double baseline, bound;
+	double bias; /* what the model makes of what was recorded, less that */
 	int64_t evaluations;
 	int64_t limit_bytes; /* candidates that need more are none; 0: no limit */
 	pl_ns begun;
@@ -65,6 +72,10 @@ struct peak { /* of memory */
 	uint32_t name; /* of the operation that begins it, PL_NONE */
 };
 
+/* ---- search.c ---- */
+/* The bound, if operations as the extras have them make it lower; lane 0 is at the root then. */
+int search_bound(struct search *s, struct pl_err *err) PL_MUST;
+
 /* ---- symmetry.c ---- */
 /* A graph of one rank of each class of equal ones, if there are fewer and it takes as long. */
 int search_reduce(const struct pl_graph *g, struct pl_graph *out, bool *reduced,
@@ -75,6 +86,8 @@ int lanes_open(struct search *s, struct pl_err *err) PL_MUST;
 void lanes_close(struct search *s);
 /* All lanes to the state as it was recorded, with the extras on it. */
 int lanes_root(struct search *s, struct pl_err *err) PL_MUST;
+/* The same when the first `keep` extras are on all lanes already. */
+int lanes_root_from(struct search *s, size_t keep, struct pl_err *err) PL_MUST;
 /* The present candidate, carried out and settled on lane 0. */
 int lane_show(struct search *s, const struct cand *c, struct pl_err *err) PL_MUST;
 /* Simulate all of the batch; the number of threads changes nothing but the time. */
@@ -96,16 +109,24 @@ int batch_add(struct search *s, const struct cand *from, struct cand **c,
 	      struct pl_err *err) PL_MUST;
 /* The defaults of others, into the batch. */
 int add_preset(struct search *s, enum pl_preset preset, struct pl_err *err) PL_MUST;
+/* What dynamic programming makes of the coster's times, and of when gradients are ready now. */
+int add_cuts(struct search *s, struct pl_err *err) PL_MUST;
 /* Equal cuts, and what dynamic programming makes of the coster's times. */
 int add_seeds(struct search *s, struct pl_err *err) PL_MUST;
 
 /* ---- local.c ---- */
 /* Make c (simulated) the present one. */
 void search_move(struct search *s, const struct cand *c);
+/* With few tensors the best of all changes at a time, not of one set's; with many nothing. */
+int steepest(struct search *s, struct pl_err *err) PL_MUST;
 /* To a local optimum, from the present candidate. */
 int local_search(struct search *s, struct pl_err *err) PL_MUST;
 /* Restarts until the budget is used up. */
 int anneal(struct search *s, struct pl_err *err) PL_MUST;
+
+/* ---- ops.c ---- */
+/* Operations fused, together with buckets that suit it, as extras, if that helps. */
+int fuse_ops(struct search *s, struct pl_plan *p, struct pl_err *err) PL_MUST;
 
 /* ---- memory.c ---- */
 /* Other buckets, accumulation and recomputation until it fits. PL_ENO: nothing does. */

@@ -92,15 +92,16 @@ void lanes_close(struct search *s)
 	pl_free(s->lane);
 }
 
-int lanes_root(struct search *s, struct pl_err *err)
+/* An extra is one state of the rewriter. */
+int lanes_root_from(struct search *s, size_t keep, struct pl_err *err)
 {
 	int rc = 0;
 
 	for (uint32_t i = 0; rc == 0 && i < s->n_lanes; i++) {
 		struct lane *l = &s->lane[i];
 
-		pl_rewriter_undo(l->r, 1);
-		for (size_t k = 0; rc == 0 && k < s->n_extra; k++)
+		pl_rewriter_undo(l->r, 1 + keep);
+		for (size_t k = keep; rc == 0 && k < s->n_extra; k++)
 			rc = pl_rewrite(l->r, &s->extra[k], err);
 		if (rc == 0)
 			rc = pl_edit_settle(&l->e, err);
@@ -114,9 +115,15 @@ int lanes_root(struct search *s, struct pl_err *err)
 	return rc;
 }
 
+int lanes_root(struct search *s, struct pl_err *err)
+{
+	return lanes_root_from(s, 0, err);
+}
+
 static int carry_out(struct lane *l, const struct cand *c, struct pl_err *err)
 {
-	const struct pl_bucketing b = { c->n_sets, c->set_of, c->parts, c->algo };
+	const struct pl_bucketing b = { c->n_sets, c->set_of, c->parts, c->algo,
+					c->urgent ? l->s->priority : NULL };
 	int rc = pl_rewrite_bucketing(l->r, &b, err);
 
 	return rc < 0 ? rc : pl_edit_settle(&l->e, err);

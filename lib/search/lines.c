@@ -85,6 +85,26 @@ static int algorithm_lines(struct search *s, struct pl_plan *p, const struct can
 	return rc;
 }
 
+/* A tensor of each set, the most urgent first. */
+static int priority_line(struct search *s, struct pl_plan *p, const struct cand *c,
+			 struct pl_err *err)
+{
+	uint32_t *first = s->scratch, *v = s->scratch + s->n, n = 0;
+
+	memset(first, 0xff, s->n * sizeof(*first));
+	for (uint32_t t = 0; t < s->n; t++) /* tensors by priority */
+		v[s->priority[t] - 1] = t;
+	for (uint32_t i = 0; i < s->n; i++) {
+		uint32_t t = v[i], *set = &first[c->set_of[t]];
+
+		if (*set == PL_NONE) {
+			*set = t;
+			v[n++] = t;
+		}
+	}
+	return add_line(s, p, PL_RW_PRIORITY, NULL, 0, v, n, err);
+}
+
 static int all_lines(struct search *s, struct pl_plan *p, const struct cand *c, struct pl_err *err)
 {
 	int rc;
@@ -100,6 +120,8 @@ static int all_lines(struct search *s, struct pl_plan *p, const struct cand *c, 
 		firsts(s, c, s->scratch);
 		PL_TRY(add_line(s, p, PL_RW_ORDER, NULL, 0, s->scratch, c->n_sets, err));
 	}
+	if (c->urgent && c->n_sets > 1)
+		PL_TRY(priority_line(s, p, c, err));
 	rc = algorithm_lines(s, p, c, err);
 out:
 	return rc;

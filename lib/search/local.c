@@ -8,6 +8,9 @@
  * the best by random changes, eight at a time, and every local optimum after it is searched out
  * again. What is random depends on the seed alone, and a batch on nothing but what was found
  * before.
+ *
+ * Where ranks form several groups whose tensors have the same names, what is tried for one is tried
+ * for all of them at once, too.
  */
 #include <math.h>
 #include <string.h>
@@ -17,6 +20,7 @@
 #define POSITIONS 16 /* cuts of a set that are tried at most */
 #define FEW	  48 /* tensors: with no more every single move is tried */
 #define WINDOW	  6  /* sets that a tensor moves over at most, else */
+#define PARTS	  16 /* of every set, when these are tried for all */
 #define WALK	  8  /* candidates of a step of annealing */
 #define STEPS	  60 /* of a walk */
 
@@ -141,7 +145,7 @@ static int swap(struct search *s, uint32_t a, uint32_t b, struct pl_err *err)
 	uint8_t algo;
 	int rc;
 
-	if (!s->o->order || a >= s->now.n_sets || b >= s->now.n_sets || a == b)
+	if (!s->o->order || s->now.urgent || a >= s->now.n_sets || b >= s->now.n_sets || a == b)
 		return 0;
 	if ((rc = batch_add(s, &s->now, &c, err)) < 0)
 		return rc;
@@ -234,15 +238,76 @@ static int add_frills(struct search *s, uint32_t a, struct pl_err *err)
 	return rc;
 }
 
+/* ---- groups that are alike ------------------------------------------------------------------- */
+
+/* Sets as c has them in the group, in all groups for tensors of the same names; the others stay. */
+static void project(struct search *s, struct cand *c, uint32_t group)
+{
+	uint32_t *map = s->scratch, *of = s->scratch + s->n, n = 0;
+	struct cand *to = &s->spare;
+
+	memset(of, 0xff, s->n * sizeof(*of)); /* the group's tensor of a name */
+	for (uint32_t t = 0; t < s->n; t++)
+		if (s->group_index[t] == group)
+			of[s->alike[t]] = t;
+	for (uint32_t g = 0; g < s->n_groups; g++)
+		for (int led = 0; led < 2; led++) {
+			memset(map, 0xff, s->n * sizeof(*map));
+			for (uint32_t t = 0; t < s->n; t++) {
+				uint32_t from = of[s->alike[t]], set;
+
+				if (s->group_index[t] != g || (from != PL_NONE) != led)
+					continue;
+				set = c->set_of[led ? from : t];
+				if (map[set] == PL_NONE) {
+					to->parts[n] = c->parts[set];
+					to->algo[n] = c->algo[set];
+					map[set] = n++;
+				}
+				to->set_of[t] = map[set];
+			}
+		}
+	to->n_sets = n;
+	to->urgent = c->urgent;
+	to->ordered = false;
+	to->mean = INFINITY;
+	cand_copy(s, c, to);
+	cand_number(s, c);
+}
+
+/* Whatever is tried for one group, for all that are alike at once: where they wait for one another
+ * to change one alone may help nobody. */
+static int add_alike(struct search *s, uint32_t a, size_t first, struct pl_err *err)
+{
+	uint32_t group = s->group_index[members_of(s, a)[0]];
+	size_t n = s->n_batch;
+	struct cand *c;
+	int rc = 0;
+
+	if (!s->alike || s->now.ordered)
+		return 0;
+	for (size_t i = first; rc == 0 && i <= n; i++) {
+		if (i < n && s->batch[i].ordered)
+			continue;
+		if ((rc = batch_add(s, &s->now, &c, err)) < 0)
+			break;
+		if (i < n)
+			cand_copy(s, c, &s->batch[i]);
+		project(s, c, group);
+	}
+	return rc;
+}
+
 static int neighbours(struct search *s, uint32_t a, struct pl_err *err)
 {
+	size_t first = s->n_batch;
 	int rc;
 
-	s->n_batch = 0;
 	PL_TRY(add_shifts(s, a, err));
 	PL_TRY(add_splits(s, a, err));
 	PL_TRY(add_jumps(s, a, err));
 	PL_TRY(add_frills(s, a, err));
+	PL_TRY(add_alike(s, a, first, err));
 out:
 	return rc;
 }
@@ -265,8 +330,10 @@ static int visit(struct search *s, uint32_t tensor, bool *better, struct pl_err 
 {
 	while (!search_over(s)) {
 		const struct cand *c;
-		int rc = neighbours(s, s->now.set_of[tensor], err);
+		int rc;
 
+		s->n_batch = 0;
+		rc = neighbours(s, s->now.set_of[tensor], err);
 		if (rc < 0 || (rc = batch_run(s, err)) < 0)
 			return rc;
 		c = best_of(s);
@@ -300,12 +367,33 @@ static int visit_order(struct search *s, uint32_t *order, uint32_t *n, struct pl
 	return 0;
 }
 
-static int all_algorithms(struct search *s, bool *better, struct pl_err *err)
+/* With priorities, and perhaps all in parts that give way; or without them. */
+static int add_urgent(struct search *s, struct pl_err *err)
 {
-	const struct cand *c;
+	struct cand *c;
 	int rc = 0;
 
+	for (uint32_t k = 1; rc == 0 && s->priority && k <= PARTS; k *= 2) {
+		if (k > 1 && (!s->o->partition || s->now.urgent))
+			break;
+		if ((rc = batch_add(s, &s->now, &c, err)) < 0)
+			break;
+		c->urgent = !s->now.urgent;
+		for (uint32_t i = 0; i < c->n_sets && k > 1; i++)
+			c->parts[i] = k;
+		c->ordered = false;
+		cand_number(s, c);
+	}
+	return rc;
+}
+
+static int all_at_once(struct search *s, bool *better, struct pl_err *err)
+{
+	const struct cand *c;
+	int rc;
+
 	s->n_batch = 0;
+	rc = add_urgent(s, err);
 	for (uint8_t algo = PL_ALGO_RING; rc == 0 && algo < PL_ALGO_PS; algo++)
 		rc = set_algo(s, PL_NONE, algo, err);
 	if (rc < 0 || (rc = batch_run(s, err)) < 0)
@@ -318,6 +406,25 @@ static int all_algorithms(struct search *s, bool *better, struct pl_err *err)
 	return 0;
 }
 
+int steepest(struct search *s, struct pl_err *err)
+{
+	while (s->n <= FEW && !search_over(s)) {
+		const struct cand *c;
+		int rc = 0;
+
+		s->n_batch = 0;
+		for (uint32_t a = 0; rc == 0 && a < s->now.n_sets; a++)
+			rc = neighbours(s, a, err);
+		if (rc < 0 || (rc = batch_run(s, err)) < 0)
+			return rc;
+		c = best_of(s);
+		if (!c || !cand_better(c, &s->now))
+			break;
+		search_move(s, c);
+	}
+	return 0;
+}
+
 int local_search(struct search *s, struct pl_err *err)
 {
 	uint32_t *order, n;
@@ -326,7 +433,7 @@ int local_search(struct search *s, struct pl_err *err)
 
 	while (rc == 0 && better && !search_over(s)) {
 		better = false;
-		PL_TRY(all_algorithms(s, &better, err));
+		PL_TRY(all_at_once(s, &better, err));
 		PL_TRY(visit_order(s, order, &n, err));
 		for (uint32_t i = 0; i < n && !search_over(s); i++)
 			PL_TRY(visit(s, order[i], &better, err));

@@ -6,6 +6,7 @@
  * those of dynamic programming (cand.c, dp.c): where communication is a chain that the gradients
  * feed, these are exact already. The best of them is changed step by step on the graph itself,
  * which knows what no chain knows (local.c). What does not fit the memory is made to (memory.c).
+ * Then operations are fused, each try with buckets that suit it (ops.c).
  * The plan names the buckets and what each is worth (lines.c).
  *
  * No plan is longer, simulated, than any default: all are candidates. Where nothing is shorter than
@@ -17,6 +18,73 @@
 #include "search/internal.h"
 
 /* ---- before ---------------------------------------------------------------------------------- */
+
+struct need {
+	pl_ns ns;
+	uint32_t tensor;
+};
+
+/* Of what is needed at once, what is ready first. */
+static int by_need(const void *pa, const void *pb)
+{
+	const struct need *a = pa, *b = pb;
+
+	if (a->ns != b->ns)
+		return a->ns < b->ns ? -1 : 1;
+	return a->tensor < b->tensor ? -1 : a->tensor > b->tensor;
+}
+
+static int find_needs(struct search *s, struct pl_err *err)
+{
+	const struct pl_rewriter *r = s->lane[0].r;
+	struct need *v = NULL;
+	int rc;
+
+	if (!s->o->priority || !pl_rewriter_needs_differ(r))
+		return 0;
+	PL_TRY(pl_alloc(&s->priority, s->n, sizeof(*s->priority), err));
+	PL_TRY(pl_alloc(&v, s->n, sizeof(*v), err));
+	for (uint32_t t = 0; t < s->n; t++)
+		v[t] = (struct need){ pl_rewriter_need(r, t), t };
+	pl_sort(v, s->n, sizeof(*v), by_need);
+	for (uint32_t i = 0; i < s->n; i++)
+		s->priority[v[i].tensor] = i + 1;
+out:
+	pl_free(v);
+	return rc;
+}
+
+/* Tensors of one name in several groups: those of ranks that do the same for other parts. */
+static int find_alike(struct search *s, struct pl_err *err)
+{
+	const struct pl_rewriter *r = s->lane[0].r;
+	bool any = false;
+	int rc;
+
+	PL_TRY(cand_init(s, &s->spare, err));
+	PL_TRY(pl_alloc(&s->group_index, s->n, sizeof(*s->group_index), err));
+	PL_TRY(pl_alloc(&s->alike, s->n, sizeof(*s->alike), err));
+	for (uint32_t t = 0; t < s->n; t++) {
+		uint32_t u = 0;
+
+		while (s->group[u] != s->group[t])
+			u++;
+		s->group_index[t] = u < t ? s->group_index[u] : s->n_groups++;
+	}
+	for (uint32_t t = 0; t < s->n; t++) {
+		s->alike[t] = t;
+		for (uint32_t u = 0; u < t && s->n_groups > 1 && s->alike[t] == t; u++)
+			if (pl_rewriter_name(r, u) == pl_rewriter_name(r, t))
+				s->alike[t] = u;
+		any |= s->alike[t] != t;
+	}
+	if (!any) {
+		pl_free(s->alike);
+		s->alike = NULL;
+	}
+out:
+	return rc;
+}
 
 static int find_tensors(struct search *s, struct pl_plan *p, struct pl_err *err)
 {
@@ -43,6 +111,8 @@ static int find_tensors(struct search *s, struct pl_plan *p, struct pl_err *err)
 		s->recorded.parts[t] = 1;
 		s->recorded.algo[t] = PL_ALGO_RING;
 	}
+	PL_TRY(find_needs(s, err));
+	PL_TRY(find_alike(s, err));
 	s->recorded.n_sets = s->n ? pl_rewriter_buckets(r, s->recorded.set_of) : 0;
 	cand_number(s, &s->recorded);
 	rc = pl_rewrite_base(r, p, err);
@@ -50,19 +120,25 @@ out:
 	return rc;
 }
 
-/* The step with every transfer free; the arrivals still wait for one another. */
-static int find_bound(struct search *s, struct pl_err *err)
+/* The step with every transfer free; the arrivals still wait for one another. Of the operations as
+ * the extras leave them, if these make it shorter. */
+int search_bound(struct search *s, struct pl_err *err)
 {
 	struct pl_edit *e = &s->lane[0].e;
-	size_t mark = pl_edit_mark(e);
+	size_t mark;
 	int rc = 0;
+
+	pl_rewriter_undo(s->lane[0].r, s->lane[0].root);
+	s->lane[0].at = s->lane[0].depth = 0;
+	mark = pl_edit_mark(e);
 
 	for (uint32_t i = 0; rc == 0 && i < e->n_nodes; i++)
 		if (!e->node[i].dead && e->node[i].role == PL_RO_TRANSFER)
 			rc = pl_edit_set_dur(e, i, 0, err);
 	if (rc == 0)
 		rc = pl_edit_settle(e, err);
-	s->bound = pl_edit_mean_step(e);
+	if (rc == 0)
+		s->bound = fmin(s->bound, pl_edit_mean_step(e));
 	pl_edit_undo(e, mark);
 	return rc < 0 ? rc : pl_edit_settle(e, err);
 }
@@ -84,7 +160,8 @@ static int open_search(struct search *s, const struct pl_graph *g, struct pl_pla
 		return err->code;
 	PL_TRY(lanes_open(s, err));
 	s->baseline = pl_edit_mean_step(&s->lane[0].e);
-	PL_TRY(find_bound(s, err));
+	s->bound = INFINITY;
+	PL_TRY(search_bound(s, err));
 	rc = find_tensors(s, p, err);
 out:
 	return rc;
@@ -102,6 +179,10 @@ static void close_search(struct search *s)
 	pl_free(s->group);
 	pl_free(s->bytes);
 	pl_free(s->ready);
+	pl_free(s->priority);
+	pl_free(s->group_index);
+	pl_free(s->alike);
+	cand_fini(&s->spare);
 	pl_free(s->count);
 	pl_free(s->member);
 	pl_free(s->scratch);
@@ -145,6 +226,35 @@ out:
 	return rc;
 }
 
+/* Where groups wait for one another no chain tells what is good: from what was recorded, and from
+ * one tensor at a time. */
+static int search_groups(struct search *s, struct pl_err *err)
+{
+	struct cand each = { 0 };
+	int rc;
+
+	if (s->n_groups < 2 || !s->o->fuse)
+		return 0;
+	PL_TRY(cand_init(s, &each, err));
+	s->n_batch = 0;
+	PL_TRY(add_preset(s, PL_PRESET_EACH, err));
+	PL_TRY(batch_run(s, err));
+	cand_copy(s, &each, &s->batch[0]);
+	for (int i = 0; i < 2 && !search_over(s); i++) {
+		const struct cand *from = i ? &each : &s->recorded;
+
+		if (!isfinite(from->mean) || from->mean > 1.1 * s->best.mean ||
+		    (i && cand_same(s, &each, &s->recorded)))
+			continue;
+		search_move(s, from);
+		PL_TRY(steepest(s, err));
+		PL_TRY(local_search(s, err));
+	}
+out:
+	cand_fini(&each);
+	return rc;
+}
+
 /* From the best of all, and from up to two others that differ. */
 static int run_search(struct search *s, struct pl_err *err)
 {
@@ -170,11 +280,28 @@ static int run_search(struct search *s, struct pl_err *err)
 		search_move(s, &from[i]);
 		PL_TRY(local_search(s, err));
 	}
-	if (s->o->limit_ns || s->o->evaluations)
+	PL_TRY(search_groups(s, err));
+	if ((s->o->limit_ns || s->o->evaluations) && !s->o->fuse_ops) /* else behind that */
 		PL_TRY(anneal(s, err));
 out:
 	cand_fini(&from[0]);
 	cand_fini(&from[1]);
+	return rc;
+}
+
+/* What the model makes of what was recorded, with nothing changed. */
+static int find_bias(struct search *s, struct pl_err *err)
+{
+	int rc;
+
+	if (!s->n)
+		return 0;
+	s->n_batch = 0;
+	PL_TRY(add_preset(s, PL_PRESET_NONE, err));
+	PL_TRY(batch_run(s, err));
+	s->bias = s->batch[0].mean - s->baseline;
+	s->best.mean = INFINITY;
+out:
 	return rc;
 }
 
@@ -203,7 +330,7 @@ out:
 
 static void predict(struct search *s, struct pl_plan *p)
 {
-	double step = s->baseline, bias = s->recorded.mean - s->baseline;
+	double step = s->baseline;
 	bool rewrites = p->n_rw > 0;
 
 	p->baseline_ns = (pl_ns)llround(s->baseline);
@@ -215,8 +342,8 @@ static void predict(struct search *s, struct pl_plan *p)
 		p->model_ns = (pl_ns)llround(s->best.mean);
 	if (rewrites) {
 		step = s->best.mean;
-		if (fabs(bias) <= PL_COST_BIAS_MAX * s->baseline)
-			step = fmax(s->best.mean - bias, 0);
+		if (fabs(s->bias) <= PL_COST_BIAS_MAX * s->baseline)
+			step = fmax(s->best.mean - s->bias, 0);
 	}
 	p->predicted_ns = (pl_ns)llround(step);
 	p->bound_ns = pl_min_i64((pl_ns)llround(s->bound), p->predicted_ns);
@@ -227,8 +354,10 @@ static int search_all(struct search *s, struct pl_plan *p, struct pl_err *err)
 	enum pl_preset preset = s->o->preset;
 	int rc = 0, fits;
 
-	if (s->o->precision && preset == PL_PRESET_SEARCH)
+	if (s->o->precision && preset == PL_PRESET_SEARCH) {
+		PL_TRY(find_bias(s, err));
 		PL_TRY(try_precision(s, err));
+	}
 	if (s->n) {
 		if (preset > PL_PRESET_BEST)
 			PL_TRY(run_preset(s, err));
@@ -243,10 +372,14 @@ static int search_all(struct search *s, struct pl_plan *p, struct pl_err *err)
 	fits = fit_memory(s, p, err);
 	if (fits < 0 && fits != PL_ENO)
 		return fits;
-	if (!s->n) { /* no buckets, and nothing that a model says of them */
+	if (!s->n) /* no buckets, and nothing that a model says of them */
 		s->best.mean = pl_edit_mean_step(&s->lane[0].e);
-		s->recorded.mean = s->baseline;
-	}
+	else if (!s->o->precision || preset != PL_PRESET_SEARCH)
+		s->bias = s->recorded.mean - s->baseline;
+	if (s->o->fuse_ops && preset == PL_PRESET_SEARCH && fits == 0)
+		PL_TRY(fuse_ops(s, p, err));
+	else if (s->n_extra && fits == 0)
+		PL_TRY(search_bound(s, err));
 	if (s->n || s->n_extra) {
 		struct pl_err ignore = { 0 };
 
@@ -268,8 +401,8 @@ int pl_search(const struct pl_graph *g, const struct pl_cost *cost, const struct
 	rc = open_search(&s, g, p, err);
 	if (rc == 0 && !s.n)
 		pl_say(o->log, PL_LOG_WARN,
-		       "the graph knows no gradients that ranks synchronise; there is nothing to "
-		       "plan");
+		       "the graph knows no gradients that ranks synchronise; there is %s",
+		       o->fuse_ops ? "no communication to plan" : "nothing to plan");
 	if (rc == 0)
 		rc = search_all(&s, p, err);
 	close_search(&s);

@@ -31,10 +31,15 @@ struct pl_search_opts {
 	pl_ns limit_ns;	     /* wall time; 0: none */
 	int64_t evaluations; /* simulations; 0: none */
 	uint64_t seed;
-	int64_t memory_bytes;			/* peak allowed; 0: any */
-	bool fuse, partition, order, algorithm; /* rewrites that may be used */
-	bool accumulate, recompute;		/* only where memory_bytes needs them */
-	bool precision;				/* bf16 for all operations, if that helps */
+	int64_t memory_bytes;				  /* peak allowed; 0: any */
+	bool fuse, partition, order, algorithm, priority; /* rewrites that may be used */
+	bool accumulate, recompute;			  /* only where memory_bytes needs them */
+	bool precision; /* bf16 for all operations, if that helps */
+	bool fuse_ops;	/* operations that follow one another */
+	const char *const
+		*fuse_glob; /* names of those that may be fused; none: pl_search_fusable() */
+	size_t n_fuse_globs;
+	double fuse_share; /* time of fused operations as a share of the sum; 0: 1 */
 	struct pl_memory_opts memory;
 	const struct pl_log *log; /* NULL: silence */
 	struct pl_pool *pool;	  /* NULL: this thread */
@@ -57,6 +62,10 @@ struct pl_search_opts {
  */
 int pl_search(const struct pl_graph *g, const struct pl_cost *cost, const struct pl_search_opts *o,
 	      struct pl_plan *p, struct pl_err *err) PL_MUST;
+
+/* Operations that compilers fuse as a rule: elementwise, activations, normalisations, by the names
+ * that their kernels commonly have; not what multiplies matrices, convolves or communicates. */
+bool pl_search_fusable(const char *name);
 
 /* ---- parts ------------------------------------------------------------------------------------
  */

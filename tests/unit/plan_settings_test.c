@@ -479,6 +479,18 @@ int main(void)
 	ok(strstr(written(&p, find("fsdp")->write, &b), "    (0, 1),\n"), "... of modules, too");
 	pl_buf_fini(&b);
 	pl_plan_fini(&p);
+	read_str("paceline-plan 1\ntensor a 8192\ntensor b 8192\npartition-tensor a 2\n"
+		 "priority b a\n",
+		 &p);
+	ok(strstr(written(&p, find("byteps")->write, &b), "BYTEPS_SCHEDULING_CREDIT=2") &&
+		   !strstr((const char *)b.p, "not expressed"),
+	   "BytePS has priorities");
+	pl_buf_fini(&b);
+	ok(strstr(written(&p, find("horovod")->write, &b),
+		  "# not expressed: priority b a: communication is carried out as it was issued"),
+	   "Horovod has none, and that is said");
+	pl_buf_fini(&b);
+	pl_plan_fini(&p);
 	more();
 	return done_testing();
 }

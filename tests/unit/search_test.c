@@ -2,12 +2,7 @@
  * The search against all there is: every way to cut for dynamic programming, every partition of few
  * tensors, an exact programme written down here for chains of many, and what others do by default.
  */
-#include <math.h>
-#include <stdlib.h>
-
-#include "graph/layers.h"
-#include "search/search.h"
-#include "tap.h"
+#include "search_fixture.h"
 
 /* ---- boundaries of buckets ------------------------------------------------------------------- */
 
@@ -87,181 +82,9 @@ static void test_dp(void)
 	   "no tensors, no buckets");
 }
 
-/* ---- jobs ------------------------------------------------------------------------------------ */
-
-struct job {
-	struct pl_topology topo;
-	struct pl_graph g;
-	struct pl_cost cost;
-	struct pl_coster coster;
-	struct pl_sim *s;
-	struct pl_edit e;
-	struct pl_rewriter *r;
-	bool open;
-};
-
-static pl_ns layer_transfer(void *arg, int64_t bytes, uint32_t n)
-{
-	const struct pl_comm c = {
-		.kind = PL_K_COLLECTIVE, .coll = PL_COLL_ALLREDUCE, .n = n, .bytes = bytes
-	};
-
-	return pl_cost_analytic(arg, &c);
-}
-
-static int make_topology(struct job *j, uint64_t *rng, struct pl_err *err)
-{
-	char text[200];
-	int rc;
-
-	snprintf(text, sizeof(text), "%ux%u", 1 + (unsigned)(pl_rng_next(rng) % 3),
-		 2 + (unsigned)(pl_rng_next(rng) % 3));
-	rc = pl_topology_parse(text, &j->topo, err);
-	for (size_t i = 0; rc == 0 && i < j->topo.n_links; i++) {
-		j->topo.link[i].bytes_per_ns = 0.2 + (double)(pl_rng_next(rng) % 100) / 10;
-		j->topo.link[i].latency_ns = (pl_ns)(pl_rng_next(rng) % 20000);
-	}
-	return rc;
-}
-
-static void job_fini(struct job *j)
-{
-	if (j->open) {
-		pl_rewriter_free(j->r);
-		pl_edit_fini(&j->e);
-		pl_sim_free(j->s);
-		pl_cost_fini(&j->cost);
-	}
-	pl_graph_fini(&j->g);
-	pl_topology_fini(&j->topo);
-}
-
-/* Ranks that are not alike: some operations take up to twice as long, and what follows is later. */
-static void disturb(struct pl_graph *g, uint64_t rng)
-{
-	const struct pl_shape *s = &g->shape[0];
-	struct pl_gstep *st = &g->step[0];
-
-	for (uint32_t i = 0; i < s->n_nodes; i++) {
-		if (s->role[i] == PL_RO_COMPUTE && pl_rng_next(&rng) % 3 == 0)
-			st->dur[i] += (pl_ns)(pl_rng_next(&rng) % (uint64_t)(st->dur[i] + 1));
-		for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++)
-			st->start[i] =
-				pl_max_i64(st->start[i], st->start[s->src[e]] + st->dur[s->src[e]]);
-	}
-}
-
-/* A job of n layers with random times and sizes. */
-static int job_init(struct job *j, uint64_t seed, uint32_t n, pl_ns unit, int64_t bytes,
-		    bool unlike, struct pl_err *err)
-{
-	struct pl_layers_opts o = { .transfer = layer_transfer, .arg = &j->topo, .per_host = 4 };
-	struct pl_buf text = { 0 };
-	struct pl_in *in = NULL;
-	uint64_t rng = seed;
-	int rc;
-
-	memset(j, 0, sizeof(*j));
-	pl_graph_init(&j->g);
-	PL_TRY(make_topology(j, &rng, err));
-	o.n_ranks = j->topo.n_ranks;
-	PL_TRY(pl_buf_printf(
-		&text, err,
-		"layer,forward_ns,backward_ns,param_bytes,activation_bytes,update_ns\n"));
-	for (uint32_t i = 0; i < n; i++)
-		PL_TRY(pl_buf_printf(&text, err, "L%u,%llu,%llu,%llu,%llu,%llu\n", i,
-				     (unsigned long long)(pl_rng_next(&rng) % (uint64_t)unit),
-				     (unsigned long long)(pl_rng_next(&rng) % (uint64_t)unit) * 2,
-				     (unsigned long long)(pl_rng_next(&rng) % (uint64_t)bytes) + 4,
-				     (unsigned long long)(pl_rng_next(&rng) % 100000) + 100,
-				     (unsigned long long)(pl_rng_next(&rng) % 100)));
-	in = pl_in_open_mem("layers", text.p, text.n, err);
-	rc = in ? pl_graph_layers(in, &o, &j->g, err) : err->code;
-	if (rc < 0)
-		goto out;
-	if (unlike)
-		disturb(&j->g, seed);
-	PL_TRY(pl_cost_fit(&j->g, &j->topo, &j->cost, err));
-	pl_cost_coster(&j->cost, &j->coster);
-	j->open = true;
-	j->s = pl_sim_new(&j->g, err);
-	rc = j->s ? pl_sim_edit(j->s, 0, 1, &j->e, err) : err->code;
-	if (rc == 0 && !(j->r = pl_rewriter_new(&j->e, &j->coster, err)))
-		rc = err->code;
-out:
-	pl_in_close(in);
-	pl_buf_fini(&text);
-	return rc;
-}
-
-/* The whole graph's step with the plan, by full passes; what was recorded, without lines, as the
- * model has it. */
-static double planned(struct job *j, const struct pl_plan *p, struct pl_err *err)
-{
-	size_t mark = pl_rewriter_mark(j->r);
-	double mean = INFINITY;
-
-	if (pl_rewrite_model(j->r, err) == 0 && pl_rewrite_plan(j->r, p, err) == 0 &&
-	    pl_edit_settle_full(&j->e, err) == 0)
-		mean = pl_edit_mean_step(&j->e);
-	pl_rewriter_undo(j->r, mark);
-	return mean;
-}
-
-static const struct pl_search_opts plain = { .seed = 1, .fuse = true };
-
-static double searched(struct job *j, const struct pl_search_opts *o, struct pl_err *err)
-{
-	struct pl_plan p;
-	double mean = INFINITY;
-
-	pl_plan_init(&p);
-	if (pl_search(&j->g, &j->cost, o, &p, err) == 0)
-		mean = planned(j, &p, err);
-	pl_plan_fini(&p);
-	return mean;
-}
-
 /* ---- against every partition ----------------------------------------------------------------- */
 
-/* The next restricted growth string; false behind the last. */
-static bool next_partition(uint32_t *v, uint32_t n)
-{
-	for (uint32_t i = n; i-- > 1;) {
-		uint32_t most = 0;
-
-		for (uint32_t k = 0; k < i; k++)
-			most = v[k] > most ? v[k] : most;
-		if (v[i] <= most) {
-			v[i]++;
-			memset(v + i + 1, 0, (n - i - 1) * sizeof(*v));
-			return true;
-		}
-	}
-	return false;
-}
-
-/* Numbers in the order of the sets' last members. */
-static uint32_t by_last(const uint32_t *v, uint32_t n, uint32_t *set_of)
-{
-	uint32_t sets = 0;
-
-	for (uint32_t i = 0; i < n; i++) {
-		bool last = true;
-
-		for (uint32_t k = i + 1; k < n; k++)
-			last &= v[k] != v[i];
-		if (!last)
-			continue;
-		for (uint32_t k = 0; k <= i; k++)
-			if (v[k] == v[i])
-				set_of[k] = sets;
-		sets++;
-	}
-	return sets;
-}
-
-static double brute_force(struct job *j, uint32_t n, struct pl_err *err)
+static double brute_force(struct net *j, uint32_t n, struct pl_err *err)
 {
 	uint32_t v[8] = { 0 }, set_of[8];
 	double best = INFINITY;
@@ -286,11 +109,11 @@ static void test_small(void)
 
 	for (uint64_t seed = 1; seed <= 240; seed++) {
 		struct pl_err err = { 0 };
-		struct job j;
+		struct net j;
 		uint32_t n = 3 + (uint32_t)(seed % 24 ? seed % 5 : 5); /* 8 now and then */
 		double best, mine;
 
-		if (job_init(&j, seed, n, 1 + (pl_ns)(seed % 7) * 9000, 40000, seed % 2, &err) ==
+		if (net_init(&j, seed, n, 1 + (pl_ns)(seed % 7) * 9000, 40000, seed % 2, &err) ==
 		    0) {
 			best = brute_force(&j, n, &err);
 			mine = searched(&j, &plain, &err);
@@ -300,7 +123,7 @@ static void test_small(void)
 		if (err.code)
 			printf("# seed %d: %s\n", (int)seed, err.msg);
 		total++;
-		job_fini(&j);
+		net_fini(&j);
 	}
 	is_i64(within, total, "within 1 % of the best of all partitions of 3 to 8 tensors");
 	printf("# worst: %+.4f %%\n", 100 * worst);
@@ -336,12 +159,12 @@ static pl_ns exact_chain(const pl_ns *ready, const int64_t *bytes, uint32_t n,
 static void test_chain(uint64_t seed, uint32_t n)
 {
 	struct pl_err err = { 0 };
-	struct job j;
+	struct net j;
 	pl_ns *ready = malloc(n * sizeof(*ready)), rest, end;
 	int64_t *bytes = malloc(n * sizeof(*bytes));
 	double mine, each = 0, last = 0;
 	uint32_t *set_of = malloc(n * sizeof(*set_of));
-	int rc = job_init(&j, seed, n, 30000, 400000, false, &err);
+	int rc = net_init(&j, seed, n, 30000, 400000, false, &err);
 
 	for (uint32_t t = 0; rc == 0 && t < n; t++) {
 		ready[t] = pl_rewriter_ready(j.r, t);
@@ -373,7 +196,7 @@ static void test_chain(uint64_t seed, uint32_t n)
 	} else {
 		ok(false, "%u tensors: %s", n, err.msg);
 	}
-	job_fini(&j);
+	net_fini(&j);
 	free(ready);
 	free(bytes);
 	free(set_of);
@@ -387,13 +210,13 @@ static void test_presets(void)
 
 	for (uint64_t seed = 300; seed < 330; seed++) {
 		struct pl_err err = { 0 };
-		struct job j;
+		struct net j;
 		double mine;
 
-		if (job_init(&j, seed, 2 + (uint32_t)(seed % 60), 400000, 30 << 20, seed % 2,
+		if (net_init(&j, seed, 2 + (uint32_t)(seed % 60), 400000, 30 << 20, seed % 2,
 			     &err) < 0) {
 			ok(false, "seed %d: %s", (int)seed, err.msg);
-			job_fini(&j);
+			net_fini(&j);
 			continue;
 		}
 		mine = searched(&j, &plain, &err);
@@ -406,14 +229,14 @@ static void test_presets(void)
 		}
 		if (err.code)
 			printf("# seed %d: %s\n", (int)seed, err.msg);
-		job_fini(&j);
+		net_fini(&j);
 	}
 	is_i64(better, total, "never worse than what others do by default");
 }
 
 /* ---- the same again -------------------------------------------------------------------------- */
 
-static char *as_text(struct job *j, const struct pl_search_opts *o, struct pl_err *err)
+static char *as_text(struct net *j, const struct pl_search_opts *o, struct pl_err *err)
 {
 	char name[] = "/tmp/search_test.XXXXXX", *text = NULL;
 	int fd = mkstemp(name);
@@ -445,12 +268,12 @@ static void test_deterministic(void)
 	struct pl_search_opts o = plain;
 	struct pl_err err = { 0 };
 	char *text[4] = { NULL };
-	struct job j;
+	struct net j;
 
 	o.partition = o.order = o.algorithm = true;
 	o.evaluations = 3000;
 	o.seed = 7;
-	if (!ok(job_init(&j, 77, 30, 200000, 4 << 20, true, &err) == 0, "a job (%s)", err.msg))
+	if (!ok(net_init(&j, 77, 30, 200000, 4 << 20, true, &err) == 0, "a job (%s)", err.msg))
 		return;
 	for (int i = 0; i < 4; i++) {
 		o.pool = pl_pool_new(threads[i], &err);
@@ -462,7 +285,7 @@ static void test_deterministic(void)
 	ok(text[0] && strstr(text[0], "fuse-tensors"), "which is one (%s)", err.msg);
 	for (int i = 0; i < 4; i++)
 		free(text[i]);
-	job_fini(&j);
+	net_fini(&j);
 }
 
 /* ---- incremental ----------------------------------------------------------------------------- */
@@ -471,11 +294,11 @@ static void test_incremental(uint64_t seed)
 {
 	struct pl_err err = { 0 };
 	struct pl_edit full;
-	struct job j;
+	struct net j;
 	uint32_t n = 5 + (uint32_t)(seed % 20), set_of[25], v[25];
 	uint64_t rng = seed;
 	bool same = true;
-	int rc = job_init(&j, seed, n, 50000, 100000, seed % 2, &err);
+	int rc = net_init(&j, seed, n, 50000, 100000, seed % 2, &err);
 
 	for (int i = 0; rc == 0 && i < 30; i++) {
 		size_t mark = pl_rewriter_mark(j.r);
@@ -498,7 +321,7 @@ static void test_incremental(uint64_t seed)
 	}
 	ok(rc == 0 && same, "seed %d: buckets after buckets, as if made anew (%s)", (int)seed,
 	   err.msg);
-	job_fini(&j);
+	net_fini(&j);
 }
 
 /* ---- memory, and nothing to plan ------------------------------------------------------------- */
@@ -508,11 +331,11 @@ static void test_memory(void)
 	struct pl_search_opts o = plain;
 	struct pl_err err = { 0 };
 	struct pl_plan p;
-	struct job j;
+	struct net j;
 	int64_t peak;
 	int saving = 0;
 
-	if (!ok(job_init(&j, 5, 12, 100000, 20000, false, &err) == 0, "a job (%s)", err.msg))
+	if (!ok(net_init(&j, 5, 12, 100000, 20000, false, &err) == 0, "a job (%s)", err.msg))
 		return;
 	pl_plan_init(&p);
 	o.accumulate = o.recompute = true;
@@ -535,7 +358,7 @@ static void test_memory(void)
 	   "what no plan fits is answered \"no\": %s", err.msg);
 	ok(p.n_tensors == 12 && p.peak_bytes > 1000, "... with the smallest");
 	pl_plan_fini(&p);
-	job_fini(&j);
+	net_fini(&j);
 }
 
 static void test_alone(void)

@@ -1,0 +1,545 @@
+/*
+ * Fusing operations, together with the buckets of their gradients.
+ *
+ * Operations that may be fused come in runs; a run is cut into segments, each of which becomes one
+ * operation. Fusing makes gradients ready later, together, so a way of cutting is worth what it is
+ * with the buckets that suit it best: each is simulated with the present buckets, with those of the
+ * segment's gradients as one (Hu et al., MLSys 2022, theorem 3: where fusing either is right, both
+ * is no worse) and with what dynamic programming makes of the new times of readiness; the better
+ * ones are searched on. From nothing fused and from all fused, boundary after boundary is closed,
+ * opened, or moved, as long as that helps. Only runs on the critical path are tried: to shorten
+ * others alone cannot shorten the step.
+ *
+ * A boundary that saves nothing is left open, so every line of the plan has a reason.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "search/internal.h"
+
+#define FEW  24	  /* boundaries: with no more, pairs of them are tried too */
+#define NEAR 1.05 /* so near to the best, buckets are searched before it is judged */
+
+struct ops {
+	struct search *s;
+	struct pl_op_runs runs;
+	uint32_t *first;      /* [run]: its first boundary; runs + 1 */
+	const char **arg;     /* names, parallel to runs.name */
+	uint8_t *bit, *tried; /* [boundary]: closed; those that `at` was found with */
+	uint32_t n_bits;
+	uint8_t *hot;	 /* [name] */
+	uint32_t *makes; /* [tensor]: name of the operation that makes it */
+	struct cand at;	 /* the best so far, with `bit` */
+	struct pl_rewrite *line;
+	size_t n_lines;
+	size_t before; /* extras in front of them */
+	size_t rooted; /* extras that the lanes have carried out as they are */
+};
+
+/* ---- which operations ------------------------------------------------------------------------ */
+
+bool pl_search_fusable(const char *name)
+{
+	static const char *const yes[] = {
+		"*elementwise*", "*pointwise*", "triton_poi*",	"*relu*",      "*ReLU*",
+		"*gelu*",	 "*GELU*",	"*Gelu*",	"*silu*",      "*swish*",
+		"*sigmoid*",	 "*tanh*",	"*dropout*",	"*Dropout*",   "*layer_norm*",
+		"*layernorm*",	 "*LayerNorm*", "*batch_norm*", "*BatchNorm*", "*batchnorm*",
+		"*group_norm*",	 "*GroupNorm*", "*rms_norm*",	"*RMSNorm*",   "*rmsnorm*",
+		"*softmax*",	 "*Softmax*",	"*SoftMax*",
+	};
+	static const char *const no[] = {
+		"*gemm*",   "*GEMM*", "*conv*",	 "*Conv*", "*cutlass*",
+		"*matmul*", "*nccl*", "*flash*", "*fmha*", "*attention*",
+	};
+	bool may = false;
+
+	for (size_t i = 0; i < PL_LEN(yes) && !may; i++)
+		may = pl_glob(yes[i], name);
+	for (size_t i = 0; i < PL_LEN(no) && may; i++)
+		may = !pl_glob(no[i], name);
+	return may;
+}
+
+static bool may_fuse(void *arg, const char *name)
+{
+	const struct pl_search_opts *o = arg;
+
+	for (size_t i = 0; i < o->n_fuse_globs; i++)
+		if (pl_glob(o->fuse_glob[i], name))
+			return true;
+	return !o->n_fuse_globs && pl_search_fusable(name);
+}
+
+static void ops_fini(struct ops *o)
+{
+	pl_op_runs_fini(&o->runs);
+	pl_free(o->first);
+	pl_free(o->arg);
+	pl_free(o->bit);
+	pl_free(o->tried);
+	pl_free(o->hot);
+	pl_free(o->makes);
+	pl_free(o->line);
+	cand_fini(&o->at);
+}
+
+static int ops_init(struct ops *o, struct pl_err *err)
+{
+	struct search *s = o->s;
+	const struct pl_graph *g = s->lane[0].e.g;
+	int rc;
+
+	PL_TRY(cand_init(s, &o->at, err));
+	PL_TRY(pl_rewriter_runs(s->lane[0].r, may_fuse, (void *)s->o, &o->runs, err));
+	PL_TRY(pl_alloc(&o->first, o->runs.n_runs + 1, sizeof(*o->first), err));
+	PL_TRY(pl_alloc(&o->arg, o->runs.n_names, sizeof(*o->arg), err));
+	for (size_t i = 0; i < o->runs.n_names; i++)
+		o->arg[i] = pl_intern_get(&g->str, o->runs.name[i]);
+	for (size_t i = 0; i < o->runs.n_runs; i++) {
+		o->first[i] = o->n_bits;
+		o->n_bits += o->runs.run[i].n - 1;
+	}
+	o->first[o->runs.n_runs] = o->n_bits;
+	PL_TRY(pl_alloc(&o->bit, o->n_bits, 1, err));
+	PL_TRY(pl_alloc(&o->tried, o->n_bits, 1, err));
+	PL_TRY(pl_alloc(&o->line, o->n_bits, sizeof(*o->line), err));
+	PL_TRY(pl_alloc(&o->hot, g->str.n, 1, err));
+	PL_TRY(pl_alloc(&o->makes, s->n, sizeof(*o->makes), err));
+	for (uint32_t t = 0; t < s->n; t++)
+		o->makes[t] = pl_rewriter_producer(s->lane[0].r, t);
+	while (o->before < s->n_extra && s->extra[o->before].op != PL_RW_ACCUMULATE)
+		o->before++;
+out:
+	return rc;
+}
+
+/* ---- lines ----------------------------------------------------------------------------------- */
+
+/* Long ones first: a short one would take places from them. Names are interned. */
+static int by_length(const void *pa, const void *pb)
+{
+	const struct pl_rewrite *a = pa, *b = pb;
+	int c = 0;
+
+	if (a->n_args != b->n_args)
+		return a->n_args > b->n_args ? -1 : 1;
+	for (uint32_t i = 0; i < a->n_args && !c; i++)
+		c = a->arg[i] == b->arg[i] ? 0 : strcmp(a->arg[i], b->arg[i]);
+	return c;
+}
+
+static bool same_line(const struct pl_rewrite *a, const struct pl_rewrite *b)
+{
+	return a->op == b->op && a->n_args == b->n_args && !by_length(a, b);
+}
+
+static void make_lines(struct ops *o)
+{
+	double share = o->s->o->fuse_share;
+	size_t kept = 0;
+
+	o->n_lines = 0;
+	for (size_t i = 0; i < o->runs.n_runs; i++) {
+		const struct pl_op_run *run = &o->runs.run[i];
+
+		for (uint32_t a = 0, n; a < run->n; a += n) {
+			n = 1;
+			while (a + n < run->n && o->bit[o->first[i] + a + n - 1])
+				n++;
+			if (n > 1)
+				o->line[o->n_lines++] =
+					(struct pl_rewrite){ .op = PL_RW_FUSE_OPS,
+							     .arg = o->arg + run->name + a,
+							     .n_args = n,
+							     .x = share < 1 ? share : 0,
+							     .alone_ns = INT64_MIN,
+							     .in_plan_ns = INT64_MIN };
+		}
+	}
+	pl_sort(o->line, o->n_lines, sizeof(*o->line), by_length);
+	for (size_t i = 0; i < o->n_lines; i++)
+		if (!kept || !same_line(&o->line[kept - 1], &o->line[i]))
+			o->line[kept++] = o->line[i];
+	o->n_lines = kept;
+}
+
+/* The lines of the bits as extras of all lanes, from the first that differs on. */
+static int root_lines(struct ops *o, struct pl_err *err)
+{
+	struct search *s = o->s;
+	size_t had = 0, behind, keep = o->before;
+	int rc;
+
+	make_lines(o);
+	while (o->before + had < s->n_extra && s->extra[o->before + had].op == PL_RW_FUSE_OPS)
+		had++;
+	behind = s->n_extra - o->before - had;
+	while (keep - o->before < had && keep - o->before < o->n_lines &&
+	       same_line(&s->extra[keep], &o->line[keep - o->before]))
+		keep++;
+	if (keep > o->rooted)
+		keep = 0;
+	rc = pl_grow(&s->extra, &s->cap_extra, o->before + o->n_lines + behind, sizeof(*s->extra),
+		     err);
+	if (rc < 0)
+		return rc;
+	if (behind)
+		memmove(s->extra + o->before + o->n_lines, s->extra + o->before + had,
+			behind * sizeof(*s->extra));
+	if (o->n_lines)
+		memcpy(s->extra + o->before, o->line, o->n_lines * sizeof(*o->line));
+	s->n_extra = o->before + o->n_lines + behind;
+	o->rooted = 0;
+	rc = lanes_root_from(s, keep, err);
+	if (rc == 0)
+		o->rooted = s->n_extra;
+	return rc;
+}
+
+/* ---- one way of cutting ---------------------------------------------------------------------- */
+
+/* Is the tensor made by an operation of the segment around the boundary? */
+static bool in_segment(const struct ops *o, uint32_t lo, uint32_t hi, uint32_t tensor)
+{
+	for (uint32_t i = lo; i <= hi; i++)
+		if (o->runs.name[i] == o->makes[tensor])
+			return true;
+	return false;
+}
+
+/* The sets that hold gradients of the segment around the boundary become one, a group each. */
+static int add_merged(struct ops *o, uint32_t bit, struct pl_err *err)
+{
+	struct search *s = o->s;
+	uint32_t run = 0, lo, hi;
+	struct cand *c;
+	int rc;
+
+	if (!s->o->fuse || (rc = batch_add(s, &s->now, &c, err)) < 0)
+		return s->o->fuse ? rc : 0;
+	while (o->first[run + 1] <= bit)
+		run++;
+	lo = hi = bit - o->first[run];
+	while (lo && o->bit[o->first[run] + lo - 1])
+		lo--;
+	while (o->first[run] + hi < o->first[run + 1] && o->bit[o->first[run] + hi])
+		hi++;
+	lo += o->runs.run[run].name;
+	hi += o->runs.run[run].name;
+	for (uint32_t t = 0; t < s->n; t++) {
+		uint32_t set = c->set_of[t], with = PL_NONE;
+
+		if (!in_segment(o, lo, hi, t))
+			continue;
+		for (uint32_t u = 0; u < t && with == PL_NONE; u++)
+			if (s->group[u] == s->group[t] && in_segment(o, lo, hi, u))
+				with = c->set_of[u];
+		for (uint32_t u = 0; u < s->n && with != PL_NONE; u++)
+			if (c->set_of[u] == set)
+				c->set_of[u] = with;
+	}
+	cand_number(s, c);
+	return 0;
+}
+
+/* Without buckets. */
+static int simulate_alone(struct search *s, struct pl_err *err)
+{
+	struct peak peak = { 0 };
+	int rc = s->limit_bytes ? lane_peak(&s->lane[0], &peak, err) : 0;
+
+	s->evaluations++;
+	if (peak.bytes <= s->limit_bytes)
+		s->best.mean = pl_edit_mean_step(&s->lane[0].e);
+	return rc;
+}
+
+/* The best that the bits can be, into s->best; INFINITY if they cannot be. `bit` PL_NONE: none in
+ * particular. */
+static int simulate(struct ops *o, uint32_t bit, struct pl_err *err)
+{
+	struct search *s = o->s;
+	struct cand *c;
+	int rc = root_lines(o, err);
+
+	s->best.mean = INFINITY;
+	if (rc == PL_EDATA) {
+		memset(err, 0, sizeof(*err));
+		return 0;
+	}
+	if (rc < 0)
+		return rc;
+	if (!s->n)
+		return simulate_alone(s, err);
+	search_move(s, &o->at);
+	s->n_batch = 0;
+	PL_TRY(batch_add(s, &o->at, &c, err));
+	if (bit != PL_NONE && o->bit[bit])
+		PL_TRY(add_merged(o, bit, err));
+	PL_TRY(add_cuts(s, err));
+	rc = batch_run(s, err);
+out:
+	return rc;
+}
+
+/* Kept if it is better, or no worse and simpler; else undone. */
+static int judge_bits(struct ops *o, uint32_t bit, bool simpler, bool *better, struct pl_err *err)
+{
+	struct search *s = o->s;
+	int rc = simulate(o, bit, err);
+
+	if (rc == 0 && s->n && o->n_bits <= FEW && s->best.mean >= o->at.mean &&
+	    s->best.mean < NEAR * o->at.mean) {
+		search_move(s, &s->best);
+		rc = local_search(s, err);
+	}
+	if (rc < 0)
+		return rc;
+	if (s->best.mean < o->at.mean || (simpler && s->best.mean <= o->at.mean)) {
+		*better |= s->best.mean < o->at.mean;
+		cand_copy(s, &o->at, &s->best);
+		memcpy(o->tried, o->bit, o->n_bits);
+	} else {
+		memcpy(o->bit, o->tried, o->n_bits);
+		cand_copy(s, &s->best, &o->at);
+	}
+	return 0;
+}
+
+/* ---- the search ------------------------------------------------------------------------------ */
+
+/* What was found, on the lanes again. */
+static int restore(struct ops *o, struct pl_err *err)
+{
+	struct search *s = o->s;
+	int rc = root_lines(o, err);
+
+	cand_copy(s, &s->best, &o->at);
+	if (rc == 0 && s->n)
+		search_move(s, &o->at);
+	return rc;
+}
+
+static int find_hot(struct ops *o, struct pl_err *err)
+{
+	struct search *s = o->s;
+	int rc;
+
+	PL_TRY(restore(o, err));
+	if (s->n)
+		PL_TRY(lane_show(s, &o->at, err));
+	rc = pl_rewriter_hot_ops(s->lane[0].r, o->hot, err);
+out:
+	return rc;
+}
+
+static bool is_hot(const struct ops *o, uint32_t run, uint32_t i)
+{
+	const uint32_t *name = o->runs.name + o->runs.run[run].name + i;
+
+	return o->hot[name[0]] || o->hot[name[1]];
+}
+
+/* Boundary i of the run closed or opened; moved by one to the right, or to the left. */
+static int try_bit(struct ops *o, uint32_t run, uint32_t i, bool *better, struct pl_err *err)
+{
+	uint32_t b = o->first[run] + i;
+	int rc;
+
+	o->bit[b] ^= 1;
+	PL_TRY(judge_bits(o, b, !o->bit[b], better, err));
+	for (int side = 0; side < 2; side++) {
+		uint32_t to = side ? b - 1 : b + 1;
+
+		if ((side ? !i : b + 1 == o->first[run + 1]) || o->bit[b] == o->bit[to])
+			continue;
+		o->bit[b] ^= 1;
+		o->bit[to] ^= 1;
+		PL_TRY(judge_bits(o, o->bit[b] ? b : to, false, better, err));
+	}
+out:
+	return rc;
+}
+
+static int search_buckets(struct ops *o, bool *better, struct pl_err *err)
+{
+	struct search *s = o->s;
+	int rc = restore(o, err);
+
+	if (rc == 0 && s->n)
+		rc = local_search(s, err);
+	if (rc == 0 && s->best.mean < o->at.mean) {
+		cand_copy(s, &o->at, &s->best);
+		*better = true;
+	}
+	return rc;
+}
+
+/* Opens the boundaries of every segment of these names. */
+static void open_line(struct ops *o, const struct pl_rewrite *line)
+{
+	for (size_t i = 0; i < o->runs.n_runs; i++) {
+		const struct pl_op_run *run = &o->runs.run[i];
+		uint8_t *bit = o->bit + o->first[i];
+
+		for (uint32_t a = 0, n; a < run->n; a += n) {
+			n = 1;
+			while (a + n < run->n && bit[a + n - 1])
+				n++;
+			if (n == line->n_args &&
+			    !memcmp(o->arg + run->name + a, line->arg, n * sizeof(*line->arg)))
+				memset(bit + a, 0, n - 1);
+		}
+	}
+}
+
+/* Lines without which it is no longer go. */
+static int prune(struct ops *o, struct pl_err *err)
+{
+	struct pl_rewrite *line = NULL;
+	bool better = false;
+	size_t n;
+	int rc;
+
+	PL_TRY(restore(o, err));
+	n = o->n_lines;
+	PL_TRY(pl_alloc(&line, n, sizeof(*line), err));
+	if (n)
+		memcpy(line, o->line, n * sizeof(*line));
+	for (size_t i = n; i-- > 0 && !search_over(o->s);) {
+		open_line(o, &line[i]);
+		PL_TRY(judge_bits(o, PL_NONE, true, &better, err));
+	}
+out:
+	pl_free(line);
+	return rc;
+}
+
+/* Of few boundaries two at once. */
+static int try_pairs(struct ops *o, bool *better, struct pl_err *err)
+{
+	int rc = 0;
+
+	for (uint32_t a = 0; rc == 0 && a < o->n_bits && o->n_bits <= FEW; a++)
+		for (uint32_t b = a + 1; rc == 0 && b < o->n_bits && !search_over(o->s); b++) {
+			o->bit[a] ^= 1;
+			o->bit[b] ^= 1;
+			rc = judge_bits(o, o->bit[a] ? a : b, false, better, err);
+		}
+	return rc;
+}
+
+static int sweep(struct ops *o, struct pl_err *err)
+{
+	bool better = true;
+	int rc = 0;
+
+	while (rc == 0 && better && !search_over(o->s)) {
+		better = false;
+		PL_TRY(find_hot(o, err));
+		for (uint32_t run = 0; run < o->runs.n_runs; run++)
+			for (uint32_t i = 0; i + 1 < o->runs.run[run].n; i++)
+				if ((is_hot(o, run, i) || o->bit[o->first[run] + i]) &&
+				    !search_over(o->s))
+					PL_TRY(try_bit(o, run, i, &better, err));
+		PL_TRY(search_buckets(o, &better, err));
+		if (!better)
+			rc = try_pairs(o, &better, err);
+	}
+out:
+	return rc;
+}
+
+/* From what is at hand, and from all of it fused. */
+static int from_both(struct ops *o, struct pl_err *err)
+{
+	struct search *s = o->s;
+	struct cand none = { 0 };
+	uint8_t *bits = NULL;
+	bool better = false;
+	int rc;
+
+	PL_TRY(cand_init(s, &none, err));
+	PL_TRY(pl_alloc(&bits, o->n_bits, 1, err));
+	cand_copy(s, &none, &o->at);
+	PL_TRY(sweep(o, err));
+	memcpy(bits, o->bit, o->n_bits);
+	if (search_over(s))
+		goto out;
+	cand_copy(s, &s->now, &o->at); /* the best of the first sweep */
+	cand_copy(s, &o->at, &none);
+	cand_copy(s, &none, &s->now);
+	o->at.mean = INFINITY;
+	memset(o->bit, 1, o->n_bits);
+	PL_TRY(judge_bits(o, PL_NONE, false, &better, err));
+	if (better) {
+		PL_TRY(search_buckets(o, &better, err));
+		PL_TRY(sweep(o, err));
+	}
+	if (o->at.mean >= none.mean) {
+		cand_copy(s, &o->at, &none);
+		memcpy(o->bit, bits, o->n_bits);
+		memcpy(o->tried, bits, o->n_bits);
+	}
+out:
+	cand_fini(&none);
+	pl_free(bits);
+	return rc;
+}
+
+static int find_peak(struct search *s, struct pl_plan *p, struct pl_err *err)
+{
+	struct peak peak;
+	int rc = s->n ? lane_show(s, &s->best, err) : 0;
+
+	if (rc == 0 && (rc = lane_peak(&s->lane[0], &peak, err)) == 0)
+		p->peak_bytes = peak.bytes > 0 ? peak.bytes : -1;
+	return rc;
+}
+
+/* The lists of names are of this search alone; what stays are lists of the plan's. */
+static int keep_lines(struct search *s, struct pl_plan *p, struct pl_err *err)
+{
+	for (size_t i = 0; i < s->n_extra; i++) {
+		struct pl_rewrite *rw = &s->extra[i];
+		const char **arg;
+
+		if (rw->op != PL_RW_FUSE_OPS)
+			continue;
+		arg = pl_arena_take(&p->arena, rw->n_args * sizeof(*arg));
+		if (!arg)
+			return pl_fail(err, PL_ENOMEM, "out of memory (names of operations)");
+		memcpy(arg, rw->arg, rw->n_args * sizeof(*arg));
+		rw->arg = arg;
+	}
+	return 0;
+}
+
+int fuse_ops(struct search *s, struct pl_plan *p, struct pl_err *err)
+{
+	struct ops o = { .s = s };
+	int rc;
+
+	PL_TRY(lanes_root(s, err));
+	PL_TRY(ops_init(&o, err));
+	s->limit_bytes = s->o->memory_bytes;
+	cand_copy(s, &o.at, &s->best);
+	if (o.n_bits)
+		PL_TRY(from_both(&o, err));
+	else
+		pl_say(s->o->log, PL_LOG_WARN,
+		       "no operations that may be fused follow one another in the graph");
+	PL_TRY(prune(&o, err));
+	PL_TRY(restore(&o, err));
+	PL_TRY(keep_lines(s, p, err));
+	if (s->n_extra)
+		PL_TRY(search_bound(s, err));
+	if (s->n && (s->o->limit_ns || s->o->evaluations))
+		PL_TRY(anneal(s, err));
+	rc = find_peak(s, p, err);
+out:
+	ops_fini(&o);
+	return rc;
+}

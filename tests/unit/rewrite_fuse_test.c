@@ -1,0 +1,236 @@
+/*
+ * Fused operations on a device, by hand: what of latencies and of launches is saved, what is not,
+ * and where operations may not be fused.
+ */
+#include "graph/rewrite.h"
+#include "sim_fixture.h"
+
+enum { BEGIN, CALL1, CALL2, CALL3, K1, K2, K3 }; /* nodes, before what a case adds */
+
+struct fixture {
+	struct job j;
+	struct pl_sim *s;
+	struct pl_edit e;
+	struct pl_rewriter *r;
+};
+
+static pl_ns no_transfer(void *arg, const struct pl_comm *c)
+{
+	(void)arg;
+	(void)c;
+	return 0;
+}
+static const struct pl_coster coster = { .transfer = no_transfer };
+
+/* A thread that launches three kernels: 5 ns from the end of a call to its kernel, 2 ns from
+ * kernel to kernel; `late` more, of which nobody knows why, before the second. */
+static int begin(struct job *j, const pl_ns *dur, struct pl_err *err)
+{
+	struct pl_graph *g = &j->g;
+	struct pl_shape *s;
+	uint32_t n;
+	int rc;
+
+	*j = (struct job){ .ranks = 1, .per_rank = 2 };
+	PL_TRY(job_tables(j, err));
+	PL_TRY(pl_alloc(&g->shape, 1, sizeof(*g->shape), err));
+	g->n_shapes = g->cap_shapes = 1;
+	s = &g->shape[0];
+	PL_TRY(shape_arrays(s, err));
+	PL_TRY(pl_alloc(&g->step, 1, sizeof(*g->step), err));
+	g->n_steps = g->cap_steps = 1;
+	PL_TRY(pl_alloc(&g->step[0].start, MAX_NODES, sizeof(pl_ns), err));
+	PL_TRY(pl_alloc(&g->step[0].dur, MAX_NODES, sizeof(pl_ns), err));
+	n = add_node(s, PL_N_OP, PL_RO_MARK, PL_K_STEP, 0, j->name[7]);
+	s->flags[n] = PL_NF_STEP_BEGIN;
+	for (uint32_t i = 0; i < 3; i++) {
+		n = add_node(s, PL_N_OP, PL_RO_HOST, PL_K_RUNTIME, 0, j->name[6]);
+		add_edge(s, n - 1, PL_E_SEQ);
+		g->step[0].dur[n] = 10;
+	}
+	for (uint32_t i = 0; i < 3; i++) {
+		n = add_node(s, PL_N_OP, PL_RO_COMPUTE, PL_K_KERNEL, 1, j->name[i == 2 ? 3 : i]);
+		s->flags[n] = PL_NF_IN_STEP;
+		if (i)
+			add_edge(s, n - 1, PL_E_SEQ);
+		add_edge(s, CALL1 + i, PL_E_LAUNCH);
+		g->step[0].dur[n] = dur[i];
+	}
+out:
+	return rc;
+}
+
+/* Starts as they follow from what is before, `late` more before the second kernel. */
+static void run(struct pl_graph *g, pl_ns late)
+{
+	const struct pl_shape *s = &g->shape[0];
+	struct pl_gstep *st = &g->step[0];
+
+	for (uint32_t i = 0; i < s->n_nodes; i++) {
+		pl_ns t = 0;
+
+		for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++) {
+			pl_ns lat = PL_E_TYPE(s->etype[e]) == PL_E_LAUNCH      ? 5
+				    : s->res[i] == 1 && s->res[s->src[e]] == 1 ? 2
+									       : 0;
+
+			t = pl_max_i64(t, st->start[s->src[e]] + st->dur[s->src[e]] + lat);
+		}
+		st->start[i] = t + (i == K2 ? late : 0);
+	}
+}
+
+static bool open_all(struct fixture *f, struct pl_err *err)
+{
+	return (f->s = pl_sim_new(&f->j.g, err)) && pl_sim_edit(f->s, 0, 1, &f->e, err) == 0 &&
+	       (f->r = pl_rewriter_new(&f->e, &coster, err));
+}
+
+static void close_all(struct fixture *f)
+{
+	pl_rewriter_free(f->r);
+	pl_edit_fini(&f->e);
+	pl_sim_free(f->s);
+	pl_graph_fini(&f->j.g);
+}
+
+static const char *const names[] = { "gemm", "relu[1]", "copy" };
+
+/* The step when n of the kernels from `first` on are one; -1: refused. */
+static pl_ns fused(struct fixture *f, uint32_t first, uint32_t n, double x, struct pl_err *err)
+{
+	const struct pl_rewrite rw = {
+		.op = PL_RW_FUSE_OPS, .arg = (const char **)names + first, .n_args = n, .x = x
+	};
+	size_t mark = pl_rewriter_mark(f->r);
+	pl_ns before = pl_edit_step(&f->e, 0), step = -1;
+
+	if (pl_rewrite(f->r, &rw, err) == 0 && pl_edit_settle(&f->e, err) == 0)
+		step = pl_edit_step(&f->e, 0);
+	pl_rewriter_undo(f->r, mark);
+	if (pl_edit_settle(&f->e, err) < 0 || pl_edit_step(&f->e, 0) != before)
+		return -2;
+	return step;
+}
+
+static void test_times(void)
+{
+	const struct {
+		const char *what;
+		pl_ns dur[3], late;
+		uint32_t first, n;
+		double x;
+		pl_ns before, after;
+	} v[] = {
+		{ "two gaps of a busy device", { 100, 50, 30 }, 0, 0, 3, 0, 199, 195 },
+		{ "one gap", { 100, 50, 30 }, 0, 1, 2, 0, 199, 197 },
+		{ "what nobody knows the cause of stays", { 100, 50, 30 }, 3, 0, 3, 0, 202, 198 },
+		{ "two calls of a busy host", { 4, 4, 4 }, 0, 0, 3, 0, 39, 27 },
+		{ "one call, which comes before the third kernel's",
+		  { 4, 4, 4 },
+		  0,
+		  0,
+		  2,
+		  0,
+		  39,
+		  29 },
+		{ "half of the work", { 100, 50, 30 }, 0, 0, 3, 0.5, 199, 105 },
+	};
+
+	for (size_t i = 0; i < PL_LEN(v); i++) {
+		struct fixture f = { .r = NULL };
+		struct pl_err err = { 0 };
+
+		if (begin(&f.j, v[i].dur, &err) == 0)
+			run(&f.j.g, v[i].late);
+		if (ok(open_all(&f, &err), "%s (%s)", v[i].what, err.msg)) {
+			is_i64(pl_edit_step(&f.e, 0), v[i].before, "... before");
+			is_i64(fused(&f, v[i].first, v[i].n, v[i].x, &err), v[i].after,
+			       "... fused");
+		}
+		close_all(&f);
+	}
+}
+
+/* A kernel that waits for something else; a thread that waits for the device between two launches;
+ * a call that launches something else too; what communicates. */
+static void test_refused(void)
+{
+	static const pl_ns dur[] = { 100, 50, 30 };
+
+	for (int what = 0; what < 5; what++) {
+		struct fixture f = { .r = NULL };
+		struct pl_err err = { 0 };
+		struct pl_shape *s;
+		pl_ns step;
+
+		if (begin(&f.j, dur, &err) < 0)
+			return;
+		s = &f.j.g.shape[0];
+		if (what == 0) { /* the last kernel, on a call of its own that is not a launch */
+			add_edge(s, BEGIN, PL_E_WAIT);
+		} else if (what == 1) {
+			s->role[CALL3] = PL_RO_SYNC;
+		} else if (what == 2) {
+			uint32_t n =
+				add_node(s, PL_N_OP, PL_RO_COMPUTE, PL_K_KERNEL, 1, f.j.name[2]);
+
+			add_edge(s, K3, PL_E_SEQ);
+			add_edge(s, CALL3, PL_E_LAUNCH);
+			s->flags[n] = PL_NF_IN_STEP;
+			f.j.g.step[0].dur[n] = 1;
+		} else if (what == 3) {
+			s->role[K3] = PL_RO_ARRIVE;
+		}
+		run(&f.j.g, 0);
+		if (!ok(open_all(&f, &err), "case %d (%s)", what, err.msg)) {
+			close_all(&f);
+			continue;
+		}
+		step = fused(&f, 0, 3, 0, &err);
+		if (what < 4)
+			ok(step == -1 && strstr(err.msg, "cannot be fused"), "... refused: %s",
+			   err.msg);
+		else
+			ok(step > 0, "... nothing in the way");
+		close_all(&f);
+	}
+}
+
+static bool any(void *arg, const char *name)
+{
+	return !arg || strcmp(arg, name) != 0;
+}
+
+static void test_runs(void)
+{
+	static const pl_ns dur[] = { 100, 50, 30 };
+	struct fixture f = { .r = NULL };
+	struct pl_op_runs v;
+	struct pl_err err = { 0 };
+
+	if (begin(&f.j, dur, &err) == 0)
+		run(&f.j.g, 0);
+	if (!ok(open_all(&f, &err), "a job (%s)", err.msg))
+		return;
+	ok(pl_rewriter_runs(f.r, any, NULL, &v, &err) == 0 && v.n_runs == 1 && v.run[0].n == 3 &&
+		   v.run[0].places == 1 && v.name[v.run[0].name] == f.j.name[0],
+	   "what may be fused is one run (%s)", err.msg);
+	pl_op_runs_fini(&v);
+	ok(pl_rewriter_runs(f.r, any, (void *)"copy", &v, &err) == 0 && v.n_runs == 1 &&
+		   v.run[0].n == 2,
+	   "shorter, if some may not");
+	pl_op_runs_fini(&v);
+	ok(pl_rewriter_runs(f.r, any, (void *)"relu[1]", &v, &err) == 0 && !v.n_runs,
+	   "or none, if that is in the middle");
+	pl_op_runs_fini(&v);
+	close_all(&f);
+}
+
+int main(void)
+{
+	test_times();
+	test_refused();
+	test_runs();
+	return done_testing();
+}
