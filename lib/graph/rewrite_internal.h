@@ -42,6 +42,11 @@ struct rw_built {
 	uint32_t refs;
 	uint32_t *arrive, *transfer; /* [slot], PL_NONE: the rank has no part */
 	uint32_t *issue;
+	uint32_t *lost; /* [slot]: what computation behind it loses to communication, PL_NONE */
+	pl_ns alone;	/* the transfer with nothing beside it */
+	pl_ns issue_ns; /* of one that was not as recorded */
+	double slows, slowed; /* computation beside it; by computation */
+	bool *kept;	      /* [slot]: as recorded, its duration too */
 };
 
 struct rw_state {
@@ -81,8 +86,9 @@ struct pl_rewriter {
 	uint32_t *set_first, *set_member; /* of the state that is built: see list_members() */
 	uint8_t *mine; /* [node as recorded]: of the recorded communication of gradients */
 	uint32_t n_mine;
-	bool issues;	 /* host operations that issue communication are known */
-	uint32_t *group; /* [group]: graph.group or PL_NONE */
+	bool issues;		  /* host operations that issue communication are known */
+	struct rw_beside *beside; /* NULL: nothing slows anything down */
+	uint32_t *group;	  /* [group]: graph.group or PL_NONE */
 	uint32_t n_groups;
 };
 
@@ -97,6 +103,17 @@ int rw_sync(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 /* Numbers sets anew, in order of issue. */
 int rw_number_sets(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 void rw_unref(struct rw_built *b);
+
+/* ---- what runs beside what (rewrite_beside.c) ------------------------------------------------ */
+
+/* Of the recorded edit: what its computation lost. Leaves r->beside NULL if the coster knows of
+ * none. */
+int rw_beside_init(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+void rw_beside_fini(struct pl_rewriter *r);
+/* Computation gets the time back that it lost beside the recorded communication of gradients. */
+int rw_beside_release(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+/* What the built buckets cost the computation beside them, and it them. */
+int rw_beside_settle(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 /* The communication of a set, as the coster is asked for it; `meeting` ranks have a part. */
 struct pl_comm rw_comm_of_set(const struct pl_rewriter *r, uint32_t set, uint32_t meeting);
 /* The present state again, on top of the stack: the one below stays as it is. */
