@@ -2,55 +2,62 @@
  * What communication costs those beside it: the slow-down of computation while data moves, and the
  * host's time for issuing.
  *
- * Overlap: operations of one name are compared with themselves, those that ran beside a transfer of
- * their rank (at least BESIDE of their time) with those that had no communication beside them, not
- * even one that waited. A name counts if there are enough of both and if, left alone, it is one
- * thing: the quartiles of its times lie close together. The factor is the median of the ratios of
- * medians over such names. It is 1 when it cannot be told from chance: each ratio has a standard
- * error (of a median: 1.25 s / sqrt(n), with s from the quartiles), and less than half of the names
- * exceed 1 by two of them. Of very many ranks some, evenly spread, are enough. O(n log n).
+ * Overlap: an operation in the same place (the n-th of its name in a step of a rank) is the same
+ * work in every step and, where ranks do the same, on every rank. Its bare duration is the median
+ * of those without communication beside them, not even one that waited; where there are too few of
+ * these in its place, that of its name, if the medians of the places of this name lie close
+ * together. What durations beside communication exceed their bare ones by, summed, over the time
+ * beside is the share of its time that computation loses, s; the factor is 1 / (1 - s). Sums, not
+ * medians: what carries communication in threads takes a processor away in slices of milliseconds,
+ * which most operations do not see and a few pay for. For the same reason durations left alone have
+ * a longer mean than their medians say; bare ones are scaled by what that makes in sum.
+ *
+ * The standard error e of s is the jackknife's (Tukey 1958) over ranks of steps, left out one at a
+ * time. The factor is 1 when s cannot be told from chance: when it does not exceed CLEAR of them.
+ * But threads cannot carry communication for nothing; where they do, s is not put to the test but
+ * made smaller the less certain it is, to s^3 / (s^2 + e^2). Of very many ranks some, evenly
+ * spread, are enough. O(n log n).
  *
  * Issuing: the call that launched a communication, and the operations before it on its thread whose
- * names speak of communication.
+ * names speak of communication. The lower quartile of them: an issue that wakes a thread often
+ * loses its processor to that thread, whose time is counted where it belongs.
  */
 #include <math.h>
 #include <stdlib.h>
 
 #include "cost/internal.h"
 
-#define ENOUGH	8    /* of an operation, beside and alone */
-#define BESIDE	0.9  /* of an operation's time */
+#define ENOUGH	3    /* alone, of an operation in its place; places of a name */
 #define ONE	0.25 /* distance of the quartiles of one thing, relative to the median */
-#define WRAPPED 8    /* operations around a launch, at most */
-#define RANKS	64   /* looked at, and at most twice as many */
+#define CLEAR	2    /* standard errors */
+#define MOST	0.5 /* of its time computation can lose: two that share a processor get half each */
+#define WRAPPED 8   /* operations around a launch, at most */
+#define RANKS	64  /* looked at, and at most twice as many */
 
-struct span {
+struct work { /* an operation of a step */
 	pl_ns start, end;
 	int32_t rank;
 	pl_id name;
-	bool wait; /* communication that waits, and perhaps transfers */
 };
 struct timing {
 	pl_ns dur;
+	double beside; /* share of dur */
 	pl_id name;
-	bool beside;
+	uint32_t place, cluster; /* which of its name in the step; rank in a step */
+};
+struct sums {
+	double beside, bare, covered; /* of operations with communication beside them */
+	double alone, alone_bare;
 };
 struct beside {
 	bool *seen; /* [resource]: its rank is one of those looked at */
-	struct span *comm, *comp;
+	struct cost_spans moves, waits;
+	struct work *comp;
 	struct timing *t;
-	size_t n_comm, cap_comm, n_comp, cap_comp, n_t, cap_t;
+	struct sums *cluster, all;
+	double *place; /* medians of a name's places, then those alone in a place */
+	size_t n_comp, cap_comp, n_t, cap_t, n_clusters;
 };
-
-static int put_span(struct span **v, size_t *n, size_t *cap, struct span s, struct pl_err *err)
-{
-	int rc = pl_grow(v, cap, *n + 1, sizeof(**v), err);
-
-	if (rc < 0)
-		return rc;
-	(*v)[(*n)++] = s;
-	return 0;
-}
 
 static pl_ns arrival_before(const struct pl_shape *s, const struct pl_gstep *st, uint32_t i)
 {
@@ -73,103 +80,67 @@ static int choose_ranks(struct beside *b, const struct pl_graph *g, struct pl_er
 	return rc;
 }
 
-static int spans_of_step(struct beside *b, const struct pl_graph *g, const struct pl_gstep *st,
-			 struct pl_err *err)
+static int look_at_step(struct beside *b, const struct pl_graph *g, const struct pl_gstep *st,
+			struct pl_err *err)
 {
 	const struct pl_shape *s = &g->shape[st->shape];
 	int rc = 0;
 
-	b->n_comm = b->n_comp = 0;
+	b->n_comp = b->moves.n = b->waits.n = 0;
 	for (uint32_t i = s->n_entries; i < s->n_nodes && rc >= 0; i++) {
-		struct span x = { st->start[i], st->start[i] + st->dur[i], pl_node_rank(g, s, i),
-				  s->name[i], false };
+		struct work x = { st->start[i], st->start[i] + st->dur[i], pl_node_rank(g, s, i),
+				  s->name[i] };
 
 		if (s->type[i] != PL_N_OP || st->dur[i] <= 0 || s->res[i] == PL_NONE ||
 		    !b->seen[s->res[i]])
 			continue;
 		if (s->role[i] == PL_RO_COMPUTE) {
-			rc = put_span(&b->comp, &b->n_comp, &b->cap_comp, x, err);
-		} else if (s->role[i] == PL_RO_TRANSFER) {
-			rc = put_span(&b->comm, &b->n_comm, &b->cap_comm, x, err);
-			x.start = arrival_before(s, st, i);
-			x.wait = true;
+			rc = pl_grow(&b->comp, &b->cap_comp, b->n_comp + 1, sizeof(*b->comp), err);
 			if (rc >= 0)
-				rc = put_span(&b->comm, &b->n_comm, &b->cap_comm, x, err);
+				b->comp[b->n_comp++] = x;
+		} else if (s->role[i] == PL_RO_TRANSFER) {
+			rc = cost_span_add(&b->moves, x.rank, x.start, x.end, err);
+			if (rc >= 0)
+				rc = cost_span_add(&b->waits, x.rank, arrival_before(s, st, i),
+						   x.end, err);
 		}
 	}
+	cost_spans_unite(&b->moves);
+	cost_spans_unite(&b->waits);
 	return rc;
 }
 
-static int by_span(const void *pa, const void *pb)
+static int by_name(const void *pa, const void *pb)
 {
-	const struct span *a = pa, *b = pb;
+	const struct work *a = pa, *b = pb;
 
-	if (a->wait != b->wait)
-		return a->wait ? 1 : -1;
 	if (a->rank != b->rank)
 		return a->rank < b->rank ? -1 : 1;
+	if (a->name != b->name)
+		return a->name < b->name ? -1 : 1;
 	if (a->start != b->start)
 		return a->start < b->start ? -1 : 1;
 	return a->end < b->end ? -1 : a->end > b->end;
 }
 
-/* Overlapping spans of one sort become one. */
-static void unite(struct beside *b)
-{
-	size_t kept = 0;
-
-	pl_sort(b->comm, b->n_comm, sizeof(*b->comm), by_span);
-	for (size_t i = 0; i < b->n_comm; i++) {
-		struct span *last = kept ? &b->comm[kept - 1] : NULL, *x = &b->comm[i];
-
-		if (last && last->wait == x->wait && last->rank == x->rank && x->start <= last->end)
-			last->end = pl_max_i64(last->end, x->end);
-		else
-			b->comm[kept++] = *x;
-	}
-	b->n_comm = kept;
-}
-
-/* How much of x lies in the spans of its rank of that sort. */
-static pl_ns covered(const struct beside *b, struct span x, bool wait)
-{
-	struct span key = { x.start, INT64_MIN, x.rank, 0, wait };
-	size_t lo = 0, hi = b->n_comm;
-	pl_ns sum = 0;
-
-	while (lo < hi) { /* first that begins after x does */
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (by_span(&b->comm[mid], &key) < 0)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	for (size_t i = lo ? lo - 1 : 0; i < b->n_comm; i++) {
-		const struct span *c = &b->comm[i];
-
-		if (i >= lo && (c->wait != wait || c->rank != x.rank || c->start >= x.end))
-			break;
-		if (c->wait == wait && c->rank == x.rank)
-			sum += pl_max_i64(0, pl_min_i64(c->end, x.end) -
-						     pl_max_i64(c->start, x.start));
-	}
-	return sum;
-}
-
 static int add_timings(struct beside *b, struct pl_err *err)
 {
+	uint32_t place = 0;
 	int rc = pl_grow(&b->t, &b->cap_t, b->n_t + b->n_comp + 1, sizeof(*b->t), err);
 
 	if (rc < 0)
 		return rc;
+	pl_sort(b->comp, b->n_comp, sizeof(*b->comp), by_name);
 	for (size_t i = 0; i < b->n_comp; i++) {
-		struct span x = b->comp[i];
-		pl_ns dur = x.end - x.start;
-		bool beside = (double)covered(b, x, false) >= BESIDE * (double)dur;
+		const struct work *x = &b->comp[i];
+		pl_ns dur = x->end - x->start, with;
 
-		if (beside || !covered(b, x, true))
-			b->t[b->n_t++] = (struct timing){ dur, x.name, beside };
+		b->n_clusters += !i || x[-1].rank != x->rank;
+		place = i && x[-1].rank == x->rank && x[-1].name == x->name ? place + 1 : 0;
+		with = cost_spans_cover(&b->moves, x->rank, x->start, x->end);
+		if (with || !cost_spans_cover(&b->waits, x->rank, x->start, x->end))
+			b->t[b->n_t++] = (struct timing){ dur, (double)with / (double)dur, x->name,
+							  place, (uint32_t)b->n_clusters - 1 };
 	}
 	return 0;
 }
@@ -180,25 +151,13 @@ static int by_timing(const void *pa, const void *pb)
 
 	if (a->name != b->name)
 		return a->name < b->name ? -1 : 1;
-	if (a->beside != b->beside)
-		return a->beside ? 1 : -1;
-	return a->dur < b->dur ? -1 : a->dur > b->dur;
-}
-
-struct spread {
-	double median, quartiles; /* their distance */
-};
-
-static struct spread spread_of(const struct timing *t, size_t n)
-{
-	return (struct spread){ (double)t[n / 2].dur,
-				(double)(t[n - 1 - n / 4].dur - t[n / 4].dur) };
-}
-
-/* Relative standard error of the median of n. */
-static double uncertain(struct spread s, size_t n)
-{
-	return 1.25 * s.quartiles / 1.349 / sqrt((double)n) / s.median;
+	if (a->place != b->place)
+		return a->place < b->place ? -1 : 1;
+	if ((a->beside > 0) != (b->beside > 0))
+		return a->beside > 0 ? 1 : -1;
+	if (a->dur != b->dur)
+		return a->dur < b->dur ? -1 : 1;
+	return a->cluster < b->cluster ? -1 : a->cluster > b->cluster;
 }
 
 static int by_double(const void *pa, const void *pb)
@@ -208,54 +167,142 @@ static int by_double(const void *pa, const void *pb)
 	return a < b ? -1 : a > b;
 }
 
-static double factor(const struct timing *t, size_t n_t, double *ratio)
+/* How many of t are in the place of the first, and how many of these alone: they come first. */
+static size_t place_of(const struct timing *t, size_t n, size_t *alone)
 {
-	size_t n = 0, clear = 0;
+	size_t k = 0;
 
-	for (size_t i = 0, n_alone, n_all; i < n_t; i += n_all) {
-		struct spread alone, beside;
-		double x, se;
+	*alone = 0;
+	for (; k < n && t[k].name == t[0].name && t[k].place == t[0].place; k++)
+		*alone += !(t[k].beside > 0);
+	return k;
+}
 
-		n_alone = 0;
-		for (n_all = 0; i + n_all < n_t && t[i].name == t[i + n_all].name; n_all++)
-			n_alone += !t[i + n_all].beside;
-		if (n_alone < ENOUGH || n_all - n_alone < ENOUGH)
-			continue;
-		alone = spread_of(&t[i], n_alone);
-		beside = spread_of(&t[i + n_alone], n_all - n_alone);
-		if (alone.quartiles > ONE * alone.median)
-			continue;
-		x = beside.median / alone.median;
-		se = x * hypot(uncertain(alone, n_alone), uncertain(beside, n_all - n_alone));
-		clear += x > 1 + 2 * se;
-		ratio[n++] = x;
+/* The bare duration of what is in no place of its own; 0: there is none. */
+static double bare_of_name(struct beside *b, const struct timing *t, size_t n)
+{
+	size_t places = 0;
+	double *v = b->place;
+
+	for (size_t i = 0, k, alone; i < n; i += k) {
+		k = place_of(&t[i], n - i, &alone);
+		if (alone >= ENOUGH)
+			v[places++] = (double)t[i + alone / 2].dur;
 	}
-	if (!n || 2 * clear < n)
+	pl_sort(v, places, sizeof(*v), by_double);
+	if (places < ENOUGH || v[places - 1 - places / 4] - v[places / 4] > ONE * v[places / 2])
+		return 0;
+	return v[places / 2];
+}
+
+static void sum_up(struct beside *b, const struct timing *t, double bare)
+{
+	struct sums *c = &b->cluster[t->cluster];
+
+	if (t->beside > 0) {
+		c->beside += (double)t->dur;
+		c->bare += bare;
+		c->covered += t->beside * (double)t->dur;
+	} else {
+		c->alone += (double)t->dur;
+		c->alone_bare += bare;
+	}
+}
+
+/* All of one name. Those that are never beside anything say nothing. */
+static void sum_name(struct beside *b, const struct timing *t, size_t n)
+{
+	double typical = bare_of_name(b, t, n);
+	bool any = false;
+
+	for (size_t i = 0; i < n; i++)
+		any |= t[i].beside > 0;
+	for (size_t i = 0, k, alone; any && i < n; i += k) {
+		double bare;
+
+		k = place_of(&t[i], n - i, &alone);
+		bare = alone >= ENOUGH ? (double)t[i + alone / 2].dur : typical;
+		for (size_t j = i; bare > 0 && j < i + k; j++)
+			sum_up(b, &t[j], bare);
+	}
+}
+
+/* The share of its time that computation loses beside communication, without one cluster (NULL:
+ * with all). NAN if nothing says. */
+static double lost(const struct sums *all, const struct sums *out)
+{
+	struct sums s = *all;
+
+	if (out) {
+		s.beside -= out->beside;
+		s.bare -= out->bare;
+		s.covered -= out->covered;
+		s.alone -= out->alone;
+		s.alone_bare -= out->alone_bare;
+	}
+	if (!(s.covered > 0) || !(s.alone_bare > 0))
+		return NAN;
+	return (s.beside - s.bare * s.alone / s.alone_bare) / s.covered;
+}
+
+static double factor(struct beside *b, bool threads)
+{
+	struct sums *all = &b->all;
+	double share, error, mean = 0, square = 0;
+	size_t n = 0;
+
+	for (size_t i = 0; i < b->n_clusters; i++) {
+		const struct sums *c = &b->cluster[i];
+
+		all->beside += c->beside;
+		all->bare += c->bare;
+		all->covered += c->covered;
+		all->alone += c->alone;
+		all->alone_bare += c->alone_bare;
+	}
+	share = lost(all, NULL);
+	for (size_t i = 0; i < b->n_clusters; i++) {
+		double x = lost(all, &b->cluster[i]), d = x - mean;
+
+		if (isnan(x))
+			return 1; /* one rank in one step is all there is */
+		mean += d / (double)++n;
+		square += d * (x - mean);
+	}
+	error = n < 2 ? INFINITY : sqrt(square * (double)(n - 1) / (double)n);
+	if (!(share > (threads ? 0 : CLEAR * error)))
 		return 1;
-	pl_sort(ratio, n, sizeof(*ratio), by_double);
-	return fmax(1, n % 2 ? ratio[n / 2] : (ratio[n / 2 - 1] + ratio[n / 2]) / 2);
+	if (threads)
+		share *= 1 / (1 + error / share * (error / share));
+	return 1 / (1 - fmin(share, MOST));
 }
 
 int cost_overlap(const struct pl_graph *g, double *overlap, struct pl_err *err)
 {
 	struct beside b = { 0 };
-	double *ratio = NULL;
 	int rc = 0;
 
 	*overlap = 1;
 	PL_TRY(choose_ranks(&b, g, err));
 	for (size_t k = 0; k < g->n_steps; k++) {
-		PL_TRY(spans_of_step(&b, g, &g->step[k], err));
-		unite(&b);
+		PL_TRY(look_at_step(&b, g, &g->step[k], err));
 		PL_TRY(add_timings(&b, err));
 	}
-	PL_TRY(pl_alloc(&ratio, b.n_t / (2 * (size_t)ENOUGH) + 1, sizeof(*ratio), err));
+	PL_TRY(pl_alloc(&b.cluster, b.n_clusters + 1, sizeof(*b.cluster), err));
+	PL_TRY(pl_alloc(&b.place, b.n_t / ENOUGH + 1, sizeof(*b.place), err));
 	pl_sort(b.t, b.n_t, sizeof(*b.t), by_timing);
-	*overlap = factor(b.t, b.n_t, ratio);
+	for (size_t i = 0, n; i < b.n_t; i += n) {
+		for (n = 1; i + n < b.n_t && b.t[i + n].name == b.t[i].name; n++)
+			;
+		sum_name(&b, &b.t[i], n);
+	}
+	*overlap = factor(&b, cost_by_threads(g));
 out:
-	pl_free(ratio);
+	pl_free(b.place);
+	pl_free(b.cluster);
 	pl_free(b.seen);
-	pl_free(b.comm);
+	pl_free(b.moves.v);
+	pl_free(b.waits.v);
 	pl_free(b.comp);
 	pl_free(b.t);
 	return rc;
@@ -298,6 +345,13 @@ static pl_ns issue_of(const struct pl_graph *g, const struct pl_gstep *st, uint3
 	return sum;
 }
 
+static int by_time(const void *pa, const void *pb)
+{
+	pl_ns a = *(const pl_ns *)pa, b = *(const pl_ns *)pb;
+
+	return a < b ? -1 : a > b;
+}
+
 int cost_issue(const struct pl_graph *g, pl_ns *issue, struct pl_err *err)
 {
 	pl_ns *v = NULL;
@@ -317,8 +371,9 @@ int cost_issue(const struct pl_graph *g, pl_ns *issue, struct pl_err *err)
 			v[n++] = t;
 		}
 	}
+	pl_sort(v, n, sizeof(*v), by_time);
 	if (n)
-		*issue = pl_median_i64(v, n);
+		*issue = v[(n - 1) / 4];
 out:
 	pl_free(v);
 	return rc;

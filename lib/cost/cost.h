@@ -28,6 +28,9 @@ struct pl_fit { /* t = a + b S of one kind of communication */
 	uint8_t kind, coll;
 	uint32_t n; /* ranks */
 	double a_ns, b_ns_per_byte;
+	double a_beside_ns, b_beside; /* with computation beside it: a, and the factor of b, >= 1 */
+	bool assumed;		      /* a_beside_ns: no sample showed it */
+	double shape;	 /* > 0: t is that times the analysis, which bends where the samples do */
 	double residual; /* median of |t - fit| / t */
 	uint64_t samples;
 	int64_t min_bytes, max_bytes;
@@ -42,12 +45,15 @@ struct pl_cost {
 	struct pl_topology topo;
 	struct pl_fit *fit;
 	size_t n_fits, cap_fits;
-	pl_ns issue_ns; /* median host time of issuing one communication */
-	double overlap; /* factor of computation's durations while communication runs beside it */
+	pl_ns issue_ns; /* lower quartile of the host time of issuing one communication */
+	double overlap; /* factor of computation's durations while communication runs beside it; 1:
+			 * neither slows the other down */
 };
 /* Fits the transfers of the graph by Theil and Sen's median of slopes, refined to the least sum of
  * relative errors, per kind, collective and number of ranks. Sends and receives are one kind, send.
  * Overlapping transfers of one rank share its link: what counts is the time that the link is busy.
+ * Where computation and communication slow one another down, the line is that of communication
+ * alone, if it was seen alone, and what computation beside it adds is fitted to the others.
  * `topo` may be NULL: detected from hosts and ranks of the graph, with default links. Takes
  * nothing. *c needs no initialisation; after a failure it is empty. */
 int pl_cost_fit(const struct pl_graph *g, const struct pl_topology *topo, struct pl_cost *c,

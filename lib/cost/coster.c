@@ -55,12 +55,33 @@ static pl_ns transfer(void *arg, const struct pl_comm *comm)
 	was.algo = PL_ALGO_RING;
 	was.n = f->n;
 	was.n_changes = 0;
+	if (f->shape > 0)
+		line = f->shape * (double)pl_cost_analytic(&c->topo, &was);
 	if (now.algo == was.algo && now.n == was.n && !now.n_changes)
 		return (pl_ns)ceil(fmin(line, 9e18));
 	before = (double)pl_cost_analytic(&c->topo, &was);
 	if (!(before > 0))
 		return pl_cost_analytic(&c->topo, &now);
 	return (pl_ns)ceil(fmin(line * (double)pl_cost_analytic(&c->topo, &now) / before, 9e18));
+}
+
+/* Of a communication without a fit nothing is known but what it does to computation. */
+static void beside(void *arg, const struct pl_comm *comm, double *computation, double *move)
+{
+	const struct pl_cost *c = arg;
+	const struct pl_fit *f = cost_find_fit(c, comm->kind, comm->coll, comm->n);
+	double parts = comm->parts > 1 ? comm->parts : 1, bytes, line;
+
+	*computation = c->overlap;
+	*move = 1;
+	if (!f)
+		return;
+	bytes = comm->bytes < 0 ? (double)(f->min_bytes + (f->max_bytes - f->min_bytes) / 2)
+				: (double)comm->bytes;
+	line = f->a_ns * parts + f->b_ns_per_byte * bytes;
+	if (line > 0)
+		*move = fmax(1, (f->a_beside_ns * parts + f->b_beside * f->b_ns_per_byte * bytes) /
+					line);
 }
 
 static pl_ns issue(void *arg, const struct pl_comm *comm)
@@ -117,5 +138,6 @@ void pl_cost_coster(const struct pl_cost *c, struct pl_coster *out)
 				   .transfer = transfer,
 				   .issue = issue,
 				   .precision = precision,
-				   .has_link = has_link };
+				   .has_link = has_link,
+				   .beside = beside };
 }

@@ -8,6 +8,13 @@
  * itself this is the communication. The members of a collective see the same thing: their periods
  * of the same communications are one sample, their median.
  *
+ * Where threads carry communication, or it was seen to slow computation down (pl_cost.overlap),
+ * periods that computation of a member mostly covered are fitted apart from those that it did not:
+ * the line is that of the latter. Beside computation a byte takes longer by a factor, as what moves
+ * it gets a processor less often; and each communication has to wait for a processor first. That
+ * wait is seen in messages so small that it is most of what they take; without such it is assumed
+ * (WAIT_NS).
+ *
  * Periods in which a communication is of another kind, of unknown size, or without its partners
  * (PL_NF_MISSING) are left out. O(n log n) in transfers, and what line.c needs.
  */
@@ -17,6 +24,15 @@
 #include "cost/internal.h"
 
 #define SAME_SIZE 0.01 /* sizes that differ by less say nothing about the slope */
+#define ALONE	  0.25 /* share of a period that computation covers, at most */
+#define BESIDE	  0.75 /* at least */
+#define ENOUGH	  3    /* periods alone that make a line */
+#define SMALL	  4    /* small messages that show what each of them waits for */
+#define MUCH	  4    /* so many times slower beside computation, at most */
+/* What a thread that a message wakes waits for a processor that computes: a fraction of a slice,
+ * which is 3 ms with Linux (CONFIG_HZ 250, two processors), for the scheduler often lets the woken
+ * one run at once. */
+#define WAIT_NS 500000
 
 struct transfer {
 	pl_ns start, end;
@@ -27,6 +43,7 @@ struct transfer {
 };
 struct record { /* a busy period of one rank */
 	double x, y;
+	double beside; /* share of it in which the rank computed */
 	uint32_t n, step, meet, count;
 	uint8_t kind, coll;
 	bool unknown; /* sizes */
@@ -35,8 +52,11 @@ struct fitter {
 	const struct pl_graph *g;
 	struct pl_cost *c;
 	uint8_t *coll; /* by string id; UINT8_MAX: not asked yet */
+	bool threads;  /* carry the communication */
+	bool contend;  /* communication and what computes beside it */
 	struct transfer *t;
 	struct record *r;
+	struct cost_spans comp; /* computation of the step, if they contend */
 	size_t n_t, cap_t, n_r, cap_r;
 };
 
@@ -179,6 +199,8 @@ static int add_period(struct fitter *f, uint32_t step, size_t from, size_t to, s
 	r.y = (double)(end - t->start) / r.count;
 	if (!(r.y > 0))
 		return 0;
+	r.beside = (double)cost_spans_cover(&f->comp, (int32_t)t->rank, t->start, end) /
+		   (double)(end - t->start);
 	if ((rc = pl_grow(&f->r, &f->cap_r, f->n_r + 1, sizeof(*f->r), err)) < 0)
 		return rc;
 	f->r[f->n_r++] = r;
@@ -192,10 +214,17 @@ static int add_step(struct fitter *f, uint32_t step, struct pl_err *err)
 	const uint8_t message = message_kind(s);
 	int rc = 0;
 
-	f->n_t = 0;
-	for (uint32_t i = 0; i < s->n_nodes && rc >= 0; i++)
-		if (s->type[i] == PL_N_OP && s->role[i] == PL_RO_TRANSFER && counts(s, i, message))
+	f->n_t = f->comp.n = 0;
+	for (uint32_t i = 0; i < s->n_nodes && rc >= 0; i++) {
+		if (s->type[i] != PL_N_OP)
+			continue;
+		if (s->role[i] == PL_RO_TRANSFER && counts(s, i, message))
 			rc = add_transfer(f, st, i, err);
+		else if (s->role[i] == PL_RO_COMPUTE && f->contend)
+			rc = cost_span_add(&f->comp, pl_node_rank(f->g, s, i), st->start[i],
+					   st->start[i] + st->dur[i], err);
+	}
+	cost_spans_unite(&f->comp);
 	pl_sort(f->t, f->n_t, sizeof(*f->t), by_rank_time);
 	for (size_t i = 0, n; i < f->n_t && rc >= 0; i += n) {
 		pl_ns end = f->t[i].end;
@@ -247,7 +276,8 @@ static int by_all(const void *pa, const void *pb)
 	return d ? d : a->y < b->y ? -1 : a->y > b->y;
 }
 
-/* One sample for what several ranks saw: their median. Afterwards sorted still. */
+/* One sample for what several ranks saw: their median, beside computation if one of them computed.
+ * Afterwards sorted still. */
 static void join_members(struct fitter *f)
 {
 	size_t kept = 0;
@@ -256,6 +286,9 @@ static void join_members(struct fitter *f)
 	for (size_t i = 0, n; i < f->n_r; i += n) {
 		for (n = 1; i + n < f->n_r && !by_same(&f->r[i], &f->r[i + n]); n++)
 			;
+		for (size_t k = i; k < i + n; k++)
+			f->r[i + (n - 1) / 2].beside =
+				fmax(f->r[i + (n - 1) / 2].beside, f->r[k].beside);
 		f->r[kept++] = f->r[i + (n - 1) / 2];
 	}
 	f->n_r = kept;
@@ -317,11 +350,26 @@ static int median_time(const struct point *p, size_t n, const double *typical, d
 	return 0;
 }
 
-static int add_fit(struct pl_cost *c, const struct record *r, size_t n, struct pl_err *err)
+/* Does the analysis explain them better than the line? */
+static int fit_shape(const struct pl_cost *c, const struct point *p, size_t n, const struct line *l,
+		     struct pl_fit *fit, struct pl_err *err)
 {
-	struct pl_fit fit = {
-		.kind = r->kind, .coll = r->coll, .n = r->n, .samples = n, .estimated = r->unknown
-	};
+	double *z;
+	int rc = pl_alloc(&z, n, sizeof(*z), err);
+
+	if (rc < 0)
+		return rc;
+	for (size_t i = 0; i < n; i++)
+		z[i] = analysed(c, fit, (int64_t)llround(p[i].x));
+	rc = cost_line_shape(p, z, n, l, &fit->shape, err);
+	pl_free(z);
+	return rc;
+}
+
+/* The line of n samples. */
+static int fit_line(const struct pl_cost *c, const struct record *r, size_t n, struct pl_fit *fit,
+		    struct pl_err *err)
+{
 	struct line l = { 0, 0, 0 };
 	struct point *p = NULL;
 	double typical, lo = INFINITY, hi = 0;
@@ -333,24 +381,100 @@ static int add_fit(struct pl_cost *c, const struct record *r, size_t n, struct p
 		lo = fmin(lo, r[i].x);
 		hi = fmax(hi, r[i].x);
 	}
-	fit.min_bytes = (int64_t)lo;
-	fit.max_bytes = (int64_t)hi;
-	fit.one_size = !fit.estimated && hi - lo <= SAME_SIZE * hi;
-	if (fit.estimated || fit.one_size) {
+	fit->min_bytes = (int64_t)lo;
+	fit->max_bytes = (int64_t)hi;
+	fit->one_size = !fit->estimated && hi - lo <= SAME_SIZE * hi;
+	if (fit->estimated || fit->one_size) {
 		PL_TRY(median_time(p, n, NULL, &typical, err));
 		PL_TRY(median_time(p, n, &typical, &l.residual, err));
-		fit_one_size(c, &fit, p, n, &l, typical);
+		fit_one_size(c, fit, p, n, &l, typical);
 	} else {
 		PL_TRY(cost_line_fit(p, n, &l, err));
-		PL_TRY(cost_line_settle(p, n, analysed(c, &fit, 0), &l, err));
+		PL_TRY(cost_line_settle(p, n, analysed(c, fit, 0), &l, err));
+		PL_TRY(fit_shape(c, p, n, &l, fit, err));
 	}
-	fit.a_ns = l.a;
-	fit.b_ns_per_byte = l.b;
-	fit.residual = l.residual;
+	fit->a_ns = l.a;
+	fit->b_ns_per_byte = l.b;
+	fit->residual = l.residual;
+out:
+	pl_free(p);
+	return rc;
+}
+
+/*
+ * What computation beside adds to the line: first to what each communication takes, from those
+ * whose bytes take less than that is assumed to be, then to a byte, from the others. Sums, because
+ * the waits are few and long. Without samples beside computation a byte is taken to be slowed down
+ * as much as computation is: they get equal parts of the processors.
+ */
+static void fit_beside(const struct fitter *f, const struct record *r, size_t n, struct pl_fit *fit)
+{
+	struct pl_comm comm = { .kind = fit->kind, .coll = fit->coll, .n = fit->n };
+	double messages, share, wait = 0, over = 0, bytes = 0, most;
+	size_t small = 0;
+
+	pl_cost_ring(&comm, &messages, &share);
+	fit->a_beside_ns = most = fit->a_ns + (f->threads ? messages * WAIT_NS : 0);
+	for (size_t i = 0; i < n; i++) {
+		double line = fit->b_ns_per_byte * r[i].x;
+
+		if (r[i].beside < BESIDE || line > most)
+			continue;
+		wait += r[i].y - line;
+		small++;
+	}
+	fit->assumed = small < SMALL;
+	if (!fit->assumed)
+		fit->a_beside_ns = fmax(fit->a_ns, wait / (double)small);
+	for (size_t i = 0; i < n; i++) {
+		double line = fit->b_ns_per_byte * r[i].x;
+
+		if (r[i].beside < BESIDE || line <= most)
+			continue;
+		over += fmax(line, r[i].y - fit->a_beside_ns);
+		bytes += line;
+	}
+	fit->b_beside = fmin(MUCH, bytes > 0 ? over / bytes : f->c->overlap);
+}
+
+/* Those alone to the front. Returns how many; 0 if they say nothing about large ones. */
+static size_t part_alone(struct record *r, size_t n)
+{
+	double largest = 0, seen = 0;
+	size_t kept = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		struct record x = r[i];
+
+		largest = fmax(largest, x.x);
+		if (x.beside > ALONE)
+			continue;
+		seen = fmax(seen, x.x);
+		r[i] = r[kept];
+		r[kept++] = x;
+	}
+	return kept >= ENOUGH && 2 * seen >= largest ? kept : 0;
+}
+
+static int add_fit(struct fitter *f, struct record *r, size_t n, struct pl_err *err)
+{
+	struct pl_cost *c = f->c;
+	struct pl_fit fit = { .kind = r->kind,
+			      .coll = r->coll,
+			      .n = r->n,
+			      .samples = n,
+			      .estimated = r->unknown,
+			      .b_beside = 1 };
+	size_t alone = f->contend && !fit.estimated ? part_alone(r, n) : 0;
+	int rc;
+
+	PL_TRY(fit_line(c, r, alone ? alone : n, &fit, err));
+	fit.a_beside_ns = fit.a_ns;
+	if (alone)
+		fit_beside(f, r, n, &fit);
 	PL_TRY(pl_grow(&c->fit, &c->cap_fits, c->n_fits + 1, sizeof(*c->fit), err));
 	c->fit[c->n_fits++] = fit;
 out:
-	pl_free(p);
 	return rc;
 }
 
@@ -364,7 +488,7 @@ static int fit_classes(struct fitter *f, struct pl_err *err)
 		known = 0;
 		for (n = 0; i + n < f->n_r && !by_class(&f->r[i], &f->r[i + n]); n++)
 			known += !f->r[i + n].unknown;
-		rc = add_fit(f->c, &f->r[i], known ? known : n, err);
+		rc = add_fit(f, &f->r[i], known ? known : n, err);
 	}
 	return rc;
 }
@@ -379,14 +503,17 @@ int pl_cost_fit(const struct pl_graph *g, const struct pl_topology *topo, struct
 	PL_TRY(topo ? cost_topo_dup(topo, &c->topo, err) : cost_topo_detect(g, &c->topo, err));
 	PL_TRY(pl_alloc(&f.coll, g->str.n + 1, 1, err));
 	memset(f.coll, UINT8_MAX, g->str.n + 1);
+	f.threads = cost_by_threads(g);
+	PL_TRY(cost_overlap(g, &c->overlap, err));
+	f.contend = f.threads || c->overlap > 1;
 	for (size_t k = 0; k < g->n_steps; k++)
 		PL_TRY(add_step(&f, (uint32_t)k, err));
 	join_members(&f);
 	PL_TRY(fit_classes(&f, err));
 	PL_TRY(cost_issue(g, &c->issue_ns, err));
-	PL_TRY(cost_overlap(g, &c->overlap, err));
 out:
 	pl_free(f.coll);
+	pl_free(f.comp.v);
 	pl_free(f.t);
 	pl_free(f.r);
 	if (rc < 0)

@@ -41,6 +41,29 @@ int cost_line_fit(struct point *p, size_t n, struct line *l, struct pl_err *err)
 int cost_line_settle(const struct point *p, size_t n, double a, struct line *l,
 		     struct pl_err *err) PL_MUST;
 
+/* The factor of z[i], what an analysis says of p[i] (> 0), that explains the points best; 0 if a
+ * line does not explain them clearly worse. */
+int cost_line_shape(const struct point *p, const double *z, size_t n, const struct line *l,
+		    double *factor, struct pl_err *err) PL_MUST;
+
+/* ---- times of ranks (span.c) ----------------------------------------------------------------- */
+
+struct cost_span {
+	pl_ns start, end;
+	int32_t rank;
+};
+struct cost_spans { /* zero-initialised is empty; v is to be freed */
+	struct cost_span *v;
+	size_t n, cap;
+};
+int cost_span_add(struct cost_spans *s, int32_t rank, pl_ns start, pl_ns end,
+		  struct pl_err *err) PL_MUST;
+void cost_spans_unite(struct cost_spans *s); /* after the last one, before asking */
+pl_ns cost_spans_cover(const struct cost_spans *s, int32_t rank, pl_ns start, pl_ns end);
+
+/* Do threads carry the communication, rather than devices? (topo.c) */
+bool cost_by_threads(const struct pl_graph *g);
+
 /* ---- parts of the fit ------------------------------------------------------------------------ */
 
 int cost_overlap(const struct pl_graph *g, double *overlap, struct pl_err *err) PL_MUST;

@@ -20,6 +20,7 @@
 #define WIDE	4    /* largest to smallest sample between which a slope shows */
 #define CLEARLY 2    /* so many times the error says that a line is wrong, */
 #define AGREES	0.05 /* unless it is no more than this */
+#define BENT	0.75 /* share of a line's error that an analysis leaves where it is better */
 #define TINY	1e-9 /* a relative error below which a point's weight grows no more */
 
 static int by_value(const void *pa, const void *pb)
@@ -207,4 +208,34 @@ int cost_line_settle(const struct point *p, size_t n, double a, struct line *l, 
 	l->a = a;
 	l->b = b;
 	return residual(p, n, l, err);
+}
+
+/*
+ * Where a link of the host and one of the network take turns in being the slower one, times bend at
+ * a size, and a line through both sides is off on both. The analysis bends there, too: with one
+ * factor, a parameter less than a line, it has to leave clearly less of the error.
+ */
+int cost_line_shape(const struct point *p, const double *z, size_t n, const struct line *l,
+		    double *factor, struct pl_err *err)
+{
+	struct point *v;
+	double sum = 0;
+	int rc = pl_alloc(&v, n, sizeof(*v), err);
+
+	*factor = 0;
+	if (rc < 0)
+		return rc;
+	for (size_t i = 0; i < n; i++) {
+		v[i] = (struct point){ p[i].y / z[i], z[i] / p[i].y };
+		if (!(z[i] > 0))
+			goto out;
+	}
+	*factor = weighted_median(v, n);
+	for (size_t i = 0; i < n; i++)
+		sum += fabs(1 - *factor * z[i] / p[i].y);
+	if (!(sum < BENT * loss(p, n, l->a, l->b)))
+		*factor = 0;
+out:
+	pl_free(v);
+	return 0;
 }

@@ -47,8 +47,7 @@ static pl_id host_of(const struct pl_graph *g, int32_t rank)
 /* A message that one thread sends and another must wake up for. */
 #define WAKE_NS 70000
 
-/* Do threads carry the communication, rather than devices? */
-static bool by_threads(const struct pl_graph *g)
+bool cost_by_threads(const struct pl_graph *g)
 {
 	bool any = false;
 
@@ -91,7 +90,7 @@ int cost_topo_detect(const struct pl_graph *g, struct pl_topology *t, struct pl_
 				 &h->name, err));
 		last = host;
 	}
-	for (size_t i = 0; by_threads(g) && i < t->n_links; i++)
+	for (size_t i = 0; cost_by_threads(g) && i < t->n_links; i++)
 		t->link[i].latency_ns = pl_max_i64(t->link[i].latency_ns, WAKE_NS);
 	rc = 0;
 out:

@@ -194,7 +194,7 @@ struct pl_rewriter *pl_rewriter_new(struct pl_edit *e, const struct pl_coster *c
 		return NULL;
 	r->e = e;
 	r->c = c;
-	if (rw_find(r, err) < 0 ||
+	if (rw_find(r, err) < 0 || rw_beside_init(r, err) < 0 ||
 	    pl_grow(&r->state, &r->cap_states, 1, sizeof(*r->state), err) < 0 ||
 	    state_init(&r->state[0], r->n_tensors, err) < 0) {
 		pl_rewriter_free(r);
@@ -215,6 +215,7 @@ void pl_rewriter_free(struct pl_rewriter *r)
 		return;
 	for (size_t i = 0; i < r->n_states; i++)
 		state_fini(&r->state[i]);
+	rw_beside_fini(r);
 	pl_free(r->state);
 	pl_free(r->tensor);
 	pl_free(r->rank);

@@ -45,6 +45,9 @@ struct pl_coster {
 	double (*precision)(void *arg, const char *name, const char *word);
 	/* Is there such a link ("*": any)? */
 	bool (*has_link)(void *arg, const char *name);
+	/* Factors >= 1 by which durations grow while the transfer and computation of its ranks run
+	 * beside one another: those of computation, that of the transfer. NULL: 1 and 1. */
+	void (*beside)(void *arg, const struct pl_comm *c, double *computation, double *transfer);
 };
 
 /*

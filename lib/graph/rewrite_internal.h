@@ -44,6 +44,11 @@ struct rw_built {
 	uint32_t refs;
 	uint32_t *arrive, *transfer; /* [slot], PL_NONE: the rank has no part */
 	uint32_t *issue;
+	uint32_t *lost; /* [slot]: what computation behind it loses to communication, PL_NONE */
+	pl_ns alone;	/* the transfer with nothing beside it */
+	pl_ns issue_ns; /* of one that was not as recorded */
+	double slows, slowed; /* computation beside it; by computation */
+	bool *kept;	      /* [slot]: as recorded, its duration too */
 };
 
 /* Part of a bucket's transfer in a slot that is interrupted: what priorities add to the edit. */
@@ -101,6 +106,7 @@ struct pl_rewriter {
 	size_t n_fused, cap_fused;
 	uint32_t *name_first, *name_node; /* nodes as recorded by name; NULL: not yet needed */
 	bool issues;			  /* host operations that issue communication are known */
+	struct rw_beside *beside;	  /* NULL: nothing slows anything down */
 	uint32_t *group;		  /* [group]: graph.group or PL_NONE */
 	uint32_t n_groups;
 };
@@ -123,6 +129,17 @@ int rw_join_pieces(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 int rw_priority(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err) PL_MUST;
 /* Let `to`, an arrival or the channel's end, come after `from` on the channel and nothing else. */
 int rw_chain(struct pl_edit *e, uint32_t from, uint32_t to, struct pl_err *err) PL_MUST;
+
+/* ---- what runs beside what (rewrite_beside.c) ------------------------------------------------ */
+
+/* Of the recorded edit: what its computation lost. Leaves r->beside NULL if the coster knows of
+ * none. */
+int rw_beside_init(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+void rw_beside_fini(struct pl_rewriter *r);
+/* Computation gets the time back that it lost beside the recorded communication of gradients. */
+int rw_beside_release(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+/* What the built buckets cost the computation beside them, and it them. */
+int rw_beside_settle(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 /* The communication of a set, as the coster is asked for it; `meeting` ranks have a part. */
 struct pl_comm rw_comm_of_set(const struct pl_rewriter *r, uint32_t set, uint32_t meeting);
 /* The present state again, on top of the stack: the one below stays as it is. */

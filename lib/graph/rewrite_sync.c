@@ -129,6 +129,8 @@ static int take_over(struct pl_rewriter *r, struct pl_err *err)
 		    (rc = join_channel(r, i, err)) < 0)
 			return rc;
 	}
+	if ((rc = rw_beside_release(r, err)) < 0)
+		return rc;
 	for (size_t i = 0; i < r->n_comms; i++) {
 		const struct rw_comm *c = &r->comm[i];
 
@@ -150,6 +152,8 @@ void rw_unref(struct rw_built *b)
 	pl_free(b->arrive);
 	pl_free(b->transfer);
 	pl_free(b->issue);
+	pl_free(b->lost);
+	pl_free(b->kept);
 	pl_free(b);
 }
 
@@ -163,13 +167,16 @@ static struct rw_built *new_built(const struct pl_rewriter *r, uint64_t key, str
 	b->key = key;
 	if (pl_alloc(&b->arrive, r->n_slots, sizeof(uint32_t), err) < 0 ||
 	    pl_alloc(&b->transfer, r->n_slots, sizeof(uint32_t), err) < 0 ||
-	    pl_alloc(&b->issue, r->n_slots, sizeof(uint32_t), err) < 0) {
+	    pl_alloc(&b->issue, r->n_slots, sizeof(uint32_t), err) < 0 ||
+	    pl_alloc(&b->lost, r->n_slots, sizeof(uint32_t), err) < 0 ||
+	    pl_alloc(&b->kept, r->n_slots, sizeof(*b->kept), err) < 0) {
 		rw_unref(b);
 		return NULL;
 	}
 	memset(b->arrive, 0xff, r->n_slots * sizeof(uint32_t));
 	memset(b->transfer, 0xff, r->n_slots * sizeof(uint32_t));
 	memset(b->issue, 0xff, r->n_slots * sizeof(uint32_t));
+	memset(b->lost, 0xff, r->n_slots * sizeof(uint32_t));
 	return b;
 }
 
@@ -225,39 +232,25 @@ static int copy_gates(struct pl_rewriter *r, const struct rw_comm *c, uint32_t a
 	return rc;
 }
 
-/* On a thread issuing takes time of its own, right behind the operation that made the tensor. */
-static int add_issue(struct pl_rewriter *r, struct rw_built *b, uint32_t slot, uint32_t tensor,
-		     pl_ns dur, struct pl_err *err)
+/* Let `n` come on the resource of `p` right behind it, and behind others that were put there
+ * before.
+ */
+static int put_behind(struct pl_edit *e, uint32_t p, struct pl_enode n, uint32_t *id,
+		      struct pl_err *err)
 {
-	struct pl_edit *e = r->e;
-	uint32_t p = e->tensor[r->inst[(size_t)slot * r->n_tensors + tensor]].producer, res, id;
-	struct pl_enode n;
+	uint32_t res = e->node[p].res;
 	int rc;
 
-	if (p == PL_NONE || dur <= 0)
-		return 0;
-	/* behind others that were put there before */
 	for (uint32_t x = e->node[p].out; x != PL_NONE; x = e->edge[x].out_next)
 		if (e->node[e->edge[x].dst].origin == PL_NONE &&
-		    e->node[e->edge[x].dst].role == PL_RO_HOST) {
+		    PL_E_TYPE(e->edge[x].type) == PL_E_SEQ && e->node[e->edge[x].dst].res == res) {
 			p = e->edge[x].dst;
 			x = e->node[p].out;
 			if (x == PL_NONE)
 				break;
 		}
-	res = e->node[p].res;
-	if (res == PL_NONE || e->g->res[res].track_type != PL_T_THREAD)
-		return 0;
-	n = e->node[p];
 	n.start = pl_edit_end(e, p);
-	n.dur = dur;
-	n.fixed = INT64_MIN;
-	n.origin = PL_NONE;
-	n.role = PL_RO_HOST;
-	n.kind = PL_K_RUNTIME;
-	n.bytes = -1;
-	n.flags &= PL_NF_IN_STEP;
-	rc = pl_edit_add_node(e, &n, p, &id, err);
+	rc = pl_edit_add_node(e, &n, p, id, err);
 	for (uint32_t x = e->node[p].out, next; rc == 0 && x != PL_NONE; x = next) {
 		const struct pl_eedge ed = e->edge[x];
 
@@ -265,12 +258,73 @@ static int add_issue(struct pl_rewriter *r, struct rw_built *b, uint32_t slot, u
 		if (PL_E_TYPE(ed.type) != PL_E_SEQ || e->node[ed.dst].res != res ||
 		    e->node[ed.dst].type == PL_N_ENTRY)
 			continue;
-		if ((rc = pl_edit_add_edge(e, id, ed.dst, ed.type, ed.w, err)) == 0)
+		if ((rc = pl_edit_add_edge(e, *id, ed.dst, ed.type, ed.w, err)) == 0)
 			rc = pl_edit_drop_edge(e, x, err);
 	}
-	if (rc == 0)
-		rc = pl_edit_add_edge(e, p, id, PL_E_SEQ, 0, err);
-	b->issue[slot] = id;
+	return rc == 0 ? pl_edit_add_edge(e, p, *id, PL_E_SEQ, 0, err) : rc;
+}
+
+/* A node that is like p but for what it takes. */
+static struct pl_enode like(const struct pl_edit *e, uint32_t p, uint8_t role, pl_ns dur)
+{
+	struct pl_enode n = e->node[p];
+
+	n.dur = dur;
+	n.fixed = INT64_MIN;
+	n.origin = PL_NONE;
+	n.role = role;
+	n.bytes = -1;
+	n.flags &= PL_NF_IN_STEP;
+	return n;
+}
+
+/* On a thread issuing takes time of its own, right behind the operation that made the tensor. */
+static int add_issue(struct pl_rewriter *r, struct rw_built *b, uint32_t slot, uint32_t tensor,
+		     pl_ns dur, struct pl_err *err)
+{
+	struct pl_edit *e = r->e;
+	uint32_t p = e->tensor[r->inst[(size_t)slot * r->n_tensors + tensor]].producer, res;
+	struct pl_enode n;
+
+	if (p == PL_NONE || dur <= 0)
+		return 0;
+	res = e->node[p].res;
+	if (res == PL_NONE || e->g->res[res].track_type != PL_T_THREAD)
+		return 0;
+	n = like(e, p, PL_RO_HOST, dur);
+	n.kind = PL_K_RUNTIME;
+	b->issue_ns = dur;
+	return put_behind(e, p, n, &b->issue[slot], err);
+}
+
+/* What computation loses from the issue of this bucket to that of the next stands behind what lets
+ * the bucket arrive; how long that is rw_beside_settle() says. */
+static int add_lost(struct pl_rewriter *r, struct rw_built *b, uint32_t slot, uint32_t tensor,
+		    struct pl_err *err)
+{
+	struct pl_edit *e = r->e;
+	size_t at = (size_t)slot * r->n_tensors + tensor;
+	const struct rw_comm *c = &r->comm[r->comm_of[at]];
+	uint32_t p = e->tensor[r->inst[at]].producer, behind = p, id;
+	struct pl_enode n;
+	int rc;
+
+	if (!r->beside || p == PL_NONE || e->node[p].res == PL_NONE)
+		return 0;
+	for (uint32_t i = c->gate; r->inst[at] == c->last && i < c->gate + c->n_gates; i++) {
+		uint32_t g = r->edge[i].node;
+
+		if (!e->node[g].dead && e->node[g].res == e->node[p].res &&
+		    e->node[g].step == e->node[p].step && e->node[g].type == PL_N_OP &&
+		    e->node[g].label > e->node[behind].label)
+			behind = g;
+	}
+	n = like(e, p, PL_RO_COMPUTE, 0);
+	if ((rc = pl_edit_add_name(e, "slowed down by communication", &n.name, err)) < 0)
+		return rc;
+	rc = put_behind(e, b->issue[slot] != PL_NONE && behind == p ? b->issue[slot] : behind, n,
+			&id, err);
+	b->lost[slot] = id;
 	return rc;
 }
 
@@ -297,11 +351,42 @@ static int add_gates(struct pl_rewriter *r, struct rw_built *b, uint32_t set, ui
 		if (rc < 0 || (rc = pl_edit_set_arrive(e, inst, arrive, err)) < 0)
 			return rc;
 	}
-	if ((rc = add_issue(r, b, slot, last, issue_ns, err)) < 0)
+	if ((rc = add_issue(r, b, slot, last, issue_ns, err)) < 0 ||
+	    (rc = add_lost(r, b, slot, last, err)) < 0)
 		return rc;
 	return b->issue[slot] == PL_NONE
 		       ? 0
 		       : pl_edit_add_edge(e, b->issue[slot], arrive, PL_E_DATA, 0, err);
+}
+
+/* Does the thread reach `node` no later than what it does for some tensor of the set? Then the wait
+ * was inferred of an operation that cannot be it: it would be for what the thread has yet to issue.
+ */
+static bool comes_before(const struct pl_rewriter *r, uint32_t set, uint32_t slot, uint32_t node)
+{
+	const struct pl_edit *e = r->e;
+	const struct pl_enode *n = &e->node[node];
+
+	for (uint32_t k = r->set_first[set]; k < r->set_first[set + 1]; k++) {
+		size_t at = (size_t)slot * r->n_tensors + r->set_member[k];
+		const struct rw_comm *c;
+		uint32_t made;
+
+		if (r->inst[at] == PL_NONE)
+			continue;
+		made = e->tensor[r->inst[at]].producer;
+		c = &r->comm[r->comm_of[at]];
+		if (made != PL_NONE && e->node[made].step == n->step &&
+		    e->node[made].res == n->res && n->label <= e->node[made].label)
+			return true;
+		for (uint32_t i = c->gate; i < c->gate + c->n_gates; i++) {
+			const struct pl_enode *g = &e->node[r->edge[i].node];
+
+			if (g->step == n->step && g->res == n->res && n->label <= g->label)
+				return true;
+		}
+	}
+	return false;
 }
 
 static int add_uses(struct pl_rewriter *r, struct rw_built *b, uint32_t set, uint32_t slot,
@@ -322,7 +407,8 @@ static int add_uses(struct pl_rewriter *r, struct rw_built *b, uint32_t set, uin
 		for (uint32_t i = c->use; i < c->use + c->n_uses; i++) {
 			const struct rw_edge *u = &r->edge[i];
 
-			if (e->node[u->node].dead || has_edge_to(e, b->transfer[slot], u->node))
+			if (e->node[u->node].dead || has_edge_to(e, b->transfer[slot], u->node) ||
+			    (u->type & PL_E_INFERRED && comes_before(r, set, slot, u->node)))
 				continue;
 			rc = pl_edit_add_edge(e, b->transfer[slot], u->node, u->type, u->w, err);
 			if (rc < 0)
@@ -393,9 +479,13 @@ static int build_slot(struct pl_rewriter *r, struct rw_built *b, uint32_t set, u
 			    as_recorded || !r->c->issue ? 0 : r->c->issue(r->c->arg, c), err)) < 0)
 		return rc;
 	/* with partners that were not recorded the recorded duration stands for the transfer */
-	dur = meet == PL_NONE && as_recorded && c->parts <= 1 && !c->n_changes && !rw_now(r)->ranks
-		      ? e->node[old->transfer].dur
-		      : r->c->transfer(r->c->arg, c);
+	b->kept[slot] = meet == PL_NONE && as_recorded && c->parts <= 1 && !c->n_changes &&
+			!rw_now(r)->ranks;
+	dur = b->kept[slot] ? e->node[old->transfer].dur : r->c->transfer(r->c->arg, c);
+	b->alone = dur;
+	b->slows = b->slowed = 1;
+	if (r->beside && r->c->beside)
+		r->c->beside(r->c->arg, c, &b->slows, &b->slowed);
 	n = e->node[old->transfer];
 	n.res = r->slot[slot].res;
 	n.fixed = INT64_MIN;
@@ -502,6 +592,8 @@ static int drop_built(struct pl_rewriter *r, const struct rw_built *b, struct pl
 		rc = pl_edit_drop_node(e, a, err);
 		if (rc == 0)
 			rc = pl_edit_drop_node(e, b->transfer[s], err);
+		if (rc == 0 && b->lost[s] != PL_NONE)
+			rc = drop_issue(e, b->lost[s], err);
 		if (rc == 0 && b->issue[s] != PL_NONE)
 			rc = drop_issue(e, b->issue[s], err);
 		if (rc == 0 && meet != PL_NONE)
@@ -677,6 +769,7 @@ int rw_sync(struct pl_rewriter *r, struct pl_err *err)
 	PL_TRY(reuse(r, old, n_old, err));
 	PL_TRY(chain_all(r, err));
 	PL_TRY(retire_calls(r, err));
+	PL_TRY(rw_beside_settle(r, err));
 	if (st->prioritized)
 		rc = rw_prioritize(r, err);
 out:

@@ -506,6 +506,113 @@ static void beside(double slow, bool noisy, double want, const char *what)
 	pl_graph_fini(&j.g);
 }
 
+/* Small messages take the host's link longest, large ones the network's. */
+static void bent(void)
+{
+	struct pl_comm m = { .kind = PL_K_COLLECTIVE, .coll = PL_COLL_ALLREDUCE, .n = RANKS };
+	struct pl_err err = { 0 };
+	bool like = true;
+	struct pl_coster k;
+	struct pl_cost c;
+	struct jobg j;
+	struct topo x;
+
+	make_topo(&x, 2, 2, 100, 50000, 1, 1000, false);
+	job_init(&j, 8, 8000);
+	for (int i = 0; i < 60; i++) {
+		int64_t bytes = (int64_t)(4000 * pow(1000, uniform(&j)));
+		double t = 1.3 * (double)cost(&x, PL_COLL_ALLREDUCE, PL_ALGO_RING, RANKS, bytes, 0);
+		pl_ns dur[RANKS];
+
+		for (int r = 0; r < RANKS; r++)
+			dur[r] = (pl_ns)(t * (1 + 0.01 * uniform(&j)));
+		collective(&j, 0, 0, j.at, dur, bytes, 0);
+		j.at += (pl_ns)(2 * t);
+	}
+	ok(!pl_cost_fit(&j.g, &x.t, &c, &err), "fits");
+	pl_cost_coster(&c, &k);
+	for (m.bytes = 4000; m.bytes < 4000000; m.bytes *= 3)
+		like &= near((double)k.transfer(k.arg, &m),
+			     1.3 * (double)pl_cost_analytic(&x.t, &m), 0.01);
+	ok(like, "times that bend where one link becomes slower than another");
+	pl_cost_fini(&c);
+	pl_graph_fini(&j.g);
+}
+
+/* Threads carry the communication: `beside`, the first of 8 operations pays for the rest, a
+ * transfer beside them takes `slowed` times its bytes' time and waits. */
+static void contend(struct jobg *j, double b, double slowed, pl_ns wait, int64_t bytes, bool beside)
+{
+	pl_ns alone = 8 * 1000000, dur[RANKS], window = alone;
+	double move = b * (double)bytes * (beside ? slowed : 1);
+
+	for (int r = 0; r < RANKS; r++)
+		dur[r] = (pl_ns)move + (beside ? wait : 0);
+	if (beside)
+		window += (pl_ns)((double)dur[0] * 0.4); /* what computation loses beside it */
+	j->at += 100000000;
+	collective(j, 0, 1, j->at, dur, bytes, 0);
+	for (uint32_t r = 0; r < RANKS; r++) {
+		pl_ns at = j->at + (beside ? 0 : dur[0] + 1000);
+
+		for (int k = 0; k < 8; k++) {
+			pl_ns d = 1000000 + (beside && !k ? window - alone : 0);
+
+			put(j, PL_N_OP, PL_RO_COMPUTE, PL_K_HOST_OP, 2 * r, 2, at, d, -1);
+			at += d;
+		}
+	}
+}
+
+static void contention(bool small)
+{
+	struct pl_comm m = { .kind = PL_K_COLLECTIVE, .coll = PL_COLL_ALLREDUCE, .n = RANKS };
+	double computation, move, a;
+	const struct pl_fit *f;
+	struct pl_err err = { 0 };
+	struct pl_coster k;
+	struct pl_cost c;
+	struct jobg j;
+	struct topo x;
+
+	make_topo(&x, 1, RANKS, 10, 100, 10, 100, false);
+	job_init(&j, 5, 8000);
+	for (size_t i = 0; i < j.g.n_res; i++)
+		j.g.res[i].track_type = PL_T_THREAD;
+	for (int i = 0; i < 24; i++) {
+		contend(&j, 1, 1.5, 300000, 32000000, false);
+		contend(&j, 1, 1.5, 100000, 8000000, true);
+		if (small)
+			contend(&j, 1, 1.5, 500000, 2000, true);
+	}
+	ok(!pl_cost_fit(&j.g, &x.t, &c, &err), "fits");
+	f = fit_of(&c, PL_COLL_ALLREDUCE);
+	/* 8 ms of work; all of a transfer that is shorter than that is beside it */
+	ok(near(c.overlap, 1 / (1 - 0.4), 0.02),
+	   "processors taken in slices: what they cost in sum");
+	ok(f && near(f->b_ns_per_byte, 1, 0.01), "the line is that of communication alone");
+	pl_cost_coster(&c, &k);
+	if (!f || !k.beside)
+		exit(1);
+	a = f->a_ns;
+	ok(f->assumed == !small, "a wait that no message shows is assumed");
+	if (small) {
+		ok(near(f->a_beside_ns, 501000, 0.02), "what small messages wait for");
+		m.bytes = 2000;
+		k.beside(k.arg, &m, &computation, &move);
+		ok(near(move * (a + 2000), f->a_beside_ns + 2000 * f->b_beside, 0.01),
+		   "which makes them longer by far");
+	} else {
+		ok(near(f->a_beside_ns, a + 2 * (RANKS - 1) * 500000.0, 0.01), "for each message");
+		m.bytes = 32000000;
+		k.beside(k.arg, &m, &computation, &move);
+		ok(move >= 1 && near(computation, c.overlap, 1e-9),
+		   "and large ones are no shorter");
+	}
+	pl_cost_fini(&c);
+	pl_graph_fini(&j.g);
+}
+
 /* ---- as a coster ------------------------------------------------------------------------------
  */
 
@@ -667,6 +774,9 @@ int main(void)
 	beside(1.3, false, 1.3, "computation is slower beside communication, by how much");
 	beside(1.0, false, 1, "no slow-down: 1");
 	beside(1.02, true, 1, "a slow-down that chance explains: 1");
+	bent();
+	contention(true);
+	contention(false);
 	coster();
 	rings();
 	lines();

@@ -1,0 +1,259 @@
+/* Computation and communication that slow one another down, on jobs from tables of layers: against
+ * a simulation in small steps of time, written apart. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "graph/layers.h"
+#include "graph/rewrite.h"
+#include "sim/sim.h"
+#include "tap.h"
+
+#define MOST 24
+#define TICK 0.125 /* ns */
+
+static double slows = 1, slowed = 1; /* computation, the transfer */
+
+static pl_ns transfer(void *arg, const struct pl_comm *c)
+{
+	(void)arg;
+	return 500 + c->bytes / 4;
+}
+
+static pl_ns layer_transfer(void *arg, int64_t bytes, uint32_t n)
+{
+	const struct pl_comm c = { .bytes = bytes, .n = n };
+
+	return transfer(arg, &c);
+}
+
+static void beside(void *arg, const struct pl_comm *c, double *computation, double *move)
+{
+	(void)arg;
+	(void)c;
+	*computation = slows;
+	*move = slowed;
+}
+
+static const struct pl_coster coster = { .transfer = transfer, .beside = beside };
+static const struct pl_coster without = { .transfer = transfer };
+
+struct job {
+	struct pl_graph g;
+	struct pl_sim *s;
+	struct pl_edit e;
+	struct pl_rewriter *r;
+	uint32_t n;
+	pl_ns fwd, bwd[MOST]; /* forward: of all layers */
+	int64_t bytes[MOST];
+};
+
+static void job_fini(struct job *j)
+{
+	pl_rewriter_free(j->r);
+	pl_edit_fini(&j->e);
+	pl_sim_free(j->s);
+	pl_graph_fini(&j->g);
+}
+
+static void job_init(struct job *j, uint64_t seed, const struct pl_coster *c)
+{
+	struct pl_layers_opts o = { .n_ranks = 3, .transfer = layer_transfer };
+	struct pl_buf text = { 0 };
+	struct pl_err err = { 0 };
+	uint64_t rng = seed;
+	struct pl_in *in;
+	bool fine;
+
+	memset(j, 0, sizeof(*j));
+	pl_graph_init(&j->g);
+	j->n = 2 + (uint32_t)(pl_rng_next(&rng) % (MOST - 2));
+	fine = !pl_buf_printf(&text, &err,
+			      "layer,forward_ns,backward_ns,param_bytes,activation_bytes\n");
+	for (uint32_t i = 0; i < j->n; i++) {
+		pl_ns fwd = (pl_ns)(pl_rng_next(&rng) % 900) + 50;
+
+		j->fwd += fwd;
+		j->bwd[i] = (pl_ns)(pl_rng_next(&rng) % 1900) + 50;
+		j->bytes[i] = (int64_t)(pl_rng_next(&rng) % 8000) + 4;
+		fine &= !pl_buf_printf(&text, &err, "L%u,%lld,%lld,%lld,100\n", i, (long long)fwd,
+				       (long long)j->bwd[i], (long long)j->bytes[i]);
+	}
+	in = pl_in_open_mem("layers", text.p, text.n, &err);
+	fine = fine && in && pl_graph_layers(in, &o, &j->g, &err) >= 0;
+	j->s = fine ? pl_sim_new(&j->g, &err) : NULL;
+	fine = j->s && pl_sim_edit(j->s, 0, 1, &j->e, &err) >= 0;
+	j->r = fine ? pl_rewriter_new(&j->e, c, &err) : NULL;
+	pl_in_close(in);
+	pl_buf_fini(&text);
+	if (!j->r) {
+		printf("# %s\n", err.msg);
+		exit(1);
+	}
+}
+
+/* How much of each operation of the backward pass lies beside communication in the table's job: one
+ * tensor at a time, in the order in which they are ready. */
+static void covered(const struct job *j, const double *dur, double *with)
+{
+	double ready = (double)j->fwd, channel = 0, from[MOST], to[MOST];
+
+	for (uint32_t i = 0; i < j->n; i++) {
+		struct pl_comm c = { .bytes = j->bytes[j->n - 1 - i], .n = 3 };
+
+		ready += dur[i];
+		from[i] = fmax(ready, channel);
+		channel = to[i] = from[i] + (double)transfer(NULL, &c);
+		with[i] = 0;
+	}
+	for (uint32_t i = 0; i < j->n; i++) {
+		double end = (double)j->fwd;
+
+		for (uint32_t k = 0; k <= i; k++)
+			end += dur[k];
+		for (uint32_t k = 0; k < j->n; k++)
+			with[i] += fmax(0, fmin(to[k], end) - fmax(from[k], end - dur[i]));
+	}
+}
+
+/* The step tick by tick: computation of the backward pass, bare durations in its order, and one
+ * channel. */
+static double by_ticks(const struct job *j, const double *bare, const uint32_t *set_of,
+		       uint32_t n_sets, double f, double g)
+{
+	double now = (double)j->fwd, done = 0, left = -1;
+	uint32_t i = 0, set = 0;
+
+	while (i < j->n || set < n_sets) {
+		bool computes = i < j->n;
+
+		if (left < 0 && set < n_sets) { /* are all its tensors there? */
+			struct pl_comm c = { .n = 3 };
+			bool ready = true;
+
+			for (uint32_t t = 0; t < j->n; t++) {
+				if (set_of[t] != set)
+					continue;
+				ready &= t < i;
+				c.bytes += j->bytes[j->n - 1 - t];
+			}
+			if (ready)
+				left = (double)transfer(NULL, &c);
+		}
+		if (computes) {
+			done += TICK / (left >= 0 ? f : 1);
+			if (done >= bare[i] - 1e-9)
+				done -= bare[i++];
+		}
+		if (left >= 0) {
+			left -= TICK / (computes ? g : 1);
+			if (left <= 1e-9) {
+				left = -1;
+				set++;
+			}
+		}
+		now += TICK;
+	}
+	return now;
+}
+
+static uint32_t random_sets(uint64_t *rng, uint32_t n, uint32_t *set_of)
+{
+	uint32_t set = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		set_of[i] = set;
+		set += i + 1 < n && pl_rng_next(rng) % 3 == 0;
+	}
+	return set + 1;
+}
+
+static double step_of(struct job *j, const uint32_t *set_of, uint32_t n_sets)
+{
+	struct pl_err err = { 0 };
+
+	if (pl_rewrite_buckets(j->r, set_of, n_sets, &err) < 0 || pl_edit_settle(&j->e, &err) < 0) {
+		printf("# %s\n", err.msg);
+		return NAN;
+	}
+	return pl_edit_mean_step(&j->e);
+}
+
+static void against_ticks(void)
+{
+	double worst = 0, change = 0;
+	uint64_t rng = 3;
+
+	for (uint64_t seed = 1; seed <= 60; seed++) {
+		uint32_t set_of[MOST], n_sets;
+		double bare[MOST], lost[MOST], now, want;
+		struct job j;
+
+		slows = 1 + (double)(seed % 5) / 4;
+		slowed = 1 + (double)(seed % 7) / 6;
+		job_init(&j, seed, &coster);
+		for (uint32_t i = 0; i < j.n; i++)
+			bare[i] = (double)j.bwd[j.n - 1 - i];
+		/* recorded: one at a time, with what was lost in the table's durations */
+		covered(&j, bare, lost);
+		for (uint32_t i = 0; i < j.n; i++)
+			bare[i] -= round(lost[i] * (1 - 1 / slows));
+		n_sets = random_sets(&rng, j.n, set_of);
+		now = step_of(&j, set_of, n_sets);
+		want = by_ticks(&j, bare, set_of, n_sets, slows, slowed);
+		worst = fmax(worst, fabs(now - want));
+		if (!(fabs(now - want) <= 3 * TICK * MOST))
+			printf("# seed %d: %g, want %g\n", (int)seed, now, want);
+		slows = slowed = 1;
+		change = fmax(change, fabs(want / by_ticks(&j, bare, set_of, n_sets, 1, 1) - 1));
+		job_fini(&j);
+	}
+	ok(worst <= 3 * TICK * MOST, "60 jobs, as simulated tick by tick");
+	ok(change > 0.1, "which it changes by more than a tenth");
+	printf("# %g ns off at worst, up to %.0f %% changed\n", worst, 100 * change);
+}
+
+static void path_and_undo(void)
+{
+	bool same = true, back = true, like = true;
+	uint64_t rng = 9;
+
+	for (uint64_t seed = 1; seed <= 20; seed++) {
+		uint32_t a[MOST], b[MOST], n_a, n_b;
+		double before, first, second;
+		struct job j, plain;
+		size_t mark;
+
+		slows = 1.6;
+		slowed = 1.3;
+		job_init(&j, seed, &coster);
+		n_a = random_sets(&rng, j.n, a);
+		n_b = random_sets(&rng, j.n, b);
+		before = pl_edit_mean_step(&j.e);
+		mark = pl_rewriter_mark(j.r);
+		first = step_of(&j, a, n_a);
+		pl_rewriter_undo(j.r, mark);
+		back &= pl_edit_mean_step(&j.e) == before;
+		step_of(&j, b, n_b);
+		second = step_of(&j, a, n_a);
+		same &= first == second;
+		job_fini(&j);
+
+		slows = slowed = 1;
+		job_init(&j, seed, &coster);
+		job_init(&plain, seed, &without);
+		like &= step_of(&j, a, n_a) == step_of(&plain, a, n_a) &&
+			j.e.n_nodes == plain.e.n_nodes && j.e.n_edges == plain.e.n_edges;
+		job_fini(&plain);
+		job_fini(&j);
+	}
+	ok(same, "the step depends on the plan, not on what was simulated before");
+	ok(back, "undone, everything is as recorded");
+	ok(like, "factors of 1: node for node as without");
+}
+
+int main(void)
+{
+	against_ticks();
+	path_and_undo();
+	return done_testing();
+}
