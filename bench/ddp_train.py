@@ -75,6 +75,7 @@ def convnet(classes=100):
 # name: network, shape of a sample, samples per rank and step
 MODELS = {
     "mlp": (lambda: mlp(512, 6), (512,), 256),
+    "mlp-1024": (lambda: mlp(512, 6), (512,), 1024),
     "conv": (convnet, (3, 32, 32), 24),
 }
 
