@@ -143,6 +143,43 @@ int search_bound(struct search *s, struct pl_err *err)
 	return rc < 0 ? rc : pl_edit_settle(e, err);
 }
 
+/*
+ * No step ends before all that a group synchronises has passed its channel, from its first gradient
+ * on: one transfer of all, since cutting it only adds latencies. By the fastest algorithm if plans
+ * may choose one.
+ */
+static double wire_bound(const struct search *s)
+{
+	const struct pl_rewriter *r = s->lane[0].r;
+	double bound = 0;
+
+	for (uint32_t t = 0; t < s->n; t++) {
+		struct pl_comm c = pl_rewriter_comm(r, t);
+		pl_ns first = s->ready[t], best;
+		uint32_t k = 0;
+
+		while (s->group[k] != s->group[t])
+			k++;
+		if (k < t) /* its group is done */
+			continue;
+		c.bytes = 0;
+		c.parts = 1;
+		for (; k < s->n; k++) {
+			if (s->group[k] != s->group[t])
+				continue;
+			c.bytes += s->bytes[k];
+			first = pl_min_i64(first, s->ready[k]);
+		}
+		best = s->coster.transfer(s->coster.arg, &c);
+		for (uint8_t a = 0; s->o->algorithm && a < PL_ALGO_PS; a++) {
+			c.algo = a;
+			best = pl_min_i64(best, s->coster.transfer(s->coster.arg, &c));
+		}
+		bound = fmax(bound, (double)(first + best));
+	}
+	return bound;
+}
+
 static int open_search(struct search *s, const struct pl_graph *g, struct pl_plan *p,
 		       struct pl_err *err)
 {
@@ -330,7 +367,7 @@ out:
 
 static void predict(struct search *s, struct pl_plan *p)
 {
-	double step = s->baseline;
+	double step = s->baseline, bound = s->bound;
 	bool rewrites = p->n_rw > 0;
 
 	p->baseline_ns = (pl_ns)llround(s->baseline);
@@ -346,7 +383,10 @@ static void predict(struct search *s, struct pl_plan *p)
 			step = fmax(s->best.mean - s->bias, 0);
 	}
 	p->predicted_ns = (pl_ns)llround(step);
-	p->bound_ns = pl_min_i64((pl_ns)llround(s->bound), p->predicted_ns);
+	/* what changes operations changes when gradients are ready, too */
+	if (!s->n_extra)
+		bound = fmax(bound, wire_bound(s) + (step - s->best.mean));
+	p->bound_ns = pl_min_i64((pl_ns)llround(bound), p->predicted_ns);
 }
 
 static int search_all(struct search *s, struct pl_plan *p, struct pl_err *err)

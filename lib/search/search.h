@@ -50,7 +50,8 @@ struct pl_search_opts {
 };
 /*
  * Fills the empty plan: base, rewrites with what each saves, baseline, prediction, bound (no change
- * of communication can be shorter: the step with every synchronisation free), peak. All steps of
+ * of communication can be shorter: the step with every synchronisation free, or all gradients as
+ * one message from the first one's readiness on, whichever is longer), peak. All steps of
  * the graph count, each as much. Without limit and number of evaluations it ends when no single
  * change helps; otherwise it goes on from elsewhere until then. A graph without communication gives
  * a valid plan without rewrites. PL_ENO (the answer is "no") when no plan fits the memory: *p is
