@@ -242,10 +242,12 @@ static int run_presets(struct search *s, struct pl_err *err)
 	if (rc < 0 || (rc = batch_run(s, err)) < 0)
 		return rc;
 	s->recorded.mean = s->batch[0].mean;
-	if (!isfinite(s->recorded.mean))
-		return pl_fail(err, PL_EDATA,
-			       "the communication of the graph's gradients cannot be rebuilt");
-	return 0;
+	if (isfinite(s->recorded.mean))
+		return 0;
+	rc = lane_show(s, &s->batch[0], err); /* says why */
+	if (rc < 0)
+		return pl_wrap(err, "the communication of the graph's gradients cannot be rebuilt");
+	return pl_fail(err, PL_EINTERNAL, "what was recorded can be rebuilt, but has no time");
 }
 
 /* Just that one; what was recorded is simulated too, for comparison. */
