@@ -114,16 +114,16 @@ static int load_trace(const struct config *c, struct pl_in *in, struct pl_pool *
 		      struct pl_trace *t, struct pl_err *err)
 {
 	const struct pl_trace_reader_opts o = {
-		.pool = pool, .salvage = c->salvage, .log = &c->c.log, .roles = PL_GRAPH_ROLES
+		.pool = pool, .salvage = c->salvage, .log = &c->c.log, .roles = PL_DERIVE_ROLES
 	};
 	struct pl_trace one;
 	int rc;
 
 	if (!t->n_segs && !t->merged) {
-		rc = pl_trace_load(in, &o, pl_graph_args, t, err);
+		rc = pl_trace_load(in, &o, pl_derive_args, t, err);
 		return rc >= 0 && t->n_merges > 1 ? apart(pl_in_name(in), err) : rc;
 	}
-	rc = pl_trace_load(in, &o, pl_graph_args, &one, err);
+	rc = pl_trace_load(in, &o, pl_derive_args, &one, err);
 	if (rc < 0)
 		return rc;
 	rc = append(t, &one, pl_in_name(in), err);
@@ -190,14 +190,14 @@ static int all_merged(const struct pl_trace *t, struct pl_err *err)
 static int build(const struct config *c, struct pl_trace *t, struct pl_pool *pool,
 		 struct pl_graph *g, struct pl_err *err)
 {
-	const struct pl_graph_opts o = {
+	const struct pl_derive_opts o = {
 		.log = &c->c.log, .pool = pool, .infer = c->infer, .fold = c->fold_messages
 	};
 	int rc = all_merged(t, err);
 
 	if (rc < 0)
 		return rc;
-	rc = pl_graph_build(t, &o, g, err);
+	rc = pl_derive_graph(t, &o, g, err);
 	if (rc < 0)
 		return rc;
 	rc = copy_provenance(t, g, err);

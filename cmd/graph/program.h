@@ -4,8 +4,8 @@
 
 #include "core/cmd.h"
 #include "cost/cost.h"
-#include "graph/graph.h"
-#include "graph/layers.h"
+#include "derive/derive.h"
+#include "derive/layers.h"
 #include "sim/sim.h"
 
 struct config {

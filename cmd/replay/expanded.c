@@ -3,8 +3,8 @@
  * expanded, put together again.
  */
 #include "cost/expand.h"
-#include "graph/chunk.h"
 #include "program.h"
+#include "rewrite/messages.h"
 
 /* The graph that the edit makes takes the place of the report's. */
 static int replace(struct report *r, const struct pl_edit *e, struct pl_err *err)

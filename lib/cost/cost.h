@@ -5,7 +5,7 @@
 #ifndef PL_COST_H
 #define PL_COST_H
 
-#include "graph/rewrite.h"
+#include "rewrite/rewrite.h"
 
 /* ---- collectives over a topology: analysis --------------------------------------------------- */
 

@@ -53,7 +53,7 @@ enum pl_node_role {
 	4u		   /* communication whose partners were not all recorded: the recorded     \
 			    * duration stands for the transfer */
 #define PL_NF_INFERRED 8u  /* not in the input */
-#define PL_NF_MESSAGE  16u /* a message of a collective, see chunk.h */
+#define PL_NF_MESSAGE  16u /* a message of a collective, see rewrite/messages.h */
 
 enum pl_edge_type {
 	PL_E_SEQ, /* program or stream order: after the end, plus the resource's dispatch latency */
@@ -179,27 +179,6 @@ static inline int32_t pl_node_rank(const struct pl_graph *g, const struct pl_sha
 {
 	return s->res[i] == PL_NONE ? -1 : g->res[s->res[i]].rank;
 }
-
-/* ---- building
- * -------------------------------------------------------------------------------------- */
-
-struct pl_graph_opts {
-	const struct pl_log *log;
-	struct pl_pool *pool;
-	bool infer; /* event waits and thread waits that were not recorded (default on) */
-	bool fold;  /* collectives are whole, whatever messages were recorded */
-};
-/* Arguments that the builder wants from pl_trace_load(), and roles. */
-extern const char *const pl_graph_args[];
-#define PL_GRAPH_ROLES                                                                             \
-	(1u << PL_R_STEP | 1u << PL_R_CORR | 1u << PL_R_PEER | 1u << PL_R_BYTES | 1u << PL_R_MB |  \
-	 1u << PL_R_CHUNK | 1u << PL_R_LAYER | 1u << PL_R_COLL | 1u << PL_R_CHANNEL |              \
-	 1u << PL_R_OF)
-/* `t` needs to have been merged when it has more than one rank (PL_EDATA otherwise). A cycle is
- * PL_EDATA with its path. Times that no clock shows are changed (pl_trace_tame()), and the columns
- * of the events may be gone afterwards (pl_trace_drop()), for the graph needs the room. */
-int pl_graph_build(struct pl_trace *t, const struct pl_graph_opts *o, struct pl_graph *g,
-		   struct pl_err *err) PL_MUST;
 
 /* ---- files
  * ------------------------------------------------------------------------------------------ */

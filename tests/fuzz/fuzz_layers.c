@@ -1,6 +1,6 @@
 /* Tables of layers, made into a graph of two ranks. */
+#include "derive/layers.h"
 #include "fuzz.h"
-#include "graph/layers.h"
 
 static pl_ns transfer(void *arg, int64_t bytes, uint32_t n_ranks)
 {

@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-#include "graph/graph.h"
+#include "derive/derive.h"
 #include "tap.h"
 
 /* ---- a trace by hand ----------------------------------------------------------------------------
@@ -135,9 +135,9 @@ static void say(void *arg, enum pl_level level, const char *text)
 static bool build(void)
 {
 	const struct pl_log log = { .say = say };
-	struct pl_graph_opts o = { .infer = true, .log = &log };
+	struct pl_derive_opts o = { .infer = true, .log = &log };
 	struct pl_err err = { 0 };
-	int rc = pl_graph_build(&trace, &o, &graph, &err);
+	int rc = pl_derive_graph(&trace, &o, &graph, &err);
 
 	if (rc < 0)
 		printf("# %s\n", err.msg);

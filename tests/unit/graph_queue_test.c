@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "graph/graph.h"
+#include "derive/derive.h"
 #include "tap.h"
 
 #define MAX_EV	400
@@ -163,9 +163,9 @@ static void ring_job(int n, int depth, int per_step)
 
 static bool build(bool infer)
 {
-	struct pl_graph_opts o = { .infer = infer };
+	struct pl_derive_opts o = { .infer = infer };
 	struct pl_err err = { 0 };
-	int rc = pl_graph_build(&trace, &o, &graph, &err);
+	int rc = pl_derive_graph(&trace, &o, &graph, &err);
 
 	if (rc < 0)
 		printf("# %s\n", err.msg);

@@ -371,7 +371,7 @@ static void steps_share(void)
 /* Two receives that each wait for what the other rank sends afterwards: no order satisfies that. */
 static void cycle(void)
 {
-	struct pl_graph_opts o = { .infer = true };
+	struct pl_derive_opts o = { .infer = true };
 	struct pl_err err = { 0 };
 	uint32_t s0, s1, a0, a1, b0, b1;
 	pl_id t0, t1;
@@ -387,7 +387,7 @@ static void cycle(void)
 	a1 = ev(s1, PL_K_COLLECTIVE, t1, "first", 100, 200, 2);
 	match(0, (struct pl_member[]){ { s0, a0 }, { s1, a1 } }, 2);
 	match(0, (struct pl_member[]){ { s0, b0 }, { s1, b1 } }, 2);
-	is_i64(pl_graph_build(&trace, &o, &graph, &err), PL_EDATA, "a cycle is refused");
+	is_i64(pl_derive_graph(&trace, &o, &graph, &err), PL_EDATA, "a cycle is refused");
 	ok(strstr(err.msg, "cycle") && strstr(err.msg, "first") && strstr(err.msg, "second") &&
 		   strstr(err.msg, "rank 1"),
 	   "and its path is named: %.60s...", err.msg);
@@ -397,7 +397,7 @@ static void cycle(void)
 /* More than one rank without merge is a mistake of the user's. */
 static void unmerged(void)
 {
-	struct pl_graph_opts o = { .infer = true };
+	struct pl_derive_opts o = { .infer = true };
 	struct pl_err err = { 0 };
 	uint32_t s;
 
@@ -406,7 +406,7 @@ static void unmerged(void)
 	s = segment();
 	ev(s, PL_K_KERNEL, track(s, 0, 7, "7"), "k", 0, 1, 0);
 	ev(s, PL_K_KERNEL, track(s, 1, 7, "7"), "k", 0, 1, 0);
-	is_i64(pl_graph_build(&trace, &o, &graph, &err), PL_EDATA,
+	is_i64(pl_derive_graph(&trace, &o, &graph, &err), PL_EDATA,
 	       "two ranks that were not merged: refused");
 	ok(strstr(err.msg, "merge") != NULL, "with the remedy");
 	pl_trace_fini(&trace);

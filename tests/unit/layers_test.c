@@ -1,7 +1,7 @@
 /* Graphs from tables of layers: what a small one must become, to the ns; what is refused. */
 #include <stdlib.h>
 
-#include "graph/layers.h"
+#include "derive/layers.h"
 #include "sim/sim.h"
 #include "tap.h"
 

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "graph/layers.h"
-#include "graph/rewrite.h"
+#include "derive/layers.h"
+#include "rewrite/rewrite.h"
 #include "sim/sim.h"
 #include "tap.h"
 

@@ -2,7 +2,7 @@
  * Fused operations on a device, by hand: what of latencies and of launches is saved, what is not,
  * and where operations may not be fused.
  */
-#include "graph/rewrite.h"
+#include "rewrite/rewrite.h"
 #include "sim_fixture.h"
 
 enum { BEGIN, CALL1, CALL2, CALL3, K1, K2, K3 }; /* nodes, before what a case adds */

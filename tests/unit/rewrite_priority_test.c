@@ -5,7 +5,7 @@
  */
 #include <math.h>
 
-#include "graph/rewrite.h"
+#include "rewrite/rewrite.h"
 #include "search/search.h"
 #include "sim_fixture.h"
 

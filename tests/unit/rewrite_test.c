@@ -4,8 +4,8 @@
  */
 #include <stdlib.h>
 
-#include "graph/layers.h"
-#include "graph/rewrite.h"
+#include "derive/layers.h"
+#include "rewrite/rewrite.h"
 #include "sim/sim.h"
 #include "tap.h"
 

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "graph/layers.h"
+#include "derive/layers.h"
 #include "search/search.h"
 #include "tap.h"
 

@@ -1,0 +1,364 @@
+/*
+ * Communication across ranks, from the matches that merge found.
+ *
+ * A collective is a rendezvous: every member's arrival leads to it, it leads to every member's
+ * transfer, and the transfer is what is left from the last arrival to the member's own end. A pair
+ * is the same with two members: the receive cannot begin before its data, a send without a buffer
+ * not before its receiver, so both transfer from the later start on.
+ *
+ * Who gives to the root of a reduce or gather need not wait, nor who receives from the root of a
+ * broadcast or scatter for anybody else. Implementations differ, so what was recorded decides: who
+ * was there when the last one came waited for it, who was gone did for the root alone, or, giving,
+ * for nobody. Which one the root is was not recorded: it had come before the first one left, and is
+ * the same where name, size and group are.
+ *
+ * Frameworks issue a send and a receive as one batch and record one span for both. Such twins (same
+ * rank, same start, same end) would make the transfer of the one last as long as the wait of the
+ * other; a twin's transfer ends with its partner's.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "derive/internal.h"
+
+#define TWIN_NS	 1000
+#define EARLY_NS 50000 /* clocks are aligned better than this */
+
+static int copy_groups(struct gb *b, struct pl_err *err)
+{
+	const struct pl_merge *m = &b->t->merge;
+	struct pl_graph *g = b->g;
+	int rc;
+
+	for (uint32_t i = 0; i < m->n_groups; i++) {
+		const struct pl_group *from = &m->group[i];
+		struct pl_ggroup *to;
+
+		if ((rc = pl_grow(&g->group, &g->cap_groups, g->n_groups + 1, sizeof(*g->group),
+				  err)) < 0 ||
+		    (rc = pl_grow(&g->group_rank, &g->cap_group_ranks, g->n_group_ranks + from->n,
+				  sizeof(*g->group_rank), err)) < 0)
+			return rc;
+		to = &g->group[g->n_groups++];
+		*to = (struct pl_ggroup){ .flags = from->flags,
+					  .rank = (uint32_t)g->n_group_ranks,
+					  .n = from->n };
+		if (from->n)
+			memcpy(g->group_rank + g->n_group_ranks, from->rank,
+			       from->n * sizeof(*from->rank));
+		g->n_group_ranks += from->n;
+		rc = pl_intern_add(&g->str, from->name ? from->name : "",
+				   from->name ? strlen(from->name) : 0, &to->name, err);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+/* Another communication of the same rank with the same span? Marked in `flags` scratch before. */
+static void find_twins(struct gb *b, const struct rankinfo *rk, uint8_t *twin)
+{
+	for (size_t k = 0; k < rk->n_res; k++) {
+		const struct resinfo *ri = &b->ri[rk->res[k]];
+
+		for (size_t l = k + 1; l < rk->n_res; l++) {
+			const struct resinfo *rj = &b->ri[rk->res[l]];
+			uint32_t j = 0;
+
+			for (uint32_t i = 0; i < ri->n; i++) {
+				const struct op *p = &ri->op[i], *q;
+
+				while (j < rj->n && rj->op[j].start < p->start - TWIN_NS)
+					j++;
+				q = j < rj->n ? &rj->op[j] : NULL;
+				if (q && p->node != q->node && p->node != PL_NONE &&
+				    q->node != PL_NONE && llabs(q->start - p->start) <= TWIN_NS &&
+				    llabs(q->end - p->end) <= TWIN_NS) {
+					twin[p->node] = twin[q->node] = 1;
+				}
+			}
+		}
+	}
+}
+
+static void set_transfer(struct gb *b, uint32_t arrive, pl_ns from, pl_ns until, bool missing)
+{
+	struct node *t = &b->node[arrive + 1];
+	pl_ns end = pl_min_i64(t->start + t->dur, until);
+
+	t->start = pl_max_i64(b->node[arrive].start, pl_min_i64(from, end));
+	t->dur = pl_max_i64(0, end - t->start);
+	t->flags = (uint8_t)(missing ? t->flags | PL_NF_MISSING : t->flags & ~PL_NF_MISSING);
+	b->node[arrive].flags = (uint8_t)(missing ? b->node[arrive].flags | PL_NF_MISSING
+						  : b->node[arrive].flags & ~PL_NF_MISSING);
+}
+
+/* Whom those of a match wait for that leave before the last one comes. */
+enum bound {
+	BY_ALL,	 /* all should have waited for all: a wrong match or a buffered send */
+	BY_ROOT, /* the root, which gives to the others */
+	AT_ROOT, /* nobody: they give to the root and go */
+};
+
+struct match {
+	const struct pl_match *m;
+	const struct pl_member *mem;
+	uint32_t found, first; /* members with nodes; the first of them */
+	pl_ns last, left;      /* the last arrival, the first end */
+	bool early;	       /* left well before the last arrival */
+	enum bound bound;
+};
+
+static void look_at(const struct gb *b, const struct pl_match *m, struct match *x)
+{
+	*x = (struct match){
+		m, b->t->merge.member + m->first, 0, PL_NONE, INT64_MIN, INT64_MAX, false, BY_ALL
+	};
+	for (uint32_t i = 0; i < m->n; i++) {
+		uint32_t a = gb_arrival(b, &x->mem[i]);
+
+		if (a == PL_NONE)
+			continue;
+		x->first = x->found++ ? x->first : a;
+		x->last = pl_max_i64(x->last, b->node[a].start);
+		x->left = pl_min_i64(x->left, gb_end(b, a + 1));
+	}
+	x->early = x->found > 1 && x->left + EARLY_NS < x->last;
+	if (!x->early || m->flags & PL_MATCH_P2P)
+		return;
+	switch (pl_coll_find(pl_intern_get(&b->g->str, b->node[x->first].name),
+			     b->g->str.len[b->node[x->first].name])) {
+	case PL_COLL_BROADCAST:
+	case PL_COLL_SCATTER:
+		/* without the root nobody's wait is known */
+		x->bound = m->flags & PL_MATCH_MISSING ? AT_ROOT : BY_ROOT;
+		break;
+	case PL_COLL_REDUCE:
+	case PL_COLL_GATHER:
+		x->bound = AT_ROOT;
+		break;
+	default:
+		break;
+	}
+}
+
+/* ---- roots -------------------------------------------------------------------------------------
+ */
+
+/* Communications alike, as far as the graph tells, have one root: how often each rank could be it.
+ */
+struct roots {
+	struct pl_intern key;
+	uint32_t *count;
+	size_t cap;
+};
+
+static pl_id root_key(struct roots *r, const struct gb *b, const struct match *x, uint32_t a,
+		      bool add, struct pl_err *err, int *rc)
+{
+	const int64_t key[4] = { x->m->group, b->node[a].name, b->attr[b->node[a].attr].bytes,
+				 b->g->res[b->node[a].res].rank };
+	pl_id id = PL_NONE;
+
+	if (!add)
+		return pl_intern_find(&r->key, (const char *)key, sizeof(key));
+	*rc = pl_intern_add(&r->key, (const char *)key, sizeof(key), &id, err);
+	if (*rc == 0)
+		*rc = pl_grow(&r->count, &r->cap, r->key.n, sizeof(*r->count), err);
+	return id;
+}
+
+/* The root had come when the first one left, up to what clocks err. */
+static bool could_be_root(const struct gb *b, const struct match *x, uint32_t a, pl_ns slack)
+{
+	return a != PL_NONE && b->node[a].start <= x->left + slack;
+}
+
+static int count_roots(struct roots *r, const struct gb *b, const struct pl_match *m,
+		       struct pl_err *err)
+{
+	struct match x;
+	int rc = 0;
+
+	look_at(b, m, &x);
+	for (uint32_t i = 0; i < m->n && x.bound == BY_ROOT; i++) {
+		uint32_t a = gb_arrival(b, &x.mem[i]);
+		pl_id id;
+
+		if (!could_be_root(b, &x, a, EARLY_NS))
+			continue;
+		id = root_key(r, b, &x, a, true, err, &rc);
+		if (rc < 0)
+			return rc;
+		r->count[id]++;
+	}
+	return 0;
+}
+
+/* Arrival of the member that most often could be the root; of such, the last to come. */
+static uint32_t root_of(struct roots *r, const struct gb *b, const struct match *x)
+{
+	uint32_t best = PL_NONE, most = 0;
+
+	for (uint32_t i = 0; i < x->m->n; i++) {
+		uint32_t a = gb_arrival(b, &x->mem[i]), n;
+
+		if (!could_be_root(b, x, a, 0))
+			continue;
+		n = r->count[root_key(r, b, x, a, false, NULL, NULL)];
+		if (n > most || (n == most && b->node[a].start > b->node[best].start)) {
+			best = a;
+			most = n;
+		}
+	}
+	return best;
+}
+
+/* ---- one match ---------------------------------------------------------------------------------
+ */
+
+/* Nobody to wait for, or nobody recorded. */
+static void alone(struct gb *b, const struct match *x)
+{
+	bool missing = x->m->n > 1 || x->m->flags & PL_MATCH_MISSING;
+
+	if (x->first == PL_NONE)
+		return;
+	b->g->unmatched_comm += missing;
+	b->node[x->first].group = b->node[x->first + 1].group = x->m->group;
+	set_transfer(b, x->first, b->node[x->first].start, INT64_MAX, missing);
+}
+
+static int rendezvous(struct gb *b, const struct match *x, uint32_t *id, struct pl_err *err)
+{
+	struct node n = { .start = x->last,
+			  .type = PL_N_RENDEZVOUS,
+			  .kind = PL_K_COLLECTIVE,
+			  .res = PL_NONE,
+			  .name = b->s_rendezvous,
+			  .group = x->m->group,
+			  .step = -1 };
+	struct attr all = { -1, -1, -1, -1, -1 };
+	int rc;
+
+	for (uint32_t i = 0; i < x->m->n; i++) {
+		uint32_t a = gb_arrival(b, &x->mem[i]);
+
+		if (a == PL_NONE)
+			continue;
+		n.name = b->node[a].name;
+		n.kind = b->node[a].kind;
+		all.bytes = pl_max_i64(all.bytes, b->attr[b->node[a].attr].bytes);
+	}
+	if ((rc = gb_attr(b, &all, &n.attr, err)) < 0)
+		return rc;
+	return gb_node(b, &n, id, err);
+}
+
+/* A member that left before the last one came: a root may have waited for those who came before it
+ * left, others have for the root. */
+static int join_early(struct gb *b, const struct match *x, uint32_t a, uint32_t root,
+		      struct pl_err *err)
+{
+	pl_ns from = b->node[a].start, end = gb_end(b, a + 1);
+	int rc = 0;
+
+	for (uint32_t i = 0; i < x->m->n && root != PL_NONE && rc == 0; i++) {
+		uint32_t o = gb_arrival(b, &x->mem[i]);
+
+		if (o == PL_NONE || o == a || (a != root && o != root) || b->node[o].start > end)
+			continue;
+		rc = gb_edge(b, o, a + 1, PL_E_COMM, err);
+		from = pl_max_i64(from, b->node[o].start);
+	}
+	set_transfer(b, a, from, INT64_MAX, x->m->flags & PL_MATCH_MISSING);
+	return rc;
+}
+
+/* One member's edges and transfer. */
+static int join(struct gb *b, const struct match *x, uint32_t a, uint32_t root, uint32_t meet,
+		pl_ns until, struct pl_err *err)
+{
+	int rc;
+
+	b->node[a].group = b->node[a + 1].group = x->m->group;
+	if ((rc = gb_edge(b, a, meet, PL_E_COMM, err)) < 0)
+		return rc;
+	if (gb_end(b, a + 1) + EARLY_NS < x->last) {
+		b->g->unmatched_comm += x->bound == BY_ALL;
+		return x->bound == BY_ALL ? 0 : join_early(b, x, a, root, err);
+	}
+	set_transfer(b, a, x->last, until, x->m->flags & PL_MATCH_MISSING);
+	return gb_edge(b, meet, a + 1, PL_E_COMM, err);
+}
+
+static int one_match(struct gb *b, uint32_t match, const uint8_t *twin, struct roots *r,
+		     struct pl_err *err)
+{
+	const struct pl_match *m = &b->t->merge.match[match];
+	struct match x;
+	uint32_t meet, root;
+	pl_ns until;
+	int rc;
+
+	look_at(b, m, &x);
+	if (x.found < 2) {
+		alone(b, &x);
+		return 0;
+	}
+	until = m->flags & PL_MATCH_P2P ? x.left : INT64_MAX;
+	root = x.bound == BY_ROOT ? root_of(r, b, &x) : PL_NONE;
+	if ((rc = rendezvous(b, &x, &meet, err)) < 0)
+		return rc;
+	if (gb_messages(b, match))
+		return gb_chunks(b, match, meet, err);
+	for (uint32_t i = 0; i < m->n && rc == 0; i++) {
+		uint32_t a = gb_arrival(b, &x.mem[i]);
+
+		if (a != PL_NONE)
+			rc = join(b, &x, a, root, meet, twin[a] ? until : INT64_MAX, err);
+	}
+	return rc;
+}
+
+/* Twins end when their own transfer does; operations after them must still see the recorded end, so
+ * the operation's end in the lists follows its node. */
+static void refresh_ends(struct gb *b)
+{
+	for (uint32_t r = 0; r < b->g->n_res; r++)
+		for (uint32_t i = 0; i < b->ri[r].n; i++)
+			if (b->ri[r].op[i].last != PL_NONE)
+				b->ri[r].op[i].end = gb_end(b, b->ri[r].op[i].last);
+}
+
+static bool is_within(const struct pl_merge *m, const struct pl_match *k)
+{
+	return k->first <= m->n_members && k->n <= m->n_members - k->first;
+}
+
+int gb_comm(struct gb *b, struct pl_err *err)
+{
+	const struct pl_merge *m = &b->t->merge;
+	struct roots roots = { 0 };
+	uint8_t *twin;
+	int rc = pl_alloc(&twin, b->n_nodes, 1, err);
+
+	if (rc < 0)
+		return rc;
+	PL_TRY(copy_groups(b, err));
+	for (size_t r = 0; r < b->n_ranks; r++)
+		if (b->rank[r].table)
+			find_twins(b, &b->rank[r], twin);
+	for (uint32_t i = 0; i < m->n_matches; i++)
+		if (is_within(m, &m->match[i]))
+			PL_TRY(count_roots(&roots, b, &m->match[i], err));
+	for (uint32_t i = 0; i < m->n_matches; i++)
+		if (is_within(m, &m->match[i]))
+			PL_TRY(one_match(b, i, twin, &roots, err));
+	refresh_ends(b);
+out:
+	pl_intern_fini(&roots.key);
+	pl_free(roots.count);
+	pl_free(twin);
+	return rc;
+}

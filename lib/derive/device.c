@@ -1,0 +1,409 @@
+/*
+ * Streams and what launches them.
+ *
+ * A device operation is one node; communication is two, the arrival and the transfer. Operations of
+ * a stream follow one another in the order of their starts. Profilers round: an overlap of a few
+ * microseconds shortens the earlier one; a real overlap (programmatic launch, branches of a CUDA
+ * graph shown on one stream) becomes a start-to-start edge.
+ *
+ * A launch edge leads from the runtime call with the same correlation: from its end, for in a long
+ * call (a module loaded, the thread preempted) the submission comes last; from its start for an
+ * operation that began before the call returned. All kernels of one CUDA graph share a correlation:
+ * among them, an operation on another stream follows the latest one that had ended (inferred: the
+ * graph's own edges are not in the profile).
+ *
+ * Threads that do nothing but communicate (gloo's workers) are streams in this sense; their
+ * launches are the host operators that issued them, by record function id where recorded, else by
+ * order among those of the same collective and sizes, or at least collective.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "derive/internal.h"
+
+#define ARG_RF	 3 /* in pl_derive_args */
+#define ARG_DIMS 4
+#define DIMS_MAX 512 /* of text */
+
+/* How far two neighbours may overlap and still count as one after the other. */
+static pl_ns slack(pl_ns dur)
+{
+	return pl_max_i64(2000, pl_min_i64(50000, dur / 20));
+}
+
+static uint8_t role_of(uint8_t kind)
+{
+	switch (kind) {
+	case PL_K_COPY:
+	case PL_K_SET:
+		return PL_RO_COPY;
+	case PL_K_KERNEL:
+		return PL_RO_COMPUTE;
+	default:
+		return PL_RO_HOST;
+	}
+}
+
+static int op_nodes(struct gb *b, uint32_t res, struct op *op, struct pl_err *err)
+{
+	struct node n;
+	int rc = gb_node_of(b, op, res, true, &n, err);
+
+	if (rc < 0)
+		return rc;
+	if (!pl_kind_is_comm(n.kind)) {
+		n.role = role_of(n.kind);
+		rc = gb_node(b, &n, &op->node, err);
+		op->last = op->node;
+		return rc;
+	}
+	n.role = PL_RO_TRANSFER;
+	n.flags |= PL_NF_MISSING; /* until comm.c finds the partners */
+	n.dur = 0;
+	n.role = PL_RO_ARRIVE;
+	if ((rc = gb_node(b, &n, &op->node, err)) < 0)
+		return rc;
+	n.role = PL_RO_TRANSFER;
+	n.dur = op->end - op->start;
+	if ((rc = gb_node(b, &n, &op->last, err)) < 0)
+		return rc;
+	b->ev_node[op->seg][op->ev] = op->node;
+	return gb_edge(b, op->node, op->last, PL_E_SEQ, err);
+}
+
+/* The operation before `i` that had ended when i started, looking back a little. */
+static struct op *ended_before(struct resinfo *ri, uint32_t i)
+{
+	for (uint32_t k = i; k-- > 0 && i - k < 64;)
+		if (ri->op[k].node != PL_NONE && ri->op[k].end <= ri->op[i].start)
+			return &ri->op[k];
+	return NULL;
+}
+
+static int follow(struct gb *b, struct resinfo *ri, uint32_t i, struct op *prev, struct pl_err *err)
+{
+	struct op *op = &ri->op[i], *done;
+	pl_ns over = prev->end - op->start;
+	int rc;
+
+	if (over > 0 && over <= slack(prev->end - prev->start) && b->node[prev->last].dur >= over) {
+		b->node[prev->last].dur -= over;
+		prev->end = op->start;
+		over = 0;
+	}
+	if (over <= 0)
+		return gb_edge(b, prev->last, op->node, PL_E_SEQ, err);
+	if ((rc = gb_edge(b, prev->node, op->node, PL_E_START, err)) < 0)
+		return rc;
+	done = ended_before(ri, i);
+	return done ? gb_edge(b, done->last, op->node, PL_E_SEQ, err) : 0;
+}
+
+static int one_stream(struct gb *b, uint32_t res, struct pl_err *err)
+{
+	struct resinfo *ri = &b->ri[res];
+	struct op *prev = NULL;
+	int rc;
+
+	ri->node0 = (uint32_t)b->n_nodes;
+	for (uint32_t i = 0; i < ri->n; i++) {
+		struct op *op = &ri->op[i];
+
+		if (b->t->seg[op->seg]->kind[op->ev] == PL_K_STEP)
+			continue;
+		if ((rc = op_nodes(b, res, op, err)) < 0)
+			return rc;
+		if (prev && (rc = follow(b, ri, i, prev, err)) < 0)
+			return rc;
+		prev = op;
+	}
+	ri->node1 = (uint32_t)b->n_nodes;
+	return 0;
+}
+
+/* ---- launches by correlation
+ * -------------------------------------------------------------------------- */
+
+static int by_key(const void *pa, const void *pb)
+{
+	const struct corrkey *a = pa, *c = pb;
+
+	if (a->corr != c->corr)
+		return a->corr < c->corr ? -1 : 1;
+	return a->call < c->call ? -1 : a->call > c->call;
+}
+
+uint32_t gb_call_by_corr(const struct rankinfo *rk, int64_t corr)
+{
+	const struct corrkey *k = rk->by_corr;
+	size_t lo = 0, hi = rk->n_by_corr;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (k[mid].corr < corr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < rk->n_by_corr && k[lo].corr == corr ? k[lo].call : PL_NONE;
+}
+
+static int launch(struct gb *b, struct rankinfo *rk, struct op *op, uint32_t call,
+		  struct pl_err *err)
+{
+	struct call *c = &rk->call[call];
+
+	if (op->start < c->start) { /* profilers do show this: no cause then */
+		b->g->dropped_edges++;
+		return 0;
+	}
+	op->call = call;
+	c->n_ops++;
+	rk->n_by_call++;
+	if (op->start < c->end)
+		return gb_edge(b, c->node, op->node, PL_E_EARLY, err);
+	return gb_edge(b, c->node, op->node, PL_E_LAUNCH, err);
+}
+
+static int launches(struct gb *b, struct rankinfo *rk, struct pl_err *err)
+{
+	int rc = pl_alloc(&rk->by_corr, rk->n_calls, sizeof(*rk->by_corr), err);
+
+	if (rc < 0)
+		return rc;
+	for (size_t i = 0; i < rk->n_calls; i++)
+		if (rk->call[i].corr != INT64_MIN)
+			rk->by_corr[rk->n_by_corr++] =
+				(struct corrkey){ rk->call[i].corr, (uint32_t)i };
+	pl_sort(rk->by_corr, rk->n_by_corr, sizeof(*rk->by_corr), by_key);
+	for (size_t k = 0; k < rk->n_res; k++) {
+		struct resinfo *ri = &b->ri[rk->res[k]];
+
+		for (uint32_t i = 0; ri->device && i < ri->n; i++) {
+			struct op *op = &ri->op[i];
+			const struct pl_events *e = b->t->seg[op->seg];
+			uint32_t call = PL_NONE;
+
+			if (op->node != PL_NONE && e->corr && e->corr[op->ev] > 0)
+				call = gb_call_by_corr(rk, e->corr[op->ev]);
+			if (call != PL_NONE && (rc = launch(b, rk, op, call, err)) < 0)
+				return rc;
+		}
+	}
+	return 0;
+}
+
+static int by_op_start(const void *pa, const void *pb)
+{
+	const struct op *a = *(struct op *const *)pa, *c = *(struct op *const *)pb;
+
+	if (a->start != c->start)
+		return a->start < c->start ? -1 : 1;
+	return a->node < c->node ? -1 : a->node > c->node;
+}
+
+/* Lists of device operations by call, each in order of start. */
+static int group_by_call(struct gb *b, struct rankinfo *rk, struct pl_err *err)
+{
+	uint32_t at = 0;
+	int rc = pl_alloc(&rk->by_call, rk->n_by_call, sizeof(*rk->by_call), err);
+
+	if (rc < 0)
+		return rc;
+	for (size_t i = 0; i < rk->n_calls; i++) {
+		rk->call[i].first_op = at;
+		at += rk->call[i].n_ops;
+		rk->call[i].n_ops = 0;
+	}
+	for (size_t k = 0; k < rk->n_res; k++) {
+		struct resinfo *ri = &b->ri[rk->res[k]];
+
+		for (uint32_t i = 0; i < ri->n; i++) {
+			struct call *c =
+				ri->op[i].call == PL_NONE ? NULL : &rk->call[ri->op[i].call];
+
+			if (c)
+				rk->by_call[c->first_op + c->n_ops++] = &ri->op[i];
+		}
+	}
+	for (size_t i = 0; i < rk->n_calls; i++)
+		if (rk->call[i].n_ops > 1)
+			pl_sort(rk->by_call + rk->call[i].first_op, rk->call[i].n_ops,
+				sizeof(*rk->by_call), by_op_start);
+	return 0;
+}
+
+/* Branches of a CUDA graph on several streams. */
+static int graph_branches(struct gb *b, struct rankinfo *rk, const struct call *c,
+			  struct pl_err *err)
+{
+	for (uint32_t i = 1; i < c->n_ops; i++) {
+		struct op *op = rk->by_call[c->first_op + i], *best = NULL;
+		uint32_t res = b->node[op->node].res;
+		int rc;
+
+		for (uint32_t k = i; k-- > 0 && i - k < 64;) {
+			struct op *p = rk->by_call[c->first_op + k];
+
+			if (b->node[p->node].res != res && p->end <= op->start &&
+			    (!best || p->end > best->end))
+				best = p;
+		}
+		if (best &&
+		    (rc = gb_edge(b, best->last, op->node, PL_E_WAIT | PL_E_INFERRED, err)) < 0)
+			return rc;
+	}
+	return 0;
+}
+
+/* ---- launches of communicating threads
+ * ------------------------------------------------------------------ */
+
+struct issue {
+	struct op *op;
+	const char *coll, *dims; /* dims: NULL not recorded */
+	int64_t rf;
+};
+
+static int by_issue(const void *pa, const void *pb)
+{
+	const struct issue *a = pa, *c = pb;
+
+	return by_op_start(&a->op, &c->op);
+}
+
+static const char *dims_of(const struct gb *b, const struct pl_events *e, uint64_t ev)
+{
+	if (!e->text || b->t->n_args <= ARG_DIMS || !e->text[ARG_DIMS] ||
+	    e->text[ARG_DIMS][ev] == PL_NONE)
+		return NULL;
+	return pl_intern_get(&e->seg.str, e->text[ARG_DIMS][ev]);
+}
+
+static int collect_issues(struct gb *b, struct rankinfo *rk, bool service, struct issue **v,
+			  size_t *n, struct pl_err *err)
+{
+	size_t cap = 0;
+	int rc;
+
+	for (size_t k = 0; k < rk->n_res; k++) {
+		struct resinfo *ri = &b->ri[rk->res[k]];
+
+		if (!ri->thread || ri->service != service)
+			continue;
+		for (uint32_t i = 0; i < ri->n; i++) {
+			struct op *op = &ri->op[i];
+			const struct pl_events *e = b->t->seg[op->seg];
+			pl_id name = e->name[op->ev];
+			const char *coll = pl_coll_from_name(pl_intern_get(&e->seg.str, name),
+							     e->seg.str.len[name]);
+
+			if (!coll || op->node == PL_NONE)
+				continue;
+			if ((rc = pl_grow(v, &cap, *n + 1, sizeof(**v), err)) < 0)
+				return rc;
+			(*v)[(*n)++] = (struct issue){ op, coll, dims_of(b, e, op->ev),
+						       e->arg[ARG_RF] ? e->arg[ARG_RF][op->ev]
+								      : INT64_MIN };
+		}
+	}
+	pl_sort(*v, *n, sizeof(**v), by_issue);
+	return 0;
+}
+
+static bool same_dims(const struct issue *host, const struct issue *work)
+{
+	char x[DIMS_MAX], y[DIMS_MAX];
+
+	if (!host->dims || !work->dims)
+		return false;
+	pl_dims_text(host->dims, true, x, sizeof(x));
+	pl_dims_text(work->dims, false, y, sizeof(y));
+	return !strcmp(x, y);
+}
+
+/* What issued `work`, of those from `next` on that nobody has yet: nh if that is not known. */
+static size_t find_issue(const struct issue *host, size_t nh, const bool *used, size_t next,
+			 const struct issue *work)
+{
+	size_t hit = nh;
+
+	for (size_t k = next; k < nh && work->rf > 0; k++) /* 0: not counted */
+		if (!used[k] && host[k].rf == work->rf - 1 && host[k].op->start <= work->op->start)
+			return k;
+	for (size_t k = next; k < nh && host[k].op->start <= work->op->start; k++) {
+		if (used[k] || strcmp(host[k].coll, work->coll))
+			continue;
+		if (same_dims(&host[k], work))
+			return k;
+		hit = hit == nh ? k : hit;
+	}
+	return hit;
+}
+
+static int service_launches(struct gb *b, struct rankinfo *rk, struct pl_err *err)
+{
+	struct issue *host = NULL, *work = NULL;
+	size_t nh = 0, nw = 0, next = 0;
+	bool *used = NULL;
+	int rc;
+
+	PL_TRY(collect_issues(b, rk, true, &work, &nw, err));
+	if (!nw)
+		goto out;
+	PL_TRY(collect_issues(b, rk, false, &host, &nh, err));
+	PL_TRY(pl_alloc(&used, nh, sizeof(*used), err));
+	for (size_t i = 0; i < nw; i++) {
+		size_t hit = find_issue(host, nh, used, next, &work[i]);
+
+		if (hit == nh)
+			continue;
+		used[hit] = true;
+		while (next < nh && used[next])
+			next++;
+		PL_TRY(gb_edge(b, host[hit].op->node, work[i].op->node, PL_E_EARLY | PL_E_INFERRED,
+			       err));
+	}
+out:
+	pl_free(host);
+	pl_free(work);
+	pl_free(used);
+	return rc;
+}
+
+/* On a rank without a device, host operators are the computation. */
+static void host_is_compute(struct gb *b, const struct rankinfo *rk)
+{
+	for (size_t k = 0; k < rk->n_res; k++) {
+		const struct resinfo *ri = &b->ri[rk->res[k]];
+
+		for (uint32_t i = ri->node0; i < ri->node1; i++)
+			if (b->node[i].role == PL_RO_HOST && b->node[i].kind == PL_K_HOST_OP)
+				b->node[i].role = PL_RO_COMPUTE;
+	}
+}
+
+int gb_device(struct gb *b, struct pl_err *err)
+{
+	int rc;
+
+	for (uint32_t r = 0; r < b->g->n_res; r++)
+		if ((b->ri[r].device || b->ri[r].service) && (rc = one_stream(b, r, err)) < 0)
+			return rc;
+	for (size_t i = 0; i < b->n_ranks; i++) {
+		struct rankinfo *rk = &b->rank[i];
+
+		if ((rc = launches(b, rk, err)) < 0 || (rc = group_by_call(b, rk, err)) < 0)
+			return rc;
+		for (size_t c = 0; c < rk->n_calls; c++)
+			if (rk->call[c].n_ops > 1 &&
+			    (rc = graph_branches(b, rk, &rk->call[c], err)) < 0)
+				return rc;
+		if ((rc = service_launches(b, rk, err)) < 0)
+			return rc;
+		if (!rk->has_device)
+			host_is_compute(b, rk);
+	}
+	return 0;
+}

@@ -1,0 +1,797 @@
+/*
+ * What the device waits for on the device.
+ *
+ * Recorded (cuda_sync events) where the profiler wrote them: the stream that waits, the stream
+ * waited for and the record call. Otherwise inferred, and marked.
+ *
+ * cudaStreamWaitEvent names neither stream nor event. A *hypothesis* says which: the waiting stream
+ * is that of the next launch after the wait (or of the next launch on another stream than that, and
+ * so on); the event is the k-th last one recorded before the wait; it was recorded on the stream of
+ * the last launch before the record (or ...). All of it is relative to the wait, so that the waits
+ * of one place of a program, in every layer and every step, share one hypothesis. A place is known
+ * by the calls around it. The hypotheses of a place are tested on all its waits:
+ *
+ * - refuted by a wait whose operation began before the supposed event was over;
+ * - supported by a wait whose operation was held up, free to start otherwise, and began as soon as
+ *   the supposed event was over.
+ *
+ * The nearest hypothesis that no wait refutes and that explains every operation held up at this
+ * place is taken at once. The other places then compete for what is still unexplained: the one with
+ * the most support wins, the nearest unrefuted one if none has any. What is still unexplained is
+ * tried wait by wait. A wait that was never binding is thus told from the place's other waits, or
+ * assumed to be for the nearest event, which does no harm to the replay as it was recorded.
+ *
+ * A trace without record calls is given one behind every launch; one without waits a wait before
+ * every launch, of which only the places count where the stream changes or an operation was held
+ * up.
+ *
+ * Communication libraries fence their launch with a record and a wait of their own before and
+ * behind it. Where nearly every collective has both (beside the fork), they are left out.
+ *
+ * Cost: O(calls + waits * hypotheses), of which places with a near answer need one.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "derive/internal.h"
+
+#define TOL_NS	      2000   /* of rounding in start and end times */
+#define HELD_NS	      4000   /* an idle stream dispatches faster than this */
+#define LAUNCH_NS     25000  /* and what was launched starts faster than this */
+#define TIGHT_NS      10000  /* an operation begins within this after what it waited for */
+#define HANDOVER_NS   200000 /* a thread that calls nothing for longer may have handed over */
+#define N_DST	      3	     /* waiting streams that are considered */
+#define N_SRC	      2	     /* streams an event may have been recorded on */
+#define N_BACK	      24     /* events back */
+#define N_BACK_LAUNCH 64     /* where every launch has an event */
+#define BACK_STEPS    64     /* operations back */
+#define SCAN_CALLS    512    /* calls looked at for the next launch on another stream */
+#define CONTEXT	      3	     /* calls before and behind a wait that make its place */
+
+struct record {
+	uint32_t call;
+	uint32_t lane[N_SRC], n[N_SRC]; /* stream, and how many were launched there before */
+	int32_t used;			/* by how many waits */
+};
+
+struct hyp {
+	uint8_t back, dst, src; /* events back, 1 the last; alternatives */
+};
+
+struct wait {
+	uint32_t call, index;
+	uint32_t n_records; /* before it */
+	uint32_t dst[N_DST];
+	struct op *op[N_DST]; /* first operation launched there behind the wait, NULL none */
+	uint32_t at[N_DST];
+	pl_ns hold[N_DST]; /* how long it was held up */
+	uint64_t place;
+	struct hyp h;
+};
+
+struct group { /* waits of one place */
+	uint32_t first, n;
+	uint32_t order; /* of its first wait */
+	uint8_t dst;	/* the likely alternative */
+	bool done, supported;
+};
+
+struct events { /* of a rank */
+	struct gb *b;
+	struct rankinfo *rk;
+	struct lanes *l;
+	struct record *rec;
+	size_t n_rec, cap_rec;
+	struct wait *wait; /* by place */
+	size_t n_wait, cap_wait;
+	uint32_t most_back;
+	bool made_up; /* the waits are */
+	struct group *group;
+	size_t n_group, cap_group;
+	uint64_t *hash;	   /* by name, of all ranks: without its digits; 0 not yet */
+	uint32_t *lane_of; /* by resource */
+	bool comm[64];	   /* by lane: it communicates */
+};
+
+/* ---- calls and the streams they launch on ---------------------------------------------------- */
+
+/*
+ * The launch nearest to call c, before (dir -1) or after (1) it, or PL_NONE: on its own thread,
+ * unless that paused there and another thread launched meanwhile (the main thread hands over to the
+ * one that runs the backward pass, and takes over from it).
+ */
+static uint32_t near_launch(const struct rankinfo *rk, uint32_t c, int dir)
+{
+	const struct call *self = &rk->call[c];
+	uint32_t other = PL_NONE;
+	bool own = false;
+
+	for (int64_t i = (int64_t)c + dir; i >= 0 && i < (int64_t)rk->n_calls; i += dir) {
+		const struct call *x = &rk->call[i];
+
+		if (x->res != self->res) {
+			if (x->n_ops && !own && other == PL_NONE)
+				other = (uint32_t)i;
+			if (other != PL_NONE && llabs(i - (int64_t)c) > SCAN_CALLS)
+				break;
+			continue;
+		}
+		if (!own && other != PL_NONE && gb_pause(x, self) > HANDOVER_NS)
+			break;
+		own = true;
+		if (x->n_ops)
+			return (uint32_t)i;
+	}
+	return other;
+}
+
+static uint32_t lane_of_call(const struct events *x, uint32_t c)
+{
+	return x->lane_of[x->b->node[x->rk->by_call[x->rk->call[c].first_op]->node].res];
+}
+
+/* The streams of the launches nearest to call c, each once. Returns how many. */
+static uint32_t near_lanes(const struct events *x, uint32_t c, int dir, uint32_t *lane,
+			   uint32_t most)
+{
+	const struct rankinfo *rk = x->rk;
+	uint32_t at = near_launch(rk, c, dir), n = 0, seen;
+	int64_t i = at;
+
+	if (at == PL_NONE)
+		return 0;
+	for (uint32_t k = 0; k < SCAN_CALLS && n < most && i >= 0 && i < (int64_t)rk->n_calls;
+	     k++, i += dir) {
+		uint32_t y;
+
+		if (!rk->call[i].n_ops || rk->call[i].res != rk->call[at].res)
+			continue;
+		y = lane_of_call(x, (uint32_t)i);
+		for (seen = 0; seen < n && lane[seen] != y;)
+			seen++;
+		if (y != PL_NONE && seen == n)
+			lane[n++] = y;
+		if (n == x->l->n)
+			break;
+	}
+	return n;
+}
+
+/* The next call of the same thread that launches, records or waits, or PL_NONE. */
+static uint32_t next_of_thread(const struct rankinfo *rk, uint32_t c, int dir)
+{
+	for (int64_t i = (int64_t)c + dir; i >= 0 && i < (int64_t)rk->n_calls; i += dir) {
+		const struct call *x = &rk->call[i];
+
+		if (gb_pause(x, &rk->call[c]) > HANDOVER_NS)
+			return PL_NONE;
+		if (x->res == rk->call[c].res &&
+		    (x->n_ops || x->type == CALL_RECORD || x->type == CALL_WAIT))
+			return (uint32_t)i;
+	}
+	return PL_NONE;
+}
+
+/* A record and a wait right behind (or a wait and a record right before) call c: the far one, or
+ * PL_NONE. */
+static uint32_t fence(const struct rankinfo *rk, uint32_t c, int dir)
+{
+	uint32_t near = next_of_thread(rk, c, dir), far;
+
+	if (near == PL_NONE || rk->call[near].n_ops ||
+	    rk->call[near].type != (dir > 0 ? CALL_RECORD : CALL_WAIT))
+		return PL_NONE;
+	far = next_of_thread(rk, near, dir);
+	if (far == PL_NONE || rk->call[far].n_ops ||
+	    rk->call[far].type != (dir > 0 ? CALL_WAIT : CALL_RECORD))
+		return PL_NONE;
+	return far;
+}
+
+static bool launches_comm(const struct gb *b, const struct rankinfo *rk, uint32_t c)
+{
+	return rk->call[c].n_ops &&
+	       b->node[rk->by_call[rk->call[c].first_op]->node].role == PL_RO_ARRIVE;
+}
+
+/* Mark the library's own records and waits around its launches, if it has the habit. */
+static void mark_fences(const struct gb *b, struct rankinfo *rk)
+{
+	uint32_t comm = 0, both = 0;
+
+	for (uint32_t c = 0; c < rk->n_calls; c++) {
+		uint32_t before;
+
+		if (!launches_comm(b, rk, c))
+			continue;
+		comm++;
+		before = fence(rk, c, -1);
+		both += before != PL_NONE && fence(rk, before, -1) != PL_NONE &&
+			fence(rk, c, 1) != PL_NONE;
+	}
+	for (uint32_t c = 0; both * 10 >= comm * 9 && c < rk->n_calls; c++) {
+		for (int dir = -1; dir <= 1 && launches_comm(b, rk, c); dir += 2) {
+			uint32_t far = fence(rk, c, dir);
+
+			if (far != PL_NONE)
+				rk->call[far].internal =
+					rk->call[next_of_thread(rk, c, dir)].internal = true;
+		}
+	}
+}
+
+/* ---- edges ----------------------------------------------------------------------------------- */
+
+/* An event on `src` behind its first n operations also covers what that stream was made to wait for
+ * since its last launch. */
+static int inherit(struct gb *b, const struct lane *src, uint32_t n, const struct op *op,
+		   unsigned type, struct pl_err *err)
+{
+	uint32_t have = (uint32_t)pl_min_size(src->n_pending, PL_LEN(src->pending));
+	int rc;
+
+	for (uint32_t k = 0; k < have; k++) {
+		const struct pending *p = &src->pending[k];
+
+		if (p->at >= n && gb_end(b, p->src) <= op->start + TOL_NS &&
+		    (rc = gb_edge(b, p->src, op->node, type, err)) < 0)
+			return rc;
+	}
+	return 0;
+}
+
+/* Operation `op`, the one after `at` others of lane dst, waits for the first n of lane src. */
+static int tie(struct events *x, uint32_t dst, uint32_t at, uint32_t src, uint32_t n, bool recorded,
+	       struct pl_err *err)
+{
+	struct gb *b = x->b;
+	struct lane *d = &x->l->v[dst], *s = &x->l->v[src];
+	unsigned type = PL_E_WAIT | (recorded ? 0 : PL_E_INFERRED);
+	struct op *op = d->op[at];
+	struct node *last;
+	uint32_t id;
+	int rc;
+
+	if (dst == src)
+		return 0;
+	if ((rc = inherit(b, s, n, op, type, err)) < 0)
+		return rc;
+	if (!n || s->op[n - 1]->end > op->start + TOL_NS)
+		return 0;
+	id = s->op[n - 1]->last;
+	d->pending[d->n_pending++ % PL_LEN(d->pending)] = (struct pending){ at, id };
+	last = &b->node[id];
+	if (last->start + last->dur > b->node[op->node].start) /* rounding */
+		last->dur = pl_max_i64(0, b->node[op->node].start - last->start);
+	if (recorded)
+		b->g->recorded_waits++;
+	else
+		b->g->inferred_waits++;
+	return gb_edge(b, id, op->node, type, err);
+}
+
+/* ---- recorded -------------------------------------------------------------------------------- */
+
+static uint32_t lane_of_stream(const struct events *x, int64_t stream)
+{
+	for (uint32_t i = 0; i < x->l->n; i++)
+		if (x->b->ri[x->l->v[i].res].stream == stream)
+			return i;
+	return PL_NONE;
+}
+
+static int recorded_waits(struct events *x, bool *any, struct pl_err *err)
+{
+	for (size_t i = 0; i < x->rk->n_sync; i++) {
+		const struct syncrec *s = &x->rk->sync[i];
+		uint32_t call = gb_call_by_corr(x->rk, s->corr), record = PL_NONE, at;
+		uint32_t dst = lane_of_stream(x, s->stream), src = lane_of_stream(x, s->on_stream);
+		const struct lane *from;
+		uint32_t n;
+		int rc;
+
+		*any |= s->wait;
+		if (!s->wait || call == PL_NONE || dst == PL_NONE || src == PL_NONE)
+			continue;
+		if (s->record_corr > 0)
+			record = gb_call_by_corr(x->rk, s->record_corr);
+		at = gb_launched(&x->l->v[dst], call);
+		if (at == x->l->v[dst].n) /* nothing was launched behind the wait */
+			continue;
+		from = &x->l->v[src];
+		n = gb_launched(from, record == PL_NONE ? call : record);
+		/* without the record the event may be an older one */
+		for (uint32_t k = 0; k < BACK_STEPS && record == PL_NONE && n; k++, n--)
+			if (from->op[n - 1]->end <= x->l->v[dst].op[at]->start + TOL_NS)
+				break;
+		if ((rc = tie(x, dst, at, src, n, true, err)) < 0)
+			return rc;
+	}
+	return 0;
+}
+
+/* ---- the waits and the records to choose from ------------------------------------------------ */
+
+/* launched: an event made up behind the launch at `call`. */
+static int add_record(struct events *x, uint32_t call, bool launched, struct pl_err *err)
+{
+	struct record r = { .call = call };
+	uint32_t n = 1;
+	int rc;
+
+	if (launched)
+		r.lane[0] = lane_of_call(x, call);
+	else
+		n = near_lanes(x, call, -1, r.lane, N_SRC);
+	for (uint32_t i = n; i < N_SRC; i++)
+		r.lane[i] = PL_NONE;
+	for (uint32_t i = 0; i < N_SRC && r.lane[i] != PL_NONE; i++)
+		r.n[i] = gb_launched(&x->l->v[r.lane[i]], call + launched);
+	rc = pl_grow(&x->rec, &x->cap_rec, x->n_rec + 1, sizeof(*x->rec), err);
+	if (rc == 0)
+		x->rec[x->n_rec++] = r;
+	return rc;
+}
+
+/* How long the operation was held up by what is not in its stream's order or its launch. */
+static pl_ns held_up(const struct events *x, const struct lane *d, uint32_t at)
+{
+	const struct op *op = d->op[at];
+	const struct call *c = &x->rk->call[d->call[at]];
+	pl_ns ready = op->start < c->end ? c->start : c->end;
+
+	if (op->start - ready <= LAUNCH_NS && c->start + LAUNCH_NS > op->start)
+		return 0;
+	if (at)
+		ready = pl_max_i64(ready, d->op[at - 1]->end);
+	return op->start - ready > HELD_NS ? op->start - ready : 0;
+}
+
+static int add_wait(struct events *x, uint32_t call, struct pl_err *err)
+{
+	struct wait w = { .call = call,
+			  .index = (uint32_t)x->n_wait,
+			  .n_records = (uint32_t)x->n_rec };
+	uint32_t n = 1;
+	int rc;
+
+	if (x->made_up) /* right before the launch */
+		w.dst[0] = lane_of_call(x, call);
+	else
+		n = near_lanes(x, call, 1, w.dst, N_DST);
+	if (!n || w.dst[0] == PL_NONE)
+		return 0;
+	for (uint32_t i = 0; i < n; i++) {
+		const struct lane *d = &x->l->v[w.dst[i]];
+
+		w.at[i] = gb_launched(d, call);
+		if (w.at[i] == d->n)
+			continue;
+		w.op[i] = d->op[w.at[i]];
+		w.hold[i] = held_up(x, d, w.at[i]);
+	}
+	rc = pl_grow(&x->wait, &x->cap_wait, x->n_wait + 1, sizeof(*x->wait), err);
+	if (rc == 0)
+		x->wait[x->n_wait++] = w;
+	return rc;
+}
+
+/* Hash of a name without its digits: layers are often numbered. */
+static uint64_t name_hash(struct events *x, pl_id id)
+{
+	const char *s = pl_intern_get(&x->b->g->str, id);
+	uint64_t h = 0xcbf29ce484222325u;
+
+	if (!x->hash[id]) {
+		for (; *s; s++)
+			if (*s < '0' || *s > '9')
+				h = (h ^ (uint8_t)*s) * 0x100000001b3u;
+		x->hash[id] = h | 1;
+	}
+	return x->hash[id];
+}
+
+static uint64_t call_hash(struct events *x, uint32_t c)
+{
+	const struct call *y = &x->rk->call[c];
+	const struct node *n;
+
+	if (!y->n_ops)
+		return y->type;
+	n = &x->b->node[x->rk->by_call[y->first_op]->node];
+	return name_hash(x, n->name) * 31 + n->res;
+}
+
+static uint64_t place_of(struct events *x, uint32_t call)
+{
+	uint64_t h = 0;
+
+	for (int dir = -1; dir <= 1; dir += 2) {
+		uint32_t c = call, left = CONTEXT;
+
+		for (int64_t i = (int64_t)call + dir;
+		     left && i >= 0 && i < (int64_t)x->rk->n_calls && llabs(i - c) < SCAN_CALLS;
+		     i += dir) {
+			const struct call *y = &x->rk->call[i];
+
+			if (y->res != x->rk->call[call].res || y->internal ||
+			    !(y->n_ops || y->type == CALL_RECORD || y->type == CALL_WAIT))
+				continue;
+			h = (h ^ call_hash(x, (uint32_t)i)) * 0x9e3779b97f4a7c15u;
+			h ^= h >> 29;
+			left--;
+		}
+	}
+	return h;
+}
+
+static int collect(struct events *x, struct pl_err *err)
+{
+	bool any_record = false, any_wait = false;
+	int rc;
+
+	for (uint32_t c = 0; c < x->rk->n_calls; c++) {
+		any_record |= x->rk->call[c].type == CALL_RECORD;
+		any_wait |= x->rk->call[c].type == CALL_WAIT;
+	}
+	any_record &= any_wait;
+	x->made_up = !any_wait;
+	x->most_back = any_record ? N_BACK : N_BACK_LAUNCH;
+	for (uint32_t c = 0; c < x->rk->n_calls; c++) {
+		const struct call *y = &x->rk->call[c];
+
+		if (y->internal)
+			continue;
+		if ((any_wait ? y->type == CALL_WAIT : y->n_ops) && (rc = add_wait(x, c, err)) < 0)
+			return rc;
+		if ((any_record ? y->type == CALL_RECORD : y->n_ops) &&
+		    (rc = add_record(x, c, !any_record, err)) < 0)
+			return rc;
+	}
+	return 0;
+}
+
+/* ---- places ---------------------------------------------------------------------------------- */
+
+static int by_place(const void *pa, const void *pb)
+{
+	const struct wait *a = pa, *c = pb;
+
+	if (a->place != c->place)
+		return a->place < c->place ? -1 : 1;
+	return a->index < c->index ? -1 : a->index > c->index;
+}
+
+static int by_order(const void *pa, const void *pb)
+{
+	const struct group *a = pa, *c = pb;
+
+	return a->order < c->order ? -1 : a->order > c->order;
+}
+
+static int by_index(const void *pa, const void *pb)
+{
+	const struct wait *a = pa, *c = pb;
+
+	return a->index < c->index ? -1 : a->index > c->index;
+}
+
+/*
+ * Is the next launch after wait c not that wait's? A record and another wait before it belong to
+ * that launch (the fork of the next collective), and c to another stream.
+ */
+static bool shadowed(const struct events *x, uint32_t c)
+{
+	const struct rankinfo *rk = x->rk;
+	uint32_t next = x->made_up ? PL_NONE : near_launch(rk, c, 1);
+	bool record = false;
+
+	for (uint32_t i = c + 1; next != PL_NONE && i < next; i++) {
+		const struct call *y = &rk->call[i];
+
+		if (y->res != rk->call[next].res || y->internal)
+			continue;
+		if (y->type == CALL_WAIT && record)
+			return true;
+		record |= y->type == CALL_RECORD;
+	}
+	return false;
+}
+
+static int find_places(struct events *x, struct pl_err *err)
+{
+	int rc;
+
+	for (size_t i = 0; i < x->n_wait; i++)
+		x->wait[i].place = place_of(x, x->wait[i].call);
+	pl_sort(x->wait, x->n_wait, sizeof(*x->wait), by_place);
+	for (size_t i = 0, n; i < x->n_wait; i += n) {
+		for (n = 1; i + n < x->n_wait && x->wait[i + n].place == x->wait[i].place; n++)
+			;
+		rc = pl_grow(&x->group, &x->cap_group, x->n_group + 1, sizeof(*x->group), err);
+		if (rc < 0)
+			return rc;
+		x->group[x->n_group++] = (struct group){ .first = (uint32_t)i,
+							 .n = (uint32_t)n,
+							 .order = x->wait[i].index,
+							 .dst = shadowed(x, x->wait[i].call) };
+	}
+	pl_sort(x->group, x->n_group, sizeof(*x->group), by_order);
+	return 0;
+}
+
+/* ---- hypotheses ------------------------------------------------------------------------------ */
+
+enum verdict { NOTHING, SAME_STREAM, POSSIBLE, REFUTED, SUPPORTED };
+
+/* Source lane and number of operations there; false when there is none. */
+static bool source(const struct events *x, const struct wait *w, struct hyp h, uint32_t *lane,
+		   uint32_t *n)
+{
+	const struct record *r;
+
+	if (h.back > w->n_records)
+		return false;
+	r = &x->rec[w->n_records - h.back];
+	*lane = r->lane[h.src];
+	*n = r->n[h.src];
+	return *lane != PL_NONE && *n;
+}
+
+static enum verdict judge(const struct events *x, const struct wait *w, struct hyp h)
+{
+	const struct op *op = w->op[h.dst], *src;
+	uint32_t lane, n;
+	pl_ns late;
+
+	if (!op || !source(x, w, h, &lane, &n))
+		return NOTHING;
+	if (lane == w->dst[h.dst])
+		return SAME_STREAM;
+	src = x->l->v[lane].op[n - 1];
+	late = op->start - src->end;
+	if (late < -TOL_NS)
+		return REFUTED;
+	if (!w->hold[h.dst] || op->explained)
+		return POSSIBLE;
+	return late <= TIGHT_NS && late <= w->hold[h.dst] / 4 + TOL_NS ? SUPPORTED : POSSIBLE;
+}
+
+struct tally {
+	uint32_t refuted, supported, possible, same, held;
+};
+
+static struct tally test(const struct events *x, const struct group *g, struct hyp h)
+{
+	struct tally t = { 0 };
+
+	for (uint32_t i = g->first; i < g->first + g->n; i++) {
+		const struct wait *w = &x->wait[i];
+		enum verdict v = judge(x, w, h);
+
+		t.refuted += v == REFUTED;
+		t.supported += v == SUPPORTED;
+		t.possible += v == POSSIBLE || v == SUPPORTED;
+		t.same += v == SAME_STREAM;
+		t.held += w->op[h.dst] && w->hold[h.dst] && !w->op[h.dst]->explained;
+	}
+	return t;
+}
+
+/* Count the place's waits at their events, or take them away (by -1). */
+static void use(struct events *x, const struct group *g, int by)
+{
+	for (uint32_t i = g->first; i < g->first + g->n; i++)
+		if (x->wait[i].h.back <= x->wait[i].n_records)
+			x->rec[x->wait[i].n_records - x->wait[i].h.back].used += by;
+}
+
+static void accept(struct events *x, struct group *g, struct hyp h, bool supported)
+{
+	for (uint32_t i = g->first; i < g->first + g->n; i++) {
+		struct wait *w = &x->wait[i];
+
+		w->h = h;
+		if (judge(x, w, h) == SUPPORTED)
+			w->op[h.dst]->explained = true;
+	}
+	use(x, g, 1);
+	g->done = true;
+	g->supported = supported;
+}
+
+/*
+ * To the next hypothesis, the likely ones first: the stream of the next launch, the stream of the
+ * launch before the record, the last record. False at the end.
+ */
+static bool next_hyp(const struct events *x, const struct group *g, struct hyp *h)
+{
+	if (++h->back <= x->most_back)
+		return true;
+	h->back = 1;
+	if (++h->src < N_SRC)
+		return true;
+	h->src = 0;
+	if (h->dst == g->dst)
+		h->dst = UINT8_MAX;
+	do
+		h->dst++;
+	while (h->dst == g->dst);
+	return h->dst < N_DST;
+}
+
+/* The nearest event, if it explains all there is to explain. */
+static void take_nearest(struct events *x, struct group *g)
+{
+	struct hyp h = { 1, g->dst, 0 };
+	struct tally t = test(x, g, h);
+
+	if (t.possible && !t.refuted && !t.same && t.supported == t.held)
+		accept(x, g, h, t.supported);
+}
+
+/* The hypothesis with the most support; the nearest possible one if none has any. */
+static void take_best(struct events *x, struct group *g)
+{
+	struct hyp h = { 1, g->dst, 0 }, best = { 0 }, nearest = { 0 };
+	int64_t most = 0;
+
+	do {
+		struct tally t = test(x, g, h);
+		int64_t score = (int64_t)t.supported - 4 * (int64_t)t.refuted;
+
+		if (score > most) {
+			most = score;
+			best = h;
+		}
+		if (!nearest.back && !t.refuted && t.possible > t.same)
+			nearest = h;
+	} while (next_hyp(x, g, &h));
+	if (best.back)
+		accept(x, g, best, true);
+	else if (nearest.back)
+		accept(x, g, nearest, false);
+}
+
+/* How many waits of the place name an event that another wait, too, waits for. */
+static uint32_t shared(const struct events *x, const struct group *g, struct hyp h)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = g->first; i < g->first + g->n; i++)
+		if (h.back <= x->wait[i].n_records)
+			n += x->rec[x->wait[i].n_records - h.back].used > 0;
+	return n;
+}
+
+/*
+ * A place without support: events on a communication stream are there to be waited for once, so the
+ * nearest one that leaves the others to their own waits is more likely.
+ */
+static void reconsider(struct events *x, struct group *g)
+{
+	struct hyp h = x->wait[g->first].h, best = h;
+	uint32_t least, lane, from, n;
+
+	if (!g->done || g->supported || !source(x, &x->wait[g->first], h, &from, &n) ||
+	    !x->comm[from])
+		return;
+	use(x, g, -1);
+	least = shared(x, g, h);
+	while (least && ++h.back <= x->most_back) {
+		struct tally t;
+
+		if (!source(x, &x->wait[g->first + g->n - 1], h, &lane, &n) || lane != from)
+			continue;
+		t = test(x, g, h);
+		if (t.refuted || t.same || !t.possible || shared(x, g, h) >= least)
+			continue;
+		least = shared(x, g, h);
+		best = h;
+	}
+	accept(x, g, best, false);
+}
+
+/* An operation still unexplained: any event that explains this one wait. */
+static void take_any(struct events *x, struct wait *w)
+{
+	const struct group *g = &(const struct group){ .dst = 0 };
+	struct hyp h = { 1, 0, 0 };
+
+	for (uint32_t i = 0; i < N_DST; i++)
+		if (w->op[i] && w->hold[i] && !w->op[i]->explained)
+			goto search;
+	return;
+search:
+	do {
+		if (judge(x, w, h) != SUPPORTED)
+			continue;
+		w->h = h;
+		w->op[h.dst]->explained = true;
+		return;
+	} while (next_hyp(x, g, &h));
+}
+
+static int tie_all(struct events *x, struct pl_err *err)
+{
+	pl_sort(x->wait, x->n_wait, sizeof(*x->wait), by_index);
+	for (size_t i = 0; i < x->n_wait; i++) {
+		const struct wait *w = &x->wait[i];
+		uint32_t lane, n;
+		int rc;
+
+		if (!w->h.back || !w->op[w->h.dst] || !source(x, w, w->h, &lane, &n))
+			continue;
+		if ((rc = tie(x, w->dst[w->h.dst], w->at[w->h.dst], lane, n, false, err)) < 0)
+			return rc;
+	}
+	return 0;
+}
+
+/* Made-up waits count where the program changes to another stream or an operation was held up. */
+static bool counts(const struct events *x, const struct group *g)
+{
+	for (uint32_t i = g->first; i < g->first + g->n; i++) {
+		const struct wait *w = &x->wait[i];
+
+		if (!x->made_up || w->hold[0] ||
+		    (w->n_records && x->rec[w->n_records - 1].lane[0] != w->dst[0]))
+			return true;
+	}
+	return false;
+}
+
+static void find_comm(struct events *x)
+{
+	for (uint32_t i = 0; i < x->l->n; i++) {
+		const struct lane *y = &x->l->v[i];
+		uint32_t n = 0;
+
+		for (uint32_t k = 0; k < y->n; k++)
+			n += x->b->node[y->op[k]->node].role == PL_RO_ARRIVE;
+		x->comm[i] = 2 * n > y->n;
+	}
+}
+
+static int infer(struct events *x, struct pl_err *err)
+{
+	int rc;
+
+	find_comm(x);
+	mark_fences(x->b, x->rk);
+	if ((rc = collect(x, err)) < 0 || (rc = find_places(x, err)) < 0)
+		return rc;
+	for (size_t i = 0; i < x->n_group; i++)
+		if (counts(x, &x->group[i]))
+			take_nearest(x, &x->group[i]);
+	for (size_t i = 0; i < x->n_group; i++)
+		if (!x->group[i].done && counts(x, &x->group[i]))
+			take_best(x, &x->group[i]);
+	for (size_t i = 0; i < x->n_group; i++)
+		reconsider(x, &x->group[i]);
+	for (size_t i = 0; i < x->n_wait; i++)
+		take_any(x, &x->wait[i]);
+	return tie_all(x, err);
+}
+
+int gb_events(struct gb *b, struct rankinfo *rk, struct lanes *l, uint64_t *hash, uint32_t *lane_of,
+	      struct pl_err *err)
+{
+	struct events x = { .b = b, .rk = rk, .l = l, .hash = hash, .lane_of = lane_of };
+	bool any = false;
+	int rc;
+
+	for (uint32_t i = 0; i < l->n; i++)
+		x.lane_of[l->v[i].res] = i;
+	PL_TRY(recorded_waits(&x, &any, err));
+	if (any || !b->o->infer || l->n < 2)
+		goto out;
+	PL_TRY(infer(&x, err));
+out:
+	for (uint32_t i = 0; i < l->n; i++)
+		lane_of[l->v[i].res] = PL_NONE;
+	pl_free(x.rec);
+	pl_free(x.wait);
+	pl_free(x.group);
+	return rc;
+}

@@ -1,0 +1,486 @@
+/*
+ * Host threads: nested operations become a chain of exclusive segments.
+ *
+ * An operation with children owns the pieces of its span that no child covers; each piece is a node
+ * in the thread's program order. Time on the thread outside any operation is a node too (role GAP):
+ * the interpreter, data loading code, or waiting. A call that waits for the device is two nodes,
+ * the call and what is left of it after the wait (role SYNC), so that the wait itself can be
+ * derived. Communication on a thread (gloo) is an arrival and a transfer, as on a stream. A step
+ * annotation leaves two marks and is otherwise transparent.
+ *
+ * Waits of threads for one another (the main thread during backward()) are in no profiler's output.
+ * They are inferred from shape: thread A does nothing from a0 to a1, thread B did nothing around a0
+ * and does nothing around a1, and B's burst fills at least half of A's pause. Then A's pause is cut
+ * into the hand-over, the wait for the end of B's burst, and the way back.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "derive/internal.h"
+
+#define MAX_DEPTH	512
+#define HANDOVER_MIN_NS 20000 /* shorter pauses are not searched for a hidden wait */
+
+struct flat {
+	struct gb *b;
+	uint32_t res;
+	struct op *stack[MAX_DEPTH];
+	int depth;
+	pl_ns cur;     /* everything before is emitted */
+	uint32_t prev; /* last node of the chain */
+};
+
+#define DEVICE_WIDE 0x40
+
+static uint8_t classify(const char *name)
+{
+	static const struct {
+		const char *part;
+		uint8_t type;
+	} known[] = {
+		{ "StreamWaitEvent", CALL_WAIT },
+		{ "EventRecord", CALL_RECORD },
+		{ "DeviceSync", CALL_SYNC | DEVICE_WIDE },
+		{ "CtxSync", CALL_SYNC | DEVICE_WIDE },
+		{ "ContextSync", CALL_SYNC | DEVICE_WIDE },
+		{ "Synchronize", CALL_SYNC },
+		{ "Launch", CALL_LAUNCH },
+		{ "Memcpy", CALL_LAUNCH },
+		{ "Memset", CALL_LAUNCH },
+		{ "Free", CALL_FREE | DEVICE_WIDE },
+		{ "HostUnregister", CALL_FREE | DEVICE_WIDE },
+		{ "HostAlloc", CALL_FREE | DEVICE_WIDE },
+	};
+
+	for (size_t i = 0; i < PL_LEN(known); i++)
+		if (strstr(name, known[i].part))
+			return known[i].type;
+	return CALL_OTHER;
+}
+
+/* The type of a runtime call, asked once for each name. */
+static uint8_t call_type(struct gb *b, const struct op *op)
+{
+	const struct pl_events *e = b->t->seg[op->seg];
+	pl_id name = e->name[op->ev];
+	uint8_t *known = &b->call_type[op->seg][name];
+
+	if (!*known)
+		*known = (uint8_t)(classify(pl_intern_get(&e->seg.str, name)) + 1);
+	return (uint8_t)(*known - 1);
+}
+
+static int chain(struct flat *f, const struct node *n, uint32_t *id, struct pl_err *err)
+{
+	int rc = gb_node(f->b, n, id, err);
+
+	if (rc < 0)
+		return rc;
+	rc = gb_edge(f->b, f->prev, *id, PL_E_SEQ, err);
+	f->prev = *id;
+	return rc;
+}
+
+/* The segment from f->cur to t of whatever is on top. Empty ones count too, so that equal steps
+ * have equal nodes whatever the clock's resolution; only the operation that was itself emitted last
+ * needs no more. */
+static int emit(struct flat *f, pl_ns t, bool force, struct pl_err *err)
+{
+	struct op *top = NULL;
+	struct node n;
+	uint32_t id;
+	int rc;
+
+	for (int d = f->depth - 1; d >= 0 && !top; d--)
+		if (f->stack[d]->kind != PL_K_STEP)
+			top = f->stack[d];
+	if (t <= f->cur && !force && (top ? top->last == f->prev : f->prev == PL_NONE))
+		return 0;
+	if (top) {
+		if ((rc = gb_node_of(f->b, top, f->res, false, &n, err)) < 0)
+			return rc;
+		n.role = PL_RO_HOST;
+	} else {
+		n = (struct node){ .type = PL_N_OP,
+				   .role = PL_RO_GAP,
+				   .kind = PL_K_HOST_OP,
+				   .res = f->res,
+				   .name = f->b->s_gap,
+				   .group = PL_NONE,
+				   .step = -1 };
+	}
+	n.start = f->cur;
+	n.dur = t > f->cur ? t - f->cur : 0;
+	rc = chain(f, &n, &id, err);
+	if (rc == 0 && top) {
+		if (top->node == PL_NONE)
+			top->node = id;
+		top->last = id;
+	}
+	f->cur = pl_max_i64(f->cur, t);
+	return rc;
+}
+
+static int mark(struct flat *f, struct op *op, bool begin, struct pl_err *err)
+{
+	struct node n;
+	uint32_t id;
+	int rc = gb_node_of(f->b, op, f->res, true, &n, err);
+
+	if (rc < 0)
+		return rc;
+	n.role = PL_RO_MARK;
+	n.kind = PL_K_STEP;
+	n.name = begin ? f->b->s_begin : f->b->s_end;
+	n.start = f->cur;
+	n.dur = 0;
+	n.flags = begin ? PL_NF_STEP_BEGIN : 0;
+	rc = chain(f, &n, &id, err);
+	if (begin)
+		op->node = id;
+	op->last = id;
+	return rc;
+}
+
+static int pop_until(struct flat *f, pl_ns t, struct pl_err *err)
+{
+	int rc;
+
+	while (f->depth && f->stack[f->depth - 1]->end <= t) {
+		struct op *op = f->stack[f->depth - 1];
+
+		if ((rc = emit(f, op->end, false, err)) < 0)
+			return rc;
+		if (op->kind == PL_K_STEP && (rc = mark(f, op, false, err)) < 0)
+			return rc;
+		f->depth--;
+	}
+	return 0;
+}
+
+/* Steps that end by t, though an operation that began in them has not. */
+static int end_steps(struct flat *f, pl_ns t, struct pl_err *err)
+{
+	int left = 0, rc;
+
+	for (int d = 0; d < f->depth; d++) {
+		struct op *op = f->stack[d];
+
+		if (op->kind != PL_K_STEP || op->end > t)
+			f->stack[left++] = op;
+		else if ((rc = mark(f, op, false, err)) < 0)
+			return rc;
+	}
+	f->depth = left;
+	return 0;
+}
+
+/* A call that may wait: itself, then the rest after the wait, to be sized by waits.c. */
+static int emit_sync(struct flat *f, struct op *op, struct pl_err *err)
+{
+	struct node n;
+	int rc = gb_node_of(f->b, op, f->res, true, &n, err);
+
+	if (rc < 0)
+		return rc;
+	n.role = PL_RO_HOST;
+	n.start = f->cur;
+	n.dur = op->end > f->cur ? op->end - f->cur : 0;
+	if ((rc = chain(f, &n, &op->node, err)) < 0)
+		return rc;
+	f->cur = pl_max_i64(f->cur, op->end);
+	n.role = PL_RO_SYNC;
+	n.start = f->cur;
+	n.dur = 0;
+	return chain(f, &n, &op->last, err);
+}
+
+static int emit_comm(struct flat *f, struct op *op, struct pl_err *err)
+{
+	struct node n;
+	int rc = gb_node_of(f->b, op, f->res, true, &n, err);
+	pl_ns end = pl_max_i64(op->end, f->cur);
+
+	if (rc < 0)
+		return rc;
+	n.start = f->cur;
+	n.dur = 0;
+	n.role = PL_RO_ARRIVE;
+	if ((rc = chain(f, &n, &op->node, err)) < 0)
+		return rc;
+	n.dur = end - f->cur;
+	n.role = PL_RO_TRANSFER;
+	f->b->ev_node[op->seg][op->ev] = op->node;
+	f->cur = end;
+	return chain(f, &n, &op->last, err);
+}
+
+static int add_call(struct gb *b, uint32_t res, const struct op *op, uint8_t type,
+		    struct pl_err *err)
+{
+	const struct pl_events *e = b->t->seg[op->seg];
+	struct rankinfo *rk = &b->rank[b->ri[res].rank_index];
+	struct call *c;
+	int rc = pl_grow(&rk->call, &rk->cap_calls, rk->n_calls + 1, sizeof(*rk->call), err);
+
+	if (rc < 0)
+		return rc;
+	c = &rk->call[rk->n_calls];
+	*c = (struct call){ .start = op->start,
+			    .end = op->end,
+			    .corr = e->corr ? e->corr[op->ev] : INT64_MIN,
+			    .node = op->node,
+			    .last = op->last,
+			    .res = res,
+			    .type = (uint8_t)(type & ~DEVICE_WIDE),
+			    .device_wide = type & DEVICE_WIDE };
+	rk->n_calls++;
+	return gb_str(b, op->seg, e->name[op->ev], &c->name, err);
+}
+
+static int one_op(struct flat *f, struct op *op, struct pl_err *err)
+{
+	struct gb *b = f->b;
+	uint8_t kind = op->kind;
+	uint8_t type = CALL_OTHER, what;
+	int rc;
+
+	if ((rc = pop_until(f, op->start, err)) < 0 || (rc = emit(f, op->start, false, err)) < 0)
+		return rc;
+	f->cur = pl_max_i64(f->cur, op->start);
+	if (pl_kind_is_comm(kind))
+		return emit_comm(f, op, err);
+	if (kind == PL_K_RUNTIME) {
+		type = call_type(b, op);
+		what = (uint8_t)(type & ~DEVICE_WIDE);
+		/* a launch may wait too: a copy from or to pageable memory, a full queue */
+		if (what == CALL_SYNC || what == CALL_FREE || what == CALL_LAUNCH) {
+			if ((rc = emit_sync(f, op, err)) < 0)
+				return rc;
+			return add_call(b, f->res, op, type, err);
+		}
+	}
+	if (kind == PL_K_STEP &&
+	    ((rc = end_steps(f, op->start, err)) < 0 || (rc = mark(f, op, true, err)) < 0))
+		return rc;
+	if (f->depth == MAX_DEPTH)
+		return pl_fail(err, PL_ELIMIT, "operations nest deeper than %d on one thread",
+			       MAX_DEPTH);
+	f->stack[f->depth++] = op;
+	if (kind == PL_K_RUNTIME) {
+		pl_ns end = op->end;
+
+		if ((rc = emit(f, end, true, err)) < 0)
+			return rc;
+		return add_call(b, f->res, op, type, err);
+	}
+	return 0;
+}
+
+static bool is_service(const struct resinfo *ri)
+{
+	for (uint32_t i = 0; i < ri->n; i++)
+		if (!pl_kind_is_comm(ri->op[i].kind))
+			return false;
+	return ri->n > 0;
+}
+
+/* Nothing but step annotations: their windows are known by now, and nothing else happens here. */
+static bool only_steps(const struct resinfo *ri)
+{
+	for (uint32_t i = 0; i < ri->n; i++)
+		if (ri->op[i].kind != PL_K_STEP)
+			return false;
+	return true;
+}
+
+static int one_thread(struct gb *b, uint32_t res, struct flat *f, struct pl_err *err)
+{
+	struct resinfo *ri = &b->ri[res];
+	int rc;
+
+	f->b = b;
+	f->res = res;
+	f->depth = 0;
+	f->prev = PL_NONE;
+	ri->node0 = (uint32_t)b->n_nodes;
+	f->cur = ri->n ? ri->op[0].start : 0;
+	for (uint32_t i = 0; i < ri->n; i++)
+		if ((rc = one_op(f, &ri->op[i], err)) < 0)
+			return rc;
+	rc = pop_until(f, INT64_MAX, err);
+	ri->node1 = (uint32_t)b->n_nodes;
+	return rc;
+}
+
+static int by_call_start(const void *pa, const void *pb)
+{
+	const struct call *a = pa, *c = pb;
+
+	if (a->start != c->start)
+		return a->start < c->start ? -1 : 1;
+	return a->node < c->node ? -1 : a->node > c->node;
+}
+
+static int sort_calls(struct gb *b, uint32_t rank, struct pl_err *err)
+{
+	struct rankinfo *rk = &b->rank[rank];
+
+	(void)err;
+	pl_sort(rk->call, rk->n_calls, sizeof(*rk->call), by_call_start);
+	return 0;
+}
+
+int gb_host(struct gb *b, struct pl_err *err)
+{
+	struct flat *f;
+	int rc = pl_alloc(&f, 1, sizeof(*f), err);
+
+	if (rc < 0)
+		return rc;
+	for (uint32_t r = 0; r < b->g->n_res; r++) {
+		struct resinfo *ri = &b->ri[r];
+
+		if (!ri->thread)
+			continue;
+		ri->service = is_service(ri);
+		if (!ri->service && !(b->rank[ri->rank_index].has_device && only_steps(ri)))
+			PL_TRY(one_thread(b, r, f, err));
+	}
+	PL_TRY(gb_each(b, (uint32_t)b->n_ranks, sort_calls, err));
+out:
+	pl_free(f);
+	return rc;
+}
+
+/* ---- threads that wait for threads
+ * -------------------------------------------------------------------- */
+
+/* A pause of a thread: nothing of its own runs, or an operation merely encloses. */
+static bool is_pause(const struct node *n)
+{
+	return n->role == PL_RO_GAP || (n->role == PL_RO_HOST && n->kind != PL_K_RUNTIME);
+}
+
+/* First node of the thread that ends after t. */
+static uint32_t first_after(const struct gb *b, const struct resinfo *ri, pl_ns t)
+{
+	uint32_t lo = ri->node0, hi = ri->node1;
+
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+
+		if (gb_end(b, mid) <= t)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+/*
+ * Does thread `ri` burst inside the pause [a0, a1]: idle at a0, active from *first, idle again at
+ * a1 after *last? Returns the length of the burst, 0 if not. *idle is its own pause before, PL_NONE
+ * if none.
+ */
+static pl_ns burst(const struct gb *b, const struct resinfo *ri, pl_ns a0, pl_ns a1, uint32_t *idle,
+		   uint32_t *first, uint32_t *last)
+{
+	uint32_t i = first_after(b, ri, a0);
+
+	*idle = PL_NONE;
+	if (i == ri->node1)
+		return 0;
+	if (b->node[i].start <= a0) { /* something covers a0: it must be a gap that ends inside */
+		if (b->node[i].role != PL_RO_GAP || gb_end(b, i) >= a1)
+			return 0;
+		*idle = i++;
+	} else if (i > ri->node0 && b->node[i].start >= a1) {
+		return 0;
+	}
+	if (i == ri->node1 || b->node[i].start >= a1)
+		return 0;
+	*first = i;
+	*last = i;
+	for (; i < ri->node1 && gb_end(b, i) <= a1; i++)
+		if (b->node[i].role != PL_RO_GAP)
+			*last = i;
+	if (i < ri->node1 && b->node[i].start < a1 && b->node[i].role != PL_RO_GAP)
+		return 0; /* still active when the other resumes */
+	return gb_end(b, *last) - b->node[*first].start;
+}
+
+static int split_pause(struct gb *b, uint32_t pause, uint32_t next, uint32_t idle, uint32_t first,
+		       uint32_t last, struct pl_err *err)
+{
+	struct node back = b->node[pause];
+	pl_ns resume = gb_end(b, pause), b1 = gb_end(b, last);
+	uint32_t id;
+	int rc;
+
+	b->node[pause].dur = b->node[first].start - b->node[pause].start;
+	b->node[pause].flags |= PL_NF_INFERRED;
+	if (idle != PL_NONE)
+		b->node[idle].dur = 0; /* it did not work, it had nothing to do */
+	back.start = b1;
+	back.dur = resume - b1;
+	back.flags |= PL_NF_INFERRED;
+	if ((rc = gb_node(b, &back, &id, err)) < 0 ||
+	    (rc = gb_edge(b, pause, first, PL_E_WAIT | PL_E_INFERRED, err)) < 0 ||
+	    (rc = gb_edge(b, pause, id, PL_E_SEQ, err)) < 0 ||
+	    (rc = gb_edge(b, last, id, PL_E_WAIT | PL_E_INFERRED, err)) < 0)
+		return rc;
+	b->g->inferred_threads++;
+	return next == PL_NONE ? 0 : gb_edge(b, id, next, PL_E_SEQ, err);
+}
+
+static int one_pause(struct gb *b, const struct rankinfo *rk, uint32_t res, uint32_t pause,
+		     struct pl_err *err)
+{
+	const struct resinfo *ri = &b->ri[res];
+	pl_ns a0 = b->node[pause].start, a1 = gb_end(b, pause), best = (a1 - a0) / 2;
+	uint32_t bi = PL_NONE, bf = PL_NONE, bl = PL_NONE;
+
+	for (size_t k = 0; k < rk->n_res; k++) {
+		const struct resinfo *other = &b->ri[rk->res[k]];
+		uint32_t idle, first = PL_NONE, last = PL_NONE;
+		pl_ns len;
+
+		if (rk->res[k] == res || !other->thread || other->service)
+			continue;
+		len = burst(b, other, a0, a1, &idle, &first, &last);
+		if (len > best) {
+			best = len;
+			bi = idle;
+			bf = first;
+			bl = last;
+		}
+	}
+	if (bf == PL_NONE)
+		return 0;
+	return split_pause(b, pause, pause + 1 < ri->node1 ? pause + 1 : PL_NONE, bi, bf, bl, err);
+}
+
+int gb_threads(struct gb *b, struct pl_err *err)
+{
+	int rc;
+
+	if (!b->o->infer)
+		return 0;
+	for (size_t r = 0; r < b->n_ranks; r++) {
+		const struct rankinfo *rk = &b->rank[r];
+
+		for (size_t k = 0; k < rk->n_res; k++) {
+			const struct resinfo *ri = &b->ri[rk->res[k]];
+
+			if (!ri->thread || ri->service)
+				continue;
+			for (uint32_t i = ri->node0; i < ri->node1; i++) {
+				if (is_pause(&b->node[i]) && b->node[i].dur >= HANDOVER_MIN_NS &&
+				    (rc = one_pause(b, rk, rk->res[k], i, err)) < 0)
+					return rc;
+			}
+		}
+	}
+	return 0;
+}

@@ -1,0 +1,242 @@
+/*
+ * internal.h - the builder's working state: one flat list of nodes and edges over the whole trace,
+ * with recorded times on the aligned clock, before it is cut into steps.
+ */
+#ifndef PL_GRAPH_INTERNAL_H
+#define PL_GRAPH_INTERNAL_H
+
+#include "derive/derive.h"
+
+/* What few nodes have; -1 none. */
+struct attr {
+	int64_t bytes;
+	int32_t mb, chunk, layer, peer;
+};
+struct node {
+	pl_ns start, dur;
+	uint8_t type, role, kind, flags;
+	pl_id res, name;
+	uint32_t group;
+	int32_t step;  /* of what begins a step: index into gb.step; else -1 */
+	uint32_t attr; /* in gb.attr, 0: none of them */
+};
+struct edge {
+	uint32_t src, dst;
+	uint8_t type;
+};
+
+/* An event that becomes nodes. */
+struct op {
+	uint32_t seg, ev;
+	pl_ns start, end;
+	uint32_t node; /* first node */
+	uint32_t last; /* last node: its end is the operation's end */
+	uint32_t call; /* device operation: index of its launching call in rankinfo.call, PL_NONE */
+	bool explained; /* a wait accounts for its start */
+	uint8_t kind;	/* of the event */
+};
+
+enum call_type { CALL_OTHER, CALL_LAUNCH, CALL_RECORD, CALL_WAIT, CALL_SYNC, CALL_FREE };
+
+/* A runtime call, in order of start over all threads of a rank. */
+struct call {
+	pl_ns start, end;
+	int64_t corr;
+	uint32_t node, last;	  /* first and last node of the call */
+	uint32_t res;		  /* thread */
+	uint32_t first_op, n_ops; /* device operations launched: into rankinfo.by_call */
+	uint8_t type;
+	bool device_wide; /* of CALL_SYNC: all streams */
+	bool internal;	  /* of records and waits: the communication library's own */
+	pl_id name;
+};
+
+/* Between two calls neither ran: a long call, held up by a full queue, is no pause. */
+static inline pl_ns gb_pause(const struct call *a, const struct call *c)
+{
+	return a->start < c->start ? c->start - a->end : a->start - c->end;
+}
+
+/* A cuda_sync record: what a wait or a synchronisation really referred to. */
+struct syncrec {
+	int64_t corr, stream, on_stream, record_corr;
+	bool wait; /* stream waits for event; else the host waits */
+	bool device_wide;
+};
+
+struct resinfo {
+	struct op *op; /* by start */
+	uint32_t n;
+	size_t cap;
+	bool device, thread, service; /* service: thread that only communicates */
+	bool queue;		      /* made by queue.c, which gives its nodes their steps */
+	uint32_t node0, node1;	      /* a thread's nodes, in program order: [node0, node1) */
+	uint32_t rank_index;
+	int64_t stream;
+	bool comm; /* communication arrives on it */
+};
+
+struct window {
+	int64_t number;
+	pl_ns start, end;
+	int32_t step;	/* index into gb.step; ascends from window to window */
+	uint32_t again; /* steps of this number before it */
+};
+
+/* Calls by correlation. */
+struct corrkey {
+	int64_t corr;
+	uint32_t call;
+};
+
+struct rankinfo {
+	int32_t rank;
+	struct window *win; /* steps by start, one's end never before an earlier one's */
+	size_t n_win, cap_win;
+	uint32_t *res; /* resources of this rank */
+	size_t n_res, cap_res;
+	struct call *call; /* by start */
+	size_t n_calls, cap_calls;
+	struct op **by_call; /* device operations, grouped by call */
+	size_t n_by_call, cap_by_call;
+	struct corrkey *by_corr; /* ascending */
+	size_t n_by_corr;
+	struct syncrec *sync; /* by correlation */
+	size_t n_sync, cap_sync;
+	bool has_device, table; /* table: operations only, no host threads */
+};
+
+struct gb {
+	const struct pl_trace *t;
+	struct pl_graph *g;
+	const struct pl_derive_opts *o;
+	pl_id **str;			/* [segment][string]: graph string or PL_NONE */
+	uint8_t **call_type;		/* [segment][string]: what such a call is; 0 not asked */
+	uint32_t **track_res;		/* [segment][track]: resource or PL_NONE */
+	uint32_t **track_at;		/* [segment][track]: place in resinfo.op, gathering */
+	const struct pl_clock ***clock; /* [segment][track] or NULL */
+	struct resinfo *ri;		/* by resource */
+	size_t cap_ri;
+	struct rankinfo *rank;
+	size_t n_ranks, cap_ranks;
+	struct pl_intern rank_ids; /* by number: index into rank[] */
+	int64_t *step;		   /* step numbers, in order of the steps */
+	size_t n_steps;
+	struct node *node;
+	struct edge *edge;
+	struct attr *attr; /* the first says none */
+	size_t n_nodes, cap_nodes, n_edges, cap_edges, n_attrs, cap_attrs;
+	uint32_t **ev_node; /* [segment][event]: arrival node of communication events, else NULL */
+	uint32_t *local;    /* [node]: number in its shape; from gb_cut() on */
+	int32_t *node_step; /* [node]: likewise */
+	struct gb_grads *grads;	   /* from gb_find_tensors() on */
+	uint32_t *step_shape;	   /* [step]: its shape, PL_NONE if it is empty; from gb_cut() on */
+	struct pl_intern link_key; /* rank index and channel of the resource link[] */
+	uint32_t *link;
+	size_t n_link, cap_link;
+	struct gb_memory *memory; /* from gb_find_memory() on; NULL: none was recorded */
+	pl_id s_gap, s_begin, s_end, s_rendezvous;
+};
+
+/* fn(b, i) for i < n, in the pool: each touches what is its own. The first failure by i is told. */
+int gb_each(struct gb *b, uint32_t n, int (*fn)(struct gb *b, uint32_t i, struct pl_err *err),
+	    struct pl_err *err) PL_MUST;
+int gb_node(struct gb *b, const struct node *n, uint32_t *id, struct pl_err *err) PL_MUST;
+/* Its number; the same as the last one is not added again. */
+int gb_attr(struct gb *b, const struct attr *a, uint32_t *id, struct pl_err *err) PL_MUST;
+int gb_edge(struct gb *b, uint32_t src, uint32_t dst, unsigned type, struct pl_err *err) PL_MUST;
+/* Graph string of a segment's string. */
+int gb_str(struct gb *b, uint32_t seg, pl_id id, pl_id *out, struct pl_err *err) PL_MUST;
+/* A node filled from the event: kind, name, start, dur and the optional columns; its size in bytes
+ * only if asked for. */
+int gb_node_of(struct gb *b, const struct op *op, uint32_t res, bool bytes, struct node *n,
+	       struct pl_err *err) PL_MUST;
+static inline pl_ns gb_end(const struct gb *b, uint32_t node)
+{
+	return b->node[node].start + b->node[node].dur;
+}
+
+/* The call with this correlation, PL_NONE if there is none. After gb_device(). */
+uint32_t gb_call_by_corr(const struct rankinfo *rk, int64_t corr);
+
+/* Launched operations of one stream, in launch order. */
+struct lane {
+	uint32_t res;
+	struct op **op;
+	uint32_t *call; /* index of the launching call */
+	uint32_t n;
+	size_t cap, cap_call;
+	struct pending { /* latest waits of this lane, for events recorded on it behind them */
+		uint32_t at, src; /* operations launched before it; node waited for */
+	} pending[16];
+	uint32_t n_pending;
+};
+
+struct lanes { /* of a rank */
+	struct lane *v;
+	size_t n, cap;
+};
+/* How many operations of the lane were launched before call c. */
+uint32_t gb_launched(const struct lane *x, uint32_t c);
+/* Event waits: recorded or inferred edges between the lanes. hash: [graph strings], cleared once;
+ * lane_of: [resources], PL_NONE before and after. */
+int gb_events(struct gb *b, struct rankinfo *rk, struct lanes *l, uint64_t *hash, uint32_t *lane_of,
+	      struct pl_err *err) PL_MUST;
+
+/* An array of n elements that are not cleared: all are written before they are read. */
+int gb_room(void *array, size_t n, size_t size, struct pl_err *err) PL_MUST;
+/* Give back what is by segment, event or string of the trace; operations, calls and edges. */
+void gb_drop_events(struct gb *b);
+void gb_drop_ops(struct gb *b);
+
+/* Launches that wait for room in a full queue; sizes their calls. Last of the waits. */
+int gb_queue(struct gb *b, struct rankinfo *rk, const struct lanes *l, struct pl_err *err) PL_MUST;
+#define GB_BEFORE (-1) /* the step of what comes before all; of what comes after: n_steps */
+/* Step of time t on the rank: the latest window that has begun. *inside: t lies in it, not between
+ * two. */
+int32_t gb_step_at(const struct gb *b, const struct rankinfo *rk, pl_ns t, bool *inside);
+
+/* The rows of messages that follow match `match`; 0: it has none. */
+uint32_t gb_messages(const struct gb *b, uint32_t match);
+/* Take a collective apart into them: `meet` is its rendezvous, to which its arrivals lead. */
+int gb_chunks(struct gb *b, uint32_t match, uint32_t meet, struct pl_err *err) PL_MUST;
+static inline uint32_t gb_arrival(const struct gb *b, const struct pl_member *m)
+{
+	if (m->segment >= b->t->n_segs || m->event >= b->t->seg[m->segment]->n)
+		return PL_NONE;
+	return b->ev_node[m->segment][m->event];
+}
+
+int gb_steps(struct gb *b, struct pl_err *err) PL_MUST;	  /* windows of ranks, order of steps */
+int gb_host(struct gb *b, struct pl_err *err) PL_MUST;	  /* threads: segments, calls */
+int gb_threads(struct gb *b, struct pl_err *err) PL_MUST; /* waits of threads for one another */
+int gb_device(struct gb *b, struct pl_err *err) PL_MUST;  /* streams, launches */
+int gb_waits(struct gb *b, struct pl_err *err) PL_MUST;	  /* event waits and synchronisation */
+int gb_tables(struct gb *b, struct pl_err *err) PL_MUST;  /* ranks without host threads */
+int gb_comm(struct gb *b, struct pl_err *err) PL_MUST;	  /* rendezvous, pairs */
+int gb_latency(struct gb *b, struct pl_err *err) PL_MUST; /* typical launch and dispatch times */
+/* Arrays that are not cleared; `has`: bits of the optional columns bytes, mb, chunk, layer, peer.
+ */
+int gb_shape_alloc(struct pl_shape *s, unsigned has, size_t nodes, size_t edges,
+		   struct pl_err *err) PL_MUST;
+void gb_shape_free(struct pl_shape *s);
+uint64_t gb_shape_hash(const struct pl_shape *s); /* of its structure */
+bool gb_shape_same(const struct pl_shape *a, const struct pl_shape *c);
+int gb_shape_dup(const struct pl_shape *a, unsigned has, struct pl_shape *s,
+		 struct pl_err *err) PL_MUST;
+int gb_cut(struct gb *b, struct pl_err *err) PL_MUST; /* steps, order, shapes */
+/* Gradients and what may carry them; the tensors of the shapes, after gb_cut(). */
+int gb_find_tensors(struct gb *b, struct pl_err *err) PL_MUST;
+int gb_put_tensors(struct gb *b, struct pl_err *err) PL_MUST;
+/* Bytes of an element of a type as PyTorch calls it; 0 unknown. */
+int64_t gb_element_bytes(const char *s, size_t n);
+/* The first list of "[[100, 768], ...]": into `dims` as "100x768"; its product, -1 if it is none.
+ */
+int64_t gb_dims(const char *s, char *dims, size_t size);
+void gb_drop_tensors(struct gb *b);
+/* Recorded allocations; as tensors of the shapes, after gb_put_tensors(). */
+int gb_find_memory(struct gb *b, struct pl_err *err) PL_MUST;
+int gb_put_memory(struct gb *b, struct pl_err *err) PL_MUST;
+void gb_drop_memory(struct gb *b);
+
+#endif

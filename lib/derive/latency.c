@@ -1,0 +1,116 @@
+/*
+ * The latencies of a device that are modelled: from the end of a launch call to the start of its
+ * operation on an idle stream; from the start of the call, for operations that began before it
+ * returned; between operations of a stream when the next was there in time. Each is the median over
+ * such cases of the recording; what exceeds it at a single operation stays unexplained. All are
+ * bounded by what hardware does, so that a habit of the job (a pause after every kernel) is not
+ * mistaken for a property of the device.
+ */
+#include <string.h>
+
+#include "derive/internal.h"
+
+#define LAUNCH_MAX_NS	50000
+#define DISPATCH_MAX_NS 10000
+#define MIN_CASES	3
+
+struct cases {
+	int64_t *v;
+	size_t n, cap;
+};
+
+static int add(struct cases *c, int64_t x, struct pl_err *err)
+{
+	int rc = pl_grow(&c->v, &c->cap, c->n + 1, sizeof(*c->v), err);
+
+	if (rc == 0)
+		c->v[c->n++] = x;
+	return rc;
+}
+
+static pl_ns typical(struct cases *c, pl_ns max)
+{
+	return c->n < MIN_CASES ? 0 : pl_max_i64(0, pl_min_i64(pl_median_i64(c->v, c->n), max));
+}
+
+struct samples {
+	struct cases launch, early, dispatch;
+};
+
+/* Operations on an idle stream tell the launch latencies. */
+static int idle_cases(const struct rankinfo *rk, const struct resinfo *ri, const uint8_t *waits,
+		      struct samples *s, struct pl_err *err)
+{
+	const struct op *prev = NULL;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < ri->n && rc == 0; i++) {
+		const struct op *op = &ri->op[i];
+		const struct call *c = op->call == PL_NONE ? NULL : &rk->call[op->call];
+
+		if (op->node == PL_NONE)
+			continue;
+		if (c && !waits[op->node] && (!prev || prev->end <= c->start))
+			rc = op->start < c->end ? add(&s->early, op->start - c->start, err)
+						: add(&s->launch, op->start - c->end, err);
+		prev = op;
+	}
+	return rc;
+}
+
+/* Operations that were launched long before their predecessor ended tell the dispatch latency. */
+static int busy_cases(const struct rankinfo *rk, const struct resinfo *ri, const uint8_t *waits,
+		      struct samples *s, struct pl_err *err)
+{
+	const struct op *prev = NULL;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < ri->n && rc == 0; i++) {
+		const struct op *op = &ri->op[i];
+
+		if (op->node == PL_NONE)
+			continue;
+		if (prev && op->call != PL_NONE && !waits[op->node] &&
+		    rk->call[op->call].end + LAUNCH_MAX_NS <= prev->end)
+			rc = add(&s->dispatch, op->start - prev->end, err);
+		prev = op;
+	}
+	return rc;
+}
+
+static int one_resource(const struct gb *b, struct pl_resource *res, const struct resinfo *ri,
+			const uint8_t *waits, struct pl_err *err)
+{
+	const struct rankinfo *rk = &b->rank[ri->rank_index];
+	struct samples s = { 0 };
+	int rc = idle_cases(rk, ri, waits, &s, err);
+
+	if (rc == 0)
+		rc = busy_cases(rk, ri, waits, &s, err);
+	if (rc == 0) {
+		res->launch_ns = typical(&s.launch, LAUNCH_MAX_NS);
+		res->early_ns = typical(&s.early, LAUNCH_MAX_NS);
+		res->dispatch_ns = typical(&s.dispatch, DISPATCH_MAX_NS);
+	}
+	pl_free(s.launch.v);
+	pl_free(s.early.v);
+	pl_free(s.dispatch.v);
+	return rc;
+}
+
+int gb_latency(struct gb *b, struct pl_err *err)
+{
+	uint8_t *waits;
+	int rc = pl_alloc(&waits, b->n_nodes, 1, err);
+
+	if (rc < 0)
+		return rc;
+	for (size_t i = 0; i < b->n_edges; i++)
+		if (PL_E_TYPE(b->edge[i].type) == PL_E_WAIT)
+			waits[b->edge[i].dst] = 1;
+	for (uint32_t r = 0; r < b->g->n_res && rc == 0; r++)
+		if (b->ri[r].device)
+			rc = one_resource(b, &b->g->res[r], &b->ri[r], waits, err);
+	pl_free(waits);
+	return rc;
+}

@@ -1,0 +1,606 @@
+/*
+ * Recorded allocations: which operations make and free what memory.
+ *
+ * PyTorch's profiler (profile_memory) writes an instant for each allocation and each release, on
+ * the thread that asked for it, with its address and what is allocated in all. A release belongs to
+ * the last allocation at its address. Of a rank with a device only the memory of that device
+ * counts, for it is what runs out; the totals of host memory begin at 0 with the recording, those
+ * of devices hold what was there before.
+ *
+ * Memory changes inside nodes, and a graph knows only where nodes begin and end. What is released
+ * in a node is taken to be gone when the node begins, what it makes and leaves is there from then
+ * on, and what else it needed for a moment is one number a node; so the highest use during each
+ * node is that of the recording, exactly.
+ *
+ * Autograd's operations of the backward pass are told by their names. What was made outside them
+ * and lives when the next of them begins is kept for the backward pass: an activation. The
+ * innermost annotation that encloses the making is its layer; annotations that keep something are
+ * numbered within a step, and the operations in them get that number.
+ *
+ * O(n log n) in memory events and annotations; traces without them pay a look at each segment.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "derive/memory.h"
+
+#define ARG_BYTES 6 /* in pl_derive_args */
+#define ARG_ADDR  7
+#define ARG_TOTAL 8
+#define ARG_TYPE  9
+#define ARG_ID	  10
+#define BYTES_MAX ((int64_t)1 << 44) /* of an allocation that is believed */
+#define NEST	  64		     /* annotations looked through for the one that encloses */
+
+static const char backward[] = "autograd::engine::evaluate_function";
+
+struct event {
+	pl_ns at;
+	int64_t addr, bytes, total; /* total: afterwards; INT64_MIN unknown */
+	int64_t type, id;
+	uint32_t res, seg, ev;
+};
+struct device {
+	int64_t type, id;
+};
+/* What happens in a node. */
+struct now {
+	uint32_t node;
+	int64_t sum, most;  /* most: right after a making */
+	int64_t left, gone; /* made and left; freed of what was there before, as of its begin */
+	bool makes;
+};
+struct pairing {
+	struct gb *b;
+	const struct rankinfo *rk;
+	struct mem_rank *m;
+	struct event *ev;
+	size_t n, cap;
+	struct pl_intern addr;
+	uint32_t *top, *below; /* [address]: the last made there; [allocation]: the one before */
+	size_t cap_top, cap_below;
+	struct now *now; /* [resource] */
+	uint32_t main;	 /* the thread with most nodes, PL_NONE */
+};
+
+static int64_t arg(const struct pl_events *e, size_t which, uint32_t ev)
+{
+	return e->arg && e->arg[which] ? e->arg[which][ev] : INT64_MIN;
+}
+
+/* ---- gathering ------------------------------------------------------------------------------- */
+
+static pl_ns time_of(const struct gb *b, uint32_t seg, uint32_t ev)
+{
+	const struct pl_events *e = b->t->seg[seg];
+
+	return pl_clock_apply(b->clock[seg][e->track[ev]], pl_add_sat(e->ts[ev], e->seg.base_ns));
+}
+
+static bool of_rank(const struct gb *b, uint32_t seg, uint32_t ev, const struct rankinfo *rk)
+{
+	const struct pl_events *e = b->t->seg[seg];
+	int32_t rank = e->seg.track[e->track[ev]].rank;
+
+	return (rank < 0 ? 0 : rank) == rk->rank;
+}
+
+static int gather_events(struct pairing *p, uint32_t seg, struct pl_err *err)
+{
+	const struct pl_events *e = p->b->t->seg[seg];
+
+	for (uint32_t i = 0; i < e->n; i++) {
+		struct event x = { .seg = seg, .ev = i };
+		int rc;
+
+		if (e->kind[i] != PL_K_MEMORY || !of_rank(p->b, seg, i, p->rk))
+			continue;
+		x.bytes = arg(e, ARG_BYTES, i);
+		if (x.bytes < -BYTES_MAX || x.bytes > BYTES_MAX || !x.bytes) /* or INT64_MIN */
+			continue;
+		x.at = time_of(p->b, seg, i);
+		x.addr = arg(e, ARG_ADDR, i);
+		x.total = arg(e, ARG_TOTAL, i);
+		if (x.total < 0 || x.total > BYTES_MAX)
+			x.total = INT64_MIN;
+		x.type = arg(e, ARG_TYPE, i);
+		x.id = arg(e, ARG_ID, i);
+		x.res = p->b->track_res[seg][e->track[i]];
+		if ((rc = pl_grow(&p->ev, &p->cap, p->n + 1, sizeof(x), err)) < 0)
+			return rc;
+		p->ev[p->n++] = x;
+	}
+	return 0;
+}
+
+static int by_time(const void *pa, const void *pb)
+{
+	const struct event *a = pa, *c = pb;
+
+	if (a->at != c->at)
+		return a->at < c->at ? -1 : 1;
+	if (a->seg != c->seg)
+		return a->seg < c->seg ? -1 : 1;
+	return a->ev < c->ev ? -1 : a->ev > c->ev;
+}
+
+/* Keep the events of one device: one that is not the host's if there is one, with most memory. */
+static void choose_device(struct pairing *p)
+{
+	struct device d = { 0, INT64_MIN };
+	int64_t most = INT64_MIN;
+	size_t n = 0;
+
+	for (size_t i = 0; i < p->n; i++) {
+		const struct event *x = &p->ev[i];
+		bool host = x->type <= 0, now_host = d.type <= 0;
+
+		if (most != INT64_MIN && host && !now_host)
+			continue;
+		if (most == INT64_MIN || (now_host && !host) || x->total > most) {
+			most = x->total == INT64_MIN ? 0 : x->total;
+			d = (struct device){ x->type, x->id };
+		}
+	}
+	for (size_t i = 0; i < p->n; i++)
+		if (p->ev[i].type == d.type && p->ev[i].id == d.id)
+			p->ev[n++] = p->ev[i];
+	p->n = n;
+}
+
+static int add_range(struct pairing *p, uint32_t seg, uint32_t ev, struct pl_err *err)
+{
+	const struct pl_events *e = p->b->t->seg[seg];
+	struct mem_rank *m = p->m;
+	struct mem_range x = { .res = p->b->track_res[seg][e->track[ev]],
+			       .output = PL_NONE,
+			       .layer = -1 };
+	int rc;
+
+	if (x.res == PL_NONE || !p->b->ri[x.res].thread)
+		return 0;
+	x.start = time_of(p->b, seg, ev);
+	x.end = pl_add_sat(x.start, e->dur[ev]);
+	PL_TRY(gb_str(p->b, seg, e->name[ev], &x.name, err));
+	PL_TRY(pl_grow(&m->range, &m->cap_ranges, m->n_ranges + 1, sizeof(x), err));
+	m->range[m->n_ranges++] = x;
+out:
+	return rc;
+}
+
+static int add_back(struct pairing *p, uint32_t seg, uint32_t ev, struct pl_err *err)
+{
+	const struct pl_events *e = p->b->t->seg[seg];
+	struct mem_rank *m = p->m;
+	struct mem_span x = { .res = p->b->track_res[seg][e->track[ev]] };
+	int rc = pl_grow(&m->back, &m->cap_back, m->n_back + 1, sizeof(x), err);
+
+	if (rc < 0)
+		return rc;
+	x.start = time_of(p->b, seg, ev);
+	x.end = pl_add_sat(x.start, e->dur[ev]);
+	m->back[m->n_back++] = x;
+	return 0;
+}
+
+static int gather_spans(struct pairing *p, uint32_t seg, struct pl_err *err)
+{
+	const struct pl_events *e = p->b->t->seg[seg];
+	uint8_t *is_back = NULL; /* [string] */
+	int rc;
+
+	PL_TRY(pl_alloc(&is_back, e->seg.str.n + 1, 1, err));
+	for (size_t i = 0; i < e->seg.str.n; i++)
+		is_back[i] = !strncmp(e->seg.str.str[i], backward, sizeof(backward) - 1);
+	for (uint32_t i = 0; i < e->n; i++) {
+		if (e->dur[i] < 0 || !of_rank(p->b, seg, i, p->rk))
+			continue;
+		if (e->kind[i] == PL_K_ANNOTATION)
+			PL_TRY(add_range(p, seg, i, err));
+		else if (e->kind[i] == PL_K_HOST_OP && is_back[e->name[i]])
+			PL_TRY(add_back(p, seg, i, err));
+	}
+out:
+	pl_free(is_back);
+	return rc;
+}
+
+static int by_range(const void *pa, const void *pb)
+{
+	const struct mem_range *a = pa, *c = pb;
+
+	if (a->res != c->res)
+		return a->res < c->res ? -1 : 1;
+	if (a->start != c->start)
+		return a->start < c->start ? -1 : 1;
+	if (a->end != c->end)
+		return a->end > c->end ? -1 : 1;
+	return a->name < c->name ? -1 : a->name > c->name;
+}
+
+static int by_span(const void *pa, const void *pb)
+{
+	const struct mem_span *a = pa, *c = pb;
+
+	if (a->start != c->start)
+		return a->start < c->start ? -1 : 1;
+	return a->end > c->end ? -1 : a->end < c->end;
+}
+
+/* ---- which node ------------------------------------------------------------------------------ */
+
+/* The thread's node at that time: the last that has begun; the first if none has. */
+static uint32_t node_at(const struct gb *b, const struct resinfo *ri, pl_ns t)
+{
+	uint32_t lo = ri->node0, hi = ri->node1;
+
+	if (!ri->thread || lo == hi)
+		return PL_NONE;
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+
+		if (b->node[mid].start <= t)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo > ri->node0 ? lo - 1 : lo;
+}
+
+static void find_main(struct pairing *p)
+{
+	uint32_t most = 0;
+
+	p->main = PL_NONE;
+	for (size_t i = 0; i < p->rk->n_res; i++) {
+		const struct resinfo *ri = &p->b->ri[p->rk->res[i]];
+
+		if (!ri->thread || ri->node1 - ri->node0 <= most)
+			continue;
+		most = ri->node1 - ri->node0;
+		p->main = p->rk->res[i];
+	}
+}
+
+/* ---- pairs ----------------------------------------------------------------------------------- */
+
+static int flush(struct pairing *p, uint32_t res, struct pl_err *err)
+{
+	struct now *x = &p->now[res];
+	int64_t more = x->makes ? pl_add_sat(pl_add_sat(x->most, -x->left), x->gone) : 0;
+	int rc = 0;
+
+	if (x->node != PL_NONE && more > 0) {
+		rc = pl_grow(&p->m->inner, &p->m->cap_inner, p->m->n_inner + 1,
+			     sizeof(*p->m->inner), err);
+		if (rc == 0)
+			p->m->inner[p->m->n_inner++] = (struct mem_inner){ x->node, more };
+	}
+	*x = (struct now){ .node = PL_NONE };
+	return rc;
+}
+
+static int add_alloc(struct pairing *p, const struct mem_alloc *x, pl_id addr, struct pl_err *err)
+{
+	struct mem_rank *m = p->m;
+	int rc;
+
+	PL_TRY(pl_grow(&m->alloc, &m->cap_allocs, m->n_allocs + 1, sizeof(*x), err));
+	PL_TRY(pl_grow(&p->below, &p->cap_below, m->n_allocs + 1, sizeof(*p->below), err));
+	p->below[m->n_allocs] = p->top[addr];
+	p->top[addr] = (uint32_t)m->n_allocs;
+	m->alloc[m->n_allocs++] = *x;
+out:
+	return rc;
+}
+
+/* Gone when the node begins, if what came before it on the thread came after the making. */
+static void release(struct pairing *p, struct mem_alloc *a, const struct event *x, uint32_t node,
+		    struct now *now)
+{
+	const struct gb *b = p->b;
+	const struct resinfo *ri = node == PL_NONE ? NULL : &b->ri[b->node[node].res];
+
+	a->to = x->at;
+	a->freed = a->last = node;
+	if (node == PL_NONE)
+		return;
+	if (a->first == node) {
+		a->inner = true;
+		now->left = pl_add_sat(now->left, -a->bytes);
+		return;
+	}
+	if (node > ri->node0 &&
+	    (a->first == PL_NONE || b->node[node - 1].start >= b->node[a->first].start)) {
+		a->last = node - 1;
+		now->gone = pl_add_sat(now->gone, a->bytes);
+	}
+}
+
+static int one_event(struct pairing *p, const struct event *x, struct pl_err *err)
+{
+	uint32_t res = x->res != PL_NONE && p->b->ri[x->res].node1 > p->b->ri[x->res].node0
+			       ? x->res
+			       : p->main;
+	uint32_t node = res == PL_NONE ? PL_NONE : node_at(p->b, &p->b->ri[res], x->at);
+	struct now none = { 0 }, *now = res == PL_NONE ? &none : &p->now[res];
+	int64_t key = x->addr != INT64_MIN ? x->addr : x->bytes < 0 ? -x->bytes : x->bytes;
+	struct mem_alloc a = { .from = x->at,
+			       .to = INT64_MAX,
+			       .bytes = x->bytes,
+			       .first = node,
+			       .freed = PL_NONE,
+			       .last = PL_NONE,
+			       .range = PL_NONE };
+	size_t had = p->addr.n;
+	pl_id id;
+	int rc;
+
+	if (res != PL_NONE && now->node != node) {
+		PL_TRY(flush(p, res, err));
+		now->node = node;
+	}
+	now->sum = pl_add_sat(now->sum, x->bytes);
+	if (x->bytes > 0 && (!now->makes || now->sum > now->most))
+		now->most = now->sum;
+	now->makes |= x->bytes > 0;
+	PL_TRY(pl_intern_add(&p->addr, (const char *)&key, sizeof(key), &id, err));
+	PL_TRY(pl_grow(&p->top, &p->cap_top, (size_t)id + 1, sizeof(*p->top), err));
+	if (p->addr.n > had)
+		p->top[id] = PL_NONE;
+	if (x->bytes > 0) {
+		now->left = pl_add_sat(now->left, x->bytes);
+		rc = add_alloc(p, &a, id, err);
+		goto out;
+	}
+	if (p->top[id] == PL_NONE) { /* made before the recording */
+		a.from = INT64_MIN;
+		a.first = PL_NONE;
+		a.bytes = -x->bytes;
+		PL_TRY(add_alloc(p, &a, id, err));
+	}
+	release(p, &p->m->alloc[p->top[id]], x, node, now);
+	p->top[id] = p->below[p->top[id]];
+out:
+	return rc;
+}
+
+static int by_making(const void *pa, const void *pb)
+{
+	const struct mem_alloc *a = pa, *c = pb;
+
+	if (a->from != c->from)
+		return a->from < c->from ? -1 : 1;
+	if (a->to != c->to)
+		return a->to < c->to ? -1 : 1;
+	return a->bytes < c->bytes ? -1 : a->bytes > c->bytes;
+}
+
+static int pair(struct pairing *p, struct pl_err *err)
+{
+	size_t n_res = p->b->g->n_res;
+	int rc;
+
+	pl_sort(p->ev, p->n, sizeof(*p->ev), by_time);
+	choose_device(p);
+	find_main(p);
+	PL_TRY(pl_alloc(&p->now, n_res + 1, sizeof(*p->now), err));
+	for (size_t i = 0; i < n_res; i++)
+		p->now[i].node = PL_NONE;
+	for (size_t i = 0; i < p->n; i++)
+		PL_TRY(one_event(p, &p->ev[i], err));
+	for (size_t i = 0; i < n_res; i++)
+		PL_TRY(flush(p, (uint32_t)i, err));
+	if (p->ev[0].total != INT64_MIN)
+		p->m->before = pl_max_i64(0, p->ev[0].total - p->ev[0].bytes);
+	p->m->known = true;
+	pl_sort(p->m->alloc, p->m->n_allocs, sizeof(*p->m->alloc), by_making);
+	rc = 0;
+out:
+	return rc;
+}
+
+/* ---- activations and their layers ------------------------------------------------------------ */
+
+/* The first span of the backward pass that begins after t: how many come before it. */
+static size_t back_after(const struct mem_rank *m, pl_ns t)
+{
+	size_t lo = 0, hi = m->n_back;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (m->back[mid].start <= t)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+static bool in_backward(const struct mem_rank *m, uint32_t res, pl_ns t)
+{
+	size_t at = back_after(m, t);
+
+	for (size_t i = at; i-- > 0 && at - i <= NEST;)
+		if (m->back[i].res == res && m->back[i].end > t)
+			return true;
+	return false;
+}
+
+/* The innermost range of the thread around t, PL_NONE. */
+static uint32_t range_at(const struct mem_rank *m, uint32_t res, pl_ns t)
+{
+	size_t lo = 0, hi = m->n_ranges;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (m->range[mid].res < res ||
+		    (m->range[mid].res == res && m->range[mid].start <= t))
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	for (size_t i = lo; i-- > 0 && lo - i <= NEST && m->range[i].res == res;)
+		if (m->range[i].end > t)
+			return (uint32_t)i;
+	return PL_NONE;
+}
+
+static void find_kept(const struct gb *b, const struct rankinfo *rk, struct mem_rank *m)
+{
+	for (uint32_t i = 0; i < m->n_allocs; i++) {
+		struct mem_alloc *a = &m->alloc[i];
+		uint32_t res = a->first == PL_NONE ? PL_NONE : b->node[a->first].res;
+		size_t next;
+		bool inside;
+
+		if (res == PL_NONE || a->inner || in_backward(m, res, a->from))
+			continue;
+		next = back_after(m, a->from);
+		a->kept = next < m->n_back && m->back[next].start < a->to &&
+			  gb_step_at(b, rk, m->back[next].start, &inside) ==
+				  gb_step_at(b, rk, a->from, &inside);
+		if (!a->kept)
+			continue;
+		a->range = range_at(m, res, a->from);
+		if (a->range != PL_NONE)
+			m->range[a->range].output = i;
+	}
+}
+
+static int set_layer(struct gb *b, uint32_t node, int32_t layer, struct pl_err *err)
+{
+	struct attr a = b->attr[b->node[node].attr];
+
+	a.layer = layer;
+	return gb_attr(b, &a, &b->node[node].attr, err);
+}
+
+/* The operations of the range, and those that it launches. */
+static int mark_range(struct gb *b, const struct rankinfo *rk, const struct mem_range *x,
+		      struct pl_err *err)
+{
+	const struct resinfo *ri = &b->ri[x->res];
+	size_t lo = 0, hi = rk->n_calls;
+	int rc = 0;
+
+	for (uint32_t i = node_at(b, ri, x->start); i < ri->node1 && b->node[i].start < x->end; i++)
+		if (b->node[i].start >= x->start && gb_end(b, i) <= x->end)
+			PL_TRY(set_layer(b, i, x->layer, err));
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (rk->call[mid].start < x->start)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	for (; lo < rk->n_calls && rk->call[lo].start < x->end; lo++) {
+		const struct call *c = &rk->call[lo];
+
+		for (uint32_t k = 0; c->res == x->res && k < c->n_ops; k++) {
+			const struct op *op = rk->by_call[c->first_op + k];
+
+			for (uint32_t i = op->node; op->node != PL_NONE && i <= op->last; i++)
+				PL_TRY(set_layer(b, i, x->layer, err));
+		}
+	}
+out:
+	return rc;
+}
+
+static bool has_layers(const struct gb *b)
+{
+	for (uint32_t i = 0; i < b->t->n_segs; i++)
+		if (b->t->seg[i]->layer)
+			return true;
+	return false;
+}
+
+static int number_ranges(struct gb *b, const struct rankinfo *rk, struct mem_rank *m,
+			 struct pl_err *err)
+{
+	int32_t step = INT32_MIN, layer = 0;
+	int rc = 0;
+	bool inside;
+
+	if (has_layers(b)) /* the input has numbers of its own */
+		return 0;
+	for (size_t i = 0; i < m->n_ranges; i++) {
+		struct mem_range *x = &m->range[i];
+		int32_t at = gb_step_at(b, rk, x->start, &inside);
+
+		if (x->output == PL_NONE)
+			continue;
+		if (at != step)
+			layer = 0;
+		step = at;
+		x->layer = layer++;
+		PL_TRY(mark_range(b, rk, x, err));
+	}
+out:
+	return rc;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static int one_rank(struct gb *b, size_t rank, struct pl_err *err)
+{
+	struct pairing p = { .b = b, .rk = &b->rank[rank], .m = &b->memory->rank[rank] };
+	int rc = 0;
+
+	for (uint32_t seg = 0; seg < b->t->n_segs; seg++)
+		if (b->t->seg[seg]->arg && b->t->seg[seg]->arg[ARG_BYTES])
+			PL_TRY(gather_events(&p, seg, err));
+	if (!p.n)
+		goto out;
+	for (uint32_t seg = 0; seg < b->t->n_segs; seg++)
+		PL_TRY(gather_spans(&p, seg, err));
+	pl_sort(p.m->range, p.m->n_ranges, sizeof(*p.m->range), by_range);
+	pl_sort(p.m->back, p.m->n_back, sizeof(*p.m->back), by_span);
+	PL_TRY(pair(&p, err));
+	find_kept(b, p.rk, p.m);
+	rc = number_ranges(b, p.rk, p.m, err);
+out:
+	pl_free(p.ev);
+	pl_free(p.top);
+	pl_free(p.below);
+	pl_free(p.now);
+	pl_intern_fini(&p.addr);
+	return rc;
+}
+
+int gb_find_memory(struct gb *b, struct pl_err *err)
+{
+	bool any = false;
+	int rc;
+
+	for (uint32_t i = 0; i < b->t->n_segs; i++)
+		any |= b->t->seg[i]->arg && b->t->seg[i]->arg[ARG_BYTES];
+	if (!any)
+		return 0;
+	PL_TRY(pl_alloc(&b->memory, 1, sizeof(*b->memory), err));
+	PL_TRY(pl_alloc(&b->memory->rank, b->n_ranks, sizeof(*b->memory->rank), err));
+	for (size_t r = 0; r < b->n_ranks; r++)
+		PL_TRY(one_rank(b, r, err));
+out:
+	return rc;
+}
+
+void gb_drop_memory(struct gb *b)
+{
+	for (size_t r = 0; b->memory && b->memory->rank && r < b->n_ranks; r++) {
+		struct mem_rank *m = &b->memory->rank[r];
+
+		pl_free(m->alloc);
+		pl_free(m->range);
+		pl_free(m->inner);
+		pl_free(m->back);
+	}
+	if (b->memory)
+		pl_free(b->memory->rank);
+	pl_free(b->memory);
+	b->memory = NULL;
+}

@@ -1,0 +1,416 @@
+/*
+ * Recorded allocations as tensors of the shapes.
+ *
+ * Each shape takes those of the first step that has it. What a node makes is its tensor, and what
+ * is gone after a node has that as its consumer; tensors made and used by the same nodes for the
+ * same purpose are one. What was there before the step and is gone in it has no producer. What
+ * stays all through the step is of no node's making: parameters (as many bytes as gradients) and
+ * the state of the optimiser, where the recording shows them.
+ *
+ * A gradient is found among the allocations by its size: made before it was accumulated, and still
+ * there when the last of the step is. The allocation is the tensor then that takes memory, and the
+ * gradient that communication carries is marked as one that takes none. A gradient without such an
+ * allocation was added to one that there is.
+ *
+ * Of a rank and shape at most LIMIT tensors are kept, the largest; of the others the most that they
+ * take at a time counts all through the step. O(n log n) in allocations, for each shape.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "derive/memory.h"
+
+#define LIMIT	 4096
+#define BLOCK	 512  /* PyTorch's allocator of device memory gives multiples of that */
+#define BEHIND	 8192 /* allocations searched for that of a gradient */
+#define NAME_MAX 160
+
+struct item {
+	pl_ns from, to;
+	int64_t bytes;
+	uint32_t producer, consumer; /* of the builder, PL_NONE */
+	pl_id name;
+	uint8_t role;
+};
+struct put {
+	struct gb *b;
+	struct mem_rank *m;
+	uint32_t *last; /* [step]: the node of the rank that ends last */
+	struct item *item;
+	size_t n, cap;
+	int32_t step;
+	uint32_t shape;
+	int64_t stays; /* bytes made before the step and freed after it, in the recording */
+	int64_t grads;
+	pl_id s_activation, s_temporary, s_gradient;
+};
+
+/* ---- gradients ------------------------------------------------------------------------------- */
+
+static bool fits(const struct gb *b, const struct mem_alloc *a, const struct grad *g, pl_ns last)
+{
+	int64_t blocks = (g->bytes + BLOCK - 1) / BLOCK * BLOCK;
+
+	return !a->grad && !a->inner && a->first != PL_NONE && a->to > last &&
+	       (a->bytes == g->bytes || a->bytes == blocks) && b->node_step[a->first] == g->step;
+}
+
+/* When autograd is done with the gradient. */
+static pl_ns done_with(const struct gb *b, const struct mem_rank *m, const struct grad *g)
+{
+	pl_ns end = gb_end(b, g->op);
+
+	for (size_t i = m->n_back; i-- > 0 && m->back[i].end >= g->start;)
+		if (m->back[i].start <= g->start && m->back[i].res == b->node[g->op].res)
+			end = pl_max_i64(end, m->back[i].end);
+	return end;
+}
+
+void gb_memory_grads(struct gb *b, size_t rank, struct grad *g, size_t n)
+{
+	struct mem_rank *m = b->memory ? &b->memory->rank[rank] : NULL;
+	bool any = false;
+	pl_ns last;
+
+	if (!m || !m->known || !n)
+		return;
+	last = done_with(b, m, &g[n - 1]);
+	for (size_t i = 0; i < n; i++) {
+		pl_ns end = gb_end(b, g[i].op);
+		size_t lo = 0, hi = m->n_allocs;
+
+		while (lo < hi) {
+			size_t mid = lo + (hi - lo) / 2;
+
+			if (m->alloc[mid].from <= end)
+				lo = mid + 1;
+			else
+				hi = mid;
+		}
+		for (size_t k = lo; g[i].bytes > 0 && k-- > 0 && lo - k <= BEHIND;) {
+			if (!fits(b, &m->alloc[k], &g[i], last))
+				continue;
+			m->alloc[k].grad = any = true;
+			break;
+		}
+	}
+	for (size_t i = 0; any && i < n; i++)
+		g[i].elsewhere = true;
+}
+
+/* ---- items ----------------------------------------------------------------------------------- */
+
+static int add(struct put *p, const struct item *x, struct pl_err *err)
+{
+	int rc = pl_grow(&p->item, &p->cap, p->n + 1, sizeof(*x), err);
+
+	if (rc == 0)
+		p->item[p->n++] = *x;
+	return rc;
+}
+
+static int32_t step_of(const struct gb *b, uint32_t node)
+{
+	return node == PL_NONE ? INT32_MIN : b->node_step[node];
+}
+
+static int name_of(struct put *p, size_t i, pl_id *name, struct pl_err *err)
+{
+	const struct mem_alloc *a = &p->m->alloc[i];
+	const struct mem_range *r = a->range == PL_NONE ? NULL : &p->m->range[a->range];
+	struct pl_intern *str = &p->b->g->str;
+	char text[NAME_MAX];
+
+	*name = a->kept ? p->s_activation : a->grad ? p->s_gradient : p->s_temporary;
+	if (!a->kept || !r || r->name == PL_NONE || r->layer < 0)
+		return 0;
+	*name = r->name;
+	if (r->output != i)
+		return 0;
+	snprintf(text, sizeof(text), "output of %.140s", pl_intern_get(str, r->name));
+	return pl_intern_add(str, text, strlen(text), name, err);
+}
+
+static int add_alloc(struct put *p, size_t i, struct pl_err *err)
+{
+	const struct gb *b = p->b;
+	const struct mem_alloc *a = &p->m->alloc[i];
+	int32_t made = step_of(b, a->first), gone = step_of(b, a->freed);
+	struct item x = { a->from, a->to, a->bytes, PL_NONE, p->last[p->step], PL_NONE, 0 };
+	int rc;
+
+	if (a->inner || (a->first == PL_NONE && a->from != INT64_MIN))
+		return 0;
+	if (a->freed == PL_NONE)
+		gone = INT32_MAX;
+	if (made > p->step || gone < p->step)
+		return 0;
+	if (made < p->step && gone > p->step) {
+		p->stays = pl_add_sat(p->stays, a->from == INT64_MIN ? 0 : a->bytes);
+		return 0;
+	}
+	if (made == p->step)
+		x.producer = a->first;
+	if (gone == p->step)
+		x.consumer = step_of(b, a->last) == p->step ? a->last : a->freed;
+	x.role = a->kept ? PL_TR_ACTIVATION : a->grad ? PL_TR_GRAD : PL_TR_TEMP;
+	if (a->grad)
+		p->grads = pl_add_sat(p->grads, a->bytes);
+	rc = name_of(p, i, &x.name, err);
+	return rc < 0 ? rc : add(p, &x, err);
+}
+
+static int by_nodes(const void *pa, const void *pb)
+{
+	const struct item *a = pa, *c = pb;
+
+	if (a->producer != c->producer)
+		return a->producer < c->producer ? -1 : 1;
+	if (a->consumer != c->consumer)
+		return a->consumer < c->consumer ? -1 : 1;
+	if (a->name != c->name)
+		return a->name < c->name ? -1 : 1;
+	return a->role < c->role ? -1 : a->role > c->role;
+}
+
+static int by_size(const void *pa, const void *pb)
+{
+	const struct item *a = pa, *c = pb;
+
+	if (a->bytes != c->bytes)
+		return a->bytes > c->bytes ? -1 : 1;
+	return by_nodes(pa, pb);
+}
+
+static void unite(struct put *p)
+{
+	size_t n = 0;
+
+	pl_sort(p->item, p->n, sizeof(*p->item), by_nodes);
+	for (size_t i = 0; i < p->n; i++) {
+		if (n && !by_nodes(&p->item[n - 1], &p->item[i]))
+			p->item[n - 1].bytes = pl_add_sat(p->item[n - 1].bytes, p->item[i].bytes);
+		else
+			p->item[n++] = p->item[i];
+	}
+	p->n = n;
+}
+
+struct change {
+	pl_ns at;
+	int64_t bytes;
+};
+
+static int by_at(const void *pa, const void *pb)
+{
+	const struct change *a = pa, *c = pb;
+
+	if (a->at != c->at)
+		return a->at < c->at ? -1 : 1;
+	return a->bytes < c->bytes ? -1 : a->bytes > c->bytes;
+}
+
+/* The most that the items from LIMIT on take at a time; they go. */
+static int limit(struct put *p, int64_t *rest, struct pl_err *err)
+{
+	struct change *v;
+	size_t n = p->n > LIMIT ? p->n - LIMIT : 0;
+	int64_t sum = 0;
+	int rc;
+
+	*rest = 0;
+	if (!n)
+		return 0;
+	rc = pl_alloc(&v, 2 * n, sizeof(*v), err);
+	if (rc < 0)
+		return rc;
+	pl_sort(p->item, p->n, sizeof(*p->item), by_size);
+	for (size_t i = 0; i < n; i++) {
+		const struct item *x = &p->item[LIMIT + i];
+
+		v[2 * i] = (struct change){ x->from, x->bytes };
+		v[2 * i + 1] = (struct change){ x->to, -x->bytes };
+	}
+	pl_sort(v, 2 * n, sizeof(*v), by_at);
+	for (size_t i = 0; i < 2 * n; i++) {
+		sum = pl_add_sat(sum, v[i].bytes);
+		*rest = pl_max_i64(*rest, sum);
+	}
+	p->n = LIMIT;
+	pl_free(v);
+	return 0;
+}
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+
+static int put_tensor(struct put *p, const struct item *x, struct pl_err *err)
+{
+	const struct gb *b = p->b;
+	struct pl_graph *g = b->g;
+	struct pl_tensor *t;
+	int rc;
+
+	PL_TRY(pl_grow(&g->tensor, &g->cap_tensors, g->n_tensors + 1, sizeof(*t), err));
+	PL_TRY(pl_grow(&g->consumer, &g->cap_consumers, g->n_consumers + 1, sizeof(*g->consumer),
+		       err));
+	t = &g->tensor[g->n_tensors++];
+	*t = (struct pl_tensor){ .name = x->name,
+				 .type = PL_NONE,
+				 .role = x->role,
+				 .bytes = x->bytes,
+				 .shape = p->shape,
+				 .producer =
+					 x->producer == PL_NONE ? PL_NONE : b->local[x->producer],
+				 .consumer = (uint32_t)g->n_consumers };
+	if (x->consumer != PL_NONE) {
+		g->consumer[g->n_consumers++] = b->local[x->consumer];
+		t->n_consumers = 1;
+	}
+out:
+	return rc;
+}
+
+/* What is there all through the step. */
+static int put_whole(struct put *p, const char *name, unsigned role, int64_t bytes,
+		     struct pl_err *err)
+{
+	struct item x = { .bytes = bytes,
+			  .producer = PL_NONE,
+			  .consumer = p->last[p->step],
+			  .role = (uint8_t)role };
+	int rc;
+
+	if (bytes <= 0)
+		return 0;
+	rc = pl_intern_add(&p->b->g->str, name, strlen(name), &x.name, err);
+	return rc < 0 ? rc : put_tensor(p, &x, err);
+}
+
+/*
+ * A recording that began with memory in use knows of all that stays: the parameters, as many bytes
+ * as gradients, and the rest. One that began at nothing saw what the optimiser made at most; less
+ * than half a byte for each of the gradients' is not its state.
+ */
+static int put_base(struct put *p, struct pl_err *err)
+{
+	int64_t base = pl_add_sat(p->m->before, p->stays), params;
+	int rc;
+
+	for (size_t i = 0; i < p->m->n_allocs && p->m->alloc[i].from == INT64_MIN; i++)
+		if (step_of(p->b, p->m->alloc[i].freed) <= p->step)
+			base = pl_add_sat(base, -p->m->alloc[i].bytes);
+	if (!p->m->before) {
+		bool state = p->grads && base >= p->grads / 2;
+
+		return put_whole(p, state ? "optimizer state" : "kept from step to step",
+				 state ? PL_TR_OPTIM : PL_TR_TEMP, base, err);
+	}
+	params = p->grads ? pl_min_i64(p->grads, base) : base;
+	rc = put_whole(p, "parameters", PL_TR_PARAM, params, err);
+	return rc < 0 ? rc
+		      : put_whole(p, "optimizer state", PL_TR_OPTIM, pl_max_i64(base - params, 1),
+				  err);
+}
+
+static int one_step(struct put *p, struct pl_err *err)
+{
+	int64_t rest;
+	int rc = 0;
+
+	p->n = 0;
+	p->stays = p->grads = 0;
+	for (size_t i = 0; i < p->m->n_allocs; i++)
+		PL_TRY(add_alloc(p, i, err));
+	for (size_t i = 0; i < p->m->n_inner; i++) {
+		const struct mem_inner *in = &p->m->inner[i];
+		struct item x = { .bytes = in->bytes,
+				  .from = p->b->node[in->node].start,
+				  .to = gb_end(p->b, in->node),
+				  .producer = in->node,
+				  .consumer = PL_NONE,
+				  .name = p->s_temporary,
+				  .role = PL_TR_TEMP };
+
+		if (step_of(p->b, in->node) == p->step)
+			PL_TRY(add(p, &x, err));
+	}
+	unite(p);
+	PL_TRY(limit(p, &rest, err));
+	PL_TRY(put_base(p, err));
+	PL_TRY(put_whole(p, "small tensors", PL_TR_TEMP, rest, err));
+	for (size_t i = 0; i < p->n; i++)
+		PL_TRY(put_tensor(p, &p->item[i], err));
+out:
+	return rc;
+}
+
+/* The node of the rank's threads and streams that ends each step last. */
+static int find_ends(struct put *p, const struct rankinfo *rk, struct pl_err *err)
+{
+	const struct gb *b = p->b;
+	int rc;
+
+	PL_TRY(pl_alloc(&p->last, b->n_steps + 1, sizeof(*p->last), err));
+	memset(p->last, 0xff, (b->n_steps + 1) * sizeof(*p->last));
+	for (size_t k = 0; k < rk->n_res; k++) {
+		const struct resinfo *ri = &b->ri[rk->res[k]];
+
+		for (uint32_t i = ri->node0; i < ri->node1; i++) {
+			int32_t s = b->node_step[i];
+
+			if (s < 0 || s >= (int32_t)b->n_steps)
+				continue;
+			if (p->last[s] == PL_NONE || gb_end(b, i) >= gb_end(b, p->last[s]))
+				p->last[s] = i;
+		}
+	}
+out:
+	return rc;
+}
+
+static int one_rank(struct gb *b, size_t rank, const uint8_t *taken, struct pl_err *err)
+{
+	struct put p = { .b = b, .m = &b->memory->rank[rank] };
+	struct pl_intern *str = &b->g->str;
+	int rc;
+
+	PL_TRY(pl_intern_add(str, "activation", 10, &p.s_activation, err));
+	PL_TRY(pl_intern_add(str, "temporary", 9, &p.s_temporary, err));
+	PL_TRY(pl_intern_add(str, "gradient", 8, &p.s_gradient, err));
+	PL_TRY(find_ends(&p, &b->rank[rank], err));
+	for (size_t s = 0; s < b->n_steps; s++) {
+		p.step = (int32_t)s;
+		p.shape = b->step_shape[s];
+		if (taken[s] && p.last[s] != PL_NONE)
+			PL_TRY(one_step(&p, err));
+	}
+out:
+	pl_free(p.item);
+	pl_free(p.last);
+	return rc;
+}
+
+int gb_put_memory(struct gb *b, struct pl_err *err)
+{
+	uint8_t *taken = NULL, *seen = NULL; /* [step]: the first of its shape */
+	int rc = 0;
+
+	if (!b->memory)
+		return 0;
+	PL_TRY(pl_alloc(&taken, b->n_steps + 1, 1, err));
+	PL_TRY(pl_alloc(&seen, b->g->n_shapes + 1, 1, err));
+	for (size_t s = 0; s < b->n_steps; s++) {
+		uint32_t shape = b->step_shape[s];
+
+		taken[s] = shape != PL_NONE && !seen[shape];
+		if (shape != PL_NONE)
+			seen[shape] = 1;
+	}
+	for (size_t r = 0; r < b->n_ranks; r++)
+		if (b->memory->rank[r].known)
+			PL_TRY(one_rank(b, r, taken, err));
+out:
+	pl_free(taken);
+	pl_free(seen);
+	return rc;
+}

@@ -1,0 +1,348 @@
+/*
+ * Steps: from the annotations on threads to windows of ranks, and one order of the steps.
+ *
+ * On a thread, annotations in a row that have the same number are one window. When a number comes
+ * back after others it is another step of that number (a job that counts anew in every epoch); the
+ * k-th of a thread is the k-th of every other thread and rank. Threads of a rank that carry the
+ * same step widen its window; from where the next one begins, time is that one's.
+ *
+ * Steps are in order of their numbers if every rank went through them so, else in order of their
+ * first begin on any rank. A rank whose own order is still another cannot be cut that way: what it
+ * did in a step that should have come before is counted to the one it was in, and said. The same is
+ * said of windows that overlap on one thread. O(n log n) for n annotations.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "derive/internal.h"
+
+struct key { /* a step: its number, and how many of that number were before it */
+	int64_t number;
+	uint32_t again;
+	pl_ns start; /* first on any rank */
+};
+
+struct place {
+	pl_ns start;
+	uint32_t key;
+};
+
+static int by_number(const void *pa, const void *pb)
+{
+	const struct window *a = pa, *c = pb;
+
+	if (a->number != c->number)
+		return a->number < c->number ? -1 : 1;
+	if (a->again != c->again)
+		return a->again < c->again ? -1 : 1;
+	return a->start < c->start ? -1 : a->start > c->start;
+}
+
+static int by_start(const void *pa, const void *pb)
+{
+	const struct window *a = pa, *c = pb;
+
+	if (a->start != c->start)
+		return a->start < c->start ? -1 : 1;
+	if (a->end != c->end)
+		return a->end < c->end ? -1 : 1;
+	return by_number(pa, pb);
+}
+
+static int by_key(const void *pa, const void *pb)
+{
+	const struct key *a = pa, *c = pb;
+
+	if (a->again != c->again)
+		return a->again < c->again ? -1 : 1;
+	return a->number < c->number ? -1 : a->number > c->number;
+}
+
+static int by_place(const void *pa, const void *pb)
+{
+	const struct place *a = pa, *c = pb;
+
+	if (a->start != c->start)
+		return a->start < c->start ? -1 : 1;
+	return a->key < c->key ? -1 : a->key > c->key;
+}
+
+/* ---- windows of a thread -----------------------------------------------------------------------
+ */
+
+/* Steps that overlap on a thread, by more than their ends are sharp. */
+struct overlap {
+	int64_t first, second;
+	pl_ns by;
+	size_t n;
+};
+
+static void note_overlap(struct overlap *o, const struct window *a, const struct window *c)
+{
+	pl_ns by = a->end - c->start;
+
+	if (c->end >= a->end && by <= pl_min_i64(a->end - a->start, c->end - c->start) / 100)
+		return;
+	if (!o->n++) {
+		o->first = a->number;
+		o->second = c->number;
+		o->by = by;
+	}
+}
+
+static bool is_step(const struct gb *b, const struct op *op)
+{
+	return b->t->seg[op->seg]->kind[op->ev] == PL_K_STEP;
+}
+
+/* Operation i begins a window: those of the one before, from operation `first` on, end there. */
+static void cut_before(const struct gb *b, struct resinfo *ri, uint32_t first, uint32_t i,
+		       struct window *prev, struct window *w)
+{
+	struct op *op = ri->op;
+
+	w->end = pl_max_i64(w->end, prev->end);
+	prev->end = w->start;
+	for (uint32_t k = first; k < i; k++)
+		if (is_step(b, &op[k]))
+			op[k].end = pl_min_i64(op[k].end, w->start);
+	op[i].end = w->end;
+}
+
+/* The operations of a thread are in order of start. */
+static int thread_windows(struct gb *b, struct resinfo *ri, struct overlap *o, struct pl_err *err)
+{
+	struct rankinfo *rk = &b->rank[ri->rank_index];
+	size_t from = rk->n_win;
+	uint32_t first = 0; /* operation of the latest window */
+	int64_t count = 0;
+	int rc;
+
+	for (uint32_t i = 0; i < ri->n; i++) {
+		const struct op *op = &ri->op[i];
+		const struct pl_events *e = b->t->seg[op->seg];
+		struct window w = { .start = op->start, .end = op->end }, *prev;
+
+		if (!is_step(b, op))
+			continue;
+		w.number = e->step && e->step[op->ev] != INT64_MIN ? e->step[op->ev] : count;
+		count++;
+		prev = rk->n_win > from ? &rk->win[rk->n_win - 1] : NULL;
+		if (prev && prev->number == w.number) {
+			prev->end = pl_max_i64(prev->end, w.end);
+			continue;
+		}
+		if (prev && w.start < prev->end) {
+			note_overlap(o, prev, &w);
+			cut_before(b, ri, first, i, prev, &w);
+		}
+		rc = pl_grow(&rk->win, &rk->cap_win, rk->n_win + 1, sizeof(w), err);
+		if (rc < 0)
+			return rc;
+		rk->win[rk->n_win++] = w;
+		first = i;
+	}
+	if (rk->n_win == from)
+		return 0;
+	pl_sort(rk->win + from, rk->n_win - from, sizeof(*rk->win), by_number);
+	for (size_t i = from + 1; i < rk->n_win; i++)
+		if (rk->win[i].number == rk->win[i - 1].number)
+			rk->win[i].again = rk->win[i - 1].again + 1;
+	return 0;
+}
+
+/* ---- windows of a rank -------------------------------------------------------------------------
+ */
+
+/* What several threads say of a step is one window. */
+static void unite(struct rankinfo *rk)
+{
+	size_t n = 0;
+
+	pl_sort(rk->win, rk->n_win, sizeof(*rk->win), by_number);
+	for (size_t i = 0; i < rk->n_win; i++) {
+		struct window *w = &rk->win[i], *to = n ? &rk->win[n - 1] : NULL;
+
+		if (to && to->number == w->number && to->again == w->again)
+			to->end = pl_max_i64(to->end, w->end);
+		else
+			rk->win[n++] = *w;
+	}
+	rk->n_win = n;
+	pl_sort(rk->win, n, sizeof(*rk->win), by_start);
+	for (size_t i = 1; i < n; i++) /* the rest of one that another thread's lies in is that's */
+		rk->win[i].end = pl_max_i64(rk->win[i].end, rk->win[i - 1].end);
+}
+
+static int rank_windows(struct gb *b, struct rankinfo *rk, struct pl_err *err)
+{
+	struct overlap o = { .n = 0 };
+	char by[32];
+
+	for (size_t i = 0; i < rk->n_res; i++) {
+		int rc = thread_windows(b, &b->ri[rk->res[i]], &o, err);
+
+		if (rc < 0)
+			return rc;
+	}
+	unite(rk);
+	if (o.n)
+		pl_say(b->o->log, PL_LOG_WARN,
+		       "rank %d: step %lld begins %s before step %lld ends on the same thread "
+		       "(%zu such on this rank): from then on time counts for the later one",
+		       rk->rank, (long long)o.second, pl_fmt_ns(by, sizeof(by), o.by),
+		       (long long)o.first, o.n);
+	return 0;
+}
+
+/* ---- order -------------------------------------------------------------------------------------
+ */
+
+/* All steps, in order of their numbers; every window's step is an index into them. */
+static int list_keys(struct gb *b, struct key **key, size_t *n, struct pl_err *err)
+{
+	size_t all = 0, kept = 0;
+	struct key *v;
+	int rc;
+
+	for (size_t r = 0; r < b->n_ranks; r++)
+		all += b->rank[r].n_win;
+	*n = 0;
+	if ((rc = pl_alloc(key, all, sizeof(**key), err)) < 0)
+		return rc;
+	v = *key;
+	for (size_t r = 0; r < b->n_ranks; r++)
+		for (size_t i = 0; i < b->rank[r].n_win; i++) {
+			const struct window *w = &b->rank[r].win[i];
+
+			v[(*n)++] = (struct key){ w->number, w->again, w->start };
+		}
+	pl_sort(v, all, sizeof(*v), by_key);
+	for (size_t i = 0; i < all; i++) {
+		if (kept && !by_key(&v[kept - 1], &v[i]))
+			v[kept - 1].start = pl_min_i64(v[kept - 1].start, v[i].start);
+		else
+			v[kept++] = v[i];
+	}
+	*n = kept;
+	for (size_t r = 0; r < b->n_ranks; r++)
+		for (size_t i = 0; i < b->rank[r].n_win; i++) {
+			struct window *w = &b->rank[r].win[i];
+			const struct key k = { w->number, w->again, 0 };
+			const struct key *at = bsearch(&k, v, kept, sizeof(k), by_key);
+
+			w->step = (int32_t)(at - v);
+		}
+	return 0;
+}
+
+static bool rising(const struct gb *b)
+{
+	for (size_t r = 0; r < b->n_ranks; r++)
+		for (size_t i = 1; i < b->rank[r].n_win; i++)
+			if (b->rank[r].win[i].step < b->rank[r].win[i - 1].step)
+				return false;
+	return true;
+}
+
+/* Order the keys by their first begin. */
+static int order_by_time(struct gb *b, struct key *key, size_t n, struct pl_err *err)
+{
+	struct place *p = NULL;
+	struct key *copy = NULL;
+	int32_t *to = NULL;
+	int rc;
+
+	PL_TRY(pl_alloc(&p, n, sizeof(*p), err));
+	PL_TRY(pl_alloc(&copy, n, sizeof(*copy), err));
+	PL_TRY(pl_alloc(&to, n, sizeof(*to), err));
+	memcpy(copy, key, n * sizeof(*copy));
+	for (uint32_t i = 0; i < n; i++)
+		p[i] = (struct place){ key[i].start, i };
+	pl_sort(p, n, sizeof(*p), by_place);
+	for (size_t i = 0; i < n; i++) {
+		key[i] = copy[p[i].key];
+		to[p[i].key] = (int32_t)i;
+	}
+	for (size_t r = 0; r < b->n_ranks; r++)
+		for (size_t i = 0; i < b->rank[r].n_win; i++)
+			b->rank[r].win[i].step = to[b->rank[r].win[i].step];
+out:
+	pl_free(p);
+	pl_free(copy);
+	pl_free(to);
+	return rc;
+}
+
+/* A rank whose windows still do not follow the order of the steps. */
+static void settle(const struct gb *b, struct rankinfo *rk, const struct key *key)
+{
+	int64_t first = 0, into = 0;
+	size_t n = 0;
+
+	for (size_t i = 1; i < rk->n_win; i++) {
+		struct window *w = &rk->win[i];
+
+		if (w->step >= rk->win[i - 1].step)
+			continue;
+		if (!n++) {
+			first = w->number;
+			into = key[rk->win[i - 1].step].number;
+		}
+		w->step = rk->win[i - 1].step;
+	}
+	if (n)
+		pl_say(b->o->log, PL_LOG_WARN,
+		       "rank %d: step %lld comes after step %lld here, before it on another rank "
+		       "(%zu such on this rank): what it did counts for step %lld",
+		       rk->rank, (long long)first, (long long)into, n, (long long)into);
+}
+
+int gb_steps(struct gb *b, struct pl_err *err)
+{
+	struct key *key = NULL;
+	size_t n;
+	int rc;
+
+	for (size_t r = 0; r < b->n_ranks; r++)
+		PL_TRY(rank_windows(b, &b->rank[r], err));
+	PL_TRY(list_keys(b, &key, &n, err));
+	if (!rising(b))
+		PL_TRY(order_by_time(b, key, n, err));
+	for (size_t r = 0; r < b->n_ranks; r++)
+		settle(b, &b->rank[r], key);
+	b->g->stepless = !n;
+	b->n_steps = n ? n : 1;
+	PL_TRY(pl_alloc(&b->step, b->n_steps, sizeof(*b->step), err));
+	for (size_t i = 0; i < n; i++)
+		b->step[i] = key[i].number;
+out:
+	pl_free(key);
+	return rc;
+}
+
+/* ---- the step of a time ------------------------------------------------------------------------
+ */
+
+int32_t gb_step_at(const struct gb *b, const struct rankinfo *rk, pl_ns t, bool *inside)
+{
+	size_t lo = 0, hi = rk->n_win;
+
+	*inside = b->g->stepless;
+	if (b->g->stepless)
+		return 0;
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (rk->win[mid].start <= t)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (!lo)
+		return GB_BEFORE;
+	*inside = t < rk->win[lo - 1].end;
+	if (!*inside && lo == rk->n_win)
+		return (int32_t)b->n_steps;
+	return rk->win[lo - 1].step;
+}

@@ -1,0 +1,695 @@
+/*
+ * Gradients, found in traces: which tensors the data-parallel communication of a step carries.
+ *
+ * PyTorch's autograd runs one AccumulateGrad for each parameter, in the order in which gradients
+ * become ready; with record_shapes its inputs give shape and type. DistributedDataParallel collects
+ * gradients in buckets and issues the all-reduce of a bucket when its last one is there (Li et al.,
+ * VLDB 2020, section 3.2). So a communication issued during the backward pass carries the gradients
+ * that were accumulated since the bucket before:
+ *
+ *	all of them, if their sizes add up to its payload;
+ *	else the first of them that add up to it, the others waiting for the next bucket;
+ *	else all of them, their sizes scaled to the payload (estimated), if that is within a factor
+ *	of 2: precision may be halved on the way;
+ *	else none: it carries something else.
+ *
+ * Without shapes the payload is divided equally (estimated). Communication that anything but
+ * communication waits for before the last gradient is there belongs to the model (tensor
+ * parallelism): its result is needed at once.
+ *
+ * Traces without AccumulateGrad (kernels only, operation tables) get one tensor for each
+ * communication that carries gradients: by its name where one of the step is named so; else by its
+ * group, when two or more of the group's reductions are in the step, each was issued before the
+ * result of the one before was waited for, and the result of one was waited for at all. Reductions
+ * of a few bytes (a loss, a norm) are passed over.
+ *
+ * A pause of a thread that was not running, and not waiting, looks like a wait for communication
+ *that ended meanwhile. What carries exactly the gradients just accumulated is waited for after the
+ *last gradient only: inferred waits for it before that are taken out again.
+ *
+ * Times are those of the host where it issued the operation, so that a host that runs far ahead of
+ * its device confuses nothing. O(nodes + edges), and O(n log n) in gradients.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "derive/tensors.h"
+
+#define ARG_DIMS    4 /* in pl_derive_args */
+#define ARG_TYPE    5
+#define SMALL_BYTES 256
+#define BACK	    256 /* calls searched for the last launch before a gradient is ready */
+#define NAME_MAX_   96
+
+static const char accumulate[] = "torch::autograd::AccumulateGrad";
+
+static int find_shapes(struct finder *f, struct pl_err *err)
+{
+	const struct gb *b = f->b;
+	int rc = pl_alloc(&f->first_step, f->g->n_shapes, sizeof(*f->first_step), err);
+
+	if (rc < 0)
+		return rc;
+	for (size_t s = b->n_steps; s-- > 0;)
+		if (b->step_shape[s] != PL_NONE)
+			f->first_step[b->step_shape[s]] = (int32_t)s;
+	return 0;
+}
+
+/* Data-parallel replicas hold the same layers: the same stage of a pipeline, where stages are
+ * known. A group of one adds nothing up. */
+static int find_groups(struct finder *f, struct pl_err *err)
+{
+	const struct pl_graph *g = f->g;
+	int32_t *stage = NULL; /* by rank of the graph */
+	int rc;
+
+	PL_TRY(pl_alloc(&f->parallel, g->n_groups, sizeof(*f->parallel), err));
+	PL_TRY(pl_alloc(&stage, (size_t)g->n_ranks, sizeof(*stage), err));
+	memset(stage, 0xff, (size_t)g->n_ranks * sizeof(*stage));
+	for (size_t i = 0; i < g->n_res; i++) {
+		uint32_t at = pl_graph_rank_index(g, g->res[i].rank);
+
+		if (at != PL_NONE && g->res[i].coord[PL_COORD_PP] >= 0)
+			stage[at] = g->res[i].coord[PL_COORD_PP];
+	}
+	for (size_t i = 0; i < g->n_groups; i++) {
+		int32_t first = -1;
+
+		f->parallel[i] = g->group[i].n > 1;
+		for (uint32_t k = 0; k < g->group[i].n; k++) {
+			int32_t rank = (int32_t)g->group_rank[g->group[i].rank + k];
+			uint32_t at = pl_graph_rank_index(g, rank);
+			int32_t pp = at == PL_NONE ? -1 : stage[at];
+
+			f->parallel[i] &= first < 0 || pp < 0 || pp == first;
+			first = pp >= 0 ? pp : first;
+		}
+	}
+out:
+	pl_free(stage);
+	return rc;
+}
+
+/* Are tensors taken from this step? One of each shape will do. */
+static bool step_counts(const struct finder *f, int32_t step)
+{
+	return step >= 0 && step < (int32_t)f->b->n_steps && f->b->step_shape[step] != PL_NONE &&
+	       f->first_step[f->b->step_shape[step]] == step;
+}
+
+/* ---- gradients ---------------------------------------------------------------------------------
+ */
+
+static const char *text_arg(const struct finder *f, const struct op *op, size_t arg)
+{
+	const struct pl_events *e = f->b->t->seg[op->seg];
+
+	if (!e->text || f->b->t->n_args <= arg || !e->text[arg] || e->text[arg][op->ev] == PL_NONE)
+		return NULL;
+	return pl_intern_get(&e->seg.str, e->text[arg][op->ev]);
+}
+
+static int read_size(struct finder *f, const struct op *op, struct grad *x, struct pl_err *err)
+{
+	const char *dims = text_arg(f, op, ARG_DIMS), *type = text_arg(f, op, ARG_TYPE);
+	int64_t elements = dims ? gb_dims(dims, x->dims, sizeof(x->dims)) : -1;
+	size_t n = 0;
+
+	x->bytes = -1;
+	if (elements < 0)
+		x->dims[0] = '\0';
+	if (type && type[0] == '[' && type[1] == '"')
+		for (type += 2; type[n] && type[n] != '"';)
+			n++;
+	if (!n) { /* not recorded: an empty list of sizes means nothing either */
+		x->dims[0] = '\0';
+		return 0;
+	}
+	if (elements >= 0 && gb_element_bytes(type, n))
+		x->bytes = elements * gb_element_bytes(type, n);
+	return pl_intern_add(&f->g->str, type, n, &x->type, err);
+}
+
+/* The last device operation that this thread launched before `t`, PL_NONE if none is near. */
+static uint32_t last_launched(const struct finder *f, const struct rankinfo *rk, uint32_t res,
+			      pl_ns t)
+{
+	size_t lo = 0, hi = rk->n_calls;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (rk->call[mid].start <= t)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	for (size_t i = lo; i-- > 0 && lo - i <= BACK;) {
+		const struct call *c = &rk->call[i];
+
+		for (uint32_t k = c->n_ops; c->res == res && k-- > 0;) {
+			const struct op *op = rk->by_call[c->first_op + k];
+
+			if (op->last != PL_NONE && !grads_is_comm(&f->b->node[op->last]))
+				return op->last;
+		}
+	}
+	return PL_NONE;
+}
+
+static int add_grad(struct finder *f, const struct rankinfo *rk, const struct op *op,
+		    struct found *found, struct pl_err *err)
+{
+	const struct node *n = &f->b->node[op->last];
+	struct grad x = { .start = op->start,
+			  .op = op->last,
+			  .node = op->last,
+			  .type = PL_NONE,
+			  .comm = PL_NONE };
+	int rc;
+
+	if (rk->has_device)
+		x.node = last_launched(f, rk, n->res, op->end);
+	PL_TRY(read_size(f, op, &x, err));
+	PL_TRY(pl_grow(&found->grad, &found->cap_grads, found->n_grads + 1, sizeof(x), err));
+	found->grad[found->n_grads++] = x;
+out:
+	return rc;
+}
+
+static int by_ready(const void *pa, const void *pb)
+{
+	const struct grad *a = pa, *c = pb;
+
+	if (a->step != c->step)
+		return a->step < c->step ? -1 : 1;
+	if (a->start != c->start)
+		return a->start < c->start ? -1 : 1;
+	return a->node < c->node ? -1 : a->node > c->node;
+}
+
+/* ---- communication -----------------------------------------------------------------------------
+ */
+
+/* Reductions over ranks, whose result every rank (or its part) needs. */
+static bool reduces(const struct gb *b, const struct op *op)
+{
+	const struct pl_events *e = b->t->seg[op->seg];
+	pl_id name = e->name[op->ev];
+	const char *coll =
+		e->coll && e->coll[op->ev] != PL_NONE
+			? pl_intern_get(&e->seg.str, e->coll[op->ev])
+			: pl_coll_from_name(pl_intern_get(&e->seg.str, name), e->seg.str.len[name]);
+
+	return coll && (!strcmp(coll, "allreduce") || !strcmp(coll, "reduce_scatter"));
+}
+
+static int add_comm(struct finder *f, const struct rankinfo *rk, const struct op *op,
+		    struct found *found, struct pl_err *err)
+{
+	const struct gb *b = f->b;
+	const struct node *n = &b->node[op->node];
+	struct comm x = { .issue = grads_host_time(f, op->node),
+			  .await = INT64_MAX,
+			  .bytes = b->attr[n->attr].bytes,
+			  .arrive = op->node,
+			  .group = n->group };
+	int rc;
+
+	x.named = rk->table && strstr(pl_intern_get(&b->g->str, n->name), "grad");
+	rc = pl_grow(&found->comm, &found->cap_comms, found->n_comms + 1, sizeof(x), err);
+	if (rc >= 0)
+		found->comm[found->n_comms++] = x;
+	return rc;
+}
+
+static int by_issue(const void *pa, const void *pb)
+{
+	const struct comm *a = pa, *c = pb;
+
+	if (a->step != c->step)
+		return a->step < c->step ? -1 : 1;
+	if (a->issue != c->issue)
+		return a->issue < c->issue ? -1 : 1;
+	return a->arrive < c->arrive ? -1 : a->arrive > c->arrive;
+}
+
+static int collect(struct finder *f, const struct rankinfo *rk, struct found *found,
+		   struct pl_err *err)
+{
+	const struct gb *b = f->b;
+	int rc = 0;
+
+	for (size_t k = 0; k < rk->n_res; k++) {
+		const struct resinfo *ri = &b->ri[rk->res[k]];
+
+		for (uint32_t i = 0; (ri->comm || f->accumulates) && i < ri->n; i++) {
+			const struct op *op = &ri->op[i];
+			const struct pl_events *e = b->t->seg[op->seg];
+
+			if (op->node == PL_NONE)
+				continue;
+			if (b->node[op->node].role == PL_RO_ARRIVE) {
+				if (e->kind[op->ev] == PL_K_COLLECTIVE && reduces(b, op))
+					PL_TRY(add_comm(f, rk, op, found, err));
+			} else if (e->name[op->ev] == f->accumulate[op->seg]) {
+				PL_TRY(add_grad(f, rk, op, found, err));
+			}
+		}
+	}
+out:
+	return rc;
+}
+
+/* Do the last of these gradients add up to `bytes`? */
+static bool ends_with(const struct grad *v, size_t n, int64_t bytes)
+{
+	int64_t sum = 0;
+
+	while (n-- > 0 && sum < bytes) {
+		if (v[n].bytes < 0)
+			return false;
+		sum += v[n].bytes;
+	}
+	return bytes > 0 && sum == bytes;
+}
+
+/* Does a communication of so many bytes, issued at `at`, end with the gradients there are? */
+static bool carries(const struct found *x, pl_ns at, int64_t bytes)
+{
+	size_t lo = 0, hi = x->n_grads;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (x->grad[mid].start <= at)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return ends_with(x->grad, lo, bytes);
+}
+
+/* Until when nothing waits for the rank's communication of gradients. */
+static void find_free(struct finder *f, const struct rankinfo *rk, struct found *x)
+{
+	size_t ready = 0;
+	bool inside;
+
+	pl_sort(x->grad, x->n_grads, sizeof(*x->grad), by_ready);
+	pl_sort(x->comm, x->n_comms, sizeof(*x->comm), by_issue);
+	for (size_t i = 0; i < x->n_comms; i++) {
+		const struct comm *c = &x->comm[i];
+		int32_t step = gb_step_at(f->b, rk, c->issue, &inside);
+
+		while (ready < x->n_grads && x->grad[ready].start <= c->issue)
+			ready++;
+		if (!ends_with(x->grad, ready, c->bytes))
+			continue;
+		for (size_t k = ready; k < x->n_grads; k++) {
+			if (gb_step_at(f->b, rk, x->grad[k].start, &inside) != step)
+				break;
+			f->free_until[c->arrive + 1] = x->grad[k].start;
+		}
+		/* nor before the last of them is issued */
+		for (size_t k = i + 1; k < x->n_comms && f->free_until[c->arrive + 1] > c->issue;
+		     k++) {
+			pl_ns at = x->comm[k].issue;
+
+			if (gb_step_at(f->b, rk, at, &inside) != step)
+				break;
+			if (at >= f->free_until[c->arrive + 1] && carries(x, at, x->comm[k].bytes))
+				f->free_until[c->arrive + 1] = at;
+		}
+	}
+}
+
+/* Is it an inferred wait for gradients at a time when nothing waits for them? */
+static bool false_wait(const struct finder *f, const struct edge *e)
+{
+	return e->type == (PL_E_WAIT | PL_E_INFERRED) &&
+	       f->b->node[e->dst].start < f->free_until[e->src];
+}
+
+/* Takes false waits out; the pause before one goes on to its end. */
+static int drop_false_waits(struct finder *f, struct pl_err *err)
+{
+	struct gb *b = f->b;
+	uint8_t *woken = NULL;
+	size_t kept = 0;
+	int rc;
+
+	if (!f->accumulates)
+		return 0;
+	PL_TRY(pl_alloc(&f->free_until, b->n_nodes, sizeof(*f->free_until), err));
+	PL_TRY(pl_alloc(&woken, b->n_nodes, 1, err));
+	for (size_t i = 0; i < b->n_nodes; i++)
+		f->free_until[i] = INT64_MIN;
+	for (size_t r = 0; r < b->n_ranks; r++)
+		find_free(f, &b->rank[r], &b->grads->rank[r]);
+	for (size_t i = 0; i < b->n_edges; i++)
+		woken[b->edge[i].dst] |= false_wait(f, &b->edge[i]);
+	for (size_t i = 0; i < b->n_edges; i++) {
+		struct edge e = b->edge[i];
+		struct node *n = &b->node[e.src];
+
+		if (false_wait(f, &e)) {
+			b->g->inferred_waits--;
+			continue;
+		}
+		if (woken[e.dst] && PL_E_TYPE(e.type) == PL_E_SEQ && n->role == PL_RO_GAP)
+			n->dur = b->node[e.dst].start - n->start;
+		b->edge[kept++] = e;
+	}
+	b->n_edges = kept;
+out:
+	pl_free(woken);
+	return rc;
+}
+
+/* Now that nodes have steps: what is not looked at goes, the rest comes in order. */
+static void settle(const struct finder *f, struct found *x)
+{
+	const struct gb *b = f->b;
+	size_t n = 0;
+
+	for (size_t i = 0; i < x->n_grads; i++) {
+		struct grad *g = &x->grad[i];
+
+		g->step = b->node_step[g->op];
+		if (!step_counts(f, g->step))
+			continue;
+		if (g->node != PL_NONE && b->node_step[g->node] != g->step)
+			g->node = PL_NONE;
+		x->grad[n++] = *g;
+	}
+	x->n_grads = n;
+	n = 0;
+	for (size_t i = 0; i < x->n_comms; i++) {
+		struct comm *c = &x->comm[i];
+
+		c->step = b->node_step[c->arrive];
+		if (step_counts(f, c->step) && (c->group == PL_NONE || f->parallel[c->group]))
+			x->comm[n++] = *c;
+	}
+	x->n_comms = n;
+	pl_sort(x->grad, x->n_grads, sizeof(*x->grad), by_ready);
+	pl_sort(x->comm, x->n_comms, sizeof(*x->comm), by_issue);
+}
+
+/* ---- which communication carries which gradients -----------------------------------------------
+ */
+
+/* The first gradients of v[0] .. v[n - 1] that add up to `bytes`: how many; 0 if none do. */
+static size_t adding_up(const struct grad *v, size_t n, int64_t bytes)
+{
+	int64_t sum = 0;
+
+	for (size_t i = 0; i < n && sum <= bytes; i++) {
+		if (v[i].bytes < 0)
+			return 0;
+		sum += v[i].bytes;
+		if (sum == bytes && (i + 1 == n || v[i + 1].bytes != 0))
+			return i + 1;
+	}
+	return 0;
+}
+
+/* Share `bytes` out by size, or equally where sizes are unknown; the rounded shares add up. */
+static void share_out(struct grad *v, size_t n, int64_t bytes, int64_t sum)
+{
+	double total = sum > 0 ? (double)sum : (double)n, part = 0;
+	int64_t given = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		int64_t upto;
+
+		part += sum > 0 ? (double)v[i].bytes : 1.0;
+		upto = i + 1 == n ? bytes : (int64_t)(part / total * (double)bytes);
+		v[i].bytes = pl_max_i64(0, upto - given);
+		v[i].estimated = true;
+		given += v[i].bytes;
+	}
+}
+
+/* How many of the gradients v[0] .. v[n - 1] does a communication of `bytes` carry? */
+static size_t carried(struct grad *v, size_t n, int64_t bytes)
+{
+	int64_t sum = 0;
+	size_t k;
+
+	if (bytes < 0) /* unknown: as many as there are */
+		return n;
+	k = adding_up(v, n, bytes);
+	if (k)
+		return k;
+	for (size_t i = 0; i < n && sum >= 0; i++)
+		sum = v[i].bytes < 0 ? -1 : sum + v[i].bytes;
+	if (sum >= 0 && (bytes > 2 * sum || sum > 2 * bytes))
+		return 0;
+	if (sum < 0 && bytes <= SMALL_BYTES)
+		return 0;
+	share_out(v, n, bytes, sum);
+	return n;
+}
+
+static void assign(struct found *found, size_t g0, size_t g1, size_t c0, size_t c1)
+{
+	size_t next = g0, ready = g0;
+
+	for (size_t c = c0; c < c1; c++) {
+		const struct comm *x = &found->comm[c];
+		size_t n;
+
+		if (x->await < found->grad[g1 - 1].start)
+			continue;
+		while (ready < g1 && found->grad[ready].start <= x->issue)
+			ready++;
+		if (ready == next)
+			continue;
+		n = carried(found->grad + next, ready - next, x->bytes);
+		for (; n; n--)
+			found->grad[next++].comm = (uint32_t)c;
+	}
+}
+
+/* ---- writing -----------------------------------------------------------------------------------
+ */
+
+static int put_tensor(struct finder *f, const char *name, const struct pl_tensor *p,
+		      uint32_t consumer, struct pl_err *err)
+{
+	struct pl_graph *g = f->g;
+	struct pl_tensor *t;
+	int rc;
+
+	PL_TRY(pl_grow(&g->tensor, &g->cap_tensors, g->n_tensors + 1, sizeof(*g->tensor), err));
+	t = &g->tensor[g->n_tensors];
+	*t = *p;
+	t->role = PL_TR_GRAD;
+	t->consumer = (uint32_t)g->n_consumers;
+	t->n_consumers = 0;
+	PL_TRY(pl_intern_add(&g->str, name, strlen(name), &t->name, err));
+	if (consumer != PL_NONE) {
+		PL_TRY(pl_grow(&g->consumer, &g->cap_consumers, g->n_consumers + 1,
+			       sizeof(*g->consumer), err));
+		g->consumer[g->n_consumers++] = f->b->local[consumer];
+		t->n_consumers = 1;
+	}
+	g->n_tensors++;
+out:
+	return rc;
+}
+
+static int put_grads(struct finder *f, const struct found *found, size_t g0, size_t g1,
+		     struct pl_err *err)
+{
+	int rc = 0;
+
+	for (size_t i = g0; i < g1 && rc >= 0; i++) {
+		const struct grad *x = &found->grad[i];
+		struct pl_tensor t = { .type = x->type,
+				       .flags = (uint8_t)((x->estimated ? PL_TF_ESTIMATED : 0) |
+							  (x->elsewhere ? PL_TF_ELSEWHERE : 0)),
+				       .bytes = x->bytes,
+				       .shape = f->b->step_shape[x->step],
+				       .producer = x->node == PL_NONE ? PL_NONE
+								      : f->b->local[x->node] };
+		char name[NAME_MAX_];
+
+		snprintf(name, sizeof(name), "grad %zu%s%s", i - g0, x->dims[0] ? " " : "",
+			 x->dims);
+		rc = put_tensor(f, name, &t,
+				x->comm == PL_NONE ? PL_NONE : found->comm[x->comm].arrive, err);
+	}
+	return rc;
+}
+
+static bool small(const struct comm *x)
+{
+	return x->bytes >= 0 && x->bytes <= SMALL_BYTES;
+}
+
+/* Do the reductions of this group overlap with what follows them? c[0] .. c[n - 1]: of a step. */
+static bool overlaps(const struct comm *c, size_t n, uint32_t group)
+{
+	const struct comm *last = NULL;
+	bool waited = false;
+	size_t count = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (c[i].group != group || small(&c[i]))
+			continue;
+		if (last && last->await <= c[i].issue)
+			return false;
+		waited |= c[i].await != INT64_MAX;
+		last = &c[i];
+		count++;
+	}
+	return count >= 2 && waited;
+}
+
+static int put_buckets(struct finder *f, const struct comm *c, size_t n, uint32_t group, bool more,
+		       struct pl_err *err)
+{
+	const struct gb *b = f->b;
+	size_t number = 0;
+	int rc = 0;
+
+	for (size_t i = 0; i < n && rc >= 0; i++) {
+		struct pl_tensor t = { .type = PL_NONE,
+				       .bytes = c[i].bytes,
+				       .shape = b->step_shape[c[i].step],
+				       .producer = PL_NONE };
+		char name[NAME_MAX_];
+
+		if (c[i].group != group || (!c[i].named && small(&c[i])))
+			continue;
+		snprintf(name, sizeof(name), "bucket %zu", number++);
+		if (more && group != PL_NONE)
+			snprintf(name + strlen(name), sizeof(name) - strlen(name), " (%.60s)",
+				 pl_intern_get(&b->g->str, b->g->group[group].name));
+		rc = put_tensor(f, name, &t, c[i].arrive, err);
+	}
+	return rc;
+}
+
+/* Reductions c[0] .. c[n - 1] of a step in which no gradient was seen. The first group's tensors
+ * have plain names, those of a second group of the same rank name it. */
+static int bucket_step(struct finder *f, struct comm *c, size_t n, struct pl_err *err)
+{
+	bool more = false, named = false;
+	size_t left = 0;
+	int rc = 0;
+
+	for (size_t i = 0; i < n; i++)
+		named |= c[i].named;
+	for (size_t i = 0; named && i < n; i++) /* then names decide */
+		if (c[i].named)
+			c[left++] = c[i];
+	n = named ? left : n;
+	for (size_t i = 0; i < n && rc >= 0; i++) {
+		bool seen = false;
+
+		for (size_t k = 0; k < i && !seen; k++)
+			seen = c[k].group == c[i].group;
+		if (seen || (!named && !overlaps(c, n, c[i].group)))
+			continue;
+		rc = put_buckets(f, c, n, c[i].group, more, err);
+		more = true;
+	}
+	return rc;
+}
+
+static int one_rank(struct finder *f, struct found *found, struct pl_err *err)
+{
+	size_t g = 0, c = 0;
+	int rc = 0;
+
+	settle(f, found);
+	while (g < found->n_grads || c < found->n_comms) {
+		int32_t step = INT32_MAX;
+		size_t g1 = g, c1 = c;
+
+		if (g < found->n_grads)
+			step = found->grad[g].step;
+		if (c < found->n_comms && found->comm[c].step < step)
+			step = found->comm[c].step;
+		while (g1 < found->n_grads && found->grad[g1].step == step)
+			g1++;
+		while (c1 < found->n_comms && found->comm[c1].step == step)
+			c1++;
+		if (g1 > g) {
+			assign(found, g, g1, c, c1);
+			gb_memory_grads(f->b, (size_t)(found - f->b->grads->rank), found->grad + g,
+					g1 - g);
+			PL_TRY(put_grads(f, found, g, g1, err));
+		} else {
+			PL_TRY(bucket_step(f, found->comm + c, c1 - c, err));
+		}
+		g = g1;
+		c = c1;
+	}
+out:
+	return rc;
+}
+
+static int find(struct finder *f, struct pl_err *err)
+{
+	struct gb *b = f->b;
+	int rc;
+
+	PL_TRY(pl_alloc(&b->grads, 1, sizeof(*b->grads), err));
+	PL_TRY(pl_alloc(&b->grads->rank, b->n_ranks, sizeof(*b->grads->rank), err));
+	PL_TRY(pl_alloc(&f->accumulate, b->t->n_segs, sizeof(*f->accumulate), err));
+	for (uint32_t i = 0; i < b->t->n_segs; i++) {
+		f->accumulate[i] =
+			pl_intern_find(&b->t->seg[i]->seg.str, accumulate, sizeof(accumulate) - 1);
+		f->accumulates |= f->accumulate[i] != PL_NONE;
+	}
+	PL_TRY(grads_issuers(f, err));
+	for (size_t r = 0; r < b->n_ranks; r++)
+		PL_TRY(collect(f, &b->rank[r], &b->grads->rank[r], err));
+	PL_TRY(drop_false_waits(f, err));
+	rc = grads_waits(f, err);
+out:
+	return rc;
+}
+
+int gb_find_tensors(struct gb *b, struct pl_err *err)
+{
+	struct finder f = { .b = b, .g = b->g };
+	int rc = find(&f, err);
+
+	pl_free(f.accumulate);
+	pl_free(f.issuer);
+	pl_free(f.free_until);
+	return rc;
+}
+
+int gb_put_tensors(struct gb *b, struct pl_err *err)
+{
+	struct finder f = { .b = b, .g = b->g };
+	int rc;
+
+	PL_TRY(find_shapes(&f, err));
+	PL_TRY(find_groups(&f, err));
+	for (size_t r = 0; r < b->n_ranks; r++)
+		PL_TRY(one_rank(&f, &b->grads->rank[r], err));
+out:
+	pl_free(f.first_step);
+	pl_free(f.parallel);
+	return rc;
+}
+
+void gb_drop_tensors(struct gb *b)
+{
+	for (size_t r = 0; b->grads && b->grads->rank && r < b->n_ranks; r++) {
+		pl_free(b->grads->rank[r].grad);
+		pl_free(b->grads->rank[r].comm);
+	}
+	if (b->grads)
+		pl_free(b->grads->rank);
+	pl_free(b->grads);
+}

@@ -1,0 +1,70 @@
+/* tensors.h - what the search for gradients in traces works on: tensors.c, tensor_waits.c. */
+#ifndef PL_TENSORS_H
+#define PL_TENSORS_H
+
+#include "derive/internal.h"
+
+struct grad {
+	pl_ns start;
+	int32_t step;  /* from gb_put_tensors() on */
+	uint32_t op;   /* node of the operator */
+	uint32_t node; /* at its end the gradient is ready */
+	int64_t bytes; /* -1 unknown */
+	pl_id type;    /* of the graph, PL_NONE */
+	char dims[48]; /* "100x768", empty unknown */
+	uint32_t comm; /* that carries it, into found.comm; PL_NONE */
+	bool estimated;
+	bool elsewhere; /* an allocation of its own stands for its memory */
+};
+
+struct comm {
+	pl_ns issue, await; /* await: first time that its result was waited for, INT64_MAX never */
+	int64_t bytes;
+	int32_t step; /* from gb_put_tensors() on */
+	uint32_t arrive, group;
+	bool named; /* its name says that it carries gradients */
+};
+
+struct found { /* of a rank */
+	struct grad *grad;
+	size_t n_grads, cap_grads;
+	struct comm *comm;
+	size_t n_comms, cap_comms;
+};
+
+struct gb_grads {
+	struct found *rank; /* [rank] */
+};
+
+struct finder {
+	struct gb *b;
+	struct pl_graph *g;
+	pl_id *accumulate;   /* [segment]: the name, PL_NONE if it is not there */
+	uint32_t *issuer;    /* [node]: what launched it, PL_NONE */
+	bool accumulates;    /* some segment has the name */
+	pl_ns *free_until;   /* [node]: of transfers: nothing waits for it before */
+	int32_t *first_step; /* [shape]: the step that its tensors are taken from */
+	bool *parallel;	     /* [group]: may be data-parallel */
+};
+
+/* When the host issued what the node is, or did it. */
+static inline pl_ns grads_host_time(const struct finder *f, uint32_t node)
+{
+	uint32_t by = f->issuer[node];
+
+	return f->b->node[by == PL_NONE ? node : by].start;
+}
+
+static inline bool grads_is_comm(const struct node *n)
+{
+	return n->role == PL_RO_ARRIVE || n->role == PL_RO_TRANSFER || n->type == PL_N_RENDEZVOUS;
+}
+
+/* Which allocations of the rank are the gradients g[0] .. g[n - 1], all of one step, in order. */
+void gb_memory_grads(struct gb *b, size_t rank, struct grad *g, size_t n);
+/* What launched what. */
+int grads_issuers(struct finder *f, struct pl_err *err) PL_MUST;
+/* When the result of each communication that was found was first waited for. */
+int grads_waits(struct finder *f, struct pl_err *err) PL_MUST;
+
+#endif

@@ -1,0 +1,342 @@
+/*
+ * What the host waits for: the device, or a thread that communicates.
+ *
+ * Recorded (cuda_sync events) where the profiler wrote them. Otherwise inferred, and marked:
+ *
+ * - cudaStreamSynchronize and cudaEventSynchronize name no stream: the one whose last operation
+ * ended within the call, nearest to its end.
+ * - A launch or copy call that ends after its own operation (pageable memory) waited for that; a
+ * call that frees memory and ends right after an operation waited for the device.
+ * - A pause of a host thread in which a communicating thread finished, shortly before the pause
+ * ended, was a wait for it. So was one that ended a little before the communication did, as its
+ * thread shows it: who is woken may go on first. The result was there then, and from there on
+ * the thread was not communicating.
+ *
+ * What the device waits for on the device is in events.c, launches that wait for room in queue.c.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "derive/internal.h"
+
+#define TOL_NS	       2000	/* of rounding in start and end times */
+#define SYNC_RETURN_NS 100000	/* a wait returns within this after what it waited for */
+#define SYNC_MIN_NS    5000	/* shorter calls did not wait */
+#define PAUSE_MIN_NS   200000	/* pauses searched for a wait on a communicating thread */
+#define PAUSE_NEAR_NS  1000000	/* and how long after the end of it they may go on */
+#define WAKER_LATE_NS  10000000 /* a thread that woke another may have to wait for a processor */
+#define BACK_STEPS     64
+
+static void lanes_fini(struct lanes *l)
+{
+	for (size_t i = 0; i < l->n; i++) {
+		pl_free(l->v[i].op);
+		pl_free(l->v[i].call);
+	}
+	pl_free(l->v);
+}
+
+static int lane_add(struct lanes *l, uint32_t res, struct op *op, uint32_t call, struct pl_err *err)
+{
+	struct lane *x = NULL;
+	int rc;
+
+	for (size_t i = 0; i < l->n && !x; i++)
+		if (l->v[i].res == res)
+			x = &l->v[i];
+	if (!x) {
+		if (l->n == 64)
+			return 0; /* further streams take no part in inference */
+		if ((rc = pl_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v), err)) < 0)
+			return rc;
+		x = &l->v[l->n++];
+		memset(x, 0, sizeof(*x));
+		x->res = res;
+	}
+	if ((rc = pl_grow(&x->op, &x->cap, x->n + 1, sizeof(*x->op), err)) < 0 ||
+	    (rc = pl_grow(&x->call, &x->cap_call, x->n + 1, sizeof(*x->call), err)) < 0)
+		return rc;
+	x->op[x->n] = op;
+	x->call[x->n++] = call;
+	return 0;
+}
+
+static int build_lanes(const struct gb *b, const struct rankinfo *rk, struct lanes *l,
+		       struct pl_err *err)
+{
+	int rc;
+
+	for (uint32_t c = 0; c < rk->n_calls; c++) {
+		for (uint32_t k = 0; k < rk->call[c].n_ops; k++) {
+			struct op *op = rk->by_call[rk->call[c].first_op + k];
+
+			if ((rc = lane_add(l, b->node[op->node].res, op, c, err)) < 0)
+				return rc;
+		}
+	}
+	return 0;
+}
+
+/* How many operations of the lane were launched before call c. */
+uint32_t gb_launched(const struct lane *x, uint32_t c)
+{
+	uint32_t lo = 0, hi = x->n;
+
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+
+		if (x->call[mid] < c)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+/* ---- the host waits for the device
+ * ------------------------------------------------------------------------ */
+
+/* The call waited until `op` ended: size its two nodes, and tie the second to the operation. */
+static int host_wait(struct gb *b, const struct call *c, const struct op *op, bool binding,
+		     bool inferred, struct pl_err *err)
+{
+	struct node *first = &b->node[c->node], *rest = &b->node[c->last];
+
+	if (c->node == c->last)
+		return 0;
+	if (binding && op->end > first->start && op->end <= c->end + TOL_NS &&
+	    gb_end(b, c->last) > op->end) {
+		pl_ns end = gb_end(b, c->last),
+		      own = pl_min_i64(op->end - first->start, SYNC_MIN_NS);
+
+		own = pl_min_i64(own, first->dur);
+		first->dur = own;
+		rest->start = pl_max_i64(op->end, first->start + own);
+		rest->dur = pl_max_i64(0, end - rest->start);
+	}
+	if (op->end > rest->start + TOL_NS)
+		return 0; /* it ended later than the call: the call did not wait for it */
+	if (inferred)
+		b->g->inferred_waits++;
+	else
+		b->g->recorded_waits++;
+	return gb_edge(b, op->last, c->last, PL_E_WAIT | (inferred ? PL_E_INFERRED : 0), err);
+}
+
+/* Last operation of each lane launched before the call; the one that ended last within it. */
+static struct op *last_within(const struct lanes *l, const struct call *c, uint32_t index,
+			      pl_ns near)
+{
+	struct op *best = NULL;
+
+	for (size_t i = 0; i < l->n; i++) {
+		uint32_t n = gb_launched(&l->v[i], index);
+		struct op *op = n ? l->v[i].op[n - 1] : NULL;
+
+		if (op && op->end > c->start && op->end <= c->end + TOL_NS &&
+		    c->end - op->end <= near && (!best || op->end > best->end))
+			best = op;
+	}
+	return best;
+}
+
+static int by_sync_corr(const void *pa, const void *pb)
+{
+	const struct syncrec *a = pa, *c = pb;
+
+	if (a->corr != c->corr)
+		return a->corr < c->corr ? -1 : 1;
+	return (int)a->wait - (int)c->wait;
+}
+
+static const struct syncrec *find_sync(const struct rankinfo *rk, int64_t corr)
+{
+	struct syncrec key = { .corr = corr };
+
+	if (corr == INT64_MIN || !rk->n_sync)
+		return NULL;
+	return bsearch(&key, rk->sync, rk->n_sync, sizeof(*rk->sync), by_sync_corr);
+}
+
+/* A synchronisation whose stream is known, or that covers all: tie it to every lane meant. */
+static int known_sync(struct gb *b, const struct lanes *l, const struct call *c, uint32_t index,
+		      int64_t stream, bool inferred, struct pl_err *err)
+{
+	struct op *best = NULL;
+	int rc;
+
+	for (int pass = 0; pass < 2; pass++) {
+		for (size_t i = 0; i < l->n; i++) {
+			uint32_t n = gb_launched(&l->v[i], index);
+			struct op *op = n ? l->v[i].op[n - 1] : NULL;
+
+			if (!op || (stream >= 0 && b->ri[l->v[i].res].stream != stream))
+				continue;
+			if (!pass && op->end <= c->end + TOL_NS && (!best || op->end > best->end))
+				best = op;
+			if (pass && op != best &&
+			    (rc = host_wait(b, c, op, false, inferred, err)) < 0)
+				return rc;
+		}
+		if (!pass && best && (rc = host_wait(b, c, best, true, inferred, err)) < 0)
+			return rc;
+	}
+	return 0;
+}
+
+static int one_sync(struct gb *b, const struct rankinfo *rk, const struct lanes *l, uint32_t index,
+		    struct pl_err *err)
+{
+	const struct call *c = &rk->call[index];
+	const struct syncrec *s = find_sync(rk, c->corr);
+	pl_ns near = pl_max_i64(SYNC_RETURN_NS, (c->end - c->start) / 5);
+	struct op *op;
+
+	if (s && (s->stream >= 0 || s->device_wide))
+		return known_sync(b, l, c, index, s->device_wide ? -1 : s->stream, false, err);
+	if (c->type == CALL_SYNC && c->device_wide)
+		return known_sync(b, l, c, index, -1, false, err);
+	if (!b->o->infer)
+		return 0;
+	if (c->type == CALL_SYNC) {
+		op = c->end - c->start >= SYNC_MIN_NS ? last_within(l, c, index, near) : NULL;
+		return op ? host_wait(b, c, op, true, true, err) : 0;
+	}
+	if (c->type == CALL_FREE) {
+		op = c->end - c->start >= 10 * SYNC_MIN_NS
+			     ? last_within(l, c, index, SYNC_RETURN_NS / 4)
+			     : NULL;
+		return op ? host_wait(b, c, op, true, true, err) : 0;
+	}
+	if (c->n_ops) { /* a copy call that lasts as long as its copy */
+		op = rk->by_call[c->first_op + c->n_ops - 1];
+		if (op->end <= c->end && b->node[op->node].role == PL_RO_COPY)
+			return host_wait(b, c, op, true, true, err);
+	}
+	return 0;
+}
+
+/* ---- the host waits for a communicating thread
+ * ---------------------------------------------------------- */
+
+/* The operation of a communicating thread that ended last in (from, to], or with `first`, ended
+ * first; of those that began before `before`. PL_NONE if there is none. */
+static uint32_t finished_in(const struct gb *b, const struct rankinfo *rk, pl_ns from, pl_ns to,
+			    pl_ns before, bool first)
+{
+	uint32_t best = PL_NONE;
+
+	for (size_t k = 0; k < rk->n_res; k++) {
+		const struct resinfo *ri = &b->ri[rk->res[k]];
+		uint32_t lo = 0, hi = ri->service ? ri->n : 0;
+
+		while (lo < hi) {
+			uint32_t mid = lo + (hi - lo) / 2;
+
+			if (ri->op[mid].start < before)
+				lo = mid + 1;
+			else
+				hi = mid;
+		}
+		for (uint32_t i = lo; i-- > 0 && lo - i <= BACK_STEPS;) {
+			uint32_t op = ri->op[i].last;
+			pl_ns end = gb_end(b, op);
+
+			if (end > from && end <= to && b->node[op].start < before &&
+			    (best == PL_NONE ||
+			     (first ? end < gb_end(b, best) : end > gb_end(b, best))))
+				best = op;
+		}
+	}
+	return best;
+}
+
+/* What a pause from a0 to a1 waited for, PL_NONE if for nothing. Ends it then at the latest. */
+static uint32_t waited_for(struct gb *b, const struct rankinfo *rk, pl_ns a0, pl_ns a1)
+{
+	pl_ns part = (a1 - a0) / 4;
+	uint32_t done = finished_in(b, rk, pl_max_i64(a0, a1 - pl_max_i64(PAUSE_NEAR_NS, part)), a1,
+				    a1, false);
+
+	if (done != PL_NONE)
+		return done;
+	done = finished_in(b, rk, a1, a1 + pl_min_i64(WAKER_LATE_NS, part), a1, true);
+	if (done != PL_NONE)
+		b->node[done].dur = a1 - b->node[done].start;
+	return done;
+}
+
+static int service_waits(struct gb *b, const struct rankinfo *rk, struct pl_err *err)
+{
+	int rc;
+
+	for (size_t k = 0; k < rk->n_res; k++) {
+		struct resinfo *ri = &b->ri[rk->res[k]];
+
+		if (!ri->thread || ri->service)
+			continue;
+		for (uint32_t i = ri->node0; i < ri->node1; i++) {
+			struct node back = b->node[i];
+			pl_ns a1 = back.start + back.dur;
+			uint32_t done, id;
+
+			if (back.role != PL_RO_GAP || back.dur < PAUSE_MIN_NS)
+				continue;
+			done = waited_for(b, rk, back.start, a1);
+			if (done == PL_NONE)
+				continue;
+			b->node[i].dur = 0;
+			b->node[i].flags |= PL_NF_INFERRED;
+			back.start = gb_end(b, done);
+			back.dur = a1 - back.start;
+			back.flags |= PL_NF_INFERRED;
+			if ((rc = gb_node(b, &back, &id, err)) < 0 ||
+			    (rc = gb_edge(b, i, id, PL_E_SEQ, err)) < 0 ||
+			    (rc = gb_edge(b, done, id, PL_E_WAIT | PL_E_INFERRED, err)) < 0 ||
+			    (i + 1 < ri->node1 && (rc = gb_edge(b, id, i + 1, PL_E_SEQ, err)) < 0))
+				return rc;
+			b->g->inferred_waits++;
+		}
+	}
+	return 0;
+}
+
+static int rank_waits(struct gb *b, struct rankinfo *rk, uint64_t *hash, uint32_t *lane_of,
+		      struct pl_err *err)
+{
+	struct lanes l = { 0 };
+	int rc;
+
+	if (rk->n_sync)
+		pl_sort(rk->sync, rk->n_sync, sizeof(*rk->sync), by_sync_corr);
+	PL_TRY(build_lanes(b, rk, &l, err));
+	PL_TRY(gb_events(b, rk, &l, hash, lane_of, err));
+	for (uint32_t c = 0; c < rk->n_calls; c++)
+		if (rk->call[c].type == CALL_SYNC || rk->call[c].type == CALL_FREE ||
+		    rk->call[c].type == CALL_LAUNCH)
+			PL_TRY(one_sync(b, rk, &l, c, err));
+	if (b->o->infer)
+		PL_TRY(service_waits(b, rk, err));
+	if (b->o->infer)
+		PL_TRY(gb_queue(b, rk, &l, err));
+out:
+	lanes_fini(&l);
+	return rc;
+}
+
+int gb_waits(struct gb *b, struct pl_err *err)
+{
+	uint64_t *hash = NULL;
+	uint32_t *lane_of = NULL;
+	int rc;
+
+	PL_TRY(pl_alloc(&hash, b->g->str.n + 1, sizeof(*hash), err));
+	PL_TRY(pl_alloc(&lane_of, b->g->n_res, sizeof(*lane_of), err));
+	memset(lane_of, 0xff, b->g->n_res * sizeof(*lane_of));
+	for (size_t r = 0; r < b->n_ranks; r++)
+		PL_TRY(rank_waits(b, &b->rank[r], hash, lane_of, err));
+out:
+	pl_free(hash);
+	pl_free(lane_of);
+	return rc;
+}

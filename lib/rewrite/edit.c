@@ -1,0 +1,379 @@
+/*
+ * Changes to a graph taken apart, and their undoing.
+ *
+ * Edges lie in two doubly linked lists, by source and by target. An edge that is taken out keeps
+ * its own links, so that undoing in reverse order puts it back where it was (Knuth's dancing
+ * links); the numbers of nodes and edges stay stable, and added ones go when they are undone.
+ *
+ * The length of a step is the start of its sink, a node of the edit alone. Every live node that
+ * counts for the step leads to the sink or to another such node; what drops edges keeps that true.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "rewrite/edit_internal.h"
+
+int edit_log(struct pl_edit *e, enum eundo_op op, uint32_t id, int64_t old, struct pl_err *err)
+{
+	int rc = pl_grow(&e->undo, &e->cap_undo, e->n_undo + 1, sizeof(*e->undo), err);
+
+	if (rc == 0)
+		e->undo[e->n_undo++] = (struct pl_eundo){ old, id, (uint8_t)op };
+	return rc;
+}
+
+size_t pl_edit_mark(const struct pl_edit *e)
+{
+	return e->n_undo;
+}
+
+void pl_edit_commit(struct pl_edit *e)
+{
+	e->n_undo = 0;
+}
+
+/* ---- the lists ------------------------------------------------------------------------------- */
+
+void edit_link(struct pl_edit *e, uint32_t edge)
+{
+	struct pl_eedge *x = &e->edge[edge];
+	struct pl_enode *s = &e->node[x->src], *d = &e->node[x->dst];
+
+	x->out_prev = x->in_prev = PL_NONE;
+	x->out_next = s->out;
+	x->in_next = d->in;
+	if (s->out != PL_NONE)
+		e->edge[s->out].out_prev = edge;
+	if (d->in != PL_NONE)
+		e->edge[d->in].in_prev = edge;
+	s->out = d->in = edge;
+	x->dead = false;
+}
+
+static void unlink_edge(struct pl_edit *e, uint32_t edge)
+{
+	struct pl_eedge *x = &e->edge[edge];
+
+	if (x->out_prev != PL_NONE)
+		e->edge[x->out_prev].out_next = x->out_next;
+	else
+		e->node[x->src].out = x->out_next;
+	if (x->out_next != PL_NONE)
+		e->edge[x->out_next].out_prev = x->out_prev;
+	if (x->in_prev != PL_NONE)
+		e->edge[x->in_prev].in_next = x->in_next;
+	else
+		e->node[x->dst].in = x->in_next;
+	if (x->in_next != PL_NONE)
+		e->edge[x->in_next].in_prev = x->in_prev;
+	x->dead = true;
+}
+
+/* Back to where it was: its neighbours are again those of the time when it was taken out. */
+static void relink_edge(struct pl_edit *e, uint32_t edge)
+{
+	struct pl_eedge *x = &e->edge[edge];
+
+	if (x->out_prev != PL_NONE)
+		e->edge[x->out_prev].out_next = edge;
+	else
+		e->node[x->src].out = edge;
+	if (x->out_next != PL_NONE)
+		e->edge[x->out_next].out_prev = edge;
+	if (x->in_prev != PL_NONE)
+		e->edge[x->in_prev].in_next = edge;
+	else
+		e->node[x->dst].in = edge;
+	if (x->in_next != PL_NONE)
+		e->edge[x->in_next].in_prev = edge;
+	x->dead = false;
+}
+
+/* ---- undo ------------------------------------------------------------------------------------ */
+
+/* The heap has room for every node: see edit_touch(). */
+static void requeue(struct pl_edit *e, uint32_t node)
+{
+	struct pl_err ignore = { 0 };
+
+	if (node < e->n_nodes && edit_touch(e, node, &ignore) < 0)
+		return;
+}
+
+void pl_edit_undo(struct pl_edit *e, size_t mark)
+{
+	while (e->n_undo > mark) {
+		struct pl_eundo u = e->undo[--e->n_undo];
+
+		switch ((enum eundo_op)u.op) {
+		case EU_START:
+			e->node[u.id].start = u.old;
+			break;
+		case EU_DUR:
+			e->node[u.id].dur = u.old;
+			break;
+		case EU_BYTES:
+			e->node[u.id].bytes = u.old;
+			break;
+		case EU_FIXED:
+			e->node[u.id].fixed = u.old;
+			break;
+		case EU_WEIGHT:
+			e->edge[u.id].w = u.old;
+			break;
+		case EU_ARRIVE:
+			e->tensor[u.id].arrive = (uint32_t)u.old;
+			break;
+		case EU_REMADE:
+			e->tensor[u.id].remade = u.old;
+			break;
+		case EU_ADD_NODE:
+			e->n_nodes = u.id;
+			break;
+		case EU_DROP_NODE:
+			e->node[u.id].dead = false;
+			break;
+		case EU_ADD_EDGE:
+			unlink_edge(e, u.id);
+			e->n_edges = u.id;
+			break;
+		case EU_DROP_EDGE:
+			relink_edge(e, u.id);
+			break;
+		case EU_SEED:
+			requeue(e, u.id);
+			break;
+		}
+	}
+}
+
+/* ---- changes --------------------------------------------------------------------------------- */
+
+static int new_edge(struct pl_edit *e, uint32_t src, uint32_t dst, unsigned type, pl_ns w,
+		    struct pl_err *err)
+{
+	int rc = pl_grow(&e->edge, &e->cap_edges, e->n_edges + 1, sizeof(*e->edge), err);
+
+	if (rc < 0 || (rc = edit_touch(e, dst, err)) < 0 ||
+	    (rc = edit_log(e, EU_ADD_EDGE, (uint32_t)e->n_edges, 0, err)) < 0)
+		return rc;
+	e->edge[e->n_edges] =
+		(struct pl_eedge){ .src = src, .dst = dst, .w = w, .type = (uint8_t)type };
+	edit_link(e, (uint32_t)e->n_edges++);
+	return 0;
+}
+
+int pl_edit_add_edge(struct pl_edit *e, uint32_t src, uint32_t dst, unsigned type, pl_ns w,
+		     struct pl_err *err)
+{
+	if (src >= e->n_nodes || dst >= e->n_nodes || src == dst || e->node[src].dead ||
+	    e->node[dst].dead)
+		return pl_fail(err, PL_EINTERNAL, "edge %u -> %u of an edit with %zu nodes", src,
+			       dst, e->n_nodes);
+	if (e->n_edges >= PL_NONE - 1)
+		return pl_fail(err, PL_ELIMIT, "more than %u edges", PL_NONE - 1);
+	return new_edge(e, src, dst, type, w, err);
+}
+
+/* Does the node's end still count for its step? If not, let the sink wait for it. */
+static int keep_covered(struct pl_edit *e, uint32_t node, struct pl_err *err)
+{
+	const struct pl_enode *n = &e->node[node];
+
+	if (n->dead || !(n->flags & PL_NF_IN_STEP))
+		return 0;
+	for (uint32_t x = n->out; x != PL_NONE; x = e->edge[x].out_next)
+		if (edit_covers(e, &e->edge[x]))
+			return 0;
+	return new_edge(e, node, e->step[n->step].sink, PL_E_SEQ, 0, err);
+}
+
+/* Without a predecessor of its step it may be what the step begins with. */
+static int may_begin(struct pl_edit *e, uint32_t node, struct pl_err *err)
+{
+	struct pl_estep *s = &e->step[e->node[node].step];
+	int rc;
+
+	if (!(e->node[node].flags & PL_NF_STEP_BEGIN) || e->node[node].begins)
+		return 0;
+	rc = pl_grow(&s->begin, &s->cap_begin, s->n_begin + 1, sizeof(*s->begin), err);
+	if (rc < 0)
+		return rc;
+	s->begin[s->n_begin++] = node;
+	e->node[node].begins = true;
+	return 0;
+}
+
+static int drop_edge(struct pl_edit *e, uint32_t edge, struct pl_err *err)
+{
+	uint32_t dst = e->edge[edge].dst;
+	int rc;
+
+	if ((rc = may_begin(e, dst, err)) < 0 || (rc = edit_touch(e, dst, err)) < 0 ||
+	    (rc = edit_log(e, EU_DROP_EDGE, edge, 0, err)) < 0)
+		return rc;
+	unlink_edge(e, edge);
+	return 0;
+}
+
+int pl_edit_drop_edge(struct pl_edit *e, uint32_t edge, struct pl_err *err)
+{
+	uint32_t src = e->edge[edge].src;
+	int rc;
+
+	if (edge >= e->n_edges || e->edge[edge].dead)
+		return pl_fail(err, PL_EINTERNAL, "edge %u of an edit is not there", edge);
+	rc = drop_edge(e, edge, err);
+	return rc < 0 ? rc : keep_covered(e, src, err);
+}
+
+/* What a later step finds on the resource is behind this node too. */
+static int follow(struct pl_edit *e, uint32_t node, uint32_t res, struct pl_err *err)
+{
+	const uint32_t *next = e->step[e->node[node].step].next;
+
+	return !next || res == PL_NONE || next[res] == PL_NONE
+		       ? 0
+		       : new_edge(e, node, next[res], PL_E_SEQ, 0, err);
+}
+
+int pl_edit_add_node(struct pl_edit *e, const struct pl_enode *n, uint32_t after, uint32_t *id,
+		     struct pl_err *err)
+{
+	struct pl_enode *to;
+	int rc;
+
+	if (n->step >= e->n_steps)
+		return pl_fail(err, PL_EINTERNAL, "step %u of an edit with %u", n->step,
+			       e->n_steps);
+	if (e->n_nodes >= PL_NONE - 1)
+		return pl_fail(err, PL_ELIMIT, "more than %u nodes", PL_NONE - 1);
+	if ((rc = pl_grow(&e->node, &e->cap_nodes, e->n_nodes + 1, sizeof(*e->node), err)) < 0 ||
+	    (rc = edit_log(e, EU_ADD_NODE, (uint32_t)e->n_nodes, 0, err)) < 0)
+		return rc;
+	*id = (uint32_t)e->n_nodes;
+	to = &e->node[e->n_nodes++];
+	*to = *n;
+	to->in = to->out = PL_NONE;
+	to->label = after == PL_NONE ? 0 : e->node[after].label + 1;
+	to->dead = to->queued = to->begins = false;
+	if ((rc = edit_touch(e, *id, err)) < 0 || (rc = may_begin(e, *id, err)) < 0 ||
+	    (rc = follow(e, *id, n->res, err)) < 0)
+		return rc;
+	return keep_covered(e, *id, err);
+}
+
+int pl_edit_drop_node(struct pl_edit *e, uint32_t node, struct pl_err *err)
+{
+	int rc;
+
+	if (node >= e->n_nodes || e->node[node].dead)
+		return pl_fail(err, PL_EINTERNAL, "node %u of an edit is not there", node);
+	for (uint32_t x = e->node[node].in; x != PL_NONE; x = e->edge[x].in_next) {
+		uint32_t src = e->edge[x].src;
+
+		if (e->node[src].res == e->node[node].res && e->node[src].type != PL_N_ENTRY &&
+		    (rc = follow(e, src, e->node[src].res, err)) < 0)
+			return rc;
+	}
+	if ((rc = edit_log(e, EU_DROP_NODE, node, 0, err)) < 0)
+		return rc;
+	e->node[node].dead = true;
+	while (e->node[node].out != PL_NONE)
+		if ((rc = drop_edge(e, e->node[node].out, err)) < 0)
+			return rc;
+	while (e->node[node].in != PL_NONE)
+		if ((rc = pl_edit_drop_edge(e, e->node[node].in, err)) < 0)
+			return rc;
+	return 0;
+}
+
+/* The ends of edges from the start of their source do not move with its duration. */
+int pl_edit_set_dur(struct pl_edit *e, uint32_t node, pl_ns dur, struct pl_err *err)
+{
+	int rc;
+
+	if (e->node[node].dur == dur)
+		return 0;
+	for (uint32_t x = e->node[node].out; x != PL_NONE; x = e->edge[x].out_next)
+		if (!edit_from_start(e->edge[x].type) &&
+		    (rc = edit_touch(e, e->edge[x].dst, err)) < 0)
+			return rc;
+	if ((rc = edit_log(e, EU_DUR, node, e->node[node].dur, err)) < 0)
+		return rc;
+	e->node[node].dur = dur;
+	return 0;
+}
+
+int pl_edit_set_weight(struct pl_edit *e, uint32_t edge, pl_ns w, struct pl_err *err)
+{
+	int rc;
+
+	if (e->edge[edge].w == w)
+		return 0;
+	if ((rc = edit_touch(e, e->edge[edge].dst, err)) < 0 ||
+	    (rc = edit_log(e, EU_WEIGHT, edge, e->edge[edge].w, err)) < 0)
+		return rc;
+	e->edge[edge].w = w;
+	return 0;
+}
+
+int pl_edit_set_bytes(struct pl_edit *e, uint32_t node, int64_t bytes, struct pl_err *err)
+{
+	int rc = edit_log(e, EU_BYTES, node, e->node[node].bytes, err);
+
+	if (rc == 0)
+		e->node[node].bytes = bytes;
+	return rc;
+}
+
+int pl_edit_set_fixed(struct pl_edit *e, uint32_t node, pl_ns fixed, struct pl_err *err)
+{
+	int rc;
+
+	if ((rc = edit_touch(e, node, err)) < 0 ||
+	    (rc = edit_log(e, EU_FIXED, node, e->node[node].fixed, err)) < 0)
+		return rc;
+	e->node[node].fixed = fixed;
+	return 0;
+}
+
+int pl_edit_set_arrive(struct pl_edit *e, size_t tensor, uint32_t arrive, struct pl_err *err)
+{
+	int rc = edit_log(e, EU_ARRIVE, (uint32_t)tensor, e->tensor[tensor].arrive, err);
+
+	if (rc == 0)
+		e->tensor[tensor].arrive = arrive;
+	return rc;
+}
+
+int pl_edit_set_remade(struct pl_edit *e, size_t tensor, bool remade, struct pl_err *err)
+{
+	int rc = edit_log(e, EU_REMADE, (uint32_t)tensor, e->tensor[tensor].remade, err);
+
+	if (rc == 0)
+		e->tensor[tensor].remade = remade;
+	return rc;
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+const char *pl_edit_name(const struct pl_edit *e, uint32_t id)
+{
+	return id < e->g->str.n ? pl_intern_get(&e->g->str, id)
+				: pl_intern_get(&e->added, id - (uint32_t)e->g->str.n);
+}
+
+int pl_edit_add_name(struct pl_edit *e, const char *name, uint32_t *id, struct pl_err *err)
+{
+	size_t n = strlen(name);
+	int rc;
+
+	*id = pl_intern_find(&e->g->str, name, n);
+	if (*id != PL_NONE)
+		return 0;
+	rc = pl_intern_add(&e->added, name, n, id, err);
+	if (rc == 0)
+		*id += (uint32_t)e->g->str.n;
+	return rc;
+}

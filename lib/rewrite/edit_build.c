@@ -1,0 +1,387 @@
+/*
+ * Taking a graph apart, and putting an edit together as a graph again.
+ *
+ * The entries of the first step stay where they were recorded. An entry of a later step follows
+ * what its resource did before: the nodes of the step before that nothing later on the resource
+ * follows, and the entry of that step, which stands for what was before it.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "rewrite/edit_internal.h"
+
+#define LABEL_SHIFT 20
+
+struct build {
+	struct pl_edit *e;
+	uint32_t **tail; /* by resource: what its next entry follows */
+	size_t *n_tail, *cap_tail;
+	uint32_t *node; /* of the step at hand, by node of the shape */
+};
+
+static int put_edge(struct pl_edit *e, uint32_t src, uint32_t dst, unsigned type, pl_ns w,
+		    struct pl_err *err)
+{
+	int rc = pl_grow(&e->edge, &e->cap_edges, e->n_edges + 1, sizeof(*e->edge), err);
+
+	if (rc < 0)
+		return rc;
+	e->edge[e->n_edges] =
+		(struct pl_eedge){ .src = src, .dst = dst, .w = w, .type = (uint8_t)type };
+	edit_link(e, (uint32_t)e->n_edges++);
+	return 0;
+}
+
+static int put_node(struct pl_edit *e, const struct pl_gstep *st, const struct pl_shape *sh,
+		    uint32_t i, uint32_t step, struct pl_err *err)
+{
+	int rc = pl_grow(&e->node, &e->cap_nodes, e->n_nodes + 1, sizeof(*e->node), err);
+
+	if (rc < 0)
+		return rc;
+	e->node[e->n_nodes] = (struct pl_enode){
+		.start = st->start[i],
+		.dur = st->dur[i],
+		.fixed = INT64_MIN,
+		.bytes = sh->bytes ? sh->bytes[i] : -1,
+		.in = PL_NONE,
+		.out = PL_NONE,
+		.res = sh->res[i],
+		.name = sh->name[i],
+		.group = sh->group[i],
+		.step = step,
+		.origin = i,
+		.layer = sh->layer ? sh->layer[i] : -1,
+		.mb = sh->mb ? sh->mb[i] : -1,
+		.peer1 = sh->peer && sh->peer[i] >= 0 ? (uint32_t)sh->peer[i] + 1 : 0,
+		.label = (uint64_t)e->n_nodes << LABEL_SHIFT,
+		.type = sh->type[i],
+		.role = sh->role[i],
+		.kind = sh->kind[i],
+		.flags = sh->flags[i],
+	};
+	e->n_nodes++;
+	return 0;
+}
+
+/* An entry: where it was recorded, or behind what its resource did in the steps before. */
+static int put_entry(struct build *b, uint32_t node, struct pl_err *err)
+{
+	struct pl_edit *e = b->e;
+	uint32_t res = e->node[node].res;
+	int rc;
+
+	if (!b->n_tail[res]) {
+		e->node[node].fixed = e->node[node].start;
+		return 0;
+	}
+	for (size_t i = 0; i < b->n_tail[res]; i++) {
+		uint32_t src = b->tail[res][i];
+
+		if ((rc = put_edge(e, src, node, PL_E_SEQ, 0, err)) < 0)
+			return rc;
+		e->step[e->node[src].step].next[res] = node;
+	}
+	return 0;
+}
+
+static int put_step_end(struct pl_edit *e, uint32_t first, uint32_t step, struct pl_err *err)
+{
+	struct pl_estep *s = &e->step[step];
+	uint32_t sink = (uint32_t)e->n_nodes;
+	bool begin = false, in = false;
+	int rc = pl_grow(&e->node, &e->cap_nodes, e->n_nodes + 1, sizeof(*e->node), err);
+
+	if (rc < 0)
+		return rc;
+	s->sink = sink;
+	e->node[e->n_nodes++] = (struct pl_enode){ .start = INT64_MIN / 4,
+						   .fixed = INT64_MIN / 4,
+						   .bytes = -1,
+						   .in = PL_NONE,
+						   .out = PL_NONE,
+						   .res = PL_NONE,
+						   .name = PL_NONE,
+						   .group = PL_NONE,
+						   .step = step,
+						   .origin = PL_NONE,
+						   .layer = -1,
+						   .mb = -1,
+						   .label = UINT64_MAX,
+						   .type = PL_N_RENDEZVOUS };
+	for (uint32_t i = first; i < sink; i++) {
+		const struct pl_enode *n = &e->node[i];
+		bool last = n->flags & PL_NF_IN_STEP, head = n->flags & PL_NF_STEP_BEGIN;
+
+		for (uint32_t x = n->out; last && x != PL_NONE; x = e->edge[x].out_next)
+			last = !edit_covers(e, &e->edge[x]);
+		for (uint32_t x = n->in; head && x != PL_NONE; x = e->edge[x].in_next) {
+			const struct pl_enode *p = &e->node[e->edge[x].src];
+
+			head = !(p->flags & PL_NF_STEP_BEGIN && p->step == step);
+		}
+		in |= last;
+		begin |= head;
+		if (last && (rc = put_edge(e, i, sink, PL_E_SEQ, 0, err)) < 0)
+			return rc;
+		if (!head)
+			continue;
+		rc = pl_grow(&s->begin, &s->cap_begin, s->n_begin + 1, sizeof(*s->begin), err);
+		if (rc < 0)
+			return rc;
+		s->begin[s->n_begin++] = i;
+		e->node[i].begins = true;
+	}
+	s->reported = s->number != INT64_MIN && begin && in;
+	return 0;
+}
+
+/* What the next step's entries follow. */
+static int note_tails(struct build *b, uint32_t first, uint32_t end, struct pl_err *err)
+{
+	struct pl_edit *e = b->e;
+	int rc;
+
+	/* what was before is behind the step's entry, if it has one */
+	for (uint32_t i = first; i < end && e->node[i].type == PL_N_ENTRY; i++)
+		b->n_tail[e->node[i].res] = 0;
+	for (uint32_t i = first; i < end; i++) {
+		const struct pl_enode *n = &e->node[i];
+		uint32_t r = n->res;
+		bool last = r != PL_NONE;
+
+		for (uint32_t x = n->out; last && x != PL_NONE; x = e->edge[x].out_next) {
+			const struct pl_enode *d = &e->node[e->edge[x].dst];
+
+			last = edit_from_start(e->edge[x].type) || d->res != r ||
+			       d->step != n->step;
+		}
+		if (!last)
+			continue;
+		rc = pl_grow(&b->tail[r], &b->cap_tail[r], b->n_tail[r] + 1, sizeof(uint32_t), err);
+		if (rc < 0)
+			return rc;
+		b->tail[r][b->n_tail[r]++] = i;
+	}
+	return 0;
+}
+
+static int put_step(struct build *b, const struct pl_gstep *st, const pl_ns *w, uint32_t step,
+		    struct pl_err *err)
+{
+	struct pl_edit *e = b->e;
+	const struct pl_shape *sh = &e->g->shape[st->shape];
+	uint32_t first = (uint32_t)e->n_nodes;
+	int rc;
+
+	e->step[step].number = st->number;
+	e->step[step].first = first;
+	if (step + 1 < e->n_steps) {
+		rc = pl_alloc(&e->step[step].next, e->g->n_res, sizeof(uint32_t), err);
+		if (rc < 0)
+			return rc;
+		memset(e->step[step].next, 0xff, e->g->n_res * sizeof(uint32_t));
+	}
+	for (uint32_t i = 0; i < sh->n_nodes; i++) {
+		uint32_t n = first + i;
+
+		if ((rc = put_node(e, st, sh, i, step, err)) < 0 ||
+		    (i < sh->n_entries && (rc = put_entry(b, n, err)) < 0))
+			return rc;
+		for (uint32_t k = sh->off[i]; k < sh->off[i + 1]; k++)
+			if ((rc = put_edge(e, first + sh->src[k], n, sh->etype[k], w[k], err)) < 0)
+				return rc;
+		if (i >= sh->n_entries && sh->off[i] == sh->off[i + 1])
+			e->node[n].fixed = st->start[i];
+	}
+	rc = note_tails(b, first, (uint32_t)e->n_nodes, err);
+	return rc < 0 ? rc : put_step_end(e, first, step, err);
+}
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+
+static int put_tensors(struct pl_edit *e, size_t first_step, struct pl_err *err)
+{
+	const struct pl_graph *g = e->g;
+	int rc;
+
+	for (uint32_t k = 0; k < e->n_steps; k++) {
+		uint32_t shape = g->step[first_step + k].shape;
+		const struct pl_shape *sh = &g->shape[shape];
+
+		for (size_t t = 0; t < g->n_tensors; t++) {
+			const struct pl_tensor *x = &g->tensor[t];
+			struct pl_etensor y = { .tensor = (uint32_t)t,
+						.producer = PL_NONE,
+						.arrive = PL_NONE,
+						.step = k,
+						.rank = -1 };
+			uint32_t at = x->producer;
+
+			if (x->shape != shape)
+				continue;
+			for (uint32_t c = 0; c < x->n_consumers; c++) {
+				uint32_t n = g->consumer[x->consumer + c];
+
+				if (sh->role[n] == PL_RO_ARRIVE)
+					y.arrive = e->step[k].first + n;
+				if (at == PL_NONE)
+					at = n;
+			}
+			if (x->producer != PL_NONE)
+				y.producer = e->step[k].first + x->producer;
+			if (at != PL_NONE)
+				y.rank = pl_node_rank(g, sh, at);
+			rc = pl_grow(&e->tensor, &e->cap_tensors, e->n_tensors + 1,
+				     sizeof(*e->tensor), err);
+			if (rc < 0)
+				return rc;
+			e->tensor[e->n_tensors++] = y;
+		}
+	}
+	return 0;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static int check(const struct pl_graph *g, size_t first, size_t n, struct pl_err *err)
+{
+	for (size_t k = first; k < first + n; k++) {
+		const struct pl_shape *sh = &g->shape[g->step[k].shape];
+
+		for (uint32_t i = 0; i < sh->n_nodes; i++) {
+			uint32_t in = sh->off[i + 1] - sh->off[i];
+
+			if (sh->type[i] == PL_N_RESOURCE || sh->type[i] == PL_N_POLICY ||
+			    (sh->k && sh->k[i] && sh->k[i] < in))
+				return pl_fail(err, PL_EABSENT,
+					       "the graph has shared resources, policies or a "
+					       "rendezvous of some of its members, which plans "
+					       "cannot change");
+		}
+	}
+	return 0;
+}
+
+static void build_fini(struct build *b)
+{
+	for (size_t r = 0; b->tail && r < b->e->g->n_res; r++)
+		pl_free(b->tail[r]);
+	pl_free(b->tail);
+	pl_free(b->n_tail);
+	pl_free(b->cap_tail);
+}
+
+int pl_edit_init(struct pl_edit *e, const struct pl_graph *g, size_t first, size_t n,
+		 const pl_ns *const *w, struct pl_err *err)
+{
+	struct build b = { .e = e };
+
+	size_t nodes = 0, edges = 0;
+	int rc;
+
+	memset(e, 0, sizeof(*e));
+	e->g = g;
+	e->n_steps = (uint32_t)n;
+	PL_TRY(check(g, first, n, err));
+	for (size_t k = first; k < first + n; k++) {
+		nodes += g->shape[g->step[k].shape].n_nodes + 1;
+		edges += g->shape[g->step[k].shape].n_edges;
+	}
+	if (nodes >= PL_NONE / 2 || edges >= PL_NONE / 2) {
+		rc = pl_fail(err, PL_ELIMIT,
+			     "%zu nodes are too many to be changed at once: take "
+			     "fewer steps, or fold them",
+			     nodes);
+		goto out;
+	}
+	PL_TRY(pl_grow(&e->node, &e->cap_nodes, nodes, sizeof(*e->node), err));
+	PL_TRY(pl_grow(&e->edge, &e->cap_edges, edges + nodes / 8, sizeof(*e->edge), err));
+	PL_TRY(pl_alloc(&e->sched, 1, sizeof(*e->sched), err));
+	PL_TRY(pl_alloc(&e->step, n, sizeof(*e->step), err));
+	PL_TRY(pl_alloc(&b.tail, g->n_res, sizeof(*b.tail), err));
+	PL_TRY(pl_alloc(&b.n_tail, g->n_res, sizeof(*b.n_tail), err));
+	PL_TRY(pl_alloc(&b.cap_tail, g->n_res, sizeof(*b.cap_tail), err));
+	for (size_t k = 0; k < n; k++) {
+		PL_TRY(put_step(&b, &g->step[first + k], w[k], (uint32_t)k, err));
+	}
+	PL_TRY(put_tensors(e, first, err));
+	PL_TRY(pl_edit_settle_full(e, err));
+	pl_edit_commit(e);
+out:
+	build_fini(&b);
+	if (rc < 0)
+		pl_edit_fini(e);
+	return rc;
+}
+
+void pl_edit_fini(struct pl_edit *e)
+{
+	for (uint32_t i = 0; e->step && i < e->n_steps; i++) {
+		pl_free(e->step[i].begin);
+		pl_free(e->step[i].next);
+	}
+	pl_free(e->step);
+	pl_free(e->node);
+	pl_free(e->edge);
+	pl_free(e->tensor);
+	pl_free(e->undo);
+	if (e->sched)
+		pl_free(e->sched->heap);
+	pl_free(e->sched);
+	pl_intern_fini(&e->added);
+	memset(e, 0, sizeof(*e));
+}
+
+static int dup(const void *from, void *to, size_t n, size_t *cap, size_t size, struct pl_err *err)
+{
+	void *p;
+	int rc = pl_alloc(to, n, size, err);
+
+	if (rc < 0)
+		return rc;
+	memcpy(&p, to, sizeof(p));
+	if (n)
+		memcpy(p, from, n * size);
+	*cap = n;
+	return 0;
+}
+
+int pl_edit_dup(const struct pl_edit *e, struct pl_edit *copy, struct pl_err *err)
+{
+	size_t ignored;
+	pl_id id;
+	int rc;
+
+	memset(copy, 0, sizeof(*copy));
+	copy->g = e->g;
+	copy->n_steps = e->n_steps;
+	PL_TRY(dup(e->node, &copy->node, e->n_nodes, &copy->cap_nodes, sizeof(*e->node), err));
+	PL_TRY(dup(e->edge, &copy->edge, e->n_edges, &copy->cap_edges, sizeof(*e->edge), err));
+	PL_TRY(dup(e->tensor, &copy->tensor, e->n_tensors, &copy->cap_tensors, sizeof(*e->tensor),
+		   err));
+	PL_TRY(pl_alloc(&copy->step, e->n_steps, sizeof(*e->step), err));
+	for (uint32_t i = 0; i < e->n_steps; i++) {
+		copy->step[i] = e->step[i];
+		copy->step[i].begin = copy->step[i].next = NULL;
+		PL_TRY(dup(e->step[i].begin, &copy->step[i].begin, e->step[i].n_begin,
+			   &copy->step[i].cap_begin, sizeof(uint32_t), err));
+		if (e->step[i].next)
+			PL_TRY(dup(e->step[i].next, &copy->step[i].next, e->g->n_res, &ignored,
+				   sizeof(uint32_t), err));
+	}
+	PL_TRY(pl_alloc(&copy->sched, 1, sizeof(*copy->sched), err));
+	PL_TRY(dup(e->sched->heap, &copy->sched->heap, e->sched->n, &copy->sched->cap,
+		   sizeof(uint32_t), err));
+	copy->sched->n = e->sched->n;
+	for (size_t i = 0; i < e->added.n; i++)
+		PL_TRY(pl_intern_add(&copy->added, e->added.str[i], e->added.len[i], &id, err));
+	copy->n_nodes = e->n_nodes;
+	copy->n_edges = e->n_edges;
+	copy->n_tensors = e->n_tensors;
+	rc = 0;
+out:
+	if (rc < 0)
+		pl_edit_fini(copy);
+	return rc;
+}

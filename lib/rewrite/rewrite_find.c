@@ -1,0 +1,576 @@
+/*
+ * What an edit recorded of the synchronisation of gradients: which tensors, carried by which
+ * communication, what let it arrive and what waited for it.
+ *
+ * Between the end of the operation that makes a communication's last tensor and the time at which
+ * it could begin lies host time: hooks, copies into the bucket, the call. That lag is taken as the
+ * lag of each of its tensors, would it have been the last.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "rewrite/edit_internal.h"
+#include "rewrite/rewrite_internal.h"
+
+static bool is_grad(const struct pl_edit *e, const struct pl_etensor *x)
+{
+	return e->g->tensor[x->tensor].role == PL_TR_GRAD && x->arrive != PL_NONE;
+}
+
+/* ---- ranks and tensors ----------------------------------------------------------------------- */
+
+static int by_number(const void *pa, const void *pb)
+{
+	int32_t a = *(const int32_t *)pa, b = *(const int32_t *)pb;
+
+	return a < b ? -1 : a > b;
+}
+
+static int find_ranks(struct pl_rewriter *r, struct pl_err *err)
+{
+	const struct pl_edit *e = r->e;
+	size_t n = 0;
+	int rc = pl_alloc(&r->rank, e->n_tensors + 1, sizeof(*r->rank), err);
+
+	if (rc < 0)
+		return rc;
+	for (size_t i = 0; i < e->n_tensors; i++)
+		if (is_grad(e, &e->tensor[i]))
+			r->rank[n++] = e->tensor[i].rank;
+	pl_sort(r->rank, n, sizeof(*r->rank), by_number);
+	for (size_t i = 0; i < n; i++)
+		if (!r->n_ranks || r->rank[r->n_ranks - 1] != r->rank[i])
+			r->rank[r->n_ranks++] = r->rank[i];
+	r->n_slots = r->n_ranks * e->n_steps;
+	return 0;
+}
+
+static uint32_t slot_of(const struct pl_rewriter *r, const struct pl_etensor *x)
+{
+	const int32_t *at = bsearch(&x->rank, r->rank, r->n_ranks, sizeof(*r->rank), by_number);
+
+	return x->step * r->n_ranks + (uint32_t)(at - r->rank);
+}
+
+struct seen { /* a tensor somewhere */
+	uint32_t name, group, inst;
+};
+
+static int by_name(const void *pa, const void *pb)
+{
+	const struct seen *a = pa, *b = pb;
+
+	if (a->name != b->name)
+		return a->name < b->name ? -1 : 1;
+	if (a->group != b->group)
+		return a->group < b->group ? -1 : 1;
+	return a->inst < b->inst ? -1 : a->inst > b->inst;
+}
+
+static uint32_t group_index(struct pl_rewriter *r, uint32_t group)
+{
+	uint32_t i = 0;
+
+	while (i < r->n_groups && r->group[i] != group)
+		i++;
+	if (i == r->n_groups)
+		r->group[r->n_groups++] = group;
+	return i;
+}
+
+static uint8_t coll_of(const struct pl_edit *e, uint32_t arrive)
+{
+	const char *name = pl_edit_name(e, e->node[arrive].name);
+
+	return (uint8_t)pl_coll_find(name, strlen(name));
+}
+
+/* Tensors of the base, by name and group, and where they are in each slot. */
+static int find_tensors(struct pl_rewriter *r, struct pl_err *err)
+{
+	const struct pl_edit *e = r->e;
+	struct seen *v;
+	size_t n = 0;
+	int rc = pl_alloc(&v, e->n_tensors, sizeof(*v), err);
+
+	if (rc < 0)
+		return rc;
+	PL_TRY(pl_alloc(&r->group, e->g->n_groups + 1, sizeof(*r->group), err));
+	for (uint32_t i = 0; i < e->n_tensors; i++)
+		if (is_grad(e, &e->tensor[i]))
+			v[n++] = (struct seen){ e->g->tensor[e->tensor[i].tensor].name,
+						group_index(r, e->node[e->tensor[i].arrive].group),
+						i };
+	pl_sort(v, n, sizeof(*v), by_name);
+	for (size_t i = 0; i < n; i++)
+		r->n_tensors += !i || v[i].name != v[i - 1].name || v[i].group != v[i - 1].group;
+	PL_TRY(pl_alloc(&r->tensor, r->n_tensors, sizeof(*r->tensor), err));
+	if (r->n_tensors && r->n_slots > SIZE_MAX / 8 / r->n_tensors) {
+		rc = pl_fail(err, PL_ELIMIT, "too many tensors, ranks and steps");
+		goto out;
+	}
+	PL_TRY(pl_alloc(&r->inst, (size_t)r->n_slots * r->n_tensors, sizeof(*r->inst), err));
+	PL_TRY(pl_alloc(&r->comm_of, (size_t)r->n_slots * r->n_tensors, sizeof(*r->comm_of), err));
+	memset(r->inst, 0xff, (size_t)r->n_slots * r->n_tensors * sizeof(*r->inst));
+	memset(r->comm_of, 0xff, (size_t)r->n_slots * r->n_tensors * sizeof(*r->comm_of));
+	for (size_t i = 0, t = 0; i < n; i++) {
+		const struct pl_etensor *x = &e->tensor[v[i].inst];
+		const struct pl_tensor *g = &e->g->tensor[x->tensor];
+		bool same = i && v[i].name == v[i - 1].name;
+
+		if (!i || !same || v[i].group != v[i - 1].group)
+			r->tensor[i ? t + 1 : 0].bytes = -1;
+		if (i && !(same && v[i].group == v[i - 1].group)) {
+			t++;
+			r->tensor[t].shared = same;
+			r->tensor[t - 1].shared |= same;
+		}
+		r->tensor[t].name = v[i].name;
+		r->tensor[t].group = v[i].group;
+		r->tensor[t].coll = coll_of(e, x->arrive);
+		r->tensor[t].bytes = pl_max_i64(r->tensor[t].bytes, g->bytes);
+		r->tensor[t].estimated |= (g->flags & PL_TF_ESTIMATED) != 0;
+		r->inst[(size_t)slot_of(r, x) * r->n_tensors + t] = v[i].inst;
+	}
+	rc = 0;
+out:
+	pl_free(v);
+	return rc;
+}
+
+/* ---- communication as recorded --------------------------------------------------------------- */
+
+static int put_edge(struct pl_rewriter *r, uint32_t node, const struct pl_eedge *x,
+		    struct pl_err *err)
+{
+	int rc = pl_grow(&r->edge, &r->cap_edges, r->n_edges + 1, sizeof(*r->edge), err);
+
+	if (rc == 0)
+		r->edge[r->n_edges++] = (struct rw_edge){ node, x->type, x->w };
+	return rc;
+}
+
+/* The transfer behind an arrival: the node on the same resource that follows it. */
+static uint32_t transfer_of(const struct pl_edit *e, uint32_t arrive)
+{
+	for (uint32_t x = e->node[arrive].out; x != PL_NONE; x = e->edge[x].out_next) {
+		const struct pl_enode *d = &e->node[e->edge[x].dst];
+
+		if (d->role == PL_RO_TRANSFER && d->res == e->node[arrive].res)
+			return e->edge[x].dst;
+	}
+	return PL_NONE;
+}
+
+static uint32_t meet_of(const struct pl_edit *e, uint32_t arrive)
+{
+	for (uint32_t x = e->node[arrive].out; x != PL_NONE; x = e->edge[x].out_next)
+		if (e->node[e->edge[x].dst].type == PL_N_RENDEZVOUS &&
+		    PL_E_TYPE(e->edge[x].type) == PL_E_COMM)
+			return e->edge[x].dst;
+	return PL_NONE;
+}
+
+/* Is it the order of the channel, not a condition of its own? */
+static bool is_chain(const struct pl_edit *e, const struct pl_eedge *x)
+{
+	return PL_E_TYPE(x->type) == PL_E_SEQ && e->node[x->src].res == e->node[x->dst].res;
+}
+
+static int add_comm(struct pl_rewriter *r, uint32_t arrive, struct pl_err *err)
+{
+	const struct pl_edit *e = r->e;
+	struct rw_comm c = { .arrive = arrive, .last = PL_NONE, .issue = PL_NONE };
+	uint32_t sink;
+	int rc = pl_grow(&r->comm, &r->cap_comms, r->n_comms + 1, sizeof(*r->comm), err);
+
+	if (rc < 0)
+		return rc;
+	c.transfer = transfer_of(e, arrive);
+	c.meet = meet_of(e, arrive);
+	if (c.transfer == PL_NONE)
+		return pl_fail(err, PL_EDATA, "the communication \"%s\" has no transfer",
+			       pl_edit_name(e, e->node[arrive].name));
+	c.gate_ns = INT64_MIN;
+	c.gate = (uint32_t)r->n_edges;
+	for (uint32_t x = e->node[arrive].in; x != PL_NONE; x = e->edge[x].in_next) {
+		const struct pl_eedge *ed = &e->edge[x];
+		const struct pl_enode *s = &e->node[ed->src];
+
+		if (is_chain(e, ed))
+			continue;
+		if ((rc = put_edge(r, ed->src, ed, err)) < 0)
+			return rc;
+		c.gate_ns = pl_max_i64(c.gate_ns,
+				       s->start + ed->w + (edit_from_start(ed->type) ? 0 : s->dur));
+		if (s->role == PL_RO_HOST && s->dur > c.issue_dur) {
+			c.issue = ed->src;
+			c.issue_dur = s->dur;
+			r->issues = true;
+		}
+	}
+	if (c.gate_ns == INT64_MIN)
+		c.gate_ns = e->node[arrive].start;
+	c.n_gates = (uint32_t)r->n_edges - c.gate;
+	c.use = (uint32_t)r->n_edges;
+	sink = e->step[e->node[arrive].step].sink;
+	for (uint32_t x = e->node[c.transfer].out; x != PL_NONE; x = e->edge[x].out_next)
+		if (!is_chain(e, &e->edge[x]) && e->edge[x].dst != sink &&
+		    e->node[e->edge[x].dst].type != PL_N_ENTRY &&
+		    (rc = put_edge(r, e->edge[x].dst, &e->edge[x], err)) < 0)
+			return rc;
+	c.n_uses = (uint32_t)r->n_edges - c.use;
+	r->mine[c.arrive] = r->mine[c.transfer] = 1;
+	if (c.meet != PL_NONE)
+		r->mine[c.meet] = 1;
+	r->comm[r->n_comms++] = c;
+	return 0;
+}
+
+struct arrival {
+	pl_ns start;
+	uint64_t label;
+	uint32_t node;
+};
+
+static int by_arrival(const void *pa, const void *pb)
+{
+	const struct arrival *a = pa, *b = pb;
+
+	if (a->start != b->start)
+		return a->start < b->start ? -1 : 1;
+	return a->label < b->label ? -1 : a->label > b->label;
+}
+
+static pl_ns producer_end(const struct pl_edit *e, uint32_t inst)
+{
+	uint32_t p = e->tensor[inst].producer;
+
+	return p == PL_NONE ? INT64_MIN : pl_edit_end(e, p);
+}
+
+static void own_tensors(struct pl_rewriter *r, uint32_t slot)
+{
+	const struct pl_edit *e = r->e;
+	struct rw_slot *s = &r->slot[slot];
+
+	for (uint32_t t = 0; t < r->n_tensors; t++) {
+		uint32_t inst = r->inst[(size_t)slot * r->n_tensors + t];
+
+		if (inst == PL_NONE)
+			continue;
+		for (uint32_t c = s->comm; c < s->comm + s->n_comms; c++) {
+			struct rw_comm *x = &r->comm[c];
+
+			if (x->arrive != e->tensor[inst].arrive)
+				continue;
+			r->comm_of[(size_t)slot * r->n_tensors + t] = c;
+			x->n_tensors++;
+			if (x->last == PL_NONE || producer_end(e, inst) > producer_end(e, x->last))
+				x->last = inst;
+		}
+	}
+	for (uint32_t c = s->comm; c < s->comm + s->n_comms; c++) {
+		struct rw_comm *x = &r->comm[c];
+		pl_ns made = producer_end(e, x->last);
+
+		x->lag = made == INT64_MIN ? 0 : pl_max_i64(0, x->gate_ns - made);
+	}
+}
+
+/* The first operation after `from` on its thread that starts at `t` or later, PL_NONE in the step.
+ */
+static uint32_t next_on_thread(const struct pl_edit *e, uint32_t from, pl_ns t)
+{
+	uint32_t res = e->node[from].res;
+
+	if (res == PL_NONE || e->g->res[res].track_type != PL_T_THREAD)
+		return PL_NONE;
+	do {
+		uint32_t next = PL_NONE;
+
+		for (uint32_t x = e->node[from].out; x != PL_NONE; x = e->edge[x].out_next) {
+			const struct pl_enode *d = &e->node[e->edge[x].dst];
+
+			if (PL_E_TYPE(e->edge[x].type) == PL_E_SEQ && d->res == res &&
+			    d->type != PL_N_ENTRY && d->step == e->node[from].step)
+				next = e->edge[x].dst;
+		}
+		from = next;
+	} while (from != PL_NONE && e->node[from].start < t);
+	return from;
+}
+
+/*
+ * What carries gradients is waited for, if only because what follows needs them. The recording does
+ * not always say by what: it may have ended before anybody looked, or whoever waited did not get a
+ * processor at once. Then it is what waited for others of the slot first after its end, or what the
+ * thread that made the last gradient did next.
+ */
+static int find_use(struct pl_rewriter *r, const struct rw_slot *s, struct rw_comm *c,
+		    struct pl_err *err)
+{
+	const struct pl_edit *e = r->e;
+	struct rw_edge best = { .node = PL_NONE, .type = PL_E_WAIT | PL_E_INFERRED };
+	uint32_t last = PL_NONE;
+
+	for (uint32_t i = s->comm; i < s->comm + s->n_comms; i++) {
+		const struct rw_comm *o = &r->comm[i];
+		uint32_t made = e->tensor[o->last].producer;
+
+		if (made != PL_NONE &&
+		    (last == PL_NONE || e->node[made].start > e->node[last].start))
+			last = made;
+		for (uint32_t k = o->use; o != c && k < o->use + o->n_uses; k++) {
+			pl_ns at = e->node[r->edge[k].node].start;
+
+			if (at >= pl_edit_end(e, c->transfer) &&
+			    (best.node == PL_NONE || at < e->node[best.node].start))
+				best = r->edge[k];
+		}
+	}
+	if (best.node == PL_NONE && last != PL_NONE)
+		best.node = next_on_thread(e, last, pl_edit_end(e, c->transfer));
+	if (best.node == PL_NONE)
+		return 0;
+	c->use = (uint32_t)r->n_edges;
+	c->n_uses = 1;
+	return put_edge(r, best.node, &(struct pl_eedge){ .type = best.type, .w = best.w }, err);
+}
+
+static int find_slot(struct pl_rewriter *r, uint32_t slot, struct arrival *v, struct pl_err *err)
+{
+	const struct pl_edit *e = r->e;
+	struct rw_slot *s = &r->slot[slot];
+	size_t n = 0;
+	int rc;
+
+	for (uint32_t t = 0; t < r->n_tensors; t++) {
+		uint32_t inst = r->inst[(size_t)slot * r->n_tensors + t], a;
+
+		if (inst == PL_NONE)
+			continue;
+		a = e->tensor[inst].arrive;
+		v[n++] = (struct arrival){ e->node[a].start, e->node[a].label, a };
+	}
+	pl_sort(v, n, sizeof(*v), by_arrival);
+	s->head = s->tail = s->res = PL_NONE;
+	s->comm = (uint32_t)r->n_comms;
+	for (size_t i = 0; i < n; i++)
+		if ((!i || v[i - 1].node != v[i].node) && (rc = add_comm(r, v[i].node, err)) < 0)
+			return rc;
+	s->n_comms = (uint32_t)r->n_comms - s->comm;
+	if (n)
+		s->res = e->node[v[0].node].res;
+	own_tensors(r, slot);
+	for (uint32_t c = s->comm; c < r->n_comms; c++)
+		if (!r->comm[c].n_uses && (rc = find_use(r, s, &r->comm[c], err)) < 0)
+			return rc;
+	return 0;
+}
+
+/* End of its producer and what lies between that and its being issued. */
+static pl_ns when_ready(const struct pl_rewriter *r, uint32_t slot, uint32_t tensor)
+{
+	uint32_t inst = r->inst[(size_t)slot * r->n_tensors + tensor];
+	const struct rw_comm *c;
+	pl_ns made;
+
+	if (inst == PL_NONE)
+		return INT64_MIN;
+	c = &r->comm[r->comm_of[(size_t)slot * r->n_tensors + tensor]];
+	made = producer_end(r->e, inst);
+	return inst == c->last || made == INT64_MIN ? c->gate_ns : made + c->lag;
+}
+
+/* ---- unknown sizes --------------------------------------------------------------------------- */
+
+/* As large as takes as long, for the coster: by bisection, up to the double of what is too much. */
+static int64_t size_that_takes(const struct pl_rewriter *r, struct pl_comm c, pl_ns ns)
+{
+	int64_t lo = 0, hi = 1;
+
+	c.bytes = hi;
+	while (hi < (int64_t)1 << 44 && r->c->transfer(r->c->arg, &c) < ns) {
+		lo = hi;
+		c.bytes = hi *= 2;
+	}
+	while (lo < hi) {
+		c.bytes = lo + (hi - lo) / 2;
+		if (r->c->transfer(r->c->arg, &c) < ns)
+			lo = c.bytes + 1;
+		else
+			hi = c.bytes;
+	}
+	return lo < (int64_t)1 << 44 ? lo : 0;
+}
+
+/* Of a communication: as recorded, or what its shortest transfer allows. Ranks of a step share it.
+ */
+static int64_t size_of_comm(const struct pl_rewriter *r, uint32_t slot, uint32_t comm)
+{
+	const struct pl_edit *e = r->e;
+	const struct rw_comm *x = &r->comm[comm];
+	const struct pl_enode *a = &e->node[x->arrive];
+	struct pl_comm c = { .kind = a->kind, .algo = PL_ALGO_RING, .group = a->group };
+	pl_ns ns = e->node[x->transfer].dur;
+	uint32_t first = slot / r->n_ranks * r->n_ranks;
+
+	if (a->bytes >= 0)
+		return a->bytes;
+	for (uint32_t i = first; i < first + r->n_ranks; i++)
+		for (uint32_t k = r->slot[i].comm; k < r->slot[i].comm + r->slot[i].n_comms; k++) {
+			const struct rw_comm *o = &r->comm[k];
+
+			if (k != comm && (o->meet == PL_NONE || o->meet != x->meet))
+				continue;
+			c.n++;
+			ns = pl_min_i64(ns, e->node[o->transfer].dur);
+		}
+	c.coll = coll_of(e, x->arrive);
+	if (a->group < e->g->n_groups)
+		c.n = e->g->group[a->group].n;
+	return size_that_takes(r, c, ns);
+}
+
+/* What the communication is larger than its known tensors, in equal shares. */
+static void estimate_sizes(struct pl_rewriter *r)
+{
+	for (uint32_t t = 0; t < r->n_tensors; t++) {
+		int64_t rest;
+		uint32_t slot = 0, comm, n = 0;
+
+		if (r->tensor[t].bytes >= 0)
+			continue;
+		while (r->comm_of[(size_t)slot * r->n_tensors + t] == PL_NONE)
+			slot++;
+		comm = r->comm_of[(size_t)slot * r->n_tensors + t];
+		rest = size_of_comm(r, slot, comm);
+		for (uint32_t u = t; u < r->n_tensors; u++)
+			n += r->comm_of[(size_t)slot * r->n_tensors + u] == comm &&
+			     r->tensor[u].bytes < 0;
+		/* those before have their share already */
+		for (uint32_t u = 0; u < r->n_tensors; u++)
+			if (r->comm_of[(size_t)slot * r->n_tensors + u] == comm)
+				rest -= pl_max_i64(r->tensor[u].bytes, 0);
+		r->tensor[t].bytes = pl_max_i64(rest, 0) / n;
+		r->tensor[t].estimated = true;
+	}
+}
+
+/* ---- the order of readiness ------------------------------------------------------------------ */
+
+struct key {
+	pl_ns ready;
+	uint32_t tensor;
+	const char *name;
+};
+
+static int by_ready(const void *pa, const void *pb)
+{
+	const struct key *a = pa, *b = pb;
+
+	if (a->ready != b->ready)
+		return a->ready < b->ready ? -1 : 1;
+	return strcmp(a->name, b->name);
+}
+
+static pl_ns mean_ready(const struct pl_rewriter *r, uint32_t t)
+{
+	double sum = 0;
+	uint32_t n = 0;
+
+	for (uint32_t k = 0; k < r->e->n_steps; k++) {
+		pl_ns last = INT64_MIN;
+
+		for (uint32_t i = 0; i < r->n_ranks; i++)
+			last = pl_max_i64(last, when_ready(r, k * r->n_ranks + i, t));
+		if (last == INT64_MIN)
+			continue;
+		sum += (double)(last - r->begin[k]);
+		n++;
+	}
+	return n ? (pl_ns)(sum / n) : 0;
+}
+
+/* Put columns of a [slot][tensor] table into the order of keys. */
+static void reorder(uint32_t *table, uint32_t *scratch, const struct key *key, size_t slots,
+		    uint32_t n)
+{
+	for (size_t s = 0; s < slots; s++) {
+		for (uint32_t t = 0; t < n; t++)
+			scratch[t] = table[s * n + key[t].tensor];
+		memcpy(table + s * n, scratch, n * sizeof(*table));
+	}
+}
+
+static int order_tensors(struct pl_rewriter *r, uint32_t *scratch, struct pl_err *err)
+{
+	struct rw_tensor *old;
+	struct key *key;
+	int rc = pl_alloc(&key, r->n_tensors, sizeof(*key), err);
+
+	if (rc < 0)
+		return rc;
+	PL_TRY(pl_alloc(&old, r->n_tensors, sizeof(*old), err));
+	if (r->n_tensors)
+		memcpy(old, r->tensor, r->n_tensors * sizeof(*old));
+	for (uint32_t t = 0; t < r->n_tensors; t++)
+		key[t] = (struct key){ mean_ready(r, t), t, pl_edit_name(r->e, r->tensor[t].name) };
+	pl_sort(key, r->n_tensors, sizeof(*key), by_ready);
+	for (uint32_t t = 0; t < r->n_tensors; t++) {
+		r->tensor[t] = old[key[t].tensor];
+		r->tensor[t].ready = key[t].ready;
+	}
+	reorder(r->inst, scratch, key, r->n_slots, r->n_tensors);
+	reorder(r->comm_of, scratch, key, r->n_slots, r->n_tensors);
+	pl_free(old);
+out:
+	pl_free(key);
+	return rc;
+}
+
+static int find_begins(struct pl_rewriter *r, struct pl_err *err)
+{
+	const struct pl_edit *e = r->e;
+	int rc = pl_alloc(&r->begin, e->n_steps, sizeof(*r->begin), err);
+
+	for (uint32_t k = 0; rc == 0 && k < e->n_steps; k++) {
+		const struct pl_estep *s = &e->step[k];
+
+		r->begin[k] = s->n_begin ? e->node[s->begin[0]].start : 0;
+		for (size_t i = 1; i < s->n_begin; i++)
+			r->begin[k] = pl_min_i64(r->begin[k], e->node[s->begin[i]].start);
+	}
+	return rc;
+}
+
+int rw_find(struct pl_rewriter *r, struct pl_err *err)
+{
+	uint32_t *scratch = NULL;
+	struct arrival *v = NULL;
+	int rc;
+
+	r->n_mine = (uint32_t)r->e->n_nodes;
+	PL_TRY(pl_alloc(&r->mine, r->n_mine, 1, err));
+	PL_TRY(find_begins(r, err));
+	PL_TRY(find_ranks(r, err));
+	PL_TRY(find_tensors(r, err));
+	PL_TRY(pl_alloc(&r->set_first, (size_t)r->n_tensors + 3, sizeof(*r->set_first), err));
+	PL_TRY(pl_alloc(&r->set_member, r->n_tensors, sizeof(*r->set_member), err));
+	PL_TRY(pl_alloc(&r->slot, r->n_slots, sizeof(*r->slot), err));
+	PL_TRY(pl_alloc(&scratch, r->n_tensors, sizeof(*scratch), err));
+	PL_TRY(pl_alloc(&v, r->n_tensors, sizeof(*v), err));
+	for (uint32_t s = 0; s < r->n_slots; s++)
+		PL_TRY(find_slot(r, s, v, err));
+	estimate_sizes(r);
+	PL_TRY(order_tensors(r, scratch, err));
+	PL_TRY(pl_alloc(&r->ready, (size_t)r->n_slots * r->n_tensors, sizeof(*r->ready), err));
+	for (uint32_t s = 0; s < r->n_slots; s++)
+		for (uint32_t t = 0; t < r->n_tensors; t++)
+			r->ready[(size_t)s * r->n_tensors + t] = when_ready(r, s, t);
+out:
+	pl_free(v);
+	pl_free(scratch);
+	return rc;
+}

@@ -1,0 +1,487 @@
+/*
+ * Fusion of operations: several that follow one another become one.
+ *
+ * What that is sure to save is time that the recording shows: between two operations the device's
+ * usual dispatch latency, and on the host the calls that launched the second and later ones. How
+ * much shorter the work itself becomes is not in a recording; it is as the plan says, the sum
+ * unless told. What stood between two operations beyond the usual latency has a cause that nobody
+ * knows and is kept.
+ *
+ * On the edit the first operation takes the time of all; the others stay, with no length, right
+ * behind it, so that what waited for one of them waits for the whole: gradients of fused operations
+ * become ready together (Hu et al., MLSys 2022, section 5). All are launched by the first call,
+ * which is right if nothing that the host learnt in between could matter: between the calls it
+ * waits for nothing. O(nodes that have the first name), and of host operations between the calls.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "rewrite/edit_internal.h"
+#include "rewrite/rewrite_internal.h"
+
+#define CALLS_MAX 100000 /* host operations between two launches; more: not fused */
+
+/* ---- may they be fused? ---------------------------------------------------------------------- */
+
+/* The edge to the operation that follows on the same resource, PL_NONE. */
+static uint32_t next_edge(const struct pl_edit *e, uint32_t node)
+{
+	for (uint32_t x = e->node[node].out; x != PL_NONE; x = e->edge[x].out_next) {
+		const struct pl_enode *d = &e->node[e->edge[x].dst];
+
+		if (PL_E_TYPE(e->edge[x].type) == PL_E_SEQ && d->res == e->node[node].res &&
+		    d->step == e->node[node].step && d->type == PL_N_OP)
+			return x;
+	}
+	return PL_NONE;
+}
+
+static bool is_launch(const struct pl_eedge *x)
+{
+	return PL_E_TYPE(x->type) == PL_E_LAUNCH || PL_E_TYPE(x->type) == PL_E_EARLY;
+}
+
+/* Does the node wait for something other than what is before it on its resource? */
+static bool waits(const struct pl_edit *e, uint32_t node, uint32_t before)
+{
+	for (uint32_t x = e->node[node].in; x != PL_NONE; x = e->edge[x].in_next)
+		if (e->edge[x].src != before && !is_launch(&e->edge[x]))
+			return true;
+	return false;
+}
+
+/* The edge from the call that launched it, PL_NONE. */
+static uint32_t launch_edge(const struct pl_edit *e, uint32_t node)
+{
+	for (uint32_t x = e->node[node].in; x != PL_NONE; x = e->edge[x].in_next)
+		if (is_launch(&e->edge[x]))
+			return x;
+	return PL_NONE;
+}
+
+/* A call that launches may have a second part, in which it waits for room in the queue. PL_NONE:
+ * this one has none. */
+static uint32_t second_part(const struct pl_edit *e, uint32_t call)
+{
+	uint32_t x = next_edge(e, call), next;
+
+	if (x == PL_NONE || e->node[call].role != PL_RO_HOST)
+		return PL_NONE;
+	next = e->edge[x].dst;
+	return e->node[next].role == PL_RO_SYNC && e->node[next].name == e->node[call].name
+		       ? next
+		       : PL_NONE;
+}
+
+/* Does the host operation wait for anything but the thread itself, or room for its launch? */
+static bool learns(const struct pl_edit *e, uint32_t node, uint32_t before)
+{
+	const struct pl_enode *n = &e->node[node];
+
+	if (n->type != PL_N_OP || (n->role == PL_RO_SYNC && second_part(e, before) != node))
+		return true;
+	for (uint32_t x = n->in; x != PL_NONE; x = e->edge[x].in_next)
+		if (PL_E_TYPE(e->edge[x].type) != PL_E_SEQ &&
+		    PL_E_TYPE(e->edge[x].type) != PL_E_START)
+			return true;
+	return false;
+}
+
+/* From one call to the other the thread waits for nothing. */
+static bool goes_on(const struct pl_edit *e, uint32_t from, uint32_t to)
+{
+	uint32_t res = e->node[from].res;
+
+	for (int i = 0; i < CALLS_MAX && from != to; i++) {
+		uint32_t x = next_edge(e, from);
+
+		if (x == PL_NONE || e->node[e->edge[x].dst].res != res ||
+		    learns(e, e->edge[x].dst, from))
+			return false;
+		from = e->edge[x].dst;
+	}
+	return from == to;
+}
+
+/* Could what launched `b` be left out, if `a` is launched for both? */
+static bool one_launch(const struct pl_edit *e, uint32_t a, uint32_t b)
+{
+	uint32_t xa = launch_edge(e, a), xb = launch_edge(e, b), n = 0, ca, cb;
+
+	if (xb == PL_NONE)
+		return true;
+	if (xa == PL_NONE)
+		return false;
+	ca = e->edge[xa].src;
+	cb = e->edge[xb].src;
+	if (ca == cb) /* a graph launched as a whole */
+		return true;
+	for (uint32_t x = e->node[cb].out; x != PL_NONE; x = e->edge[x].out_next)
+		n += is_launch(&e->edge[x]);
+	return n == 1 && e->node[cb].role == PL_RO_HOST && goes_on(e, ca, cb);
+}
+
+/* The operation behind `node`, if both can be one; else PL_NONE. */
+static uint32_t partner(const struct pl_rewriter *r, uint32_t node)
+{
+	const struct pl_edit *e = r->e;
+	uint32_t x = next_edge(e, node), next;
+
+	if (x == PL_NONE)
+		return PL_NONE;
+	next = e->edge[x].dst;
+	if (!rw_computes(&e->node[next]) || rw_fused(r, next) || waits(e, next, node) ||
+	    !one_launch(e, node, next))
+		return PL_NONE;
+	return next;
+}
+
+/* ---- nodes by name --------------------------------------------------------------------------- */
+
+static int index_names(struct pl_rewriter *r, struct pl_err *err)
+{
+	const struct pl_edit *e = r->e;
+	size_t names = e->g->str.n;
+	uint32_t *first;
+	int rc;
+
+	if (r->name_first)
+		return 0;
+	PL_TRY(pl_alloc(&r->name_node, r->n_mine, sizeof(*r->name_node), err));
+	PL_TRY(pl_alloc(&first, names + 3, sizeof(*first), err));
+	for (uint32_t i = 0; i < r->n_mine; i++)
+		if (rw_computes(&e->node[i]) && e->node[i].name < names)
+			first[e->node[i].name + 2]++;
+	for (size_t k = 2; k < names + 3; k++)
+		first[k] += first[k - 1];
+	for (uint32_t i = 0; i < r->n_mine; i++)
+		if (rw_computes(&e->node[i]) && e->node[i].name < names)
+			r->name_node[first[e->node[i].name + 1]++] = i;
+	r->name_first = first;
+	rc = 0;
+out:
+	if (rc < 0) {
+		pl_free(r->name_node);
+		r->name_node = NULL;
+	}
+	return rc;
+}
+
+/* ---- fusing ---------------------------------------------------------------------------------- */
+
+void rw_unfuse(struct pl_rewriter *r, size_t n_fused)
+{
+	/* entries above were made by states that are gone; the array may hold older ones still */
+	while (r->n_fused > n_fused)
+		r->fused[r->fused_log[--r->n_fused]] = 0;
+}
+
+static int mark_fused(struct pl_rewriter *r, uint32_t node, struct pl_err *err)
+{
+	int rc = 0;
+
+	if (!r->fused)
+		PL_TRY(pl_alloc(&r->fused, r->n_mine, 1, err));
+	PL_TRY(pl_grow(&r->fused_log, &r->cap_fused, r->n_fused + 1, sizeof(*r->fused_log), err));
+	r->fused_log[r->n_fused++] = node;
+	r->fused[node] = 1;
+	rw_now(r)->n_fused = r->n_fused;
+out:
+	return rc;
+}
+
+/* Of a delay, what is longer than usual. */
+static pl_ns beyond(pl_ns w, pl_ns usual)
+{
+	return pl_max_i64(w - pl_max_i64(usual, 0), 0);
+}
+
+/* `b` right behind `a`, launched with it. */
+static int attach(struct pl_rewriter *r, uint32_t a, uint32_t b, struct pl_err *err)
+{
+	struct pl_edit *e = r->e;
+	const struct pl_resource *res = &e->g->res[e->node[a].res];
+	uint32_t seq = next_edge(e, a), x = launch_edge(e, b), xa = launch_edge(e, a);
+	pl_ns w = beyond(e->edge[seq].w, res->dispatch_ns);
+	int rc;
+
+	if (x != PL_NONE && xa != PL_NONE && e->edge[x].src != e->edge[xa].src) {
+		uint32_t call = e->edge[x].src, rest = second_part(e, call);
+		bool early = PL_E_TYPE(e->edge[x].type) == PL_E_EARLY;
+
+		w += beyond(e->edge[x].w, early ? res->early_ns : res->launch_ns);
+		PL_TRY(pl_edit_drop_edge(e, x, err));
+		PL_TRY(pl_edit_set_dur(e, call, 0, err));
+		if (rest != PL_NONE)
+			PL_TRY(pl_edit_set_dur(e, rest, 0, err));
+	}
+	PL_TRY(pl_edit_set_weight(e, seq, w, err));
+	PL_TRY(pl_edit_set_dur(e, b, 0, err));
+	rc = mark_fused(r, b, err);
+out:
+	return rc;
+}
+
+static bool follows(const struct pl_rewriter *r, const uint32_t *name, uint32_t n, uint32_t at)
+{
+	if (rw_fused(r, at) || r->e->node[at].res == PL_NONE || !rw_computes(&r->e->node[at]))
+		return false;
+	for (uint32_t i = 1; i < n; i++) {
+		at = partner(r, at);
+		if (at == PL_NONE || r->e->node[at].name != name[i])
+			return false;
+	}
+	return true;
+}
+
+static int fuse_here(struct pl_rewriter *r, uint32_t first, uint32_t n, double x,
+		     struct pl_err *err)
+{
+	struct pl_edit *e = r->e;
+	pl_ns sum = e->node[first].dur;
+	int rc = mark_fused(r, first, err);
+
+	for (uint32_t i = 1, at = first; rc == 0 && i < n; i++) {
+		uint32_t next = e->edge[next_edge(e, at)].dst;
+
+		sum = pl_add_sat(sum, e->node[next].dur);
+		rc = attach(r, at, next, err);
+		at = next;
+	}
+	return rc < 0 ? rc : pl_edit_set_dur(e, first, rw_times(sum, x), err);
+}
+
+/* Why there is no place: they are never neighbours, or never may be one. */
+static int nowhere(const struct pl_rewriter *r, const uint32_t *name, uint32_t n,
+		   struct pl_err *err)
+{
+	const struct pl_edit *e = r->e;
+	uint32_t most = 0;
+	bool apart = true;
+
+	for (uint32_t k = r->name_first[name[0]]; k < r->name_first[name[0] + 1]; k++) {
+		uint32_t at = r->name_node[k], i, x;
+
+		for (i = 1; i < n; i++) {
+			x = next_edge(e, at);
+			if (x == PL_NONE || e->node[e->edge[x].dst].name != name[i] ||
+			    partner(r, at) == PL_NONE)
+				break;
+			at = e->edge[x].dst;
+		}
+		x = i < n ? next_edge(e, at) : PL_NONE;
+		if (x == PL_NONE || e->node[e->edge[x].dst].name != name[i])
+			continue;
+		apart = false;
+		most = i;
+	}
+	if (apart)
+		return pl_fail(err, PL_EDATA,
+			       "the operations do not follow one another anywhere in the graph");
+	return pl_fail(err, PL_EDATA,
+		       "\"%s\" cannot be fused with \"%s\": it waits for more than that, or does "
+		       "not compute, or the host waited between their launches, or they are fused "
+		       "already",
+		       pl_edit_name(e, name[most]), pl_edit_name(e, name[most - 1]));
+}
+
+static int find_names(const struct pl_rewriter *r, const struct pl_rewrite *rw, uint32_t *name,
+		      struct pl_err *err)
+{
+	for (uint32_t i = 0; i < rw->n_args; i++) {
+		name[i] = pl_intern_find(&r->e->g->str, rw->arg[i], strlen(rw->arg[i]));
+		if (name[i] == PL_NONE)
+			return pl_fail(err, PL_EDATA,
+				       "there is no operation \"%s\"; the operations do not follow "
+				       "one another anywhere in the graph",
+				       rw->arg[i]);
+	}
+	return 0;
+}
+
+int rw_fuse_ops(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
+{
+	uint32_t *name = NULL, places = 0;
+	int rc;
+
+	PL_TRY(index_names(r, err));
+	PL_TRY(pl_alloc(&name, rw->n_args, sizeof(*name), err));
+	PL_TRY(find_names(r, rw, name, err));
+	for (uint32_t k = r->name_first[name[0]]; k < r->name_first[name[0] + 1]; k++) {
+		if (!follows(r, name, rw->n_args, r->name_node[k]))
+			continue;
+		PL_TRY(fuse_here(r, r->name_node[k], rw->n_args, rw->x > 0 ? rw->x : 1, err));
+		places++;
+	}
+	rc = places ? 0 : nowhere(r, name, rw->n_args, err);
+out:
+	pl_free(name);
+	return rc;
+}
+
+/* ---- what could be fused --------------------------------------------------------------------- */
+
+struct finder {
+	struct pl_rewriter *r;
+	struct pl_op_runs *out;
+	uint8_t *may;	/* [name]: 0 no; 1 yes; 2, 3 yes, of a forward, backward pass */
+	uint8_t *inner; /* [node as recorded]: stands in a run, not as its first */
+	uint32_t *slot; /* hash table of runs: number + 1 */
+	size_t n_slots;
+};
+
+/* Of one layer or neighbouring ones; and not of both passes, which nobody compiles as one. */
+static bool layers_meet(const struct finder *f, const struct pl_enode *a, const struct pl_enode *b)
+{
+	if (f->may[a->name] + f->may[b->name] == 2 + 3)
+		return false;
+	return a->layer < 0 || b->layer < 0 ||
+	       (a->layer - b->layer <= 1 && b->layer - a->layer <= 1);
+}
+
+static bool may_begin(const struct finder *f, uint32_t node)
+{
+	const struct pl_enode *n = &f->r->e->node[node];
+
+	return rw_computes(n) && n->role == PL_RO_COMPUTE && n->res != PL_NONE &&
+	       n->name < f->r->e->g->str.n && f->may[n->name] && !rw_fused(f->r, node);
+}
+
+static uint32_t goes_with(const struct finder *f, uint32_t node)
+{
+	uint32_t next = partner(f->r, node);
+
+	return next != PL_NONE && next < f->r->n_mine && may_begin(f, next) &&
+			       layers_meet(f, &f->r->e->node[node], &f->r->e->node[next])
+		       ? next
+		       : PL_NONE;
+}
+
+static bool same_run(const struct pl_op_runs *o, const struct pl_op_run *a,
+		     const struct pl_op_run *b)
+{
+	return a->n == b->n &&
+	       !memcmp(o->name + a->name, o->name + b->name, a->n * sizeof(*o->name));
+}
+
+static int rehash(struct finder *f, struct pl_err *err)
+{
+	size_t n = f->n_slots ? 2 * f->n_slots : 256;
+	uint32_t *slot;
+	int rc = pl_alloc(&slot, n, sizeof(*slot), err);
+
+	if (rc < 0)
+		return rc;
+	for (size_t i = 0; i < f->out->n_runs; i++) {
+		const struct pl_op_run *x = &f->out->run[i];
+		size_t at = pl_hash(f->out->name + x->name, x->n * sizeof(uint32_t)) & (n - 1);
+
+		while (slot[at])
+			at = (at + 1) & (n - 1);
+		slot[at] = (uint32_t)i + 1;
+	}
+	pl_free(f->slot);
+	f->slot = slot;
+	f->n_slots = n;
+	return 0;
+}
+
+/* The names behind out->n_names are a run: a new one, or one more place of one that is known. */
+static int put_run(struct finder *f, uint32_t n, struct pl_err *err)
+{
+	struct pl_op_runs *o = f->out;
+	const struct pl_op_run x = { (uint32_t)o->n_names, n, 1 };
+	size_t at;
+	int rc;
+
+	if (2 * (o->n_runs + 1) > f->n_slots && (rc = rehash(f, err)) < 0)
+		return rc;
+	at = pl_hash(o->name + x.name, n * sizeof(uint32_t)) & (f->n_slots - 1);
+	for (; f->slot[at]; at = (at + 1) & (f->n_slots - 1))
+		if (same_run(o, &o->run[f->slot[at] - 1], &x)) {
+			o->run[f->slot[at] - 1].places++;
+			return 0;
+		}
+	rc = pl_grow(&o->run, &o->cap_runs, o->n_runs + 1, sizeof(*o->run), err);
+	if (rc < 0)
+		return rc;
+	o->run[o->n_runs++] = x;
+	o->n_names += n;
+	f->slot[at] = (uint32_t)o->n_runs;
+	return 0;
+}
+
+static int follow_run(struct finder *f, uint32_t node, struct pl_err *err)
+{
+	struct pl_op_runs *o = f->out;
+	uint32_t n = 0;
+	int rc;
+
+	for (uint32_t at = node; at != PL_NONE; at = goes_with(f, at)) {
+		rc = pl_grow(&o->name, &o->cap_names, o->n_names + n + 1, sizeof(*o->name), err);
+		if (rc < 0)
+			return rc;
+		o->name[o->n_names + n++] = f->r->e->node[at].name;
+	}
+	return n > 1 ? put_run(f, n, err) : 0;
+}
+
+static int find_runs(struct finder *f, struct pl_err *err)
+{
+	struct pl_rewriter *r = f->r;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < r->n_mine; i++) {
+		uint32_t next = may_begin(f, i) ? goes_with(f, i) : PL_NONE;
+
+		if (next != PL_NONE)
+			f->inner[next] = 1;
+	}
+	for (uint32_t i = 0; rc == 0 && i < r->n_mine; i++)
+		if (!f->inner[i] && may_begin(f, i))
+			rc = follow_run(f, i, err);
+	return rc;
+}
+
+int pl_rewriter_runs(struct pl_rewriter *r, bool (*may)(void *arg, const char *name), void *arg,
+		     struct pl_op_runs *out, struct pl_err *err)
+{
+	struct finder f = { .r = r, .out = out };
+	size_t names = r->e->g->str.n;
+	uint8_t *seen = NULL;
+	int rc;
+
+	memset(out, 0, sizeof(*out));
+	PL_TRY(pl_alloc(&f.may, names + 1, 1, err));
+	PL_TRY(pl_alloc(&f.inner, r->n_mine, 1, err));
+	PL_TRY(pl_alloc(&seen, names + 1, 1, err));
+	for (uint32_t i = 0; i < r->n_mine; i++) {
+		const struct pl_enode *n = &r->e->node[i];
+		const char *name;
+
+		if (!rw_computes(n) || n->name >= names || seen[n->name])
+			continue;
+		seen[n->name] = 1;
+		name = pl_edit_name(r->e, n->name);
+		if (may(arg, name))
+			f.may[n->name] = !strncmp(name, "forward ", 8)	  ? 2
+					 : !strncmp(name, "backward ", 9) ? 3
+									  : 1;
+	}
+	rc = find_runs(&f, err);
+out:
+	pl_free(f.may);
+	pl_free(f.inner);
+	pl_free(f.slot);
+	pl_free(seen);
+	if (rc < 0)
+		pl_op_runs_fini(out);
+	return rc;
+}
+
+void pl_op_runs_fini(struct pl_op_runs *runs)
+{
+	pl_free(runs->run);
+	pl_free(runs->name);
+	memset(runs, 0, sizeof(*runs));
+}

@@ -1,0 +1,174 @@
+/* rewrite_internal.h - the state of a plan on an edit. */
+#ifndef PL_REWRITE_INTERNAL_H
+#define PL_REWRITE_INTERNAL_H
+
+#include <math.h>
+
+#include "rewrite/rewrite.h"
+
+struct rw_tensor {	/* of the base, in order of readiness */
+	uint32_t name;	/* id of the edit */
+	uint32_t group; /* index into groups below */
+	uint8_t coll;	/* enum pl_coll of what carries it */
+	int64_t bytes;
+	pl_ns ready;		/* latest over ranks, mean over steps, from the step's begin */
+	bool estimated, shared; /* shared: other groups have a tensor of that name */
+};
+
+struct rw_edge { /* of a recorded communication, to be given to what replaces it */
+	uint32_t node;
+	uint8_t type;
+	pl_ns w;
+};
+/* A communication as it was recorded, in one slot. */
+struct rw_comm {
+	uint32_t arrive, transfer, meet; /* meet PL_NONE: its partners were not recorded */
+	uint32_t last;			 /* instance of the tensor that became ready last */
+	uint32_t n_tensors;
+	uint32_t gate, n_gates; /* into rewriter.edge: what lets it arrive */
+	uint32_t use, n_uses;	/* what waits for it */
+	uint32_t issue;		/* host operation that issued it, PL_NONE */
+	pl_ns issue_dur;
+	pl_ns gate_ns, lag; /* lag: from its last tensor to the gate */
+};
+/* A slot is a rank in a step. */
+struct rw_slot {
+	uint32_t head, tail;	/* nodes around the channel's communication, PL_NONE: none yet */
+	uint32_t comm, n_comms; /* into rewriter.comm, by start */
+	uint32_t res;		/* that carries the communication */
+};
+
+/* A bucket, built into the edit. Shared by the states that have it. */
+struct rw_built {
+	uint64_t key;
+	uint32_t refs;
+	uint32_t *arrive, *transfer; /* [slot], PL_NONE: the rank has no part */
+	uint32_t *issue;
+	uint32_t *lost; /* [slot]: what computation behind it loses to communication, PL_NONE */
+	pl_ns alone;	/* the transfer with nothing beside it */
+	pl_ns issue_ns; /* of one that was not as recorded */
+	double slows, slowed; /* computation beside it; by computation */
+	bool *kept;	      /* [slot]: as recorded, its duration too */
+};
+
+/* Part of a bucket's transfer in a slot that is interrupted: what priorities add to the edit. */
+struct rw_piece {
+	uint32_t node;	   /* of the part, PL_NONE: it is the last, which is the transfer itself */
+	uint32_t transfer; /* whose duration was all of it */
+	uint32_t edge; /* order along the channel, PL_NONE: the first part, chained as arrival */
+	pl_ns dur;
+};
+
+struct rw_state {
+	uint32_t *set_of;	 /* [tensor] */
+	uint32_t *parts;	 /* [set] */
+	uint8_t *algo;		 /* [tensor] */
+	uint32_t *servers;	 /* [tensor] */
+	uint32_t *place;	 /* [tensor]: in the order of issue */
+	uint32_t *priority;	 /* [tensor]: 1 the highest, 0 none */
+	struct rw_built **built; /* [set], in order of issue; NULL before it is built */
+	uint32_t n_sets, n_built;
+	uint32_t ranks; /* 0: as recorded */
+	int64_t accumulate;
+	struct pl_link_change change[8];
+	uint32_t n_changes;
+	size_t undo;		/* mark of the edit */
+	struct rw_piece *piece; /* of interrupted communication */
+	size_t n_pieces, cap_pieces;
+	bool prioritized; /* some tensor has a priority */
+	size_t n_fused;	  /* entries of rewriter.fused_log */
+	bool over;	  /* the recorded communication is replaced */
+};
+
+struct pl_rewriter {
+	struct pl_edit *e;
+	const struct pl_coster *c;
+	struct rw_tensor *tensor;
+	uint32_t n_tensors;
+	int32_t *rank;		   /* ranks that have tensors, ascending */
+	uint32_t n_ranks, n_slots; /* slot = step * n_ranks + index of rank */
+	uint32_t *inst;		   /* [slot][tensor]: edit's tensor, PL_NONE */
+	uint32_t *comm_of;	   /* [slot][tensor]: index into comm */
+	pl_ns *ready; /* [slot][tensor]: when it was ready and issued, INT64_MIN: not there */
+	struct rw_comm *comm;
+	size_t n_comms, cap_comms;
+	struct rw_edge *edge;
+	size_t n_edges, cap_edges;
+	struct rw_slot *slot;
+	pl_ns *begin;		/* [step] */
+	struct rw_state *state; /* a stack; the last is the present */
+	size_t n_states, cap_states;
+	uint32_t *set_first, *set_member; /* of the state that is built: see list_members() */
+	uint8_t *mine; /* [node as recorded]: of the recorded communication of gradients */
+	uint32_t n_mine;
+	uint8_t *fused; /* [node as recorded]: is part of a fused operation; NULL: none ever was */
+	uint32_t *fused_log; /* nodes, in order, for undoing */
+	size_t n_fused, cap_fused;
+	uint32_t *name_first, *name_node; /* nodes as recorded by name; NULL: not yet needed */
+	bool issues;			  /* host operations that issue communication are known */
+	struct rw_beside *beside;	  /* NULL: nothing slows anything down */
+	uint32_t *group;		  /* [group]: graph.group or PL_NONE */
+	uint32_t n_groups;
+};
+
+static inline struct rw_state *rw_now(const struct pl_rewriter *r)
+{
+	return &r->state[r->n_states - 1];
+}
+/* Find tensors, communication, slots in the recorded edit. */
+int rw_find(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+/* Make the edit's communication that of the state. */
+int rw_sync(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+/* Numbers sets anew, in order of issue. */
+int rw_number_sets(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+void rw_unref(struct rw_built *b);
+/* rewrite_priority.c: the channels by priority instead of by place; and the parts taken out again.
+ */
+int rw_prioritize(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+int rw_join_pieces(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+int rw_priority(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err) PL_MUST;
+/* Let `to`, an arrival or the channel's end, come after `from` on the channel and nothing else. */
+int rw_chain(struct pl_edit *e, uint32_t from, uint32_t to, struct pl_err *err) PL_MUST;
+
+/* ---- what runs beside what (rewrite_beside.c) ------------------------------------------------ */
+
+/* Of the recorded edit: what its computation lost. Leaves r->beside NULL if the coster knows of
+ * none. */
+int rw_beside_init(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+void rw_beside_fini(struct pl_rewriter *r);
+/* Computation gets the time back that it lost beside the recorded communication of gradients. */
+int rw_beside_release(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+/* What the built buckets cost the computation beside them, and it them. */
+int rw_beside_settle(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+/* The communication of a set, as the coster is asked for it; `meeting` ranks have a part. */
+struct pl_comm rw_comm_of_set(const struct pl_rewriter *r, uint32_t set, uint32_t meeting);
+/* The present state again, on top of the stack: the one below stays as it is. */
+int rw_push_state(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+/* Base tensor by its name in plans, PL_NONE. */
+uint32_t rw_tensor_find(const struct pl_rewriter *r, const char *name);
+static inline pl_ns rw_ready(const struct pl_rewriter *r, uint32_t slot, uint32_t tensor)
+{
+	return r->ready[(size_t)slot * r->n_tensors + tensor];
+}
+static inline bool rw_computes(const struct pl_enode *n)
+{
+	return !n->dead && n->type == PL_N_OP &&
+	       (n->role == PL_RO_COMPUTE || n->role == PL_RO_COPY);
+}
+static inline pl_ns rw_times(pl_ns dur, double x)
+{
+	return (pl_ns)llround((double)dur * x);
+}
+static inline bool rw_fused(const struct pl_rewriter *r, uint32_t node)
+{
+	return r->fused && node < r->n_mine && r->fused[node];
+}
+int rw_fuse_ops(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err) PL_MUST;
+/* What the state fused that is undone with it. */
+void rw_unfuse(struct pl_rewriter *r, size_t n_fused);
+/* Recompute what annotated ranges of a trace keep; `name` is that of the ranges. */
+int rw_remake_range(struct pl_rewriter *r, const char *name, struct pl_err *err) PL_MUST;
+/* The rewrites that change operations, not communication. */
+int rw_ops(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err) PL_MUST;
+
+#endif

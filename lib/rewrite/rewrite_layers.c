@@ -1,0 +1,182 @@
+/*
+ * Recomputation in traces, where a layer is an annotated range that keeps activations (memory.c):
+ * the tensors that have its name. Its output is not among them, for the next layer keeps that, or
+ * begins with it.
+ *
+ * What the range computed is done once more when the first of its activations is used: on a rank
+ * without device by the thread that uses it, else by the stream that the thread next launches
+ * something on. Host time of launching again is not added. A range that ran several times in a step
+ * (microbatches) has a number each time. O(nodes) for each number, rank and step.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "rewrite/edit_internal.h"
+#include "rewrite/rewrite_internal.h"
+
+#define AHEAD 256 /* operations of a thread searched for the next launch */
+
+struct ran {			 /* a range, once */
+	uint32_t step, res, use; /* use: the first node that needs what it kept, PL_NONE */
+	int32_t layer;
+};
+
+static bool is_kept(const struct pl_edit *e, const struct pl_etensor *x, const char *name)
+{
+	const struct pl_tensor *t = &e->g->tensor[x->tensor];
+
+	return t->role == PL_TR_ACTIVATION && x->producer != PL_NONE && t->n_consumers &&
+	       e->node[x->producer].layer >= 0 && !strcmp(pl_edit_name(e, t->name), name);
+}
+
+/* Where it is used last: consumers are of the same step. */
+static uint32_t use_of(const struct pl_edit *e, const struct pl_etensor *x)
+{
+	const struct pl_tensor *t = &e->g->tensor[x->tensor];
+	uint32_t last = PL_NONE;
+
+	for (uint32_t c = 0; c < t->n_consumers; c++) {
+		uint32_t node = e->step[x->step].first + e->g->consumer[t->consumer + c];
+
+		if (!e->node[node].dead &&
+		    (last == PL_NONE || pl_edit_end(e, node) > pl_edit_end(e, last)))
+			last = node;
+	}
+	return last;
+}
+
+static int by_place(const void *pa, const void *pb)
+{
+	const struct ran *a = pa, *b = pb;
+
+	if (a->step != b->step)
+		return a->step < b->step ? -1 : 1;
+	if (a->res != b->res)
+		return a->res < b->res ? -1 : 1;
+	if (a->layer != b->layer)
+		return a->layer < b->layer ? -1 : 1;
+	return a->use < b->use ? -1 : a->use > b->use;
+}
+
+/* Each range once, with its first use. */
+static size_t unite(const struct pl_edit *e, struct ran *v, size_t n)
+{
+	size_t kept = 0;
+
+	pl_sort(v, n, sizeof(*v), by_place);
+	for (size_t i = 0; i < n; i++) {
+		struct ran *last = kept ? &v[kept - 1] : NULL;
+
+		if (!last || last->step != v[i].step || last->res != v[i].res ||
+		    last->layer != v[i].layer)
+			v[kept++] = v[i];
+		else if (e->node[v[i].use].start < e->node[last->use].start)
+			last->use = v[i].use;
+	}
+	return kept;
+}
+
+static bool computes(const struct pl_enode *n)
+{
+	return !n->dead && n->type == PL_N_OP &&
+	       (n->role == PL_RO_COMPUTE || n->role == PL_RO_COPY);
+}
+
+/* What the range computed; with the pauses of its thread, if that is what computes. */
+static pl_ns forward_of(const struct pl_edit *e, const struct ran *x, int32_t rank)
+{
+	pl_ns sum = 0, pauses = 0;
+
+	for (size_t i = 0; i < e->n_nodes; i++) {
+		const struct pl_enode *n = &e->node[i];
+
+		if (n->dead || n->step != x->step || n->layer != x->layer || n->res == PL_NONE ||
+		    e->g->res[n->res].rank != rank)
+			continue;
+		if (computes(n)) {
+			sum += n->dur;
+			if (n->res != x->res) /* a device does */
+				pauses = INT64_MIN;
+		} else if (n->role == PL_RO_GAP && n->res == x->res && pauses != INT64_MIN) {
+			pauses += n->dur;
+		}
+	}
+	return sum + pl_max_i64(0, pauses);
+}
+
+/* What it launches that computes, PL_NONE. */
+static uint32_t launched(const struct pl_edit *e, uint32_t node)
+{
+	for (uint32_t x = e->node[node].out; x != PL_NONE; x = e->edge[x].out_next) {
+		unsigned type = PL_E_TYPE(e->edge[x].type);
+
+		if ((type == PL_E_LAUNCH || type == PL_E_EARLY) &&
+		    computes(&e->node[e->edge[x].dst]))
+			return e->edge[x].dst;
+	}
+	return PL_NONE;
+}
+
+static uint32_t next_on(const struct pl_edit *e, uint32_t node)
+{
+	for (uint32_t x = e->node[node].out; x != PL_NONE; x = e->edge[x].out_next) {
+		const struct pl_enode *d = &e->node[e->edge[x].dst];
+
+		if (PL_E_TYPE(e->edge[x].type) == PL_E_SEQ && d->res == e->node[node].res &&
+		    d->step == e->node[node].step)
+			return e->edge[x].dst;
+	}
+	return PL_NONE;
+}
+
+/* The operation that gets longer: on a device if one is launched soon. */
+static uint32_t takes_it(const struct pl_edit *e, uint32_t use)
+{
+	uint32_t at = use, found = PL_NONE;
+
+	for (int i = 0; i < AHEAD && at != PL_NONE && found == PL_NONE; i++) {
+		found = launched(e, at);
+		at = next_on(e, at);
+	}
+	return found == PL_NONE ? use : found;
+}
+
+int rw_remake_range(struct pl_rewriter *r, const char *name, struct pl_err *err)
+{
+	struct pl_edit *e = r->e;
+	struct ran *v = NULL;
+	size_t n = 0;
+	int rc;
+
+	PL_TRY(pl_alloc(&v, e->n_tensors + 1, sizeof(*v), err));
+	for (size_t i = 0; i < e->n_tensors; i++) {
+		const struct pl_etensor *x = &e->tensor[i];
+		uint32_t use = is_kept(e, x, name) ? use_of(e, x) : PL_NONE;
+
+		if (use == PL_NONE)
+			continue;
+		if (x->remade) {
+			rc = pl_fail(err, PL_EDATA, "\"%s\" is made again already; name it once",
+				     name);
+			goto out;
+		}
+		v[n++] = (struct ran){ x->step, e->node[x->producer].res, use,
+				       e->node[x->producer].layer };
+		PL_TRY(pl_edit_set_remade(e, i, true, err));
+	}
+	n = unite(e, v, n);
+	for (size_t i = 0; i < n; i++) {
+		pl_ns more = forward_of(e, &v[i], e->g->res[v[i].res].rank);
+		uint32_t node = takes_it(e, v[i].use);
+
+		PL_TRY(pl_edit_set_dur(e, node, e->node[node].dur + more, err));
+	}
+	rc = n ? 0
+	       : pl_fail(err, PL_EDATA,
+			 "the graph has no layer \"%s\" with a forward and a backward operation, "
+			 "nor an annotated range of that name that keeps activations",
+			 name);
+out:
+	pl_free(v);
+	return rc;
+}

@@ -1,0 +1,197 @@
+/*
+ * What a search asks of a rewriter: buckets by number, and where the time of the step is.
+ *
+ * The critical path is walked back from what ends a step last: to the predecessor whose end (and
+ * the edge's weight) is the start, again and again. Each node has one such predecessor taken, so
+ * the walk is as long as the path; finding its end is linear in the nodes.
+ */
+#include <string.h>
+
+#include "rewrite/edit_internal.h"
+#include "rewrite/rewrite_internal.h"
+
+uint32_t pl_rewriter_buckets(const struct pl_rewriter *r, uint32_t *set_of)
+{
+	const struct rw_state *s = rw_now(r);
+
+	if (r->n_tensors)
+		memcpy(set_of, s->set_of, r->n_tensors * sizeof(*set_of));
+	return s->n_sets;
+}
+
+_Static_assert(PL_COLL_COUNT_ <= 64, "kinds and groups share a number");
+
+uint32_t pl_rewriter_group(const struct pl_rewriter *r, uint32_t tensor)
+{
+	return r->tensor[tensor].group * 64 + r->tensor[tensor].coll;
+}
+
+int64_t pl_rewriter_bytes(const struct pl_rewriter *r, uint32_t tensor)
+{
+	return r->tensor[tensor].bytes;
+}
+
+/* When the slot's copy is ready: as recorded, and as much later as its producer ends later now. */
+static pl_ns ready_now(const struct pl_rewriter *r, uint32_t slot, uint32_t t)
+{
+	size_t at = (size_t)slot * r->n_tensors + t;
+	uint32_t inst = r->inst[at], p;
+
+	if (inst == PL_NONE || (p = r->e->tensor[inst].producer) == PL_NONE)
+		return rw_ready(r, slot, t);
+	return pl_edit_end(r->e, p) + r->comm[r->comm_of[at]].lag;
+}
+
+pl_ns pl_rewriter_ready(const struct pl_rewriter *r, uint32_t tensor)
+{
+	double sum = 0;
+	uint32_t n = 0;
+
+	if (r->n_states == 1)
+		return r->tensor[tensor].ready;
+	for (uint32_t k = 0; k < r->e->n_steps; k++) {
+		pl_ns last = INT64_MIN;
+
+		for (uint32_t i = 0; i < r->n_ranks; i++)
+			if (r->inst[(size_t)(k * r->n_ranks + i) * r->n_tensors + tensor] !=
+			    PL_NONE)
+				last = pl_max_i64(last, ready_now(r, k * r->n_ranks + i, tensor));
+		if (last == INT64_MIN)
+			continue;
+		sum += (double)(last - r->begin[k]);
+		n++;
+	}
+	return n ? (pl_ns)(sum / n) : 0;
+}
+
+uint32_t pl_rewriter_name(const struct pl_rewriter *r, uint32_t tensor)
+{
+	return r->tensor[tensor].name;
+}
+
+uint32_t pl_rewriter_producer(const struct pl_rewriter *r, uint32_t tensor)
+{
+	for (size_t s = 0; s < r->n_slots; s++) {
+		uint32_t inst = r->inst[s * r->n_tensors + tensor];
+
+		if (inst != PL_NONE && r->e->tensor[inst].producer != PL_NONE)
+			return r->e->node[r->e->tensor[inst].producer].name;
+	}
+	return PL_NONE;
+}
+
+struct pl_comm pl_rewriter_comm(const struct pl_rewriter *r, uint32_t tensor)
+{
+	uint32_t meeting = 0;
+
+	for (uint32_t i = 0; i < r->n_ranks; i++)
+		meeting += r->inst[(size_t)i * r->n_tensors + tensor] != PL_NONE;
+	return rw_comm_of_set(r, rw_now(r)->set_of[tensor], meeting);
+}
+
+int pl_rewrite_bucketing(struct pl_rewriter *r, const struct pl_bucketing *b, struct pl_err *err)
+{
+	size_t mark = pl_rewriter_mark(r);
+	struct rw_state *s;
+	int rc = rw_push_state(r, err);
+
+	if (rc < 0)
+		return rc;
+	s = rw_now(r);
+	s->n_sets = b->n_sets;
+	for (uint32_t i = 0; i < b->n_sets; i++)
+		s->parts[i] = b->parts && b->parts[i] ? b->parts[i] : 1;
+	for (uint32_t t = 0; t < r->n_tensors; t++) {
+		s->set_of[t] = b->set_of[t];
+		if (b->algo) {
+			s->algo[t] = b->algo[b->set_of[t]];
+			s->servers[t] = s->servers[t] ? s->servers[t] : 1;
+		}
+	}
+	s->prioritized = b->priority != NULL;
+	if (b->priority)
+		memcpy(s->priority, b->priority, r->n_tensors * sizeof(*s->priority));
+	rc = rw_sync(r, err);
+	if (rc < 0)
+		pl_rewriter_undo(r, mark);
+	return rc;
+}
+
+/* The edge that decided when the node started, PL_NONE: its own time did. */
+static uint32_t decisive(const struct pl_edit *e, uint32_t node)
+{
+	for (uint32_t x = e->node[node].in; x != PL_NONE; x = e->edge[x].in_next) {
+		const struct pl_eedge *ed = &e->edge[x];
+		const struct pl_enode *s = &e->node[ed->src];
+
+		if (s->start + (edit_from_start(ed->type) ? 0 : s->dur) + ed->w ==
+		    e->node[node].start)
+			return x;
+	}
+	return PL_NONE;
+}
+
+/* seen[node]: it lies on the critical path of its step; pl_free(). */
+static int critical(const struct pl_edit *e, uint8_t **seen, struct pl_err *err)
+{
+	int rc = pl_alloc(seen, e->n_nodes, 1, err);
+
+	for (uint32_t k = 0; rc == 0 && k < e->n_steps; k++) {
+		uint32_t at = e->step[k].sink, x;
+
+		for (; !(*seen)[at]; at = e->edge[x].src) {
+			(*seen)[at] = 1;
+			if ((x = decisive(e, at)) == PL_NONE)
+				break;
+		}
+	}
+	return rc;
+}
+
+int pl_rewriter_hot(const struct pl_rewriter *r, uint8_t *hot, struct pl_err *err)
+{
+	const struct pl_edit *e = r->e;
+	uint8_t *seen;
+	int rc = critical(e, &seen, err);
+
+	if (rc < 0)
+		return rc;
+	memset(hot, 0, r->n_tensors);
+	for (size_t i = 0; i < (size_t)r->n_slots * r->n_tensors; i++)
+		if (r->inst[i] != PL_NONE && seen[e->tensor[r->inst[i]].arrive])
+			hot[i % r->n_tensors] = 1;
+	pl_free(seen);
+	return 0;
+}
+
+/* A call lies on it for what it launches. */
+static void heat(const struct pl_edit *e, uint32_t node, uint8_t *hot)
+{
+	const struct pl_enode *n = &e->node[node];
+
+	if (rw_computes(n) && n->name < e->g->str.n)
+		hot[n->name] = 1;
+	for (uint32_t x = n->out; n->role == PL_RO_HOST && x != PL_NONE; x = e->edge[x].out_next) {
+		const struct pl_enode *d = &e->node[e->edge[x].dst];
+		unsigned type = PL_E_TYPE(e->edge[x].type);
+
+		if ((type == PL_E_LAUNCH || type == PL_E_EARLY) && d->name < e->g->str.n)
+			hot[d->name] = 1;
+	}
+}
+
+int pl_rewriter_hot_ops(const struct pl_rewriter *r, uint8_t *hot, struct pl_err *err)
+{
+	const struct pl_edit *e = r->e;
+	uint8_t *seen;
+	int rc = critical(e, &seen, err);
+
+	if (rc < 0)
+		return rc;
+	memset(hot, 0, e->g->str.n);
+	for (uint32_t i = 0; i < e->n_nodes; i++)
+		if (seen[i] && !e->node[i].dead)
+			heat(e, i, hot);
+	pl_free(seen);
+	return 0;
+}

@@ -1,0 +1,780 @@
+/*
+ * The synchronisation of gradients, rebuilt as a plan has it.
+ *
+ * First the recorded communication is taken out, once; what it stood between on its resource is
+ * joined again, and two delays of no length, head and tail, mark on every rank where the channel's
+ * communication belongs. Then the buckets of the state are built between them, in order of issue. A
+ * state that differs from the one before in a few buckets builds those alone: buckets are known by
+ * what they hold.
+ *
+ * Edges of order along the channel are of type COMM, which no other edge into an arrival is.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "rewrite/edit_internal.h"
+#include "rewrite/rewrite_internal.h"
+
+#define FAR_PAST (INT64_MIN / 4)
+
+/* ---- taking the recorded communication out ----------------------------------------------------
+ */
+
+static bool mine(const struct pl_rewriter *r, uint32_t node)
+{
+	return node < r->n_mine && r->mine[node];
+}
+
+static int add_mark(struct pl_rewriter *r, uint32_t slot, uint32_t near, uint32_t *id,
+		    struct pl_err *err)
+{
+	const struct pl_enode *at = &r->e->node[near];
+	struct pl_enode n = { .start = FAR_PAST,
+			      .fixed = FAR_PAST,
+			      .bytes = -1,
+			      .res = PL_NONE,
+			      .name = at->name,
+			      .group = PL_NONE,
+			      .step = slot / r->n_ranks,
+			      .origin = PL_NONE,
+			      .layer = -1,
+			      .mb = -1,
+			      .type = PL_N_DELAY,
+			      .role = PL_RO_NONE };
+
+	return pl_edit_add_node(r->e, &n, near, id, err);
+}
+
+/* What lies on the channel's resource before, between and after, in that order. */
+static int join_channel(struct pl_rewriter *r, uint32_t slot, struct pl_err *err)
+{
+	struct pl_edit *e = r->e;
+	struct rw_slot *s = &r->slot[slot];
+	int rc;
+
+	for (uint32_t i = s->comm; i < s->comm + s->n_comms; i++) {
+		const struct rw_comm *c = &r->comm[i];
+		uint32_t res = e->node[c->arrive].res, before = PL_NONE;
+		bool first = true, last = true;
+
+		for (uint32_t k = s->comm; k < s->comm + s->n_comms; k++) {
+			bool same = e->node[r->comm[k].arrive].res == res;
+
+			first &= !same || k >= i;
+			last &= !same || k <= i;
+		}
+		for (uint32_t x = e->node[c->arrive].in; x != PL_NONE; x = e->edge[x].in_next) {
+			const struct pl_eedge *ed = &e->edge[x];
+
+			if (PL_E_TYPE(ed->type) != PL_E_SEQ || e->node[ed->src].res != res ||
+			    mine(r, ed->src))
+				continue;
+			before = ed->src;
+			if (first &&
+			    (rc = pl_edit_add_edge(e, ed->src, s->head, PL_E_WAIT, ed->w, err)) < 0)
+				return rc;
+		}
+		for (uint32_t x = e->node[c->transfer].out; x != PL_NONE; x = e->edge[x].out_next) {
+			const struct pl_eedge ed = e->edge[x];
+
+			if (PL_E_TYPE(ed.type) != PL_E_SEQ || e->node[ed.dst].res != res ||
+			    mine(r, ed.dst))
+				continue;
+			if (last || e->node[ed.dst].type == PL_N_ENTRY)
+				rc = pl_edit_add_edge(e, s->tail, ed.dst, PL_E_WAIT, ed.w, err);
+			else
+				rc = before == PL_NONE ? 0
+						       : pl_edit_add_edge(e, before, ed.dst,
+									  PL_E_SEQ, ed.w, err);
+			if (rc < 0)
+				return rc;
+		}
+	}
+	return 0;
+}
+
+static int check_meets(const struct pl_rewriter *r, struct pl_err *err)
+{
+	const struct pl_edit *e = r->e;
+
+	for (size_t i = 0; i < r->n_comms; i++) {
+		uint32_t m = r->comm[i].meet;
+
+		for (uint32_t x = m == PL_NONE ? PL_NONE : e->node[m].in; x != PL_NONE;
+		     x = e->edge[x].in_next)
+			if (!mine(r, e->edge[x].src))
+				return pl_fail(err, PL_EDATA,
+					       "the communication \"%s\" carries gradients on some "
+					       "of its ranks alone; it cannot be changed",
+					       pl_edit_name(e, e->node[r->comm[i].arrive].name));
+	}
+	return 0;
+}
+
+static int take_over(struct pl_rewriter *r, struct pl_err *err)
+{
+	struct pl_edit *e = r->e;
+	int rc = check_meets(r, err);
+
+	if (rc < 0)
+		return rc;
+	for (uint32_t i = 0; i < r->n_slots; i++) {
+		struct rw_slot *s = &r->slot[i];
+
+		if (!s->n_comms)
+			continue;
+		if ((rc = add_mark(r, i, r->comm[s->comm].arrive, &s->head, err)) < 0 ||
+		    (rc = add_mark(r, i, r->comm[s->comm + s->n_comms - 1].transfer, &s->tail,
+				   err)) < 0 ||
+		    (rc = join_channel(r, i, err)) < 0)
+			return rc;
+	}
+	if ((rc = rw_beside_release(r, err)) < 0)
+		return rc;
+	for (size_t i = 0; i < r->n_comms; i++) {
+		const struct rw_comm *c = &r->comm[i];
+
+		if ((rc = pl_edit_drop_node(e, c->arrive, err)) < 0 ||
+		    (rc = pl_edit_drop_node(e, c->transfer, err)) < 0 ||
+		    (c->meet != PL_NONE && !e->node[c->meet].dead &&
+		     (rc = pl_edit_drop_node(e, c->meet, err)) < 0))
+			return rc;
+	}
+	return 0;
+}
+
+/* ---- one bucket ------------------------------------------------------------------------------ */
+
+void rw_unref(struct rw_built *b)
+{
+	if (!b || --b->refs)
+		return;
+	pl_free(b->arrive);
+	pl_free(b->transfer);
+	pl_free(b->issue);
+	pl_free(b->lost);
+	pl_free(b->kept);
+	pl_free(b);
+}
+
+static struct rw_built *new_built(const struct pl_rewriter *r, uint64_t key, struct pl_err *err)
+{
+	struct rw_built *b;
+
+	if (pl_alloc(&b, 1, sizeof(*b), err) < 0)
+		return NULL;
+	b->refs = 1;
+	b->key = key;
+	if (pl_alloc(&b->arrive, r->n_slots, sizeof(uint32_t), err) < 0 ||
+	    pl_alloc(&b->transfer, r->n_slots, sizeof(uint32_t), err) < 0 ||
+	    pl_alloc(&b->issue, r->n_slots, sizeof(uint32_t), err) < 0 ||
+	    pl_alloc(&b->lost, r->n_slots, sizeof(uint32_t), err) < 0 ||
+	    pl_alloc(&b->kept, r->n_slots, sizeof(*b->kept), err) < 0) {
+		rw_unref(b);
+		return NULL;
+	}
+	memset(b->arrive, 0xff, r->n_slots * sizeof(uint32_t));
+	memset(b->transfer, 0xff, r->n_slots * sizeof(uint32_t));
+	memset(b->issue, 0xff, r->n_slots * sizeof(uint32_t));
+	memset(b->lost, 0xff, r->n_slots * sizeof(uint32_t));
+	return b;
+}
+
+/* Members of a set in a slot: how many, which became ready last, are they one recorded
+ * communication's? */
+static uint32_t members(const struct pl_rewriter *r, uint32_t set, uint32_t slot, uint32_t *last,
+			bool *as_recorded)
+{
+	uint32_t n = 0, comm = PL_NONE;
+	pl_ns latest = INT64_MIN;
+
+	*last = PL_NONE;
+	*as_recorded = true;
+	for (uint32_t k = r->set_first[set]; k < r->set_first[set + 1]; k++) {
+		uint32_t t = r->set_member[k];
+		size_t at = (size_t)slot * r->n_tensors + t;
+		pl_ns ready;
+
+		if (r->inst[at] == PL_NONE)
+			continue;
+		n++;
+		ready = rw_ready(r, slot, t);
+		if (*last == PL_NONE || ready > latest) {
+			latest = ready;
+			*last = t;
+		}
+		if (comm == PL_NONE)
+			comm = r->comm_of[at];
+		*as_recorded &= comm == r->comm_of[at];
+	}
+	if (n)
+		*as_recorded &= r->comm[comm].n_tensors == n;
+	return n;
+}
+
+static bool has_edge_to(const struct pl_edit *e, uint32_t src, uint32_t dst)
+{
+	for (uint32_t x = e->node[src].out; x != PL_NONE; x = e->edge[x].out_next)
+		if (e->edge[x].dst == dst)
+			return true;
+	return false;
+}
+
+static int copy_gates(struct pl_rewriter *r, const struct rw_comm *c, uint32_t arrive,
+		      struct pl_err *err)
+{
+	int rc = 0;
+
+	for (uint32_t i = c->gate; rc == 0 && i < c->gate + c->n_gates; i++)
+		if (!r->e->node[r->edge[i].node].dead)
+			rc = pl_edit_add_edge(r->e, r->edge[i].node, arrive, r->edge[i].type,
+					      r->edge[i].w, err);
+	return rc;
+}
+
+/* Let `n` come on the resource of `p` right behind it, and behind others that were put there
+ * before.
+ */
+static int put_behind(struct pl_edit *e, uint32_t p, struct pl_enode n, uint32_t *id,
+		      struct pl_err *err)
+{
+	uint32_t res = e->node[p].res;
+	int rc;
+
+	for (uint32_t x = e->node[p].out; x != PL_NONE; x = e->edge[x].out_next)
+		if (e->node[e->edge[x].dst].origin == PL_NONE &&
+		    PL_E_TYPE(e->edge[x].type) == PL_E_SEQ && e->node[e->edge[x].dst].res == res) {
+			p = e->edge[x].dst;
+			x = e->node[p].out;
+			if (x == PL_NONE)
+				break;
+		}
+	n.start = pl_edit_end(e, p);
+	rc = pl_edit_add_node(e, &n, p, id, err);
+	for (uint32_t x = e->node[p].out, next; rc == 0 && x != PL_NONE; x = next) {
+		const struct pl_eedge ed = e->edge[x];
+
+		next = ed.out_next;
+		if (PL_E_TYPE(ed.type) != PL_E_SEQ || e->node[ed.dst].res != res ||
+		    e->node[ed.dst].type == PL_N_ENTRY)
+			continue;
+		if ((rc = pl_edit_add_edge(e, *id, ed.dst, ed.type, ed.w, err)) == 0)
+			rc = pl_edit_drop_edge(e, x, err);
+	}
+	return rc == 0 ? pl_edit_add_edge(e, p, *id, PL_E_SEQ, 0, err) : rc;
+}
+
+/* A node that is like p but for what it takes. */
+static struct pl_enode like(const struct pl_edit *e, uint32_t p, uint8_t role, pl_ns dur)
+{
+	struct pl_enode n = e->node[p];
+
+	n.dur = dur;
+	n.fixed = INT64_MIN;
+	n.origin = PL_NONE;
+	n.role = role;
+	n.bytes = -1;
+	n.flags &= PL_NF_IN_STEP;
+	return n;
+}
+
+/* On a thread issuing takes time of its own, right behind the operation that made the tensor. */
+static int add_issue(struct pl_rewriter *r, struct rw_built *b, uint32_t slot, uint32_t tensor,
+		     pl_ns dur, struct pl_err *err)
+{
+	struct pl_edit *e = r->e;
+	uint32_t p = e->tensor[r->inst[(size_t)slot * r->n_tensors + tensor]].producer, res;
+	struct pl_enode n;
+
+	if (p == PL_NONE || dur <= 0)
+		return 0;
+	res = e->node[p].res;
+	if (res == PL_NONE || e->g->res[res].track_type != PL_T_THREAD)
+		return 0;
+	n = like(e, p, PL_RO_HOST, dur);
+	n.kind = PL_K_RUNTIME;
+	b->issue_ns = dur;
+	return put_behind(e, p, n, &b->issue[slot], err);
+}
+
+/* What computation loses from the issue of this bucket to that of the next stands behind what lets
+ * the bucket arrive; how long that is rw_beside_settle() says. */
+static int add_lost(struct pl_rewriter *r, struct rw_built *b, uint32_t slot, uint32_t tensor,
+		    struct pl_err *err)
+{
+	struct pl_edit *e = r->e;
+	size_t at = (size_t)slot * r->n_tensors + tensor;
+	const struct rw_comm *c = &r->comm[r->comm_of[at]];
+	uint32_t p = e->tensor[r->inst[at]].producer, behind = p, id;
+	struct pl_enode n;
+	int rc;
+
+	if (!r->beside || p == PL_NONE || e->node[p].res == PL_NONE)
+		return 0;
+	for (uint32_t i = c->gate; r->inst[at] == c->last && i < c->gate + c->n_gates; i++) {
+		uint32_t g = r->edge[i].node;
+
+		if (!e->node[g].dead && e->node[g].res == e->node[p].res &&
+		    e->node[g].step == e->node[p].step && e->node[g].type == PL_N_OP &&
+		    e->node[g].label > e->node[behind].label)
+			behind = g;
+	}
+	n = like(e, p, PL_RO_COMPUTE, 0);
+	if ((rc = pl_edit_add_name(e, "slowed down by communication", &n.name, err)) < 0)
+		return rc;
+	rc = put_behind(e, b->issue[slot] != PL_NONE && behind == p ? b->issue[slot] : behind, n,
+			&id, err);
+	b->lost[slot] = id;
+	return rc;
+}
+
+static int add_gates(struct pl_rewriter *r, struct rw_built *b, uint32_t set, uint32_t slot,
+		     uint32_t last, pl_ns issue_ns, struct pl_err *err)
+{
+	struct pl_edit *e = r->e;
+	uint32_t arrive = b->arrive[slot];
+	int rc;
+
+	for (uint32_t k = r->set_first[set]; k < r->set_first[set + 1]; k++) {
+		size_t at = (size_t)slot * r->n_tensors + r->set_member[k];
+		uint32_t inst = r->inst[at];
+		const struct rw_comm *c;
+
+		if (inst == PL_NONE)
+			continue;
+		c = &r->comm[r->comm_of[at]];
+		if (inst == c->last || e->tensor[inst].producer == PL_NONE)
+			rc = copy_gates(r, c, arrive, err);
+		else
+			rc = pl_edit_add_edge(e, e->tensor[inst].producer, arrive, PL_E_DATA,
+					      c->lag, err);
+		if (rc < 0 || (rc = pl_edit_set_arrive(e, inst, arrive, err)) < 0)
+			return rc;
+	}
+	if ((rc = add_issue(r, b, slot, last, issue_ns, err)) < 0 ||
+	    (rc = add_lost(r, b, slot, last, err)) < 0)
+		return rc;
+	return b->issue[slot] == PL_NONE
+		       ? 0
+		       : pl_edit_add_edge(e, b->issue[slot], arrive, PL_E_DATA, 0, err);
+}
+
+/* Does the thread reach `node` no later than what it does for some tensor of the set? Then the wait
+ * was inferred of an operation that cannot be it: it would be for what the thread has yet to issue.
+ */
+static bool comes_before(const struct pl_rewriter *r, uint32_t set, uint32_t slot, uint32_t node)
+{
+	const struct pl_edit *e = r->e;
+	const struct pl_enode *n = &e->node[node];
+
+	for (uint32_t k = r->set_first[set]; k < r->set_first[set + 1]; k++) {
+		size_t at = (size_t)slot * r->n_tensors + r->set_member[k];
+		const struct rw_comm *c;
+		uint32_t made;
+
+		if (r->inst[at] == PL_NONE)
+			continue;
+		made = e->tensor[r->inst[at]].producer;
+		c = &r->comm[r->comm_of[at]];
+		if (made != PL_NONE && e->node[made].step == n->step &&
+		    e->node[made].res == n->res && n->label <= e->node[made].label)
+			return true;
+		for (uint32_t i = c->gate; i < c->gate + c->n_gates; i++) {
+			const struct pl_enode *g = &e->node[r->edge[i].node];
+
+			if (g->step == n->step && g->res == n->res && n->label <= g->label)
+				return true;
+		}
+	}
+	return false;
+}
+
+static int add_uses(struct pl_rewriter *r, struct rw_built *b, uint32_t set, uint32_t slot,
+		    struct pl_err *err)
+{
+	struct pl_edit *e = r->e;
+	uint32_t done = PL_NONE;
+	int rc;
+
+	for (uint32_t k = r->set_first[set]; k < r->set_first[set + 1]; k++) {
+		size_t at = (size_t)slot * r->n_tensors + r->set_member[k];
+		const struct rw_comm *c;
+
+		if (r->inst[at] == PL_NONE || r->comm_of[at] == done)
+			continue;
+		done = r->comm_of[at];
+		c = &r->comm[done];
+		for (uint32_t i = c->use; i < c->use + c->n_uses; i++) {
+			const struct rw_edge *u = &r->edge[i];
+
+			if (e->node[u->node].dead || has_edge_to(e, b->transfer[slot], u->node) ||
+			    (u->type & PL_E_INFERRED && comes_before(r, set, slot, u->node)))
+				continue;
+			rc = pl_edit_add_edge(e, b->transfer[slot], u->node, u->type, u->w, err);
+			if (rc < 0)
+				return rc;
+		}
+	}
+	return 0;
+}
+
+struct pl_comm rw_comm_of_set(const struct pl_rewriter *r, uint32_t set, uint32_t meeting)
+{
+	const struct rw_state *st = rw_now(r);
+	struct pl_comm c = { .algo = PL_ALGO_RING,
+			     .group = PL_NONE,
+			     .parts = st->parts[set],
+			     .change = st->n_changes ? st->change : NULL,
+			     .n_changes = st->n_changes };
+	const struct rw_comm *old = NULL;
+	const struct pl_enode *a;
+
+	for (uint32_t t = 0; t < r->n_tensors; t++) {
+		if (st->set_of[t] != set)
+			continue;
+		c.bytes += r->tensor[t].bytes;
+		c.algo = st->algo[t];
+		c.servers = st->servers[t];
+		for (uint32_t s = 0; !old && s < r->n_slots; s++)
+			if (r->inst[(size_t)s * r->n_tensors + t] != PL_NONE)
+				old = &r->comm[r->comm_of[(size_t)s * r->n_tensors + t]];
+	}
+	if (!old)
+		return c;
+	a = &r->e->node[old->arrive];
+	c.kind = a->kind;
+	c.coll = (uint8_t)pl_coll_find(pl_edit_name(r->e, a->name),
+				       strlen(pl_edit_name(r->e, a->name)));
+	c.group = a->group;
+	c.n = st->ranks			     ? st->ranks
+	      : a->group < r->e->g->n_groups ? r->e->g->group[a->group].n
+					     : meeting;
+	return c;
+}
+
+static int build_slot(struct pl_rewriter *r, struct rw_built *b, uint32_t set, uint32_t slot,
+		      uint32_t meet, const struct pl_comm *c, struct pl_err *err)
+{
+	struct pl_edit *e = r->e;
+	const struct rw_comm *old;
+	uint32_t last, after;
+	bool as_recorded;
+	struct pl_enode n;
+	pl_ns dur;
+	int rc;
+
+	if (!members(r, set, slot, &last, &as_recorded))
+		return 0;
+	old = &r->comm[r->comm_of[(size_t)slot * r->n_tensors + last]];
+	after = e->tensor[r->inst[(size_t)slot * r->n_tensors + last]].producer;
+	if (old->last == r->inst[(size_t)slot * r->n_tensors + last] || after == PL_NONE)
+		after = old->arrive;
+	n = e->node[old->arrive];
+	n.res = r->slot[slot].res;
+	n.fixed = INT64_MIN;
+	n.origin = PL_NONE;
+	n.bytes = c->bytes;
+	if ((rc = pl_edit_add_node(e, &n, after, &b->arrive[slot], err)) < 0 ||
+	    (rc = add_gates(r, b, set, slot, last,
+			    as_recorded || !r->c->issue ? 0 : r->c->issue(r->c->arg, c), err)) < 0)
+		return rc;
+	/* with partners that were not recorded the recorded duration stands for the transfer */
+	b->kept[slot] = meet == PL_NONE && as_recorded && c->parts <= 1 && !c->n_changes &&
+			!rw_now(r)->ranks;
+	dur = b->kept[slot] ? e->node[old->transfer].dur : r->c->transfer(r->c->arg, c);
+	b->alone = dur;
+	b->slows = b->slowed = 1;
+	if (r->beside && r->c->beside)
+		r->c->beside(r->c->arg, c, &b->slows, &b->slowed);
+	n = e->node[old->transfer];
+	n.res = r->slot[slot].res;
+	n.fixed = INT64_MIN;
+	n.origin = PL_NONE;
+	n.bytes = c->bytes;
+	n.dur = dur;
+	if ((rc = pl_edit_add_node(e, &n, b->arrive[slot], &b->transfer[slot], err)) < 0 ||
+	    (rc = pl_edit_add_edge(e, b->arrive[slot], b->transfer[slot], PL_E_SEQ, 0, err)) < 0 ||
+	    (meet != PL_NONE &&
+	     ((rc = pl_edit_add_edge(e, b->arrive[slot], meet, PL_E_COMM, 0, err)) < 0 ||
+	      (rc = pl_edit_add_edge(e, meet, b->transfer[slot], PL_E_COMM, 0, err)) < 0)))
+		return rc;
+	return add_uses(r, b, set, slot, err);
+}
+
+/* A rendezvous in the step, if the recorded communication had one; and how many ranks meet. */
+static int build_meet(struct pl_rewriter *r, uint32_t set, uint32_t step, uint32_t *meet,
+		      uint32_t *ranks, struct pl_err *err)
+{
+	struct pl_edit *e = r->e;
+	uint32_t last, old = PL_NONE, after = PL_NONE;
+	bool as_recorded;
+	struct pl_enode n;
+
+	*meet = PL_NONE;
+	*ranks = 0;
+	for (uint32_t i = 0; i < r->n_ranks; i++) {
+		uint32_t slot = step * r->n_ranks + i;
+		const struct rw_comm *c;
+
+		if (!members(r, set, slot, &last, &as_recorded))
+			continue;
+		c = &r->comm[r->comm_of[(size_t)slot * r->n_tensors + last]];
+		++*ranks;
+		if (c->meet != PL_NONE)
+			old = c->meet;
+		if (after == PL_NONE || e->node[c->arrive].label > e->node[after].label)
+			after = c->arrive;
+	}
+	if (old == PL_NONE)
+		return 0;
+	n = e->node[old];
+	n.fixed = INT64_MIN;
+	n.origin = PL_NONE;
+	return pl_edit_add_node(e, &n, after, meet, err);
+}
+
+static int build_set(struct pl_rewriter *r, uint32_t set, uint64_t key, struct rw_built **out,
+		     struct pl_err *err)
+{
+	struct rw_built *b = new_built(r, key, err);
+	int rc = 0;
+
+	*out = b;
+	if (!b)
+		return err->code;
+	for (uint32_t k = 0; rc == 0 && k < r->e->n_steps; k++) {
+		uint32_t meet, ranks;
+		struct pl_comm c;
+
+		rc = build_meet(r, set, k, &meet, &ranks, err);
+		c = rw_comm_of_set(r, set, ranks);
+		for (uint32_t i = 0; rc == 0 && i < r->n_ranks; i++)
+			rc = build_slot(r, b, set, k * r->n_ranks + i, meet, &c, err);
+	}
+	return rc;
+}
+
+/* Host operations behind which an inserted one is taken out are joined again. */
+static int drop_issue(struct pl_edit *e, uint32_t node, struct pl_err *err)
+{
+	uint32_t before = PL_NONE;
+	int rc = 0;
+
+	for (uint32_t x = e->node[node].in; x != PL_NONE; x = e->edge[x].in_next)
+		if (PL_E_TYPE(e->edge[x].type) == PL_E_SEQ)
+			before = e->edge[x].src;
+	for (uint32_t x = e->node[node].out; rc == 0 && before != PL_NONE && x != PL_NONE;
+	     x = e->edge[x].out_next) {
+		const struct pl_eedge ed = e->edge[x];
+
+		if (PL_E_TYPE(ed.type) == PL_E_SEQ && e->node[ed.dst].res == e->node[node].res &&
+		    e->node[ed.dst].type != PL_N_ENTRY)
+			rc = pl_edit_add_edge(e, before, ed.dst, ed.type, ed.w, err);
+	}
+	return rc < 0 ? rc : pl_edit_drop_node(e, node, err);
+}
+
+static int drop_built(struct pl_rewriter *r, const struct rw_built *b, struct pl_err *err)
+{
+	struct pl_edit *e = r->e;
+	int rc = 0;
+
+	for (uint32_t s = 0; rc == 0 && s < r->n_slots; s++) {
+		uint32_t a = b->arrive[s], meet;
+
+		if (a == PL_NONE || e->node[a].dead)
+			continue;
+		meet = PL_NONE;
+		for (uint32_t x = e->node[a].out; x != PL_NONE; x = e->edge[x].out_next)
+			if (e->node[e->edge[x].dst].type == PL_N_RENDEZVOUS &&
+			    PL_E_TYPE(e->edge[x].type) == PL_E_COMM)
+				meet = e->edge[x].dst;
+		rc = pl_edit_drop_node(e, a, err);
+		if (rc == 0)
+			rc = pl_edit_drop_node(e, b->transfer[s], err);
+		if (rc == 0 && b->lost[s] != PL_NONE)
+			rc = drop_issue(e, b->lost[s], err);
+		if (rc == 0 && b->issue[s] != PL_NONE)
+			rc = drop_issue(e, b->issue[s], err);
+		if (rc == 0 && meet != PL_NONE)
+			rc = pl_edit_drop_node(e, meet, err);
+	}
+	return rc;
+}
+
+/* ---- the channel ----------------------------------------------------------------------------- */
+
+int rw_chain(struct pl_edit *e, uint32_t from, uint32_t to, struct pl_err *err)
+{
+	uint32_t next;
+	bool there = false;
+	int rc;
+
+	for (uint32_t x = e->node[to].in; x != PL_NONE; x = next) {
+		next = e->edge[x].in_next;
+		if (PL_E_TYPE(e->edge[x].type) != PL_E_COMM)
+			continue;
+		if (e->edge[x].src == from) {
+			there = true;
+			continue;
+		}
+		if ((rc = pl_edit_drop_edge(e, x, err)) < 0)
+			return rc;
+	}
+	return there ? 0 : pl_edit_add_edge(e, from, to, PL_E_COMM, 0, err);
+}
+
+static int chain_all(struct pl_rewriter *r, struct pl_err *err)
+{
+	const struct rw_state *st = rw_now(r);
+	int rc;
+
+	for (uint32_t s = 0; s < r->n_slots; s++) {
+		uint32_t from = r->slot[s].head;
+
+		if (from == PL_NONE)
+			continue;
+		for (uint32_t i = 0; i < st->n_sets; i++) {
+			const struct rw_built *b = st->built[i];
+
+			if (b->arrive[s] == PL_NONE)
+				continue;
+			if ((rc = rw_chain(r->e, from, b->arrive[s], err)) < 0)
+				return rc;
+			from = b->transfer[s];
+		}
+		if ((rc = rw_chain(r->e, from, r->slot[s].tail, err)) < 0)
+			return rc;
+	}
+	return 0;
+}
+
+/* Calls that issued what is no longer there take no time. */
+static int retire_calls(struct pl_rewriter *r, struct pl_err *err)
+{
+	int rc = 0;
+
+	if (!r->c->issue || !r->issues)
+		return 0;
+	for (uint32_t s = 0; rc == 0 && s < r->n_slots; s++) {
+		const struct rw_slot *sl = &r->slot[s];
+
+		for (uint32_t i = sl->comm; rc == 0 && i < sl->comm + sl->n_comms; i++) {
+			const struct rw_comm *c = &r->comm[i];
+			uint32_t first = PL_NONE, last;
+			bool as_recorded;
+
+			for (uint32_t t = 0; first == PL_NONE && t < r->n_tensors; t++)
+				if (r->comm_of[(size_t)s * r->n_tensors + t] == i)
+					first = t;
+			if (c->issue == PL_NONE || first == PL_NONE)
+				continue;
+			members(r, rw_now(r)->set_of[first], s, &last, &as_recorded);
+			rc = pl_edit_set_dur(r->e, c->issue, as_recorded ? c->issue_dur : 0, err);
+		}
+	}
+	return rc;
+}
+
+/* The members of each set of the state, in order, for as long as this one is built. */
+static void list_members(struct pl_rewriter *r)
+{
+	const struct rw_state *st = rw_now(r);
+	uint32_t *at = r->set_first;
+
+	memset(at, 0, ((size_t)r->n_tensors + 3) * sizeof(*at));
+	for (uint32_t t = 0; t < r->n_tensors; t++)
+		at[st->set_of[t] + 2]++;
+	for (uint32_t i = 2; i < r->n_tensors + 3; i++)
+		at[i] += at[i - 1];
+	for (uint32_t t = 0; t < r->n_tensors; t++)
+		r->set_member[at[st->set_of[t] + 1]++] = t;
+}
+
+/* What tells buckets apart: what they hold, and how it is carried. One pass over the tensors. */
+static void set_keys(const struct pl_rewriter *r, uint64_t *key)
+{
+	const struct rw_state *st = rw_now(r);
+	uint64_t changes = 0;
+
+	for (uint32_t i = 0; i < st->n_changes; i++) {
+		const struct pl_link_change *c = &st->change[i];
+
+		changes = changes * 31 + pl_hash(c->link, strlen(c->link));
+		changes = changes * 31 + pl_hash(&c->bandwidth, sizeof(c->bandwidth));
+		changes = changes * 31 + pl_hash(&c->latency, sizeof(c->latency));
+	}
+	for (uint32_t i = 0; i < st->n_sets; i++)
+		key[i] = 0x9e3779b97f4a7c15u + st->parts[i] + ((uint64_t)st->ranks << 32) + changes;
+	for (uint32_t t = 0; t < r->n_tensors; t++) {
+		const uint64_t what[] = { key[st->set_of[t]],
+					  t + 1 + ((uint64_t)st->algo[t] << 32) +
+						  ((uint64_t)st->servers[t] << 40) };
+
+		key[st->set_of[t]] = pl_hash(what, sizeof(what));
+	}
+}
+
+/* Buckets that stay are taken over from the state as it was built before; mostly they are in the
+ * same order there. */
+static int reuse(struct pl_rewriter *r, struct rw_built **old, uint32_t n_old, struct pl_err *err)
+{
+	struct rw_state *st = rw_now(r);
+	uint64_t *key;
+	uint32_t at = 0;
+	int rc = pl_alloc(&key, st->n_sets, sizeof(*key), err);
+
+	if (rc < 0)
+		return rc;
+	list_members(r);
+	set_keys(r, key);
+	for (uint32_t i = 0; i < st->n_sets; i++) {
+		for (uint32_t n = 0; n < n_old && !st->built[i]; n++, at++) {
+			at = at < n_old ? at : 0;
+			if (old[at] && old[at]->key == key[i]) {
+				st->built[i] = old[at];
+				old[at] = NULL;
+			}
+		}
+	}
+	for (uint32_t k = 0; rc == 0 && k < n_old; k++)
+		if (old[k])
+			rc = drop_built(r, old[k], err);
+	for (uint32_t i = 0; rc == 0 && i < st->n_sets; i++)
+		if (!st->built[i])
+			rc = build_set(r, i, key[i], &st->built[i], err);
+	pl_free(key);
+	return rc;
+}
+
+int rw_sync(struct pl_rewriter *r, struct pl_err *err)
+{
+	struct rw_state *st = rw_now(r);
+	struct rw_built **old;
+	uint32_t n_old = st->n_built;
+	int rc = pl_alloc(&old, r->n_tensors, sizeof(*old), err);
+
+	if (rc < 0)
+		return rc;
+	if (!st->over) {
+		PL_TRY(take_over(r, err));
+		st->over = true;
+	}
+	for (uint32_t i = 0; i < n_old; i++) {
+		old[i] = st->built[i];
+		st->built[i] = NULL;
+	}
+	st->n_built = st->n_sets;
+	PL_TRY(rw_join_pieces(r, err));
+	PL_TRY(reuse(r, old, n_old, err));
+	PL_TRY(chain_all(r, err));
+	PL_TRY(retire_calls(r, err));
+	PL_TRY(rw_beside_settle(r, err));
+	if (st->prioritized)
+		rc = rw_prioritize(r, err);
+out:
+	for (uint32_t i = 0; i < n_old; i++)
+		rw_unref(old[i]);
+	pl_free(old);
+	return rc;
+}
