@@ -43,8 +43,10 @@ struct transfer {
 };
 struct record { /* a busy period of one rank */
 	double x, y;
-	double beside; /* share of it in which the rank computed */
-	uint32_t n, step, meet, count;
+	double beside;	   /* share of it in which the rank computed */
+	uint64_t class_of; /* kind, collective, ranks, and last whether sizes are unknown */
+	uint64_t place;	   /* step and rendezvous */
+	uint32_t n, meet, count;
 	uint8_t kind, coll;
 	bool unknown; /* sizes */
 };
@@ -177,7 +179,6 @@ static int add_period(struct fitter *f, uint32_t step, size_t from, size_t to, s
 {
 	const struct transfer *t = &f->t[from];
 	struct record r = { .n = t->n,
-			    .step = step,
 			    .meet = t->meet,
 			    .count = (uint32_t)(to - from),
 			    .kind = t->kind,
@@ -195,6 +196,8 @@ static int add_period(struct fitter *f, uint32_t step, size_t from, size_t to, s
 		r.meet = u->meet < r.meet ? u->meet : r.meet;
 		end = pl_max_i64(end, u->end);
 	}
+	r.class_of = ((uint64_t)r.kind << 40 | (uint64_t)r.coll << 32 | r.n) << 1 | r.unknown;
+	r.place = (uint64_t)step << 32 | r.meet;
 	r.x = r.unknown ? 0 : r.x / r.count;
 	r.y = (double)(end - t->start) / r.count;
 	if (!(r.y > 0))
@@ -240,29 +243,17 @@ static int add_step(struct fitter *f, uint32_t step, struct pl_err *err)
 
 /* ---- from samples to lines ------------------------------------------------------------------- */
 
-static int by_class(const struct record *a, const struct record *b)
+static bool same_class(const struct record *a, const struct record *b)
 {
-	if (a->kind != b->kind)
-		return a->kind < b->kind ? -1 : 1;
-	if (a->coll != b->coll)
-		return a->coll < b->coll ? -1 : 1;
-	if (a->n != b->n)
-		return a->n < b->n ? -1 : 1;
-	return 0;
+	return a->class_of >> 1 == b->class_of >> 1;
 }
 
 static int by_same(const struct record *a, const struct record *b)
 {
-	int d = by_class(a, b);
-
-	if (d)
-		return d;
-	if (a->unknown != b->unknown)
-		return a->unknown ? 1 : -1;
-	if (a->step != b->step)
-		return a->step < b->step ? -1 : 1;
-	if (a->meet != b->meet)
-		return a->meet < b->meet ? -1 : 1;
+	if (a->class_of != b->class_of)
+		return a->class_of < b->class_of ? -1 : 1;
+	if (a->place != b->place)
+		return a->place < b->place ? -1 : 1;
 	if (a->count != b->count)
 		return a->count < b->count ? -1 : 1;
 	return a->x < b->x ? -1 : a->x > b->x;
@@ -276,22 +267,68 @@ static int by_all(const void *pa, const void *pb)
 	return d ? d : a->y < b->y ? -1 : a->y > b->y;
 }
 
-/* One sample for what several ranks saw: their median, beside computation if one of them computed.
- * Afterwards sorted still. */
-static void join_members(struct fitter *f)
+static int by_y(const void *pa, const void *pb)
 {
-	size_t kept = 0;
+	const struct record *a = pa, *b = pb;
 
-	pl_sort(f->r, f->n_r, sizeof(*f->r), by_all);
-	for (size_t i = 0, n; i < f->n_r; i += n) {
-		for (n = 1; i + n < f->n_r && !by_same(&f->r[i], &f->r[i + n]); n++)
-			;
-		for (size_t k = i; k < i + n; k++)
-			f->r[i + (n - 1) / 2].beside =
-				fmax(f->r[i + (n - 1) / 2].beside, f->r[k].beside);
-		f->r[kept++] = f->r[i + (n - 1) / 2];
+	return a->y < b->y ? -1 : a->y > b->y;
+}
+
+/* Which records are of one communication: id[i], numbered in order of arrival; *n of them. */
+static int find_same(const struct fitter *f, uint32_t *id, size_t *n, struct pl_err *err)
+{
+	struct pl_intern keys = { 0 };
+	int rc = 0;
+
+	for (size_t i = 0; i < f->n_r && rc >= 0; i++) {
+		const struct record *r = &f->r[i];
+		uint64_t key[4] = { r->class_of, r->place, r->count };
+
+		memcpy(&key[3], &r->x, sizeof(r->x));
+		rc = pl_intern_add(&keys, (const char *)key, sizeof(key), &id[i], err);
 	}
-	f->n_r = kept;
+	*n = keys.n;
+	pl_intern_fini(&keys);
+	return rc;
+}
+
+/* One sample for what several ranks saw: their median, beside computation if one of them computed.
+ * They are brought together by counting, for there may be a thousand ranks. */
+static int join_members(struct fitter *f, struct pl_err *err)
+{
+	struct record *of = NULL;
+	uint32_t *id = NULL, *at = NULL;
+	size_t n = 0;
+	int rc;
+
+	PL_TRY(pl_alloc(&id, f->n_r, sizeof(*id), err));
+	PL_TRY(find_same(f, id, &n, err));
+	PL_TRY(pl_alloc(&at, n + 1, sizeof(*at), err));
+	PL_TRY(pl_alloc(&of, f->n_r, sizeof(*of), err));
+	for (size_t i = 0; i < f->n_r; i++)
+		at[id[i] + 1]++;
+	for (size_t k = 0; k < n; k++)
+		at[k + 1] += at[k];
+	for (size_t i = 0; i < f->n_r; i++)
+		of[at[id[i]]++] = f->r[i];
+	for (size_t k = 0, first = 0; k < n; first = at[k++]) {
+		struct record *v = of + first;
+		size_t m = at[k] - first;
+		double beside = 0;
+
+		pl_sort(v, m, sizeof(*v), by_y);
+		for (size_t i = 0; i < m; i++)
+			beside = fmax(beside, v[i].beside);
+		f->r[k] = v[(m - 1) / 2];
+		f->r[k].beside = beside;
+	}
+	f->n_r = n;
+	pl_sort(f->r, f->n_r, sizeof(*f->r), by_all);
+out:
+	pl_free(id);
+	pl_free(at);
+	pl_free(of);
+	return rc;
 }
 
 static double analysed(const struct pl_cost *c, const struct pl_fit *fit, int64_t bytes)
@@ -486,7 +523,7 @@ static int fit_classes(struct fitter *f, struct pl_err *err)
 
 	for (size_t i = 0, n, known; i < f->n_r && rc >= 0; i += n) {
 		known = 0;
-		for (n = 0; i + n < f->n_r && !by_class(&f->r[i], &f->r[i + n]); n++)
+		for (n = 0; i + n < f->n_r && same_class(&f->r[i], &f->r[i + n]); n++)
 			known += !f->r[i + n].unknown;
 		rc = add_fit(f, &f->r[i], known ? known : n, err);
 	}
@@ -508,7 +545,7 @@ int pl_cost_fit(const struct pl_graph *g, const struct pl_topology *topo, struct
 	f.contend = f.threads || c->overlap > 1;
 	for (size_t k = 0; k < g->n_steps; k++)
 		PL_TRY(add_step(&f, (uint32_t)k, err));
-	join_members(&f);
+	PL_TRY(join_members(&f, err));
 	PL_TRY(fit_classes(&f, err));
 	PL_TRY(cost_issue(g, &c->issue_ns, err));
 out:
