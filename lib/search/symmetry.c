@@ -29,9 +29,8 @@ struct symmetry {
 
 static void mix(uint64_t *h, uint64_t v)
 {
-	uint64_t state = *h ^ v;
-
-	*h = pl_rng_next(&state);
+	*h = ((*h << 5 | *h >> 59) ^ v) * 0x9e3779b97f4a7c15u;
+	*h ^= *h >> 32;
 }
 
 static void hash_resources(struct symmetry *s)
