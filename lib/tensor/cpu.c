@@ -27,8 +27,7 @@ const struct pl_kernels *pl_kernels_pick(int skip)
 	return skip < n ? all[skip] : NULL;
 }
 
-/* ---- threads
- * ------------------------------------------------------------------------------------- */
+/* ---- threads --------------------------------------------------------------------------------- */
 
 struct turn { /* what one thread does of an each */
 	struct each *each;
@@ -136,8 +135,7 @@ static void cpu_sync(void *ctx)
 	(void)ctx;
 }
 
-/* ---- dense
- * --------------------------------------------------------------------------------------- */
+/* ---- dense ----------------------------------------------------------------------------------- */
 
 static void cpu_gemm(void *ctx, bool ta, bool tb, int m, int n, int k, const float *a, int lda,
 		     const float *b, int ldb, float beta, float *c, int ldc)
@@ -253,8 +251,7 @@ static void cpu_dense_back(void *ctx, int n, int c, int k, const float *x, const
 		cpu_gemm(ctx, false, false, n, c, k, dy, k, w, c, 0, dx, c);
 }
 
-/* ---- elements
- * ------------------------------------------------------------------------------------ */
+/* ---- elements -------------------------------------------------------------------------------- */
 
 static void act_part(void *arg, int i, struct pl_slot *slot)
 {
@@ -352,8 +349,7 @@ static double cpu_sum_squares(void *ctx, size_t n, const float *x)
 	return sum;
 }
 
-/* ---- optimisers
- * ---------------------------------------------------------------------------------- */
+/* ---- optimisers ------------------------------------------------------------------------------ */
 
 static void sgd_part(void *arg, int i, struct pl_slot *slot)
 {
@@ -404,8 +400,7 @@ static void cpu_adam(void *ctx, size_t n, float lr, float b1, float b2, float ep
 	span(&l, adam_part);
 }
 
-/* ---- tables of rows
- * ------------------------------------------------------------------------------ */
+/* ---- tables of rows -------------------------------------------------------------------------- */
 
 static void cpu_embed(void *ctx, int n, int c, const int32_t *id, const float *table,
 		      const float *position, int t, float *y)

@@ -12,6 +12,11 @@
 typedef float VF __attribute__((vector_size(64)));
 typedef uint32_t VI __attribute__((vector_size(64)));
 
+OP VF vset(float f)
+{
+	return (VF)_mm512_set1_ps(f);
+}
+
 OP VF vload(const float *p)
 {
 	return (VF)_mm512_loadu_ps(p);

@@ -278,8 +278,7 @@ void pl_cpu_conv(void *ctx, const struct pl_conv *d, const float *x, const float
 	pl_cpu_each(ctx, d->n, conv_flops(&v), forward_image, &v);
 }
 
-/* ---- back
- * ---------------------------------------------------------------------------------------- */
+/* ---- back ------------------------------------------------------------------------------------ */
 
 /* turned (C, K, R, S) = w (K, C, R, S), with R and S from the other end */
 static void turn_filters(const struct conv *v)

@@ -1,10 +1,15 @@
 /*
- * Pooling: a plane a chunk. A window is clipped to the plane first, so the loops over it need no
- * test of borders.
+ * Pooling: a plane a chunk. For the maximum a plane is taken apart into every stride-th pixel, with
+ * -infinity around, so that neighbouring outputs find theirs next to one another: a vector of
+ * outputs is a vector of maxima over the window. Planes too large for that, and means, go output by
+ * output; a window is clipped to the plane first, so that loops over it need no test of borders.
  */
+#include <math.h>
+
 #include "tensor/internal.h"
 
 struct pool {
+	const struct pl_kernels *k;
 	const struct pl_pool2d *d;
 	const float *x, *dy;
 	const int32_t *from;
@@ -37,7 +42,7 @@ static void max_plane(const struct pl_pool2d *d, const float *x, float *y, int32
 
 			for (int i = w.y0; i < w.y1; i++)
 				for (int j = i * d->w + w.x0, e = i * d->w + w.x1; j < e; j++) {
-					bool over = x[j] > most;
+					bool over = x[j] > most || isnan(x[j]);
 
 					most = over ? x[j] : most;
 					best = over ? j : best;
@@ -46,6 +51,51 @@ static void max_plane(const struct pl_pool2d *d, const float *x, float *y, int32
 			if (at)
 				*at++ = best;
 		}
+}
+
+/* Row y of the plane, taken apart: pixel x of part b is that at x stride + b - pad. */
+static void part_row(const struct pl_pool2d *d, const float *row, int pitch, float *to)
+{
+	for (int b = 0; b < d->stride; b++, to += pitch) {
+		int from = d->pad > b ? (d->pad - b + d->stride - 1) / d->stride : 0;
+		int left = d->w - (from * d->stride + b - d->pad), x = from;
+
+		for (int i = 0; i < from; i++)
+			to[i] = -INFINITY;
+		for (const float *p = row + d->w - left; left > 0 && x < pitch; x++) {
+			to[x] = *p;
+			p += d->stride;
+			left -= d->stride;
+		}
+		for (; x < pitch; x++)
+			to[x] = -INFINITY;
+	}
+}
+
+/* False where the plane does not fit into the room. */
+static bool max_fast(const struct pool *v, const float *x, float *y, int32_t *at, float *room)
+{
+	const struct pl_pool2d *d = v->d;
+	struct pl_pool_row p = {
+		.n = d->q, .r = d->r, .stride = d->stride, .pad = d->pad, .w = d->w
+	};
+	size_t row;
+
+	p.pitch = d->q + (d->r - 1) / d->stride + PL_NR_MAX;
+	row = (size_t)d->stride * (size_t)p.pitch;
+	if ((size_t)d->h > PL_BLOCK / row)
+		return false;
+	for (int i = 0; i < d->h; i++)
+		part_row(d, x + (size_t)i * (size_t)d->w, p.pitch, room + (size_t)i * row);
+	for (int i = 0; i < d->p; i++, y += d->q) {
+		struct window w = clip(d, i, 0);
+
+		p.rows = w.y1 - w.y0;
+		p.at = w.y0 * d->w;
+		v->k->pool_row(&p, room + (size_t)w.y0 * row, y, at);
+		at = at ? at + d->q : NULL;
+	}
+	return true;
 }
 
 static void mean_plane(const struct pl_pool2d *d, const float *x, float *y)
@@ -65,19 +115,19 @@ static void mean_plane(const struct pl_pool2d *d, const float *x, float *y)
 static void pool_plane(void *arg, int i, struct pl_slot *slot)
 {
 	struct pool *v = arg;
-	size_t in = (size_t)i * (size_t)(v->d->h * v->d->w),
-	       out = (size_t)i * (size_t)(v->d->p * v->d->q);
+	size_t in = (size_t)i * (size_t)(v->d->h * v->d->w);
+	size_t out = (size_t)i * (size_t)(v->d->p * v->d->q);
+	int32_t *at = v->at ? v->at + out : NULL;
 
-	(void)slot;
-	if (v->d->max)
-		max_plane(v->d, v->x + in, v->y + out, v->at ? v->at + out : NULL);
-	else
+	if (!v->d->max)
 		mean_plane(v->d, v->x + in, v->y + out);
+	else if (!max_fast(v, v->x + in, v->y + out, at, slot->block))
+		max_plane(v->d, v->x + in, v->y + out, at);
 }
 
 void pl_cpu_pool(void *ctx, const struct pl_pool2d *d, const float *x, float *y, int32_t *at)
 {
-	struct pool v = { .d = d, .x = x, .y = y, .at = at };
+	struct pool v = { .k = ((struct pl_cpu *)ctx)->k, .d = d, .x = x, .y = y, .at = at };
 
 	pl_cpu_each(ctx, d->n * d->c, (double)d->n * d->c * d->p * d->q * d->r * d->r, pool_plane,
 		    &v);

@@ -11,6 +11,11 @@
 typedef float VF __attribute__((vector_size(16)));
 typedef uint32_t VI __attribute__((vector_size(16)));
 
+OP VF vset(float f)
+{
+	return (VF){ f, f, f, f };
+}
+
 OP VF vload(const float *p)
 {
 	VF v;

@@ -234,8 +234,7 @@ void pl_gemm_one(const struct pl_kernels *k, struct pl_slot *slot, const struct 
 	product(&j, g->m, g->n, g->k, slot->pack);
 }
 
-/* ---- by all threads
- * ------------------------------------------------------------------------------ */
+/* ---- by all threads -------------------------------------------------------------------------- */
 
 struct split {
 	const struct pl_kernels *k;

@@ -16,8 +16,7 @@
 #include "core/pool.h"
 #include "tensor/backend.h"
 
-/* ---- memory of the host
- * -------------------------------------------------------------------------- */
+/* ---- memory of the host ---------------------------------------------------------------------- */
 
 #define PL_ALIGN ((size_t)64)
 
@@ -60,8 +59,7 @@ static inline void pl_host_get(void *ctx, void *host, const void *src, size_t by
 	memcpy(host, src, bytes);
 }
 
-/* ---- dropout: which element is dropped ----------------------------------------------------------
- */
+/* ---- dropout: which element is dropped ------------------------------------------------------- */
 
 /*
  * Two rounds of multiply and shift over the number of the element, with one half of the key before
@@ -90,11 +88,18 @@ static inline uint32_t pl_drop_limit(double p)
 	return v >= 4294967295.0 ? UINT32_MAX : v > 0 ? (uint32_t)v : 0;
 }
 
-/* ---- kernels of one instruction set -------------------------------------------------------------
- */
+/* ---- kernels of one instruction set ---------------------------------------------------------- */
 
 #define PL_MR_MAX 8
 #define PL_NR_MAX 32
+
+/* A row of outputs of a maximum over windows. The plane is taken apart: each row of it is `stride`
+ * rows of every stride-th pixel, `pitch` apart, with -infinity around. */
+struct pl_pool_row {
+	int n, r, stride, pad;
+	int w, pitch; /* of a row of the plane, of its parts */
+	int rows, at; /* rows of the plane in the window; where the first begins in the plane */
+};
 
 struct pl_kernels {
 	const char *name; /* "avx512" */
@@ -139,6 +144,8 @@ struct pl_kernels {
 			  const float *dy, float *dx);
 	void (*norm_params)(size_t n, float mean, float rstd, const float *x, const float *dy,
 			    float *dgamma, float *dbeta);
+	/* in: the first row in the window; at (n): place of the maximum in the plane, or NULL */
+	void (*pool_row)(const struct pl_pool_row *p, const float *in, float *y, int32_t *at);
 	void (*dropout)(size_t n, uint64_t first, uint32_t limit, float f, uint64_t key,
 			const float *x, float *y);
 	void (*sgd)(size_t n, float lr, float momentum, float decay, bool nesterov, const float *g,
@@ -154,8 +161,7 @@ extern const struct pl_kernels pl_kernels_avx2, pl_kernels_avx512;
 /* The best that this processor has; `skip` of the best left out (for tests); NULL: no more. */
 const struct pl_kernels *pl_kernels_pick(int skip);
 
-/* ---- the fast backend
- * ---------------------------------------------------------------------------- */
+/* ---- the fast backend ------------------------------------------------------------------------ */
 
 struct pl_slot {      /* what one thread works in */
 	float *pack;  /* PL_PACK floats */

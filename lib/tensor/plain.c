@@ -34,8 +34,7 @@ static void plain_sync(void *ctx)
 	(void)ctx;
 }
 
-/* ---- products ----------------------------------------------------------------------------------
- */
+/* ---- products -------------------------------------------------------------------------------- */
 
 static void plain_gemm(void *ctx, bool ta, bool tb, int m, int n, int k, const float *a, int lda,
 		       const float *b, int ldb, float beta, float *c, int ldc)
@@ -146,8 +145,7 @@ static void plain_dense_back(void *ctx, int n, int c, int k, const float *x, con
 	}
 }
 
-/* ---- images ------------------------------------------------------------------------------------
- */
+/* ---- images ---------------------------------------------------------------------------------- */
 
 /* Where image i, channel c, row y, column x lies, or SIZE_MAX outside the image. */
 static size_t pixel(int channels, int h, int w, int i, int c, int y, int x)
@@ -255,7 +253,7 @@ static void plain_pool(void *ctx, const struct pl_pool2d *d, const float *x, flo
 					continue;
 				sum += x[from];
 				n++;
-				if (best == SIZE_MAX || x[from] > x[best])
+				if (best == SIZE_MAX || x[from] > x[best] || x[from] != x[from])
 					best = from;
 			}
 			y[to] = d->max ? x[best] : (float)(sum / n);
@@ -295,8 +293,7 @@ static void plain_pool_back(void *ctx, const struct pl_pool2d *d, const int32_t 
 		}
 }
 
-/* ---- normalisation ------------------------------------------------------------------------------
- */
+/* ---- normalisation --------------------------------------------------------------------------- */
 
 /* Mean and biased variance of `count` runs of s elements, `step` apart. */
 static void moments(const float *x, int count, size_t step, int s, double *mean, double *var)
@@ -422,8 +419,7 @@ static void plain_layernorm_back(void *ctx, int n, int c, const float *x, const 
 	}
 }
 
-/* ---- sequences ----------------------------------------------------------------------------------
- */
+/* ---- sequences ------------------------------------------------------------------------------- */
 
 static void plain_embed(void *ctx, int n, int c, const int32_t *id, const float *table,
 			const float *position, int t, float *y)
@@ -522,8 +518,7 @@ static void plain_attn_back(void *ctx, const struct pl_attn *d, const float *qkv
 	}
 }
 
-/* ---- elements
- * ------------------------------------------------------------------------------------ */
+/* ---- elements -------------------------------------------------------------------------------- */
 
 static void plain_dropout(void *ctx, size_t n, float p, uint64_t key, const float *x, float *y)
 {
@@ -558,8 +553,7 @@ static double plain_sum_squares(void *ctx, size_t n, const float *x)
 	return sum;
 }
 
-/* ---- losses
- * -------------------------------------------------------------------------------------- */
+/* ---- losses ---------------------------------------------------------------------------------- */
 
 static int top(const float *x, int c)
 {
@@ -643,8 +637,7 @@ static void plain_hinge(void *ctx, int n, int c, const float *x, const int32_t *
 		*hits = right;
 }
 
-/* ---- optimisers
- * ---------------------------------------------------------------------------------- */
+/* ---- optimisers ------------------------------------------------------------------------------ */
 
 static void plain_sgd(void *ctx, size_t n, float lr, float momentum, float decay, bool nesterov,
 		      const float *g, float *v, float *w)

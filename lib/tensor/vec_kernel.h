@@ -6,6 +6,7 @@
  *	VEC_W			floats in a vector
  *	VEC_FN			attribute of a function that uses it
  *	VF, VI			vectors of float and uint32_t
+ *	vset			one value for all
  *	vload, vstore		anywhere in memory; vfma(a, b, c) is a b + c; vsqrt
  *	vload_n, vstore_n	the first n elements only, zeros for the others
  *	GEMM_MR, GEMM_ROWS	see gemm_kernel.h
@@ -15,11 +16,6 @@
  *sigmoid.
  */
 #define VEC_IN static inline VEC_FN __attribute__((always_inline, unused))
-
-VEC_IN VF vset(float f)
-{
-	return (VF){ 0 } + f;
-}
 
 VEC_IN VF vzero(void)
 {
@@ -73,8 +69,7 @@ VEC_IN float vtotal(VF v)
 	return sum;
 }
 
-/* ---- functions
- * ----------------------------------------------------------------------------------- */
+/* ---- functions ------------------------------------------------------------------------------- */
 
 #define VEC_ROUND 12582912.0f /* 1.5 2^23: what is added to it loses its fraction */
 
@@ -226,8 +221,7 @@ VEC_FN static void vec_bias_one(size_t n, float bias, enum pl_act act, const flo
 #undef LOOP
 }
 
-/* ---- plain loops and sums
- * ------------------------------------------------------------------------ */
+/* ---- plain loops and sums -------------------------------------------------------------------- */
 
 VEC_FN static void vec_add(size_t n, const float *a, const float *b, float *y)
 {
@@ -323,8 +317,7 @@ VEC_FN static void vec_centred(size_t n, float mean, const float *x, const float
 	*dot = vtotal(d);
 }
 
-/* ---- softmax, normalisation
- * ---------------------------------------------------------------------- */
+/* ---- softmax, normalisation ------------------------------------------------------------------ */
 
 VEC_FN static float vec_exp_sum(size_t n, float f, float shift, const float *x, float *y)
 {
@@ -403,8 +396,53 @@ VEC_FN static void vec_norm_params(size_t n, float mean, float rstd, const float
 	}
 }
 
-/* ---- dropout, optimisers
- * ------------------------------------------------------------------------- */
+/* ---- pooling --------------------------------------------------------------------------------- */
+
+/* See internal.h. Lane j of the vector at output q stands for q + j; always inlined, so that the
+ * common windows get loops of known length. */
+VEC_IN void pool_row(const struct pl_pool_row *p, int r, int t, const float *in, float *y,
+		     int32_t *at)
+{
+	uint32_t lane[VEC_W];
+	VI iota;
+
+	for (uint32_t i = 0; i < VEC_W; i++)
+		lane[i] = i * (uint32_t)t;
+	memcpy(&iota, lane, sizeof(iota));
+	VEC_EACH(q, k, (size_t)p->n)
+	{
+		/* where the window begins, and where that is in the plane */
+		VI column = iota + ((uint32_t)q * (uint32_t)t - (uint32_t)p->pad);
+		VI first = column + (uint32_t)p->at;
+		VI best = (column & ((column >> 31) - 1)) + (uint32_t)p->at;
+		VF most = vset(-__builtin_inff());
+
+		for (int i = 0; i < p->rows; i++, first += (uint32_t)p->w)
+			for (int s = 0; s < r; s++) {
+				VF x = vload(in + (i * t + s % t) * p->pitch + s / t +
+					     (ptrdiff_t)q);
+				VI over = (VI)(x > most) | (VI)(x != x);
+
+				most = vpick(over, x, most);
+				best = (over & (first + (uint32_t)s)) | (~over & best);
+			}
+		vput(y + q, k, most);
+		if (at)
+			memcpy(at + q, &best, k * sizeof(*at));
+	}
+}
+
+VEC_FN static void vec_pool_row(const struct pl_pool_row *p, const float *in, float *y, int32_t *at)
+{
+	if (p->r == 2 && p->stride == 2)
+		pool_row(p, 2, 2, in, y, at);
+	else if (p->r == 3 && p->stride == 2)
+		pool_row(p, 3, 2, in, y, at);
+	else
+		pool_row(p, p->r, p->stride, in, y, at);
+}
+
+/* ---- dropout, optimisers --------------------------------------------------------------------- */
 
 VEC_IN VI vmix(VI x)
 {
@@ -498,6 +536,7 @@ const struct pl_kernels VEC_TABLE(VEC_NAME) = {
 	.norm = vec_norm,
 	.norm_back = vec_norm_back,
 	.norm_params = vec_norm_params,
+	.pool_row = vec_pool_row,
 	.dropout = vec_dropout,
 	.sgd = vec_sgd,
 	.adam = vec_adam,

@@ -221,6 +221,10 @@ static void case_pool(int big)
 	d.pad = pick(0, d.r / 2);
 	d.h = pick(d.r, d.r + 20);
 	d.w = pick(d.r, d.r + 40);
+	if (big && d.max && pick(0, 1)) { /* too large for the room of a thread */
+		d.h = d.w = 230;
+		d.n = 1;
+	}
 	d.p = (d.h + 2 * d.pad - d.r) / d.stride + 1;
 	d.q = (d.w + 2 * d.pad - d.r) / d.stride + 1;
 	out = (size_t)(d.n * d.c * d.p * d.q);
