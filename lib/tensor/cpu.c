@@ -83,6 +83,7 @@ static void cpu_close(void *ctx)
 	}
 	pl_free(cpu->slot);
 	pl_free(cpu->part);
+	pl_blas_close(cpu->blas);
 	pl_free(cpu);
 }
 
@@ -104,7 +105,7 @@ out:
 	return rc;
 }
 
-int pl_cpu_open(const struct pl_kernels *k, int threads, void **ctx, struct pl_err *err)
+int pl_cpu_open(const struct pl_kernels *k, bool blas, int threads, void **ctx, struct pl_err *err)
 {
 	struct pl_cpu *cpu = NULL;
 	int rc;
@@ -118,6 +119,7 @@ int pl_cpu_open(const struct pl_kernels *k, int threads, void **ctx, struct pl_e
 		rc = PL_ENOMEM;
 		goto out;
 	}
+	cpu->blas = blas ? pl_blas_open() : NULL;
 	*ctx = cpu;
 	return 0;
 out:
@@ -127,7 +129,9 @@ out:
 
 static int cpu_open(int threads, void **ctx, struct pl_err *err)
 {
-	return pl_cpu_open(pl_kernels_pick(0), threads, ctx, err);
+	const struct pl_kernels *k = pl_kernels_pick(0);
+
+	return pl_cpu_open(k, k == &pl_kernels_portable, threads, ctx, err);
 }
 
 static void cpu_sync(void *ctx)

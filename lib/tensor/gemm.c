@@ -267,6 +267,8 @@ void pl_gemm_all(struct pl_cpu *cpu, const struct pl_gemm *g)
 	struct split s = { .k = cpu->k, .g = g, .rows = 1, .columns = 1 };
 	double work = (double)g->m * g->n * g->k;
 
+	if (cpu->blas && pl_blas_gemm(cpu, g))
+		return;
 	if (cpu->threads > 1 && g->n >= g->m)
 		s.columns = cpu->threads;
 	else if (cpu->threads > 1)

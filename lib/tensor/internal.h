@@ -186,10 +186,13 @@ struct pl_cpu {
 	struct pl_queue *queue;
 	struct pl_slot *slot; /* of `threads` */
 	struct pl_part *part; /* PL_PARTS */
+	struct pl_blas *blas; /* NULL: products are ours */
 };
 
-/* As the table's open, with the kernels of one instruction set. */
-int pl_cpu_open(const struct pl_kernels *k, int threads, void **ctx, struct pl_err *err) PL_MUST;
+/* As the table's open, with the kernels of one instruction set, large products by OpenBLAS (if it
+ * can be had) or not. */
+int pl_cpu_open(const struct pl_kernels *k, bool blas, int threads, void **ctx,
+		struct pl_err *err) PL_MUST;
 
 /*
  * fn(arg, i, slot) for i of 0 .. n - 1, by all threads; `slot` is theirs alone. `work`: elements or
@@ -225,6 +228,11 @@ void pl_gemm_one(const struct pl_kernels *k, struct pl_slot *slot, const struct 
 void pl_gemm_all(struct pl_cpu *cpu, const struct pl_gemm *g); /* by all threads */
 /* to (k, nr) from (n, k), whose rows are ld apart; zeros where n < nr */
 void pl_pack_transposed(const float *from, ptrdiff_t ld, int k, int n, int nr, float *to);
+
+/* OpenBLAS; NULL where there is none. False: too small to be worth it. */
+struct pl_blas *pl_blas_open(void);
+void pl_blas_close(struct pl_blas *b);
+bool pl_blas_gemm(struct pl_cpu *cpu, const struct pl_gemm *g);
 
 /* cpu_conv.c, cpu_norm.c, cpu_attn.c, cpu_loss.c: parts of the table */
 size_t pl_cpu_conv_work(void *ctx, const struct pl_conv *d);

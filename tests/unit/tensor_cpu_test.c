@@ -400,7 +400,7 @@ static const struct {
 	{ "optimisers", case_optimisers },
 };
 
-static void run_cases(const struct pl_kernels *k)
+static void run_cases(const char *name)
 {
 	for (size_t i = 0; i < PL_LEN(cases); i++) {
 		int rounds = ROUNDS;
@@ -411,12 +411,12 @@ static void run_cases(const struct pl_kernels *k)
 			cases[i].run(r % 4 == 3);
 			drop_arrays();
 		}
-		ok(worst <= TOLERANCE, "%s, %s: within %.0e of plain", k->name, cases[i].name,
+		ok(worst <= TOLERANCE, "%s, %s: within %.0e of plain", name, cases[i].name,
 		   TOLERANCE);
 		if (!(worst <= TOLERANCE))
 			printf("# differs by %.3g\n", worst);
-		ok(same, "%s, %s: three threads as one", k->name, cases[i].name);
-		ok(untouched, "%s, %s: writes nothing else", k->name, cases[i].name);
+		ok(same, "%s, %s: three threads as one", name, cases[i].name);
+		ok(untouched, "%s, %s: writes nothing else", name, cases[i].name);
 	}
 }
 
@@ -483,21 +483,37 @@ static void dropped_share(void)
 	pl_host_free(NULL, z);
 }
 
-int main(void)
+static bool open_both(const struct pl_kernels *k, bool blas)
 {
 	struct pl_err err = { 0 };
+
+	seed = 20;
+	return ok(!pl_cpu_open(k, blas, 1, &one, &err) && !pl_cpu_open(k, blas, 3, &many, &err),
+		  "%s: opened", k->name);
+}
+
+static void close_both(void)
+{
+	cpu->close(one);
+	cpu->close(many);
+	one = many = NULL;
+}
+
+int main(void)
+{
 	const struct pl_kernels *k;
 
 	for (int i = 0; (k = pl_kernels_pick(i)); i++) {
-		seed = 20;
-		if (!ok(!pl_cpu_open(k, 1, &one, &err) && !pl_cpu_open(k, 3, &many, &err),
-			"%s: opened", k->name))
-			return done_testing();
-		run_cases(k);
+		if (open_both(k, false))
+			run_cases(k->name);
 		functions(k);
-		cpu->close(one);
-		cpu->close(many);
+		close_both();
 	}
+	if (open_both(&pl_kernels_portable, true) && ((struct pl_cpu *)one)->blas)
+		run_cases("OpenBLAS");
+	else
+		skip("OpenBLAS", "built without, or not installed");
+	close_both();
 	dropped_share();
 	return done_testing();
 }
