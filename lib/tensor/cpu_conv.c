@@ -394,8 +394,8 @@ void pl_cpu_conv_back(void *ctx, const struct pl_conv *d, const float *x, const 
 
 	conv_init(&v, ctx, d, work);
 	if (act != PL_ACT_NONE)
-		pl_backend_cpu.act_back(ctx, act, (size_t)d->n * (size_t)(d->k * d->p * d->q), NULL,
-					y, dy, dy);
+		pl_backend_cpu.act_back(ctx, act, (size_t)d->n * (size_t)(d->k * d->p * d->q), y, y,
+					dy, dy);
 	if (db)
 		bias_back(&v, db);
 	shape_taps(&v.fwd, v.at);

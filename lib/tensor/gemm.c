@@ -11,11 +11,27 @@
  */
 #include "tensor/internal.h"
 
-#define KC 384 /* of B in a block: a panel of it stays in the first-level cache */
-#define MC 96  /* rows of A gone through a panel at a time: they stay in the second-level cache */
+#define KC 512 /* of B in a block: a panel of it comes from the second-level cache */
+#define MC 48  /* rows of A gone through a panel at a time: they stay in that cache, too */
 
 typedef float v4 __attribute__((vector_size(16)));
 typedef float v4u __attribute__((vector_size(16), aligned(4), may_alias));
+
+/* 4 x 4 elements; rows of `from` are columns of `to`. */
+static inline void transpose(const float *from, ptrdiff_t ld, float *to, ptrdiff_t ld_to)
+{
+	v4 a = *(const v4u *)from, b = *(const v4u *)(from + ld);
+	v4 c = *(const v4u *)(from + 2 * ld), d = *(const v4u *)(from + 3 * ld);
+	v4 ab = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+	v4 ab2 = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+	v4 cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+	v4 cd2 = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+
+	*(v4u *)to = __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
+	*(v4u *)(to + ld_to) = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+	*(v4u *)(to + 2 * ld_to) = __builtin_shufflevector(ab2, cd2, 0, 1, 4, 5);
+	*(v4u *)(to + 3 * ld_to) = __builtin_shufflevector(ab2, cd2, 2, 3, 6, 7);
+}
 
 /* What remains after transposing blocks: to[l nr + j] = from[j ld + l] for l, j in the ranges. */
 static void pack_rest(const float *from, ptrdiff_t ld, int l0, int k, int j0, int n, int nr,
@@ -34,19 +50,8 @@ void pl_pack_transposed(const float *from, ptrdiff_t ld, int k, int n, int nr, f
 		const float *s = from + j * ld;
 		float *d = to + j;
 
-		for (int l = 0; l < k4; l += 4, s += 4, d += 4 * (ptrdiff_t)nr) {
-			v4 a = *(const v4u *)s, b = *(const v4u *)(s + ld);
-			v4 c = *(const v4u *)(s + 2 * ld), e = *(const v4u *)(s + 3 * ld);
-			v4 ab = __builtin_shufflevector(a, b, 0, 4, 1, 5);
-			v4 ab2 = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-			v4 ce = __builtin_shufflevector(c, e, 0, 4, 1, 5);
-			v4 ce2 = __builtin_shufflevector(c, e, 2, 6, 3, 7);
-
-			*(v4u *)d = __builtin_shufflevector(ab, ce, 0, 1, 4, 5);
-			*(v4u *)(d + nr) = __builtin_shufflevector(ab, ce, 2, 3, 6, 7);
-			*(v4u *)(d + 2 * nr) = __builtin_shufflevector(ab2, ce2, 0, 1, 4, 5);
-			*(v4u *)(d + 3 * nr) = __builtin_shufflevector(ab2, ce2, 2, 3, 6, 7);
-		}
+		for (int l = 0; l < k4; l += 4, s += 4, d += 4 * (ptrdiff_t)nr)
+			transpose(s, ld, d, nr);
 	}
 	pack_rest(from, ld, k4, k, 0, n4, nr, to);
 	pack_rest(from, ld, 0, k, n4, n, nr, to);
@@ -81,25 +86,38 @@ struct job {
 /* A tile that is not whole, or lies transposed in C. */
 static void merge(const struct job *j, const float *tile, int m, int n, float *c)
 {
-	int nr = j->k->nr;
+	int nr = j->k->nr, m4 = m & ~3, n4 = n & ~3;
 
 	if (j->col == 1) {
 		for (int i = 0; i < m; i++)
 			memcpy(c + i * j->row, tile + i * nr, (size_t)n * sizeof(*c));
 		return;
 	}
-	for (int l = 0; l < n; l++)
-		for (int i = 0; i < m; i++)
-			c[l * j->col + i * j->row] = tile[i * nr + l];
+	/* rows of C are next to one another */
+	for (int i = 0; i < m4; i += 4)
+		for (int l = 0; l < n4; l += 4)
+			transpose(tile + i * nr + l, nr, c + l * j->col + i, j->col);
+	for (int i = 0; i < m; i++)
+		for (int l = i < m4 ? n4 : 0; l < n; l++)
+			c[l * j->col + i] = tile[i * nr + l];
 }
 
+/* The way in: what merge() will overwrite. */
 static void fetch(const struct job *j, float *tile, int m, int n, const float *c)
 {
-	int nr = j->k->nr;
+	int nr = j->k->nr, m4 = m & ~3, n4 = n & ~3;
 
+	if (j->col == 1) {
+		for (int i = 0; i < m; i++)
+			memcpy(tile + i * nr, c + i * j->row, (size_t)n * sizeof(*c));
+		return;
+	}
+	for (int l = 0; l < n4; l += 4)
+		for (int i = 0; i < m4; i += 4)
+			transpose(c + l * j->col + i, j->col, tile + i * nr + l, nr);
 	for (int i = 0; i < m; i++)
-		for (int l = 0; l < n; l++)
-			tile[i * nr + l] = c[i * j->row + l * j->col];
+		for (int l = i < m4 ? n4 : 0; l < n; l++)
+			tile[i * nr + l] = c[l * j->col + i];
 }
 
 /* C (m, n), at most a tile, = or += rows i0 .. of A, elements l0 .. l0 + k, times a panel. */
@@ -114,7 +132,8 @@ static void tile(const struct job *j, int i0, int m, int n, int l0, int k, const
 	ptrdiff_t ld = whole ? j->row : kn->nr;
 
 	if (!whole && add) {
-		memset(own, 0, sizeof(own));
+		if (m < kn->mr || n < kn->nr)
+			memset(own, 0, sizeof(own));
 		fetch(j, own, m, n, c);
 	}
 	if (!j->ta) {

@@ -167,7 +167,7 @@ struct pl_slot {      /* what one thread works in */
 	float *pack;  /* PL_PACK floats */
 	float *block; /* PL_BLOCK floats */
 };
-#define PL_PACK	 ((size_t)384 * 512)
+#define PL_PACK	 ((size_t)512 * 512)
 #define PL_BLOCK ((size_t)3 * 64 * 256)
 
 /* Sums over all elements are sums of parts, of which there are as many as n says, never as many as

@@ -200,7 +200,7 @@ static void plain_conv_back(void *ctx, const struct pl_conv *d, const float *x, 
 
 	(void)work;
 	if (act != PL_ACT_NONE)
-		plain_act_back(ctx, act, d->n * plane * d->k, NULL, y, dy, dy);
+		plain_act_back(ctx, act, d->n * plane * d->k, y, y, dy, dy);
 	if (dx)
 		memset(dx, 0, (size_t)d->n * d->c * d->h * d->w * sizeof(*dx));
 	for (int k = 0; k < d->k; k++) {
@@ -475,6 +475,7 @@ static void plain_attn(void *ctx, const struct pl_attn *d, const float *qkv, flo
 			most = fmax(most, dot(q, k + u * step, size) / sqrt(size));
 		for (int u = 0; u <= t; u++)
 			sum += exp(dot(q, k + u * step, size) / sqrt(size) - most);
+		/* cppcheck-suppress invalidFunctionArg; one term is 1 */
 		lse = most + log(sum);
 		save[row] = (float)lse;
 		for (int j = 0; j < size; j++) {
@@ -579,6 +580,7 @@ static void plain_softmax_xent(void *ctx, int n, int c, const float *x, const in
 
 		for (int j = 0; j < c; j++)
 			sum += exp((double)row[j] - row[best]);
+		/* cppcheck-suppress invalidFunctionArg; one term is 1 */
 		total += row[best] + log(sum) - row[y[i]];
 		right += best == y[i];
 		for (int j = 0; dx && j < c; j++) {

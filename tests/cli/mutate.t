@@ -51,7 +51,7 @@ cat >"$TMP/mutants" <<'END'
 -plain.c s/w\[i\] - lr \* d/w[i] + lr * d/
 -plain.c s/v1 \/ fix2/v1/
 +gemm.c s/j->beta != 0 || lc/j->beta != 0/
--gemm.c s/ce2, 2, 3, 6, 7/ce2, 3, 2, 6, 7/
+-gemm.c s/cd2, 2, 3, 6, 7/cd2, 3, 2, 6, 7/
 -cpu.c s/1 - pow((double)b2/1 + pow((double)b2/
 +cpu_conv.c s/v->first + i > 0/v->first > 0/
 -cpu_conv.c s/rs - 1 - i/i/
