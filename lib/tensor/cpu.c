@@ -94,11 +94,11 @@ static int open_slots(struct pl_cpu *cpu, struct pl_err *err)
 	PL_TRY(pl_alloc(&cpu->part, PL_PARTS, sizeof(*cpu->part), err));
 	PL_TRY(pl_alloc(&cpu->slot, (size_t)cpu->threads, sizeof(*cpu->slot), err));
 	for (int i = 0; i < cpu->threads; i++) {
-		cpu->slot[i].pack = pl_host_alloc(NULL, PL_PACK * sizeof(float));
+		cpu->slot[i].pack = pl_host_alloc(NULL, (PL_PACK + PL_TILES) * sizeof(float));
 		cpu->slot[i].block = pl_host_alloc(NULL, PL_BLOCK * sizeof(float));
 		if (!cpu->slot[i].pack || !cpu->slot[i].block)
 			return pl_fail(err, PL_ENOMEM, "out of memory (%zu bytes a thread)",
-				       (PL_PACK + PL_BLOCK) * sizeof(float));
+				       (PL_PACK + PL_TILES + PL_BLOCK) * sizeof(float));
 	}
 	rc = 0;
 out:
@@ -210,7 +210,7 @@ static void cpu_dense(void *ctx, int n, int c, int k, const float *x, const floa
 		pl_cpu_each(ctx, (n + ROWS - 1) / ROWS, (double)n * k, bias_rows, &l);
 }
 
-#define COLUMNS 64 /* in a chunk, of sums down the columns */
+#define COLUMNS 256 /* in a chunk, of sums down the columns */
 
 static void column_sums(void *arg, int i, struct pl_slot *slot)
 {

@@ -2,17 +2,19 @@
  * Products of matrices: op(A) op(B) is cut into blocks of C whose part of B is packed into panels
  * as wide as a tile, small enough for the second-level cache; tiles then run over the rows of A.
  *
- * A is read where it lies, by rows or, transposed, by columns. Either operand can be the packed
- * one, since C^T = op(B)^T op(A)^T: packing costs a pass over that operand, and more where it has
- * to be transposed; the cheaper way is taken. With the small batches of training the packed operand
- * is the batch, and the large matrix of weights is read once, as it is. The sum of each element of
- * C runs over k in order in either case, in blocks of KC, so that neither threads nor the choice
- * change a bit.
+ * A is read where it lies, by rows or, transposed, by columns (copied first if several panels want
+ * them). Either operand can be the packed one, since C^T = op(B)^T op(A)^T: packing costs a pass
+ * over that operand, and more where it has to be transposed; the cheaper way is taken. With the
+ * small batches of training the packed operand is the batch, and the large matrix of weights is
+ * read once, as it is. The sum of each element of C runs over k in order in either case, in blocks
+ * of KC, so that neither threads nor the choice change a bit.
  */
 #include "tensor/internal.h"
 
 #define KC 512 /* of B in a block: a panel of it comes from the second-level cache */
 #define MC 48  /* rows of A gone through a panel at a time: they stay in that cache, too */
+
+_Static_assert(MC *KC <= PL_TILES, "the room of a thread holds a block of A");
 
 typedef float v4 __attribute__((vector_size(16)));
 typedef float v4u __attribute__((vector_size(16), aligned(4), may_alias));
@@ -77,7 +79,8 @@ struct job {
 	const struct pl_kernels *k;
 	const float *a, *b;
 	ptrdiff_t lda, ldb;
-	bool ta, tb; /* A by columns; B to be transposed */
+	bool ta, tb;  /* A by columns; B to be transposed */
+	float *tiles; /* room for MC rows of A */
 	float *c;
 	ptrdiff_t row, col; /* of C: from one row, one column, to the next */
 	float beta;
@@ -120,12 +123,34 @@ static void fetch(const struct job *j, float *tile, int m, int n, const float *c
 			tile[i * nr + l] = c[l * j->col + i];
 }
 
-/* C (m, n), at most a tile, = or += rows i0 .. of A, elements l0 .. l0 + k, times a panel. */
-static void tile(const struct job *j, int i0, int m, int n, int l0, int k, const float *panel,
-		 float *c, bool add)
+/* A by columns, m rows of it from i0, to tiles (k, mr), zeros behind the last row: its columns lie
+ * far apart, and a tile would be fetched again for each panel. */
+static void pack_rows(const struct job *j, int i0, int m, int l0, int k)
+{
+	int mr = j->k->mr;
+
+	for (int i = 0; i < m; i += mr) {
+		const float *from = j->a + l0 * j->lda + i0 + i;
+		float *to = j->tiles + (ptrdiff_t)i * k;
+		int n = m - i < mr ? m - i : mr;
+
+		for (int l = 0; l < k; l++, from += j->lda, to += mr)
+			if (n == PL_MR_MAX) {
+				*(v4u *)to = *(const v4u *)from;
+				*(v4u *)(to + 4) = *(const v4u *)(from + 4);
+			} else {
+				for (int r = 0; r < mr; r++)
+					to[r] = r < n ? from[r] : 0;
+			}
+	}
+}
+
+/* C (m, n), at most a tile, = or += rows i0 .. of A, elements l0 .. l0 + k, times a panel; packed:
+ * these rows, or NULL. */
+static void tile(const struct job *j, const float *packed, int i0, int m, int n, int l0, int k,
+		 const float *panel, float *c, bool add)
 {
 	_Alignas(64) float own[PL_MR_MAX * PL_NR_MAX];
-	float edge[PL_MR_MAX];
 	const struct pl_kernels *kn = j->k;
 	bool whole = m == kn->mr && n == kn->nr && j->col == 1;
 	float *to = whole ? c : own;
@@ -142,15 +167,10 @@ static void tile(const struct job *j, int i0, int m, int n, int l0, int k, const
 		for (int i = 0; i < kn->mr; i++)
 			row[i] = j->a + (i < m ? i0 + i : i0) * j->lda + l0;
 		kn->rows(row, k, 1, 0, panel, to, ld, add);
-	} else if (m == kn->mr) {
-		kn->cols(j->a + l0 * j->lda + i0, j->lda, k, panel, to, ld, add);
+	} else if (packed) {
+		kn->cols(packed, kn->mr, k, panel, to, ld, add);
 	} else {
-		/* beyond the last row there may be no memory: a column at a time, copied */
-		memset(edge, 0, sizeof(edge));
-		for (int l = 0; l < k; l++) {
-			memcpy(edge, j->a + (l0 + l) * j->lda + i0, (size_t)m * sizeof(*edge));
-			kn->cols(edge, 0, 1, panel + (ptrdiff_t)l * kn->nr, to, ld, add || l);
-		}
+		kn->cols(j->a + l0 * j->lda + i0, j->lda, k, panel, to, ld, add);
 	}
 	if (!whole)
 		merge(j, own, m, n, c);
@@ -164,12 +184,17 @@ static void block(const struct job *j, int m, int n, int l0, int k, const float 
 
 	for (int ic = 0; ic < m; ic += MC) {
 		int ie = ic + MC < m ? ic + MC : m;
+		/* beyond the last row there may be no memory */
+		bool packed = j->ta && (n > 2 * nr || (ie - ic) % mr);
 
+		if (packed)
+			pack_rows(j, ic, ie - ic, l0, k);
 		for (int jr = 0; jr < n; jr += nr)
 			for (int ir = ic; ir < ie; ir += mr)
-				tile(j, ir, ie - ir < mr ? ie - ir : mr, n - jr < nr ? n - jr : nr,
-				     l0, k, panels + (ptrdiff_t)jr * k,
-				     c + ir * j->row + jr * j->col, add);
+				tile(j, packed ? j->tiles + (ptrdiff_t)(ir - ic) * k : NULL, ir,
+				     ie - ir < mr ? ie - ir : mr, n - jr < nr ? n - jr : nr, l0, k,
+				     panels + (ptrdiff_t)jr * k, c + ir * j->row + jr * j->col,
+				     add);
 	}
 }
 
@@ -219,7 +244,7 @@ static bool swapped(const struct pl_gemm *g)
 
 void pl_gemm_one(const struct pl_kernels *k, struct pl_slot *slot, const struct pl_gemm *g)
 {
-	struct job j = { .k = k, .c = g->c, .beta = g->beta };
+	struct job j = { .k = k, .c = g->c, .beta = g->beta, .tiles = slot->pack + PL_PACK };
 
 	if (g->m <= 0 || g->n <= 0)
 		return;

@@ -164,10 +164,11 @@ const struct pl_kernels *pl_kernels_pick(int skip);
 /* ---- the fast backend ------------------------------------------------------------------------ */
 
 struct pl_slot {      /* what one thread works in */
-	float *pack;  /* PL_PACK floats */
+	float *pack;  /* PL_PACK floats for one operand of a product, PL_TILES for the other */
 	float *block; /* PL_BLOCK floats */
 };
 #define PL_PACK	 ((size_t)512 * 512)
+#define PL_TILES ((size_t)48 * 512)
 #define PL_BLOCK ((size_t)3 * 64 * 256)
 
 /* Sums over all elements are sums of parts, of which there are as many as n says, never as many as
