@@ -5,7 +5,8 @@
 # bench/NAME.c (likewise) is a program that is not installed. A new one needs no change here.
 #
 # Settings, on the command line or in config.mk: CC CPPFLAGS CFLAGS LDFLAGS PREFIX DESTDIR V=1
-# SAN=address,undefined|thread WITH_LIBDEFLATE=0|1 CUDA=0|1 DEPS=0 (install no packages).
+# SAN=address,undefined|thread WITH_LIBDEFLATE=0|1 WITH_OPENBLAS=0|1 CUDA=0|1 DEPS=0 (install no
+# packages).
 
 -include config.mk
 
@@ -22,6 +23,7 @@ CFLAGS  ?= -O2 -g
 SAN     ?=
 V       ?= 0
 WITH_LIBDEFLATE ?= auto
+WITH_OPENBLAS   ?= auto
 CUDA    ?= auto
 DEPS    ?= 1
 INSTALL ?= install
@@ -60,11 +62,12 @@ $(shell mkdir -p $(dir $(1)))$(file >$(1).new,$(2))$(shell cmp -s $(1).new $(1) 
 endef
 
 ifdef PROBING
-$(call keep,$(BUILD)/probe.key,$(CC)|$(CPPFLAGS)|$(CFLAGS)|$(LDFLAGS)|$(SAN)|$(WITH_LIBDEFLATE)|$(CUDA))
+$(call keep,$(BUILD)/probe.key,$(CC)|$(CPPFLAGS)|$(CFLAGS)|$(LDFLAGS)|$(SAN)|$(WITH_LIBDEFLATE)|$(WITH_OPENBLAS)|$(CUDA))
 include $(BUILD)/probe.mk
 $(BUILD)/probe.mk: $(BUILD)/probe.key tools/probe $(wildcard build/deps.stamp $(BUILD)/deps.stamp)
 	@CC='$(CC)' CPPFLAGS='$(CPPFLAGS)' CFLAGS='$(CFLAGS)' LDFLAGS='$(LDFLAGS)' SAN='$(SAN)' \
-		CUDA='$(CUDA)' NVCC='$(NVCC)' WITH_LIBDEFLATE='$(WITH_LIBDEFLATE)' tools/probe $@
+		CUDA='$(CUDA)' NVCC='$(NVCC)' WITH_LIBDEFLATE='$(WITH_LIBDEFLATE)' \
+		WITH_OPENBLAS='$(WITH_OPENBLAS)' tools/probe $@
 endif
 
 WARN  := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef -Wformat=2 -Werror
@@ -82,6 +85,7 @@ define CONFIG_H
 /* made by the Makefile; replaced only when its contents change */
 #define PL_VERSION "$(VERSION)"
 #define HAVE_LIBDEFLATE $(HAVE_LIBDEFLATE)
+#define HAVE_OPENBLAS $(HAVE_OPENBLAS)
 #define PL_SANITIZERS "$(SAN)"
 endef
 $(call keep,$(BUILD)/config.h,$(CONFIG_H))
@@ -144,7 +148,7 @@ tsan: ## the tests under the thread sanitizer
 	@$(MAKE) --no-print-directory -j$(JOBS) check SAN=thread
 
 lint: ## format, order of the modules, manual pages, scripts, static analysis, clang
-	@$(RUN_TESTS) WITH_LIBDEFLATE='$(WITH_LIBDEFLATE)' tests/lint
+	@$(RUN_TESTS) WITH_LIBDEFLATE='$(WITH_LIBDEFLATE)' WITH_OPENBLAS='$(WITH_OPENBLAS)' tests/lint
 
 FUZZ_SECONDS ?= 60
 fuzz: ## each fuzzer for FUZZ_SECONDS=60, in build-fuzz (needs clang)

@@ -1,0 +1,479 @@
+/*
+ * The fast backend for CPUs: threads, memory, and the layers that are a product or a loop.
+ *
+ * A layer hands chunks of work to all threads; small work stays with the caller, because waking a
+ * thread costs some 10 us. Chunks and the order of sums come from sizes alone, so the result is the
+ * same for any number of threads.
+ */
+#include <math.h>
+
+#include "tensor/internal.h"
+
+#define WORTH 100000.0 /* elements or multiplications below which a second thread is not woken */
+
+const struct pl_kernels *pl_kernels_pick(int skip)
+{
+	const struct pl_kernels *all[3];
+	int n = 0;
+
+#if defined(__x86_64__)
+	__builtin_cpu_init();
+	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("fma"))
+		all[n++] = &pl_kernels_avx512;
+	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+		all[n++] = &pl_kernels_avx2;
+#endif
+	all[n++] = &pl_kernels_portable;
+	return skip < n ? all[skip] : NULL;
+}
+
+/* ---- threads --------------------------------------------------------------------------------- */
+
+struct turn { /* what one thread does of an each */
+	struct each *each;
+	struct pl_slot *slot;
+};
+struct each {
+	void (*fn)(void *arg, int i, struct pl_slot *slot);
+	void *arg;
+	int n;
+	atomic_int next;
+};
+
+static void take_turn(void *arg)
+{
+	struct turn *t = arg;
+	struct each *e = t->each;
+
+	for (int i; (i = atomic_fetch_add(&e->next, 1)) < e->n;)
+		e->fn(e->arg, i, t->slot);
+}
+
+void pl_cpu_each(struct pl_cpu *cpu, int n, double work,
+		 void (*fn)(void *arg, int i, struct pl_slot *slot), void *arg)
+{
+	struct each e = { .fn = fn, .arg = arg, .n = n };
+	struct turn turn[PL_THREADS_MAX];
+	int threads = cpu->threads < n ? cpu->threads : n;
+
+	if (threads < 2 || work < WORTH) {
+		for (int i = 0; i < n; i++)
+			fn(arg, i, &cpu->slot[0]);
+		return;
+	}
+	for (int i = 0; i < threads; i++) {
+		turn[i] = (struct turn){ &e, &cpu->slot[i] };
+		pl_queue_put(cpu->queue, take_turn, &turn[i]);
+	}
+	while (pl_queue_get(cpu->queue))
+		;
+}
+
+static void cpu_close(void *ctx)
+{
+	struct pl_cpu *cpu = ctx;
+
+	if (!cpu)
+		return;
+	pl_queue_free(cpu->queue);
+	pl_pool_free(cpu->pool);
+	for (int i = 0; cpu->slot && i < cpu->threads; i++) {
+		pl_host_free(NULL, cpu->slot[i].pack);
+		pl_host_free(NULL, cpu->slot[i].block);
+	}
+	pl_free(cpu->slot);
+	pl_free(cpu->part);
+	pl_blas_close(cpu->blas);
+	pl_free(cpu);
+}
+
+static int open_slots(struct pl_cpu *cpu, struct pl_err *err)
+{
+	int rc;
+
+	PL_TRY(pl_alloc(&cpu->part, PL_PARTS, sizeof(*cpu->part), err));
+	PL_TRY(pl_alloc(&cpu->slot, (size_t)cpu->threads, sizeof(*cpu->slot), err));
+	for (int i = 0; i < cpu->threads; i++) {
+		cpu->slot[i].pack = pl_host_alloc(NULL, (PL_PACK + PL_TILES) * sizeof(float));
+		cpu->slot[i].block = pl_host_alloc(NULL, PL_BLOCK * sizeof(float));
+		if (!cpu->slot[i].pack || !cpu->slot[i].block)
+			return pl_fail(err, PL_ENOMEM, "out of memory (%zu bytes a thread)",
+				       (PL_PACK + PL_TILES + PL_BLOCK) * sizeof(float));
+	}
+	rc = 0;
+out:
+	return rc;
+}
+
+int pl_cpu_open(const struct pl_kernels *k, bool blas, int threads, void **ctx, struct pl_err *err)
+{
+	struct pl_cpu *cpu = NULL;
+	int rc;
+
+	PL_TRY(pl_alloc(&cpu, 1, sizeof(*cpu), err));
+	cpu->k = k;
+	cpu->threads = threads < 1 ? 1 : threads > PL_THREADS_MAX ? PL_THREADS_MAX : threads;
+	PL_TRY(open_slots(cpu, err));
+	if (cpu->threads > 1 && (!(cpu->pool = pl_pool_new(cpu->threads, err)) ||
+				 !(cpu->queue = pl_queue_new(cpu->pool, PL_THREADS_MAX, err)))) {
+		rc = PL_ENOMEM;
+		goto out;
+	}
+	cpu->blas = blas ? pl_blas_open() : NULL;
+	*ctx = cpu;
+	return 0;
+out:
+	cpu_close(cpu);
+	return rc;
+}
+
+static int cpu_open(int threads, void **ctx, struct pl_err *err)
+{
+	const struct pl_kernels *k = pl_kernels_pick(0);
+
+	return pl_cpu_open(k, k == &pl_kernels_portable, threads, ctx, err);
+}
+
+static void cpu_sync(void *ctx)
+{
+	(void)ctx;
+}
+
+/* ---- dense ----------------------------------------------------------------------------------- */
+
+static void cpu_gemm(void *ctx, bool ta, bool tb, int m, int n, int k, const float *a, int lda,
+		     const float *b, int ldb, float beta, float *c, int ldc)
+{
+	struct pl_gemm g = { .ta = ta,
+			     .tb = tb,
+			     .m = m,
+			     .n = n,
+			     .k = k,
+			     .a = a,
+			     .lda = lda,
+			     .b = b,
+			     .ldb = ldb,
+			     .beta = beta,
+			     .c = c,
+			     .ldc = ldc };
+
+	pl_gemm_all(ctx, &g);
+}
+
+struct loop { /* arguments of one loop over elements or rows; each uses what it needs */
+	struct pl_cpu *cpu;
+	size_t n;
+	int rows, c;
+	enum pl_act act;
+	const float *a, *b, *g;
+	float *x, *y, *v, *w;
+	float f, f2, f3, f4, f5, f6, f7;
+	uint64_t key;
+	uint32_t limit;
+	bool on;
+};
+
+/* All elements in chunks. */
+static void span(struct loop *l, void (*fn)(void *arg, int i, struct pl_slot *slot))
+{
+	pl_cpu_each(l->cpu, pl_cpu_chunks(l->n), (double)l->n, fn, l);
+}
+
+#define ROWS 16 /* rows in a chunk, of a layer that goes by rows */
+
+static void bias_rows(void *arg, int i, struct pl_slot *slot)
+{
+	struct loop *l = arg;
+	const struct pl_kernels *k = l->cpu->k;
+
+	(void)slot;
+	for (int r = i * ROWS; r < l->rows && r < (i + 1) * ROWS; r++) {
+		size_t at = (size_t)r * l->c, c = (size_t)l->c;
+
+		if (l->b) {
+			k->bias(c, l->b, l->act, l->v ? l->v + at : NULL, l->y + at);
+			continue;
+		}
+		if (l->v)
+			memcpy(l->v + at, l->y + at, c * sizeof(*l->v));
+		k->act(l->act, c, l->y + at, l->y + at);
+	}
+}
+
+static void cpu_dense(void *ctx, int n, int c, int k, const float *x, const float *w,
+		      const float *bias, enum pl_act act, float *pre, float *y)
+{
+	struct loop l = { .cpu = ctx, .rows = n, .c = k, .b = bias, .act = act, .v = pre, .y = y };
+
+	cpu_gemm(ctx, false, true, n, k, c, x, c, w, c, 0, y, k);
+	if (bias || pre || act != PL_ACT_NONE)
+		pl_cpu_each(ctx, (n + ROWS - 1) / ROWS, (double)n * k, bias_rows, &l);
+}
+
+#define COLUMNS 256 /* in a chunk, of sums down the columns */
+
+static void column_sums(void *arg, int i, struct pl_slot *slot)
+{
+	struct loop *l = arg;
+	int at = i * COLUMNS, n = l->c - at < COLUMNS ? l->c - at : COLUMNS;
+
+	(void)slot;
+	for (int r = 0; r < l->rows; r++)
+		l->cpu->k->add((size_t)n, l->y + at, l->a + (size_t)r * l->c + at, l->y + at);
+}
+
+static void act_back_part(void *arg, int i, struct pl_slot *slot)
+{
+	struct loop *l = arg;
+	size_t at, n = pl_cpu_chunk(l->n, i, &at);
+
+	(void)slot;
+	l->cpu->k->act_back(l->act, n, l->a ? l->a + at : NULL, l->b ? l->b + at : NULL, l->g + at,
+			    l->y + at);
+}
+
+static void cpu_act_back(void *ctx, enum pl_act act, size_t n, const float *x, const float *y,
+			 const float *dy, float *dx)
+{
+	struct loop l = { .cpu = ctx, .n = n, .act = act, .a = x, .b = y, .g = dy, .y = dx };
+
+	span(&l, act_back_part);
+}
+
+static void cpu_dense_back(void *ctx, int n, int c, int k, const float *x, const float *w,
+			   enum pl_act act, const float *pre, const float *y, float *dy, float *dx,
+			   float *dw, float *db)
+{
+	struct loop l = { .cpu = ctx, .rows = n, .c = k, .a = dy, .y = db };
+
+	if (act != PL_ACT_NONE)
+		cpu_act_back(ctx, act, (size_t)n * k, pre, y, dy, dy);
+	if (db)
+		pl_cpu_each(ctx, (k + COLUMNS - 1) / COLUMNS, (double)n * k, column_sums, &l);
+	cpu_gemm(ctx, true, false, k, c, n, dy, k, x, c, 1, dw, c);
+	if (dx)
+		cpu_gemm(ctx, false, false, n, c, k, dy, k, w, c, 0, dx, c);
+}
+
+/* ---- elements -------------------------------------------------------------------------------- */
+
+static void act_part(void *arg, int i, struct pl_slot *slot)
+{
+	struct loop *l = arg;
+	size_t at, n = pl_cpu_chunk(l->n, i, &at);
+
+	(void)slot;
+	l->cpu->k->act(l->act, n, l->a + at, l->y + at);
+}
+
+static void cpu_act(void *ctx, enum pl_act act, size_t n, const float *x, float *y)
+{
+	struct loop l = { .cpu = ctx, .n = n, .act = act, .a = x, .y = y };
+
+	span(&l, act_part);
+}
+
+static void add_part(void *arg, int i, struct pl_slot *slot)
+{
+	struct loop *l = arg;
+	size_t at, n = pl_cpu_chunk(l->n, i, &at);
+
+	(void)slot;
+	l->cpu->k->add(n, l->a + at, l->b + at, l->y + at);
+}
+
+static void cpu_add(void *ctx, size_t n, const float *a, const float *b, float *y)
+{
+	struct loop l = { .cpu = ctx, .n = n, .a = a, .b = b, .y = y };
+
+	span(&l, add_part);
+}
+
+static void scale_part(void *arg, int i, struct pl_slot *slot)
+{
+	struct loop *l = arg;
+	size_t at, n = pl_cpu_chunk(l->n, i, &at);
+
+	(void)slot;
+	l->cpu->k->scale(n, l->f, l->x + at);
+}
+
+static void cpu_scale(void *ctx, size_t n, float f, float *x)
+{
+	struct loop l = { .cpu = ctx, .n = n, .f = f, .x = x };
+
+	span(&l, scale_part);
+}
+
+static void dropout_part(void *arg, int i, struct pl_slot *slot)
+{
+	struct loop *l = arg;
+	size_t at, n = pl_cpu_chunk(l->n, i, &at);
+
+	(void)slot;
+	l->cpu->k->dropout(n, at, l->limit, l->f, l->key, l->a + at, l->y + at);
+}
+
+static void cpu_dropout(void *ctx, size_t n, float p, uint64_t key, const float *x, float *y)
+{
+	struct loop l = { .cpu = ctx, .n = n, .key = key, .a = x, .y = y };
+
+	l.limit = pl_drop_limit((double)p);
+	l.f = p < 1 ? 1 / (1 - p) : 0;
+	span(&l, dropout_part);
+}
+
+/* The sums of parts of `each` elements, which the number of elements decides. */
+static void squares_part(void *arg, int i, struct pl_slot *slot)
+{
+	struct loop *l = arg;
+	size_t each = (size_t)l->rows, from = (size_t)i * each, to = pl_min_size(l->n, from + each);
+	double sum = 0;
+
+	(void)slot;
+	for (size_t at = from; at < to; at += 1024) {
+		size_t n = pl_min_size(1024, to - at);
+
+		sum += (double)l->cpu->k->dot(n, l->a + at, l->a + at);
+	}
+	l->cpu->part[i].sum = sum;
+}
+
+static double cpu_sum_squares(void *ctx, size_t n, const float *x)
+{
+	struct loop l = { .cpu = ctx, .n = n, .a = x };
+	size_t each = (n / PL_PARTS + PL_CHUNK) / PL_CHUNK * PL_CHUNK;
+	int parts = (int)((n + each - 1) / each);
+	double sum = 0;
+
+	l.rows = (int)each;
+	pl_cpu_each(ctx, parts, (double)n, squares_part, &l);
+	for (int i = 0; i < parts; i++)
+		sum += l.cpu->part[i].sum;
+	return sum;
+}
+
+/* ---- optimisers ------------------------------------------------------------------------------ */
+
+static void sgd_part(void *arg, int i, struct pl_slot *slot)
+{
+	struct loop *l = arg;
+	size_t at, n = pl_cpu_chunk(l->n, i, &at);
+
+	(void)slot;
+	l->cpu->k->sgd(n, l->f, l->f2, l->f3, l->on, l->g + at, l->v ? l->v + at : NULL, l->w + at);
+}
+
+static void cpu_sgd(void *ctx, size_t n, float lr, float momentum, float decay, bool nesterov,
+		    const float *g, float *v, float *w)
+{
+	struct loop l = { .cpu = ctx,
+			  .n = n,
+			  .f = lr,
+			  .f2 = momentum,
+			  .f3 = decay,
+			  .on = nesterov,
+			  .g = g,
+			  .v = v,
+			  .w = w };
+
+	span(&l, sgd_part);
+}
+
+static void adam_part(void *arg, int i, struct pl_slot *slot)
+{
+	struct loop *l = arg;
+	size_t at, n = pl_cpu_chunk(l->n, i, &at);
+
+	(void)slot;
+	l->cpu->k->adam(n, l->f, l->f2, l->f3, l->f4, l->f5, l->f6, l->f7, l->g + at, l->x + at,
+			l->v + at, l->w + at);
+}
+
+static void cpu_adam(void *ctx, size_t n, float lr, float b1, float b2, float eps, float decay,
+		     bool decoupled, int64_t t, const float *g, float *m, float *v, float *w)
+{
+	struct loop l = {
+		.cpu = ctx, .n = n, .f3 = b1, .f4 = b2, .f5 = eps, .g = g, .x = m, .v = v, .w = w
+	};
+
+	l.f = (float)((double)lr / (1 - pow((double)b1, (double)t)));
+	l.f2 = (float)(1 / sqrt(1 - pow((double)b2, (double)t)));
+	l.f6 = decoupled ? 0 : decay;
+	l.f7 = decoupled ? (float)(1 - (double)lr * (double)decay) : 1;
+	span(&l, adam_part);
+}
+
+/* ---- tables of rows -------------------------------------------------------------------------- */
+
+static void cpu_embed(void *ctx, int n, int c, const int32_t *id, const float *table,
+		      const float *position, int t, float *y)
+{
+	struct pl_cpu *cpu = ctx;
+
+	for (int i = 0; i < n; i++) {
+		const float *from = table + (size_t)id[i] * (size_t)c;
+		float *to = y + (size_t)i * (size_t)c;
+
+		if (position)
+			cpu->k->add((size_t)c, from, position + (size_t)(i % t) * (size_t)c, to);
+		else
+			memcpy(to, from, (size_t)c * sizeof(*to));
+	}
+}
+
+static void cpu_embed_back(void *ctx, int n, int c, const int32_t *id, int t, const float *dy,
+			   float *dtable, float *dposition)
+{
+	struct pl_cpu *cpu = ctx;
+
+	for (int i = 0; i < n; i++) {
+		const float *from = dy + (size_t)i * (size_t)c;
+		float *to = dtable + (size_t)id[i] * (size_t)c;
+
+		cpu->k->add((size_t)c, to, from, to);
+		if (!dposition)
+			continue;
+		to = dposition + (size_t)(i % t) * (size_t)c;
+		cpu->k->add((size_t)c, to, from, to);
+	}
+}
+
+const struct pl_backend pl_backend_cpu = {
+	.name = "cpu",
+	.open = cpu_open,
+	.close = cpu_close,
+	.alloc = pl_host_alloc,
+	.free = pl_host_free,
+	.put = pl_host_put,
+	.get = pl_host_get,
+	.sync = cpu_sync,
+	.gemm = cpu_gemm,
+	.dense = cpu_dense,
+	.dense_back = cpu_dense_back,
+	.act = cpu_act,
+	.act_back = cpu_act_back,
+	.conv_work = pl_cpu_conv_work,
+	.conv = pl_cpu_conv,
+	.conv_back = pl_cpu_conv_back,
+	.pool = pl_cpu_pool,
+	.pool_back = pl_cpu_pool_back,
+	.batchnorm = pl_cpu_batchnorm,
+	.batchnorm_back = pl_cpu_batchnorm_back,
+	.layernorm = pl_cpu_layernorm,
+	.layernorm_back = pl_cpu_layernorm_back,
+	.embed = cpu_embed,
+	.embed_back = cpu_embed_back,
+	.attn_save = pl_cpu_attn_save,
+	.attn = pl_cpu_attn,
+	.attn_back = pl_cpu_attn_back,
+	.dropout = cpu_dropout,
+	.add = cpu_add,
+	.softmax_xent = pl_cpu_softmax_xent,
+	.squared = pl_cpu_squared,
+	.hinge = pl_cpu_hinge,
+	.sgd = cpu_sgd,
+	.adam = cpu_adam,
+	.sum_squares = cpu_sum_squares,
+	.scale = cpu_scale,
+};

@@ -1,0 +1,104 @@
+/*
+ * Large products by OpenBLAS, for processors whose vectors our kernels do not use. (Where they do,
+ * ours are as fast, and an OpenBLAS that is older than its processor falls back to its slowest.)
+ *
+ * The library is loaded when a backend is opened that wants it, not when a program starts: loading
+ * it starts threads. It computes with one; ours call it for blocks of C of a fixed size, so that
+ * results do not depend on their number.
+ */
+#include "tensor/internal.h"
+
+#include "config.h"
+
+#if HAVE_OPENBLAS
+#include <cblas.h>
+#include <dlfcn.h>
+
+#define SIDE	256	/* of a block of C */
+#define WORTH	32768.0 /* multiplications */
+#define LIBRARY "libopenblas.so.0"
+
+struct pl_blas {
+	void *lib;
+	__typeof__(cblas_sgemm) *sgemm;
+};
+
+struct pl_blas *pl_blas_open(void)
+{
+	struct pl_blas *b = pl_calloc(1, sizeof(*b));
+	__typeof__(openblas_set_num_threads) *threads = NULL;
+	void *p;
+
+	if (!b)
+		return NULL;
+	b->lib = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+	if (b->lib && (p = dlsym(b->lib, "cblas_sgemm")))
+		memcpy(&b->sgemm, &p, sizeof(p));
+	if (b->lib && (p = dlsym(b->lib, "openblas_set_num_threads")))
+		memcpy(&threads, &p, sizeof(p));
+	if (!b->sgemm || !threads) {
+		pl_blas_close(b);
+		return NULL;
+	}
+	threads(1);
+	return b;
+}
+
+void pl_blas_close(struct pl_blas *b)
+{
+	if (!b)
+		return;
+	if (b->lib)
+		dlclose(b->lib);
+	pl_free(b);
+}
+
+struct blocks {
+	const struct pl_blas *b;
+	const struct pl_gemm *g;
+	int columns; /* blocks in a row of them */
+};
+
+static void block(void *arg, int i, struct pl_slot *slot)
+{
+	const struct blocks *v = arg;
+	const struct pl_gemm *g = v->g;
+	int i0 = i / v->columns * SIDE, j0 = i % v->columns * SIDE;
+	int m = g->m - i0 < SIDE ? g->m - i0 : SIDE, n = g->n - j0 < SIDE ? g->n - j0 : SIDE;
+
+	(void)slot;
+	v->b->sgemm(CblasRowMajor, g->ta ? CblasTrans : CblasNoTrans,
+		    g->tb ? CblasTrans : CblasNoTrans, m, n, g->k, 1,
+		    g->a + (g->ta ? (ptrdiff_t)i0 : (ptrdiff_t)i0 * g->lda), g->lda,
+		    g->b + (g->tb ? (ptrdiff_t)j0 * g->ldb : (ptrdiff_t)j0), g->ldb, g->beta,
+		    g->c + (ptrdiff_t)i0 * g->ldc + j0, g->ldc);
+}
+
+bool pl_blas_gemm(struct pl_cpu *cpu, const struct pl_gemm *g)
+{
+	struct blocks v = { .b = cpu->blas, .g = g, .columns = (g->n + SIDE - 1) / SIDE };
+	double work = (double)g->m * g->n * g->k;
+
+	if (work < WORTH)
+		return false;
+	pl_cpu_each(cpu, (g->m + SIDE - 1) / SIDE * v.columns, work, block, &v);
+	return true;
+}
+#else
+struct pl_blas *pl_blas_open(void)
+{
+	return NULL;
+}
+
+void pl_blas_close(struct pl_blas *b)
+{
+	(void)b;
+}
+
+bool pl_blas_gemm(struct pl_cpu *cpu, const struct pl_gemm *g)
+{
+	(void)cpu;
+	(void)g;
+	return false;
+}
+#endif

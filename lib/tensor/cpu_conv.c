@@ -1,0 +1,408 @@
+/*
+ * Convolution as a product of matrices whose second operand is never written down.
+ *
+ * An image is copied once, with its zeros around. Then row (c, r, s) of the matrix "im2col" would
+ * write is the image itself, shifted by a constant: a vector of neighbouring outputs reads its
+ * inputs where they lie, at that constant. For a stride t the copy takes the image apart into t x t
+ * images of every t-th pixel, in which they are neighbours again.
+ *
+ * - forward: a tile of filters against two vectors of outputs (pl_kernels.taps). Vectors lie in
+ * rows of outputs, or run over the whole plane with the columns of padding computed in vain,
+ * whichever takes fewer.
+ * - dx: the same with dy, spread by the stride, and the filters turned round. (For strides above 1
+ *   most of these products are with zeros; nets have few such layers.)
+ * - dw: shifted images are the rows, dy transposed is the packed operand (pl_kernels.rows); an
+ * image after the other, so that the order of the sum is that of the images.
+ */
+#include "tensor/internal.h"
+
+#define IMAGES 8 /* of a block in dw, copied before the threads share out its rows */
+#define SLACK  ((size_t)4 * PL_NR_MAX)
+
+/* How a copied image lies, and what is computed from it: `filters` planes of p x q. */
+struct shape {
+	int c, h, w, stride, pad_y, pad_x; /* the source; pads may be negative */
+	int spread;			   /* steps from one source pixel to the next in the copy */
+	int r, s, p, q, filters;
+	int rows, pitch;    /* of a plane of the copy */
+	int taps;	    /* c r s */
+	bool whole;	    /* vectors run over the whole plane */
+	int width, vectors; /* floats in a vector; vectors of a plane, an even number */
+	int out_pitch;
+	size_t image, out; /* floats of the copy; of all planes of results */
+};
+
+static void shape_init(struct shape *g, const struct pl_kernels *k)
+{
+	int t = g->stride, w = k->nr / 2, by_row, whole;
+
+	g->rows = g->p - 1 + (g->r - 1) / t + 1;
+	g->pitch = g->q - 1 + (g->s - 1) / t + 1;
+	g->taps = g->c * g->r * g->s;
+	g->width = w;
+	by_row = g->p * ((g->q + w - 1) / w);
+	whole = ((g->p - 1) * g->pitch + g->q + w - 1) / w;
+	g->whole = whole < by_row;
+	g->vectors = ((g->whole ? whole : by_row) + 1) & ~1;
+	g->out_pitch = g->whole ? g->pitch : (g->q + w - 1) / w * w;
+	g->image = ((size_t)g->c * (size_t)(t * t) * (size_t)g->rows * (size_t)g->pitch + SLACK +
+		    (size_t)g->pitch + 15) /
+		   16 * 16;
+	g->out = (size_t)g->filters * (size_t)g->vectors * (size_t)w;
+}
+
+static void shape_forward(struct shape *g, const struct pl_kernels *k, const struct pl_conv *d)
+{
+	*g = (struct shape){ .c = d->c,
+			     .h = d->h,
+			     .w = d->w,
+			     .stride = d->stride,
+			     .pad_y = d->pad,
+			     .pad_x = d->pad,
+			     .spread = 1,
+			     .r = d->r,
+			     .s = d->s,
+			     .p = d->p,
+			     .q = d->q,
+			     .filters = d->k };
+	shape_init(g, k);
+}
+
+static void shape_back(struct shape *g, const struct pl_kernels *k, const struct pl_conv *d)
+{
+	*g = (struct shape){ .c = d->k,
+			     .h = d->p,
+			     .w = d->q,
+			     .stride = 1,
+			     .pad_y = d->r - 1 - d->pad,
+			     .pad_x = d->s - 1 - d->pad,
+			     .spread = d->stride,
+			     .r = d->r,
+			     .s = d->s,
+			     .p = d->h,
+			     .q = d->w,
+			     .filters = d->c };
+	shape_init(g, k);
+}
+
+/* The constants: where the first output finds its input for each (c, r, s). */
+static void shape_taps(const struct shape *g, ptrdiff_t *at)
+{
+	int t = g->stride, plane = g->rows * g->pitch;
+
+	for (int c = 0; c < g->c; c++)
+		for (int r = 0; r < g->r; r++)
+			for (int s = 0; s < g->s; s++)
+				*at++ = ((ptrdiff_t)c * t * t + r % t * t + s % t) * plane +
+					r / t * g->pitch + s / t;
+}
+
+/* A row of the copy: pixel x of it is that of the source at (x0 + x * step) / spread. */
+static void copy_row(const struct shape *g, const float *from, int x0, float *to)
+{
+	int t = g->stride, first = 0, last = g->pitch;
+
+	if (g->spread == 1 && t == 1) {
+		first = x0 < 0 ? -x0 : 0;
+		last = g->w - x0 < g->pitch ? g->w - x0 : g->pitch;
+		if (last > first)
+			memcpy(to + first, from + x0 + first, (size_t)(last - first) * sizeof(*to));
+		return;
+	}
+	for (int x = 0; x < g->pitch; x++) {
+		int at = x0 + x * t;
+
+		if (at >= 0 && at % g->spread == 0 && at / g->spread < g->w)
+			to[x] = from[at / g->spread];
+	}
+}
+
+static void copy_image(const struct shape *g, const float *x, float *to)
+{
+	int t = g->stride;
+
+	memset(to, 0, g->image * sizeof(*to));
+	for (int c = 0; c < g->c; c++, x += (size_t)g->h * (size_t)g->w)
+		for (int phase = 0; phase < t * t; phase++)
+			for (int y = 0; y < g->rows; y++, to += g->pitch) {
+				int at = y * t + phase / t - g->pad_y;
+
+				if (at < 0 || at % g->spread || at / g->spread >= g->h)
+					continue;
+				copy_row(g, x + (size_t)(at / g->spread) * (size_t)g->w,
+					 phase % t - g->pad_x, to);
+			}
+}
+
+static ptrdiff_t vector_at(const struct shape *g, int v)
+{
+	int row = g->out_pitch / g->width, all = g->p * row;
+
+	if (g->whole)
+		return (ptrdiff_t)v * g->width;
+	v = v < all ? v : all - 1; /* the one that makes the number even */
+	return (ptrdiff_t)(v / row) * g->pitch + (ptrdiff_t)(v % row) * g->width;
+}
+
+/* out (filters, vectors) = w (filters, taps) . copy */
+static void run_taps(const struct shape *g, const struct pl_kernels *k, const float *copy,
+		     const float *w, const ptrdiff_t *at, float *out)
+{
+	_Alignas(64) float tile[PL_MR_MAX * PL_NR_MAX];
+	ptrdiff_t plane = (ptrdiff_t)g->vectors * g->width;
+
+	for (int f = 0; f < g->filters; f += k->mr) {
+		int n = g->filters - f < k->mr ? g->filters - f : k->mr;
+		const float *row[PL_MR_MAX];
+
+		for (int i = 0; i < k->mr; i++)
+			row[i] = w + (ptrdiff_t)(f + (i < n ? i : 0)) * g->taps;
+		for (int v = 0; v < g->vectors; v += 2) {
+			const float *b0 = copy + vector_at(g, v), *b1 = copy + vector_at(g, v + 1);
+			float *to = out + f * plane + (ptrdiff_t)v * g->width;
+
+			if (n == k->mr) {
+				k->taps(row, g->taps, at, b0, b1, to, plane);
+				continue;
+			}
+			k->taps(row, g->taps, at, b0, b1, tile, k->nr);
+			for (int i = 0; i < n; i++)
+				memcpy(to + i * plane, tile + (ptrdiff_t)i * k->nr,
+				       (size_t)k->nr * sizeof(*to));
+		}
+	}
+}
+
+/* What run_taps() left, without the columns in vain, with bias and activation, to y (filters, p, q)
+ */
+static void finish(const struct shape *g, const struct pl_kernels *k, const float *out,
+		   const float *bias, enum pl_act act, float *y)
+{
+	ptrdiff_t plane = (ptrdiff_t)g->vectors * g->width;
+	bool dense = g->out_pitch == g->q;
+	int rows = dense ? 1 : g->p, n = dense ? g->p * g->q : g->q;
+
+	for (int f = 0; f < g->filters; f++)
+		for (int i = 0; i < rows; i++, y += n)
+			k->bias_one((size_t)n, bias ? bias[f] : 0, act,
+				    out + f * plane + (ptrdiff_t)i * g->out_pitch, y);
+}
+
+struct conv {
+	struct pl_cpu *cpu;
+	const struct pl_conv *d;
+	struct shape fwd, back;
+	const float *x, *w, *bias, *dy;
+	enum pl_act act;
+	float *y, *dx;
+	/* parts of the work space */
+	ptrdiff_t *at;	 /* (taps) */
+	float *turned;	 /* filters for dx (C, K, R, S) */
+	float *sums;	 /* dw transposed (taps, filters), in whole tiles */
+	float *room;	 /* a copy and results, a thread; or copies and dy of a block of images */
+	size_t room_one; /* floats of a thread's */
+	int panels;	 /* of filters in dw */
+	int first, images, parts;
+};
+
+static int taps_of(const struct pl_conv *d)
+{
+	int fwd = d->c * d->r * d->s, back = d->k * d->r * d->s;
+
+	return ((fwd > back ? fwd : back) + 31) / 32 * 32;
+}
+
+/* Cuts the work space, of which nothing may be there (sizes only); returns the floats of it. */
+static size_t conv_init(struct conv *v, void *ctx, const struct pl_conv *d, float *work)
+{
+	const struct pl_kernels *k = ((struct pl_cpu *)ctx)->k;
+	size_t at = (size_t)taps_of(d) * 2, turned, sums, one, back, block;
+
+	v->cpu = ctx;
+	v->d = d;
+	shape_forward(&v->fwd, k, d);
+	shape_back(&v->back, k, d);
+	v->panels = (d->k + k->nr - 1) / k->nr;
+	turned = ((size_t)d->k * (size_t)(d->c * d->r * d->s) + 15) / 16 * 16;
+	sums = (size_t)(v->fwd.taps + PL_MR_MAX) * (size_t)(v->panels * k->nr);
+	one = v->fwd.image + v->fwd.out;
+	back = v->back.image + v->back.out;
+	v->room_one = ((one > back ? one : back) + 15) / 16 * 16;
+	block = v->fwd.image + (size_t)d->p * (size_t)d->q * (size_t)(v->panels * k->nr);
+	one = v->room_one * (size_t)v->cpu->threads;
+	if (work) {
+		v->at = (ptrdiff_t *)(void *)work;
+		v->turned = work + at;
+		v->sums = v->turned + turned;
+		v->room = v->sums + sums;
+	}
+	return at + turned + sums + (one > IMAGES * block ? one : IMAGES * block);
+}
+
+size_t pl_cpu_conv_work(void *ctx, const struct pl_conv *d)
+{
+	struct conv v;
+
+	return conv_init(&v, ctx, d, NULL);
+}
+
+static float *own_room(const struct conv *v, const struct pl_slot *slot)
+{
+	return v->room + (size_t)(slot - v->cpu->slot) * v->room_one;
+}
+
+static double conv_flops(const struct conv *v)
+{
+	return (double)v->d->n * v->d->k * v->d->p * v->d->q * v->fwd.taps;
+}
+
+static void forward_image(void *arg, int i, struct pl_slot *slot)
+{
+	struct conv *v = arg;
+	const struct shape *g = &v->fwd;
+	float *copy = own_room(v, slot), *out = copy + g->image;
+
+	copy_image(g, v->x + (size_t)i * (size_t)(g->c * g->h * g->w), copy);
+	run_taps(g, v->cpu->k, copy, v->w, v->at, out);
+	finish(g, v->cpu->k, out, v->bias, v->act,
+	       v->y + (size_t)i * (size_t)(g->filters * g->p * g->q));
+}
+
+void pl_cpu_conv(void *ctx, const struct pl_conv *d, const float *x, const float *w,
+		 const float *bias, enum pl_act act, float *y, float *work)
+{
+	struct conv v = { .x = x, .w = w, .bias = bias, .act = act, .y = y };
+
+	conv_init(&v, ctx, d, work);
+	shape_taps(&v.fwd, v.at);
+	pl_cpu_each(ctx, d->n, conv_flops(&v), forward_image, &v);
+}
+
+/* ---- back ------------------------------------------------------------------------------------ */
+
+/* turned (C, K, R, S) = w (K, C, R, S), with R and S from the other end */
+static void turn_filters(const struct conv *v)
+{
+	const struct pl_conv *d = v->d;
+	int rs = d->r * d->s;
+
+	for (int c = 0; c < d->c; c++)
+		for (int k = 0; k < d->k; k++)
+			for (int i = 0; i < rs; i++)
+				v->turned[((size_t)c * (size_t)d->k + (size_t)k) * (size_t)rs +
+					  (size_t)i] =
+					v->w[((size_t)k * (size_t)d->c + (size_t)c) * (size_t)rs +
+					     (size_t)(rs - 1 - i)];
+}
+
+static void back_image(void *arg, int i, struct pl_slot *slot)
+{
+	struct conv *v = arg;
+	const struct shape *g = &v->back;
+	float *copy = own_room(v, slot), *out = copy + g->image;
+
+	copy_image(g, v->dy + (size_t)i * (size_t)(g->c * g->h * g->w), copy);
+	run_taps(g, v->cpu->k, copy, v->turned, v->at, out);
+	finish(g, v->cpu->k, out, NULL, PL_ACT_NONE,
+	       v->dx + (size_t)i * (size_t)(g->filters * g->p * g->q));
+}
+
+/* Image i of the block: its copy, and dy (filters, pixels) as panels (pixels, nr). */
+static void prepare_image(void *arg, int i, struct pl_slot *slot)
+{
+	struct conv *v = arg;
+	const struct shape *g = &v->fwd;
+	int nr = v->cpu->k->nr, pixels = g->p * g->q;
+	size_t image = (size_t)(v->first + i);
+	float *copy = v->room + (size_t)i * (g->image + (size_t)pixels * (size_t)(v->panels * nr));
+	float *panel = copy + g->image;
+	const float *dy = v->dy + image * (size_t)(g->filters * pixels);
+
+	(void)slot;
+	copy_image(g, v->x + image * (size_t)(g->c * g->h * g->w), copy);
+	for (int f = 0; f < g->filters; f += nr, panel += (size_t)pixels * (size_t)nr)
+		pl_pack_transposed(dy + (size_t)f * (size_t)pixels, pixels, pixels,
+				   g->filters - f < nr ? g->filters - f : nr, nr, panel);
+}
+
+/* The part-th share of the taps: sums over the images of the block. */
+static void sum_taps(void *arg, int part, struct pl_slot *slot)
+{
+	struct conv *v = arg;
+	const struct shape *g = &v->fwd;
+	const struct pl_kernels *k = v->cpu->k;
+	int tiles = (g->taps + k->mr - 1) / k->mr, nr = k->nr, pixels = g->p * g->q;
+	int from = (int)((int64_t)tiles * part / v->parts) * k->mr;
+	int to = (int)((int64_t)tiles * (part + 1) / v->parts) * k->mr;
+	size_t one = g->image + (size_t)pixels * (size_t)(v->panels * nr);
+
+	(void)slot;
+	for (int i = 0; i < v->images; i++)
+		for (int f = 0; f < v->panels; f++) {
+			const float *copy = v->room + (size_t)i * one;
+			const float *panel = copy + g->image + (size_t)f * (size_t)(pixels * nr);
+
+			for (int l = from; l < to; l += k->mr) {
+				const float *row[PL_MR_MAX];
+
+				for (int j = 0; j < k->mr; j++)
+					row[j] = copy + v->at[l + j < g->taps ? l + j : l];
+				k->rows(row, g->q, g->p, g->pitch, panel,
+					v->sums + (size_t)l * (size_t)(v->panels * nr) +
+						(size_t)(f * nr),
+					(ptrdiff_t)v->panels * nr, v->first + i > 0);
+			}
+		}
+}
+
+static void weights_back(struct conv *v, float *dw)
+{
+	const struct pl_conv *d = v->d;
+	int ld = v->panels * v->cpu->k->nr;
+
+	v->parts = v->cpu->threads;
+	for (v->first = 0; v->first < d->n; v->first += IMAGES) {
+		v->images = d->n - v->first < IMAGES ? d->n - v->first : IMAGES;
+		pl_cpu_each(v->cpu, v->images, conv_flops(v) / d->n * v->images, prepare_image, v);
+		pl_cpu_each(v->cpu, v->parts, conv_flops(v) / d->n * v->images, sum_taps, v);
+	}
+	for (int f = 0; f < d->k; f++)
+		for (int l = 0; l < v->fwd.taps; l++)
+			*dw++ += v->sums[(ptrdiff_t)l * ld + f];
+}
+
+static void bias_back(const struct conv *v, float *db)
+{
+	const struct pl_conv *d = v->d;
+	size_t plane = (size_t)d->p * (size_t)d->q;
+
+	for (int f = 0; f < d->k; f++) {
+		double sum = 0;
+
+		for (int i = 0; i < d->n; i++)
+			sum += (double)v->cpu->k->sum(
+				plane, v->dy + ((size_t)i * (size_t)d->k + (size_t)f) * plane);
+		db[f] += (float)sum;
+	}
+}
+
+void pl_cpu_conv_back(void *ctx, const struct pl_conv *d, const float *x, const float *w,
+		      enum pl_act act, const float *y, float *dy, float *dx, float *dw, float *db,
+		      float *work)
+{
+	struct conv v = { .x = x, .w = w, .dy = dy, .dx = dx };
+
+	conv_init(&v, ctx, d, work);
+	if (act != PL_ACT_NONE)
+		pl_backend_cpu.act_back(ctx, act, (size_t)d->n * (size_t)(d->k * d->p * d->q), y, y,
+					dy, dy);
+	if (db)
+		bias_back(&v, db);
+	shape_taps(&v.fwd, v.at);
+	weights_back(&v, dw);
+	if (!dx)
+		return;
+	shape_taps(&v.back, v.at);
+	turn_filters(&v);
+	pl_cpu_each(ctx, d->n, conv_flops(&v), back_image, &v);
+}

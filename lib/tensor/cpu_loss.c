@@ -1,0 +1,147 @@
+/*
+ * Losses. Rows are taken in parts whose number depends on the number of rows alone; a part sums its
+ * rows in double, and the parts are summed in order.
+ */
+#include <math.h>
+
+#include "tensor/internal.h"
+
+struct loss {
+	struct pl_cpu *cpu;
+	int n, c, each; /* rows a part */
+	const float *x, *target;
+	const int32_t *y;
+	float scale;
+	float *dx;
+};
+
+static int top(const struct pl_kernels *k, const float *row, int c, float *most)
+{
+	int best = 0;
+
+	*most = k->max((size_t)c, row);
+	while (best < c - 1 && row[best] != *most)
+		best++;
+	return best;
+}
+
+static double run(struct loss *l, void (*fn)(void *arg, int i, struct pl_slot *slot), int64_t *hits)
+{
+	double sum = 0;
+	int64_t right = 0;
+	int parts;
+
+	l->each = (l->n / PL_PARTS + 8) / 8 * 8;
+	parts = (l->n + l->each - 1) / l->each;
+	pl_cpu_each(l->cpu, parts, 4.0 * l->n * l->c, fn, l);
+	for (int i = 0; i < parts; i++) {
+		sum += l->cpu->part[i].sum;
+		right += l->cpu->part[i].hits;
+	}
+	if (hits)
+		*hits = right;
+	return sum;
+}
+
+static void xent_part(void *arg, int i, struct pl_slot *slot)
+{
+	struct loss *l = arg;
+	const struct pl_kernels *k = l->cpu->k;
+	struct pl_part *part = &l->cpu->part[i];
+	size_t c = (size_t)l->c;
+
+	*part = (struct pl_part){ 0 };
+	for (int r = i * l->each; r < l->n && r < (i + 1) * l->each; r++) {
+		const float *row = l->x + (size_t)r * c;
+		float most, *to = l->dx ? l->dx + (size_t)r * c : NULL;
+		double sum = 0;
+
+		part->hits += top(k, row, l->c, &most) == l->y[r];
+		for (size_t at = 0; at < c; at += PL_BLOCK) {
+			size_t n = pl_min_size(PL_BLOCK, c - at);
+
+			sum += (double)k->exp_sum(n, 1, most, row + at, to ? to + at : slot->block);
+		}
+		/* one term is 1 */
+		/* cppcheck-suppress invalidFunctionArg */
+		part->sum += (double)most + log(sum) - (double)row[l->y[r]];
+		if (!to)
+			continue;
+		k->scale(c, (float)((double)l->scale / (sum * l->n)), to);
+		to[l->y[r]] -= l->scale / (float)l->n;
+	}
+}
+
+void pl_cpu_softmax_xent(void *ctx, int n, int c, const float *x, const int32_t *y, float scale,
+			 float *dx, double *loss, int64_t *hits)
+{
+	struct loss l = { .cpu = ctx, .n = n, .c = c, .x = x, .y = y, .scale = scale, .dx = dx };
+
+	*loss = run(&l, xent_part, hits) / n;
+}
+
+static void squared_part(void *arg, int i, struct pl_slot *slot)
+{
+	struct loss *l = arg;
+	double sum = 0, f = 2 * (double)l->scale / ((double)l->n * l->c);
+
+	(void)slot;
+	for (int r = i * l->each; r < l->n && r < (i + 1) * l->each; r++) {
+		size_t at = (size_t)r * (size_t)l->c;
+
+		for (size_t e = at + (size_t)l->c; at < e; at++) {
+			double d = (double)l->x[at] - (double)l->target[at];
+
+			sum += d * d;
+			if (l->dx)
+				l->dx[at] = (float)(f * d);
+		}
+	}
+	l->cpu->part[i] = (struct pl_part){ .sum = sum };
+}
+
+void pl_cpu_squared(void *ctx, int n, int c, const float *x, const float *y, float scale, float *dx,
+		    double *loss)
+{
+	struct loss l = {
+		.cpu = ctx, .n = n, .c = c, .x = x, .target = y, .scale = scale, .dx = dx
+	};
+
+	*loss = run(&l, squared_part, NULL) / ((double)n * c);
+}
+
+static void hinge_part(void *arg, int i, struct pl_slot *slot)
+{
+	struct loss *l = arg;
+	struct pl_part *part = &l->cpu->part[i];
+	float f = (float)((double)l->scale / ((double)l->n * l->c)), most;
+
+	(void)slot;
+	*part = (struct pl_part){ 0 };
+	for (int r = i * l->each; r < l->n && r < (i + 1) * l->each; r++) {
+		const float *row = l->x + (size_t)r * (size_t)l->c;
+		float *to = l->dx ? l->dx + (size_t)r * (size_t)l->c : NULL;
+		int over = 0, y = l->y[r];
+
+		for (int j = 0; j < l->c; j++) {
+			double margin = 1 - (double)row[y] + (double)row[j];
+			bool on = j != y && margin > 0;
+
+			part->sum += on ? margin : 0;
+			over += on;
+			if (to)
+				to[j] = on ? f : 0;
+		}
+		if (to)
+			to[y] = -f * (float)over;
+		part->hits += top(l->cpu->k, row, l->c, &most) == y;
+	}
+}
+
+void pl_cpu_hinge(void *ctx, int n, int c, const float *x, const int32_t *y, float scale, float *dx,
+		  double *loss, int64_t *hits)
+{
+	struct loss l = { .cpu = ctx, .n = n, .c = c, .x = x, .y = y, .scale = scale, .dx = dx };
+
+	*loss = run(&l, hinge_part, hits) / ((double)n * c);
+}

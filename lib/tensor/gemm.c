@@ -1,0 +1,321 @@
+/*
+ * Products of matrices: op(A) op(B) is cut into blocks of C whose part of B is packed into panels
+ * as wide as a tile, small enough for the second-level cache; tiles then run over the rows of A.
+ *
+ * A is read where it lies, by rows or, transposed, by columns (copied first if several panels want
+ * them). Either operand can be the packed one, since C^T = op(B)^T op(A)^T: packing costs a pass
+ * over that operand, and more where it has to be transposed; the cheaper way is taken. With the
+ * small batches of training the packed operand is the batch, and the large matrix of weights is
+ * read once, as it is. The sum of each element of C runs over k in order in either case, in blocks
+ * of KC, so that neither threads nor the choice change a bit.
+ */
+#include "tensor/internal.h"
+
+#define KC 512 /* of B in a block: a panel of it comes from the second-level cache */
+#define MC 48  /* rows of A gone through a panel at a time: they stay in that cache, too */
+
+_Static_assert(MC *KC <= PL_TILES, "the room of a thread holds a block of A");
+
+typedef float v4 __attribute__((vector_size(16)));
+typedef float v4u __attribute__((vector_size(16), aligned(4), may_alias));
+
+/* 4 x 4 elements; rows of `from` are columns of `to`. */
+static inline void transpose(const float *from, ptrdiff_t ld, float *to, ptrdiff_t ld_to)
+{
+	v4 a = *(const v4u *)from, b = *(const v4u *)(from + ld);
+	v4 c = *(const v4u *)(from + 2 * ld), d = *(const v4u *)(from + 3 * ld);
+	v4 ab = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+	v4 ab2 = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+	v4 cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+	v4 cd2 = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+
+	*(v4u *)to = __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
+	*(v4u *)(to + ld_to) = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+	*(v4u *)(to + 2 * ld_to) = __builtin_shufflevector(ab2, cd2, 0, 1, 4, 5);
+	*(v4u *)(to + 3 * ld_to) = __builtin_shufflevector(ab2, cd2, 2, 3, 6, 7);
+}
+
+/* What remains after transposing blocks: to[l nr + j] = from[j ld + l] for l, j in the ranges. */
+static void pack_rest(const float *from, ptrdiff_t ld, int l0, int k, int j0, int n, int nr,
+		      float *to)
+{
+	for (int j = j0; j < n; j++)
+		for (int l = l0; l < k; l++)
+			to[(ptrdiff_t)l * nr + j] = from[j * ld + l];
+}
+
+void pl_pack_transposed(const float *from, ptrdiff_t ld, int k, int n, int nr, float *to)
+{
+	int k4 = k & ~3, n4 = n & ~3;
+
+	for (int j = 0; j < n4; j += 4) {
+		const float *s = from + j * ld;
+		float *d = to + j;
+
+		for (int l = 0; l < k4; l += 4, s += 4, d += 4 * (ptrdiff_t)nr)
+			transpose(s, ld, d, nr);
+	}
+	pack_rest(from, ld, k4, k, 0, n4, nr, to);
+	pack_rest(from, ld, 0, k, n4, n, nr, to);
+	for (int l = 0; n < nr && l < k; l++)
+		memset(to + (ptrdiff_t)l * nr + n, 0, (size_t)(nr - n) * sizeof(*to));
+}
+
+static void pack_plain(const float *from, ptrdiff_t ld, int k, int n, int nr, float *to)
+{
+	for (int l = 0; l < k; l++, from += ld, to += nr) {
+		if (n == nr) {
+			for (int j = 0; j < nr; j += 4)
+				*(v4u *)(to + j) = *(const v4u *)(from + j);
+			continue;
+		}
+		memcpy(to, from, (size_t)n * sizeof(*to));
+		memset(to + n, 0, (size_t)(nr - n) * sizeof(*to));
+	}
+}
+
+/* The product in hand, its operands named after their part: rows of A are broadcast, B packed. */
+struct job {
+	const struct pl_kernels *k;
+	const float *a, *b;
+	ptrdiff_t lda, ldb;
+	bool ta, tb;  /* A by columns; B to be transposed */
+	float *tiles; /* room for MC rows of A */
+	float *c;
+	ptrdiff_t row, col; /* of C: from one row, one column, to the next */
+	float beta;
+};
+
+/* A tile that is not whole, or lies transposed in C. */
+static void merge(const struct job *j, const float *tile, int m, int n, float *c)
+{
+	int nr = j->k->nr, m4 = m & ~3, n4 = n & ~3;
+
+	if (j->col == 1) {
+		for (int i = 0; i < m; i++)
+			memcpy(c + i * j->row, tile + i * nr, (size_t)n * sizeof(*c));
+		return;
+	}
+	/* rows of C are next to one another */
+	for (int i = 0; i < m4; i += 4)
+		for (int l = 0; l < n4; l += 4)
+			transpose(tile + i * nr + l, nr, c + l * j->col + i, j->col);
+	for (int i = 0; i < m; i++)
+		for (int l = i < m4 ? n4 : 0; l < n; l++)
+			c[l * j->col + i] = tile[i * nr + l];
+}
+
+/* The way in: what merge() will overwrite. */
+static void fetch(const struct job *j, float *tile, int m, int n, const float *c)
+{
+	int nr = j->k->nr, m4 = m & ~3, n4 = n & ~3;
+
+	if (j->col == 1) {
+		for (int i = 0; i < m; i++)
+			memcpy(tile + i * nr, c + i * j->row, (size_t)n * sizeof(*c));
+		return;
+	}
+	for (int l = 0; l < n4; l += 4)
+		for (int i = 0; i < m4; i += 4)
+			transpose(c + l * j->col + i, j->col, tile + i * nr + l, nr);
+	for (int i = 0; i < m; i++)
+		for (int l = i < m4 ? n4 : 0; l < n; l++)
+			tile[i * nr + l] = c[l * j->col + i];
+}
+
+/* A by columns, m rows of it from i0, to tiles (k, mr), zeros behind the last row: its columns lie
+ * far apart, and a tile would be fetched again for each panel. */
+static void pack_rows(const struct job *j, int i0, int m, int l0, int k)
+{
+	int mr = j->k->mr;
+
+	for (int i = 0; i < m; i += mr) {
+		const float *from = j->a + l0 * j->lda + i0 + i;
+		float *to = j->tiles + (ptrdiff_t)i * k;
+		int n = m - i < mr ? m - i : mr;
+
+		for (int l = 0; l < k; l++, from += j->lda, to += mr)
+			if (n == PL_MR_MAX) {
+				*(v4u *)to = *(const v4u *)from;
+				*(v4u *)(to + 4) = *(const v4u *)(from + 4);
+			} else {
+				for (int r = 0; r < mr; r++)
+					to[r] = r < n ? from[r] : 0;
+			}
+	}
+}
+
+/* C (m, n), at most a tile, = or += rows i0 .. of A, elements l0 .. l0 + k, times a panel; packed:
+ * these rows, or NULL. */
+static void tile(const struct job *j, const float *packed, int i0, int m, int n, int l0, int k,
+		 const float *panel, float *c, bool add)
+{
+	_Alignas(64) float own[PL_MR_MAX * PL_NR_MAX];
+	const struct pl_kernels *kn = j->k;
+	bool whole = m == kn->mr && n == kn->nr && j->col == 1;
+	float *to = whole ? c : own;
+	ptrdiff_t ld = whole ? j->row : kn->nr;
+
+	if (!whole && add) {
+		if (m < kn->mr || n < kn->nr)
+			memset(own, 0, sizeof(own));
+		fetch(j, own, m, n, c);
+	}
+	if (!j->ta) {
+		const float *row[PL_MR_MAX];
+
+		for (int i = 0; i < kn->mr; i++)
+			row[i] = j->a + (i < m ? i0 + i : i0) * j->lda + l0;
+		kn->rows(row, k, 1, 0, panel, to, ld, add);
+	} else if (packed) {
+		kn->cols(packed, kn->mr, k, panel, to, ld, add);
+	} else {
+		kn->cols(j->a + l0 * j->lda + i0, j->lda, k, panel, to, ld, add);
+	}
+	if (!whole)
+		merge(j, own, m, n, c);
+}
+
+/* C (m, n) += A (m, l0 .. l0 + k) panels (k, n) */
+static void block(const struct job *j, int m, int n, int l0, int k, const float *panels, float *c,
+		  bool add)
+{
+	int mr = j->k->mr, nr = j->k->nr;
+
+	for (int ic = 0; ic < m; ic += MC) {
+		int ie = ic + MC < m ? ic + MC : m;
+		/* beyond the last row there may be no memory */
+		bool packed = j->ta && (n > 2 * nr || (ie - ic) % mr);
+
+		if (packed)
+			pack_rows(j, ic, ie - ic, l0, k);
+		for (int jr = 0; jr < n; jr += nr)
+			for (int ir = ic; ir < ie; ir += mr)
+				tile(j, packed ? j->tiles + (ptrdiff_t)(ir - ic) * k : NULL, ir,
+				     ie - ir < mr ? ie - ir : mr, n - jr < nr ? n - jr : nr, l0, k,
+				     panels + (ptrdiff_t)jr * k, c + ir * j->row + jr * j->col,
+				     add);
+	}
+}
+
+static void product(const struct job *j, int m, int n, int k, float *pack)
+{
+	int nr = j->k->nr, parts = (k + KC - 1) / KC, kc = (k + parts - 1) / parts;
+	int nc = (int)(PL_PACK / (size_t)kc) / nr * nr;
+
+	for (int jc = 0; jc < n; jc += nc) {
+		int ne = n - jc < nc ? n - jc : nc;
+
+		for (int lc = 0; lc < k; lc += kc) {
+			int ke = k - lc < kc ? k - lc : kc;
+
+			for (int jr = 0; jr < ne; jr += nr) {
+				int w = ne - jr < nr ? ne - jr : nr;
+				float *to = pack + (ptrdiff_t)jr * ke;
+
+				if (j->tb)
+					pl_pack_transposed(j->b + (jc + jr) * j->ldb + lc, j->ldb,
+							   ke, w, nr, to);
+				else
+					pack_plain(j->b + lc * j->ldb + jc + jr, j->ldb, ke, w, nr,
+						   to);
+			}
+			block(j, m, ne, lc, ke, pack, j->c + jc * j->col, j->beta != 0 || lc);
+		}
+	}
+}
+
+static void scale_c(const struct pl_gemm *g)
+{
+	for (int i = 0; i < g->m; i++)
+		for (int l = 0; l < g->n; l++)
+			g->c[(ptrdiff_t)i * g->ldc + l] *= g->beta;
+}
+
+/* What it costs, in steps of an element, to pack A, or B: see the top. */
+static bool swapped(const struct pl_gemm *g)
+{
+	double parts = (g->k + KC - 1) / KC;
+	double keep = (double)g->n * g->k * (g->tb ? 4 : 1);
+	double swap = (double)g->m * g->k * (g->ta ? 1 : 4) + (double)g->m * g->n * 6 * parts;
+
+	return swap < keep;
+}
+
+void pl_gemm_one(const struct pl_kernels *k, struct pl_slot *slot, const struct pl_gemm *g)
+{
+	struct job j = { .k = k, .c = g->c, .beta = g->beta, .tiles = slot->pack + PL_PACK };
+
+	if (g->m <= 0 || g->n <= 0)
+		return;
+	if (g->beta != 0 && g->beta != 1)
+		scale_c(g);
+	if (g->k <= 0) {
+		for (int i = 0; g->beta == 0 && i < g->m; i++)
+			memset(g->c + (ptrdiff_t)i * g->ldc, 0, (size_t)g->n * sizeof(*g->c));
+		return;
+	}
+	if (swapped(g)) {
+		j.a = g->b;
+		j.lda = g->ldb;
+		j.ta = !g->tb;
+		j.b = g->a;
+		j.ldb = g->lda;
+		j.tb = !g->ta;
+		j.row = 1;
+		j.col = g->ldc;
+		product(&j, g->n, g->m, g->k, slot->pack);
+		return;
+	}
+	j.a = g->a;
+	j.lda = g->lda;
+	j.ta = g->ta;
+	j.b = g->b;
+	j.ldb = g->ldb;
+	j.tb = g->tb;
+	j.row = g->ldc;
+	j.col = 1;
+	product(&j, g->m, g->n, g->k, slot->pack);
+}
+
+/* ---- by all threads -------------------------------------------------------------------------- */
+
+struct split {
+	const struct pl_kernels *k;
+	const struct pl_gemm *g;
+	int rows, columns; /* parts of C */
+};
+
+static void part(void *arg, int i, struct pl_slot *slot)
+{
+	struct split *s = arg;
+	struct pl_gemm g = *s->g;
+	int r = i / s->columns, c = i % s->columns;
+	/* whole tiles a part */
+	int rows = ((g.m + s->rows - 1) / s->rows + PL_MR_MAX - 1) / PL_MR_MAX * PL_MR_MAX;
+	int cols = ((g.n + s->columns - 1) / s->columns + PL_NR_MAX - 1) / PL_NR_MAX * PL_NR_MAX;
+	int i0 = r * rows, j0 = c * cols;
+
+	g.m = g.m - i0 < rows ? g.m - i0 : rows;
+	g.n = g.n - j0 < cols ? g.n - j0 : cols;
+	if (g.m <= 0 || g.n <= 0)
+		return;
+	g.a += g.ta ? (ptrdiff_t)i0 : (ptrdiff_t)i0 * g.lda;
+	g.b += g.tb ? (ptrdiff_t)j0 * g.ldb : (ptrdiff_t)j0;
+	g.c += (ptrdiff_t)i0 * g.ldc + j0;
+	pl_gemm_one(s->k, slot, &g);
+}
+
+void pl_gemm_all(struct pl_cpu *cpu, const struct pl_gemm *g)
+{
+	struct split s = { .k = cpu->k, .g = g, .rows = 1, .columns = 1 };
+	double work = (double)g->m * g->n * g->k;
+
+	if (cpu->blas && pl_blas_gemm(cpu, g))
+		return;
+	if (cpu->threads > 1 && g->n >= g->m)
+		s.columns = cpu->threads;
+	else if (cpu->threads > 1)
+		s.rows = cpu->threads;
+	pl_cpu_each(cpu, s.rows * s.columns, work, part, &s);
+}

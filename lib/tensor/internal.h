@@ -1,0 +1,270 @@
+/*
+ * internal.h - what the backends share, and what the fast one is made of.
+ *
+ * The fast backend has three layers: vector and matrix kernels, built once for each instruction set
+ * from one source (vec_kernel.h, gemm_kernel.h) and chosen when the backend is opened; products of
+ * whole matrices (gemm.c); layers (cpu*.c). Work is cut into chunks whose borders do not depend on
+ * the number of threads, so neither do sums.
+ */
+#ifndef PL_TENSOR_INTERNAL_H
+#define PL_TENSOR_INTERNAL_H
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "core/core.h"
+#include "core/pool.h"
+#include "tensor/backend.h"
+
+/* ---- memory of the host ---------------------------------------------------------------------- */
+
+#define PL_ALIGN ((size_t)64)
+
+/* 64-byte aligned, zeroed; NULL. What core gave lies in the word before. */
+static inline void *pl_host_alloc(void *ctx, size_t bytes)
+{
+	char *base, *p;
+
+	(void)ctx;
+	if (bytes > SIZE_MAX - 2 * PL_ALIGN)
+		return NULL;
+	base = pl_calloc(1, bytes + 2 * PL_ALIGN);
+	if (!base)
+		return NULL;
+	p = base + PL_ALIGN + (PL_ALIGN - (uintptr_t)base % PL_ALIGN) % PL_ALIGN;
+	memcpy(p - sizeof(base), &base, sizeof(base));
+	return p;
+}
+
+static inline void pl_host_free(void *ctx, void *p)
+{
+	char *base;
+
+	(void)ctx;
+	if (!p)
+		return;
+	memcpy(&base, (char *)p - sizeof(base), sizeof(base));
+	pl_free(base);
+}
+
+static inline void pl_host_put(void *ctx, void *dst, const void *host, size_t bytes)
+{
+	(void)ctx;
+	memcpy(dst, host, bytes);
+}
+
+static inline void pl_host_get(void *ctx, void *host, const void *src, size_t bytes)
+{
+	(void)ctx;
+	memcpy(host, src, bytes);
+}
+
+/* ---- dropout: which element is dropped ------------------------------------------------------- */
+
+/*
+ * Two rounds of multiply and shift over the number of the element, with one half of the key before
+ * each; 32 bits, so that it runs in vectors. The multipliers are those of C. Wellons' search for
+ * hashes of low bias. Elements beyond 2^32 take another key.
+ */
+static inline uint32_t pl_drop_mix(uint32_t x)
+{
+	x ^= x >> 16;
+	x *= 0x7feb352du;
+	x ^= x >> 15;
+	x *= 0x846ca68bu;
+	return x ^ (x >> 16);
+}
+static inline uint32_t pl_drop_hash(uint64_t key, uint64_t i)
+{
+	uint32_t lo = (uint32_t)key, hi = (uint32_t)(key >> 32) + (uint32_t)(i >> 32) * 0x9e3779b9u;
+
+	return pl_drop_mix(pl_drop_mix((uint32_t)i ^ lo) ^ hi);
+}
+/* An element is dropped where its hash is below this. */
+static inline uint32_t pl_drop_limit(double p)
+{
+	double v = p * 4294967296.0;
+
+	return v >= 4294967295.0 ? UINT32_MAX : v > 0 ? (uint32_t)v : 0;
+}
+
+/* ---- kernels of one instruction set ---------------------------------------------------------- */
+
+#define PL_MR_MAX 8
+#define PL_NR_MAX 32
+
+/* A row of outputs of a maximum over windows. The plane is taken apart: each row of it is `stride`
+ * rows of every stride-th pixel, `pitch` apart, with -infinity around. */
+struct pl_pool_row {
+	int n, r, stride, pad;
+	int w, pitch; /* of a row of the plane, of its parts */
+	int rows, at; /* rows of the plane in the window; where the first begins in the plane */
+};
+
+struct pl_kernels {
+	const char *name; /* "avx512" */
+	int mr, nr;	  /* tile of the matrix kernels; nr is 2 vectors */
+	/* Tiles C (mr, nr) = or += (add) A B with B packed: k rows of nr. rows: row i of A is at
+	 * a[i], `outer` runs, `step` apart, of `inner` elements; k = outer inner. cols: A is
+	 * transposed, element (i, l) at a[l lda + i]. */
+	void (*rows)(const float *const *a, int inner, int outer, ptrdiff_t step, const float *b,
+		     float *c, ptrdiff_t ldc, bool add);
+	void (*cols)(const float *a, ptrdiff_t lda, int k, const float *b, float *c, ptrdiff_t ldc,
+		     bool add);
+	/* The same with B where it is: row l of it at b0 + at[l] and b1 + at[l], a vector each. */
+	void (*taps)(const float *const *a, int k, const ptrdiff_t *at, const float *b0,
+		     const float *b1, float *c, ptrdiff_t ldc);
+
+	void (*act)(enum pl_act act, size_t n, const float *x, float *y);
+	void (*act_back)(enum pl_act act, size_t n, const float *x, const float *y, const float *dy,
+			 float *dx);
+	/* y = act(y + bias), pre = y + bias (or NULL); bias (n), or one value for all */
+	void (*bias)(size_t n, const float *bias, enum pl_act act, float *pre, float *y);
+	void (*bias_one)(size_t n, float bias, enum pl_act act, const float *x, float *y);
+	void (*add)(size_t n, const float *a, const float *b, float *y);
+	void (*scale)(size_t n, float f, float *x);
+	/* y = a x + b; y = a x + b z + c, c added */
+	void (*affine)(size_t n, float a, float b, const float *x, float *y);
+	void (*affine2)(size_t n, float a, float b, float c, const float *x, const float *z,
+			float *y);
+	float (*sum)(size_t n, const float *x);
+	float (*max)(size_t n, const float *x); /* n > 0 */
+	float (*dot)(size_t n, const float *a, const float *b);
+	float (*spread)(size_t n, float mean, const float *x); /* sum of (x - mean)^2 */
+	void (*centred)(size_t n, float mean, const float *x, const float *dy, float *sum,
+			float *dot); /* sums of dy and dy (x - mean) */
+	/* y = exp(f x - shift), the sum of it */
+	float (*exp_sum)(size_t n, float f, float shift, const float *x, float *y);
+	/* s = p (s - own) f, the gradient of a softmax */
+	void (*soft_back)(size_t n, float own, float f, const float *p, float *s);
+	void (*norm)(size_t n, float mean, float rstd, const float *x, const float *gamma,
+		     const float *beta, float *y);
+	/* a row of layernorm's way back, and what it adds to the gradients of the parameters */
+	void (*norm_back)(size_t n, float mean, float rstd, const float *x, const float *gamma,
+			  const float *dy, float *dx);
+	void (*norm_params)(size_t n, float mean, float rstd, const float *x, const float *dy,
+			    float *dgamma, float *dbeta);
+	/* in: the first row in the window; at (n): place of the maximum in the plane, or NULL */
+	void (*pool_row)(const struct pl_pool_row *p, const float *in, float *y, int32_t *at);
+	void (*dropout)(size_t n, uint64_t first, uint32_t limit, float f, uint64_t key,
+			const float *x, float *y);
+	void (*sgd)(size_t n, float lr, float momentum, float decay, bool nesterov, const float *g,
+		    float *v, float *w);
+	/* rate and fix: lr / (1 - b1^t), 1 / sqrt(1 - b2^t); keep: what decoupled decay leaves */
+	void (*adam)(size_t n, float rate, float fix, float b1, float b2, float eps, float decay,
+		     float keep, const float *g, float *m, float *v, float *w);
+};
+extern const struct pl_kernels pl_kernels_portable;
+#if defined(__x86_64__)
+extern const struct pl_kernels pl_kernels_avx2, pl_kernels_avx512;
+#endif
+/* The best that this processor has; `skip` of the best left out (for tests); NULL: no more. */
+const struct pl_kernels *pl_kernels_pick(int skip);
+
+/* ---- the fast backend ------------------------------------------------------------------------ */
+
+struct pl_slot {      /* what one thread works in */
+	float *pack;  /* PL_PACK floats for one operand of a product, PL_TILES for the other */
+	float *block; /* PL_BLOCK floats */
+};
+#define PL_PACK	 ((size_t)512 * 512)
+#define PL_TILES ((size_t)48 * 512)
+#define PL_BLOCK ((size_t)3 * 64 * 256)
+
+/* Sums over all elements are sums of parts, of which there are as many as n says, never as many as
+ * there are threads. */
+#define PL_THREADS_MAX 256
+#define PL_PARTS       1024
+struct pl_part {
+	double sum;
+	int64_t hits;
+};
+
+struct pl_cpu {
+	const struct pl_kernels *k;
+	int threads;
+	struct pl_pool *pool;
+	struct pl_queue *queue;
+	struct pl_slot *slot; /* of `threads` */
+	struct pl_part *part; /* PL_PARTS */
+	struct pl_blas *blas; /* NULL: products are ours */
+};
+
+/* As the table's open, with the kernels of one instruction set, large products by OpenBLAS (if it
+ * can be had) or not. */
+int pl_cpu_open(const struct pl_kernels *k, bool blas, int threads, void **ctx,
+		struct pl_err *err) PL_MUST;
+
+/*
+ * fn(arg, i, slot) for i of 0 .. n - 1, by all threads; `slot` is theirs alone. `work`: elements or
+ * multiplications of all, for deciding whether threads are worth it.
+ */
+void pl_cpu_each(struct pl_cpu *cpu, int n, double work,
+		 void (*fn)(void *arg, int i, struct pl_slot *slot), void *arg);
+/* A chunk of n elements, of which there are pl_cpu_chunks(n): a multiple of a chunk first. */
+#define PL_CHUNK ((size_t)16384)
+static inline int pl_cpu_chunks(size_t n)
+{
+	return (int)((n + PL_CHUNK - 1) / PL_CHUNK);
+}
+static inline size_t pl_cpu_chunk(size_t n, int i, size_t *first)
+{
+	*first = (size_t)i * PL_CHUNK;
+	return pl_min_size(PL_CHUNK, n - *first);
+}
+
+/* C (m, n) = op(A) op(B) + beta C, by one thread. */
+struct pl_gemm {
+	bool ta, tb;
+	int m, n, k;
+	const float *a;
+	int lda;
+	const float *b;
+	int ldb;
+	float beta;
+	float *c;
+	int ldc;
+};
+void pl_gemm_one(const struct pl_kernels *k, struct pl_slot *slot, const struct pl_gemm *g);
+void pl_gemm_all(struct pl_cpu *cpu, const struct pl_gemm *g); /* by all threads */
+/* to (k, nr) from (n, k), whose rows are ld apart; zeros where n < nr */
+void pl_pack_transposed(const float *from, ptrdiff_t ld, int k, int n, int nr, float *to);
+
+/* OpenBLAS; NULL where there is none. False: too small to be worth it. */
+struct pl_blas *pl_blas_open(void);
+void pl_blas_close(struct pl_blas *b);
+bool pl_blas_gemm(struct pl_cpu *cpu, const struct pl_gemm *g);
+
+/* cpu_conv.c, cpu_norm.c, cpu_attn.c, cpu_loss.c: parts of the table */
+size_t pl_cpu_conv_work(void *ctx, const struct pl_conv *d);
+void pl_cpu_conv(void *ctx, const struct pl_conv *d, const float *x, const float *w,
+		 const float *bias, enum pl_act act, float *y, float *work);
+void pl_cpu_conv_back(void *ctx, const struct pl_conv *d, const float *x, const float *w,
+		      enum pl_act act, const float *y, float *dy, float *dx, float *dw, float *db,
+		      float *work);
+void pl_cpu_pool(void *ctx, const struct pl_pool2d *d, const float *x, float *y, int32_t *at);
+void pl_cpu_pool_back(void *ctx, const struct pl_pool2d *d, const int32_t *at, const float *dy,
+		      float *dx);
+void pl_cpu_batchnorm(void *ctx, int n, int c, int s, const float *x, const float *gamma,
+		      const float *beta, float eps, float momentum, bool eval, float *running,
+		      float *save, float *y);
+void pl_cpu_batchnorm_back(void *ctx, int n, int c, int s, const float *x, const float *gamma,
+			   const float *save, const float *dy, float *dx, float *dgamma,
+			   float *dbeta);
+void pl_cpu_layernorm(void *ctx, int n, int c, const float *x, const float *gamma,
+		      const float *beta, float eps, float *save, float *y);
+void pl_cpu_layernorm_back(void *ctx, int n, int c, const float *x, const float *gamma,
+			   const float *save, const float *dy, float *dx, float *dgamma,
+			   float *dbeta);
+size_t pl_cpu_attn_save(void *ctx, const struct pl_attn *d);
+void pl_cpu_attn(void *ctx, const struct pl_attn *d, const float *qkv, float *y, float *save);
+void pl_cpu_attn_back(void *ctx, const struct pl_attn *d, const float *qkv, const float *y,
+		      const float *save, const float *dy, float *dqkv);
+void pl_cpu_softmax_xent(void *ctx, int n, int c, const float *x, const int32_t *y, float scale,
+			 float *dx, double *loss, int64_t *hits);
+void pl_cpu_squared(void *ctx, int n, int c, const float *x, const float *y, float scale, float *dx,
+		    double *loss);
+void pl_cpu_hinge(void *ctx, int n, int c, const float *x, const int32_t *y, float scale, float *dx,
+		  double *loss, int64_t *hits);
+
+#endif

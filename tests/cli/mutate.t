@@ -1,0 +1,72 @@
+# Do the tests of the kernels notice an error? Each line below puts one into a copy of a source: a
+# sign, a factor, a border. The test, built with the copy, must fail; an error that no longer fits
+# the source fails here. Errors in plain.c are for the gradient test, those elsewhere for the
+# comparison with plain.c. All of them under LONG=1, else some.
+. "$SRC/tests/cli/tap.sh"
+
+flags="-std=c11 -D_GNU_SOURCE -O1 -w -I$TMP/lib -I$SRC/lib -I$BUILD -I$SRC/tests/unit -pthread"
+mkdir -p "$TMP/lib/tensor"
+
+# caught FILE EXPRESSION: build with the file changed by sed; does the test find it?
+caught() {
+	sed "$2" "$SRC/lib/tensor/$1" >"$TMP/lib/tensor/$1"
+	if cmp -s "$SRC/lib/tensor/$1" "$TMP/lib/tensor/$1"; then
+		echo "# the expression changes nothing"
+		return 1
+	fi
+	if [ "$1" = plain.c ]; then
+		test=tensor_grad_test
+		set -- "$SRC/tests/unit/$test.c"
+	else
+		test=tensor_cpu_test
+		set -- "$SRC/tests/unit/$test.c" "$TMP/lib/tensor/$1"
+	fi
+	# shellcheck disable=SC2086  # lists of words
+	$CC $flags -o "$TMP/$test" "$@" "$BUILD/libcore.a" -lm -ldl >"$TMP/log" 2>&1 || {
+		sed 's/^/# /' "$TMP/log"
+		return 1
+	}
+	rm -f "$TMP"/lib/tensor/*
+	"$TMP/$test" 2>/dev/null | grep -q '^not ok'
+}
+
+case $BUILD in
+*/build) ;;
+*)
+	echo "1..0 # SKIP only with what a plain build made"
+	exit 0
+	;;
+esac
+cat >"$TMP/mutants" <<'END'
++plain.c s/return 1 - y \* y;/return 1 + y * y;/
+-plain.c s/1 + 3 \* GELU_B/1 + 2 * GELU_B/
++plain.c s/k, c, n, dy, k, x, c, 1, dw/k, c, n, dy, k, x, c, 0, dw/
+-plain.c s/dwl += g \* x/dwl -= g * x/
+-plain.c s/(double)dy\[to\] \/ n/(double)dy[to]/
+-plain.c s/(dy\[at\] - sum \/ count/(dy[at] + sum \/ count/
+-plain.c s/- sum \/ c -/+ sum \/ c -/
++plain.c s/, size) - own) \* scale/, size) + own) * scale/
+-plain.c s/(p - (j == y\[i\]))/(p + (j == y[i]))/
+-plain.c s/-scale \* over/scale * over/
+-plain.c s/w\[i\] - lr \* d/w[i] + lr * d/
+-plain.c s/v1 \/ fix2/v1/
++gemm.c s/j->beta != 0 || lc/j->beta != 0/
+-gemm.c s/cd2, 2, 3, 6, 7/cd2, 3, 2, 6, 7/
+-cpu.c s/1 - pow((double)b2/1 + pow((double)b2/
++cpu_conv.c s/v->first + i > 0/v->first > 0/
+-cpu_conv.c s/rs - 1 - i/i/
+-cpu_norm.c s/- by_x \* mean/+ by_x * mean/
+-cpu_attn.c s/most\[i\] + logf/most[i] - logf/
+-cpu_attn.c s/ahead + i + 1 : m/ahead + i : m/
+-cpu_loss.c s/\] -= l->scale/] += l->scale/
+-cpu_pool.c s/p.at = w.y0 \* d->w/p.at = w.y0/
+END
+while read -r line; do
+	mutant=${line#?}
+	case $line in
+	+*) ;;
+	*) [ "$LONG" = 1 ] || continue ;;
+	esac
+	check "noticed: $mutant" caught "${mutant%% *}" "${mutant#* }"
+done <"$TMP/mutants"
+done_testing
