@@ -1,0 +1,124 @@
+/* net_fixture.h - models from text, random batches, and steps over them, for tests of networks. */
+#ifndef PL_NET_FIXTURE_H
+#define PL_NET_FIXTURE_H
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "tap.h"
+#include "tensor/net.h"
+
+#define FIX_LAYERS 96
+#define FIX_WORDS  8
+
+struct fix_model {
+	char text[4096];
+	struct pl_layer layer[FIX_LAYERS];
+	struct pl_layer_key key[FIX_LAYERS][FIX_WORDS];
+	double num[FIX_LAYERS][FIX_WORDS];
+	size_t n;
+};
+
+/* "input 5 / dense 3 name=a / loss squared": statements end with '/' or a newline. */
+static void fix_parse(struct fix_model *m, const char *text)
+{
+	char *rest, *line, *word, *words;
+
+	memset(m, 0, sizeof(*m));
+	snprintf(m->text, sizeof(m->text), "%s", text);
+	for (rest = m->text; (line = strsep(&rest, "/\n"));) {
+		struct pl_layer *l = &m->layer[m->n];
+
+		*l = (struct pl_layer){ .num = m->num[m->n], .key = m->key[m->n], .line = 0 };
+		for (words = line; (word = strsep(&words, " "));) {
+			struct pl_layer_key *k = &m->key[m->n][l->n_keys];
+			char *equal = strchr(word, '='), *end;
+
+			if (!*word)
+				continue;
+			if (!l->op) {
+				l->op = word;
+				continue;
+			}
+			m->num[m->n][l->n_num] = strtod(word, &end);
+			if (end != word && !*end) {
+				l->n_num++;
+				continue;
+			}
+			*k = (struct pl_layer_key){ word, equal ? equal + 1 : "", (double)NAN };
+			if (equal) {
+				*equal = '\0';
+				k->v = strtod(k->text, &end);
+				if (end == k->text || *end)
+					k->v = (double)NAN;
+			}
+			l->n_keys++;
+		}
+		if (l->op)
+			l->line = (uint32_t)++m->n;
+	}
+}
+
+/* Uniform from -1 to 1. */
+static double fix_random(uint64_t *state)
+{
+	return (double)(pl_rng_next(state) >> 11) * 0x1p-52 - 1;
+}
+
+struct fix_batch { /* some of everything that a net might want */
+	float *x, *target;
+	int32_t *ids, *y;
+	struct pl_batch_io io;
+};
+
+__attribute__((unused)) static void fix_batch(struct fix_batch *b, const struct pl_net *net, int n,
+					      uint64_t seed)
+{
+	struct pl_net_shape s;
+	size_t nx = (size_t)n, ny, nt;
+
+	pl_net_shape(net, &s);
+	for (int i = 0; i < s.n_dims; i++)
+		nx *= (size_t)s.dim[i];
+	ny = (size_t)n * (size_t)s.rows;
+	nt = (size_t)n * (size_t)s.targets;
+	b->x = malloc(nx * sizeof(*b->x));
+	b->ids = malloc(nx * sizeof(*b->ids));
+	b->y = malloc(ny * sizeof(*b->y));
+	b->target = malloc((nt ? nt : 1) * sizeof(*b->target));
+	for (size_t i = 0; i < nx; i++) {
+		b->x[i] = (float)fix_random(&seed);
+		b->ids[i] = s.vocab ? (int32_t)(pl_rng_next(&seed) % (unsigned)s.vocab) : 0;
+	}
+	for (size_t i = 0; i < ny; i++)
+		b->y[i] = s.classes ? (int32_t)(pl_rng_next(&seed) % (unsigned)s.classes) : 0;
+	for (size_t i = 0; i < nt; i++)
+		b->target[i] = (float)fix_random(&seed);
+	b->io = (struct pl_batch_io){ s.vocab ? NULL : b->x, s.vocab ? b->ids : NULL,
+				      s.classes ? b->y : NULL, s.targets ? b->target : NULL, n };
+}
+
+__attribute__((unused)) static void fix_batch_free(struct fix_batch *b)
+{
+	free(b->x);
+	free(b->ids);
+	free(b->y);
+	free(b->target);
+}
+
+/* NULL and a failed test if it cannot be built. */
+__attribute__((unused)) static struct pl_net *
+fix_net(const char *text, const struct pl_backend *backend, int batch, uint64_t seed)
+{
+	static struct fix_model m;
+	struct pl_net_opts o = { .backend = backend, .batch = batch, .seed = seed, .threads = 1 };
+	struct pl_err err = { 0 };
+	struct pl_net *net;
+
+	fix_parse(&m, text);
+	if (pl_net_new(m.layer, m.n, &o, &net, &err) < 0)
+		ok(false, "a net can be built: %s", err.msg);
+	return net;
+}
+
+#endif
