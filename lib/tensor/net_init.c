@@ -18,22 +18,31 @@ static uint64_t word(uint64_t key, uint64_t i)
 	return pl_rng_next(&state);
 }
 
-static void fill(struct pl_init init, uint64_t key, size_t first, size_t n, float *out)
+/* Box and Muller: numbers i and i + 1, i even, from one point of the unit square. */
+static void normal_pair(uint64_t key, uint64_t i, double out[2])
 {
 	static const double turn = 6.283185307179586;
+	double u = (double)((word(key, i) >> 11) + 1) * 0x1p-53;
+	double angle = (double)(word(key, i + 1) >> 11) * 0x1p-53 * turn, r = sqrt(-2 * log(u));
+
+	out[0] = r * cos(angle);
+	out[1] = r * sin(angle);
+}
+
+/* Numbers first .. first + n - 1; first is even. */
+static void fill(struct pl_init init, uint64_t key, size_t first, size_t n, float *out)
+{
+	double pair[2] = { 0, 0 };
 
 	for (size_t i = 0; i < n; i++) {
-		uint64_t at = first + i;
-
 		if (init.kind == PL_INIT_UNIFORM) {
-			double u = (double)(word(key, at) >> 11) * 0x1p-53;
+			double u = (double)(word(key, first + i) >> 11) * 0x1p-53;
 
 			out[i] = (float)((2 * u - 1) * init.v);
 		} else if (init.kind == PL_INIT_NORMAL) {
-			double u = (double)((word(key, at & ~(uint64_t)1) >> 11) + 1) * 0x1p-53;
-			double a = (double)(word(key, at | 1) >> 11) * 0x1p-53 * turn;
-
-			out[i] = (float)(init.v * sqrt(-2 * log(u)) * (at & 1 ? sin(a) : cos(a)));
+			if (i % 2 == 0)
+				normal_pair(key, first + i, pair);
+			out[i] = (float)(init.v * pair[i % 2]);
 		} else {
 			out[i] = init.kind == PL_INIT_ONE;
 		}

@@ -121,4 +121,63 @@ fix_net(const char *text, const struct pl_backend *backend, int batch, uint64_t 
 	return net;
 }
 
+/* Some model of small layers; most can be built. */
+__attribute__((unused)) static void fix_random_model(uint64_t seed, char *out, size_t size)
+{
+	static const char *const begin[] = { "input 6", "input 3 4", "input 2 6 5",
+					     "input 4 / embedding 7 4",
+					     "input 4 / embedding 5 6 / position" };
+	static const char *const layer[] = {
+		"dense 4",
+		"dense 6",
+		"dense 4 bias=0",
+		"relu",
+		"gelu",
+		"tanh",
+		"sigmoid",
+		"layernorm",
+		"batchnorm",
+		"dropout 0.3",
+		"attention 2",
+		"flatten",
+		"conv 3 3 pad=same",
+		"conv 2 2",
+		"maxpool 2",
+		"avgpool 2 stride=1",
+		"residual",
+		"residual",
+		"end",
+		"end / end",
+		"residual / layernorm / dense 6 / gelu / dense 4 / end",
+		"residual / conv 3 3 pad=same / relu / end"
+	};
+	static const char *const loss[] = { "softmax-cross-entropy", "squared", "hinge" };
+	size_t at = 0, n = pl_rng_next(&seed) % 9;
+
+	at += (size_t)snprintf(out, size, "%s", begin[pl_rng_next(&seed) % PL_LEN(begin)]);
+	for (size_t i = 0; i < n; i++)
+		at += (size_t)snprintf(out + at, size - at, " / %s",
+				       layer[pl_rng_next(&seed) % PL_LEN(layer)]);
+	if (pl_rng_next(&seed) % 2)
+		at += (size_t)snprintf(out + at, size - at, " / flatten");
+	snprintf(out + at, size - at, " / dense 4 / loss %s",
+		 loss[pl_rng_next(&seed) % PL_LEN(loss)]);
+}
+
+/* NULL if it cannot be built: then the message must say where. */
+__attribute__((unused)) static struct pl_net *fix_try(const char *text,
+						      const struct pl_backend *backend, int batch)
+{
+	static struct fix_model m;
+	struct pl_net_opts o = { .backend = backend, .batch = batch, .seed = 3, .threads = 1 };
+	struct pl_err err = { 0 };
+	struct pl_net *net;
+
+	fix_parse(&m, text);
+	if (pl_net_new(m.layer, m.n, &o, &net, &err) < 0 &&
+	    (err.code != PL_EDATA || strncmp(err.msg, "line ", 5) != 0))
+		ok(false, "%s: refused with its line: %s", text, err.msg);
+	return net;
+}
+
 #endif

@@ -391,6 +391,48 @@ static void test_recomputes(const struct pl_backend *be)
 	test_recompute(cnn, be, "one layer", (const char *[]){ "3" }, 1, false);
 }
 
+/* Any layers of any model; names that are prefixes come with the blocks. */
+static void test_recompute_random(void)
+{
+	int built = 0, bad = 0;
+
+	for (uint64_t seed = 1; seed <= 4000; seed++) {
+		struct pl_net *net[2] = { NULL, NULL };
+		const char *names[64];
+		double loss[2] = { 0, 0 };
+		struct pl_net_layer *l;
+		size_t n_names = 0, n;
+		struct fix_batch b;
+		uint32_t n_layers;
+		uint64_t state = seed;
+		char text[1024];
+
+		fix_random_model(seed, text, sizeof(text));
+		for (int i = 0; i < 2; i++)
+			net[i] = fix_try(text, &pl_backend_plain, 3);
+		if (!net[0] || !net[1])
+			continue;
+		built++;
+		l = pl_net_layers(net[1], &n_layers);
+		for (uint32_t i = 0; i + 1 < n_layers && n_names < PL_LEN(names); i++)
+			if (pl_rng_next(&state) % 3)
+				names[n_names++] = l[i].name;
+		fix_batch(&b, net[0], 3, 5);
+		pl_net_params(net[0], &n);
+		if (pl_net_recompute(net[1], names, n_names, NULL) < 0 ||
+		    !pass(net[0], &b.io, 9, 1, false, &loss[0]) ||
+		    !pass(net[1], &b.io, 9, 1, false, &loss[1]) || loss[0] != loss[1] ||
+		    memcmp(pl_net_grads(net[0]), pl_net_grads(net[1]), n * sizeof(float)) != 0) {
+			printf("# %s\n", text);
+			bad++;
+		}
+		fix_batch_free(&b);
+		pl_net_free(net[0]);
+		pl_net_free(net[1]);
+	}
+	ok(built > 500 && !bad, "%d random models, %d not the same with recomputation", built, bad);
+}
+
 /* ---- the rest of passes -------------------------------------------------------------------- */
 
 static void test_passes(void)
@@ -738,6 +780,7 @@ int main(int argc, char **argv)
 	test_hooks();
 	test_recomputes(&pl_backend_plain);
 	test_recomputes(&pl_backend_cpu);
+	test_recompute_random();
 	test_passes();
 	test_misuse();
 	test_threads(gpt, "gpt");
