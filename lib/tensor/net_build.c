@@ -255,17 +255,24 @@ int pl_build_state(struct pl_builder *b, const char *what, int n, size_t *at, st
 
 /* ---- all statements ------------------------------------------------------------------------ */
 
+/* The layers from `before` on have names that no other has. */
 static int check_names(struct pl_builder *b, uint32_t before, struct pl_err *err)
 {
 	const struct pl_net *net = b->net;
+	int rc = 0;
 
-	for (uint32_t i = before; i < net->n; i++)
-		for (uint32_t j = 0; j < i; j++)
-			if (!strcmp(net->layer[i].name, net->layer[j].name))
-				return pl_build_bad(
-					b, err, "two layers have the name \"%.100s\"; say name=...",
-					net->layer[i].name);
-	return 0;
+	for (uint32_t i = before; i < net->n; i++) {
+		const char *name = net->layer[i].name;
+		size_t seen = b->names.n;
+		pl_id id;
+
+		PL_TRY(pl_intern_add(&b->names, name, strlen(name), &id, err));
+		if (id < seen)
+			return pl_build_bad(
+				b, err, "two layers have the name \"%.100s\"; say name=...", name);
+	}
+out:
+	return rc;
 }
 
 static int check_place(struct pl_builder *b, const struct pl_layer_type *t, struct pl_err *err)
@@ -311,6 +318,41 @@ out:
 	return rc;
 }
 
+static int alloc_tables(struct pl_net *net, size_t n, struct pl_err *err)
+{
+	int rc;
+
+	/* attention is three layers and four tensors; nothing is more */
+	PL_TRY(pl_alloc(&net->node, 3 * n, sizeof(*net->node), err));
+	PL_TRY(pl_alloc(&net->layer, 3 * n, sizeof(*net->layer), err));
+	PL_TRY(pl_alloc(&net->tensor, 4 * n, sizeof(*net->tensor), err));
+	PL_TRY(pl_alloc(&net->init, 4 * n, sizeof(*net->init), err));
+	PL_TRY(pl_alloc(&net->state_tensor, 2 * n, sizeof(*net->state_tensor), err));
+	PL_TRY(pl_alloc(&net->touched, 4 * n, sizeof(*net->touched), err));
+	PL_TRY(pl_alloc(&net->value, 3 * n, sizeof(*net->value), err));
+out:
+	return rc;
+}
+
+/* What can be said when all statements are read. */
+static int finish(struct pl_builder *b, struct pl_err *err)
+{
+	struct pl_net *net = b->net;
+
+	b->at = b->n_text - 1;
+	if (net->node[net->n - 1].type != &pl_layer_loss)
+		return pl_build_bad(
+			b, err, "a model ends with its loss, as in \"loss softmax-cross-entropy\"");
+	for (uint32_t i = net->n; i-- > 0;) {
+		if (net->layer[i].n_tensors)
+			net->first_back = i;
+		net->layer[i].fused = net->node[i].alias;
+	}
+	if (!net->n_tensors)
+		return pl_build_bad(b, err, "no layer above has parameters: nothing to train");
+	return 0;
+}
+
 int pl_net_build(struct pl_net *net, const struct pl_layer *layer, size_t n, struct pl_err *err)
 {
 	struct pl_builder b = { .net = net, .text = layer, .n_text = n };
@@ -320,28 +362,11 @@ int pl_net_build(struct pl_net *net, const struct pl_layer *layer, size_t n, str
 		return pl_fail(err, PL_EDATA,
 			       "the model has %zu statements, should be 2 (input, loss) to %d", n,
 			       PL_NET_TEXT_MAX);
-	PL_TRY(pl_alloc(&net->node, 3 * n, sizeof(*net->node), err));
-	PL_TRY(pl_alloc(&net->layer, 3 * n, sizeof(*net->layer), err));
-	PL_TRY(pl_alloc(&net->tensor, 4 * n, sizeof(*net->tensor), err));
-	PL_TRY(pl_alloc(&net->init, 4 * n, sizeof(*net->init), err));
-	PL_TRY(pl_alloc(&net->state_tensor, 2 * n, sizeof(*net->state_tensor), err));
-	PL_TRY(pl_alloc(&net->touched, 4 * n, sizeof(*net->touched), err));
-	PL_TRY(pl_alloc(&net->value, 3 * n, sizeof(*net->value), err));
+	PL_TRY(alloc_tables(net, n, err));
 	for (; b.at < n; b.at++)
 		PL_TRY(build_statement(&b, err));
-	b.at = n - 1;
-	if (net->node[net->n - 1].type != &pl_layer_loss)
-		return pl_build_bad(
-			&b, err,
-			"a model ends with its loss, as in \"loss softmax-cross-entropy\"");
-	net->first_back = net->n - 1;
-	for (uint32_t i = net->n; i-- > 0;) {
-		if (net->layer[i].n_tensors)
-			net->first_back = i;
-		net->layer[i].fused = net->node[i].alias;
-	}
-	if (!net->n_tensors)
-		return pl_build_bad(&b, err, "no layer above has parameters: nothing to train");
+	PL_TRY(finish(&b, err));
 out:
+	pl_intern_fini(&b.names);
 	return rc;
 }

@@ -15,7 +15,7 @@
 #define PL_NET_ALIGN	 16 /* floats: a cache line */
 #define PL_NET_DEPTH	 16 /* of residual blocks */
 #define PL_NET_DIM_MAX	 (1 << 24)
-#define PL_NET_TEXT_MAX	 10000		     /* statements */
+#define PL_NET_TEXT_MAX	 65536		     /* statements */
 #define PL_NET_FLOAT_MAX ((size_t)INT32_MAX) /* of a tensor: kernels count in int */
 
 struct pl_builder;
@@ -149,6 +149,7 @@ struct pl_builder {
 	uint32_t count;	    /* statements so far outside of blocks */
 	struct pl_block block[PL_NET_DEPTH];
 	uint32_t depth;
+	struct pl_intern names; /* of layers, so far */
 };
 int pl_net_build(struct pl_net *net, const struct pl_layer *layer, size_t n,
 		 struct pl_err *err) PL_MUST;

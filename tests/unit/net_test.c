@@ -113,6 +113,31 @@ static void test_wrong(void)
 	ok(false, "the list of layers ends");
 }
 
+static void test_long(void)
+{
+	enum { N = 65536 };
+	static struct pl_layer layer[N + 1];
+	static const double width = 3;
+	static const struct pl_layer_key kind = { "kind", "squared", 0 };
+	struct pl_net_opts o = { .backend = &pl_backend_plain, .batch = 1 };
+	struct pl_err err = { 0 };
+	struct pl_net *net;
+	uint32_t n = 0;
+
+	for (size_t i = 0; i <= N; i++)
+		layer[i] = (struct pl_layer){ .op = "relu" };
+	for (size_t i = 0; i < 2; i++)
+		layer[i] =
+			(struct pl_layer){ .op = i ? "dense" : "input", .num = &width, .n_num = 1 };
+	layer[N - 1] = (struct pl_layer){ .op = "loss", .key = &kind, .n_keys = 1 };
+	ok(pl_net_new(layer, N, &o, &net, &err) == 0, "a long model: %s", err.msg);
+	if (net)
+		pl_net_layers(net, &n);
+	is_i64(n, N - 1, "with all its layers");
+	pl_net_free(net);
+	ok(pl_net_new(layer, N + 1, &o, &net, &err) == PL_EDATA && !net, "too long: %s", err.msg);
+}
+
 /* ---- what a model becomes ------------------------------------------------------------------ */
 
 static void test_tables(void)
@@ -764,6 +789,7 @@ int main(int argc, char **argv)
 	if (argc > 1 && !strcmp(argv[1], "torture"))
 		return torture();
 	test_wrong();
+	test_long();
 	test_tables();
 	test_initial();
 	test_shards(mlp, &pl_backend_plain, "mlp");
