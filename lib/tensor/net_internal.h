@@ -102,7 +102,7 @@ struct pl_net {
 
 	struct pl_slab params, grads, state;
 	uint8_t *acts; /* outputs and what layers keep; the end is shared by all segments */
-	size_t acts_bytes;
+	size_t acts_bytes, kept_bytes; /* kept: what is before that end */
 	float *work;
 	size_t work_bytes;
 	float *grad[PL_NET_BUFFERS]; /* of values, taken in turns */

@@ -170,6 +170,7 @@ int pl_net_plan_acts(struct pl_net *net, struct pl_err *err)
 	if (net->acts)
 		net->be->free(net->ctx, net->acts);
 	net->acts = NULL;
+	net->kept_bytes = kept;
 	net->acts_bytes = kept + shared;
 	net->acts = net->be->alloc(net->ctx, net->acts_bytes ? net->acts_bytes : 64);
 	if (!net->acts)

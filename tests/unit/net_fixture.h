@@ -180,4 +180,31 @@ __attribute__((unused)) static struct pl_net *fix_try(const char *text,
 	return net;
 }
 
+/* Models with something of everything. */
+__attribute__((unused)) static const char *const fix_gpt =
+	"input 6 / embedding 9 8 std=0.02 name=wte / position std=0.02 name=wpe / dropout 0.1 / "
+	"residual name=h.0.r1 / layernorm name=h.0.ln_1 / attention 2 name=h.0.attn / "
+	"dropout 0.1 name=h.0.d / end / residual name=h.0.r2 / layernorm name=h.0.ln_2 / "
+	"dense 32 conv1d name=h.0.fc / gelu name=h.0.act / dense 8 name=h.0.proj / end / "
+	"residual name=h.1.r1 / layernorm name=h.1.ln_1 / attention 2 name=h.1.attn / end / "
+	"residual name=h.1.r2 / layernorm name=h.1.ln_2 / dense 32 name=h.1.fc / gelu "
+	"name=h.1.act / dense 8 name=h.1.proj / tanh name=h.1.t / end / layernorm name=ln_f / "
+	"dense 9 bias=0 tie=wte name=lm_head / loss softmax-cross-entropy";
+__attribute__((unused)) static const char *const fix_cnn =
+	"input 3 8 8 / conv 4 3 pad=same / relu / maxpool 2 / batchnorm / conv 5 3 / gelu / "
+	"dropout 0.2 / flatten / dense 7 / relu / dense 3 / loss softmax-cross-entropy";
+__attribute__((unused)) static const char *const fix_mlp =
+	"input 10 / dense 12 / relu / dense 9 / tanh / dense 4 / loss softmax-cross-entropy";
+
+/* Forward and backward. */
+__attribute__((unused)) static bool fix_pass(struct pl_net *net, const struct pl_batch_io *io,
+					     uint64_t key, float scale, bool accumulate,
+					     double *loss)
+{
+	struct pl_err err = { 0 };
+
+	return pl_net_forward(net, io, key, false, loss, NULL, &err) == 0 &&
+	       pl_net_backward(net, scale, accumulate, &err) == 0;
+}
+
 #endif
