@@ -1,0 +1,495 @@
+/*
+ * The types of layers: dense ones, what works on single numbers, blocks, losses.
+ *
+ * An activation behind a dense layer or a convolution is computed by that layer, while its output
+ * is still in the cache; not right before the end of a block, because undoing it overwrites a
+ * gradient that the other way around the block needs, too. Residual blocks are those of He et al.
+ * (CVPR 2016) with the identity as the other way; gelu is that of Hendrycks and Gimpel (2016) in
+ * its tanh form.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "tensor/net_internal.h"
+
+static const char *const no_keys[] = { NULL };
+
+/* ---- input ----------------------------------------------------------------------------------- */
+
+static int build_input(struct pl_builder *b, struct pl_err *err)
+{
+	struct pl_net *net = b->net;
+	int rc;
+
+	b->n_dims = (int)b->text[b->at].n_num;
+	net->nx = 1;
+	for (int i = 0; i < b->n_dims; i++) {
+		PL_TRY(pl_build_num(b, (uint32_t)i, "a dimension", &b->dim[i], err));
+		net->nx *= (size_t)b->dim[i];
+	}
+	if (net->nx > (size_t)INT32_MAX / (size_t)net->o.batch)
+		return pl_build_bad(b, err, "a batch of %d samples has more than 2^31 inputs",
+				    net->o.batch);
+	net->shape.n_dims = b->n_dims;
+	memcpy(net->shape.dim, b->dim, sizeof(b->dim));
+	rc = 0;
+out:
+	return rc;
+}
+
+const struct pl_layer_type pl_layer_input = {
+	.op = "input",
+	.usage = "D [D [D]]",
+	.min_num = 1,
+	.max_num = 3,
+	.key = no_keys,
+	.build = build_input,
+};
+
+/* ---- dense -------------------------------------------------------------------------------------
+ */
+
+static void dense_forward(struct pl_net *net, struct pl_node *nd, const float *x, float *y,
+			  void *save)
+{
+	net->be->dense(net->ctx, net->samples * nd->rows, nd->c, nd->k, x,
+		       pl_net_weight(net, nd->weight), pl_net_weight(net, nd->bias), nd->act,
+		       nd->act == PL_ACT_GELU ? save : NULL, y);
+}
+
+static void dense_backward(struct pl_net *net, struct pl_node *nd, const float *x, const float *y,
+			   const void *save, float *dy, float *dx)
+{
+	net->be->dense_back(net->ctx, net->samples * nd->rows, nd->c, nd->k, x,
+			    pl_net_weight(net, nd->weight), nd->act,
+			    nd->act == PL_ACT_GELU ? save : NULL, y, dy, dx,
+			    pl_net_dweight(net, nd->weight), pl_net_dweight(net, nd->bias));
+}
+
+/* (C) or (T, C): rows of C. Anything else has to be said by the user. */
+static int rows_of(struct pl_builder *b, int *rows, int *c, struct pl_err *err)
+{
+	char dims[64];
+
+	*rows = b->n_dims == 2 ? b->dim[0] : 1;
+	*c = b->dim[b->n_dims - 1];
+	if (b->n_dims > 2)
+		return pl_build_bad(b, err, "%s comes in; put \"flatten\" before it",
+				    pl_build_dims(dims, sizeof(dims), b->n_dims, b->dim));
+	return 0;
+}
+
+static struct pl_init uniform_or_normal(double std, int fan_in)
+{
+	if (std >= 0)
+		return (struct pl_init){ PL_INIT_NORMAL, std };
+	return (struct pl_init){ PL_INIT_UNIFORM, 1 / sqrt(fan_in) };
+}
+
+int pl_build_dense(struct pl_builder *b, const struct pl_dense_args *a, struct pl_err *err)
+{
+	struct pl_net *net = b->net;
+	int rows, c, rc = rows_of(b, &rows, &c, err);
+	struct pl_node *nd;
+
+	if (rc < 0)
+		return rc;
+	b->dim[b->n_dims - 1] = a->outputs;
+	nd = pl_build_node(b, &pl_layer_dense, a->name);
+	nd->rows = rows;
+	nd->c = c;
+	nd->k = a->outputs;
+	nd->weight = a->tie;
+	net->layer[net->n - 1].flops = 2.0 * rows * c * nd->k;
+	if (a->tie == PL_NONE) {
+		int dim[] = { nd->k, c };
+
+		rc = pl_build_tensor(b, "weight", 2, dim, uniform_or_normal(a->std, c), &nd->weight,
+				     err);
+		if (rc < 0)
+			return rc;
+		net->tensor[nd->weight].transposed = a->transposed;
+	}
+	if (a->bias) {
+		struct pl_init init = uniform_or_normal(a->std, c);
+
+		if (a->std >= 0)
+			init.kind = PL_INIT_ZERO;
+		rc = pl_build_tensor(b, "bias", 1, &nd->k, init, &nd->bias, err);
+	}
+	return rc;
+}
+
+/* The weight of the layer above that `tie` names. */
+static int find_tie(struct pl_builder *b, int outputs, uint32_t *tie, struct pl_err *err)
+{
+	const struct pl_layer_key *k = pl_build_key(b, "tie");
+	const struct pl_net *net = b->net;
+	int c = b->dim[b->n_dims - 1];
+
+	if (!k)
+		return 0;
+	for (uint32_t i = 0; i < net->n; i++) {
+		const struct pl_net_tensor *t;
+
+		if (!k->text || strcmp(net->layer[i].name, k->text) != 0 ||
+		    net->node[i].weight == PL_NONE)
+			continue;
+		t = &net->tensor[net->node[i].weight];
+		if (t->n_dims != 2 || t->dim[0] != outputs || t->dim[1] != c)
+			return pl_build_bad(
+				b, err, "the weight of \"%.60s\" is %dx%d, this one is %dx%d",
+				k->text, t->dim[0], t->n_dims > 1 ? t->dim[1] : 1, outputs, c);
+		*tie = net->node[i].weight;
+		return 0;
+	}
+	return pl_build_bad(b, err, "tie=%.60s: no layer above has this name and a weight",
+			    k->text ? k->text : "");
+}
+
+static int build_dense(struct pl_builder *b, struct pl_err *err)
+{
+	struct pl_dense_args a = { .bias = true, .std = -1, .tie = PL_NONE };
+	int rc;
+
+	PL_TRY(pl_build_num(b, 0, "the number of outputs", &a.outputs, err));
+	PL_TRY(pl_build_switch(b, "bias", &a.bias, err));
+	PL_TRY(pl_build_switch(b, "conv1d", &a.transposed, err));
+	PL_TRY(pl_build_real(b, "std", 0, 1e6, &a.std, err));
+	PL_TRY(find_tie(b, a.outputs, &a.tie, err));
+	PL_TRY(pl_build_dense(b, &a, err));
+out:
+	return rc;
+}
+
+static const char *const dense_keys[] = { "bias", "std", "tie", "conv1d", NULL };
+const struct pl_layer_type pl_layer_dense = {
+	.op = "dense",
+	.usage = "OUTPUTS [bias=1] [std=S] [tie=LAYER] [conv1d]",
+	.min_num = 1,
+	.max_num = 1,
+	.flags = PL_READS_X | PL_READS_Y | PL_MAY_END,
+	.key = dense_keys,
+	.build = build_dense,
+	.forward = dense_forward,
+	.backward = dense_backward,
+};
+
+/* ---- activations -------------------------------------------------------------------------------
+ */
+
+static void act_forward(struct pl_net *net, struct pl_node *nd, const float *x, float *y,
+			void *save)
+{
+	(void)save;
+	net->be->act(net->ctx, nd->act, nd->ny * (size_t)net->samples, x, y);
+}
+
+static void act_backward(struct pl_net *net, struct pl_node *nd, const float *x, const float *y,
+			 const void *save, float *dy, float *dx)
+{
+	(void)save;
+	net->be->act_back(net->ctx, nd->act, nd->ny * (size_t)net->samples, x, y, dy, dx);
+}
+
+/* Does the block end behind the statement at hand, with nothing that computes between? */
+static bool ends_block(const struct pl_builder *b)
+{
+	size_t i = b->at + 1;
+
+	while (i < b->n_text && !strcmp(b->text[i].op, "flatten"))
+		i++;
+	return i < b->n_text && !strcmp(b->text[i].op, "end");
+}
+
+static int build_act(struct pl_builder *b, const struct pl_layer_type *type, enum pl_act act,
+		     double flops, struct pl_err *err)
+{
+	struct pl_net *net = b->net;
+	struct pl_node *last = net->n ? &net->node[net->n - 1] : NULL, *nd;
+	/* a convolution does not keep what gelu needs on the way back */
+	bool fits = last && ((last->type == &pl_layer_dense) ||
+			     (last->type == &pl_layer_conv && act != PL_ACT_GELU));
+
+	(void)err;
+	nd = pl_build_node(b, type, NULL);
+	nd->act = act;
+	net->layer[net->n - 1].flops = flops * (double)nd->ny;
+	if (!fits || last->act != PL_ACT_NONE || ends_block(b))
+		return 0;
+	nd->alias = true;
+	nd->y = nd->x;
+	last->act = act;
+	if (act == PL_ACT_GELU)
+		last->save_bytes = nd->ny * (size_t)net->o.batch * sizeof(float);
+	return 0;
+}
+
+static int build_relu(struct pl_builder *b, struct pl_err *err)
+{
+	return build_act(b, &pl_layer_relu, PL_ACT_RELU, 1, err);
+}
+static int build_gelu(struct pl_builder *b, struct pl_err *err)
+{
+	return build_act(b, &pl_layer_gelu, PL_ACT_GELU, 12, err);
+}
+static int build_tanh(struct pl_builder *b, struct pl_err *err)
+{
+	return build_act(b, &pl_layer_tanh, PL_ACT_TANH, 8, err);
+}
+static int build_sigmoid(struct pl_builder *b, struct pl_err *err)
+{
+	return build_act(b, &pl_layer_sigmoid, PL_ACT_SIGMOID, 8, err);
+}
+
+#define ACTIVATION(name)                                                                           \
+	const struct pl_layer_type pl_layer_##name = {                                             \
+		.op = #name,                                                                       \
+		.usage = "",                                                                       \
+		.flags = PL_READS_X | PL_READS_Y,                                                  \
+		.key = no_keys,                                                                    \
+		.build = build_##name,                                                             \
+		.forward = act_forward,                                                            \
+		.backward = act_backward,                                                          \
+	}
+ACTIVATION(relu);
+ACTIVATION(gelu);
+ACTIVATION(tanh);
+ACTIVATION(sigmoid);
+
+/* ---- dropout, flatten ---------------------------------------------------------------------- */
+
+/* The same for the way back and when it is made again: every layer and pass has its own. */
+static uint64_t dropout_key(const struct pl_net *net, const struct pl_node *nd)
+{
+	uint64_t state = net->o.seed, key = pl_rng_next(&state) ^ net->key;
+
+	key = pl_rng_next(&key) + (uint64_t)(nd - net->node);
+	return pl_rng_next(&key);
+}
+
+static void dropout_forward(struct pl_net *net, struct pl_node *nd, const float *x, float *y,
+			    void *save)
+{
+	(void)save;
+	net->be->dropout(net->ctx, nd->ny * (size_t)net->samples, nd->p, dropout_key(net, nd), x,
+			 y);
+}
+
+static void dropout_backward(struct pl_net *net, struct pl_node *nd, const float *x, const float *y,
+			     const void *save, float *dy, float *dx)
+{
+	(void)x;
+	(void)y;
+	(void)save;
+	net->be->dropout(net->ctx, nd->ny * (size_t)net->samples, nd->p, dropout_key(net, nd), dy,
+			 dx);
+}
+
+static int build_dropout(struct pl_builder *b, struct pl_err *err)
+{
+	double p = b->text[b->at].num[0];
+	struct pl_node *nd;
+
+	if (!(p >= 0 && p < 1))
+		return pl_build_bad(b, err, "%g is dropped, should be 0 or more and less than 1",
+				    p);
+	nd = pl_build_node(b, &pl_layer_dropout, NULL);
+	nd->p = (float)p;
+	if (p == 0) {
+		nd->alias = true;
+		nd->y = nd->x;
+	}
+	return 0;
+}
+
+const struct pl_layer_type pl_layer_dropout = {
+	.op = "dropout",
+	.usage = "P",
+	.min_num = 1,
+	.max_num = 1,
+	.key = no_keys,
+	.build = build_dropout,
+	.forward = dropout_forward,
+	.backward = dropout_backward,
+};
+
+static int build_flatten(struct pl_builder *b, struct pl_err *err)
+{
+	struct pl_node *nd;
+	size_t n = 1;
+
+	for (int i = 0; i < b->n_dims; i++)
+		n *= (size_t)b->dim[i];
+	if (n > PL_NET_DIM_MAX)
+		return pl_build_bad(b, err, "a sample has %zu numbers here, more than %d", n,
+				    PL_NET_DIM_MAX);
+	b->n_dims = 1;
+	b->dim[0] = (int)n;
+	nd = pl_build_node(b, &pl_layer_flatten, NULL);
+	nd->alias = true;
+	nd->y = nd->x;
+	b->net->layer[b->net->n - 1].flops = 0;
+	return 0;
+}
+
+const struct pl_layer_type pl_layer_flatten = {
+	.op = "flatten",
+	.usage = "",
+	.key = no_keys,
+	.build = build_flatten,
+};
+
+/* ---- residual blocks ------------------------------------------------------------------------- */
+
+static int build_residual(struct pl_builder *b, struct pl_err *err)
+{
+	struct pl_block *open = &b->block[b->depth];
+	struct pl_node *nd;
+
+	if (b->depth == PL_NET_DEPTH)
+		return pl_build_bad(b, err, "blocks nest deeper than %d", PL_NET_DEPTH);
+	nd = pl_build_node(b, &pl_layer_residual, NULL);
+	nd->alias = true;
+	nd->y = nd->x;
+	*open = (struct pl_block){
+		.node = b->net->n - 1, .skip = nd->x, .name = b->name, .n_dims = b->n_dims
+	};
+	memcpy(open->dim, b->dim, sizeof(b->dim));
+	b->depth++;
+	return 0;
+}
+
+const struct pl_layer_type pl_layer_residual = {
+	.op = "residual",
+	.usage = "",
+	.key = no_keys,
+	.build = build_residual,
+};
+
+static void end_forward(struct pl_net *net, struct pl_node *nd, const float *x, float *y,
+			void *save)
+{
+	const float *skip = nd->skip == PL_NET_INPUT ? net->x : net->value[nd->skip];
+
+	(void)save;
+	net->be->add(net->ctx, nd->ny * (size_t)net->samples, skip, x, y);
+}
+
+static int build_end(struct pl_builder *b, struct pl_err *err)
+{
+	struct pl_block *open;
+	char in[64], out[64];
+	struct pl_node *nd;
+
+	if (!b->depth)
+		return pl_build_bad(b, err, "no block is open; \"residual\" opens one");
+	open = &b->block[--b->depth];
+	if (open->n_dims != b->n_dims ||
+	    memcmp(open->dim, b->dim, (size_t)b->n_dims * sizeof(*b->dim)) != 0)
+		return pl_build_bad(b, err,
+				    "%s goes into the block and %s comes out; they are added, so "
+				    "they must be alike",
+				    pl_build_dims(in, sizeof(in), open->n_dims, open->dim),
+				    pl_build_dims(out, sizeof(out), b->n_dims, b->dim));
+	nd = pl_build_node(b, &pl_layer_end, NULL);
+	nd->skip = open->skip;
+	return 0;
+}
+
+const struct pl_layer_type pl_layer_end = {
+	.op = "end",
+	.usage = "",
+	.key = no_keys,
+	.build = build_end,
+	.forward = end_forward,
+};
+
+/* ---- losses ------------------------------------------------------------------------------------
+ */
+
+static const char *const losses[] = { "softmax-cross-entropy", "squared", "hinge" };
+
+static int which_loss(struct pl_builder *b, int *loss, struct pl_err *err)
+{
+	const struct pl_layer_key *kind = pl_build_key(b, "kind");
+
+	*loss = -1;
+	for (size_t i = 0; i < PL_LEN(losses); i++) {
+		bool said = pl_build_key(b, losses[i]) ||
+			    (kind && kind->text && !strcmp(kind->text, losses[i]));
+
+		if (said && *loss >= 0)
+			return pl_build_bad(b, err, "one loss, please, not %s and %s",
+					    losses[*loss], losses[i]);
+		if (said)
+			*loss = (int)i;
+	}
+	if (*loss < 0)
+		return pl_build_bad(
+			b, err, "which? there are softmax-cross-entropy, squared and hinge%s%.40s",
+			kind ? ", not " : "", kind && kind->text ? kind->text : "");
+	return 0;
+}
+
+static int build_loss(struct pl_builder *b, struct pl_err *err)
+{
+	struct pl_net *net = b->net;
+	int n_dims = b->n_dims, dim[4], loss, rc = which_loss(b, &loss, err);
+	struct pl_node *nd;
+	size_t n = 1;
+
+	if (rc < 0)
+		return rc;
+	if (loss != PL_LOSS_SQUARED && n_dims > 2)
+		return pl_build_bad(b, err, "it takes classes; put \"flatten\" before it");
+	memcpy(dim, b->dim, sizeof(dim));
+	for (int i = 0; i < n_dims; i++)
+		n *= (size_t)dim[i];
+	b->n_dims = 1;
+	b->dim[0] = 1;
+	nd = pl_build_node(b, &pl_layer_loss, NULL);
+	nd->loss = (uint8_t)loss;
+	nd->rows = loss != PL_LOSS_SQUARED && n_dims == 2 ? dim[0] : 1;
+	nd->c = (int)(n / (size_t)nd->rows);
+	if (loss != PL_LOSS_SQUARED && nd->c < 2)
+		return pl_build_bad(b, err, "it needs 2 classes or more; %d come in", nd->c);
+	net->shape.rows = nd->rows;
+	net->shape.classes = loss == PL_LOSS_SQUARED ? 0 : nd->c;
+	net->shape.targets = loss == PL_LOSS_SQUARED ? nd->c : 0;
+	net->layer[net->n - 1].flops = (loss == PL_LOSS_XENT ? 8.0 : 3.0) * (double)n;
+	return 0;
+}
+
+static const char *const loss_keys[] = { "kind", "softmax-cross-entropy", "squared", "hinge",
+					 NULL };
+const struct pl_layer_type pl_layer_loss = {
+	.op = "loss",
+	.usage = "softmax-cross-entropy|squared|hinge",
+	.key = loss_keys,
+	.build = build_loss,
+};
+
+/* ---- the registry ---------------------------------------------------------------------------- */
+
+static const struct pl_layer_type *const types[] = {
+	&pl_layer_input,    &pl_layer_dense,	 &pl_layer_conv,      &pl_layer_maxpool,
+	&pl_layer_avgpool,  &pl_layer_batchnorm, &pl_layer_layernorm, &pl_layer_embedding,
+	&pl_layer_position, &pl_layer_attention, &pl_layer_relu,      &pl_layer_gelu,
+	&pl_layer_tanh,	    &pl_layer_sigmoid,	 &pl_layer_dropout,   &pl_layer_flatten,
+	&pl_layer_residual, &pl_layer_end,	 &pl_layer_loss,
+};
+
+const char *pl_net_usage(uint32_t i, const char **op)
+{
+	*op = i < PL_LEN(types) ? types[i]->op : NULL;
+	return i < PL_LEN(types) ? types[i]->usage : NULL;
+}
+
+const struct pl_layer_type *pl_layer_find(const char *op)
+{
+	for (size_t i = 0; i < PL_LEN(types); i++)
+		if (!strcmp(types[i]->op, op))
+			return types[i];
+	return NULL;
+}

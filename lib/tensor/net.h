@@ -1,0 +1,158 @@
+/*
+ * net.h - a network with forward and backward pass over a backend, its parameters in one slab.
+ *
+ * Parameters, gradients, optimiser state and activations are a slab each (llm.c's layout), with
+ * tables of tensors that say what lies where. Tensors of parameters lie in the order of the forward
+ * pass; gradients become final from the end of the slab to its beginning while backward runs, so a
+ * bucket of neighbours in the slab can be sent without copying.
+ */
+#ifndef PL_NET_H
+#define PL_NET_H
+
+#include "tensor/backend.h"
+
+struct pl_layer_key {
+	const char *key, *text;
+	double v; /* NaN where text is no number */
+};
+struct pl_layer { /* one statement of model(5) */
+	const char *op;
+	const double *num;
+	uint32_t n_num;
+	const struct pl_layer_key *key;
+	uint32_t n_keys;
+	uint32_t line; /* for messages, 0: unknown */
+};
+
+struct pl_net_opts {
+	const struct pl_backend *backend; /* NULL: cpu */
+	int threads;			  /* 0: 1 */
+	int batch;			  /* samples a forward pass */
+	uint64_t seed;			  /* of initial weights and dropout */
+	/* Memory for parameters and gradients that others can reach, too (shared memory); NULL:
+	 * the backend's. Bytes are a multiple of 64. */
+	void *(*slab)(void *arg, size_t bytes);
+	void (*slab_free)(void *arg, void *p, size_t bytes);
+	void *slab_arg;
+};
+
+struct pl_net_tensor { /* of parameters */
+	char *name;    /* "fc1.weight", as PyTorch calls it */
+	int n_dims, dim[4];
+	size_t offset, n; /* floats in the slab; offset is a multiple of 16 */
+	uint32_t layer;
+	bool decay;	 /* weight decay applies (matrices, not biases and norms) */
+	bool transposed; /* files of weights hold it as (dim[1], dim[0]), as those of GPT-2 do */
+};
+/*
+ * The statements in their order, without "input"; "attention" stands as three layers, its two
+ * projections and what lies between. A fused layer is computed by the one before it: no hook is
+ * called for it. "residual" works in the backward pass only, "end" in the forward pass only.
+ */
+struct pl_net_layer {
+	const char *op;	    /* "dense" */
+	char *name;	    /* "fc1"; unique */
+	int n_dims, dim[4]; /* of the output, batch left out */
+	uint32_t first_tensor, n_tensors;
+	double flops; /* of the forward pass, a sample; the backward pass of matrices: twice that */
+	size_t act_bytes; /* kept of a whole batch for the backward pass */
+	bool recompute;	  /* made again in the backward pass: set by pl_net_recompute() */
+	bool fused;	  /* computed by the layer before it, or nothing to compute (flatten) */
+};
+struct pl_net_shape {	    /* what batches look like */
+	int n_dims, dim[4]; /* of a sample's x; of ids: (T) */
+	int vocab;	    /* ids are below this; 0: x is floats */
+	int rows;	    /* rows of a sample that have a class each: T, else 1 */
+	int classes;	    /* y is below this; 0: targets */
+	int targets;	    /* floats a sample; 0: classes */
+};
+
+struct pl_net; /* opaque */
+enum pl_phase { PL_PHASE_FORWARD, PL_PHASE_BACKWARD };
+struct pl_net_hooks { /* each may be NULL */
+	void *arg;
+	/* around a layer's work; `again`: a forward made again by recomputation */
+	void (*begin)(void *arg, uint32_t layer, enum pl_phase p, bool again);
+	void (*end)(void *arg, uint32_t layer, enum pl_phase p, bool again);
+	/* the gradients of tensors first .. first + n - 1 are final */
+	void (*ready)(void *arg, uint32_t first, uint32_t n);
+};
+
+/* The layers that there are: *op and what stands behind it, as "OUTPUTS [bias=1] ..."; NULL behind
+ * the last. */
+const char *pl_net_usage(uint32_t i, const char **op);
+
+/* PL_EDATA names layer and line: unknown operation, wrong arguments, shapes that do not fit. */
+int pl_net_new(const struct pl_layer *layer, size_t n, const struct pl_net_opts *o,
+	       struct pl_net **net, struct pl_err *err) PL_MUST;
+void pl_net_free(struct pl_net *net);
+void pl_net_hooks(struct pl_net *net, const struct pl_net_hooks *h);
+const struct pl_net_tensor *pl_net_tensors(const struct pl_net *net, uint32_t *n);
+struct pl_net_layer *pl_net_layers(struct pl_net *net, uint32_t *n);
+float *pl_net_params(struct pl_net *net, size_t *n); /* memory of the backend */
+float *pl_net_grads(struct pl_net *net);
+/* State that is no parameter but part of the model (running means of batchnorm); n may be 0. */
+float *pl_net_state(struct pl_net *net, size_t *n);
+/* What lies where in it: "1.running_mean", "1.running_var". */
+const struct pl_net_tensor *pl_net_state_tensors(const struct pl_net *net, uint32_t *n);
+void pl_net_shape(const struct pl_net *net, struct pl_net_shape *s);
+size_t pl_net_bytes(const struct pl_net *net); /* all memory */
+
+/* What a batch is: x floats (B, input shape) or token ids (B, T); y classes (B) or (B, T), or
+ * floats (B, output). On the host. */
+struct pl_batch_io {
+	const float *x;
+	const int32_t *ids;
+	const int32_t *y;
+	const float *target;
+	int n; /* samples in use, at most `batch` */
+};
+bool pl_net_wants_ids(const struct pl_net *net);
+/* Mean loss of the batch over samples and their rows (and hits among the rows, NULL: not wanted).
+ * `key`: of dropout, the same gives the same masks; eval: no dropout, running means, no way back.
+ * PL_EDATA for ids and classes out of range. */
+int pl_net_forward(struct pl_net *net, const struct pl_batch_io *b, uint64_t key, bool eval,
+		   double *loss, int64_t *hits, struct pl_err *err) PL_MUST;
+/* What the last forward() put into the loss, floats a batch: in memory of the backend. */
+const float *pl_net_output(const struct pl_net *net, size_t *n);
+/* Adds scale x the gradient of the last forward()'s loss to grads (accumulate: else they are
+ * overwritten). Calls ready() layer by layer, the last first; each tensor once. Once a forward().
+ */
+int pl_net_backward(struct pl_net *net, float scale, bool accumulate, struct pl_err *err) PL_MUST;
+/*
+ * Which layers keep nothing but what enters a segment of them; results stay the same to the bit. A
+ * name that is a prefix ("h.0") stands for all layers under it, which are one segment; neighbours
+ * that are named one by one are one, too. Replaces what was set; n 0: none. Not between forward()
+ * and backward(). PL_EDATA for a name that no layer has.
+ */
+int pl_net_recompute(struct pl_net *net, const char *const *layer, size_t n,
+		     struct pl_err *err) PL_MUST;
+
+/* ---- optimisers --------------------------------------------------------------------------------
+ */
+
+enum pl_optim_kind { PL_OPTIM_SGD, PL_OPTIM_ADAM, PL_OPTIM_ADAMW };
+enum pl_schedule { PL_SCHED_CONST, PL_SCHED_STEP, PL_SCHED_COSINE, PL_SCHED_LINEAR };
+struct pl_optim_opts {
+	enum pl_optim_kind kind;
+	double lr, momentum, b1, b2, eps, decay,
+		clip; /* clip: of the norm of all gradients; 0: no */
+	bool nesterov;
+	enum pl_schedule schedule;
+	int64_t warmup, steps; /* of the schedule */
+	double gamma;	       /* of PL_SCHED_STEP: every `every` steps */
+	int64_t every;
+};
+struct pl_optim;
+int pl_optim_new(struct pl_net *net, const struct pl_optim_opts *o, struct pl_optim **opt,
+		 struct pl_err *err) PL_MUST;
+void pl_optim_free(struct pl_optim *opt);
+double pl_optim_lr(const struct pl_optim_opts *o, int64_t step); /* step from 0 */
+/* Of floats first .. first + n - 1 of the slab (all: 0, SIZE_MAX), of step `step`, once each;
+ * `norm`: of all gradients, for clipping, NaN: computed here (of the whole slab, whose gradients
+ * must be final). Clipping scales the gradients in their slab. */
+void pl_optim_step(struct pl_optim *opt, int64_t step, size_t first, size_t n, double norm);
+/* For checkpoints: slabs of n floats each. */
+uint32_t pl_optim_slabs(struct pl_optim *opt, float **slab, size_t *n); /* at most 2 */
+
+#endif

@@ -1,0 +1,206 @@
+/*
+ * net_internal.h - a network as it is computed: nodes in the order of the forward pass, and how the
+ * types of layers are described to whoever builds and runs it.
+ *
+ * Values are the outputs of nodes, named by the node's index; PL_NET_INPUT is the input. A node
+ * whose work is nothing, or is done by the one before it (`alias`), has no memory: its value is
+ * another's.
+ */
+#ifndef PL_TENSOR_NET_INTERNAL_H
+#define PL_TENSOR_NET_INTERNAL_H
+
+#include "tensor/net.h"
+
+#define PL_NET_INPUT	 UINT32_MAX
+#define PL_NET_ALIGN	 16 /* floats: a cache line */
+#define PL_NET_DEPTH	 16 /* of residual blocks */
+#define PL_NET_DIM_MAX	 (1 << 24)
+#define PL_NET_TEXT_MAX	 65536		     /* statements */
+#define PL_NET_FLOAT_MAX ((size_t)INT32_MAX) /* of a tensor: kernels count in int */
+
+struct pl_builder;
+struct pl_node;
+
+/* What a node's backward pass reads, besides its gradient; and whether it can do without a dx. */
+enum { PL_READS_X = 1, PL_READS_Y = 2, PL_MAY_END = 4 };
+
+struct pl_layer_type {
+	const char *op;
+	const char *usage; /* numbers and keys behind the operation, without name= */
+	uint8_t min_num, max_num;
+	uint8_t flags;		/* above; READS_Y of a dense or conv layer: with an activation */
+	const char *const *key; /* that it knows, besides "name"; NULL at the end */
+	/* Adds the nodes and tensors of the statement at hand. */
+	int (*build)(struct pl_builder *b, struct pl_err *err);
+	void (*forward)(struct pl_net *net, struct pl_node *nd, const float *x, float *y,
+			void *save);
+	/* dy may be overwritten (by what has an activation); dx NULL: not wanted */
+	void (*backward)(struct pl_net *net, struct pl_node *nd, const float *x, const float *y,
+			 const void *save, float *dy, float *dx);
+};
+
+struct pl_node {
+	const struct pl_layer_type *type;
+	uint32_t x;	       /* the value that it reads; never an alias */
+	uint32_t y;	       /* the value that it makes: itself, x of an alias */
+	uint32_t skip;	       /* of `end`: the value that is added; else PL_NET_INPUT */
+	uint32_t weight, bias; /* tensors, PL_NONE; the weight may be another layer's */
+	uint32_t position;     /* tensor, of an embedding */
+	bool alias;
+	enum pl_act act;
+	int rows;	     /* that a sample has: T of sequences, else 1 */
+	int c, k;	     /* length of a row that goes in, and out */
+	struct pl_conv conv; /* n is that of the batch at hand */
+	struct pl_pool2d pool;
+	struct pl_attn attn;
+	float p, eps, momentum;
+	uint8_t loss;	      /* enum pl_loss */
+	size_t state;	      /* place in the slab of state */
+	size_t ny;	      /* floats of the output, a sample */
+	size_t save_bytes;    /* kept of a batch for the backward pass, besides the output */
+	size_t y_at, save_at; /* places in the slab of activations, bytes */
+	uint32_t segment;     /* of recomputation, PL_NONE */
+	bool y_scratch;	      /* the output lies in what all segments share */
+	bool remake;	      /* is run again before the backward pass of its segment */
+	uint8_t dy, dx;	      /* which buffers hold the gradients of output and input, PL_NO_GRAD */
+	uint8_t dskip;	      /* of `residual`: the gradient that went around the block */
+};
+
+enum pl_loss { PL_LOSS_XENT, PL_LOSS_SQUARED, PL_LOSS_HINGE };
+enum pl_init_kind { PL_INIT_ZERO, PL_INIT_ONE, PL_INIT_UNIFORM, PL_INIT_NORMAL };
+struct pl_init {
+	enum pl_init_kind kind;
+	double v; /* half the width, or the deviation */
+};
+struct pl_segment {
+	uint32_t first, last;
+};
+struct pl_slab { /* memory and how it is given back */
+	float *p;
+	size_t n; /* floats */
+	bool foreign;
+};
+
+#define PL_NET_BUFFERS (PL_NET_DEPTH + 3)
+#define PL_NO_GRAD     UINT8_MAX
+
+struct pl_net {
+	const struct pl_backend *be;
+	void *ctx;
+	struct pl_net_opts o;
+	struct pl_arena arena; /* names */
+	struct pl_net_hooks hooks;
+	struct pl_net_shape shape;
+	size_t nx; /* floats (or ids) of a sample */
+
+	struct pl_node *node; /* the last is the loss */
+	struct pl_net_layer *layer;
+	struct pl_net_tensor *tensor, *state_tensor;
+	struct pl_init *init; /* by tensor */
+	uint32_t n, n_tensors, n_state_tensors;
+	uint32_t first_back; /* the first node with parameters: where the way back ends */
+
+	struct pl_slab params, grads, state;
+	uint8_t *acts; /* outputs and what layers keep; the end is shared by all segments */
+	size_t acts_bytes, kept_bytes; /* kept: what is before that end */
+	float *work;
+	size_t work_bytes;
+	float *grad[PL_NET_BUFFERS]; /* of values, taken in turns */
+	size_t grad_n[PL_NET_BUFFERS];
+	struct pl_segment *segment;
+	uint32_t n_segments;
+	float *x, *target; /* of the batch, on the backend */
+	int32_t *ids, *classes;
+	const float **value; /* by node: where its output is now */
+	bool *touched;	     /* by tensor: its gradient is of this backward pass */
+
+	/* of the last forward() */
+	int samples;
+	uint64_t key;
+	bool eval, again, can_go_back, opened;
+};
+
+static inline float *pl_net_weight(const struct pl_net *net, uint32_t t)
+{
+	return t == PL_NONE ? NULL : net->params.p + net->tensor[t].offset;
+}
+static inline float *pl_net_dweight(const struct pl_net *net, uint32_t t)
+{
+	return t == PL_NONE ? NULL : net->grads.p + net->tensor[t].offset;
+}
+static inline size_t pl_net_round(size_t n)
+{
+	return (n + PL_NET_ALIGN - 1) / PL_NET_ALIGN * PL_NET_ALIGN;
+}
+
+/* ---- net_build.c: statements to nodes ---------------------------------------------------- */
+
+struct pl_block { /* an open residual block */
+	uint32_t node, count, skip;
+	const char *name;
+	int n_dims, dim[4];
+};
+struct pl_builder {
+	struct pl_net *net;
+	const struct pl_layer *text;
+	size_t n_text, at;  /* the statement at hand */
+	const char *name;   /* of its layer */
+	int n_dims, dim[4]; /* of what comes in; build() sets what goes out */
+	uint32_t count;	    /* statements so far outside of blocks */
+	struct pl_block block[PL_NET_DEPTH];
+	uint32_t depth;
+	struct pl_intern names; /* of layers, so far */
+};
+int pl_net_build(struct pl_net *net, const struct pl_layer *layer, size_t n,
+		 struct pl_err *err) PL_MUST;
+/* PL_EDATA with the line and the layer's name before the text. */
+int pl_build_bad(const struct pl_builder *b, struct pl_err *err, const char *fmt, ...)
+	PL_PRINTF(3, 4);
+/* A node that reads the last value; set b->dim first, to what it makes. NULL name: b->name. */
+struct pl_node *pl_build_node(struct pl_builder *b, const struct pl_layer_type *type,
+			      const char *name);
+/* "NAME.what" of the last node; *index of it. */
+int pl_build_tensor(struct pl_builder *b, const char *what, int n_dims, const int *dim,
+		    struct pl_init init, uint32_t *index, struct pl_err *err) PL_MUST;
+int pl_build_state(struct pl_builder *b, const char *what, int n, size_t *at,
+		   struct pl_err *err) PL_MUST;
+/* Numbers and keys of the statement at hand. */
+int pl_build_num(struct pl_builder *b, uint32_t i, const char *what, int *v,
+		 struct pl_err *err) PL_MUST;
+const struct pl_layer_key *pl_build_key(const struct pl_builder *b, const char *key);
+int pl_build_int(struct pl_builder *b, const char *key, int lo, int *v, struct pl_err *err) PL_MUST;
+int pl_build_real(struct pl_builder *b, const char *key, double lo, double hi, double *v,
+		  struct pl_err *err) PL_MUST;
+int pl_build_switch(struct pl_builder *b, const char *key, bool *v, struct pl_err *err) PL_MUST;
+/* "3x32x32" */
+char *pl_build_dims(char *out, size_t size, int n_dims, const int *dim);
+/* A string of the net's. */
+int pl_build_text(struct pl_builder *b, const char **out, struct pl_err *err, const char *fmt, ...)
+	PL_PRINTF(4, 5) PL_MUST;
+
+/* ---- layers*.c ------------------------------------------------------------------------------ */
+
+extern const struct pl_layer_type pl_layer_input, pl_layer_dense, pl_layer_conv, pl_layer_maxpool,
+	pl_layer_avgpool, pl_layer_batchnorm, pl_layer_layernorm, pl_layer_embedding,
+	pl_layer_position, pl_layer_attention, pl_layer_relu, pl_layer_gelu, pl_layer_tanh,
+	pl_layer_sigmoid, pl_layer_dropout, pl_layer_flatten, pl_layer_residual, pl_layer_end,
+	pl_layer_loss;
+const struct pl_layer_type *pl_layer_find(const char *op);
+/* A dense layer of its own, or as a part of another; std < 0: PyTorch's initial values. */
+struct pl_dense_args {
+	const char *name;
+	int outputs;
+	bool bias, transposed;
+	double std;
+	uint32_t tie; /* tensor, PL_NONE */
+};
+int pl_build_dense(struct pl_builder *b, const struct pl_dense_args *a, struct pl_err *err) PL_MUST;
+
+/* ---- net_plan.c, net_init.c ------------------------------------------------------------- */
+
+int pl_net_plan_back(struct pl_net *net, struct pl_err *err) PL_MUST; /* once */
+int pl_net_plan_acts(struct pl_net *net, struct pl_err *err) PL_MUST; /* again after a change */
+int pl_net_init(struct pl_net *net, struct pl_err *err) PL_MUST;
+void pl_net_zero(struct pl_net *net, float *p, size_t n);
+
+#endif

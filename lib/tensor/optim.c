@@ -1,0 +1,176 @@
+/*
+ * Optimisers: SGD with momentum (Sutskever et al., ICML 2013, in PyTorch's form), Adam (Kingma and
+ * Ba, ICLR 2015), AdamW (Loshchilov and Hutter, ICLR 2019); clipping of the norm of all gradients
+ * (Pascanu et al., ICML 2013); schedules of the learning rate.
+ *
+ * State lies in slabs like that of the parameters, so any range of floats can be updated by itself,
+ * in any order, as soon as its gradients are there: the result is the same. The slab is cut where
+ * weight decay begins or ends to apply; the room between tensors is zero and stays so.
+ */
+#include <math.h>
+
+#include "tensor/net_internal.h"
+
+struct pl_optim {
+	struct pl_net *net;
+	struct pl_optim_opts o;
+	float *slab[2]; /* momentum; first and second moments */
+	uint32_t n_slabs;
+	size_t n;
+};
+
+static int check_opts(const struct pl_optim_opts *o, struct pl_err *err)
+{
+	const struct {
+		const char *name;
+		double v, lo, hi;
+	} want[] = { { "lr", o->lr, 0, 1e6 },
+		     { "momentum", o->momentum, 0, 1 },
+		     { "b1", o->b1, 0, 1 },
+		     { "b2", o->b2, 0, 1 },
+		     { "eps", o->eps, 0, 1e6 },
+		     { "decay", o->decay, 0, 1e6 },
+		     { "clip", o->clip, 0, INFINITY },
+		     { "gamma", o->gamma, 0, 1e6 } };
+
+	for (size_t i = 0; i < PL_LEN(want); i++)
+		if (!(want[i].v >= want[i].lo && want[i].v <= want[i].hi))
+			return pl_fail(err, PL_EUSAGE, "optimizer: %s=%g, should be from %g to %g",
+				       want[i].name, want[i].v, want[i].lo, want[i].hi);
+	if (o->kind != PL_OPTIM_SGD && (o->b1 >= 1 || o->b2 >= 1))
+		return pl_fail(err, PL_EUSAGE, "optimizer: b1=%g b2=%g, should be less than 1",
+			       o->b1, o->b2);
+	if (o->nesterov && o->momentum == 0)
+		return pl_fail(err, PL_EUSAGE, "optimizer: nesterov needs a momentum above 0");
+	if (o->warmup < 0 || (o->schedule == PL_SCHED_STEP && o->every < 1))
+		return pl_fail(err, PL_EUSAGE,
+			       "schedule: warmup=%lld every=%lld, should be 0 and 1 or more",
+			       (long long)o->warmup, (long long)o->every);
+	if (o->schedule != PL_SCHED_CONST && o->schedule != PL_SCHED_STEP && o->steps <= o->warmup)
+		return pl_fail(err, PL_EUSAGE,
+			       "schedule: %lld steps, %lld of them to warm up; should be more",
+			       (long long)o->steps, (long long)o->warmup);
+	return 0;
+}
+
+int pl_optim_new(struct pl_net *net, const struct pl_optim_opts *o, struct pl_optim **out,
+		 struct pl_err *err)
+{
+	struct pl_optim *opt = NULL;
+	int rc;
+
+	*out = NULL;
+	PL_TRY(check_opts(o, err));
+	PL_TRY(pl_alloc(&opt, 1, sizeof(*opt), err));
+	opt->net = net;
+	opt->o = *o;
+	opt->n = net->params.n;
+	opt->n_slabs = o->kind != PL_OPTIM_SGD ? 2 : o->momentum != 0;
+	for (uint32_t i = 0; i < opt->n_slabs; i++) {
+		opt->slab[i] = net->be->alloc(net->ctx, opt->n * sizeof(float));
+		if (opt->slab[i])
+			continue;
+		rc = pl_fail(err, PL_ENOMEM, "no memory for the optimizer's state: %zu bytes",
+			     opt->n * sizeof(float));
+		goto out;
+	}
+	*out = opt;
+	opt = NULL;
+out:
+	pl_optim_free(opt);
+	return rc;
+}
+
+void pl_optim_free(struct pl_optim *opt)
+{
+	if (!opt)
+		return;
+	for (uint32_t i = 0; i < 2; i++)
+		if (opt->slab[i])
+			opt->net->be->free(opt->net->ctx, opt->slab[i]);
+	pl_free(opt);
+}
+
+uint32_t pl_optim_slabs(struct pl_optim *opt, float **slab, size_t *n)
+{
+	for (uint32_t i = 0; i < opt->n_slabs; i++)
+		slab[i] = opt->slab[i];
+	*n = opt->n;
+	return opt->n_slabs;
+}
+
+double pl_optim_lr(const struct pl_optim_opts *o, int64_t step)
+{
+	static const double pi = 3.141592653589793;
+	double part;
+
+	if (step < o->warmup)
+		return o->lr * (double)(step + 1) / (double)o->warmup;
+	if (o->schedule == PL_SCHED_STEP)
+		return o->lr * pow(o->gamma, (double)((step - o->warmup) / o->every));
+	if (o->schedule == PL_SCHED_CONST)
+		return o->lr;
+	part = (double)(step - o->warmup) / (double)(o->steps - o->warmup);
+	if (part > 1)
+		part = 1;
+	return o->lr * (o->schedule == PL_SCHED_COSINE ? (1 + cos(pi * part)) / 2 : 1 - part);
+}
+
+/* How far does the range from `at` go in which decay is as at its first tensor? `t` is that. */
+static size_t alike(const struct pl_optim *opt, uint32_t *t, size_t end)
+{
+	const struct pl_net *net = opt->net;
+	bool decay = net->tensor[*t].decay;
+
+	while (*t < net->n_tensors && net->tensor[*t].decay == decay)
+		++*t;
+	return *t < net->n_tensors ? pl_min_size(net->tensor[*t].offset, end) : end;
+}
+
+static void update(struct pl_optim *opt, int64_t step, size_t at, size_t n, bool decays)
+{
+	const struct pl_optim_opts *o = &opt->o;
+	struct pl_net *net = opt->net;
+	float *w = net->params.p + at, lr = (float)pl_optim_lr(o, step);
+	float decay = decays ? (float)o->decay : 0;
+	const float *g = net->grads.p + at;
+
+	if (o->kind == PL_OPTIM_SGD)
+		net->be->sgd(net->ctx, n, lr, (float)o->momentum, decay, o->nesterov, g,
+			     opt->n_slabs ? opt->slab[0] + at : NULL, w);
+	else
+		net->be->adam(net->ctx, n, lr, (float)o->b1, (float)o->b2, (float)o->eps, decay,
+			      o->kind == PL_OPTIM_ADAMW, step + 1, g, opt->slab[0] + at,
+			      opt->slab[1] + at, w);
+}
+
+void pl_optim_step(struct pl_optim *opt, int64_t step, size_t first, size_t n, double norm)
+{
+	struct pl_net *net = opt->net;
+	size_t end = n > opt->n - pl_min_size(first, opt->n) ? opt->n : first + n;
+	uint32_t t = 0;
+
+	if (first >= end)
+		return;
+	if (opt->o.clip > 0) {
+		if (isnan(norm))
+			norm = sqrt(net->be->sum_squares(net->ctx, opt->n, net->grads.p));
+		/* as torch.nn.utils.clip_grad_norm_ */
+		if (opt->o.clip < norm + 1e-6)
+			net->be->scale(net->ctx, end - first, (float)(opt->o.clip / (norm + 1e-6)),
+				       net->grads.p + first);
+	}
+	if (opt->o.decay == 0) {
+		update(opt, step, first, end - first, false);
+		return;
+	}
+	while (t + 1 < net->n_tensors && net->tensor[t + 1].offset <= first)
+		t++;
+	while (first < end) {
+		bool decays = net->tensor[t].decay;
+		size_t to = alike(opt, &t, end);
+
+		update(opt, step, first, to - first, decays);
+		first = to;
+	}
+}

@@ -1,0 +1,126 @@
+/*
+ * Optimisers: by ranges as in one, schedules, wrong options; and that a network learns.
+ */
+#include "net_fixture.h"
+
+static void test_ranges(enum pl_optim_kind kind)
+{
+	struct pl_optim_opts o = { .kind = kind,
+				   .lr = 0.05,
+				   .momentum = 0.9,
+				   .b1 = 0.9,
+				   .b2 = 0.99,
+				   .eps = 1e-8,
+				   .decay = 0.1,
+				   .clip = 0.5 };
+	struct pl_net *a = fix_net(fix_mlp, &pl_backend_plain, 4, 7);
+	struct pl_net *b = fix_net(fix_mlp, &pl_backend_plain, 4, 7);
+	struct pl_optim *oa, *ob;
+	struct fix_batch batch;
+	double loss, norm = 0;
+	size_t n, at;
+	float *slab[2];
+	bool good = pl_optim_new(a, &o, &oa, NULL) == 0 && pl_optim_new(b, &o, &ob, NULL) == 0;
+
+	fix_batch(&batch, a, 4, 5);
+	pl_net_params(a, &n);
+	for (int step = 0; good && step < 3; step++) {
+		good = fix_pass(a, &batch.io, 0, 1, false, &loss) &&
+		       fix_pass(b, &batch.io, 0, 1, false, &loss);
+		norm = 0;
+		for (size_t i = 0; i < n; i++)
+			norm += (double)pl_net_grads(a)[i] * (double)pl_net_grads(a)[i];
+		pl_optim_step(oa, step, 0, SIZE_MAX, (double)NAN);
+		for (at = n; at > 0;) { /* from the end, in pieces of any size */
+			size_t m = pl_min_size(at, 37);
+
+			at -= m;
+			pl_optim_step(ob, step, at, m, sqrt(norm));
+		}
+	}
+	ok(good && !memcmp(pl_net_params(a, &n), pl_net_params(b, &n), n * sizeof(float)),
+	   "optimiser %d: by pieces as in one", kind);
+	is_i64(pl_optim_slabs(oa, slab, &at), kind == PL_OPTIM_SGD ? 1 : 2, "slabs of state");
+	ok(at == n && slab[0], "as large as the parameters");
+	pl_optim_free(oa);
+	pl_optim_free(ob);
+	fix_batch_free(&batch);
+	pl_net_free(a);
+	pl_net_free(b);
+}
+
+static void test_schedules(void)
+{
+	struct pl_optim_opts o = { .lr = 2, .warmup = 4, .steps = 104, .every = 10, .gamma = 0.1 };
+	struct pl_net *net = fix_net(fix_mlp, &pl_backend_plain, 1, 7);
+	struct pl_optim *opt;
+	struct pl_err err = { 0 };
+
+	ok(pl_optim_lr(&o, 0) == 0.5 && pl_optim_lr(&o, 3) == 2 && pl_optim_lr(&o, 4000) == 2,
+	   "constant after warming up");
+	o.schedule = PL_SCHED_STEP;
+	ok(pl_optim_lr(&o, 13) == 2 && fabs(pl_optim_lr(&o, 24) - 0.02) < 1e-12, "in steps");
+	o.schedule = PL_SCHED_LINEAR;
+	ok(pl_optim_lr(&o, 4) == 2 && pl_optim_lr(&o, 54) == 1 && pl_optim_lr(&o, 200) == 0,
+	   "linear");
+	o.schedule = PL_SCHED_COSINE;
+	ok(fabs(pl_optim_lr(&o, 54) - 1) < 1e-12 &&
+		   fabs(pl_optim_lr(&o, 29) - 1 - sqrt(0.5)) < 1e-12,
+	   "along a cosine");
+	o.steps = 3;
+	ok(pl_optim_new(net, &o, &opt, &err) == PL_EUSAGE && !opt, "%s", err.msg);
+	o = (struct pl_optim_opts){ .lr = -1 };
+	memset(&err, 0, sizeof(err));
+	ok(pl_optim_new(net, &o, &opt, &err) == PL_EUSAGE, "%s", err.msg);
+	o = (struct pl_optim_opts){ .lr = 1, .nesterov = true };
+	memset(&err, 0, sizeof(err));
+	ok(pl_optim_new(net, &o, &opt, &err) == PL_EUSAGE, "%s", err.msg);
+	o = (struct pl_optim_opts){ .kind = PL_OPTIM_ADAM, .lr = 1, .b1 = 1, .b2 = 0.9 };
+	memset(&err, 0, sizeof(err));
+	ok(pl_optim_new(net, &o, &opt, &err) == PL_EUSAGE, "%s", err.msg);
+	pl_net_free(net);
+}
+
+/* It learns: a function of the input is fitted, on the fast backend, and twice with the same bits.
+ */
+static void test_training(void)
+{
+	struct pl_optim_opts o = { .kind = PL_OPTIM_ADAMW,
+				   .lr = 0.01,
+				   .b1 = 0.9,
+				   .b2 = 0.99,
+				   .eps = 1e-8,
+				   .decay = 0.01 };
+	double first = 0, loss[2] = { 0, 1 };
+
+	for (int run = 0; run < 2; run++) {
+		struct pl_net *net = fix_net(fix_gpt, &pl_backend_cpu, 16, 7);
+		struct pl_optim *opt = NULL;
+		struct fix_batch b;
+		bool good = pl_optim_new(net, &o, &opt, NULL) == 0;
+
+		fix_batch(&b, net, 16, 5);
+		for (int i = 0; i < 16 * 6; i++)
+			b.y[i] = (b.ids[i] * 2 + (i % 6 ? b.ids[i - 1] : 0)) % 9;
+		for (int step = 0; good && step < 250; step++) {
+			good = fix_pass(net, &b.io, (uint64_t)step, 1, false, &loss[run]);
+			pl_optim_step(opt, step, 0, SIZE_MAX, (double)NAN);
+			first = step ? first : loss[run];
+		}
+		pl_optim_free(opt);
+		fix_batch_free(&b);
+		pl_net_free(net);
+	}
+	ok(first > 2 && loss[0] < 0.25 * first, "the loss falls from %.3f to %.3f", first, loss[0]);
+	ok(loss[0] == loss[1], "and does so again to the bit");
+}
+
+int main(void)
+{
+	test_ranges(PL_OPTIM_SGD);
+	test_ranges(PL_OPTIM_ADAM);
+	test_ranges(PL_OPTIM_ADAMW);
+	test_schedules();
+	test_training();
+	return done_testing();
+}
