@@ -104,6 +104,15 @@ printf 'paceline-plan 1\nrecompute block1\nrecompute block1\n' >"$TMP/plan"
 status 3 "a range twice" "$BIN/replay" -p "$TMP/plan" "$TMP/job.graph"
 says 'line 3.*already' "... is refused"
 
+# an operation of block0 within another, with no pause between them: fused, they cannot be made again apart
+sed 's/"ts":10110,"dur":10/"ts":10110,"dur":40/; s/"ts":11111,"dur":10/"ts":11111,"dur":40/' "$TMP/job.json" >"$TMP/other.json"
+"$BIN/trace" -q "$TMP/other.json" | "$BIN/graph" -q -o "$TMP/fused.graph"
+printf 'paceline-plan 1\nrecompute block0\nfuse-ops aten::mm aten::relu\n' >"$TMP/plan"
+status 0 "a range made again, then fused" "$BIN/replay" -q -p "$TMP/plan" "$TMP/fused.graph"
+printf 'paceline-plan 1\nfuse-ops aten::mm aten::relu\nrecompute block0\n' >"$TMP/plan"
+status 3 "fused, then made again" "$BIN/replay" -q -p "$TMP/plan" "$TMP/fused.graph"
+says 'line 3.*block0.*fused with others' "... is refused"
+
 # ---- found --------------------------------------------------------------------------------------
 status 0 "a plan that needs nothing" "$BIN/plan" -q -O json "$TMP/job.graph"
 check "... says the peak" grep -q '"peak_bytes": *8000' "$TMP/out"
