@@ -85,6 +85,18 @@ static bool of_rank(const struct gb *b, uint32_t seg, uint32_t ev, const struct 
 	return (rank < 0 ? 0 : rank) == rk->rank;
 }
 
+/* Some track of the segment may hold events of the rank: not every segment is looked through for
+ * every rank. */
+static bool has_rank(const struct gb *b, uint32_t seg, const struct rankinfo *rk)
+{
+	const struct pl_segment *s = &b->t->seg[seg]->seg;
+	bool any = false;
+
+	for (uint32_t i = 0; i < s->n_tracks && !any; i++)
+		any = pl_max_i64(s->track[i].rank, 0) == rk->rank;
+	return any;
+}
+
 static int gather_events(struct pairing *p, uint32_t seg, struct pl_err *err)
 {
 	const struct pl_events *e = p->b->t->seg[seg];
@@ -552,12 +564,13 @@ static int one_rank(struct gb *b, size_t rank, struct pl_err *err)
 	int rc = 0;
 
 	for (uint32_t seg = 0; seg < b->t->n_segs; seg++)
-		if (b->t->seg[seg]->arg && b->t->seg[seg]->arg[ARG_BYTES])
+		if (b->t->seg[seg]->arg && b->t->seg[seg]->arg[ARG_BYTES] && has_rank(b, seg, p.rk))
 			PL_TRY(gather_events(&p, seg, err));
 	if (!p.n)
 		goto out;
 	for (uint32_t seg = 0; seg < b->t->n_segs; seg++)
-		PL_TRY(gather_spans(&p, seg, err));
+		if (has_rank(b, seg, p.rk))
+			PL_TRY(gather_spans(&p, seg, err));
 	pl_sort(p.m->range, p.m->n_ranges, sizeof(*p.m->range), by_range);
 	pl_sort(p.m->back, p.m->n_back, sizeof(*p.m->back), by_span);
 	PL_TRY(pair(&p, err));
