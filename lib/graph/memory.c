@@ -306,25 +306,32 @@ out:
 	return rc;
 }
 
-/* Gone when the node begins, if what came before it on the thread came after the making. */
+/* Gone when the node begins, if what came before it on the thread came after the making. Never with
+ * an arrival: what ends there is what communication carries. */
 static void release(struct pairing *p, struct mem_alloc *a, const struct event *x, uint32_t node,
 		    struct now *now)
 {
 	const struct gb *b = p->b;
 	const struct resinfo *ri = node == PL_NONE ? NULL : &b->ri[b->node[node].res];
+	uint32_t last;
 
 	a->to = x->at;
 	a->freed = a->last = node;
 	if (node == PL_NONE)
 		return;
+	if (b->node[node].role == PL_RO_ARRIVE)
+		a->freed = a->last = node + 1;
 	if (a->first == node) {
 		a->inner = true;
 		now->left = pl_add_sat(now->left, -a->bytes);
 		return;
 	}
-	if (node > ri->node0 &&
-	    (a->first == PL_NONE || b->node[node - 1].start >= b->node[a->first].start)) {
-		a->last = node - 1;
+	last = node;
+	while (last > ri->node0 && (last == node || b->node[last].role == PL_RO_ARRIVE))
+		last--;
+	if (last < node && b->node[last].role != PL_RO_ARRIVE &&
+	    (a->first == PL_NONE || b->node[last].start >= b->node[a->first].start)) {
+		a->last = last;
 		now->gone = pl_add_sat(now->gone, a->bytes);
 	}
 }

@@ -87,6 +87,23 @@ sed 's/,"Addr":[0-9]*//' "$TMP/job.json" >"$TMP/other.json"
 "$BIN/trace" -q "$TMP/other.json" | "$BIN/graph" -q --step 2 -o "$TMP/job.graph"
 is "without addresses sizes tell what is freed" 0,8900,400,0,5500,2600,400,0,no,aten::tanh "$(peak)"
 
+# what is freed within a collective is not carried by it
+coll() {
+	printf '{"ph":"X","cat":"collective","pid":1,"tid":1,"name":"allreduce","ts":%s,"dur":%s,"args":{"bytes":50000}},\n' "$1" "$2"
+}
+job 5000 1
+{
+	sed 1q "$TMP/job.json"
+	for t in 10000 11001; do
+		coll $((t + 320)) 10 # two activations
+		coll $((t + 600)) 200 # a gradient
+	done
+	sed 1d "$TMP/job.json"
+} >"$TMP/other.json"
+"$BIN/trace" -q "$TMP/other.json" | "$BIN/graph" -q -o "$TMP/job.graph"
+is "what is freed within a collective needs no buffer" 0,8000,400,0,4600,2600,400,0,no,aten::tanh "$(peak)"
+check "... and is no gradient that ranks synchronise" sh -c "! '$BIN/plan' -q --preset none -O text '$TMP/job.graph' | grep '^tensor'"
+
 # ---- changed ------------------------------------------------------------------------------------
 job 5000 1
 # halves of 2600 kept and 400 more for a moment, and the gradient of the other half
