@@ -132,7 +132,8 @@ int use_plan(const struct planned *x, struct report *r, struct pl_err *err) PL_M
 
 /* ---- expanded.c ---- */
 /* Replace r->g and r->s by the same with collectives as messages; r->run is gone. */
-int use_expansion(const struct config *c, struct report *r, struct pl_err *err) PL_MUST;
+int use_expansion(const struct config *c, const struct pl_plan *p, struct report *r,
+		  struct pl_err *err) PL_MUST;
 
 /* ---- input.c ---- */
 int read_changes(const struct config *c, struct changes *x, struct pl_err *err) PL_MUST;

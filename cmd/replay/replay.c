@@ -158,7 +158,7 @@ static int replay(const struct config *c, const char *path, struct pl_pool *pool
 	if (rc >= 0 && c->plan)
 		rc = use_plan(&plan, &r, err);
 	if (rc >= 0 && c->expand)
-		rc = use_expansion(c, &r, err);
+		rc = use_expansion(c, &plan.plan, &r, err);
 	if (rc >= 0) /* of the planned graph */
 		PL_TRY(parse_changes(c, &x, &r.g, &w, err));
 	if (rc >= 0)

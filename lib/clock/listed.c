@@ -200,6 +200,12 @@ static int by_value(const void *x, const void *y)
 	return p < q ? -1 : p > q;
 }
 
+/* Is it the group of all ranks, given by its size or by nothing? */
+static bool is_world(const struct entry *g, int64_t world)
+{
+	return !g->n && !g->odd && (g->size <= 0 || g->size == world) && world <= MOST_RANKS;
+}
+
 /* Members of a group as they are: ascending, each once; false: they are not known. */
 static int settle_ranks(struct entry *g, int64_t world, bool *known, struct pl_err *err)
 {
@@ -207,7 +213,7 @@ static int settle_ranks(struct entry *g, int64_t world, bool *known, struct pl_e
 	int rc = 0;
 
 	*known = !g->odd;
-	if (!g->n && *known && (g->size <= 0 || g->size == world) && world <= MOST_RANKS) {
+	if (is_world(g, world)) {
 		PL_TRY(pl_grow(&g->rank, &g->cap, (size_t)pl_max_i64(world, 1), sizeof(*g->rank),
 			       err));
 		for (; (int64_t)g->n < world; g->n++)
@@ -229,21 +235,30 @@ static bool has_member(const int32_t *v, size_t n, int32_t rank)
 	return n && bsearch(&rank, v, n, sizeof(*v), by_value) != NULL;
 }
 
-static int note_group(struct pl_align *a, struct entry *g, int32_t rank, int64_t world,
+/* `all`: the set of all ranks, once it is known: a file may list it many times. */
+static int note_group(struct pl_align *a, struct entry *g, int32_t rank, int64_t world, pl_id *all,
 		      struct pl_err *err)
 {
 	struct pl_listed l = { .rank = rank, .name = g->name, .set = PL_NONE };
-	bool known;
+	bool is_all = is_world(g, world), known = false;
 	int rc;
 
-	PL_TRY(settle_ranks(g, world, &known, err));
+	if (is_all && world > 0 && rank >= world)
+		return 0;
+	if (is_all && *all != PL_NONE)
+		l.set = *all;
+	else
+		PL_TRY(settle_ranks(g, world, &known, err));
 	if (known && !has_member(g->rank, g->n, rank))
 		return 0;
 	if (known)
 		PL_TRY(pl_intern_add(&a->rank_sets, (const char *)g->rank, g->n * sizeof(*g->rank),
 				     &l.set, err));
+	if (is_all)
+		*all = l.set;
 	PL_TRY(pl_grow(&a->listed, &a->cap_listed, a->n_listed + 1, sizeof(*a->listed), err));
 	a->listed[a->n_listed++] = l;
+	rc = 0;
 out:
 	return rc;
 }
@@ -252,6 +267,7 @@ int pl_listed_note(struct pl_align *a, const struct pl_segment *seg, size_t sr0,
 {
 	const char *info = pl_segment_meta_get(seg, "distributedInfo");
 	struct header h = { .rank = -1 };
+	pl_id all = PL_NONE;
 	int32_t rank = a->n_sr == sr0 + 1 ? a->sr[sr0].rank : -1;
 	int rc = 0;
 
@@ -259,7 +275,7 @@ int pl_listed_note(struct pl_align *a, const struct pl_segment *seg, size_t sr0,
 		return 0;
 	PL_TRY(read_header(a, &h, info, strlen(info), false, err));
 	for (size_t i = 0; i < h.n && (h.rank < 0 || h.rank == rank); i++)
-		PL_TRY(note_group(a, &h.group[i], rank, h.world, err));
+		PL_TRY(note_group(a, &h.group[i], rank, h.world, &all, err));
 out:
 	header_fini(&h);
 	return rc;

@@ -37,18 +37,24 @@ out:
 
 int pl_align_add_rank(struct pl_cgroup *g, int32_t rank, struct pl_err *err)
 {
-	uint32_t i = g->n;
+	uint32_t lo = 0, hi = g->n; /* ascending; mostly it is behind the last */
 	int rc;
 
-	for (uint32_t k = 0; k < g->n; k++)
-		if (g->rank[k] == rank)
-			return 0;
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+
+		if (g->rank[mid] < rank)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (lo < g->n && g->rank[lo] == rank)
+		return 0;
 	rc = pl_grow(&g->rank, &g->cap, g->n + 1u, sizeof(*g->rank), err);
 	if (rc < 0)
 		return rc;
-	for (; i && g->rank[i - 1] > rank; i--)
-		g->rank[i] = g->rank[i - 1];
-	g->rank[i] = rank;
+	memmove(g->rank + lo + 1, g->rank + lo, (g->n - lo) * sizeof(*g->rank));
+	g->rank[lo] = rank;
 	g->n++;
 	return 0;
 }
@@ -140,6 +146,7 @@ static int by_step(const void *x, const void *y)
 /* "[0, 1, 2]" as profilers write it: what is not a number separates. */
 static int add_recorded_ranks(struct pl_align *a, uint32_t group, const char *s, struct pl_err *err)
 {
+	const char *dot = strrchr(s, '.');
 	int rc = 0;
 
 	while (*s && rc >= 0) {
@@ -151,7 +158,7 @@ static int add_recorded_ranks(struct pl_align *a, uint32_t group, const char *s,
 			continue;
 		}
 		v = strtol(s, &end, 10);
-		if (v > INT32_MAX || strchr(s, '.')) /* cut short: "0, 1, ... 63" */
+		if (v > INT32_MAX || (dot && s < dot)) /* cut short: "0, 1, ... 63" */
 			break;
 		rc = pl_align_add_rank(&a->group[group], (int32_t)v, err);
 		s = end;

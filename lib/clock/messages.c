@@ -18,6 +18,7 @@ struct numbered { /* a collective event that is in a match */
 	int32_t rank;
 	pl_id group;
 	uint32_t match;
+	pl_ns until; /* the latest end of those of this rank and number up to here */
 };
 struct half {
 	pl_ns ts;
@@ -86,11 +87,14 @@ static int number_collectives(const struct pl_align *a, struct numbered **v, siz
 		const struct pl_comm *e = &a->ev[i];
 
 		if (e->kind == PL_K_COLLECTIVE && e->seq != PL_NO_VALUE && match[i] != PL_NONE)
-			(*v)[(*n)++] = (struct numbered){ e->seq,  e->ts,    e->end,
-							  e->rank, e->group, match[i] };
+			(*v)[(*n)++] = (struct numbered){ e->seq,   e->ts,    e->end, e->rank,
+							  e->group, match[i], e->end };
 	}
 	if (*n)
 		qsort(*v, *n, sizeof(**v), by_number);
+	for (size_t i = 1; i < *n; i++)
+		if ((*v)[i].rank == (*v)[i - 1].rank && (*v)[i].seq == (*v)[i - 1].seq)
+			(*v)[i].until = pl_max_i64((*v)[i].end, (*v)[i - 1].until);
 out:
 	pl_free(match);
 	return rc;
@@ -112,7 +116,7 @@ static uint32_t collective_of(const struct numbered *v, size_t n, const struct p
 		else
 			hi = mid;
 	}
-	while (lo-- > 0 && v[lo].rank == e->rank && v[lo].seq == e->of)
+	while (lo-- > 0 && v[lo].rank == e->rank && v[lo].seq == e->of && e->ts <= v[lo].until)
 		if (e->ts <= v[lo].end && (e->group == PL_NONE || e->group == v[lo].group))
 			return v[lo].match;
 	return PL_NONE;

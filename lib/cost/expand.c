@@ -20,13 +20,21 @@ static int by_rank(const void *pa, const void *pb)
 	return a->rank < b->rank ? -1 : a->rank > b->rank;
 }
 
+/* PL_NONE: there is none, or more than one, as of what gives way to something more urgent. */
 static uint32_t transfer_on(const struct pl_edit *e, uint32_t meet, uint32_t res)
 {
-	for (uint32_t i = e->node[meet].out; i != PL_NONE; i = e->edge[i].out_next)
-		if (e->node[e->edge[i].dst].role == PL_RO_TRANSFER &&
-		    e->node[e->edge[i].dst].res == res)
-			return e->edge[i].dst;
-	return PL_NONE;
+	uint32_t found = PL_NONE;
+
+	for (uint32_t i = e->node[meet].out; i != PL_NONE; i = e->edge[i].out_next) {
+		const struct pl_enode *n = &e->node[e->edge[i].dst];
+
+		if (n->role != PL_RO_TRANSFER || n->res != res)
+			continue;
+		if (found != PL_NONE)
+			return PL_NONE;
+		found = e->edge[i].dst;
+	}
+	return found;
 }
 
 static int find_members(struct expansion *s, struct pl_err *err)
@@ -44,10 +52,11 @@ static int find_members(struct expansion *s, struct pl_err *err)
 		uint32_t t = res == PL_NONE ? PL_NONE : transfer_on(e, s->meet, res);
 
 		if (t == PL_NONE)
-			return pl_fail(err, PL_EDATA,
-				       "node %u of the collective has no transfer: it cannot be "
-				       "taken apart",
-				       a);
+			return pl_fail(
+				err, PL_EDATA,
+				"node %u of the collective has no transfer, or one in parts: "
+				"it cannot be taken apart",
+				a);
 		s->m[s->n++] = (struct member){ a, t, e->g->res[res].rank, 0 };
 	}
 	pl_sort(s->m, s->n, sizeof(*s->m), by_rank);

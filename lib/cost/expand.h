@@ -54,9 +54,12 @@ struct pl_expand_all {
 	const struct pl_topology *topo; /* its rank i is the i-th of the graph's ranks */
 	uint8_t algo;
 	uint32_t servers, channels, chunks;
-	/* As long, when all arrive at once, as the recorded transfer, which is taken for a ring,
-	 * times what analysis says of the algorithm against a ring; else as the links say. */
+	/* As long, when all arrive at once, as the transfer of the edit, times what analysis says
+	 * of the algorithm against `was`, by which the transfer is taken to be; else as the links
+	 * say. */
 	bool recorded;
+	uint8_t was; /* PL_ALGO_RING where nobody knows */
+	uint32_t was_servers;
 	const uint32_t *link; /* [rank * channels + channel]: resources, by pl_graph_add_links();
 			       * NULL */
 };

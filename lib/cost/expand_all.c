@@ -91,11 +91,12 @@ static pl_ns recorded(const struct pl_edit *e, uint32_t meet)
 /* What to stretch the messages by; 0: they cannot last as long. */
 static double stretch(const struct all *a, uint32_t meet, const struct pl_comm *comm)
 {
-	struct pl_comm ring = *comm;
+	struct pl_comm was = *comm;
 	pl_ns took = recorded(a->e, meet), model;
 
-	ring.algo = PL_ALGO_RING;
-	model = pl_cost_analytic(&a->topo, &ring);
+	was.algo = a->x->was;
+	was.servers = a->x->was_servers;
+	model = pl_cost_analytic(&a->topo, &was);
 	return model > 0 ? (double)took / (double)model : 0;
 }
 

@@ -85,6 +85,18 @@ static bool of_rank(const struct gb *b, uint32_t seg, uint32_t ev, const struct 
 	return (rank < 0 ? 0 : rank) == rk->rank;
 }
 
+/* Some track of the segment may hold events of the rank: not every segment is looked through for
+ * every rank. */
+static bool has_rank(const struct gb *b, uint32_t seg, const struct rankinfo *rk)
+{
+	const struct pl_segment *s = &b->t->seg[seg]->seg;
+	bool any = false;
+
+	for (uint32_t i = 0; i < s->n_tracks && !any; i++)
+		any = pl_max_i64(s->track[i].rank, 0) == rk->rank;
+	return any;
+}
+
 static int gather_events(struct pairing *p, uint32_t seg, struct pl_err *err)
 {
 	const struct pl_events *e = p->b->t->seg[seg];
@@ -294,25 +306,32 @@ out:
 	return rc;
 }
 
-/* Gone when the node begins, if what came before it on the thread came after the making. */
+/* Gone when the node begins, if what came before it on the thread came after the making. Never with
+ * an arrival: what ends there is what communication carries. */
 static void release(struct pairing *p, struct mem_alloc *a, const struct event *x, uint32_t node,
 		    struct now *now)
 {
 	const struct gb *b = p->b;
 	const struct resinfo *ri = node == PL_NONE ? NULL : &b->ri[b->node[node].res];
+	uint32_t last;
 
 	a->to = x->at;
 	a->freed = a->last = node;
 	if (node == PL_NONE)
 		return;
+	if (b->node[node].role == PL_RO_ARRIVE)
+		a->freed = a->last = node + 1;
 	if (a->first == node) {
 		a->inner = true;
 		now->left = pl_add_sat(now->left, -a->bytes);
 		return;
 	}
-	if (node > ri->node0 &&
-	    (a->first == PL_NONE || b->node[node - 1].start >= b->node[a->first].start)) {
-		a->last = node - 1;
+	last = node;
+	while (last > ri->node0 && (last == node || b->node[last].role == PL_RO_ARRIVE))
+		last--;
+	if (last < node && b->node[last].role != PL_RO_ARRIVE &&
+	    (a->first == PL_NONE || b->node[last].start >= b->node[a->first].start)) {
+		a->last = last;
 		now->gone = pl_add_sat(now->gone, a->bytes);
 	}
 }
@@ -552,12 +571,13 @@ static int one_rank(struct gb *b, size_t rank, struct pl_err *err)
 	int rc = 0;
 
 	for (uint32_t seg = 0; seg < b->t->n_segs; seg++)
-		if (b->t->seg[seg]->arg && b->t->seg[seg]->arg[ARG_BYTES])
+		if (b->t->seg[seg]->arg && b->t->seg[seg]->arg[ARG_BYTES] && has_rank(b, seg, p.rk))
 			PL_TRY(gather_events(&p, seg, err));
 	if (!p.n)
 		goto out;
 	for (uint32_t seg = 0; seg < b->t->n_segs; seg++)
-		PL_TRY(gather_spans(&p, seg, err));
+		if (has_rank(b, seg, p.rk))
+			PL_TRY(gather_spans(&p, seg, err));
 	pl_sort(p.m->range, p.m->n_ranges, sizeof(*p.m->range), by_range);
 	pl_sort(p.m->back, p.m->n_back, sizeof(*p.m->back), by_span);
 	PL_TRY(pair(&p, err));

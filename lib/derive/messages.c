@@ -220,7 +220,8 @@ static int add_message(struct chunks *c, const struct pl_match *m, struct pl_err
 
 /* ---- what they waited for -------------------------------------------------------------------- */
 
-/* By member, channel and direction; sends by start, receptions by end. */
+/* By member, channel and direction; sends by start, receptions by end, then by start: so that what
+ * is before() something comes first. */
 static int by_place(const void *pa, const void *pb)
 {
 	const struct side *a = pa, *b = pb;
@@ -236,6 +237,8 @@ static int by_place(const void *pa, const void *pb)
 		return x < y ? -1 : 1;
 	if (a->end != b->end)
 		return a->end < b->end ? -1 : 1;
+	if (a->start != b->start)
+		return a->start < b->start ? -1 : 1;
 	return a->node < b->node ? -1 : a->node > b->node;
 }
 
@@ -253,13 +256,11 @@ static const struct side *passes_on(const struct side *recv, size_t n, const str
 	while (lo < hi) {
 		size_t mid = lo + (hi - lo) / 2;
 
-		if (recv[mid].end <= send->start)
+		if (before(&recv[mid], send))
 			lo = mid + 1;
 		else
 			hi = mid;
 	}
-	while (lo && !before(&recv[lo - 1], send))
-		lo--;
 	for (size_t k = lo; send->chunk >= 0 && k-- > 0 && lo - k <= LOOK_BACK;)
 		if (recv[k].chunk == send->chunk && before(&recv[k], send))
 			return &recv[k];

@@ -21,6 +21,7 @@ static void state_fini(struct rw_state *s)
 	pl_free(s->servers);
 	pl_free(s->place);
 	pl_free(s->priority);
+	rw_bare_unref(s->bare);
 	pl_free(s->piece);
 	pl_free(s->built);
 }
@@ -81,6 +82,10 @@ int rw_push_state(struct pl_rewriter *r, struct pl_err *err)
 	memcpy(to.change, from->change, sizeof(to.change));
 	to.n_fused = from->n_fused;
 	to.over = from->over;
+	to.ops_changed = from->ops_changed;
+	to.bare = from->bare;
+	if (to.bare)
+		to.bare->refs++;
 	to.undo = pl_edit_mark(r->e);
 	for (uint32_t i = 0; i < to.n_built; i++)
 		to.built[i]->refs++;
@@ -560,7 +565,10 @@ bool pl_rewrite_is_comm(unsigned op)
 
 static int apply(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
 {
-	return pl_rewrite_is_comm(rw->op) ? comm_rewrite(r, rw, err) : rw_ops(r, rw, err);
+	if (pl_rewrite_is_comm(rw->op))
+		return comm_rewrite(r, rw, err);
+	rw_now(r)->ops_changed = true;
+	return rw_ops(r, rw, err);
 }
 
 int pl_rewrite(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)

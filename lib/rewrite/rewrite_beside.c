@@ -9,12 +9,13 @@
  *
  * Durations that depend on starts have no place in an edit, whose starts are a least solution over
  * given durations. So they are settled before, by a small replay of each step that knows nothing
- * but when gradients are ready and the one channel that carries buckets in their order: between two
- * events (a gradient is ready, a transfer ends, computation ends) both proceed at constant rates.
- * From the recording each rank's computation is first given back what it lost: operations beside
- * recorded transfers of gradients become shorter by the factor, and what is ready later is ready
- * earlier by that much. Then the step is passed once, in order of issue; each bucket takes
- * O(ranks).
+ * but when gradients are ready and, of each rank, the one channel that carries its buckets in their
+ * order: between two events (a gradient is ready, a transfer ends, computation ends) both proceed
+ * at constant rates. From the recording each rank's computation is first given back what it lost:
+ * operations beside recorded transfers of gradients become shorter by the factor, and what is ready
+ * later is ready earlier by that much. Where rewrites have changed operations, both are those of
+ * the changed ones: what became shorter has lost less. Then the step is passed once, in order of
+ * issue; each bucket takes O(ranks).
  *
  * The result is put into the edit as durations: of the transfers, and of what computation loses
  * between the issue of one bucket and that of the next, which stands on the computing resource
@@ -32,24 +33,56 @@
 
 struct given { /* back to an operation */
 	uint32_t node, slot;
-	pl_ns end, back;
+	pl_ns end, dur, back; /* as recorded */
+	uint32_t to;	      /* at hand: the operation that has the time now */
+	pl_ns now;	      /* at hand: what it gets back */
+};
+struct loss { /* of a slot until then */
+	pl_ns end;
+	double sum;
 };
 struct window { /* of a transfer */
-	double start, end, slows;
+	double start, end;
+	const struct rw_built *b;
 };
 struct mover {		    /* a rank that computes, while the step is passed */
 	double wall, done;  /* now, and the time at which it would be without what it loses */
 	double all;	    /* done when its last gradient is ready */
-	uint32_t at;	    /* window that is not over yet */
+	double idle;	    /* end of the last transfer that it has a part in */
+	uint32_t slot, at;  /* at: window that is not over yet */
 	struct rw_built *b; /* bucket that it issued last */
 };
 struct rw_beside {
 	struct given *given;
 	size_t n_given, cap_given;
-	double *bare; /* [slot][tensor]: ready, had nothing been lost; -INFINITY: not there */
+	struct loss *loss;    /* at hand */
+	struct rw_bare *bare; /* of operations as recorded */
 	struct window *window;
 	struct mover *mover;
 };
+
+void rw_bare_unref(struct rw_bare *b)
+{
+	if (!b || --b->refs)
+		return;
+	pl_free(b->ns);
+	pl_free(b);
+}
+
+static int new_bare(const struct pl_rewriter *r, struct rw_bare **b, struct pl_err *err)
+{
+	int rc = pl_alloc(b, 1, sizeof(**b), err);
+
+	if (rc < 0)
+		return rc;
+	(*b)->refs = 1;
+	rc = pl_alloc(&(*b)->ns, (size_t)r->n_slots * r->n_tensors, sizeof(*(*b)->ns), err);
+	if (rc < 0) {
+		rw_bare_unref(*b);
+		*b = NULL;
+	}
+	return rc;
+}
 
 void rw_beside_fini(struct pl_rewriter *r)
 {
@@ -58,7 +91,8 @@ void rw_beside_fini(struct pl_rewriter *r)
 	if (!x)
 		return;
 	pl_free(x->given);
-	pl_free(x->bare);
+	pl_free(x->loss);
+	rw_bare_unref(x->bare);
 	pl_free(x->window);
 	pl_free(x->mover);
 	pl_free(x);
@@ -145,7 +179,11 @@ static int find_given(struct pl_rewriter *r, bool *computing, struct pl_err *err
 		if ((rc = pl_grow(&x->given, &x->cap_given, x->n_given + 1, sizeof(*x->given),
 				  err)) < 0)
 			return rc;
-		x->given[x->n_given++] = (struct given){ i, slot, pl_edit_end(e, i), back };
+		x->given[x->n_given++] = (struct given){ .node = i,
+							 .slot = slot,
+							 .end = pl_edit_end(e, i),
+							 .dur = n->dur,
+							 .back = back };
 	}
 	return 0;
 }
@@ -171,7 +209,7 @@ static void find_bare(const struct pl_rewriter *r)
 			to++;
 		for (uint32_t t = 0; t < r->n_tensors; t++) {
 			pl_ns ready = rw_ready(r, s, t);
-			double *bare = &x->bare[(size_t)s * r->n_tensors + t];
+			double *bare = &x->bare->ns[(size_t)s * r->n_tensors + t];
 
 			*bare = ready == INT64_MIN ? -INFINITY : (double)ready;
 			for (size_t i = from; i < to && x->given[i].end <= ready; i++)
@@ -206,10 +244,11 @@ int rw_beside_init(struct pl_rewriter *r, struct pl_err *err)
 	    (rc = pl_alloc(&computing, r->e->g->n_res, sizeof(*computing), err)) < 0)
 		return rc;
 	x = r->beside;
-	PL_TRY(pl_alloc(&x->bare, (size_t)r->n_slots * r->n_tensors, sizeof(*x->bare), err));
+	PL_TRY(new_bare(r, &x->bare, err));
 	PL_TRY(pl_alloc(&x->window, r->n_tensors, sizeof(*x->window), err));
 	PL_TRY(pl_alloc(&x->mover, r->n_ranks, sizeof(*x->mover), err));
 	PL_TRY(find_given(r, computing, err));
+	PL_TRY(pl_alloc(&x->loss, x->n_given + 1, sizeof(*x->loss), err));
 	pl_sort(x->given, x->n_given, sizeof(*x->given), by_slot_end);
 	find_bare(r);
 out:
@@ -217,20 +256,164 @@ out:
 	return rc;
 }
 
-/* What a rewrite has shortened since keeps the share that it lost. */
+/* ---- operations as they are now -------------------------------------------------------------- */
+
+/* What was lost of what is left of it: an operation that a rewrite has made shorter has lost less
+ * by that share, one that takes longer no more. */
+static void give_now(struct pl_rewriter *r)
+{
+	const struct rw_beside *x = r->beside;
+
+	for (size_t i = 0; i < x->n_given; i++) {
+		struct given *g = &x->given[i];
+		double now = (double)r->e->node[g->node].dur;
+
+		g->to = g->node;
+		if (rw_fused(r, g->node)) {
+			const struct rw_fused *f = &r->fused_log[r->fused[g->node] - 1];
+
+			g->to = f->first;
+			now = f->share * (double)r->e->node[f->first].dur;
+		}
+		g->now = rw_times(g->back, fmin(1, now / (double)g->dur));
+	}
+}
+
 int rw_beside_release(struct pl_rewriter *r, struct pl_err *err)
 {
 	const struct rw_beside *x = r->beside;
 	int rc = 0;
 
+	if (x)
+		give_now(r);
 	for (size_t i = 0; x && rc == 0 && i < x->n_given; i++) {
 		const struct given *g = &x->given[i];
-		const struct pl_enode *n = &r->e->node[g->node];
+		const struct pl_enode *n = &r->e->node[g->to];
 
 		if (!n->dead)
-			rc = pl_edit_set_dur(r->e, g->node, pl_max_i64(0, n->dur - g->back), err);
+			rc = pl_edit_set_dur(r->e, g->to, pl_max_i64(0, n->dur - g->now), err);
 	}
 	return rc;
+}
+
+/* Nodes that the built buckets have put before t: what is lost, and calls that issue. */
+static double put_before(const struct pl_rewriter *r, uint32_t slot, pl_ns t)
+{
+	const struct rw_state *st = rw_now(r);
+	double sum = 0;
+
+	for (uint32_t i = 0; i < st->n_built; i++) {
+		const uint32_t node[] = { st->built[i]->lost[slot], st->built[i]->issue[slot] };
+
+		for (size_t k = 0; k < PL_LEN(node); k++)
+			if (node[k] != PL_NONE && pl_edit_end(r->e, node[k]) <= t)
+				sum += (double)r->e->node[node[k]].dur;
+	}
+	return sum;
+}
+
+static int by_end(const void *pa, const void *pb)
+{
+	const struct loss *a = pa, *b = pb;
+
+	if (a->end != b->end)
+		return a->end < b->end ? -1 : 1;
+	return a->sum < b->sum ? -1 : a->sum > b->sum;
+}
+
+/* What the operations of the slot, given[from .. to), have lost; of the settled edit. */
+static void sum_losses(const struct pl_rewriter *r, size_t from, size_t to)
+{
+	const struct rw_beside *x = r->beside;
+	double sum = 0;
+
+	for (size_t i = from; i < to; i++)
+		x->loss[i - from] =
+			(struct loss){ pl_edit_end(r->e, x->given[i].to), (double)x->given[i].now };
+	pl_sort(x->loss, to - from, sizeof(*x->loss), by_end);
+	for (size_t i = 0; i < to - from; i++)
+		x->loss[i].sum = sum += x->loss[i].sum;
+}
+
+/* When it is t; n losses are summed. */
+static double lost_until(const struct pl_rewriter *r, uint32_t slot, size_t n, pl_ns t)
+{
+	const struct loss *v = r->beside->loss;
+	size_t lo = 0, hi = n;
+
+	if (rw_now(r)->over) /* released, and perhaps lost again */
+		return put_before(r, slot, t);
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (v[mid].end <= t)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo ? v[lo - 1].sum : 0;
+}
+
+static size_t end_of_slot(const struct rw_beside *x, size_t from, uint32_t slot)
+{
+	while (from < x->n_given && x->given[from].slot == slot)
+		from++;
+	return from;
+}
+
+pl_ns rw_beside_lost(struct pl_rewriter *r, uint32_t step, int32_t rank, pl_ns until)
+{
+	const struct rw_beside *x = r->beside;
+	uint32_t at = rank_at(r, rank), slot = step * r->n_ranks + at;
+	size_t from = 0, to;
+
+	if (!x || at == PL_NONE)
+		return 0;
+	give_now(r);
+	while (from < x->n_given && x->given[from].slot < slot)
+		from++;
+	to = end_of_slot(x, from, slot);
+	sum_losses(r, from, to);
+	return (pl_ns)llround(lost_until(r, slot, to - from, until));
+}
+
+int rw_beside_ready(struct pl_rewriter *r, struct pl_err *err)
+{
+	struct rw_state *st = rw_now(r);
+	struct rw_bare *b;
+	size_t from = 0, to;
+	int rc;
+
+	if (!r->beside || !st->ops_changed)
+		return 0;
+	PL_TRY(pl_edit_settle(r->e, err));
+	PL_TRY(new_bare(r, &b, err));
+	give_now(r);
+	for (uint32_t s = 0; s < r->n_slots; s++, from = to) {
+		to = end_of_slot(r->beside, from, s);
+		sum_losses(r, from, to);
+		for (uint32_t t = 0; t < r->n_tensors; t++) {
+			double *ns = &b->ns[(size_t)s * r->n_tensors + t];
+			pl_ns ready = rw_ready_now(r, s, t);
+
+			*ns = -INFINITY;
+			if (ready != INT64_MIN)
+				*ns = (double)ready - lost_until(r, s, to - from, ready);
+		}
+	}
+	rw_bare_unref(st->bare);
+	st->bare = b;
+	st->ops_changed = false;
+	rc = 0;
+out:
+	return rc;
+}
+
+static const double *bare_in(const struct pl_rewriter *r, uint32_t slot)
+{
+	const struct rw_bare *b = rw_now(r)->bare;
+
+	return (b ? b : r->beside->bare)->ns + (size_t)slot * r->n_tensors;
 }
 
 /* ---- one step, passed in order of issue ------------------------------------------------------ */
@@ -241,12 +424,13 @@ static void compute(struct mover *m, const struct window *w, uint32_t n, double 
 	while (m->done < done && m->wall < wall) {
 		double span = fmin(done - m->done, wall - m->wall), slow = 1;
 
-		while (m->at < n && w[m->at].end <= m->wall)
+		while (m->at < n &&
+		       (w[m->at].b->arrive[m->slot] == PL_NONE || w[m->at].end <= m->wall))
 			m->at++;
 		if (m->at < n && m->wall < w[m->at].start) {
 			span = fmin(span, w[m->at].start - m->wall);
 		} else if (m->at < n) {
-			slow = w[m->at].slows;
+			slow = w[m->at].b->slows;
 			span = fmin((done - m->done) * slow, wall - m->wall);
 			span = fmin(span, w[m->at].end - m->wall);
 		}
@@ -259,7 +443,7 @@ static void compute(struct mover *m, const struct window *w, uint32_t n, double 
 /* The bucket's last tensor on the rank, had nothing been lost; -INFINITY: it has no part. */
 static double bare_of(const struct pl_rewriter *r, uint32_t set, uint32_t slot)
 {
-	const double *bare = &r->beside->bare[(size_t)slot * r->n_tensors];
+	const double *bare = bare_in(r, slot);
 	double last = -INFINITY;
 
 	for (uint32_t k = r->set_first[set]; k < r->set_first[set + 1]; k++)
@@ -303,7 +487,7 @@ static int pass_bucket(struct pl_rewriter *r, uint32_t set, uint32_t step, uint3
 {
 	const struct rw_beside *x = r->beside;
 	struct rw_built *b = rw_now(r)->built[set];
-	double start = *n_windows ? x->window[*n_windows - 1].end : -INFINITY, ns;
+	double start = -INFINITY, ns;
 	uint32_t first = step * r->n_ranks;
 	int rc = 0;
 
@@ -324,16 +508,19 @@ static int pass_bucket(struct pl_rewriter *r, uint32_t set, uint32_t step, uint3
 		m->b = b;
 		if (b->issue[first + i] != PL_NONE)
 			m->wall += (double)b->issue_ns;
-		start = fmax(start, m->wall);
+		start = fmax(start, fmax(m->wall, m->idle));
 	}
 	if (start == -INFINITY)
 		return 0;
 	ns = takes(r, b, first, start, *n_windows);
-	x->window[(*n_windows)++] = (struct window){ start, start + ns, b->slows };
-	for (uint32_t i = first; i < first + r->n_ranks && rc == 0; i++)
-		if (b->transfer[i] != PL_NONE && !b->kept[i] &&
-		    r->e->node[b->transfer[i]].dur != (pl_ns)ceil(ns))
+	x->window[(*n_windows)++] = (struct window){ start, start + ns, b };
+	for (uint32_t i = first; i < first + r->n_ranks && rc == 0; i++) {
+		if (b->transfer[i] == PL_NONE)
+			continue;
+		x->mover[i - first].idle = start + ns;
+		if (!b->kept[i] && r->e->node[b->transfer[i]].dur != (pl_ns)ceil(ns))
 			rc = pl_edit_set_dur(r->e, b->transfer[i], (pl_ns)ceil(ns), err);
+	}
 	return rc;
 }
 
@@ -346,8 +533,13 @@ int rw_beside_settle(struct pl_rewriter *r, struct pl_err *err)
 		uint32_t n_windows = 0;
 
 		for (uint32_t i = 0; i < r->n_ranks; i++) {
-			const double *bare = &x->bare[((size_t)k * r->n_ranks + i) * r->n_tensors];
-			struct mover m = { .wall = -INFINITY, .done = -INFINITY, .all = -INFINITY };
+			uint32_t slot = k * r->n_ranks + i;
+			const double *bare = bare_in(r, slot);
+			struct mover m = { .wall = -INFINITY,
+					   .done = -INFINITY,
+					   .all = -INFINITY,
+					   .idle = -INFINITY,
+					   .slot = slot };
 
 			for (uint32_t t = 0; t < r->n_tensors; t++)
 				m.all = fmax(m.all, bare[t]);

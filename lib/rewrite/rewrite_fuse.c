@@ -173,18 +173,19 @@ void rw_unfuse(struct pl_rewriter *r, size_t n_fused)
 {
 	/* entries above were made by states that are gone; the array may hold older ones still */
 	while (r->n_fused > n_fused)
-		r->fused[r->fused_log[--r->n_fused]] = 0;
+		r->fused[r->fused_log[--r->n_fused].node] = 0;
 }
 
-static int mark_fused(struct pl_rewriter *r, uint32_t node, struct pl_err *err)
+static int mark_fused(struct pl_rewriter *r, uint32_t node, uint32_t first, struct pl_err *err)
 {
 	int rc = 0;
 
 	if (!r->fused)
-		PL_TRY(pl_alloc(&r->fused, r->n_mine, 1, err));
+		PL_TRY(pl_alloc(&r->fused, r->n_mine, sizeof(*r->fused), err));
 	PL_TRY(pl_grow(&r->fused_log, &r->cap_fused, r->n_fused + 1, sizeof(*r->fused_log), err));
-	r->fused_log[r->n_fused++] = node;
-	r->fused[node] = 1;
+	r->fused_log[r->n_fused++] =
+		(struct rw_fused){ .node = node, .first = first, .dur = r->e->node[node].dur };
+	r->fused[node] = (uint32_t)r->n_fused;
 	rw_now(r)->n_fused = r->n_fused;
 out:
 	return rc;
@@ -196,8 +197,8 @@ static pl_ns beyond(pl_ns w, pl_ns usual)
 	return pl_max_i64(w - pl_max_i64(usual, 0), 0);
 }
 
-/* `b` right behind `a`, launched with it. */
-static int attach(struct pl_rewriter *r, uint32_t a, uint32_t b, struct pl_err *err)
+/* `b` right behind `a`, launched with it and with `first`. */
+static int attach(struct pl_rewriter *r, uint32_t first, uint32_t a, uint32_t b, struct pl_err *err)
 {
 	struct pl_edit *e = r->e;
 	const struct pl_resource *res = &e->g->res[e->node[a].res];
@@ -216,8 +217,8 @@ static int attach(struct pl_rewriter *r, uint32_t a, uint32_t b, struct pl_err *
 			PL_TRY(pl_edit_set_dur(e, rest, 0, err));
 	}
 	PL_TRY(pl_edit_set_weight(e, seq, w, err));
-	PL_TRY(pl_edit_set_dur(e, b, 0, err));
-	rc = mark_fused(r, b, err);
+	PL_TRY(mark_fused(r, b, first, err));
+	rc = pl_edit_set_dur(e, b, 0, err);
 out:
 	return rc;
 }
@@ -239,15 +240,18 @@ static int fuse_here(struct pl_rewriter *r, uint32_t first, uint32_t n, double x
 {
 	struct pl_edit *e = r->e;
 	pl_ns sum = e->node[first].dur;
-	int rc = mark_fused(r, first, err);
+	size_t log = r->n_fused;
+	int rc = mark_fused(r, first, first, err);
 
 	for (uint32_t i = 1, at = first; rc == 0 && i < n; i++) {
 		uint32_t next = e->edge[next_edge(e, at)].dst;
 
 		sum = pl_add_sat(sum, e->node[next].dur);
-		rc = attach(r, at, next, err);
+		rc = attach(r, first, at, next, err);
 		at = next;
 	}
+	for (size_t i = log; i < r->n_fused; i++)
+		r->fused_log[i].share = sum > 0 ? (double)r->fused_log[i].dur / (double)sum : 0;
 	return rc < 0 ? rc : pl_edit_set_dur(e, first, rw_times(sum, x), err);
 }
 

@@ -59,6 +59,12 @@ struct rw_piece {
 	pl_ns dur;
 };
 
+/* When gradients are ready, had computation lost nothing to communication. Shared by states. */
+struct rw_bare {
+	uint32_t refs;
+	double *ns; /* [slot][tensor]; -INFINITY: not there */
+};
+
 struct rw_state {
 	uint32_t *set_of;	 /* [tensor] */
 	uint32_t *parts;	 /* [set] */
@@ -75,9 +81,18 @@ struct rw_state {
 	size_t undo;		/* mark of the edit */
 	struct rw_piece *piece; /* of interrupted communication */
 	size_t n_pieces, cap_pieces;
-	bool prioritized; /* some tensor has a priority */
-	size_t n_fused;	  /* entries of rewriter.fused_log */
-	bool over;	  /* the recorded communication is replaced */
+	bool prioritized;     /* some tensor has a priority */
+	size_t n_fused;	      /* entries of rewriter.fused_log */
+	struct rw_bare *bare; /* NULL: as recorded */
+	bool ops_changed;     /* rewrites have changed operations since that was so */
+	bool over;	      /* the recorded communication is replaced */
+};
+
+/* A part of a fused operation. */
+struct rw_fused {
+	uint32_t node, first; /* first: the node that takes the time of all */
+	pl_ns dur;	      /* of this part, when it was fused */
+	double share;	      /* of that in what all of it took then */
 };
 
 struct pl_rewriter {
@@ -101,8 +116,9 @@ struct pl_rewriter {
 	uint32_t *set_first, *set_member; /* of the state that is built: see list_members() */
 	uint8_t *mine; /* [node as recorded]: of the recorded communication of gradients */
 	uint32_t n_mine;
-	uint8_t *fused; /* [node as recorded]: is part of a fused operation; NULL: none ever was */
-	uint32_t *fused_log; /* nodes, in order, for undoing */
+	uint32_t *fused; /* [node as recorded]: part of a fused operation, its place in the log
+			  * and 1; NULL: none ever was */
+	struct rw_fused *fused_log; /* in order, for undoing */
 	size_t n_fused, cap_fused;
 	uint32_t *name_first, *name_node; /* nodes as recorded by name; NULL: not yet needed */
 	bool issues;			  /* host operations that issue communication are known */
@@ -138,6 +154,12 @@ int rw_beside_init(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 void rw_beside_fini(struct pl_rewriter *r);
 /* Computation gets the time back that it lost beside the recorded communication of gradients. */
 int rw_beside_release(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+/* Of the edit ahead of changes to its communication: when gradients are ready, if operations have
+ * been changed. Settles then. */
+int rw_beside_ready(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+void rw_bare_unref(struct rw_bare *b);
+/* How much of the time until then the rank has lost to communication; of the settled edit. */
+pl_ns rw_beside_lost(struct pl_rewriter *r, uint32_t step, int32_t rank, pl_ns until);
 /* What the built buckets cost the computation beside them, and it them. */
 int rw_beside_settle(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 /* The communication of a set, as the coster is asked for it; `meeting` ranks have a part. */
@@ -149,6 +171,17 @@ uint32_t rw_tensor_find(const struct pl_rewriter *r, const char *name);
 static inline pl_ns rw_ready(const struct pl_rewriter *r, uint32_t slot, uint32_t tensor)
 {
 	return r->ready[(size_t)slot * r->n_tensors + tensor];
+}
+/* When the slot's copy is ready: as recorded, and as much later as its producer ends later now;
+ * INT64_MIN: it is not there. */
+static inline pl_ns rw_ready_now(const struct pl_rewriter *r, uint32_t slot, uint32_t tensor)
+{
+	size_t at = (size_t)slot * r->n_tensors + tensor;
+	uint32_t p = r->inst[at] == PL_NONE ? PL_NONE : r->e->tensor[r->inst[at]].producer;
+
+	if (p == PL_NONE)
+		return rw_ready(r, slot, tensor);
+	return pl_edit_end(r->e, p) + r->comm[r->comm_of[at]].lag;
 }
 static inline bool rw_computes(const struct pl_enode *n)
 {
@@ -168,6 +201,8 @@ int rw_fuse_ops(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_er
 void rw_unfuse(struct pl_rewriter *r, size_t n_fused);
 /* Recompute what annotated ranges of a trace keep; `name` is that of the ranges. */
 int rw_remake_range(struct pl_rewriter *r, const char *name, struct pl_err *err) PL_MUST;
+/* Fails: they cannot be made again any more. */
+int rw_is_fused(const char *layer, struct pl_err *err) PL_MUST;
 /* The rewrites that change operations, not communication. */
 int rw_ops(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err) PL_MUST;
 

@@ -6,7 +6,8 @@
  * What the range computed is done once more when the first of its activations is used: on a rank
  * without device by the thread that uses it, else by the stream that the thread next launches
  * something on. Host time of launching again is not added. A range that ran several times in a step
- * (microbatches) has a number each time. O(nodes) for each number, rank and step.
+ * (microbatches) has a number each time. Operations of the range that are fused with others have
+ * given them their time, so there must be none. O(nodes) for each number, rank and step.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -76,24 +77,23 @@ static size_t unite(const struct pl_edit *e, struct ran *v, size_t n)
 	return kept;
 }
 
-static bool computes(const struct pl_enode *n)
+/* What the range computed; with the pauses of its thread, if that is what computes. -1: some of it
+ * is fused. */
+static pl_ns forward_of(const struct pl_rewriter *r, const struct ran *x)
 {
-	return !n->dead && n->type == PL_N_OP &&
-	       (n->role == PL_RO_COMPUTE || n->role == PL_RO_COPY);
-}
-
-/* What the range computed; with the pauses of its thread, if that is what computes. */
-static pl_ns forward_of(const struct pl_edit *e, const struct ran *x, int32_t rank)
-{
+	const struct pl_edit *e = r->e;
+	int32_t rank = e->g->res[x->res].rank;
 	pl_ns sum = 0, pauses = 0;
 
-	for (size_t i = 0; i < e->n_nodes; i++) {
+	for (uint32_t i = 0; i < e->n_nodes; i++) {
 		const struct pl_enode *n = &e->node[i];
 
 		if (n->dead || n->step != x->step || n->layer != x->layer || n->res == PL_NONE ||
 		    e->g->res[n->res].rank != rank)
 			continue;
-		if (computes(n)) {
+		if (rw_computes(n)) {
+			if (rw_fused(r, i))
+				return -1;
 			sum += n->dur;
 			if (n->res != x->res) /* a device does */
 				pauses = INT64_MIN;
@@ -111,7 +111,7 @@ static uint32_t launched(const struct pl_edit *e, uint32_t node)
 		unsigned type = PL_E_TYPE(e->edge[x].type);
 
 		if ((type == PL_E_LAUNCH || type == PL_E_EARLY) &&
-		    computes(&e->node[e->edge[x].dst]))
+		    rw_computes(&e->node[e->edge[x].dst]))
 			return e->edge[x].dst;
 	}
 	return PL_NONE;
@@ -166,9 +166,13 @@ int rw_remake_range(struct pl_rewriter *r, const char *name, struct pl_err *err)
 	}
 	n = unite(e, v, n);
 	for (size_t i = 0; i < n; i++) {
-		pl_ns more = forward_of(e, &v[i], e->g->res[v[i].res].rank);
+		pl_ns more = forward_of(r, &v[i]);
 		uint32_t node = takes_it(e, v[i].use);
 
+		if (more < 0 || rw_fused(r, node)) {
+			rc = rw_is_fused(name, err);
+			goto out;
+		}
 		PL_TRY(pl_edit_set_dur(e, node, e->node[node].dur + more, err));
 	}
 	rc = n ? 0

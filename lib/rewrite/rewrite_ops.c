@@ -105,6 +105,13 @@ static bool is_remade(const struct pl_edit *e, int32_t layer)
 	return false;
 }
 
+int rw_is_fused(const char *layer, struct pl_err *err)
+{
+	return pl_fail(err, PL_EDATA,
+		       "operations of \"%s\" are fused with others; put recompute before fuse-ops",
+		       layer);
+}
+
 /* The backward operation of a layer takes the forward one's time more. */
 static int recompute_layer(struct pl_rewriter *r, const char *layer, struct pl_err *err)
 {
@@ -128,10 +135,7 @@ static int recompute_layer(struct pl_rewriter *r, const char *layer, struct pl_e
 		if (f == PL_NONE)
 			continue;
 		if (rw_fused(r, f) || rw_fused(r, b))
-			return pl_fail(err, PL_EDATA,
-				       "operations of \"%s\" are fused with others; put recompute "
-				       "before fuse-ops",
-				       layer);
+			return rw_is_fused(layer, err);
 		if (!hits++ && is_remade(e, n->layer))
 			return pl_fail(err, PL_EDATA, "\"%s\" is made again already; name it once",
 				       layer);
@@ -172,7 +176,9 @@ static int accumulate_rank(struct pl_rewriter *r, uint32_t step, int32_t rank, i
 	struct pl_edit *e = r->e;
 	uint32_t n_nodes = (uint32_t)e->n_nodes;
 	pl_ns span = until_gradients(r, step, rank), end = r->begin[step] + span;
-	pl_ns later = (span - span / k) / rw_now(r)->accumulate;
+	/* beside the other microbatches there is no communication */
+	pl_ns bare = pl_max_i64(0, span - rw_beside_lost(r, step, rank, end));
+	pl_ns later = (bare - bare / k) / rw_now(r)->accumulate;
 	int rc = 0;
 
 	for (uint32_t i = 0; rc == 0 && i < n_nodes; i++) {

@@ -31,17 +31,6 @@ int64_t pl_rewriter_bytes(const struct pl_rewriter *r, uint32_t tensor)
 	return r->tensor[tensor].bytes;
 }
 
-/* When the slot's copy is ready: as recorded, and as much later as its producer ends later now. */
-static pl_ns ready_now(const struct pl_rewriter *r, uint32_t slot, uint32_t t)
-{
-	size_t at = (size_t)slot * r->n_tensors + t;
-	uint32_t inst = r->inst[at], p;
-
-	if (inst == PL_NONE || (p = r->e->tensor[inst].producer) == PL_NONE)
-		return rw_ready(r, slot, t);
-	return pl_edit_end(r->e, p) + r->comm[r->comm_of[at]].lag;
-}
-
 pl_ns pl_rewriter_ready(const struct pl_rewriter *r, uint32_t tensor)
 {
 	double sum = 0;
@@ -55,7 +44,8 @@ pl_ns pl_rewriter_ready(const struct pl_rewriter *r, uint32_t tensor)
 		for (uint32_t i = 0; i < r->n_ranks; i++)
 			if (r->inst[(size_t)(k * r->n_ranks + i) * r->n_tensors + tensor] !=
 			    PL_NONE)
-				last = pl_max_i64(last, ready_now(r, k * r->n_ranks + i, tensor));
+				last = pl_max_i64(last,
+						  rw_ready_now(r, k * r->n_ranks + i, tensor));
 		if (last == INT64_MIN)
 			continue;
 		sum += (double)(last - r->begin[k]);

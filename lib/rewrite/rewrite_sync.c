@@ -756,6 +756,7 @@ int rw_sync(struct pl_rewriter *r, struct pl_err *err)
 
 	if (rc < 0)
 		return rc;
+	PL_TRY(rw_beside_ready(r, err));
 	if (!st->over) {
 		PL_TRY(take_over(r, err));
 		st->over = true;

@@ -133,6 +133,7 @@ static int with_lines(struct search *s, const struct pl_plan *p, struct pl_rewri
 {
 	struct pl_rewriter *r = s->lane[0].r;
 	struct pl_plan some = *p;
+	bool comm = false;
 	size_t mark;
 	int rc;
 
@@ -141,8 +142,13 @@ static int with_lines(struct search *s, const struct pl_plan *p, struct pl_rewri
 	mark = pl_rewriter_mark(r);
 	some.rw = rw;
 	some.n_rw = n;
-	rc = s->n ? pl_rewrite_model(r, err) : 0;
-	if (rc == 0 && (rc = pl_rewrite_plan(r, &some, err)) == 0)
+	rc = pl_rewrite_plan(r, &some, err);
+	for (size_t i = 0; i < n; i++)
+		comm |= pl_rewrite_is_comm(rw[i].op);
+	/* behind it: operations are changed as they were recorded, with nothing put between them */
+	if (rc == 0 && s->n && !comm)
+		rc = pl_rewrite_model(r, err);
+	if (rc == 0)
 		rc = pl_edit_settle(&s->lane[0].e, err);
 	*mean = rc == 0 ? pl_edit_mean_step(&s->lane[0].e) : INFINITY;
 	pl_rewriter_undo(r, mark);

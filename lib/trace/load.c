@@ -508,6 +508,7 @@ int pl_trace_load(struct pl_in *in, const struct pl_trace_reader_opts *opts,
 		o = *opts;
 		l.salvage = opts->salvage;
 	}
+	o.ahead = true;
 	PL_TRY(pl_alloc(&arg, l.n_want + 1, sizeof(*arg), err));
 	for (size_t i = 0; i < l.n_want; i++)
 		arg[i] = want[i] + (*want[i] == '$');

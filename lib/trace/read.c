@@ -7,8 +7,10 @@
  *
  * With threads, blocks of events are decoded in the pool while the next ones are read, those of the
  * next segment included: two segments may be open, and the sink gets the older one's blocks and its
- * end before anything of the other. A program that is given members (raw) sees them in step with
- * the sink, and salvage has to know what is broken before it goes on: both decode at once.
+ * end before anything of the other. It gets what was read before a definition ahead of that, unless
+ * it does not care, or what it does would depend on the number of threads. A program that is given
+ * members (raw) sees them in step with the sink, and salvage has to know what is broken before it
+ * goes on: both decode at once.
  */
 #include <string.h>
 
@@ -348,6 +350,8 @@ static int on_block(struct reader *r, const struct pl_block *b, struct pl_err *e
 
 	if (r->state == TRACE && b->type == PL_BLOCK_EVNT && b->version <= PL_TRACE_BLOCK_VERSION)
 		return get_events(r, b, err);
+	if (r->state == TRACE && !r->opts->ahead && (rc = deliver_all(r, r->now, err)) < 0)
+		return rc;
 	rc = get_block(r, b, &why);
 	if (rc >= 0)
 		return 0;

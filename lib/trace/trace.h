@@ -304,6 +304,9 @@ struct pl_trace_reader_opts {
 	 * NULL; may be NULL). 0: all columns. Values of the others are not checked either. */
 	uint32_t roles;
 	const char *const *args;
+	/* batch() may see strings, tracks and metadata that the stream defines later, and how many
+	 * depends on the threads: for sinks that look at the segment's at its end only. */
+	bool ahead;
 	/* Every compressed member in turn, for a program that passes blocks on untouched. `segment`
 	 * counts all segments of the stream; `merge` is true for the members of a merge segment. */
 	int (*raw)(void *arg, uint32_t segment, bool merge, const void *member, size_t n,

@@ -51,6 +51,18 @@ x=$(recorded "$TMP/g")
 y=$(predicted "$TMP/g" --expand=ring)
 check "as long as recorded" [ $(((x - y) * (x - y))) -le 1000000 ]
 
+# What a plan made a tree of is not taken for a ring.
+printf 'paceline-plan 1\nalgorithm tree\n' >"$TMP/tree.plan"
+planned() {
+	predicted "$TMP/g" -p "$TMP/tree.plan" "$@"
+}
+x=$(planned)
+y=$(planned --expand=tree)
+check "a plan's tree, as long by messages" [ $(((x - y) * (x - y))) -le 1000000 ]
+printf 'paceline-plan 1\nalgorithm tree "grad a"\n' >"$TMP/some.plan"
+status 0 "one of several by another algorithm" "$BIN/replay" -p "$TMP/some.plan" --expand=tree "$TMP/g"
+says 'algorithm for some' "... is warned of"
+
 # The real job of the samples, with its stragglers.
 "$BIN/trace" -q "$SRC"/samples/ddp-gloo/rank*.json.gz | "$BIN/merge" -q | "$BIN/graph" -q -o "$TMP/ddp"
 status 0 "the bundled job" "$BIN/replay" --expand=ring --channels=2 --timeline="$TMP/tl" "$TMP/ddp"

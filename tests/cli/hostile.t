@@ -132,4 +132,49 @@ for form in perfetto chrome; do
 	check "-O $form: any call may fail" "$SRC/tests/fault/torture" -n 400 "$BIN/trace" -O $form \
 		rank0.json rank1.json
 done
+# ---- work that grows with the square of what is there -----------------------------------------
+# within WHAT COMMAND...: a second's work, twelve are enough
+within() {
+	name=$1
+	shift
+	status 0 "$name" timeout 12 "$@"
+}
+awk 'BEGIN {
+	n = 1048576
+	printf "{\"distributedInfo\":{\"rank\":0,\"world_size\":%d,\"pg_config\":[", n
+	for (i = 0; i < 400; i++)
+		printf "%s{\"pg_name\":\"%d\",\"pg_size\":%d,\"ranks\":[]}", i ? "," : "", i, n
+	print "]},\"traceEvents\":[{\"ph\":\"X\",\"cat\":\"collective\",\"name\":\"allreduce\",\"pid\":1,\"tid\":1,\"ts\":1,\"dur\":5}]}"
+}' >"$TMP/world.json"
+"$BIN/trace" -q -o "$TMP/world.trace" "$TMP/world.json"
+within "a small file that lists a million ranks, again and again" "$BIN/merge" -q -o "$TMP/x" "$TMP/world.trace"
+
+# event RANK KIND AT DUR ARGS, for awk
+event='function event(rank, kind, at, dur, args) {
+	printf "%s{\"ph\":\"X\",\"cat\":\"%s\",\"name\":\"%s\",\"pid\":%d,\"tid\":\"%s\",\"ts\":%d,\"dur\":%d,\"args\":{%s}}",
+		sep, kind, kind == "collective" ? "allreduce" : kind, rank, kind == "collective" ? "main" : "channel", at, dur, args
+	sep = ",\n"
+}'
+awk "$event"' BEGIN {
+	print "{\"distributedInfo\":{\"rank\":0,\"world_size\":2},\"traceEvents\":["
+	for (i = 0; i < 80000; i++)
+		event(0, "collective", 10 * i, 1, "\"Process Group Name\":\"dp\",\"Seq\":7")
+	for (i = 0; i < 80000; i++)
+		event(0, "send", 1000000 + i, 1, "\"of\":7,\"channel\":0,\"peer\":1,\"bytes\":4")
+	print "]}"
+}' >"$TMP/same.json"
+"$BIN/trace" -q -o "$TMP/same.trace" "$TMP/same.json"
+within "messages of none of many collectives of one number" "$BIN/merge" -q -o "$TMP/x" "$TMP/same.trace"
+for r in 0 1; do
+	awk -v r=$r "$event"' BEGIN {
+		printf "{\"distributedInfo\":{\"rank\":%d,\"world_size\":2},\"traceEvents\":[\n", r
+		event(r, "collective", 100, 1000, "\"Process Group Name\":\"dp\",\"Seq\":7,\"bytes\":400")
+		for (i = 0; i < 120000; i++)
+			event(r, i % 2 ? "send" : "recv", 500, 0, "\"Process Group Name\":\"dp\",\"of\":7,\"channel\":0,\"peer\":" 1 - r)
+		print "]}"
+	}' >"$TMP/now$r.json"
+done
+"$BIN/trace" -q "$TMP/now0.json" "$TMP/now1.json" | "$BIN/merge" -q -o "$TMP/now.merged"
+within "messages that are all at one instant" "$BIN/graph" -q -o "$TMP/x" "$TMP/now.merged"
+
 done_testing

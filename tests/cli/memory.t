@@ -87,6 +87,23 @@ sed 's/,"Addr":[0-9]*//' "$TMP/job.json" >"$TMP/other.json"
 "$BIN/trace" -q "$TMP/other.json" | "$BIN/graph" -q --step 2 -o "$TMP/job.graph"
 is "without addresses sizes tell what is freed" 0,8900,400,0,5500,2600,400,0,no,aten::tanh "$(peak)"
 
+# what is freed within a collective is not carried by it
+coll() {
+	printf '{"ph":"X","cat":"collective","pid":1,"tid":1,"name":"allreduce","ts":%s,"dur":%s,"args":{"bytes":50000}},\n' "$1" "$2"
+}
+job 5000 1
+{
+	sed 1q "$TMP/job.json"
+	for t in 10000 11001; do
+		coll $((t + 320)) 10 # two activations
+		coll $((t + 600)) 200 # a gradient
+	done
+	sed 1d "$TMP/job.json"
+} >"$TMP/other.json"
+"$BIN/trace" -q "$TMP/other.json" | "$BIN/graph" -q -o "$TMP/job.graph"
+is "what is freed within a collective needs no buffer" 0,8000,400,0,4600,2600,400,0,no,aten::tanh "$(peak)"
+check "... and is no gradient that ranks synchronise" sh -c "! '$BIN/plan' -q --preset none -O text '$TMP/job.graph' | grep '^tensor'"
+
 # ---- changed ------------------------------------------------------------------------------------
 job 5000 1
 # halves of 2600 kept and 400 more for a moment, and the gradient of the other half
@@ -103,6 +120,15 @@ says 'line 2.*block7' "... is named with its line"
 printf 'paceline-plan 1\nrecompute block1\nrecompute block1\n' >"$TMP/plan"
 status 3 "a range twice" "$BIN/replay" -p "$TMP/plan" "$TMP/job.graph"
 says 'line 3.*already' "... is refused"
+
+# an operation of block0 within another, with no pause between them: fused, they cannot be made again apart
+sed 's/"ts":10110,"dur":10/"ts":10110,"dur":40/; s/"ts":11111,"dur":10/"ts":11111,"dur":40/' "$TMP/job.json" >"$TMP/other.json"
+"$BIN/trace" -q "$TMP/other.json" | "$BIN/graph" -q -o "$TMP/fused.graph"
+printf 'paceline-plan 1\nrecompute block0\nfuse-ops aten::mm aten::relu\n' >"$TMP/plan"
+status 0 "a range made again, then fused" "$BIN/replay" -q -p "$TMP/plan" "$TMP/fused.graph"
+printf 'paceline-plan 1\nfuse-ops aten::mm aten::relu\nrecompute block0\n' >"$TMP/plan"
+status 3 "fused, then made again" "$BIN/replay" -q -p "$TMP/plan" "$TMP/fused.graph"
+says 'line 3.*block0.*fused with others' "... is refused"
 
 # ---- found --------------------------------------------------------------------------------------
 status 0 "a plan that needs nothing" "$BIN/plan" -q -O json "$TMP/job.graph"

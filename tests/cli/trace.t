@@ -168,4 +168,18 @@ says "18 events" "-v says how many events"
 # --- progress
 status 0 "--progress=always" "$trace" --progress=always -o s rank0.json
 check "no progress without a terminal" sh -c "'$trace' -o s rank0.json 2>p; test ! -s p"
+# --- blocks are decoded ahead of one another, what is written does not depend on it
+awk 'BEGIN {
+	print "["
+	for (i = 0; i < 60000; i++)
+		printf "{\"ph\":\"X\",\"name\":\"op%d\",\"pid\":1,\"tid\":1,\"ts\":%d,\"dur\":1},\n", i / 9000, 2 * i
+	print "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":1,\"tid\":1,\"args\":{\"name\":\"late\"}}]"
+}' >late.json
+status 0 "strings and tracks that come late" "$trace" -q -o late.trace late.json
+for select in --name=op[0-5] --step=0 --rank=0; do
+	"$trace" -q -O trace --no-provenance -o late.1 "$select" late.trace
+	"$trace" -q -O trace --no-provenance -o late.4 "$select" -@4 late.trace
+	check "$select: the same for any number of threads" cmp late.1 late.4
+done
+
 done_testing

@@ -212,6 +212,95 @@ static void against_ticks(void)
 	printf("# %g ns off at worst, up to %.0f %% changed\n", worst, 100 * change);
 }
 
+/* ---- operations changed, too ----------------------------------------------------------------- */
+
+enum change { FASTER, FUSED, PARTS, CHANGES };
+
+static const char *const changed[CHANGES] = {
+	"computation twice as fast",
+	"neighbours fused",
+	"a batch in four parts",
+};
+
+/* The change as a line of a plan; bare durations as it makes them, and what comes before the last
+ * part of the batch. */
+static double change_bare(const struct job *j, enum change what, double *bare,
+			  struct pl_rewrite *rw)
+{
+	static const char *arg[2];
+	static char name[2][32];
+	double before = 0, sum = (double)j->fwd;
+
+	*rw = (struct pl_rewrite){ .op = PL_RW_SPEED, .x = 2 };
+	for (uint32_t i = 0; i < j->n; i++)
+		sum += bare[i];
+	if (what == FUSED) { /* the first two of the backward pass */
+		*rw = (struct pl_rewrite){ .op = PL_RW_FUSE_OPS, .arg = arg, .n_args = 2 };
+		for (uint32_t i = 0; i < 2; i++) {
+			snprintf(name[i], sizeof(name[i]), "backward L%u", j->n - 1 - i);
+			arg[i] = name[i];
+		}
+		bare[0] += bare[1];
+		bare[1] = 0;
+		return 0;
+	}
+	if (what == PARTS) {
+		*rw = (struct pl_rewrite){ .op = PL_RW_ACCUMULATE, .k = 4 };
+		before = sum * 3 / 4;
+	}
+	for (uint32_t i = 0; i < j->n; i++)
+		bare[i] /= what == PARTS ? 4 : 2;
+	return before;
+}
+
+static double changed_step(struct job *j, const struct pl_rewrite *rw, const uint32_t *set_of,
+			   uint32_t n_sets)
+{
+	struct pl_err err = { 0 };
+
+	if (pl_rewrite(j->r, rw, &err) < 0) {
+		printf("# %s\n", err.msg);
+		return NAN;
+	}
+	return step_of(j, set_of, n_sets);
+}
+
+static void with_changes(enum change what)
+{
+	double worst = 0;
+	uint64_t rng = 5;
+
+	for (uint64_t seed = 1; seed <= 40; seed++) {
+		uint32_t set_of[MOST], n_sets;
+		double bare[MOST], lost[MOST], now, want;
+		struct pl_rewrite rw;
+		struct job j;
+		pl_ns fwd;
+
+		slows = 1.25 + (double)(seed % 4) / 4;
+		slowed = 1 + (double)(seed % 3) / 4;
+		job_init(&j, seed, &coster);
+		for (uint32_t i = 0; i < j.n; i++)
+			bare[i] = (double)j.bwd[j.n - 1 - i];
+		covered(&j, bare, lost);
+		for (uint32_t i = 0; i < j.n; i++)
+			bare[i] -= round(lost[i] * (1 - 1 / slows));
+		want = change_bare(&j, what, bare, &rw);
+		fwd = j.fwd;
+		j.fwd = what == FASTER ? fwd / 2 : what == PARTS ? fwd / 4 : fwd;
+		n_sets = random_sets(&rng, j.n, set_of);
+		want += by_ticks(&j, bare, set_of, n_sets, slows, slowed);
+		j.fwd = fwd;
+		now = changed_step(&j, &rw, set_of, n_sets);
+		worst = fmax(worst, fabs(now / want - 1));
+		if (!(fabs(now / want - 1) < 0.004))
+			printf("# seed %d: %g, want %g\n", (int)seed, now, want);
+		job_fini(&j);
+	}
+	ok(worst < 0.004, "40 jobs, %s: as simulated tick by tick", changed[what]);
+	printf("# %.2f %% off at worst\n", 100 * worst);
+}
+
 static void path_and_undo(void)
 {
 	bool same = true, back = true, like = true;
@@ -255,5 +344,7 @@ int main(void)
 {
 	against_ticks();
 	path_and_undo();
+	for (int i = 0; i < CHANGES; i++)
+		with_changes((enum change)i);
 	return done_testing();
 }

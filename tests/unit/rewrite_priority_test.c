@@ -5,6 +5,7 @@
  */
 #include <math.h>
 
+#include "cost/expand.h"
 #include "rewrite/rewrite.h"
 #include "search/search.h"
 #include "sim_fixture.h"
@@ -359,6 +360,86 @@ static void test_refused(void)
 	turned_fini(&x);
 }
 
+/* ---- message by message ---------------------------------------------------------------------- */
+
+/* Transfers of a rendezvous on one resource, of its first rank. */
+static uint32_t transfers_of(const struct pl_edit *e, uint32_t meet)
+{
+	uint32_t n = 0, res = PL_NONE;
+
+	for (uint32_t x = e->node[meet].out; x != PL_NONE; x = e->edge[x].out_next) {
+		const struct pl_enode *t = &e->node[e->edge[x].dst];
+
+		if (t->role != PL_RO_TRANSFER)
+			continue;
+		res = res == PL_NONE ? t->res : res;
+		n += t->res == res;
+	}
+	return n;
+}
+
+/* What gives way stays as it is, as long as it was; *n: how many do. */
+static bool stays(struct turned *x, uint64_t seed, uint32_t *n, struct pl_err *err)
+{
+	struct pl_expand_all all = { .algo = PL_ALGO_RING, .recorded = true };
+	struct pl_expanded done = { 0 };
+	struct pl_topology topo = { 0 };
+	uint32_t urgent[MOST], parts[MOST], name;
+	pl_ns dur[MAX_NODES] = { 0 };
+	struct pl_plan p;
+	bool right;
+
+	shuffle(&seed, x->n, urgent);
+	for (uint32_t i = 0; i < x->n; i++)
+		parts[i] = 4;
+	pl_plan_init(&p);
+	*n = 0;
+	right = plan_of(x, urgent, parts, &p, err) == 0 && pl_rewrite_plan(x->r, &p, err) == 0 &&
+		x->e.n_nodes <= MAX_NODES && pl_topology_parse("1x2", &topo, err) == 0;
+	right = right && pl_edit_add_name(&x->e, "allreduce", &name, err) == 0;
+	for (uint32_t i = 0; right && i < x->e.n_nodes; i++) {
+		if (x->e.node[i].type == PL_N_RENDEZVOUS) {
+			x->e.node[i].name = name;
+			x->e.node[i].bytes = 1000;
+		}
+		dur[i] = x->e.node[i].dur;
+		*n += !x->e.node[i].dead && x->e.node[i].type == PL_N_RENDEZVOUS &&
+		      transfers_of(&x->e, i) > 1;
+	}
+	all.topo = &topo;
+	right = right && pl_cost_expand_all(&x->e, &all, &done, err) == 0 && done.left == *n &&
+		done.left + done.collectives == x->n;
+	for (uint32_t i = 0; right && i < x->e.n_nodes && i < MAX_NODES; i++)
+		for (uint32_t k = x->e.node[i].out;
+		     x->e.node[i].type == PL_N_RENDEZVOUS && k != PL_NONE;
+		     k = x->e.edge[k].out_next)
+			right &= x->e.node[x->e.edge[k].dst].dur == dur[x->e.edge[k].dst];
+	pl_plan_fini(&p);
+	pl_topology_fini(&topo);
+	return right;
+}
+
+static void test_expanded(void)
+{
+	uint32_t some = 0, n;
+	int right = 0, total = 0;
+
+	for (uint64_t seed = 1; seed <= 40; seed++, total++) {
+		struct pl_err err = { 0 };
+		struct turned x;
+
+		if (turned_init(&x, seed, true, &err)) {
+			right += stays(&x, seed, &n, &err);
+			some += n;
+		}
+		if (err.code)
+			printf("# seed %d: %s\n", (int)seed, err.msg);
+		turned_fini(&x);
+	}
+	is_i64(right, total, "message by message, what gives way stays as it is");
+	ok(some > 20, "... which %u do", some);
+}
+
 static double searched(struct turned *x, const struct pl_search_opts *o, bool *urgent,
 		       struct pl_err *err)
 {
@@ -426,6 +507,7 @@ int main(void)
 {
 	test_exact();
 	test_refused();
+	test_expanded();
 	test_search();
 	return done_testing();
 }

@@ -19,6 +19,7 @@ struct mixed {
 	struct pl_rewriter *r;
 	pl_ns alpha, per_kib; /* what communication took */
 	bool open;
+	bool apart; /* no communication of all ranks */
 };
 
 static int put_group(struct pl_graph *g, uint32_t first, uint32_t n, struct pl_err *err)
@@ -143,7 +144,8 @@ static int put_step(struct mixed *x, uint64_t seed, bool known, struct pl_err *e
 		last[k] = PL_NONE;
 	}
 	for (uint32_t i = 0; i < n; i++) {
-		bool pairs = pl_rng_next(&rng) % 2 && tensors + 2 + (n - 1 - i) <= MOST;
+		bool pairs =
+			x->apart || (pl_rng_next(&rng) % 2 && tensors + 2 + (n - 1 - i) <= MOST);
 
 		tensors += 1 + pairs;
 		PL_TRY(put_layer(x, n - 1 - i, pairs, known, at, last, &rng, err));
@@ -176,9 +178,11 @@ static void run(struct pl_graph *g)
 static bool mixed_init(struct mixed *x, uint64_t seed, bool known, struct pl_err *err)
 {
 	struct pl_graph *g = &x->j.g;
+	bool apart = x->apart;
 	int rc;
 
 	memset(x, 0, sizeof(*x));
+	x->apart = apart;
 	x->j = (struct job){ .ranks = RANKS, .per_rank = 2 };
 	x->alpha = 500 + (pl_ns)(seed * 7919 % 9000);
 	if (!known) /* more than the messages of a ring of nothing over links that nobody named */
@@ -301,7 +305,7 @@ static void test(const char *what, bool known, bool order, uint64_t seeds)
 	for (uint64_t seed = 1; seed <= seeds; seed++) {
 		struct pl_search_opts o = { .seed = 1, .fuse = true, .order = order };
 		struct pl_err err = { 0 };
-		struct mixed x;
+		struct mixed x = { .apart = false };
 		struct pl_plan p;
 		uint32_t n;
 
@@ -335,7 +339,7 @@ static void test_sizes(void)
 
 	for (uint64_t seed = 1; seed <= 40; seed++) {
 		struct pl_err err = { 0 };
-		struct mixed x;
+		struct mixed x = { .apart = false };
 		struct pl_plan p;
 		bool good;
 		double recorded;
@@ -356,11 +360,72 @@ static void test_sizes(void)
 	is_i64(right, total, "unknown sizes are such that the model has what was recorded");
 }
 
+/* ---- slowed down by one's own communication -------------------------------------------------- */
+
+static double longer; /* the transfers of group 2 */
+
+static pl_ns scaled_transfer(void *arg, const struct pl_comm *c)
+{
+	(void)arg;
+	return (pl_ns)(2000 + (double)c->bytes * (c->group == 2 ? longer : 1));
+}
+
+static void always_beside(void *arg, const struct pl_comm *c, double *computation, double *move)
+{
+	(void)arg;
+	(void)c;
+	*computation = 1.5;
+	*move = 1.25;
+}
+
+/* When ranks 0 and 1 end, one tensor at a time; -1: it fails. */
+static pl_ns end_of_first(uint64_t seed, double factor)
+{
+	const struct pl_coster coster = { .transfer = scaled_transfer, .beside = always_beside };
+	struct mixed x = { .apart = true };
+	struct pl_err err = { 0 };
+	uint32_t set_of[2 * LAYERS], n;
+	pl_ns end = -1;
+
+	longer = factor;
+	if (!mixed_init(&x, seed, true, &err))
+		goto out;
+	pl_rewriter_free(x.r);
+	x.r = pl_rewriter_new(&x.e, &coster, &err);
+	n = x.r ? pl_rewriter_tensors(x.r) : 0;
+	for (uint32_t t = 0; t < n && n <= PL_LEN(set_of); t++)
+		set_of[t] = t;
+	if (!n || n > PL_LEN(set_of) || pl_rewrite_buckets(x.r, set_of, n, &err) < 0 ||
+	    pl_edit_settle(&x.e, &err) < 0)
+		goto out;
+	for (uint32_t i = 0; i < x.e.n_nodes; i++)
+		if (!x.e.node[i].dead && x.e.node[i].res < 4)
+			end = pl_max_i64(end, pl_edit_end(&x.e, i));
+out:
+	if (err.code)
+		printf("# seed %d: %s\n", (int)seed, err.msg);
+	mixed_fini(&x);
+	return end;
+}
+
+static void test_apart(void)
+{
+	int same = 0, total = 0;
+
+	for (uint64_t seed = 1; seed <= 40; seed++, total++) {
+		pl_ns end = end_of_first(seed, 1);
+
+		same += end > 0 && end == end_of_first(seed, 20) && end == end_of_first(seed, 0.1);
+	}
+	is_i64(same, total, "what other ranks communicate slows nobody down");
+}
+
 int main(void)
 {
 	test("several groups, unlike ranks", true, false, 300);
 	test("... in any order", true, true, 90);
 	test("... of unknown sizes", false, false, 350);
 	test_sizes();
+	test_apart();
 	return done_testing();
 }
