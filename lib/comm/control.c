@@ -76,6 +76,7 @@ static void hear(struct pl_world *w, int rank, const struct pl_frame *f)
 	case PL_FRAME_BEAT:
 		atomic_store(&p->begun, f->beat.begun);
 		atomic_store(&p->messages, f->beat.messages);
+		atomic_store(&p->bytes, f->beat.bytes);
 		break;
 	case PL_FRAME_ABORT:
 		pl_world_fail(w, (int)f->rank, "%s", f->text);
@@ -143,6 +144,7 @@ static void beat(struct pl_world *w)
 			continue;
 		f.beat.begun = atomic_load(&w->begun);
 		f.beat.messages = atomic_load(&p->sends_begun);
+		f.beat.bytes = atomic_load(&p->wrote);
 		say(p, &f);
 	}
 }

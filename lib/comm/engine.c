@@ -244,6 +244,7 @@ static bool pump_send(struct pl_world *w, struct pl_conn *c, bool all)
 		v[n++] = (struct iovec){ (void *)(uintptr_t)(s->a + body), s->bytes - body };
 	done = conn_write(w, c, v, n);
 	c->sent += done;
+	atomic_fetch_add_explicit(&w->peer[c->peer].wrote, done, memory_order_relaxed);
 	if (done)
 		s->work->moved = pl_comm_now();
 	if (c->sent == PL_HEAD_BYTES + s->bytes) {
@@ -324,6 +325,7 @@ static bool pump_recv(struct pl_world *w, struct pl_conn *c, bool all)
 	if (!done)
 		return false;
 	c->got += done;
+	w->peer[c->peer].came += done;
 	s->work->moved = pl_comm_now();
 	if (had < PL_HEAD_BYTES) {
 		if (c->got < PL_HEAD_BYTES)
@@ -500,8 +502,11 @@ void pl_engine_fail(struct pl_world *w)
 
 /* ---- deadlines ---- */
 
-/* Whom the work waits for, and with what; -1: nobody in particular. */
-static int waits_for(struct pl_world *w, const struct pl_work *k, const char **what)
+/*
+ * Whom the work waits for, and with what; -1: nobody in particular. sure: only who says that it has
+ * sent what has not come. Who merely sends nothing may itself wait for somebody.
+ */
+static int waits_for(struct pl_world *w, const struct pl_work *k, bool sure, const char **what)
 {
 	int slow = pl_direct_waits_for(w, k);
 
@@ -513,10 +518,13 @@ static int waits_for(struct pl_world *w, const struct pl_work *k, const char **w
 
 		for (int i = 0; c && i < w->n_conns; i++) {
 			if (c[i].recvs.head && c[i].recvs.head->work == k &&
-			    is_ready(c[i].recvs.head)) {
+			    is_ready(c[i].recvs.head) &&
+			    (!sure || w->peer[r].came < atomic_load(&w->peer[r].bytes))) {
 				*what = "data from it";
 				return r;
 			}
+			if (sure)
+				continue;
 			if (c[i].sends.head && c[i].sends.head->work == k &&
 			    is_ready(c[i].sends.head)) {
 				*what = "it to take data";
@@ -540,6 +548,22 @@ static bool all_began(const struct pl_world *w, const struct pl_work *k)
 	return true;
 }
 
+/* A rank that has left and will not take part; -1. */
+static int left_before(const struct pl_world *w, const struct pl_work *k)
+{
+	for (int r = 0; r < w->size; r++) {
+		const struct pl_peer *p = &w->peer[r];
+
+		if (r == w->rank || !atomic_load(&p->bye))
+			continue;
+		if (k->a.op > PL_OP_RECV ? atomic_load(&p->begun) <= k->seq
+					 : r == k->a.root && k->a.op == PL_OP_RECV &&
+						   atomic_load(&p->messages) <= k->seq)
+			return r;
+	}
+	return -1;
+}
+
 void pl_engine_check(struct pl_world *w, pl_ns now)
 {
 	if (now - w->checked < 20000000)
@@ -548,18 +572,28 @@ void pl_engine_check(struct pl_world *w, pl_ns now)
 	for (struct pl_work *k = w->active; k; k = k->next) {
 		const char *what;
 		pl_ns still, limit = w->timeout + w->slack;
-		int r;
+		int r = left_before(w, k);
 
+		if (r >= 0) {
+			pl_world_fail(w, r, "rank %d left before it", r);
+			return;
+		}
 		if (!k->all_begun && all_began(w, k))
 			k->all_begun = now;
 		still = now - pl_max_i64(k->moved, k->all_begun);
 		if (!k->all_begun)
 			limit = pl_max_i64(limit, w->patience);
-		if (k->a.op == PL_OP_SEND) /* the other may not receive yet */
+		if (k->a.op == PL_OP_SEND &&
+		    !atomic_load(&w->peer[k->a.root].bye)) /* it may not receive yet */
 			limit = pl_max_i64(limit, w->patience);
 		if (still < limit || (k != w->active && k->state == PL_WORK_QUEUED))
 			continue;
-		r = waits_for(w, k, &what);
+		r = waits_for(w, k, true, &what);
+		/* the rank at the broken connection speaks first, if there is one */
+		if (r < 0 && still < limit + w->timeout / 3)
+			continue;
+		if (r < 0)
+			r = waits_for(w, k, false, &what);
 		if (r < 0 && w->active != k)
 			continue; /* waits for one before it */
 		pl_world_fail(w, r < 0 ? w->rank : r, "%s %llu: waited %.1f s for rank %d (%s)%s",

@@ -47,6 +47,8 @@ static int add_part(struct expand *x, size_t part, size_t off, size_t bytes)
 {
 	int rc = pl_grow(&x->first, &x->cap_first, part + 2, sizeof(*x->first), x->err);
 
+	if (rc < 0)
+		return rc;
 	x->first[part] = (uint32_t)x->n_pieces;
 	for (size_t at = 0; rc >= 0 && at < bytes; at += x->w->segment) {
 		rc = pl_grow(&x->piece, &x->cap_pieces, x->n_pieces + 1, sizeof(*x->piece), x->err);
@@ -585,6 +587,8 @@ static void pair(struct expand *x)
 	struct pl_coll_args *a = &x->k->a;
 
 	x->rc = cut(x, 0, a->count, 1);
+	if (x->rc < 0)
+		return;
 	if (a->op == PL_OP_SEND)
 		send_all(x, a->root);
 	else

@@ -159,6 +159,9 @@ struct pl_peer {
 	_Atomic pl_ns broken; /* a connection for data broke then */
 	char why[96];
 	_Atomic uint64_t begun, messages; /* as its last beat said */
+	_Atomic uint64_t bytes;		  /* that it sent here, by its last beat */
+	_Atomic uint64_t wrote;		  /* bytes sent to it */
+	uint64_t came;			  /* bytes from it: the engine counts */
 	_Atomic uint64_t sends_begun;	  /* of ours to it */
 	uint64_t recvs_begun;		  /* of ours from it */
 	/* shaping of what goes to it */

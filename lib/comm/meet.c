@@ -299,17 +299,15 @@ static int host_meeting(struct meeting *m)
 
 /* ---- tcp: the others ---- */
 
-static int attend(struct meeting *m)
+/* Greets rank 0 and reads the table; *heard: rank 0 has answered. */
+static int ask(struct meeting *m, int fd, bool *heard)
 {
 	struct pl_world *w = m->w;
 	uint8_t hello[PL_HELLO_BYTES];
 	struct pl_hello me = w->peer[w->rank].who;
 	pl_ns until = m->until + w->timeout / 3;
-	int fd = -1, rc;
+	int rc;
 
-	rc = pl_net_connect(m->host, m->port, m->until, &fd, m->err);
-	if (rc < 0)
-		return pl_wrap(m->err, "meeting: rank 0 never came");
 	me.lane = PL_LANE_MEET;
 	pl_hello_put(hello, w->token, &me);
 	rc = pl_net_write(fd, hello, sizeof(hello), until, m->err);
@@ -318,17 +316,38 @@ static int attend(struct meeting *m)
 
 		rc = pl_net_frame_read(fd, &f, until, m->err);
 		if (rc < 0)
-			break;
+			return rc;
+		*heard = true;
 		if (f.kind == PL_FRAME_REFUSED)
-			rc = pl_fail(m->err, PL_EIO, "%s", f.text);
-		else if (f.kind != PL_FRAME_MEMBER || (int)f.member.size != w->size ||
-			 f.member.rank != (uint32_t)q)
-			rc = pl_fail(m->err, PL_EDATA, "its table of ranks is damaged");
-		else if (q != w->rank)
+			return pl_fail(m->err, PL_EIO, "%s", f.text);
+		if (f.kind != PL_FRAME_MEMBER || (int)f.member.size != w->size ||
+		    f.member.rank != (uint32_t)q)
+			return pl_fail(m->err, PL_EDATA, "its table of ranks is damaged");
+		if (q != w->rank)
 			w->peer[q].who = f.member;
 	}
-	close(fd);
-	return rc < 0 ? pl_wrap(m->err, "meeting: rank 0 at %s", w->meet) : 0;
+	return rc;
+}
+
+static int attend(struct meeting *m)
+{
+	struct timespec nap = { 0, 50000000 };
+	bool heard = false;
+	int fd = -1, rc;
+
+	for (;;) {
+		rc = pl_net_connect(m->host, m->port, m->until, &fd, m->err);
+		if (rc < 0)
+			return pl_wrap(m->err, "meeting: rank 0 never came");
+		rc = ask(m, fd, &heard);
+		close(fd);
+		/* who closes without a word may be a forwarder that found nobody behind it yet */
+		if (rc >= 0 || heard || pl_comm_now() > m->until)
+			break;
+		nanosleep(&nap, NULL);
+		m->err->code = 0;
+	}
+	return rc < 0 ? pl_wrap(m->err, "meeting: rank 0 at %s", m->w->meet) : 0;
 }
 
 /* ---- dir ---- */

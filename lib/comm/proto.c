@@ -118,7 +118,8 @@ size_t pl_frame_put(uint8_t *to, const struct pl_frame *f)
 	case PL_FRAME_BEAT:
 		put(p, f->beat.begun, 8);
 		put(p + 8, f->beat.messages, 8);
-		n += 16;
+		put(p + 16, f->beat.bytes, 8);
+		n += 24;
 		break;
 	case PL_FRAME_REFUSED:
 	case PL_FRAME_ABORT: {
@@ -165,7 +166,7 @@ int64_t pl_frame_get(const uint8_t *p, size_t n, struct pl_frame *f, struct pl_e
 	p += 12;
 	n = (size_t)bytes - 4;
 	if ((kind == PL_FRAME_MEMBER && n != MEMBER_BYTES) ||
-	    (kind == PL_FRAME_MEMORY && n != 24) || (kind == PL_FRAME_BEAT && n != 16))
+	    (kind == PL_FRAME_MEMORY && n != 24) || (kind == PL_FRAME_BEAT && n != 24))
 		return pl_fail(err, PL_EDATA, "message of kind %llu with %llu bytes",
 			       (unsigned long long)kind, (unsigned long long)bytes);
 	if (kind == PL_FRAME_MEMBER) {
@@ -177,6 +178,7 @@ int64_t pl_frame_get(const uint8_t *p, size_t n, struct pl_frame *f, struct pl_e
 	} else if (kind == PL_FRAME_BEAT) {
 		f->beat.begun = get(p, 8);
 		f->beat.messages = get(p + 8, 8);
+		f->beat.bytes = get(p + 16, 8);
 	} else if (kind == PL_FRAME_REFUSED || kind == PL_FRAME_ABORT) {
 		get_text(p, n, f);
 	}

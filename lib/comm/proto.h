@@ -59,6 +59,7 @@ struct pl_frame {
 		struct {
 			uint64_t begun;	   /* collectives */
 			uint64_t messages; /* sends to the receiver of this beat */
+			uint64_t bytes;	   /* of data and heads, to it */
 		} beat;
 		char text[512]; /* refused, abort */
 	};

@@ -19,7 +19,8 @@
 
 #include "comm/internal.h"
 
-#define SPIN_NS 100000
+#define SPIN_NS	 100000
+#define YIELD_NS 5000
 
 static void pause_a_bit(void)
 {
@@ -315,8 +316,14 @@ static void spin(struct pl_world *w, struct pl_work *k)
 			break;
 		} else if (!since) {
 			since = pl_comm_now();
-		} else if ((i & 7) == 0 && pl_comm_now() - since > w->spin_ns) {
-			break;
+		} else if ((i & 3) == 0) {
+			pl_ns idle = pl_comm_now() - since;
+
+			if (idle > w->spin_ns)
+				break;
+			/* whoever is waited for may want this very processor */
+			if (idle > YIELD_NS)
+				sched_yield();
 		} else {
 			pause_a_bit();
 		}
@@ -347,7 +354,9 @@ int pl_work_wait(struct pl_work *k, struct pl_err *err)
 		spin(w, k);
 	pthread_mutex_lock(&w->lock);
 	w->waiters++;
-	call_progress(w);
+	/* a thread that rests is left alone where nothing is left to do */
+	if (!pl_work_done(k) || (!w->driving && (w->active || w->queued)))
+		call_progress(w);
 	while (!pl_work_done(k)) {
 		if (atomic_load(&w->failed) && !w->driving)
 			pl_engine_fail(w);
