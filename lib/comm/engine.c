@@ -16,6 +16,14 @@
 
 #include "comm/internal.h"
 
+/*
+ * Large vectors pass in portions, sent and received in turn: what one side copies into the kernel
+ * the other copies out while it is still in the cache. On loopback that is worth a factor of 2 from
+ * 4 MiB on; from 64 KiB on it is lost now and then. Small ones are faster at once.
+ */
+#define PORTION ((size_t)40 << 10)
+#define LARGE	((size_t)1 << 20)
+
 /* ---- bytes ---- */
 
 static size_t ring_write(struct pl_ring *r, const struct iovec *v, int n)
@@ -241,7 +249,8 @@ static bool pump_send(struct pl_world *w, struct pl_conn *c, bool all)
 		v[n++] = (struct iovec){ c->head_out + c->sent, PL_HEAD_BYTES - c->sent };
 	body = c->sent > PL_HEAD_BYTES ? c->sent - PL_HEAD_BYTES : 0;
 	if (body < s->bytes)
-		v[n++] = (struct iovec){ (void *)(uintptr_t)(s->a + body), s->bytes - body };
+		v[n++] = (struct iovec){ (void *)(uintptr_t)(s->a + body),
+					 pl_min_size(s->bytes - body, s->work->portion) };
 	done = conn_write(w, c, v, n);
 	c->sent += done;
 	atomic_fetch_add_explicit(&w->peer[c->peer].wrote, done, memory_order_relaxed);
@@ -319,7 +328,8 @@ static bool pump_recv(struct pl_world *w, struct pl_conn *c, bool all)
 			v[n++] = (struct iovec){ c->stage + c->fill,
 						 pl_min_size(PL_STAGE - c->fill, s->bytes - body) };
 		else
-			v[n++] = (struct iovec){ s->dst + body, s->bytes - body };
+			v[n++] = (struct iovec){ s->dst + body,
+						 pl_min_size(s->bytes - body, s->work->portion) };
 	}
 	done = conn_read(w, c, v, n);
 	if (!done)
@@ -368,6 +378,7 @@ void pl_engine_queue(struct pl_work *k)
 {
 	k->state = k->n_steps ? PL_WORK_STEPS : PL_WORK_OVER;
 	k->left = k->n_steps;
+	k->portion = pl_coll_bytes(k->w, &k->a) < LARGE ? SIZE_MAX : PORTION;
 	k->local.tail = &k->local.head;
 	for (size_t i = 0; i < k->n_steps; i++) {
 		struct pl_step *s = &k->step[i];

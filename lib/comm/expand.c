@@ -695,13 +695,15 @@ uint8_t pl_comm_algo(const struct pl_world *w, uint8_t op, uint8_t algo, size_t 
 	return best;
 }
 
+#define LARGE_OF_TWO ((size_t)768 << 10)
+
 /* By habit, from sweeps over TCP loopback with 2 to 8 ranks; pl_world_tune() measures it. */
 void pl_algo_table(struct pl_world *w)
 {
 	static const uint8_t reduce[4] = { PL_CA_DIRECT, PL_CA_HALVING, PL_CA_RING, PL_CA_AUTO };
 	bool two = w->size == 2;
 	size_t from[PL_OP_COUNT_][4] = {
-		[PL_OP_ALLREDUCE] = { 0, two ? SIZE_MAX : 8 << 10, two ? 32 << 10 : 256 << 10 },
+		[PL_OP_ALLREDUCE] = { 0, two ? SIZE_MAX : 8 << 10, two ? LARGE_OF_TWO : 256 << 10 },
 		[PL_OP_REDUCE_SCATTER] = { 0, 64 << 10 },
 		[PL_OP_ALLGATHER] = { 0, 64 << 10 },
 		[PL_OP_BROADCAST] = { 0, two ? SIZE_MAX : 1, 1 << 20 },

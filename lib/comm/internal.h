@@ -121,6 +121,7 @@ struct pl_work {
 	size_t n_steps, cap_steps, left;
 	struct pl_queue_of_steps local;
 	void *temp;		       /* copies that an algorithm needs */
+	size_t portion;		       /* bytes that a connection passes at once */
 	size_t from, to, at;	       /* own part in bytes, and how far it is */
 	pl_ns begin, moved, all_begun; /* all_begun: 0 not yet */
 };
