@@ -60,7 +60,7 @@ void pl_sum(float *d, const float *a, const float *b, size_t n)
 
 void pl_sum_many(float *const *d, int n_dst, const float *const *src, int n_src, size_t n)
 {
-	float acc[BLOCK];
+	float acc[BLOCK] = { 0 };
 
 	for (size_t i = 0; i < n; i += BLOCK) {
 		size_t m = pl_min_size(BLOCK, n - i);
