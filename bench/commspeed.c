@@ -1,0 +1,100 @@
+/*
+ * commspeed - how fast the ranks of this machine pass data: forks them, prints one line a size.
+ *
+ * usage: commspeed TRANSPORT RANKS OPERATION ALGORITHM FROM TO [ITERATIONS [CONNECTIONS [SEGMENT]]]
+ *
+ * Columns: bytes, algorithm, mean, median and 99th percentile in microseconds, bus bandwidth in
+ * GB/s by the mean and by the median, wrong elements.
+ */
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "comm/comm.h"
+
+static int free_port(void)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t n = sizeof(a);
+	int s = socket(AF_INET, SOCK_STREAM, 0);
+
+	if (s < 0 || bind(s, (struct sockaddr *)&a, sizeof(a)) < 0 ||
+	    getsockname(s, (struct sockaddr *)&a, &n) < 0)
+		return -1;
+	close(s);
+	return ntohs(a.sin_port);
+}
+
+static int sweep(const struct pl_world_opts *o, struct pl_comm_bench_opts *b, size_t from,
+		 size_t to, int iterations)
+{
+	struct pl_err e = { 0 };
+	struct pl_world *w;
+	int rc = pl_world_open(o, &w, &e);
+
+	for (size_t n = from; rc >= 0 && n <= to; n *= 4) {
+		struct pl_comm_bench_result r;
+
+		b->bytes = n;
+		b->iterations = iterations     ? iterations
+				: n > 16 << 20 ? 5
+				: n > 1 << 20  ? 10
+				: n > 64 << 10 ? 50
+					       : 500;
+		b->warmup = b->iterations / 5 + 1;
+		rc = pl_comm_bench(w, b, &r, &e);
+		if (rc < 0 || o->rank)
+			continue;
+		printf("%10zu %-8s %10.1f %10.1f %10.1f %8.2f %8.2f %6lld\n", r.bytes,
+		       pl_calgo_name(r.algo), (double)r.mean / 1e3, (double)r.median / 1e3,
+		       (double)r.p99 / 1e3, r.busbw,
+		       r.busbw * (double)r.mean / (double)(r.median ? r.median : 1),
+		       (long long)r.wrong);
+		fflush(stdout);
+	}
+	if (rc < 0)
+		fprintf(stderr, "commspeed: rank %d: %s\n", o->rank, e.msg);
+	else if (pl_world_close(w, &e) < 0)
+		rc = e.code;
+	return rc < 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct pl_comm_bench_opts b = { 0 };
+	struct pl_world_opts o = { .token = "measuring 0123456789", .patience_ns = 60000000000 };
+	int op, algo, bad = 0, iterations;
+	char meet[64];
+
+	if (argc < 7 || (op = pl_op_find(argv[3])) < 0 || (algo = pl_calgo_find(argv[4])) < 0) {
+		fprintf(stderr, "usage: commspeed TRANSPORT RANKS OPERATION ALGORITHM FROM TO "
+				"[ITERATIONS [CONNECTIONS [SEGMENT]]]\n");
+		return 2;
+	}
+	o.transport = argv[1];
+	o.size = atoi(argv[2]);
+	b.op = (uint8_t)op;
+	b.algo = (uint8_t)algo;
+	iterations = argc > 7 ? atoi(argv[7]) : 0;
+	o.connections = argc > 8 ? atoi(argv[8]) : 0;
+	o.segment = argc > 9 ? (size_t)atol(argv[9]) : 0;
+	b.private_memory = getenv("PRIVATE") != NULL;
+	b.in_place = getenv("IN_PLACE") != NULL;
+	snprintf(meet, sizeof(meet), "tcp:127.0.0.1:%d", free_port());
+	o.meet = meet;
+	for (o.rank = 0; o.rank < o.size; o.rank++)
+		if (fork() == 0)
+			_exit(sweep(&o, &b, (size_t)atol(argv[5]), (size_t)atol(argv[6]),
+				    iterations));
+	for (int i = 0; i < o.size; i++) {
+		int st;
+
+		wait(&st);
+		bad |= st;
+	}
+	return bad ? 1 : 0;
+}

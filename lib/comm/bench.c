@@ -1,0 +1,252 @@
+/*
+ * Measuring operations, and the table of algorithms from measurements.
+ *
+ * The definitions are those of nccl-tests (PERFORMANCE.md): time of one operation, algorithm
+ * bandwidth = bytes / time, bus bandwidth = that times what the busiest link must carry at least.
+ * Inputs are small integers, so every sum is exact in any order and each element is checked. Ranks
+ * leave a barrier at slightly different times; a rank's time begins at its own leaving.
+ */
+#include <string.h>
+
+#include "comm/internal.h"
+
+struct bench {
+	struct pl_world *w;
+	struct pl_coll_args a;
+	float *src, *dst;
+	size_t n_src, n_dst; /* floats */
+	int rank, size;
+};
+
+static float value(int rank, size_t i, unsigned turn)
+{
+	return (float)((i + (size_t)rank * 31 + turn * 17) & 127);
+}
+
+static void fill(struct bench *b, unsigned turn)
+{
+	float *p = (float *)(uintptr_t)b->a.src;
+	float one[128];
+
+	for (size_t i = 0; i < 128; i++)
+		one[i] = value(b->rank, i, turn);
+	for (size_t i = 0; i < b->n_src; i += 128)
+		memcpy(p + i, one, pl_min_size(128, b->n_src - i) * sizeof(float));
+}
+
+/* What element i of the output is, up to the period of the inputs. */
+static float expected(const struct bench *b, size_t part, size_t i, unsigned turn)
+{
+	float sum = 0;
+
+	switch (b->a.op) {
+	case PL_OP_BROADCAST:
+		return value(b->a.root, i, turn);
+	case PL_OP_ALLGATHER:
+		return value((int)part, i, turn);
+	case PL_OP_ALLTOALL:
+		return value((int)part, (size_t)b->rank * b->a.count + i, turn);
+	case PL_OP_REDUCE_SCATTER:
+		i += (size_t)b->rank * b->a.count;
+		break;
+	default:
+		break;
+	}
+	for (int r = 0; r < b->size; r++)
+		sum += value(r, i, turn);
+	return sum;
+}
+
+static int64_t check(const struct bench *b, unsigned turn)
+{
+	size_t parts = b->a.count ? b->n_dst / b->a.count : 0;
+	int64_t wrong = 0;
+
+	for (size_t p = 0; p < parts; p++) {
+		const float *d = (const float *)b->a.dst + p * b->a.count;
+		float one[128];
+
+		for (size_t i = 0; i < 128; i++)
+			one[i] = expected(b, p, i, turn);
+		for (size_t i = 0; i < b->a.count; i += 128) {
+			size_t n = pl_min_size(128, b->a.count - i);
+
+			if (memcmp(d + i, one, n * sizeof(float)) == 0)
+				continue;
+			for (size_t k = 0; k < n; k++)
+				wrong += d[i + k] != one[k];
+		}
+	}
+	return wrong;
+}
+
+static int take(struct bench *b, const struct pl_comm_bench_opts *o, struct pl_err *err)
+{
+	bool parts = o->op == PL_OP_REDUCE_SCATTER || o->op == PL_OP_ALLGATHER ||
+		     o->op == PL_OP_ALLTOALL;
+	size_t n = (size_t)b->size, floats = o->bytes / sizeof(float), room;
+
+	if (o->op < PL_OP_ALLREDUCE || o->op >= PL_OP_COUNT_ || o->iterations < 1)
+		return pl_fail(err, PL_EUSAGE, "nothing to measure: %d times %s", o->iterations,
+			       pl_op_name(o->op));
+	b->a = (struct pl_coll_args){ .op = o->op, .algo = o->algo };
+	b->a.count = o->op == PL_OP_BARRIER ? 0 : parts ? floats / n : floats;
+	b->n_src = o->op == PL_OP_REDUCE_SCATTER || o->op == PL_OP_ALLTOALL ? b->a.count * n
+									    : b->a.count;
+	b->n_dst =
+		o->op == PL_OP_ALLGATHER || o->op == PL_OP_ALLTOALL ? b->a.count * n : b->a.count;
+	room = (b->a.count * (parts ? n : 1) + 16) * sizeof(float);
+	b->src = o->private_memory ? pl_malloc(room) : pl_world_alloc(b->w, room);
+	b->dst = o->in_place	     ? b->src
+		 : o->private_memory ? pl_malloc(room)
+				     : pl_world_alloc(b->w, room);
+	if (!b->src || !b->dst)
+		return pl_fail(err, PL_ENOMEM, "out of memory (%zu bytes)", room);
+	b->a.src = b->src;
+	b->a.dst = b->dst;
+	if (o->in_place && o->op == PL_OP_REDUCE_SCATTER)
+		b->a.dst = b->src + (size_t)b->rank * b->a.count;
+	if (o->in_place && o->op == PL_OP_ALLGATHER)
+		b->a.src = b->src + (size_t)b->rank * b->a.count;
+	return 0;
+}
+
+static void give(struct bench *b, const struct pl_comm_bench_opts *o)
+{
+	float *p[2] = { b->src, b->dst == b->src ? NULL : b->dst };
+
+	for (int i = 0; i < 2; i++) {
+		if (o->private_memory)
+			pl_free(p[i]);
+		else
+			pl_world_free(b->w, p[i]);
+	}
+}
+
+static double bus_factor(uint8_t op, double n)
+{
+	switch (op) {
+	case PL_OP_ALLREDUCE:
+		return 2 * (n - 1) / n;
+	case PL_OP_REDUCE_SCATTER:
+	case PL_OP_ALLGATHER:
+	case PL_OP_ALLTOALL:
+		return (n - 1) / n;
+	default:
+		return 1;
+	}
+}
+
+/* t: times of this rank in microseconds; afterwards means over ranks, all ranks the same. */
+static int summarise(struct bench *b, float *t, size_t n, int64_t wrong,
+		     struct pl_comm_bench_result *r, struct pl_err *err)
+{
+	struct pl_coll_args all = { .op = PL_OP_ALLREDUCE, .count = n + 1, .src = t, .dst = t };
+	int64_t *ns;
+	double sum = 0;
+	int rc = pl_alloc(&ns, n, sizeof(*ns), err);
+
+	if (rc < 0)
+		return rc;
+	t[n] = (float)wrong;
+	rc = pl_world_do(b->w, &all, err);
+	for (size_t i = 0; i < n && rc >= 0; i++) {
+		ns[i] = (int64_t)((double)t[i] * 1e3 / b->size);
+		sum += (double)ns[i];
+	}
+	if (rc >= 0) {
+		r->mean = (pl_ns)(sum / (double)n);
+		r->median = pl_median_i64(ns, n);
+		r->p99 = pl_percentile_i64(ns, n, 99);
+		r->min = pl_percentile_i64(ns, n, 0);
+		r->wrong = (int64_t)t[n];
+		r->algbw = r->mean ? (double)r->bytes / (double)r->mean : 0;
+		r->busbw = r->algbw * bus_factor(b->a.op, b->size);
+	}
+	pl_free(ns);
+	return rc;
+}
+
+int pl_comm_bench(struct pl_world *w, const struct pl_comm_bench_opts *o,
+		  struct pl_comm_bench_result *r, struct pl_err *err)
+{
+	struct bench b = { .w = w, .rank = w->rank, .size = w->size };
+	struct pl_coll_args barrier = { .op = PL_OP_BARRIER };
+	int64_t wrong = 0;
+	float *t = NULL;
+	int rc;
+
+	PL_TRY(take(&b, o, err));
+	PL_TRY(pl_alloc(&t, (size_t)o->iterations + 1, sizeof(*t), err));
+	memset(r, 0, sizeof(*r));
+	r->count = b.a.count;
+	r->bytes = pl_coll_bytes(w, &b.a);
+	r->algo = pl_comm_algo(w, o->op, o->algo, r->bytes);
+	for (int i = -o->warmup; i < o->iterations; i++) {
+		pl_ns from;
+
+		fill(&b, (unsigned)(i + o->warmup));
+		PL_TRY(pl_world_do(w, &barrier, err));
+		from = pl_comm_now();
+		PL_TRY(pl_world_do(w, &b.a, err));
+		if (i >= 0)
+			t[i] = (float)(pl_comm_now() - from) / 1e3f;
+		wrong += check(&b, (unsigned)(i + o->warmup));
+	}
+	PL_TRY(summarise(&b, t, (size_t)o->iterations, wrong, r, err));
+out:
+	pl_free(t);
+	give(&b, o);
+	return rc;
+}
+
+/* ---- the table ---- */
+
+/* The fastest of what there is at one size; all ranks find the same. */
+static int fastest(struct pl_world *w, uint8_t op, size_t bytes, uint8_t *best, struct pl_err *err)
+{
+	pl_ns least = INT64_MAX;
+
+	for (uint8_t algo = PL_CA_RING; algo < PL_CA_COUNT_; algo++) {
+		struct pl_comm_bench_opts o = { .op = op, .algo = algo, .bytes = bytes };
+		struct pl_comm_bench_result r;
+		int rc;
+
+		if (pl_comm_algo(w, op, algo, bytes) != algo)
+			continue;
+		if (algo == PL_CA_HIERARCHICAL && w->n_hosts == 1)
+			continue;
+		o.warmup = 1;
+		o.iterations = bytes > 1 << 20 ? 2 : 5;
+		o.in_place = true;
+		o.private_memory = true;
+		rc = pl_comm_bench(w, &o, &r, err);
+		if (rc < 0)
+			return rc;
+		if (r.median < least) {
+			least = r.median;
+			*best = algo;
+		}
+	}
+	return 0;
+}
+
+int pl_world_tune(struct pl_world *w, struct pl_err *err)
+{
+	static const size_t size[4] = { 4 << 10, 64 << 10, 1 << 20, 4 << 20 };
+	static const uint8_t op[4] = { PL_OP_ALLREDUCE, PL_OP_REDUCE_SCATTER, PL_OP_ALLGATHER,
+				       PL_OP_BROADCAST };
+
+	for (int k = 0; k < 4 && w->size > 1; k++)
+		for (int i = 0; i < 4; i++) {
+			uint8_t best = PL_CA_DIRECT;
+			int rc = fastest(w, op[k], size[i], &best, err);
+
+			if (rc < 0)
+				return rc;
+			/* a size stands for those from half of the way to the one before */
+			w->table[op[k]][i].from = i ? size[i] / 4 : 0;
+			w->table[op[k]][i].algo = best;
+		}
+	return 0;
+}

@@ -1,0 +1,198 @@
+/*
+ * comm.h - processes that work together: point to point, and collectives on top, over shared
+ * memory, TCP, or both (hierarchical); NCCL and MPI come behind the same table.
+ *
+ * A *world* is what one process (rank) has of all `size` of them. Everything that waits has a
+ * deadline and names the rank and the operation that it waited for. Sums are made in one order that
+ * does not depend on who is fast: all ranks hold the same bits afterwards, run for run. Heartbeats
+ * go both ways: a rank that is dead, stopped or cut off is found within two timeouts by every other
+ * (PL_EIO, its number in the message), whatever it was doing.
+ */
+#ifndef PL_COMM_H
+#define PL_COMM_H
+
+#include "core/core.h"
+
+enum pl_coll_op { /* the operations of nccl-tests */
+		  PL_OP_SEND,
+		  PL_OP_RECV,
+		  PL_OP_ALLREDUCE,
+		  PL_OP_REDUCE_SCATTER,
+		  PL_OP_ALLGATHER,
+		  PL_OP_BROADCAST,
+		  PL_OP_ALLTOALL,
+		  PL_OP_BARRIER,
+		  PL_OP_COUNT_
+};
+const char *pl_op_name(unsigned op);
+int pl_op_find(const char *name); /* "all-reduce" or "all_reduce"; -1 */
+/*
+ * How. An operation takes the nearest that it has:
+ *
+ *     all-reduce      ring tree halving hierarchical direct
+ *     reduce-scatter  ring direct
+ *     all-gather      ring direct
+ *     broadcast       ring (a chain) tree hierarchical direct
+ *     others          direct
+ *
+ * direct: everybody to everybody, no forwarding. AUTO where all ranks share a host, on memory of
+ * the world (and on anything small): in shared memory without messages.
+ */
+enum pl_calgo {
+	PL_CA_AUTO,
+	PL_CA_RING,
+	PL_CA_TREE,
+	PL_CA_HALVING,
+	PL_CA_HIERARCHICAL,
+	PL_CA_DIRECT,
+	PL_CA_COUNT_
+};
+int pl_calgo_find(const char *name); /* -1 */
+const char *pl_calgo_name(unsigned algo);
+
+/* A link made slower than it is, to try what another network would do. */
+struct pl_link_shape {
+	int from, to;	     /* ranks; -1: any */
+	double bytes_per_ns; /* 0: as fast as it goes */
+	pl_ns latency_ns;
+};
+
+struct pl_comm_event;
+struct pl_world_opts {
+	int rank, size;
+	int local_rank, local_size; /* on this host, as the launcher says; 0 of 0 or -1: unknown.
+				     * Only compared with what the meeting finds */
+	const char *host; /* ranks with equal names share memory; NULL: the host's. Other names make
+			   * several hosts out of one, to try things */
+	const char *transport; /* "auto" (shared memory on one host, TCP between), "shm", "tcp" */
+	/* Where to meet: "tcp:HOST:PORT" (rank 0 listens there) or "dir:PATH" (a folder that all
+	 * see). */
+	const char *meet;
+	const char *token; /* who does not know it is turned away; at least 16 characters */
+	const char *bind;  /* address to listen on; NULL: loopback */
+	int connections;   /* TCP connections a pair; 0: 2 */
+	/* A rank without a sign of life, or a message that is on its way, for so long is a failure;
+	 * 0: 3 s */
+	pl_ns timeout_ns;
+	pl_ns heartbeat_ns; /* 0: a third of the timeout */
+	pl_ns meet_ns;	    /* how long to wait for ranks that have not started; 0: the timeout */
+	/* How long an operation waits for ranks that live but have not begun theirs (they may
+	 * compute that long); 0: 100 timeouts */
+	pl_ns patience_ns;
+	size_t segment; /* bytes that pass as one; 0: 256 KiB */
+	const struct pl_link_shape *shape;
+	size_t n_shapes;
+	const struct pl_log *log;
+	/* Called for what was sent and received, by channel and chunk, for traces; from any thread
+	 * of the world, one call at a time. NULL: not wanted. */
+	void (*event)(void *arg, const struct pl_comm_event *e);
+	void *event_arg;
+};
+struct pl_comm_event {
+	uint8_t op; /* PL_OP_SEND, PL_OP_RECV of parts; the collective itself */
+	uint8_t of; /* the collective that a part belongs to */
+	int peer, channel;
+	uint32_t chunk;
+	uint64_t seq; /* of the collective in its world, from 0 */
+	uint64_t tag; /* as given by who began it */
+	size_t bytes;
+	pl_ns begin, end; /* CLOCK_MONOTONIC */
+};
+
+struct pl_world;
+struct pl_work; /* an operation in progress */
+
+/* Meets the others and connects. PL_EIO after the timeout, naming the ranks that never came. */
+int pl_world_open(const struct pl_world_opts *o, struct pl_world **w, struct pl_err *err) PL_MUST;
+/*
+ * Both end the world, wait for its threads and free it; NULL is fine. close says good-bye and waits
+ * until all others did, so that nobody takes the end for a death (PL_EIO: the world had failed
+ * already, or fails now). abort makes all others fail with `why`, unless they have failed already.
+ */
+int pl_world_close(struct pl_world *w, struct pl_err *err) PL_MUST;
+void pl_world_abort(struct pl_world *w, const char *why);
+int pl_world_rank(const struct pl_world *w);
+int pl_world_size(const struct pl_world *w);
+/*
+ * Memory that collectives use without copying (shared, where ranks share a host): 64-byte aligned,
+ * zeroed; collective: all ranks call it alike, with nothing else under way. NULL: no memory, or the
+ * world failed. Until pl_world_free(), which is not collective, or the world's end.
+ */
+void *pl_world_alloc(struct pl_world *w, size_t bytes);
+void pl_world_free(struct pl_world *w, void *p);
+
+/*
+ * Begin an operation; all ranks of the world begin the same collectives in the same order. The
+ * buffers are the world's until pl_work_wait(). float32, sum. `count`: elements of the whole
+ * (all-reduce, broadcast), or of one rank's part (reduce-scatter, all-gather, all-to-all: the
+ * buffer is size x count). In place: src == dst; of reduce-scatter dst may be the own part of src,
+ * of all-gather src that of dst. Broadcast sends the root's src; other ranks' src is not looked at.
+ * Sends and receives between two ranks match in the order of their beginning, with equal counts;
+ * they do not wait for collectives. tag: for events.
+ */
+struct pl_coll_args {
+	uint8_t op, algo;
+	const void *src;
+	void *dst;
+	size_t count;
+	int root;	/* of broadcast; peer of send and receive */
+	uint32_t parts; /* cut into so many that follow one another; 0: one */
+	uint64_t tag;
+};
+int pl_world_begin(struct pl_world *w, const struct pl_coll_args *a, struct pl_work **work,
+		   struct pl_err *err) PL_MUST;
+bool pl_work_done(struct pl_work *work);
+/* Until it is done or fails; frees it. */
+int pl_work_wait(struct pl_work *work, struct pl_err *err) PL_MUST;
+/* begin and wait */
+int pl_world_do(struct pl_world *w, const struct pl_coll_args *a, struct pl_err *err) PL_MUST;
+/* What AUTO takes for so many bytes (of the whole vector), from a table by size; that table as
+ * measured here and now (collective; some 0.1 s), the same for all ranks. */
+uint8_t pl_world_algo(const struct pl_world *w, uint8_t op, size_t bytes);
+int pl_world_tune(struct pl_world *w, struct pl_err *err) PL_MUST;
+/* Bytes that others had from this rank so far. */
+uint64_t pl_world_sent(const struct pl_world *w);
+/* "shm", "tcp", "shm+tcp" */
+const char *pl_world_transport(const struct pl_world *w);
+
+/* ---- measuring ----------------------------------------------------------------------------------
+ */
+
+/*
+ * One operation, again and again, timed after a barrier; before each every rank writes its whole
+ * input, after it reads and checks its whole output. Collective. Sizes and bus bandwidth are those
+ * of nccl-tests: bytes is the whole vector (all-gather, reduce-scatter: of all ranks; all-to-all:
+ * what one rank has for all), busbw = bytes / time * 2(n-1)/n (all-reduce), (n-1)/n, or 1.
+ */
+struct pl_comm_bench_opts {
+	uint8_t op, algo;
+	size_t bytes; /* rounded down to whole floats for all ranks */
+	int warmup, iterations;
+	bool in_place, private_memory; /* not from pl_world_alloc() */
+};
+struct pl_comm_bench_result {
+	size_t bytes, count;
+	uint8_t algo;
+	pl_ns mean, min, median, p99; /* over iterations, mean of the ranks each */
+	double algbw, busbw;	      /* bytes per ns (GB/s), of the mean */
+	int64_t wrong;		      /* elements, of all ranks */
+};
+int pl_comm_bench(struct pl_world *w, const struct pl_comm_bench_opts *o,
+		  struct pl_comm_bench_result *r, struct pl_err *err) PL_MUST;
+
+/* ---- who am I ----------------------------------------------------------------------------------
+ */
+
+struct pl_launch {
+	int rank, size, local_rank, local_size; /* -1 unknown */
+	const char
+		*by; /* "paceline", "torchrun", "openmpi", "pmix", "pmi", "slurm"; NULL: nobody */
+	char meet[256]; /* "" unknown */
+	char token[128];
+};
+/* From the environment: PACELINE_RANK, PACELINE_SIZE, _MEET, _TOKEN; RANK, WORLD_SIZE, MASTER_ADDR,
+ * MASTER_PORT; OMPI_COMM_WORLD_*; PMIX_RANK; PMI_RANK; SLURM_PROCID, SLURM_NTASKS. PL_EUSAGE for
+ * what contradicts itself. */
+int pl_launch_find(struct pl_launch *l, struct pl_err *err) PL_MUST;
+
+#endif

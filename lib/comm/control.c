@@ -1,0 +1,287 @@
+/*
+ * Life and death of ranks: one connection to each other rank that carries nothing but heartbeats,
+ * aborts and good-byes, and a thread that looks after all of them, whatever the others do.
+ *
+ * A rank is taken for dead when its connection ends without a good-bye, or when nothing came for
+ * the timeout. Who finds that tells all others whom it blames; the first failure that a rank hears
+ * of is the one it reports. A broken connection for data alone blames nobody at once: the other may
+ * have closed it because of somebody else, and its abort is then on the way.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "comm/internal.h"
+
+static void say(struct pl_peer *p, const struct pl_frame *f)
+{
+	uint8_t bytes[PL_FRAME_MAX + 8];
+	size_t n = pl_frame_put(bytes, f);
+
+	if (p->gone || p->control < 0 || n > sizeof(p->out) - p->n_out)
+		return; /* it takes nothing: its silence will be noticed */
+	memcpy(p->out + p->n_out, bytes, n);
+	p->n_out += n;
+}
+
+static void flush(struct pl_peer *p)
+{
+	while (p->n_out && !p->gone) {
+		ssize_t m = send(p->control, p->out, p->n_out, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+		if (m < 0)
+			return; /* reading will tell */
+		p->n_out -= (size_t)m;
+		memmove(p->out, p->out + m, p->n_out);
+	}
+}
+
+void pl_control_kick(struct pl_world *w)
+{
+	uint64_t one = 1;
+
+	if (write(w->control_wake, &one, sizeof(one)) < 0)
+		return; /* full: it is awake */
+}
+
+void pl_world_fail(struct pl_world *w, int rank, const char *fmt, ...)
+{
+	va_list ap;
+
+	pthread_mutex_lock(&w->lock);
+	if (!atomic_load(&w->failed)) {
+		va_start(ap, fmt);
+		vsnprintf(w->failure, sizeof(w->failure), fmt, ap);
+		va_end(ap);
+		w->failed_rank = rank;
+		atomic_store(&w->failed, true);
+	}
+	pthread_cond_broadcast(&w->changed);
+	pthread_cond_broadcast(&w->resume);
+	pthread_mutex_unlock(&w->lock);
+	pl_world_wake(w);
+	pl_control_kick(w);
+}
+
+/* ---- what comes ---- */
+
+static void hear(struct pl_world *w, int rank, const struct pl_frame *f)
+{
+	struct pl_peer *p = &w->peer[rank];
+
+	switch (f->kind) {
+	case PL_FRAME_BEAT:
+		atomic_store(&p->begun, f->beat.begun);
+		atomic_store(&p->messages, f->beat.messages);
+		atomic_store(&p->bytes, f->beat.bytes);
+		break;
+	case PL_FRAME_ABORT:
+		pl_world_fail(w, (int)f->rank, "%s", f->text);
+		break;
+	case PL_FRAME_BYE:
+		atomic_store(&p->bye, true);
+		pthread_mutex_lock(&w->lock);
+		pthread_cond_broadcast(&w->changed);
+		pthread_mutex_unlock(&w->lock);
+		break;
+	default:
+		pl_world_fail(w, rank, "rank %d sent a message that does not belong here", rank);
+	}
+}
+
+static void lost(struct pl_world *w, int rank, const char *why)
+{
+	struct pl_peer *p = &w->peer[rank];
+
+	p->gone = true;
+	if (!atomic_load(&p->bye))
+		pl_world_fail(w, rank, "rank %d is gone (%s)", rank, why);
+}
+
+static void listen_to(struct pl_world *w, int rank)
+{
+	struct pl_peer *p = &w->peer[rank];
+	struct pl_err e = { 0 };
+	struct pl_frame f;
+	ssize_t n = recv(p->control, p->in + p->n_in, sizeof(p->in) - p->n_in, MSG_DONTWAIT);
+
+	if (n <= 0) {
+		if (n == 0)
+			lost(w, rank, "its connection was closed");
+		else if (errno != EAGAIN && errno != EINTR)
+			lost(w, rank, strerror(errno));
+		return;
+	}
+	p->n_in += (size_t)n;
+	p->seen = pl_comm_now();
+	for (;;) {
+		int64_t took = pl_frame_get(p->in, p->n_in, &f, &e);
+
+		if (took < 0)
+			pl_world_fail(w, rank, "rank %d: %s", rank, e.msg);
+		if (took <= 0)
+			break;
+		p->n_in -= (size_t)took;
+		memmove(p->in, p->in + took, p->n_in);
+		hear(w, rank, &f);
+	}
+	if (p->n_in == sizeof(p->in)) /* cannot be: every frame fits */
+		p->n_in = 0;
+}
+
+/* ---- what goes ---- */
+
+static void beat(struct pl_world *w)
+{
+	for (int r = 0; r < w->size; r++) {
+		struct pl_peer *p = &w->peer[r];
+		struct pl_frame f = { .kind = PL_FRAME_BEAT, .rank = (uint32_t)w->rank };
+
+		if (r == w->rank)
+			continue;
+		f.beat.begun = atomic_load(&w->begun);
+		f.beat.messages = atomic_load(&p->sends_begun);
+		f.beat.bytes = atomic_load(&p->wrote);
+		say(p, &f);
+	}
+}
+
+static void tell_all(struct pl_world *w, uint8_t kind)
+{
+	struct pl_frame f = { .kind = kind, .rank = (uint32_t)w->rank };
+
+	if (kind == PL_FRAME_ABORT) {
+		pthread_mutex_lock(&w->lock);
+		f.rank = (uint32_t)w->failed_rank;
+		snprintf(f.text, sizeof(f.text), "%.500s", w->failure);
+		pthread_mutex_unlock(&w->lock);
+	} else {
+		beat(w);
+	}
+	for (int r = 0; r < w->size; r++) {
+		if (r == w->rank)
+			continue;
+		say(&w->peer[r], &f);
+		flush(&w->peer[r]);
+	}
+}
+
+/* ---- what does not come ---- */
+
+static void look_for_dead(struct pl_world *w, pl_ns now)
+{
+	for (int r = 0; r < w->size; r++) {
+		struct pl_peer *p = &w->peer[r];
+		pl_ns broken = atomic_load(&p->broken);
+
+		if (r == w->rank || p->gone || atomic_load(&p->bye))
+			continue;
+		if (now - p->seen > w->timeout)
+			pl_world_fail(w, r, "rank %d gave no sign of life for %.1f s", r,
+				      (double)(now - p->seen) / 1e9);
+		else if (broken && now - broken > pl_min_i64(w->timeout / 4, 200000000))
+			pl_world_fail(w, r, "a connection to rank %d broke (%s)", r, p->why);
+	}
+}
+
+static void pause_for(struct pl_world *w, struct pollfd *p, pl_ns until)
+{
+	pl_ns left = until - pl_comm_now();
+	uint64_t n;
+
+	for (int r = 0; r < w->size; r++) {
+		struct pl_peer *q = &w->peer[r];
+
+		p[r].fd = q->gone || r == w->rank ? -1 : q->control;
+		p[r].events = (short)(POLLIN | (q->n_out ? POLLOUT : 0));
+		p[r].revents = 0;
+	}
+	p[w->size] = (struct pollfd){ .fd = w->control_wake, .events = POLLIN };
+	if (poll(p, (nfds_t)w->size + 1, (int)pl_max_i64(0, (left + 999999) / 1000000)) < 0)
+		return;
+	if (p[w->size].revents && read(w->control_wake, &n, sizeof(n)) < 0)
+		return; /* somebody else was faster */
+}
+
+static bool any_broken(const struct pl_world *w)
+{
+	for (int r = 0; r < w->size; r++)
+		if (atomic_load(&w->peer[r].broken))
+			return true;
+	return false;
+}
+
+static void *control_main(void *arg)
+{
+	struct pl_world *w = arg;
+	struct pollfd *p = w->polls;
+	pl_ns next = pl_comm_now(), last = next;
+	bool said_bye = false;
+
+	for (int r = 0; r < w->size; r++)
+		w->peer[r].seen = next;
+	while (!atomic_load(&w->control_stop)) {
+		pl_ns now;
+
+		pause_for(w, p, any_broken(w) ? pl_comm_now() + 20000000 : next);
+		now = pl_comm_now();
+		for (int r = 0; r < w->size; r++)
+			if (p[r].fd >= 0 && (p[r].revents & ~POLLOUT))
+				listen_to(w, r);
+		if (atomic_load(&w->failed) && !w->told) {
+			tell_all(w, PL_FRAME_ABORT);
+			pthread_mutex_lock(&w->lock);
+			w->told = true;
+			pthread_cond_broadcast(&w->changed);
+			pthread_mutex_unlock(&w->lock);
+		}
+		if (atomic_load(&w->closing) && !said_bye && !w->told) {
+			tell_all(w, PL_FRAME_BYE);
+			said_bye = true;
+		}
+		if (now >= next) {
+			beat(w);
+			next = now + w->beat;
+		}
+		for (int r = 0; r < w->size; r++)
+			flush(&w->peer[r]);
+		/* held up ourselves, stopped perhaps: what is in the sockets speaks first */
+		for (int r = 0; r < w->size && now - last > w->timeout / 2; r++)
+			w->peer[r].seen = now;
+		last = now;
+		if (!atomic_load(&w->failed))
+			look_for_dead(w, now);
+	}
+	return NULL;
+}
+
+int pl_control_start(struct pl_world *w, struct pl_err *err)
+{
+	w->control_wake = pl_fail_now() ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (w->control_wake < 0)
+		return pl_fail_sys(err, "cannot make an event descriptor");
+	errno = pl_fail_now() ? EAGAIN : pthread_create(&w->control, NULL, control_main, w);
+	if (errno)
+		return pl_fail_sys(err, "cannot start a thread");
+	w->control_runs = true;
+	return 0;
+}
+
+void pl_control_stop(struct pl_world *w)
+{
+	if (w->control_runs) {
+		atomic_store(&w->control_stop, true);
+		pl_control_kick(w);
+		pthread_join(w->control, NULL);
+	}
+	for (int r = 0; r < w->size && w->peer; r++)
+		if (w->peer[r].control >= 0) {
+			flush(&w->peer[r]);
+			close(w->peer[r].control);
+		}
+	if (w->control_wake >= 0)
+		close(w->control_wake);
+}

@@ -1,0 +1,343 @@
+/*
+ * Collectives in shared memory, without messages.
+ *
+ * Each rank fills a slot of its own with what it begins and sees those of the others. Small ones
+ * (at most 8 KiB a rank) carry their data in the slot: everybody reads all slots and is done, one
+ * crossing of a cache line each way. Large ones in memory of the world: of an all-reduce rank r
+ * reads part r of everybody's vector, sums it in the order of ranks and writes the result to
+ * everybody, so each byte is read and written once; of the others everybody reads what is to be its
+ * own. A second flag says that a rank needs nobody's memory any more. Anything else (memory of
+ * which only some is shared) becomes messages through rings, by common decision, since all see all
+ * slots.
+ *
+ * Slot i serves every 32nd collective; it is filled again when all have left the one before.
+ */
+#include <string.h>
+
+#include "comm/internal.h"
+
+#define TURN ((size_t)256 << 10) /* bytes between looks at the rest of the world */
+
+static struct pl_slot *slot_of(const struct pl_world *w, int rank, uint64_t number)
+{
+	return &w->peer[rank].shared->slot[number % PL_SLOTS];
+}
+
+/* Bytes of a rank's own that others look at, if they go by slot. */
+static size_t given(const struct pl_world *w, const struct pl_coll_args *a)
+{
+	size_t n = (size_t)w->size, part = a->count * sizeof(float);
+
+	switch (a->op) {
+	case PL_OP_BARRIER:
+		return 0;
+	case PL_OP_REDUCE_SCATTER:
+	case PL_OP_ALLTOALL:
+		return part * n;
+	default:
+		return part;
+	}
+}
+
+static size_t of_src(const struct pl_world *w, const struct pl_coll_args *a)
+{
+	return a->op == PL_OP_BROADCAST && w->rank != a->root ? 0 : given(w, a);
+}
+
+bool pl_direct_fits(const struct pl_world *w, const struct pl_coll_args *a)
+{
+	return w->all_local && w->size > 1 && !w->shaped && a->op > PL_OP_RECV &&
+	       (a->algo == PL_CA_AUTO || a->algo == PL_CA_DIRECT);
+}
+
+static bool post(struct pl_world *w, struct pl_work *k)
+{
+	struct pl_coll_args *a = &k->a;
+	struct pl_slot *s = slot_of(w, w->rank, k->slot);
+
+	for (int r = 0; r < w->size && k->slot >= PL_SLOTS; r++) {
+		uint64_t done =
+			atomic_load_explicit(&slot_of(w, r, k->slot)->done, memory_order_acquire);
+
+		if (done < k->slot + 1 - PL_SLOTS)
+			return false;
+	}
+	s->op = a->op;
+	s->root = (uint32_t)a->root;
+	s->count = a->count;
+	if (given(w, a) <= PL_EAGER) {
+		if (of_src(w, a))
+			memcpy(s->data, a->src, of_src(w, a));
+	} else {
+		s->src_region = pl_shared_find(w, a->src, of_src(w, a), &s->src_at);
+		s->dst_region = pl_shared_find(w, a->dst, given(w, a), &s->dst_at);
+		if (a->op == PL_OP_ALLTOALL && a->src == a->dst)
+			s->src_region = PL_NONE; /* others would read what was overwritten */
+		if (a->op == PL_OP_BROADCAST && w->rank != a->root)
+			s->src_region = 0; /* nobody looks */
+		if (a->op != PL_OP_ALLREDUCE)
+			s->dst_region = 0;
+	}
+	atomic_store_explicit(&s->posted, k->slot + 1, memory_order_release);
+	for (int r = 0; r < w->size; r++)
+		pl_world_ring(w, r);
+	k->state = PL_WORK_POSTED;
+	k->moved = pl_comm_now();
+	return true;
+}
+
+/* 1: all ranks have posted the same; 0: not yet; -1: the world failed. */
+static int all_posted(struct pl_world *w, const struct pl_work *k)
+{
+	for (int r = 0; r < w->size; r++)
+		if (atomic_load_explicit(&slot_of(w, r, k->slot)->posted, memory_order_acquire) !=
+		    k->slot + 1)
+			return 0;
+	for (int r = 0; r < w->size; r++) {
+		const struct pl_slot *s = slot_of(w, r, k->slot);
+
+		if (s->op == k->a.op && s->count == k->a.count && s->root == (uint32_t)k->a.root)
+			continue;
+		pl_world_fail(
+			w, r,
+			"rank %d began %s of %llu elements (root %u) where rank %d began %s %llu "
+			"of %zu (root %d): ranks must begin the same operations",
+			r, pl_op_name(s->op), (unsigned long long)s->count, s->root, w->rank,
+			pl_op_name(k->a.op), (unsigned long long)k->seq, k->a.count, k->a.root);
+		return -1;
+	}
+	return 1;
+}
+
+static void leave(struct pl_world *w, struct pl_work *k)
+{
+	atomic_store_explicit(&slot_of(w, w->rank, k->slot)->done, k->slot + 1,
+			      memory_order_release);
+	for (int r = 0; r < w->size; r++)
+		pl_world_ring(w, r);
+}
+
+/* ---- small: from the slots ---- */
+
+static void small_sum(struct pl_world *w, struct pl_work *k, size_t first)
+{
+	float *d = k->a.dst;
+	const float *last = (const float *)(void *)slot_of(w, 0, k->slot)->data + first;
+
+	for (int r = 1; r < w->size; r++) {
+		pl_sum(d, last, (const float *)(void *)slot_of(w, r, k->slot)->data + first,
+		       k->a.count);
+		last = d;
+	}
+}
+
+static void small(struct pl_world *w, struct pl_work *k)
+{
+	struct pl_coll_args *a = &k->a;
+	size_t part = a->count * sizeof(float);
+	uint8_t *d = a->dst;
+
+	if (a->op == PL_OP_ALLREDUCE)
+		small_sum(w, k, 0);
+	else if (a->op == PL_OP_REDUCE_SCATTER)
+		small_sum(w, k, (size_t)w->rank * a->count);
+	else if (a->op == PL_OP_BROADCAST && part)
+		memcpy(d, slot_of(w, a->root, k->slot)->data, part);
+	else if (a->op == PL_OP_ALLGATHER && part)
+		for (int r = 0; r < w->size; r++)
+			memcpy(d + (size_t)r * part, slot_of(w, r, k->slot)->data, part);
+	else if (a->op == PL_OP_ALLTOALL && part)
+		for (int r = 0; r < w->size; r++)
+			memcpy(d + (size_t)r * part,
+			       slot_of(w, r, k->slot)->data + (size_t)w->rank * part, part);
+	atomic_fetch_add_explicit(&w->sent, of_src(w, a) * (size_t)(w->size - 1),
+				  memory_order_relaxed);
+}
+
+/* ---- large: from where the data are ---- */
+
+static bool all_shared(struct pl_world *w, const struct pl_work *k)
+{
+	for (int r = 0; r < w->size; r++) {
+		const struct pl_slot *s = slot_of(w, r, k->slot);
+
+		if (s->src_region >= PL_REGIONS || s->dst_region >= PL_REGIONS ||
+		    !w->region[s->src_region].base ||
+		    (k->a.op == PL_OP_ALLREDUCE && !w->region[s->dst_region].base))
+			return false;
+	}
+	return true;
+}
+
+static uint8_t *src_of(const struct pl_world *w, const struct pl_work *k, int r)
+{
+	const struct pl_slot *s = slot_of(w, r, k->slot);
+
+	return pl_shared_at(w, w->peer[r].local_rank, s->src_region, s->src_at);
+}
+
+static uint8_t *dst_of(const struct pl_world *w, const struct pl_work *k, int r)
+{
+	const struct pl_slot *s = slot_of(w, r, k->slot);
+
+	return pl_shared_at(w, w->peer[r].local_rank, s->dst_region, s->dst_at);
+}
+
+/* Which bytes this rank deals with: of an all-reduce its part, else all that it gets. */
+static void share(struct pl_world *w, struct pl_work *k)
+{
+	const struct pl_coll_args *a = &k->a;
+	size_t n = (size_t)w->size, r = (size_t)w->rank, c = a->count, part = c * sizeof(float);
+	/* whole cache lines, so that ranks do not write to the same one */
+	size_t lines = (c + 15) / 16;
+
+	k->from = 0;
+	k->to = part;
+	if (a->op == PL_OP_ALLREDUCE) {
+		k->from = pl_min_size((lines * r / n) * 64, part);
+		k->to = pl_min_size((lines * (r + 1) / n) * 64, part);
+	} else if (a->op == PL_OP_ALLGATHER || a->op == PL_OP_ALLTOALL) {
+		k->to = part * n;
+	} else if (a->op == PL_OP_BROADCAST && w->rank == a->root && a->src == a->dst) {
+		k->to = 0;
+	}
+	k->at = k->from;
+}
+
+static void reduce_piece(struct pl_world *w, struct pl_work *k, size_t bytes)
+{
+	const float *src[PL_LOCAL_MAX];
+	float *dst[PL_LOCAL_MAX];
+	bool all = k->a.op == PL_OP_ALLREDUCE;
+	size_t skip = all ? 0 : (size_t)w->rank * k->a.count * sizeof(float);
+	int n = w->size;
+
+	for (int r = 0; r < n; r++) {
+		src[r] = (const float *)(void *)(src_of(w, k, r) + skip + k->at);
+		if (all)
+			dst[r] = (float *)(void *)(dst_of(w, k, r) + k->at);
+	}
+	if (!all)
+		dst[0] = (float *)(void *)((uint8_t *)k->a.dst + k->at);
+	pl_sum_many(dst, all ? n : 1, src, n, bytes / sizeof(float));
+}
+
+/* At most `bytes` of the piece lie in one rank's part; returns how many were copied. */
+static size_t copy_piece(struct pl_world *w, struct pl_work *k, size_t bytes)
+{
+	size_t part = k->a.count * sizeof(float), r = (size_t)k->a.root, in = k->at;
+	uint8_t *d = (uint8_t *)k->a.dst + k->at;
+	const uint8_t *s;
+
+	if (k->a.op != PL_OP_BROADCAST) {
+		r = k->at / part;
+		in = k->at % part;
+		bytes = pl_min_size(bytes, part - in);
+	}
+	s = src_of(w, k, (int)r) + in;
+	if (k->a.op == PL_OP_ALLTOALL)
+		s += (size_t)w->rank * part;
+	if (s != d)
+		memmove(d, s, bytes);
+	return bytes;
+}
+
+static bool large(struct pl_world *w, struct pl_work *k)
+{
+	size_t bytes = pl_min_size(TURN, k->to - k->at);
+	bool sums = k->a.op == PL_OP_ALLREDUCE || k->a.op == PL_OP_REDUCE_SCATTER;
+
+	if (bytes && sums)
+		reduce_piece(w, k, bytes);
+	else if (bytes)
+		bytes = copy_piece(w, k, bytes);
+	k->at += bytes;
+	k->moved = pl_comm_now();
+	if (k->at < k->to)
+		return true;
+	leave(w, k);
+	k->state = PL_WORK_SETTLED;
+	return true;
+}
+
+/* What others read from this rank, or had written by it. */
+static void count_sent(struct pl_world *w, const struct pl_work *k)
+{
+	size_t n = (size_t)w->size, part = k->a.count * sizeof(float), sent = part * (n - 1);
+
+	if (k->a.op == PL_OP_ALLREDUCE)
+		sent = (k->to - k->from) * (n - 1) + part - (k->to - k->from);
+	else if (k->a.op == PL_OP_BROADCAST && w->rank != k->a.root)
+		sent = 0;
+	atomic_fetch_add_explicit(&w->sent, sent, memory_order_relaxed);
+}
+
+/* All posted: which way does it go? */
+static void decide(struct pl_world *w, struct pl_work *k)
+{
+	struct pl_err e = { 0 };
+
+	if (given(w, &k->a) <= PL_EAGER) {
+		small(w, k);
+		leave(w, k);
+		k->state = PL_WORK_OVER;
+	} else if (all_shared(w, k)) {
+		share(w, k);
+		k->state = PL_WORK_SHARED;
+	} else {
+		/* the slot is read; the messages keep ranks together from here on */
+		leave(w, k);
+		k->direct = false;
+		if (pl_expand(k, &e) < 0)
+			pl_world_fail(w, w->rank, "rank %d: %s", w->rank, e.msg);
+		else
+			pl_engine_queue(k);
+	}
+}
+
+static bool all_left(const struct pl_world *w, const struct pl_work *k)
+{
+	for (int r = 0; r < w->size; r++)
+		if (atomic_load_explicit(&slot_of(w, r, k->slot)->done, memory_order_acquire) <
+		    k->slot + 1)
+			return false;
+	return true;
+}
+
+bool pl_direct_step(struct pl_world *w, struct pl_work *k, bool may_post, bool may_decide)
+{
+	bool moved = false;
+
+	if (k->state == PL_WORK_QUEUED)
+		moved = may_post && post(w, k);
+	if (k->state == PL_WORK_POSTED && may_decide && all_posted(w, k) > 0) {
+		decide(w, k);
+		moved = true;
+	}
+	if (k->state == PL_WORK_SHARED)
+		return large(w, k);
+	if (k->state == PL_WORK_SETTLED && all_left(w, k)) {
+		count_sent(w, k);
+		k->state = PL_WORK_OVER;
+		moved = true;
+	}
+	return moved;
+}
+
+int pl_direct_waits_for(const struct pl_world *w, const struct pl_work *k)
+{
+	if (!k->direct || k->state >= PL_WORK_STEPS)
+		return -1;
+	for (int r = 0; r < w->size; r++) {
+		const struct pl_slot *s = slot_of(w, r, k->slot);
+		uint64_t posted = atomic_load(&s->posted), done = atomic_load(&s->done);
+
+		if (k->state == PL_WORK_QUEUED && k->slot >= PL_SLOTS && done + PL_SLOTS <= k->slot)
+			return r;
+		if (k->state == PL_WORK_POSTED && posted < k->slot + 1)
+			return r;
+		if (k->state == PL_WORK_SETTLED && done < k->slot + 1)
+			return r;
+	}
+	return -1;
+}

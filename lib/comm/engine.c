@@ -1,0 +1,623 @@
+/*
+ * The engine: takes steps from the heads of the queues as far as they go, never blocks.
+ *
+ * A segment is a head of 32 bytes and its data. What is to be added comes into a stage of 64 KiB
+ * that stays in the cache and is summed from there as it comes. A connection is asked only after
+ * epoll said that it is ready (edges), or always by callers that spin.
+ *
+ * Shaped links: a segment that becomes ready at t leaves a link of rate r at max(t, free) +
+ * bytes/r, which the link is busy until, and arrives `latency` later; it is held back here until
+ * then. The clock of the link is virtual: that a thread wakes late does not add up.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "comm/internal.h"
+
+/*
+ * Large vectors pass in portions, sent and received in turn: what one side copies into the kernel
+ * the other copies out while it is still in the cache. On loopback that is worth a factor of 2 from
+ * 4 MiB on; portions of 48 KiB and more lose it now and then, the more of them follow one another.
+ * Small vectors are faster at once.
+ */
+
+static size_t portion(size_t bytes)
+{
+	if (bytes < (size_t)1 << 20)
+		return SIZE_MAX;
+	return bytes < (size_t)4 << 20 ? (size_t)56 << 10 : (size_t)40 << 10;
+}
+
+/* ---- bytes ---- */
+
+static size_t ring_write(struct pl_ring *r, const struct iovec *v, int n)
+{
+	uint64_t head = atomic_load_explicit(&r->head, memory_order_relaxed);
+	uint64_t tail = atomic_load_explicit(&r->tail, memory_order_acquire);
+	size_t room = PL_RING_BYTES - (size_t)(head - tail), total = 0;
+
+	for (int i = 0; i < n && room; i++) {
+		size_t m = pl_min_size(v[i].iov_len, room);
+		size_t at = (size_t)head & (PL_RING_BYTES - 1);
+		size_t first = pl_min_size(m, PL_RING_BYTES - at);
+
+		memcpy(r->data + at, v[i].iov_base, first);
+		memcpy(r->data, (const uint8_t *)v[i].iov_base + first, m - first);
+		head += m;
+		room -= m;
+		total += m;
+	}
+	atomic_store_explicit(&r->head, head, memory_order_release);
+	return total;
+}
+
+static size_t ring_read(struct pl_ring *r, const struct iovec *v, int n)
+{
+	uint64_t tail = atomic_load_explicit(&r->tail, memory_order_relaxed);
+	uint64_t head = atomic_load_explicit(&r->head, memory_order_acquire);
+	size_t there = (size_t)(head - tail), total = 0;
+
+	/* the other side's counter lies in memory that it can write */
+	if (there > PL_RING_BYTES)
+		there = PL_RING_BYTES;
+	for (int i = 0; i < n && there; i++) {
+		size_t m = pl_min_size(v[i].iov_len, there);
+		size_t at = (size_t)tail & (PL_RING_BYTES - 1);
+		size_t first = pl_min_size(m, PL_RING_BYTES - at);
+
+		memcpy(v[i].iov_base, r->data + at, first);
+		memcpy((uint8_t *)v[i].iov_base + first, r->data, m - first);
+		tail += m;
+		there -= m;
+		total += m;
+	}
+	atomic_store_explicit(&r->tail, tail, memory_order_release);
+	return total;
+}
+
+static void broken(struct pl_world *w, struct pl_conn *c, const char *why)
+{
+	struct pl_peer *p = &w->peer[c->peer];
+
+	c->broken = true;
+	if (!atomic_load(&p->broken)) {
+		snprintf(p->why, sizeof(p->why), "%s", why);
+		atomic_store(&p->broken, pl_comm_now());
+	}
+	pl_control_kick(w);
+}
+
+static size_t conn_write(struct pl_world *w, struct pl_conn *c, struct iovec *v, int n)
+{
+	struct msghdr m = { .msg_iov = v, .msg_iovlen = (size_t)n };
+	ssize_t got;
+
+	if (c->out) {
+		size_t done = ring_write(c->out, v, n);
+
+		if (done)
+			pl_world_ring(w, c->peer);
+		return done;
+	}
+	/* cleared first: an edge that comes meanwhile sets it again */
+	atomic_store(&c->writable, false);
+	got = sendmsg(c->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+	if (got >= 0) {
+		atomic_store(&c->writable, true);
+		return (size_t)got;
+	}
+	if (errno == EINTR)
+		atomic_store(&c->writable, true);
+	else if (errno != EAGAIN && errno != EWOULDBLOCK)
+		broken(w, c, strerror(errno));
+	return 0;
+}
+
+static size_t conn_read(struct pl_world *w, struct pl_conn *c, struct iovec *v, int n)
+{
+	struct msghdr m = { .msg_iov = v, .msg_iovlen = (size_t)n };
+	ssize_t got;
+
+	if (c->in) {
+		size_t done = ring_read(c->in, v, n);
+
+		if (done)
+			pl_world_ring(w, c->peer);
+		return done;
+	}
+	atomic_store(&c->readable, false);
+	got = recvmsg(c->fd, &m, MSG_DONTWAIT);
+	if (got > 0) {
+		atomic_store(&c->readable, true);
+		return (size_t)got;
+	}
+	if (got == 0)
+		broken(w, c, "the connection was closed");
+	else if (errno == EINTR)
+		atomic_store(&c->readable, true);
+	else if (errno != EAGAIN && errno != EWOULDBLOCK)
+		broken(w, c, strerror(errno));
+	return 0;
+}
+
+/* ---- steps ---- */
+
+static bool is_ready(const struct pl_step *s)
+{
+	for (uint32_t i = 0; i < s->n_after; i++)
+		if (!s->work->step[s->after + i].done)
+			return false;
+	return true;
+}
+
+static void pop(struct pl_queue_of_steps *q)
+{
+	q->head = q->head->next;
+	if (!q->head)
+		q->tail = &q->head;
+}
+
+static void step_done(struct pl_world *w, struct pl_step *s)
+{
+	struct pl_work *k = s->work;
+	bool sends = s->kind == PL_STEP_SEND, moves = s->kind <= PL_STEP_RECV_TO;
+
+	k->moved = pl_comm_now();
+	if (sends)
+		atomic_fetch_add_explicit(&w->sent, s->bytes, memory_order_relaxed);
+	if (w->o.event && moves && k->a.op > PL_OP_RECV) {
+		struct pl_comm_event e = {
+			.op = sends ? PL_OP_SEND : PL_OP_RECV,
+			.of = k->a.op,
+			.peer = s->peer,
+			.channel = s->channel,
+			.chunk = s->chunk,
+			.seq = k->seq,
+			.tag = k->a.tag,
+			.bytes = s->bytes,
+			.begin = s->ready,
+			.end = k->moved,
+		};
+		w->o.event(w->o.event_arg, &e);
+	}
+	s->done = true;
+	if (--k->left == 0)
+		k->state = PL_WORK_OVER;
+}
+
+/* When the segments that are ready to leave will have arrived. */
+static void shape(struct pl_world *w, struct pl_conn *c)
+{
+	struct pl_peer *p = &w->peer[c->peer];
+
+	for (struct pl_step *s = c->sends.head; s; s = s->next) {
+		pl_ns from;
+
+		if (s->due)
+			continue;
+		if (!is_ready(s))
+			break;
+		s->ready = pl_comm_now();
+		from = pl_max_i64(s->ready, p->free_at);
+		p->free_at = from;
+		if (p->bytes_per_ns > 0)
+			p->free_at += (pl_ns)((double)s->bytes / p->bytes_per_ns);
+		s->due = p->free_at + p->latency;
+	}
+}
+
+/* May the head of the queue leave now? */
+static bool may_send(struct pl_world *w, struct pl_conn *c, struct pl_step *s)
+{
+	if (w->shaped) {
+		shape(w, c);
+		if (!s->due)
+			return false;
+		if (c->sent == 0 && pl_comm_now() < s->due) {
+			if (!w->next_due || s->due < w->next_due)
+				w->next_due = s->due;
+			return false;
+		}
+		return true;
+	}
+	if (!s->ready) {
+		if (!is_ready(s))
+			return false;
+		s->ready = pl_comm_now();
+	}
+	return true;
+}
+
+static bool pump_send(struct pl_world *w, struct pl_conn *c, bool all)
+{
+	struct pl_step *s = c->sends.head;
+	struct iovec v[2];
+	int n = 0;
+	size_t done, body;
+
+	if (!s || c->broken || !may_send(w, c, s))
+		return false;
+	if (!c->out && !all && !atomic_load(&c->writable))
+		return false;
+	if (c->sent == 0) {
+		struct pl_head h = { .op = s->work->a.op,
+				     .algo = s->work->a.algo,
+				     .chunk = s->chunk,
+				     .bytes = (uint32_t)s->bytes,
+				     .seq = s->work->seq,
+				     .tag = s->work->a.tag };
+
+		pl_head_put(c->head_out, &h);
+	}
+	if (c->sent < PL_HEAD_BYTES)
+		v[n++] = (struct iovec){ c->head_out + c->sent, PL_HEAD_BYTES - c->sent };
+	body = c->sent > PL_HEAD_BYTES ? c->sent - PL_HEAD_BYTES : 0;
+	if (body < s->bytes)
+		v[n++] = (struct iovec){ (void *)(uintptr_t)(s->a + body),
+					 pl_min_size(s->bytes - body, s->work->portion) };
+	done = conn_write(w, c, v, n);
+	c->sent += done;
+	atomic_fetch_add_explicit(&w->peer[c->peer].wrote, done, memory_order_relaxed);
+	if (done)
+		s->work->moved = pl_comm_now();
+	if (c->sent == PL_HEAD_BYTES + s->bytes) {
+		c->sent = 0;
+		pop(&c->sends);
+		step_done(w, s);
+	}
+	return done > 0;
+}
+
+static bool head_fits(struct pl_world *w, const struct pl_conn *c, const struct pl_step *s)
+{
+	struct pl_err e = { 0 };
+	struct pl_head h = { 0 };
+	const struct pl_work *k = s->work;
+	uint8_t op = k->a.op == PL_OP_RECV ? PL_OP_SEND : k->a.op;
+
+	if (pl_head_get(c->head_in, &h, &e) < 0) {
+		pl_world_fail(w, c->peer, "rank %d: %s", c->peer, e.msg);
+		return false;
+	}
+	if (h.op == op && h.algo == k->a.algo && h.seq == k->seq && h.chunk == s->chunk &&
+	    h.bytes == s->bytes)
+		return true;
+	pl_world_fail(
+		w, c->peer,
+		"rank %d sent %u bytes (piece %u) of %s %llu by %s, expected were %zu (piece %u) "
+		"of %s %llu by %s: ranks must begin the same operations with the same sizes",
+		c->peer, h.bytes, h.chunk, pl_op_name(h.op), (unsigned long long)h.seq,
+		pl_calgo_name(h.algo), s->bytes, s->chunk, pl_op_name(op),
+		(unsigned long long)k->seq, pl_calgo_name(k->a.algo));
+	return false;
+}
+
+/* Whole floats of the stage are summed; what is left of the last one moves to its start. */
+static void add_stage(struct pl_conn *c, const struct pl_step *s)
+{
+	size_t n = c->fill / sizeof(float), at = c->summed;
+
+	float *d = (float *)(void *)(s->dst + at);
+	const float *own = (const float *)(const void *)(s->a + at);
+	const float *came = (const float *)(const void *)c->stage;
+
+	if (s->kind == PL_STEP_RECV_ADD)
+		pl_sum(d, own, came, n);
+	else
+		pl_sum(d, came, own, n);
+	c->summed += n * sizeof(float);
+	c->fill -= n * sizeof(float);
+	memmove(c->stage, c->stage + n * sizeof(float), c->fill);
+}
+
+static bool pump_recv(struct pl_world *w, struct pl_conn *c, bool all)
+{
+	struct pl_step *s = c->recvs.head;
+	struct iovec v[2];
+	size_t done, body, had = c->got;
+	int n = 0;
+
+	if (!s || c->broken || (!c->in && !all && !atomic_load(&c->readable)))
+		return false;
+	if (!s->ready) {
+		if (!is_ready(s))
+			return false;
+		s->ready = pl_comm_now();
+	}
+	if (had < PL_HEAD_BYTES)
+		v[n++] = (struct iovec){ c->head_in + had, PL_HEAD_BYTES - had };
+	body = had > PL_HEAD_BYTES ? had - PL_HEAD_BYTES : 0;
+	if (body < s->bytes) {
+		if (s->kind != PL_STEP_RECV)
+			v[n++] = (struct iovec){ c->stage + c->fill,
+						 pl_min_size(PL_STAGE - c->fill, s->bytes - body) };
+		else
+			v[n++] = (struct iovec){ s->dst + body,
+						 pl_min_size(s->bytes - body, s->work->portion) };
+	}
+	done = conn_read(w, c, v, n);
+	if (!done)
+		return false;
+	c->got += done;
+	w->peer[c->peer].came += done;
+	s->work->moved = pl_comm_now();
+	if (had < PL_HEAD_BYTES) {
+		if (c->got < PL_HEAD_BYTES)
+			return true;
+		if (!head_fits(w, c, s))
+			return false;
+		done = c->got - PL_HEAD_BYTES;
+	}
+	if (s->kind != PL_STEP_RECV) {
+		c->fill += done;
+		add_stage(c, s);
+	}
+	if (c->got == PL_HEAD_BYTES + s->bytes) {
+		c->got = c->fill = c->summed = 0;
+		pop(&c->recvs);
+		step_done(w, s);
+	}
+	return true;
+}
+
+static bool pump_local(struct pl_world *w, struct pl_work *k)
+{
+	struct pl_step *s = k->local.head;
+
+	if (!s || !is_ready(s))
+		return false;
+	if (s->kind == PL_STEP_COPY)
+		memmove(s->dst, s->a, s->bytes);
+	else
+		pl_sum((float *)(void *)s->dst, (const float *)(const void *)s->dst,
+		       (const float *)(const void *)s->a, s->bytes / sizeof(float));
+	pop(&k->local);
+	step_done(w, s);
+	return true;
+}
+
+/* ---- works ---- */
+
+void pl_engine_queue(struct pl_work *k)
+{
+	k->state = k->n_steps ? PL_WORK_STEPS : PL_WORK_OVER;
+	k->left = k->n_steps;
+	k->portion = portion(pl_coll_bytes(k->w, &k->a));
+	k->local.tail = &k->local.head;
+	for (size_t i = 0; i < k->n_steps; i++) {
+		struct pl_step *s = &k->step[i];
+		struct pl_queue_of_steps *q = &k->local;
+
+		s->work = k;
+		s->next = NULL;
+		if (s->kind <= PL_STEP_RECV_TO) {
+			/* connection 0 is that of messages between two, the channels follow */
+			struct pl_conn *c = &k->w->peer[s->peer].conn[s->channel];
+
+			q = s->kind == PL_STEP_SEND ? &c->sends : &c->recvs;
+			if (k->a.op > PL_OP_RECV)
+				s->channel--;
+		}
+		*q->tail = s;
+		q->tail = &s->next;
+	}
+}
+
+static void take_queued(struct pl_world *w)
+{
+	if (!atomic_load_explicit(&w->has_queued, memory_order_acquire))
+		return;
+	pthread_mutex_lock(&w->lock);
+	*w->active_tail = w->queued;
+	if (w->queued)
+		w->active_tail = w->queued_tail;
+	w->queued = NULL;
+	w->queued_tail = &w->queued;
+	atomic_store(&w->has_queued, false);
+	pthread_mutex_unlock(&w->lock);
+}
+
+/* What has no messages, or not yet, in the order of the works' beginning. */
+static bool pump_works(struct pl_world *w)
+{
+	bool may_post = true, may_decide = true, moved = false;
+
+	for (struct pl_work *k = w->active; k; k = k->next) {
+		if (k->a.op <= PL_OP_RECV) {
+			if (k->state == PL_WORK_QUEUED)
+				pl_engine_queue(k), moved = true;
+			continue;
+		}
+		if (k->direct && k->state < PL_WORK_STEPS)
+			moved |= pl_direct_step(w, k, may_post, may_decide);
+		else if (k->state == PL_WORK_QUEUED && may_decide)
+			pl_engine_queue(k), moved = true;
+		if (k->state == PL_WORK_STEPS)
+			while (pump_local(w, k))
+				moved = true;
+		may_post &= !k->direct || k->state > PL_WORK_QUEUED;
+		may_decide &= k->state > PL_WORK_POSTED;
+	}
+	return moved;
+}
+
+static void sweep(struct pl_world *w)
+{
+	struct pl_work **at = &w->active, *k;
+
+	while ((k = *at)) {
+		if (k->state != PL_WORK_OVER) {
+			at = &k->next;
+			continue;
+		}
+		*at = k->next;
+		if (!k->next)
+			w->active_tail = at;
+		pl_work_end(k);
+	}
+}
+
+static bool any_over(const struct pl_world *w)
+{
+	for (const struct pl_work *k = w->active; k; k = k->next)
+		if (k->state == PL_WORK_OVER)
+			return true;
+	return false;
+}
+
+bool pl_engine_step(struct pl_world *w, bool all)
+{
+	bool moved = false;
+
+	if (atomic_load(&w->failed))
+		return false;
+	take_queued(w);
+	if (!w->active)
+		return false;
+	moved = pump_works(w);
+	w->next_due = 0;
+	for (int r = 0; r < w->size; r++) {
+		struct pl_conn *c = w->peer[r].conn;
+
+		for (int i = 0; c && i < w->n_conns; i++) {
+			moved |= pump_send(w, &c[i], all);
+			moved |= pump_recv(w, &c[i], all);
+		}
+	}
+	if (any_over(w)) {
+		sweep(w);
+		moved = true;
+	}
+	return moved;
+}
+
+void pl_engine_fail(struct pl_world *w)
+{
+	struct pl_work *k;
+
+	*w->active_tail = w->queued;
+	w->queued = NULL;
+	w->queued_tail = &w->queued;
+	for (int r = 0; r < w->size; r++)
+		for (int i = 0; w->peer[r].conn && i < w->n_conns; i++) {
+			struct pl_conn *c = &w->peer[r].conn[i];
+
+			c->sends.head = c->recvs.head = NULL;
+			c->sends.tail = &c->sends.head;
+			c->recvs.tail = &c->recvs.head;
+		}
+	while ((k = w->active)) {
+		w->active = k->next;
+		k->failed = true;
+		atomic_store(&k->done, true);
+	}
+	w->active_tail = &w->active;
+	pthread_cond_broadcast(&w->changed);
+}
+
+/* ---- deadlines ---- */
+
+/*
+ * Whom the work waits for, and with what; -1: nobody in particular. sure: only who says that it has
+ * sent what has not come. Who merely sends nothing may itself wait for somebody.
+ */
+static int waits_for(struct pl_world *w, const struct pl_work *k, bool sure, const char **what)
+{
+	int slow = pl_direct_waits_for(w, k);
+
+	*what = "its part";
+	if (slow >= 0)
+		return slow;
+	for (int r = 0; r < w->size; r++) {
+		struct pl_conn *c = w->peer[r].conn;
+
+		for (int i = 0; c && i < w->n_conns; i++) {
+			if (c[i].recvs.head && c[i].recvs.head->work == k &&
+			    is_ready(c[i].recvs.head) &&
+			    (!sure || w->peer[r].came < atomic_load(&w->peer[r].bytes))) {
+				*what = "data from it";
+				return r;
+			}
+			if (sure)
+				continue;
+			if (c[i].sends.head && c[i].sends.head->work == k &&
+			    is_ready(c[i].sends.head)) {
+				*what = "it to take data";
+				return r;
+			}
+		}
+	}
+	return -1;
+}
+
+/* Have all that take part begun it, as far as their heartbeats say? */
+static bool all_began(const struct pl_world *w, const struct pl_work *k)
+{
+	if (k->a.op == PL_OP_SEND)
+		return true;
+	if (k->a.op == PL_OP_RECV)
+		return atomic_load(&w->peer[k->a.root].messages) > k->seq;
+	for (int r = 0; r < w->size; r++)
+		if (r != w->rank && atomic_load(&w->peer[r].begun) <= k->seq)
+			return false;
+	return true;
+}
+
+/* A rank that has left and will not take part; -1. */
+static int left_before(const struct pl_world *w, const struct pl_work *k)
+{
+	for (int r = 0; r < w->size; r++) {
+		const struct pl_peer *p = &w->peer[r];
+
+		if (r == w->rank || !atomic_load(&p->bye))
+			continue;
+		if (k->a.op > PL_OP_RECV ? atomic_load(&p->begun) <= k->seq
+					 : r == k->a.root && k->a.op == PL_OP_RECV &&
+						   atomic_load(&p->messages) <= k->seq)
+			return r;
+	}
+	return -1;
+}
+
+void pl_engine_check(struct pl_world *w, pl_ns now)
+{
+	if (now - w->checked < 20000000)
+		return;
+	w->checked = now;
+	for (struct pl_work *k = w->active; k; k = k->next) {
+		const char *what;
+		pl_ns still, limit = w->timeout + w->slack;
+		int r = left_before(w, k);
+
+		if (r >= 0) {
+			pl_world_fail(w, r, "rank %d left before it", r);
+			return;
+		}
+		if (!k->all_begun && all_began(w, k))
+			k->all_begun = now;
+		still = now - pl_max_i64(k->moved, k->all_begun);
+		if (!k->all_begun)
+			limit = pl_max_i64(limit, w->patience);
+		if (k->a.op == PL_OP_SEND &&
+		    !atomic_load(&w->peer[k->a.root].bye)) /* it may not receive yet */
+			limit = pl_max_i64(limit, w->patience);
+		if (still < limit || (k != w->active && k->state == PL_WORK_QUEUED))
+			continue;
+		r = waits_for(w, k, true, &what);
+		/* the rank at the broken connection speaks first, if there is one */
+		if (r < 0 && still < limit + w->timeout / 3)
+			continue;
+		if (r < 0)
+			r = waits_for(w, k, false, &what);
+		if (r < 0 && w->active != k)
+			continue; /* waits for one before it */
+		pl_world_fail(w, r < 0 ? w->rank : r, "%s %llu: waited %.1f s for rank %d (%s)%s",
+			      pl_op_name(k->a.op), (unsigned long long)k->seq, (double)still / 1e9,
+			      r, what,
+			      k->all_begun ? ", whose connection lets nothing through"
+					   : ", which lives but has not begun it");
+		return;
+	}
+}

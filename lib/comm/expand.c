@@ -1,0 +1,732 @@
+/*
+ * Collectives as programs of steps.
+ *
+ * The vector is cut into parts (one a rank of the ring, or one a rank that owns it), those into
+ * pieces of at most a segment; a piece keeps its number on all its ways. `last` knows for each
+ * piece the step that wrote it last: who sends or sums it waits for that one, so pieces flow
+ * through all phases of an algorithm without waiting for one another.
+ *
+ * Ring: reduce-scatter and all-gather (Patarasuk and Yuan, JPDC 2009), 2(n-1)/n of the vector from
+ * and to each rank. Halving: recursive halving and doubling (Rabenseifner, ICCS 2004; Thakur et
+ * al., IJHPCA 2005), the same volume in 2 log2(n) rounds; ranks above the power of two give theirs
+ * to a partner first. Tree: binary, reduced to rank 0 and back. Hierarchical: to the first rank of
+ * each host, a ring of those, and back. Direct: everybody to everybody, summed in the order of
+ * ranks.
+ *
+ * Whatever is summed is summed on one rank, or in the same order on all: all hold the same bits.
+ * In place is safe except for direct: a piece is overwritten only by what was made from it.
+ */
+#include <string.h>
+
+#include "comm/internal.h"
+
+struct piece {
+	size_t off, bytes; /* in the whole vector */
+	uint32_t last;	   /* step that wrote it; PL_NO_STEP: it is still in src */
+};
+struct expand {
+	struct pl_work *k;
+	struct pl_world *w;
+	struct pl_err *err;
+	int rc;
+	const uint8_t *src;
+	uint8_t *dst;
+	size_t src_off, dst_off; /* of the vector where src and dst begin */
+	uint8_t *own_dst;	 /* reduce-scatter: where the own part goes; else NULL */
+	size_t own_off, own_end;
+	struct piece *piece;
+	size_t n_pieces, cap_pieces;
+	uint32_t *first; /* of each part; one more */
+	size_t cap_first;
+	uint32_t id_base;
+};
+
+/* ---- pieces ---- */
+
+static int add_part(struct expand *x, size_t part, size_t off, size_t bytes)
+{
+	int rc = pl_grow(&x->first, &x->cap_first, part + 2, sizeof(*x->first), x->err);
+
+	if (rc < 0)
+		return rc;
+	x->first[part] = (uint32_t)x->n_pieces;
+	for (size_t at = 0; rc >= 0 && at < bytes; at += x->w->segment) {
+		rc = pl_grow(&x->piece, &x->cap_pieces, x->n_pieces + 1, sizeof(*x->piece), x->err);
+		if (rc < 0)
+			break;
+		x->piece[x->n_pieces++] = (struct piece){
+			.off = off + at,
+			.bytes = pl_min_size(x->w->segment, bytes - at),
+			.last = PL_NO_STEP,
+		};
+	}
+	if (rc >= 0)
+		x->first[part + 1] = (uint32_t)x->n_pieces;
+	return rc;
+}
+
+/* [lo, hi) floats in m nearly equal parts */
+static int cut(struct expand *x, size_t lo, size_t hi, size_t m)
+{
+	int rc = 0;
+
+	x->id_base += (uint32_t)x->n_pieces;
+	x->n_pieces = 0;
+	for (size_t c = 0; c < m && rc >= 0; c++) {
+		size_t a = lo + (hi - lo) / m * c + (hi - lo) % m * c / m;
+		size_t b = lo + (hi - lo) / m * (c + 1) + (hi - lo) % m * (c + 1) / m;
+
+		rc = add_part(x, c, a * sizeof(float), (b - a) * sizeof(float));
+	}
+	return rc;
+}
+
+/* [lo, hi) floats of each rank's `count` */
+static int cut_ranks(struct expand *x, size_t lo, size_t hi)
+{
+	int rc = 0;
+
+	x->id_base += (uint32_t)x->n_pieces;
+	x->n_pieces = 0;
+	for (size_t c = 0; c < (size_t)x->w->size && rc >= 0; c++)
+		rc = add_part(x, c, (c * x->k->a.count + lo) * sizeof(float),
+			      (hi - lo) * sizeof(float));
+	return rc;
+}
+
+/* ---- steps ---- */
+
+static uint32_t emit(struct expand *x, struct pl_step s)
+{
+	struct pl_work *k = x->k;
+	int rc;
+
+	if (x->rc < 0)
+		return PL_NO_STEP;
+	rc = pl_grow(&k->step, &k->cap_steps, k->n_steps + 1, sizeof(*k->step), x->err);
+	if (rc < 0) {
+		x->rc = rc;
+		return PL_NO_STEP;
+	}
+	if (s.kind <= PL_STEP_RECV_TO && k->a.op > PL_OP_RECV)
+		s.channel = (uint16_t)(x->w->peer[s.peer].local
+					       ? 1
+					       : 1 + s.chunk % (uint32_t)x->w->channels);
+	s.n_after = s.after != PL_NO_STEP;
+	k->step[k->n_steps] = s;
+	return (uint32_t)k->n_steps++;
+}
+
+static uint8_t *place(const struct expand *x, const struct piece *p)
+{
+	if (x->own_dst && p->off >= x->own_off && p->off < x->own_end)
+		return x->own_dst + (p->off - x->own_off);
+	return x->dst + (p->off - x->dst_off);
+}
+
+static const uint8_t *value(const struct expand *x, const struct piece *p)
+{
+	return p->last == PL_NO_STEP ? x->src + (p->off - x->src_off) : place(x, p);
+}
+
+static struct pl_step about(const struct expand *x, uint8_t kind, int peer, size_t i)
+{
+	const struct piece *p = &x->piece[i];
+
+	return (struct pl_step){
+		.kind = kind,
+		.peer = peer,
+		.chunk = x->id_base + (uint32_t)i,
+		.bytes = p->bytes,
+		.after = p->last,
+		.a = value(x, p),
+	};
+}
+
+static void send(struct expand *x, int peer, size_t i)
+{
+	emit(x, about(x, PL_STEP_SEND, peer, i));
+}
+
+/* RECV, RECV_ADD, RECV_TO, ADD or COPY into the piece */
+static void into(struct expand *x, uint8_t kind, int peer, size_t i)
+{
+	struct pl_step s = about(x, kind, peer, i);
+
+	s.dst = place(x, &x->piece[i]);
+	x->piece[i].last = emit(x, s);
+}
+
+static void send_part(struct expand *x, int peer, int part)
+{
+	for (uint32_t i = x->first[part]; i < x->first[part + 1]; i++)
+		send(x, peer, i);
+}
+
+static void into_part(struct expand *x, uint8_t kind, int peer, int part)
+{
+	for (uint32_t i = x->first[part]; i < x->first[part + 1]; i++)
+		into(x, kind, peer, i);
+}
+
+/* ---- algorithms; member(i) are the ranks of a ring ---- */
+
+static int turn(int i, int n)
+{
+	return (i % n + n) % n;
+}
+
+/* Afterwards member i holds the sum of part i. */
+static void ring_reduce(struct expand *x, const int *member, int n, int me)
+{
+	for (int s = 0; s + 1 < n; s++) {
+		send_part(x, member[turn(me + 1, n)], turn(me - s - 1, n));
+		into_part(x, PL_STEP_RECV_ADD, member[turn(me - 1, n)], turn(me - s - 2, n));
+	}
+}
+
+static void ring_gather(struct expand *x, const int *member, int n, int me)
+{
+	for (int s = 0; s + 1 < n; s++) {
+		send_part(x, member[turn(me + 1, n)], turn(me - s, n));
+		into_part(x, PL_STEP_RECV, member[turn(me - 1, n)], turn(me - s - 1, n));
+	}
+}
+
+static void send_all(struct expand *x, int peer)
+{
+	for (size_t i = 0; i < x->n_pieces; i++)
+		send(x, peer, i);
+}
+
+static void into_all(struct expand *x, uint8_t kind, int peer)
+{
+	for (size_t i = 0; i < x->n_pieces; i++)
+		into(x, kind, peer, i);
+}
+
+static void tree(struct expand *x)
+{
+	int n = x->w->size, r = x->w->rank, up = (r - 1) / 2;
+
+	for (int c = 2 * r + 1; c <= 2 * r + 2 && c < n; c++)
+		into_all(x, PL_STEP_RECV_ADD, c);
+	if (r) {
+		send_all(x, up);
+		into_all(x, PL_STEP_RECV, up);
+	}
+	for (int c = 2 * r + 1; c <= 2 * r + 2 && c < n; c++)
+		send_all(x, c);
+}
+
+static int power_below(int n)
+{
+	int p = 1;
+
+	while (2 * p <= n)
+		p *= 2;
+	return p;
+}
+
+/* Parts [lo, hi) of the power of two. */
+static void range(struct expand *x, bool sends, uint8_t kind, int peer, int lo, int hi)
+{
+	for (int c = lo; c < hi; c++) {
+		if (sends)
+			send_part(x, peer, c);
+		else
+			into_part(x, kind, peer, c);
+	}
+}
+
+static void halving(struct expand *x)
+{
+	int n = x->w->size, r = x->w->rank, p = power_below(n), lo = 0, hi = p;
+
+	if (r >= p) {
+		send_all(x, r - p);
+		into_all(x, PL_STEP_RECV, r - p);
+		return;
+	}
+	if (r + p < n)
+		into_all(x, PL_STEP_RECV_ADD, r + p);
+	for (int m = p / 2; m; m /= 2) {
+		int mid = lo + m;
+		bool low = !(r & m);
+
+		range(x, true, 0, r ^ m, low ? mid : lo, low ? hi : mid);
+		range(x, false, PL_STEP_RECV_ADD, r ^ m, low ? lo : mid, low ? mid : hi);
+		lo = low ? lo : mid;
+		hi = lo + m;
+	}
+	for (int m = 1; m < p; m *= 2) {
+		int other = lo ^ m;
+
+		range(x, true, 0, r ^ m, lo, lo + m);
+		range(x, false, PL_STEP_RECV, r ^ m, other, other + m);
+		lo &= ~m;
+	}
+	if (r + p < n)
+		send_all(x, r + p);
+}
+
+/* First ranks of the hosts, in order; *me: place of this rank's. */
+static int leaders(const struct pl_world *w, int *member, int *me)
+{
+	int m = 0;
+
+	for (int r = 0; r < w->size; r++) {
+		if (w->leader_of[r] != r)
+			continue;
+		if (r == w->leader_of[w->rank])
+			*me = m;
+		member[m++] = r;
+	}
+	return m;
+}
+
+static void hierarchical(struct expand *x, const int *member, int m, int me)
+{
+	struct pl_world *w = x->w;
+	int top = w->leader_of[w->rank];
+
+	if (top != w->rank) {
+		send_all(x, top);
+		into_all(x, PL_STEP_RECV, top);
+		return;
+	}
+	for (int i = 1; i < w->n_local; i++)
+		into_all(x, PL_STEP_RECV_ADD, w->local[i]);
+	ring_reduce(x, member, m, me);
+	ring_gather(x, member, m, me);
+	for (int i = 1; i < w->n_local; i++)
+		send_all(x, w->local[i]);
+}
+
+/* dst = part as the sum of all ranks' in their order; own: this rank's value of it */
+static void sum_in_order(struct expand *x, int part, const uint8_t *own)
+{
+	int n = x->w->size, r = x->w->rank;
+
+	for (uint32_t i = x->first[part]; i < x->first[part + 1]; i++) {
+		const uint8_t *mine = own + (x->piece[i].off - x->piece[x->first[part]].off);
+
+		for (int q = 0; q < n; q++) {
+			struct pl_step s = about(x, PL_STEP_RECV_ADD, q, i);
+
+			s.dst = place(x, &x->piece[i]);
+			if (q == r && (r <= 1)) /* 0 and 1 sum what came with their own */
+				continue;
+			if (q == r) {
+				s.kind = PL_STEP_ADD;
+				s.a = mine;
+			} else if (q == 0) {
+				s.kind = r == 1 ? PL_STEP_RECV_TO : PL_STEP_RECV;
+				s.a = mine;
+			} else if (q == 1 && r == 0) {
+				s.a = mine;
+			}
+			x->piece[i].last = emit(x, s);
+		}
+	}
+}
+
+/* A copy of what the user gave, where the result would overwrite it. */
+static const uint8_t *keep(struct expand *x, const void *p, size_t bytes)
+{
+	x->k->temp = pl_malloc(bytes);
+	if (!x->k->temp) {
+		x->rc = pl_fail(x->err, PL_ENOMEM, "out of memory (%zu bytes)", bytes);
+		return p;
+	}
+	return memcpy(x->k->temp, p, bytes);
+}
+
+static void all_reduce(struct expand *x, uint8_t algo, size_t lo, size_t hi)
+{
+	struct pl_world *w = x->w;
+	int n = w->size, me = 0, m = 0, *member = NULL;
+	int parts = algo == PL_CA_HALVING ? power_below(n) : 1;
+
+	if (algo == PL_CA_RING || algo == PL_CA_HIERARCHICAL) {
+		x->rc = pl_alloc(&member, (size_t)n, sizeof(*member), x->err);
+		if (x->rc < 0)
+			return;
+		if (algo == PL_CA_HIERARCHICAL) {
+			m = leaders(w, member, &me);
+		} else {
+			for (m = 0; m < n; m++)
+				member[m] = m;
+			me = w->rank;
+		}
+		parts = m;
+	}
+	x->rc = cut(x, lo, hi, (size_t)parts);
+	if (x->rc < 0) {
+		;
+	} else if (algo == PL_CA_TREE) {
+		tree(x);
+	} else if (algo == PL_CA_HALVING) {
+		halving(x);
+	} else if (algo == PL_CA_HIERARCHICAL) {
+		hierarchical(x, member, m, me);
+	} else if (algo == PL_CA_RING) {
+		ring_reduce(x, member, m, me);
+		ring_gather(x, member, m, me);
+	} else {
+		for (int i = 1; i < n; i++)
+			send_all(x, turn(w->rank + i, n));
+		sum_in_order(x, 0, x->src + lo * sizeof(float));
+	}
+	pl_free(member);
+}
+
+static void reduce_scatter(struct expand *x, uint8_t algo, const uint8_t *own, size_t lo, size_t hi)
+{
+	int n = x->w->size, me = x->w->rank, *member;
+
+	x->rc = cut_ranks(x, lo, hi);
+	if (x->rc < 0)
+		return;
+	if (algo == PL_CA_DIRECT) {
+		for (int i = 1; i < n; i++)
+			send_part(x, turn(me + i, n), turn(me + i, n));
+		sum_in_order(x, me, own + lo * sizeof(float));
+		return;
+	}
+	x->rc = pl_alloc(&member, (size_t)n, sizeof(*member), x->err);
+	if (x->rc < 0)
+		return;
+	for (int i = 0; i < n; i++)
+		member[i] = i;
+	ring_reduce(x, member, n, me);
+	pl_free(member);
+}
+
+static void all_gather(struct expand *x, uint8_t algo, size_t lo, size_t hi)
+{
+	int n = x->w->size, me = x->w->rank, *member;
+
+	x->rc = cut_ranks(x, lo, hi);
+	if (x->rc < 0)
+		return;
+	if (x->src != x->dst + (size_t)me * x->k->a.count * sizeof(float))
+		for (uint32_t i = x->first[me]; i < x->first[me + 1]; i++) {
+			struct pl_step s = about(x, PL_STEP_COPY, me, i);
+
+			s.dst = place(x, &x->piece[i]);
+			emit(x, s); /* others are sent src itself */
+		}
+	if (algo == PL_CA_DIRECT) {
+		for (int i = 1; i < n; i++)
+			send_part(x, turn(me + i, n), me);
+		for (int i = 1; i < n; i++)
+			into_part(x, PL_STEP_RECV, turn(me - i, n), turn(me - i, n));
+		return;
+	}
+	x->rc = pl_alloc(&member, (size_t)n, sizeof(*member), x->err);
+	if (x->rc < 0)
+		return;
+	for (int i = 0; i < n; i++)
+		member[i] = i;
+	ring_gather(x, member, n, me);
+	pl_free(member);
+}
+
+/* From the root over the first ranks of hosts to the others; the root stands for its host. */
+static void broadcast_hosts(struct expand *x)
+{
+	struct pl_world *w = x->w;
+	int root = x->k->a.root, r = w->rank, root_host = w->leader_of[root];
+	int top = w->leader_of[r] == root_host ? root : w->leader_of[r];
+
+	if (r == root)
+		for (int q = 0; q < w->size; q++)
+			if (w->leader_of[q] == q && q != root_host)
+				send_all(x, q);
+	if (r == top && r != root)
+		into_all(x, PL_STEP_RECV, root);
+	else if (r != root)
+		into_all(x, PL_STEP_RECV, top);
+	if (r == top)
+		for (int i = 0; i < w->n_local; i++)
+			if (w->local[i] != r)
+				send_all(x, w->local[i]);
+}
+
+static void broadcast(struct expand *x, uint8_t algo, size_t lo, size_t hi)
+{
+	int n = x->w->size, root = x->k->a.root, v = turn(x->w->rank - root, n), from = 0;
+
+	x->rc = cut(x, lo, hi, 1);
+	if (x->rc < 0)
+		return;
+	if (algo == PL_CA_HIERARCHICAL) {
+		broadcast_hosts(x);
+		return;
+	}
+	if (algo == PL_CA_RING)
+		from = v - 1;
+	else if (algo == PL_CA_TREE)
+		from = (v - 1) / 2;
+	if (v)
+		into_all(x, PL_STEP_RECV, turn(from + root, n));
+	for (int c = v + 1; c < n; c++) {
+		bool mine = algo == PL_CA_RING	 ? c == v + 1
+			    : algo == PL_CA_TREE ? (c - 1) / 2 == v
+						 : v == 0;
+
+		if (mine)
+			send_all(x, turn(c + root, n));
+	}
+}
+
+/* From root's src to its dst, where those are two. */
+static void copy_own(struct expand *x)
+{
+	for (size_t i = 0; i < x->n_pieces; i++) {
+		struct pl_step s = about(x, PL_STEP_COPY, x->w->rank, i);
+
+		s.dst = place(x, &x->piece[i]);
+		emit(x, s);
+	}
+}
+
+static void all_to_all(struct expand *x, size_t lo, size_t hi)
+{
+	int n = x->w->size, me = x->w->rank;
+
+	x->rc = cut_ranks(x, lo, hi);
+	for (int i = 1; i < n && x->rc >= 0; i++) {
+		int to = turn(me + i, n), from = turn(me - i, n);
+
+		send_part(x, to, to);
+		for (uint32_t j = x->first[from]; j < x->first[from + 1]; j++) {
+			struct pl_step s = about(x, PL_STEP_RECV, from, j);
+
+			s.dst = place(x, &x->piece[j]);
+			/* it is the sender's part for this rank */
+			s.chunk = x->id_base + x->first[me] + (j - x->first[from]);
+			emit(x, s);
+		}
+	}
+	for (uint32_t j = x->first[me]; x->rc >= 0 && j < x->first[me + 1]; j++) {
+		struct pl_step s = about(x, PL_STEP_COPY, me, j);
+
+		s.dst = place(x, &x->piece[j]);
+		if (s.dst != s.a)
+			emit(x, s);
+	}
+}
+
+/* Dissemination (Hensgen, Finkel, Manber, 1988): after log2(n) rounds all have heard of all. */
+static void barrier(struct expand *x)
+{
+	int n = x->w->size, r = x->w->rank;
+	uint32_t last = PL_NO_STEP, round = 0;
+
+	for (int d = 1; d < n; d *= 2, round++) {
+		struct pl_step s = { .kind = PL_STEP_SEND, .peer = turn(r + d, n), .chunk = round };
+
+		s.after = last;
+		emit(x, s);
+		s.kind = PL_STEP_RECV;
+		s.peer = turn(r - d, n);
+		last = emit(x, s);
+	}
+}
+
+static void alone(struct expand *x)
+{
+	const struct pl_coll_args *a = &x->k->a;
+	uint32_t at = a->op == PL_OP_BARRIER || a->src == a->dst ? 0 : (uint32_t)(a->count > 0);
+
+	if (at)
+		emit(x, (struct pl_step){ .kind = PL_STEP_COPY,
+					  .after = PL_NO_STEP,
+					  .dst = a->dst,
+					  .a = a->src,
+					  .bytes = a->count * sizeof(float) });
+}
+
+/* ---- all of it ---- */
+
+/* Pointers and offsets; copies where direct would overwrite what it still sends. */
+static const uint8_t *prepare(struct expand *x, uint8_t algo)
+{
+	struct pl_coll_args *a = &x->k->a;
+	size_t part = a->count * sizeof(float), n = (size_t)x->w->size;
+	const uint8_t *own = NULL;
+
+	x->src = a->src;
+	x->dst = a->dst;
+	if (a->op == PL_OP_ALLREDUCE && algo == PL_CA_DIRECT && a->src == a->dst)
+		x->src = keep(x, a->src, part);
+	else if (a->op == PL_OP_ALLTOALL && a->src == a->dst)
+		x->src = keep(x, a->src, part * n);
+	else if (a->op == PL_OP_BROADCAST && x->w->rank != a->root)
+		x->src = a->dst;
+	else if (a->op == PL_OP_ALLGATHER)
+		x->src_off = (size_t)x->w->rank * part;
+	if (a->op != PL_OP_REDUCE_SCATTER)
+		return NULL;
+	x->own_dst = a->dst;
+	x->own_off = (size_t)x->w->rank * part;
+	x->own_end = x->own_off + part;
+	own = x->src + x->own_off;
+	if (algo == PL_CA_DIRECT)
+		return own == a->dst ? keep(x, own, part) : own;
+	x->k->temp = x->dst = pl_malloc(part * n);
+	if (!x->dst)
+		x->rc = pl_fail(x->err, PL_ENOMEM, "out of memory (%zu bytes)", part * n);
+	return own;
+}
+
+static void pair(struct expand *x)
+{
+	struct pl_coll_args *a = &x->k->a;
+
+	x->rc = cut(x, 0, a->count, 1);
+	if (x->rc < 0)
+		return;
+	if (a->op == PL_OP_SEND)
+		send_all(x, a->root);
+	else
+		into_all(x, PL_STEP_RECV, a->root);
+	if (!x->n_pieces) /* that it came is what the other wants to know */
+		emit(x, (struct pl_step){ .kind = a->op == PL_OP_SEND ? PL_STEP_SEND : PL_STEP_RECV,
+					  .peer = a->root,
+					  .after = PL_NO_STEP });
+}
+
+static void one_part(struct expand *x, uint8_t algo, const uint8_t *own, size_t lo, size_t hi)
+{
+	const struct pl_coll_args *a = &x->k->a;
+
+	switch (a->op) {
+	case PL_OP_ALLREDUCE:
+		all_reduce(x, algo, lo, hi);
+		break;
+	case PL_OP_REDUCE_SCATTER:
+		reduce_scatter(x, algo, own, lo, hi);
+		break;
+	case PL_OP_ALLGATHER:
+		all_gather(x, algo, lo, hi);
+		break;
+	case PL_OP_BROADCAST:
+		broadcast(x, algo, lo, hi);
+		if (x->rc >= 0 && x->w->rank == a->root && a->src != a->dst)
+			copy_own(x);
+		break;
+	default:
+		all_to_all(x, lo, hi);
+	}
+}
+
+int pl_expand(struct pl_work *k, struct pl_err *err)
+{
+	struct expand x = { .k = k, .w = k->w, .err = err };
+	struct pl_coll_args *a = &k->a;
+	uint8_t algo = pl_comm_algo(k->w, a->op, a->algo, pl_coll_bytes(k->w, a));
+	size_t parts = a->parts ? a->parts : 1;
+
+	a->algo = algo;
+	if (parts > a->count)
+		parts = a->count ? a->count : 1;
+	if (a->op <= PL_OP_RECV) {
+		x.src = a->src;
+		x.dst = a->dst;
+		pair(&x);
+	} else if (k->w->size == 1) {
+		alone(&x);
+	} else if (a->op == PL_OP_BARRIER) {
+		barrier(&x);
+	} else if (a->count) {
+		const uint8_t *own = prepare(&x, algo);
+
+		for (size_t p = 0; p < parts && x.rc >= 0; p++)
+			one_part(&x, algo, own, a->count / parts * p + a->count % parts * p / parts,
+				 a->count / parts * (p + 1) + a->count % parts * (p + 1) / parts);
+	}
+	pl_free(x.piece);
+	pl_free(x.first);
+	return x.rc < 0 ? x.rc : 0;
+}
+
+/* ---- which algorithm ---- */
+
+size_t pl_coll_bytes(const struct pl_world *w, const struct pl_coll_args *a)
+{
+	size_t n = a->op >= PL_OP_REDUCE_SCATTER && a->op != PL_OP_BROADCAST ? (size_t)w->size : 1;
+
+	return a->op == PL_OP_BARRIER ? 0
+				      : a->count * sizeof(float) * (a->op <= PL_OP_RECV ? 1 : n);
+}
+
+static bool has(uint8_t op, uint8_t algo)
+{
+	switch (algo) {
+	case PL_CA_DIRECT:
+		return true;
+	case PL_CA_RING:
+		return op >= PL_OP_ALLREDUCE && op <= PL_OP_BROADCAST;
+	case PL_CA_TREE:
+	case PL_CA_HIERARCHICAL:
+		return op == PL_OP_ALLREDUCE || op == PL_OP_BROADCAST;
+	case PL_CA_HALVING:
+		return op == PL_OP_ALLREDUCE;
+	default:
+		return false;
+	}
+}
+
+uint8_t pl_comm_algo(const struct pl_world *w, uint8_t op, uint8_t algo, size_t bytes)
+{
+	uint8_t best = PL_CA_DIRECT;
+
+	if (has(op, algo))
+		return algo;
+	/* the nearest: what forwards, where there is no way to halve or to climb */
+	if (algo != PL_CA_AUTO)
+		return has(op, PL_CA_RING) ? PL_CA_RING : PL_CA_DIRECT;
+	for (size_t i = 0; i < PL_LEN(w->table[op]); i++)
+		if (w->table[op][i].algo != PL_CA_AUTO && bytes >= w->table[op][i].from)
+			best = w->table[op][i].algo;
+	return best;
+}
+
+#define LARGE_OF_TWO ((size_t)768 << 10)
+
+/* By habit, from sweeps over TCP loopback with 2 to 8 ranks; pl_world_tune() measures it. */
+void pl_algo_table(struct pl_world *w)
+{
+	static const uint8_t reduce[4] = { PL_CA_DIRECT, PL_CA_HALVING, PL_CA_RING, PL_CA_AUTO };
+	bool two = w->size == 2;
+	size_t from[PL_OP_COUNT_][4] = {
+		[PL_OP_ALLREDUCE] = { 0, two ? SIZE_MAX : 8 << 10, two ? LARGE_OF_TWO : 256 << 10 },
+		[PL_OP_REDUCE_SCATTER] = { 0, 64 << 10 },
+		[PL_OP_ALLGATHER] = { 0, 64 << 10 },
+		[PL_OP_BROADCAST] = { 0, two ? SIZE_MAX : 1, 1 << 20 },
+	};
+
+	for (int op = 0; op < PL_OP_COUNT_; op++) {
+		for (int i = 0; i < 4; i++) {
+			w->table[op][i].from = from[op][i];
+			w->table[op][i].algo = PL_CA_AUTO;
+		}
+		w->table[op][0].algo = PL_CA_DIRECT;
+	}
+	for (int i = 0; i < 3; i++)
+		w->table[PL_OP_ALLREDUCE][i].algo = reduce[i];
+	w->table[PL_OP_REDUCE_SCATTER][1].algo = PL_CA_RING;
+	w->table[PL_OP_ALLGATHER][1].algo = PL_CA_RING;
+	w->table[PL_OP_BROADCAST][1].algo = PL_CA_TREE;
+	w->table[PL_OP_BROADCAST][2].algo = PL_CA_RING;
+	/* several hosts with several ranks each: cross the network once a host */
+	if (w->n_hosts > 1 && w->n_hosts < w->size) {
+		w->table[PL_OP_ALLREDUCE][3].from = 64 << 10;
+		w->table[PL_OP_ALLREDUCE][3].algo = PL_CA_HIERARCHICAL;
+		w->table[PL_OP_BROADCAST][3].from = 64 << 10;
+		w->table[PL_OP_BROADCAST][3].algo = PL_CA_HIERARCHICAL;
+	}
+}

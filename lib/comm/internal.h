@@ -1,0 +1,287 @@
+/*
+ * internal.h - the parts of a world.
+ *
+ * Two threads of its own: *control* (control.c) carries heartbeats, aborts and good-byes over one
+ * connection a pair; *progress* (world.c) drives the engine (engine.c) when no caller does. One
+ * thread at a time drives: `driving`, under `lock`; what the engine touches needs no other lock.
+ *
+ * Every collective becomes a program (expand.c): steps that send, receive, add or copy one segment
+ * each, queued by connection. All ranks queue their collectives in the order of their beginning,
+ * and the programs of one collective are projections of one sequence of messages in which each
+ * needs only earlier ones. So each queue may wait at its head: the earliest message of all that is
+ * not through yet can always go, nothing locks up, and no message has to be kept for a later time.
+ *
+ * Where all ranks share a host, collectives on memory of the world need no messages (direct.c).
+ */
+#ifndef PL_COMM_INTERNAL_H
+#define PL_COMM_INTERNAL_H
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "comm/comm.h"
+#include "comm/proto.h"
+
+#define PL_NO_STEP    UINT32_MAX
+#define PL_CHANNELS   16  /* connections a pair at most */
+#define PL_REGIONS    256 /* pieces of pl_world_alloc() at a time */
+#define PL_STAGE      ((size_t)64 << 10)
+#define PL_RING_BYTES ((size_t)512 << 10) /* of a ring in shared memory, power of 2 */
+#define PL_SLOTS      32		  /* small collectives that ranks may be apart */
+#define PL_LOCAL_MAX  256		  /* ranks of a host that share memory */
+#define PL_EAGER      ((size_t)8 << 10)	  /* bytes a rank that a slot holds */
+
+/* ---- shared memory of a host (shm.c) ---- */
+
+/* Bytes one way between two ranks; head and tail count bytes, for ever. */
+struct pl_ring {
+	_Alignas(64) _Atomic uint64_t head; /* written so far */
+	_Alignas(64) _Atomic uint64_t tail; /* read so far */
+	_Alignas(64) uint8_t data[PL_RING_BYTES];
+};
+
+/* What a rank says about its collective number `posted` - 1. */
+struct pl_slot {
+	_Alignas(64) _Atomic uint64_t posted;
+	uint32_t op, root;
+	uint64_t count;
+	uint32_t src_region, dst_region; /* PL_NONE: not memory of the world */
+	uint64_t src_at, dst_at;
+	_Alignas(64) _Atomic uint64_t done; /* reads and writes no memory of others any more */
+	_Alignas(64) uint8_t data[PL_EAGER];
+};
+
+struct pl_shared_rank {
+	_Alignas(64) _Atomic uint32_t asleep; /* ring its bell */
+	struct pl_slot slot[PL_SLOTS];
+};
+
+/* At the start of the segment; then a pl_shared_rank each, then the rings. */
+struct pl_shared {
+	_Alignas(64) _Atomic uint64_t magic;
+	struct { /* how pl_world_alloc()'s leader tells where the memory is */
+		int64_t pid, fd;
+	} region;
+	uint64_t nonce; /* in the names of bells */
+};
+
+struct pl_region {     /* in place number % PL_REGIONS: the same on all ranks */
+	uint8_t *base; /* of the first local rank; NULL: unused */
+	size_t stride, bytes;
+};
+
+/* ---- programs ---- */
+
+enum pl_step_kind {
+	PL_STEP_SEND,
+	PL_STEP_RECV,	  /* into dst */
+	PL_STEP_RECV_ADD, /* dst = a + what comes */
+	PL_STEP_RECV_TO,  /* dst = what comes + a: the order tells where both are NaN */
+	PL_STEP_COPY,	  /* dst = a */
+	PL_STEP_ADD,	  /* dst = dst + a */
+};
+struct pl_step {
+	struct pl_step *next; /* in its queue */
+	struct pl_work *work;
+	uint8_t kind;
+	bool done;
+	uint16_t channel;
+	int32_t peer;
+	uint32_t chunk;
+	uint32_t after, n_after; /* steps of the work that must be done before */
+	size_t bytes;
+	uint8_t *dst;
+	const uint8_t *a;
+	pl_ns ready, due; /* when it could begin; when a shaped link lets it arrive */
+};
+struct pl_queue_of_steps {
+	struct pl_step *head, **tail;
+};
+
+enum pl_work_state {
+	PL_WORK_QUEUED,	 /* not looked at yet */
+	PL_WORK_POSTED,	 /* its slot is filled; waits for the others' */
+	PL_WORK_SHARED,	 /* reads the others' memory */
+	PL_WORK_SETTLED, /* own part done; waits for the others */
+	PL_WORK_STEPS,	 /* its steps are queued */
+	PL_WORK_OVER,
+};
+struct pl_work {
+	struct pl_work *next;
+	struct pl_world *w;
+	struct pl_coll_args a;
+	uint64_t seq;  /* of collectives; of messages for send and receive */
+	uint64_t slot; /* of collectives that may go through slots */
+	uint8_t state; /* enum pl_work_state */
+	bool direct;   /* goes through slots */
+	bool failed;
+	_Atomic bool done;
+	struct pl_step *step;
+	size_t n_steps, cap_steps, left;
+	struct pl_queue_of_steps local;
+	void *temp;		       /* copies that an algorithm needs */
+	size_t portion;		       /* bytes that a connection passes at once */
+	size_t from, to, at;	       /* own part in bytes, and how far it is */
+	pl_ns begin, moved, all_begun; /* all_begun: 0 not yet */
+};
+
+/* ---- connections ---- */
+
+struct pl_conn {
+	int fd; /* -1: none, or rings */
+	struct pl_ring *out, *in;
+	int peer;
+	uint8_t lane;
+	uint16_t channel;
+	_Atomic bool readable, writable;
+	bool broken;
+	struct pl_queue_of_steps sends, recvs;
+	uint8_t head_out[PL_HEAD_BYTES], head_in[PL_HEAD_BYTES];
+	size_t sent, got;    /* of head and body */
+	size_t fill, summed; /* of stage: bytes not summed yet; bytes of the body that are */
+	uint8_t *stage;
+};
+
+struct pl_peer {
+	struct pl_hello who;
+	int control;	      /* fd */
+	bool local;	      /* shares memory */
+	int local_rank;	      /* its place in shared memory */
+	char bell[32];	      /* abstract name of its bell */
+	struct pl_conn *conn; /* p2p, then the channels; NULL of oneself */
+	struct pl_shared_rank *shared;
+	/* control thread */
+	uint8_t in[2 * (PL_FRAME_MAX + 8)], out[4 * (PL_FRAME_MAX + 8)];
+	size_t n_in, n_out;
+	pl_ns seen;
+	bool gone;	      /* no more control connection */
+	_Atomic bool bye;     /* it closes as agreed */
+	_Atomic pl_ns broken; /* a connection for data broke then */
+	char why[96];
+	_Atomic uint64_t begun, messages; /* as its last beat said */
+	_Atomic uint64_t bytes;		  /* that it sent here, by its last beat */
+	_Atomic uint64_t wrote;		  /* bytes sent to it */
+	uint64_t came;			  /* bytes from it: the engine counts */
+	_Atomic uint64_t sends_begun;	  /* of ours to it */
+	uint64_t recvs_begun;		  /* of ours from it */
+	/* shaping of what goes to it */
+	double bytes_per_ns;
+	pl_ns latency, free_at;
+};
+
+struct pl_world {
+	int rank, size, n_conns, channels;
+	pl_ns timeout, beat, patience, slack;
+	size_t segment;
+	bool shaped, all_local;
+	bool shares; /* memory, where ranks have one host */
+	struct pl_world_opts o;
+	char token[PL_TOKEN_MAX + 1];
+	char meet[512], host[256];
+	struct pl_peer *peer;
+	int *local;	/* ranks of this host */
+	int *leader_of; /* by rank: the first rank of its host */
+	int n_local, local_rank, n_hosts;
+	int listener;
+
+	pthread_mutex_t lock;
+	pthread_cond_t changed, resume;
+	bool driving, progress_rests, progress_sleeps, stop;
+	int waiters;
+	_Atomic int spinners;
+	struct pl_work *queued, **queued_tail; /* begun, for the engine */
+	_Atomic bool has_queued;
+	uint64_t begun_shared;	/* collectives that went through slots */
+	_Atomic uint64_t begun; /* collectives */
+	_Atomic bool failed;
+	bool told; /* the others know of the failure */
+	int failed_rank;
+	char failure[700];
+
+	/* the engine's */
+	struct pl_work *active, **active_tail;
+	pl_ns next_due, checked;
+	_Atomic uint64_t sent;
+	int spin_ns;
+
+	int epoll, bell, wake, timer;
+	pthread_t progress, control;
+	bool progress_runs, control_runs;
+	int control_wake;
+	struct pollfd *polls; /* size + 1, the control thread's */
+	_Atomic bool closing, control_stop;
+
+	struct pl_shared *shared;
+	size_t shared_bytes;
+	int shared_fd;
+	struct pl_region region[PL_REGIONS];
+	uint32_t n_allocs;
+	struct { /* measured, or by habit: from which size on which algorithm */
+		size_t from;
+		uint8_t algo;
+	} table[PL_OP_COUNT_][4];
+};
+
+pl_ns pl_comm_now(void);
+
+/* meet.c: who is where, and the connections. */
+int pl_meet(struct pl_world *w, struct pl_err *err) PL_MUST;
+/* net.c: sockets */
+int pl_net_listen(const char *host, int port, int *fd, int *bound, struct pl_err *err) PL_MUST;
+int pl_net_connect(const char *host, int port, pl_ns until, int *fd, struct pl_err *err) PL_MUST;
+int pl_net_write(int fd, const void *p, size_t n, pl_ns until, struct pl_err *err) PL_MUST;
+int pl_net_read(int fd, void *p, size_t n, pl_ns until, struct pl_err *err) PL_MUST;
+int pl_net_ready(int fd, short what, pl_ns until); /* 1, 0: time is over, -1 */
+int pl_net_tune(int fd, pl_ns timeout, struct pl_err *err) PL_MUST;
+int pl_net_frame_write(int fd, const struct pl_frame *f, pl_ns until, struct pl_err *err) PL_MUST;
+int pl_net_frame_read(int fd, struct pl_frame *f, pl_ns until, struct pl_err *err) PL_MUST;
+
+/* control.c */
+int pl_control_start(struct pl_world *w, struct pl_err *err) PL_MUST;
+void pl_control_stop(struct pl_world *w);
+void pl_control_kick(struct pl_world *w);
+/* The first failure of the world; tells the others. Lock not held. */
+void pl_world_fail(struct pl_world *w, int rank, const char *fmt, ...) PL_PRINTF(3, 4);
+
+/* world.c */
+void pl_world_wake(struct pl_world *w);		  /* the progress thread of this rank */
+void pl_world_ring(struct pl_world *w, int rank); /* that of another on this host, if it sleeps */
+void pl_work_end(struct pl_work *k);
+
+/* shm.c */
+int pl_shared_open(struct pl_world *w, pl_ns until, struct pl_err *err) PL_MUST;
+void pl_shared_close(struct pl_world *w);
+/* Which region holds all of p[0 .. bytes]; PL_NONE. */
+uint32_t pl_shared_find(const struct pl_world *w, const void *p, size_t bytes, uint64_t *at);
+static inline uint8_t *pl_shared_at(const struct pl_world *w, int local_rank, uint32_t region,
+				    uint64_t at)
+{
+	return w->region[region].base + (size_t)local_rank * w->region[region].stride + at;
+}
+
+/* direct.c: collectives in shared memory. Return whether something moved. */
+bool pl_direct_fits(const struct pl_world *w, const struct pl_coll_args *a);
+bool pl_direct_step(struct pl_world *w, struct pl_work *k, bool may_post, bool may_decide);
+/* The rank that a work in slots waits for; -1. */
+int pl_direct_waits_for(const struct pl_world *w, const struct pl_work *k);
+
+/* engine.c */
+/* One round without blocking; all: try every connection, not only those known to be ready. */
+bool pl_engine_step(struct pl_world *w, bool all);
+void pl_engine_queue(struct pl_work *k); /* its steps */
+void pl_engine_fail(struct pl_world *w); /* ends all works; lock held, nobody drives */
+void pl_engine_check(struct pl_world *w, pl_ns now);
+
+/* expand.c */
+int pl_expand(struct pl_work *k, struct pl_err *err) PL_MUST;
+uint8_t pl_comm_algo(const struct pl_world *w, uint8_t op, uint8_t algo, size_t bytes);
+void pl_algo_table(struct pl_world *w);
+size_t pl_coll_bytes(const struct pl_world *w, const struct pl_coll_args *a);
+
+/* sum.c: d = a + b; any alignment of float */
+void pl_sum(float *d, const float *a, const float *b, size_t n);
+/* d[k] = src[0] + src[1] + ... in that order, for all k < n_dst; those may be among the sources */
+void pl_sum_many(float *const *d, int n_dst, const float *const *src, int n_src, size_t n);
+
+#endif

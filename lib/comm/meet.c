@@ -1,0 +1,669 @@
+/*
+ * The meeting: who is where, then one connection after the other between all pairs.
+ *
+ * tcp:HOST:PORT: rank 0 listens there, the others greet it with where they listen themselves and
+ * get the table of all. dir:PATH: each rank writes its greeting into a file there and reads those
+ * of the others. Then each rank connects to all lower ones, for every kind of traffic, and greets
+ * again. Ranks reach rank 0 by the address they met it at, so a proxy in front of it sees all.
+ *
+ * A stranger costs a connection until the meeting ends: its greeting is read into a place of fixed
+ * size, its token is compared first.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "comm/internal.h"
+
+#define GUESTS 64 /* connections that have not greeted yet, besides those expected */
+
+struct guest {
+	int fd;
+	size_t got;
+	uint8_t bytes[PL_HELLO_BYTES];
+};
+struct meeting {
+	struct pl_world *w;
+	struct pl_err *err;
+	pl_ns until;
+	char host[256]; /* of rank 0 */
+	int port;
+	char dir[480];
+	bool by_dir;
+	struct guest *guest;
+	size_t n_guests, most;
+	struct pollfd *polls;
+	int *met; /* tcp, rank 0: connections of those who came */
+};
+
+/* ---- who I am ---- */
+
+static void read_line(const char *path, char *to, size_t size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd >= 0 ? read(fd, to, size - 1) : -1;
+
+	to[n > 0 ? n : 0] = '\0';
+	if (fd >= 0)
+		close(fd);
+}
+
+/* Same for ranks that can map one another's memory. */
+static uint64_t host_id(const struct pl_world *w)
+{
+	char name[256] = "", boot[64], space[64] = "", all[512];
+	int n;
+
+	gethostname(name, sizeof(name) - 1);
+	read_line("/proc/sys/kernel/random/boot_id", boot, sizeof(boot));
+	if (readlink("/proc/self/ns/pid", space, sizeof(space) - 1) < 0)
+		space[0] = '\0';
+	n = snprintf(all, sizeof(all), "%s %s %s %ld %.128s", name, boot, space, (long)getuid(),
+		     w->host);
+	return pl_hash(all, pl_min_size((size_t)n, sizeof(all) - 1));
+}
+
+static bool any_address(const char *s)
+{
+	return !strcmp(s, "0.0.0.0") || !strcmp(s, "::") || !strcmp(s, "*");
+}
+
+static int parse_meet(struct meeting *m)
+{
+	const char *s = m->w->meet, *colon;
+	char *end;
+	long port;
+
+	if (!strncmp(s, "dir:", 4) && s[4]) {
+		m->by_dir = true;
+		snprintf(m->dir, sizeof(m->dir), "%s", s + 4);
+		return 0;
+	}
+	if (strncmp(s, "tcp:", 4) != 0 || !(colon = strrchr(s + 4, ':')))
+		return pl_fail(m->err, PL_EUSAGE, "meeting \"%s\": tcp:HOST:PORT or dir:PATH", s);
+	port = strtol(colon + 1, &end, 10);
+	if (end == colon + 1 || *end || port < 1 || port > 65535)
+		return pl_fail(m->err, PL_EUSAGE, "meeting \"%s\": ports are 1 to 65535", s);
+	m->port = (int)port;
+	s += 4;
+	if (*s == '[' && colon[-1] == ']') /* [::1]:29500 */
+		snprintf(m->host, sizeof(m->host), "%.*s", (int)(colon - s - 2), s + 1);
+	else
+		snprintf(m->host, sizeof(m->host), "%.*s", (int)(colon - s), s);
+	return 0;
+}
+
+static int listen_somewhere(struct meeting *m)
+{
+	struct pl_world *w = m->w;
+	struct pl_hello *me = &w->peer[w->rank].who;
+	bool first = w->rank == 0 && !m->by_dir;
+	const char *bind = w->o.bind ? w->o.bind : first ? m->host : "127.0.0.1";
+	int port, rc;
+
+	rc = pl_net_listen(!strcmp(bind, "*") ? "0.0.0.0" : bind, first ? m->port : 0, &w->listener,
+			   &port, m->err);
+	if (rc < 0)
+		return pl_wrap(m->err, "meeting");
+	me->rank = (uint32_t)w->rank;
+	me->size = (uint32_t)w->size;
+	me->host = host_id(w);
+	me->port = (uint16_t)port;
+	if (first)
+		return 0; /* others know where */
+	if (!any_address(bind))
+		snprintf(me->address, sizeof(me->address), "%.63s", bind);
+	else if (m->by_dir)
+		gethostname(me->address, sizeof(me->address) - 1);
+	return 0;
+}
+
+/* ---- the door ---- */
+
+static void drop(struct meeting *m, size_t i, bool shut)
+{
+	if (shut)
+		close(m->guest[i].fd);
+	m->guest[i] = m->guest[--m->n_guests];
+}
+
+/* 1: guest i greeted well; 0: not yet; -1: it is gone. */
+static int hear_guest(struct meeting *m, size_t i, struct pl_hello *h)
+{
+	struct guest *g = &m->guest[i];
+	struct pl_err e = { 0 };
+	ssize_t n = recv(g->fd, g->bytes + g->got, sizeof(g->bytes) - g->got, MSG_DONTWAIT);
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	if (n <= 0) {
+		drop(m, i, true);
+		return -1;
+	}
+	g->got += (size_t)n;
+	if (g->got < sizeof(g->bytes))
+		return 0;
+	if (pl_hello_get(g->bytes, g->got, m->w->token, h, &e) < 0) {
+		pl_say(m->w->o.log, PL_LOG_WARN, "meeting: a connection was turned away: %s",
+		       e.msg);
+		drop(m, i, true);
+		return -1;
+	}
+	return 1;
+}
+
+static void let_in(struct meeting *m)
+{
+	int fd;
+
+	while ((fd = accept4(m->w->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
+		if (m->n_guests == m->most) {
+			close(fd);
+			continue;
+		}
+		m->guest[m->n_guests++] = (struct guest){ .fd = fd };
+	}
+}
+
+/* The next connection whose greeting is right: 1, 0 when time is over, -1. */
+static int next_guest(struct meeting *m, struct pl_hello *h, int *fd)
+{
+	for (;;) {
+		pl_ns left = m->until - pl_comm_now();
+		size_t n = m->n_guests;
+
+		for (size_t i = 0; i < n; i++)
+			m->polls[i] = (struct pollfd){ .fd = m->guest[i].fd, .events = POLLIN };
+		m->polls[n] = (struct pollfd){ .fd = m->w->listener, .events = POLLIN };
+		if (left <= 0)
+			return 0;
+		if (poll(m->polls, (nfds_t)n + 1, (int)(left / 1000000) + 1) < 0 && errno != EINTR)
+			return pl_fail_sys(m->err, "meeting: cannot wait");
+		if (m->polls[n].revents)
+			let_in(m);
+		for (size_t i = n; i-- > 0;) {
+			if (!m->polls[i].revents || hear_guest(m, i, h) <= 0)
+				continue;
+			*fd = m->guest[i].fd;
+			drop(m, i, false);
+			return 1;
+		}
+	}
+}
+
+/* ---- tcp: rank 0 ---- */
+
+static void missing(struct meeting *m, const bool *came, char *text, size_t size)
+{
+	int n = 0;
+	size_t at;
+
+	for (int r = 0; r < m->w->size; r++)
+		n += !came[r];
+	at = (size_t)snprintf(text, size, "rank%s", n == 1 ? "" : "s");
+	for (int r = 0, shown = 0; r < m->w->size && at < size; r++) {
+		if (came[r])
+			continue;
+		if (shown++ == 16) {
+			snprintf(text + at, size - at, " and %d more", n - 16);
+			break;
+		}
+		at += (size_t)snprintf(text + at, size - at, " %d", r);
+	}
+}
+
+static void refuse(struct meeting *m, int fd, const char *why)
+{
+	struct pl_frame f = { .kind = PL_FRAME_REFUSED };
+	struct pl_err e = { 0 };
+
+	snprintf(f.text, sizeof(f.text), "%s", why);
+	/* it will find out in any case */
+	if (pl_net_frame_write(fd, &f, m->until + 100000000, &e) < 0)
+		return;
+}
+
+/* Rank 0 waits for all. */
+static int receive_all(struct meeting *m, bool *came)
+{
+	struct pl_world *w = m->w;
+	struct sockaddr_storage at;
+	char text[300], who[200];
+
+	came[0] = true;
+	for (int n = 1; n < w->size;) {
+		socklen_t len = sizeof(at);
+		struct pl_hello h;
+		int fd, rc = next_guest(m, &h, &fd);
+
+		if (rc < 0)
+			return rc;
+		if (rc == 0) {
+			missing(m, came, who, sizeof(who));
+			snprintf(text, sizeof(text), "after %.1f s %s never came",
+				 (double)(w->o.meet_ns > 0 ? w->o.meet_ns : w->timeout) / 1e9, who);
+			for (int r = 1; r < w->size; r++)
+				if (came[r])
+					refuse(m, m->met[r], text);
+			return pl_fail(m->err, PL_EIO, "meeting at %s: %s", w->meet, text);
+		}
+		if (h.lane != PL_LANE_MEET || (int)h.size != w->size || came[h.rank]) {
+			snprintf(text, sizeof(text),
+				 (int)h.size != w->size ? "rank %u of %u is not one of %d"
+				 : h.lane ? "rank %u of %u does not meet in order (%d)"
+					  : "rank %u of %u came twice (of %d)",
+				 h.rank, h.size, w->size);
+			pl_say(w->o.log, PL_LOG_WARN, "meeting: %s", text);
+			refuse(m, fd, text);
+			close(fd);
+			continue;
+		}
+		if (!h.address[0] && getpeername(fd, (struct sockaddr *)&at, &len) == 0)
+			getnameinfo((struct sockaddr *)&at, len, h.address, sizeof(h.address), NULL,
+				    0, NI_NUMERICHOST);
+		came[h.rank] = true;
+		m->met[h.rank] = fd;
+		w->peer[h.rank].who = h;
+		n++;
+	}
+	return 0;
+}
+
+static int host_meeting(struct meeting *m)
+{
+	struct pl_world *w = m->w;
+	bool *came = NULL;
+	int rc = pl_alloc(&came, (size_t)w->size, sizeof(*came), m->err);
+
+	if (rc >= 0)
+		rc = receive_all(m, came);
+	pl_free(came);
+	for (int r = 1; r < w->size && rc >= 0; r++)
+		for (int q = 0; q < w->size && rc >= 0; q++) {
+			struct pl_frame f = { .kind = PL_FRAME_MEMBER, .member = w->peer[q].who };
+
+			rc = pl_net_frame_write(m->met[r], &f, m->until + w->timeout, m->err);
+			if (rc < 0)
+				pl_wrap(m->err, "meeting: rank %d", r);
+		}
+	return rc;
+}
+
+/* ---- tcp: the others ---- */
+
+/* Greets rank 0 and reads the table; *heard: rank 0 has answered. */
+static int ask(struct meeting *m, int fd, bool *heard)
+{
+	struct pl_world *w = m->w;
+	uint8_t hello[PL_HELLO_BYTES];
+	struct pl_hello me = w->peer[w->rank].who;
+	pl_ns until = m->until + w->timeout / 3;
+	int rc;
+
+	me.lane = PL_LANE_MEET;
+	pl_hello_put(hello, w->token, &me);
+	rc = pl_net_write(fd, hello, sizeof(hello), until, m->err);
+	for (int q = 0; q < w->size && rc >= 0; q++) {
+		struct pl_frame f;
+
+		rc = pl_net_frame_read(fd, &f, until, m->err);
+		if (rc < 0)
+			return rc;
+		*heard = true;
+		if (f.kind == PL_FRAME_REFUSED)
+			return pl_fail(m->err, PL_EIO, "%s", f.text);
+		if (f.kind != PL_FRAME_MEMBER || (int)f.member.size != w->size ||
+		    f.member.rank != (uint32_t)q)
+			return pl_fail(m->err, PL_EDATA, "its table of ranks is damaged");
+		if (q != w->rank)
+			w->peer[q].who = f.member;
+	}
+	return rc;
+}
+
+static int attend(struct meeting *m)
+{
+	struct timespec nap = { 0, 50000000 };
+	bool heard = false;
+	int fd = -1, rc;
+
+	for (;;) {
+		rc = pl_net_connect(m->host, m->port, m->until, &fd, m->err);
+		if (rc < 0)
+			return pl_wrap(m->err, "meeting: rank 0 never came");
+		rc = ask(m, fd, &heard);
+		close(fd);
+		/* who closes without a word may be a forwarder that found nobody behind it yet */
+		if (rc >= 0 || heard || pl_comm_now() > m->until)
+			break;
+		nanosleep(&nap, NULL);
+		m->err->code = 0;
+	}
+	return rc < 0 ? pl_wrap(m->err, "meeting: rank 0 at %s", m->w->meet) : 0;
+}
+
+/* ---- dir ---- */
+
+static void file_of(const struct meeting *m, int rank, const char *tail, char *path, size_t size)
+{
+	const struct pl_world *w = m->w;
+
+	snprintf(path, size, "%s/paceline-%016llx-%d%s", m->dir,
+		 (unsigned long long)pl_hash(w->token, strlen(w->token)), rank, tail);
+}
+
+static int write_own(struct meeting *m)
+{
+	struct pl_world *w = m->w;
+	char path[600], temp[600];
+	uint8_t hello[PL_HELLO_BYTES];
+	int fd;
+	bool ok;
+
+	file_of(m, w->rank, "", path, sizeof(path));
+	file_of(m, w->rank, ".new", temp, sizeof(temp));
+	pl_hello_put(hello, w->token, &w->peer[w->rank].who);
+	fd = pl_fail_now() ? -1 : open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return pl_fail_sys(m->err, "meeting: cannot write %s", temp);
+	ok = write(fd, hello, sizeof(hello)) == (ssize_t)sizeof(hello);
+	ok &= close(fd) == 0;
+	if (!ok || rename(temp, path) < 0) {
+		pl_fail_sys(m->err, "meeting: cannot write %s", path);
+		unlink(temp);
+		return PL_EIO;
+	}
+	return 0;
+}
+
+static bool read_other(struct meeting *m, int rank)
+{
+	char path[600];
+	uint8_t hello[PL_HELLO_BYTES];
+	struct pl_err e = { 0 };
+	struct pl_hello h;
+	ssize_t n;
+	int fd;
+
+	file_of(m, rank, "", path, sizeof(path));
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	n = read(fd, hello, sizeof(hello));
+	close(fd);
+	if (n != (ssize_t)sizeof(hello) ||
+	    pl_hello_get(hello, (size_t)n, m->w->token, &h, &e) < 0 || (int)h.rank != rank ||
+	    (int)h.size != m->w->size)
+		return false;
+	m->w->peer[rank].who = h;
+	return true;
+}
+
+static int meet_in_dir(struct meeting *m)
+{
+	struct timespec nap = { 0, 5000000 };
+	struct pl_world *w = m->w;
+	char who[200];
+	bool *came = NULL;
+	int n = 1, rc = write_own(m);
+
+	if (rc >= 0)
+		rc = pl_alloc(&came, (size_t)w->size, sizeof(*came), m->err);
+	if (rc < 0)
+		return rc;
+	came[w->rank] = true;
+	while (n < w->size) {
+		for (int r = 0; r < w->size; r++)
+			if (!came[r] && read_other(m, r))
+				came[r] = true, n++;
+		if (n == w->size)
+			break;
+		if (pl_comm_now() > m->until) {
+			missing(m, came, who, sizeof(who));
+			rc = pl_fail(m->err, PL_EIO, "meeting at %s: after %.1f s %s never came",
+				     w->meet,
+				     (double)(w->o.meet_ns > 0 ? w->o.meet_ns : w->timeout) / 1e9,
+				     who);
+			break;
+		}
+		nanosleep(&nap, NULL);
+	}
+	pl_free(came);
+	return rc;
+}
+
+/* ---- connections ---- */
+
+/* Who shares a host, and a memory. */
+static int place_ranks(struct meeting *m)
+{
+	struct pl_world *w = m->w;
+	uint64_t mine = w->peer[w->rank].who.host;
+
+	for (int r = 0; r < w->size; r++) {
+		w->leader_of[r] = r;
+		for (int q = r - 1; q >= 0; q--)
+			if (w->peer[q].who.host == w->peer[r].who.host)
+				w->leader_of[r] = q;
+		w->n_hosts += w->leader_of[r] == r;
+		if (w->peer[r].who.host != mine)
+			continue;
+		if (r == w->rank)
+			w->local_rank = w->n_local;
+		w->local[w->n_local++] = r;
+	}
+	if (w->n_local > PL_LOCAL_MAX)
+		w->shares = false;
+	if (w->o.transport && !strcmp(w->o.transport, "shm") &&
+	    (!w->shares || w->n_local < w->size))
+		return pl_fail(
+			m->err, PL_EUSAGE,
+			"transport shm: rank %d shares its host with %d of %d ranks (at most "
+			"%d); take auto or tcp",
+			w->rank, w->n_local, w->size, PL_LOCAL_MAX);
+	w->all_local = w->shares && w->n_local == w->size;
+	for (int i = 0; i < w->n_local; i++)
+		w->peer[w->local[i]].local = w->shares;
+	if (w->o.local_size > 0 && w->o.local_size != w->n_local)
+		pl_say(w->o.log, PL_LOG_NOTE,
+		       "rank %d: the launcher speaks of %d ranks on this host, the meeting found "
+		       "%d",
+		       w->rank, w->o.local_size, w->n_local);
+	return 0;
+}
+
+/* control, and where there is no shared memory one for messages and the channels */
+static int lanes_to(const struct pl_world *w, int r)
+{
+	return w->peer[r].local ? 1 : 2 + w->channels;
+}
+
+static int keep_fd(struct meeting *m, int r, unsigned lane, unsigned channel, int fd)
+{
+	struct pl_world *w = m->w;
+	struct pl_peer *p = &w->peer[r];
+	int *to = &p->control, rc = pl_net_tune(fd, w->timeout, m->err);
+
+	if (lane == PL_LANE_P2P)
+		to = &p->conn[0].fd;
+	else if (lane == PL_LANE_DATA)
+		to = &p->conn[1 + channel].fd;
+	if (rc < 0 || *to >= 0) {
+		close(fd);
+		return rc < 0 ? rc : pl_fail(m->err, PL_EIO, "rank %d connected twice", r);
+	}
+	*to = fd;
+	return 0;
+}
+
+static int connect_to(struct meeting *m, int r, int lane)
+{
+	struct pl_world *w = m->w;
+	struct pl_hello h = w->peer[w->rank].who;
+	uint8_t hello[PL_HELLO_BYTES];
+	bool first = r == 0 && !m->by_dir;
+	int fd, rc;
+
+	do {
+		struct pl_hello *to = &w->peer[r].who;
+		struct pl_err e = { 0 };
+		/* a file of an earlier run may lie there still */
+		pl_ns until = m->by_dir ? pl_comm_now() + 50000000 : m->until;
+
+		rc = pl_net_connect(first ? m->host : to->address, first ? m->port : to->port,
+				    until, &fd, &e);
+		if (rc < 0 && (!m->by_dir || pl_comm_now() > m->until))
+			return pl_fail(m->err, PL_EIO, "rank %d: %s", r, e.msg);
+		if (rc < 0 && !read_other(m, r))
+			continue;
+	} while (rc < 0);
+	h.lane = (uint8_t)(lane == 0 ? PL_LANE_CONTROL : lane == 1 ? PL_LANE_P2P : PL_LANE_DATA);
+	h.channel = (uint16_t)(lane < 2 ? 0 : lane - 2);
+	pl_hello_put(hello, w->token, &h);
+	rc = pl_net_write(fd, hello, sizeof(hello), m->until, m->err);
+	if (rc < 0) {
+		close(fd);
+		return pl_wrap(m->err, "rank %d", r);
+	}
+	return keep_fd(m, r, h.lane, h.channel, fd);
+}
+
+static int accept_rest(struct meeting *m)
+{
+	struct pl_world *w = m->w;
+	int left = 0, rc = 0;
+
+	for (int r = w->rank + 1; r < w->size; r++)
+		left += lanes_to(w, r);
+	while (left > 0 && rc >= 0) {
+		struct pl_hello h;
+		int fd, got = next_guest(m, &h, &fd);
+
+		if (got < 0)
+			return got;
+		if (got == 0) {
+			for (int r = w->rank + 1; r < w->size; r++)
+				for (int i = 0; i < lanes_to(w, r); i++)
+					if ((i ? w->peer[r].conn[i - 1].fd : w->peer[r].control) <
+					    0)
+						return pl_fail(m->err, PL_EIO,
+							       "meeting: waited %.1f s for rank %d "
+							       "to connect",
+							       (double)w->timeout / 1e9, r);
+			return pl_fail(m->err, PL_EINTERNAL, "meeting: lost count");
+		}
+		if ((int)h.rank <= w->rank || (int)h.size != w->size || h.lane == PL_LANE_MEET ||
+		    (h.lane == PL_LANE_DATA && h.channel >= w->channels) ||
+		    (h.lane != PL_LANE_CONTROL && w->peer[h.rank].local)) {
+			pl_say(w->o.log, PL_LOG_WARN,
+			       "meeting: an odd connection of rank %u was turned away", h.rank);
+			close(fd);
+			continue;
+		}
+		rc = keep_fd(m, (int)h.rank, h.lane, h.channel, fd);
+		left--;
+	}
+	return rc;
+}
+
+static int say_ready(struct meeting *m)
+{
+	struct pl_world *w = m->w;
+	struct pl_frame f = { .kind = PL_FRAME_READY, .rank = (uint32_t)w->rank };
+	int rc = 0;
+
+	for (int r = 0; r < w->size && rc >= 0; r++)
+		if (r != w->rank &&
+		    (rc = pl_net_frame_write(w->peer[r].control, &f, m->until, m->err)) < 0)
+			pl_wrap(m->err, "meeting: rank %d", r);
+	for (int r = 0; r < w->size && rc >= 0; r++) {
+		if (r == w->rank)
+			continue;
+		rc = pl_net_frame_read(w->peer[r].control, &f, m->until, m->err);
+		if (rc >= 0 && f.kind != PL_FRAME_READY)
+			rc = pl_fail(m->err, PL_EDATA, "it is not ready");
+		if (rc < 0)
+			pl_wrap(m->err, "meeting: rank %d", r);
+	}
+	return rc;
+}
+
+static int connect_all(struct meeting *m)
+{
+	struct pl_world *w = m->w;
+	int rc = place_ranks(m);
+
+	m->until = pl_comm_now() + pl_max_i64(w->timeout, w->o.meet_ns);
+	for (int r = 0; r < w->rank && rc >= 0; r++)
+		for (int i = 0; i < lanes_to(w, r) && rc >= 0; i++)
+			rc = connect_to(m, r, i);
+	if (rc >= 0)
+		rc = accept_rest(m);
+	if (rc >= 0)
+		rc = pl_shared_open(w, m->until, m->err);
+	if (rc >= 0)
+		rc = say_ready(m);
+	return rc;
+}
+
+static int prepare(struct meeting *m)
+{
+	struct pl_world *w = m->w;
+	int rc;
+
+	m->until = pl_comm_now() + (w->o.meet_ns > 0 ? w->o.meet_ns : w->timeout);
+	m->most = GUESTS + (size_t)w->size * (size_t)(2 + w->channels);
+	PL_TRY(pl_alloc(&m->guest, m->most, sizeof(*m->guest), m->err));
+	PL_TRY(pl_alloc(&m->polls, m->most + 1, sizeof(*m->polls), m->err));
+	PL_TRY(pl_alloc(&m->met, (size_t)w->size, sizeof(*m->met), m->err));
+	for (int r = 0; r < w->size; r++)
+		m->met[r] = -1;
+	PL_TRY(parse_meet(m));
+	PL_TRY(listen_somewhere(m));
+out:
+	return rc;
+}
+
+int pl_meet(struct pl_world *w, struct pl_err *err)
+{
+	struct meeting m = { .w = w, .err = err };
+	char path[600];
+	int rc;
+
+	w->n_local = w->size == 1;
+	if (w->size == 1)
+		return 0;
+	w->n_local = 0;
+	rc = prepare(&m);
+	if (rc >= 0 && m.by_dir)
+		rc = meet_in_dir(&m);
+	else if (rc >= 0)
+		rc = w->rank == 0 ? host_meeting(&m) : attend(&m);
+	if (rc >= 0)
+		rc = connect_all(&m);
+	for (int r = 0; m.met && r < w->size; r++)
+		if (m.met[r] >= 0)
+			close(m.met[r]);
+	while (m.n_guests)
+		drop(&m, 0, true);
+	if (m.by_dir) { /* all are connected: nobody needs it any more */
+		file_of(&m, w->rank, "", path, sizeof(path));
+		unlink(path);
+	}
+	if (w->listener >= 0) {
+		close(w->listener);
+		w->listener = -1;
+	}
+	pl_free(m.guest);
+	pl_free(m.polls);
+	pl_free(m.met);
+	return rc;
+}

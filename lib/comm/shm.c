@@ -1,0 +1,324 @@
+/*
+ * Shared memory of the ranks of one host: a segment with slots and rings, and pieces for users.
+ *
+ * The first rank of the host makes them (memfd: nothing stays behind, however the ranks end) and
+ * the others open /proc/PID/fd/FD, which works for processes of one user. Bells are datagram
+ * sockets with abstract names: a rank that goes to sleep says so in the segment, looks once more,
+ * and sleeps in epoll; who changes something it may wait for sends it a byte.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "comm/internal.h"
+
+#define SHARED_MAGIC 0x6e77656361707331u
+
+static size_t whole_pages(size_t n)
+{
+	return (n + 4095) & ~(size_t)4095;
+}
+
+static size_t rings_at(int n)
+{
+	return sizeof(struct pl_shared) + (size_t)n * sizeof(struct pl_shared_rank);
+}
+
+static size_t shared_bytes(int n)
+{
+	return whole_pages(rings_at(n) + (size_t)n * (size_t)n * 2 * sizeof(struct pl_ring));
+}
+
+static int make(size_t bytes, int *fd, struct pl_err *err)
+{
+	*fd = pl_fail_now() ? -1 : memfd_create("paceline", MFD_CLOEXEC);
+	if (*fd < 0)
+		return pl_fail_sys(err, "cannot make shared memory");
+	if (ftruncate(*fd, (off_t)bytes) < 0) {
+		pl_fail_sys(err, "cannot make %zu bytes of shared memory", bytes);
+		close(*fd);
+		*fd = -1;
+		return PL_EIO;
+	}
+	return 0;
+}
+
+static int map(int fd, size_t bytes, void **p, struct pl_err *err)
+{
+	*p = pl_fail_now() ? MAP_FAILED
+			   : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (*p == MAP_FAILED) {
+		*p = NULL;
+		return pl_fail_sys(err, "cannot map %zu bytes of shared memory", bytes);
+	}
+	return 0;
+}
+
+static int open_other(int64_t pid, int64_t other, size_t bytes, int *fd, struct pl_err *err)
+{
+	char path[64];
+	off_t size;
+
+	snprintf(path, sizeof(path), "/proc/%lld/fd/%lld", (long long)pid, (long long)other);
+	*fd = pl_fail_now() ? -1 : open(path, O_RDWR | O_CLOEXEC);
+	if (*fd < 0)
+		return pl_fail_sys(err,
+				   "cannot open the shared memory of process %lld (do the "
+				   "ranks run in different containers? transport tcp needs none)",
+				   (long long)pid);
+	size = lseek(*fd, 0, SEEK_END);
+	if (size < 0 || (size_t)size < bytes) {
+		close(*fd);
+		*fd = -1;
+		return pl_fail(err, PL_EIO, "shared memory of process %lld has %lld bytes, not %zu",
+			       (long long)pid, (long long)size, bytes);
+	}
+	return 0;
+}
+
+/* ---- bells ---- */
+
+static socklen_t bell_address(const struct pl_peer *p, struct sockaddr_un *a)
+{
+	size_t n = strlen(p->bell);
+
+	memset(a, 0, sizeof(*a));
+	a->sun_family = AF_UNIX;
+	memcpy(a->sun_path + 1, p->bell, n);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
+}
+
+static int open_bell(struct pl_world *w, struct pl_err *err)
+{
+	struct sockaddr_un a;
+	socklen_t n;
+
+	for (int i = 0; i < w->n_local; i++) {
+		char text[PL_TOKEN_MAX + 64];
+		int m = snprintf(text, sizeof(text), "%s %llx %d", w->token,
+				 (unsigned long long)w->shared->nonce, i);
+
+		snprintf(w->peer[w->local[i]].bell, sizeof(w->peer[0].bell), "paceline-%016llx",
+			 (unsigned long long)pl_hash(text, (size_t)m));
+	}
+	n = bell_address(&w->peer[w->rank], &a);
+	w->bell =
+		pl_fail_now() ? -1 : socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (w->bell < 0)
+		return pl_fail_sys(err, "cannot make a socket");
+	if (bind(w->bell, (struct sockaddr *)&a, n) < 0)
+		return pl_fail_sys(err, "cannot bind a socket of this host");
+	return 0;
+}
+
+void pl_world_ring(struct pl_world *w, int rank)
+{
+	struct pl_peer *p = &w->peer[rank];
+	struct sockaddr_un a;
+	socklen_t n;
+
+	if (rank == w->rank || !p->shared)
+		return;
+	/* what was changed is seen before the other is seen awake */
+	atomic_thread_fence(memory_order_seq_cst);
+	if (!atomic_load_explicit(&p->shared->asleep, memory_order_relaxed) ||
+	    !atomic_exchange(&p->shared->asleep, 0))
+		return;
+	n = bell_address(p, &a);
+	/* a bell that is full will be heard as well */
+	if (sendto(w->bell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&a, n) < 0)
+		return;
+}
+
+/* ---- the segment ---- */
+
+static void lay_out(struct pl_world *w)
+{
+	uint8_t *base = (uint8_t *)w->shared;
+	struct pl_shared_rank *s =
+		(struct pl_shared_rank *)(void *)(base + sizeof(struct pl_shared));
+	struct pl_ring *ring = (struct pl_ring *)(void *)(base + rings_at(w->n_local));
+
+	for (int i = 0; i < w->n_local; i++) {
+		struct pl_peer *p = &w->peer[w->local[i]];
+
+		p->local_rank = i;
+		p->shared = &s[i];
+		for (int lane = 0; lane < 2 && i != w->local_rank; lane++) {
+			int out = (w->local_rank * w->n_local + i) * 2 + lane;
+			int in = (i * w->n_local + w->local_rank) * 2 + lane;
+
+			p->conn[lane].out = &ring[out];
+			p->conn[lane].in = &ring[in];
+		}
+	}
+}
+
+static int make_shared(struct pl_world *w, pl_ns until, struct pl_err *err)
+{
+	struct pl_frame f = { .kind = PL_FRAME_MEMORY, .rank = (uint32_t)w->rank };
+	void *p;
+	int rc = make(w->shared_bytes, &w->shared_fd, err);
+
+	if (rc < 0)
+		return rc;
+	rc = map(w->shared_fd, w->shared_bytes, &p, err);
+	if (rc < 0)
+		return rc;
+	w->shared = p;
+	w->shared->nonce = (uint64_t)pl_comm_now() ^ (uint64_t)getpid() << 44;
+	atomic_store(&w->shared->magic, SHARED_MAGIC);
+	f.memory.pid = getpid();
+	f.memory.fd = w->shared_fd;
+	f.memory.bytes = w->shared_bytes;
+	for (int i = 1; i < w->n_local; i++) {
+		rc = pl_net_frame_write(w->peer[w->local[i]].control, &f, until, err);
+		if (rc < 0)
+			return pl_wrap(err, "meeting: rank %d", w->local[i]);
+	}
+	return 0;
+}
+
+static int take_shared(struct pl_world *w, pl_ns until, struct pl_err *err)
+{
+	int leader = w->local[0], rc;
+	struct pl_frame f;
+	void *p;
+
+	rc = pl_net_frame_read(w->peer[leader].control, &f, until, err);
+	if (rc >= 0 && (f.kind != PL_FRAME_MEMORY || f.memory.bytes != w->shared_bytes))
+		rc = pl_fail(err, PL_EDATA, "it speaks of other memory than expected");
+	if (rc < 0)
+		return pl_wrap(err, "meeting: rank %d", leader);
+	rc = open_other(f.memory.pid, f.memory.fd, w->shared_bytes, &w->shared_fd, err);
+	if (rc < 0)
+		return rc;
+	rc = map(w->shared_fd, w->shared_bytes, &p, err);
+	if (rc < 0)
+		return rc;
+	w->shared = p;
+	if (atomic_load(&w->shared->magic) != SHARED_MAGIC)
+		return pl_fail(err, PL_EDATA, "the shared memory of rank %d is something else",
+			       leader);
+	return 0;
+}
+
+int pl_shared_open(struct pl_world *w, pl_ns until, struct pl_err *err)
+{
+	int rc;
+
+	if (w->n_local < 2 || !w->shares)
+		return 0;
+	w->shared_bytes = shared_bytes(w->n_local);
+	rc = w->local_rank == 0 ? make_shared(w, until, err) : take_shared(w, until, err);
+	if (rc < 0)
+		return rc;
+	lay_out(w);
+	return open_bell(w, err);
+}
+
+void pl_shared_close(struct pl_world *w)
+{
+	for (int i = 0; i < PL_REGIONS; i++)
+		if (w->region[i].base)
+			munmap(w->region[i].base, w->region[i].bytes);
+	if (w->shared)
+		munmap(w->shared, w->shared_bytes);
+	if (w->shared_fd >= 0)
+		close(w->shared_fd);
+	if (w->bell >= 0)
+		close(w->bell);
+}
+
+/* ---- memory for users ---- */
+
+uint32_t pl_shared_find(const struct pl_world *w, const void *p, size_t bytes, uint64_t *at)
+{
+	uintptr_t a = (uintptr_t)p;
+
+	for (uint32_t i = 0; i < PL_REGIONS; i++) {
+		const struct pl_region *g = &w->region[i];
+		uintptr_t own;
+
+		if (!g->base)
+			continue;
+		own = (uintptr_t)g->base + (w->shared ? (uintptr_t)w->local_rank * g->stride : 0);
+		if (a >= own && a - own <= g->stride && bytes <= g->stride - (a - own)) {
+			*at = a - own;
+			return i;
+		}
+	}
+	return PL_NONE;
+}
+
+/* 0, or what this rank's part of the agreement failed with. All ranks come through both barriers.
+ */
+static int agree(struct pl_world *w, struct pl_region *g, bool shared, bool taken,
+		 struct pl_err *err)
+{
+	struct pl_coll_args all = { .op = PL_OP_BARRIER };
+	struct pl_coll_args vote = { .op = PL_OP_ALLREDUCE, .count = 1 };
+	float bad = 0;
+	int rc = taken ? PL_ELIMIT : 0, fd = -1, ok;
+	void *p = NULL;
+	struct pl_err e = { 0 };
+
+	if (shared && w->local_rank == 0 && rc >= 0) {
+		rc = make(g->bytes, &fd, &e);
+		w->shared->region.pid = getpid();
+		w->shared->region.fd = fd;
+	}
+	ok = pl_world_do(w, &all, err);
+	if (ok >= 0 && rc >= 0 && shared && w->local_rank > 0)
+		rc = open_other(w->shared->region.pid, w->shared->region.fd, g->bytes, &fd, &e);
+	if (ok >= 0 && rc >= 0) {
+		if (shared)
+			rc = map(fd, g->bytes, &p, &e);
+		else if (pl_fail_now() ||
+			 (p = mmap(NULL, g->bytes, PROT_READ | PROT_WRITE,
+				   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) == MAP_FAILED)
+			rc = PL_ENOMEM, p = NULL;
+	}
+	bad = rc < 0;
+	vote.src = vote.dst = &bad;
+	if (ok >= 0)
+		ok = pl_world_do(w, &vote, err);
+	if (fd >= 0)
+		close(fd);
+	if ((ok < 0 || bad > 0) && p)
+		munmap(p, g->bytes);
+	else
+		g->base = p;
+	return ok < 0 || bad > 0 ? PL_ENOMEM : 0;
+}
+
+void *pl_world_alloc(struct pl_world *w, size_t bytes)
+{
+	bool shared = w->shared;
+	struct pl_region g = { .stride = whole_pages(bytes ? bytes : 1) }, *place;
+	struct pl_err e = { 0 };
+
+	g.bytes = g.stride * (shared ? (size_t)w->n_local : 1);
+	place = &w->region[w->n_allocs++ % PL_REGIONS];
+	if (agree(w, &g, shared, place->base, &e) < 0)
+		return NULL;
+	pthread_mutex_lock(&w->lock);
+	*place = g;
+	pthread_mutex_unlock(&w->lock);
+	return g.base + (shared ? (size_t)w->local_rank * g.stride : 0);
+}
+
+void pl_world_free(struct pl_world *w, void *p)
+{
+	uint64_t at;
+	uint32_t i = p ? pl_shared_find(w, p, 0, &at) : PL_NONE;
+
+	if (i == PL_NONE)
+		return;
+	munmap(w->region[i].base, w->region[i].bytes);
+	w->region[i].base = NULL;
+}

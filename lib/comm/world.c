@@ -1,0 +1,672 @@
+/*
+ * Worlds: opening and ending, beginning and waiting, and the thread that drives the engine.
+ *
+ * Who waits drives the engine himself for a while, without sleeping (unless there are more ranks
+ * than processors): small operations need no change of thread. What is not done by then is left to
+ * the progress thread, which sleeps in epoll until a socket, the bell of shared memory, or the time
+ * of a shaped link wakes it. While somebody else drives it rests, and looks every 10 ms whether it
+ * is needed again.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "comm/internal.h"
+
+#define SPIN_NS	 100000
+#define YIELD_NS 5000
+
+static void pause_a_bit(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#endif
+}
+
+static void wait_for(pthread_cond_t *c, pthread_mutex_t *lock, pl_ns ns)
+{
+	pl_ns until = pl_comm_now() + ns;
+	struct timespec t = { until / 1000000000, until % 1000000000 };
+
+	pthread_cond_timedwait(c, lock, &t);
+}
+
+void pl_world_wake(struct pl_world *w)
+{
+	uint64_t one = 1;
+
+	if (w->wake >= 0 && write(w->wake, &one, sizeof(one)) < 0)
+		return; /* full: it is awake */
+}
+
+/* ---- the progress thread ---- */
+
+static void drain(int fd)
+{
+	uint8_t some[64];
+
+	while (fd >= 0 && read(fd, some, sizeof(some)) == (ssize_t)sizeof(some))
+		;
+}
+
+/* Sleeps until something may have changed. */
+static void nap(struct pl_world *w, bool busy, pl_ns due)
+{
+	struct epoll_event e[32];
+	int n;
+
+	if (due) {
+		struct itimerspec t = { .it_value = { due / 1000000000, due % 1000000000 } };
+
+		timerfd_settime(w->timer, TFD_TIMER_ABSTIME, &t, NULL);
+	}
+	n = epoll_wait(w->epoll, e, PL_LEN(e), busy ? 25 : 1000);
+	for (int i = 0; i < n; i++) {
+		struct pl_conn *c = e[i].data.ptr;
+
+		if (e[i].data.ptr == &w->wake) {
+			drain(w->wake);
+		} else if (e[i].data.ptr == &w->timer) {
+			drain(w->timer);
+		} else if (e[i].data.ptr == &w->bell) {
+			while (recv(w->bell, &(char){ 0 }, 1, MSG_DONTWAIT) >= 0)
+				;
+		} else {
+			if (e[i].events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+				atomic_store(&c->readable, true);
+			if (e[i].events & (EPOLLOUT | EPOLLHUP | EPOLLERR))
+				atomic_store(&c->writable, true);
+		}
+	}
+}
+
+/* One round; lock held, released meanwhile. What to sleep for is known only now. */
+static bool drive(struct pl_world *w, bool all, bool *busy, pl_ns *due)
+{
+	bool moved;
+
+	w->driving = true;
+	pthread_mutex_unlock(&w->lock);
+	moved = pl_engine_step(w, all);
+	if (!moved)
+		pl_engine_check(w, pl_comm_now());
+	*busy = w->active;
+	*due = w->next_due;
+	pthread_mutex_lock(&w->lock);
+	w->driving = false;
+	return moved;
+}
+
+static void *progress_main(void *arg)
+{
+	struct pl_world *w = arg;
+	struct pl_shared_rank *own = w->peer[w->rank].shared;
+	bool all = true, armed = false, busy = false;
+	pl_ns due = 0;
+
+	pthread_mutex_lock(&w->lock);
+	while (!w->stop) {
+		if (w->driving || atomic_load(&w->spinners) || atomic_load(&w->failed)) {
+			if (atomic_load(&w->failed) && !w->driving)
+				pl_engine_fail(w);
+			w->progress_rests = true;
+			wait_for(&w->resume, &w->lock, 10000000);
+			w->progress_rests = false;
+			all = true;
+			continue;
+		}
+		if (drive(w, all, &busy, &due)) {
+			armed = false;
+			continue;
+		}
+		all = false;
+		if (!armed) {
+			/* one look more: what happens after it rings the bell */
+			if (own)
+				atomic_store(&own->asleep, 1);
+			atomic_thread_fence(memory_order_seq_cst);
+			armed = true;
+			continue;
+		}
+		w->progress_sleeps = true;
+		pthread_mutex_unlock(&w->lock);
+		nap(w, busy, due);
+		pthread_mutex_lock(&w->lock);
+		w->progress_sleeps = false;
+		armed = false;
+	}
+	pthread_mutex_unlock(&w->lock);
+	return NULL;
+}
+
+/* The progress thread is needed. Lock held. */
+static void call_progress(struct pl_world *w)
+{
+	if (w->progress_rests)
+		pthread_cond_signal(&w->resume);
+	else if (w->progress_sleeps)
+		pl_world_wake(w);
+}
+
+/* ---- beginning ---- */
+
+static int check_args(const struct pl_world *w, const struct pl_coll_args *a, struct pl_err *err)
+{
+	const char *name = pl_op_name(a->op);
+	bool pair = a->op <= PL_OP_RECV;
+	bool src = a->op != PL_OP_RECV && a->op != PL_OP_BARRIER &&
+		   !(a->op == PL_OP_BROADCAST && w->rank != a->root);
+	bool dst = a->op != PL_OP_SEND && a->op != PL_OP_BARRIER;
+
+	if (a->op >= PL_OP_COUNT_ || a->algo >= PL_CA_COUNT_)
+		return pl_fail(err, PL_EINTERNAL, "unknown operation %u or algorithm %u", a->op,
+			       a->algo);
+	if ((pair || a->op == PL_OP_BROADCAST) && (a->root < 0 || a->root >= w->size))
+		return pl_fail(err, PL_EINTERNAL, "%s: no rank %d among %d", name, a->root,
+			       w->size);
+	if (pair && a->root == w->rank)
+		return pl_fail(err, PL_EINTERNAL, "%s: rank %d to itself", name, w->rank);
+	if (a->count > SIZE_MAX / sizeof(float) / (size_t)w->size / 2 || a->parts > 65536)
+		return pl_fail(err, PL_ELIMIT, "%s of %zu elements in %u parts", name, a->count,
+			       a->parts);
+	if (a->count && ((src && !a->src) || (dst && !a->dst)))
+		return pl_fail(err, PL_EINTERNAL, "%s: no buffer", name);
+	return 0;
+}
+
+static void work_free(struct pl_work *k)
+{
+	if (!k)
+		return;
+	pl_free(k->step);
+	pl_free(k->temp);
+	pl_free(k);
+}
+
+void pl_work_end(struct pl_work *k)
+{
+	struct pl_world *w = k->w;
+
+	if (w->o.event) {
+		struct pl_comm_event e = {
+			.op = k->a.op,
+			.of = k->a.op,
+			.peer = k->a.op <= PL_OP_RECV || k->a.op == PL_OP_BROADCAST ? k->a.root
+										    : -1,
+			.seq = k->seq,
+			.tag = k->a.tag,
+			.bytes = pl_coll_bytes(w, &k->a),
+			.begin = k->begin,
+			.end = pl_comm_now(),
+		};
+		w->o.event(w->o.event_arg, &e);
+	}
+	/* who waits may free it as soon as it is done */
+	atomic_store_explicit(&k->done, true, memory_order_release);
+	pthread_mutex_lock(&w->lock);
+	if (w->waiters)
+		pthread_cond_broadcast(&w->changed);
+	pthread_mutex_unlock(&w->lock);
+}
+
+/* Lock held. */
+static void number(struct pl_world *w, struct pl_work *k)
+{
+	struct pl_peer *p = k->a.op <= PL_OP_RECV ? &w->peer[k->a.root] : NULL;
+
+	if (k->a.op == PL_OP_SEND)
+		k->seq = atomic_fetch_add(&p->sends_begun, 1);
+	else if (k->a.op == PL_OP_RECV)
+		k->seq = p->recvs_begun++;
+	else
+		k->seq = atomic_fetch_add(&w->begun, 1);
+	if (k->direct)
+		k->slot = w->begun_shared++;
+	k->begin = k->moved = pl_comm_now();
+}
+
+static int failure(struct pl_world *w, const struct pl_coll_args *a, uint64_t seq,
+		   struct pl_err *err)
+{
+	if (seq == UINT64_MAX)
+		return pl_fail(err, PL_EIO, "%s: %s", pl_op_name(a->op), w->failure);
+	return pl_fail(err, PL_EIO, "%s %llu: %s", pl_op_name(a->op), (unsigned long long)seq,
+		       w->failure);
+}
+
+static int begin(struct pl_world *w, const struct pl_coll_args *a, bool call, struct pl_work **work,
+		 struct pl_err *err)
+{
+	struct pl_work *k;
+	int rc = check_args(w, a, err);
+
+	if (rc < 0)
+		return rc;
+	rc = pl_alloc(&k, 1, sizeof(*k), err);
+	if (rc < 0)
+		return rc;
+	k->w = w;
+	k->a = *a;
+	k->direct = pl_direct_fits(w, a);
+	if (!k->direct)
+		rc = pl_expand(k, err);
+	if (rc < 0) {
+		work_free(k);
+		return rc;
+	}
+	pthread_mutex_lock(&w->lock);
+	if (atomic_load(&w->failed)) {
+		rc = failure(w, a, UINT64_MAX, err);
+		pthread_mutex_unlock(&w->lock);
+		work_free(k);
+		return rc;
+	}
+	number(w, k);
+	*w->queued_tail = k;
+	w->queued_tail = &k->next;
+	atomic_store_explicit(&w->has_queued, true, memory_order_release);
+	if (call)
+		call_progress(w);
+	pthread_mutex_unlock(&w->lock);
+	*work = k;
+	return 0;
+}
+
+int pl_world_begin(struct pl_world *w, const struct pl_coll_args *a, struct pl_work **work,
+		   struct pl_err *err)
+{
+	return begin(w, a, true, work, err);
+}
+
+bool pl_work_done(struct pl_work *work)
+{
+	return atomic_load_explicit(&work->done, memory_order_acquire);
+}
+
+/* ---- waiting ---- */
+
+/* Drives until it is done, or nothing moved for a while. */
+static void spin(struct pl_world *w, struct pl_work *k)
+{
+	pl_ns since = pl_comm_now();
+	bool mine = false;
+
+	atomic_fetch_add(&w->spinners, 1);
+	while (!mine && !pl_work_done(k) && !atomic_load(&w->failed)) {
+		pthread_mutex_lock(&w->lock);
+		mine = !w->driving;
+		w->driving = true;
+		pthread_mutex_unlock(&w->lock);
+		if (!mine) {
+			if (pl_comm_now() - since > w->spin_ns)
+				break;
+			sched_yield();
+		}
+	}
+	for (unsigned i = 0; mine && !pl_work_done(k); i++) {
+		if (pl_engine_step(w, true)) {
+			since = 0;
+		} else if (atomic_load(&w->failed)) {
+			break;
+		} else if (!since) {
+			since = pl_comm_now();
+		} else if ((i & 3) == 0) {
+			pl_ns idle = pl_comm_now() - since;
+
+			if (idle > w->spin_ns)
+				break;
+			/* whoever is waited for may want this very processor */
+			if (idle > YIELD_NS)
+				sched_yield();
+		} else {
+			pause_a_bit();
+		}
+	}
+	if (mine) {
+		pthread_mutex_lock(&w->lock);
+		w->driving = false;
+		pthread_mutex_unlock(&w->lock);
+	}
+	atomic_fetch_sub(&w->spinners, 1);
+}
+
+/* All that fail at once should name the same rank: the others hear of it before this one leaves. */
+static void until_told(struct pl_world *w)
+{
+	pl_ns until = pl_comm_now() + 200000000;
+
+	while (!w->told && pl_comm_now() < until)
+		wait_for(&w->changed, &w->lock, 10000000);
+}
+
+int pl_work_wait(struct pl_work *k, struct pl_err *err)
+{
+	struct pl_world *w = k->w;
+	int rc = 0;
+
+	if (!pl_work_done(k))
+		spin(w, k);
+	pthread_mutex_lock(&w->lock);
+	w->waiters++;
+	/* a thread that rests is left alone where nothing is left to do */
+	if (!pl_work_done(k) || (!w->driving && (w->active || w->queued)))
+		call_progress(w);
+	while (!pl_work_done(k)) {
+		if (atomic_load(&w->failed) && !w->driving)
+			pl_engine_fail(w);
+		else
+			wait_for(&w->changed, &w->lock, 50000000);
+	}
+	w->waiters--;
+	if (k->failed) {
+		until_told(w);
+		rc = failure(w, &k->a, k->seq, err);
+	}
+	pthread_mutex_unlock(&w->lock);
+	work_free(k);
+	return rc;
+}
+
+int pl_world_do(struct pl_world *w, const struct pl_coll_args *a, struct pl_err *err)
+{
+	struct pl_work *k;
+	int rc = begin(w, a, false, &k, err);
+
+	return rc < 0 ? rc : pl_work_wait(k, err);
+}
+
+/* ---- opening ---- */
+
+static int take_opts(struct pl_world *w, const struct pl_world_opts *o, struct pl_err *err)
+{
+	size_t n = o->token ? strlen(o->token) : 0;
+
+	if (o->size < 1 || o->size > PL_RANKS_MAX || o->rank < 0 || o->rank >= o->size)
+		return pl_fail(err, PL_EUSAGE, "rank %d of %d: ranks are 0 to %d of at most %d",
+			       o->rank, o->size, o->size - 1, PL_RANKS_MAX);
+	if (o->size > 1 && (n < PL_TOKEN_MIN || n > PL_TOKEN_MAX))
+		return pl_fail(err, PL_EUSAGE, "token of %zu characters: %d to %d are needed", n,
+			       PL_TOKEN_MIN, PL_TOKEN_MAX);
+	if (o->size > 1 && !o->meet)
+		return pl_fail(err, PL_EUSAGE,
+			       "no place to meet: tcp:HOST:PORT or dir:PATH is needed");
+	if (o->connections < 0 || o->connections > PL_CHANNELS)
+		return pl_fail(err, PL_EUSAGE, "%d connections a pair: at most %d", o->connections,
+			       PL_CHANNELS);
+	if (o->transport && strcmp(o->transport, "auto") != 0 && strcmp(o->transport, "shm") != 0 &&
+	    strcmp(o->transport, "tcp") != 0)
+		return pl_fail(err, PL_EUSAGE, "transport \"%s\": there are auto, shm, tcp",
+			       o->transport);
+	w->o = *o;
+	w->rank = o->rank;
+	w->size = o->size;
+	memcpy(w->token, o->token ? o->token : "", n);
+	snprintf(w->meet, sizeof(w->meet), "%s", o->meet ? o->meet : "");
+	snprintf(w->host, sizeof(w->host), "%s", o->host ? o->host : "");
+	w->timeout = o->timeout_ns > 0 ? o->timeout_ns : 3000000000;
+	w->beat = o->heartbeat_ns > 0 ? o->heartbeat_ns : w->timeout / 3;
+	w->patience = o->patience_ns > 0 ? o->patience_ns : 100 * w->timeout;
+	w->segment = (o->segment ? o->segment : (size_t)256 << 10) & ~(size_t)3;
+	if (w->segment < 4 || w->segment > (size_t)1 << 30)
+		return pl_fail(err, PL_EUSAGE, "segments of %zu bytes: 4 to 2^30", o->segment);
+	w->channels = o->connections ? o->connections : 2;
+	w->n_conns = 1 + w->channels;
+	w->shares = !o->transport || strcmp(o->transport, "tcp") != 0;
+	return 0;
+}
+
+/* Shapes of what this rank sends, and how long the slowest takes for a segment. */
+static void take_shapes(struct pl_world *w)
+{
+	for (size_t i = 0; i < w->o.n_shapes; i++) {
+		const struct pl_link_shape *s = &w->o.shape[i];
+		pl_ns takes = s->latency_ns;
+
+		w->shaped = true;
+		if (s->bytes_per_ns > 0)
+			takes += (pl_ns)(2 * (double)w->segment / s->bytes_per_ns);
+		w->slack = pl_max_i64(w->slack, takes);
+		if (s->from >= 0 && s->from != w->rank)
+			continue;
+		for (int r = 0; r < w->size; r++) {
+			if (r == w->rank || (s->to >= 0 && s->to != r))
+				continue;
+			if (s->bytes_per_ns > 0)
+				w->peer[r].bytes_per_ns = s->bytes_per_ns;
+			w->peer[r].latency = pl_max_i64(w->peer[r].latency, s->latency_ns);
+		}
+	}
+}
+
+static int add_to_epoll(struct pl_world *w, int fd, void *ptr, uint32_t events, struct pl_err *err)
+{
+	struct epoll_event e = { .events = events, .data.ptr = ptr };
+
+	if (fd < 0)
+		return 0;
+	if (pl_fail_now() || epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &e) < 0)
+		return pl_fail_sys(err, "cannot watch a socket");
+	return 0;
+}
+
+static int start_progress(struct pl_world *w, struct pl_err *err)
+{
+	int rc;
+
+	w->epoll = pl_fail_now() ? -1 : epoll_create1(EPOLL_CLOEXEC);
+	w->wake = pl_fail_now() ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	w->timer = pl_fail_now() ? -1 : timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (w->epoll < 0 || w->wake < 0 || w->timer < 0)
+		return pl_fail_sys(err, "cannot make a descriptor");
+	PL_TRY(add_to_epoll(w, w->wake, &w->wake, EPOLLIN, err));
+	PL_TRY(add_to_epoll(w, w->timer, &w->timer, EPOLLIN, err));
+	PL_TRY(add_to_epoll(w, w->bell, &w->bell, EPOLLIN, err));
+	for (int r = 0; r < w->size; r++)
+		for (int i = 0; w->peer[r].conn && i < w->n_conns; i++)
+			PL_TRY(add_to_epoll(w, w->peer[r].conn[i].fd, &w->peer[r].conn[i],
+					    EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, err));
+	errno = pl_fail_now() ? EAGAIN : pthread_create(&w->progress, NULL, progress_main, w);
+	if (errno)
+		return pl_fail_sys(err, "cannot start a thread");
+	w->progress_runs = true;
+out:
+	return rc;
+}
+
+static struct pl_world *world_new(struct pl_err *err)
+{
+	struct pl_world *w;
+	pthread_condattr_t a;
+
+	if (pl_alloc(&w, 1, sizeof(*w), err) < 0)
+		return NULL;
+	w->epoll = w->bell = w->wake = w->timer = w->control_wake = w->listener = w->shared_fd = -1;
+	w->queued_tail = &w->queued;
+	w->active_tail = &w->active;
+	pthread_mutex_init(&w->lock, NULL);
+	pthread_condattr_init(&a);
+	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
+	pthread_cond_init(&w->changed, &a);
+	pthread_cond_init(&w->resume, &a);
+	pthread_condattr_destroy(&a);
+	return w;
+}
+
+static int make_peers(struct pl_world *w, struct pl_err *err)
+{
+	int rc;
+
+	PL_TRY(pl_alloc(&w->peer, (size_t)w->size, sizeof(*w->peer), err));
+	for (int r = 0; r < w->size; r++)
+		w->peer[r].control = -1;
+	PL_TRY(pl_alloc(&w->local, (size_t)w->size, sizeof(*w->local), err));
+	PL_TRY(pl_alloc(&w->leader_of, (size_t)w->size, sizeof(*w->leader_of), err));
+	PL_TRY(pl_alloc(&w->polls, (size_t)w->size + 1, sizeof(*w->polls), err));
+	for (int r = 0; r < w->size; r++) {
+		struct pl_peer *p = &w->peer[r];
+
+		if (r == w->rank)
+			continue;
+		PL_TRY(pl_alloc(&p->conn, (size_t)w->n_conns, sizeof(*p->conn), err));
+		for (int i = 0; i < w->n_conns; i++) {
+			struct pl_conn *c = &p->conn[i];
+
+			c->fd = -1;
+			c->peer = r;
+			c->channel = (uint16_t)i;
+			c->sends.tail = &c->sends.head;
+			c->recvs.tail = &c->recvs.head;
+			c->stage = pl_malloc(PL_STAGE);
+			if (!c->stage)
+				return pl_fail(err, PL_ENOMEM, "out of memory");
+		}
+	}
+out:
+	return rc;
+}
+
+static void world_free(struct pl_world *w)
+{
+	pthread_mutex_lock(&w->lock);
+	w->stop = true;
+	pthread_cond_broadcast(&w->resume);
+	pthread_mutex_unlock(&w->lock);
+	pl_world_wake(w);
+	if (w->progress_runs)
+		pthread_join(w->progress, NULL);
+	pl_control_stop(w);
+	for (int r = 0; r < w->size && w->peer; r++) {
+		for (int i = 0; w->peer[r].conn && i < w->n_conns; i++) {
+			if (w->peer[r].conn[i].fd >= 0)
+				close(w->peer[r].conn[i].fd);
+			pl_free(w->peer[r].conn[i].stage);
+		}
+		pl_free(w->peer[r].conn);
+	}
+	pl_shared_close(w);
+	for (int i = 0; i < 4; i++) {
+		int fd[4] = { w->epoll, w->wake, w->timer, w->listener };
+
+		if (fd[i] >= 0)
+			close(fd[i]);
+	}
+	pthread_cond_destroy(&w->changed);
+	pthread_cond_destroy(&w->resume);
+	pthread_mutex_destroy(&w->lock);
+	pl_free(w->peer);
+	pl_free(w->local);
+	pl_free(w->leader_of);
+	pl_free(w->polls);
+	pl_free(w);
+}
+
+int pl_world_open(const struct pl_world_opts *o, struct pl_world **world, struct pl_err *err)
+{
+	struct pl_world *w = world_new(err);
+	int rc;
+
+	if (!w)
+		return PL_ENOMEM;
+	PL_TRY(take_opts(w, o, err));
+	PL_TRY(make_peers(w, err));
+	PL_TRY(pl_meet(w, err));
+	take_shapes(w);
+	pl_algo_table(w);
+	if (w->n_local <= (int)sysconf(_SC_NPROCESSORS_ONLN))
+		w->spin_ns = SPIN_NS;
+	PL_TRY(start_progress(w, err));
+	if (w->size > 1)
+		PL_TRY(pl_control_start(w, err));
+	*world = w;
+out:
+	if (rc < 0)
+		world_free(w);
+	return rc;
+}
+
+/* ---- ending ---- */
+
+static bool all_said_bye(const struct pl_world *w)
+{
+	for (int r = 0; r < w->size; r++)
+		if (r != w->rank && !atomic_load(&w->peer[r].bye))
+			return false;
+	return true;
+}
+
+int pl_world_close(struct pl_world *w, struct pl_err *err)
+{
+	pl_ns until;
+	int rc = 0;
+
+	if (!w)
+		return 0;
+	until = pl_comm_now() + w->patience;
+	atomic_store(&w->closing, true);
+	if (w->size > 1)
+		pl_control_kick(w);
+	pthread_mutex_lock(&w->lock);
+	w->waiters++;
+	while (!atomic_load(&w->failed) && !all_said_bye(w) && pl_comm_now() < until)
+		wait_for(&w->changed, &w->lock, 50000000);
+	if (atomic_load(&w->failed)) {
+		until_told(w);
+		rc = pl_fail(err, PL_EIO, "%s", w->failure);
+	} else if (!all_said_bye(w)) {
+		for (int r = 0; r < w->size && rc == 0; r++)
+			if (r != w->rank && !atomic_load(&w->peer[r].bye))
+				rc = pl_fail(err, PL_EIO,
+					     "end: waited %.1f s for the good-bye of rank %d",
+					     (double)w->patience / 1e9, r);
+	}
+	pthread_mutex_unlock(&w->lock);
+	world_free(w);
+	return rc;
+}
+
+void pl_world_abort(struct pl_world *w, const char *why)
+{
+	if (!w)
+		return;
+	if (w->size > 1) {
+		pl_world_fail(w, w->rank, "rank %d gave up: %s", w->rank,
+			      why ? why : "no reason given");
+		pthread_mutex_lock(&w->lock);
+		until_told(w);
+		pthread_mutex_unlock(&w->lock);
+	}
+	world_free(w);
+}
+
+int pl_world_rank(const struct pl_world *w)
+{
+	return w->rank;
+}
+
+int pl_world_size(const struct pl_world *w)
+{
+	return w->size;
+}
+
+uint64_t pl_world_sent(const struct pl_world *w)
+{
+	return atomic_load(&w->sent);
+}
+
+const char *pl_world_transport(const struct pl_world *w)
+{
+	if (w->all_local)
+		return "shm";
+	return w->shared ? "shm+tcp" : "tcp";
+}
+
+uint8_t pl_world_algo(const struct pl_world *w, uint8_t op, size_t bytes)
+{
+	return pl_comm_algo(w, op, PL_CA_AUTO, bytes);
+}
