@@ -44,7 +44,7 @@ struct pl_job {
 	size_t n_opts, cap_opts;
 	struct pl_job_link *link; /* of several for one pair the last counts */
 	size_t n_links, cap_links;
-	struct pl_job_pace *pace; /* the same */
+	struct pl_job_pace *pace; /* of several for one rank ms add up, factors multiply */
 	size_t n_paces, cap_paces;
 	double split;		       /* share of the samples that are trained on; 1 */
 	double target_loss, bucket_mb; /* 0: none; bucket_mb: default 25, the first 1 */
