@@ -162,7 +162,7 @@ static int read_sample(struct reader *r, const struct pl_csv_row *row, struct pl
 			       (long long)row->line, row->n, r->n_columns);
 	PL_TRY(room(r, err));
 	x = d->x + d->n * d->size;
-	t = d->target + d->n * (size_t)d->n_targets;
+	t = d->target ? d->target + d->n * (size_t)d->n_targets : NULL;
 	for (size_t i = 0; i < row->n; i++) {
 		if (r->role[i] == R_VALUE) {
 			PL_TRY(number(r, row, i, x++, err));

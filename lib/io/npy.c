@@ -224,7 +224,7 @@ int pl_npy_read(struct pl_in *in, struct pl_array *a, struct pl_err *err)
 		return (int)n;
 	s.at = (size_t)pl_in_offset(in);
 	PL_TRY(pl_array_take(in, (size_t)n, &text, err));
-	s.p = s.start = (const char *)text.p;
+	s.p = s.start = text.n ? (const char *)text.p : "";
 	s.end = s.p + text.n;
 	PL_TRY(dictionary(&s, a, &big, err));
 	if ((rc = pl_array_count(a, err)) < 0) {

@@ -48,6 +48,9 @@ static int text(struct reader *r, char **out, struct pl_err *err)
 {
 	size_t n;
 
+	*out = NULL;
+	if (r->j.lenient)
+		return bad(r, err, "a string that is not strict JSON in UTF-8");
 	*out = pl_malloc(r->j.len + 1);
 	if (!*out)
 		return pl_fail(err, PL_ENOMEM, "out of memory (a name of weights)");

@@ -48,6 +48,7 @@ put("npy", "labels.npy", npy("<i8", "(3,)", struct.pack("<3q", 0, 9, -1), versio
 put("npy", "half.npy", npy("<f2", "(3, 1)", struct.pack("<3e", 1, -2, 65504), version=3))
 put("npy", "big-endian.npy", npy(">f8", "()", struct.pack(">d", 2.5)))
 put("npy", "empty.npy", npy("|b1", "(0, 4)", b""))
+put("npy", "headless.npy", b"\x93NUMPY\1\0\0\0")
 put("npy", "doubled.npy", npy("<u2", "(1,)", b"\1\2", extra="'shape': (1,), "))
 put("idx", "images.idx", idx(8, [2, 2, 3], bytes(range(244, 256))))
 put("idx", "labels.idx", idx(8, [2], b"\4\0"))
