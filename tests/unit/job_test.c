@@ -301,6 +301,36 @@ static void units(void)
 	ok(pl_job_time("0s", &ns, &err) == 0 && ns == 0, "0s");
 }
 
+/* The jobs of samples/ can run. */
+static void samples(void)
+{
+	static const char *const names[] = { "patterns", "chain" };
+	const char *src = getenv("SRC");
+
+	for (size_t i = 0; i < PL_LEN(names); i++) {
+		char path[1024];
+		struct pl_model m;
+		struct pl_job j;
+		struct pl_in *in;
+		int rc = -1;
+
+		snprintf(path, sizeof(path), "%s/samples/%s.job", src ? src : ".", names[i]);
+		memset(&err, 0, sizeof(err));
+		in = pl_in_open(path, &err);
+		if (in)
+			rc = pl_job_read(in, path, &j, &err);
+		pl_in_close(in);
+		if (!ok(rc == 0 && pl_job_check(&j, &err) == 0, "samples/%s.job", names[i])) {
+			printf("# %s\n", err.msg);
+			continue;
+		}
+		is_i64(pl_model_parse(j.model, &m, &err), 0, "its model");
+		is_str(j.name, names[i], "its name");
+		pl_model_fini(&m);
+		pl_job_fini(&j);
+	}
+}
+
 int main(void)
 {
 	text();
@@ -309,5 +339,6 @@ int main(void)
 	errors();
 	checks();
 	units();
+	samples();
 	return done_testing();
 }
