@@ -304,7 +304,8 @@ static int order(struct reader *r, size_t *total, struct pl_err *err)
 		}
 		next += at[i].bytes; /* below 2^63: offsets are */
 	}
-	memcpy(w->w, sorted, w->n * sizeof(*sorted));
+	if (w->n)
+		memcpy(w->w, sorted, w->n * sizeof(*sorted));
 	*total = (size_t)next;
 out:
 	pl_free(at);
