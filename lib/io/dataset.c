@@ -4,7 +4,7 @@
  * The shuffle of an epoch is never stored: a Feistel network of four rounds permutes the numbers
  * below the next power of four, and what falls outside is permuted again (cycle walking; Black and
  * Rogaway, Ciphers with Arbitrary Finite Domains, CT-RSA 2002), fewer than four times on average.
- * So a sample's place costs some 20 ns, and any rank can ask for its own.
+ * So a sample's place costs some 40 ns, and any rank can ask for its own.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -22,12 +22,14 @@ int pl_parts_cut(struct pl_parts *p, const char *s, struct pl_err *err)
 	p->text = pl_strdup(s);
 	if (!p->text)
 		return pl_fail(err, PL_ENOMEM, "out of memory (the description of data)");
-	for (char *at = p->text, *comma = at; comma; at = comma + 1) {
-		comma = strchr(at, ',');
+	for (char *at = p->text; at;) {
+		char *comma = strchr(at, ',');
+
 		if (comma)
 			*comma = '\0';
 		PL_TRY(pl_grow(&p->part, &p->cap, p->n + 1, sizeof(*p->part), err));
 		p->part[p->n++] = at;
+		at = comma ? comma + 1 : NULL;
 	}
 out:
 	return rc;
@@ -320,8 +322,8 @@ static uint64_t permuted(uint64_t i, uint64_t n, uint64_t key)
 	do {
 		uint64_t l = i >> half, r = i & mask;
 
-		for (unsigned round = 0; round < 4; round++) {
-			uint64_t t = l ^ (pl_dataset_hash(key, round, r) & mask);
+		for (uint64_t round = 0; round < 4; round++) {
+			uint64_t s = key + (round << 32 | r), t = l ^ (pl_rng_next(&s) & mask);
 
 			l = r;
 			r = t;
@@ -336,6 +338,7 @@ void pl_dataset_draw(const struct pl_dataset *d, size_t first, size_t n, uint64_
 {
 	uint64_t at = ((uint64_t)step * (uint64_t)ranks + (uint64_t)rank) * (uint64_t)batch;
 	uint64_t places = n > (size_t)context ? n - (size_t)context : 1;
+	uint64_t epoch = at / n, key = pl_dataset_hash(seed, 2, epoch);
 
 	for (int i = 0; i < batch; i++, at++) {
 		if (d->token) {
@@ -343,8 +346,10 @@ void pl_dataset_draw(const struct pl_dataset *d, size_t first, size_t n, uint64_
 
 			index[i] = first + (size_t)((unsigned __int128)h * places >> 64);
 		} else {
-			uint64_t key = pl_dataset_hash(seed, 2, at / n);
-
+			if (at / n != epoch) {
+				epoch = at / n;
+				key = pl_dataset_hash(seed, 2, epoch);
+			}
 			index[i] = first + (size_t)permuted(at % n, n, key);
 		}
 	}
