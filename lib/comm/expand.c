@@ -697,7 +697,7 @@ uint8_t pl_comm_algo(const struct pl_world *w, uint8_t op, uint8_t algo, size_t 
 
 #define LARGE_OF_TWO ((size_t)768 << 10)
 
-/* By habit, from sweeps over TCP loopback with 2 to 8 ranks; pl_world_tune() measures it. */
+/* By habit, from sweeps over TCP loopback with 2 ranks; pl_world_tune() measures it. */
 void pl_algo_table(struct pl_world *w)
 {
 	static const uint8_t reduce[4] = { PL_CA_DIRECT, PL_CA_HALVING, PL_CA_RING, PL_CA_AUTO };

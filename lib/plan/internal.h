@@ -5,6 +5,7 @@
 
 #include "io/container.h"
 #include "io/json.h"
+#include "plan/job.h"
 #include "plan/plan.h"
 #include "plan/topology.h"
 
@@ -44,10 +45,30 @@ int pl_text_end(struct pl_text *t, struct pl_err *err) PL_MUST; /* nothing may b
 /* "paceline-plan 1" */
 int pl_text_version(struct pl_text *t, int64_t major, struct pl_err *err) PL_MUST;
 
+/* Is the whole of it a decimal number? Is it a letter with letters, digits, "_-." behind? */
+bool pl_text_number(const char *s, double *v);
+bool pl_text_is_key(const char *s, size_t n);
+/* "300GB/s" in bytes per ns; "8us". False: it is none. */
+bool pl_text_rate(const char *s, double *bytes_per_ns);
+bool pl_text_wait(const char *s, pl_ns *ns);
+
 /* A name, quoted where it must be, with a blank before it. */
 int pl_text_put_name(struct pl_buf *b, const char *s, size_t n, struct pl_err *err) PL_MUST;
 /* The shortest decimal that reads back as v. `out` of at least 40 bytes is returned. */
 const char *pl_text_real_str(char *out, size_t size, double v);
+
+/* ---- jobs ----------------------------------------------------------------------------------- */
+
+enum pl_job_type { PL_JOB_STRING, PL_JOB_CHOICE, PL_JOB_INT, PL_JOB_REAL, PL_JOB_TIME };
+struct pl_job_field { /* a statement of one value */
+	const char *key;
+	enum pl_job_type type;
+	size_t offset;	     /* into struct pl_job */
+	double min, max;     /* a real is above min, all others at least */
+	const char *choices; /* "a|b|c", NULL: any */
+};
+extern const struct pl_job_field pl_job_fields[];
+extern const size_t pl_job_n_fields;
 
 /* ---- rewrites ------------------------------------------------------------------------------- */
 

@@ -257,6 +257,25 @@ int pl_text_real(struct pl_text *t, double *v, const char *what, struct pl_err *
 	return 0;
 }
 
+bool pl_text_number(const char *s, double *v)
+{
+	char *end;
+
+	if (!*s || s[strspn(s, "0123456789.eE+-")])
+		return false;
+	*v = strtod(s, &end);
+	return end != s && !*end && isfinite(*v);
+}
+
+bool pl_text_is_key(const char *s, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!(isalpha((unsigned char)s[i]) ||
+		      (i && (isdigit((unsigned char)s[i]) || strchr("_-.", s[i])))))
+			return false;
+	return n > 0;
+}
+
 int pl_text_end(struct pl_text *t, struct pl_err *err)
 {
 	if (t->i < t->n)

@@ -177,7 +177,7 @@ out:
  */
 
 /* "300GB/s" in bytes per ns, which is GB/s. False: it is none. */
-static bool parse_rate(const char *s, double *v)
+bool pl_text_rate(const char *s, double *v)
 {
 	static const char prefix[] = "kMGT";
 	double f = 1, unit;
@@ -206,7 +206,7 @@ static bool parse_rate(const char *s, double *v)
 	return *v > 0 && *v <= MAX_RATE;
 }
 
-static bool parse_wait(const char *s, pl_ns *ns)
+bool pl_text_wait(const char *s, pl_ns *ns)
 {
 	static const struct {
 		const char *name;
@@ -282,14 +282,14 @@ static int read_link(struct pl_text *x, struct pl_topology *t, struct pl_err *er
 		return pl_text_fail(x, err, "a link is of scope host or network");
 	PL_TRY(expect(x, "bandwidth", err));
 	PL_TRY(pl_text_name(x, &s, "the bandwidth", err));
-	if (!parse_rate(s, &l.bytes_per_ns))
+	if (!pl_text_rate(s, &l.bytes_per_ns))
 		return pl_text_fail(x, err,
 				    "\"%s\" is no bandwidth above 0 and up to 1 PB/s, like "
 				    "100Gbit/s, 12.5GB/s or 12GiB/s",
 				    s);
 	PL_TRY(expect(x, "latency", err));
 	PL_TRY(pl_text_name(x, &s, "the latency", err));
-	if (!parse_wait(s, &l.latency_ns))
+	if (!pl_text_wait(s, &l.latency_ns))
 		return pl_text_fail(x, err, "\"%s\" is no time of at most an hour, like 8us", s);
 	l.shared = pl_text_key(x, "shared");
 	PL_TRY(pl_text_end(x, err));

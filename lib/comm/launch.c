@@ -1,0 +1,251 @@
+/*
+ * Who am I: rank and size from the environment that a launcher gives its processes.
+ *
+ * Own variables come first, then those of torchrun, Open MPI, PMI (MPICH, Intel MPI, srun
+ * --mpi=pmi2), PMIx, and Slurm's own. Launchers nest: mpirun starts its daemons through srun,
+ * torchrun is started by either; then the outer variables say where the inner launcher runs. So
+ * Slurm's are the last to be asked and are compared with nobody's. The others should agree: a RANK
+ * left over in a shell that calls mpirun is a mistake that would otherwise show as a hang. Constant
+ * time.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/comm.h"
+
+#define COUNT_MAX 1000000000
+
+struct source {
+	const char *by;
+	const char *rank, *size;
+	const char *local_rank, *local_size; /* NULL: not told */
+};
+static const struct source paceline = { "paceline", "PACELINE_RANK", "PACELINE_SIZE",
+					"PACELINE_LOCAL_RANK", "PACELINE_LOCAL_SIZE" };
+static const struct source others[] = {
+	{ "torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE" },
+	{ "openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+	  "OMPI_COMM_WORLD_LOCAL_SIZE" },
+	{ "pmi", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS" },
+	{ "pmix", "PMIX_RANK", NULL, "PMIX_LOCAL_RANK", "PMIX_LOCAL_SIZE" },
+};
+static const struct source slurm = { "slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID",
+				     NULL };
+
+static const char *env(const char *name)
+{
+	const char *s = name ? getenv(name) : NULL;
+
+	return s && *s ? s : NULL;
+}
+
+/* A whole number of min .. COUNT_MAX, -1 if the variable is not set. */
+static int number(const char *name, int min, int *v, struct pl_err *err)
+{
+	const char *s = env(name);
+	long n;
+	char *end;
+
+	*v = -1;
+	if (!s)
+		return 0;
+	n = strtol(s, &end, 10);
+	if (s[strspn(s, "0123456789")] || strlen(s) > 10 || *end || n < min || n > COUNT_MAX)
+		return pl_fail(err, PL_EUSAGE,
+			       "%s is \"%.100s\" in the environment, where a whole number of %d or "
+			       "more should be",
+			       name, s, min);
+	*v = (int)n;
+	return 0;
+}
+
+static int below(const char *a, int v, const char *b, int n, struct pl_err *err)
+{
+	if (v < 0 || n < 0 || v < n)
+		return 0;
+	return pl_fail(err, PL_EUSAGE,
+		       "the environment contradicts itself: %s is %d and %s is %d; ranks are 0 to "
+		       "%d",
+		       a, v, b, n, n - 1);
+}
+
+/* What a source says; found only if it says the rank. */
+static int look(const struct source *s, struct pl_launch *l, struct pl_err *err)
+{
+	int rc;
+
+	PL_TRY(number(s->rank, 0, &l->rank, err));
+	PL_TRY(number(s->size, 1, &l->size, err));
+	PL_TRY(number(s->local_rank, 0, &l->local_rank, err));
+	PL_TRY(number(s->local_size, 1, &l->local_size, err));
+	if (l->rank < 0)
+		return 0;
+	PL_TRY(below(s->rank, l->rank, s->size, l->size, err));
+	PL_TRY(below(s->local_rank, l->local_rank, s->local_size, l->local_size, err));
+	PL_TRY(below(s->local_rank, l->local_rank, s->size, l->size, err));
+	if (l->size >= 0 && l->local_size > l->size)
+		return pl_fail(err, PL_EUSAGE,
+			       "the environment contradicts itself: %s is %d, above %s, which is "
+			       "%d",
+			       s->local_size, l->local_size, s->size, l->size);
+	l->by = s->by;
+out:
+	return rc;
+}
+
+static int lacks(const char *rank, int v, const char *size, struct pl_err *err)
+{
+	return pl_fail(err, PL_EUSAGE,
+		       "%s is %d in the environment, but of how many ranks is not said; set %s, or "
+		       "unset %s",
+		       rank, v, size, rank);
+}
+
+/* A step of srun, and not the shell of a batch job or of salloc, which have the variables of the
+ * job: Slurm numbers those steps from 2^32 - 16 up. */
+static bool in_step(void)
+{
+	const char *id = env("SLURM_STEP_ID");
+
+	if (!id)
+		id = env("SLURM_STEPID");
+	return id && strtoull(id, NULL, 10) < 0xfffffff0u;
+}
+
+/* srun --mpi=pmix: the size is Slurm's, if it means the same ranks. */
+static int pmix_size(struct pl_launch *l, struct pl_err *err)
+{
+	struct pl_launch s = { 0 };
+	int rc = look(&slurm, &s, err);
+
+	if (rc < 0 || !in_step() || !s.by || s.rank != l->rank)
+		return rc;
+	l->size = s.size;
+	l->local_rank = l->local_rank < 0 ? s.local_rank : l->local_rank;
+	return 0;
+}
+
+static int agree(const struct source *a, const struct pl_launch *x, const struct source *b,
+		 const struct pl_launch *y, struct pl_err *err)
+{
+	if (x->rank != y->rank)
+		return pl_fail(err, PL_EUSAGE,
+			       "the environment contradicts itself: %s is %d and %s is %d; unset "
+			       "those of the launcher that is not in use, or set PACELINE_RANK and "
+			       "PACELINE_SIZE",
+			       a->rank, x->rank, b->rank, y->rank);
+	if (x->size >= 0 && y->size >= 0 && x->size != y->size)
+		return pl_fail(err, PL_EUSAGE,
+			       "the environment contradicts itself: %s is %d and %s is %d; unset "
+			       "those of the launcher that is not in use, or set PACELINE_RANK and "
+			       "PACELINE_SIZE",
+			       a->size, x->size, b->size, y->size);
+	return 0;
+}
+
+/* The first of the launchers that says a rank; the ones behind it must say the same, unless it is
+ * torchrun itself, which any of them may have started. */
+static int find(struct pl_launch *l, struct pl_err *err)
+{
+	const struct source *first = NULL;
+	int rc = 0;
+
+	for (size_t i = 0; i < PL_LEN(others); i++) {
+		struct pl_launch x = { 0 };
+
+		PL_TRY(look(&others[i], &x, err));
+		if (!x.by)
+			continue;
+		if (!first) {
+			first = &others[i];
+			*l = x;
+			if (env("TORCHELASTIC_RUN_ID") && i == 0)
+				return 0;
+			continue;
+		}
+		PL_TRY(agree(first, l, &others[i], &x, err));
+		l->size = l->size < 0 ? x.size : l->size;
+	}
+	if (!first && in_step())
+		PL_TRY(look(&slurm, l, err));
+	else if (first && !strcmp(first->by, "pmix"))
+		PL_TRY(pmix_size(l, err));
+out:
+	return rc;
+}
+
+static int copy(char *out, size_t size, const char *name, struct pl_err *err)
+{
+	const char *s = env(name);
+
+	if (!s)
+		return 0;
+	if (strlen(s) >= size)
+		return pl_fail(err, PL_EUSAGE, "%s in the environment is longer than %zu bytes",
+			       name, size - 1);
+	strcpy(out, s);
+	return 0;
+}
+
+/*
+ * torchrun's agent listens at MASTER_PORT itself where it says that it keeps the store; the next
+ * port is ours then.
+ */
+static int torchrun_meet(struct pl_launch *l, struct pl_err *err)
+{
+	const char *host = env("MASTER_ADDR"), *agent = env("TORCHELASTIC_USE_AGENT_STORE");
+	int port, rc = number("MASTER_PORT", 1, &port, err), n;
+
+	if (rc < 0 || (!host && port < 0))
+		return rc;
+	if (!host || port < 0)
+		return pl_fail(err, PL_EUSAGE,
+			       "of MASTER_ADDR and MASTER_PORT only one is set; set both, or "
+			       "PACELINE_MEET");
+	port += agent && !strcmp(agent, "True");
+	if (port > 65535)
+		return pl_fail(err, PL_EUSAGE, "MASTER_PORT leads to port %d; ports end at 65535",
+			       port);
+	n = snprintf(l->meet, sizeof(l->meet), "tcp:%s:%d", host, port);
+	if (n < 0 || (size_t)n >= sizeof(l->meet))
+		return pl_fail(err, PL_EUSAGE, "MASTER_ADDR is longer than %zu bytes",
+			       sizeof(l->meet) - 12);
+	return 0;
+}
+
+int pl_launch_find(struct pl_launch *l, struct pl_err *err)
+{
+	struct pl_launch own = { 0 };
+	int rc;
+
+	memset(l, 0, sizeof(*l));
+	l->rank = l->size = l->local_rank = l->local_size = -1;
+	PL_TRY(look(&paceline, &own, err));
+	if (own.by) {
+		if (own.size < 0)
+			return lacks(paceline.rank, own.rank, paceline.size, err);
+		*l = own;
+	} else {
+		struct pl_launch x = { .rank = -1, .size = -1, .local_rank = -1, .local_size = -1 };
+
+		PL_TRY(find(&x, err));
+		if (x.by)
+			*l = x;
+		if (l->by && l->size < 0)
+			l->size = own.size;
+		PL_TRY(below("the rank", l->rank, "the size", l->size, err));
+		if (l->by && l->size < 0) {
+			const struct source *s = &slurm;
+
+			for (size_t i = 0; i < PL_LEN(others); i++)
+				s = !strcmp(others[i].by, l->by) ? &others[i] : s;
+			return lacks(s->rank, l->rank, s->size ? s->size : paceline.size, err);
+		}
+	}
+	if (l->by && !strcmp(l->by, "torchrun"))
+		PL_TRY(torchrun_meet(l, err));
+	PL_TRY(copy(l->meet, sizeof(l->meet), "PACELINE_MEET", err));
+	rc = copy(l->token, sizeof(l->token), "PACELINE_TOKEN", err);
+out:
+	return rc;
+}

@@ -1,0 +1,61 @@
+/*
+ * dataset.h - samples to train on, read into memory: IDX, CSV, NPY, tokens, or made from a seed.
+ */
+#ifndef PL_DATASET_H
+#define PL_DATASET_H
+
+#include "core/core.h"
+#include "io/stream.h"
+
+struct pl_dataset {
+	size_t n;	    /* samples; of tokens: of the text */
+	int n_dims, dim[4]; /* of a sample; images of IDX: (1, H, W) */
+	size_t size;	    /* values of a sample: the product of dim */
+	float *x;	    /* (n, dim...) as in the file; NULL of tokens */
+	int32_t *y;	    /* (n): classes from 0; NULL */
+	float *target;	    /* (n, n_targets): regression; NULL */
+	int n_targets, classes;
+	int32_t *token; /* (n): a text; NULL */
+	int vocab;
+	char **word; /* (vocab) what a token stands for, (classes) what a class is called; NULL */
+	size_t n_words; /* of word */
+};
+/*
+ * "idx:IMAGES,LABELS" (gzip or plain), "csv:FILE[,label=COLUMN][,target=COLUMN]..." (libcsv; a
+ * header line; numbers; without either the last column is the label), "npy:X,Y" (Y whole numbers:
+ * classes, else targets), "tokens:FILE[,type=u16|bytes]" (.npy; u16 as nanoGPT writes them, which
+ * .bin means; else a text: each different byte a token, in their order),
+ * "synthetic:samples=N,dims=3x32x32, classes=10[,noise=F]", "synthetic:samples=N,dims=8,targets=2"
+ * or "synthetic:tokens=N,vocab=V", made from the seed so that it can be learned. PL_EUSAGE for a
+ * text that names no data, PL_EDATA names file and place.
+ */
+int pl_dataset_open(const char *spec, uint64_t seed, struct pl_dataset *d,
+		    struct pl_err *err) PL_MUST;
+void pl_dataset_fini(struct pl_dataset *d);
+/* The first of them are trained on, the others are held out: n x split, rounded, at least 1 (of a
+ * text: at least 2) and, with a split below 1, at most n - 1. */
+size_t pl_dataset_train(const struct pl_dataset *d, double split);
+/*
+ * Mean 0 and variance 1 over the first `train` samples: of x by column where a sample has one
+ * dimension, by channel of images (C, H, W), else of all values together. What does not vary is 0
+ * there. Values in the rest are moved and scaled by the same.
+ */
+void pl_dataset_normalise(struct pl_dataset *d, size_t train);
+
+/*
+ * Which samples a step takes, of n from `first` on: without replacement within an epoch, shuffled
+ * by the seed, the same for any number of ranks: rank r of R with batch B takes the r-th B of the
+ * step's R x B, and an epoch may end inside a step. Of tokens: places in the text, drawn, with
+ * context + 1 tokens behind them (the caller has seen to n > context). n is above 0, and index has
+ * room for B.
+ */
+void pl_dataset_draw(const struct pl_dataset *d, size_t first, size_t n, uint64_t seed,
+		     int64_t step, int rank, int ranks, int batch, int context, size_t *index);
+/*
+ * Those samples as a batch; what is NULL is not wanted. x (B, dim...), y (B), target (B,
+ * n_targets). Of tokens: ids (B, context), and in y (B, context) the tokens that follow.
+ */
+void pl_dataset_batch(const struct pl_dataset *d, const size_t *index, int batch, int context,
+		      float *x, int32_t *ids, int32_t *y, float *target);
+
+#endif

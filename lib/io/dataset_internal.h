@@ -1,0 +1,36 @@
+/* dataset_internal.h - what the files dataset*.c share. */
+#ifndef PL_DATASET_INTERNAL_H
+#define PL_DATASET_INTERNAL_H
+
+#include "io/dataset.h"
+#include "io/dtype.h"
+
+#define PL_CLASSES_MAX 65536
+#define PL_VALUES_MAX  ((size_t)1 << 34) /* of x */
+
+/* "a,b,key=value": the parts of a description, cut at commas. Zero-initialised is empty. */
+struct pl_parts {
+	char *text;	   /* owned; the parts point into it */
+	const char **part; /* n of them */
+	size_t n, cap;
+};
+int pl_parts_cut(struct pl_parts *p, const char *s, struct pl_err *err) PL_MUST;
+void pl_parts_fini(struct pl_parts *p);
+/* What stands behind "key=" in part i; NULL: it is another. */
+const char *pl_parts_value(const struct pl_parts *p, size_t i, const char *key);
+
+/* Is the whole of it a decimal number? */
+bool pl_dataset_real(const char *s, double *v);
+
+/* Each fills a dataset that is empty; what it holds when it fails is for the caller to free. */
+int pl_dataset_csv(const struct pl_parts *p, struct pl_dataset *d, struct pl_err *err) PL_MUST;
+int pl_dataset_tokens(const struct pl_parts *p, struct pl_dataset *d, struct pl_err *err) PL_MUST;
+int pl_dataset_synthetic(const struct pl_parts *p, uint64_t seed, struct pl_dataset *d,
+			 struct pl_err *err) PL_MUST;
+/* d->size from the dimensions. */
+void pl_dataset_size(struct pl_dataset *d);
+
+/* Random numbers that depend on nothing but these three. */
+uint64_t pl_dataset_hash(uint64_t seed, uint64_t a, uint64_t b);
+
+#endif

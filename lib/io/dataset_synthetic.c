@@ -1,0 +1,315 @@
+/*
+ * Data made from a seed, so that something can be learned of it and nobody needs a file.
+ *
+ * Classes: each has two patterns; a sample is one of them, of images moved by up to an eighth of
+ * their size, with noise on top. Patterns of images are smooth: random values on a coarse grid,
+ * interpolated, so that convolutions have something to find. Targets: a linear map of random
+ * values, with noise. Tokens: a chain in which each token has four successors, of probability 1/2,
+ * 1/4, 1/8 and 1/8, so that no model gets below a loss of 1.75 bits (1.21 nats).
+ *
+ * Sums and products alone make the numbers, in one order: they are the same on every machine. A
+ * "normal" number is the sum of four uniform ones, whose deviation is 1. Linear.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/dataset_internal.h"
+
+#define VALUES_MAX ((int64_t)1 << 31)
+#define SQRT3	   1.7320508075688772f
+#define GRID	   4 /* pixels between values of a coarse pattern */
+
+enum { S_CLASS = 16, S_PATTERN, S_SAMPLE, S_MAP, S_TOKEN, S_CHAIN };
+
+struct options {
+	int64_t samples, classes, targets, tokens, vocab;
+	double noise;
+	int n_dims, dim[4];
+};
+
+static float normal(uint64_t *rng)
+{
+	uint64_t u = pl_rng_next(rng);
+	uint32_t sum = (uint32_t)(u & 0xffff) + (uint32_t)(u >> 16 & 0xffff) +
+		       (uint32_t)(u >> 32 & 0xffff) + (uint32_t)(u >> 48);
+
+	return ((float)sum * 0x1p-16f - 2.0f) * SQRT3;
+}
+
+/* ---- options ------------------------------------------------------------------------------------
+ */
+
+static bool whole(const char *s, int64_t min, int64_t max, int64_t *v)
+{
+	size_t n = strspn(s, "0123456789");
+
+	if (!n || n > 18 || s[n])
+		return false;
+	*v = strtoll(s, NULL, 10);
+	return *v >= min && *v <= max;
+}
+
+/* "3x32x32" */
+static bool dims(const char *s, struct options *o)
+{
+	o->n_dims = 0;
+	for (;;) {
+		size_t n = strspn(s, "0123456789");
+		char text[16];
+		int64_t v;
+
+		if (!n || n >= sizeof(text) || o->n_dims == 4)
+			return false;
+		memcpy(text, s, n);
+		text[n] = '\0';
+		if (!whole(text, 1, 1 << 20, &v))
+			return false;
+		o->dim[o->n_dims++] = (int)v;
+		s += n;
+		if (!*s)
+			return true;
+		if (*s++ != 'x')
+			return false;
+	}
+}
+
+static bool option(const struct pl_parts *p, size_t i, struct options *o)
+{
+	const struct {
+		const char *key;
+		int64_t *v, min, max;
+	} keys[] = {
+		{ "samples", &o->samples, 1, VALUES_MAX },
+		{ "classes", &o->classes, 2, PL_CLASSES_MAX },
+		{ "targets", &o->targets, 1, 65536 },
+		{ "tokens", &o->tokens, 2, VALUES_MAX },
+		{ "vocab", &o->vocab, 4, 1 << 24 },
+	};
+	const char *s;
+
+	for (size_t k = 0; k < PL_LEN(keys); k++)
+		if ((s = pl_parts_value(p, i, keys[k].key)))
+			return whole(s, keys[k].min, keys[k].max, keys[k].v);
+	if ((s = pl_parts_value(p, i, "dims")))
+		return dims(s, o);
+	s = pl_parts_value(p, i, "noise");
+	return s && pl_dataset_real(s, &o->noise) && o->noise >= 0 && o->noise <= 1000;
+}
+
+static int options(const struct pl_parts *p, struct options *o, struct pl_err *err)
+{
+	double size = 1;
+	bool text;
+
+	for (size_t i = 0; i < p->n; i++)
+		if (*p->part[i] && !option(p, i, o))
+			return pl_fail(err, PL_EUSAGE,
+				       "data synthetic: \"%.100s\" is none of samples=N, "
+				       "dims=3x32x32, classes=N (from 2), targets=N, noise=F, or "
+				       "tokens=N, vocab=N (from 4)",
+				       p->part[i]);
+	text = o->tokens || o->vocab;
+	if (text && (o->samples || o->classes || o->targets || o->n_dims))
+		return pl_fail(err, PL_EUSAGE,
+			       "data synthetic: tokens and vocab, or samples, dims, classes and "
+			       "targets, not both");
+	if (o->classes && o->targets)
+		return pl_fail(err, PL_EUSAGE, "data synthetic: classes or targets, not both");
+	if (text) {
+		o->tokens = o->tokens ? o->tokens : 100000;
+		o->vocab = o->vocab ? o->vocab : 64;
+		return 0;
+	}
+	o->samples = o->samples ? o->samples : 10000;
+	o->classes = o->classes || o->targets ? o->classes : 10;
+	if (!o->n_dims) {
+		static const int usual[] = { 1, 28, 28 };
+
+		o->n_dims = 3;
+		memcpy(o->dim, usual, sizeof(usual));
+	}
+	for (int i = 0; i < o->n_dims; i++)
+		size *= o->dim[i];
+	if (size * (double)(o->samples + 2 * o->classes + o->targets) > (double)VALUES_MAX)
+		return pl_fail(err, PL_EUSAGE, "data synthetic: more than 2^31 values");
+	return 0;
+}
+
+/* ---- patterns -----------------------------------------------------------------------------------
+ */
+
+/* A smooth plane (h, w). */
+static void plane(uint64_t *rng, int h, int w, float *grid, float *out)
+{
+	int rows = h / GRID + 2, columns = w / GRID + 2;
+
+	for (int i = 0; i < rows * columns; i++)
+		grid[i] = normal(rng);
+	for (int y = 0; y < h; y++)
+		for (int x = 0; x < w; x++) {
+			const float *g = grid + y / GRID * columns + x / GRID;
+			float fy = (float)(y % GRID) / GRID, fx = (float)(x % GRID) / GRID;
+			float top = g[0] + (g[1] - g[0]) * fx,
+			      low = g[columns] + (g[columns + 1] - g[columns]) * fx;
+
+			out[y * w + x] = top + (low - top) * fy;
+		}
+}
+
+/* Is a sample planes of two dimensions? Then how many, of what size. */
+static bool image(const struct pl_dataset *d, int *planes, int *h, int *w)
+{
+	if (d->n_dims != 2 && d->n_dims != 3)
+		return false;
+	*planes = d->n_dims == 3 ? d->dim[0] : 1;
+	*h = d->dim[d->n_dims - 2];
+	*w = d->dim[d->n_dims - 1];
+	return true;
+}
+
+/* The pattern (dim...) of a class and variant. */
+static int make_pattern(const struct pl_dataset *d, uint64_t key, float *out, struct pl_err *err)
+{
+	uint64_t rng = key;
+	float *grid;
+	int planes, h, w, rc;
+
+	if (!image(d, &planes, &h, &w)) {
+		for (size_t i = 0; i < d->size; i++)
+			out[i] = normal(&rng);
+		return 0;
+	}
+	PL_TRY(pl_alloc(&grid, (size_t)(h / GRID + 2) * (size_t)(w / GRID + 2), sizeof(*grid),
+			err));
+	for (int c = 0; c < planes; c++)
+		plane(&rng, h, w, grid, out + (size_t)c * (size_t)h * (size_t)w);
+	pl_free(grid);
+out:
+	return rc;
+}
+
+/* The pattern moved by (dy, dx), 0 where it does not reach, and noise. */
+static void make_sample(const struct pl_dataset *d, const float *pattern, uint64_t *rng,
+			float noise, float *out)
+{
+	int planes, h, w, dy, dx;
+
+	if (!image(d, &planes, &h, &w)) {
+		for (size_t i = 0; i < d->size; i++)
+			out[i] = pattern[i] + noise * normal(rng);
+		return;
+	}
+	dy = (int)(pl_rng_next(rng) % (uint64_t)(h / 8 * 2 + 1)) - h / 8;
+	dx = (int)(pl_rng_next(rng) % (uint64_t)(w / 8 * 2 + 1)) - w / 8;
+	for (int c = 0; c < planes; c++, pattern += (size_t)h * (size_t)w)
+		for (int y = 0; y < h; y++)
+			for (int x = 0; x < w; x++) {
+				int sy = y + dy, sx = x + dx;
+				bool in = sy >= 0 && sy < h && sx >= 0 && sx < w;
+
+				*out++ = (in ? pattern[(size_t)sy * (size_t)w + (size_t)sx] : 0) +
+					 noise * normal(rng);
+			}
+}
+
+/* ---- the three kinds ----------------------------------------------------------------------------
+ */
+
+static int make_classes(const struct options *o, uint64_t seed, struct pl_dataset *d,
+			struct pl_err *err)
+{
+	float noise = (float)o->noise, *pattern = NULL;
+	int rc;
+
+	d->classes = (int)o->classes;
+	PL_TRY(pl_alloc(&pattern, 2 * (size_t)d->classes * d->size, sizeof(*pattern), err));
+	PL_TRY(pl_alloc(&d->y, d->n, sizeof(*d->y), err));
+	for (size_t i = 0; i < 2 * (size_t)d->classes; i++)
+		PL_TRY(make_pattern(d, pl_dataset_hash(seed, S_PATTERN, i), pattern + i * d->size,
+				    err));
+	for (size_t i = 0; i < d->n; i++) {
+		uint64_t rng = pl_dataset_hash(seed, S_SAMPLE, i);
+		size_t k = (size_t)(pl_rng_next(&rng) % (2 * (uint64_t)d->classes));
+
+		d->y[i] = (int32_t)(k / 2);
+		make_sample(d, pattern + k * d->size, &rng, noise, d->x + i * d->size);
+	}
+out:
+	pl_free(pattern);
+	return rc;
+}
+
+static int make_targets(const struct options *o, uint64_t seed, struct pl_dataset *d,
+			struct pl_err *err)
+{
+	float *map = NULL, shrink = 1.0f / (float)sqrt((double)d->size);
+	uint64_t rng = pl_dataset_hash(seed, S_MAP, 0);
+	size_t k = (size_t)o->targets;
+	int rc;
+
+	d->n_targets = (int)o->targets;
+	PL_TRY(pl_alloc(&map, k * d->size, sizeof(*map), err));
+	PL_TRY(pl_alloc(&d->target, d->n * k, sizeof(*d->target), err));
+	for (size_t i = 0; i < k * d->size; i++)
+		map[i] = normal(&rng) * shrink;
+	for (size_t i = 0; i < d->n; i++) {
+		float *x = d->x + i * d->size;
+
+		rng = pl_dataset_hash(seed, S_SAMPLE, i);
+		for (size_t c = 0; c < d->size; c++)
+			x[c] = normal(&rng);
+		for (size_t t = 0; t < k; t++) {
+			float sum = 0.1f * (float)o->noise * normal(&rng);
+
+			for (size_t c = 0; c < d->size; c++)
+				sum += map[t * d->size + c] * x[c];
+			d->target[i * k + t] = sum;
+		}
+	}
+out:
+	pl_free(map);
+	return rc;
+}
+
+static int make_tokens(const struct options *o, uint64_t seed, struct pl_dataset *d,
+		       struct pl_err *err)
+{
+	/* of eight equal chances, which successor */
+	static const uint8_t which[8] = { 0, 0, 0, 0, 1, 1, 2, 3 };
+	uint64_t rng = pl_dataset_hash(seed, S_TOKEN, 0), at = 0;
+	int rc;
+
+	d->n = (size_t)o->tokens;
+	d->vocab = (int)o->vocab;
+	PL_TRY(pl_alloc(&d->token, d->n, sizeof(*d->token), err));
+	for (size_t i = 0; i < d->n; i++) {
+		uint64_t vocab = (uint64_t)d->vocab, k = which[pl_rng_next(&rng) >> 61];
+
+		/* a quarter of the vocabulary each, so that the four differ */
+		at = pl_dataset_hash(seed, S_CHAIN, 4 * at + k) % (vocab / 4) * 4 + k;
+		d->token[i] = (int32_t)at;
+	}
+out:
+	return rc;
+}
+
+int pl_dataset_synthetic(const struct pl_parts *p, uint64_t seed, struct pl_dataset *d,
+			 struct pl_err *err)
+{
+	struct options o = { .noise = 1 };
+	int rc = options(p, &o, err);
+
+	if (rc < 0)
+		return rc;
+	if (o.tokens)
+		return make_tokens(&o, seed, d, err);
+	d->n = (size_t)o.samples;
+	d->n_dims = o.n_dims;
+	memcpy(d->dim, o.dim, sizeof(d->dim));
+	pl_dataset_size(d);
+	PL_TRY(pl_alloc(&d->x, d->n * d->size, sizeof(*d->x), err));
+	rc = o.targets ? make_targets(&o, seed, d, err) : make_classes(&o, seed, d, err);
+out:
+	return rc;
+}

@@ -1,0 +1,235 @@
+/*
+ * Elements of arrays as float32 and as classes, arrays taken from an input.
+ *
+ * Half precision is widened by its exponent and mantissa (IEEE 754 binary16), bfloat16 is the upper
+ * half of a float32. Hosts are little-endian, as the files are. Linear.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "io/dtype.h"
+
+#define TAKE_STEP ((size_t)1 << 20)
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "arrays are little-endian");
+
+static const struct {
+	const char *name;
+	size_t size;
+} types[] = {
+	[PL_DT_F32] = { "F32", 4 },   [PL_DT_F64] = { "F64", 8 }, [PL_DT_F16] = { "F16", 2 },
+	[PL_DT_BF16] = { "BF16", 2 }, [PL_DT_I32] = { "I32", 4 }, [PL_DT_I64] = { "I64", 8 },
+	[PL_DT_U8] = { "U8", 1 },     [PL_DT_I8] = { "I8", 1 },	  [PL_DT_I16] = { "I16", 2 },
+	[PL_DT_U16] = { "U16", 2 },   [PL_DT_U32] = { "U32", 4 }, [PL_DT_U64] = { "U64", 8 },
+	[PL_DT_BOOL] = { "BOOL", 1 },
+};
+_Static_assert(PL_LEN(types) == PL_DT_COUNT_, "a type without a name");
+
+size_t pl_dtype_size(unsigned dtype)
+{
+	return dtype < PL_DT_COUNT_ ? types[dtype].size : 0;
+}
+
+const char *pl_dtype_name(unsigned dtype)
+{
+	return dtype < PL_DT_COUNT_ ? types[dtype].name : "unknown";
+}
+
+static float f32_bits(uint32_t u)
+{
+	float f;
+
+	memcpy(&f, &u, 4);
+	return f;
+}
+
+static float half(uint16_t h)
+{
+	uint32_t sign = (uint32_t)(h & 0x8000) << 16, e = h >> 10 & 31, m = h & 1023;
+
+	if (e == 31)
+		return f32_bits(sign | 0x7f800000 | m << 13);
+	if (e)
+		return f32_bits(sign | (e + 112) << 23 | m << 13);
+	/* below the smallest normal: m times 2^-24, which is exact */
+	return (sign ? -1.0f : 1.0f) * (float)m * 0x1p-24f;
+}
+
+#define ELEMENT(type, expr)                                                                        \
+	for (size_t i = 0; i < n; i++) {                                                           \
+		type v;                                                                            \
+                                                                                                   \
+		memcpy(&v, p + i * sizeof(v), sizeof(v));                                          \
+		expr;                                                                              \
+	}                                                                                          \
+	break
+
+void pl_dtype_f32(unsigned dtype, const void *src, size_t n, float *out)
+{
+	const uint8_t *p = src;
+
+	switch ((enum pl_dtype)dtype) {
+	case PL_DT_F32:
+		if (n)
+			memcpy(out, src, n * sizeof(*out));
+		break;
+	case PL_DT_F64:
+		ELEMENT(double, out[i] = (float)v);
+	case PL_DT_F16:
+		ELEMENT(uint16_t, out[i] = half(v));
+	case PL_DT_BF16:
+		ELEMENT(uint16_t, out[i] = f32_bits((uint32_t)v << 16));
+	case PL_DT_I32:
+		ELEMENT(int32_t, out[i] = (float)v);
+	case PL_DT_I64:
+		ELEMENT(int64_t, out[i] = (float)v);
+	case PL_DT_U8:
+		ELEMENT(uint8_t, out[i] = (float)v);
+	case PL_DT_I8:
+		ELEMENT(int8_t, out[i] = (float)v);
+	case PL_DT_I16:
+		ELEMENT(int16_t, out[i] = (float)v);
+	case PL_DT_U16:
+		ELEMENT(uint16_t, out[i] = (float)v);
+	case PL_DT_U32:
+		ELEMENT(uint32_t, out[i] = (float)v);
+	case PL_DT_U64:
+		ELEMENT(uint64_t, out[i] = (float)v);
+	case PL_DT_BOOL:
+		ELEMENT(uint8_t, out[i] = v ? 1.0f : 0.0f);
+	case PL_DT_COUNT_:
+		break;
+	}
+}
+
+/* One element as an integer; -1: it is none of 0 .. INT64_MAX. */
+static int64_t whole(unsigned dtype, const uint8_t *p)
+{
+	double d = -1;
+	float f;
+
+	switch ((enum pl_dtype)dtype) {
+	case PL_DT_I64:
+	case PL_DT_U64: {
+		int64_t v;
+
+		memcpy(&v, p, sizeof(v));
+		return v < 0 ? -1 : v;
+	}
+	case PL_DT_F64:
+		memcpy(&d, p, sizeof(d));
+		break;
+	default:
+		pl_dtype_f32(dtype, p, 1, &f);
+		d = (double)f;
+		break;
+	case PL_DT_I32: {
+		int32_t v;
+
+		memcpy(&v, p, sizeof(v));
+		return v < 0 ? -1 : v;
+	}
+	case PL_DT_U32: {
+		uint32_t v;
+
+		memcpy(&v, p, sizeof(v));
+		return v;
+	}
+	}
+	return d >= 0 && d < 0x1p62 && d == floor(d) ? (int64_t)d : -1;
+}
+
+bool pl_dtype_i32(unsigned dtype, const void *src, size_t n, int32_t max, int32_t *out, size_t *at)
+{
+	size_t size = pl_dtype_size(dtype);
+
+	for (size_t i = 0; i < n; i++) {
+		int64_t v = whole(dtype, (const uint8_t *)src + i * size);
+
+		if (v < 0 || v > max) {
+			*at = i;
+			return false;
+		}
+		out[i] = (int32_t)v;
+	}
+	return true;
+}
+
+/* ---- arrays -------------------------------------------------------------------------------------
+ */
+
+void pl_array_fini(struct pl_array *a)
+{
+	pl_buf_fini(&a->data);
+	memset(a, 0, sizeof(*a));
+}
+
+int pl_array_count(struct pl_array *a, struct pl_err *err)
+{
+	size_t n = 1, bytes;
+
+	for (int i = 0; i < a->n_dims; i++)
+		if (a->dim[i] < 0 || __builtin_mul_overflow(n, (size_t)a->dim[i], &n))
+			return pl_fail(err, PL_EDATA, "its dimensions multiply beyond 2^64");
+	if (__builtin_mul_overflow(n, pl_dtype_size(a->dtype), &bytes) || bytes > INT64_MAX)
+		return pl_fail(err, PL_EDATA, "its dimensions make more than 2^63 bytes");
+	a->n = n;
+	return 0;
+}
+
+int pl_array_take(struct pl_in *in, size_t n, struct pl_buf *b, struct pl_err *err)
+{
+	size_t left = n;
+	int rc = 0;
+
+	while (left) {
+		size_t step = pl_min_size(left, TAKE_STEP);
+		int64_t got;
+
+		PL_TRY(pl_buf_need(b, step, err));
+		got = pl_in_read(in, b->p + b->n, step, err);
+		if (got < 0)
+			return (int)got;
+		if (!got)
+			return pl_fail(err, PL_EDATA,
+				       "%s: byte %lld: the end, with %zu of %zu bytes still to "
+				       "come; the file was cut",
+				       pl_in_name(in), (long long)pl_in_offset(in), left, n);
+		b->n += (size_t)got;
+		left -= (size_t)got;
+	}
+out:
+	return rc;
+}
+
+void pl_array_swap(struct pl_array *a)
+{
+	size_t size = pl_dtype_size(a->dtype);
+	uint8_t *p = a->data.p;
+
+	for (size_t n = size > 1 ? a->n : 0; n; n--, p += size)
+		for (size_t i = 0; i < size / 2; i++) {
+			uint8_t t = p[i];
+
+			p[i] = p[size - 1 - i];
+			p[size - 1 - i] = t;
+		}
+}
+
+struct pl_in *pl_in_open_any(const char *path, struct pl_err *err)
+{
+	struct pl_in *in = pl_in_open(path, err);
+	const uint8_t *p;
+	int64_t n;
+
+	if (!in)
+		return NULL;
+	n = pl_in_peek(in, 3, &p, err);
+	if (n < 0) {
+		pl_in_close(in);
+		return NULL;
+	}
+	if (n >= 3 && p[0] == 0x1f && p[1] == 0x8b && p[2] == 8)
+		return pl_in_gunzip(in, NULL, err);
+	return in;
+}

@@ -1,0 +1,63 @@
+/*
+ * dtype.h - types of numbers in files of arrays, and arrays as such files have them (NPY, IDX).
+ */
+#ifndef PL_DTYPE_H
+#define PL_DTYPE_H
+
+#include "io/stream.h"
+
+enum pl_dtype {
+	PL_DT_F32,
+	PL_DT_F64,
+	PL_DT_F16,
+	PL_DT_BF16,
+	PL_DT_I32,
+	PL_DT_I64,
+	PL_DT_U8,
+	PL_DT_I8,
+	PL_DT_I16,
+	PL_DT_U16,
+	PL_DT_U32,
+	PL_DT_U64,
+	PL_DT_BOOL,
+	PL_DT_COUNT_
+};
+size_t pl_dtype_size(unsigned dtype);	   /* bytes of an element */
+const char *pl_dtype_name(unsigned dtype); /* "F32", as safetensors calls it */
+/* n elements (little-endian, aligned or not) as float32, rounded to nearest. */
+void pl_dtype_f32(unsigned dtype, const void *src, size_t n, float *out);
+/* The same as integers. False: one is not whole, or below 0, or above `max`; *at is its index. */
+bool pl_dtype_i32(unsigned dtype, const void *src, size_t n, int32_t max, int32_t *out, size_t *at);
+
+/* Row-major. Zero-initialised is empty. */
+struct pl_array {
+	uint8_t dtype; /* enum pl_dtype */
+	int n_dims;
+	int64_t dim[8];
+	size_t n;	    /* elements */
+	struct pl_buf data; /* n elements, little-endian */
+};
+void pl_array_fini(struct pl_array *a);
+/* The product of the dimensions into a->n; PL_EDATA if its bytes are beyond counting. */
+int pl_array_count(struct pl_array *a, struct pl_err *err) PL_MUST;
+/*
+ * The next n bytes of `in`, behind what b holds. Memory follows what arrives: a size that the
+ * input does not keep costs nothing. Less than n: PL_EDATA.
+ */
+int pl_array_take(struct pl_in *in, size_t n, struct pl_buf *b, struct pl_err *err) PL_MUST;
+
+void pl_array_swap(struct pl_array *a); /* each element's bytes the other way round */
+
+/*
+ * numpy's format (NEP 1), versions 1.0 to 3.0, C order, of the types above but BF16. Whatever
+ * stands behind the array is left unread. PL_EDATA names the input.
+ */
+int pl_npy_read(struct pl_in *in, struct pl_array *a, struct pl_err *err) PL_MUST;
+bool pl_npy_probe(const uint8_t *p, size_t n); /* of the first 6 bytes */
+/* IDX, as the MNIST files have it; big-endian in the file. */
+int pl_idx_read(struct pl_in *in, struct pl_array *a, struct pl_err *err) PL_MUST;
+
+/* pl_in_open(), and inflated if it begins as gzip does. */
+struct pl_in *pl_in_open_any(const char *path, struct pl_err *err);
+
+#endif

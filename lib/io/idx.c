@@ -1,0 +1,71 @@
+/*
+ * IDX: two zero bytes, a type, the number of dimensions, each as 32 bits big-endian, the elements.
+ * As described with the MNIST files (LeCun, Cortes, Burges). Linear.
+ */
+#include <string.h>
+
+#include "io/dtype.h"
+
+static uint32_t be32(const uint8_t *p)
+{
+	return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+static int type_of(uint8_t code)
+{
+	static const struct {
+		uint8_t code, dtype;
+	} types[] = { { 8, PL_DT_U8 },	 { 9, PL_DT_I8 },   { 11, PL_DT_I16 },
+		      { 12, PL_DT_I32 }, { 13, PL_DT_F32 }, { 14, PL_DT_F64 } };
+
+	for (size_t i = 0; i < PL_LEN(types); i++)
+		if (types[i].code == code)
+			return types[i].dtype;
+	return -1;
+}
+
+int pl_idx_read(struct pl_in *in, struct pl_array *a, struct pl_err *err)
+{
+	const char *name = pl_in_name(in);
+	uint8_t head[4 + 4 * PL_LEN(a->dim)];
+	int64_t got;
+	int type, rc;
+
+	memset(a, 0, sizeof(*a));
+	got = pl_in_read(in, head, 4, err);
+	if (got < 0)
+		return (int)got;
+	if (got < 4 || head[0] || head[1])
+		return pl_fail(err, PL_EDATA,
+			       "%s: byte 0: this is no IDX file: it begins with two zero bytes, a "
+			       "type and the number of dimensions",
+			       name);
+	type = type_of(head[2]);
+	if (type < 0)
+		return pl_fail(err, PL_EDATA,
+			       "%s: byte 2: there is no IDX type 0x%02x; there are 08, 09, 0b, 0c, "
+			       "0d and 0e",
+			       name, head[2]);
+	if (head[3] < 1 || head[3] > PL_LEN(a->dim))
+		return pl_fail(err, PL_EDATA, "%s: byte 3: %u dimensions; 1 to %zu are read", name,
+			       head[3], PL_LEN(a->dim));
+	a->dtype = (uint8_t)type;
+	a->n_dims = head[3];
+	got = pl_in_read(in, head + 4, 4 * (size_t)a->n_dims, err);
+	if (got < 0)
+		return (int)got;
+	if (got < 4 * a->n_dims)
+		return pl_fail(err, PL_EDATA, "%s: byte %lld: the end, inside the head", name,
+			       (long long)pl_in_offset(in));
+	for (int i = 0; i < a->n_dims; i++)
+		a->dim[i] = be32(head + 4 + 4 * i);
+	rc = pl_array_count(a, err);
+	if (rc < 0)
+		return pl_wrap(err, "%s", name);
+	rc = pl_array_take(in, a->n * pl_dtype_size(a->dtype), &a->data, err);
+	if (rc < 0)
+		pl_array_fini(a);
+	else
+		pl_array_swap(a);
+	return rc;
+}

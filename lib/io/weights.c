@@ -1,0 +1,233 @@
+/*
+ * Weights in memory: adding, finding, conversion; and the writer of safetensors.
+ *
+ * A file is 8 bytes with the length of a JSON header, the header, and the data without gaps. The
+ * header is padded with blanks, which the format allows, so that the data begins at a multiple of
+ * 64 bytes. O(n log n) in the tensors.
+ */
+#include <string.h>
+
+#include "io/internal.h"
+#include "io/json.h"
+#include "io/weights.h"
+
+#define ALIGN 64u
+
+void pl_weights_fini(struct pl_weights *w)
+{
+	for (size_t i = 0; i < w->n; i++)
+		pl_free(w->w[i].name);
+	for (size_t i = 0; i < w->n_meta; i++)
+		pl_free(w->meta[i]);
+	pl_free(w->w);
+	pl_free(w->meta);
+	pl_free(w->memory);
+	memset(w, 0, sizeof(*w));
+}
+
+const struct pl_weight *pl_weights_find(const struct pl_weights *w, const char *name)
+{
+	for (size_t i = 0; i < w->n; i++)
+		if (!strcmp(w->w[i].name, name))
+			return &w->w[i];
+	return NULL;
+}
+
+const char *pl_weights_meta(const struct pl_weights *w, const char *key)
+{
+	for (size_t i = 0; i + 1 < w->n_meta; i += 2)
+		if (!strcmp(w->meta[i], key))
+			return w->meta[i + 1];
+	return NULL;
+}
+
+int pl_weights_f32(const struct pl_weight *w, float *out, size_t n, struct pl_err *err)
+{
+	size_t have = w->bytes / pl_dtype_size(w->dtype);
+
+	if (have != n)
+		return pl_fail(err, PL_EDATA,
+			       "tensor \"%.200s\" has %zu values where %zu are wanted; are the "
+			       "weights of another model?",
+			       w->name, have, n);
+	pl_dtype_f32(w->dtype, w->data, n, out);
+	return 0;
+}
+
+/* ---- adding -------------------------------------------------------------------------------------
+ */
+
+int pl_weights_add(struct pl_weights *w, const char *name, int n_dims, const int *dim,
+		   const float *data, struct pl_err *err)
+{
+	struct pl_weight x = { .dtype = PL_DT_F32, .n_dims = n_dims, .data = data };
+	size_t n = 1;
+	int rc;
+
+	if (n_dims < 0 || n_dims > (int)PL_LEN(x.dim))
+		return pl_fail(err, PL_EINTERNAL, "weights of %d dimensions", n_dims);
+	for (int i = 0; i < n_dims; i++) {
+		x.dim[i] = dim[i];
+		n *= (size_t)dim[i];
+	}
+	x.bytes = n * sizeof(*data);
+	PL_TRY(pl_grow(&w->w, &w->cap, w->n + 1, sizeof(*w->w), err));
+	x.name = pl_strdup(name);
+	if (!x.name)
+		return pl_fail(err, PL_ENOMEM, "out of memory (the name of a tensor)");
+	w->w[w->n++] = x;
+out:
+	return rc;
+}
+
+int pl_weights_add_meta(struct pl_weights *w, const char *key, const char *value,
+			struct pl_err *err)
+{
+	int rc = pl_grow(&w->meta, &w->cap_meta, w->n_meta + 2, sizeof(*w->meta), err);
+
+	if (rc < 0)
+		return rc;
+	w->meta[w->n_meta] = pl_strdup(key);
+	w->meta[w->n_meta + 1] = pl_strdup(value);
+	w->n_meta += 2;
+	if (w->meta[w->n_meta - 2] && w->meta[w->n_meta - 1])
+		return 0;
+	pl_free(w->meta[--w->n_meta]);
+	pl_free(w->meta[--w->n_meta]);
+	return pl_fail(err, PL_ENOMEM, "out of memory (what is said of weights)");
+}
+
+/* ---- writing ------------------------------------------------------------------------------------
+ */
+
+static int by_size_and_name(const void *a, const void *b)
+{
+	const struct pl_weight *x = *(const struct pl_weight *const *)a,
+			       *y = *(const struct pl_weight *const *)b;
+	size_t m = pl_dtype_size(x->dtype), n = pl_dtype_size(y->dtype);
+
+	return m != n ? (m < n) - (m > n) : strcmp(x->name, y->name);
+}
+
+/* Is each fit to be written? */
+static int check(const struct pl_weight *const *w, size_t n, struct pl_err *err)
+{
+	for (size_t i = 0; i < n; i++) {
+		size_t bytes = pl_dtype_size(w[i]->dtype);
+
+		for (int k = 0; k < w[i]->n_dims; k++)
+			if (__builtin_mul_overflow(bytes, (size_t)w[i]->dim[k], &bytes))
+				bytes = SIZE_MAX;
+		if (!pl_dtype_size(w[i]->dtype) || bytes != w[i]->bytes)
+			return pl_fail(err, PL_EINTERNAL,
+				       "tensor \"%.200s\" of %zu bytes does not have its shape",
+				       w[i]->name, w[i]->bytes);
+		if (!strcmp(w[i]->name, "__metadata__"))
+			return pl_fail(err, PL_EDATA,
+				       "no tensor can be named __metadata__ in this format");
+	}
+	for (size_t i = 1; i < n; i++)
+		if (!by_size_and_name(&w[i - 1], &w[i]))
+			return pl_fail(err, PL_EDATA, "two tensors are named \"%.200s\"",
+				       w[i]->name);
+	return 0;
+}
+
+static int put_meta(struct pl_jsonw *j, const struct pl_weights *w, struct pl_err *err)
+{
+	int rc = 0;
+
+	if (!w->n_meta)
+		return 0;
+	PL_TRY(pl_jsonw_key(j, "__metadata__", err));
+	PL_TRY(pl_jsonw_open(j, '{', err));
+	for (size_t i = 0; i + 1 < w->n_meta; i += 2)
+		PL_TRY(pl_jsonw_kstr(j, w->meta[i], w->meta[i + 1], err));
+	rc = pl_jsonw_close(j, err);
+out:
+	return rc;
+}
+
+static int put_weight(struct pl_jsonw *j, const struct pl_weight *w, size_t *at, struct pl_err *err)
+{
+	int rc;
+
+	PL_TRY(pl_jsonw_key(j, w->name, err));
+	PL_TRY(pl_jsonw_open(j, '{', err));
+	PL_TRY(pl_jsonw_kstr(j, "dtype", pl_dtype_name(w->dtype), err));
+	PL_TRY(pl_jsonw_key(j, "shape", err));
+	PL_TRY(pl_jsonw_open(j, '[', err));
+	for (int i = 0; i < w->n_dims; i++)
+		PL_TRY(pl_jsonw_i64(j, w->dim[i], err));
+	PL_TRY(pl_jsonw_close(j, err));
+	PL_TRY(pl_jsonw_key(j, "data_offsets", err));
+	PL_TRY(pl_jsonw_open(j, '[', err));
+	PL_TRY(pl_jsonw_i64(j, (int64_t)*at, err));
+	*at += w->bytes;
+	PL_TRY(pl_jsonw_i64(j, (int64_t)*at, err));
+	PL_TRY(pl_jsonw_close(j, err));
+	rc = pl_jsonw_close(j, err);
+out:
+	return rc;
+}
+
+static int put_header(struct pl_out *to, const struct pl_weights *w,
+		      const struct pl_weight *const *order, struct pl_err *err)
+{
+	struct pl_jsonw j;
+	size_t at = 0;
+	int rc;
+
+	pl_jsonw_init(&j, to, 0);
+	PL_TRY(pl_jsonw_open(&j, '{', err));
+	PL_TRY(put_meta(&j, w, err));
+	for (size_t i = 0; i < w->n; i++)
+		PL_TRY(put_weight(&j, order[i], &at, err));
+	rc = pl_jsonw_close(&j, err);
+out:
+	return rc;
+}
+
+static int header(struct pl_buf *b, const struct pl_weights *w,
+		  const struct pl_weight *const *order, struct pl_err *err)
+{
+	struct pl_out *to;
+	int rc = pl_buf_put(b, "\0\0\0\0\0\0\0", 8, err); /* its length */
+
+	if (rc < 0)
+		return rc;
+	to = pl_out_open_buf(b, err);
+	if (!to)
+		return PL_ENOMEM;
+	rc = put_header(to, w, order, err);
+	if (rc < 0)
+		pl_out_abort(to);
+	else
+		rc = pl_out_close(to, err);
+	while (rc >= 0 && b->n % ALIGN)
+		rc = pl_put_u8(b, ' ', err);
+	if (rc >= 0)
+		pl_le64_put(b->p, b->n - 8);
+	return rc;
+}
+
+int pl_weights_write(const struct pl_weights *w, struct pl_out *out, struct pl_err *err)
+{
+	const struct pl_weight **order = NULL;
+	struct pl_buf b = { 0 };
+	int rc;
+
+	PL_TRY(pl_alloc(&order, w->n, sizeof(*order), err));
+	for (size_t i = 0; i < w->n; i++)
+		order[i] = &w->w[i];
+	pl_sort(order, w->n, sizeof(*order), by_size_and_name);
+	PL_TRY(check(order, w->n, err));
+	PL_TRY(header(&b, w, order, err));
+	PL_TRY(pl_out_write(out, b.p, b.n, err));
+	for (size_t i = 0; i < w->n; i++)
+		PL_TRY(pl_out_write(out, order[i]->data, order[i]->bytes, err));
+out:
+	pl_free(order);
+	pl_buf_fini(&b);
+	return rc;
+}

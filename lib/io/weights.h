@@ -1,0 +1,46 @@
+/*
+ * weights.h - named tensors in a file: safetensors, to exchange with other frameworks.
+ * Little-endian, checked before anything is allocated.
+ */
+#ifndef PL_WEIGHTS_H
+#define PL_WEIGHTS_H
+
+#include "io/dtype.h"
+#include "io/stream.h"
+
+struct pl_weight {
+	char *name;    /* owned: pl_strdup() */
+	uint8_t dtype; /* enum pl_dtype */
+	int n_dims;    /* 0: one number */
+	int64_t dim[8];
+	const void *data; /* in the memory below, or the caller's; aligned as the file has it */
+	size_t bytes;
+};
+struct pl_weights { /* zero-initialised is empty; fini() frees names and meta */
+	struct pl_weight *w;
+	size_t n, cap;
+	char **meta; /* key, value, key, value ...: n_meta strings */
+	size_t n_meta, cap_meta;
+	uint8_t *memory; /* owned: the data of what was read */
+};
+/* The tensors are in the order of their data in the file. PL_EDATA names the input and the place.
+ */
+int pl_weights_read(struct pl_in *in, const char *name, struct pl_weights *w,
+		    struct pl_err *err) PL_MUST;
+/*
+ * Larger elements first, then by name: each tensor lies at a multiple of its element's size, the
+ * data at one of 64 bytes, and the same tensors give the same bytes, whatever their order here.
+ */
+int pl_weights_write(const struct pl_weights *w, struct pl_out *out, struct pl_err *err) PL_MUST;
+/* One more tensor to be written, float32; the name is copied, the data borrowed. */
+int pl_weights_add(struct pl_weights *w, const char *name, int n_dims, const int *dim,
+		   const float *data, struct pl_err *err) PL_MUST;
+int pl_weights_add_meta(struct pl_weights *w, const char *key, const char *value,
+			struct pl_err *err) PL_MUST;
+void pl_weights_fini(struct pl_weights *w);
+const struct pl_weight *pl_weights_find(const struct pl_weights *w, const char *name);
+const char *pl_weights_meta(const struct pl_weights *w, const char *key); /* NULL */
+/* Its values as float32, whatever they are stored as; PL_EDATA unless there are n of them. */
+int pl_weights_f32(const struct pl_weight *w, float *out, size_t n, struct pl_err *err) PL_MUST;
+
+#endif

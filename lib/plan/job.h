@@ -1,0 +1,75 @@
+/*
+ * job.h - what to run: paceline-job(5). Data and text.
+ *
+ * One "key value" a line, like
+ *
+ *     paceline-job 1
+ *     model mlp:784-512-512-10         # a preset, or a file in the form of model(5)
+ *     data idx:IMAGES,LABELS           # csv:FILE  npy:X,Y  tokens:FILE  synthetic:classes=10
+ *     split 0.8
+ *     batch 64                         # samples a rank and step
+ *     optimizer sgd lr=0.1 momentum=0.9
+ *     steps 500                        # or: epochs 3, target-loss 0.1
+ *     ranks 2
+ */
+#ifndef PL_JOB_H
+#define PL_JOB_H
+
+#include "plan/model.h"
+
+struct pl_job_opt { /* "key=value" behind a statement's first word */
+	const char *key, *text;
+	double v;      /* NaN where text is no number; 1 of a bare word */
+	bool schedule; /* of the schedule, else of the optimiser */
+};
+struct pl_job_link {
+	int from, to;	     /* -1: any */
+	double bytes_per_ns; /* 0: as fast as it goes */
+	pl_ns latency_ns;
+};
+struct pl_job_pace {
+	int rank;      /* -1: all */
+	double ms;     /* added to each step's computation */
+	double factor; /* computation takes so many times as long; 1 */
+};
+/* Zero-initialised, then pl_job_init(). Strings belong to the arena. */
+struct pl_job {
+	struct pl_arena arena;
+	/* NULL: not given. transport, algorithm, policy, optimizer, schedule: a name that is known,
+	 * the default if none was given. */
+	const char *name, *model, *data, *transport, *meet, *checkpoint, *resume, *algorithm,
+		*policy;
+	const char *optimizer, *schedule;
+	struct pl_job_opt *opt; /* of optimizer and schedule */
+	size_t n_opts, cap_opts;
+	struct pl_job_link *link; /* of several for one pair the last counts */
+	size_t n_links, cap_links;
+	struct pl_job_pace *pace; /* of several for one rank ms add up, factors multiply */
+	size_t n_paces, cap_paces;
+	double split;		       /* share of the samples that are trained on; 1 */
+	double target_loss, bucket_mb; /* 0: none; bucket_mb: default 25, the first 1 */
+	int64_t batch, steps, epochs, ranks, hosts, seed, accumulate, eval_every, checkpoint_every,
+		threads, warmup; /* warmup: steps in which the learning rate rises from 0 */
+	pl_ns timeout_ns;
+	uint32_t line; /* of the last statement read */
+};
+void pl_job_init(struct pl_job *j);
+void pl_job_fini(struct pl_job *j);
+/* pl_job_check() is not part of it: statements may still be set. */
+int pl_job_read(struct pl_in *in, const char *name, struct pl_job *j, struct pl_err *err) PL_MUST;
+/* Every statement that is not the default; read back, it is the same job. */
+int pl_job_write(const struct pl_job *j, struct pl_out *out, struct pl_err *err) PL_MUST;
+/* One statement, as of an option "--set batch=128" or "--set 'optimizer adam lr=0.001'", in place
+ * of what was said before (links and paces: as well); PL_EUSAGE, and then the job is as it was. */
+int pl_job_set(struct pl_job *j, const char *statement, struct pl_err *err) PL_MUST;
+/* Everything that can be said before data and model are read: steps or target given, batch > 0 ...
+ */
+int pl_job_check(const struct pl_job *j, struct pl_err *err) PL_MUST;
+/* The number behind a key of the optimiser or the schedule, its default if it was not given:
+ * "lr", "momentum", "nesterov", "b1", "b2", "eps", "decay", "clip"; "every", "gamma", "steps". */
+double pl_job_number(const struct pl_job *j, const char *key);
+/* "1Gbit", "200Mbit", "2GB" a second, to bytes per ns; "200us", "1ms" to ns. */
+int pl_job_rate(const char *s, double *bytes_per_ns, struct pl_err *err) PL_MUST;
+int pl_job_time(const char *s, pl_ns *ns, struct pl_err *err) PL_MUST;
+
+#endif

@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Write the seeds of the fuzzers for arrays, weights, models and jobs into tests/fuzz/corpus.
+
+usage: tests/fuzz/make-corpus.py     (Python 3, nothing else; the same bytes each time)
+"""
+import json
+import os
+import struct
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "corpus")
+
+
+def put(folder, name, data):
+    os.makedirs(os.path.join(ROOT, folder), exist_ok=True)
+    with open(os.path.join(ROOT, folder, name), "wb") as f:
+        f.write(data if isinstance(data, bytes) else data.encode())
+
+
+def npy(descr, shape, data, version=1, extra=""):
+    head = "{'descr': '%s', 'fortran_order': False, 'shape': %s, %s}" % (descr, shape, extra)
+    size = 10 if version == 1 else 12
+    head += " " * (-(size + len(head) + 1) % 64) + "\n"
+    length = struct.pack("<H" if version == 1 else "<I", len(head))
+    return b"\x93NUMPY" + bytes([version, 0]) + length + head.encode() + data
+
+
+def idx(code, dims, data):
+    return bytes([0, 0, code, len(dims)]) + struct.pack(">%dI" % len(dims), *dims) + data
+
+
+def safetensors(tensors, meta=None, pad=8):
+    at, head, body = 0, {}, b""
+    if meta is not None:
+        head["__metadata__"] = meta
+    for name, dtype, shape, data in tensors:
+        head[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
+        at += len(data)
+        body += data
+    text = json.dumps(head, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % pad)
+    return struct.pack("<Q", len(text)) + text + body
+
+
+f4 = struct.pack("<6f", 1, -2, 0.5, 3e38, 1e-40, 0)
+put("npy", "matrix.npy", npy("<f4", "(2, 3)", f4))
+put("npy", "labels.npy", npy("<i8", "(3,)", struct.pack("<3q", 0, 9, -1), version=2))
+put("npy", "half.npy", npy("<f2", "(3, 1)", struct.pack("<3e", 1, -2, 65504), version=3))
+put("npy", "big-endian.npy", npy(">f8", "()", struct.pack(">d", 2.5)))
+put("npy", "empty.npy", npy("|b1", "(0, 4)", b""))
+put("npy", "headless.npy", b"\x93NUMPY\1\0\0\0")
+put("npy", "doubled.npy", npy("<u2", "(1,)", b"\1\2", extra="'shape': (1,), "))
+put("idx", "images.idx", idx(8, [2, 2, 3], bytes(range(244, 256))))
+put("idx", "labels.idx", idx(8, [2], b"\4\0"))
+put("idx", "shorts.idx", idx(11, [2, 1], struct.pack(">2h", 258, -2)))
+put("idx", "doubles.idx", idx(14, [1], struct.pack(">d", 2.5)))
+put("idx", "huge.idx", idx(13, [4294967295, 4294967295], b"\0\0\0\0"))
+put("safetensors", "plain.safetensors", safetensors(
+    [("0.weight", "F32", [2, 3], f4), ("0.bias", "F32", [2], f4[:8])], {"format": "pt"}))
+put("safetensors", "types.safetensors", safetensors(
+    [("a", "F64", [1], struct.pack("<d", 1)), ("b", "BF16", [2], b"\x80\x3f\0\xc0"),
+     ("c", "F16", [], struct.pack("<e", 1)), ("d", "U8", [0, 7], b""), ("e", "BOOL", [1], b"\1"),
+     ("f", "I64", [1, 1], struct.pack("<q", -5))]))
+put("safetensors", "names.safetensors", safetensors(
+    [("caf\u00e9", "U8", [1], b"x"), ('quote"\\', "I8", [1], b"y")], {"a": "\n", "": ""}, pad=1))
+put("safetensors", "overlap.safetensors", safetensors(
+    [("a", "U8", [2], b"xy"), ("b", "U8", [1], b"z")]).replace(b"[2,3]", b"[1,2]"))
+put("model", "blocks.model", """paceline-model 1
+input 16
+embedding 65 32 std=0.02 name=transformer.wte
+position std=0.02
+residual name=r1   # a block
+layernorm eps=1e-5
+attention 4 std=0.02 std_out=0.01 conv1d
+end
+dense 65 bias=0 tie=transformer.wte "name=lm head"
+loss softmax-cross-entropy
+""")
+put("model", "conv.model", "input 3 32 32\nconv 64 5 pad=same\nrelu\nmaxpool 3 stride=2 pad=1\n"
+    "batchnorm momentum=0.1\ndropout 0.5\nflatten\ndense 1\nloss kind=squared\n")
+put("model", "mlp", "mlp:784-512-10\n")
+put("model", "cnn", "cnn:1x28x28,classes=10\n")
+put("model", "gpt", "gpt:layers=2,heads=4,width=128,context=64,vocab=65\n")
+put("job", "all.job", """paceline-job 1
+name "a job"
+model cnn:1x28x28
+data idx:images.gz,labels.gz
+split 0.8
+batch 64
+accumulate 2
+steps 500
+target-loss 0.1
+warmup 10
+seed 7
+ranks 4
+hosts 2
+transport tcp
+algorithm halving-doubling
+meet tcp:127.0.0.1:4000
+timeout 1.5s
+bucket-mb 1.5
+checkpoint "my run"
+checkpoint-every 100
+eval-every 50
+optimizer sgd lr=0.1 momentum=0.9 nesterov clip=1
+schedule cosine steps=400
+link rate=1Gbit,latency=200us
+link rate=100Mbit from=0 to=3
+pace 1:5
+pace any ms=0.5 factor=1.5
+""")
+put("job", "options", "batch=128\noptimizer=adamw lr=1e-3 b1=0.8\nschedule step every=3\n"
+    "link=latency=1ms,from=1\npace=*:1\nbatch=0\nmodel \"\"\n")

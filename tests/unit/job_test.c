@@ -1,0 +1,344 @@
+/* Jobs: text there and back, defaults, options, errors with their lines, checks, rates, times. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "plan/job.h"
+#include "tap.h"
+
+static struct pl_err err;
+
+static int read_str(const char *s, struct pl_job *j)
+{
+	struct pl_in *in;
+	int rc;
+
+	memset(&err, 0, sizeof(err));
+	in = pl_in_open_mem("test", s, strlen(s), &err);
+	rc = pl_job_read(in, "test", j, &err);
+	pl_in_close(in);
+	return rc;
+}
+
+static const char *written(const struct pl_job *j, struct pl_buf *b)
+{
+	struct pl_out *out;
+
+	memset(&err, 0, sizeof(err));
+	memset(b, 0, sizeof(*b));
+	out = pl_out_open_buf(b, &err);
+	if (pl_job_write(j, out, &err) < 0 || pl_out_close(out, &err) < 0 ||
+	    pl_buf_put(b, "", 1, &err) < 0)
+		abort();
+	return (const char *)b->p;
+}
+
+#define ALL                                                                                        \
+	"paceline-job 1\n"                                                                         \
+	"name \"a job\"\n"                                                                         \
+	"model cnn:1x28x28\n"                                                                      \
+	"data idx:images.gz,labels.gz\n"                                                           \
+	"split 0.8\n"                                                                              \
+	"batch 64\n"                                                                               \
+	"accumulate 2\n"                                                                           \
+	"steps 500\n"                                                                              \
+	"epochs 3\n"                                                                               \
+	"target-loss 0.1\n"                                                                        \
+	"warmup 10\n"                                                                              \
+	"seed 9223372036854775807\n"                                                               \
+	"ranks 4\n"                                                                                \
+	"hosts 2\n"                                                                                \
+	"threads 2\n"                                                                              \
+	"transport tcp\n"                                                                          \
+	"algorithm halving-doubling\n"                                                             \
+	"meet tcp:127.0.0.1:4000\n"                                                                \
+	"timeout 1500000000ns\n"                                                                   \
+	"bucket-mb 1.5\n"                                                                          \
+	"checkpoint \"my run.safetensors\"\n"                                                      \
+	"checkpoint-every 100\n"                                                                   \
+	"resume old\n"                                                                             \
+	"eval-every 50\n"                                                                          \
+	"optimizer sgd lr=0.1 momentum=0.9 nesterov=1 clip=1\n"                                    \
+	"schedule cosine steps=400\n"                                                              \
+	"link rate=0.125GB latency=200000ns\n"                                                     \
+	"link rate=0.0125GB latency=0ns from=0 to=3\n"                                             \
+	"pace any ms=0.5 factor=1\n"                                                               \
+	"pace 3 ms=0 factor=1.5\n"
+
+static void text(void)
+{
+	struct pl_job j, k;
+	struct pl_buf b, c;
+
+	is_i64(read_str(ALL, &j), 0, "read");
+	is_str(written(&j, &b), ALL, "every statement is written as it was");
+	is_i64(read_str((char *)b.p, &k), 0, "what is written is read");
+	is_str(written(&k, &c), ALL, "and is the same");
+	is_str(j.name, "a job", "a quoted name");
+	ok(j.batch == 64 && j.split == 0.8 && j.timeout_ns == 1500000000 && j.seed == INT64_MAX,
+	   "values");
+	ok(j.n_links == 2 && j.link[0].from == -1 && j.link[1].to == 3 &&
+		   j.link[1].bytes_per_ns == 0.0125 && j.link[0].latency_ns == 200000,
+	   "links");
+	ok(j.n_paces == 2 && j.pace[0].rank == -1 && j.pace[0].ms == 0.5 && j.pace[1].factor == 1.5,
+	   "paces");
+	ok(pl_job_number(&j, "lr") == 0.1 && pl_job_number(&j, "nesterov") == 1 &&
+		   pl_job_number(&j, "steps") == 400 && pl_job_number(&j, "b1") == 0.9,
+	   "numbers of the optimiser and the schedule");
+	is_i64(pl_job_check(&j, &err), 0, "and it can run");
+	is_i64(j.line, 30, "its last line");
+	pl_buf_fini(&b);
+	pl_buf_fini(&c);
+	pl_job_fini(&j);
+	pl_job_fini(&k);
+}
+
+static void defaults(void)
+{
+	struct pl_job j;
+	struct pl_buf b;
+
+	is_i64(read_str("# nothing\n", &j), 0, "an empty job");
+	is_str(written(&j, &b), "paceline-job 1\n", "says nothing");
+	ok(j.split == 1 && j.batch == 32 && j.accumulate == 1 && j.ranks == 1 && j.hosts == 1 &&
+		   j.seed == 1 && j.threads == 1 && j.bucket_mb == 25 &&
+		   j.timeout_ns == 3000000000 && !j.steps && !j.epochs && !j.model,
+	   "defaults");
+	is_str(j.transport, "auto", "transport");
+	is_str(j.algorithm, "auto", "algorithm");
+	is_str(j.policy, "bsp", "policy");
+	ok(!strcmp(j.optimizer, "sgd") && pl_job_number(&j, "lr") == 0.1, "sgd");
+	ok(pl_job_number(&j, "decay") == 0 && isnan(pl_job_number(&j, "depth")), "its numbers");
+	pl_buf_fini(&b);
+	pl_job_fini(&j);
+	is_i64(read_str("optimizer adamw\n", &j), 0, "adamw");
+	ok(pl_job_number(&j, "lr") == 0.001 && pl_job_number(&j, "decay") == 0.01 &&
+		   pl_job_number(&j, "b2") == 0.999 && pl_job_number(&j, "eps") == 1e-8,
+	   "its defaults");
+	pl_job_fini(&j);
+}
+
+static int set(struct pl_job *j, const char *s)
+{
+	memset(&err, 0, sizeof(err));
+	return pl_job_set(j, s, &err);
+}
+
+static void options(void)
+{
+	static const struct {
+		const char *text, *says;
+	} bad[] = {
+		{ "batch=0", "batch is at least 1 and below 2^63, not 0" },
+		{ "batch", "batch is missing" },
+		{ "batch=1 2", "\"2\" is too much here" },
+		{ "bath=1", "there is no statement \"bath\"" },
+		{ "", "there is nothing in it" },
+		{ "  ", "there is nothing in it" },
+		{ "optimizer sgd b1=0.9",
+		  "sgd has no \"b1\"; it has lr, momentum, nesterov, decay, "
+		  "clip" },
+		{ "link from=0", "a link needs a rate or a latency" },
+		{ "batch=1\nbatch=2", "one statement, on one line" },
+		{ "paceline-job 1", "there is no statement" },
+	};
+	struct pl_job j;
+	struct pl_buf b, c;
+
+	if (read_str(ALL, &j) < 0)
+		abort();
+	is_i64(set(&j, "batch=128"), 0, "key=value");
+	is_i64(set(&j, "split 0.5"), 0, "key value");
+	is_i64(set(&j, "data=csv:a.csv,label=b"), 0, "a value with an equals sign");
+	is_i64(set(&j, "optimizer=adam lr=0.01 b1=0.8"), 0, "another optimiser");
+	is_i64(set(&j, "link=rate=1Gbit,latency=1ms,from=1,to=any"), 0, "a link with commas");
+	is_i64(set(&j, "pace 2:7.5"), 0, "a pace in short");
+	ok(j.batch == 128 && j.split == 0.5 && !strcmp(j.data, "csv:a.csv,label=b"), "are set");
+	ok(j.n_opts == 3 && pl_job_number(&j, "momentum") == 0 && pl_job_number(&j, "b1") == 0.8 &&
+		   pl_job_number(&j, "steps") == 400,
+	   "options of the optimiser are replaced, those of the schedule are not");
+	ok(j.n_links == 3 && j.link[2].from == 1 && j.link[2].to == -1 &&
+		   j.link[2].bytes_per_ns == 0.125,
+	   "links are added");
+	ok(j.n_paces == 3 && j.pace[2].rank == 2 && j.pace[2].ms == 7.5 && j.pace[2].factor == 1,
+	   "paces are added");
+	written(&j, &b);
+	for (size_t i = 0; i < PL_LEN(bad); i++) {
+		int rc = set(&j, bad[i].text);
+
+		if (!ok(rc == PL_EUSAGE && strstr(err.msg, bad[i].says) == err.msg, "refused: %s",
+			bad[i].says))
+			printf("# %d %s\n", rc, err.msg);
+	}
+	is_str(written(&j, &c), (char *)b.p, "what was refused changed nothing");
+	pl_buf_fini(&b);
+	pl_buf_fini(&c);
+	pl_job_fini(&j);
+}
+
+static void errors(void)
+{
+	static const struct {
+		const char *text, *says;
+	} bad[] = {
+		{ "paceline-job 2\n", "test: line 1: version 2 is newer" },
+		{ "batch 1\npaceline-job 1\n", "line 2: there is no statement \"paceline-job\"" },
+		{ "batch 1\nbatch 1\n", "line 2: batch is there twice" },
+		{ "\"batch\" 1\n", "there is no statement" },
+		{ "batch 1.5\n", "batch is a whole number" },
+		{ "batch 16777217\n", "batch is at most 16777216" },
+		{ "split 0\n", "split is above 0 and at most 1" },
+		{ "split 1.01\n", "split is above 0" },
+		{ "split nan\n", "split is a decimal number" },
+		{ "model\n", "model is missing" },
+		{ "model \"\"\n", "model is empty" },
+		{ "model a b\n", "\"b\" is too much here" },
+		{ "transport pigeon\n", "transport is one of auto|shm|tcp, not \"pigeon\"" },
+		{ "policy asp\n", "policy is one of bsp" },
+		{ "timeout 3\n", "\"3\" is no time" },
+		{ "timeout 1us\n", "timeout is 1ms to 1h, not 1us" },
+		{ "optimizer\n", "the optimizer is missing" },
+		{ "optimizer adagrad\n", "there are sgd, adam and adamw" },
+		{ "optimizer cosine\n", "there are sgd, adam and adamw" },
+		{ "schedule exp\n", "there are constant, step, cosine and linear" },
+		{ "schedule constant lr=1\n", "constant has no \"lr\"; it has none" },
+		{ "optimizer sgd lr\n", "lr needs a value" },
+		{ "optimizer sgd lr=\n", "lr is a number above 0" },
+		{ "optimizer sgd lr=0\n", "lr is a number above 0" },
+		{ "optimizer sgd lr=fast\n", "not \"fast\"" },
+		{ "optimizer sgd lr=1 lr=1\n", "lr is there twice" },
+		{ "optimizer sgd momentum=1\n", "momentum is a number from 0 and below 1" },
+		{ "optimizer sgd nesterov=2\n", "nesterov is a whole number from 0 and at most 1" },
+		{ "schedule step every=1.5\n", "every is a whole number above 0" },
+		{ "link rate=fast\n", "\"fast\" is no rate" },
+		{ "link rate=1GB latency=2h\n", "\"2h\" is no time" },
+		{ "link speed=1\n", "a link has no \"speed\"" },
+		{ "link 1Gbit\n", "is no KEY=VALUE" },
+		{ "link rate=1GB from=1 to=1\n", "a link from rank 1 to itself" },
+		{ "link rate=1GB from=x\n", "\"x\" is no rank" },
+		{ "link rate=1GB from=70000\n", "a rank is 0 to 65535" },
+		{ "pace\n", "the rank is missing" },
+		{ "pace 1\n", "the pace is missing" },
+		{ "pace 1:x\n", "\"x\" is no time" },
+		{ "pace 1 factor=0.5\n", "\"0.5\" is no factor of 1 to 1000" },
+		{ "pace 1 speed=2\n", "a pace has no \"speed\"" },
+	};
+	struct pl_job j;
+
+	for (size_t i = 0; i < PL_LEN(bad); i++) {
+		int rc = read_str(bad[i].text, &j);
+
+		if (!ok(rc == PL_EDATA && strstr(err.msg, bad[i].says), "refused: %s", bad[i].says))
+			printf("# %d %s\n", rc, err.msg);
+		ok(!j.opt && !j.link && !j.arena.head, "and nothing is left");
+	}
+}
+
+#define DATA "model cnn\ndata synthetic:\n"
+
+static void checks(void)
+{
+	static const struct {
+		const char *text, *says;
+	} bad[] = {
+		{ "steps 1\n", "the job has no model" },
+		{ "model cnn\nsteps 1\n", "the job has no data" },
+		{ DATA, "the job never ends" },
+		{ DATA "steps 1\neval-every 1\n", "nothing is held out" },
+		{ DATA "steps 1\ncheckpoint-every 1\n", "without checkpoint FILE" },
+		{ DATA "steps 1\nranks 4\nhosts 3\n", "3 hosts with 4 ranks" },
+		{ DATA "steps 1\nranks 2\nhosts 4\n", "4 hosts with 2 ranks" },
+		{ DATA "steps 1\nlink rate=1GB to=1\n", "a link from or to rank 1" },
+		{ DATA "steps 1\nranks 2\npace 2:1\n", "a pace of rank 2" },
+		{ DATA "steps 1\noptimizer sgd nesterov\n", "nesterov needs a momentum" },
+		{ DATA "steps 1\nschedule step\n", "schedule step needs every=STEPS" },
+		{ DATA "target-loss 1\nschedule cosine\n", "schedule cosine needs to know" },
+		{ DATA "steps 5\nwarmup 6\n", "warmup of 6 steps in a job of 5" },
+	};
+	static const char *const good[] = { DATA "steps 1\n", DATA "epochs 1\n",
+					    DATA "target-loss 0.5\n",
+					    DATA "target-loss 1\nschedule cosine steps=5\n" };
+	struct pl_job j;
+
+	for (size_t i = 0; i < PL_LEN(bad); i++) {
+		int rc = read_str(bad[i].text, &j);
+
+		is_i64(rc, 0, "it can be read");
+		rc = pl_job_check(&j, &err);
+		if (!ok(rc == PL_EDATA && strstr(err.msg, bad[i].says), "but not: %s", bad[i].says))
+			printf("# %d %s\n", rc, err.msg);
+		pl_job_fini(&j);
+	}
+	for (size_t i = 0; i < PL_LEN(good); i++) {
+		ok(read_str(good[i], &j) == 0 && pl_job_check(&j, &err) == 0, "can run: %zu", i);
+		pl_job_fini(&j);
+	}
+}
+
+static void units(void)
+{
+	static const struct {
+		const char *text;
+		double want;
+	} rate[] = { { "1Gbit", 0.125 },      { "200Mbit", 0.025 }, { "2GB", 2 },
+		     { "1GiB", 1.073741824 }, { "1Gbit/s", 0.125 }, { "12.5MB/s", 0.0125 } };
+	static const char *const wrong[] = { "", "1", "Gbit", "-1Gbit", "0GB", "1GB/m", "nan" };
+	double v;
+	pl_ns ns;
+
+	for (size_t i = 0; i < PL_LEN(rate); i++) {
+		v = 0;
+		ok(pl_job_rate(rate[i].text, &v, &err) == 0 && fabs(v / rate[i].want - 1) < 1e-12,
+		   "%s", rate[i].text);
+	}
+	for (size_t i = 0; i < PL_LEN(wrong); i++) {
+		memset(&err, 0, sizeof(err));
+		is_i64(pl_job_rate(wrong[i], &v, &err), PL_EUSAGE, "no rate");
+		is_i64(pl_job_time(wrong[i], &ns, NULL), PL_EUSAGE, "no time");
+	}
+	memset(&err, 0, sizeof(err));
+	ok(pl_job_time("200us", &ns, &err) == 0 && ns == 200000, "200us");
+	ok(pl_job_time("1ms", &ns, &err) == 0 && ns == 1000000, "1ms");
+	ok(pl_job_time("0s", &ns, &err) == 0 && ns == 0, "0s");
+}
+
+/* The jobs of samples/ can run. */
+static void samples(void)
+{
+	static const char *const names[] = { "patterns", "chain" };
+	const char *src = getenv("SRC");
+
+	for (size_t i = 0; i < PL_LEN(names); i++) {
+		char path[1024];
+		struct pl_model m;
+		struct pl_job j;
+		struct pl_in *in;
+		int rc = -1;
+
+		snprintf(path, sizeof(path), "%s/samples/%s.job", src ? src : ".", names[i]);
+		memset(&err, 0, sizeof(err));
+		in = pl_in_open(path, &err);
+		if (in)
+			rc = pl_job_read(in, path, &j, &err);
+		pl_in_close(in);
+		if (!ok(rc == 0 && pl_job_check(&j, &err) == 0, "samples/%s.job", names[i])) {
+			printf("# %s\n", err.msg);
+			continue;
+		}
+		is_i64(pl_model_parse(j.model, &m, &err), 0, "its model");
+		is_str(j.name, names[i], "its name");
+		pl_model_fini(&m);
+		pl_job_fini(&j);
+	}
+}
+
+int main(void)
+{
+	text();
+	defaults();
+	options();
+	errors();
+	checks();
+	units();
+	samples();
+	return done_testing();
+}

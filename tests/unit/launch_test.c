@@ -1,0 +1,188 @@
+/* Rank and size from made-up environments. */
+#include <stdlib.h>
+
+#include "comm/comm.h"
+#include "tap.h"
+
+static struct pl_err err;
+
+static void clear(void)
+{
+	static const char *const names[] = {
+		"PACELINE_RANK",
+		"PACELINE_SIZE",
+		"PACELINE_LOCAL_RANK",
+		"PACELINE_LOCAL_SIZE",
+		"PACELINE_MEET",
+		"PACELINE_TOKEN",
+		"RANK",
+		"WORLD_SIZE",
+		"LOCAL_RANK",
+		"LOCAL_WORLD_SIZE",
+		"MASTER_ADDR",
+		"MASTER_PORT",
+		"TORCHELASTIC_RUN_ID",
+		"TORCHELASTIC_USE_AGENT_STORE",
+		"OMPI_COMM_WORLD_RANK",
+		"OMPI_COMM_WORLD_SIZE",
+		"OMPI_COMM_WORLD_LOCAL_RANK",
+		"OMPI_COMM_WORLD_LOCAL_SIZE",
+		"PMI_RANK",
+		"PMI_SIZE",
+		"MPI_LOCALRANKID",
+		"MPI_LOCALNRANKS",
+		"PMIX_RANK",
+		"PMIX_LOCAL_RANK",
+		"PMIX_LOCAL_SIZE",
+		"SLURM_PROCID",
+		"SLURM_NTASKS",
+		"SLURM_LOCALID",
+		"SLURM_STEP_ID",
+		"SLURM_STEPID",
+	};
+
+	for (size_t i = 0; i < PL_LEN(names); i++)
+		unsetenv(names[i]);
+}
+
+/* "A=1 B=2" */
+static int find(const char *env, struct pl_launch *l)
+{
+	char text[1024], *save = NULL;
+
+	clear();
+	snprintf(text, sizeof(text), "%s", env);
+	for (char *s = strtok_r(text, " ", &save); s; s = strtok_r(NULL, " ", &save)) {
+		char *equal = strchr(s, '=');
+
+		*equal = '\0';
+		setenv(s, equal + 1, 1);
+	}
+	memset(&err, 0, sizeof(err));
+	return pl_launch_find(l, &err);
+}
+
+#define TORCH                                                                                      \
+	"RANK=3 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4 MASTER_ADDR=node0 MASTER_PORT=29500"
+#define OMPI                                                                                       \
+	"OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=8 OMPI_COMM_WORLD_LOCAL_RANK=1 "              \
+	"OMPI_COMM_WORLD_LOCAL_SIZE=4"
+#define SLURM "SLURM_PROCID=3 SLURM_NTASKS=8 SLURM_LOCALID=1 SLURM_STEP_ID=0"
+
+static void found(void)
+{
+	static const struct {
+		const char *env, *by;
+		int rank, size, local_rank, local_size;
+	} good[] = {
+		{ "", NULL, -1, -1, -1, -1 },
+		{ "PACELINE_RANK=0 PACELINE_SIZE=1", "paceline", 0, 1, -1, -1 },
+		{ "PACELINE_RANK=2 PACELINE_SIZE=4 PACELINE_LOCAL_RANK=0 PACELINE_LOCAL_SIZE=2",
+		  "paceline", 2, 4, 0, 2 },
+		{ TORCH, "torchrun", 3, 8, 1, 4 },
+		{ "RANK=3 WORLD_SIZE=8", "torchrun", 3, 8, -1, -1 },
+		{ OMPI, "openmpi", 3, 8, 1, 4 },
+		{ OMPI " PMIX_RANK=3", "openmpi", 3, 8, 1, 4 },
+		{ "PMI_RANK=3 PMI_SIZE=8 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=4", "pmi", 3, 8, 1, 4 },
+		{ "PMIX_RANK=3 PACELINE_SIZE=8", "pmix", 3, 8, -1, -1 },
+		{ "PMIX_RANK=3 " SLURM, "pmix", 3, 8, 1, -1 },
+		{ SLURM, "slurm", 3, 8, 1, -1 },
+		{ "SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_STEPID=7", "slurm", 0, 2, -1, -1 },
+		/* launchers inside one another: the inner one counts */
+		{ OMPI " SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_STEP_ID=0", "openmpi", 3, 8, 1, 4 },
+		{ TORCH " TORCHELASTIC_RUN_ID=x OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2",
+		  "torchrun", 3, 8, 1, 4 },
+		{ TORCH " " OMPI, "torchrun", 3, 8, 1, 4 },
+		{ "PACELINE_RANK=1 PACELINE_SIZE=2 " OMPI, "paceline", 1, 2, -1, -1 },
+		/* the shells of sbatch and salloc are no ranks, nor is a half-set shell */
+		{ "SLURM_PROCID=0 SLURM_NTASKS=8", NULL, -1, -1, -1, -1 },
+		{ "SLURM_PROCID=0 SLURM_NTASKS=8 SLURM_STEP_ID=4294967291", NULL, -1, -1, -1, -1 },
+		{ "WORLD_SIZE=8", NULL, -1, -1, -1, -1 },
+		{ "PACELINE_SIZE=8", NULL, -1, -1, -1, -1 },
+		{ "RANK= WORLD_SIZE=8", NULL, -1, -1, -1, -1 },
+	};
+
+	for (size_t i = 0; i < PL_LEN(good); i++) {
+		struct pl_launch l;
+		int rc = find(good[i].env, &l);
+		bool by = good[i].by ? l.by && !strcmp(l.by, good[i].by) : !l.by;
+
+		if (!ok(rc == 0 && by && l.rank == good[i].rank && l.size == good[i].size &&
+				l.local_rank == good[i].local_rank &&
+				l.local_size == good[i].local_size,
+			"%s", *good[i].env ? good[i].env : "an empty environment"))
+			printf("# %d %s: %s %d of %d, %d of %d\n", rc, err.msg,
+			       l.by ? l.by : "nobody", l.rank, l.size, l.local_rank, l.local_size);
+	}
+}
+
+static void meet(void)
+{
+	struct pl_launch l;
+	char env[512];
+
+	is_i64(find(TORCH, &l), 0, "torchrun");
+	is_str(l.meet, "tcp:node0:29500", "its meeting place");
+	is_str(l.token, "", "and no token");
+	is_i64(find(TORCH " TORCHELASTIC_USE_AGENT_STORE=True", &l), 0, "where its agent listens");
+	is_str(l.meet, "tcp:node0:29501", "the next port");
+	is_i64(find(TORCH " PACELINE_MEET=dir:/tmp/x PACELINE_TOKEN=0123456789abcdef", &l), 0,
+	       "own words");
+	is_str(l.meet, "dir:/tmp/x", "count more");
+	is_str(l.token, "0123456789abcdef", "the token");
+	is_i64(find("PACELINE_MEET=dir:/tmp/x", &l), 0, "a meeting place alone");
+	ok(!l.by && !strcmp(l.meet, "dir:/tmp/x"), "makes no rank");
+	snprintf(env, sizeof(env), "PACELINE_TOKEN=%0200d", 0);
+	ok(find(env, &l) == PL_EUSAGE && strstr(err.msg, "PACELINE_TOKEN"), "a token too long");
+	snprintf(env, sizeof(env), "RANK=0 WORLD_SIZE=1 MASTER_PORT=1 MASTER_ADDR=%0300d", 0);
+	ok(find(env, &l) == PL_EUSAGE && strstr(err.msg, "MASTER_ADDR"), "an address too long");
+}
+
+static void refused(void)
+{
+	static const struct {
+		const char *env, *says;
+	} bad[] = {
+		{ "PACELINE_RANK=1", "PACELINE_RANK is 1 in the environment, but of how many" },
+		{ "PACELINE_RANK=2 PACELINE_SIZE=2", "PACELINE_RANK is 2 and PACELINE_SIZE is 2" },
+		{ "PACELINE_RANK=x PACELINE_SIZE=2", "PACELINE_RANK is \"x\"" },
+		{ "PACELINE_RANK=-1 PACELINE_SIZE=2", "PACELINE_RANK is \"-1\"" },
+		{ "PACELINE_RANK=0 PACELINE_SIZE=0", "PACELINE_SIZE is \"0\"" },
+		{ "PACELINE_RANK=0 PACELINE_SIZE=99999999999", "PACELINE_SIZE is" },
+		{ "PACELINE_RANK=0 PACELINE_SIZE=2 PACELINE_LOCAL_RANK=1 PACELINE_LOCAL_SIZE=1",
+		  "PACELINE_LOCAL_RANK is 1 and PACELINE_LOCAL_SIZE is 1" },
+		{ "PACELINE_RANK=0 PACELINE_SIZE=2 PACELINE_LOCAL_SIZE=3",
+		  "PACELINE_LOCAL_SIZE is 3, above PACELINE_SIZE" },
+		{ "RANK=3", "RANK is 3 in the environment, but of how many" },
+		{ "RANK=3 WORLD_SIZE=2", "RANK is 3 and WORLD_SIZE is 2" },
+		{ "RANK=0 WORLD_SIZE=2 MASTER_ADDR=a", "of MASTER_ADDR and MASTER_PORT only one" },
+		{ "RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=70000", "port 70000" },
+		{ "RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=x", "MASTER_PORT is \"x\"" },
+		{ OMPI " RANK=0 WORLD_SIZE=8", "RANK is 0 and OMPI_COMM_WORLD_RANK is 3" },
+		{ OMPI " RANK=3 WORLD_SIZE=4", "WORLD_SIZE is 4 and OMPI_COMM_WORLD_SIZE is 8" },
+		{ OMPI " PMIX_RANK=2", "OMPI_COMM_WORLD_RANK is 3 and PMIX_RANK is 2" },
+		{ "PMI_RANK=1", "PMI_RANK is 1 in the environment, but of how many" },
+		{ "PMIX_RANK=1", "set PACELINE_SIZE" },
+		{ "PMIX_RANK=1 PACELINE_SIZE=1", "the rank is 1 and the size is 1" },
+		/* Slurm speaks of other ranks: its size is not taken */
+		{ "PMIX_RANK=1 " SLURM, "of how many ranks is not said" },
+	};
+
+	for (size_t i = 0; i < PL_LEN(bad); i++) {
+		struct pl_launch l;
+		int rc = find(bad[i].env, &l);
+
+		if (!ok(rc == PL_EUSAGE && strstr(err.msg, bad[i].says), "refused: %s",
+			bad[i].says))
+			printf("# %d %s\n", rc, err.msg);
+	}
+}
+
+int main(void)
+{
+	found();
+	meet();
+	refused();
+	clear();
+	return done_testing();
+}
