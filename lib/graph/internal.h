@@ -103,6 +103,8 @@ struct rankinfo {
 	size_t n_by_corr;
 	struct syncrec *sync; /* by correlation */
 	size_t n_sync, cap_sync;
+	struct call *waited; /* recorded waits of threads for threads that communicate */
+	size_t n_waited, cap_waited;
 	bool has_device, table; /* table: operations only, no host threads */
 };
 
