@@ -12,6 +12,8 @@ struct pl_tracer {
 	pl_id main, comm, *link; /* tracks */
 	uint32_t n_links;
 	size_t cap_links;
+	pl_ns *sent; /* when the last send of a peer and channel was over; 0: none yet */
+	size_t n_sent, cap_sent;
 	pl_id group, coll[PL_OP_COUNT_], step, batch, optimizer, wait, loss, ready, pace, issue;
 	/* by bucket and by layer; set before the first step */
 	pl_id *bucket, *forward, *again, *backward, *dims;

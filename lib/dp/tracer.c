@@ -61,6 +61,7 @@ void pl_tracer_free(struct pl_tracer *t)
 	if (!t)
 		return;
 	pl_free(t->link);
+	pl_free(t->sent);
 	pl_free(t->bucket);
 	pl_free(t->forward);
 	pl_free(t->again);
@@ -130,6 +131,28 @@ static pl_id link_of(struct pl_tracer *t, int channel)
 	return t->link[channel];
 }
 
+#define CHANNELS 64 /* that are told apart here */
+
+/*
+ * When a send began: a world counts from when it was queued, but what is queued behind another one
+ * on its connection is not being sent yet.
+ */
+static pl_ns send_begin(struct pl_tracer *t, const struct pl_comm_event *e)
+{
+	struct pl_err ignore = { 0 };
+	size_t at = (size_t)e->peer * CHANNELS + (size_t)(e->channel % CHANNELS);
+	pl_ns begin;
+
+	if (e->peer < 0 || e->channel < 0 ||
+	    pl_grow(&t->sent, &t->cap_sent, at + 1, sizeof(*t->sent), &ignore) < 0)
+		return e->begin;
+	while (t->n_sent <= at)
+		t->sent[t->n_sent++] = 0;
+	begin = pl_min_i64(e->end, pl_max_i64(e->begin, t->sent[at]));
+	t->sent[at] = pl_max_i64(t->sent[at], e->end);
+	return begin;
+}
+
 void pl_tracer_comm(void *tracer, const struct pl_comm_event *e)
 {
 	struct pl_tracer *t = tracer;
@@ -152,7 +175,7 @@ void pl_tracer_comm(void *tracer, const struct pl_comm_event *e)
 				 e->op == PL_OP_SEND   ? PL_K_SEND
 				 : e->op == PL_OP_RECV ? PL_K_RECV
 						       : PL_K_COLLECTIVE,
-				 what, e->begin, e->end);
+				 what, e->op == PL_OP_SEND ? send_begin(t, e) : e->begin, e->end);
 		x.coll = e->op < PL_OP_COUNT_ ? t->coll[e->op] : PL_NONE;
 		x.corr = e->tag ? (int64_t)e->tag : -1;
 		if (e->op == PL_OP_SEND || e->op == PL_OP_RECV)
