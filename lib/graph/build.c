@@ -560,6 +560,7 @@ static void gb_fini(struct gb *b)
 	pl_intern_fini(&b->rank_ids);
 	pl_intern_fini(&b->link_key);
 	pl_free(b->link);
+	pl_free(b->message);
 	pl_free(b->step);
 	gb_drop_tensors(b);
 	gb_drop_memory(b);
