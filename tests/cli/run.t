@@ -127,6 +127,24 @@ check "... makes it heterogeneous" awk '/"heterogeneity"/ { exit !($2 > 2) }' pa
 status 0 "a slow link" "$run" -n 2 --transport=tcp --link=latency=5ms --report=slow.json --set steps=20 tiny.job
 check "... is waited for" awk '/"seconds"/ { exit !($2 > 0.1) }' slow.json
 
+# ---- started by others ----------------------------------------------------------------------------
+PACELINE_TOKEN=not-a-secret-but-long-enough
+export PACELINE_TOKEN
+mkdir meet
+for r in 1 0; do
+	PACELINE_RANK=$r PACELINE_SIZE=2 PACELINE_MEET=dir:$TMP/meet "$run" -q --checkpoint=env.st tiny.job >env.$r 2>&1 &
+done
+wait
+"$run" -q -n 2 --checkpoint=forked.st tiny.job >out
+check "two ranks of an environment do what two forked ones do" cmp env.st forked.st
+check "... rank 0 alone says what" sh -c 'test -s env.0 && test ! -s env.1'
+status 4 "a rank that never comes" env PACELINE_RANK=0 PACELINE_SIZE=2 PACELINE_MEET="dir:$TMP/meet" \
+	timeout 20 "$run" --timeout=500ms tiny.job
+says 'rank' "... is named"
+status 2 "-n against the environment" env PACELINE_RANK=0 PACELINE_SIZE=2 PACELINE_MEET="dir:$TMP/meet" \
+	"$run" -n 3 tiny.job
+unset PACELINE_TOKEN
+
 # ---- deaths ---------------------------------------------------------------------------------------
 # begin NAME OPTION...: a job without end; $pid, and its ranks in $ranks
 begin() {
