@@ -354,8 +354,7 @@ static int finish(struct training *t, int rc, struct pl_err *err)
 
 	if (t->world && rc < 0)
 		pl_world_abort(t->world, err ? err->msg : "failed");
-	if (rc >= 0)
-		t->e->finish(t->state);
+	t->e->finish(t->state, t->world && rc < 0);
 	if (t->world && rc >= 0)
 		rc = pl_world_close(t->world, err);
 	more = close_log(t, &later);

@@ -50,7 +50,8 @@ struct pl_engine {
 	/* Weights by name, to or from a safetensors file; all ranks call it, rank 0 writes. */
 	int (*export_weights)(void *state, const char *path, struct pl_err *err);
 	int (*import_weights)(void *state, const char *path, struct pl_err *err);
-	void (*finish)(void *state);
+	/* lost: the world ended before, and its memory with it (pl_world_abort()). NULL is fine. */
+	void (*finish)(void *state, bool lost);
 };
 extern const struct pl_engine pl_engine_dp;
 

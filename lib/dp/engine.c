@@ -344,13 +344,18 @@ out:
 
 static void *world_slab(void *arg, size_t bytes)
 {
-	return pl_world_alloc(arg, bytes);
+	struct dp *d = arg;
+
+	return pl_world_alloc(d->o.world, bytes);
 }
 
 static void world_slab_free(void *arg, void *p, size_t bytes)
 {
+	struct dp *d = arg;
+
 	(void)bytes;
-	pl_world_free(arg, p);
+	if (!d->lost)
+		pl_world_free(d->o.world, p);
 }
 
 /* The model's statements as the network takes them; borrowed strings. */
@@ -396,7 +401,7 @@ static int make_net(struct dp *d, int batch, struct pl_err *err)
 	if (d->o.world) {
 		n.slab = world_slab;
 		n.slab_free = world_slab_free;
-		n.slab_arg = d->o.world;
+		n.slab_arg = d;
 	}
 	PL_TRY(layers_of(d->o.model, &layer, &keys, err));
 	PL_TRY(pl_net_new(layer, d->o.model->n_layers, &n, &d->net, err));
@@ -486,16 +491,17 @@ static int read_pace(struct dp *d, struct pl_err *err)
 	return 0;
 }
 
-static void dp_finish(void *state)
+static void dp_finish(void *state, bool lost)
 {
 	struct dp *d = state;
 
 	if (!d)
 		return;
-	for (uint32_t k = 0; d->copy && k < d->b.n; k++)
+	d->lost = lost;
+	for (uint32_t k = 0; d->copy && k < d->b.n && !lost; k++)
 		if (d->copy[k])
 			pl_world_free(d->o.world, d->copy[k]);
-	if (d->sum)
+	if (d->sum && !lost)
 		pl_world_free(d->o.world, d->sum);
 	pl_free(d->work);
 	pl_free(d->copy);
@@ -554,7 +560,7 @@ out:
 	if (rc == PL_ENOMEM)
 		rc = lost_rank(d, err);
 	if (rc < 0)
-		dp_finish(d);
+		dp_finish(d, false);
 	else
 		*state = d;
 	return rc;

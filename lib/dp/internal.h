@@ -84,6 +84,7 @@ struct dp {
 	int micro;  /* samples of a microbatch */
 	float *sum; /* for sum(), of the world */
 	size_t n_sum;
+	bool lost; /* the world, and its memory */
 
 	/* of the step in progress */
 	int64_t step;
