@@ -271,10 +271,17 @@ static bool wanted(uint8_t kind)
 	}
 }
 
+/* A thread's wait for what has the same correlation. */
+static bool is_wait(const struct pl_events *e, uint32_t ev)
+{
+	return e->kind[ev] == PL_K_WAIT && e->corr && e->corr[ev] != INT64_MIN &&
+	       e->seg.track[e->track[ev]].type == PL_T_THREAD;
+}
+
 /* Messages of collectives are no operations of their track: see messages.c. */
 static bool is_op(const struct pl_events *e, uint32_t ev)
 {
-	return wanted(e->kind[ev]) && e->dur[ev] >= 0 &&
+	return (wanted(e->kind[ev]) || is_wait(e, ev)) && e->dur[ev] >= 0 &&
 	       (!e->of || e->of[ev] == INT64_MIN ||
 		(e->kind[ev] != PL_K_SEND && e->kind[ev] != PL_K_RECV));
 }
@@ -529,10 +536,12 @@ void gb_drop_ops(struct gb *b)
 		pl_free(rk->by_call);
 		pl_free(rk->by_corr);
 		pl_free(rk->sync);
+		pl_free(rk->waited);
 		rk->call = NULL;
 		rk->by_call = NULL;
 		rk->by_corr = NULL;
 		rk->sync = NULL;
+		rk->waited = NULL;
 	}
 	pl_free(b->edge);
 	b->edge = NULL;
@@ -551,6 +560,7 @@ static void gb_fini(struct gb *b)
 	pl_intern_fini(&b->rank_ids);
 	pl_intern_fini(&b->link_key);
 	pl_free(b->link);
+	pl_free(b->message);
 	pl_free(b->step);
 	gb_drop_tensors(b);
 	gb_drop_memory(b);

@@ -355,6 +355,7 @@ int gb_comm(struct gb *b, struct pl_err *err)
 	for (uint32_t i = 0; i < m->n_matches; i++)
 		if (is_within(m, &m->match[i]))
 			PL_TRY(one_match(b, i, twin, &roots, err));
+	PL_TRY(gb_message_order(b, err));
 	refresh_ends(b);
 out:
 	pl_intern_fini(&roots.key);

@@ -13,8 +13,8 @@
  * graph's own edges are not in the profile).
  *
  * Threads that do nothing but communicate (gloo's workers) are streams in this sense; their
- * launches are the host operators that issued them, by record function id where recorded, else by
- * order among those of the same collective and sizes, or at least collective.
+ * launches are the host operators that issued them, by correlation or record function id where
+ * recorded, else by order among those of the same collective and sizes, or at least collective.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -263,7 +263,7 @@ static int graph_branches(struct gb *b, struct rankinfo *rk, const struct call *
 struct issue {
 	struct op *op;
 	const char *coll, *dims; /* dims: NULL not recorded */
-	int64_t rf;
+	int64_t rf, corr;
 };
 
 static int by_issue(const void *pa, const void *pb)
@@ -303,9 +303,10 @@ static int collect_issues(struct gb *b, struct rankinfo *rk, bool service, struc
 				continue;
 			if ((rc = pl_grow(v, &cap, *n + 1, sizeof(**v), err)) < 0)
 				return rc;
-			(*v)[(*n)++] = (struct issue){ op, coll, dims_of(b, e, op->ev),
-						       e->arg[ARG_RF] ? e->arg[ARG_RF][op->ev]
-								      : INT64_MIN };
+			(*v)[(*n)++] =
+				(struct issue){ op, coll, dims_of(b, e, op->ev),
+						e->arg[ARG_RF] ? e->arg[ARG_RF][op->ev] : INT64_MIN,
+						e->corr ? e->corr[op->ev] : INT64_MIN };
 		}
 	}
 	pl_sort(*v, *n, sizeof(**v), by_issue);
@@ -329,6 +330,9 @@ static size_t find_issue(const struct issue *host, size_t nh, const bool *used, 
 {
 	size_t hit = nh;
 
+	for (size_t k = next; k < nh && work->corr != INT64_MIN; k++)
+		if (!used[k] && host[k].corr == work->corr)
+			return k;
 	for (size_t k = next; k < nh && work->rf > 0; k++) /* 0: not counted */
 		if (!used[k] && host[k].rf == work->rf - 1 && host[k].op->start <= work->op->start)
 			return k;
@@ -346,7 +350,7 @@ static int service_launches(struct gb *b, struct rankinfo *rk, struct pl_err *er
 {
 	struct issue *host = NULL, *work = NULL;
 	size_t nh = 0, nw = 0, next = 0;
-	bool *used = NULL;
+	bool *used = NULL, recorded;
 	int rc;
 
 	PL_TRY(collect_issues(b, rk, true, &work, &nw, err));
@@ -362,8 +366,9 @@ static int service_launches(struct gb *b, struct rankinfo *rk, struct pl_err *er
 		used[hit] = true;
 		while (next < nh && used[next])
 			next++;
-		PL_TRY(gb_edge(b, host[hit].op->node, work[i].op->node, PL_E_EARLY | PL_E_INFERRED,
-			       err));
+		recorded = work[i].corr != INT64_MIN && host[hit].corr == work[i].corr;
+		PL_TRY(gb_edge(b, host[hit].op->node, work[i].op->node,
+			       PL_E_EARLY | (recorded ? 0 : PL_E_INFERRED), err));
 	}
 out:
 	pl_free(host);

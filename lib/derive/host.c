@@ -238,6 +238,23 @@ static int add_call(struct gb *b, uint32_t res, const struct op *op, uint8_t typ
 	return gb_str(b, op->seg, e->name[op->ev], &c->name, err);
 }
 
+/* A recorded wait for communication: which one is for waits.c. */
+static int emit_wait(struct flat *f, struct op *op, struct pl_err *err)
+{
+	struct rankinfo *rk = &f->b->rank[f->b->ri[f->res].rank_index];
+	int rc = pl_grow(&rk->waited, &rk->cap_waited, rk->n_waited + 1, sizeof(*rk->waited), err);
+
+	if (rc < 0 || (rc = emit_sync(f, op, err)) < 0)
+		return rc;
+	rk->waited[rk->n_waited++] = (struct call){ .start = op->start,
+						    .end = op->end,
+						    .corr = f->b->t->seg[op->seg]->corr[op->ev],
+						    .node = op->node,
+						    .last = op->last,
+						    .res = f->res };
+	return 0;
+}
+
 static int one_op(struct flat *f, struct op *op, struct pl_err *err)
 {
 	struct gb *b = f->b;
@@ -250,6 +267,8 @@ static int one_op(struct flat *f, struct op *op, struct pl_err *err)
 	f->cur = pl_max_i64(f->cur, op->start);
 	if (pl_kind_is_comm(kind))
 		return emit_comm(f, op, err);
+	if (kind == PL_K_WAIT)
+		return emit_wait(f, op, err);
 	if (kind == PL_K_RUNTIME) {
 		type = call_type(b, op);
 		what = (uint8_t)(type & ~DEVICE_WIDE);

@@ -103,6 +103,8 @@ struct rankinfo {
 	size_t n_by_corr;
 	struct syncrec *sync; /* by correlation */
 	size_t n_sync, cap_sync;
+	struct call *waited; /* recorded waits of threads for threads that communicate */
+	size_t n_waited, cap_waited;
 	bool has_device, table; /* table: operations only, no host threads */
 };
 
@@ -134,6 +136,8 @@ struct gb {
 	struct pl_intern link_key; /* rank index and channel of the resource link[] */
 	uint32_t *link;
 	size_t n_link, cap_link;
+	struct gb_message *message; /* those of collectives, until gb_message_order() */
+	size_t n_messages, cap_messages;
 	struct gb_memory *memory; /* from gb_find_memory() on; NULL: none was recorded */
 	pl_id s_gap, s_begin, s_end, s_rendezvous;
 };
@@ -200,6 +204,15 @@ int32_t gb_step_at(const struct gb *b, const struct rankinfo *rk, pl_ns t, bool 
 uint32_t gb_messages(const struct gb *b, uint32_t match);
 /* Take a collective apart into them: `meet` is its rendezvous, to which its arrivals lead. */
 int gb_chunks(struct gb *b, uint32_t match, uint32_t meet, struct pl_err *err) PL_MUST;
+/* One side of a message of a collective. */
+struct gb_message {
+	uint32_t res, node, arrive; /* link; its own node; the arrival of its member */
+	int64_t peer;
+	bool recv;
+	pl_ns start, end;
+};
+/* Those of one link, direction and peer follow one another from collective to collective, too. */
+int gb_message_order(struct gb *b, struct pl_err *err) PL_MUST;
 static inline uint32_t gb_arrival(const struct gb *b, const struct pl_member *m)
 {
 	if (m->segment >= b->t->n_segs || m->event >= b->t->seg[m->segment]->n)

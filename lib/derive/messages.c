@@ -182,6 +182,14 @@ static int add_side(struct chunks *c, const struct pl_member *x, bool recv, cons
 	m->any = true;
 	c->v[c->n_v] = s;
 	*out = &c->v[c->n_v++];
+	PL_TRY(pl_grow(&b->message, &b->cap_messages, b->n_messages + 1, sizeof(*b->message), err));
+	b->message[b->n_messages++] = (struct gb_message){ .res = res,
+							   .node = s.node,
+							   .arrive = m->arrive,
+							   .peer = value(e->peer, x->event, -1),
+							   .recv = recv,
+							   .start = s.start,
+							   .end = s.end };
 out:
 	return rc;
 }

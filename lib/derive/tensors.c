@@ -41,7 +41,8 @@
 #define BACK	    256 /* calls searched for the last launch before a gradient is ready */
 #define NAME_MAX_   96
 
-static const char accumulate[] = "torch::autograd::AccumulateGrad";
+/* Of PyTorch, and of run(1). */
+static const char accumulate[] = "torch::autograd::AccumulateGrad", own[] = "paceline::gradient";
 
 static int find_shapes(struct finder *f, struct pl_err *err)
 {
@@ -646,6 +647,9 @@ static int find(struct finder *f, struct pl_err *err)
 	for (uint32_t i = 0; i < b->t->n_segs; i++) {
 		f->accumulate[i] =
 			pl_intern_find(&b->t->seg[i]->seg.str, accumulate, sizeof(accumulate) - 1);
+		if (f->accumulate[i] == PL_NONE)
+			f->accumulate[i] =
+				pl_intern_find(&b->t->seg[i]->seg.str, own, sizeof(own) - 1);
 		f->accumulates |= f->accumulate[i] != PL_NONE;
 	}
 	PL_TRY(grads_issuers(f, err));

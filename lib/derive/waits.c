@@ -3,6 +3,9 @@
  *
  * Recorded (cuda_sync events) where the profiler wrote them. Otherwise inferred, and marked:
  *
+ * A wait for a thread that communicates is recorded where it has the correlation of what it waits
+ * for (paceline-trace(5)): its thread goes on when that ends, or when it comes, if that is later.
+ *
  * - cudaStreamSynchronize and cudaEventSynchronize name no stream: the one whose last operation
  * ended within the call, nearest to its end.
  * - A launch or copy call that ends after its own operation (pageable memory) waited for that; a
@@ -301,6 +304,87 @@ static int service_waits(struct gb *b, const struct rankinfo *rk, struct pl_err 
 	return 0;
 }
 
+/* ---- recorded waits for a communicating thread ---------------------------------------------- */
+
+static int by_corr(const void *pa, const void *pb)
+{
+	const struct corrkey *a = pa, *c = pb;
+
+	return a->corr < c->corr ? -1 : a->corr > c->corr;
+}
+
+struct where {
+	uint32_t res, place; /* in resinfo.op */
+};
+
+/* The communications of service threads, by correlation once sorted: v[].call is an index of at[].
+ */
+static int service_ops(const struct gb *b, const struct rankinfo *rk, struct corrkey **v,
+		       struct where **where, size_t *n, struct pl_err *err)
+{
+	size_t most = 0, at = 0;
+	int rc;
+
+	for (size_t k = 0; k < rk->n_res; k++)
+		most += b->ri[rk->res[k]].service ? b->ri[rk->res[k]].n : 0;
+	if ((rc = pl_alloc(v, most, sizeof(**v), err)) < 0 ||
+	    (rc = pl_alloc(where, most, sizeof(**where), err)) < 0)
+		return rc;
+	for (size_t k = 0; k < rk->n_res; k++) {
+		const struct resinfo *ri = &b->ri[rk->res[k]];
+
+		for (uint32_t i = 0; ri->service && i < ri->n; i++, at++) {
+			const struct pl_events *e = b->t->seg[ri->op[i].seg];
+
+			(*v)[at] = (struct corrkey){ e->corr ? e->corr[ri->op[i].ev] : INT64_MIN,
+						     (uint32_t)at };
+			(*where)[at] = (struct where){ rk->res[k], i };
+		}
+	}
+	*n = at;
+	return 0;
+}
+
+/* The thread went on a little before the recorded end of what it waited for: that ended then. */
+static void end_with(struct gb *b, struct op *op, const struct call *c)
+{
+	struct node *last = &b->node[op->last];
+
+	if (op->end <= c->end || op->end - c->end > PAUSE_NEAR_NS || last->start >= c->end)
+		return;
+	last->dur = c->end - last->start;
+	op->end = c->end;
+}
+
+static int recorded_service_waits(struct gb *b, const struct rankinfo *rk, struct pl_err *err)
+{
+	struct corrkey *v = NULL;
+	struct where *where = NULL;
+	size_t n = 0;
+	int rc = 0;
+
+	if (!rk->n_waited)
+		return 0;
+	PL_TRY(service_ops(b, rk, &v, &where, &n, err));
+	pl_sort(v, n, sizeof(*v), by_corr);
+	for (size_t i = 0; i < rk->n_waited; i++) {
+		const struct call *c = &rk->waited[i];
+		struct corrkey key = { .corr = c->corr };
+		const struct corrkey *hit = n ? bsearch(&key, v, n, sizeof(*v), by_corr) : NULL;
+		struct op *op;
+
+		if (!hit)
+			continue;
+		op = &b->ri[where[hit->call].res].op[where[hit->call].place];
+		end_with(b, op, c);
+		PL_TRY(host_wait(b, c, op, true, false, err));
+	}
+out:
+	pl_free(v);
+	pl_free(where);
+	return rc;
+}
+
 static int rank_waits(struct gb *b, struct rankinfo *rk, uint64_t *hash, uint32_t *lane_of,
 		      struct pl_err *err)
 {
@@ -315,6 +399,7 @@ static int rank_waits(struct gb *b, struct rankinfo *rk, uint64_t *hash, uint32_
 		if (rk->call[c].type == CALL_SYNC || rk->call[c].type == CALL_FREE ||
 		    rk->call[c].type == CALL_LAUNCH)
 			PL_TRY(one_sync(b, rk, &l, c, err));
+	PL_TRY(recorded_service_waits(b, rk, err));
 	if (b->o->infer)
 		PL_TRY(service_waits(b, rk, err));
 	if (b->o->infer)

@@ -504,6 +504,15 @@ static size_t rank_index(const struct pl_graph *g, int32_t rank)
 	return lo;
 }
 
+/* From another collective's message on the same link, or what an earlier step leaves. */
+static bool from_another(const struct pl_shape *sh, uint32_t p)
+{
+	if (sh->src[p] < sh->n_entries)
+		return true;
+	return sh->flags[sh->src[p]] & PL_NF_MESSAGE && sh->etype[p] & PL_E_INFERRED &&
+	       PL_E_TYPE(sh->etype[p]) != PL_E_DATA;
+}
+
 /* Arrivals, and messages from these on, have the number of their rendezvous. */
 static void number_nodes(struct timeline *t, const struct pl_shape *sh)
 {
@@ -519,7 +528,7 @@ static void number_nodes(struct timeline *t, const struct pl_shape *sh)
 	for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++)
 		for (uint32_t p = sh->off[i]; sh->flags[i] & PL_NF_MESSAGE && p < sh->off[i + 1];
 		     p++)
-			if (t->number[sh->src[p]] != PL_NONE)
+			if (!from_another(sh, p) && t->number[sh->src[p]] != PL_NONE)
 				t->number[i] = t->number[sh->src[p]];
 }
 

@@ -1,0 +1,283 @@
+/*
+ * Logs as a picture: loss against time on the left, against steps on the right, a colour a log.
+ * Lines are losses of training, dots those of evaluations. A log of many rows is thinned to what a
+ * picture can show: the mean of each of POINTS stretches.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/csv.h"
+#include "program.h"
+
+#define WIDTH  560 /* of a panel */
+#define HEIGHT 360
+#define LEFT   64
+#define TOP    40
+#define BELOW  56
+#define POINTS 400
+
+struct point {
+	double time, step, loss, eval;
+};
+struct curve {
+	const char *name;
+	struct point *v;
+	size_t n, cap;
+	int column[4]; /* of the file: time_s, step, loss, eval_loss; -1 missing */
+	bool header;
+};
+
+static const char *const colors[] = { "#0072b2", "#d55e00", "#009e73", "#cc79a7",
+				      "#e69f00", "#56b4e9", "#000000", "#7f7f7f" };
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static double field(const struct pl_csv_row *r, int column)
+{
+	char *end;
+	double v;
+
+	if (column < 0 || (size_t)column >= r->n || !r->len[column])
+		return NAN;
+	v = strtod(r->field[column], &end);
+	return *end ? NAN : v;
+}
+
+static int read_row(void *arg, const struct pl_csv_row *r, struct pl_err *err)
+{
+	static const char *const names[] = { "time_s", "step", "loss", "eval_loss" };
+	struct curve *c = arg;
+	struct point p;
+	int rc;
+
+	if (!c->header) {
+		for (int k = 0; k < 4; k++) {
+			c->column[k] = -1;
+			for (size_t i = 0; i < r->n; i++)
+				if (!strcmp(r->field[i], names[k]))
+					c->column[k] = (int)i;
+		}
+		c->header = true;
+		if (c->column[0] < 0 || c->column[1] < 0 || c->column[2] < 0)
+			return pl_fail(err, PL_EDATA,
+				       "line %lld: no log: its header lacks time_s, step or loss",
+				       (long long)r->line);
+		return 0;
+	}
+	p = (struct point){ field(r, c->column[0]), field(r, c->column[1]), field(r, c->column[2]),
+			    field(r, c->column[3]) };
+	if (!isfinite(p.time) || !isfinite(p.step))
+		return pl_fail(err, PL_EDATA, "line %lld: time or step is no number",
+			       (long long)r->line);
+	rc = pl_grow(&c->v, &c->cap, c->n + 1, sizeof(*c->v), err);
+	if (rc == 0)
+		c->v[c->n++] = p;
+	return rc;
+}
+
+static int read_log(const char *path, struct curve *c, struct pl_err *err)
+{
+	struct pl_in *in = pl_in_open(path, err);
+	int rc;
+
+	if (!in)
+		return err->code;
+	c->name = path;
+	rc = pl_csv_read(in, read_row, c, err);
+	if (rc >= 0 && !c->n)
+		rc = pl_fail(err, PL_EDATA, "no rows: nothing was logged");
+	if (rc < 0)
+		pl_wrap(err, "%s", pl_in_name(in));
+	pl_in_close(in);
+	return rc;
+}
+
+/* ---- scales ---------------------------------------------------------------------------------- */
+
+struct scale {
+	double lo, hi, tick;
+};
+
+/* Ticks of 1, 2 or 5 times a power of ten, some five of them. */
+static void set_scale(struct scale *s, double lo, double hi)
+{
+	double raw, power, m;
+
+	if (!(hi > lo))
+		hi = lo + (lo != 0 ? fabs(lo) : 1);
+	raw = (hi - lo) / 5;
+	power = pow(10, floor(log10(raw)));
+	m = raw / power;
+	s->tick = power * (m < 1.5 ? 1 : m < 3.5 ? 2 : m < 7.5 ? 5 : 10);
+	s->lo = floor(lo / s->tick) * s->tick;
+	s->hi = ceil(hi / s->tick) * s->tick;
+}
+
+static void bounds(const struct curve *c, int n, bool time, struct scale *x, struct scale *y)
+{
+	double hi = 0, low = INFINITY, high = -INFINITY;
+
+	for (int k = 0; k < n; k++)
+		for (size_t i = 0; i < c[k].n; i++) {
+			const struct point *p = &c[k].v[i];
+
+			hi = fmax(hi, time ? p->time : p->step);
+			low = fmin(low,
+				   fmin(p->loss, p->eval)); /* of NaN and a number: the number */
+			high = fmax(high, fmax(p->loss, p->eval));
+		}
+	set_scale(x, 0, hi);
+	set_scale(y, isfinite(low) ? fmin(low, 0.9 * low) : 0, isfinite(high) ? high : 1);
+}
+
+/* ---- drawing --------------------------------------------------------------------------------- */
+
+static double place_x(const struct scale *s, int panel, double v)
+{
+	return panel * (WIDTH + LEFT) + LEFT + (v - s->lo) / (s->hi - s->lo) * (WIDTH - 24);
+}
+
+static double place_y(const struct scale *s, double v)
+{
+	return TOP + HEIGHT - (v - s->lo) / (s->hi - s->lo) * HEIGHT;
+}
+
+static int axes(struct pl_out *o, int panel, const struct scale *x, const struct scale *y,
+		const char *title, struct pl_err *err)
+{
+	double left = place_x(x, panel, x->lo), right = place_x(x, panel, x->hi);
+	int rc;
+
+	for (double v = y->lo; v < y->hi + y->tick / 2; v += y->tick)
+		PL_TRY(pl_out_printf(o, err,
+				     "<path class=\"g\" d=\"M%.1f %.1fH%.1f\"/><text x=\"%.1f\" "
+				     "y=\"%.1f\" text-anchor=\"end\">%.4g</text>\n",
+				     left, place_y(y, v), right, left - 6, place_y(y, v) + 4,
+				     fabs(v) < y->tick / 100 ? 0.0 : v));
+	for (double v = x->lo; v < x->hi + x->tick / 2; v += x->tick)
+		PL_TRY(pl_out_printf(o, err,
+				     "<path class=\"g\" d=\"M%.1f %dV%d\"/><text x=\"%.1f\" "
+				     "y=\"%d\" text-anchor=\"middle\">%.6g</text>\n",
+				     place_x(x, panel, v), TOP, TOP + HEIGHT, place_x(x, panel, v),
+				     TOP + HEIGHT + 16, v));
+	rc = pl_out_printf(o, err, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text>\n",
+			   (left + right) / 2, TOP + HEIGHT + 36, title);
+out:
+	return rc;
+}
+
+static int line(struct pl_out *o, int panel, const struct curve *c, const struct scale *x,
+		const struct scale *y, bool time, const char *color, struct pl_err *err)
+{
+	size_t step = c->n / POINTS + 1;
+	bool any = false;
+	int rc;
+
+	PL_TRY(pl_out_printf(o, err, "<path class=\"l\" stroke=\"%s\" d=\"", color));
+	for (size_t i = 0; i < c->n; i += step) {
+		double at = 0, loss = 0;
+		int n = 0;
+
+		for (size_t k = i; k < c->n && k < i + step; k++) {
+			if (!isfinite(c->v[k].loss))
+				continue;
+			at += time ? c->v[k].time : c->v[k].step;
+			loss += c->v[k].loss;
+			n++;
+		}
+		if (!n)
+			continue;
+		PL_TRY(pl_out_printf(o, err, "%s%.1f %.1f", any ? "L" : "M",
+				     place_x(x, panel, at / n), place_y(y, loss / n)));
+		any = true;
+	}
+	PL_TRY(pl_out_printf(o, err, "\"/>\n"));
+	for (size_t i = 0; i < c->n; i++)
+		if (isfinite(c->v[i].eval))
+			PL_TRY(pl_out_printf(
+				o, err, "<circle r=\"3\" cx=\"%.1f\" cy=\"%.1f\" fill=\"%s\"/>\n",
+				place_x(x, panel, time ? c->v[i].time : c->v[i].step),
+				place_y(y, c->v[i].eval), color));
+out:
+	return rc;
+}
+
+static int escaped(struct pl_out *o, const char *s, struct pl_err *err)
+{
+	int rc = 0;
+
+	for (; rc == 0 && *s; s++) {
+		const char *as = *s == '<'   ? "&lt;"
+				 : *s == '&' ? "&amp;"
+				 : *s == '>' ? "&gt;"
+					     : NULL;
+
+		rc = as ? pl_out_write(o, as, strlen(as), err) : pl_out_write(o, s, 1, err);
+	}
+	return rc;
+}
+
+static int legend(struct pl_out *o, const struct curve *c, int n, struct pl_err *err)
+{
+	int rc = 0;
+
+	for (int k = 0; k < n; k++) {
+		const char *slash = strrchr(c[k].name, '/');
+		int y = TOP + 18 + 18 * k;
+
+		PL_TRY(pl_out_printf(o, err,
+				     "<path class=\"l\" stroke=\"%s\" d=\"M%d %dh24\"/><text "
+				     "x=\"%d\" y=\"%d\">",
+				     colors[(size_t)k % PL_LEN(colors)], LEFT + WIDTH - 180, y - 4,
+				     LEFT + WIDTH - 150, y));
+		PL_TRY(escaped(o, slash ? slash + 1 : c[k].name, err));
+		PL_TRY(pl_out_printf(o, err, "</text>\n"));
+	}
+out:
+	return rc;
+}
+
+static int draw(const struct curve *c, int n, struct pl_out *o, struct pl_err *err)
+{
+	int rc;
+
+	PL_TRY(pl_out_printf(
+		o, err,
+		"<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" "
+		"font-family=\"sans-serif\" font-size=\"12\">\n"
+		"<style>.g{stroke:#ddd;fill:none}.l{fill:none;stroke-width:1.5}</style>\n"
+		"<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n"
+		"<text x=\"%d\" y=\"24\" font-weight=\"bold\">loss</text>\n",
+		2 * (WIDTH + LEFT), TOP + HEIGHT + BELOW, LEFT));
+	for (int panel = 0; panel < 2; panel++) {
+		struct scale x, y;
+
+		bounds(c, n, panel == 0, &x, &y);
+		PL_TRY(axes(o, panel, &x, &y, panel ? "steps" : "seconds", err));
+		for (int k = 0; k < n; k++)
+			PL_TRY(line(o, panel, &c[k], &x, &y, panel == 0,
+				    colors[(size_t)k % PL_LEN(colors)], err));
+	}
+	PL_TRY(legend(o, c, n, err));
+	rc = pl_out_printf(o, err, "</svg>\n");
+out:
+	return rc;
+}
+
+int plot_logs(char **path, int n, struct pl_out *out, struct pl_err *err)
+{
+	struct curve *c;
+	int rc = pl_alloc(&c, (size_t)n, sizeof(*c), err);
+
+	if (rc < 0)
+		return rc;
+	for (int k = 0; k < n; k++)
+		PL_TRY(read_log(path[k], &c[k], err));
+	rc = draw(c, n, out, err);
+out:
+	for (int k = 0; k < n; k++)
+		pl_free(c[k].v);
+	pl_free(c);
+	return rc;
+}

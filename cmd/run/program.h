@@ -1,0 +1,91 @@
+/* program.h - what the files of the program `run` share. */
+#ifndef RUN_PROGRAM_H
+#define RUN_PROGRAM_H
+
+#include "core/cmd.h"
+#include "dp/dp.h"
+#include "dp/rec.h"
+
+enum format { AS_TEXT, AS_JSON, AS_CSV, AS_SVG };
+
+struct config {
+	struct pl_common c; /* first */
+	int to;
+	int64_t ranks; /* 0: as the job or the launcher says */
+	const char *plan, *trace, *log, *report, *checkpoint, *resume, *export_to, *import_from;
+	const char *transport, *meet, *bench;
+	struct pl_list set, link, pace, op;
+	bool eval;
+	pl_ns timeout_ns;
+	int64_t min_size, max_size, iterations;
+};
+
+/* Who this process is among those of the job. */
+struct place {
+	int rank, size, local_rank, local_size;
+	char meet[256], token[128];
+	bool forked; /* by us: messages say which rank they are of */
+};
+
+/* ---- ranks.c: one process or several --------------------------------------------------------- */
+
+/* The signal that asked for the end, 0: none. */
+extern volatile int stopped;
+void catch_signals(void);
+/*
+ * Becomes `n` ranks (0: as many as the environment says, else `otherwise`): in each of them `work`
+ * is called, and its result returned. The process that forked them waits, and fails if one failed.
+ */
+int become_ranks(const struct config *c, int64_t otherwise,
+		 int (*work)(void *arg, const struct place *p, struct pl_err *err), void *arg,
+		 struct pl_err *err) PL_MUST;
+/* Meets the others; *w stays NULL where there are none. `links`: of the job, may be NULL. */
+int meet_others(const struct config *c, const struct place *p, const struct pl_job *j,
+		struct pl_tracer *t, struct pl_world **w, struct pl_err *err) PL_MUST;
+
+/* ---- job.c: what to do ----------------------------------------------------------------------- */
+
+struct work {
+	const struct config *c;
+	struct pl_job job;
+	struct pl_model model;
+	struct pl_plan plan;
+	struct pl_dataset data;
+	bool planned;
+};
+int read_work(const struct config *c, const char *path, struct work *w, struct pl_err *err) PL_MUST;
+void work_fini(struct work *w);
+/* --link alone, for what has no job. */
+int options_of_links(const struct config *c, struct pl_job *j, struct pl_err *err) PL_MUST;
+
+/* ---- train.c --------------------------------------------------------------------------------- */
+
+int train(void *work, const struct place *p, struct pl_err *err) PL_MUST;
+
+/* ---- report.c: what was measured ------------------------------------------------------------- */
+
+struct worker {
+	double steps, samples_per_s, commits, compute_share, wait_share, bytes_sent, step_s;
+};
+struct result {
+	const char *policy, *model;
+	int ranks;
+	int64_t steps, samples; /* of all ranks */
+	double seconds, samples_per_s, time_to_target_s, final_loss, eval_loss, accuracy,
+		heterogeneity; /* NaN: not known */
+	struct worker *worker; /* [ranks] */
+};
+/* Each rank brings its own; afterwards all have those of all. */
+int gather_workers(const struct pl_engine *e, void *state, const struct worker *own,
+		   const struct place *p, struct result *r, struct pl_err *err) PL_MUST;
+int report_text(const struct result *r, struct pl_out *out, struct pl_err *err) PL_MUST;
+int report_json(const struct result *r, struct pl_out *out, struct pl_err *err) PL_MUST;
+int report_file(const struct result *r, const char *path, struct pl_err *err) PL_MUST;
+
+/* ---- bench.c, plot.c ------------------------------------------------------------------------- */
+
+int bench_comm(void *config, const struct place *p, struct pl_err *err) PL_MUST;
+/* Loss against time and against steps, of one or several logs. */
+int plot_logs(char **path, int n, struct pl_out *out, struct pl_err *err) PL_MUST;
+
+#endif

@@ -1,0 +1,283 @@
+/*
+ * One process becomes the ranks of a job.
+ *
+ * If a launcher started us (its environment says so), this process is one rank already. Otherwise
+ * the ranks are forked before any thread exists; they meet in a folder of their own and know a
+ * random token, which nobody else learns. The process that forked them passes signals on and waits:
+ * each rank finds out by itself when another one dies.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "program.h"
+
+volatile int stopped;
+
+static void on_signal(int sig)
+{
+	stopped = sig;
+}
+
+void catch_signals(void)
+{
+	static const int sigs[] = { SIGINT, SIGTERM };
+	struct sigaction act = { .sa_handler = on_signal }, old;
+
+	for (size_t i = 0; i < PL_LEN(sigs); i++)
+		if (!sigaction(sigs[i], NULL, &old) && old.sa_handler == SIG_DFL)
+			sigaction(sigs[i], &act, NULL);
+}
+
+/* ---- forking --------------------------------------------------------------------------------- */
+
+static int make_token(char *token, size_t size, struct pl_err *err)
+{
+	static const char digit[] = "0123456789abcdef";
+	unsigned char raw[32];
+
+	if (getrandom(raw, sizeof(raw), 0) != (ssize_t)sizeof(raw))
+		return pl_fail_sys(err, "random bytes for the job's token");
+	for (size_t i = 0; i < sizeof(raw) && 2 * i + 2 < size; i++) {
+		token[2 * i] = digit[raw[i] >> 4];
+		token[2 * i + 1] = digit[raw[i] & 15];
+		token[2 * i + 2] = '\0';
+	}
+	return 0;
+}
+
+static void remove_folder(const char *path)
+{
+	DIR *d = opendir(path);
+	struct dirent *e;
+
+	while (d && (e = readdir(d)))
+		if (strcmp(e->d_name, ".") && strcmp(e->d_name, ".."))
+			unlinkat(dirfd(d), e->d_name, 0);
+	if (d)
+		closedir(d);
+	rmdir(path);
+}
+
+struct child {
+	pid_t pid;
+	int status;
+	bool done;
+};
+
+static void pass_on(const struct child *v, int n, int sig)
+{
+	for (int i = 0; i < n; i++)
+		if (!v[i].done)
+			kill(v[i].pid, sig);
+}
+
+/* Until all have ended. */
+static void wait_for(struct child *v, int n)
+{
+	int left = n, passed = 0;
+
+	while (left) {
+		int status;
+		pid_t pid = waitpid(-1, &status, 0);
+
+		if (stopped && stopped != passed)
+			pass_on(v, n, passed = stopped);
+		if (pid < 0 && errno == EINTR)
+			continue;
+		if (pid < 0)
+			return;
+		for (int i = 0; i < n; i++) {
+			if (v[i].pid != pid || v[i].done)
+				continue;
+			v[i].done = true;
+			v[i].status = status;
+			left--;
+		}
+	}
+}
+
+/* What became of the ranks, as this process's own result. They have said themselves what failed. */
+static int judge(const struct child *v, int n, struct pl_err *err)
+{
+	static const int codes[] = {
+		0, PL_ENO, PL_EUSAGE, PL_EDATA, PL_EIO, PL_ELIMIT, PL_EABSENT
+	};
+	int failed = 0, first = -1, status;
+
+	for (int i = 0; i < n; i++)
+		if (v[i].status && WIFSIGNALED(v[i].status) && WTERMSIG(v[i].status) != stopped)
+			return pl_fail(err, PL_EIO, "rank %d was ended by signal %d (%s)", i,
+				       WTERMSIG(v[i].status), strsignal(WTERMSIG(v[i].status)));
+	for (int i = 0; i < n; i++)
+		if (v[i].status && WIFEXITED(v[i].status)) {
+			int s = WEXITSTATUS(v[i].status);
+
+			failed++;
+			/* who lost another rank did so because that one failed */
+			if (first < 0 || (s != 4 && WEXITSTATUS(v[first].status) == 4))
+				first = i;
+		}
+	if (!failed)
+		return 0;
+	status = WEXITSTATUS(v[first].status);
+	return pl_fail(err,
+		       status >= 0 && status < (int)PL_LEN(codes) ? codes[status] : PL_EINTERNAL,
+		       "%d of %d ranks failed", failed, n);
+}
+
+static int fork_ranks(const struct config *c, int n,
+		      int (*work)(void *arg, const struct place *p, struct pl_err *err), void *arg,
+		      struct pl_err *err)
+{
+	const char *tmp = getenv("TMPDIR");
+	struct place p = { .size = n, .local_size = n, .forked = true };
+	char folder[200];
+	struct child *v;
+	int rc = pl_alloc(&v, (size_t)n, sizeof(*v), err), started = 0;
+
+	if (rc < 0)
+		return rc;
+	folder[0] = '\0';
+	PL_TRY(make_token(p.token, sizeof(p.token), err));
+	if (c->meet) {
+		snprintf(p.meet, sizeof(p.meet), "%s", c->meet);
+	} else {
+		snprintf(folder, sizeof(folder), "%.150s/paceline-XXXXXX",
+			 tmp && *tmp ? tmp : "/tmp");
+		if (!mkdtemp(folder)) {
+			folder[0] = '\0';
+			rc = pl_fail_sys(err, "%.150s: a folder to meet in",
+					 tmp && *tmp ? tmp : "/tmp");
+			goto out;
+		}
+		snprintf(p.meet, sizeof(p.meet), "dir:%s", folder);
+	}
+	fflush(NULL);
+	for (; started < n; started++) {
+		pid_t pid = fork();
+
+		if (pid < 0) {
+			rc = pl_fail_sys(err, "starting rank %d", started);
+			pass_on(v, started, SIGTERM);
+			break;
+		}
+		if (!pid) {
+			pl_free(v);
+			p.rank = p.local_rank = started;
+			return work(arg, &p, err);
+		}
+		v[started].pid = pid;
+	}
+	wait_for(v, started);
+	if (rc == 0)
+		rc = judge(v, n, err);
+out:
+	if (folder[0])
+		remove_folder(folder);
+	pl_free(v);
+	return rc;
+}
+
+/* ---- launchers ------------------------------------------------------------------------------- */
+
+static int launched(const struct config *c, const struct pl_launch *l, struct place *p,
+		    struct pl_err *err)
+{
+	if (c->ranks && c->ranks != l->size)
+		return pl_fail(err, PL_EUSAGE, "-n %lld, but %s started %d ranks",
+			       (long long)c->ranks, l->by, l->size);
+	*p = (struct place){ .rank = l->rank,
+			     .size = l->size,
+			     .local_rank = l->local_rank,
+			     .local_size = l->local_size };
+	snprintf(p->meet, sizeof(p->meet), "%s", c->meet ? c->meet : l->meet);
+	snprintf(p->token, sizeof(p->token), "%s", l->token);
+	if (l->size > 1 && !p->meet[0])
+		return pl_fail(err, PL_EUSAGE,
+			       "%s says which rank this is, but not where to meet: --meet dir:PATH "
+			       "(a folder that all see) or tcp:HOST:PORT",
+			       l->by);
+	if (l->size > 1 && strlen(p->token) < 16)
+		return pl_fail(err, PL_EUSAGE,
+			       "several ranks need a common secret: set PACELINE_TOKEN to 16 "
+			       "characters or more, the same for all");
+	return 0;
+}
+
+int become_ranks(const struct config *c, int64_t otherwise,
+		 int (*work)(void *arg, const struct place *p, struct pl_err *err), void *arg,
+		 struct pl_err *err)
+{
+	struct place p = { .size = 1, .local_size = 1 };
+	struct pl_launch l;
+	int64_t n;
+	int rc = pl_launch_find(&l, err), sig;
+
+	if (rc < 0)
+		return rc;
+	catch_signals();
+	n = c->ranks ? c->ranks : otherwise > 0 ? otherwise : 1;
+	if (l.by && l.size > 0) {
+		rc = launched(c, &l, &p, err);
+		if (rc == 0)
+			rc = work(arg, &p, err);
+	} else if (n > 1) {
+		rc = fork_ranks(c, (int)n, work, arg, err);
+	} else {
+		rc = work(arg, &p, err);
+	}
+	sig = stopped;
+	if (rc == 0 && sig) { /* ended as asked: the shell learns by what */
+		signal(sig, SIG_DFL);
+		raise(sig);
+	}
+	return rc;
+}
+
+/* ---- meeting --------------------------------------------------------------------------------- */
+
+int meet_others(const struct config *c, const struct place *p, const struct pl_job *j,
+		struct pl_tracer *t, struct pl_world **w, struct pl_err *err)
+{
+	struct pl_world_opts o = { .rank = p->rank,
+				   .size = p->size,
+				   .local_rank = p->local_rank,
+				   .local_size = p->local_size,
+				   .transport = c->transport ? c->transport : "auto",
+				   .meet = p->meet,
+				   .token = p->token,
+				   .timeout_ns = c->timeout_ns,
+				   .log = &c->c.log };
+	struct pl_link_shape *shape = NULL;
+	int rc;
+
+	*w = NULL;
+	if (p->size < 2)
+		return 0;
+	if (j && j->transport && !c->transport)
+		o.transport = j->transport;
+	if (j && !o.timeout_ns)
+		o.timeout_ns = j->timeout_ns;
+	PL_TRY(pl_alloc(&shape, j ? j->n_links + 1 : 1, sizeof(*shape), err));
+	for (size_t i = 0; j && i < j->n_links; i++)
+		shape[o.n_shapes++] =
+			(struct pl_link_shape){ .from = j->link[i].from,
+						.to = j->link[i].to,
+						.bytes_per_ns = j->link[i].bytes_per_ns,
+						.latency_ns = j->link[i].latency_ns };
+	o.shape = shape;
+	if (t) {
+		o.event = pl_tracer_comm;
+		o.event_arg = t;
+	}
+	rc = pl_world_open(&o, w, err);
+out:
+	pl_free(shape);
+	return rc;
+}

@@ -1,0 +1,134 @@
+/* What was measured: for people, and as the object paceline.run/1. */
+#include <math.h>
+#include <string.h>
+
+#include "io/json.h"
+#include "program.h"
+
+#define FIELDS (sizeof(struct worker) / sizeof(double))
+
+int gather_workers(const struct pl_engine *e, void *state, const struct worker *own,
+		   const struct place *p, struct result *r, struct pl_err *err)
+{
+	double sum = 0, min = INFINITY;
+	int rc;
+
+	PL_TRY(pl_alloc(&r->worker, (size_t)p->size, sizeof(*r->worker), err));
+	r->worker[p->rank] = *own;
+	PL_TRY(e->sum(state, (double *)(void *)r->worker, FIELDS * (size_t)p->size, err));
+	for (int i = 0; i < p->size; i++) {
+		double speed = 1 / fmax(1e-9, r->worker[i].step_s);
+
+		sum += speed;
+		min = fmin(min, speed);
+	}
+	r->heterogeneity = sum / p->size / min; /* mean speed by that of the slowest */
+out:
+	return rc;
+}
+
+static int row(struct pl_jsonw *w, const char *key, double v, struct pl_err *err)
+{
+	return pl_jsonw_kreal(w, key, v, err);
+}
+
+static int workers_json(const struct result *r, struct pl_jsonw *w, struct pl_err *err)
+{
+	int rc;
+
+	PL_TRY(pl_jsonw_key(w, "workers", err));
+	PL_TRY(pl_jsonw_open(w, '[', err));
+	for (int i = 0; i < r->ranks; i++) {
+		const struct worker *k = &r->worker[i];
+
+		PL_TRY(pl_jsonw_open(w, '{', err));
+		PL_TRY(pl_jsonw_ki64(w, "rank", i, err));
+		PL_TRY(pl_jsonw_ki64(w, "steps", (int64_t)(k->steps + 0.5), err));
+		PL_TRY(row(w, "samples_per_s", k->samples_per_s, err));
+		PL_TRY(pl_jsonw_ki64(w, "commits", (int64_t)(k->commits + 0.5), err));
+		PL_TRY(row(w, "compute_share", k->compute_share, err));
+		PL_TRY(row(w, "wait_share", k->wait_share, err));
+		PL_TRY(pl_jsonw_ki64(w, "bytes_sent", (int64_t)(k->bytes_sent + 0.5), err));
+		PL_TRY(pl_jsonw_close(w, err));
+	}
+	rc = pl_jsonw_close(w, err);
+out:
+	return rc;
+}
+
+int report_json(const struct result *r, struct pl_out *out, struct pl_err *err)
+{
+	struct pl_jsonw w;
+	int rc;
+
+	pl_jsonw_init(&w, out, 2);
+	PL_TRY(pl_jsonw_open(&w, '{', err));
+	PL_TRY(pl_jsonw_kstr(&w, "schema", "paceline.run/1", err));
+	PL_TRY(pl_jsonw_kstr(&w, "policy", r->policy, err));
+	PL_TRY(pl_jsonw_kstr(&w, "model", r->model ? r->model : "", err));
+	PL_TRY(pl_jsonw_ki64(&w, "ranks", r->ranks, err));
+	PL_TRY(pl_jsonw_ki64(&w, "steps", r->steps, err));
+	PL_TRY(pl_jsonw_ki64(&w, "samples", r->samples, err));
+	PL_TRY(row(&w, "seconds", r->seconds, err));
+	PL_TRY(row(&w, "samples_per_s", r->samples_per_s, err));
+	PL_TRY(row(&w, "time_to_target_s", r->time_to_target_s, err));
+	PL_TRY(row(&w, "final_loss", r->final_loss, err));
+	PL_TRY(row(&w, "eval_loss", r->eval_loss, err));
+	PL_TRY(row(&w, "accuracy", r->accuracy, err));
+	PL_TRY(row(&w, "heterogeneity", r->heterogeneity, err));
+	PL_TRY(workers_json(r, &w, err));
+	PL_TRY(pl_jsonw_close(&w, err));
+	rc = pl_out_write(out, "\n", 1, err);
+out:
+	return rc;
+}
+
+int report_file(const struct result *r, const char *path, struct pl_err *err)
+{
+	struct pl_out *out = pl_out_open(path, false, err);
+	int rc;
+
+	if (!out)
+		return err->code;
+	rc = report_json(r, out, err);
+	if (rc < 0) {
+		pl_out_abort(out);
+		return rc;
+	}
+	return pl_out_close(out, err);
+}
+
+int report_text(const struct result *r, struct pl_out *out, struct pl_err *err)
+{
+	char bytes[32];
+	double waited = 0, sent = 0;
+	int rc = 0;
+
+	for (int i = 0; i < r->ranks; i++) {
+		waited += r->worker[i].wait_share / r->ranks;
+		sent += r->worker[i].bytes_sent;
+	}
+	if (r->steps) {
+		PL_TRY(pl_out_printf(
+			out, err, "%s: %d rank%s, %lld steps in %.3g s, %.0f samples/s",
+			r->model ? r->model : "model", r->ranks, r->ranks == 1 ? "" : "s",
+			(long long)r->steps, r->seconds, r->samples_per_s));
+		if (r->ranks > 1)
+			PL_TRY(pl_out_printf(out, err, ", waiting %.1f %%, %s sent", 100 * waited,
+					     pl_fmt_bytes(bytes, sizeof(bytes), sent)));
+		PL_TRY(pl_out_printf(out, err, "\nloss %.6g", r->final_loss));
+	} else {
+		PL_TRY(pl_out_printf(out, err, "%s: nothing trained",
+				     r->model ? r->model : "model"));
+	}
+	if (!isnan(r->eval_loss))
+		PL_TRY(pl_out_printf(out, err, ", held out %.6g", r->eval_loss));
+	if (!isnan(r->accuracy))
+		PL_TRY(pl_out_printf(out, err, ", accuracy %.2f %%", 100 * r->accuracy));
+	PL_TRY(pl_out_write(out, "\n", 1, err));
+	if (!isnan(r->time_to_target_s))
+		PL_TRY(pl_out_printf(out, err, "target reached after %.3g s\n",
+				     r->time_to_target_s));
+out:
+	return rc;
+}

@@ -1,0 +1,133 @@
+/*
+ * run - trains a network with several workers under a plan, and traces itself.
+ *
+ * Without ranks of a launcher the process forks them. Each rank then opens its trace, meets the
+ * others, and drives an engine (dp.h) step by step: train.c.
+ */
+#include <string.h>
+
+#include "program.h"
+
+#define AT(m) offsetof(struct config, m)
+
+static const struct pl_opt options[] = {
+	{ 'p', "plan", "FILE", "train as this plan says", PL_OPT_STR, AT(plan), NULL },
+	{ 'n', "ranks", "N", "so many processes on this machine", PL_OPT_INT, AT(ranks), NULL },
+	{ 't', "trace", "FILE", "trace to FILE; of several ranks FILE.0, FILE.1 ...", PL_OPT_STR,
+	  AT(trace), NULL },
+	{ 0, "set", "KEY=VALUE", "a statement of the job anew (\"batch=128\")", PL_OPT_LIST,
+	  AT(set), NULL },
+	{ 0, "link", "SPEC", "slow links down: rate=1Gbit,latency=200us[,from=R][,to=R]",
+	  PL_OPT_LIST, AT(link), NULL },
+	{ 0, "pace", "RANK:MS", "slow a rank's steps down by MS ms (\"*\": all), or RANK:xFACTOR",
+	  PL_OPT_LIST, AT(pace), NULL },
+	{ 0, "transport", "NAME", "auto (default), shm, tcp", PL_OPT_STR, AT(transport), NULL },
+	{ 0, "meet", "WHERE", "where ranks meet: tcp:HOST:PORT or dir:PATH", PL_OPT_STR, AT(meet),
+	  NULL },
+	{ 0, "timeout", "T", "give up what takes longer (default 3s)", PL_OPT_TIME, AT(timeout_ns),
+	  NULL },
+	{ 0, "log", "FILE", "losses as CSV, a row a step", PL_OPT_STR, AT(log), NULL },
+	{ 0, "report", "FILE", "what was measured as JSON", PL_OPT_STR, AT(report), NULL },
+	{ 0, "eval", NULL, "train nothing, evaluate on what is held out", PL_OPT_FLAG, AT(eval),
+	  NULL },
+	{ 0, "checkpoint", "FILE", "write a checkpoint at the end (and when the job says)",
+	  PL_OPT_STR, AT(checkpoint), NULL },
+	{ 0, "resume", "FILE", "go on from a checkpoint", PL_OPT_STR, AT(resume), NULL },
+	{ 0, "export", "FILE", "write the weights as safetensors", PL_OPT_STR, AT(export_to),
+	  NULL },
+	{ 0, "import", "FILE", "begin with these weights", PL_OPT_STR, AT(import_from), NULL },
+	{ 0, "bench", "WHAT", "no job, but a measurement: comm", PL_OPT_STR, AT(bench), NULL },
+	{ 0, "op", "NAME", "of --bench: only this operation (\"allreduce\")", PL_OPT_LIST, AT(op),
+	  NULL },
+	{ 0, "min-size", "SIZE", "of --bench: the smallest message (default 4K)", PL_OPT_SIZE,
+	  AT(min_size), NULL },
+	{ 0, "max-size", "SIZE", "of --bench: the largest (default 64M)", PL_OPT_SIZE, AT(max_size),
+	  NULL },
+	{ 0, "iterations", "N", "of --bench: repetitions (default 20)", PL_OPT_INT, AT(iterations),
+	  NULL },
+	{ 'O', "to", "FORMAT", "write text (default), json, csv; svg: plot logs", PL_OPT_CHOICE,
+	  AT(to), "text|json|csv|svg" },
+	PL_OPTS_OUTPUT,
+	PL_OPTS_STREAM,
+	PL_OPTS_THREADS,
+	PL_OPTS_COMMON,
+};
+
+static void defaults(void *config)
+{
+	struct config *c = config;
+
+	c->c.seed = INT64_MIN; /* that of the job */
+	c->min_size = 4096;
+	c->max_size = 64 << 20;
+	c->iterations = 20;
+}
+
+static int plot(const struct config *c, int argc, char **argv, struct pl_err *err)
+{
+	struct pl_out *out;
+	int rc;
+
+	if (!argc)
+		return pl_fail(err, PL_EUSAGE, "-O svg plots logs: name one or more");
+	out = pl_out_open(c->c.output, false, err);
+	if (!out)
+		return err->code;
+	rc = plot_logs(argv, argc, out, err);
+	if (rc < 0) {
+		pl_out_abort(out);
+		return rc;
+	}
+	return pl_out_close(out, err);
+}
+
+static int bench(struct config *c, int argc, struct pl_err *err)
+{
+	if (strcmp(c->bench, "comm"))
+		return pl_fail(err, PL_EUSAGE, "--bench: no \"%.100s\"; there is: comm", c->bench);
+	if (argc)
+		return pl_fail(err, PL_EUSAGE, "--bench takes no job");
+	if (c->min_size < 4 || c->max_size < c->min_size || c->max_size > (int64_t)1 << 32)
+		return pl_fail(err, PL_EUSAGE,
+			       "--min-size, --max-size: from 4 to 4G, and in order");
+	if (c->iterations < 1 || c->iterations > 1000000)
+		return pl_fail(err, PL_EUSAGE, "--iterations: from 1 to 1000000");
+	return become_ranks(c, 2, bench_comm, c, err);
+}
+
+static int run(void *config, int argc, char **argv, struct pl_err *err)
+{
+	struct config *c = config;
+	struct work w = { 0 };
+	int rc;
+
+	if (c->ranks < 0 || c->ranks > 1024)
+		return pl_fail(err, PL_EUSAGE, "-n: from 1 to 1024 ranks");
+	if (c->to == AS_SVG)
+		return plot(c, argc, argv, err);
+	if (c->bench)
+		return bench(c, argc, err);
+	if (c->to == AS_CSV)
+		return pl_fail(err, PL_EUSAGE, "-O csv is for --bench; of a job: --log FILE.csv");
+	if (argc > 1)
+		return pl_fail(err, PL_EUSAGE, "one job at a time");
+	PL_TRY(read_work(c, argc ? argv[0] : "-", &w, err));
+	if (!c->meet)
+		c->meet = w.job.meet;
+	rc = become_ranks(c, w.job.ranks, train, &w, err);
+out:
+	work_fini(&w);
+	return rc;
+}
+
+const struct pl_cmd pl_command = {
+	.name = "run",
+	.synopsis = "[OPTION]... [JOB]",
+	.summary = "Train a network with several workers, as a plan says, and trace it.",
+	.details = "-O svg LOG...: plot logs. --bench comm: measure communication.\n"
+		   "Without a file: standard input.",
+	.opts = options,
+	.config_size = sizeof(struct config),
+	.defaults = defaults,
+	.run = run,
+};

@@ -1,0 +1,300 @@
+/*
+ * Which gradients travel together, when, and how: from a plan, or as DDP does it by default.
+ *
+ * The default is that of PyTorch's DistributedDataParallel (Li et al., VLDB 2020, section 3.2.3):
+ * gradients in the order in which they become ready, a bucket is closed by the one with which it
+ * reaches the limit. A plan's sets come from pl_plan_buckets(), where its own tensors
+ * are put in place of ours by name; tensors that the plan does not name keep together by the
+ * default's rule, behind the sets that are ready before them.
+ *
+ * Within a bucket tensors lie as in the slab of gradients. Where they are neighbours there, they
+ * are sent from it; the gaps between two of them (they are aligned) are part of what travels.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "dp/internal.h"
+
+#define MIB 1048576.0
+
+struct maker {
+	const struct pl_net_tensor *t;
+	uint32_t n;
+	uint32_t *set;	/* of a tensor, by its number in the net; PL_NONE: none yet */
+	uint32_t *base; /* the default's bucket of a tensor */
+	uint32_t *parts;
+	uint8_t *algo;
+	uint32_t n_sets;
+};
+
+/* Numbers by the default rule for the tensors that have none in `set`, from `next` on. */
+static uint32_t by_default(const struct maker *m, double limit_mb, uint32_t *set, uint32_t next)
+{
+	double size = 0, limit = limit_mb > 1 ? MIB : limit_mb * MIB;
+	bool open = false;
+
+	for (uint32_t i = m->n; i-- > 0;) {
+		double bytes = (double)m->t[i].n * sizeof(float);
+
+		if (set[i] != PL_NONE)
+			continue;
+		set[i] = next;
+		size += bytes;
+		open = size < limit;
+		if (!open) {
+			next++;
+			size = 0;
+			limit = limit_mb * MIB;
+		}
+	}
+	return next + open;
+}
+
+/* ---- names --------------------------------------------------------------------------------- */
+
+/* The number behind "grad " or "bucket "; false if that is not what it is. */
+static bool numbered(const char *name, const char *what, uint32_t *k)
+{
+	size_t n = strlen(what);
+	char *end;
+	unsigned long v;
+
+	if (strncmp(name, what, n) || name[n] < '0' || name[n] > '9')
+		return false;
+	v = strtoul(name + n, &end, 10);
+	*k = (uint32_t)v;
+	return (*end == '\0' || *end == ' ') && v < UINT32_MAX;
+}
+
+/* The tensors that a name of the plan stands for: calls set(arg, tensor). Returns how many. */
+static uint32_t resolve(const struct maker *m, const char *name,
+			void (*set)(void *arg, uint32_t tensor), void *arg)
+{
+	uint32_t k, found = 0;
+	size_t len = strlen(name);
+
+	for (uint32_t i = 0; i < m->n; i++)
+		if (!strcmp(m->t[i].name, name) ||
+		    (!strncmp(name, "grad ", 5) && !strcmp(m->t[i].name, name + 5))) {
+			set(arg, i);
+			return 1;
+		}
+	if (numbered(name, "grad ", &k) && k < m->n) {
+		set(arg, m->n - 1 - k);
+		return 1;
+	}
+	for (uint32_t i = 0; i < m->n; i++) { /* "bucket 3", or a module: "fc1" */
+		bool module = !strncmp(m->t[i].name, name, len) && m->t[i].name[len] == '.';
+
+		if (module || (numbered(name, "bucket ", &k) && m->base[i] == k)) {
+			set(arg, i);
+			found++;
+		}
+	}
+	return found;
+}
+
+struct assign {
+	uint32_t *set, value;
+};
+
+static void assign(void *arg, uint32_t tensor)
+{
+	struct assign *a = arg;
+
+	a->set[tensor] = a->value;
+}
+
+/* ---- plans --------------------------------------------------------------------------------- */
+
+int pl_dp_algo(const char *word)
+{
+	static const struct {
+		const char *word;
+		uint8_t algo;
+	} known[] = {
+		{ "auto", PL_CA_AUTO },
+		{ "direct", PL_CA_DIRECT },
+		{ "ring", PL_CA_RING },
+		{ "tree", PL_CA_TREE },
+		{ "halving-doubling", PL_CA_HALVING },
+		{ "hierarchical", PL_CA_HIERARCHICAL },
+	};
+
+	for (size_t i = 0; i < PL_LEN(known); i++)
+		if (word && !strcmp(word, known[i].word))
+			return known[i].algo;
+	return -1;
+}
+
+static int set_algo(struct maker *m, const struct pl_rewrite *rw, const struct pl_log *log,
+		    struct pl_err *err)
+{
+	int algo = pl_dp_algo(rw->word), rc = 0;
+	uint32_t *mark = NULL;
+
+	if (algo < 0) {
+		pl_say(log, PL_LOG_WARN,
+		       "the plan wants the algorithm %s, which this engine has not; "
+		       "it uses its own choice",
+		       rw->word ? rw->word : "");
+		return 0;
+	}
+	PL_TRY(pl_alloc(&mark, (size_t)m->n + 1, sizeof(*mark), err));
+	for (uint32_t a = 0; a < rw->n_args; a++)
+		resolve(m, rw->arg[a], assign, &(struct assign){ mark, 1 });
+	for (uint32_t i = 0; i < m->n; i++)
+		if (!rw->n_args || mark[i])
+			m->algo[m->set[i]] = (uint8_t)algo;
+out:
+	pl_free(mark);
+	return rc;
+}
+
+static int other_rewrite(struct maker *m, const struct pl_rewrite *rw, const struct pl_log *log,
+			 struct pl_dp_buckets *b, struct pl_err *err)
+{
+	int rc = 0;
+
+	switch (rw->op) {
+	case PL_RW_FUSE_TENSORS:
+	case PL_RW_PARTITION_TENSOR:
+	case PL_RW_ORDER:
+		break;
+	case PL_RW_ALGORITHM:
+		return set_algo(m, rw, log, err);
+	case PL_RW_ACCUMULATE:
+		b->accumulate *= rw->k;
+		break;
+	case PL_RW_RECOMPUTE:
+		for (uint32_t a = 0; a < rw->n_args; a++) {
+			PL_TRY(pl_grow(&b->recompute, &b->cap_recompute, b->n_recompute + 1,
+				       sizeof(*b->recompute), err));
+			b->recompute[b->n_recompute++] = rw->arg[a];
+		}
+		break;
+	case PL_RW_PRECISION:
+		if (rw->word && !strcmp(rw->word, "fp32"))
+			break;
+		/* fall through */
+	default:
+		pl_say(log, PL_LOG_WARN, "the plan's %s%s%s is left out: not for this engine",
+		       pl_rw_name(rw->op), rw->word ? " " : "", rw->word ? rw->word : "");
+	}
+out:
+	return rc;
+}
+
+/* The sets of the plan over our tensors; what it does not name comes last. */
+static int by_plan(struct maker *m, const struct pl_plan *p, double limit_mb, struct pl_err *err)
+{
+	uint32_t *bucket = NULL, *parts = NULL, n = 0;
+	int rc;
+
+	PL_TRY(pl_plan_buckets(p, &bucket, &parts, &n, err));
+	for (size_t i = 0; i < p->n_tensors; i++)
+		if (!resolve(m, p->tensor[i].name, assign, &(struct assign){ m->set, bucket[i] })) {
+			rc = pl_fail(
+				err, PL_EDATA,
+				"the plan's tensor \"%.200s\" is none of this model's; the plan "
+				"is another job's",
+				p->tensor[i].name);
+			goto out;
+		}
+	m->n_sets = by_default(m, limit_mb, m->set, n);
+	for (uint32_t s = 0; s < m->n_sets && s < n; s++)
+		m->parts[s] = parts[s];
+out:
+	pl_free(bucket);
+	pl_free(parts);
+	return rc;
+}
+
+/* ---- the result ---------------------------------------------------------------------------- */
+
+/* Sets become buckets, those without a tensor left out; floats[] in the order of the slab. */
+static int build(struct maker *m, struct pl_dp_buckets *b, struct pl_err *err)
+{
+	uint32_t at = 0;
+	int rc;
+
+	PL_TRY(pl_alloc(&b->v, (size_t)m->n_sets + 1, sizeof(*b->v), err));
+	PL_TRY(pl_alloc(&b->index, (size_t)m->n + 1, sizeof(*b->index), err));
+	PL_TRY(pl_alloc(&b->of, (size_t)m->n + 1, sizeof(*b->of), err));
+	b->n_tensors = m->n;
+	for (uint32_t s = 0; s < m->n_sets; s++) {
+		struct pl_dp_bucket x = {
+			.first = at, .parts = m->parts[s], .algo = m->algo[s], .whole = true
+		};
+		const struct pl_net_tensor *last = NULL;
+
+		for (uint32_t i = 0; i < m->n; i++) {
+			if (m->set[i] != s)
+				continue;
+			x.whole &= !last || i == b->index[at - 1] + 1;
+			b->index[at++] = i;
+			b->of[i] = b->n;
+			x.count += m->t[i].n;
+			x.n++;
+			last = &m->t[i];
+		}
+		if (!x.n)
+			continue;
+		x.offset = m->t[b->index[x.first]].offset;
+		if (x.whole)
+			x.count = last->offset + last->n - x.offset;
+		x.parts = x.parts > x.count ? (uint32_t)x.count : x.parts;
+		b->v[b->n++] = x;
+	}
+out:
+	return rc;
+}
+
+int pl_dp_buckets(const struct pl_net_tensor *t, uint32_t n, double bucket_mb, uint8_t algo,
+		  const struct pl_plan *plan, const struct pl_log *log, struct pl_dp_buckets *b,
+		  struct pl_err *err)
+{
+	struct maker m = { .t = t, .n = n };
+	uint32_t sets;
+	int rc;
+
+	memset(b, 0, sizeof(*b));
+	b->accumulate = 1;
+	bucket_mb = bucket_mb > 0 ? bucket_mb : 25;
+	sets = n + 1 + (plan ? (uint32_t)pl_min_size(plan->n_tensors, UINT32_MAX / 2) : 0);
+	PL_TRY(pl_alloc(&m.set, (size_t)n + 1, sizeof(*m.set), err));
+	PL_TRY(pl_alloc(&m.base, (size_t)n + 1, sizeof(*m.base), err));
+	PL_TRY(pl_alloc(&m.parts, sets, sizeof(*m.parts), err));
+	PL_TRY(pl_alloc(&m.algo, sets, sizeof(*m.algo), err));
+	memset(m.set, 0xff, n * sizeof(*m.set));
+	memset(m.base, 0xff, n * sizeof(*m.base));
+	for (uint32_t i = 0; i < sets; i++) {
+		m.parts[i] = 1;
+		m.algo[i] = algo;
+	}
+	by_default(&m, bucket_mb, m.base, 0);
+	if (plan && plan->n_tensors)
+		PL_TRY(by_plan(&m, plan, bucket_mb, err));
+	else
+		m.n_sets = by_default(&m, bucket_mb, m.set, 0);
+	for (size_t i = 0; plan && i < plan->n_rw; i++)
+		PL_TRY(other_rewrite(&m, &plan->rw[i], log, b, err));
+	rc = build(&m, b, err);
+out:
+	pl_free(m.set);
+	pl_free(m.base);
+	pl_free(m.parts);
+	pl_free(m.algo);
+	if (rc < 0)
+		pl_dp_buckets_fini(b);
+	return rc;
+}
+
+void pl_dp_buckets_fini(struct pl_dp_buckets *b)
+{
+	pl_free(b->v);
+	pl_free(b->index);
+	pl_free(b->of);
+	pl_free(b->recompute);
+	memset(b, 0, sizeof(*b));
+}

@@ -1,0 +1,157 @@
+/*
+ * What a step trains on: the samples that the data set draws for it, gathered into one batch.
+ *
+ * The first `split` of the samples are trained on, the others held out. Of a text the places from
+ * which a context and its successors fit into each part count.
+ */
+#include <string.h>
+
+#include "dp/internal.h"
+
+static size_t places(const struct feed *f, size_t n)
+{
+	return !f->tokens ? n : n > f->each ? n - f->each : 0;
+}
+
+/* Can the network take these data? */
+static int fits(const struct pl_dataset *d, const struct pl_net_shape *s, size_t each,
+		struct pl_err *err)
+{
+	size_t have = 1;
+
+	if (!d->token != !s->vocab)
+		return pl_fail(err, PL_EDATA, "the model takes %s, the data are %s",
+			       s->vocab ? "tokens" : "numbers", d->token ? "tokens" : "numbers");
+	if (d->token)
+		return d->vocab <= s->vocab ? 0
+					    : pl_fail(err, PL_EDATA,
+						      "the model knows %d tokens, the data have %d",
+						      s->vocab, d->vocab);
+	for (int i = 0; i < d->n_dims; i++)
+		have *= (size_t)d->dim[i];
+	if (have != each)
+		return pl_fail(err, PL_EDATA,
+			       "the model takes samples of %zu numbers, the data have %zu", each,
+			       have);
+	if (s->classes ? !d->y || d->classes > s->classes
+		       : !d->target || d->n_targets != s->targets)
+		return pl_fail(err, PL_EDATA,
+			       "the model gives %d %s, the data have %d classes and %d targets",
+			       s->classes ? s->classes : s->targets,
+			       s->classes ? "classes" : "targets", d->y ? d->classes : 0,
+			       d->target ? d->n_targets : 0);
+	return 0;
+}
+
+int feed_init(struct feed *f, const struct pl_engine_opts *o, struct pl_net *net, int batch,
+	      struct pl_err *err)
+{
+	const struct pl_dataset *d = o->data;
+	double split = o->job->split > 0 && o->job->split <= 1 ? o->job->split : 1;
+	struct pl_net_shape shape;
+	size_t b = (size_t)batch, y = b;
+	int rc;
+
+	f->d = d;
+	f->batch = batch;
+	f->rank = o->world ? pl_world_rank(o->world) : 0;
+	f->ranks = o->world ? pl_world_size(o->world) : 1;
+	f->seed = (uint64_t)o->job->seed;
+	f->tokens = d->token != NULL;
+	pl_net_shape(net, &shape);
+	f->each = 1;
+	for (int i = 0; i < shape.n_dims; i++)
+		f->each *= (size_t)shape.dim[i];
+	PL_TRY(fits(d, &shape, f->each, err));
+	f->train = places(f, (size_t)((double)d->n * split + 0.5));
+	if (f->train < b * (size_t)f->ranks)
+		return pl_fail(
+			err, PL_EDATA,
+			"%zu samples to train on are less than a step takes (%d ranks, %d each)",
+			f->train, f->ranks, batch);
+	PL_TRY(pl_alloc(&f->index, b, sizeof(*f->index), err));
+	if (f->tokens) {
+		y *= f->each;
+		PL_TRY(pl_alloc(&f->ids, y, sizeof(*f->ids), err));
+	} else {
+		PL_TRY(pl_alloc(&f->x, b * f->each, sizeof(*f->x), err));
+	}
+	if (f->tokens || d->y)
+		PL_TRY(pl_alloc(&f->y, y, sizeof(*f->y), err));
+	if (d->target)
+		PL_TRY(pl_alloc(&f->target, b * (size_t)d->n_targets, sizeof(*f->target), err));
+out:
+	return rc;
+}
+
+void feed_fini(struct feed *f)
+{
+	pl_free(f->index);
+	pl_free(f->x);
+	pl_free(f->target);
+	pl_free(f->ids);
+	pl_free(f->y);
+}
+
+/* Samples index[0 .. n - 1] into the rows of the batch. */
+static void gather(struct feed *f, int n)
+{
+	const struct pl_dataset *d = f->d;
+	size_t e = f->each, t = (size_t)d->n_targets;
+
+	for (size_t i = 0; i < (size_t)n; i++) {
+		size_t s = f->index[i];
+
+		if (f->tokens) {
+			memcpy(f->ids + i * e, d->token + s, e * sizeof(*f->ids));
+			memcpy(f->y + i * e, d->token + s + 1, e * sizeof(*f->y));
+			continue;
+		}
+		memcpy(f->x + i * e, d->x + s * e, e * sizeof(*f->x));
+		if (f->y)
+			f->y[i] = d->y[s];
+		if (f->target)
+			memcpy(f->target + i * t, d->target + s * t, t * sizeof(*f->target));
+	}
+}
+
+void feed_step(struct feed *f, int64_t step)
+{
+	pl_dataset_draw(f->d, 0, f->train, f->seed, step, f->rank, f->ranks, f->batch,
+			f->tokens ? (int)f->each : 0, f->index);
+	gather(f, f->batch);
+}
+
+size_t feed_held_out(const struct feed *f)
+{
+	size_t from = f->tokens ? f->train + f->each : f->train;
+
+	return f->tokens ? places(f, f->d->n - from) / f->each : f->d->n - from;
+}
+
+void feed_eval(struct feed *f, size_t first, int n)
+{
+	size_t from = f->tokens ? f->train + f->each : f->train;
+
+	for (size_t i = 0; i < (size_t)n; i++)
+		f->index[i] = from + (first + i) * (f->tokens ? f->each : 1);
+	gather(f, n);
+}
+
+struct pl_batch_io feed_rows(const struct feed *f, int from, int n)
+{
+	size_t at = (size_t)from, e = f->each;
+
+	return (struct pl_batch_io){
+		.x = f->x ? f->x + at * e : NULL,
+		.ids = f->ids ? f->ids + at * e : NULL,
+		.y = f->y ? f->y + at * (f->tokens ? e : 1) : NULL,
+		.target = f->target ? f->target + at * (size_t)f->d->n_targets : NULL,
+		.n = n,
+	};
+}
+
+int64_t feed_classified(const struct feed *f)
+{
+	return f->tokens ? (int64_t)f->each : f->y ? 1 : 0;
+}

@@ -1,0 +1,113 @@
+/* internal.h - what the files of the data-parallel engine share. */
+#ifndef PL_DP_INTERNAL_H
+#define PL_DP_INTERNAL_H
+
+#include "dp/dp.h"
+#include "dp/rec.h"
+
+/* ---- tracer.c ------------------------------------------------------------------------------ */
+
+struct pl_tracer {
+	struct pl_recorder *rec;
+	pl_id main, comm, *link; /* tracks */
+	uint32_t n_links;
+	size_t cap_links;
+	pl_ns *sent; /* when the last send of a peer and channel was over; 0: none yet */
+	size_t n_sent, cap_sent;
+	pl_id group, coll[PL_OP_COUNT_], step, batch, optimizer, wait, loss, ready, pace, issue;
+	/* by bucket and by layer; set before the first step */
+	pl_id *bucket, *forward, *again, *backward, *dims;
+	uint32_t n_buckets, n_layers, n_tensors;
+};
+int tracer_names(struct pl_tracer *t, struct pl_net *net, const struct pl_dp_buckets *b,
+		 struct pl_err *err) PL_MUST;
+
+/*
+ * Tags of collectives: the step and bucket that they are of. 0: neither (a sum, a broadcast).
+ */
+#define TAG_BUCKETS 65536
+static inline uint64_t tag_of(int64_t step, uint32_t bucket)
+{
+	return (uint64_t)(step + 1) * TAG_BUCKETS + bucket;
+}
+static inline int32_t tag_step(uint64_t tag)
+{
+	return (int32_t)(tag / TAG_BUCKETS) - 1;
+}
+
+/* ---- feed.c: what a step trains on --------------------------------------------------------- */
+
+struct feed {
+	const struct pl_dataset *d;
+	size_t train; /* samples (of tokens: places) that are trained on; the others are held out */
+	size_t each;  /* floats of a sample, of tokens: the context */
+	int batch, rank, ranks;
+	uint64_t seed;
+	bool tokens;
+	size_t *index;	  /* (batch) */
+	float *x;	  /* (batch, each) */
+	float *target;	  /* (batch, n_targets) */
+	int32_t *ids, *y; /* (batch, context); (batch) or (batch, context) */
+};
+int feed_init(struct feed *f, const struct pl_engine_opts *o, struct pl_net *net, int batch,
+	      struct pl_err *err) PL_MUST;
+void feed_fini(struct feed *f);
+/* The rank's batch of a step. */
+void feed_step(struct feed *f, int64_t step);
+/* Samples first .. first + n - 1 of the held-out part; how many there are. */
+size_t feed_held_out(const struct feed *f);
+void feed_eval(struct feed *f, size_t first, int n);
+/* Rows from .. from + n - 1 of what was fetched last. */
+struct pl_batch_io feed_rows(const struct feed *f, int from, int n);
+/* What is classified in a sample: 1, of tokens the context; 0: a regression. */
+int64_t feed_classified(const struct feed *f);
+
+/* ---- engine.c ------------------------------------------------------------------------------ */
+
+struct dp {
+	struct pl_engine_opts o;
+	int rank, ranks;
+	struct pl_net *net;
+	struct pl_optim *optim;
+	struct pl_optim_opts oo;
+	const struct pl_net_tensor *tensor;
+	const struct pl_net_layer *layer;
+	uint32_t n_tensors, n_layers;
+	float *params, *grads;
+	size_t n_params;
+	struct pl_dp_buckets b;
+	struct pl_work **work; /* of each bucket, NULL: none in progress */
+	float **copy;	       /* of buckets whose tensors are no neighbours */
+	uint32_t *left;	       /* tensors of a bucket that are not ready yet */
+	uint32_t next;	       /* bucket to be issued */
+	struct feed feed;
+	int micro;  /* samples of a microbatch */
+	float *sum; /* for sum(), of the world */
+	size_t n_sum;
+	bool lost; /* the world, and its memory */
+
+	/* of the step in progress */
+	int64_t step;
+	int32_t mb;
+	bool last_mb, training;
+	pl_ns layer_begin, owed_ns;		/* owed: by pace, not slept yet */
+	double pace_ms, pace_factor, pace_left; /* ns of this step not owed yet */
+	double *layer_pace;			/* ns of each layer's forward pass */
+	struct pl_err err;			/* of a hook */
+};
+int dp_sum(void *state, double *v, size_t n, struct pl_err *err) PL_MUST;
+/* A world operation without a place in a step, waited for. No world: nothing. */
+int dp_broadcast(struct dp *d, float *v, size_t n, struct pl_err *err) PL_MUST;
+
+/* ---- state.c ------------------------------------------------------------------------------- */
+int dp_save(void *state, const char *path, int64_t step, struct pl_err *err) PL_MUST;
+int dp_load(void *state, const char *path, int64_t *step, struct pl_err *err) PL_MUST;
+int dp_export(void *state, const char *path, struct pl_err *err) PL_MUST;
+int dp_import(void *state, const char *path, struct pl_err *err) PL_MUST;
+
+/* ---- optim.c ------------------------------------------------------------------------------- */
+/* The optimiser and schedule of a job that was checked, of so many steps. */
+int optim_opts(const struct pl_job *j, int64_t steps, struct pl_optim_opts *o,
+	       struct pl_err *err) PL_MUST;
+
+#endif

@@ -1,0 +1,442 @@
+/*
+ * A recorder: rings in, trace out.
+ *
+ * Each thread that records has a ring of its own with one writer and one reader (the indices are
+ * the only thing shared, each on a cache line of its own), so recording takes no lock. The coder
+ * thread empties all rings every few milliseconds into a batch in columns and hands full batches
+ * to the writer of traces. The rings hold what a thread records in much longer than that; where the
+ * disk is slower than the run, events are lost and counted, and the run goes on.
+ *
+ * A thread finds its ring in a thread-local variable, which is checked by the recorder's number: a
+ * program may have one recorder after another.
+ *
+ * Times are written less that of the opening. The order of events in the file is that in which the
+ * rings were emptied; readers sort.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "dp/rec.h"
+
+#define RING	    16384 /* events of a thread; a power of two */
+#define PERIOD_NS   5000000
+#define THREADS_MAX 64
+
+struct ring {
+	_Atomic uint64_t head; /* written so far */
+	char apart[64];
+	_Atomic uint64_t tail; /* read so far */
+	char apart2[64];
+	uint64_t lost; /* the writer's own, read at the end */
+	struct pl_rec_event ev[RING];
+};
+
+struct pl_recorder {
+	uint64_t number;      /* of all recorders of this process, from 1 */
+	pthread_mutex_t lock; /* of the segment's strings and tracks, and of what is below */
+	pthread_cond_t wake;
+	pthread_t coder;
+	bool started, stop;
+	struct ring *ring[THREADS_MAX];
+	_Atomic uint32_t n_rings;
+	_Atomic uint64_t homeless; /* events of threads beyond THREADS_MAX, or without memory */
+
+	struct pl_out *out;
+	struct pl_sink *sink;
+	struct pl_segment seg;
+	struct pl_batch batch;
+	int rank;
+	pl_ns base;
+	pl_id host, pid, process, key_dims, key_type, type_float;
+	struct pl_err err; /* the first failure of the coder */
+	bool failed;
+};
+
+static _Atomic uint64_t recorders;
+static _Thread_local struct {
+	uint64_t number;
+	struct ring *ring;
+} mine;
+
+pl_ns pl_now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (pl_ns)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* ---- into the rings -------------------------------------------------------------------------- */
+
+static struct ring *new_ring(struct pl_recorder *r)
+{
+	struct pl_err ignore = { 0 };
+	struct ring *x = NULL;
+	uint32_t n;
+
+	pthread_mutex_lock(&r->lock);
+	n = atomic_load(&r->n_rings);
+	if (n < THREADS_MAX && pl_alloc(&x, 1, sizeof(*x), &ignore) == 0) {
+		r->ring[n] = x;
+		atomic_store(&r->n_rings, n + 1);
+	}
+	pthread_mutex_unlock(&r->lock);
+	mine.number = r->number;
+	mine.ring = x;
+	return x;
+}
+
+void pl_rec(struct pl_recorder *r, const struct pl_rec_event *e)
+{
+	struct ring *x;
+	uint64_t head;
+
+	if (!r)
+		return;
+	x = mine.number == r->number ? mine.ring : new_ring(r);
+	if (PL_UNLIKELY(!x)) {
+		atomic_fetch_add(&r->homeless, 1);
+		return;
+	}
+	head = atomic_load_explicit(&x->head, memory_order_relaxed);
+	if (PL_UNLIKELY(head - atomic_load_explicit(&x->tail, memory_order_acquire) == RING)) {
+		x->lost++;
+		return;
+	}
+	x->ev[head & (RING - 1)] = *e;
+	atomic_store_explicit(&x->head, head + 1, memory_order_release);
+}
+
+uint64_t pl_rec_count(struct pl_recorder *r)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; r && i < atomic_load(&r->n_rings); i++)
+		n += atomic_load_explicit(&r->ring[i]->head, memory_order_relaxed);
+	return n;
+}
+
+pl_id pl_rec_name(struct pl_recorder *r, const char *name)
+{
+	pl_id id = PL_NONE;
+
+	if (!r)
+		return PL_NONE;
+	pthread_mutex_lock(&r->lock);
+	if (pl_intern_add(&r->seg.str, name, strlen(name), &id, &r->err) < 0)
+		r->failed = true;
+	pthread_mutex_unlock(&r->lock);
+	return id;
+}
+
+pl_id pl_rec_track(struct pl_recorder *r, uint8_t type, const char *name)
+{
+	struct pl_track t;
+	pl_id id = PL_NONE, text = pl_rec_name(r, name);
+
+	if (text == PL_NONE)
+		return PL_NONE;
+	pl_track_init(&t);
+	t.type = type;
+	t.rank = t.psort = r->rank;
+	t.sort = (int32_t)r->seg.n_tracks;
+	t.coord[PL_COORD_DP] = r->rank;
+	t.host = r->host;
+	t.pid = r->pid;
+	t.process = r->process;
+	t.tid = t.name = text;
+	pthread_mutex_lock(&r->lock);
+	if (pl_segment_track(&r->seg, &t, &id, &r->err) < 0)
+		r->failed = true;
+	pthread_mutex_unlock(&r->lock);
+	return id;
+}
+
+/* ---- out of the rings ------------------------------------------------------------------------ */
+
+static int put_value(struct pl_recorder *r, uint8_t role, uint8_t type, pl_id key, int64_t v,
+		     unsigned scale, struct pl_err *err)
+{
+	struct pl_batch *b = &r->batch;
+	uint32_t index;
+	int rc = pl_batch_col(b, role, type, key, &index, err);
+
+	return rc < 0 ? rc : pl_col_put(&b->col[index], b->n, v, scale, err);
+}
+
+static int put_values(struct pl_recorder *r, const struct pl_rec_event *e, struct pl_err *err)
+{
+	bool message = e->kind == PL_K_SEND || e->kind == PL_K_RECV;
+	const struct {
+		uint8_t role, type;
+		int64_t v;
+	} column[] = {
+		{ PL_R_STEP, PL_V_INT, e->step },
+		{ PL_R_CORR, PL_V_INT, e->corr },
+		{ PL_R_SEQ, PL_V_INT, message ? -1 : e->seq },
+		{ PL_R_OF, PL_V_INT, message ? e->seq : -1 },
+		{ PL_R_PEER, PL_V_INT, e->peer },
+		{ PL_R_BYTES, PL_V_INT, e->bytes },
+		{ PL_R_MB, PL_V_INT, e->mb },
+		{ PL_R_CHUNK, PL_V_INT, e->chunk },
+		{ PL_R_LAYER, PL_V_INT, e->layer },
+		{ PL_R_CHANNEL, PL_V_INT, e->channel },
+		{ PL_R_GROUP, PL_V_STR, e->group == PL_NONE ? -1 : (int64_t)e->group },
+		{ PL_R_COLL, PL_V_STR, e->coll == PL_NONE ? -1 : (int64_t)e->coll },
+	};
+	int rc = 0;
+
+	for (size_t i = 0; i < PL_LEN(column); i++)
+		if (column[i].v != -1)
+			PL_TRY(put_value(r, column[i].role, column[i].type, PL_NONE, column[i].v, 0,
+					 err));
+	if (e->kind == PL_K_COUNTER && e->value > -9e11 && e->value < 9e11)
+		PL_TRY(put_value(r, PL_R_VALUE, PL_V_DEC, PL_NONE, (int64_t)(e->value * 1e6), 6,
+				 err));
+	if (e->dims != PL_NONE) {
+		PL_TRY(put_value(r, PL_R_ARG, PL_V_JSON, r->key_dims, e->dims, 0, err));
+		PL_TRY(put_value(r, PL_R_ARG, PL_V_JSON, r->key_type, r->type_float, 0, err));
+	}
+out:
+	return rc;
+}
+
+static int flush(struct pl_recorder *r, struct pl_err *err)
+{
+	int rc = 0;
+
+	if (r->batch.n) {
+		rc = r->sink->batch(r->sink, &r->seg, &r->batch, err);
+		r->seg.n_events += r->batch.n;
+		pl_batch_clear(&r->batch);
+		r->batch.first = r->seg.n_events;
+	}
+	return rc;
+}
+
+static int code(struct pl_recorder *r, const struct pl_rec_event *e, struct pl_err *err)
+{
+	struct pl_batch *b = &r->batch;
+	int rc = 0;
+
+	if (e->track == PL_NONE || e->name == PL_NONE)
+		return 0; /* there was no memory for the name, which is a failure already */
+	PL_TRY(put_values(r, e, err));
+	b->kind[b->n] = e->kind;
+	b->track[b->n] = e->track;
+	b->name[b->n] = e->name;
+	b->ts[b->n] = e->begin - r->base;
+	b->dur[b->n] = e->kind == PL_K_COUNTER || e->kind == PL_K_INSTANT ? -1 : e->end - e->begin;
+	b->n++;
+	if (b->n == PL_BATCH_ROWS)
+		rc = flush(r, err);
+out:
+	return rc;
+}
+
+/* All that is in the rings now. After a failure they are emptied all the same. Under the lock. */
+static void drain(struct pl_recorder *r)
+{
+	uint32_t n = atomic_load(&r->n_rings);
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct ring *x = r->ring[i];
+		uint64_t head = atomic_load_explicit(&x->head, memory_order_acquire);
+		uint64_t tail = atomic_load_explicit(&x->tail, memory_order_relaxed);
+
+		for (; tail < head; tail++) {
+			if (!r->failed && code(r, &x->ev[tail & (RING - 1)], &r->err) < 0)
+				r->failed = true;
+			if (!(tail & 255)) /* make room early: coding takes longer than recording */
+				atomic_store_explicit(&x->tail, tail, memory_order_release);
+		}
+		atomic_store_explicit(&x->tail, tail, memory_order_release);
+	}
+}
+
+static void *coder(void *arg)
+{
+	struct pl_recorder *r = arg;
+
+	pthread_mutex_lock(&r->lock);
+	while (!r->stop) {
+		struct timespec until;
+		pl_ns at;
+
+		clock_gettime(CLOCK_MONOTONIC, &until);
+		at = (pl_ns)until.tv_nsec + PERIOD_NS;
+		until.tv_sec += (time_t)(at / 1000000000);
+		until.tv_nsec = (long)(at % 1000000000);
+		pthread_cond_timedwait(&r->wake, &r->lock, &until);
+		drain(r);
+	}
+	drain(r);
+	pthread_mutex_unlock(&r->lock);
+	return NULL;
+}
+
+/* ---- opening and closing --------------------------------------------------------------------- */
+
+static void destroy(struct pl_recorder *r)
+{
+	for (uint32_t i = 0; i < atomic_load(&r->n_rings); i++)
+		pl_free(r->ring[i]);
+	pl_segment_fini(&r->seg);
+	pl_batch_fini(&r->batch);
+	pthread_mutex_destroy(&r->lock);
+	pthread_cond_destroy(&r->wake);
+	pl_free(r);
+}
+
+static void stop(struct pl_recorder *r)
+{
+	pthread_mutex_lock(&r->lock);
+	r->stop = true;
+	pthread_cond_signal(&r->wake);
+	pthread_mutex_unlock(&r->lock);
+	if (r->started)
+		pthread_join(r->coder, NULL);
+	r->started = false;
+}
+
+static int intern(struct pl_recorder *r, pl_id *id, const char *text, struct pl_err *err)
+{
+	return pl_intern_add(&r->seg.str, text, strlen(text), id, err);
+}
+
+/* Who we are, as the metadata that importers leave, too. */
+static int describe(struct pl_recorder *r, const struct pl_rec_opts *o, struct pl_err *err)
+{
+	const char *base = strrchr(o->path, '/');
+	char host[256] = "", text[160];
+	int rc;
+
+	if (!o->host && gethostname(host, sizeof(host) - 1) < 0)
+		snprintf(host, sizeof(host), "localhost");
+	PL_TRY(intern(r, &r->host, o->host ? o->host : host, err));
+	snprintf(text, sizeof(text), "%d", o->rank);
+	PL_TRY(intern(r, &r->pid, text, err));
+	snprintf(text, sizeof(text), "rank %d", o->rank);
+	PL_TRY(intern(r, &r->process, text, err));
+	PL_TRY(intern(r, &r->key_dims, "Input Dims", err));
+	PL_TRY(intern(r, &r->key_type, "Input type", err));
+	PL_TRY(intern(r, &r->type_float, "[\"float\"]", err));
+	snprintf(text, sizeof(text), "{\"backend\":\"paceline\",\"rank\":%d,\"world_size\":%d}",
+		 o->rank, o->size);
+	PL_TRY(pl_segment_meta(&r->seg, "distributedInfo", 15, text, strlen(text), err));
+	pl_free(r->seg.source);
+	pl_free(r->seg.format);
+	r->seg.source = pl_strdup(base ? base + 1 : o->path);
+	r->seg.format = pl_strdup("run");
+	if (!r->seg.source || !r->seg.format)
+		rc = pl_fail(err, PL_ENOMEM, "out of memory (a name)");
+	r->seg.base_ns = r->base;
+out:
+	return rc;
+}
+
+static int begin(struct pl_recorder *r, const struct pl_rec_opts *o, struct pl_err *err)
+{
+	const struct pl_trace_writer_opts w = { .level = o->level, .provenance = o->provenance };
+	int rc;
+
+	PL_TRY(pl_segment_init(&r->seg, err));
+	PL_TRY(pl_batch_init(&r->batch, err));
+	PL_TRY(describe(r, o, err));
+	r->out = pl_out_open(o->path, true, err);
+	if (!r->out || !(r->sink = pl_trace_writer_open(r->out, &w, err))) {
+		rc = err->code;
+		goto out;
+	}
+	PL_TRY(r->sink->begin(r->sink, &r->seg, err));
+	rc = pthread_create(&r->coder, NULL, coder, r);
+	if (rc) {
+		errno = rc;
+		rc = pl_fail_sys(err, "a thread to write the trace");
+		goto out;
+	}
+	r->started = true;
+out:
+	return rc;
+}
+
+int pl_rec_open(const struct pl_rec_opts *o, struct pl_recorder **out, struct pl_err *err)
+{
+	struct pl_recorder *r;
+	pthread_condattr_t attr;
+	int rc = pl_alloc(&r, 1, sizeof(*r), err);
+
+	*out = NULL;
+	if (rc < 0)
+		return rc;
+	pthread_mutex_init(&r->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&r->wake, &attr);
+	pthread_condattr_destroy(&attr);
+	r->number = atomic_fetch_add(&recorders, 1) + 1;
+	r->rank = o->rank;
+	r->base = pl_now_ns();
+	rc = begin(r, o, err);
+	if (rc < 0) {
+		pl_wrap(err, "%s", o->path);
+		pl_rec_abort(r);
+		return rc;
+	}
+	*out = r;
+	return 0;
+}
+
+int pl_rec_close(struct pl_recorder *r, uint64_t *lost, struct pl_err *err)
+{
+	struct pl_err why = { 0 };
+	char name[256];
+	int rc;
+
+	stop(r);
+	if (lost) {
+		*lost = atomic_load(&r->homeless);
+		for (uint32_t i = 0; i < atomic_load(&r->n_rings); i++)
+			*lost += r->ring[i]->lost;
+	}
+	snprintf(name, sizeof(name), "%s", r->seg.source);
+	rc = r->failed ? r->err.code : 0;
+	why = r->err;
+	if (rc == 0)
+		rc = flush(r, &why);
+	if (rc == 0)
+		rc = r->sink->end(r->sink, &r->seg, &why);
+	if (rc < 0) {
+		if (err && !err->code)
+			*err = why;
+		pl_wrap(err, "trace %s", name);
+		pl_rec_abort(r);
+		return rc;
+	}
+	rc = pl_trace_writer_close(r->sink, &why);
+	if (rc == 0)
+		rc = pl_out_close(r->out, &why);
+	else
+		pl_out_abort(r->out);
+	if (rc < 0) {
+		if (err && !err->code)
+			*err = why;
+		pl_wrap(err, "trace %s", name);
+	}
+	destroy(r);
+	return rc;
+}
+
+void pl_rec_abort(struct pl_recorder *r)
+{
+	if (!r)
+		return;
+	stop(r);
+	pl_trace_writer_abort(r->sink);
+	pl_out_abort(r->out);
+	destroy(r);
+}

@@ -1,0 +1,331 @@
+/*
+ * What a job can begin again from: weights, state of the optimiser and of the network, and the
+ * number of the next step, as a safetensors file.
+ *
+ * A checkpoint is the file of weights by name that other frameworks read, and beside them the slabs
+ * of the optimiser ("optimizer.0" ...) and the network's running means ("state"). Its metadata say
+ * which step comes next, of which seed and layout it is, and a number over all bytes, so that
+ * damage is found. Everything else that a step depends on (its samples, dropout) follows from the
+ * seed and the number of the step. All ranks are equal, so rank 0 writes, and each reads; running
+ * means are those of rank 0 from then on.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "dp/internal.h"
+
+static const char key_step[] = "paceline.step", key_seed[] = "paceline.seed",
+		  key_sum[] = "paceline.checksum";
+
+/* (rows, cols) to (cols, rows) */
+static void transpose(const float *from, float *to, size_t rows, size_t cols)
+{
+	for (size_t r = 0; r < rows; r++)
+		for (size_t c = 0; c < cols; c++)
+			to[c * rows + r] = from[r * cols + c];
+}
+
+static int add(struct pl_weights *w, const char *name, const int *dim, int n_dims, const float *v,
+	       size_t n, struct pl_err *err)
+{
+	struct pl_weight *x;
+	int rc = pl_grow(&w->w, &w->cap, w->n + 1, sizeof(*w->w), err);
+
+	if (rc < 0)
+		return rc;
+	x = &w->w[w->n];
+	memset(x, 0, sizeof(*x));
+	x->name = pl_strdup(name);
+	if (!x->name)
+		return pl_fail(err, PL_ENOMEM, "out of memory (a name)");
+	w->n++;
+	x->dtype = PL_DT_F32;
+	x->n_dims = n_dims;
+	for (int i = 0; i < n_dims; i++)
+		x->dim[i] = dim[i];
+	if (!dim) {
+		x->n_dims = 1;
+		x->dim[0] = (int64_t)n;
+	}
+	x->data = v;
+	x->bytes = n * sizeof(float);
+	return 0;
+}
+
+static int add_meta(struct pl_weights *w, const char *key, const char *value, struct pl_err *err)
+{
+	int rc = pl_grow(&w->meta, &w->cap_meta, w->n_meta + 2, sizeof(*w->meta), err);
+	char *k, *v;
+
+	if (rc < 0)
+		return rc;
+	k = pl_strdup(key);
+	v = pl_strdup(value);
+	if (!k || !v) {
+		pl_free(k);
+		pl_free(v);
+		return pl_fail(err, PL_ENOMEM, "out of memory (metadata)");
+	}
+	w->meta[w->n_meta++] = k;
+	w->meta[w->n_meta++] = v;
+	return 0;
+}
+
+static const char *meta_of(const struct pl_weights *w, const char *key)
+{
+	for (size_t i = 0; i + 1 < w->n_meta; i += 2)
+		if (!strcmp(w->meta[i], key))
+			return w->meta[i + 1];
+	return NULL;
+}
+
+/* Of all names and bytes, in any order: a file may have another than we wrote. */
+static uint64_t checksum(const struct pl_weights *w)
+{
+	uint64_t h = 0;
+
+	for (size_t i = 0; i < w->n; i++) {
+		uint64_t part[2] = { pl_hash(w->w[i].name, strlen(w->w[i].name)),
+				     pl_hash(w->w[i].data, w->w[i].bytes) };
+
+		h += pl_hash(part, sizeof(part));
+	}
+	return h;
+}
+
+/* ---- writing ------------------------------------------------------------------------------- */
+
+/* A tensor as files hold it; `turned` is made for those that lie the other way there. */
+static int add_tensor(struct pl_weights *w, const struct pl_net_tensor *t, const float *v,
+		      float **turned, struct pl_err *err)
+{
+	int dim[4] = { t->dim[1], t->dim[0] }, rc;
+
+	if (!t->transposed || t->n_dims != 2)
+		return add(w, t->name, t->dim, t->n_dims, v, t->n, err);
+	rc = pl_alloc(turned, t->n, sizeof(**turned), err);
+	if (rc < 0)
+		return rc;
+	transpose(v, *turned, (size_t)t->dim[0], (size_t)t->dim[1]);
+	return add(w, t->name, dim, 2, *turned, t->n, err);
+}
+
+static void free_turned(struct dp *d, float **turned)
+{
+	for (uint32_t i = 0; turned && i < d->n_tensors; i++)
+		pl_free(turned[i]);
+	pl_free(turned);
+}
+
+static int collect(struct dp *d, bool all, struct pl_weights *w, float ***turned,
+		   struct pl_err *err)
+{
+	float *slab[2] = { NULL, NULL }, *state;
+	size_t n;
+	uint32_t slabs;
+	int rc = pl_alloc(turned, (size_t)d->n_tensors + 1, sizeof(**turned), err);
+
+	if (rc < 0)
+		return rc;
+	for (uint32_t i = 0; i < d->n_tensors; i++)
+		PL_TRY(add_tensor(w, &d->tensor[i], d->params + d->tensor[i].offset, &(*turned)[i],
+				  err));
+	slabs = all ? pl_optim_slabs(d->optim, slab, &n) : 0;
+	for (uint32_t i = 0; i < slabs; i++) {
+		char name[32];
+
+		snprintf(name, sizeof(name), "optimizer.%u", i);
+		PL_TRY(add(w, name, NULL, 0, slab[i], n, err));
+	}
+	state = all ? pl_net_state(d->net, &n) : NULL;
+	if (state && n)
+		PL_TRY(add(w, "state", NULL, 0, state, n, err));
+out:
+	return rc;
+}
+
+static int write_file(const struct pl_weights *w, const char *path, struct pl_err *err)
+{
+	struct pl_out *out = pl_out_open(path, true, err);
+	int rc;
+
+	if (!out)
+		return err->code;
+	rc = pl_weights_write(w, out, err);
+	if (rc < 0) {
+		pl_out_abort(out);
+		return rc;
+	}
+	return pl_out_close(out, err);
+}
+
+int dp_save(void *state, const char *path, int64_t step, struct pl_err *err)
+{
+	struct dp *d = state;
+	struct pl_weights w = { 0 };
+	float **turned = NULL;
+	char text[32];
+	size_t n;
+	float *running = pl_net_state(d->net, &n);
+	int rc;
+
+	PL_TRY(dp_broadcast(d, running, n, err));
+	if (d->rank)
+		goto out;
+	PL_TRY(collect(d, true, &w, &turned, err));
+	PL_TRY(add_meta(&w, "format", "pt", err));
+	snprintf(text, sizeof(text), "%lld", (long long)step);
+	PL_TRY(add_meta(&w, key_step, text, err));
+	snprintf(text, sizeof(text), "%lld", (long long)d->o.job->seed);
+	PL_TRY(add_meta(&w, key_seed, text, err));
+	snprintf(text, sizeof(text), "%016llx", (unsigned long long)checksum(&w));
+	PL_TRY(add_meta(&w, key_sum, text, err));
+	PL_TRY(write_file(&w, path, err));
+out:
+	pl_weights_fini(&w);
+	free_turned(d, turned);
+	if (rc < 0)
+		pl_wrap(err, "checkpoint %s", path);
+	return rc;
+}
+
+int dp_export(void *state, const char *path, struct pl_err *err)
+{
+	struct dp *d = state;
+	struct pl_weights w = { 0 };
+	float **turned = NULL;
+	int rc = 0;
+
+	if (d->rank)
+		goto out;
+	PL_TRY(collect(d, false, &w, &turned, err));
+	PL_TRY(add_meta(&w, "format", "pt", err));
+	PL_TRY(write_file(&w, path, err));
+out:
+	pl_weights_fini(&w);
+	free_turned(d, turned);
+	if (rc < 0)
+		pl_wrap(err, "weights %s", path);
+	return rc;
+}
+
+/* ---- reading ------------------------------------------------------------------------------- */
+
+static int read_file(const char *path, struct pl_weights *w, struct pl_err *err)
+{
+	struct pl_in *in = pl_in_open(path, err);
+	int rc;
+
+	if (!in)
+		return err->code;
+	rc = pl_weights_read(in, path, w, err);
+	pl_in_close(in);
+	return rc;
+}
+
+static int take(const struct pl_weights *w, const char *name, float *to, size_t n,
+		struct pl_err *err)
+{
+	const struct pl_weight *x = pl_weights_find(w, name);
+	int64_t have = 1;
+
+	if (!x)
+		return pl_fail(err, PL_EDATA, "no tensor \"%.200s\"; it is another model's", name);
+	for (int i = 0; i < x->n_dims; i++)
+		have *= x->dim[i];
+	if (have != (int64_t)n)
+		return pl_fail(err, PL_EDATA,
+			       "tensor \"%.200s\" has %lld elements, the model's %zu", name,
+			       (long long)have, n);
+	return pl_weights_f32(x, to, n, err);
+}
+
+static int take_params(struct dp *d, const struct pl_weights *w, struct pl_err *err)
+{
+	float *turned = NULL;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < d->n_tensors; i++) {
+		const struct pl_net_tensor *t = &d->tensor[i];
+		bool turn = t->transposed && t->n_dims == 2;
+
+		if (turn)
+			PL_TRY(pl_alloc(&turned, t->n, sizeof(*turned), err));
+		PL_TRY(take(w, t->name, turn ? turned : d->params + t->offset, t->n, err));
+		if (turn)
+			transpose(turned, d->params + t->offset, (size_t)t->dim[1],
+				  (size_t)t->dim[0]);
+		pl_free(turned);
+		turned = NULL;
+	}
+out:
+	pl_free(turned);
+	return rc;
+}
+
+int dp_import(void *state, const char *path, struct pl_err *err)
+{
+	struct dp *d = state;
+	struct pl_weights w = { 0 };
+	int rc;
+
+	PL_TRY(read_file(path, &w, err));
+	PL_TRY(take_params(d, &w, err));
+out:
+	pl_weights_fini(&w);
+	if (rc < 0)
+		pl_wrap(err, "%s", path);
+	return rc;
+}
+
+/* Is it a whole checkpoint of this job? */
+static int check(const struct dp *d, const struct pl_weights *w, int64_t *step, struct pl_err *err)
+{
+	const char *text = meta_of(w, key_step), *seed = meta_of(w, key_seed),
+		   *sum = meta_of(w, key_sum);
+	char *end;
+
+	if (!text || !seed || !sum)
+		return pl_fail(err, PL_EDATA,
+			       "weights, but no checkpoint; to begin from them: --import");
+	*step = strtoll(text, &end, 10);
+	if (*end || *step < 0)
+		return pl_fail(err, PL_EDATA, "the number of its step is no number");
+	if (strtoull(sum, NULL, 16) != checksum(w))
+		return pl_fail(err, PL_EDATA, "damaged: its checksum is not that of its bytes");
+	if (strtoll(seed, NULL, 10) != d->o.job->seed)
+		return pl_fail(
+			err, PL_EDATA,
+			"of a job with seed %.30s, this one has %lld; it would not continue it",
+			seed, (long long)d->o.job->seed);
+	return 0;
+}
+
+int dp_load(void *state, const char *path, int64_t *step, struct pl_err *err)
+{
+	struct dp *d = state;
+	struct pl_weights w = { 0 };
+	float *slab[2] = { NULL, NULL }, *running;
+	uint32_t slabs;
+	size_t n;
+	int rc;
+
+	PL_TRY(read_file(path, &w, err));
+	PL_TRY(check(d, &w, step, err));
+	PL_TRY(take_params(d, &w, err));
+	slabs = pl_optim_slabs(d->optim, slab, &n);
+	for (uint32_t i = 0; i < slabs; i++) {
+		char name[32];
+
+		snprintf(name, sizeof(name), "optimizer.%u", i);
+		PL_TRY(take(&w, name, slab[i], n, err));
+	}
+	running = pl_net_state(d->net, &n);
+	if (n)
+		PL_TRY(take(&w, "state", running, n, err));
+out:
+	pl_weights_fini(&w);
+	if (rc < 0)
+		pl_wrap(err, "checkpoint %s", path);
+	return rc;
+}

@@ -1,0 +1,189 @@
+/*
+ * What a rank records of itself: the names and tracks, and the events of its world.
+ *
+ * The main thread has the steps, batches, layers, gradients that are ready, issues of communication
+ * and waits for it, each with the number (correlation) of what it issues or waits for. A track for
+ * the thread that communicates has the collectives; messages are on a link for each channel.
+ */
+#include <string.h>
+
+#include "dp/internal.h"
+
+static const char *const coll_of[PL_OP_COUNT_] = {
+	[PL_OP_SEND] = "send",		 [PL_OP_RECV] = "recv",
+	[PL_OP_ALLREDUCE] = "allreduce", [PL_OP_REDUCE_SCATTER] = "reduce_scatter",
+	[PL_OP_ALLGATHER] = "allgather", [PL_OP_BROADCAST] = "broadcast",
+	[PL_OP_ALLTOALL] = "alltoall",	 [PL_OP_BARRIER] = "barrier",
+};
+
+static int name(struct pl_tracer *t, pl_id *id, struct pl_err *err, const char *text)
+{
+	*id = pl_rec_name(t->rec, text);
+	return *id == PL_NONE ? pl_fail(err, PL_ENOMEM, "out of memory (names of a trace)") : 0;
+}
+
+int pl_tracer_new(struct pl_recorder *rec, struct pl_tracer **out, struct pl_err *err)
+{
+	struct pl_tracer *t;
+	int rc = pl_alloc(&t, 1, sizeof(*t), err);
+
+	*out = NULL;
+	if (rc < 0)
+		return rc;
+	t->rec = rec;
+	t->main = pl_rec_track(rec, PL_T_THREAD, "main");
+	t->comm = pl_rec_track(rec, PL_T_THREAD, "communication");
+	if (t->main == PL_NONE || t->comm == PL_NONE) {
+		rc = pl_fail(err, PL_ENOMEM, "out of memory (tracks of a trace)");
+		goto out;
+	}
+	for (uint32_t i = 0; i < PL_OP_COUNT_; i++)
+		PL_TRY(name(t, &t->coll[i], err, coll_of[i]));
+	PL_TRY(name(t, &t->group, err, "world"));
+	PL_TRY(name(t, &t->step, err, "step"));
+	PL_TRY(name(t, &t->batch, err, "batch"));
+	PL_TRY(name(t, &t->optimizer, err, "optimizer"));
+	PL_TRY(name(t, &t->wait, err, "wait"));
+	PL_TRY(name(t, &t->loss, err, "loss"));
+	PL_TRY(name(t, &t->ready, err, "paceline::gradient"));
+	PL_TRY(name(t, &t->pace, err, "pace"));
+	PL_TRY(name(t, &t->issue, err, "issue allreduce"));
+out:
+	if (rc < 0)
+		pl_tracer_free(t);
+	else
+		*out = t;
+	return rc;
+}
+
+void pl_tracer_free(struct pl_tracer *t)
+{
+	if (!t)
+		return;
+	pl_free(t->link);
+	pl_free(t->sent);
+	pl_free(t->bucket);
+	pl_free(t->forward);
+	pl_free(t->again);
+	pl_free(t->backward);
+	pl_free(t->dims);
+	pl_free(t);
+}
+
+static int dims_name(struct pl_tracer *t, const struct pl_net_tensor *x, pl_id *id,
+		     struct pl_err *err)
+{
+	char text[96];
+	int n = snprintf(text, sizeof(text), "[[");
+
+	for (int i = 0; i < x->n_dims && n < (int)sizeof(text) - 16; i++)
+		n += snprintf(text + n, sizeof(text) - (size_t)n, "%s%d", i ? ", " : "", x->dim[i]);
+	snprintf(text + n, sizeof(text) - (size_t)n, "]]");
+	return name(t, id, err, text);
+}
+
+int tracer_names(struct pl_tracer *t, struct pl_net *net, const struct pl_dp_buckets *b,
+		 struct pl_err *err)
+{
+	const struct pl_net_layer *l = pl_net_layers(net, &t->n_layers);
+	const struct pl_net_tensor *x = pl_net_tensors(net, &t->n_tensors);
+	char text[256];
+	int rc;
+
+	PL_TRY(pl_alloc(&t->bucket, (size_t)b->n + 1, sizeof(pl_id), err));
+	PL_TRY(pl_alloc(&t->forward, (size_t)t->n_layers + 1, sizeof(pl_id), err));
+	PL_TRY(pl_alloc(&t->again, (size_t)t->n_layers + 1, sizeof(pl_id), err));
+	PL_TRY(pl_alloc(&t->backward, (size_t)t->n_layers + 1, sizeof(pl_id), err));
+	PL_TRY(pl_alloc(&t->dims, (size_t)t->n_tensors + 1, sizeof(pl_id), err));
+	for (uint32_t i = 0; i < b->n; i++) {
+		snprintf(text, sizeof(text), "allreduce bucket %u", i);
+		PL_TRY(name(t, &t->bucket[i], err, text));
+	}
+	t->n_buckets = b->n;
+	for (uint32_t i = 0; i < t->n_layers; i++) {
+		snprintf(text, sizeof(text), "forward %.200s", l[i].name);
+		PL_TRY(name(t, &t->forward[i], err, text));
+		snprintf(text, sizeof(text), "again %.200s", l[i].name);
+		PL_TRY(name(t, &t->again[i], err, text));
+		snprintf(text, sizeof(text), "backward %.200s", l[i].name);
+		PL_TRY(name(t, &t->backward[i], err, text));
+	}
+	for (uint32_t i = 0; i < t->n_tensors; i++)
+		PL_TRY(dims_name(t, &x[i], &t->dims[i], err));
+out:
+	return rc;
+}
+
+/* The world calls this for one event at a time, so the list of links needs no lock. */
+static pl_id link_of(struct pl_tracer *t, int channel)
+{
+	struct pl_err ignore = { 0 };
+	char text[32];
+
+	if (channel < 0 || channel >= 1024)
+		return t->comm;
+	if (pl_grow(&t->link, &t->cap_links, (size_t)channel + 1, sizeof(*t->link), &ignore) < 0)
+		return t->comm;
+	while (t->n_links <= (uint32_t)channel) {
+		snprintf(text, sizeof(text), "channel %u", t->n_links);
+		t->link[t->n_links++] = pl_rec_track(t->rec, PL_T_LINK, text);
+	}
+	return t->link[channel];
+}
+
+#define CHANNELS 64 /* that are told apart here */
+
+/*
+ * When a send began: a world counts from when it was queued, but what is queued behind another one
+ * on its connection is not being sent yet.
+ */
+static pl_ns send_begin(struct pl_tracer *t, const struct pl_comm_event *e)
+{
+	struct pl_err ignore = { 0 };
+	size_t at = (size_t)e->peer * CHANNELS + (size_t)(e->channel % CHANNELS);
+	pl_ns begin;
+
+	if (e->peer < 0 || e->channel < 0 ||
+	    pl_grow(&t->sent, &t->cap_sent, at + 1, sizeof(*t->sent), &ignore) < 0)
+		return e->begin;
+	while (t->n_sent <= at)
+		t->sent[t->n_sent++] = 0;
+	begin = pl_min_i64(e->end, pl_max_i64(e->begin, t->sent[at]));
+	t->sent[at] = pl_max_i64(t->sent[at], e->end);
+	return begin;
+}
+
+void pl_tracer_comm(void *tracer, const struct pl_comm_event *e)
+{
+	struct pl_tracer *t = tracer;
+	bool part = (e->op == PL_OP_SEND || e->op == PL_OP_RECV) && e->of != e->op;
+	struct pl_rec_event x;
+	uint32_t bucket = (uint32_t)(e->tag % TAG_BUCKETS);
+	pl_id what = e->op < PL_OP_COUNT_ ? t->coll[e->op] : t->wait;
+
+	if (part) {
+		x = pl_rec_event(link_of(t, e->channel),
+				 e->op == PL_OP_SEND ? PL_K_SEND : PL_K_RECV, what, e->begin,
+				 e->end);
+		x.channel = e->channel;
+		x.chunk = (int32_t)e->chunk;
+		x.peer = e->peer;
+	} else {
+		if (e->tag && e->op == PL_OP_ALLREDUCE && bucket < t->n_buckets)
+			what = t->bucket[bucket];
+		x = pl_rec_event(t->comm,
+				 e->op == PL_OP_SEND   ? PL_K_SEND
+				 : e->op == PL_OP_RECV ? PL_K_RECV
+						       : PL_K_COLLECTIVE,
+				 what, e->op == PL_OP_SEND ? send_begin(t, e) : e->begin, e->end);
+		x.coll = e->op < PL_OP_COUNT_ ? t->coll[e->op] : PL_NONE;
+		x.corr = e->tag ? (int64_t)e->tag : -1;
+		if (e->op == PL_OP_SEND || e->op == PL_OP_RECV)
+			x.peer = e->peer;
+	}
+	x.step = e->tag ? tag_step(e->tag) : -1;
+	x.bytes = (int64_t)e->bytes;
+	x.seq = (int64_t)e->seq;
+	x.group = t->group;
+	pl_rec(t->rec, &x);
+}

@@ -1,0 +1,237 @@
+# Jobs that are really run: one rank and several, checkpoints, traces, plans, deaths.
+# shellcheck disable=SC2016  # awk programs are quoted so
+. "$SRC/tests/cli/tap.sh"
+
+run=$BIN/run
+cd "$TMP" || exit 1
+TMPDIR=$TMP
+export TMPDIR
+cat >tiny.job <<'END'
+paceline-job 1
+model mlp:16-48-32-4
+data synthetic:samples=2000,dims=16,classes=4
+split 0.8
+batch 32
+optimizer sgd lr=0.05 momentum=0.9
+steps 30
+END
+
+# losses FILE: those of training, one a line
+losses() {
+	awk -F , 'NR > 1 && $4 != "" { print $4 }' "$1"
+}
+
+# near LIMIT FILE FILE: the same number of lines, relative difference of each below LIMIT
+near() {
+	paste "$2" "$3" | awk -v limit="$1" '{ e = $1 / $2 - 1; if (e < 0) e = -e; if (NF != 2 || e > limit) bad = 1 }
+		END { exit bad || !NR }'
+}
+
+# ---- one rank, several ranks ----------------------------------------------------------------------
+status 0 "one rank" "$run" -n 1 --log=one.csv --report=one.json --set batch=128 tiny.job
+check "... says what it did" grep -q 'mlp:16-48-32-4: 1 rank, 30 steps' out
+check "... logs each step" [ "$(losses one.csv | wc -l)" = 30 ]
+check "... and learns" awk -F , 'NR == 2 { first = $4 } $4 != "" { last = $4 } END { exit !(last < 0.8 * first) }' one.csv
+check "... with a report" grep -q '"schema": "paceline.run/1"' one.json
+losses one.csv >one
+for transport in shm tcp; do
+	status 0 "four ranks, $transport" timeout 50 "$run" -n 4 --transport=$transport --log=four.csv \
+		--checkpoint=$transport.st tiny.job
+	losses four.csv >four
+	check "... have the losses of one with four times the batch" near 1e-5 one four
+done
+status 0 "once more" timeout 50 "$run" -n 4 --transport=tcp --checkpoint=again.st tiny.job
+check "... gives the same bits" cmp again.st tcp.st
+check "no folder of a meeting is left" sh -c '! ls -d paceline-*' 2>/dev/null
+status 0 "a job from standard input, as JSON" sh -c "'$run' -n 2 -O json - <tiny.job"
+check "... has both workers" [ "$(grep -c '"wait_share"' out)" = 2 ]
+status 0 "statements in place of the job's" "$run" -q --set steps=3 --set 'optimizer adam lr=0.001' tiny.job
+check "... hold" grep -q ' 3 steps' out
+check "... in silence" test ! -s err
+status 0 "a target" "$run" --set steps=2000 --set target-loss=0.05 tiny.job
+check "... ends it" grep -q 'target reached' out
+
+# ---- state ----------------------------------------------------------------------------------------
+for set in 'optimizer sgd lr=0.05 momentum=0.9' 'optimizer adamw lr=0.002'; do
+	"$run" -q -n 2 --set "$set" --checkpoint=whole.st tiny.job >out 2>err &&
+		"$run" -q -n 2 --set "$set" --set steps=11 --checkpoint=half.st tiny.job >out 2>err
+	status 0 "resumed: ${set%% lr*}" "$run" -q -n 2 --set "$set" --resume=half.st --checkpoint=again.st tiny.job
+	check "... to the same bits" cmp whole.st again.st
+done
+status 3 "another seed's checkpoint" "$run" --seed=5 --resume=half.st tiny.job
+says 'half.st: of a job with seed' "... is said"
+head -c 3000 half.st >cut.st
+status 3 "a cut checkpoint" "$run" --resume=cut.st tiny.job
+status 4 "no checkpoint" "$run" --resume=missing.st tiny.job
+status 0 "weights exported" "$run" -q --export=weights.st tiny.job
+awk '/^loss/ { print $5, $7 }' out >trained
+status 0 "... imported, and evaluated" "$run" -q -n 2 --import=weights.st --eval tiny.job
+awk '{ for (i = 1; i < NF; i++) if ($i == "out") held = $(i + 1); else if ($i == "accuracy") a = $(i + 1) }
+	END { print held, a }' out >evaluated
+check "... are as good" cmp trained evaluated
+status 3 "weights of another model" "$run" --import=weights.st --set model=mlp:16-20-4 tiny.job
+status 3 "weights are no checkpoint" "$run" --resume=weights.st tiny.job
+
+# ---- its own trace --------------------------------------------------------------------------------
+status 0 "two ranks, traced" "$run" -q -n 2 -t job.trace --transport=tcp tiny.job
+check "each has a trace" "$BIN/trace" --check job.trace.0 job.trace.1
+status 0 "merged" "$BIN/merge" -q --report=clock job.trace.0 job.trace.1 -o merged
+check "... all messages matched" sh -c "grep -q '\"unmatched_messages\": 0' clock && ! grep -q '\"message_matches\": 0' clock"
+check "... all collectives" sh -c "grep -q '\"unmatched_collectives\": 0' clock && grep -q '\"incomplete_matches\": 0' clock"
+status 0 "made a graph" "$BIN/graph" merged -o graph
+"$BIN/graph" -O stat graph >graph.stat
+check "... with a recorded wait for each step and rank" grep -q '^waits  *60 recorded' graph.stat
+check "... with gradients, none estimated" grep -q '^tensors .* 0 estimated' graph.stat
+"$BIN/replay" -O csv --table=steps graph >steps.csv
+check "... 30 steps" [ "$(wc -l <steps.csv)" = 31 ]
+"$BIN/replay" --no-worth graph >replayed
+check "... that replays to within 0.2 %" awk 'NR == 1 { if (!match($0, /\([-+][0-9.]+ %\)/)) exit 1
+	e = substr($0, RSTART + 2) + 0; exit e > 0.2 }' replayed
+status 0 "a trace of one rank" "$run" -q -n 1 -t single.trace tiny.job
+status 0 "... needs no merge" sh -c "'$BIN/graph' -q single.trace | '$BIN/replay' --no-worth -"
+status 4 "a trace to a full disk" "$run" -q -t /dev/full --set steps=4000 --checkpoint=kept.st tiny.job
+says 'trace full' "... is said"
+check "... and the job was done" test -s kept.st
+
+# ---- plans ----------------------------------------------------------------------------------------
+status 0 "a plan of that graph" "$BIN/plan" -q --preset=each -O text graph -o each.plan
+status 0 "... is carried out" "$run" -n 2 -p each.plan -t planned.trace --checkpoint=planned.st tiny.job
+check "... without a warning" test ! -s err
+status 0 "... as its trace shows" sh -c "'$BIN/merge' -q planned.trace.? | '$BIN/graph' -q -O text -"
+check "... six buckets" sh -c "grep -q 'allreduce bucket 5' out && ! grep -q 'allreduce bucket 6' out"
+"$run" -q -n 2 --checkpoint=default.st tiny.job >out
+check "... to the bits of the default" sh -c "cmp planned.st default.st"
+cat >hand.plan <<'END'
+paceline-plan 1
+tensor 4.bias 16
+tensor 0.weight 3072
+fuse-tensors 4.bias 0.weight
+partition-tensor 0.weight 3
+accumulate 2
+algorithm tree
+precision bf16
+END
+status 0 "a plan by hand" "$run" -n 2 -p hand.plan --log=hand.csv tiny.job
+says 'precision bf16 is left out' "... what is not ours is said"
+"$run" -q -n 2 --log=default.csv tiny.job >out
+losses hand.csv >hand
+losses default.csv >default
+check "... changes no loss" near 1e-5 default hand
+echo 'tensor conv1.weight 16' | cat hand.plan - >other.plan
+status 3 "another model's plan" "$run" -n 2 -p other.plan tiny.job
+says 'conv1.weight' "... names what is not there"
+
+# ---- slow links, slow ranks -----------------------------------------------------------------------
+status 0 "a paced rank" "$run" -n 2 --pace=1:5 --report=paced.json --set steps=20 tiny.job
+check "... makes it heterogeneous" awk '/"heterogeneity"/ { exit !($2 > 2) }' paced.json
+status 0 "a slow link" "$run" -n 2 --transport=tcp --link=latency=5ms --report=slow.json --set steps=20 tiny.job
+check "... is waited for" awk '/"seconds"/ { exit !($2 > 0.1) }' slow.json
+
+# ---- started by others ----------------------------------------------------------------------------
+PACELINE_TOKEN=not-a-secret-but-long-enough
+export PACELINE_TOKEN
+mkdir meet
+for r in 1 0; do
+	PACELINE_RANK=$r PACELINE_SIZE=2 PACELINE_MEET=dir:$TMP/meet "$run" -q --checkpoint=env.st tiny.job >env.$r 2>&1 &
+done
+wait
+"$run" -q -n 2 --checkpoint=forked.st tiny.job >out
+check "two ranks of an environment do what two forked ones do" cmp env.st forked.st
+check "... rank 0 alone says what" sh -c 'test -s env.0 && test ! -s env.1'
+status 4 "a rank that never comes" env PACELINE_RANK=0 PACELINE_SIZE=2 PACELINE_MEET="dir:$TMP/meet" \
+	timeout 20 "$run" --timeout=500ms tiny.job
+says 'rank' "... is named"
+status 2 "-n against the environment" env PACELINE_RANK=0 PACELINE_SIZE=2 PACELINE_MEET="dir:$TMP/meet" \
+	"$run" -n 3 tiny.job
+unset PACELINE_TOKEN
+
+# ---- deaths ---------------------------------------------------------------------------------------
+# begin NAME OPTION...: a job without end; $pid, and its ranks in $ranks
+begin() {
+	n=$1
+	shift
+	"$run" -q -n "$n" --set steps=100000000 "$@" tiny.job >dead.out 2>dead.err &
+	pid=$!
+	i=0
+	while [ $i -lt 100 ]; do
+		ranks=$(ps -o pid= --ppid $pid 2>/dev/null | tr '\n' ' ')
+		# shellcheck disable=SC2086  # one word a rank
+		set -- $ranks
+		[ $# = "$n" ] && break
+		sleep 0.1
+		i=$((i + 1))
+	done
+	sleep 1
+}
+if ps -o pid= --ppid $$ >/dev/null 2>&1; then
+	begin 3
+	# shellcheck disable=SC2086
+	kill -KILL "$(echo $ranks | cut -d ' ' -f 2)"
+	wait $pid
+	check "a rank is killed: status 4" [ $? = 4 ]
+	check "... each survivor names it" [ "$(grep -c '^run: rank [02]: .*rank 1 ' dead.err)" = 2 ]
+	begin 2 --timeout=500ms
+	# shellcheck disable=SC2086
+	victim=$(echo $ranks | cut -d ' ' -f 1)
+	kill -STOP "$victim"
+	sleep 2
+	check "a rank is stopped: the other one names it" grep -q '^run: rank 1: .*rank 0 ' dead.err
+	kill -KILL "$victim"
+	wait $pid
+	begin 2 --checkpoint=term.st
+	kill -TERM $pid
+	wait $pid
+	check "asked to end: status 143" [ $? = 143 ]
+	check "... with a checkpoint" test -s term.st
+	check "... and no message" test ! -s dead.err
+else
+	skip "deaths" "no ps"
+fi
+
+# ---- pictures and benchmarks ----------------------------------------------------------------------
+status 0 "a picture of two logs" "$run" -O svg one.csv four.csv
+check "... two curves in two panels, two in the legend" [ "$(grep -c 'class="l" stroke' out)" = 6 ]
+status 3 "a picture of no log" "$run" -O svg tiny.job
+for transport in shm tcp; do
+	status 0 "communication measured, $transport" timeout 50 "$run" --bench=comm -n 3 --max-size=16K \
+		--iterations=2 --transport=$transport -O csv
+	check "... six operations, three sizes, nothing wrong" awk -F , 'NR > 1 { n++; bad += $NF != 0 }
+		END { exit bad || n != 18 }' out
+done
+status 0 "... as JSON" "$run" --bench=comm -n 2 --op=allreduce --max-size=8K -O json
+check "... with its schema" grep -q '"schema": "paceline.comm/1"' out
+
+# ---- what users get wrong -------------------------------------------------------------------------
+status 3 "an empty job" "$run" /dev/null
+status 3 "data that do not fit the model" "$run" --set model=mlp:17-4 tiny.job
+says '17 numbers' "... and how"
+status 4 "no such model" "$run" --set model=nothing:3 tiny.job
+status 2 "--set nonsense" "$run" --set bathc=3 tiny.job
+status 2 "--link nonsense" "$run" --link=speed=3 tiny.job
+status 2 "--pace nonsense" "$run" --pace=1 tiny.job
+status 2 "two jobs" "$run" tiny.job tiny.job
+status 2 "--bench nonsense" "$run" --bench=gpu
+status 2 "-O csv of a job" "$run" -O csv tiny.job
+status 4 "a full disk for the result" sh -c "'$run' -q tiny.job >/dev/full"
+status 4 "a full disk for the log" "$run" -q --log=/dev/full tiny.job
+status 4 "a full disk for the checkpoint" "$run" -q --checkpoint=/dev/full tiny.job
+status 3 "a loss that grows without end" "$run" --set 'optimizer sgd lr=100000' tiny.job
+says 'diverged' "... is said"
+check "any call of an evaluation may fail" "$SRC/tests/fault/torture" -n 30 "$run" --eval tiny.job
+
+# torture N...: the same for training, whose output is the checkpoint
+torture() {
+	"$run" -q --set steps=2 --checkpoint=good.st tiny.job >out || return
+	for n; do
+		rm -f fail.st
+		PL_FAIL=$n "$run" -q --set steps=2 --checkpoint=fail.st -t fail.trace tiny.job >out 2>err
+		case $? in
+		0) cmp fail.st good.st || return ;;
+		4 | 5) grep -q '^run: ' err || return ;;
+		*) echo "# PL_FAIL=$n"; return 1 ;;
+		esac
+	done
+}
+# shellcheck disable=SC2046  # numbers
+check "any call of a training may fail" torture $(seq 1 5 200) $(seq 3 19 200 | sed 's/$/+/')
+done_testing
