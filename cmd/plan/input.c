@@ -104,7 +104,6 @@ int choose_steps(const struct config *c, struct pl_graph *g, struct pl_err *err)
 	size_t n = 0, folded = 0;
 	int rc;
 
-	PL_TRY(pl_sim_fold_messages(g, err));
 	PL_TRY(pl_parse_ranges(&c->step, "step", &pair, &n, err));
 	if (n)
 		PL_TRY(pick(g, pair, n, err));

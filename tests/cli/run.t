@@ -95,6 +95,11 @@ check "... and the job was done" test -s kept.st
 
 # ---- plans ----------------------------------------------------------------------------------------
 status 0 "a plan of that graph" "$BIN/plan" -q --preset=each -O text graph -o each.plan
+"$BIN/graph" -q --fold-messages graph -o folded
+for g in graph folded; do
+	"$BIN/plan" -q --no-provenance --preset=each -O text "$g" | sed '/^base/d' >"$g.plan"
+done
+check "... whether messages are folded before or by plan" cmp graph.plan folded.plan
 status 0 "... is carried out" "$run" -n 2 -p each.plan -t planned.trace --checkpoint=planned.st tiny.job
 check "... without a warning" test ! -s err
 status 0 "... as its trace shows" sh -c "'$BIN/merge' -q planned.trace.? | '$BIN/graph' -q -O text -"
