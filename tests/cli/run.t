@@ -127,7 +127,7 @@ status 3 "another model's plan" "$run" -n 2 -p other.plan tiny.job
 says 'conv1.weight' "... names what is not there"
 
 # ---- slow links, slow ranks -----------------------------------------------------------------------
-status 0 "a paced rank" "$run" -n 2 --pace=1:5 --report=paced.json --set steps=20 tiny.job
+status 0 "a paced rank" "$run" -n 2 --pace=1:50 --report=paced.json --set steps=10 tiny.job
 check "... makes it heterogeneous" awk '/"heterogeneity"/ { exit !($2 > 2) }' paced.json
 status 0 "a slow link" "$run" -n 2 --transport=tcp --link=latency=5ms --report=slow.json --set steps=20 tiny.job
 check "... is waited for" awk '/"seconds"/ { exit !($2 > 0.1) }' slow.json
