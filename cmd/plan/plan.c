@@ -149,7 +149,8 @@ static int search(const struct config *c, struct pl_graph *g, struct pl_pool *po
 			c->topology, topo.n_ranks, g->n_ranks);
 		goto out;
 	}
-	PL_TRY(pl_sim_fold_messages(g, err)); /* buckets are whole collectives, in the fit as well */
+	PL_TRY(pl_sim_fold_messages(g,
+				    err)); /* buckets are whole collectives, in the fit as well */
 	PL_TRY(pl_cost_fit(g, c->topology ? &topo : NULL, &cost, err));
 	fitted = true;
 	PL_TRY(choose_steps(c, g, err));
