@@ -6,22 +6,6 @@
 #include "program.h"
 #include "rewrite/messages.h"
 
-/* The graph that the edit makes takes the place of the report's. */
-static int replace(struct report *r, const struct pl_edit *e, struct pl_err *err)
-{
-	struct pl_graph out;
-	int rc = pl_edit_graph(e, &out, err);
-
-	if (rc < 0)
-		return rc;
-	pl_run_fini(&r->run);
-	pl_sim_free(r->s);
-	pl_graph_fini(&r->g);
-	r->g = out;
-	r->s = pl_sim_new(&r->g, err);
-	return r->s ? 0 : err->code;
-}
-
 static int find_topology(const struct config *c, const struct pl_graph *g, struct pl_cost *cost,
 			 struct pl_err *err)
 {
@@ -87,7 +71,7 @@ int use_expansion(const struct config *c, const struct pl_plan *p, struct report
 	x.link = link;
 	PL_TRY(pl_sim_edit(r->s, 0, r->g.n_steps, &e, err));
 	PL_TRY(pl_cost_expand_all(&e, &x, &r->expanded, err));
-	PL_TRY(replace(r, &e, err));
+	PL_TRY(take_graph(r, &e, err));
 	if (r->expanded.left)
 		pl_say(&c->c.log, PL_LOG_WARN,
 		       "%llu of %llu collectives stay as they are: of unknown size, not wholly "

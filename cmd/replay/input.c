@@ -201,3 +201,18 @@ out:
 	pl_in_close(in);
 	return rc;
 }
+
+int take_graph(struct report *r, const struct pl_edit *e, struct pl_err *err)
+{
+	struct pl_graph out;
+	int rc = pl_edit_graph(e, &out, err);
+
+	if (rc < 0)
+		return rc;
+	pl_run_fini(&r->run);
+	pl_sim_free(r->s);
+	pl_graph_fini(&r->g);
+	r->g = out;
+	r->s = pl_sim_new(&r->g, err);
+	return r->s ? 0 : err->code;
+}

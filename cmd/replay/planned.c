@@ -98,7 +98,6 @@ static int rewrite(struct pl_edit *e, const struct pl_cost *cost, const struct p
 
 int use_plan(const struct planned *x, struct report *r, struct pl_err *err)
 {
-	struct pl_graph out;
 	struct pl_edit e;
 	struct pl_cost cost;
 	int rc;
@@ -114,16 +113,9 @@ int use_plan(const struct planned *x, struct report *r, struct pl_err *err)
 	if (rc == 0) {
 		rc = rewrite(&e, &cost, x, r, err);
 		if (rc == 0)
-			rc = pl_edit_graph(&e, &out, err);
+			rc = take_graph(r, &e, err);
 		pl_edit_fini(&e);
 	}
 	pl_cost_fini(&cost);
-	if (rc < 0)
-		return rc;
-	pl_run_fini(&r->run);
-	pl_sim_free(r->s);
-	pl_graph_fini(&r->g);
-	r->g = out;
-	r->s = pl_sim_new(&r->g, err);
-	return r->s ? 0 : err->code;
+	return rc;
 }

@@ -136,6 +136,10 @@ int use_expansion(const struct config *c, const struct pl_plan *p, struct report
 		  struct pl_err *err) PL_MUST;
 
 /* ---- input.c ---- */
+/* The graph that the edit makes takes the place of r->g, a simulator of it that of r->s; r->run is
+ * gone.
+ */
+int take_graph(struct report *r, const struct pl_edit *e, struct pl_err *err) PL_MUST;
 int read_changes(const struct config *c, struct changes *x, struct pl_err *err) PL_MUST;
 void changes_fini(struct changes *x);
 /* Warns of changes that select nothing. w borrows from x. */

@@ -184,6 +184,9 @@ static inline int64_t pl_unzigzag(uint64_t u)
  */
 bool pl_glob(const char *glob, const char *text);
 
+/* Is the whole text a finite decimal number ("0x10", "inf" and " 1" are none)? */
+bool pl_decimal(const char *s, double *v);
+
 /* "12.3 ms" style, three significant digits; `out` of at least 24 bytes is returned. */
 char *pl_fmt_ns(char *out, size_t size, pl_ns ns);
 char *pl_fmt_bytes(char *out, size_t size, double bytes);

@@ -23,6 +23,16 @@ int64_t pl_sub_sat(int64_t a, int64_t b)
 	return b > 0 ? INT64_MIN : INT64_MAX;
 }
 
+bool pl_decimal(const char *s, double *v)
+{
+	char *end;
+
+	if (!*s || s[strspn(s, "0123456789.eE+-")])
+		return false;
+	*v = strtod(s, &end);
+	return end != s && !*end && isfinite(*v);
+}
+
 struct sorting {
 	size_t size;
 	int (*cmp)(const void *, const void *);

@@ -248,8 +248,10 @@ static bool same_class(const struct record *a, const struct record *b)
 	return a->class_of >> 1 == b->class_of >> 1;
 }
 
-static int by_same(const struct record *a, const struct record *b)
+static int by_place(const void *pa, const void *pb)
 {
+	const struct record *a = pa, *b = pb;
+
 	if (a->class_of != b->class_of)
 		return a->class_of < b->class_of ? -1 : 1;
 	if (a->place != b->place)
@@ -257,14 +259,6 @@ static int by_same(const struct record *a, const struct record *b)
 	if (a->count != b->count)
 		return a->count < b->count ? -1 : 1;
 	return a->x < b->x ? -1 : a->x > b->x;
-}
-
-static int by_all(const void *pa, const void *pb)
-{
-	const struct record *a = pa, *b = pb;
-	int d = by_same(a, b);
-
-	return d ? d : a->y < b->y ? -1 : a->y > b->y;
 }
 
 static int by_y(const void *pa, const void *pb)
@@ -323,7 +317,7 @@ static int join_members(struct fitter *f, struct pl_err *err)
 		f->r[k].beside = beside;
 	}
 	f->n_r = n;
-	pl_sort(f->r, f->n_r, sizeof(*f->r), by_all);
+	pl_sort(f->r, f->n_r, sizeof(*f->r), by_place);
 out:
 	pl_free(id);
 	pl_free(at);

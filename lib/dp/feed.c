@@ -4,8 +4,6 @@
  * The first `split` of the samples are trained on, the others held out. Of a text the places from
  * which a context and its successors fit into each part count.
  */
-#include <string.h>
-
 #include "dp/internal.h"
 
 static size_t places(const struct feed *f, size_t n)
@@ -96,23 +94,7 @@ void feed_fini(struct feed *f)
 /* Samples index[0 .. n - 1] into the rows of the batch. */
 static void gather(struct feed *f, int n)
 {
-	const struct pl_dataset *d = f->d;
-	size_t e = f->each, t = (size_t)d->n_targets;
-
-	for (size_t i = 0; i < (size_t)n; i++) {
-		size_t s = f->index[i];
-
-		if (f->tokens) {
-			memcpy(f->ids + i * e, d->token + s, e * sizeof(*f->ids));
-			memcpy(f->y + i * e, d->token + s + 1, e * sizeof(*f->y));
-			continue;
-		}
-		memcpy(f->x + i * e, d->x + s * e, e * sizeof(*f->x));
-		if (f->y)
-			f->y[i] = d->y[s];
-		if (f->target)
-			memcpy(f->target + i * t, d->target + s * t, t * sizeof(*f->target));
-	}
+	pl_dataset_batch(f->d, f->index, n, (int)f->each, f->x, f->ids, f->y, f->target);
 }
 
 void feed_step(struct feed *f, int64_t step)

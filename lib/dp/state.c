@@ -9,6 +9,7 @@
  * seed and the number of the step. All ranks are equal, so rank 0 writes, and each reads; running
  * means are those of rank 0 from then on.
  */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,60 +24,6 @@ static void transpose(const float *from, float *to, size_t rows, size_t cols)
 	for (size_t r = 0; r < rows; r++)
 		for (size_t c = 0; c < cols; c++)
 			to[c * rows + r] = from[r * cols + c];
-}
-
-static int add(struct pl_weights *w, const char *name, const int *dim, int n_dims, const float *v,
-	       size_t n, struct pl_err *err)
-{
-	struct pl_weight *x;
-	int rc = pl_grow(&w->w, &w->cap, w->n + 1, sizeof(*w->w), err);
-
-	if (rc < 0)
-		return rc;
-	x = &w->w[w->n];
-	memset(x, 0, sizeof(*x));
-	x->name = pl_strdup(name);
-	if (!x->name)
-		return pl_fail(err, PL_ENOMEM, "out of memory (a name)");
-	w->n++;
-	x->dtype = PL_DT_F32;
-	x->n_dims = n_dims;
-	for (int i = 0; i < n_dims; i++)
-		x->dim[i] = dim[i];
-	if (!dim) {
-		x->n_dims = 1;
-		x->dim[0] = (int64_t)n;
-	}
-	x->data = v;
-	x->bytes = n * sizeof(float);
-	return 0;
-}
-
-static int add_meta(struct pl_weights *w, const char *key, const char *value, struct pl_err *err)
-{
-	int rc = pl_grow(&w->meta, &w->cap_meta, w->n_meta + 2, sizeof(*w->meta), err);
-	char *k, *v;
-
-	if (rc < 0)
-		return rc;
-	k = pl_strdup(key);
-	v = pl_strdup(value);
-	if (!k || !v) {
-		pl_free(k);
-		pl_free(v);
-		return pl_fail(err, PL_ENOMEM, "out of memory (metadata)");
-	}
-	w->meta[w->n_meta++] = k;
-	w->meta[w->n_meta++] = v;
-	return 0;
-}
-
-static const char *meta_of(const struct pl_weights *w, const char *key)
-{
-	for (size_t i = 0; i + 1 < w->n_meta; i += 2)
-		if (!strcmp(w->meta[i], key))
-			return w->meta[i + 1];
-	return NULL;
 }
 
 /* Of all names and bytes, in any order: a file may have another than we wrote. */
@@ -102,12 +49,24 @@ static int add_tensor(struct pl_weights *w, const struct pl_net_tensor *t, const
 	int dim[4] = { t->dim[1], t->dim[0] }, rc;
 
 	if (!t->transposed || t->n_dims != 2)
-		return add(w, t->name, t->dim, t->n_dims, v, t->n, err);
+		return pl_weights_add(w, t->name, t->n_dims, t->dim, v, err);
 	rc = pl_alloc(turned, t->n, sizeof(**turned), err);
 	if (rc < 0)
 		return rc;
 	transpose(v, *turned, (size_t)t->dim[0], (size_t)t->dim[1]);
-	return add(w, t->name, dim, 2, *turned, t->n, err);
+	return pl_weights_add(w, t->name, 2, dim, *turned, err);
+}
+
+/* A slab, as one row. */
+static int add_slab(struct pl_weights *w, const char *name, const float *v, size_t n,
+		    struct pl_err *err)
+{
+	int dim = (int)n;
+
+	if (n > INT_MAX)
+		return pl_fail(err, PL_ELIMIT, "\"%s\" has %zu numbers, a row of a file %d at most",
+			       name, n, INT_MAX);
+	return pl_weights_add(w, name, 1, &dim, v, err);
 }
 
 static void free_turned(struct dp *d, float **turned)
@@ -135,11 +94,11 @@ static int collect(struct dp *d, bool all, struct pl_weights *w, float ***turned
 		char name[32];
 
 		snprintf(name, sizeof(name), "optimizer.%u", i);
-		PL_TRY(add(w, name, NULL, 0, slab[i], n, err));
+		PL_TRY(add_slab(w, name, slab[i], n, err));
 	}
 	state = all ? pl_net_state(d->net, &n) : NULL;
 	if (state && n)
-		PL_TRY(add(w, "state", NULL, 0, state, n, err));
+		PL_TRY(add_slab(w, "state", state, n, err));
 out:
 	return rc;
 }
@@ -173,13 +132,13 @@ int dp_save(void *state, const char *path, int64_t step, struct pl_err *err)
 	if (d->rank)
 		goto out;
 	PL_TRY(collect(d, true, &w, &turned, err));
-	PL_TRY(add_meta(&w, "format", "pt", err));
+	PL_TRY(pl_weights_add_meta(&w, "format", "pt", err));
 	snprintf(text, sizeof(text), "%lld", (long long)step);
-	PL_TRY(add_meta(&w, key_step, text, err));
+	PL_TRY(pl_weights_add_meta(&w, key_step, text, err));
 	snprintf(text, sizeof(text), "%lld", (long long)d->o.job->seed);
-	PL_TRY(add_meta(&w, key_seed, text, err));
+	PL_TRY(pl_weights_add_meta(&w, key_seed, text, err));
 	snprintf(text, sizeof(text), "%016llx", (unsigned long long)checksum(&w));
-	PL_TRY(add_meta(&w, key_sum, text, err));
+	PL_TRY(pl_weights_add_meta(&w, key_sum, text, err));
 	PL_TRY(write_file(&w, path, err));
 out:
 	pl_weights_fini(&w);
@@ -199,7 +158,7 @@ int dp_export(void *state, const char *path, struct pl_err *err)
 	if (d->rank)
 		goto out;
 	PL_TRY(collect(d, false, &w, &turned, err));
-	PL_TRY(add_meta(&w, "format", "pt", err));
+	PL_TRY(pl_weights_add_meta(&w, "format", "pt", err));
 	PL_TRY(write_file(&w, path, err));
 out:
 	pl_weights_fini(&w);
@@ -281,8 +240,8 @@ out:
 /* Is it a whole checkpoint of this job? */
 static int check(const struct dp *d, const struct pl_weights *w, int64_t *step, struct pl_err *err)
 {
-	const char *text = meta_of(w, key_step), *seed = meta_of(w, key_seed),
-		   *sum = meta_of(w, key_sum);
+	const char *text = pl_weights_meta(w, key_step), *seed = pl_weights_meta(w, key_seed),
+		   *sum = pl_weights_meta(w, key_sum);
 	char *end;
 
 	if (!text || !seed || !sum)

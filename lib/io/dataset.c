@@ -49,16 +49,6 @@ const char *pl_parts_value(const struct pl_parts *p, size_t i, const char *key)
 	return !strncmp(p->part[i], key, n) && p->part[i][n] == '=' ? p->part[i] + n + 1 : NULL;
 }
 
-bool pl_dataset_real(const char *s, double *v)
-{
-	char *end;
-
-	if (!*s || s[strspn(s, "0123456789.eE+-")])
-		return false;
-	*v = strtod(s, &end);
-	return end != s && !*end && isfinite(*v);
-}
-
 void pl_dataset_size(struct pl_dataset *d)
 {
 	d->size = 1;

@@ -123,7 +123,7 @@ static int number(const struct reader *r, const struct pl_csv_row *row, size_t i
 {
 	double v;
 
-	if (!pl_dataset_real(row->field[i], &v) || !isfinite((float)v))
+	if (!pl_decimal(row->field[i], &v) || !isfinite((float)v))
 		return pl_fail(err, PL_EDATA,
 			       "%s: line %lld: column %zu (%.64s): \"%.64s\" is no number", r->file,
 			       (long long)row->line, i + 1, pl_intern_get(&r->column, (pl_id)i),
@@ -200,8 +200,8 @@ static bool numeric(const struct reader *r, int32_t *class)
 	for (pl_id i = 0; i < r->label.n; i++) {
 		double v;
 
-		if (!pl_dataset_real(pl_intern_get(&r->label, i), &v) || v < 0 ||
-		    v >= PL_CLASSES_MAX || v != floor(v))
+		if (!pl_decimal(pl_intern_get(&r->label, i), &v) || v < 0 || v >= PL_CLASSES_MAX ||
+		    v != floor(v))
 			return false;
 		class[i] = (int32_t)v;
 	}

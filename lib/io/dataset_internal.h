@@ -19,9 +19,6 @@ void pl_parts_fini(struct pl_parts *p);
 /* What stands behind "key=" in part i; NULL: it is another. */
 const char *pl_parts_value(const struct pl_parts *p, size_t i, const char *key);
 
-/* Is the whole of it a decimal number? */
-bool pl_dataset_real(const char *s, double *v);
-
 /* Each fills a dataset that is empty; what it holds when it fails is for the caller to free. */
 int pl_dataset_csv(const struct pl_parts *p, struct pl_dataset *d, struct pl_err *err) PL_MUST;
 int pl_dataset_tokens(const struct pl_parts *p, struct pl_dataset *d, struct pl_err *err) PL_MUST;

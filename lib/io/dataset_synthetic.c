@@ -94,7 +94,7 @@ static bool option(const struct pl_parts *p, size_t i, struct options *o)
 	if ((s = pl_parts_value(p, i, "dims")))
 		return dims(s, o);
 	s = pl_parts_value(p, i, "noise");
-	return s && pl_dataset_real(s, &o->noise) && o->noise >= 0 && o->noise <= 1000;
+	return s && pl_decimal(s, &o->noise) && o->noise >= 0 && o->noise <= 1000;
 }
 
 static int options(const struct pl_parts *p, struct options *o, struct pl_err *err)

@@ -45,8 +45,7 @@ int pl_text_end(struct pl_text *t, struct pl_err *err) PL_MUST; /* nothing may b
 /* "paceline-plan 1" */
 int pl_text_version(struct pl_text *t, int64_t major, struct pl_err *err) PL_MUST;
 
-/* Is the whole of it a decimal number? Is it a letter with letters, digits, "_-." behind? */
-bool pl_text_number(const char *s, double *v);
+/* Is it a letter with letters, digits, "_-." behind? */
 bool pl_text_is_key(const char *s, size_t n);
 /* "300GB/s" in bytes per ns; "8us". False: it is none. */
 bool pl_text_rate(const char *s, double *bytes_per_ns);

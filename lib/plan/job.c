@@ -280,7 +280,7 @@ static int read_opt(struct pl_job *j, struct pl_text *t, unsigned kind, struct p
 		return pl_text_fail(t, err, "%s needs a value: %s=NUMBER", s, s);
 	o->key = keys[i].name;
 	o->v = 1;
-	if (equal && !pl_text_number(equal + 1, &o->v))
+	if (equal && !pl_decimal(equal + 1, &o->v))
 		o->v = NAN;
 	PL_TRY(check_value(t, &keys[i], equal ? equal + 1 : "1", o->v, err));
 	rc = pl_plan_dup_str(&j->arena, equal ? equal + 1 : "1", equal ? strlen(equal + 1) : 1,
@@ -335,7 +335,7 @@ static int rank_of(struct pl_text *t, const char *s, int *rank, struct pl_err *e
 	*rank = -1;
 	if (!strcmp(s, "any") || !strcmp(s, "all") || !strcmp(s, "*"))
 		return 0;
-	if (!pl_text_number(s, &v) || v < 0 || v >= RANKS_MAX || v != floor(v))
+	if (!pl_decimal(s, &v) || v < 0 || v >= RANKS_MAX || v != floor(v))
 		return pl_text_fail(t, err, "\"%.100s\" is no rank; a rank is 0 to %d, or any", s,
 				    RANKS_MAX - 1);
 	*rank = (int)v;
@@ -419,7 +419,7 @@ static int pace_value(struct pl_text *t, struct pl_job_pace *p, const char *key,
 
 	if (!factor && strcmp(key, "ms") != 0)
 		return pl_text_fail(t, err, "a pace has no \"%.100s\"; write %s", key, PACE);
-	if (!pl_text_number(value, &v) || v < (factor ? 1 : 0) || v > (factor ? 1000 : MS_MAX))
+	if (!pl_decimal(value, &v) || v < (factor ? 1 : 0) || v > (factor ? 1000 : MS_MAX))
 		return pl_text_fail(t, err, "\"%.100s\" is no %s", value,
 				    factor ? "factor of 1 to 1000" : "time of 0 to 3600000 ms");
 	*(factor ? &p->factor : &p->ms) = v;

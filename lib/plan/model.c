@@ -62,7 +62,7 @@ static int read_key(struct reader *r, const char *s, struct pl_model_layer *l,
 	PL_TRY(dup(r, equal ? equal + 1 : "", equal ? strlen(equal + 1) : 0, &k->text, err));
 	if (pl_model_key(l, k->key))
 		return pl_text_fail(&r->t, err, "%.100s is there twice; leave one", k->key);
-	if (!pl_text_number(k->text, &k->v))
+	if (!pl_decimal(k->text, &k->v))
 		k->v = NAN;
 	l->n_keys++;
 out:
@@ -93,7 +93,7 @@ static int read_words(struct reader *r, struct pl_model_layer *l, struct pl_err 
 
 		if (!w->quoted && !strcmp(w->s, ";"))
 			return pl_text_fail(t, err, "\";\" has no meaning here");
-		if (!w->quoted && pl_text_number(w->s, &num[l->n_num]))
+		if (!w->quoted && pl_decimal(w->s, &num[l->n_num]))
 			l->n_num++;
 		else
 			PL_TRY(read_key(r, w->s, l, key, err));

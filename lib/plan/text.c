@@ -244,27 +244,14 @@ int pl_text_int(struct pl_text *t, int64_t *v, int64_t min, const char *what, st
 
 int pl_text_real(struct pl_text *t, double *v, const char *what, struct pl_err *err)
 {
-	const char *s;
-	char *end;
+	const char *s = "";
 	int rc = pl_text_name(t, &s, what, err);
 
 	if (rc < 0)
 		return rc;
-	*v = strtod(s, &end);
-	if (!*s || s[strspn(s, "0123456789.eE+-")] || *end || !isfinite(*v) ||
-	    t->word[t->i - 1].quoted)
+	if (!pl_decimal(s, v) || t->word[t->i - 1].quoted)
 		return pl_text_fail(t, err, "%s is a decimal number, not \"%s\"", what, s);
 	return 0;
-}
-
-bool pl_text_number(const char *s, double *v)
-{
-	char *end;
-
-	if (!*s || s[strspn(s, "0123456789.eE+-")])
-		return false;
-	*v = strtod(s, &end);
-	return end != s && !*end && isfinite(*v);
 }
 
 bool pl_text_is_key(const char *s, size_t n)

@@ -185,4 +185,23 @@ static inline uint32_t by_last(const uint32_t *v, uint32_t n, uint32_t *set_of)
 	return sets;
 }
 
+/* The best mean step of all partitions of n <= 8 tensors. */
+static inline double brute_force(struct net *j, uint32_t n, struct pl_err *err)
+{
+	uint32_t v[8] = { 0 }, set_of[8];
+	double best = INFINITY;
+
+	do {
+		size_t mark = pl_rewriter_mark(j->r);
+		uint32_t sets = by_last(v, n, set_of);
+
+		if (pl_rewrite_buckets(j->r, set_of, sets, err) < 0 ||
+		    pl_edit_settle_full(&j->e, err) < 0)
+			return INFINITY;
+		best = fmin(best, pl_edit_mean_step(&j->e));
+		pl_rewriter_undo(j->r, mark);
+	} while (next_partition(v, n));
+	return best;
+}
+
 #endif

@@ -30,24 +30,6 @@ static int add_fusions(struct pl_plan *p, uint32_t n, uint32_t joined, double sh
 	return 0;
 }
 
-static double every_partition(struct net *j, uint32_t n, struct pl_err *err)
-{
-	uint32_t v[MOST] = { 0 }, set_of[MOST];
-	double best = INFINITY;
-
-	do {
-		size_t mark = pl_rewriter_mark(j->r);
-		uint32_t sets = by_last(v, n, set_of);
-
-		if (pl_rewrite_buckets(j->r, set_of, sets, err) < 0 ||
-		    pl_edit_settle_full(&j->e, err) < 0)
-			return INFINITY;
-		best = fmin(best, pl_edit_mean_step(&j->e));
-		pl_rewriter_undo(j->r, mark);
-	} while (next_partition(v, n));
-	return best;
-}
-
 /* The best of both kinds together; *apart: of tensors alone. */
 static double everything(struct net *j, uint32_t n, double share, double *apart, struct pl_err *err)
 {
@@ -61,7 +43,7 @@ static double everything(struct net *j, uint32_t n, double share, double *apart,
 		pl_plan_init(&p);
 		if (add_fusions(&p, n, joined, share, err) == 0 &&
 		    pl_rewrite_plan(j->r, &p, err) == 0)
-			mean = every_partition(j, n, err);
+			mean = brute_force(j, n, err);
 		best = fmin(best, mean);
 		if (!joined)
 			*apart = mean;

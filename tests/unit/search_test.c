@@ -84,24 +84,6 @@ static void test_dp(void)
 
 /* ---- against every partition ----------------------------------------------------------------- */
 
-static double brute_force(struct net *j, uint32_t n, struct pl_err *err)
-{
-	uint32_t v[8] = { 0 }, set_of[8];
-	double best = INFINITY;
-
-	do {
-		size_t mark = pl_rewriter_mark(j->r);
-		uint32_t sets = by_last(v, n, set_of);
-
-		if (pl_rewrite_buckets(j->r, set_of, sets, err) < 0 ||
-		    pl_edit_settle_full(&j->e, err) < 0)
-			return INFINITY;
-		best = fmin(best, pl_edit_mean_step(&j->e));
-		pl_rewriter_undo(j->r, mark);
-	} while (next_partition(v, n));
-	return best;
-}
-
 /* The bound as the model has it: without what is taken for its error. */
 static double bound_of(struct net *j, struct pl_err *err)
 {
