@@ -96,7 +96,10 @@ struct pl_comm_event {
 	uint64_t seq; /* of the collective in its world, from 0 */
 	uint64_t tag; /* as given by who began it */
 	size_t bytes;
-	pl_ns begin, end; /* CLOCK_MONOTONIC */
+	/* CLOCK_MONOTONIC. Of a part that is received: from where the first of it has come; of one
+	 * that is sent over a shaped link: the time in which it has that link, which no other part
+	 * does. */
+	pl_ns begin, end;
 };
 
 struct pl_world;

@@ -7,7 +7,9 @@
  *
  * Shaped links: a segment that becomes ready at t leaves a link of rate r at max(t, free) +
  * bytes/r, which the link is busy until, and arrives `latency` later; it is held back here until
- * then. The clock of the link is virtual: that a thread wakes late does not add up.
+ * then. The clock of the link is virtual: that a thread wakes late does not add up. What is sent
+ * over such a link is recorded for the time in which it has the link; the latency, and what moving
+ * it really takes, are on the side of who receives it.
  */
 #include <errno.h>
 #include <string.h>
@@ -177,8 +179,8 @@ static void step_done(struct pl_world *w, struct pl_step *s)
 			.seq = k->seq,
 			.tag = k->a.tag,
 			.bytes = s->bytes,
-			.begin = s->ready,
-			.end = k->moved,
+			.begin = s->due ? s->leaves : s->ready,
+			.end = s->due ? s->left : k->moved,
 		};
 		w->o.event(w->o.event_arg, &e);
 	}
@@ -193,18 +195,16 @@ static void shape(struct pl_world *w, struct pl_conn *c)
 	struct pl_peer *p = &w->peer[c->peer];
 
 	for (struct pl_step *s = c->sends.head; s; s = s->next) {
-		pl_ns from;
-
 		if (s->due)
 			continue;
 		if (!is_ready(s))
 			break;
 		s->ready = pl_comm_now();
-		from = pl_max_i64(s->ready, p->free_at);
-		p->free_at = from;
+		s->leaves = s->left = pl_max_i64(s->ready, p->free_at);
 		if (p->bytes_per_ns > 0)
-			p->free_at += (pl_ns)((double)s->bytes / p->bytes_per_ns);
-		s->due = p->free_at + p->latency;
+			s->left += (pl_ns)((double)s->bytes / p->bytes_per_ns);
+		p->free_at = s->left;
+		s->due = s->left + p->latency;
 	}
 }
 
@@ -343,6 +343,8 @@ static bool pump_recv(struct pl_world *w, struct pl_conn *c, bool all)
 	c->got += done;
 	w->peer[c->peer].came += done;
 	s->work->moved = pl_comm_now();
+	if (!had)
+		s->ready = s->work->moved;
 	if (had < PL_HEAD_BYTES) {
 		if (c->got < PL_HEAD_BYTES)
 			return true;

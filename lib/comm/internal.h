@@ -93,7 +93,9 @@ struct pl_step {
 	size_t bytes;
 	uint8_t *dst;
 	const uint8_t *a;
-	pl_ns ready, due; /* when it could begin; when a shaped link lets it arrive */
+	pl_ns ready; /* when it could begin; of what is received, when the first of it came */
+	/* over a shaped link: when it has the link to itself, has left it, and arrives */
+	pl_ns leaves, left, due;
 };
 struct pl_queue_of_steps {
 	struct pl_step *head, **tail;

@@ -77,6 +77,14 @@ struct pl_cost_line { /* t = a_ns + b_ns_per_byte * bytes */
  * fit the analysis. Algorithm and changes of `comm` are not looked at. False for fewer than two
  * ranks. */
 bool pl_cost_line(const struct pl_cost *c, const struct pl_comm *comm, struct pl_cost_line *out);
+/* What the sides of recorded messages take (PL_NF_MESSAGE; 0: there are none), and on which of them
+ * these pass the link: PL_K_SEND or PL_K_RECV. */
+struct pl_cost_sides {
+	struct pl_cost_line side[2]; /* of the sender, of the receiver; `bytes` is 0 */
+	double latency_ns;	     /* modelled, between the two; mean over the messages */
+	uint8_t link;
+};
+int pl_cost_sides(const struct pl_graph *g, struct pl_cost_sides *s, struct pl_err *err) PL_MUST;
 /* Of a ring of n ranks: messages that follow one another, and bytes that a rank sends for each byte
  * of the communication. Gather, scatter and barrier are trees, broadcast and reduce chains. */
 void pl_cost_ring(const struct pl_comm *comm, double *messages, double *share);

@@ -206,12 +206,14 @@ uint32_t gb_messages(const struct gb *b, uint32_t match);
 int gb_chunks(struct gb *b, uint32_t match, uint32_t meet, struct pl_err *err) PL_MUST;
 /* One side of a message of a collective. */
 struct gb_message {
-	uint32_t res, node, arrive; /* link; its own node; the arrival of its member */
+	uint32_t res, node, arrive; /* channel; its own node; the arrival of its member */
+	uint32_t rank;		    /* index of the channel's */
 	int64_t peer;
 	bool recv;
 	pl_ns start, end;
 };
-/* Those of one link, direction and peer follow one another from collective to collective, too. */
+/* Those that share a channel or a link follow one another from collective to collective, and from
+ * channel to channel. */
 int gb_message_order(struct gb *b, struct pl_err *err) PL_MUST;
 static inline uint32_t gb_arrival(const struct gb *b, const struct pl_member *m)
 {

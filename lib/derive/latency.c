@@ -5,6 +5,9 @@
  * such cases of the recording; what exceeds it at a single operation stays unexplained. All are
  * bounded by what hardware does, so that a habit of the job (a pause after every kernel) is not
  * mistaken for a property of the device.
+ *
+ * And that of links: from where a message has left its sender to where the first of it comes, when
+ * the receiver did not have another one at hand.
  */
 #include <string.h>
 
@@ -12,6 +15,7 @@
 
 #define LAUNCH_MAX_NS	50000
 #define DISPATCH_MAX_NS 10000
+#define LINK_MAX_NS	INT64_C(1000000000)
 #define MIN_CASES	3
 
 struct cases {
@@ -98,12 +102,57 @@ static int one_resource(const struct gb *b, struct pl_resource *res, const struc
 	return rc;
 }
 
+/* When the receiver's channel was free for the message: the latest that came there before. */
+static void find_free(const struct gb *b, pl_ns *free_at)
+{
+	for (size_t i = 0; i < b->n_edges; i++) {
+		const struct node *src = &b->node[b->edge[i].src], *dst = &b->node[b->edge[i].dst];
+
+		if (src->flags & dst->flags & PL_NF_MESSAGE && src->kind == PL_K_RECV &&
+		    dst->kind == PL_K_RECV)
+			free_at[b->edge[i].dst] =
+				pl_max_i64(free_at[b->edge[i].dst], src->start + src->dur);
+	}
+}
+
+static int links(struct gb *b, struct pl_err *err)
+{
+	struct cases *of = NULL;
+	pl_ns *free_at = NULL;
+	size_t n = b->g->n_res;
+	int rc;
+
+	PL_TRY(pl_alloc(&of, n, sizeof(*of), err));
+	PL_TRY(pl_alloc(&free_at, b->n_nodes, sizeof(*free_at), err));
+	for (size_t i = 0; i < b->n_nodes; i++)
+		free_at[i] = INT64_MIN;
+	find_free(b, free_at);
+	for (size_t i = 0; i < b->n_edges; i++) {
+		uint32_t from = b->edge[i].src, to = b->edge[i].dst;
+		const struct node *src = &b->node[from], *dst = &b->node[to];
+
+		if (src->flags & dst->flags & PL_NF_MESSAGE && src->kind == PL_K_SEND &&
+		    dst->kind == PL_K_RECV && PL_E_TYPE(b->edge[i].type) == PL_E_DATA &&
+		    dst->res < n && free_at[to] <= gb_end(b, from))
+			PL_TRY(add(&of[dst->res], dst->start - gb_end(b, from), err));
+	}
+	for (size_t r = 0; r < n; r++)
+		if (of[r].n)
+			b->g->res[r].launch_ns = typical(&of[r], LINK_MAX_NS);
+out:
+	for (size_t r = 0; of && r < n; r++)
+		pl_free(of[r].v);
+	pl_free(of);
+	pl_free(free_at);
+	return rc;
+}
+
 int gb_latency(struct gb *b, struct pl_err *err)
 {
 	uint8_t *waits;
-	int rc = pl_alloc(&waits, b->n_nodes, 1, err);
+	int rc = b->n_link ? links(b, err) : 0;
 
-	if (rc < 0)
+	if (rc < 0 || (rc = pl_alloc(&waits, b->n_nodes, 1, err)) < 0)
 		return rc;
 	for (size_t i = 0; i < b->n_edges; i++)
 		if (PL_E_TYPE(b->edge[i].type) == PL_E_WAIT)

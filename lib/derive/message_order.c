@@ -1,11 +1,15 @@
 /*
- * Messages of several collectives on one link.
+ * Messages that share a link: of several collectives, and of several channels.
  *
  * Collectives that overlap share their channels: what one sends waits for what the other one put
- * there before. So the messages of one link, direction and peer are put in one order, by start, and
- * where two neighbours are of different collectives the later one follows the earlier one, from its
- * end, or from its start where they overlap (messages.c has done so within a collective). Such
- * edges are inferred, by which they are told from those within a collective. There is one only
+ * there before. So the messages of one channel, direction and peer are put in one order, by start,
+ * and where two neighbours are of different collectives the later one follows the earlier one, from
+ * its end, or from its start where they overlap (messages.c has done so within a collective).
+ *
+ * Channels may share a link in turn. Where what a rank sends to a peer was never under way on two
+ * channels at a time, as good as (SERIAL), they did: then all that is sent there is in one order.
+ *
+ * Such edges are inferred, by which they are told from those within a collective. There is one only
  * where time passes from the one to the other, so there is no cycle. O(n log n) in messages.
  */
 #include <stdlib.h>
@@ -13,16 +17,11 @@
 
 #include "derive/internal.h"
 
-static int by_link(const void *pa, const void *pb)
-{
-	const struct gb_message *a = pa, *b = pb;
+#define SERIAL                                                                                     \
+	0.001 /* share of the time of sending in which more than one was under way, at most */
 
-	if (a->res != b->res)
-		return a->res < b->res ? -1 : 1;
-	if (a->recv != b->recv)
-		return a->recv ? -1 : 1;
-	if (a->peer != b->peer)
-		return a->peer < b->peer ? -1 : 1;
+static int by_time(const struct gb_message *a, const struct gb_message *b)
+{
 	if (a->start != b->start)
 		return a->start < b->start ? -1 : 1;
 	if (a->end != b->end)
@@ -30,26 +29,86 @@ static int by_link(const void *pa, const void *pb)
 	return a->node < b->node ? -1 : a->node > b->node;
 }
 
+/* Direction, rank, peer; then by time. */
+static int by_pair(const void *pa, const void *pb)
+{
+	const struct gb_message *a = pa, *b = pb;
+
+	if (a->recv != b->recv)
+		return a->recv ? -1 : 1;
+	if (a->rank != b->rank)
+		return a->rank < b->rank ? -1 : 1;
+	if (a->peer != b->peer)
+		return a->peer < b->peer ? -1 : 1;
+	return by_time(a, b);
+}
+
+static int by_channel(const void *pa, const void *pb)
+{
+	const struct gb_message *a = pa, *b = pb;
+
+	if (a->res != b->res)
+		return a->res < b->res ? -1 : 1;
+	return by_time(a, b);
+}
+
 static int follow(struct gb *b, const struct gb_message *x, const struct gb_message *y,
 		  struct pl_err *err)
 {
+	if (x->res == y->res && x->arrive == y->arrive)
+		return 0;
 	if (x->end <= y->start && (x->start < y->start || x->end < y->end))
 		return gb_edge(b, x->node, y->node, PL_E_SEQ | PL_E_INFERRED, err);
 	return x->start < y->start ? gb_edge(b, x->node, y->node, PL_E_START | PL_E_INFERRED, err)
 				   : 0;
 }
 
+/* v: what a rank sends to a peer, by time. */
+static bool is_serial(const struct gb_message *v, size_t n)
+{
+	pl_ns end = v->end;
+	double busy = 0, twice = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		busy += (double)(v[i].end - v[i].start);
+		if (i && v[i].start < end)
+			twice += (double)(pl_min_i64(v[i].end, end) - v[i].start);
+		end = pl_max_i64(end, v[i].end);
+	}
+	return twice <= SERIAL * busy;
+}
+
+/* Messages of a pair and direction, by time. */
+static int order(struct gb *b, struct gb_message *v, size_t n, struct pl_err *err)
+{
+	bool serial = !v->recv && is_serial(v, n);
+	int rc = 0;
+
+	if (!serial)
+		pl_sort(v, n, sizeof(*v), by_channel);
+	for (size_t i = 1; i < n && rc >= 0; i++)
+		if (serial || v[i].res == v[i - 1].res)
+			rc = follow(b, &v[i - 1], &v[i], err);
+	return rc;
+}
+
 int gb_message_order(struct gb *b, struct pl_err *err)
 {
 	struct gb_message *v = b->message;
+	size_t n = b->n_messages;
 	int rc = 0;
 
-	if (b->n_messages)
-		pl_sort(v, b->n_messages, sizeof(*v), by_link);
-	for (size_t i = 1; i < b->n_messages && rc >= 0; i++)
-		if (v[i].res == v[i - 1].res && v[i].recv == v[i - 1].recv &&
-		    v[i].peer == v[i - 1].peer && v[i].arrive != v[i - 1].arrive)
-			rc = follow(b, &v[i - 1], &v[i], err);
+	for (size_t i = 0; i < n; i++)
+		v[i].rank = b->ri[v[i].res].rank_index;
+	if (n)
+		pl_sort(v, n, sizeof(*v), by_pair);
+	for (size_t i = 0, k; i < n && rc >= 0; i = k) {
+		for (k = i; k < n && v[k].recv == v[i].recv && v[k].rank == v[i].rank &&
+			    v[k].peer == v[i].peer;
+		     k++)
+			;
+		rc = order(b, v + i, k - i, err);
+	}
 	pl_free(b->message);
 	b->message = NULL;
 	b->n_messages = b->cap_messages = 0;

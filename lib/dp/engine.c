@@ -102,10 +102,23 @@ static void gather_bucket(struct dp *d, const struct pl_dp_bucket *b, float *to,
 	}
 }
 
+static void record_issue(struct dp *d, pl_ns begin, uint64_t tag)
+{
+	struct pl_tracer *t = d->o.tracer;
+	struct pl_rec_event e;
+
+	if (!t)
+		return;
+	e = pl_rec_event(t->main, PL_K_HOST_OP, t->issue, begin, pl_now_ns());
+	e.step = (int32_t)d->step;
+	e.corr = (int64_t)tag;
+	e.coll = t->coll[PL_OP_ALLREDUCE];
+	pl_rec(t->rec, &e);
+}
+
 static int issue(struct dp *d, uint32_t k)
 {
 	const struct pl_dp_bucket *b = &d->b.v[k];
-	struct pl_tracer *t = d->o.tracer;
 	uint64_t tag = tag_of(d->step, k);
 	float *at = b->whole ? d->grads + b->offset : d->copy[k];
 	struct pl_coll_args a = { .op = PL_OP_ALLREDUCE,
@@ -121,15 +134,7 @@ static int issue(struct dp *d, uint32_t k)
 	if (!b->whole)
 		gather_bucket(d, b, at, false);
 	rc = pl_world_begin(d->o.world, &a, &d->work[k], &d->err);
-	if (t) {
-		struct pl_rec_event e =
-			pl_rec_event(t->main, PL_K_HOST_OP, t->issue, begin, pl_now_ns());
-
-		e.step = (int32_t)d->step;
-		e.corr = (int64_t)tag;
-		e.coll = t->coll[PL_OP_ALLREDUCE];
-		pl_rec(t->rec, &e);
-	}
+	record_issue(d, begin, tag);
 	return rc;
 }
 
@@ -280,6 +285,7 @@ int dp_sum(void *state, double *v, size_t n, struct pl_err *err)
 {
 	struct dp *d = state;
 	struct pl_coll_args a = { .op = PL_OP_ALLREDUCE, .count = 2 * d->n_sum };
+	pl_ns begin;
 	int rc = 0;
 
 	for (size_t at = 0; d->o.world && at < n; at += d->n_sum) {
@@ -291,7 +297,12 @@ int dp_sum(void *state, double *v, size_t n, struct pl_err *err)
 			d->sum[2 * i + 1] = (float)(v[at + i] - (double)d->sum[2 * i]);
 		}
 		a.src = a.dst = d->sum;
+		a.tag = tag_of(d->step, TAG_BUCKETS - 1 - d->sums++ % TAG_SUMS);
+		record_issue(d, pl_now_ns(), a.tag);
+		begin = pl_now_ns();
 		PL_TRY(pl_world_do(d->o.world, &a, err));
+		record(d, PL_K_WAIT, d->o.tracer ? d->o.tracer->wait : PL_NONE, begin,
+		       (int64_t)a.tag);
 		for (size_t i = 0; i < m; i++)
 			v[at + i] = (double)d->sum[2 * i] + (double)d->sum[2 * i + 1];
 	}

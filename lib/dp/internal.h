@@ -23,9 +23,11 @@ int tracer_names(struct pl_tracer *t, struct pl_net *net, const struct pl_dp_buc
 		 struct pl_err *err) PL_MUST;
 
 /*
- * Tags of collectives: the step and bucket that they are of. 0: neither (a sum, a broadcast).
+ * Tags of collectives: the step and bucket that they are of, the last few of which are sums of a
+ * few numbers. 0: neither (a broadcast).
  */
 #define TAG_BUCKETS 65536
+#define TAG_SUMS    1024
 static inline uint64_t tag_of(int64_t step, uint32_t bucket)
 {
 	return (uint64_t)(step + 1) * TAG_BUCKETS + bucket;
@@ -84,7 +86,8 @@ struct dp {
 	int micro;  /* samples of a microbatch */
 	float *sum; /* for sum(), of the world */
 	size_t n_sum;
-	bool lost; /* the world, and its memory */
+	uint32_t sums; /* made so far: they need tags of their own */
+	bool lost;     /* the world, and its memory */
 
 	/* of the step in progress */
 	int64_t step;

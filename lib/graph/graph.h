@@ -63,7 +63,8 @@ enum pl_edge_type {
 		      * transfer of a member that left before the last one came */
 	PL_E_START,  /* not before the start of the other (overlapping operations of one stream,
 		      * launches for which it made room) */
-	PL_E_DATA,   /* produced tensor to consumer */
+	PL_E_DATA,   /* produced tensor to consumer; message sent to message received, after the end
+		      * plus the launch latency of the receiver's resource */
 	PL_E_EARLY, /* launch of an operation that began before its call returned: after the *start*
 		     * of the call, plus the resource's early latency */
 	PL_E_COUNT_
@@ -79,8 +80,9 @@ struct pl_resource {
 	pl_id name, host;  /* strings */
 	int32_t coord[PL_COORDS];
 	/* Typical latencies, modelled: from the end of a launch call to the start of its operation
-	 * on an idle stream; between back-to-back operations; from the start of a launch call that
-	 * had not returned yet. Estimated from the trace, see latency.c. */
+	 * on an idle stream (of a link: from where a message has left to where the first of it
+	 * comes); between back-to-back operations; from the start of a launch call that had not
+	 * returned yet. Estimated from the trace, see latency.c. */
 	pl_ns launch_ns, dispatch_ns, early_ns;
 };
 struct pl_link {	   /* reserved: filled by topologies */

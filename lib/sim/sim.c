@@ -28,9 +28,15 @@ static pl_ns latency_of(const struct pl_graph *g, const struct pl_shape *sh, uin
 	const struct pl_resource *res;
 	pl_ns lat = 0;
 
-	if (room <= 0 || sh->res[node] == PL_NONE || sh->role[node] == PL_RO_TRANSFER)
+	if (room <= 0 || sh->res[node] == PL_NONE)
 		return 0;
 	res = &g->res[sh->res[node]];
+	if (sh->role[node] == PL_RO_TRANSFER) { /* of what waits, only messages on their way */
+		bool came = sh->flags[node] & PL_NF_MESSAGE && sh->kind[node] == PL_K_RECV;
+
+		lat = came && PL_E_TYPE(type) == PL_E_DATA ? res->launch_ns : 0;
+		return pl_max_i64(0, pl_min_i64(pl_min_i64(lat, room), INT32_MAX));
+	}
 	switch (PL_E_TYPE(type)) {
 	case PL_E_LAUNCH:
 		lat = res->launch_ns;

@@ -154,7 +154,8 @@ static int workers(struct parallel *x, const struct pl_shape *s, uint32_t meet, 
 struct comm_key { /* equal in every byte: of one class */
 	int64_t bytes;
 	uint32_t n, workers;
-	uint32_t kind, coll;
+	uint16_t kind, coll;
+	uint32_t message; /* one side of a recorded message, as its kind says */
 };
 
 static uint32_t meeting(const struct pl_shape *s, uint32_t i)
@@ -193,6 +194,7 @@ static int describe(struct parallel *x, const struct pl_shape *s, uint32_t i, st
 	if (key->kind == PL_K_SEND || key->kind == PL_K_RECV || key->coll == PL_COLL_SEND ||
 	    key->coll == PL_COLL_RECV) {
 		key->n = 2;
+		key->message = s->flags[i] & PL_NF_MESSAGE && key->bytes > 0;
 		return 0;
 	}
 	*is = key->n >= 2;
@@ -237,9 +239,11 @@ out:
 
 struct moved { /* a class of communication, as the statements so far have it */
 	struct pl_comm comm;
+	bool message, link; /* a side of a message; that on which the link is */
 	uint32_t workers;
 	struct pl_cost_line line; /* of `n` ranks, without changes of single links */
 	uint32_t n;
+	double apart;	       /* of line.a_ns: passes before the transfer, a modelled latency */
 	bool gone;	       /* one rank is left */
 	double link_a, link_b; /* what changes of single links do */
 };
@@ -254,8 +258,8 @@ struct mover {
 static double transfer(const struct moved *x)
 {
 	return x->gone ? 0
-		       : x->line.a_ns * x->link_a +
-				 x->line.b_ns_per_byte * x->link_b * (double)x->line.bytes;
+		       : fmax(0, x->line.a_ns * x->link_a - x->apart +
+					 x->line.b_ns_per_byte * x->link_b * (double)x->line.bytes);
 }
 
 static void move_ranks(struct moved *x, uint32_t ranks)
@@ -344,6 +348,9 @@ static bool move(const struct mover *mv, struct moved *x, const struct pl_change
 			move_ranks(x, c->ranks);
 		return x->workers > 0;
 	}
+	/* of a message bandwidth is on the link's side, latency where it is received */
+	if (x->message && (c->verb == V_BANDWIDTH ? !x->link : x->comm.kind != PL_K_RECV))
+		return false;
 	if (!c->link) {
 		if (c->verb == V_BANDWIDTH)
 			x->line.b_ns_per_byte /= c->by;
@@ -361,11 +368,13 @@ static bool move(const struct mover *mv, struct moved *x, const struct pl_change
 	return true;
 }
 
-static int mover_init(struct mover *mv, const struct pl_intern *keys, size_t statements,
-		      struct pl_err *err)
+static int mover_init(struct mover *mv, const struct pl_graph *g, const struct pl_intern *keys,
+		      size_t statements, struct pl_err *err)
 {
+	struct pl_cost_sides sides;
 	int rc;
 
+	PL_TRY(pl_cost_sides(g, &sides, err));
 	PL_TRY(pl_alloc(&mv->change, statements, sizeof(*mv->change), err));
 	PL_TRY(pl_alloc(&mv->v, keys->n, sizeof(*mv->v), err));
 	mv->n = keys->n;
@@ -384,7 +393,16 @@ static int mover_init(struct mover *mv, const struct pl_intern *keys, size_t sta
 				     .n = key.n,
 				     .link_a = 1,
 				     .link_b = 1 };
-		x->gone = !pl_cost_line(mv->cost, &x->comm, &x->line);
+		x->message = key.message;
+		x->link = x->message && key.kind == sides.link;
+		if (x->message) {
+			x->line = sides.side[key.kind == PL_K_RECV];
+			x->line.bytes = key.bytes;
+			x->apart = key.kind == PL_K_RECV ? sides.latency_ns : 0;
+			x->line.a_ns += x->apart;
+		} else {
+			x->gone = !pl_cost_line(mv->cost, &x->comm, &x->line);
+		}
 	}
 out:
 	return rc;
@@ -427,7 +445,7 @@ static int find_lines(struct pl_whatif_model *m, const struct pl_whatif *w,
 	PL_TRY(parallel_init(&x, g, err));
 	PL_TRY(pl_cost_fit(g, topo, &cost, err));
 	PL_TRY(classify(m, &x, &keys, err));
-	PL_TRY(mover_init(&mv, &keys, w->n, err));
+	PL_TRY(mover_init(&mv, g, &keys, w->n, err));
 	PL_TRY(find_ratios(m, w, &mv, err));
 	for (size_t i = 0; i < w->n; i++)
 		m->guessed |= w->change[i].verb == V_RANKS && x.guessed;

@@ -80,7 +80,7 @@ check "... all messages matched" sh -c "grep -q '\"unmatched_messages\": 0' cloc
 check "... all collectives" sh -c "grep -q '\"unmatched_collectives\": 0' clock && grep -q '\"incomplete_matches\": 0' clock"
 status 0 "made a graph" "$BIN/graph" merged -o graph
 "$BIN/graph" -O stat graph >graph.stat
-check "... with a recorded wait for each step and rank" grep -q '^waits  *60 recorded' graph.stat
+check "... with a recorded wait for each step and rank" awk '$1 == "waits" && $2 >= 60 && $3 ~ /recorded/ { ok = 1 } END { exit !ok }' graph.stat
 check "... with gradients, none estimated" grep -q '^tensors .* 0 estimated' graph.stat
 "$BIN/replay" -O csv --table=steps graph >steps.csv
 check "... 30 steps" [ "$(wc -l <steps.csv)" = 31 ]
@@ -127,8 +127,8 @@ status 3 "another model's plan" "$run" -n 2 -p other.plan tiny.job
 says 'conv1.weight' "... names what is not there"
 
 # ---- slow links, slow ranks -----------------------------------------------------------------------
-status 0 "a paced rank" "$run" -n 2 --pace=1:50 --report=paced.json --set steps=10 tiny.job
-check "... makes it heterogeneous" awk '/"heterogeneity"/ { exit !($2 > 2) }' paced.json
+status 0 "a paced rank" "$run" -n 2 --pace=1:150 --report=paced.json --set steps=5 tiny.job
+check "... makes it heterogeneous" awk '/"heterogeneity"/ { exit !($2 + 0 > 2) }' paced.json
 status 0 "a slow link" "$run" -n 2 --transport=tcp --link=latency=5ms --report=slow.json --set steps=20 tiny.job
 check "... is waited for" awk '/"seconds"/ { exit !($2 > 0.1) }' slow.json
 

@@ -1,0 +1,71 @@
+/*
+ * The two sides of recorded messages, and which of them the link is on.
+ *
+ * A message of a collective is what its sender and what its receiver spent on it (derive/messages).
+ * On one of the sides it passes the link, at so much a byte: where what is sent is held until the
+ * link has taken it, at the sender's, and the receiver has the latency and what it does with the
+ * data; where sending only hands data over, at the receiver's. Each side has its line through all
+ * its messages; the link is where the bytes take longer. Between the two is the latency of the
+ * receiver's resource.
+ */
+#include <math.h>
+
+#include "cost/internal.h"
+
+#define MOST (1 << 16) /* points of a side: more say nothing new */
+
+struct sides {
+	struct point *p[2];
+	size_t n[2], cap[2];
+	double bytes[2], latency; /* latency: sum over all that were received */
+};
+
+static int add_step(struct sides *s, const struct pl_graph *g, const struct pl_gstep *st,
+		    struct pl_err *err)
+{
+	const struct pl_shape *sh = &g->shape[st->shape];
+	int rc = 0;
+
+	for (uint32_t i = sh->n_entries; i < sh->n_nodes && rc >= 0; i++) {
+		unsigned side = sh->kind[i] == PL_K_RECV;
+
+		if (!(sh->flags[i] & PL_NF_MESSAGE) || !sh->bytes || sh->bytes[i] <= 0 ||
+		    st->dur[i] <= 0 || s->n[side] >= MOST)
+			continue;
+		rc = pl_grow(&s->p[side], &s->cap[side], s->n[side] + 1, sizeof(**s->p), err);
+		if (rc < 0)
+			break;
+		s->p[side][s->n[side]++] =
+			(struct point){ (double)sh->bytes[i], (double)st->dur[i] };
+		s->bytes[side] += (double)sh->bytes[i];
+		if (side && sh->res[i] != PL_NONE)
+			s->latency += (double)g->res[sh->res[i]].launch_ns;
+	}
+	return rc;
+}
+
+int pl_cost_sides(const struct pl_graph *g, struct pl_cost_sides *out, struct pl_err *err)
+{
+	struct sides s = { 0 };
+	double taken[2];
+	int rc = 0;
+
+	*out = (struct pl_cost_sides){ .link = PL_K_SEND };
+	for (size_t k = 0; k < g->n_steps; k++)
+		PL_TRY(add_step(&s, g, &g->step[k], err));
+	for (unsigned side = 0; side < 2; side++) {
+		struct line l = { 0 };
+
+		if (s.n[side])
+			PL_TRY(cost_line_fit(s.p[side], s.n[side], &l, err));
+		out->side[side] = (struct pl_cost_line){ .a_ns = l.a, .b_ns_per_byte = l.b };
+		taken[side] = l.b * s.bytes[side];
+	}
+	out->latency_ns = s.n[1] ? s.latency / (double)s.n[1] : 0;
+	if (taken[1] > taken[0])
+		out->link = PL_K_RECV;
+out:
+	pl_free(s.p[0]);
+	pl_free(s.p[1]);
+	return rc;
+}
