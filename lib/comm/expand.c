@@ -169,27 +169,24 @@ static void into_part(struct expand *x, uint8_t kind, int peer, int part)
 		into(x, kind, peer, i);
 }
 
-/* ---- algorithms; member(i) are the ranks of a ring ---- */
+/* ---- algorithms ---- */
 
 static int turn(int i, int n)
 {
 	return (i % n + n) % n;
 }
 
-/* Afterwards member i holds the sum of part i. */
-static void ring_reduce(struct expand *x, const int *member, int n, int me)
+/*
+ * A ring of n members (NULL: all ranks, by number), of which this is number `me`. RECV_ADD: member
+ * i holds the sum of part i afterwards; RECV: it has part i, and all have all afterwards.
+ */
+static void ring(struct expand *x, uint8_t kind, const int *member, int n, int me)
 {
-	for (int s = 0; s + 1 < n; s++) {
-		send_part(x, member[turn(me + 1, n)], turn(me - s - 1, n));
-		into_part(x, PL_STEP_RECV_ADD, member[turn(me - 1, n)], turn(me - s - 2, n));
-	}
-}
+	int next = turn(me + 1, n), prev = turn(me - 1, n), first = me - (kind == PL_STEP_RECV_ADD);
 
-static void ring_gather(struct expand *x, const int *member, int n, int me)
-{
 	for (int s = 0; s + 1 < n; s++) {
-		send_part(x, member[turn(me + 1, n)], turn(me - s, n));
-		into_part(x, PL_STEP_RECV, member[turn(me - 1, n)], turn(me - s - 1, n));
+		send_part(x, member ? member[next] : next, turn(first - s, n));
+		into_part(x, kind, member ? member[prev] : prev, turn(first - s - 1, n));
 	}
 }
 
@@ -270,37 +267,34 @@ static void halving(struct expand *x)
 		send_all(x, r + p);
 }
 
-/* First ranks of the hosts, in order; *me: place of this rank's. */
-static int leaders(const struct pl_world *w, int *member, int *me)
-{
-	int m = 0;
-
-	for (int r = 0; r < w->size; r++) {
-		if (w->leader_of[r] != r)
-			continue;
-		if (r == w->leader_of[w->rank])
-			*me = m;
-		member[m++] = r;
-	}
-	return m;
-}
-
-static void hierarchical(struct expand *x, const int *member, int m, int me)
+/* The first ranks of the hosts, in order, are a ring. */
+static void hierarchical(struct expand *x)
 {
 	struct pl_world *w = x->w;
-	int top = w->leader_of[w->rank];
+	int top = w->leader_of[w->rank], m = 0, me = 0, *member;
 
 	if (top != w->rank) {
 		send_all(x, top);
 		into_all(x, PL_STEP_RECV, top);
 		return;
 	}
+	x->rc = pl_alloc(&member, (size_t)w->n_hosts, sizeof(*member), x->err);
+	if (x->rc < 0)
+		return;
+	for (int r = 0; r < w->size; r++) {
+		if (w->leader_of[r] != r)
+			continue;
+		if (r == top)
+			me = m;
+		member[m++] = r;
+	}
 	for (int i = 1; i < w->n_local; i++)
 		into_all(x, PL_STEP_RECV_ADD, w->local[i]);
-	ring_reduce(x, member, m, me);
-	ring_gather(x, member, m, me);
+	ring(x, PL_STEP_RECV_ADD, member, m, me);
+	ring(x, PL_STEP_RECV, member, m, me);
 	for (int i = 1; i < w->n_local; i++)
 		send_all(x, w->local[i]);
+	pl_free(member);
 }
 
 /* dst = part as the sum of all ranks' in their order; own: this rank's value of it */
@@ -345,22 +339,14 @@ static const uint8_t *keep(struct expand *x, const void *p, size_t bytes)
 static void all_reduce(struct expand *x, uint8_t algo, size_t lo, size_t hi)
 {
 	struct pl_world *w = x->w;
-	int n = w->size, me = 0, m = 0, *member = NULL;
-	int parts = algo == PL_CA_HALVING ? power_below(n) : 1;
+	int n = w->size, parts = 1;
 
-	if (algo == PL_CA_RING || algo == PL_CA_HIERARCHICAL) {
-		x->rc = pl_alloc(&member, (size_t)n, sizeof(*member), x->err);
-		if (x->rc < 0)
-			return;
-		if (algo == PL_CA_HIERARCHICAL) {
-			m = leaders(w, member, &me);
-		} else {
-			for (m = 0; m < n; m++)
-				member[m] = m;
-			me = w->rank;
-		}
-		parts = m;
-	}
+	if (algo == PL_CA_RING)
+		parts = n;
+	else if (algo == PL_CA_HIERARCHICAL)
+		parts = w->n_hosts;
+	else if (algo == PL_CA_HALVING)
+		parts = power_below(n);
 	x->rc = cut(x, lo, hi, (size_t)parts);
 	if (x->rc < 0) {
 		;
@@ -369,43 +355,36 @@ static void all_reduce(struct expand *x, uint8_t algo, size_t lo, size_t hi)
 	} else if (algo == PL_CA_HALVING) {
 		halving(x);
 	} else if (algo == PL_CA_HIERARCHICAL) {
-		hierarchical(x, member, m, me);
+		hierarchical(x);
 	} else if (algo == PL_CA_RING) {
-		ring_reduce(x, member, m, me);
-		ring_gather(x, member, m, me);
+		ring(x, PL_STEP_RECV_ADD, NULL, n, w->rank);
+		ring(x, PL_STEP_RECV, NULL, n, w->rank);
 	} else {
 		for (int i = 1; i < n; i++)
 			send_all(x, turn(w->rank + i, n));
 		sum_in_order(x, 0, x->src + lo * sizeof(float));
 	}
-	pl_free(member);
 }
 
 static void reduce_scatter(struct expand *x, uint8_t algo, const uint8_t *own, size_t lo, size_t hi)
 {
-	int n = x->w->size, me = x->w->rank, *member;
+	int n = x->w->size, me = x->w->rank;
 
 	x->rc = cut_ranks(x, lo, hi);
 	if (x->rc < 0)
 		return;
-	if (algo == PL_CA_DIRECT) {
-		for (int i = 1; i < n; i++)
-			send_part(x, turn(me + i, n), turn(me + i, n));
-		sum_in_order(x, me, own + lo * sizeof(float));
+	if (algo == PL_CA_RING) {
+		ring(x, PL_STEP_RECV_ADD, NULL, n, me);
 		return;
 	}
-	x->rc = pl_alloc(&member, (size_t)n, sizeof(*member), x->err);
-	if (x->rc < 0)
-		return;
-	for (int i = 0; i < n; i++)
-		member[i] = i;
-	ring_reduce(x, member, n, me);
-	pl_free(member);
+	for (int i = 1; i < n; i++)
+		send_part(x, turn(me + i, n), turn(me + i, n));
+	sum_in_order(x, me, own + lo * sizeof(float));
 }
 
 static void all_gather(struct expand *x, uint8_t algo, size_t lo, size_t hi)
 {
-	int n = x->w->size, me = x->w->rank, *member;
+	int n = x->w->size, me = x->w->rank;
 
 	x->rc = cut_ranks(x, lo, hi);
 	if (x->rc < 0)
@@ -417,20 +396,14 @@ static void all_gather(struct expand *x, uint8_t algo, size_t lo, size_t hi)
 			s.dst = place(x, &x->piece[i]);
 			emit(x, s); /* others are sent src itself */
 		}
-	if (algo == PL_CA_DIRECT) {
-		for (int i = 1; i < n; i++)
-			send_part(x, turn(me + i, n), me);
-		for (int i = 1; i < n; i++)
-			into_part(x, PL_STEP_RECV, turn(me - i, n), turn(me - i, n));
+	if (algo == PL_CA_RING) {
+		ring(x, PL_STEP_RECV, NULL, n, me);
 		return;
 	}
-	x->rc = pl_alloc(&member, (size_t)n, sizeof(*member), x->err);
-	if (x->rc < 0)
-		return;
-	for (int i = 0; i < n; i++)
-		member[i] = i;
-	ring_gather(x, member, n, me);
-	pl_free(member);
+	for (int i = 1; i < n; i++)
+		send_part(x, turn(me + i, n), me);
+	for (int i = 1; i < n; i++)
+		into_part(x, PL_STEP_RECV, turn(me - i, n), turn(me - i, n));
 }
 
 /* From the root over the first ranks of hosts to the others; the root stands for its host. */
