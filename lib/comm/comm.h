@@ -160,9 +160,10 @@ const char *pl_world_transport(const struct pl_world *w);
 
 /*
  * One operation, again and again, timed after a barrier; before each every rank writes its whole
- * input, after it reads and checks its whole output. Collective. Sizes and bus bandwidth are those
- * of nccl-tests: bytes is the whole vector (all-gather, reduce-scatter: of all ranks; all-to-all:
- * what one rank has for all), busbw = bytes / time * 2(n-1)/n (all-reduce), (n-1)/n, or 1.
+ * input, after it reads and checks its whole output. Collective; PL_OP_SEND is a message from rank
+ * 0 to rank 1. Sizes and bus bandwidth are those of nccl-tests: bytes is the whole vector
+ * (all-gather, reduce-scatter: of all ranks; all-to-all: what one rank has for all), busbw = bytes
+ * / time * 2(n-1)/n (all-reduce), (n-1)/n, or 1.
  */
 struct pl_comm_bench_opts {
 	uint8_t op, algo;
@@ -173,7 +174,7 @@ struct pl_comm_bench_opts {
 struct pl_comm_bench_result {
 	size_t bytes, count;
 	uint8_t algo;
-	pl_ns mean, min, median, p99; /* over iterations, mean of the ranks each */
+	pl_ns mean, min, median, p99; /* over iterations, of the slowest rank in each */
 	double algbw, busbw;	      /* bytes per ns (GB/s), of the mean */
 	int64_t wrong;		      /* elements, of all ranks */
 };
