@@ -203,7 +203,8 @@ struct pl_world {
 	struct pl_work *active, **active_tail;
 	pl_ns next_due, checked;
 	_Atomic uint64_t sent;
-	int spin_ns;
+	bool crowded;	/* this host has more ranks than processors */
+	pl_ns may_move; /* to another processor */
 
 	int epoll, bell, wake, timer;
 	pthread_t progress, control;
