@@ -50,7 +50,8 @@ enum pl_calgo {
 int pl_calgo_find(const char *name); /* -1 */
 const char *pl_calgo_name(unsigned algo);
 
-/* A link made slower than it is, to try what another network would do. */
+/* A link made slower than it is, to try what another network would do. All ranks know all of them:
+ * the choice of algorithms goes by them. */
 struct pl_link_shape {
 	int from, to;	     /* ranks; -1: any */
 	double bytes_per_ns; /* 0: as fast as it goes */
@@ -146,8 +147,8 @@ bool pl_work_done(struct pl_work *work);
 int pl_work_wait(struct pl_work *work, struct pl_err *err) PL_MUST;
 /* begin and wait */
 int pl_world_do(struct pl_world *w, const struct pl_coll_args *a, struct pl_err *err) PL_MUST;
-/* What AUTO takes for so many bytes (of the whole vector), from a table by size; that table as
- * measured here and now (collective; some 0.1 s), the same for all ranks. */
+/* What AUTO takes for so many bytes (of the whole vector): by a model of links and processors, or
+ * by a table measured here and now (collective; some 0.1 s), the same for all ranks. */
 uint8_t pl_world_algo(const struct pl_world *w, uint8_t op, size_t bytes);
 int pl_world_tune(struct pl_world *w, struct pl_err *err) PL_MUST;
 /* Bytes that others had from this rank so far. */

@@ -453,6 +453,9 @@ static void take_shapes(struct pl_world *w)
 		if (s->bytes_per_ns > 0)
 			takes += (pl_ns)(2 * (double)w->segment / s->bytes_per_ns);
 		w->slack = pl_max_i64(w->slack, takes);
+		w->farthest = pl_max_i64(w->farthest, s->latency_ns);
+		if (s->bytes_per_ns > 0 && (s->bytes_per_ns < w->slowest || w->slowest <= 0))
+			w->slowest = s->bytes_per_ns;
 		if (s->from >= 0 && s->from != w->rank)
 			continue;
 		for (int r = 0; r < w->size; r++) {
@@ -463,6 +466,14 @@ static void take_shapes(struct pl_world *w)
 			w->peer[r].latency = pl_max_i64(w->peer[r].latency, s->latency_ns);
 		}
 	}
+}
+
+static void take_processors(struct pl_world *w)
+{
+	int n = (int)pl_max_i64(sysconf(_SC_NPROCESSORS_ONLN), 1);
+
+	w->crowded = w->n_local > n;
+	w->processors = w->n_hosts == 1 ? n : w->size;
 }
 
 static int add_to_epoll(struct pl_world *w, int fd, void *ptr, uint32_t events, struct pl_err *err)
@@ -598,8 +609,7 @@ int pl_world_open(const struct pl_world_opts *o, struct pl_world **world, struct
 	PL_TRY(make_peers(w, err));
 	PL_TRY(pl_meet(w, err));
 	take_shapes(w);
-	pl_algo_table(w);
-	w->crowded = w->n_local > (int)sysconf(_SC_NPROCESSORS_ONLN);
+	take_processors(w);
 	PL_TRY(start_progress(w, err));
 	if (w->size > 1)
 		PL_TRY(pl_control_start(w, err));
