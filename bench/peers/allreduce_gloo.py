@@ -31,9 +31,9 @@ def measure(size, turns, ranks):
         assert bool((x == ranks * value).all())
         if i >= 0:
             took.append(spent)
-    mean = torch.tensor(took, dtype=torch.float64)
-    dist.all_reduce(mean)
-    return statistics.median((mean / ranks).tolist())
+    slowest = torch.tensor(took, dtype=torch.float64)
+    dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
+    return statistics.median(slowest.tolist())
 
 
 def work(rank, ranks, port, sizes):

@@ -17,7 +17,7 @@ static int ascending(const void *pa, const void *pb)
 	return a < b ? -1 : a > b;
 }
 
-/* Median of the means over ranks, in seconds. */
+/* Median of what the slowest rank took, in seconds. */
 static double measure(float *in, float *out, size_t n, int turns, int rank, int ranks)
 {
 	double *took = calloc((size_t)turns, sizeof(*took)), median;
@@ -37,9 +37,9 @@ static double measure(float *in, float *out, size_t n, int turns, int rank, int 
 			if (out[k] < want || out[k] > want)
 				MPI_Abort(MPI_COMM_WORLD, 1);
 		if (i >= 0)
-			took[i] = t / ranks;
+			took[i] = t;
 	}
-	MPI_Allreduce(MPI_IN_PLACE, took, turns, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+	MPI_Allreduce(MPI_IN_PLACE, took, turns, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
 	qsort(took, (size_t)turns, sizeof(*took), ascending);
 	median = took[turns / 2];
 	free(took);

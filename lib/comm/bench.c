@@ -4,7 +4,8 @@
  * The definitions are those of nccl-tests (PERFORMANCE.md): time of one operation, algorithm
  * bandwidth = bytes / time, bus bandwidth = that times what the busiest link must carry at least.
  * Inputs are small integers, so every sum is exact in any order and each element is checked. Ranks
- * leave a barrier at slightly different times; a rank's time begins at its own leaving.
+ * leave a barrier at slightly different times; a rank's time begins at its own leaving, and that of
+ * an iteration is the slowest rank's.
  */
 #include <string.h>
 
@@ -16,6 +17,7 @@ struct bench {
 	float *src, *dst;
 	size_t n_src, n_dst; /* floats */
 	int rank, size;
+	bool idle; /* others send and receive */
 };
 
 static float value(int rank, size_t i, unsigned turn)
@@ -41,6 +43,8 @@ static float expected(const struct bench *b, size_t part, size_t i, unsigned tur
 
 	switch (b->a.op) {
 	case PL_OP_BROADCAST:
+	case PL_OP_SEND:
+	case PL_OP_RECV:
 		return value(b->a.root, i, turn);
 	case PL_OP_ALLGATHER:
 		return value((int)part, i, turn);
@@ -80,22 +84,33 @@ static int64_t check(const struct bench *b, unsigned turn)
 	return wrong;
 }
 
+/* Floats that each rank gives and gets; a message goes from rank 0 to rank 1. */
+static void sizes(struct bench *b, size_t floats)
+{
+	size_t n = (size_t)b->size;
+	bool many_src = b->a.op == PL_OP_REDUCE_SCATTER || b->a.op == PL_OP_ALLTOALL;
+	bool many_dst = b->a.op == PL_OP_ALLGATHER || b->a.op == PL_OP_ALLTOALL;
+
+	if (b->a.op == PL_OP_SEND && b->rank == 1)
+		b->a.op = PL_OP_RECV;
+	b->a.root = b->a.op == PL_OP_SEND;
+	b->idle = b->a.op == PL_OP_SEND && b->rank > 1;
+	b->a.count = b->a.op == PL_OP_BARRIER ? 0 : many_src || many_dst ? floats / n : floats;
+	b->n_src = b->a.count * (many_src ? n : 1);
+	b->n_dst = b->a.op == PL_OP_SEND ? 0 : b->a.count * (many_dst ? n : 1);
+}
+
 static int take(struct bench *b, const struct pl_comm_bench_opts *o, struct pl_err *err)
 {
-	bool parts = o->op == PL_OP_REDUCE_SCATTER || o->op == PL_OP_ALLGATHER ||
-		     o->op == PL_OP_ALLTOALL;
-	size_t n = (size_t)b->size, floats = o->bytes / sizeof(float), room;
+	size_t room;
 
-	if (o->op < PL_OP_ALLREDUCE || o->op >= PL_OP_COUNT_ || o->iterations < 1)
-		return pl_fail(err, PL_EUSAGE, "nothing to measure: %d times %s", o->iterations,
-			       pl_op_name(o->op));
+	if (o->op >= PL_OP_COUNT_ || o->op == PL_OP_RECV || o->iterations < 1 || o->warmup < 0 ||
+	    (o->op == PL_OP_SEND && b->size < 2))
+		return pl_fail(err, PL_EUSAGE, "nothing to measure: %d times %s of %d ranks",
+			       o->iterations, pl_op_name(o->op), b->size);
 	b->a = (struct pl_coll_args){ .op = o->op, .algo = o->algo };
-	b->a.count = o->op == PL_OP_BARRIER ? 0 : parts ? floats / n : floats;
-	b->n_src = o->op == PL_OP_REDUCE_SCATTER || o->op == PL_OP_ALLTOALL ? b->a.count * n
-									    : b->a.count;
-	b->n_dst =
-		o->op == PL_OP_ALLGATHER || o->op == PL_OP_ALLTOALL ? b->a.count * n : b->a.count;
-	room = (b->a.count * (parts ? n : 1) + 16) * sizeof(float);
+	sizes(b, o->bytes / sizeof(float));
+	room = ((b->n_src > b->n_dst ? b->n_src : b->n_dst) + 16) * sizeof(float);
 	b->src = o->private_memory ? pl_malloc(room) : pl_world_alloc(b->w, room);
 	b->dst = o->in_place	     ? b->src
 		 : o->private_memory ? pl_malloc(room)
@@ -137,32 +152,36 @@ static double bus_factor(uint8_t op, double n)
 	}
 }
 
-/* t: times of this rank in microseconds; afterwards means over ranks, all ranks the same. */
-static int summarise(struct bench *b, float *t, size_t n, int64_t wrong,
+/* t: microseconds of this rank's n iterations; r: of the slowest rank's, the same on all ranks. */
+static int summarise(struct bench *b, const float *t, size_t n, int64_t wrong,
 		     struct pl_comm_bench_result *r, struct pl_err *err)
 {
-	struct pl_coll_args all = { .op = PL_OP_ALLREDUCE, .count = n + 1, .src = t, .dst = t };
-	int64_t *ns;
-	double sum = 0;
-	int rc = pl_alloc(&ns, n, sizeof(*ns), err);
+	struct pl_coll_args all = { .op = PL_OP_ALLGATHER, .src = t, .count = n },
+			    sum = { .op = PL_OP_ALLREDUCE, .count = 1 };
+	float bad = (float)wrong, *of = NULL; /* (ranks, n) */
+	int64_t *ns = NULL;
+	double total = 0;
+	int rc;
 
-	if (rc < 0)
-		return rc;
-	t[n] = (float)wrong;
-	rc = pl_world_do(b->w, &all, err);
-	for (size_t i = 0; i < n && rc >= 0; i++) {
-		ns[i] = (int64_t)((double)t[i] * 1e3 / b->size);
-		sum += (double)ns[i];
-	}
-	if (rc >= 0) {
-		r->mean = (pl_ns)(sum / (double)n);
-		r->median = pl_median_i64(ns, n);
-		r->p99 = pl_percentile_i64(ns, n, 99);
-		r->min = pl_percentile_i64(ns, n, 0);
-		r->wrong = (int64_t)t[n];
-		r->algbw = r->mean ? (double)r->bytes / (double)r->mean : 0;
-		r->busbw = r->algbw * bus_factor(b->a.op, b->size);
-	}
+	PL_TRY(pl_alloc(&ns, n, sizeof(*ns), err));
+	PL_TRY(pl_alloc(&of, n * (size_t)b->size, sizeof(*of), err));
+	all.dst = of;
+	sum.src = sum.dst = &bad;
+	PL_TRY(pl_world_do(b->w, &all, err));
+	PL_TRY(pl_world_do(b->w, &sum, err));
+	for (size_t i = 0; i < n * (size_t)b->size; i++)
+		ns[i % n] = pl_max_i64(ns[i % n], (int64_t)((double)of[i] * 1e3));
+	for (size_t i = 0; i < n; i++)
+		total += (double)ns[i];
+	r->mean = (pl_ns)(total / (double)n);
+	r->median = pl_median_i64(ns, n);
+	r->p99 = pl_percentile_i64(ns, n, 99);
+	r->min = pl_percentile_i64(ns, n, 0);
+	r->wrong = (int64_t)bad;
+	r->algbw = r->mean ? (double)r->bytes / (double)r->mean : 0;
+	r->busbw = r->algbw * bus_factor(b->a.op, b->size);
+out:
+	pl_free(of);
 	pl_free(ns);
 	return rc;
 }
@@ -177,7 +196,7 @@ int pl_comm_bench(struct pl_world *w, const struct pl_comm_bench_opts *o,
 	int rc;
 
 	PL_TRY(take(&b, o, err));
-	PL_TRY(pl_alloc(&t, (size_t)o->iterations + 1, sizeof(*t), err));
+	PL_TRY(pl_alloc(&t, (size_t)o->iterations, sizeof(*t), err));
 	memset(r, 0, sizeof(*r));
 	r->count = b.a.count;
 	r->bytes = pl_coll_bytes(w, &b.a);
@@ -187,6 +206,8 @@ int pl_comm_bench(struct pl_world *w, const struct pl_comm_bench_opts *o,
 
 		fill(&b, (unsigned)(i + o->warmup));
 		PL_TRY(pl_world_do(w, &barrier, err));
+		if (b.idle)
+			continue;
 		from = pl_comm_now();
 		PL_TRY(pl_world_do(w, &b.a, err));
 		if (i >= 0)

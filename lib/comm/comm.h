@@ -50,7 +50,8 @@ enum pl_calgo {
 int pl_calgo_find(const char *name); /* -1 */
 const char *pl_calgo_name(unsigned algo);
 
-/* A link made slower than it is, to try what another network would do. */
+/* A link made slower than it is, to try what another network would do. All ranks know all of them:
+ * the choice of algorithms goes by them. */
 struct pl_link_shape {
 	int from, to;	     /* ranks; -1: any */
 	double bytes_per_ns; /* 0: as fast as it goes */
@@ -149,8 +150,8 @@ bool pl_work_done(struct pl_work *work);
 int pl_work_wait(struct pl_work *work, struct pl_err *err) PL_MUST;
 /* begin and wait */
 int pl_world_do(struct pl_world *w, const struct pl_coll_args *a, struct pl_err *err) PL_MUST;
-/* What AUTO takes for so many bytes (of the whole vector), from a table by size; that table as
- * measured here and now (collective; some 0.1 s), the same for all ranks. */
+/* What AUTO takes for so many bytes (of the whole vector): by a model of links and processors, or
+ * by a table measured here and now (collective; some 0.1 s), the same for all ranks. */
 uint8_t pl_world_algo(const struct pl_world *w, uint8_t op, size_t bytes);
 int pl_world_tune(struct pl_world *w, struct pl_err *err) PL_MUST;
 /* Bytes that others had from this rank so far. */
@@ -163,9 +164,10 @@ const char *pl_world_transport(const struct pl_world *w);
 
 /*
  * One operation, again and again, timed after a barrier; before each every rank writes its whole
- * input, after it reads and checks its whole output. Collective. Sizes and bus bandwidth are those
- * of nccl-tests: bytes is the whole vector (all-gather, reduce-scatter: of all ranks; all-to-all:
- * what one rank has for all), busbw = bytes / time * 2(n-1)/n (all-reduce), (n-1)/n, or 1.
+ * input, after it reads and checks its whole output. Collective; PL_OP_SEND is a message from rank
+ * 0 to rank 1. Sizes and bus bandwidth are those of nccl-tests: bytes is the whole vector
+ * (all-gather, reduce-scatter: of all ranks; all-to-all: what one rank has for all), busbw = bytes
+ * / time * 2(n-1)/n (all-reduce), (n-1)/n, or 1.
  */
 struct pl_comm_bench_opts {
 	uint8_t op, algo;
@@ -176,7 +178,7 @@ struct pl_comm_bench_opts {
 struct pl_comm_bench_result {
 	size_t bytes, count;
 	uint8_t algo;
-	pl_ns mean, min, median, p99; /* over iterations, mean of the ranks each */
+	pl_ns mean, min, median, p99; /* over iterations, of the slowest rank in each */
 	double algbw, busbw;	      /* bytes per ns (GB/s), of the mean */
 	int64_t wrong;		      /* elements, of all ranks */
 };

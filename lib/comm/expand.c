@@ -169,27 +169,24 @@ static void into_part(struct expand *x, uint8_t kind, int peer, int part)
 		into(x, kind, peer, i);
 }
 
-/* ---- algorithms; member(i) are the ranks of a ring ---- */
+/* ---- algorithms ---- */
 
 static int turn(int i, int n)
 {
 	return (i % n + n) % n;
 }
 
-/* Afterwards member i holds the sum of part i. */
-static void ring_reduce(struct expand *x, const int *member, int n, int me)
+/*
+ * A ring of n members (NULL: all ranks, by number), of which this is number `me`. RECV_ADD: member
+ * i holds the sum of part i afterwards; RECV: it has part i, and all have all afterwards.
+ */
+static void ring(struct expand *x, uint8_t kind, const int *member, int n, int me)
 {
-	for (int s = 0; s + 1 < n; s++) {
-		send_part(x, member[turn(me + 1, n)], turn(me - s - 1, n));
-		into_part(x, PL_STEP_RECV_ADD, member[turn(me - 1, n)], turn(me - s - 2, n));
-	}
-}
+	int next = turn(me + 1, n), prev = turn(me - 1, n), first = me - (kind == PL_STEP_RECV_ADD);
 
-static void ring_gather(struct expand *x, const int *member, int n, int me)
-{
 	for (int s = 0; s + 1 < n; s++) {
-		send_part(x, member[turn(me + 1, n)], turn(me - s, n));
-		into_part(x, PL_STEP_RECV, member[turn(me - 1, n)], turn(me - s - 1, n));
+		send_part(x, member ? member[next] : next, turn(first - s, n));
+		into_part(x, kind, member ? member[prev] : prev, turn(first - s - 1, n));
 	}
 }
 
@@ -270,37 +267,34 @@ static void halving(struct expand *x)
 		send_all(x, r + p);
 }
 
-/* First ranks of the hosts, in order; *me: place of this rank's. */
-static int leaders(const struct pl_world *w, int *member, int *me)
-{
-	int m = 0;
-
-	for (int r = 0; r < w->size; r++) {
-		if (w->leader_of[r] != r)
-			continue;
-		if (r == w->leader_of[w->rank])
-			*me = m;
-		member[m++] = r;
-	}
-	return m;
-}
-
-static void hierarchical(struct expand *x, const int *member, int m, int me)
+/* The first ranks of the hosts, in order, are a ring. */
+static void hierarchical(struct expand *x)
 {
 	struct pl_world *w = x->w;
-	int top = w->leader_of[w->rank];
+	int top = w->leader_of[w->rank], m = 0, me = 0, *member;
 
 	if (top != w->rank) {
 		send_all(x, top);
 		into_all(x, PL_STEP_RECV, top);
 		return;
 	}
+	x->rc = pl_alloc(&member, (size_t)w->n_hosts, sizeof(*member), x->err);
+	if (x->rc < 0)
+		return;
+	for (int r = 0; r < w->size; r++) {
+		if (w->leader_of[r] != r)
+			continue;
+		if (r == top)
+			me = m;
+		member[m++] = r;
+	}
 	for (int i = 1; i < w->n_local; i++)
 		into_all(x, PL_STEP_RECV_ADD, w->local[i]);
-	ring_reduce(x, member, m, me);
-	ring_gather(x, member, m, me);
+	ring(x, PL_STEP_RECV_ADD, member, m, me);
+	ring(x, PL_STEP_RECV, member, m, me);
 	for (int i = 1; i < w->n_local; i++)
 		send_all(x, w->local[i]);
+	pl_free(member);
 }
 
 /* dst = part as the sum of all ranks' in their order; own: this rank's value of it */
@@ -345,22 +339,14 @@ static const uint8_t *keep(struct expand *x, const void *p, size_t bytes)
 static void all_reduce(struct expand *x, uint8_t algo, size_t lo, size_t hi)
 {
 	struct pl_world *w = x->w;
-	int n = w->size, me = 0, m = 0, *member = NULL;
-	int parts = algo == PL_CA_HALVING ? power_below(n) : 1;
+	int n = w->size, parts = 1;
 
-	if (algo == PL_CA_RING || algo == PL_CA_HIERARCHICAL) {
-		x->rc = pl_alloc(&member, (size_t)n, sizeof(*member), x->err);
-		if (x->rc < 0)
-			return;
-		if (algo == PL_CA_HIERARCHICAL) {
-			m = leaders(w, member, &me);
-		} else {
-			for (m = 0; m < n; m++)
-				member[m] = m;
-			me = w->rank;
-		}
-		parts = m;
-	}
+	if (algo == PL_CA_RING)
+		parts = n;
+	else if (algo == PL_CA_HIERARCHICAL)
+		parts = w->n_hosts;
+	else if (algo == PL_CA_HALVING)
+		parts = power_below(n);
 	x->rc = cut(x, lo, hi, (size_t)parts);
 	if (x->rc < 0) {
 		;
@@ -369,43 +355,36 @@ static void all_reduce(struct expand *x, uint8_t algo, size_t lo, size_t hi)
 	} else if (algo == PL_CA_HALVING) {
 		halving(x);
 	} else if (algo == PL_CA_HIERARCHICAL) {
-		hierarchical(x, member, m, me);
+		hierarchical(x);
 	} else if (algo == PL_CA_RING) {
-		ring_reduce(x, member, m, me);
-		ring_gather(x, member, m, me);
+		ring(x, PL_STEP_RECV_ADD, NULL, n, w->rank);
+		ring(x, PL_STEP_RECV, NULL, n, w->rank);
 	} else {
 		for (int i = 1; i < n; i++)
 			send_all(x, turn(w->rank + i, n));
 		sum_in_order(x, 0, x->src + lo * sizeof(float));
 	}
-	pl_free(member);
 }
 
 static void reduce_scatter(struct expand *x, uint8_t algo, const uint8_t *own, size_t lo, size_t hi)
 {
-	int n = x->w->size, me = x->w->rank, *member;
+	int n = x->w->size, me = x->w->rank;
 
 	x->rc = cut_ranks(x, lo, hi);
 	if (x->rc < 0)
 		return;
-	if (algo == PL_CA_DIRECT) {
-		for (int i = 1; i < n; i++)
-			send_part(x, turn(me + i, n), turn(me + i, n));
-		sum_in_order(x, me, own + lo * sizeof(float));
+	if (algo == PL_CA_RING) {
+		ring(x, PL_STEP_RECV_ADD, NULL, n, me);
 		return;
 	}
-	x->rc = pl_alloc(&member, (size_t)n, sizeof(*member), x->err);
-	if (x->rc < 0)
-		return;
-	for (int i = 0; i < n; i++)
-		member[i] = i;
-	ring_reduce(x, member, n, me);
-	pl_free(member);
+	for (int i = 1; i < n; i++)
+		send_part(x, turn(me + i, n), turn(me + i, n));
+	sum_in_order(x, me, own + lo * sizeof(float));
 }
 
 static void all_gather(struct expand *x, uint8_t algo, size_t lo, size_t hi)
 {
-	int n = x->w->size, me = x->w->rank, *member;
+	int n = x->w->size, me = x->w->rank;
 
 	x->rc = cut_ranks(x, lo, hi);
 	if (x->rc < 0)
@@ -417,20 +396,14 @@ static void all_gather(struct expand *x, uint8_t algo, size_t lo, size_t hi)
 			s.dst = place(x, &x->piece[i]);
 			emit(x, s); /* others are sent src itself */
 		}
-	if (algo == PL_CA_DIRECT) {
-		for (int i = 1; i < n; i++)
-			send_part(x, turn(me + i, n), me);
-		for (int i = 1; i < n; i++)
-			into_part(x, PL_STEP_RECV, turn(me - i, n), turn(me - i, n));
+	if (algo == PL_CA_RING) {
+		ring(x, PL_STEP_RECV, NULL, n, me);
 		return;
 	}
-	x->rc = pl_alloc(&member, (size_t)n, sizeof(*member), x->err);
-	if (x->rc < 0)
-		return;
-	for (int i = 0; i < n; i++)
-		member[i] = i;
-	ring_gather(x, member, n, me);
-	pl_free(member);
+	for (int i = 1; i < n; i++)
+		send_part(x, turn(me + i, n), me);
+	for (int i = 1; i < n; i++)
+		into_part(x, PL_STEP_RECV, turn(me - i, n), turn(me - i, n));
 }
 
 /* From the root over the first ranks of hosts to the others; the root stands for its host. */
@@ -651,82 +624,4 @@ int pl_expand(struct pl_work *k, struct pl_err *err)
 	pl_free(x.piece);
 	pl_free(x.first);
 	return x.rc < 0 ? x.rc : 0;
-}
-
-/* ---- which algorithm ---- */
-
-size_t pl_coll_bytes(const struct pl_world *w, const struct pl_coll_args *a)
-{
-	size_t n = a->op >= PL_OP_REDUCE_SCATTER && a->op != PL_OP_BROADCAST ? (size_t)w->size : 1;
-
-	return a->op == PL_OP_BARRIER ? 0
-				      : a->count * sizeof(float) * (a->op <= PL_OP_RECV ? 1 : n);
-}
-
-static bool has(uint8_t op, uint8_t algo)
-{
-	switch (algo) {
-	case PL_CA_DIRECT:
-		return true;
-	case PL_CA_RING:
-		return op >= PL_OP_ALLREDUCE && op <= PL_OP_BROADCAST;
-	case PL_CA_TREE:
-	case PL_CA_HIERARCHICAL:
-		return op == PL_OP_ALLREDUCE || op == PL_OP_BROADCAST;
-	case PL_CA_HALVING:
-		return op == PL_OP_ALLREDUCE;
-	default:
-		return false;
-	}
-}
-
-uint8_t pl_comm_algo(const struct pl_world *w, uint8_t op, uint8_t algo, size_t bytes)
-{
-	uint8_t best = PL_CA_DIRECT;
-
-	if (has(op, algo))
-		return algo;
-	/* the nearest: what forwards, where there is no way to halve or to climb */
-	if (algo != PL_CA_AUTO)
-		return has(op, PL_CA_RING) ? PL_CA_RING : PL_CA_DIRECT;
-	for (size_t i = 0; i < PL_LEN(w->table[op]); i++)
-		if (w->table[op][i].algo != PL_CA_AUTO && bytes >= w->table[op][i].from)
-			best = w->table[op][i].algo;
-	return best;
-}
-
-#define LARGE_OF_TWO ((size_t)768 << 10)
-
-/* By habit, from sweeps over TCP loopback with 2 ranks; pl_world_tune() measures it. */
-void pl_algo_table(struct pl_world *w)
-{
-	static const uint8_t reduce[4] = { PL_CA_DIRECT, PL_CA_HALVING, PL_CA_RING, PL_CA_AUTO };
-	bool two = w->size == 2;
-	size_t from[PL_OP_COUNT_][4] = {
-		[PL_OP_ALLREDUCE] = { 0, two ? SIZE_MAX : 8 << 10, two ? LARGE_OF_TWO : 256 << 10 },
-		[PL_OP_REDUCE_SCATTER] = { 0, 64 << 10 },
-		[PL_OP_ALLGATHER] = { 0, 64 << 10 },
-		[PL_OP_BROADCAST] = { 0, two ? SIZE_MAX : 1, 1 << 20 },
-	};
-
-	for (int op = 0; op < PL_OP_COUNT_; op++) {
-		for (int i = 0; i < 4; i++) {
-			w->table[op][i].from = from[op][i];
-			w->table[op][i].algo = PL_CA_AUTO;
-		}
-		w->table[op][0].algo = PL_CA_DIRECT;
-	}
-	for (int i = 0; i < 3; i++)
-		w->table[PL_OP_ALLREDUCE][i].algo = reduce[i];
-	w->table[PL_OP_REDUCE_SCATTER][1].algo = PL_CA_RING;
-	w->table[PL_OP_ALLGATHER][1].algo = PL_CA_RING;
-	w->table[PL_OP_BROADCAST][1].algo = PL_CA_TREE;
-	w->table[PL_OP_BROADCAST][2].algo = PL_CA_RING;
-	/* several hosts with several ranks each: cross the network once a host */
-	if (w->n_hosts > 1 && w->n_hosts < w->size) {
-		w->table[PL_OP_ALLREDUCE][3].from = 64 << 10;
-		w->table[PL_OP_ALLREDUCE][3].algo = PL_CA_HIERARCHICAL;
-		w->table[PL_OP_BROADCAST][3].from = 64 << 10;
-		w->table[PL_OP_BROADCAST][3].algo = PL_CA_HIERARCHICAL;
-	}
 }

@@ -205,7 +205,8 @@ struct pl_world {
 	struct pl_work *active, **active_tail;
 	pl_ns next_due, checked;
 	_Atomic uint64_t sent;
-	int spin_ns;
+	bool crowded;	/* this host has more ranks than processors */
+	pl_ns may_move; /* to another processor */
 
 	int epoll, bell, wake, timer;
 	pthread_t progress, control;
@@ -219,7 +220,12 @@ struct pl_world {
 	int shared_fd;
 	struct pl_region region[PL_REGIONS];
 	uint32_t n_allocs;
-	struct { /* measured, or by habit: from which size on which algorithm */
+	/* For choices, which all ranks make alike: the slowest link's rate (0: unknown) and the
+	 * longest latency; processors that ranks share (of one host, else one each). */
+	double slowest;
+	pl_ns farthest;
+	int processors;
+	struct { /* measured: from which size on which algorithm; AUTO: unused */
 		size_t from;
 		uint8_t algo;
 	} table[PL_OP_COUNT_][4];
@@ -277,8 +283,9 @@ void pl_engine_check(struct pl_world *w, pl_ns now);
 
 /* expand.c */
 int pl_expand(struct pl_work *k, struct pl_err *err) PL_MUST;
+
+/* choose.c */
 uint8_t pl_comm_algo(const struct pl_world *w, uint8_t op, uint8_t algo, size_t bytes);
-void pl_algo_table(struct pl_world *w);
 size_t pl_coll_bytes(const struct pl_world *w, const struct pl_coll_args *a);
 
 /* sum.c: d = a + b; any alignment of float */

@@ -1,11 +1,11 @@
 /*
  * Worlds: opening and ending, beginning and waiting, and the thread that drives the engine.
  *
- * Who waits drives the engine himself for a while, without sleeping (unless there are more ranks
- * than processors): small operations need no change of thread. What is not done by then is left to
- * the progress thread, which sleeps in epoll until a socket, the bell of shared memory, or the time
- * of a shaped link wakes it. While somebody else drives it rests, and looks every 10 ms whether it
- * is needed again.
+ * Who waits drives the engine himself for a while, without sleeping (where there are more ranks
+ * than processors, offering his at every turn): small operations need no change of thread, which
+ * would cost three times what they take. What is not done by then is left to the progress thread,
+ * which sleeps in epoll until a socket, the bell of shared memory, or the time of a shaped link
+ * wakes it. While somebody else drives it rests, and looks every 10 ms whether it is needed again.
  */
 #include <errno.h>
 #include <sched.h>
@@ -24,6 +24,8 @@
 #define SPIN_NS	 100000
 #define YIELD_NS 5000
 #define SLICE_NS 100000
+#define TAKEN_NS 2000	 /* a yield that takes longer let somebody else run */
+#define MOVE_NS	 2000000 /* between two attempts to get a processor of one's own */
 
 static void pause_a_bit(void)
 {
@@ -46,6 +48,24 @@ void pl_world_wake(struct pl_world *w)
 
 	if (w->wake >= 0 && write(w->wake, &one, sizeof(one)) < 0)
 		return; /* full: it is awake */
+}
+
+/*
+ * Lets those run who want this processor. If that is the very rank that is waited for, the two take
+ * turns here while another processor idles, and the kernel, to which both look busy, leaves them
+ * for tens of milliseconds. Who wakes up from a sleep is put on an idle one at once.
+ */
+static void give_way(struct pl_world *w)
+{
+	struct timespec shortest = { 0, 1 };
+	pl_ns from = pl_comm_now(), now;
+
+	sched_yield();
+	now = pl_comm_now();
+	if (now - from < TAKEN_NS || now < w->may_move)
+		return;
+	w->may_move = now + MOVE_NS;
+	nanosleep(&shortest, NULL);
 }
 
 /* ---- the progress thread ---- */
@@ -343,7 +363,7 @@ static void spin(struct pl_world *w, struct pl_work *k)
 		w->driving = true;
 		pthread_mutex_unlock(&w->lock);
 		if (!mine) {
-			if (pl_comm_now() - since > w->spin_ns)
+			if (pl_comm_now() - since > SPIN_NS)
 				break;
 			sched_yield();
 		}
@@ -358,11 +378,12 @@ static void spin(struct pl_world *w, struct pl_work *k)
 		} else if ((i & 3) == 0) {
 			pl_ns idle = pl_comm_now() - since;
 
-			if (idle > w->spin_ns)
+			if (idle > SPIN_NS)
 				break;
-			/* whoever is waited for may want this very processor */
-			if (idle > YIELD_NS)
+			if (w->crowded)
 				sched_yield();
+			else if (idle > YIELD_NS)
+				give_way(w);
 		} else {
 			pause_a_bit();
 		}
@@ -473,6 +494,9 @@ static void take_shapes(struct pl_world *w)
 		if (s->bytes_per_ns > 0)
 			takes += (pl_ns)(2 * (double)w->segment / s->bytes_per_ns);
 		w->slack = pl_max_i64(w->slack, takes);
+		w->farthest = pl_max_i64(w->farthest, s->latency_ns);
+		if (s->bytes_per_ns > 0 && (s->bytes_per_ns < w->slowest || w->slowest <= 0))
+			w->slowest = s->bytes_per_ns;
 		if (s->from >= 0 && s->from != w->rank)
 			continue;
 		for (int r = 0; r < w->size; r++) {
@@ -483,6 +507,14 @@ static void take_shapes(struct pl_world *w)
 			w->peer[r].latency = pl_max_i64(w->peer[r].latency, s->latency_ns);
 		}
 	}
+}
+
+static void take_processors(struct pl_world *w)
+{
+	int n = (int)pl_max_i64(sysconf(_SC_NPROCESSORS_ONLN), 1);
+
+	w->crowded = w->n_local > n;
+	w->processors = w->n_hosts == 1 ? n : w->size;
 }
 
 static int add_to_epoll(struct pl_world *w, int fd, void *ptr, uint32_t events, struct pl_err *err)
@@ -618,9 +650,7 @@ int pl_world_open(const struct pl_world_opts *o, struct pl_world **world, struct
 	PL_TRY(make_peers(w, err));
 	PL_TRY(pl_meet(w, err));
 	take_shapes(w);
-	pl_algo_table(w);
-	if (w->n_local <= (int)sysconf(_SC_NPROCESSORS_ONLN))
-		w->spin_ns = SPIN_NS;
+	take_processors(w);
 	PL_TRY(start_progress(w, err));
 	if (w->size > 1)
 		PL_TRY(pl_control_start(w, err));

@@ -294,6 +294,26 @@ static void test_everything(uint32_t *checksum)
 
 /* ---- shaped links ---- */
 
+/* Over far links everybody sends to everybody at once, near ones pass as few bytes as can be. */
+static int chosen(struct pl_world_opts *o, void *arg)
+{
+	struct pl_link_shape far = { .from = -1, .to = -1, .latency_ns = 1000000 };
+	bool is_far = *(bool *)arg;
+	struct pl_err e = { 0 };
+	struct pl_world *w;
+	uint8_t small, large;
+
+	o->shape = &far;
+	o->n_shapes = is_far;
+	NEED(pl_world_open(o, &w, &e) == 0);
+	small = pl_world_algo(w, PL_OP_ALLREDUCE, 64 << 10);
+	large = pl_world_algo(w, PL_OP_ALLREDUCE, 64 << 20);
+	NEED((small == PL_CA_DIRECT) == is_far);
+	NEED(large != PL_CA_DIRECT && large != PL_CA_AUTO);
+	NEED(pl_world_close(w, &e) == 0);
+	return 0;
+}
+
 static int shaped(struct pl_world_opts *o, void *arg)
 {
 	double *seconds = arg, from;
@@ -469,7 +489,9 @@ static int bench(struct pl_world_opts *o, void *arg)
 
 	(void)arg;
 	NEED(pl_world_open(o, &w, &e) == 0);
-	for (b.op = PL_OP_ALLREDUCE; b.op < PL_OP_COUNT_; b.op++) {
+	for (b.op = PL_OP_SEND; b.op < PL_OP_COUNT_; b.op++) {
+		if (b.op == PL_OP_RECV)
+			continue; /* the other end of the send */
 		NEED(pl_comm_bench(w, &b, &r, &e) == 0);
 		NEED(r.wrong == 0 && r.min > 0 && r.mean >= r.min && r.p99 >= r.median);
 		NEED(b.op == PL_OP_BARRIER || (r.bytes > 99000 && r.busbw > 0));
@@ -488,10 +510,17 @@ int main(void)
 	test_args();
 	test_everything(shared);
 	test_shaped(shared);
+	for (int far = 0; far < 2; far++) {
+		bool is_far = far;
+
+		o.meet = meeting(false);
+		ok(run_ranks(2, &o, chosen, &is_far, 10), "the algorithm for %s links",
+		   far ? "far" : "near");
+	}
 	o.meet = meeting(false);
 	ok(run_ranks(3, &o, events, NULL, 10), "events of pieces, and bytes sent");
 	o = (struct pl_world_opts){ .transport = "shm" };
 	o.meet = meeting(false);
-	ok(run_ranks(2, &o, bench, NULL, 20), "the benchmark checks what it measures");
+	ok(run_ranks(3, &o, bench, NULL, 20), "the benchmark checks what it measures");
 	return done_testing();
 }

@@ -1,0 +1,141 @@
+/*
+ * Which algorithm: what each would take, by a model.
+ *
+ * A message crosses a link in latency + bytes / rate; links between different pairs do not hinder
+ * one another, and a link is busy while processors work, so the longer of the two counts.
+ * Processors take so much for each message and for each byte that is sent, received and added;
+ * where ranks have none of their own, those of all ranks add up. Trees and chains begin to overlap
+ * after the first segments. The constants are fitted to all-reduces over loopback, and over links
+ * of 1 and 10 Gbit/s with 200 and 20 us of latency, of 2, 3, 4 and 8 ranks on two processors
+ * (bench/comm compares); with memory that the caches hold, where choices differ most. Bytes that
+ * everybody sends to everybody cost more: they meet in the caches, and in place they are copied
+ * first.
+ */
+#include "comm/internal.h"
+
+#define NS_A_MESSAGE	 3000.0
+#define NS_A_HOP	 4000.0 /* of the others, until a rank goes on */
+#define NS_A_BYTE	 0.15
+#define NS_A_BYTE_DIRECT 0.45
+#define WHOLE_VECTORS	 1.2 /* cost more than parts, which stay in the cache */
+
+size_t pl_coll_bytes(const struct pl_world *w, const struct pl_coll_args *a)
+{
+	size_t n = a->op >= PL_OP_REDUCE_SCATTER && a->op != PL_OP_BROADCAST ? (size_t)w->size : 1;
+
+	return a->op == PL_OP_BARRIER ? 0
+				      : a->count * sizeof(float) * (a->op <= PL_OP_RECV ? 1 : n);
+}
+
+static bool has(uint8_t op, uint8_t algo)
+{
+	switch (algo) {
+	case PL_CA_DIRECT:
+		return true;
+	case PL_CA_RING:
+		return op >= PL_OP_ALLREDUCE && op <= PL_OP_BROADCAST;
+	case PL_CA_TREE:
+	case PL_CA_HIERARCHICAL:
+		return op == PL_OP_ALLREDUCE || op == PL_OP_BROADCAST;
+	case PL_CA_HALVING:
+		return op == PL_OP_ALLREDUCE;
+	default:
+		return false;
+	}
+}
+
+/* Nanoseconds that an all-reduce of s bytes takes by one of the four. */
+static double takes(const struct pl_world *w, uint8_t algo, double s)
+{
+	double n = w->size, low = 1, depth = 0, segment = (double)w->segment;
+	double piece = s < segment ? s : segment, busy = n < w->processors ? n : w->processors;
+	double hops, messages, link = s, work = 2 * (n - 1) * s * NS_A_BYTE, path = 0;
+
+	for (; 2 * low <= n; low *= 2)
+		depth++;
+	hops = 2 * depth;
+	switch (algo) {
+	case PL_CA_DIRECT:
+		hops = 1;
+		messages = n * (n - 1);
+		work = messages * s * NS_A_BYTE_DIRECT;
+		break;
+	case PL_CA_RING:
+		hops = 2 * (n - 1);
+		messages = n * hops;
+		link = hops / n * s;
+		break;
+	case PL_CA_TREE:
+		messages = 2 * (n - 1);
+		link += (hops - 1) * piece;
+		work *= WHOLE_VECTORS;
+		/* the rank with most neighbours; pieces overlap with those before */
+		path = ((n > 4 ? 3 : n > 2 ? 2 : 1) * s + (hops - 1) * piece / 2) * NS_A_BYTE;
+		break;
+	default:
+		messages = low * hops;
+		if (n > low) { /* whole vectors to partners and back */
+			hops += 2;
+			messages += 2 * (n - low);
+			link = 4.0 / 3 * (s + piece);
+			work *= WHOLE_VECTORS;
+		}
+	}
+	work = work / busy > path ? work / busy : path;
+	work += messages * NS_A_MESSAGE / busy;
+	link = w->slowest > 0 ? link / w->slowest : 0;
+	return hops * (NS_A_HOP + (double)w->farthest) + (link > work ? link : work);
+}
+
+static uint8_t all_reduce(const struct pl_world *w, size_t bytes)
+{
+	static const uint8_t way[] = { PL_CA_DIRECT, PL_CA_RING, PL_CA_TREE, PL_CA_HALVING };
+	uint8_t best = PL_CA_DIRECT;
+	double least = takes(w, best, (double)bytes);
+
+	for (size_t i = 1; i < PL_LEN(way); i++) {
+		double t = takes(w, way[i], (double)bytes);
+
+		if (t < least) {
+			least = t;
+			best = way[i];
+		}
+	}
+	return best;
+}
+
+/* By the model, or by habit. */
+static uint8_t built_in(const struct pl_world *w, uint8_t op, size_t bytes)
+{
+	bool large = bytes >= (size_t)64 << 10;
+	/* several hosts with several ranks each: cross the network once a host */
+	bool several = w->n_hosts > 1 && w->n_hosts < w->size;
+
+	switch (op) {
+	case PL_OP_ALLREDUCE:
+		return several && large ? PL_CA_HIERARCHICAL : all_reduce(w, bytes);
+	case PL_OP_BROADCAST:
+		if (several && large)
+			return PL_CA_HIERARCHICAL;
+		if (w->size == 2 || !bytes)
+			return PL_CA_DIRECT;
+		return bytes < (size_t)1 << 20 ? PL_CA_TREE : PL_CA_RING;
+	default:
+		return large && has(op, PL_CA_RING) ? PL_CA_RING : PL_CA_DIRECT;
+	}
+}
+
+uint8_t pl_comm_algo(const struct pl_world *w, uint8_t op, uint8_t algo, size_t bytes)
+{
+	uint8_t best = PL_CA_AUTO;
+
+	if (has(op, algo))
+		return algo;
+	/* the nearest: what forwards, where there is no way to halve or to climb */
+	if (algo != PL_CA_AUTO)
+		return has(op, PL_CA_RING) ? PL_CA_RING : PL_CA_DIRECT;
+	for (size_t i = 0; i < PL_LEN(w->table[op]); i++)
+		if (w->table[op][i].algo != PL_CA_AUTO && bytes >= w->table[op][i].from)
+			best = w->table[op][i].algo;
+	return best == PL_CA_AUTO ? built_in(w, op, bytes) : best;
+}
