@@ -96,7 +96,10 @@ struct pl_comm_event {
 	uint64_t seq; /* of the collective in its world, from 0 */
 	uint64_t tag; /* as given by who began it */
 	size_t bytes;
-	pl_ns begin, end; /* CLOCK_MONOTONIC */
+	/* CLOCK_MONOTONIC. A part begins when it could: the collective had begun, what it passes on
+	 * had come, and the one before it on its way was over. Links that are shaped: when this was
+	 * seen. */
+	pl_ns begin, end;
 };
 
 struct pl_world;

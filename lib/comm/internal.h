@@ -94,9 +94,11 @@ struct pl_step {
 	uint8_t *dst;
 	const uint8_t *a;
 	pl_ns ready, due; /* when it could begin; when a shaped link lets it arrive */
+	pl_ns over;
 };
 struct pl_queue_of_steps {
 	struct pl_step *head, **tail;
+	pl_ns freed; /* when the one before its head was over */
 };
 
 enum pl_work_state {
