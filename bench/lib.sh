@@ -15,6 +15,8 @@
 # median, greatest        of numbers, one a line
 # field N FILE            the N-th word of each line
 # ratio N                 the median over the turns of the N-th word of A divided by that of B
+# find_torch              PYTHON: an interpreter with torch; else that of PEERS, a virtual environment, made there
+#                         if absent. Fails where there is neither
 # finish                  the end of a script: 1 if a demand was missed
 #
 # Times that are to be compared are taken by turns, and the median of the turns counts, so that
@@ -95,6 +97,15 @@ field() {
 
 ratio() {
 	paste -d ' ' "$tmp/cost.a" "$tmp/cost.b" | awk -v n="$1" '{ print $n / $(NF / 2 + n) }' | median
+}
+
+find_torch() {
+	PYTHON=${PYTHON:-python3}
+	"$PYTHON" -c 'import torch' 2>/dev/null && return
+	[ -n "${PEERS:-}" ] || return 1
+	PYTHON=$PEERS/bin/python
+	[ -x "$PYTHON" ] || python3 -m venv "$PEERS" >"$tmp/log" 2>&1 || return 1
+	"$PYTHON" -c 'import torch' 2>/dev/null || "$PEERS/bin/pip" -q install torch numpy >"$tmp/log" 2>&1
 }
 
 finish() {

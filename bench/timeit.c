@@ -42,7 +42,7 @@ int main(int argc, char **argv)
 		return 70;
 	}
 	clock_gettime(CLOCK_MONOTONIC, &b);
-	if (dprintf(3, "%.3f %.3f %.3f %ld\n",
+	if (dprintf(3, "%.6f %.6f %.6f %ld\n",
 		    (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) * 1e-9,
 		    seconds(use.ru_utime), seconds(use.ru_stime), use.ru_maxrss) < 0) {
 		perror("timeit: descriptor 3");

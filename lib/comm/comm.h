@@ -97,9 +97,10 @@ struct pl_comm_event {
 	uint64_t seq; /* of the collective in its world, from 0 */
 	uint64_t tag; /* as given by who began it */
 	size_t bytes;
-	/* CLOCK_MONOTONIC. Of a part that is received: from where the first of it has come; of one
-	 * that is sent over a shaped link: the time in which it has that link, which no other part
-	 * does. */
+	/* CLOCK_MONOTONIC. A part begins when it could: the collective had begun, what it passes on
+	 * had come, and the one before it on its way was over. Over a shaped link a part that is
+	 * sent has the time in which it has that link, which no other part does, and one that is
+	 * received begins when the first of it has come. */
 	pl_ns begin, end;
 };
 

@@ -154,6 +154,20 @@ static bool is_ready(const struct pl_step *s)
 	return true;
 }
 
+/*
+ * Since when a step could have gone: its collective had begun, what it needs was done, and the way
+ * was free. Not when this thread came to look, which it does for one connection after another: a
+ * message that is held up by that takes longer, for those who read the events.
+ */
+static pl_ns could_begin(const struct pl_step *s, pl_ns freed)
+{
+	pl_ns t = pl_max_i64(s->work->begin, freed);
+
+	for (uint32_t i = 0; i < s->n_after; i++)
+		t = pl_max_i64(t, s->work->step[s->after + i].over);
+	return t;
+}
+
 static void pop(struct pl_queue_of_steps *q)
 {
 	q->head = q->head->next;
@@ -166,7 +180,7 @@ static void step_done(struct pl_world *w, struct pl_step *s)
 	struct pl_work *k = s->work;
 	bool sends = s->kind == PL_STEP_SEND, moves = s->kind <= PL_STEP_RECV_TO;
 
-	k->moved = pl_comm_now();
+	k->moved = s->over = pl_comm_now();
 	if (sends)
 		atomic_fetch_add_explicit(&w->sent, s->bytes, memory_order_relaxed);
 	if (w->o.event && moves && k->a.op > PL_OP_RECV) {
@@ -199,8 +213,7 @@ static void shape(struct pl_world *w, struct pl_conn *c)
 			continue;
 		if (!is_ready(s))
 			break;
-		s->ready = pl_comm_now();
-		s->leaves = s->left = pl_max_i64(s->ready, p->free_at);
+		s->ready = s->leaves = s->left = could_begin(s, p->free_at);
 		if (p->bytes_per_ns > 0)
 			s->left += (pl_ns)((double)s->bytes / p->bytes_per_ns);
 		p->free_at = s->left;
@@ -225,7 +238,7 @@ static bool may_send(struct pl_world *w, struct pl_conn *c, struct pl_step *s)
 	if (!s->ready) {
 		if (!is_ready(s))
 			return false;
-		s->ready = pl_comm_now();
+		s->ready = could_begin(s, c->sends.freed);
 	}
 	return true;
 }
@@ -266,6 +279,7 @@ static bool pump_send(struct pl_world *w, struct pl_conn *c, bool all)
 		c->sent = 0;
 		pop(&c->sends);
 		step_done(w, s);
+		c->sends.freed = s->over;
 	}
 	return done > 0;
 }
@@ -324,7 +338,7 @@ static bool pump_recv(struct pl_world *w, struct pl_conn *c, bool all)
 	if (!s->ready) {
 		if (!is_ready(s))
 			return false;
-		s->ready = pl_comm_now();
+		s->ready = could_begin(s, c->recvs.freed);
 	}
 	if (had < PL_HEAD_BYTES)
 		v[n++] = (struct iovec){ c->head_in + had, PL_HEAD_BYTES - had };
@@ -343,7 +357,7 @@ static bool pump_recv(struct pl_world *w, struct pl_conn *c, bool all)
 	c->got += done;
 	w->peer[c->peer].came += done;
 	s->work->moved = pl_comm_now();
-	if (!had)
+	if (!had && w->shaped)
 		s->ready = s->work->moved;
 	if (had < PL_HEAD_BYTES) {
 		if (c->got < PL_HEAD_BYTES)
@@ -360,6 +374,7 @@ static bool pump_recv(struct pl_world *w, struct pl_conn *c, bool all)
 		c->got = c->fill = c->summed = 0;
 		pop(&c->recvs);
 		step_done(w, s);
+		c->recvs.freed = s->over;
 	}
 	return true;
 }

@@ -93,12 +93,14 @@ struct pl_step {
 	size_t bytes;
 	uint8_t *dst;
 	const uint8_t *a;
-	pl_ns ready; /* when it could begin; of what is received, when the first of it came */
+	pl_ns ready; /* when it could begin; over a shaped link what is received: the first came */
+	pl_ns over;
 	/* over a shaped link: when it has the link to itself, has left it, and arrives */
 	pl_ns leaves, left, due;
 };
 struct pl_queue_of_steps {
 	struct pl_step *head, **tail;
+	pl_ns freed; /* when the one before its head was over */
 };
 
 enum pl_work_state {

@@ -3,9 +3,10 @@
  *
  * Each thread that records has a ring of its own with one writer and one reader (the indices are
  * the only thing shared, each on a cache line of its own), so recording takes no lock. The coder
- * thread empties all rings every few milliseconds into a batch in columns and hands full batches
- * to the writer of traces. The rings hold what a thread records in much longer than that; where the
- * disk is slower than the run, events are lost and counted, and the run goes on.
+ * thread empties all rings into a batch in columns and hands full batches to the writer of traces.
+ * Each time it wakes costs those that compute more than what they record does, so it sleeps long,
+ * and is called by a thread whose ring is half full. Where the disk is slower than the run, events
+ * are lost and counted, and the run goes on.
  *
  * A thread finds its ring in a thread-local variable, which is checked by the recorder's number: a
  * program may have one recorder after another.
@@ -23,7 +24,7 @@
 #include "dp/rec.h"
 
 #define RING	    16384 /* events of a thread; a power of two */
-#define PERIOD_NS   5000000
+#define PERIOD_NS   200000000
 #define THREADS_MAX 64
 
 struct ring {
@@ -93,7 +94,7 @@ static struct ring *new_ring(struct pl_recorder *r)
 void pl_rec(struct pl_recorder *r, const struct pl_rec_event *e)
 {
 	struct ring *x;
-	uint64_t head;
+	uint64_t head, waiting;
 
 	if (!r)
 		return;
@@ -103,12 +104,15 @@ void pl_rec(struct pl_recorder *r, const struct pl_rec_event *e)
 		return;
 	}
 	head = atomic_load_explicit(&x->head, memory_order_relaxed);
-	if (PL_UNLIKELY(head - atomic_load_explicit(&x->tail, memory_order_acquire) == RING)) {
+	waiting = head - atomic_load_explicit(&x->tail, memory_order_acquire);
+	if (PL_UNLIKELY(waiting == RING)) {
 		x->lost++;
 		return;
 	}
 	x->ev[head & (RING - 1)] = *e;
 	atomic_store_explicit(&x->head, head + 1, memory_order_release);
+	if (PL_UNLIKELY(waiting == RING / 2 || waiting == RING / 4 * 3))
+		pthread_cond_signal(&r->wake); /* twice: it may have been about to sleep */
 }
 
 uint64_t pl_rec_count(struct pl_recorder *r)

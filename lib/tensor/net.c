@@ -352,12 +352,15 @@ static void remake(struct pl_net *net, const struct pl_segment *s)
 	net->again = false;
 }
 
-static void back_node(struct pl_net *net, uint32_t i)
+static void back_node(struct pl_net *net, uint32_t i, bool accumulate)
 {
 	struct pl_node *nd = &net->node[i];
 	float *dy = net->grad[nd->dy], *dx = nd->dx == PL_NO_GRAD ? NULL : net->grad[nd->dx];
 
 	hook(net, true, i, PL_PHASE_BACKWARD);
+	touch(net, nd->weight, accumulate);
+	touch(net, nd->bias, accumulate);
+	touch(net, nd->position, accumulate);
 	if (nd->type == &pl_layer_residual)
 		net->be->add(net->ctx, nd->ny * (size_t)net->samples, net->grad[nd->dskip], dy, dx);
 	else
@@ -401,11 +404,8 @@ int pl_net_backward(struct pl_net *net, float scale, bool accumulate, struct pl_
 			made = nd->segment;
 			remake(net, &net->segment[made]);
 		}
-		touch(net, nd->weight, accumulate);
-		touch(net, nd->bias, accumulate);
-		touch(net, nd->position, accumulate);
 		if (nd->type == &pl_layer_residual || (!nd->alias && nd->type->backward))
-			back_node(net, i);
+			back_node(net, i, accumulate);
 		if (!nd->alias)
 			tell_ready(net, i);
 	}

@@ -378,8 +378,18 @@ static void test_shaped(double *s)
 struct log {
 	size_t n, sends, recvs, whole, bytes_out;
 	bool fine;
-	pl_ns last_send, last_recv;
+	pl_ns last_send, last_recv; /* their ends */
+	pl_ns over[32];		    /* end of each message so far */
 };
+
+/* Does it begin when another one was over? */
+static bool follows(const struct log *l, pl_ns begin)
+{
+	for (size_t i = 0; i < l->sends + l->recvs && i < PL_LEN(l->over); i++)
+		if (l->over[i] == begin)
+			return true;
+	return false;
+}
 
 static void on_event(void *arg, const struct pl_comm_event *e)
 {
@@ -392,15 +402,16 @@ static void on_event(void *arg, const struct pl_comm_event *e)
 		return;
 	}
 	l->fine &= e->of == PL_OP_ALLREDUCE && e->peer >= 0 && e->channel == 0;
+	l->over[(l->sends + l->recvs) % PL_LEN(l->over)] = e->end;
 	if (e->op == PL_OP_SEND) {
+		l->fine &= e->begin >= l->last_send && (!l->sends || follows(l, e->begin));
 		l->sends++;
 		l->bytes_out += e->bytes;
-		l->fine &= e->begin >= l->last_send;
-		l->last_send = e->begin;
+		l->last_send = e->end;
 	} else {
+		l->fine &= e->begin >= l->last_recv && (!l->recvs || follows(l, e->begin));
 		l->recvs++;
-		l->fine &= e->begin >= l->last_recv;
-		l->last_recv = e->begin;
+		l->last_recv = e->end;
 	}
 }
 
