@@ -318,7 +318,5 @@ out:
 	}
 	pl_table_free(b.table);
 	pl_job_fini(&links);
-	if (rc < 0 && p->forked)
-		pl_wrap(err, "rank %d", p->rank);
 	return rc;
 }

@@ -24,6 +24,8 @@ static const struct pl_opt options[] = {
 	{ 0, "transport", "NAME", "auto (default), shm, tcp", PL_OPT_STR, AT(transport), NULL },
 	{ 0, "meet", "WHERE", "where ranks meet: tcp:HOST:PORT or dir:PATH", PL_OPT_STR, AT(meet),
 	  NULL },
+	{ 0, "bind", "ADDRESS", "listen there (\"*\": anywhere) instead of at loopback", PL_OPT_STR,
+	  AT(bind), NULL },
 	{ 0, "timeout", "T", "give up what takes longer (default 3s)", PL_OPT_TIME, AT(timeout_ns),
 	  NULL },
 	{ 0, "log", "FILE", "losses as CSV, a row a step", PL_OPT_STR, AT(log), NULL },
@@ -101,10 +103,13 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 	struct work w = { 0 };
 	int rc;
 
-	if (c->ranks < 0 || c->ranks > 1024)
-		return pl_fail(err, PL_EUSAGE, "-n: from 1 to 1024 ranks");
+	if (c->ranks < 0 || c->ranks > RANKS_MAX)
+		return pl_fail(err, PL_EUSAGE, "-n: from 1 to %d ranks", RANKS_MAX);
 	if (c->to == AS_SVG)
 		return plot(c, argc, argv, err);
+	rc = find_launcher(c, err);
+	if (rc < 0)
+		return rc;
 	if (c->bench)
 		return bench(c, argc, err);
 	if (c->to == AS_CSV)
@@ -114,6 +119,8 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 	PL_TRY(read_work(c, argc ? argv[0] : "-", &w, err));
 	if (!c->meet)
 		c->meet = w.job.meet;
+	if (!c->timeout_ns)
+		c->timeout_ns = w.job.timeout_ns;
 	rc = become_ranks(c, w.job.ranks, train, &w, err);
 out:
 	work_fini(&w);

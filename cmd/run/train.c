@@ -402,7 +402,5 @@ int train(void *work, const struct place *p, struct pl_err *err)
 out:
 	rc = finish(t, rc, err);
 	pl_free(t);
-	if (rc < 0 && p->forked)
-		pl_wrap(err, "rank %d", p->rank);
 	return rc;
 }

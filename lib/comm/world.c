@@ -409,7 +409,7 @@ static int take_opts(struct pl_world *w, const struct pl_world_opts *o, struct p
 	memcpy(w->token, o->token ? o->token : "", n);
 	snprintf(w->meet, sizeof(w->meet), "%s", o->meet ? o->meet : "");
 	snprintf(w->host, sizeof(w->host), "%s", o->host ? o->host : "");
-	w->timeout = o->timeout_ns > 0 ? o->timeout_ns : 3000000000;
+	w->timeout = o->timeout_ns > 0 ? o->timeout_ns : PL_TIMEOUT_NS;
 	w->beat = o->heartbeat_ns > 0 ? o->heartbeat_ns : w->timeout / 3;
 	w->patience = o->patience_ns > 0 ? o->patience_ns : 100 * w->timeout;
 	w->segment = (o->segment ? o->segment : (size_t)256 << 10) & ~(size_t)3;
