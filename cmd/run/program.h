@@ -14,6 +14,7 @@ struct config {
 	struct pl_common c; /* first */
 	int to;
 	int64_t ranks; /* 0: as the job or the launcher says */
+	int64_t hosts; /* as the job says; 0: any */
 	const char *plan, *trace, *log, *report, *checkpoint, *resume, *export_to, *import_from;
 	const char *transport, *meet, *bind, *bench;
 	struct pl_list set, link, pace, op;
@@ -27,6 +28,7 @@ struct config {
 struct place {
 	int rank, size, local_rank, local_size;
 	char meet[256], token[128];
+	char host[32]; /* "": the one it is on */
 };
 
 /* ---- ranks.c: one process or several --------------------------------------------------------- */

@@ -117,11 +117,16 @@ static int judge(const struct child *v, int n, struct pl_err *err)
 
 typedef int work_of_rank(void *arg, const struct place *p, struct pl_err *err);
 
-/* Messages of several ranks say whose they are. */
-static int as_rank(work_of_rank *work, void *arg, const struct place *p, struct pl_err *err)
+/* On its host, if the job wants several. Messages of several ranks say whose they are. */
+static int as_rank(const struct config *c, work_of_rank *work, void *arg, struct place *p,
+		   struct pl_err *err)
 {
-	int rc = work(arg, p, err);
+	int rc;
 
+	if (c->hosts > 1)
+		snprintf(p->host, sizeof(p->host), "host%lld",
+			 (long long)(p->rank / (p->size / c->hosts)));
+	rc = work(arg, p, err);
 	if (rc < 0 && p->size > 1)
 		pl_wrap(err, "rank %d", p->rank);
 	return rc;
@@ -165,7 +170,7 @@ static int fork_ranks(const struct config *c, int n, work_of_rank *work, void *a
 		if (!pid) {
 			pl_free(v);
 			p.rank = p.local_rank = started;
-			return as_rank(work, arg, &p, err);
+			return as_rank(c, work, arg, &p, err);
 		}
 		v[started].pid = pid;
 	}
@@ -241,7 +246,7 @@ int become_ranks(struct config *c, int64_t otherwise, work_of_rank *work, void *
 	if (c->launch.by) {
 		rc = launched(c, &p, err);
 		if (rc == 0)
-			rc = as_rank(work, arg, &p, err);
+			rc = as_rank(c, work, arg, &p, err);
 		if (rc < 0)
 			pl_launch_unshare(&c->launch);
 	} else if (n > 1) {
@@ -278,6 +283,10 @@ int meet_others(const struct config *c, const struct place *p, const struct pl_j
 	*w = NULL;
 	if (p->size < 2)
 		return 0;
+	if (p->host[0]) {
+		o.host = p->host;
+		o.local_size = 0;
+	}
 	if (j && j->transport && !c->transport)
 		o.transport = j->transport;
 	PL_TRY(pl_alloc(&shape, j ? j->n_links + 1 : 1, sizeof(*shape), err));

@@ -219,6 +219,7 @@ static int open_trace(struct training *t, struct pl_err *err)
 {
 	struct pl_rec_opts o = { .rank = t->p->rank,
 				 .size = t->p->size,
+				 .host = t->p->host[0] ? t->p->host : NULL,
 				 .level = t->c->c.uncompressed ? 0 : (int)t->c->c.level };
 	struct pl_buf line = { 0 };
 	char path[1024];

@@ -125,6 +125,20 @@ token=PACELINE_TOKEN=0123456789abcdef.
 check "two jobs at once" cmp one one.forked
 check "... do not mix" cmp other/two two.forked
 
+# ---- several hosts out of one -----------------------------------------------------------------------
+status 0 "two hosts" "$run" -q -n 4 --set hosts=2 --report=hosts.json -t hosts.trace --checkpoint=hosts.st tiny.job
+status 0 "... and their traces" sh -c '"$BIN/merge" -q hosts.trace.? | "$BIN/trace" -O text -'
+check "... name them" sh -c 'grep -q host0 out && grep -q host1 out && ! grep -q host2 out'
+# shellcheck disable=SC2086
+all 4 PMI_RANK=%r PMI_SIZE=4 PACELINE_MEET=tcp:127.0.0.1:$((20000 + $$ % 10000)) -- \
+	"$run" -q --set hosts=2 --checkpoint=got tiny.job
+check "... by TCP, launched" cmp got hosts.st
+status 0 "... measured" "$run" --bench=comm -n 4 --set hosts=2 --op=allreduce --max-size=16K --iterations=2 -O csv
+check "... nothing wrong" awk -F , 'NR > 1 { n++; bad += $NF != 0 } END { exit bad || n != 3 }' out
+status 2 "... measured with three ranks" "$run" --bench=comm -n 3 --set hosts=2
+status 2 "--bench takes no batch" "$run" --bench=comm --set batch=3
+status 3 "three ranks on two hosts" "$run" -n 3 --set hosts=2 tiny.job
+
 # ---- a real mpirun ----------------------------------------------------------------------------------
 if ! command -v mpirun >/dev/null 2>&1; then
 	skip "mpirun" "no mpirun"
