@@ -212,6 +212,9 @@ struct pl_world {
 	int control_wake;
 	struct pollfd *polls; /* size + 1, the control thread's */
 	_Atomic bool closing, control_stop;
+	_Atomic pl_ns due;  /* when the control thread means to look again */
+	_Atomic pl_ns held; /* for how long it could not, in all */
+	pl_ns allowed;	    /* of that, for what waits in the engine */
 
 	struct pl_shared *shared;
 	size_t shared_bytes;
@@ -223,6 +226,9 @@ struct pl_world {
 		uint8_t algo;
 	} table[PL_OP_COUNT_][4];
 };
+
+/* Later than that by so much is no chance any more. */
+#define PL_HELD_UP(w) ((w)->timeout / 8)
 
 pl_ns pl_comm_now(void);
 

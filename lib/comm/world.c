@@ -487,6 +487,7 @@ static struct pl_world *world_new(struct pl_err *err)
 	if (pl_alloc(&w, 1, sizeof(*w), err) < 0)
 		return NULL;
 	w->epoll = w->bell = w->wake = w->timer = w->control_wake = w->listener = w->shared_fd = -1;
+	atomic_store(&w->due, INT64_MAX);
 	w->queued_tail = &w->queued;
 	w->active_tail = &w->active;
 	pthread_mutex_init(&w->lock, NULL);
