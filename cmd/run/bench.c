@@ -167,7 +167,5 @@ out:
 		rc = pl_world_close(b.w, err);
 	pl_table_free(b.table);
 	pl_job_fini(&links);
-	if (rc < 0 && p->forked)
-		pl_wrap(err, "rank %d", p->rank);
 	return rc;
 }

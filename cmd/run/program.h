@@ -6,25 +6,29 @@
 #include "dp/dp.h"
 #include "dp/rec.h"
 
+#define RANKS_MAX 1024
+
 enum format { AS_TEXT, AS_JSON, AS_CSV, AS_SVG };
 
 struct config {
 	struct pl_common c; /* first */
 	int to;
 	int64_t ranks; /* 0: as the job or the launcher says */
+	int64_t hosts; /* as the job says; 0: any */
 	const char *plan, *trace, *log, *report, *checkpoint, *resume, *export_to, *import_from;
-	const char *transport, *meet, *bench;
+	const char *transport, *meet, *bind, *bench;
 	struct pl_list set, link, pace, op;
 	bool eval;
 	pl_ns timeout_ns;
 	int64_t min_size, max_size, iterations;
+	struct pl_launch launch; /* what the environment says */
 };
 
 /* Who this process is among those of the job. */
 struct place {
 	int rank, size, local_rank, local_size;
 	char meet[256], token[128];
-	bool forked; /* by us: messages say which rank they are of */
+	char host[32]; /* "": the one it is on */
 };
 
 /* ---- ranks.c: one process or several --------------------------------------------------------- */
@@ -32,11 +36,14 @@ struct place {
 /* The signal that asked for the end, 0: none. */
 extern volatile int stopped;
 void catch_signals(void);
-/*
- * Becomes `n` ranks (0: as many as the environment says, else `otherwise`): in each of them `work`
- * is called, and its result returned. The process that forked them waits, and fails if one failed.
+/* Looks for a launcher, which says how many ranks there are; *c knows it then, and where to meet.
  */
-int become_ranks(const struct config *c, int64_t otherwise,
+int find_launcher(struct config *c, struct pl_err *err) PL_MUST;
+/*
+ * Becomes the ranks of the launcher, of -n, or else `otherwise` many: in each of them `work` is
+ * called, and its result returned. The process that forked them waits, and fails if one failed.
+ */
+int become_ranks(struct config *c, int64_t otherwise,
 		 int (*work)(void *arg, const struct place *p, struct pl_err *err), void *arg,
 		 struct pl_err *err) PL_MUST;
 /* Meets the others; *w stays NULL where there are none. `links`: of the job, may be NULL. */

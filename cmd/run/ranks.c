@@ -11,7 +11,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,21 +34,6 @@ void catch_signals(void)
 }
 
 /* ---- forking --------------------------------------------------------------------------------- */
-
-static int make_token(char *token, size_t size, struct pl_err *err)
-{
-	static const char digit[] = "0123456789abcdef";
-	unsigned char raw[32];
-
-	if (getrandom(raw, sizeof(raw), 0) != (ssize_t)sizeof(raw))
-		return pl_fail_sys(err, "random bytes for the job's token");
-	for (size_t i = 0; i < sizeof(raw) && 2 * i + 2 < size; i++) {
-		token[2 * i] = digit[raw[i] >> 4];
-		token[2 * i + 1] = digit[raw[i] & 15];
-		token[2 * i + 2] = '\0';
-	}
-	return 0;
-}
 
 static void remove_folder(const char *path)
 {
@@ -131,12 +115,28 @@ static int judge(const struct child *v, int n, struct pl_err *err)
 		       "%d of %d ranks failed", failed, n);
 }
 
-static int fork_ranks(const struct config *c, int n,
-		      int (*work)(void *arg, const struct place *p, struct pl_err *err), void *arg,
+typedef int work_of_rank(void *arg, const struct place *p, struct pl_err *err);
+
+/* On its host, if the job wants several. Messages of several ranks say whose they are. */
+static int as_rank(const struct config *c, work_of_rank *work, void *arg, struct place *p,
+		   struct pl_err *err)
+{
+	int rc;
+
+	if (c->hosts > 1)
+		snprintf(p->host, sizeof(p->host), "host%lld",
+			 (long long)(p->rank / (p->size / c->hosts)));
+	rc = work(arg, p, err);
+	if (rc < 0 && p->size > 1)
+		pl_wrap(err, "rank %d", p->rank);
+	return rc;
+}
+
+static int fork_ranks(const struct config *c, int n, work_of_rank *work, void *arg,
 		      struct pl_err *err)
 {
 	const char *tmp = getenv("TMPDIR");
-	struct place p = { .size = n, .local_size = n, .forked = true };
+	struct place p = { .size = n, .local_size = n };
 	char folder[200];
 	struct child *v;
 	int rc = pl_alloc(&v, (size_t)n, sizeof(*v), err), started = 0;
@@ -144,7 +144,7 @@ static int fork_ranks(const struct config *c, int n,
 	if (rc < 0)
 		return rc;
 	folder[0] = '\0';
-	PL_TRY(make_token(p.token, sizeof(p.token), err));
+	PL_TRY(pl_token_make(p.token, sizeof(p.token), err));
 	if (c->meet) {
 		snprintf(p.meet, sizeof(p.meet), "%s", c->meet);
 	} else {
@@ -170,7 +170,7 @@ static int fork_ranks(const struct config *c, int n,
 		if (!pid) {
 			pl_free(v);
 			p.rank = p.local_rank = started;
-			return work(arg, &p, err);
+			return as_rank(c, work, arg, &p, err);
 		}
 		v[started].pid = pid;
 	}
@@ -186,47 +186,69 @@ out:
 
 /* ---- launchers ------------------------------------------------------------------------------- */
 
-static int launched(const struct config *c, const struct pl_launch *l, struct place *p,
-		    struct pl_err *err)
+int find_launcher(struct config *c, struct pl_err *err)
 {
+	struct pl_launch *l = &c->launch;
+	int rc = pl_launch_find(l, err);
+
+	if (rc < 0 || !l->by)
+		return rc;
 	if (c->ranks && c->ranks != l->size)
 		return pl_fail(err, PL_EUSAGE, "-n %lld, but %s started %d ranks",
 			       (long long)c->ranks, l->by, l->size);
+	if (l->size > RANKS_MAX)
+		return pl_fail(err, PL_ELIMIT, "%s started %d ranks; this program takes %d", l->by,
+			       l->size, RANKS_MAX);
+	c->ranks = l->size;
+	return 0;
+}
+
+/* Where the ranks of a launcher meet, and by which secret. */
+static int launched(struct config *c, struct place *p, struct pl_err *err)
+{
+	struct pl_launch *l = &c->launch;
+	int rc = 0;
+
+	if (c->meet)
+		snprintf(l->meet, sizeof(l->meet), "%s", c->meet);
+	if (l->size > 1 && !l->token[0]) {
+		/* the port that torchrun offers may be taken: on one host none is needed */
+		if (!c->meet && !getenv("PACELINE_MEET") && !l->spread)
+			l->meet[0] = '\0';
+		rc = pl_launch_share(l, c->timeout_ns, err);
+	} else if (l->size > 1 && strlen(l->token) < 16) {
+		rc = pl_fail(err, PL_EUSAGE,
+			     "PACELINE_TOKEN, the common secret of all ranks, needs 16 characters "
+			     "or more");
+	} else if (l->size > 1 && !l->meet[0]) {
+		rc = pl_fail(err, PL_EUSAGE,
+			     "%s and PACELINE_TOKEN say who this is, but not where to meet: --meet "
+			     "dir:PATH (a folder that all see) or tcp:HOST:PORT",
+			     l->by);
+	}
 	*p = (struct place){ .rank = l->rank,
 			     .size = l->size,
 			     .local_rank = l->local_rank,
 			     .local_size = l->local_size };
-	snprintf(p->meet, sizeof(p->meet), "%s", c->meet ? c->meet : l->meet);
+	snprintf(p->meet, sizeof(p->meet), "%s", l->meet);
 	snprintf(p->token, sizeof(p->token), "%s", l->token);
-	if (l->size > 1 && !p->meet[0])
-		return pl_fail(err, PL_EUSAGE,
-			       "%s says which rank this is, but not where to meet: --meet dir:PATH "
-			       "(a folder that all see) or tcp:HOST:PORT",
-			       l->by);
-	if (l->size > 1 && strlen(p->token) < 16)
-		return pl_fail(err, PL_EUSAGE,
-			       "several ranks need a common secret: set PACELINE_TOKEN to 16 "
-			       "characters or more, the same for all");
-	return 0;
+	return rc;
 }
 
-int become_ranks(const struct config *c, int64_t otherwise,
-		 int (*work)(void *arg, const struct place *p, struct pl_err *err), void *arg,
+int become_ranks(struct config *c, int64_t otherwise, work_of_rank *work, void *arg,
 		 struct pl_err *err)
 {
 	struct place p = { .size = 1, .local_size = 1 };
-	struct pl_launch l;
-	int64_t n;
-	int rc = pl_launch_find(&l, err), sig;
+	int64_t n = c->ranks ? c->ranks : otherwise > 0 ? otherwise : 1;
+	int rc, sig;
 
-	if (rc < 0)
-		return rc;
 	catch_signals();
-	n = c->ranks ? c->ranks : otherwise > 0 ? otherwise : 1;
-	if (l.by && l.size > 0) {
-		rc = launched(c, &l, &p, err);
+	if (c->launch.by) {
+		rc = launched(c, &p, err);
 		if (rc == 0)
-			rc = work(arg, &p, err);
+			rc = as_rank(c, work, arg, &p, err);
+		if (rc < 0)
+			pl_launch_unshare(&c->launch);
 	} else if (n > 1) {
 		rc = fork_ranks(c, (int)n, work, arg, err);
 	} else {
@@ -252,6 +274,7 @@ int meet_others(const struct config *c, const struct place *p, const struct pl_j
 				   .transport = c->transport ? c->transport : "auto",
 				   .meet = p->meet,
 				   .token = p->token,
+				   .bind = c->bind,
 				   .timeout_ns = c->timeout_ns,
 				   .log = &c->c.log };
 	struct pl_link_shape *shape = NULL;
@@ -260,10 +283,12 @@ int meet_others(const struct config *c, const struct place *p, const struct pl_j
 	*w = NULL;
 	if (p->size < 2)
 		return 0;
+	if (p->host[0]) {
+		o.host = p->host;
+		o.local_size = 0;
+	}
 	if (j && j->transport && !c->transport)
 		o.transport = j->transport;
-	if (j && !o.timeout_ns)
-		o.timeout_ns = j->timeout_ns;
 	PL_TRY(pl_alloc(&shape, j ? j->n_links + 1 : 1, sizeof(*shape), err));
 	for (size_t i = 0; j && i < j->n_links; i++)
 		shape[o.n_shapes++] =
@@ -277,6 +302,7 @@ int meet_others(const struct config *c, const struct place *p, const struct pl_j
 		o.event_arg = t;
 	}
 	rc = pl_world_open(&o, w, err);
+	pl_launch_unshare(&c->launch); /* all are connected, or never will be */
 out:
 	pl_free(shape);
 	return rc;

@@ -8,7 +8,8 @@
 
 #include "program.h"
 
-#define AT(m) offsetof(struct config, m)
+#define AT(m)	    offsetof(struct config, m)
+#define BENCH_RANKS 2
 
 static const struct pl_opt options[] = {
 	{ 'p', "plan", "FILE", "train as this plan says", PL_OPT_STR, AT(plan), NULL },
@@ -24,6 +25,8 @@ static const struct pl_opt options[] = {
 	{ 0, "transport", "NAME", "auto (default), shm, tcp", PL_OPT_STR, AT(transport), NULL },
 	{ 0, "meet", "WHERE", "where ranks meet: tcp:HOST:PORT or dir:PATH", PL_OPT_STR, AT(meet),
 	  NULL },
+	{ 0, "bind", "ADDRESS", "listen there (\"*\": anywhere) instead of at loopback", PL_OPT_STR,
+	  AT(bind), NULL },
 	{ 0, "timeout", "T", "give up what takes longer (default 3s)", PL_OPT_TIME, AT(timeout_ns),
 	  NULL },
 	{ 0, "log", "FILE", "losses as CSV, a row a step", PL_OPT_STR, AT(log), NULL },
@@ -81,8 +84,36 @@ static int plot(const struct config *c, int argc, char **argv, struct pl_err *er
 	return pl_out_close(out, err);
 }
 
+/* --set hosts=N is all that a measurement takes of a job. */
+static int hosts_of_bench(struct config *c, struct pl_err *err)
+{
+	int64_t n = c->ranks ? c->ranks : BENCH_RANKS;
+	struct pl_job j;
+	int rc = 0;
+
+	pl_job_init(&j);
+	for (size_t i = 0; i < c->set.n && rc >= 0; i++) {
+		if (strncmp(c->set.v[i], "hosts", 5) != 0)
+			rc = pl_fail(err, PL_EUSAGE,
+				     "--bench takes --set hosts=N alone, not %.100s", c->set.v[i]);
+		else
+			rc = pl_job_set(&j, c->set.v[i], err);
+	}
+	c->hosts = j.hosts;
+	pl_job_fini(&j);
+	if (rc >= 0 && n % c->hosts)
+		rc = pl_fail(
+			err, PL_EUSAGE,
+			"%lld hosts with %lld ranks in all: each host has as many ranks as the "
+			"others",
+			(long long)c->hosts, (long long)n);
+	return rc;
+}
+
 static int bench(struct config *c, int argc, struct pl_err *err)
 {
+	int rc;
+
 	if (strcmp(c->bench, "comm"))
 		return pl_fail(err, PL_EUSAGE, "--bench: no \"%.100s\"; there is: comm", c->bench);
 	if (argc)
@@ -92,7 +123,8 @@ static int bench(struct config *c, int argc, struct pl_err *err)
 			       "--min-size, --max-size: from 4 to 4G, and in order");
 	if (c->iterations < 1 || c->iterations > 1000000)
 		return pl_fail(err, PL_EUSAGE, "--iterations: from 1 to 1000000");
-	return become_ranks(c, 2, bench_comm, c, err);
+	rc = hosts_of_bench(c, err);
+	return rc < 0 ? rc : become_ranks(c, BENCH_RANKS, bench_comm, c, err);
 }
 
 static int run(void *config, int argc, char **argv, struct pl_err *err)
@@ -101,10 +133,13 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 	struct work w = { 0 };
 	int rc;
 
-	if (c->ranks < 0 || c->ranks > 1024)
-		return pl_fail(err, PL_EUSAGE, "-n: from 1 to 1024 ranks");
+	if (c->ranks < 0 || c->ranks > RANKS_MAX)
+		return pl_fail(err, PL_EUSAGE, "-n: from 1 to %d ranks", RANKS_MAX);
 	if (c->to == AS_SVG)
 		return plot(c, argc, argv, err);
+	rc = find_launcher(c, err);
+	if (rc < 0)
+		return rc;
 	if (c->bench)
 		return bench(c, argc, err);
 	if (c->to == AS_CSV)
@@ -114,6 +149,9 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 	PL_TRY(read_work(c, argc ? argv[0] : "-", &w, err));
 	if (!c->meet)
 		c->meet = w.job.meet;
+	if (!c->timeout_ns)
+		c->timeout_ns = w.job.timeout_ns;
+	c->hosts = w.job.hosts;
 	rc = become_ranks(c, w.job.ranks, train, &w, err);
 out:
 	work_fini(&w);

@@ -219,6 +219,7 @@ static int open_trace(struct training *t, struct pl_err *err)
 {
 	struct pl_rec_opts o = { .rank = t->p->rank,
 				 .size = t->p->size,
+				 .host = t->p->host[0] ? t->p->host : NULL,
 				 .level = t->c->c.uncompressed ? 0 : (int)t->c->c.level };
 	struct pl_buf line = { 0 };
 	char path[1024];
@@ -402,7 +403,5 @@ int train(void *work, const struct place *p, struct pl_err *err)
 out:
 	rc = finish(t, rc, err);
 	pl_free(t);
-	if (rc < 0 && p->forked)
-		pl_wrap(err, "rank %d", p->rank);
 	return rc;
 }

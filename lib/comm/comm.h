@@ -70,8 +70,10 @@ struct pl_world_opts {
 	 * see). */
 	const char *meet;
 	const char *token; /* who does not know it is turned away; at least 16 characters */
-	const char *bind;  /* address to listen on; NULL: loopback */
-	int connections;   /* TCP connections a pair; 0: 2 */
+	/* Address to listen on, "*": any. NULL: loopback; in a meeting by tcp, the one from which
+	 * rank 0 is reached */
+	const char *bind;
+	int connections; /* TCP connections a pair; 0: 2 */
 	/* A rank without a sign of life, or a message that is on its way, for so long is a failure;
 	 * 0: 3 s */
 	pl_ns timeout_ns;
@@ -191,14 +193,29 @@ int pl_comm_bench(struct pl_world *w, const struct pl_comm_bench_opts *o,
 
 struct pl_launch {
 	int rank, size, local_rank, local_size; /* -1 unknown */
-	const char
-		*by; /* "paceline", "torchrun", "openmpi", "pmix", "pmi", "slurm"; NULL: nobody */
-	char meet[256]; /* "" unknown */
-	char token[128];
+	/* "paceline", "torchrun", "openmpi", "pmix", "pmi", "slurm"; NULL: nobody */
+	const char *by;
+	const char *rank_name; /* the variable that said the rank */
+	uint64_t job;	       /* tells the launcher's job from its others; 0: it does not say */
+	bool spread;	       /* over several hosts, as far as is known */
+	char meet[256];	       /* "" unknown */
+	char token[128];       /* "" unknown */
+	char folder[200];      /* of pl_launch_share(); "" none */
 };
 /* From the environment: PACELINE_RANK, PACELINE_SIZE, _MEET, _TOKEN; RANK, WORLD_SIZE, MASTER_ADDR,
  * MASTER_PORT; OMPI_COMM_WORLD_*; PMIX_RANK; PMI_RANK; SLURM_PROCID, SLURM_NTASKS. PL_EUSAGE for
  * what contradicts itself. */
 int pl_launch_find(struct pl_launch *l, struct pl_err *err) PL_MUST;
+/*
+ * Makes or takes the token of the job where nobody said one, and says where to meet if nobody did:
+ * through a folder that only this user enters, in the one of `meet` ("dir:PATH") or else in TMPDIR.
+ * Rank 0 never waits, the others do until it came, at most wait_ns (0: 3 s; PL_EIO). PL_EUSAGE: the
+ * ranks are on hosts that share nothing that we know of.
+ */
+int pl_launch_share(struct pl_launch *l, pl_ns wait_ns, struct pl_err *err) PL_MUST;
+/* After the meeting, however it ended: removes what pl_launch_share() made. */
+void pl_launch_unshare(const struct pl_launch *l);
+/* Random, as many digits as fit; size: with the end. */
+int pl_token_make(char *token, size_t size, struct pl_err *err) PL_MUST;
 
 #endif

@@ -6,6 +6,9 @@
  * the timeout. Who finds that tells all others whom it blames; the first failure that a rank hears
  * of is the one it reports. A broken connection for data alone blames nobody at once: the other may
  * have closed it because of somebody else, and its abort is then on the way.
+ *
+ * Where a machine stands still for a while, its ranks do so together. So deadlines are in time in
+ * which this thread could run: it knows when it wanted to wake up.
  */
 #include <errno.h>
 #include <poll.h>
@@ -214,6 +217,17 @@ static bool any_broken(const struct pl_world *w)
 	return false;
 }
 
+/* The time in which we were held up ourselves, stopped perhaps, counts for nobody: the others may
+ * have been, too. */
+static void allow(struct pl_world *w, pl_ns now, pl_ns held)
+{
+	if (held < PL_HELD_UP(w))
+		return;
+	for (int r = 0; r < w->size; r++)
+		w->peer[r].seen = pl_min_i64(now, w->peer[r].seen + held);
+	atomic_fetch_add(&w->held, held);
+}
+
 static void *control_main(void *arg)
 {
 	struct pl_world *w = arg;
@@ -224,9 +238,10 @@ static void *control_main(void *arg)
 	for (int r = 0; r < w->size; r++)
 		w->peer[r].seen = next;
 	while (!atomic_load(&w->control_stop)) {
-		pl_ns now;
+		pl_ns until = any_broken(w) ? pl_min_i64(next, last + 20000000) : next, now;
 
-		pause_for(w, p, any_broken(w) ? pl_comm_now() + 20000000 : next);
+		atomic_store(&w->due, until);
+		pause_for(w, p, until);
 		now = pl_comm_now();
 		for (int r = 0; r < w->size; r++)
 			if (p[r].fd >= 0 && (p[r].revents & ~POLLOUT))
@@ -248,9 +263,7 @@ static void *control_main(void *arg)
 		}
 		for (int r = 0; r < w->size; r++)
 			flush(&w->peer[r]);
-		/* held up ourselves, stopped perhaps: what is in the sockets speaks first */
-		for (int r = 0; r < w->size && now - last > w->timeout / 2; r++)
-			w->peer[r].seen = now;
+		allow(w, now, now - until);
 		last = now;
 		if (!atomic_load(&w->failed))
 			look_for_dead(w, now);

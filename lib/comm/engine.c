@@ -598,11 +598,26 @@ static int left_before(const struct pl_world *w, const struct pl_work *k)
 	return -1;
 }
 
+/* All works have longer by the time in which this process was held up. */
+static void allow(struct pl_world *w, pl_ns now)
+{
+	pl_ns more = atomic_load(&w->held) - w->allowed;
+
+	w->allowed += more;
+	for (struct pl_work *k = w->active; k && more; k = k->next) {
+		k->moved = pl_min_i64(now, k->moved + more);
+		if (k->all_begun)
+			k->all_begun = pl_min_i64(now, k->all_begun + more);
+	}
+}
+
 void pl_engine_check(struct pl_world *w, pl_ns now)
 {
-	if (now - w->checked < 20000000)
+	/* the control thread has not seen yet that it was held up */
+	if (now - w->checked < 20000000 || now - atomic_load(&w->due) > PL_HELD_UP(w))
 		return;
 	w->checked = now;
+	allow(w, now);
 	for (struct pl_work *k = w->active; k; k = k->next) {
 		const char *what;
 		pl_ns still, limit = w->timeout + w->slack;

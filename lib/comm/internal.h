@@ -23,6 +23,7 @@
 #include "comm/comm.h"
 #include "comm/proto.h"
 
+#define PL_TIMEOUT_NS ((pl_ns)3000000000)
 #define PL_NO_STEP    UINT32_MAX
 #define PL_CHANNELS   16  /* connections a pair at most */
 #define PL_REGIONS    256 /* pieces of pl_world_alloc() at a time */
@@ -216,6 +217,9 @@ struct pl_world {
 	int control_wake;
 	struct pollfd *polls; /* size + 1, the control thread's */
 	_Atomic bool closing, control_stop;
+	_Atomic pl_ns due;  /* when the control thread means to look again */
+	_Atomic pl_ns held; /* for how long it could not, in all */
+	pl_ns allowed;	    /* of that, for what waits in the engine */
 
 	struct pl_shared *shared;
 	size_t shared_bytes;
@@ -233,10 +237,15 @@ struct pl_world {
 	} table[PL_OP_COUNT_][4];
 };
 
+/* Later than that by so much is no chance any more. */
+#define PL_HELD_UP(w) ((w)->timeout / 8)
+
 pl_ns pl_comm_now(void);
 
 /* meet.c: who is where, and the connections. */
 int pl_meet(struct pl_world *w, struct pl_err *err) PL_MUST;
+/* Same for processes that can map one another's memory; name: as pl_world_opts.host. */
+uint64_t pl_host_id(const char *name);
 /* net.c: sockets */
 int pl_net_listen(const char *host, int port, int *fd, int *bound, struct pl_err *err) PL_MUST;
 int pl_net_connect(const char *host, int port, pl_ns until, int *fd, struct pl_err *err) PL_MUST;

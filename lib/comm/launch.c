@@ -19,18 +19,40 @@ struct source {
 	const char *by;
 	const char *rank, *size;
 	const char *local_rank, *local_size; /* NULL: not told */
+	const char *job[4]; /* together: which of the launcher's jobs; the same on all hosts */
 };
-static const struct source paceline = { "paceline", "PACELINE_RANK", "PACELINE_SIZE",
-					"PACELINE_LOCAL_RANK", "PACELINE_LOCAL_SIZE" };
+static const struct source paceline = {
+	"paceline", "PACELINE_RANK", "PACELINE_SIZE", "PACELINE_LOCAL_RANK", "PACELINE_LOCAL_SIZE",
+	{ NULL }
+};
 static const struct source others[] = {
-	{ "torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE" },
-	{ "openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-	  "OMPI_COMM_WORLD_LOCAL_SIZE" },
-	{ "pmi", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS" },
-	{ "pmix", "PMIX_RANK", NULL, "PMIX_LOCAL_RANK", "PMIX_LOCAL_SIZE" },
+	{ "torchrun",
+	  "RANK",
+	  "WORLD_SIZE",
+	  "LOCAL_RANK",
+	  "LOCAL_WORLD_SIZE",
+	  { "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT" } },
+	/* its number has but 16 random bits, the key (of 128) is for others who share secrets */
+	{ "openmpi",
+	  "OMPI_COMM_WORLD_RANK",
+	  "OMPI_COMM_WORLD_SIZE",
+	  "OMPI_COMM_WORLD_LOCAL_RANK",
+	  "OMPI_COMM_WORLD_LOCAL_SIZE",
+	  { "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_precondition_transports",
+	    "PMIX_NAMESPACE" } },
+	{ "pmi",
+	  "PMI_RANK",
+	  "PMI_SIZE",
+	  "MPI_LOCALRANKID",
+	  "MPI_LOCALNRANKS",
+	  { "PMI_JOBID", "FLUX_JOB_ID" } },
+	{ "pmix", "PMIX_RANK", NULL, "PMIX_LOCAL_RANK", "PMIX_LOCAL_SIZE", { "PMIX_NAMESPACE" } },
 };
-static const struct source slurm = { "slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID",
-				     NULL };
+static const struct source slurm = {
+	"slurm",	"SLURM_PROCID",
+	"SLURM_NTASKS", "SLURM_LOCALID",
+	NULL,		{ "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_STEPID", "SLURM_RESTART_COUNT" }
+};
 
 static const char *env(const char *name)
 {
@@ -69,6 +91,22 @@ static int below(const char *a, int v, const char *b, int n, struct pl_err *err)
 		       a, v, b, n, n - 1);
 }
 
+static uint64_t job_of(const struct source *s)
+{
+	uint64_t h[3] = { 0 };
+
+	for (size_t i = 0; i < PL_LEN(s->job); i++) {
+		const char *v = env(s->job[i]);
+
+		if (!v)
+			continue;
+		h[1] = i;
+		h[2] = pl_hash(v, strlen(v));
+		h[0] = pl_hash(h, sizeof(h));
+	}
+	return h[0];
+}
+
 /* What a source says; found only if it says the rank. */
 static int look(const struct source *s, struct pl_launch *l, struct pl_err *err)
 {
@@ -89,6 +127,8 @@ static int look(const struct source *s, struct pl_launch *l, struct pl_err *err)
 			       "%d",
 			       s->local_size, l->local_size, s->size, l->size);
 	l->by = s->by;
+	l->rank_name = s->rank;
+	l->job = job_of(s);
 out:
 	return rc;
 }
@@ -187,6 +227,20 @@ static int copy(char *out, size_t size, const char *name, struct pl_err *err)
 	return 0;
 }
 
+/* Whether the ranks are known to be on several hosts. */
+static int find_spread(struct pl_launch *l, struct pl_err *err)
+{
+	int nodes = 1, rc = 0;
+
+	if (l->local_size > 0)
+		l->spread = l->local_size < l->size;
+	else if (strcmp(l->by, paceline.by) != 0 && in_step())
+		rc = number("SLURM_STEP_NUM_NODES", 1, &nodes, err);
+	if (nodes > 1)
+		l->spread = true;
+	return rc;
+}
+
 /*
  * torchrun's agent listens at MASTER_PORT itself where it says that it keeps the store; the next
  * port is ours then.
@@ -242,6 +296,8 @@ int pl_launch_find(struct pl_launch *l, struct pl_err *err)
 			return lacks(s->rank, l->rank, s->size ? s->size : paceline.size, err);
 		}
 	}
+	if (l->by)
+		PL_TRY(find_spread(l, err));
 	if (l->by && !strcmp(l->by, "torchrun"))
 		PL_TRY(torchrun_meet(l, err));
 	PL_TRY(copy(l->meet, sizeof(l->meet), "PACELINE_MEET", err));

@@ -56,8 +56,7 @@ static void read_line(const char *path, char *to, size_t size)
 		close(fd);
 }
 
-/* Same for ranks that can map one another's memory. */
-static uint64_t host_id(const struct pl_world *w)
+uint64_t pl_host_id(const char *of)
 {
 	char name[256] = "", boot[64], space[64] = "", all[512];
 	int n;
@@ -67,7 +66,7 @@ static uint64_t host_id(const struct pl_world *w)
 	if (readlink("/proc/self/ns/pid", space, sizeof(space) - 1) < 0)
 		space[0] = '\0';
 	n = snprintf(all, sizeof(all), "%s %s %s %ld %.128s", name, boot, space, (long)getuid(),
-		     w->host);
+		     of ? of : "");
 	return pl_hash(all, pl_min_size((size_t)n, sizeof(all) - 1));
 }
 
@@ -101,12 +100,13 @@ static int parse_meet(struct meeting *m)
 	return 0;
 }
 
-static int listen_somewhere(struct meeting *m)
+/* at: an address of this host */
+static int listen_at(struct meeting *m, const char *at)
 {
 	struct pl_world *w = m->w;
 	struct pl_hello *me = &w->peer[w->rank].who;
 	bool first = w->rank == 0 && !m->by_dir;
-	const char *bind = w->o.bind ? w->o.bind : first ? m->host : "127.0.0.1";
+	const char *bind = w->o.bind ? w->o.bind : at;
 	int port, rc;
 
 	rc = pl_net_listen(!strcmp(bind, "*") ? "0.0.0.0" : bind, first ? m->port : 0, &w->listener,
@@ -115,7 +115,7 @@ static int listen_somewhere(struct meeting *m)
 		return pl_wrap(m->err, "meeting");
 	me->rank = (uint32_t)w->rank;
 	me->size = (uint32_t)w->size;
-	me->host = host_id(w);
+	me->host = pl_host_id(w->host);
 	me->port = (uint16_t)port;
 	if (first)
 		return 0; /* others know where */
@@ -329,6 +329,19 @@ static int ask(struct meeting *m, int fd, bool *heard)
 	return rc;
 }
 
+/* Where this host reaches rank 0 from, others reach it: loopback, if rank 0 is met there. */
+static int listen_as_met(struct meeting *m, int fd)
+{
+	struct sockaddr_storage at;
+	socklen_t len = sizeof(at);
+	char name[PL_ADDRESS_MAX] = "127.0.0.1";
+
+	if (getsockname(fd, (struct sockaddr *)&at, &len) == 0)
+		getnameinfo((struct sockaddr *)&at, len, name, sizeof(name), NULL, 0,
+			    NI_NUMERICHOST);
+	return listen_at(m, name);
+}
+
 static int attend(struct meeting *m)
 {
 	struct timespec nap = { 0, 50000000 };
@@ -339,6 +352,11 @@ static int attend(struct meeting *m)
 		rc = pl_net_connect(m->host, m->port, m->until, &fd, m->err);
 		if (rc < 0)
 			return pl_wrap(m->err, "meeting: rank 0 never came");
+		rc = m->w->listener < 0 ? listen_as_met(m, fd) : 0;
+		if (rc < 0) {
+			close(fd);
+			return rc;
+		}
 		rc = ask(m, fd, &heard);
 		close(fd);
 		/* who closes without a word may be a forwarder that found nobody behind it yet */
@@ -521,7 +539,12 @@ static int connect_to(struct meeting *m, int r, int lane)
 		rc = pl_net_connect(first ? m->host : to->address, first ? m->port : to->port,
 				    until, &fd, &e);
 		if (rc < 0 && (!m->by_dir || pl_comm_now() > m->until))
-			return pl_fail(m->err, PL_EIO, "rank %d: %s", r, e.msg);
+			return pl_fail(m->err, PL_EIO, "rank %d: %s%s", r, e.msg,
+				       !strcmp(to->address, "127.0.0.1") && to->host != h.host
+					       ? " (it is on another host, and listens "
+						 "at its loopback; meet by "
+						 "tcp:HOST:PORT, or say --bind)"
+					       : "");
 		if (rc < 0 && !read_other(m, r))
 			continue;
 	} while (rc < 0);
@@ -627,7 +650,8 @@ static int prepare(struct meeting *m)
 	for (int r = 0; r < w->size; r++)
 		m->met[r] = -1;
 	PL_TRY(parse_meet(m));
-	PL_TRY(listen_somewhere(m));
+	if (m->by_dir || w->rank == 0)
+		PL_TRY(listen_at(m, m->by_dir ? "127.0.0.1" : m->host));
 out:
 	return rc;
 }

@@ -471,7 +471,7 @@ static int take_opts(struct pl_world *w, const struct pl_world_opts *o, struct p
 	memcpy(w->token, o->token ? o->token : "", n);
 	snprintf(w->meet, sizeof(w->meet), "%s", o->meet ? o->meet : "");
 	snprintf(w->host, sizeof(w->host), "%s", o->host ? o->host : "");
-	w->timeout = o->timeout_ns > 0 ? o->timeout_ns : 3000000000;
+	w->timeout = o->timeout_ns > 0 ? o->timeout_ns : PL_TIMEOUT_NS;
 	w->beat = o->heartbeat_ns > 0 ? o->heartbeat_ns : w->timeout / 3;
 	w->patience = o->patience_ns > 0 ? o->patience_ns : 100 * w->timeout;
 	w->segment = (o->segment ? o->segment : (size_t)256 << 10) & ~(size_t)3;
@@ -560,6 +560,7 @@ static struct pl_world *world_new(struct pl_err *err)
 	if (pl_alloc(&w, 1, sizeof(*w), err) < 0)
 		return NULL;
 	w->epoll = w->bell = w->wake = w->timer = w->control_wake = w->listener = w->shared_fd = -1;
+	atomic_store(&w->due, INT64_MAX);
 	w->queued_tail = &w->queued;
 	w->active_tail = &w->active;
 	pthread_mutex_init(&w->lock, NULL);

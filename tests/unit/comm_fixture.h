@@ -71,6 +71,7 @@ struct ranks {
 	int n;
 	pid_t pid[RANKS_MAX];
 	int status[RANKS_MAX]; /* -1: still runs */
+	double held;	       /* seconds for which the machine let end_ranks() wait */
 };
 
 __attribute__((unused)) static struct ranks start_ranks(int n, const struct pl_world_opts *o,
@@ -100,10 +101,14 @@ __attribute__((unused)) static struct ranks start_ranks(int n, const struct pl_w
 /* Until all have ended or `seconds` are over (then they are killed: a hang). */
 __attribute__((unused)) static bool end_ranks(struct ranks *r, double seconds)
 {
-	double until = now_s() + seconds;
+	double last = now_s(), until = last + seconds;
 	int left = 0;
 
 	do {
+		double gap = now_s() - last;
+
+		last += gap;
+		r->held += gap > 0.05 ? gap : 0;
 		left = 0;
 		for (int i = 0; i < r->n; i++) {
 			int st;
@@ -114,7 +119,7 @@ __attribute__((unused)) static bool end_ranks(struct ranks *r, double seconds)
 		}
 		if (left)
 			nap_ms(2);
-	} while (left && now_s() < until);
+	} while (left && now_s() < until + r->held);
 	for (int i = 0; i < r->n; i++)
 		if (r->status[i] == -1) {
 			kill(r->pid[i], SIGKILL);

@@ -1,5 +1,9 @@
-/* Rank and size from made-up environments. */
+/* Rank and size from made-up environments; tokens from folders. */
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "comm/comm.h"
 #include "tap.h"
@@ -39,6 +43,15 @@ static void clear(void)
 		"SLURM_LOCALID",
 		"SLURM_STEP_ID",
 		"SLURM_STEPID",
+		"SLURM_STEP_NUM_NODES",
+		"SLURM_JOB_ID",
+		"SLURM_RESTART_COUNT",
+		"TORCHELASTIC_RESTART_COUNT",
+		"OMPI_MCA_ess_base_jobid",
+		"OMPI_MCA_orte_precondition_transports",
+		"PMIX_NAMESPACE",
+		"PMI_JOBID",
+		"FLUX_JOB_ID",
 	};
 
 	for (size_t i = 0; i < PL_LEN(names); i++)
@@ -178,11 +191,167 @@ static void refused(void)
 	}
 }
 
+/* What tells one job from another, and whether its ranks are known to be apart. */
+static void jobs(void)
+{
+	static const struct {
+		const char *one, *other;
+		bool same;
+	} c[] = {
+		{ "RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1",
+		  "RANK=1 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1", true },
+		{ TORCH, TORCH " TORCHELASTIC_RESTART_COUNT=1", false },
+		{ SLURM " SLURM_JOB_ID=7", SLURM " SLURM_JOB_ID=8", false },
+		{ "SLURM_PROCID=0 SLURM_NTASKS=8 SLURM_STEP_ID=0 SLURM_JOB_ID=7",
+		  SLURM " SLURM_JOB_ID=7", true },
+		{ "SLURM_PROCID=3 SLURM_NTASKS=8 SLURM_STEP_ID=1 SLURM_JOB_ID=7",
+		  SLURM " SLURM_JOB_ID=7", false },
+		{ OMPI " OMPI_MCA_ess_base_jobid=5 PMIX_NAMESPACE=5",
+		  OMPI " OMPI_MCA_ess_base_jobid=5 PMIX_NAMESPACE=5", true },
+		{ OMPI " OMPI_MCA_ess_base_jobid=5 PMIX_NAMESPACE=5",
+		  OMPI " OMPI_MCA_ess_base_jobid=5 PMIX_NAMESPACE=6", false },
+		{ OMPI " OMPI_MCA_ess_base_jobid=5", OMPI " PMIX_NAMESPACE=5", false },
+	};
+	static const struct {
+		const char *env;
+		bool spread;
+	} s[] = {
+		{ OMPI, true },
+		{ TORCH, true },
+		{ "RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2", false },
+		{ "PMI_RANK=0 PMI_SIZE=2", false },
+		{ SLURM, false },
+		{ SLURM " SLURM_STEP_NUM_NODES=1", false },
+		{ SLURM " SLURM_STEP_NUM_NODES=2", true },
+		{ "PACELINE_RANK=0 PACELINE_SIZE=2 SLURM_STEP_ID=0 SLURM_STEP_NUM_NODES=2", false },
+	};
+	struct pl_launch a, b;
+
+	for (size_t i = 0; i < PL_LEN(c); i++)
+		ok(find(c[i].one, &a) == 0 && find(c[i].other, &b) == 0 && a.job && b.job &&
+			   (a.job == b.job) == c[i].same,
+		   "%s jobs: %s, %s", c[i].same ? "the same" : "two", c[i].one, c[i].other);
+	ok(find("PMI_RANK=0 PMI_SIZE=2", &a) == 0 && !a.job, "a job without a number");
+	for (size_t i = 0; i < PL_LEN(s); i++)
+		ok(find(s[i].env, &a) == 0 && a.spread == s[i].spread, "%s hosts: %s",
+		   s[i].spread ? "several" : "no other", s[i].env);
+}
+
+#define JOB " SLURM_JOB_ID=7"
+
+static void take_rank(struct pl_launch *l, int rank)
+{
+	char text[200];
+
+	snprintf(text, sizeof(text), "SLURM_PROCID=%d SLURM_NTASKS=2 SLURM_STEP_ID=0" JOB, rank);
+	if (find(text, l) < 0)
+		printf("# %s\n", err.msg);
+	err.code = 0;
+}
+
+static mode_t mode_of(const char *folder, const char *file)
+{
+	char path[400];
+	struct stat st = { 0 };
+
+	snprintf(path, sizeof(path), "%s/%s", folder, file);
+	return lstat(path, &st) == 0 ? st.st_mode & 0777 : 0;
+}
+
+static void share(void)
+{
+	struct pl_launch zero, one;
+
+	take_rank(&zero, 0);
+	take_rank(&one, 1);
+	is_i64(pl_launch_share(&one, 20000000, &err), PL_EIO, "rank 0 is waited for");
+	ok(strstr(err.msg, "rank 0 never came") && strstr(err.msg, "PACELINE_MEET"),
+	   "... and missed, with a remedy");
+	take_rank(&one, 1);
+	is_i64(pl_launch_share(&zero, 1, &err), 0, "rank 0 makes a token");
+	is_i64(pl_launch_share(&one, 1, &err), 0, "rank 1 takes it");
+	ok(strlen(zero.token) == 64 && !strcmp(zero.token, one.token) &&
+		   !strcmp(zero.meet, one.meet) && !strncmp(zero.meet, "dir:", 4),
+	   "it is the same, and where to meet");
+	is_i64(mode_of(zero.folder, "."), 0700, "the folder is ours");
+	is_i64(mode_of(zero.folder, "token"), 0600, "so is the token");
+	pl_launch_unshare(&one);
+	is_i64(mode_of(zero.folder, "token"), 0600, "rank 1 takes nothing away");
+	chmod(zero.folder, 0755);
+	take_rank(&one, 1);
+	ok(pl_launch_share(&one, 1, &err) == PL_EIO && strstr(err.msg, "mode 755"),
+	   "a folder that others may enter is none");
+	err.code = 0;
+	chmod(zero.folder, 0700);
+	pl_launch_unshare(&zero);
+	is_i64(mode_of(zero.folder, "."), 0, "rank 0 removes all");
+	take_rank(&one, 0);
+	if (symlink("/", zero.folder) < 0)
+		printf("# no symbolic link\n");
+	is_i64(pl_launch_share(&one, 1, &err), PL_EIO, "nor is a symbolic link");
+	err.code = 0;
+	unlink(zero.folder);
+	take_rank(&one, 0);
+	one.spread = true;
+	ok(pl_launch_share(&one, 1, &err) == PL_EUSAGE && strstr(err.msg, "PACELINE_TOKEN"),
+	   "hosts that share no folder");
+	err.code = 0;
+	snprintf(one.meet, sizeof(one.meet), "dir:%s", getenv("TMPDIR"));
+	ok(pl_launch_share(&one, 1, &err) == 0 && !strcmp(one.folder, zero.folder),
+	   "and those that do");
+	pl_launch_unshare(&one);
+}
+
+/* A token that a process left behind, and one of a process that lives. */
+static void left_behind(void)
+{
+	struct pl_launch zero, one;
+	char ready;
+	int p[2];
+	pid_t pid;
+
+	if (pipe(p) < 0)
+		abort();
+	fflush(stdout);
+	take_rank(&zero, 0);
+	pid = fork();
+	if (pid == 0) {
+		ready = pl_launch_share(&zero, 1, &err) == 0;
+		if (write(p[1], &ready, 1) < 0)
+			_exit(1);
+		pause();
+		_exit(0);
+	}
+	ok(read(p[0], &ready, 1) == 1 && ready, "another process is rank 0");
+	take_rank(&one, 1);
+	is_i64(pl_launch_share(&one, 1, &err), 0, "its token is taken");
+	ok(pl_launch_share(&zero, 1, &err) == PL_EIO && strstr(err.msg, "another run"),
+	   "there is no second rank 0");
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	take_rank(&one, 1);
+	is_i64(pl_launch_share(&one, 20000000, &err), PL_EIO,
+	       "the token of a dead process is none");
+	take_rank(&zero, 0);
+	take_rank(&one, 1);
+	is_i64(pl_launch_share(&zero, 1, &err), 0, "it is replaced");
+	ok(pl_launch_share(&one, 1, &err) == 0 && !strcmp(one.token, zero.token),
+	   "by one that is taken");
+	pl_launch_unshare(&zero);
+	is_i64(mode_of(zero.folder, "."), 0, "nothing is left");
+}
+
 int main(void)
 {
+	const char *tmp = getenv("TMP");
+
+	setenv("TMPDIR", tmp ? tmp : ".", 1);
 	found();
 	meet();
 	refused();
+	jobs();
+	share();
+	left_behind();
 	clear();
 	return done_testing();
 }

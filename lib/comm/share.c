@@ -1,0 +1,274 @@
+/*
+ * A secret and a place to meet for the ranks that a launcher started, where nobody said any.
+ *
+ * All of them see a folder whose name follows from what tells the launcher's job: its number in the
+ * environment, or else the process that started the ranks. Rank 0 leaves a random token there, the
+ * others wait for it. Only this user may enter the folder and own what is in it; anything else is
+ * refused, since names in a folder for all can be guessed and taken.
+ *
+ * A token that an earlier job left behind, because it was killed, says which process made it: if
+ * that is no more, the token is none. Rank 0 removes everything as soon as all are connected.
+ *
+ * Why not PMIx, which would carry addresses and token between hosts: its calls wait as long as they
+ * like, it brings threads and plugins into a process whose time is to be measured, its structures
+ * are no stable interface for who does not include its headers; and where ranks are on several
+ * hosts somebody has to say on which address to listen in any case.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "comm/internal.h"
+
+#define TOKEN_DIGITS 64
+#define TOKEN_FILE   "token"
+#define TOKEN_NEW    "token.new"
+
+int pl_token_make(char *token, size_t size, struct pl_err *err)
+{
+	static const char digit[] = "0123456789abcdef";
+	unsigned char raw[TOKEN_DIGITS / 2];
+
+	if (pl_fail_now() || getrandom(raw, sizeof(raw), 0) != (ssize_t)sizeof(raw))
+		return pl_fail_sys(err, "random bytes for the job's token");
+	for (size_t i = 0; i < sizeof(raw) && 2 * i + 2 < size; i++) {
+		token[2 * i] = digit[raw[i] >> 4];
+		token[2 * i + 1] = digit[raw[i] & 15];
+		token[2 * i + 2] = '\0';
+	}
+	return 0;
+}
+
+/* ---- processes ---- */
+
+/* Parent and start (in ticks since the machine's) of a process; false: there is none. */
+static bool look_at(pid_t pid, pid_t *parent, unsigned long long *start)
+{
+	char path[64], text[1024];
+	const char *p;
+	ssize_t n;
+	long up;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%ld/stat", (long)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
+	if (fd >= 0)
+		close(fd);
+	text[n > 0 ? n : 0] = '\0';
+	p = strrchr(text, ')'); /* its name may hold anything */
+	/* state, ppid, then 17 more before starttime */
+	if (!p || sscanf(p + 1,
+			 " %*c %ld %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
+			 "%*s %llu",
+			 &up, start) != 2)
+		return false;
+	*parent = (pid_t)up;
+	return true;
+}
+
+/* Whether a process was started with this variable; not if that cannot be seen. */
+static bool started_with(pid_t pid, const char *name)
+{
+	char path[64], some[4096];
+	size_t len = strlen(name), at = 0;
+	bool found = false;
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%ld/environ", (long)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	while (fd >= 0 && !found && (n = read(fd, some, sizeof(some))) > 0)
+		for (ssize_t i = 0; i < n && !found; i++) {
+			found = at == len && some[i] == '=';
+			if (at < len && some[i] == name[at])
+				at++;
+			else
+				at = some[i] ? SIZE_MAX : 0;
+		}
+	if (fd >= 0)
+		close(fd);
+	return found;
+}
+
+/* The nearest of those that led to this process which is no rank itself: the launcher, be there
+ * scripts between it and us or not. */
+static uint64_t launcher(const char *rank_name)
+{
+	uint64_t h[3] = { pl_host_id(NULL) };
+	pid_t pid = getppid(), up = 0;
+	unsigned long long start = 0;
+
+	while (look_at(pid, &up, &start) && up > 0 && started_with(pid, rank_name))
+		pid = up;
+	h[1] = (uint64_t)pid;
+	h[2] = start;
+	return pl_hash(h, sizeof(h));
+}
+
+/* ---- the folder ---- */
+
+/* PL_ENO: not there yet, or removed just now. */
+static int open_folder(const char *path, bool make, int *fd, struct pl_err *err)
+{
+	struct stat st;
+
+	if (make && (pl_fail_now() || (mkdir(path, 0700) < 0 && errno != EEXIST)))
+		return pl_fail_sys(err, "meeting: cannot make %s", path);
+	*fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (*fd < 0 && errno == ENOENT)
+		return PL_ENO;
+	if (*fd < 0)
+		return pl_fail_sys(err, "meeting: cannot open %s", path);
+	if (fstat(*fd, &st) == 0 && st.st_uid == geteuid() && !(st.st_mode & 077))
+		return 0;
+	close(*fd);
+	return pl_fail(err, PL_EIO,
+		       "meeting: %s is not this user's alone (owner %ld, mode %03o); remove it, or "
+		       "set PACELINE_MEET and PACELINE_TOKEN for all ranks",
+		       path, (long)st.st_uid, (unsigned)st.st_mode & 0777);
+}
+
+struct made { /* what a file with a token says */
+	unsigned long long host, start;
+	long pid;
+	char token[TOKEN_DIGITS + 1];
+};
+
+/* Whether a token lies there whose maker lives, as far as can be seen from here. */
+static bool read_token(int dir, struct made *m)
+{
+	char text[256];
+	struct stat st;
+	unsigned long long start = 0;
+	pid_t up;
+	int fd = openat(dir, TOKEN_FILE, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	bool fine = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+		    st.st_uid == geteuid() && !(st.st_mode & 077);
+	ssize_t n = fine ? read(fd, text, sizeof(text) - 1) : -1;
+
+	if (fd >= 0)
+		close(fd);
+	text[n > 0 ? n : 0] = '\0';
+	if (sscanf(text, "paceline-token 1 %llx %ld %llu %64[0-9a-f]", &m->host, &m->pid, &m->start,
+		   m->token) != 4 ||
+	    strlen(m->token) != TOKEN_DIGITS)
+		return false;
+	return m->host != pl_host_id(NULL) ||
+	       (look_at((pid_t)m->pid, &up, &start) && start == m->start);
+}
+
+static int write_token(struct pl_launch *l, int dir, struct pl_err *err)
+{
+	struct made m = { .host = pl_host_id(NULL), .pid = getpid() }, old;
+	char text[256];
+	pid_t up;
+	int fd, n, rc = pl_token_make(m.token, sizeof(m.token), err);
+	bool ok;
+
+	if (rc < 0)
+		return rc;
+	if (read_token(dir, &old))
+		return pl_fail(err, PL_EIO,
+			       "meeting: another run of the same job of %s meets in %s just now "
+			       "(process %ld); one after the other, or set PACELINE_MEET and "
+			       "PACELINE_TOKEN for each",
+			       l->by, l->folder, old.pid);
+	look_at((pid_t)m.pid, &up, &m.start);
+	n = snprintf(text, sizeof(text), "paceline-token 1 %llx %ld %llu %s\n", m.host, m.pid,
+		     m.start, m.token);
+	unlinkat(dir, TOKEN_NEW, 0);
+	fd = pl_fail_now() ? -1
+			   : openat(dir, TOKEN_NEW,
+				    O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0 && errno == ENOENT)
+		return PL_ENO;
+	ok = fd >= 0 && write(fd, text, (size_t)n) == n;
+	ok &= fd >= 0 && close(fd) == 0;
+	if (!ok || renameat(dir, TOKEN_NEW, dir, TOKEN_FILE) < 0)
+		return pl_fail_sys(err, "meeting: cannot write %s/" TOKEN_FILE, l->folder);
+	snprintf(l->token, sizeof(l->token), "%s", m.token);
+	return 0;
+}
+
+/* Rank 0 leaves the token, the others take it; PL_ENO: not yet. */
+static int exchange(struct pl_launch *l, struct pl_err *err)
+{
+	struct made m;
+	int dir = -1, rc = open_folder(l->folder, l->rank == 0, &dir, err);
+
+	if (rc < 0)
+		return rc;
+	if (l->rank == 0) {
+		rc = write_token(l, dir, err);
+	} else if (read_token(dir, &m)) {
+		snprintf(l->token, sizeof(l->token), "%s", m.token);
+	} else {
+		rc = PL_ENO;
+	}
+	close(dir);
+	return rc;
+}
+
+int pl_launch_share(struct pl_launch *l, pl_ns wait_ns, struct pl_err *err)
+{
+	bool in_dir = !strncmp(l->meet, "dir:", 4) && l->meet[4];
+	const char *tmp = getenv("TMPDIR"), *base = in_dir	  ? l->meet + 4
+						    : tmp && *tmp ? tmp
+								  : "/tmp";
+	struct timespec nap = { 0, 5000000 };
+	pl_ns until;
+	int rc, n;
+
+	wait_ns = wait_ns > 0 ? wait_ns : PL_TIMEOUT_NS;
+	until = pl_comm_now() + wait_ns;
+	if (l->spread && !(in_dir && l->job))
+		return pl_fail(
+			err, PL_EUSAGE,
+			"%s started %d ranks on several hosts, which need a common secret%s: "
+			"set %sPACELINE_TOKEN (16 characters or more) for all of them",
+			l->by, l->size, l->meet[0] ? "" : " and a place",
+			l->meet[0] ? ""
+				   : "PACELINE_MEET (tcp:HOST:PORT, where rank 0 is to "
+				     "listen) and ");
+	n = snprintf(l->folder, sizeof(l->folder), "%s/paceline-%ld-%016llx", base, (long)geteuid(),
+		     (unsigned long long)(l->job ? l->job : launcher(l->rank_name)));
+	if (n < 0 || (size_t)n >= sizeof(l->folder)) {
+		l->folder[0] = '\0';
+		return pl_fail(err, PL_EUSAGE, "meeting: the name of %.100s... is too long", base);
+	}
+	if (in_dir || !l->meet[0])
+		snprintf(l->meet, sizeof(l->meet), "dir:%s", l->folder);
+	while ((rc = exchange(l, err)) == PL_ENO && pl_comm_now() < until)
+		nanosleep(&nap, NULL);
+	if (rc == PL_ENO)
+		rc = pl_fail(err, PL_EIO,
+			     "meeting in %s: after %.1f s rank 0 never came; if it is on another "
+			     "host, set PACELINE_MEET (tcp:HOST:PORT, where rank 0 is to listen) "
+			     "and PACELINE_TOKEN for all ranks",
+			     l->folder, (double)wait_ns / 1e9);
+	if (rc < 0)
+		pl_launch_unshare(l);
+	return rc;
+}
+
+/* Rank 0 left the token, and may clear the rest away, too: nobody looks any more. */
+void pl_launch_unshare(const struct pl_launch *l)
+{
+	DIR *d = l->folder[0] && l->rank == 0 && l->token[0] ? opendir(l->folder) : NULL;
+	struct dirent *e;
+
+	while (d && (e = readdir(d)))
+		if (strcmp(e->d_name, ".") && strcmp(e->d_name, ".."))
+			unlinkat(dirfd(d), e->d_name, 0);
+	if (d)
+		closedir(d);
+	if (l->folder[0])
+		rmdir(l->folder); /* whoever comes last */
+}
