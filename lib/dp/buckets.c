@@ -173,13 +173,21 @@ static int other_rewrite(struct maker *m, const struct pl_rewrite *rw, const str
 			b->recompute[b->n_recompute++] = rw->arg[a];
 		}
 		break;
-	case PL_RW_PRECISION:
-		if (rw->word && !strcmp(rw->word, "fp32"))
-			break;
-		/* fall through */
-	default:
-		pl_say(log, PL_LOG_WARN, "the plan's %s%s%s is left out: not for this engine",
-		       pl_rw_name(rw->op), rw->word ? " " : "", rw->word ? rw->word : "");
+	case PL_RW_PRECISION: /* that of computation: precision.c */
+		break;
+	case PL_RW_PRIORITY:
+		pl_say(log, PL_LOG_WARN,
+		       "the plan's priority is left out: the optimizer waits for all gradients, "
+		       "so none is more urgent than another");
+		break;
+	case PL_RW_FUSE_OPS:
+		pl_say(log, PL_LOG_WARN,
+		       "the plan's fuse-ops is left out: layers are one operation with the "
+		       "activation behind them already, and no others become one");
+		break;
+	default: /* ranks, bandwidth, latency, speed */
+		pl_say(log, PL_LOG_WARN, "the plan's %s is left out: it describes another machine",
+		       pl_rw_name(rw->op));
 	}
 out:
 	return rc;

@@ -85,7 +85,7 @@ struct pl_dp_buckets {
  * bucket_mb: 0 is 25. A plan addresses tensors as the net calls them ("fc1.weight"), by their
  * number in the order of readiness ("grad 3 512x784", as graphs of traces call them), or as whole
  * buckets of the default ("bucket 2"). PL_EDATA: it names others. What the plan asks for and this
- * engine does not do (precision, priority ...) is said to `log`.
+ * engine does not do (priority, fuse-ops ...) is said to `log`.
  */
 int pl_dp_buckets(const struct pl_net_tensor *t, uint32_t n, double bucket_mb, uint8_t algo,
 		  const struct pl_plan *plan, const struct pl_log *log, struct pl_dp_buckets *b,

@@ -85,6 +85,8 @@ static void layer_end(void *arg, uint32_t layer, enum pl_phase p, bool again)
 	e.step = (int32_t)d->step;
 	e.layer = (int32_t)layer;
 	e.mb = d->b.accumulate > 1 ? d->mb : -1;
+	if (d->half[2 * layer + p])
+		e.precision = t->bf16;
 	pl_rec(t->rec, &e);
 }
 
@@ -439,6 +441,19 @@ static int64_t microbatches(const struct dp *d)
 	return k;
 }
 
+static int set_precision(struct dp *d, struct pl_err *err)
+{
+	int rc;
+
+	PL_TRY(pl_alloc(&d->half, 2 * (size_t)d->n_layers + 1, sizeof(*d->half), err));
+	PL_TRY(precision_of(&d->o, d->layer, d->n_layers, d->rank ? NULL : d->o.log, d->half, err));
+	for (uint32_t i = 0; i < 2 * d->n_layers; i++)
+		pl_net_precision(d->net, i / 2, (enum pl_phase)(i % 2),
+				 d->half[i] ? PL_BF16 : PL_FP32);
+out:
+	return rc;
+}
+
 static int make_buckets(struct dp *d, struct pl_err *err)
 {
 	int algo = d->o.job->algorithm ? pl_dp_algo(d->o.job->algorithm) : PL_CA_AUTO;
@@ -518,6 +533,7 @@ static void dp_finish(void *state, bool lost)
 	pl_free(d->copy);
 	pl_free(d->left);
 	pl_free(d->layer_pace);
+	pl_free(d->half);
 	pl_dp_buckets_fini(&d->b);
 	feed_fini(&d->feed);
 	pl_optim_free(d->optim);
@@ -558,6 +574,7 @@ static int dp_prepare(const struct pl_engine_opts *o, void **state, struct pl_er
 	}
 	d->micro = (int)(o->job->batch / k);
 	PL_TRY(make_net(d, d->micro, err));
+	PL_TRY(set_precision(d, err));
 	PL_TRY(make_buckets(d, err));
 	PL_TRY(optim_opts(o->job, o->job->steps, &d->oo, err));
 	PL_TRY(pl_optim_new(d->net, &d->oo, &d->optim, err));

@@ -14,7 +14,8 @@ struct pl_tracer {
 	size_t cap_links;
 	pl_ns *sent; /* when the last send of a peer and channel was over; 0: none yet */
 	size_t n_sent, cap_sent;
-	pl_id group, coll[PL_OP_COUNT_], step, batch, optimizer, wait, loss, ready, pace, issue;
+	pl_id group, coll[PL_OP_COUNT_], step, batch, optimizer, wait, loss, ready, pace, issue,
+		bf16;
 	/* by bucket and by layer; set before the first step */
 	pl_id *bucket, *forward, *again, *backward, *dims;
 	uint32_t n_buckets, n_layers, n_tensors;
@@ -75,6 +76,7 @@ struct dp {
 	const struct pl_net_tensor *tensor;
 	const struct pl_net_layer *layer;
 	uint32_t n_tensors, n_layers;
+	bool *half; /* which layers multiply bfloat16, see precision_of() */
 	float *params, *grads;
 	size_t n_params;
 	struct pl_dp_buckets b;
@@ -107,6 +109,12 @@ int dp_save(void *state, const char *path, int64_t step, struct pl_err *err) PL_
 int dp_load(void *state, const char *path, int64_t *step, struct pl_err *err) PL_MUST;
 int dp_export(void *state, const char *path, struct pl_err *err) PL_MUST;
 int dp_import(void *state, const char *path, struct pl_err *err) PL_MUST;
+
+/* ---- precision.c ---------------------------------------------------------------------------- */
+/* Each layer's precision in both passes, as job and plan have it. half[2 i + phase] of layer i: it
+ * multiplies bfloat16. PL_EDATA: a precision or an operation that is not there. */
+int precision_of(const struct pl_engine_opts *o, const struct pl_net_layer *layer, uint32_t n,
+		 const struct pl_log *log, bool *half, struct pl_err *err) PL_MUST;
 
 /* ---- optim.c ------------------------------------------------------------------------------- */
 /* The optimiser and schedule of a job that was checked, of so many steps. */

@@ -52,7 +52,7 @@ struct pl_recorder {
 	struct pl_batch batch;
 	int rank;
 	pl_ns base;
-	pl_id host, pid, process, key_dims, key_type, type_float;
+	pl_id host, pid, process, key_dims, key_type, key_precision, type_float;
 	struct pl_err err; /* the first failure of the coder */
 	bool failed;
 };
@@ -205,6 +205,8 @@ static int put_values(struct pl_recorder *r, const struct pl_rec_event *e, struc
 		PL_TRY(put_value(r, PL_R_ARG, PL_V_JSON, r->key_dims, e->dims, 0, err));
 		PL_TRY(put_value(r, PL_R_ARG, PL_V_JSON, r->key_type, r->type_float, 0, err));
 	}
+	if (e->precision != PL_NONE)
+		PL_TRY(put_value(r, PL_R_ARG, PL_V_STR, r->key_precision, e->precision, 0, err));
 out:
 	return rc;
 }
@@ -328,6 +330,7 @@ static int describe(struct pl_recorder *r, const struct pl_rec_opts *o, struct p
 	PL_TRY(intern(r, &r->process, text, err));
 	PL_TRY(intern(r, &r->key_dims, "Input Dims", err));
 	PL_TRY(intern(r, &r->key_type, "Input type", err));
+	PL_TRY(intern(r, &r->key_precision, "precision", err));
 	PL_TRY(intern(r, &r->type_float, "[\"float\"]", err));
 	snprintf(text, sizeof(text), "{\"backend\":\"paceline\",\"rank\":%d,\"world_size\":%d}",
 		 o->rank, o->size);

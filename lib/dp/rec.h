@@ -40,6 +40,7 @@ struct pl_rec_event {
 	int64_t bytes, seq, corr;
 	pl_id group, coll; /* PL_NONE */
 	pl_id dims;	   /* "[[512, 784]]": sizes of the gradient that is ready; PL_NONE */
+	pl_id precision;   /* of the layer's products, where it is not fp32; PL_NONE */
 	double value;	   /* of a counter */
 };
 /* An event without any of the optional parts. */
@@ -62,7 +63,8 @@ static inline struct pl_rec_event pl_rec_event(pl_id track, uint8_t kind, pl_id 
 				      .corr = -1,
 				      .group = PL_NONE,
 				      .coll = PL_NONE,
-				      .dims = PL_NONE };
+				      .dims = PL_NONE,
+				      .precision = PL_NONE };
 }
 /* From any thread. Never blocks for long, never fails: what finds no room is counted. */
 void pl_rec(struct pl_recorder *r, const struct pl_rec_event *e);

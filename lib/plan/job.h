@@ -35,10 +35,10 @@ struct pl_job_pace {
 /* Zero-initialised, then pl_job_init(). Strings belong to the arena. */
 struct pl_job {
 	struct pl_arena arena;
-	/* NULL: not given. transport, algorithm, policy, optimizer, schedule: a name that is known,
-	 * the default if none was given. */
+	/* NULL: not given. transport, algorithm, policy, precision, optimizer, schedule: a name
+	 * that is known, the default if none was given. */
 	const char *name, *model, *data, *transport, *meet, *checkpoint, *resume, *algorithm,
-		*policy;
+		*policy, *precision;
 	const char *optimizer, *schedule;
 	struct pl_job_opt *opt; /* of optimizer and schedule */
 	size_t n_opts, cap_opts;

@@ -23,6 +23,7 @@ static int scale(struct pl_edit *e, uint32_t node, double x, struct pl_err *err)
 
 /* ---- precision, speed ------------------------------------------------------------------------ */
 
+/* What costs say of kernels is said of units for it, which processors of hosts do not have. */
 static int precision(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
 {
 	struct pl_edit *e = r->e;
@@ -42,9 +43,10 @@ static int precision(struct pl_rewriter *r, const struct pl_rewrite *rw, struct 
 			wanted = !strcmp(rw->arg[k], name);
 		if (!wanted)
 			continue;
-		x = rw->x > 0	      ? rw->x
-		    : r->c->precision ? r->c->precision(r->c->arg, name, rw->word)
-				      : 1;
+		x = rw->x > 0 ? rw->x
+		    : r->c->precision && n->kind != PL_K_HOST_OP
+			    ? r->c->precision(r->c->arg, name, rw->word)
+			    : 1;
 		hits++;
 		rc = scale(e, i, x, err);
 	}

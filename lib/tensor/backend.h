@@ -20,6 +20,10 @@
 /* gelu in its tanh form, as in GPT-2. */
 enum pl_act { PL_ACT_NONE, PL_ACT_RELU, PL_ACT_GELU, PL_ACT_TANH, PL_ACT_SIGMOID, PL_ACT_COUNT_ };
 
+/* Of what products multiply. All else is float32: sums, what they are stored as, element by
+ * element. */
+enum pl_precision { PL_FP32, PL_BF16, PL_PRECISION_COUNT_ };
+
 struct pl_conv { /* of N images (C, H, W), K filters (C, R, S), to (K, P, Q); pad: zeros around */
 	int n, c, h, w, k, r, s, stride, pad, p, q;
 };
@@ -42,6 +46,14 @@ struct pl_backend {
 	void (*get)(void *ctx, void *host, const void *src, size_t bytes);
 	void (*sync)(void *ctx);
 
+	/*
+	 * Of the products in the calls that follow: gemm, dense, conv, attn and their ways back;
+	 * float32 at first. PL_BF16: each operand is rounded to bfloat16 (8 significant bits, ties
+	 * to even) right before it is multiplied, and products are summed in float32; subnormal
+	 * numbers may count as 0. What is no product (bias, activation, softmax, sums of dy) takes
+	 * the numbers as they are.
+	 */
+	void (*precision)(void *ctx, enum pl_precision p);
 	/* C (m, n) = op(A) (m, k) op(B) (k, n) + beta C */
 	void (*gemm)(void *ctx, bool ta, bool tb, int m, int n, int k, const float *a, int lda,
 		     const float *b, int ldb, float beta, float *c, int ldc);

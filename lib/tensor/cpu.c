@@ -139,6 +139,11 @@ static void cpu_sync(void *ctx)
 	(void)ctx;
 }
 
+static void cpu_precision(void *ctx, enum pl_precision p)
+{
+	((struct pl_cpu *)ctx)->half = p == PL_BF16;
+}
+
 /* ---- dense ----------------------------------------------------------------------------------- */
 
 static void cpu_gemm(void *ctx, bool ta, bool tb, int m, int n, int k, const float *a, int lda,
@@ -146,6 +151,7 @@ static void cpu_gemm(void *ctx, bool ta, bool tb, int m, int n, int k, const flo
 {
 	struct pl_gemm g = { .ta = ta,
 			     .tb = tb,
+			     .half = ((struct pl_cpu *)ctx)->half,
 			     .m = m,
 			     .n = n,
 			     .k = k,
@@ -448,6 +454,7 @@ const struct pl_backend pl_backend_cpu = {
 	.put = pl_host_put,
 	.get = pl_host_get,
 	.sync = cpu_sync,
+	.precision = cpu_precision,
 	.gemm = cpu_gemm,
 	.dense = cpu_dense,
 	.dense_back = cpu_dense_back,

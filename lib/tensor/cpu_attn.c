@@ -18,6 +18,7 @@ struct attn {
 	const struct pl_attn *d;
 	const float *qkv, *out, *dy, *saved;
 	float *y, *save, *dqkv;
+	bool half;
 	int size, blocks; /* of a head; of queries */
 	float scale;
 };
@@ -25,6 +26,7 @@ struct attn {
 static void attn_init(struct attn *a, void *ctx, const struct pl_attn *d)
 {
 	a->k = ((struct pl_cpu *)ctx)->k;
+	a->half = ((struct pl_cpu *)ctx)->half;
 	a->d = d;
 	a->size = d->c / d->heads;
 	a->blocks = (d->t + QUERIES - 1) / QUERIES;
@@ -42,6 +44,7 @@ static void scores(const struct attn *a, struct pl_slot *slot, const float *q, i
 		   const float *u, int ldu, int m, float *s)
 {
 	struct pl_gemm g = { .tb = true,
+			     .half = a->half,
 			     .m = n,
 			     .n = m,
 			     .k = a->size,
@@ -60,6 +63,7 @@ static void combine(const struct attn *a, struct pl_slot *slot, bool ts, int n, 
 		    const float *s, const float *v, int ldv, float beta, float *c, int ldc)
 {
 	struct pl_gemm g = { .ta = ts,
+			     .half = a->half,
 			     .m = n,
 			     .n = a->size,
 			     .k = k,

@@ -197,7 +197,7 @@ struct conv {
 	float *y, *dx;
 	/* parts of the work space */
 	ptrdiff_t *at;	 /* (taps) */
-	float *turned;	 /* filters for dx (C, K, R, S) */
+	float *turned;	 /* filters for dx (C, K, R, S); or rounded ones */
 	float *sums;	 /* dw transposed (taps, filters), in whole tiles */
 	float *room;	 /* a copy and results, a thread; or copies and dy of a block of images */
 	size_t room_one; /* floats of a thread's */
@@ -251,6 +251,14 @@ static float *own_room(const struct conv *v, const struct pl_slot *slot)
 	return v->room + (size_t)(slot - v->cpu->slot) * v->room_one;
 }
 
+/* An image as products take it. */
+static void copy_operand(const struct conv *v, const struct shape *g, const float *x, float *to)
+{
+	copy_image(g, x, to);
+	if (v->cpu->half)
+		v->cpu->k->round(g->image, to, to);
+}
+
 static double conv_flops(const struct conv *v)
 {
 	return (double)v->d->n * v->d->k * v->d->p * v->d->q * v->fwd.taps;
@@ -262,7 +270,7 @@ static void forward_image(void *arg, int i, struct pl_slot *slot)
 	const struct shape *g = &v->fwd;
 	float *copy = own_room(v, slot), *out = copy + g->image;
 
-	copy_image(g, v->x + (size_t)i * (size_t)(g->c * g->h * g->w), copy);
+	copy_operand(v, g, v->x + (size_t)i * (size_t)(g->c * g->h * g->w), copy);
 	run_taps(g, v->cpu->k, copy, v->w, v->at, out);
 	finish(g, v->cpu->k, out, v->bias, v->act,
 	       v->y + (size_t)i * (size_t)(g->filters * g->p * g->q));
@@ -275,6 +283,10 @@ void pl_cpu_conv(void *ctx, const struct pl_conv *d, const float *x, const float
 
 	conv_init(&v, ctx, d, work);
 	shape_taps(&v.fwd, v.at);
+	if (v.cpu->half) {
+		v.cpu->k->round((size_t)d->k * (size_t)v.fwd.taps, w, v.turned);
+		v.w = v.turned;
+	}
 	pl_cpu_each(ctx, d->n, conv_flops(&v), forward_image, &v);
 }
 
@@ -301,7 +313,7 @@ static void back_image(void *arg, int i, struct pl_slot *slot)
 	const struct shape *g = &v->back;
 	float *copy = own_room(v, slot), *out = copy + g->image;
 
-	copy_image(g, v->dy + (size_t)i * (size_t)(g->c * g->h * g->w), copy);
+	copy_operand(v, g, v->dy + (size_t)i * (size_t)(g->c * g->h * g->w), copy);
 	run_taps(g, v->cpu->k, copy, v->turned, v->at, out);
 	finish(g, v->cpu->k, out, NULL, PL_ACT_NONE,
 	       v->dx + (size_t)i * (size_t)(g->filters * g->p * g->q));
@@ -319,10 +331,13 @@ static void prepare_image(void *arg, int i, struct pl_slot *slot)
 	const float *dy = v->dy + image * (size_t)(g->filters * pixels);
 
 	(void)slot;
-	copy_image(g, v->x + image * (size_t)(g->c * g->h * g->w), copy);
+	copy_operand(v, g, v->x + image * (size_t)(g->c * g->h * g->w), copy);
 	for (int f = 0; f < g->filters; f += nr, panel += (size_t)pixels * (size_t)nr)
 		pl_pack_transposed(dy + (size_t)f * (size_t)pixels, pixels, pixels,
 				   g->filters - f < nr ? g->filters - f : nr, nr, panel);
+	if (v->cpu->half)
+		v->cpu->k->round((size_t)pixels * (size_t)(v->panels * nr), copy + g->image,
+				 copy + g->image);
 }
 
 /* The part-th share of the taps: sums over the images of the block. */
@@ -404,5 +419,7 @@ void pl_cpu_conv_back(void *ctx, const struct pl_conv *d, const float *x, const 
 		return;
 	shape_taps(&v.back, v.at);
 	turn_filters(&v);
+	if (v.cpu->half)
+		v.cpu->k->round((size_t)d->k * (size_t)v.fwd.taps, v.turned, v.turned);
 	pl_cpu_each(ctx, d->n, conv_flops(&v), back_image, &v);
 }

@@ -8,6 +8,10 @@
  * small batches of training the packed operand is the batch, and the large matrix of weights is
  * read once, as it is. The sum of each element of C runs over k in order in either case, in blocks
  * of KC, so that neither threads nor the choice change a bit.
+ *
+ * Operands that are to be rounded to bfloat16 are, once they are packed; A is copied for it. What
+ * multiplies is the same: sums in float32 are wanted, and AVX-512's instruction for such products
+ * takes twice as long for a sum as that for floats where it was measured.
  */
 #include "tensor/internal.h"
 
@@ -80,6 +84,7 @@ struct job {
 	const float *a, *b;
 	ptrdiff_t lda, ldb;
 	bool ta, tb;  /* A by columns; B to be transposed */
+	bool half;    /* of both rounded to bfloat16 */
 	float *tiles; /* room for MC rows of A */
 	float *c;
 	ptrdiff_t row, col; /* of C: from one row, one column, to the next */
@@ -123,13 +128,28 @@ static void fetch(const struct job *j, float *tile, int m, int n, const float *c
 			tile[i * nr + l] = c[l * j->col + i];
 }
 
+/* Columns jc .. jc + n of B, rows lc .. lc + k, to a panel. */
+static void pack_panel(const struct job *j, int jc, int n, int lc, int k, float *to)
+{
+	int nr = j->k->nr;
+
+	if (j->tb)
+		pl_pack_transposed(j->b + jc * j->ldb + lc, j->ldb, k, n, nr, to);
+	else
+		pack_plain(j->b + lc * j->ldb + jc, j->ldb, k, n, nr, to);
+	if (j->half)
+		j->k->round((size_t)k * (size_t)nr, to, to);
+}
+
 /* A by columns, m rows of it from i0, to tiles (k, mr), zeros behind the last row: its columns lie
- * far apart, and a tile would be fetched again for each panel. */
+ * far apart, and a tile would be fetched again for each panel. A by rows: (m, k), to be rounded. */
 static void pack_rows(const struct job *j, int i0, int m, int l0, int k)
 {
 	int mr = j->k->mr;
 
-	for (int i = 0; i < m; i += mr) {
+	for (int i = 0; !j->ta && i < m; i++)
+		j->k->round((size_t)k, j->a + (i0 + i) * j->lda + l0, j->tiles + (ptrdiff_t)i * k);
+	for (int i = 0; j->ta && i < m; i += mr) {
 		const float *from = j->a + l0 * j->lda + i0 + i;
 		float *to = j->tiles + (ptrdiff_t)i * k;
 		int n = m - i < mr ? m - i : mr;
@@ -142,6 +162,9 @@ static void pack_rows(const struct job *j, int i0, int m, int l0, int k)
 				for (int r = 0; r < mr; r++)
 					to[r] = r < n ? from[r] : 0;
 			}
+		if (j->half)
+			j->k->round((size_t)k * (size_t)mr, j->tiles + (ptrdiff_t)i * k,
+				    j->tiles + (ptrdiff_t)i * k);
 	}
 }
 
@@ -165,7 +188,8 @@ static void tile(const struct job *j, const float *packed, int i0, int m, int n,
 		const float *row[PL_MR_MAX];
 
 		for (int i = 0; i < kn->mr; i++)
-			row[i] = j->a + (i < m ? i0 + i : i0) * j->lda + l0;
+			row[i] = packed ? packed + (ptrdiff_t)(i < m ? i : 0) * k
+					: j->a + (i < m ? i0 + i : i0) * j->lda + l0;
 		kn->rows(row, k, 1, 0, panel, to, ld, add);
 	} else if (packed) {
 		kn->cols(packed, kn->mr, k, panel, to, ld, add);
@@ -185,7 +209,7 @@ static void block(const struct job *j, int m, int n, int l0, int k, const float 
 	for (int ic = 0; ic < m; ic += MC) {
 		int ie = ic + MC < m ? ic + MC : m;
 		/* beyond the last row there may be no memory */
-		bool packed = j->ta && (n > 2 * nr || (ie - ic) % mr);
+		bool packed = j->half || (j->ta && (n > 2 * nr || (ie - ic) % mr));
 
 		if (packed)
 			pack_rows(j, ic, ie - ic, l0, k);
@@ -211,14 +235,7 @@ static void product(const struct job *j, int m, int n, int k, float *pack)
 
 			for (int jr = 0; jr < ne; jr += nr) {
 				int w = ne - jr < nr ? ne - jr : nr;
-				float *to = pack + (ptrdiff_t)jr * ke;
-
-				if (j->tb)
-					pl_pack_transposed(j->b + (jc + jr) * j->ldb + lc, j->ldb,
-							   ke, w, nr, to);
-				else
-					pack_plain(j->b + lc * j->ldb + jc + jr, j->ldb, ke, w, nr,
-						   to);
+				pack_panel(j, jc + jr, w, lc, ke, pack + (ptrdiff_t)jr * ke);
 			}
 			block(j, m, ne, lc, ke, pack, j->c + jc * j->col, j->beta != 0 || lc);
 		}
@@ -244,7 +261,9 @@ static bool swapped(const struct pl_gemm *g)
 
 void pl_gemm_one(const struct pl_kernels *k, struct pl_slot *slot, const struct pl_gemm *g)
 {
-	struct job j = { .k = k, .c = g->c, .beta = g->beta, .tiles = slot->pack + PL_PACK };
+	struct job j = {
+		.k = k, .c = g->c, .beta = g->beta, .half = g->half, .tiles = slot->pack + PL_PACK
+	};
 
 	if (g->m <= 0 || g->n <= 0)
 		return;
@@ -311,7 +330,7 @@ void pl_gemm_all(struct pl_cpu *cpu, const struct pl_gemm *g)
 	struct split s = { .k = cpu->k, .g = g, .rows = 1, .columns = 1 };
 	double work = (double)g->m * g->n * g->k;
 
-	if (cpu->blas && pl_blas_gemm(cpu, g))
+	if (cpu->blas && !g->half && pl_blas_gemm(cpu, g))
 		return;
 	if (cpu->threads > 1 && g->n >= g->m)
 		s.columns = cpu->threads;

@@ -115,6 +115,7 @@ struct pl_kernels {
 	void (*taps)(const float *const *a, int k, const ptrdiff_t *at, const float *b0,
 		     const float *b1, float *c, ptrdiff_t ldc);
 
+	void (*round)(size_t n, const float *x, float *y); /* to bfloat16, as floats; y may be x */
 	void (*act)(enum pl_act act, size_t n, const float *x, float *y);
 	void (*act_back)(enum pl_act act, size_t n, const float *x, const float *y, const float *dy,
 			 float *dx);
@@ -182,6 +183,7 @@ struct pl_part {
 
 struct pl_cpu {
 	const struct pl_kernels *k;
+	bool half; /* operands of products are rounded to bfloat16 */
 	int threads;
 	struct pl_pool *pool;
 	struct pl_queue *queue;
@@ -215,7 +217,7 @@ static inline size_t pl_cpu_chunk(size_t n, int i, size_t *first)
 
 /* C (m, n) = op(A) op(B) + beta C, by one thread. */
 struct pl_gemm {
-	bool ta, tb;
+	bool ta, tb, half; /* half: of A and B rounded to bfloat16 */
 	int m, n, k;
 	const float *a;
 	int lda;

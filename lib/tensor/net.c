@@ -188,6 +188,11 @@ void pl_net_shape(const struct pl_net *net, struct pl_net_shape *s)
 	*s = net->shape;
 }
 
+void pl_net_precision(struct pl_net *net, uint32_t layer, enum pl_phase phase, enum pl_precision p)
+{
+	net->node[layer].precision[phase] = p;
+}
+
 bool pl_net_wants_ids(const struct pl_net *net)
 {
 	return net->shape.vocab > 0;
@@ -285,6 +290,7 @@ static void run_node(struct pl_net *net, uint32_t i)
 	}
 	net->value[i] = y;
 	hook(net, true, i, PL_PHASE_FORWARD);
+	net->be->precision(net->ctx, nd->precision[PL_PHASE_FORWARD]);
 	nd->type->forward(net, nd, x, y, net->acts + nd->save_at);
 	hook(net, false, i, PL_PHASE_FORWARD);
 }
@@ -361,6 +367,7 @@ static void back_node(struct pl_net *net, uint32_t i, bool accumulate)
 	touch(net, nd->weight, accumulate);
 	touch(net, nd->bias, accumulate);
 	touch(net, nd->position, accumulate);
+	net->be->precision(net->ctx, nd->precision[PL_PHASE_BACKWARD]);
 	if (nd->type == &pl_layer_residual)
 		net->be->add(net->ctx, nd->ny * (size_t)net->samples, net->grad[nd->dskip], dy, dx);
 	else

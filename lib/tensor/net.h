@@ -127,6 +127,12 @@ int pl_net_backward(struct pl_net *net, float scale, bool accumulate, struct pl_
  */
 int pl_net_recompute(struct pl_net *net, const char *const *layer, size_t n,
 		     struct pl_err *err) PL_MUST;
+/*
+ * In which precision a layer multiplies, in one of the passes; PL_FP32 unless told (backend.h says
+ * what the others mean). Parameters, gradients, activations and the optimiser's state are float32
+ * in any case. A forward pass made again, or for evaluation, is that of training.
+ */
+void pl_net_precision(struct pl_net *net, uint32_t layer, enum pl_phase phase, enum pl_precision p);
 
 /* ---- optimisers --------------------------------------------------------------------------------
  */

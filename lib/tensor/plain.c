@@ -16,17 +16,23 @@
 #include "tensor/backend.h"
 #include "tensor/internal.h"
 
+struct plain { /* a context; NULL is one in float32 */
+	enum pl_precision precision;
+};
+
 static int plain_open(int threads, void **ctx, struct pl_err *err)
 {
+	struct plain *p = NULL;
+	int rc = pl_alloc(&p, 1, sizeof(*p), err);
+
 	(void)threads;
-	(void)err;
-	*ctx = NULL;
-	return 0;
+	*ctx = p;
+	return rc;
 }
 
 static void plain_close(void *ctx)
 {
-	(void)ctx;
+	pl_free(ctx);
 }
 
 static void plain_sync(void *ctx)
@@ -36,18 +42,39 @@ static void plain_sync(void *ctx)
 
 /* ---- products -------------------------------------------------------------------------------- */
 
+static void plain_precision(void *ctx, enum pl_precision p)
+{
+	if (ctx)
+		((struct plain *)ctx)->precision = p;
+}
+
+/* x as it is multiplied: the nearest multiple of the step between bfloat16s of its size. */
+static double operand(const void *ctx, double x)
+{
+	const struct plain *p = ctx;
+	int e;
+
+	if (!p || p->precision != PL_BF16 || !isfinite(x))
+		return x;
+	frexp(x, &e); /* below 2^e */
+	e = e < -125 ? -125 : e;
+	x = ldexp(rint(ldexp(x, 8 - e)), e - 8);
+	return fabs(x) < ldexp(1, 128) ? x : copysign(INFINITY, x);
+}
+
 static void plain_gemm(void *ctx, bool ta, bool tb, int m, int n, int k, const float *a, int lda,
 		       const float *b, int ldb, float beta, float *c, int ldc)
 {
-	(void)ctx;
 	for (int i = 0; i < m; i++) {
 		for (int j = 0; j < n; j++) {
 			float *to = c + (size_t)i * ldc + j;
 			double sum = beta ? (double)beta * *to : 0;
 
 			for (int l = 0; l < k; l++)
-				sum += (double)a[ta ? (size_t)l * lda + i : (size_t)i * lda + l] *
-				       b[tb ? (size_t)j * ldb + l : (size_t)l * ldb + j];
+				sum += operand(ctx,
+					       a[ta ? (size_t)l * lda + i : (size_t)i * lda + l]) *
+				       operand(ctx,
+					       b[tb ? (size_t)j * ldb + l : (size_t)l * ldb + j]);
 			*to = (float)sum;
 		}
 	}
@@ -112,14 +139,14 @@ static void plain_act_back(void *ctx, enum pl_act act, size_t n, const float *x,
 static void plain_dense(void *ctx, int n, int c, int k, const float *x, const float *w,
 			const float *bias, enum pl_act act, float *pre, float *y)
 {
-	(void)ctx;
 	for (int i = 0; i < n; i++) {
 		for (int j = 0; j < k; j++) {
 			size_t at = (size_t)i * k + j;
 			double sum = bias ? (double)bias[j] : 0;
 
 			for (int l = 0; l < c; l++)
-				sum += (double)x[(size_t)i * c + l] * w[(size_t)j * c + l];
+				sum += operand(ctx, x[(size_t)i * c + l]) *
+				       operand(ctx, w[(size_t)j * c + l]);
 			if (pre)
 				pre[at] = (float)sum;
 			y[at] = (float)act_one(act, sum);
@@ -172,7 +199,6 @@ static size_t plain_conv_work(void *ctx, const struct pl_conv *d)
 static void plain_conv(void *ctx, const struct pl_conv *d, const float *x, const float *w,
 		       const float *bias, enum pl_act act, float *y, float *work)
 {
-	(void)ctx;
 	(void)work;
 	for (int i = 0; i < d->n; i++)
 		for (int k = 0; k < d->k; k++)
@@ -185,7 +211,7 @@ static void plain_conv(void *ctx, const struct pl_conv *d, const float *x, const
 							      at % d->q, l / d->s % d->r, l % d->s);
 
 					if (from != SIZE_MAX)
-						sum += (double)x[from] * f[l];
+						sum += operand(ctx, x[from]) * operand(ctx, f[l]);
 				}
 				y[((size_t)i * d->k + k) * d->p * d->q + at] =
 					(float)act_one(act, sum);
@@ -215,16 +241,17 @@ static void plain_conv_back(void *ctx, const struct pl_conv *d, const float *x, 
 
 			for (size_t at = 0; at < d->n * plane; at++) {
 				int i = (int)(at / plane), pq = (int)(at % plane);
-				double g = dy[((size_t)i * d->k + k) * plane + pq];
+				double g = operand(ctx, dy[((size_t)i * d->k + k) * plane + pq]);
 				size_t from =
 					conv_at(d, i, (int)l / (d->r * d->s), pq / d->q, pq % d->q,
 						(int)l / d->s % d->r, (int)l % d->s);
 
 				if (from == SIZE_MAX)
 					continue;
-				dwl += g * x[from];
+				dwl += g * operand(ctx, x[from]);
 				if (dx)
-					dx[from] = (float)(dx[from] + g * w[k * filter + l]);
+					dx[from] = (float)(dx[from] +
+							   g * operand(ctx, w[k * filter + l]));
 			}
 			dw[k * filter + l] = (float)(dw[k * filter + l] + dwl);
 		}
@@ -449,12 +476,13 @@ static size_t plain_attn_save(void *ctx, const struct pl_attn *d)
 	return (size_t)d->b * d->heads * d->t; /* log of the sum of exponentials, a row of scores */
 }
 
-static double dot(const float *a, const float *b, int n)
+/* A product of matrices' element. */
+static double dot(const void *ctx, const float *a, const float *b, int n)
 {
 	double sum = 0;
 
 	for (int i = 0; i < n; i++)
-		sum += (double)a[i] * b[i];
+		sum += operand(ctx, a[i]) * operand(ctx, b[i]);
 	return sum;
 }
 
@@ -463,7 +491,6 @@ static void plain_attn(void *ctx, const struct pl_attn *d, const float *qkv, flo
 	int size = d->c / d->heads;
 	size_t step = 3 * (size_t)d->c;
 
-	(void)ctx;
 	for (int row = 0; row < d->b * d->heads * d->t; row++) {
 		int t = row % d->t, h = row / d->t % d->heads, b = row / d->t / d->heads;
 		const float *base = qkv + (size_t)b * d->t * step + (size_t)h * size;
@@ -472,9 +499,9 @@ static void plain_attn(void *ctx, const struct pl_attn *d, const float *qkv, flo
 		double most = -INFINITY, sum = 0, lse;
 
 		for (int u = 0; u <= t; u++)
-			most = fmax(most, dot(q, k + u * step, size) / sqrt(size));
+			most = fmax(most, dot(ctx, q, k + u * step, size) / sqrt(size));
 		for (int u = 0; u <= t; u++)
-			sum += exp(dot(q, k + u * step, size) / sqrt(size) - most);
+			sum += exp(dot(ctx, q, k + u * step, size) / sqrt(size) - most);
 		/* cppcheck-suppress invalidFunctionArg; one term is 1 */
 		lse = most + log(sum);
 		save[row] = (float)lse;
@@ -482,8 +509,10 @@ static void plain_attn(void *ctx, const struct pl_attn *d, const float *qkv, flo
 			double out = 0;
 
 			for (int u = 0; u <= t; u++)
-				out += exp(dot(q, k + u * step, size) / sqrt(size) - lse) *
-				       v[u * step + j];
+				out += operand(ctx,
+					       exp(dot(ctx, q, k + u * step, size) / sqrt(size) -
+						   lse)) *
+				       operand(ctx, v[u * step + j]);
 			to[j] = (float)out;
 		}
 	}
@@ -497,23 +526,26 @@ static void plain_attn_back(void *ctx, const struct pl_attn *d, const float *qkv
 	size_t step = 3 * (size_t)d->c;
 	double scale = 1 / sqrt(size);
 
-	(void)ctx;
 	memset(dqkv, 0, (size_t)d->b * d->t * step * sizeof(*dqkv));
 	for (int row = 0; row < d->b * d->heads * d->t; row++) {
 		int t = row % d->t, h = row / d->t % d->heads, b = row / d->t / d->heads;
 		size_t base = (size_t)b * d->t * step + (size_t)h * size, qt = base + t * step;
 		size_t out = ((size_t)b * d->t + t) * d->c + (size_t)h * size;
-		double own = dot(dy + out, y + out, size);
+		double own = dot(NULL, dy + out, y + out, size);
 
 		for (int u = 0; u <= t; u++) {
 			size_t k = base + u * step + d->c, v = k + d->c;
-			double p = exp(dot(qkv + qt, qkv + k, size) * scale - save[row]);
-			double ds = p * (dot(dy + out, qkv + v, size) - own) * scale;
+			double p = exp(dot(ctx, qkv + qt, qkv + k, size) * scale - save[row]);
+			double ds =
+				operand(ctx, p * (dot(ctx, dy + out, qkv + v, size) - own) * scale);
+
+			p = operand(ctx, p);
 
 			for (int j = 0; j < size; j++) {
-				dqkv[qt + j] = (float)(dqkv[qt + j] + ds * qkv[k + j]);
-				dqkv[k + j] = (float)(dqkv[k + j] + ds * qkv[qt + j]);
-				dqkv[v + j] = (float)(dqkv[v + j] + p * dy[out + j]);
+				dqkv[qt + j] =
+					(float)(dqkv[qt + j] + ds * operand(ctx, qkv[k + j]));
+				dqkv[k + j] = (float)(dqkv[k + j] + ds * operand(ctx, qkv[qt + j]));
+				dqkv[v + j] = (float)(dqkv[v + j] + p * operand(ctx, dy[out + j]));
 			}
 		}
 	}
@@ -685,6 +717,7 @@ const struct pl_backend pl_backend_plain = {
 	.put = pl_host_put,
 	.get = pl_host_get,
 	.sync = plain_sync,
+	.precision = plain_precision,
 	.gemm = plain_gemm,
 	.dense = plain_dense,
 	.dense_back = plain_dense_back,

@@ -166,6 +166,18 @@ VEC_IN VF vact(enum pl_act act, VF x)
 		loop(PL_ACT_NONE) break;                                                           \
 	}
 
+/* The nearest bfloat16, of two the even one: what is cut off is added up to a carry first. */
+VEC_FN static void vec_round(size_t n, const float *x, float *y)
+{
+	VEC_EACH(i, k, n)
+	{
+		VI u = (VI)vget(x + i, k), nearest = u + 0x7fff + (u >> 16 & 1);
+		VI nan = (VI)((VF)u != (VF)u); /* the carry could make it an infinity */
+
+		vput(y + i, k, (VF)(((nan & (u | 0x400000)) | (~nan & nearest)) & 0xffff0000u));
+	}
+}
+
 VEC_FN static void vec_act(enum pl_act act, size_t n, const float *x, float *y)
 {
 #define LOOP(a) VEC_EACH(i, k, n) vput(y + i, k, vact(a, vget(x + i, k)));
@@ -518,6 +530,7 @@ const struct pl_kernels VEC_TABLE(VEC_NAME) = {
 	.rows = gemm_rows,
 	.cols = gemm_cols,
 	.taps = gemm_taps,
+	.round = vec_round,
 	.act = vec_act,
 	.act_back = vec_act_back,
 	.bias = vec_bias,

@@ -41,7 +41,7 @@ cat >"$TMP/mutants" <<'END'
 +plain.c s/return 1 - y \* y;/return 1 + y * y;/
 -plain.c s/1 + 3 \* GELU_B/1 + 2 * GELU_B/
 +plain.c s/k, c, n, dy, k, x, c, 1, dw/k, c, n, dy, k, x, c, 0, dw/
--plain.c s/dwl += g \* x/dwl -= g * x/
+-plain.c s/dwl += g \* op/dwl -= g * op/
 -plain.c s/(double)dy\[to\] \/ n/(double)dy[to]/
 -plain.c s/(dy\[at\] - sum \/ count/(dy[at] + sum \/ count/
 -plain.c s/- sum \/ c -/+ sum \/ c -/
@@ -51,6 +51,9 @@ cat >"$TMP/mutants" <<'END'
 -plain.c s/w\[i\] - lr \* d/w[i] + lr * d/
 -plain.c s/v1 \/ fix2/v1/
 +gemm.c s/j->beta != 0 || lc/j->beta != 0/
++gemm.c s/if (j->half)/if (j->half \&\& k > 99)/
+-gemm.c s/j->half || (j->ta/(j->ta/
+-cpu_conv.c s/if (v->cpu->half)/if (0)/
 -gemm.c s/cd2, 2, 3, 6, 7/cd2, 3, 2, 6, 7/
 -cpu.c s/1 - pow((double)b2/1 + pow((double)b2/
 +cpu_conv.c s/v->first + i > 0/v->first > 0/

@@ -114,10 +114,10 @@ fuse-tensors 4.bias 0.weight
 partition-tensor 0.weight 3
 accumulate 2
 algorithm tree
-precision bf16
+ranks 3
 END
 status 0 "a plan by hand" "$run" -n 2 -p hand.plan --log=hand.csv tiny.job
-says 'precision bf16 is left out' "... what is not ours is said"
+says 'ranks is left out' "... what is not ours is said"
 "$run" -q -n 2 --log=default.csv tiny.job >out
 losses hand.csv >hand
 losses default.csv >default

@@ -13,7 +13,13 @@ and COUNT little-endian numbers behind it (f32, f64, i32) or letters (txt):
     out     what goes into the loss                       loss    its value
     losses  of ten steps on the same batch                eval    the loss in evaluation mode, after them
     s:NAME  state (running means), after them
+    half:out half:loss half:g:NAME half:losses  the same with operands of products in bfloat16
+    autocast  how far its gradients are off under torch.autocast: the greatest ||g - g64|| / ||g64||
+
+bfloat16 as paceline-model(5) has it: both operands of each product, and in the backward pass the gradient
+that comes in, are rounded to it before they are multiplied; all else, sums included, is float64 here.
 """
+import copy
 import math
 import os
 import struct
@@ -22,6 +28,8 @@ import sys
 import torch
 from torch import nn
 from torch.nn import functional as F
+
+from torch.overrides import TorchFunctionMode
 
 STEPS = 10
 
@@ -127,10 +135,100 @@ def optimiser(net, text):
     return opt, torch.optim.lr_scheduler.LambdaLR(opt, factor), o.get("clip", 0)
 
 
+def half(v):
+    return v.float().bfloat16().double()
+
+
+class Operand(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, v):
+        return half(v)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g
+
+
+class Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, v):
+        return v.clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        return half(g)
+
+
+class CausalAttention(torch.autograd.Function):
+    """With the sum dy y of each row in place of that of p dp, as blocks of keys need it."""
+
+    @staticmethod
+    def forward(ctx, q, k, v):
+        scale = 1 / math.sqrt(q.shape[-1])
+        s = half(q) @ half(k).transpose(-1, -2) * scale
+        s = s.masked_fill(torch.ones_like(s, dtype=torch.bool).triu(1), -math.inf)
+        p = s.softmax(-1)
+        y = half(p) @ half(v)
+        ctx.save_for_backward(q, k, v, p, y)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        q, k, v, p, y = ctx.saved_tensors
+        own = (dy * y).sum(-1, keepdim=True)
+        ds = half(p * (half(dy) @ half(v).transpose(-1, -2) - own) / math.sqrt(q.shape[-1]))
+        return ds @ half(k), ds.transpose(-1, -2) @ half(q), half(p).transpose(-1, -2) @ half(dy)
+
+
+class Half(TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if func in (F.linear, F.conv2d, torch.conv2d):
+            x, w, bias, *rest = args + (None,) * (3 - len(args))
+            y = Product.apply(func(Operand.apply(x), Operand.apply(w), None, *rest, **kwargs))
+            if bias is None:
+                return y
+            return y + (bias if func is F.linear else bias[:, None, None])
+        if func in (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__):
+            return Product.apply(Operand.apply(args[0]) @ Operand.apply(args[1]))
+        if func is F.scaled_dot_product_attention:
+            return CausalAttention.apply(*args)
+        return func(*args, **kwargs)
+
+
+def golden_half(f, net, x, y, loss_of, optim, exact):
+    auto, name_of = copy.deepcopy(net).float(), [n for n, _ in net.named_parameters()]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss_of(auto(x), y).backward()
+    far = max(((p.grad.double() - g).norm() / g.norm()).item()
+              for p, g in zip(auto.parameters(), exact) if g.norm() > 0)
+    opt, schedule, clip = optimiser(net, optim)
+    losses = []
+    for step in range(STEPS):
+        with Half():
+            out = net(x.double() if x.is_floating_point() else x)
+        loss = loss_of(out, y.double() if y.is_floating_point() else y)
+        opt.zero_grad()
+        loss.backward()
+        if step == 0:
+            entry(f, "half:out", out)
+            entry(f, "half:loss", [loss.item()], "f64")
+            for n, p in zip(name_of, net.parameters()):
+                entry(f, "half:g:" + n, p.grad)
+        if clip:
+            nn.utils.clip_grad_norm_(net.parameters(), clip)
+        opt.step()
+        schedule.step()
+        losses.append(loss.item())
+    entry(f, "half:losses", losses, "f64")
+    entry(f, "autocast", [far], "f64")
+
+
 def golden(folder, name, text, net, x, y, loss_of, optim):
     for p in net.parameters():
         p.data = p.data.float().double()
     net.double().train()
+    again = copy.deepcopy(net)
     with open(os.path.join(folder, name + ".bin"), "wb") as f:
         entry(f, "model", text, "txt")
         entry(f, "optim", optim, "txt")
@@ -148,6 +246,7 @@ def golden(folder, name, text, net, x, y, loss_of, optim):
             if step == 0:
                 entry(f, "out", out)
                 entry(f, "loss", [loss.item()], "f64")
+                exact = [p.grad.clone() for p in net.parameters()]
                 for n, p in net.named_parameters():
                     entry(f, "g:" + n, p.grad)
             if clip:
@@ -163,6 +262,7 @@ def golden(folder, name, text, net, x, y, loss_of, optim):
         for n, b in net.named_buffers():
             if b.is_floating_point():
                 entry(f, "s:" + n, b)
+        golden_half(f, again, x, y, loss_of, optim, exact)
 
 
 def classes(out, y):

@@ -38,6 +38,7 @@ static const char *written(const struct pl_job *j, struct pl_buf *b)
 	"model cnn:1x28x28\n"                                                                      \
 	"data idx:images.gz,labels.gz\n"                                                           \
 	"split 0.8\n"                                                                              \
+	"precision bf16\n"                                                                         \
 	"batch 64\n"                                                                               \
 	"accumulate 2\n"                                                                           \
 	"steps 500\n"                                                                              \
@@ -85,7 +86,7 @@ static void text(void)
 		   pl_job_number(&j, "steps") == 400 && pl_job_number(&j, "b1") == 0.9,
 	   "numbers of the optimiser and the schedule");
 	is_i64(pl_job_check(&j, &err), 0, "and it can run");
-	is_i64(j.line, 30, "its last line");
+	is_i64(j.line, 31, "its last line");
 	pl_buf_fini(&b);
 	pl_buf_fini(&c);
 	pl_job_fini(&j);
@@ -106,6 +107,7 @@ static void defaults(void)
 	is_str(j.transport, "auto", "transport");
 	is_str(j.algorithm, "auto", "algorithm");
 	is_str(j.policy, "bsp", "policy");
+	is_str(j.precision, "fp32", "precision");
 	ok(!strcmp(j.optimizer, "sgd") && pl_job_number(&j, "lr") == 0.1, "sgd");
 	ok(pl_job_number(&j, "decay") == 0 && isnan(pl_job_number(&j, "depth")), "its numbers");
 	pl_buf_fini(&b);
@@ -193,6 +195,7 @@ static void errors(void)
 		{ "model \"\"\n", "model is empty" },
 		{ "model a b\n", "\"b\" is too much here" },
 		{ "transport pigeon\n", "transport is one of auto|shm|tcp, not \"pigeon\"" },
+		{ "precision fp16\n", "precision is one of fp32|bf16" },
 		{ "policy asp\n", "policy is one of bsp" },
 		{ "timeout 3\n", "\"3\" is no time" },
 		{ "timeout 1us\n", "timeout is 1ms to 1h, not 1us" },

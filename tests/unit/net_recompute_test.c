@@ -36,6 +36,10 @@ static void test_recompute(const char *text, const struct pl_backend *be, const 
 	float *p;
 
 	fix_batch(&b, plain, 4, 5);
+	for (uint32_t i = 0; i < plain->n; i += 2) { /* some in another precision */
+		pl_net_precision(plain, i, PL_PHASE_FORWARD, PL_BF16);
+		pl_net_precision(again, i, PL_PHASE_FORWARD, PL_BF16);
+	}
 	ok(pl_net_recompute(again, names, n, &err) == 0, "%s: %s", what, err.msg);
 	pl_net_hooks(again, &h);
 	for (int step = 0; step < 2; step++)

@@ -262,6 +262,8 @@ static void test_plans(void)
 	ok(one(&j, "precision bf16 x 0.5 \"forward L0\"", &step, &err) == 0 &&
 		   step == base - (j.fwd[0] - (pl_ns)((double)j.fwd[0] * 0.5 + 0.5)),
 	   "an operation in half precision (%s)", err.msg);
+	ok(one(&j, "precision bf16", &step, &err) == 0 && step == base,
+	   "hosts gain nothing from it that is not said (%s)", err.msg);
 	ok(one(&j, "fuse-ops \"forward L0\" \"forward L1\" x 0.5", &step, &err) == 0 && step < base,
 	   "two operations as one (%s)", err.msg);
 	ok(one(&j, "accumulate 2", &step, &err) == 0 && step >= base - 2 * (pl_ns)j.n - 2,

@@ -2,7 +2,8 @@
  * The fast backend against the plain one: each kernel, on each instruction set that this processor
  * has, on random shapes (ones, odd sizes, tails of vectors), with one thread and with three. Both
  * get the same numbers; results may differ by TOLERANCE of the greatest element. What three threads
- * compute is compared with what one computes bit by bit. Behind every array lies a canary.
+ * compute is compared with what one computes bit by bit. Behind every array lies a canary. Products
+ * once more with operands in bfloat16, where a number between may have been rounded the other way.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -10,13 +11,14 @@
 #include "tap.h"
 #include "tensor/internal.h"
 
-#define TOLERANCE 1e-5
-#define CANARY	  12345.5f
-#define ROUNDS	  40
-#define KEPT	  16
+#define TOLERANCE   1e-5
+#define CANARY	    12345.5f
+#define ROUNDS	    40
+#define HALF_ROUNDS 12
+#define KEPT	    16
 
 static const struct pl_backend *const plain = &pl_backend_plain, *const cpu = &pl_backend_cpu;
-static void *one, *many; /* contexts: a thread, and three */
+static void *slow, *one, *many; /* contexts: the plain one; a thread, and three */
 static uint64_t seed;
 
 static int pick(int lo, int hi)
@@ -86,7 +88,7 @@ static void drop_arrays(void)
 /* EACH(b): the three runs; K is the table, X the context */
 #define EACH(b) for (int b = 0; b < 3; b++)
 #define K	(b ? cpu : plain)
-#define X	(b == 2 ? many : b ? one : NULL)
+#define X	(b == 2 ? many : b ? one : slow)
 
 static void case_gemm(int big)
 {
@@ -384,40 +386,114 @@ static void case_optimisers(int big)
 static const struct {
 	const char *name;
 	void (*run)(int big);
+	double half; /* bound in bfloat16; 0: no product */
 } cases[] = {
-	{ "gemm", case_gemm },
-	{ "dense", case_dense },
-	{ "act", case_act },
-	{ "conv", case_conv },
-	{ "pool", case_pool },
-	{ "conv forward", case_conv_forward },
-	{ "embed", case_embed },
-	{ "batchnorm", case_batchnorm },
-	{ "attn", case_attn },
-	{ "layernorm", case_layernorm },
-	{ "losses", case_losses },
-	{ "elements", case_elements },
-	{ "optimisers", case_optimisers },
+	{ "gemm", case_gemm, TOLERANCE },
+	{ "dense", case_dense, 0x1p-8 },
+	{ "act", case_act, 0 },
+	{ "conv", case_conv, 0x1p-8 },
+	{ "pool", case_pool, 0 },
+	{ "conv forward", case_conv_forward, TOLERANCE },
+	{ "embed", case_embed, 0 },
+	{ "batchnorm", case_batchnorm, 0 },
+	{ "attn", case_attn, 0x1p-6 }, /* probabilities are rounded up to a factor */
+	{ "layernorm", case_layernorm, 0 },
+	{ "losses", case_losses, 0 },
+	{ "elements", case_elements, 0 },
+	{ "optimisers", case_optimisers, 0 },
 };
+
+static void run_case(size_t i, const char *name, enum pl_precision p, int rounds, double limit)
+{
+	const char *half = p == PL_BF16 ? " in bfloat16" : "";
+
+	worst = 0;
+	same = untouched = true;
+	plain->precision(slow, p);
+	cpu->precision(one, p);
+	cpu->precision(many, p);
+	for (int r = 0; r < rounds; r++) {
+		cases[i].run(r % 4 == 3);
+		drop_arrays();
+	}
+	ok(worst <= limit, "%s, %s%s: within %.0e of plain", name, cases[i].name, half, limit);
+	if (!(worst <= limit))
+		printf("# differs by %.3g\n", worst);
+	ok(same, "%s, %s%s: three threads as one", name, cases[i].name, half);
+	ok(untouched, "%s, %s%s: writes nothing else", name, cases[i].name, half);
+}
 
 static void run_cases(const char *name)
 {
 	for (size_t i = 0; i < PL_LEN(cases); i++) {
-		int rounds = ROUNDS;
-
-		worst = 0;
-		same = untouched = true;
-		for (int r = 0; r < rounds; r++) {
-			cases[i].run(r % 4 == 3);
-			drop_arrays();
-		}
-		ok(worst <= TOLERANCE, "%s, %s: within %.0e of plain", name, cases[i].name,
-		   TOLERANCE);
-		if (!(worst <= TOLERANCE))
-			printf("# differs by %.3g\n", worst);
-		ok(same, "%s, %s: three threads as one", name, cases[i].name);
-		ok(untouched, "%s, %s: writes nothing else", name, cases[i].name);
+		run_case(i, name, PL_FP32, ROUNDS, TOLERANCE);
+		if (cases[i].half > 0)
+			run_case(i, name, PL_BF16, HALF_ROUNDS, cases[i].half);
 	}
+}
+
+/* Bits before and after rounding, by the definition of bfloat16 (IEEE 754's rules at 8 bits). */
+static void rounded(const struct pl_kernels *k)
+{
+	static const struct {
+		uint32_t x, y;
+	} want[] = {
+		{ 0x3f800000, 0x3f800000 }, { 0x3f807fff, 0x3f800000 }, /* below a tie */
+		{ 0x3f808000, 0x3f800000 }, { 0x3f818000, 0x3f820000 }, /* ties, to even */
+		{ 0x3f808001, 0x3f810000 }, { 0xbf808001, 0xbf810000 },
+		{ 0x3fffffff, 0x40000000 }, /* to the next power of two */
+		{ 0x00000000, 0x00000000 }, { 0x80000000, 0x80000000 },
+		{ 0x00018000, 0x00020000 }, { 0x00007fff, 0x00000000 }, /* subnormal */
+		{ 0x7f7f7fff, 0x7f7f0000 }, { 0x7f7fffff, 0x7f800000 }, /* the greatest; beyond */
+		{ 0x7f800000, 0x7f800000 }, { 0xff800000, 0xff800000 },
+		{ 0x7f800001, 0x7fc00000 }, { 0x7fffffff, 0x7fff0000 }, /* no number stays none */
+	};
+	float x[PL_LEN(want)], y[PL_LEN(want) + 1];
+	bool right = true;
+
+	for (size_t i = 0; i < PL_LEN(want); i++)
+		memcpy(&x[i], &want[i].x, sizeof(*x));
+	y[PL_LEN(want)] = CANARY;
+	k->round(PL_LEN(want), x, y);
+	for (size_t i = 0; i < PL_LEN(want); i++)
+		right = right && !memcmp(&y[i], &want[i].y, sizeof(*y));
+	ok(right && y[PL_LEN(want)] == CANARY, "%s: numbers are rounded to bfloat16", k->name);
+}
+
+/* A product in bfloat16 is off by no more than the rounding of its operands: each by 2^-8 of
+ * itself, so a product by 2^-7 + 2^-16; and small whole numbers are exact. */
+static void half_bound(const char *name)
+{
+	enum { M = 33, N = 47, L = 301 };
+	static float a[M * L], b[L * N], c[M * N];
+	double worst_share = 0;
+	bool exact = true;
+
+	for (int whole = 0; whole < 2; whole++) {
+		for (int i = 0; i < M * L; i++)
+			a[i] = whole ? (float)pick(-200, 200) : number();
+		for (int i = 0; i < L * N; i++)
+			b[i] = whole ? (float)pick(-200, 200) : number();
+		cpu->precision(one, PL_BF16);
+		cpu->gemm(one, false, false, M, N, L, a, L, b, N, 0, c, N);
+		for (int i = 0; i < M * N; i++) {
+			double sum = 0, size = 0;
+
+			for (int l = 0; l < L; l++) {
+				double v = (double)a[i / N * L + l] * (double)b[l * N + i % N];
+
+				sum += v;
+				size += fabs(v);
+			}
+			if (whole)
+				exact = exact && (double)c[i] == sum;
+			else
+				worst_share = fmax(worst_share, fabs((double)c[i] - sum) / size);
+		}
+	}
+	ok(worst_share > 1e-5 && worst_share <= 0x1p-7 + 0x1p-16 + 1e-6,
+	   "%s: a product in bfloat16 is off by what rounding explains (%.2g)", name, worst_share);
+	ok(exact, "%s: whole numbers up to 256 are multiplied as they are", name);
 }
 
 /* Functions of one number, near 0 and far out, against the C library: relative errors. */
@@ -488,7 +564,8 @@ static bool open_both(const struct pl_kernels *k, bool blas)
 	struct pl_err err = { 0 };
 
 	seed = 20;
-	return ok(!pl_cpu_open(k, blas, 1, &one, &err) && !pl_cpu_open(k, blas, 3, &many, &err),
+	return ok(!plain->open(1, &slow, &err) && !pl_cpu_open(k, blas, 1, &one, &err) &&
+			  !pl_cpu_open(k, blas, 3, &many, &err),
 		  "%s: opened", k->name);
 }
 
@@ -496,7 +573,8 @@ static void close_both(void)
 {
 	cpu->close(one);
 	cpu->close(many);
-	one = many = NULL;
+	plain->close(slow);
+	slow = one = many = NULL;
 }
 
 int main(void)
@@ -506,6 +584,8 @@ int main(void)
 	for (int i = 0; (k = pl_kernels_pick(i)); i++) {
 		if (open_both(k, false))
 			run_cases(k->name);
+		half_bound(k->name);
+		rounded(k);
 		functions(k);
 		close_both();
 	}

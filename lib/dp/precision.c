@@ -1,0 +1,103 @@
+/*
+ * In which precision layers compute: of a job all of them, of a plan what it names.
+ *
+ * A plan addresses the operations of a trace of the job: "forward fc1", "backward fc1"; the last
+ * line that names one counts. What precision means is said in backend.h: operands of products, as
+ * hardware for mixed precision takes them, and nothing else. So a layer without a product is done
+ * in either, gradients travel as wide as the plan sizes them, and weights are their own master copy
+ * (Micikevicius et al., Mixed Precision Training, ICLR 2018). bfloat16 has the range of float32
+ * (Kalamkar et al., A Study of BFLOAT16 for Deep Learning Training, 2019), so no loss is scaled;
+ * fp16 would need that.
+ */
+#include <string.h>
+
+#include "dp/internal.h"
+
+static bool multiplies(const struct pl_net_layer *l)
+{
+	return !strcmp(l->op, "dense") || !strcmp(l->op, "conv") || !strcmp(l->op, "attention");
+}
+
+/* The layer and pass that an operation is; false: none of ours. "again" is the forward pass, which
+ * it repeats to the bit; what belongs to no layer has no products: *layer is n. */
+static bool operation(const struct pl_net_layer *layer, uint32_t n, const char *name, uint32_t *at,
+		      enum pl_phase *phase)
+{
+	static const struct {
+		const char *word;
+		enum pl_phase phase;
+	} passes[] = { { "forward ", PL_PHASE_FORWARD },
+		       { "again ", PL_PHASE_FORWARD },
+		       { "backward ", PL_PHASE_BACKWARD } };
+	static const char *const others[] = { "batch", "optimizer", "pace" };
+
+	*at = n;
+	for (size_t i = 0; i < PL_LEN(others); i++)
+		if (!strcmp(name, others[i]))
+			return true;
+	for (size_t i = 0; i < PL_LEN(passes); i++) {
+		size_t len = strlen(passes[i].word);
+
+		*phase = passes[i].phase;
+		for (uint32_t k = 0; !strncmp(name, passes[i].word, len) && k < n; k++)
+			if (!strcmp(layer[k].name, name + len)) {
+				*at = k;
+				return true;
+			}
+	}
+	return false;
+}
+
+static int word_of(const struct pl_rewrite *rw, const struct pl_log *log, bool *bf16,
+		   struct pl_err *err)
+{
+	*bf16 = !strcmp(rw->word, "bf16");
+	if (!strcmp(rw->word, "tf32")) /* what has no such units computes in float32 */
+		pl_say(log, PL_LOG_WARN,
+		       "the plan's precision tf32 is that of some GPUs; its operations are done in "
+		       "fp32 here");
+	if (!strcmp(rw->word, "fp16") || !strcmp(rw->word, "fp8"))
+		return pl_fail(err, PL_EDATA,
+			       "the plan's precision %s needs a loss that is scaled, which this "
+			       "engine does not; bf16 has the range of fp32 and needs none",
+			       rw->word);
+	return 0;
+}
+
+static int by_rewrite(const struct pl_rewrite *rw, const struct pl_net_layer *layer, uint32_t n,
+		      const struct pl_log *log, bool *half, struct pl_err *err)
+{
+	enum pl_phase phase = PL_PHASE_FORWARD;
+	uint32_t at;
+	bool bf16;
+	int rc = word_of(rw, log, &bf16, err);
+
+	if (rc < 0)
+		return rc;
+	for (uint32_t i = 0; !rw->n_args && i < 2 * n; i++)
+		half[i] = bf16 && multiplies(&layer[i / 2]);
+	for (uint32_t a = 0; a < rw->n_args; a++) {
+		if (!operation(layer, n, rw->arg[a], &at, &phase))
+			return pl_fail(err, PL_EDATA,
+				       "precision: the plan's operation \"%.200s\" is none of this "
+				       "model's; they are called \"forward LAYER\" and "
+				       "\"backward LAYER\"",
+				       rw->arg[a]);
+		if (at < n)
+			half[2 * at + phase] = bf16 && multiplies(&layer[at]);
+	}
+	return 0;
+}
+
+int precision_of(const struct pl_engine_opts *o, const struct pl_net_layer *layer, uint32_t n,
+		 const struct pl_log *log, bool *half, struct pl_err *err)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < 2 * n; i++)
+		half[i] = !strcmp(o->job->precision, "bf16") && multiplies(&layer[i / 2]);
+	for (size_t i = 0; rc == 0 && o->plan && i < o->plan->n_rw; i++)
+		if (o->plan->rw[i].op == PL_RW_PRECISION)
+			rc = by_rewrite(&o->plan->rw[i], layer, n, log, half, err);
+	return rc;
+}
