@@ -538,6 +538,7 @@ static int dp_prepare(const struct pl_engine_opts *o, void **state, struct pl_er
 	d->o = *o;
 	d->rank = o->world ? pl_world_rank(o->world) : 0;
 	d->ranks = o->world ? pl_world_size(o->world) : 1;
+	PL_TRY(dp_same_job(d, err));
 	k = microbatches(d);
 	if (o->job->batch % k) {
 		rc = pl_fail(err, PL_EDATA,

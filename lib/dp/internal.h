@@ -105,6 +105,12 @@ int dp_load(void *state, const char *path, int64_t *step, struct pl_err *err) PL
 int dp_export(void *state, const char *path, struct pl_err *err) PL_MUST;
 int dp_import(void *state, const char *path, struct pl_err *err) PL_MUST;
 
+/* ---- same.c -------------------------------------------------------------------------------- */
+/* PL_EDATA unless all ranks call it with one number; `what` it is of. No world: nothing. */
+int dp_same(struct dp *d, uint64_t h, const char *what, struct pl_err *err) PL_MUST;
+/* The same for what the ranks are to do: job, model, plan, data. */
+int dp_same_job(struct dp *d, struct pl_err *err) PL_MUST;
+
 /* ---- optim.c ------------------------------------------------------------------------------- */
 /* The optimiser and schedule of a job that was checked, of so many steps. */
 int optim_opts(const struct pl_job *j, int64_t steps, struct pl_optim_opts *o,
