@@ -267,6 +267,10 @@ fi
 # ---- pictures and benchmarks ----------------------------------------------------------------------
 status 0 "a picture of two logs" "$run" -O svg one.csv four.csv
 check "... two curves in two panels, two in the legend" [ "$(grep -c 'class="l" stroke' out)" = 6 ]
+mkdir deep && cp one.csv deep && head -n 2 one.csv >point.csv
+status 0 "logs of one name in two folders" "$run" -O svg one.csv deep/one.csv point.csv
+check "... are told apart" sh -c "grep -q '>deep/one.csv<' out && grep -q '>point.csv<' out"
+check "... and one point is seen" grep -q 'd="M[0-9.]* [0-9.]*h0"' out
 status 3 "a picture of no log" "$run" -O svg tiny.job
 for transport in shm tcp; do
 	status 0 "communication measured, $transport" timeout 50 "$run" --bench=comm -n 3 --max-size=16K \
