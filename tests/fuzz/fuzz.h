@@ -4,6 +4,8 @@
 #define PL_FUZZ_H
 
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "import/import.h"
 
@@ -70,6 +72,16 @@ __attribute__((unused)) static void fuzz_import(const char *format, const uint8_
 	int rc = pl_import(in, pl_importer_find(format), o, &sink, &st, &err);
 
 	FUZZ_CHECK(rc >= 0 || (err.code == rc && err.msg[0]));
+}
+
+/* The input as a file, for what opens files; its descriptor. */
+__attribute__((unused)) static int fuzz_file(const uint8_t *data, size_t size, char path[32])
+{
+	int fd = memfd_create("fuzz", MFD_CLOEXEC);
+
+	FUZZ_CHECK(fd >= 0 && write(fd, data, size) == (ssize_t)size);
+	snprintf(path, 32, "/proc/self/fd/%d", fd);
+	return fd;
 }
 
 #endif
