@@ -2,7 +2,6 @@
 #include <math.h>
 
 #include "fuzz.h"
-#include "io/dataset.h"
 
 /* What is held out may lie beyond all measure of what is trained on. */
 static void look(const struct pl_dataset *d, size_t finite)
@@ -19,28 +18,17 @@ static void look(const struct pl_dataset *d, size_t finite)
 		FUZZ_CHECK(d->word[i][0]);
 }
 
+static void look_and_normalise(struct pl_dataset *d)
+{
+	look(d, d->n);
+	pl_dataset_normalise(d, pl_dataset_train(d, 0.8));
+	look(d, pl_dataset_train(d, 0.8));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const char *const what[] = { "", ",label=a", ",target=a", ",target=a,target=b" };
-	char path[32], spec[80];
-	int fd = fuzz_file(data, size, path);
 
-	for (size_t i = 0; i < PL_LEN(what); i++) {
-		struct pl_err err = { 0 };
-		struct pl_dataset d;
-		int rc;
-
-		snprintf(spec, sizeof(spec), "csv:%s%s", path, what[i]);
-		FUZZ_CHECK(lseek(fd, 0, SEEK_SET) == 0);
-		rc = pl_dataset_open(spec, 1, &d, &err);
-		FUZZ_CHECK(rc == 0 || (err.code == rc && err.msg[0] && !d.x && !d.word));
-		if (rc == 0) {
-			look(&d, d.n);
-			pl_dataset_normalise(&d, pl_dataset_train(&d, 0.8));
-			look(&d, pl_dataset_train(&d, 0.8));
-		}
-		pl_dataset_fini(&d);
-	}
-	close(fd);
+	fuzz_dataset(data, size, "csv", what, PL_LEN(what), look_and_normalise);
 	return 0;
 }
