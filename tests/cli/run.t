@@ -254,6 +254,18 @@ if ps -o pid= --ppid $$ >/dev/null 2>&1; then
 	check "a rank is stopped: the other one names it" grep -q '^run: rank 1: .*rank 0 ' dead.err
 	kill -KILL "$victim"
 	wait $pid
+	begin 2 --checkpoint=orphan.st
+	kill -KILL $pid
+	wait $pid
+	i=0
+	while [ $i -lt 100 ] && [ ! -s orphan.st ]; do
+		sleep 0.1
+		i=$((i + 1))
+	done
+	check "ranks end when what waits for them is killed" test -s orphan.st
+	# shellcheck disable=SC2086
+	kill -KILL $ranks 2>/dev/null
+	rm -rf paceline-*
 	begin 2 --checkpoint=term.st
 	kill -TERM $pid
 	wait $pid
