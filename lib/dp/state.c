@@ -2,12 +2,12 @@
  * What a job can begin again from: weights, state of the optimiser and of the network, and the
  * number of the next step, as a safetensors file.
  *
- * A checkpoint is the file of weights by name that other frameworks read, and beside them the slabs
- * of the optimiser ("optimizer.0" ...) and the network's running means ("state"). Its metadata say
- * which step comes next, of which seed and layout it is, and a number over all bytes, so that
- * damage is found. Everything else that a step depends on (its samples, dropout) follows from the
- * seed and the number of the step. All ranks are equal, so rank 0 writes, and each reads; running
- * means are those of rank 0 from then on.
+ * A checkpoint is the file of weights and running means by name that other frameworks read, and
+ * beside them the slabs of the optimiser ("optimizer.0" ...). Its metadata say which step comes
+ * next, of which seed and optimizer it is, and a number over all bytes, so that damage is found.
+ * Everything else that a step depends on (its samples, dropout) follows from the seed and the
+ * number of the step. All ranks are equal, so rank 0 writes, and each reads; running means are
+ * those of rank 0 from then on.
  */
 #include <limits.h>
 #include <stdlib.h>
@@ -94,9 +94,10 @@ static void free_turned(struct dp *d, float **turned)
 static int collect(struct dp *d, bool all, struct pl_weights *w, float ***turned,
 		   struct pl_err *err)
 {
-	float *slab[2] = { NULL, NULL }, *state;
+	float *slab[2] = { NULL, NULL };
 	size_t n;
-	uint32_t slabs;
+	uint32_t slabs, n_running;
+	const struct pl_net_tensor *running = pl_net_state_tensors(d->net, &n_running);
 	int rc = pl_alloc(turned, (size_t)d->n_tensors + 1, sizeof(**turned), err);
 
 	if (rc < 0)
@@ -111,9 +112,9 @@ static int collect(struct dp *d, bool all, struct pl_weights *w, float ***turned
 		snprintf(name, sizeof(name), "optimizer.%u", i);
 		PL_TRY(add_slab(w, name, slab[i], n, err));
 	}
-	state = all ? pl_net_state(d->net, &n) : NULL;
-	if (state && n)
-		PL_TRY(add_slab(w, "state", state, n, err));
+	for (uint32_t i = 0; i < n_running; i++)
+		PL_TRY(pl_weights_add(w, running[i].name, running[i].n_dims, running[i].dim,
+				      pl_net_state(d->net, &n) + running[i].offset, err));
 out:
 	return rc;
 }
@@ -215,10 +216,18 @@ static int take(const struct pl_weights *w, const char *name, float *to, size_t 
 	return pl_weights_f32(x, to, n, err);
 }
 
+/* Parameters and running means. */
 static int take_params(struct dp *d, const struct pl_weights *w, struct pl_err *err)
 {
+	uint32_t n_running;
+	const struct pl_net_tensor *running = pl_net_state_tensors(d->net, &n_running);
 	float *turned = NULL;
+	size_t n;
 	int rc = 0;
+
+	for (uint32_t i = 0; i < n_running; i++)
+		PL_TRY(take(w, running[i].name, pl_net_state(d->net, &n) + running[i].offset,
+			    running[i].n, err));
 
 	for (uint32_t i = 0; i < d->n_tensors; i++) {
 		const struct pl_net_tensor *t = &d->tensor[i];
@@ -288,7 +297,7 @@ int dp_load(void *state, const char *path, int64_t *step, struct pl_err *err)
 {
 	struct dp *d = state;
 	struct pl_weights w = { 0 };
-	float *slab[2] = { NULL, NULL }, *running;
+	float *slab[2] = { NULL, NULL };
 	uint32_t slabs;
 	size_t n;
 	int rc;
@@ -303,9 +312,6 @@ int dp_load(void *state, const char *path, int64_t *step, struct pl_err *err)
 		snprintf(name, sizeof(name), "optimizer.%u", i);
 		PL_TRY(take(&w, name, slab[i], n, err));
 	}
-	running = pl_net_state(d->net, &n);
-	if (n)
-		PL_TRY(take(&w, "state", running, n, err));
 	PL_TRY(dp_same(d, checksum(&w), "checkpoint", err));
 out:
 	pl_weights_fini(&w);

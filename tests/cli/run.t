@@ -126,6 +126,14 @@ status 0 "... imported, and evaluated" "$run" -q -n 2 --import=weights.st --eval
 awk '{ for (i = 1; i < NF; i++) if ($i == "out") held = $(i + 1); else if ($i == "accuracy") a = $(i + 1) }
 	END { print held, a }' out >evaluated
 check "... are as good" cmp trained evaluated
+printf '%s\n' 'input 16' 'dense 24' batchnorm relu 'dense 4' 'loss softmax-cross-entropy' >norm.model
+for n in 1 2; do
+	"$run" -q -n $n --set model=norm.model --export=norm.st --report=norm.json tiny.job >out
+	status 0 "running means, $n ranks" "$run" -q --set model=norm.model --import=norm.st --eval -O json tiny.job
+	grep accuracy norm.json >trained
+	check "... go with the weights" sh -c 'grep accuracy out | cmp - trained'
+done
+check "... as PyTorch calls them" grep -aq '"1.running_mean":{"dtype":"F32","shape":\[24\]' norm.st
 status 3 "weights of another model" "$run" --import=weights.st --set model=mlp:16-20-4 tiny.job
 status 3 "weights are no checkpoint" "$run" --resume=weights.st tiny.job
 
