@@ -124,8 +124,8 @@ static void check_gradients(const struct golden *g, struct pl_net *net, const ch
 		const float *got = pl_net_grads(net) + t[i].offset;
 		double d = distance(got, want, t[i].n);
 
-		if (!(d <= worst)) {
-			worst = d;
+		if (worse(worst, d) != worst) {
+			worst = worse(worst, d);
 			which = t[i].name;
 		}
 		for (size_t j = 0; want && j < want->n; j++) {
@@ -157,8 +157,7 @@ static void check_steps(const struct golden *g, struct pl_net *net, const struct
 			rc = pl_net_backward(net, 1, false, &err);
 		if (rc >= 0)
 			pl_optim_step(opt, step, 0, SIZE_MAX, (double)NAN);
-		if (!(fabs(loss - want[step]) <= worst * want[step]))
-			worst = fabs(loss - want[step]) / want[step];
+		worst = worse(worst, fabs(loss - want[step]) / want[step]);
 	}
 	ok(rc >= 0 && worst <= LOSS_BOUND, "%s: ten losses within %.1e %s", what, worst, err.msg);
 	rc = rc < 0 ? rc : pl_net_forward(net, io, 0, true, &loss, NULL, &err);
@@ -176,7 +175,7 @@ static void check_state(const struct golden *g, struct pl_net *net, const char *
 	double worst = 0;
 
 	for (uint32_t i = 0; i < n; i++)
-		worst = fmax(worst, distance(p + t[i].offset, find(g, "s:", t[i].name), t[i].n));
+		worst = worse(worst, distance(p + t[i].offset, find(g, "s:", t[i].name), t[i].n));
 	if (n)
 		ok(worst <= 1e-4, "%s: running means within %.1e", what, worst);
 }
