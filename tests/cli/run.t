@@ -99,13 +99,14 @@ state() {
 }
 for set in 'optimizer sgd momentum=0.9 nesterov clip=0.5' 'optimizer adamw lr=0.01 clip=1'; do
 	for n in 1 3; do
-		state $n "$set" --set steps=6 --checkpoint=whole.st --report=whole.json
+		same=
+		state "$n" "$set" --set steps=6 --checkpoint=whole.st --report=whole.json
 		for k in 1 2 3 4 5; do
-			state $n "$set" --set steps=$k --checkpoint=half.st &&
-				state $n "$set" --set steps=6 --resume=half.st --checkpoint=again.st --report=again.json &&
-				cmp whole.st again.st && grep eval_loss whole.json >a && grep eval_loss again.json | cmp - a || break
-		done >diff 2>&1
-		check "${set%% clip*}, $n ranks: resumed at any step to the same bits" test $k = 5 -a ! -s diff
+			state "$n" "$set" --set steps=$k --checkpoint=half.st || break
+			state "$n" "$set" --set steps=6 --resume=half.st --checkpoint=again.st --report=again.json || break
+			cmp whole.st again.st && grep eval_loss whole.json >a && grep eval_loss again.json | cmp - a && same=$same$k
+		done
+		check "${set%% clip*}, $n ranks: resumed at any step to the same bits" [ "$same" = 12345 ]
 	done
 done
 "$run" -q --set 'optimizer adam' --checkpoint=half.st tiny.job >out
