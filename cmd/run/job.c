@@ -1,6 +1,4 @@
 /* What to do: the job with what the options change of it, its plan, its model and its data. */
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -8,88 +6,19 @@
 
 /* ---- options that change the job ------------------------------------------------------------- */
 
-/* "key=value,key=value": calls set() for each. */
-static int each_pair(const char *spec, const char *option,
-		     int (*set)(void *arg, const char *key, const char *value, struct pl_err *err),
-		     void *arg, struct pl_err *err)
+/* An option that is short for a statement: "link rate=1Gbit,latency=200us". */
+static int set_as(struct pl_job *j, const char *key, const char *value, struct pl_err *err)
 {
-	for (const char *s = spec; *s;) {
-		size_t n = strcspn(s, ",");
-		char pair[128], *eq;
-		int rc;
-
-		snprintf(pair, sizeof(pair), "%.*s", (int)pl_min_size(n, sizeof(pair) - 1), s);
-		eq = strchr(pair, '=');
-		if (!eq)
-			return pl_fail(err, PL_EUSAGE, "--%s: \"%s\" is no KEY=VALUE", option,
-				       pair);
-		*eq = '\0';
-		rc = set(arg, pair, eq + 1, err);
-		if (rc < 0)
-			return rc;
-		s += n + (s[n] == ',');
-	}
-	return 0;
-}
-
-static int set_link(void *arg, const char *key, const char *value, struct pl_err *err)
-{
-	struct pl_job_link *l = arg;
-	int64_t rank;
+	struct pl_buf b = { 0 };
 	int rc;
 
-	if (!strcmp(key, "rate"))
-		return pl_job_rate(value, &l->bytes_per_ns, err);
-	if (!strcmp(key, "latency"))
-		return pl_job_time(value, &l->latency_ns, err);
-	if (strcmp(key, "from") && strcmp(key, "to"))
-		return pl_fail(err, PL_EUSAGE,
-			       "--link: no \"%s\"; these are: rate, latency, from, to", key);
-	rc = pl_parse_int(value, &rank, err);
+	PL_TRY(pl_buf_printf(&b, err, "%s %s", key, value));
+	PL_TRY(pl_put_u8(&b, 0, err));
+	rc = pl_job_set(j, (const char *)b.p, err);
 	if (rc < 0)
-		return rc;
-	if (rank < 0 || rank > 1 << 20)
-		return pl_fail(err, PL_EUSAGE, "--link: %s=%s is no rank", key, value);
-	*(key[0] == 'f' ? &l->from : &l->to) = (int)rank;
-	return 0;
-}
-
-static int add_link(struct pl_job *j, const char *spec, struct pl_err *err)
-{
-	struct pl_job_link l = { .from = -1, .to = -1 };
-	int rc = each_pair(spec, "link", set_link, &l, err);
-
-	if (rc == 0)
-		rc = pl_grow(&j->link, &j->cap_links, j->n_links + 1, sizeof(*j->link), err);
-	if (rc == 0)
-		j->link[j->n_links++] = l;
-	return rc;
-}
-
-/* "3:20" or "*:x1.5" */
-static int add_pace(struct pl_job *j, const char *spec, struct pl_err *err)
-{
-	struct pl_job_pace p = { .rank = -1, .factor = 1 };
-	const char *colon = strchr(spec, ':');
-	char rank[24];
-	int64_t r = -1;
-	double v;
-	int rc;
-
-	if (!colon)
-		return pl_fail(err, PL_EUSAGE, "--pace: \"%s\" is neither RANK:MS nor RANK:xFACTOR",
-			       spec);
-	snprintf(rank, sizeof(rank), "%.*s", (int)pl_min_size((size_t)(colon - spec), 20), spec);
-	if (strcmp(rank, "*"))
-		PL_TRY(pl_parse_int(rank, &r, err));
-	PL_TRY(pl_parse_real(colon[1] == 'x' ? colon + 2 : colon + 1, &v, err));
-	if (r < -1 || r > 1 << 20 || !(v >= 0) || v > 1e6 || (colon[1] == 'x' && v < 1))
-		return pl_fail(err, PL_EUSAGE, "--pace: \"%s\" is out of range", spec);
-	p.rank = (int)r;
-	*(colon[1] == 'x' ? &p.factor : &p.ms) = v;
-	PL_TRY(pl_grow(&j->pace, &j->cap_paces, j->n_paces + 1, sizeof(*j->pace), err));
-	j->pace[j->n_paces++] = p;
+		pl_wrap(err, "--%s %s", key, value);
 out:
+	pl_buf_fini(&b);
 	return rc;
 }
 
@@ -98,7 +27,7 @@ int options_of_links(const struct config *c, struct pl_job *j, struct pl_err *er
 	int rc = 0;
 
 	for (size_t i = 0; rc == 0 && i < c->link.n; i++)
-		rc = add_link(j, c->link.v[i], err);
+		rc = set_as(j, "link", c->link.v[i], err);
 	return rc;
 }
 
@@ -115,14 +44,15 @@ static int apply_options(const struct config *c, struct pl_job *j, struct pl_err
 	}
 	PL_TRY(options_of_links(c, j, err));
 	for (size_t i = 0; i < c->pace.n; i++)
-		PL_TRY(add_pace(j, c->pace.v[i], err));
+		PL_TRY(set_as(j, "pace", c->pace.v[i], err));
+	if (c->transport)
+		PL_TRY(set_as(j, "transport", c->transport, err));
 	if (c->ranks)
 		j->ranks = c->ranks;
 	if (c->c.seed != INT64_MIN)
 		j->seed = c->c.seed;
-	if (c->c.threads != 1)
-		j->threads =
-			c->c.threads ? c->c.threads : pl_max_i64(1, sysconf(_SC_NPROCESSORS_ONLN));
+	if (c->threads >= 0)
+		j->threads = c->threads ? c->threads : pl_max_i64(1, sysconf(_SC_NPROCESSORS_ONLN));
 	if (c->checkpoint)
 		j->checkpoint = c->checkpoint;
 	if (c->resume)
@@ -185,9 +115,7 @@ int read_work(const struct config *c, const char *path, struct work *w, struct p
 	}
 	PL_TRY(read_model(w, path, err));
 	PL_TRY(pl_dataset_open(j->data, (uint64_t)j->seed, &w->data, err));
-	if (w->data.x && j->split > 0)
-		pl_dataset_normalise(&w->data,
-				     (size_t)((double)w->data.n * fmin(j->split, 1) + 0.5));
+	pl_dataset_normalise(&w->data, pl_dataset_train(&w->data, j->split));
 out:
 	return rc;
 }

@@ -188,8 +188,10 @@ static int line(struct pl_out *o, int panel, const struct curve *c, const struct
 		}
 		if (!n)
 			continue;
-		PL_TRY(pl_out_printf(o, err, "%s%.1f %.1f", any ? "L" : "M",
-				     place_x(x, panel, at / n), place_y(y, loss / n)));
+		/* h0: a line of one point is a dot */
+		PL_TRY(pl_out_printf(o, err, "%s%.1f %.1f%s", any ? "L" : "M",
+				     place_x(x, panel, at / n), place_y(y, loss / n),
+				     any ? "" : "h0"));
 		any = true;
 	}
 	PL_TRY(pl_out_printf(o, err, "\"/>\n"));
@@ -218,20 +220,33 @@ static int escaped(struct pl_out *o, const char *s, struct pl_err *err)
 	return rc;
 }
 
+/* As short as tells them apart. */
+static const char *label(const struct curve *c, int n, int k)
+{
+	const char *slash = strrchr(c[k].name, '/'), *name = slash ? slash + 1 : c[k].name;
+
+	for (int i = 0; i < n; i++) {
+		const char *other = strrchr(c[i].name, '/');
+
+		if (i != k && !strcmp(other ? other + 1 : c[i].name, name))
+			return c[k].name;
+	}
+	return name;
+}
+
 static int legend(struct pl_out *o, const struct curve *c, int n, struct pl_err *err)
 {
 	int rc = 0;
 
 	for (int k = 0; k < n; k++) {
-		const char *slash = strrchr(c[k].name, '/');
-		int y = TOP + 18 + 18 * k;
+		int y = TOP + 18 + 18 * k, right = LEFT + WIDTH - 36;
 
 		PL_TRY(pl_out_printf(o, err,
 				     "<path class=\"l\" stroke=\"%s\" d=\"M%d %dh24\"/><text "
-				     "x=\"%d\" y=\"%d\">",
-				     colors[(size_t)k % PL_LEN(colors)], LEFT + WIDTH - 180, y - 4,
-				     LEFT + WIDTH - 150, y));
-		PL_TRY(escaped(o, slash ? slash + 1 : c[k].name, err));
+				     "x=\"%d\" y=\"%d\" text-anchor=\"end\">",
+				     colors[(size_t)k % PL_LEN(colors)], right - 24, y - 4,
+				     right - 30, y));
+		PL_TRY(escaped(o, label(c, n, k), err));
 		PL_TRY(pl_out_printf(o, err, "</text>\n"));
 	}
 out:
@@ -242,14 +257,14 @@ static int draw(const struct curve *c, int n, struct pl_out *o, struct pl_err *e
 {
 	int rc;
 
-	PL_TRY(pl_out_printf(
-		o, err,
-		"<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" "
-		"font-family=\"sans-serif\" font-size=\"12\">\n"
-		"<style>.g{stroke:#ddd;fill:none}.l{fill:none;stroke-width:1.5}</style>\n"
-		"<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n"
-		"<text x=\"%d\" y=\"24\" font-weight=\"bold\">loss</text>\n",
-		2 * (WIDTH + LEFT), TOP + HEIGHT + BELOW, LEFT));
+	PL_TRY(pl_out_printf(o, err,
+			     "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" "
+			     "font-family=\"sans-serif\" font-size=\"12\">\n"
+			     "<style>.g{stroke:#ddd;fill:none}.l{fill:none;stroke-width:1.5;"
+			     "stroke-linecap:round}</style>\n"
+			     "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n"
+			     "<text x=\"%d\" y=\"24\" font-weight=\"bold\">loss</text>\n",
+			     2 * (WIDTH + LEFT), TOP + HEIGHT + BELOW, LEFT));
 	for (int panel = 0; panel < 2; panel++) {
 		struct scale x, y;
 

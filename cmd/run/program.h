@@ -19,6 +19,7 @@ struct config {
 	const char *transport, *meet, *bind, *bench;
 	struct pl_list set, link, pace, op;
 	bool eval;
+	int64_t threads; /* of a rank; 0: as many as cores, below: as the job says */
 	pl_ns timeout_ns;
 	int64_t min_size, max_size, iterations;
 	struct pl_launch launch; /* what the environment says */

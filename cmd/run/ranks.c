@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -61,21 +62,21 @@ static void pass_on(const struct child *v, int n, int sig)
 			kill(v[i].pid, sig);
 }
 
-/* Until all have ended. */
-static void wait_for(struct child *v, int n)
+/* Until all have ended. Signals come in while it sleeps and at no other time: none is missed. */
+static void wait_for(struct child *v, int n, const sigset_t *awake)
 {
 	int left = n, passed = 0;
 
 	while (left) {
 		int status;
-		pid_t pid = waitpid(-1, &status, 0);
+		pid_t pid = waitpid(-1, &status, WNOHANG);
 
 		if (stopped && stopped != passed)
 			pass_on(v, n, passed = stopped);
-		if (pid < 0 && errno == EINTR)
-			continue;
-		if (pid < 0)
+		if (pid < 0 && errno != EINTR)
 			return;
+		if (pid == 0)
+			sigsuspend(awake);
 		for (int i = 0; i < n; i++) {
 			if (v[i].pid != pid || v[i].done)
 				continue;
@@ -84,6 +85,37 @@ static void wait_for(struct child *v, int n)
 			left--;
 		}
 	}
+}
+
+static void on_child(int sig)
+{
+	(void)sig; /* only to wake up */
+}
+
+/* Blocks what wait_for() sleeps for. */
+static void hold_signals(sigset_t *before, sigset_t *awake)
+{
+	static const struct sigaction act = { .sa_handler = on_child };
+	sigset_t held;
+
+	sigemptyset(&held);
+	sigaddset(&held, SIGINT);
+	sigaddset(&held, SIGTERM);
+	sigaddset(&held, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &held, before);
+	*awake = *before;
+	sigdelset(awake, SIGCHLD);
+	sigaction(SIGCHLD, &act, NULL);
+}
+
+/* In a new rank: it ends when the process that would wait for it is killed. */
+static void become_child(pid_t parent, const sigset_t *before)
+{
+	signal(SIGCHLD, SIG_DFL);
+	sigprocmask(SIG_SETMASK, before, NULL);
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	if (getppid() != parent)
+		raise(SIGTERM);
 }
 
 /* What became of the ranks, as this process's own result. They have said themselves what failed. */
@@ -138,6 +170,8 @@ static int fork_ranks(const struct config *c, int n, work_of_rank *work, void *a
 	const char *tmp = getenv("TMPDIR");
 	struct place p = { .size = n, .local_size = n };
 	char folder[200];
+	pid_t parent = getpid();
+	sigset_t before, awake;
 	struct child *v;
 	int rc = pl_alloc(&v, (size_t)n, sizeof(*v), err), started = 0;
 
@@ -159,6 +193,7 @@ static int fork_ranks(const struct config *c, int n, work_of_rank *work, void *a
 		snprintf(p.meet, sizeof(p.meet), "dir:%s", folder);
 	}
 	fflush(NULL);
+	hold_signals(&before, &awake);
 	for (; started < n; started++) {
 		pid_t pid = fork();
 
@@ -168,13 +203,15 @@ static int fork_ranks(const struct config *c, int n, work_of_rank *work, void *a
 			break;
 		}
 		if (!pid) {
+			become_child(parent, &before);
 			pl_free(v);
 			p.rank = p.local_rank = started;
 			return as_rank(c, work, arg, &p, err);
 		}
 		v[started].pid = pid;
 	}
-	wait_for(v, started);
+	wait_for(v, started, &awake);
+	sigprocmask(SIG_SETMASK, &before, NULL);
 	if (rc == 0)
 		rc = judge(v, n, err);
 out:

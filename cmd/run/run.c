@@ -52,7 +52,8 @@ static const struct pl_opt options[] = {
 	  AT(to), "text|json|csv|svg" },
 	PL_OPTS_OUTPUT,
 	PL_OPTS_STREAM,
-	PL_OPTS_THREADS,
+	{ '@', "threads", "N", "threads of each rank (default 1, or as the job says; 0 = cores)",
+	  PL_OPT_INT, AT(threads), NULL },
 	PL_OPTS_COMMON,
 };
 
@@ -60,7 +61,7 @@ static void defaults(void *config)
 {
 	struct config *c = config;
 
-	c->c.seed = INT64_MIN; /* that of the job */
+	c->c.seed = c->ranks = c->threads = c->timeout_ns = INT64_MIN; /* those of the job */
 	c->min_size = 4096;
 	c->max_size = 64 << 20;
 	c->iterations = 20;
@@ -127,14 +128,51 @@ static int bench(struct config *c, int argc, struct pl_err *err)
 	return rc < 0 ? rc : become_ranks(c, BENCH_RANKS, bench_comm, c, err);
 }
 
+/* Options whose values nobody else judges; afterwards 0 ranks, no time: not given. */
+static int check_options(struct config *c, struct pl_err *err)
+{
+	if (c->ranks != INT64_MIN && (c->ranks < 1 || c->ranks > RANKS_MAX))
+		return pl_fail(err, PL_EUSAGE, "-n: from 1 to %d ranks", RANKS_MAX);
+	if (c->threads != INT64_MIN && (c->threads < 0 || c->threads > 1024))
+		return pl_fail(err, PL_EUSAGE, "--threads: %lld is not between 0 and 1024",
+			       (long long)c->threads);
+	if (c->timeout_ns != INT64_MIN &&
+	    (c->timeout_ns < 1000000 || c->timeout_ns > 3600000000000))
+		return pl_fail(err, PL_EUSAGE, "--timeout: from 1ms to 1h");
+	if (c->resume && c->import_from)
+		return pl_fail(err, PL_EUSAGE,
+			       "--resume has the weights of its checkpoint, --import has others; "
+			       "leave one");
+	c->ranks = pl_max_i64(c->ranks, 0);
+	c->timeout_ns = pl_max_i64(c->timeout_ns, 0);
+	return 0;
+}
+
+static int check_work(const struct config *c, const struct work *w, struct pl_err *err)
+{
+	if (w->job.ranks > RANKS_MAX)
+		return pl_fail(err, PL_ELIMIT, "%lld ranks; there are at most %d",
+			       (long long)w->job.ranks, RANKS_MAX);
+	if (!c->eval)
+		return 0;
+	if (w->job.split >= 1)
+		return pl_fail(
+			err, PL_EDATA,
+			"--eval, but nothing is held out; write: split 0.9, or --set split=0.9");
+	if (!w->job.resume && !c->import_from)
+		pl_say(&c->c.log, PL_LOG_WARN,
+		       "--eval without --resume or --import: these weights were never trained");
+	return 0;
+}
+
 static int run(void *config, int argc, char **argv, struct pl_err *err)
 {
 	struct config *c = config;
 	struct work w = { 0 };
-	int rc;
+	int rc = check_options(c, err);
 
-	if (c->ranks < 0 || c->ranks > RANKS_MAX)
-		return pl_fail(err, PL_EUSAGE, "-n: from 1 to %d ranks", RANKS_MAX);
+	if (rc < 0)
+		return rc;
 	if (c->to == AS_SVG)
 		return plot(c, argc, argv, err);
 	rc = find_launcher(c, err);
@@ -147,6 +185,7 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 	if (argc > 1)
 		return pl_fail(err, PL_EUSAGE, "one job at a time");
 	PL_TRY(read_work(c, argc ? argv[0] : "-", &w, err));
+	PL_TRY(check_work(c, &w, err));
 	if (!c->meet)
 		c->meet = w.job.meet;
 	if (!c->timeout_ns)

@@ -244,7 +244,7 @@ static int open_log(struct training *t, struct pl_err *err)
 {
 	if (!t->c->log || t->p->rank)
 		return 0;
-	t->log = fopen(t->c->log, "w");
+	t->log = strcmp(t->c->log, "-") ? fopen(t->c->log, "w") : fdopen(dup(STDOUT_FILENO), "w");
 	if (!t->log)
 		return pl_fail_sys(err, "%s: opening", t->c->log);
 	setvbuf(t->log, NULL, _IOLBF, 0); /* for tail -f */
@@ -264,17 +264,44 @@ static int close_log(struct training *t, struct pl_err *err)
 	return bad ? pl_fail_sys(err, "%s: writing", t->c->log) : 0;
 }
 
+/* Of a text an epoch takes as many tokens as it has. */
 static int64_t count_steps(const struct training *t)
 {
 	const struct pl_job *j = t->j;
-	double split = j->split > 0 && j->split <= 1 ? j->split : 1;
-	int64_t samples = (int64_t)((double)t->w->data.n * split + 0.5);
+	const struct pl_model *m = &t->w->model;
+	double each = t->w->data.token && m->layer[0].n_num ? fmax(1, m->layer[0].num[0]) : 1;
 
 	if (j->steps > 0)
 		return j->steps;
-	if (j->epochs > 0)
-		return pl_max_i64(1, j->epochs * samples / (j->batch * t->p->size));
-	return INT64_MAX / 2; /* until the target is reached */
+	if (j->epochs <= 0)
+		return INT64_MAX / 2; /* until the target is reached */
+	return (int64_t)fmin(
+		fmax(1, (double)pl_dataset_train(&t->w->data, j->split) * (double)j->epochs /
+				(each * (double)(j->batch * t->p->size))),
+		0x1p62);
+}
+
+/* What is written at the end should not fail there, after hours. */
+static int check_folder(const char *path, struct pl_err *err)
+{
+	const char *slash = path ? strrchr(path, '/') : NULL;
+	char folder[1024];
+
+	if (!path || !strcmp(path, "-"))
+		return 0;
+	snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path + 1) : 1,
+		 slash ? path : ".");
+	return access(folder, W_OK) ? pl_fail_sys(err, "%s: cannot write there", path) : 0;
+}
+
+static int check_outputs(const struct training *t, struct pl_err *err)
+{
+	const char *path[] = { t->j->checkpoint, t->c->export_to, t->c->report, t->c->c.output };
+	int rc = 0;
+
+	for (size_t i = 0; i < PL_LEN(path) && rc == 0 && !t->p->rank; i++)
+		rc = check_folder(path[i], err);
+	return rc;
 }
 
 static int prepare(struct training *t, struct pl_err *err)
@@ -288,6 +315,7 @@ static int prepare(struct training *t, struct pl_err *err)
 
 	PL_TRY(open_trace(t, err));
 	PL_TRY(meet_others(t->c, t->p, t->j, t->tracer, &t->world, err));
+	PL_TRY(check_outputs(t, err));
 	PL_TRY(open_log(t, err));
 	o.world = t->world;
 	o.tracer = t->tracer;

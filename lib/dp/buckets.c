@@ -66,6 +66,20 @@ static bool numbered(const char *name, const char *what, uint32_t *k)
 	return (*end == '\0' || *end == ' ') && v < UINT32_MAX;
 }
 
+/* "grad 3 512x784": is that the shape of the tensor? Without a shape it is. */
+static bool shape_fits(const struct pl_net_tensor *t, const char *name)
+{
+	const char *s = strchr(name + 5, ' ');
+	char *end;
+
+	if (!s)
+		return true;
+	for (int i = 0; i < t->n_dims; i++, s = end)
+		if (strtoll(s + 1, &end, 10) != t->dim[i] || *end != (i + 1 < t->n_dims ? 'x' : 0))
+			return false;
+	return true;
+}
+
 /* The tensors that a name of the plan stands for: calls set(arg, tensor). Returns how many. */
 static uint32_t resolve(const struct maker *m, const char *name,
 			void (*set)(void *arg, uint32_t tensor), void *arg)
@@ -79,7 +93,9 @@ static uint32_t resolve(const struct maker *m, const char *name,
 			set(arg, i);
 			return 1;
 		}
-	if (numbered(name, "grad ", &k) && k < m->n) {
+	if (numbered(name, "grad ", &k)) {
+		if (k >= m->n || !shape_fits(&m->t[m->n - 1 - k], name))
+			return 0;
 		set(arg, m->n - 1 - k);
 		return 1;
 	}

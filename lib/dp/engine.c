@@ -104,14 +104,14 @@ static void gather_bucket(struct dp *d, const struct pl_dp_bucket *b, float *to,
 	}
 }
 
-static void record_issue(struct dp *d, pl_ns begin, uint64_t tag)
+static void record_issue(struct dp *d, pl_id what, pl_ns begin, uint64_t tag)
 {
 	struct pl_tracer *t = d->o.tracer;
 	struct pl_rec_event e;
 
 	if (!t)
 		return;
-	e = pl_rec_event(t->main, PL_K_HOST_OP, t->issue, begin, pl_now_ns());
+	e = pl_rec_event(t->main, PL_K_HOST_OP, what, begin, pl_now_ns());
 	e.step = (int32_t)d->step;
 	e.corr = (int64_t)tag;
 	e.coll = t->coll[PL_OP_ALLREDUCE];
@@ -136,7 +136,7 @@ static int issue(struct dp *d, uint32_t k)
 	if (!b->whole)
 		gather_bucket(d, b, at, false);
 	rc = pl_world_begin(d->o.world, &a, &d->work[k], &d->err);
-	record_issue(d, begin, tag);
+	record_issue(d, d->o.tracer ? d->o.tracer->issue : PL_NONE, begin, tag);
 	return rc;
 }
 
@@ -300,7 +300,7 @@ int dp_sum(void *state, double *v, size_t n, struct pl_err *err)
 		}
 		a.src = a.dst = d->sum;
 		a.tag = tag_of(d->step, TAG_BUCKETS - 1 - d->sums++ % TAG_SUMS);
-		record_issue(d, pl_now_ns(), a.tag);
+		record_issue(d, d->o.tracer ? d->o.tracer->sum : PL_NONE, pl_now_ns(), a.tag);
 		begin = pl_now_ns();
 		PL_TRY(pl_world_do(d->o.world, &a, err));
 		record(d, PL_K_WAIT, d->o.tracer ? d->o.tracer->wait : PL_NONE, begin,
@@ -565,6 +565,7 @@ static int dp_prepare(const struct pl_engine_opts *o, void **state, struct pl_er
 	d->o = *o;
 	d->rank = o->world ? pl_world_rank(o->world) : 0;
 	d->ranks = o->world ? pl_world_size(o->world) : 1;
+	PL_TRY(dp_same_job(d, err));
 	k = microbatches(d);
 	if (o->job->batch % k) {
 		rc = pl_fail(err, PL_EDATA,

@@ -11,7 +11,26 @@ static size_t places(const struct feed *f, size_t n)
 	return !f->tokens ? n : n > f->each ? n - f->each : 0;
 }
 
-/* Can the network take these data? */
+static int text_fits(const struct pl_dataset *d, const struct pl_net_shape *s, size_t each,
+		     struct pl_err *err)
+{
+	if (d->vocab > s->vocab)
+		return pl_fail(err, PL_EDATA, "the model knows %d tokens, the data have %d",
+			       s->vocab, d->vocab);
+	if (d->vocab > s->classes)
+		return pl_fail(err, PL_EDATA,
+			       "the model tells %d tokens apart, the data have %d; its last layer "
+			       "should have one output for each",
+			       s->classes, d->vocab);
+	if ((size_t)s->rows != each)
+		return pl_fail(err, PL_EDATA,
+			       "the model predicts a token at %d places, a text has one behind "
+			       "each of the %zu that it takes",
+			       s->rows, each);
+	return 0;
+}
+
+/* Can the network take these data? Batches are made and read by their sizes from here on. */
 static int fits(const struct pl_dataset *d, const struct pl_net_shape *s, size_t each,
 		struct pl_err *err)
 {
@@ -21,10 +40,7 @@ static int fits(const struct pl_dataset *d, const struct pl_net_shape *s, size_t
 		return pl_fail(err, PL_EDATA, "the model takes %s, the data are %s",
 			       s->vocab ? "tokens" : "numbers", d->token ? "tokens" : "numbers");
 	if (d->token)
-		return d->vocab <= s->vocab ? 0
-					    : pl_fail(err, PL_EDATA,
-						      "the model knows %d tokens, the data have %d",
-						      s->vocab, d->vocab);
+		return text_fits(d, s, each, err);
 	for (int i = 0; i < d->n_dims; i++)
 		have *= (size_t)d->dim[i];
 	if (have != each)
@@ -38,6 +54,11 @@ static int fits(const struct pl_dataset *d, const struct pl_net_shape *s, size_t
 			       s->classes ? s->classes : s->targets,
 			       s->classes ? "classes" : "targets", d->y ? d->classes : 0,
 			       d->target ? d->n_targets : 0);
+	if (s->classes && s->rows != 1)
+		return pl_fail(err, PL_EDATA,
+			       "the model gives a class at each of %d places of a sample, the data "
+			       "have one for all of it; flatten before the last layer",
+			       s->rows);
 	return 0;
 }
 
@@ -45,7 +66,6 @@ int feed_init(struct feed *f, const struct pl_engine_opts *o, struct pl_net *net
 	      struct pl_err *err)
 {
 	const struct pl_dataset *d = o->data;
-	double split = o->job->split > 0 && o->job->split <= 1 ? o->job->split : 1;
 	struct pl_net_shape shape;
 	size_t b = (size_t)batch, y = b;
 	int rc;
@@ -61,12 +81,12 @@ int feed_init(struct feed *f, const struct pl_engine_opts *o, struct pl_net *net
 	for (int i = 0; i < shape.n_dims; i++)
 		f->each *= (size_t)shape.dim[i];
 	PL_TRY(fits(d, &shape, f->each, err));
-	f->train = places(f, (size_t)((double)d->n * split + 0.5));
+	f->train = places(f, pl_dataset_train(d, o->job->split));
 	if (f->train < b * (size_t)f->ranks)
-		return pl_fail(
-			err, PL_EDATA,
-			"%zu samples to train on are less than a step takes (%d ranks, %d each)",
-			f->train, f->ranks, batch);
+		return pl_fail(err, PL_EDATA,
+			       "a step takes %zu samples (batch %d times ranks %d), there are %zu "
+			       "to train on; a smaller batch may do",
+			       b * (size_t)f->ranks, batch, f->ranks, f->train);
 	PL_TRY(pl_alloc(&f->index, b, sizeof(*f->index), err));
 	if (f->tokens) {
 		y *= f->each;
@@ -97,23 +117,30 @@ static void gather(struct feed *f, int n)
 	pl_dataset_batch(f->d, f->index, n, (int)f->each, f->x, f->ids, f->y, f->target);
 }
 
+/* The first sample that is held out. */
+static size_t held_out(const struct feed *f)
+{
+	return f->tokens ? f->train + f->each : f->train;
+}
+
 void feed_step(struct feed *f, int64_t step)
 {
-	pl_dataset_draw(f->d, 0, f->train, f->seed, step, f->rank, f->ranks, f->batch,
+	pl_dataset_draw(f->d, 0, held_out(f), f->seed, step, f->rank, f->ranks, f->batch,
 			f->tokens ? (int)f->each : 0, f->index);
 	gather(f, f->batch);
 }
 
+/* Of a text pieces that follow one another, and the token behind each. */
 size_t feed_held_out(const struct feed *f)
 {
-	size_t from = f->tokens ? f->train + f->each : f->train;
+	size_t n = f->d->n - held_out(f);
 
-	return f->tokens ? places(f, f->d->n - from) / f->each : f->d->n - from;
+	return f->tokens && n ? (n - 1) / f->each : n;
 }
 
 void feed_eval(struct feed *f, size_t first, int n)
 {
-	size_t from = f->tokens ? f->train + f->each : f->train;
+	size_t from = held_out(f);
 
 	for (size_t i = 0; i < (size_t)n; i++)
 		f->index[i] = from + (first + i) * (f->tokens ? f->each : 1);

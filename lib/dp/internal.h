@@ -15,7 +15,7 @@ struct pl_tracer {
 	pl_ns *sent; /* when the last send of a peer and channel was over; 0: none yet */
 	size_t n_sent, cap_sent;
 	pl_id group, coll[PL_OP_COUNT_], step, batch, optimizer, wait, loss, ready, pace, issue,
-		bf16;
+		sum, bf16;
 	/* by bucket and by layer; set before the first step */
 	pl_id *bucket, *forward, *again, *backward, *dims;
 	uint32_t n_buckets, n_layers, n_tensors;
@@ -115,6 +115,12 @@ int dp_import(void *state, const char *path, struct pl_err *err) PL_MUST;
  * multiplies bfloat16. PL_EDATA: a precision or an operation that is not there. */
 int precision_of(const struct pl_engine_opts *o, const struct pl_net_layer *layer, uint32_t n,
 		 const struct pl_log *log, bool *half, struct pl_err *err) PL_MUST;
+
+/* ---- same.c -------------------------------------------------------------------------------- */
+/* PL_EDATA unless all ranks call it with one number; `what` it is of. No world: nothing. */
+int dp_same(struct dp *d, uint64_t h, const char *what, struct pl_err *err) PL_MUST;
+/* The same for what the ranks are to do: job, model, plan, data. */
+int dp_same_job(struct dp *d, struct pl_err *err) PL_MUST;
 
 /* ---- optim.c ------------------------------------------------------------------------------- */
 /* The optimiser and schedule of a job that was checked, of so many steps. */

@@ -2,12 +2,12 @@
  * What a job can begin again from: weights, state of the optimiser and of the network, and the
  * number of the next step, as a safetensors file.
  *
- * A checkpoint is the file of weights by name that other frameworks read, and beside them the slabs
- * of the optimiser ("optimizer.0" ...) and the network's running means ("state"). Its metadata say
- * which step comes next, of which seed and layout it is, and a number over all bytes, so that
- * damage is found. Everything else that a step depends on (its samples, dropout) follows from the
- * seed and the number of the step. All ranks are equal, so rank 0 writes, and each reads; running
- * means are those of rank 0 from then on.
+ * A checkpoint is the file of weights and running means by name that other frameworks read, and
+ * beside them the slabs of the optimiser ("optimizer.0" ...). Its metadata say which step comes
+ * next, of which seed and optimizer it is, and a number over all bytes, so that damage is found.
+ * Everything else that a step depends on (its samples, dropout) follows from the seed and the
+ * number of the step. All ranks are equal, so rank 0 writes, and each reads; running means are
+ * those of rank 0 from then on.
  */
 #include <limits.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 #include "dp/internal.h"
 
 static const char key_step[] = "paceline.step", key_seed[] = "paceline.seed",
-		  key_sum[] = "paceline.checksum";
+		  key_sum[] = "paceline.checksum", key_optimizer[] = "paceline.optimizer";
 
 /* (rows, cols) to (cols, rows) */
 static void transpose(const float *from, float *to, size_t rows, size_t cols)
@@ -26,18 +26,33 @@ static void transpose(const float *from, float *to, size_t rows, size_t cols)
 			to[c * rows + r] = from[r * cols + c];
 }
 
+static uint64_t hash_of_pair(const char *name, const void *data, size_t bytes)
+{
+	uint64_t part[2] = { pl_hash(name, strlen(name)), pl_hash(data, bytes) };
+
+	return pl_hash(part, sizeof(part));
+}
+
 /* Of all names and bytes, in any order: a file may have another than we wrote. */
 static uint64_t checksum(const struct pl_weights *w)
 {
 	uint64_t h = 0;
 
-	for (size_t i = 0; i < w->n; i++) {
-		uint64_t part[2] = { pl_hash(w->w[i].name, strlen(w->w[i].name)),
-				     pl_hash(w->w[i].data, w->w[i].bytes) };
-
-		h += pl_hash(part, sizeof(part));
-	}
+	for (size_t i = 0; i < w->n; i++)
+		h += hash_of_pair(w->w[i].name, w->w[i].data, w->w[i].bytes);
+	for (size_t i = 0; i + 1 < w->n_meta; i += 2)
+		if (strcmp(w->meta[i], key_sum))
+			h += hash_of_pair(w->meta[i], w->meta[i + 1], strlen(w->meta[i + 1]));
 	return h;
+}
+
+/* What its slabs mean. */
+static const char *optimizer_of(const struct dp *d)
+{
+	static const char *const names[] = { "sgd", "adam", "adamw" };
+
+	return d->oo.kind == PL_OPTIM_SGD && d->oo.momentum != 0 ? "sgd with momentum"
+								 : names[d->oo.kind];
 }
 
 /* ---- writing ------------------------------------------------------------------------------- */
@@ -79,9 +94,10 @@ static void free_turned(struct dp *d, float **turned)
 static int collect(struct dp *d, bool all, struct pl_weights *w, float ***turned,
 		   struct pl_err *err)
 {
-	float *slab[2] = { NULL, NULL }, *state;
+	float *slab[2] = { NULL, NULL };
 	size_t n;
-	uint32_t slabs;
+	uint32_t slabs, n_running;
+	const struct pl_net_tensor *running = pl_net_state_tensors(d->net, &n_running);
 	int rc = pl_alloc(turned, (size_t)d->n_tensors + 1, sizeof(**turned), err);
 
 	if (rc < 0)
@@ -96,9 +112,9 @@ static int collect(struct dp *d, bool all, struct pl_weights *w, float ***turned
 		snprintf(name, sizeof(name), "optimizer.%u", i);
 		PL_TRY(add_slab(w, name, slab[i], n, err));
 	}
-	state = all ? pl_net_state(d->net, &n) : NULL;
-	if (state && n)
-		PL_TRY(add_slab(w, "state", state, n, err));
+	for (uint32_t i = 0; i < n_running; i++)
+		PL_TRY(pl_weights_add(w, running[i].name, running[i].n_dims, running[i].dim,
+				      pl_net_state(d->net, &n) + running[i].offset, err));
 out:
 	return rc;
 }
@@ -137,6 +153,7 @@ int dp_save(void *state, const char *path, int64_t step, struct pl_err *err)
 	PL_TRY(pl_weights_add_meta(&w, key_step, text, err));
 	snprintf(text, sizeof(text), "%lld", (long long)d->o.job->seed);
 	PL_TRY(pl_weights_add_meta(&w, key_seed, text, err));
+	PL_TRY(pl_weights_add_meta(&w, key_optimizer, optimizer_of(d), err));
 	snprintf(text, sizeof(text), "%016llx", (unsigned long long)checksum(&w));
 	PL_TRY(pl_weights_add_meta(&w, key_sum, text, err));
 	PL_TRY(write_file(&w, path, err));
@@ -177,7 +194,7 @@ static int read_file(const char *path, struct pl_weights *w, struct pl_err *err)
 
 	if (!in)
 		return err->code;
-	rc = pl_weights_read(in, path, w, err);
+	rc = pl_weights_read(in, pl_in_name(in), w, err);
 	pl_in_close(in);
 	return rc;
 }
@@ -199,10 +216,18 @@ static int take(const struct pl_weights *w, const char *name, float *to, size_t 
 	return pl_weights_f32(x, to, n, err);
 }
 
+/* Parameters and running means. */
 static int take_params(struct dp *d, const struct pl_weights *w, struct pl_err *err)
 {
+	uint32_t n_running;
+	const struct pl_net_tensor *running = pl_net_state_tensors(d->net, &n_running);
 	float *turned = NULL;
+	size_t n;
 	int rc = 0;
+
+	for (uint32_t i = 0; i < n_running; i++)
+		PL_TRY(take(w, running[i].name, pl_net_state(d->net, &n) + running[i].offset,
+			    running[i].n, err));
 
 	for (uint32_t i = 0; i < d->n_tensors; i++) {
 		const struct pl_net_tensor *t = &d->tensor[i];
@@ -230,10 +255,11 @@ int dp_import(void *state, const char *path, struct pl_err *err)
 
 	PL_TRY(read_file(path, &w, err));
 	PL_TRY(take_params(d, &w, err));
+	PL_TRY(dp_same(d, pl_hash(d->params, d->n_params * sizeof(float)), "weights", err));
 out:
 	pl_weights_fini(&w);
 	if (rc < 0)
-		pl_wrap(err, "%s", path);
+		pl_wrap(err, "weights %s", path);
 	return rc;
 }
 
@@ -241,10 +267,11 @@ out:
 static int check(const struct dp *d, const struct pl_weights *w, int64_t *step, struct pl_err *err)
 {
 	const char *text = pl_weights_meta(w, key_step), *seed = pl_weights_meta(w, key_seed),
-		   *sum = pl_weights_meta(w, key_sum);
+		   *sum = pl_weights_meta(w, key_sum),
+		   *optimizer = pl_weights_meta(w, key_optimizer);
 	char *end;
 
-	if (!text || !seed || !sum)
+	if (!text || !seed || !sum || !optimizer)
 		return pl_fail(err, PL_EDATA,
 			       "weights, but no checkpoint; to begin from them: --import");
 	*step = strtoll(text, &end, 10);
@@ -257,6 +284,12 @@ static int check(const struct dp *d, const struct pl_weights *w, int64_t *step, 
 			err, PL_EDATA,
 			"of a job with seed %.30s, this one has %lld; it would not continue it",
 			seed, (long long)d->o.job->seed);
+	if (strcmp(optimizer, optimizer_of(d)))
+		return pl_fail(
+			err, PL_EDATA,
+			"its optimizer was %.30s, that of this job is %s; to begin anew from "
+			"its weights: --import",
+			optimizer, optimizer_of(d));
 	return 0;
 }
 
@@ -264,7 +297,7 @@ int dp_load(void *state, const char *path, int64_t *step, struct pl_err *err)
 {
 	struct dp *d = state;
 	struct pl_weights w = { 0 };
-	float *slab[2] = { NULL, NULL }, *running;
+	float *slab[2] = { NULL, NULL };
 	uint32_t slabs;
 	size_t n;
 	int rc;
@@ -279,9 +312,7 @@ int dp_load(void *state, const char *path, int64_t *step, struct pl_err *err)
 		snprintf(name, sizeof(name), "optimizer.%u", i);
 		PL_TRY(take(&w, name, slab[i], n, err));
 	}
-	running = pl_net_state(d->net, &n);
-	if (n)
-		PL_TRY(take(&w, "state", running, n, err));
+	PL_TRY(dp_same(d, checksum(&w), "checkpoint", err));
 out:
 	pl_weights_fini(&w);
 	if (rc < 0)

@@ -48,6 +48,7 @@ int pl_tracer_new(struct pl_recorder *rec, struct pl_tracer **out, struct pl_err
 	PL_TRY(name(t, &t->ready, err, "paceline::gradient"));
 	PL_TRY(name(t, &t->pace, err, "pace"));
 	PL_TRY(name(t, &t->issue, err, "issue allreduce"));
+	PL_TRY(name(t, &t->sum, err, "issue sum"));
 	PL_TRY(name(t, &t->bf16, err, "bf16"));
 out:
 	if (rc < 0)

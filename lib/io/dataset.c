@@ -252,8 +252,7 @@ size_t pl_dataset_train(const struct pl_dataset *d, double split)
 /* Values at, at + step ... of each sample, `run` of them in a row; sums in double, one order. */
 static void scale(struct pl_dataset *d, size_t train, size_t at, size_t run)
 {
-	double n = (double)train * (double)run, sum = 0, squares = 0, mean, deviation;
-	float m, s;
+	double n = (double)train * (double)run, sum = 0, squares = 0, mean, deviation, by;
 
 	for (size_t i = 0; i < train; i++)
 		for (size_t k = 0; k < run; k++)
@@ -266,14 +265,13 @@ static void scale(struct pl_dataset *d, size_t train, size_t at, size_t run)
 			squares += v * v;
 		}
 	deviation = sqrt(squares / n);
-	m = (float)mean;
 	/* what is left of values that are all alike is rounding */
-	s = deviation > 1e-7 * fabs(mean) ? (float)(1 / deviation) : 0;
+	by = deviation > 1e-7 * fabs(mean) ? 1 / deviation : 0;
 	for (size_t i = 0; i < d->n; i++)
 		for (size_t k = 0; k < run; k++) {
 			float *v = &d->x[i * d->size + at + k];
 
-			*v = (*v - m) * s;
+			*v = (float)((*v - mean) * by);
 		}
 }
 

@@ -188,6 +188,12 @@ static int on_row(void *arg, const struct pl_csv_row *row, struct pl_err *err)
 {
 	struct reader *r = arg;
 
+	for (size_t i = 0; i < row->n; i++)
+		if (memchr(row->field[i], 0, row->len[i])) /* what is behind it would be lost */
+			return pl_fail(
+				err, PL_EDATA,
+				"%s: line %lld: column %zu holds the byte 0; this is no text",
+				r->file, (long long)row->line, i + 1);
 	return r->header ? read_sample(r, row, err) : read_header(r, row, err);
 }
 

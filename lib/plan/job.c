@@ -428,7 +428,7 @@ static int pace_value(struct pl_text *t, struct pl_job_pace *p, const char *key,
 	return 0;
 }
 
-/* "1 ms=5", or short "1:5" */
+/* "1 ms=5", or short "1:5"; "1 factor=2", or short "1:x2" */
 static int set_pace(struct pl_job *j, struct pl_text *t, struct pl_err *err)
 {
 	struct pl_job_pace p = { .rank = -1, .factor = 1 };
@@ -443,7 +443,8 @@ static int set_pace(struct pl_job *j, struct pl_text *t, struct pl_err *err)
 		*colon = '\0';
 	PL_TRY(rank_of(t, word, &p.rank, err));
 	if (colon)
-		PL_TRY(pace_value(t, &p, "ms", colon + 1, err));
+		PL_TRY(colon[1] == 'x' && colon[2] ? pace_value(t, &p, "factor", colon + 2, err)
+						   : pace_value(t, &p, "ms", colon + 1, err));
 	for (any = colon; (rc = next_pair(t, &at, &key, &value, PACE, err)) > 0; any = true)
 		PL_TRY(pace_value(t, &p, key, value, err));
 	if (rc < 0)

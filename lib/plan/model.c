@@ -204,15 +204,18 @@ int pl_model_read(struct pl_in *in, const char *name, struct pl_model *m, struct
 
 int pl_model_parse(const char *text, struct pl_model *m, struct pl_err *err)
 {
+	struct pl_err why = { 0 };
 	struct pl_in *in;
 	int rc;
 
 	if (pl_model_is_preset(text))
 		return pl_model_preset(text, m, err);
 	memset(m, 0, sizeof(*m));
-	in = pl_in_open(text, err);
+	in = pl_in_open(text, &why);
 	if (!in)
-		return err ? err->code : PL_EIO;
+		return pl_fail(err, why.code, "%s%s%s", why.msg,
+			       strchr(text, '/') ? "" : "; of models without a file there are ",
+			       strchr(text, '/') ? "" : pl_model_presets);
 	rc = pl_model_read(in, pl_in_name(in), m, err);
 	pl_in_close(in);
 	return rc;

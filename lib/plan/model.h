@@ -40,6 +40,7 @@ int pl_model_write(const struct pl_model *m, struct pl_out *out, struct pl_err *
  * width=128,context=64,vocab=65", "gpt2" (GPT-2 124M). PL_EUSAGE with what there is.
  */
 int pl_model_preset(const char *text, struct pl_model *m, struct pl_err *err) PL_MUST;
+extern const char pl_model_presets[]; /* examples of all, for messages */
 /* Does the text name a preset (and no file)? */
 bool pl_model_is_preset(const char *text);
 /* A preset, or the name of a file, which is one if it holds a slash or begins with no preset. */

@@ -17,14 +17,8 @@
 #define WIDTH_MAX ((int64_t)1 << 24) /* of a width */
 #define MLP_MAX	  256
 
-static int unknown(const char *text, struct pl_err *err)
-{
-	return pl_fail(err, PL_EUSAGE,
-		       "there is no model \"%.100s\"; there are mlp:784-512-512-10, cnn, "
-		       "cnn:1x28x28,classes=10, gpt:layers=2,heads=4,width=128,context=64,"
-		       "vocab=65, gpt2, and files",
-		       text);
-}
+const char pl_model_presets[] = "mlp:784-512-512-10, cnn, cnn:1x28x28,classes=10, "
+				"gpt:layers=2,heads=4,width=128,context=64,vocab=65, gpt2";
 
 /* A whole number of 1 .. max at *s, which moves behind it; 0. */
 static int64_t take_int(const char **s, int64_t max)
@@ -225,7 +219,9 @@ int pl_model_preset(const char *text, struct pl_model *m, struct pl_err *err)
 
 	memset(m, 0, sizeof(*m));
 	if (!p || (p->args && !strchr(text, ':')))
-		return unknown(text, err);
+		return pl_fail(err, PL_EUSAGE,
+			       "there is no model \"%.100s\"; there are %s, and files", text,
+			       pl_model_presets);
 	args = text + strlen(p->name);
 	PL_TRY(p->text(args + (*args == ':'), &b, err));
 	in = pl_in_open_mem(text, b.p, b.n, err);

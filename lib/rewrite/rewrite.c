@@ -599,22 +599,9 @@ int pl_rewrite_model(struct pl_rewriter *r, struct pl_err *err)
 int pl_rewrite_buckets(struct pl_rewriter *r, const uint32_t *set_of, uint32_t n_sets,
 		       struct pl_err *err)
 {
-	size_t mark = pl_rewriter_mark(r);
-	struct rw_state *s;
-	int rc = rw_push_state(r, err);
+	const struct pl_bucketing b = { .n_sets = n_sets, .set_of = set_of };
 
-	if (rc < 0)
-		return rc;
-	s = rw_now(r);
-	memcpy(s->set_of, set_of, r->n_tensors * sizeof(*set_of));
-	for (uint32_t i = 0; i < n_sets; i++)
-		s->parts[i] = 1;
-	s->prioritized = false;
-	s->n_sets = n_sets;
-	rc = rw_sync(r, err);
-	if (rc < 0)
-		pl_rewriter_undo(r, mark);
-	return rc;
+	return pl_rewrite_bucketing(r, &b, err);
 }
 
 static int apply_lines(struct pl_rewriter *r, const struct pl_plan *p, bool accumulate, bool *comm,

@@ -323,26 +323,37 @@ static const struct cand *best_of(const struct search *s)
 	return best;
 }
 
+/* The best of the batch is the present then, if it is better. */
+static int take_best(struct search *s, bool *better, struct pl_err *err)
+{
+	const struct cand *c;
+	int rc = batch_run(s, err);
+
+	if (rc < 0)
+		return rc;
+	c = best_of(s);
+	*better = c && cand_better(c, &s->now);
+	if (*better)
+		search_move(s, c);
+	return 0;
+}
+
 /* ---- sweeps ---------------------------------------------------------------------------------- */
 
 /* The set of this tensor, changed as long as that helps. */
 static int visit(struct search *s, uint32_t tensor, bool *better, struct pl_err *err)
 {
-	while (!search_over(s)) {
-		const struct cand *c;
-		int rc;
+	bool moved = true;
+	int rc = 0;
 
+	while (rc == 0 && moved && !search_over(s)) {
 		s->n_batch = 0;
 		rc = neighbours(s, s->now.set_of[tensor], err);
-		if (rc < 0 || (rc = batch_run(s, err)) < 0)
-			return rc;
-		c = best_of(s);
-		if (!c || !cand_better(c, &s->now))
-			break;
-		search_move(s, c);
-		*better = true;
+		if (rc == 0)
+			rc = take_best(s, &moved, err);
+		*better |= rc == 0 && moved;
 	}
-	return 0;
+	return rc;
 }
 
 /* One tensor of each set, hot sets first: sets change while they are visited, tensors do not. */
@@ -389,40 +400,28 @@ static int add_urgent(struct search *s, struct pl_err *err)
 
 static int all_at_once(struct search *s, bool *better, struct pl_err *err)
 {
-	const struct cand *c;
 	int rc;
 
 	s->n_batch = 0;
 	rc = add_urgent(s, err);
 	for (uint8_t algo = PL_ALGO_RING; rc == 0 && algo < PL_ALGO_PS; algo++)
 		rc = set_algo(s, PL_NONE, algo, err);
-	if (rc < 0 || (rc = batch_run(s, err)) < 0)
-		return rc;
-	c = best_of(s);
-	if (c && cand_better(c, &s->now)) {
-		search_move(s, c);
-		*better = true;
-	}
-	return 0;
+	return rc < 0 ? rc : take_best(s, better, err);
 }
 
 int steepest(struct search *s, struct pl_err *err)
 {
-	while (s->n <= FEW && !search_over(s)) {
-		const struct cand *c;
-		int rc = 0;
+	bool moved = true;
+	int rc = 0;
 
+	while (rc == 0 && moved && s->n <= FEW && !search_over(s)) {
 		s->n_batch = 0;
 		for (uint32_t a = 0; rc == 0 && a < s->now.n_sets; a++)
 			rc = neighbours(s, a, err);
-		if (rc < 0 || (rc = batch_run(s, err)) < 0)
-			return rc;
-		c = best_of(s);
-		if (!c || !cand_better(c, &s->now))
-			break;
-		search_move(s, c);
+		if (rc == 0)
+			rc = take_best(s, &moved, err);
 	}
-	return 0;
+	return rc;
 }
 
 int local_search(struct search *s, struct pl_err *err)

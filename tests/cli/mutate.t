@@ -58,10 +58,12 @@ cat >"$TMP/mutants" <<'END'
 -cpu.c s/1 - pow((double)b2/1 + pow((double)b2/
 +cpu_conv.c s/v->first + i > 0/v->first > 0/
 -cpu_conv.c s/rs - 1 - i/i/
++cpu_norm.c s/sum += (double)b->k->spread/sum -= (double)b->k->spread/
 -cpu_norm.c s/- by_x \* mean/+ by_x * mean/
 -cpu_attn.c s/most\[i\] + logf/most[i] - logf/
 -cpu_attn.c s/ahead + i + 1 : m/ahead + i : m/
 -cpu_loss.c s/\] -= l->scale/] += l->scale/
++cpu_loss.c s/most, row + at/most, row/
 -cpu_pool.c s/p.at = w.y0 \* d->w/p.at = w.y0/
 END
 while read -r line; do

@@ -43,7 +43,12 @@ obey() {
 	# shellcheck disable=SC2086  # words
 	status 0 "$what" timeout 50 "$run" -n $ranks --transport=tcp -p this.plan -t trace --log=log.csv \
 		--checkpoint=state $options tiny.job
-	"$BIN/trace" -O jsonl trace.0 | grep '"step":11[,}]' >events
+	# without sums of losses and their messages
+	"$BIN/trace" -O jsonl trace.0 | grep '"step":11[,}]' | awk '
+		match($0, /"(seq|of)":[0-9]+/) { seq = substr($0, RSTART, RLENGTH); sub(/.*:/, "", seq) }
+		/"name":"allreduce bucket/ { bucket[seq] = 1 }
+		{ line[NR] = $0; of[NR] = /"kind":"(send|recv)"/ ? seq : "" }
+		END { for (i = 1; i <= NR; i++) if (of[i] == "" || of[i] in bucket) print line[i] }' >events
 	losses log.csv >last.losses
 }
 buckets() {

@@ -48,6 +48,15 @@ check "... has both workers" [ "$(grep -c '"wait_share"' out)" = 2 ]
 status 0 "statements in place of the job's" "$run" -q --set steps=3 --set 'optimizer adam lr=0.001' tiny.job
 check "... hold" grep -q ' 3 steps' out
 check "... in silence" test ! -s err
+cat >text.job <<'END'
+model gpt:layers=1,heads=1,width=8,context=8,vocab=8
+data synthetic:tokens=1000,vocab=8
+split 0.8
+batch 4
+epochs 2
+END
+status 0 "epochs of a text" "$run" -q text.job
+check "... take as many tokens as it has" grep -q ' 50 steps' out
 status 0 "a target" "$run" --set steps=2000 --set target-loss=0.05 tiny.job
 check "... ends it" grep -q 'target reached' out
 
@@ -58,6 +67,55 @@ for set in 'optimizer sgd lr=0.05 momentum=0.9' 'optimizer adamw lr=0.002'; do
 	status 0 "resumed: ${set%% lr*}" "$run" -q -n 2 --set "$set" --resume=half.st --checkpoint=again.st tiny.job
 	check "... to the same bits" cmp whole.st again.st
 done
+# every step of a job with all that has state: dropout, running means, clipping, a schedule, a plan
+cat >state.model <<'END'
+input 16
+dense 24 name=first
+batchnorm
+relu
+dropout 0.3
+residual
+dense 24
+gelu
+end
+dense 4 name=last
+loss softmax-cross-entropy
+END
+cat >state.plan <<'END'
+paceline-plan 1
+tensor last.weight 384
+tensor first.weight 1536
+tensor first.bias 96
+fuse-tensors last.weight first.weight
+partition-tensor last.weight 3
+recompute 1
+END
+# state RANKS OPTIMIZER OPTION...
+state() {
+	n=$1 set=$2
+	shift 2
+	"$run" -q -n "$n" -p state.plan --set model=state.model --set batch=8 --set accumulate=2 --set "$set" \
+		--set 'schedule cosine steps=20' --set warmup=1 "$@" tiny.job >>out 2>>err
+}
+for set in 'optimizer sgd momentum=0.9 nesterov clip=0.5' 'optimizer adamw lr=0.01 clip=1'; do
+	for n in 1 3; do
+		same=
+		state "$n" "$set" --set steps=6 --checkpoint=whole.st --report=whole.json
+		for k in 1 2 3 4 5; do
+			state "$n" "$set" --set steps=$k --checkpoint=half.st || break
+			state "$n" "$set" --set steps=6 --resume=half.st --checkpoint=again.st --report=again.json || break
+			cmp whole.st again.st && grep eval_loss whole.json >a && grep eval_loss again.json | cmp - a && same=$same$k
+		done
+		check "${set%% clip*}, $n ranks: resumed at any step to the same bits" [ "$same" = 12345 ]
+	done
+done
+"$run" -q --set 'optimizer adam' --checkpoint=half.st tiny.job >out
+status 3 "another optimizer's checkpoint" "$run" --resume=half.st --set steps=40 tiny.job
+says 'its optimizer was adam, that of this job is sgd with momentum' "... is said"
+sed 's/"paceline.step":"30"/"paceline.step":"31"/' half.st >wrong.st
+status 3 "a checkpoint whose step was changed" "$run" --resume=wrong.st --set 'optimizer adam' --set steps=40 tiny.job
+says 'damaged' "... is damaged"
+status 2 "a checkpoint and other weights" "$run" --resume=half.st --import=half.st tiny.job
 status 3 "another seed's checkpoint" "$run" --seed=5 --resume=half.st tiny.job
 says 'half.st: of a job with seed' "... is said"
 head -c 3000 half.st >cut.st
@@ -69,6 +127,14 @@ status 0 "... imported, and evaluated" "$run" -q -n 2 --import=weights.st --eval
 awk '{ for (i = 1; i < NF; i++) if ($i == "out") held = $(i + 1); else if ($i == "accuracy") a = $(i + 1) }
 	END { print held, a }' out >evaluated
 check "... are as good" cmp trained evaluated
+printf '%s\n' 'input 16' 'dense 24' batchnorm relu 'dense 4' 'loss softmax-cross-entropy' >norm.model
+for n in 1 2; do
+	"$run" -q -n $n --set model=norm.model --export=norm.st --report=norm.json tiny.job >out
+	status 0 "running means, $n ranks" "$run" -q --set model=norm.model --import=norm.st --eval -O json tiny.job
+	grep accuracy norm.json >trained
+	check "... go with the weights" sh -c 'grep accuracy out | cmp - trained'
+done
+check "... as PyTorch calls them" grep -aq '"1.running_mean":{"dtype":"F32","shape":\[24\]' norm.st
 status 3 "weights of another model" "$run" --import=weights.st --set model=mlp:16-20-4 tiny.job
 status 3 "weights are no checkpoint" "$run" --resume=weights.st tiny.job
 
@@ -148,6 +214,20 @@ status 4 "a rank that never comes" env PACELINE_RANK=0 PACELINE_SIZE=2 PACELINE_
 says 'rank' "... is named"
 status 2 "-n against the environment" env PACELINE_RANK=0 PACELINE_SIZE=2 PACELINE_MEET="dir:$TMP/meet" \
 	"$run" -n 3 tiny.job
+# differ OPTION...: rank 1 is given them, rank 0 is not; the statuses of both
+differ() {
+	PACELINE_RANK=1 PACELINE_SIZE=2 PACELINE_MEET=dir:$TMP/meet "$run" -q "$@" tiny.job >other.out 2>other.err &
+	PACELINE_RANK=0 PACELINE_SIZE=2 PACELINE_MEET=dir:$TMP/meet "$run" -q tiny.job >out 2>err
+	zero=$?
+	wait $!
+	echo $zero $?
+}
+for set in batch=16 seed=3 model=mlp:16-20-4 data=synthetic:samples=2000,dims=16,classes=4,noise=2 resume=half.st; do
+	check "ranks that differ in ${set%%=*} do not train" [ "$(differ --set $set)" = "4 3" ]
+	check "... and say why" grep -q ' of rank 1 is not that of rank 0' other.err
+	check "... both" grep -q 'rank 1 gave up: ' err
+done
+check "... in weights" [ "$(differ --import=weights.st)" != "0 0" ]
 unset PACELINE_TOKEN
 
 # ---- deaths ---------------------------------------------------------------------------------------
@@ -183,6 +263,18 @@ if ps -o pid= --ppid $$ >/dev/null 2>&1; then
 	check "a rank is stopped: the other one names it" grep -q '^run: rank 1: .*rank 0 ' dead.err
 	kill -KILL "$victim"
 	wait $pid
+	begin 2 --checkpoint=orphan.st
+	kill -KILL $pid
+	wait $pid
+	i=0
+	while [ $i -lt 100 ] && [ ! -s orphan.st ]; do
+		sleep 0.1
+		i=$((i + 1))
+	done
+	check "ranks end when what waits for them is killed" test -s orphan.st
+	# shellcheck disable=SC2086
+	kill -KILL $ranks 2>/dev/null
+	rm -rf paceline-*
 	begin 2 --checkpoint=term.st
 	kill -TERM $pid
 	wait $pid
@@ -196,6 +288,10 @@ fi
 # ---- pictures and benchmarks ----------------------------------------------------------------------
 status 0 "a picture of two logs" "$run" -O svg one.csv four.csv
 check "... two curves in two panels, two in the legend" [ "$(grep -c 'class="l" stroke' out)" = 6 ]
+mkdir deep && cp one.csv deep && head -n 2 one.csv >point.csv
+status 0 "logs of one name in two folders" "$run" -O svg one.csv deep/one.csv point.csv
+check "... are told apart" sh -c "grep -q '>deep/one.csv<' out && grep -q '>point.csv<' out"
+check "... and one point is seen" grep -q 'd="M[0-9.]* [0-9.]*h0"' out
 status 3 "a picture of no log" "$run" -O svg tiny.job
 for transport in shm tcp; do
 	status 0 "communication measured, $transport" timeout 50 "$run" --bench=comm -n 3 --max-size=16K \
@@ -214,6 +310,31 @@ status 4 "no such model" "$run" --set model=nothing:3 tiny.job
 status 2 "--set nonsense" "$run" --set bathc=3 tiny.job
 status 2 "--link nonsense" "$run" --link=speed=3 tiny.job
 status 2 "--pace nonsense" "$run" --pace=1 tiny.job
+status 2 "no ranks" "$run" -n 0 tiny.job
+status 5 "ranks without number" "$run" --set ranks=3000 tiny.job
+status 2 "no timeout" "$run" -n 2 --timeout=0 tiny.job
+status 2 "--transport nonsense" "$run" --transport=ftp tiny.job
+status 2 "an empty link" "$run" --link= tiny.job
+status 2 "a pace that is no slower" "$run" --pace=0:x0.5 tiny.job
+status 4 "no preset" "$run" --set model=mpl:16-4 tiny.job
+says 'mlp:784' "... of which there are"
+for out in checkpoint export report output; do
+	status 4 "--$out where nothing can be written" timeout 20 "$run" --set steps=1000000000 --$out=none/x tiny.job
+done
+status 3 "nothing to evaluate on" "$run" --eval --set split=1 tiny.job
+status 0 "untrained weights evaluated" "$run" --eval tiny.job
+says 'never trained' "... are known to be"
+status 3 "too few samples" "$run" --set batch=3000 tiny.job
+says 'a step takes 3000 samples' "... how many it takes"
+status 0 "a log to standard output" "$run" --log=- -o none.txt tiny.job
+check "... without anything else" [ "$(wc -l <out)" = 32 ]
+printf '%s\n' 'input 4 4' 'attention 2' 'dense 4' 'loss hinge' >places.model
+status 3 "a class for each place, where samples have one" "$run" --set model=places.model tiny.job
+says 'flatten' "... and what to do"
+for last in 'dense 7' 'flatten;dense 8'; do
+	echo "input 8;embedding 8 16;$last;loss softmax-cross-entropy" | tr ';' '\n' >text.model
+	status 3 "a text for a model with $last" "$run" --set model=text.model --set data=synthetic:tokens=900,vocab=8 tiny.job
+done
 status 2 "two jobs" "$run" tiny.job tiny.job
 status 2 "--bench nonsense" "$run" --bench=gpu
 status 2 "-O csv of a job" "$run" -O csv tiny.job

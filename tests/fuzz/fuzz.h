@@ -4,8 +4,11 @@
 #define PL_FUZZ_H
 
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "import/import.h"
+#include "io/dataset.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -70,6 +73,31 @@ __attribute__((unused)) static void fuzz_import(const char *format, const uint8_
 	int rc = pl_import(in, pl_importer_find(format), o, &sink, &st, &err);
 
 	FUZZ_CHECK(rc >= 0 || (err.code == rc && err.msg[0]));
+}
+
+/* The input as a file of samples, described in each of these ways; look() at what is read. */
+__attribute__((unused)) static void fuzz_dataset(const uint8_t *data, size_t size, const char *kind,
+						 const char *const *what, size_t n,
+						 void (*look)(struct pl_dataset *d))
+{
+	int fd = memfd_create("fuzz", MFD_CLOEXEC);
+
+	FUZZ_CHECK(fd >= 0 && write(fd, data, size) == (ssize_t)size);
+	for (size_t i = 0; i < n; i++) {
+		struct pl_err err = { 0 };
+		struct pl_dataset d;
+		char spec[80];
+		int rc;
+
+		snprintf(spec, sizeof(spec), "%s:/proc/self/fd/%d%s", kind, fd, what[i]);
+		rc = pl_dataset_open(spec, 1, &d, &err);
+		FUZZ_CHECK(rc == 0 || (err.code == rc && err.msg[0]));
+		FUZZ_CHECK(rc == 0 || (!d.x && !d.y && !d.target && !d.token && !d.word));
+		if (rc == 0)
+			look(&d);
+		pl_dataset_fini(&d);
+	}
+	close(fd);
 }
 
 #endif

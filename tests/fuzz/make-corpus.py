@@ -4,6 +4,7 @@
 
 usage: tests/fuzz/make-corpus.py     (Python 3, nothing else; the same bytes each time)
 """
+import gzip
 import json
 import os
 import struct
@@ -55,6 +56,18 @@ put("idx", "labels.idx", idx(8, [2], b"\4\0"))
 put("idx", "shorts.idx", idx(11, [2, 1], struct.pack(">2h", 258, -2)))
 put("idx", "doubles.idx", idx(14, [1], struct.pack(">d", 2.5)))
 put("idx", "huge.idx", idx(13, [4294967295, 4294967295], b"\0\0\0\0"))
+put("csv", "words.csv", 'a,b,c\n1,2,x\n3,-4.5e3,"y ""z"""\n\n0,0,x\n')
+put("csv", "numbers.csv", "\xef\xbb\xbfa,b\r\n1,7\r\n2,0\r\n".encode("latin-1"))
+put("csv", "missing.csv", "a,b,b\n1,,2\n1\n")
+put("csv", "large.csv", "a,b\n3.5e38,1e-46\n-3.4e38,3.4e38\n3.4e38,65536\n")
+put("csv", "far.csv", "a,b\n-.5e38,1\n-3.4e38,2\n3.4e38,3\n")
+put("csv", "zero.csv", "a,b\n1,x\n2,x\0y\n")
+put("csv", "packed.csv.gz", gzip.compress(b"a,b\n1,2\n3,4\n", mtime=0))
+put("tokens", "text.txt", "ein Satz, der lang genug ist\n")
+put("tokens", "numbers.bin", struct.pack("<5H", 0, 7, 65535, 1, 1))
+put("tokens", "array.npy", npy("<i8", "(3,)", struct.pack("<3q", 5, 0, 2147483646)))
+put("tokens", "negative.npy", npy("|i1", "(2, 1)", b"\0\xff"))
+put("tokens", "packed.gz", gzip.compress(b"abcabd", mtime=0))
 put("safetensors", "plain.safetensors", safetensors(
     [("0.weight", "F32", [2, 3], f4), ("0.bias", "F32", [2], f4[:8])], {"format": "pt"}))
 put("safetensors", "types.safetensors", safetensors(

@@ -164,6 +164,7 @@ static void refused(void)
 		{ "csv:%head.csv", PL_EDATA, "no samples" },
 		{ "csv:%one", PL_EDATA, "1 columns; 2 to 65536" },
 		{ "csv:%empty.csv", PL_EDATA, "line 2: an empty label" },
+		{ "csv:%zero.csv", PL_EDATA, "line 3: column 2 holds the byte 0" },
 		{ "csv:%b.csv,target=a,target=y,target=z", PL_EDATA, "no column is left" },
 		{ "synthetic:samples=0", PL_EUSAGE, "\"samples=0\" is none of" },
 		{ "synthetic:dims=3x", PL_EUSAGE, "\"dims=3x\" is none of" },
@@ -189,6 +190,7 @@ static void refused(void)
 	put_str("twice.csv", "a,a\n1,2\n");
 	put_str("head.csv", "a,b\n");
 	put_str("empty.csv", "a,b\n1,\n");
+	put("zero.csv", "a,b\n1,x\n2,x\0y\n", 14);
 	for (size_t i = 0; i < PL_LEN(bad); i++) {
 		struct pl_dataset d;
 		int rc = open_spec(bad[i].spec, &d);
@@ -304,6 +306,11 @@ static void normalise(void)
 	ok(d.x[0] == -1 && d.x[3] == 1 && d.x[2] == -1, "columns, over the training part");
 	ok(d.x[1] == 0 && d.x[4] == 0 && d.x[7] == 0, "what does not vary is 0");
 	ok(d.x[6] == 7, "the rest by the same");
+	pl_dataset_fini(&d);
+	put_str("far.csv", "a,y\n-3.4e38,0\n3.4e38,1\n");
+	is_i64(open_spec("csv:%far.csv", &d), 0, "values as far apart as they can be");
+	pl_dataset_normalise(&d, 2);
+	ok(d.x[0] == -1 && d.x[1] == 1, "are not too far");
 	pl_dataset_fini(&d);
 	is_i64(open_spec("synthetic:samples=300,dims=3x8x8,classes=4", &d), 0, "images");
 	for (size_t i = 0; i < d.n * d.size; i++)

@@ -7,12 +7,24 @@
 
 /* Three layers, weight and bias each, in a slab aligned to 16 floats. */
 static const struct pl_net_tensor net[] = {
-	{ .name = (char *)"fc1.weight", .offset = 0, .n = 300000 },
-	{ .name = (char *)"fc1.bias", .offset = 300000, .n = 500 },
-	{ .name = (char *)"fc2.weight", .offset = 300512, .n = 270000 },
-	{ .name = (char *)"fc2.bias", .offset = 570512, .n = 500 },
-	{ .name = (char *)"fc3.weight", .offset = 571024, .n = 5000 },
-	{ .name = (char *)"fc3.bias", .offset = 576032, .n = 10 },
+	{ .name = (char *)"fc1.weight",
+	  .n_dims = 2,
+	  .dim = { 500, 600 },
+	  .offset = 0,
+	  .n = 300000 },
+	{ .name = (char *)"fc1.bias", .n_dims = 1, .dim = { 500 }, .offset = 300000, .n = 500 },
+	{ .name = (char *)"fc2.weight",
+	  .n_dims = 2,
+	  .dim = { 540, 500 },
+	  .offset = 300512,
+	  .n = 270000 },
+	{ .name = (char *)"fc2.bias", .n_dims = 1, .dim = { 500 }, .offset = 570512, .n = 500 },
+	{ .name = (char *)"fc3.weight",
+	  .n_dims = 2,
+	  .dim = { 10, 500 },
+	  .offset = 571024,
+	  .n = 5000 },
+	{ .name = (char *)"fc3.bias", .n_dims = 1, .dim = { 10 }, .offset = 576032, .n = 10 },
 };
 #define N PL_LEN(net)
 
@@ -85,6 +97,8 @@ static void test_default(void)
 
 static void test_plans(void)
 {
+	static const char *const wrong[] = { "grad 5 600x500", "grad 5 500", "grad 5 500x600x1",
+					     "grad 4 500x1", "grad 6" };
 	struct pl_dp_buckets b;
 	struct pl_err err = { 0 };
 	struct pl_plan p;
@@ -123,6 +137,15 @@ static void test_plans(void)
 		   strstr(err.msg, "conv1.weight"),
 	   "another job's plan is refused: %s", err.msg);
 	pl_plan_fini(&p);
+	for (size_t i = 0; i < PL_LEN(wrong); i++) {
+		char text[128];
+
+		memset(&err, 0, sizeof(err));
+		snprintf(text, sizeof(text), "paceline-plan 1\ntensor \"%s\" 4\n", wrong[i]);
+		ok(from_plan(text, &b, &p, &err) == PL_EDATA && strstr(err.msg, wrong[i]),
+		   "and one whose %s has another shape", wrong[i]);
+		pl_plan_fini(&p);
+	}
 }
 
 int main(void)

@@ -129,8 +129,8 @@ static double gradients_off(const struct golden *g, struct pl_net *net, const ch
 		double d =
 			distance(pl_net_grads(net) + t[i].offset, find(g, kind, t[i].name), t[i].n);
 
-		if (!(d <= worst)) {
-			worst = d;
+		if (worse(worst, d) != worst) {
+			worst = worse(worst, d);
 			*which = t[i].name;
 		}
 	}
@@ -176,8 +176,7 @@ static int take_steps(const struct golden *g, struct pl_net *net, const struct p
 			rc = pl_net_backward(net, 1, false, err);
 		if (rc >= 0)
 			pl_optim_step(opt, step, 0, SIZE_MAX, (double)NAN);
-		if (!(fabs(loss - want[step]) <= worst * want[step]))
-			worst = fabs(loss - want[step]) / want[step];
+		worst = worse(worst, fabs(loss - want[step]) / want[step]);
 	}
 	pl_optim_free(opt);
 	*off = worst;
@@ -207,7 +206,7 @@ static void check_state(const struct golden *g, struct pl_net *net, const char *
 	double worst = 0;
 
 	for (uint32_t i = 0; i < n; i++)
-		worst = fmax(worst, distance(p + t[i].offset, find(g, "s:", t[i].name), t[i].n));
+		worst = worse(worst, distance(p + t[i].offset, find(g, "s:", t[i].name), t[i].n));
 	if (n)
 		ok(worst <= 1e-4, "%s: running means within %.1e", what, worst);
 }

@@ -105,8 +105,8 @@ static double worst_of(struct pl_net *net, const struct fix_batch *b, const char
 			/* Nearly at a right angle: against its length. Nearly zero, as of what a
 			 * normalisation takes away: rounding of losses makes 1e-10 of it. */
 			error = fabs(got - want) / fmax(fmax(fabs(want), 0.01 * sqrt(size)), 1e-4);
-			if (!(error <= worst)) {
-				worst = error;
+			if (worse(worst, error) != worst) {
+				worst = worse(worst, error);
 				*which = t[i].name;
 			}
 		}

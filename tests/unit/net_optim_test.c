@@ -3,7 +3,7 @@
  */
 #include "net_fixture.h"
 
-static void test_ranges(enum pl_optim_kind kind)
+static void test_ranges(enum pl_optim_kind kind, double decay)
 {
 	struct pl_optim_opts o = { .kind = kind,
 				   .lr = 0.05,
@@ -11,7 +11,7 @@ static void test_ranges(enum pl_optim_kind kind)
 				   .b1 = 0.9,
 				   .b2 = 0.99,
 				   .eps = 1e-8,
-				   .decay = 0.1,
+				   .decay = decay,
 				   .clip = 0.5 };
 	struct pl_net *a = fix_net(fix_mlp, &pl_backend_plain, 4, 7);
 	struct pl_net *b = fix_net(fix_mlp, &pl_backend_plain, 4, 7);
@@ -39,7 +39,7 @@ static void test_ranges(enum pl_optim_kind kind)
 		}
 	}
 	ok(good && !memcmp(pl_net_params(a, &n), pl_net_params(b, &n), n * sizeof(float)),
-	   "optimiser %d: by pieces as in one", kind);
+	   "optimiser %d, decay %g: by pieces as in one", kind, decay);
 	is_i64(pl_optim_slabs(oa, slab, &at), kind == PL_OPTIM_SGD ? 1 : 2, "slabs of state");
 	ok(at == n && slab[0], "as large as the parameters");
 	pl_optim_free(oa);
@@ -117,9 +117,11 @@ static void test_training(void)
 
 int main(void)
 {
-	test_ranges(PL_OPTIM_SGD);
-	test_ranges(PL_OPTIM_ADAM);
-	test_ranges(PL_OPTIM_ADAMW);
+	for (int i = 0; i < 2; i++) {
+		test_ranges(PL_OPTIM_SGD, 0.1 * i);
+		test_ranges(PL_OPTIM_ADAM, 0.1 * i);
+		test_ranges(PL_OPTIM_ADAMW, 0.1 * i);
+	}
 	test_schedules();
 	test_training();
 	return done_testing();

@@ -44,6 +44,12 @@ __attribute__((unused)) static bool is_str(const char *got, const char *want, co
 	return same;
 }
 
+/* The greater error; what is no number is worse than any, and stays. */
+__attribute__((unused)) static double worse(double a, double b)
+{
+	return a != a || a > b ? a : b;
+}
+
 __attribute__((unused)) static void skip(const char *what, const char *why)
 {
 	printf("ok %d - %s # SKIP %s\n", ++tap_n, what, why);

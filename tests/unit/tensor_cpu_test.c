@@ -67,9 +67,9 @@ static void differ(const struct array *a)
 		double d = fabs((double)a->p[1][i] - (double)a->p[0][i]);
 
 		most = fmax(most, fabs((double)a->p[0][i]));
-		far = d <= far ? far : d; /* what is no number counts as far */
+		far = worse(far, d);
 	}
-	worst = far / most <= worst ? worst : far / most;
+	worst = worse(worst, far / most);
 	same = same && !memcmp(a->p[1], a->p[2], a->n * sizeof(float));
 	for (int b = 0; b < 3; b++)
 		untouched = untouched && a->p[b][a->n] == CANARY;
@@ -338,10 +338,20 @@ static void case_elements(int big)
 static void case_losses(int big)
 {
 	int n = pick(1, big ? 300 : 9), c = pick(2, big ? 300 : 40), what = pick(0, 2);
-	size_t all = (size_t)(n * c);
-	struct array *x = array(all), *target = array(all), *dx = array(all), *loss = array(2);
-	int32_t *y = malloc((size_t)n * sizeof(*y));
+	size_t all;
+	struct array *x, *target, *dx, *loss = array(2);
+	int32_t *y;
 	bool want = pick(0, 3);
+
+	if (big && pick(0, 2) == 0) { /* more classes than go at once, as in GPT-2 */
+		n = pick(1, 3);
+		c = (int)PL_BLOCK + pick(1, 1200);
+	}
+	all = (size_t)n * (size_t)c;
+	x = array(all);
+	target = array(all);
+	dx = array(all);
+	y = malloc((size_t)n * sizeof(*y));
 
 	for (int i = 0; i < n; i++)
 		y[i] = pick(0, c - 1);
@@ -513,17 +523,17 @@ static void functions(const struct pl_kernels *k)
 		plain->act(NULL, acts[a], N, x, want);
 		for (int i = 0; i < N; i++)
 			if ((double)x[i] > from)
-				far = fmax(far, fabs((double)y[i] / (double)want[i] - 1));
+				far = worse(far, fabs((double)y[i] / (double)want[i] - 1));
 	}
 	ok(far < 2e-6, "%s: tanh, sigmoid and gelu to 2e-6 of their value", k->name);
-	if (far >= 2e-6)
+	if (!(far < 2e-6))
 		printf("# %.3g\n", far);
 	far = 0;
 	for (int i = 0; i < N; i++)
 		x[i] = (float)(i - N + 1) / N * 86;
 	k->exp_sum(N, 1, 0, x, y);
 	for (int i = 0; i < N; i++)
-		far = fmax(far, fabs((double)y[i] / exp((double)x[i]) - 1));
+		far = worse(far, fabs((double)y[i] / exp((double)x[i]) - 1));
 	ok(far < 5e-7, "%s: exp to 5e-7 of its value", k->name);
 	x[0] = -1000;
 	x[1] = NAN;

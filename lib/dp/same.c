@@ -1,0 +1,111 @@
+/*
+ * Do all ranks have the same job? Where a launcher started them each reads its own files, and one
+ * that has another model, batch or plan would train something else, or make the sums wrong.
+ *
+ * Compared are numbers over the texts of job, model and plan and over some values of the data; what
+ * may differ from host to host (names of files, threads, where to meet) is left out. Rank 0's
+ * number is told to all, in floats of 16 bits each.
+ */
+#include <string.h>
+
+#include "dp/internal.h"
+
+#define VALUES 1024 /* of the data that are looked at */
+
+int dp_same(struct dp *d, uint64_t h, const char *what, struct pl_err *err)
+{
+	float own[4], first[4];
+	int rc;
+
+	for (int i = 0; i < 4; i++)
+		own[i] = first[i] = (float)(h >> 16 * i & 0xffff);
+	rc = dp_broadcast(d, first, 4, err);
+	if (rc < 0 || !memcmp(own, first, sizeof(own)))
+		return rc;
+	return pl_fail(err, PL_EDATA,
+		       "the %s of rank %d is not that of rank 0; start all ranks with the same "
+		       "files and options",
+		       what, d->rank);
+}
+
+/* h, and the number over what `put` writes */
+static int hash_text(uint64_t *h, int (*put)(const void *p, struct pl_out *out, struct pl_err *err),
+		     const void *p, struct pl_err *err)
+{
+	struct pl_buf b = { 0 };
+	struct pl_out *out = pl_out_open_buf(&b, err);
+	uint64_t part[2] = { *h, 0 };
+	int rc;
+
+	if (!out)
+		return PL_ENOMEM;
+	rc = put(p, out, err);
+	if (rc < 0)
+		pl_out_abort(out);
+	else
+		rc = pl_out_close(out, err);
+	part[1] = pl_hash(b.p, b.n);
+	*h = pl_hash(part, sizeof(part));
+	pl_buf_fini(&b);
+	return rc;
+}
+
+static int put_job(const void *p, struct pl_out *out, struct pl_err *err)
+{
+	struct pl_job j = *(const struct pl_job *)p, usual;
+
+	pl_job_init(&usual);
+	j.name = j.model = j.data = j.meet = j.checkpoint = NULL;
+	j.resume = j.resume ? "it" : NULL;
+	j.threads = usual.threads;
+	j.transport = usual.transport;
+	j.timeout_ns = usual.timeout_ns;
+	j.hosts = usual.hosts;
+	return pl_job_write(&j, out, err);
+}
+
+static int put_model(const void *p, struct pl_out *out, struct pl_err *err)
+{
+	return pl_model_write(p, out, err);
+}
+
+static int put_plan(const void *p, struct pl_out *out, struct pl_err *err)
+{
+	return pl_plan_write_text(p, out, err);
+}
+
+static uint64_t hash_data(const struct pl_dataset *s)
+{
+	uint64_t h[8] = { s->n, s->size, (uint64_t)s->classes, (uint64_t)s->n_targets,
+			  (uint64_t)s->vocab };
+	size_t step = s->n / VALUES + 1;
+
+	for (size_t i = 0; i < s->n; i += step) {
+		if (s->token || s->y)
+			h[5] += pl_hash(s->token ? &s->token[i] : &s->y[i], sizeof(int32_t)) * i;
+		if (s->x)
+			h[6] += pl_hash(&s->x[i * s->size], sizeof(float)) * i;
+		if (s->target)
+			h[7] += pl_hash(&s->target[i * (size_t)s->n_targets], sizeof(float)) * i;
+	}
+	return pl_hash(h, sizeof(h));
+}
+
+int dp_same_job(struct dp *d, struct pl_err *err)
+{
+	uint64_t job = 0, model = 0, plan = 0;
+	int rc;
+
+	if (!d->o.world)
+		return 0;
+	PL_TRY(hash_text(&job, put_job, d->o.job, err));
+	PL_TRY(hash_text(&model, put_model, d->o.model, err));
+	if (d->o.plan)
+		PL_TRY(hash_text(&plan, put_plan, d->o.plan, err));
+	PL_TRY(dp_same(d, job, "job", err));
+	PL_TRY(dp_same(d, model, "model", err));
+	PL_TRY(dp_same(d, plan, "plan", err));
+	rc = dp_same(d, hash_data(d->o.data), "data", err);
+out:
+	return rc;
+}
