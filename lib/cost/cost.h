@@ -30,6 +30,9 @@ struct pl_fit { /* t = a + b S of one kind of communication */
 	double a_ns, b_ns_per_byte;
 	double a_beside_ns, b_beside; /* with computation beside it: a, and the factor of b, >= 1 */
 	bool assumed;		      /* a_beside_ns: no sample showed it */
+	/* > 0: communications that overlap share the link but not the latency: the link is busy
+	 * for b S of each, which is there so much later, and a_ns is 0 */
+	double flight_ns;
 	double shape;	 /* > 0: t is that times the analysis, which bends where the samples do */
 	double residual; /* median of |t - fit| / t */
 	uint64_t samples;
@@ -53,7 +56,8 @@ struct pl_cost {
  * relative errors, per kind, collective and number of ranks. Sends and receives are one kind, send.
  * Overlapping transfers of one rank share its link: what counts is the time that the link is busy.
  * Where computation and communication slow one another down, the line is that of communication
- * alone, if it was seen alone, and what computation beside it adds is fitted to the others.
+ * alone, if it was seen alone, and what computation beside it adds is fitted to the others. Where k
+ * communications that overlapped took clearly less than k a + b S, but a + b S, a is latency.
  * `topo` may be NULL: detected from hosts and ranks of the graph, with default links. Takes
  * nothing. *c needs no initialisation; after a failure it is empty. */
 int pl_cost_fit(const struct pl_graph *g, const struct pl_topology *topo, struct pl_cost *c,
@@ -81,7 +85,6 @@ bool pl_cost_line(const struct pl_cost *c, const struct pl_comm *comm, struct pl
  * these pass the link: PL_K_SEND or PL_K_RECV. */
 struct pl_cost_sides {
 	struct pl_cost_line side[2]; /* of the sender, of the receiver; `bytes` is 0 */
-	double latency_ns;	     /* modelled, between the two; mean over the messages */
 	uint8_t link;
 };
 int pl_cost_sides(const struct pl_graph *g, struct pl_cost_sides *s, struct pl_err *err) PL_MUST;

@@ -65,6 +65,23 @@ static pl_ns transfer(void *arg, const struct pl_comm *comm)
 	return (pl_ns)ceil(fmin(line * (double)pl_cost_analytic(&c->topo, &now) / before, 9e18));
 }
 
+/* More ranks are more messages that follow one another; another algorithm is not told apart. */
+static pl_ns flight(void *arg, const struct pl_comm *comm)
+{
+	const struct pl_cost *c = arg;
+	const struct pl_fit *f = cost_find_fit(c, comm->kind, comm->coll, comm->n);
+	double a, b, then, now, share;
+	struct pl_comm was = *comm;
+
+	if (comm->n < 2 || !f || !(f->flight_ns > 0))
+		return 0;
+	was.n = f->n;
+	pl_cost_ring(comm, &now, &share);
+	pl_cost_ring(&was, &then, &share);
+	pl_cost_links(c, comm, &a, &b);
+	return (pl_ns)fmin(f->flight_ns * a * (then > 0 ? now / then : 1), 9e18);
+}
+
 /* Of a communication without a fit nothing is known but what it does to computation. */
 static void beside(void *arg, const struct pl_comm *comm, double *computation, double *move)
 {
@@ -136,6 +153,7 @@ void pl_cost_coster(const struct pl_cost *c, struct pl_coster *out)
 {
 	*out = (struct pl_coster){ .arg = (void *)(uintptr_t)c,
 				   .transfer = transfer,
+				   .flight = flight,
 				   .issue = issue,
 				   .precision = precision,
 				   .has_link = has_link,

@@ -15,6 +15,11 @@
  * wait is seen in messages so small that it is most of what they take; without such it is assumed
  * (WAIT_NS).
  *
+ * That a is spent k times is true of communication that is carried out one at a time. Where all
+ * that was begun is under way at once, and a is the latency of the link, it is spent once: if busy
+ * = a + b S, for the whole period, explains the samples clearly better, a becomes the flight of
+ * each.
+ *
  * Periods in which a communication is of another kind, of unknown size, or without its partners
  * (PL_NF_MISSING) are left out. O(n log n) in transfers, and what line.c needs.
  */
@@ -33,6 +38,8 @@
  * which is 3 ms with Linux (CONFIG_HZ 250, two processors), for the scheduler often lets the woken
  * one run at once. */
 #define WAIT_NS 500000
+#define WRONG	0.25 /* relative error of k a + b S from which a + b S is tried instead */
+#define CLEARLY 0.5  /* what that must leave of the error */
 
 struct transfer {
 	pl_ns start, end;
@@ -50,6 +57,10 @@ struct record { /* a busy period of one rank */
 	uint8_t kind, coll;
 	bool unknown; /* sizes */
 };
+struct gap { /* from one end to the next, in a busy period */
+	uint64_t class_of;
+	double bytes, ns; /* of the next */
+};
 struct fitter {
 	const struct pl_graph *g;
 	struct pl_cost *c;
@@ -59,7 +70,8 @@ struct fitter {
 	struct transfer *t;
 	struct record *r;
 	struct cost_spans comp; /* computation of the step, if they contend */
-	size_t n_t, cap_t, n_r, cap_r;
+	struct gap *gap;
+	size_t n_t, cap_t, n_r, cap_r, n_gaps, cap_gaps;
 };
 
 static uint8_t coll_of(struct fitter *f, pl_id name)
@@ -174,6 +186,28 @@ static int by_rank_time(const void *pa, const void *pb)
 	return a->end < b->end ? -1 : a->end > b->end;
 }
 
+static int by_end(const void *pa, const void *pb)
+{
+	const struct transfer *a = pa, *b = pb;
+
+	return a->end < b->end ? -1 : a->end > b->end;
+}
+
+static int add_gaps(struct fitter *f, struct transfer *t, size_t n, uint64_t class_of,
+		    struct pl_err *err)
+{
+	int rc = pl_grow(&f->gap, &f->cap_gaps, f->n_gaps + n, sizeof(*f->gap), err);
+
+	if (rc < 0)
+		return rc;
+	pl_sort(t, n, sizeof(*t), by_end);
+	for (size_t i = 1; i < n; i++)
+		f->gap[f->n_gaps++] =
+			(struct gap){ class_of, (double)t[i].bytes,
+				      (double)(t[i].end - pl_max_i64(t[i - 1].end, t[i].start)) };
+	return 0;
+}
+
 /* Transfers [from, to) of f->t are one busy period. */
 static int add_period(struct fitter *f, uint32_t step, size_t from, size_t to, struct pl_err *err)
 {
@@ -207,7 +241,9 @@ static int add_period(struct fitter *f, uint32_t step, size_t from, size_t to, s
 	if ((rc = pl_grow(&f->r, &f->cap_r, f->n_r + 1, sizeof(*f->r), err)) < 0)
 		return rc;
 	f->r[f->n_r++] = r;
-	return 0;
+	return r.count > 1 && !r.unknown && r.kind == PL_K_COLLECTIVE
+		       ? add_gaps(f, f->t + from, to - from, r.class_of, err)
+		       : 0;
 }
 
 static int add_step(struct fitter *f, uint32_t step, struct pl_err *err)
@@ -432,6 +468,47 @@ out:
 	return rc;
 }
 
+/* How far a + b S is off for the gaps of the class, as a share of their time. */
+static double gap_error(const struct fitter *f, uint64_t class_of, double a, double b)
+{
+	double off = 0, sum = 0;
+
+	for (size_t i = 0; i < f->n_gaps; i++) {
+		if (f->gap[i].class_of != class_of)
+			continue;
+		off += fabs(a + b * f->gap[i].bytes - f->gap[i].ns);
+		sum += f->gap[i].ns;
+	}
+	return sum > 0 ? off / sum : 0;
+}
+
+/* Is a spent once for all that overlap? */
+static int fit_flight(const struct fitter *f, const struct record *r, size_t n, struct pl_fit *fit,
+		      struct pl_err *err)
+{
+	double serial = gap_error(f, r->class_of, fit->a_ns, fit->b_ns_per_byte);
+	struct line l = { 0, 0, 0 };
+	struct point *p = NULL;
+	int rc = 0;
+
+	if (serial < WRONG)
+		return 0;
+	PL_TRY(pl_alloc(&p, n, sizeof(*p), err));
+	for (size_t i = 0; i < n; i++)
+		p[i] = (struct point){ r[i].x * r[i].count, r[i].y * r[i].count };
+	PL_TRY(cost_line_fit(p, n, &l, err));
+	if (!(l.a > 0) || !(l.b > 0) || gap_error(f, r->class_of, 0, l.b) > CLEARLY * serial)
+		goto out;
+	fit->flight_ns = l.a;
+	fit->a_ns = 0;
+	fit->b_ns_per_byte = l.b;
+	fit->residual = l.residual;
+	fit->shape = 0;
+out:
+	pl_free(p);
+	return rc;
+}
+
 /*
  * What computation beside adds to the line: first to what each communication takes, from those
  * whose bytes take less than that is assumed to be, then to a byte, from the others. Sums, because
@@ -500,8 +577,10 @@ static int add_fit(struct fitter *f, struct record *r, size_t n, struct pl_err *
 	int rc;
 
 	PL_TRY(fit_line(c, r, alone ? alone : n, &fit, err));
+	if (fit.kind == PL_K_COLLECTIVE && !fit.estimated && !fit.one_size)
+		PL_TRY(fit_flight(f, r, alone ? alone : n, &fit, err));
 	fit.a_beside_ns = fit.a_ns;
-	if (alone)
+	if (alone && !(fit.flight_ns > 0))
 		fit_beside(f, r, n, &fit);
 	PL_TRY(pl_grow(&c->fit, &c->cap_fits, c->n_fits + 1, sizeof(*c->fit), err));
 	c->fit[c->n_fits++] = fit;
@@ -547,6 +626,7 @@ out:
 	pl_free(f.comp.v);
 	pl_free(f.t);
 	pl_free(f.r);
+	pl_free(f.gap);
 	if (rc < 0)
 		pl_cost_fini(c);
 	return rc;

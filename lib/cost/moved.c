@@ -90,7 +90,7 @@ bool pl_cost_line(const struct pl_cost *c, const struct pl_comm *comm, struct pl
 	was.n = f->n;
 	pl_cost_ring(comm, &now[0], &now[1]);
 	pl_cost_ring(&was, &then[0], &then[1]);
-	out->a_ns = f->a_ns * (then[0] > 0 ? now[0] / then[0] : 1);
+	out->a_ns = (f->a_ns + f->flight_ns) * (then[0] > 0 ? now[0] / then[0] : 1);
 	out->b_ns_per_byte = f->b_ns_per_byte * (then[1] > 0 ? now[1] / then[1] : 1);
 	return true;
 }

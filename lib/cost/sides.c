@@ -17,7 +17,7 @@
 struct sides {
 	struct point *p[2];
 	size_t n[2], cap[2];
-	double bytes[2], latency; /* latency: sum over all that were received */
+	double bytes[2];
 };
 
 static int add_step(struct sides *s, const struct pl_graph *g, const struct pl_gstep *st,
@@ -38,8 +38,6 @@ static int add_step(struct sides *s, const struct pl_graph *g, const struct pl_g
 		s->p[side][s->n[side]++] =
 			(struct point){ (double)sh->bytes[i], (double)st->dur[i] };
 		s->bytes[side] += (double)sh->bytes[i];
-		if (side && sh->res[i] != PL_NONE)
-			s->latency += (double)g->res[sh->res[i]].launch_ns;
 	}
 	return rc;
 }
@@ -61,7 +59,6 @@ int pl_cost_sides(const struct pl_graph *g, struct pl_cost_sides *out, struct pl
 		out->side[side] = (struct pl_cost_line){ .a_ns = l.a, .b_ns_per_byte = l.b };
 		taken[side] = l.b * s.bytes[side];
 	}
-	out->latency_ns = s.n[1] ? s.latency / (double)s.n[1] : 0;
 	if (taken[1] > taken[0])
 		out->link = PL_K_RECV;
 out:

@@ -38,6 +38,9 @@ struct pl_coster {
 	void *arg;
 	/* Duration of the transfer, from the last arrival on. */
 	pl_ns (*transfer)(void *arg, const struct pl_comm *c);
+	/* How much later than that it is there: what passes while the next may transfer. NULL: 0.
+	 */
+	pl_ns (*flight)(void *arg, const struct pl_comm *c);
 	/* Host time that issuing one communication takes on the thread that issues it. */
 	pl_ns (*issue)(void *arg, const struct pl_comm *c);
 	/* Share of the time that an operation takes in that precision ("bf16"), given that it took

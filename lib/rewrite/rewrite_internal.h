@@ -46,6 +46,7 @@ struct rw_built {
 	uint32_t *issue;
 	uint32_t *lost; /* [slot]: what computation behind it loses to communication, PL_NONE */
 	pl_ns alone;	/* the transfer with nothing beside it */
+	pl_ns flight;	/* from its end to where it is there */
 	pl_ns issue_ns; /* of one that was not as recorded */
 	double slows, slowed; /* computation beside it; by computation */
 	bool *kept;	      /* [slot]: as recorded, its duration too */

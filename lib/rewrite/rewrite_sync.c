@@ -410,7 +410,8 @@ static int add_uses(struct pl_rewriter *r, struct rw_built *b, uint32_t set, uin
 			if (e->node[u->node].dead || has_edge_to(e, b->transfer[slot], u->node) ||
 			    (u->type & PL_E_INFERRED && comes_before(r, set, slot, u->node)))
 				continue;
-			rc = pl_edit_add_edge(e, b->transfer[slot], u->node, u->type, u->w, err);
+			rc = pl_edit_add_edge(e, b->transfer[slot], u->node, u->type,
+					      u->w + (b->kept[slot] ? 0 : b->flight), err);
 			if (rc < 0)
 				return rc;
 		}
@@ -483,6 +484,7 @@ static int build_slot(struct pl_rewriter *r, struct rw_built *b, uint32_t set, u
 			!rw_now(r)->ranks;
 	dur = b->kept[slot] ? e->node[old->transfer].dur : r->c->transfer(r->c->arg, c);
 	b->alone = dur;
+	b->flight = r->c->flight ? r->c->flight(r->c->arg, c) : 0;
 	b->slows = b->slowed = 1;
 	if (r->beside && r->c->beside)
 		r->c->beside(r->c->arg, c, &b->slows, &b->slowed);

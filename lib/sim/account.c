@@ -213,7 +213,7 @@ static bool at_once(const struct work *w, size_t k, const struct pl_shape *sh, u
 
 	for (uint32_t e = sh->off[i]; e < sh->off[i + 1]; e++)
 		any |= p->w[e];
-	return !any && !p->n_far && !p->held;
+	return !any && !p->n_far && !p->held && !w->r->w[k];
 }
 
 /* What was before the operation on its resource, back to the end of the one before. */
@@ -226,7 +226,7 @@ static int delays(struct work *w, size_t k, uint32_t i, pl_ns start, struct pl_e
 
 	if (at_once(w, k, sh, i) || (e = sim_binding(w->s, w->r, k, i, &t)) == PL_NONE)
 		return 0;
-	sim_delay(w->s, k, i, e, &lat, &gap);
+	sim_delay_in(w->s, w->r, k, i, e, &lat, &gap);
 	if (w->s->step[k].held)
 		gap += w->s->step[k].held[i];
 	if (lat + gap <= 0)

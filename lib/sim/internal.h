@@ -45,6 +45,7 @@ struct pass {
 	size_t k;
 	const pl_ns *dur; /* durations, but for: */
 	const float *f;	  /* their factors, NULL: all 1 */
+	const int32_t *w; /* delays of edges */
 	pl_ns *start, *end;
 	struct tail *tail;
 	struct slots *slots;	    /* of graphs with RESOURCE nodes */
@@ -74,7 +75,10 @@ static inline pl_ns scaled(pl_ns dur, const float *f, size_t node)
 /* The edge that lets the node start in this run (PL_NONE: it has none) and when. */
 uint32_t sim_binding(const struct pl_sim *s, const struct pl_run *r, size_t step, uint32_t node,
 		     pl_ns *t);
-/* What lies between edge and node: modelled latency and unexplained time. */
+/* What lies between edge and node: modelled latency and unexplained time, in the run. */
+void sim_delay_in(const struct pl_sim *s, const struct pl_run *r, size_t step, uint32_t node,
+		  uint32_t e, pl_ns *lat, pl_ns *gap);
+/* The same as recorded. */
 void sim_delay(const struct pl_sim *s, size_t step, uint32_t node, uint32_t e, pl_ns *lat,
 	       pl_ns *gap);
 
@@ -97,6 +101,9 @@ struct now { /* a duration while statements are applied: base * factor */
 /* Apply all statements to the durations of the step's nodes (d may be NULL: only count). Adds to
  * hits[statement] (unless NULL) how many it selects; their sum. */
 uint64_t sim_select_apply(struct select *x, size_t step, struct now *d, uint64_t *hits);
+/* Does a statement change the modelled latency of messages? What they make of one. */
+bool sim_changes_latency(const struct pl_whatif *w);
+pl_ns sim_latency(const struct pl_whatif *w, pl_ns ns);
 /* The selections of changes under which times stay in range (PL_ELIMIT). */
 int sim_select_for(const struct pl_sim *s, const struct pl_whatif *w, struct select **x,
 		   struct pl_err *err) PL_MUST;

@@ -148,7 +148,7 @@ static void take(struct pass *p, const struct pl_shape *sh, uint32_t i)
 	pl_ns dur = scaled(p->dur[i], p->f, i);
 
 	if (sh->k && sh->k[i] && sh->type[i] == PL_N_RENDEZVOUS)
-		p->start[i] = sim_kth_arrival(sh, prep->w, p->start, p->end, i);
+		p->start[i] = sim_kth_arrival(sh, p->w, p->start, p->end, i);
 	if (sh->type[i] == PL_N_RESOURCE && sh->res[i] != PL_NONE) {
 		uint32_t slot = sim_slot_first(p->slots, sh->res[i]);
 
@@ -164,7 +164,7 @@ static void release(struct pass *p, const struct pl_shape *sh, struct shared *x,
 
 	for (uint32_t a = x->off[i]; a < x->off[i + 1]; a++) {
 		uint32_t d = x->to[a], e = x->edge[a];
-		pl_ns at = (edge_from_start(sh->etype[e]) ? p->start : p->end)[i] + prep->w[e];
+		pl_ns at = (edge_from_start(sh->etype[e]) ? p->start : p->end)[i] + p->w[e];
 
 		if (PL_UNLIKELY(prep->n_far))
 			at += far_gap(prep, d, e);

@@ -265,6 +265,14 @@ void sim_delay(const struct pl_sim *s, size_t step, uint32_t node, uint32_t e, p
 		*gap += p->far[lo].gap;
 }
 
+void sim_delay_in(const struct pl_sim *s, const struct pl_run *r, size_t step, uint32_t node,
+		  uint32_t e, pl_ns *lat, pl_ns *gap)
+{
+	sim_delay(s, step, node, e, lat, gap);
+	if (r->w[step])
+		*lat += r->w[step][e] - s->step[step].w[e];
+}
+
 pl_ns pl_sim_unexplained(const struct pl_sim *s, size_t step, uint32_t node)
 {
 	const struct pl_shape *sh = &s->g->shape[s->g->step[step].shape];
@@ -311,7 +319,7 @@ pl_ns sim_kth_arrival(const struct pl_shape *sh, const int32_t *w, const pl_ns *
 static pl_ns latest_far(const struct pass *p, const struct far *far)
 {
 	const struct pl_shape *sh = &p->s->g->shape[p->s->g->step[p->k].shape];
-	const int32_t *w = p->s->step[p->k].w;
+	const int32_t *w = p->w;
 	pl_ns t = INT64_MIN;
 
 	for (uint32_t e = sh->off[far->node]; e < sh->off[far->node + 1]; e++) {
@@ -331,7 +339,7 @@ void sim_pass(struct pass *p)
 	pl_ns *const from[2] = { p->end, p->start };
 	const uint32_t *off = sh->off, *src = sh->src, n = sh->n_nodes;
 	const uint8_t *type = sh->etype;
-	const int32_t *w = prep->w;
+	const int32_t *w = p->w;
 	const pl_ns *dur = p->dur;
 	pl_ns first = INT64_MAX, last = INT64_MIN;
 
@@ -367,7 +375,8 @@ void sim_pass(struct pass *p)
 
 struct runner { /* what steps of one run share */
 	const struct pl_sim *s;
-	struct select *select; /* NULL: nothing is changed */
+	struct select *select;		 /* NULL: nothing is changed */
+	const struct pl_whatif *latency; /* changes that of messages; NULL: none does */
 	struct tail *tail;
 	struct slots slots;
 	pl_ns *start, *end; /* scratch for the longest step; start only when it is not kept */
@@ -375,6 +384,7 @@ struct runner { /* what steps of one run share */
 	float *factor;
 	struct now *now;
 	pl_ns *dur;
+	int32_t *w;
 	double changed; /* what all changed durations sum to so far */
 };
 
@@ -388,6 +398,7 @@ static void runner_fini(struct runner *x)
 	pl_free(x->factor);
 	pl_free(x->now);
 	pl_free(x->dur);
+	pl_free(x->w);
 }
 
 size_t sim_longest(const struct pl_sim *s)
@@ -428,6 +439,14 @@ static int runner_changes(struct runner *x, const struct pl_whatif *w, size_t mo
 	}
 	PL_TRY(pl_alloc(&x->now, most, sizeof(*x->now), err));
 	PL_TRY(pl_alloc(&x->dur, most, sizeof(*x->dur), err));
+	if (sim_changes_latency(w)) {
+		int64_t edges = 0;
+
+		for (size_t i = 0; i < x->s->g->n_shapes; i++)
+			edges = pl_max_i64(edges, x->s->g->shape[i].n_edges);
+		PL_TRY(pl_alloc(&x->w, (size_t)edges, sizeof(*x->w), err));
+		x->latency = w;
+	}
 out:
 	return rc;
 }
@@ -492,6 +511,34 @@ static int durations(struct runner *x, struct pass *p, uint32_t n, struct pl_err
 	return 0;
 }
 
+/* Messages on their way take longer, or shorter. */
+static void latencies_now(struct runner *x, struct pass *p)
+{
+	const struct pl_graph *g = x->s->g;
+	const struct pl_gstep *st = &g->step[p->k];
+	const struct pl_shape *sh = &g->shape[st->shape];
+	bool any = false;
+
+	for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++) {
+		if (!(sh->flags[i] & PL_NF_MESSAGE) || sh->kind[i] != PL_K_RECV)
+			continue;
+		for (uint32_t e = sh->off[i]; e < sh->off[i + 1]; e++) {
+			pl_ns lat, gap;
+
+			sim_delay(x->s, p->k, i, e, &lat, &gap);
+			if (lat <= 0)
+				continue;
+			if (!any)
+				memcpy(x->w, p->w, sh->n_edges * sizeof(*x->w));
+			any = true;
+			x->w[e] = (int32_t)pl_min_i64(INT32_MAX,
+						      x->w[e] + sim_latency(x->latency, lat) - lat);
+		}
+	}
+	if (any)
+		p->w = x->w;
+}
+
 /* What the changes make of the step's durations. */
 static int apply(struct runner *x, struct pass *p, struct pl_err *err)
 {
@@ -517,12 +564,15 @@ static int run_step(struct runner *x, struct pass *p, size_t k, pl_ns *start, ui
 	*p = (struct pass){ .s = x->s,
 			    .k = k,
 			    .dur = x->s->g->step[k].dur,
+			    .w = x->s->step[k].w,
 			    .start = start ? start : x->start,
 			    .end = x->end,
 			    .tail = x->tail,
 			    .slots = &x->slots };
 	if ((rc = apply(x, p, err)) < 0)
 		return rc;
+	if (x->latency)
+		latencies_now(x, p);
 	enter(p, from);
 	if (x->s->has_shared)
 		return sim_pass_shared(p, err);
@@ -547,6 +597,10 @@ static int keep_step(struct runner *x, struct pl_run *r, size_t k, struct pl_err
 		PL_TRY(pl_alloc(&r->dur[k], sh->n_nodes, sizeof(pl_ns), err));
 		memcpy(r->dur[k], p.dur, sh->n_nodes * sizeof(pl_ns));
 	}
+	if (p.w == x->w && p.w) {
+		PL_TRY(pl_alloc(&r->w[k], sh->n_edges, sizeof(**r->w), err));
+		memcpy(r->w[k], p.w, sh->n_edges * sizeof(**r->w));
+	}
 	r->step_start[k] = p.step_start;
 	r->step_end[k] = p.step_end;
 	r->ops += sh->n_nodes - sh->n_entries;
@@ -564,6 +618,7 @@ static int alloc_run(const struct pl_sim *s, struct pl_run *r, struct pl_err *er
 	if ((rc = pl_alloc(&r->start, n, sizeof(*r->start), err)) < 0 ||
 	    (rc = pl_alloc(&r->factor, n, sizeof(*r->factor), err)) < 0 ||
 	    (rc = pl_alloc(&r->dur, n, sizeof(*r->dur), err)) < 0 ||
+	    (rc = pl_alloc(&r->w, n, sizeof(*r->w), err)) < 0 ||
 	    (rc = pl_alloc(&r->from, n, sizeof(*r->from), err)) < 0 ||
 	    (rc = pl_alloc(&r->step_start, n, sizeof(*r->step_start), err)) < 0)
 		return rc;
@@ -615,11 +670,13 @@ void pl_run_fini(struct pl_run *r)
 		pl_free(r->start ? r->start[k] : NULL);
 		pl_free(r->factor ? r->factor[k] : NULL);
 		pl_free(r->dur ? r->dur[k] : NULL);
+		pl_free(r->w ? r->w[k] : NULL);
 		pl_free(r->from ? r->from[k] : NULL);
 	}
 	pl_free(r->start);
 	pl_free(r->factor);
 	pl_free(r->dur);
+	pl_free(r->w);
 	pl_free(r->from);
 	pl_free(r->step_start);
 	pl_free(r->step_end);
@@ -653,19 +710,20 @@ uint32_t sim_binding(const struct pl_sim *s, const struct pl_run *r, size_t step
 	const struct pl_gstep *st = &s->g->step[step];
 	const struct pl_shape *sh = &s->g->shape[st->shape];
 	const struct prep *p = &s->step[step];
+	const int32_t *w = r->w[step] ? r->w[step] : p->w;
 	bool kth = sh->k && sh->k[node] && sh->type[node] == PL_N_RENDEZVOUS;
 	uint32_t best = PL_NONE;
 
 	*t = INT64_MIN;
 	for (uint32_t e = sh->off[node]; e < sh->off[node + 1]; e++) {
 		uint32_t src = sh->src[e];
-		pl_ns at = r->start[step][src] + p->w[e], lat, gap;
+		pl_ns at = r->start[step][src] + w[e], lat, gap;
 
 		if (!edge_from_start(sh->etype[e]))
 			at += pl_run_dur(s, r, step, src);
 		if (PL_UNLIKELY(p->n_far)) {
-			sim_delay(s, step, node, e, &lat, &gap);
-			at += lat + gap - p->w[e];
+			sim_delay_in(s, r, step, node, e, &lat, &gap);
+			at += lat + gap - w[e];
 		}
 		if (kth && at > r->start[step][node]) /* came later than the k-th */
 			continue;

@@ -60,6 +60,7 @@ struct pl_run {
 	pl_ns **start;		      /* [step][node] */
 	float **factor;		      /* [step]: of durations, or NULL: all 1 */
 	pl_ns **dur;		      /* [step]: durations, or NULL: the recorded ones */
+	int32_t **w;		      /* [step]: delays of edges, or NULL: the recorded ones */
 	pl_ns *step_start, *step_end; /* [step]; of the steps whose number is not INT64_MIN */
 	uint64_t **from; /* [step][entry]: (step << 32 | node) that the entry carries; UINT64_MAX
 			    none */

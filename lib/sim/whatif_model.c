@@ -243,7 +243,6 @@ struct moved { /* a class of communication, as the statements so far have it */
 	uint32_t workers;
 	struct pl_cost_line line; /* of `n` ranks, without changes of single links */
 	uint32_t n;
-	double apart;	       /* of line.a_ns: passes before the transfer, a modelled latency */
 	bool gone;	       /* one rank is left */
 	double link_a, link_b; /* what changes of single links do */
 };
@@ -258,8 +257,8 @@ struct mover {
 static double transfer(const struct moved *x)
 {
 	return x->gone ? 0
-		       : fmax(0, x->line.a_ns * x->link_a - x->apart +
-					 x->line.b_ns_per_byte * x->link_b * (double)x->line.bytes);
+		       : x->line.a_ns * x->link_a +
+				 x->line.b_ns_per_byte * x->link_b * (double)x->line.bytes;
 }
 
 static void move_ranks(struct moved *x, uint32_t ranks)
@@ -348,8 +347,11 @@ static bool move(const struct mover *mv, struct moved *x, const struct pl_change
 			move_ranks(x, c->ranks);
 		return x->workers > 0;
 	}
-	/* of a message bandwidth is on the link's side, latency where it is received */
-	if (x->message && (c->verb == V_BANDWIDTH ? !x->link : x->comm.kind != PL_K_RECV))
+	/* of a message bandwidth is on the link's side; latency is between the two, but concerns
+	 * what is received (pl_whatif_latency()) */
+	if (x->message && c->verb == V_LATENCY)
+		return x->comm.kind == PL_K_RECV;
+	if (x->message && !x->link)
 		return false;
 	if (!c->link) {
 		if (c->verb == V_BANDWIDTH)
@@ -398,8 +400,6 @@ static int mover_init(struct mover *mv, const struct pl_graph *g, const struct p
 		if (x->message) {
 			x->line = sides.side[key.kind == PL_K_RECV];
 			x->line.bytes = key.bytes;
-			x->apart = key.kind == PL_K_RECV ? sides.latency_ns : 0;
-			x->line.a_ns += x->apart;
 		} else {
 			x->gone = !pl_cost_line(mv->cost, &x->comm, &x->line);
 		}
@@ -480,6 +480,27 @@ struct pl_whatif_model *pl_whatif_model_new(const struct pl_whatif *w, const str
 		return m;
 	pl_whatif_model_free(m);
 	return NULL;
+}
+
+bool sim_changes_latency(const struct pl_whatif *w)
+{
+	for (size_t i = 0; w && i < w->n; i++)
+		if (w->change[i].verb == V_LATENCY && !w->change[i].link)
+			return true;
+	return false;
+}
+
+pl_ns sim_latency(const struct pl_whatif *w, pl_ns ns)
+{
+	double now = (double)ns;
+
+	for (size_t i = 0; i < w->n; i++) {
+		const struct pl_change *c = &w->change[i];
+
+		if (c->verb == V_LATENCY && !c->link)
+			now = c->to >= 0 ? (double)c->to : now * c->by;
+	}
+	return (pl_ns)fmin(now, INT32_MAX / 2);
 }
 
 bool pl_whatif_model_guessed(const struct pl_whatif_model *m)

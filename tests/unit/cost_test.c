@@ -1,4 +1,7 @@
-/* Costs: analysis against the formulas and against counting steps, fits against known lines. */
+/*
+ * Costs: analysis against the formulas and against counting steps, fits against known lines. One
+ * file because all fits are of the same small graphs.
+ */
 #include <math.h>
 #include <stdlib.h>
 
@@ -465,6 +468,57 @@ static void shared_link(void)
 	f = fit_of(&c, PL_COLL_ALLREDUCE);
 	ok(f && f->samples == 90 && near(f->a_ns, 30000, 0.01) && near(f->b_ns_per_byte, 0.5, 0.01),
 	   "communication that shares the link: busy periods give the line of one alone");
+	ok(f && !(f->flight_ns > 0), "... which each has to itself");
+	pl_cost_fini(&c);
+	pl_graph_fini(&j.g);
+}
+
+/* One to eight begun at once over a link with a latency: that is waited for once. */
+static void in_flight(void)
+{
+	const double latency = 2e6, b = 8;
+	struct pl_comm m = { .kind = PL_K_COLLECTIVE,
+			     .coll = PL_COLL_ALLREDUCE,
+			     .algo = PL_ALGO_RING,
+			     .group = PL_NONE,
+			     .n = RANKS,
+			     .bytes = 65536 };
+	struct pl_err err = { 0 };
+	const struct pl_fit *f;
+	struct pl_coster co;
+	struct pl_cost c;
+	struct jobg j;
+	struct topo x;
+
+	make_topo(&x, 1, RANKS, 10, 5000, 10, 5000, false);
+	job_init(&j, 12, 8000);
+	for (int i = 0; i < 40; i++) {
+		int k = 1 + (int)(uniform(&j) * 8);
+		double left = 0;
+
+		for (int n = 0; n < k; n++) {
+			int64_t bytes = 20000 + (int64_t)(uniform(&j) * 1e5);
+			pl_ns dur[RANKS];
+
+			left += b * (double)bytes;
+			for (int r = 0; r < RANKS; r++)
+				dur[r] = (pl_ns)(latency + left) - 1000 * n;
+			collective(&j, 0, n & 1, j.at + 1000 * n, dur, bytes, 0);
+		}
+		j.at += (pl_ns)(2 * (latency + left));
+	}
+	ok(!pl_cost_fit(&j.g, &x.t, &c, &err), "fits");
+	f = fit_of(&c, PL_COLL_ALLREDUCE);
+	ok(f && near(f->flight_ns, latency, 0.02) && near(f->b_ns_per_byte, b, 0.02) &&
+		   !(f->a_ns > 0),
+	   "communication in flight together: the latency is each one's, the link is not");
+	pl_cost_coster(&c, &co);
+	ok(near((double)co.transfer(co.arg, &m), b * 65536, 0.02) &&
+		   near((double)co.flight(co.arg, &m), latency, 0.02),
+	   "... and so it costs");
+	m.n = 2 * RANKS;
+	ok(near((double)co.flight(co.arg, &m), latency * 14 / 6, 0.02),
+	   "... of more ranks, so many more latencies");
 	pl_cost_fini(&c);
 	pl_graph_fini(&j.g);
 }
@@ -771,6 +825,7 @@ int main(void)
 	robust();
 	degenerate();
 	shared_link();
+	in_flight();
 	beside(1.3, false, 1.3, "computation is slower beside communication, by how much");
 	beside(1.0, false, 1, "no slow-down: 1");
 	beside(1.02, true, 1, "a slow-down that chance explains: 1");

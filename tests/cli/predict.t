@@ -1,0 +1,56 @@
+# What replay predicts of run's own traces over slow links, and what run then takes.
+. "$SRC/tests/cli/tap.sh"
+
+cd "$TMP" || exit 1
+TMPDIR=$TMP
+export TMPDIR
+cat >job <<'END'
+paceline-job 1
+model mlp:64-160-160-10
+data synthetic:samples=2000,dims=64,classes=10
+batch 8
+steps 8
+optimizer sgd lr=0.01
+END
+
+# recorded NAME OPTION...: the job over TCP; its graph in NAME
+recorded() {
+	name=$1
+	shift
+	status 0 "$name: trained" timeout 50 "$BIN/run" -q -n 2 --transport=tcp -t trace "$@" job
+	"$BIN/merge" -q trace.0 trace.1 | "$BIN/graph" -q -o "$name"
+}
+
+# steps N GRAPH OPTION...: median of a column of the table of steps, but for the first
+steps() {
+	n=$1
+	shift
+	"$BIN/replay" -q -O csv --table=steps "$@" | awk -F , -v n="$n" 'NR > 2 { print $n }' | sort -n |
+		awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'
+}
+
+# within LIMIT A B
+within() {
+	awk -v limit="$1" -v a="$2" -v b="$3" 'BEGIN { e = a / b - 1; print "# " a, b, e; exit !(a > 0 && b > 0 && e * e <= limit * limit) }'
+}
+
+# 37,290 floats: 60 ms of a link of 20 Mbit/s, so that a busy machine matters little
+recorded base --link rate=20Mbit,latency=2ms
+"$BIN/replay" -q --no-worth base >out
+check "two channels share the link: little is unexplained" \
+	awk 'NR == 1 { exit !($(NF - 2) <= 3 && $NF == "unexplained") }' out
+recorded fast --link rate=60Mbit,latency=2ms
+check "three times the bandwidth: as predicted" within 0.08 "$(steps 6 base --what-if 'bandwidth by 3')" "$(steps 2 fast)"
+check "... which is another step" sh -c "[ $(steps 2 fast) -lt $(($(steps 2 base) / 2)) ]"
+check "a third of it: as predicted" within 0.08 "$(steps 6 fast --what-if 'bandwidth by 0.333333')" "$(steps 2 base)"
+recorded far --link rate=20Mbit,latency=4ms
+check "twice the latency: as predicted" within 0.08 "$(steps 6 base --what-if 'latency by 2')" "$(steps 2 far)"
+
+# each tensor by itself: latencies of buckets that are under way together are waited for once
+recorded each --link rate=20Mbit,latency=10ms --set bucket-mb=0.0001
+"$BIN/plan" -q --preset=all each -O text >plan
+status 0 "... all in one" timeout 50 "$BIN/run" -q -n 2 --transport=tcp -t trace --link rate=20Mbit,latency=10ms -p plan job
+"$BIN/merge" -q trace.0 trace.1 | "$BIN/graph" -q -o all
+check "... as predicted" within 0.08 "$(awk '$1 == "predicted" { print $2 }' plan)" "$(steps 2 all)"
+
+done_testing
