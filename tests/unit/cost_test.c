@@ -1,6 +1,6 @@
 /*
- * Costs: analysis against the formulas and against counting steps, fits against known lines. One
- * file because all fits are of the same small graphs.
+ * Costs: analysis against the formulas and against counting steps, fits against known lines.
+ * One file because all fits are of the same small graphs.
  */
 #include <math.h>
 #include <stdlib.h>
