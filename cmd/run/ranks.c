@@ -332,7 +332,8 @@ int meet_others(const struct config *c, const struct place *p, const struct pl_j
 			(struct pl_link_shape){ .from = j->link[i].from,
 						.to = j->link[i].to,
 						.bytes_per_ns = j->link[i].bytes_per_ns,
-						.latency_ns = j->link[i].latency_ns };
+						.latency_ns = j->link[i].latency_ns,
+						.shared = j->link[i].shared };
 	o.shape = shape;
 	if (t) {
 		o.event = pl_tracer_comm;

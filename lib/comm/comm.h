@@ -56,6 +56,9 @@ struct pl_link_shape {
 	int from, to;	     /* ranks; -1: any */
 	double bytes_per_ns; /* 0: as fast as it goes */
 	pl_ns latency_ns;
+	/* One link for all that `from` sends by this shape, as a host's adapter is, rather than one
+	 * for each receiver. */
+	bool shared;
 };
 
 struct pl_comm_event;

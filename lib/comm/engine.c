@@ -213,10 +213,10 @@ static void shape(struct pl_world *w, struct pl_conn *c)
 			continue;
 		if (!is_ready(s))
 			break;
-		s->ready = s->leaves = s->left = could_begin(s, p->free_at);
+		s->ready = s->leaves = s->left = could_begin(s, *p->link);
 		if (p->bytes_per_ns > 0)
 			s->left += (pl_ns)((double)s->bytes / p->bytes_per_ns);
-		p->free_at = s->left;
+		*p->link = s->left;
 		s->due = s->left + p->latency;
 	}
 }

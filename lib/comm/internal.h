@@ -173,10 +173,12 @@ struct pl_peer {
 	/* shaping of what goes to it */
 	double bytes_per_ns;
 	pl_ns latency, free_at;
+	pl_ns *link; /* when the link is free: free_at, or that of all that this rank sends */
 };
 
 struct pl_world {
 	int rank, size, n_conns, channels;
+	pl_ns free_at; /* of a link that all peers share */
 	pl_ns timeout, beat, patience, slack;
 	size_t segment;
 	bool shaped, all_local;

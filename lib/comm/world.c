@@ -8,6 +8,7 @@
  * wakes it. While somebody else drives it rests, and looks every 10 ms whether it is needed again.
  */
 #include <errno.h>
+#include <math.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -21,11 +22,12 @@
 
 #include "comm/internal.h"
 
-#define SPIN_NS	 100000
-#define YIELD_NS 5000
-#define SLICE_NS 100000
-#define TAKEN_NS 2000	 /* a yield that takes longer let somebody else run */
-#define MOVE_NS	 2000000 /* between two attempts to get a processor of one's own */
+#define SPIN_NS	   100000
+#define YIELD_NS   5000
+#define SLICE_NS   100000
+#define SEGMENT_NS 500000  /* that a segment takes over a shaped link, unless it is small */
+#define TAKEN_NS   2000	   /* a yield that takes longer let somebody else run */
+#define MOVE_NS	   2000000 /* between two attempts to get a processor of one's own */
 
 static void pause_a_bit(void)
 {
@@ -486,6 +488,8 @@ static int take_opts(struct pl_world *w, const struct pl_world_opts *o, struct p
 /* Shapes of what this rank sends, and how long the slowest takes for a segment. */
 static void take_shapes(struct pl_world *w)
 {
+	for (int r = 0; r < w->size; r++)
+		w->peer[r].link = &w->peer[r].free_at;
 	for (size_t i = 0; i < w->o.n_shapes; i++) {
 		const struct pl_link_shape *s = &w->o.shape[i];
 		pl_ns takes = s->latency_ns;
@@ -505,8 +509,13 @@ static void take_shapes(struct pl_world *w)
 			if (s->bytes_per_ns > 0)
 				w->peer[r].bytes_per_ns = s->bytes_per_ns;
 			w->peer[r].latency = pl_max_i64(w->peer[r].latency, s->latency_ns);
+			w->peer[r].link = s->shared ? &w->free_at : &w->peer[r].free_at;
 		}
 	}
+	/* what is passed on waits for a whole segment: on a slow link these are short */
+	if (w->slowest > 0 && !w->o.segment)
+		w->segment = pl_min_size(w->segment, (size_t)fmax(w->slowest * SEGMENT_NS, 16384)) &
+			     ~(size_t)63;
 }
 
 static void take_processors(struct pl_world *w)

@@ -31,7 +31,7 @@ struct pl_fit { /* t = a + b S of one kind of communication */
 	double a_beside_ns, b_beside; /* with computation beside it: a, and the factor of b, >= 1 */
 	bool assumed;		      /* a_beside_ns: no sample showed it */
 	/* > 0: communications that overlap share the link but not the latency: the link is busy
-	 * for b S of each, which is there so much later, and a_ns is 0 */
+	 * for a + b S of each, which is there so much later */
 	double flight_ns;
 	double shape;	 /* > 0: t is that times the analysis, which bends where the samples do */
 	double residual; /* median of |t - fit| / t */

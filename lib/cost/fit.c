@@ -482,25 +482,44 @@ static double gap_error(const struct fitter *f, uint64_t class_of, double a, dou
 	return sum > 0 ? off / sum : 0;
 }
 
+/* What passes in flight by the latencies of recorded messages; 0: there are none. */
+static double flight_known(const struct pl_graph *g, const struct pl_fit *fit)
+{
+	struct pl_comm comm = { .kind = fit->kind, .coll = fit->coll, .n = fit->n };
+	double messages, share, sum = 0;
+	size_t n = 0;
+
+	for (size_t i = 0; i < g->n_res; i++) {
+		if (g->res[i].track_type != PL_T_LINK || g->res[i].launch_ns <= 0)
+			continue;
+		sum += (double)g->res[i].launch_ns;
+		n++;
+	}
+	pl_cost_ring(&comm, &messages, &share);
+	return n ? messages * sum / (double)n : 0;
+}
+
 /* Is a spent once for all that overlap? */
 static int fit_flight(const struct fitter *f, const struct record *r, size_t n, struct pl_fit *fit,
 		      struct pl_err *err)
 {
 	double serial = gap_error(f, r->class_of, fit->a_ns, fit->b_ns_per_byte);
+	double known = flight_known(f->g, fit);
 	struct line l = { 0, 0, 0 };
 	struct point *p = NULL;
 	int rc = 0;
 
-	if (serial < WRONG)
+	if (!(known > 0) && serial < WRONG)
 		return 0;
 	PL_TRY(pl_alloc(&p, n, sizeof(*p), err));
 	for (size_t i = 0; i < n; i++)
 		p[i] = (struct point){ r[i].x * r[i].count, r[i].y * r[i].count };
 	PL_TRY(cost_line_fit(p, n, &l, err));
-	if (!(l.a > 0) || !(l.b > 0) || gap_error(f, r->class_of, 0, l.b) > CLEARLY * serial)
+	if (!(l.a > 0) || !(l.b > 0) ||
+	    (!(known > 0) && gap_error(f, r->class_of, 0, l.b) > CLEARLY * serial))
 		goto out;
-	fit->flight_ns = l.a;
-	fit->a_ns = 0;
+	fit->flight_ns = known > 0 ? fmin(known, l.a) : l.a;
+	fit->a_ns = l.a - fit->flight_ns;
 	fit->b_ns_per_byte = l.b;
 	fit->residual = l.residual;
 	fit->shape = 0;

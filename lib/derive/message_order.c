@@ -8,6 +8,7 @@
  *
  * Channels may share a link in turn. Where what a rank sends to a peer was never under way on two
  * channels at a time, as good as (SERIAL), they did: then all that is sent there is in one order.
+ * The same goes for all that a rank sends, to whomever, when it has more than one peer.
  *
  * Such edges are inferred, by which they are told from those within a collective. There is one only
  * where time passes from the one to the other, so there is no cycle. O(n log n) in messages.
@@ -92,6 +93,30 @@ static int order(struct gb *b, struct gb_message *v, size_t n, struct pl_err *er
 	return rc;
 }
 
+static int by_start(const void *pa, const void *pb)
+{
+	return by_time(pa, pb);
+}
+
+/* All that a rank sends: neighbours to different peers, if it shared a link. */
+static int order_rank(struct gb *b, struct gb_message *v, size_t n, struct pl_err *err)
+{
+	bool several = false;
+	int rc = 0;
+
+	for (size_t i = 1; i < n; i++)
+		several |= v[i].peer != v[0].peer;
+	if (!several)
+		return 0;
+	pl_sort(v, n, sizeof(*v), by_start);
+	if (!is_serial(v, n))
+		return 0;
+	for (size_t i = 1; i < n && rc >= 0; i++)
+		if (v[i].peer != v[i - 1].peer)
+			rc = follow(b, &v[i - 1], &v[i], err);
+	return rc;
+}
+
 int gb_message_order(struct gb *b, struct pl_err *err)
 {
 	struct gb_message *v = b->message;
@@ -108,6 +133,12 @@ int gb_message_order(struct gb *b, struct pl_err *err)
 		     k++)
 			;
 		rc = order(b, v + i, k - i, err);
+	}
+	for (size_t i = 0, k; i < n && rc >= 0; i = k) {
+		for (k = i; k < n && v[k].recv == v[i].recv && v[k].rank == v[i].rank; k++)
+			;
+		if (!v[i].recv)
+			rc = order_rank(b, v + i, k - i, err);
 	}
 	pl_free(b->message);
 	b->message = NULL;

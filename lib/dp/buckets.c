@@ -3,9 +3,9 @@
  *
  * The default is that of PyTorch's DistributedDataParallel (Li et al., VLDB 2020, section 3.2.3):
  * gradients in the order in which they become ready, a bucket is closed by the one with which it
- * reaches the limit. A plan's sets come from pl_plan_buckets(), where its own tensors
- * are put in place of ours by name; tensors that the plan does not name keep together by the
- * default's rule, behind the sets that are ready before them.
+ * reaches the limit. A plan changes these: its sets come from pl_plan_buckets(), where its own
+ * tensors are put in place of ours by name; tensors that the plan does not name keep together by
+ * the default's rule, behind the sets that are ready before them.
  *
  * Within a bucket tensors lie as in the slab of gradients. Where they are neighbours there, they
  * are sent from it; the gaps between two of them (they are aligned) are part of what travels.
@@ -121,6 +121,18 @@ static void assign(void *arg, uint32_t tensor)
 	a->set[tensor] = a->value;
 }
 
+struct look {
+	const struct maker *m;
+	uint32_t set;
+};
+
+static void look(void *arg, uint32_t tensor)
+{
+	struct look *l = arg;
+
+	l->set = l->m->base[tensor];
+}
+
 /* ---- plans --------------------------------------------------------------------------------- */
 
 int pl_dp_algo(const char *word)
@@ -212,12 +224,14 @@ out:
 /* The sets of the plan over our tensors; what it does not name comes last. */
 static int by_plan(struct maker *m, const struct pl_plan *p, double limit_mb, struct pl_err *err)
 {
-	uint32_t *bucket = NULL, *parts = NULL, n = 0;
+	uint32_t *bucket = NULL, *parts = NULL, *base = NULL, n = 0;
 	int rc;
 
-	PL_TRY(pl_plan_buckets(p, &bucket, &parts, &n, err));
-	for (size_t i = 0; i < p->n_tensors; i++)
-		if (!resolve(m, p->tensor[i].name, assign, &(struct assign){ m->set, bucket[i] })) {
+	PL_TRY(pl_alloc(&base, p->n_tensors + 1, sizeof(*base), err));
+	for (size_t i = 0; i < p->n_tensors; i++) {
+		struct look l = { m, PL_NONE };
+
+		if (!resolve(m, p->tensor[i].name, look, &l)) {
 			rc = pl_fail(
 				err, PL_EDATA,
 				"the plan's tensor \"%.200s\" is none of this model's; the plan "
@@ -225,12 +239,18 @@ static int by_plan(struct maker *m, const struct pl_plan *p, double limit_mb, st
 				p->tensor[i].name);
 			goto out;
 		}
+		base[i] = l.set;
+	}
+	PL_TRY(pl_plan_buckets(p, base, &bucket, &parts, &n, err));
+	for (size_t i = 0; i < p->n_tensors; i++)
+		resolve(m, p->tensor[i].name, assign, &(struct assign){ m->set, bucket[i] });
 	m->n_sets = by_default(m, limit_mb, m->set, n);
 	for (uint32_t s = 0; s < m->n_sets && s < n; s++)
 		m->parts[s] = parts[s];
 out:
 	pl_free(bucket);
 	pl_free(parts);
+	pl_free(base);
 	return rc;
 }
 

@@ -1,12 +1,12 @@
 /*
  * The tensors as a plan synchronises them.
  *
- * Every tensor of the base begins as a set of its own, whose place is its number in the order of
- * readiness. A fusion takes its tensors out of the sets that they are in and makes them one. The
- * place of a set is the last of the places of its tensors, which is when the whole is ready. An
- * order numbers the sets by place, hands the numbers of its sets out again in the order wanted, and
- * gives each tensor the number of its set for a place. Sorted by place, sets number from 0. A
- * fusion takes O(log n) a name, an order O(n log n).
+ * Every tensor begins in the set that the base has it in, or in one of its own, and with its number
+ * in the order of readiness as its place. A fusion takes its tensors out of the sets that they are
+ * in and makes them one. The place of a set is the last of the places of its tensors, which is when
+ * the whole is ready. An order numbers the sets by place, hands the numbers of its sets out again
+ * in the order wanted, and gives each tensor the number of its set for a place. Sorted by place,
+ * sets number from 0. A fusion takes O(log n) a name, an order O(n log n).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -178,9 +178,10 @@ out:
 	return rc;
 }
 
-static int begin(struct sets *s, const struct pl_plan *p, struct pl_err *err)
+static int begin(struct sets *s, const struct pl_plan *p, const uint32_t *base, struct pl_err *err)
 {
 	size_t n = p->n_tensors;
+	uint32_t first;
 	int rc;
 
 	if (n >= UINT32_MAX)
@@ -196,16 +197,23 @@ static int begin(struct sets *s, const struct pl_plan *p, struct pl_err *err)
 	PL_TRY(pl_alloc(&s->tmp, n + 1, sizeof(*s->tmp), err));
 	for (uint32_t i = 0; i < s->n; i++) {
 		s->by_name[i] = (struct named){ p->tensor[i].name, i };
-		s->set[i] = s->place[i] = i;
-		s->parts[i] = s->size[i] = 1;
+		s->place[i] = i;
+		s->parts[i] = 1;
+		for (first = 0; base && base[first] != base[i]; first++)
+			;
+		s->set[i] = base ? first : i;
+		s->size[s->set[i]]++;
 	}
+	for (uint32_t i = s->n; i-- > 0;)
+		if (!s->size[i])
+			s->empty[s->n_empty++] = i;
 	pl_sort(s->by_name, n, sizeof(*s->by_name), cmp_name);
 out:
 	return rc;
 }
 
-int pl_plan_buckets(const struct pl_plan *p, uint32_t **bucket, uint32_t **parts, uint32_t *n,
-		    struct pl_err *err)
+int pl_plan_buckets(const struct pl_plan *p, const uint32_t *base, uint32_t **bucket,
+		    uint32_t **parts, uint32_t *n, struct pl_err *err)
 {
 	struct pl_err why = { 0 };
 	struct sets s = { 0 };
@@ -214,7 +222,7 @@ int pl_plan_buckets(const struct pl_plan *p, uint32_t **bucket, uint32_t **parts
 	*bucket = *parts = NULL;
 	*n = 0;
 	PL_TRY(pl_plan_check(p, &why));
-	PL_TRY(begin(&s, p, &why));
+	PL_TRY(begin(&s, p, base, &why));
 	for (size_t i = 0; i < p->n_rw; i++) {
 		rc = apply(&s, &p->rw[i], &why);
 		if (rc >= 0)

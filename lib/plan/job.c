@@ -384,6 +384,10 @@ static int link_value(struct pl_text *t, struct pl_job_link *l, const char *key,
 		return rank_of(t, value, &l->from, err);
 	else if (!strcmp(key, "to"))
 		return rank_of(t, value, &l->to, err);
+	else if (!strcmp(key, "shared") && (!strcmp(value, "yes") || !strcmp(value, "no")))
+		l->shared = value[0] == 'y';
+	else if (!strcmp(key, "shared"))
+		return pl_text_fail(t, err, "shared: yes or no, not \"%.100s\"", value);
 	else
 		return pl_text_fail(t, err, "a link has no \"%.100s\"; write %s", key, LINK);
 	return rc < 0 ? pl_text_fail(t, err, "%s", why.msg) : 0;

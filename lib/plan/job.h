@@ -26,6 +26,7 @@ struct pl_job_link {
 	int from, to;	     /* -1: any */
 	double bytes_per_ns; /* 0: as fast as it goes */
 	pl_ns latency_ns;
+	bool shared; /* the rate is that of all that a rank sends there, not for each receiver */
 };
 struct pl_job_pace {
 	int rank;      /* -1: all */

@@ -110,7 +110,7 @@ static int put_link(struct pl_buf *b, const struct pl_job_link *l, struct pl_err
 	PL_TRY(pl_buf_printf(b, err, " latency=%lldns", (long long)l->latency_ns));
 	PL_TRY(put_end(b, "from", l->from, err));
 	PL_TRY(put_end(b, "to", l->to, err));
-	rc = pl_buf_printf(b, err, "\n");
+	rc = pl_buf_printf(b, err, l->shared ? " shared=yes\n" : "\n");
 out:
 	return rc;
 }

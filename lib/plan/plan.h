@@ -110,9 +110,10 @@ extern const struct pl_settings *const pl_settings[]; /* NULL at the end */
 /*
  * The tensors as the plan synchronises them: sets in order of issue. bucket[i] is the set of tensor
  * i, numbered from 0 in the order of issue; parts[b] of set b (1: whole). Arrays of n_tensors and
- * of the returned number of sets, to be freed with pl_free().
+ * of the returned number of sets, to be freed with pl_free(). base[i]: the base's set of tensor i,
+ * any number; NULL: each tensor is a set of its own there.
  */
-int pl_plan_buckets(const struct pl_plan *p, uint32_t **bucket, uint32_t **parts, uint32_t *n,
-		    struct pl_err *err) PL_MUST;
+int pl_plan_buckets(const struct pl_plan *p, const uint32_t *base, uint32_t **bucket,
+		    uint32_t **parts, uint32_t *n, struct pl_err *err) PL_MUST;
 
 #endif

@@ -75,7 +75,7 @@ static int sets_init(struct pl_sets *s, const struct pl_plan *p, struct pl_err *
 	s->max_parts = 1;
 	if (!p->n_tensors)
 		return pl_plan_check(p, err); /* by hand: nothing is known of sizes */
-	PL_TRY(pl_plan_buckets(p, &s->bucket, &s->parts, &s->n, err));
+	PL_TRY(pl_plan_buckets(p, NULL, &s->bucket, &s->parts, &s->n, err));
 	PL_TRY(pl_alloc(&s->first, (size_t)s->n + 2, sizeof(*s->first), err));
 	PL_TRY(pl_alloc(&s->tensor, p->n_tensors, sizeof(*s->tensor), err));
 	PL_TRY(pl_alloc(&s->bytes, s->n, sizeof(*s->bytes), err));

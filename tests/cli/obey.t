@@ -24,6 +24,7 @@ tensor 2.weight 6144
 tensor 0.bias 192
 tensor 0.weight 3072
 END
+for tensor in 4.bias 4.weight 2.bias 2.weight 0.bias 0.weight; do echo "fuse-tensors $tensor"; done >>head.plan
 
 losses() {
 	awk -F , 'NR > 1 && $4 != "" { print $4 }' "$1"

@@ -352,7 +352,7 @@ static int shaped(struct pl_world_opts *o, void *arg)
 static void test_shaped(double *s)
 {
 	static const char *const transport[] = { "tcp", "shm" };
-	struct pl_link_shape link[] = { { -1, -1, 0.0125, 2000000 } }; /* 100 Mbit/s, 2 ms */
+	struct pl_link_shape link[] = { { -1, -1, 0.0125, 2000000, false } }; /* 100 Mbit/s, 2 ms */
 
 	for (int i = 0; i < 2; i++) {
 		struct pl_world_opts o = { .transport = transport[i],

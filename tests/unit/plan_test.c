@@ -379,7 +379,7 @@ static const char *sets_of(const char *rewrites)
 		 rewrites);
 	if (read_str(text, &p) < 0)
 		return last.msg;
-	if (pl_plan_buckets(&p, &bucket, &parts, &n, &last) < 0) {
+	if (pl_plan_buckets(&p, NULL, &bucket, &parts, &n, &last) < 0) {
 		pl_plan_fini(&p);
 		return last.msg;
 	}

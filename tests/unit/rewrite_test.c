@@ -318,7 +318,7 @@ static int same_sets(struct job *j, const char *text, bool *same, bool *refused,
 	PL_TRY(in ? pl_plan_read(in, "plan", &p, err) : err->code);
 	PL_TRY(pl_rewrite_base(j->r, &p, err));
 	here = pl_rewrite_plan(j->r, &p, &why[0]);
-	there = pl_plan_buckets(&p, &bucket, &parts, &n, &why[1]);
+	there = pl_plan_buckets(&p, NULL, &bucket, &parts, &n, &why[1]);
 	*refused = here < 0;
 	*same = here == there && (here == 0 || !strcmp(why[0].msg, why[1].msg));
 	if (here == 0 && there == 0)
