@@ -58,8 +58,9 @@ struct pl_cost {
  * Where computation and communication slow one another down, the line is that of communication
  * alone, if it was seen alone, and what computation beside it adds is fitted to the others. Where k
  * communications that overlapped took clearly less than k a + b S, but a + b S, a is latency.
- * `topo` may be NULL: detected from hosts and ranks of the graph, with default links. Takes
- * nothing. *c needs no initialisation; after a failure it is empty. */
+ * `topo` may be NULL: detected from hosts and ranks of the graph, with links as recorded messages
+ * show them, else default ones. Takes nothing. *c needs no initialisation; after a failure it is
+ * empty. */
 int pl_cost_fit(const struct pl_graph *g, const struct pl_topology *topo, struct pl_cost *c,
 		struct pl_err *err) PL_MUST;
 void pl_cost_fini(struct pl_cost *c);

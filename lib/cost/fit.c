@@ -482,11 +482,10 @@ static double gap_error(const struct fitter *f, uint64_t class_of, double a, dou
 	return sum > 0 ? off / sum : 0;
 }
 
-/* What passes in flight by the latencies of recorded messages; 0: there are none. */
-static double flight_known(const struct pl_graph *g, const struct pl_fit *fit)
+/* The latency of recorded messages, mean of their links; 0: there are none. */
+static double link_latency(const struct pl_graph *g)
 {
-	struct pl_comm comm = { .kind = fit->kind, .coll = fit->coll, .n = fit->n };
-	double messages, share, sum = 0;
+	double sum = 0;
 	size_t n = 0;
 
 	for (size_t i = 0; i < g->n_res; i++) {
@@ -495,8 +494,28 @@ static double flight_known(const struct pl_graph *g, const struct pl_fit *fit)
 		sum += (double)g->res[i].launch_ns;
 		n++;
 	}
+	return n ? sum / (double)n : 0;
+}
+
+/* Where messages were recorded they say what a link is, better than a default. */
+static void learn_links(const struct pl_graph *g, struct pl_cost *c)
+{
+	double latency = link_latency(g), messages, share;
+	const struct pl_fit *fit = NULL;
+	struct pl_comm comm;
+
+	for (size_t i = 0; i < c->n_fits; i++)
+		if (c->fit[i].flight_ns > 0 && c->fit[i].b_ns_per_byte > 0 &&
+		    (!fit || c->fit[i].max_bytes > fit->max_bytes))
+			fit = &c->fit[i];
+	if (!(latency > 0) || !fit)
+		return;
+	comm = (struct pl_comm){ .kind = fit->kind, .coll = fit->coll, .n = fit->n };
 	pl_cost_ring(&comm, &messages, &share);
-	return n ? messages * sum / (double)n : 0;
+	for (size_t i = 0; i < c->topo.n_links; i++) {
+		c->topo.link[i].latency_ns = (pl_ns)latency;
+		c->topo.link[i].bytes_per_ns = share / fit->b_ns_per_byte;
+	}
 }
 
 /* Is a spent once for all that overlap? */
@@ -504,11 +523,14 @@ static int fit_flight(const struct fitter *f, const struct record *r, size_t n, 
 		      struct pl_err *err)
 {
 	double serial = gap_error(f, r->class_of, fit->a_ns, fit->b_ns_per_byte);
-	double known = flight_known(f->g, fit);
+	double latency = link_latency(f->g), messages, share, known;
+	struct pl_comm comm = { .kind = fit->kind, .coll = fit->coll, .n = fit->n };
 	struct line l = { 0, 0, 0 };
 	struct point *p = NULL;
 	int rc = 0;
 
+	pl_cost_ring(&comm, &messages, &share);
+	known = messages * latency;
 	if (!(known > 0) && serial < WRONG)
 		return 0;
 	PL_TRY(pl_alloc(&p, n, sizeof(*p), err));
@@ -639,6 +661,8 @@ int pl_cost_fit(const struct pl_graph *g, const struct pl_topology *topo, struct
 		PL_TRY(add_step(&f, (uint32_t)k, err));
 	PL_TRY(join_members(&f, err));
 	PL_TRY(fit_classes(&f, err));
+	if (!topo)
+		learn_links(g, c);
 	PL_TRY(cost_issue(g, &c->issue_ns, err));
 out:
 	pl_free(f.coll);
