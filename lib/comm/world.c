@@ -8,7 +8,6 @@
  * wakes it. While somebody else drives it rests, and looks every 10 ms whether it is needed again.
  */
 #include <errno.h>
-#include <math.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -22,12 +21,11 @@
 
 #include "comm/internal.h"
 
-#define SPIN_NS	   100000
-#define YIELD_NS   5000
-#define SLICE_NS   100000
-#define SEGMENT_NS 500000  /* that a segment takes over a shaped link, unless it is small */
-#define TAKEN_NS   2000	   /* a yield that takes longer let somebody else run */
-#define MOVE_NS	   2000000 /* between two attempts to get a processor of one's own */
+#define SPIN_NS	 100000
+#define YIELD_NS 5000
+#define SLICE_NS 100000
+#define TAKEN_NS 2000	 /* a yield that takes longer let somebody else run */
+#define MOVE_NS	 2000000 /* between two attempts to get a processor of one's own */
 
 static void pause_a_bit(void)
 {
@@ -512,10 +510,6 @@ static void take_shapes(struct pl_world *w)
 			w->peer[r].link = s->shared ? &w->free_at : &w->peer[r].free_at;
 		}
 	}
-	/* what is passed on waits for a whole segment: on a slow link these are short */
-	if (w->slowest > 0 && !w->o.segment)
-		w->segment = pl_min_size(w->segment, (size_t)fmax(w->slowest * SEGMENT_NS, 16384)) &
-			     ~(size_t)63;
 }
 
 static void take_processors(struct pl_world *w)
