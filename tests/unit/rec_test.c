@@ -29,7 +29,8 @@ static void *record(void *arg)
 		e.bytes = t->number;
 		pl_rec(t->r, &e);
 		if (i % 1000 == 0)
-			usleep(2000); /* the coder must get a turn: this asks for no lost event */
+			usleep(40000); /* this asks for no lost event: the coder, which is slow
+					* under a sanitizer, must get its turn */
 	}
 	return NULL;
 }
