@@ -64,9 +64,10 @@ struct gap { /* from one end to the next, in a busy period */
 struct fitter {
 	const struct pl_graph *g;
 	struct pl_cost *c;
-	uint8_t *coll; /* by string id; UINT8_MAX: not asked yet */
-	bool threads;  /* carry the communication */
-	bool contend;  /* communication and what computes beside it */
+	uint8_t *coll;	/* by string id; UINT8_MAX: not asked yet */
+	bool threads;	/* carry the communication */
+	bool contend;	/* communication and what computes beside it */
+	double latency; /* of recorded messages, 0: there are none */
 	struct transfer *t;
 	struct record *r;
 	struct cost_spans comp; /* computation of the step, if they contend */
@@ -498,9 +499,9 @@ static double link_latency(const struct pl_graph *g)
 }
 
 /* Where messages were recorded they say what a link is, better than a default. */
-static void learn_links(const struct pl_graph *g, struct pl_cost *c)
+static void learn_links(double latency, struct pl_cost *c)
 {
-	double latency = link_latency(g), messages, share;
+	double messages, share;
 	const struct pl_fit *fit = NULL;
 	struct pl_comm comm;
 
@@ -523,14 +524,14 @@ static int fit_flight(const struct fitter *f, const struct record *r, size_t n, 
 		      struct pl_err *err)
 {
 	double serial = gap_error(f, r->class_of, fit->a_ns, fit->b_ns_per_byte);
-	double latency = link_latency(f->g), messages, share, known;
+	double messages, share, known;
 	struct pl_comm comm = { .kind = fit->kind, .coll = fit->coll, .n = fit->n };
 	struct line l = { 0, 0, 0 };
 	struct point *p = NULL;
 	int rc = 0;
 
 	pl_cost_ring(&comm, &messages, &share);
-	known = messages * latency;
+	known = messages * f->latency;
 	if (!(known > 0) && serial < WRONG)
 		return 0;
 	PL_TRY(pl_alloc(&p, n, sizeof(*p), err));
@@ -655,6 +656,7 @@ int pl_cost_fit(const struct pl_graph *g, const struct pl_topology *topo, struct
 	PL_TRY(pl_alloc(&f.coll, g->str.n + 1, 1, err));
 	memset(f.coll, UINT8_MAX, g->str.n + 1);
 	f.threads = cost_by_threads(g);
+	f.latency = link_latency(g);
 	PL_TRY(cost_overlap(g, &c->overlap, err));
 	f.contend = f.threads || c->overlap > 1;
 	for (size_t k = 0; k < g->n_steps; k++)
@@ -662,7 +664,7 @@ int pl_cost_fit(const struct pl_graph *g, const struct pl_topology *topo, struct
 	PL_TRY(join_members(&f, err));
 	PL_TRY(fit_classes(&f, err));
 	if (!topo)
-		learn_links(g, c);
+		learn_links(f.latency, c);
 	PL_TRY(cost_issue(g, &c->issue_ns, err));
 out:
 	pl_free(f.coll);

@@ -1,21 +1,14 @@
 # Ranks that somebody else starts: mpirun, and what srun, torchrun and others put into the environment.
 # shellcheck disable=SC2016  # the shell of the rank expands it
 . "$SRC/tests/cli/tap.sh"
+. "$SRC/tests/cli/job.sh"
 
 run=$BIN/run
 cd "$TMP" || exit 1
 TMPDIR=$TMP
 export TMPDIR run
 unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT PACELINE_TOKEN PACELINE_MEET
-cat >tiny.job <<'END'
-paceline-job 1
-model mlp:16-48-32-4
-data synthetic:samples=2000,dims=16,classes=4
-split 0.8
-batch 32
-optimizer sgd lr=0.05 momentum=0.9
-steps 30
-END
+tiny_job 30
 for n in 2 4; do
 	"$run" -q -n $n --checkpoint=forked.$n tiny.job >out || exit 1
 done

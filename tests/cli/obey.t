@@ -1,20 +1,13 @@
 # Plans carried out by run: what each rewrite says is what the trace shows, and what replay takes it to mean.
 # shellcheck disable=SC2016  # awk programs are quoted so
 . "$SRC/tests/cli/tap.sh"
+. "$SRC/tests/cli/job.sh"
 
 run=$BIN/run
 cd "$TMP" || exit 1
 TMPDIR=$TMP
 export TMPDIR
-cat >tiny.job <<'END'
-paceline-job 1
-model mlp:16-48-32-4
-data synthetic:samples=2000,dims=16,classes=4
-split 0.8
-batch 32
-optimizer sgd lr=0.05 momentum=0.9
-steps 12
-END
+tiny_job 12
 cat >head.plan <<'END'
 paceline-plan 1
 tensor 4.bias 16
@@ -26,9 +19,6 @@ tensor 0.weight 3072
 END
 for tensor in 4.bias 4.weight 2.bias 2.weight 0.bias 0.weight; do echo "fuse-tensors $tensor"; done >>head.plan
 
-losses() {
-	awk -F , 'NR > 1 && $4 != "" { print $4 }' "$1"
-}
 # off FILE FILE: the greatest relative difference of two columns of losses
 off() {
 	paste "$1" "$2" | awk '{ e = $1 / $2 - 1; if (e < 0) e = -e; if (e > most) most = e } END { print NR ? most + 0 : "none" }'

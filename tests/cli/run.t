@@ -1,25 +1,13 @@
 # Jobs that are really run: one rank and several, checkpoints, traces, plans, deaths.
 # shellcheck disable=SC2016  # awk programs are quoted so
 . "$SRC/tests/cli/tap.sh"
+. "$SRC/tests/cli/job.sh"
 
 run=$BIN/run
 cd "$TMP" || exit 1
 TMPDIR=$TMP
 export TMPDIR
-cat >tiny.job <<'END'
-paceline-job 1
-model mlp:16-48-32-4
-data synthetic:samples=2000,dims=16,classes=4
-split 0.8
-batch 32
-optimizer sgd lr=0.05 momentum=0.9
-steps 30
-END
-
-# losses FILE: those of training, one a line
-losses() {
-	awk -F , 'NR > 1 && $4 != "" { print $4 }' "$1"
-}
+tiny_job 30
 
 # near LIMIT FILE FILE: the same number of lines, relative difference of each below LIMIT
 near() {
