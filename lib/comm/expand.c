@@ -39,6 +39,9 @@ struct expand {
 	uint32_t *first; /* of each part; one more */
 	size_t cap_first;
 	uint32_t id_base;
+	/* Ranks send pieces of the same place that are not the same data: how far their numbers are
+	 * apart; else 0. */
+	uint32_t apart;
 };
 
 /* ---- pieces ---- */
@@ -132,11 +135,12 @@ static const uint8_t *value(const struct expand *x, const struct piece *p)
 static struct pl_step about(const struct expand *x, uint8_t kind, int peer, size_t i)
 {
 	const struct piece *p = &x->piece[i];
+	uint32_t whose = (uint32_t)(kind == PL_STEP_SEND ? x->w->rank : peer);
 
 	return (struct pl_step){
 		.kind = kind,
 		.peer = peer,
-		.chunk = x->id_base + (uint32_t)i,
+		.chunk = x->id_base + (uint32_t)i + whose * x->apart,
 		.bytes = p->bytes,
 		.after = p->last,
 		.a = value(x, p),
@@ -360,9 +364,12 @@ static void all_reduce(struct expand *x, uint8_t algo, size_t lo, size_t hi)
 		ring(x, PL_STEP_RECV_ADD, NULL, n, w->rank);
 		ring(x, PL_STEP_RECV, NULL, n, w->rank);
 	} else {
+		x->apart = (uint32_t)x->n_pieces;
 		for (int i = 1; i < n; i++)
 			send_all(x, turn(w->rank + i, n));
 		sum_in_order(x, 0, x->src + lo * sizeof(float));
+		x->id_base += (uint32_t)(n - 1) * x->apart;
+		x->apart = 0;
 	}
 }
 

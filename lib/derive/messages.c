@@ -8,8 +8,9 @@
  *
  *   the message before it in the same direction (its end, or its start where the two overlap), and
  *   the collective's arrival for the first;
- *   for what is sent, the latest that was received and had come when it began: of the same chunk if
- *   chunks are recorded and there is one among the latest few, else of any.
+ *   for what is sent, the latest that was received and had come when it began: of the same chunk, on
+ *   whatever channel, where chunks are recorded (a chunk that did not come is the rank's own: its
+ *   sending waits for nobody), else the latest of the channel.
  *
  * A member's transfer is what is left of its collective after its last messages. A member without
  * messages waits for the last arrival and transfers from there. Edges that the recorded times
@@ -21,8 +22,6 @@
 #include <string.h>
 
 #include "derive/internal.h"
-
-#define LOOK_BACK 64 /* receptions in which one of the same chunk is looked for */
 
 struct member {
 	int32_t rank;
@@ -44,6 +43,8 @@ struct chunks {
 	uint32_t n;
 	struct side *v;
 	size_t n_v, cap_v;
+	struct side *recv; /* those of v that have a chunk, by member and chunk, then by end */
+	size_t n_recv;
 };
 
 uint32_t gb_messages(const struct gb *b, uint32_t match)
@@ -256,8 +257,8 @@ static bool before(const struct side *recv, const struct side *send)
 	return recv->end <= send->start && (recv->start < send->start || recv->end < send->end);
 }
 
-/* The reception that a send beginning at t passes on, of recv[0 .. n); NULL: none had come. */
-static const struct side *passes_on(const struct side *recv, size_t n, const struct side *send)
+/* The last of recv[0 .. n), in an order in which what is before() it comes first; NULL: none. */
+static const struct side *latest(const struct side *recv, size_t n, const struct side *send)
 {
 	size_t lo = 0, hi = n;
 
@@ -269,10 +270,63 @@ static const struct side *passes_on(const struct side *recv, size_t n, const str
 		else
 			hi = mid;
 	}
-	for (size_t k = lo; send->chunk >= 0 && k-- > 0 && lo - k <= LOOK_BACK;)
-		if (recv[k].chunk == send->chunk && before(&recv[k], send))
-			return &recv[k];
 	return lo ? &recv[lo - 1] : NULL;
+}
+
+static int by_chunk(const void *pa, const void *pb)
+{
+	const struct side *a = pa, *b = pb;
+
+	if (a->member != b->member)
+		return a->member < b->member ? -1 : 1;
+	if (a->chunk != b->chunk)
+		return a->chunk < b->chunk ? -1 : 1;
+	if (a->end != b->end)
+		return a->end < b->end ? -1 : 1;
+	if (a->start != b->start)
+		return a->start < b->start ? -1 : 1;
+	return a->node < b->node ? -1 : a->node > b->node;
+}
+
+static int find_chunks(struct chunks *c, struct pl_err *err)
+{
+	int rc = pl_alloc(&c->recv, c->n_v + 1, sizeof(*c->recv), err);
+
+	for (size_t i = 0; i < c->n_v && rc >= 0; i++)
+		if (c->v[i].recv && c->v[i].chunk >= 0)
+			c->recv[c->n_recv++] = c->v[i];
+	if (c->n_recv)
+		pl_sort(c->recv, c->n_recv, sizeof(*c->recv), by_chunk);
+	return rc;
+}
+
+/* Where receptions of the member's chunk begin, or those of the next one. */
+static size_t chunk_at(const struct chunks *c, uint32_t member, int64_t chunk)
+{
+	size_t lo = 0, hi = c->n_recv;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+		const struct side *r = &c->recv[mid];
+
+		if (r->member < member || (r->member == member && r->chunk < chunk))
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+/* The reception that a send passes on; recv[0 .. n): those of its channel. NULL: none had come. */
+static const struct side *passes_on(const struct chunks *c, const struct side *recv, size_t n,
+				    const struct side *send)
+{
+	size_t from;
+
+	if (send->chunk < 0)
+		return latest(recv, n, send);
+	from = chunk_at(c, send->member, send->chunk);
+	return latest(c->recv + from, chunk_at(c, send->member, send->chunk + 1ll) - from, send);
 }
 
 static bool own(const struct chunks *c, const struct side *s)
@@ -334,10 +388,11 @@ static int join(struct chunks *c, struct pl_err *err)
 {
 	const struct side *recv = NULL;
 	size_t n_recv = 0;
-	int rc = 0;
+	int rc;
 
 	if (c->n_v)
 		pl_sort(c->v, c->n_v, sizeof(*c->v), by_place);
+	PL_TRY(find_chunks(c, err));
 	for (size_t i = 0, k; i < c->n_v; i = k) {
 		const struct side *v = &c->v[i];
 
@@ -352,8 +407,8 @@ static int join(struct chunks *c, struct pl_err *err)
 		}
 		if (recv && (recv->member != v->member || recv->channel != v->channel))
 			n_recv = 0;
-		for (size_t s = i; s < k && n_recv; s++) {
-			const struct side *from = passes_on(recv, n_recv, &c->v[s]);
+		for (size_t s = i; s < k; s++) {
+			const struct side *from = passes_on(c, recv, n_recv, &c->v[s]);
 
 			if (from)
 				PL_TRY(gb_edge(c->b, from->node, c->v[s].node,
@@ -400,5 +455,6 @@ int gb_chunks(struct gb *b, uint32_t match, uint32_t meet, struct pl_err *err)
 out:
 	pl_free(c.m);
 	pl_free(c.v);
+	pl_free(c.recv);
 	return rc;
 }
