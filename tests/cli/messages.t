@@ -170,4 +170,21 @@ d=$TMP/four
 check "they match" [ "$(counts message_matches)" = 2 ]
 status 0 "and replay" "$BIN/replay" --no-worth "$TMP/table.graph"
 check "... as recorded" sh -c "head -1 '$TMP/out' | grep -q 'step 25.00 s, replayed 25.00 s (+0.00 %)'"
+
+# ---- what is sent on: the same chunk, and no other ------------------------------------------------
+# passed ALGORITHM: of a job of run by that algorithm, on which chunk each send of an all-reduce waits, as "CHUNK SENT"
+passed() {
+	printf 'paceline-job 1\nmodel mlp:784-512-10\ndata synthetic:samples=200,dims=784,classes=10\nbatch 16\nsteps 2\nalgorithm %s\n' "$1" >"$TMP/job"
+	rm -f "$TMP"/t.*
+	"$BIN/run" -q -n 2 --transport=tcp --link rate=10Gbit -t "$TMP/t" "$TMP/job" >"$TMP/out" 2>&1 &&
+		"$BIN/merge" -q "$TMP"/t.? | "$BIN/graph" -q | "$BIN/graph" -O text | awk -F '\t' '
+			$1 == "node" { kind[$2] = $5; chunk[$2] = $13; bytes[$2] = $11 }
+			$1 == "edge" && $4 == "data?" && kind[$2] == "recv" && kind[$3] == "send" && bytes[$3] > 128 {
+				print chunk[$2], chunk[$3]
+			}'
+}
+passed ring >"$TMP/ring"
+check "a ring passes on what it received" awk '$1 != $2 { bad = 1 } END { exit bad || NR < 8 }' "$TMP/ring"
+passed direct >"$TMP/direct"
+check "what goes to everybody directly is each rank's own" sh -c "[ -s '$TMP/out' ] && [ ! -s '$TMP/direct' ]"
 done_testing
