@@ -3,8 +3,8 @@
  *
  * A message is two nodes, what the sender and what the receiver spent on it, each on a resource of
  * its rank and channel. The receiver's begins when the sender's has ended (before, it waited),
- * or began, where the sender took longer. What a message waited for is not recorded; on each rank
- * and channel it is taken to be
+ * or right after it began, where the sender took longer. What a message waited for is not recorded;
+ * on each rank and channel it is taken to be
  *
  *   the message before it in the same direction (its end, or its start where the two overlap), and
  *   the collective's arrival for the first;
@@ -168,7 +168,7 @@ static int add_side(struct chunks *c, const struct pl_member *x, bool recv, cons
 	s.end = pl_max_i64(b->node[m->arrive].start, pl_min_i64(end, m->end));
 	low = b->node[m->arrive].start;
 	if (sent)
-		low = pl_max_i64(low, sent->end <= s.end ? sent->end : sent->start);
+		low = pl_max_i64(low, sent->end <= s.end ? sent->end : sent->start + 1);
 	start = pl_max_i64(pl_clock_apply(clock, start), low);
 	s.start = op.start = pl_min_i64(start, s.end);
 	op.end = s.end;
