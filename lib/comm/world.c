@@ -292,10 +292,14 @@ static void number(struct pl_world *w, struct pl_work *k)
 static int failure(struct pl_world *w, const struct pl_coll_args *a, uint64_t seq,
 		   struct pl_err *err)
 {
+	struct pl_err why = { 0 };
+
+	pl_fail(&why, PL_EIO, "%s", w->failure);
 	if (seq == UINT64_MAX)
-		return pl_fail(err, PL_EIO, "%s: %s", pl_op_name(a->op), w->failure);
-	return pl_fail(err, PL_EIO, "%s %llu: %s", pl_op_name(a->op), (unsigned long long)seq,
-		       w->failure);
+		pl_wrap(&why, "%s", pl_op_name(a->op));
+	else
+		pl_wrap(&why, "%s %llu", pl_op_name(a->op), (unsigned long long)seq);
+	return pl_fail(err, PL_EIO, "%s", why.msg);
 }
 
 static int begin(struct pl_world *w, const struct pl_coll_args *a, bool call, struct pl_work **work,

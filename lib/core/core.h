@@ -66,7 +66,10 @@ struct pl_err {
 int pl_fail(struct pl_err *err, int code, const char *fmt, ...) PL_PRINTF(3, 4);
 /* The same for a failed system call: PL_EIO (PL_ENOMEM for ENOMEM), text of errno appended. */
 int pl_fail_sys(struct pl_err *err, const char *fmt, ...) PL_PRINTF(2, 3);
-/* Put "context: " before the message. Returns err->code. */
+/*
+ * Put "context: " before the message; a name that ends the context and begins the message, up to
+ * its colon, is said once. Returns err->code.
+ */
 int pl_wrap(struct pl_err *err, const char *fmt, ...) PL_PRINTF(2, 3);
 int pl_exit_status(int code);
 

@@ -42,10 +42,24 @@ int pl_fail_sys(struct pl_err *err, const char *fmt, ...)
 	return code;
 }
 
+/* How much of msg says again, up to its colon, what head ends with: the name of a file, say. */
+static size_t said(const char *head, const char *msg)
+{
+	size_t n = strlen(head), again;
+
+	for (const char *at = strstr(msg, ": "); at; at = strstr(at + 1, ": ")) {
+		again = (size_t)(at - msg);
+		if (again && again <= n && !memcmp(head + n - again, msg, again) &&
+		    (again == n || head[n - again - 1] == ' '))
+			return again + 2;
+	}
+	return 0;
+}
+
 int pl_wrap(struct pl_err *err, const char *fmt, ...)
 {
 	char head[sizeof(err->msg)];
-	size_t n, old;
+	size_t n, skip, old;
 	va_list ap;
 
 	if (!err || !err->code)
@@ -53,10 +67,11 @@ int pl_wrap(struct pl_err *err, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(head, sizeof(head) - 2, fmt, ap);
 	va_end(ap);
+	skip = said(head, err->msg);
 	strcat(head, ": ");
 	n = strlen(head);
-	old = pl_min_size(strlen(err->msg), sizeof(err->msg) - 1 - n);
-	memmove(err->msg + n, err->msg, old);
+	old = pl_min_size(strlen(err->msg) - skip, sizeof(err->msg) - 1 - n);
+	memmove(err->msg + n, err->msg + skip, old);
 	memcpy(err->msg, head, n);
 	err->msg[n + old] = '\0';
 	return err->code;

@@ -18,6 +18,14 @@ static void test_errors(void)
 	is_i64(pl_fail(&err, PL_EIO, "later"), PL_EDATA, "the first failure wins");
 	is_i64(pl_wrap(&err, "%s: rank %d", "merge", 3), PL_EDATA, "pl_wrap returns the code");
 	is_str(err.msg, "merge: rank 3: block 17 is bad", "context comes before");
+	pl_wrap(&err, "trace merge");
+	is_str(err.msg, "trace merge: rank 3: block 17 is bad", "a name is said once");
+	pl_wrap(&err, "retrace merge: rank");
+	is_str(err.msg, "retrace merge: rank: trace merge: rank 3: block 17 is bad",
+	       "not where it is part of another");
+	pl_wrap(&err, "xretrace merge");
+	ok(!strncmp(err.msg, "xretrace merge: retrace merge: ", 31),
+	   "nor where it is a word's end");
 	is_i64(pl_fail(NULL, PL_ELIMIT, "nobody listens"), PL_ELIMIT, "err may be NULL");
 	memset(&err, 0, sizeof(err));
 	errno = ENOENT;
