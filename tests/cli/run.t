@@ -1,4 +1,5 @@
 # Jobs that are really run: one rank and several, checkpoints, traces, plans, deaths.
+# runner: waits
 # shellcheck disable=SC2016  # awk programs are quoted so
 . "$SRC/tests/cli/tap.sh"
 . "$SRC/tests/cli/job.sh"
@@ -8,12 +9,6 @@ cd "$TMP" || exit 1
 TMPDIR=$TMP
 export TMPDIR
 tiny_job 30
-
-# near LIMIT FILE FILE: the same number of lines, relative difference of each below LIMIT
-near() {
-	paste "$2" "$3" | awk -v limit="$1" '{ e = $1 / $2 - 1; if (e < 0) e = -e; if (NF != 2 || e > limit) bad = 1 }
-		END { exit bad || !NR }'
-}
 
 # ---- one rank, several ranks ----------------------------------------------------------------------
 status 0 "one rank" "$run" -n 1 --log=one.csv --report=one.json --set batch=128 tiny.job
@@ -26,7 +21,7 @@ for transport in shm tcp; do
 	status 0 "four ranks, $transport" timeout 50 "$run" -n 4 --transport=$transport --log=four.csv \
 		--checkpoint=$transport.st tiny.job
 	losses four.csv >four
-	check "... have the losses of one with four times the batch" near 1e-5 one four
+	check "... have the losses of one with four times the batch" alike 1e-5 one four
 done
 status 0 "once more" timeout 50 "$run" -n 4 --transport=tcp --checkpoint=again.st tiny.job
 check "... gives the same bits" cmp again.st tcp.st
@@ -175,7 +170,7 @@ says 'ranks is left out' "... what is not ours is said"
 "$run" -q -n 2 --log=default.csv tiny.job >out
 losses hand.csv >hand
 losses default.csv >default
-check "... changes no loss" near 1e-5 default hand
+check "... changes no loss" alike 1e-5 default hand
 echo 'tensor conv1.weight 16' | cat hand.plan - >other.plan
 status 3 "another model's plan" "$run" -n 2 -p other.plan tiny.job
 says 'conv1.weight' "... names what is not there"

@@ -6,6 +6,9 @@
 #                                 goes to $TMP/out and $TMP/err, which a failure shows
 # says TEXT NAME                  passes if $TMP/err of the last `status` holds TEXT
 # skip NAME WHY
+# no COMMAND...                   succeeds if the command fails, functions of the test included
+# alike LIMIT FILE FILE           succeeds if the numbers of both, line by line, differ by no more than
+#                                 LIMIT of the second
 # done_testing                    the plan; the status of the test
 tap_n=0
 tap_failed=0
@@ -48,6 +51,15 @@ says() {
 skip() {
 	tap_n=$((tap_n + 1))
 	echo "ok $tap_n - $1 # SKIP $2"
+}
+
+no() {
+	! "$@"
+}
+
+alike() {
+	paste "$2" "$3" | awk -v limit="$1" '{ e = $1 / $2 - 1; if (e < 0) e = -e; if (NF != 2 || e > limit) bad = 1 }
+		END { exit bad || !NR }'
 }
 
 done_testing() {
