@@ -1,4 +1,5 @@
 # Input that means harm, or was damaged so that it looks like it: one bad event costs one event, nothing
+# runner: long
 # hangs, nothing that does not belong together is joined in silence.
 . "$SRC/tests/cli/tap.sh"
 . "$SRC/tests/cli/tiny.sh"

@@ -1,4 +1,5 @@
 # The house itself, on a small tree with one program: make, probes, sanitizers, install, the front,
+# runner: waits
 # completion, and the runner of the tests.
 . "$SRC/tests/cli/tap.sh"
 CC=${CC:-cc}

@@ -1,4 +1,5 @@
 # plan: what is found, its forms, limits and signals; replay -p; what both refuse, and why.
+# runner: long
 # shellcheck disable=SC2016  # awk programs are quoted so
 . "$SRC/tests/cli/tap.sh"
 . "$SRC/tests/cli/tiny.sh"

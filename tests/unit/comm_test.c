@@ -1,6 +1,8 @@
 /*
  * Every operation by every algorithm over every transport with 1 to 5 ranks and many sizes, against
  * plain sums; several at a time; in place; the same bits everywhere; shaped links; events.
+ *
+ * runner: long
  */
 #include "comm_fixture.h"
 

@@ -1,6 +1,8 @@
 /*
  * Fusion of operations and of tensors searched together, against all there is: every way to cut the
  * backward pass into operations, with every partition of the tensors; and what becomes of it.
+ *
+ * runner: long
  */
 #include "search_fixture.h"
 
@@ -215,7 +217,7 @@ static void test_names(void)
 
 int main(void)
 {
-	test_joint();
+	ALONE(test_joint());
 	test_lines();
 	test_threads();
 	test_precision();

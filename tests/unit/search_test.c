@@ -1,6 +1,8 @@
 /*
  * The search against all there is: every way to cut for dynamic programming, every partition of few
  * tensors, an exact programme written down here for chains of many, and what others do by default.
+ *
+ * runner: long
  */
 #include "search_fixture.h"
 
@@ -388,15 +390,15 @@ static void test_alone(void)
 int main(void)
 {
 	test_dp();
-	test_small();
-	test_chain(1, 200);
-	test_chain(2, 350);
-	test_chain(3, 600);
-	test_chain(4, 1000);
+	ALONE(test_small());
+	ALONE(test_chain(1, 200));
+	ALONE(test_chain(2, 350));
+	ALONE(test_chain(3, 600));
+	ALONE(test_chain(4, 1000));
 	test_presets();
 	test_deterministic();
 	for (uint64_t seed = 1; seed <= 12; seed++)
-		test_incremental(seed);
+		ALONE(test_incremental(seed));
 	test_memory();
 	test_alone();
 	return done_testing();

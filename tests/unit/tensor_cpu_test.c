@@ -4,6 +4,8 @@
  * get the same numbers; results may differ by TOLERANCE of the greatest element. What three threads
  * compute is compared with what one computes bit by bit. Behind every array lies a canary. Products
  * once more with operands in bfloat16, where a number between may have been rounded the other way.
+ *
+ * runner: long
  */
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,8 @@
-/* trace(5): what is written is what is read, whatever the batches; merges, the loader, names. */
+/*
+ * trace(5): what is written is what is read, whatever the batches; merges, the loader, names.
+ *
+ * runner: long
+ */
 #include "trace_fixture.h"
 
 /* ---- tests: round trips ---------------------------------------------------------------------- */
