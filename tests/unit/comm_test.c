@@ -6,6 +6,7 @@
  */
 #include "comm_fixture.h"
 
+#include <math.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 
@@ -351,6 +352,22 @@ static int shaped(struct pl_world_opts *o, void *arg)
 	return 0;
 }
 
+/* A busy machine makes it longer: the least of a few tries counts. */
+static bool shaped_least(struct pl_world_opts *o, double *s)
+{
+	bool fine = true;
+	double least[4];
+
+	for (int turn = 0; turn < 3 && fine; turn++) {
+		o->meet = meeting(false);
+		fine = run_ranks(2, o, shaped, s, 20);
+		for (int k = 0; k < 4; k++)
+			least[k] = turn ? fmin(least[k], s[k]) : s[k];
+	}
+	memcpy(s, least, sizeof(least));
+	return fine;
+}
+
 static void test_shaped(double *s)
 {
 	static const char *const transport[] = { "tcp", "shm" };
@@ -362,8 +379,7 @@ static void test_shaped(double *s)
 					   .n_shapes = 1 };
 		double want = 4194304 / 0.0125e9;
 
-		o.meet = meeting(false);
-		ok(run_ranks(2, &o, shaped, s, 20), "%s: a shaped link", transport[i]);
+		ok(shaped_least(&o, s), "%s: a shaped link", transport[i]);
 		/* 4 MiB one way; reduce-scatter and all-gather of halves */
 		printf("# send %.4f s, all-reduce %.4f %.4f s of %.4f; barrier %.2f ms\n", s[0],
 		       s[1], s[2], want, s[3] * 1e3);
