@@ -1,5 +1,5 @@
 # What replay predicts of run's own traces over slow links, and what run then takes.
-# runner: waits
+# runner: alone
 # shellcheck disable=SC2016  # awk programs are quoted so
 . "$SRC/tests/cli/tap.sh"
 

@@ -2,7 +2,7 @@
  * Every operation by every algorithm over every transport with 1 to 5 ranks and many sizes, against
  * plain sums; several at a time; in place; the same bits everywhere; shaped links; events.
  *
- * runner: long
+ * runner: alone
  */
 #include "comm_fixture.h"
 
