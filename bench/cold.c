@@ -1,10 +1,11 @@
 /*
- * cold - how fast a process goes on after it waited: others push its data out of the cache that all share.
+ * cold - how fast a process goes on after it waited: others push its data out of the cache that all
+ * share.
  *
  * usage: cold MIB WAIT_MS...
  *
- * For each wait, a line "WAIT_MS SWEEP_MS": the median time of one read and write of MIB of memory, of 31, each after a
- * sleep of so long.
+ * For each wait, a line "WAIT_MS SWEEP_MS": the median time of one read and write of MIB of memory,
+ * of 31, each after a sleep of so long.
  */
 #include <stdio.h>
 #include <stdlib.h>
