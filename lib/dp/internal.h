@@ -95,6 +95,7 @@ struct dp {
 	int64_t step;
 	int32_t mb;
 	bool last_mb, training;
+	uint32_t n_losses;			/* passes whose losses were not taken */
 	pl_ns layer_begin, owed_ns;		/* owed: by pace, not slept yet */
 	double pace_ms, pace_factor, pace_left; /* ns of this step not owed yet */
 	double *layer_pace;			/* ns of each layer's forward pass */

@@ -324,16 +324,19 @@ static void case_elements(int big)
 {
 	size_t n = (size_t)pick(1, big ? 60000 : 100);
 	uint64_t key = pl_rng_next(&seed);
+	double limit = pick(0, 1) ? 0.5 : 1e6;
 	float p = (float[]){ 0, 0.1f, 0.5f, 1 - 1e-3f }[pick(0, 3)];
 	struct array *x = array(n), *z = array(n), *y = array(n), *dropped = array(n),
-		     *sum = array(1);
+		     *sum = array(1), *clipped = array(n);
 
 	EACH(b)
 	{
 		K->add(X, n, x->p[b], z->p[b], y->p[b]);
 		K->scale(X, n, 0.3f, z->p[b]);
-		K->dropout(X, n, p, key, x->p[b], dropped->p[b]);
+		K->vary(X, &(struct pl_vary){ .key = key });
+		K->dropout(X, n, p, 3, x->p[b], dropped->p[b]);
 		sum->p[b][0] = (float)K->sum_squares(X, n, x->p[b]);
+		K->clip(X, n, limit, clipped->p[b]);
 	}
 }
 
@@ -343,7 +346,7 @@ static void case_losses(int big)
 	size_t all;
 	struct array *x, *target, *dx, *loss = array(2);
 	int32_t *y;
-	bool want = pick(0, 3);
+	bool want = pick(0, 3), in_place = pick(0, 1);
 
 	if (big && pick(0, 2) == 0) { /* more classes than go at once, as in GPT-2 */
 		n = pick(1, 3);
@@ -359,18 +362,17 @@ static void case_losses(int big)
 		y[i] = pick(0, c - 1);
 	EACH(b)
 	{
-		double value = 0;
-		int64_t hits = -1;
-		float *to = want ? dx->p[b] : NULL;
+		struct pl_loss_sum sum = { NAN, -1 };
+		float *to = !want ? NULL : in_place ? x->p[b] : dx->p[b];
 
 		if (what == 0)
-			K->softmax_xent(X, n, c, x->p[b], y, 0.7f, to, &value, &hits);
+			K->softmax_xent(X, n, c, x->p[b], y, 0.7f, to, &sum);
 		else if (what == 1)
-			K->squared(X, n, c, x->p[b], target->p[b], 0.7f, to, &value);
+			K->squared(X, n, c, x->p[b], target->p[b], 0.7f, to, &sum);
 		else
-			K->hinge(X, n, c, x->p[b], y, 0.7f, to, &value, &hits);
-		loss->p[b][0] = (float)value;
-		loss->p[b][1] = (float)hits;
+			K->hinge(X, n, c, x->p[b], y, 0.7f, to, &sum);
+		loss->p[b][0] = (float)sum.loss;
+		loss->p[b][1] = (float)sum.hits;
 	}
 	free(y);
 }
@@ -388,10 +390,12 @@ static void case_optimisers(int big)
 	{
 		for (size_t i = 0; i < n; i++)
 			v->p[b][i] = fabsf(v->p[b][i]);
-		K->sgd(X, n, 0.1f, momentum, 0.01f, nesterov, g->p[b],
-		       momentum > 0 ? u->p[b] : NULL, w->p[b]);
-		K->adam(X, n, 0.01f, 0.9f, 0.99f, 1e-5f, 0.1f, decoupled, t, g->p[b], m->p[b],
-			v->p[b], w2->p[b]);
+		K->vary(X, &(struct pl_vary){ .lr = 0.1f });
+		K->sgd(X, n, momentum, 0.01f, nesterov, g->p[b], momentum > 0 ? u->p[b] : NULL,
+		       w->p[b]);
+		K->vary(X, &(struct pl_vary){ .lr = 0.01f, .t = t });
+		K->adam(X, n, 0.9f, 0.99f, 1e-5f, 0.1f, decoupled, g->p[b], m->p[b], v->p[b],
+			w2->p[b]);
 	}
 }
 
@@ -576,7 +580,8 @@ static bool open_both(const struct pl_kernels *k, bool blas)
 	struct pl_err err = { 0 };
 
 	seed = 20;
-	return ok(!plain->open(1, &slow, &err) && !pl_cpu_open(k, blas, 1, &one, &err) &&
+	return ok(!plain->open(&(struct pl_backend_opts){ 0 }, &slow, &err) &&
+			  !pl_cpu_open(k, blas, 1, &one, &err) &&
 			  !pl_cpu_open(k, blas, 3, &many, &err),
 		  "%s: opened", k->name);
 }
