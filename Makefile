@@ -19,6 +19,9 @@ datadir    ?= $(PREFIX)/share
 mandir     ?= $(datadir)/man
 
 CC      ?= cc
+ifeq ($(origin CXX),default)
+CXX     := $(if $(findstring clang,$(CC)),clang++,g++)
+endif
 # sanitizers need half the time for this, and lines are all that their reports show
 CFLAGS  ?= $(if $(SAN:fuzzer%=),-O1 -g1,-O2 -g)
 SAN     ?=
@@ -41,6 +44,9 @@ JOBS  ?= $(shell nproc 2>/dev/null || echo 2)
 LIB_SRC  := $(sort $(wildcard lib/*/*.c))
 PROGRAMS := $(sort $(notdir $(patsubst %/,%,$(dir $(wildcard cmd/*/*.c)))))
 UNIT     := $(patsubst tests/unit/%.c,%,$(sort $(wildcard tests/unit/*_test.c)))
+# Kernels, and tests of them on an emulated device: C++ (see below)
+CUDA_SRC := $(sort $(wildcard lib/tensor/cuda/*.cu))
+UNIT_CXX := $(patsubst tests/unit/%.cpp,%,$(sort $(wildcard tests/unit/cuda_*_test.cpp)))
 FUZZ     := $(patsubst tests/fuzz/%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 # NAME.c and its NAME_*.c are one program
 plain     = $(foreach s,$(sort $(wildcard $(1)/*.c)),$(if $(findstring _,$(notdir $(s))),,$(basename $(notdir $(s)))))
@@ -63,10 +69,10 @@ $(shell mkdir -p $(dir $(1)))$(file >$(1).new,$(2))$(shell cmp -s $(1).new $(1) 
 endef
 
 ifdef PROBING
-$(call keep,$(BUILD)/probe.key,$(CC)|$(CPPFLAGS)|$(CFLAGS)|$(LDFLAGS)|$(SAN)|$(WITH_LIBDEFLATE)|$(WITH_OPENBLAS)|$(CUDA))
+$(call keep,$(BUILD)/probe.key,$(CC)|$(CXX)|$(CPPFLAGS)|$(CFLAGS)|$(LDFLAGS)|$(SAN)|$(WITH_LIBDEFLATE)|$(WITH_OPENBLAS)|$(CUDA))
 include $(BUILD)/probe.mk
 $(BUILD)/probe.mk: $(BUILD)/probe.key tools/probe $(wildcard build/deps.stamp $(BUILD)/deps.stamp)
-	@CC='$(CC)' CPPFLAGS='$(CPPFLAGS)' CFLAGS='$(CFLAGS)' LDFLAGS='$(LDFLAGS)' SAN='$(SAN)' \
+	@CC='$(CC)' CXX='$(CXX)' CPPFLAGS='$(CPPFLAGS)' CFLAGS='$(CFLAGS)' LDFLAGS='$(LDFLAGS)' SAN='$(SAN)' \
 		CUDA='$(CUDA)' NVCC='$(NVCC)' WITH_LIBDEFLATE='$(WITH_LIBDEFLATE)' \
 		WITH_OPENBLAS='$(WITH_OPENBLAS)' tools/probe $@
 endif
@@ -122,6 +128,43 @@ $(foreach p,$(FUZZ),$(eval $(call program,$(BUILD)/fuzz/$(p),tests/fuzz/$(p).c $
 $(if $(findstring fuzzer,$(SAN)),$(FUZZ:%=$(BUILD)/fuzz/%): LDFLAGS += -fsanitize=fuzzer)
 $(foreach p,$(GEN),$(eval $(call program,$(BUILD)/gen/$(p),$(wildcard tests/gen/$(p).c tests/gen/$(p)_*.c))))
 $(foreach p,$(BENCH),$(eval $(call program,$(BUILD)/bench/$(p),$(wildcard bench/$(p).c bench/$(p)_*.c))))
+
+# ---- kernels ----------------------------------------------------------------------------------------------
+
+# Sources of kernels are compiled twice: as C++ for the device that the tests emulate, wherever there
+# is a C++ compiler; and by nvcc for real ones, where that is.
+CXXFLAGS_EMU := -std=c++17 -Wall -Wextra -Wshadow -Wvla -Wundef -Wformat=2 -Werror -Wno-unknown-pragmas \
+	$(filter-out -std=c11 -Wstrict-prototypes -Wmissing-prototypes $(WARN),$(FLAGS)) \
+	-Itests/emu -include tests/emu/cuda_emu.h
+
+$(BUILD)/emu/%.o: %.cu $(BUILD)/flags | $(BUILD)/config.h
+	@mkdir -p $(@D)
+	$(Q)$(CXX) $(CXXFLAGS_EMU) $(CPPFLAGS) $(CFLAGS) -x c++ -c -o $@ $<
+$(BUILD)/emu/%.o: %.cpp $(BUILD)/flags | $(BUILD)/config.h
+	@mkdir -p $(@D)
+	$(Q)$(CXX) $(CXXFLAGS_EMU) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+
+EMU_OBJ := $(CUDA_SRC:%.cu=$(BUILD)/emu/%.o) \
+	$(patsubst %.cpp,$(BUILD)/emu/%.o,$(sort $(wildcard tests/emu/*.cpp)))
+ifeq ($(HAVE_CXX),1)
+UNIT += $(UNIT_CXX)
+endif
+$(UNIT_CXX:%=$(BUILD)/unit/%): $(BUILD)/unit/%: $(BUILD)/emu/tests/unit/%.o $(EMU_OBJ) $(BUILD)/libcore.a
+	@mkdir -p $(@D)
+	$(Q)$(CXX) $(FLAGS) $(CFLAGS) -o $@ $^ $(LDFLAGS) $(LIBS)
+
+# A100, H100 and H200, and anything newer through the driver's compiler
+CUDA_ARCH  ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
+	-gencode arch=compute_100,code=compute_100
+NVCC_FLAGS := -std=c++17 -O3 -lineinfo -Ilib -I$(BUILD) -Werror all-warnings $(CUDA_ARCH) \
+	-Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra,-Werror -MMD -MP
+
+$(BUILD)/cuda/%.o: %.cu $(BUILD)/flags | $(BUILD)/config.h
+	@mkdir -p $(@D)
+	$(Q)$(NVCC_FOUND) $(NVCC_FLAGS) -c -o $@ $<
+
+cuda: $(if $(NVCC_FOUND),$(CUDA_SRC:%.cu=$(BUILD)/cuda/%.o)) ## the kernels by nvcc, where that is
+	$(if $(NVCC_FOUND),,@echo 'cuda: no nvcc, nothing to compile')
 
 units: $(UNIT:%=$(BUILD)/unit/%) $(FUZZ:%=$(BUILD)/fuzz/%) $(GEN:%=$(BUILD)/gen/%)
 helpers: $(GEN:%=$(BUILD)/gen/%) $(BENCH:%=$(BUILD)/bench/%)
@@ -229,7 +272,7 @@ help: ## this list
 print-%:
 	@echo '$* = $($*)'
 
-.PHONY: all units helpers test test-long check asan tsan lint fuzz coverage bench check-data demo deps \
+.PHONY: all cuda units helpers test test-long check asan tsan lint fuzz coverage bench check-data demo deps \
 	install install-only uninstall clean help
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:

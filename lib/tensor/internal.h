@@ -15,6 +15,7 @@
 #include "core/core.h"
 #include "core/pool.h"
 #include "tensor/backend.h"
+#include "tensor/drop.h"
 
 /* ---- memory of the host ---------------------------------------------------------------------- */
 
@@ -133,43 +134,6 @@ static inline void pl_host_load(void *ctx, size_t n, const float *x, float *y)
 	(void)ctx;
 	if (n)
 		memcpy(y, x, n * sizeof(*x));
-}
-
-/* ---- dropout: which element is dropped ------------------------------------------------------- */
-
-/* The key of one layer's masks in one pass. */
-static inline uint64_t pl_drop_key(uint64_t key, uint64_t salt)
-{
-	uint64_t state = key + salt;
-
-	return pl_rng_next(&state);
-}
-
-/*
- * Two rounds of multiply and shift over the number of the element, with one half of the key before
- * each; 32 bits, so that it runs in vectors. The multipliers are those of C. Wellons' search for
- * hashes of low bias. Elements beyond 2^32 take another key.
- */
-static inline uint32_t pl_drop_mix(uint32_t x)
-{
-	x ^= x >> 16;
-	x *= 0x7feb352du;
-	x ^= x >> 15;
-	x *= 0x846ca68bu;
-	return x ^ (x >> 16);
-}
-static inline uint32_t pl_drop_hash(uint64_t key, uint64_t i)
-{
-	uint32_t lo = (uint32_t)key, hi = (uint32_t)(key >> 32) + (uint32_t)(i >> 32) * 0x9e3779b9u;
-
-	return pl_drop_mix(pl_drop_mix((uint32_t)i ^ lo) ^ hi);
-}
-/* An element is dropped where its hash is below this. */
-static inline uint32_t pl_drop_limit(double p)
-{
-	double v = p * 4294967296.0;
-
-	return v >= 4294967295.0 ? UINT32_MAX : v > 0 ? (uint32_t)v : 0;
 }
 
 /* ---- kernels of one instruction set ---------------------------------------------------------- */
