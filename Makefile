@@ -43,10 +43,10 @@ JOBS  ?= $(shell nproc 2>/dev/null || echo 2)
 
 LIB_SRC  := $(sort $(wildcard lib/*/*.c))
 PROGRAMS := $(sort $(notdir $(patsubst %/,%,$(dir $(wildcard cmd/*/*.c)))))
-UNIT     := $(patsubst tests/unit/%.c,%,$(sort $(wildcard tests/unit/*_test.c)))
+UNIT     := $(patsubst tests/unit/%.c,%,$(filter-out tests/unit/cuda_%,$(sort $(wildcard tests/unit/*_test.c))))
 # Kernels, and tests of them on an emulated device: C++ (see below)
 CUDA_SRC := $(sort $(wildcard lib/tensor/cuda/*.cu))
-UNIT_CXX := $(patsubst tests/unit/%.cpp,%,$(sort $(wildcard tests/unit/cuda_*_test.cpp)))
+UNIT_EMU := $(sort $(basename $(notdir $(wildcard tests/unit/cuda_*_test.c tests/unit/cuda_*_test.cpp))))
 FUZZ     := $(patsubst tests/fuzz/%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 # NAME.c and its NAME_*.c are one program
 plain     = $(foreach s,$(sort $(wildcard $(1)/*.c)),$(if $(findstring _,$(notdir $(s))),,$(basename $(notdir $(s)))))
@@ -133,7 +133,7 @@ $(foreach p,$(BENCH),$(eval $(call program,$(BUILD)/bench/$(p),$(wildcard bench/
 
 # Sources of kernels are compiled twice: as C++ for the device that the tests emulate, wherever there
 # is a C++ compiler; and by nvcc for real ones, where that is.
-CXXFLAGS_EMU := -std=c++17 -Wall -Wextra -Wshadow -Wvla -Wundef -Wformat=2 -Werror -Wno-unknown-pragmas \
+CXXFLAGS_EMU := -std=c++17 -Wall -Wextra -Wshadow -Wvla -Wundef -Wformat=2 -Werror -Wno-unknown-pragmas -fno-strict-aliasing \
 	$(filter-out -std=c11 -Wstrict-prototypes -Wmissing-prototypes $(WARN),$(FLAGS)) \
 	-Itests/emu -include tests/emu/cuda_emu.h
 
@@ -147,11 +147,13 @@ $(BUILD)/emu/%.o: %.cpp $(BUILD)/flags | $(BUILD)/config.h
 EMU_OBJ := $(CUDA_SRC:%.cu=$(BUILD)/emu/%.o) \
 	$(patsubst %.cpp,$(BUILD)/emu/%.o,$(sort $(wildcard tests/emu/*.cpp)))
 ifeq ($(HAVE_CXX),1)
-UNIT += $(UNIT_CXX)
+UNIT += $(UNIT_EMU)
 endif
-$(UNIT_CXX:%=$(BUILD)/unit/%): $(BUILD)/unit/%: $(BUILD)/emu/tests/unit/%.o $(EMU_OBJ) $(BUILD)/libcore.a
+$(BUILD)/tests/unit/cuda_%.o: FLAGS += -Itests/emu
+$(foreach p,$(UNIT_EMU),$(eval $(BUILD)/unit/$(p): $(BUILD)/$(if $(wildcard tests/unit/$(p).cpp),emu/)tests/unit/$(p).o))
+$(UNIT_EMU:%=$(BUILD)/unit/%): $(EMU_OBJ) $(BUILD)/libcore.a
 	@mkdir -p $(@D)
-	$(Q)$(CXX) $(FLAGS) $(CFLAGS) -o $@ $^ $(LDFLAGS) $(LIBS)
+	$(Q)$(CXX) $(CXXFLAGS_EMU) $(CFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDFLAGS) $(LIBS)
 
 # A100, H100 and H200, and anything newer through the driver's compiler
 CUDA_ARCH  ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \

@@ -376,20 +376,21 @@ const char *emu_warp(const char *op, unsigned mask, const void *in, size_t bytes
 	w->here |= 1u << own;
 	lane[own].mask = mask;
 	lane[own].op = op;
-	for (unsigned i = 0; i < 32; i++)
-		if ((w->here & mask) >> i & 1 && (lane[i].mask != mask || strcmp(lane[i].op, op)))
-			fail("lanes meet in different operations: ", op);
 	if ((w->here & mask) != mask) {
 		wait(AT_WARP);
 		return fiber[self].result;
 	}
 	all = w->ring[w->next++ % RING];
-	memcpy(all, w->in, sizeof(w->in));
+	for (unsigned i = 0; i < 32; i++) {
+		if (!(mask >> i & 1))
+			continue;
+		if (lane[i].mask != mask || (lane[i].op != op && strcmp(lane[i].op, op)))
+			fail("lanes meet in different operations: ", op);
+		if (bytes)
+			memcpy(all + i * EMU_LANE, w->in + i * EMU_LANE, bytes);
+		lane[i].result = all;
+		lane[i].state = READY;
+	}
 	w->here &= ~mask;
-	for (unsigned i = 0; i < 32; i++)
-		if (mask >> i & 1) {
-			lane[i].result = all;
-			lane[i].state = READY;
-		}
 	return all;
 }

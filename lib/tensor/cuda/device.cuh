@@ -197,6 +197,46 @@ template <typename... P> static inline bool pl_aligned(size_t row_bytes, const v
 		}                                                                                  \
 	} while (0)
 
+/*
+ * pl_each(k, n, wide, f): f.run<V>(i) for elements i to i + V - 1, for all of n; V is `most` where
+ * `wide`, else 1, and 1 for the last few. A thread does one vector, so that as many bytes are under
+ * way as threads fit onto the device: 32 KB a multiprocessor and input, more than the 25 KB that
+ * keep the memory of an H200 busy (4.8 TB/s times 0.7 us, over 132).
+ */
+#define PL_BLOCK 256
+
+template <int V, typename F> static __global__ void pl_each_kernel(size_t n, F f)
+{
+	size_t i = ((size_t)blockIdx.x * PL_BLOCK + threadIdx.x) * V;
+
+	if (i + V <= n) {
+		f.template run<V>(i);
+		return;
+	}
+	for (; i < n; i++)
+		f.template run<1>(i);
+}
+template <int most, typename F>
+static void pl_each(const struct plk *k, size_t n, bool wide, const F &f)
+{
+	if (n && wide)
+		PL_LAUNCH((pl_each_kernel<most, F>), pl_blocks(n, PL_BLOCK * most), PL_BLOCK, 0,
+			  k->stream, n, f);
+	else if (n)
+		PL_LAUNCH((pl_each_kernel<1, F>), pl_blocks(n, PL_BLOCK), PL_BLOCK, 0, k->stream, n,
+			  f);
+}
+
+/* Divides in 32 bits where that is enough. */
+__device__ static inline size_t pl_div(size_t a, size_t b)
+{
+	return (a | b) >> 32 ? a / b : (unsigned)a / (unsigned)b;
+}
+__device__ static inline size_t pl_mod(size_t a, size_t b)
+{
+	return (a | b) >> 32 ? a % b : (unsigned)a % (unsigned)b;
+}
+
 /* ---- sums ------------------------------------------------------------------------------------ */
 
 #define PL_FULL 0xffffffffu
@@ -285,14 +325,14 @@ template <int K, typename F> __device__ static inline void pl_row(int vecs, F f)
 	}
 }
 
-/* The smallest team that holds a row in PL_HELD vectors a thread; *held: there is one. */
-static inline unsigned pl_team(int vecs, bool *held)
+/* The smallest team that holds a row in `each` vectors a thread; *held: there is one. */
+static inline unsigned pl_team(int vecs, unsigned each, bool *held)
 {
 	unsigned team = 32;
 
-	while (team < 1024 && team * PL_HELD < (unsigned)vecs)
+	while (team < 1024 && team * each < (unsigned)vecs)
 		team *= 2;
-	*held = team * PL_HELD >= (unsigned)vecs;
+	*held = team * each >= (unsigned)vecs;
 	return team;
 }
 

@@ -88,7 +88,7 @@ template <typename T, int V, int K> static __global__ void layernorm(struct forw
 template <typename T, int V> static void launch(const struct plk *k, const struct forward<T> &f)
 {
 	bool held;
-	unsigned team = pl_team(f.c / V, &held), rows = team == 32 ? WARPS : 1;
+	unsigned team = pl_team(f.c / V, PL_HELD, &held), rows = team == 32 ? WARPS : 1;
 
 	if (held)
 		PL_LAUNCH((layernorm<T, V, PL_HELD>), pl_blocks((size_t)f.n, rows),
@@ -239,7 +239,7 @@ template <typename T, int V>
 static unsigned launch_back(const struct plk *k, const struct backward<T> &b)
 {
 	bool held;
-	unsigned team = pl_team(b.c / V, &held), rows, blocks, most = 2 * (unsigned)k->sms;
+	unsigned team = pl_team(b.c / V, PL_HELD, &held), rows, blocks, most = 2 * (unsigned)k->sms;
 	size_t room = 2 * (size_t)b.c * sizeof(float);
 
 	held = held && team <= BACK; /* up to 8,192 bfloat16, 4,096 floats */
