@@ -74,6 +74,24 @@ static void do_act_back(void *ctx, enum pl_act act, size_t n, const float *x, co
 	plk_act_back(with(ctx, 0), act, n, x, y, dy, dx);
 }
 
+static size_t do_conv_work(void *, const struct pl_conv *)
+{
+	return 0;
+}
+
+static void do_conv(void *ctx, const struct pl_conv *d, const float *x, const float *w,
+		    const float *bias, enum pl_act act, float *y, float *)
+{
+	plk_conv(with(ctx, plk_conv_scratch(KIND(ctx), d)), d, x, w, bias, act, y);
+}
+
+static void do_conv_back(void *ctx, const struct pl_conv *d, const float *x, const float *w,
+			 enum pl_act act, const float *y, float *dy, float *dx, float *dw,
+			 float *db, float *)
+{
+	plk_conv_back(with(ctx, plk_conv_scratch(KIND(ctx), d)), d, x, w, act, y, dy, dx, dw, db);
+}
+
 static void do_pool(void *ctx, const struct pl_pool2d *d, const float *x, float *y, int32_t *at)
 {
 	plk_pool(with(ctx, 0), d, x, y, at);
@@ -199,6 +217,9 @@ extern "C" struct pl_backend emu_table(void)
 	b.vary = do_vary;
 	b.act = do_act;
 	b.act_back = do_act_back;
+	b.conv_work = do_conv_work;
+	b.conv = do_conv;
+	b.conv_back = do_conv_back;
 	b.pool = do_pool;
 	b.pool_back = do_pool_back;
 	b.batchnorm = do_batchnorm;

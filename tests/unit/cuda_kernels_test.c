@@ -29,7 +29,7 @@ static void run_kernels(const char *name, bool half)
 	battery.half_rounds = 4;
 	battery.alloc = host_alloc;
 	battery.free = free;
-	run_battery(name, "gemm, dense, conv, conv forward, attn");
+	run_battery(name, "gemm, dense, attn");
 	emu_table_close(battery.one);
 	emu_table_close(battery.many);
 	plain->close(slow);
