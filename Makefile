@@ -168,8 +168,13 @@ $(BUILD)/cuda/%.o: %.cu $(BUILD)/flags | $(BUILD)/config.h
 cuda: $(if $(NVCC_FOUND),$(CUDA_SRC:%.cu=$(BUILD)/cuda/%.o)) ## the kernels by nvcc, where that is
 	$(if $(NVCC_FOUND),,@echo 'cuda: no nvcc, nothing to compile')
 
+# what measures kernels on a device, without the rest of the tree
+$(BUILD)/bench/gpu_attn: bench/gpu_attn.cu $(patsubst %.cu,$(BUILD)/cuda/%.o,$(wildcard lib/tensor/cuda/attn*.cu))
+	@mkdir -p $(@D)
+	$(Q)$(NVCC_FOUND) $(NVCC_FLAGS) -o $@ $< $(filter %.o,$^)
+
 units: $(UNIT:%=$(BUILD)/unit/%) $(FUZZ:%=$(BUILD)/fuzz/%) $(GEN:%=$(BUILD)/gen/%)
-helpers: $(GEN:%=$(BUILD)/gen/%) $(BENCH:%=$(BUILD)/bench/%)
+helpers: $(GEN:%=$(BUILD)/gen/%) $(BENCH:%=$(BUILD)/bench/%) $(if $(NVCC_FOUND),$(BUILD)/bench/gpu_attn)
 
 # ---- testing --------------------------------------------------------------------------------------------
 
