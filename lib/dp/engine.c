@@ -85,7 +85,7 @@ static void layer_end(void *arg, uint32_t layer, enum pl_phase p, bool again)
 	e.step = (int32_t)d->step;
 	e.layer = (int32_t)layer;
 	e.mb = d->b.accumulate > 1 ? d->mb : -1;
-	if (d->half[2 * layer + p])
+	if (d->precision[2 * layer + p] == PL_BF16)
 		e.precision = t->bf16;
 	pl_rec(t->rec, &e);
 }
@@ -464,11 +464,12 @@ static int set_precision(struct dp *d, struct pl_err *err)
 {
 	int rc;
 
-	PL_TRY(pl_alloc(&d->half, 2 * (size_t)d->n_layers + 1, sizeof(*d->half), err));
-	PL_TRY(precision_of(&d->o, d->layer, d->n_layers, d->rank ? NULL : d->o.log, d->half, err));
+	PL_TRY(pl_alloc(&d->precision, 2 * (size_t)d->n_layers + 1, sizeof(*d->precision), err));
+	PL_TRY(precision_of(&d->o, d->layer, d->n_layers, d->rank ? NULL : d->o.log, d->precision,
+			    err));
 	for (uint32_t i = 0; i < 2 * d->n_layers; i++)
 		pl_net_precision(d->net, i / 2, (enum pl_phase)(i % 2),
-				 d->half[i] ? PL_BF16 : PL_FP32);
+				 (enum pl_precision)d->precision[i]);
 out:
 	return rc;
 }
@@ -552,7 +553,7 @@ static void dp_finish(void *state, bool lost)
 	pl_free(d->copy);
 	pl_free(d->left);
 	pl_free(d->layer_pace);
-	pl_free(d->half);
+	pl_free(d->precision);
 	pl_dp_buckets_fini(&d->b);
 	feed_fini(&d->feed);
 	pl_optim_free(d->optim);
