@@ -1,6 +1,6 @@
 """Attention beside PyTorch's scaled_dot_product_attention, in one run.
 
-usage: gpu_attn.py HELPER    (build/bench/gpu_attn; needs a GPU and PyTorch with CUDA)
+usage: gpu_attn.py HELPER    (build/gpu/gpu_attn; needs a GPU and PyTorch with CUDA)
 
 Both compute causal attention of bfloat16 on the shapes of gpu_attn.cu, one after the other for each
 shape; times are medians of 20, by events of the device. PyTorch may take whichever of its own

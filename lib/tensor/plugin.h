@@ -14,6 +14,7 @@ struct pl_plugin {
 	const char *version; /* PL_VERSION of its build: tables of another are not ours */
 	const struct pl_backend *backend;
 };
+extern const struct pl_backend pl_backend_cuda_table; /* in the plugin */
 #define PL_PLUGIN_CUDA	 "paceline-cuda.so"
 #define PL_PLUGIN_SYMBOL "pl_plugin_cuda"
 #define PL_PLUGIN_ENV	 "PL_CUDA_PLUGIN" /* another file in its place */

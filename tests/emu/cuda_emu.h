@@ -6,7 +6,8 @@
  * has to wait for others, in a shuffled order, too: so a missing barrier shows as a wrong result.
  * Shared memory is NaN in every block until it is written. What would hang or is undefined on a
  * device (a warp operation of which a lane is missing, lanes in different operations, too much
- * shared memory) ends the program with a message. All is done when a launch returns.
+ * shared memory) ends the program with a message. Without a stream all is done when a launch
+ * returns.
  */
 #ifndef PL_CUDA_EMU_H
 #define PL_CUDA_EMU_H
@@ -17,6 +18,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+#include <functional>
 
 #define __global__
 #define __device__
@@ -41,8 +44,22 @@ extern size_t emu_most_shared;
 
 /* ---- launches -------------------------------------------------------------------------------- */
 
-typedef enum { cudaSuccess, cudaErrorInvalidValue } cudaError_t;
+typedef enum {
+	cudaSuccess,
+	cudaErrorInvalidValue,
+	cudaErrorMemoryAllocation,
+	cudaErrorInsufficientDriver,
+	cudaErrorNoDevice,
+	cudaErrorNotReady,
+	cudaErrorLaunchFailure,
+	cudaErrorStreamCaptureInvalidated,
+	cudaErrorNotSupported,
+	cudaErrorUnknown
+} cudaError_t;
 typedef struct emu_stream *cudaStream_t;
+
+/* What a stream is given to do: at once without a stream, else see emu_runtime.h. */
+void emu_do(cudaStream_t stream, std::function<void()> f);
 
 void emu_run(const char *name, dim3 grid, dim3 block, size_t shared, void (*call)(void *arg),
 	     void *arg);
@@ -53,13 +70,15 @@ static inline void emu_launch(const char *name, dim3 grid, dim3 block, size_t sh
 	emu_run(
 		name, grid, block, shared, [](void *arg) { (*(F *)arg)(); }, &f);
 }
-
-static inline cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t stream)
+/* f(a...) in each thread, when the stream comes to it. */
+template <typename F, typename... A>
+static inline void emu_queue(cudaStream_t stream, const char *name, dim3 grid, dim3 block,
+			     size_t shared, F f, A... a)
 {
-	(void)stream;
-	memset(p, value, bytes);
-	return cudaSuccess;
+	emu_do(stream, [=]() { emu_launch(name, grid, block, shared, [=]() { f(a...); }); });
 }
+
+cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t stream);
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 

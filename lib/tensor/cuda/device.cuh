@@ -22,10 +22,9 @@ typedef __nv_bfloat16 bf16;
  * with template arguments in parentheses. */
 #ifdef PL_EMU
 #define PL_LAUNCH(kernel, grid, block, shared, stream, ...)                                        \
-	do {                                                                                       \
-		(void)(stream);                                                                    \
-		emu_launch(#kernel, grid, block, shared, [&]() { kernel(__VA_ARGS__); });          \
-	} while (0)
+	emu_queue(                                                                                 \
+		stream, #kernel, grid, block, shared, [](auto... a_) { kernel(a_...); },           \
+		__VA_ARGS__)
 #else
 #define PL_LAUNCH(kernel, grid, block, shared, stream, ...)                                        \
 	pl_launch(kernel, grid, block, shared, stream, __VA_ARGS__)
