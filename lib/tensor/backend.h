@@ -172,6 +172,14 @@ struct pl_backend {
 	void (*layernorm_back)(void *ctx, int n, int c, const float *x, const float *gamma,
 			       const float *save, const float *dy, float *dx, float *dgamma,
 			       float *dbeta);
+	/* add() and layernorm() as one, sum = a + b (may be a or b); layernorm_back() and add() as
+	 * one, dx = what comes back + more (dx may be dy). NULL: there is no such, call both. */
+	void (*add_layernorm)(void *ctx, int n, int c, const float *a, const float *b, float *sum,
+			      const float *gamma, const float *beta, float eps, float *save,
+			      float *y);
+	void (*layernorm_back_add)(void *ctx, int n, int c, const float *x, const float *gamma,
+				   const float *save, const float *dy, const float *more, float *dx,
+				   float *dgamma, float *dbeta);
 	/* y (N, C) = table[id]; with `position` (T, C) added, n = B T */
 	void (*embed)(void *ctx, int n, int c, const int32_t *id, const float *table,
 		      const float *position, int t, float *y);

@@ -350,6 +350,37 @@ static void run_node(struct pl_net *net, uint32_t i)
 	hook(net, false, i, PL_PHASE_FORWARD);
 }
 
+/* The layernorm that reads what the end of a block makes, if both can be done as one; its layer, or
+ * PL_NONE. */
+static uint32_t norm_behind(const struct pl_net *net, uint32_t end)
+{
+	uint32_t i = end + 1;
+
+	if (!net->be->add_layernorm || net->node[end].type != &pl_layer_end)
+		return PL_NONE;
+	while (i + 1 < net->n && net->node[i].alias)
+		i++;
+	return net->node[i].type == &pl_layer_layernorm && net->node[i].x == end ? i : PL_NONE;
+}
+
+/* What both do counts as the layernorm's. */
+static void run_add_layernorm(struct pl_net *net, uint32_t end, uint32_t norm)
+{
+	const struct pl_node *e = &net->node[end], *nd = &net->node[norm];
+	float *sum = (float *)(void *)(net->acts + e->y_at);
+	float *y = (float *)(void *)(net->acts + nd->y_at);
+
+	hook(net, true, end, PL_PHASE_FORWARD);
+	hook(net, false, end, PL_PHASE_FORWARD);
+	for (uint32_t i = end; i < norm; i++)
+		net->value[i] = sum;
+	net->value[norm] = y;
+	hook(net, true, norm, PL_PHASE_FORWARD);
+	pl_layer_add_layernorm(net, nd, pl_net_value(net, e->skip), pl_net_value(net, e->x), sum, y,
+			       net->acts + nd->save_at);
+	hook(net, false, norm, PL_PHASE_FORWARD);
+}
+
 /* The gradient is made with the loss, while its exponentials are at hand. */
 static void run_loss(struct pl_net *net)
 {
@@ -420,8 +451,16 @@ int pl_net_forward(struct pl_net *net, const struct pl_batch_io *b, uint64_t key
 	pl_net_record(net, PL_NET_FORWARD, 0);
 	if (net->stored)
 		net->be->load(net->ctx, (size_t)b->n * net->nx, net->x, net->stored);
-	for (uint32_t i = 0; i + 1 < net->n; i++)
-		run_node(net, i);
+	for (uint32_t i = 0; i + 1 < net->n; i++) {
+		uint32_t norm = norm_behind(net, i);
+
+		if (norm == PL_NONE) {
+			run_node(net, i);
+		} else {
+			run_add_layernorm(net, i, norm);
+			i = norm;
+		}
+	}
 	run_loss(net);
 	pl_net_record(net, 0, 0);
 	net->be->copy(net->ctx, &net->sum[1 + net->n_losses++ % PL_NET_LOSSES], net->sum,
@@ -457,9 +496,17 @@ static void remake(struct pl_net *net, const struct pl_segment *s)
 	net->again = false;
 }
 
+/* Does the layernorm above this beginning of a block do its part, too? */
+static bool norm_does(const struct pl_net *net, uint32_t i)
+{
+	return net->be->layernorm_back_add && net->node[i].type == &pl_layer_residual &&
+	       net->node[i + 1].type == &pl_layer_layernorm;
+}
+
 static void back_node(struct pl_net *net, uint32_t i, bool accumulate)
 {
 	struct pl_node *nd = &net->node[i];
+	const struct pl_node *block = i > net->first_back && norm_does(net, i - 1) ? nd - 1 : NULL;
 	float *dy = net->grad[nd->dy], *dx = nd->dx == PL_NO_GRAD ? NULL : net->grad[nd->dx];
 
 	hook(net, true, i, PL_PHASE_BACKWARD);
@@ -467,11 +514,15 @@ static void back_node(struct pl_net *net, uint32_t i, bool accumulate)
 	touch(net, nd->bias, accumulate);
 	touch(net, nd->position, accumulate);
 	net->be->precision(net->ctx, nd->precision[PL_PHASE_BACKWARD]);
-	if (nd->type == &pl_layer_residual)
-		net->be->add(net->ctx, nd->ny * (size_t)net->samples, net->grad[nd->dskip], dy, dx);
-	else
+	if (block)
+		pl_layer_layernorm_back_add(net, nd, pl_net_value(net, nd->x),
+					    net->acts + nd->save_at, dy, net->grad[block->dskip],
+					    net->grad[block->dx]);
+	else if (nd->type != &pl_layer_residual)
 		nd->type->backward(net, nd, pl_net_value(net, nd->x), pl_net_value(net, i),
 				   net->acts + nd->save_at, dy, dx);
+	else if (!norm_does(net, i))
+		net->be->add(net->ctx, nd->ny * (size_t)net->samples, net->grad[nd->dskip], dy, dx);
 	hook(net, false, i, PL_PHASE_BACKWARD);
 }
 

@@ -213,6 +213,13 @@ struct pl_dense_args {
 };
 int pl_build_dense(struct pl_builder *b, const struct pl_dense_args *a, struct pl_err *err) PL_MUST;
 
+/* The end of a block with the layernorm behind it, and that with the beginning of the block before
+ * it, as one; only where the backend has them. */
+void pl_layer_add_layernorm(struct pl_net *net, const struct pl_node *norm, const float *a,
+			    const float *b, float *sum, float *y, void *save);
+void pl_layer_layernorm_back_add(struct pl_net *net, const struct pl_node *norm, const float *x,
+				 const void *save, const float *dy, const float *more, float *dx);
+
 /* ---- net_plan.c, net_init.c ------------------------------------------------------------- */
 
 int pl_net_plan_back(struct pl_net *net, struct pl_err *err) PL_MUST; /* once */

@@ -78,6 +78,66 @@ static void run_cases(enum pl_store store)
 	plain->close(slow);
 }
 
+/* Two operations as one are those two, up to how often a number is rounded. */
+static void test_fused(enum pl_store store)
+{
+	enum { N = 37, C = 96 };
+	struct pl_backend_opts o = { .store = store };
+	size_t bytes_ = (size_t)N * C * (store == PL_STORE_BF16 ? 2 : 4);
+	float *host = malloc((size_t)N * C * 4), *a, *b, *x[2], *y[2], *save, *g, *d[2];
+	float *got[2] = { malloc((size_t)N * C * 4), malloc((size_t)N * C * 4) };
+	struct pl_err err = { 0 };
+	void *dev;
+
+	if (!ok(be->open(&o, &dev, &err) == 0, "opened: %s", err.msg))
+		return;
+	a = be->alloc(dev, bytes_), b = be->alloc(dev, bytes_), save = be->alloc(dev, 2 * N * 4);
+	g = be->alloc(dev, N * C * 4);
+	for (int i = 0; i < 2; i++) {
+		x[i] = be->alloc(dev, bytes_), y[i] = be->alloc(dev, bytes_);
+		d[i] = be->alloc(dev, 2 * C * 4);
+	}
+	for (int i = 0; i < 2; i++) {
+		for (int j = 0; j < N * C; j++)
+			host[j] = number();
+		be->put(dev, g, host, (size_t)N * C * 4);
+		be->load(dev, (size_t)N * C, g, i ? b : a);
+	}
+	be->add(dev, (size_t)N * C, a, b, x[0]);
+	be->layernorm(dev, N, C, x[0], g, g + C, 1e-3f, save, y[0]);
+	be->add_layernorm(dev, N, C, a, b, x[1], g, g + C, 1e-3f, save, y[1]);
+	be->get(dev, got[0], y[0], bytes_);
+	be->get(dev, got[1], y[1], bytes_);
+	ok(!memcmp(got[0], got[1], bytes_), "the sum and its normalisation, as one, to the bit");
+	be->layernorm_back(dev, N, C, x[0], g, save, a, y[0], d[0], d[0] + C);
+	be->add(dev, (size_t)N * C, b, y[0], y[0]);
+	be->layernorm_back_add(dev, N, C, x[0], g, save, a, b, a, d[1], d[1] + C);
+	be->get(dev, got[0], y[0], bytes_);
+	be->get(dev, got[1], a, bytes_);
+	worst = 0;
+	for (int j = 0; j < N * C; j++) {
+		uint16_t *half[2] = { (uint16_t *)(void *)got[0], (uint16_t *)(void *)got[1] };
+		uint32_t bits[2] = { (uint32_t)half[0][j] << 16, (uint32_t)half[1][j] << 16 };
+		float v[2] = { got[0][j], got[1][j] };
+
+		if (store == PL_STORE_BF16)
+			memcpy(v, bits, sizeof(v));
+		worst = worse(worst, fabs((double)v[0] - (double)v[1]) / (1 + fabs((double)v[0])));
+	}
+	ok(worst <= (store == PL_STORE_BF16 ? 0x1p-7 : 1e-6),
+	   "and back, with the other way's (%.1e)", worst);
+	be->get(dev, got[0], d[0], 2 * C * 4);
+	be->get(dev, got[1], d[1], 2 * C * 4);
+	ok(!memcmp(got[0], got[1], 2 * C * 4), "gradients of parameters to the bit");
+	for (float **p = (float *[]){ a, b, x[0], x[1], y[0], y[1], save, g, d[0], d[1], NULL }; *p;
+	     p++)
+		be->free(dev, *p);
+	be->close(dev);
+	free(host);
+	free(got[0]);
+	free(got[1]);
+}
+
 /* ---- networks ----------------------------------------------------------------------------------
  */
 
@@ -351,6 +411,8 @@ int main(void)
 		      "softmax-cross-entropy",
 		      "cnn");
 	test_training(gpt, "gpt");
+	test_fused(PL_STORE_FP32);
+	test_fused(PL_STORE_BF16);
 	test_queues();
 #ifndef PL_GPU
 	test_failures();

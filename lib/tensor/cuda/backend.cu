@@ -465,6 +465,22 @@ static void cuda_layernorm_back(void *ctx, int n, int c, const float *x, const f
 	     plk_layernorm_back(k, n, c, x, gamma, save, dy, dx, dgamma, dbeta));
 }
 
+static void cuda_add_layernorm(void *ctx, int n, int c, const float *a, const float *b, float *sum,
+			       const float *gamma, const float *beta, float eps, float *save,
+			       float *y)
+{
+	CALL("add_layernorm", y, 0,
+	     plk_add_layernorm(k, n, c, a, b, sum, gamma, beta, eps, save, y));
+}
+
+static void cuda_layernorm_back_add(void *ctx, int n, int c, const float *x, const float *gamma,
+				    const float *save, const float *dy, const float *more,
+				    float *dx, float *dgamma, float *dbeta)
+{
+	CALL("layernorm_back_add", dx, plk_rows_scratch(k, n, c),
+	     plk_layernorm_back_add(k, n, c, x, gamma, save, dy, more, dx, dgamma, dbeta));
+}
+
 static void cuda_embed(void *ctx, int n, int c, const int32_t *id, const float *table,
 		       const float *position, int t, float *y)
 {
@@ -583,6 +599,7 @@ static struct pl_backend table()
 	b.pool = cuda_pool, b.pool_back = cuda_pool_back;
 	b.batchnorm = cuda_batchnorm, b.batchnorm_back = cuda_batchnorm_back;
 	b.layernorm = cuda_layernorm, b.layernorm_back = cuda_layernorm_back;
+	b.add_layernorm = cuda_add_layernorm, b.layernorm_back_add = cuda_layernorm_back_add;
 	b.embed = cuda_embed, b.embed_back = cuda_embed_back;
 	b.attn_save = cuda_attn_save, b.attn = cuda_attn, b.attn_back = cuda_attn_back;
 	b.dropout = cuda_dropout, b.add = cuda_add;

@@ -69,6 +69,10 @@ void plk_add_layernorm(const struct plk *k, int n, int c, const void *a, const v
 		       const float *gamma, const float *beta, float eps, float *save, void *y);
 void plk_layernorm_back(const struct plk *k, int n, int c, const void *x, const float *gamma,
 			const float *save, const void *dy, void *dx, float *dgamma, float *dbeta);
+/* The same, and `more` is added to what goes to dx; dx may be dy. */
+void plk_layernorm_back_add(const struct plk *k, int n, int c, const void *x, const float *gamma,
+			    const float *save, const void *dy, const void *more, void *dx,
+			    float *dgamma, float *dbeta);
 size_t plk_batchnorm_scratch(const struct plk *k, int n, int c, int s);
 void plk_batchnorm(const struct plk *k, int n, int c, int s, const void *x, const float *gamma,
 		   const float *beta, float eps, float momentum, bool eval, float *running,

@@ -126,7 +126,7 @@ template <typename T> struct backward {
 	int n, c;
 	const T *x;
 	const float *gamma, *save;
-	const T *dy;
+	const T *dy, *more; /* more NULL: dx is what comes back alone */
 	T *dx;
 	float *parts; /* (blocks, 2, C): sums of dy xh, of dy */
 };
@@ -228,6 +228,13 @@ static __global__ void __launch_bounds__(K ? BACK : 1024) layernorm_back(struct 
 				fetch(i, j, false);
 			for (int l = 0; l < V; l++)
 				g[i][l] = rstd * (g[i][l] - sum - x[i][l] * dot);
+			if (b.more) {
+				float more[V];
+
+				pl_get<V>(b.more + row * b.c + (size_t)j * V, more);
+				for (int l = 0; l < V; l++)
+					g[i][l] += more[l];
+			}
 			pl_put<V>(b.dx + row * b.c + (size_t)j * V, g[i]);
 		});
 	}
@@ -254,19 +261,27 @@ static unsigned launch_back(const struct plk *k, const struct backward<T> &b)
 	return blocks;
 }
 
-void plk_layernorm_back(const struct plk *k, int n, int c, const void *x, const float *gamma,
-			const float *save, const void *dy, void *dx, float *dgamma, float *dbeta)
+void plk_layernorm_back_add(const struct plk *k, int n, int c, const void *x, const float *gamma,
+			    const float *save, const void *dy, const void *more, void *dx,
+			    float *dgamma, float *dbeta)
 {
 	if (n < 1)
 		return;
 	PL_STORED(k, T, {
 		struct backward<T> b = {
-			n, c, (const T *)x, gamma, save, (const T *)dy, (T *)dx, (float *)k->scratch
+			n, c, (const T *)x, gamma, save, (const T *)dy, (const T *)more, (T *)dx,
+				(float *)k->scratch
 		};
-		unsigned blocks = pl_aligned((size_t)c * sizeof(T), x, dy, dx, gamma)
+		unsigned blocks = pl_aligned((size_t)c * sizeof(T), x, dy, more, dx, gamma)
 					  ? launch_back<T, pl_wide<T>::n>(k, b)
 					  : launch_back<T, 1>(k, b);
 
 		pl_fold(k, b.parts, (int)blocks, c, dgamma, dbeta);
 	});
+}
+
+void plk_layernorm_back(const struct plk *k, int n, int c, const void *x, const float *gamma,
+			const float *save, const void *dy, void *dx, float *dgamma, float *dbeta)
+{
+	plk_layernorm_back_add(k, n, c, x, gamma, save, dy, NULL, dx, dgamma, dbeta);
 }
