@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/core.h"
+#include "dp/rec.h"
 #include "tensor/plugin.h"
 
 #define TURNS 9

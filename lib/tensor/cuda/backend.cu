@@ -86,8 +86,11 @@ static int make_queues(struct pl_cuda *c, struct pl_err *err)
 	}
 	if (e == cudaSuccess)
 		e = cudaMalloc((void **)&c->vary, sizeof(*c->vary));
-	if (e == cudaSuccess) /* the first kernel: is there one for this device? */
+	if (e == cudaSuccess) {
 		plk_zero(&c->k, c->vary, sizeof(*c->vary));
+		/* the first kernel: is there one for this device? */
+		plk_scale(&c->k, 1, 1, (float *)c->vary);
+	}
 	if (e == cudaSuccess)
 		e = cudaStreamSynchronize(c->k.stream);
 	if (e == cudaSuccess)

@@ -8,7 +8,7 @@
  * Bias and gelu go along with the product where cuBLASLt offers that for the shape at hand, as does
  * the sum over the rows of dy with that for dw; where it does not, kernels of ours do it. Which way
  * a product is computed is asked once for each shape and kept: so the same shape gives the same
- * bits. Ways in which parts of a sum are added in the order of their arrival are left out.
+ * bits. Ways in which parts of a sum are added as they arrive, or rounded before, are left out.
  *
  * What is stored as bfloat16 is multiplied as that: parameters by way of a copy, which weights()
  * makes and the optimisers renew. What is stored as float32 is rounded inside of the product, or
@@ -114,8 +114,7 @@ static cublasStatus_t prefer(cublasLtMatmulPreference_t pref, const struct pl_cu
 		      { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, s->align_b },
 		      { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, s->align_d },
 		      { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, s->align_d } };
-	uint32_t schemes =
-		CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+	uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 	size_t bytes = WORK_BYTES;
 	cublasStatus_t rc;
 
