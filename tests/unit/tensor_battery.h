@@ -456,6 +456,7 @@ static void case_losses(int big)
 	bool want = pick(0, 3), in_place = pick(0, 1);
 
 	if (big && pick(0, 2) == 0) { /* more classes than go at once, as in GPT-2 */
+		what = 0;
 		n = pick(1, 3);
 		c = (int)PL_BLOCK + pick(1, 1200);
 	}

@@ -169,6 +169,15 @@ template <int V> __device__ static inline void add_to(float *to, const float *v)
 		to[l] += v[l];
 }
 
+template <int V, typename T> __device__ static inline void add_from(const T *p, float *to)
+{
+	float v[V];
+
+	pl_get<V>(p, v);
+	for (int l = 0; l < V; l++)
+		to[l] += v[l];
+}
+
 template <typename T, int V, int K>
 static __global__ void __launch_bounds__(K ? BACK : 1024) layernorm_back(struct backward<T> b)
 {
@@ -228,13 +237,8 @@ static __global__ void __launch_bounds__(K ? BACK : 1024) layernorm_back(struct 
 				fetch(i, j, false);
 			for (int l = 0; l < V; l++)
 				g[i][l] = rstd * (g[i][l] - sum - x[i][l] * dot);
-			if (b.more) {
-				float more[V];
-
-				pl_get<V>(b.more + row * b.c + (size_t)j * V, more);
-				for (int l = 0; l < V; l++)
-					g[i][l] += more[l];
-			}
+			if (b.more)
+				add_from<V>(b.more + row * b.c + (size_t)j * V, g[i]);
 			pl_put<V>(b.dx + row * b.c + (size_t)j * V, g[i]);
 		});
 	}
