@@ -6,8 +6,8 @@
 #define PL_CUDA_CONTEXT_H
 
 #ifdef PL_EMU
-#include "emu_blaslt.h"
-#include "emu_runtime.h"
+#include <emu_blaslt.h>
+#include <emu_runtime.h>
 #else
 #include <cublasLt.h>
 #include <cuda_runtime.h>
