@@ -5,6 +5,8 @@
  *
  * It is built twice: with the emulated device, whose blocks and threads run in another order each
  * time, and (PL_GPU) with what nvcc made for a real one: make test-gpu.
+ *
+ * runner: long
  */
 #include <math.h>
 #include <stdlib.h>
@@ -19,7 +21,7 @@
 #define ROUNDS 40
 #else
 #include "emu_device.h"
-#define ROUNDS 6
+#define ROUNDS 4
 #endif
 
 static const struct pl_backend *const be = &pl_backend_cuda_table;
