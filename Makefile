@@ -19,6 +19,9 @@ datadir    ?= $(PREFIX)/share
 mandir     ?= $(datadir)/man
 
 CC      ?= cc
+ifeq ($(origin CXX),default)
+CXX     := $(if $(findstring clang,$(CC)),clang++,g++)
+endif
 # sanitizers need half the time for this, and lines are all that their reports show
 CFLAGS  ?= $(if $(SAN:fuzzer%=),-O1 -g1,-O2 -g)
 SAN     ?=
@@ -40,7 +43,10 @@ JOBS  ?= $(shell nproc 2>/dev/null || echo 2)
 
 LIB_SRC  := $(sort $(wildcard lib/*/*.c))
 PROGRAMS := $(sort $(notdir $(patsubst %/,%,$(dir $(wildcard cmd/*/*.c)))))
-UNIT     := $(patsubst tests/unit/%.c,%,$(sort $(wildcard tests/unit/*_test.c)))
+UNIT     := $(patsubst tests/unit/%.c,%,$(filter-out tests/unit/cuda_%,$(sort $(wildcard tests/unit/*_test.c))))
+# Kernels, and tests of them on an emulated device: C++ (see below)
+CUDA_SRC := $(sort $(wildcard lib/tensor/cuda/*.cu))
+UNIT_EMU := $(sort $(basename $(notdir $(wildcard tests/unit/cuda_*_test.c tests/unit/cuda_*_test.cpp))))
 FUZZ     := $(patsubst tests/fuzz/%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 # NAME.c and its NAME_*.c are one program
 plain     = $(foreach s,$(sort $(wildcard $(1)/*.c)),$(if $(findstring _,$(notdir $(s))),,$(basename $(notdir $(s)))))
@@ -63,10 +69,10 @@ $(shell mkdir -p $(dir $(1)))$(file >$(1).new,$(2))$(shell cmp -s $(1).new $(1) 
 endef
 
 ifdef PROBING
-$(call keep,$(BUILD)/probe.key,$(CC)|$(CPPFLAGS)|$(CFLAGS)|$(LDFLAGS)|$(SAN)|$(WITH_LIBDEFLATE)|$(WITH_OPENBLAS)|$(CUDA))
+$(call keep,$(BUILD)/probe.key,$(CC)|$(CXX)|$(CPPFLAGS)|$(CFLAGS)|$(LDFLAGS)|$(SAN)|$(WITH_LIBDEFLATE)|$(WITH_OPENBLAS)|$(CUDA))
 include $(BUILD)/probe.mk
 $(BUILD)/probe.mk: $(BUILD)/probe.key tools/probe $(wildcard build/deps.stamp $(BUILD)/deps.stamp)
-	@CC='$(CC)' CPPFLAGS='$(CPPFLAGS)' CFLAGS='$(CFLAGS)' LDFLAGS='$(LDFLAGS)' SAN='$(SAN)' \
+	@CC='$(CC)' CXX='$(CXX)' CPPFLAGS='$(CPPFLAGS)' CFLAGS='$(CFLAGS)' LDFLAGS='$(LDFLAGS)' SAN='$(SAN)' \
 		CUDA='$(CUDA)' NVCC='$(NVCC)' WITH_LIBDEFLATE='$(WITH_LIBDEFLATE)' \
 		WITH_OPENBLAS='$(WITH_OPENBLAS)' tools/probe $@
 endif
@@ -74,7 +80,7 @@ endif
 WARN  := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef -Wformat=2 -Werror
 FLAGS := -std=c11 -D_GNU_SOURCE $(WARN) -fvisibility=hidden -ffile-prefix-map=$(CURDIR)=. \
 	-Ilib -I$(BUILD) -MMD -MP -pthread $(FOUND_CFLAGS)
-LIBS  := $(FOUND_LIBS) -lm
+LIBS  := $(FOUND_LIBS) -ldl -lm
 ifneq ($(SAN),)
 FLAGS += -fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer
 # instrumented code makes gcc see uninitialised values and cut texts where there are none; clang does
@@ -96,7 +102,11 @@ endif
 
 # ---- building ------------------------------------------------------------------------------------------
 
-all: $(PROGRAMS:%=$(BIN)/%) ## the programs, in bin/ (default)
+# What needs the CUDA toolkit is one shared object, which run opens when a job asks for a GPU. Builds
+# that differ for the sake of tests alone (sanitizers, other compilers) do without.
+PLUGIN := $(if $(filter build,$(BUILD)),$(if $(NVCC_FOUND),$(BIN)/paceline-cuda.so))
+
+all: $(PROGRAMS:%=$(BIN)/%) $(PLUGIN) ## the programs, in bin/ (default)
 
 $(BUILD)/%.o: %.c $(BUILD)/flags | $(BUILD)/config.h
 	@mkdir -p $(@D)
@@ -123,7 +133,70 @@ $(if $(findstring fuzzer,$(SAN)),$(FUZZ:%=$(BUILD)/fuzz/%): LDFLAGS += -fsanitiz
 $(foreach p,$(GEN),$(eval $(call program,$(BUILD)/gen/$(p),$(wildcard tests/gen/$(p).c tests/gen/$(p)_*.c))))
 $(foreach p,$(BENCH),$(eval $(call program,$(BUILD)/bench/$(p),$(wildcard bench/$(p).c bench/$(p)_*.c))))
 
-units: $(UNIT:%=$(BUILD)/unit/%) $(FUZZ:%=$(BUILD)/fuzz/%) $(GEN:%=$(BUILD)/gen/%)
+# ---- kernels ----------------------------------------------------------------------------------------------
+
+# Sources of kernels are compiled twice: as C++ for the device that the tests emulate, wherever there
+# is a C++ compiler; and by nvcc for real ones, where that is.
+CXXFLAGS_EMU := -std=c++17 -Wall -Wextra -Wshadow -Wvla -Wundef -Wformat=2 -Werror -Wno-unknown-pragmas -fno-strict-aliasing -fPIC \
+	$(filter-out -std=c11 -Wstrict-prototypes -Wmissing-prototypes $(WARN),$(FLAGS)) \
+	-Itests/emu -include tests/emu/cuda_emu.h
+
+$(BUILD)/emu/%.o: %.cu $(BUILD)/flags | $(BUILD)/config.h
+	@mkdir -p $(@D)
+	$(Q)$(CXX) $(CXXFLAGS_EMU) $(CPPFLAGS) $(CFLAGS) -x c++ -c -o $@ $<
+$(BUILD)/emu/%.o: %.cpp $(BUILD)/flags | $(BUILD)/config.h
+	@mkdir -p $(@D)
+	$(Q)$(CXX) $(CXXFLAGS_EMU) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+
+EMU_OBJ  := $(CUDA_SRC:%.cu=$(BUILD)/emu/%.o) \
+	$(patsubst %.cpp,$(BUILD)/emu/%.o,$(sort $(wildcard tests/emu/*.cpp)))
+# what a shared object has of the library: position-independent
+CORE_PIC := $(patsubst %,$(BUILD)/cuda/lib/core/%.o,err mem num intern)
+
+$(BUILD)/libemu.a: $(EMU_OBJ)
+	$(Q)rm -f $@ && ar rcsD $@ $^
+# the emulated device as the plugin that run opens
+$(BUILD)/emu-cuda.so: $(EMU_OBJ) $(CORE_PIC)
+	$(Q)$(CXX) $(CXXFLAGS_EMU) $(CFLAGS) -shared -o $@ $^ $(LDFLAGS) -lm
+ifeq ($(HAVE_CXX),1)
+UNIT += $(UNIT_EMU)
+endif
+$(BUILD)/tests/unit/cuda_%.o: FLAGS += -Itests/emu
+$(foreach p,$(UNIT_EMU),$(eval $(BUILD)/unit/$(p): $(BUILD)/$(if $(wildcard tests/unit/$(p).cpp),emu/)tests/unit/$(p).o))
+$(UNIT_EMU:%=$(BUILD)/unit/%): $(BUILD)/libemu.a $(BUILD)/libcore.a
+	@mkdir -p $(@D)
+	$(Q)$(CXX) $(CXXFLAGS_EMU) $(CFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDFLAGS) $(LIBS)
+
+# A100, H100 and H200, and anything newer through the driver's compiler
+CUDA_ARCH  ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
+	-gencode arch=compute_100,code=compute_100
+NVCC_FLAGS := -std=c++17 -O3 -lineinfo -Ilib -I$(BUILD) -Werror all-warnings $(CUDA_ARCH) \
+	-Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra,-Werror -MMD -MP
+
+$(BUILD)/cuda/%.o: %.cu $(BUILD)/flags | $(BUILD)/config.h
+	@mkdir -p $(@D)
+	$(Q)$(NVCC_FOUND) $(NVCC_FLAGS) -c -o $@ $<
+
+# The plugin has its own copy of what it needs of the library, as position-independent code, and shows
+# one symbol. cuBLASLt is found where the toolkit is, else as the system finds libraries.
+PLUGIN_OBJ := $(patsubst %,$(BUILD)/cuda/%.o,$(basename $(CUDA_SRC) $(sort $(wildcard lib/tensor/cuda/*.c)))) \
+	$(CORE_PIC)
+CUDA_LIB   := $(if $(NVCC_FOUND),$(abspath $(dir $(NVCC_FOUND))../lib64))
+CUDA_LINK  := -cudart static -L$(CUDA_LIB) -lcublasLt -Xlinker -rpath,$(CUDA_LIB) -lz -lpthread -ldl -lm
+
+$(BUILD)/cuda/%.o: %.c $(BUILD)/flags | $(BUILD)/config.h
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(FLAGS) -fPIC $(if $(CUDA_LIB),-isystem $(CUDA_LIB)/../include) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+$(BIN)/paceline-cuda.so: $(PLUGIN_OBJ)
+	@mkdir -p $(@D)
+	$(Q)$(NVCC_FOUND) -shared -o $@ $^ $(CUDA_LINK) -Xlinker -z,defs,--exclude-libs=ALL
+
+cuda: $(if $(NVCC_FOUND),$(CUDA_SRC:%.cu=$(BUILD)/cuda/%.o)) ## the kernels by nvcc, where that is
+	$(if $(NVCC_FOUND),,@echo 'cuda: no nvcc, nothing to compile')
+
+# fibers are too much for the thread sanitizer
+EMU_PLUGIN := $(if $(filter 1,$(HAVE_CXX)),$(if $(findstring thread,$(SAN)),,$(BUILD)/emu-cuda.so))
+units: $(EMU_PLUGIN) $(UNIT:%=$(BUILD)/unit/%) $(FUZZ:%=$(BUILD)/fuzz/%) $(GEN:%=$(BUILD)/gen/%)
 helpers: $(GEN:%=$(BUILD)/gen/%) $(BENCH:%=$(BUILD)/bench/%)
 
 # ---- testing --------------------------------------------------------------------------------------------
@@ -142,6 +215,29 @@ test-long: deps ## the same with the long form of each test (some minutes)
 
 check: all units ## build and run the tests (TESTS='cli/merge unit/json' picks some), install nothing
 	@$(RUN_TESTS) LONG='$(LONG)' $(NO_ASLR) tests/run -t $(TEST_TIMEOUT) $(TESTS)
+
+# For a GPU: tests in C of what is behind the backend's table and measurements, linked with what nvcc
+# made. Tests say so and pass where there is no device.
+GPU_TESTS := cuda_backend_test
+GPU_BENCH := $(basename $(notdir $(sort $(wildcard bench/gpu_*.c bench/gpu_*.cu))))
+GPU_C     := -isystem $(CUDA_LIB)/../include -DPL_GPU
+$(addprefix $(BUILD)/gpu/,$(GPU_TESTS) $(GPU_BENCH)): $(BUILD)/gpu/%: $(BUILD)/gpu/%.o \
+		$(filter-out $(CORE_PIC),$(PLUGIN_OBJ)) $(BUILD)/libcore.a
+	$(Q)$(NVCC_FOUND) -o $@ $^ $(CUDA_LINK) $(FOUND_LIBS)
+$(BUILD)/gpu/%.o: tests/unit/%.c $(BUILD)/flags | $(BUILD)/config.h
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(FLAGS) $(GPU_C) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+$(BUILD)/gpu/%.o: bench/%.c $(BUILD)/flags | $(BUILD)/config.h
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(FLAGS) $(GPU_C) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+$(BUILD)/gpu/%.o: bench/%.cu $(BUILD)/flags | $(BUILD)/config.h
+	@mkdir -p $(@D)
+	$(Q)$(NVCC_FOUND) $(NVCC_FLAGS) -c -o $@ $<
+
+gpu: all $(if $(NVCC_FOUND),$(addprefix $(BUILD)/gpu/,$(GPU_TESTS) $(GPU_BENCH))) ## tests and measurements for a GPU, where nvcc is
+
+test-gpu: gpu ## the tests that need a GPU; where there is none they are skipped, with a word
+	@NVCC='$(NVCC_FOUND)' BUILD='$(abspath $(BUILD))' BIN='$(abspath $(BIN))' tests/gpu '$(GPU_TESTS)'
 
 asan: ## the tests under the address and undefined behaviour sanitizers
 	@$(MAKE) --no-print-directory -j$(JOBS) check SAN=address,undefined
@@ -204,7 +300,7 @@ install: all ## into DESTDIR/PREFIX: the front in bin, the programs in libexec/p
 install-only: # the same from what is built already
 	@$(INSTALL) -d '$(DESTDIR)$(bindir)' '$(DESTDIR)$(exec)' $(patsubst %,'$(DESTDIR)$(mandir)/man%',1 5) \
 		'$(DESTDIR)$(dir $(bash_completion))' '$(DESTDIR)$(dir $(zsh_completion))'
-	@$(INSTALL) -m 755 $(PROGRAMS:%=$(BIN)/%) '$(DESTDIR)$(exec)'
+	@$(INSTALL) -m 755 $(PROGRAMS:%=$(BIN)/%) $(wildcard $(BIN)/paceline-cuda.so) '$(DESTDIR)$(exec)'
 	@sed -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBEXECDIR@|$(libexecdir)|' cmd/paceline/paceline.in \
 		>'$(DESTDIR)$(bindir)/paceline'
 	@chmod 755 '$(DESTDIR)$(bindir)/paceline'
@@ -215,6 +311,7 @@ install-only: # the same from what is built already
 
 uninstall: ## remove what install put there
 	@rm -f '$(DESTDIR)$(bindir)/paceline' $(PROGRAMS:%='$(DESTDIR)$(exec)/%') \
+		'$(DESTDIR)$(exec)/paceline-cuda.so' \
 		$(foreach m,$(MAN),'$(DESTDIR)$(mandir)/man$(patsubst .%,%,$(suffix $(m)))/$(notdir $(m))') \
 		'$(DESTDIR)$(bash_completion)' '$(DESTDIR)$(zsh_completion)'
 	@rmdir '$(DESTDIR)$(exec)' 2>/dev/null || true
@@ -229,7 +326,7 @@ help: ## this list
 print-%:
 	@echo '$* = $($*)'
 
-.PHONY: all units helpers test test-long check asan tsan lint fuzz coverage bench check-data demo deps \
+.PHONY: all cuda units helpers gpu test test-gpu test-long check asan tsan lint fuzz coverage bench check-data demo deps \
 	install install-only uninstall clean help
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:

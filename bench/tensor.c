@@ -97,7 +97,7 @@ static void dense_back(const struct dense *d, const float *x, float *dy, float *
 	flops += (dx ? 4.0 : 2.0) * d->n * d->c * d->k;
 }
 
-static double loss;
+static struct pl_loss_sum loss;
 
 /* ---- models ---------------------------------------------------------------------------------- */
 
@@ -128,14 +128,15 @@ static void mlp_new(void)
 
 static void sgd(void)
 {
-	be->sgd(ctx, n_params, 0.01f, 0, 0, false, grads, NULL, params);
+	be->vary(ctx, &(struct pl_vary){ .lr = 0.01f });
+	be->sgd(ctx, n_params, 0, 0, false, grads, NULL, params);
 }
 
 static void mlp_step(void)
 {
 	float *y = dense_go(&fc[2], dense_go(&fc[1], dense_go(&fc[0], input)));
 
-	be->softmax_xent(ctx, batch, 10, y, label, 1, dy0, &loss, NULL);
+	be->softmax_xent(ctx, batch, 10, y, label, 1, dy0, &loss);
 	dense_back(&fc[2], fc[1].y, dy0, dy1);
 	dense_back(&fc[1], fc[0].y, dy1, dy0);
 	dense_back(&fc[0], input, dy0, NULL);
@@ -189,7 +190,7 @@ static void cnn_step(void)
 		x = pool_y[i];
 	}
 	x = dense_go(&fc[2], dense_go(&fc[1], dense_go(&fc[0], x)));
-	be->softmax_xent(ctx, batch, 10, x, label, 1, dy0, &loss, NULL);
+	be->softmax_xent(ctx, batch, 10, x, label, 1, dy0, &loss);
 	dense_back(&fc[2], fc[1].y, dy0, dy1);
 	dense_back(&fc[1], fc[0].y, dy1, dy0);
 	dense_back(&fc[0], pool_y[1], dy0, dy1);
@@ -291,7 +292,7 @@ static void gpt_forward(void)
 static void gpt_step(void)
 {
 	gpt_forward();
-	be->softmax_xent(ctx, ROWS, WORDS, head.y, label, 1, wide, &loss, NULL);
+	be->softmax_xent(ctx, ROWS, WORDS, head.y, label, 1, wide, &loss);
 	dense_back(&head, last.y, wide, dy1);
 	norm_back(&last, block[BLOCKS - 1].out, dy1, dy0);
 	for (int i = BLOCKS - 1; i >= 0; i--) {
@@ -309,8 +310,8 @@ static void gpt_step(void)
 		be->add(ctx, RC, dy0, wide, dy0);
 	}
 	be->embed_back(ctx, ROWS, C, ids, T, dy0, table.g, place.g);
-	be->adam(ctx, n_params, 1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, true, ++steps, grads, state1,
-		 state2, params);
+	be->vary(ctx, &(struct pl_vary){ .lr = 1e-3f, .t = ++steps });
+	be->adam(ctx, n_params, 0.9f, 0.95f, 1e-8f, 0.1f, true, grads, state1, state2, params);
 }
 
 /* ---- main ------------------------------------------------------------------------------------ */
@@ -354,7 +355,7 @@ int main(int argc, char **argv)
 			return 6;
 		return product(argv + 2);
 	}
-	if (argc < 2 || be->open(1, &ctx, &err) < 0)
+	if (argc < 2 || be->open(&(struct pl_backend_opts){ .threads = 1 }, &ctx, &err) < 0)
 		return 2;
 	if (argc == 7 && !strcmp(argv[1], "gemm"))
 		return product(argv + 2);
@@ -374,7 +375,7 @@ int main(int argc, char **argv)
 			models[i].step();
 			best = fmin(best, now() - t);
 		} while (now() - begin < seconds);
-		printf("%.4f %.1f %.6f\n", best * 1e3, flops / best * 1e-9, loss);
+		printf("%.4f %.1f %.6f\n", best * 1e3, flops / best * 1e-9, loss.loss);
 		return 0;
 	}
 	return 2;

@@ -47,6 +47,8 @@ static int apply_options(const struct config *c, struct pl_job *j, struct pl_err
 		PL_TRY(set_as(j, "pace", c->pace.v[i], err));
 	if (c->transport)
 		PL_TRY(set_as(j, "transport", c->transport, err));
+	if (c->device)
+		PL_TRY(set_as(j, "device", c->device, err));
 	if (c->ranks)
 		j->ranks = c->ranks;
 	if (c->c.seed != INT64_MIN)

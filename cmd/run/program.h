@@ -16,7 +16,7 @@ struct config {
 	int64_t ranks; /* 0: as the job or the launcher says */
 	int64_t hosts; /* as the job says; 0: any */
 	const char *plan, *trace, *log, *report, *checkpoint, *resume, *export_to, *import_from;
-	const char *transport, *meet, *bind, *bench;
+	const char *device, *transport, *meet, *bind, *bench;
 	struct pl_list set, link, pace, op;
 	bool eval;
 	int64_t threads; /* of a rank; 0: as many as cores, below: as the job says */
@@ -65,6 +65,17 @@ int read_work(const struct config *c, const char *path, struct work *w, struct p
 void work_fini(struct work *w);
 /* --link alone, for what has no job. */
 int options_of_links(const struct config *c, struct pl_job *j, struct pl_err *err) PL_MUST;
+
+/* ---- device.c: what it is done on ------------------------------------------------------------ */
+
+struct device {
+	const struct pl_backend *backend; /* NULL: the CPU, which the engine opens */
+	void *ctx;
+	enum pl_store store;
+};
+int device_open(const struct pl_job *j, const struct place *p, struct device *d,
+		struct pl_err *err) PL_MUST;
+void device_close(struct device *d);
 
 /* ---- train.c --------------------------------------------------------------------------------- */
 

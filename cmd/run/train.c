@@ -24,6 +24,7 @@ struct training {
 	const struct pl_job *j;
 	const struct pl_engine *e;
 	void *state;
+	struct device device;
 	struct pl_world *world;
 	struct pl_recorder *rec;
 	struct pl_tracer *tracer;
@@ -314,9 +315,13 @@ static int prepare(struct training *t, struct pl_err *err)
 	int rc;
 
 	PL_TRY(open_trace(t, err));
+	PL_TRY(device_open(t->j, t->p, &t->device, err));
 	PL_TRY(meet_others(t->c, t->p, t->j, t->tracer, &t->world, err));
 	PL_TRY(check_outputs(t, err));
 	PL_TRY(open_log(t, err));
+	o.backend = t->device.backend;
+	o.ctx = t->device.ctx;
+	o.store = t->device.store;
 	o.world = t->world;
 	o.tracer = t->tracer;
 	PL_TRY(t->e->prepare(&o, &t->state, err));
@@ -386,6 +391,7 @@ static int finish(struct training *t, int rc, struct pl_err *err)
 	t->e->finish(t->state, t->world && rc < 0);
 	if (t->world && rc >= 0)
 		rc = pl_world_close(t->world, err);
+	device_close(&t->device);
 	more = close_log(t, &later);
 	pl_tracer_free(t->tracer);
 	if (t->rec && (more = pl_rec_close(t->rec, &lost, &later)) == 0 && lost)

@@ -24,6 +24,11 @@ struct pl_engine_opts {
 	const struct pl_model *model;
 	const struct pl_plan *plan; /* NULL: none */
 	const struct pl_dataset *data;
+	/* NULL: the CPU, with the job's threads. ctx: of the backend, NULL: opened here; it
+	 * outlives the engine. store: that of ctx. */
+	const struct pl_backend *backend;
+	void *ctx;
+	enum pl_store store;
 	struct pl_world *world;	  /* NULL: one rank */
 	struct pl_tracer *tracer; /* NULL: no trace */
 	const struct pl_log *log;

@@ -85,7 +85,7 @@ static void layer_end(void *arg, uint32_t layer, enum pl_phase p, bool again)
 	e.step = (int32_t)d->step;
 	e.layer = (int32_t)layer;
 	e.mb = d->b.accumulate > 1 ? d->mb : -1;
-	if (d->half[2 * layer + p])
+	if (d->precision[2 * layer + p] == PL_BF16)
 		e.precision = t->bf16;
 	pl_rec(t->rec, &e);
 }
@@ -181,24 +181,36 @@ static void record(struct dp *d, uint8_t kind, pl_id name, pl_ns begin, int64_t 
 	pl_rec(t->rec, &e);
 }
 
+/* Waits for the passes whose losses nobody has taken yet. */
+static int take_losses(struct dp *d, struct pl_step_result *r, struct pl_err *err)
+{
+	struct pl_loss_sum sum[PL_NET_LOSSES];
+	int rc = pl_net_losses(d->net, d->n_losses, sum, err);
+
+	for (uint32_t i = 0; rc == 0 && i < d->n_losses; i++) {
+		r->loss += sum[i].loss / (double)d->b.accumulate;
+		r->hits += sum[i].hits;
+	}
+	d->n_losses = 0;
+	return rc;
+}
+
 static int passes(struct dp *d, struct pl_step_result *r, struct pl_err *err)
 {
-	float scale = 1.0f / (float)((int64_t)d->ranks * d->b.accumulate);
 	int rc = 0;
 
+	pl_net_scale(d->net, 1.0f / (float)((int64_t)d->ranks * d->b.accumulate));
 	for (d->mb = 0; d->mb < d->b.accumulate; d->mb++) {
 		struct pl_batch_io io = feed_rows(&d->feed, d->mb * d->micro, d->micro);
 		uint64_t place[] = { (uint64_t)d->o.job->seed, (uint64_t)d->step, (uint64_t)d->rank,
 				     (uint64_t)d->mb };
-		double loss = 0;
-		int64_t hits = 0;
 
 		d->last_mb = d->mb == d->b.accumulate - 1;
-		PL_TRY(pl_net_forward(d->net, &io, pl_hash(place, sizeof(place)), false, &loss,
-				      &hits, err));
-		r->loss += loss / (double)d->b.accumulate;
-		r->hits += hits;
-		PL_TRY(pl_net_backward(d->net, scale, d->mb > 0, err));
+		PL_TRY(pl_net_forward(d->net, &io, pl_hash(place, sizeof(place)), false, NULL, NULL,
+				      err));
+		PL_TRY(pl_net_backward(d->net, d->mb > 0, err));
+		if (++d->n_losses == PL_NET_LOSSES)
+			PL_TRY(take_losses(d, r, err));
 		if (d->err.code) {
 			if (err && !err->code)
 				*err = d->err;
@@ -248,6 +260,7 @@ static int dp_step(void *state, int64_t step, struct pl_step_result *r, struct p
 	d->step = step;
 	d->training = true;
 	d->pace_left = d->pace_ms * 1e6;
+	d->n_losses = 0;
 	count_left(d);
 	feed_step(&d->feed, step);
 	record(d, PL_K_DATA, t ? t->batch : PL_NONE, begin, -1);
@@ -260,6 +273,7 @@ static int dp_step(void *state, int64_t step, struct pl_step_result *r, struct p
 	PL_TRY(wait_all(d, &r->wait_ns, err));
 	at = pl_now_ns();
 	pl_optim_step(d->optim, step, 0, SIZE_MAX, NAN);
+	PL_TRY(take_losses(d, r, err));
 	record(d, PL_K_HOST_OP, t ? t->optimizer : PL_NONE, at, -1);
 	record(d, PL_K_STEP, t ? t->step : PL_NONE, begin, -1);
 	r->samples = (int64_t)d->feed.batch;
@@ -404,9 +418,14 @@ out:
 static int make_net(struct dp *d, int batch, struct pl_err *err)
 {
 	const struct pl_job *j = d->o.job;
-	struct pl_net_opts n = { .threads = (int)j->threads,
+	struct pl_net_opts n = { .backend = d->o.backend,
+				 .ctx = d->o.ctx,
+				 .store = d->o.store,
+				 .threads = (int)j->threads,
 				 .batch = batch,
-				 .seed = (uint64_t)j->seed };
+				 .seed = (uint64_t)j->seed,
+				 .graphs = !d->o.tracer,
+				 .in_place = true };
 	struct pl_layer *layer = NULL;
 	struct pl_layer_key *keys = NULL;
 	int rc;
@@ -445,11 +464,12 @@ static int set_precision(struct dp *d, struct pl_err *err)
 {
 	int rc;
 
-	PL_TRY(pl_alloc(&d->half, 2 * (size_t)d->n_layers + 1, sizeof(*d->half), err));
-	PL_TRY(precision_of(&d->o, d->layer, d->n_layers, d->rank ? NULL : d->o.log, d->half, err));
+	PL_TRY(pl_alloc(&d->precision, 2 * (size_t)d->n_layers + 1, sizeof(*d->precision), err));
+	PL_TRY(precision_of(&d->o, d->layer, d->n_layers, d->rank ? NULL : d->o.log, d->precision,
+			    err));
 	for (uint32_t i = 0; i < 2 * d->n_layers; i++)
 		pl_net_precision(d->net, i / 2, (enum pl_phase)(i % 2),
-				 d->half[i] ? PL_BF16 : PL_FP32);
+				 (enum pl_precision)d->precision[i]);
 out:
 	return rc;
 }
@@ -533,7 +553,7 @@ static void dp_finish(void *state, bool lost)
 	pl_free(d->copy);
 	pl_free(d->left);
 	pl_free(d->layer_pace);
-	pl_free(d->half);
+	pl_free(d->precision);
 	pl_dp_buckets_fini(&d->b);
 	feed_fini(&d->feed);
 	pl_optim_free(d->optim);

@@ -76,7 +76,7 @@ struct dp {
 	const struct pl_net_tensor *tensor;
 	const struct pl_net_layer *layer;
 	uint32_t n_tensors, n_layers;
-	bool *half; /* which layers multiply bfloat16, see precision_of() */
+	uint8_t *precision; /* in which layers multiply, see precision_of() */
 	float *params, *grads;
 	size_t n_params;
 	struct pl_dp_buckets b;
@@ -95,6 +95,7 @@ struct dp {
 	int64_t step;
 	int32_t mb;
 	bool last_mb, training;
+	uint32_t n_losses;			/* passes whose losses were not taken */
 	pl_ns layer_begin, owed_ns;		/* owed: by pace, not slept yet */
 	double pace_ms, pace_factor, pace_left; /* ns of this step not owed yet */
 	double *layer_pace;			/* ns of each layer's forward pass */
@@ -111,10 +112,10 @@ int dp_export(void *state, const char *path, struct pl_err *err) PL_MUST;
 int dp_import(void *state, const char *path, struct pl_err *err) PL_MUST;
 
 /* ---- precision.c ---------------------------------------------------------------------------- */
-/* Each layer's precision in both passes, as job and plan have it. half[2 i + phase] of layer i: it
- * multiplies bfloat16. PL_EDATA: a precision or an operation that is not there. */
+/* Each layer's enum pl_precision in both passes, as job and plan have it: out[2 i + phase] of layer
+ * i. PL_EDATA: a precision or an operation that is not there. */
 int precision_of(const struct pl_engine_opts *o, const struct pl_net_layer *layer, uint32_t n,
-		 const struct pl_log *log, bool *half, struct pl_err *err) PL_MUST;
+		 const struct pl_log *log, uint8_t *out, struct pl_err *err) PL_MUST;
 
 /* ---- same.c -------------------------------------------------------------------------------- */
 /* PL_EDATA unless all ranks call it with one number; `what` it is of. No world: nothing. */

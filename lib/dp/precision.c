@@ -48,11 +48,13 @@ static bool operation(const struct pl_net_layer *layer, uint32_t n, const char *
 	return false;
 }
 
-static int word_of(const struct pl_rewrite *rw, const struct pl_log *log, bool *bf16,
-		   struct pl_err *err)
+static int word_of(const struct pl_rewrite *rw, bool device, const struct pl_log *log,
+		   uint8_t *precision, struct pl_err *err)
 {
-	*bf16 = !strcmp(rw->word, "bf16");
-	if (!strcmp(rw->word, "tf32")) /* what has no such units computes in float32 */
+	*precision = !strcmp(rw->word, "bf16")		   ? PL_BF16
+		     : device && !strcmp(rw->word, "tf32") ? PL_TF32
+							   : PL_FP32;
+	if (!device && !strcmp(rw->word, "tf32")) /* what has no such units computes in float32 */
 		pl_say(log, PL_LOG_WARN,
 		       "the plan's precision tf32 is that of some GPUs; its operations are done in "
 		       "fp32 here");
@@ -64,18 +66,18 @@ static int word_of(const struct pl_rewrite *rw, const struct pl_log *log, bool *
 	return 0;
 }
 
-static int by_rewrite(const struct pl_rewrite *rw, const struct pl_net_layer *layer, uint32_t n,
-		      const struct pl_log *log, bool *half, struct pl_err *err)
+static int by_rewrite(const struct pl_rewrite *rw, bool device, const struct pl_net_layer *layer,
+		      uint32_t n, const struct pl_log *log, uint8_t *out, struct pl_err *err)
 {
 	enum pl_phase phase = PL_PHASE_FORWARD;
+	uint8_t precision;
 	uint32_t at;
-	bool bf16;
-	int rc = word_of(rw, log, &bf16, err);
+	int rc = word_of(rw, device, log, &precision, err);
 
 	if (rc < 0)
 		return rc;
 	for (uint32_t i = 0; !rw->n_args && i < 2 * n; i++)
-		half[i] = bf16 && multiplies(&layer[i / 2]);
+		out[i] = multiplies(&layer[i / 2]) ? precision : PL_FP32;
 	for (uint32_t a = 0; a < rw->n_args; a++) {
 		if (!operation(layer, n, rw->arg[a], &at, &phase))
 			return pl_fail(err, PL_EDATA,
@@ -84,20 +86,25 @@ static int by_rewrite(const struct pl_rewrite *rw, const struct pl_net_layer *la
 				       "\"backward LAYER\"",
 				       rw->arg[a]);
 		if (at < n)
-			half[2 * at + phase] = bf16 && multiplies(&layer[at]);
+			out[2 * at + phase] = multiplies(&layer[at]) ? precision : PL_FP32;
 	}
 	return 0;
 }
 
 int precision_of(const struct pl_engine_opts *o, const struct pl_net_layer *layer, uint32_t n,
-		 const struct pl_log *log, bool *half, struct pl_err *err)
+		 const struct pl_log *log, uint8_t *out, struct pl_err *err)
 {
+	const char *word = o->job->precision;
+	bool device = o->backend && o->backend->device;
+	uint8_t precision = !strcmp(word, "bf16")   ? PL_BF16
+			    : !strcmp(word, "tf32") ? PL_TF32
+						    : PL_FP32;
 	int rc = 0;
 
 	for (uint32_t i = 0; i < 2 * n; i++)
-		half[i] = !strcmp(o->job->precision, "bf16") && multiplies(&layer[i / 2]);
+		out[i] = multiplies(&layer[i / 2]) ? precision : PL_FP32;
 	for (size_t i = 0; rc == 0 && o->plan && i < o->plan->n_rw; i++)
 		if (o->plan->rw[i].op == PL_RW_PRECISION)
-			rc = by_rewrite(&o->plan->rw[i], layer, n, log, half, err);
+			rc = by_rewrite(&o->plan->rw[i], device, layer, n, log, out, err);
 	return rc;
 }

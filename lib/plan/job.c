@@ -31,7 +31,8 @@ const struct pl_job_field pl_job_fields[] = {
 	{ "model", STRING, AT(model), 0, 0, NULL },
 	{ "data", STRING, AT(data), 0, 0, NULL },
 	{ "split", REAL, AT(split), 0, 1, NULL },
-	{ "precision", CHOICE, AT(precision), 0, 0, "fp32|bf16" },
+	{ "precision", CHOICE, AT(precision), 0, 0, "fp32|tf32|bf16" },
+	{ "device", STRING, AT(device), 0, 0, NULL },
 	{ "batch", INT, AT(batch), 1, 1 << 24, NULL },
 	{ "accumulate", INT, AT(accumulate), 1, 65536, NULL },
 	{ "steps", INT, AT(steps), 1, COUNT_MAX, NULL },
@@ -63,6 +64,7 @@ void pl_job_init(struct pl_job *j)
 	j->algorithm = "auto";
 	j->policy = "bsp";
 	j->precision = "fp32";
+	j->device = "cpu";
 	j->optimizer = "sgd";
 	j->schedule = "constant";
 	j->split = 1;

@@ -36,10 +36,10 @@ struct pl_job_pace {
 /* Zero-initialised, then pl_job_init(). Strings belong to the arena. */
 struct pl_job {
 	struct pl_arena arena;
-	/* NULL: not given. transport, algorithm, policy, precision, optimizer, schedule: a name
-	 * that is known, the default if none was given. */
+	/* NULL: not given. transport, algorithm, policy, precision, device, optimizer, schedule: a
+	 * name that is known, the default if none was given. */
 	const char *name, *model, *data, *transport, *meet, *checkpoint, *resume, *algorithm,
-		*policy, *precision;
+		*policy, *precision, *device;
 	const char *optimizer, *schedule;
 	struct pl_job_opt *opt; /* of optimizer and schedule */
 	size_t n_opts, cap_opts;
@@ -66,6 +66,9 @@ int pl_job_set(struct pl_job *j, const char *statement, struct pl_err *err) PL_M
 /* Everything that can be said before data and model are read: steps or target given, batch > 0 ...
  */
 int pl_job_check(const struct pl_job *j, struct pl_err *err) PL_MUST;
+/* Which device it wants: *cuda, and its number, below 0: that of the rank's place on its host.
+ * PL_EDATA: there is no such name. */
+int pl_job_device(const struct pl_job *j, bool *cuda, int *number, struct pl_err *err) PL_MUST;
 /* The number behind a key of the optimiser or the schedule, its default if it was not given:
  * "lr", "momentum", "nesterov", "b1", "b2", "eps", "decay", "clip"; "every", "gamma", "steps". */
 double pl_job_number(const struct pl_job *j, const char *key);

@@ -204,6 +204,39 @@ static int check_learning(const struct pl_job *j, struct pl_err *err)
 	return 0;
 }
 
+int pl_job_device(const struct pl_job *j, bool *cuda, int *number, struct pl_err *err)
+{
+	const char *s = j->device;
+	int64_t n = -1;
+
+	*cuda = !strncmp(s, "cuda", 4);
+	if (*cuda && s[4] == ':' && s[5] >= '0' && s[5] <= '9' && strlen(s) < 9)
+		for (n = 0, s += 5; *s >= '0' && *s <= '9'; s++)
+			n = 10 * n + (*s - '0');
+	else if (*cuda)
+		s += 4;
+	else if (!strcmp(s, "cpu"))
+		s += 3;
+	*number = (int)n;
+	if (*s)
+		return pl_fail(err, PL_EDATA,
+			       "there is no device \"%.100s\"; there are cpu, cuda and cuda:N",
+			       j->device);
+	return 0;
+}
+
+static int check_device(const struct pl_job *j, struct pl_err *err)
+{
+	bool cuda;
+	int number, rc = pl_job_device(j, &cuda, &number, err);
+
+	if (rc == 0 && !cuda && !strcmp(j->precision, "tf32"))
+		return pl_fail(err, PL_EDATA,
+			       "precision tf32 is that of GPUs; write device cuda with it, or "
+			       "precision fp32");
+	return rc;
+}
+
 int pl_job_check(const struct pl_job *j, struct pl_err *err)
 {
 	int rc;
@@ -224,6 +257,8 @@ int pl_job_check(const struct pl_job *j, struct pl_err *err)
 			       "eval-every, but nothing is held out; write: split 0.9");
 	if (j->checkpoint_every && !j->checkpoint)
 		return pl_fail(err, PL_EDATA, "checkpoint-every without checkpoint FILE");
-	rc = check_ranks(j, err);
+	rc = check_device(j, err);
+	if (rc == 0)
+		rc = check_ranks(j, err);
 	return rc < 0 ? rc : check_learning(j, err);
 }

@@ -1,16 +1,24 @@
 /*
- * backend.h - where numbers are computed: one table of kernels, CPU now, CUDA behind the same.
+ * backend.h - where numbers are computed: one table of kernels, CPU and CUDA behind the same.
  *
- * All tensors are float32, dense, row-major, in memory of the backend. Kernels cannot fail: sizes
- * were checked when the network was built. Shapes stand in the comments; N is the product of all
- * leading dimensions. Results are bit for bit the same for the same input, whatever the number of
- * threads: each output element is summed in one fixed order (another kind of processor may take
- * another).
+ * All tensors are dense, row-major, in memory of the backend. Kernels cannot fail: sizes were
+ * checked when the network was built. Shapes stand in the comments; N is the product of all leading
+ * dimensions. Results are bit for bit the same for the same input, whatever the number of threads:
+ * each output element is summed in one fixed order (another kind of processor may take another).
  *
  * Gradients of parameters (dw, db, dgamma, dbeta, dtable, dposition) are added to what is there;
  * all else that is written is overwritten. Inputs and outputs do not overlap, but y may be x in
- * act, dropout and add, and dx may be dy in act_back. Class numbers and ids are in range: the
- * caller looked.
+ * act, dropout and add, and dx may be dy in act_back, x in the losses. Class numbers and ids are in
+ * range: the caller looked.
+ *
+ * Activations and their gradients (x, y, pre, dy, dx, qkv, dqkv) are stored as the context was
+ * opened for: `float *` of them is then a pointer to whatever that is, and only the backend looks
+ * behind it. Parameters, their gradients, the optimiser's state, statistics (save, running),
+ * targets and all sums are float32 in any case, and so are the matrices of gemm().
+ *
+ * Calls return before they are done where the backend is a device (`device`): what follows in the
+ * same context waits for them, get() and sync() wait for all. A failure of a device shows late: the
+ * first one is kept, and sync() tells it; what was computed since is not to be used.
  */
 #ifndef PL_BACKEND_H
 #define PL_BACKEND_H
@@ -20,9 +28,33 @@
 /* gelu in its tanh form, as in GPT-2. */
 enum pl_act { PL_ACT_NONE, PL_ACT_RELU, PL_ACT_GELU, PL_ACT_TANH, PL_ACT_SIGMOID, PL_ACT_COUNT_ };
 
-/* Of what products multiply. All else is float32: sums, what they are stored as, element by
- * element. */
-enum pl_precision { PL_FP32, PL_BF16, PL_PRECISION_COUNT_ };
+/* Of what products multiply. All else is as wide as it is stored, sums are float32. */
+enum pl_precision { PL_FP32, PL_BF16, PL_TF32, PL_PRECISION_COUNT_ };
+
+/* How activations and their gradients are stored; bfloat16 where `half` of the table says so. */
+enum pl_store { PL_STORE_FP32, PL_STORE_BF16 };
+
+struct pl_backend_opts {
+	int threads;	/* of the host's processors; 0: 1 */
+	int device;	/* number of the device; below 0: local_rank modulo how many there are */
+	int local_rank; /* of this process among those of the job on this host */
+	enum pl_store store;
+};
+
+/* What differs from step to step while the calls are the same, see vary(). */
+struct pl_vary {
+	uint64_t key; /* of dropout */
+	float lr;     /* of sgd and adam */
+	int64_t t;    /* of adam: the number of the step, from 1 */
+};
+
+/* What a loss leaves, in memory of the backend. */
+struct pl_loss_sum {
+	double loss;  /* mean over the rows */
+	int64_t hits; /* rows that had their class on top (the first of equals); 0 of squared */
+};
+
+struct pl_device_trace; /* device_trace.h: what a device did and when */
 
 struct pl_conv { /* of N images (C, H, W), K filters (C, R, S), to (K, P, Q); pad: zeros around */
 	int n, c, h, w, k, r, s, stride, pad, p, q;
@@ -37,26 +69,68 @@ struct pl_attn { /* causal self-attention: B sequences of T, C = heads * size */
 
 struct pl_backend {
 	const char *name; /* "cpu" */
-	/* threads: 1 unless told; the backend owns them. */
-	int (*open)(int threads, void **ctx, struct pl_err *err);
+	bool device;	  /* memory is not the host's, calls are queued */
+	bool half;	  /* PL_STORE_BF16 can be had */
+	/* The backend owns its threads. PL_EABSENT: no such device, or store. */
+	int (*open)(const struct pl_backend_opts *o, void **ctx, struct pl_err *err);
 	void (*close)(void *ctx);
 	void *(*alloc)(void *ctx, size_t bytes); /* 64-byte aligned, zeroed; NULL */
 	void (*free)(void *ctx, void *p);
+	/* Bytes of the device that are free, and that it has; NULL: those of the host. */
+	void (*room)(void *ctx, size_t *free, size_t *total);
+	/* Of the host's memory, which is free for other use when they return; get waits. */
 	void (*put)(void *ctx, void *dst, const void *host, size_t bytes);
 	void (*get)(void *ctx, void *host, const void *src, size_t bytes);
-	void (*sync)(void *ctx);
+	void (*copy)(void *ctx, void *dst, const void *src, size_t bytes);
+	void (*zero)(void *ctx, void *p, size_t bytes);
+	int (*sync)(void *ctx, struct pl_err *err); /* waits; PL_EIO: what failed first */
+
+	/*
+	 * The calls from here to graph(ctx, 0) are the same, arguments and order, each time that
+	 * `id` is not 0 and this one: a device may record them and launch them as one. Between the
+	 * two are none of alloc, free, room, put, get, sync, vary, weights and sum_squares. CPUs do
+	 * nothing here.
+	 */
+	void (*graph)(void *ctx, uint64_t id);
+	/* For the calls that follow. */
+	void (*vary)(void *ctx, const struct pl_vary *v);
+	/* This slab of n floats holds parameters, or somebody else than sgd and adam changed it: a
+	 * device may keep a rounded copy, which those two renew. n 0: forget it. */
+	void (*weights)(void *ctx, const float *slab, size_t n);
+
+	/*
+	 * A second queue, for communication beside computation: the device's own handle of it
+	 * (cudaStream_t), NULL where calls are done when they return. fork: what is put into the
+	 * second queue from now on waits for all that was queued in the first; join: the other way
+	 * round. beside: a copy in the second queue, to or from memory of the host (pinned by
+	 * pin(), or it may wait), or within the device. idle: 1 the second queue is empty, 0 not
+	 * yet, negative: something failed (PL_EIO). side, beside and idle may be called by a thread
+	 * of their own, all else by one at a time.
+	 */
+	void *(*side)(void *ctx);
+	void (*fork)(void *ctx);
+	void (*join)(void *ctx);
+	void (*beside)(void *ctx, void *dst, const void *src, size_t bytes);
+	int (*idle)(void *ctx, struct pl_err *err);
+	/* Memory of the host that a device copies from and to by itself, from now on or (on false)
+	 * no more. It need not succeed: copies are slower then. */
+	void (*pin)(void *ctx, void *host, size_t bytes, bool on);
+	const struct pl_device_trace *trace; /* NULL: none */
 
 	/*
 	 * Of the products in the calls that follow: gemm, dense, conv, attn and their ways back;
 	 * float32 at first. PL_BF16: each operand is rounded to bfloat16 (8 significant bits, ties
 	 * to even) right before it is multiplied, and products are summed in float32; subnormal
-	 * numbers may count as 0. What is no product (bias, activation, softmax, sums of dy) takes
-	 * the numbers as they are.
+	 * numbers may count as 0. PL_TF32: operands have 11 significant bits or more (CPUs: all
+	 * 24). What is no product (bias, activation, softmax, sums of dy) takes the numbers as they
+	 * are. What is stored as bfloat16 is multiplied as that.
 	 */
 	void (*precision)(void *ctx, enum pl_precision p);
 	/* C (m, n) = op(A) (m, k) op(B) (k, n) + beta C */
 	void (*gemm)(void *ctx, bool ta, bool tb, int m, int n, int k, const float *a, int lda,
 		     const float *b, int ldb, float beta, float *c, int ldc);
+	/* x (n floats), as a batch is put, to y as activations are stored */
+	void (*load)(void *ctx, size_t n, const float *x, float *y);
 	/* y (N, K) = act(x (N, C) w^T (K, C) + bias (K)); bias NULL: none. pre (N, K): what went
 	 * into the activation, where backward needs it (gelu), else NULL. */
 	void (*dense)(void *ctx, int n, int c, int k, const float *x, const float *w,
@@ -98,6 +172,14 @@ struct pl_backend {
 	void (*layernorm_back)(void *ctx, int n, int c, const float *x, const float *gamma,
 			       const float *save, const float *dy, float *dx, float *dgamma,
 			       float *dbeta);
+	/* add() and layernorm() as one, sum = a + b (may be a or b); layernorm_back() and add() as
+	 * one, dx = what comes back + more (dx may be dy). NULL: there is no such, call both. */
+	void (*add_layernorm)(void *ctx, int n, int c, const float *a, const float *b, float *sum,
+			      const float *gamma, const float *beta, float eps, float *save,
+			      float *y);
+	void (*layernorm_back_add)(void *ctx, int n, int c, const float *x, const float *gamma,
+				   const float *save, const float *dy, const float *more, float *dx,
+				   float *dgamma, float *dbeta);
 	/* y (N, C) = table[id]; with `position` (T, C) added, n = B T */
 	void (*embed)(void *ctx, int n, int c, const int32_t *id, const float *table,
 		      const float *position, int t, float *y);
@@ -109,27 +191,32 @@ struct pl_backend {
 	void (*attn)(void *ctx, const struct pl_attn *d, const float *qkv, float *y, float *save);
 	void (*attn_back)(void *ctx, const struct pl_attn *d, const float *qkv, const float *y,
 			  const float *save, const float *dy, float *dqkv);
-	/* mask from the counter-based generator: element i of call `key` is kept by hash(key, i),
-	 * and then divided by 1 - p; the way back is the same call on dy */
-	void (*dropout)(void *ctx, size_t n, float p, uint64_t key, const float *x, float *y);
+	/* mask from the counter-based generator: with key = pl_drop_key(vary's key, salt) element i
+	 * is kept by hash(key, i), and then divided by 1 - p; the way back is the same call on dy
+	 */
+	void (*dropout)(void *ctx, size_t n, float p, uint64_t salt, const float *x, float *y);
 	void (*add)(void *ctx, size_t n, const float *a, const float *b, float *y);
-	/* Losses are means over N; *loss on the host; dx (NULL: not wanted) is their gradient times
-	 * scale. hits: how many rows had their class on top (the first of equals), or NULL. squared
-	 * and hinge are means over C, too (nn.MSELoss, nn.MultiMarginLoss). */
+	/* Losses are means over N, *sum is overwritten; dx (NULL: not wanted) is their gradient
+	 * times scale, and may be x. squared and hinge are means over C, too (nn.MSELoss,
+	 * nn.MultiMarginLoss). */
 	void (*softmax_xent)(void *ctx, int n, int c, const float *x, const int32_t *y, float scale,
-			     float *dx, double *loss, int64_t *hits);
+			     float *dx, struct pl_loss_sum *sum);
 	void (*squared)(void *ctx, int n, int c, const float *x, const float *y, float scale,
-			float *dx, double *loss);
+			float *dx, struct pl_loss_sum *sum);
 	void (*hinge)(void *ctx, int n, int c, const float *x, const int32_t *y, float scale,
-		      float *dx, double *loss, int64_t *hits); /* multiclass, margin 1 */
-	/* Optimisers on slabs; which ranges decay is up to the caller. sgd: v (the momentum) may be
-	 * NULL where momentum is 0. adam: t from 1; decoupled: AdamW. All as in torch.optim. */
-	void (*sgd)(void *ctx, size_t n, float lr, float momentum, float decay, bool nesterov,
-		    const float *g, float *v, float *w);
-	void (*adam)(void *ctx, size_t n, float lr, float b1, float b2, float eps, float decay,
-		     bool decoupled, int64_t t, const float *g, float *m, float *v, float *w);
-	double (*sum_squares)(void *ctx, size_t n, const float *x);
-	void (*scale)(void *ctx, size_t n, float f, float *x);
+		      float *dx, struct pl_loss_sum *sum); /* multiclass, margin 1 */
+	/* Optimisers on slabs, with vary's lr and t; which ranges decay is up to the caller. sgd: v
+	 * (the momentum) may be NULL where momentum is 0. adam: decoupled is AdamW. All as in
+	 * torch.optim. */
+	void (*sgd)(void *ctx, size_t n, float momentum, float decay, bool nesterov, const float *g,
+		    float *v, float *w);
+	void (*adam)(void *ctx, size_t n, float b1, float b2, float eps, float decay,
+		     bool decoupled, const float *g, float *m, float *v, float *w);
+	/* x times limit / (norm + 1e-6) where that is below 1, norm that of x, as
+	 * torch.nn.utils.clip_grad_norm_ */
+	void (*clip)(void *ctx, size_t n, double limit, float *x);
+	double (*sum_squares)(void *ctx, size_t n, const float *x); /* waits */
+	void (*scale)(void *ctx, size_t n, float f, float *x);	    /* of float32 */
 };
 extern const struct pl_backend pl_backend_cpu;
 /* Slow, plain, one loop a formula: what the tests hold the others against. */

@@ -127,16 +127,17 @@ out:
 	return rc;
 }
 
-static int cpu_open(int threads, void **ctx, struct pl_err *err)
+static int cpu_open(const struct pl_backend_opts *o, void **ctx, struct pl_err *err)
 {
 	const struct pl_kernels *k = pl_kernels_pick(0);
+	int rc = pl_host_open("cpu", o, err);
 
-	return pl_cpu_open(k, k == &pl_kernels_portable, threads, ctx, err);
+	return rc < 0 ? rc : pl_cpu_open(k, k == &pl_kernels_portable, o->threads, ctx, err);
 }
 
-static void cpu_sync(void *ctx)
+static void cpu_vary(void *ctx, const struct pl_vary *v)
 {
-	(void)ctx;
+	((struct pl_cpu *)ctx)->vary = *v;
 }
 
 static void cpu_precision(void *ctx, enum pl_precision p)
@@ -320,10 +321,11 @@ static void dropout_part(void *arg, int i, struct pl_slot *slot)
 	l->cpu->k->dropout(n, at, l->limit, l->f, l->key, l->a + at, l->y + at);
 }
 
-static void cpu_dropout(void *ctx, size_t n, float p, uint64_t key, const float *x, float *y)
+static void cpu_dropout(void *ctx, size_t n, float p, uint64_t salt, const float *x, float *y)
 {
-	struct loop l = { .cpu = ctx, .n = n, .key = key, .a = x, .y = y };
+	struct loop l = { .cpu = ctx, .n = n, .a = x, .y = y };
 
+	l.key = pl_drop_key(l.cpu->vary.key, salt);
 	l.limit = pl_drop_limit((double)p);
 	l.f = p < 1 ? 1 / (1 - p) : 0;
 	span(&l, dropout_part);
@@ -359,6 +361,14 @@ static double cpu_sum_squares(void *ctx, size_t n, const float *x)
 	return sum;
 }
 
+static void cpu_clip(void *ctx, size_t n, double limit, float *x)
+{
+	double norm = sqrt(cpu_sum_squares(ctx, n, x)) + 1e-6;
+
+	if (limit < norm)
+		cpu_scale(ctx, n, (float)(limit / norm), x);
+}
+
 /* ---- optimisers ------------------------------------------------------------------------------ */
 
 static void sgd_part(void *arg, int i, struct pl_slot *slot)
@@ -370,12 +380,12 @@ static void sgd_part(void *arg, int i, struct pl_slot *slot)
 	l->cpu->k->sgd(n, l->f, l->f2, l->f3, l->on, l->g + at, l->v ? l->v + at : NULL, l->w + at);
 }
 
-static void cpu_sgd(void *ctx, size_t n, float lr, float momentum, float decay, bool nesterov,
-		    const float *g, float *v, float *w)
+static void cpu_sgd(void *ctx, size_t n, float momentum, float decay, bool nesterov, const float *g,
+		    float *v, float *w)
 {
 	struct loop l = { .cpu = ctx,
 			  .n = n,
-			  .f = lr,
+			  .f = ((struct pl_cpu *)ctx)->vary.lr,
 			  .f2 = momentum,
 			  .f3 = decay,
 			  .on = nesterov,
@@ -396,17 +406,18 @@ static void adam_part(void *arg, int i, struct pl_slot *slot)
 			l->v + at, l->w + at);
 }
 
-static void cpu_adam(void *ctx, size_t n, float lr, float b1, float b2, float eps, float decay,
-		     bool decoupled, int64_t t, const float *g, float *m, float *v, float *w)
+static void cpu_adam(void *ctx, size_t n, float b1, float b2, float eps, float decay,
+		     bool decoupled, const float *g, float *m, float *v, float *w)
 {
 	struct loop l = {
 		.cpu = ctx, .n = n, .f3 = b1, .f4 = b2, .f5 = eps, .g = g, .x = m, .v = v, .w = w
 	};
+	double lr = (double)l.cpu->vary.lr, t = (double)l.cpu->vary.t;
 
-	l.f = (float)((double)lr / (1 - pow((double)b1, (double)t)));
-	l.f2 = (float)(1 / sqrt(1 - pow((double)b2, (double)t)));
+	l.f = (float)(lr / (1 - pow((double)b1, t)));
+	l.f2 = (float)(1 / sqrt(1 - pow((double)b2, t)));
 	l.f6 = decoupled ? 0 : decay;
-	l.f7 = decoupled ? (float)(1 - (double)lr * (double)decay) : 1;
+	l.f7 = decoupled ? (float)(1 - lr * (double)decay) : 1;
 	span(&l, adam_part);
 }
 
@@ -453,9 +464,21 @@ const struct pl_backend pl_backend_cpu = {
 	.free = pl_host_free,
 	.put = pl_host_put,
 	.get = pl_host_get,
-	.sync = cpu_sync,
+	.copy = pl_host_copy,
+	.zero = pl_host_zero,
+	.sync = pl_host_sync,
+	.graph = pl_host_graph,
+	.vary = cpu_vary,
+	.weights = pl_host_weights,
+	.side = pl_host_side,
+	.fork = pl_host_fork,
+	.join = pl_host_fork,
+	.beside = pl_host_copy,
+	.idle = pl_host_idle,
+	.pin = pl_host_pin,
 	.precision = cpu_precision,
 	.gemm = cpu_gemm,
+	.load = pl_host_load,
 	.dense = cpu_dense,
 	.dense_back = cpu_dense_back,
 	.act = cpu_act,
@@ -481,6 +504,7 @@ const struct pl_backend pl_backend_cpu = {
 	.hinge = pl_cpu_hinge,
 	.sgd = cpu_sgd,
 	.adam = cpu_adam,
+	.clip = cpu_clip,
 	.sum_squares = cpu_sum_squares,
 	.scale = cpu_scale,
 };

@@ -25,7 +25,9 @@ static int top(const struct pl_kernels *k, const float *row, int c, float *most)
 	return best;
 }
 
-static double run(struct loss *l, void (*fn)(void *arg, int i, struct pl_slot *slot), int64_t *hits)
+/* The mean over `count`. */
+static void run(struct loss *l, void (*fn)(void *arg, int i, struct pl_slot *slot), double count,
+		struct pl_loss_sum *to)
 {
 	double sum = 0;
 	int64_t right = 0;
@@ -38,9 +40,7 @@ static double run(struct loss *l, void (*fn)(void *arg, int i, struct pl_slot *s
 		sum += l->cpu->part[i].sum;
 		right += l->cpu->part[i].hits;
 	}
-	if (hits)
-		*hits = right;
-	return sum;
+	*to = (struct pl_loss_sum){ .loss = sum / count, .hits = right };
 }
 
 static void xent_part(void *arg, int i, struct pl_slot *slot)
@@ -54,7 +54,7 @@ static void xent_part(void *arg, int i, struct pl_slot *slot)
 	for (int r = i * l->each; r < l->n && r < (i + 1) * l->each; r++) {
 		const float *row = l->x + (size_t)r * c;
 		float most, *to = l->dx ? l->dx + (size_t)r * c : NULL;
-		double sum = 0;
+		double sum = 0, own = (double)row[l->y[r]]; /* `to` may be the row */
 
 		part->hits += top(k, row, l->c, &most) == l->y[r];
 		for (size_t at = 0; at < c; at += PL_BLOCK) {
@@ -64,7 +64,7 @@ static void xent_part(void *arg, int i, struct pl_slot *slot)
 		}
 		/* one term is 1 */
 		/* cppcheck-suppress invalidFunctionArg */
-		part->sum += (double)most + log(sum) - (double)row[l->y[r]];
+		part->sum += (double)most + log(sum) - own;
 		if (!to)
 			continue;
 		k->scale(c, (float)((double)l->scale / (sum * l->n)), to);
@@ -73,11 +73,11 @@ static void xent_part(void *arg, int i, struct pl_slot *slot)
 }
 
 void pl_cpu_softmax_xent(void *ctx, int n, int c, const float *x, const int32_t *y, float scale,
-			 float *dx, double *loss, int64_t *hits)
+			 float *dx, struct pl_loss_sum *sum)
 {
 	struct loss l = { .cpu = ctx, .n = n, .c = c, .x = x, .y = y, .scale = scale, .dx = dx };
 
-	*loss = run(&l, xent_part, hits) / n;
+	run(&l, xent_part, n, sum);
 }
 
 static void squared_part(void *arg, int i, struct pl_slot *slot)
@@ -101,13 +101,13 @@ static void squared_part(void *arg, int i, struct pl_slot *slot)
 }
 
 void pl_cpu_squared(void *ctx, int n, int c, const float *x, const float *y, float scale, float *dx,
-		    double *loss)
+		    struct pl_loss_sum *sum)
 {
 	struct loss l = {
 		.cpu = ctx, .n = n, .c = c, .x = x, .target = y, .scale = scale, .dx = dx
 	};
 
-	*loss = run(&l, squared_part, NULL) / ((double)n * c);
+	run(&l, squared_part, (double)n * c, sum);
 }
 
 static void hinge_part(void *arg, int i, struct pl_slot *slot)
@@ -122,9 +122,11 @@ static void hinge_part(void *arg, int i, struct pl_slot *slot)
 		const float *row = l->x + (size_t)r * (size_t)l->c;
 		float *to = l->dx ? l->dx + (size_t)r * (size_t)l->c : NULL;
 		int over = 0, y = l->y[r];
+		double own = (double)row[y]; /* `to` may be the row */
 
+		part->hits += top(l->cpu->k, row, l->c, &most) == y;
 		for (int j = 0; j < l->c; j++) {
-			double margin = 1 - (double)row[y] + (double)row[j];
+			double margin = 1 - own + (double)row[j];
 			bool on = j != y && margin > 0;
 
 			part->sum += on ? margin : 0;
@@ -134,14 +136,13 @@ static void hinge_part(void *arg, int i, struct pl_slot *slot)
 		}
 		if (to)
 			to[y] = -f * (float)over;
-		part->hits += top(l->cpu->k, row, l->c, &most) == y;
 	}
 }
 
 void pl_cpu_hinge(void *ctx, int n, int c, const float *x, const int32_t *y, float scale, float *dx,
-		  double *loss, int64_t *hits)
+		  struct pl_loss_sum *sum)
 {
 	struct loss l = { .cpu = ctx, .n = n, .c = c, .x = x, .y = y, .scale = scale, .dx = dx };
 
-	*loss = run(&l, hinge_part, hits) / ((double)n * c);
+	run(&l, hinge_part, (double)n * c, sum);
 }

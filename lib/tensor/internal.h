@@ -15,6 +15,7 @@
 #include "core/core.h"
 #include "core/pool.h"
 #include "tensor/backend.h"
+#include "tensor/drop.h"
 
 /* ---- memory of the host ---------------------------------------------------------------------- */
 
@@ -59,33 +60,80 @@ static inline void pl_host_get(void *ctx, void *host, const void *src, size_t by
 	memcpy(host, src, bytes);
 }
 
-/* ---- dropout: which element is dropped ------------------------------------------------------- */
-
-/*
- * Two rounds of multiply and shift over the number of the element, with one half of the key before
- * each; 32 bits, so that it runs in vectors. The multipliers are those of C. Wellons' search for
- * hashes of low bias. Elements beyond 2^32 take another key.
- */
-static inline uint32_t pl_drop_mix(uint32_t x)
+static inline void pl_host_copy(void *ctx, void *dst, const void *src, size_t bytes)
 {
-	x ^= x >> 16;
-	x *= 0x7feb352du;
-	x ^= x >> 15;
-	x *= 0x846ca68bu;
-	return x ^ (x >> 16);
+	(void)ctx;
+	memmove(dst, src, bytes);
 }
-static inline uint32_t pl_drop_hash(uint64_t key, uint64_t i)
-{
-	uint32_t lo = (uint32_t)key, hi = (uint32_t)(key >> 32) + (uint32_t)(i >> 32) * 0x9e3779b9u;
 
-	return pl_drop_mix(pl_drop_mix((uint32_t)i ^ lo) ^ hi);
+static inline void pl_host_zero(void *ctx, void *p, size_t bytes)
+{
+	(void)ctx;
+	memset(p, 0, bytes);
 }
-/* An element is dropped where its hash is below this. */
-static inline uint32_t pl_drop_limit(double p)
-{
-	double v = p * 4294967296.0;
 
-	return v >= 4294967295.0 ? UINT32_MAX : v > 0 ? (uint32_t)v : 0;
+/* ---- what calls that are done when they return need not do ----------------------------------- */
+
+static inline int pl_host_open(const char *name, const struct pl_backend_opts *o,
+			       struct pl_err *err)
+{
+	if (o->store != PL_STORE_FP32)
+		return pl_fail(err, PL_EABSENT,
+			       "the backend \"%s\" stores activations as float32 alone", name);
+	return 0;
+}
+
+static inline int pl_host_sync(void *ctx, struct pl_err *err)
+{
+	(void)ctx;
+	(void)err;
+	return 0;
+}
+
+static inline int pl_host_idle(void *ctx, struct pl_err *err)
+{
+	(void)ctx;
+	(void)err;
+	return 1;
+}
+
+static inline void *pl_host_side(void *ctx)
+{
+	(void)ctx;
+	return NULL;
+}
+
+static inline void pl_host_fork(void *ctx) /* and join */
+{
+	(void)ctx;
+}
+
+static inline void pl_host_pin(void *ctx, void *host, size_t bytes, bool on)
+{
+	(void)ctx;
+	(void)host;
+	(void)bytes;
+	(void)on;
+}
+
+static inline void pl_host_graph(void *ctx, uint64_t id)
+{
+	(void)ctx;
+	(void)id;
+}
+
+static inline void pl_host_weights(void *ctx, const float *slab, size_t n)
+{
+	(void)ctx;
+	(void)slab;
+	(void)n;
+}
+
+static inline void pl_host_load(void *ctx, size_t n, const float *x, float *y)
+{
+	(void)ctx;
+	if (n)
+		memcpy(y, x, n * sizeof(*x));
 }
 
 /* ---- kernels of one instruction set ---------------------------------------------------------- */
@@ -184,6 +232,7 @@ struct pl_part {
 struct pl_cpu {
 	const struct pl_kernels *k;
 	bool half; /* operands of products are rounded to bfloat16 */
+	struct pl_vary vary;
 	int threads;
 	struct pl_pool *pool;
 	struct pl_queue *queue;
@@ -263,10 +312,10 @@ void pl_cpu_attn(void *ctx, const struct pl_attn *d, const float *qkv, float *y,
 void pl_cpu_attn_back(void *ctx, const struct pl_attn *d, const float *qkv, const float *y,
 		      const float *save, const float *dy, float *dqkv);
 void pl_cpu_softmax_xent(void *ctx, int n, int c, const float *x, const int32_t *y, float scale,
-			 float *dx, double *loss, int64_t *hits);
+			 float *dx, struct pl_loss_sum *sum);
 void pl_cpu_squared(void *ctx, int n, int c, const float *x, const float *y, float scale, float *dx,
-		    double *loss);
+		    struct pl_loss_sum *sum);
 void pl_cpu_hinge(void *ctx, int n, int c, const float *x, const int32_t *y, float scale, float *dx,
-		  double *loss, int64_t *hits);
+		  struct pl_loss_sum *sum);
 
 #endif

@@ -221,7 +221,7 @@ static int build_act(struct pl_builder *b, const struct pl_layer_type *type, enu
 	nd->y = nd->x;
 	last->act = act;
 	if (act == PL_ACT_GELU)
-		last->save_bytes = nd->ny * (size_t)net->o.batch * sizeof(float);
+		last->save_bytes = nd->ny * (size_t)net->o.batch * pl_net_width(net);
 	return 0;
 }
 
@@ -259,21 +259,17 @@ ACTIVATION(sigmoid);
 
 /* ---- dropout, flatten ---------------------------------------------------------------------- */
 
-/* The same for the way back and when it is made again: every layer and pass has its own. */
-static uint64_t dropout_key(const struct pl_net *net, const struct pl_node *nd)
+/* The same for the way back and when it is made again: every layer has its own. */
+static uint64_t salt_of(const struct pl_net *net, const struct pl_node *nd)
 {
-	uint64_t state = net->o.seed, key = pl_rng_next(&state) ^ net->key;
-
-	key = pl_rng_next(&key) + (uint64_t)(nd - net->node);
-	return pl_rng_next(&key);
+	return (uint64_t)(nd - net->node);
 }
 
 static void dropout_forward(struct pl_net *net, struct pl_node *nd, const float *x, float *y,
 			    void *save)
 {
 	(void)save;
-	net->be->dropout(net->ctx, nd->ny * (size_t)net->samples, nd->p, dropout_key(net, nd), x,
-			 y);
+	net->be->dropout(net->ctx, nd->ny * (size_t)net->samples, nd->p, salt_of(net, nd), x, y);
 }
 
 static void dropout_backward(struct pl_net *net, struct pl_node *nd, const float *x, const float *y,
@@ -282,8 +278,7 @@ static void dropout_backward(struct pl_net *net, struct pl_node *nd, const float
 	(void)x;
 	(void)y;
 	(void)save;
-	net->be->dropout(net->ctx, nd->ny * (size_t)net->samples, nd->p, dropout_key(net, nd), dy,
-			 dx);
+	net->be->dropout(net->ctx, nd->ny * (size_t)net->samples, nd->p, salt_of(net, nd), dy, dx);
 }
 
 static int build_dropout(struct pl_builder *b, struct pl_err *err)
@@ -370,10 +365,8 @@ const struct pl_layer_type pl_layer_residual = {
 static void end_forward(struct pl_net *net, struct pl_node *nd, const float *x, float *y,
 			void *save)
 {
-	const float *skip = nd->skip == PL_NET_INPUT ? net->x : net->value[nd->skip];
-
 	(void)save;
-	net->be->add(net->ctx, nd->ny * (size_t)net->samples, skip, x, y);
+	net->be->add(net->ctx, nd->ny * (size_t)net->samples, pl_net_value(net, nd->skip), x, y);
 }
 
 static int build_end(struct pl_builder *b, struct pl_err *err)

@@ -115,6 +115,23 @@ static void layernorm_backward(struct pl_net *net, struct pl_node *nd, const flo
 				pl_net_dweight(net, nd->weight), pl_net_dweight(net, nd->bias));
 }
 
+void pl_layer_add_layernorm(struct pl_net *net, const struct pl_node *norm, const float *a,
+			    const float *b, float *sum, float *y, void *save)
+{
+	net->be->add_layernorm(net->ctx, net->samples * norm->rows, norm->c, a, b, sum,
+			       pl_net_weight(net, norm->weight), pl_net_weight(net, norm->bias),
+			       norm->eps, save, y);
+}
+
+void pl_layer_layernorm_back_add(struct pl_net *net, const struct pl_node *norm, const float *x,
+				 const void *save, const float *dy, const float *more, float *dx)
+{
+	net->be->layernorm_back_add(net->ctx, net->samples * norm->rows, norm->c, x,
+				    pl_net_weight(net, norm->weight), save, dy, more, dx,
+				    pl_net_dweight(net, norm->weight),
+				    pl_net_dweight(net, norm->bias));
+}
+
 static int build_layernorm(struct pl_builder *b, struct pl_err *err)
 {
 	struct pl_net *net = b->net;

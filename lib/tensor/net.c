@@ -4,7 +4,8 @@
  * Both passes walk the nodes in order; what a node does is with its type (layers*.c), what lies
  * where was settled before (net_plan.c). Gradients of parameters are zeroed when the backward pass
  * first comes to them, while they are about to be in the cache anyway; from then on everybody adds,
- * which is also how a weight that two layers share gets both its parts.
+ * which is also how a weight that two layers share gets both its parts. A device zeroes all at
+ * once.
  */
 #include <math.h>
 #include <string.h>
@@ -13,14 +14,41 @@
 
 /* ---- making and freeing ------------------------------------------------------------------ */
 
+static int no_memory(const struct pl_net *net, size_t bytes, const char *what, struct pl_err *err)
+{
+	size_t room = 0, total = 0;
+
+	if (!net->be->room)
+		return pl_fail(err, PL_ENOMEM, "no memory for %s: %zu bytes", what, bytes);
+	net->be->room(net->ctx, &room, &total);
+	return pl_fail(err, PL_ENOMEM,
+		       "no memory of the device for %s: %zu bytes; %zu of its %zu are free, the "
+		       "network has taken %zu; a smaller batch, accumulate, or recomputation needs "
+		       "less",
+		       what, bytes, room, total, net->taken);
+}
+
+int pl_net_alloc(struct pl_net *net, void *out, size_t bytes, const char *what, struct pl_err *err)
+{
+	void *p = net->be->alloc(net->ctx, bytes ? bytes : 64);
+
+	if (!p)
+		return no_memory(net, bytes, what, err);
+	net->taken += bytes;
+	memcpy(out, &p, sizeof(p));
+	return 0;
+}
+
 static int slab_new(struct pl_net *net, struct pl_slab *s, bool foreign, const char *what,
 		    struct pl_err *err)
 {
 	size_t bytes = (s->n * sizeof(float) + 63) / 64 * 64;
 
 	s->foreign = foreign;
-	s->p = foreign ? net->o.slab(net->o.slab_arg, bytes) : net->be->alloc(net->ctx, bytes);
-	return s->p ? 0 : pl_fail(err, PL_ENOMEM, "no memory for %s: %zu bytes", what, bytes);
+	if (!foreign)
+		return pl_net_alloc(net, &s->p, bytes, what, err);
+	s->p = net->o.slab(net->o.slab_arg, bytes);
+	return s->p ? 0 : no_memory(net, bytes, what, err);
 }
 
 static void slab_free(struct pl_net *net, struct pl_slab *s)
@@ -33,17 +61,6 @@ static void slab_free(struct pl_net *net, struct pl_slab *s)
 		net->be->free(net->ctx, s->p);
 }
 
-static int alloc_on(struct pl_net *net, void *out, size_t bytes, const char *what,
-		    struct pl_err *err)
-{
-	void *p = net->be->alloc(net->ctx, bytes ? bytes : 64);
-
-	if (!p)
-		return pl_fail(err, PL_ENOMEM, "no memory for %s: %zu bytes", what, bytes);
-	memcpy(out, &p, sizeof(p));
-	return 0;
-}
-
 static int alloc_batch(struct pl_net *net, struct pl_err *err)
 {
 	size_t batch = (size_t)net->o.batch, x = batch * net->nx;
@@ -51,13 +68,17 @@ static int alloc_batch(struct pl_net *net, struct pl_err *err)
 	int rc;
 
 	if (net->shape.vocab)
-		PL_TRY(alloc_on(net, &net->ids, x * sizeof(int32_t), "the batch", err));
+		PL_TRY(pl_net_alloc(net, &net->ids, x * sizeof(int32_t), "the batch", err));
 	else
-		PL_TRY(alloc_on(net, &net->x, x * sizeof(float), "the batch", err));
+		PL_TRY(pl_net_alloc(net, &net->x, x * sizeof(float), "the batch", err));
+	if (net->x && net->o.store != PL_STORE_FP32)
+		PL_TRY(pl_net_alloc(net, &net->stored, x * pl_net_width(net), "the batch", err));
 	if (net->shape.classes)
-		PL_TRY(alloc_on(net, &net->classes, y * sizeof(int32_t), "the batch", err));
+		PL_TRY(pl_net_alloc(net, &net->classes, y * sizeof(int32_t), "the batch", err));
 	else
-		PL_TRY(alloc_on(net, &net->target, t * sizeof(float), "the batch", err));
+		PL_TRY(pl_net_alloc(net, &net->target, t * sizeof(float), "the batch", err));
+	PL_TRY(pl_net_alloc(net, &net->sum, (1 + PL_NET_LOSSES) * sizeof(*net->sum), "losses",
+			    err));
 	for (uint32_t i = 0; i < net->n; i++) {
 		const struct pl_node *nd = &net->node[i];
 		size_t n = nd->type == &pl_layer_conv ? net->be->conv_work(net->ctx, &nd->conv) : 0;
@@ -65,8 +86,22 @@ static int alloc_batch(struct pl_net *net, struct pl_err *err)
 		if (n * sizeof(float) > net->work_bytes)
 			net->work_bytes = n * sizeof(float);
 	}
-	PL_TRY(alloc_on(net, &net->work, net->work_bytes, "convolutions", err));
+	PL_TRY(pl_net_alloc(net, &net->work, net->work_bytes, "convolutions", err));
 out:
+	return rc;
+}
+
+static int open_backend(struct pl_net *net, struct pl_err *err)
+{
+	const struct pl_backend_opts o = { .threads = net->o.threads, .store = net->o.store };
+	int rc = 0;
+
+	net->be = net->o.backend ? net->o.backend : &pl_backend_cpu;
+	net->ctx = net->o.ctx;
+	if (!net->ctx) {
+		rc = net->be->open(&o, &net->ctx, err);
+		net->opened = rc >= 0;
+	}
 	return rc;
 }
 
@@ -81,14 +116,13 @@ int pl_net_new(const struct pl_layer *layer, size_t n, const struct pl_net_opts 
 	if (rc < 0)
 		return rc;
 	net->o = *o;
-	net->be = o->backend ? o->backend : &pl_backend_cpu;
+	net->scale = 1;
 	if (o->batch < 1) {
 		rc = pl_fail(err, PL_EUSAGE, "a batch of %d samples, should be 1 or more",
 			     o->batch);
 		goto out;
 	}
-	PL_TRY(net->be->open(o->threads > 0 ? o->threads : 1, &net->ctx, err));
-	net->opened = true;
+	PL_TRY(open_backend(net, err));
 	PL_TRY(pl_net_build(net, layer, n, err));
 	net->grads.n = net->params.n;
 	PL_TRY(slab_new(net, &net->params, foreign, "parameters", err));
@@ -99,6 +133,7 @@ int pl_net_new(const struct pl_layer *layer, size_t n, const struct pl_net_opts 
 	PL_TRY(pl_net_plan_back(net, err));
 	PL_TRY(pl_net_plan_acts(net, err));
 	PL_TRY(pl_net_init(net, err));
+	pl_net_changed(net);
 	*out = net;
 	net = NULL;
 out:
@@ -108,17 +143,21 @@ out:
 
 void pl_net_free(struct pl_net *net)
 {
-	void *memory[7 + PL_NET_BUFFERS];
+	void *memory[8 + PL_NET_BUFFERS];
 	size_t n = 0;
 
 	if (!net)
 		return;
+	if (net->params.p)
+		net->be->weights(net->ctx, net->params.p, 0);
 	slab_free(net, &net->params);
 	slab_free(net, &net->grads);
 	slab_free(net, &net->state);
 	memory[n++] = net->acts;
 	memory[n++] = net->work;
 	memory[n++] = net->x;
+	memory[n++] = net->stored;
+	memory[n++] = net->sum;
 	memory[n++] = net->target;
 	memory[n++] = net->ids;
 	memory[n++] = net->classes;
@@ -191,6 +230,24 @@ void pl_net_shape(const struct pl_net *net, struct pl_net_shape *s)
 void pl_net_precision(struct pl_net *net, uint32_t layer, enum pl_phase phase, enum pl_precision p)
 {
 	net->node[layer].precision[phase] = p;
+	net->changes++;
+}
+
+void pl_net_scale(struct pl_net *net, float scale)
+{
+	net->changes += net->scale != scale;
+	net->scale = scale;
+}
+
+void pl_net_changed(struct pl_net *net)
+{
+	net->be->weights(net->ctx, net->params.p, net->params.n);
+}
+
+const struct pl_backend *pl_net_backend(const struct pl_net *net, void **ctx)
+{
+	*ctx = net->ctx;
+	return net->be;
 }
 
 bool pl_net_wants_ids(const struct pl_net *net)
@@ -201,12 +258,15 @@ bool pl_net_wants_ids(const struct pl_net *net)
 size_t pl_net_bytes(const struct pl_net *net)
 {
 	size_t batch = (size_t)net->o.batch;
-	size_t floats = net->params.n + net->grads.n + net->state.n;
+	size_t floats = net->params.n + net->grads.n + net->state.n, stored = 0;
 	size_t io = batch * (net->nx + (size_t)net->shape.rows + (size_t)net->shape.targets);
 
 	for (size_t b = 0; b < PL_NET_BUFFERS; b++)
-		floats += net->grad_n[b];
-	return (floats + io) * sizeof(float) + net->acts_bytes + net->work_bytes;
+		stored += net->grad_n[b];
+	if (net->stored)
+		stored += batch * net->nx;
+	return (floats + io) * sizeof(float) + stored * pl_net_width(net) + net->acts_bytes +
+	       net->work_bytes;
 }
 
 const float *pl_net_output(const struct pl_net *net, size_t *n)
@@ -214,7 +274,7 @@ const float *pl_net_output(const struct pl_net *net, size_t *n)
 	const struct pl_node *loss = &net->node[net->n - 1];
 
 	*n = (size_t)net->samples * (size_t)loss->rows * (size_t)loss->c;
-	return loss->x == PL_NET_INPUT ? net->x : net->value[loss->x];
+	return pl_net_value(net, loss->x);
 }
 
 /* ---- forward ------------------------------------------------------------------------------- */
@@ -273,15 +333,10 @@ static void hook(const struct pl_net *net, bool begin, uint32_t layer, enum pl_p
 		net->hooks.end(net->hooks.arg, layer, p, net->again);
 }
 
-static const float *value_of(const struct pl_net *net, uint32_t v)
-{
-	return v == PL_NET_INPUT ? net->x : net->value[v];
-}
-
 static void run_node(struct pl_net *net, uint32_t i)
 {
 	struct pl_node *nd = &net->node[i];
-	const float *x = value_of(net, nd->x);
+	const float *x = pl_net_value(net, nd->x);
 	void *y = net->acts + nd->y_at;
 
 	if (nd->alias || (net->eval && nd->type == &pl_layer_dropout)) {
@@ -295,29 +350,93 @@ static void run_node(struct pl_net *net, uint32_t i)
 	hook(net, false, i, PL_PHASE_FORWARD);
 }
 
+/* The layernorm that reads what the end of a block makes, if both can be done as one; its layer, or
+ * PL_NONE. */
+static uint32_t norm_behind(const struct pl_net *net, uint32_t end)
+{
+	uint32_t i = end + 1;
+
+	if (!net->be->add_layernorm || net->node[end].type != &pl_layer_end)
+		return PL_NONE;
+	while (i + 1 < net->n && net->node[i].alias)
+		i++;
+	return net->node[i].type == &pl_layer_layernorm && net->node[i].x == end ? i : PL_NONE;
+}
+
+/* What both do counts as the layernorm's. */
+static void run_add_layernorm(struct pl_net *net, uint32_t end, uint32_t norm)
+{
+	const struct pl_node *e = &net->node[end], *nd = &net->node[norm];
+	float *sum = (float *)(void *)(net->acts + e->y_at);
+	float *y = (float *)(void *)(net->acts + nd->y_at);
+
+	hook(net, true, end, PL_PHASE_FORWARD);
+	hook(net, false, end, PL_PHASE_FORWARD);
+	for (uint32_t i = end; i < norm; i++)
+		net->value[i] = sum;
+	net->value[norm] = y;
+	hook(net, true, norm, PL_PHASE_FORWARD);
+	pl_layer_add_layernorm(net, nd, pl_net_value(net, e->skip), pl_net_value(net, e->x), sum, y,
+			       net->acts + nd->save_at);
+	hook(net, false, norm, PL_PHASE_FORWARD);
+}
+
 /* The gradient is made with the loss, while its exponentials are at hand. */
-static void run_loss(struct pl_net *net, double *loss, int64_t *hits)
+static void run_loss(struct pl_net *net)
 {
 	const struct pl_node *nd = &net->node[net->n - 1];
-	const float *x = value_of(net, nd->x);
-	float *dx = net->eval ? NULL : net->grad[nd->dx];
+	const float *x = pl_net_value(net, nd->x);
+	float *dx, s = net->scale;
 	int n = net->samples * nd->rows;
 
+	if (nd->dx == PL_NET_LOGITS)
+		net->grad[PL_NET_LOGITS] = (float *)x;
+	dx = net->eval ? NULL : net->grad[nd->dx];
 	hook(net, true, net->n - 1, PL_PHASE_FORWARD);
-	*hits = 0;
 	if (nd->loss == PL_LOSS_XENT)
-		net->be->softmax_xent(net->ctx, n, nd->c, x, net->classes, 1, dx, loss, hits);
+		net->be->softmax_xent(net->ctx, n, nd->c, x, net->classes, s, dx, net->sum);
 	else if (nd->loss == PL_LOSS_HINGE)
-		net->be->hinge(net->ctx, n, nd->c, x, net->classes, 1, dx, loss, hits);
+		net->be->hinge(net->ctx, n, nd->c, x, net->classes, s, dx, net->sum);
 	else
-		net->be->squared(net->ctx, n, nd->c, x, net->target, 1, dx, loss);
+		net->be->squared(net->ctx, n, nd->c, x, net->target, s, dx, net->sum);
 	hook(net, false, net->n - 1, PL_PHASE_FORWARD);
+}
+
+void pl_net_record(struct pl_net *net, int pass, uint64_t arg)
+{
+	uint64_t what[] = { (uint64_t)pass, arg, net->changes, (uint64_t)(uintptr_t)net };
+	bool whole = pass == PL_NET_OPTIM || (net->samples == net->o.batch && !net->eval);
+
+	if (net->o.graphs)
+		net->be->graph(net->ctx, pass && whole ? pl_hash(what, sizeof(what)) | 1 : 0);
+}
+
+int pl_net_losses(struct pl_net *net, uint32_t n, struct pl_loss_sum *sum, struct pl_err *err)
+{
+	struct pl_loss_sum last[PL_NET_LOSSES];
+
+	if (n > PL_NET_LOSSES || n > net->n_losses)
+		return pl_fail(err, PL_EINTERNAL, "losses of %u passes asked for, there are %u", n,
+			       net->n_losses);
+	net->be->get(net->ctx, last, net->sum + 1, sizeof(last));
+	for (uint32_t i = 0; i < n; i++)
+		sum[i] = last[(net->n_losses - n + i) % PL_NET_LOSSES];
+	return net->be->sync(net->ctx, err);
+}
+
+/* Masks differ by the seed of the network and by pass; of its layers, each adds its number. */
+static uint64_t mask_key(const struct pl_net *net, uint64_t key)
+{
+	uint64_t state = net->o.seed;
+
+	key ^= pl_rng_next(&state);
+	return pl_rng_next(&key);
 }
 
 int pl_net_forward(struct pl_net *net, const struct pl_batch_io *b, uint64_t key, bool eval,
 		   double *loss, int64_t *hits, struct pl_err *err)
 {
-	int64_t right;
+	struct pl_loss_sum sum = { 0 };
 	int rc;
 
 	net->can_go_back = false;
@@ -325,14 +444,33 @@ int pl_net_forward(struct pl_net *net, const struct pl_batch_io *b, uint64_t key
 		return pl_fail(err, PL_ENOMEM, "no memory for activations");
 	PL_TRY(put_batch(net, b, err));
 	net->samples = b->n;
-	net->key = key;
+	net->vary.key = mask_key(net, key);
+	net->be->vary(net->ctx, &net->vary);
 	net->eval = eval;
 	net->again = false;
-	for (uint32_t i = 0; i + 1 < net->n; i++)
-		run_node(net, i);
-	run_loss(net, loss, &right);
-	if (hits)
-		*hits = right;
+	pl_net_record(net, PL_NET_FORWARD, 0);
+	if (net->stored)
+		net->be->load(net->ctx, (size_t)b->n * net->nx, net->x, net->stored);
+	for (uint32_t i = 0; i + 1 < net->n; i++) {
+		uint32_t norm = norm_behind(net, i);
+
+		if (norm == PL_NONE) {
+			run_node(net, i);
+		} else {
+			run_add_layernorm(net, i, norm);
+			i = norm;
+		}
+	}
+	run_loss(net);
+	pl_net_record(net, 0, 0);
+	net->be->copy(net->ctx, &net->sum[1 + net->n_losses++ % PL_NET_LOSSES], net->sum,
+		      sizeof(sum));
+	if (loss)
+		PL_TRY(pl_net_losses(net, 1, &sum, err));
+	if (loss)
+		*loss = sum.loss;
+	if (loss && hits)
+		*hits = sum.hits;
 	net->can_go_back = !eval;
 out:
 	return rc;
@@ -345,8 +483,8 @@ static void touch(struct pl_net *net, uint32_t t, bool accumulate)
 	if (t == PL_NONE || net->touched[t])
 		return;
 	net->touched[t] = true;
-	if (!accumulate)
-		pl_net_zero(net, pl_net_dweight(net, t), net->tensor[t].n);
+	if (!accumulate && !net->be->device)
+		net->be->zero(net->ctx, pl_net_dweight(net, t), net->tensor[t].n * sizeof(float));
 }
 
 static void remake(struct pl_net *net, const struct pl_segment *s)
@@ -358,9 +496,17 @@ static void remake(struct pl_net *net, const struct pl_segment *s)
 	net->again = false;
 }
 
+/* Does the layernorm above this beginning of a block do its part, too? */
+static bool norm_does(const struct pl_net *net, uint32_t i)
+{
+	return net->be->layernorm_back_add && net->node[i].type == &pl_layer_residual &&
+	       net->node[i + 1].type == &pl_layer_layernorm;
+}
+
 static void back_node(struct pl_net *net, uint32_t i, bool accumulate)
 {
 	struct pl_node *nd = &net->node[i];
+	const struct pl_node *block = i > net->first_back && norm_does(net, i - 1) ? nd - 1 : NULL;
 	float *dy = net->grad[nd->dy], *dx = nd->dx == PL_NO_GRAD ? NULL : net->grad[nd->dx];
 
 	hook(net, true, i, PL_PHASE_BACKWARD);
@@ -368,11 +514,15 @@ static void back_node(struct pl_net *net, uint32_t i, bool accumulate)
 	touch(net, nd->bias, accumulate);
 	touch(net, nd->position, accumulate);
 	net->be->precision(net->ctx, nd->precision[PL_PHASE_BACKWARD]);
-	if (nd->type == &pl_layer_residual)
-		net->be->add(net->ctx, nd->ny * (size_t)net->samples, net->grad[nd->dskip], dy, dx);
-	else
-		nd->type->backward(net, nd, value_of(net, nd->x), value_of(net, i),
+	if (block)
+		pl_layer_layernorm_back_add(net, nd, pl_net_value(net, nd->x),
+					    net->acts + nd->save_at, dy, net->grad[block->dskip],
+					    net->grad[block->dx]);
+	else if (nd->type != &pl_layer_residual)
+		nd->type->backward(net, nd, pl_net_value(net, nd->x), pl_net_value(net, i),
 				   net->acts + nd->save_at, dy, dx);
+	else if (!norm_does(net, i))
+		net->be->add(net->ctx, nd->ny * (size_t)net->samples, net->grad[nd->dskip], dy, dx);
 	hook(net, false, i, PL_PHASE_BACKWARD);
 }
 
@@ -388,21 +538,19 @@ static void tell_ready(const struct pl_net *net, uint32_t i)
 		net->hooks.ready(net->hooks.arg, first, n);
 }
 
-int pl_net_backward(struct pl_net *net, float scale, bool accumulate, struct pl_err *err)
+int pl_net_backward(struct pl_net *net, bool accumulate, struct pl_err *err)
 {
 	uint32_t made = PL_NONE, last = net->n - 1;
-	const struct pl_node *loss = &net->node[last];
 
 	if (!net->can_go_back)
 		return pl_fail(err, PL_EUSAGE,
 			       "backward without a forward pass that has not been used");
 	net->can_go_back = false;
 	memset(net->touched, 0, net->n_tensors * sizeof(*net->touched));
+	pl_net_record(net, PL_NET_BACKWARD, accumulate);
 	hook(net, true, last, PL_PHASE_BACKWARD);
-	if (scale != 1)
-		net->be->scale(net->ctx,
-			       (size_t)net->samples * (size_t)loss->rows * (size_t)loss->c, scale,
-			       net->grad[loss->dx]);
+	if (net->be->device && !accumulate)
+		net->be->zero(net->ctx, net->grads.p, net->grads.n * sizeof(float));
 	hook(net, false, last, PL_PHASE_BACKWARD);
 	for (uint32_t i = last; i-- > net->first_back;) {
 		const struct pl_node *nd = &net->node[i];
@@ -416,5 +564,6 @@ int pl_net_backward(struct pl_net *net, float scale, bool accumulate, struct pl_
 		if (!nd->alias)
 			tell_ready(net, i);
 	}
+	pl_net_record(net, 0, 0);
 	return 0;
 }

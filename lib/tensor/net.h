@@ -26,9 +26,15 @@ struct pl_layer { /* one statement of model(5) */
 
 struct pl_net_opts {
 	const struct pl_backend *backend; /* NULL: cpu */
-	int threads;			  /* 0: 1 */
-	int batch;			  /* samples a forward pass */
-	uint64_t seed;			  /* of initial weights and dropout */
+	void *ctx;	     /* of it, and not closed with the network; NULL: its own */
+	int threads;	     /* of its own; 0: 1 */
+	enum pl_store store; /* of the context */
+	bool graphs;	     /* passes over a whole batch, and the optimiser's, may be recorded */
+	/* The loss's gradient takes the place of what went into the loss, where that is the output
+	 * of a dense layer: pl_net_output() is for evaluation alone then. */
+	bool in_place;
+	int batch;     /* samples a forward pass */
+	uint64_t seed; /* of initial weights and dropout */
 	/* Memory for parameters and gradients that others can reach, too (shared memory); NULL:
 	 * the backend's. Bytes are a multiple of 64. */
 	void *(*slab)(void *arg, size_t bytes);
@@ -97,6 +103,7 @@ float *pl_net_state(struct pl_net *net, size_t *n);
 const struct pl_net_tensor *pl_net_state_tensors(const struct pl_net *net, uint32_t *n);
 void pl_net_shape(const struct pl_net *net, struct pl_net_shape *s);
 size_t pl_net_bytes(const struct pl_net *net); /* all memory */
+const struct pl_backend *pl_net_backend(const struct pl_net *net, void **ctx);
 
 /* What a batch is: x floats (B, input shape) or token ids (B, T); y classes (B) or (B, T), or
  * floats (B, output). On the host. */
@@ -108,17 +115,26 @@ struct pl_batch_io {
 	int n; /* samples in use, at most `batch` */
 };
 bool pl_net_wants_ids(const struct pl_net *net);
-/* Mean loss of the batch over samples and their rows (and hits among the rows, NULL: not wanted).
- * `key`: of dropout, the same gives the same masks; eval: no dropout, running means, no way back.
- * PL_EDATA for ids and classes out of range. */
+/* Mean loss of the batch over samples and their rows (and hits among the rows, NULL: not wanted);
+ * loss NULL: it is not waited for, see pl_net_losses(). `key`: of dropout, the same gives the same
+ * masks; eval: no dropout, running means, no way back. PL_EDATA for ids and classes out of range;
+ * what a device failed in. */
 int pl_net_forward(struct pl_net *net, const struct pl_batch_io *b, uint64_t key, bool eval,
 		   double *loss, int64_t *hits, struct pl_err *err) PL_MUST;
-/* What the last forward() put into the loss, floats a batch: in memory of the backend. */
+/* Of the last n forward passes, the oldest first; waits for them, and for all else. */
+#define PL_NET_LOSSES 64
+int pl_net_losses(struct pl_net *net, uint32_t n, struct pl_loss_sum *sum,
+		  struct pl_err *err) PL_MUST;
+/* The gradients of the passes that follow are those of the loss times `scale`; 1 at first. */
+void pl_net_scale(struct pl_net *net, float scale);
+/* What the last forward() put into the loss, n numbers a batch: in memory of the backend, as the
+ * context stores activations. */
 const float *pl_net_output(const struct pl_net *net, size_t *n);
-/* Adds scale x the gradient of the last forward()'s loss to grads (accumulate: else they are
- * overwritten). Calls ready() layer by layer, the last first; each tensor once. Once a forward().
- */
-int pl_net_backward(struct pl_net *net, float scale, bool accumulate, struct pl_err *err) PL_MUST;
+/* Adds the gradient of the last forward()'s loss to grads (accumulate: else they are overwritten).
+ * Calls ready() layer by layer, the last first; each tensor once. Once a forward(). */
+int pl_net_backward(struct pl_net *net, bool accumulate, struct pl_err *err) PL_MUST;
+/* Somebody else wrote into pl_net_params(). */
+void pl_net_changed(struct pl_net *net);
 /*
  * Which layers keep nothing but what enters a segment of them; results stay the same to the bit. A
  * name that is a prefix ("h.0") stands for all layers under it, which are one segment; neighbours

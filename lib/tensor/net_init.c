@@ -49,14 +49,6 @@ static void fill(struct pl_init init, uint64_t key, size_t first, size_t n, floa
 	}
 }
 
-void pl_net_zero(struct pl_net *net, float *p, size_t n)
-{
-	static const float zero[CHUNK];
-
-	for (size_t i = 0; i < n; i += CHUNK)
-		net->be->put(net->ctx, p + i, zero, pl_min_size(CHUNK, n - i) * sizeof(*p));
-}
-
 static void put_values(struct pl_net *net, struct pl_init init, uint64_t key, float *to, size_t n,
 		       float *chunk)
 {
@@ -75,10 +67,10 @@ int pl_net_init(struct pl_net *net, struct pl_err *err)
 
 	if (rc < 0)
 		return rc;
-	pl_net_zero(net, net->params.p, net->params.n);
-	pl_net_zero(net, net->grads.p, net->grads.n);
+	net->be->zero(net->ctx, net->params.p, net->params.n * sizeof(float));
+	net->be->zero(net->ctx, net->grads.p, net->grads.n * sizeof(float));
 	if (net->state.n)
-		pl_net_zero(net, net->state.p, net->state.n);
+		net->be->zero(net->ctx, net->state.p, net->state.n * sizeof(float));
 	for (uint32_t t = 0; t < net->n_tensors; t++) {
 		const struct pl_net_tensor *at = &net->tensor[t];
 		uint64_t seed = net->o.seed;

@@ -83,6 +83,7 @@ struct pl_slab { /* memory and how it is given back */
 };
 
 #define PL_NET_BUFFERS (PL_NET_DEPTH + 3)
+#define PL_NET_LOGITS  PL_NET_BUFFERS /* of the loss's, where it lies over what went in */
 #define PL_NO_GRAD     UINT8_MAX
 
 struct pl_net {
@@ -105,19 +106,25 @@ struct pl_net {
 	uint8_t *acts; /* outputs and what layers keep; the end is shared by all segments */
 	size_t acts_bytes, kept_bytes; /* kept: what is before that end */
 	float *work;
-	size_t work_bytes;
-	float *grad[PL_NET_BUFFERS]; /* of values, taken in turns */
+	size_t work_bytes, taken;	 /* taken: of the backend, so far */
+	float *grad[PL_NET_BUFFERS + 1]; /* of values, taken in turns; PL_NET_LOGITS */
 	size_t grad_n[PL_NET_BUFFERS];
 	struct pl_segment *segment;
 	uint32_t n_segments;
-	float *x, *target; /* of the batch, on the backend */
+	float *x, *target; /* of the batch, on the backend, float32 */
+	float *stored;	   /* x as activations are stored; NULL: it is x */
 	int32_t *ids, *classes;
 	const float **value; /* by node: where its output is now */
 	bool *touched;	     /* by tensor: its gradient is of this backward pass */
 
+	struct pl_loss_sum *sum; /* of the last forward pass; behind it those of the last ones */
+	uint32_t n_losses;	 /* passes so far */
+	struct pl_vary vary;	 /* as the backend has it */
+	uint64_t changes;	 /* of what passes do: recorded ones are no longer theirs */
+	float scale;
+
 	/* of the last forward() */
 	int samples;
-	uint64_t key;
 	bool eval, again, can_go_back, opened;
 };
 
@@ -128,6 +135,15 @@ static inline float *pl_net_weight(const struct pl_net *net, uint32_t t)
 static inline float *pl_net_dweight(const struct pl_net *net, uint32_t t)
 {
 	return t == PL_NONE ? NULL : net->grads.p + net->tensor[t].offset;
+}
+static inline const float *pl_net_value(const struct pl_net *net, uint32_t v)
+{
+	return v != PL_NET_INPUT ? net->value[v] : net->stored ? net->stored : net->x;
+}
+/* Bytes of an activation. */
+static inline size_t pl_net_width(const struct pl_net *net)
+{
+	return net->o.store == PL_STORE_BF16 ? 2 : sizeof(float);
 }
 static inline size_t pl_net_round(size_t n)
 {
@@ -197,11 +213,26 @@ struct pl_dense_args {
 };
 int pl_build_dense(struct pl_builder *b, const struct pl_dense_args *a, struct pl_err *err) PL_MUST;
 
+/* The end of a block with the layernorm behind it, and that with the beginning of the block before
+ * it, as one; only where the backend has them. */
+void pl_layer_add_layernorm(struct pl_net *net, const struct pl_node *norm, const float *a,
+			    const float *b, float *sum, float *y, void *save);
+void pl_layer_layernorm_back_add(struct pl_net *net, const struct pl_node *norm, const float *x,
+				 const void *save, const float *dy, const float *more, float *dx);
+
 /* ---- net_plan.c, net_init.c ------------------------------------------------------------- */
 
 int pl_net_plan_back(struct pl_net *net, struct pl_err *err) PL_MUST; /* once */
 int pl_net_plan_acts(struct pl_net *net, struct pl_err *err) PL_MUST; /* again after a change */
 int pl_net_init(struct pl_net *net, struct pl_err *err) PL_MUST;
-void pl_net_zero(struct pl_net *net, float *p, size_t n);
+
+/* ---- net.c ---------------------------------------------------------------------------------- */
+
+/* Memory of the backend, at least 64 bytes; PL_ENOMEM says for what, and what there is. */
+int pl_net_alloc(struct pl_net *net, void *out, size_t bytes, const char *what,
+		 struct pl_err *err) PL_MUST;
+/* The calls up to pl_net_record(net, 0, 0) are those of one kind of pass, with this argument. */
+enum { PL_NET_FORWARD = 1, PL_NET_BACKWARD, PL_NET_OPTIM };
+void pl_net_record(struct pl_net *net, int pass, uint64_t arg);
 
 #endif

@@ -19,7 +19,7 @@
 
 struct turns {
 	struct pl_net *net;
-	uint32_t held[PL_NET_BUFFERS];
+	uint32_t held[PL_NET_BUFFERS + 1];
 };
 
 /* A buffer that nobody holds, for n floats a sample. */
@@ -41,13 +41,27 @@ static size_t value_size(const struct pl_net *net, uint32_t v)
 	return v == PL_NET_INPUT ? net->nx : net->node[v].ny;
 }
 
+/* May the loss write its gradient over what goes in? Nobody reads it again if a dense layer made it
+ * that undoes no activation; it is never made again, either, as it keeps nothing for the way back
+ * and the loss is in no segment. */
+static bool can_overwrite(const struct pl_net *net)
+{
+	uint32_t x = net->node[net->n - 1].x;
+
+	return net->o.in_place && x != PL_NET_INPUT && net->node[x].type == &pl_layer_dense &&
+	       net->node[x].act == PL_ACT_NONE;
+}
+
 int pl_net_plan_back(struct pl_net *net, struct pl_err *err)
 {
 	struct turns t = { .net = net };
 	struct pl_node *nd = &net->node[net->n - 1];
-	uint8_t saved[PL_NET_DEPTH], now = take(&t, value_size(net, nd->x)), next;
+	uint8_t saved[PL_NET_DEPTH], now, next;
 	uint32_t depth = 0;
+	int rc = 0;
 
+	now = can_overwrite(net) ? PL_NET_LOGITS : take(&t, value_size(net, nd->x));
+	t.held[PL_NET_LOGITS] = 1;
 	nd->dx = now;
 	for (uint32_t i = net->n - 1; i-- > net->first_back;) {
 		nd = &net->node[i];
@@ -70,15 +84,10 @@ int pl_net_plan_back(struct pl_net *net, struct pl_err *err)
 			t.held[nd->dskip]--;
 		}
 	}
-	for (size_t b = 0; b < PL_NET_BUFFERS && net->grad_n[b]; b++) {
-		net->grad[b] = net->be->alloc(net->ctx, net->grad_n[b] * sizeof(float));
-		if (!net->grad[b])
-			return pl_fail(err, PL_ENOMEM,
-				       "no memory for gradients of activations: %zu bytes; a "
-				       "smaller batch needs less",
-				       net->grad_n[b] * sizeof(float));
-	}
-	return 0;
+	for (size_t b = 0; b < PL_NET_BUFFERS && net->grad_n[b] && rc == 0; b++)
+		rc = pl_net_alloc(net, &net->grad[b], net->grad_n[b] * pl_net_width(net),
+				  "gradients of activations", err);
+	return rc;
 }
 
 /* ---- activations ----------------------------------------------------------------------------- */
@@ -150,7 +159,7 @@ int pl_net_plan_acts(struct pl_net *net, struct pl_err *err)
 	pl_free(needed);
 	for (uint32_t i = 0; i + 1 < net->n; i++) {
 		struct pl_node *nd = &net->node[i];
-		size_t before = kept, y = nd->ny * (size_t)net->o.batch * sizeof(float);
+		size_t before = kept, y = nd->ny * (size_t)net->o.batch * pl_net_width(net);
 
 		if (i == 0 || nd->segment != nd[-1].segment)
 			used = 0;
@@ -167,18 +176,15 @@ int pl_net_plan_acts(struct pl_net *net, struct pl_err *err)
 		nd->y_at += nd->y_scratch ? kept : 0;
 		nd->save_at += nd->segment == PL_NONE ? 0 : kept;
 	}
-	if (net->acts)
+	if (net->acts) {
 		net->be->free(net->ctx, net->acts);
+		net->taken -= net->acts_bytes;
+	}
 	net->acts = NULL;
+	net->changes++;
 	net->kept_bytes = kept;
 	net->acts_bytes = kept + shared;
-	net->acts = net->be->alloc(net->ctx, net->acts_bytes ? net->acts_bytes : 64);
-	if (!net->acts)
-		return pl_fail(err, PL_ENOMEM,
-			       "no memory for activations: %zu bytes; a smaller batch or "
-			       "recomputation needs less",
-			       net->acts_bytes);
-	return 0;
+	return pl_net_alloc(net, &net->acts, net->acts_bytes, "activations", err);
 }
 
 /* ---- which layers are made again ----------------------------------------------------------- */

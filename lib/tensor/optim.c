@@ -67,12 +67,8 @@ int pl_optim_new(struct pl_net *net, const struct pl_optim_opts *o, struct pl_op
 	opt->n = net->params.n;
 	opt->n_slabs = o->kind != PL_OPTIM_SGD ? 2 : o->momentum != 0;
 	for (uint32_t i = 0; i < opt->n_slabs; i++) {
-		opt->slab[i] = net->be->alloc(net->ctx, opt->n * sizeof(float));
-		if (opt->slab[i])
-			continue;
-		rc = pl_fail(err, PL_ENOMEM, "no memory for the optimizer's state: %zu bytes",
-			     opt->n * sizeof(float));
-		goto out;
+		PL_TRY(pl_net_alloc(net, &opt->slab[i], opt->n * sizeof(float),
+				    "the optimizer's state", err));
 	}
 	*out = opt;
 	opt = NULL;
@@ -127,41 +123,30 @@ static size_t alike(const struct pl_optim *opt, uint32_t *t, size_t end)
 	return *t < net->n_tensors ? pl_min_size(net->tensor[*t].offset, end) : end;
 }
 
-static void update(struct pl_optim *opt, int64_t step, size_t at, size_t n, bool decays)
+static void update(struct pl_optim *opt, size_t at, size_t n, bool decays)
 {
 	const struct pl_optim_opts *o = &opt->o;
 	struct pl_net *net = opt->net;
-	float *w = net->params.p + at, lr = (float)pl_optim_lr(o, step);
-	float decay = decays ? (float)o->decay : 0;
+	float *w = net->params.p + at, decay = decays ? (float)o->decay : 0;
 	const float *g = net->grads.p + at;
 
 	if (o->kind == PL_OPTIM_SGD)
-		net->be->sgd(net->ctx, n, lr, (float)o->momentum, decay, o->nesterov, g,
+		net->be->sgd(net->ctx, n, (float)o->momentum, decay, o->nesterov, g,
 			     opt->n_slabs ? opt->slab[0] + at : NULL, w);
 	else
-		net->be->adam(net->ctx, n, lr, (float)o->b1, (float)o->b2, (float)o->eps, decay,
-			      o->kind == PL_OPTIM_ADAMW, step + 1, g, opt->slab[0] + at,
-			      opt->slab[1] + at, w);
+		net->be->adam(net->ctx, n, (float)o->b1, (float)o->b2, (float)o->eps, decay,
+			      o->kind == PL_OPTIM_ADAMW, g, opt->slab[0] + at, opt->slab[1] + at,
+			      w);
 }
 
-void pl_optim_step(struct pl_optim *opt, int64_t step, size_t first, size_t n, double norm)
+/* All of it, or ranges that decay and such that do not. */
+static void update_range(struct pl_optim *opt, size_t first, size_t end)
 {
 	struct pl_net *net = opt->net;
-	size_t end = n > opt->n - pl_min_size(first, opt->n) ? opt->n : first + n;
 	uint32_t t = 0;
 
-	if (first >= end)
-		return;
-	if (opt->o.clip > 0) {
-		if (isnan(norm))
-			norm = sqrt(net->be->sum_squares(net->ctx, opt->n, net->grads.p));
-		/* as torch.nn.utils.clip_grad_norm_ */
-		if (opt->o.clip < norm + 1e-6)
-			net->be->scale(net->ctx, end - first, (float)(opt->o.clip / (norm + 1e-6)),
-				       net->grads.p + first);
-	}
 	if (opt->o.decay == 0) {
-		update(opt, step, first, end - first, false);
+		update(opt, first, end - first, false);
 		return;
 	}
 	while (t + 1 < net->n_tensors && net->tensor[t + 1].offset <= first)
@@ -170,7 +155,34 @@ void pl_optim_step(struct pl_optim *opt, int64_t step, size_t first, size_t n, d
 		bool decays = net->tensor[t].decay;
 		size_t to = alike(opt, &t, end);
 
-		update(opt, step, first, to - first, decays);
+		update(opt, first, to - first, decays);
 		first = to;
 	}
+}
+
+void pl_optim_step(struct pl_optim *opt, int64_t step, size_t first, size_t n, double norm)
+{
+	struct pl_net *net = opt->net;
+	size_t end = n > opt->n - pl_min_size(first, opt->n) ? opt->n : first + n;
+	bool clip = opt->o.clip > 0, whole = first == 0 && end == opt->n && isnan(norm);
+
+	if (first >= end)
+		return;
+	net->vary.lr = (float)pl_optim_lr(&opt->o, step);
+	net->vary.t = step + 1;
+	net->be->vary(net->ctx, &net->vary);
+	if (whole) {
+		pl_net_record(net, PL_NET_OPTIM, (uint64_t)(uintptr_t)opt);
+		if (clip)
+			net->be->clip(net->ctx, opt->n, opt->o.clip, net->grads.p);
+		update_range(opt, first, end);
+		pl_net_record(net, 0, 0);
+		return;
+	}
+	if (clip && isnan(norm))
+		norm = sqrt(net->be->sum_squares(net->ctx, opt->n, net->grads.p));
+	if (clip && opt->o.clip < norm + 1e-6)
+		net->be->scale(net->ctx, end - first, (float)(opt->o.clip / (norm + 1e-6)),
+			       net->grads.p + first);
+	update_range(opt, first, end);
 }

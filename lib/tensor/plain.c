@@ -16,16 +16,18 @@
 #include "tensor/backend.h"
 #include "tensor/internal.h"
 
-struct plain { /* a context; NULL is one in float32 */
+struct plain { /* a context; NULL is one in float32, all else 0 */
 	enum pl_precision precision;
+	struct pl_vary vary;
 };
 
-static int plain_open(int threads, void **ctx, struct pl_err *err)
+static int plain_open(const struct pl_backend_opts *o, void **ctx, struct pl_err *err)
 {
 	struct plain *p = NULL;
-	int rc = pl_alloc(&p, 1, sizeof(*p), err);
+	int rc = pl_host_open("plain", o, err);
 
-	(void)threads;
+	if (rc == 0)
+		rc = pl_alloc(&p, 1, sizeof(*p), err);
 	*ctx = p;
 	return rc;
 }
@@ -35,9 +37,14 @@ static void plain_close(void *ctx)
 	pl_free(ctx);
 }
 
-static void plain_sync(void *ctx)
+static void plain_vary(void *ctx, const struct pl_vary *v)
 {
-	(void)ctx;
+	((struct plain *)ctx)->vary = *v;
+}
+
+static struct pl_vary vary_of(const void *ctx)
+{
+	return ctx ? ((const struct plain *)ctx)->vary : (struct pl_vary){ 0 };
 }
 
 /* ---- products -------------------------------------------------------------------------------- */
@@ -553,11 +560,11 @@ static void plain_attn_back(void *ctx, const struct pl_attn *d, const float *qkv
 
 /* ---- elements -------------------------------------------------------------------------------- */
 
-static void plain_dropout(void *ctx, size_t n, float p, uint64_t key, const float *x, float *y)
+static void plain_dropout(void *ctx, size_t n, float p, uint64_t salt, const float *x, float *y)
 {
+	uint64_t key = pl_drop_key(vary_of(ctx).key, salt);
 	uint32_t limit = pl_drop_limit((double)p);
 
-	(void)ctx;
 	for (size_t i = 0; i < n; i++)
 		y[i] = pl_drop_hash(key, i) < limit ? 0 : (float)(x[i] / (1 - (double)p));
 }
@@ -586,6 +593,14 @@ static double plain_sum_squares(void *ctx, size_t n, const float *x)
 	return sum;
 }
 
+static void plain_clip(void *ctx, size_t n, double limit, float *x)
+{
+	double norm = sqrt(plain_sum_squares(ctx, n, x)) + 1e-6;
+
+	if (limit < norm)
+		plain_scale(ctx, n, (float)(limit / norm), x);
+}
+
 /* ---- losses ---------------------------------------------------------------------------------- */
 
 static int top(const float *x, int c)
@@ -599,7 +614,7 @@ static int top(const float *x, int c)
 }
 
 static void plain_softmax_xent(void *ctx, int n, int c, const float *x, const int32_t *y,
-			       float scale, float *dx, double *loss, int64_t *hits)
+			       float scale, float *dx, struct pl_loss_sum *sums)
 {
 	double total = 0;
 	int64_t right = 0;
@@ -608,26 +623,24 @@ static void plain_softmax_xent(void *ctx, int n, int c, const float *x, const in
 	for (int i = 0; i < n; i++) {
 		const float *row = x + (size_t)i * c;
 		int best = top(row, c);
-		double sum = 0;
+		double sum = 0, most = row[best];
 
 		for (int j = 0; j < c; j++)
-			sum += exp((double)row[j] - row[best]);
+			sum += exp(row[j] - most);
 		/* cppcheck-suppress invalidFunctionArg; one term is 1 */
-		total += row[best] + log(sum) - row[y[i]];
+		total += most + log(sum) - row[y[i]];
 		right += best == y[i];
 		for (int j = 0; dx && j < c; j++) {
-			double p = exp((double)row[j] - row[best]) / sum;
+			double p = exp(row[j] - most) / sum;
 
 			dx[(size_t)i * c + j] = (float)(scale * (p - (j == y[i])) / n);
 		}
 	}
-	*loss = total / n;
-	if (hits)
-		*hits = right;
+	*sums = (struct pl_loss_sum){ .loss = total / n, .hits = right };
 }
 
 static void plain_squared(void *ctx, int n, int c, const float *x, const float *y, float scale,
-			  float *dx, double *loss)
+			  float *dx, struct pl_loss_sum *sums)
 {
 	double total = 0, count = (double)n * c;
 
@@ -639,11 +652,11 @@ static void plain_squared(void *ctx, int n, int c, const float *x, const float *
 		if (dx)
 			dx[i] = (float)(scale * 2 * d / count);
 	}
-	*loss = total / count;
+	*sums = (struct pl_loss_sum){ .loss = total / count };
 }
 
 static void plain_hinge(void *ctx, int n, int c, const float *x, const int32_t *y, float scale,
-			float *dx, double *loss, int64_t *hits)
+			float *dx, struct pl_loss_sum *sums)
 {
 	double total = 0, count = (double)n * c;
 	int64_t right = 0;
@@ -651,10 +664,12 @@ static void plain_hinge(void *ctx, int n, int c, const float *x, const int32_t *
 	(void)ctx;
 	for (int i = 0; i < n; i++) {
 		const float *row = x + (size_t)i * c;
+		double own = row[y[i]];
 		int over = 0;
 
+		right += top(row, c) == y[i];
 		for (int j = 0; j < c; j++) {
-			double margin = 1 - (double)row[y[i]] + row[j];
+			double margin = 1 - own + row[j];
 			bool on = j != y[i] && margin > 0;
 
 			total += on ? margin : 0;
@@ -664,19 +679,17 @@ static void plain_hinge(void *ctx, int n, int c, const float *x, const int32_t *
 		}
 		if (dx)
 			dx[(size_t)i * c + y[i]] = (float)(-scale * over / count);
-		right += top(row, c) == y[i];
 	}
-	*loss = total / count;
-	if (hits)
-		*hits = right;
+	*sums = (struct pl_loss_sum){ .loss = total / count, .hits = right };
 }
 
 /* ---- optimisers ------------------------------------------------------------------------------ */
 
-static void plain_sgd(void *ctx, size_t n, float lr, float momentum, float decay, bool nesterov,
+static void plain_sgd(void *ctx, size_t n, float momentum, float decay, bool nesterov,
 		      const float *g, float *v, float *w)
 {
-	(void)ctx;
+	float lr = vary_of(ctx).lr;
+
 	for (size_t i = 0; i < n; i++) {
 		double d = g[i] + (double)decay * w[i];
 
@@ -690,12 +703,12 @@ static void plain_sgd(void *ctx, size_t n, float lr, float momentum, float decay
 	}
 }
 
-static void plain_adam(void *ctx, size_t n, float lr, float b1, float b2, float eps, float decay,
-		       bool decoupled, int64_t t, const float *g, float *m, float *v, float *w)
+static void plain_adam(void *ctx, size_t n, float b1, float b2, float eps, float decay,
+		       bool decoupled, const float *g, float *m, float *v, float *w)
 {
-	double fix1 = 1 - pow(b1, (double)t), fix2 = 1 - pow(b2, (double)t);
+	double t = (double)vary_of(ctx).t, fix1 = 1 - pow(b1, t), fix2 = 1 - pow(b2, t);
+	float lr = vary_of(ctx).lr;
 
-	(void)ctx;
 	for (size_t i = 0; i < n; i++) {
 		double from = decoupled ? w[i] * (1 - (double)lr * decay) : w[i];
 		double d = decoupled ? g[i] : g[i] + (double)decay * w[i];
@@ -716,9 +729,21 @@ const struct pl_backend pl_backend_plain = {
 	.free = pl_host_free,
 	.put = pl_host_put,
 	.get = pl_host_get,
-	.sync = plain_sync,
+	.copy = pl_host_copy,
+	.zero = pl_host_zero,
+	.sync = pl_host_sync,
+	.graph = pl_host_graph,
+	.vary = plain_vary,
+	.weights = pl_host_weights,
+	.side = pl_host_side,
+	.fork = pl_host_fork,
+	.join = pl_host_fork,
+	.beside = pl_host_copy,
+	.idle = pl_host_idle,
+	.pin = pl_host_pin,
 	.precision = plain_precision,
 	.gemm = plain_gemm,
+	.load = pl_host_load,
 	.dense = plain_dense,
 	.dense_back = plain_dense_back,
 	.act = plain_act,
@@ -744,6 +769,7 @@ const struct pl_backend pl_backend_plain = {
 	.hinge = plain_hinge,
 	.sgd = plain_sgd,
 	.adam = plain_adam,
+	.clip = plain_clip,
 	.sum_squares = plain_sum_squares,
 	.scale = plain_scale,
 };

@@ -108,6 +108,7 @@ static void defaults(void)
 	is_str(j.algorithm, "auto", "algorithm");
 	is_str(j.policy, "bsp", "policy");
 	is_str(j.precision, "fp32", "precision");
+	is_str(j.device, "cpu", "device");
 	ok(!strcmp(j.optimizer, "sgd") && pl_job_number(&j, "lr") == 0.1, "sgd");
 	ok(pl_job_number(&j, "decay") == 0 && isnan(pl_job_number(&j, "depth")), "its numbers");
 	pl_buf_fini(&b);
@@ -195,7 +196,7 @@ static void errors(void)
 		{ "model \"\"\n", "model is empty" },
 		{ "model a b\n", "\"b\" is too much here" },
 		{ "transport pigeon\n", "transport is one of auto|shm|tcp, not \"pigeon\"" },
-		{ "precision fp16\n", "precision is one of fp32|bf16" },
+		{ "precision fp16\n", "precision is one of fp32|tf32|bf16" },
 		{ "policy asp\n", "policy is one of bsp" },
 		{ "timeout 3\n", "\"3\" is no time" },
 		{ "timeout 1us\n", "timeout is 1ms to 1h, not 1us" },

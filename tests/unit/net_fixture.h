@@ -203,8 +203,9 @@ __attribute__((unused)) static bool fix_pass(struct pl_net *net, const struct pl
 {
 	struct pl_err err = { 0 };
 
+	pl_net_scale(net, scale);
 	return pl_net_forward(net, io, key, false, loss, NULL, &err) == 0 &&
-	       pl_net_backward(net, scale, accumulate, &err) == 0;
+	       pl_net_backward(net, accumulate, &err) == 0;
 }
 
 #endif

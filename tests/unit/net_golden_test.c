@@ -173,7 +173,7 @@ static int take_steps(const struct golden *g, struct pl_net *net, const struct p
 	for (int64_t step = 0; rc >= 0 && step < 10; step++) {
 		rc = pl_net_forward(net, io, 0, false, &loss, NULL, err);
 		if (rc >= 0)
-			rc = pl_net_backward(net, 1, false, err);
+			rc = pl_net_backward(net, false, err);
 		if (rc >= 0)
 			pl_optim_step(opt, step, 0, SIZE_MAX, (double)NAN);
 		worst = worse(worst, fabs(loss - want[step]) / want[step]);
@@ -247,7 +247,7 @@ static void check_half(const struct golden *g, struct pl_net *net, const struct 
 	}
 	load(g, net);
 	rc = pl_net_forward(net, io, 0, false, &loss, NULL, &err);
-	rc = rc < 0 ? rc : pl_net_backward(net, 1, false, &err);
+	rc = rc < 0 ? rc : pl_net_backward(net, false, &err);
 	exact = gradients_off(g, net, "g:", &which);
 	off = gradients_off(g, net, "half:g:", &which);
 	ok(rc >= 0 && fabs(loss - want) <= bound * want, "%s: the loss is %.8f, should be %.8f %s",
@@ -293,7 +293,7 @@ static void check_golden(const struct golden *g, const char *name, const struct 
 	p = (float *)pl_net_output(net, &all);
 	ok(distance(p, find(g, "out", ""), all) <= 1e-6, "%s: the output, within %.1e", what,
 	   distance(p, find(g, "out", ""), all));
-	ok(pl_net_backward(net, 1, false, &err) == 0, "%s: backward %s", what, err.msg);
+	ok(pl_net_backward(net, false, &err) == 0, "%s: backward %s", what, err.msg);
 	check_gradients(g, net, what);
 	pl_net_free(net);
 	if (pl_net_new(m.layer, m.n, &o, &net, &err) < 0)

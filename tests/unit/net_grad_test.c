@@ -89,7 +89,7 @@ static double worst_of(struct pl_net *net, const struct fix_batch *b, const char
 	const struct pl_net_tensor *t = pl_net_tensors(net, &n);
 
 	if (pl_net_forward(net, &b->io, 5, false, &loss, NULL, &err) < 0 ||
-	    pl_net_backward(net, 1, false, &err) < 0)
+	    pl_net_backward(net, false, &err) < 0)
 		return INFINITY;
 	*which = "";
 	for (uint32_t i = 0; i < n; i++) {
@@ -261,9 +261,9 @@ static void attn_dqkv(void *ctx, const struct pl_attn *d, const float *qkv, cons
 		flip((size_t)d->c, dqkv + (size_t)row * 3 * (size_t)d->c + d->c);
 }
 static bool on_the_way_back;
-static void dropout_back(void *ctx, size_t n, float p, uint64_t key, const float *x, float *y)
+static void dropout_back(void *ctx, size_t n, float p, uint64_t salt, const float *x, float *y)
 {
-	good->dropout(ctx, n, p, on_the_way_back ? key + 1 : key, x, y);
+	good->dropout(ctx, n, p, on_the_way_back ? salt + 1 : salt, x, y);
 }
 static void add_back(void *ctx, size_t n, const float *a, const float *b, float *y)
 {
@@ -272,21 +272,21 @@ static void add_back(void *ctx, size_t n, const float *a, const float *b, float 
 		y[i] = a[i] - b[i];
 }
 static void xent_dx(void *ctx, int n, int c, const float *x, const int32_t *y, float scale,
-		    float *dx, double *loss, int64_t *hits)
+		    float *dx, struct pl_loss_sum *sum)
 {
-	good->softmax_xent(ctx, n, c, x, y, scale, dx, loss, hits);
+	good->softmax_xent(ctx, n, c, x, y, scale, dx, sum);
 	flip((size_t)n * (size_t)c, dx);
 }
 static void squared_dx(void *ctx, int n, int c, const float *x, const float *y, float scale,
-		       float *dx, double *loss)
+		       float *dx, struct pl_loss_sum *sum)
 {
-	good->squared(ctx, n, c, x, y, scale, dx, loss);
+	good->squared(ctx, n, c, x, y, scale, dx, sum);
 	flip((size_t)n * (size_t)c, dx);
 }
 static void hinge_dx(void *ctx, int n, int c, const float *x, const int32_t *y, float scale,
-		     float *dx, double *loss, int64_t *hits)
+		     float *dx, struct pl_loss_sum *sum)
 {
-	good->hinge(ctx, n, c, x, y, scale, dx, loss, hits);
+	good->hinge(ctx, n, c, x, y, scale, dx, sum);
 	flip((size_t)n * (size_t)c, dx);
 }
 
@@ -315,10 +315,10 @@ static void hinge_dx(void *ctx, int n, int c, const float *x, const int32_t *y, 
 	X(hinge, hinge_dx)
 
 /* Every model has a dense layer near both of its ends. */
-static int open_watched(int threads, void **ctx, struct pl_err *err)
+static int open_watched(const struct pl_backend_opts *o, void **ctx, struct pl_err *err)
 {
 	on_the_way_back = false;
-	return good->open(threads, ctx, err);
+	return good->open(o, ctx, err);
 }
 static void watch_dense(void *ctx, int n, int c, int k, const float *x, const float *w,
 			const float *bias, enum pl_act act, float *pre, float *y)

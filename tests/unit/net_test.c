@@ -373,7 +373,7 @@ static void test_passes(void)
 		top += best == batch.y[i];
 	}
 	ok(n_out == 12 && hits == top, "hits: %lld of 4", (long long)hits);
-	is_i64(pl_net_backward(a, 1, false, &err), PL_EUSAGE, "no way back from there");
+	is_i64(pl_net_backward(a, false, &err), PL_EUSAGE, "no way back from there");
 	fix_batch_free(&batch);
 	pl_net_free(a);
 	pl_net_free(b);
@@ -388,8 +388,8 @@ static void test_misuse(void)
 
 	fix_batch(&batch, a, 4, 5);
 	ok(pl_net_forward(a, &batch.io, 1, false, &loss, NULL, &err) == 0 &&
-		   pl_net_backward(a, 1, false, &err) == 0 &&
-		   pl_net_backward(a, 1, false, &err) == PL_EUSAGE,
+		   pl_net_backward(a, false, &err) == 0 &&
+		   pl_net_backward(a, false, &err) == PL_EUSAGE,
 	   "one way back a pass: %s", err.msg);
 	memset(&err, 0, sizeof(err));
 	batch.y[3] = 3;
@@ -546,6 +546,45 @@ static void test_torture(void)
 	ok(status == 0 && n > 15, "memory that is not there: %ld places, then %d", n - 1, status);
 }
 
+/* The loss's gradient over what went in: the same gradients, and less memory. Losses of several
+ * passes, fetched at once. */
+static void test_in_place(void)
+{
+	static struct fix_model m;
+	struct pl_net_opts o = { .backend = &pl_backend_cpu, .batch = 4, .seed = 7 };
+	struct pl_loss_sum sum[PL_NET_LOSSES];
+	struct pl_net *a = NULL, *b = NULL;
+	struct fix_batch batch;
+	double loss[3] = { 0 };
+	struct pl_err err = { 0 };
+	size_t n;
+	bool good;
+
+	fix_parse(&m, fix_gpt);
+	good = pl_net_new(m.layer, m.n, &o, &a, &err) == 0;
+	o.in_place = true;
+	good = good && pl_net_new(m.layer, m.n, &o, &b, &err) == 0;
+	if (!ok(good, "two networks: %s", err.msg))
+		return;
+	fix_batch(&batch, a, 4, 5);
+	pl_net_params(a, &n);
+	pl_net_scale(b, 0.25f);
+	for (int i = 0; i < 3; i++)
+		good = good && fix_pass(a, &batch.io, (uint64_t)i, 0.25f, i > 0, &loss[i]) &&
+		       pl_net_forward(b, &batch.io, (uint64_t)i, false, NULL, NULL, &err) == 0 &&
+		       pl_net_backward(b, i > 0, &err) == 0;
+	ok(good && !memcmp(pl_net_grads(a), pl_net_grads(b), n * sizeof(float)),
+	   "in place: gradients are the same to the bit");
+	ok(pl_net_bytes(b) < pl_net_bytes(a), "in place: %zu bytes, not %zu", pl_net_bytes(b),
+	   pl_net_bytes(a));
+	ok(pl_net_losses(b, 2, sum, &err) == 0 && sum[0].loss == loss[1] && sum[1].loss == loss[2],
+	   "losses of the last two passes, the oldest first");
+	is_i64(pl_net_losses(b, 4, sum, &err), PL_EINTERNAL, "not of more than there were");
+	fix_batch_free(&batch);
+	pl_net_free(a);
+	pl_net_free(b);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc > 1 && !strcmp(argv[1], "torture"))
@@ -554,6 +593,7 @@ int main(int argc, char **argv)
 	test_long();
 	test_tables();
 	test_initial();
+	test_in_place();
 	test_shards(fix_mlp, &pl_backend_plain, "mlp");
 	test_shards(
 		"input 3 8 8 / conv 4 3 pad=1 / relu / maxpool 2 / conv 5 3 / tanh / avgpool 2 / "

@@ -367,39 +367,39 @@ static void loss_setup(void)
 		ids[i] = pick(0, c - 1);
 }
 
-static double loss;
+static struct pl_loss_sum sum;
 
 static double xent_forward(void)
 {
-	plain_softmax_xent(NULL, n, c, in[0].v, ids, SCALE, NULL, &loss, NULL);
-	return SCALE * loss;
+	plain_softmax_xent(NULL, n, c, in[0].v, ids, SCALE, NULL, &sum);
+	return SCALE * sum.loss;
 }
 
 static void xent_back(void)
 {
-	plain_softmax_xent(NULL, n, c, in[0].v, ids, SCALE, in[0].d, &loss, NULL);
+	plain_softmax_xent(NULL, n, c, in[0].v, ids, SCALE, in[0].d, &sum);
 }
 
 static double squared_forward(void)
 {
-	plain_squared(NULL, n, c, in[0].v, out[0].v, SCALE, NULL, &loss);
-	return SCALE * loss;
+	plain_squared(NULL, n, c, in[0].v, out[0].v, SCALE, NULL, &sum);
+	return SCALE * sum.loss;
 }
 
 static void squared_back(void)
 {
-	plain_squared(NULL, n, c, in[0].v, out[0].v, SCALE, in[0].d, &loss);
+	plain_squared(NULL, n, c, in[0].v, out[0].v, SCALE, in[0].d, &sum);
 }
 
 static double hinge_forward(void)
 {
-	plain_hinge(NULL, n, c, in[0].v, ids, SCALE, NULL, &loss, NULL);
-	return SCALE * loss;
+	plain_hinge(NULL, n, c, in[0].v, ids, SCALE, NULL, &sum);
+	return SCALE * sum.loss;
 }
 
 static void hinge_back(void)
 {
-	plain_hinge(NULL, n, c, in[0].v, ids, SCALE, in[0].d, &loss, NULL);
+	plain_hinge(NULL, n, c, in[0].v, ids, SCALE, in[0].d, &sum);
 }
 
 static const struct kernel kernels[] = {
@@ -422,22 +422,23 @@ static void values(void)
 {
 	double x[4] = { 1, 3, 2, 0 }, w = 2, v = 0, m = 0, g = 0.5, first;
 	int32_t y[2] = { 1, 1 };
-	int64_t hits;
+	struct plain ctx = { .vary = { .lr = 0.1, .t = 1 } };
 
-	plain_softmax_xent(NULL, 2, 2, x, y, 1, NULL, &loss, &hits);
+	plain_softmax_xent(NULL, 2, 2, x, y, 1, NULL, &sum);
 	first = (log(1 + exp(-2)) + log(1 + exp(2))) / 2;
-	ok(fabs(loss - first) < 1e-12 && hits == 1, "cross entropy of two rows, one right");
-	plain_hinge(NULL, 2, 2, x, y, 1, NULL, &loss, &hits);
-	ok(fabs(loss - 3.0 / 4) < 1e-12 && hits == 1, "hinge of two rows");
-	plain_sgd(NULL, 1, 0.1, 0.5, 0.25, false, &g, &v, &w); /* v = g + 0.25 w = 1 */
+	ok(fabs(sum.loss - first) < 1e-12 && sum.hits == 1, "cross entropy of two rows, one right");
+	plain_hinge(NULL, 2, 2, x, y, 1, NULL, &sum);
+	ok(fabs(sum.loss - 3.0 / 4) < 1e-12 && sum.hits == 1, "hinge of two rows");
+	plain_sgd(&ctx, 1, 0.5, 0.25, false, &g, &v, &w); /* v = g + 0.25 w = 1 */
 	ok(fabs(v - 1) < 1e-12 && fabs(w - 1.9) < 1e-12, "a step of SGD with momentum and decay");
-	plain_sgd(NULL, 1, 0.1, 0.5, 0, true, &g, &v, &w); /* v = 0.5 + 0.5; d = 0.5 + 0.5 v */
+	plain_sgd(&ctx, 1, 0.5, 0, true, &g, &v, &w); /* v = 0.5 + 0.5; d = 0.5 + 0.5 v */
 	ok(fabs(v - 1) < 1e-12 && fabs(w - 1.8) < 1e-12, "a step with Nesterov's momentum");
 	w = 2;
 	v = 0;
-	plain_adam(NULL, 1, 0.1, 0.9, 0.99, 0, 0.5, true, 1, &g, &m, &v, &w);
+	plain_adam(&ctx, 1, 0.9, 0.99, 0, 0.5, true, &g, &m, &v, &w);
 	ok(fabs(w - (2 * (1 - 0.05) - 0.1)) < 1e-12, "the first step of AdamW is lr, plus decay");
-	plain_adam(NULL, 1, 0.1, 0.9, 0.99, 0, 0, false, 2, &g, &m, &v, &w);
+	ctx.vary.t = 2;
+	plain_adam(&ctx, 1, 0.9, 0.99, 0, 0, false, &g, &m, &v, &w);
 	ok(fabs(w - (2 * (1 - 0.05) - 0.2)) < 1e-12, "and so is the second, of the same gradient");
 	ok(plain_sum_squares(NULL, 4, x) == 14, "sum of squares");
 }

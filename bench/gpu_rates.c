@@ -1,0 +1,210 @@
+/*
+ * gpu_rates - how fast the memory-bound kernels of the CUDA backend are, beside a copy of the same
+ * device.
+ *
+ * usage: gpu_rates [bf16|fp32] [MIB]        (MIB: of the main array, default 1024)
+ *
+ * A line "KERNEL BYTES MS GB/S SHARE": the bytes that the operation must move, the median time of
+ * its runs, and the share of the rate of a copy of MIB (bytes read and written both count). Clocks:
+ * of the host, over enough repetitions that launching does not count. Exit 6: there is no device.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "dp/rec.h"
+#include "tensor/plugin.h"
+
+#define TURNS 9
+#define EACH  10 /* repetitions a turn */
+
+static const struct pl_backend *be = &pl_backend_cuda_table;
+static void *ctx;
+static size_t width;  /* of an activation */
+static double copied; /* GB/s */
+
+/* What the operations work on: (N, C) in a, b, y; parameters in w, g, m, v. */
+static float *a, *b, *y, *w, *g, *m, *v, *gamma_, *save, *dgamma;
+static int32_t *ids;
+static struct pl_loss_sum *sum;
+static size_t n, params;
+static int rows, wide = 1024, vocab = 50304, text;
+
+static void op_copy(void)
+{
+	be->copy(ctx, y, a, n * width);
+}
+static void op_add(void)
+{
+	be->add(ctx, n, a, b, y);
+}
+static void op_gelu(void)
+{
+	be->act(ctx, PL_ACT_GELU, n, a, y);
+}
+static void op_gelu_back(void)
+{
+	be->act_back(ctx, PL_ACT_GELU, n, a, b, b, y);
+}
+static void op_dropout(void)
+{
+	be->dropout(ctx, n, 0.1f, 1, a, y);
+}
+static void op_layernorm(void)
+{
+	be->layernorm(ctx, rows, wide, a, gamma_, gamma_, 1e-5f, save, y);
+}
+static void op_layernorm_back(void)
+{
+	be->layernorm_back(ctx, rows, wide, a, gamma_, save, b, y, dgamma, dgamma + wide);
+}
+static void op_batchnorm(void)
+{
+	be->batchnorm(ctx, rows / 1024, 64, 16 * wide, a, gamma_, gamma_, 1e-5f, 0.1f, false, NULL,
+		      save, y);
+}
+static void op_batchnorm_back(void)
+{
+	be->batchnorm_back(ctx, rows / 1024, 64, 16 * wide, a, gamma_, save, b, y, dgamma,
+			   dgamma + wide);
+}
+static void op_xent(void)
+{
+	be->softmax_xent(ctx, text, vocab, a, ids, 1, y, sum);
+}
+static void op_embed(void)
+{
+	be->embed(ctx, rows, wide, ids, w, NULL, 1, y);
+}
+static void op_embed_back(void)
+{
+	be->embed_back(ctx, rows, wide, ids, 1, a, g, NULL);
+}
+static void op_adamw(void)
+{
+	be->adam(ctx, params, 0.9f, 0.95f, 1e-8f, 0.1f, true, g, m, v, w);
+}
+static void op_sgd(void)
+{
+	be->sgd(ctx, params, 0.9f, 0, false, g, m, w);
+}
+static void op_clip(void)
+{
+	be->clip(ctx, params, 1e30, g);
+}
+
+static int ascending(const void *p, const void *q)
+{
+	double d = *(const double *)p - *(const double *)q;
+
+	return d < 0 ? -1 : d > 0;
+}
+
+static int measure(const char *name, void (*op)(void), double bytes, struct pl_err *err)
+{
+	double ms[TURNS], rate;
+	int rc = 0;
+
+	for (int t = -2; t < TURNS && rc == 0; t++) { /* two to warm up */
+		pl_ns begin = pl_now_ns();
+
+		for (int i = 0; i < EACH; i++)
+			op();
+		rc = be->sync(ctx, err);
+		if (t >= 0)
+			ms[t] = (double)(pl_now_ns() - begin) / 1e6 / EACH;
+	}
+	if (rc < 0)
+		return rc;
+	qsort(ms, TURNS, sizeof(*ms), ascending);
+	rate = bytes / ms[TURNS / 2] / 1e6;
+	copied = op == op_copy ? rate : copied;
+	printf("%s %.0f %.4f %.0f %.3f\n", name, bytes, ms[TURNS / 2], rate, rate / copied);
+	fflush(stdout);
+	return 0;
+}
+
+static float *room(size_t bytes, bool *all)
+{
+	float *p = be->alloc(ctx, bytes);
+
+	*all = *all && p;
+	return p;
+}
+
+/* Parameters are as many bytes as activations; ids go round the vocabulary. */
+static int make(struct pl_err *err)
+{
+	bool all = true;
+	int32_t *host;
+	int rc;
+
+	rows = (int)(n / (size_t)wide);
+	text = (int)(n / (size_t)vocab);
+	params = n * width / sizeof(float);
+	a = room(n * width, &all), b = room(n * width, &all), y = room(n * width, &all);
+	w = room(params * 4, &all), g = room(params * 4, &all), m = room(params * 4, &all);
+	v = room(params * 4, &all), gamma_ = room((size_t)wide * 4, &all);
+	save = room(2 * (size_t)rows * 4, &all), dgamma = room(2 * (size_t)wide * 4, &all);
+	ids = (int32_t *)(void *)room((size_t)rows * 4, &all);
+	sum = (struct pl_loss_sum *)(void *)room(sizeof(*sum), &all);
+	if (!all)
+		return pl_fail(err, PL_ENOMEM, "no memory of the device for %zu numbers", n);
+	PL_TRY(pl_alloc(&host, (size_t)rows, sizeof(*host), err));
+	for (int i = 0; i < rows; i++)
+		host[i] = (int32_t)((int64_t)i * 7919 % vocab);
+	be->put(ctx, ids, host, (size_t)rows * sizeof(*host));
+	pl_free(host);
+	be->weights(ctx, w, params);
+	be->vary(ctx, &(struct pl_vary){ .lr = 1e-4f, .t = 3 });
+	rc = be->sync(ctx, err);
+out:
+	return rc;
+}
+
+static int measure_all(struct pl_err *err)
+{
+	double act = (double)n * (double)width, par = (double)params * 4;
+	double lookup = (double)rows * wide * (double)(4 + width), half = width == 2 ? par / 2 : 0;
+	int rc;
+
+	PL_TRY(measure("copy", op_copy, 2 * act, err));
+	PL_TRY(measure("add", op_add, 3 * act, err));
+	PL_TRY(measure("gelu", op_gelu, 2 * act, err));
+	PL_TRY(measure("gelu-back", op_gelu_back, 3 * act, err));
+	PL_TRY(measure("dropout", op_dropout, 2 * act, err));
+	PL_TRY(measure("layernorm", op_layernorm, 2 * act, err));
+	PL_TRY(measure("layernorm-back", op_layernorm_back, 3 * act, err));
+	PL_TRY(measure("batchnorm", op_batchnorm, 3 * act, err)); /* reads it twice */
+	PL_TRY(measure("batchnorm-back", op_batchnorm_back, 5 * act, err));
+	PL_TRY(measure("cross-entropy", op_xent, 3.0 * text * (double)vocab * (double)width,
+		       err)); /* reads it twice */
+	PL_TRY(measure("embedding", op_embed, lookup, err));
+	PL_TRY(measure("embedding-back", op_embed_back, lookup, err));
+	PL_TRY(measure("adamw", op_adamw, 7 * par + half, err));
+	PL_TRY(measure("sgd-momentum", op_sgd, 5 * par + half, err));
+	PL_TRY(measure("norm-of-gradients", op_clip, par, err));
+out:
+	return rc;
+}
+
+int main(int argc, char **argv)
+{
+	struct pl_backend_opts o = { .store = PL_STORE_BF16 };
+	struct pl_err err = { 0 };
+	int rc;
+
+	if (argc > 1 && !strcmp(argv[1], "fp32"))
+		o.store = PL_STORE_FP32;
+	width = o.store == PL_STORE_BF16 ? 2 : 4;
+	n = ((size_t)(argc > 2 ? atoi(argv[2]) : 1024) << 20) / width;
+	rc = be->open(&o, &ctx, &err);
+	if (rc == 0)
+		rc = make(&err);
+	if (rc == 0)
+		rc = measure_all(&err);
+	if (ctx)
+		be->close(ctx);
+	if (rc < 0)
+		fprintf(stderr, "gpu_rates: %s\n", err.msg);
+	return rc < 0 ? pl_exit_status(rc) : 0;
+}

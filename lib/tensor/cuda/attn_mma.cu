@@ -1,0 +1,207 @@
+/*
+ * attn_mma.cu - causal attention forward on tensor cores: no T x T matrix is ever in memory (Dao et
+ * al., FlashAttention, 2022; a warp owns rows, so that softmax needs no other warp: Dao,
+ * FlashAttention-2, 2023).
+ *
+ * A block is 4 warps with 32 queries each, so that every fragment of k and v that comes out of
+ * shared memory is multiplied twice: 128 bytes of it a mma of 4,096 flops (192 where q comes from
+ * there, too). An SM moves 128 bytes a clock and ends about 0.6 mma.sync (sm_90; sm_80: 0.5). It
+ * goes through the keys up to its diagonal, 64 at a time; the next 64 of k and v are copied
+ * (cp.async) into the other of two stages meanwhile: one barrier a turn. S = q k^T stays in
+ * registers, and softmax makes of it what the product with v takes as it lies there (mma.cuh).
+ * Masked is only what crosses the diagonal; a warp leaves out what is wholly beyond it.
+ *
+ * softmax: p = 2^(s c - m) with c = scale log2 e: one multiply-add and one ex2 an element. m is the
+ * row's maximum, or up to 8 less: it is raised only when that much is missing, as p up to 2^8
+ * cannot hurt float32 sums and bfloat16 rounds relative to p. So what was summed so far is hardly
+ * ever rescaled; y and the log-sum-exp are the same but for rounding.
+ *
+ * Flops: 2 T^2 size a head (half of the square, two products). Bytes: q, y once; k and v once for
+ * every 128 queries: 2.7 TB/s at 350 TFLOPS, of the L2 cache, as the blocks of a head run side by
+ * side. The block that has the most to do comes first. Each element is summed in one order.
+ *
+ * What wgmma (sm_90a) would give: k and v straight from shared memory, without fragments, and the
+ * rest of the tensor cores' rate, of which mma.sync reaches about 0.6; for kernels of their own
+ * that run on Hopper alone. Softmax (8 clocks of ex2 for 13 of mma with heads of 64) would then
+ * have to be overlapped by hand.
+ */
+#include "tensor/cuda/attn.cuh"
+#include "tensor/cuda/mma.cuh"
+
+#define WARPS 4
+#define LAZY  8 /* log2 of how much greater than 1 a p may be */
+
+/*
+ * keys: a turn's; hold: q stays in registers. Chosen so that ptxas (13.0; sm_80, sm_90) needs no
+ * more than 255 registers without spilling any, and two blocks fit an SM of sm_90 (heads of 128: 96
+ * KB of shared memory each).
+ */
+template <int SIZE> struct tuned {
+	static constexpr int m = 2, keys = 64;
+	static constexpr bool hold = SIZE <= 64;
+	static constexpr int rows = WARPS * 16 * m;
+	static constexpr int stage = 2 * keys * plm_tile<SIZE>::bytes; /* k, v */
+	static constexpr int shared = rows * plm_tile<SIZE>::bytes + 2 * stage;
+};
+
+/* s becomes p; most, sum: of the rows lane / 4 + 8 h + 16 m, the sum only of the columns that this
+ * lane has. */
+template <int SIZE, int M, int N>
+static __device__ __forceinline__ void soften(float (&s)[M][N][4], float c, float (&most)[M][2],
+					      float (&sum)[M][2], float (&acc)[M][SIZE / 8][4])
+{
+	float factor[M][2];
+	bool grew = false;
+
+#pragma unroll
+	for (int m = 0; m < M; m++)
+#pragma unroll
+		for (int h = 0; h < 2; h++) {
+			float top = s[m][0][2 * h];
+
+#pragma unroll
+			for (int n = 0; n < N; n++)
+				top = fmaxf(top, fmaxf(s[m][n][2 * h], s[m][n][2 * h + 1]));
+			top = fmaxf(top, __shfl_xor_sync(PL_FULL, top, 1));
+			top = fmaxf(top, __shfl_xor_sync(PL_FULL, top, 2)) * c;
+			factor[m][h] = 1;
+			if (top > most[m][h] + LAZY) {
+				factor[m][h] = plm_exp2(most[m][h] - top);
+				most[m][h] = top;
+				grew = true;
+			}
+			sum[m][h] *= factor[m][h];
+#pragma unroll
+			for (int n = 0; n < N; n++)
+#pragma unroll
+				for (int e = 2 * h; e < 2 * h + 2; e++) {
+					s[m][n][e] = plm_exp2(fmaf(s[m][n][e], c, -most[m][h]));
+					sum[m][h] += s[m][n][e];
+				}
+		}
+	if (__ballot_sync(PL_FULL, grew))
+#pragma unroll
+		for (int m = 0; m < M; m++)
+#pragma unroll
+			for (int n = 0; n < SIZE / 8; n++)
+#pragma unroll
+				for (int e = 0; e < 4; e++)
+					acc[m][n][e] *= factor[m][e / 2];
+}
+
+/* Sums over the four lanes of a row, y = acc / sum, and the log-sum-exp (natural). */
+template <int SIZE, int M>
+static __device__ __forceinline__ void finish(const float (&most)[M][2], const float (&sum)[M][2],
+					      float (&acc)[M][SIZE / 8][4], float *save, int valid,
+					      int lane)
+{
+#pragma unroll
+	for (int m = 0; m < M; m++)
+#pragma unroll
+		for (int h = 0; h < 2; h++) {
+			int row = 16 * m + 8 * h + lane / 4;
+			float all = sum[m][h];
+
+			all += __shfl_xor_sync(PL_FULL, all, 1);
+			all += __shfl_xor_sync(PL_FULL, all, 2);
+			if (row < valid && lane % 4 == 0)
+				save[row] = most[m][h] / PLK_LOG2E + logf(all);
+			all = 1 / all;
+#pragma unroll
+			for (int n = 0; n < SIZE / 8; n++) {
+				acc[m][n][2 * h] *= all;
+				acc[m][n][2 * h + 1] *= all;
+			}
+		}
+}
+
+template <int SIZE>
+static __global__ __launch_bounds__(WARPS * 32, 2) void forward(struct plk_heads d, const bf16 *qkv,
+								bf16 *y, float *save)
+{
+	using t = plm_tile<SIZE>;
+	using f = tuned<SIZE>;
+	constexpr int M = f::m, N = f::keys / 8;
+	PL_DYNAMIC(shared, char);
+	plm_addr q = plm_shared(shared), stages = q + f::rows * t::bytes;
+	int lane = (int)threadIdx.x % 32, own = (int)threadIdx.x / 32 * 16 * M;
+	int t0 = (d.blocks - 1 - (int)blockIdx.x % d.blocks) * f::rows;
+	int turns = (min(t0 + f::rows, d.t) + f::keys - 1) / f::keys;
+	struct plk_at at = plk_head_at(d, (int)blockIdx.x / d.blocks);
+	int step = 3 * d.c;
+	float acc[M][SIZE / 8][4], most[M][2], sum[M][2] = {};
+	uint32_t held[M][SIZE / 16][4];
+
+	qkv += at.column;
+	auto fetch = [&](int turn) {
+		plm_addr to = stages + (turn & 1) * f::stage;
+		int u0 = turn * f::keys;
+
+		t::template fetch<f::keys, WARPS * 32>(to, qkv + d.c, at.row + u0, step, d.t - u0,
+						       d.size);
+		t::template fetch<f::keys, WARPS * 32>(to + f::stage / 2, qkv + 2 * d.c,
+						       at.row + u0, step, d.t - u0, d.size);
+		plm_commit();
+	};
+
+	t::template fetch<f::rows, WARPS * 32>(q, qkv, at.row + t0, step, d.t - t0, d.size);
+	fetch(0);
+	plm_clear(acc);
+	for (int m = 0; m < M; m++)
+		most[m][0] = most[m][1] = -INFINITY;
+	q += own * t::bytes + t::lane_a(lane);
+	for (int turn = 0; turn < turns; turn++) {
+		plm_addr from = stages + (turn & 1) * f::stage;
+		int ahead = t0 + own - turn * f::keys; /* of the first key is the first query */
+		float s[M][N][4];
+
+		plm_wait<0>();
+		__syncthreads();
+		if (turn + 1 < turns)
+			fetch(turn + 1);
+		if constexpr (f::hold)
+			if (turn == 0)
+				plm_hold<SIZE, M>(held, q);
+		if (ahead + 16 * M <= 0 || t0 + own >= d.t)
+			continue;
+		plm_clear(s);
+		if constexpr (f::hold)
+			plm_dots_held<SIZE, M, N>(s, held, from + t::lane_b(lane));
+		else
+			plm_dots<SIZE, M, N>(s, q, from + t::lane_b(lane));
+		if (ahead < f::keys - 1)
+			plm_mask<false>(s, ahead, lane);
+		soften<SIZE>(s, d.scale2, most, sum, acc);
+		plm_combine<SIZE, M, N>(acc, s, from + f::stage / 2 + t::lane_a(lane));
+	}
+	at = plk_head_at(d, (int)plm_again((unsigned)at.n));
+	t0 += own;
+	finish<SIZE>(most, sum, acc, save + plk_line(d, at, t0), d.t - t0, lane);
+	plm_put<SIZE, M>(shared + own * t::bytes, acc, y + plk_row(at, t0, d.c), d.c, d.t - t0,
+			 d.size);
+}
+
+template <int SIZE>
+static void launch(const struct plk *k, const struct pl_attn *d, const bf16 *qkv, bf16 *y,
+		   float *save)
+{
+	struct plk_heads h = plk_heads_of(d, tuned<SIZE>::rows);
+
+	PL_LAUNCH((forward<SIZE>), (unsigned)(d->b * d->heads * h.blocks), WARPS * 32,
+		  tuned<SIZE>::shared, k->stream, h, qkv, y, save);
+}
+
+void plk_attn_mma(const struct plk *k, const struct pl_attn *d, const bf16 *qkv, bf16 *y,
+		  float *save)
+{
+	int size = d->c / d->heads;
+
+	if (size <= 32)
+		launch<32>(k, d, qkv, y, save);
+	else if (size <= 64)
+		launch<64>(k, d, qkv, y, save);
+	else if (size <= 96)
+		launch<96>(k, d, qkv, y, save);
+	else
+		launch<128>(k, d, qkv, y, save);
+}

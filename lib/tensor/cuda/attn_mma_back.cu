@@ -1,0 +1,317 @@
+/*
+ * attn_mma_back.cu - causal attention's way back on tensor cores. The probabilities are made again
+ * from the saved log-sum-exps (Dao et al. 2022, algorithm 4). With delta = dy y of a row,
+ *	p = 2^(c q k^T - lse), ds = p (dy v^T - delta),
+ *	dv = p^T dy, dk = scale ds^T q, dq = scale ds k.
+ *
+ * Two kernels, one after the other. Rows: a block owns 128 queries, goes through the keys up to its
+ * diagonal and sums dq (3 products); first it makes delta, which it leaves for the other. Columns:
+ * a block owns 128 keys, goes through the queries from its diagonal on and sums dk and dv (4
+ * products). That is 7 products where one kernel could do with 5. But in that one every block of
+ * keys would add to the dq of all later queries in memory, in float32: for 128 keys 8 size bytes a
+ * query beside 1,280 size flops, 2.5 TB/s at 400 TFLOPS, and in an order that changes from run to
+ * run unless blocks wait for each other. Here nothing is written twice, nobody waits, and each
+ * element is summed in one order. The 2 products more cost 40 % at most: about 0.7 of what the
+ * one kernel could reach.
+ *
+ * Columns makes the transposed matrices, s^T = k q^T and dp^T = v dy^T: so what a warp has in
+ * registers are rows of its own keys, which go into the next product as they lie (mma.cuh). Neither
+ * kernel writes p or ds anywhere. Copies as in attn_mma.cu: two stages, cp.async, one barrier a
+ * turn.
+ *
+ * Flops: 7 T^2 size a head, of which 5 count. Shared memory: 171 bytes a mma (rows, 64), 213 (rows,
+ * 128), 192 (columns, 64), 288 (columns, 128, whose sums leave a warp room for 16 keys only), where
+ * an SM moves 128 a clock: so at most 0.75, 0.6, 0.67 and 0.44 mma a clock, of about 0.6 (sm_90).
+ */
+#include "tensor/cuda/attn.cuh"
+#include "tensor/cuda/mma.cuh"
+
+/*
+ * A block's warps, of 16 m rows each; how many rows go by in a turn; what shared memory holds: own
+ * rows of two tensors, two stages. Chosen so that ptxas (13.0; sm_80, sm_90) needs no more than 255
+ * registers without spilling any, and two blocks fit an SM of sm_90: one of 8 warps if heads are
+ * large.
+ */
+template <int SIZE> struct by_rows {
+	static constexpr int m = 2, warps = 4, go = SIZE <= 64 ? 64 : 32;
+	static constexpr int rows = warps * 16 * m;
+	static constexpr int stage = 2 * go * plm_tile<SIZE>::bytes; /* k, v */
+	static constexpr int shared = 2 * rows * plm_tile<SIZE>::bytes + 2 * stage;
+};
+template <int SIZE> struct by_columns {
+	static constexpr int m = SIZE <= 64 ? 2 : 1, warps = SIZE <= 64 ? 4 : 8, go = 32;
+	static constexpr int rows = warps * 16 * m;
+	static constexpr bool hold = SIZE > 64;
+	static constexpr int side = go * plm_tile<SIZE>::bytes;
+	static constexpr int stage = 2 * side + PLM_ALIGN * (8 * go / PLM_ALIGN); /* q, dy, own */
+	static constexpr int shared = 2 * rows * plm_tile<SIZE>::bytes + 2 * stage;
+};
+
+/* ---- dq -------------------------------------------------------------------------------------- */
+
+/* dy y of a row, on all four lanes that share the row. */
+template <int SIZE>
+static __device__ __forceinline__ float row_delta(const bf16 *y, const bf16 *dy, int size, int lane)
+{
+	float sum = 0;
+
+#pragma unroll
+	for (int i = 0; i < (SIZE + 31) / 32; i++) {
+		int c = 32 * i + lane % 4 * 8;
+		float a[8], b[8];
+
+		if (c >= size)
+			break;
+		pl_get<8>(y + c, a);
+		pl_get<8>(dy + c, b);
+#pragma unroll
+		for (int e = 0; e < 8; e++)
+			sum = fmaf(a[e], b[e], sum);
+	}
+	sum += __shfl_xor_sync(PL_FULL, sum, 1);
+	sum += __shfl_xor_sync(PL_FULL, sum, 2);
+	return sum;
+}
+
+template <int SIZE>
+static __global__ __launch_bounds__(by_rows<SIZE>::warps * 32,
+				    2) void back_rows(struct plk_heads d, const bf16 *qkv,
+						      const bf16 *y, const float *save,
+						      const bf16 *dy, bf16 *dqkv, float *own)
+{
+	using t = plm_tile<SIZE>;
+	using f = by_rows<SIZE>;
+	constexpr int M = f::m, N = f::go / 8, threads = f::warps * 32;
+	PL_DYNAMIC(shared, char);
+	plm_addr q = plm_shared(shared), stages = q + 2 * f::rows * t::bytes;
+	int lane = (int)threadIdx.x % 32, first = (int)threadIdx.x / 32 * 16 * M;
+	int t0 = (d.blocks - 1 - (int)blockIdx.x % d.blocks) * f::rows;
+	int turns = (min(t0 + f::rows, d.t) + f::go - 1) / f::go;
+	struct plk_at at = plk_head_at(d, (int)blockIdx.x / d.blocks);
+	int step = 3 * d.c;
+	float acc[M][SIZE / 8][4], lse[M][2], delta[M][2];
+
+	qkv += at.column;
+	auto fetch = [&](int turn) {
+		plm_addr to = stages + (turn & 1) * f::stage;
+		int u0 = turn * f::go;
+
+		t::template fetch<f::go, threads>(to, qkv + d.c, at.row + u0, step, d.t - u0,
+						  d.size);
+		t::template fetch<f::go, threads>(to + f::stage / 2, qkv + 2 * d.c, at.row + u0,
+						  step, d.t - u0, d.size);
+		plm_commit();
+	};
+
+	t::template fetch<f::rows, threads>(q, qkv, at.row + t0, step, d.t - t0, d.size);
+	t::template fetch<f::rows, threads>(q + f::rows * t::bytes, dy + at.column, at.row + t0,
+					    d.c, d.t - t0, d.size);
+	fetch(0);
+#pragma unroll
+	for (int i = 0; i < 2 * M; i++) {
+		int row = t0 + first + 8 * i + lane / 4, in = min(row, d.t - 1);
+		size_t from = plk_row(at, in, d.c), line = plk_line(d, at, in);
+
+		/* a row that is not there: p = 2^-infinity, so that nothing comes of it */
+		lse[i / 2][i % 2] = row < d.t ? save[line] * PLK_LOG2E : INFINITY;
+		delta[i / 2][i % 2] = row_delta<SIZE>(y + from, dy + from, d.size, lane);
+		if (row < d.t && lane % 4 == 0) {
+			own[line] = lse[i / 2][i % 2];
+			own[d.rows + line] = delta[i / 2][i % 2];
+		}
+	}
+	plm_clear(acc);
+	q += first * t::bytes + t::lane_a(lane);
+	for (int turn = 0; turn < turns; turn++) {
+		plm_addr from = stages + (turn & 1) * f::stage;
+		int ahead = t0 + first - turn * f::go; /* of the first key is the first query */
+		float p[M][N][4], dp[M][N][4];
+
+		plm_wait<0>();
+		__syncthreads();
+		if (turn + 1 < turns)
+			fetch(turn + 1);
+		if (ahead + 16 * M <= 0 || t0 + first >= d.t)
+			continue;
+		plm_clear(p);
+		plm_dots<SIZE, M, N>(p, q, from + t::lane_b(lane));
+#pragma unroll
+		for (int i = 0; i < 4 * M * N; i++)
+			dp[i / 4 / N][i / 4 % N][i % 4] = -delta[i / 4 / N][i % 4 / 2];
+		plm_dots<SIZE, M, N>(dp, q + f::rows * t::bytes,
+				     from + f::stage / 2 + t::lane_b(lane));
+		if (ahead < f::go - 1)
+			plm_mask<false>(p, ahead, lane);
+#pragma unroll
+		for (int m = 0; m < M; m++)
+#pragma unroll
+			for (int n = 0; n < N; n++)
+#pragma unroll
+				for (int e = 0; e < 4; e++)
+					p[m][n][e] = plm_exp2(fmaf(p[m][n][e], d.scale2,
+								   -lse[m][e / 2])) *
+						     dp[m][n][e];
+		plm_combine<SIZE, M, N>(acc, p, from + t::lane_a(lane));
+	}
+	at = plk_head_at(d, (int)plm_again((unsigned)at.n));
+	plm_scale(acc, d.scale);
+	t0 += first;
+	plm_put<SIZE, M>(shared + first * t::bytes, acc, dqkv + plk_row(at, t0, step), step,
+			 d.t - t0, d.size);
+}
+
+/* ---- dk, dv ---------------------------------------------------------------------------------- */
+
+/* p^T of what s^T says, rows are keys, for queries whose log-sum-exps are in `lse`. */
+template <int M, int N>
+static __device__ __forceinline__ void probable(float (&s)[M][N][4], plm_addr lse, float c,
+						int lane)
+{
+#pragma unroll
+	for (int n = 0; n < N; n++) {
+		float2 two = plm_two(lse + 32 * n + lane % 4 * 8);
+
+#pragma unroll
+		for (int m = 0; m < M; m++)
+#pragma unroll
+			for (int e = 0; e < 4; e++)
+				s[m][n][e] = plm_exp2(fmaf(s[m][n][e], c, e % 2 ? -two.y : -two.x));
+	}
+}
+
+/* -delta of each of these queries: where dp^T begins */
+template <int M, int N>
+static __device__ __forceinline__ void begin(float (&dp)[M][N][4], plm_addr delta, int lane)
+{
+#pragma unroll
+	for (int n = 0; n < N; n++) {
+		float2 two = plm_two(delta + 32 * n + lane % 4 * 8);
+
+#pragma unroll
+		for (int m = 0; m < M; m++)
+#pragma unroll
+			for (int e = 0; e < 4; e++)
+				dp[m][n][e] = e % 2 ? -two.y : -two.x;
+	}
+}
+
+template <int SIZE>
+static __global__ __launch_bounds__(by_columns<SIZE>::warps * 32,
+				    by_columns<SIZE>::warps == 4
+					    ? 2
+					    : 1) void back_columns(struct plk_heads d,
+								   const bf16 *qkv, const bf16 *dy,
+								   bf16 *dqkv, const float *own)
+{
+	using t = plm_tile<SIZE>;
+	using f = by_columns<SIZE>;
+	constexpr int M = f::m, N = f::go / 8, threads = f::warps * 32;
+	PL_DYNAMIC(shared, char);
+	plm_addr k = plm_shared(shared), v = k + f::rows * t::bytes;
+	plm_addr stages = k + 2 * f::rows * t::bytes;
+	int lane = (int)threadIdx.x % 32, first = (int)threadIdx.x / 32 * 16 * M;
+	int u0 = (int)blockIdx.x % d.blocks * f::rows;
+	int turn = u0 / f::go, turns = (d.t + f::go - 1) / f::go;
+	struct plk_at at = plk_head_at(d, (int)blockIdx.x / d.blocks);
+	int step = 3 * d.c;
+	float dk[M][SIZE / 8][4], dv[M][SIZE / 8][4];
+	uint32_t held[M][SIZE / 16][4];
+
+	qkv += at.column;
+	dy += at.column;
+	auto fetch = [&](int go) {
+		plm_addr to = stages + (go & 1) * f::stage;
+		int q0 = go * f::go, i = (int)threadIdx.x;
+
+		t::template fetch<f::go, threads>(to, qkv, at.row + q0, step, d.t - q0, d.size);
+		t::template fetch<f::go, threads>(to + f::side, dy, at.row + q0, d.c, d.t - q0,
+						  d.size);
+		if (i < 2 * f::go) {
+			int row = q0 + i % f::go;
+			size_t line =
+				(size_t)plm_again((unsigned)at.n) * (unsigned)d.t + (unsigned)row;
+
+			plm_copy<4>(to + 2 * f::side + 4 * i, own + (i < f::go ? 0 : d.rows) + line,
+				    row < d.t);
+		}
+		plm_commit();
+	};
+
+	t::template fetch<f::rows, threads>(k, qkv + d.c, at.row + u0, step, d.t - u0, d.size);
+	t::template fetch<f::rows, threads>(v, qkv + 2 * d.c, at.row + u0, step, d.t - u0, d.size);
+	fetch(turn);
+	plm_clear(dk);
+	plm_clear(dv);
+	k += first * t::bytes + t::lane_a(lane);
+	v += first * t::bytes + t::lane_a(lane);
+	if constexpr (f::hold) {
+		plm_wait<0>();
+		__syncthreads();
+		plm_hold<SIZE, M>(held, k);
+	}
+	for (; turn < turns; turn++) {
+		plm_addr q = stages + (turn & 1) * f::stage;
+		int ahead = turn * f::go - u0 - first; /* of the first key is the first query */
+		float p[M][N][4], dp[M][N][4];
+
+		plm_wait<0>();
+		__syncthreads();
+		if (turn + 1 < turns)
+			fetch(turn + 1);
+		if (ahead + f::go <= 0 || u0 + first >= d.t)
+			continue;
+		plm_clear(p);
+		if constexpr (f::hold)
+			plm_dots_held<SIZE, M, N>(p, held, q + t::lane_b(lane));
+		else
+			plm_dots<SIZE, M, N>(p, k, q + t::lane_b(lane));
+		if (ahead < 16 * M - 1)
+			plm_mask<true>(p, ahead, lane);
+		probable(p, q + 2 * f::side, d.scale2, lane);
+		plm_combine<SIZE, M, N>(dv, p, q + f::side + t::lane_a(lane));
+		begin(dp, q + 2 * f::side + 4 * f::go, lane);
+		plm_dots<SIZE, M, N>(dp, v, q + f::side + t::lane_b(lane));
+#pragma unroll
+		for (int i = 0; i < 4 * M * N; i++)
+			dp[i / 4 / N][i / 4 % N][i % 4] *= p[i / 4 / N][i / 4 % N][i % 4];
+		plm_combine<SIZE, M, N>(dk, dp, q + t::lane_a(lane));
+	}
+	at = plk_head_at(d, (int)plm_again((unsigned)at.n));
+	plm_scale(dk, d.scale);
+	u0 += first;
+	dqkv += plk_row(at, u0, step) + d.c;
+	plm_put<SIZE, M>(shared + first * t::bytes, dk, dqkv, step, d.t - u0, d.size);
+	plm_put<SIZE, M>(shared + (f::rows + first) * t::bytes, dv, dqkv + d.c, step, d.t - u0,
+			 d.size);
+}
+
+/* ---- launches -------------------------------------------------------------------------------- */
+
+template <int SIZE>
+static void launch(const struct plk *k, const struct pl_attn *d, const bf16 *qkv, const bf16 *y,
+		   const float *save, const bf16 *dy, bf16 *dqkv, float *own)
+{
+	struct plk_heads rows = plk_heads_of(d, by_rows<SIZE>::rows);
+	struct plk_heads columns = plk_heads_of(d, by_columns<SIZE>::rows);
+	unsigned heads = (unsigned)(d->b * d->heads);
+
+	PL_LAUNCH((back_rows<SIZE>), heads * rows.blocks, by_rows<SIZE>::warps * 32,
+		  by_rows<SIZE>::shared, k->stream, rows, qkv, y, save, dy, dqkv, own);
+	PL_LAUNCH((back_columns<SIZE>), heads * columns.blocks, by_columns<SIZE>::warps * 32,
+		  by_columns<SIZE>::shared, k->stream, columns, qkv, dy, dqkv, own);
+}
+
+void plk_attn_mma_back(const struct plk *k, const struct pl_attn *d, const bf16 *qkv, const bf16 *y,
+		       const float *save, const bf16 *dy, bf16 *dqkv, float *own)
+{
+	int size = d->c / d->heads;
+
+	if (size <= 32)
+		launch<32>(k, d, qkv, y, save, dy, dqkv, own);
+	else if (size <= 64)
+		launch<64>(k, d, qkv, y, save, dy, dqkv, own);
+	else if (size <= 96)
+		launch<96>(k, d, qkv, y, save, dy, dqkv, own);
+	else
+		launch<128>(k, d, qkv, y, save, dy, dqkv, own);
+}

@@ -1,0 +1,131 @@
+/*
+ * kernels.h - the kernels of the CUDA backend, one launcher an operation of the table in backend.h.
+ *
+ * A launcher queues work on k->stream and returns; it cannot fail (what a launch does wrong shows
+ * when the stream is waited for). Meaning, shapes and order of arguments are those of the table.
+ * `void *` are activations and their gradients: bfloat16 if k->bf16, else float32; all else is
+ * float32. Every pointer is memory of the device, aligned to its elements; what is aligned to 16
+ * bytes and has rows of a multiple of 16 bytes is read and written 16 bytes a thread. An element is
+ * summed in one order that depends on the shape and k->sms alone: results are bit-equal whenever
+ * they are computed on one device, and there are no atomic additions of floats.
+ */
+#ifndef PL_CUDA_KERNELS_H
+#define PL_CUDA_KERNELS_H
+
+#ifndef PL_EMU
+#include <cuda_runtime.h>
+#endif
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+extern "C" {
+#include "tensor/backend.h"
+}
+
+struct plk {
+	cudaStream_t stream;
+	int sms;		     /* multiprocessors of the device */
+	bool bf16;		     /* activations are bfloat16 */
+	enum pl_precision precision; /* of products on float32 activations: conv, attn */
+	/* 256-byte aligned, at least what the plk_*_scratch() of the operation says; its contents
+	 * are anybody's between two calls on the stream. */
+	void *scratch;
+	size_t scratch_bytes;
+};
+
+/* ---- elements: elements.cu ------------------------------------------------------------------- */
+
+void plk_act(const struct plk *k, enum pl_act act, size_t n, const void *x, void *y);
+void plk_act_back(const struct plk *k, enum pl_act act, size_t n, const void *x, const void *y,
+		  const void *dy, void *dx);
+/* y (N, C) = act(x + bias (C)), pre = x + bias; bias, pre NULL: none. y or pre may be x. */
+void plk_bias_act(const struct plk *k, int n, int c, const float *bias, enum pl_act act,
+		  const void *x, void *pre, void *y);
+void plk_add(const struct plk *k, size_t n, const void *a, const void *b, void *y);
+void plk_dropout(const struct plk *k, size_t n, float p, const struct pl_vary *v, uint64_t salt,
+		 const void *x, void *y);
+void plk_scale(const struct plk *k, size_t n, float f, float *x);
+void plk_zero(const struct plk *k, void *p, size_t bytes);
+/* float32 to bfloat16, and to what activations are */
+void plk_round(const struct plk *k, size_t n, const float *x, void *y);
+void plk_load(const struct plk *k, size_t n, const float *x, void *y);
+
+/* ---- sums over rows: columns.cu -------------------------------------------------------------- */
+
+/* Of all operations on N rows of C here and in norm.cu and loss.cu. */
+size_t plk_rows_scratch(const struct plk *k, int n, int c);
+/* db (C) += the sums over the rows of dy (N, C) */
+void plk_columns(const struct plk *k, int n, int c, const void *dy, float *db);
+
+/* ---- normalisation: layernorm.cu, batchnorm.cu ----------------------------------------------- */
+
+void plk_layernorm(const struct plk *k, int n, int c, const void *x, const float *gamma,
+		   const float *beta, float eps, float *save, void *y);
+/* The same of x = a + b, which goes to `sum` (may be a or b). */
+void plk_add_layernorm(const struct plk *k, int n, int c, const void *a, const void *b, void *sum,
+		       const float *gamma, const float *beta, float eps, float *save, void *y);
+void plk_layernorm_back(const struct plk *k, int n, int c, const void *x, const float *gamma,
+			const float *save, const void *dy, void *dx, float *dgamma, float *dbeta);
+/* The same, and `more` is added to what goes to dx; dx may be dy. */
+void plk_layernorm_back_add(const struct plk *k, int n, int c, const void *x, const float *gamma,
+			    const float *save, const void *dy, const void *more, void *dx,
+			    float *dgamma, float *dbeta);
+size_t plk_batchnorm_scratch(const struct plk *k, int n, int c, int s);
+void plk_batchnorm(const struct plk *k, int n, int c, int s, const void *x, const float *gamma,
+		   const float *beta, float eps, float momentum, bool eval, float *running,
+		   float *save, void *y);
+void plk_batchnorm_back(const struct plk *k, int n, int c, int s, const void *x, const float *gamma,
+			const float *save, const void *dy, void *dx, float *dgamma, float *dbeta);
+
+/* ---- images: pool.cu, conv*.cu --------------------------------------------------------------- */
+
+void plk_pool(const struct plk *k, const struct pl_pool2d *d, const void *x, void *y, int32_t *at);
+void plk_pool_back(const struct plk *k, const struct pl_pool2d *d, const int32_t *at,
+		   const void *dy, void *dx);
+size_t plk_conv_scratch(const struct plk *k, const struct pl_conv *d);
+void plk_conv(const struct plk *k, const struct pl_conv *d, const void *x, const float *w,
+	      const float *bias, enum pl_act act, void *y);
+void plk_conv_back(const struct plk *k, const struct pl_conv *d, const void *x, const float *w,
+		   enum pl_act act, const void *y, void *dy, void *dx, float *dw, float *db);
+
+/* ---- sequences: embed.cu, attn*.cu ----------------------------------------------------------- */
+
+void plk_embed(const struct plk *k, int n, int c, const int32_t *id, const float *table,
+	       const float *position, int t, void *y);
+size_t plk_embed_scratch(const struct plk *k, int n, int c); /* of the way back */
+void plk_embed_back(const struct plk *k, int n, int c, const int32_t *id, int t, const void *dy,
+		    float *dtable, float *dposition);
+/* floats of `save`; bytes of scratch of the two below */
+size_t plk_attn_save(const struct plk *k, const struct pl_attn *d);
+size_t plk_attn_scratch(const struct plk *k, const struct pl_attn *d);
+void plk_attn(const struct plk *k, const struct pl_attn *d, const void *qkv, void *y, float *save);
+void plk_attn_back(const struct plk *k, const struct pl_attn *d, const void *qkv, const void *y,
+		   const float *save, const void *dy, void *dqkv);
+
+/* ---- losses: loss.cu; scratch: plk_rows_scratch() -------------------------------------------- */
+
+void plk_softmax_xent(const struct plk *k, int n, int c, const void *x, const int32_t *y,
+		      float scale, void *dx, struct pl_loss_sum *sum);
+void plk_squared(const struct plk *k, int n, int c, const void *x, const float *y, float scale,
+		 void *dx, struct pl_loss_sum *sum);
+void plk_hinge(const struct plk *k, int n, int c, const void *x, const int32_t *y, float scale,
+	       void *dx, struct pl_loss_sum *sum);
+
+/* ---- optimisers: optim.cu -------------------------------------------------------------------- */
+
+/* v: lr and t. half (n, bfloat16) gets a rounded copy of w; NULL: none. */
+void plk_sgd(const struct plk *k, size_t n, const struct pl_vary *vary, float momentum, float decay,
+	     bool nesterov, const float *g, float *v, float *w, void *half);
+void plk_adam(const struct plk *k, size_t n, const struct pl_vary *vary, float b1, float b2,
+	      float eps, float decay, bool decoupled, const float *g, float *m, float *v, float *w,
+	      void *half);
+/* of the two below; *sum = the sum of squares of x */
+size_t plk_sum_scratch(const struct plk *k);
+void plk_sum_squares(const struct plk *k, size_t n, const float *x, double *sum);
+/* x times limit / (norm + 1e-6) where that is below 1 */
+void plk_clip(const struct plk *k, size_t n, double limit, float *x);
+
+#endif

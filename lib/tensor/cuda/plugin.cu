@@ -1,0 +1,7 @@
+/* plugin.cu - what run(1) looks for in paceline-cuda.so (plugin.h). */
+#include "tensor/cuda/context.h"
+
+#include "config.h"
+
+extern "C" __attribute__((visibility("default"))) const struct pl_plugin pl_plugin_cuda;
+extern "C" const struct pl_plugin pl_plugin_cuda = { PL_VERSION, &pl_backend_cuda_table };

@@ -1,0 +1,28 @@
+/*
+ * plugin.h - backends that are shared objects: what needs a toolkit of its own to build and a
+ * driver to run is not part of the programs, but opened by them when a job asks for it.
+ *
+ * A plugin lies beside the program (bin/paceline-cuda.so in a checkout) and exports one symbol. It
+ * has its own copy of what it needs of the library.
+ */
+#ifndef PL_PLUGIN_H
+#define PL_PLUGIN_H
+
+#include "tensor/backend.h"
+
+struct pl_plugin {
+	const char *version; /* PL_VERSION of its build: tables of another are not ours */
+	const struct pl_backend *backend;
+};
+extern const struct pl_backend pl_backend_cuda_table; /* in the plugin */
+#define PL_PLUGIN_CUDA	 "paceline-cuda.so"
+#define PL_PLUGIN_SYMBOL "pl_plugin_cuda"
+#define PL_PLUGIN_ENV	 "PL_CUDA_PLUGIN" /* another file in its place */
+
+/*
+ * The backend of CUDA. It stays for the rest of the process. PL_EABSENT: not built, of another
+ * version, or it lacks a library. Whether there is a device is for its open() to say.
+ */
+int pl_backend_cuda(const struct pl_backend **be, struct pl_err *err) PL_MUST;
+
+#endif

@@ -1,0 +1,91 @@
+# shellcheck shell=sh
+# run --device: training on a GPU's backend (with an emulated device behind it), and what is said where
+# there is no GPU, or not what one needs; statuses from the table.
+. "$SRC/tests/cli/tap.sh"
+. "$SRC/tests/cli/job.sh"
+
+run=$BIN/run
+cd "$TMP" || exit 1
+unset PL_CUDA_PLUGIN EMU_DEVICE
+tiny_job 20
+
+# ---- plugins that are none ----
+mkdir alone
+cp "$run" alone/
+status 6 "no plugin beside the program" alone/run --device=cuda tiny.job
+says 'the CUDA backend is not here' "it says what is missing"
+says 'built by make where nvcc is' "and how to get it"
+echo nothing >text.so
+status 6 "a file that is no shared object" env PL_CUDA_PLUGIN="$TMP/text.so" "$run" --device=cuda tiny.job
+says 'cannot be loaded' "it says why"
+fake() {
+	echo "$1" >fake.c
+	"$CC" -shared -fPIC -o fake.so fake.c
+}
+fake 'int other;'
+status 6 "a shared object that is no plugin" env PL_CUDA_PLUGIN="$TMP/fake.so" "$run" --device=cuda tiny.job
+says 'no symbol pl_plugin_cuda' "it says so"
+fake 'const struct { const char *version; const void *backend; } pl_plugin_cuda = { "0.0.1", 0 };'
+status 6 "a plugin of another version" env PL_CUDA_PLUGIN="$TMP/fake.so" "$run" --device=cuda:1 tiny.job
+says 'is of version 0.0.1, this program of' "it names both"
+
+# ---- jobs ----
+status 3 "an unknown device" "$run" --device=tpu tiny.job
+says 'there are cpu, cuda and cuda:N' "it names those there are"
+status 3 "a device without a number" "$run" --set device=cuda:x tiny.job
+status 3 "tf32 without a GPU" "$run" --set precision=tf32 tiny.job
+says 'precision tf32 is that of GPUs' "it says what to write"
+status 0 "the CPU by name" "$run" --device=cpu --log cpu.csv tiny.job
+
+# ---- the real one, where it was built and no GPU is here ----
+if [ ! -f "$BIN/paceline-cuda.so" ]; then
+	skip "the backend without a GPU" "not built: no nvcc, or a build for tests"
+elif [ -e /dev/nvidia0 ]; then
+	skip "the backend without a GPU" "there is one: make test-gpu"
+else
+	status 6 "the backend without a GPU" "$run" --device=cuda tiny.job
+	says 'no NVIDIA driver is installed\|no CUDA device is here\|is for CUDA' "it says what is missing"
+fi
+
+# ---- an emulated device ----
+PL_CUDA_PLUGIN=$BUILD/emu-cuda.so
+export PL_CUDA_PLUGIN
+if [ ! -f "$PL_CUDA_PLUGIN" ]; then
+	skip "an emulated device" "not built: no C++ compiler, or one that cannot have it"
+	done_testing
+	exit
+fi
+# refused DEVICE STATUS NAME TEXT
+refused() {
+	status "$2" "$3" env EMU_DEVICE="$1" "$run" --device=cuda tiny.job
+	says "$4" "it says so"
+}
+refused driver=0 6 "no driver" 'no NVIDIA driver is installed'
+refused driver=12020 6 "an old driver" 'is for CUDA 12.2, this backend was built with 13.0'
+refused count=0 6 "no device" 'no CUDA device is here'
+refused major=7 6 "an old device" 'compute capability 7.0; the backend needs 8.0'
+refused memory=20000000 5 "no memory at all" 'no memory for products'
+refused memory=33557000 5 "too little memory" 'no memory of the device for .*: [0-9]* bytes; [0-9]* of its 33557000 are free'
+refused broken=1 4 "a device that fails" 'unspecified launch failure'
+status 6 "a device that is not there" "$run" --device=cuda:4 tiny.job
+says 'there is no device cuda:4' "it says how many there are"
+
+# near A B SHARE: the losses of two logs
+near() {
+	losses "$1" >a
+	losses "$2" >b
+	paste a b | awk -v share="$3" '
+		{ d = $1 - $2; if (d < 0) d = -d; if (d > share * $1) bad = 1; n++ }
+		END { exit bad || n != 20 }'
+}
+status 0 "training" "$run" --device=cuda --log gpu.csv --export a.st tiny.job
+check "losses are those of the CPU" near cpu.csv gpu.csv 0.0001
+status 0 "again" "$run" --device=cuda:0 --export b.st tiny.job
+check "the same to the bit" cmp a.st b.st
+status 0 "in bfloat16" "$run" --set 'device cuda' --set 'precision bf16' --log half.csv tiny.job
+check "losses are near" near cpu.csv half.csv 0.05
+check "but not the same" sh -c '! cmp -s gpu.csv half.csv'
+status 0 "in tf32" "$run" --device=cuda --set precision=tf32 --log tf32.csv tiny.job
+status 0 "in microbatches" "$run" --device=cuda --set accumulate=4 --log four.csv tiny.job
+check "they sum up to the same" near cpu.csv four.csv 0.001
+done_testing

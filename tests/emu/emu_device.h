@@ -1,0 +1,37 @@
+/* emu_device.h - what tests in C see and change of the emulated device. */
+#ifndef PL_EMU_DEVICE_H
+#define PL_EMU_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The device that there is; tests change it before they open a context. */
+struct emu_device {
+	int count, major, minor, driver; /* driver: 0, none installed */
+	size_t memory;			 /* bytes */
+	size_t used;			 /* of them */
+	uint64_t mallocs, launches;	 /* so far; launches of graphs */
+	bool broken;	 /* what runs next fails, and so does everything behind it */
+	bool later;	 /* so from the first recorded pass on */
+	bool no_capture; /* recording fails */
+};
+extern struct emu_device emu_device;
+/* Blocks of memory that were not given back, or were written beyond their ends. */
+size_t emu_leaks(void);
+size_t emu_overruns(void);
+/* Order of blocks and threads, see cuda_emu.h. */
+void emu_order(uint64_t seed);
+/* No epilogue is offered for products, as for some shapes; products that had one, so far. */
+extern bool emu_no_epilogues;
+extern uint64_t emu_epilogues;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

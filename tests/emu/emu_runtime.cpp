@@ -1,0 +1,456 @@
+/*
+ * emu_runtime.cpp - streams, events, graphs and memory of the emulated device (emu_runtime.h).
+ *
+ * A stream is a queue of things to do. Waiting for one runs it from its front; a thing that waits
+ * for an event first runs the stream that the event was recorded in, as far as that. Nothing else
+ * moves: so whatever is not held together by events happens as late as it can.
+ */
+#include "emu_runtime.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <vector>
+
+struct emu_device emu_device = { 1, 9, 0, 13000, (size_t)4 << 30, 0, 0, 0, false, false, false };
+
+/* EMU_DEVICE=major=7,memory=1000000: another one, for programs that are run with it. */
+static struct configure {
+	configure()
+	{
+		const struct {
+			const char *name;
+			int *i;
+			size_t *size;
+			bool *b;
+		} key[] = { { "count=", &emu_device.count, NULL, NULL },
+			    { "major=", &emu_device.major, NULL, NULL },
+			    { "driver=", &emu_device.driver, NULL, NULL },
+			    { "memory=", NULL, &emu_device.memory, NULL },
+			    { "broken=", NULL, NULL, &emu_device.later } };
+		const char *said = getenv("EMU_DEVICE");
+
+		for (auto &k : key) {
+			const char *at = said ? strstr(said, k.name) : NULL;
+			long v = at ? atol(at + strlen(k.name)) : 0;
+
+			if (at && k.i)
+				*k.i = (int)v;
+			if (at && k.size)
+				*k.size = (size_t)v;
+			if (at && k.b)
+				*k.b = v != 0;
+		}
+	}
+} configured;
+
+struct emu_graph {
+	std::vector<std::function<void()>> todo;
+};
+struct emu_stream {
+	struct todo {
+		std::function<void()> run;
+		struct emu_event *event; /* to wait for, or recorded here */
+		uint64_t number;
+		bool wait;
+	};
+	std::deque<todo> queue;
+	struct emu_graph *recorded; /* NULL: it is not being captured */
+};
+struct emu_event {
+	struct emu_stream *stream; /* where it was recorded last */
+	uint64_t recorded, over;
+};
+
+void emu_order(uint64_t seed)
+{
+	emu_seed(seed);
+}
+
+static cudaError_t last, broken; /* of the last call; for good */
+
+static cudaError_t tell(cudaError_t e)
+{
+	if (e != cudaSuccess)
+		last = e;
+	return e;
+}
+
+/* ---- the device --------------------------------------------------------------------------------
+ */
+
+cudaError_t cudaDriverGetVersion(int *v)
+{
+	*v = emu_device.driver;
+	return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int *v)
+{
+	*v = 13000;
+	return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceCount(int *n)
+{
+	*n = emu_device.count;
+	broken = cudaSuccess; /* a test begins anew */
+	last = cudaSuccess;
+	return emu_device.driver < 13000 ? cudaErrorInsufficientDriver
+	       : emu_device.count	 ? cudaSuccess
+					 : cudaErrorNoDevice;
+}
+
+cudaError_t cudaSetDevice(int device)
+{
+	return tell(device >= 0 && device < emu_device.count ? cudaSuccess : cudaErrorInvalidValue);
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
+{
+	(void)device;
+	memset(p, 0, sizeof(*p));
+	snprintf(p->name, sizeof(p->name), "an emulated device");
+	p->major = emu_device.major;
+	p->minor = emu_device.minor;
+	p->multiProcessorCount = 3;
+	return cudaSuccess;
+}
+
+const char *cudaGetErrorString(cudaError_t e)
+{
+	return e == cudaErrorMemoryAllocation ? "out of memory"
+	       : e == cudaErrorLaunchFailure  ? "unspecified launch failure"
+					      : "an error";
+}
+
+const char *cudaGetErrorName(cudaError_t e)
+{
+	return e == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation"
+	       : e == cudaErrorLaunchFailure  ? "cudaErrorLaunchFailure"
+					      : "cudaError";
+}
+
+cudaError_t cudaGetLastError(void)
+{
+	cudaError_t e = last;
+
+	last = cudaSuccess;
+	return e;
+}
+
+cudaError_t cudaPeekAtLastError(void)
+{
+	return last;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------
+ */
+
+#define RED ((size_t)256)
+
+static std::map<char *, size_t> blocks, pinned;
+static size_t overruns;
+
+static std::vector<struct emu_stream *> streams;
+static void drain(struct emu_stream *s);
+
+static void everything()
+{
+	for (struct emu_stream *s : streams)
+		drain(s);
+}
+
+cudaError_t cudaMalloc(void **p, size_t bytes)
+{
+	char *base;
+
+	emu_device.mallocs++;
+	*p = NULL;
+	if (bytes > emu_device.memory - emu_device.used)
+		return tell(cudaErrorMemoryAllocation);
+	base = (char *)aligned_alloc(RED, (bytes + 3 * RED - 1) / RED * RED);
+	if (!base)
+		return tell(cudaErrorMemoryAllocation);
+	memset(base, 0xff, bytes + 2 * RED);
+	emu_device.used += bytes;
+	blocks[base + RED] = bytes;
+	*p = base + RED;
+	return cudaSuccess;
+}
+
+static bool red(const char *p)
+{
+	for (size_t i = 0; i < RED; i++)
+		if ((unsigned char)p[i] != 0xff)
+			return false;
+	return true;
+}
+
+cudaError_t cudaFree(void *p)
+{
+	auto at = blocks.find((char *)p);
+
+	everything();
+	if (!p)
+		return cudaSuccess;
+	if (at == blocks.end())
+		return tell(cudaErrorInvalidValue);
+	overruns += !red(at->first - RED) || !red(at->first + at->second);
+	emu_device.used -= at->second;
+	free(at->first - RED);
+	blocks.erase(at);
+	return cudaSuccess;
+}
+
+size_t emu_leaks(void)
+{
+	return blocks.size() + pinned.size() + streams.size();
+}
+
+size_t emu_overruns(void)
+{
+	for (auto &b : blocks)
+		overruns += !red(b.first - RED) || !red(b.first + b.second);
+	return overruns;
+}
+
+cudaError_t cudaMallocHost(void **p, size_t bytes)
+{
+	*p = malloc(bytes);
+	pinned[(char *)*p] = bytes;
+	return cudaSuccess;
+}
+
+cudaError_t cudaFreeHost(void *p)
+{
+	everything();
+	pinned.erase((char *)p);
+	free(p);
+	return cudaSuccess;
+}
+
+cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags)
+{
+	(void)flags;
+	pinned[(char *)p] = bytes;
+	return cudaSuccess;
+}
+
+cudaError_t cudaHostUnregister(void *p)
+{
+	return tell(pinned.erase((char *)p) ? cudaSuccess : cudaErrorInvalidValue);
+}
+
+cudaError_t cudaMemGetInfo(size_t *room, size_t *total)
+{
+	*room = emu_device.memory - emu_device.used;
+	*total = emu_device.memory;
+	return cudaSuccess;
+}
+
+/* Does it lie in one of these? */
+static bool within(const std::map<char *, size_t> &m, const void *p, size_t bytes)
+{
+	auto at = m.upper_bound((char *)(uintptr_t)p);
+
+	if (at == m.begin())
+		return false;
+	--at;
+	return (char *)p + bytes <= at->first + at->second;
+}
+
+/* ---- streams -----------------------------------------------------------------------------------
+ */
+
+void emu_do(cudaStream_t s, std::function<void()> f)
+{
+	if (!s)
+		f();
+	else if (s->recorded)
+		s->recorded->todo.push_back(f);
+	else
+		s->queue.push_back({ f, NULL, 0, false });
+}
+
+static void drain_to(struct emu_stream *s, const struct emu_event *e, uint64_t number)
+{
+	while (!s->queue.empty() && !(e && e->over >= number)) {
+		struct emu_stream::todo t = s->queue.front();
+
+		s->queue.pop_front();
+		if (t.wait && t.event->over < t.number)
+			drain_to(t.event->stream, t.event, t.number);
+		if (t.event && !t.wait)
+			t.event->over = t.number;
+		if (emu_device.broken)
+			broken = cudaErrorLaunchFailure;
+		if (t.run && broken == cudaSuccess)
+			t.run();
+	}
+}
+
+static void drain(struct emu_stream *s)
+{
+	drain_to(s, NULL, 0);
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags)
+{
+	(void)flags;
+	*s = new emu_stream();
+	streams.push_back(*s);
+	return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t s)
+{
+	drain(s);
+	for (size_t i = 0; i < streams.size(); i++)
+		if (streams[i] == s) {
+			streams.erase(streams.begin() + (ptrdiff_t)i);
+			break;
+		}
+	delete s;
+	return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t s)
+{
+	if (s->recorded)
+		return tell(cudaErrorStreamCaptureInvalidated);
+	drain(s);
+	return tell(broken);
+}
+
+/* One step forward each time that somebody asks. */
+cudaError_t cudaStreamQuery(cudaStream_t s)
+{
+	if (!s->queue.empty()) {
+		struct emu_event mark = { s, 1, 0 };
+
+		s->queue.insert(s->queue.begin() + 1, { NULL, &mark, 1, false });
+		drain_to(s, &mark, 1);
+	}
+	if (broken != cudaSuccess)
+		return tell(broken);
+	return s->queue.empty() ? cudaSuccess : tell(cudaErrorNotReady);
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags)
+{
+	(void)flags;
+	*e = new emu_event();
+	return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t e)
+{
+	everything();
+	delete e;
+	return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
+{
+	if (s->recorded)
+		return tell(cudaErrorStreamCaptureInvalidated);
+	e->stream = s;
+	s->queue.push_back({ NULL, e, ++e->recorded, false });
+	return cudaSuccess;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags)
+{
+	(void)flags;
+	if (s->recorded)
+		return tell(cudaErrorStreamCaptureInvalidated);
+	s->queue.push_back({ NULL, e, e->recorded, true });
+	return cudaSuccess;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t e)
+{
+	if (e->stream)
+		drain_to(e->stream, e, e->recorded);
+	return tell(broken);
+}
+
+/* From memory that is not pinned the host's copy is made at once, as by a driver. */
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind,
+			    cudaStream_t s)
+{
+	bool from_host = !within(blocks, src, bytes), to_host = !within(blocks, dst, bytes);
+
+	if (!bytes)
+		return cudaSuccess;
+	if ((from_host && (kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice)) ||
+	    (to_host && (kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice)))
+		return tell(cudaErrorInvalidValue);
+	if (from_host && !within(pinned, src, bytes)) {
+		std::vector<char> held((const char *)src, (const char *)src + bytes);
+
+		emu_do(s, [=]() { memcpy(dst, held.data(), bytes); });
+	} else {
+		emu_do(s, [=]() { memcpy(dst, src, bytes); });
+	}
+	return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t s)
+{
+	emu_do(s, [=]() { memset(p, value, bytes); });
+	return cudaSuccess;
+}
+
+/* ---- graphs ------------------------------------------------------------------------------------
+ */
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mode)
+{
+	(void)mode;
+	s->recorded = new emu_graph();
+	return cudaSuccess;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *g)
+{
+	*g = s->recorded;
+	s->recorded = NULL;
+	if (!emu_device.no_capture)
+		return cudaSuccess;
+	delete *g;
+	*g = NULL;
+	return tell(cudaErrorStreamCaptureInvalidated);
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *x, cudaGraph_t g, unsigned long long flags)
+{
+	(void)flags;
+	*x = new emu_graph(*g);
+	return cudaSuccess;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s)
+{
+	emu_device.launches++;
+	emu_device.broken |= emu_device.later;
+	for (auto &f : x->todo)
+		s->queue.push_back({ f, NULL, 0, false });
+	return cudaSuccess;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t g)
+{
+	delete g;
+	return cudaSuccess;
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t x)
+{
+	delete x;
+	return cudaSuccess;
+}

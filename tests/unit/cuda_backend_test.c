@@ -1,0 +1,427 @@
+/*
+ * The CUDA backend behind its table: the battery of all backends, with activations in float32 and
+ * in bfloat16; networks that are trained beside the CPU; passes that are recorded and launched
+ * again; two queues; what can fail.
+ *
+ * It is built twice: with the emulated device, whose blocks and threads run in another order each
+ * time, and (PL_GPU) with what nvcc made for a real one: make test-gpu.
+ *
+ * runner: long
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "tensor/plugin.h"
+
+#include "net_fixture.h"
+#include "tensor_battery.h"
+
+#ifdef PL_GPU
+#include <cuda_runtime_api.h>
+#define ROUNDS 40
+#else
+#include "emu_device.h"
+#define ROUNDS 4
+#endif
+
+static const struct pl_backend *const be = &pl_backend_cuda_table;
+
+/* Memory of both. */
+static void *both_alloc(size_t size)
+{
+#ifdef PL_GPU
+	void *p = NULL;
+
+	return cudaMallocManaged(&p, size, cudaMemAttachGlobal) == cudaSuccess ? p : NULL;
+#else
+	return malloc(size);
+#endif
+}
+
+static void both_free(void *p)
+{
+#ifdef PL_GPU
+	cudaFree(p);
+#else
+	free(p);
+#endif
+}
+
+static void shuffle(void)
+{
+#ifndef PL_GPU
+	emu_order(pl_rng_next(&seed));
+#endif
+}
+
+static void run_cases(enum pl_store store)
+{
+	struct pl_backend_opts o = { .store = store }, full = { 0 };
+	const char *word = store == PL_STORE_BF16 ? "bfloat16" : "float32";
+	struct pl_err err = { 0 };
+
+	seed = 20;
+	if (!ok(be->open(&o, &battery.one, &err) == 0 && be->open(&o, &battery.many, &err) == 0 &&
+			plain->open(&full, &slow, &err) == 0,
+		"opened for %s: %s", word, err.msg))
+		return;
+	battery.table = be;
+	battery.again = "twice the same bits";
+	battery.half = store == PL_STORE_BF16;
+	battery.rounds = ROUNDS;
+	battery.half_rounds = ROUNDS / 2;
+	battery.alloc = both_alloc;
+	battery.free = both_free;
+	run_battery(word, NULL);
+	ok(be->sync(battery.one, &err) == 0 && be->sync(battery.many, &err) == 0,
+	   "nothing failed: %s", err.msg);
+	be->close(battery.one);
+	be->close(battery.many);
+	plain->close(slow);
+}
+
+/* Two operations as one are those two, up to how often a number is rounded. */
+static void test_fused(enum pl_store store)
+{
+	enum { N = 37, C = 96 };
+	struct pl_backend_opts o = { .store = store };
+	size_t bytes_ = (size_t)N * C * (store == PL_STORE_BF16 ? 2 : 4);
+	float *host = malloc((size_t)N * C * 4), *a, *b, *x[2], *y[2], *save, *g, *d[2];
+	float *got[2] = { malloc((size_t)N * C * 4), malloc((size_t)N * C * 4) };
+	struct pl_err err = { 0 };
+	void *dev;
+
+	if (!ok(be->open(&o, &dev, &err) == 0, "opened: %s", err.msg))
+		return;
+	a = be->alloc(dev, bytes_), b = be->alloc(dev, bytes_), save = be->alloc(dev, 2 * N * 4);
+	g = be->alloc(dev, N * C * 4);
+	for (int i = 0; i < 2; i++) {
+		x[i] = be->alloc(dev, bytes_), y[i] = be->alloc(dev, bytes_);
+		d[i] = be->alloc(dev, 2 * C * 4);
+	}
+	for (int i = 0; i < 2; i++) {
+		for (int j = 0; j < N * C; j++)
+			host[j] = number();
+		be->put(dev, g, host, (size_t)N * C * 4);
+		be->load(dev, (size_t)N * C, g, i ? b : a);
+	}
+	be->add(dev, (size_t)N * C, a, b, x[0]);
+	be->layernorm(dev, N, C, x[0], g, g + C, 1e-3f, save, y[0]);
+	be->add_layernorm(dev, N, C, a, b, x[1], g, g + C, 1e-3f, save, y[1]);
+	be->get(dev, got[0], y[0], bytes_);
+	be->get(dev, got[1], y[1], bytes_);
+	ok(!memcmp(got[0], got[1], bytes_), "the sum and its normalisation, as one, to the bit");
+	be->layernorm_back(dev, N, C, x[0], g, save, a, y[0], d[0], d[0] + C);
+	be->add(dev, (size_t)N * C, b, y[0], y[0]);
+	be->layernorm_back_add(dev, N, C, x[0], g, save, a, b, a, d[1], d[1] + C);
+	be->get(dev, got[0], y[0], bytes_);
+	be->get(dev, got[1], a, bytes_);
+	worst = 0;
+	for (int j = 0; j < N * C; j++) {
+		uint16_t *half[2] = { (uint16_t *)(void *)got[0], (uint16_t *)(void *)got[1] };
+		uint32_t bits[2] = { (uint32_t)half[0][j] << 16, (uint32_t)half[1][j] << 16 };
+		float v[2] = { got[0][j], got[1][j] };
+
+		if (store == PL_STORE_BF16)
+			memcpy(v, bits, sizeof(v));
+		worst = worse(worst, fabs((double)v[0] - (double)v[1]) / (1 + fabs((double)v[0])));
+	}
+	ok(worst <= (store == PL_STORE_BF16 ? 0x1p-7 : 1e-6),
+	   "and back, with the other way's (%.1e)", worst);
+	be->get(dev, got[0], d[0], 2 * C * 4);
+	be->get(dev, got[1], d[1], 2 * C * 4);
+	ok(!memcmp(got[0], got[1], 2 * C * 4), "gradients of parameters to the bit");
+	for (float **p = (float *[]){ a, b, x[0], x[1], y[0], y[1], save, g, d[0], d[1], NULL }; *p;
+	     p++)
+		be->free(dev, *p);
+	be->close(dev);
+	free(host);
+	free(got[0]);
+	free(got[1]);
+}
+
+/* ---- networks ----------------------------------------------------------------------------------
+ */
+
+#define STEPS 12
+struct trained {
+	double loss[STEPS];
+	float *params;
+	size_t n;
+};
+
+/* A few steps; graphs: recorded. accumulate: two microbatches a step. */
+static bool train(const char *text, const struct pl_backend *b, enum pl_store store, bool graphs,
+		  int accumulate, int steps, struct trained *t)
+{
+	static struct fix_model m;
+	struct pl_optim_opts oo = { 0 };
+	struct pl_net_opts o = { 0 };
+	struct pl_net *net = NULL;
+	struct pl_optim *opt = NULL;
+	struct fix_batch batch[2] = { 0 };
+	struct pl_err err = { 0 };
+	struct pl_loss_sum sum[2];
+	bool good;
+	void *ctx;
+
+	oo.kind = PL_OPTIM_ADAMW, oo.lr = 0.01, oo.b1 = 0.9, oo.b2 = 0.99, oo.eps = 1e-8;
+	oo.decay = 0.01, oo.clip = 1, oo.warmup = 3;
+	o.backend = b, o.store = store, o.batch = 4, o.seed = 3, o.graphs = graphs,
+	o.in_place = true;
+	fix_parse(&m, text);
+	good = pl_net_new(m.layer, m.n, &o, &net, &err) == 0 &&
+	       pl_optim_new(net, &oo, &opt, &err) == 0;
+	for (int i = 0; i < accumulate && good; i++)
+		fix_batch(&batch[i], net, 4, 5 + (uint64_t)i);
+	if (good)
+		pl_net_scale(net, 1.0f / (float)accumulate);
+	for (int step = 0; step < steps && good; step++) {
+		shuffle();
+		for (int i = 0; i < accumulate && good; i++)
+			good = pl_net_forward(net, &batch[i].io, (uint64_t)(2 * step + i), false,
+					      NULL, NULL, &err) == 0 &&
+			       pl_net_backward(net, i > 0, &err) == 0;
+		pl_optim_step(opt, step, 0, SIZE_MAX, (double)NAN);
+		good = good && pl_net_losses(net, (uint32_t)accumulate, sum, &err) == 0;
+		t->loss[step] = 0;
+		for (int i = 0; i < accumulate; i++)
+			t->loss[step] += sum[i].loss / accumulate;
+	}
+	if (good) {
+		const float *p = pl_net_params(net, &t->n);
+
+		t->params = malloc(t->n * sizeof(float));
+		pl_net_backend(net, &ctx)->get(ctx, t->params, p, t->n * sizeof(float));
+	}
+	for (int i = 0; i < accumulate && net; i++)
+		fix_batch_free(&batch[i]);
+	pl_optim_free(opt);
+	pl_net_free(net);
+	return ok(good, "trained: %s", err.msg);
+}
+
+static const char gpt[] =
+	"input 16 / embedding 40 32 std=0.02 name=wte / position std=0.02 name=wpe / dropout 0.1 / "
+	"residual / layernorm / attention 2 / dropout 0.1 / end / residual / layernorm / dense 64 "
+	"/ "
+	"gelu / dense 32 / end / layernorm / dense 40 bias=0 tie=wte / loss softmax-cross-entropy";
+
+static double far_apart(const struct trained *a, const struct trained *b, int steps)
+{
+	double far = 0;
+
+	for (int i = 0; i < steps; i++)
+		far = worse(far, fabs(a->loss[i] - b->loss[i]) / fabs(a->loss[i]));
+	return far;
+}
+
+static bool equal(const struct trained *a, const struct trained *b)
+{
+	return a->n && a->n == b->n && !memcmp(a->params, b->params, a->n * sizeof(float));
+}
+
+static void test_training(const char *text, const char *what)
+{
+	struct trained cpu = { 0 }, full = cpu, again = cpu, small = cpu, eager = cpu;
+	double far;
+
+	if (!train(text, &pl_backend_cpu, PL_STORE_FP32, false, 2, STEPS, &cpu) ||
+	    !train(text, be, PL_STORE_FP32, true, 2, STEPS, &full) ||
+	    !train(text, be, PL_STORE_FP32, true, 2, STEPS, &again) ||
+	    !train(text, be, PL_STORE_BF16, true, 2, STEPS, &small) ||
+	    !train(text, be, PL_STORE_BF16, false, 2, STEPS, &eager))
+		return;
+	far = far_apart(&cpu, &full, STEPS);
+	ok(far < 1e-3, "%s: losses in float32 are the CPU's (%.1e)", what, far);
+	ok(equal(&full, &again), "%s: again, to the bit", what);
+	far = far_apart(&cpu, &small, STEPS);
+	ok(far < 0.05 && far > 0, "%s: losses in bfloat16 are near (%.1e)", what, far);
+	ok(equal(&small, &eager), "%s: recorded as not recorded, to the bit", what);
+	ok(cpu.loss[STEPS - 1] < cpu.loss[0] && small.loss[STEPS - 1] < small.loss[0],
+	   "%s: they fall, from %.3f to %.3f and %.3f", what, cpu.loss[0], cpu.loss[STEPS - 1],
+	   small.loss[STEPS - 1]);
+	free(cpu.params);
+	free(full.params);
+	free(again.params);
+	free(small.params);
+	free(eager.params);
+}
+
+/* ---- queues ------------------------------------------------------------------------------------
+ */
+
+/* What is copied beside is there after join, and not before fork: in the middle of a recorded pass,
+ * too. Three passes: as it comes, recorded, launched. */
+static void test_queues(void)
+{
+	struct pl_backend_opts o = { 0 };
+	enum { N = 1000 };
+	float *host = malloc(N * 4), *got = malloc(N * 4), *back = malloc(N * 4), *a, *b, *y;
+	void *dev;
+	struct pl_err err = { 0 };
+	bool right = true;
+	int rc;
+
+	if (!ok(be->open(&o, &dev, &err) == 0, "opened: %s", err.msg))
+		return;
+	a = (float *)be->alloc(dev, N * 4), b = (float *)be->alloc(dev, N * 4);
+	y = (float *)be->alloc(dev, N * 4);
+	be->pin(dev, back, N * 4, true);
+	for (int pass = 0; pass < 5; pass++) {
+		for (int i = 0; i < N; i++)
+			host[i] = (float)(i + pass);
+		be->put(dev, a, host, N * 4);
+		be->graph(dev, 99);
+		be->scale(dev, N, 2, a);
+		be->fork(dev);
+		be->beside(dev, back, a, N * 4); /* 2 (i + pass) */
+		be->beside(dev, b, back, N * 4);
+		be->scale(dev, N, 1, y);
+		be->join(dev);
+		be->add(dev, N, a, b, y);
+		be->graph(dev, 0);
+		be->get(dev, got, y, N * 4);
+		for (int i = 0; i < N; i++)
+			right = right && got[i] == 4 * (float)(i + pass);
+	}
+	ok(right, "two queues, held together by fork and join, recorded and not");
+	be->fork(dev);
+	be->beside(dev, b, back, N * 4);
+	while ((rc = be->idle(dev, &err)) == 0)
+		;
+	is_i64(rc, 1, "the second queue becomes empty");
+	ok(be->side(dev) != NULL, "it has a handle");
+	be->pin(dev, back, N * 4, false);
+	be->free(dev, a);
+	be->free(dev, b);
+	be->free(dev, y);
+	ok(be->sync(dev, &err) == 0, "nothing failed: %s", err.msg);
+	/* another sequence under the same number is a mistake, and is told */
+	a = (float *)be->alloc(dev, N * 4);
+	for (int pass = 0; pass < 3; pass++) {
+		be->graph(dev, 7);
+		be->scale(dev, N, 2, a);
+		if (pass == 2)
+			be->scale(dev, N, 2, a);
+		be->graph(dev, 0);
+	}
+	ok(be->sync(dev, &err) == PL_EIO && strstr(err.msg, "recorded"), "%s", err.msg);
+	be->free(dev, a);
+	be->close(dev);
+	free(host);
+	free(got);
+	free(back);
+}
+
+/* ---- what can fail -----------------------------------------------------------------------------
+ */
+
+#ifndef PL_GPU
+static void refused(int device, int code, const char *word)
+{
+	struct pl_backend_opts o = { .device = device };
+	struct pl_err err = { 0 };
+	void *ctx;
+
+	ok(be->open(&o, &ctx, &err) == code && strstr(err.msg, word), "%s", err.msg);
+}
+
+static void test_failures(void)
+{
+	const struct emu_device good = emu_device;
+	static struct fix_model m;
+	struct pl_net_opts o = { 0 };
+	struct pl_err err = { 0 };
+	struct pl_net *net = NULL;
+	struct pl_loss_sum sum;
+	struct fix_batch batch;
+
+	emu_device.driver = 0;
+	refused(0, PL_EABSENT, "no NVIDIA driver");
+	emu_device.driver = 12020;
+	refused(0, PL_EABSENT, "for CUDA 12.2");
+	emu_device = good;
+	emu_device.count = 0;
+	refused(-1, PL_EABSENT, "no CUDA device");
+	emu_device.count = 1;
+	refused(3, PL_EABSENT, "no device cuda:3");
+	emu_device.major = 7;
+	refused(-1, PL_EABSENT, "compute capability 7.0");
+	emu_device = good;
+	emu_device.memory = 1 << 20;
+	refused(0, PL_ENOMEM, "32");
+	emu_device.memory = (size_t)34 << 20;
+	o.backend = be, o.batch = 4096, o.seed = 3;
+	fix_parse(&m, "input 64 / dense 512 / relu / dense 4 / loss softmax-cross-entropy");
+	ok(pl_net_new(m.layer, m.n, &o, &net, &err) == PL_ENOMEM && strstr(err.msg, "are free") &&
+		   strstr(err.msg, "gradients of activations"),
+	   "%s", err.msg);
+	emu_device = good;
+	emu_device.used = 0;
+	memset(&err, 0, sizeof(err));
+	o.batch = 4;
+	fix_parse(&m, fix_mlp);
+	if (!ok(pl_net_new(m.layer, m.n, &o, &net, &err) == 0, "enough memory: %s", err.msg))
+		return;
+	fix_batch(&batch, net, 4, 1);
+	ok(pl_net_forward(net, &batch.io, 0, false, NULL, NULL, &err) == 0, "a pass is queued");
+	emu_device.broken = true; /* from here on the device fails */
+	ok(pl_net_losses(net, 1, &sum, &err) == PL_EIO && strstr(err.msg, "launch failure"), "%s",
+	   err.msg);
+	emu_device.broken = false;
+	fix_batch_free(&batch);
+	pl_net_free(net);
+}
+
+static void test_no_epilogues(void)
+{
+	struct trained with = { 0 }, first = { 0 }, without = { 0 };
+	uint64_t before = emu_epilogues;
+
+	train(fix_mlp, be, PL_STORE_BF16, true, 1, 4, &first);
+	train(gpt, be, PL_STORE_BF16, true, 1, 4, &with);
+	ok(emu_epilogues > before, "products have epilogues");
+	before = emu_epilogues;
+	emu_no_epilogues = true;
+	if (train(gpt, be, PL_STORE_BF16, true, 1, 4, &without))
+		ok(far_apart(&with, &without, 4) < 0.01, "and without them the losses are near");
+	ok(emu_epilogues == before, "there were none");
+	emu_no_epilogues = false;
+	free(with.params);
+	free(first.params);
+	free(without.params);
+}
+#endif
+
+int main(void)
+{
+	struct pl_backend_opts o = { 0 };
+	struct pl_err err = { 0 };
+	void *ctx;
+
+	if (be->open(&o, &ctx, &err) < 0) {
+		printf("1..0 # SKIP %s\n", err.msg);
+		return 0;
+	}
+	be->close(ctx);
+	run_cases(PL_STORE_FP32);
+	run_cases(PL_STORE_BF16);
+	test_training(fix_mlp, "mlp");
+	test_training("input 3 8 8 / conv 4 3 pad=same / relu / maxpool 2 / batchnorm / conv 5 3 / "
+		      "tanh / dropout 0.2 / flatten / dense 8 / relu / dense 3 / loss "
+		      "softmax-cross-entropy",
+		      "cnn");
+	test_training(gpt, "gpt");
+	test_fused(PL_STORE_FP32);
+	test_fused(PL_STORE_BF16);
+	test_queues();
+#ifndef PL_GPU
+	test_failures();
+	test_no_epilogues();
+	ok(emu_device.launches > 50, "recorded passes were launched");
+	is_i64((int64_t)emu_leaks(), 0, "everything is given back");
+	is_i64((int64_t)emu_overruns(), 0, "nothing was written beyond its end");
+#endif
+	return done_testing();
+}

@@ -1,0 +1,266 @@
+/*
+ * Kernels for CUDA that the battery of backends does not reach, on the emulated device: what is in
+ * no table (bias with activation, sums over rows, a sum and its normalisation, rounded copies),
+ * rows that no team of threads holds, many tokens. Each against plain loops, twice in different
+ * orders.
+ */
+#include <stdlib.h>
+
+#include <vector>
+
+#include "tap.h"
+#include "tensor/cuda/device.cuh"
+
+typedef std::vector<float> floats;
+typedef std::vector<bf16> halves;
+
+static const struct pl_backend *const plain = &pl_backend_plain;
+static uint64_t seed = 7;
+
+static int pick(int lo, int hi)
+{
+	return lo + (int)(pl_rng_next(&seed) % (uint64_t)(hi - lo + 1));
+}
+
+/* Numbers that a bfloat16 holds. */
+static floats numbers(size_t n)
+{
+	floats v(n);
+
+	for (float &x : v)
+		x = (float)pick(-100, 100) / 64;
+	return v;
+}
+
+static halves rounded(const floats &v)
+{
+	halves h;
+
+	for (float x : v)
+		h.push_back(__float2bfloat16_rn(x));
+	return h;
+}
+
+static floats widened(const halves &h)
+{
+	floats v;
+
+	for (bf16 x : h)
+		v.push_back(__bfloat162float(x));
+	return v;
+}
+
+/* A context with poisoned scratch, in another order each time. */
+static struct plk context(bool half, size_t bytes)
+{
+	static std::vector<double> room;
+	struct plk k = { NULL, 3, half, PL_FP32, NULL, bytes };
+
+	room.assign(bytes / 8 + 1, (double)NAN);
+	k.scratch = room.data();
+	emu_seed(pl_rng_next(&seed));
+	return k;
+}
+
+/* Greatest difference, by the greatest element. */
+static double apart(const floats &a, const floats &b)
+{
+	double far = a.size() == b.size() ? 0 : (double)INFINITY, most = 1e-3;
+
+	for (size_t i = 0; i < b.size(); i++) {
+		most = fmax(most, fabs((double)b[i]));
+		far = worse(far, fabs((double)a[i] - (double)b[i]));
+	}
+	return far / most;
+}
+
+static bool near(const floats &a, const floats &b, double limit, const char *what)
+{
+	double far = apart(a, b);
+
+	if (ok(far <= limit, "%s", what))
+		return true;
+	printf("# differs by %.3g\n", far);
+	return false;
+}
+
+static void test_bias_act(void)
+{
+	double far = 0;
+
+	for (int round = 0; round < 40; round++) {
+		enum pl_act act = (enum pl_act)pick(0, PL_ACT_COUNT_ - 1);
+		int n = pick(1, 9), c = pick(1, 40) * (round % 2 ? 8 : 1);
+		size_t all = (size_t)n * (size_t)c;
+		floats x = numbers(all), bias = numbers((size_t)c), sum(all), want(all);
+		bool with = pick(0, 3), keep = pick(0, 1), in_place = pick(0, 1);
+		halves h = rounded(x), hy(all), hpre(all);
+		floats y(all), pre(all);
+		struct plk k = context(false, 0), kh = context(true, 0);
+
+		for (size_t i = 0; i < all; i++)
+			sum[i] = x[i] + (with ? bias[i % (size_t)c] : 0);
+		plain->act(NULL, act, all, sum.data(), want.data());
+		plk_bias_act(&k, n, c, with ? bias.data() : NULL, act, x.data(),
+			     keep ? pre.data() : NULL, in_place ? x.data() : y.data());
+		far = worse(far, apart(in_place ? x : y, want) / 1e-5);
+		far = worse(far, keep ? apart(pre, sum) / 1e-5 : 0);
+		plk_bias_act(&kh, n, c, with ? bias.data() : NULL, act, h.data(),
+			     keep ? hpre.data() : NULL, hy.data());
+		far = worse(far, apart(widened(hy), want) * 256);
+		far = worse(far, keep ? apart(widened(hpre), sum) * 256 : 0);
+	}
+	ok(far <= 1, "bias_act: bias, activation, what went into it");
+}
+
+static void test_columns(void)
+{
+	double far = 0;
+
+	for (int round = 0; round < 30; round++) {
+		int n = pick(1, round % 5 ? 9 : 700), c = pick(1, 50) * (round % 2 ? 8 : 1);
+		floats dy = numbers((size_t)n * (size_t)c), db = numbers((size_t)c), want = db;
+		floats twice = db;
+		halves h = rounded(dy);
+		struct plk k = context(false, 0), kh = context(true, 0);
+
+		for (size_t i = 0; i < dy.size(); i++)
+			want[i % (size_t)c] += dy[i];
+		k = context(false, plk_rows_scratch(&k, n, c));
+		plk_columns(&k, n, c, dy.data(), db.data());
+		far = worse(far, apart(db, want));
+		kh = context(true, plk_rows_scratch(&kh, n, c));
+		plk_columns(&kh, n, c, h.data(), twice.data());
+		far = worse(far, apart(twice, want));
+	}
+	ok(far <= 1e-5, "columns: sums over rows, of float32 and bfloat16");
+}
+
+static void test_add_layernorm(void)
+{
+	int n = 5, c = 200;
+	size_t all = (size_t)n * (size_t)c, ch = (size_t)c;
+	floats a = numbers(all), b = numbers(all), g = numbers(ch), be = numbers(ch), sum(all);
+	floats save(2 * (size_t)n), y(all), want_save(2 * (size_t)n), want(all), got(all);
+	halves ha = rounded(a), hb = rounded(b), hy(all);
+	struct plk k = context(false, 0), kh = context(true, 0);
+
+	for (size_t i = 0; i < all; i++)
+		sum[i] = a[i] + b[i];
+	plain->layernorm(NULL, n, c, sum.data(), g.data(), be.data(), 1e-5f, want_save.data(),
+			 want.data());
+	plk_add_layernorm(&k, n, c, a.data(), b.data(), got.data(), g.data(), be.data(), 1e-5f,
+			  save.data(), y.data());
+	near(got, sum, 0, "add_layernorm: the sum");
+	near(y, want, 1e-5, "add_layernorm: normalised");
+	near(save, want_save, 1e-5, "add_layernorm: what the way back needs");
+	plk_add_layernorm(&kh, n, c, ha.data(), hb.data(), hb.data(), g.data(), be.data(), 1e-5f,
+			  save.data(), hy.data());
+	near(widened(hb), sum, 0x1p-8, "add_layernorm: the sum, in bfloat16 and in place");
+	near(widened(hy), want, 0x1p-6, "add_layernorm: normalised, in bfloat16");
+}
+
+/* Longer than PL_HELD vectors a thread of the largest team. */
+static void test_long_rows(void)
+{
+	for (int c : { 5000, 20000 }) {
+		int n = 3;
+		size_t all = (size_t)n * (size_t)c, ch = (size_t)c;
+		floats x = numbers(all), g = numbers(ch), be = numbers(ch), dy = numbers(all);
+		floats save(2 * (size_t)n), y(all), dx(all), dg = g, db = be;
+		floats wsave(2 * (size_t)n), wy(all), wdx(all), wdg = g, wdb = be;
+		struct plk k = context(false, 0);
+
+		k = context(false, plk_rows_scratch(&k, n, c));
+		plain->layernorm(NULL, n, c, x.data(), g.data(), be.data(), 1e-5f, wsave.data(),
+				 wy.data());
+		plain->layernorm_back(NULL, n, c, x.data(), g.data(), wsave.data(), dy.data(),
+				      wdx.data(), wdg.data(), wdb.data());
+		plk_layernorm(&k, n, c, x.data(), g.data(), be.data(), 1e-5f, save.data(),
+			      y.data());
+		plk_layernorm_back(&k, n, c, x.data(), g.data(), save.data(), dy.data(), dx.data(),
+				   dg.data(), db.data());
+		near(y, wy, 1e-5, "layernorm of a long row");
+		near(dx, wdx, 1e-5, "layernorm of a long row, back");
+		near(dg, wdg, 1e-5, "layernorm of a long row, gamma");
+		near(db, wdb, 1e-5, "layernorm of a long row, beta");
+	}
+}
+
+static void test_long_loss(void)
+{
+	int n = 2, c = 40000; /* float32: read again; one more: by single elements */
+
+	for (int more = 0; more < 2; more++, c++) {
+		size_t all = (size_t)n * (size_t)c;
+		floats x = numbers(all), dx(all), want(all);
+		int32_t y[2] = { 17, c - 1 };
+		struct pl_loss_sum sum, wsum;
+		struct plk k = context(false, 0);
+
+		k = context(false, plk_rows_scratch(&k, n, c));
+		x[17] = 9;
+		plain->softmax_xent(NULL, n, c, x.data(), y, 1, want.data(), &wsum);
+		plk_softmax_xent(&k, n, c, x.data(), y, 1, dx.data(), &sum);
+		near(dx, want, 1e-5, "softmax_xent of a long row");
+		ok(sum.hits == 1 && fabs(sum.loss - wsum.loss) < 1e-5 * wsum.loss,
+		   "softmax_xent of a long row: loss and hits");
+	}
+}
+
+/* More than a tile of them, one that is in half of all places, ids of three bytes. */
+static void test_tokens(void)
+{
+	int n = 5000, c = 3, t = 50, rows = 70000;
+	size_t all = (size_t)n * (size_t)c;
+	floats dy = numbers(all), table((size_t)rows * (size_t)c), place((size_t)t * (size_t)c);
+	floats want = table, wplace = place, again = table;
+	std::vector<int32_t> id;
+	struct plk k = context(false, 0);
+
+	for (int i = 0; i < n; i++)
+		id.push_back(pick(0, 1) ? 66000 : pick(0, rows - 1));
+	plain->embed_back(NULL, n, c, id.data(), t, dy.data(), want.data(), wplace.data());
+	for (int round = 0; round < 2; round++) {
+		k = context(false, plk_embed_scratch(&k, n, c));
+		plk_embed_back(&k, n, c, id.data(), t, dy.data(),
+			       round ? again.data() : table.data(), round ? NULL : place.data());
+	}
+	near(table, want, 1e-5, "embed_back of many tokens: the table");
+	near(place, wplace, 1e-5, "embed_back of many tokens: the positions");
+	ok(table == again, "embed_back of many tokens: the same in any order");
+}
+
+/* The rounded copy of optimisers is that of the weights. */
+static void test_copies(void)
+{
+	size_t n = 1003;
+	floats g = numbers(n), m(n), v(n), w = numbers(n), u(n), w2 = w;
+	halves h(n), h2(n), h3(n);
+	struct pl_vary vary = { 0, 0.1f, 3 };
+	struct plk k = context(true, 0);
+
+	plk_adam(&k, n, &vary, 0.9f, 0.99f, 1e-5f, 0.1f, true, g.data(), m.data(), v.data(),
+		 w.data(), h.data());
+	near(widened(h), widened(rounded(w)), 0, "adam renews the rounded copy");
+	plk_sgd(&k, n - 1, &vary, 0.9f, 0, false, g.data() + 1, u.data() + 1, w2.data() + 1,
+		h2.data() + 1);
+	h2[0] = __float2bfloat16_rn(w2[0]);
+	near(widened(h2), widened(rounded(w2)), 0, "sgd renews the rounded copy, off alignment");
+	plk_round(&k, n, w.data(), h3.data());
+	near(widened(h3), widened(h), 0, "round makes the same copy");
+	plk_load(&k, n, g.data(), h3.data());
+	near(widened(h3), g, 0, "load stores as the context does");
+}
+
+int main(void)
+{
+	test_bias_act();
+	test_columns();
+	test_add_layernorm();
+	test_long_rows();
+	test_long_loss();
+	test_tokens();
+	test_copies();
+	return done_testing();
+}
