@@ -158,7 +158,8 @@ $(BUILD)/libemu.a: $(EMU_OBJ)
 # the emulated device as the plugin that run opens
 $(BUILD)/emu-cuda.so: $(EMU_OBJ) $(CORE_PIC)
 	$(Q)$(CXX) $(CXXFLAGS_EMU) $(CFLAGS) -shared -o $@ $^ $(LDFLAGS) -lm
-ifeq ($(HAVE_CXX),1)
+# one thread each: nothing that the thread sanitizer, which does not know fibers, could find
+ifeq ($(HAVE_CXX)$(findstring thread,$(SAN)),1)
 UNIT += $(UNIT_EMU)
 endif
 $(BUILD)/tests/unit/cuda_%.o: FLAGS += -Itests/emu

@@ -240,29 +240,53 @@ static void begin_block(void)
 		emu_shared(&shared, dynamic_bytes, 1024);
 }
 
+/* Lets each thread of a warp that can run do so; were there any? */
+static bool run_warp(unsigned first, const struct order *lanes)
+{
+	bool moved = false;
+
+	for (unsigned i = 0; i < 32; i++) {
+		self = first + (unsigned)place(lanes, i);
+		if (self >= n_threads || fiber[self].state != READY)
+			continue;
+		moved = true;
+		threadIdx = fiber[self].at;
+		emu_switch(&scheduler, fiber[self].sp);
+	}
+	return moved;
+}
+
+static void stuck(void)
+{
+	for (unsigned i = 0; i < n_threads; i++) {
+		if (fiber[i].state == ENDED)
+			continue;
+		threadIdx = fiber[i].at;
+		fail("waits for ever in ", fiber[i].state == AT_WARP ? fiber[i].op : "a barrier");
+	}
+}
+
+/* Warps take turns, or (every other time) each goes on until the block has to wait for others. */
 static void run_block(void)
 {
-	struct order o = shuffled(n_threads);
+	struct order warps = shuffled((n_threads + 31) / 32), lanes = shuffled(32);
+	bool alone = chance() >> 20 & 1;
 
 	begin_block();
 	while (live) {
 		bool moved = false;
 
-		for (unsigned i = 0; i < n_threads; i++) {
-			self = (unsigned)place(&o, i);
-			if (fiber[self].state != READY)
-				continue;
-			moved = true;
-			threadIdx = fiber[self].at;
-			emu_switch(&scheduler, fiber[self].sp);
+		for (unsigned i = 0; i < warps.n; i++) {
+			unsigned first = (unsigned)place(&warps, i) * 32;
+
+			while (run_warp(first, &lanes)) {
+				moved = true;
+				if (!alone)
+					break;
+			}
 		}
-		for (unsigned i = 0; !moved && i < n_threads; i++) {
-			if (fiber[i].state == ENDED)
-				continue;
-			threadIdx = fiber[i].at;
-			fail("waits for ever in ",
-			     fiber[i].state == AT_WARP ? fiber[i].op : "a barrier");
-		}
+		if (!moved)
+			stuck();
 	}
 	emu_most_shared = shared_used > emu_most_shared ? shared_used : emu_most_shared;
 }

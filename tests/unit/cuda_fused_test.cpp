@@ -208,6 +208,42 @@ static void test_long_loss(void)
 	}
 }
 
+/* Rows of few different numbers, at all alignments: the first of equals is on top. */
+static void test_ties(void)
+{
+	bool right = true;
+
+	for (int round = 0; round < 200; round++) {
+		int n = pick(1, 6), c = pick(2, 60);
+		size_t all = (size_t)n * (size_t)c;
+		floats x(all), dx(all);
+		std::vector<int32_t> y;
+		struct pl_loss_sum want, sum, half, hinge;
+		struct plk k = context(false, 0), kh = context(true, 0);
+		halves h;
+
+		for (float &v : x)
+			v = (float)pick(0, 1);
+		for (int i = 0; i < n; i++) { /* often the first of the greatest, or one behind */
+			int first = 0;
+
+			while (first < c - 1 && x[(size_t)(i * c + first)] == 0)
+				first++;
+			y.push_back(pick(0, 1) ? first : pick(0, c - 1));
+		}
+		h = rounded(x);
+		plain->softmax_xent(NULL, n, c, x.data(), y.data(), 1, NULL, &want);
+		k = context(false, plk_rows_scratch(&k, n, c));
+		plk_softmax_xent(&k, n, c, x.data(), y.data(), 1, dx.data(), &sum);
+		plk_hinge(&k, n, c, x.data(), y.data(), 1, NULL, &hinge);
+		kh = context(true, plk_rows_scratch(&kh, n, c));
+		plk_softmax_xent(&kh, n, c, h.data(), y.data(), 1, NULL, &half);
+		right = right && sum.hits == want.hits && half.hits == want.hits &&
+			hinge.hits == want.hits;
+	}
+	ok(right, "losses: of equals the first is on top");
+}
+
 /* More than a tile of them, one that is in half of all places, ids of three bytes. */
 static void test_tokens(void)
 {
@@ -260,6 +296,7 @@ int main(void)
 	test_add_layernorm();
 	test_long_rows();
 	test_long_loss();
+	test_ties();
 	test_tokens();
 	test_copies();
 	return done_testing();

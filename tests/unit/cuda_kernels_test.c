@@ -1,6 +1,7 @@
 /*
  * The kernels for CUDA on the emulated device: the battery of all backends with activations in
- * float32 and in bfloat16, each case in two orders of blocks and threads.
+ * float32 and in bfloat16, each case in two orders of blocks and threads. Attention has a test of
+ * its own, and products are the library's.
  */
 #include "kernels_table.h"
 #include "tensor_battery.h"

@@ -1,104 +1,12 @@
 /*
- * conv.cu - convolution and its two ways back as products of matrices, of which neither operand is
- * ever written down: C (M, N) = A (M, L) B (L, N), elements of A and B are found where they lie.
+ * conv.cu - convolution in float32, and the launchers of all of it; see conv.cuh.
  *
- *		M	N	L	A		B
- *	y	K	n P Q	C R S	w		x under the window, 0 outside
- *	dx	C	n H W	K R S	w, turned	dy where a window has the pixel, else 0
- *	dw	K	C R S	n P Q	dy		x under the window
- *
- * A block of 128 threads makes 8 TM x 128 of C, a thread TM x 8, from slices of 16 of L in shared
- * memory; the next slice is read into registers meanwhile. A thread reads one column of B, so where
- * that begins is computed once; what the 16 rows of a slice mean is computed by 16 threads, one
- *slice ahead. dw is cut along L into parts, that the device has work; each leaves its sum, and
- *pl_fold() adds them in order. Flops: 2 M N L each; all sums are float32, by fused multiply and
- *add, the operands rounded to bfloat16 where that is asked for. (dx visits every tap: at stride t
- *all but one of t^2 are zeros.)
+ * A thread makes TM x 8 of C by fused multiply and add from slices of 16 of L. dw's parts leave
+ * their sums, which pl_fold() adds in order. Flops: 2 M N L each.
  */
-#include "tensor/cuda/device.cuh"
+#include "tensor/cuda/conv.cuh"
 
-#define SLICE	16
-#define COLUMNS 128 /* of C a block, and threads */
-#define NOWHERE (-(1 << 28))
-
-enum what { FORWARD, DATA, WEIGHTS };
-
-template <typename A, typename B, typename C> struct product {
-	struct pl_conv d;
-	int m, n, l;
-	int each;   /* of l a block */
-	int a_step; /* from one row of A to the next */
-	int c_step;
-	const A *a;
-	const B *b;
-	C *c;
-	const float *bias;
-	bool half; /* operands are rounded to bfloat16 */
-};
-
-struct row {	  /* l of A's columns and B's rows */
-	int a;	  /* where A's column begins; -1: beyond the end */
-	int b;	  /* part of B's place that depends on l */
-	int y, x; /* the same of the pixel */
-};
-
-struct column { /* n of B and C */
-	int b, y, x;
-	int c; /* where C's column begins */
-};
-
-template <enum what W> __device__ static inline struct row row_of(const struct pl_conv &d, int l)
-{
-	int taps = d.r * d.s, plane = d.p * d.q, first, rest;
-	struct row r;
-
-	first = l / (W == WEIGHTS ? plane : taps);
-	rest = l - first * (W == WEIGHTS ? plane : taps);
-	if (W == FORWARD)
-		r = { l, first * d.h * d.w, rest / d.s, rest % d.s };
-	else if (W == DATA)
-		r = { first * d.c * taps + rest, first * plane, -(rest / d.s), -(rest % d.s) };
-	else
-		r = { first * d.k * plane + rest, first * d.c * d.h * d.w,
-		      rest / d.q * d.stride - d.pad, rest % d.q * d.stride - d.pad };
-	return r;
-}
-
-template <enum what W>
-__device__ static inline struct column column_of(const struct pl_conv &d, int j)
-{
-	int taps = d.r * d.s, plane = d.p * d.q, image = d.h * d.w, first, rest;
-	struct column c;
-
-	first = j / (W == FORWARD ? plane : W == DATA ? image : taps);
-	rest = j - first * (W == FORWARD ? plane : W == DATA ? image : taps);
-	if (W == FORWARD)
-		c = { first * d.c * image, rest / d.q * d.stride - d.pad,
-		      rest % d.q * d.stride - d.pad, first * d.k * plane + rest };
-	else if (W == DATA)
-		c = { first * d.k * plane, rest / d.w + d.pad, rest % d.w + d.pad,
-		      first * d.c * image + rest };
-	else
-		c = { first * image, rest / d.s, rest % d.s, j };
-	return c;
-}
-
-template <enum what W, typename B>
-__device__ static inline float element(const struct pl_conv &d, const B *b, const struct row &r,
-				       const struct column &c)
-{
-	int y = r.y + c.y, x = r.x + c.x, h = W == DATA ? d.p : d.h, w = W == DATA ? d.q : d.w;
-
-	if (W == DATA) {
-		if (y < 0 || x < 0 || y % d.stride || x % d.stride)
-			return 0;
-		y /= d.stride;
-		x /= d.stride;
-	}
-	if (y < 0 || y >= h || x < 0 || x >= w)
-		return 0;
-	return pl_float(b[(size_t)r.b + (size_t)c.b + (size_t)(y * w + x)]);
-}
+#define SLICE 16 /* of L */
 
 /* What a block has in shared memory. */
 template <int TM> struct __align__(16) slices
@@ -118,12 +26,9 @@ __device__ static inline void read(const P &p, const struct slices<TM> &s, const
 		int m = (int)blockIdx.y * 8 * TM + i * 8 + t / SLICE;
 
 		a[i] = m < p.m && at >= 0 ? pl_float(p.a[(size_t)at + (size_t)m * p.a_step]) : 0;
-		a[i] = p.half ? pl_stored<bf16>(a[i]) : a[i];
 	}
-	for (int i = 0; i < SLICE; i++) {
+	for (int i = 0; i < SLICE; i++)
 		b[i] = element<W>(p.d, p.b, s.row[i], col);
-		b[i] = p.half ? pl_stored<bf16>(b[i]) : b[i];
-	}
 }
 
 template <int TM>
@@ -158,20 +63,6 @@ __device__ static inline void multiply(const struct slices<TM> &s, float (*sum)[
 	}
 }
 
-template <enum what W>
-__device__ static inline void next_rows(const struct pl_conv &d, int first, int end,
-					struct row *row)
-{
-	int t = (int)threadIdx.x;
-
-	if (t >= SLICE)
-		return;
-	if (first + t < end)
-		row[t] = row_of<W>(d, first + t);
-	else
-		row[t] = { -1, 0, NOWHERE, NOWHERE };
-}
-
 /* grid: (N / COLUMNS, M / (8 TM), parts of L) */
 template <enum what W, int TM, typename A, typename B, typename C>
 static __global__ void __launch_bounds__(COLUMNS) convolve(struct product<A, B, C> p)
@@ -184,13 +75,13 @@ static __global__ void __launch_bounds__(COLUMNS) convolve(struct product<A, B, 
 
 	if (own >= p.n)
 		col.y = NOWHERE;
-	next_rows<W>(p.d, first, end, s.row);
+	next_rows<W, SLICE>(p.d, first, end, s.row);
 	__syncthreads();
 	read<W>(p, s, col, a, b);
 	for (int l = first; l < end; l += SLICE) {
 		__syncthreads(); /* all have read the rows, and multiplied */
 		write(&s, a, b);
-		next_rows<W>(p.d, l + SLICE, end, s.row);
+		next_rows<W, SLICE>(p.d, l + SLICE, end, s.row);
 		__syncthreads();
 		if (l + SLICE < end)
 			read<W>(p, s, col, a, b);
@@ -219,21 +110,20 @@ static void launch(const struct plk *k, const struct product<A, B, C> &p, unsign
 {
 	unsigned across = pl_blocks((size_t)p.n, COLUMNS);
 
-	if (p.m > 32)
-		PL_LAUNCH((convolve<W, 8, A, B, C>),
-			  dim3(across, pl_blocks((size_t)p.m, 64), parts), COLUMNS, 0, k->stream,
-			  p);
-	else
-		PL_LAUNCH((convolve<W, 4, A, B, C>), dim3(across, 1, parts), COLUMNS, 0, k->stream,
-			  p);
+	if (k->bf16 || k->precision == PL_BF16)
+		pl_convolve_half<W>(k, p, parts);
+	else if constexpr (sizeof(B) == sizeof(float)) {
+		if (p.m > 32)
+			PL_LAUNCH((convolve<W, 8, A, B, C>),
+				  dim3(across, pl_blocks((size_t)p.m, 64), parts), COLUMNS, 0,
+				  k->stream, p);
+		else
+			PL_LAUNCH((convolve<W, 4, A, B, C>), dim3(across, 1, parts), COLUMNS, 0,
+				  k->stream, p);
+	}
 }
 
 /* ---- launchers ------------------------------------------------------------------------------- */
-
-static bool halves(const struct plk *k)
-{
-	return k->bf16 || k->precision == PL_BF16;
-}
 
 void plk_conv(const struct plk *k, const struct pl_conv *d, const void *x, const float *w,
 	      const float *bias, enum pl_act act, void *y)
@@ -243,7 +133,7 @@ void plk_conv(const struct plk *k, const struct pl_conv *d, const void *x, const
 	PL_STORED(k, T, {
 		struct product<float, T, T> p = {
 			*d, d->k, d->n *plane, taps, taps, taps, plane, w, (const T *)x,
-				(T *)y, bias, halves(k)
+				(T *)y, bias
 		};
 
 		launch<FORWARD>(k, p, 1);
@@ -261,7 +151,7 @@ static int parts_of(const struct plk *k, const struct pl_conv *d, int *each)
 	int parts = (2 * k->sms + tiles - 1) / tiles;
 
 	parts = parts < most ? parts : most;
-	*each = ((l + parts - 1) / parts + SLICE - 1) / SLICE * SLICE;
+	*each = ((l + parts - 1) / parts + 31) / 32 * 32; /* of whole slices, here and there */
 	return (l + *each - 1) / *each;
 }
 
@@ -321,7 +211,7 @@ void plk_conv_back(const struct plk *k, const struct pl_conv *d, const void *x, 
 	PL_STORED(k, T, {
 		struct product<T, T, float> p = {
 			*d, d->k, taps, d->n *plane, each, plane, taps, (const T *)dy,
-				(const T *)x, sums, NULL, halves(k)
+				(const T *)x, sums, NULL
 		};
 
 		launch<WEIGHTS>(k, p, (unsigned)parts);
@@ -333,7 +223,7 @@ void plk_conv_back(const struct plk *k, const struct pl_conv *d, const void *x, 
 		int l = d->k * d->r * d->s;
 		struct product<float, T, T> p = {
 			*d, d->c, d->n * d->h * d->w, l, l, d->r * d->s, d->h * d->w, w,
-				(const T *)dy, (T *)dx, NULL, halves(k)
+				(const T *)dy, (T *)dx, NULL
 		};
 
 		launch<DATA>(k, p, 1);

@@ -236,6 +236,20 @@ __device__ static inline size_t pl_mod(size_t a, size_t b)
 	return (a | b) >> 32 ? a % b : (unsigned)a % (unsigned)b;
 }
 
+/* 2^x, within 2 units in the last place; 0 for -infinity and what would be subnormal */
+__device__ static inline float pl_exp2(float x)
+{
+#ifdef PL_EMU
+	return exp2f(x);
+#else
+	float y;
+
+	asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+	return y;
+#endif
+}
+#define PL_LOG2E 1.44269504088896341f
+
 /* ---- sums ------------------------------------------------------------------------------------ */
 
 #define PL_FULL 0xffffffffu

@@ -4,10 +4,12 @@
  * softmax_xent of (N, C) elements of e bytes: a team of threads takes a row and goes over it once,
  * keeping the greatest element so far and the sum of exponentials relative to it, rescaled when the
  * greatest changes (Milakov and Gimelshein, 2018); then the gradient (p - 1[y]) scale / N is
- * written. A row that fits into 8 vectors a thread of 1,024 (65,536 bfloat16, 32,768 float32) stays
- * in registers between the two, as it was read: 2 N C e bytes in all. Longer ones are read again,
- * most of it from the cache: two blocks a multiprocessor, a row each. 2 exponentials an element:
- * 0.27 of what the special function units do in the time that memory takes for a bfloat16 element.
+ * written. Vectors of 16 bytes are aligned in memory whatever C is (GPT-2's vocabulary is odd). A
+ * row that fits into 7 vectors a thread of 1,024 (57,344 bfloat16, 28,672 float32) stays in
+ * registers between the two, as it was read: 2 N C e bytes in all. Longer ones are read again, most
+ * of it from the cache: two blocks a multiprocessor, a row each. While memory brings and takes a
+ * bfloat16 element, at 4.8 TB/s, a multiprocessor can issue 24 instructions for it; this takes
+ * about 11, 2 of them exponentials, of which 3 would fit.
  *
  * A row was right when no element before its class is as great, and none behind it greater. Blocks
  * add the losses of their rows in double and leave one number each; a last block adds those in
@@ -15,7 +17,7 @@
  */
 #include "tensor/cuda/device.cuh"
 
-#define HELD  8	  /* vectors of a row that a thread keeps */
+#define HELD  7	  /* vectors of a row that a thread keeps */
 #define BLOCK 256 /* threads of a block, unless a row needs more */
 #define MOST  8	  /* blocks a multiprocessor */
 #define FOLD  256
@@ -25,25 +27,20 @@ struct part {
 	int64_t hits;
 };
 
-/* What the teams of a block summed, added in order; each team's first thread gives its own. */
-__device__ static inline void leave(double loss, int hits, struct part *parts)
+/* What the teams of a block summed, added in order. */
+__device__ static inline void leave(const struct part *teams, struct part *parts)
 {
-	PL_SHARED(losses, double[32]);
-	PL_SHARED(right, int[32]);
+	struct part all;
 
-	if (threadIdx.x == 0) {
-		losses[threadIdx.y] = loss;
-		right[threadIdx.y] = hits;
-	}
 	__syncthreads();
 	if (threadIdx.x || threadIdx.y)
 		return;
+	all = teams[0];
 	for (unsigned i = 1; i < blockDim.y; i++) {
-		loss += losses[i];
-		hits += right[i];
+		all.loss += teams[i].loss;
+		all.hits += teams[i].hits;
 	}
-	parts[blockIdx.x].loss = loss;
-	parts[blockIdx.x].hits = hits;
+	parts[blockIdx.x] = all;
 }
 
 static __global__ void finish(int count, const struct part *parts, double over,
@@ -83,75 +80,132 @@ template <typename T> struct xent {
 };
 
 /* V elements as they lie in memory */
-template <typename T, int V> struct raw;
-template <typename T> struct raw<T, pl_wide<T>::n> {
+template <typename T, int V> struct raw {
 	uint4 v;
 };
 template <typename T> struct raw<T, 1> {
 	T v;
 };
 
+/*
+ * Rows of any length: a row is taken in vectors that are aligned in memory, of which the first
+ * begins `early` elements before the row and the last may end behind it. What is not the row's is
+ * -infinity, which counts for nothing. at: element of the row with which the vector begins.
+ */
+template <typename T, int V>
+__device__ static inline struct raw<T, V> take(const T *row, int c, int at) {
+	struct raw<T, V> r;
+	float v[V];
+
+	if (at >= 0 && at + V <= c)
+		return *(const struct raw<T, V> *)(row + at);
+	for (int l = 0; l < V; l++)
+		v[l] = at + l >= 0 && at + l < c ? pl_float(row[at + l]) : -INFINITY;
+	pl_put<V>((T *)&r, v);
+	return r;
+}
+
+template <typename T, int V>
+__device__ static inline void give(T *row, int c, int at, const float *v)
+{
+	if (at >= 0 && at + V <= c) {
+		pl_put<V>(row + at, v);
+		return;
+	}
+	for (int l = 0; l < V; l++)
+		if (at + l >= 0 && at + l < c)
+			pl_store(row + at + l, v[l]);
+}
+
+struct seen {		 /* of a row, by one thread */
+	float most, sum; /* the greatest; exponentials of what is less or equal, relative to it */
+	int where;	 /* the vector that had the greatest first */
+	int beaten;	 /* the class's own vector has as much before it */
+};
+
+template <int V>
+__device__ static inline void look(struct seen *s, const float *v, int at, int y, float own)
+{
+	float high = v[0];
+
+	for (int l = 1; l < V; l++)
+		high = fmaxf(high, v[l]);
+	if (high > s->most) {
+		s->sum *= pl_exp2((s->most - high) * PL_LOG2E);
+		s->most = high;
+		s->where = at;
+	}
+	for (int l = 0; l < V; l++)
+		s->sum += pl_exp2(v[l] * PL_LOG2E - s->most * PL_LOG2E);
+	if (at <= y && y < at + V)
+		for (int l = 0; l < V; l++)
+			s->beaten |= at + l < y && v[l] == own;
+}
+
 template <typename T, int V, int K>
 static __global__ void __launch_bounds__(1024) softmax_xent(struct xent<T> a)
 {
 	PL_SHARED(room, float[32]);
-	int team = (int)blockDim.x, vecs = a.c / V, hits = 0;
-	double total = 0;
+	PL_SHARED(counts, int[32]);
+	PL_SHARED(teams, struct part[32]);
+	int team = (int)blockDim.x;
+	struct raw<T, V> held[K ? K : 1];
 
+	if (threadIdx.x == 0)
+		teams[threadIdx.y] = { 0, 0 };
 	/* the teams of a block go on together, since they wait for each other's sums */
 	for (size_t rows = (size_t)blockIdx.x * blockDim.y; rows < (size_t)a.n;
 	     rows += (size_t)gridDim.x * blockDim.y) {
-		size_t row = rows + threadIdx.y;
-		int mine = row < (size_t)a.n ? vecs : 0, y = mine ? a.y[row] : 0;
-		const T *x = a.x + row * a.c;
-		float own = mine ? pl_float(x[y]) : 0, most = -3.4e38f, sum = 0, beaten = 0;
-		float top; /* of the row; `most` is that of what the thread saw */
-		struct raw<T, V> held[K ? K : 1];
+		size_t row = rows + threadIdx.y, begin = row * a.c;
+		bool mine = row < (size_t)a.n;
+		int early = (int)(begin % V), vecs = mine ? (a.c + early + V - 1) / V : 0;
+		int y = mine ? a.y[row] : 0;
+		float own = mine ? pl_float(a.x[begin + y]) : 0, v[V], f = a.scale / (float)a.n;
+		struct seen s = { -3.4e38f, 0, 0, 0 };
+		float top, sum;
 
-		pl_row<K>(mine, [&](int i, int j) {
-			float v[V], high;
-
-			held[i] = *(const struct raw<T, V> *)(x + (size_t)j * V);
+		if (K) /* asks for all of the row before anything is done with it */
+			pl_row<K>(vecs, [&](int i, int j) {
+				held[i] = take<T, V>(a.x + begin, a.c, j * V - early);
+			});
+		pl_row<K>(vecs, [&](int i, int j) {
+			if (!K)
+				held[i] = take<T, V>(a.x + begin, a.c, j * V - early);
 			pl_get<V>((const T *)&held[i], v);
-			high = v[0];
-			for (int l = 1; l < V; l++)
-				high = fmaxf(high, v[l]);
-			if (high > most) {
-				sum *= __expf(most - high);
-				most = high;
-			}
-			for (int l = 0; l < V; l++) {
-				sum += __expf(v[l] - most);
-				beaten += (j * V + l < y ? !(v[l] < own) : v[l] > own);
-			}
+			look<V>(&s, v, j * V - early, y, own);
 		});
-		top = pl_team_max(most, team, room);
-		sum = pl_team_sum(sum * __expf(most - top), team, room);
-		beaten = pl_team_sum(beaten, team, room);
+		top = pl_team_max(s.most, team, room);
+		sum = pl_team_sum(s.sum * pl_exp2((s.most - top) * PL_LOG2E), team, room);
+		s.beaten |= own != top || (s.most == top && s.where + V <= y);
+		s.beaten = pl_team_sum(s.beaten, team, counts);
 		if (mine && threadIdx.x == 0) {
-			total += (double)(top + logf(sum) - own);
-			hits += beaten == 0;
+			teams[threadIdx.y].loss += (double)(top + logf(sum) - own);
+			teams[threadIdx.y].hits += s.beaten == 0;
 		}
 		if (!a.dx)
 			continue;
-		pl_row<K>(mine, [&](int i, int j) {
-			float v[V], f = a.scale / (float)a.n, g = f / sum;
+		pl_row<K>(vecs, [&](int i, int j) {
+			int at = j * V - early;
 
 			if (!K)
-				held[i] = *(const struct raw<T, V> *)(x + (size_t)j * V);
+				held[i] = take<T, V>(a.x + begin, a.c, at);
 			pl_get<V>((const T *)&held[i], v);
 			for (int l = 0; l < V; l++)
-				v[l] = __expf(v[l] - top) * g - (j * V + l == y ? f : 0);
-			pl_put<V>(a.dx + row * a.c + (size_t)j * V, v);
+				v[l] = pl_exp2(v[l] * PL_LOG2E - top * PL_LOG2E) * (f / sum);
+			if (at <= y && y < at + V)
+				for (int l = 0; l < V; l++)
+					v[l] -= at + l == y ? f : 0;
+			give<T, V>(a.dx + begin, a.c, at, v);
 		});
 	}
-	leave(total, hits, a.parts);
+	leave(teams, a.parts);
 }
 
 template <typename T, int V> static unsigned launch(const struct plk *k, const struct xent<T> &a)
 {
 	bool held;
-	unsigned team = pl_team(a.c / V, HELD, &held), rows = team < BLOCK ? BLOCK / team : 1;
+	unsigned team = pl_team((a.c + 2 * V - 2) / V, HELD, &held),
+		 rows = team < BLOCK ? BLOCK / team : 1;
 	unsigned blocks = grid(k, (size_t)a.n, rows);
 
 	if (held)
@@ -172,8 +226,7 @@ void plk_softmax_xent(const struct plk *k, int n, int c, const void *x, const in
 			n, c, (const T *)x, y, scale, (T *)dx, parts
 		};
 
-		blocks = pl_aligned((size_t)c * sizeof(T), x, dx) ? launch<T, pl_wide<T>::n>(k, a)
-								  : launch<T, 1>(k, a);
+		blocks = pl_aligned(0, x, dx) ? launch<T, pl_wide<T>::n>(k, a) : launch<T, 1>(k, a);
 	});
 	PL_LAUNCH(finish, 1, FOLD, 0, k->stream, (int)blocks, parts, (double)n, sum);
 }
@@ -196,7 +249,8 @@ static __global__ void squared(size_t n, const T *x, const float *y, float f, T 
 			pl_store(dx + i, f * d);
 	}
 	total = pl_team_sum(total, BLOCK, room);
-	leave(total, 0, parts);
+	if (threadIdx.x == 0)
+		parts[blockIdx.x] = { total, 0 };
 }
 
 void plk_squared(const struct plk *k, int n, int c, const void *x, const float *y, float scale,
@@ -219,8 +273,9 @@ template <typename T>
 static __global__ void hinge(int n, int c, const T *x, const int32_t *y, float f, T *dx,
 			     struct part *parts)
 {
+	PL_SHARED(teams, struct part[BLOCK / 32]);
 	double total = 0;
-	int hits = 0;
+	int64_t hits = 0;
 
 	for (size_t row = (size_t)blockIdx.x * blockDim.y + threadIdx.y; row < (size_t)n;
 	     row += (size_t)gridDim.x * blockDim.y) {
@@ -246,7 +301,9 @@ static __global__ void hinge(int n, int c, const T *x, const int32_t *y, float f
 			pl_store(dx + row * c + j, j == at ? -f * (float)over : on ? f : 0);
 		}
 	}
-	leave(total, hits, parts);
+	if (threadIdx.x == 0)
+		teams[threadIdx.y] = { total, hits };
+	leave(teams, parts);
 }
 
 void plk_hinge(const struct plk *k, int n, int c, const void *x, const int32_t *y, float scale,
