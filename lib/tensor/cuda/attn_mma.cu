@@ -32,13 +32,13 @@
 #define LAZY  8 /* log2 of how much greater than 1 a p may be */
 
 /*
- * keys: a turn's; hold: q stays in registers. Chosen so that ptxas (13.0; sm_80, sm_90) needs no
+ * keys: a turn's. Chosen so that ptxas (13.0; sm_80, sm_90) needs no
  * more than 255 registers without spilling any, and two blocks fit an SM of sm_90 (heads of 128: 96
  * KB of shared memory each).
  */
 template <int SIZE> struct tuned {
 	static constexpr int m = 2, keys = 64;
-	static constexpr bool hold = SIZE <= 64;
+	static constexpr int hold = SIZE <= 64 ? SIZE / 16 : 0; /* fragments of q */
 	static constexpr int rows = WARPS * 16 * m;
 	static constexpr int stage = 2 * keys * plm_tile<SIZE>::bytes; /* k, v */
 	static constexpr int shared = rows * plm_tile<SIZE>::bytes + 2 * stage;
@@ -130,7 +130,7 @@ static __global__ __launch_bounds__(WARPS * 32, 2) void forward(struct plk_heads
 	struct plk_at at = plk_head_at(d, (int)blockIdx.x / d.blocks);
 	int step = 3 * d.c;
 	float acc[M][SIZE / 8][4], most[M][2], sum[M][2] = {};
-	uint32_t held[M][SIZE / 16][4];
+	uint32_t held[M][PLM_HELD(f::hold)][4];
 
 	qkv += at.column;
 	auto fetch = [&](int turn) {
@@ -159,16 +159,12 @@ static __global__ __launch_bounds__(WARPS * 32, 2) void forward(struct plk_heads
 		__syncthreads();
 		if (turn + 1 < turns)
 			fetch(turn + 1);
-		if constexpr (f::hold)
-			if (turn == 0)
-				plm_hold<SIZE, M>(held, q);
+		if (turn == 0)
+			plm_hold<SIZE, f::hold>(held, q);
 		if (ahead + 16 * M <= 0 || t0 + own >= d.t)
 			continue;
 		plm_clear(s);
-		if constexpr (f::hold)
-			plm_dots_held<SIZE, M, N>(s, held, from + t::lane_b(lane));
-		else
-			plm_dots<SIZE, M, N>(s, q, from + t::lane_b(lane));
+		plm_dots<SIZE, f::hold>(s, held, q, from + t::lane_b(lane));
 		if (ahead < f::keys - 1)
 			plm_mask<false>(s, ahead, lane);
 		soften<SIZE>(s, d.scale2, most, sum, acc);

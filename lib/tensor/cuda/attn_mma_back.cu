@@ -19,12 +19,20 @@
  * kernel writes p or ds anywhere. Copies as in attn_mma.cu: two stages, cp.async, one barrier a
  * turn.
  *
- * Flops: 7 T^2 size a head, of which 5 count. Shared memory: 171 bytes a mma (rows, 64), 213 (rows,
- * 128), 192 (columns, 64), 288 (columns, 128, whose sums leave a warp room for 16 keys only), where
- * an SM moves 128 a clock: so at most 0.75, 0.6, 0.67 and 0.44 mma a clock, of about 0.6 (sm_90).
+ * Flops: 7 T^2 size a head, of which 5 count. Shared memory: 171 bytes a mma (rows, heads of 64),
+ * 213 (rows, 128), 192 (columns, 64), 268 (columns, 128: the sums of dk and dv leave a warp room
+ * for 16 keys only, of which k and most of v stay in registers). An SM moves 128 a clock: that is
+ * at most 0.75, 0.6, 0.67 and 0.48 mma a clock, of the 0.6 or so that mma.sync can do (sm_90).
  */
 #include "tensor/cuda/attn.cuh"
 #include "tensor/cuda/mma.cuh"
+
+/* Fragments of v for which there are registers beside those of k, with heads of more than 64. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#define SPARE 0
+#else
+#define SPARE 5
+#endif
 
 /*
  * A block's warps, of 16 m rows each; how many rows go by in a turn; what shared memory holds: own
@@ -41,7 +49,8 @@ template <int SIZE> struct by_rows {
 template <int SIZE> struct by_columns {
 	static constexpr int m = SIZE <= 64 ? 2 : 1, warps = SIZE <= 64 ? 4 : 8, go = 32;
 	static constexpr int rows = warps * 16 * m;
-	static constexpr bool hold = SIZE > 64;
+	/* fragments of k and of v that stay in registers */
+	static constexpr int hold_k = SIZE > 64 ? SIZE / 16 : 0, hold_v = SIZE > 64 ? SPARE : 0;
 	static constexpr int side = go * plm_tile<SIZE>::bytes;
 	static constexpr int stage = 2 * side + PLM_ALIGN * (8 * go / PLM_ALIGN); /* q, dy, own */
 	static constexpr int shared = 2 * rows * plm_tile<SIZE>::bytes + 2 * stage;
@@ -90,6 +99,7 @@ static __global__ __launch_bounds__(by_rows<SIZE>::warps * 32,
 	struct plk_at at = plk_head_at(d, (int)blockIdx.x / d.blocks);
 	int step = 3 * d.c;
 	float acc[M][SIZE / 8][4], lse[M][2], delta[M][2];
+	uint32_t none[M][PLM_HELD(0)][4]; /* no fragment is held */
 
 	qkv += at.column;
 	auto fetch = [&](int turn) {
@@ -134,12 +144,12 @@ static __global__ __launch_bounds__(by_rows<SIZE>::warps * 32,
 		if (ahead + 16 * M <= 0 || t0 + first >= d.t)
 			continue;
 		plm_clear(p);
-		plm_dots<SIZE, M, N>(p, q, from + t::lane_b(lane));
+		plm_dots<SIZE, 0>(p, none, q, from + t::lane_b(lane));
 #pragma unroll
 		for (int i = 0; i < 4 * M * N; i++)
 			dp[i / 4 / N][i / 4 % N][i % 4] = -delta[i / 4 / N][i % 4 / 2];
-		plm_dots<SIZE, M, N>(dp, q + f::rows * t::bytes,
-				     from + f::stage / 2 + t::lane_b(lane));
+		plm_dots<SIZE, 0>(dp, none, q + f::rows * t::bytes,
+				  from + f::stage / 2 + t::lane_b(lane));
 		if (ahead < f::go - 1)
 			plm_mask<false>(p, ahead, lane);
 #pragma unroll
@@ -215,7 +225,7 @@ static __global__ __launch_bounds__(by_columns<SIZE>::warps * 32,
 	struct plk_at at = plk_head_at(d, (int)blockIdx.x / d.blocks);
 	int step = 3 * d.c;
 	float dk[M][SIZE / 8][4], dv[M][SIZE / 8][4];
-	uint32_t held[M][SIZE / 16][4];
+	uint32_t k_held[M][PLM_HELD(f::hold_k)][4], v_held[M][PLM_HELD(f::hold_v)][4];
 
 	qkv += at.column;
 	dy += at.column;
@@ -244,10 +254,11 @@ static __global__ __launch_bounds__(by_columns<SIZE>::warps * 32,
 	plm_clear(dv);
 	k += first * t::bytes + t::lane_a(lane);
 	v += first * t::bytes + t::lane_a(lane);
-	if constexpr (f::hold) {
+	if constexpr (f::hold_k > 0) {
 		plm_wait<0>();
 		__syncthreads();
-		plm_hold<SIZE, M>(held, k);
+		plm_hold<SIZE, f::hold_k>(k_held, k);
+		plm_hold<SIZE, f::hold_v>(v_held, v);
 	}
 	for (; turn < turns; turn++) {
 		plm_addr q = stages + (turn & 1) * f::stage;
@@ -261,16 +272,13 @@ static __global__ __launch_bounds__(by_columns<SIZE>::warps * 32,
 		if (ahead + f::go <= 0 || u0 + first >= d.t)
 			continue;
 		plm_clear(p);
-		if constexpr (f::hold)
-			plm_dots_held<SIZE, M, N>(p, held, q + t::lane_b(lane));
-		else
-			plm_dots<SIZE, M, N>(p, k, q + t::lane_b(lane));
+		plm_dots<SIZE, f::hold_k>(p, k_held, k, q + t::lane_b(lane));
 		if (ahead < 16 * M - 1)
 			plm_mask<true>(p, ahead, lane);
 		probable(p, q + 2 * f::side, d.scale2, lane);
 		plm_combine<SIZE, M, N>(dv, p, q + f::side + t::lane_a(lane));
 		begin(dp, q + 2 * f::side + 4 * f::go, lane);
-		plm_dots<SIZE, M, N>(dp, v, q + f::side + t::lane_b(lane));
+		plm_dots<SIZE, f::hold_v>(dp, v_held, v, q + f::side + t::lane_b(lane));
 #pragma unroll
 		for (int i = 0; i < 4 * M * N; i++)
 			dp[i / 4 / N][i / 4 % N][i % 4] *= p[i / 4 / N][i / 4 % N][i % 4];

@@ -164,10 +164,16 @@ template <int SIZE> struct plm_tile {
 	}
 };
 
-/* s (16 M, 8 N) += rows of a tile at a (16 M) times rows of one at b (8 N); a and b as lane_a() and
- * lane_b() made them. */
-template <int SIZE, int M, int N>
-static __device__ __forceinline__ void plm_dots(float (&s)[M][N][4], plm_addr a, plm_addr b)
+/*
+ * s (16 M, 8 N) += rows of a tile at a (16 M) times rows of one at b (8 N); a and b as lane_a() and
+ * lane_b() made them. The first H fragments of each row of a, 16 columns each, are in registers, as
+ * plm_hold() got them: what is used every turn is worth as many as can be spared.
+ */
+#define PLM_HELD(H) ((H) ? (H) : 1) /* an array of that many */
+
+template <int SIZE, int H, int M, int N>
+static __device__ __forceinline__ void
+plm_dots(float (&s)[M][N][4], const uint32_t (&held)[M][PLM_HELD(H)][4], plm_addr a, plm_addr b)
 {
 	constexpr int bytes = plm_tile<SIZE>::bytes;
 
@@ -177,7 +183,8 @@ static __device__ __forceinline__ void plm_dots(float (&s)[M][N][4], plm_addr a,
 
 #pragma unroll
 		for (int m = 0; m < M; m++)
-			plm_load(left[m], (a ^ 32 * k) + 16 * m * bytes);
+			if (k >= H)
+				plm_load(left[m], (a ^ 32 * k) + 16 * m * bytes);
 #pragma unroll
 		for (int n = 0; n < N / 2; n++) {
 			uint32_t right[4];
@@ -185,43 +192,23 @@ static __device__ __forceinline__ void plm_dots(float (&s)[M][N][4], plm_addr a,
 			plm_load(right, (b ^ 32 * k) + 16 * n * bytes);
 #pragma unroll
 			for (int m = 0; m < M; m++) {
-				plm_mma(s[m][2 * n], left[m], right);
-				plm_mma(s[m][2 * n + 1], left[m], right + 2);
+				const uint32_t *l = k < H ? held[m][k < H ? k : 0] : left[m];
+
+				plm_mma(s[m][2 * n], l, right);
+				plm_mma(s[m][2 * n + 1], l, right + 2);
 			}
 		}
 	}
 }
 
-/* The same with the rows of a in registers, as plm_hold() got them. */
-template <int SIZE, int M, int N>
-static __device__ __forceinline__ void
-plm_dots_held(float (&s)[M][N][4], const uint32_t (&a)[M][SIZE / 16][4], plm_addr b)
-{
-	constexpr int bytes = plm_tile<SIZE>::bytes;
-
-#pragma unroll
-	for (int k = 0; k < SIZE / 16; k++)
-#pragma unroll
-		for (int n = 0; n < N / 2; n++) {
-			uint32_t right[4];
-
-			plm_load(right, (b ^ 32 * k) + 16 * n * bytes);
-#pragma unroll
-			for (int m = 0; m < M; m++) {
-				plm_mma(s[m][2 * n], a[m][k], right);
-				plm_mma(s[m][2 * n + 1], a[m][k], right + 2);
-			}
-		}
-}
-
-template <int SIZE, int M>
-static __device__ __forceinline__ void plm_hold(uint32_t (&a)[M][SIZE / 16][4], plm_addr from)
+template <int SIZE, int H, int M>
+static __device__ __forceinline__ void plm_hold(uint32_t (&held)[M][PLM_HELD(H)][4], plm_addr from)
 {
 #pragma unroll
 	for (int m = 0; m < M; m++)
 #pragma unroll
-		for (int k = 0; k < SIZE / 16; k++)
-			plm_load(a[m][k], (from ^ 32 * k) + 16 * m * plm_tile<SIZE>::bytes);
+		for (int k = 0; k < H; k++)
+			plm_load(held[m][k], (from ^ 32 * k) + 16 * m * plm_tile<SIZE>::bytes);
 }
 
 /* acc (16 M, SIZE) += s (16 M, 8 N), rounded to bfloat16, times rows of a tile at b (8 N), where
