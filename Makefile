@@ -217,9 +217,9 @@ test-long: deps ## the same with the long form of each test (some minutes)
 check: all units ## build and run the tests (TESTS='cli/merge unit/json' picks some), install nothing
 	@$(RUN_TESTS) LONG='$(LONG)' $(NO_ASLR) tests/run -t $(TEST_TIMEOUT) $(TESTS)
 
-# For a GPU: tests in C of what is behind the backend's table and measurements, linked with what nvcc
-# made. Tests say so and pass where there is no device.
-GPU_TESTS := cuda_backend_test
+# For a GPU: tests of attention and of what is behind the backend's table, and measurements, linked
+# with what nvcc made. Tests say so and pass where there is no device.
+GPU_TESTS := cuda_attn_test cuda_backend_test
 GPU_BENCH := $(basename $(notdir $(sort $(wildcard bench/gpu_*.c bench/gpu_*.cu))))
 GPU_C     := -isystem $(CUDA_LIB)/../include -DPL_GPU
 $(addprefix $(BUILD)/gpu/,$(GPU_TESTS) $(GPU_BENCH)): $(BUILD)/gpu/%: $(BUILD)/gpu/%.o \
@@ -228,6 +228,9 @@ $(addprefix $(BUILD)/gpu/,$(GPU_TESTS) $(GPU_BENCH)): $(BUILD)/gpu/%: $(BUILD)/g
 $(BUILD)/gpu/%.o: tests/unit/%.c $(BUILD)/flags | $(BUILD)/config.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(FLAGS) $(GPU_C) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+$(BUILD)/gpu/%.o: tests/unit/%.cpp $(BUILD)/flags | $(BUILD)/config.h
+	@mkdir -p $(@D)
+	$(Q)$(NVCC_FOUND) $(NVCC_FLAGS) -x cu -c -o $@ $<
 $(BUILD)/gpu/%.o: bench/%.c $(BUILD)/flags | $(BUILD)/config.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(FLAGS) $(GPU_C) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
