@@ -69,6 +69,7 @@ struct pl_world_opts {
 	const char *host; /* ranks with equal names share memory; NULL: the host's. Other names make
 			   * several hosts out of one, to try things */
 	const char *transport; /* "auto" (shared memory on one host, TCP between), "shm", "tcp" */
+	const struct pl_carrier *carrier; /* in place of a transport's; for tests. NULL: none */
 	/* Where to meet: "tcp:HOST:PORT" (rank 0 listens there) or "dir:PATH" (a folder that all
 	 * see). */
 	const char *meet;

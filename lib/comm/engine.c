@@ -18,6 +18,8 @@
 
 #include "comm/internal.h"
 
+#define CARRIED_NS_A_BYTE 20 /* 50 MB/s */
+
 /*
  * Large vectors pass in portions, sent and received in turn: what one side copies into the kernel
  * the other copies out while it is still in the cache. On loopback that is worth a factor of 2 from
@@ -146,7 +148,7 @@ static size_t conn_read(struct pl_world *w, struct pl_conn *c, struct iovec *v, 
 
 /* ---- steps ---- */
 
-static bool is_ready(const struct pl_step *s)
+bool pl_step_ready(const struct pl_step *s)
 {
 	for (uint32_t i = 0; i < s->n_after; i++)
 		if (!s->work->step[s->after + i].done)
@@ -159,7 +161,7 @@ static bool is_ready(const struct pl_step *s)
  * was free. Not when this thread came to look, which it does for one connection after another: a
  * message that is held up by that takes longer, for those who read the events.
  */
-static pl_ns could_begin(const struct pl_step *s, pl_ns freed)
+pl_ns pl_step_could_begin(const struct pl_step *s, pl_ns freed)
 {
 	pl_ns t = pl_max_i64(s->work->begin, freed);
 
@@ -175,7 +177,7 @@ static void pop(struct pl_queue_of_steps *q)
 		q->tail = &q->head;
 }
 
-static void step_done(struct pl_world *w, struct pl_step *s)
+void pl_step_done(struct pl_world *w, struct pl_step *s)
 {
 	struct pl_work *k = s->work;
 	bool sends = s->kind == PL_STEP_SEND, moves = s->kind <= PL_STEP_RECV_TO;
@@ -211,9 +213,9 @@ static void shape(struct pl_world *w, struct pl_conn *c)
 	for (struct pl_step *s = c->sends.head; s; s = s->next) {
 		if (s->due)
 			continue;
-		if (!is_ready(s))
+		if (!pl_step_ready(s))
 			break;
-		s->ready = s->leaves = s->left = could_begin(s, *p->link);
+		s->ready = s->leaves = s->left = pl_step_could_begin(s, *p->link);
 		if (p->bytes_per_ns > 0)
 			s->left += (pl_ns)((double)s->bytes / p->bytes_per_ns);
 		*p->link = s->left;
@@ -236,9 +238,9 @@ static bool may_send(struct pl_world *w, struct pl_conn *c, struct pl_step *s)
 		return true;
 	}
 	if (!s->ready) {
-		if (!is_ready(s))
+		if (!pl_step_ready(s))
 			return false;
-		s->ready = could_begin(s, c->sends.freed);
+		s->ready = pl_step_could_begin(s, c->sends.freed);
 	}
 	return true;
 }
@@ -278,7 +280,7 @@ static bool pump_send(struct pl_world *w, struct pl_conn *c, bool all)
 	if (c->sent == PL_HEAD_BYTES + s->bytes) {
 		c->sent = 0;
 		pop(&c->sends);
-		step_done(w, s);
+		pl_step_done(w, s);
 		c->sends.freed = s->over;
 	}
 	return done > 0;
@@ -336,9 +338,9 @@ static bool pump_recv(struct pl_world *w, struct pl_conn *c, bool all)
 	if (!s || c->broken || (!c->in && !all && !atomic_load(&c->readable)))
 		return false;
 	if (!s->ready) {
-		if (!is_ready(s))
+		if (!pl_step_ready(s))
 			return false;
-		s->ready = could_begin(s, c->recvs.freed);
+		s->ready = pl_step_could_begin(s, c->recvs.freed);
 	}
 	if (had < PL_HEAD_BYTES)
 		v[n++] = (struct iovec){ c->head_in + had, PL_HEAD_BYTES - had };
@@ -373,17 +375,17 @@ static bool pump_recv(struct pl_world *w, struct pl_conn *c, bool all)
 	if (c->got == PL_HEAD_BYTES + s->bytes) {
 		c->got = c->fill = c->summed = 0;
 		pop(&c->recvs);
-		step_done(w, s);
+		pl_step_done(w, s);
 		c->recvs.freed = s->over;
 	}
 	return true;
 }
 
-static bool pump_local(struct pl_world *w, struct pl_work *k)
+bool pl_engine_local(struct pl_world *w, struct pl_work *k)
 {
 	struct pl_step *s = k->local.head;
 
-	if (!s || !is_ready(s))
+	if (!s || !pl_step_ready(s))
 		return false;
 	if (s->kind == PL_STEP_COPY)
 		memmove(s->dst, s->a, s->bytes);
@@ -391,7 +393,7 @@ static bool pump_local(struct pl_world *w, struct pl_work *k)
 		pl_sum((float *)(void *)s->dst, (const float *)(const void *)s->dst,
 		       (const float *)(const void *)s->a, s->bytes / sizeof(float));
 	pop(&k->local);
-	step_done(w, s);
+	pl_step_done(w, s);
 	return true;
 }
 
@@ -422,7 +424,7 @@ void pl_engine_queue(struct pl_work *k)
 	}
 }
 
-static void take_queued(struct pl_world *w)
+void pl_engine_take(struct pl_world *w)
 {
 	if (!atomic_load_explicit(&w->has_queued, memory_order_acquire))
 		return;
@@ -452,7 +454,7 @@ static bool pump_works(struct pl_world *w)
 		else if (k->state == PL_WORK_QUEUED && may_decide)
 			pl_engine_queue(k), moved = true;
 		if (k->state == PL_WORK_STEPS)
-			while (pump_local(w, k))
+			while (pl_engine_local(w, k))
 				moved = true;
 		may_post &= !k->direct || k->state > PL_WORK_QUEUED;
 		may_decide &= k->state > PL_WORK_POSTED;
@@ -460,28 +462,23 @@ static bool pump_works(struct pl_world *w)
 	return moved;
 }
 
-static void sweep(struct pl_world *w)
+bool pl_engine_sweep(struct pl_world *w)
 {
 	struct pl_work **at = &w->active, *k;
+	bool any = false;
 
 	while ((k = *at)) {
 		if (k->state != PL_WORK_OVER) {
 			at = &k->next;
 			continue;
 		}
+		any = true;
 		*at = k->next;
 		if (!k->next)
 			w->active_tail = at;
 		pl_work_end(k);
 	}
-}
-
-static bool any_over(const struct pl_world *w)
-{
-	for (const struct pl_work *k = w->active; k; k = k->next)
-		if (k->state == PL_WORK_OVER)
-			return true;
-	return false;
+	return any;
 }
 
 bool pl_engine_step(struct pl_world *w, bool all)
@@ -490,7 +487,7 @@ bool pl_engine_step(struct pl_world *w, bool all)
 
 	if (atomic_load(&w->failed))
 		return false;
-	take_queued(w);
+	pl_engine_take(w);
 	if (!w->active)
 		return false;
 	moved = pump_works(w);
@@ -503,11 +500,7 @@ bool pl_engine_step(struct pl_world *w, bool all)
 			moved |= pump_recv(w, &c[i], all);
 		}
 	}
-	if (any_over(w)) {
-		sweep(w);
-		moved = true;
-	}
-	return moved;
+	return pl_engine_sweep(w) || moved;
 }
 
 void pl_engine_fail(struct pl_world *w)
@@ -536,6 +529,16 @@ void pl_engine_fail(struct pl_world *w)
 
 /* ---- deadlines ---- */
 
+/* Has a rank begun its part, if it takes part, as far as its heartbeats say? */
+static bool began(const struct pl_world *w, const struct pl_work *k, int r)
+{
+	if (r == w->rank || k->a.op == PL_OP_SEND || (k->a.op == PL_OP_RECV && r != k->a.root))
+		return true;
+	if (k->a.op == PL_OP_RECV)
+		return atomic_load(&w->peer[r].messages) > k->seq;
+	return atomic_load(&w->peer[r].begun) > k->seq;
+}
+
 /*
  * Whom the work waits for, and with what; -1: nobody in particular. sure: only who says that it has
  * sent what has not come. Who merely sends nothing may itself wait for somebody.
@@ -547,12 +550,15 @@ static int waits_for(struct pl_world *w, const struct pl_work *k, bool sure, con
 	*what = "its part";
 	if (slow >= 0)
 		return slow;
+	for (int r = 0; r < w->size && k->state == PL_WORK_CARRIED; r++)
+		if (!began(w, k, r))
+			return r;
 	for (int r = 0; r < w->size; r++) {
 		struct pl_conn *c = w->peer[r].conn;
 
 		for (int i = 0; c && i < w->n_conns; i++) {
 			if (c[i].recvs.head && c[i].recvs.head->work == k &&
-			    is_ready(c[i].recvs.head) &&
+			    pl_step_ready(c[i].recvs.head) &&
 			    (!sure || w->peer[r].came < atomic_load(&w->peer[r].bytes))) {
 				*what = "data from it";
 				return r;
@@ -560,7 +566,7 @@ static int waits_for(struct pl_world *w, const struct pl_work *k, bool sure, con
 			if (sure)
 				continue;
 			if (c[i].sends.head && c[i].sends.head->work == k &&
-			    is_ready(c[i].sends.head)) {
+			    pl_step_ready(c[i].sends.head)) {
 				*what = "it to take data";
 				return r;
 			}
@@ -569,15 +575,10 @@ static int waits_for(struct pl_world *w, const struct pl_work *k, bool sure, con
 	return -1;
 }
 
-/* Have all that take part begun it, as far as their heartbeats say? */
 static bool all_began(const struct pl_world *w, const struct pl_work *k)
 {
-	if (k->a.op == PL_OP_SEND)
-		return true;
-	if (k->a.op == PL_OP_RECV)
-		return atomic_load(&w->peer[k->a.root].messages) > k->seq;
 	for (int r = 0; r < w->size; r++)
-		if (r != w->rank && atomic_load(&w->peer[r].begun) <= k->seq)
+		if (!began(w, k, r))
 			return false;
 	return true;
 }
@@ -611,6 +612,36 @@ static void allow(struct pl_world *w, pl_ns now)
 	}
 }
 
+/* How long what a library does may take without a sign: at a rate that no network has. */
+static pl_ns carried(const struct pl_world *w, const struct pl_work *k)
+{
+	return k->state == PL_WORK_CARRIED ? (pl_ns)(pl_coll_bytes(w, &k->a) * CARRIED_NS_A_BYTE)
+					   : 0;
+}
+
+static bool waits_in_line(const struct pl_work *k)
+{
+	return k->state == PL_WORK_QUEUED || k->state == PL_WORK_CARRIED;
+}
+
+static void say_late(struct pl_world *w, const struct pl_work *k, int r, const char *what,
+		     pl_ns still)
+{
+	const char *name = pl_op_name(k->a.op);
+	unsigned long long seq = (unsigned long long)k->seq;
+
+	if (r < 0 && k->state == PL_WORK_CARRIED)
+		pl_world_fail(w, w->rank,
+			      "%s %llu: rank %d waited %.1f s for %s to end it; all ranks had "
+			      "begun it",
+			      name, seq, w->rank, (double)still / 1e9, w->carry.by->name);
+	else
+		pl_world_fail(w, r < 0 ? w->rank : r, "%s %llu: waited %.1f s for rank %d (%s)%s",
+			      name, seq, (double)still / 1e9, r, what,
+			      k->all_begun ? ", whose connection lets nothing through"
+					   : ", which lives but has not begun it");
+}
+
 void pl_engine_check(struct pl_world *w, pl_ns now)
 {
 	/* the control thread has not seen yet that it was held up */
@@ -620,7 +651,7 @@ void pl_engine_check(struct pl_world *w, pl_ns now)
 	allow(w, now);
 	for (struct pl_work *k = w->active; k; k = k->next) {
 		const char *what;
-		pl_ns still, limit = w->timeout + w->slack;
+		pl_ns still, limit = w->timeout + w->slack + carried(w, k);
 		int r = left_before(w, k);
 
 		if (r >= 0) {
@@ -635,7 +666,7 @@ void pl_engine_check(struct pl_world *w, pl_ns now)
 		if (k->a.op == PL_OP_SEND &&
 		    !atomic_load(&w->peer[k->a.root].bye)) /* it may not receive yet */
 			limit = pl_max_i64(limit, w->patience);
-		if (still < limit || (k != w->active && k->state == PL_WORK_QUEUED))
+		if (still < limit || (k != w->active && waits_in_line(k)))
 			continue;
 		r = waits_for(w, k, true, &what);
 		/* the rank at the broken connection speaks first, if there is one */
@@ -645,11 +676,7 @@ void pl_engine_check(struct pl_world *w, pl_ns now)
 			r = waits_for(w, k, false, &what);
 		if (r < 0 && w->active != k)
 			continue; /* waits for one before it */
-		pl_world_fail(w, r < 0 ? w->rank : r, "%s %llu: waited %.1f s for rank %d (%s)%s",
-			      pl_op_name(k->a.op), (unsigned long long)k->seq, (double)still / 1e9,
-			      r, what,
-			      k->all_begun ? ", whose connection lets nothing through"
-					   : ", which lives but has not begun it");
+		say_late(w, k, r, what, still);
 		return;
 	}
 }

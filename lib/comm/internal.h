@@ -12,6 +12,9 @@
  * not through yet can always go, nothing locks up, and no message has to be kept for a later time.
  *
  * Where all ranks share a host, collectives on memory of the world need no messages (direct.c).
+ *
+ * Where a library carries the collectives (struct pl_carrier; carry.c), its thread takes the place
+ * of the progress thread, and nobody else drives.
  */
 #ifndef PL_COMM_INTERNAL_H
 #define PL_COMM_INTERNAL_H
@@ -110,6 +113,7 @@ enum pl_work_state {
 	PL_WORK_SHARED,	 /* reads the others' memory */
 	PL_WORK_SETTLED, /* own part done; waits for the others */
 	PL_WORK_STEPS,	 /* its steps are queued */
+	PL_WORK_CARRIED, /* a library has it, which knows no steps */
 	PL_WORK_OVER,
 };
 struct pl_work {
@@ -170,6 +174,11 @@ struct pl_peer {
 	uint64_t came;			  /* bytes from it: the engine counts */
 	_Atomic uint64_t sends_begun;	  /* of ours to it */
 	uint64_t recvs_begun;		  /* of ours from it */
+	struct {			  /* what it told: pl_world_tell() */
+		uint32_t bytes;
+		uint8_t data[PL_NOTE_MAX];
+	} note[2];
+	uint32_t notes; /* that came */
 	/* shaping of what goes to it */
 	double bytes_per_ns;
 	pl_ns latency, free_at;
@@ -237,7 +246,60 @@ struct pl_world {
 		size_t from;
 		uint8_t algo;
 	} table[PL_OP_COUNT_][4];
+
+	struct { /* a library in place of the engine; carry.c */
+		const struct pl_carrier *by;
+		void *state;
+		struct pl_err err; /* of its opening */
+		bool opened, ended;
+		bool left;	      /* to itself: it did not come back, nobody calls it again */
+		pl_ns since, held;    /* when it was called, and `held` then; 0: it is not */
+		uint32_t notes, told; /* that this rank has to tell, and has told */
+		struct pl_world *next_left;
+	} carry;
 };
+
+/* ---- carriers (carry.c) ---- */
+
+/*
+ * Another library that carries a world's operations in place of the engine. The meeting,
+ * heartbeats, aborts, good-byes and deadlines stay ours. One thread of the world makes all calls
+ * but abort, which comes from another one where the library does not return; nothing is called
+ * after it, and what the library has by then is left to it.
+ *
+ * While the world is open w->active holds what was begun and is not over, in order. A carrier may
+ * queue a work's steps (pl_expand(), pl_engine_queue()) and move them; deadlines then go by these.
+ */
+struct pl_carrier {
+	const char *name; /* as pl_world_opts.transport */
+	/* Collective, after the meeting: all ranks call it. May wait, best not when w->failed.
+	 * Where it fails it leaves nothing. */
+	int (*open)(struct pl_world *w, void **state, struct pl_err *err);
+	/* Must not wait; called in the order of pl_world_begin(). */
+	int (*begin)(void *state, struct pl_work *k, struct pl_err *err);
+	/* Must not wait: 1 it is over, 0 not yet, negative: failed. Each round asks all works that
+	 * are not over, the first first. Sets k->moved when something moves, if it can tell. */
+	int (*test)(void *state, struct pl_work *k, struct pl_err *err);
+	/* Somebody has failed: make what is under way end, without waiting for others. It may be
+	 * any call but open. NULL: nothing to do. */
+	void (*abort)(void *state);
+	/* After the good-byes of all. */
+	void (*close)(void *state);
+};
+int pl_carry_start(struct pl_world *w, struct pl_err *err) PL_MUST; /* thread and open */
+/* Ends both, if the library lets it; err may be NULL. After a failure the world may not be freed
+ * (w->carry.left): a thread is in the library still. */
+int pl_carry_stop(struct pl_world *w, struct pl_err *err);
+/* A library that was cut off may still write to memory of the world. */
+static inline bool pl_carry_keeps(const struct pl_world *w)
+{
+	return w->carry.by && atomic_load(&w->failed);
+}
+/* Is the library stuck? Lock held; given back for a moment if it is. */
+void pl_carry_watch(struct pl_world *w);
+/* For open: everybody's `bytes` (at most PL_NOTE_MAX) come to all + rank * bytes on all ranks. */
+int pl_world_tell(struct pl_world *w, const void *mine, size_t bytes, void *all,
+		  struct pl_err *err) PL_MUST;
 
 /* Later than that by so much is no chance any more. */
 #define PL_HELD_UP(w) ((w)->timeout / 8)
@@ -293,6 +355,12 @@ bool pl_engine_step(struct pl_world *w, bool all);
 void pl_engine_queue(struct pl_work *k); /* its steps */
 void pl_engine_fail(struct pl_world *w); /* ends all works; lock held, nobody drives */
 void pl_engine_check(struct pl_world *w, pl_ns now);
+void pl_engine_take(struct pl_world *w);  /* what was begun becomes active */
+bool pl_engine_sweep(struct pl_world *w); /* what is over ends; was there any? */
+bool pl_step_ready(const struct pl_step *s);
+pl_ns pl_step_could_begin(const struct pl_step *s, pl_ns freed);
+void pl_step_done(struct pl_world *w, struct pl_step *s);
+bool pl_engine_local(struct pl_world *w, struct pl_work *k); /* one step that needs nobody */
 
 /* expand.c */
 int pl_expand(struct pl_work *k, struct pl_err *err) PL_MUST;

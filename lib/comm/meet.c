@@ -498,10 +498,10 @@ static int place_ranks(struct meeting *m)
 	return 0;
 }
 
-/* control, and where there is no shared memory one for messages and the channels */
+/* control, and where data go that way one for messages and the channels */
 static int lanes_to(const struct pl_world *w, int r)
 {
-	return w->peer[r].local ? 1 : 2 + w->channels;
+	return w->peer[r].local || w->carry.by ? 1 : 2 + w->channels;
 }
 
 static int keep_fd(struct meeting *m, int r, unsigned lane, unsigned channel, int fd)

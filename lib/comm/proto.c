@@ -121,6 +121,11 @@ size_t pl_frame_put(uint8_t *to, const struct pl_frame *f)
 		put(p + 16, f->beat.bytes, 8);
 		n += 24;
 		break;
+	case PL_FRAME_NOTE:
+		put(p, f->note.turn, 4);
+		memcpy(p + 4, f->note.data, pl_min_size(f->note.bytes, PL_NOTE_MAX));
+		n += 4 + pl_min_size(f->note.bytes, PL_NOTE_MAX);
+		break;
 	case PL_FRAME_REFUSED:
 	case PL_FRAME_ABORT: {
 		size_t text = strnlen(f->text, sizeof(f->text) - 1);
@@ -166,7 +171,8 @@ int64_t pl_frame_get(const uint8_t *p, size_t n, struct pl_frame *f, struct pl_e
 	p += 12;
 	n = (size_t)bytes - 4;
 	if ((kind == PL_FRAME_MEMBER && n != MEMBER_BYTES) ||
-	    (kind == PL_FRAME_MEMORY && n != 24) || (kind == PL_FRAME_BEAT && n != 24))
+	    (kind == PL_FRAME_MEMORY && n != 24) || (kind == PL_FRAME_BEAT && n != 24) ||
+	    (kind == PL_FRAME_NOTE && (n < 4 || n > 4 + PL_NOTE_MAX)))
 		return pl_fail(err, PL_EDATA, "message of kind %llu with %llu bytes",
 			       (unsigned long long)kind, (unsigned long long)bytes);
 	if (kind == PL_FRAME_MEMBER) {
@@ -179,6 +185,10 @@ int64_t pl_frame_get(const uint8_t *p, size_t n, struct pl_frame *f, struct pl_e
 		f->beat.begun = get(p, 8);
 		f->beat.messages = get(p + 8, 8);
 		f->beat.bytes = get(p + 16, 8);
+	} else if (kind == PL_FRAME_NOTE) {
+		f->note.turn = (uint32_t)get(p, 4);
+		f->note.bytes = (uint32_t)n - 4;
+		memcpy(f->note.data, p + 4, n - 4);
 	} else if (kind == PL_FRAME_REFUSED || kind == PL_FRAME_ABORT) {
 		get_text(p, n, f);
 	}

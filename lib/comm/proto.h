@@ -21,6 +21,7 @@
 #define PL_FRAME_MAX   1024
 #define PL_HEAD_BYTES  32
 #define PL_ADDRESS_MAX 64
+#define PL_NOTE_MAX    256
 
 enum pl_lane { PL_LANE_MEET, PL_LANE_CONTROL, PL_LANE_P2P, PL_LANE_DATA, PL_LANE_COUNT_ };
 
@@ -45,6 +46,7 @@ enum pl_frame_kind {
 	PL_FRAME_BEAT,
 	PL_FRAME_ABORT,
 	PL_FRAME_BYE,
+	PL_FRAME_NOTE, /* what ranks tell one another before a library's communicator */
 	PL_FRAME_COUNT_
 };
 struct pl_frame {
@@ -61,6 +63,10 @@ struct pl_frame {
 			uint64_t messages; /* sends to the receiver of this beat */
 			uint64_t bytes;	   /* of data and heads, to it */
 		} beat;
+		struct {
+			uint32_t turn, bytes;
+			uint8_t data[PL_NOTE_MAX];
+		} note;
 		char text[512]; /* refused, abort */
 	};
 };

@@ -224,7 +224,7 @@ int pl_shared_open(struct pl_world *w, pl_ns until, struct pl_err *err)
 void pl_shared_close(struct pl_world *w)
 {
 	for (int i = 0; i < PL_REGIONS; i++)
-		if (w->region[i].base)
+		if (w->region[i].base && !pl_carry_keeps(w))
 			munmap(w->region[i].base, w->region[i].bytes);
 	if (w->shared)
 		munmap(w->shared, w->shared_bytes);
@@ -319,6 +319,7 @@ void pl_world_free(struct pl_world *w, void *p)
 
 	if (i == PL_NONE)
 		return;
-	munmap(w->region[i].base, w->region[i].bytes);
+	if (!pl_carry_keeps(w))
+		munmap(w->region[i].base, w->region[i].bytes);
 	w->region[i].base = NULL;
 }

@@ -316,7 +316,7 @@ static int begin(struct pl_world *w, const struct pl_coll_args *a, bool call, st
 	k->w = w;
 	k->a = *a;
 	k->direct = pl_direct_fits(w, a);
-	if (!k->direct)
+	if (!k->direct && !w->carry.by)
 		rc = pl_expand(k, err);
 	if (rc < 0) {
 		work_free(k);
@@ -360,6 +360,12 @@ static void spin(struct pl_world *w, struct pl_work *k)
 	pl_ns since = pl_comm_now();
 	bool mine = false;
 
+	if (w->carry.by) { /* its thread drives; who looks on would take its processor */
+		while (!w->crowded && !pl_work_done(k) && !atomic_load(&w->failed) &&
+		       pl_comm_now() - since < SPIN_NS)
+			pause_a_bit();
+		return;
+	}
 	atomic_fetch_add(&w->spinners, 1);
 	while (!mine && !pl_work_done(k) && !atomic_load(&w->failed)) {
 		pthread_mutex_lock(&w->lock);
@@ -412,6 +418,7 @@ static void until_told(struct pl_world *w)
 int pl_work_wait(struct pl_work *k, struct pl_err *err)
 {
 	struct pl_world *w = k->w;
+	bool keep;
 	int rc = 0;
 
 	if (!pl_work_done(k))
@@ -424,7 +431,8 @@ int pl_work_wait(struct pl_work *k, struct pl_err *err)
 		pthread_mutex_lock(&w->lock);
 	}
 	while (!pl_work_done(k)) {
-		if (atomic_load(&w->failed) && !w->driving)
+		pl_carry_watch(w);
+		if (atomic_load(&w->failed) && !w->driving && !w->carry.by)
 			pl_engine_fail(w);
 		else
 			wait_for(&w->changed, &w->lock, 50000000);
@@ -434,8 +442,10 @@ int pl_work_wait(struct pl_work *k, struct pl_err *err)
 		until_told(w);
 		rc = failure(w, &k->a, k->seq, err);
 	}
+	keep = w->carry.left;
 	pthread_mutex_unlock(&w->lock);
-	work_free(k);
+	if (!keep) /* else a thread that may come back knows it */
+		work_free(k);
 	return rc;
 }
 
@@ -481,9 +491,14 @@ static int take_opts(struct pl_world *w, const struct pl_world_opts *o, struct p
 	w->segment = (o->segment ? o->segment : (size_t)256 << 10) & ~(size_t)3;
 	if (w->segment < 4 || w->segment > (size_t)1 << 30)
 		return pl_fail(err, PL_EUSAGE, "segments of %zu bytes: 4 to 2^30", o->segment);
-	w->channels = o->connections ? o->connections : 2;
+	w->carry.by = o->carrier;
+	w->channels = w->carry.by ? 1 : o->connections ? o->connections : 2;
 	w->n_conns = 1 + w->channels;
-	w->shares = !o->transport || strcmp(o->transport, "tcp") != 0;
+	w->shares = !w->carry.by && (!o->transport || strcmp(o->transport, "tcp") != 0);
+	if (w->carry.by && o->n_shapes)
+		return pl_fail(err, PL_EUSAGE,
+			       "transport %s: its links cannot be made slower; take tcp or shm",
+			       w->carry.by->name);
 	return 0;
 }
 
@@ -520,7 +535,7 @@ static void take_processors(struct pl_world *w)
 {
 	int n = (int)pl_max_i64(sysconf(_SC_NPROCESSORS_ONLN), 1);
 
-	w->crowded = w->n_local > n;
+	w->crowded = w->n_local * (w->carry.by ? 2 : 1) > n;
 	w->processors = w->n_hosts == 1 ? n : w->size;
 }
 
@@ -614,6 +629,8 @@ out:
 
 static void world_free(struct pl_world *w)
 {
+	if (w->carry.by && w->progress_runs)
+		pl_carry_stop(w, NULL);
 	pthread_mutex_lock(&w->lock);
 	w->stop = true;
 	pthread_cond_broadcast(&w->resume);
@@ -622,6 +639,8 @@ static void world_free(struct pl_world *w)
 	if (w->progress_runs)
 		pthread_join(w->progress, NULL);
 	pl_control_stop(w);
+	if (w->carry.left)
+		return;
 	for (int r = 0; r < w->size && w->peer; r++) {
 		for (int i = 0; w->peer[r].conn && i < w->n_conns; i++) {
 			if (w->peer[r].conn[i].fd >= 0)
@@ -647,6 +666,17 @@ static void world_free(struct pl_world *w)
 	pl_free(w);
 }
 
+/* It could not be opened, and the others may have to hear of that. */
+static void end_failed(struct pl_world *w)
+{
+	if (w->control_runs && atomic_load(&w->failed)) {
+		pthread_mutex_lock(&w->lock);
+		until_told(w);
+		pthread_mutex_unlock(&w->lock);
+	}
+	world_free(w);
+}
+
 int pl_world_open(const struct pl_world_opts *o, struct pl_world **world, struct pl_err *err)
 {
 	struct pl_world *w = world_new(err);
@@ -659,13 +689,16 @@ int pl_world_open(const struct pl_world_opts *o, struct pl_world **world, struct
 	PL_TRY(pl_meet(w, err));
 	take_shapes(w);
 	take_processors(w);
-	PL_TRY(start_progress(w, err));
+	if (!w->carry.by)
+		PL_TRY(start_progress(w, err));
 	if (w->size > 1)
 		PL_TRY(pl_control_start(w, err));
+	if (w->carry.by)
+		PL_TRY(pl_carry_start(w, err));
 	*world = w;
 out:
 	if (rc < 0)
-		world_free(w);
+		end_failed(w);
 	return rc;
 }
 
@@ -705,6 +738,8 @@ int pl_world_close(struct pl_world *w, struct pl_err *err)
 					     (double)w->patience / 1e9, r);
 	}
 	pthread_mutex_unlock(&w->lock);
+	if (rc == 0 && w->carry.by)
+		rc = pl_carry_stop(w, err);
 	world_free(w);
 	return rc;
 }
@@ -740,6 +775,8 @@ uint64_t pl_world_sent(const struct pl_world *w)
 
 const char *pl_world_transport(const struct pl_world *w)
 {
+	if (w->carry.by)
+		return w->carry.by->name;
 	if (w->all_local)
 		return "shm";
 	return w->shared ? "shm+tcp" : "tcp";

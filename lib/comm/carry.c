@@ -1,0 +1,377 @@
+/*
+ * Worlds whose operations another library carries (struct pl_carrier): its thread, and what to do
+ * when it does not return.
+ *
+ * Such libraries move data only while they are called, and some want to be called by one thread
+ * alone. So one thread opens the library, calls it in rounds while something is under way, and
+ * closes it. Between rounds in which nothing moved it first offers its processor, then sleeps for
+ * ever longer, up to 200 us: a computing rank would pay for every look.
+ *
+ * A call that does not return in time, or goes on when the world has failed, is left to itself: the
+ * thread is never joined, what it can reach stays allocated and as it is (the world included, on a
+ * list, for the process is about to end), and the works are failed behind its back. Who notices is
+ * any thread that waits, or the control thread.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+
+#include "comm/internal.h"
+
+#define SPIN_NS	  100000
+#define NAP_NS	  20000
+#define NAP_MAX	  200000
+#define OPEN_LATE 20 /* timeouts that a library may take to open, at least */
+#define END_LATE  5  /* ... to close */
+
+static struct pl_world *all_left; /* so that what they hold is not lost to who looks for leaks */
+static pthread_mutex_t all_left_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* ---- in the library ---- */
+
+/* What follows happens in the library, until leave(). Lock not held. */
+static void enter(struct pl_world *w)
+{
+	pthread_mutex_lock(&w->lock);
+	w->carry.held = atomic_load(&w->held);
+	w->carry.since = pl_comm_now();
+	pthread_mutex_unlock(&w->lock);
+}
+
+/* false: nobody waited, this thread owns nothing any more. */
+static bool leave(struct pl_world *w)
+{
+	bool left;
+
+	pthread_mutex_lock(&w->lock);
+	w->carry.since = 0;
+	left = w->carry.left;
+	pthread_mutex_unlock(&w->lock);
+	return !left;
+}
+
+static void fail_works(struct pl_work *k)
+{
+	for (; k; k = k->next) {
+		k->failed = true;
+		atomic_store(&k->done, true);
+	}
+}
+
+static void give_up(struct pl_world *w)
+{
+	const struct pl_carrier *by = w->carry.by;
+	bool opened = w->carry.opened;
+
+	w->carry.left = true;
+	w->o.event = NULL;
+	pthread_detach(w->progress);
+	pthread_mutex_lock(&all_left_lock);
+	w->carry.next_left = all_left;
+	all_left = w;
+	pthread_mutex_unlock(&all_left_lock);
+	pthread_mutex_unlock(&w->lock);
+	if (by->abort && opened)
+		(by->abort)(w->carry.state);
+	pthread_mutex_lock(&w->lock);
+	fail_works(w->active);
+	fail_works(w->queued);
+	pthread_cond_broadcast(&w->changed);
+}
+
+void pl_carry_watch(struct pl_world *w)
+{
+	pl_ns now = pl_comm_now(), in, limit = 2 * w->timeout;
+
+	/* the control thread has not seen yet that this process was held up */
+	if (!w->carry.since || w->carry.left || now - atomic_load(&w->due) > PL_HELD_UP(w))
+		return;
+	in = now - w->carry.since - (atomic_load(&w->held) - w->carry.held);
+	if (atomic_load(&w->failed)) {
+		/* the failure may be older than the call, or as new as this look */
+		if (in > pl_max_i64(w->timeout / 4, 50000000))
+			give_up(w);
+		return;
+	}
+	if (!w->carry.opened)
+		limit = pl_max_i64(OPEN_LATE * w->timeout, w->o.meet_ns);
+	else if (w->stop)
+		limit = END_LATE * w->timeout;
+	if (in <= limit)
+		return;
+	pthread_mutex_unlock(&w->lock);
+	pl_world_fail(w, w->rank, "rank %d: %s has not returned for %.1f s%s", w->rank,
+		      w->carry.by->name, (double)in / 1e9,
+		      !w->carry.opened ? " from its start, in which all ranks take part"
+		      : w->stop	       ? " from its end, in which all ranks take part"
+				       : "");
+	pthread_mutex_lock(&w->lock);
+}
+
+/* ---- rounds ---- */
+
+/*
+ * A library's error is often the echo of a rank's death, which the control thread is about to hear
+ * of: that is the better message. Lock not held.
+ */
+static void blame(struct pl_world *w, const struct pl_work *k, const char *why)
+{
+	pl_ns until = pl_comm_now() + pl_min_i64(w->timeout / 4, 200000000);
+	struct timespec nap = { 0, 5000000 };
+
+	while (w->size > 1 && !atomic_load(&w->failed) && pl_comm_now() < until)
+		nanosleep(&nap, NULL);
+	pl_world_fail(w, w->rank, "rank %d: %s %llu: %s", w->rank, pl_op_name(k->a.op),
+		      (unsigned long long)k->seq, why);
+}
+
+enum round { LEFT, FAILED, STILL, MOVED };
+
+/* What the library does with one work: what it returned; *left as leave() says. */
+static int ask(struct pl_world *w, struct pl_work *k, bool *left, struct pl_err *err)
+{
+	const struct pl_carrier *by = w->carry.by;
+	int rc = 0;
+
+	enter(w);
+	if (k->state == PL_WORK_QUEUED) {
+		rc = by->begin(w->carry.state, k, err);
+		if (rc >= 0 && k->state == PL_WORK_QUEUED)
+			k->state = PL_WORK_CARRIED;
+	}
+	if (rc >= 0 && k->state != PL_WORK_OVER)
+		rc = by->test(w->carry.state, k, err);
+	*left = !leave(w);
+	return rc;
+}
+
+/* Begins what is new, asks all. */
+static enum round one_round(struct pl_world *w)
+{
+	enum round found = STILL;
+	struct pl_err e = { 0 };
+
+	pl_engine_take(w);
+	for (struct pl_work *k = w->active; k; k = k->next) {
+		pl_ns before = k->moved;
+		bool left, new = k->state == PL_WORK_QUEUED;
+		int rc = ask(w, k, &left, &e);
+
+		if (left)
+			return LEFT;
+		if (rc < 0) {
+			blame(w, k, e.msg);
+			return FAILED;
+		}
+		if (rc > 0)
+			k->state = PL_WORK_OVER;
+		if (rc > 0 || new || k->moved != before)
+			found = MOVED;
+	}
+	return found;
+}
+
+/* Nothing moved since `idle`. */
+static void rest(struct pl_world *w, pl_ns idle, pl_ns *nap)
+{
+	struct timespec t = { 0, (long)*nap };
+
+	if (!w->active) {
+		pthread_mutex_lock(&w->lock);
+		if (!w->queued && !w->stop && !atomic_load(&w->failed)) {
+			w->progress_rests = true;
+			pthread_cond_wait(&w->resume, &w->lock);
+			w->progress_rests = false;
+		}
+		pthread_mutex_unlock(&w->lock);
+	} else if (pl_comm_now() - idle < SPIN_NS) {
+		*nap = NAP_NS;
+		sched_yield();
+	} else {
+		nanosleep(&t, NULL);
+		*nap = pl_min_i64(*nap * 2, NAP_MAX);
+	}
+}
+
+static bool is_over(struct pl_world *w)
+{
+	bool over;
+
+	pthread_mutex_lock(&w->lock);
+	over = w->stop || atomic_load(&w->failed);
+	pthread_mutex_unlock(&w->lock);
+	return over;
+}
+
+/* Until the world ends or fails; false: this thread was left. */
+static bool rounds(struct pl_world *w)
+{
+	pl_ns idle = pl_comm_now(), nap = NAP_NS;
+	enum round found;
+
+	while (!is_over(w)) {
+		found = one_round(w);
+		if (found == LEFT)
+			return false;
+		if (found == FAILED)
+			break;
+		if (pl_engine_sweep(w) && w->active) /* it was in line until now */
+			w->active->moved = pl_max_i64(w->active->moved, pl_comm_now());
+		if (found == MOVED) {
+			idle = pl_comm_now();
+			continue;
+		}
+		pl_engine_check(w, pl_comm_now());
+		rest(w, idle, &nap);
+	}
+	return true;
+}
+
+static void *carry_main(void *arg)
+{
+	struct pl_world *w = arg;
+	const struct pl_carrier *by = w->carry.by;
+	struct pl_err e = { 0 };
+	void *state = NULL;
+	int rc;
+
+	enter(w);
+	rc = by->open(w, &state, &e);
+	if (!leave(w))
+		return NULL;
+	pthread_mutex_lock(&w->lock);
+	w->carry.state = state;
+	w->carry.err = e;
+	w->carry.opened = rc >= 0;
+	pthread_cond_broadcast(&w->changed);
+	pthread_mutex_unlock(&w->lock);
+	if (rc >= 0 && !rounds(w))
+		return NULL;
+	if (rc >= 0 && atomic_load(&w->failed)) {
+		enter(w);
+		if (by->abort)
+			(by->abort)(state);
+		if (!leave(w))
+			return NULL;
+	}
+	pthread_mutex_lock(&w->lock);
+	if (atomic_load(&w->failed))
+		pl_engine_fail(w);
+	while (!w->stop)
+		pthread_cond_wait(&w->resume, &w->lock);
+	pthread_mutex_unlock(&w->lock);
+	if (rc >= 0 && !atomic_load(&w->failed)) {
+		enter(w);
+		by->close(state);
+		if (!leave(w))
+			return NULL;
+	}
+	pthread_mutex_lock(&w->lock);
+	w->carry.ended = true;
+	pthread_cond_broadcast(&w->changed);
+	pthread_mutex_unlock(&w->lock);
+	return NULL;
+}
+
+/* ---- beginning and end ---- */
+
+static void nap_on(pthread_cond_t *c, pthread_mutex_t *lock)
+{
+	pl_ns until = pl_comm_now() + 20000000;
+	struct timespec t = { until / 1000000000, until % 1000000000 };
+
+	pthread_cond_timedwait(c, lock, &t);
+}
+
+int pl_carry_start(struct pl_world *w, struct pl_err *err)
+{
+	const char *name = w->carry.by->name;
+	int rc = 0;
+
+	errno = pl_fail_now() ? EAGAIN : pthread_create(&w->progress, NULL, carry_main, w);
+	if (errno)
+		return pl_fail_sys(err, "cannot start a thread");
+	w->progress_runs = w->driving = true;
+	pthread_mutex_lock(&w->lock);
+	while (!w->carry.opened && !w->carry.err.code && !w->carry.left) {
+		pl_carry_watch(w);
+		nap_on(&w->changed, &w->lock);
+	}
+	/* PL_EIO may be the echo of somebody else's failure */
+	if (!w->carry.opened && atomic_load(&w->failed) &&
+	    (!w->carry.err.code || w->carry.err.code == PL_EIO))
+		rc = pl_fail(err, PL_EIO, "%s", w->failure);
+	else if (!w->carry.opened)
+		rc = pl_fail(err, w->carry.err.code, "transport %s: %s", name, w->carry.err.msg);
+	pthread_mutex_unlock(&w->lock);
+	if (rc < 0) /* the others wait for this rank in theirs */
+		pl_world_fail(w, w->rank, "rank %d: %s", w->rank, err->msg);
+	return rc;
+}
+
+int pl_carry_stop(struct pl_world *w, struct pl_err *err)
+{
+	int rc = 0;
+
+	pthread_mutex_lock(&w->lock);
+	w->stop = true;
+	pthread_cond_broadcast(&w->resume);
+	while (!w->carry.ended && !w->carry.left) {
+		pl_carry_watch(w);
+		nap_on(&w->changed, &w->lock);
+	}
+	if (w->carry.left && err)
+		rc = pl_fail(err, PL_EIO, "%s", w->failure);
+	pthread_mutex_unlock(&w->lock);
+	if (!w->carry.left)
+		pthread_join(w->progress, NULL);
+	w->progress_runs = false;
+	return rc;
+}
+
+/* ---- telling ---- */
+
+static bool all_told(const struct pl_world *w, uint32_t turn)
+{
+	if (w->size > 1 && w->carry.told < turn)
+		return false;
+	for (int r = 0; r < w->size; r++)
+		if (w->peer[r].notes < turn)
+			return false;
+	return true;
+}
+
+/*
+ * Two places a rank are enough: who is a turn ahead has this rank's note of the turn before, which
+ * it tells after it has taken those of the one before that.
+ */
+int pl_world_tell(struct pl_world *w, const void *mine, size_t bytes, void *all, struct pl_err *err)
+{
+	struct pl_peer *me = &w->peer[w->rank];
+	uint32_t turn = w->carry.notes + 1;
+	uint8_t *to = all;
+	int rc = 0;
+
+	if (bytes > PL_NOTE_MAX)
+		return pl_fail(err, PL_EINTERNAL, "a note of %zu bytes", bytes);
+	pthread_mutex_lock(&w->lock);
+	memcpy(me->note[turn % 2].data, mine, bytes);
+	me->note[turn % 2].bytes = (uint32_t)bytes;
+	me->notes = w->carry.notes = turn;
+	pthread_mutex_unlock(&w->lock);
+	pl_control_kick(w);
+	pthread_mutex_lock(&w->lock);
+	while (!all_told(w, turn) && !atomic_load(&w->failed))
+		nap_on(&w->changed, &w->lock);
+	if (atomic_load(&w->failed))
+		rc = pl_fail(err, PL_EIO, "%s", w->failure);
+	for (int r = 0; r < w->size && rc == 0; r++) {
+		if (w->peer[r].note[turn % 2].bytes != bytes)
+			rc = pl_fail(err, PL_EDATA, "rank %d tells %u bytes where %zu are expected",
+				     r, w->peer[r].note[turn % 2].bytes, bytes);
+		memcpy(to + (size_t)r * bytes, w->peer[r].note[turn % 2].data, bytes);
+	}
+	pthread_mutex_unlock(&w->lock);
+	return rc;
+}
