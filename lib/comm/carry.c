@@ -25,8 +25,18 @@
 #define OPEN_LATE 20 /* timeouts that a library may take to open, at least */
 #define END_LATE  5  /* ... to close */
 
+static const struct pl_carrier *const carriers[] = { &pl_carrier_mpi };
+
 static struct pl_world *all_left; /* so that what they hold is not lost to who looks for leaks */
 static pthread_mutex_t all_left_lock = PTHREAD_MUTEX_INITIALIZER;
+
+const struct pl_carrier *pl_carrier_find(const char *transport)
+{
+	for (size_t i = 0; transport && i < PL_LEN(carriers); i++)
+		if (!strcmp(transport, carriers[i]->name))
+			return carriers[i];
+	return NULL;
+}
 
 /* ---- in the library ---- */
 

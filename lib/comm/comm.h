@@ -1,6 +1,6 @@
 /*
  * comm.h - processes that work together: point to point, and collectives on top, over shared
- * memory, TCP, or both (hierarchical); NCCL and MPI come behind the same table.
+ * memory, TCP, or both (hierarchical), or over MPI.
  *
  * A *world* is what one process (rank) has of all `size` of them. Everything that waits has a
  * deadline and names the rank and the operation that it waited for. Sums are made in one order that
@@ -68,7 +68,9 @@ struct pl_world_opts {
 				     * Only compared with what the meeting finds */
 	const char *host; /* ranks with equal names share memory; NULL: the host's. Other names make
 			   * several hosts out of one, to try things */
-	const char *transport; /* "auto" (shared memory on one host, TCP between), "shm", "tcp" */
+	/* "auto" (shared memory on one host, TCP between), "shm", "tcp"; "mpi": over an MPI library
+	 * whose ranks are those of the world */
+	const char *transport;
 	const struct pl_carrier *carrier; /* in place of a transport's; for tests. NULL: none */
 	/* Where to meet: "tcp:HOST:PORT" (rank 0 listens there) or "dir:PATH" (a folder that all
 	 * see). */
@@ -163,7 +165,7 @@ uint8_t pl_world_algo(const struct pl_world *w, uint8_t op, size_t bytes);
 int pl_world_tune(struct pl_world *w, struct pl_err *err) PL_MUST;
 /* Bytes that others had from this rank so far. */
 uint64_t pl_world_sent(const struct pl_world *w);
-/* "shm", "tcp", "shm+tcp" */
+/* "shm", "tcp", "shm+tcp", "mpi" */
 const char *pl_world_transport(const struct pl_world *w);
 
 /* ---- measuring ----------------------------------------------------------------------------------
@@ -207,8 +209,8 @@ struct pl_launch {
 	char folder[200];      /* of pl_launch_share(); "" none */
 };
 /* From the environment: PACELINE_RANK, PACELINE_SIZE, _MEET, _TOKEN; RANK, WORLD_SIZE, MASTER_ADDR,
- * MASTER_PORT; OMPI_COMM_WORLD_*; PMIX_RANK; PMI_RANK; SLURM_PROCID, SLURM_NTASKS. PL_EUSAGE for
- * what contradicts itself. */
+ * MASTER_PORT; OMPI_COMM_WORLD_*; PMIX_RANK; PMI_RANK; SLURM_PROCID, SLURM_NTASKS, and for a step on
+ * several nodes of Slurm where to meet: at the first. PL_EUSAGE for what contradicts itself. */
 int pl_launch_find(struct pl_launch *l, struct pl_err *err) PL_MUST;
 /*
  * Makes or takes the token of the job where nobody said one, and says where to meet if nobody did:

@@ -170,13 +170,6 @@ pl_ns pl_step_could_begin(const struct pl_step *s, pl_ns freed)
 	return t;
 }
 
-static void pop(struct pl_queue_of_steps *q)
-{
-	q->head = q->head->next;
-	if (!q->head)
-		q->tail = &q->head;
-}
-
 void pl_step_done(struct pl_world *w, struct pl_step *s)
 {
 	struct pl_work *k = s->work;
@@ -279,7 +272,7 @@ static bool pump_send(struct pl_world *w, struct pl_conn *c, bool all)
 		s->work->moved = pl_comm_now();
 	if (c->sent == PL_HEAD_BYTES + s->bytes) {
 		c->sent = 0;
-		pop(&c->sends);
+		pl_queue_pop(&c->sends);
 		pl_step_done(w, s);
 		c->sends.freed = s->over;
 	}
@@ -374,7 +367,7 @@ static bool pump_recv(struct pl_world *w, struct pl_conn *c, bool all)
 	}
 	if (c->got == PL_HEAD_BYTES + s->bytes) {
 		c->got = c->fill = c->summed = 0;
-		pop(&c->recvs);
+		pl_queue_pop(&c->recvs);
 		pl_step_done(w, s);
 		c->recvs.freed = s->over;
 	}
@@ -392,7 +385,7 @@ bool pl_engine_local(struct pl_world *w, struct pl_work *k)
 	else
 		pl_sum((float *)(void *)s->dst, (const float *)(const void *)s->dst,
 		       (const float *)(const void *)s->a, s->bytes / sizeof(float));
-	pop(&k->local);
+	pl_queue_pop(&k->local);
 	pl_step_done(w, s);
 	return true;
 }

@@ -286,6 +286,9 @@ struct pl_carrier {
 	/* After the good-byes of all. */
 	void (*close)(void *state);
 };
+extern const struct pl_carrier pl_carrier_mpi; /* mpi.c */
+/* Of a transport; NULL: that has none. */
+const struct pl_carrier *pl_carrier_find(const char *transport);
 int pl_carry_start(struct pl_world *w, struct pl_err *err) PL_MUST; /* thread and open */
 /* Ends both, if the library lets it; err may be NULL. After a failure the world may not be freed
  * (w->carry.left): a thread is in the library still. */
@@ -357,6 +360,12 @@ void pl_engine_fail(struct pl_world *w); /* ends all works; lock held, nobody dr
 void pl_engine_check(struct pl_world *w, pl_ns now);
 void pl_engine_take(struct pl_world *w);  /* what was begun becomes active */
 bool pl_engine_sweep(struct pl_world *w); /* what is over ends; was there any? */
+static inline void pl_queue_pop(struct pl_queue_of_steps *q)
+{
+	q->head = q->head->next;
+	if (!q->head)
+		q->tail = &q->head;
+}
 bool pl_step_ready(const struct pl_step *s);
 pl_ns pl_step_could_begin(const struct pl_step *s, pl_ns freed);
 void pl_step_done(struct pl_world *w, struct pl_step *s);

@@ -475,9 +475,10 @@ static int take_opts(struct pl_world *w, const struct pl_world_opts *o, struct p
 	if (o->connections < 0 || o->connections > PL_CHANNELS)
 		return pl_fail(err, PL_EUSAGE, "%d connections a pair: at most %d", o->connections,
 			       PL_CHANNELS);
-	if (o->transport && strcmp(o->transport, "auto") != 0 && strcmp(o->transport, "shm") != 0 &&
-	    strcmp(o->transport, "tcp") != 0)
-		return pl_fail(err, PL_EUSAGE, "transport \"%s\": there are auto, shm, tcp",
+	w->carry.by = o->carrier ? o->carrier : pl_carrier_find(o->transport);
+	if (o->transport && !w->carry.by && strcmp(o->transport, "auto") != 0 &&
+	    strcmp(o->transport, "shm") != 0 && strcmp(o->transport, "tcp") != 0)
+		return pl_fail(err, PL_EUSAGE, "transport \"%s\": there are auto, shm, tcp, mpi",
 			       o->transport);
 	w->o = *o;
 	w->rank = o->rank;
@@ -491,7 +492,6 @@ static int take_opts(struct pl_world *w, const struct pl_world_opts *o, struct p
 	w->segment = (o->segment ? o->segment : (size_t)256 << 10) & ~(size_t)3;
 	if (w->segment < 4 || w->segment > (size_t)1 << 30)
 		return pl_fail(err, PL_EUSAGE, "segments of %zu bytes: 4 to 2^30", o->segment);
-	w->carry.by = o->carrier;
 	w->channels = w->carry.by ? 1 : o->connections ? o->connections : 2;
 	w->n_conns = 1 + w->channels;
 	w->shares = !w->carry.by && (!o->transport || strcmp(o->transport, "tcp") != 0);

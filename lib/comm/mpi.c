@@ -1,0 +1,426 @@
+/*
+ * Worlds over MPI: the steps of our own collectives, as messages of MPI.
+ *
+ * MPI has collectives itself, but promises neither that all ranks get the same bits of a sum nor
+ * that the next run does (MPI 4.0, section 6.9.1, recommends only), its non-blocking ones have no
+ * deadline that could name who is late, and are slow where nothing helps them along. So MPI moves
+ * segments between pairs, over whatever network it knows, and the sums are made here in the order
+ * of expand.c: the bits are those of the other transports. Of a message nothing is sent but its
+ * data; its tag is a digest of what it is, so that ranks which began different things find out.
+ *
+ * Two communicators: messages between two ranks do not wait for collectives. In each, messages from
+ * one rank to another keep their order, as in the engine's queues; the first DEPTH steps of a queue
+ * are with MPI at a time. What is to be added comes into a stage of its own, before it can be
+ * added. MPI forbids to write to what is being sent: a step waits for that, which costs nothing,
+ * since what it writes was made from what the other has received.
+ *
+ * MPI_THREAD_FUNNELED is enough: one thread makes all calls, from MPI_Init_thread to MPI_Finalize.
+ * An abort calls nothing: MPI_Abort would end all processes before they could say why. The launcher
+ * ends what is left when the first process has gone without MPI_Finalize.
+ */
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/internal.h"
+#include "comm/mpi_lib.h"
+
+#define DEPTH 4
+
+struct flight {
+	struct pl_step *step;
+	pl_mpi_handle request;
+	uint8_t *stage; /* where it comes in; NULL: its place */
+	bool came;
+};
+struct flights { /* the oldest first; those of a queue's first steps */
+	struct flight of[DEPTH];
+	int n;
+};
+struct lane { /* one way or the other between two, of one communicator */
+	struct flights out, in;
+};
+
+struct mpi {
+	struct pl_world *w;
+	struct pl_mpi_lib lib;
+	pl_mpi_handle comm[2];	/* messages between two; collectives */
+	struct lane *lane;	/* (size, 2) */
+	uint8_t *spare[DEPTH];	/* stages that nobody has, some */
+	int n_spare, n_sending; /* in all lanes */
+	struct mpi *next_cut;
+};
+
+/* What was cut off by a failure: MPI may still write to it, as to all that it was given. */
+static struct mpi *all_cut;
+static pthread_mutex_t all_cut_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static int failed(const struct mpi *m, const char *what, int code, struct pl_err *err)
+{
+	char text[PL_MPI_ERROR_TEXT + 1] = "";
+	int n = 0;
+
+	if (m->lib.error_string(code, text, &n) != 0 || n < 0 || n > PL_MPI_ERROR_TEXT)
+		n = 0;
+	text[n] = '\0';
+	for (char *s = text; *s; s++)
+		*s = *s == '\n' ? ' ' : *s;
+	return pl_fail(err, PL_EIO, "%s of %s: %s", what, m->lib.version, text);
+}
+
+/* ---- messages ---- */
+
+/* What a message is, in the 15 bits that every MPI has for a tag. */
+static int tag_of(const struct pl_step *s)
+{
+	const struct pl_work *k = s->work;
+	uint64_t what[3] = { k->a.op == PL_OP_RECV ? PL_OP_SEND : k->a.op, k->seq, s->bytes };
+
+	what[0] |= (uint64_t)k->a.algo << 8 | (uint64_t)s->chunk << 16;
+	return (int)(pl_hash(what, sizeof(what)) & 32767);
+}
+
+static uint8_t *take_stage(struct mpi *m)
+{
+	return m->n_spare ? m->spare[--m->n_spare] : pl_malloc(m->w->segment);
+}
+
+static void give_stage(struct mpi *m, uint8_t *stage)
+{
+	if (m->n_spare < DEPTH)
+		m->spare[m->n_spare++] = stage;
+	else
+		pl_free(stage);
+}
+
+/* Is a part of what a step writes being sent? */
+static bool is_sent(const struct mpi *m, const struct pl_step *s)
+{
+	uintptr_t d = (uintptr_t)s->dst;
+
+	for (int i = 0; m->n_sending && i < 2 * m->w->size; i++)
+		for (int j = 0; j < m->lane[i].out.n; j++) {
+			const struct pl_step *o = m->lane[i].out.of[j].step;
+			uintptr_t a = (uintptr_t)o->a;
+
+			if (d < a + o->bytes && a < d + s->bytes)
+				return true;
+		}
+	return false;
+}
+
+static bool may_write(const struct mpi *m, const struct pl_step *s)
+{
+	return pl_step_ready(s) && !is_sent(m, s);
+}
+
+static struct pl_step *next_of(const struct pl_queue_of_steps *q, const struct flights *f)
+{
+	return f->n ? f->of[f->n - 1].step->next : q->head;
+}
+
+/* The oldest is over: its queue goes on. */
+static void land(struct mpi *m, struct pl_queue_of_steps *q, struct flights *f)
+{
+	struct pl_step *s = f->of[0].step;
+
+	f->n--;
+	memmove(&f->of[0], &f->of[1], (size_t)f->n * sizeof(f->of[0]));
+	pl_queue_pop(q);
+	if (!s->ready)
+		s->ready = pl_step_could_begin(s, q->freed);
+	pl_step_done(m->w, s);
+	q->freed = s->over;
+}
+
+/* Has the oldest ended? 1, 0, negative. */
+static int ask(struct mpi *m, struct flights *f, struct pl_mpi_status *status, struct pl_err *err)
+{
+	int flag = 0, code = m->lib.test(&f->of[0].request, &flag, status);
+	const struct pl_step *s = f->of[0].step;
+
+	if (code && !pl_mpi_truncated(&m->lib, code))
+		return failed(m, "MPI_Test", code, err);
+	if ((code || flag) && s->kind != PL_STEP_SEND &&
+	    (code || pl_mpi_tag_of(&m->lib, status) != tag_of(s)))
+		return pl_fail(err, PL_EIO,
+			       "rank %d sent something else than the %zu bytes (piece %u) of it "
+			       "by %s: ranks must begin the same operations with the same sizes",
+			       s->peer, s->bytes, s->chunk, pl_calgo_name(s->work->a.algo));
+	return flag;
+}
+
+static int pump_out(struct mpi *m, struct pl_conn *c, struct flights *f, struct pl_err *err)
+{
+	struct pl_mpi_status status = { { 0 } };
+	struct pl_step *s;
+
+	while (f->n < DEPTH && (s = next_of(&c->sends, f)) && pl_step_ready(s)) {
+		int code = m->lib.isend(s->a, (int)s->bytes, m->lib.byte, c->peer, tag_of(s),
+					m->comm[c->channel], &f->of[f->n].request);
+
+		if (code)
+			return failed(m, "MPI_Isend", code, err);
+		s->ready = pl_step_could_begin(s, c->sends.freed);
+		s->work->moved = pl_comm_now();
+		f->of[f->n++].step = s;
+		m->n_sending++;
+		atomic_fetch_add(&m->w->peer[c->peer].wrote, s->bytes + PL_HEAD_BYTES);
+	}
+	while (f->n) {
+		int rc = ask(m, f, &status, err);
+
+		if (rc <= 0)
+			return rc;
+		m->n_sending--;
+		land(m, &c->sends, f);
+	}
+	return 0;
+}
+
+/* The oldest has come: into its place with it. */
+static bool add(struct mpi *m, struct flight *f)
+{
+	struct pl_step *s = f->step;
+	float *d = (float *)(void *)s->dst;
+	const float *own = (const float *)(const void *)s->a;
+	const float *in = (const float *)(const void *)f->stage;
+
+	if (!f->stage)
+		return true;
+	if (!may_write(m, s))
+		return false;
+	if (s->kind == PL_STEP_RECV_ADD)
+		pl_sum(d, own, in, s->bytes / sizeof(float));
+	else
+		pl_sum(d, in, own, s->bytes / sizeof(float));
+	give_stage(m, f->stage);
+	return true;
+}
+
+static int expect(struct mpi *m, struct pl_conn *c, struct flights *f, struct pl_step *s,
+		  struct pl_err *err)
+{
+	struct flight *new = &f->of[f->n];
+	int code;
+
+	*new = (struct flight){ .step = s };
+	if (s->kind != PL_STEP_RECV && !(new->stage = take_stage(m)))
+		return pl_fail(err, PL_ENOMEM, "out of memory");
+	code = m->lib.irecv(new->stage ? new->stage : s->dst, (int)s->bytes, m->lib.byte, c->peer,
+			    PL_MPI_ANY_TAG, m->comm[c->channel], &new->request);
+	if (code)
+		return failed(m, "MPI_Irecv", code, err);
+	f->n++;
+	return 0;
+}
+
+static int pump_in(struct mpi *m, struct pl_conn *c, struct flights *f, struct pl_err *err)
+{
+	struct pl_mpi_status status = { { 0 } };
+	struct pl_step *s;
+	int rc = 0;
+
+	while (f->n < DEPTH && (s = next_of(&c->recvs, f)) &&
+	       (s->kind != PL_STEP_RECV || may_write(m, s)) && rc >= 0)
+		rc = expect(m, c, f, s, err);
+	while (f->n && rc >= 0) {
+		struct flight *first = &f->of[0];
+
+		if (!first->came) {
+			rc = ask(m, f, &status, err);
+			if (rc <= 0)
+				return rc;
+			first->came = true;
+			first->step->work->moved = pl_comm_now();
+			m->w->peer[c->peer].came += first->step->bytes + PL_HEAD_BYTES;
+		}
+		if (!add(m, first))
+			break;
+		land(m, &c->recvs, f);
+	}
+	return rc < 0 ? rc : 0;
+}
+
+static int pump(struct mpi *m, struct pl_err *err)
+{
+	struct pl_world *w = m->w;
+	int rc = 0;
+
+	for (int r = 0; r < w->size; r++) {
+		struct pl_conn *c = w->peer[r].conn;
+
+		for (int i = 0; c && i < 2 && rc >= 0; i++) {
+			struct lane *l = &m->lane[2 * r + i];
+
+			rc = pump_out(m, &c[i], &l->out, err);
+			if (rc >= 0)
+				rc = pump_in(m, &c[i], &l->in, err);
+		}
+	}
+	return rc;
+}
+
+static int mpi_begin(void *state, struct pl_work *k, struct pl_err *err)
+{
+	int rc = pl_expand(k, err);
+
+	(void)state;
+	if (rc >= 0)
+		pl_engine_queue(k);
+	return rc;
+}
+
+static int mpi_test(void *state, struct pl_work *k, struct pl_err *err)
+{
+	struct mpi *m = state;
+	int rc = k == m->w->active ? pump(m, err) : 0; /* once a round, for all */
+
+	while (rc >= 0 && k->state == PL_WORK_STEPS && pl_engine_local(m->w, k))
+		;
+	return rc < 0 ? rc : k->state == PL_WORK_OVER;
+}
+
+/* ---- opening ---- */
+
+struct note { /* what ranks tell one another before they call MPI */
+	int32_t kind;
+	char version[100];
+};
+
+/* All have a library, and the same: else all say so, and nobody waits in MPI for the others. */
+static int compare(struct mpi *m, struct pl_err *err)
+{
+	struct note mine = { .kind = (int32_t)m->lib.kind }, *all;
+	int n = m->w->size, rc;
+
+	memcpy(mine.version, m->lib.version, sizeof(mine.version));
+	rc = pl_alloc(&all, (size_t)n, sizeof(*all), err);
+	if (rc < 0)
+		return rc;
+	rc = pl_world_tell(m->w, &mine, sizeof(mine), all, err);
+	for (int r = 1; r < n && rc >= 0; r++)
+		if (all[r].kind != all[0].kind || strcmp(all[r].version, all[0].version) != 0)
+			rc = pl_fail(err, PL_EABSENT,
+				     "rank 0 has %.99s and rank %d %.99s: all ranks of a job need "
+				     "the same MPI",
+				     all[0].version, r, all[r].version);
+	pl_free(all);
+	return rc;
+}
+
+/* A launcher of MPICH's kind hangs up when the first program that it started has ended MPI; the
+ * next one would be killed by the attempt to begin. */
+static bool launcher_hung_up(void)
+{
+	const char *fd = getenv("PMI_FD");
+	struct pollfd p = { .fd = fd ? atoi(fd) : -1 };
+
+	return p.fd > 2 && poll(&p, 1, 0) == 1 && (p.revents & (POLLHUP | POLLNVAL));
+}
+
+static int initialise(struct mpi *m, struct pl_err *err)
+{
+	int before = 0, after = 0, level = -1, code;
+
+	if (launcher_hung_up())
+		return pl_fail(err, PL_EUSAGE,
+			       "the launcher does not listen any more: one mpirun or srun starts "
+			       "one program that uses MPI, not several in turn");
+	m->lib.initialized(&before);
+	m->lib.finalized(&after);
+	if (after)
+		return pl_fail(err, PL_EUSAGE,
+			       "MPI has ended in this process, and begins but once in one");
+	if (before)
+		return pl_fail(err, PL_EUSAGE, "somebody else uses MPI in this process");
+	code = m->lib.init(NULL, NULL, PL_MPI_FUNNELED, &level);
+	if (code)
+		return failed(m, "MPI_Init_thread", code, err);
+	if (level < PL_MPI_FUNNELED)
+		return pl_fail(err, PL_EABSENT,
+			       "%s has no threads at all (MPI_THREAD_FUNNELED is needed)",
+			       m->lib.version);
+	return 0;
+}
+
+/* The ranks of MPI are those of the world, numbered as here. */
+static int make_comms(struct mpi *m, struct pl_err *err)
+{
+	struct pl_world *w = m->w;
+	int size = 0, rank = -1, code;
+
+	code = m->lib.set_errhandler(m->lib.world, m->lib.errors_return);
+	if (!code)
+		code = m->lib.size(m->lib.world, &size);
+	if (!code && size != w->size)
+		return pl_fail(
+			err, PL_EUSAGE,
+			"%s sees %d rank%s where the job has %d: start it by the mpirun of %s, "
+			"or by srun --mpi=%s",
+			m->lib.version, size, size == 1 ? "" : "s", w->size,
+			pl_mpi_kind_name(m->lib.kind),
+			m->lib.kind == PL_MPI_OPENMPI ? "pmix" : "pmi2");
+	for (int i = 0; i < 2 && !code; i++) {
+		code = m->lib.split(m->lib.world, 0, w->rank, &m->comm[i]);
+		if (!code)
+			code = m->lib.set_errhandler(m->comm[i], m->lib.errors_return);
+	}
+	if (!code)
+		code = m->lib.rank(m->comm[0], &rank);
+	if (code)
+		return failed(m, "MPI_Comm_split", code, err);
+	if (rank != w->rank)
+		return pl_fail(err, PL_EUSAGE, "MPI has another rank %d", w->rank);
+	return 0;
+}
+
+static int mpi_open(struct pl_world *w, void **state, struct pl_err *err)
+{
+	struct mpi *m;
+	int rc = pl_alloc(&m, 1, sizeof(*m), err);
+
+	if (rc < 0)
+		return rc;
+	m->w = w;
+	PL_TRY(pl_alloc(&m->lane, 2 * (size_t)w->size, sizeof(*m->lane), err));
+	PL_TRY(pl_mpi_lib_open(&m->lib, err));
+	PL_TRY(compare(m, err));
+	PL_TRY(initialise(m, err));
+	PL_TRY(make_comms(m, err));
+	pl_say(w->o.log, PL_LOG_DEBUG, "rank %d: %s (%s)", w->rank, m->lib.version, m->lib.name);
+	*state = m;
+	return 0;
+out:
+	pl_free(m->lane);
+	pl_free(m);
+	return rc;
+}
+
+static void mpi_abort(void *state)
+{
+	struct mpi *m = state;
+
+	pthread_mutex_lock(&all_cut_lock);
+	m->next_cut = all_cut;
+	all_cut = m;
+	pthread_mutex_unlock(&all_cut_lock);
+}
+
+static void mpi_close(void *state)
+{
+	struct mpi *m = state;
+
+	m->lib.finalize();
+	while (m->n_spare)
+		pl_free(m->spare[--m->n_spare]);
+	pl_free(m->lane);
+	pl_free(m);
+}
+
+const struct pl_carrier pl_carrier_mpi = { .name = "mpi",
+					   .open = mpi_open,
+					   .begin = mpi_begin,
+					   .test = mpi_test,
+					   .abort = mpi_abort,
+					   .close = mpi_close };

@@ -1,0 +1,219 @@
+/*
+ * Finding an MPI library and its functions.
+ *
+ * Which one: a process can only take part in a job of the kind of MPI whose launcher started it;
+ * with another it would be a job of its own with one rank. The launchers' variables say the kind.
+ * Under srun both kinds work as far as Slurm's plugin is the right one (pmix for Open MPI, pmi2 for
+ * MPICH), so the other kind is tried next. Nothing is initialised here.
+ */
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/mpi_lib.h"
+
+/* Values of handles that MPICH's binary interface fixes. */
+#define MPICH_COMM_WORLD    0x44000000u
+#define MPICH_BYTE	    0x4c00010du
+#define MPICH_ERRORS_RETURN 0x54000001u
+
+#define OPENMPI_ERR_TRUNCATE 15
+#define MPICH_ERR_TRUNCATE   14
+#define MPICH_ERR_CLASS	     0x7f
+
+static const char *const openmpi_files[] = { "libmpi.so.40", NULL };
+/* Debian's name, that of MPICH and Intel MPI, Cray's */
+static const char *const mpich_files[] = { "libmpich.so.12", "libmpi.so.12", "libmpi_cray.so.12",
+					   NULL };
+
+const char *pl_mpi_kind_name(enum pl_mpi_kind kind)
+{
+	return kind == PL_MPI_OPENMPI ? "Open MPI" : kind == PL_MPI_MPICH ? "MPICH" : "MPI";
+}
+
+int pl_mpi_tag_of(const struct pl_mpi_lib *lib, const struct pl_mpi_status *s)
+{
+	/* source, tag, error; with MPICH's after two words for the count */
+	return s->v[lib->kind == PL_MPI_OPENMPI ? 1 : 3];
+}
+
+bool pl_mpi_truncated(const struct pl_mpi_lib *lib, int code)
+{
+	return lib->kind == PL_MPI_OPENMPI ? code == OPENMPI_ERR_TRUNCATE
+					   : (code & MPICH_ERR_CLASS) == MPICH_ERR_TRUNCATE;
+}
+
+static bool is_set(const char *name)
+{
+	const char *v = getenv(name);
+
+	return v && *v;
+}
+
+/* The kind of MPI whose launcher started this process; *sure: no other can be of use. */
+static enum pl_mpi_kind launcher_kind(bool *sure)
+{
+	bool step = is_set("SLURM_STEP_ID") || is_set("SLURM_STEPID");
+
+	*sure = true;
+	if (is_set("OMPI_COMM_WORLD_SIZE"))
+		return PL_MPI_OPENMPI;
+	*sure = false;
+	if (is_set("PMIX_RANK"))
+		return PL_MPI_OPENMPI;
+	if (!is_set("PMI_RANK"))
+		return PL_MPI_ANY;
+	*sure = !step && !is_set("FLUX_JOB_ID");
+	return PL_MPI_MPICH;
+}
+
+/* ---- symbols ---- */
+
+/* dlsym() returns functions as pointers to objects, which POSIX says may be copied. */
+static bool find(void *dl, const char *name, void *function)
+{
+	void *p = dlsym(dl, name);
+
+	memcpy(function, &p, sizeof(p));
+	return p;
+}
+
+static int lacks(const struct pl_mpi_lib *lib, const char *name, struct pl_err *err)
+{
+	return pl_fail(err, PL_EABSENT,
+		       "%s has no %s: it is no library of MPI 3 whose binary interface is known "
+		       "(Open MPI's or MPICH's)",
+		       lib->name, name);
+}
+
+static int take_functions(struct pl_mpi_lib *lib, void *dl, struct pl_err *err)
+{
+	const struct {
+		const char *name;
+		void *to;
+	} f[] = {
+		{ "MPI_Initialized", &lib->initialized },
+		{ "MPI_Finalized", &lib->finalized },
+		{ "MPI_Init_thread", &lib->init },
+		{ "MPI_Finalize", &lib->finalize },
+		{ "MPI_Comm_rank", &lib->rank },
+		{ "MPI_Comm_size", &lib->size },
+		{ "MPI_Comm_split", &lib->split },
+		{ "MPI_Comm_set_errhandler", &lib->set_errhandler },
+		{ "MPI_Isend", &lib->isend },
+		{ "MPI_Irecv", &lib->irecv },
+		{ "MPI_Test", &lib->test },
+		{ "MPI_Error_string", &lib->error_string },
+		{ "MPI_Get_library_version", &lib->library_version },
+	};
+
+	for (size_t i = 0; i < PL_LEN(f); i++)
+		if (!find(dl, f[i].name, f[i].to))
+			return lacks(lib, f[i].name, err);
+	return 0;
+}
+
+static int take_handles(struct pl_mpi_lib *lib, void *dl, struct pl_err *err)
+{
+	lib->kind = dlsym(dl, "ompi_mpi_comm_world") ? PL_MPI_OPENMPI : PL_MPI_MPICH;
+	if (lib->kind == PL_MPI_MPICH) {
+		lib->world = MPICH_COMM_WORLD;
+		lib->byte = MPICH_BYTE;
+		lib->errors_return = MPICH_ERRORS_RETURN;
+		return 0;
+	}
+	lib->world = (pl_mpi_handle)dlsym(dl, "ompi_mpi_comm_world");
+	lib->byte = (pl_mpi_handle)dlsym(dl, "ompi_mpi_byte");
+	lib->errors_return = (pl_mpi_handle)dlsym(dl, "ompi_mpi_errors_return");
+	return lib->byte && lib->errors_return ? 0 : lacks(lib, "ompi_mpi_byte", err);
+}
+
+/* "MPICH Version:\t4.0.2\nMPICH Release ..." or "Open MPI v4.1.4, package: ..." */
+static void take_version(struct pl_mpi_lib *lib)
+{
+	char text[8193] = "", *to = lib->version;
+	int n = 0;
+
+	if (lib->library_version(text, &n) != 0)
+		n = 0;
+	text[n > 0 && (size_t)n < sizeof(text) ? n : 0] = '\0';
+	for (const char *s = text; *s && *s != '\n' && *s != ','; s++) {
+		if (to - lib->version >= (ptrdiff_t)sizeof(lib->version) - 1)
+			break;
+		if (!strncmp(s, "Version:\t", 9))
+			s += 9;
+		*to++ = *s == '\t' ? ' ' : *s;
+	}
+	*to = '\0';
+}
+
+/* 1: opened; 0: there is none of that name. */
+static int try_file(struct pl_mpi_lib *lib, const char *name, struct pl_err *err)
+{
+	/* plugins of Open MPI look for its symbols among all; it is never closed, for it leaves
+	 * threads and handlers behind */
+	void *dl = pl_fail_now() ? NULL : dlopen(name, RTLD_NOW | RTLD_GLOBAL);
+	int rc;
+
+	if (!dl)
+		return 0;
+	snprintf(lib->name, sizeof(lib->name), "%s", name);
+	rc = take_functions(lib, dl, err);
+	if (rc >= 0)
+		rc = take_handles(lib, dl, err);
+	if (rc < 0)
+		return rc;
+	take_version(lib);
+	return 1;
+}
+
+static int try_files(struct pl_mpi_lib *lib, const char *const *name, struct pl_err *err)
+{
+	int rc = 0;
+
+	while (*name && rc == 0)
+		rc = try_file(lib, *name++, err);
+	return rc;
+}
+
+static int other_kind(const struct pl_mpi_lib *lib, enum pl_mpi_kind want, struct pl_err *err)
+{
+	return pl_fail(err, PL_EABSENT,
+		       "%s is %s, but the launcher of %s started this process; take the launcher "
+		       "and the library of one MPI",
+		       lib->name, lib->version[0] ? lib->version : pl_mpi_kind_name(lib->kind),
+		       pl_mpi_kind_name(want));
+}
+
+int pl_mpi_lib_open(struct pl_mpi_lib *lib, struct pl_err *err)
+{
+	const char *named = getenv("PACELINE_MPI");
+	bool sure, mpich_first;
+	enum pl_mpi_kind want = launcher_kind(&sure);
+	int rc;
+
+	memset(lib, 0, sizeof(*lib));
+	if (named && *named) {
+		rc = try_file(lib, named, err);
+		if (rc == 0)
+			rc = pl_fail(err, PL_EABSENT,
+				     "PACELINE_MPI names %.100s, which cannot be opened (%.200s)",
+				     named, dlerror());
+		else if (rc > 0 && sure && lib->kind != want)
+			rc = other_kind(lib, want, err);
+		return rc < 0 ? rc : 0;
+	}
+	mpich_first = want == PL_MPI_MPICH;
+	rc = try_files(lib, mpich_first ? mpich_files : openmpi_files, err);
+	if (rc == 0 && !sure)
+		rc = try_files(lib, mpich_first ? openmpi_files : mpich_files, err);
+	if (rc == 0)
+		rc = pl_fail(err, PL_EABSENT,
+			     "no MPI library is found (%s); install %s, or say where it is: "
+			     "LD_LIBRARY_PATH or PACELINE_MPI=FILE; without MPI: transport tcp",
+			     sure && mpich_first ? "libmpich.so.12, libmpi.so.12"
+			     : sure		 ? "libmpi.so.40"
+						 : "libmpi.so.40, libmpich.so.12, libmpi.so.12",
+			     sure ? pl_mpi_kind_name(want) : "Open MPI or MPICH");
+	return rc < 0 ? rc : 0;
+}

@@ -1,0 +1,59 @@
+/*
+ * mpi_lib.h - an MPI library, found and opened at run time.
+ *
+ * There are two binary interfaces: that of Open MPI, whose handles are pointers to objects of the
+ * library, and that of MPICH, Intel MPI, MVAPICH and Cray MPT, whose handles are ints with fixed
+ * values (mpich.org/abi). Both are called through the same declarations here, with handles as wide
+ * as a pointer: the calling conventions of 64-bit Linux pass both kinds in the same registers, and
+ * what is written through a handle's address is read back through it. Little-endian only.
+ */
+#ifndef PL_COMM_MPI_LIB_H
+#define PL_COMM_MPI_LIB_H
+
+#include "core/core.h"
+
+typedef uintptr_t pl_mpi_handle;
+struct pl_mpi_status { /* room for either kind's */
+	int v[10];
+};
+
+enum pl_mpi_kind { PL_MPI_ANY, PL_MPI_OPENMPI, PL_MPI_MPICH };
+
+#define PL_MPI_FUNNELED	  1
+#define PL_MPI_ANY_TAG	  (-1)
+#define PL_MPI_ERROR_TEXT 512
+
+struct pl_mpi_lib {
+	enum pl_mpi_kind kind;
+	char name[160];	   /* of the file */
+	char version[100]; /* as it says itself: "Open MPI v4.1.4" */
+	pl_mpi_handle world, byte, errors_return;
+	int (*initialized)(int *flag);
+	int (*finalized)(int *flag);
+	int (*init)(int *argc, char ***argv, int required, int *provided);
+	int (*finalize)(void);
+	int (*rank)(pl_mpi_handle comm, int *rank);
+	int (*size)(pl_mpi_handle comm, int *size);
+	int (*split)(pl_mpi_handle comm, int color, int key, pl_mpi_handle *out);
+	int (*set_errhandler)(pl_mpi_handle comm, pl_mpi_handle handler);
+	int (*isend)(const void *p, int count, pl_mpi_handle type, int to, int tag,
+		     pl_mpi_handle comm, pl_mpi_handle *request);
+	int (*irecv)(void *p, int count, pl_mpi_handle type, int from, int tag, pl_mpi_handle comm,
+		     pl_mpi_handle *request);
+	int (*test)(pl_mpi_handle *request, int *flag, struct pl_mpi_status *status);
+	int (*error_string)(int code, char *text, int *length);
+	int (*library_version)(char *text, int *length);
+};
+
+/*
+ * Opens the library that the launcher of this process belongs to, else the first that there is; or
+ * the one that PACELINE_MPI names. It stays open until the process ends. PL_EABSENT: it is not
+ * there, or not of the launcher's kind.
+ */
+int pl_mpi_lib_open(struct pl_mpi_lib *lib, struct pl_err *err) PL_MUST;
+const char *pl_mpi_kind_name(enum pl_mpi_kind kind);
+int pl_mpi_tag_of(const struct pl_mpi_lib *lib, const struct pl_mpi_status *s);
+/* Is this error that a message was longer than expected? */
+bool pl_mpi_truncated(const struct pl_mpi_lib *lib, int code);
+
+#endif
