@@ -209,8 +209,8 @@ struct pl_launch {
 	char folder[200];      /* of pl_launch_share(); "" none */
 };
 /* From the environment: PACELINE_RANK, PACELINE_SIZE, _MEET, _TOKEN; RANK, WORLD_SIZE, MASTER_ADDR,
- * MASTER_PORT; OMPI_COMM_WORLD_*; PMIX_RANK; PMI_RANK; SLURM_PROCID, SLURM_NTASKS, and for a step on
- * several nodes of Slurm where to meet: at the first. PL_EUSAGE for what contradicts itself. */
+ * MASTER_PORT; OMPI_COMM_WORLD_*; PMIX_RANK; PMI_RANK; SLURM_PROCID, SLURM_NTASKS, and for a step
+ * on several nodes of Slurm where to meet: at the first. PL_EUSAGE for what contradicts itself. */
 int pl_launch_find(struct pl_launch *l, struct pl_err *err) PL_MUST;
 /*
  * Makes or takes the token of the job where nobody said one, and says where to meet if nobody did:

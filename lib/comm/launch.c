@@ -267,6 +267,58 @@ static int torchrun_meet(struct pl_launch *l, struct pl_err *err)
 	return 0;
 }
 
+/* The first of a list as "node[07-09,12]-ib,login": node07-ib. */
+static bool first_host(const char *s, char *to, size_t size)
+{
+	size_t n = 0;
+
+	for (; *s && *s != ',' && n + 1 < size; s++) {
+		if (*s != '[') {
+			to[n++] = *s;
+			continue;
+		}
+		for (s++; *s && !strchr("-,]", *s) && n + 1 < size; s++)
+			to[n++] = *s;
+		s = strchr(s, ']');
+		if (!s)
+			return false;
+	}
+	to[n] = '\0';
+	return n > 0 && (!*s || *s == ',');
+}
+
+/* srun started the ranks themselves: not mpirun, whose daemons may be a step, or somebody by hand.
+ */
+static bool is_step_of_slurm(const struct pl_launch *l)
+{
+	return in_step() && (!strcmp(l->by, "slurm") || !strncmp(l->by, "pmi", 3));
+}
+
+/*
+ * Slurm's step begins with rank 0 on its first node. The port is one that Slurm keeps for the step
+ * (MpiParams=ports=...), else one that follows from the step's number, below those that systems
+ * give away.
+ */
+static int slurm_meet(struct pl_launch *l, struct pl_err *err)
+{
+	const char *nodes = env("SLURM_STEP_NODELIST"), *ports = env("SLURM_STEP_RESV_PORTS");
+	char host[200];
+	uint64_t step = job_of(&slurm);
+	int port = ports ? atoi(ports) : 0;
+
+	if (!nodes)
+		return 0;
+	if (!first_host(nodes, host, sizeof(host)))
+		return pl_fail(err, PL_EUSAGE,
+			       "SLURM_STEP_NODELIST is \"%.100s\": no list of nodes; set "
+			       "PACELINE_MEET",
+			       nodes);
+	if (port < 1 || port > 65535)
+		port = 20000 + (int)(step % 12000);
+	snprintf(l->meet, sizeof(l->meet), "tcp:%s:%d", host, port);
+	return 0;
+}
+
 int pl_launch_find(struct pl_launch *l, struct pl_err *err)
 {
 	struct pl_launch own = { 0 };
@@ -300,6 +352,8 @@ int pl_launch_find(struct pl_launch *l, struct pl_err *err)
 		PL_TRY(find_spread(l, err));
 	if (l->by && !strcmp(l->by, "torchrun"))
 		PL_TRY(torchrun_meet(l, err));
+	else if (l->by && is_step_of_slurm(l))
+		PL_TRY(slurm_meet(l, err));
 	PL_TRY(copy(l->meet, sizeof(l->meet), "PACELINE_MEET", err));
 	rc = copy(l->token, sizeof(l->token), "PACELINE_TOKEN", err);
 out:

@@ -67,6 +67,20 @@ static enum pl_mpi_kind launcher_kind(bool *sure)
 	return PL_MPI_MPICH;
 }
 
+extern char **environ;
+
+/* srun was told of no PMI (a family of variables): ranks could not find one another, and Open MPI
+ * ends the process when it finds out. */
+static bool lacks_pmi(void)
+{
+	if (!is_set("SLURM_PROCID") || is_set("OMPI_COMM_WORLD_SIZE"))
+		return false;
+	for (char **e = environ; *e; e++)
+		if (!strncmp(*e, "PMI", 3))
+			return false;
+	return is_set("SLURM_STEP_ID") || is_set("SLURM_STEPID");
+}
+
 /* ---- symbols ---- */
 
 /* dlsym() returns functions as pointers to objects, which POSIX says may be copied. */
@@ -193,6 +207,11 @@ int pl_mpi_lib_open(struct pl_mpi_lib *lib, struct pl_err *err)
 	int rc;
 
 	memset(lib, 0, sizeof(*lib));
+	if (lacks_pmi())
+		return pl_fail(
+			err, PL_EUSAGE,
+			"srun offers MPI no way to meet: srun --mpi=pmix for Open MPI, "
+			"--mpi=pmi2 for MPICH and Intel MPI (srun --mpi=list: what there is)");
 	if (named && *named) {
 		rc = try_file(lib, named, err);
 		if (rc == 0)

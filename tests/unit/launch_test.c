@@ -44,6 +44,8 @@ static void clear(void)
 		"SLURM_STEP_ID",
 		"SLURM_STEPID",
 		"SLURM_STEP_NUM_NODES",
+		"SLURM_STEP_NODELIST",
+		"SLURM_STEP_RESV_PORTS",
 		"SLURM_JOB_ID",
 		"SLURM_RESTART_COUNT",
 		"TORCHELASTIC_RESTART_COUNT",
@@ -149,6 +151,45 @@ static void meet(void)
 	ok(find(env, &l) == PL_EUSAGE && strstr(err.msg, "PACELINE_TOKEN"), "a token too long");
 	snprintf(env, sizeof(env), "RANK=0 WORLD_SIZE=1 MASTER_PORT=1 MASTER_ADDR=%0300d", 0);
 	ok(find(env, &l) == PL_EUSAGE && strstr(err.msg, "MASTER_ADDR"), "an address too long");
+}
+
+static void meet_in_slurm(void)
+{
+	static const struct {
+		const char *nodes, *host;
+	} list[] = {
+		{ "node1", "node1" },
+		{ "node1,node2", "node1" },
+		{ "node[07-09,12]-ib,login", "node07-ib" },
+		{ "r[1,4]c[003-005]", "r1c003" },
+		{ "vm,vm-[2-3]", "vm" },
+	};
+	struct pl_launch l;
+	char env[512], want[100], first[256];
+
+	for (size_t i = 0; i < PL_LEN(list); i++) {
+		snprintf(env, sizeof(env),
+			 SLURM " SLURM_STEP_NODELIST=%s SLURM_STEP_RESV_PORTS=12000-12003",
+			 list[i].nodes);
+		snprintf(want, sizeof(want), "tcp:%s:12000", list[i].host);
+		is_i64(find(env, &l), 0, list[i].nodes);
+		is_str(l.meet, want, "... meets at its first node, at a port of the step");
+	}
+	is_i64(find(SLURM " SLURM_JOB_ID=5 SLURM_STEP_NODELIST=a", &l), 0, "a step");
+	snprintf(first, sizeof(first), "%s", l.meet);
+	ok(!strncmp(l.meet, "tcp:a:", 6) && atoi(l.meet + 6) >= 20000 && atoi(l.meet + 6) < 32000,
+	   "... without ports of its own (%s)", l.meet);
+	is_i64(find(SLURM " SLURM_JOB_ID=6 SLURM_STEP_NODELIST=a", &l), 0, "that of another job");
+	ok(strcmp(first, l.meet) != 0, "... has another port");
+	is_i64(find("PMI_RANK=3 PMI_SIZE=8 " SLURM " SLURM_STEP_NODELIST=a", &l), 0, "with PMI");
+	ok(!strncmp(l.meet, "tcp:a:", 6), "... the same");
+	is_i64(find(OMPI " " SLURM " SLURM_STEP_NODELIST=a", &l), 0, "mpirun's daemons");
+	is_str(l.meet, "", "... are another step than its ranks");
+	is_i64(find(SLURM " SLURM_STEP_NODELIST=a PACELINE_MEET=dir:/x", &l), 0, "own words");
+	is_str(l.meet, "dir:/x", "... count more");
+	ok(find(SLURM " SLURM_STEP_NODELIST=a[1-", &l) == PL_EUSAGE &&
+		   strstr(err.msg, "no list of nodes"),
+	   "a broken list");
 }
 
 static void refused(void)
@@ -348,6 +389,7 @@ int main(void)
 	setenv("TMPDIR", tmp ? tmp : ".", 1);
 	found();
 	meet();
+	meet_in_slurm();
 	refused();
 	jobs();
 	share();
