@@ -197,7 +197,13 @@ cuda: $(if $(NVCC_FOUND),$(CUDA_SRC:%.cu=$(BUILD)/cuda/%.o)) ## the kernels by n
 
 # fibers are too much for the thread sanitizer
 EMU_PLUGIN := $(if $(filter 1,$(HAVE_CXX)),$(if $(findstring thread,$(SAN)),,$(BUILD)/emu-cuda.so))
-units: $(EMU_PLUGIN) $(UNIT:%=$(BUILD)/unit/%) $(FUZZ:%=$(BUILD)/fuzz/%) $(GEN:%=$(BUILD)/gen/%)
+# libraries that stand in for others where tests load them
+FAKES := $(patsubst tests/%.c,$(BUILD)/%.so,$(sort $(wildcard tests/emu/fake_*.c)))
+$(FAKES): $(BUILD)/%.so: tests/%.c $(BUILD)/flags | $(BUILD)/config.h
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(FLAGS) $(CPPFLAGS) $(CFLAGS) -fPIC -shared -o $@ $< $(LDFLAGS)
+
+units: $(EMU_PLUGIN) $(FAKES) $(UNIT:%=$(BUILD)/unit/%) $(FUZZ:%=$(BUILD)/fuzz/%) $(GEN:%=$(BUILD)/gen/%)
 helpers: $(GEN:%=$(BUILD)/gen/%) $(BENCH:%=$(BUILD)/bench/%)
 
 # ---- testing --------------------------------------------------------------------------------------------
