@@ -23,7 +23,7 @@ static const struct pl_opt options[] = {
 	{ 0, "pace", "RANK:MS", "slow a rank's steps down by MS ms (\"*\": all), or RANK:xFACTOR",
 	  PL_OPT_LIST, AT(pace), NULL },
 	{ 0, "device", "NAME", "cpu (default), cuda or cuda:N", PL_OPT_STR, AT(device), NULL },
-	{ 0, "transport", "NAME", "auto (default), shm, tcp, mpi", PL_OPT_STR, AT(transport),
+	{ 0, "transport", "NAME", "auto (default), shm, tcp, mpi, nccl", PL_OPT_STR, AT(transport),
 	  NULL },
 	{ 0, "meet", "WHERE", "where ranks meet: tcp:HOST:PORT or dir:PATH", PL_OPT_STR, AT(meet),
 	  NULL },

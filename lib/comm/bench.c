@@ -10,11 +10,13 @@
 #include <string.h>
 
 #include "comm/internal.h"
+#include "tensor/backend.h"
 
 struct bench {
 	struct pl_world *w;
 	struct pl_coll_args a;
 	float *src, *dst;
+	float *host;	     /* where they are a device's: what is written there, or was read */
 	size_t n_src, n_dst; /* floats */
 	int rank, size;
 	bool idle; /* others send and receive */
@@ -25,15 +27,20 @@ static float value(int rank, size_t i, unsigned turn)
 	return (float)((i + (size_t)rank * 31 + turn * 17) & 127);
 }
 
-static void fill(struct bench *b, unsigned turn)
+static int fill(struct bench *b, unsigned turn, struct pl_err *err)
 {
-	float *p = (float *)(uintptr_t)b->a.src;
+	float *p = b->host ? b->host : (float *)(uintptr_t)b->a.src;
 	float one[128];
 
 	for (size_t i = 0; i < 128; i++)
 		one[i] = value(b->rank, i, turn);
 	for (size_t i = 0; i < b->n_src; i += 128)
 		memcpy(p + i, one, pl_min_size(128, b->n_src - i) * sizeof(float));
+	if (!b->host)
+		return 0;
+	b->w->device.b->put(b->w->device.ctx, (float *)(uintptr_t)b->a.src, p,
+			    b->n_src * sizeof(float));
+	return b->w->device.b->sync(b->w->device.ctx, err);
 }
 
 /* What element i of the output is, up to the period of the inputs. */
@@ -64,10 +71,13 @@ static float expected(const struct bench *b, size_t part, size_t i, unsigned tur
 static int64_t check(const struct bench *b, unsigned turn)
 {
 	size_t parts = b->a.count ? b->n_dst / b->a.count : 0;
+	const float *all = b->host ? b->host : b->a.dst;
 	int64_t wrong = 0;
 
+	if (b->host)
+		b->w->device.b->get(b->w->device.ctx, b->host, b->a.dst, b->n_dst * sizeof(float));
 	for (size_t p = 0; p < parts; p++) {
-		const float *d = (const float *)b->a.dst + p * b->a.count;
+		const float *d = all + p * b->a.count;
 		float one[128];
 
 		for (size_t i = 0; i < 128; i++)
@@ -100,6 +110,15 @@ static void sizes(struct bench *b, size_t floats)
 	b->n_dst = b->a.op == PL_OP_SEND ? 0 : b->a.count * (many_dst ? n : 1);
 }
 
+static float *get_memory(struct bench *b, bool of_world, size_t bytes)
+{
+	const struct pl_world *w = b->w;
+
+	if (of_world)
+		return pl_world_alloc(b->w, bytes);
+	return w->device.b ? w->device.b->alloc(w->device.ctx, bytes) : pl_malloc(bytes);
+}
+
 static int take(struct bench *b, const struct pl_comm_bench_opts *o, struct pl_err *err)
 {
 	size_t room;
@@ -111,11 +130,10 @@ static int take(struct bench *b, const struct pl_comm_bench_opts *o, struct pl_e
 	b->a = (struct pl_coll_args){ .op = o->op, .algo = o->algo };
 	sizes(b, o->bytes / sizeof(float));
 	room = ((b->n_src > b->n_dst ? b->n_src : b->n_dst) + 16) * sizeof(float);
-	b->src = o->private_memory ? pl_malloc(room) : pl_world_alloc(b->w, room);
-	b->dst = o->in_place	     ? b->src
-		 : o->private_memory ? pl_malloc(room)
-				     : pl_world_alloc(b->w, room);
-	if (!b->src || !b->dst)
+	b->src = get_memory(b, !o->private_memory, room);
+	b->dst = o->in_place ? b->src : get_memory(b, !o->private_memory, room);
+	b->host = b->w->device.b ? pl_malloc(room) : NULL;
+	if (!b->src || !b->dst || (b->w->device.b && !b->host))
 		return pl_fail(err, PL_ENOMEM, "out of memory (%zu bytes)", room);
 	b->a.src = b->src;
 	b->a.dst = b->dst;
@@ -131,11 +149,12 @@ static void give(struct bench *b, const struct pl_comm_bench_opts *o)
 	float *p[2] = { b->src, b->dst == b->src ? NULL : b->dst };
 
 	for (int i = 0; i < 2; i++) {
-		if (o->private_memory)
+		if (o->private_memory && !b->w->device.b)
 			pl_free(p[i]);
 		else
 			pl_world_free(b->w, p[i]);
 	}
+	pl_free(b->host);
 }
 
 static double bus_factor(uint8_t op, double n)
@@ -156,8 +175,8 @@ static double bus_factor(uint8_t op, double n)
 static int summarise(struct bench *b, const float *t, size_t n, int64_t wrong,
 		     struct pl_comm_bench_result *r, struct pl_err *err)
 {
-	struct pl_coll_args all = { .op = PL_OP_ALLGATHER, .src = t, .count = n },
-			    sum = { .op = PL_OP_ALLREDUCE, .count = 1 };
+	struct pl_coll_args all = { .op = PL_OP_ALLGATHER, .src = t, .count = n, .on_host = true },
+			    sum = { .op = PL_OP_ALLREDUCE, .count = 1, .on_host = true };
 	float bad = (float)wrong, *of = NULL; /* (ranks, n) */
 	int64_t *ns = NULL;
 	double total = 0;
@@ -204,12 +223,13 @@ int pl_comm_bench(struct pl_world *w, const struct pl_comm_bench_opts *o,
 	for (int i = -o->warmup; i < o->iterations; i++) {
 		pl_ns from;
 
-		fill(&b, (unsigned)(i + o->warmup));
+		PL_TRY(fill(&b, (unsigned)(i + o->warmup), err));
 		PL_TRY(pl_world_do(w, &barrier, err));
 		if (b.idle)
 			continue;
 		from = pl_comm_now();
 		PL_TRY(pl_world_do(w, &b.a, err));
+		PL_TRY(pl_world_settle(w, err));
 		if (i >= 0)
 			t[i] = (float)(pl_comm_now() - from) / 1e3f;
 		wrong += check(&b, (unsigned)(i + o->warmup));
@@ -258,7 +278,8 @@ int pl_world_tune(struct pl_world *w, struct pl_err *err)
 	static const uint8_t op[4] = { PL_OP_ALLREDUCE, PL_OP_REDUCE_SCATTER, PL_OP_ALLGATHER,
 				       PL_OP_BROADCAST };
 
-	for (int k = 0; k < 4 && w->size > 1; k++)
+	/* a library chooses by itself */
+	for (int k = 0; k < 4 && w->size > 1 && !w->carry.by; k++)
 		for (int i = 0; i < 4; i++) {
 			uint8_t best = PL_CA_DIRECT;
 			int rc = fastest(w, op[k], size[i], &best, err);

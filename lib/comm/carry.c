@@ -25,7 +25,7 @@
 #define OPEN_LATE 20 /* timeouts that a library may take to open, at least */
 #define END_LATE  5  /* ... to close */
 
-static const struct pl_carrier *const carriers[] = { &pl_carrier_mpi };
+static const struct pl_carrier *const carriers[] = { &pl_carrier_mpi, &pl_carrier_nccl };
 
 static struct pl_world *all_left; /* so that what they hold is not lost to who looks for leaks */
 static pthread_mutex_t all_left_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -86,6 +86,7 @@ static void give_up(struct pl_world *w)
 		(by->abort)(w->carry.state);
 	pthread_mutex_lock(&w->lock);
 	fail_works(w->active);
+	fail_works(w->device.held);
 	fail_works(w->queued);
 	pthread_cond_broadcast(&w->changed);
 }
@@ -185,23 +186,26 @@ static enum round one_round(struct pl_world *w)
 /* Nothing moved since `idle`. */
 static void rest(struct pl_world *w, pl_ns idle, pl_ns *nap)
 {
-	struct timespec t = { 0, (long)*nap };
+	bool under_way = w->active || w->device.held;
+	pl_ns until = pl_comm_now() + *nap;
+	struct timespec t = { until / 1000000000, until % 1000000000 };
 
-	if (!w->active) {
-		pthread_mutex_lock(&w->lock);
-		if (!w->queued && !w->stop && !atomic_load(&w->failed)) {
-			w->progress_rests = true;
-			pthread_cond_wait(&w->resume, &w->lock);
-			w->progress_rests = false;
-		}
-		pthread_mutex_unlock(&w->lock);
-	} else if (pl_comm_now() - idle < SPIN_NS) {
+	if (under_way && pl_comm_now() - idle < SPIN_NS) {
 		*nap = NAP_NS;
 		sched_yield();
-	} else {
-		nanosleep(&t, NULL);
-		*nap = pl_min_i64(*nap * 2, NAP_MAX);
+		return;
 	}
+	pthread_mutex_lock(&w->lock);
+	if (!w->queued && !w->stop && !atomic_load(&w->failed)) {
+		w->progress_rests = true;
+		if (under_way)
+			pthread_cond_timedwait(&w->resume, &w->lock, &t);
+		else
+			pthread_cond_wait(&w->resume, &w->lock);
+		w->progress_rests = false;
+	}
+	pthread_mutex_unlock(&w->lock);
+	*nap = pl_min_i64(*nap * 2, NAP_MAX);
 }
 
 static bool is_over(struct pl_world *w)

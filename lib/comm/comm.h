@@ -61,6 +61,7 @@ struct pl_link_shape {
 	bool shared;
 };
 
+struct pl_backend;
 struct pl_comm_event;
 struct pl_world_opts {
 	int rank, size;
@@ -69,8 +70,12 @@ struct pl_world_opts {
 	const char *host; /* ranks with equal names share memory; NULL: the host's. Other names make
 			   * several hosts out of one, to try things */
 	/* "auto" (shared memory on one host, TCP between), "shm", "tcp"; "mpi": over an MPI library
-	 * whose ranks are those of the world */
+	 * whose ranks are those of the world; "nccl": needs a device */
 	const char *transport;
+	/* Whose memory collectives use; NULL, or no device: the host's. The context is used by
+	 * whoever calls the world, and its second queue by the world. It outlives the world. */
+	const struct pl_backend *backend;
+	void *backend_ctx;
 	const struct pl_carrier *carrier; /* in place of a transport's; for tests. NULL: none */
 	/* Where to meet: "tcp:HOST:PORT" (rank 0 listens there) or "dir:PATH" (a folder that all
 	 * see). */
@@ -129,7 +134,8 @@ int pl_world_size(const struct pl_world *w);
 /*
  * Memory that collectives use without copying (shared, where ranks share a host): 64-byte aligned,
  * zeroed; collective: all ranks call it alike, with nothing else under way. NULL: no memory, or the
- * world failed. Until pl_world_free(), which is not collective, or the world's end.
+ * world failed. Until pl_world_free(), which is not collective, or the world's end. Where the world
+ * has a device it is memory of that.
  */
 void *pl_world_alloc(struct pl_world *w, size_t bytes);
 void pl_world_free(struct pl_world *w, void *p);
@@ -142,6 +148,9 @@ void pl_world_free(struct pl_world *w, void *p);
  * of all-gather src that of dst. Broadcast sends the root's src; other ranks' src is not looked at.
  * Sends and receives between two ranks match in the order of their beginning, with equal counts;
  * they do not wait for collectives. tag: for events.
+ *
+ * Over NCCL messages do wait for the collectives before them, and for one another, but those that
+ * were begun before one of them is waited for and before the next collective, which go together.
  */
 struct pl_coll_args {
 	uint8_t op, algo;
@@ -151,12 +160,21 @@ struct pl_coll_args {
 	int root;	/* of broadcast; peer of send and receive */
 	uint32_t parts; /* cut into so many that follow one another; 0: one */
 	uint64_t tag;
+	bool on_host; /* src and dst are the host's memory, although the world has a device */
 };
 int pl_world_begin(struct pl_world *w, const struct pl_coll_args *a, struct pl_work **work,
 		   struct pl_err *err) PL_MUST;
 bool pl_work_done(struct pl_work *work);
-/* Until it is done or fails; frees it. */
+/*
+ * Until it is done or fails; frees it. Of a device's memory: what is put into the backend's queue
+ * from now on comes after it; it may not have happened yet, and may fail still.
+ */
 int pl_work_wait(struct pl_work *work, struct pl_err *err) PL_MUST;
+/*
+ * Until everything that was waited for has happened; did it go well? To be called before sync() and
+ * get() of a device: these have no deadline, and a rank that is lost would make them wait for ever.
+ */
+int pl_world_settle(struct pl_world *w, struct pl_err *err) PL_MUST;
 /* begin and wait */
 int pl_world_do(struct pl_world *w, const struct pl_coll_args *a, struct pl_err *err) PL_MUST;
 /* What AUTO takes for so many bytes (of the whole vector): by a model of links and processors, or
@@ -165,7 +183,7 @@ uint8_t pl_world_algo(const struct pl_world *w, uint8_t op, size_t bytes);
 int pl_world_tune(struct pl_world *w, struct pl_err *err) PL_MUST;
 /* Bytes that others had from this rank so far. */
 uint64_t pl_world_sent(const struct pl_world *w);
-/* "shm", "tcp", "shm+tcp", "mpi" */
+/* "shm", "tcp", "shm+tcp", "mpi", "nccl" */
 const char *pl_world_transport(const struct pl_world *w);
 
 /* ---- measuring ----------------------------------------------------------------------------------

@@ -155,8 +155,8 @@ static void beat(struct pl_world *w)
 
 		if (r == w->rank)
 			continue;
-		f.beat.begun = atomic_load(&w->begun);
-		f.beat.messages = atomic_load(&p->sends_begun);
+		f.beat.begun = atomic_load(w->device.b ? &w->device.ready : &w->begun);
+		f.beat.messages = atomic_load(w->device.b ? &p->sends_ready : &p->sends_begun);
 		f.beat.bytes = atomic_load(&p->wrote);
 		say(p, &f);
 	}

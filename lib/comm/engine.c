@@ -417,18 +417,35 @@ void pl_engine_queue(struct pl_work *k)
 	}
 }
 
+/* Lock held. */
+static void append(struct pl_work ***tail, struct pl_work **list, struct pl_work ***list_tail)
+{
+	**tail = *list;
+	if (*list)
+		*tail = *list_tail;
+	*list = NULL;
+	*list_tail = list;
+}
+
 void pl_engine_take(struct pl_world *w)
 {
-	if (!atomic_load_explicit(&w->has_queued, memory_order_acquire))
-		return;
-	pthread_mutex_lock(&w->lock);
-	*w->active_tail = w->queued;
-	if (w->queued)
-		w->active_tail = w->queued_tail;
-	w->queued = NULL;
-	w->queued_tail = &w->queued;
-	atomic_store(&w->has_queued, false);
-	pthread_mutex_unlock(&w->lock);
+	struct pl_work *k;
+
+	if (atomic_load_explicit(&w->has_queued, memory_order_acquire)) {
+		pthread_mutex_lock(&w->lock);
+		append(w->device.b ? &w->device.held_tail : &w->active_tail, &w->queued,
+		       &w->queued_tail);
+		atomic_store(&w->has_queued, false);
+		pthread_mutex_unlock(&w->lock);
+	}
+	while ((k = w->device.held) && pl_device_ready(k)) {
+		w->device.held = k->next;
+		if (!k->next)
+			w->device.held_tail = &w->device.held;
+		k->next = NULL;
+		*w->active_tail = k;
+		w->active_tail = &k->next;
+	}
 }
 
 /* What has no messages, or not yet, in the order of the works' beginning. */
@@ -500,9 +517,8 @@ void pl_engine_fail(struct pl_world *w)
 {
 	struct pl_work *k;
 
-	*w->active_tail = w->queued;
-	w->queued = NULL;
-	w->queued_tail = &w->queued;
+	append(&w->active_tail, &w->device.held, &w->device.held_tail);
+	append(&w->active_tail, &w->queued, &w->queued_tail);
 	for (int r = 0; r < w->size; r++)
 		for (int i = 0; w->peer[r].conn && i < w->n_conns; i++) {
 			struct pl_conn *c = &w->peer[r].conn[i];
@@ -514,7 +530,10 @@ void pl_engine_fail(struct pl_world *w)
 	while ((k = w->active)) {
 		w->active = k->next;
 		k->failed = true;
-		atomic_store(&k->done, true);
+		if (k->device.left && !w->carry.left)
+			pl_work_free(k);
+		else
+			atomic_store(&k->done, true);
 	}
 	w->active_tail = &w->active;
 	pthread_cond_broadcast(&w->changed);
@@ -654,7 +673,8 @@ void pl_engine_check(struct pl_world *w, pl_ns now)
 		if (!k->all_begun && all_began(w, k))
 			k->all_begun = now;
 		still = now - pl_max_i64(k->moved, k->all_begun);
-		if (!k->all_begun)
+		/* what is in a device's queue begins when the device comes to it */
+		if (!k->all_begun || w->device.taken)
 			limit = pl_max_i64(limit, w->patience);
 		if (k->a.op == PL_OP_SEND &&
 		    !atomic_load(&w->peer[k->a.root].bye)) /* it may not receive yet */

@@ -126,6 +126,16 @@ struct pl_work {
 	bool direct;   /* goes through slots */
 	bool failed;
 	_Atomic bool done;
+	struct {			   /* of a world with a device; device.c */
+		struct pl_coll_args given; /* as it was begun; a may have staging memory */
+		void *stage;
+		uint64_t mark;	/* in the backend's second queue, behind what it last put there */
+		bool on_device; /* waited for by the device, not by the host */
+		bool held;	/* until the mark is passed */
+		bool launched;	/* it is in the second queue */
+		bool left;	/* nobody waits for it any more: the world's */
+		struct pl_work *later; /* NCCL's list */
+	} device;
 	struct pl_step *step;
 	size_t n_steps, cap_steps, left;
 	struct pl_queue_of_steps local;
@@ -174,6 +184,7 @@ struct pl_peer {
 	uint64_t came;			  /* bytes from it: the engine counts */
 	_Atomic uint64_t sends_begun;	  /* of ours to it */
 	uint64_t recvs_begun;		  /* of ours from it */
+	_Atomic uint64_t sends_ready;	  /* of ours to it, of a device: their data are here */
 	struct {			  /* what it told: pl_world_tell() */
 		uint32_t bytes;
 		uint8_t data[PL_NOTE_MAX];
@@ -247,6 +258,19 @@ struct pl_world {
 		uint8_t algo;
 	} table[PL_OP_COUNT_][4];
 
+	struct {			    /* memory of a device; device.c */
+		const struct pl_backend *b; /* NULL: none */
+		void *ctx;
+		bool taken; /* by the carrier as it is */
+		struct pl_stage *stage;
+		size_t n_stages, cap_stages;
+		struct pl_work *held, **held_tail; /* taken, but not active yet */
+		_Atomic uint64_t ready;		   /* collectives that are, or were */
+		_Atomic int launching;		   /* works that are not in the second queue yet */
+		_Atomic bool wanted;		   /* somebody waits for that */
+		int left;			   /* works */
+	} device;
+
 	struct { /* a library in place of the engine; carry.c */
 		const struct pl_carrier *by;
 		void *state;
@@ -272,6 +296,7 @@ struct pl_world {
  */
 struct pl_carrier {
 	const char *name; /* as pl_world_opts.transport */
+	bool device;	  /* takes a device's memory, and queues into its second queue */
 	/* Collective, after the meeting: all ranks call it. May wait, best not when w->failed.
 	 * Where it fails it leaves nothing. */
 	int (*open)(struct pl_world *w, void **state, struct pl_err *err);
@@ -333,7 +358,20 @@ void pl_world_fail(struct pl_world *w, int rank, const char *fmt, ...) PL_PRINTF
 /* world.c */
 void pl_world_wake(struct pl_world *w);		  /* the progress thread of this rank */
 void pl_world_ring(struct pl_world *w, int rank); /* that of another on this host, if it sleeps */
+/* The progress thread is needed. Lock held, and given back before: a thread that wakes only to wait
+ * for it has had its turn when it gets it, and Linux lets those that compute go on for a
+ * millisecond. */
+void pl_world_call(struct pl_world *w);
+
+/* work.c */
+/* call: the progress thread; else the caller will drive it. */
+int pl_work_begin(struct pl_world *w, const struct pl_coll_args *a, bool call,
+		  struct pl_work **work, struct pl_err *err) PL_MUST;
 void pl_work_end(struct pl_work *k);
+void pl_work_free(struct pl_work *k); /* NULL is fine */
+/* The world's failure, as that of an operation; seq UINT64_MAX: it had none yet. Lock held. */
+int pl_work_failure(struct pl_world *w, const struct pl_coll_args *a, uint64_t seq,
+		    struct pl_err *err);
 
 /* shm.c */
 int pl_shared_open(struct pl_world *w, pl_ns until, struct pl_err *err) PL_MUST;
@@ -370,6 +408,35 @@ bool pl_step_ready(const struct pl_step *s);
 pl_ns pl_step_could_begin(const struct pl_step *s, pl_ns freed);
 void pl_step_done(struct pl_world *w, struct pl_step *s);
 bool pl_engine_local(struct pl_world *w, struct pl_work *k); /* one step that needs nobody */
+
+/* device.c */
+
+/* Memory through which operations pass that cannot reach what they were given. */
+struct pl_stage {
+	void *p;
+	size_t bytes;
+	uint64_t mark; /* free when it is passed */
+	bool used;
+};
+void pl_device_init(struct pl_world *w, const struct pl_backend *b, void *ctx);
+void pl_device_fini(struct pl_world *w);
+/* Before it is queued, and if that fails (lock held). */
+int pl_device_begin(struct pl_work *k, struct pl_err *err) PL_MUST;
+void pl_device_undo(struct pl_work *k);
+/* May the first work that is held become active? For who drives. */
+bool pl_device_ready(struct pl_work *k);
+/* The carrier put it into the second queue. */
+void pl_device_launched(struct pl_work *k, uint64_t mark);
+/* It is over where it was carried out. */
+void pl_device_end(struct pl_work *k);
+/* Nobody will wait for it, the first queue of the backend will; false: it is to be waited for. */
+bool pl_device_leave(struct pl_work *k);
+/* It was waited for. */
+void pl_device_waited(struct pl_work *k);
+void *pl_device_alloc(struct pl_world *w, size_t bytes);
+
+/* nccl.c */
+extern const struct pl_carrier pl_carrier_nccl;
 
 /* expand.c */
 int pl_expand(struct pl_work *k, struct pl_err *err) PL_MUST;

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "comm/internal.h"
+#include "tensor/backend.h"
 
 #define SHARED_MAGIC 0x6e77656361707331u
 
@@ -302,6 +303,8 @@ void *pl_world_alloc(struct pl_world *w, size_t bytes)
 	struct pl_region g = { .stride = whole_pages(bytes ? bytes : 1) }, *place;
 	struct pl_err e = { 0 };
 
+	if (w->device.b)
+		return pl_device_alloc(w, bytes);
 	g.bytes = g.stride * (shared ? (size_t)w->n_local : 1);
 	place = &w->region[w->n_allocs++ % PL_REGIONS];
 	if (agree(w, &g, shared, place->base, &e) < 0)
@@ -315,8 +318,10 @@ void *pl_world_alloc(struct pl_world *w, size_t bytes)
 void pl_world_free(struct pl_world *w, void *p)
 {
 	uint64_t at;
-	uint32_t i = p ? pl_shared_find(w, p, 0, &at) : PL_NONE;
+	uint32_t i = p && !w->device.b ? pl_shared_find(w, p, 0, &at) : PL_NONE;
 
+	if (p && w->device.b)
+		w->device.b->free(w->device.ctx, p);
 	if (i == PL_NONE)
 		return;
 	if (!pl_carry_keeps(w))

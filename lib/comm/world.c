@@ -1,5 +1,5 @@
 /*
- * Worlds: opening and ending, beginning and waiting, and the thread that drives the engine.
+ * Worlds: opening and ending, waiting, and the thread that drives the engine.
  *
  * Who waits drives the engine himself for a while, without sleeping (where there are more ranks
  * than processors, offering his at every turn): small operations need no change of thread, which
@@ -24,6 +24,7 @@
 #define SPIN_NS	 100000
 #define YIELD_NS 5000
 #define SLICE_NS 100000
+#define LOOK_NS	 50000	 /* between two looks at what a device has done */
 #define TAKEN_NS 2000	 /* a yield that takes longer let somebody else run */
 #define MOVE_NS	 2000000 /* between two attempts to get a processor of one's own */
 
@@ -119,8 +120,8 @@ static bool drive(struct pl_world *w, bool all, bool *busy, pl_ns *due)
 	moved = pl_engine_step(w, all);
 	if (!moved)
 		pl_engine_check(w, pl_comm_now());
-	*busy = w->active;
-	*due = w->next_due;
+	*busy = w->active || w->device.held;
+	*due = w->device.held ? pl_comm_now() + LOOK_NS : w->next_due;
 	pthread_mutex_lock(&w->lock);
 	w->driving = false;
 	return moved;
@@ -194,12 +195,7 @@ static void *progress_main(void *arg)
 	return NULL;
 }
 
-/*
- * The progress thread is needed. Lock held, and given back before: a thread that wakes only to wait
- * for it has had its turn when it gets it, and Linux lets those that compute go on for a
- * millisecond.
- */
-static void call_progress(struct pl_world *w)
+void pl_world_call(struct pl_world *w)
 {
 	bool rests = w->progress_rests, sleeps = w->progress_sleeps;
 
@@ -210,149 +206,12 @@ static void call_progress(struct pl_world *w)
 		pl_world_wake(w);
 }
 
-/* ---- beginning ---- */
-
-static int check_args(const struct pl_world *w, const struct pl_coll_args *a, struct pl_err *err)
-{
-	const char *name = pl_op_name(a->op);
-	bool pair = a->op <= PL_OP_RECV;
-	bool src = a->op != PL_OP_RECV && a->op != PL_OP_BARRIER &&
-		   !(a->op == PL_OP_BROADCAST && w->rank != a->root);
-	bool dst = a->op != PL_OP_SEND && a->op != PL_OP_BARRIER;
-
-	if (a->op >= PL_OP_COUNT_ || a->algo >= PL_CA_COUNT_)
-		return pl_fail(err, PL_EINTERNAL, "unknown operation %u or algorithm %u", a->op,
-			       a->algo);
-	if ((pair || a->op == PL_OP_BROADCAST) && (a->root < 0 || a->root >= w->size))
-		return pl_fail(err, PL_EINTERNAL, "%s: no rank %d among %d", name, a->root,
-			       w->size);
-	if (pair && a->root == w->rank)
-		return pl_fail(err, PL_EINTERNAL, "%s: rank %d to itself", name, w->rank);
-	if (a->count > SIZE_MAX / sizeof(float) / (size_t)w->size / 2 || a->parts > 65536)
-		return pl_fail(err, PL_ELIMIT, "%s of %zu elements in %u parts", name, a->count,
-			       a->parts);
-	if (a->count && ((src && !a->src) || (dst && !a->dst)))
-		return pl_fail(err, PL_EINTERNAL, "%s: no buffer", name);
-	return 0;
-}
-
-static void work_free(struct pl_work *k)
-{
-	if (!k)
-		return;
-	pl_free(k->step);
-	pl_free(k->temp);
-	pl_free(k);
-}
-
-void pl_work_end(struct pl_work *k)
-{
-	struct pl_world *w = k->w;
-	bool waiters;
-
-	if (w->o.event) {
-		struct pl_comm_event e = {
-			.op = k->a.op,
-			.of = k->a.op,
-			.peer = k->a.op <= PL_OP_RECV || k->a.op == PL_OP_BROADCAST ? k->a.root
-										    : -1,
-			.seq = k->seq,
-			.tag = k->a.tag,
-			.bytes = pl_coll_bytes(w, &k->a),
-			.begin = k->begin,
-			.end = pl_comm_now(),
-		};
-		w->o.event(w->o.event_arg, &e);
-	}
-	/* who waits may free it as soon as it is done */
-	atomic_store_explicit(&k->done, true, memory_order_release);
-	pthread_mutex_lock(&w->lock);
-	waiters = w->waiters > 0;
-	pthread_mutex_unlock(&w->lock);
-	if (waiters)
-		pthread_cond_broadcast(&w->changed);
-}
-
-/* Lock held. */
-static void number(struct pl_world *w, struct pl_work *k)
-{
-	struct pl_peer *p = k->a.op <= PL_OP_RECV ? &w->peer[k->a.root] : NULL;
-
-	if (k->a.op == PL_OP_SEND)
-		k->seq = atomic_fetch_add(&p->sends_begun, 1);
-	else if (k->a.op == PL_OP_RECV)
-		k->seq = p->recvs_begun++;
-	else
-		k->seq = atomic_fetch_add(&w->begun, 1);
-	if (k->direct)
-		k->slot = w->begun_shared++;
-	k->begin = k->moved = pl_comm_now();
-}
-
-static int failure(struct pl_world *w, const struct pl_coll_args *a, uint64_t seq,
-		   struct pl_err *err)
-{
-	struct pl_err why = { 0 };
-
-	pl_fail(&why, PL_EIO, "%s", w->failure);
-	if (seq == UINT64_MAX)
-		pl_wrap(&why, "%s", pl_op_name(a->op));
-	else
-		pl_wrap(&why, "%s %llu", pl_op_name(a->op), (unsigned long long)seq);
-	return pl_fail(err, PL_EIO, "%s", why.msg);
-}
-
-static int begin(struct pl_world *w, const struct pl_coll_args *a, bool call, struct pl_work **work,
-		 struct pl_err *err)
-{
-	struct pl_work *k;
-	int rc = check_args(w, a, err);
-
-	if (rc < 0)
-		return rc;
-	rc = pl_alloc(&k, 1, sizeof(*k), err);
-	if (rc < 0)
-		return rc;
-	k->w = w;
-	k->a = *a;
-	k->direct = pl_direct_fits(w, a);
-	if (!k->direct && !w->carry.by)
-		rc = pl_expand(k, err);
-	if (rc < 0) {
-		work_free(k);
-		return rc;
-	}
-	pthread_mutex_lock(&w->lock);
-	if (atomic_load(&w->failed)) {
-		rc = failure(w, a, UINT64_MAX, err);
-		pthread_mutex_unlock(&w->lock);
-		work_free(k);
-		return rc;
-	}
-	number(w, k);
-	*w->queued_tail = k;
-	w->queued_tail = &k->next;
-	atomic_store_explicit(&w->has_queued, true, memory_order_release);
-	if (call)
-		call_progress(w);
-	else
-		pthread_mutex_unlock(&w->lock);
-	*work = k;
-	return 0;
-}
-
-int pl_world_begin(struct pl_world *w, const struct pl_coll_args *a, struct pl_work **work,
-		   struct pl_err *err)
-{
-	return begin(w, a, true, work, err);
-}
+/* ---- waiting ---- */
 
 bool pl_work_done(struct pl_work *work)
 {
 	return atomic_load_explicit(&work->done, memory_order_acquire);
 }
-
-/* ---- waiting ---- */
 
 /* Drives until it is done, or nothing moved for a while. */
 static void spin(struct pl_world *w, struct pl_work *k)
@@ -421,13 +280,15 @@ int pl_work_wait(struct pl_work *k, struct pl_err *err)
 	bool keep;
 	int rc = 0;
 
+	if (w->device.b && pl_device_leave(k))
+		return 0;
 	if (!pl_work_done(k))
 		spin(w, k);
 	pthread_mutex_lock(&w->lock);
 	w->waiters++;
 	/* a thread that rests is left alone where nothing is left to do */
-	if (!pl_work_done(k) || (!w->driving && (w->active || w->queued))) {
-		call_progress(w);
+	if (!pl_work_done(k) || (!w->driving && (w->active || w->queued || w->device.held))) {
+		pl_world_call(w);
 		pthread_mutex_lock(&w->lock);
 	}
 	while (!pl_work_done(k)) {
@@ -440,19 +301,43 @@ int pl_work_wait(struct pl_work *k, struct pl_err *err)
 	w->waiters--;
 	if (k->failed) {
 		until_told(w);
-		rc = failure(w, &k->a, k->seq, err);
+		rc = pl_work_failure(w, &k->a, k->seq, err);
 	}
 	keep = w->carry.left;
 	pthread_mutex_unlock(&w->lock);
-	if (!keep) /* else a thread that may come back knows it */
-		work_free(k);
+	if (keep) /* a thread that may come back knows it */
+		return rc;
+	if (w->device.b)
+		pl_device_waited(k);
+	pl_work_free(k);
+	return rc;
+}
+
+int pl_world_settle(struct pl_world *w, struct pl_err *err)
+{
+	int rc = 0;
+
+	if (!w->device.b)
+		return 0;
+	pthread_mutex_lock(&w->lock);
+	w->waiters++;
+	while (w->device.left && !atomic_load(&w->failed)) {
+		pl_carry_watch(w);
+		wait_for(&w->changed, &w->lock, 50000000);
+	}
+	w->waiters--;
+	if (atomic_load(&w->failed)) {
+		until_told(w);
+		rc = pl_fail(err, PL_EIO, "%s", w->failure);
+	}
+	pthread_mutex_unlock(&w->lock);
 	return rc;
 }
 
 int pl_world_do(struct pl_world *w, const struct pl_coll_args *a, struct pl_err *err)
 {
 	struct pl_work *k;
-	int rc = begin(w, a, false, &k, err);
+	int rc = pl_work_begin(w, a, false, &k, err);
 
 	return rc < 0 ? rc : pl_work_wait(k, err);
 }
@@ -478,7 +363,8 @@ static int take_opts(struct pl_world *w, const struct pl_world_opts *o, struct p
 	w->carry.by = o->carrier ? o->carrier : pl_carrier_find(o->transport);
 	if (o->transport && !w->carry.by && strcmp(o->transport, "auto") != 0 &&
 	    strcmp(o->transport, "shm") != 0 && strcmp(o->transport, "tcp") != 0)
-		return pl_fail(err, PL_EUSAGE, "transport \"%s\": there are auto, shm, tcp, mpi",
+		return pl_fail(err, PL_EUSAGE,
+			       "transport \"%s\": there are auto, shm, tcp, mpi, nccl",
 			       o->transport);
 	w->o = *o;
 	w->rank = o->rank;
@@ -499,6 +385,7 @@ static int take_opts(struct pl_world *w, const struct pl_world_opts *o, struct p
 		return pl_fail(err, PL_EUSAGE,
 			       "transport %s: its links cannot be made slower; take tcp or shm",
 			       w->carry.by->name);
+	pl_device_init(w, o->backend, o->backend_ctx);
 	return 0;
 }
 
@@ -585,6 +472,7 @@ static struct pl_world *world_new(struct pl_err *err)
 	atomic_store(&w->due, INT64_MAX);
 	w->queued_tail = &w->queued;
 	w->active_tail = &w->active;
+	w->device.held_tail = &w->device.held;
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_condattr_init(&a);
 	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
@@ -650,6 +538,7 @@ static void world_free(struct pl_world *w)
 		pl_free(w->peer[r].conn);
 	}
 	pl_shared_close(w);
+	pl_device_fini(w);
 	for (int i = 0; i < 4; i++) {
 		int fd[4] = { w->epoll, w->wake, w->timer, w->listener };
 

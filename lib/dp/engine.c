@@ -11,6 +11,10 @@
  * The slab of gradients lies in memory of the world, so that buckets of neighbours travel from
  * where they are; others are gathered into a copy before and scattered behind.
  *
+ * On a device all of that is only queued: the backward pass and, beside it, the all-reduces, the
+ * optimiser behind both. The host waits once, at the end of the step, for the world and then for
+ * the device, and is told there what failed in between.
+ *
  * A paced rank (a slower machine, to try what that does) sleeps at the ends of its layers for what
  * its computation would have taken longer; small amounts add up until a sleep is worth it.
  */
@@ -96,10 +100,7 @@ static void gather_bucket(struct dp *d, const struct pl_dp_bucket *b, float *to,
 		const struct pl_net_tensor *t = &d->tensor[d->b.index[i]];
 		float *at = d->grads + t->offset;
 
-		if (back)
-			memcpy(at, to, t->n * sizeof(float));
-		else
-			memcpy(to, at, t->n * sizeof(float));
+		d->be->copy(d->ctx, back ? at : to, back ? to : at, t->n * sizeof(float));
 		to += t->n;
 	}
 }
@@ -242,6 +243,12 @@ out:
 	return rc;
 }
 
+/* A device waits for communication without a deadline, so who waits for the device asks first. */
+static int settle(struct dp *d, struct pl_err *err)
+{
+	return d->o.world ? pl_world_settle(d->o.world, err) : 0;
+}
+
 static void count_left(struct dp *d)
 {
 	d->next = 0;
@@ -273,6 +280,7 @@ static int dp_step(void *state, int64_t step, struct pl_step_result *r, struct p
 	PL_TRY(wait_all(d, &r->wait_ns, err));
 	at = pl_now_ns();
 	pl_optim_step(d->optim, step, 0, SIZE_MAX, NAN);
+	PL_TRY(settle(d, err));
 	PL_TRY(take_losses(d, r, err));
 	record(d, PL_K_HOST_OP, t ? t->optimizer : PL_NONE, at, -1);
 	record(d, PL_K_STEP, t ? t->step : PL_NONE, begin, -1);
@@ -300,7 +308,7 @@ out:
 int dp_sum(void *state, double *v, size_t n, struct pl_err *err)
 {
 	struct dp *d = state;
-	struct pl_coll_args a = { .op = PL_OP_ALLREDUCE, .count = 2 * d->n_sum };
+	struct pl_coll_args a = { .op = PL_OP_ALLREDUCE, .count = 2 * d->n_sum, .on_host = true };
 	pl_ns begin;
 	int rc = 0;
 
@@ -326,13 +334,14 @@ out:
 	return rc;
 }
 
-int dp_broadcast(struct dp *d, float *v, size_t n, struct pl_err *err)
+int dp_broadcast(struct dp *d, float *v, size_t n, bool on_host, struct pl_err *err)
 {
 	struct pl_coll_args a = {
-		.op = PL_OP_BROADCAST, .src = v, .dst = v, .count = n, .root = 0
+		.op = PL_OP_BROADCAST, .src = v, .dst = v, .count = n, .root = 0, .on_host = on_host
 	};
+	int rc = d->o.world && n ? pl_world_do(d->o.world, &a, err) : 0;
 
-	return d->o.world && n ? pl_world_do(d->o.world, &a, err) : 0;
+	return rc < 0 ? rc : settle(d, err);
 }
 
 /* Running means are those of rank 0, as in DDP; so the result does not depend on who evaluates what
@@ -345,7 +354,7 @@ static int dp_eval(void *state, double *loss, int64_t *hits, int64_t *samples, s
 	double v[3] = { 0 };
 	int rc;
 
-	PL_TRY(dp_broadcast(d, running, n_state, err));
+	PL_TRY(dp_broadcast(d, running, n_state, false, err));
 	for (size_t at = (size_t)d->rank * each; at < held; at += each * (size_t)d->ranks) {
 		int n = (int)pl_min_size(each, held - at);
 		struct pl_batch_io io;
@@ -415,6 +424,13 @@ out:
 	return rc;
 }
 
+/* What a device computes passes through memory of the host, which is taken and pinned on the way:
+ * not while something is recorded. */
+static bool staged(const struct dp *d)
+{
+	return d->o.world && strcmp(pl_world_transport(d->o.world), "nccl") != 0;
+}
+
 static int make_net(struct dp *d, int batch, struct pl_err *err)
 {
 	const struct pl_job *j = d->o.job;
@@ -424,7 +440,7 @@ static int make_net(struct dp *d, int batch, struct pl_err *err)
 				 .threads = (int)j->threads,
 				 .batch = batch,
 				 .seed = (uint64_t)j->seed,
-				 .graphs = !d->o.tracer,
+				 .graphs = !d->o.tracer && !staged(d),
 				 .in_place = true };
 	struct pl_layer *layer = NULL;
 	struct pl_layer_key *keys = NULL;
@@ -441,6 +457,7 @@ static int make_net(struct dp *d, int batch, struct pl_err *err)
 	d->layer = pl_net_layers(d->net, &d->n_layers);
 	d->params = pl_net_params(d->net, &d->n_params);
 	d->grads = pl_net_grads(d->net);
+	d->be = pl_net_backend(d->net, &d->ctx);
 out:
 	pl_free(layer);
 	pl_free(keys);
@@ -503,9 +520,7 @@ static int make_buckets(struct dp *d, struct pl_err *err)
 		}
 	}
 	d->n_sum = 64;
-	d->sum = pl_world_alloc(d->o.world, 2 * d->n_sum * sizeof(float));
-	if (!d->sum)
-		rc = pl_fail(err, PL_ENOMEM, "out of memory (sums)");
+	rc = pl_alloc(&d->sum, 2 * d->n_sum, sizeof(float), err);
 out:
 	return rc;
 }
@@ -547,8 +562,7 @@ static void dp_finish(void *state, bool lost)
 	for (uint32_t k = 0; d->copy && k < d->b.n && !lost; k++)
 		if (d->copy[k])
 			pl_world_free(d->o.world, d->copy[k]);
-	if (d->sum && !lost)
-		pl_world_free(d->o.world, d->sum);
+	pl_free(d->sum);
 	pl_free(d->work);
 	pl_free(d->copy);
 	pl_free(d->left);

@@ -77,7 +77,9 @@ struct dp {
 	const struct pl_net_layer *layer;
 	uint32_t n_tensors, n_layers;
 	uint8_t *precision; /* in which layers multiply, see precision_of() */
-	float *params, *grads;
+	float *params, *grads; /* memory of the backend */
+	const struct pl_backend *be;
+	void *ctx;
 	size_t n_params;
 	struct pl_dp_buckets b;
 	struct pl_work **work; /* of each bucket, NULL: none in progress */
@@ -86,7 +88,7 @@ struct dp {
 	uint32_t next;	       /* bucket to be issued */
 	struct feed feed;
 	int micro;  /* samples of a microbatch */
-	float *sum; /* for sum(), of the world */
+	float *sum; /* for sum() */
 	size_t n_sum;
 	uint32_t sums; /* made so far: they need tags of their own */
 	bool lost;     /* the world, and its memory */
@@ -102,8 +104,9 @@ struct dp {
 	struct pl_err err;			/* of a hook */
 };
 int dp_sum(void *state, double *v, size_t n, struct pl_err *err) PL_MUST;
-/* A world operation without a place in a step, waited for. No world: nothing. */
-int dp_broadcast(struct dp *d, float *v, size_t n, struct pl_err *err) PL_MUST;
+/* A world operation without a place in a step, waited for. No world: nothing. on_host: v is memory
+ * of the host, not of the backend. */
+int dp_broadcast(struct dp *d, float *v, size_t n, bool on_host, struct pl_err *err) PL_MUST;
 
 /* ---- state.c ------------------------------------------------------------------------------- */
 int dp_save(void *state, const char *path, int64_t step, struct pl_err *err) PL_MUST;

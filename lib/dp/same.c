@@ -19,7 +19,7 @@ int dp_same(struct dp *d, uint64_t h, const char *what, struct pl_err *err)
 
 	for (int i = 0; i < 4; i++)
 		own[i] = first[i] = (float)(h >> 16 * i & 0xffff);
-	rc = dp_broadcast(d, first, 4, err);
+	rc = dp_broadcast(d, first, 4, true, err);
 	if (rc < 0 || !memcmp(own, first, sizeof(own)))
 		return rc;
 	return pl_fail(err, PL_EDATA,

@@ -57,7 +57,26 @@ static const char *optimizer_of(const struct dp *d)
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
-/* A tensor as files hold it; `turned` is made for those that lie the other way there. */
+/* What is made for a file, until it is written. */
+struct made {
+	float **turned; /* tensors that lie the other way in files; by number */
+	float *copy[4]; /* of a device's memory */
+	uint32_t n;
+};
+
+/* Makes p what the host can read. */
+static int hold(struct dp *d, struct made *m, const float **p, size_t n, struct pl_err *err)
+{
+	int rc = d->be->device && n ? pl_alloc(&m->copy[m->n], n, sizeof(float), err) : 0;
+
+	if (!m->copy[m->n])
+		return rc;
+	d->be->get(d->ctx, m->copy[m->n], *p, n * sizeof(float));
+	*p = m->copy[m->n++];
+	return d->be->sync(d->ctx, err);
+}
+
+/* A tensor as files hold it. */
 static int add_tensor(struct pl_weights *w, const struct pl_net_tensor *t, const float *v,
 		      float **turned, struct pl_err *err)
 {
@@ -84,37 +103,42 @@ static int add_slab(struct pl_weights *w, const char *name, const float *v, size
 	return pl_weights_add(w, name, 1, &dim, v, err);
 }
 
-static void free_turned(struct dp *d, float **turned)
+static void made_fini(struct dp *d, struct made *m)
 {
-	for (uint32_t i = 0; turned && i < d->n_tensors; i++)
-		pl_free(turned[i]);
-	pl_free(turned);
+	for (uint32_t i = 0; m->turned && i < d->n_tensors; i++)
+		pl_free(m->turned[i]);
+	pl_free(m->turned);
+	for (uint32_t i = 0; i < m->n; i++)
+		pl_free(m->copy[i]);
 }
 
-static int collect(struct dp *d, bool all, struct pl_weights *w, float ***turned,
-		   struct pl_err *err)
+static int collect(struct dp *d, bool all, struct pl_weights *w, struct made *m, struct pl_err *err)
 {
 	float *slab[2] = { NULL, NULL };
-	size_t n;
+	size_t n, n_state;
 	uint32_t slabs, n_running;
 	const struct pl_net_tensor *running = pl_net_state_tensors(d->net, &n_running);
-	int rc = pl_alloc(turned, (size_t)d->n_tensors + 1, sizeof(**turned), err);
+	const float *params = d->params, *state = pl_net_state(d->net, &n_state);
+	int rc;
 
-	if (rc < 0)
-		return rc;
+	PL_TRY(pl_alloc(&m->turned, (size_t)d->n_tensors + 1, sizeof(*m->turned), err));
+	PL_TRY(hold(d, m, &params, d->n_params, err));
+	PL_TRY(hold(d, m, &state, n_state, err));
 	for (uint32_t i = 0; i < d->n_tensors; i++)
-		PL_TRY(add_tensor(w, &d->tensor[i], d->params + d->tensor[i].offset, &(*turned)[i],
+		PL_TRY(add_tensor(w, &d->tensor[i], params + d->tensor[i].offset, &m->turned[i],
 				  err));
 	slabs = all ? pl_optim_slabs(d->optim, slab, &n) : 0;
 	for (uint32_t i = 0; i < slabs; i++) {
+		const float *p = slab[i];
 		char name[32];
 
 		snprintf(name, sizeof(name), "optimizer.%u", i);
-		PL_TRY(add_slab(w, name, slab[i], n, err));
+		PL_TRY(hold(d, m, &p, n, err));
+		PL_TRY(add_slab(w, name, p, n, err));
 	}
 	for (uint32_t i = 0; i < n_running; i++)
 		PL_TRY(pl_weights_add(w, running[i].name, running[i].n_dims, running[i].dim,
-				      pl_net_state(d->net, &n) + running[i].offset, err));
+				      state + running[i].offset, err));
 out:
 	return rc;
 }
@@ -138,16 +162,16 @@ int dp_save(void *state, const char *path, int64_t step, struct pl_err *err)
 {
 	struct dp *d = state;
 	struct pl_weights w = { 0 };
-	float **turned = NULL;
+	struct made m = { 0 };
 	char text[32];
 	size_t n;
 	float *running = pl_net_state(d->net, &n);
 	int rc;
 
-	PL_TRY(dp_broadcast(d, running, n, err));
+	PL_TRY(dp_broadcast(d, running, n, false, err));
 	if (d->rank)
 		goto out;
-	PL_TRY(collect(d, true, &w, &turned, err));
+	PL_TRY(collect(d, true, &w, &m, err));
 	PL_TRY(pl_weights_add_meta(&w, "format", "pt", err));
 	snprintf(text, sizeof(text), "%lld", (long long)step);
 	PL_TRY(pl_weights_add_meta(&w, key_step, text, err));
@@ -159,7 +183,7 @@ int dp_save(void *state, const char *path, int64_t step, struct pl_err *err)
 	PL_TRY(write_file(&w, path, err));
 out:
 	pl_weights_fini(&w);
-	free_turned(d, turned);
+	made_fini(d, &m);
 	if (rc < 0)
 		pl_wrap(err, "checkpoint %s", path);
 	return rc;
@@ -169,17 +193,17 @@ int dp_export(void *state, const char *path, struct pl_err *err)
 {
 	struct dp *d = state;
 	struct pl_weights w = { 0 };
-	float **turned = NULL;
+	struct made m = { 0 };
 	int rc = 0;
 
 	if (d->rank)
 		goto out;
-	PL_TRY(collect(d, false, &w, &turned, err));
+	PL_TRY(collect(d, false, &w, &m, err));
 	PL_TRY(pl_weights_add_meta(&w, "format", "pt", err));
 	PL_TRY(write_file(&w, path, err));
 out:
 	pl_weights_fini(&w);
-	free_turned(d, turned);
+	made_fini(d, &m);
 	if (rc < 0)
 		pl_wrap(err, "weights %s", path);
 	return rc;
@@ -199,11 +223,14 @@ static int read_file(const char *path, struct pl_weights *w, struct pl_err *err)
 	return rc;
 }
 
-static int take(const struct pl_weights *w, const char *name, float *to, size_t n,
-		struct pl_err *err)
+/* Of n floats; turned: the tensor that lies the other way in files, NULL: it does not. */
+static int take(struct dp *d, const struct pl_weights *w, const char *name, float *to, size_t n,
+		const struct pl_net_tensor *turned, struct pl_err *err)
 {
 	const struct pl_weight *x = pl_weights_find(w, name);
+	float *other = NULL, *own = NULL, *host = to;
 	int64_t have = 1;
+	int rc = 0;
 
 	if (!x)
 		return pl_fail(err, PL_EDATA, "no tensor \"%.200s\"; it is another model's", name);
@@ -213,7 +240,21 @@ static int take(const struct pl_weights *w, const char *name, float *to, size_t 
 		return pl_fail(err, PL_EDATA,
 			       "tensor \"%.200s\" has %lld elements, the model's %zu", name,
 			       (long long)have, n);
-	return pl_weights_f32(x, to, n, err);
+	if (d->be->device) {
+		PL_TRY(pl_alloc(&own, n, sizeof(*own), err));
+		host = own;
+	}
+	if (turned)
+		PL_TRY(pl_alloc(&other, n, sizeof(*other), err));
+	PL_TRY(pl_weights_f32(x, turned ? other : host, n, err));
+	if (turned)
+		transpose(other, host, (size_t)turned->dim[1], (size_t)turned->dim[0]);
+	if (own)
+		d->be->put(d->ctx, to, own, n * sizeof(float));
+out:
+	pl_free(other);
+	pl_free(own);
+	return rc;
 }
 
 /* Parameters and running means. */
@@ -221,29 +262,20 @@ static int take_params(struct dp *d, const struct pl_weights *w, struct pl_err *
 {
 	uint32_t n_running;
 	const struct pl_net_tensor *running = pl_net_state_tensors(d->net, &n_running);
-	float *turned = NULL;
 	size_t n;
 	int rc = 0;
 
 	for (uint32_t i = 0; i < n_running; i++)
-		PL_TRY(take(w, running[i].name, pl_net_state(d->net, &n) + running[i].offset,
-			    running[i].n, err));
-
+		PL_TRY(take(d, w, running[i].name, pl_net_state(d->net, &n) + running[i].offset,
+			    running[i].n, NULL, err));
 	for (uint32_t i = 0; i < d->n_tensors; i++) {
 		const struct pl_net_tensor *t = &d->tensor[i];
-		bool turn = t->transposed && t->n_dims == 2;
 
-		if (turn)
-			PL_TRY(pl_alloc(&turned, t->n, sizeof(*turned), err));
-		PL_TRY(take(w, t->name, turn ? turned : d->params + t->offset, t->n, err));
-		if (turn)
-			transpose(turned, d->params + t->offset, (size_t)t->dim[1],
-				  (size_t)t->dim[0]);
-		pl_free(turned);
-		turned = NULL;
+		PL_TRY(take(d, w, t->name, d->params + t->offset, t->n,
+			    t->transposed && t->n_dims == 2 ? t : NULL, err));
 	}
+	pl_net_changed(d->net);
 out:
-	pl_free(turned);
 	return rc;
 }
 
@@ -251,13 +283,17 @@ int dp_import(void *state, const char *path, struct pl_err *err)
 {
 	struct dp *d = state;
 	struct pl_weights w = { 0 };
+	const float *params = d->params;
+	struct made m = { 0 };
 	int rc;
 
 	PL_TRY(read_file(path, &w, err));
 	PL_TRY(take_params(d, &w, err));
-	PL_TRY(dp_same(d, pl_hash(d->params, d->n_params * sizeof(float)), "weights", err));
+	PL_TRY(hold(d, &m, &params, d->n_params, err));
+	PL_TRY(dp_same(d, pl_hash(params, d->n_params * sizeof(float)), "weights", err));
 out:
 	pl_weights_fini(&w);
+	made_fini(d, &m);
 	if (rc < 0)
 		pl_wrap(err, "weights %s", path);
 	return rc;
@@ -310,7 +346,7 @@ int dp_load(void *state, const char *path, int64_t *step, struct pl_err *err)
 		char name[32];
 
 		snprintf(name, sizeof(name), "optimizer.%u", i);
-		PL_TRY(take(&w, name, slab[i], n, err));
+		PL_TRY(take(d, &w, name, slab[i], n, NULL, err));
 	}
 	PL_TRY(dp_same(d, checksum(&w), "checkpoint", err));
 out:

@@ -44,7 +44,7 @@ const struct pl_job_field pl_job_fields[] = {
 	{ "hosts", INT, AT(hosts), 1, RANKS_MAX, NULL },
 	{ "threads", INT, AT(threads), 1, 1024, NULL },
 	{ "policy", CHOICE, AT(policy), 0, 0, "bsp" },
-	{ "transport", CHOICE, AT(transport), 0, 0, "auto|shm|tcp|mpi" },
+	{ "transport", CHOICE, AT(transport), 0, 0, "auto|shm|tcp|mpi|nccl" },
 	{ "algorithm", CHOICE, AT(algorithm), 0, 0,
 	  "auto|ring|tree|halving-doubling|hierarchical|direct" },
 	{ "meet", STRING, AT(meet), 0, 0, NULL },

@@ -104,14 +104,19 @@ struct pl_backend {
 	 * second queue from now on waits for all that was queued in the first; join: the other way
 	 * round. beside: a copy in the second queue, to or from memory of the host (pinned by
 	 * pin(), or it may wait), or within the device. idle: 1 the second queue is empty, 0 not
-	 * yet, negative: something failed (PL_EIO). side, beside and idle may be called by a thread
-	 * of their own, all else by one at a time.
+	 * yet, negative: something failed (PL_EIO). mark: stands behind all that is in the second
+	 * queue now, and is greater than those before; passed: 1 all ahead of it is done, 0 not
+	 * yet, negative: something failed. side, beside, idle, mark and passed may be called by a
+	 * thread of their own, which may then use what side() gave, and alloc and free by either;
+	 * all else by one at a time.
 	 */
 	void *(*side)(void *ctx);
 	void (*fork)(void *ctx);
 	void (*join)(void *ctx);
 	void (*beside)(void *ctx, void *dst, const void *src, size_t bytes);
 	int (*idle)(void *ctx, struct pl_err *err);
+	uint64_t (*mark)(void *ctx);
+	int (*passed)(void *ctx, uint64_t mark, struct pl_err *err);
 	/* Memory of the host that a device copies from and to by itself, from now on or (on false)
 	 * no more. It need not succeed: copies are slower then. */
 	void (*pin)(void *ctx, void *host, size_t bytes, bool on);

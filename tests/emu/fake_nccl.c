@@ -49,7 +49,7 @@ struct comm {
 	struct pl_nccl_id id;
 	int rank, size, version, ops;
 	_Atomic int state; /* what GetAsyncError says */
-	_Atomic bool abort, connected, deaf;
+	_Atomic bool abort, connected, deaf, stuck;
 	_Atomic int under_way; /* in the queue */
 	struct fake_queue *queue;
 	struct op *op; /* of the call that connects */
@@ -320,6 +320,8 @@ static int enqueue(enum kind kind, const void *src, void *dst, size_t n, int typ
 	if (atomic_load(&c->state) == PL_NCCL_IN_PROGRESS)
 		return refuse("the communicator is at work");
 	f = fault(c->rank, c->ops++);
+	if (is(f, "stuck"))
+		atomic_store(&c->stuck, true);
 	while (is(f, "stuck"))
 		nap(1000000);
 	if (is(f, "exit"))
@@ -550,10 +552,13 @@ API int ncclCommAbort(void *comm)
 {
 	struct comm *c = comm;
 
+	if (atomic_load(&c->deaf) || atomic_load(&c->stuck))
+		join(c);
 	while (atomic_load(&c->deaf))
 		nap(1000000);
 	atomic_store(&c->abort, true);
-	drop(c);
+	if (!atomic_load(&c->stuck)) /* else a call is still looking at it */
+		drop(c);
 	return PL_NCCL_SUCCESS;
 }
 

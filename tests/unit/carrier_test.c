@@ -156,7 +156,7 @@ static void lib_close(void *state)
 	free(l);
 }
 
-static const struct pl_carrier library = { "library", lib_open,	 lib_begin,
+static const struct pl_carrier library = { "library", false,	 lib_open, lib_begin,
 					   lib_test,  lib_abort, lib_close };
 
 /* ---- ranks ---- */

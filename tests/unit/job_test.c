@@ -195,7 +195,7 @@ static void errors(void)
 		{ "model\n", "model is missing" },
 		{ "model \"\"\n", "model is empty" },
 		{ "model a b\n", "\"b\" is too much here" },
-		{ "transport pigeon\n", "transport is one of auto|shm|tcp|mpi, not \"pigeon\"" },
+		{ "transport pigeon\n", "transport is one of auto|shm|tcp|mpi|nccl, not \"pigeon\"" },
 		{ "precision fp16\n", "precision is one of fp32|tf32|bf16" },
 		{ "policy asp\n", "policy is one of bsp" },
 		{ "timeout 3\n", "\"3\" is no time" },

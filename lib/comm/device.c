@@ -1,0 +1,343 @@
+/*
+ * Memory of a device in a world: pl_world_opts.backend.
+ *
+ * NCCL takes it as it is: an operation goes into the second queue of the backend, behind what the
+ * first one had when it began (fork), and who waits for it makes the first queue wait, not the host
+ * (join). Such a work may still be under way when nobody waits for it any more; it then belongs to
+ * the world, and pl_world_settle() is how to know that it went well. The next operation may fork
+ * only when the one before is in the queue: an earlier fork would hold that one up, too.
+ *
+ * For all else that carries operations, what they read is copied to memory of the host in the
+ * second queue. A mark behind the copy tells when the operation can begin; until then it is held
+ * back with those behind it, and others are not told that it has begun, since a device may be
+ * minutes behind its host. The result is copied back when it is there.
+ *
+ * Operations on memory of the host (on_host) go the other way round where NCCL carries them. They
+ * are waited for on the host, as barriers are.
+ */
+#include <sched.h>
+#include <time.h>
+
+#include "comm/internal.h"
+#include "tensor/backend.h"
+
+#define ROUND	 ((size_t)64 << 10) /* of staging memory */
+#define SPIN_NS	 50000
+#define SPOIL_OF 2 /* staging memory that is so many times too large is left to others */
+
+void pl_device_init(struct pl_world *w, const struct pl_backend *b, void *ctx)
+{
+	if (!b || !b->device)
+		return;
+	w->device.b = b;
+	w->device.ctx = ctx;
+	w->device.taken = w->carry.by && w->carry.by->device;
+}
+
+/* ---- staging memory ---- */
+
+/* It is pinned memory of the host, or memory of the device where NCCL takes that. */
+static void *stage_alloc(struct pl_world *w, size_t bytes)
+{
+	const struct pl_backend *b = w->device.b;
+	void *p;
+
+	if (w->device.taken)
+		return b->alloc(w->device.ctx, bytes);
+	p = pl_malloc(bytes);
+	if (p)
+		b->pin(w->device.ctx, p, bytes, true);
+	return p;
+}
+
+static bool stage_free(struct pl_world *w, const struct pl_stage *s)
+{
+	struct pl_err e = { 0 };
+
+	return !s->used && w->device.b->passed(w->device.ctx, s->mark, &e) > 0;
+}
+
+static int stage_take(struct pl_work *k, size_t bytes, struct pl_err *err)
+{
+	struct pl_world *w = k->w;
+	size_t at = w->device.n_stages;
+	void *p = NULL;
+	int rc = 0;
+
+	bytes = (bytes + ROUND - 1) / ROUND * ROUND;
+	pthread_mutex_lock(&w->lock);
+	for (size_t i = 0; i < w->device.n_stages; i++) {
+		const struct pl_stage *s = &w->device.stage[i];
+
+		if (s->bytes < bytes || s->bytes > SPOIL_OF * bytes || !stage_free(w, s))
+			continue;
+		if (!p || s->bytes < w->device.stage[at].bytes) {
+			p = s->p;
+			at = i;
+		}
+	}
+	if (!p) {
+		rc = pl_grow(&w->device.stage, &w->device.cap_stages, at + 1,
+			     sizeof(*w->device.stage), err);
+		p = rc < 0 ? NULL : stage_alloc(w, bytes);
+		if (p)
+			w->device.stage[w->device.n_stages++] =
+				(struct pl_stage){ .p = p, .bytes = bytes };
+		else if (rc == 0)
+			rc = pl_fail(err, PL_ENOMEM, "out of memory (%zu bytes to stage %s)", bytes,
+				     pl_op_name(k->a.op));
+	}
+	if (p)
+		w->device.stage[at].used = true;
+	pthread_mutex_unlock(&w->lock);
+	k->device.stage = p;
+	return rc;
+}
+
+/* It is free again behind what is in the second queue now. */
+static void stage_give(struct pl_work *k)
+{
+	struct pl_world *w = k->w;
+
+	for (size_t i = 0; k->device.stage && i < w->device.n_stages; i++)
+		if (w->device.stage[i].p == k->device.stage) {
+			w->device.stage[i].used = false;
+			w->device.stage[i].mark = k->device.mark;
+		}
+	k->device.stage = NULL;
+}
+
+/* Does nothing use it any more? A device that hangs may for ever. */
+static bool stage_over(struct pl_world *w, const struct pl_stage *s)
+{
+	struct timespec nap = { 0, 1000000 };
+	pl_ns until = pl_comm_now() + w->timeout;
+	struct pl_err e = { 0 };
+	int rc;
+
+	while (!(rc = w->device.b->passed(w->device.ctx, s->mark, &e)) && pl_comm_now() < until)
+		nanosleep(&nap, NULL);
+	return rc != 0;
+}
+
+void pl_device_fini(struct pl_world *w)
+{
+	for (size_t i = 0; i < w->device.n_stages; i++) {
+		void *p = w->device.stage[i].p;
+
+		if (!stage_over(w, &w->device.stage[i]))
+			continue;
+		if (w->device.taken) {
+			w->device.b->free(w->device.ctx, p);
+			continue;
+		}
+		w->device.b->pin(w->device.ctx, p, w->device.stage[i].bytes, false);
+		pl_free(p);
+	}
+	pl_free(w->device.stage);
+}
+
+/* ---- beginning ---- */
+
+/* Floats that an operation reads and writes, and where in its whole vector these lie. */
+struct extent {
+	size_t all, src, src_n, dst, dst_n;
+};
+
+static struct extent extent_of(const struct pl_world *w, const struct pl_coll_args *a)
+{
+	size_t n = (size_t)w->size, c = a->count, own = (size_t)w->rank * c;
+
+	switch (a->op) {
+	case PL_OP_SEND:
+		return (struct extent){ c, 0, c, 0, 0 };
+	case PL_OP_RECV:
+		return (struct extent){ c, 0, 0, 0, c };
+	case PL_OP_BARRIER:
+		return (struct extent){ 0 };
+	case PL_OP_BROADCAST:
+		return (struct extent){ c, 0, w->rank == a->root ? c : 0, 0, c };
+	case PL_OP_REDUCE_SCATTER:
+		return (struct extent){ c * n, 0, c * n, own, c };
+	case PL_OP_ALLGATHER:
+		return (struct extent){ c * n, own, c, 0, c * n };
+	case PL_OP_ALLTOALL:
+		return (struct extent){ c * n, 0, c * n, 0, c * n };
+	default:
+		return (struct extent){ c, 0, c, 0, c };
+	}
+}
+
+/* Everything begun before is in the second queue, or the world failed. */
+static void until_launched(struct pl_world *w)
+{
+	struct timespec nap = { 0, SPIN_NS };
+	pl_ns since = pl_comm_now();
+
+	if (!atomic_load(&w->device.launching))
+		return;
+	atomic_store(&w->device.wanted, true);
+	while (atomic_load(&w->device.launching) && !atomic_load(&w->failed))
+		if (pl_comm_now() - since < SPIN_NS)
+			sched_yield();
+		else
+			nanosleep(&nap, NULL);
+	atomic_store(&w->device.wanted, false);
+}
+
+void pl_device_launched(struct pl_work *k, uint64_t mark)
+{
+	k->device.mark = mark;
+	k->device.launched = true;
+	atomic_fetch_sub(&k->w->device.launching, 1);
+}
+
+/* Before it is queued: what it reads is on its way to where it is read. */
+int pl_device_begin(struct pl_work *k, struct pl_err *err)
+{
+	struct pl_world *w = k->w;
+	const struct pl_backend *b = w->device.b;
+	struct extent x = extent_of(w, &k->a);
+	void *ctx = w->device.ctx;
+	bool staged = x.all && k->a.on_host == w->device.taken;
+	bool copied =
+		w->device.taken && !staged && k->a.op == PL_OP_ALLTOALL && k->a.src == k->a.dst;
+	int rc = 0;
+
+	k->device.given = k->a;
+	k->device.on_device = !k->a.on_host && k->a.op != PL_OP_BARRIER;
+	if (staged || copied)
+		rc = stage_take(k, x.all * sizeof(float), err);
+	if (rc < 0)
+		return rc;
+	if (staged) {
+		k->a.src = (float *)k->device.stage + x.src;
+		k->a.dst = (float *)k->device.stage + x.dst;
+	}
+	if (w->device.taken) {
+		if (k->a.op > PL_OP_RECV)
+			until_launched(w);
+		atomic_fetch_add(&w->device.launching, 1);
+		if (staged && x.src_n)
+			b->put(ctx, (void *)(uintptr_t)k->a.src, k->device.given.src,
+			       x.src_n * sizeof(float));
+		b->fork(ctx);
+	} else if (staged) {
+		b->fork(ctx);
+		if (x.src_n)
+			b->beside(ctx, (void *)(uintptr_t)k->a.src, k->device.given.src,
+				  x.src_n * sizeof(float));
+		k->device.mark = b->mark(ctx);
+		k->device.held = true;
+	}
+	return 0;
+}
+
+/* It was not queued. Lock held. */
+void pl_device_undo(struct pl_work *k)
+{
+	if (k->w->device.taken)
+		atomic_fetch_sub(&k->w->device.launching, 1);
+	k->device.mark = k->device.held ? k->device.mark : 0;
+	stage_give(k);
+}
+
+/* May the first of those that are held back go on? Only who drives asks. */
+bool pl_device_ready(struct pl_work *k)
+{
+	struct pl_world *w = k->w;
+	struct pl_err e = { 0 };
+	int rc = k->device.held ? w->device.b->passed(w->device.ctx, k->device.mark, &e) : 1;
+
+	/* its program may begin with a copy of what it reads */
+	if (rc > 0 && k->device.held && !k->direct && !w->carry.by)
+		rc = pl_expand(k, &e) < 0 ? e.code : rc;
+	if (rc < 0)
+		pl_world_fail(w, w->rank, "rank %d: %s", w->rank, e.msg);
+	if (rc <= 0)
+		return false;
+	if (k->a.op > PL_OP_RECV)
+		atomic_fetch_add(&w->device.ready, 1);
+	else if (k->a.op == PL_OP_SEND)
+		atomic_fetch_add(&w->peer[k->a.root].sends_ready, 1);
+	return true;
+}
+
+/* ---- ending ---- */
+
+/* It is over where it was carried out. */
+void pl_device_end(struct pl_work *k)
+{
+	struct pl_world *w = k->w;
+	struct extent x = extent_of(w, &k->device.given);
+
+	if (!k->device.stage)
+		return;
+	if (w->device.taken && k->device.on_device) { /* it was for a copy alone */
+		pthread_mutex_lock(&w->lock);
+		stage_give(k);
+		pthread_mutex_unlock(&w->lock);
+	}
+	if (w->device.taken)
+		return;
+	if (x.dst_n)
+		w->device.b->beside(w->device.ctx, k->device.given.dst, k->a.dst,
+				    x.dst_n * sizeof(float));
+	k->device.mark = w->device.b->mark(w->device.ctx);
+}
+
+/* Who waited for it on the host gets its result, or the first queue does. */
+void pl_device_waited(struct pl_work *k)
+{
+	struct pl_world *w = k->w;
+	struct extent x = extent_of(w, &k->device.given);
+
+	if (!k->failed && (k->device.on_device || k->device.stage))
+		w->device.b->join(w->device.ctx);
+	if (!k->failed && !k->device.on_device && k->device.stage && w->device.taken && x.dst_n)
+		w->device.b->get(w->device.ctx, k->device.given.dst, k->a.dst,
+				 x.dst_n * sizeof(float));
+	pthread_mutex_lock(&w->lock);
+	stage_give(k);
+	pthread_mutex_unlock(&w->lock);
+}
+
+/* Nobody waits for what NCCL has in the queue: the first queue does. False: it is to be waited for
+ * on the host, since it is, or because it failed. */
+bool pl_device_leave(struct pl_work *k)
+{
+	struct pl_world *w = k->w;
+	bool left;
+
+	if (!w->device.taken)
+		return false;
+	until_launched(w);
+	if (!k->device.on_device || atomic_load(&w->failed))
+		return false;
+	w->device.b->join(w->device.ctx);
+	pthread_mutex_lock(&w->lock);
+	left = !pl_work_done(k) && !atomic_load(&w->failed);
+	k->device.left = left;
+	w->device.left += left;
+	pthread_mutex_unlock(&w->lock);
+	return left;
+}
+
+/* ---- memory ---- */
+
+/* All ranks get it, or none. */
+void *pl_device_alloc(struct pl_world *w, size_t bytes)
+{
+	void *p = w->device.b->alloc(w->device.ctx, bytes ? bytes : 1);
+	float bad = !p;
+	struct pl_coll_args vote = {
+		.op = PL_OP_ALLREDUCE, .count = 1, .src = &bad, .dst = &bad, .on_host = true
+	};
+	struct pl_err e = { 0 };
+
+	if (pl_world_do(w, &vote, &e) == 0 && bad <= 0)
+		return p;
+	if (p)
+		w->device.b->free(w->device.ctx, p);
+	return NULL;
+}

@@ -1,0 +1,471 @@
+/*
+ * Collectives of a device's memory through NCCL, which is loaded when a world asks for it.
+ *
+ * The library never makes us wait: its communicator is non-blocking, so a call that needs more than
+ * queueing (the first ones connect) says so, and is asked about again before the next is made. What
+ * it queues runs on the second queue of the backend; a mark behind it there tells when it is over.
+ * All calls come from one thread, but those that end a communicator: these can hang (a kernel that
+ * does not stop, a thread of the library that waits for a peer), so they run in a thread of their
+ * own, which is left behind after a deadline.
+ *
+ * Messages between two ranks that were begun before one of them is waited for, or before the next
+ * collective, go as one group: only so may two ranks send to one another at once.
+ *
+ * A rank that dies shows here first, as an error of somebody who talked with it, on ranks that it
+ * took with it as well. Who is dead is what the control connections tell; an error is held back
+ * until they had time to.
+ */
+#include <assert.h>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "comm/internal.h"
+#include "comm/nccl_abi.h"
+#include "tensor/backend.h"
+
+#define LIBRARY "libnccl.so.2"
+
+struct nccl {
+	struct pl_nccl_api f;
+	struct pl_world *w;
+	pl_nccl_comm comm;
+	pl_nccl_stream stream;
+	const char *doing;	      /* before operations */
+	struct pl_work *head, **tail; /* begun, for the library */
+	struct pl_work *flying;	      /* of the last call, which may not be through */
+	float *scratch;		      /* of barriers */
+	/* of the thread that ends it */
+	bool aborts;
+	pl_ns until;
+	_Atomic bool ended;
+	_Atomic int owners;
+	pthread_t caller; /* of all but abort */
+};
+
+/* What ranks tell one another before there is a communicator. */
+struct about {
+	int32_t code; /* PL_E...: why this rank cannot */
+	int32_t version;
+	struct pl_nccl_id id; /* rank 0's */
+	char text[PL_NOTE_MAX - 8 - PL_NCCL_ID_BYTES];
+};
+static_assert(sizeof(struct about) <= PL_NOTE_MAX, "a note holds it");
+
+/* ---- the library ---- */
+
+static int load(struct nccl *n, int *version, struct pl_err *err)
+{
+	const char *path = getenv("PACELINE_NCCL");
+	struct pl_nccl_api *f = &n->f;
+	void *p;
+
+	path = path && *path ? path : LIBRARY;
+	f->lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (!f->lib)
+		return pl_fail(err, PL_EABSENT, "cannot load %s", dlerror());
+#define TAKE(member, symbol, type, args)                                                           \
+	p = dlsym(f->lib, symbol);                                                                 \
+	if (!p)                                                                                    \
+		return pl_fail(err, PL_EABSENT, "%s has no %s", path, symbol);                     \
+	memcpy(&f->member, &p, sizeof(p));
+	PL_NCCL_FUNCTIONS(TAKE)
+#undef TAKE
+	if (f->get_version(version) != PL_NCCL_SUCCESS || *version < PL_NCCL_OLDEST)
+		return pl_fail(err, PL_EABSENT, "%s is of version %d", path, *version);
+	return 0;
+}
+
+/* What the library says of a failed call, on one line. */
+static int failed(struct nccl *n, int result, struct pl_err *err)
+{
+	const char *last = n->f.last_error(n->comm), *what = n->f.error_string(result);
+	char text[160];
+
+	snprintf(text, sizeof(text), "%s", last ? last : "");
+	for (char *c = text; *c; c++)
+		*c = *c == '\n' || *c == '\r' ? ' ' : *c;
+	while (*text && text[strlen(text) - 1] == ' ')
+		text[strlen(text) - 1] = '\0';
+	return pl_fail(err, PL_EIO, "NCCL failed%s%s: %.100s%s%s (NCCL_DEBUG=WARN has it say more)",
+		       n->doing ? " at " : "", n->doing ? n->doing : "", what ? what : "",
+		       *text ? ": " : "", text);
+}
+
+/* ---- the end ---- */
+
+/* Two own this while its communicator ends: who asked for that, and the thread that does it. */
+static void drop(struct nccl *n)
+{
+	if (atomic_fetch_sub(&n->owners, 1) == 1)
+		pl_free(n);
+}
+
+static void *end_main(void *arg)
+{
+	struct nccl *n = arg;
+	struct timespec nap = { 0, 1000000 };
+	int r = PL_NCCL_SUCCESS;
+
+	if (!n->aborts) {
+		r = n->f.finalize(n->comm);
+		while (r == PL_NCCL_SUCCESS || r == PL_NCCL_IN_PROGRESS) {
+			int rc = n->f.async_error(n->comm, &r);
+
+			r = rc == PL_NCCL_SUCCESS ? r : rc;
+			if (r != PL_NCCL_IN_PROGRESS || pl_comm_now() > n->until)
+				break;
+			nanosleep(&nap, NULL);
+		}
+	}
+	if (n->aborts || r != PL_NCCL_SUCCESS)
+		n->f.abort(n->comm);
+	else
+		n->f.destroy(n->comm);
+	atomic_store(&n->ended, true);
+	drop(n);
+	return NULL;
+}
+
+/* Waits so long for it, and goes. */
+static void end(struct nccl *n, bool aborts, pl_ns ns)
+{
+	struct timespec nap = { 0, 1000000 };
+	pl_ns until = pl_comm_now() + ns;
+	pthread_t t;
+
+	n->aborts = aborts;
+	n->until = until;
+	/* the thread that is left in a call, if that is why, may come back to it */
+	atomic_store(&n->owners, pthread_equal(n->caller, pthread_self()) ? 2 : 3);
+	if (!n->comm || pl_fail_now() || pthread_create(&t, NULL, end_main, n)) {
+		pl_free(n);
+		return;
+	}
+	pthread_detach(t);
+	while (!atomic_load(&n->ended) && pl_comm_now() < until)
+		nanosleep(&nap, NULL);
+	drop(n);
+}
+
+static void nccl_abort(void *state)
+{
+	struct nccl *n = state;
+
+	end(n, true, n->w->timeout / 8);
+}
+
+static void nccl_close(void *state)
+{
+	struct nccl *n = state;
+	const struct pl_world *w = n->w;
+
+	if (n->scratch)
+		w->device.b->free(w->device.ctx, n->scratch);
+	end(n, false, w->timeout);
+}
+
+/* ---- making it ---- */
+
+static void say_version(char *to, size_t size, int v)
+{
+	snprintf(to, size, "%d.%d.%d", v / 10000, v / 100 % 100, v % 100);
+}
+
+/* Do all ranks have the library, and the same one? They all see the same, and say the same. */
+static int compare(const struct pl_world *w, const struct about *all, struct pl_err *err)
+{
+	static const char remedy[] =
+		"; NCCL 2.14 or newer is needed (PACELINE_NCCL=PATH says which "
+		"library to load), or another transport";
+	char first[32], other[32];
+
+	for (int r = 0; r < w->size; r++)
+		if (all[r].code < 0)
+			return pl_fail(err, all[r].code, "rank %d: %.*s%s", r,
+				       (int)sizeof(all[r].text) - 1, all[r].text,
+				       all[r].code == PL_EABSENT ? remedy : "");
+	for (int r = 1; r < w->size; r++) {
+		if (all[r].version == all[0].version)
+			continue;
+		say_version(first, sizeof(first), all[0].version);
+		say_version(other, sizeof(other), all[r].version);
+		return pl_fail(err, PL_EABSENT,
+			       "rank 0 has NCCL %s, rank %d has %s; all need the same "
+			       "(PACELINE_NCCL=PATH says which library to load)",
+			       first, r, other);
+	}
+	return 0;
+}
+
+/* What this rank has, and rank 0's id if all is well with it. */
+static void look(struct nccl *n, struct about *own)
+{
+	const struct pl_world *w = n->w;
+	struct pl_err e = { 0 };
+	int r;
+
+	n->stream = w->device.b ? w->device.b->side(w->device.ctx) : NULL;
+	if (!n->stream)
+		own->code = pl_fail(
+			&e, PL_EUSAGE,
+			"it is for the memory of GPUs; say device cuda, or another transport");
+	else
+		own->code = load(n, &own->version, &e);
+	if (own->code == 0 && w->rank == 0) {
+		n->doing = "making an id";
+		r = n->f.get_id(&own->id);
+		own->code = r == PL_NCCL_SUCCESS ? 0 : failed(n, r, &e);
+	}
+	snprintf(own->text, sizeof(own->text), "%.*s", (int)sizeof(own->text) - 1, e.msg);
+}
+
+static int nccl_open(struct pl_world *w, void **state, struct pl_err *err)
+{
+	struct pl_nccl_config config = { .size = sizeof(config),
+					 .magic = PL_NCCL_MAGIC,
+					 .version = PL_NCCL_CONFIG_VERSION };
+	struct about own = { 0 }, *all = NULL;
+	struct pl_err late = { 0 };
+	struct nccl *n;
+	int rc = pl_alloc(&n, 1, sizeof(*n), err), r;
+
+	if (rc < 0)
+		return rc;
+	n->w = w;
+	n->caller = pthread_self();
+	n->tail = &n->head;
+	PL_TRY(pl_alloc(&all, (size_t)w->size, sizeof(*all), err));
+	look(n, &own);
+	PL_TRY(pl_world_tell(w, &own, sizeof(own), all, err));
+	rc = compare(w, all, err);
+	if (rc < 0) { /* nobody leaves before all have come to the same */
+		late.code = pl_world_tell(w, &own, sizeof(own), all, &late);
+		goto out;
+	}
+	n->scratch = w->device.b->alloc(w->device.ctx, sizeof(float));
+	if (!n->scratch) {
+		rc = pl_fail(err, PL_ENOMEM, "out of memory of the device");
+		goto out;
+	}
+	n->doing = "connecting the ranks";
+	r = n->f.init(&n->comm, w->size, all[0].id, w->rank, &config);
+	if (r != PL_NCCL_SUCCESS && r != PL_NCCL_IN_PROGRESS)
+		rc = failed(n, r, err);
+out:
+	pl_free(all);
+	if (rc < 0)
+		nccl_close(n);
+	else
+		*state = n;
+	return rc;
+}
+
+/* ---- operations ---- */
+
+static bool is_message(const struct pl_work *k)
+{
+	return k->a.op <= PL_OP_RECV;
+}
+
+/* Everybody to everybody. */
+static int exchange(struct nccl *n, const float *src, float *dst, size_t count)
+{
+	const struct pl_nccl_api *f = &n->f;
+	int r = PL_NCCL_SUCCESS;
+
+	for (int i = 0; i < n->w->size && r == PL_NCCL_SUCCESS; i++) {
+		int to = (n->w->rank + i) % n->w->size;
+		int from = (n->w->rank + n->w->size - i) % n->w->size;
+
+		r = f->send(src + (size_t)to * count, count, PL_NCCL_FLOAT32, to, n->comm,
+			    n->stream);
+		if (r == PL_NCCL_SUCCESS)
+			r = f->recv(dst + (size_t)from * count, count, PL_NCCL_FLOAT32, from,
+				    n->comm, n->stream);
+	}
+	return r;
+}
+
+/* In place: what the parts of others would overwrite is sent from a copy. */
+static int exchange_in_place(struct nccl *n, const struct pl_work *k)
+{
+	size_t all = k->a.count * (size_t)n->w->size;
+
+	n->w->device.b->beside(n->w->device.ctx, k->device.stage, k->a.src, all * sizeof(float));
+	return exchange(n, k->device.stage, k->a.dst, k->a.count);
+}
+
+/* Parts of a vector, as a plan may cut it, are calls of one group. */
+static int all_reduce(struct nccl *n, const struct pl_coll_args *a)
+{
+	size_t parts = a->parts ? a->parts : 1, from = 0;
+	int r = PL_NCCL_SUCCESS;
+
+	for (size_t i = 0; i < parts && r == PL_NCCL_SUCCESS; i++) {
+		size_t to = a->count * (i + 1) / parts;
+
+		if (to > from)
+			r = n->f.all_reduce((const float *)a->src + from, (float *)a->dst + from,
+					    to - from, PL_NCCL_FLOAT32, PL_NCCL_SUM, n->comm,
+					    n->stream);
+		from = to;
+	}
+	return r;
+}
+
+static int call(struct nccl *n, const struct pl_work *k)
+{
+	const struct pl_nccl_api *f = &n->f;
+	const struct pl_coll_args *a = &k->a;
+
+	switch (a->op) {
+	case PL_OP_SEND:
+		return f->send(a->src, a->count, PL_NCCL_FLOAT32, a->root, n->comm, n->stream);
+	case PL_OP_RECV:
+		return f->recv(a->dst, a->count, PL_NCCL_FLOAT32, a->root, n->comm, n->stream);
+	case PL_OP_ALLREDUCE:
+		return all_reduce(n, a);
+	case PL_OP_REDUCE_SCATTER:
+		return f->reduce_scatter(a->src, a->dst, a->count, PL_NCCL_FLOAT32, PL_NCCL_SUM,
+					 n->comm, n->stream);
+	case PL_OP_ALLGATHER:
+		return f->all_gather(a->src, a->dst, a->count, PL_NCCL_FLOAT32, n->comm, n->stream);
+	case PL_OP_BROADCAST:
+		return f->broadcast(n->w->rank == a->root ? a->src : a->dst, a->dst, a->count,
+				    PL_NCCL_FLOAT32, a->root, n->comm, n->stream);
+	case PL_OP_ALLTOALL:
+		if (a->src == a->dst)
+			return exchange_in_place(n, k);
+		return exchange(n, a->src, a->dst, a->count);
+	default:
+		return f->all_reduce(n->scratch, n->scratch, 1, PL_NCCL_FLOAT32, PL_NCCL_SUM,
+				     n->comm, n->stream);
+	}
+}
+
+/* The first works as one group: a collective, or all the messages up to the next one. */
+static int launch(struct nccl *n)
+{
+	struct pl_work **end = &n->head;
+	int r = n->f.group_start(), also;
+
+	do {
+		if (r == PL_NCCL_SUCCESS && ((*end)->a.count || (*end)->a.op == PL_OP_BARRIER))
+			r = call(n, *end);
+		end = &(*end)->device.later;
+	} while (is_message(n->head) && *end && is_message(*end));
+	n->doing = NULL;
+	n->flying = n->head;
+	n->head = *end;
+	*end = NULL;
+	if (!n->head)
+		n->tail = &n->head;
+	also = n->f.group_end();
+	return r == PL_NCCL_SUCCESS ? also : r;
+}
+
+/* What the last call began is in the queue of the device. */
+static void launched(struct nccl *n)
+{
+	const struct pl_backend *b = n->w->device.b;
+	uint64_t mark = n->flying ? b->mark(n->w->device.ctx) : 0;
+
+	while (n->flying) {
+		struct pl_work *k = n->flying;
+
+		n->flying = k->device.later;
+		pl_device_launched(k, mark);
+	}
+}
+
+/* Messages wait for one another, until somebody waits for them and all that were begun are here. */
+static bool may_launch(const struct nccl *n)
+{
+	const struct pl_work *k = n->head;
+	int here = 0;
+
+	for (; k && is_message(k); k = k->device.later)
+		here++;
+	return k || (here && atomic_load(&n->w->device.wanted) &&
+		     here == atomic_load(&n->w->device.launching));
+}
+
+/* Goes on with what was begun, as far as the communicator is not at work. */
+static int go_on(struct nccl *n, struct pl_err *err)
+{
+	int r = PL_NCCL_SUCCESS, rc;
+
+	rc = n->f.async_error(n->comm, &r);
+	if (rc != PL_NCCL_SUCCESS)
+		r = rc;
+	if (r == PL_NCCL_IN_PROGRESS)
+		return 0;
+	for (;;) {
+		if (r != PL_NCCL_SUCCESS)
+			return failed(n, r, err);
+		launched(n);
+		if (!may_launch(n))
+			return 0;
+		r = launch(n);
+		if (r == PL_NCCL_IN_PROGRESS)
+			return 0;
+	}
+}
+
+static int nccl_begin(void *state, struct pl_work *k, struct pl_err *err)
+{
+	struct nccl *n = state;
+
+	k->device.later = NULL;
+	*n->tail = k;
+	n->tail = &k->device.later;
+	return go_on(n, err);
+}
+
+/* What others have from this rank at the least: which way it went, NCCL does not say. */
+static size_t sent(const struct pl_world *w, const struct pl_coll_args *a)
+{
+	size_t n = (size_t)w->size, part = a->count * sizeof(float);
+
+	switch (a->op) {
+	case PL_OP_SEND:
+		return part;
+	case PL_OP_ALLREDUCE:
+		return 2 * (part - part / n);
+	case PL_OP_BROADCAST:
+		return w->rank == a->root && n > 1 ? part : 0;
+	case PL_OP_RECV:
+	case PL_OP_BARRIER:
+		return 0;
+	default:
+		return part * (n - 1);
+	}
+}
+
+static int nccl_test(void *state, struct pl_work *k, struct pl_err *err)
+{
+	struct nccl *n = state;
+	struct pl_world *w = n->w;
+	int rc = go_on(n, err);
+
+	if (rc < 0 || !k->device.launched)
+		return rc;
+	rc = w->device.b->passed(w->device.ctx, k->device.mark, err);
+	if (rc > 0)
+		atomic_fetch_add(&w->sent, sent(w, &k->a));
+	return rc;
+}
+
+const struct pl_carrier pl_carrier_nccl = {
+	.name = "nccl",
+	.device = true,
+	.open = nccl_open,
+	.begin = nccl_begin,
+	.test = nccl_test,
+	.abort = nccl_abort,
+	.close = nccl_close,
+};

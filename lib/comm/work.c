@@ -1,0 +1,150 @@
+/*
+ * Operations: what they may be, their beginning and their numbers, their end. Who drives them, and
+ * who waits for them, is in world.c.
+ */
+#include "comm/internal.h"
+
+static int check_args(const struct pl_world *w, const struct pl_coll_args *a, struct pl_err *err)
+{
+	const char *name = pl_op_name(a->op);
+	bool pair = a->op <= PL_OP_RECV;
+	bool src = a->op != PL_OP_RECV && a->op != PL_OP_BARRIER &&
+		   !(a->op == PL_OP_BROADCAST && w->rank != a->root);
+	bool dst = a->op != PL_OP_SEND && a->op != PL_OP_BARRIER;
+
+	if (a->op >= PL_OP_COUNT_ || a->algo >= PL_CA_COUNT_)
+		return pl_fail(err, PL_EINTERNAL, "unknown operation %u or algorithm %u", a->op,
+			       a->algo);
+	if ((pair || a->op == PL_OP_BROADCAST) && (a->root < 0 || a->root >= w->size))
+		return pl_fail(err, PL_EINTERNAL, "%s: no rank %d among %d", name, a->root,
+			       w->size);
+	if (pair && a->root == w->rank)
+		return pl_fail(err, PL_EINTERNAL, "%s: rank %d to itself", name, w->rank);
+	if (a->count > SIZE_MAX / sizeof(float) / (size_t)w->size / 2 || a->parts > 65536)
+		return pl_fail(err, PL_ELIMIT, "%s of %zu elements in %u parts", name, a->count,
+			       a->parts);
+	if (a->count && ((src && !a->src) || (dst && !a->dst)))
+		return pl_fail(err, PL_EINTERNAL, "%s: no buffer", name);
+	return 0;
+}
+
+void pl_work_free(struct pl_work *k)
+{
+	if (!k)
+		return;
+	pl_free(k->step);
+	pl_free(k->temp);
+	pl_free(k);
+}
+
+void pl_work_end(struct pl_work *k)
+{
+	struct pl_world *w = k->w;
+	bool waiters, left;
+
+	if (w->o.event) {
+		struct pl_comm_event e = {
+			.op = k->a.op,
+			.of = k->a.op,
+			.peer = k->a.op <= PL_OP_RECV || k->a.op == PL_OP_BROADCAST ? k->a.root
+										    : -1,
+			.seq = k->seq,
+			.tag = k->a.tag,
+			.bytes = pl_coll_bytes(w, &k->a),
+			.begin = k->begin,
+			.end = pl_comm_now(),
+		};
+		w->o.event(w->o.event_arg, &e);
+	}
+	if (w->device.b)
+		pl_device_end(k);
+	pthread_mutex_lock(&w->lock);
+	left = k->device.left;
+	w->device.left -= left;
+	waiters = w->waiters > 0;
+	/* who waits may free it as soon as it is done */
+	atomic_store_explicit(&k->done, true, memory_order_release);
+	pthread_mutex_unlock(&w->lock);
+	if (waiters)
+		pthread_cond_broadcast(&w->changed);
+	if (left)
+		pl_work_free(k);
+}
+
+/* Lock held. */
+static void number(struct pl_world *w, struct pl_work *k)
+{
+	struct pl_peer *p = k->a.op <= PL_OP_RECV ? &w->peer[k->a.root] : NULL;
+
+	if (k->a.op == PL_OP_SEND)
+		k->seq = atomic_fetch_add(&p->sends_begun, 1);
+	else if (k->a.op == PL_OP_RECV)
+		k->seq = p->recvs_begun++;
+	else
+		k->seq = atomic_fetch_add(&w->begun, 1);
+	if (k->direct)
+		k->slot = w->begun_shared++;
+	k->begin = k->moved = pl_comm_now();
+}
+
+int pl_work_failure(struct pl_world *w, const struct pl_coll_args *a, uint64_t seq,
+		    struct pl_err *err)
+{
+	struct pl_err why = { 0 };
+
+	pl_fail(&why, PL_EIO, "%s", w->failure);
+	if (seq == UINT64_MAX)
+		pl_wrap(&why, "%s", pl_op_name(a->op));
+	else
+		pl_wrap(&why, "%s %llu", pl_op_name(a->op), (unsigned long long)seq);
+	return pl_fail(err, PL_EIO, "%s", why.msg);
+}
+
+int pl_work_begin(struct pl_world *w, const struct pl_coll_args *a, bool call,
+		  struct pl_work **work, struct pl_err *err)
+{
+	struct pl_work *k;
+	int rc = check_args(w, a, err);
+
+	if (rc < 0)
+		return rc;
+	rc = pl_alloc(&k, 1, sizeof(*k), err);
+	if (rc < 0)
+		return rc;
+	k->w = w;
+	k->a = *a;
+	rc = w->device.b ? pl_device_begin(k, err) : 0;
+	if (rc < 0) {
+		pl_work_free(k);
+		return rc;
+	}
+	k->direct = pl_direct_fits(w, &k->a);
+	if (!k->direct && !w->carry.by && !k->device.held)
+		rc = pl_expand(k, err);
+	pthread_mutex_lock(&w->lock);
+	if (rc >= 0 && atomic_load(&w->failed))
+		rc = pl_work_failure(w, a, UINT64_MAX, err);
+	if (rc < 0) {
+		if (w->device.b)
+			pl_device_undo(k);
+		pthread_mutex_unlock(&w->lock);
+		pl_work_free(k);
+		return rc;
+	}
+	number(w, k);
+	*w->queued_tail = k;
+	w->queued_tail = &k->next;
+	atomic_store_explicit(&w->has_queued, true, memory_order_release);
+	if (call || w->device.taken)
+		pl_world_call(w);
+	else
+		pthread_mutex_unlock(&w->lock);
+	*work = k;
+	return 0;
+}
+
+int pl_world_begin(struct pl_world *w, const struct pl_coll_args *a, struct pl_work **work,
+		   struct pl_err *err)
+{
+	return pl_work_begin(w, a, true, work, err);
+}

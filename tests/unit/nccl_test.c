@@ -1,0 +1,257 @@
+/*
+ * Memory of a device in worlds: through NCCL and, staged, through everything else; with a device
+ * and a libnccl that stand in for real ones (tests/emu). Then what can go wrong: in each case all
+ * ranks say the same, in time.
+ */
+#include "device_fixture.h"
+
+#include <assert.h>
+#include <dlfcn.h>
+#include <sys/mman.h>
+
+#include "../emu/fake_device.h"
+#include "comm/nccl_abi.h"
+
+#define RANKS 4
+
+static int all_of_it(struct pl_world_opts *o, void *transport)
+{
+	o->transport = transport;
+	return everything(o, &pl_backend_fake);
+}
+
+static void test_everything(void)
+{
+	static const char *const transport[] = { "nccl", "tcp", "auto" };
+
+	for (size_t i = 0; i < PL_LEN(transport); i++)
+		for (int n = 1; n <= RANKS; n++) {
+			struct pl_world_opts o = { .timeout_ns = 20000000000 };
+			double from = now_s();
+			bool fine;
+
+			if (n == 3)
+				continue;
+			o.meet = meeting(false);
+			fine = run_ranks(n, &o, all_of_it, (void *)(uintptr_t)transport[i], 40);
+			ok(fine, "memory of a device: %s, %d rank%s (%.1f s)", transport[i], n,
+			   n > 1 ? "s" : "", now_s() - from);
+		}
+}
+
+/* ---- what can go wrong ---- */
+
+struct verdict {
+	int rc;
+	char msg[1024];
+	double seconds; /* from the last good operation to the word of the failure */
+};
+struct trial {
+	const char *fault, *version, *library, *transport;
+	int rank, code; /* who is to blame, and what is expected of all others (and of it) */
+	const char *says;
+	bool on_cpu, dies;
+	struct verdict *verdict; /* of each rank */
+};
+
+static int one_of_each(struct rank *r, struct pl_err *err)
+{
+	int rc = 0;
+
+	for (unsigned i = 0; i < 12 && rc == 0; i++) {
+		struct trip t;
+
+		if (!prepare(r, &t, PL_OP_ALLREDUCE, 20000, true, i))
+			return PL_ENOMEM;
+		load(r, &t);
+		rc = pl_world_begin(r->w, &t.a, &t.work, err);
+		if (rc == 0)
+			rc = pl_work_wait(t.work, err);
+		if (rc == 0 && i % 2)
+			rc = pl_world_settle(r->w, err);
+	}
+	return rc;
+}
+
+static int go_wrong(struct pl_world_opts *o, void *arg)
+{
+	const struct trial *t = arg;
+	struct verdict *v = &t->verdict[o->rank];
+	struct pl_err e = { 0 };
+	double from = now_s();
+	struct rank r;
+
+	if (t->fault)
+		setenv("FAKE_NCCL_FAULT", t->fault, 1);
+	if (t->version)
+		setenv("FAKE_NCCL_VERSION", t->version, 1);
+	if (t->library && o->rank == t->rank)
+		setenv("PACELINE_NCCL", t->library, 1);
+	o->transport = "nccl";
+	if (t->on_cpu) {
+		v->rc = pl_world_open(o, &r.w, &e);
+	} else {
+		v->rc = open_rank(o, &pl_backend_fake, &r, &e);
+		if (v->rc == 0) {
+			v->rc = one_of_each(&r, &e);
+			pl_world_abort(r.w, e.msg);
+		}
+	}
+	v->seconds = now_s() - from;
+	snprintf(v->msg, sizeof(v->msg), "%s", e.msg);
+	return v->rc ? 0 : 1;
+}
+
+static void test_faults(struct verdict *verdict)
+{
+	static const struct trial trials[] = {
+		{ .fault = "1:5:error", .rank = 1, .code = PL_EIO, .says = "cuda failure 700" },
+		{ .fault = "1:0:error", .rank = 1, .code = PL_EIO, .says = "cuda failure 700" },
+		{ .fault = "2:4:remote", .rank = 2, .code = PL_EIO, .says = "remote process" },
+		{ .fault = "1:5:exit", .rank = 1, .code = PL_EIO, .says = "gone", .dies = true },
+		{ .fault = "1:0:exit", .rank = 1, .code = PL_EIO, .says = "gone", .dies = true },
+		{ .fault = "1:-1:exit", .rank = 1, .code = PL_EIO, .says = "gone", .dies = true },
+		{ .fault = "1:-1:error", .rank = 1, .code = PL_EIO, .says = "unhandled cuda" },
+		{ .fault = "1:5:hang", .rank = -1, .code = PL_EIO, .says = "for nccl to end it" },
+		{ .fault = "1:-1:hang", .rank = -1, .code = PL_EIO, .says = "for nccl to end it" },
+		{ .fault = "1:5:deaf", .rank = -1, .code = PL_EIO, .says = "for nccl to end it" },
+		{ .fault = "1:5:stuck", .rank = 1, .code = PL_EIO, .says = "has not returned" },
+		{ .version = "2:22703", .rank = 2, .code = PL_EABSENT, .says = "2.27.3" },
+		{ .version = "1:21308", .rank = 1, .code = PL_EABSENT, .says = "2.14 or newer" },
+		{ .library = "/nowhere/libnccl.so.2",
+		  .rank = 1,
+		  .code = PL_EABSENT,
+		  .says = "cannot load /nowhere" },
+		{ .on_cpu = true, .rank = -1, .code = PL_EUSAGE, .says = "device cuda" },
+	};
+
+	for (size_t i = 0; i < PL_LEN(trials); i++) {
+		struct pl_world_opts o = { .timeout_ns = 1000000000, .patience_ns = 2000000000 };
+		struct trial t = trials[i];
+		const char *what = t.fault     ? t.fault
+				   : t.version ? t.version
+				   : t.library ? t.library
+					       : "no device";
+		bool fine = true, named = true, over;
+		struct ranks r;
+		char rank[16];
+		double longest = 0;
+
+		t.verdict = verdict;
+		memset(verdict, 0, RANKS * sizeof(*verdict));
+		o.meet = meeting(false);
+		r = start_ranks(3, &o, go_wrong, &t);
+		over = end_ranks(&r, 20);
+		snprintf(rank, sizeof(rank), "rank %d", t.rank);
+		for (int k = 0; k < 3; k++) {
+			const struct verdict *v = &verdict[k];
+			bool good = r.status[k] == 0 && v->rc == t.code && strstr(v->msg, t.says);
+
+			if (k == t.rank && t.dies)
+				continue;
+			if (v->seconds > longest)
+				longest = v->seconds;
+			fine &= good;
+			named &= t.rank < 0 || strstr(v->msg, rank);
+			if (!good || (t.rank >= 0 && !strstr(v->msg, rank)))
+				printf("# %s: rank %d ended with %d, %d: %s\n", what, k,
+				       r.status[k], v->rc, v->msg);
+		}
+		ok(fine && over, "%s: all ranks say why (%.1f s)", what, longest);
+		ok(named, "%s: ... and whose fault it is", what);
+	}
+}
+
+/* ---- is what we declare what the library has? ---- */
+
+#if defined(__has_include)
+#if __has_include(<nccl.h>) && __has_include(<cuda_runtime.h>)
+#define HAVE_NCCL_H 1
+#include <nccl.h>
+
+static_assert(sizeof(ncclUniqueId) == sizeof(struct pl_nccl_id), "id");
+static_assert(sizeof(ncclResult_t) == sizeof(int) && sizeof(ncclDataType_t) == sizeof(int) &&
+		      sizeof(ncclRedOp_t) == sizeof(int),
+	      "enumerations are passed as int");
+static_assert((int)ncclSuccess == PL_NCCL_SUCCESS && (int)ncclSystemError == PL_NCCL_SYSTEM_ERROR &&
+		      (int)ncclRemoteError == PL_NCCL_REMOTE_ERROR &&
+		      (int)ncclInProgress == PL_NCCL_IN_PROGRESS,
+	      "results");
+static_assert((int)ncclFloat32 == PL_NCCL_FLOAT32 && (int)ncclSum == PL_NCCL_SUM, "types");
+static_assert(offsetof(ncclConfig_t, size) == offsetof(struct pl_nccl_config, size) &&
+		      offsetof(ncclConfig_t, magic) == offsetof(struct pl_nccl_config, magic) &&
+		      offsetof(ncclConfig_t, version) == offsetof(struct pl_nccl_config, version) &&
+		      offsetof(ncclConfig_t, blocking) ==
+			      offsetof(struct pl_nccl_config, blocking) &&
+		      sizeof(ncclConfig_t) >= sizeof(struct pl_nccl_config),
+	      "configuration");
+
+/* Compiles if the parameters are those of the header; never called. */
+__attribute__((unused)) static void call_all(ncclComm_t c, cudaStream_t s, float *p, size_t n)
+{
+	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+	ncclUniqueId id;
+	ncclResult_t r;
+	int v;
+
+	static_assert(sizeof(pl_nccl_comm) == sizeof(c) && sizeof(pl_nccl_stream) == sizeof(s),
+		      "handles");
+	(void)(ncclGetVersion(&v) + ncclGetUniqueId(&id));
+	(void)(ncclCommInitRankConfig(&c, 1, id, 0, &config) + ncclCommFinalize(c));
+	(void)(ncclCommDestroy(c) + ncclCommAbort(c) + ncclCommGetAsyncError(c, &r));
+	(void)(ncclGetErrorString(r) == ncclGetLastError(c));
+	(void)(ncclGroupStart() + ncclGroupEnd());
+	(void)ncclAllReduce(p, p, n, ncclFloat32, ncclSum, c, s);
+	(void)ncclReduceScatter(p, p, n, ncclFloat32, ncclSum, c, s);
+	(void)ncclAllGather(p, p, n, ncclFloat32, c, s);
+	(void)ncclBroadcast(p, p, n, ncclFloat32, 0, c, s);
+	(void)ncclSend(p, n, ncclFloat32, 0, c, s);
+	(void)ncclRecv(p, n, ncclFloat32, 0, c, s);
+}
+#endif
+#endif
+
+static void test_abi(void)
+{
+	static const char *const symbol[] = {
+#define NAME(member, name, type, args) name,
+		PL_NCCL_FUNCTIONS(NAME)
+#undef NAME
+	};
+	void *lib = dlopen("libnccl.so.2", RTLD_LAZY | RTLD_LOCAL);
+	bool all = true;
+
+#ifdef HAVE_NCCL_H
+	struct pl_nccl_config c = { .magic = PL_NCCL_MAGIC };
+	ncclConfig_t theirs = NCCL_CONFIG_INITIALIZER;
+
+	ok(theirs.magic == c.magic, "declared as nccl.h has it");
+#else
+	ok(true, "declared as nccl.h has it # SKIP no nccl.h");
+#endif
+	if (!lib) {
+		ok(true, "the library has what is used # SKIP no libnccl.so.2");
+		return;
+	}
+	for (size_t i = 0; i < PL_LEN(symbol); i++)
+		all &= dlsym(lib, symbol[i]) != NULL;
+	ok(all, "the library that is installed has what is used");
+}
+
+int main(void)
+{
+	const char *build = getenv("BUILD");
+	size_t bytes = RANKS * sizeof(struct verdict);
+	struct verdict *v =
+		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	char path[1024];
+
+	snprintf(path, sizeof(path), "%s/emu/fake_nccl.so", build ? build : "build");
+	setenv("PACELINE_NCCL", path, 1);
+	if (!getenv("ONLY") || !strcmp(getenv("ONLY"), "all"))
+		test_everything();
+	if (!getenv("ONLY") || !strcmp(getenv("ONLY"), "faults"))
+		test_faults(v);
+	test_abi();
+	return done_testing();
+}
