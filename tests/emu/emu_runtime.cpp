@@ -13,6 +13,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <vector>
 
 struct emu_device emu_device = { 1, 9, 0, 13000, (size_t)4 << 30, 0, 0, 0, false, false, false };
@@ -70,7 +71,14 @@ void emu_order(uint64_t seed)
 	emu_seed(seed);
 }
 
-static cudaError_t last, broken; /* of the last call; for good */
+static thread_local cudaError_t last; /* of the last call */
+static cudaError_t broken;	      /* for good */
+
+/* One thread at a time: worlds look at the second queue from a thread of their own. */
+static std::recursive_mutex all;
+struct alone {
+	std::lock_guard<std::recursive_mutex> lock{ all };
+};
 
 static cudaError_t tell(cudaError_t e)
 {
@@ -84,18 +92,21 @@ static cudaError_t tell(cudaError_t e)
 
 cudaError_t cudaDriverGetVersion(int *v)
 {
+	const struct alone alone;
 	*v = emu_device.driver;
 	return cudaSuccess;
 }
 
 cudaError_t cudaRuntimeGetVersion(int *v)
 {
+	const struct alone alone;
 	*v = 13000;
 	return cudaSuccess;
 }
 
 cudaError_t cudaGetDeviceCount(int *n)
 {
+	const struct alone alone;
 	*n = emu_device.count;
 	broken = cudaSuccess; /* a test begins anew */
 	last = cudaSuccess;
@@ -106,11 +117,13 @@ cudaError_t cudaGetDeviceCount(int *n)
 
 cudaError_t cudaSetDevice(int device)
 {
+	const struct alone alone;
 	return tell(device >= 0 && device < emu_device.count ? cudaSuccess : cudaErrorInvalidValue);
 }
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
 {
+	const struct alone alone;
 	(void)device;
 	memset(p, 0, sizeof(*p));
 	snprintf(p->name, sizeof(p->name), "an emulated device");
@@ -136,6 +149,7 @@ const char *cudaGetErrorName(cudaError_t e)
 
 cudaError_t cudaGetLastError(void)
 {
+	const struct alone alone;
 	cudaError_t e = last;
 
 	last = cudaSuccess;
@@ -144,6 +158,7 @@ cudaError_t cudaGetLastError(void)
 
 cudaError_t cudaPeekAtLastError(void)
 {
+	const struct alone alone;
 	return last;
 }
 
@@ -166,6 +181,7 @@ static void everything()
 
 cudaError_t cudaMalloc(void **p, size_t bytes)
 {
+	const struct alone alone;
 	char *base;
 
 	emu_device.mallocs++;
@@ -192,6 +208,7 @@ static bool red(const char *p)
 
 cudaError_t cudaFree(void *p)
 {
+	const struct alone alone;
 	auto at = blocks.find((char *)p);
 
 	everything();
@@ -220,6 +237,7 @@ size_t emu_overruns(void)
 
 cudaError_t cudaMallocHost(void **p, size_t bytes)
 {
+	const struct alone alone;
 	*p = malloc(bytes);
 	pinned[(char *)*p] = bytes;
 	return cudaSuccess;
@@ -227,6 +245,7 @@ cudaError_t cudaMallocHost(void **p, size_t bytes)
 
 cudaError_t cudaFreeHost(void *p)
 {
+	const struct alone alone;
 	everything();
 	pinned.erase((char *)p);
 	free(p);
@@ -235,6 +254,7 @@ cudaError_t cudaFreeHost(void *p)
 
 cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags)
 {
+	const struct alone alone;
 	(void)flags;
 	pinned[(char *)p] = bytes;
 	return cudaSuccess;
@@ -242,11 +262,13 @@ cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags)
 
 cudaError_t cudaHostUnregister(void *p)
 {
+	const struct alone alone;
 	return tell(pinned.erase((char *)p) ? cudaSuccess : cudaErrorInvalidValue);
 }
 
 cudaError_t cudaMemGetInfo(size_t *room, size_t *total)
 {
+	const struct alone alone;
 	*room = emu_device.memory - emu_device.used;
 	*total = emu_device.memory;
 	return cudaSuccess;
@@ -268,6 +290,7 @@ static bool within(const std::map<char *, size_t> &m, const void *p, size_t byte
 
 void emu_do(cudaStream_t s, std::function<void()> f)
 {
+	const struct alone alone;
 	if (!s)
 		f();
 	else if (s->recorded)
@@ -300,6 +323,7 @@ static void drain(struct emu_stream *s)
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags)
 {
+	const struct alone alone;
 	(void)flags;
 	*s = new emu_stream();
 	streams.push_back(*s);
@@ -308,6 +332,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags)
 
 cudaError_t cudaStreamDestroy(cudaStream_t s)
 {
+	const struct alone alone;
 	drain(s);
 	for (size_t i = 0; i < streams.size(); i++)
 		if (streams[i] == s) {
@@ -320,6 +345,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t s)
 
 cudaError_t cudaStreamSynchronize(cudaStream_t s)
 {
+	const struct alone alone;
 	if (s->recorded)
 		return tell(cudaErrorStreamCaptureInvalidated);
 	drain(s);
@@ -329,6 +355,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s)
 /* One step forward each time that somebody asks. */
 cudaError_t cudaStreamQuery(cudaStream_t s)
 {
+	const struct alone alone;
 	if (!s->queue.empty()) {
 		struct emu_event mark = { s, 1, 0 };
 
@@ -342,6 +369,7 @@ cudaError_t cudaStreamQuery(cudaStream_t s)
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags)
 {
+	const struct alone alone;
 	(void)flags;
 	*e = new emu_event();
 	return cudaSuccess;
@@ -349,6 +377,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags)
 
 cudaError_t cudaEventDestroy(cudaEvent_t e)
 {
+	const struct alone alone;
 	everything();
 	delete e;
 	return cudaSuccess;
@@ -356,6 +385,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t e)
 
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
 {
+	const struct alone alone;
 	if (s->recorded)
 		return tell(cudaErrorStreamCaptureInvalidated);
 	e->stream = s;
@@ -365,6 +395,7 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags)
 {
+	const struct alone alone;
 	(void)flags;
 	if (s->recorded)
 		return tell(cudaErrorStreamCaptureInvalidated);
@@ -374,15 +405,27 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags)
 
 cudaError_t cudaEventSynchronize(cudaEvent_t e)
 {
+	const struct alone alone;
 	if (e->stream)
 		drain_to(e->stream, e, e->recorded);
 	return tell(broken);
+}
+
+/* One step forward, likewise. */
+cudaError_t cudaEventQuery(cudaEvent_t e)
+{
+	const struct alone alone;
+	if (e->stream && e->over < e->recorded && cudaStreamQuery(e->stream) != cudaSuccess &&
+	    broken != cudaSuccess)
+		return tell(broken);
+	return e->over >= e->recorded ? cudaSuccess : tell(cudaErrorNotReady);
 }
 
 /* From memory that is not pinned the host's copy is made at once, as by a driver. */
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind,
 			    cudaStream_t s)
 {
+	const struct alone alone;
 	bool from_host = !within(blocks, src, bytes), to_host = !within(blocks, dst, bytes);
 
 	if (!bytes)
@@ -402,6 +445,7 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, enum cudaM
 
 cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t s)
 {
+	const struct alone alone;
 	emu_do(s, [=]() { memset(p, value, bytes); });
 	return cudaSuccess;
 }
@@ -411,6 +455,7 @@ cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t s)
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mode)
 {
+	const struct alone alone;
 	(void)mode;
 	s->recorded = new emu_graph();
 	return cudaSuccess;
@@ -418,6 +463,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mo
 
 cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *g)
 {
+	const struct alone alone;
 	*g = s->recorded;
 	s->recorded = NULL;
 	if (!emu_device.no_capture)
@@ -429,6 +475,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *g)
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *x, cudaGraph_t g, unsigned long long flags)
 {
+	const struct alone alone;
 	(void)flags;
 	*x = new emu_graph(*g);
 	return cudaSuccess;
@@ -436,6 +483,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *x, cudaGraph_t g, unsigned lon
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s)
 {
+	const struct alone alone;
 	emu_device.launches++;
 	emu_device.broken |= emu_device.later;
 	for (auto &f : x->todo)
@@ -445,12 +493,14 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s)
 
 cudaError_t cudaGraphDestroy(cudaGraph_t g)
 {
+	const struct alone alone;
 	delete g;
 	return cudaSuccess;
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t x)
 {
+	const struct alone alone;
 	delete x;
 	return cudaSuccess;
 }

@@ -261,7 +261,8 @@ static void test_queues(void)
 	void *dev;
 	struct pl_err err = { 0 };
 	bool right = true;
-	int rc;
+	uint64_t mark;
+	int rc, n = 0;
 
 	if (!ok(be->open(&o, &dev, &err) == 0, "opened: %s", err.msg))
 		return;
@@ -288,6 +289,15 @@ static void test_queues(void)
 	ok(right, "two queues, held together by fork and join, recorded and not");
 	be->fork(dev);
 	be->beside(dev, b, back, N * 4);
+	mark = be->mark(dev);
+	while ((rc = be->passed(dev, mark, &err)) == 0)
+		n++;
+#ifdef PL_GPU
+	n++; /* it may be over before anybody asks */
+#endif
+	ok(rc == 1 && n > 0, "a mark is passed when what is ahead of it is done, not before");
+	be->beside(dev, b, back, N * 4);
+	ok(be->mark(dev) > mark && be->passed(dev, mark, &err) == 1, "marks have an order");
 	while ((rc = be->idle(dev, &err)) == 0)
 		;
 	is_i64(rc, 1, "the second queue becomes empty");

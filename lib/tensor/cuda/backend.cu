@@ -79,6 +79,8 @@ static int make_queues(struct pl_cuda *c, struct pl_err *err)
 		e = cudaEventCreateWithFlags(&c->forked, plain);
 	if (e == cudaSuccess)
 		e = cudaEventCreateWithFlags(&c->joined, plain);
+	for (int i = 0; i < PL_CUDA_MARKS && e == cudaSuccess; i++)
+		e = cudaEventCreateWithFlags(&c->mark[i], plain);
 	for (int i = 0; i < PL_CUDA_STAGES && e == cudaSuccess; i++) {
 		e = cudaMallocHost(&c->stage[i].p, PL_CUDA_STAGE);
 		if (e == cudaSuccess)
@@ -126,6 +128,10 @@ static void cuda_close(void *ctx)
 	for (cudaEvent_t e : { c->forked, c->joined })
 		if (e)
 			cudaEventDestroy(e);
+	for (cudaEvent_t e : c->mark)
+		if (e)
+			cudaEventDestroy(e);
+	pthread_mutex_destroy(&c->mark_lock);
 	for (cudaStream_t s : { c->k.stream, c->side })
 		if (s)
 			cudaStreamDestroy(s);
@@ -139,6 +145,7 @@ static int cuda_open(const struct pl_backend_opts *o, void **ctx, struct pl_err 
 
 	*ctx = NULL;
 	PL_TRY(pl_alloc(&c, 1, sizeof(*c), err));
+	pthread_mutex_init(&c->mark_lock, NULL);
 	PL_TRY(choose_device(c, o, err));
 	c->k.bf16 = o->store == PL_STORE_BF16;
 	PL_TRY(make_queues(c, err));
@@ -314,7 +321,11 @@ static void *half_of(const struct pl_cuda *c, const float *w)
 
 static void *cuda_side(void *ctx)
 {
-	return ((struct pl_cuda *)ctx)->side;
+	struct pl_cuda *c = (struct pl_cuda *)ctx;
+
+	/* who asks is about to give it to a library, which takes the thread's device */
+	cudaSetDevice(c->device);
+	return c->side;
 }
 
 static void after(struct pl_cuda *c, cudaStream_t first, cudaEvent_t e, cudaStream_t then)
@@ -365,6 +376,51 @@ static int cuda_idle(void *ctx, struct pl_err *err)
 		cudaGetLastError();
 		return 0;
 	}
+	return pl_fail(err, PL_EIO, "device cuda:%d: communication: %s (%s)", c->device,
+		       cudaGetErrorString(e), cudaGetErrorName(e));
+}
+
+static uint64_t cuda_mark(void *ctx)
+{
+	struct pl_cuda *c = (struct pl_cuda *)ctx;
+	cudaError_t e = cudaSetDevice(c->device);
+	uint64_t n;
+
+	pthread_mutex_lock(&c->mark_lock);
+	n = ++c->marks;
+	if (e == cudaSuccess)
+		e = cudaEventRecord(c->mark[n % PL_CUDA_MARKS], c->side);
+	if (c->marked == cudaSuccess)
+		c->marked = e;
+	pthread_mutex_unlock(&c->mark_lock);
+	return n;
+}
+
+/* Of a mark whose place was taken by a later one that later one is asked. */
+static int cuda_passed(void *ctx, uint64_t mark, struct pl_err *err)
+{
+	struct pl_cuda *c = (struct pl_cuda *)ctx;
+	cudaError_t e = cudaSetDevice(c->device);
+	bool over;
+
+	pthread_mutex_lock(&c->mark_lock);
+	if (e == cudaSuccess)
+		e = c->marked;
+	while (c->passed < mark && e == cudaSuccess) {
+		uint64_t next = c->passed + 1;
+
+		if (next + PL_CUDA_MARKS <= c->marks)
+			next = c->marks - PL_CUDA_MARKS + 1;
+		e = cudaEventQuery(c->mark[next % PL_CUDA_MARKS]);
+		if (e == cudaSuccess)
+			c->passed = next;
+	}
+	over = c->passed >= mark;
+	pthread_mutex_unlock(&c->mark_lock);
+	if (e == cudaErrorNotReady)
+		cudaGetLastError();
+	if (over || e == cudaErrorNotReady)
+		return over;
 	return pl_fail(err, PL_EIO, "device cuda:%d: communication: %s (%s)", c->device,
 		       cudaGetErrorString(e), cudaGetErrorName(e));
 }
@@ -594,7 +650,7 @@ static struct pl_backend table()
 	b.put = cuda_put, b.get = cuda_get, b.copy = cuda_copy, b.zero = cuda_zero;
 	b.sync = cuda_sync, b.graph = pl_cuda_record, b.vary = cuda_vary, b.weights = cuda_weights;
 	b.side = cuda_side, b.fork = cuda_fork, b.join = cuda_join, b.beside = cuda_beside;
-	b.idle = cuda_idle, b.pin = cuda_pin;
+	b.idle = cuda_idle, b.mark = cuda_mark, b.passed = cuda_passed, b.pin = cuda_pin;
 	b.precision = cuda_precision, b.gemm = pl_cuda_gemm, b.load = cuda_load;
 	b.dense = pl_cuda_dense, b.dense_back = pl_cuda_dense_back;
 	b.act = cuda_act, b.act_back = cuda_act_back;

@@ -13,6 +13,8 @@
 #include <cuda_runtime.h>
 #endif
 
+#include <pthread.h>
+
 #include "tensor/cuda/kernels.h"
 
 /* ---- recorded calls: graph.cu ---------------------------------------------------------------- */
@@ -54,7 +56,8 @@ struct pl_cuda_product {
 /* ---- the context ------------------------------------------------------------------------------
  */
 
-#define PL_CUDA_STAGES 4 /* copies from the host that may be under way */
+#define PL_CUDA_MARKS  64 /* in the second queue that can be told apart */
+#define PL_CUDA_STAGES 4  /* copies from the host that may be under way */
 #define PL_CUDA_STAGE  ((size_t)4 << 20)
 
 struct pl_cuda_stage {
@@ -68,7 +71,11 @@ struct pl_cuda {
 	int device;
 	cudaStream_t side;
 	cudaEvent_t forked, joined;
-	struct pl_vary *vary; /* on the device */
+	pthread_mutex_t mark_lock;
+	cudaEvent_t mark[PL_CUDA_MARKS]; /* number n in place n % PL_CUDA_MARKS */
+	uint64_t marks, passed;		 /* the last one; that and all before it are passed */
+	cudaError_t marked;		 /* the first failure of a mark */
+	struct pl_vary *vary;		 /* on the device */
 	struct pl_cuda_stage stage[PL_CUDA_STAGES];
 	uint32_t n_staged;
 
