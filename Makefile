@@ -203,7 +203,14 @@ $(FAKES): $(BUILD)/%.so: tests/%.c $(BUILD)/flags | $(BUILD)/config.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(FLAGS) $(CPPFLAGS) $(CFLAGS) -fPIC -shared -o $@ $< $(LDFLAGS)
 
-units: $(EMU_PLUGIN) $(FAKES) $(UNIT:%=$(BUILD)/unit/%) $(FUZZ:%=$(BUILD)/fuzz/%) $(GEN:%=$(BUILD)/gen/%)
+# a device that is the CPU with queues, as a plugin: for ranks that communicate
+FAKE_PLUGIN := $(patsubst tests/%.c,$(BUILD)/%.so,$(wildcard tests/emu/device_plugin.c))
+$(BUILD)/emu/device_plugin.so: $(patsubst %,$(BUILD)/cuda/%.o,tests/emu/device_plugin $(basename $(wildcard lib/tensor/cpu*.c)) \
+	lib/tensor/gemm lib/tensor/plain lib/core/pool) $(CORE_PIC)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(FLAGS) $(CFLAGS) -shared -o $@ $^ $(LDFLAGS) -ldl -lm
+
+units: $(EMU_PLUGIN) $(FAKES) $(FAKE_PLUGIN) $(UNIT:%=$(BUILD)/unit/%) $(FUZZ:%=$(BUILD)/fuzz/%) $(GEN:%=$(BUILD)/gen/%)
 helpers: $(GEN:%=$(BUILD)/gen/%) $(BENCH:%=$(BUILD)/bench/%)
 
 # ---- testing --------------------------------------------------------------------------------------------
@@ -246,7 +253,7 @@ $(BUILD)/gpu/%.o: bench/%.cu $(BUILD)/flags | $(BUILD)/config.h
 
 gpu: all $(if $(NVCC_FOUND),$(addprefix $(BUILD)/gpu/,$(GPU_TESTS) $(GPU_BENCH))) ## tests and measurements for a GPU, where nvcc is
 
-test-gpu: gpu ## the tests that need a GPU; where there is none they are skipped, with a word
+test-gpu: gpu $(BUILD)/unit/nccl_gpu_test ## the tests that need a GPU; where there is none they are skipped, with a word
 	@NVCC='$(NVCC_FOUND)' BUILD='$(abspath $(BUILD))' BIN='$(abspath $(BIN))' tests/gpu '$(GPU_TESTS)'
 
 asan: ## the tests under the address and undefined behaviour sanitizers

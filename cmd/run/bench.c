@@ -146,6 +146,7 @@ int bench_comm(void *config, const struct place *p, struct pl_err *err)
 {
 	struct config *c = config;
 	struct bench b = { .c = c, .rank = p->rank, .n = p->size };
+	struct device device = { 0 };
 	struct pl_job links;
 	int rc;
 
@@ -154,7 +155,9 @@ int bench_comm(void *config, const struct place *p, struct pl_err *err)
 		return pl_fail(err, PL_EUSAGE, "--bench comm: needs two ranks or more: -n 2");
 	PL_TRY(check_ops(c, err));
 	PL_TRY(options_of_links(c, &links, err));
-	PL_TRY(meet_others(c, p, &links, NULL, &b.w, err));
+	PL_TRY(option_device(c, &links, err));
+	PL_TRY(device_open(&links, p, &device, err));
+	PL_TRY(meet_others(c, p, &links, &device, NULL, &b.w, err));
 	if (!p->rank)
 		PL_TRY(make_table(&b, err));
 	PL_TRY(sizes(&b, err));
@@ -165,6 +168,7 @@ out:
 		pl_world_abort(b.w, err->msg);
 	else
 		rc = pl_world_close(b.w, err);
+	device_close(&device);
 	pl_table_free(b.table);
 	pl_job_fini(&links);
 	return rc;

@@ -31,6 +31,11 @@ int options_of_links(const struct config *c, struct pl_job *j, struct pl_err *er
 	return rc;
 }
 
+int option_device(const struct config *c, struct pl_job *j, struct pl_err *err)
+{
+	return c->device ? set_as(j, "device", c->device, err) : 0;
+}
+
 static int apply_options(const struct config *c, struct pl_job *j, struct pl_err *err)
 {
 	int rc = 0;
@@ -47,8 +52,7 @@ static int apply_options(const struct config *c, struct pl_job *j, struct pl_err
 		PL_TRY(set_as(j, "pace", c->pace.v[i], err));
 	if (c->transport)
 		PL_TRY(set_as(j, "transport", c->transport, err));
-	if (c->device)
-		PL_TRY(set_as(j, "device", c->device, err));
+	PL_TRY(option_device(c, j, err));
 	if (c->ranks)
 		j->ranks = c->ranks;
 	if (c->c.seed != INT64_MIN)

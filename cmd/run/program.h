@@ -47,9 +47,12 @@ int find_launcher(struct config *c, struct pl_err *err) PL_MUST;
 int become_ranks(struct config *c, int64_t otherwise,
 		 int (*work)(void *arg, const struct place *p, struct pl_err *err), void *arg,
 		 struct pl_err *err) PL_MUST;
-/* Meets the others; *w stays NULL where there are none. `links`: of the job, may be NULL. */
+struct device;
+/* Meets the others; *w stays NULL where there are none. j: its links and transport; d: whose memory
+ * passes between ranks. */
 int meet_others(const struct config *c, const struct place *p, const struct pl_job *j,
-		struct pl_tracer *t, struct pl_world **w, struct pl_err *err) PL_MUST;
+		struct device *d, struct pl_tracer *t, struct pl_world **w,
+		struct pl_err *err) PL_MUST;
 
 /* ---- job.c: what to do ----------------------------------------------------------------------- */
 
@@ -63,8 +66,9 @@ struct work {
 };
 int read_work(const struct config *c, const char *path, struct work *w, struct pl_err *err) PL_MUST;
 void work_fini(struct work *w);
-/* --link alone, for what has no job. */
+/* --link and --device alone, for what has no job. */
 int options_of_links(const struct config *c, struct pl_job *j, struct pl_err *err) PL_MUST;
+int option_device(const struct config *c, struct pl_job *j, struct pl_err *err) PL_MUST;
 
 /* ---- device.c: what it is done on ------------------------------------------------------------ */
 
@@ -72,9 +76,14 @@ struct device {
 	const struct pl_backend *backend; /* NULL: the CPU, which the engine opens */
 	void *ctx;
 	enum pl_store store;
+	int rank; /* of this process */
+	unsigned grace_s;
 };
 int device_open(const struct pl_job *j, const struct place *p, struct device *d,
 		struct pl_err *err) PL_MUST;
+/* The `lost` of pl_world_opts, with the device as its argument: the process ends by itself in
+ * grace_s, or else then. */
+void device_lost(void *device, const char *why);
 void device_close(struct device *d);
 
 /* ---- train.c --------------------------------------------------------------------------------- */

@@ -302,7 +302,7 @@ int become_ranks(struct config *c, int64_t otherwise, work_of_rank *work, void *
 /* ---- meeting --------------------------------------------------------------------------------- */
 
 int meet_others(const struct config *c, const struct place *p, const struct pl_job *j,
-		struct pl_tracer *t, struct pl_world **w, struct pl_err *err)
+		struct device *d, struct pl_tracer *t, struct pl_world **w, struct pl_err *err)
 {
 	struct pl_world_opts o = { .rank = p->rank,
 				   .size = p->size,
@@ -312,6 +312,10 @@ int meet_others(const struct config *c, const struct place *p, const struct pl_j
 				   .meet = p->meet,
 				   .token = p->token,
 				   .bind = c->bind,
+				   .backend = d->backend,
+				   .backend_ctx = d->ctx,
+				   .lost = device_lost,
+				   .lost_arg = d,
 				   .timeout_ns = c->timeout_ns,
 				   .log = &c->c.log };
 	struct pl_link_shape *shape = NULL;
@@ -320,6 +324,8 @@ int meet_others(const struct config *c, const struct place *p, const struct pl_j
 	*w = NULL;
 	if (p->size < 2)
 		return 0;
+	d->rank = p->rank;
+	d->grace_s = c->timeout_ns ? 3 + (unsigned)(5 * c->timeout_ns / 1000000000) : 15;
 	if (p->host[0]) {
 		o.host = p->host;
 		o.local_size = 0;

@@ -316,7 +316,7 @@ static int prepare(struct training *t, struct pl_err *err)
 
 	PL_TRY(open_trace(t, err));
 	PL_TRY(device_open(t->j, t->p, &t->device, err));
-	PL_TRY(meet_others(t->c, t->p, t->j, t->tracer, &t->world, err));
+	PL_TRY(meet_others(t->c, t->p, t->j, &t->device, t->tracer, &t->world, err));
 	PL_TRY(check_outputs(t, err));
 	PL_TRY(open_log(t, err));
 	o.backend = t->device.backend;

@@ -97,6 +97,10 @@ struct pl_world_opts {
 	const struct pl_link_shape *shape;
 	size_t n_shapes;
 	const struct pl_log *log;
+	/* Called once, when the world fails, by any thread: who waits for a device waits in vain,
+	 * and does not hear of it. NULL: not wanted. */
+	void (*lost)(void *arg, const char *why);
+	void *lost_arg;
 	/* Called for what was sent and received, by channel and chunk, for traces; from any thread
 	 * of the world, one call at a time. NULL: not wanted. */
 	void (*event)(void *arg, const struct pl_comm_event *e);

@@ -52,10 +52,12 @@ void pl_control_kick(struct pl_world *w)
 
 void pl_world_fail(struct pl_world *w, int rank, const char *fmt, ...)
 {
+	bool first;
 	va_list ap;
 
 	pthread_mutex_lock(&w->lock);
-	if (!atomic_load(&w->failed)) {
+	first = !atomic_load(&w->failed);
+	if (first) {
 		va_start(ap, fmt);
 		vsnprintf(w->failure, sizeof(w->failure), fmt, ap);
 		va_end(ap);
@@ -65,6 +67,8 @@ void pl_world_fail(struct pl_world *w, int rank, const char *fmt, ...)
 	pthread_cond_broadcast(&w->changed);
 	pthread_cond_broadcast(&w->resume);
 	pthread_mutex_unlock(&w->lock);
+	if (first && w->o.lost)
+		w->o.lost(w->o.lost_arg, w->failure);
 	pl_world_wake(w);
 	pl_control_kick(w);
 }

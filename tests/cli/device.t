@@ -88,4 +88,10 @@ check "but not the same" sh -c '! cmp -s gpu.csv half.csv'
 status 0 "in tf32" "$run" --device=cuda --set precision=tf32 --log tf32.csv tiny.job
 status 0 "in microbatches" "$run" --device=cuda --set accumulate=4 --log four.csv tiny.job
 check "they sum up to the same" near cpu.csv four.csv 0.001
+status 0 "two ranks on the CPU" "$run" -n 2 --log cpu2.csv tiny.job
+for transport in shm tcp; do
+	status 0 "two ranks on a device, $transport" timeout 50 "$run" -n 2 --device=cuda --transport=$transport \
+		--log two.csv tiny.job
+	check "losses are those of the CPU" near cpu2.csv two.csv 0.0001
+done
 done_testing
