@@ -122,7 +122,7 @@ static void *end_main(void *arg)
 		}
 	}
 	if (n->aborts || r != PL_NCCL_SUCCESS)
-		n->f.abort(n->comm);
+		n->f.stop(n->comm);
 	else
 		n->f.destroy(n->comm);
 	atomic_store(&n->ended, true);

@@ -45,7 +45,7 @@ struct pl_nccl_config {
 	   struct pl_nccl_config *config))                                                         \
 	X(finalize, "ncclCommFinalize", int, (pl_nccl_comm c))                                     \
 	X(destroy, "ncclCommDestroy", int, (pl_nccl_comm c))                                       \
-	X(abort, "ncclCommAbort", int, (pl_nccl_comm c))                                           \
+	X(stop, "ncclCommAbort", int, (pl_nccl_comm c))                                            \
 	X(async_error, "ncclCommGetAsyncError", int, (pl_nccl_comm c, int *result))                \
 	X(error_string, "ncclGetErrorString", const char *, (int result))                          \
 	X(last_error, "ncclGetLastError", const char *, (pl_nccl_comm c))                          \

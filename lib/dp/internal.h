@@ -76,7 +76,7 @@ struct dp {
 	const struct pl_net_tensor *tensor;
 	const struct pl_net_layer *layer;
 	uint32_t n_tensors, n_layers;
-	uint8_t *precision; /* in which layers multiply, see precision_of() */
+	uint8_t *precision;    /* in which layers multiply, see precision_of() */
 	float *params, *grads; /* memory of the backend */
 	const struct pl_backend *be;
 	void *ctx;

@@ -29,6 +29,7 @@ status 0 "a trace" "$run" -q -n 2 --device=cuda --transport=nccl -t job.trace ti
 check "... has its all-reduces" sh -c "'$BIN/trace' -O csv job.trace.1 | grep -q 'allreduce bucket 0'"
 status 0 "the benchmark" "$run" --bench comm -n 2 --device=cuda --transport=nccl --min-size=4K --max-size=64K \
 	--iterations=2
+# shellcheck disable=SC2016  # the program of awk
 check "... finds nothing wrong" awk 'NR > 1 && $NF != 0 { bad = 1 } END { exit bad || NR < 20 }' out
 
 # ---- what can go wrong ----

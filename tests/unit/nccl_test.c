@@ -162,6 +162,55 @@ static void test_faults(struct verdict *verdict)
 	}
 }
 
+/* ---- the n-th fallible call fails ---- */
+
+static int torture(struct pl_world_opts *o, void *arg)
+{
+	struct pl_err e = { 0 };
+	char text[16];
+	struct rank r;
+	int rc;
+
+	snprintf(text, sizeof(text), "%d", *(int *)arg);
+	if (o->rank == o->size - 1)
+		setenv("PL_FAIL", text, 1);
+	o->transport = "nccl";
+	rc = open_rank(o, &pl_backend_fake, &r, &e);
+	if (rc < 0)
+		return e.msg[0] ? 0 : 1;
+	rc = on_host(o, &r) ? PL_EIO : one_of_each(&r, &e);
+	if (rc < 0)
+		pl_world_abort(r.w, "torture");
+	else
+		rc = close_rank(&r, &e);
+	return 0;
+}
+
+static void test_torture(void)
+{
+	bool fine = true;
+	int most = 120;
+
+#ifdef __SANITIZE_THREAD__ /* twenty times as slow */
+	most = 30;
+#endif
+	for (int n = 1; n <= most; n += n % 10 ? 1 : 4) {
+		struct pl_world_opts o = { .timeout_ns = 5000000000 };
+		int size = n % 10 ? 1 : 2;
+		struct ranks r;
+		bool ended;
+
+		o.meet = meeting(false);
+		r = start_ranks(size, &o, torture, &n);
+		ended = end_ranks(&r, 20) && r.status[0] == 0 && r.status[size - 1] == 0;
+		if (!ended)
+			printf("# PL_FAIL=%d: %d %d\n", n, r.status[0], r.status[size - 1]);
+		fine &= ended;
+	}
+	ok(fine, "each of the first %d fallible calls fails once, and nothing hangs or breaks",
+	   most);
+}
+
 /* ---- is what we declare what the library has? ---- */
 
 #if defined(__has_include)
@@ -252,6 +301,7 @@ int main(void)
 		test_everything();
 	if (!getenv("ONLY") || !strcmp(getenv("ONLY"), "faults"))
 		test_faults(v);
+	test_torture();
 	test_abi();
 	return done_testing();
 }
