@@ -318,6 +318,9 @@ static void *control_main(void *arg)
 			pthread_mutex_unlock(&w->lock);
 		}
 	}
+	/* who closes last, all others having said it, waits for nothing and stops this at once */
+	if (atomic_load(&w->closing) && !said_bye && !w->told)
+		tell_all(w, PL_FRAME_BYE);
 	return NULL;
 }
 
