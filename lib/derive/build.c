@@ -248,6 +248,11 @@ static int add_resource(struct gb *b, uint32_t seg, uint32_t track, struct pl_er
 		return rc;
 	rk->res[rk->n_res++] = (uint32_t)g->n_res;
 	rk->has_device |= ri->device;
+	if (ri->device) {
+		const char *all = pl_segment_meta_get(s, "all_synchronization");
+
+		rk->all_sync |= all && !strcmp(all, "true");
+	}
 	b->track_res[seg][track] = (uint32_t)g->n_res++;
 	return 0;
 }

@@ -784,7 +784,7 @@ int gb_events(struct gb *b, struct rankinfo *rk, struct lanes *l, uint64_t *hash
 	for (uint32_t i = 0; i < l->n; i++)
 		x.lane_of[l->v[i].res] = i;
 	PL_TRY(recorded_waits(&x, &any, err));
-	if (any || !b->o->infer || l->n < 2)
+	if (any || rk->all_sync || !b->o->infer || l->n < 2)
 		goto out;
 	PL_TRY(infer(&x, err));
 out:

@@ -106,6 +106,7 @@ struct rankinfo {
 	struct call *waited; /* recorded waits of threads for threads that communicate */
 	size_t n_waited, cap_waited;
 	bool has_device, table; /* table: operations only, no host threads */
+	bool all_sync;		/* what is not among sync[] did not wait */
 };
 
 struct gb {

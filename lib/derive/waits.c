@@ -187,6 +187,27 @@ static int known_sync(struct gb *b, const struct lanes *l, const struct call *c,
 	return 0;
 }
 
+/* By its name: what a copy call without "Async" copies to or from the host is there when it
+ * returns. */
+static bool blocks(const struct gb *b, const struct call *c)
+{
+	const char *name = pl_intern_get(&b->g->str, c->name);
+
+	return strstr(name, "Memcpy") && !strstr(name, "Async");
+}
+
+/* A copy call that lasts as long as its copy. */
+static int copy_wait(struct gb *b, const struct rankinfo *rk, const struct call *c,
+		     struct pl_err *err)
+{
+	const struct op *op = rk->by_call[c->first_op + c->n_ops - 1];
+	bool told = blocks(b, c);
+
+	if ((!told && !b->o->infer) || op->end > c->end || b->node[op->node].role != PL_RO_COPY)
+		return 0;
+	return host_wait(b, c, op, true, !told, err);
+}
+
 static int one_sync(struct gb *b, const struct rankinfo *rk, const struct lanes *l, uint32_t index,
 		    struct pl_err *err)
 {
@@ -195,10 +216,16 @@ static int one_sync(struct gb *b, const struct rankinfo *rk, const struct lanes 
 	pl_ns near = pl_max_i64(SYNC_RETURN_NS, (c->end - c->start) / 5);
 	struct op *op;
 
+	uint32_t record = s && s->on_stream >= 0 ? gb_call_by_corr(rk, s->record_corr) : PL_NONE;
+
+	if (record != PL_NONE) /* for an event: what came before it was recorded */
+		return known_sync(b, l, c, record, s->on_stream, false, err);
 	if (s && (s->stream >= 0 || s->device_wide))
 		return known_sync(b, l, c, index, s->device_wide ? -1 : s->stream, false, err);
 	if (c->type == CALL_SYNC && c->device_wide)
 		return known_sync(b, l, c, index, -1, false, err);
+	if (c->n_ops && c->type == CALL_LAUNCH)
+		return copy_wait(b, rk, c, err);
 	if (!b->o->infer)
 		return 0;
 	if (c->type == CALL_SYNC) {
@@ -210,11 +237,6 @@ static int one_sync(struct gb *b, const struct rankinfo *rk, const struct lanes 
 			     ? last_within(l, c, index, SYNC_RETURN_NS / 4)
 			     : NULL;
 		return op ? host_wait(b, c, op, true, true, err) : 0;
-	}
-	if (c->n_ops) { /* a copy call that lasts as long as its copy */
-		op = rk->by_call[c->first_op + c->n_ops - 1];
-		if (op->end <= c->end && b->node[op->node].role == PL_RO_COPY)
-			return host_wait(b, c, op, true, true, err);
 	}
 	return 0;
 }

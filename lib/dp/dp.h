@@ -13,6 +13,7 @@
 #include "io/weights.h"
 #include "plan/job.h"
 #include "plan/plan.h"
+#include "tensor/device_trace.h"
 #include "tensor/net.h"
 #include "trace/trace.h"
 
@@ -104,6 +105,17 @@ void pl_dp_buckets_fini(struct pl_dp_buckets *b);
 /* Tracks and names of one rank in its recorder. Open before the world, whose events it takes. */
 int pl_tracer_new(struct pl_recorder *rec, struct pl_tracer **t, struct pl_err *err) PL_MUST;
 void pl_tracer_free(struct pl_tracer *t); /* after the world; NULL is fine */
+/*
+ * From now on with what the device of a backend's context does, which the calling thread trains
+ * with. Once. Before a communication library that has a profiler is opened; what cannot be had is
+ * said to `log`.
+ */
+int pl_tracer_device(struct pl_tracer *t, const struct pl_device_trace *d, void *ctx,
+		     const struct pl_log *log, struct pl_err *err) PL_MUST;
+/* Between steps, when the device is idle: joins what was told so far, if that is much. */
+void pl_tracer_settle(struct pl_tracer *t);
+/* The device is idle, and its context still there. *lost: events that found no room. */
+int pl_tracer_stop(struct pl_tracer *t, uint64_t *lost, struct pl_err *err) PL_MUST;
 /* The `event` of pl_world_opts, with the tracer as its argument. */
 void pl_tracer_comm(void *tracer, const struct pl_comm_event *e);
 

@@ -52,14 +52,21 @@ static void pace(struct dp *d, double more, bool all)
 	d->owed_ns -= pl_now_ns() - at; /* a sleep that was too long counts for the next */
 }
 
+static pl_id layer_name(const struct pl_tracer *t, uint32_t layer, enum pl_phase p, bool again)
+{
+	return p == PL_PHASE_BACKWARD ? t->backward[layer]
+	       : again		      ? t->again[layer]
+				      : t->forward[layer];
+}
+
 static void layer_begin(void *arg, uint32_t layer, enum pl_phase p, bool again)
 {
 	struct dp *d = arg;
+	struct pl_tracer *t = d->o.tracer;
 
-	(void)layer;
-	(void)p;
-	(void)again;
 	d->layer_begin = pl_now_ns();
+	if (t && d->training)
+		tracer_range(t, layer_name(t, layer, p, again), true);
 }
 
 static void layer_end(void *arg, uint32_t layer, enum pl_phase p, bool again)
@@ -67,10 +74,13 @@ static void layer_end(void *arg, uint32_t layer, enum pl_phase p, bool again)
 	struct dp *d = arg;
 	struct pl_tracer *t = d->o.tracer;
 	struct pl_rec_event e;
-	pl_ns end = pl_now_ns();
+	pl_ns end;
 
 	if (!d->training)
 		return;
+	if (t)
+		tracer_range(t, layer_name(t, layer, p, again), false);
+	end = pl_now_ns();
 	if (d->pace_factor > 1 || d->pace_ms > 0) {
 		double more =
 			fmin(d->pace_left, d->layer_pace[layer] * (p == PL_PHASE_BACKWARD ? 2 : 1));
@@ -81,11 +91,8 @@ static void layer_end(void *arg, uint32_t layer, enum pl_phase p, bool again)
 	}
 	if (!t)
 		return;
-	e = pl_rec_event(t->main, PL_K_HOST_OP,
-			 p == PL_PHASE_BACKWARD ? t->backward[layer]
-			 : again		? t->again[layer]
-						: t->forward[layer],
-			 d->layer_begin, end);
+	e = pl_rec_event(t->main, PL_K_HOST_OP, layer_name(t, layer, p, again), d->layer_begin,
+			 end);
 	e.step = (int32_t)d->step;
 	e.layer = (int32_t)layer;
 	e.mb = d->b.accumulate > 1 ? d->mb : -1;
@@ -296,6 +303,7 @@ static int dp_step(void *state, int64_t step, struct pl_step_result *r, struct p
 		e.step = (int32_t)step;
 		e.value = r->loss;
 		pl_rec(t->rec, &e);
+		pl_tracer_settle(t);
 	}
 out:
 	d->training = false;

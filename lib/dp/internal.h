@@ -19,9 +19,15 @@ struct pl_tracer {
 	/* by bucket and by layer; set before the first step */
 	pl_id *bucket, *forward, *again, *backward, *dims;
 	uint32_t n_buckets, n_layers, n_tensors;
+	struct tracer_device *device; /* of device.c; NULL: none is traced */
 };
 int tracer_names(struct pl_tracer *t, struct pl_net *net, const struct pl_dp_buckets *b,
 		 struct pl_err *err) PL_MUST;
+
+/* ---- device.c ------------------------------------------------------------------------------ */
+
+/* What is asked of the device for one layer begins, ends; `name`: its operation. */
+void tracer_range(struct pl_tracer *t, pl_id name, bool begin);
 
 /*
  * Tags of collectives: the step and bucket that they are of, the last few of which are sums of a

@@ -9,7 +9,8 @@
  * are lost and counted, and the run goes on.
  *
  * A thread finds its ring in a thread-local variable, which is checked by the recorder's number: a
- * program may have one recorder after another.
+ * program may have one recorder after another. What a device did comes in thousands at once from
+ * threads that nobody measures (pl_rec_put()): it passes the rings by.
  *
  * Times are written less that of the opening. The order of events in the file is that in which the
  * rings were emptied; readers sort.
@@ -52,7 +53,8 @@ struct pl_recorder {
 	struct pl_batch batch;
 	int rank;
 	pl_ns base;
-	pl_id host, pid, process, key_dims, key_type, key_precision, type_float;
+	pl_id host, pid, process, key_dims, key_type, key_precision, type_float, key_sync[4];
+	uint64_t put;	   /* events of pl_rec_put(); under the lock */
 	struct pl_err err; /* the first failure of the coder */
 	bool failed;
 };
@@ -119,8 +121,13 @@ uint64_t pl_rec_count(struct pl_recorder *r)
 {
 	uint64_t n = 0;
 
-	for (uint32_t i = 0; r && i < atomic_load(&r->n_rings); i++)
+	if (!r)
+		return 0;
+	for (uint32_t i = 0; i < atomic_load(&r->n_rings); i++)
 		n += atomic_load_explicit(&r->ring[i]->head, memory_order_relaxed);
+	pthread_mutex_lock(&r->lock);
+	n += r->put;
+	pthread_mutex_unlock(&r->lock);
 	return n;
 }
 
@@ -137,7 +144,18 @@ pl_id pl_rec_name(struct pl_recorder *r, const char *name)
 	return id;
 }
 
-pl_id pl_rec_track(struct pl_recorder *r, uint8_t type, const char *name)
+const char *pl_rec_text(struct pl_recorder *r, pl_id name)
+{
+	const char *text;
+
+	pthread_mutex_lock(&r->lock);
+	text = pl_intern_get(&r->seg.str, name);
+	pthread_mutex_unlock(&r->lock);
+	return text;
+}
+
+static pl_id add_track(struct pl_recorder *r, uint8_t type, int32_t device, int64_t stream,
+		       const char *name)
 {
 	struct pl_track t;
 	pl_id id = PL_NONE, text = pl_rec_name(r, name);
@@ -146,6 +164,8 @@ pl_id pl_rec_track(struct pl_recorder *r, uint8_t type, const char *name)
 		return PL_NONE;
 	pl_track_init(&t);
 	t.type = type;
+	t.device = device;
+	t.stream = stream;
 	t.rank = t.psort = r->rank;
 	t.sort = (int32_t)r->seg.n_tracks;
 	t.coord[PL_COORD_DP] = r->rank;
@@ -158,6 +178,26 @@ pl_id pl_rec_track(struct pl_recorder *r, uint8_t type, const char *name)
 		r->failed = true;
 	pthread_mutex_unlock(&r->lock);
 	return id;
+}
+
+pl_id pl_rec_track(struct pl_recorder *r, uint8_t type, const char *name)
+{
+	return add_track(r, type, -1, -1, name);
+}
+
+pl_id pl_rec_stream(struct pl_recorder *r, int32_t device, int64_t stream, const char *name)
+{
+	return add_track(r, PL_T_STREAM, device, stream, name);
+}
+
+void pl_rec_meta(struct pl_recorder *r, const char *key, const char *json)
+{
+	if (!r)
+		return;
+	pthread_mutex_lock(&r->lock);
+	if (pl_segment_meta(&r->seg, key, strlen(key), json, strlen(json), &r->err) < 0)
+		r->failed = true;
+	pthread_mutex_unlock(&r->lock);
 }
 
 /* ---- out of the rings ------------------------------------------------------------------------ */
@@ -224,7 +264,19 @@ static int flush(struct pl_recorder *r, struct pl_err *err)
 	return rc;
 }
 
-static int code(struct pl_recorder *r, const struct pl_rec_event *e, struct pl_err *err)
+static int put_sync(struct pl_recorder *r, const struct pl_rec_sync *s, struct pl_err *err)
+{
+	const int64_t v[] = { s->stream, s->on_stream, s->record_corr, s->event };
+	int rc = 0;
+
+	for (size_t i = 0; i < PL_LEN(v) && rc >= 0; i++)
+		if (v[i] != -1)
+			rc = put_value(r, PL_R_ARG, PL_V_INT, r->key_sync[i], v[i], 0, err);
+	return rc;
+}
+
+static int code(struct pl_recorder *r, const struct pl_rec_event *e, const struct pl_rec_sync *s,
+		struct pl_err *err)
 {
 	struct pl_batch *b = &r->batch;
 	int rc = 0;
@@ -232,6 +284,8 @@ static int code(struct pl_recorder *r, const struct pl_rec_event *e, struct pl_e
 	if (e->track == PL_NONE || e->name == PL_NONE)
 		return 0; /* there was no memory for the name, which is a failure already */
 	PL_TRY(put_values(r, e, err));
+	if (s)
+		PL_TRY(put_sync(r, s, err));
 	b->kind[b->n] = e->kind;
 	b->track[b->n] = e->track;
 	b->name[b->n] = e->name;
@@ -242,6 +296,17 @@ static int code(struct pl_recorder *r, const struct pl_rec_event *e, struct pl_e
 		rc = flush(r, err);
 out:
 	return rc;
+}
+
+void pl_rec_put(struct pl_recorder *r, const struct pl_rec_event *e, const struct pl_rec_sync *s)
+{
+	if (!r)
+		return;
+	pthread_mutex_lock(&r->lock);
+	r->put++;
+	if (!r->failed && code(r, e, s, &r->err) < 0)
+		r->failed = true;
+	pthread_mutex_unlock(&r->lock);
 }
 
 /* All that is in the rings now. After a failure they are emptied all the same. Under the lock. */
@@ -255,7 +320,7 @@ static void drain(struct pl_recorder *r)
 		uint64_t tail = atomic_load_explicit(&x->tail, memory_order_relaxed);
 
 		for (; tail < head; tail++) {
-			if (!r->failed && code(r, &x->ev[tail & (RING - 1)], &r->err) < 0)
+			if (!r->failed && code(r, &x->ev[tail & (RING - 1)], NULL, &r->err) < 0)
 				r->failed = true;
 			if (!(tail & 255)) /* make room early: coding takes longer than recording */
 				atomic_store_explicit(&x->tail, tail, memory_order_release);
@@ -314,6 +379,19 @@ static int intern(struct pl_recorder *r, pl_id *id, const char *text, struct pl_
 	return pl_intern_add(&r->seg.str, text, strlen(text), id, err);
 }
 
+/* What profilers call what was waited for. */
+static int sync_keys(struct pl_recorder *r, struct pl_err *err)
+{
+	static const char *const key[] = { "stream", "wait_on_stream",
+					   "wait_on_cuda_event_record_corr_id",
+					   "wait_on_cuda_event_id" };
+	int rc = 0;
+
+	for (size_t i = 0; i < PL_LEN(key) && rc >= 0; i++)
+		rc = intern(r, &r->key_sync[i], key[i], err);
+	return rc;
+}
+
 /* Who we are, as the metadata that importers leave, too. */
 static int describe(struct pl_recorder *r, const struct pl_rec_opts *o, struct pl_err *err)
 {
@@ -332,6 +410,7 @@ static int describe(struct pl_recorder *r, const struct pl_rec_opts *o, struct p
 	PL_TRY(intern(r, &r->key_type, "Input type", err));
 	PL_TRY(intern(r, &r->key_precision, "precision", err));
 	PL_TRY(intern(r, &r->type_float, "[\"float\"]", err));
+	PL_TRY(sync_keys(r, err));
 	snprintf(text, sizeof(text), "{\"backend\":\"paceline\",\"rank\":%d,\"world_size\":%d}",
 		 o->rank, o->size);
 	PL_TRY(pl_segment_meta(&r->seg, "distributedInfo", 15, text, strlen(text), err));

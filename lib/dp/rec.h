@@ -28,6 +28,7 @@ int pl_rec_close(struct pl_recorder *r, uint64_t *lost, struct pl_err *err) PL_M
 void pl_rec_abort(struct pl_recorder *r); /* nothing stays of the file; NULL is fine */
 /* Names once, at the start; tracks: threads, and a link for communication. */
 pl_id pl_rec_name(struct pl_recorder *r, const char *name); /* PL_NONE: out of memory */
+const char *pl_rec_text(struct pl_recorder *r, pl_id name); /* stays where it is */
 pl_id pl_rec_track(struct pl_recorder *r, uint8_t type, const char *name);
 
 struct pl_rec_event {
@@ -68,6 +69,20 @@ static inline struct pl_rec_event pl_rec_event(pl_id track, uint8_t kind, pl_id 
 }
 /* From any thread. Never blocks for long, never fails: what finds no room is counted. */
 void pl_rec(struct pl_recorder *r, const struct pl_rec_event *e);
+
+/* What was waited for, as profilers of devices say it; -1: not known, or nothing. */
+struct pl_rec_sync {
+	int64_t stream;	     /* that waits, or that the host waits for */
+	int64_t on_stream;   /* on which the event was recorded */
+	int64_t record_corr; /* correlation of the call that recorded it */
+	int64_t event;
+};
+/* For threads that nobody measures, and as much as they like: codes at once, so it may wait for the
+ * disk. `s` NULL: none. */
+void pl_rec_put(struct pl_recorder *r, const struct pl_rec_event *e, const struct pl_rec_sync *s);
+pl_id pl_rec_stream(struct pl_recorder *r, int32_t device, int64_t stream, const char *name);
+/* What the trace says of itself: JSON text. */
+void pl_rec_meta(struct pl_recorder *r, const char *key, const char *json);
 uint64_t pl_rec_count(struct pl_recorder *r); /* events recorded so far, by all threads */
 pl_ns pl_now_ns(void);			      /* CLOCK_MONOTONIC */
 

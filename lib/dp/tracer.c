@@ -3,7 +3,8 @@
  *
  * The main thread has the steps, batches, layers, gradients that are ready, issues of communication
  * and waits for it, each with the number (correlation) of what it issues or waits for. A track for
- * the thread that communicates has the collectives; messages are on a link for each channel.
+ * the thread that communicates has the collectives; messages are on a link for each channel. What a
+ * device does is device.c's.
  */
 #include <string.h>
 
@@ -60,8 +61,13 @@ out:
 
 void pl_tracer_free(struct pl_tracer *t)
 {
+	struct pl_err ignore = { 0 };
+	uint64_t lost;
+
 	if (!t)
 		return;
+	if (pl_tracer_stop(t, &lost, &ignore) < 0)
+		lost = 0; /* what failed before is what is told */
 	pl_free(t->link);
 	pl_free(t->sent);
 	pl_free(t->bucket);

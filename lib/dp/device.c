@@ -1,0 +1,532 @@
+/*
+ * What a rank's device did, in the terms in which importers of profilers' files write it: calls on
+ * tracks of threads, operations on tracks of streams, joined by correlation; records of type sync
+ * with what was waited for.
+ *
+ * A source tells what it knows piece by piece, in no order and from several threads. Calls, kernels
+ * and copies are whole, and written at once. What has to be joined is held until the next settling,
+ * when all that the device had done by then was told:
+ *
+ * - a wait for an event needs the record of it: the one with its instance number, else (sources
+ *   that have none; programs use an event many times) the latest one of the event whose call came
+ *   before the wait's. Correlations ascend in the order of the calls. The last record of each event
+ *   is kept for waits to come.
+ * - a kernel of the communication library needs what it carries. The library says by which launch
+ *   it started each collective, the source in which launch each call was made; where they do not
+ *   (an older library), kernels and collectives of one sort are paired in the order of both.
+ *
+ * Per settling O(n log n) in what is held.
+ */
+#include <pthread.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "dp/internal.h"
+
+#define SETTLE 16384 /* held since the last time */
+
+struct held { /* a piece, with its texts kept */
+	struct pl_device_event e;
+	pl_id name, group;
+	uint8_t coll;	/* enum pl_coll */
+	uint64_t order; /* of arrival */
+	bool done;
+};
+struct list {
+	struct held *v;
+	size_t n, cap;
+};
+struct place { /* a track by what it stands for */
+	uint64_t key;
+	pl_id track;
+};
+
+struct tracer_device {
+	struct pl_tracer *t;
+	const struct pl_device_trace *d;
+	void *trace;
+	struct pl_device_source source;
+	uint32_t main; /* number of the thread that trains */
+	pthread_mutex_t lock;
+	struct place *place;
+	size_t n_places, cap_places;
+	struct list wait, record, kernel, launch, comm;
+	size_t fresh;	/* held since the last settling */
+	uint64_t order; /* pieces held so far */
+	uint64_t lost;	/* for want of memory */
+};
+
+/* ---- tracks -------------------------------------------------------------------------------- */
+
+enum { STREAM = 1, THREAD, CHANNEL };
+
+static pl_id new_track(struct tracer_device *x, unsigned sort, uint32_t device, uint32_t number)
+{
+	char text[64];
+
+	switch (sort) {
+	case STREAM:
+		snprintf(text, sizeof(text), device ? "stream %u of device %u" : "stream %u",
+			 number, device);
+		return pl_rec_stream(x->t->rec, (int32_t)device, number, text);
+	case THREAD:
+		snprintf(text, sizeof(text), "thread %u", number);
+		return pl_rec_track(x->t->rec, PL_T_THREAD, text);
+	default:
+		snprintf(text, sizeof(text), "network channel %u", number);
+		return pl_rec_track(x->t->rec, PL_T_LINK, text);
+	}
+}
+
+/* PL_NONE: no memory, which the recorder remembers. */
+static pl_id track_of(struct tracer_device *x, unsigned sort, uint32_t device, uint32_t number)
+{
+	uint64_t key = (uint64_t)sort << 60 | (uint64_t)device << 32 | number;
+	struct pl_err ignore = { 0 };
+
+	if (sort == THREAD && (number == x->main || !number))
+		return x->t->main;
+	for (size_t i = 0; i < x->n_places; i++)
+		if (x->place[i].key == key)
+			return x->place[i].track;
+	if (pl_grow(&x->place, &x->cap_places, x->n_places + 1, sizeof(*x->place), &ignore) < 0)
+		return PL_NONE;
+	x->place[x->n_places] = (struct place){ key, new_track(x, sort, device, number) };
+	return x->place[x->n_places++].track;
+}
+
+/* ---- what is whole ------------------------------------------------------------------------- */
+
+static struct pl_rec_event event_of(struct tracer_device *x, const struct pl_device_event *e,
+				    uint8_t kind, unsigned sort, uint32_t number, pl_id name)
+{
+	struct pl_rec_event r =
+		pl_rec_event(track_of(x, sort, sort == STREAM ? e->device : 0, number), kind, name,
+			     e->begin, pl_max_i64(e->begin, e->end));
+
+	r.corr = e->corr ? (int64_t)e->corr : -1;
+	r.bytes = e->bytes;
+	return r;
+}
+
+static pl_id text_of(struct tracer_device *x, const char *name)
+{
+	return name ? pl_rec_name(x->t->rec, name) : PL_NONE;
+}
+
+static void put_whole(struct tracer_device *x, const struct pl_device_event *e)
+{
+	pl_id name = text_of(x, e->name ? e->name : "unnamed");
+	struct pl_rec_event r;
+
+	switch (e->kind) {
+	case PL_DEV_CALL:
+		r = event_of(x, e, PL_K_RUNTIME, THREAD, e->thread, name);
+		break;
+	case PL_DEV_COPY:
+		r = event_of(x, e, PL_K_COPY, STREAM, e->stream, name);
+		break;
+	case PL_DEV_SET:
+		r = event_of(x, e, PL_K_SET, STREAM, e->stream, name);
+		break;
+	default:
+		r = event_of(x, e, PL_K_KERNEL, STREAM, e->stream, name);
+	}
+	pl_rec_put(x->t->rec, &r, NULL);
+}
+
+/* What a single transfer sends has no number: it is matched by order, as a whole. */
+static void put_message(struct tracer_device *x, const struct pl_device_event *e)
+{
+	struct pl_rec_event r;
+
+	if (e->seq < 0 || e->peer < 0)
+		return;
+	r = event_of(x, e, e->sends ? PL_K_SEND : PL_K_RECV, CHANNEL, (uint32_t)e->channel,
+		     text_of(x, e->sends ? "send" : "recv"));
+	r.corr = -1;
+	r.seq = e->seq;
+	r.peer = e->peer;
+	r.channel = e->channel;
+	r.group = text_of(x, e->group);
+	pl_rec_put(x->t->rec, &r, NULL);
+}
+
+/* ---- waits --------------------------------------------------------------------------------- */
+
+/* As profilers call them. */
+static const char *const sync_names[2][3] = {
+	{ "Stream Wait Event", "Stream Wait Event", "Stream Wait Event" },
+	{ "Context Sync", "Stream Sync", "Event Sync" },
+};
+
+static void put_sync(struct tracer_device *x, const struct pl_device_event *e,
+		     const struct pl_device_event *record)
+{
+	bool stream = e->stream != PL_DEV_NO_STREAM, event = e->event != PL_DEV_NO_EVENT;
+	struct pl_rec_sync s = { .stream = stream ? (int64_t)e->stream : -1,
+				 .on_stream = record ? (int64_t)record->stream : -1,
+				 .record_corr = record ? (int64_t)record->corr : -1,
+				 .event = event ? (int64_t)(uint32_t)e->event : -1 };
+	struct pl_rec_event r =
+		event_of(x, e, PL_K_SYNC, stream ? STREAM : THREAD, stream ? e->stream : e->thread,
+			 text_of(x, sync_names[e->kind == PL_DEV_SYNC][event ? 2 : stream]));
+
+	r.bytes = -1;
+	pl_rec_put(x->t->rec, &r, &s);
+}
+
+static int by_event(const void *pa, const void *pb)
+{
+	const struct pl_device_event *a = &((const struct held *)pa)->e;
+	const struct pl_device_event *c = &((const struct held *)pb)->e;
+
+	if (a->event != c->event)
+		return a->event < c->event ? -1 : 1;
+	return a->corr < c->corr ? -1 : a->corr > c->corr;
+}
+
+/* Records are in order of event and call. */
+static const struct pl_device_event *record_of(const struct list *l,
+					       const struct pl_device_event *w)
+{
+	size_t lo = 0, hi = l->n;
+
+	while (lo < hi) { /* behind the last one of the event whose call was before the wait's */
+		const struct pl_device_event *r = &l->v[lo + (hi - lo) / 2].e;
+
+		if (r->event < w->event || (r->event == w->event && r->corr < w->corr))
+			lo = lo + (hi - lo) / 2 + 1;
+		else
+			hi = lo + (hi - lo) / 2;
+	}
+	for (size_t i = lo; i-- > 0 && l->v[i].e.event == w->event;)
+		if (!w->instance || l->v[i].e.instance == w->instance)
+			return &l->v[i].e;
+	return NULL;
+}
+
+static void drop_done(struct list *l)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < l->n; i++)
+		if (!l->v[i].done)
+			l->v[n++] = l->v[i];
+	l->n = n;
+}
+
+static void settle_waits(struct tracer_device *x, bool last)
+{
+	pl_sort(x->record.v, x->record.n, sizeof(*x->record.v), by_event);
+	for (size_t i = 0; i < x->wait.n; i++) {
+		struct held *w = &x->wait.v[i];
+		const struct pl_device_event *record = record_of(&x->record, &w->e);
+
+		w->done = record || last;
+		if (w->done)
+			put_sync(x, &w->e, record);
+	}
+	drop_done(&x->wait);
+	for (size_t i = 0; i + 1 < x->record.n; i++)
+		x->record.v[i].done = x->record.v[i].e.event == x->record.v[i + 1].e.event;
+	drop_done(&x->record);
+}
+
+/* ---- communication ------------------------------------------------------------------------- */
+
+static int by_corr(const void *pa, const void *pb)
+{
+	const struct held *a = pa, *c = pb;
+
+	return a->e.corr < c->e.corr ? -1 : a->e.corr > c->e.corr;
+}
+
+/* Which launch the call with this correlation was made in, 0 if that was not told. */
+static uint64_t launch_of(const struct list *l, uint64_t corr)
+{
+	size_t lo = 0, hi = l->n;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (l->v[mid].e.corr < corr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < l->n && l->v[lo].e.corr == corr ? l->v[lo].e.launch : 0;
+}
+
+/* The kernel carries what c[0 .. n) say; n 0: it is not known. */
+static void put_comm(struct tracer_device *x, const struct held *k, struct held *const *c, size_t n)
+{
+	uint8_t coll = n ? c[0]->coll : k->coll;
+	struct pl_rec_event r = event_of(x, &k->e, PL_K_COLLECTIVE, STREAM, k->e.stream, k->name);
+
+	for (size_t i = 0; i < n; i++) {
+		r.bytes = r.bytes < 0 ? c[i]->e.bytes
+				      : pl_add_sat(r.bytes, pl_max_i64(0, c[i]->e.bytes));
+		c[i]->done = true;
+	}
+	if (n) {
+		r.group = c[0]->group;
+		r.seq = c[0]->e.seq;
+	}
+	if (n == 1 && (coll == PL_COLL_SEND || coll == PL_COLL_RECV)) {
+		r.kind = coll == PL_COLL_SEND ? PL_K_SEND : PL_K_RECV;
+		r.peer = c[0]->e.peer;
+	} else if (coll == PL_COLL_SEND || coll == PL_COLL_RECV) {
+		coll = PL_COLL_SENDRECV; /* several at once */
+	}
+	r.coll = pl_rec_name(x->t->rec, pl_coll_name(coll));
+	pl_rec_put(x->t->rec, &r, NULL);
+}
+
+static int by_launch(const void *pa, const void *pb)
+{
+	const struct held *a = pa, *c = pb;
+
+	if (a->e.launch != c->e.launch)
+		return a->e.launch < c->e.launch ? -1 : 1;
+	return a->order < c->order ? -1 : a->order > c->order;
+}
+
+#define AT_ONCE 64 /* collectives of one launch that are told apart */
+
+/* Collectives of the launch that have no kernel yet, in order. */
+static size_t of_launch(struct list *l, uint64_t launch, struct held **c)
+{
+	size_t lo = 0, hi = l->n, n = 0;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (l->v[mid].e.launch < launch)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	for (; lo < l->n && l->v[lo].e.launch == launch && n < AT_ONCE; lo++)
+		if (!l->v[lo].done)
+			c[n++] = &l->v[lo];
+	return n;
+}
+
+/* Kernels from..to - 1 are those of one launch: as many as it has collectives, in the same order,
+ * or else the first stands for all. */
+static void put_launch(struct tracer_device *x, size_t from, size_t to, uint64_t launch)
+{
+	struct held *c[AT_ONCE];
+	size_t n = of_launch(&x->comm, launch, c);
+
+	for (size_t i = from; i < to; i++) {
+		if (n == to - from)
+			put_comm(x, &x->kernel.v[i], &c[i - from], 1);
+		else
+			put_comm(x, &x->kernel.v[i], c, i == from ? n : 0);
+		x->kernel.v[i].done = true;
+	}
+}
+
+static bool same_sort(const struct held *kernel, const struct held *comm)
+{
+	bool transfer = comm->coll == PL_COLL_SEND || comm->coll == PL_COLL_RECV;
+
+	return kernel->coll == comm->coll || (kernel->coll == PL_COLL_SENDRECV && transfer);
+}
+
+/* Kernels that are not known by a launch, and collectives that do not say theirs, which are the
+ * first of their list. */
+static void put_in_order(struct tracer_device *x, bool last)
+{
+	size_t first = 0;
+
+	for (size_t i = 0; i < x->kernel.n; i++) {
+		struct held *k = &x->kernel.v[i], *c = NULL;
+
+		while (first < x->comm.n && x->comm.v[first].done)
+			first++;
+		for (size_t m = first; !k->done && m < x->comm.n && !x->comm.v[m].e.launch; m++) {
+			c = &x->comm.v[m];
+			if (!c->done && same_sort(k, c))
+				break;
+			c = NULL;
+		}
+		if (k->done || (!c && !last))
+			continue;
+		put_comm(x, k, &c, c != NULL);
+		k->done = true;
+	}
+}
+
+static void settle_comm(struct tracer_device *x, bool last)
+{
+	pl_sort(x->kernel.v, x->kernel.n, sizeof(*x->kernel.v), by_corr);
+	pl_sort(x->launch.v, x->launch.n, sizeof(*x->launch.v), by_corr);
+	pl_sort(x->comm.v, x->comm.n, sizeof(*x->comm.v), by_launch);
+	for (size_t i = 0, to; i < x->kernel.n; i = to) {
+		uint64_t launch = launch_of(&x->launch, x->kernel.v[i].e.corr);
+
+		for (to = i + 1; launch && to < x->kernel.n &&
+				 launch_of(&x->launch, x->kernel.v[to].e.corr) == launch;)
+			to++;
+		if (launch)
+			put_launch(x, i, to, launch);
+	}
+	put_in_order(x, last);
+	drop_done(&x->kernel);
+	drop_done(&x->comm);
+	x->launch.n = 0;
+}
+
+/* ---- from the source ----------------------------------------------------------------------- */
+
+static void hold(struct tracer_device *x, struct list *l, const struct pl_device_event *e)
+{
+	struct pl_err ignore = { 0 };
+	struct held h = { .e = *e,
+			  .name = text_of(x, e->name),
+			  .group = text_of(x, e->group),
+			  .order = x->order++ };
+
+	h.coll = (uint8_t)pl_coll_find(e->name ? e->name : "", e->name ? strlen(e->name) : 0);
+	h.e.name = h.e.group = NULL;
+	if (pl_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v), &ignore) < 0) {
+		x->lost++;
+		return;
+	}
+	l->v[l->n++] = h;
+	x->fresh++;
+}
+
+static void on_event(void *arg, const struct pl_device_event *e)
+{
+	struct tracer_device *x = arg;
+
+	pthread_mutex_lock(&x->lock);
+	switch (e->kind) {
+	case PL_DEV_KERNEL:
+		if (e->name && !strncmp(e->name, "nccl", 4))
+			hold(x, &x->kernel, e);
+		else
+			put_whole(x, e);
+		break;
+	case PL_DEV_RECORD:
+		hold(x, &x->record, e);
+		break;
+	case PL_DEV_WAIT:
+		hold(x, &x->wait, e);
+		break;
+	case PL_DEV_SYNC:
+		if (e->event != PL_DEV_NO_EVENT)
+			hold(x, &x->wait, e);
+		else
+			put_sync(x, e, NULL);
+		break;
+	case PL_DEV_LAUNCH:
+		hold(x, &x->launch, e);
+		break;
+	case PL_DEV_COMM:
+		hold(x, &x->comm, e);
+		break;
+	case PL_DEV_MESSAGE:
+		put_message(x, e);
+		break;
+	default:
+		put_whole(x, e);
+	}
+	pthread_mutex_unlock(&x->lock);
+}
+
+/* ---- begin and end ------------------------------------------------------------------------- */
+
+static void settle(struct tracer_device *x, bool last)
+{
+	pthread_mutex_lock(&x->lock);
+	settle_waits(x, last);
+	settle_comm(x, last);
+	x->fresh = 0;
+	pthread_mutex_unlock(&x->lock);
+}
+
+static void device_free(struct tracer_device *x)
+{
+	struct list *l[] = { &x->wait, &x->record, &x->kernel, &x->launch, &x->comm };
+
+	for (size_t i = 0; i < PL_LEN(l); i++)
+		pl_free(l[i]->v);
+	pl_free(x->place);
+	pthread_mutex_destroy(&x->lock);
+	pl_free(x);
+}
+
+int pl_tracer_device(struct pl_tracer *t, const struct pl_device_trace *d, void *ctx,
+		     const struct pl_log *log, struct pl_err *err)
+{
+	struct tracer_device *x;
+	char text[128];
+	int rc = pl_alloc(&x, 1, sizeof(*x), err);
+
+	if (rc < 0)
+		return rc;
+	x->t = t;
+	x->d = d;
+	x->main = (uint32_t)syscall(SYS_gettid);
+	pthread_mutex_init(&x->lock, NULL);
+	rc = d->start(ctx, on_event, x, &x->trace, err);
+	if (rc < 0) {
+		device_free(x);
+		return pl_wrap(err, "tracing the device");
+	}
+	d->source(x->trace, &x->source);
+	if (x->source.why)
+		pl_say(log, PL_LOG_WARN, "the trace of the device is coarse: %s", x->source.why);
+	snprintf(text, sizeof(text), "\"%s\"", x->source.name);
+	pl_rec_meta(t->rec, "device_trace", text);
+	pl_rec_meta(t->rec, "all_synchronization", x->source.calls ? "true" : "false");
+	t->device = x;
+	return 0;
+}
+
+void tracer_range(struct pl_tracer *t, pl_id name, bool begin)
+{
+	struct tracer_device *x = t->device;
+
+	if (x && x->source.ranges)
+		x->d->range(x->trace, pl_rec_text(t->rec, name), begin);
+}
+
+void pl_tracer_settle(struct pl_tracer *t)
+{
+	struct tracer_device *x = t ? t->device : NULL;
+	struct pl_err ignore = { 0 }; /* what is not told now is told later */
+	size_t fresh;
+
+	if (!x)
+		return;
+	pthread_mutex_lock(&x->lock);
+	fresh = x->fresh;
+	pthread_mutex_unlock(&x->lock);
+	if (fresh >= SETTLE && x->d->flush(x->trace, &ignore) >= 0)
+		settle(x, false);
+}
+
+int pl_tracer_stop(struct pl_tracer *t, uint64_t *lost, struct pl_err *err)
+{
+	struct tracer_device *x = t ? t->device : NULL;
+	int rc;
+
+	*lost = 0;
+	if (!x)
+		return 0;
+	t->device = NULL;
+	rc = x->d->flush(x->trace, err);
+	x->d->source(x->trace, &x->source);
+	x->d->stop(x->trace);
+	settle(x, true);
+	*lost = x->source.lost + x->lost;
+	device_free(x);
+	return rc < 0 ? pl_wrap(err, "tracing the device") : 0;
+}

@@ -1,0 +1,92 @@
+/*
+ * device_trace.h - what a device did, told while it runs: between a backend and whoever records.
+ *
+ * A source (CUPTI, or pairs of events around layers where that is absent) calls `event` for each
+ * thing that the host asked of the device and that the device did, in no particular order, often
+ * long afterwards and from threads of its own. All times are CLOCK_MONOTONIC. What belongs together
+ * carries one number: a call and what it launched one correlation; a record of an event and the
+ * waits for it one event; a collective of the communication library and the call that launched its
+ * kernel one launch.
+ */
+#ifndef PL_DEVICE_TRACE_H
+#define PL_DEVICE_TRACE_H
+
+#include "core/core.h"
+
+enum pl_device_kind {
+	PL_DEV_CALL,   /* of a host thread, to the runtime or driver: name, thread, corr */
+	PL_DEV_KERNEL, /* name, device, stream, corr of its call */
+	PL_DEV_COPY,   /* likewise, and bytes */
+	PL_DEV_SET,    /* likewise */
+	PL_DEV_RECORD, /* the call `corr` recorded `event` on `stream`: no times */
+	PL_DEV_WAIT,   /* the call `corr` makes `stream` wait for `event` */
+	PL_DEV_SYNC,   /* the call `corr` waited for `stream`, or `event`, or all of the device */
+	PL_DEV_LAUNCH, /* the call `corr` was made within `launch` of the communication library */
+	PL_DEV_COMM,   /* a collective or a transfer that it launched within `launch` */
+	PL_DEV_MESSAGE /* a piece of one that went over a network: `sends`, peer, channel, bytes */
+};
+#define PL_DEV_NO_STREAM UINT32_MAX
+#define PL_DEV_NO_EVENT	 UINT64_MAX
+
+struct pl_device_event {
+	uint8_t kind;
+	const char *name; /* during the call of event() only; NULL: none */
+	pl_ns begin, end;
+	uint64_t corr; /* 0: none */
+	uint32_t device, stream;
+	uint32_t thread; /* as gettid() has it; 0 unknown */
+	/* RECORD, WAIT, SYNC. `instance` tells one record of an event from the next; 0: the source
+	 * does not say, it is the latest before the wait. */
+	uint64_t event, instance;
+	uint64_t launch; /* 0: not known */
+	int64_t bytes;	 /* -1: none */
+	/* COMM, MESSAGE: the communicator by a name that is the same on all its ranks, and which of
+	 * its collectives in the order of their issue, -1 for a single transfer */
+	const char *group;
+	int64_t seq;
+	int32_t peer, channel; /* -1 */
+	bool sends;
+};
+/* An event without any of the optional parts. */
+static inline struct pl_device_event pl_device_event(uint8_t kind, const char *name, pl_ns begin,
+						     pl_ns end, uint64_t corr)
+{
+	return (struct pl_device_event){ .kind = kind,
+					 .name = name,
+					 .begin = begin,
+					 .end = end,
+					 .corr = corr,
+					 .stream = PL_DEV_NO_STREAM,
+					 .event = PL_DEV_NO_EVENT,
+					 .bytes = -1,
+					 .seq = -1,
+					 .peer = -1,
+					 .channel = -1 };
+}
+typedef void pl_device_event_fn(void *arg, const struct pl_device_event *e);
+
+struct pl_device_source {
+	const char *name; /* "cupti", "events" */
+	const char *why;  /* not a better one: a sentence; NULL: it is the best */
+	bool calls;	  /* all calls, records, waits and synchronisations are told */
+	bool ranges;	  /* range() is needed */
+	uint64_t lost;	  /* events that found no room so far */
+};
+
+struct pl_device_trace {
+	/* Of the context's device and all of its streams, from now on. One at a time in a process.
+	 */
+	int (*start)(void *ctx, pl_device_event_fn *event, void *arg, void **trace,
+		     struct pl_err *err);
+	void (*source)(void *trace, struct pl_device_source *s);
+	/* Around what the host asks the device to compute for one layer; ranges do not nest.
+	 * `name` stays valid until stop(). For sources that want it. */
+	void (*range)(void *trace, const char *name, bool begin);
+	/* Tell what is over. The caller has synchronised the device where all of it is to be told.
+	 */
+	int (*flush)(void *trace, struct pl_err *err);
+	/* Tells the rest; the handle is gone. NULL is fine. event() is not called any more. */
+	void (*stop)(void *trace);
+};
+
+#endif

@@ -1,0 +1,63 @@
+# Traces of devices that run writes, from a scripted device through the real recorder: graph finds the dependencies that
+# were told, none is inferred, the step is explained, and a prediction is what a device with that change does.
+. "$SRC/tests/cli/tap.sh"
+
+# told KEY: what the script says of itself
+told() {
+	sed -n "s/^$1=//p" "$TMP/truth"
+}
+# device [KEY=VALUE]...: a trace of that job, and its graph
+device() {
+	rm -f "$TMP"/job.trace*
+	"$GEN/devtrace" "$TMP/job.trace" "$@" >"$TMP/truth" &&
+		"$BIN/merge" -q "$TMP"/job.trace* | "$BIN/graph" -q -o "$TMP/job.graph"
+}
+# waits RECORDED: so many in the graph, and none inferred
+waits() {
+	"$BIN/graph" "$TMP/job.graph" -O stat | awk -v n="$1" '
+		$1 == "waits" { print "# " $0; good = $2 == n && $4 == 0 }
+		/^given up/ && !/ 0 edges, 0 comm/ { print "# " $0; bad = 1 } END { exit !good || bad }'
+}
+# explained: identity error of each step at most 0.5 %, unexplained time of the critical path at most 3 %
+explained() {
+	"$BIN/replay" -q -O json "$TMP/job.graph" >"$TMP/json" || return
+	tr '{,' '\n\n' <"$TMP/json" | awk -F : '
+		/^"error":/ { n++; if ($2 + 0 > 0.005 || $2 + 0 < -0.005) bad = 1 }
+		/^"unexplained_share":/ && !seen++ { share = $2 + 0 }
+		END { print "# " n " steps, unexplained " share; exit bad || !n || !seen || share > 0.03 }'
+}
+# step WHICH [OPTION]...: ns that a step is recorded, predicted with (mean)
+step() {
+	which=$1
+	shift
+	"$BIN/replay" -q -O json "$@" "$TMP/job.graph" | tr '{,' '\n\n' |
+		awk -F : -v k="\"${which}_ns\"" '$1 == k { sum += $2; n++ } END { printf "%.0f", sum / n }'
+}
+near() {
+	awk -v a="$1" -v b="$2" -v p="$3" 'BEGIN { d = a / b - 1; printf "# %d and %d ns: %+.2f %%\n", a, b, 100 * d
+		exit !(d < p && d > -p) }'
+}
+
+for how in ranks=1 ranks=2 'ranks=2 order=mixed' 'ranks=2 order=late' 'ranks=2 order=late instances=0' \
+	'ranks=2 order=mixed instances=0 launches=0' 'ranks=4 poll=1' 'ranks=1 poll=1 instances=0 order=mixed'; do
+	# shellcheck disable=SC2086 # several words
+	check "$how: a graph" device $how
+	check "$how: the dependencies that were told, and no others" waits $(($(told waits) + $(told syncs)))
+	check "$how: the step is explained" explained
+done
+
+device ranks=2
+"$BIN/merge" -q -o "$TMP/merged" "$TMP"/job.trace.*
+check "each collective has its group and size" test "$(told collectives)" -eq \
+	"$("$BIN/trace" -O jsonl "$TMP/merged" | grep '"kind":"collective"' | grep '"group":"world"' | grep -c '"bytes":1048576')"
+slow=$(step predicted --what-if 'scale kind=collective by 10')
+fast=$(step predicted --what-if 'scale kind=collective by 0.1')
+device ranks=2 comm=700
+check "ten times as slow collectives: as predicted" near "$slow" "$(step recorded)" 0.01
+device ranks=2 comm=7
+check "and ten times as fast" near "$fast" "$(step recorded)" 0.01
+
+# what is not told must not be made up: it stays unexplained
+check "events that are lost" device ranks=2 lost=1
+check "no dependency is invented for them" waits $(($(told waits) + $(told syncs) - $(told collectives)))
+done_testing
