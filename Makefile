@@ -126,7 +126,10 @@ $(1): $(2:%.c=$(BUILD)/%.o) $(BUILD)/libcore.a
 	$$(LINK)
 endef
 $(foreach p,$(PROGRAMS),$(eval $(call program,$(BIN)/$(p),$(sort $(wildcard cmd/$(p)/*.c)) cmd/main.c)))
-$(foreach p,$(UNIT),$(eval $(call program,$(BUILD)/unit/$(p),tests/unit/$(p).c)))
+# the trace of a device is plain C, but part of the plugin alone
+MORE_cupti_test := $(sort $(wildcard lib/tensor/cuda/*.c))
+MORE_nccl_profiler_test := $(MORE_cupti_test)
+$(foreach p,$(UNIT),$(eval $(call program,$(BUILD)/unit/$(p),tests/unit/$(p).c $(MORE_$(p)))))
 # libFuzzer brings a main of its own; everywhere else driver.c runs the inputs of the corpus
 $(foreach p,$(FUZZ),$(eval $(call program,$(BUILD)/fuzz/$(p),tests/fuzz/$(p).c $(if $(findstring fuzzer,$(SAN)),,tests/fuzz/driver.c))))
 $(if $(findstring fuzzer,$(SAN)),$(FUZZ:%=$(BUILD)/fuzz/%): LDFLAGS += -fsanitize=fuzzer)
@@ -202,6 +205,9 @@ FAKES := $(patsubst tests/%.c,$(BUILD)/%.so,$(sort $(wildcard tests/emu/fake_*.c
 $(FAKES): $(BUILD)/%.so: tests/%.c $(BUILD)/flags | $(BUILD)/config.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(FLAGS) $(CPPFLAGS) $(CFLAGS) -fPIC -shared -o $@ $< $(LDFLAGS)
+$(BUILD)/emu/fake_cuda.so: LDFLAGS += -Wl,-soname,libcuda.so.1
+# their declarations are held against NVIDIA's where these are
+$(BUILD)/tests/unit/cupti_layout_test.o: FLAGS += $(if $(NVCC_FOUND),-isystem $(dir $(NVCC_FOUND))../include)
 
 # a device that is the CPU with queues, as a plugin: for ranks that communicate
 FAKE_PLUGIN := $(patsubst tests/%.c,$(BUILD)/%.so,$(wildcard tests/emu/device_plugin.c))

@@ -1,0 +1,569 @@
+/*
+ * Device events from CUPTI's activity records (CUPTI documentation, "Activity API").
+ *
+ * CUPTI fills buffers that it asks for and hands them back from a thread of its own when they are
+ * full, or when it is asked to; records come in no order and long after what they say. Times are
+ * taken by a clock of ours, so they need no conversion; versions before CUDA 11.6 cannot be given
+ * one, theirs are converted by pairs of readings.
+ *
+ * Only calls that launch, record, wait, copy or take memory are of interest: those are switched on
+ * one by one, so that the frequent questions of frameworks cost nothing. Older versions know all or
+ * none: what is not wanted is passed over then.
+ *
+ * CUPTI is never closed again: its threads live as long as the process.
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tensor/cuda/cupti.h"
+#include "tensor/cuda/trace.h"
+
+#define BUFFER	 ((size_t)2 << 20)
+#define SPARE	 16   /* buffers that are kept for the next request */
+#define CALLS	 1024 /* numbers of calls that are asked for by name */
+#define NAMES	 4096 /* names of kernels that are kept; a power of two */
+#define READINGS 5
+
+static struct {
+	void *lib;
+	const char *file;
+	/* needed */
+	int (*version)(uint32_t *v);
+	int (*callbacks)(cu_buffer_wanted *, cu_buffer_full *);
+	int (*enable)(uint32_t kind);
+	int (*disable)(uint32_t kind);
+	int (*flush_all)(uint32_t flags);
+	int (*next)(uint8_t *buffer, size_t n, uint32_t **record);
+	int (*dropped)(void *context, uint32_t stream, size_t *n);
+	int (*call_name)(uint32_t domain, uint32_t id, const char **name);
+	int (*text)(int result, const char **text);
+	int (*time)(uint64_t *ns);
+	/* of later versions */
+	int (*clock)(uint64_t (*ns)(void));
+	int (*threads)(uint32_t sort);
+	int (*driver)(uint32_t id, uint8_t on);
+	int (*runtime)(uint32_t id, uint8_t on);
+	int (*all_sync)(uint8_t on);
+	int (*push)(uint32_t sort, uint64_t number);
+	int (*pop)(uint32_t sort, uint64_t *number);
+} cu;
+
+static struct {
+	pthread_mutex_t lock; /* of all below */
+	_Atomic bool on;
+	bool instances, own_clock, threads, syncs;
+	uint32_t kind[16]; /* that are switched on */
+	size_t n_kinds;
+	bool each_call; /* calls were switched on one by one */
+	struct plt_clock clock;
+	uint8_t *spare[SPARE];
+	size_t n_spare;
+	uint64_t lost;
+	struct {
+		const char *key;
+		char *text;
+	} name[NAMES];
+	size_t n_names;
+} st = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* ---- opening ------------------------------------------------------------------------------- */
+
+static bool find(void *function, const char *name)
+{
+	void *p = dlsym(cu.lib, name);
+
+	memcpy(function, &p, sizeof(p));
+	return p != NULL;
+}
+
+static int find_all(struct pl_err *err)
+{
+	bool all = find(&cu.version, "cuptiGetVersion");
+
+	all &= find(&cu.callbacks, "cuptiActivityRegisterCallbacks");
+	all &= find(&cu.enable, "cuptiActivityEnable");
+	all &= find(&cu.disable, "cuptiActivityDisable");
+	all &= find(&cu.flush_all, "cuptiActivityFlushAll");
+	all &= find(&cu.next, "cuptiActivityGetNextRecord");
+	all &= find(&cu.dropped, "cuptiActivityGetNumDroppedRecords");
+	all &= find(&cu.call_name, "cuptiGetCallbackName");
+	all &= find(&cu.text, "cuptiGetResultString");
+	all &= find(&cu.time, "cuptiGetTimestamp");
+	if (!all) {
+		cu.lib = NULL;
+		return pl_fail(err, PL_EABSENT, "%s has no activity interface: it is too old",
+			       cu.file);
+	}
+	find(&cu.clock, "cuptiActivityRegisterTimestampCallback");
+	find(&cu.threads, "cuptiSetThreadIdType");
+	find(&cu.driver, "cuptiActivityEnableDriverApi");
+	find(&cu.runtime, "cuptiActivityEnableRuntimeApi");
+	find(&cu.all_sync, "cuptiActivityEnableAllSyncRecords");
+	find(&cu.push, "cuptiActivityPushExternalCorrelationId");
+	find(&cu.pop, "cuptiActivityPopExternalCorrelationId");
+	return 0;
+}
+
+static int open_library(struct pl_err *err)
+{
+	const char *own = getenv("PACELINE_CUPTI"), *home = getenv("CUDA_HOME");
+	static char path[2][512];
+	const char *const all[] = { "libcupti.so.13",
+				    "libcupti.so.12",
+				    "libcupti.so",
+				    path[0],
+				    path[1],
+				    "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so",
+				    "/usr/local/cuda/lib64/libcupti.so",
+				    NULL };
+	const char *const only[] = { own, NULL };
+
+	if (cu.lib)
+		return 0;
+	for (int i = 0; home && *home && i < 2; i++)
+		snprintf(path[i], sizeof(path[i]), "%.450s/%s/libcupti.so", home,
+			 i ? "lib64" : "extras/CUPTI/lib64");
+	cu.lib = plt_open(own && *own ? only : all, &cu.file);
+	if (!cu.lib)
+		return pl_fail(err, PL_EABSENT,
+			       "CUPTI, the profiler's library, was not found (%s): it comes with "
+			       "the CUDA toolkit; PACELINE_CUPTI may say where it is",
+			       own && *own ? own : "libcupti.so.13, .12");
+	return find_all(err);
+}
+
+static int failed(struct pl_err *err, int result, const char *what)
+{
+	const char *text = NULL;
+	const char *more = result == CU_OTHER_PROFILER ? ": is another profiler attached?"
+			   : result == CU_NO_RIGHTS
+				   ? ": the administrator allows profiling to root alone"
+				   : "";
+
+	if (cu.text(result, &text) != CU_OK || !text)
+		text = "unknown error";
+	return pl_fail(err, PL_EABSENT, "%s: %s: %s (%d)%s", cu.file, what, text, result, more);
+}
+
+/* ---- names --------------------------------------------------------------------------------- */
+
+/* Of the C++ library, where the program has it. */
+__attribute__((weak)) char *__cxa_demangle(const char *name, char *buf, size_t *n, int *status);
+
+/* A kernel's name as its source has it. CUPTI keeps names where they are, so each is translated
+ * once. Under the lock. */
+static const char *kernel_name(const char *name)
+{
+	size_t at = ((uintptr_t)name >> 3) & (NAMES - 1);
+	int status = 0;
+
+	if (!name)
+		return "kernel";
+	if (!__cxa_demangle || name[0] != '_' || name[1] != 'Z')
+		return name;
+	while (st.name[at].key && st.name[at].key != name)
+		at = (at + 1) & (NAMES - 1);
+	if (!st.name[at].key) {
+		if (st.n_names >= NAMES / 2)
+			return name;
+		st.name[at].key = name;
+		st.name[at].text = __cxa_demangle(name, NULL, NULL, &status);
+		st.n_names++;
+	}
+	return st.name[at].text ? st.name[at].text : name;
+}
+
+/* Without what tells the version of the interface: "cudaLaunchKernel_ptsz_v7000". */
+static const char *call_name(uint32_t domain, uint32_t id, char *text, size_t size)
+{
+	const char *name = NULL, *cut;
+
+	if (cu.call_name(domain, id, &name) != CU_OK || !name)
+		return NULL;
+	snprintf(text, size, "%s", name);
+	for (cut = strstr(text, "_v"); cut; cut = strstr(cut + 1, "_v"))
+		if (cut[2] >= '0' && cut[2] <= '9') {
+			text[cut - text] = '\0';
+			break;
+		}
+	cut = strstr(text, "_pt"); /* ptsz, ptds: of which default stream */
+	if (cut)
+		text[cut - text] = '\0';
+	return text;
+}
+
+static bool wanted(const char *name)
+{
+	static const char *const part[] = {
+		"Launch",	"Memcpy",	  "Memset",	"EventRecord",	   "WaitEvent",
+		"Synchronize",	"Malloc",	  "Free",	"MemAlloc",	   "HostAlloc",
+		"HostRegister", "HostUnregister", "ModuleLoad", "GraphInstantiate"
+	};
+
+	for (size_t i = 0; i < PL_LEN(part); i++)
+		if (strstr(name, part[i]))
+			return true;
+	return false;
+}
+
+static const char *copy_name(unsigned way)
+{
+	static const char *const name[] = { "Memcpy",	   "Memcpy HtoD", "Memcpy DtoH",
+					    "Memcpy HtoA", "Memcpy AtoH", "Memcpy AtoA",
+					    "Memcpy AtoD", "Memcpy DtoA", "Memcpy DtoD",
+					    "Memcpy HtoH", "Memcpy PtoP" };
+
+	return way < PL_LEN(name) ? name[way] : name[0];
+}
+
+/* ---- records ------------------------------------------------------------------------------- */
+
+static pl_ns ours(uint64_t ns)
+{
+	return st.own_clock ? (pl_ns)ns : plt_clock_ours(&st.clock, (pl_ns)ns);
+}
+
+static struct pl_device_event timed(uint8_t kind, const char *name, uint64_t start, uint64_t end,
+				    uint32_t corr)
+{
+	return pl_device_event(kind, name, ours(start), ours(end), corr);
+}
+
+/* Operations without times found no memory of the device to leave them in. */
+static void tell_operation(uint8_t kind, const char *name, uint64_t start, uint64_t end,
+			   uint32_t corr, uint32_t device, uint32_t stream, int64_t bytes)
+{
+	struct pl_device_event e = timed(kind, name, start, end, corr);
+
+	if (!start || !end) {
+		st.lost++;
+		return;
+	}
+	e.device = device;
+	e.stream = stream;
+	e.bytes = bytes;
+	plt_tell(&e);
+}
+
+static void tell_call(const struct cu_api *r)
+{
+	struct pl_device_event e;
+	char text[128];
+	const char *name = call_name(r->kind == CU_DRIVER ? CU_DOMAIN_DRIVER : CU_DOMAIN_RUNTIME,
+				     r->cbid, text, sizeof(text));
+
+	if (!name || !wanted(name))
+		return;
+	e = timed(PL_DEV_CALL, name, r->start, r->end, r->corr);
+	e.thread = st.threads ? r->thread : 0;
+	plt_tell(&e);
+}
+
+/* Numbers of events are those of their context. */
+static uint64_t event_number(uint32_t context, uint32_t event)
+{
+	return event == CU_NONE ? PL_DEV_NO_EVENT : (uint64_t)context << 32 | event;
+}
+
+static uint64_t instance_of(uint64_t number)
+{
+	return st.instances && number != CU_NONE && number != UINT64_MAX ? number : 0;
+}
+
+static void tell_record(const struct cu_event *r)
+{
+	struct pl_device_event e = pl_device_event(PL_DEV_RECORD, NULL, 0, 0, r->corr);
+
+	e.stream = r->stream;
+	e.event = event_number(r->context, r->event);
+	e.instance = st.instances ? instance_of(r->instance) : 0;
+	plt_tell(&e);
+}
+
+static void tell_sync(const struct cu_sync *r)
+{
+	bool event = r->type == CU_SYNC_EVENT || r->type == CU_SYNC_WAIT;
+	struct pl_device_event e = timed(r->type == CU_SYNC_WAIT ? PL_DEV_WAIT : PL_DEV_SYNC, NULL,
+					 r->start, r->end, r->corr);
+
+	if (r->type < CU_SYNC_EVENT || r->type > CU_SYNC_CONTEXT)
+		return;
+	if (r->type == CU_SYNC_WAIT || r->type == CU_SYNC_STREAM)
+		e.stream = r->stream;
+	if (event) {
+		e.event = event_number(r->context, r->event);
+		e.instance = st.instances ? instance_of(r->instance) : 0;
+	}
+	plt_tell(&e);
+}
+
+static void tell_external(const struct cu_external *r)
+{
+	struct pl_device_event e = pl_device_event(PL_DEV_LAUNCH, NULL, 0, 0, r->corr);
+
+	if (r->sort != CU_CUSTOM0)
+		return;
+	e.launch = r->number;
+	plt_tell(&e);
+}
+
+static void tell_record_of(const void *p)
+{
+	const struct cu_kernel *k = p;
+	const struct cu_memcpy *c = p;
+	const struct cu_memcpy_peer *d = p;
+	const struct cu_memset *m = p;
+
+	switch (*(const uint32_t *)p) {
+	case CU_KERNEL:
+		tell_operation(PL_DEV_KERNEL, kernel_name(k->name), k->start, k->end, k->corr,
+			       k->device, k->stream, -1);
+		break;
+	case CU_MEMCPY:
+		tell_operation(PL_DEV_COPY, copy_name(c->way), c->start, c->end, c->corr, c->device,
+			       c->stream, (int64_t)c->bytes);
+		break;
+	case CU_MEMCPY_PEER:
+		tell_operation(PL_DEV_COPY, copy_name(d->way), d->start, d->end, d->corr, d->device,
+			       d->stream, (int64_t)d->bytes);
+		break;
+	case CU_MEMSET:
+		tell_operation(PL_DEV_SET, "Memset", m->start, m->end, m->corr, m->device,
+			       m->stream, (int64_t)m->bytes);
+		break;
+	case CU_DRIVER:
+	case CU_RUNTIME:
+		tell_call(p);
+		break;
+	case CU_EVENT:
+		tell_record(p);
+		break;
+	case CU_SYNC:
+		tell_sync(p);
+		break;
+	case CU_EXTERNAL:
+		tell_external(p);
+		break;
+	}
+}
+
+/* ---- buffers ------------------------------------------------------------------------------- */
+
+static void buffer_wanted(uint8_t **buffer, size_t *size, size_t *most)
+{
+	pthread_mutex_lock(&st.lock);
+	*buffer = NULL;
+	if (st.on)
+		*buffer = st.n_spare ? st.spare[--st.n_spare] : pl_malloc(BUFFER);
+	pthread_mutex_unlock(&st.lock);
+	*size = *buffer ? BUFFER : 0;
+	*most = 0; /* as many records as fit */
+}
+
+static void buffer_full(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
+{
+	uint32_t *record = NULL;
+	size_t dropped = 0;
+
+	(void)size;
+	pthread_mutex_lock(&st.lock);
+	while (valid && cu.next(buffer, valid, &record) == CU_OK)
+		tell_record_of(record);
+	if (cu.dropped(context, stream, &dropped) == CU_OK)
+		st.lost += dropped;
+	if (buffer && st.on && st.n_spare < SPARE) {
+		st.spare[st.n_spare++] = buffer;
+		buffer = NULL;
+	}
+	pthread_mutex_unlock(&st.lock);
+	pl_free(buffer);
+}
+
+/* ---- begin and end ------------------------------------------------------------------------- */
+
+static uint64_t now_u64(void)
+{
+	return (uint64_t)plt_now();
+}
+
+/* The pair of readings that were closest to each other. */
+static void read_clocks(void)
+{
+	pl_ns least = INT64_MAX, at = 0, theirs = 0;
+
+	for (int i = 0; i < READINGS && !st.own_clock; i++) {
+		pl_ns before = plt_now(), after;
+		uint64_t t = 0;
+
+		if (cu.time(&t) != CU_OK)
+			return;
+		after = plt_now();
+		if (after - before < least) {
+			least = after - before;
+			at = before + least / 2;
+			theirs = (pl_ns)t;
+		}
+	}
+	pthread_mutex_lock(&st.lock);
+	if (least < INT64_MAX)
+		plt_clock_pair(&st.clock, theirs, at);
+	pthread_mutex_unlock(&st.lock);
+}
+
+static int switch_on(uint32_t kind, struct pl_err *err, const char *what)
+{
+	int result = cu.enable(kind);
+
+	if (result != CU_OK)
+		return failed(err, result, what);
+	st.kind[st.n_kinds++] = kind;
+	return 0;
+}
+
+/* One by one; false: this version cannot. */
+static bool switch_calls(uint32_t domain, int (*one)(uint32_t, uint8_t), uint8_t on)
+{
+	bool any = false;
+
+	for (uint32_t id = 1; one && id < CALLS; id++) {
+		char text[128];
+		const char *name = call_name(domain, id, text, sizeof(text));
+
+		if (!name || !wanted(name))
+			continue;
+		if (one(id, on) != CU_OK)
+			return false;
+		any = true;
+	}
+	return any;
+}
+
+static int switch_all(struct pl_err *err)
+{
+	struct pl_err why = { 0 };
+	int rc;
+
+	PL_TRY(switch_on(CU_KERNEL, err, "recording kernels"));
+	PL_TRY(switch_on(CU_MEMCPY, err, "recording copies"));
+	PL_TRY(switch_on(CU_MEMSET, err, "recording settings of memory"));
+	st.each_call = switch_calls(CU_DOMAIN_RUNTIME, cu.runtime, 1) &&
+		       switch_calls(CU_DOMAIN_DRIVER, cu.driver, 1);
+	if (!st.each_call) {
+		PL_TRY(switch_on(CU_RUNTIME, err, "recording calls of the runtime"));
+		PL_TRY(switch_on(CU_DRIVER, err, "recording calls of the driver"));
+	}
+	/* what follows can be missed */
+	st.syncs = switch_on(CU_SYNC, &why, "synchronisation") == 0 &&
+		   switch_on(CU_EVENT, &why, "events") == 0;
+	if (switch_on(CU_MEMCPY_PEER, &why, "copies between devices") < 0 ||
+	    (cu.push && switch_on(CU_EXTERNAL, &why, "external numbers") < 0))
+		why.code = 0;
+	if (cu.all_sync && cu.all_sync(0) != CU_OK)
+		why.code = 0; /* questions whether something is over are told, too: no harm */
+out:
+	return rc;
+}
+
+static void switch_off(void)
+{
+	if (st.each_call) {
+		switch_calls(CU_DOMAIN_RUNTIME, cu.runtime, 0);
+		switch_calls(CU_DOMAIN_DRIVER, cu.driver, 0);
+	}
+	while (st.n_kinds)
+		cu.disable(st.kind[--st.n_kinds]);
+}
+
+static void stop(void)
+{
+	switch_off();
+	cu.flush_all(CU_FLUSH_FORCED);
+	pthread_mutex_lock(&st.lock);
+	st.on = false;
+	while (st.n_spare)
+		pl_free(st.spare[--st.n_spare]);
+	for (size_t i = 0; i < NAMES; i++)
+		free(st.name[i].text); /* of the C++ library */
+	memset(st.name, 0, sizeof(st.name));
+	st.n_names = 0;
+	pthread_mutex_unlock(&st.lock);
+}
+
+static int start(const struct plt_device *d, struct pl_err *err)
+{
+	uint32_t version = 0;
+	int rc, result;
+
+	(void)d;
+	PL_TRY(open_library(err));
+	if ((result = cu.version(&version)) != CU_OK)
+		return failed(err, result, "asking for its version");
+	pthread_mutex_lock(&st.lock);
+	st.instances = version >= CU_VERSION_INSTANCE;
+	st.threads = cu.threads && cu.threads(CU_THREAD_SYSTEM) == CU_OK;
+	st.own_clock = cu.clock && cu.clock(now_u64) == CU_OK;
+	st.clock.n = 0;
+	st.lost = 0;
+	st.n_kinds = 0;
+	st.on = true;
+	pthread_mutex_unlock(&st.lock);
+	read_clocks();
+	if ((result = cu.callbacks(buffer_wanted, buffer_full)) != CU_OK) {
+		rc = failed(err, result, "giving it buffers");
+		goto out;
+	}
+	PL_TRY(switch_all(err));
+out:
+	if (rc < 0 && st.on)
+		stop();
+	return rc;
+}
+
+static int flush(struct pl_err *err)
+{
+	int result;
+
+	read_clocks();
+	result = cu.flush_all(0);
+	return result == CU_OK ? 0
+			       : pl_fail(err, PL_EIO, "%s: flushing its records failed (%d)",
+					 cu.file, result);
+}
+
+static bool complete(void)
+{
+	return st.syncs;
+}
+
+static uint64_t lost(void)
+{
+	uint64_t n;
+
+	pthread_mutex_lock(&st.lock);
+	n = st.lost;
+	pthread_mutex_unlock(&st.lock);
+	return n;
+}
+
+void plt_cupti_push(uint64_t launch)
+{
+	if (cu.lib && cu.push && st.on)
+		cu.push(CU_CUSTOM0, launch);
+}
+
+void plt_cupti_pop(void)
+{
+	uint64_t launch;
+
+	if (cu.lib && cu.pop && st.on)
+		cu.pop(CU_CUSTOM0, &launch);
+}
+
+const struct plt_maker plt_cupti = { .name = "cupti",
+				     .start = start,
+				     .flush = flush,
+				     .stop = stop,
+				     .complete = complete,
+				     .lost = lost };

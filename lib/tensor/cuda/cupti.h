@@ -1,0 +1,102 @@
+/*
+ * cupti.h - of CUPTI's activity interface what cupti.c uses, declared by ourselves, so that nothing
+ * of the toolkit is needed to build.
+ *
+ * Records grow at their ends from one version of the library to the next and keep what stands in
+ * front: from CUDA 11 to 13 the fields below lie where they are. tests/unit/cupti_layout_test.c
+ * holds them against NVIDIA's header where that is installed. CUPTI packs records to 8 bytes.
+ */
+#ifndef PL_CUDA_CUPTI_H
+#define PL_CUDA_CUPTI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { /* what a record is */
+       CU_MEMCPY = 1,
+       CU_MEMSET = 2,
+       CU_DRIVER = 4,
+       CU_RUNTIME = 5,
+       CU_KERNEL = 10, /* those that may run beside each other: all */
+       CU_MEMCPY_PEER = 22,
+       CU_EVENT = 36,
+       CU_SYNC = 38,
+       CU_EXTERNAL = 39,
+};
+enum { CU_SYNC_EVENT = 1, CU_SYNC_WAIT = 2, CU_SYNC_STREAM = 3, CU_SYNC_CONTEXT = 4 };
+enum { CU_DOMAIN_DRIVER = 1, CU_DOMAIN_RUNTIME = 2 };
+#define CU_FLUSH_FORCED	 1u
+#define CU_THREAD_SYSTEM 1 /* kind of thread numbers: as gettid() */
+#define CU_CUSTOM0	 3 /* kind of external correlation */
+#define CU_NONE		 UINT32_MAX
+
+enum { /* results */
+       CU_OK = 0,
+       CU_NO_MORE = 12,
+       CU_NO_RIGHTS = 35,
+       CU_OTHER_PROFILER = 39,
+};
+/* From this version on events and waits for them have numbers of their own (CUDA 12.8). */
+#define CU_VERSION_INSTANCE 26
+
+struct cu_kernel {
+	uint32_t kind, unused[3];
+	uint64_t start, end, completed;
+	uint32_t device, context, stream, shape[6], shared[2], local[2], corr;
+	int64_t grid;
+	const char *name;
+} __attribute__((aligned(8)));
+
+struct cu_memcpy {
+	uint32_t kind;
+	uint8_t way, from, to, flags;
+	uint64_t bytes, start, end;
+	uint32_t device, context, stream, corr;
+} __attribute__((aligned(8)));
+
+struct cu_memcpy_peer {
+	uint32_t kind;
+	uint8_t way, from, to, flags;
+	uint64_t bytes, start, end;
+	uint32_t device, context, stream, from_device, from_context, to_device, to_context, corr;
+} __attribute__((aligned(8)));
+
+struct cu_memset {
+	uint32_t kind, value;
+	uint64_t bytes, start, end;
+	uint32_t device, context, stream, corr;
+} __attribute__((aligned(8)));
+
+struct cu_api {
+	uint32_t kind, cbid;
+	uint64_t start, end;
+	uint32_t process, thread, corr, result;
+} __attribute__((aligned(8)));
+
+struct cu_event {
+	uint32_t kind, corr, context, stream, event, pad;
+	/* from CU_VERSION_INSTANCE on */
+	uint32_t device, pad2;
+	void *reserved;
+	uint64_t at, instance;
+} __attribute__((aligned(8)));
+
+struct cu_sync {
+	uint32_t kind, type;
+	uint64_t start, end;
+	uint32_t corr, context, stream, event;
+	/* from CU_VERSION_INSTANCE on */
+	uint64_t instance;
+} __attribute__((aligned(8)));
+
+struct cu_external {
+	uint32_t kind, sort;
+	uint64_t number;
+	uint32_t corr, pad;
+} __attribute__((aligned(8)));
+
+typedef void cu_buffer_wanted(uint8_t **buffer, size_t *size, size_t *most);
+typedef void cu_buffer_full(void *context, uint32_t stream, uint8_t *buffer, size_t size,
+			    size_t valid);
+
+#endif

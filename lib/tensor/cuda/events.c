@@ -1,0 +1,219 @@
+/*
+ * Device events without a profiler: the spans of layers, from pairs of events in the stream that
+ * computes.
+ *
+ * An event is recorded where the host begins to ask for a layer's work and one where it has done
+ * so. When both are over, the time between them is what the device was busy with the layer for,
+ * gaps included. Where a span lies is the time since a base, an event whose time on the host is
+ * known because the host waited for it when the device was idle; a new base is set at each flush,
+ * since times are told as a float of milliseconds, which is too coarse after minutes. Nothing here
+ * waits but flush() and stop().
+ *
+ * Through the driver's interface, whose library is there wherever there is a device.
+ */
+#include <dlfcn.h>
+#include <string.h>
+
+#include "tensor/cuda/trace.h"
+
+#define MOST 32768 /* spans between two flushes; more are lost */
+
+typedef void *event_t;
+
+static struct {
+	void *lib;
+	int (*create)(event_t *e, unsigned flags);
+	int (*destroy)(event_t e);
+	int (*record)(event_t e, void *stream);
+	int (*wait)(event_t e);
+	int (*elapsed)(float *ms, event_t from, event_t to);
+} cuda;
+
+struct span {
+	const char *name;
+	event_t begin, end;
+	pl_ns asked, done; /* by the host */
+	uint64_t corr;
+	bool open;
+};
+
+static struct {
+	struct plt_device d;
+	event_t base;
+	pl_ns base_ns;
+	struct span *span;
+	size_t n, made, cap; /* made: spans that have events */
+	uint64_t corr, lost;
+} st;
+
+static bool find(void *function, const char *name)
+{
+	void *p = dlsym(cuda.lib, name);
+
+	memcpy(function, &p, sizeof(p));
+	return p != NULL;
+}
+
+static int open_library(struct pl_err *err)
+{
+	static const char *const name[] = { "libcuda.so.1", NULL };
+	const char *which;
+
+	if (cuda.lib)
+		return 0;
+	cuda.lib = plt_open(name, &which);
+	if (!cuda.lib)
+		return pl_fail(err, PL_EABSENT,
+			       "%s, the driver of the device, cannot be opened: is it installed?",
+			       name[0]);
+	if (find(&cuda.create, "cuEventCreate") && find(&cuda.destroy, "cuEventDestroy_v2") &&
+	    find(&cuda.record, "cuEventRecord") && find(&cuda.wait, "cuEventSynchronize") &&
+	    find(&cuda.elapsed, "cuEventElapsedTime"))
+		return 0;
+	cuda.lib = NULL;
+	return pl_fail(err, PL_EABSENT, "%s has no events: it is too old", which);
+}
+
+/* The device is idle, so it passes the event at once. */
+static int set_base(struct pl_err *err)
+{
+	pl_ns before = plt_now(), after;
+	int result = cuda.record(st.base, st.d.main);
+
+	result = result ? result : cuda.wait(st.base);
+	after = plt_now();
+	st.base_ns = before + (after - before) / 2;
+	return result ? pl_fail(err, PL_EIO, "an event of the device failed (CUDA error %d)",
+				result)
+		      : 0;
+}
+
+static int start(const struct plt_device *d, struct pl_err *err)
+{
+	int rc = open_library(err), result;
+
+	if (rc < 0)
+		return rc;
+	memset(&st, 0, sizeof(st));
+	st.d = *d;
+	result = cuda.create(&st.base, 0);
+	if (result)
+		return pl_fail(err, PL_EABSENT, "the device makes no events (CUDA error %d)",
+			       result);
+	return set_base(err);
+}
+
+static struct span *new_span(void)
+{
+	struct pl_err ignore = { 0 };
+	struct span *s;
+
+	if (st.n == MOST || pl_grow(&st.span, &st.cap, st.n + 1, sizeof(*st.span), &ignore) < 0)
+		return NULL;
+	s = &st.span[st.n];
+	if (st.n == st.made) {
+		memset(s, 0, sizeof(*s));
+		if (cuda.create(&s->begin, 0))
+			return NULL;
+		if (cuda.create(&s->end, 0)) {
+			cuda.destroy(s->begin);
+			return NULL;
+		}
+		st.made++;
+	}
+	return s;
+}
+
+static void range(const char *name, bool begin)
+{
+	struct span *s = begin ? new_span() : st.n ? &st.span[st.n - 1] : NULL;
+
+	if (!s || (!begin && !s->open)) {
+		st.lost += begin;
+		return;
+	}
+	if (begin) {
+		s->name = name;
+		s->asked = plt_now();
+		s->corr = ++st.corr;
+		s->open = cuda.record(s->begin, st.d.main) == 0;
+		st.n++;
+		return;
+	}
+	s->open = false;
+	if (cuda.record(s->end, st.d.main) == 0)
+		s->done = plt_now();
+	else
+		st.n--;
+}
+
+static void tell(const struct span *s)
+{
+	char text[256];
+	struct pl_device_event e;
+	float from = 0, lasts = 0;
+	pl_ns begin;
+
+	if (cuda.elapsed(&from, st.base, s->begin) || cuda.elapsed(&lasts, s->begin, s->end)) {
+		st.lost++;
+		return;
+	}
+	snprintf(text, sizeof(text), "Launch %.200s", s->name);
+	e = pl_device_event(PL_DEV_CALL, text, s->asked, s->done, s->corr);
+	plt_tell(&e);
+	begin = st.base_ns + (pl_ns)((double)from * 1e6);
+	e = pl_device_event(PL_DEV_KERNEL, s->name, begin, begin + (pl_ns)((double)lasts * 1e6),
+			    s->corr);
+	e.device = (uint32_t)st.d.device;
+	e.stream = 0;
+	plt_tell(&e);
+}
+
+static int flush(struct pl_err *err)
+{
+	size_t n = st.n && st.span[st.n - 1].open ? st.n - 1 : st.n;
+	int result = n ? cuda.wait(st.span[n - 1].end) : 0;
+
+	if (result)
+		return pl_fail(err, PL_EIO, "an event of the device failed (CUDA error %d)",
+			       result);
+	for (size_t i = 0; i < n; i++)
+		tell(&st.span[i]);
+	st.n = 0;
+	return set_base(err);
+}
+
+static void stop(void)
+{
+	struct pl_err ignore = { 0 };
+
+	if (flush(&ignore) < 0)
+		st.lost += st.n;
+	for (size_t i = 0; i < st.made; i++) {
+		cuda.destroy(st.span[i].begin);
+		cuda.destroy(st.span[i].end);
+	}
+	cuda.destroy(st.base);
+	pl_free(st.span);
+	st.span = NULL;
+	st.n = st.made = st.cap = 0;
+}
+
+/* Calls other than those that stand for layers are not told, and no waits. */
+static bool complete(void)
+{
+	return false;
+}
+
+static uint64_t lost(void)
+{
+	return st.lost;
+}
+
+const struct plt_maker plt_events = { .name = "events",
+				      .start = start,
+				      .range = range,
+				      .flush = flush,
+				      .stop = stop,
+				      .complete = complete,
+				      .lost = lost };

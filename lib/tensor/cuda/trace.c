@@ -1,0 +1,153 @@
+/*
+ * The trace of a device: which source it comes from, and to whom it is told.
+ *
+ * Sources and NCCL tell from threads of their own; the lock makes sure that nobody is told anything
+ * once the trace was stopped.
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <string.h>
+#include <time.h>
+
+#include "tensor/cuda/trace.h"
+
+#define DRIFT_NS 10000000 /* pairs that are nearer do not tell a drift */
+
+static struct {
+	pthread_mutex_t lock;
+	pl_device_event_fn *event; /* NULL: nobody traces */
+	void *arg;
+	const struct plt_maker *maker;
+	char why[512];
+} now = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+pl_ns plt_now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (pl_ns)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+void *plt_open(const char *const *name, const char **which)
+{
+	for (; *name; name++) {
+		void *lib = **name ? dlopen(*name, RTLD_NOW | RTLD_LOCAL) : NULL;
+
+		*which = *name;
+		if (lib)
+			return lib;
+	}
+	return NULL;
+}
+
+/* ---- clocks -------------------------------------------------------------------------------- */
+
+void plt_clock_pair(struct plt_clock *c, pl_ns theirs, pl_ns ours)
+{
+	if (!c->n || theirs - c->theirs[1] >= DRIFT_NS) {
+		c->theirs[0] = c->theirs[1];
+		c->ours[0] = c->ours[1];
+		c->n = c->n < 2 ? c->n + 1 : 2;
+	}
+	c->theirs[1] = theirs;
+	c->ours[1] = ours;
+}
+
+pl_ns plt_clock_ours(const struct plt_clock *c, pl_ns theirs)
+{
+	pl_ns since = theirs - c->theirs[1];
+	double rate = 1;
+
+	if (c->n == 2 && c->theirs[1] > c->theirs[0])
+		rate = (double)(c->ours[1] - c->ours[0]) / (double)(c->theirs[1] - c->theirs[0]);
+	/* the clock was set between the two: no clock is off by so much */
+	if (rate < 0.99 || rate > 1.01)
+		rate = 1;
+	return c->ours[1] + since + (pl_ns)((rate - 1) * (double)since);
+}
+
+/* ---- telling ------------------------------------------------------------------------------- */
+
+void plt_tell(const struct pl_device_event *e)
+{
+	pthread_mutex_lock(&now.lock);
+	if (now.event)
+		now.event(now.arg, e);
+	pthread_mutex_unlock(&now.lock);
+}
+
+bool plt_tracing(void)
+{
+	bool on;
+
+	pthread_mutex_lock(&now.lock);
+	on = now.event != NULL;
+	pthread_mutex_unlock(&now.lock);
+	return on;
+}
+
+static void listen_to(pl_device_event_fn *event, void *arg)
+{
+	pthread_mutex_lock(&now.lock);
+	now.event = event;
+	now.arg = arg;
+	pthread_mutex_unlock(&now.lock);
+}
+
+int plt_start(const struct plt_device *d, pl_device_event_fn *event, void *arg, void **trace,
+	      struct pl_err *err)
+{
+	struct pl_err why = { 0 };
+	int rc;
+
+	if (plt_tracing())
+		return pl_fail(err, PL_EINTERNAL, "a device is traced already");
+	listen_to(event, arg);
+	now.maker = &plt_cupti;
+	now.why[0] = '\0';
+	rc = plt_cupti.start(d, &why);
+	if (rc < 0) {
+		snprintf(now.why, sizeof(now.why), "%.500s", why.msg);
+		now.maker = &plt_events;
+		rc = plt_events.start(d, err);
+	}
+	if (rc < 0) {
+		listen_to(NULL, NULL);
+		return rc;
+	}
+	plt_nccl_offer();
+	*trace = &now;
+	return 0;
+}
+
+void plt_source(void *trace, struct pl_device_source *s)
+{
+	(void)trace;
+	*s = (struct pl_device_source){ .name = now.maker->name,
+					.why = now.why[0] ? now.why : NULL,
+					.calls = now.maker->complete(),
+					.ranges = now.maker->range != NULL,
+					.lost = now.maker->lost() };
+}
+
+void plt_range(void *trace, const char *name, bool begin)
+{
+	(void)trace;
+	if (now.maker->range)
+		now.maker->range(name, begin);
+}
+
+int plt_flush(void *trace, struct pl_err *err)
+{
+	(void)trace;
+	return now.maker->flush(err);
+}
+
+void plt_stop(void *trace)
+{
+	if (!trace)
+		return;
+	now.maker->stop();
+	listen_to(NULL, NULL);
+}

@@ -1,0 +1,73 @@
+/*
+ * trace.h - what a CUDA device did: CUPTI where that is to be had, else pairs of events around
+ * layers; and what NCCL says of its collectives. No header of the toolkit is needed, the libraries
+ * are opened when a trace is started. One trace at a time in a process.
+ */
+#ifndef PL_CUDA_TRACE_H
+#define PL_CUDA_TRACE_H
+
+#include "tensor/device_trace.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct plt_device {
+	int device;
+	void *main; /* the stream that computes: cudaStream_t, which is CUstream */
+};
+
+/* The functions of struct pl_device_trace, but for the context. The device's context is current in
+ * the calling thread. PL_EABSENT: neither source is to be had. */
+int plt_start(const struct plt_device *d, pl_device_event_fn *event, void *arg, void **trace,
+	      struct pl_err *err);
+void plt_source(void *trace, struct pl_device_source *s);
+void plt_range(void *trace, const char *name, bool begin);
+int plt_flush(void *trace, struct pl_err *err);
+void plt_stop(void *trace);
+
+/* ---- between the files of this trace --------------------------------------------------------- */
+
+/* To whoever traces, from any thread; nobody does: nothing. */
+void plt_tell(const struct pl_device_event *e);
+bool plt_tracing(void);
+pl_ns plt_now(void); /* CLOCK_MONOTONIC */
+
+/* The first of `name` (ended by NULL) that can be opened: its handle and which; NULL. */
+void *plt_open(const char *const *name, const char **which);
+
+/*
+ * Times of another clock as CLOCK_MONOTONIC, from pairs of readings of both: on the line through
+ * the latest two that are apart enough to tell a drift, else at the distance of the latest.
+ */
+struct plt_clock {
+	pl_ns theirs[2], ours[2]; /* [1] is the latest */
+	int n;
+};
+void plt_clock_pair(struct plt_clock *c, pl_ns theirs, pl_ns ours);
+pl_ns plt_clock_ours(const struct plt_clock *c, pl_ns theirs);
+
+struct plt_maker { /* a source */
+	const char *name;
+	int (*start)(const struct plt_device *d, struct pl_err *err);
+	void (*range)(const char *name, bool begin); /* NULL: needs none */
+	int (*flush)(struct pl_err *err);
+	void (*stop)(void); /* tells the rest */
+	bool (*complete)(void);
+	uint64_t (*lost)(void);
+};
+extern const struct plt_maker plt_cupti, plt_events;
+
+/* What the calling thread asks of the device until pop() is of that launch of the communication
+ * library. Where the source cannot say it: nothing. */
+void plt_cupti_push(uint64_t launch);
+void plt_cupti_pop(void);
+
+/* NCCL is to load its profiler from the file that this code is in, unless it has another one. */
+void plt_nccl_offer(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,453 @@
+/* The trace of a device: CUPTI's buffers become events and a trace; the other source where there is
+ * no CUPTI. Both libraries are stand-ins of tests/emu. */
+#include <dlfcn.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "dp/dp.h"
+#include "dp/rec.h"
+#include "tap.h"
+#include "tensor/cuda/cupti.h"
+#include "tensor/cuda/trace.h"
+
+static char folder[512];
+static void *fake; /* libcupti */
+static void (*put)(const void *record);
+
+struct got {
+	struct pl_device_event e[64];
+	char name[64][64];
+	int n;
+};
+
+static void on_event(void *arg, const struct pl_device_event *e)
+{
+	struct got *g = arg;
+
+	if (g->n == 64)
+		return;
+	snprintf(g->name[g->n], sizeof(g->name[0]), "%s", e->name ? e->name : "");
+	g->e[g->n++] = *e;
+}
+
+static int count(const struct got *g, uint8_t kind)
+{
+	int n = 0;
+
+	for (int i = 0; i < g->n; i++)
+		n += g->e[i].kind == kind;
+	return n;
+}
+
+/* The event of a kind with this correlation; an empty one if there is none. */
+static const struct pl_device_event *find(const struct got *g, uint8_t kind, uint64_t corr)
+{
+	static const struct pl_device_event none;
+
+	for (int i = 0; i < g->n; i++)
+		if (g->e[i].kind == kind && g->e[i].corr == corr)
+			return &g->e[i];
+	return &none;
+}
+
+static const char *name_of(const struct got *g, uint8_t kind, uint64_t corr)
+{
+	const struct pl_device_event *e = find(g, kind, corr);
+
+	return e->kind == kind && e->corr == corr ? g->name[e - g->e] : "(none)";
+}
+
+/* ---- a script as CUPTI would record it ------------------------------------------------------ */
+
+enum { GET_DEVICE = 1, LAUNCH, RECORD, WAIT, SYNC, COPY, EVENT_SYNC }; /* of the runtime */
+enum { LAUNCH_EX = 2 };						       /* of the driver */
+
+static uint64_t base; /* CLOCK_MONOTONIC */
+
+static void api(uint32_t kind, uint32_t id, uint32_t corr, uint64_t at, uint64_t lasts)
+{
+	const struct cu_api r = { .kind = kind,
+				  .cbid = id,
+				  .start = base + at,
+				  .end = base + at + lasts,
+				  .thread = (uint32_t)syscall(SYS_gettid),
+				  .corr = corr };
+
+	put(&r);
+}
+
+/* Records lie in buffers at their full size. */
+union record {
+	struct cu_kernel kernel;
+	struct cu_memcpy copy;
+	struct cu_event event;
+	struct cu_sync sync;
+	struct cu_external external;
+	uint8_t room[256];
+};
+
+static void kernel(const char *name, uint32_t corr, uint32_t stream, uint64_t at, uint64_t lasts)
+{
+	const union record r = { .kernel = { .kind = CU_KERNEL,
+					     .start = base + at,
+					     .end = lasts ? base + at + lasts : 0,
+					     .stream = stream,
+					     .corr = corr,
+					     .name = name } };
+
+	put(&r);
+}
+
+static void copy(uint32_t corr, uint32_t stream, uint64_t at, uint64_t bytes)
+{
+	const union record r = { .copy = { .kind = CU_MEMCPY,
+					   .way = 2,
+					   .bytes = bytes,
+					   .start = base + at,
+					   .end = base + at + 1000,
+					   .stream = stream,
+					   .corr = corr } };
+
+	put(&r);
+}
+
+static void record(uint32_t corr, uint32_t stream, uint32_t event, uint64_t instance)
+{
+	const union record r = { .event = { .kind = CU_EVENT,
+					    .corr = corr,
+					    .context = 1,
+					    .stream = stream,
+					    .event = event,
+					    .instance = instance } };
+
+	put(&r);
+}
+
+static void sync_(uint32_t type, uint32_t corr, uint32_t stream, uint32_t event, uint64_t instance,
+		  uint64_t at, uint64_t lasts)
+{
+	const union record r = { .sync = { .kind = CU_SYNC,
+					   .type = type,
+					   .start = base + at,
+					   .end = base + at + lasts,
+					   .corr = corr,
+					   .context = 1,
+					   .stream = stream,
+					   .event = event,
+					   .instance = instance } };
+
+	put(&r);
+}
+
+/* Two streams: a kernel, an event, a second stream that waits for it, a library's launch. */
+static void play(void)
+{
+	const union record launch = {
+		.external = { .kind = CU_EXTERNAL, .sort = CU_CUSTOM0, .number = 77, .corr = 5 }
+	};
+
+	base = (uint64_t)plt_now();
+	api(CU_RUNTIME, GET_DEVICE, 1, 0, 100);
+	api(CU_RUNTIME, LAUNCH, 2, 1000, 3000);
+	kernel("_Z4gemmPfi", 2, 7, 8000, 50000);
+	api(CU_RUNTIME, RECORD, 3, 5000, 800);
+	record(3, 7, 9, 1001);
+	api(CU_RUNTIME, WAIT, 4, 6000, 700);
+	sync_(CU_SYNC_WAIT, 4, 13, 9, 1001, 6100, 300);
+	put(&launch);
+	api(CU_DRIVER, LAUNCH_EX, 5, 7000, 3000);
+	kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 5, 13, 60000, 40000);
+	api(CU_RUNTIME, COPY, 6, 11000, 2000);
+	copy(6, 7, 59000, 4096);
+	api(CU_RUNTIME, SYNC, 7, 14000, 52000);
+	sync_(CU_SYNC_STREAM, 7, 7, CU_NONE, CU_NONE, 14100, 51000);
+	api(CU_RUNTIME, EVENT_SYNC, 8, 67000, 900);
+	sync_(CU_SYNC_EVENT, 8, CU_NONE, 9, 1001, 67100, 700);
+	kernel("untimed", 9, 7, 90000, 0);
+}
+
+/* ---- CUPTI ----------------------------------------------------------------------------------- */
+
+static const struct plt_device device = { .device = 0 };
+
+static bool begin(const char *how, struct got *g, void **trace, struct pl_device_source *s)
+{
+	struct pl_err err = { 0 };
+
+	memset(g, 0, sizeof(*g));
+	setenv("FAKE_CUPTI", how, 1);
+	if (!ok(plt_start(&device, on_event, g, trace, &err) == 0, "started with %s: %s",
+		*how ? how : "all it has", err.msg))
+		return false;
+	plt_source(*trace, s);
+	return true;
+}
+
+static void check_events(const struct got *g, bool instances)
+{
+	const struct pl_device_event *e;
+
+	is_i64(count(g, PL_DEV_CALL), 7, "calls that matter, and no others");
+	is_str(name_of(g, PL_DEV_CALL, 2), "cudaLaunchKernel", "without marks of its version");
+	is_str(name_of(g, PL_DEV_CALL, 5), "cuLaunchKernelEx", "of the driver, too");
+	e = find(g, PL_DEV_CALL, 2);
+	ok(e->thread == (uint32_t)syscall(SYS_gettid), "by which thread");
+	ok(llabs(e->begin - (pl_ns)(base + 1000)) < 20000 && e->end - e->begin >= 2990 &&
+		   e->end - e->begin <= 3010,
+	   "when, by the monotonic clock, and how long");
+	is_i64(count(g, PL_DEV_KERNEL), 2, "kernels; one without times is none");
+	e = find(g, PL_DEV_KERNEL, 2);
+	ok(e->stream == 7 && llabs(e->begin - (pl_ns)(base + 8000)) < 20000 &&
+		   llabs(e->end - e->begin - 50000) <= 600,
+	   "a kernel");
+	e = find(g, PL_DEV_COPY, 6);
+	ok(e->bytes == 4096 && e->stream == 7 && !strcmp(name_of(g, PL_DEV_COPY, 6), "Memcpy DtoH"),
+	   "a copy");
+	e = find(g, PL_DEV_RECORD, 3);
+	ok(e->stream == 7 && e->event == (1ull << 32 | 9) && e->instance == (instances ? 1001 : 0),
+	   "a record of an event");
+	e = find(g, PL_DEV_WAIT, 4);
+	ok(e->stream == 13 && e->event == (1ull << 32 | 9) && e->instance == (instances ? 1001 : 0),
+	   "a stream that waits for it");
+	e = find(g, PL_DEV_SYNC, 7);
+	ok(e->stream == 7 && e->event == PL_DEV_NO_EVENT && e->instance == 0,
+	   "the host waits for a stream");
+	e = find(g, PL_DEV_SYNC, 8);
+	ok(e->stream == PL_DEV_NO_STREAM && e->event == (1ull << 32 | 9), "and for an event");
+	ok(find(g, PL_DEV_LAUNCH, 5)->launch == 77, "within which launch of a library");
+}
+
+static void test_versions(void)
+{
+	static const char *const how[] = { "", "clock=0", "version=24", "each=0",
+					   "version=24 clock=0 each=0" };
+
+	for (size_t i = 0; i < PL_LEN(how); i++) {
+		struct pl_device_source s;
+		struct pl_err err = { 0 };
+		struct got g;
+		void *trace;
+
+		if (!begin(how[i], &g, &trace, &s))
+			continue;
+		ok(!strcmp(s.name, "cupti") && !s.why && s.calls && !s.ranges && !s.lost,
+		   "the best source, and all that is asked of it");
+		play();
+		is_i64(g.n, 0, "nothing is told before it is flushed");
+		ok(plt_flush(trace, &err) == 0, "flushed: %s", err.msg);
+		check_events(&g, !strstr(how[i], "24"));
+		play(); /* what comes later is told at the end */
+		plt_source(trace, &s);
+		is_i64((long long)s.lost, 1, "the kernel without times was lost");
+		plt_stop(trace);
+		is_i64(count(&g, PL_DEV_KERNEL), 4, "the rest is told at the end");
+		play();
+		is_i64(count(&g, PL_DEV_KERNEL), 4, "and then no more");
+	}
+}
+
+static void test_dropped(void)
+{
+	struct pl_device_source s;
+	struct pl_err err = { 0 };
+	struct got g;
+	void *trace;
+
+	if (!begin("buffers=2", &g, &trace, &s))
+		return;
+	play(); /* 16 records that are wanted, 4 of which fit */
+	ok(plt_flush(trace, &err) == 0, "flushed");
+	plt_source(trace, &s);
+	is_i64((long long)s.lost, 12, "records for which there was no room are counted");
+	plt_stop(trace);
+}
+
+static void test_missing(void)
+{
+	struct pl_device_source s;
+	struct got g;
+	void *trace;
+
+	if (!begin("kind=36:27", &g, &trace, &s))
+		return;
+	ok(!strcmp(s.name, "cupti") && !s.calls, "records of events cannot be had: it says so");
+	play();
+	plt_stop(trace);
+	is_i64(count(&g, PL_DEV_RECORD), 0, "and has none");
+	ok(count(&g, PL_DEV_KERNEL) == 2, "but the rest");
+}
+
+/* ---- from its buffers to a trace --------------------------------------------------------------
+ */
+
+static int start(void *ctx, pl_device_event_fn *event, void *arg, void **trace, struct pl_err *err)
+{
+	return plt_start(ctx, event, arg, trace, err);
+}
+
+static const struct pl_device_trace table = { start, plt_source, plt_range, plt_flush, plt_stop };
+
+static void test_trace(const char *path)
+{
+	static const char *const want[] = { "stream", "wait_on_stream",
+					    "wait_on_cuda_event_record_corr_id", NULL };
+	const struct pl_rec_opts o = { .path = path, .size = 1, .host = "box" };
+	const struct pl_trace_reader_opts ro = { 0 };
+	struct plt_device d = device;
+	struct pl_err err = { 0 };
+	struct pl_recorder *r;
+	struct pl_tracer *t;
+	struct pl_trace tr = { 0 };
+	struct pl_in *in;
+	uint64_t lost = 0;
+	bool stream = false, event = false;
+	int rc = pl_rec_open(&o, &r, &err);
+
+	setenv("FAKE_CUPTI", "", 1);
+	rc = rc < 0 ? rc : pl_tracer_new(r, &t, &err);
+	rc = rc < 0 ? rc : pl_tracer_device(t, &table, &d, NULL, &err);
+	if (rc == 0)
+		play();
+	rc = rc < 0 ? rc : pl_tracer_stop(t, &lost, &err);
+	if (rc == 0) {
+		pl_tracer_free(t);
+		rc = pl_rec_close(r, NULL, &err);
+	}
+	in = rc < 0 ? NULL : pl_in_open(path, &err);
+	rc = in ? pl_trace_load(in, &ro, want, &tr, &err) : -1;
+	pl_in_close(in);
+	if (!ok(rc == 0, "from buffers to a file: %s", err.msg))
+		return;
+	is_i64((long long)lost, 1, "the kernel without times was lost");
+	is_i64((long long)tr.seg[0]->n, 7 + 2 + 1 + 3, "calls, kernels, a copy, waits");
+	for (uint64_t i = 0; i < tr.seg[0]->n; i++) {
+		const struct pl_events *e = tr.seg[0];
+
+		if (e->kind[i] != PL_K_SYNC)
+			continue;
+		stream |= e->corr[i] == 4 && e->arg[0][i] == 13 && e->arg[1][i] == 7 &&
+			  e->arg[2][i] == 3;
+		event |= e->corr[i] == 8 && e->arg[1][i] == 7 && e->arg[2][i] == 3;
+	}
+	ok(stream, "the wait of a stream: for which, recorded by which call");
+	ok(event, "the wait of the host for an event, likewise");
+	pl_trace_fini(&tr);
+}
+
+/* ---- events in place of CUPTI --------------------------------------------------------------- */
+
+static void pause_ns(long ns)
+{
+	const struct timespec t = { 0, ns };
+
+	nanosleep(&t, NULL);
+}
+
+static void test_events(void)
+{
+	int64_t (*busy)(int64_t ns);
+	int (*events)(int result);
+	struct pl_device_source s;
+	struct pl_err err = { 0 };
+	struct got g;
+	void *trace, *cuda, *p;
+	pl_ns until;
+
+	setenv("FAKE_CUPTI", "kind=10:39", 1);
+	memset(&g, 0, sizeof(g));
+	cuda = dlopen("libcuda.so.1", RTLD_NOW);
+	if (!cuda) {
+		ok(plt_start(&device, on_event, &g, &trace, &err) == PL_EABSENT &&
+			   strstr(err.msg, "libcuda.so.1"),
+		   "neither CUPTI nor a driver: %s", err.msg);
+		snprintf(folder + strlen(folder), 32, "/fake_cuda.so");
+		cuda = dlopen(folder, RTLD_NOW | RTLD_GLOBAL); /* which calls itself libcuda.so.1 */
+	} else {
+		skip("the stand-in of the driver", "there is a real one");
+		return;
+	}
+	if (!ok(cuda != NULL, "the stand-in: %s", cuda ? folder : dlerror()))
+		return;
+	p = dlsym(cuda, "fake_cuda_busy");
+	memcpy(&busy, &p, sizeof(p));
+	p = dlsym(cuda, "fake_cuda_events");
+	memcpy(&events, &p, sizeof(p));
+	if (!begin("kind=10:39", &g, &trace, &s))
+		return;
+	ok(!strcmp(s.name, "events") && s.ranges && !s.calls && strstr(s.why, "another profiler"),
+	   "events in its place, and why: %s", s.why);
+	plt_range(trace, "forward fc1", true);
+	until = busy(3000000);
+	plt_range(trace, "forward fc1", false);
+	pause_ns(500000);
+	plt_range(trace, "backward fc1", true);
+	until = busy(2000000);
+	plt_range(trace, "backward fc1", false);
+	is_i64(g.n, 0, "nothing waits, nothing is told yet");
+	ok(plt_flush(trace, &err) == 0, "flushed: %s", err.msg);
+	ok(count(&g, PL_DEV_KERNEL) == 2 && count(&g, PL_DEV_CALL) == 2, "two layers");
+	is_str(name_of(&g, PL_DEV_KERNEL, 1), "forward fc1", "by name");
+	ok(fabs((double)(g.e[1].end - g.e[1].begin) - 3e6) < 2e3, "as long as the device took");
+	ok(llabs(g.e[3].end - until) < 200000, "where it was, by the monotonic clock: %lld us off",
+	   (long long)(g.e[3].end - until) / 1000);
+	ok(g.e[3].begin >= g.e[1].end - 2000 && g.e[2].begin < g.e[1].end,
+	   "one after the other, whatever the host did");
+	ok(g.e[0].corr == g.e[1].corr && g.e[2].corr == g.e[3].corr, "each with its launch");
+	for (int i = 0; i < 40000; i++) {
+		plt_range(trace, "many", true);
+		plt_range(trace, "many", false);
+	}
+	plt_range(trace, "open", true); /* and no end */
+	plt_stop(trace);
+	is_i64(count(&g, PL_DEV_KERNEL) + count(&g, PL_DEV_CALL), 64, "many more");
+	is_i64(events(2), 0, "no event is left");
+	ok(plt_start(&device, on_event, &g, &trace, &err) == PL_EABSENT, "a device without events");
+}
+
+static void test_clock(void)
+{
+	struct plt_clock c = { .n = 0 };
+
+	plt_clock_pair(&c, 5000000000, 1000);
+	ok(plt_clock_ours(&c, 5000000000) == 1000 && plt_clock_ours(&c, 4999999000) == 0,
+	   "one pair: the distance");
+	plt_clock_pair(&c, 5000000100, 1101);
+	is_i64(plt_clock_ours(&c, 6000000100), 1000001101, "two near ones tell no drift");
+	plt_clock_pair(&c, 6000000100, 1000001101 + 10000);
+	is_i64(plt_clock_ours(&c, 5500000100), 500001101 + 5000, "two far ones do: 10 ppm");
+	is_i64(plt_clock_ours(&c, 7000000100), 2000001101 + 20000, "and further on");
+	plt_clock_pair(&c, 7000000100, 9000000000);
+	is_i64(plt_clock_ours(&c, 7000000200), 9000000100, "a clock that was set is no drift");
+}
+
+int main(int argc, char **argv)
+{
+	char path[] = "/tmp/cupti_test.XXXXXX", lib[600];
+	const char *slash = strrchr(argv[0], '/');
+	int fd = mkstemp(path);
+	void *p;
+
+	(void)argc;
+	close(fd);
+	snprintf(folder, sizeof(folder), "%.*s/../emu", slash ? (int)(slash - argv[0]) : 1,
+		 slash ? argv[0] : ".");
+	snprintf(lib, sizeof(lib), "%s/fake_cupti.so", folder);
+	setenv("PACELINE_CUPTI", lib, 1);
+	fake = dlopen(lib, RTLD_NOW);
+	p = fake ? dlsym(fake, "fake_cupti_put") : NULL;
+	memcpy(&put, &p, sizeof(p));
+	if (!ok(p != NULL, "the stand-in: %s", fake ? lib : dlerror()))
+		return done_testing();
+	test_clock();
+	test_versions();
+	test_dropped();
+	test_missing();
+	test_trace(path);
+	test_events();
+	unlink(path);
+	return done_testing();
+}
