@@ -241,6 +241,42 @@ out:
 	return rc;
 }
 
+/* Before the world, whose library may have a profiler. The job goes on without. */
+static void trace_device(struct training *t)
+{
+	const struct pl_backend *b = t->device.backend;
+	const struct pl_log *log = &t->c->c.log;
+	struct pl_err why = { 0 };
+
+	if (!t->tracer || !b || !b->device)
+		return;
+	if (!b->trace)
+		pl_fail(&why, PL_EABSENT, "the backend tells nothing of it");
+	else if (pl_tracer_device(t->tracer, b->trace, t->device.ctx, log, &why) == 0)
+		return;
+	pl_say(log, PL_LOG_WARN, "the trace lacks the device: %s", why.msg);
+}
+
+/* While the device is there. What a failed job left on it may never be over. */
+static int stop_device_trace(struct training *t, bool good, struct pl_err *err)
+{
+	struct pl_err ignore = { 0 }; /* what failed there was told where it mattered */
+	uint64_t lost = 0;
+	int rc;
+
+	if (!t->tracer)
+		return 0;
+	if (good && t->device.ctx)
+		good = t->device.backend->sync(t->device.ctx, &ignore) == 0;
+	rc = pl_tracer_stop(t->tracer, good, &lost, err);
+	if (lost)
+		pl_say(&t->c->c.log, PL_LOG_WARN,
+		       "the trace lacks %llu events of the device: they came faster than they "
+		       "could be taken",
+		       (unsigned long long)lost);
+	return rc;
+}
+
 static int open_log(struct training *t, struct pl_err *err)
 {
 	if (!t->c->log || t->p->rank)
@@ -316,6 +352,7 @@ static int prepare(struct training *t, struct pl_err *err)
 
 	PL_TRY(open_trace(t, err));
 	PL_TRY(device_open(t->j, t->p, &t->device, err));
+	trace_device(t);
 	PL_TRY(meet_others(t->c, t->p, t->j, &t->device, t->tracer, &t->world, err));
 	PL_TRY(check_outputs(t, err));
 	PL_TRY(open_log(t, err));
@@ -391,8 +428,10 @@ static int finish(struct training *t, int rc, struct pl_err *err)
 	t->e->finish(t->state, t->world && rc < 0);
 	if (t->world && rc >= 0)
 		rc = pl_world_close(t->world, err);
+	more = stop_device_trace(t, rc >= 0, &later);
 	device_close(&t->device);
-	more = close_log(t, &later);
+	if (close_log(t, &later) < 0)
+		more = later.code;
 	pl_tracer_free(t->tracer);
 	if (t->rec && (more = pl_rec_close(t->rec, &lost, &later)) == 0 && lost)
 		pl_say(&t->c->c.log, PL_LOG_WARN,

@@ -119,6 +119,10 @@ struct pl_comm_event {
 	 * sent has the time in which it has that link, which no other part does, and one that is
 	 * received begins when the first of it has come. */
 	pl_ns begin, end;
+	/* Of a collective that a library carries out in a device's queue, two events: when the
+	 * calling thread has put it there (launched; begin: when it took it up), and when it was
+	 * seen to be over (on_device), which the device itself knows better. */
+	bool launched, on_device;
 };
 
 struct pl_world;

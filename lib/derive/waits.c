@@ -4,7 +4,9 @@
  * Recorded (cuda_sync events) where the profiler wrote them. Otherwise inferred, and marked:
  *
  * A wait for a thread that communicates is recorded where it has the correlation of what it waits
- * for (paceline-trace(5)): its thread goes on when that ends, or when it comes, if that is later.
+ * for (paceline-trace(5)): its thread goes on when that ends, or when it comes, if that is later. A
+ * thread that launches communication on a device waits likewise for the operator that issues it,
+ * and may go on before that ends.
  *
  * - cudaStreamSynchronize and cudaEventSynchronize name no stream: the one whose last operation
  * ended within the call, nearest to its end.
@@ -378,6 +380,119 @@ static void end_with(struct gb *b, struct op *op, const struct call *c)
 	op->end = c->end;
 }
 
+/* What issues communication, by correlation once sorted: host operators on threads that do more
+ * than communicate. */
+static int issuing_ops(const struct gb *b, const struct rankinfo *rk, struct corrkey **v,
+		       struct where **where, size_t *n, struct pl_err *err)
+{
+	size_t cap_v = 0, cap_w = 0;
+	int rc = 0;
+
+	for (size_t k = 0; k < rk->n_res; k++) {
+		const struct resinfo *ri = &b->ri[rk->res[k]];
+
+		for (uint32_t i = 0; ri->thread && !ri->service && i < ri->n; i++) {
+			const struct pl_events *e = b->t->seg[ri->op[i].seg];
+
+			if (ri->op[i].kind != PL_K_HOST_OP || !e->corr ||
+			    ri->op[i].node == PL_NONE || e->corr[ri->op[i].ev] == INT64_MIN)
+				continue;
+			PL_TRY(pl_grow(v, &cap_v, *n + 1, sizeof(**v), err));
+			PL_TRY(pl_grow(where, &cap_w, *n + 1, sizeof(**where), err));
+			(*v)[*n] = (struct corrkey){ e->corr[ri->op[i].ev], (uint32_t)*n };
+			(*where)[(*n)++] = (struct where){ rk->res[k], i };
+		}
+	}
+out:
+	return rc;
+}
+
+/*
+ * A wait of which the rest, from `when` on, is the way back from what node `src` did: leads an edge
+ * of that type there.
+ */
+static int wait_until(struct gb *b, const struct call *c, uint32_t src, pl_ns when, unsigned type,
+		      struct pl_err *err)
+{
+	struct node *first = &b->node[c->node], *rest = &b->node[c->last];
+	pl_ns end = gb_end(b, c->last);
+
+	if (c->node == c->last || when > end)
+		return 0;
+	first->dur = 0;
+	rest->start = pl_max_i64(first->start, when);
+	rest->dur = end - rest->start;
+	b->g->recorded_waits++;
+	return gb_edge(b, src, c->last, type, err);
+}
+
+/* The wait of another thread with the same correlation, the one that launched what c waits for. */
+static const struct call *launching_wait(const struct rankinfo *rk, const struct corrkey *by,
+					 const struct call *c)
+{
+	size_t lo = 0, hi = rk->n_waited;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (by[mid].corr < c->corr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	for (; lo < rk->n_waited && by[lo].corr == c->corr; lo++)
+		if (rk->waited[by[lo].call].res != c->res)
+			return &rk->waited[by[lo].call];
+	return NULL;
+}
+
+/*
+ * Communication that one thread issues and another launches: that one waits for the issue, and may
+ * go on as soon as it has begun; who waits for the communication on the first thread waits for the
+ * launch, and the device for the rest.
+ */
+static int one_issue_wait(struct gb *b, const struct rankinfo *rk, const struct corrkey *by,
+			  const struct call *c, const struct op *issue, struct pl_err *err)
+{
+	const struct call *w;
+
+	if (b->node[issue->node].res != c->res)
+		return wait_until(b, c, issue->node, issue->start, PL_E_START, err);
+	w = launching_wait(rk, by, c);
+	return w ? wait_until(b, c, w->last, gb_end(b, w->last), PL_E_WAIT, err) : 0;
+}
+
+static int recorded_issue_waits(struct gb *b, const struct rankinfo *rk, struct pl_err *err)
+{
+	struct corrkey *v = NULL, *by = NULL;
+	struct where *where = NULL;
+	size_t n = 0;
+	int rc = 0;
+
+	if (!rk->n_waited || !rk->has_device)
+		return 0;
+	PL_TRY(issuing_ops(b, rk, &v, &where, &n, err));
+	PL_TRY(pl_alloc(&by, rk->n_waited, sizeof(*by), err));
+	for (size_t i = 0; i < rk->n_waited; i++)
+		by[i] = (struct corrkey){ rk->waited[i].corr, (uint32_t)i };
+	pl_sort(v, n, sizeof(*v), by_corr);
+	pl_sort(by, rk->n_waited, sizeof(*by), by_corr);
+	for (size_t i = 0; i < rk->n_waited && n; i++) {
+		struct corrkey key = { .corr = rk->waited[i].corr };
+		const struct corrkey *hit = bsearch(&key, v, n, sizeof(*v), by_corr);
+		const struct where *at = hit ? &where[hit->call] : NULL;
+
+		if (at)
+			PL_TRY(one_issue_wait(b, rk, by, &rk->waited[i],
+					      &b->ri[at->res].op[at->place], err));
+	}
+out:
+	pl_free(v);
+	pl_free(by);
+	pl_free(where);
+	return rc;
+}
+
 static int recorded_service_waits(struct gb *b, const struct rankinfo *rk, struct pl_err *err)
 {
 	struct corrkey *v = NULL;
@@ -422,6 +537,7 @@ static int rank_waits(struct gb *b, struct rankinfo *rk, uint64_t *hash, uint32_
 		    rk->call[c].type == CALL_LAUNCH)
 			PL_TRY(one_sync(b, rk, &l, c, err));
 	PL_TRY(recorded_service_waits(b, rk, err));
+	PL_TRY(recorded_issue_waits(b, rk, err));
 	if (b->o->infer)
 		PL_TRY(service_waits(b, rk, err));
 	if (b->o->infer)

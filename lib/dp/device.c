@@ -24,7 +24,8 @@
 
 #include "dp/internal.h"
 
-#define SETTLE 16384 /* held since the last time */
+#define SETTLE	  16384	     /* held since the last time */
+#define PERIOD_NS 1000000000 /* of sources whose clock wants it */
 
 struct held { /* a piece, with its texts kept */
 	struct pl_device_event e;
@@ -47,12 +48,14 @@ struct tracer_device {
 	const struct pl_device_trace *d;
 	void *trace;
 	struct pl_device_source source;
-	uint32_t main; /* number of the thread that trains */
+	uint32_t main;	   /* number of the thread that trains */
+	pl_ns launched_ns; /* the last launch of the thread that communicates was over then */
 	pthread_mutex_t lock;
 	struct place *place;
 	size_t n_places, cap_places;
 	struct list wait, record, kernel, launch, comm;
 	size_t fresh;	/* held since the last settling */
+	pl_ns settled;	/* when that was */
 	uint64_t order; /* pieces held so far */
 	uint64_t lost;	/* for want of memory */
 };
@@ -440,6 +443,31 @@ static void on_event(void *arg, const struct pl_device_event *e)
 	pthread_mutex_unlock(&x->lock);
 }
 
+/* ---- the thread that communicates ---------------------------------------------------------- */
+
+bool tracer_has_calls(const struct pl_tracer *t)
+{
+	return t->device && t->device->source.calls;
+}
+
+void tracer_launched(struct pl_tracer *t, const struct pl_comm_event *e)
+{
+	struct tracer_device *x = t->device;
+	uint32_t self = (uint32_t)syscall(SYS_gettid);
+	struct pl_rec_event r;
+
+	if (!e->launched || !e->tag || !tracer_has_calls(t) || self == x->main)
+		return;
+	pthread_mutex_lock(&x->lock);
+	r = pl_rec_event(track_of(x, THREAD, 0, self), PL_K_WAIT, t->wait,
+			 x->launched_ns ? x->launched_ns : e->begin, e->begin);
+	x->launched_ns = e->end;
+	pthread_mutex_unlock(&x->lock);
+	r.corr = (int64_t)e->tag;
+	r.step = tag_step(e->tag);
+	pl_rec(t->rec, &r);
+}
+
 /* ---- begin and end ------------------------------------------------------------------------- */
 
 static void settle(struct tracer_device *x, bool last)
@@ -448,6 +476,7 @@ static void settle(struct tracer_device *x, bool last)
 	settle_waits(x, last);
 	settle_comm(x, last);
 	x->fresh = 0;
+	x->settled = pl_now_ns();
 	pthread_mutex_unlock(&x->lock);
 }
 
@@ -502,29 +531,30 @@ void pl_tracer_settle(struct pl_tracer *t)
 {
 	struct tracer_device *x = t ? t->device : NULL;
 	struct pl_err ignore = { 0 }; /* what is not told now is told later */
-	size_t fresh;
+	bool due;
 
 	if (!x)
 		return;
 	pthread_mutex_lock(&x->lock);
-	fresh = x->fresh;
+	due = x->fresh >= SETTLE || (x->source.ranges && pl_now_ns() - x->settled > PERIOD_NS);
 	pthread_mutex_unlock(&x->lock);
-	if (fresh >= SETTLE && x->d->flush(x->trace, &ignore) >= 0)
+	if (due && x->d->flush(x->trace, &ignore) >= 0)
 		settle(x, false);
 }
 
-int pl_tracer_stop(struct pl_tracer *t, uint64_t *lost, struct pl_err *err)
+int pl_tracer_stop(struct pl_tracer *t, bool idle, uint64_t *lost, struct pl_err *err)
 {
 	struct tracer_device *x = t ? t->device : NULL;
-	int rc;
+	int rc = 0;
 
 	*lost = 0;
 	if (!x)
 		return 0;
 	t->device = NULL;
-	rc = x->d->flush(x->trace, err);
+	if (idle)
+		rc = x->d->flush(x->trace, err);
 	x->d->source(x->trace, &x->source);
-	x->d->stop(x->trace);
+	x->d->stop(x->trace, idle);
 	settle(x, true);
 	*lost = x->source.lost + x->lost;
 	device_free(x);

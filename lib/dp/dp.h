@@ -114,8 +114,9 @@ int pl_tracer_device(struct pl_tracer *t, const struct pl_device_trace *d, void 
 		     const struct pl_log *log, struct pl_err *err) PL_MUST;
 /* Between steps, when the device is idle: joins what was told so far, if that is much. */
 void pl_tracer_settle(struct pl_tracer *t);
-/* The device is idle, and its context still there. *lost: events that found no room. */
-int pl_tracer_stop(struct pl_tracer *t, uint64_t *lost, struct pl_err *err) PL_MUST;
+/* The context is still there, and the device idle, unless that is not to be had (a failed job).
+ * *lost: events that found no room. */
+int pl_tracer_stop(struct pl_tracer *t, bool idle, uint64_t *lost, struct pl_err *err) PL_MUST;
 /* The `event` of pl_world_opts, with the tracer as its argument. */
 void pl_tracer_comm(void *tracer, const struct pl_comm_event *e);
 

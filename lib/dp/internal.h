@@ -28,6 +28,10 @@ int tracer_names(struct pl_tracer *t, struct pl_net *net, const struct pl_dp_buc
 
 /* What is asked of the device for one layer begins, ends; `name`: its operation. */
 void tracer_range(struct pl_tracer *t, pl_id name, bool begin);
+/* Are all calls and kernels traced, those of the communication library among them? */
+bool tracer_has_calls(const struct pl_tracer *t);
+/* The calling thread has launched a collective: what it did not do before was to wait for it. */
+void tracer_launched(struct pl_tracer *t, const struct pl_comm_event *e);
 
 /*
  * Tags of collectives: the step and bucket that they are of, the last few of which are sums of a

@@ -66,7 +66,7 @@ void pl_tracer_free(struct pl_tracer *t)
 
 	if (!t)
 		return;
-	if (pl_tracer_stop(t, &lost, &ignore) < 0)
+	if (pl_tracer_stop(t, false, &lost, &ignore) < 0)
 		lost = 0; /* what failed before is what is told */
 	pl_free(t->link);
 	pl_free(t->sent);
@@ -167,8 +167,13 @@ void pl_tracer_comm(void *tracer, const struct pl_comm_event *e)
 	bool part = (e->op == PL_OP_SEND || e->op == PL_OP_RECV) && e->of != e->op;
 	struct pl_rec_event x;
 	uint32_t bucket = (uint32_t)(e->tag % TAG_BUCKETS);
+
 	pl_id what = e->op < PL_OP_COUNT_ ? t->coll[e->op] : t->wait;
 
+	if (e->launched || (e->on_device && tracer_has_calls(t))) {
+		tracer_launched(t, e);
+		return;
+	}
 	if (part) {
 		x = pl_rec_event(link_of(t, e->channel),
 				 e->op == PL_OP_SEND ? PL_K_SEND : PL_K_RECV, what, e->begin,

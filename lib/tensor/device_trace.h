@@ -85,8 +85,9 @@ struct pl_device_trace {
 	/* Tell what is over. The caller has synchronised the device where all of it is to be told.
 	 */
 	int (*flush)(void *trace, struct pl_err *err);
-	/* Tells the rest; the handle is gone. NULL is fine. event() is not called any more. */
-	void (*stop)(void *trace);
+	/* Tells the rest; the handle is gone. NULL is fine. event() is not called any more. Without
+	 * `idle` the device may still be busy, for ever: nothing waits for it then. */
+	void (*stop)(void *trace, bool idle);
 };
 
 #endif

@@ -57,6 +57,15 @@ check "ten times as slow collectives: as predicted" near "$slow" "$(step recorde
 device ranks=2 comm=7
 check "and ten times as fast" near "$fast" "$(step recorded)" 0.01
 
+# another thread launches the collectives: it waits for their issue, and who waits for them for their launch
+check "launches by a thread of their own" device ranks=2 thread=1 call=60000
+check "its waits, and those for it, are recorded" waits \
+	$(($(told waits) + $(told syncs) + 2 * $(told collectives)))
+check "the step is explained" explained
+fast=$(step predicted --what-if 'scale name=cudaLaunchKernel by 0.5')
+device ranks=2 thread=1 call=30000
+check "what it launches follows the thread that issues" near "$fast" "$(step recorded)" 0.01
+
 # what is not told must not be made up: it stays unexplained
 check "events that are lost" device ranks=2 lost=1
 check "no dependency is invented for them" waits $(($(told waits) + $(told syncs) - $(told collectives)))

@@ -12,6 +12,8 @@
  *     instances=0 events have no numbers of their own, as older profilers have it
  *     launches=0  the communication library does not say by which launch it started what
  *     comm=US     what a collective takes (70)
+ *     call=NS     what a launch takes (3500)
+ *     thread=1    another thread launches the collectives
  *     poll=1      the host waits for an event at the end of a step, not for a stream
  *     lost=1      every 50th kernel and every wait of the side stream is not told
  *
@@ -25,6 +27,7 @@
  * again to fork to the side stream; the optimizer waits for the side stream; then the loss is
  * copied and waited for.
  */
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -42,6 +45,7 @@
 #define LOADED	5
 #define OVER	6
 #define RANKS	16
+#define OTHER	UINT32_MAX /* the thread that launches collectives; its number comes later */
 
 struct script {
 	struct pl_device_event *dev;
@@ -49,16 +53,18 @@ struct script {
 	uint8_t *host_name;
 	size_t n_dev, cap_dev, n_host, cap_host;
 	/* the simulation */
-	pl_ns now, free_main, free_side, free_copy, fork_ready[BUCKETS], start[BUCKETS];
+	pl_ns now, other, free_main, free_side, free_copy, fork_ready[BUCKETS], start[BUCKETS];
 	uint64_t corr, instance, launch, latest[8]; /* latest record of each event */
 	pl_ns ready[8];
-	size_t comm[BUCKETS]; /* kernels, in dev[] */
+	size_t comm[BUCKETS];	     /* kernels, in dev[] */
+	struct pl_comm_event *given; /* what the other thread launched */
+	size_t n_given, cap_given;
 };
 
-enum { FORWARD, BACKWARD = LAYERS, BATCH = 2 * LAYERS, OPTIMIZER, ISSUE, STEP, NAMES };
+enum { FORWARD, BACKWARD = LAYERS, BATCH = 2 * LAYERS, OPTIMIZER, ISSUE, STEP, WAIT, NAMES };
 
 static struct {
-	int ranks, steps, instances, launches, poll, lost, comm;
+	int ranks, steps, instances, launches, poll, lost, comm, call, thread;
 	uint64_t seed;
 	const char *order, *file;
 } opt = { .ranks = 1,
@@ -67,6 +73,7 @@ static struct {
 	  .launches = 1,
 	  .seed = 1,
 	  .comm = 70,
+	  .call = 3500,
 	  .order = "time" };
 static uint64_t noise;
 static long waits, syncs, kernels, collectives;
@@ -124,7 +131,7 @@ static uint64_t call(struct script *s, const char *name, pl_ns lasts)
 static size_t launch(struct script *s, const char *api, uint8_t kind, const char *name,
 		     uint32_t stream, pl_ns *free_at, pl_ns lasts, int64_t bytes)
 {
-	uint64_t corr = call(s, api, 3500);
+	uint64_t corr = call(s, api, strcmp(api, "cudaLaunchKernel") ? 3500 : opt.call);
 	pl_ns returned = s->dev[s->n_dev - 1].end,
 	      begin = pl_max_i64(returned + about(4000), *free_at);
 	struct pl_device_event *e;
@@ -210,25 +217,59 @@ static void layer(struct script *s, int l, bool back)
 }
 
 /* The kernel's times follow when all ranks have issued theirs. */
-static void issue(struct script *s, int bucket, int step)
+static void launch_comm(struct script *s, int bucket)
 {
-	struct pl_device_event *e;
-	pl_ns begin = s->now, never = 0;
+	pl_ns never = 0;
 
-	record(s, FORK, MAIN, s->free_main);
-	wait_event(s, FORK, SIDE, &s->fork_ready[bucket]);
 	s->launch++;
 	s->comm[bucket] = launch(s, "cuLaunchKernelEx", PL_DEV_KERNEL,
 				 "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgs)", SIDE,
 				 &never, 0, -1);
+}
+
+/* The other thread wakes up 9 us after the issue, or when it has launched the one before. */
+static void launch_elsewhere(struct script *s, int bucket, uint64_t tag)
+{
+	struct pl_err err = { 0 };
+	pl_ns here = s->now, begin = pl_max_i64(s->other, here + about(9000));
+
+	s->now = begin + about(2000);
+	launch_comm(s, bucket);
+	s->dev[s->comm[bucket] - 1].thread = OTHER;
+	if (pl_grow(&s->given, &s->cap_given, s->n_given + 1, sizeof(*s->given), &err) < 0)
+		die(err.msg);
+	s->given[s->n_given++] = (struct pl_comm_event){ .op = PL_OP_ALLREDUCE,
+							 .of = PL_OP_ALLREDUCE,
+							 .peer = -1,
+							 .tag = tag,
+							 .begin = begin,
+							 .end = s->now,
+							 .launched = true };
+	s->other = s->now;
+	s->now = here;
+}
+
+static void issue(struct script *s, int bucket, int step)
+{
+	uint64_t tag = tag_of(step, (uint32_t)bucket);
+	struct pl_device_event *e;
+	pl_ns begin = s->now;
+
+	record(s, FORK, MAIN, s->free_main);
+	wait_event(s, FORK, SIDE, &s->fork_ready[bucket]);
+	if (opt.thread)
+		launch_elsewhere(s, bucket, tag);
+	else
+		launch_comm(s, bucket);
 	if (opt.launches)
-		tell(s, PL_DEV_LAUNCH, NULL, 0, 0, s->corr)->launch = s->launch;
+		tell(s, PL_DEV_LAUNCH, NULL, 0, 0, s->dev[s->comm[bucket]].corr)->launch =
+			s->launch;
 	e = tell(s, PL_DEV_COMM, "ncclAllReduce", 0, 0, 0);
 	e->launch = opt.launches ? s->launch : 0;
 	e->group = "world";
 	e->seq = step * BUCKETS + bucket;
 	e->bytes = 1 << 20;
-	host(s, PL_K_HOST_OP, ISSUE, begin);
+	host(s, PL_K_HOST_OP, ISSUE, begin)->corr = (int64_t)tag;
 	collectives++;
 }
 
@@ -266,6 +307,13 @@ static void finish_step(struct script *s, pl_ns begin)
 {
 	pl_ns at = s->now;
 
+	for (int b = 0; b < BUCKETS && opt.thread && opt.ranks > 1; b++) {
+		pl_ns from = s->now;
+
+		s->now = pl_max_i64(from + 300, s->given[s->n_given - BUCKETS + b].end + 6000);
+		host(s, PL_K_WAIT, WAIT, from)->corr =
+			(int64_t)s->given[s->n_given - BUCKETS + b].tag;
+	}
 	if (opt.ranks > 1) {
 		record(s, JOIN, SIDE, s->free_side);
 		wait_event(s, JOIN, MAIN, &s->free_main);
@@ -306,6 +354,8 @@ struct telling {
 	void *arg;
 	size_t *order;
 	size_t flushed;
+	struct pl_tracer *tracer;
+	uint32_t other;
 };
 
 static int start(void *ctx, pl_device_event_fn *event, void *arg, void **trace, struct pl_err *err)
@@ -341,15 +391,18 @@ static int flush(void *trace, struct pl_err *err)
 
 		if (!opt.instances)
 			e.instance = 0;
+		if (e.thread == OTHER)
+			e.thread = t->other;
 		if (!missing(&e, t->order[t->flushed]))
 			t->event(t->arg, &e);
 	}
 	return 0;
 }
 
-static void stop(void *trace)
+static void stop(void *trace, bool idle)
 {
 	(void)trace;
+	(void)idle;
 }
 
 static const struct pl_device_trace device = { start, source, NULL, flush, stop };
@@ -402,7 +455,8 @@ static size_t *order_of(const struct script *s)
 
 static void name_all(struct pl_recorder *r, pl_id *name)
 {
-	static const char *const other[] = { "batch", "optimizer", "issue allreduce", "step" };
+	static const char *const other[] = { "batch", "optimizer", "issue allreduce", "step",
+					     "wait" };
 	char text[32];
 
 	for (int i = 0; i < 2 * LAYERS; i++) {
@@ -414,6 +468,17 @@ static void name_all(struct pl_recorder *r, pl_id *name)
 		name[i] = pl_rec_name(r, other[i - BATCH]);
 }
 
+/* The thread that communicates, as it tells the tracer itself. */
+static void *other_thread(void *arg)
+{
+	struct telling *t = arg;
+
+	t->other = (uint32_t)syscall(SYS_gettid);
+	for (size_t i = 0; i < t->s->n_given; i++)
+		pl_tracer_comm(t->tracer, &t->s->given[i]);
+	return NULL;
+}
+
 static void write_rank(const struct script *s, int rank)
 {
 	struct pl_rec_opts o = { .rank = rank, .size = opt.ranks, .host = "box", .level = 1 };
@@ -421,6 +486,7 @@ static void write_rank(const struct script *s, int rank)
 	struct pl_err err = { 0 };
 	struct pl_recorder *r;
 	struct pl_tracer *tracer;
+	pthread_t other;
 	pl_id name[NAMES];
 	char path[1024];
 	uint64_t lost;
@@ -432,6 +498,9 @@ static void write_rank(const struct script *s, int rank)
 	    pl_tracer_device(tracer, &device, &t, NULL, &err) < 0)
 		die(err.msg);
 	name_all(r, name);
+	t.tracer = tracer;
+	if (pthread_create(&other, NULL, other_thread, &t) || pthread_join(other, NULL))
+		die("a thread");
 	for (size_t i = 0; i < s->n_host; i++) {
 		struct pl_rec_event e = s->host[i];
 
@@ -441,7 +510,7 @@ static void write_rank(const struct script *s, int rank)
 		step += e.kind == PL_K_STEP;
 		pl_rec(r, &e);
 	}
-	if (pl_tracer_stop(tracer, &lost, &err) < 0)
+	if (pl_tracer_stop(tracer, true, &lost, &err) < 0)
 		die(err.msg);
 	pl_tracer_free(tracer);
 	if (pl_rec_close(r, &lost, &err) < 0 || lost)
@@ -460,6 +529,8 @@ static void option(const char *arg)
 		      { "launches=", &opt.launches },
 		      { "poll=", &opt.poll },
 		      { "comm=", &opt.comm },
+		      { "call=", &opt.call },
+		      { "thread=", &opt.thread },
 		      { "lost=", &opt.lost } };
 
 	for (size_t i = 0; i < PL_LEN(known); i++)
@@ -496,6 +567,7 @@ int main(int argc, char **argv)
 		pl_free(s[r].dev);
 		pl_free(s[r].host);
 		pl_free(s[r].host_name);
+		pl_free(s[r].given);
 	}
 	printf("waits=%ld\nsyncs=%ld\nkernels=%ld\ncollectives=%ld\n", waits, syncs, kernels,
 	       collectives);

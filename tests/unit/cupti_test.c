@@ -243,7 +243,7 @@ static void test_versions(void)
 		play(); /* what comes later is told at the end */
 		plt_source(trace, &s);
 		is_i64((long long)s.lost, 1, "the kernel without times was lost");
-		plt_stop(trace);
+		plt_stop(trace, true);
 		is_i64(count(&g, PL_DEV_KERNEL), 4, "the rest is told at the end");
 		play();
 		is_i64(count(&g, PL_DEV_KERNEL), 4, "and then no more");
@@ -263,7 +263,7 @@ static void test_dropped(void)
 	ok(plt_flush(trace, &err) == 0, "flushed");
 	plt_source(trace, &s);
 	is_i64((long long)s.lost, 12, "records for which there was no room are counted");
-	plt_stop(trace);
+	plt_stop(trace, true);
 }
 
 static void test_missing(void)
@@ -276,7 +276,7 @@ static void test_missing(void)
 		return;
 	ok(!strcmp(s.name, "cupti") && !s.calls, "records of events cannot be had: it says so");
 	play();
-	plt_stop(trace);
+	plt_stop(trace, true);
 	is_i64(count(&g, PL_DEV_RECORD), 0, "and has none");
 	ok(count(&g, PL_DEV_KERNEL) == 2, "but the rest");
 }
@@ -312,7 +312,7 @@ static void test_trace(const char *path)
 	rc = rc < 0 ? rc : pl_tracer_device(t, &table, &d, NULL, &err);
 	if (rc == 0)
 		play();
-	rc = rc < 0 ? rc : pl_tracer_stop(t, &lost, &err);
+	rc = rc < 0 ? rc : pl_tracer_stop(t, true, &lost, &err);
 	if (rc == 0) {
 		pl_tracer_free(t);
 		rc = pl_rec_close(r, NULL, &err);
@@ -402,7 +402,7 @@ static void test_events(void)
 		plt_range(trace, "many", false);
 	}
 	plt_range(trace, "open", true); /* and no end */
-	plt_stop(trace);
+	plt_stop(trace, true);
 	is_i64(count(&g, PL_DEV_KERNEL) + count(&g, PL_DEV_CALL), 64, "many more");
 	is_i64(events(2), 0, "no event is left");
 	ok(plt_start(&device, on_event, &g, &trace, &err) == PL_EABSENT, "a device without events");

@@ -52,10 +52,11 @@ static int flush(void *trace, struct pl_err *err)
 	return 0;
 }
 
-static void stop(void *trace)
+static void stop(void *trace, bool idle)
 {
 	struct list *l = trace;
 
+	(void)idle;
 	l->stops++;
 }
 
@@ -118,7 +119,7 @@ static void written(struct list *l, const char *path, struct pl_trace *t)
 
 	rc = rc < 0 ? rc : pl_tracer_new(r, &tracer, &err);
 	rc = rc < 0 ? rc : pl_tracer_device(tracer, &device, l, NULL, &err);
-	rc = rc < 0 ? rc : pl_tracer_stop(tracer, &lost, &err);
+	rc = rc < 0 ? rc : pl_tracer_stop(tracer, true, &lost, &err);
 	if (rc == 0) {
 		pl_tracer_free(tracer);
 		rc = pl_rec_close(r, NULL, &err);
@@ -372,7 +373,7 @@ static void test_settling(const char *path)
 	ok(pl_tracer_device(t, &device, &l, &log, &err) == PL_EABSENT && err.code == PL_EABSENT,
 	   "a device that cannot be traced: %s", err.msg);
 	pl_tracer_settle(t);
-	ok(pl_tracer_stop(t, &lost, &err) == 0 && lost == 0, "then there is nothing to stop");
+	ok(pl_tracer_stop(t, true, &lost, &err) == 0 && lost == 0, "then there is nothing to stop");
 	l.fails = false;
 	memset(&err, 0, sizeof(err));
 	ok(pl_tracer_device(t, &device, &l, &log, &err) == 0 && strstr(said, "no reason"),
@@ -406,7 +407,7 @@ static void test_settling(const char *path)
 	r.corr = 19000;
 	r.stream = 77;
 	l.event(l.arg, &r);
-	ok(pl_tracer_stop(t, &lost, &err) == 0 && lost == 5, "what the source lost is told");
+	ok(pl_tracer_stop(t, true, &lost, &err) == 0 && lost == 5, "what the source lost is told");
 	pl_tracer_free(t);
 	ok(pl_rec_close(rec, NULL, &err) == 0, "written: %s", err.msg);
 	memset(&tr, 0, sizeof(tr));

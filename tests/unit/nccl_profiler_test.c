@@ -279,7 +279,7 @@ int main(int argc, char **argv)
 	test_transfers();
 	test_network();
 	test_v4();
-	plt_stop(trace);
+	plt_stop(trace, true);
 	got.n = 0;
 	ok(all_reduce(10, NULL) == 0 && got.n == 0, "nothing more when the trace is over");
 	return done_testing();

@@ -476,8 +476,10 @@ static void switch_off(void)
 		cu.disable(st.kind[--st.n_kinds]);
 }
 
-static void stop(void)
+/* Flushing waits for no work of the device. */
+static void stop(bool idle)
 {
+	(void)idle;
 	switch_off();
 	cu.flush_all(CU_FLUSH_FORCED);
 	pthread_mutex_lock(&st.lock);
@@ -517,7 +519,7 @@ static int start(const struct plt_device *d, struct pl_err *err)
 	PL_TRY(switch_all(err));
 out:
 	if (rc < 0 && st.on)
-		stop();
+		stop(true);
 	return rc;
 }
 

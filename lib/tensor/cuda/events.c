@@ -183,11 +183,11 @@ static int flush(struct pl_err *err)
 	return set_base(err);
 }
 
-static void stop(void)
+static void stop(bool idle)
 {
 	struct pl_err ignore = { 0 };
 
-	if (flush(&ignore) < 0)
+	if (!idle || flush(&ignore) < 0)
 		st.lost += st.n;
 	for (size_t i = 0; i < st.made; i++) {
 		cuda.destroy(st.span[i].begin);

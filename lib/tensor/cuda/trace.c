@@ -144,10 +144,10 @@ int plt_flush(void *trace, struct pl_err *err)
 	return now.maker->flush(err);
 }
 
-void plt_stop(void *trace)
+void plt_stop(void *trace, bool idle)
 {
 	if (!trace)
 		return;
-	now.maker->stop();
+	now.maker->stop(idle);
 	listen_to(NULL, NULL);
 }

@@ -24,7 +24,7 @@ int plt_start(const struct plt_device *d, pl_device_event_fn *event, void *arg, 
 void plt_source(void *trace, struct pl_device_source *s);
 void plt_range(void *trace, const char *name, bool begin);
 int plt_flush(void *trace, struct pl_err *err);
-void plt_stop(void *trace);
+void plt_stop(void *trace, bool idle);
 
 /* ---- between the files of this trace --------------------------------------------------------- */
 
@@ -52,7 +52,7 @@ struct plt_maker { /* a source */
 	int (*start)(const struct plt_device *d, struct pl_err *err);
 	void (*range)(const char *name, bool begin); /* NULL: needs none */
 	int (*flush)(struct pl_err *err);
-	void (*stop)(void); /* tells the rest */
+	void (*stop)(bool idle); /* tells the rest */
 	bool (*complete)(void);
 	uint64_t (*lost)(void);
 };
