@@ -104,7 +104,7 @@ endif
 
 # What needs the CUDA toolkit is one shared object, which run opens when a job asks for a GPU. Builds
 # that differ for the sake of tests alone (sanitizers, other compilers) do without.
-PLUGIN := $(if $(filter build,$(BUILD)),$(if $(NVCC_FOUND),$(BIN)/paceline-cuda.so))
+PLUGIN := $(if $(filter build,$(BUILD)),$(if $(NVCC_FOUND),$(if $(CUDA_SRC),$(BIN)/paceline-cuda.so)))
 
 all: $(PROGRAMS:%=$(BIN)/%) $(PLUGIN) ## the programs, in bin/ (default)
 
@@ -323,7 +323,8 @@ install: all ## into DESTDIR/PREFIX: the front in bin, the programs in libexec/p
 install-only: # the same from what is built already
 	@$(INSTALL) -d '$(DESTDIR)$(bindir)' '$(DESTDIR)$(exec)' $(patsubst %,'$(DESTDIR)$(mandir)/man%',1 5) \
 		'$(DESTDIR)$(dir $(bash_completion))' '$(DESTDIR)$(dir $(zsh_completion))'
-	@$(INSTALL) -m 755 $(PROGRAMS:%=$(BIN)/%) $(wildcard $(BIN)/paceline-cuda.so) '$(DESTDIR)$(exec)'
+	@$(INSTALL) -m 755 $(PROGRAMS:%=$(BIN)/%) '$(DESTDIR)$(exec)'
+	@for p in $(wildcard $(BIN)/paceline-cuda.so); do $(INSTALL) -m 644 $$p '$(DESTDIR)$(exec)' || exit; done
 	@sed -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBEXECDIR@|$(libexecdir)|' cmd/paceline/paceline.in \
 		>'$(DESTDIR)$(bindir)/paceline'
 	@chmod 755 '$(DESTDIR)$(bindir)/paceline'
