@@ -21,7 +21,7 @@
 #define ROUNDS 40
 #else
 #include "emu_device.h"
-#define ROUNDS 4
+#define ROUNDS (getenv("LONG") && *getenv("LONG") == '1' ? 16 : 3)
 #endif
 
 static const struct pl_backend *const be = &pl_backend_cuda_table;
@@ -143,7 +143,7 @@ static void test_fused(enum pl_store store)
 /* ---- networks ----------------------------------------------------------------------------------
  */
 
-#define STEPS 12
+#define STEPS 6
 struct trained {
 	double loss[STEPS];
 	float *params;
