@@ -152,6 +152,7 @@ $(BUILD)/emu/%.o: %.cpp $(BUILD)/flags | $(BUILD)/config.h
 	$(Q)$(CXX) $(CXXFLAGS_EMU) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 
 EMU_OBJ  := $(CUDA_SRC:%.cu=$(BUILD)/emu/%.o) \
+	$(patsubst %.c,$(BUILD)/cuda/%.o,$(sort $(wildcard lib/tensor/cuda/*.c))) \
 	$(patsubst %.cpp,$(BUILD)/emu/%.o,$(sort $(wildcard tests/emu/*.cpp)))
 # what a shared object has of the library: position-independent
 CORE_PIC := $(patsubst %,$(BUILD)/cuda/lib/core/%.o,err mem num intern)

@@ -185,8 +185,23 @@ static void until_launched(struct pl_world *w)
 	atomic_store(&w->device.wanted, false);
 }
 
-void pl_device_launched(struct pl_work *k, uint64_t mark)
+void pl_device_launched(struct pl_work *k, uint64_t mark, pl_ns since)
 {
+	struct pl_world *w = k->w;
+
+	if (w->o.event) {
+		struct pl_comm_event e = { .op = k->a.op,
+					   .of = k->a.op,
+					   .peer = -1,
+					   .seq = k->seq,
+					   .tag = k->a.tag,
+					   .bytes = pl_coll_bytes(w, &k->a),
+					   .begin = since,
+					   .end = pl_comm_now(),
+					   .launched = true };
+
+		w->o.event(w->o.event_arg, &e);
+	}
 	k->device.mark = mark;
 	k->device.launched = true;
 	atomic_fetch_sub(&k->w->device.launching, 1);

@@ -426,7 +426,7 @@ void pl_device_undo(struct pl_work *k);
 /* May the first work that is held become active? For who drives. */
 bool pl_device_ready(struct pl_work *k);
 /* The carrier put it into the second queue. */
-void pl_device_launched(struct pl_work *k, uint64_t mark);
+void pl_device_launched(struct pl_work *k, uint64_t mark, pl_ns since);
 /* It is over where it was carried out. */
 void pl_device_end(struct pl_work *k);
 /* Nobody will wait for it, the first queue of the backend will; false: it is to be waited for. */

@@ -37,6 +37,7 @@ struct nccl {
 	const char *doing;	      /* before operations */
 	struct pl_work *head, **tail; /* begun, for the library */
 	struct pl_work *flying;	      /* of the last call, which may not be through */
+	pl_ns since;		      /* when that began */
 	float *scratch;		      /* of barriers */
 	/* of the thread that ends it */
 	bool aborts;
@@ -351,8 +352,10 @@ static int call(struct nccl *n, const struct pl_work *k)
 static int launch(struct nccl *n)
 {
 	struct pl_work **end = &n->head;
-	int r = n->f.group_start(), also;
+	int r, also;
 
+	n->since = pl_comm_now();
+	r = n->f.group_start();
 	do {
 		if (r == PL_NCCL_SUCCESS && ((*end)->a.count || (*end)->a.op == PL_OP_BARRIER))
 			r = call(n, *end);
@@ -378,7 +381,7 @@ static void launched(struct nccl *n)
 		struct pl_work *k = n->flying;
 
 		n->flying = k->device.later;
-		pl_device_launched(k, mark);
+		pl_device_launched(k, mark, n->since);
 	}
 }
 

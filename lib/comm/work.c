@@ -53,6 +53,7 @@ void pl_work_end(struct pl_work *k)
 			.bytes = pl_coll_bytes(w, &k->a),
 			.begin = k->begin,
 			.end = pl_comm_now(),
+			.on_device = w->carry.by && w->carry.by->device,
 		};
 		w->o.event(w->o.event_arg, &e);
 	}

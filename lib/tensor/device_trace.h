@@ -47,6 +47,7 @@ struct pl_device_event {
 	int32_t peer, channel; /* -1 */
 	bool sends;
 };
+#ifndef __cplusplus
 /* An event without any of the optional parts. */
 static inline struct pl_device_event pl_device_event(uint8_t kind, const char *name, pl_ns begin,
 						     pl_ns end, uint64_t corr)
@@ -63,6 +64,7 @@ static inline struct pl_device_event pl_device_event(uint8_t kind, const char *n
 					 .peer = -1,
 					 .channel = -1 };
 }
+#endif
 typedef void pl_device_event_fn(void *arg, const struct pl_device_event *e);
 
 struct pl_device_source {

@@ -69,4 +69,23 @@ check "what it launches follows the thread that issues" near "$fast" "$(step rec
 # what is not told must not be made up: it stays unexplained
 check "events that are lost" device ranks=2 lost=1
 check "no dependency is invented for them" waits $(($(told waits) + $(told syncs) - $(told collectives)))
+# run itself, on an emulated device
+PL_CUDA_PLUGIN=$BUILD/emu-cuda.so
+PACELINE_CUPTI=$BUILD/emu/fake_cupti.so
+export PL_CUDA_PLUGIN PACELINE_CUPTI
+if [ ! -f "$PL_CUDA_PLUGIN" ]; then
+	skip "a trace of run on an emulated device" "not built: no C++ compiler, or one that cannot have it"
+	done_testing
+	exit
+fi
+. "$SRC/tests/cli/job.sh"
+cd "$TMP" || exit 1
+tiny_job 5
+status 0 "run traces its device" "$BIN/run" -q --device=cuda -t run.trace tiny.job
+check "the trace says by what" sh -c '"$BIN/trace" -O jsonl run.trace | grep -q "\"device_trace\":\"cupti\""'
+PACELINE_CUPTI=$TMP/none status 0 "a device that cannot be traced ends no job" \
+	"$BIN/run" --device=cuda -t run.trace tiny.job
+if [ ! -e /dev/nvidia0 ]; then
+	says 'the trace lacks the device' "it is said"
+fi
 done_testing

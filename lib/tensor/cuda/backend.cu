@@ -639,6 +639,8 @@ static void cuda_scale(void *ctx, size_t n, float f, float *x)
 }
 
 /* In the order of the table: C++ of 2017 has no names here. */
+extern const struct pl_device_trace pl_cuda_trace; /* traced.cu */
+
 static struct pl_backend table()
 {
 	struct pl_backend b = {};
@@ -651,6 +653,7 @@ static struct pl_backend table()
 	b.sync = cuda_sync, b.graph = pl_cuda_record, b.vary = cuda_vary, b.weights = cuda_weights;
 	b.side = cuda_side, b.fork = cuda_fork, b.join = cuda_join, b.beside = cuda_beside;
 	b.idle = cuda_idle, b.mark = cuda_mark, b.passed = cuda_passed, b.pin = cuda_pin;
+	b.trace = &pl_cuda_trace;
 	b.precision = cuda_precision, b.gemm = pl_cuda_gemm, b.load = cuda_load;
 	b.dense = pl_cuda_dense, b.dense_back = pl_cuda_dense_back;
 	b.act = cuda_act, b.act_back = cuda_act_back;

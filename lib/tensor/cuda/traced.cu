@@ -1,0 +1,14 @@
+/* traced.cu - the context's side of the trace of a device (trace.h). */
+#include "tensor/cuda/context.h"
+#include "tensor/cuda/trace.h"
+
+static int start(void *ctx, pl_device_event_fn *event, void *arg, void **trace, struct pl_err *err)
+{
+	struct pl_cuda *c = (struct pl_cuda *)ctx;
+	struct plt_device d = { c->device, c->k.stream };
+
+	return plt_start(&d, event, arg, trace, err);
+}
+
+extern const struct pl_device_trace pl_cuda_trace;
+const struct pl_device_trace pl_cuda_trace = { start, plt_source, plt_range, plt_flush, plt_stop };
