@@ -59,14 +59,18 @@ static void plain_precision(void *ctx, enum pl_precision p)
 static double operand(const void *ctx, double x)
 {
 	const struct plain *p = ctx;
-	int e;
+	uint64_t bits;
 
 	if (!p || p->precision != PL_BF16 || !isfinite(x))
 		return x;
-	frexp(x, &e); /* below 2^e */
-	e = e < -125 ? -125 : e;
-	x = ldexp(rint(ldexp(x, 8 - e)), e - 8);
-	return fabs(x) < ldexp(1, 128) ? x : copysign(INFINITY, x);
+	if (fabs(x) >= 0x1p-126) { /* of 52 bits behind the first 7 stay; ties to even */
+		memcpy(&bits, &x, sizeof(bits));
+		bits += (UINT64_C(1) << 44) - 1 + (bits >> 45 & 1);
+		bits &= ~((UINT64_C(1) << 45) - 1);
+		memcpy(&x, &bits, sizeof(x));
+		return fabs(x) < 0x1p128 ? x : copysign(INFINITY, x);
+	}
+	return copysign(ldexp(rint(ldexp(fabs(x), 133)), -133), x);
 }
 
 static void plain_gemm(void *ctx, bool ta, bool tb, int m, int n, int k, const float *a, int lda,
