@@ -19,7 +19,7 @@ TMPDIR=$TMP
 export TMPDIR
 unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT PACELINE_TOKEN PACELINE_MEET PACELINE_MPI
 # MPI leaves memory behind at its end, and sanitizers do not see what it does to memory
-ASAN_OPTIONS=detect_leaks=0:${ASAN_OPTIONS:-}
+ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 # those of MPI
 TSAN_OPTIONS=ignore_noninstrumented_modules=1:${TSAN_OPTIONS:-}
 export ASAN_OPTIONS TSAN_OPTIONS
 
