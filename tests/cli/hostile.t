@@ -1,7 +1,8 @@
 # Input that means harm, or was damaged so that it looks like it: one bad event costs one event, nothing
-# runner: long
 # hangs, nothing that does not belong together is joined in silence.
+# runner: long
 . "$SRC/tests/cli/tap.sh"
+one_thread
 . "$SRC/tests/cli/tiny.sh"
 
 cd "$TMP" || exit 1

@@ -1,6 +1,6 @@
 # The house itself, on a small tree with one program: make, probes, sanitizers, install, the front,
-# runner: waits
 # completion, and the runner of the tests.
+# runner: waits
 . "$SRC/tests/cli/tap.sh"
 CC=${CC:-cc}
 # this may run below a make: its variables are not those of the small tree

@@ -1,7 +1,7 @@
 # A what-if against the truth: kgen writes a small job before and after a change that we know, with the
-# runner: long
 # same random draws; replay predicts the second from the first, every step within 2 %. LONG=1 adds
 # more kinds of jobs, and jobs of eight ranks.
+# runner: long
 # shellcheck disable=SC2016  # awk programs are quoted so
 . "$SRC/tests/cli/tap.sh"
 
