@@ -3,6 +3,8 @@
  * had before they were forked. It sums well, and on demand fails, hangs or never ends what it
  * began. Every rank learns why within the deadlines, nothing hangs, abort and close are called as
  * promised.
+ *
+ * runner: waits
  */
 #include "comm_fixture.h"
 

@@ -2,6 +2,8 @@
  * Memory of a device in worlds: through NCCL and, staged, through everything else; with a device
  * and a libnccl that stand in for real ones (tests/emu). Then what can go wrong: in each case all
  * ranks say the same, in time.
+ *
+ * runner: waits
  */
 #include "device_fixture.h"
 
