@@ -147,7 +147,7 @@ static void test_fused(enum pl_store store)
 /* ---- networks ----------------------------------------------------------------------------------
  */
 
-#define STEPS 6
+#define STEPS 4
 struct trained {
 	double loss[STEPS];
 	float *params;
