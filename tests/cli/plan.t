@@ -56,6 +56,7 @@ done
 check "any number of threads, the same plan" sh -c "cmp -s '$TMP/t1' '$TMP/t2' && cmp -s '$TMP/t1' '$TMP/t4'"
 status 0 "progress" "$BIN/plan" -O text --progress always "$g"
 says "simulations" "... on standard error"
+one_thread
 
 # ---- fused operations ---------------------------------------------------------------------------
 status 0 "operations are fused on request only" "$BIN/plan" -O text --fuse-share 0.9 --fuse-ops 'forward *' "$g"
