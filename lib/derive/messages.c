@@ -229,6 +229,15 @@ static int add_message(struct chunks *c, const struct pl_match *m, struct pl_err
 
 /* ---- what they waited for -------------------------------------------------------------------- */
 
+static int by_end(const struct side *a, const struct side *b)
+{
+	if (a->end != b->end)
+		return a->end < b->end ? -1 : 1;
+	if (a->start != b->start)
+		return a->start < b->start ? -1 : 1;
+	return a->node < b->node ? -1 : a->node > b->node;
+}
+
 /* By member, channel and direction; sends by start, receptions by end, then by start: so that what
  * is before() something comes first. */
 static int by_place(const void *pa, const void *pb)
@@ -244,11 +253,7 @@ static int by_place(const void *pa, const void *pb)
 		return a->recv ? -1 : 1;
 	if (x != y)
 		return x < y ? -1 : 1;
-	if (a->end != b->end)
-		return a->end < b->end ? -1 : 1;
-	if (a->start != b->start)
-		return a->start < b->start ? -1 : 1;
-	return a->node < b->node ? -1 : a->node > b->node;
+	return by_end(a, b);
 }
 
 /* At one instant neither is first. */
@@ -281,11 +286,7 @@ static int by_chunk(const void *pa, const void *pb)
 		return a->member < b->member ? -1 : 1;
 	if (a->chunk != b->chunk)
 		return a->chunk < b->chunk ? -1 : 1;
-	if (a->end != b->end)
-		return a->end < b->end ? -1 : 1;
-	if (a->start != b->start)
-		return a->start < b->start ? -1 : 1;
-	return a->node < b->node ? -1 : a->node > b->node;
+	return by_end(a, b);
 }
 
 static int find_chunks(struct chunks *c, struct pl_err *err)
