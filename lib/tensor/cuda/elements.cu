@@ -2,7 +2,7 @@
  * elements.cu - what is done element by element.
  *
  * Bytes for n elements of e bytes: act 2 n e, act_back 3 n e, bias_act 2 n e (3 with pre), add 3 n
- * e, dropout 2 n e, round and load n (4 + e); scale 8 n. All are bound by memory: gelu, the
+ * e, dropout 2 n e, round and load n (4 + e). All are bound by memory: gelu, the
  * dearest, is about 25 instructions an element, of which a multiprocessor does 128 a cycle while it
  * gets 12 bfloat16 from memory in that time. exp is the device's own (2 ulp and a little for great
  * arguments); tanh is that of the library.
@@ -208,26 +208,6 @@ void plk_dropout(const struct plk *k, size_t n, float p, const struct pl_vary *v
 
 		pl_each<pl_wide<T>::n>(k, n, pl_aligned(0, x, y), f);
 	});
-}
-
-struct do_scale {
-	float f, *x;
-	template <int V> __device__ void run(size_t i) const
-	{
-		float v[V];
-
-		pl_get<V>(x + i, v);
-		for (int l = 0; l < V; l++)
-			v[l] *= f;
-		pl_put<V>(x + i, v);
-	}
-};
-
-void plk_scale(const struct plk *k, size_t n, float f, float *x)
-{
-	struct do_scale s = { f, x };
-
-	pl_each<4>(k, n, pl_aligned(0, x), s);
 }
 
 void plk_zero(const struct plk *k, void *p, size_t bytes)

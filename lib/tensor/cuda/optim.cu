@@ -196,35 +196,42 @@ void plk_sum_squares(const struct plk *k, size_t n, const float *x, double *sum)
 	PL_LAUNCH(add_parts, 1, PL_BLOCK, 0, k->stream, n ? (int)grid(k, n) : 0, parts, sum);
 }
 
-struct do_clip {
-	float factor, *x;
+struct do_scale {
+	float f, *x;
 	template <int V> __device__ void run(size_t i) const
 	{
 		float v[V];
 
 		pl_get<V>(x + i, v);
 		for (int l = 0; l < V; l++)
-			v[l] *= factor;
+			v[l] *= f;
 		pl_put<V>(x + i, v);
 	}
 };
 
+void plk_scale(const struct plk *k, size_t n, float f, float *x)
+{
+	struct do_scale s = { f, x };
+
+	pl_each<4>(k, n, pl_aligned(0, x), s);
+}
+
 template <int V>
-static __global__ void clip(size_t n, double limit, const double *sum, struct do_clip f)
+static __global__ void clip(size_t n, double limit, const double *sum, struct do_scale s)
 {
 	double norm = sqrt(*sum) + 1e-6;
 
 	if (!(limit < norm))
 		return;
-	f.factor = (float)(limit / norm);
-	stay<V>(n, f);
+	s.f = (float)(limit / norm);
+	stay<V>(n, s);
 }
 
 void plk_clip(const struct plk *k, size_t n, double limit, float *x)
 {
 	double *sum = (double *)k->scratch;
-	struct do_clip f = { 1, x };
+	struct do_scale s = { 1, x };
 
 	plk_sum_squares(k, n, x, sum);
-	LAUNCH(clip, k, n, pl_aligned(0, x), n, limit, sum, f);
+	LAUNCH(clip, k, n, pl_aligned(0, x), n, limit, sum, s);
 }
