@@ -3,6 +3,8 @@
 #
 # tiny_job STEPS      into ./tiny.job
 # losses FILE         of a log: those of training, one a line
+# until_trains FILE   waits (10 s at most) until a log has more than ten lines
+# explained GRAPH     the error of each replayed step is at most 0.5 %, unexplained time of the critical path 3 %
 
 tiny_job() {
 	cat >tiny.job <<-END
@@ -18,4 +20,20 @@ tiny_job() {
 
 losses() {
 	awk -F , 'NR > 1 && $4 != "" { print $4 }' "$1"
+}
+
+until_trains() {
+	turn=0
+	until [ "$(wc -l 2>/dev/null <"$1" || echo 0)" -gt 10 ] || [ $turn = 100 ]; do
+		sleep 0.1
+		turn=$((turn + 1))
+	done
+}
+
+explained() {
+	"$BIN/replay" -q -O json "$1" >"$TMP/replayed.json" || return
+	sed 's/[{,]/\n/g' <"$TMP/replayed.json" | awk -F : '
+		/^"error":/ { n++; if ($2 + 0 > 0.005 || $2 + 0 < -0.005) bad = 1 }
+		/^"unexplained_share":/ && !seen++ { share = $2 + 0 }
+		END { print "# " n " steps, unexplained " share; exit bad || !n || !seen || share > 0.03 }'
 }

@@ -78,11 +78,7 @@ kill_one() {
 	rm -f pid.? kill.csv
 	timeout 40 "$mpirun" -n 3 sh -c 'echo $$ >pid.${OMPI_COMM_WORLD_RANK:-$PMI_RANK}
 		exec "$run" -q --transport=mpi --timeout=1s --set steps=100000000 --log=kill.csv tiny.job' >dead.out 2>dead.err &
-	i=0
-	until [ "$(wc -l 2>/dev/null <kill.csv || echo 0)" -gt 10 ] || [ $i = 100 ]; do
-		sleep 0.1
-		i=$((i + 1))
-	done
+	until_trains kill.csv
 	kill -"$1" "$(cat pid.1)"
 	wait $!
 	got=$?

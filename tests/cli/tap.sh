@@ -5,6 +5,7 @@
 # status WANT NAME COMMAND...     passes if its exit status is one of WANT ("4" or "0 4"); its output
 #                                 goes to $TMP/out and $TMP/err, which a failure shows
 # says TEXT NAME                  passes if $TMP/err of the last `status` holds TEXT
+# holds FILE TEXT NAME            passes if FILE holds TEXT; a failure shows the file
 # skip NAME WHY
 # no COMMAND...                   succeeds if the command fails, functions of the test included
 # alike LIMIT FILE FILE           succeeds if the numbers of both, line by line, differ by no more than
@@ -46,6 +47,11 @@ status() {
 
 says() {
 	check "$2" grep -q -e "$1" "$TMP/err" || true
+}
+
+holds() {
+	check "$3" grep -q -e "$2" "$1"
+	grep -q -e "$2" "$1" || head -c 2000 "$1" | sed 's/^/# /'
 }
 
 skip() {
