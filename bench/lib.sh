@@ -15,6 +15,8 @@
 # median, greatest        of numbers, one a line
 # field N FILE            the N-th word of each line
 # ratio N                 the median over the turns of the N-th word of A divided by that of B
+# of_replay ON LIMIT FILE rows of what replay(1) says as JSON: the worst step's identity error (LIMIT, in %), and
+#                         unexplained time
 # find_torch              PYTHON: an interpreter with torch; else that of PEERS, a virtual environment, made there
 #                         if absent. Fails where there is neither
 # finish                  the end of a script: 1 if a demand was missed
@@ -52,6 +54,14 @@ row() {
 
 note() {
 	printf '  %s\n' "$*"
+}
+
+of_replay() {
+	worst=$(tr '{' '\n' <"$3" | sed -n 's/.*"recorded_ns".*"error":-*\([0-9.e+-]*\).*/\1/p' | sort -g | tail -n 1)
+	v=$(awk -v v="$worst" 'BEGIN { if (v != "") printf "%.4f", 100 * v }')
+	row "replay: identity, worst step" "$1" "$v %" "<= $2 %" "" "$(judge "$v" '<=' "$2")"
+	v=$(grep -o '"unexplained_share":[-0-9.e+]*' "$3" | awk -F : 'NR == 1 { printf "%.2f", 100 * $2 }')
+	row "unexplained, critical path" "$1" "$v %" "<= 3 %" "" "$(judge "$v" '<=' 3)"
 }
 
 judge() {
