@@ -155,7 +155,7 @@ EMU_OBJ  := $(CUDA_SRC:%.cu=$(BUILD)/emu/%.o) \
 	$(patsubst %.c,$(BUILD)/cuda/%.o,$(sort $(wildcard lib/tensor/cuda/*.c))) \
 	$(patsubst %.cpp,$(BUILD)/emu/%.o,$(sort $(wildcard tests/emu/*.cpp)))
 # what a shared object has of the library: position-independent
-CORE_PIC := $(patsubst %,$(BUILD)/cuda/lib/core/%.o,err mem num intern)
+CORE_PIC := $(patsubst %,$(BUILD)/cuda/lib/core/%.o,err os mem num intern)
 
 $(BUILD)/libemu.a: $(EMU_OBJ)
 	$(Q)rm -f $@ && ar rcsD $@ $^

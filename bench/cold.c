@@ -12,15 +12,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/core.h"
+
 #define TURNS 31
-
-static double now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
-}
 
 static int by_value(const void *pa, const void *pb)
 {
@@ -51,13 +45,13 @@ int main(int argc, char **argv)
 	memset(p, 0, n * sizeof(*p));
 	for (int a = 2; a < argc; a++) {
 		for (int i = 0; i < TURNS; i++) {
-			double begin;
+			pl_ns begin;
 
 			wait_ms(atof(argv[a]));
-			begin = now_ms();
+			begin = pl_now_ns();
 			for (size_t k = 0; k < n; k++)
 				p[k] = p[k] * 0.5f + 1;
-			took[i] = now_ms() - begin;
+			took[i] = (double)(pl_now_ns() - begin) / 1e6;
 		}
 		qsort(took, TURNS, sizeof(*took), by_value);
 		printf("%s %.3f\n", argv[a], took[TURNS / 2]);

@@ -78,10 +78,7 @@ static void defaults(void *config)
 
 static double now(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+	return (double)pl_now_ns() * 1e-9;
 }
 
 /* ---- the timeline ---------------------------------------------------------------------------- */

@@ -11,21 +11,13 @@
 #define FIRST_NS 1000000000
 #define EVERY_NS 200000000
 
-static int64_t now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 void progress_begin(struct progress *p, const struct pl_common *c, size_t n_files)
 {
 	memset(p, 0, sizeof(*p));
 	p->c = c;
 	p->n_files = n_files;
 	p->on = c->progress == 1 || (c->progress == 0 && !c->quiet && pl_is_tty(c, 2));
-	p->start = p->shown = p->on ? now() : 0;
+	p->start = p->shown = p->on ? pl_now_ns() : 0;
 	if (p->on && c->progress == 0) /* only what takes long is worth a bar */
 		p->shown += FIRST_NS - EVERY_NS;
 }
@@ -35,7 +27,7 @@ void progress_tick(struct progress *p, uint64_t events)
 	int64_t t;
 
 	p->events += events;
-	if (!p->on || (t = now()) - p->shown < EVERY_NS)
+	if (!p->on || (t = pl_now_ns()) - p->shown < EVERY_NS)
 		return;
 	p->shown = t;
 	p->drawn = true;

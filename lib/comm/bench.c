@@ -227,11 +227,11 @@ int pl_comm_bench(struct pl_world *w, const struct pl_comm_bench_opts *o,
 		PL_TRY(pl_world_do(w, &barrier, err));
 		if (b.idle)
 			continue;
-		from = pl_comm_now();
+		from = pl_now_ns();
 		PL_TRY(pl_world_do(w, &b.a, err));
 		PL_TRY(pl_world_settle(w, err));
 		if (i >= 0)
-			t[i] = (float)(pl_comm_now() - from) / 1e3f;
+			t[i] = (float)(pl_now_ns() - from) / 1e3f;
 		wrong += check(&b, (unsigned)(i + o->warmup));
 	}
 	PL_TRY(summarise(&b, t, (size_t)o->iterations, wrong, r, err));

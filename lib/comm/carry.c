@@ -45,7 +45,7 @@ static void enter(struct pl_world *w)
 {
 	pthread_mutex_lock(&w->lock);
 	w->carry.held = atomic_load(&w->held);
-	w->carry.since = pl_comm_now();
+	w->carry.since = pl_now_ns();
 	pthread_mutex_unlock(&w->lock);
 }
 
@@ -93,7 +93,7 @@ static void give_up(struct pl_world *w)
 
 void pl_carry_watch(struct pl_world *w)
 {
-	pl_ns now = pl_comm_now(), in, limit = 2 * w->timeout;
+	pl_ns now = pl_now_ns(), in, limit = 2 * w->timeout;
 
 	/* the control thread has not seen yet that this process was held up */
 	if (!w->carry.since || w->carry.left || now - atomic_load(&w->due) > PL_HELD_UP(w))
@@ -128,10 +128,10 @@ void pl_carry_watch(struct pl_world *w)
  */
 static void blame(struct pl_world *w, const struct pl_work *k, const char *why)
 {
-	pl_ns until = pl_comm_now() + pl_min_i64(w->timeout / 4, 200000000);
+	pl_ns until = pl_now_ns() + pl_min_i64(w->timeout / 4, 200000000);
 	struct timespec nap = { 0, 5000000 };
 
-	while (w->size > 1 && !atomic_load(&w->failed) && pl_comm_now() < until)
+	while (w->size > 1 && !atomic_load(&w->failed) && pl_now_ns() < until)
 		nanosleep(&nap, NULL);
 	pl_world_fail(w, w->rank, "rank %d: %s %llu: %s", w->rank, pl_op_name(k->a.op),
 		      (unsigned long long)k->seq, why);
@@ -187,10 +187,10 @@ static enum round one_round(struct pl_world *w)
 static void rest(struct pl_world *w, pl_ns idle, pl_ns *nap)
 {
 	bool under_way = w->active || w->device.held;
-	pl_ns until = pl_comm_now() + *nap;
+	pl_ns until = pl_now_ns() + *nap;
 	struct timespec t = { until / 1000000000, until % 1000000000 };
 
-	if (under_way && pl_comm_now() - idle < SPIN_NS) {
+	if (under_way && pl_now_ns() - idle < SPIN_NS) {
 		*nap = NAP_NS;
 		sched_yield();
 		return;
@@ -221,7 +221,7 @@ static bool is_over(struct pl_world *w)
 /* Until the world ends or fails; false: this thread was left. */
 static bool rounds(struct pl_world *w)
 {
-	pl_ns idle = pl_comm_now(), nap = NAP_NS;
+	pl_ns idle = pl_now_ns(), nap = NAP_NS;
 	enum round found;
 
 	while (!is_over(w)) {
@@ -231,12 +231,12 @@ static bool rounds(struct pl_world *w)
 		if (found == FAILED)
 			break;
 		if (pl_engine_sweep(w) && w->active) /* it was in line until now */
-			w->active->moved = pl_max_i64(w->active->moved, pl_comm_now());
+			w->active->moved = pl_max_i64(w->active->moved, pl_now_ns());
 		if (found == MOVED) {
-			idle = pl_comm_now();
+			idle = pl_now_ns();
 			continue;
 		}
-		pl_engine_check(w, pl_comm_now());
+		pl_engine_check(w, pl_now_ns());
 		rest(w, idle, &nap);
 	}
 	return true;
@@ -292,7 +292,7 @@ static void *carry_main(void *arg)
 
 static void nap_on(pthread_cond_t *c, pthread_mutex_t *lock)
 {
-	pl_ns until = pl_comm_now() + 20000000;
+	pl_ns until = pl_now_ns() + 20000000;
 	struct timespec t = { until / 1000000000, until % 1000000000 };
 
 	pthread_cond_timedwait(c, lock, &t);

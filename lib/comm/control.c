@@ -133,7 +133,7 @@ static void listen_to(struct pl_world *w, int rank)
 		return;
 	}
 	p->n_in += (size_t)n;
-	p->seen = pl_comm_now();
+	p->seen = pl_now_ns();
 	for (;;) {
 		int64_t took = pl_frame_get(p->in, p->n_in, &f, &e);
 
@@ -227,7 +227,7 @@ static void look_for_dead(struct pl_world *w, pl_ns now)
 
 static void pause_for(struct pl_world *w, struct pollfd *p, pl_ns until)
 {
-	pl_ns left = until - pl_comm_now();
+	pl_ns left = until - pl_now_ns();
 	uint64_t n;
 
 	for (int r = 0; r < w->size; r++) {
@@ -273,7 +273,7 @@ static void *control_main(void *arg)
 {
 	struct pl_world *w = arg;
 	struct pollfd *p = w->polls;
-	pl_ns next = pl_comm_now(), last = next;
+	pl_ns next = pl_now_ns(), last = next;
 	bool said_bye = false;
 
 	for (int r = 0; r < w->size; r++)
@@ -285,7 +285,7 @@ static void *control_main(void *arg)
 
 		atomic_store(&w->due, until);
 		pause_for(w, p, until);
-		now = pl_comm_now();
+		now = pl_now_ns();
 		for (int r = 0; r < w->size; r++)
 			if (p[r].fd >= 0 && (p[r].revents & ~POLLOUT))
 				listen_to(w, r);

@@ -111,11 +111,11 @@ static void stage_give(struct pl_work *k)
 static bool stage_over(struct pl_world *w, const struct pl_stage *s)
 {
 	struct timespec nap = { 0, 1000000 };
-	pl_ns until = pl_comm_now() + w->timeout;
+	pl_ns until = pl_now_ns() + w->timeout;
 	struct pl_err e = { 0 };
 	int rc;
 
-	while (!(rc = w->device.b->passed(w->device.ctx, s->mark, &e)) && pl_comm_now() < until)
+	while (!(rc = w->device.b->passed(w->device.ctx, s->mark, &e)) && pl_now_ns() < until)
 		nanosleep(&nap, NULL);
 	return rc != 0;
 }
@@ -172,13 +172,13 @@ static struct extent extent_of(const struct pl_world *w, const struct pl_coll_ar
 static void until_launched(struct pl_world *w)
 {
 	struct timespec nap = { 0, SPIN_NS };
-	pl_ns since = pl_comm_now();
+	pl_ns since = pl_now_ns();
 
 	if (!atomic_load(&w->device.launching))
 		return;
 	atomic_store(&w->device.wanted, true);
 	while (atomic_load(&w->device.launching) && !atomic_load(&w->failed))
-		if (pl_comm_now() - since < SPIN_NS)
+		if (pl_now_ns() - since < SPIN_NS)
 			sched_yield();
 		else
 			nanosleep(&nap, NULL);
@@ -197,7 +197,7 @@ void pl_device_launched(struct pl_work *k, uint64_t mark, pl_ns since)
 					   .tag = k->a.tag,
 					   .bytes = pl_coll_bytes(w, &k->a),
 					   .begin = since,
-					   .end = pl_comm_now(),
+					   .end = pl_now_ns(),
 					   .launched = true };
 
 		w->o.event(w->o.event_arg, &e);

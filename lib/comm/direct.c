@@ -82,7 +82,7 @@ static bool post(struct pl_world *w, struct pl_work *k)
 	for (int r = 0; r < w->size; r++)
 		pl_world_ring(w, r);
 	k->state = PL_WORK_POSTED;
-	k->moved = pl_comm_now();
+	k->moved = pl_now_ns();
 	return true;
 }
 
@@ -252,7 +252,7 @@ static bool large(struct pl_world *w, struct pl_work *k)
 	else if (bytes)
 		bytes = copy_piece(w, k, bytes);
 	k->at += bytes;
-	k->moved = pl_comm_now();
+	k->moved = pl_now_ns();
 	if (k->at < k->to)
 		return true;
 	leave(w, k);

@@ -88,7 +88,7 @@ static void broken(struct pl_world *w, struct pl_conn *c, const char *why)
 	c->broken = true;
 	if (!atomic_load(&p->broken)) {
 		snprintf(p->why, sizeof(p->why), "%s", why);
-		atomic_store(&p->broken, pl_comm_now());
+		atomic_store(&p->broken, pl_now_ns());
 	}
 	pl_control_kick(w);
 }
@@ -175,7 +175,7 @@ void pl_step_done(struct pl_world *w, struct pl_step *s)
 	struct pl_work *k = s->work;
 	bool sends = s->kind == PL_STEP_SEND, moves = s->kind <= PL_STEP_RECV_TO;
 
-	k->moved = s->over = pl_comm_now();
+	k->moved = s->over = pl_now_ns();
 	if (sends)
 		atomic_fetch_add_explicit(&w->sent, s->bytes, memory_order_relaxed);
 	if (w->o.event && moves && k->a.op > PL_OP_RECV) {
@@ -223,7 +223,7 @@ static bool may_send(struct pl_world *w, struct pl_conn *c, struct pl_step *s)
 		shape(w, c);
 		if (!s->due)
 			return false;
-		if (c->sent == 0 && pl_comm_now() < s->due) {
+		if (c->sent == 0 && pl_now_ns() < s->due) {
 			if (!w->next_due || s->due < w->next_due)
 				w->next_due = s->due;
 			return false;
@@ -269,7 +269,7 @@ static bool pump_send(struct pl_world *w, struct pl_conn *c, bool all)
 	c->sent += done;
 	atomic_fetch_add_explicit(&w->peer[c->peer].wrote, done, memory_order_relaxed);
 	if (done)
-		s->work->moved = pl_comm_now();
+		s->work->moved = pl_now_ns();
 	if (c->sent == PL_HEAD_BYTES + s->bytes) {
 		c->sent = 0;
 		pl_queue_pop(&c->sends);
@@ -351,7 +351,7 @@ static bool pump_recv(struct pl_world *w, struct pl_conn *c, bool all)
 		return false;
 	c->got += done;
 	w->peer[c->peer].came += done;
-	s->work->moved = pl_comm_now();
+	s->work->moved = pl_now_ns();
 	if (!had && w->shaped)
 		s->ready = s->work->moved;
 	if (had < PL_HEAD_BYTES) {

@@ -332,8 +332,6 @@ int pl_world_tell(struct pl_world *w, const void *mine, size_t bytes, void *all,
 /* Later than that by so much is no chance any more. */
 #define PL_HELD_UP(w) ((w)->timeout / 8)
 
-pl_ns pl_comm_now(void);
-
 /* meet.c: who is where, and the connections. */
 int pl_meet(struct pl_world *w, struct pl_err *err) PL_MUST;
 /* Same for processes that can map one another's memory; name: as pl_world_opts.host. */

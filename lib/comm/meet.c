@@ -177,7 +177,7 @@ static void let_in(struct meeting *m)
 static int next_guest(struct meeting *m, struct pl_hello *h, int *fd)
 {
 	for (;;) {
-		pl_ns left = m->until - pl_comm_now();
+		pl_ns left = m->until - pl_now_ns();
 		size_t n = m->n_guests;
 
 		for (size_t i = 0; i < n; i++)
@@ -360,7 +360,7 @@ static int attend(struct meeting *m)
 		rc = ask(m, fd, &heard);
 		close(fd);
 		/* who closes without a word may be a forwarder that found nobody behind it yet */
-		if (rc >= 0 || heard || pl_comm_now() > m->until)
+		if (rc >= 0 || heard || pl_now_ns() > m->until)
 			break;
 		nanosleep(&nap, NULL);
 		m->err->code = 0;
@@ -444,7 +444,7 @@ static int meet_in_dir(struct meeting *m)
 				came[r] = true, n++;
 		if (n == w->size)
 			break;
-		if (pl_comm_now() > m->until) {
+		if (pl_now_ns() > m->until) {
 			missing(m, came, who, sizeof(who));
 			rc = pl_fail(m->err, PL_EIO, "meeting at %s: after %.1f s %s never came",
 				     w->meet,
@@ -534,11 +534,11 @@ static int connect_to(struct meeting *m, int r, int lane)
 		struct pl_hello *to = &w->peer[r].who;
 		struct pl_err e = { 0 };
 		/* a file of an earlier run may lie there still */
-		pl_ns until = m->by_dir ? pl_comm_now() + 50000000 : m->until;
+		pl_ns until = m->by_dir ? pl_now_ns() + 50000000 : m->until;
 
 		rc = pl_net_connect(first ? m->host : to->address, first ? m->port : to->port,
 				    until, &fd, &e);
-		if (rc < 0 && (!m->by_dir || pl_comm_now() > m->until))
+		if (rc < 0 && (!m->by_dir || pl_now_ns() > m->until))
 			return pl_fail(m->err, PL_EIO, "rank %d: %s%s", r, e.msg,
 				       !strcmp(to->address, "127.0.0.1") && to->host != h.host
 					       ? " (it is on another host, and listens "
@@ -624,7 +624,7 @@ static int connect_all(struct meeting *m)
 	struct pl_world *w = m->w;
 	int rc = place_ranks(m);
 
-	m->until = pl_comm_now() + pl_max_i64(w->timeout, w->o.meet_ns);
+	m->until = pl_now_ns() + pl_max_i64(w->timeout, w->o.meet_ns);
 	for (int r = 0; r < w->rank && rc >= 0; r++)
 		for (int i = 0; i < lanes_to(w, r) && rc >= 0; i++)
 			rc = connect_to(m, r, i);
@@ -642,7 +642,7 @@ static int prepare(struct meeting *m)
 	struct pl_world *w = m->w;
 	int rc;
 
-	m->until = pl_comm_now() + (w->o.meet_ns > 0 ? w->o.meet_ns : w->timeout);
+	m->until = pl_now_ns() + (w->o.meet_ns > 0 ? w->o.meet_ns : w->timeout);
 	m->most = GUESTS + (size_t)w->size * (size_t)(2 + w->channels);
 	PL_TRY(pl_alloc(&m->guest, m->most, sizeof(*m->guest), m->err));
 	PL_TRY(pl_alloc(&m->polls, m->most + 1, sizeof(*m->polls), m->err));

@@ -162,7 +162,7 @@ static int pump_out(struct mpi *m, struct pl_conn *c, struct flights *f, struct 
 		if (code)
 			return failed(m, "MPI_Isend", code, err);
 		s->ready = pl_step_could_begin(s, c->sends.freed);
-		s->work->moved = pl_comm_now();
+		s->work->moved = pl_now_ns();
 		f->of[f->n++].step = s;
 		m->n_sending++;
 		atomic_fetch_add(&m->w->peer[c->peer].wrote, s->bytes + PL_HEAD_BYTES);
@@ -232,7 +232,7 @@ static int pump_in(struct mpi *m, struct pl_conn *c, struct flights *f, struct p
 			if (rc <= 0)
 				return rc;
 			first->came = true;
-			first->step->work->moved = pl_comm_now();
+			first->step->work->moved = pl_now_ns();
 			m->w->peer[c->peer].came += first->step->bytes + PL_HEAD_BYTES;
 		}
 		if (!add(m, first))

@@ -83,15 +83,6 @@ static bool lacks_pmi(void)
 
 /* ---- symbols ---- */
 
-/* dlsym() returns functions as pointers to objects, which POSIX says may be copied. */
-static bool find(void *dl, const char *name, void *function)
-{
-	void *p = dlsym(dl, name);
-
-	memcpy(function, &p, sizeof(p));
-	return p;
-}
-
 static int lacks(const struct pl_mpi_lib *lib, const char *name, struct pl_err *err)
 {
 	return pl_fail(err, PL_EABSENT,
@@ -122,7 +113,7 @@ static int take_functions(struct pl_mpi_lib *lib, void *dl, struct pl_err *err)
 	};
 
 	for (size_t i = 0; i < PL_LEN(f); i++)
-		if (!find(dl, f[i].name, f[i].to))
+		if (!pl_symbol(dl, f[i].name, f[i].to))
 			return lacks(lib, f[i].name, err);
 	return 0;
 }

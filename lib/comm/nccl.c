@@ -62,17 +62,14 @@ static int load(struct nccl *n, int *version, struct pl_err *err)
 {
 	const char *path = getenv("PACELINE_NCCL");
 	struct pl_nccl_api *f = &n->f;
-	void *p;
 
 	path = path && *path ? path : LIBRARY;
 	f->lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!f->lib)
 		return pl_fail(err, PL_EABSENT, "cannot load %s", dlerror());
 #define TAKE(member, symbol, type, args)                                                           \
-	p = dlsym(f->lib, symbol);                                                                 \
-	if (!p)                                                                                    \
-		return pl_fail(err, PL_EABSENT, "%s has no %s", path, symbol);                     \
-	memcpy(&f->member, &p, sizeof(p));
+	if (!pl_symbol(f->lib, symbol, &f->member))                                                \
+		return pl_fail(err, PL_EABSENT, "%s has no %s", path, symbol);
 	PL_NCCL_FUNCTIONS(TAKE)
 #undef TAKE
 	if (f->get_version(version) != PL_NCCL_SUCCESS || *version < PL_NCCL_OLDEST)
@@ -117,7 +114,7 @@ static void *end_main(void *arg)
 			int rc = n->f.async_error(n->comm, &r);
 
 			r = rc == PL_NCCL_SUCCESS ? r : rc;
-			if (r != PL_NCCL_IN_PROGRESS || pl_comm_now() > n->until)
+			if (r != PL_NCCL_IN_PROGRESS || pl_now_ns() > n->until)
 				break;
 			nanosleep(&nap, NULL);
 		}
@@ -135,7 +132,7 @@ static void *end_main(void *arg)
 static void end(struct nccl *n, bool aborts, pl_ns ns)
 {
 	struct timespec nap = { 0, 1000000 };
-	pl_ns until = pl_comm_now() + ns;
+	pl_ns until = pl_now_ns() + ns;
 	pthread_t t;
 
 	n->aborts = aborts;
@@ -147,7 +144,7 @@ static void end(struct nccl *n, bool aborts, pl_ns ns)
 		return;
 	}
 	pthread_detach(t);
-	while (!atomic_load(&n->ended) && pl_comm_now() < until)
+	while (!atomic_load(&n->ended) && pl_now_ns() < until)
 		nanosleep(&nap, NULL);
 	drop(n);
 }
@@ -354,7 +351,7 @@ static int launch(struct nccl *n)
 	struct pl_work **end = &n->head;
 	int r, also;
 
-	n->since = pl_comm_now();
+	n->since = pl_now_ns();
 	r = n->f.group_start();
 	do {
 		if (r == PL_NCCL_SUCCESS && ((*end)->a.count || (*end)->a.op == PL_OP_BARRIER))

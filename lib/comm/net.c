@@ -15,18 +15,10 @@
 
 #include "comm/internal.h"
 
-pl_ns pl_comm_now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (pl_ns)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 int pl_net_ready(int fd, short what, pl_ns until)
 {
 	for (;;) {
-		pl_ns left = until - pl_comm_now();
+		pl_ns left = until - pl_now_ns();
 		struct pollfd p = { .fd = fd, .events = what };
 		int n;
 
@@ -133,7 +125,7 @@ int pl_net_connect(const char *host, int port, pl_ns until, int *fd, struct pl_e
 		    errno != EAGAIN && errno != ENETUNREACH && errno != EHOSTUNREACH)
 			break;
 		nanosleep(&nap, NULL);
-	} while (pl_comm_now() < until);
+	} while (pl_now_ns() < until);
 	rc = pl_fail_sys(err, "cannot connect to %s port %d", host, port);
 out:
 	freeaddrinfo(a);

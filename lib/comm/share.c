@@ -227,7 +227,7 @@ int pl_launch_share(struct pl_launch *l, pl_ns wait_ns, struct pl_err *err)
 	int rc, n;
 
 	wait_ns = wait_ns > 0 ? wait_ns : PL_TIMEOUT_NS;
-	until = pl_comm_now() + wait_ns;
+	until = pl_now_ns() + wait_ns;
 	if (l->spread && !(in_dir && l->job))
 		return pl_fail(
 			err, PL_EUSAGE,
@@ -245,7 +245,7 @@ int pl_launch_share(struct pl_launch *l, pl_ns wait_ns, struct pl_err *err)
 	}
 	if (in_dir || !l->meet[0])
 		snprintf(l->meet, sizeof(l->meet), "dir:%s", l->folder);
-	while ((rc = exchange(l, err)) == PL_ENO && pl_comm_now() < until)
+	while ((rc = exchange(l, err)) == PL_ENO && pl_now_ns() < until)
 		nanosleep(&nap, NULL);
 	if (rc == PL_ENO)
 		rc = pl_fail(err, PL_EIO,

@@ -171,7 +171,7 @@ static int make_shared(struct pl_world *w, pl_ns until, struct pl_err *err)
 	if (rc < 0)
 		return rc;
 	w->shared = p;
-	w->shared->nonce = (uint64_t)pl_comm_now() ^ (uint64_t)getpid() << 44;
+	w->shared->nonce = (uint64_t)pl_now_ns() ^ (uint64_t)getpid() << 44;
 	atomic_store(&w->shared->magic, SHARED_MAGIC);
 	f.memory.pid = getpid();
 	f.memory.fd = w->shared_fd;

@@ -52,7 +52,7 @@ void pl_work_end(struct pl_work *k)
 			.tag = k->a.tag,
 			.bytes = pl_coll_bytes(w, &k->a),
 			.begin = k->begin,
-			.end = pl_comm_now(),
+			.end = pl_now_ns(),
 			.on_device = w->carry.by && w->carry.by->device,
 		};
 		w->o.event(w->o.event_arg, &e);
@@ -85,7 +85,7 @@ static void number(struct pl_world *w, struct pl_work *k)
 		k->seq = atomic_fetch_add(&w->begun, 1);
 	if (k->direct)
 		k->slot = w->begun_shared++;
-	k->begin = k->moved = pl_comm_now();
+	k->begin = k->moved = pl_now_ns();
 }
 
 int pl_work_failure(struct pl_world *w, const struct pl_coll_args *a, uint64_t seq,

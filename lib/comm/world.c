@@ -37,7 +37,7 @@ static void pause_a_bit(void)
 
 static void wait_for(pthread_cond_t *c, pthread_mutex_t *lock, pl_ns ns)
 {
-	pl_ns until = pl_comm_now() + ns;
+	pl_ns until = pl_now_ns() + ns;
 	struct timespec t = { until / 1000000000, until % 1000000000 };
 
 	pthread_cond_timedwait(c, lock, &t);
@@ -59,10 +59,10 @@ void pl_world_wake(struct pl_world *w)
 static void give_way(struct pl_world *w)
 {
 	struct timespec shortest = { 0, 1 };
-	pl_ns from = pl_comm_now(), now;
+	pl_ns from = pl_now_ns(), now;
 
 	sched_yield();
-	now = pl_comm_now();
+	now = pl_now_ns();
 	if (now - from < TAKEN_NS || now < w->may_move)
 		return;
 	w->may_move = now + MOVE_NS;
@@ -119,9 +119,9 @@ static bool drive(struct pl_world *w, bool all, bool *busy, pl_ns *due)
 	pthread_mutex_unlock(&w->lock);
 	moved = pl_engine_step(w, all);
 	if (!moved)
-		pl_engine_check(w, pl_comm_now());
+		pl_engine_check(w, pl_now_ns());
 	*busy = w->active || w->device.held;
-	*due = w->device.held ? pl_comm_now() + LOOK_NS : w->next_due;
+	*due = w->device.held ? pl_now_ns() + LOOK_NS : w->next_due;
 	pthread_mutex_lock(&w->lock);
 	w->driving = false;
 	return moved;
@@ -216,12 +216,12 @@ bool pl_work_done(struct pl_work *work)
 /* Drives until it is done, or nothing moved for a while. */
 static void spin(struct pl_world *w, struct pl_work *k)
 {
-	pl_ns since = pl_comm_now();
+	pl_ns since = pl_now_ns();
 	bool mine = false;
 
 	if (w->carry.by) { /* its thread drives; who looks on would take its processor */
 		while (!w->crowded && !pl_work_done(k) && !atomic_load(&w->failed) &&
-		       pl_comm_now() - since < SPIN_NS)
+		       pl_now_ns() - since < SPIN_NS)
 			pause_a_bit();
 		return;
 	}
@@ -232,7 +232,7 @@ static void spin(struct pl_world *w, struct pl_work *k)
 		w->driving = true;
 		pthread_mutex_unlock(&w->lock);
 		if (!mine) {
-			if (pl_comm_now() - since > SPIN_NS)
+			if (pl_now_ns() - since > SPIN_NS)
 				break;
 			sched_yield();
 		}
@@ -243,9 +243,9 @@ static void spin(struct pl_world *w, struct pl_work *k)
 		} else if (atomic_load(&w->failed)) {
 			break;
 		} else if (!since) {
-			since = pl_comm_now();
+			since = pl_now_ns();
 		} else if ((i & 3) == 0) {
-			pl_ns idle = pl_comm_now() - since;
+			pl_ns idle = pl_now_ns() - since;
 
 			if (idle > SPIN_NS)
 				break;
@@ -268,9 +268,9 @@ static void spin(struct pl_world *w, struct pl_work *k)
 /* All that fail at once should name the same rank: the others hear of it before this one leaves. */
 static void until_told(struct pl_world *w)
 {
-	pl_ns until = pl_comm_now() + 200000000;
+	pl_ns until = pl_now_ns() + 200000000;
 
-	while (!w->told && pl_comm_now() < until)
+	while (!w->told && pl_now_ns() < until)
 		wait_for(&w->changed, &w->lock, 10000000);
 }
 
@@ -608,13 +608,13 @@ int pl_world_close(struct pl_world *w, struct pl_err *err)
 
 	if (!w)
 		return 0;
-	until = pl_comm_now() + w->patience;
+	until = pl_now_ns() + w->patience;
 	atomic_store(&w->closing, true);
 	if (w->size > 1)
 		pl_control_kick(w);
 	pthread_mutex_lock(&w->lock);
 	w->waiters++;
-	while (!atomic_load(&w->failed) && !all_said_bye(w) && pl_comm_now() < until)
+	while (!atomic_load(&w->failed) && !all_said_bye(w) && pl_now_ns() < until)
 		wait_for(&w->changed, &w->lock, 50000000);
 	if (atomic_load(&w->failed)) {
 		until_told(w);

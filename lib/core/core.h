@@ -88,6 +88,12 @@ struct pl_log {
 /* `log` may be NULL: silence. */
 void pl_say(const struct pl_log *log, enum pl_level level, const char *fmt, ...) PL_PRINTF(3, 4);
 
+/* ---- the operating system -------------------------------------------------------------- */
+
+pl_ns pl_now_ns(void); /* CLOCK_MONOTONIC */
+/* *(function pointer *)function = the one of that name in what dlopen() opened; false: NULL. */
+bool pl_symbol(void *lib, const char *name, void *function);
+
 /* ---- memory ---------------------------------------------------------------------------- */
 
 /* True when PL_FAIL says that this fallible call (allocation, read, write ...) must fail. */

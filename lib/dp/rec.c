@@ -65,14 +65,6 @@ static _Thread_local struct {
 	struct ring *ring;
 } mine;
 
-pl_ns pl_now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (pl_ns)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* ---- into the rings -------------------------------------------------------------------------- */
 
 static struct ring *new_ring(struct pl_recorder *r)

@@ -84,6 +84,5 @@ pl_id pl_rec_stream(struct pl_recorder *r, int32_t device, int64_t stream, const
 /* What the trace says of itself: JSON text. */
 void pl_rec_meta(struct pl_recorder *r, const char *key, const char *json);
 uint64_t pl_rec_count(struct pl_recorder *r); /* events recorded so far, by all threads */
-pl_ns pl_now_ns(void);			      /* CLOCK_MONOTONIC */
 
 #endif

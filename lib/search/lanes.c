@@ -14,14 +14,6 @@
 /* States that lie on one another before a lane starts from the root again: each holds a log. */
 #define DEPTH_MAX 64
 
-static pl_ns clock_now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (pl_ns)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 bool search_over(struct search *s)
 {
 	const struct pl_search_opts *o = s->o;
@@ -30,7 +22,7 @@ bool search_over(struct search *s)
 		s->over = true;
 	if (o->evaluations && s->evaluations >= o->evaluations)
 		s->over = true;
-	if (o->limit_ns && clock_now() - s->begun >= o->limit_ns)
+	if (o->limit_ns && pl_now_ns() - s->begun >= o->limit_ns)
 		s->over = true;
 	return s->over;
 }
@@ -45,7 +37,7 @@ static void tell(const struct search *s)
 	if (o->evaluations)
 		share = (double)s->evaluations / (double)o->evaluations;
 	if (o->limit_ns)
-		share = fmax(share, (double)(clock_now() - s->begun) / (double)o->limit_ns);
+		share = fmax(share, (double)(pl_now_ns() - s->begun) / (double)o->limit_ns);
 	o->progress(o->progress_arg, (pl_ns)llround(s->best.mean), s->evaluations, fmin(share, 1));
 }
 
@@ -56,7 +48,7 @@ int lanes_open(struct search *s, struct pl_err *err)
 	uint32_t n = (uint32_t)pl_pool_threads(s->o->pool);
 	int rc;
 
-	s->begun = clock_now();
+	s->begun = pl_now_ns();
 	PL_TRY(pl_alloc(&s->lane, n, sizeof(*s->lane), err));
 	s->n_lanes = 1;
 	s->lane[0].s = s;

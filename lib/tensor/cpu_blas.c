@@ -27,16 +27,12 @@ struct pl_blas *pl_blas_open(void)
 {
 	struct pl_blas *b = pl_calloc(1, sizeof(*b));
 	__typeof__(openblas_set_num_threads) *threads = NULL;
-	void *p;
 
 	if (!b)
 		return NULL;
 	b->lib = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-	if (b->lib && (p = dlsym(b->lib, "cblas_sgemm")))
-		memcpy(&b->sgemm, &p, sizeof(p));
-	if (b->lib && (p = dlsym(b->lib, "openblas_set_num_threads")))
-		memcpy(&threads, &p, sizeof(p));
-	if (!b->sgemm || !threads) {
+	if (!b->lib || !pl_symbol(b->lib, "cblas_sgemm", &b->sgemm) ||
+	    !pl_symbol(b->lib, "openblas_set_num_threads", &threads)) {
 		pl_blas_close(b);
 		return NULL;
 	}

@@ -150,7 +150,7 @@ static void play(void)
 		.external = { .kind = CU_EXTERNAL, .sort = CU_CUSTOM0, .number = 77, .corr = 5 }
 	};
 
-	base = (uint64_t)plt_now();
+	base = (uint64_t)pl_now_ns();
 	api(CU_RUNTIME, GET_DEVICE, 1, 0, 100);
 	api(CU_RUNTIME, LAUNCH, 2, 1000, 3000);
 	kernel("_Z4gemmPfi", 2, 7, 8000, 50000);

@@ -184,13 +184,13 @@ static void network_step(void *op, int state, size_t bytes)
 	void *step = start(NP_PROXY_STEP, op, NULL);
 
 	usleep(1000);
-	changed[0] = plt_now();
+	changed[0] = pl_now_ns();
 	ncclProfiler_v5.state(step, state, &args);
-	changed[1] = plt_now();
+	changed[1] = pl_now_ns();
 	usleep(1000);
-	ended[0] = plt_now();
+	ended[0] = pl_now_ns();
 	ncclProfiler_v5.stop(step);
-	ended[1] = plt_now();
+	ended[1] = pl_now_ns();
 }
 
 static bool within(pl_ns t, const pl_ns *range)

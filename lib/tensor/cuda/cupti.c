@@ -70,39 +70,31 @@ static struct {
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
-static bool find(void *function, const char *name)
-{
-	void *p = dlsym(cu.lib, name);
-
-	memcpy(function, &p, sizeof(p));
-	return p != NULL;
-}
-
 static int find_all(struct pl_err *err)
 {
-	bool all = find(&cu.version, "cuptiGetVersion");
+	bool all = pl_symbol(cu.lib, "cuptiGetVersion", &cu.version);
 
-	all &= find(&cu.callbacks, "cuptiActivityRegisterCallbacks");
-	all &= find(&cu.enable, "cuptiActivityEnable");
-	all &= find(&cu.disable, "cuptiActivityDisable");
-	all &= find(&cu.flush_all, "cuptiActivityFlushAll");
-	all &= find(&cu.next, "cuptiActivityGetNextRecord");
-	all &= find(&cu.dropped, "cuptiActivityGetNumDroppedRecords");
-	all &= find(&cu.call_name, "cuptiGetCallbackName");
-	all &= find(&cu.text, "cuptiGetResultString");
-	all &= find(&cu.time, "cuptiGetTimestamp");
+	all &= pl_symbol(cu.lib, "cuptiActivityRegisterCallbacks", &cu.callbacks);
+	all &= pl_symbol(cu.lib, "cuptiActivityEnable", &cu.enable);
+	all &= pl_symbol(cu.lib, "cuptiActivityDisable", &cu.disable);
+	all &= pl_symbol(cu.lib, "cuptiActivityFlushAll", &cu.flush_all);
+	all &= pl_symbol(cu.lib, "cuptiActivityGetNextRecord", &cu.next);
+	all &= pl_symbol(cu.lib, "cuptiActivityGetNumDroppedRecords", &cu.dropped);
+	all &= pl_symbol(cu.lib, "cuptiGetCallbackName", &cu.call_name);
+	all &= pl_symbol(cu.lib, "cuptiGetResultString", &cu.text);
+	all &= pl_symbol(cu.lib, "cuptiGetTimestamp", &cu.time);
 	if (!all) {
 		cu.lib = NULL;
 		return pl_fail(err, PL_EABSENT, "%s has no activity interface: it is too old",
 			       cu.file);
 	}
-	find(&cu.clock, "cuptiActivityRegisterTimestampCallback");
-	find(&cu.threads, "cuptiSetThreadIdType");
-	find(&cu.driver, "cuptiActivityEnableDriverApi");
-	find(&cu.runtime, "cuptiActivityEnableRuntimeApi");
-	find(&cu.all_sync, "cuptiActivityEnableAllSyncRecords");
-	find(&cu.push, "cuptiActivityPushExternalCorrelationId");
-	find(&cu.pop, "cuptiActivityPopExternalCorrelationId");
+	pl_symbol(cu.lib, "cuptiActivityRegisterTimestampCallback", &cu.clock);
+	pl_symbol(cu.lib, "cuptiSetThreadIdType", &cu.threads);
+	pl_symbol(cu.lib, "cuptiActivityEnableDriverApi", &cu.driver);
+	pl_symbol(cu.lib, "cuptiActivityEnableRuntimeApi", &cu.runtime);
+	pl_symbol(cu.lib, "cuptiActivityEnableAllSyncRecords", &cu.all_sync);
+	pl_symbol(cu.lib, "cuptiActivityPushExternalCorrelationId", &cu.push);
+	pl_symbol(cu.lib, "cuptiActivityPopExternalCorrelationId", &cu.pop);
 	return 0;
 }
 
@@ -385,7 +377,7 @@ static void buffer_full(void *context, uint32_t stream, uint8_t *buffer, size_t 
 
 static uint64_t now_u64(void)
 {
-	return (uint64_t)plt_now();
+	return (uint64_t)pl_now_ns();
 }
 
 /* The pair of readings that were closest to each other. */
@@ -394,12 +386,12 @@ static void read_clocks(void)
 	pl_ns least = INT64_MAX, at = 0, theirs = 0;
 
 	for (int i = 0; i < READINGS && !st.own_clock; i++) {
-		pl_ns before = plt_now(), after;
+		pl_ns before = pl_now_ns(), after;
 		uint64_t t = 0;
 
 		if (cu.time(&t) != CU_OK)
 			return;
-		after = plt_now();
+		after = pl_now_ns();
 		if (after - before < least) {
 			least = after - before;
 			at = before + least / 2;

@@ -46,14 +46,6 @@ static struct {
 	uint64_t corr, lost;
 } st;
 
-static bool find(void *function, const char *name)
-{
-	void *p = dlsym(cuda.lib, name);
-
-	memcpy(function, &p, sizeof(p));
-	return p != NULL;
-}
-
 static int open_library(struct pl_err *err)
 {
 	static const char *const name[] = { "libcuda.so.1", NULL };
@@ -66,9 +58,11 @@ static int open_library(struct pl_err *err)
 		return pl_fail(err, PL_EABSENT,
 			       "%s, the driver of the device, cannot be opened: is it installed?",
 			       name[0]);
-	if (find(&cuda.create, "cuEventCreate") && find(&cuda.destroy, "cuEventDestroy_v2") &&
-	    find(&cuda.record, "cuEventRecord") && find(&cuda.wait, "cuEventSynchronize") &&
-	    find(&cuda.elapsed, "cuEventElapsedTime"))
+	if (pl_symbol(cuda.lib, "cuEventCreate", &cuda.create) &&
+	    pl_symbol(cuda.lib, "cuEventDestroy_v2", &cuda.destroy) &&
+	    pl_symbol(cuda.lib, "cuEventRecord", &cuda.record) &&
+	    pl_symbol(cuda.lib, "cuEventSynchronize", &cuda.wait) &&
+	    pl_symbol(cuda.lib, "cuEventElapsedTime", &cuda.elapsed))
 		return 0;
 	cuda.lib = NULL;
 	return pl_fail(err, PL_EABSENT, "%s has no events: it is too old", which);
@@ -77,11 +71,11 @@ static int open_library(struct pl_err *err)
 /* The device is idle, so it passes the event at once. */
 static int set_base(struct pl_err *err)
 {
-	pl_ns before = plt_now(), after;
+	pl_ns before = pl_now_ns(), after;
 	int result = cuda.record(st.base, st.d.main);
 
 	result = result ? result : cuda.wait(st.base);
-	after = plt_now();
+	after = pl_now_ns();
 	st.base_ns = before + (after - before) / 2;
 	return result ? pl_fail(err, PL_EIO, "an event of the device failed (CUDA error %d)",
 				result)
@@ -134,7 +128,7 @@ static void range(const char *name, bool begin)
 	}
 	if (begin) {
 		s->name = name;
-		s->asked = plt_now();
+		s->asked = pl_now_ns();
 		s->corr = ++st.corr;
 		s->open = cuda.record(s->begin, st.d.main) == 0;
 		st.n++;
@@ -142,7 +136,7 @@ static void range(const char *name, bool begin)
 	}
 	s->open = false;
 	if (cuda.record(s->end, st.d.main) == 0)
-		s->done = plt_now();
+		s->done = pl_now_ns();
 	else
 		st.n--;
 }

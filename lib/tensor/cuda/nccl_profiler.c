@@ -128,7 +128,7 @@ static void tell_comm(const struct handle *h, const char *func, int64_t bytes, i
 {
 	char text[64];
 	struct pl_device_event e;
-	pl_ns now = plt_now();
+	pl_ns now = pl_now_ns();
 
 	snprintf(text, sizeof(text), "nccl%.40s", func ? func : "");
 	e = pl_device_event(PL_DEV_COMM, text, now, now, 0);
@@ -178,14 +178,14 @@ static void begin_step(struct handle *h, const struct handle *op)
 		h->channel = op->channel;
 		h->sends = op->sends;
 	}
-	h->begin = plt_now();
+	h->begin = pl_now_ns();
 	h->bytes = -1;
 }
 
 /* A send begins when the device has filled the buffer, a receive ends when the data is there. */
 static void step_state(struct handle *h, int state, const union np_args *args)
 {
-	pl_ns now = plt_now();
+	pl_ns now = pl_now_ns();
 
 	if (state == NP_SEND_WAIT)
 		h->begin = now;
@@ -199,7 +199,7 @@ static void step_state(struct handle *h, int state, const union np_args *args)
 static void end_step(const struct handle *h)
 {
 	struct pl_device_event e =
-		pl_device_event(PL_DEV_MESSAGE, NULL, h->begin, h->end ? h->end : plt_now(), 0);
+		pl_device_event(PL_DEV_MESSAGE, NULL, h->begin, h->end ? h->end : pl_now_ns(), 0);
 
 	if (!h->comm || h->seq < 0)
 		return;

@@ -21,14 +21,6 @@ static struct {
 	char why[512];
 } now = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-pl_ns plt_now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (pl_ns)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 void *plt_open(const char *const *name, const char **which)
 {
 	for (; *name; name++) {

@@ -31,7 +31,6 @@ void plt_stop(void *trace, bool idle);
 /* To whoever traces, from any thread; nobody does: nothing. */
 void plt_tell(const struct pl_device_event *e);
 bool plt_tracing(void);
-pl_ns plt_now(void); /* CLOCK_MONOTONIC */
 
 /* The first of `name` (ended by NULL) that can be opened: its handle and which; NULL. */
 void *plt_open(const char *const *name, const char **which);
