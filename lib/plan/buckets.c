@@ -178,12 +178,20 @@ out:
 	return rc;
 }
 
+/* Numbers of those that are by themselves lie above those that a plan may give. */
+static uint32_t base_set(const struct pl_plan *p, uint32_t i)
+{
+	uint32_t set = p->tensor[i].set;
+
+	return set == PL_NONE ? PL_PLAN_SETS + i : set;
+}
+
 static int begin(struct sets *s, const struct pl_plan *p, const uint32_t *base, struct pl_err *err)
 {
 	size_t n = p->n_tensors;
 	int rc;
 
-	if (n >= UINT32_MAX)
+	if (n >= PL_PLAN_SETS)
 		return pl_fail(err, PL_ELIMIT, "a plan of %zu tensors", n);
 	s->n = (uint32_t)n;
 	PL_TRY(pl_alloc(&s->by_name, n + 1, sizeof(*s->by_name), err));
@@ -198,7 +206,7 @@ static int begin(struct sets *s, const struct pl_plan *p, const uint32_t *base, 
 		s->by_name[i] = (struct named){ p->tensor[i].name, i };
 		s->place[i] = i;
 		s->parts[i] = 1;
-		s->tmp[i] = (struct turn){ .place = base ? base[i] : i, .last = i };
+		s->tmp[i] = (struct turn){ .place = base ? base[i] : base_set(p, i), .last = i };
 	}
 	pl_sort(s->tmp, n, sizeof(*s->tmp), cmp_turn);
 	/* a set has the number of its first tensor */

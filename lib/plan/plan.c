@@ -133,7 +133,7 @@ int pl_plan_dup_str(struct pl_arena *a, const char *s, size_t n, const char **ou
 int pl_plan_add_tensor(struct pl_plan *p, const char *name, int64_t bytes, bool estimated,
 		       struct pl_err *err)
 {
-	struct pl_ptensor t = { .bytes = bytes, .estimated = estimated };
+	struct pl_ptensor t = { .bytes = bytes, .set = PL_NONE, .estimated = estimated };
 	int rc;
 
 	PL_TRY(pl_grow(&p->tensor, &p->cap_tensors, p->n_tensors + 1, sizeof(*p->tensor), err));

@@ -12,7 +12,7 @@
 #include "io/stream.h"
 
 #define PL_PLAN_MAJOR 1
-#define PL_PLAN_MINOR 1
+#define PL_PLAN_MINOR 2
 
 enum pl_rw {
 	PL_RW_FUSE_TENSORS,	/* arg: tensors, synchronised as one; one alone: by itself */
@@ -49,10 +49,13 @@ struct pl_rewrite {
 	uint32_t line;	  /* of the text that it came from, 0: none */
 };
 
+#define PL_PLAN_SETS 0x80000000u /* numbers of sets are less */
+
 /* A tensor that the base job synchronises, in the order in which gradients become ready. */
 struct pl_ptensor {
 	const char *name;
 	int64_t bytes;
+	uint32_t set;	/* the base synchronises those of one number as one; PL_NONE: by itself */
 	bool estimated; /* the size was not in the input */
 	uint32_t line;	/* of the text that it came from, 0: none */
 };
@@ -75,6 +78,7 @@ struct pl_plan {
 };
 void pl_plan_init(struct pl_plan *p);
 void pl_plan_fini(struct pl_plan *p);
+/* By itself, in a set of its own. */
 int pl_plan_add_tensor(struct pl_plan *p, const char *name, int64_t bytes, bool estimated,
 		       struct pl_err *err) PL_MUST;
 /* Copies what `rw` points to. */
@@ -111,7 +115,7 @@ extern const struct pl_settings *const pl_settings[]; /* NULL at the end */
  * The tensors as the plan synchronises them: sets in order of issue. bucket[i] is the set of tensor
  * i, numbered from 0 in the order of issue; parts[b] of set b (1: whole). Arrays of n_tensors and
  * of the returned number of sets, to be freed with pl_free(). base[i]: the base's set of tensor i,
- * any number; NULL: each tensor is a set of its own there.
+ * any number; NULL: as the plan says.
  */
 int pl_plan_buckets(const struct pl_plan *p, const uint32_t *base, uint32_t **bucket,
 		    uint32_t **parts, uint32_t *n, struct pl_err *err) PL_MUST;

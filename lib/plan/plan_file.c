@@ -22,6 +22,7 @@
 #define H_BASE	     1u
 #define H_INCOMPLETE 2u
 #define T_ESTIMATED  1u
+#define T_SET	     2u
 
 /* ---- writing ------------------------------------------------------------------------------------
  */
@@ -84,7 +85,9 @@ static int put_tensor(struct pl_buf *e, const struct pl_ptensor *t, struct pl_er
 
 	PL_TRY(put_str(e, t->name, err));
 	PL_TRY(pl_put_varint(e, (uint64_t)t->bytes, err));
-	rc = pl_put_varint(e, t->estimated ? T_ESTIMATED : 0, err);
+	PL_TRY(pl_put_varint(e, (t->estimated ? T_ESTIMATED : 0) | (t->set != PL_NONE ? T_SET : 0),
+			     err));
+	rc = t->set != PL_NONE ? pl_put_varint(e, t->set, err) : 0;
 out:
 	return rc;
 }
@@ -241,17 +244,21 @@ static int get_provenance(struct reader *r, const struct pl_block *b, struct pl_
 static int get_tensor(struct reader *r, struct pl_cur *c, struct pl_err *err)
 {
 	struct pl_ptensor t = { 0 };
-	uint64_t bytes, flags;
+	uint64_t bytes, flags, set;
 	struct pl_plan *p = r->p;
 	int rc;
 
 	PL_TRY(get_str(r, c, &t.name, err));
 	bytes = pl_get_varint(c);
 	flags = pl_get_varint(c);
+	set = flags & T_SET ? pl_get_varint(c) : PL_NONE;
 	if (c->bad)
 		return cut_short(err);
 	if (bytes > INT64_MAX)
 		return pl_fail(err, PL_EDATA, "a size out of range");
+	if (set >= PL_PLAN_SETS && set != PL_NONE)
+		return pl_fail(err, PL_EDATA, "a set's number out of range");
+	t.set = (uint32_t)set;
 	t.bytes = (int64_t)bytes;
 	t.estimated = flags & T_ESTIMATED;
 	PL_TRY(pl_grow(&p->tensor, &p->cap_tensors, p->n_tensors + 1, sizeof(*p->tensor), err));

@@ -22,6 +22,8 @@ static int put_tensor(struct pl_jsonw *w, const struct pl_ptensor *t, struct pl_
 	PL_TRY(pl_jsonw_ki64(w, "bytes", t->bytes, err));
 	PL_TRY(pl_jsonw_key(w, "estimated", err));
 	PL_TRY(pl_jsonw_bool(w, t->estimated, err));
+	if (t->set != PL_NONE)
+		PL_TRY(pl_jsonw_ki64(w, "set", t->set, err));
 	rc = pl_jsonw_close(w, err);
 out:
 	return rc;

@@ -73,8 +73,8 @@ out:
 static int read_tensor(struct reader *r, struct pl_err *err)
 {
 	const char *name;
+	int64_t bytes, set = PL_NONE;
 	bool estimated;
-	int64_t bytes;
 	int rc;
 
 	PL_TRY(pl_text_name(&r->t, &name, "the tensor's name", err));
@@ -82,10 +82,19 @@ static int read_tensor(struct reader *r, struct pl_err *err)
 		return pl_text_fail(&r->t, err, "the tensor's name is empty");
 	PL_TRY(pl_text_int(&r->t, &bytes, 0, "the size in bytes", err));
 	estimated = pl_text_key(&r->t, "estimated");
+	if (pl_text_key(&r->t, "set")) {
+		PL_TRY(pl_text_int(&r->t, &set, 0, "the set's number", err));
+		if (set >= PL_PLAN_SETS)
+			return pl_text_fail(&r->t, err,
+					    "the set's number is %lld, should be less than %u",
+					    (long long)set, PL_PLAN_SETS);
+	}
 	PL_TRY(pl_text_end(&r->t, err));
 	rc = pl_plan_add_tensor(r->p, name, bytes, estimated, err);
-	if (rc >= 0)
+	if (rc >= 0) {
+		r->p->tensor[r->p->n_tensors - 1].set = (uint32_t)set;
 		r->p->tensor[r->p->n_tensors - 1].line = r->t.line;
+	}
 out:
 	return rc;
 }
@@ -365,8 +374,11 @@ int pl_plan_write_text(const struct pl_plan *p, struct pl_out *out, struct pl_er
 
 		PL_TRY(pl_buf_printf(&b, err, "tensor"));
 		PL_TRY(pl_text_put_name(&b, t->name, strlen(t->name), err));
-		PL_TRY(pl_buf_printf(&b, err, " %lld%s\n", (long long)t->bytes,
+		PL_TRY(pl_buf_printf(&b, err, " %lld%s", (long long)t->bytes,
 				     t->estimated ? " estimated" : ""));
+		if (t->set != PL_NONE)
+			PL_TRY(pl_buf_printf(&b, err, " set %u", t->set));
+		PL_TRY(pl_buf_printf(&b, err, "\n"));
 	}
 	for (size_t i = 0; i < p->n_rw; i++)
 		PL_TRY(put_rewrite(&b, &p->rw[i], err));

@@ -299,19 +299,28 @@ int64_t pl_rewriter_accumulate(const struct pl_rewriter *r)
 
 int pl_rewrite_base(const struct pl_rewriter *r, struct pl_plan *p, struct pl_err *err)
 {
+	const struct rw_state *s = r->state;
 	struct pl_buf name = { 0 };
-	int rc = 0;
+	uint32_t *members;
+	int rc = pl_alloc(&members, (size_t)s->n_sets + 1, sizeof(*members), err);
 
+	if (rc < 0)
+		return rc;
+	for (uint32_t t = 0; t < r->n_tensors; t++)
+		members[s->set_of[t]]++;
 	for (uint32_t t = 0; t < r->n_tensors; t++) {
 		PL_TRY(plan_name(r, t, &name, err));
 		PL_TRY(pl_plan_add_tensor(p, (const char *)name.p, r->tensor[t].bytes,
 					  r->tensor[t].estimated, err));
+		if (members[s->set_of[t]] > 1)
+			p->tensor[p->n_tensors - 1].set = s->set_of[t];
 	}
 	p->ranks = r->n_ranks;
 	for (uint32_t i = 0; i < r->n_groups; i++)
 		if (r->group[i] < r->e->g->n_groups)
 			p->ranks = pl_max_i64(p->ranks, r->e->g->group[r->group[i]].n);
 out:
+	pl_free(members);
 	pl_buf_fini(&name);
 	return rc;
 }

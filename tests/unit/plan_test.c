@@ -210,6 +210,8 @@ static void any_plan(struct pl_plan *p)
 		name[0] = (char)('a' + i);
 		if (pl_plan_add_tensor(p, name, maybe(0), below(2), &err) < 0)
 			abort();
+		if (below(2))
+			p->tensor[i].set = (uint32_t)below(PL_PLAN_SETS);
 	}
 	n = below(8);
 	for (uint64_t i = 0; i < n; i++)
@@ -250,6 +252,7 @@ static bool same_plan(const struct pl_plan *a, const struct pl_plan *b)
 	for (size_t i = 0; same && i < a->n_tensors; i++)
 		same = same_str(a->tensor[i].name, b->tensor[i].name) &&
 		       a->tensor[i].bytes == b->tensor[i].bytes &&
+		       a->tensor[i].set == b->tensor[i].set &&
 		       a->tensor[i].estimated == b->tensor[i].estimated;
 	for (size_t i = 0; same && i < a->n_rw; i++)
 		same = same_rewrite(&a->rw[i], &b->rw[i]);
@@ -366,7 +369,7 @@ static void json(void)
  */
 
 /* Sets in order of issue, as "ab c/2 d". */
-static const char *sets_of(const char *rewrites)
+static const char *sets_from(const char *base, const char *rewrites)
 {
 	static char out[256];
 	uint32_t *bucket, *parts, n;
@@ -374,9 +377,7 @@ static const char *sets_of(const char *rewrites)
 	char text[1024];
 	size_t at = 0;
 
-	snprintf(text, sizeof(text),
-		 HEAD "tensor a 10\ntensor b 20\ntensor c 30\ntensor d 40\ntensor e 50\n%s",
-		 rewrites);
+	snprintf(text, sizeof(text), HEAD "%s%s", base, rewrites);
 	if (read_str(text, &p) < 0)
 		return last.msg;
 	if (pl_plan_buckets(&p, NULL, &bucket, &parts, &n, &last) < 0) {
@@ -396,6 +397,27 @@ static const char *sets_of(const char *rewrites)
 	pl_free(parts);
 	pl_plan_fini(&p);
 	return out;
+}
+
+static const char *sets_of(const char *rewrites)
+{
+	return sets_from("tensor a 10\ntensor b 20\ntensor c 30\ntensor d 40\ntensor e 50\n",
+			 rewrites);
+}
+
+static void sets_of_the_base(void)
+{
+	static const char base[] = "tensor a 10 set 7\ntensor b 20\ntensor c 30 estimated set 0\n"
+				   "tensor d 40 set 7\ntensor e 50 set 0\n";
+
+	is_str(sets_from(base, ""), "b ad ce", "the base has sets");
+	is_str(sets_from(base, "fuse-tensors b a\n"), "ab d ce", "one leaves the base's");
+	is_str(sets_from(base, "partition-tensor c 2\n"), "b ad ce/2",
+	       "a set of the base in parts");
+	ok(strstr(sets_from("tensor a 10 set 2147483648\n", ""), "should be less than 2147483648"),
+	   "a number that is none");
+	ok(strstr(sets_from("tensor a 10 set\n", ""), "the set's number is missing"),
+	   "a number that is missing");
 }
 
 static void sets(void)
@@ -512,6 +534,7 @@ int main(void)
 	damage();
 	json();
 	sets();
+	sets_of_the_base();
 	versions();
 	names();
 	return done_testing();
