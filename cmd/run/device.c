@@ -15,8 +15,7 @@ int device_open(const struct pl_job *j, const struct place *p, struct device *d,
 	bool cuda;
 	int rc;
 
-	PL_TRY(pl_job_device(j, &cuda, &o.device, err));
-	if (!cuda)
+	if (!pl_job_device(j->device, &cuda, &o.device) || !cuda)
 		return 0;
 	o.store = strcmp(j->precision, "bf16") ? PL_STORE_FP32 : PL_STORE_BF16;
 	PL_TRY(pl_backend_cuda(&d->backend, err));

@@ -107,7 +107,8 @@ static int set_string(struct pl_job *j, struct pl_text *t, const struct pl_job_f
 		      struct pl_err *err)
 {
 	const char **out = member(j, f), *s;
-	int rc = pl_text_name(t, &s, f->key, err);
+	int number, rc = pl_text_name(t, &s, f->key, err);
+	bool cuda;
 
 	if (rc < 0)
 		return rc;
@@ -115,6 +116,9 @@ static int set_string(struct pl_job *j, struct pl_text *t, const struct pl_job_f
 		return pl_text_fail(t, err, "%s is empty", f->key);
 	if (f->choices && !chosen(f->choices, s))
 		return pl_text_fail(t, err, "%s is one of %s, not \"%.100s\"", f->key, f->choices,
+				    s);
+	if (out == &j->device && !pl_job_device(s, &cuda, &number))
+		return pl_text_fail(t, err, "%s is one of cpu|cuda|cuda:N, not \"%.100s\"", f->key,
 				    s);
 	return pl_plan_dup_str(&j->arena, s, strlen(s), out, err);
 }

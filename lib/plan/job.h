@@ -66,9 +66,9 @@ int pl_job_set(struct pl_job *j, const char *statement, struct pl_err *err) PL_M
 /* Everything that can be said before data and model are read: steps or target given, batch > 0 ...
  */
 int pl_job_check(const struct pl_job *j, struct pl_err *err) PL_MUST;
-/* Which device it wants: *cuda, and its number, below 0: that of the rank's place on its host.
- * PL_EDATA: there is no such name. */
-int pl_job_device(const struct pl_job *j, bool *cuda, int *number, struct pl_err *err) PL_MUST;
+/* What a device's name means: *cuda, and its number, below 0: that of the rank's place on its host.
+ * False: there is no such name; no job has one. */
+bool pl_job_device(const char *name, bool *cuda, int *number);
 /* The number behind a key of the optimiser or the schedule, its default if it was not given:
  * "lr", "momentum", "nesterov", "b1", "b2", "eps", "decay", "clip"; "every", "gamma", "steps". */
 double pl_job_number(const struct pl_job *j, const char *key);

@@ -204,9 +204,9 @@ static int check_learning(const struct pl_job *j, struct pl_err *err)
 	return 0;
 }
 
-int pl_job_device(const struct pl_job *j, bool *cuda, int *number, struct pl_err *err)
+bool pl_job_device(const char *name, bool *cuda, int *number)
 {
-	const char *s = j->device;
+	const char *s = name;
 	int64_t n = -1;
 
 	*cuda = !strncmp(s, "cuda", 4);
@@ -218,23 +218,19 @@ int pl_job_device(const struct pl_job *j, bool *cuda, int *number, struct pl_err
 	else if (!strcmp(s, "cpu"))
 		s += 3;
 	*number = (int)n;
-	if (*s)
-		return pl_fail(err, PL_EDATA,
-			       "there is no device \"%.100s\"; there are cpu, cuda and cuda:N",
-			       j->device);
-	return 0;
+	return !*s;
 }
 
 static int check_device(const struct pl_job *j, struct pl_err *err)
 {
 	bool cuda;
-	int number, rc = pl_job_device(j, &cuda, &number, err);
+	int number;
 
-	if (rc == 0 && !cuda && !strcmp(j->precision, "tf32"))
+	if (pl_job_device(j->device, &cuda, &number) && !cuda && !strcmp(j->precision, "tf32"))
 		return pl_fail(err, PL_EDATA,
 			       "precision tf32 is that of GPUs; write device cuda with it, or "
 			       "precision fp32");
-	return rc;
+	return 0;
 }
 
 int pl_job_check(const struct pl_job *j, struct pl_err *err)

@@ -30,9 +30,12 @@ status 6 "a plugin of another version" env PL_CUDA_PLUGIN="$TMP/fake.so" "$run" 
 says 'is of version 0.0.1, this program of' "it names both"
 
 # ---- jobs ----
-status 3 "an unknown device" "$run" --device=tpu tiny.job
-says 'there are cpu, cuda and cuda:N' "it names those there are"
-status 3 "a device without a number" "$run" --set device=cuda:x tiny.job
+status 2 "an unknown device" "$run" --device=tpu tiny.job
+says 'device is one of cpu|cuda|cuda:N' "it names those there are"
+status 2 "a device without a number" "$run" --set device=cuda:x tiny.job
+echo device tpu | cat tiny.job - >tpu.job
+status 3 "an unknown device in a job" "$run" tpu.job
+says 'tpu.job: line 8: device is one of' "it names the line"
 status 3 "tf32 without a GPU" "$run" --set precision=tf32 tiny.job
 says 'precision tf32 is that of GPUs' "it says what to write"
 status 0 "the CPU by name" "$run" --device=cpu --log cpu.csv tiny.job
