@@ -11,8 +11,10 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "program.h"
@@ -222,6 +224,27 @@ out:
 }
 
 /* ---- launchers ------------------------------------------------------------------------------- */
+
+/* Slurm's daemon reads what a task writes through pipes, and stops when the task ends: what it had
+ * not read by then, the last words, is lost. Waits until all is read, a second at most. */
+static void be_heard(void)
+{
+	struct timespec ms = { .tv_nsec = 1000000 };
+	int turn = 0;
+
+	for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++) {
+		int unread = 0;
+
+		while (!ioctl(fd, FIONREAD, &unread) && unread > 0 && turn++ < 1000)
+			nanosleep(&ms, NULL);
+	}
+}
+
+void outlive_launcher(void)
+{
+	if (getenv("SLURM_PROCID"))
+		atexit(be_heard);
+}
 
 int find_launcher(struct config *c, struct pl_err *err)
 {

@@ -171,10 +171,10 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 {
 	struct config *c = config;
 	struct work w = { 0 };
-	int rc = check_options(c, err);
+	int rc;
 
-	if (rc < 0)
-		return rc;
+	outlive_launcher();
+	PL_TRY(check_options(c, err));
 	if (c->to == AS_SVG)
 		return plot(c, argc, argv, err);
 	rc = find_launcher(c, err);
