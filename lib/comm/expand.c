@@ -127,9 +127,12 @@ static uint8_t *place(const struct expand *x, const struct piece *p)
 	return x->dst + (p->off - x->dst_off);
 }
 
+/* NULL: this rank has nothing of it yet. */
 static const uint8_t *value(const struct expand *x, const struct piece *p)
 {
-	return p->last == PL_NO_STEP ? x->src + (p->off - x->src_off) : place(x, p);
+	if (p->last != PL_NO_STEP)
+		return place(x, p);
+	return p->off < x->src_off ? NULL : x->src + (p->off - x->src_off);
 }
 
 static struct pl_step about(const struct expand *x, uint8_t kind, int peer, size_t i)

@@ -134,7 +134,7 @@ static size_t put_special(struct x_text *t, const unsigned char *p, size_t n)
 
 void x_json_str(struct x_text *t, const char *s, size_t n)
 {
-	const unsigned char *p = (const unsigned char *)s, *end = p + n;
+	const unsigned char *p = (const unsigned char *)s, *end = n ? p + n : p;
 
 	x_putc(t, '"');
 	while (p < end) {

@@ -100,7 +100,7 @@ out:
 static int head(struct text *t, struct pl_err *err)
 {
 	const struct pl_graph *g = t->g;
-	const char *p = (const char *)g->provenance.p, *stop = p + g->provenance.n;
+	const char *p = (const char *)g->provenance.p, *stop = p ? p + g->provenance.n : p;
 	int rc;
 
 	PL_TRY(pl_out_printf(t->out, err, "graph\t%d.%d\n", PL_GRAPH_MAJOR, PL_GRAPH_MINOR));
@@ -187,7 +187,7 @@ static int tensor(struct text *t, size_t i, struct pl_err *err)
 	PL_TRY(put_num(t, p->bytes, -1, err));
 	PL_TRY(put_num(t, p->shape, PL_NONE, err));
 	PL_TRY(put_num(t, p->producer, PL_NONE, err));
-	PL_TRY(list(t, t->g->consumer + p->consumer, p->n_consumers, err));
+	PL_TRY(list(t, p->n_consumers ? t->g->consumer + p->consumer : NULL, p->n_consumers, err));
 	PL_TRY(put_word(t, p->flags & PL_TF_ESTIMATED ? "estimated" : "-", err));
 	PL_TRY(end(t, err));
 out:

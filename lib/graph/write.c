@@ -182,7 +182,8 @@ static int put_tensor(struct pl_buf *e, const struct pl_graph *g, const struct p
 	PL_TRY(pl_put_svarint(e, t->bytes, err));
 	PL_TRY(put_id(e, t->shape, err));
 	PL_TRY(put_id(e, t->producer, err));
-	PL_TRY(put_numbers(e, g->consumer + t->consumer, t->n_consumers, err));
+	PL_TRY(put_numbers(e, t->n_consumers ? g->consumer + t->consumer : NULL, t->n_consumers,
+			   err));
 out:
 	return rc;
 }

@@ -335,7 +335,7 @@ void sim_pass(struct pass *p)
 	const struct pl_gstep *st = &p->s->g->step[p->k];
 	const struct pl_shape *sh = &p->s->g->shape[st->shape];
 	const struct prep *prep = &p->s->step[p->k];
-	const struct far *far = prep->far, *far_end = far + prep->n_far;
+	const struct far *far = prep->far, *far_end = prep->n_far ? far + prep->n_far : far;
 	pl_ns *const from[2] = { p->end, p->start };
 	const uint32_t *off = sh->off, *src = sh->src, n = sh->n_nodes;
 	const uint8_t *type = sh->etype;

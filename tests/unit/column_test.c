@@ -96,7 +96,7 @@ static void test_narrow(void)
 		}
 		bad += pl_put_col_u32(&b, v, n, round & 1, &err) < 0;
 		bad += pl_put_col_u8(&b, p, n, &err) < 0;
-		c = (struct pl_cur){ b.p, b.p + b.n, false };
+		c = (struct pl_cur){ b.p, b.n ? b.p + b.n : b.p, false };
 		bad += pl_get_col_u32(&c, w, n, &err) < 0 || memcmp(v, w, n * 4) != 0;
 		bad += pl_get_col_u8(&c, q, n, &err) < 0 || memcmp(p, q, n) != 0;
 		bad += c.bad || c.p != c.end;
