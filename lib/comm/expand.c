@@ -132,7 +132,7 @@ static const uint8_t *value(const struct expand *x, const struct piece *p)
 {
 	if (p->last != PL_NO_STEP)
 		return place(x, p);
-	return p->off < x->src_off ? NULL : x->src + (p->off - x->src_off);
+	return !x->src || p->off < x->src_off ? NULL : x->src + (p->off - x->src_off);
 }
 
 static struct pl_step about(const struct expand *x, uint8_t kind, int peer, size_t i)

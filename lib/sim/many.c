@@ -128,7 +128,7 @@ static void run_step(struct wide *x, size_t k)
 	const struct pl_gstep *st = &x->s->g->step[k];
 	const struct pl_shape *sh = &x->s->g->shape[st->shape];
 	const struct prep *prep = &x->s->step[k];
-	const struct far *far = prep->far, *far_end = far + prep->n_far;
+	const struct far *far = prep->far, *far_end = prep->n_far ? far + prep->n_far : far;
 
 	for (size_t j = 0; j < WIDE; j++) {
 		x->first[j] = INT64_MAX;
