@@ -208,7 +208,7 @@ $(FAKES): $(BUILD)/%.so: tests/%.c $(BUILD)/flags | $(BUILD)/config.h
 	$(Q)$(CC) $(FLAGS) $(CPPFLAGS) $(CFLAGS) -fPIC -shared -o $@ $< $(LDFLAGS)
 $(BUILD)/emu/fake_cuda.so: LDFLAGS += -Wl,-soname,libcuda.so.1
 # their declarations are held against NVIDIA's where these are
-$(BUILD)/tests/unit/cupti_layout_test.o: FLAGS += $(if $(NVCC_FOUND),-isystem $(dir $(NVCC_FOUND))../include)
+$(patsubst %,$(BUILD)/tests/unit/%_test.o,cupti_layout cuda_cudnn): FLAGS += $(if $(NVCC_FOUND),-isystem $(dir $(NVCC_FOUND))../include)
 
 # a device that is the CPU with queues, as a plugin: for ranks that communicate
 FAKE_PLUGIN := $(patsubst tests/%.c,$(BUILD)/%.so,$(wildcard tests/emu/device_plugin.c))

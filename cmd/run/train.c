@@ -362,6 +362,8 @@ static int prepare(struct training *t, struct pl_err *err)
 	o.world = t->world;
 	o.tracer = t->tracer;
 	PL_TRY(t->e->prepare(&o, &t->state, err));
+	if (o.backend && o.backend->remarks && !t->p->rank)
+		o.backend->remarks(o.ctx, o.log);
 	if (t->c->import_from)
 		PL_TRY(t->e->import_weights(t->state, t->c->import_from, err));
 	if (t->j->resume)

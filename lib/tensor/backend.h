@@ -121,6 +121,9 @@ struct pl_backend {
 	 * no more. It need not succeed: copies are slower then. */
 	void (*pin)(void *ctx, void *host, size_t bytes, bool on);
 	const struct pl_device_trace *trace; /* NULL: none */
+	/* What a user may want to know of the libraries that it found or missed, once a network is
+	 * built. NULL: nothing. */
+	void (*remarks)(void *ctx, const struct pl_log *log);
 
 	/*
 	 * Of the products in the calls that follow: gemm, dense, conv, attn and their ways back;

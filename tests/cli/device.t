@@ -6,7 +6,7 @@
 
 run=$BIN/run
 cd "$TMP" || exit 1
-unset PL_CUDA_PLUGIN EMU_DEVICE
+unset PL_CUDA_PLUGIN EMU_DEVICE PACELINE_CUDNN FAKE_CUDNN
 tiny_job 20
 
 # ---- plugins that are none ----
@@ -97,4 +97,31 @@ for transport in shm tcp; do
 		--log two.csv tiny.job
 	check "losses are those of the CPU" near cpu2.csv two.csv 0.0001
 done
+
+# ---- convolutions, by a library that stands in for cuDNN ----
+cat >images.model <<-END
+	paceline-model 1
+	input 1 8 8
+	conv 3 3 pad=same
+	relu
+	conv 5 3
+	flatten
+	dense 4
+	loss softmax-cross-entropy
+END
+sed -i 's/^model .*/model images.model/; s/dims=16/dims=64/' tiny.job
+cudnn=$BUILD/emu/fake_cudnn.so
+status 0 "images on the CPU" "$run" --log cpu.csv tiny.job
+status 0 "on a device" "$run" --device=cuda --log own.csv --export own.st tiny.job
+check "losses are those of the CPU" near cpu.csv own.csv 0.0001
+status 0 "by cuDNN" env PACELINE_CUDNN="$cudnn" "$run" -v -n 2 --device=cuda --log gpu.csv tiny.job
+check "it says so, once" test "$(grep -c 'computed by cuDNN 9.1.0' "$TMP/err")" = 1
+status 0 "by cuDNN, one rank" env PACELINE_CUDNN="$cudnn" "$run" --device=cuda --log gpu.csv --export gpu.st tiny.job
+check "without a word" test ! -s "$TMP/err"
+check "losses are those of the CPU" near cpu.csv gpu.csv 0.0001
+check "though it was another who computed" sh -c '! cmp -s own.st gpu.st'
+status 0 "by one that is too old" env PACELINE_CUDNN="$cudnn" FAKE_CUDNN=version=8907 "$run" --device=cuda \
+	--export old.st tiny.job
+says 'without cuDNN, .*: .* is cuDNN 8.9.7, version 9 is needed (PACELINE_CUDNN=' "it says so"
+check "our kernels serve, to their bits" cmp own.st old.st
 done_testing

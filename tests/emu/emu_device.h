@@ -24,6 +24,12 @@ extern struct emu_device emu_device;
 /* Blocks of memory that were not given back, or were written beyond their ends. */
 size_t emu_leaks(void);
 size_t emu_overruns(void);
+/* What a stream begins with, for libraries that stand in for others and are given one: f(arg) is
+ * done when the stream comes to it, each time if it is recorded; arg is copied, of so many bytes.
+ */
+struct emu_stream_head {
+	void (*put)(void *stream, void (*f)(void *arg), const void *arg, size_t bytes);
+};
 /* Order of blocks and threads, see cuda_emu.h. */
 void emu_order(uint64_t seed);
 /* No epilogue is offered for products, as for some shapes; products that had one, so far. */

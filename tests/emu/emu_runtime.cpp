@@ -51,7 +51,7 @@ static struct configure {
 struct emu_graph {
 	std::vector<std::function<void()>> todo;
 };
-struct emu_stream {
+struct emu_stream : emu_stream_head {
 	struct todo {
 		std::function<void()> run;
 		struct emu_event *event; /* to wait for, or recorded here */
@@ -299,6 +299,17 @@ void emu_do(cudaStream_t s, std::function<void()> f)
 		s->queue.push_back({ f, NULL, 0, false });
 }
 
+static void put_by_library(void *stream, void (*f)(void *), const void *arg, size_t bytes)
+{
+	std::vector<char> held((const char *)arg, (const char *)arg + bytes);
+
+	emu_do((cudaStream_t)stream, [=]() {
+		std::vector<char> own = held;
+
+		f(own.data());
+	});
+}
+
 static void drain_to(struct emu_stream *s, const struct emu_event *e, uint64_t number)
 {
 	while (!s->queue.empty() && !(e && e->over >= number)) {
@@ -326,6 +337,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags)
 	const struct alone alone;
 	(void)flags;
 	*s = new emu_stream();
+	(*s)->put = put_by_library;
 	streams.push_back(*s);
 	return cudaSuccess;
 }

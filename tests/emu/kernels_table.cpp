@@ -89,7 +89,12 @@ static void do_conv_back(void *ctx, const struct pl_conv *d, const float *x, con
 			 enum pl_act act, const float *y, float *dy, float *dx, float *dw,
 			 float *db, float *)
 {
-	plk_conv_back(with(ctx, plk_conv_scratch(KIND(ctx), d)), d, x, w, act, y, dy, dx, dw, db);
+	const struct plk *k = with(ctx, plk_conv_scratch(KIND(ctx), d));
+
+	plk_conv_dy(k, d, act, y, dy, db);
+	plk_conv_dw(k, d, x, dy, dw);
+	if (dx)
+		plk_conv_dx(k, d, w, dy, dx);
 }
 
 static void do_pool(void *ctx, const struct pl_pool2d *d, const float *x, float *y, int32_t *at)

@@ -116,6 +116,7 @@ static void cuda_close(void *ctx)
 	c->mode = PL_CUDA_RUN;
 	pl_cuda_forget_graphs(c);
 	pl_cuda_products_close(c);
+	pl_cuda_conv_close(c);
 	for (int i = 0; i < PL_CUDA_STAGES; i++) {
 		if (c->stage[i].p)
 			cudaFreeHost(c->stage[i].p);
@@ -184,7 +185,7 @@ static void cuda_room(void *ctx, size_t *room, size_t *total)
 	pl_cuda_note((struct pl_cuda *)ctx, cudaMemGetInfo(room, total), "asking for free memory");
 }
 
-bool pl_cuda_scratch(struct pl_cuda *c, size_t bytes)
+bool pl_cuda_scratch_may(struct pl_cuda *c, size_t bytes)
 {
 	size_t more = bytes + bytes / 8;
 
@@ -197,15 +198,22 @@ bool pl_cuda_scratch(struct pl_cuda *c, size_t bytes)
 	c->k.scratch = NULL;
 	c->k.scratch_bytes = 0;
 	if (cudaMalloc(&c->k.scratch, more) != cudaSuccess) {
-		char what[96];
-
-		snprintf(what, sizeof(what), "scratch memory of kernels, %zu bytes", more);
 		cudaGetLastError();
-		pl_cuda_note(c, cudaErrorMemoryAllocation, what);
 		return false;
 	}
 	c->k.scratch_bytes = more;
 	return true;
+}
+
+bool pl_cuda_scratch(struct pl_cuda *c, size_t bytes)
+{
+	char what[96];
+
+	if (pl_cuda_scratch_may(c, bytes))
+		return true;
+	snprintf(what, sizeof(what), "scratch memory of kernels, %zu bytes", bytes + bytes / 8);
+	pl_cuda_note(c, cudaErrorMemoryAllocation, what);
+	return false;
 }
 
 static void cuda_put(void *ctx, void *dst, const void *host, size_t bytes)
@@ -308,8 +316,7 @@ static void cuda_weights(void *ctx, const float *slab, size_t n)
 	pl_cuda_done(c, "weights");
 }
 
-/* Where the copy of w lies; NULL: there is none. */
-static void *half_of(const struct pl_cuda *c, const float *w)
+void *pl_cuda_half(const struct pl_cuda *c, const float *w)
 {
 	bool in = c->half && w >= c->slab && w < c->slab + c->n_slab;
 
@@ -460,29 +467,6 @@ static void cuda_act_back(void *ctx, enum pl_act act, size_t n, const float *x, 
 	CALL("act_back", dx, 0, plk_act_back(k, act, n, x, y, dy, dx));
 }
 
-static size_t cuda_conv_work(void *ctx, const struct pl_conv *d)
-{
-	(void)ctx;
-	(void)d;
-	return 0; /* scratch memory serves */
-}
-
-static void cuda_conv(void *ctx, const struct pl_conv *d, const float *x, const float *w,
-		      const float *bias, enum pl_act act, float *y, float *work)
-{
-	(void)work;
-	CALL("conv", y, plk_conv_scratch(k, d), plk_conv(k, d, x, w, bias, act, y));
-}
-
-static void cuda_conv_back(void *ctx, const struct pl_conv *d, const float *x, const float *w,
-			   enum pl_act act, const float *y, float *dy, float *dx, float *dw,
-			   float *db, float *work)
-{
-	(void)work;
-	CALL("conv_back", dw, plk_conv_scratch(k, d),
-	     plk_conv_back(k, d, x, w, act, y, dy, dx, dw, db));
-}
-
 static void cuda_pool(void *ctx, const struct pl_pool2d *d, const float *x, float *y, int32_t *at)
 {
 	CALL("pool", y, 0, plk_pool(k, d, x, y, at));
@@ -603,14 +587,15 @@ static void cuda_sgd(void *ctx, size_t n, float momentum, float decay, bool nest
 		     const float *g, float *v, float *w)
 {
 	CALL("sgd", w, 0,
-	     plk_sgd(k, n, c_->vary, momentum, decay, nesterov, g, v, w, half_of(c_, w)));
+	     plk_sgd(k, n, c_->vary, momentum, decay, nesterov, g, v, w, pl_cuda_half(c_, w)));
 }
 
 static void cuda_adam(void *ctx, size_t n, float b1, float b2, float eps, float decay,
 		      bool decoupled, const float *g, float *m, float *v, float *w)
 {
 	CALL("adam", w, 0,
-	     plk_adam(k, n, c_->vary, b1, b2, eps, decay, decoupled, g, m, v, w, half_of(c_, w)));
+	     plk_adam(k, n, c_->vary, b1, b2, eps, decay, decoupled, g, m, v, w,
+		      pl_cuda_half(c_, w)));
 }
 
 static void cuda_clip(void *ctx, size_t n, double limit, float *x)
@@ -653,11 +638,11 @@ static struct pl_backend table()
 	b.sync = cuda_sync, b.graph = pl_cuda_record, b.vary = cuda_vary, b.weights = cuda_weights;
 	b.side = cuda_side, b.fork = cuda_fork, b.join = cuda_join, b.beside = cuda_beside;
 	b.idle = cuda_idle, b.mark = cuda_mark, b.passed = cuda_passed, b.pin = cuda_pin;
-	b.trace = &pl_cuda_trace;
+	b.trace = &pl_cuda_trace, b.remarks = pl_cuda_remarks;
 	b.precision = cuda_precision, b.gemm = pl_cuda_gemm, b.load = cuda_load;
 	b.dense = pl_cuda_dense, b.dense_back = pl_cuda_dense_back;
 	b.act = cuda_act, b.act_back = cuda_act_back;
-	b.conv_work = cuda_conv_work, b.conv = cuda_conv, b.conv_back = cuda_conv_back;
+	b.conv_work = pl_cuda_conv_work, b.conv = pl_cuda_conv, b.conv_back = pl_cuda_conv_back;
 	b.pool = cuda_pool, b.pool_back = cuda_pool_back;
 	b.batchnorm = cuda_batchnorm, b.batchnorm_back = cuda_batchnorm_back;
 	b.layernorm = cuda_layernorm, b.layernorm_back = cuda_layernorm_back;

@@ -95,6 +95,10 @@ struct pl_cuda {
 	void *work;			 /* of cuBLASLt */
 	struct pl_cuda_product *product; /* open addressing by shape */
 	size_t n_products, cap_products;
+
+	bool asked_cudnn;	/* it was looked for, see convolve.cu */
+	struct pl_cudnn *cudnn; /* NULL: it is not to be had, */
+	struct pl_err no_cudnn; /* for this; no code: nobody wanted it */
 };
 
 /* Keeps the first failure; `what` is what was being done. */
@@ -105,6 +109,10 @@ bool pl_cuda_go(struct pl_cuda *c, const void *p);
 void pl_cuda_done(struct pl_cuda *c, const char *what);
 /* Scratch memory of at least so many bytes; false, and noted: there is none. */
 bool pl_cuda_scratch(struct pl_cuda *c, size_t bytes);
+/* The same without a word. */
+bool pl_cuda_scratch_may(struct pl_cuda *c, size_t bytes);
+/* Where the copy of parameters in bfloat16 has these; NULL: there is none. */
+void *pl_cuda_half(const struct pl_cuda *c, const float *w);
 
 void pl_cuda_record(void *ctx, uint64_t id);
 void pl_cuda_cut(struct pl_cuda *c);	       /* launches what was recorded so far */
@@ -120,6 +128,17 @@ void pl_cuda_dense(void *ctx, int n, int c, int k, const float *x, const float *
 void pl_cuda_dense_back(void *ctx, int n, int c, int k, const float *x, const float *w,
 			enum pl_act act, const float *pre, const float *y, float *dy, float *dx,
 			float *dw, float *db);
+
+/* ---- convolution: convolve.cu ---------------------------------------------------------------- */
+
+size_t pl_cuda_conv_work(void *ctx, const struct pl_conv *d);
+void pl_cuda_conv(void *ctx, const struct pl_conv *d, const float *x, const float *w,
+		  const float *bias, enum pl_act act, float *y, float *work);
+void pl_cuda_conv_back(void *ctx, const struct pl_conv *d, const float *x, const float *w,
+		       enum pl_act act, const float *y, float *dy, float *dx, float *dw, float *db,
+		       float *work);
+void pl_cuda_remarks(void *ctx, const struct pl_log *log);
+void pl_cuda_conv_close(struct pl_cuda *c);
 
 extern "C" {
 #include "tensor/plugin.h"

@@ -185,12 +185,17 @@ static __global__ void sum_filters(int n, int c, int s, const T *dy, float *part
 		parts[(size_t)blockIdx.x * c + blockIdx.y] = sum;
 }
 
-static void bias_back(const struct plk *k, const struct pl_conv *d, const void *dy, float *db)
+void plk_conv_dy(const struct plk *k, const struct pl_conv *d, enum pl_act act, const void *y,
+		 void *dy, float *db)
 {
 	int plane = d->p * d->q;
 	unsigned all = pl_blocks((size_t)d->n * (size_t)plane, 4 * PL_BLOCK);
 	unsigned count = all < BIAS_PARTS ? all : BIAS_PARTS;
 
+	if (act != PL_ACT_NONE)
+		plk_act_back(k, act, (size_t)d->n * (size_t)d->k * (size_t)plane, y, y, dy, dy);
+	if (!db)
+		return;
 	PL_STORED(k, T, {
 		PL_LAUNCH((sum_filters<T>), dim3(count, (unsigned)d->k), PL_BLOCK, 0, k->stream,
 			  d->n, d->k, plane, (const T *)dy, (float *)k->scratch);
@@ -198,16 +203,12 @@ static void bias_back(const struct plk *k, const struct pl_conv *d, const void *
 	pl_fold(k, (const float *)k->scratch, (int)count, d->k, db, NULL);
 }
 
-void plk_conv_back(const struct plk *k, const struct pl_conv *d, const void *x, const float *w,
-		   enum pl_act act, const void *y, void *dy, void *dx, float *dw, float *db)
+void plk_conv_dw(const struct plk *k, const struct pl_conv *d, const void *x, const void *dy,
+		 float *dw)
 {
 	int plane = d->p * d->q, taps = d->c * d->r * d->s, each, parts = parts_of(k, d, &each);
 	float *sums = (float *)k->scratch;
 
-	if (act != PL_ACT_NONE)
-		plk_act_back(k, act, (size_t)d->n * (size_t)d->k * (size_t)plane, y, y, dy, dy);
-	if (db)
-		bias_back(k, d, dy, db);
 	PL_STORED(k, T, {
 		struct product<T, T, float> p = {
 			*d, d->k, taps, d->n *plane, each, plane, taps, (const T *)dy,
@@ -217,8 +218,11 @@ void plk_conv_back(const struct plk *k, const struct pl_conv *d, const void *x, 
 		launch<WEIGHTS>(k, p, (unsigned)parts);
 	});
 	pl_fold(k, sums, parts, d->k * taps, dw, NULL);
-	if (!dx)
-		return;
+}
+
+void plk_conv_dx(const struct plk *k, const struct pl_conv *d, const float *w, const void *dy,
+		 void *dx)
+{
 	PL_STORED(k, T, {
 		int l = d->k * d->r * d->s;
 		struct product<float, T, T> p = {

@@ -1,11 +1,11 @@
 /*
  * elements.cu - what is done element by element.
  *
- * Bytes for n elements of e bytes: act 2 n e, act_back 3 n e, bias_act 2 n e (3 with pre), add 3 n
- * e, dropout 2 n e, round and load n (4 + e). All are bound by memory: gelu, the
- * dearest, is about 25 instructions an element, of which a multiprocessor does 128 a cycle while it
- * gets 12 bfloat16 from memory in that time. exp is the device's own (2 ulp and a little for great
- * arguments); tanh is that of the library.
+ * Bytes for n elements of e bytes: act 2 n e, act_back 3 n e, bias_act 2 n e (3 with pre),
+ * bias_planes 2 n e, add 3 n e, dropout 2 n e, round and load n (4 + e). All are bound by memory:
+ * gelu, the dearest, is about 25 instructions an element, of which a multiprocessor does 128 a
+ * cycle while it gets 12 bfloat16 from memory in that time. exp is the device's own (2 ulp and a
+ * little for great arguments); tanh is that of the library.
  *
  * gelu's tanh form (Hendrycks and Gimpel, 2016) is x s(2 u) with s the sigmoid, since (1 + tanh
  * u)/2 = s(2 u), u = sqrt(2/pi) (x + 0.044715 x^3); its slope is s + 2 x s (1 - s) u'.
@@ -138,6 +138,48 @@ template <typename T> struct do_bias_act {
 		pl_put<V>(y + i, v);
 	}
 };
+
+/* A vector may begin in one plane and end in the next. */
+template <typename T> struct do_bias_planes {
+	size_t c, s;
+	enum pl_act act;
+	const float *bias;
+	T *x;
+	template <int V> __device__ void run(size_t i) const
+	{
+		size_t plane = pl_div(i, s), left = s - (i - plane * s), at = pl_mod(plane, c);
+		float v[V];
+
+		pl_get<V>(x + i, v);
+		for (int l = 0; l < V; l++) {
+			if (!left) {
+				left = s;
+				at = at + 1 == c ? 0 : at + 1;
+			}
+			v[l] = act_one(act, v[l] + bias[at]);
+			left--;
+		}
+		pl_put<V>(x + i, v);
+	}
+};
+
+void plk_bias_planes(const struct plk *k, int n, int c, int s, const float *bias, enum pl_act act,
+		     void *x)
+{
+	size_t all = (size_t)n * (size_t)c * (size_t)s;
+
+	if (!bias && act != PL_ACT_NONE)
+		plk_act(k, act, all, x, x);
+	if (!bias)
+		return;
+	PL_STORED(k, T, {
+		struct do_bias_planes<T> f = {
+			(size_t) c, (size_t)s, act, bias, (T *)x
+		};
+
+		pl_each<pl_wide<T>::n>(k, all, pl_aligned(0, x), f);
+	});
+}
 
 void plk_bias_act(const struct plk *k, int n, int c, const float *bias, enum pl_act act,
 		  const void *x, void *pre, void *y)

@@ -44,6 +44,9 @@ void plk_act_back(const struct plk *k, enum pl_act act, size_t n, const void *x,
 /* y (N, C) = act(x + bias (C)), pre = x + bias; bias, pre NULL: none. y or pre may be x. */
 void plk_bias_act(const struct plk *k, int n, int c, const float *bias, enum pl_act act,
 		  const void *x, void *pre, void *y);
+/* x (N, C, S) = act(x + bias (C)); bias NULL: none */
+void plk_bias_planes(const struct plk *k, int n, int c, int s, const float *bias, enum pl_act act,
+		     void *x);
 void plk_add(const struct plk *k, size_t n, const void *a, const void *b, void *y);
 void plk_dropout(const struct plk *k, size_t n, float p, const struct pl_vary *v, uint64_t salt,
 		 const void *x, void *y);
@@ -88,8 +91,14 @@ void plk_pool_back(const struct plk *k, const struct pl_pool2d *d, const int32_t
 size_t plk_conv_scratch(const struct plk *k, const struct pl_conv *d);
 void plk_conv(const struct plk *k, const struct pl_conv *d, const void *x, const float *w,
 	      const float *bias, enum pl_act act, void *y);
-void plk_conv_back(const struct plk *k, const struct pl_conv *d, const void *x, const float *w,
-		   enum pl_act act, const void *y, void *dy, void *dx, float *dw, float *db);
+/* The way back in parts: dy before the activation, and db += its sums (NULL: no bias); dw +=; dx.
+ */
+void plk_conv_dy(const struct plk *k, const struct pl_conv *d, enum pl_act act, const void *y,
+		 void *dy, float *db);
+void plk_conv_dw(const struct plk *k, const struct pl_conv *d, const void *x, const void *dy,
+		 float *dw);
+void plk_conv_dx(const struct plk *k, const struct pl_conv *d, const float *w, const void *dy,
+		 void *dx);
 
 /* ---- sequences: embed.cu, attn*.cu ----------------------------------------------------------- */
 

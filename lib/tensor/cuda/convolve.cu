@@ -1,0 +1,189 @@
+/*
+ * convolve.cu - convolution of the backend: by cuDNN where that is to be had and does the shape as
+ * backend.h wants it, else by the kernels of conv.cu.
+ *
+ * cuDNN's operands and results are of one type. So it is not asked where float32 is multiplied as
+ * bfloat16, nor for dw of images in bfloat16, whose sums it would round. What it leaves is y before
+ * bias and activation, which are one pass more, and dw by itself, which is added to what is there.
+ *
+ * The library is looked for when the first network with a convolution is built: others need not
+ * wait until it is loaded. Without it, and where it refuses, ours serve, without a word but the one
+ * that pl_cuda_remarks() has. Scratch memory is asked for before anything is queued, as much as
+ * either way needs: so nothing grows while a pass is recorded.
+ */
+#include <stdlib.h>
+
+#include "tensor/cuda/context.h"
+#include "tensor/cuda/cudnn.h"
+#include "tensor/cuda/device.cuh"
+
+#define ENV "PACELINE_CUDNN"
+#ifdef PL_EMU /* the real one would take the emulated device for real */
+#define LIBRARY NULL
+#else
+#define LIBRARY "libcudnn.so.9"
+#endif
+
+static struct pl_cudnn *library(struct pl_cuda *c)
+{
+	const char *named = getenv(ENV), *file = named && *named ? named : LIBRARY;
+
+	if (c->asked_cudnn)
+		return c->cudnn;
+	c->asked_cudnn = true;
+	if (!file || !strcmp(file, "none"))
+		return NULL;
+	cudaSetDevice(c->device);
+	if (pl_cudnn_open(file, c->k.stream, &c->cudnn, &c->no_cudnn) < 0)
+		cudaGetLastError(); /* it is told there */
+	return c->cudnn;
+}
+
+void pl_cuda_remarks(void *ctx, const struct pl_log *log)
+{
+	const struct pl_cuda *c = (struct pl_cuda *)ctx;
+	char version[48];
+
+	if (!c->asked_cudnn)
+		return;
+	if (c->no_cudnn.code) {
+		pl_say(log, PL_LOG_WARN,
+		       "convolutions are computed without cuDNN, which may take longer: %s (" ENV
+		       "=FILE names another, " ENV "=none does without)",
+		       c->no_cudnn.msg);
+	} else if (c->cudnn) {
+		pl_cudnn_version(c->cudnn, version, sizeof(version));
+		pl_say(log, PL_LOG_NOTE, "convolutions are computed by cuDNN %s", version);
+	} else {
+		pl_say(log, PL_LOG_NOTE, "convolutions are computed without cuDNN");
+	}
+}
+
+/* ---- plans ------------------------------------------------------------------------------------
+ */
+
+static size_t filters(const struct pl_conv *d)
+{
+	return (size_t)d->k * (size_t)(d->c * d->r * d->s);
+}
+
+/* p, q: the two that are images */
+static struct pl_cudnn_plan *plan(struct pl_cuda *c, enum pl_cudnn_way way, const struct pl_conv *d,
+				  const void *p, const void *q)
+{
+	struct pl_cudnn *lib = library(c);
+	struct pl_cudnn_shape s = {};
+
+	if (!lib || !pl_aligned(0, p, q) ||
+	    (c->k.bf16 ? way == PL_CUDNN_DW : c->k.precision == PL_BF16))
+		return NULL;
+	s.d = *d;
+	s.way = way;
+	s.half = c->k.bf16;
+	s.tf32 = c->k.precision == PL_TF32 && !s.half;
+	return pl_cudnn_find(lib, &s);
+}
+
+/* cuDNN's memory comes first, behind that filters, as operand or result. */
+static char *behind(const struct pl_cuda *c, const struct pl_cudnn_plan *p)
+{
+	return (char *)c->k.scratch + (pl_cudnn_work(p) + 255) / 256 * 256;
+}
+
+static size_t need(const struct pl_cudnn_plan *p, const struct pl_conv *d)
+{
+	return p ? (pl_cudnn_work(p) + 255) / 256 * 256 + filters(d) * sizeof(float) : 0;
+}
+
+/* For ours, and for these plans, or without them where there is not so much. */
+static bool room(struct pl_cuda *c, const struct pl_conv *d, struct pl_cudnn_plan **one,
+		 struct pl_cudnn_plan **two)
+{
+	size_t own = plk_conv_scratch(&c->k, d), most = own;
+
+	for (struct pl_cudnn_plan *p : { *one, *two })
+		most = need(p, d) > most ? need(p, d) : most;
+	if (most > own && !pl_cuda_scratch_may(c, most)) {
+		for (struct pl_cudnn_plan **p : { one, two }) {
+			if (*p)
+				pl_cudnn_give_up(*p);
+			*p = NULL;
+		}
+	}
+	return pl_cuda_scratch(c, own);
+}
+
+/* Filters as they are multiplied, aligned. */
+static const void *operand(struct pl_cuda *c, const struct pl_conv *d, const float *w, void *to)
+{
+	const void *as = c->k.bf16 ? pl_cuda_half(c, w) : w;
+
+	if (as && pl_aligned(0, as))
+		return as;
+	plk_load(&c->k, filters(d), w, to);
+	return to;
+}
+
+static bool run(struct pl_cuda *c, struct pl_cudnn_plan *p, const void *a, const void *b, void *out)
+{
+	return pl_cudnn_run(c->cudnn, p, a, b, out, c->k.scratch);
+}
+
+/* ---- the table's ------------------------------------------------------------------------------
+ */
+
+size_t pl_cuda_conv_work(void *ctx, const struct pl_conv *d)
+{
+	(void)d;
+	library((struct pl_cuda *)ctx); /* while a network is built */
+	return 0;			/* scratch memory serves */
+}
+
+void pl_cuda_conv(void *ctx, const struct pl_conv *d, const float *x, const float *w,
+		  const float *bias, enum pl_act act, float *y, float *work)
+{
+	struct pl_cuda *c = (struct pl_cuda *)ctx;
+	struct pl_cudnn_plan *p, *none = NULL;
+
+	(void)work;
+	if (!pl_cuda_go(c, y))
+		return;
+	p = plan(c, PL_CUDNN_Y, d, x, y);
+	if (!room(c, d, &p, &none))
+		return;
+	if (p && run(c, p, x, operand(c, d, w, behind(c, p)), y))
+		plk_bias_planes(&c->k, d->n, d->k, d->p * d->q, bias, act, y);
+	else
+		plk_conv(&c->k, d, x, w, bias, act, y);
+	pl_cuda_done(c, "conv");
+}
+
+void pl_cuda_conv_back(void *ctx, const struct pl_conv *d, const float *x, const float *w,
+		       enum pl_act act, const float *y, float *dy, float *dx, float *dw, float *db,
+		       float *work)
+{
+	struct pl_cuda *c = (struct pl_cuda *)ctx;
+	struct pl_cudnn_plan *pw, *px = NULL;
+
+	(void)work;
+	if (!pl_cuda_go(c, dw))
+		return;
+	pw = plan(c, PL_CUDNN_DW, d, x, dy);
+	if (dx)
+		px = plan(c, PL_CUDNN_DX, d, dy, dx);
+	if (!room(c, d, &pw, &px))
+		return;
+	plk_conv_dy(&c->k, d, act, y, dy, db);
+	if (pw && run(c, pw, x, dy, behind(c, pw)))
+		pl_fold(&c->k, (const float *)behind(c, pw), 1, (int)filters(d), dw, NULL);
+	else
+		plk_conv_dw(&c->k, d, x, dy, dw);
+	if (dx && !(px && run(c, px, operand(c, d, w, behind(c, px)), dy, dx)))
+		plk_conv_dx(&c->k, d, w, dy, dx);
+	pl_cuda_done(c, "conv_back");
+}
+
+void pl_cuda_conv_close(struct pl_cuda *c)
+{
+	pl_cudnn_close(c->cudnn);
+}
