@@ -99,17 +99,7 @@ for transport in shm tcp; do
 done
 
 # ---- convolutions, by a library that stands in for cuDNN ----
-cat >images.model <<-END
-	paceline-model 1
-	input 1 8 8
-	conv 3 3 pad=same
-	relu
-	conv 5 3
-	flatten
-	dense 4
-	loss softmax-cross-entropy
-END
-sed -i 's/^model .*/model images.model/; s/dims=16/dims=64/' tiny.job
+images_job 20
 cudnn=$BUILD/emu/fake_cudnn.so
 status 0 "images on the CPU" "$run" --log cpu.csv tiny.job
 status 0 "on a device" "$run" --device=cuda --log own.csv --export own.st tiny.job

@@ -2,6 +2,7 @@
 # A job that run(1) does in an instant:
 #
 # tiny_job STEPS      into ./tiny.job
+# images_job STEPS    the same of convolutions, with its model
 # losses FILE         of a log: those of training, one a line
 # until_trains FILE   waits (10 s at most) until a log has more than ten lines
 # explained GRAPH     the error of each replayed step is at most 0.5 %, unexplained time of the critical path 3 %
@@ -15,6 +16,21 @@ tiny_job() {
 	batch 32
 	optimizer sgd lr=0.05 momentum=0.9
 	steps $1
+	END
+}
+
+images_job() {
+	tiny_job "$1"
+	sed -i 's/^model .*/model images.model/; s/dims=16/dims=64/' tiny.job
+	cat >images.model <<-END
+	paceline-model 1
+	input 1 8 8
+	conv 3 3 pad=same
+	relu
+	conv 5 3
+	flatten
+	dense 4
+	loss softmax-cross-entropy
 	END
 }
 

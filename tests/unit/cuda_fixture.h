@@ -76,10 +76,18 @@ static bool open_battery(enum pl_store store, const char *word)
 	return true;
 }
 
+static void remark(void *arg, enum pl_level level, const char *text)
+{
+	(void)arg, (void)level;
+	printf("# %s\n", text);
+}
+
 static void close_battery(void)
 {
+	const struct pl_log log = { remark, NULL };
 	struct pl_err err = { 0 };
 
+	be->remarks(battery.one, &log);
 	ok(be->sync(battery.one, &err) == 0 && be->sync(battery.many, &err) == 0,
 	   "nothing failed: %s", err.msg);
 	be->close(battery.one);

@@ -4,7 +4,8 @@
  *
  * cuDNN's operands and results are of one type. So it is not asked where float32 is multiplied as
  * bfloat16, nor for dw of images in bfloat16, whose sums it would round. What it leaves is y before
- * bias and activation, which are one pass more, and dw by itself, which is added to what is there.
+ * bias and activation, rounded once more where it is bfloat16, which are one pass more, and dw by
+ * itself, which is added to what is there.
  *
  * The library is looked for when the first network with a convolution is built: others need not
  * wait until it is loaded. Without it, and where it refuses, ours serve, without a word but the one
