@@ -83,9 +83,15 @@ FLAGS := -std=c11 -D_GNU_SOURCE $(WARN) -fvisibility=hidden -ffile-prefix-map=$(
 LIBS  := $(FOUND_LIBS) -ldl -lm
 ifneq ($(SAN),)
 FLAGS += -fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer
-# instrumented code makes gcc see uninitialised values and cut texts where there are none; clang does
-# not say that it is the thread sanitizer
-FLAGS += $(if $(findstring clang,$(shell $(CC) --version 2>/dev/null)),$(if $(findstring thread,$(SAN)),-D__SANITIZE_THREAD__=1),-Wno-maybe-uninitialized -Wno-format-truncation)
+# instrumented code makes gcc see uninitialised values and cut texts where there are none
+ifeq ($(findstring clang,$(shell $(CC) --version 2>/dev/null)),)
+FLAGS += -Wno-maybe-uninitialized -Wno-format-truncation
+else
+# clang does not say that it is the thread sanitizer; and in C++ checks the types of functions by a library that
+# programs in C lack, which shared objects would take from them
+FLAGS += $(if $(findstring thread,$(SAN)),-D__SANITIZE_THREAD__=1)
+SAN_CXX := $(if $(findstring undefined,$(SAN)),-fno-sanitize=vptr$(comma)function)
+endif
 endif
 
 ifdef HAVE_LIBDEFLATE
@@ -141,7 +147,7 @@ $(foreach p,$(BENCH),$(eval $(call program,$(BUILD)/bench/$(p),$(wildcard bench/
 # Sources of kernels are compiled twice: as C++ for the device that the tests emulate, wherever there
 # is a C++ compiler; and by nvcc for real ones, where that is.
 CXXFLAGS_EMU := -std=c++17 -Wall -Wextra -Wshadow -Wvla -Wundef -Wformat=2 -Werror -Wno-unknown-pragmas -fno-strict-aliasing -fPIC \
-	$(filter-out -std=c11 -Wstrict-prototypes -Wmissing-prototypes $(WARN),$(FLAGS)) \
+	$(filter-out -std=c11 -Wstrict-prototypes -Wmissing-prototypes $(WARN),$(FLAGS)) $(SAN_CXX) \
 	-Itests/emu -include tests/emu/cuda_emu.h
 
 $(BUILD)/emu/%.o: %.cu $(BUILD)/flags | $(BUILD)/config.h
