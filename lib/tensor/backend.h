@@ -106,9 +106,11 @@ struct pl_backend {
 	 * pin(), or it may wait), or within the device. idle: 1 the second queue is empty, 0 not
 	 * yet, negative: something failed (PL_EIO). mark: stands behind all that is in the second
 	 * queue now, and is greater than those before; passed: 1 all ahead of it is done, 0 not
-	 * yet, negative: something failed. side, beside, idle, mark and passed may be called by a
-	 * thread of their own, which may then use what side() gave, and alloc and free by either;
-	 * all else by one at a time.
+	 * yet, negative: something failed. apart: d = a + b, or a where b is NULL, of n float32 (d
+	 * may be a or b), in a third queue, which waits for nobody; the mark behind it there. CPUs
+	 * have none. side, beside, idle, mark, passed and apart may be called by a thread of their
+	 * own, which may then use what side() gave, and alloc and free by either; all else by one
+	 * at a time.
 	 */
 	void *(*side)(void *ctx);
 	void (*fork)(void *ctx);
@@ -117,6 +119,7 @@ struct pl_backend {
 	int (*idle)(void *ctx, struct pl_err *err);
 	uint64_t (*mark)(void *ctx);
 	int (*passed)(void *ctx, uint64_t mark, struct pl_err *err);
+	uint64_t (*apart)(void *ctx, size_t n, const float *a, const float *b, float *d);
 	/* Memory of the host that a device copies from and to by itself, from now on or (on false)
 	 * no more. It need not succeed: copies are slower then. */
 	void (*pin)(void *ctx, void *host, size_t bytes, bool on);

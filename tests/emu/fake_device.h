@@ -4,7 +4,7 @@
  *
  * Memory is a file in memory that is mapped twice: pointers that the backend gives lie in a mapping
  * that nobody may touch, so a host that does ends at once; kernels reach it through the other one.
- * Calls that move memory are queued to a thread, as are those of the second queue to another, and
+ * Calls that move memory are queued to a thread, as are those of the other two queues, and
  * each dawdles before it does what it was told: who forgets fork() or join() sees old numbers.
  * Kernels of networks are those of the CPU; they wait for the queue, and are done when they return.
  *
@@ -24,7 +24,8 @@
 #include "fake_queue.h"
 #include "tensor/backend.h"
 
-#define FAKE_ROOM ((size_t)1 << 30) /* of addresses; pages come as they are touched */
+#define FAKE_ROOM ((size_t)1 << 30)   /* of addresses; pages come as they are touched */
+#define OF_SUMS	  ((uint64_t)1 << 63) /* a mark of the third queue */
 
 struct item {
 	struct item *next;
@@ -42,7 +43,7 @@ struct queue {
 };
 struct fake {
 	struct fake_queue handle; /* first */
-	struct queue main, side;
+	struct queue main, side, sums;
 	void *cpu;
 	uint8_t *dev, *host; /* the same memory */
 	size_t used;
@@ -216,6 +217,7 @@ static int fake_open(const struct pl_backend_opts *o, void **ctx, struct pl_err 
 {
 	struct fake *f = calloc(1, sizeof(*f));
 	int fd = memfd_create("fake-device", MFD_CLOEXEC);
+	char where[80];
 
 	*ctx = f;
 	if (!f || fd < 0 || ftruncate(fd, (off_t)FAKE_ROOM) < 0)
@@ -226,9 +228,12 @@ static int fake_open(const struct pl_backend_opts *o, void **ctx, struct pl_err 
 	close(fd);
 	if (f->dev == MAP_FAILED || f->host == MAP_FAILED)
 		return pl_fail_sys(err, "fake device");
+	snprintf(where, sizeof(where), "%p %p %zu", (void *)f->dev, (void *)f->host, FAKE_ROOM);
+	setenv("FAKE_DEVICE", where, 1); /* for aware_mpi.c */
 	pthread_mutex_init(&f->lock, NULL);
 	queue_open(&f->main, 11);
 	queue_open(&f->side, 22);
+	queue_open(&f->sums, 33);
 	return pl_backend_cpu.open(o, &f->cpu, err);
 }
 
@@ -238,6 +243,7 @@ static void fake_close(void *ctx)
 
 	queue_close(&f->main);
 	queue_close(&f->side);
+	queue_close(&f->sums);
 	pl_backend_cpu.close(f->cpu);
 	munmap(f->dev, FAKE_ROOM);
 	munmap(f->host, FAKE_ROOM);
@@ -329,6 +335,44 @@ static void fake_beside(void *ctx, void *dst, const void *src, size_t bytes)
 	move(ctx, &((struct fake *)ctx)->side, dst, src, bytes, NULL);
 }
 
+struct sum {
+	const float *a, *b;
+	float *d;
+	size_t n;
+};
+
+static void sum_item(void *arg)
+{
+	struct sum *s = arg;
+
+	for (size_t i = 0; i < s->n; i++)
+		s->d[i] = s->b ? s->a[i] + s->b[i] : s->a[i];
+	free(s);
+}
+
+static void hang_item(void *arg)
+{
+	(void)arg;
+	for (;;)
+		pause();
+}
+
+/* FAKE_DEVICE_HANG=N: it hangs before the N-th. */
+static uint64_t fake_apart(void *ctx, size_t n, const float *a, const float *b, float *d)
+{
+	const char *hang = getenv("FAKE_DEVICE_HANG");
+	static int sums;
+	struct fake *f = ctx;
+	struct sum *s = malloc(sizeof(*s));
+
+	if (!s)
+		abort();
+	if (hang && ++sums == atoi(hang))
+		queue_put(&f->sums, hang_item, NULL);
+	*s = (struct sum){ reach(f, a), b ? reach(f, b) : NULL, reach(f, d), n };
+	return queue_put(&f->sums, sum_item, s) | OF_SUMS;
+}
+
 static uint64_t fake_mark(void *ctx)
 {
 	return queue_last(&((struct fake *)ctx)->side);
@@ -336,12 +380,13 @@ static uint64_t fake_mark(void *ctx)
 
 static int fake_passed(void *ctx, uint64_t mark, struct pl_err *err)
 {
-	struct queue *q = &((struct fake *)ctx)->side;
+	struct fake *f = ctx;
+	struct queue *q = mark & OF_SUMS ? &f->sums : &f->side;
 	bool over;
 
 	(void)err;
 	pthread_mutex_lock(&q->lock);
-	over = q->done >= mark;
+	over = q->done >= (mark & ~OF_SUMS);
 	pthread_mutex_unlock(&q->lock);
 	return over;
 }
@@ -553,6 +598,7 @@ __attribute__((unused)) static const struct pl_backend pl_backend_fake = {
 	.fork = fake_fork,
 	.join = fake_join,
 	.beside = fake_beside,
+	.apart = fake_apart,
 	.mark = fake_mark,
 	.passed = fake_passed,
 	.idle = fake_idle,

@@ -169,6 +169,27 @@ static void test_queues(void)
 	while ((rc = be->idle(dev, &err)) == 0)
 		;
 	is_i64(rc, 1, "the second queue becomes empty");
+	for (int i = 0; i < N; i++)
+		host[i] = 0.37f * (float)(i - 500);
+	be->put(dev, a, host, N * 4);
+	be->put(dev, y, host, N * 4);
+	ok(be->sync(dev, &err) == 0, "nothing failed: %s", err.msg);
+	be->scale(dev, N, 2, b);
+	be->fork(dev); /* sums do not wait for that: who waits for them waits for no other queue */
+	be->beside(dev, back, b, N * 4);
+	be->apart(dev, N - 3, a, a + 2, y + 1); /* as it lies: not 16 bytes at a time */
+	mark = be->apart(dev, N / 2, y, NULL, a);
+	while ((rc = be->passed(dev, mark, &err)) == 0)
+		;
+	be->get(dev, got, y, N * 4);
+	right = rc == 1 && got[0] == host[0];
+	for (int i = 0; i < N - 3; i++)
+		right = right && got[1 + i] == host[i] + host[i + 2];
+	ok(right, "sums apart, to the bit");
+	be->get(dev, host, a, N * 4);
+	ok(!memcmp(got, host, N / 2 * 4), "... and copies");
+	while ((rc = be->idle(dev, &err)) == 0)
+		;
 	ok(be->side(dev) != NULL, "it has a handle");
 	be->pin(dev, back, N * 4, false);
 	be->free(dev, a);

@@ -68,19 +68,28 @@ static int choose_device(struct pl_cuda *c, const struct pl_backend_opts *o, str
 	return 0;
 }
 
+static cudaError_t make_queue(struct pl_cuda_queue *q)
+{
+	cudaError_t e = cudaStreamCreateWithFlags(&q->stream, cudaStreamNonBlocking);
+
+	for (int i = 0; i < PL_CUDA_MARKS && e == cudaSuccess; i++)
+		e = cudaEventCreateWithFlags(&q->mark[i], cudaEventDisableTiming);
+	return e;
+}
+
 static int make_queues(struct pl_cuda *c, struct pl_err *err)
 {
 	const unsigned plain = cudaEventDisableTiming;
 	cudaError_t e = cudaStreamCreateWithFlags(&c->k.stream, cudaStreamNonBlocking);
 
 	if (e == cudaSuccess)
-		e = cudaStreamCreateWithFlags(&c->side, cudaStreamNonBlocking);
+		e = make_queue(&c->side);
+	if (e == cudaSuccess)
+		e = make_queue(&c->sums);
 	if (e == cudaSuccess)
 		e = cudaEventCreateWithFlags(&c->forked, plain);
 	if (e == cudaSuccess)
 		e = cudaEventCreateWithFlags(&c->joined, plain);
-	for (int i = 0; i < PL_CUDA_MARKS && e == cudaSuccess; i++)
-		e = cudaEventCreateWithFlags(&c->mark[i], plain);
 	for (int i = 0; i < PL_CUDA_STAGES && e == cudaSuccess; i++) {
 		e = cudaMallocHost(&c->stage[i].p, PL_CUDA_STAGE);
 		if (e == cudaSuccess)
@@ -129,11 +138,12 @@ static void cuda_close(void *ctx)
 	for (cudaEvent_t e : { c->forked, c->joined })
 		if (e)
 			cudaEventDestroy(e);
-	for (cudaEvent_t e : c->mark)
-		if (e)
-			cudaEventDestroy(e);
+	for (struct pl_cuda_queue *q : { &c->side, &c->sums })
+		for (cudaEvent_t e : q->mark)
+			if (e)
+				cudaEventDestroy(e);
 	pthread_mutex_destroy(&c->mark_lock);
-	for (cudaStream_t s : { c->k.stream, c->side })
+	for (cudaStream_t s : { c->k.stream, c->side.stream, c->sums.stream })
 		if (s)
 			cudaStreamDestroy(s);
 	pl_free(c);
@@ -332,7 +342,7 @@ static void *cuda_side(void *ctx)
 
 	/* who asks is about to give it to a library, which takes the thread's device */
 	cudaSetDevice(c->device);
-	return c->side;
+	return c->side.stream;
 }
 
 static void after(struct pl_cuda *c, cudaStream_t first, cudaEvent_t e, cudaStream_t then)
@@ -346,7 +356,7 @@ static void cuda_fork(void *ctx)
 	struct pl_cuda *c = (struct pl_cuda *)ctx;
 
 	pl_cuda_cut(c);
-	after(c, c->k.stream, c->forked, c->side);
+	after(c, c->k.stream, c->forked, c->side.stream);
 	pl_cuda_cut_over(c);
 }
 
@@ -355,17 +365,25 @@ static void cuda_join(void *ctx)
 	struct pl_cuda *c = (struct pl_cuda *)ctx;
 
 	pl_cuda_cut(c);
-	after(c, c->side, c->joined, c->k.stream);
+	after(c, c->side.stream, c->joined, c->k.stream);
 	pl_cuda_cut_over(c);
 }
 
-/* By any thread: so its failures are for idle() to find, which asks the device. */
+/* By any thread: so failures are for passed() to find. */
+static void note_in(struct pl_cuda *c, struct pl_cuda_queue *q, cudaError_t e)
+{
+	pthread_mutex_lock(&c->mark_lock);
+	if (q->failed == cudaSuccess)
+		q->failed = e;
+	pthread_mutex_unlock(&c->mark_lock);
+}
+
 static void cuda_beside(void *ctx, void *dst, const void *src, size_t bytes)
 {
 	struct pl_cuda *c = (struct pl_cuda *)ctx;
 
 	cudaSetDevice(c->device);
-	cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, c->side);
+	note_in(c, &c->side, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, c->side.stream));
 }
 
 static int cuda_idle(void *ctx, struct pl_err *err)
@@ -376,7 +394,7 @@ static int cuda_idle(void *ctx, struct pl_err *err)
 	if (e == cudaSuccess)
 		e = cudaPeekAtLastError(); /* of this thread: of a copy that did not begin */
 	if (e == cudaSuccess || e == cudaErrorNotReady)
-		e = cudaStreamQuery(c->side);
+		e = cudaStreamQuery(c->side.stream);
 	if (e == cudaSuccess)
 		return 1;
 	if (e == cudaErrorNotReady) {
@@ -387,42 +405,70 @@ static int cuda_idle(void *ctx, struct pl_err *err)
 		       cudaGetErrorString(e), cudaGetErrorName(e));
 }
 
-static uint64_t cuda_mark(void *ctx)
+static uint64_t mark_in(struct pl_cuda *c, struct pl_cuda_queue *q)
 {
-	struct pl_cuda *c = (struct pl_cuda *)ctx;
 	cudaError_t e = cudaSetDevice(c->device);
 	uint64_t n;
 
 	pthread_mutex_lock(&c->mark_lock);
-	n = ++c->marks;
+	n = ++q->marks;
 	if (e == cudaSuccess)
-		e = cudaEventRecord(c->mark[n % PL_CUDA_MARKS], c->side);
-	if (c->marked == cudaSuccess)
-		c->marked = e;
+		e = cudaEventRecord(q->mark[n % PL_CUDA_MARKS], q->stream);
+	if (q->failed == cudaSuccess)
+		q->failed = e;
 	pthread_mutex_unlock(&c->mark_lock);
 	return n;
+}
+
+static uint64_t cuda_mark(void *ctx)
+{
+	struct pl_cuda *c = (struct pl_cuda *)ctx;
+
+	return mark_in(c, &c->side);
+}
+
+#define OF_SUMS ((uint64_t)1 << 63) /* a mark of the third queue */
+
+/* Of the context it reads what never changes: another thread may be at a kernel. */
+static uint64_t cuda_apart(void *ctx, size_t n, const float *a, const float *b, float *d)
+{
+	struct pl_cuda *c = (struct pl_cuda *)ctx;
+	struct plk k = {};
+
+	cudaSetDevice(c->device);
+	k.stream = c->sums.stream;
+	k.sms = c->k.sms;
+	cudaGetLastError(); /* "not ready" of a look at a mark is none; what is for good stays */
+	if (b)
+		plk_add(&k, n, a, b, d);
+	else
+		cudaMemcpyAsync(d, a, n * sizeof(*a), cudaMemcpyDeviceToDevice, k.stream);
+	note_in(c, &c->sums, cudaGetLastError());
+	return mark_in(c, &c->sums) | OF_SUMS;
 }
 
 /* Of a mark whose place was taken by a later one that later one is asked. */
 static int cuda_passed(void *ctx, uint64_t mark, struct pl_err *err)
 {
 	struct pl_cuda *c = (struct pl_cuda *)ctx;
+	struct pl_cuda_queue *q = mark & OF_SUMS ? &c->sums : &c->side;
 	cudaError_t e = cudaSetDevice(c->device);
 	bool over;
 
+	mark &= ~OF_SUMS;
 	pthread_mutex_lock(&c->mark_lock);
 	if (e == cudaSuccess)
-		e = c->marked;
-	while (c->passed < mark && e == cudaSuccess) {
-		uint64_t next = c->passed + 1;
+		e = q->failed;
+	while (q->passed < mark && e == cudaSuccess) {
+		uint64_t next = q->passed + 1;
 
-		if (next + PL_CUDA_MARKS <= c->marks)
-			next = c->marks - PL_CUDA_MARKS + 1;
-		e = cudaEventQuery(c->mark[next % PL_CUDA_MARKS]);
+		if (next + PL_CUDA_MARKS <= q->marks)
+			next = q->marks - PL_CUDA_MARKS + 1;
+		e = cudaEventQuery(q->mark[next % PL_CUDA_MARKS]);
 		if (e == cudaSuccess)
-			c->passed = next;
+			q->passed = next;
 	}
-	over = c->passed >= mark;
+	over = q->passed >= mark;
 	pthread_mutex_unlock(&c->mark_lock);
 	if (e == cudaErrorNotReady)
 		cudaGetLastError();
@@ -637,6 +683,7 @@ static struct pl_backend table()
 	b.put = cuda_put, b.get = cuda_get, b.copy = cuda_copy, b.zero = cuda_zero;
 	b.sync = cuda_sync, b.graph = pl_cuda_record, b.vary = cuda_vary, b.weights = cuda_weights;
 	b.side = cuda_side, b.fork = cuda_fork, b.join = cuda_join, b.beside = cuda_beside;
+	b.apart = cuda_apart;
 	b.idle = cuda_idle, b.mark = cuda_mark, b.passed = cuda_passed, b.pin = cuda_pin;
 	b.trace = &pl_cuda_trace, b.remarks = pl_cuda_remarks;
 	b.precision = cuda_precision, b.gemm = pl_cuda_gemm, b.load = cuda_load;

@@ -56,10 +56,17 @@ struct pl_cuda_product {
 /* ---- the context ------------------------------------------------------------------------------
  */
 
-#define PL_CUDA_MARKS  64 /* in the second queue that can be told apart */
+#define PL_CUDA_MARKS  64 /* in a queue that can be told apart */
 #define PL_CUDA_STAGES 4  /* copies from the host that may be under way */
 #define PL_CUDA_STAGE  ((size_t)4 << 20)
 
+/* A queue for communication, which several threads put things into. */
+struct pl_cuda_queue {
+	cudaStream_t stream;
+	cudaEvent_t mark[PL_CUDA_MARKS]; /* number n in place n % PL_CUDA_MARKS */
+	uint64_t marks, passed;		 /* the last one; that and all before it are passed */
+	cudaError_t failed;		 /* what failed first */
+};
 struct pl_cuda_stage {
 	void *p; /* pinned */
 	cudaEvent_t over;
@@ -69,13 +76,10 @@ struct pl_cuda_stage {
 struct pl_cuda {
 	struct plk k; /* what launchers take: the first queue, scratch memory */
 	int device;
-	cudaStream_t side;
+	struct pl_cuda_queue side, sums; /* the second and the third */
 	cudaEvent_t forked, joined;
-	pthread_mutex_t mark_lock;
-	cudaEvent_t mark[PL_CUDA_MARKS]; /* number n in place n % PL_CUDA_MARKS */
-	uint64_t marks, passed;		 /* the last one; that and all before it are passed */
-	cudaError_t marked;		 /* the first failure of a mark */
-	struct pl_vary *vary;		 /* on the device */
+	pthread_mutex_t mark_lock; /* of both */
+	struct pl_vary *vary;	   /* on the device */
 	struct pl_cuda_stage stage[PL_CUDA_STAGES];
 	uint32_t n_staged;
 
