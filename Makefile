@@ -266,7 +266,7 @@ $(BUILD)/gpu/%.o: bench/%.cu $(BUILD)/flags | $(BUILD)/config.h
 
 gpu: all $(if $(NVCC_FOUND),$(addprefix $(BUILD)/gpu/,$(GPU_TESTS) $(GPU_BENCH))) ## tests and measurements for a GPU, where nvcc is
 
-test-gpu: gpu $(BUILD)/unit/nccl_gpu_test ## the tests that need a GPU; where there is none they are skipped, with a word
+test-gpu: gpu $(BUILD)/unit/nccl_gpu_test $(BUILD)/gen/devrank ## the tests that need a GPU; where there is none they are skipped, with a word
 	@NVCC='$(NVCC_FOUND)' BUILD='$(abspath $(BUILD))' BIN='$(abspath $(BIN))' tests/gpu '$(GPU_TESTS)'
 
 asan: ## the tests under the address and undefined behaviour sanitizers

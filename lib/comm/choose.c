@@ -47,7 +47,9 @@ static bool has(uint8_t op, uint8_t algo)
 /* Nanoseconds that an all-reduce of s bytes takes by one of the four. */
 static double takes(const struct pl_world *w, uint8_t algo, double s)
 {
-	double n = w->size, low = 1, depth = 0, segment = (double)w->segment;
+	double n = w->size, low = 1, depth = 0;
+	/* longer ones, on GPUs, change nothing: all transports choose alike, and sum alike */
+	double segment = (double)pl_min_size(w->segment, PL_SEGMENT);
 	double piece = s < segment ? s : segment, busy = n < w->processors ? n : w->processors;
 	double hops, messages, link = s, work = 2 * (n - 1) * s * NS_A_BYTE, path = 0;
 

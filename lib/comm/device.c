@@ -7,6 +7,13 @@
  * the world, and pl_world_settle() is how to know that it went well. The next operation may fork
  * only when the one before is in the queue: an earlier fork would hold that one up, too.
  *
+ * Messages of an MPI that reaches memory of devices (mpi.c) begin and end there. MPI knows nothing
+ * of queues: an operation is held back until what was in the first queue is done, and who waits for
+ * it waits on the host, before anything else gets into that. Sums are made in a queue
+ * of their own: in the second one they would wait for what those begun later wait for, which may be
+ * the rest of a step. A sum is over when the mark behind it is passed, since what comes next may be
+ * a message.
+ *
  * For all else that carries operations, what they read is copied to memory of the host in the
  * second queue. A mark behind the copy tells when the operation can begin; until then it is held
  * back with those behind it, and others are not told that it has begun, since a device may be
@@ -23,6 +30,7 @@
 
 #define ROUND	 ((size_t)64 << 10) /* of staging memory */
 #define SPIN_NS	 50000
+#define REACHED	 ((size_t)64 << 10)
 #define SPOIL_OF 2 /* staging memory that is so many times too large is left to others */
 
 void pl_device_init(struct pl_world *w, const struct pl_backend *b, void *ctx)
@@ -168,6 +176,24 @@ static struct extent extent_of(const struct pl_world *w, const struct pl_coll_ar
 	}
 }
 
+/*
+ * Are its messages to lie in what it was given? Small ones are staged: a sum on the device is a
+ * launch, a mark and looks at that, some 10 us of each hop, and MPI itself copies what is small;
+ * two copies are no dearer. So is what pl_expand() takes memory of the host for: a reduce-scatter,
+ * an all-to-all in place, and sums of all by all, which it chooses for small vectors alone.
+ * Training has none of these.
+ */
+static bool is_reached(const struct pl_world *w, const struct pl_coll_args *a)
+{
+	size_t bytes = pl_coll_bytes(w, a);
+
+	if (!w->device.reached || a->on_host || bytes < REACHED || a->op == PL_OP_REDUCE_SCATTER)
+		return false;
+	if (a->op == PL_OP_ALLREDUCE)
+		return pl_comm_algo(w, a->op, a->algo, bytes) != PL_CA_DIRECT;
+	return a->op != PL_OP_ALLTOALL || a->src != a->dst;
+}
+
 /* Everything begun before is in the second queue, or the world failed. */
 static void until_launched(struct pl_world *w)
 {
@@ -214,13 +240,15 @@ int pl_device_begin(struct pl_work *k, struct pl_err *err)
 	const struct pl_backend *b = w->device.b;
 	struct extent x = extent_of(w, &k->a);
 	void *ctx = w->device.ctx;
-	bool staged = x.all && k->a.on_host == w->device.taken;
+	bool reached = is_reached(w, &k->a);
+	bool staged = x.all && k->a.on_host == w->device.taken && !reached;
 	bool copied =
 		w->device.taken && !staged && k->a.op == PL_OP_ALLTOALL && k->a.src == k->a.dst;
 	int rc = 0;
 
 	k->device.given = k->a;
 	k->device.on_device = !k->a.on_host && k->a.op != PL_OP_BARRIER;
+	k->device.reached = reached;
 	if (staged || copied)
 		rc = stage_take(k, x.all * sizeof(float), err);
 	if (rc < 0)
@@ -237,9 +265,9 @@ int pl_device_begin(struct pl_work *k, struct pl_err *err)
 			b->put(ctx, (void *)(uintptr_t)k->a.src, k->device.given.src,
 			       x.src_n * sizeof(float));
 		b->fork(ctx);
-	} else if (staged) {
+	} else if (staged || reached) {
 		b->fork(ctx);
-		if (x.src_n)
+		if (staged && x.src_n)
 			b->beside(ctx, (void *)(uintptr_t)k->a.src, k->device.given.src,
 				  x.src_n * sizeof(float));
 		k->device.mark = b->mark(ctx);
@@ -276,6 +304,18 @@ bool pl_device_ready(struct pl_work *k)
 	else if (k->a.op == PL_OP_SEND)
 		atomic_fetch_add(&w->peer[k->a.root].sends_ready, 1);
 	return true;
+}
+
+int pl_device_step(struct pl_step *s, const float *came, struct pl_err *err)
+{
+	const struct pl_world *w = s->work->w;
+	const struct pl_backend *b = w->device.b;
+
+	if (!s->mark)
+		s->mark =
+			b->apart(w->device.ctx, s->bytes / sizeof(float),
+				 (const float *)(const void *)s->a, came, (float *)(void *)s->dst);
+	return b->passed(w->device.ctx, s->mark, err);
 }
 
 /* ---- ending ---- */

@@ -569,8 +569,13 @@ static int waits_for(struct pl_world *w, const struct pl_work *k, bool sure, con
 		struct pl_conn *c = w->peer[r].conn;
 
 		for (int i = 0; c && i < w->n_conns; i++) {
-			if (c[i].recvs.head && c[i].recvs.head->work == k &&
-			    pl_step_ready(c[i].recvs.head) &&
+			const struct pl_step *in = c[i].recvs.head;
+
+			if (in && in->work == k && in->mark) {
+				*what = "its device";
+				return w->rank;
+			}
+			if (in && in->work == k && pl_step_ready(in) &&
 			    (!sure || w->peer[r].came < atomic_load(&w->peer[r].bytes))) {
 				*what = "data from it";
 				return r;
@@ -647,6 +652,9 @@ static void say_late(struct pl_world *w, const struct pl_work *k, int r, const c
 			      "%s %llu: rank %d waited %.1f s for %s to end it; all ranks had "
 			      "begun it",
 			      name, seq, w->rank, (double)still / 1e9, w->carry.by->name);
+	else if (r == w->rank)
+		pl_world_fail(w, r, "%s %llu: rank %d waited %.1f s for %s", name, seq, r,
+			      (double)still / 1e9, what);
 	else
 		pl_world_fail(w, r < 0 ? w->rank : r, "%s %llu: waited %.1f s for rank %d (%s)%s",
 			      name, seq, (double)still / 1e9, r, what,

@@ -23,6 +23,7 @@
 struct piece {
 	size_t off, bytes; /* in the whole vector */
 	uint32_t last;	   /* step that wrote it; PL_NO_STEP: it is still in src */
+	uint32_t sent;	   /* 1 + step that sent it: one at most, before it is overwritten */
 };
 struct expand {
 	struct pl_work *k;
@@ -146,13 +147,14 @@ static struct pl_step about(const struct expand *x, uint8_t kind, int peer, size
 		.chunk = x->id_base + (uint32_t)i + whose * x->apart,
 		.bytes = p->bytes,
 		.after = p->last,
+		.sent = p->sent,
 		.a = value(x, p),
 	};
 }
 
 static void send(struct expand *x, int peer, size_t i)
 {
-	emit(x, about(x, PL_STEP_SEND, peer, i));
+	x->piece[i].sent = emit(x, about(x, PL_STEP_SEND, peer, i)) + 1;
 }
 
 /* RECV, RECV_ADD, RECV_TO, ADD or COPY into the piece */

@@ -31,6 +31,7 @@
 #define PL_CHANNELS   16  /* connections a pair at most */
 #define PL_REGIONS    256 /* pieces of pl_world_alloc() at a time */
 #define PL_STAGE      ((size_t)64 << 10)
+#define PL_SEGMENT    ((size_t)256 << 10)
 #define PL_RING_BYTES ((size_t)512 << 10) /* of a ring in shared memory, power of 2 */
 #define PL_SLOTS      32		  /* small collectives that ranks may be apart */
 #define PL_LOCAL_MAX  256		  /* ranks of a host that share memory */
@@ -94,6 +95,7 @@ struct pl_step {
 	int32_t peer;
 	uint32_t chunk;
 	uint32_t after, n_after; /* steps of the work that must be done before */
+	uint32_t sent;		 /* 1 + that which sent the piece before; 0: none */
 	size_t bytes;
 	uint8_t *dst;
 	const uint8_t *a;
@@ -101,6 +103,7 @@ struct pl_step {
 	pl_ns over;
 	/* over a shaped link: when it has the link to itself, has left it, and arrives */
 	pl_ns leaves, left, due;
+	uint64_t mark; /* in a device's queue of sums, behind it; 0: it is not there */
 };
 struct pl_queue_of_steps {
 	struct pl_step *head, **tail;
@@ -132,6 +135,7 @@ struct pl_work {
 		uint64_t mark;	/* in the backend's second queue, behind what it last put there */
 		bool on_device; /* waited for by the device, not by the host */
 		bool held;	/* until the mark is passed */
+		bool reached;	/* its steps are in memory of the device */
 		bool launched;	/* it is in the second queue */
 		bool left;	/* nobody waits for it any more: the world's */
 		struct pl_work *later; /* NCCL's list */
@@ -261,7 +265,8 @@ struct pl_world {
 	struct {			    /* memory of a device; device.c */
 		const struct pl_backend *b; /* NULL: none */
 		void *ctx;
-		bool taken; /* by the carrier as it is */
+		bool taken;   /* by the carrier as it is */
+		bool reached; /* by the carrier's messages; sums are the backend's */
 		struct pl_stage *stage;
 		size_t n_stages, cap_stages;
 		struct pl_work *held, **held_tail; /* taken, but not active yet */
@@ -425,6 +430,9 @@ void pl_device_undo(struct pl_work *k);
 bool pl_device_ready(struct pl_work *k);
 /* The carrier put it into the second queue. */
 void pl_device_launched(struct pl_work *k, uint64_t mark, pl_ns since);
+/* A step on the device that needs nobody: the sum with what came for it (NULL: a copy). 1 it is
+ * over, 0 not yet, negative: the device failed. */
+int pl_device_step(struct pl_step *s, const float *came, struct pl_err *err) PL_MUST;
 /* It is over where it was carried out. */
 void pl_device_end(struct pl_work *k);
 /* Nobody will wait for it, the first queue of the backend will; false: it is to be waited for. */

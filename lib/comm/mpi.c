@@ -11,8 +11,12 @@
  * Two communicators: messages between two ranks do not wait for collectives. In each, messages from
  * one rank to another keep their order, as in the engine's queues; the first DEPTH steps of a queue
  * are with MPI at a time. What is to be added comes into a stage of its own, before it can be
- * added. MPI forbids to write to what is being sent: a step waits for that, which costs nothing,
- * since what it writes was made from what the other has received.
+ * added. MPI forbids to write to what is being sent, or to send what is being received: a step
+ * waits for that, which costs nothing, since what it writes was made from what the other has
+ * received.
+ *
+ * Where all ranks' MPI says that it takes pointers to memory of GPUs, steps of large operations lie
+ * there (device.c), stages as well.
  *
  * MPI_THREAD_FUNNELED is enough: one thread makes all calls, from MPI_Init_thread to MPI_Finalize.
  * An abort calls nothing: MPI_Abort would end all processes before they could say why. The launcher
@@ -24,14 +28,18 @@
 
 #include "comm/internal.h"
 #include "comm/mpi_lib.h"
+#include "tensor/backend.h"
 
 #define DEPTH 4
+/* In memory of GPUs a segment costs some 20 us of launches and looks, in which fast networks move a
+ * megabyte; that one passes while another is summed gains little, where sums are that fast. */
+#define SEGMENT_OF_GPUS ((size_t)4 << 20)
 
 struct flight {
 	struct pl_step *step;
 	pl_mpi_handle request;
 	uint8_t *stage; /* where it comes in; NULL: its place */
-	bool came;
+	bool came, placed;
 };
 struct flights { /* the oldest first; those of a queue's first steps */
 	struct flight of[DEPTH];
@@ -44,10 +52,12 @@ struct lane { /* one way or the other between two, of one communicator */
 struct mpi {
 	struct pl_world *w;
 	struct pl_mpi_lib lib;
-	pl_mpi_handle comm[2];	/* messages between two; collectives */
-	struct lane *lane;	/* (size, 2) */
-	uint8_t *spare[DEPTH];	/* stages that nobody has, some */
-	int n_spare, n_sending; /* in all lanes */
+	pl_mpi_handle comm[2]; /* messages between two; collectives */
+	struct lane *lane;     /* (size, 2) */
+	uint8_t *spare[DEPTH]; /* stages that nobody has, some */
+	int n_spare;
+	uint8_t **there; /* those of the device that nobody has, of n_there_all */
+	size_t n_there, n_there_all, cap_there;
 	struct mpi *next_cut;
 };
 
@@ -80,38 +90,44 @@ static int tag_of(const struct pl_step *s)
 	return (int)(pl_hash(what, sizeof(what)) & 32767);
 }
 
-static uint8_t *take_stage(struct mpi *m)
+static uint8_t *take_stage_there(struct mpi *m)
 {
+	const struct pl_world *w = m->w;
+	struct pl_err e = { 0 };
+	uint8_t *p;
+
+	if (m->n_there)
+		return m->there[--m->n_there];
+	if (pl_grow(&m->there, &m->cap_there, m->n_there_all + 1, sizeof(*m->there), &e) < 0)
+		return NULL;
+	p = w->device.b->alloc(w->device.ctx, w->segment);
+	m->n_there_all += p != NULL;
+	return p;
+}
+
+static uint8_t *take_stage(struct mpi *m, const struct pl_work *k)
+{
+	if (k->device.reached)
+		return take_stage_there(m);
 	return m->n_spare ? m->spare[--m->n_spare] : pl_malloc(m->w->segment);
 }
 
-static void give_stage(struct mpi *m, uint8_t *stage)
+static void give_stage(struct mpi *m, const struct pl_work *k, uint8_t *stage)
 {
-	if (m->n_spare < DEPTH)
+	if (k->device.reached) /* kept: to free it would wait for all that the device does */
+		m->there[m->n_there++] = stage;
+	else if (m->n_spare < DEPTH)
 		m->spare[m->n_spare++] = stage;
 	else
 		pl_free(stage);
 }
 
-/* Is a part of what a step writes being sent? */
-static bool is_sent(const struct mpi *m, const struct pl_step *s)
+/* What it writes is not to be sent any more: MPI may not be given the memory for both. */
+static bool may_write(const struct pl_step *s)
 {
-	uintptr_t d = (uintptr_t)s->dst;
+	const struct pl_step *o = s->sent ? &s->work->step[s->sent - 1] : NULL;
 
-	for (int i = 0; m->n_sending && i < 2 * m->w->size; i++)
-		for (int j = 0; j < m->lane[i].out.n; j++) {
-			const struct pl_step *o = m->lane[i].out.of[j].step;
-			uintptr_t a = (uintptr_t)o->a;
-
-			if (d < a + o->bytes && a < d + s->bytes)
-				return true;
-		}
-	return false;
-}
-
-static bool may_write(const struct mpi *m, const struct pl_step *s)
-{
-	return pl_step_ready(s) && !is_sent(m, s);
+	return pl_step_ready(s) && (!o || o->done || o->a != s->dst);
 }
 
 static struct pl_step *next_of(const struct pl_queue_of_steps *q, const struct flights *f)
@@ -133,11 +149,11 @@ static void land(struct mpi *m, struct pl_queue_of_steps *q, struct flights *f)
 	q->freed = s->over;
 }
 
-/* Has the oldest ended? 1, 0, negative. */
-static int ask(struct mpi *m, struct flights *f, struct pl_mpi_status *status, struct pl_err *err)
+/* Has it ended? 1, 0, negative. */
+static int ask(struct mpi *m, struct flight *f, struct pl_mpi_status *status, struct pl_err *err)
 {
-	int flag = 0, code = m->lib.test(&f->of[0].request, &flag, status);
-	const struct pl_step *s = f->of[0].step;
+	int flag = 0, code = m->lib.test(&f->request, &flag, status);
+	const struct pl_step *s = f->step;
 
 	if (code && !pl_mpi_truncated(&m->lib, code))
 		return failed(m, "MPI_Test", code, err);
@@ -164,38 +180,49 @@ static int pump_out(struct mpi *m, struct pl_conn *c, struct flights *f, struct 
 		s->ready = pl_step_could_begin(s, c->sends.freed);
 		s->work->moved = pl_now_ns();
 		f->of[f->n++].step = s;
-		m->n_sending++;
 		atomic_fetch_add(&m->w->peer[c->peer].wrote, s->bytes + PL_HEAD_BYTES);
 	}
 	while (f->n) {
-		int rc = ask(m, f, &status, err);
+		int rc = ask(m, &f->of[0], &status, err);
 
 		if (rc <= 0)
 			return rc;
-		m->n_sending--;
 		land(m, &c->sends, f);
 	}
 	return 0;
 }
 
-/* The oldest has come: into its place with it. */
-static bool add(struct mpi *m, struct flight *f)
+static void add(struct pl_step *s, const uint8_t *stage)
 {
-	struct pl_step *s = f->step;
 	float *d = (float *)(void *)s->dst;
 	const float *own = (const float *)(const void *)s->a;
-	const float *in = (const float *)(const void *)f->stage;
+	const float *in = (const float *)(const void *)stage;
 
-	if (!f->stage)
-		return true;
-	if (!may_write(m, s))
-		return false;
 	if (s->kind == PL_STEP_RECV_ADD)
 		pl_sum(d, own, in, s->bytes / sizeof(float));
 	else
 		pl_sum(d, in, own, s->bytes / sizeof(float));
-	give_stage(m, f->stage);
-	return true;
+}
+
+/* What has come, into its place with it: 1 it is there, 0 not yet, negative. */
+static int put(struct mpi *m, struct flight *f, struct pl_err *err)
+{
+	struct pl_step *s = f->step;
+	int rc = 1;
+
+	if (!f->stage || f->placed)
+		return 1;
+	if (!s->mark && !may_write(s))
+		return 0;
+	if (s->work->device.reached)
+		rc = pl_device_step(s, (const float *)(const void *)f->stage, err);
+	else
+		add(s, f->stage);
+	if (rc <= 0)
+		return rc;
+	give_stage(m, s->work, f->stage);
+	f->placed = true;
+	return 1;
 }
 
 static int expect(struct mpi *m, struct pl_conn *c, struct flights *f, struct pl_step *s,
@@ -205,8 +232,9 @@ static int expect(struct mpi *m, struct pl_conn *c, struct flights *f, struct pl
 	int code;
 
 	*new = (struct flight){ .step = s };
-	if (s->kind != PL_STEP_RECV && !(new->stage = take_stage(m)))
-		return pl_fail(err, PL_ENOMEM, "out of memory");
+	if (s->kind != PL_STEP_RECV && !(new->stage = take_stage(m, s->work)))
+		return pl_fail(err, PL_ENOMEM, "out of memory%s (%zu bytes for what comes in)",
+			       s->work->device.reached ? " of the device" : "", m->w->segment);
 	code = m->lib.irecv(new->stage ? new->stage : s->dst, (int)s->bytes, m->lib.byte, c->peer,
 			    PL_MPI_ANY_TAG, m->comm[c->channel], &new->request);
 	if (code)
@@ -222,22 +250,24 @@ static int pump_in(struct mpi *m, struct pl_conn *c, struct flights *f, struct p
 	int rc = 0;
 
 	while (f->n < DEPTH && (s = next_of(&c->recvs, f)) &&
-	       (s->kind != PL_STEP_RECV || may_write(m, s)) && rc >= 0)
+	       (s->kind != PL_STEP_RECV || may_write(s)) && rc >= 0)
 		rc = expect(m, c, f, s, err);
-	while (f->n && rc >= 0) {
-		struct flight *first = &f->of[0];
+	for (int i = 0; i < f->n && rc >= 0;) { /* while one is summed, the next may come */
+		struct flight *x = &f->of[i];
 
-		if (!first->came) {
-			rc = ask(m, f, &status, err);
+		if (!x->came) {
+			rc = ask(m, x, &status, err);
 			if (rc <= 0)
 				return rc;
-			first->came = true;
-			first->step->work->moved = pl_now_ns();
-			m->w->peer[c->peer].came += first->step->bytes + PL_HEAD_BYTES;
+			x->came = true;
+			x->step->work->moved = pl_now_ns();
+			m->w->peer[c->peer].came += x->step->bytes + PL_HEAD_BYTES;
 		}
-		if (!add(m, first))
-			break;
-		land(m, &c->recvs, f);
+		rc = put(m, x, err);
+		if (rc > 0 && i == 0)
+			land(m, &c->recvs, f);
+		else
+			i++;
 	}
 	return rc < 0 ? rc : 0;
 }
@@ -271,13 +301,31 @@ static int mpi_begin(void *state, struct pl_work *k, struct pl_err *err)
 	return rc;
 }
 
+/* One step that needs nobody: is it over? 1, 0, negative. */
+static int local(struct mpi *m, struct pl_work *k, struct pl_err *err)
+{
+	struct pl_step *s = k->local.head;
+	int rc;
+
+	if (!k->device.reached)
+		return pl_engine_local(m->w, k);
+	if (!s || !pl_step_ready(s))
+		return 0;
+	rc = pl_device_step(s, NULL, err);
+	if (rc > 0) {
+		pl_queue_pop(&k->local);
+		pl_step_done(m->w, s);
+	}
+	return rc;
+}
+
 static int mpi_test(void *state, struct pl_work *k, struct pl_err *err)
 {
 	struct mpi *m = state;
-	int rc = k == m->w->active ? pump(m, err) : 0; /* once a round, for all */
+	int rc = k == m->w->active ? pump(m, err) : 0, more = 1; /* once a round, for all */
 
-	while (rc >= 0 && k->state == PL_WORK_STEPS && pl_engine_local(m->w, k))
-		;
+	while (rc >= 0 && k->state == PL_WORK_STEPS && more > 0)
+		rc = more = local(m, k, err);
 	return rc < 0 ? rc : k->state == PL_WORK_OVER;
 }
 
@@ -375,6 +423,39 @@ static int make_comms(struct mpi *m, struct pl_err *err)
 	return 0;
 }
 
+/*
+ * Does the MPI of every rank reach memory of the device? One that cannot say so may be able to, and
+ * one that says so may be slow: PACELINE_MPI_GPU is believed. Intel's MPI, for one, is not asked:
+ * it has a variable of its own.
+ */
+static int look_at_device(struct mpi *m, struct pl_err *err)
+{
+	struct pl_world *w = m->w;
+	const struct pl_backend *b = w->device.b;
+	const char *say = getenv("PACELINE_MPI_GPU");
+	uint8_t mine =
+		b && b->apart && (say && *say ? strcmp(say, "0") != 0 : pl_mpi_takes_cuda(&m->lib));
+	uint8_t *all;
+	int rc = pl_alloc(&all, (size_t)w->size, sizeof(*all), err);
+
+	if (rc < 0)
+		return rc;
+	rc = pl_world_tell(w, &mine, sizeof(mine), all, err);
+	for (int r = 0; r < w->size && rc >= 0; r++)
+		mine &= all[r];
+	pl_free(all);
+	if (rc < 0)
+		return rc;
+	w->device.reached = mine;
+	if (mine && !w->o.segment)
+		w->segment = SEGMENT_OF_GPUS;
+	if (b && w->rank == 0)
+		pl_say(w->o.log, PL_LOG_NOTE, "%s: memory of GPUs %s", m->lib.version,
+		       mine ? "is sent and received as it is"
+			    : "passes through memory of the host");
+	return 0;
+}
+
 static int mpi_open(struct pl_world *w, void **state, struct pl_err *err)
 {
 	struct mpi *m;
@@ -384,10 +465,13 @@ static int mpi_open(struct pl_world *w, void **state, struct pl_err *err)
 		return rc;
 	m->w = w;
 	PL_TRY(pl_alloc(&m->lane, 2 * (size_t)w->size, sizeof(*m->lane), err));
+	if (w->device.b) /* MPI takes the device of the thread that begins it */
+		w->device.b->side(w->device.ctx);
 	PL_TRY(pl_mpi_lib_open(&m->lib, err));
 	PL_TRY(compare(m, err));
 	PL_TRY(initialise(m, err));
 	PL_TRY(make_comms(m, err));
+	PL_TRY(look_at_device(m, err));
 	pl_say(w->o.log, PL_LOG_DEBUG, "rank %d: %s (%s)", w->rank, m->lib.version, m->lib.name);
 	*state = m;
 	return 0;
@@ -414,6 +498,9 @@ static void mpi_close(void *state)
 	m->lib.finalize();
 	while (m->n_spare)
 		pl_free(m->spare[--m->n_spare]);
+	while (m->n_there)
+		m->w->device.b->free(m->w->device.ctx, m->there[--m->n_there]);
+	pl_free(m->there);
 	pl_free(m->lane);
 	pl_free(m);
 }

@@ -17,6 +17,8 @@
 #define MPICH_BYTE	    0x4c00010du
 #define MPICH_ERRORS_RETURN 0x54000001u
 
+#define MPICH_GPU_CUDA 0
+
 #define OPENMPI_ERR_TRUNCATE 15
 #define MPICH_ERR_TRUNCATE   14
 #define MPICH_ERR_CLASS	     0x7f
@@ -41,6 +43,16 @@ bool pl_mpi_truncated(const struct pl_mpi_lib *lib, int code)
 {
 	return lib->kind == PL_MPI_OPENMPI ? code == OPENMPI_ERR_TRUNCATE
 					   : (code & MPICH_ERR_CLASS) == MPICH_ERR_TRUNCATE;
+}
+
+/* MPICH has both, and in some versions an assertion in the second fails. */
+bool pl_mpi_takes_cuda(const struct pl_mpi_lib *lib)
+{
+	int yes = 0;
+
+	if (lib->gpu_support)
+		return lib->gpu_support(MPICH_GPU_CUDA, &yes) == 0 && yes;
+	return lib->cuda_support && lib->cuda_support() == 1;
 }
 
 static bool is_set(const char *name)
@@ -115,6 +127,8 @@ static int take_functions(struct pl_mpi_lib *lib, void *dl, struct pl_err *err)
 	for (size_t i = 0; i < PL_LEN(f); i++)
 		if (!pl_symbol(dl, f[i].name, f[i].to))
 			return lacks(lib, f[i].name, err);
+	pl_symbol(dl, "MPIX_GPU_query_support", &lib->gpu_support);
+	pl_symbol(dl, "MPIX_Query_cuda_support", &lib->cuda_support);
 	return 0;
 }
 

@@ -43,6 +43,9 @@ struct pl_mpi_lib {
 	int (*test)(pl_mpi_handle *request, int *flag, struct pl_mpi_status *status);
 	int (*error_string)(int code, char *text, int *length);
 	int (*library_version)(char *text, int *length);
+	/* extensions, NULL where there is no such */
+	int (*gpu_support)(int kind, int *yes);
+	int (*cuda_support)(void);
 };
 
 /*
@@ -51,6 +54,8 @@ struct pl_mpi_lib {
  * there, or not of the launcher's kind.
  */
 int pl_mpi_lib_open(struct pl_mpi_lib *lib, struct pl_err *err) PL_MUST;
+/* Does it say that messages may lie in memory of a GPU? Once it has begun. */
+bool pl_mpi_takes_cuda(const struct pl_mpi_lib *lib);
 const char *pl_mpi_kind_name(enum pl_mpi_kind kind);
 int pl_mpi_tag_of(const struct pl_mpi_lib *lib, const struct pl_mpi_status *s);
 /* Is this error that a message was longer than expected? */

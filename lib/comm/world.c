@@ -375,7 +375,7 @@ static int take_opts(struct pl_world *w, const struct pl_world_opts *o, struct p
 	w->timeout = o->timeout_ns > 0 ? o->timeout_ns : PL_TIMEOUT_NS;
 	w->beat = o->heartbeat_ns > 0 ? o->heartbeat_ns : w->timeout / 3;
 	w->patience = o->patience_ns > 0 ? o->patience_ns : 100 * w->timeout;
-	w->segment = (o->segment ? o->segment : (size_t)256 << 10) & ~(size_t)3;
+	w->segment = (o->segment ? o->segment : PL_SEGMENT) & ~(size_t)3;
 	if (w->segment < 4 || w->segment > (size_t)1 << 30)
 		return pl_fail(err, PL_EUSAGE, "segments of %zu bytes: 4 to 2^30", o->segment);
 	w->channels = w->carry.by ? 1 : o->connections ? o->connections : 2;

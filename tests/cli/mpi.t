@@ -4,25 +4,12 @@
 # shellcheck disable=SC2016  # the shell of the rank expands it
 . "$SRC/tests/cli/tap.sh"
 . "$SRC/tests/cli/job.sh"
+. "$SRC/tests/cli/mpi.sh"
 
 run=$BIN/run
 cd "$TMP" || exit 1
 TMPDIR=$TMP
 export TMPDIR run
-unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT PACELINE_TOKEN PACELINE_MEET PACELINE_MPI
-# two cores are enough, and root is no worse than anybody
-OMPI_ALLOW_RUN_AS_ROOT=1
-OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-OMPI_MCA_rmaps_base_oversubscribe=1
-OMPI_MCA_hwloc_base_binding_policy=none
-export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_rmaps_base_oversubscribe \
-	OMPI_MCA_hwloc_base_binding_policy
-# MPI leaves memory behind at its end, and sanitizers do not see what it does to memory
-LSAN_OPTIONS=detect_leaks=0
-ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 # those of MPI
-TSAN_OPTIONS=ignore_noninstrumented_modules=1:${TSAN_OPTIONS:-}
-export LSAN_OPTIONS ASAN_OPTIONS TSAN_OPTIONS
-
 tiny_job 30
 for n in 2 3; do
 	"$run" -q -n $n --transport=tcp --checkpoint=tcp.$n tiny.job >out || exit 1
@@ -114,7 +101,7 @@ with_mpi() {
 	[ "$3" != mpich ] || says 'the launcher does not listen any more' "... are one too many"
 	for signal in KILL STOP; do
 		kill_one $signal
-		check "$1: SIG$signal for a rank: mpirun fails" [ $got != 0 ] && [ $got != 124 ]
+		check "$1: SIG$signal for a rank: mpirun fails" ended_badly $got
 		# MPICH's mpirun may end the others before they can speak
 		[ "$3$signal" = mpichKILL ] || check "... rank 1 is named" grep -q 'run: rank [02]: .*rank 1 ' dead.err
 		check "... nobody is left" sh -c \
@@ -123,10 +110,6 @@ with_mpi() {
 	done
 }
 bad_library '*got = 0'
-openmpi=mpirun
-command -v mpirun.openmpi >/dev/null 2>&1 && openmpi=mpirun.openmpi
-mpich=mpiexec.mpich
-command -v $mpich >/dev/null 2>&1 || mpich=mpiexec.hydra
-with_mpi "Open MPI" $openmpi openmpi
-with_mpi MPICH $mpich mpich
+with_mpi "Open MPI" "$openmpi" openmpi
+with_mpi MPICH "$mpich" mpich
 done_testing

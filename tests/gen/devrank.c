@@ -1,0 +1,73 @@
+/*
+ * devrank - a rank of a launcher's job that puts a world over MPI to the test of device_fixture.h,
+ * with memory of a device that stands in for a real one, or of the one that run(1) would take; for
+ * tests/cli/mpi_device.t and tests/gpu.
+ *
+ * usage: mpirun -n N devrank [SEGMENT [cuda|late]]     bytes of a message (0: as the world likes)
+ *
+ * late: in place of all that, an operation ends while one that was begun later cannot begin, since
+ * what is before it in the first queue takes long.
+ */
+#include "../unit/device_fixture.h"
+
+#include <stdatomic.h>
+
+#include "../emu/fake_device.h"
+#include "tensor/plugin.h"
+
+static void until_let(void *let)
+{
+	while (!atomic_load((_Atomic bool *)let))
+		nap_ms(1);
+}
+
+static int late(struct pl_world_opts *o)
+{
+	static _Atomic bool let;
+	struct pl_err e = { 0 };
+	struct trip first, second;
+	struct rank r;
+
+	NEED(open_rank(o, &pl_backend_fake, &r, &e) == 0);
+	NEED(prepare(&r, &first, PL_OP_ALLREDUCE, 50000, true, 1));
+	NEED(prepare(&r, &second, PL_OP_ALLREDUCE, 50000, true, 2));
+	load(&r, &first);
+	NEED(pl_world_begin(r.w, &first.a, &first.work, &e) == 0);
+	queue_put(&((struct fake *)r.ctx)->main, until_let, (void *)&let);
+	load(&r, &second);
+	NEED(pl_world_begin(r.w, &second.a, &second.work, &e) == 0);
+	NEED(pl_work_wait(first.work, &e) == 0);
+	atomic_store(&let, true);
+	r.b->copy(r.ctx, first.copy, first.dst, first.n_dst * sizeof(float));
+	NEED(pl_work_wait(second.work, &e) == 0);
+	r.b->copy(r.ctx, second.copy, second.dst, second.n_dst * sizeof(float));
+	NEED(check(&r, &first) && check(&r, &second));
+	return close_rank(&r, &e) == 0 ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+	const struct pl_backend *b = &pl_backend_fake;
+	struct pl_world_opts o = { .transport = "mpi", .timeout_ns = 20000000000 };
+	struct pl_launch l;
+	struct pl_err e = { 0 };
+	int rc = pl_launch_find(&l, &e);
+
+	if (rc == 0)
+		rc = pl_launch_share(&l, o.timeout_ns, &e);
+	if (rc == 0 && argc > 2 && !strcmp(argv[2], "cuda"))
+		rc = pl_backend_cuda(&b, &e);
+	if (rc < 0) {
+		fprintf(stderr, "devrank: %s\n", e.msg);
+		return 2;
+	}
+	o.rank = l.rank;
+	o.size = l.size;
+	o.meet = l.meet;
+	o.token = l.token;
+	o.segment = argc > 1 ? (size_t)atol(argv[1]) : 0;
+	alarm(60);
+	rc = argc > 2 && !strcmp(argv[2], "late") ? late(&o) : everything(&o, b);
+	pl_launch_unshare(&l);
+	return rc;
+}
