@@ -88,7 +88,7 @@ struct pl_backend {
 	/*
 	 * The calls from here to graph(ctx, 0) are the same, arguments and order, each time that
 	 * `id` is not 0 and this one: a device may record them and launch them as one. Between the
-	 * two are none of alloc, free, room, put, get, sync, vary, weights and sum_squares. CPUs do
+	 * two are none of free, room, put, get, sync, vary, weights and sum_squares. CPUs do
 	 * nothing here.
 	 */
 	void (*graph)(void *ctx, uint64_t id);

@@ -53,6 +53,9 @@ typedef enum {
 	cudaErrorNotReady,
 	cudaErrorLaunchFailure,
 	cudaErrorStreamCaptureInvalidated,
+	cudaErrorStreamCaptureUnsupported,
+	cudaErrorStreamCaptureWrongThread,
+	cudaErrorInvalidResourceHandle,
 	cudaErrorNotSupported,
 	cudaErrorUnknown
 } cudaError_t;
@@ -60,6 +63,8 @@ typedef struct emu_stream *cudaStream_t;
 
 /* What a stream is given to do: at once without a stream, else see emu_runtime.h. */
 void emu_do(cudaStream_t stream, std::function<void()> f);
+/* Is the stream of the thread's device? Else the launch fails. */
+bool emu_may_launch(cudaStream_t stream);
 
 void emu_run(const char *name, dim3 grid, dim3 block, size_t shared, void (*call)(void *arg),
 	     void *arg);
@@ -75,7 +80,9 @@ template <typename F, typename... A>
 static inline void emu_queue(cudaStream_t stream, const char *name, dim3 grid, dim3 block,
 			     size_t shared, F f, A... a)
 {
-	emu_do(stream, [=]() { emu_launch(name, grid, block, shared, [=]() { f(a...); }); });
+	if (emu_may_launch(stream))
+		emu_do(stream,
+		       [=]() { emu_launch(name, grid, block, shared, [=]() { f(a...); }); });
 }
 
 cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t stream);

@@ -182,13 +182,9 @@ struct work {
 	uint64_t m, n, k;
 };
 
-static double operand(const struct work *w, const void *p, const struct emu_layout *l, bool t,
-		      uint64_t row, uint64_t col)
+static double operand(const void *p, const struct emu_layout *l, bool t, uint64_t row, uint64_t col)
 {
-	double v =
-		number(p, l->type, t ? row * (uint64_t)l->ld + col : col * (uint64_t)l->ld + row);
-
-	return w->d.compute == CUBLAS_COMPUTE_32F_FAST_16BF ? stored(CUDA_R_16BF, v) : v;
+	return number(p, l->type, t ? row * (uint64_t)l->ld + col : col * (uint64_t)l->ld + row);
 }
 
 static void run(const struct work *w)
@@ -203,8 +199,8 @@ static void run(const struct work *w)
 			double sum = w->beta != 0 ? w->beta * number(w->o, w->lo.type, at) : 0;
 
 			for (uint64_t l = 0; l < w->k; l++)
-				sum += operand(w, w->a, &w->la, d->ta, i, l) *
-				       operand(w, w->b, &w->lb, d->tb, l, j);
+				sum += operand(w->a, &w->la, d->ta, i, l) *
+				       operand(w->b, &w->lb, d->tb, l, j);
 			if (d->bias && (d->epilogue & CUBLASLT_EPILOGUE_BIAS))
 				sum += number(d->bias, d->bias_type, i);
 			if (d->epilogue & 32) {
@@ -218,7 +214,7 @@ static void run(const struct work *w)
 			put(w->o, w->lo.type, at, sum);
 		}
 		for (uint64_t l = 0; l < w->k && d->epilogue == CUBLASLT_EPILOGUE_BGRADB; l++)
-			column += operand(w, w->b, &w->lb, d->tb, l, j);
+			column += operand(w->b, &w->lb, d->tb, l, j);
 		if (d->epilogue == CUBLASLT_EPILOGUE_BGRADB)
 			put(d->bias, d->bias_type, j, column);
 	}
@@ -242,6 +238,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const 
 	     (d->tb ? lb->cols : lb->rows) == w.k;
 	for (int i = 0; i < 4; i++) /* what the choice relied on */
 		ok = ok && (uintptr_t)at[i] % algo->align[i] == 0;
+	/* and what it takes for granted */
+	ok = ok && (uintptr_t)d->bias % 16 == 0 && (uintptr_t)d->aux % 16 == 0 &&
+	     (uintptr_t)work % 256 == 0 && (!stream || emu_may_launch(stream));
 	if (!ok)
 		return CUBLAS_STATUS_INVALID_VALUE;
 	emu_epilogues += d->epilogue != CUBLASLT_EPILOGUE_DEFAULT;

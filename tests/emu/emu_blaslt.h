@@ -13,11 +13,7 @@ typedef enum {
 	CUBLAS_STATUS_NOT_SUPPORTED
 } cublasStatus_t;
 typedef enum { CUBLAS_OP_N, CUBLAS_OP_T } cublasOperation_t;
-typedef enum {
-	CUBLAS_COMPUTE_32F,
-	CUBLAS_COMPUTE_32F_FAST_TF32,
-	CUBLAS_COMPUTE_32F_FAST_16BF
-} cublasComputeType_t;
+typedef enum { CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_32F_FAST_TF32 } cublasComputeType_t;
 typedef enum { CUDA_R_32F, CUDA_R_16BF } cudaDataType_t;
 typedef enum {
 	CUBLASLT_EPILOGUE_DEFAULT = 1,

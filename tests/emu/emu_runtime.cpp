@@ -14,6 +14,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 struct emu_device emu_device = { 1, 9, 0, 13000, (size_t)4 << 30, 0, 0, 0, false, false, false };
@@ -60,6 +61,10 @@ struct emu_stream : emu_stream_head {
 	};
 	std::deque<todo> queue;
 	struct emu_graph *recorded; /* NULL: it is not being captured */
+	enum cudaStreamCaptureMode mode;
+	std::thread::id by;
+	bool spoilt; /* the capture */
+	int device;
 };
 struct emu_event {
 	struct emu_stream *stream; /* where it was recorded last */
@@ -72,6 +77,7 @@ void emu_order(uint64_t seed)
 }
 
 static thread_local cudaError_t last; /* of the last call */
+static thread_local int current;      /* device of the thread */
 static cudaError_t broken;	      /* for good */
 
 /* One thread at a time: worlds look at the second queue from a thread of their own. */
@@ -118,7 +124,11 @@ cudaError_t cudaGetDeviceCount(int *n)
 cudaError_t cudaSetDevice(int device)
 {
 	const struct alone alone;
-	return tell(device >= 0 && device < emu_device.count ? cudaSuccess : cudaErrorInvalidValue);
+
+	if (device < 0 || device >= emu_device.count)
+		return tell(cudaErrorInvalidValue);
+	current = device;
+	return cudaSuccess;
 }
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
@@ -168,10 +178,41 @@ cudaError_t cudaPeekAtLastError(void)
 #define RED ((size_t)256)
 
 static std::map<char *, size_t> blocks, pinned;
+static std::map<char *, int> owner; /* the device of a block */
 static size_t overruns;
 
 static std::vector<struct emu_stream *> streams;
 static void drain(struct emu_stream *s);
+
+/* What may wait for a device: refused to a thread that captures, or to all, as the mode says. */
+static bool unsafe()
+{
+	bool any = false;
+
+	for (struct emu_stream *s : streams)
+		if (s->recorded && (s->mode == cudaStreamCaptureModeGlobal ||
+				    (s->mode == cudaStreamCaptureModeThreadLocal &&
+				     s->by == std::this_thread::get_id())))
+			any = s->spoilt = true;
+	return any;
+}
+
+#define SAFE                                                                                       \
+	do {                                                                                       \
+		if (unsafe())                                                                      \
+			return tell(cudaErrorStreamCaptureUnsupported);                            \
+	} while (0)
+
+/* Is this memory of the host's or of the device of that stream? */
+static bool reaches(const struct emu_stream *s, const void *p)
+{
+	auto at = owner.upper_bound((char *)(uintptr_t)p);
+
+	if (!s || at == owner.begin())
+		return true;
+	--at;
+	return at->second == s->device || (char *)p >= at->first + blocks[at->first];
+}
 
 static void everything()
 {
@@ -186,6 +227,7 @@ cudaError_t cudaMalloc(void **p, size_t bytes)
 
 	emu_device.mallocs++;
 	*p = NULL;
+	SAFE;
 	if (bytes > emu_device.memory - emu_device.used)
 		return tell(cudaErrorMemoryAllocation);
 	base = (char *)aligned_alloc(RED, (bytes + 3 * RED - 1) / RED * RED);
@@ -194,6 +236,7 @@ cudaError_t cudaMalloc(void **p, size_t bytes)
 	memset(base, 0xff, bytes + 2 * RED);
 	emu_device.used += bytes;
 	blocks[base + RED] = bytes;
+	owner[base + RED] = current;
 	*p = base + RED;
 	return cudaSuccess;
 }
@@ -211,6 +254,7 @@ cudaError_t cudaFree(void *p)
 	const struct alone alone;
 	auto at = blocks.find((char *)p);
 
+	SAFE;
 	everything();
 	if (!p)
 		return cudaSuccess;
@@ -219,6 +263,7 @@ cudaError_t cudaFree(void *p)
 	overruns += !red(at->first - RED) || !red(at->first + at->second);
 	emu_device.used -= at->second;
 	free(at->first - RED);
+	owner.erase(at->first);
 	blocks.erase(at);
 	return cudaSuccess;
 }
@@ -238,6 +283,8 @@ size_t emu_overruns(void)
 cudaError_t cudaMallocHost(void **p, size_t bytes)
 {
 	const struct alone alone;
+
+	SAFE;
 	*p = malloc(bytes);
 	pinned[(char *)*p] = bytes;
 	return cudaSuccess;
@@ -246,6 +293,8 @@ cudaError_t cudaMallocHost(void **p, size_t bytes)
 cudaError_t cudaFreeHost(void *p)
 {
 	const struct alone alone;
+
+	SAFE;
 	everything();
 	pinned.erase((char *)p);
 	free(p);
@@ -256,6 +305,7 @@ cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags)
 {
 	const struct alone alone;
 	(void)flags;
+	SAFE;
 	pinned[(char *)p] = bytes;
 	return cudaSuccess;
 }
@@ -263,6 +313,8 @@ cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags)
 cudaError_t cudaHostUnregister(void *p)
 {
 	const struct alone alone;
+
+	SAFE;
 	return tell(pinned.erase((char *)p) ? cudaSuccess : cudaErrorInvalidValue);
 }
 
@@ -287,6 +339,13 @@ static bool within(const std::map<char *, size_t> &m, const void *p, size_t byte
 
 /* ---- streams -----------------------------------------------------------------------------------
  */
+
+bool emu_may_launch(cudaStream_t s)
+{
+	const struct alone alone;
+
+	return !s || s->device == current || tell(cudaErrorInvalidResourceHandle) == cudaSuccess;
+}
 
 void emu_do(cudaStream_t s, std::function<void()> f)
 {
@@ -338,6 +397,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags)
 	(void)flags;
 	*s = new emu_stream();
 	(*s)->put = put_by_library;
+	(*s)->device = current;
 	streams.push_back(*s);
 	return cudaSuccess;
 }
@@ -358,8 +418,11 @@ cudaError_t cudaStreamDestroy(cudaStream_t s)
 cudaError_t cudaStreamSynchronize(cudaStream_t s)
 {
 	const struct alone alone;
-	if (s->recorded)
-		return tell(cudaErrorStreamCaptureInvalidated);
+	SAFE;
+	if (s->recorded) {
+		s->spoilt = true;
+		return tell(cudaErrorStreamCaptureUnsupported);
+	}
 	drain(s);
 	return tell(broken);
 }
@@ -368,6 +431,12 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s)
 cudaError_t cudaStreamQuery(cudaStream_t s)
 {
 	const struct alone alone;
+
+	SAFE;
+	if (s->recorded) {
+		s->spoilt = true;
+		return tell(cudaErrorStreamCaptureUnsupported);
+	}
 	if (!s->queue.empty()) {
 		struct emu_event mark = { s, 1, 0 };
 
@@ -418,6 +487,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags)
 cudaError_t cudaEventSynchronize(cudaEvent_t e)
 {
 	const struct alone alone;
+
+	SAFE;
 	if (e->stream)
 		drain_to(e->stream, e, e->recorded);
 	return tell(broken);
@@ -427,6 +498,8 @@ cudaError_t cudaEventSynchronize(cudaEvent_t e)
 cudaError_t cudaEventQuery(cudaEvent_t e)
 {
 	const struct alone alone;
+
+	SAFE;
 	if (e->stream && e->over < e->recorded && cudaStreamQuery(e->stream) != cudaSuccess &&
 	    broken != cudaSuccess)
 		return tell(broken);
@@ -445,6 +518,13 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, enum cudaM
 	if ((from_host && (kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice)) ||
 	    (to_host && (kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice)))
 		return tell(cudaErrorInvalidValue);
+	if (!reaches(s, src) || !reaches(s, dst))
+		return tell(cudaErrorInvalidValue);
+	if (s->recorded && ((from_host && !within(pinned, src, bytes)) ||
+			    (to_host && !within(pinned, dst, bytes)))) {
+		s->spoilt = true;
+		return tell(cudaErrorStreamCaptureUnsupported);
+	}
 	if (from_host && !within(pinned, src, bytes)) {
 		std::vector<char> held((const char *)src, (const char *)src + bytes);
 
@@ -458,6 +538,9 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, enum cudaM
 cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t s)
 {
 	const struct alone alone;
+
+	if (!reaches(s, p))
+		return tell(cudaErrorInvalidValue);
 	emu_do(s, [=]() { memset(p, value, bytes); });
 	return cudaSuccess;
 }
@@ -468,21 +551,31 @@ cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t s)
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mode)
 {
 	const struct alone alone;
-	(void)mode;
+
+	if (s->recorded)
+		return tell(cudaErrorInvalidValue);
 	s->recorded = new emu_graph();
+	s->mode = mode;
+	s->by = std::this_thread::get_id();
+	s->spoilt = false;
 	return cudaSuccess;
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *g)
 {
 	const struct alone alone;
-	*g = s->recorded;
-	s->recorded = NULL;
-	if (!emu_device.no_capture)
-		return cudaSuccess;
-	delete *g;
+
 	*g = NULL;
-	return tell(cudaErrorStreamCaptureInvalidated);
+	if (!s->recorded)
+		return tell(cudaErrorInvalidValue);
+	if (s->mode != cudaStreamCaptureModeRelaxed && s->by != std::this_thread::get_id())
+		return tell(cudaErrorStreamCaptureWrongThread);
+	if (emu_device.no_capture || s->spoilt)
+		delete s->recorded;
+	else
+		*g = s->recorded;
+	s->recorded = NULL;
+	return *g ? cudaSuccess : tell(cudaErrorStreamCaptureInvalidated);
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *x, cudaGraph_t g, unsigned long long flags)
@@ -496,6 +589,9 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *x, cudaGraph_t g, unsigned lon
 cudaError_t cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s)
 {
 	const struct alone alone;
+
+	if (s->recorded || s->device != current)
+		return tell(cudaErrorInvalidResourceHandle);
 	emu_device.launches++;
 	emu_device.broken |= emu_device.later;
 	for (auto &f : x->todo)

@@ -4,6 +4,9 @@
  * Streams are lazy: what is queued runs when somebody waits for it, and then no more than it needs
  * of other streams. So an event that is missing between two streams shows, as does a pinned buffer
  * that is used again too early. Memory is NaN until it is written, and watched at its ends.
+ *
+ * What CUDA refuses is refused: while a stream is captured, what its mode forbids (that ends the
+ * capture, too); launches by a thread whose device is not the stream's; memory of another device.
  */
 #ifndef PL_EMU_RUNTIME_H
 #define PL_EMU_RUNTIME_H
@@ -23,7 +26,11 @@ enum cudaMemcpyKind {
 	cudaMemcpyDeviceToDevice,
 	cudaMemcpyDefault
 };
-enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
+enum cudaStreamCaptureMode {
+	cudaStreamCaptureModeGlobal,
+	cudaStreamCaptureModeThreadLocal,
+	cudaStreamCaptureModeRelaxed
+};
 
 typedef struct emu_event *cudaEvent_t;
 typedef struct emu_graph *cudaGraph_t, *cudaGraphExec_t;

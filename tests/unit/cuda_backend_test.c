@@ -8,6 +8,8 @@
  *
  * runner: long
  */
+#include <pthread.h>
+
 #include "cuda_fixture.h"
 
 static void run_cases(enum pl_store store)
@@ -125,11 +127,12 @@ static void test_queues(void)
 {
 	struct pl_backend_opts o = { 0 };
 	enum { N = 1000 };
-	float *host = malloc(N * 4), *got = malloc(N * 4), *back = malloc(N * 4), *a, *b, *y;
+	float *host = malloc(N * 4), *got = malloc(N * 4), *back = malloc(N * 4), *a, *b, *y,
+	      *more = NULL;
 	void *dev;
 	struct pl_err err = { 0 };
 	bool right = true;
-	uint64_t mark;
+	uint64_t mark = 0;
 	int rc, n = 0;
 
 	if (!ok(be->open(&o, &dev, &err) == 0, "opened: %s", err.msg))
@@ -143,6 +146,11 @@ static void test_queues(void)
 		be->put(dev, a, host, N * 4);
 		be->graph(dev, 99);
 		be->scale(dev, N, 2, a);
+		/* as who communicates may, who may need memory to stage it */
+		right = right && be->passed(dev, mark, &err) >= 0 &&
+			(more = be->alloc(dev, N * 4)) != NULL;
+		be->pin(dev, got, N * 4, true);
+		be->pin(dev, got, N * 4, false);
 		be->fork(dev);
 		be->beside(dev, back, a, N * 4); /* 2 (i + pass) */
 		be->beside(dev, b, back, N * 4);
@@ -150,9 +158,14 @@ static void test_queues(void)
 		be->join(dev);
 		be->add(dev, N, a, b, y);
 		be->graph(dev, 0);
+		mark = be->mark(dev);
 		be->get(dev, got, y, N * 4);
 		for (int i = 0; i < N; i++)
 			right = right && got[i] == 4 * (float)(i + pass);
+		be->get(dev, got, more, N * 4);
+		for (int i = 0; i < N; i++)
+			right = right && got[i] == 0;
+		be->free(dev, more);
 	}
 	ok(right, "two queues, held together by fork and join, recorded and not");
 	be->fork(dev);
@@ -273,6 +286,46 @@ static void test_failures(void)
 	pl_net_free(net);
 }
 
+/* What a thread of its own may call, whose device nobody has set. */
+static void *beside_main(void *dev)
+{
+	struct pl_err err = { 0 };
+	float host[16] = { 1, 2, 3 }, got[16] = { 0 };
+	float *p = be->alloc(dev, sizeof(host));
+	uint64_t mark;
+	int rc;
+
+	if (!p)
+		return NULL;
+	be->beside(dev, p, host, sizeof(host));
+	be->beside(dev, got, p, sizeof(host));
+	mark = be->mark(dev);
+	while (!(rc = be->passed(dev, mark, &err)))
+		;
+	while (rc == 1 && !(rc = be->idle(dev, &err)))
+		;
+	be->free(dev, p);
+	return rc == 1 && !memcmp(got, host, sizeof(host)) ? dev : NULL;
+}
+
+static void test_second_device(void)
+{
+	struct pl_backend_opts o = { .device = 1 };
+	struct pl_err err = { 0 };
+	pthread_t t;
+	void *dev, *good = NULL;
+
+	emu_device.count = 2;
+	if (!ok(be->open(&o, &dev, &err) == 0, "opened, the second of two devices: %s", err.msg))
+		return;
+	if (!pthread_create(&t, NULL, beside_main, dev))
+		pthread_join(t, &good);
+	ok(good != NULL, "another thread uses its second queue and its memory");
+	ok(be->sync(dev, &err) == 0, "nothing failed: %s", err.msg);
+	be->close(dev);
+	emu_device.count = 1;
+}
+
 static void test_no_epilogues(void)
 {
 	struct trained with = { 0 }, first = { 0 }, without = { 0 };
@@ -316,6 +369,7 @@ int main(void)
 	test_fused(PL_STORE_BF16);
 	test_queues();
 #ifndef PL_GPU
+	test_second_device();
 	test_failures();
 	test_no_epilogues();
 	ok(emu_device.launches > 50, "recorded passes were launched");

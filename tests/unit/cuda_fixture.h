@@ -27,13 +27,13 @@
 
 static const struct pl_backend *const be = &pl_backend_cuda_table;
 
-/* Memory of both. */
+/* Memory of both: on a GPU the host's, which it reaches by itself. */
 static void *both_alloc(size_t size)
 {
 #ifdef PL_GPU
 	void *p = NULL;
 
-	return cudaMallocManaged(&p, size, cudaMemAttachGlobal) == cudaSuccess ? p : NULL;
+	return cudaMallocHost(&p, size) == cudaSuccess ? p : NULL;
 #else
 	return malloc(size);
 #endif
@@ -42,7 +42,7 @@ static void *both_alloc(size_t size)
 static void both_free(void *p)
 {
 #ifdef PL_GPU
-	cudaFree(p);
+	cudaFreeHost(p);
 #else
 	free(p);
 #endif

@@ -87,6 +87,8 @@ static int make_queues(struct pl_cuda *c, struct pl_err *err)
 	if (e == cudaSuccess)
 		e = make_queue(&c->sums);
 	if (e == cudaSuccess)
+		e = cudaStreamCreateWithFlags(&c->clear, cudaStreamNonBlocking);
+	if (e == cudaSuccess)
 		e = cudaEventCreateWithFlags(&c->forked, plain);
 	if (e == cudaSuccess)
 		e = cudaEventCreateWithFlags(&c->joined, plain);
@@ -143,7 +145,7 @@ static void cuda_close(void *ctx)
 			if (e)
 				cudaEventDestroy(e);
 	pthread_mutex_destroy(&c->mark_lock);
-	for (cudaStream_t s : { c->k.stream, c->side.stream, c->sums.stream })
+	for (cudaStream_t s : { c->k.stream, c->side.stream, c->sums.stream, c->clear })
 		if (s)
 			cudaStreamDestroy(s);
 	pl_free(c);
@@ -171,17 +173,24 @@ out:
 /* ---- memory ------------------------------------------------------------------------------------
  */
 
+/* By any thread, and while the first queue is being recorded: cleared in a queue of its own. */
 static void *cuda_alloc(void *ctx, size_t bytes)
 {
 	struct pl_cuda *c = (struct pl_cuda *)ctx;
+	cudaError_t e = cudaSetDevice(c->device);
 	void *p = NULL;
 
-	if (pl_fail_now() || cudaMalloc(&p, bytes ? bytes : 1) != cudaSuccess) {
-		cudaGetLastError(); /* it is told by NULL, not by the next launch */
-		return NULL;
-	}
-	pl_cuda_note(c, cudaMemsetAsync(p, 0, bytes, c->k.stream), "clearing new memory");
-	return p;
+	if (e == cudaSuccess)
+		e = pl_fail_now() ? cudaErrorMemoryAllocation : cudaMalloc(&p, bytes ? bytes : 1);
+	if (e == cudaSuccess)
+		e = cudaMemsetAsync(p, 0, bytes, c->clear);
+	if (e == cudaSuccess)
+		e = cudaStreamSynchronize(c->clear);
+	if (e == cudaSuccess)
+		return p;
+	cudaFree(p);
+	cudaGetLastError(); /* it is told by NULL, not by the next launch */
+	return NULL;
 }
 
 static void cuda_free(void *ctx, void *p)
@@ -195,23 +204,23 @@ static void cuda_room(void *ctx, size_t *room, size_t *total)
 	pl_cuda_note((struct pl_cuda *)ctx, cudaMemGetInfo(room, total), "asking for free memory");
 }
 
-bool pl_cuda_scratch_may(struct pl_cuda *c, size_t bytes)
+bool pl_cuda_room(struct pl_cuda *c, void **p, size_t *have, size_t bytes)
 {
 	size_t more = bytes + bytes / 8;
 
-	if (bytes <= c->k.scratch_bytes)
+	if (bytes <= *have)
 		return true;
-	if (c->k.scratch) { /* cudaFree() waits for who uses it */
+	if (*p) { /* cudaFree() waits for who uses it */
 		pl_cuda_forget_graphs(c);
-		cudaFree(c->k.scratch);
+		cudaFree(*p);
 	}
-	c->k.scratch = NULL;
-	c->k.scratch_bytes = 0;
-	if (cudaMalloc(&c->k.scratch, more) != cudaSuccess) {
+	*p = NULL;
+	*have = 0;
+	if (cudaMalloc(p, more) != cudaSuccess) {
 		cudaGetLastError();
 		return false;
 	}
-	c->k.scratch_bytes = more;
+	*have = more;
 	return true;
 }
 
@@ -219,7 +228,7 @@ bool pl_cuda_scratch(struct pl_cuda *c, size_t bytes)
 {
 	char what[96];
 
-	if (pl_cuda_scratch_may(c, bytes))
+	if (pl_cuda_room(c, &c->k.scratch, &c->k.scratch_bytes, bytes))
 		return true;
 	snprintf(what, sizeof(what), "scratch memory of kernels, %zu bytes", bytes + bytes / 8);
 	pl_cuda_note(c, cudaErrorMemoryAllocation, what);

@@ -77,6 +77,7 @@ struct pl_cuda {
 	struct plk k; /* what launchers take: the first queue, scratch memory */
 	int device;
 	struct pl_cuda_queue side, sums; /* the second and the third */
+	cudaStream_t clear;		 /* new memory is zeroed there */
 	cudaEvent_t forked, joined;
 	pthread_mutex_t mark_lock; /* of both */
 	struct pl_vary *vary;	   /* on the device */
@@ -96,7 +97,9 @@ struct pl_cuda {
 	void *half;
 
 	cublasLtHandle_t lt;
-	void *work;			 /* of cuBLASLt */
+	void *work;    /* of cuBLASLt */
+	void *rounded; /* operands in bfloat16, of float32 activations */
+	size_t rounded_bytes;
 	struct pl_cuda_product *product; /* open addressing by shape */
 	size_t n_products, cap_products;
 
@@ -111,10 +114,10 @@ void pl_cuda_note(struct pl_cuda *c, cudaError_t e, const char *what);
  * as recorded? `p`: where its result goes, to tell calls apart. */
 bool pl_cuda_go(struct pl_cuda *c, const void *p);
 void pl_cuda_done(struct pl_cuda *c, const char *what);
-/* Scratch memory of at least so many bytes; false, and noted: there is none. */
+/* *p, of *have bytes, becomes memory of at least `bytes`, whatever was in it; false: there is none.
+ * pl_cuda_scratch: that of kernels, and it is noted. */
+bool pl_cuda_room(struct pl_cuda *c, void **p, size_t *have, size_t bytes);
 bool pl_cuda_scratch(struct pl_cuda *c, size_t bytes);
-/* The same without a word. */
-bool pl_cuda_scratch_may(struct pl_cuda *c, size_t bytes);
 /* Where the copy of parameters in bfloat16 has these; NULL: there is none. */
 void *pl_cuda_half(const struct pl_cuda *c, const float *w);
 

@@ -104,7 +104,7 @@ static bool room(struct pl_cuda *c, const struct pl_conv *d, struct pl_cudnn_pla
 
 	for (struct pl_cudnn_plan *p : { *one, *two })
 		most = need(p, d) > most ? need(p, d) : most;
-	if (most > own && !pl_cuda_scratch_may(c, most)) {
+	if (most > own && !pl_cuda_room(c, &c->k.scratch, &c->k.scratch_bytes, most)) {
 		for (struct pl_cudnn_plan **p : { one, two }) {
 			if (*p)
 				pl_cudnn_give_up(*p);

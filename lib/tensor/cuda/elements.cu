@@ -18,7 +18,7 @@
 
 __device__ static inline float sigmoid(float x)
 {
-	return 1 / (1 + __expf(-x));
+	return pl_over(1 + pl_exp2(-x * PL_LOG2E));
 }
 
 __device__ static inline float act_one(enum pl_act act, float x)
@@ -282,6 +282,29 @@ template <typename T> static void convert(const struct plk *k, size_t n, const f
 void plk_round(const struct plk *k, size_t n, const float *x, void *y)
 {
 	convert(k, n, x, (bf16 *)y);
+}
+
+struct do_round_rows {
+	size_t c, ldx, ldy;
+	const float *x;
+	bf16 *y;
+	template <int V> __device__ void run(size_t i) const
+	{
+		size_t row = pl_div(i, ldy), col = i - row * ldy;
+		float v[V] = { 0 };
+
+		if (col < c)
+			pl_get<V>(x + row * ldx + col, v);
+		pl_put<V>(y + i, v);
+	}
+};
+
+void plk_round_rows(const struct plk *k, int n, int c, const float *x, int ldx, void *y, int ldy)
+{
+	struct do_round_rows f = { (size_t)c, (size_t)ldx, (size_t)ldy, x, (bf16 *)y };
+	bool wide = c % 8 == 0 && ldy % 8 == 0 && pl_aligned((size_t)ldx * sizeof(float), x, y);
+
+	pl_each<8>(k, (size_t)n * (size_t)ldy, wide, f);
 }
 
 void plk_load(const struct plk *k, size_t n, const float *x, void *y)

@@ -50,10 +50,12 @@ void pl_cuda_forget_graphs(struct pl_cuda *c)
 			free_parts(&c->graph[i]);
 }
 
+/* Relaxed: while it is recorded the thread may ask whether marks are passed, and take memory to
+ * stage what it sends. CUDA else refuses that, and what was recorded is lost. */
 static void begin_part(struct pl_cuda *c)
 {
 	c->cut_calls = c->calls;
-	pl_cuda_note(c, cudaStreamBeginCapture(c->k.stream, cudaStreamCaptureModeThreadLocal),
+	pl_cuda_note(c, cudaStreamBeginCapture(c->k.stream, cudaStreamCaptureModeRelaxed),
 		     "recording a pass");
 }
 

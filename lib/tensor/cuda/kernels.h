@@ -54,6 +54,8 @@ void plk_scale(const struct plk *k, size_t n, float f, float *x);
 void plk_zero(const struct plk *k, void *p, size_t bytes);
 /* float32 to bfloat16, and to what activations are */
 void plk_round(const struct plk *k, size_t n, const float *x, void *y);
+/* the same of n rows of c numbers, ldx apart, to rows ldy apart, zeros behind the c */
+void plk_round_rows(const struct plk *k, int n, int c, const float *x, int ldx, void *y, int ldy);
 void plk_load(const struct plk *k, size_t n, const float *x, void *y);
 
 /* ---- sums over rows: columns.cu -------------------------------------------------------------- */

@@ -11,8 +11,9 @@
  * bits. Ways in which parts of a sum are added as they arrive, or rounded before, are left out.
  *
  * What is stored as bfloat16 is multiplied as that: parameters by way of a copy, which weights()
- * makes and the optimisers renew. What is stored as float32 is rounded inside of the product, or
- * not at all: plain float32 is the default.
+ * makes and the optimisers renew. What is stored as float32 is multiplied as that by default, or as
+ * tf32, or rounded to bfloat16 by a pass of ours: cuBLASLt's own way of doing so (FAST_16BF) is a
+ * permission, of which it makes use for some shapes only.
  */
 #include "tensor/cuda/context.h"
 #include "tensor/cuda/device.cuh"
@@ -23,7 +24,7 @@
 /* of pl_cuda_shape.compute: what float32 is rounded to */
 #define FP32 ((uint8_t)0)
 #define TF32 ((uint8_t)1)
-#define BF16 ((uint8_t)2)
+#define BF16 ((uint8_t)2) /* before the product: round_operands() */
 
 struct call {
 	struct pl_cuda_shape s;
@@ -76,8 +77,7 @@ static cublasStatus_t set_pointers(const struct pl_cuda_product *p, const struct
 static cublasStatus_t describe(struct pl_cuda_product *p, const struct call *v)
 {
 	static const cublasComputeType_t compute[] = { CUBLAS_COMPUTE_32F,
-						       CUBLAS_COMPUTE_32F_FAST_TF32,
-						       CUBLAS_COMPUTE_32F_FAST_16BF };
+						       CUBLAS_COMPUTE_32F_FAST_TF32 };
 	const struct pl_cuda_shape *s = &v->s;
 	cublasOperation_t ta = s->ta ? CUBLAS_OP_T : CUBLAS_OP_N;
 	cublasOperation_t tb = s->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -180,6 +180,32 @@ static uint8_t aligned(const void *p, int ld, bool half)
 	return (uint8_t)__builtin_ctzll(bits);
 }
 
+/* Both operands, of which columns lie together, become bfloat16 with columns at multiples of 16
+ * bytes.
+ */
+static bool round_operands(struct pl_cuda *c, struct call *v)
+{
+	struct pl_cuda_shape *s = &v->s;
+	int rows_a = s->ta ? s->k : s->m, rows_b = s->tb ? s->n : s->k;
+	int n_a = s->ta ? s->m : s->k, n_b = s->tb ? s->k : s->n;
+	int lda = (rows_a + 7) / 8 * 8, ldb = (rows_b + 7) / 8 * 8;
+	size_t a = ((size_t)lda * (size_t)n_a + 127) / 128 * 128, b = (size_t)ldb * (size_t)n_b;
+	bf16 *to;
+
+	if (!pl_cuda_room(c, &c->rounded, &c->rounded_bytes, (a + b) * sizeof(bf16))) {
+		pl_cuda_note(c, cudaErrorMemoryAllocation, "operands in bfloat16");
+		return false;
+	}
+	to = (bf16 *)c->rounded;
+	plk_round_rows(&c->k, n_a, rows_a, (const float *)v->a, s->lda, to, lda);
+	plk_round_rows(&c->k, n_b, rows_b, (const float *)v->b, s->ldb, to + a, ldb);
+	v->a = to, v->b = to + a;
+	s->lda = lda, s->ldb = ldb;
+	s->in = 1;
+	s->compute = FP32;
+	return true;
+}
+
 /* False: cuBLASLt has no way to do it. */
 static bool product(struct pl_cuda *c, struct call *v)
 {
@@ -188,6 +214,8 @@ static bool product(struct pl_cuda *c, struct call *v)
 	cublasStatus_t rc;
 
 	if (v->s.m < 1 || v->s.n < 1)
+		return true;
+	if (v->s.compute == BF16 && !round_operands(c, v))
 		return true;
 	v->s.align_a = aligned(v->a, v->s.lda, v->s.in);
 	v->s.align_b = aligned(v->b, v->s.ldb, v->s.in);
@@ -282,9 +310,12 @@ static void shape(const struct pl_cuda *c, struct call *v, int m, int n, int k)
 	v->s.compute = c->k.bf16 ? FP32 : compute_of(c);
 }
 
-/* With the bias, and with gelu where `pre` is wanted; false: not to be had. */
+/* With the bias, and with gelu where `pre` is wanted; false: not to be had. The choice of a way
+ * asks for no alignment of the bias, and takes 16 bytes of it for granted. */
 static bool dense_fused(struct pl_cuda *c, struct call v, void *bias, bool gelu, void *pre)
 {
+	if ((uintptr_t)bias % 16)
+		return false;
 	v.bias = bias;
 	if (gelu) {
 		if (v.s.m % 8 || (uintptr_t)pre % 16)
@@ -414,8 +445,8 @@ void pl_cuda_products_close(struct pl_cuda *c)
 	if (c->product)
 		drop_products(c);
 	pl_free(c->product);
-	if (c->work)
-		cudaFree(c->work);
+	cudaFree(c->work);
+	cudaFree(c->rounded);
 	if (c->lt)
 		cublasLtDestroy(c->lt);
 }
