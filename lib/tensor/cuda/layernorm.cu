@@ -178,13 +178,17 @@ template <int V, typename T> __device__ static inline void add_from(const T *p, 
 		to[l] += v[l];
 }
 
+/* Two blocks a multiprocessor: what a row was is kept as it lies in memory, and taken apart twice.
+ */
 template <typename T, int V, int K>
-static __global__ void __launch_bounds__(K ? BACK : 1024) layernorm_back(struct backward<T> b)
+static __global__ void __launch_bounds__(K ? BACK : 1024, K ? 2 : 1)
+	layernorm_back(struct backward<T> b)
 {
 	PL_SHARED(room, float[32]);
 	int team = (int)blockDim.x, vecs = b.c / V;
 	float *part = b.parts + (size_t)blockIdx.x * 2 * b.c;
-	float x[K ? K : 1][V], g[K ? K : 1][V], dg[K ? K : 1][V], db[K ? K : 1][V];
+	struct pl_raw<T, V> x[K ? K : 1], dy[K ? K : 1];
+	float dg[K ? K : 1][V], db[K ? K : 1][V];
 
 	for (int i = 0; i < (K ? K : 1); i++)
 		for (int l = 0; l < V; l++)
@@ -199,47 +203,55 @@ static __global__ void __launch_bounds__(K ? BACK : 1024) layernorm_back(struct 
 	     rows += (size_t)gridDim.x * blockDim.y) {
 		size_t row = rows + threadIdx.y;
 		int mine = row < (size_t)b.n ? vecs : 0;
-		const T *px = b.x + row * b.c, *pdy = b.dy + row * b.c;
 		float mean = mine ? b.save[row] : 0, rstd = mine ? b.save[b.n + row] : 0;
 		float sum = 0, dot = 0;
 
-		/* x becomes xh, g what gamma makes of dy */
-		auto fetch = [&](int i, int j, bool first) {
-			float gamma[V];
+		auto fetch = [&](int i, int j) {
+			size_t at = row * b.c + (size_t)j * V;
 
-			pl_get<V>(px + (size_t)j * V, x[i]);
-			pl_get<V>(pdy + (size_t)j * V, g[i]);
+			x[i] = *(const struct pl_raw<T, V> *)(b.x + at);
+			dy[i] = *(const struct pl_raw<T, V> *)(b.dy + at);
+		};
+		/* xh, and dy */
+		auto open = [&](int i, int j, float *xh, float *g) {
+			if (!K)
+				fetch(i, j);
+			pl_get<V>((const T *)&x[i], xh);
+			pl_get<V>((const T *)&dy[i], g);
+			for (int l = 0; l < V; l++)
+				xh[l] = (xh[l] - mean) * rstd;
+		};
+
+		if (K) /* asks for all of the row before anything is done with it */
+			pl_row<K>(mine, fetch);
+		pl_row<K>(mine, [&](int i, int j) {
+			float xh[V], g[V], gamma[V];
+
+			open(i, j, xh, g);
 			pl_get<V>(b.gamma + j * V, gamma);
 			for (int l = 0; l < V; l++) {
-				x[i][l] = (x[i][l] - mean) * rstd;
-				if (first) {
-					dg[i][l] = (K ? dg[i][l] : 0) + g[i][l] * x[i][l];
-					db[i][l] = (K ? db[i][l] : 0) + g[i][l];
-				}
-				g[i][l] *= gamma[l];
+				dg[i][l] = (K ? dg[i][l] : 0) + g[l] * xh[l];
+				db[i][l] = (K ? db[i][l] : 0) + g[l];
+				sum += g[l] * gamma[l];
+				dot += g[l] * gamma[l] * xh[l];
 			}
-			if (!K && first) {
+			if (!K) {
 				add_to<V>(part + j * V, dg[i]);
 				add_to<V>(part + b.c + j * V, db[i]);
-			}
-		};
-		pl_row<K>(mine, [&](int i, int j) {
-			fetch(i, j, true);
-			for (int l = 0; l < V; l++) {
-				sum += g[i][l];
-				dot += g[i][l] * x[i][l];
 			}
 		});
 		sum = pl_team_sum(sum, team, room) / (float)b.c;
 		dot = pl_team_sum(dot, team, room) / (float)b.c;
 		pl_row<K>(mine, [&](int i, int j) {
-			if (!K)
-				fetch(i, j, false);
+			float xh[V], g[V], gamma[V];
+
+			open(i, j, xh, g);
+			pl_get<V>(b.gamma + j * V, gamma);
 			for (int l = 0; l < V; l++)
-				g[i][l] = rstd * (g[i][l] - sum - x[i][l] * dot);
+				g[l] = rstd * (g[l] * gamma[l] - sum - xh[l] * dot);
 			if (b.more)
-				add_from<V>(b.more + row * b.c + (size_t)j * V, g[i]);
-			pl_put<V>(b.dx + row * b.c + (size_t)j * V, g[i]);
+				add_from<V>(b.more + row * b.c + (size_t)j * V, g);
+			pl_put<V>(b.dx + row * b.c + (size_t)j * V, g);
 		});
 	}
 	if constexpr (K > 0)

@@ -79,26 +79,18 @@ template <typename T> struct xent {
 	struct part *parts;
 };
 
-/* V elements as they lie in memory */
-template <typename T, int V> struct raw {
-	uint4 v;
-};
-template <typename T> struct raw<T, 1> {
-	T v;
-};
-
 /*
  * Rows of any length: a row is taken in vectors that are aligned in memory, of which the first
  * begins `early` elements before the row and the last may end behind it. What is not the row's is
  * -infinity, which counts for nothing. at: element of the row with which the vector begins.
  */
 template <typename T, int V>
-__device__ static inline struct raw<T, V> take(const T *row, int c, int at) {
-	struct raw<T, V> r;
+__device__ static inline struct pl_raw<T, V> take(const T *row, int c, int at) {
+	struct pl_raw<T, V> r;
 	float v[V];
 
 	if (at >= 0 && at + V <= c)
-		return *(const struct raw<T, V> *)(row + at);
+		return *(const struct pl_raw<T, V> *)(row + at);
 	for (int l = 0; l < V; l++)
 		v[l] = at + l >= 0 && at + l < c ? pl_float(row[at + l]) : -INFINITY;
 	pl_put<V>((T *)&r, v);
@@ -149,7 +141,7 @@ static __global__ void __launch_bounds__(1024) softmax_xent(struct xent<T> a)
 	PL_SHARED(counts, int[32]);
 	PL_SHARED(teams, struct part[32]);
 	int team = (int)blockDim.x;
-	struct raw<T, V> held[K ? K : 1];
+	struct pl_raw<T, V> held[K ? K : 1];
 
 	if (threadIdx.x == 0)
 		teams[threadIdx.y] = { 0, 0 };
