@@ -269,7 +269,10 @@ $(BUILD)/gpu/%.o: bench/%.cu $(BUILD)/flags | $(BUILD)/config.h
 gpu: all $(if $(NVCC_FOUND),$(addprefix $(BUILD)/gpu/,$(GPU_TESTS) $(GPU_BENCH))) ## tests and measurements for a GPU, where nvcc is
 
 test-gpu: gpu $(BUILD)/unit/nccl_gpu_test $(BUILD)/gen/devrank ## the tests that need a GPU; where there is none they are skipped, with a word
-	@NVCC='$(NVCC_FOUND)' BUILD='$(abspath $(BUILD))' BIN='$(abspath $(BIN))' tests/gpu '$(GPU_TESTS)'
+	@BUILD='$(abspath $(BUILD))' BIN='$(abspath $(BIN))' tests/gpu
+
+gpu-kit: gpu $(BUILD)/unit/nccl_gpu_test $(BUILD)/gen/devrank ## BUILD/gpu-kit.tar.gz: what tests and measurements need on a GPU's machine that cannot build
+	@BUILD='$(BUILD)' BIN='$(BIN)' tools/gpu-kit
 
 asan: ## the tests under the address and undefined behaviour sanitizers
 	@$(MAKE) --no-print-directory -j$(JOBS) check SAN=address,undefined
@@ -359,7 +362,7 @@ help: ## this list
 print-%:
 	@echo '$* = $($*)'
 
-.PHONY: all cuda units helpers gpu test test-gpu test-long check asan tsan lint fuzz coverage bench check-data demo deps \
+.PHONY: all cuda units helpers gpu gpu-kit test test-gpu test-long check asan tsan lint fuzz coverage bench check-data demo deps \
 	install install-only uninstall clean help
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:

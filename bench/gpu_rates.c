@@ -131,16 +131,42 @@ static float *room(size_t bytes, bool *all)
 	return p;
 }
 
-/* Parameters are as many bytes as activations; ids go round the vocabulary. */
+/* a and b: numbers from -2 to 2, as zeros are easier for the device than what it usually has. */
+static int fill(struct pl_err *err)
+{
+	size_t some = pl_min_size((size_t)1 << 20, params);
+	uint64_t seed = 1;
+	float *host;
+	int rc;
+
+	PL_TRY(pl_alloc(&host, some, sizeof(*host), err));
+	for (size_t i = 0; i < some; i++)
+		host[i] = (float)(pl_rng_next(&seed) >> 40) / (float)(1 << 22) - 2;
+	be->put(ctx, g, host, some * sizeof(*host));
+	pl_free(host);
+	be->load(ctx, some, g, a);
+	for (size_t have = some; have < n; have += some) {
+		some = pl_min_size(have, n - have);
+		be->copy(ctx, (char *)a + have * width, a, some * width);
+	}
+	be->copy(ctx, b, a, n * width);
+	be->zero(ctx, g, params * sizeof(float));
+out:
+	return rc;
+}
+
+/* Parameters are as many bytes as activations; ids go round the vocabulary, as far as the table
+ * reaches. */
 static int make(struct pl_err *err)
 {
 	bool all = true;
 	int32_t *host;
-	int rc;
+	int rc, words;
 
 	rows = (int)(n / (size_t)wide);
 	text = (int)(n / (size_t)vocab);
 	params = n * width / sizeof(float);
+	words = (int)pl_min_size((size_t)vocab, params / (size_t)wide);
 	a = room(n * width, &all), b = room(n * width, &all), y = room(n * width, &all);
 	w = room(params * 4, &all), g = room(params * 4, &all), m = room(params * 4, &all);
 	v = room(params * 4, &all), gamma_ = room((size_t)wide * 4, &all);
@@ -151,11 +177,12 @@ static int make(struct pl_err *err)
 		return pl_fail(err, PL_ENOMEM, "no memory of the device for %zu numbers", n);
 	PL_TRY(pl_alloc(&host, (size_t)rows, sizeof(*host), err));
 	for (int i = 0; i < rows; i++)
-		host[i] = (int32_t)((int64_t)i * 7919 % vocab);
+		host[i] = (int32_t)((int64_t)i * 7919 % words);
 	be->put(ctx, ids, host, (size_t)rows * sizeof(*host));
 	pl_free(host);
 	be->weights(ctx, w, params);
 	be->vary(ctx, &(struct pl_vary){ .lr = 1e-4f, .t = 3 });
+	PL_TRY(fill(err));
 	rc = be->sync(ctx, err);
 out:
 	return rc;

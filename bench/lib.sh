@@ -36,7 +36,12 @@ export LC_ALL
 tmp=$(mktemp -d) || exit 4
 trap 'rm -rf "$tmp"' EXIT
 trap 'exit 130' INT TERM
-for lib_need in "$BIN/replay" "$GEN/kgen" "$GEN/ggen" "$HELPERS/timeit" "$HELPERS/skew" "$HELPERS/simspeed"; do
+lib_needs="$GEN/kgen $GEN/ggen $HELPERS/timeit $HELPERS/skew $HELPERS/simspeed"
+[ -z "${lib_programs:-}" ] || lib_needs=
+for lib_need in ${lib_programs:-replay}; do
+	lib_needs="$lib_needs $BIN/$lib_need"
+done
+for lib_need in $lib_needs; do
 	[ -x "$lib_need" ] || {
 		echo "${0##*/}: $lib_need is missing: run this through make bench or make check-data, or first make all helpers" >&2
 		exit 6

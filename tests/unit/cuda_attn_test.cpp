@@ -45,7 +45,8 @@ static char *take(size_t bytes)
 #ifdef PL_EMU
 	p = (char *)aligned_alloc(256, (bytes + GUARD + 255) / 256 * 256);
 #else
-	cudaMallocManaged(&p, bytes + GUARD);
+	if (cudaMallocHost((void **)&p, bytes + GUARD) != cudaSuccess)
+		abort();
 #endif
 	memset(p, 0xff, bytes + GUARD);
 	return p;
@@ -66,7 +67,7 @@ static void give(char *p, size_t bytes)
 #ifdef PL_EMU
 	free(p);
 #else
-	cudaFree(p);
+	cudaFreeHost(p);
 #endif
 }
 

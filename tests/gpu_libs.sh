@@ -1,0 +1,41 @@
+# shellcheck shell=sh
+# Libraries for programs that use a GPU, on a machine other than the one they were built on; use: . tests/gpu_libs.sh
+#
+# gpu_libs DIR    what the loader does not find by itself is looked for in DIR/lib (make gpu-kit fills that), in the
+#                 toolkit, and among the packages that python's (PYTHON) torch brings, and LD_LIBRARY_PATH says so.
+#                 Prints what is nowhere, a line each.
+
+# gpu_lib_folders DIR: the folders, one a line
+gpu_lib_folders() {
+	for gpu_dir in "$1/lib" /usr/local/cuda/lib64 /usr/local/cuda/extras/CUPTI/lib64 /usr/local/cuda-*/lib64; do
+		[ ! -d "$gpu_dir" ] || echo "$gpu_dir"
+	done
+	"${PYTHON:-python3}" -c '
+import glob, nvidia
+for p in nvidia.__path__:
+    print("\n".join(sorted(glob.glob(p + "/*/lib"))))' 2>/dev/null
+}
+
+gpu_libs() {
+	gpu_found=$(gpu_lib_folders "$1")
+	gpu_known=$(ldconfig -p 2>/dev/null || /sbin/ldconfig -p 2>/dev/null)
+	for gpu_lib in libcuda.so.1 libcsv.so.3 libdeflate.so.0 libcublasLt.so.13 libnccl.so.2 libcupti.so.13 libcudnn.so.9; do
+		case $gpu_known in *"$gpu_lib"*) continue ;; esac
+		gpu_at=$(echo "$gpu_found:$LD_LIBRARY_PATH" | tr ':' '\n' | while read -r gpu_dir; do
+			[ ! -e "$gpu_dir/$gpu_lib" ] || {
+				echo "$gpu_dir"
+				break
+			}
+		done)
+		if [ -z "$gpu_at" ]; then
+			echo "# $gpu_lib is not here"
+			continue
+		fi
+		case :$LD_LIBRARY_PATH: in
+		*":$gpu_at:"*) ;;
+		*) LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$gpu_at ;;
+		esac
+	done
+	export LD_LIBRARY_PATH
+}
+LD_LIBRARY_PATH=${LD_LIBRARY_PATH-}
