@@ -146,6 +146,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmul
 		return CUBLAS_STATUS_NOT_SUPPORTED;
 	memset(r, 0, sizeof(*r));
 	memcpy(r->algo.align, p->align, sizeof(p->align));
+	/* as they are at the choice, whatever they will be */
+	r->algo.align[4] = (uint32_t)(((uintptr_t)d->bias | 256) & -((uintptr_t)d->bias | 256));
+	r->algo.align[5] = (uint32_t)(((uintptr_t)d->aux | 256) & -((uintptr_t)d->aux | 256));
 	*found = 1;
 	return CUBLAS_STATUS_SUCCESS;
 }
@@ -227,7 +230,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const 
 			      const cublasLtMatmulAlgo_t *algo, void *work, size_t work_bytes,
 			      cudaStream_t stream)
 {
-	const void *at[] = { a, b, c, o };
+	const void *at[] = { a, b, c, o, d->bias, d->aux };
 	struct work w = { *d, *la, *lb, *lo, a, b, o, (double)*(const float *)beta, 0, 0, 0 };
 	bool ok = h && *(const float *)alpha == 1 && c == o && lc == lo && work && work_bytes;
 
@@ -236,7 +239,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const 
 	w.k = d->ta ? la->rows : la->cols;
 	ok = ok && (d->ta ? la->cols : la->rows) == w.m && (d->tb ? lb->rows : lb->cols) == w.n &&
 	     (d->tb ? lb->cols : lb->rows) == w.k;
-	for (int i = 0; i < 4; i++) /* what the choice relied on */
+	for (int i = 0; i < 6; i++) /* what the choice relied on */
 		ok = ok && (uintptr_t)at[i] % algo->align[i] == 0;
 	/* and what it takes for granted */
 	ok = ok && (uintptr_t)d->bias % 16 == 0 && (uintptr_t)d->aux % 16 == 0 &&

@@ -50,7 +50,7 @@ typedef struct emu_matmul *cublasLtMatmulDesc_t;
 typedef struct emu_layout *cublasLtMatrixLayout_t;
 typedef struct emu_preference *cublasLtMatmulPreference_t;
 typedef struct {
-	uint32_t align[4]; /* of A, B, C, D: what was promised */
+	uint32_t align[6]; /* of A, B, C, D, bias, aux: what was promised */
 } cublasLtMatmulAlgo_t;
 typedef struct {
 	cublasLtMatmulAlgo_t algo;

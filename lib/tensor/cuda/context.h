@@ -44,6 +44,7 @@ struct pl_cuda_shape { /* no byte of it is padding: it is compared and hashed as
 	uint8_t ta, tb, in, out;	   /* in, out: bfloat16, else float32 */
 	uint8_t compute;		   /* see matmul.cu */
 	uint8_t align_a, align_b, align_d; /* log2 of bytes, 8 at most */
+	uint8_t align_bias, align_aux, unused[2];
 };
 struct pl_cuda_product {
 	struct pl_cuda_shape shape;

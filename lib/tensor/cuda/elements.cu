@@ -57,6 +57,28 @@ __device__ static inline float act_slope(enum pl_act act, float x, float y)
 	}
 }
 
+/* ACTS(act, A, statement): with A the activation as a constant, so that it is asked for once a
+ * vector and not once an element. */
+#define CASE(act, A, ...)                                                                          \
+	case act: {                                                                                \
+		const enum pl_act A = act;                                                         \
+		__VA_ARGS__;                                                                       \
+		break;                                                                             \
+	}
+#define ACTS(act, A, ...)                                                                          \
+	do {                                                                                       \
+		switch (act) {                                                                     \
+			CASE(PL_ACT_RELU, A, __VA_ARGS__)                                          \
+			CASE(PL_ACT_GELU, A, __VA_ARGS__)                                          \
+			CASE(PL_ACT_TANH, A, __VA_ARGS__)                                          \
+			CASE(PL_ACT_SIGMOID, A, __VA_ARGS__)                                       \
+		default: {                                                                         \
+			const enum pl_act A = PL_ACT_NONE;                                         \
+			__VA_ARGS__;                                                               \
+		}                                                                                  \
+		}                                                                                  \
+	} while (0)
+
 template <typename T> struct do_act {
 	enum pl_act act;
 	const T *x;
@@ -66,8 +88,7 @@ template <typename T> struct do_act {
 		float v[V];
 
 		pl_get<V>(x + i, v);
-		for (int l = 0; l < V; l++)
-			v[l] = act_one(act, v[l]);
+		ACTS(act, A, for (int l = 0; l < V; l++) v[l] = act_one(A, v[l]));
 		pl_put<V>(y + i, v);
 	}
 };
@@ -93,8 +114,7 @@ template <typename T> struct do_act_back {
 
 		pl_get<V>(from + i, v);
 		pl_get<V>(dy + i, g);
-		for (int l = 0; l < V; l++)
-			g[l] *= act_slope(act, v[l], v[l]);
+		ACTS(act, A, for (int l = 0; l < V; l++) g[l] *= act_slope(A, v[l], v[l]));
 		pl_put<V>(dx + i, g);
 	}
 };
@@ -133,8 +153,7 @@ template <typename T> struct do_bias_act {
 		}
 		if (pre)
 			pl_put<V>(pre + i, v);
-		for (int l = 0; l < V; l++)
-			v[l] = act_one(act, v[l]);
+		ACTS(act, A, for (int l = 0; l < V; l++) v[l] = act_one(A, v[l]));
 		pl_put<V>(y + i, v);
 	}
 };

@@ -220,6 +220,9 @@ static bool product(struct pl_cuda *c, struct call *v)
 	v->s.align_a = aligned(v->a, v->s.lda, v->s.in);
 	v->s.align_b = aligned(v->b, v->s.ldb, v->s.in);
 	v->s.align_d = aligned(v->d, v->s.ldd, v->s.out);
+	/* the choice looks at where they lie, too */
+	v->s.align_bias = aligned(v->bias, 0, v->s.out);
+	v->s.align_aux = aligned(v->aux, 0, v->s.out);
 	p = find(c, v);
 	if (p->none)
 		return false;
@@ -310,8 +313,8 @@ static void shape(const struct pl_cuda *c, struct call *v, int m, int n, int k)
 	v->s.compute = c->k.bf16 ? FP32 : compute_of(c);
 }
 
-/* With the bias, and with gelu where `pre` is wanted; false: not to be had. The choice of a way
- * asks for no alignment of the bias, and takes 16 bytes of it for granted. */
+/* With the bias, and with gelu where `pre` is wanted; false: not to be had. Some ways take a bias
+ * at a multiple of 16 bytes for granted. */
 static bool dense_fused(struct pl_cuda *c, struct call v, void *bias, bool gelu, void *pre)
 {
 	if ((uintptr_t)bias % 16)
