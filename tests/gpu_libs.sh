@@ -1,13 +1,14 @@
 # shellcheck shell=sh
 # Libraries for programs that use a GPU, on a machine other than the one they were built on; use: . tests/gpu_libs.sh
 #
-# gpu_libs DIR    what the loader does not find by itself is looked for in DIR/lib (make gpu-kit fills that), in the
-#                 toolkit, and among the packages that python's (PYTHON) torch brings, and LD_LIBRARY_PATH says so.
-#                 Prints what is nowhere, a line each.
+# gpu_libs DIR    what the loader does not find by itself is looked for in DIR/lib (make gpu-kit fills that), where
+#                 containers have the driver, in the toolkit, and among the packages that python's (PYTHON) torch
+#                 brings, and LD_LIBRARY_PATH says so. Prints what is nowhere, a line each.
 
 # gpu_lib_folders DIR: the folders, one a line
 gpu_lib_folders() {
-	for gpu_dir in "$1/lib" /usr/local/cuda/lib64 /usr/local/cuda/extras/CUPTI/lib64 /usr/local/cuda-*/lib64; do
+	for gpu_dir in "$1/lib" /usr/local/nvidia/lib64 /usr/local/nvidia/lib /usr/local/cuda/lib64 \
+		/usr/local/cuda/extras/CUPTI/lib64 /usr/local/cuda-*/lib64; do
 		[ ! -d "$gpu_dir" ] || echo "$gpu_dir"
 	done
 	"${PYTHON:-python3}" -c '
@@ -37,5 +38,6 @@ gpu_libs() {
 		esac
 	done
 	export LD_LIBRARY_PATH
+	PATH=$PATH:/usr/local/nvidia/bin
 }
 LD_LIBRARY_PATH=${LD_LIBRARY_PATH-}

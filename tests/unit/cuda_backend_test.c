@@ -82,6 +82,79 @@ static void test_fused(enum pl_store store)
 	free(got[1]);
 }
 
+/* A bias may lie anywhere: what cuBLASLt takes along lies at a multiple of 16 bytes. */
+static void test_odd_bias(void)
+{
+	enum { N = 16, C = 32, M = 24 };
+	struct pl_backend_opts o = { 0 };
+	float host[N * C], y[2][N * M], *x, *w, *bias, *out;
+	struct pl_err err = { 0 };
+	void *dev;
+
+	if (!ok(be->open(&o, &dev, &err) == 0, "opened: %s", err.msg))
+		return;
+	x = be->alloc(dev, sizeof(host)), w = be->alloc(dev, M * C * 4);
+	bias = be->alloc(dev, (M + 4) * 4), out = be->alloc(dev, sizeof(y[0]));
+	for (int i = 0; i < N * C; i++)
+		host[i] = number();
+	be->put(dev, x, host, sizeof(host));
+	be->put(dev, w, host, sizeof(host));
+	for (int i = 0; i < 2;
+	     i++) { /* what was chosen for the first place is not for the second */
+		be->put(dev, bias + i, host, M * 4);
+		be->dense(dev, N, C, M, x, w, bias + i, PL_ACT_RELU, NULL, out);
+		be->get(dev, y[i], out, sizeof(y[i]));
+	}
+	worst = 0;
+	for (int i = 0; i < N * M; i++)
+		worst = worse(worst, fabs((double)y[0][i] - (double)y[1][i]));
+	ok(worst < 1e-5 && be->sync(dev, &err) == 0, "a bias at an odd place (%.1e) %s", worst,
+	   err.msg);
+	for (float **p = (float *[]){ x, w, bias, out, NULL }; *p; p++)
+		be->free(dev, *p);
+	be->close(dev);
+}
+
+/* What was recorded holds addresses of scratch memory, which a larger operation takes away. */
+static void test_growth(void)
+{
+	enum { N = 40, C = 64, MORE = 700 };
+	struct pl_backend_opts o = { 0 };
+	float got[5][2 * C], *x, *dy, *dx, *save, *g;
+	struct pl_err err = { 0 };
+	bool same_ = true;
+	void *dev;
+
+	if (!ok(be->open(&o, &dev, &err) == 0, "opened: %s", err.msg))
+		return;
+	x = be->alloc(dev, N * MORE * 4), dy = be->alloc(dev, N * MORE * 4);
+	dx = be->alloc(dev, N * MORE * 4), save = be->alloc(dev, 2 * N * 4);
+	g = be->alloc(dev, 4 * MORE * 4);
+	for (int i = 0; i < N * C; i++) {
+		float v[2] = { number(), number() };
+
+		be->put(dev, x + i, &v[0], 4);
+		be->put(dev, dy + i, &v[1], 4);
+	}
+	for (int pass = 0; pass < 5; pass++) {
+		be->zero(dev, g, 4 * MORE * 4);
+		be->layernorm(dev, N, C, x, g, g, 1e-3f, save, dx);
+		be->graph(dev, 5);
+		be->layernorm_back(dev, N, C, x, g, save, dy, dx, g + C, g + 2 * C);
+		be->graph(dev, 0);
+		be->get(dev, got[pass], g + C, sizeof(got[pass]));
+		same_ = same_ && !memcmp(got[0], got[pass], sizeof(got[0]));
+		if (pass == 2)
+			be->layernorm_back(dev, N, MORE, x, g, save, dy, dx, g + MORE,
+					   g + 2 * MORE);
+	}
+	ok(same_ && got[0][0] != 0 && be->sync(dev, &err) == 0,
+	   "a recorded pass after its scratch memory has moved: %s", err.msg);
+	for (float **p = (float *[]){ x, dy, dx, save, g, NULL }; *p; p++)
+		be->free(dev, *p);
+	be->close(dev);
+}
+
 /* ---- networks ----------------------------------------------------------------------------------
  */
 
@@ -367,6 +440,8 @@ int main(void)
 	test_training(gpt, "gpt");
 	test_fused(PL_STORE_FP32);
 	test_fused(PL_STORE_BF16);
+	test_odd_bias();
+	test_growth();
 	test_queues();
 #ifndef PL_GPU
 	test_second_device();
