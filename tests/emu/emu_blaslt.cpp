@@ -27,7 +27,7 @@ struct emu_preference {
 	uint32_t schemes, align[4];
 };
 
-bool emu_no_epilogues;
+bool emu_no_epilogues, emu_no_products;
 uint64_t emu_epilogues;
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *h)
@@ -140,7 +140,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmul
 	(void)h;
 	*found = 0;
 	if (want < 1 || a->type != b->type || c->type != o->type || (p->schemes & 1) ||
-	    (epilogue && emu_no_epilogues) || (epilogue && !d->bias && !d->aux))
+	    emu_no_products || (epilogue && emu_no_epilogues) || (epilogue && !d->bias && !d->aux))
 		return CUBLAS_STATUS_NOT_SUPPORTED;
 	if (d->aux && d->aux_ld % 8)
 		return CUBLAS_STATUS_NOT_SUPPORTED;

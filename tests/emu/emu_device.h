@@ -32,8 +32,9 @@ struct emu_stream_head {
 };
 /* Order of blocks and threads, see cuda_emu.h. */
 void emu_order(uint64_t seed);
-/* No epilogue is offered for products, as for some shapes; products that had one, so far. */
-extern bool emu_no_epilogues;
+/* No epilogue is offered for products, as for some shapes, or no product; those that had one, so
+ * far. */
+extern bool emu_no_epilogues, emu_no_products;
 extern uint64_t emu_epilogues;
 
 #ifdef __cplusplus

@@ -401,7 +401,7 @@ static void test_second_device(void)
 
 static void test_no_epilogues(void)
 {
-	struct trained with = { 0 }, first = { 0 }, without = { 0 };
+	struct trained with = { 0 }, first = { 0 }, without = { 0 }, none = { 0 };
 	uint64_t before = emu_epilogues;
 
 	train(fix_mlp, be, PL_STORE_BF16, true, 1, 4, &first);
@@ -413,6 +413,11 @@ static void test_no_epilogues(void)
 		ok(far_apart(&with, &without, 4) < 0.01, "and without them the losses are near");
 	ok(emu_epilogues == before, "there were none");
 	emu_no_epilogues = false;
+	emu_no_products = true;
+	if (train(gpt, be, PL_STORE_BF16, true, 1, 4, &none))
+		ok(far_apart(&with, &none, 4) < 0.01, "and without products of cuBLASLt at all");
+	emu_no_products = false;
+	free(none.params);
 	free(with.params);
 	free(first.params);
 	free(without.params);

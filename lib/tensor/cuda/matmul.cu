@@ -235,13 +235,48 @@ static bool product(struct pl_cuda *c, struct call *v)
 	return true;
 }
 
-static void no_way(struct pl_cuda *c, const struct call *v)
-{
-	char what[128];
+/* What cuBLASLt has no way to do: element by element, each a sum in order. Slow, and any shape's.
+ */
+template <typename I, typename O> struct do_product {
+	struct pl_cuda_shape s;
+	float beta;
+	const I *a, *b;
+	O *d;
+	template <int V> __device__ void run(size_t at) const
+	{
+		size_t j = pl_div(at, (size_t)s.m), i = at - j * (size_t)s.m;
+		size_t next_a = s.ta ? 1 : (size_t)s.lda, next_b = s.tb ? (size_t)s.ldb : 1;
+		const I *x = a + (s.ta ? i * (size_t)s.lda : i);
+		const I *y = b + (s.tb ? j : j * (size_t)s.ldb);
+		O *to = d + j * (size_t)s.ldd + i;
+		float sum = 0;
 
-	snprintf(what, sizeof(what), "a product of %dx%d by %dx%d, which cuBLASLt cannot do",
-		 v->s.m, v->s.k, v->s.k, v->s.n);
-	pl_cuda_note(c, cudaErrorNotSupported, what);
+		for (int l = 0; l < s.k; l++)
+			sum = fmaf(pl_float(x[l * next_a]), pl_float(y[l * next_b]), sum);
+		pl_store(to, beta != 0 ? sum + beta * pl_float(*to) : sum);
+	}
+};
+
+template <typename I, typename O> static void by_elements(struct pl_cuda *c, const struct call *v)
+{
+	struct do_product<I, O> f = {
+		v->s, v->beta, (const I *)v->a, (const I *)v->b, (O *)v->d
+	};
+
+	pl_each<1>(&c->k, (size_t)v->s.m * (size_t)v->s.n, true, f);
+}
+
+/* Without an epilogue. */
+static void product_anyhow(struct pl_cuda *c, struct call *v)
+{
+	if (product(c, v))
+		return;
+	if (v->s.in && v->s.out)
+		by_elements<bf16, bf16>(c, v);
+	else if (v->s.in)
+		by_elements<bf16, float>(c, v);
+	else
+		by_elements<float, float>(c, v);
 }
 
 static uint8_t compute_of(const struct pl_cuda *c)
@@ -263,8 +298,7 @@ void pl_cuda_gemm(void *ctx, bool ta, bool tb, int m, int n, int k, const float 
 	v.s.ta = tb, v.s.tb = ta;
 	v.s.compute = compute_of(c);
 	v.a = b, v.b = a, v.d = d, v.beta = beta;
-	if (!product(c, &v))
-		no_way(c, &v);
+	product_anyhow(c, &v);
 	pl_cuda_done(c, "gemm");
 }
 
@@ -362,10 +396,9 @@ void pl_cuda_dense(void *ctx, int n, int c, int k, const float *x, const float *
 	if (dense_fused(cu, v, b, false, NULL)) {
 		if (act != PL_ACT_NONE || pre)
 			plk_act(&cu->k, act, all, v.d, y);
-	} else if (product(cu, &v)) {
-		plk_bias_act(&cu->k, n, k, bias, act, v.d, pre, y);
 	} else {
-		no_way(cu, &v);
+		product_anyhow(cu, &v);
+		plk_bias_act(&cu->k, n, k, bias, act, v.d, pre, y);
 	}
 	pl_cuda_done(cu, "dense");
 }
@@ -391,8 +424,7 @@ static void back_weights(struct pl_cuda *c, struct call v, const void *x, const 
 		v.bias = NULL;
 		v.s.epilogue = 0;
 	}
-	if (!product(c, &v))
-		no_way(c, &v);
+	product_anyhow(c, &v);
 	if (db)
 		plk_columns(&c->k, n, k, dy, db);
 }
@@ -417,8 +449,7 @@ void pl_cuda_dense_back(void *ctx, int n, int c, int k, const float *x, const fl
 		v.s.lda = c, v.s.ldb = k, v.s.ldd = c;
 		v.a = operand(cu, w, (size_t)c * (size_t)k, room_w);
 		v.b = dy, v.d = dx;
-		if (!product(cu, &v))
-			no_way(cu, &v);
+		product_anyhow(cu, &v);
 	}
 	pl_cuda_done(cu, "dense_back");
 }
