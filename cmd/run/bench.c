@@ -18,13 +18,19 @@ struct bench {
 	struct pl_table *table; /* of rank 0 */
 };
 
+/* Before measuring: of what takes microseconds, enough for processors to be awake and memory to be
+ * there. */
+#define WARM_SMALL  100
+#define WARM	    1
+#define SMALL_BYTES (64 << 10)
+
 static int one_size(struct bench *b, uint8_t op, size_t bytes, struct pl_err *err)
 {
 	bool sums = op == PL_OP_ALLREDUCE || op == PL_OP_REDUCE_SCATTER;
 	struct pl_comm_bench_opts o = {
 		.op = op,
 		.bytes = bytes,
-		.warmup = 1,
+		.warmup = bytes <= SMALL_BYTES ? WARM_SMALL : WARM,
 		.iterations = (int)b->c->iterations,
 		.in_place = op != PL_OP_REDUCE_SCATTER && op != PL_OP_ALLTOALL,
 	};
