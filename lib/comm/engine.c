@@ -377,14 +377,19 @@ static bool pump_recv(struct pl_world *w, struct pl_conn *c, bool all)
 bool pl_engine_local(struct pl_world *w, struct pl_work *k)
 {
 	struct pl_step *s = k->local.head;
+	const float *a;
+	float *d;
 
 	if (!s || !pl_step_ready(s))
 		return false;
+	d = (float *)(void *)s->dst;
+	a = (const float *)(const void *)s->a;
 	if (s->kind == PL_STEP_COPY)
 		memmove(s->dst, s->a, s->bytes);
+	else if (s->kind == PL_STEP_ADD)
+		pl_sum(d, d, a, s->bytes / sizeof(float));
 	else
-		pl_sum((float *)(void *)s->dst, (const float *)(const void *)s->dst,
-		       (const float *)(const void *)s->a, s->bytes / sizeof(float));
+		pl_sum(d, a, d, s->bytes / sizeof(float));
 	pl_queue_pop(&k->local);
 	pl_step_done(w, s);
 	return true;

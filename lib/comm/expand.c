@@ -14,7 +14,8 @@
  * ranks.
  *
  * Whatever is summed is summed on one rank, or in the same order on all: all hold the same bits.
- * In place is safe except for direct: a piece is overwritten only by what was made from it.
+ * In place is safe except for direct: a piece is overwritten only by what was made from it. Of two
+ * ranks, direct adds to a piece when it has gone; of more, it sends a copy.
  */
 #include <string.h>
 
@@ -334,15 +335,42 @@ static void sum_in_order(struct expand *x, int part, const uint8_t *own)
 	}
 }
 
+/* Direct between two, in place: what comes waits beside until the own piece has gone, in memory
+ * that was just written. A copy of all that is sent would have to be there before the first piece
+ * goes. */
+static void swap_in_place(struct expand *x)
+{
+	int r = x->w->rank;
+
+	for (size_t i = 0; i < x->n_pieces && x->rc >= 0; i++) {
+		struct pl_step s = about(x, PL_STEP_RECV, !r, i);
+		uint32_t sent;
+
+		send(x, !r, i);
+		sent = x->piece[i].sent - 1;
+		s.dst = (uint8_t *)x->k->temp + x->piece[i].off;
+		emit(x, s);
+		s.kind = r ? PL_STEP_ADD_TO : PL_STEP_ADD; /* in the order of ranks */
+		s.a = s.dst;
+		s.dst = place(x, &x->piece[i]);
+		s.after = sent; /* and what came, behind it */
+		if (emit(x, s) != PL_NO_STEP)
+			x->k->step[x->k->n_steps - 1].n_after = 2;
+	}
+}
+
+static void take_temp(struct expand *x, size_t bytes)
+{
+	x->k->temp = pl_malloc(bytes);
+	if (!x->k->temp)
+		x->rc = pl_fail(x->err, PL_ENOMEM, "out of memory (%zu bytes)", bytes);
+}
+
 /* A copy of what the user gave, where the result would overwrite it. */
 static const uint8_t *keep(struct expand *x, const void *p, size_t bytes)
 {
-	x->k->temp = pl_malloc(bytes);
-	if (!x->k->temp) {
-		x->rc = pl_fail(x->err, PL_ENOMEM, "out of memory (%zu bytes)", bytes);
-		return p;
-	}
-	return memcpy(x->k->temp, p, bytes);
+	take_temp(x, bytes);
+	return x->k->temp ? memcpy(x->k->temp, p, bytes) : p;
 }
 
 static void all_reduce(struct expand *x, uint8_t algo, size_t lo, size_t hi)
@@ -370,9 +398,13 @@ static void all_reduce(struct expand *x, uint8_t algo, size_t lo, size_t hi)
 		ring(x, PL_STEP_RECV, NULL, n, w->rank);
 	} else {
 		x->apart = (uint32_t)x->n_pieces;
-		for (int i = 1; i < n; i++)
-			send_all(x, turn(w->rank + i, n));
-		sum_in_order(x, 0, x->src + lo * sizeof(float));
+		if (n == 2 && x->src == x->dst) {
+			swap_in_place(x);
+		} else {
+			for (int i = 1; i < n; i++)
+				send_all(x, turn(w->rank + i, n));
+			sum_in_order(x, 0, x->src + lo * sizeof(float));
+		}
 		x->id_base += (uint32_t)(n - 1) * x->apart;
 		x->apart = 0;
 	}
@@ -545,7 +577,9 @@ static const uint8_t *prepare(struct expand *x, uint8_t algo)
 
 	x->src = a->src;
 	x->dst = a->dst;
-	if (a->op == PL_OP_ALLREDUCE && algo == PL_CA_DIRECT && a->src == a->dst)
+	if (a->op == PL_OP_ALLREDUCE && algo == PL_CA_DIRECT && a->src == a->dst && n == 2)
+		take_temp(x, part);
+	else if (a->op == PL_OP_ALLREDUCE && algo == PL_CA_DIRECT && a->src == a->dst)
 		x->src = keep(x, a->src, part);
 	else if (a->op == PL_OP_ALLTOALL && a->src == a->dst)
 		x->src = keep(x, a->src, part * n);
@@ -561,9 +595,8 @@ static const uint8_t *prepare(struct expand *x, uint8_t algo)
 	own = x->src + x->own_off;
 	if (algo == PL_CA_DIRECT)
 		return own == a->dst ? keep(x, own, part) : own;
-	x->k->temp = x->dst = pl_malloc(part * n);
-	if (!x->dst)
-		x->rc = pl_fail(x->err, PL_ENOMEM, "out of memory (%zu bytes)", part * n);
+	take_temp(x, part * n);
+	x->dst = x->k->temp;
 	return own;
 }
 

@@ -85,6 +85,7 @@ enum pl_step_kind {
 	PL_STEP_RECV_TO,  /* dst = what comes + a: the order tells where both are NaN */
 	PL_STEP_COPY,	  /* dst = a */
 	PL_STEP_ADD,	  /* dst = dst + a */
+	PL_STEP_ADD_TO,	  /* dst = a + dst */
 };
 struct pl_step {
 	struct pl_step *next; /* in its queue */
