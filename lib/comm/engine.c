@@ -567,6 +567,10 @@ static int waits_for(struct pl_world *w, const struct pl_work *k, bool sure, con
 	*what = "its part";
 	if (slow >= 0)
 		return slow;
+	if (k->state == PL_WORK_STEPS && k->local.head && k->local.head->mark) {
+		*what = "its device";
+		return w->rank;
+	}
 	for (int r = 0; r < w->size && k->state == PL_WORK_CARRIED; r++)
 		if (!began(w, k, r))
 			return r;

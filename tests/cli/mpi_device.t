@@ -75,6 +75,11 @@ with_device() {
 	got=$?
 	check "$1: a device that hangs in a sum: mpirun fails" ended_badly $got
 	check "... which is said" grep -q 'run: rank [01]: .*rank 1 waited .* s for its device' dead.err
+	timeout 40 "$2" -n 1 "$GEN/devrank" 16384 hang : -n 1 env FAKE_DEVICE_HANG=1 "$GEN/devrank" 16384 hang \
+		>dead.out 2>dead.err
+	got=$?
+	check "... in a copy: mpirun fails" ended_badly $got
+	check "... which is said, too" grep -q 'devrank: .*rank 1 waited .* s for its device' dead.err
 	hung=
 	for n in 210 250 290 330; do
 		timeout 60 "$2" -n 1 "$GEN/devrank" : -n 1 env PL_FAIL=$n "$GEN/devrank" >out 2>err

@@ -3,10 +3,12 @@
  * with memory of a device that stands in for a real one, or of the one that run(1) would take; for
  * tests/cli/mpi_device.t and tests/gpu.
  *
- * usage: mpirun -n N devrank [SEGMENT [cuda|late]]     bytes of a message (0: as the world likes)
+ * usage: mpirun -n N devrank [SEGMENT [cuda|late|hang]]     bytes of a message (0: as the world
+ *							     likes)
  *
  * late: in place of all that, an operation ends while one that was begun later cannot begin, since
- * what is before it in the first queue takes long.
+ * what is before it in the first queue takes long. hang: an all-gather, in which the device of a
+ * rank (FAKE_DEVICE_HANG=1) hangs in the copy of that rank's own part; all say whose.
  */
 #include "../unit/device_fixture.h"
 
@@ -45,6 +47,23 @@ static int late(struct pl_world_opts *o)
 	return close_rank(&r, &e) == 0 ? 0 : 1;
 }
 
+static int hang(struct pl_world_opts *o)
+{
+	struct pl_err e = { 0 };
+	struct trip t;
+	struct rank r;
+
+	o->timeout_ns = 300000000;
+	NEED(open_rank(o, &pl_backend_fake, &r, &e) == 0);
+	NEED(prepare(&r, &t, PL_OP_ALLGATHER, 50000, false, 1));
+	load(&r, &t);
+	NEED(pl_world_begin(r.w, &t.a, &t.work, &e) == 0);
+	if (pl_work_wait(t.work, &e) == 0)
+		NEED(pl_world_do(r.w, &(struct pl_coll_args){ .op = PL_OP_BARRIER }, &e) < 0);
+	fprintf(stderr, "devrank: %s\n", e.msg);
+	_exit(1); /* the device's queue never ends */
+}
+
 int main(int argc, char **argv)
 {
 	const struct pl_backend *b = &pl_backend_fake;
@@ -67,6 +86,8 @@ int main(int argc, char **argv)
 	o.token = l.token;
 	o.segment = argc > 1 ? (size_t)atol(argv[1]) : 0;
 	alarm(60);
+	if (argc > 2 && !strcmp(argv[2], "hang"))
+		return hang(&o);
 	rc = argc > 2 && !strcmp(argv[2], "late") ? late(&o) : everything(&o, b);
 	pl_launch_unshare(&l);
 	return rc;
