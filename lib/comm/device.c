@@ -23,6 +23,7 @@
  * are waited for on the host, as barriers are.
  */
 #include <sched.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "comm/internal.h"
@@ -44,7 +45,8 @@ void pl_device_init(struct pl_world *w, const struct pl_backend *b, void *ctx)
 
 /* ---- staging memory ---- */
 
-/* It is pinned memory of the host, or memory of the device where NCCL takes that. */
+/* It is pinned memory of the host, of pages of its own, since a page is pinned but once; or memory
+ * of the device where NCCL takes that. */
 static void *stage_alloc(struct pl_world *w, size_t bytes)
 {
 	const struct pl_backend *b = w->device.b;
@@ -52,9 +54,12 @@ static void *stage_alloc(struct pl_world *w, size_t bytes)
 
 	if (w->device.taken)
 		return b->alloc(w->device.ctx, bytes);
-	p = pl_malloc(bytes);
-	if (p)
-		b->pin(w->device.ctx, p, bytes, true);
+	p = pl_fail_now()
+		    ? MAP_FAILED
+		    : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (p == MAP_FAILED)
+		return NULL;
+	b->pin(w->device.ctx, p, bytes, true);
 	return p;
 }
 
@@ -133,14 +138,14 @@ void pl_device_fini(struct pl_world *w)
 	for (size_t i = 0; i < w->device.n_stages; i++) {
 		void *p = w->device.stage[i].p;
 
-		if (!stage_over(w, &w->device.stage[i]))
+		if ((!w->device.taken && pl_carry_keeps(w)) || !stage_over(w, &w->device.stage[i]))
 			continue;
 		if (w->device.taken) {
 			w->device.b->free(w->device.ctx, p);
 			continue;
 		}
 		w->device.b->pin(w->device.ctx, p, w->device.stage[i].bytes, false);
-		pl_free(p);
+		munmap(p, w->device.stage[i].bytes);
 	}
 	pl_free(w->device.stage);
 }
