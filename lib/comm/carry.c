@@ -157,15 +157,25 @@ static int ask(struct pl_world *w, struct pl_work *k, bool *left, struct pl_err 
 	return rc;
 }
 
-/* Begins what is new, asks all. */
+static pl_ns last_moved(const struct pl_world *w)
+{
+	pl_ns t = 0;
+
+	for (const struct pl_work *k = w->active; k; k = k->next)
+		t = pl_max_i64(t, k->moved);
+	return t;
+}
+
+/* Begins what is new, asks all. What is done for one of them may move another. */
 static enum round one_round(struct pl_world *w)
 {
 	enum round found = STILL;
 	struct pl_err e = { 0 };
+	pl_ns before;
 
 	pl_engine_take(w);
+	before = last_moved(w);
 	for (struct pl_work *k = w->active; k; k = k->next) {
-		pl_ns before = k->moved;
 		bool left, new = k->state == PL_WORK_QUEUED;
 		int rc = ask(w, k, &left, &e);
 
@@ -177,10 +187,10 @@ static enum round one_round(struct pl_world *w)
 		}
 		if (rc > 0)
 			k->state = PL_WORK_OVER;
-		if (rc > 0 || new || k->moved != before)
+		if (rc > 0 || new)
 			found = MOVED;
 	}
-	return found;
+	return last_moved(w) != before ? MOVED : found;
 }
 
 /* Nothing moved since `idle`. */
