@@ -37,10 +37,10 @@ struct place {
 /* The signal that asked for the end, 0: none. */
 extern volatile int stopped;
 void catch_signals(void);
-/* Looks for a launcher, which says how many ranks there are; *c knows it then, and where to meet.
- */
 /* Where the launcher does not wait for the last words of a rank that ends, it ends later. */
 void outlive_launcher(void);
+/* Looks for a launcher, which says how many ranks there are; *c knows it then, and where to meet.
+ */
 int find_launcher(struct config *c, struct pl_err *err) PL_MUST;
 /*
  * Becomes the ranks of the launcher, of -n, or else `otherwise` many: in each of them `work` is

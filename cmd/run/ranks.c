@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -226,15 +227,19 @@ out:
 /* ---- launchers ------------------------------------------------------------------------------- */
 
 /* Slurm's daemon reads what a task writes through pipes, and stops when the task ends: what it had
- * not read by then, the last words, is lost. Waits until all is read, a second at most. */
+ * not read by then, the last words, is lost. Waits until all is read, a second at most. Of a file
+ * or a terminal the question means something else. */
 static void be_heard(void)
 {
 	struct timespec ms = { .tv_nsec = 1000000 };
 	int turn = 0;
 
 	for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++) {
+		struct stat s;
 		int unread = 0;
 
+		if (fstat(fd, &s) < 0 || !S_ISFIFO(s.st_mode))
+			continue;
 		while (!ioctl(fd, FIONREAD, &unread) && unread > 0 && turn++ < 1000)
 			nanosleep(&ms, NULL);
 	}
