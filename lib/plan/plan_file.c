@@ -256,7 +256,7 @@ static int get_tensor(struct reader *r, struct pl_cur *c, struct pl_err *err)
 		return cut_short(err);
 	if (bytes > INT64_MAX)
 		return pl_fail(err, PL_EDATA, "a size out of range");
-	if (set >= PL_PLAN_SETS && set != PL_NONE)
+	if (flags & T_SET && set >= PL_PLAN_SETS)
 		return pl_fail(err, PL_EDATA, "a set's number out of range");
 	t.set = (uint32_t)set;
 	t.bytes = (int64_t)bytes;
