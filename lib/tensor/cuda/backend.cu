@@ -2,10 +2,10 @@
  * backend.cu - the CUDA backend: a context, its memory and queues, and the table.
  *
  * Everything is queued in one stream, in order; a second one is for communication, and events hold
- * the two together. Nothing waits for the device but get(), sync() and sum_squares(). Batches are
- * copied through a few pinned buffers in turns, so that the caller may go on while they travel.
- * Operations are kernels of ours (kernels.h) or products (matmul.cu); both may be recorded
- * (graph.cu).
+ * the two together; a third, held to neither, sums what arrived. Nothing waits for the device but
+ * get(), sync() and sum_squares(). Batches are copied through a few pinned buffers in turns, so
+ * that the caller may go on while they travel. Operations are kernels of ours (kernels.h) or
+ * products (matmul.cu); both may be recorded (graph.cu).
  */
 #include "tensor/cuda/context.h"
 
