@@ -231,10 +231,18 @@ static struct op *messages(struct op *o)
 	return end;
 }
 
+static void free_ops(struct op *o)
+{
+	for (struct op *next; o; o = next) {
+		next = o->next;
+		free(o);
+	}
+}
+
 /* In the queue of the device: all of a group. */
 static void run(void *arg)
 {
-	struct op *o = arg, *next;
+	struct op *o = arg;
 	struct comm *c = o->c;
 
 	for (struct op *k = o; k;) {
@@ -252,10 +260,7 @@ static void run(void *arg)
 			broadcast(k);
 		k = k->next;
 	}
-	for (; o; o = next) {
-		next = o->next;
-		free(o);
-	}
+	free_ops(o);
 	atomic_fetch_sub(&c->under_way, 1);
 }
 
@@ -275,7 +280,9 @@ static void *connect_main(void *arg)
 	atomic_fetch_add(&c->s->connected, 1);
 	while (atomic_load(&c->s->connected) < c->size && !atomic_load(&c->abort))
 		nap(100000);
-	if (!atomic_load(&c->abort)) {
+	if (atomic_load(&c->abort)) {
+		free_ops(c->op);
+	} else {
 		atomic_fetch_add(&c->under_way, 1);
 		c->op->queue->put(c->op->queue, run, c->op);
 	}
