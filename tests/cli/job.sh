@@ -5,6 +5,7 @@
 # images_job STEPS    the same of convolutions, with its model
 # losses FILE         of a log: those of training, one a line
 # until_trains FILE   waits (10 s at most) until a log has more than ten lines
+# mpirun_anywhere     Open MPI's starts ranks where there are two cores, as root too
 # explained GRAPH     the error of each replayed step is at most 0.5 %, unexplained time of the critical path 3 %
 
 tiny_job() {
@@ -44,6 +45,15 @@ until_trains() {
 		sleep 0.1
 		turn=$((turn + 1))
 	done
+}
+
+mpirun_anywhere() {
+	OMPI_ALLOW_RUN_AS_ROOT=1
+	OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+	OMPI_MCA_rmaps_base_oversubscribe=1
+	OMPI_MCA_hwloc_base_binding_policy=none
+	export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_rmaps_base_oversubscribe \
+		OMPI_MCA_hwloc_base_binding_policy
 }
 
 explained() {

@@ -139,13 +139,7 @@ if ! command -v mpirun >/dev/null 2>&1; then
 	done_testing
 	exit
 fi
-# two cores are enough, and root is no worse than anybody
-OMPI_ALLOW_RUN_AS_ROOT=1
-OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-OMPI_MCA_rmaps_base_oversubscribe=1
-OMPI_MCA_hwloc_base_binding_policy=none
-export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_rmaps_base_oversubscribe \
-	OMPI_MCA_hwloc_base_binding_policy
+mpirun_anywhere
 for n in 2 4; do
 	rm -f got
 	status 0 "mpirun -n $n" timeout 40 mpirun -n $n "$run" -q --checkpoint=got tiny.job

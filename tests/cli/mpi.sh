@@ -6,13 +6,7 @@
 
 unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT PACELINE_TOKEN PACELINE_MEET PACELINE_MPI \
 	PACELINE_MPI_GPU
-# two cores are enough, and root is no worse than anybody
-OMPI_ALLOW_RUN_AS_ROOT=1
-OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-OMPI_MCA_rmaps_base_oversubscribe=1
-OMPI_MCA_hwloc_base_binding_policy=none
-export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_rmaps_base_oversubscribe \
-	OMPI_MCA_hwloc_base_binding_policy
+mpirun_anywhere
 # MPI leaves memory behind at its end, and sanitizers do not see what it does to memory
 LSAN_OPTIONS=detect_leaks=0
 ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 # those of MPI
