@@ -335,9 +335,9 @@ static void cuda_weights(void *ctx, const float *slab, size_t n)
 	pl_cuda_done(c, "weights");
 }
 
-void *pl_cuda_half(const struct pl_cuda *c, const float *w)
+void *pl_cuda_half(const struct pl_cuda *c, const float *w, size_t n)
 {
-	bool in = c->half && w >= c->slab && w < c->slab + c->n_slab;
+	bool in = c->half && w >= c->slab && w + n <= c->slab + c->n_slab;
 
 	return in ? (char *)c->half + 2 * (size_t)(w - c->slab) : NULL;
 }
@@ -642,7 +642,7 @@ static void cuda_sgd(void *ctx, size_t n, float momentum, float decay, bool nest
 		     const float *g, float *v, float *w)
 {
 	CALL("sgd", w, 0,
-	     plk_sgd(k, n, c_->vary, momentum, decay, nesterov, g, v, w, pl_cuda_half(c_, w)));
+	     plk_sgd(k, n, c_->vary, momentum, decay, nesterov, g, v, w, pl_cuda_half(c_, w, n)));
 }
 
 static void cuda_adam(void *ctx, size_t n, float b1, float b2, float eps, float decay,
@@ -650,7 +650,7 @@ static void cuda_adam(void *ctx, size_t n, float b1, float b2, float eps, float 
 {
 	CALL("adam", w, 0,
 	     plk_adam(k, n, c_->vary, b1, b2, eps, decay, decoupled, g, m, v, w,
-		      pl_cuda_half(c_, w)));
+		      pl_cuda_half(c_, w, n)));
 }
 
 static void cuda_clip(void *ctx, size_t n, double limit, float *x)
@@ -661,7 +661,7 @@ static void cuda_clip(void *ctx, size_t n, double limit, float *x)
 static double cuda_sum_squares(void *ctx, size_t n, const float *x)
 {
 	struct pl_cuda *c = (struct pl_cuda *)ctx;
-	size_t at = (plk_sum_scratch(&c->k) + 255) / 256 * 256;
+	size_t at = pl_cuda_place(plk_sum_scratch(&c->k));
 	double sum = NAN, *to;
 
 	if (!pl_cuda_scratch(c, at + sizeof(sum)))

@@ -119,8 +119,13 @@ void pl_cuda_done(struct pl_cuda *c, const char *what);
  * pl_cuda_scratch: that of kernels, and it is noted. */
 bool pl_cuda_room(struct pl_cuda *c, void **p, size_t *have, size_t bytes);
 bool pl_cuda_scratch(struct pl_cuda *c, size_t bytes);
-/* Where the copy of parameters in bfloat16 has these; NULL: there is none. */
-void *pl_cuda_half(const struct pl_cuda *c, const float *w);
+/* Where the copy of parameters in bfloat16 has these n; NULL: it does not (tests have such). */
+void *pl_cuda_half(const struct pl_cuda *c, const float *w, size_t n);
+/* Scratch memory is divided at such places. */
+static inline size_t pl_cuda_place(size_t bytes)
+{
+	return (bytes + 255) / 256 * 256;
+}
 
 void pl_cuda_record(void *ctx, uint64_t id);
 void pl_cuda_cut(struct pl_cuda *c);	       /* launches what was recorded so far */

@@ -88,12 +88,12 @@ static struct pl_cudnn_plan *plan(struct pl_cuda *c, enum pl_cudnn_way way, cons
 /* cuDNN's memory comes first, behind that filters, as operand or result. */
 static char *behind(const struct pl_cuda *c, const struct pl_cudnn_plan *p)
 {
-	return (char *)c->k.scratch + (pl_cudnn_work(p) + 255) / 256 * 256;
+	return (char *)c->k.scratch + pl_cuda_place(pl_cudnn_work(p));
 }
 
 static size_t need(const struct pl_cudnn_plan *p, const struct pl_conv *d)
 {
-	return p ? (pl_cudnn_work(p) + 255) / 256 * 256 + filters(d) * sizeof(float) : 0;
+	return p ? pl_cuda_place(pl_cudnn_work(p)) + filters(d) * sizeof(float) : 0;
 }
 
 /* For ours, and for these plans, or without them where there is not so much. */
@@ -117,7 +117,7 @@ static bool room(struct pl_cuda *c, const struct pl_conv *d, struct pl_cudnn_pla
 /* Filters as they are multiplied, aligned. */
 static const void *operand(struct pl_cuda *c, const struct pl_conv *d, const float *w, void *to)
 {
-	const void *as = c->k.bf16 ? pl_cuda_half(c, w) : w;
+	const void *as = c->k.bf16 ? pl_cuda_half(c, w, filters(d)) : w;
 
 	if (as && pl_aligned(0, as))
 		return as;

@@ -305,20 +305,14 @@ void pl_cuda_gemm(void *ctx, bool ta, bool tb, int m, int n, int k, const float 
 /* ---- dense layers ------------------------------------------------------------------------------
  */
 
-/* Is it in the slab that has a copy, or nobody's (tests have such)? */
-static bool has_copy(const struct pl_cuda *c, const float *w, size_t n)
-{
-	return c->half && w >= c->slab && w + n <= c->slab + c->n_slab;
-}
-
 /* Parameters as they are multiplied: themselves, their place in the copy, or rounded into `room`.
  */
 static void *operand(struct pl_cuda *c, const float *w, size_t n, void *room)
 {
-	if (!c->k.bf16)
-		return (void *)w;
-	if (has_copy(c, w, n))
-		return (bf16 *)c->half + (w - c->slab);
+	void *copy = c->k.bf16 ? pl_cuda_half(c, w, n) : (void *)w;
+
+	if (copy)
+		return copy;
 	plk_round(&c->k, n, w, room);
 	return room;
 }
@@ -329,10 +323,10 @@ static bool rooms(struct pl_cuda *c, int n, int k, const float *weight, size_t w
 		  void **b)
 {
 	size_t rows = plk_rows_scratch(&c->k, n, k) + (size_t)k * sizeof(float);
-	size_t half = c->k.bf16 && !has_copy(c, weight, weights) ? weights : 0;
+	size_t half = c->k.bf16 && !pl_cuda_half(c, weight, weights) ? weights : 0;
 
-	rows = (rows + 255) / 256 * 256;
-	half = (half * sizeof(bf16) + 255) / 256 * 256;
+	rows = pl_cuda_place(rows);
+	half = pl_cuda_place(half * sizeof(bf16));
 	if (!pl_cuda_scratch(c, rows + half + (size_t)k * sizeof(bf16)))
 		return false;
 	*w = (char *)c->k.scratch + rows;
