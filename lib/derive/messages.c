@@ -9,8 +9,8 @@
  *   the message before it in the same direction (its end, or its start where the two overlap), and
  *   the collective's arrival for the first;
  *   for what is sent, the latest that was received and had come when it began: of the same chunk,
- * on whatever channel, where chunks are recorded (a chunk that did not come is the rank's own: its
- *   sending waits for nobody), else the latest of the channel.
+ *   on whatever channel, where chunks are recorded (a chunk that did not come is the rank's own:
+ *   its sending waits for nobody), else the latest of the channel.
  *
  * A member's transfer is what is left of its collective after its last messages. A member without
  * messages waits for the last arrival and transfers from there. Edges that the recorded times
