@@ -497,6 +497,8 @@ static double dot(const void *ctx, const float *a, const float *b, int n)
 	return sum;
 }
 
+#define AT_ONCE 16 /* columns that probabilities are made for: each time anew */
+
 static void plain_attn(void *ctx, const struct pl_attn *d, const float *qkv, float *y, float *save)
 {
 	int size = d->c / d->heads;
@@ -516,15 +518,19 @@ static void plain_attn(void *ctx, const struct pl_attn *d, const float *qkv, flo
 		/* cppcheck-suppress invalidFunctionArg; one term is 1 */
 		lse = most + log(sum);
 		save[row] = (float)lse;
-		for (int j = 0; j < size; j++) {
-			double out = 0;
+		for (int j = 0; j < size; j += AT_ONCE) {
+			int n = size - j < AT_ONCE ? size - j : AT_ONCE;
+			double out[AT_ONCE] = { 0 };
 
-			for (int u = 0; u <= t; u++)
-				out += operand(ctx,
-					       exp(dot(ctx, q, k + u * step, size) / sqrt(size) -
-						   lse)) *
-				       operand(ctx, v[u * step + j]);
-			to[j] = (float)out;
+			for (int u = 0; u <= t; u++) {
+				double s = dot(ctx, q, k + u * step, size) / sqrt(size);
+				double p = operand(ctx, exp(s - lse));
+
+				for (int i = 0; i < n; i++)
+					out[i] += p * operand(ctx, v[u * step + j + i]);
+			}
+			for (int i = 0; i < n; i++)
+				to[j + i] = (float)out[i];
 		}
 	}
 }
