@@ -185,8 +185,12 @@ $(UNIT_EMU:%=$(BUILD)/unit/%): $(BUILD)/libemu.a $(BUILD)/libcore.a
 # A100, H100 and H200, and anything newer through the driver's compiler
 CUDA_ARCH  ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
 	-gencode arch=compute_100,code=compute_100
-NVCC_FLAGS := -std=c++17 -O3 -lineinfo -Ilib -I$(BUILD) -Werror all-warnings $(CUDA_ARCH) \
+NVCC_FLAGS  = -std=c++17 -O3 -lineinfo -Ilib -I$(BUILD) -Werror all-warnings $(NVCC_ARCH) \
 	-Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra,-Werror -MMD -MP
+NVCC_ARCH   = $(CUDA_ARCH)
+# what Hopper alone has
+$(patsubst %.cu,$(BUILD)/cuda/%.o,$(wildcard lib/tensor/cuda/attn_wgmma*.cu)): \
+	NVCC_ARCH = -gencode arch=compute_90a,code=sm_90a
 
 $(BUILD)/cuda/%.o: %.cu $(BUILD)/flags | $(BUILD)/config.h
 	@mkdir -p $(@D)

@@ -2,7 +2,8 @@
  * gpu_attn.cu - how fast attention's kernels are: for each T and head size, forward, and forward
  * and back together, in microseconds (median), TFLOPS that count (2 T^2 size a head forward, 5 more
  * back: causal, nothing made twice) and their share of what mma.sync can do on this device, which
- * is measured first, in registers alone.
+ * is measured first, in registers alone. On Hopper by wgmma, which can do about 1.6 times as much,
+ * or with PACELINE_ATTN=mma in the environment by mma.sync, too.
  *
  * gpu_attn			a table
  * gpu_attn T SIZE		one line: the two times and the limit's TFLOPS, for gpu_attn.py
@@ -212,7 +213,8 @@ static void measure(struct plk *k, int t, int size, double *once, double *both)
 
 static void table(struct plk *k, double limit)
 {
-	printf("mma.sync in registers: %.0f TFLOPS\n", limit);
+	printf("attention by %s; mma.sync in registers: %.0f TFLOPS\n",
+	       k->hopper ? "wgmma" : "mma.sync", limit);
 	printf("%6s %5s %10s %7s %6s %10s %7s %6s\n", "T", "size", "forward us", "TFLOPS", "share",
 	       "+ back us", "TFLOPS", "share");
 	for (int size = 64; size <= 128; size *= 2)
@@ -230,10 +232,15 @@ static void table(struct plk *k, double limit)
 int main(int argc, char **argv)
 {
 	struct plk k = {};
+	const char *by = getenv("PACELINE_ATTN");
 	double limit, once, both;
+	int major = 0, minor = 0;
 
 	k.bf16 = true;
 	must(cudaDeviceGetAttribute(&k.sms, cudaDevAttrMultiProcessorCount, 0), "a device");
+	must(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), "a device");
+	must(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0), "a device");
+	k.hopper = major == 9 && minor == 0 && !(by && !strcmp(by, "mma"));
 	must(cudaStreamCreate(&k.stream), "a stream");
 	for (int size = 64; size <= 128; size *= 2)
 		if (!(apart(k, size) < 1e-2)) {

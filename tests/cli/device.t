@@ -98,6 +98,28 @@ for transport in shm tcp; do
 	check "losses are those of the CPU" near cpu2.csv two.csv 0.0001
 done
 
+# ---- attention, by instructions of one generation ----
+awk 'BEGIN { for (i = 0; i < 4000; i++) printf "%c", 97 + (i * i + int(i / 7)) % 23 }' >text
+sed 's/^model .*/model gpt:layers=1,heads=1,width=64,context=70,vocab=32/
+	s/^data .*/data tokens:text,type=bytes/; s/^batch .*/batch 2/; s/^steps .*/steps 2/
+	s/^optimizer .*/optimizer sgd lr=0.1/' tiny.job >gpt.job
+# attends NAME VARIABLE=VALUE...: trains, exports NAME.st
+attends() {
+	name=$1
+	shift
+	status 0 "attention, $name" env "$@" "$run" -v --device=cuda --set precision=bf16 --export "$name.st" gpt.job
+}
+attends wgmma EMU_DEVICE=
+says '^run: attention is computed by wgmma$' "it says so"
+attends mma PACELINE_ATTN=mma
+says '^run: attention is computed by mma.sync$' "it says so"
+attends differs EMU_DEVICE=unswizzled=1
+says 'computed by mma.sync, which takes longer: wgmma gave something else' "it says so"
+check "and does not take it" cmp differs.st mma.st
+check "though it could have" sh -c '! cmp -s wgmma.st mma.st'
+attends ampere EMU_DEVICE=major=8
+check "a device without it is not asked" sh -c '[ ! -s err ] && cmp ampere.st mma.st'
+
 # ---- convolutions, by a library that stands in for cuDNN ----
 images_job 20
 cudnn=$BUILD/emu/fake_cudnn.so

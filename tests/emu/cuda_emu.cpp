@@ -38,6 +38,7 @@
 dim3 threadIdx, blockIdx, blockDim, gridDim;
 uint64_t emu_launches;
 size_t emu_most_shared;
+bool emu_unswizzled;
 
 enum state { READY, AT_BARRIER, AT_WARP, ENDED };
 

@@ -41,6 +41,8 @@ void emu_seed(uint64_t seed);
 /* How many launches there were; greatest shared memory of one of them, in bytes. */
 extern uint64_t emu_launches;
 extern size_t emu_most_shared;
+/* A device whose wgmma reads matrices as if they were not swizzled. */
+extern bool emu_unswizzled;
 
 /* ---- launches -------------------------------------------------------------------------------- */
 

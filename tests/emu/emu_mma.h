@@ -91,6 +91,9 @@ struct emu_copies {
 		int bytes, group;
 		bool valid;
 	} list[192];
+	bool hidden; /* something has come that wgmma does not see, see emu_wgmma.h; */
+	uint64_t launch;
+	unsigned block; /* in this */
 };
 inline struct emu_copies emu_copies[1024];
 
@@ -117,6 +120,11 @@ template <int N> static inline void plm_wait()
 	struct emu_copies *c = &emu_copies[threadIdx.x];
 	int kept = 0;
 
+	if (c->launch != emu_launches || c->block != blockIdx.x)
+		c->hidden = false;
+	c->hidden = c->hidden || c->n;
+	c->launch = emu_launches;
+	c->block = blockIdx.x;
 	for (int i = 0; i < c->n; i++)
 		if (c->list[i].group >= c->groups - N)
 			c->list[kept++] = c->list[i];

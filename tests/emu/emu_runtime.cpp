@@ -32,7 +32,8 @@ static struct configure {
 			    { "major=", &emu_device.major, NULL, NULL },
 			    { "driver=", &emu_device.driver, NULL, NULL },
 			    { "memory=", NULL, &emu_device.memory, NULL },
-			    { "broken=", NULL, NULL, &emu_device.later } };
+			    { "broken=", NULL, NULL, &emu_device.later },
+			    { "unswizzled=", NULL, NULL, &emu_unswizzled } };
 		const char *said = getenv("EMU_DEVICE");
 
 		for (auto &k : key) {

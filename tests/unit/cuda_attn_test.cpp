@@ -17,6 +17,7 @@ typedef std::vector<float> numbers;
 #define GUARD 64	 /* bytes behind an array, which nobody may write */
 
 static uint64_t seed = 11;
+static bool hopper; /* with wgmma */
 
 static void random_order(void)
 {
@@ -33,6 +34,21 @@ static bool have_device(void)
 	int n = 0;
 
 	return cudaGetDeviceCount(&n) == cudaSuccess && n > 0;
+#endif
+}
+
+static bool have_hopper(void)
+{
+#ifdef PL_EMU
+	return true;
+#else
+	int major = 0, minor = 0;
+
+	return cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) ==
+		       cudaSuccess &&
+	       cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0) ==
+		       cudaSuccess &&
+	       major == 9 && minor == 0;
 #endif
 }
 
@@ -140,6 +156,7 @@ static struct results attend(const struct pl_attn *d, bool half, enum pl_precisi
 
 	k.sms = 4;
 	k.bf16 = half;
+	k.hopper = hopper;
 	k.precision = precision;
 	k.scratch_bytes = plk_attn_scratch(&k, d);
 	k.scratch = take(k.scratch_bytes);
@@ -299,29 +316,45 @@ static void rounded(void)
 	   "bfloat16 operands: y and gradients");
 }
 
-int main(void)
+/* All that tensor cores take, by mma.sync or by wgmma. */
+static void on_tensor_cores(void)
 {
 	static const int sizes[] = { 16, 32, 40, 64, 80, 96, 128 };
 	static const int times[] = { 1, 7, 63, 64, 65, 130 };
 
+	for (int size : sizes)
+		for (int t : times) {
+			bool small = t * size < 500;
+
+			if (hopper ? size > 32 && (t > 60 || t == 7)
+				   : t < 100 || size == 64 || size == 128)
+				attention(!hopper && (size == 16 || size == 40 || size == 64 ||
+						      t == 7),
+					  small ? 2 : 1, t, small ? 3 : 1, size, 1, 0);
+		}
+	if (hopper) { /* more than a block, and than two turns */
+		attention(false, 1, 260, 1, 64, 1, 0);
+		attention(false, 1, 200, 1, 128, 1, 0);
+	}
+	done(hopper ? "wgmma, heads of 16 to 128" : "mma, heads of 16 to 128");
+	/* scores up to hundreds: most probabilities are 0 or 1, and a row's maximum grows late */
+	attention(!hopper, 1, 130, 2, 64, 3, 0);
+	attention(!hopper, 1, 200, 1, hopper ? 40 : 32, 6, 0);
+	done(hopper ? "wgmma, great scores" : "mma, great scores");
+}
+
+int main(void)
+{
 	if (!have_device()) {
 		printf("1..0 # SKIP no GPU\n");
 		return 0;
 	}
 	same = true;
-	for (int size : sizes)
-		for (int t : times) {
-			bool small = t * size < 500;
-
-			if (t < 100 || size == 64 || size == 128)
-				attention(size == 16 || size == 40 || size == 64 || t == 7,
-					  small ? 2 : 1, t, small ? 3 : 1, size, 1, 0);
-		}
-	done("heads of 16 to 128");
-	/* scores up to hundreds: most probabilities are 0 or 1, and a row's maximum grows late */
-	attention(true, 1, 130, 2, 64, 3, 0);
-	attention(true, 1, 200, 1, 32, 6, 0);
-	done("great scores");
+	on_tensor_cores();
+	hopper = have_hopper();
+	if (hopper)
+		on_tensor_cores();
+	hopper = false;
 	attention(true, 2, 65, 3, 5, 1, 0);
 	attention(true, 1, 70, 1, 150, 1, 0);
 	attention(true, 1, 3, 2, 20, 1, 0);

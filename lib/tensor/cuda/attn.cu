@@ -23,9 +23,18 @@ static bool for_mma(const struct plk *k, const struct pl_attn *d, const void *a,
 	       pl_aligned((size_t)size * sizeof(bf16), a, b, c, e);
 }
 
+bool plk_attn_is_wgmma(const struct plk *k, int size)
+{
+	return k->bf16 && k->hopper && size > 32 && size <= PLK_HEAD_MAX && size % 8 == 0;
+}
+
 void plk_attn(const struct plk *k, const struct pl_attn *d, const void *qkv, void *y, float *save)
 {
-	if (for_mma(k, d, qkv, y, NULL, NULL))
+	bool mma = for_mma(k, d, qkv, y, NULL, NULL);
+
+	if (mma && plk_attn_is_wgmma(k, d->c / d->heads))
+		plk_attn_wgmma(k, d, (const bf16 *)qkv, (bf16 *)y, save);
+	else if (mma)
 		plk_attn_mma(k, d, (const bf16 *)qkv, (bf16 *)y, save);
 	else
 		plk_attn_any(k, d, qkv, y, save);
@@ -34,9 +43,13 @@ void plk_attn(const struct plk *k, const struct pl_attn *d, const void *qkv, voi
 void plk_attn_back(const struct plk *k, const struct pl_attn *d, const void *qkv, const void *y,
 		   const float *save, const void *dy, void *dqkv)
 {
+	bool mma = for_mma(k, d, qkv, y, dy, dqkv);
 	float *own = (float *)k->scratch;
 
-	if (for_mma(k, d, qkv, y, dy, dqkv))
+	if (mma && plk_attn_is_wgmma(k, d->c / d->heads))
+		plk_attn_wgmma_back(k, d, (const bf16 *)qkv, (const bf16 *)y, save,
+				    (const bf16 *)dy, (bf16 *)dqkv, own);
+	else if (mma)
 		plk_attn_mma_back(k, d, (const bf16 *)qkv, (const bf16 *)y, save, (const bf16 *)dy,
 				  (bf16 *)dqkv, own);
 	else

@@ -1,7 +1,7 @@
 /*
- * attn.cuh - what the files of attention share: a head's place in the tensors, and the two sets of
- * kernels. Those of attn_mma*.cu need bfloat16, heads of a multiple of 8 up to PLK_HEAD_MAX and
- * pointers at multiples of 16 bytes; those of attn_any.cu need nothing.
+ * attn.cuh - what the files of attention share: a head's place in the tensors, and the three sets
+ * of kernels. Those of attn_mma*.cu and attn_wgmma*.cu need bfloat16, heads of a multiple of 8 up
+ * to PLK_HEAD_MAX and pointers at multiples of 16 bytes; those of attn_any.cu need nothing.
  */
 #ifndef PL_CUDA_ATTN_CUH
 #define PL_CUDA_ATTN_CUH
@@ -63,6 +63,13 @@ void plk_attn_mma(const struct plk *k, const struct pl_attn *d, const bf16 *qkv,
 		  float *save);
 void plk_attn_mma_back(const struct plk *k, const struct pl_attn *d, const bf16 *qkv, const bf16 *y,
 		       const float *save, const bf16 *dy, bf16 *dqkv, float *own);
+/* Of Hopper alone, as plk_attn_mma; not for small heads, which would leave half of its tiles empty.
+ */
+bool plk_attn_is_wgmma(const struct plk *k, int size);
+void plk_attn_wgmma(const struct plk *k, const struct pl_attn *d, const bf16 *qkv, bf16 *y,
+		    float *save);
+void plk_attn_wgmma_back(const struct plk *k, const struct pl_attn *d, const bf16 *qkv,
+			 const bf16 *y, const float *save, const bf16 *dy, bf16 *dqkv, float *own);
 void plk_attn_any(const struct plk *k, const struct pl_attn *d, const void *qkv, void *y,
 		  float *save);
 void plk_attn_any_back(const struct plk *k, const struct pl_attn *d, const void *qkv, const void *y,

@@ -11,25 +11,15 @@
  * registers, and softmax makes of it what the product with v takes as it lies there (mma.cuh).
  * Masked is only what crosses the diagonal; a warp leaves out what is wholly beyond it.
  *
- * softmax: p = 2^(s c - m) with c = scale log2 e: one multiply-add and one ex2 an element. m is the
- * row's maximum, or up to 8 less: it is raised only when that much is missing, as p up to 2^8
- * cannot hurt float32 sums and bfloat16 rounds relative to p. So what was summed so far is hardly
- * ever rescaled; y and the log-sum-exp are the same but for rounding.
- *
  * Flops: 2 T^2 size a head (half of the square, two products). Bytes: q, y once; k and v once for
  * every 128 queries: 2.7 TB/s at 350 TFLOPS, of the L2 cache, as the blocks of a head run side by
  * side. The block that has the most to do comes first. Each element is summed in one order.
  *
- * What wgmma (sm_90a) would give: k and v straight from shared memory, without fragments, and the
- * rest of the tensor cores' rate, of which mma.sync reaches about 0.6; for kernels of their own
- * that run on Hopper alone. Softmax (8 clocks of ex2 for 13 of mma with heads of 64) would then
- * have to be overlapped by hand.
+ * On Hopper heads of more than 32 are left to attn_wgmma.cu, where that works (attend.cu).
  */
-#include "tensor/cuda/attn.cuh"
-#include "tensor/cuda/mma.cuh"
+#include "tensor/cuda/attn_rows.cuh"
 
 #define WARPS 4
-#define LAZY  8 /* log2 of how much greater than 1 a p may be */
 
 /*
  * keys: a turn's. Chosen so that ptxas (13.0; sm_80, sm_90) needs no
@@ -43,77 +33,6 @@ template <int SIZE> struct tuned {
 	static constexpr int stage = 2 * keys * plm_tile<SIZE>::bytes; /* k, v */
 	static constexpr int shared = rows * plm_tile<SIZE>::bytes + 2 * stage;
 };
-
-/* s becomes p; most, sum: of the rows lane / 4 + 8 h + 16 m, the sum only of the columns that this
- * lane has. */
-template <int SIZE, int M, int N>
-static __device__ __forceinline__ void soften(float (&s)[M][N][4], float c, float (&most)[M][2],
-					      float (&sum)[M][2], float (&acc)[M][SIZE / 8][4])
-{
-	float factor[M][2];
-	bool grew = false;
-
-#pragma unroll
-	for (int m = 0; m < M; m++)
-#pragma unroll
-		for (int h = 0; h < 2; h++) {
-			float top = s[m][0][2 * h];
-
-#pragma unroll
-			for (int n = 0; n < N; n++)
-				top = fmaxf(top, fmaxf(s[m][n][2 * h], s[m][n][2 * h + 1]));
-			top = fmaxf(top, __shfl_xor_sync(PL_FULL, top, 1));
-			top = fmaxf(top, __shfl_xor_sync(PL_FULL, top, 2)) * c;
-			factor[m][h] = 1;
-			if (top > most[m][h] + LAZY) {
-				factor[m][h] = plm_exp2(most[m][h] - top);
-				most[m][h] = top;
-				grew = true;
-			}
-			sum[m][h] *= factor[m][h];
-#pragma unroll
-			for (int n = 0; n < N; n++)
-#pragma unroll
-				for (int e = 2 * h; e < 2 * h + 2; e++) {
-					s[m][n][e] = plm_exp2(fmaf(s[m][n][e], c, -most[m][h]));
-					sum[m][h] += s[m][n][e];
-				}
-		}
-	if (__ballot_sync(PL_FULL, grew))
-#pragma unroll
-		for (int m = 0; m < M; m++)
-#pragma unroll
-			for (int n = 0; n < SIZE / 8; n++)
-#pragma unroll
-				for (int e = 0; e < 4; e++)
-					acc[m][n][e] *= factor[m][e / 2];
-}
-
-/* Sums over the four lanes of a row, y = acc / sum, and the log-sum-exp (natural). */
-template <int SIZE, int M>
-static __device__ __forceinline__ void finish(const float (&most)[M][2], const float (&sum)[M][2],
-					      float (&acc)[M][SIZE / 8][4], float *save, int valid,
-					      int lane)
-{
-#pragma unroll
-	for (int m = 0; m < M; m++)
-#pragma unroll
-		for (int h = 0; h < 2; h++) {
-			int row = 16 * m + 8 * h + lane / 4;
-			float all = sum[m][h];
-
-			all += __shfl_xor_sync(PL_FULL, all, 1);
-			all += __shfl_xor_sync(PL_FULL, all, 2);
-			if (row < valid && lane % 4 == 0)
-				save[row] = most[m][h] / PLK_LOG2E + logf(all);
-			all = 1 / all;
-#pragma unroll
-			for (int n = 0; n < SIZE / 8; n++) {
-				acc[m][n][2 * h] *= all;
-				acc[m][n][2 * h + 1] *= all;
-			}
-		}
-}
 
 template <int SIZE>
 static __global__ __launch_bounds__(WARPS * 32, 2) void forward(struct plk_heads d, const bf16 *qkv,
@@ -173,8 +92,8 @@ static __global__ __launch_bounds__(WARPS * 32, 2) void forward(struct plk_heads
 	at = plk_head_at(d, (int)plm_again((unsigned)at.n));
 	t0 += own;
 	finish<SIZE>(most, sum, acc, save + plk_line(d, at, t0), d.t - t0, lane);
-	plm_put<SIZE, M>(shared + own * t::bytes, acc, y + plk_row(at, t0, d.c), d.c, d.t - t0,
-			 d.size);
+	plm_put<t, SIZE, M>(shared + own * t::bytes, acc, y + plk_row(at, t0, d.c), d.c, d.t - t0,
+			    d.size);
 }
 
 template <int SIZE>

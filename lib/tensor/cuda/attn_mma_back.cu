@@ -24,8 +24,7 @@
  * for 16 keys only, of which k and most of v stay in registers). An SM moves 128 a clock: that is
  * at most 0.75, 0.6, 0.67 and 0.48 mma a clock, of the 0.6 or so that mma.sync can do (sm_90).
  */
-#include "tensor/cuda/attn.cuh"
-#include "tensor/cuda/mma.cuh"
+#include "tensor/cuda/attn_rows.cuh"
 
 /* Fragments of v for which there are registers beside those of k, with heads of more than 64. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
@@ -57,30 +56,6 @@ template <int SIZE> struct by_columns {
 };
 
 /* ---- dq -------------------------------------------------------------------------------------- */
-
-/* dy y of a row, on all four lanes that share the row. */
-template <int SIZE>
-static __device__ __forceinline__ float row_delta(const bf16 *y, const bf16 *dy, int size, int lane)
-{
-	float sum = 0;
-
-#pragma unroll
-	for (int i = 0; i < (SIZE + 31) / 32; i++) {
-		int c = 32 * i + lane % 4 * 8;
-		float a[8], b[8];
-
-		if (c >= size)
-			break;
-		pl_get<8>(y + c, a);
-		pl_get<8>(dy + c, b);
-#pragma unroll
-		for (int e = 0; e < 8; e++)
-			sum = fmaf(a[e], b[e], sum);
-	}
-	sum += __shfl_xor_sync(PL_FULL, sum, 1);
-	sum += __shfl_xor_sync(PL_FULL, sum, 2);
-	return sum;
-}
 
 template <int SIZE>
 static __global__ __launch_bounds__(by_rows<SIZE>::warps * 32,
@@ -166,28 +141,11 @@ static __global__ __launch_bounds__(by_rows<SIZE>::warps * 32,
 	at = plk_head_at(d, (int)plm_again((unsigned)at.n));
 	plm_scale(acc, d.scale);
 	t0 += first;
-	plm_put<SIZE, M>(shared + first * t::bytes, acc, dqkv + plk_row(at, t0, step), step,
-			 d.t - t0, d.size);
+	plm_put<t, SIZE, M>(shared + first * t::bytes, acc, dqkv + plk_row(at, t0, step), step,
+			    d.t - t0, d.size);
 }
 
 /* ---- dk, dv ---------------------------------------------------------------------------------- */
-
-/* p^T of what s^T says, rows are keys, for queries whose log-sum-exps are in `lse`. */
-template <int M, int N>
-static __device__ __forceinline__ void probable(float (&s)[M][N][4], plm_addr lse, float c,
-						int lane)
-{
-#pragma unroll
-	for (int n = 0; n < N; n++) {
-		float2 two = plm_two(lse + 32 * n + lane % 4 * 8);
-
-#pragma unroll
-		for (int m = 0; m < M; m++)
-#pragma unroll
-			for (int e = 0; e < 4; e++)
-				s[m][n][e] = plm_exp2(fmaf(s[m][n][e], c, e % 2 ? -two.y : -two.x));
-	}
-}
 
 /* -delta of each of these queries: where dp^T begins */
 template <int M, int N>
@@ -288,9 +246,9 @@ static __global__ __launch_bounds__(by_columns<SIZE>::warps * 32,
 	plm_scale(dk, d.scale);
 	u0 += first;
 	dqkv += plk_row(at, u0, step) + d.c;
-	plm_put<SIZE, M>(shared + first * t::bytes, dk, dqkv, step, d.t - u0, d.size);
-	plm_put<SIZE, M>(shared + (f::rows + first) * t::bytes, dv, dqkv + d.c, step, d.t - u0,
-			 d.size);
+	plm_put<t, SIZE, M>(shared + first * t::bytes, dk, dqkv, step, d.t - u0, d.size);
+	plm_put<t, SIZE, M>(shared + (f::rows + first) * t::bytes, dv, dqkv + d.c, step, d.t - u0,
+			    d.size);
 }
 
 /* ---- launches -------------------------------------------------------------------------------- */

@@ -65,6 +65,7 @@ static int choose_device(struct pl_cuda *c, const struct pl_backend_opts *o, str
 			"needs %d.0 or newer (A100, H100 and their like)",
 			c->device, prop.name, prop.major, prop.minor, NEED_MAJOR);
 	c->k.sms = prop.multiProcessorCount;
+	c->k.hopper = prop.major == 9 && prop.minor == 0;
 	return 0;
 }
 
@@ -592,11 +593,6 @@ static void cuda_embed_back(void *ctx, int n, int c, const int32_t *id, int t, c
 	     plk_embed_back(k, n, c, id, t, dy, dtable, dposition));
 }
 
-static size_t cuda_attn_save(void *ctx, const struct pl_attn *d)
-{
-	return plk_attn_save(&((struct pl_cuda *)ctx)->k, d);
-}
-
 static void cuda_attn(void *ctx, const struct pl_attn *d, const float *qkv, float *y, float *save)
 {
 	CALL("attn", y, plk_attn_scratch(k, d), plk_attn(k, d, qkv, y, save));
@@ -704,7 +700,7 @@ static struct pl_backend table()
 	b.layernorm = cuda_layernorm, b.layernorm_back = cuda_layernorm_back;
 	b.add_layernorm = cuda_add_layernorm, b.layernorm_back_add = cuda_layernorm_back_add;
 	b.embed = cuda_embed, b.embed_back = cuda_embed_back;
-	b.attn_save = cuda_attn_save, b.attn = cuda_attn, b.attn_back = cuda_attn_back;
+	b.attn_save = pl_cuda_attn_save, b.attn = cuda_attn, b.attn_back = cuda_attn_back;
 	b.dropout = cuda_dropout, b.add = cuda_add;
 	b.softmax_xent = cuda_softmax_xent, b.squared = cuda_squared, b.hinge = cuda_hinge;
 	b.sgd = cuda_sgd, b.adam = cuda_adam, b.clip = cuda_clip;

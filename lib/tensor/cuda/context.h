@@ -104,6 +104,9 @@ struct pl_cuda {
 	struct pl_cuda_product *product; /* open addressing by shape */
 	size_t n_products, cap_products;
 
+	bool asked_attn; /* wgmma was tried, see attend.cu; */
+	bool differs;	 /* and gave something else */
+
 	bool asked_cudnn;	/* it was looked for, see convolve.cu */
 	struct pl_cudnn *cudnn; /* NULL: it is not to be had, */
 	struct pl_err no_cudnn; /* for this; no code: nobody wanted it */
@@ -141,6 +144,11 @@ void pl_cuda_dense(void *ctx, int n, int c, int k, const float *x, const float *
 void pl_cuda_dense_back(void *ctx, int n, int c, int k, const float *x, const float *w,
 			enum pl_act act, const float *pre, const float *y, float *dy, float *dx,
 			float *dw, float *db);
+
+/* ---- attention: attend.cu -------------------------------------------------------------------- */
+
+size_t pl_cuda_attn_save(void *ctx, const struct pl_attn *d);
+void pl_cuda_attn_remarks(const struct pl_cuda *c, const struct pl_log *log);
 
 /* ---- convolution: convolve.cu ---------------------------------------------------------------- */
 

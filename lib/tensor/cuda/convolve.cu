@@ -45,6 +45,7 @@ void pl_cuda_remarks(void *ctx, const struct pl_log *log)
 	const struct pl_cuda *c = (struct pl_cuda *)ctx;
 	char version[48];
 
+	pl_cuda_attn_remarks(c, log);
 	if (!c->asked_cudnn)
 		return;
 	if (c->no_cudnn.code) {

@@ -30,6 +30,7 @@ struct plk {
 	int sms;		     /* multiprocessors of the device */
 	bool bf16;		     /* activations are bfloat16 */
 	enum pl_precision precision; /* of products on float32 activations: conv, attn */
+	bool hopper;		     /* of compute capability 9.0: it has wgmma */
 	/* 256-byte aligned, at least what the plk_*_scratch() of the operation says; its contents
 	 * are anybody's between two calls on the stream. */
 	void *scratch;

@@ -286,13 +286,12 @@ static __device__ __forceinline__ void plm_mask(float (&s)[M][N][4], int ahead, 
 }
 
 /* acc (16 M, SIZE), rounded, to rows `ld` apart in global memory, of which `valid` are there, and
- * of them `size` columns: through the warp's own 16 M rows of a tile that nobody else uses now, so
- * that whole chunks are written. */
-template <int SIZE, int M>
+ * of them `size` columns: through the warp's own 16 M rows of a tile (T) that nobody else uses now,
+ * so that whole chunks are written. */
+template <typename T, int SIZE, int M>
 static __device__ __forceinline__ void plm_put(char *tile, const float (&acc)[M][SIZE / 8][4],
 					       bf16 *to, size_t ld, int valid, int size)
 {
-	using t = plm_tile<SIZE>;
 	constexpr int used = SIZE / 8;
 	int lane = (int)threadIdx.x % 32;
 
@@ -303,7 +302,7 @@ static __device__ __forceinline__ void plm_put(char *tile, const float (&acc)[M]
 		for (int n = 0; n < used; n++)
 #pragma unroll
 			for (int e = 0; e < 2; e++)
-				*(uint32_t *)(tile + t::place(16 * m + 8 * e + lane / 4, n) +
+				*(uint32_t *)(tile + T::place(16 * m + 8 * e + lane / 4, n) +
 					      lane % 4 * 4) =
 					pl_pack(acc[m][n][2 * e], acc[m][n][2 * e + 1]);
 	__syncwarp();
@@ -311,7 +310,7 @@ static __device__ __forceinline__ void plm_put(char *tile, const float (&acc)[M]
 		int r = at / used, c = at % used;
 
 		if (r < valid && 8 * c < size)
-			*(uint4 *)(to + r * ld + 8 * c) = *(const uint4 *)(tile + t::place(r, c));
+			*(uint4 *)(to + r * ld + 8 * c) = *(const uint4 *)(tile + T::place(r, c));
 	}
 }
 

@@ -1,0 +1,150 @@
+/*
+ * attend.cu - attention: its operations in the backend's table, and whether wgmma takes part.
+ *
+ * The kernels of attn_wgmma*.cu depend on more of the device than any other: how matrices lie in
+ * shared memory, what may be under way at once. So the first time that a network says which heads
+ * it has they are tried on one of them, beside kernels that multiply and add and do nothing else;
+ * where they give something else those of attn_mma*.cu are taken, and remarks() says so.
+ * PACELINE_ATTN=mma does without in any case.
+ */
+#include "tensor/cuda/attn.cuh"
+#include "tensor/cuda/context.h"
+
+#define ENV	"PACELINE_ATTN"
+#define TOKENS	130  /* more than a turn, less than a block and a half */
+#define MAY_ERR 0.02 /* |got - wanted| / |wanted|; roundings to bfloat16 give 0.004 or so */
+
+struct trial {
+	struct plk k;
+	struct pl_attn d;
+	size_t n; /* numbers of y; qkv and dqkv have three times as many */
+	uint16_t *host;
+	char *all;
+	bf16 *qkv, *dy, *y[2], *dqkv[2]; /* by wgmma; without */
+	float *save, *own;
+};
+
+/* Numbers from -2 to 2. */
+static void fill(uint16_t *p, size_t n)
+{
+	uint64_t seed = 1;
+
+	for (size_t i = 0; i < n; i++) {
+		float x = (float)(pl_rng_next(&seed) >> 40) / (float)(1 << 22) - 2;
+		uint32_t bits;
+
+		memcpy(&bits, &x, sizeof(bits));
+		p[i] = (uint16_t)(bits >> 16);
+	}
+}
+
+static double value(uint16_t half)
+{
+	uint32_t bits = (uint32_t)half << 16;
+	float x;
+
+	memcpy(&x, &bits, sizeof(x));
+	return (double)x;
+}
+
+/* Is what begins at `got` about what begins at `wanted`? No number is not. */
+static bool about(const uint16_t *got, const uint16_t *wanted, size_t n)
+{
+	double far = 0, all = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		double by = value(got[i]) - value(wanted[i]);
+
+		far += by * by;
+		all += value(wanted[i]) * value(wanted[i]);
+	}
+	return all > 0 && far <= MAY_ERR * MAY_ERR * all;
+}
+
+/* Both ways, from the same log-sum-exps; y and dqkv of both to the host. */
+static cudaError_t attend(const struct trial *t)
+{
+	const size_t half = sizeof(bf16), n = t->n;
+	cudaError_t e;
+
+	e = cudaMemcpyAsync(t->qkv, t->host, 4 * n * half, cudaMemcpyHostToDevice, t->k.stream);
+	if (e != cudaSuccess)
+		return e;
+	plk_attn_wgmma(&t->k, &t->d, t->qkv, t->y[0], t->save);
+	plk_attn_wgmma_back(&t->k, &t->d, t->qkv, t->y[0], t->save, t->dy, t->dqkv[0], t->own);
+	plk_attn_any(&t->k, &t->d, t->qkv, t->y[1], t->save);
+	plk_attn_any_back(&t->k, &t->d, t->qkv, t->y[1], t->save, t->dy, t->dqkv[1], t->own);
+	e = cudaMemcpyAsync(t->host, t->y[0], 8 * n * half, cudaMemcpyDeviceToHost, t->k.stream);
+	if (e == cudaSuccess)
+		e = cudaStreamSynchronize(t->k.stream);
+	return e == cudaSuccess ? cudaGetLastError() : e;
+}
+
+/* Without the memory to try them in they are not taken; a device that fails has failed. */
+static bool tried(struct pl_cuda *c, int size)
+{
+	struct trial t = {};
+	size_t bytes;
+	cudaError_t e;
+	bool same = false;
+
+	t.k = c->k;
+	t.d = { 1, TOKENS, size, 1 };
+	t.n = (size_t)TOKENS * (size_t)size;
+	bytes = 12 * t.n * sizeof(bf16);
+	if (pl_alloc(&t.host, 8 * t.n, sizeof(*t.host), NULL) < 0)
+		return false;
+	if (cudaMalloc((void **)&t.all, bytes + 3 * TOKENS * sizeof(float)) != cudaSuccess) {
+		cudaGetLastError();
+		pl_free(t.host);
+		return false;
+	}
+	t.qkv = (bf16 *)t.all;
+	t.dy = t.qkv + 3 * t.n;
+	for (size_t i = 0; i < 2; i++) {
+		t.y[i] = t.dy + (1 + i) * t.n;
+		t.dqkv[i] = t.dy + (3 + 3 * i) * t.n;
+	}
+	t.save = (float *)(t.all + bytes);
+	t.own = t.save + TOKENS;
+	fill(t.host, 4 * t.n);
+	e = attend(&t);
+	if (e != cudaSuccess)
+		pl_cuda_note(c, e, "trying attention by wgmma (" ENV "=mma does without)");
+	else
+		same = about(t.host, t.host + t.n, t.n) &&
+		       about(t.host + 2 * t.n, t.host + 5 * t.n, 3 * t.n);
+	cudaFree(t.all);
+	pl_free(t.host);
+	return same;
+}
+
+size_t pl_cuda_attn_save(void *ctx, const struct pl_attn *d)
+{
+	struct pl_cuda *c = (struct pl_cuda *)ctx;
+	const char *said = getenv(ENV);
+	int size = d->c / d->heads;
+
+	if (c->k.hopper && !c->asked_attn && plk_attn_is_wgmma(&c->k, size)) {
+		c->asked_attn = true;
+		c->k.hopper = !said || strcmp(said, "mma");
+		c->differs = c->k.hopper && !tried(c, size);
+		c->k.hopper = c->k.hopper && !c->differs;
+	}
+	return plk_attn_save(&c->k, d);
+}
+
+void pl_cuda_attn_remarks(const struct pl_cuda *c, const struct pl_log *log)
+{
+	if (!c->asked_attn)
+		return;
+	if (c->k.hopper)
+		pl_say(log, PL_LOG_NOTE, "attention is computed by wgmma");
+	else if (c->differs)
+		pl_say(log, PL_LOG_WARN,
+		       "attention is computed by mma.sync, which takes longer: wgmma gave "
+		       "something "
+		       "else on this device (" ENV "=mma does without, and says nothing)");
+	else
+		pl_say(log, PL_LOG_NOTE, "attention is computed by mma.sync");
+}

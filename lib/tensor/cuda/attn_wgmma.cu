@@ -1,0 +1,117 @@
+/*
+ * attn_wgmma.cu - causal attention forward on the tensor cores of Hopper (sm_90a; wgmma.cuh): the
+ * algorithm of attn_mma.cu, whose comment says what is not said here, at more than mma.sync's 0.6
+ * of the rate, as k and v need no fragments.
+ *
+ * A block is 3 warpgroups (heads of 128: 2) with 64 queries each. It goes through the keys up to
+ * its diagonal, 128 at a time; the next are copied into the other of two stages meanwhile: one
+ * barrier a turn. Nothing else orders the warpgroups: while one makes probabilities the tensor
+ * cores have another's products. For 64 queries and 128 keys an SM has 512 clocks of products with
+ * heads of 64, as many of ex2, and some 300 of other arithmetic; with heads of 128 1,024 of
+ * products. Shared memory: 48 of 64 clocks' worth (q k^T, both operands) and 32 of 64 (p v).
+ *
+ * Flops and bytes: as in attn_mma.cu, but k and v once for every 192 (128) queries.
+ */
+#include "tensor/cuda/attn_rows.cuh"
+#include "tensor/cuda/wgmma.cuh"
+
+/* Chosen so that ptxas (13.0) spills nothing: 65,536 registers for all threads of an SM. */
+template <int SIZE> struct tuned {
+	static constexpr int groups = SIZE <= 64 ? 3 : 2, keys = 128;
+	static constexpr int rows = 64 * groups, threads = 128 * groups;
+	using own = plw_tile<SIZE, rows>;
+	using side = plw_tile<SIZE, keys>;
+	static constexpr int stage = 2 * side::bytes; /* k, v */
+	static constexpr int shared = own::bytes + 2 * stage;
+};
+
+template <int SIZE>
+static __global__ __launch_bounds__(tuned<SIZE>::threads, 1) void forward(struct plk_heads d,
+									  const bf16 *qkv, bf16 *y,
+									  float *save)
+{
+	using f = tuned<SIZE>;
+	using own = typename f::own;
+	using side = typename f::side;
+	constexpr int N = f::keys / 8;
+	PL_DYNAMIC(shared, char);
+	plm_addr q = plm_shared(shared), stages = q + own::bytes;
+	int lane = (int)threadIdx.x % 32, first = (int)threadIdx.x / 32 * 16; /* of the warp */
+	int group = first & ~63;
+	int t0 = (d.blocks - 1 - (int)blockIdx.x % d.blocks) * f::rows;
+	int turns = (min(t0 + f::rows, d.t) + f::keys - 1) / f::keys;
+	struct plk_at at = plk_head_at(d, (int)blockIdx.x / d.blocks);
+	int step = 3 * d.c;
+	float acc[1][SIZE / 8][4], most[1][2] = { { -INFINITY, -INFINITY } }, sum[1][2] = {};
+
+	qkv += at.column;
+	auto fetch = [&](int turn) {
+		plm_addr to = stages + (turn & 1) * f::stage;
+		int u0 = turn * f::keys;
+
+		side::template fetch<f::threads>(to, qkv + d.c, at.row + u0, step, d.t - u0,
+						 d.size);
+		side::template fetch<f::threads>(to + side::bytes, qkv + 2 * d.c, at.row + u0, step,
+						 d.t - u0, d.size);
+		plm_commit();
+	};
+
+	own::template fetch<f::threads>(q, qkv, at.row + t0, step, d.t - t0, d.size);
+	fetch(0);
+	plm_clear(acc);
+	q += group * PLW_ROW;
+	for (int turn = 0; turn < turns; turn++) {
+		plm_addr from = stages + (turn & 1) * f::stage;
+		int ahead = t0 + first - turn * f::keys; /* of the first key is the first query */
+		float s[1][N][4];
+		uint32_t p[N / 2][4];
+
+		plm_wait<0>();
+		plw_show();
+		__syncthreads();
+		if (turn + 1 < turns)
+			fetch(turn + 1);
+		if (t0 + group + 64 <= turn * f::keys || t0 + group >= d.t)
+			continue;
+		plw_fence();
+		plw_dots<SIZE>(s[0], q, own::panel, from, side::panel);
+		plw_commit();
+		plw_wait<0>();
+		plw_keep(s[0]);
+		if (ahead < f::keys - 1)
+			plm_mask<false>(s, ahead, lane);
+		soften<SIZE>(s, d.scale2, most, sum, acc);
+		plw_round(s[0], p);
+		plw_keep(acc[0]);
+		plw_fence();
+		plw_combine(acc[0], p, from + side::bytes, side::panel);
+		plw_commit();
+		plw_wait<0>();
+		plw_keep(acc[0]);
+	}
+	__syncthreads();
+	at = plk_head_at(d, (int)plm_again((unsigned)at.n));
+	t0 += first;
+	finish<SIZE>(most, sum, acc, save + plk_line(d, at, t0), d.t - t0, lane);
+	plm_put<own, SIZE, 1>(shared + first * PLW_ROW, acc, y + plk_row(at, t0, d.c), d.c,
+			      d.t - t0, d.size);
+}
+
+template <int SIZE>
+static void launch(const struct plk *k, const struct pl_attn *d, const bf16 *qkv, bf16 *y,
+		   float *save)
+{
+	struct plk_heads h = plk_heads_of(d, tuned<SIZE>::rows);
+
+	PL_LAUNCH((forward<SIZE>), (unsigned)(d->b * d->heads * h.blocks), tuned<SIZE>::threads,
+		  tuned<SIZE>::shared, k->stream, h, qkv, y, save);
+}
+
+void plk_attn_wgmma(const struct plk *k, const struct pl_attn *d, const bf16 *qkv, bf16 *y,
+		    float *save)
+{
+	if (d->c / d->heads <= 64)
+		launch<64>(k, d, qkv, y, save);
+	else
+		launch<128>(k, d, qkv, y, save);
+}

@@ -1,0 +1,216 @@
+/*
+ * emu_wgmma.h - wgmma.cuh's instructions on the emulated device, thread by thread as the PTX ISA
+ * lays out their fragments and what lies in shared memory.
+ *
+ * A product is made when it is asked for, and again when it is waited for: another result then says
+ * that what it reads was not left alone (or not there yet). Until then its accumulators hold NaN.
+ * Ends the program, too: a product without a fence since the last wait; shared memory that a thread
+ * of the block has copied to and not shown; a matrix that begins where swizzling does not.
+ */
+#ifndef PL_EMU_WGMMA_H
+#define PL_EMU_WGMMA_H
+
+#include <vector>
+
+struct plw_matrix {
+	plm_addr at;
+	int panel; /* bytes to the next 64 columns; 0: along */
+};
+
+struct emu_product {
+	plw_matrix a, b;
+	bool held;	     /* A was in registers: */
+	uint32_t regs[4][4]; /* those of the lanes of its rows */
+	const uint32_t *own; /* where this lane has them */
+	bool add;
+};
+struct emu_accumulators {
+	float *c;
+	unsigned n; /* columns */
+	int group;  /* of the last product */
+	std::vector<float> before, after;
+	std::vector<struct emu_product> products;
+};
+struct emu_products {
+	bool fenced;
+	int groups; /* committed so far */
+	std::vector<struct emu_accumulators> list;
+};
+inline struct emu_products emu_products[1024];
+
+static inline void emu_wgmma_fail(const char *why)
+{
+	fprintf(stderr, "emulated device: wgmma: %s\n", why);
+	abort();
+}
+
+static inline plw_matrix plw_along(plm_addr at)
+{
+	return { at, 0 };
+}
+static inline plw_matrix plw_across(plm_addr at, int panel)
+{
+	return { at, panel };
+}
+static inline plw_matrix plw_further(plw_matrix m, int bytes)
+{
+	return { m.at + (plm_addr)bytes, m.panel };
+}
+
+/* What swizzling makes of an address. */
+static inline const uint16_t *emu_swizzled(plm_addr at)
+{
+	return (const uint16_t *)(emu_unswizzled ? at : at ^ (at >> 7 & 7) << 4);
+}
+
+/* The 16 elements that are summed of row (of A) or column (of B) mn. */
+static inline void emu_line(const plw_matrix *m, unsigned mn, float *v)
+{
+	plm_addr along = m->at + mn / 8 * 1024 + mn % 8 * 128;
+	plm_addr across = m->at + mn / 64 * (plm_addr)m->panel + mn % 64 * 2;
+
+	for (unsigned k = 0; k < 16; k++)
+		v[k] = emu_half(m->panel ? *emu_swizzled(across + k * 128)
+					 : emu_swizzled(along + k / 8 * 16)[k % 8],
+				0);
+}
+
+static inline void emu_left(const struct emu_product *p, unsigned row, float *v)
+{
+	unsigned own = row / 8 % 2; /* of the warp's 16 rows, the lane's second? */
+
+	if (!p->held) {
+		emu_line(&p->a, row, v);
+		return;
+	}
+	for (unsigned k = 0; k < 16; k++)
+		v[k] = emu_half(p->regs[k % 8 / 2][k / 8 * 2 + own], k % 2);
+}
+
+static inline void emu_multiply(const struct emu_product *p, unsigned n, float *c)
+{
+	unsigned g = emu_lane() / 4, i = emu_lane() % 4, first = threadIdx.x / 32 % 4 * 16;
+	float left[2][16], right[16];
+
+	for (unsigned e = 0; e < 2; e++)
+		emu_left(p, first + g + 8 * e, left[e]);
+	for (unsigned at = 0; at < n / 4; at++) {
+		emu_line(&p->b, at / 2 * 8 + 2 * i + at % 2, right);
+		for (unsigned e = 0; e < 2; e++) {
+			float *to = &c[at / 2 * 4 + 2 * e + at % 2];
+
+			*to = p->add ? *to : 0;
+			for (unsigned k = 0; k < 16; k++)
+				*to += left[e][k] * right[k];
+		}
+	}
+}
+
+static inline void emu_check_matrix(const plw_matrix *m)
+{
+	if (m->panel ? m->at % 1024 : m->at % 1024 % 32 || m->at % 1024 > 96)
+		emu_wgmma_fail("a matrix begins where swizzling does not");
+}
+
+static inline void emu_ask(float *c, unsigned n, struct emu_product p)
+{
+	struct emu_products *all = &emu_products[threadIdx.x];
+	struct emu_accumulators *to = NULL;
+
+	if (!all->fenced)
+		emu_wgmma_fail("no fence since the last wait");
+	for (unsigned i = 0; i < blockDim.x; i++)
+		if (emu_copies[i].hidden && emu_copies[i].launch == emu_launches &&
+		    emu_copies[i].block == blockIdx.x)
+			emu_wgmma_fail("shared memory that nobody has shown to the tensor cores");
+	if (!p.held)
+		emu_check_matrix(&p.a);
+	emu_check_matrix(&p.b);
+	for (auto &x : all->list)
+		if (x.c == c)
+			to = &x;
+	if (!to) {
+		all->list.push_back({ c, n, 0, {}, {}, {} });
+		to = &all->list.back();
+		to->before.assign(c, c + n / 2);
+		to->after = to->before;
+		memset(c, 0xff, n / 2 * sizeof(*c));
+	}
+	to->group = all->groups;
+	to->products.push_back(p);
+	emu_multiply(&p, n, to->after.data());
+}
+
+/* c += a b, or without `add` c = a b */
+template <int N> static inline void plw_mma(float (&c)[N][4], plw_matrix a, plw_matrix b, int add)
+{
+	emu_warp("wgmma", 0xffffffffu, NULL, 0);
+	if (a.panel || b.panel)
+		emu_wgmma_fail("a product that is not along both");
+	emu_ask(&c[0][0], N * 8, { a, b, false, {}, NULL, add != 0 });
+}
+template <int N> static inline void plw_mma(float (&c)[N][4], const uint32_t (&a)[4], plw_matrix b)
+{
+	const char *all = emu_warp("wgmma of registers", 0xffffffffu, a, sizeof(a));
+	struct emu_product p = { {}, b, true, {}, a, true };
+
+	if (!b.panel)
+		emu_wgmma_fail("a product that is not across");
+	for (unsigned i = 0; i < 4; i++)
+		memcpy(p.regs[i], all + (emu_lane() / 4 * 4 + i) * EMU_LANE, sizeof(p.regs[i]));
+	emu_ask(&c[0][0], N * 8, p);
+}
+
+static inline void plw_fence()
+{
+	emu_products[threadIdx.x].fenced = true;
+}
+
+static inline void plw_commit()
+{
+	emu_products[threadIdx.x].groups++;
+}
+
+static inline void emu_finish(struct emu_accumulators *x)
+{
+	std::vector<float> none(x->n / 2);
+
+	memset(none.data(), 0xff, none.size() * sizeof(float));
+	if (memcmp(x->c, none.data(), none.size() * sizeof(float)))
+		emu_wgmma_fail("accumulators were written before the wait");
+	for (auto &p : x->products) {
+		if (p.held && memcmp(p.own, p.regs[emu_lane() % 4], sizeof(p.regs[0])))
+			emu_wgmma_fail("registers were written before the wait");
+		emu_multiply(&p, x->n, x->before.data());
+	}
+	if (memcmp(x->before.data(), x->after.data(), none.size() * sizeof(float)))
+		emu_wgmma_fail("shared memory was written before the wait");
+	memcpy(x->c, x->after.data(), none.size() * sizeof(float));
+}
+
+template <int N> static inline void plw_wait()
+{
+	struct emu_products *all = &emu_products[threadIdx.x];
+
+	emu_warp("wgmma.wait_group", 0xffffffffu, NULL, 0);
+	all->fenced = false;
+	for (size_t i = 0; i < all->list.size();)
+		if (all->list[i].group < all->groups - N) {
+			emu_finish(&all->list[i]);
+			all->list.erase(all->list.begin() + (long)i);
+		} else {
+			i++;
+		}
+}
+
+static inline void plw_show()
+{
+	emu_copies[threadIdx.x].hidden = false;
+}
+
+template <int N> static inline void plw_keep(float (&c)[N][4])
+{
+	(void)c;
+}
+
+#endif
