@@ -2,14 +2,14 @@
  * attn_wgmma_back.cu - causal attention's way back on the tensor cores of Hopper (sm_90a;
  * wgmma.cuh): the two kernels of attn_mma_back.cu, whose comment says what is not said here.
  *
- * Rows: a block is 3 warpgroups with 64 queries each, 64 keys a turn. Columns: 3 warpgroups (heads of
- * 128: 2) with 64 keys each, 64 queries a turn. Of a turn's products a warpgroup asks for two, and
- * softens what the first gave while the second is made; columns go on so: dv is summed while ds
+ * Rows: a block is 3 warpgroups with 64 queries each, 64 keys a turn. Columns: 3 warpgroups (heads
+ * of 128: 2) with 64 keys each, 64 queries a turn. Of a turn's products a warpgroup asks for two,
+ * and softens what the first gave while the second is made; columns go on so: dv is summed while ds
  * is made. The transposed matrices of columns are A of their next products in registers, as they
  * are.
  *
- * A product of 64 x 64 with both operands in shared memory takes as long to read as to multiply, one
- * with A in registers half as long (128 bytes and 2,048 multiply-adds a clock of an SM): a
+ * A product of 64 x 64 with both operands in shared memory takes as long to read as to multiply,
+ * one with A in registers half as long (128 bytes and 2,048 multiply-adds a clock of an SM): a
  * warpgroup's turn is 384 clocks of products and 320 of reading (rows, heads of 64), 512 and 384
  * (columns), twice as much of each with heads of 128. The rest of the reading is what copies have.
  */
