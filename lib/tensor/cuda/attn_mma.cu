@@ -16,6 +16,8 @@
  * side. The block that has the most to do comes first. Each element is summed in one order.
  *
  * On Hopper heads of more than 32 are left to attn_wgmma.cu, where that works (attend.cu).
+ *
+ * Share of the limit, measured: never run on a GPU (bench/gpu attention).
  */
 #include "tensor/cuda/attn_rows.cuh"
 

@@ -23,6 +23,8 @@
  * 213 (rows, 128), 192 (columns, 64), 268 (columns, 128: the sums of dk and dv leave a warp room
  * for 16 keys only, of which k and most of v stay in registers). An SM moves 128 a clock: that is
  * at most 0.75, 0.6, 0.67 and 0.48 mma a clock, of the 0.6 or so that mma.sync can do (sm_90).
+ *
+ * Share of the limit, measured: never run on a GPU (bench/gpu attention).
  */
 #include "tensor/cuda/attn_rows.cuh"
 

@@ -11,6 +11,8 @@
  * products. Shared memory: 48 of 64 clocks' worth (q k^T, both operands) and 32 of 64 (p v).
  *
  * Flops and bytes: as in attn_mma.cu, but k and v once for every 192 (128) queries.
+ *
+ * Share of the limit, measured: never run on a GPU (bench/gpu attention).
  */
 #include "tensor/cuda/attn_rows.cuh"
 #include "tensor/cuda/wgmma.cuh"

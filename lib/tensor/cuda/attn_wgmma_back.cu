@@ -12,6 +12,8 @@
  * one with A in registers half as long (128 bytes and 2,048 multiply-adds a clock of an SM): a
  * warpgroup's turn is 384 clocks of products and 320 of reading (rows, heads of 64), 512 and 384
  * (columns), twice as much of each with heads of 128. The rest of the reading is what copies have.
+ *
+ * Share of the limit, measured: never run on a GPU (bench/gpu attention).
  */
 #include "tensor/cuda/attn_rows.cuh"
 #include "tensor/cuda/wgmma.cuh"

@@ -3,6 +3,8 @@
  *
  * A thread makes TM x 8 of C by fused multiply and add from slices of 16 of L. dw's parts leave
  * their sums, which pl_fold() adds in order. Flops: 2 M N L each.
+ *
+ * Share of the limit, measured: never run on a GPU (bench/gpu conv).
  */
 #include "tensor/cuda/conv.cuh"
 
