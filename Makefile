@@ -69,7 +69,7 @@ $(shell mkdir -p $(dir $(1)))$(file >$(1).new,$(2))$(shell cmp -s $(1).new $(1) 
 endef
 
 ifdef PROBING
-$(call keep,$(BUILD)/probe.key,$(CC)|$(CXX)|$(CPPFLAGS)|$(CFLAGS)|$(LDFLAGS)|$(SAN)|$(WITH_LIBDEFLATE)|$(WITH_OPENBLAS)|$(CUDA))
+$(call keep,$(BUILD)/probe.key,$(CC)|$(CXX)|$(CPPFLAGS)|$(CFLAGS)|$(LDFLAGS)|$(SAN)|$(WITH_LIBDEFLATE)|$(WITH_OPENBLAS)|$(CUDA)|$(NVCC))
 include $(BUILD)/probe.mk
 $(BUILD)/probe.mk: $(BUILD)/probe.key tools/probe $(wildcard build/deps.stamp $(BUILD)/deps.stamp)
 	@CC='$(CC)' CXX='$(CXX)' CPPFLAGS='$(CPPFLAGS)' CFLAGS='$(CFLAGS)' LDFLAGS='$(LDFLAGS)' SAN='$(SAN)' \

@@ -21,7 +21,8 @@ gpu_libs() {
 	gpu_found=$(gpu_lib_folders "$1")
 	gpu_known=$(ldconfig -p 2>/dev/null || /sbin/ldconfig -p 2>/dev/null)
 	for gpu_lib in libcuda.so.1 libcsv.so.3 libdeflate.so.0 libcublasLt.so.13 libnccl.so.2 libcupti.so.13 libcudnn.so.9; do
-		case $gpu_known in *"$gpu_lib"*) continue ;; esac
+		gpu_at=$(echo "$gpu_known" | awk -v lib="$gpu_lib" '$1 == lib { print $NF; exit }')
+		[ -z "$gpu_at" ] || [ ! -e "$gpu_at" ] || continue
 		gpu_at=$(echo "$gpu_found:$LD_LIBRARY_PATH" | tr ':' '\n' | while read -r gpu_dir; do
 			[ ! -e "$gpu_dir/$gpu_lib" ] || {
 				echo "$gpu_dir"
