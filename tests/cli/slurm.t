@@ -156,6 +156,13 @@ check "cpu.sbatch" batch COMPLETED cpu "$slurm/cpu.sbatch" -q --checkpoint="$TMP
 check "... trains on two nodes" cmp got shm.2
 check "... with more tasks and TCP" batch COMPLETED more --nodes=3 "$slurm/cpu.sbatch" -q --transport=tcp --checkpoint="$TMP/got" tiny.job
 check "... on three" cmp got tcp.3
+CHECKPOINT=$TMP/kept
+export CHECKPOINT
+check "... half of it, and its state" batch COMPLETED half "$slurm/cpu.sbatch" -q --set steps=15 tiny.job
+check "... from which it goes on" batch COMPLETED rest "$slurm/cpu.sbatch" tiny.job
+holds rest.out " 15 steps in " "... with what is left"
+check "... to the same bits" cmp kept shm.2
+unset CHECKPOINT
 if ldconfig -p 2>/dev/null | grep -q libmpich.so.12; then
 	check "mpi.sbatch" batch COMPLETED mpi "$slurm/mpi.sbatch" -q --checkpoint="$TMP/got" tiny.job
 	check "... trains on two nodes" cmp got tcp.2
@@ -165,15 +172,16 @@ fi
 # there are no GPUs here: what its tasks would be started with
 cat >tell <<'END'
 #!/bin/sh
-echo "$SLURM_PROCID of $SLURM_NTASKS, $SLURM_LOCALID on its node: $PACELINE_TOKEN $*" >>"$TMPDIR/told"
+cpus=$(scontrol show step "$SLURM_JOB_ID.$SLURM_STEP_ID" | grep -o 'CPUs=[0-9]*')
+echo "$SLURM_PROCID of $SLURM_NTASKS, $SLURM_LOCALID on its node, $cpus: $PACELINE_TOKEN $*" >>"$TMPDIR/told"
 END
 chmod +x tell
 RUN=$TMP/tell
-check "gpu.sbatch" batch COMPLETED gpu --gpus-per-node=0 --nodes=2 --ntasks-per-node=2 --cpus-per-task=1 \
+check "gpu.sbatch" batch COMPLETED gpu --gpus-per-node=0 --nodes=2 --ntasks-per-node=2 --exclusive --cpus-per-task=1 \
 	"$slurm/gpu.sbatch" --seed=3 my.job
 RUN=$BIN/run
 check "... starts a rank for each GPU, on devices by their place on the node" sh -c '
-	[ "$(grep -cE "^[0-3] of 4, [01] on its node: [0-9a-f]{32} --bind=\* --device=cuda --transport=nccl --seed=3 my.job$" told)" = 4 ] &&
+	[ "$(grep -cE "^[0-3] of 4, [01] on its node, CPUs=4: [0-9a-f]{32} --bind=\* --device=cuda --transport=nccl --seed=3 my.job$" told)" = 4 ] &&
 	[ "$(sed "s/.*: \([0-9a-f]*\) .*/\1/" told | sort -u | wc -l)" = 1 ]'
 check "a job that fails" batch FAILED bad "$slurm/cpu.sbatch" --set steps=x tiny.job
 holds bad.out 'steps' "... says why"
