@@ -145,6 +145,19 @@ int gb_attr(struct gb *b, const struct attr *a, uint32_t *id, struct pl_err *err
 	return 0;
 }
 
+int gb_set_layer(struct gb *b, uint32_t first, uint32_t last, int32_t layer, struct pl_err *err)
+{
+	int rc = 0;
+
+	for (uint32_t i = first; first != PL_NONE && i <= last && rc == 0; i++) {
+		struct attr a = b->attr[b->node[i].attr];
+
+		a.layer = layer;
+		rc = gb_attr(b, &a, &b->node[i].attr, err);
+	}
+	return rc;
+}
+
 static int32_t small(const int64_t *col, uint32_t ev)
 {
 	return !col || col[ev] < -1 || col[ev] > INT32_MAX ? -1 : (int32_t)col[ev];

@@ -10,7 +10,8 @@
  * call (a module loaded, the thread preempted) the submission comes last; from its start for an
  * operation that began before the call returned. All kernels of one CUDA graph share a correlation:
  * among them, an operation on another stream follows the latest one that had ended (inferred: the
- * graph's own edges are not in the profile).
+ * graph's own edges are not in the profile). What is launched is of the layer of the launch, where
+ * it does not say one itself.
  *
  * Threads that do nothing but communicate (gloo's workers) are streams in this sense; their
  * launches are the host operators that issued them, by correlation or record function id where
@@ -153,6 +154,7 @@ static int launch(struct gb *b, struct rankinfo *rk, struct op *op, uint32_t cal
 		  struct pl_err *err)
 {
 	struct call *c = &rk->call[call];
+	int rc;
 
 	if (op->start < c->start) { /* profilers do show this: no cause then */
 		b->g->dropped_edges++;
@@ -161,6 +163,10 @@ static int launch(struct gb *b, struct rankinfo *rk, struct op *op, uint32_t cal
 	op->call = call;
 	c->n_ops++;
 	rk->n_by_call++;
+	if (c->layer >= 0 && !pl_kind_is_comm(op->kind) &&
+	    b->attr[b->node[op->node].attr].layer < 0 &&
+	    (rc = gb_set_layer(b, op->node, op->last, c->layer, err)) < 0)
+		return rc;
 	if (op->start < c->end)
 		return gb_edge(b, c->node, op->node, PL_E_EARLY, err);
 	return gb_edge(b, c->node, op->node, PL_E_LAUNCH, err);

@@ -215,11 +215,25 @@ static int emit_comm(struct flat *f, struct op *op, struct pl_err *err)
 	return chain(f, &n, &op->last, err);
 }
 
-static int add_call(struct gb *b, uint32_t res, const struct op *op, uint8_t type,
-		    struct pl_err *err)
+/* Of the innermost operation under way that says one. */
+static int32_t layer_around(const struct flat *f)
 {
+	for (int d = f->depth; d-- > 0;) {
+		const struct op *op = f->stack[d];
+		const int64_t *layer = f->b->t->seg[op->seg]->layer;
+
+		if (layer && layer[op->ev] >= 0 && layer[op->ev] <= INT32_MAX)
+			return (int32_t)layer[op->ev];
+	}
+	return -1;
+}
+
+/* A call is part of the layer that makes it, and so is what it launches (device.c). */
+static int add_call(const struct flat *f, const struct op *op, uint8_t type, struct pl_err *err)
+{
+	struct gb *b = f->b;
 	const struct pl_events *e = b->t->seg[op->seg];
-	struct rankinfo *rk = &b->rank[b->ri[res].rank_index];
+	struct rankinfo *rk = &b->rank[b->ri[f->res].rank_index];
 	struct call *c;
 	int rc = pl_grow(&rk->call, &rk->cap_calls, rk->n_calls + 1, sizeof(*rk->call), err);
 
@@ -231,10 +245,13 @@ static int add_call(struct gb *b, uint32_t res, const struct op *op, uint8_t typ
 			    .corr = e->corr ? e->corr[op->ev] : INT64_MIN,
 			    .node = op->node,
 			    .last = op->last,
-			    .res = res,
+			    .res = f->res,
 			    .type = (uint8_t)(type & ~DEVICE_WIDE),
-			    .device_wide = type & DEVICE_WIDE };
+			    .device_wide = type & DEVICE_WIDE,
+			    .layer = layer_around(f) };
 	rk->n_calls++;
+	if (c->layer >= 0 && (rc = gb_set_layer(b, c->node, c->last, c->layer, err)) < 0)
+		return rc;
 	return gb_str(b, op->seg, e->name[op->ev], &c->name, err);
 }
 
@@ -276,7 +293,7 @@ static int one_op(struct flat *f, struct op *op, struct pl_err *err)
 		if (what == CALL_SYNC || what == CALL_FREE || what == CALL_LAUNCH) {
 			if ((rc = emit_sync(f, op, err)) < 0)
 				return rc;
-			return add_call(b, f->res, op, type, err);
+			return add_call(f, op, type, err);
 		}
 	}
 	if (kind == PL_K_STEP &&
@@ -291,7 +308,7 @@ static int one_op(struct flat *f, struct op *op, struct pl_err *err)
 
 		if ((rc = emit(f, end, true, err)) < 0)
 			return rc;
-		return add_call(b, f->res, op, type, err);
+		return add_call(f, op, type, err);
 	}
 	return 0;
 }

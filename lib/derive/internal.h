@@ -48,6 +48,7 @@ struct call {
 	uint8_t type;
 	bool device_wide; /* of CALL_SYNC: all streams */
 	bool internal;	  /* of records and waits: the communication library's own */
+	int32_t layer;	  /* of the operation around it, -1 */
 	pl_id name;
 };
 
@@ -149,6 +150,9 @@ int gb_each(struct gb *b, uint32_t n, int (*fn)(struct gb *b, uint32_t i, struct
 int gb_node(struct gb *b, const struct node *n, uint32_t *id, struct pl_err *err) PL_MUST;
 /* Its number; the same as the last one is not added again. */
 int gb_attr(struct gb *b, const struct attr *a, uint32_t *id, struct pl_err *err) PL_MUST;
+/* The nodes of an operation, from the first to the last, are of that layer. */
+int gb_set_layer(struct gb *b, uint32_t first, uint32_t last, int32_t layer,
+		 struct pl_err *err) PL_MUST;
 int gb_edge(struct gb *b, uint32_t src, uint32_t dst, unsigned type, struct pl_err *err) PL_MUST;
 /* Graph string of a segment's string. */
 int gb_str(struct gb *b, uint32_t seg, pl_id id, pl_id *out, struct pl_err *err) PL_MUST;

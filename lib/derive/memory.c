@@ -489,14 +489,6 @@ static void find_kept(const struct gb *b, const struct rankinfo *rk, struct mem_
 	}
 }
 
-static int set_layer(struct gb *b, uint32_t node, int32_t layer, struct pl_err *err)
-{
-	struct attr a = b->attr[b->node[node].attr];
-
-	a.layer = layer;
-	return gb_attr(b, &a, &b->node[node].attr, err);
-}
-
 /* The operations of the range, and those that it launches. */
 static int mark_range(struct gb *b, const struct rankinfo *rk, const struct mem_range *x,
 		      struct pl_err *err)
@@ -507,7 +499,7 @@ static int mark_range(struct gb *b, const struct rankinfo *rk, const struct mem_
 
 	for (uint32_t i = node_at(b, ri, x->start); i < ri->node1 && b->node[i].start < x->end; i++)
 		if (b->node[i].start >= x->start && gb_end(b, i) <= x->end)
-			PL_TRY(set_layer(b, i, x->layer, err));
+			PL_TRY(gb_set_layer(b, i, i, x->layer, err));
 	while (lo < hi) {
 		size_t mid = lo + (hi - lo) / 2;
 
@@ -522,8 +514,7 @@ static int mark_range(struct gb *b, const struct rankinfo *rk, const struct mem_
 		for (uint32_t k = 0; c->res == x->res && k < c->n_ops; k++) {
 			const struct op *op = rk->by_call[c->first_op + k];
 
-			for (uint32_t i = op->node; op->node != PL_NONE && i <= op->last; i++)
-				PL_TRY(set_layer(b, i, x->layer, err));
+			PL_TRY(gb_set_layer(b, op->node, op->last, x->layer, err));
 		}
 	}
 out:

@@ -50,6 +50,16 @@ check "ten times as slow collectives: as predicted" near "$slow" "$(step recorde
 device ranks=2 comm=7
 check "and ten times as fast" near "$fast" "$(step recorded)" 0.01
 
+# the host has layers, the device has them from who launched
+device ranks=2
+half=$(step predicted --what-if 'scale layer=3 by 0.5')
+own=$(step predicted --what-if 'scale layer=3,kind=kernel by 0.5')
+device ranks=2 half=3
+check "a layer in half the time: as predicted" near "$half" "$(step recorded)" 0.01
+check "by its kernels" near "$own" "$(step recorded)" 0.01
+device ranks=2
+check "which is another than it was" test "$half" -lt $(($(step recorded) * 97 / 100))
+
 # another thread launches the collectives: it waits for their issue, and who waits for them for their launch
 check "launches by a thread of their own" device ranks=2 thread=1 call=60000
 check "its waits, and those for it, are recorded" waits \

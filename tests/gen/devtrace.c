@@ -15,6 +15,7 @@
  *     call=NS     what a launch takes (3500)
  *     thread=1    another thread launches the collectives
  *     poll=1      the host waits for an event at the end of a step, not for a stream
+ *     half=L      the kernels of layer L take half the time
  *     lost=1      every 50th kernel and every wait of the side stream is not told
  *
  * On standard output what a graph should find: "waits=N" of streams, "syncs=N" of the host,
@@ -64,7 +65,7 @@ struct script {
 enum { FORWARD, BACKWARD = LAYERS, BATCH = 2 * LAYERS, OPTIMIZER, ISSUE, STEP, WAIT, NAMES };
 
 static struct {
-	int ranks, steps, instances, launches, poll, lost, comm, call, thread;
+	int ranks, steps, instances, launches, poll, lost, comm, call, thread, half;
 	uint64_t seed;
 	const char *order, *file;
 } opt = { .ranks = 1,
@@ -74,6 +75,7 @@ static struct {
 	  .seed = 1,
 	  .comm = 70,
 	  .call = 3500,
+	  .half = -1,
 	  .order = "time" };
 static uint64_t noise;
 static long waits, syncs, kernels, collectives;
@@ -206,7 +208,7 @@ static void load_batch(struct script *s)
 static void layer(struct script *s, int l, bool back)
 {
 	pl_ns begin = s->now;
-	int64_t each = back ? 90000 : 45000;
+	int64_t each = (back ? 90000 : 45000) / (l == opt.half ? 2 : 1);
 
 	s->now += about(2000);
 	launch(s, "cudaLaunchKernel", PL_DEV_KERNEL, back ? "gemm_back" : "gemm", MAIN,
@@ -523,15 +525,11 @@ static void option(const char *arg)
 	const struct {
 		const char *key;
 		int *v;
-	} known[] = { { "ranks=", &opt.ranks },
-		      { "steps=", &opt.steps },
-		      { "instances=", &opt.instances },
-		      { "launches=", &opt.launches },
-		      { "poll=", &opt.poll },
-		      { "comm=", &opt.comm },
-		      { "call=", &opt.call },
-		      { "thread=", &opt.thread },
-		      { "lost=", &opt.lost } };
+	} known[] = { { "ranks=", &opt.ranks },		{ "steps=", &opt.steps },
+		      { "instances=", &opt.instances }, { "launches=", &opt.launches },
+		      { "poll=", &opt.poll },		{ "comm=", &opt.comm },
+		      { "call=", &opt.call },		{ "thread=", &opt.thread },
+		      { "half=", &opt.half },		{ "lost=", &opt.lost } };
 
 	for (size_t i = 0; i < PL_LEN(known); i++)
 		if (!strncmp(arg, known[i].key, strlen(known[i].key))) {
