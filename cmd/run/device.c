@@ -11,7 +11,8 @@
 
 int device_open(const struct pl_job *j, const struct place *p, struct device *d, struct pl_err *err)
 {
-	struct pl_backend_opts o = { .local_rank = p->local_rank };
+	/* not every launcher says the place on the host */
+	struct pl_backend_opts o = { .local_rank = p->local_rank < 0 ? p->rank : p->local_rank };
 	bool cuda;
 	int rc;
 

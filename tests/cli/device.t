@@ -72,6 +72,8 @@ refused memory=33557000 5 "too little memory" 'no memory of the device for .*: [
 refused broken=1 4 "a device that fails" 'unspecified launch failure'
 status 6 "a device that is not there" "$run" --device=cuda:4 tiny.job
 says 'there is no device cuda:4' "it says how many there are"
+status 0 "several, and a launcher that does not say the rank's place on the host" env EMU_DEVICE=count=3 \
+	PACELINE_RANK=0 PACELINE_SIZE=1 "$run" --device=cuda tiny.job
 
 # near A B SHARE: the losses of two logs
 near() {
