@@ -86,6 +86,30 @@ tiny_job 5
 status 0 "run traces its device" "$BIN/run" -q --device=cuda -t run.trace tiny.job
 # shellcheck disable=SC2016  # for the inner shell
 check "the trace says by what" sh -c '"$BIN/trace" -O jsonl run.trace | grep -q "\"device_trace\":\"cupti\""'
+
+# what the backend really asks for, of a device that takes time and tells of it
+# paced US: a trace with kernels that take so long, and its graph
+paced() {
+	EMU_DEVICE=pace=$1 FAKE_CUPTI=per=4000 "$BIN/run" -q --device=cuda --set steps=4 --set batch=8 --set 'optimizer adamw' -t run.trace \
+		tiny.job >out && "$BIN/merge" -q run.trace | "$BIN/graph" -q -o job.graph
+}
+# many NAME COUNT: rows of the listed graph that have it
+many() {
+	"$BIN/graph" -O text job.graph | awk -v name="$1" -v want="$2" '
+		index($0, "\t" name "\t") { n++ } END { print "# " n " of " name; exit n < want }'
+}
+check "a step as it is asked for" paced 16000
+check "... has its kernels" many kernel 60
+# shellcheck disable=SC2016
+check "... recorded waits alone" sh -c '"$BIN/graph" -O stat job.graph |
+	awk "\$1 == \"waits\" { print \"# \" \$0; ok = \$2 >= 20 && \$4 == 0 } END { exit !ok }"'
+check "... is explained" explained job.graph
+half=$(step predicted --what-if 'scale kind=kernel by 0.5')
+first=$(step predicted --what-if 'scale layer=0 by 0.5')
+was=$(step recorded)
+check "... and a layer of it is by its kernels" [ "$first" -lt $((was * 97 / 100)) ]
+check "kernels in half the time" paced 8000
+check "... as predicted" near "$half" "$(step recorded)" 0.05
 PACELINE_CUPTI=$TMP/none status 0 "a device that cannot be traced ends no job" \
 	"$BIN/run" --device=cuda -t run.trace tiny.job
 if [ ! -e /dev/nvidia0 ]; then

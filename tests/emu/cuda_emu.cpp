@@ -6,6 +6,7 @@
  * could run is a deadlock.
  */
 #include "cuda_emu.h"
+#include "emu_timed.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,6 +40,7 @@ dim3 threadIdx, blockIdx, blockDim, gridDim;
 uint64_t emu_launches;
 size_t emu_most_shared;
 bool emu_unswizzled;
+const char *emu_last_kernel;
 
 enum state { READY, AT_BARRIER, AT_WARP, ENDED };
 
@@ -298,7 +300,7 @@ void emu_run(const char *name, dim3 grid, dim3 block, size_t bytes, void (*call)
 	uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z;
 	struct order o;
 
-	kernel = name;
+	kernel = emu_last_kernel = name;
 	kernel_call = call;
 	kernel_arg = arg;
 	gridDim = grid;

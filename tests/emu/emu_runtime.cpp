@@ -6,6 +6,7 @@
  * moves: so whatever is not held together by events happens as late as it can.
  */
 #include "emu_runtime.h"
+#include "emu_timed.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,6 +51,8 @@ static struct configure {
 	}
 } configured;
 
+static uint32_t numbers; /* of streams and events */
+
 struct emu_graph {
 	std::vector<std::function<void()>> todo;
 };
@@ -59,6 +62,7 @@ struct emu_stream : emu_stream_head {
 		struct emu_event *event; /* to wait for, or recorded here */
 		uint64_t number;
 		bool wait;
+		struct emu_timed timed;
 	};
 	std::deque<todo> queue;
 	struct emu_graph *recorded; /* NULL: it is not being captured */
@@ -66,10 +70,12 @@ struct emu_stream : emu_stream_head {
 	std::thread::id by;
 	bool spoilt; /* the capture */
 	int device;
+	struct emu_timeline time = { ++numbers, 0 };
 };
 struct emu_event {
 	struct emu_stream *stream; /* where it was recorded last */
 	uint64_t recorded, over;
+	struct emu_moment time = { ++numbers, 0 };
 };
 
 void emu_order(uint64_t seed)
@@ -348,7 +354,8 @@ bool emu_may_launch(cudaStream_t s)
 	return !s || s->device == current || tell(cudaErrorInvalidResourceHandle) == cudaSuccess;
 }
 
-void emu_do(cudaStream_t s, std::function<void()> f)
+/* way: of a copy, see emu_timed.h */
+static void put(cudaStream_t s, std::function<void()> f, unsigned way, size_t bytes)
 {
 	const struct alone alone;
 	if (!s)
@@ -356,7 +363,12 @@ void emu_do(cudaStream_t s, std::function<void()> f)
 	else if (s->recorded)
 		s->recorded->todo.push_back(f);
 	else
-		s->queue.push_back({ f, NULL, 0, false });
+		s->queue.push_back({ f, NULL, 0, false, emu_timed_launch(&s->time, way, bytes) });
+}
+
+void emu_do(cudaStream_t s, std::function<void()> f)
+{
+	put(s, f, 0, 0);
 }
 
 static void put_by_library(void *stream, void (*f)(void *), const void *arg, size_t bytes)
@@ -382,8 +394,11 @@ static void drain_to(struct emu_stream *s, const struct emu_event *e, uint64_t n
 			t.event->over = t.number;
 		if (emu_device.broken)
 			broken = cudaErrorLaunchFailure;
+		emu_last_kernel = NULL;
 		if (t.run && broken == cudaSuccess)
 			t.run();
+		if (t.timed.corr)
+			emu_timed_done(&t.timed, emu_last_kernel);
 	}
 }
 
@@ -419,12 +434,15 @@ cudaError_t cudaStreamDestroy(cudaStream_t s)
 cudaError_t cudaStreamSynchronize(cudaStream_t s)
 {
 	const struct alone alone;
+	int64_t begin = emu_timed_now();
+
 	SAFE;
 	if (s->recorded) {
 		s->spoilt = true;
 		return tell(cudaErrorStreamCaptureUnsupported);
 	}
 	drain(s);
+	emu_timed_sync(begin, &s->time, NULL, 0);
 	return tell(broken);
 }
 
@@ -439,14 +457,15 @@ cudaError_t cudaStreamQuery(cudaStream_t s)
 		return tell(cudaErrorStreamCaptureUnsupported);
 	}
 	if (!s->queue.empty()) {
-		struct emu_event mark = { s, 1, 0 };
+		struct emu_event mark = { s, 1, 0, {} };
 
-		s->queue.insert(s->queue.begin() + 1, { NULL, &mark, 1, false });
+		s->queue.insert(s->queue.begin() + 1, { NULL, &mark, 1, false, {} });
 		drain_to(s, &mark, 1);
 	}
 	if (broken != cudaSuccess)
 		return tell(broken);
-	return s->queue.empty() ? cudaSuccess : tell(cudaErrorNotReady);
+	return s->queue.empty() && emu_timed_now() >= s->time.free_at ? cudaSuccess
+								      : tell(cudaErrorNotReady);
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags)
@@ -471,7 +490,8 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
 	if (s->recorded)
 		return tell(cudaErrorStreamCaptureInvalidated);
 	e->stream = s;
-	s->queue.push_back({ NULL, e, ++e->recorded, false });
+	s->queue.push_back({ NULL, e, ++e->recorded, false, {} });
+	emu_timed_record(&s->time, &e->time, e->recorded);
 	return cudaSuccess;
 }
 
@@ -481,17 +501,20 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags)
 	(void)flags;
 	if (s->recorded)
 		return tell(cudaErrorStreamCaptureInvalidated);
-	s->queue.push_back({ NULL, e, e->recorded, true });
+	s->queue.push_back({ NULL, e, e->recorded, true, {} });
+	emu_timed_wait(&s->time, &e->time, e->recorded);
 	return cudaSuccess;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t e)
 {
 	const struct alone alone;
+	int64_t begin = emu_timed_now();
 
 	SAFE;
 	if (e->stream)
 		drain_to(e->stream, e, e->recorded);
+	emu_timed_sync(begin, NULL, &e->time, e->recorded);
 	return tell(broken);
 }
 
@@ -504,7 +527,8 @@ cudaError_t cudaEventQuery(cudaEvent_t e)
 	if (e->stream && e->over < e->recorded && cudaStreamQuery(e->stream) != cudaSuccess &&
 	    broken != cudaSuccess)
 		return tell(broken);
-	return e->over >= e->recorded ? cudaSuccess : tell(cudaErrorNotReady);
+	return e->over >= e->recorded && emu_timed_now() >= e->time.ready ? cudaSuccess
+									  : tell(cudaErrorNotReady);
 }
 
 /* From memory that is not pinned the host's copy is made at once, as by a driver. */
@@ -529,9 +553,15 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, enum cudaM
 	if (from_host && !within(pinned, src, bytes)) {
 		std::vector<char> held((const char *)src, (const char *)src + bytes);
 
-		emu_do(s, [=]() { memcpy(dst, held.data(), bytes); });
+		put(
+			s, [=]() { memcpy(dst, held.data(), bytes); }, 1, bytes);
 	} else {
-		emu_do(s, [=]() { memcpy(dst, src, bytes); });
+		put(
+			s, [=]() { memcpy(dst, src, bytes); },
+			from_host ? 1
+			: to_host ? 2
+				  : 3,
+			bytes);
 	}
 	return cudaSuccess;
 }
@@ -542,7 +572,8 @@ cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t s)
 
 	if (!reaches(s, p))
 		return tell(cudaErrorInvalidValue);
-	emu_do(s, [=]() { memset(p, value, bytes); });
+	put(
+		s, [=]() { memset(p, value, bytes); }, 99, bytes);
 	return cudaSuccess;
 }
 
@@ -596,7 +627,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s)
 	emu_device.launches++;
 	emu_device.broken |= emu_device.later;
 	for (auto &f : x->todo)
-		s->queue.push_back({ f, NULL, 0, false });
+		s->queue.push_back({ f, NULL, 0, false, {} });
 	return cudaSuccess;
 }
 

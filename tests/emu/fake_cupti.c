@@ -10,7 +10,8 @@
  *
  * FAKE_CUPTI in the environment, words: "version=N" (130001); "clock=0": a clock of the caller's is
  * refused; "each=0": calls are switched on all or none; "kind=K:R": switching on kind K gives the
- * result R; "buffers=N": no more than N are taken, then records are dropped.
+ * result R; "buffers=N": no more than N are taken, then records are dropped; "per=N": of so many
+ * records each.
  */
 #include <pthread.h>
 #include <stdint.h>
@@ -23,7 +24,7 @@
 
 #define OTHER	  1700000000000000000LL /* of the other clock */
 #define MOST	  256
-#define PER	  2 /* records of a buffer */
+#define PER	  2 /* records of a buffer, if nothing else is said */
 #define MAX_CALLS 16
 
 #define EXPORT __attribute__((visibility("default")))
@@ -46,6 +47,9 @@ static struct {
 	int depth, flushes;
 } st;
 
+/* Records may be put while others are flushed. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
 /* Those of both domains, by number from 1 on. */
 static const char *const calls[3][MAX_CALLS] = {
 	[CU_DOMAIN_DRIVER] = { NULL, "cuInit", "cuLaunchKernelEx", "cuStreamWaitEvent_ptsz",
@@ -53,7 +57,8 @@ static const char *const calls[3][MAX_CALLS] = {
 	[CU_DOMAIN_RUNTIME] = { NULL, "cudaGetDevice_v3020", "cudaLaunchKernel_ptsz_v7000",
 				"cudaEventRecord_v3020", "cudaStreamWaitEvent_v3020",
 				"cudaStreamSynchronize_v3020", "cudaMemcpyAsync_v3020",
-				"cudaEventSynchronize_v3020", "cudaEventQuery_v3020" },
+				"cudaEventSynchronize_v3020", "cudaEventQuery_v3020",
+				"cudaMemsetAsync_v3020" },
 };
 
 static long word(const char *key, long otherwise)
@@ -123,8 +128,7 @@ static void set_times(uint8_t *r)
 	}
 }
 
-EXPORT void fake_cupti_put(const void *record);
-EXPORT void fake_cupti_put(const void *record)
+static void put(const void *record)
 {
 	struct full *f = st.n_full ? &st.full[st.n_full - 1] : NULL;
 	uint32_t kind = *(const uint32_t *)record;
@@ -133,7 +137,7 @@ EXPORT void fake_cupti_put(const void *record)
 
 	if (!is_on(record) || !st.wanted)
 		return;
-	if (!f || f->n == PER) {
+	if (!f || f->n == word("per=", PER)) {
 		f = &st.full[st.n_full];
 		f->p = NULL;
 		if (st.n_full < MOST && st.taken < word("buffers=", MOST))
@@ -152,6 +156,14 @@ EXPORT void fake_cupti_put(const void *record)
 	set_times(at);
 	f->valid += n;
 	f->n++;
+}
+
+EXPORT void fake_cupti_put(const void *record);
+EXPORT void fake_cupti_put(const void *record)
+{
+	pthread_mutex_lock(&lock);
+	put(record);
+	pthread_mutex_unlock(&lock);
 }
 
 /* What the calling thread pushed last, 0: nothing; how often records were flushed. */
@@ -206,12 +218,14 @@ EXPORT int cuptiActivityDisable(uint32_t kind)
 static void *give_back(void *arg)
 {
 	(void)arg;
+	pthread_mutex_lock(&lock);
 	while (st.n_full) {
 		struct full *f = &st.full[--st.n_full];
 
 		st.done(NULL, 0, f->p, f->size, f->valid);
 		st.taken--;
 	}
+	pthread_mutex_unlock(&lock);
 	return NULL;
 }
 
