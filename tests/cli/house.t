@@ -110,12 +110,12 @@ probe() {
 	env CC="$CC" NVCC="$TMP/nvcc" KNOWS="$1" CUDA="$2" "$tree/tools/probe" "$TMP/probed.mk"
 }
 status 0 "a toolkit that is too old" probe 90 auto
-says 'cuda .*no: run computes on CPUs alone (.*/nvcc is of a toolkit before 12.8)' "is left alone, which is said"
+says 'cuda .*no: run computes on CPUs alone (.*/nvcc knows no compute_100, which toolkits from 12.8 on do)' "is left alone, which is said"
 check "and used by none" grep -qx 'NVCC_FOUND := ' "$TMP/probed.mk"
 status 0 "one without cuBLASLt" probe 100 auto
 says 'nvcc cannot compile: x.cu: error: cublasLt.h is not here' "is left alone, too"
 status 1 "one that is demanded" probe 90 1
-says 'CUDA=1 but .* before 12.8; set NVCC=, or build with CUDA=0' "is an error"
+says 'CUDA=1 but .*nvcc knows no compute_100.*; set NVCC=, or build with CUDA=0' "is an error"
 
 # a compiler that knows no csv.h
 cat >"$TMP/cc" <<END
