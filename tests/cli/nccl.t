@@ -27,6 +27,21 @@ status 0 "... gone on with" "$run" -q -n 2 --device=cuda --transport=nccl --resu
 check "... to the same bits" cmp cpu.st whole.st
 status 0 "a trace" "$run" -q -n 2 --device=cuda --transport=nccl -t job.trace tiny.job
 check "... has its all-reduces" sh -c "'$BIN/trace' -O csv job.trace.1 | grep -q 'allreduce bucket 0'"
+small="-q -n 2 --set bucket-mb=0.004 tiny.job"
+# shellcheck disable=SC2086  # several words
+{
+	status 0 "small buckets on the CPU" "$run" --checkpoint=small.cpu $small
+	status 0 "... on a device" "$run" --device=cuda --transport=nccl --checkpoint=small.st -t small.trace $small
+}
+check "... leave the same bits" cmp small.cpu small.st
+"$BIN/trace" -O text small.trace.1 >listed
+# of each step the first is on its way when the last layer's backward pass has not begun
+# shellcheck disable=SC2016  # the program of awk
+check "... travel beside the backward pass" awk '
+	{ match($0, /ts=[0-9]+/); at = substr($0, RSTART + 3, RLENGTH - 3) + 0; step = $0; sub(/.* step=/, "", step); step += 0 }
+	/name="issue allreduce"/ && !(step in first) { first[step] = at }
+	/name="backward 0"/ { last[step] = at }
+	END { for (s in last) { n++; if (!(s in first) || first[s] >= last[s]) bad = 1 } exit bad || n != 20 }' listed
 status 0 "the benchmark" "$run" --bench comm -n 2 --device=cuda --transport=nccl --min-size=4K --max-size=64K \
 	--iterations=2
 # shellcheck disable=SC2016  # the program of awk
