@@ -100,6 +100,21 @@ for transport in shm tcp; do
 	check "losses are those of the CPU" near cpu2.csv two.csv 0.0001
 done
 
+# of one rank, at its start and in the middle: all end, and say whose it was
+for transport in shm tcp; do
+	for at in 30 300; do
+		env PACELINE_RANK=1 PACELINE_SIZE=2 PACELINE_TOKEN=0123456789abcdef PACELINE_MEET="dir:$TMP" EMU_DEVICE=fails=$at \
+			timeout 20 "$run" -q --device=cuda --transport=$transport tiny.job 2>err.1 &
+		status 4 "a device of another rank that fails, $transport, operation $at" env PACELINE_RANK=0 PACELINE_SIZE=2 \
+			PACELINE_TOKEN=0123456789abcdef PACELINE_MEET="dir:$TMP" timeout 20 "$run" -q --device=cuda \
+			--transport=$transport tiny.job
+		wait $!
+		check "... on both" [ $? = 4 ]
+		says 'rank 1' "... it says whose"
+		holds err.1 'run: rank 1: .*unspecified launch failure' "... and that rank what"
+	done
+done
+
 # ---- attention, by instructions of one generation ----
 awk 'BEGIN { for (i = 0; i < 4000; i++) printf "%c", 97 + (i * i + int(i / 7)) % 23 }' >text
 sed 's/^model .*/model gpt:layers=1,heads=1,width=64,context=70,vocab=32/

@@ -20,6 +20,8 @@
 
 struct emu_device emu_device = { 1, 9, 0, 13000, (size_t)4 << 30, 0, 0, 0, false, false, false };
 
+static int fails; /* the operation of that number, from 1, and all behind it; 0: none */
+
 /* EMU_DEVICE=major=7,memory=1000000: another one, for programs that are run with it. */
 static struct configure {
 	configure()
@@ -33,6 +35,7 @@ static struct configure {
 			    { "major=", &emu_device.major, NULL, NULL },
 			    { "driver=", &emu_device.driver, NULL, NULL },
 			    { "memory=", NULL, &emu_device.memory, NULL },
+			    { "fails=", &fails, NULL, NULL },
 			    { "broken=", NULL, NULL, &emu_device.later },
 			    { "unswizzled=", NULL, NULL, &emu_unswizzled } };
 		const char *said = getenv("EMU_DEVICE");
@@ -392,7 +395,7 @@ static void drain_to(struct emu_stream *s, const struct emu_event *e, uint64_t n
 			drain_to(t.event->stream, t.event, t.number);
 		if (t.event && !t.wait)
 			t.event->over = t.number;
-		if (emu_device.broken)
+		if (emu_device.broken || (t.run && fails > 0 && --fails == 0))
 			broken = cudaErrorLaunchFailure;
 		emu_last_kernel = NULL;
 		if (t.run && broken == cudaSuccess)

@@ -24,7 +24,7 @@ static int probe(struct pl_world_opts *o, void *arg)
 
 	(void)o;
 	if (pl_backend_cuda(&b, &e) < 0 || b->open(&d, &ctx, &e) < 0) {
-		snprintf(arg, 200, "%.190s", e.msg);
+		snprintf(arg, 1000, "%.900s", e.msg);
 		return e.code == PL_EABSENT ? ABSENT : 1;
 	}
 	b->close(ctx);
