@@ -92,8 +92,8 @@ static float *dense_go(const struct dense *d, const float *x)
 
 static void dense_back(const struct dense *d, const float *x, float *dy, float *dx)
 {
-	be->dense_back(ctx, d->n, d->c, d->k, x, d->w.w, d->act, d->pre, d->y, dy, dx, d->w.g,
-		       d->b.g);
+	be->dense_back(ctx, d->n, d->c, d->k, x, d->w.w, d->act, d->pre, d->y, dy, NULL, dx,
+		       d->w.g, d->b.g);
 	flops += (dx ? 4.0 : 2.0) * d->n * d->c * d->k;
 }
 

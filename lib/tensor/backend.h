@@ -147,10 +147,11 @@ struct pl_backend {
 	void (*dense)(void *ctx, int n, int c, int k, const float *x, const float *w,
 		      const float *bias, enum pl_act act, float *pre, float *y);
 	/* dw += , db += (NULL: no bias), dx = (NULL: not wanted); dy is overwritten where an
-	 * activation is undone: gelu from pre, the others from y. */
+	 * activation is undone: gelu from pre, the others from y. from (N, C), where dx is wanted:
+	 * x is gelu of that, and dx is its gradient, not that of x; NULL: it is x's. */
 	void (*dense_back)(void *ctx, int n, int c, int k, const float *x, const float *w,
-			   enum pl_act act, const float *pre, const float *y, float *dy, float *dx,
-			   float *dw, float *db);
+			   enum pl_act act, const float *pre, const float *y, float *dy,
+			   const float *from, float *dx, float *dw, float *db);
 	void (*act)(void *ctx, enum pl_act act, size_t n, const float *x, float *y);
 	void (*act_back)(void *ctx, enum pl_act act, size_t n, const float *x, const float *y,
 			 const float *dy, float *dx);

@@ -248,8 +248,8 @@ static void cpu_act_back(void *ctx, enum pl_act act, size_t n, const float *x, c
 }
 
 static void cpu_dense_back(void *ctx, int n, int c, int k, const float *x, const float *w,
-			   enum pl_act act, const float *pre, const float *y, float *dy, float *dx,
-			   float *dw, float *db)
+			   enum pl_act act, const float *pre, const float *y, float *dy,
+			   const float *from, float *dx, float *dw, float *db)
 {
 	struct loop l = { .cpu = ctx, .rows = n, .c = k, .a = dy, .y = db };
 
@@ -260,6 +260,8 @@ static void cpu_dense_back(void *ctx, int n, int c, int k, const float *x, const
 	cpu_gemm(ctx, true, false, k, c, n, dy, k, x, c, 1, dw, c);
 	if (dx)
 		cpu_gemm(ctx, false, false, n, c, k, dy, k, w, c, 0, dx, c);
+	if (dx && from)
+		cpu_act_back(ctx, PL_ACT_GELU, (size_t)n * c, from, x, dx, dx);
 }
 
 /* ---- elements -------------------------------------------------------------------------------- */

@@ -57,13 +57,35 @@ static void dense_forward(struct pl_net *net, struct pl_node *nd, const float *x
 		       nd->act == PL_ACT_GELU ? save : NULL, y);
 }
 
+/*
+ * Does the layer that reads this one's gelu undo it, while the gradient is at hand? So it is for a
+ * dense one that alone reads it, with nothing between that computes, if what went into gelu is
+ * there by then: it is not if it is made again only before this layer's own way back.
+ */
+static bool undone_above(const struct pl_net *net, const struct pl_node *nd)
+{
+	const struct pl_node *reader = nd + 1;
+
+	if (nd->type != &pl_layer_dense || nd->act != PL_ACT_GELU)
+		return false;
+	while (reader->alias && reader->type != &pl_layer_residual)
+		reader++;
+	return reader->type == &pl_layer_dense && !reader->alias && &net->node[reader->x] == nd &&
+	       (nd->segment == PL_NONE || nd->segment == reader->segment);
+}
+
 static void dense_backward(struct pl_net *net, struct pl_node *nd, const float *x, const float *y,
 			   const void *save, float *dy, float *dx)
 {
-	net->be->dense_back(net->ctx, net->samples * nd->rows, nd->c, nd->k, x,
-			    pl_net_weight(net, nd->weight), nd->act,
-			    nd->act == PL_ACT_GELU ? save : NULL, y, dy, dx,
-			    pl_net_dweight(net, nd->weight), pl_net_dweight(net, nd->bias));
+	const struct pl_node *before = nd->x == PL_NET_INPUT ? NULL : &net->node[nd->x];
+	const void *from = NULL;
+
+	if (before && dx && undone_above(net, before))
+		from = net->acts + before->save_at;
+	net->be->dense_back(
+		net->ctx, net->samples * nd->rows, nd->c, nd->k, x, pl_net_weight(net, nd->weight),
+		undone_above(net, nd) ? PL_ACT_NONE : nd->act, nd->act == PL_ACT_GELU ? save : NULL,
+		y, dy, from, dx, pl_net_dweight(net, nd->weight), pl_net_dweight(net, nd->bias));
 }
 
 /* (C) or (T, C): rows of C. Anything else has to be said by the user. */

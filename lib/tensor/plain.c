@@ -167,13 +167,15 @@ static void plain_dense(void *ctx, int n, int c, int k, const float *x, const fl
 
 static void plain_dense_back(void *ctx, int n, int c, int k, const float *x, const float *w,
 			     enum pl_act act, const float *pre, const float *y, float *dy,
-			     float *dx, float *dw, float *db)
+			     const float *from, float *dx, float *dw, float *db)
 {
 	if (act != PL_ACT_NONE)
 		plain_act_back(ctx, act, (size_t)n * k, pre, y, dy, dy);
 	plain_gemm(ctx, true, false, k, c, n, dy, k, x, c, 1, dw, c);
 	if (dx)
 		plain_gemm(ctx, false, false, n, c, k, dy, k, w, c, 0, dx, c);
+	if (dx && from)
+		plain_act_back(ctx, PL_ACT_GELU, (size_t)n * c, from, x, dx, dx);
 	for (int j = 0; db && j < k; j++) {
 		double sum = db[j];
 

@@ -142,7 +142,12 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmul
 	if (want < 1 || a->type != b->type || c->type != o->type || (p->schemes & 1) ||
 	    emu_no_products || (epilogue && emu_no_epilogues) || (epilogue && !d->bias && !d->aux))
 		return CUBLAS_STATUS_NOT_SUPPORTED;
-	if (d->aux && d->aux_ld % 8)
+	if (d->aux && (d->aux_ld % 8 || d->aux_ld < (int64_t)o->rows))
+		return CUBLAS_STATUS_NOT_SUPPORTED;
+	/* what one epilogue needs is nothing to another */
+	if ((d->epilogue & 128) ? !d->aux : d->aux != NULL)
+		return CUBLAS_STATUS_NOT_SUPPORTED;
+	if (d->epilogue == CUBLASLT_EPILOGUE_DGELU && d->bias)
 		return CUBLAS_STATUS_NOT_SUPPORTED;
 	memset(r, 0, sizeof(*r));
 	memcpy(r->algo.align, p->align, sizeof(p->align));
@@ -174,6 +179,15 @@ static double stored(cudaDataType_t type, double v)
 {
 	return type == CUDA_R_32F ? (double)(float)v
 				  : (double)__bfloat162float(__float2bfloat16_rn((float)v));
+}
+
+/* of gelu's tanh form */
+static double slope(double x)
+{
+	double t = tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x));
+
+	return 0.5 * (1 + t) +
+	       0.5 * x * (1 - t * t) * 0.79788456080286535588 * (1 + 3 * 0.044715 * x * x);
 }
 
 struct work {
@@ -214,6 +228,9 @@ static void run(const struct work *w)
 				      (1 +
 				       tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
 			}
+			if (d->epilogue == CUBLASLT_EPILOGUE_DGELU)
+				sum *= slope(
+					number(d->aux, w->lo.type, j * (uint64_t)d->aux_ld + i));
 			put(w->o, w->lo.type, at, sum);
 		}
 		for (uint64_t l = 0; l < w->k && d->epilogue == CUBLASLT_EPILOGUE_BGRADB; l++)

@@ -466,12 +466,12 @@ static void fake_dense(void *ctx, int n, int c, int k, const float *x, const flo
 }
 
 static void fake_dense_back(void *ctx, int n, int c, int k, const float *x, const float *w,
-			    enum pl_act act, const float *pre, const float *y, float *dy, float *dx,
-			    float *dw, float *db)
+			    enum pl_act act, const float *pre, const float *y, float *dy,
+			    const float *from, float *dx, float *dw, float *db)
 {
 	F;
 	ON(dense_back)
-	(C, n, c, k, D(x), D(w), act, D(pre), D(y), D(dy), D(dx), D(dw), D(db));
+	(C, n, c, k, D(x), D(w), act, D(pre), D(y), D(dy), D(from), D(dx), D(dw), D(db));
 }
 
 static void fake_act(void *ctx, enum pl_act act, size_t n, const float *x, float *y)

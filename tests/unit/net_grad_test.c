@@ -144,8 +144,9 @@ static void flip(size_t n, float *x)
 
 #define DENSE                                                                                      \
 	void *ctx, int n, int c, int k, const float *x, const float *w, enum pl_act act,           \
-		const float *pre, const float *y, float *dy, float *dx, float *dw, float *db
-#define DENSE_ARGS ctx, n, c, k, x, w, act, pre, y, dy, dx, dw, db
+		const float *pre, const float *y, float *dy, const float *from, float *dx,         \
+		float *dw, float *db
+#define DENSE_ARGS ctx, n, c, k, x, w, act, pre, y, dy, from, dx, dw, db
 static void dense_dx(DENSE)
 {
 	good->dense_back(DENSE_ARGS);

@@ -185,7 +185,7 @@ static double dense_forward(void)
 
 static void dense_back(void)
 {
-	plain_dense_back(NULL, n, c, kk, in[0].v, in[1].v, act, out[1].v, out[0].v, out[0].d,
+	plain_dense_back(NULL, n, c, kk, in[0].v, in[1].v, act, out[1].v, out[0].v, out[0].d, NULL,
 			 in[0].d, in[1].d, in[2].d);
 }
 

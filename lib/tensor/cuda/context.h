@@ -142,8 +142,8 @@ void pl_cuda_gemm(void *ctx, bool ta, bool tb, int m, int n, int k, const float 
 void pl_cuda_dense(void *ctx, int n, int c, int k, const float *x, const float *w,
 		   const float *bias, enum pl_act act, float *pre, float *y);
 void pl_cuda_dense_back(void *ctx, int n, int c, int k, const float *x, const float *w,
-			enum pl_act act, const float *pre, const float *y, float *dy, float *dx,
-			float *dw, float *db);
+			enum pl_act act, const float *pre, const float *y, float *dy,
+			const float *from, float *dx, float *dw, float *db);
 
 /* ---- attention: attend.cu -------------------------------------------------------------------- */
 

@@ -5,8 +5,9 @@
  * transposed, y = x w' (N, K) becomes y' = w x' (its K x N), dx = dy w becomes dx' = w' dy', and
  * dw += dy' x becomes dw' += x' dy. 2 N C K flops each.
  *
- * Bias and gelu go along with the product where cuBLASLt offers that for the shape at hand, as does
- * the sum over the rows of dy with that for dw; where it does not, kernels of ours do it. Which way
+ * Bias and gelu go along with the product where cuBLASLt offers that for the shape at hand, as do
+ * the slope of the gelu before with that for dx, and the sum over the rows of dy with that for dw;
+ * where it does not, kernels of ours do it. Which way
  * a product is computed is asked once for each shape and kept: so the same shape gives the same
  * bits. Ways in which parts of a sum are added as they arrive, or rounded before, are left out.
  *
@@ -341,6 +342,14 @@ static void shape(const struct pl_cuda *c, struct call *v, int m, int n, int k)
 	v->s.compute = c->k.bf16 ? FP32 : compute_of(c);
 }
 
+/* A matrix that an epilogue reads or writes beside D; false: it lies as that cannot. */
+static bool beside(struct call *v, void *aux)
+{
+	v->aux = aux;
+	v->s.aux_ld = v->s.m;
+	return v->s.m % 8 == 0 && (uintptr_t)aux % 16 == 0;
+}
+
 /* With the bias, and with gelu where `pre` is wanted; false: not to be had. Some ways take a bias
  * at a multiple of 16 bytes for granted. */
 static bool dense_fused(struct pl_cuda *c, struct call v, void *bias, bool gelu, void *pre)
@@ -349,10 +358,8 @@ static bool dense_fused(struct pl_cuda *c, struct call v, void *bias, bool gelu,
 		return false;
 	v.bias = bias;
 	if (gelu) {
-		if (v.s.m % 8 || (uintptr_t)pre % 16)
+		if (!beside(&v, pre))
 			return false;
-		v.aux = pre;
-		v.s.aux_ld = v.s.m;
 		v.s.epilogue = CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
 		if (!bias)
 			v.s.epilogue = CUBLASLT_EPILOGUE_GELU_AUX;
@@ -423,9 +430,16 @@ static void back_weights(struct pl_cuda *c, struct call v, const void *x, const 
 		plk_columns(&c->k, n, k, dy, db);
 }
 
+/* Times the slope of gelu at `from`; false: not to be had. */
+static bool sloped(struct pl_cuda *c, struct call v, const float *from)
+{
+	v.s.epilogue = CUBLASLT_EPILOGUE_DGELU;
+	return beside(&v, (void *)from) && product(c, &v);
+}
+
 void pl_cuda_dense_back(void *ctx, int n, int c, int k, const float *x, const float *w,
-			enum pl_act act, const float *pre, const float *y, float *dy, float *dx,
-			float *dw, float *db)
+			enum pl_act act, const float *pre, const float *y, float *dy,
+			const float *from, float *dx, float *dw, float *db)
 {
 	struct pl_cuda *cu = (struct pl_cuda *)ctx;
 	struct call v = {};
@@ -443,7 +457,12 @@ void pl_cuda_dense_back(void *ctx, int n, int c, int k, const float *x, const fl
 		v.s.lda = c, v.s.ldb = k, v.s.ldd = c;
 		v.a = operand(cu, w, (size_t)c * (size_t)k, room_w);
 		v.b = dy, v.d = dx;
-		product_anyhow(cu, &v);
+		if (!from || !sloped(cu, v, from)) {
+			product_anyhow(cu, &v);
+			if (from)
+				plk_act_back(&cu->k, PL_ACT_GELU, (size_t)n * (size_t)c, from, x,
+					     dx, dx);
+		}
 	}
 	pl_cuda_done(cu, "dense_back");
 }
