@@ -81,11 +81,12 @@ static void op_embed_back(void)
 }
 static void op_adamw(void)
 {
-	be->adam(ctx, params, 0.9f, 0.95f, 1e-8f, 0.1f, true, g, m, v, w);
+	be->adam(ctx, 0, params, 0.9f, 0.95f, 1e-8f, &(struct pl_decay){ .rate = 0.1f }, true, g, m,
+		 v, w);
 }
 static void op_sgd(void)
 {
-	be->sgd(ctx, params, 0.9f, 0, false, g, m, w);
+	be->sgd(ctx, 0, params, 0.9f, &(struct pl_decay){ .rate = 0 }, false, g, m, w);
 }
 static void op_clip(void)
 {

@@ -92,8 +92,8 @@ static float *dense_go(const struct dense *d, const float *x)
 
 static void dense_back(const struct dense *d, const float *x, float *dy, float *dx)
 {
-	be->dense_back(ctx, d->n, d->c, d->k, x, d->w.w, d->act, d->pre, d->y, dy, NULL, dx,
-		       d->w.g, d->b.g);
+	be->dense_back(ctx, d->n, d->c, d->k, x, d->w.w, d->act, d->pre, d->y, dy, NULL, dx, d->w.g,
+		       d->b.g);
 	flops += (dx ? 4.0 : 2.0) * d->n * d->c * d->k;
 }
 
@@ -129,7 +129,7 @@ static void mlp_new(void)
 static void sgd(void)
 {
 	be->vary(ctx, &(struct pl_vary){ .lr = 0.01f });
-	be->sgd(ctx, n_params, 0, 0, false, grads, NULL, params);
+	be->sgd(ctx, 0, n_params, 0, &(struct pl_decay){ 0 }, false, grads, NULL, params);
 }
 
 static void mlp_step(void)
@@ -311,7 +311,8 @@ static void gpt_step(void)
 	}
 	be->embed_back(ctx, ROWS, C, ids, T, dy0, table.g, place.g);
 	be->vary(ctx, &(struct pl_vary){ .lr = 1e-3f, .t = ++steps });
-	be->adam(ctx, n_params, 0.9f, 0.95f, 1e-8f, 0.1f, true, grads, state1, state2, params);
+	be->adam(ctx, 0, n_params, 0.9f, 0.95f, 1e-8f, &(struct pl_decay){ .rate = 0.1f }, true,
+		 grads, state1, state2, params);
 }
 
 /* ---- main ------------------------------------------------------------------------------------ */

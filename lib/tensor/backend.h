@@ -63,6 +63,13 @@ struct pl_pool2d { /* N x C planes (H, W) to (P, Q); windows r x r */
 	int n, c, h, w, r, stride, pad, p, q;
 	bool max; /* else the mean over the window's valid elements */
 };
+/* Weight decay of a slab: of the ranges [cut[0], cut[1]), [cut[2], cut[3]) and so on, n cuts that
+ * ascend, in memory of the host; cut NULL: of all of it. */
+struct pl_decay {
+	float rate;
+	const size_t *cut;
+	uint32_t n;
+};
 struct pl_attn { /* causal self-attention: B sequences of T, C = heads * size */
 	int b, t, c, heads;
 };
@@ -217,19 +224,35 @@ struct pl_backend {
 			float *dx, struct pl_loss_sum *sum);
 	void (*hinge)(void *ctx, int n, int c, const float *x, const int32_t *y, float scale,
 		      float *dx, struct pl_loss_sum *sum); /* multiclass, margin 1 */
-	/* Optimisers on slabs, with vary's lr and t; which ranges decay is up to the caller. sgd: v
-	 * (the momentum) may be NULL where momentum is 0. adam: decoupled is AdamW. All as in
+	/* Optimisers on n floats of slabs from `first` on, with vary's lr and t. sgd: v (the
+	 * momentum) may be NULL where momentum is 0. adam: decoupled is AdamW. All as in
 	 * torch.optim. */
-	void (*sgd)(void *ctx, size_t n, float momentum, float decay, bool nesterov, const float *g,
-		    float *v, float *w);
-	void (*adam)(void *ctx, size_t n, float b1, float b2, float eps, float decay,
-		     bool decoupled, const float *g, float *m, float *v, float *w);
+	void (*sgd)(void *ctx, size_t first, size_t n, float momentum, const struct pl_decay *decay,
+		    bool nesterov, const float *g, float *v, float *w);
+	void (*adam)(void *ctx, size_t first, size_t n, float b1, float b2, float eps,
+		     const struct pl_decay *decay, bool decoupled, const float *g, float *m,
+		     float *v, float *w);
 	/* x times limit / (norm + 1e-6) where that is below 1, norm that of x, as
 	 * torch.nn.utils.clip_grad_norm_ */
 	void (*clip)(void *ctx, size_t n, double limit, float *x);
 	double (*sum_squares)(void *ctx, size_t n, const float *x); /* waits */
 	void (*scale)(void *ctx, size_t n, float f, float *x);	    /* of float32 */
 };
+
+/* The end of the piece of [at, end) that begins with `at` and decays alike; *rate: by what. */
+static inline size_t pl_decay_piece(const struct pl_decay *d, size_t at, size_t end, float *rate)
+{
+	uint32_t i = 0;
+
+	*rate = d->rate;
+	if (!d->cut)
+		return end;
+	while (i < d->n && d->cut[i] <= at)
+		i++;
+	*rate = i % 2 ? d->rate : 0;
+	return i < d->n && d->cut[i] < end ? d->cut[i] : end;
+}
+
 extern const struct pl_backend pl_backend_cpu;
 /* Slow, plain, one loop a formula: what the tests hold the others against. */
 extern const struct pl_backend pl_backend_plain;

@@ -382,20 +382,19 @@ static void sgd_part(void *arg, int i, struct pl_slot *slot)
 	l->cpu->k->sgd(n, l->f, l->f2, l->f3, l->on, l->g + at, l->v ? l->v + at : NULL, l->w + at);
 }
 
-static void cpu_sgd(void *ctx, size_t n, float momentum, float decay, bool nesterov, const float *g,
-		    float *v, float *w)
+static void cpu_sgd(void *ctx, size_t first, size_t n, float momentum, const struct pl_decay *decay,
+		    bool nesterov, const float *g, float *v, float *w)
 {
-	struct loop l = { .cpu = ctx,
-			  .n = n,
-			  .f = ((struct pl_cpu *)ctx)->vary.lr,
-			  .f2 = momentum,
-			  .f3 = decay,
-			  .on = nesterov,
-			  .g = g,
-			  .v = v,
-			  .w = w };
+	struct loop l = {
+		.cpu = ctx, .f = ((struct pl_cpu *)ctx)->vary.lr, .f2 = momentum, .on = nesterov
+	};
 
-	span(&l, sgd_part);
+	for (size_t at = first, to; at < first + n; at = to) {
+		to = pl_decay_piece(decay, at, first + n, &l.f3);
+		l.n = to - at;
+		l.g = g + at, l.v = v ? v + at : NULL, l.w = w + at;
+		span(&l, sgd_part);
+	}
 }
 
 static void adam_part(void *arg, int i, struct pl_slot *slot)
@@ -408,19 +407,25 @@ static void adam_part(void *arg, int i, struct pl_slot *slot)
 			l->v + at, l->w + at);
 }
 
-static void cpu_adam(void *ctx, size_t n, float b1, float b2, float eps, float decay,
-		     bool decoupled, const float *g, float *m, float *v, float *w)
+static void cpu_adam(void *ctx, size_t first, size_t n, float b1, float b2, float eps,
+		     const struct pl_decay *decay, bool decoupled, const float *g, float *m,
+		     float *v, float *w)
 {
-	struct loop l = {
-		.cpu = ctx, .n = n, .f3 = b1, .f4 = b2, .f5 = eps, .g = g, .x = m, .v = v, .w = w
-	};
+	struct loop l = { .cpu = ctx, .f3 = b1, .f4 = b2, .f5 = eps };
 	double lr = (double)l.cpu->vary.lr, t = (double)l.cpu->vary.t;
 
 	l.f = (float)(lr / (1 - pow((double)b1, t)));
 	l.f2 = (float)(1 / sqrt(1 - pow((double)b2, t)));
-	l.f6 = decoupled ? 0 : decay;
-	l.f7 = decoupled ? (float)(1 - lr * (double)decay) : 1;
-	span(&l, adam_part);
+	for (size_t at = first, to; at < first + n; at = to) {
+		float rate;
+
+		to = pl_decay_piece(decay, at, first + n, &rate);
+		l.f6 = decoupled ? 0 : rate;
+		l.f7 = decoupled ? (float)(1 - lr * (double)rate) : 1;
+		l.n = to - at;
+		l.g = g + at, l.x = m + at, l.v = v + at, l.w = w + at;
+		span(&l, adam_part);
+	}
 }
 
 /* ---- tables of rows -------------------------------------------------------------------------- */

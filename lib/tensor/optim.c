@@ -4,8 +4,8 @@
  * (Pascanu et al., ICML 2013); schedules of the learning rate.
  *
  * State lies in slabs like that of the parameters, so any range of floats can be updated by itself,
- * in any order, as soon as its gradients are there: the result is the same. The slab is cut where
- * weight decay begins or ends to apply; the room between tensors is zero and stays so.
+ * in any order, as soon as its gradients are there: the result is the same. Weight decay begins and
+ * ends to apply where tensors begin; the room between them is zero and stays so.
  */
 #include <math.h>
 
@@ -17,6 +17,8 @@ struct pl_optim {
 	float *slab[2]; /* momentum; first and second moments */
 	uint32_t n_slabs;
 	size_t n;
+	struct pl_decay decay;
+	size_t *cut; /* of it */
 };
 
 static int check_opts(const struct pl_optim_opts *o, struct pl_err *err)
@@ -53,6 +55,22 @@ static int check_opts(const struct pl_optim_opts *o, struct pl_err *err)
 	return 0;
 }
 
+static int find_decay(struct pl_optim *opt, struct pl_err *err)
+{
+	const struct pl_net *net = opt->net;
+	bool decays = false;
+	int rc = pl_alloc(&opt->cut, net->n_tensors, sizeof(*opt->cut), err);
+
+	for (uint32_t i = 0; rc == 0 && i < net->n_tensors; i++)
+		if (net->tensor[i].decay != decays) {
+			opt->cut[opt->decay.n++] = net->tensor[i].offset;
+			decays = !decays;
+		}
+	opt->decay.rate = (float)opt->o.decay;
+	opt->decay.cut = opt->o.decay == 0 ? NULL : opt->cut;
+	return rc;
+}
+
 int pl_optim_new(struct pl_net *net, const struct pl_optim_opts *o, struct pl_optim **out,
 		 struct pl_err *err)
 {
@@ -65,6 +83,7 @@ int pl_optim_new(struct pl_net *net, const struct pl_optim_opts *o, struct pl_op
 	opt->net = net;
 	opt->o = *o;
 	opt->n = net->params.n;
+	PL_TRY(find_decay(opt, err));
 	opt->n_slabs = o->kind != PL_OPTIM_SGD ? 2 : o->momentum != 0;
 	for (uint32_t i = 0; i < opt->n_slabs; i++) {
 		PL_TRY(pl_net_alloc(net, &opt->slab[i], opt->n * sizeof(float),
@@ -84,6 +103,7 @@ void pl_optim_free(struct pl_optim *opt)
 	for (uint32_t i = 0; i < 2; i++)
 		if (opt->slab[i])
 			opt->net->be->free(opt->net->ctx, opt->slab[i]);
+	pl_free(opt->cut);
 	pl_free(opt);
 }
 
@@ -112,52 +132,18 @@ double pl_optim_lr(const struct pl_optim_opts *o, int64_t step)
 	return o->lr * (o->schedule == PL_SCHED_COSINE ? (1 + cos(pi * part)) / 2 : 1 - part);
 }
 
-/* How far does the range from `at` go in which decay is as at its first tensor? `t` is that. */
-static size_t alike(const struct pl_optim *opt, uint32_t *t, size_t end)
-{
-	const struct pl_net *net = opt->net;
-	bool decay = net->tensor[*t].decay;
-
-	while (*t < net->n_tensors && net->tensor[*t].decay == decay)
-		++*t;
-	return *t < net->n_tensors ? pl_min_size(net->tensor[*t].offset, end) : end;
-}
-
-static void update(struct pl_optim *opt, size_t at, size_t n, bool decays)
+static void update(struct pl_optim *opt, size_t first, size_t n)
 {
 	const struct pl_optim_opts *o = &opt->o;
 	struct pl_net *net = opt->net;
-	float *w = net->params.p + at, decay = decays ? (float)o->decay : 0;
-	const float *g = net->grads.p + at;
 
 	if (o->kind == PL_OPTIM_SGD)
-		net->be->sgd(net->ctx, n, (float)o->momentum, decay, o->nesterov, g,
-			     opt->n_slabs ? opt->slab[0] + at : NULL, w);
+		net->be->sgd(net->ctx, first, n, (float)o->momentum, &opt->decay, o->nesterov,
+			     net->grads.p, opt->slab[0], net->params.p);
 	else
-		net->be->adam(net->ctx, n, (float)o->b1, (float)o->b2, (float)o->eps, decay,
-			      o->kind == PL_OPTIM_ADAMW, g, opt->slab[0] + at, opt->slab[1] + at,
-			      w);
-}
-
-/* All of it, or ranges that decay and such that do not. */
-static void update_range(struct pl_optim *opt, size_t first, size_t end)
-{
-	struct pl_net *net = opt->net;
-	uint32_t t = 0;
-
-	if (opt->o.decay == 0) {
-		update(opt, first, end - first, false);
-		return;
-	}
-	while (t + 1 < net->n_tensors && net->tensor[t + 1].offset <= first)
-		t++;
-	while (first < end) {
-		bool decays = net->tensor[t].decay;
-		size_t to = alike(opt, &t, end);
-
-		update(opt, first, to - first, decays);
-		first = to;
-	}
+		net->be->adam(net->ctx, first, n, (float)o->b1, (float)o->b2, (float)o->eps,
+			      &opt->decay, o->kind == PL_OPTIM_ADAMW, net->grads.p, opt->slab[0],
+			      opt->slab[1], net->params.p);
 }
 
 void pl_optim_step(struct pl_optim *opt, int64_t step, size_t first, size_t n, double norm)
@@ -175,7 +161,7 @@ void pl_optim_step(struct pl_optim *opt, int64_t step, size_t first, size_t n, d
 		pl_net_record(net, PL_NET_OPTIM, (uint64_t)(uintptr_t)opt);
 		if (clip)
 			net->be->clip(net->ctx, opt->n, opt->o.clip, net->grads.p);
-		update_range(opt, first, end);
+		update(opt, first, end - first);
 		pl_net_record(net, 0, 0);
 		return;
 	}
@@ -184,5 +170,5 @@ void pl_optim_step(struct pl_optim *opt, int64_t step, size_t first, size_t n, d
 	if (clip && opt->o.clip < norm + 1e-6)
 		net->be->scale(net->ctx, end - first, (float)(opt->o.clip / (norm + 1e-6)),
 			       net->grads.p + first);
-	update_range(opt, first, end);
+	update(opt, first, end - first);
 }

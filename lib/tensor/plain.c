@@ -697,12 +697,14 @@ static void plain_hinge(void *ctx, int n, int c, const float *x, const int32_t *
 
 /* ---- optimisers ------------------------------------------------------------------------------ */
 
-static void plain_sgd(void *ctx, size_t n, float momentum, float decay, bool nesterov,
-		      const float *g, float *v, float *w)
+static void plain_sgd(void *ctx, size_t first, size_t n, float momentum,
+		      const struct pl_decay *decays, bool nesterov, const float *g, float *v,
+		      float *w)
 {
-	float lr = vary_of(ctx).lr;
+	float lr = vary_of(ctx).lr, decay;
 
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = first; i < first + n; i++) {
+		(void)pl_decay_piece(decays, i, i + 1, &decay);
 		double d = g[i] + (double)decay * w[i];
 
 		if (momentum) {
@@ -715,13 +717,15 @@ static void plain_sgd(void *ctx, size_t n, float momentum, float decay, bool nes
 	}
 }
 
-static void plain_adam(void *ctx, size_t n, float b1, float b2, float eps, float decay,
-		       bool decoupled, const float *g, float *m, float *v, float *w)
+static void plain_adam(void *ctx, size_t first, size_t n, float b1, float b2, float eps,
+		       const struct pl_decay *decays, bool decoupled, const float *g, float *m,
+		       float *v, float *w)
 {
 	double t = (double)vary_of(ctx).t, fix1 = 1 - pow(b1, t), fix2 = 1 - pow(b2, t);
-	float lr = vary_of(ctx).lr;
+	float lr = vary_of(ctx).lr, decay;
 
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = first; i < first + n; i++) {
+		(void)pl_decay_piece(decays, i, i + 1, &decay);
 		double from = decoupled ? w[i] * (1 - (double)lr * decay) : w[i];
 		double d = decoupled ? g[i] : g[i] + (double)decay * w[i];
 		double m1 = b1 * (double)m[i] + (1 - (double)b1) * d;

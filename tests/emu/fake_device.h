@@ -546,18 +546,20 @@ static void fake_squared(void *ctx, int n, int c, const float *x, const float *y
 	ON(squared)(C, n, c, D(x), D(y), scale, D(dx), D(sum));
 }
 
-static void fake_sgd(void *ctx, size_t n, float momentum, float decay, bool nesterov,
-		     const float *g, float *v, float *w)
+static void fake_sgd(void *ctx, size_t first, size_t n, float momentum,
+		     const struct pl_decay *decay, bool nesterov, const float *g, float *v,
+		     float *w)
 {
 	F;
-	ON(sgd)(C, n, momentum, decay, nesterov, D(g), D(v), D(w));
+	ON(sgd)(C, first, n, momentum, decay, nesterov, D(g), D(v), D(w));
 }
 
-static void fake_adam(void *ctx, size_t n, float b1, float b2, float eps, float decay,
-		      bool decoupled, const float *g, float *m, float *v, float *w)
+static void fake_adam(void *ctx, size_t first, size_t n, float b1, float b2, float eps,
+		      const struct pl_decay *decay, bool decoupled, const float *g, float *m,
+		      float *v, float *w)
 {
 	F;
-	ON(adam)(C, n, b1, b2, eps, decay, decoupled, D(g), D(m), D(v), D(w));
+	ON(adam)(C, first, n, b1, b2, eps, decay, decoupled, D(g), D(m), D(v), D(w));
 }
 
 static void fake_clip(void *ctx, size_t n, double limit, float *x)

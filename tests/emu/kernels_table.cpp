@@ -179,18 +179,19 @@ static void do_hinge(void *ctx, int n, int c, const float *x, const int32_t *y, 
 	plk_hinge(with(ctx, plk_rows_scratch(KIND(ctx), n, c)), n, c, x, y, scale, dx, sum);
 }
 
-static void do_sgd(void *ctx, size_t n, float momentum, float decay, bool nesterov, const float *g,
-		   float *v, float *w)
+static void do_sgd(void *ctx, size_t first, size_t n, float momentum, const struct pl_decay *decay,
+		   bool nesterov, const float *g, float *v, float *w)
 {
-	plk_sgd(with(ctx, 0), n, &((struct table *)ctx)->vary, momentum, decay, nesterov, g, v, w,
-		NULL);
+	plk_sgd(with(ctx, 0), first, n, &((struct table *)ctx)->vary, momentum, decay, nesterov, g,
+		v, w, NULL);
 }
 
-static void do_adam(void *ctx, size_t n, float b1, float b2, float eps, float decay, bool decoupled,
-		    const float *g, float *m, float *v, float *w)
+static void do_adam(void *ctx, size_t first, size_t n, float b1, float b2, float eps,
+		    const struct pl_decay *decay, bool decoupled, const float *g, float *m,
+		    float *v, float *w)
 {
-	plk_adam(with(ctx, 0), n, &((struct table *)ctx)->vary, b1, b2, eps, decay, decoupled, g, m,
-		 v, w, NULL);
+	plk_adam(with(ctx, 0), first, n, &((struct table *)ctx)->vary, b1, b2, eps, decay,
+		 decoupled, g, m, v, w, NULL);
 }
 
 static void do_clip(void *ctx, size_t n, double limit, float *x)

@@ -274,12 +274,13 @@ static void test_copies(void)
 	floats g = numbers(n), m(n), v(n), w = numbers(n), u(n), w2 = w;
 	halves h(n), h2(n), h3(n);
 	struct pl_vary vary = { 0, 0.1f, 3 };
+	struct pl_decay decay = { 0.1f, NULL, 0 }, none = { 0, NULL, 0 };
 	struct plk k = context(true, 0);
 
-	plk_adam(&k, n, &vary, 0.9f, 0.99f, 1e-5f, 0.1f, true, g.data(), m.data(), v.data(),
+	plk_adam(&k, 0, n, &vary, 0.9f, 0.99f, 1e-5f, &decay, true, g.data(), m.data(), v.data(),
 		 w.data(), h.data());
 	near(widened(h), widened(rounded(w)), 0, "adam renews the rounded copy");
-	plk_sgd(&k, n - 1, &vary, 0.9f, 0, false, g.data() + 1, u.data() + 1, w2.data() + 1,
+	plk_sgd(&k, 1, n - 1, &vary, 0.9f, &none, false, g.data(), u.data(), w2.data(),
 		h2.data() + 1);
 	h2[0] = __float2bfloat16_rn(w2[0]);
 	near(widened(h2), widened(rounded(w2)), 0, "sgd renews the rounded copy, off alignment");
@@ -289,8 +290,44 @@ static void test_copies(void)
 	near(widened(h3), g, 0, "load stores as the context does");
 }
 
+/* More ranges that decay and such that do not than one launch takes: as each by itself. */
+static void test_decay(void)
+{
+	size_t n = 9000, cut[500];
+	floats g = numbers(n), m = numbers(n), v(n, 1), w = numbers(n), m2 = m, v2 = v, w2 = w;
+	floats u = m, u2 = m, s = w, s2 = w;
+	halves h(n), h2(n);
+	struct pl_vary vary = { 0, 0.1f, 3 };
+	struct pl_decay decay = { 0.1f, cut, 500 };
+	struct plk k = context(true, 0);
+
+	for (size_t i = 0; i < 500; i++)
+		cut[i] = 16 * (i + 1);
+	for (int first : { 0, 32, 40 }) {
+		size_t at = (size_t)first;
+
+		plk_adam(&k, at, n - at, &vary, 0.9f, 0.99f, 1e-5f, &decay, true, g.data(),
+			 m.data(), v.data(), w.data(), h.data() + at);
+		plk_sgd(&k, at, n - at, &vary, 0.9f, &decay, true, g.data(), u.data(), s.data(),
+			NULL);
+		for (size_t to; at < n; at = to) {
+			struct pl_decay alike = { 0, NULL, 0 };
+
+			to = pl_decay_piece(&decay, at, n, &alike.rate);
+			plk_adam(&k, at, to - at, &vary, 0.9f, 0.99f, 1e-5f, &alike, true, g.data(),
+				 m2.data(), v2.data(), w2.data(), h2.data() + at);
+			plk_sgd(&k, at, to - at, &vary, 0.9f, &alike, true, g.data(), u2.data(),
+				s2.data(), NULL);
+		}
+		ok(m == m2 && v == v2 && w == w2 && !memcmp(h.data(), h2.data(), 2 * n),
+		   "adam of many ranges from %d on, to the bit", first);
+		ok(u == u2 && s == s2, "and sgd");
+	}
+}
+
 int main(void)
 {
+	test_decay();
 	test_bias_act();
 	test_columns();
 	test_add_layernorm();

@@ -496,7 +496,10 @@ static void case_losses(int big)
 
 static void case_optimisers(int big)
 {
-	size_t n = (size_t)pick(1, big ? 60000 : 100);
+	size_t n = (size_t)pick(1, big ? 60000 : 100), first = pl_min_size(n, (size_t)pick(0, 13)),
+	       cut[600];
+	size_t step = big ? 16 * (size_t)pick(1, 9) : (size_t)pick(1, 9);
+	struct pl_decay decay = { 0.1f, pick(0, 3) ? cut : NULL, (uint32_t)pick(0, 600) };
 	struct array *g = array(n), *m = array(n), *v = array(n), *w = array(n), *u = array(n);
 	struct array *w2 = array(n);
 	float momentum = (float[]){ 0, 0.9f }[pick(0, 1)];
@@ -505,14 +508,16 @@ static void case_optimisers(int big)
 
 	for (size_t i = 0; i < n; i++)
 		v->p[0][i] = fabsf(v->p[0][i]);
+	for (size_t i = 0; i < PL_LEN(cut); i++) /* some behind the end */
+		cut[i] = (i + 1) * step;
 	EACH(b)
 	{
 		K->vary(X, &(struct pl_vary){ .lr = 0.1f });
-		K->sgd(X, n, momentum, 0.01f, nesterov, g->p[b], momentum > 0 ? u->p[b] : NULL,
-		       w->p[b]);
+		K->sgd(X, first, n - first, momentum, &decay, nesterov, g->p[b],
+		       momentum > 0 ? u->p[b] : NULL, w->p[b]);
 		K->vary(X, &(struct pl_vary){ .lr = 0.01f, .t = t });
-		K->adam(X, n, 0.9f, 0.99f, 1e-5f, 0.1f, decoupled, g->p[b], m->p[b], v->p[b],
-			w2->p[b]);
+		K->adam(X, first, n - first, 0.9f, 0.99f, 1e-5f, &decay, decoupled, g->p[b],
+			m->p[b], v->p[b], w2->p[b]);
 	}
 }
 

@@ -423,22 +423,25 @@ static void values(void)
 	double x[4] = { 1, 3, 2, 0 }, w = 2, v = 0, m = 0, g = 0.5, first;
 	int32_t y[2] = { 1, 1 };
 	struct plain ctx = { .vary = { .lr = 0.1, .t = 1 } };
+	struct pl_decay none = { 0 };
 
 	plain_softmax_xent(NULL, 2, 2, x, y, 1, NULL, &sum);
 	first = (log(1 + exp(-2)) + log(1 + exp(2))) / 2;
 	ok(fabs(sum.loss - first) < 1e-12 && sum.hits == 1, "cross entropy of two rows, one right");
 	plain_hinge(NULL, 2, 2, x, y, 1, NULL, &sum);
 	ok(fabs(sum.loss - 3.0 / 4) < 1e-12 && sum.hits == 1, "hinge of two rows");
-	plain_sgd(&ctx, 1, 0.5, 0.25, false, &g, &v, &w); /* v = g + 0.25 w = 1 */
+	plain_sgd(&ctx, 0, 1, 0.5, &(struct pl_decay){ .rate = 0.25 }, false, &g, &v,
+		  &w); /* v = g + 0.25 w = 1 */
 	ok(fabs(v - 1) < 1e-12 && fabs(w - 1.9) < 1e-12, "a step of SGD with momentum and decay");
-	plain_sgd(&ctx, 1, 0.5, 0, true, &g, &v, &w); /* v = 0.5 + 0.5; d = 0.5 + 0.5 v */
+	plain_sgd(&ctx, 0, 1, 0.5, &none, true, &g, &v, &w); /* v = 0.5 + 0.5; d = 0.5 + 0.5 v */
 	ok(fabs(v - 1) < 1e-12 && fabs(w - 1.8) < 1e-12, "a step with Nesterov's momentum");
 	w = 2;
 	v = 0;
-	plain_adam(&ctx, 1, 0.9, 0.99, 0, 0.5, true, &g, &m, &v, &w);
+	plain_adam(&ctx, 0, 1, 0.9, 0.99, 0, &(struct pl_decay){ .rate = 0.5 }, true, &g, &m, &v,
+		   &w);
 	ok(fabs(w - (2 * (1 - 0.05) - 0.1)) < 1e-12, "the first step of AdamW is lr, plus decay");
 	ctx.vary.t = 2;
-	plain_adam(&ctx, 1, 0.9, 0.99, 0, 0, false, &g, &m, &v, &w);
+	plain_adam(&ctx, 0, 1, 0.9, 0.99, 0, &none, false, &g, &m, &v, &w);
 	ok(fabs(w - (2 * (1 - 0.05) - 0.2)) < 1e-12, "and so is the second, of the same gradient");
 	ok(plain_sum_squares(NULL, 4, x) == 14, "sum of squares");
 }

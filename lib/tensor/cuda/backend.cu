@@ -634,19 +634,22 @@ static void cuda_hinge(void *ctx, int n, int c, const float *x, const int32_t *y
 	CALL("hinge", sum, plk_rows_scratch(k, n, c), plk_hinge(k, n, c, x, y, scale, dx, sum));
 }
 
-static void cuda_sgd(void *ctx, size_t n, float momentum, float decay, bool nesterov,
-		     const float *g, float *v, float *w)
+static void cuda_sgd(void *ctx, size_t first, size_t n, float momentum,
+		     const struct pl_decay *decay, bool nesterov, const float *g, float *v,
+		     float *w)
 {
-	CALL("sgd", w, 0,
-	     plk_sgd(k, n, c_->vary, momentum, decay, nesterov, g, v, w, pl_cuda_half(c_, w, n)));
+	CALL("sgd", w + first, 0,
+	     plk_sgd(k, first, n, c_->vary, momentum, decay, nesterov, g, v, w,
+		     pl_cuda_half(c_, w + first, n)));
 }
 
-static void cuda_adam(void *ctx, size_t n, float b1, float b2, float eps, float decay,
-		      bool decoupled, const float *g, float *m, float *v, float *w)
+static void cuda_adam(void *ctx, size_t first, size_t n, float b1, float b2, float eps,
+		      const struct pl_decay *decay, bool decoupled, const float *g, float *m,
+		      float *v, float *w)
 {
-	CALL("adam", w, 0,
-	     plk_adam(k, n, c_->vary, b1, b2, eps, decay, decoupled, g, m, v, w,
-		      pl_cuda_half(c_, w, n)));
+	CALL("adam", w + first, 0,
+	     plk_adam(k, first, n, c_->vary, b1, b2, eps, decay, decoupled, g, m, v, w,
+		      pl_cuda_half(c_, w + first, n)));
 }
 
 static void cuda_clip(void *ctx, size_t n, double limit, float *x)

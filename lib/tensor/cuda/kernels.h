@@ -128,12 +128,13 @@ void plk_hinge(const struct plk *k, int n, int c, const void *x, const int32_t *
 
 /* ---- optimisers: optim.cu -------------------------------------------------------------------- */
 
-/* v: lr and t. half (n, bfloat16) gets a rounded copy of w; NULL: none. */
-void plk_sgd(const struct plk *k, size_t n, const struct pl_vary *vary, float momentum, float decay,
-	     bool nesterov, const float *g, float *v, float *w, void *half);
-void plk_adam(const struct plk *k, size_t n, const struct pl_vary *vary, float b1, float b2,
-	      float eps, float decay, bool decoupled, const float *g, float *m, float *v, float *w,
-	      void *half);
+/* vary: lr and t. half (bfloat16, n from the first on) gets a rounded copy of w; NULL: none. */
+void plk_sgd(const struct plk *k, size_t first, size_t n, const struct pl_vary *vary,
+	     float momentum, const struct pl_decay *decay, bool nesterov, const float *g, float *v,
+	     float *w, void *half);
+void plk_adam(const struct plk *k, size_t first, size_t n, const struct pl_vary *vary, float b1,
+	      float b2, float eps, const struct pl_decay *decay, bool decoupled, const float *g,
+	      float *m, float *v, float *w, void *half);
 /* of the two below; *sum = the sum of squares of x */
 size_t plk_sum_scratch(const struct plk *k);
 void plk_sum_squares(const struct plk *k, size_t n, const float *x, double *sum);

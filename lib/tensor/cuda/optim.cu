@@ -2,19 +2,25 @@
  * optim.cu - optimisers on slabs, sums of squares and clipping.
  *
  * Bytes a parameter: sgd 12 (20 with momentum), adam 28, 2 more for the rounded copy; sum_squares
- * 4, clip 4 and, only where it has to, 8 more. Blocks stay for the whole slab: 8 of 256 threads a
- * multiprocessor, each thread with 16 bytes under way of each of up to four inputs; what depends on
- * the step alone (Adam's corrections, in double, as 1 - b^t cancels) is computed once a block.
+ * 4, clip 4 and, only where it has to, 8 more. Blocks stay for the whole slab, as many as there is
+ * room for, so that none is left over for a second round: 8 of 256 threads a multiprocessor, 5 for
+ * adam, which needs 47 registers; each thread with 16 bytes under way of each of up to four inputs
+ * (82 KB a multiprocessor in adam). What depends on the step alone (Adam's corrections, in double,
+ * as 1 - b^t cancels) is computed once a block.
+ *
+ * One launch does tensors that decay and such that do not: where that changes goes along with it,
+ * and is searched while memory is waited for.
  *
  * Adam after Kingma and Ba (2015), AdamW after Loshchilov and Hutter (2019), all as in torch.optim.
  */
 #include "tensor/cuda/device.cuh"
 
 #define BLOCKS 8 /* a multiprocessor */
+#define ADAM   5 /* the same of adam */
 
-static unsigned grid(const struct plk *k, size_t n)
+static unsigned grid(const struct plk *k, size_t n, unsigned blocks)
 {
-	unsigned all = pl_blocks(n, PL_BLOCK * 4), most = BLOCKS * (unsigned)k->sms;
+	unsigned all = pl_blocks(n, PL_BLOCK * 4), most = blocks * (unsigned)k->sms;
 
 	return all < most ? all : most;
 }
@@ -32,30 +38,97 @@ template <int V, typename F> __device__ static inline void stay(size_t n, const 
 }
 
 /* A launch over n elements of `kernel`, a template of V alone. */
-#define LAUNCH(kernel, k, n, wide, ...)                                                            \
+#define LAUNCH(kernel, k, n, blocks, wide, ...)                                                    \
 	do {                                                                                       \
 		if ((n) && (wide))                                                                 \
-			PL_LAUNCH((kernel<4>), grid(k, n), PL_BLOCK, 0, (k)->stream, __VA_ARGS__); \
+			PL_LAUNCH((kernel<4>), grid(k, n, blocks), PL_BLOCK, 0, (k)->stream,       \
+				  __VA_ARGS__);                                                    \
 		else if (n)                                                                        \
-			PL_LAUNCH((kernel<1>), grid(k, n), PL_BLOCK, 0, (k)->stream, __VA_ARGS__); \
+			PL_LAUNCH((kernel<1>), grid(k, n, blocks), PL_BLOCK, 0, (k)->stream,       \
+				  __VA_ARGS__);                                                    \
 	} while (0)
 
+/* ---- weight decay ---------------------------------------------------------------------------- */
+
+#define CUTS 240 /* of a launch, whose arguments may have 4 KB */
+
+struct cuts {		    /* of pl_decay, from the first element of a launch on */
+	uint32_t n, inside; /* inside: before the first of them decay applies */
+	size_t at[CUTS];
+};
+
+/* Those of [first, end); where a launch has to end that has no more than these. */
+static size_t find_cuts(const struct pl_decay *d, size_t first, size_t end, struct cuts *c,
+			bool *wide)
+{
+	uint32_t i = 0;
+
+	c->n = 0;
+	c->inside = 1;
+	*wide = true;
+	if (!d->cut)
+		return end;
+	while (i < d->n && d->cut[i] <= first)
+		i++;
+	for (c->inside = i % 2; i < d->n && d->cut[i] < end; i++) {
+		if (c->n == CUTS)
+			return d->cut[i];
+		c->at[c->n++] = d->cut[i] - first;
+		*wide = *wide && (d->cut[i] - first) % 4 == 0;
+	}
+	return end;
+}
+
+struct decay { /* in a block: the cuts lie in shared memory */
+	const size_t *cut;
+	uint32_t n, inside;
+	float rate;
+	__device__ float at(size_t i) const
+	{
+		uint32_t lo = 0, hi = n;
+
+		while (lo < hi) {
+			uint32_t mid = (lo + hi) / 2;
+
+			if (cut[mid] <= i)
+				lo = mid + 1;
+			else
+				hi = mid;
+		}
+		return (lo + inside) % 2 ? rate : 0;
+	}
+};
+
+__device__ static inline void fetch_cuts(const struct cuts &c, size_t *room, struct decay *d)
+{
+	for (uint32_t i = threadIdx.x; i < c.n; i += PL_BLOCK)
+		room[i] = c.at[i];
+	d->cut = room;
+	d->n = c.n;
+	d->inside = c.inside;
+	__syncthreads();
+}
+
+/* ---- optimisers ------------------------------------------------------------------------------ */
+
 struct do_sgd {
-	float lr, momentum, decay;
+	float lr, momentum;
+	struct decay decay;
 	bool nesterov;
 	const float *g;
 	float *v, *w;
 	bf16 *half;
 	template <int V> __device__ void run(size_t i) const
 	{
-		float grad[V], speed[V] = { 0 }, weight[V];
+		float grad[V], speed[V] = { 0 }, weight[V], rate;
 
 		pl_get<V>(g + i, grad);
 		pl_get<V>(w + i, weight);
 		if (momentum != 0)
 			pl_get<V>(v + i, speed);
+		rate = decay.at(i);
 		for (int l = 0; l < V; l++) {
-			float d = grad[l] + decay * weight[l];
+			float d = grad[l] + rate * weight[l];
 
 			if (momentum != 0) {
 				speed[l] = momentum * speed[l] + d;
@@ -71,35 +144,57 @@ struct do_sgd {
 	}
 };
 
-template <int V> static __global__ void sgd(size_t n, const struct pl_vary *vary, struct do_sgd f)
+template <int V>
+static __global__ void sgd(size_t n, const struct pl_vary *vary,
+			   const __grid_constant__ struct cuts c, struct do_sgd f)
 {
+	PL_SHARED(room, size_t[CUTS]);
+
+	fetch_cuts(c, room, &f.decay);
 	f.lr = vary->lr;
 	stay<V>(n, f);
 }
 
-void plk_sgd(const struct plk *k, size_t n, const struct pl_vary *vary, float momentum, float decay,
-	     bool nesterov, const float *g, float *v, float *w, void *half)
+void plk_sgd(const struct plk *k, size_t first, size_t n, const struct pl_vary *vary,
+	     float momentum, const struct pl_decay *decay, bool nesterov, const float *g, float *v,
+	     float *w, void *half)
 {
-	struct do_sgd f = { 0, momentum, decay, nesterov, g, v, w, (bf16 *)half };
+	struct decay d = { NULL, 0, 0, decay->rate };
+	struct cuts c;
+	bool wide;
 
-	LAUNCH(sgd, k, n, pl_aligned(0, g, v, w, half), n, vary, f);
+	for (size_t at = first, to; at < first + n; at = to) {
+		bf16 *h = half ? (bf16 *)half + (at - first) : NULL;
+		struct do_sgd f = {
+			0, momentum, d, nesterov, g + at, v ? v + at : NULL, w + at, h
+		};
+
+		to = find_cuts(decay, at, first + n, &c, &wide);
+		wide = wide && pl_aligned(0, f.g, f.v, f.w, h);
+		LAUNCH(sgd, k, to - at, BLOCKS, wide, to - at, vary, c, f);
+	}
 }
 
 struct do_adam {
-	float rate, fix, b1, b2, eps, decay, keep;
+	float rate, fix, b1, b2, eps, lr;
+	bool decoupled;
+	struct decay decay;
 	const float *g;
 	float *m, *v, *w;
 	bf16 *half;
 	template <int V> __device__ void run(size_t i) const
 	{
-		float grad[V], first[V], second[V], weight[V];
+		float grad[V], first[V], second[V], weight[V], own, keep;
 
 		pl_get<V>(g + i, grad);
 		pl_get<V>(m + i, first);
 		pl_get<V>(v + i, second);
 		pl_get<V>(w + i, weight);
+		own = decay.at(i);
+		keep = decoupled ? 1 - lr * own : 1;
+		own = decoupled ? 0 : own;
 		for (int l = 0; l < V; l++) {
-			float d = grad[l] + decay * weight[l];
+			float d = grad[l] + own * weight[l];
 
 			first[l] = b1 * first[l] + (1 - b1) * d;
 			second[l] = b2 * second[l] + (1 - b2) * d * d;
@@ -114,11 +209,14 @@ struct do_adam {
 	}
 };
 
-/* rate = lr / (1 - b1^t), fix = 1 / sqrt(1 - b2^t), keep = 1 - lr decay where it is decoupled */
+/* rate = lr / (1 - b1^t), fix = 1 / sqrt(1 - b2^t) */
 template <int V>
-static __global__ void adam(size_t n, const struct pl_vary *vary, bool decoupled, struct do_adam f)
+static __global__ void __launch_bounds__(PL_BLOCK, ADAM)
+	adam(size_t n, const struct pl_vary *vary, const __grid_constant__ struct cuts c,
+	     struct do_adam f)
 {
 	PL_SHARED(of_step, float[2]);
+	PL_SHARED(room, size_t[CUTS]);
 
 	if (threadIdx.x == 0) {
 		double t = (double)vary->t;
@@ -126,21 +224,30 @@ static __global__ void adam(size_t n, const struct pl_vary *vary, bool decoupled
 		of_step[0] = (float)((double)vary->lr / (1 - pow((double)f.b1, t)));
 		of_step[1] = (float)(1 / sqrt(1 - pow((double)f.b2, t)));
 	}
-	__syncthreads();
+	fetch_cuts(c, room, &f.decay);
 	f.rate = of_step[0];
 	f.fix = of_step[1];
-	f.keep = decoupled ? 1 - vary->lr * f.decay : 1;
-	f.decay = decoupled ? 0 : f.decay;
+	f.lr = vary->lr;
 	stay<V>(n, f);
 }
 
-void plk_adam(const struct plk *k, size_t n, const struct pl_vary *vary, float b1, float b2,
-	      float eps, float decay, bool decoupled, const float *g, float *m, float *v, float *w,
-	      void *half)
+void plk_adam(const struct plk *k, size_t first, size_t n, const struct pl_vary *vary, float b1,
+	      float b2, float eps, const struct pl_decay *decay, bool decoupled, const float *g,
+	      float *m, float *v, float *w, void *half)
 {
-	struct do_adam f = { 0, 0, b1, b2, eps, decay, 1, g, m, v, w, (bf16 *)half };
+	struct decay d = { NULL, 0, 0, decay->rate };
+	struct cuts c;
+	bool wide;
 
-	LAUNCH(adam, k, n, pl_aligned(0, g, m, v, w, half), n, vary, decoupled, f);
+	for (size_t at = first, to; at < first + n; at = to) {
+		bf16 *h = half ? (bf16 *)half + (at - first) : NULL;
+		struct do_adam f = { 0, 0,	b1,	b2,	eps,	0, decoupled,
+				     d, g + at, m + at, v + at, w + at, h };
+
+		to = find_cuts(decay, at, first + n, &c, &wide);
+		wide = wide && pl_aligned(0, f.g, f.m, f.v, f.w, h);
+		LAUNCH(adam, k, to - at, ADAM, wide, to - at, vary, c, f);
+	}
 }
 
 /* ---- sums of squares, clipping --------------------------------------------------------------- */
@@ -192,8 +299,9 @@ void plk_sum_squares(const struct plk *k, size_t n, const float *x, double *sum)
 {
 	double *parts = (double *)k->scratch + 1;
 
-	LAUNCH(squares, k, n, pl_aligned(0, x), n, x, parts);
-	PL_LAUNCH(add_parts, 1, PL_BLOCK, 0, k->stream, n ? (int)grid(k, n) : 0, parts, sum);
+	LAUNCH(squares, k, n, BLOCKS, pl_aligned(0, x), n, x, parts);
+	PL_LAUNCH(add_parts, 1, PL_BLOCK, 0, k->stream, n ? (int)grid(k, n, BLOCKS) : 0, parts,
+		  sum);
 }
 
 struct do_scale {
@@ -233,5 +341,5 @@ void plk_clip(const struct plk *k, size_t n, double limit, float *x)
 	struct do_scale s = { 1, x };
 
 	plk_sum_squares(k, n, x, sum);
-	LAUNCH(clip, k, n, pl_aligned(0, x), n, limit, sum, s);
+	LAUNCH(clip, k, n, BLOCKS, pl_aligned(0, x), n, limit, sum, s);
 }
