@@ -82,7 +82,7 @@ static inline void plm_load_across(uint32_t *r, plm_addr from)
 		r[m] = emu_row(all, m, 2 * i)[g] | (uint32_t)emu_row(all, m, 2 * i + 1)[g] << 16;
 }
 
-/* What a thread has asked for and not waited for; threads of a block are told by threadIdx.x. */
+/* What a thread of a block has asked for and not waited for. */
 struct emu_copies {
 	int n, groups; /* committed so far */
 	struct {
@@ -97,9 +97,14 @@ struct emu_copies {
 };
 inline struct emu_copies emu_copies[1024];
 
+static inline struct emu_copies *emu_own_copies()
+{
+	return &emu_copies[threadIdx.x + blockDim.x * threadIdx.y];
+}
+
 template <int N> static inline void plm_copy(plm_addr to, const void *from, bool valid)
 {
-	struct emu_copies *c = &emu_copies[threadIdx.x];
+	struct emu_copies *c = emu_own_copies();
 
 	static_assert(N == 4 || N == 8 || N == 16, "a size that cp.async has");
 	if (c->n == 192 || to % N || (uintptr_t)from % N) {
@@ -112,12 +117,12 @@ template <int N> static inline void plm_copy(plm_addr to, const void *from, bool
 
 static inline void plm_commit()
 {
-	emu_copies[threadIdx.x].groups++;
+	emu_own_copies()->groups++;
 }
 
 template <int N> static inline void plm_wait()
 {
-	struct emu_copies *c = &emu_copies[threadIdx.x];
+	struct emu_copies *c = emu_own_copies();
 	int kept = 0;
 
 	if (c->launch != emu_launches || c->block != blockIdx.x)

@@ -25,7 +25,7 @@ static void run_cases(enum pl_store store)
 /* Two operations as one are those two, up to how often a number is rounded. */
 static void test_fused(enum pl_store store)
 {
-	enum { N = 37, C = 96 };
+	enum { N = 137, C = 96 }; /* more rows than the device has at once */
 	struct pl_backend_opts o = { .store = store };
 	size_t bytes_ = (size_t)N * C * (store == PL_STORE_BF16 ? 2 : 4);
 	float *host = malloc((size_t)N * C * 4), *a, *b, *x[2], *y[2], *save, *g, *d[2];

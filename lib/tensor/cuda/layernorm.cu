@@ -4,9 +4,11 @@
  * A row belongs to a team of threads: a warp up to C = 1,024 (bfloat16; 512 of float32), else a
  * block of up to 1,024. It is held in registers, up to 4 x 16 bytes a thread, so x is read once,
  * and the variance is that about the mean, summed after the mean is known. Bytes, with e those of
- * an element: forward 2 N C e (of a sum 4 N C e), back 3 N C e; flops: 8 and 15 an element, far
- * below what memory allows. A warp asks for its whole row at once: with 16 to 48 warps a
- * multiprocessor that is 25 to 70 KB under way, which hides the latency of memory.
+ * an element: forward 2 N C e (of a sum 4 N C e), back 3 N C e (with what is added 4 N C e); flops:
+ * 8 and 15 an element, far below what memory allows. A warp asks for its whole row at once: with 24
+ * or more of them a multiprocessor that is 37 KB under way at C = 768, of a sum twice that. Back
+ * there are 16, which is too few for rows that are asked for, worked on and written by turns: so
+ * the next row is always on its way (74 KB).
  *
  * Back, with xh = (x - mean) rstd and g = dy gamma: dx = rstd (g - mean(g) - xh mean(g xh)), dgamma
  * += sum over rows of dy xh, dbeta += that of dy. Blocks stay for many rows and keep the sums of
@@ -14,7 +16,7 @@
  *
  * Rows that fit into no team are read again in each pass, and their columns' sums lie in memory.
  */
-#include "tensor/cuda/device.cuh"
+#include "tensor/cuda/mma.cuh"
 
 #define WARPS 4	  /* rows of a block, where a warp does a row */
 #define BACK  256 /* threads of a block of the way back, whatever a team is */
@@ -29,43 +31,50 @@ template <typename T> struct forward { /* what the forward kernel works on */
 	T *y;
 };
 
-/* Vector j of x in row `at`; first: a sum is made and stored, else it was. */
-template <typename T, int V>
-__device__ static inline void fetch(const struct forward<T> &f, size_t at, bool first, float *x)
-{
-	float more[V];
-
-	if (!f.b || !first) {
-		pl_get<V>((f.b ? f.sum : f.a) + at, x);
-		return;
-	}
-	pl_get<V>(f.a + at, x);
-	pl_get<V>(f.b + at, more);
-	for (int l = 0; l < V; l++)
-		x[l] = pl_stored<T>(x[l] + more[l]);
-	pl_put<V>(f.sum + at, x);
-}
-
 template <typename T, int V, int K> static __global__ void layernorm(struct forward<T> f)
 {
+	typedef struct pl_raw<T, V> raw;
 	PL_SHARED(room, float[32]);
 	size_t row = (size_t)blockIdx.x * blockDim.y + threadIdx.y, base = row * f.c;
 	int team = (int)blockDim.x, vecs = f.c / V;
-	float x[K ? K : 1][V], sum = 0, squares = 0, mean, rstd;
+	raw x[K ? K : 1], more[K ? K : 1]; /* as it lies in memory: half the registers */
+	float sum = 0, squares = 0, mean, rstd, v[V], u[V];
 
 	if (row >= (size_t)f.n)
 		return;
+	auto ask = [&](int i, int j) { x[i] = *(const raw *)(f.a + base + (size_t)j * V); };
+	auto ask_more = [&](int i, int j) { more[i] = *(const raw *)(f.b + base + (size_t)j * V); };
+	auto again = [&](int i, int j) {
+		if (!K)
+			x[i] = *(const raw *)((f.b ? f.sum : f.a) + base + (size_t)j * V);
+		pl_get<V>((const T *)&x[i], v);
+	};
+
+	if (K) /* asks for all of the row before anything is done with it */
+		pl_row<K>(vecs, ask);
+	if (K && f.b)
+		pl_row<K>(vecs, ask_more);
 	pl_row<K>(vecs, [&](int i, int j) {
-		fetch<T, V>(f, base + (size_t)j * V, true, x[i]);
+		if (!K)
+			ask(i, j);
+		pl_get<V>((const T *)&x[i], v);
+		if (f.b) {
+			if (!K)
+				ask_more(i, j);
+			pl_get<V>((const T *)&more[i], u);
+			for (int l = 0; l < V; l++)
+				v[l] = pl_stored<T>(v[l] + u[l]);
+			pl_put<V>((T *)&x[i], v);
+			*(raw *)(f.sum + base + (size_t)j * V) = x[i];
+		}
 		for (int l = 0; l < V; l++)
-			sum += x[i][l];
+			sum += v[l];
 	});
 	mean = pl_team_sum(sum, team, room) / (float)f.c;
 	pl_row<K>(vecs, [&](int i, int j) {
-		if (!K)
-			fetch<T, V>(f, base + (size_t)j * V, false, x[i]);
+		again(i, j);
 		for (int l = 0; l < V; l++)
-			squares += (x[i][l] - mean) * (x[i][l] - mean);
+			squares += (v[l] - mean) * (v[l] - mean);
 	});
 	rstd = 1 / sqrtf(pl_team_sum(squares, team, room) / (float)f.c + f.eps);
 	if (threadIdx.x == 0) {
@@ -75,13 +84,12 @@ template <typename T, int V, int K> static __global__ void layernorm(struct forw
 	pl_row<K>(vecs, [&](int i, int j) {
 		float g[V], b[V];
 
-		if (!K)
-			fetch<T, V>(f, base + (size_t)j * V, false, x[i]);
+		again(i, j);
 		pl_get<V>(f.gamma + j * V, g);
 		pl_get<V>(f.beta + j * V, b);
 		for (int l = 0; l < V; l++)
-			x[i][l] = (x[i][l] - mean) * rstd * g[l] + b[l];
-		pl_put<V>(f.y + base + (size_t)j * V, x[i]);
+			v[l] = (v[l] - mean) * rstd * g[l] + b[l];
+		pl_put<V>(f.y + base + (size_t)j * V, v);
 	});
 }
 
@@ -169,27 +177,49 @@ template <int V> __device__ static inline void add_to(float *to, const float *v)
 		to[l] += v[l];
 }
 
-template <int V, typename T> __device__ static inline void add_from(const T *p, float *to)
-{
-	float v[V];
-
-	pl_get<V>(p, v);
-	for (int l = 0; l < V; l++)
-		to[l] += v[l];
-}
-
-/* Two blocks a multiprocessor: what a row was is kept as it lies in memory, and taken apart twice.
+/*
+ * While a row is worked on the next one is on its way, to shared memory: a thread copies what it
+ * will need itself, so that nobody waits for others.
  */
+template <typename T, int V> struct coming {
+	typedef struct pl_raw<T, V> raw;
+	raw *room; /* (2 rows, x dy more, vectors of a thread, threads) */
+	int arrays, each;
+	__device__ raw *at(int turn, int array, int i) const
+	{
+		int thread = (int)(threadIdx.x + blockDim.x * threadIdx.y);
+
+		return room + ((turn * arrays + array) * each + i) * BACK + thread;
+	}
+	__device__ void ask(int turn, int array, int i, const T *from) const
+	{
+		if constexpr (sizeof(raw) == 16)
+			plm_copy<16>(plm_shared(at(turn, array, i)), from, true);
+		else
+			*at(turn, array, i) = *(const raw *)from;
+	}
+};
+
 template <typename T, int V, int K>
 static __global__ void __launch_bounds__(K ? BACK : 1024, K ? 2 : 1)
 	layernorm_back(struct backward<T> b)
 {
+	typedef struct pl_raw<T, V> raw;
 	PL_SHARED(room, float[32]);
-	int team = (int)blockDim.x, vecs = b.c / V;
+	int team = (int)blockDim.x, vecs = b.c / V, turn = 0;
+	size_t row = (size_t)blockIdx.x * blockDim.y + threadIdx.y;
+	size_t step = (size_t)gridDim.x * blockDim.y;
 	float *part = b.parts + (size_t)blockIdx.x * 2 * b.c;
-	struct pl_raw<T, V> x[K ? K : 1], dy[K ? K : 1];
+	struct coming<T, V> rows = {
+		NULL, b.more ? 3 : 2, (vecs + team - 1) / team
+	};
 	float dg[K ? K : 1][V], db[K ? K : 1][V];
+	float mean = 0, rstd = 0, next_mean = 0, next_rstd = 0;
 
+	if constexpr (K > 0) {
+		PL_DYNAMIC(next, raw);
+		rows.room = next;
+	}
 	for (int i = 0; i < (K ? K : 1); i++)
 		for (int l = 0; l < V; l++)
 			dg[i][l] = db[i][l] = 0;
@@ -198,32 +228,45 @@ static __global__ void __launch_bounds__(K ? BACK : 1024, K ? 2 : 1)
 			pl_put<V>(part + j * V, dg[i]);
 			pl_put<V>(part + b.c + j * V, db[i]);
 		});
+	auto ask = [&](int to, size_t at) {
+		if (at >= (size_t)b.n)
+			return;
+		next_mean = b.save[at], next_rstd = b.save[b.n + at];
+		if (K)
+			pl_row<K>(vecs, [&](int i, int j) {
+				size_t from = at * b.c + (size_t)j * V;
+
+				rows.ask(to, 0, i, b.x + from);
+				rows.ask(to, 1, i, b.dy + from);
+				if (b.more)
+					rows.ask(to, 2, i, b.more + from);
+			});
+	};
+
+	ask(0, row);
+	plm_commit();
 	/* the teams of a block go on together, since they wait for each other's sums */
-	for (size_t rows = (size_t)blockIdx.x * blockDim.y; rows < (size_t)b.n;
-	     rows += (size_t)gridDim.x * blockDim.y) {
-		size_t row = rows + threadIdx.y;
+	for (size_t first = row - threadIdx.y; first < (size_t)b.n; first += step, row += step) {
 		int mine = row < (size_t)b.n ? vecs : 0;
-		float mean = mine ? b.save[row] : 0, rstd = mine ? b.save[b.n + row] : 0;
 		float sum = 0, dot = 0;
 
-		auto fetch = [&](int i, int j) {
-			size_t at = row * b.c + (size_t)j * V;
-
-			x[i] = *(const struct pl_raw<T, V> *)(b.x + at);
-			dy[i] = *(const struct pl_raw<T, V> *)(b.dy + at);
+		mean = next_mean, rstd = next_rstd;
+		ask(turn ^ 1, row + step);
+		plm_commit();
+		plm_wait<1>();
+		auto get = [&](int array, const T *from, int i, int j, float *v) {
+			pl_get<V>(K ? (const T *)rows.at(turn, array, i)
+				    : from + row * b.c + (size_t)j * V,
+				  v);
 		};
 		/* xh, and dy */
 		auto open = [&](int i, int j, float *xh, float *g) {
-			if (!K)
-				fetch(i, j);
-			pl_get<V>((const T *)&x[i], xh);
-			pl_get<V>((const T *)&dy[i], g);
+			get(0, b.x, i, j, xh);
+			get(1, b.dy, i, j, g);
 			for (int l = 0; l < V; l++)
 				xh[l] = (xh[l] - mean) * rstd;
 		};
 
-		if (K) /* asks for all of the row before anything is done with it */
-			pl_row<K>(mine, fetch);
 		pl_row<K>(mine, [&](int i, int j) {
 			float xh[V], g[V], gamma[V];
 
@@ -243,17 +286,19 @@ static __global__ void __launch_bounds__(K ? BACK : 1024, K ? 2 : 1)
 		sum = pl_team_sum(sum, team, room) / (float)b.c;
 		dot = pl_team_sum(dot, team, room) / (float)b.c;
 		pl_row<K>(mine, [&](int i, int j) {
-			float xh[V], g[V], gamma[V];
+			float xh[V], g[V], gamma[V], more[V] = { 0 };
 
 			open(i, j, xh, g);
 			pl_get<V>(b.gamma + j * V, gamma);
-			for (int l = 0; l < V; l++)
-				g[l] = rstd * (g[l] * gamma[l] - sum - xh[l] * dot);
 			if (b.more)
-				add_from<V>(b.more + row * b.c + (size_t)j * V, g);
+				get(2, b.more, i, j, more);
+			for (int l = 0; l < V; l++)
+				g[l] = rstd * (g[l] * gamma[l] - sum - xh[l] * dot) + more[l];
 			pl_put<V>(b.dx + row * b.c + (size_t)j * V, g);
 		});
+		turn ^= 1;
 	}
+	plm_wait<0>();
 	if constexpr (K > 0)
 		gather<T, V, K>(b, dg, db);
 }
@@ -262,16 +307,18 @@ template <typename T, int V>
 static unsigned launch_back(const struct plk *k, const struct backward<T> &b)
 {
 	bool held;
-	unsigned team = pl_team(b.c / V, PL_HELD, &held), rows, blocks, most = 2 * (unsigned)k->sms;
-	size_t room = 2 * (size_t)b.c * sizeof(float);
+	unsigned vecs = (unsigned)(b.c / V), team = pl_team((int)vecs, PL_HELD, &held);
+	unsigned rows, blocks, most = 2 * (unsigned)k->sms, each = (vecs + team - 1) / team;
+	size_t sums = 2 * (size_t)b.c * sizeof(float);
+	size_t room = (b.more ? 6 : 4) * (size_t)each * BACK * sizeof(struct pl_raw<T, V>);
 
 	held = held && team <= BACK; /* up to 8,192 bfloat16, 4,096 floats */
 	rows = held ? BACK / team : 1;
 	blocks = pl_blocks((size_t)b.n, rows);
 	blocks = blocks < most ? blocks : most;
 	if (held)
-		PL_LAUNCH((layernorm_back<T, V, PL_HELD>), blocks, dim3(team, rows), room,
-			  k->stream, b);
+		PL_LAUNCH((layernorm_back<T, V, PL_HELD>), blocks, dim3(team, rows),
+			  room > sums ? room : sums, k->stream, b);
 	else
 		PL_LAUNCH((layernorm_back<T, V, 0>), blocks, dim3(1024), 0, k->stream, b);
 	return blocks;
