@@ -29,7 +29,6 @@
 /* Limits of compute capability 9.0. */
 #define MOST_THREADS 1024
 #define MOST_STATIC  (48 << 10)
-#define MOST_SHARED  (227 << 10)
 
 #define STACK (256 << 10)
 #define GAP   64 /* between two shared variables */
@@ -69,7 +68,7 @@ static struct var {
 	char *p;
 } var[VARS];
 static unsigned n_vars;
-static char *shared; /* MOST_SHARED and gaps */
+static char *shared; /* EMU_MOST_SHARED and gaps */
 static size_t shared_used, shared_gaps, dynamic_bytes;
 
 static const char *kernel;
@@ -177,7 +176,7 @@ static void more_fibers(unsigned n)
 		fiber[n_fibers].sp = first_frame((char *)stack, fiber_main);
 	}
 	if (!shared) {
-		shared = (char *)aligned_alloc(1024, MOST_SHARED + 1024 + VARS * (GAP + 1024));
+		shared = (char *)aligned_alloc(1024, EMU_MOST_SHARED + 1024 + VARS * (GAP + 1024));
 		if (!shared)
 			fail("no shared memory", "");
 	}
@@ -238,7 +237,7 @@ static void begin_block(void)
 	live = n_threads;
 	n_vars = 0;
 	shared_used = shared_gaps = 0;
-	ASAN_POISON_MEMORY_REGION(shared, MOST_SHARED + 1024 + VARS * (GAP + 1024));
+	ASAN_POISON_MEMORY_REGION(shared, EMU_MOST_SHARED + 1024 + VARS * (GAP + 1024));
 	if (dynamic_bytes)
 		emu_shared(&shared, dynamic_bytes, 1024);
 }
@@ -322,7 +321,7 @@ void emu_run(const char *name, dim3 grid, dim3 block, size_t bytes, void (*call)
 				(unsigned)(at / grid.x / grid.y));
 		run_block();
 	}
-	ASAN_UNPOISON_MEMORY_REGION(shared, MOST_SHARED + 1024 + VARS * (GAP + 1024));
+	ASAN_UNPOISON_MEMORY_REGION(shared, EMU_MOST_SHARED + 1024 + VARS * (GAP + 1024));
 }
 
 /* ---- what a kernel calls --------------------------------------------------------------------- */
@@ -337,7 +336,7 @@ void *emu_shared(const void *tag, size_t bytes, size_t align)
 	if (n_vars == VARS)
 		fail("too many shared variables", "");
 	shared_used = (shared_used + align - 1) / align * align + bytes;
-	if (shared_used > MOST_SHARED ||
+	if (shared_used > EMU_MOST_SHARED ||
 	    (tag != &shared && shared_used - dynamic_bytes > MOST_STATIC))
 		fail("too much shared memory", "");
 	p = shared + (shared_gaps + align - 1) / align * align;

@@ -92,6 +92,8 @@ cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t strea
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
+#define EMU_MOST_SHARED (227 << 10) /* of a block */
+
 void *emu_dynamic(void);
 /* The shared variable that `tag` stands for, in this block. */
 void *emu_shared(const void *tag, size_t bytes, size_t align);

@@ -150,6 +150,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
 	p->major = emu_device.major;
 	p->minor = emu_device.minor;
 	p->multiProcessorCount = 3;
+	p->sharedMemPerBlockOptin = EMU_MOST_SHARED;
 	return cudaSuccess;
 }
 

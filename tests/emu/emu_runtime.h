@@ -17,6 +17,7 @@
 struct cudaDeviceProp {
 	char name[256];
 	int major, minor, multiProcessorCount;
+	size_t sharedMemPerBlockOptin;
 };
 
 enum { cudaEventDisableTiming = 2, cudaStreamNonBlocking = 1, cudaHostRegisterDefault = 0 };

@@ -21,6 +21,7 @@ extern "C" void *emu_table_open(bool half, uint64_t seed)
 	struct table *t = (struct table *)calloc(1, sizeof(*t));
 
 	t->k.sms = 2;
+	t->k.shared = EMU_MOST_SHARED;
 	t->k.bf16 = half;
 	t->seed = seed;
 	return t;

@@ -54,7 +54,7 @@ static floats widened(const halves &h)
 static struct plk context(bool half, size_t bytes)
 {
 	static std::vector<double> room;
-	struct plk k = { NULL, 3, half, PL_FP32, false, NULL, bytes };
+	struct plk k = { NULL, 3, half, PL_FP32, false, NULL, bytes, EMU_MOST_SHARED };
 
 	room.assign(bytes / 8 + 1, (double)NAN);
 	k.scratch = room.data();
@@ -189,22 +189,35 @@ static void test_long_rows(void)
 
 static void test_long_loss(void)
 {
-	int n = 2, c = 40000; /* float32: read again; one more: by single elements */
-
-	for (int more = 0; more < 2; more++, c++) {
+	/* in shared memory, as of float32 up to 28,920; read again. Rows that begin anywhere; more
+	 * of them than blocks. Where a block may not have so much, all are read again. */
+	for (int c : { 15000, 15001, 28920, 40000, 40001, 15002 }) {
+		int n = c < 20000 ? 15 : 2;
 		size_t all = (size_t)n * (size_t)c;
 		floats x = numbers(all), dx(all), want(all);
-		int32_t y[2] = { 17, c - 1 };
-		struct pl_loss_sum sum, wsum;
-		struct plk k = context(false, 0);
+		std::vector<int32_t> y((size_t)n, c - 1);
+		struct pl_loss_sum sum, half, wsum;
+		struct plk k = context(false, 0), kh = context(true, 0);
+		halves h;
 
-		k = context(false, plk_rows_scratch(&k, n, c));
+		y[0] = 17;
 		x[17] = 9;
-		plain->softmax_xent(NULL, n, c, x.data(), y, 1, want.data(), &wsum);
-		plk_softmax_xent(&k, n, c, x.data(), y, 1, dx.data(), &sum);
-		near(dx, want, 1e-5, "softmax_xent of a long row");
-		ok(sum.hits == 1 && fabs(sum.loss - wsum.loss) < 1e-5 * wsum.loss,
-		   "softmax_xent of a long row: loss and hits");
+		h = rounded(x);
+		plain->softmax_xent(NULL, n, c, x.data(), y.data(), 1, want.data(), &wsum);
+		for (int in_place = 0; in_place < 2; in_place++) {
+			k = context(false, plk_rows_scratch(&k, n, c));
+			k.shared = c == 15002 ? 48 << 10 : k.shared;
+			plk_softmax_xent(&k, n, c, x.data(), y.data(), 1,
+					 in_place ? x.data() : dx.data(), &sum);
+			near(in_place ? x : dx, want, 1e-5, "softmax_xent of a long row");
+			ok(sum.hits == wsum.hits && fabs(sum.loss - wsum.loss) < 1e-5 * wsum.loss,
+			   "... of %d: loss and hits", c);
+		}
+		kh = context(true, plk_rows_scratch(&kh, n, c));
+		plk_softmax_xent(&kh, n, c, h.data(), y.data(), 1, h.data(), &half);
+		near(widened(h), want, 0x1p-7, "... in bfloat16");
+		ok(half.hits == wsum.hits && fabs(half.loss - wsum.loss) < 1e-5 * wsum.loss,
+		   "... of %d: loss and hits", c);
 	}
 }
 

@@ -66,6 +66,7 @@ static int choose_device(struct pl_cuda *c, const struct pl_backend_opts *o, str
 			c->device, prop.name, prop.major, prop.minor, NEED_MAJOR);
 	c->k.sms = prop.multiProcessorCount;
 	c->k.hopper = prop.major == 9 && prop.minor == 0;
+	c->k.shared = prop.sharedMemPerBlockOptin;
 	return 0;
 }
 

@@ -35,6 +35,7 @@ struct plk {
 	 * are anybody's between two calls on the stream. */
 	void *scratch;
 	size_t scratch_bytes;
+	size_t shared; /* bytes of shared memory that a block may have */
 };
 
 /* ---- elements: elements.cu ------------------------------------------------------------------- */

@@ -4,22 +4,26 @@
  * softmax_xent of (N, C) elements of e bytes: a team of threads takes a row and goes over it once,
  * keeping the greatest element so far and the sum of exponentials relative to it, rescaled when the
  * greatest changes (Milakov and Gimelshein, 2018); then the gradient (p - 1[y]) scale / N is
- * written. Vectors of 16 bytes are aligned in memory whatever C is (GPT-2's vocabulary is odd). A
- * row that fits into 7 vectors a thread of 1,024 (57,344 bfloat16, 28,672 float32) stays in
- * registers between the two, as it was read: 2 N C e bytes in all. Longer ones are read again, most
- * of it from the cache: two blocks a multiprocessor, a row each. While memory brings and takes a
- * bfloat16 element, at 4.8 TB/s, a multiprocessor can issue 24 instructions for it; this takes
- * about 11, 2 of them exponentials, of which 3 would fit.
+ * written. Vectors of 16 bytes are aligned in memory whatever C is (GPT-2's vocabulary is odd).
+ * Between the two a row stays on the chip, so that 2 N C e bytes move in all: in registers, 7
+ * vectors a thread of up to 512 (28,672 bfloat16, 14,336 float32), or in shared memory, where two
+ * rows of 113 KB (GPT-2's vocabulary has 98) find room beside each other: so one is on its way, or
+ * leaves, while the other is worked on. Longer ones are read again, most of it from the cache.
+ * While memory brings and takes a bfloat16 element, at 4.8 TB/s, a multiprocessor can issue 24
+ * instructions for it; this takes about 11, 2 of them exponentials, of which 3 would fit.
  *
  * A row was right when no element before its class is as great, and none behind it greater. Blocks
  * add the losses of their rows in double and leave one number each; a last block adds those in
  * order.
  */
-#include "tensor/cuda/device.cuh"
+#include "tensor/cuda/mma.cuh"
 
-#define HELD  7	  /* vectors of a row that a thread keeps */
-#define BLOCK 256 /* threads of a block, unless a row needs more */
-#define MOST  8	  /* blocks a multiprocessor */
+#define HELD  7			  /* vectors of a row that a thread keeps */
+#define ASIDE 1			  /* in place of that: the row lies in shared memory, */
+#define ROOM  ((size_t)113 << 10) /* of which two blocks may have so much each, */
+#define WIDE  512		  /* of so many threads */
+#define BLOCK 256		  /* threads of a block, unless a row needs more */
+#define MOST  8			  /* blocks a multiprocessor */
 #define FOLD  256
 
 struct part {
@@ -135,14 +139,21 @@ __device__ static inline void look(struct seen *s, const float *v, int at, int y
 }
 
 template <typename T, int V, int K>
-static __global__ void __launch_bounds__(1024) softmax_xent(struct xent<T> a)
+static __global__ void __launch_bounds__(K == ASIDE ? WIDE : 1024, K == ASIDE ? 2 : 1)
+	softmax_xent(struct xent<T> a)
 {
+	typedef struct pl_raw<T, V> raw;
+	const int R = K == ASIDE ? 0 : K; /* registers of the row */
 	PL_SHARED(room, float[32]);
 	PL_SHARED(counts, int[32]);
 	PL_SHARED(teams, struct part[32]);
 	int team = (int)blockDim.x;
-	struct pl_raw<T, V> held[K ? K : 1];
+	raw held[R ? R : 1], *aside = NULL;
 
+	if constexpr (K == ASIDE) {
+		PL_DYNAMIC(room_of_row, raw);
+		aside = room_of_row;
+	}
 	if (threadIdx.x == 0)
 		teams[threadIdx.y] = { 0, 0 };
 	/* the teams of a block go on together, since they wait for each other's sums */
@@ -156,14 +167,32 @@ static __global__ void __launch_bounds__(1024) softmax_xent(struct xent<T> a)
 		struct seen s = { -3.4e38f, 0, 0, 0 };
 		float top, sum;
 
-		if (K) /* asks for all of the row before anything is done with it */
-			pl_row<K>(vecs, [&](int i, int j) {
+		/* what a thread takes aside is for itself */
+		auto get = [&](int i, int j) {
+			if (!K)
+				held[0] = take<T, V>(a.x + begin, a.c, j * V - early);
+			pl_get<V>((const T *)(K == ASIDE ? &aside[j] : &held[i]), v);
+		};
+
+		/* asks for all of the row before anything is done with it */
+		if constexpr (K == ASIDE) {
+			pl_row<0>(vecs, [&](int, int j) {
+				int at = j * V - early;
+
+				if (at >= 0 && at + V <= a.c)
+					plm_copy<16>(plm_shared(&aside[j]), a.x + begin + at, true);
+				else
+					aside[j] = take<T, V>(a.x + begin, a.c, at);
+			});
+			plm_commit();
+			plm_wait<0>();
+		} else if (K) {
+			pl_row<R>(vecs, [&](int i, int j) {
 				held[i] = take<T, V>(a.x + begin, a.c, j * V - early);
 			});
-		pl_row<K>(vecs, [&](int i, int j) {
-			if (!K)
-				held[i] = take<T, V>(a.x + begin, a.c, j * V - early);
-			pl_get<V>((const T *)&held[i], v);
+		}
+		pl_row<R>(vecs, [&](int i, int j) {
+			get(i, j);
 			look<V>(&s, v, j * V - early, y, own);
 		});
 		top = pl_team_max(s.most, team, room);
@@ -176,12 +205,10 @@ static __global__ void __launch_bounds__(1024) softmax_xent(struct xent<T> a)
 		}
 		if (!a.dx)
 			continue;
-		pl_row<K>(vecs, [&](int i, int j) {
+		pl_row<R>(vecs, [&](int i, int j) {
 			int at = j * V - early;
 
-			if (!K)
-				held[i] = take<T, V>(a.x + begin, a.c, at);
-			pl_get<V>((const T *)&held[i], v);
+			get(i, j);
 			for (int l = 0; l < V; l++)
 				v[l] = pl_exp2(v[l] * PL_LOG2E - top * PL_LOG2E) * (f / sum);
 			if (at <= y && y < at + V)
@@ -196,10 +223,16 @@ static __global__ void __launch_bounds__(1024) softmax_xent(struct xent<T> a)
 template <typename T, int V> static unsigned launch(const struct plk *k, const struct xent<T> &a)
 {
 	bool held;
-	unsigned team = pl_team((a.c + 2 * V - 2) / V, HELD, &held),
-		 rows = team < BLOCK ? BLOCK / team : 1;
-	unsigned blocks = grid(k, (size_t)a.n, rows);
+	unsigned vecs = (unsigned)((a.c + 2 * V - 2) / V), team = pl_team((int)vecs, HELD, &held);
+	unsigned rows = team < BLOCK ? BLOCK / team : 1, blocks = grid(k, (size_t)a.n, rows);
+	size_t room = vecs * sizeof(struct pl_raw<T, V>);
 
+	if constexpr (V > 1)
+		if (team > WIDE && room <= ROOM && room + 2048 <= k->shared) {
+			blocks = pl_min_size((size_t)a.n, 2 * (size_t)k->sms);
+			PL_LAUNCH((softmax_xent<T, V, ASIDE>), blocks, WIDE, room, k->stream, a);
+			return blocks;
+		}
 	if (held)
 		PL_LAUNCH((softmax_xent<T, V, HELD>), blocks, dim3(team, rows), 0, k->stream, a);
 	else
