@@ -68,6 +68,8 @@ typedef struct emu_stream *cudaStream_t;
 void emu_do(cudaStream_t stream, std::function<void()> f);
 /* Is the stream of the thread's device? Else the launch fails. */
 bool emu_may_launch(cudaStream_t stream);
+/* Does the device only list what it is given (EMU_LIST)? Then this is on the list, as one line. */
+bool emu_listed(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 void emu_run(const char *name, dim3 grid, dim3 block, size_t shared, void (*call)(void *arg),
 	     void *arg);
@@ -83,7 +85,10 @@ template <typename F, typename... A>
 static inline void emu_queue(cudaStream_t stream, const char *name, dim3 grid, dim3 block,
 			     size_t shared, F f, A... a)
 {
-	if (emu_may_launch(stream))
+	/* the function's own name has the types of what it launches */
+	if (emu_may_launch(stream) &&
+	    !emu_listed("kernel %u %u %u %u %u %u %zu %s %s", grid.x, grid.y, grid.z, block.x,
+			block.y, block.z, shared, name, __PRETTY_FUNCTION__))
 		emu_do(stream,
 		       [=]() { emu_launch(name, grid, block, shared, [=]() { f(a...); }); });
 }

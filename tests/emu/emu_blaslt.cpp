@@ -264,6 +264,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const 
 	if (!ok)
 		return CUBLAS_STATUS_INVALID_VALUE;
 	emu_epilogues += d->epilogue != CUBLASLT_EPILOGUE_DEFAULT;
-	emu_do(stream, [=]() { run(&w); });
+	if (!emu_listed("product %zu %zu %zu %d %d %d %d %g", (size_t)w.m, (size_t)w.n, (size_t)w.k,
+			la->type == CUDA_R_32F ? 4 : 2, lo->type == CUDA_R_32F ? 4 : 2,
+			d->ta * 2 + d->tb, d->epilogue, w.beta))
+		emu_do(stream, [=]() { run(&w); });
 	return CUBLAS_STATUS_SUCCESS;
 }

@@ -16,6 +16,7 @@ struct emu_device {
 	size_t memory;			 /* bytes */
 	size_t used;			 /* of them */
 	uint64_t mallocs, launches;	 /* so far; launches of graphs */
+	int sms;			 /* multiprocessors */
 	bool broken;	 /* what runs next fails, and so does everything behind it */
 	bool later;	 /* so from the first recorded pass on */
 	bool no_capture; /* recording fails */

@@ -8,8 +8,10 @@
 #include "emu_runtime.h"
 #include "emu_timed.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include <deque>
 #include <functional>
@@ -18,7 +20,7 @@
 #include <thread>
 #include <vector>
 
-struct emu_device emu_device = { 1, 9, 0, 13000, (size_t)4 << 30, 0, 0, 0, false, false, false };
+struct emu_device emu_device = { 1, 9, 0, 13000, (size_t)4 << 30, 0, 0, 0, 3, false, false, false };
 
 static int fails; /* the operation of that number, from 1, and all behind it; 0: none */
 
@@ -34,6 +36,7 @@ static struct configure {
 		} key[] = { { "count=", &emu_device.count, NULL, NULL },
 			    { "major=", &emu_device.major, NULL, NULL },
 			    { "driver=", &emu_device.driver, NULL, NULL },
+			    { "sms=", &emu_device.sms, NULL, NULL },
 			    { "memory=", NULL, &emu_device.memory, NULL },
 			    { "fails=", &fails, NULL, NULL },
 			    { "broken=", NULL, NULL, &emu_device.later },
@@ -103,6 +106,32 @@ static cudaError_t tell(cudaError_t e)
 	return e;
 }
 
+/* ---- listing ----------------------------------------------------------------------------------
+ */
+
+static FILE *listing()
+{
+	static const char *const path = getenv("EMU_LIST");
+	static FILE *const list = path && *path ? fopen(path, "w") : NULL;
+
+	return list;
+}
+
+bool emu_listed(const char *fmt, ...)
+{
+	FILE *list = listing();
+	va_list ap;
+
+	if (!list)
+		return false;
+	va_start(ap, fmt);
+	vfprintf(list, fmt, ap);
+	va_end(ap);
+	putc('\n', list);
+	fflush(list);
+	return true;
+}
+
 /* ---- the device --------------------------------------------------------------------------------
  */
 
@@ -149,7 +178,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
 	snprintf(p->name, sizeof(p->name), "an emulated device");
 	p->major = emu_device.major;
 	p->minor = emu_device.minor;
-	p->multiProcessorCount = 3;
+	p->multiProcessorCount = emu_device.sms;
 	p->sharedMemPerBlockOptin = EMU_MOST_SHARED;
 	return cudaSuccess;
 }
@@ -241,10 +270,17 @@ cudaError_t cudaMalloc(void **p, size_t bytes)
 	SAFE;
 	if (bytes > emu_device.memory - emu_device.used)
 		return tell(cudaErrorMemoryAllocation);
-	base = (char *)aligned_alloc(RED, (bytes + 3 * RED - 1) / RED * RED);
+	if (listing()) { /* whoever touches it falls */
+		base = (char *)mmap(NULL, bytes + 2 * RED, PROT_NONE,
+				    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		base = base == MAP_FAILED ? NULL : base;
+	} else {
+		base = (char *)aligned_alloc(RED, (bytes + 3 * RED - 1) / RED * RED);
+	}
 	if (!base)
 		return tell(cudaErrorMemoryAllocation);
-	memset(base, 0xff, bytes + 2 * RED);
+	if (!listing())
+		memset(base, 0xff, bytes + 2 * RED);
 	emu_device.used += bytes;
 	blocks[base + RED] = bytes;
 	owner[base + RED] = current;
@@ -271,9 +307,13 @@ cudaError_t cudaFree(void *p)
 		return cudaSuccess;
 	if (at == blocks.end())
 		return tell(cudaErrorInvalidValue);
-	overruns += !red(at->first - RED) || !red(at->first + at->second);
 	emu_device.used -= at->second;
-	free(at->first - RED);
+	if (listing()) {
+		munmap(at->first - RED, at->second + 2 * RED);
+	} else {
+		overruns += !red(at->first - RED) || !red(at->first + at->second);
+		free(at->first - RED);
+	}
 	owner.erase(at->first);
 	blocks.erase(at);
 	return cudaSuccess;
@@ -554,7 +594,10 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, enum cudaM
 		s->spoilt = true;
 		return tell(cudaErrorStreamCaptureUnsupported);
 	}
-	if (from_host && !within(pinned, src, bytes)) {
+	if (emu_listed("copy %zu %s", bytes, from_host ? "in" : to_host ? "out" : "within")) {
+		if (to_host)
+			memset(dst, 0x3c, bytes); /* numbers, all alike */
+	} else if (from_host && !within(pinned, src, bytes)) {
 		std::vector<char> held((const char *)src, (const char *)src + bytes);
 
 		put(
@@ -576,8 +619,9 @@ cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t s)
 
 	if (!reaches(s, p))
 		return tell(cudaErrorInvalidValue);
-	put(
-		s, [=]() { memset(p, value, bytes); }, 99, bytes);
+	if (!emu_listed("set %zu", bytes))
+		put(
+			s, [=]() { memset(p, value, bytes); }, 99, bytes);
 	return cudaSuccess;
 }
 

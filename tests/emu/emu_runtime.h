@@ -5,6 +5,9 @@
  * of other streams. So an event that is missing between two streams shows, as does a pinned buffer
  * that is used again too early. Memory is NaN until it is written, and watched at its ends.
  *
+ * With EMU_LIST=FILE nothing is done: kernels, products and what is set or copied are listed there,
+ * a line each, and memory is places alone. So a step of any size can be had, to be counted.
+ *
  * What CUDA refuses is refused: while a stream is captured, what its mode forbids (that ends the
  * capture, too); launches by a thread whose device is not the stream's; memory of another device.
  */
