@@ -1,7 +1,7 @@
 /*
  * batchnorm.cu - normalisation of (N, C, S) over N and S (Ioffe and Szegedy, 2015), and back.
  *
- * Three launches each way: parts of a channel are summed by blocks, about 8 a multiprocessor in
+ * Three launches each way: parts of a channel are summed by blocks, about 5 a multiprocessor in
  * all; a warp a channel puts the parts together in order; then each element is made. Moments are
  * kept as (count, mean, sum of squares about it) and joined by the formula of Chan, Golub and
  * LeVeque (1979), so nothing cancels and x is read once for them. Bytes for n elements of e bytes:
@@ -42,33 +42,50 @@ __device__ static inline struct moments join_warp(struct moments m)
 	return m;
 }
 
-/* f(at) for V elements each of part blockIdx.x of channel blockIdx.y; parts are of `each` vectors.
+/*
+ * get(a, at), then use(a), for V elements each of part blockIdx.x of channel blockIdx.y, in order;
+ * parts are of `each` vectors. `ahead` are got before the first is used, 64 bytes a thread: with 5
+ * blocks of 256 a multiprocessor 80 KB are under way.
  */
-template <int V, typename F>
-__device__ static inline void channel_part(int n, int c, int s, size_t each, F f)
+#define BLOCKS 5
+
+template <int V, int ahead, typename G, typename U>
+__device__ static inline void channel_part(int n, int c, int s, size_t each, G get, U use)
 {
 	size_t vecs = (size_t)(s / V), first = blockIdx.x * each, end = first + each;
 
 	end = end < vecs * n ? end : vecs * n;
-	for (size_t i = first + threadIdx.x; i < end; i += THREADS) {
-		size_t image = pl_div(i, vecs);
+	for (size_t i = first + threadIdx.x; i < end; i += ahead * THREADS) {
+#pragma unroll
+		for (int a = 0; a < ahead; a++) {
+			size_t j = i + (size_t)a * THREADS, image = pl_div(j, vecs);
 
-		f((image * c + blockIdx.y) * s + (i - image * vecs) * V);
+			if (j < end)
+				get(a, (image * c + blockIdx.y) * s + (j - image * vecs) * V);
+		}
+#pragma unroll
+		for (int a = 0; a < ahead; a++)
+			if (i + (size_t)a * THREADS < end)
+				use(a);
 	}
 }
 
 /* parts (C, gridDim.x) */
 template <typename T, int V>
-static __global__ void measure(int n, int c, int s, size_t each, const T *x, struct moments *parts)
+static __global__ void __launch_bounds__(THREADS, BLOCKS)
+	measure(int n, int c, int s, size_t each, const T *x, struct moments *parts)
 {
 	PL_SHARED(room, struct moments[THREADS / 32]);
+	typedef struct pl_raw<T, V> raw;
 	struct moments m = { 0, 0, 0 };
+	raw from[4];
 
-	channel_part<V>(n, c, s, each, [&](size_t at) {
+	auto get = [&](int a, size_t at) { from[a] = *(const raw *)(x + at); };
+	channel_part<V, 4>(n, c, s, each, get, [&](int a) {
 		struct moments few = { V, 0, 0 };
 		float v[V];
 
-		pl_get<V>(x + at, v);
+		pl_get<V>((const T *)&from[a], v);
 		for (int l = 0; l < V; l++)
 			few.mean += v[l] / V;
 		for (int l = 0; l < V; l++)
@@ -132,12 +149,13 @@ template <typename T> struct do_norm {
 	}
 };
 
-/* How many parts a channel has, of how many vectors each. */
+/* How many parts a channel has, of how many vectors each: no more blocks than there is room for at
+ * once, as few that are left over would take as long as all the others did. */
 static int split(const struct plk *k, int n, int c, int s, int v, size_t *each)
 {
 	size_t vecs = (size_t)n * (size_t)(s / v), most = (vecs + THREADS - 1) / THREADS;
-	size_t wanted = (size_t)(8 * k->sms + c - 1) / (size_t)c;
-	size_t count = wanted < most ? wanted : most;
+	size_t wanted = (size_t)(BLOCKS * k->sms) / (size_t)c;
+	size_t count = pl_min_size(wanted ? wanted : 1, most);
 
 	*each = (vecs + count - 1) / count;
 	return (int)count;
@@ -148,7 +166,7 @@ size_t plk_batchnorm_scratch(const struct plk *k, int n, int c, int s)
 {
 	(void)n;
 	(void)s;
-	return ((size_t)(8 * k->sms + 2 * c) * 3 + 2 * (size_t)c) * sizeof(float);
+	return ((size_t)(BLOCKS * k->sms + 2 * c) * 3 + 2 * (size_t)c) * sizeof(float);
 }
 
 #define CHANNELS 4 /* a block, where a warp does a channel */
@@ -189,17 +207,24 @@ void plk_batchnorm(const struct plk *k, int n, int c, int s, const void *x, cons
 
 /* parts (C, gridDim.x, 2): sums of dy and of dy times the normalised x */
 template <typename T, int V>
-static __global__ void measure_back(int n, int c, int s, size_t each, const T *x, const T *dy,
-				    const float *save, float *parts)
+static __global__ void __launch_bounds__(THREADS, BLOCKS)
+	measure_back(int n, int c, int s, size_t each, const T *x, const T *dy, const float *save,
+		     float *parts)
 {
 	PL_SHARED(room, float[32]);
+	typedef struct pl_raw<T, V> raw;
 	float mean = save[blockIdx.y], rstd = save[c + blockIdx.y], sum = 0, dot = 0;
+	raw from[2], more[2];
 
-	channel_part<V>(n, c, s, each, [&](size_t at) {
+	auto get = [&](int a, size_t at) {
+		from[a] = *(const raw *)(x + at);
+		more[a] = *(const raw *)(dy + at);
+	};
+	channel_part<V, 2>(n, c, s, each, get, [&](int a) {
 		float v[V], g[V];
 
-		pl_get<V>(x + at, v);
-		pl_get<V>(dy + at, g);
+		pl_get<V>((const T *)&from[a], v);
+		pl_get<V>((const T *)&more[a], g);
 		for (int l = 0; l < V; l++) {
 			sum += g[l];
 			dot += g[l] * ((v[l] - mean) * rstd);
