@@ -53,7 +53,8 @@ static int segments(const struct plk *k, int n, int vecs)
 
 /* parts (segments, C) */
 template <typename T, int V>
-static __global__ void columns(int n, int c, int each, const T *dy, float *parts)
+static __global__ void __launch_bounds__(32 * LINES, 8) /* all blocks at once */
+	columns(int n, int c, int each, const T *dy, float *parts)
 {
 	PL_SHARED(sums, float[LINES][32 * V + 1]);
 	int at = (int)(blockIdx.x * 32 + threadIdx.x) * V;
