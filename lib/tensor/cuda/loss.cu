@@ -7,10 +7,11 @@
  * written. Vectors of 16 bytes are aligned in memory whatever C is (GPT-2's vocabulary is odd).
  * Between the two a row stays on the chip, so that 2 N C e bytes move in all: in registers, 7
  * vectors a thread of up to 512 (28,672 bfloat16, 14,336 float32), or in shared memory, where two
- * rows of 113 KB (GPT-2's vocabulary has 98) find room beside each other: so one is on its way, or
- * leaves, while the other is worked on. Longer ones are read again, most of it from the cache.
- * While memory brings and takes a bfloat16 element, at 4.8 TB/s, a multiprocessor can issue 24
- * instructions for it; this takes about 11, 2 of them exponentials, of which 3 would fit.
+ * rows of 111 KB (GPT-2's vocabulary has 98) find room beside each other, or a longer one: so one
+ * is on its way, or leaves, while the other is worked on, and the next takes a row's place as that
+ * is used up. What does not fit there either is read again, most of it from the cache. While memory
+ * brings and takes a bfloat16 element, at 4.8 TB/s, a multiprocessor can issue 24 instructions for
+ * it; this takes about 11, 2 of them exponentials, of which 3 would fit.
  *
  * A row was right when no element before its class is as great, and none behind it greater. Blocks
  * add the losses of their rows in double and leave one number each; a last block adds those in
@@ -18,12 +19,12 @@
  */
 #include "tensor/cuda/mma.cuh"
 
-#define HELD  7			  /* vectors of a row that a thread keeps */
-#define ASIDE 1			  /* in place of that: the row lies in shared memory, */
-#define ROOM  ((size_t)113 << 10) /* of which two blocks may have so much each, */
-#define WIDE  512		  /* of so many threads */
-#define BLOCK 256		  /* threads of a block, unless a row needs more */
-#define MOST  8			  /* blocks a multiprocessor */
+#define HELD  7	   /* vectors of a row that a thread keeps */
+#define ASIDE 1	   /* in place of that: the row lies in shared memory */
+#define FIXED 2048 /* bytes of it that a block needs besides */
+#define WIDE  512  /* threads of such a block */
+#define BLOCK 256  /* threads of a block, unless a row needs more */
+#define MOST  8	   /* blocks a multiprocessor */
 #define FOLD  256
 
 struct part {
@@ -150,12 +151,30 @@ static __global__ void __launch_bounds__(K == ASIDE ? WIDE : 1024, K == ASIDE ? 
 	int team = (int)blockDim.x;
 	raw held[R ? R : 1], *aside = NULL;
 
+	int most = (a.c + 2 * V - 2) / V; /* vectors of a row that begins anywhere */
+
 	if constexpr (K == ASIDE) {
 		PL_DYNAMIC(room_of_row, raw);
 		aside = room_of_row;
 	}
+	/* vector j of a row is on its way to the place of that of the row before: by the thread
+	 * that will need it, and had that */
+	auto ask = [&](size_t row, int j) {
+		size_t begin = row * a.c;
+		int at = j * V - (int)(begin % V);
+
+		if (row >= (size_t)a.n || at >= a.c)
+			return;
+		if (at < 0 || at + V > a.c)
+			aside[j] = take<T, V>(a.x + begin, a.c, at);
+		else if constexpr (sizeof(raw) == 16)
+			plm_copy<16>(plm_shared(&aside[j]), a.x + begin + at, true);
+	};
+
 	if (threadIdx.x == 0)
 		teams[threadIdx.y] = { 0, 0 };
+	if (K == ASIDE)
+		pl_row<0>(most, [&](int, int j) { ask(blockIdx.x, j); });
 	/* the teams of a block go on together, since they wait for each other's sums */
 	for (size_t rows = (size_t)blockIdx.x * blockDim.y; rows < (size_t)a.n;
 	     rows += (size_t)gridDim.x * blockDim.y) {
@@ -167,30 +186,18 @@ static __global__ void __launch_bounds__(K == ASIDE ? WIDE : 1024, K == ASIDE ? 
 		struct seen s = { -3.4e38f, 0, 0, 0 };
 		float top, sum;
 
-		/* what a thread takes aside is for itself */
 		auto get = [&](int i, int j) {
 			if (!K)
 				held[0] = take<T, V>(a.x + begin, a.c, j * V - early);
 			pl_get<V>((const T *)(K == ASIDE ? &aside[j] : &held[i]), v);
 		};
 
-		/* asks for all of the row before anything is done with it */
-		if constexpr (K == ASIDE) {
-			pl_row<0>(vecs, [&](int, int j) {
-				int at = j * V - early;
-
-				if (at >= 0 && at + V <= a.c)
-					plm_copy<16>(plm_shared(&aside[j]), a.x + begin + at, true);
-				else
-					aside[j] = take<T, V>(a.x + begin, a.c, at);
-			});
-			plm_commit();
-			plm_wait<0>();
-		} else if (K) {
+		plm_commit();
+		plm_wait<0>();
+		if (R) /* asks for all of the row before anything is done with it */
 			pl_row<R>(vecs, [&](int i, int j) {
 				held[i] = take<T, V>(a.x + begin, a.c, j * V - early);
 			});
-		}
 		pl_row<R>(vecs, [&](int i, int j) {
 			get(i, j);
 			look<V>(&s, v, j * V - early, y, own);
@@ -203,18 +210,21 @@ static __global__ void __launch_bounds__(K == ASIDE ? WIDE : 1024, K == ASIDE ? 
 			teams[threadIdx.y].loss += (double)(top + logf(sum) - own);
 			teams[threadIdx.y].hits += s.beaten == 0;
 		}
-		if (!a.dx)
-			continue;
-		pl_row<R>(vecs, [&](int i, int j) {
+		pl_row<R>(K == ASIDE ? most : vecs, [&](int i, int j) {
 			int at = j * V - early;
 
-			get(i, j);
-			for (int l = 0; l < V; l++)
-				v[l] = pl_exp2(v[l] * PL_LOG2E - top * PL_LOG2E) * (f / sum);
-			if (at <= y && y < at + V)
+			if (a.dx && j < vecs) {
+				get(i, j);
 				for (int l = 0; l < V; l++)
-					v[l] -= at + l == y ? f : 0;
-			give<T, V>(a.dx + begin, a.c, at, v);
+					v[l] = pl_exp2(v[l] * PL_LOG2E - top * PL_LOG2E) *
+					       (f / sum);
+				if (at <= y && y < at + V)
+					for (int l = 0; l < V; l++)
+						v[l] -= at + l == y ? f : 0;
+				give<T, V>(a.dx + begin, a.c, at, v);
+			}
+			if (K == ASIDE)
+				ask(row + gridDim.x, j);
 		});
 	}
 	leave(teams, a.parts);
@@ -228,8 +238,10 @@ template <typename T, int V> static unsigned launch(const struct plk *k, const s
 	size_t room = vecs * sizeof(struct pl_raw<T, V>);
 
 	if constexpr (V > 1)
-		if (team > WIDE && room <= ROOM && room + 2048 <= k->shared) {
-			blocks = pl_min_size((size_t)a.n, 2 * (size_t)k->sms);
+		if (team > WIDE && room + FIXED <= k->shared) {
+			size_t beside = 2 * (room + FIXED) <= k->shared ? 2 : 1;
+
+			blocks = (unsigned)pl_min_size((size_t)a.n, beside * (size_t)k->sms);
 			PL_LAUNCH((softmax_xent<T, V, ASIDE>), blocks, WIDE, room, k->stream, a);
 			return blocks;
 		}
