@@ -3,10 +3,15 @@
  * device.
  *
  * usage: gpu_rates [bf16|fp32] [MIB]        (MIB: of the main array, default 1024)
+ *        gpu_rates products [BATCH]
  *
  * A line "KERNEL BYTES MS GB/S SHARE": the bytes that the operation must move, the median time of
  * its runs, and the share of the rate of a copy of MIB (bytes read and written both count). Clocks:
  * of the host, over enough repetitions that launching does not count. Exit 6: there is no device.
+ *
+ * products: those of GPT-2 124M in bfloat16, with BATCH sequences of 1,024 (default 32), each alone
+ * and with what goes along with it (bias, gelu and its slope, sums of dy): what that adds, and what
+ * it would take by itself at the rate of a copy, says whether it should go along.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -100,9 +105,10 @@ static int ascending(const void *p, const void *q)
 	return d < 0 ? -1 : d > 0;
 }
 
-static int measure(const char *name, void (*op)(void), double bytes, struct pl_err *err)
+/* The median of its runs. */
+static int took(void (*op)(void), double *median, struct pl_err *err)
 {
-	double ms[TURNS], rate;
+	double ms[TURNS];
 	int rc = 0;
 
 	for (int t = -2; t < TURNS && rc == 0; t++) { /* two to warm up */
@@ -114,12 +120,21 @@ static int measure(const char *name, void (*op)(void), double bytes, struct pl_e
 		if (t >= 0)
 			ms[t] = (double)(pl_now_ns() - begin) / 1e6 / EACH;
 	}
+	qsort(ms, TURNS, sizeof(*ms), ascending);
+	*median = ms[TURNS / 2];
+	return rc;
+}
+
+static int measure(const char *name, void (*op)(void), double bytes, struct pl_err *err)
+{
+	double ms, rate;
+	int rc = took(op, &ms, err);
+
 	if (rc < 0)
 		return rc;
-	qsort(ms, TURNS, sizeof(*ms), ascending);
-	rate = bytes / ms[TURNS / 2] / 1e6;
+	rate = bytes / ms / 1e6;
 	copied = op == op_copy ? rate : copied;
-	printf("%s %.0f %.4f %.0f %.3f\n", name, bytes, ms[TURNS / 2], rate, rate / copied);
+	printf("%s %.0f %.4f %.0f %.3f\n", name, bytes, ms, rate, rate / copied);
 	fflush(stdout);
 	return 0;
 }
@@ -132,7 +147,16 @@ static float *room(size_t bytes, bool *all)
 	return p;
 }
 
-/* a and b: numbers from -2 to 2, as zeros are easier for the device than what it usually has. */
+/* All of it becomes what its beginning is. */
+static void spread(void *p, size_t some, size_t all)
+{
+	for (size_t have = some; have < all; have += some) {
+		some = pl_min_size(have, all - have);
+		be->copy(ctx, (char *)p + have, p, some);
+	}
+}
+
+/* a, b and w: numbers from -2 to 2, as zeros are easier for the device than what it usually has. */
 static int fill(struct pl_err *err)
 {
 	size_t some = pl_min_size((size_t)1 << 20, params);
@@ -146,11 +170,10 @@ static int fill(struct pl_err *err)
 	be->put(ctx, g, host, some * sizeof(*host));
 	pl_free(host);
 	be->load(ctx, some, g, a);
-	for (size_t have = some; have < n; have += some) {
-		some = pl_min_size(have, n - have);
-		be->copy(ctx, (char *)a + have * width, a, some * width);
-	}
+	spread(a, some * width, n * width);
 	be->copy(ctx, b, a, n * width);
+	be->copy(ctx, w, g, some * sizeof(float));
+	spread(w, some * sizeof(float), params * sizeof(float));
 	be->zero(ctx, g, params * sizeof(float));
 out:
 	return rc;
@@ -171,7 +194,7 @@ static int make(struct pl_err *err)
 	a = room(n * width, &all), b = room(n * width, &all), y = room(n * width, &all);
 	w = room(params * 4, &all), g = room(params * 4, &all), m = room(params * 4, &all);
 	v = room(params * 4, &all), gamma_ = room((size_t)wide * 4, &all);
-	save = room(2 * (size_t)rows * 4, &all), dgamma = room(2 * (size_t)wide * 4, &all);
+	save = room(2 * (size_t)rows * 4, &all), dgamma = room(2 * (size_t)vocab * 4, &all);
 	ids = (int32_t *)(void *)room((size_t)rows * 4, &all);
 	sum = (struct pl_loss_sum *)(void *)room(sizeof(*sum), &all);
 	if (!all)
@@ -214,8 +237,99 @@ out:
 	return rc;
 }
 
+/* ---- products -------------------------------------------------------------------------------- */
+
+/* A dense layer from `wide` to `to`, of `rows`: x is a, y is b, dx is y; what went into gelu, m. */
+static int to;
+static bool gelu, with; /* x or y is that of one; something goes along */
+
+static void op_dense(void)
+{
+	be->dense(ctx, rows, wide, to, a, w, with ? w + (size_t)wide * (size_t)to : NULL,
+		  with && gelu ? PL_ACT_GELU : PL_ACT_NONE, with && gelu ? m : NULL, b);
+}
+static void op_dw(void)
+{
+	be->dense_back(ctx, rows, wide, to, a, w, PL_ACT_NONE, NULL, b, b, NULL, NULL, g,
+		       with ? dgamma : NULL);
+}
+static void op_dw_dx(void)
+{
+	be->dense_back(ctx, rows, wide, to, a, w, PL_ACT_NONE, NULL, b, b, with ? m : NULL, y, g,
+		       NULL);
+}
+
+/* op, less another that it contains, alone and with what goes along; bytes: of that by itself */
+static int both(const char *name, const char *along, void (*op)(void), void (*less)(void),
+		double bytes, struct pl_err *err)
+{
+	double ms[2] = { 0, 0 }, part = 0;
+	int rc = 0;
+
+	with = false;
+	if (less)
+		PL_TRY(took(less, &part, err));
+	PL_TRY(took(op, &ms[0], err));
+	with = true;
+	if (along)
+		PL_TRY(took(op, &ms[1], err));
+	printf("%-8s %6d %6d %6d  %8.4f ms %6.0f TFLOP/s", name, rows, wide, to, ms[0] - part,
+	       2.0 * rows * wide * to / (ms[0] - part) / 1e9);
+	if (along)
+		printf("  %s: +%.4f ms, by itself %.4f", along, ms[1] - ms[0],
+		       bytes / copied / 1e6);
+	printf("\n");
+	fflush(stdout);
+out:
+	return rc;
+}
+
+static int measure_layer(int from, int into, bool bias, bool gelu_in, bool gelu_out,
+			 struct pl_err *err)
+{
+	double in = 2.0 * rows * from, out = 2.0 * rows * into;
+	int rc;
+
+	wide = from, to = into, gelu = gelu_out;
+	be->weights(ctx, w, (size_t)(from + 1) * (size_t)into); /* the bias behind them */
+	PL_TRY(both("forward",
+		    gelu_out ? "bias, gelu"
+		    : bias   ? "bias"
+			     : NULL,
+		    op_dense, NULL, (gelu_out ? 3 : 2) * out, err));
+	PL_TRY(both("dw", bias ? "sums of dy" : NULL, op_dw, NULL, out, err));
+	PL_TRY(both("dx", gelu_in ? "gelu, back" : NULL, op_dw_dx, op_dw, 3 * in, err));
+out:
+	return rc;
+}
+
+static int measure_products(struct pl_err *err)
+{
+	const struct {
+		int from, to;
+		bool bias, in, out;
+	} layer[] = { { 768, 2304, true, false, false },
+		      { 768, 768, true, false, false },
+		      { 768, 3072, true, false, true },
+		      { 3072, 768, true, true, false },
+		      { 768, 50304, false, false, false } };
+	double ms;
+	int rc;
+
+	rows = (int)(n / (size_t)vocab);
+	PL_TRY(took(op_copy, &ms, err));
+	copied = 2 * (double)n * (double)width / ms / 1e6;
+	for (size_t i = 0; i < PL_LEN(layer); i++)
+		PL_TRY(measure_layer(layer[i].from, layer[i].to, layer[i].bias, layer[i].in,
+				     layer[i].out, err));
+out:
+	return rc;
+}
+
 int main(int argc, char **argv)
 {
+	bool products = argc > 1 && !strcmp(argv[1], "products");
+	int size = argc > 2 ? atoi(argv[2]) : products ? 32 : 1024;
 	struct pl_backend_opts o = { .store = PL_STORE_BF16 };
 	struct pl_err err = { 0 };
 	int rc;
@@ -223,12 +337,12 @@ int main(int argc, char **argv)
 	if (argc > 1 && !strcmp(argv[1], "fp32"))
 		o.store = PL_STORE_FP32;
 	width = o.store == PL_STORE_BF16 ? 2 : 4;
-	n = ((size_t)(argc > 2 ? atoi(argv[2]) : 1024) << 20) / width;
+	n = products ? (size_t)size * 1024 * (size_t)vocab : ((size_t)size << 20) / width;
 	rc = be->open(&o, &ctx, &err);
 	if (rc == 0)
 		rc = make(&err);
 	if (rc == 0)
-		rc = measure_all(&err);
+		rc = products ? measure_products(&err) : measure_all(&err);
 	if (ctx)
 		be->close(ctx);
 	if (rc < 0)
