@@ -6,10 +6,10 @@
  * dimensions. Results are bit for bit the same for the same input, whatever the number of threads:
  * each output element is summed in one fixed order (another kind of processor may take another).
  *
- * Gradients of parameters (dw, db, dgamma, dbeta, dtable, dposition) are added to what is there;
- * all else that is written is overwritten. Inputs and outputs do not overlap, but y may be x in
- * act, dropout and add, and dx may be dy in act_back, x in the losses. Class numbers and ids are in
- * range: the caller looked.
+ * Gradients of parameters (dw, db, dgamma, dbeta, dtable, dposition) are added to what is there
+ * (but see adds()); all else that is written is overwritten. Inputs and outputs do not overlap, but
+ * y may be x in act, dropout and add, and dx may be dy in act_back, x in the losses. Class numbers
+ * and ids are in range: the caller looked.
  *
  * Activations and their gradients (x, y, pre, dy, dx, qkv, dqkv) are stored as the context was
  * opened for: `float *` of them is then a pointer to whatever that is, and only the backend looks
@@ -144,6 +144,13 @@ struct pl_backend {
 	 * are. What is stored as bfloat16 is multiplied as that.
 	 */
 	void (*precision)(void *ctx, enum pl_precision p);
+	/*
+	 * Of gradients of parameters in the calls of dense_back, layernorm_back and
+	 * layernorm_back_add that follow: added to what is there (true, at first), or put in its
+	 * place, whatever that was; until it is true again no other ones are asked for. NULL: they
+	 * are always added.
+	 */
+	void (*adds)(void *ctx, bool adds);
 	/* C (m, n) = op(A) (m, k) op(B) (k, n) + beta C */
 	void (*gemm)(void *ctx, bool ta, bool tb, int m, int n, int k, const float *a, int lda,
 		     const float *b, int ldb, float beta, float *c, int ldc);

@@ -3,9 +3,9 @@
  *
  * Both passes walk the nodes in order; what a node does is with its type (layers*.c), what lies
  * where was settled before (net_plan.c). Gradients of parameters are zeroed when the backward pass
- * first comes to them, while they are about to be in the cache anyway; from then on everybody adds,
- * which is also how a weight that two layers share gets both its parts. A device zeroes all at
- * once.
+ * first comes to them, while they are about to be in the cache anyway, or put there by who comes
+ * first, if the backend can; from then on everybody adds, which is also how a weight that two
+ * layers share gets both its parts.
  */
 #include <math.h>
 #include <string.h>
@@ -478,13 +478,26 @@ out:
 
 /* ---- backward ------------------------------------------------------------------------------ */
 
-static void touch(struct pl_net *net, uint32_t t, bool accumulate)
+static void touch(struct pl_net *net, const struct pl_node *nd, bool accumulate)
 {
-	if (t == PL_NONE || net->touched[t])
-		return;
-	net->touched[t] = true;
-	if (!accumulate && !net->be->device)
-		net->be->zero(net->ctx, pl_net_dweight(net, t), net->tensor[t].n * sizeof(float));
+	const uint32_t tensor[] = { nd->weight, nd->bias, nd->position };
+	bool put = net->be->adds && !accumulate &&
+		   (nd->type == &pl_layer_dense || nd->type == &pl_layer_layernorm);
+
+	for (size_t i = 0; i < PL_LEN(tensor); i++)
+		put = put && (tensor[i] == PL_NONE || !net->touched[tensor[i]]);
+	if (net->be->adds)
+		net->be->adds(net->ctx, !put);
+	for (size_t i = 0; i < PL_LEN(tensor); i++) {
+		uint32_t t = tensor[i];
+
+		if (t == PL_NONE || net->touched[t])
+			continue;
+		net->touched[t] = true;
+		if (!accumulate && !put)
+			net->be->zero(net->ctx, pl_net_dweight(net, t),
+				      net->tensor[t].n * sizeof(float));
+	}
 }
 
 static void remake(struct pl_net *net, const struct pl_segment *s)
@@ -510,9 +523,7 @@ static void back_node(struct pl_net *net, uint32_t i, bool accumulate)
 	float *dy = net->grad[nd->dy], *dx = nd->dx == PL_NO_GRAD ? NULL : net->grad[nd->dx];
 
 	hook(net, true, i, PL_PHASE_BACKWARD);
-	touch(net, nd->weight, accumulate);
-	touch(net, nd->bias, accumulate);
-	touch(net, nd->position, accumulate);
+	touch(net, nd, accumulate);
 	net->be->precision(net->ctx, nd->precision[PL_PHASE_BACKWARD]);
 	if (block)
 		pl_layer_layernorm_back_add(net, nd, pl_net_value(net, nd->x),
@@ -549,8 +560,6 @@ int pl_net_backward(struct pl_net *net, bool accumulate, struct pl_err *err)
 	memset(net->touched, 0, net->n_tensors * sizeof(*net->touched));
 	pl_net_record(net, PL_NET_BACKWARD, accumulate);
 	hook(net, true, last, PL_PHASE_BACKWARD);
-	if (net->be->device && !accumulate)
-		net->be->zero(net->ctx, net->grads.p, net->grads.n * sizeof(float));
 	hook(net, false, last, PL_PHASE_BACKWARD);
 	for (uint32_t i = last; i-- > net->first_back;) {
 		const struct pl_node *nd = &net->node[i];

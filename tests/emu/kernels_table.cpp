@@ -59,6 +59,11 @@ static void do_precision(void *ctx, enum pl_precision p)
 	((struct table *)ctx)->k.precision = p;
 }
 
+static void do_adds(void *ctx, bool adds)
+{
+	((struct table *)ctx)->k.fresh = !adds;
+}
+
 static void do_vary(void *ctx, const struct pl_vary *v)
 {
 	((struct table *)ctx)->vary = *v;
@@ -221,6 +226,7 @@ extern "C" struct pl_backend emu_table(void)
 	b.name = "kernels";
 	b.sync = do_sync;
 	b.precision = do_precision;
+	b.adds = do_adds;
 	b.vary = do_vary;
 	b.act = do_act;
 	b.act_back = do_act_back;

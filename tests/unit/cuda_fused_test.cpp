@@ -54,7 +54,7 @@ static floats widened(const halves &h)
 static struct plk context(bool half, size_t bytes)
 {
 	static std::vector<double> room;
-	struct plk k = { NULL, 3, half, PL_FP32, false, NULL, bytes, EMU_MOST_SHARED };
+	struct plk k = { NULL, 3, half, PL_FP32, false, NULL, bytes, EMU_MOST_SHARED, false };
 
 	room.assign(bytes / 8 + 1, (double)NAN);
 	k.scratch = room.data();

@@ -185,6 +185,24 @@ static void drop_arrays(void)
 #define X	(b == 2 ? battery.many : b ? battery.one : slow)
 #define EACH(b) for (int b = (spread(), 0); b < 3; K->sync(X, NULL), b++)
 
+/* Gradients of parameters are to be put there, if the table can: plain adds them to zeros. */
+static void fresh(int b, struct array *g, struct array *g2)
+{
+	if (battery.table->adds && b)
+		battery.table->adds(X, false);
+	if (battery.table->adds && !b) {
+		memset(g->p[0], 0, bytes(g, 0));
+		if (g2)
+			memset(g2->p[0], 0, bytes(g2, 0));
+	}
+}
+
+static void add_again(int b)
+{
+	if (battery.table->adds && b)
+		battery.table->adds(X, true);
+}
+
 static void case_gemm(int big)
 {
 	bool ta = pick(0, 1), tb = pick(0, 1);
@@ -210,7 +228,7 @@ static void case_dense(int big)
 	struct array *pre = stored(nk), *y = stored(nk), *dy = stored(nk), *out = stored(nk);
 	struct array *dx = stored((size_t)(n * c)), *dw = array((size_t)(k * c)),
 		     *db = array((size_t)k), *from = stored((size_t)(n * c));
-	bool gelu = pick(0, 1); /* x counts as made by one, whatever it is */
+	bool put = pick(0, 1), gelu = pick(0, 1); /* x counts as made by one, whatever it is */
 
 	for (int i = 0; i < k * c; i++) /* as in a network: what tanh cuts off would hide errors */
 		w->p[0][i] /= sqrtf((float)c);
@@ -227,9 +245,12 @@ static void case_dense(int big)
 	share(y, 1);
 	EACH(b)
 	{
+		if (put)
+			fresh(b, dw, bias ? db : NULL);
 		K->dense_back(X, n, c, k, x->p[b], w->p[b], act, pre->p[b], y->p[b], dy->p[b],
 			      gelu ? from->p[b] : NULL, inner ? dx->p[b] : NULL, dw->p[b],
 			      bias ? db->p[b] : NULL);
+		add_again(b);
 	}
 }
 
@@ -387,12 +408,16 @@ static void case_layernorm(int big)
 		     *save = array(2 * (size_t)n);
 	struct array *y = stored(all), *dy = stored(all), *dx = stored(all), *dg = array(ch);
 	struct array *db = array(ch);
+	bool put = pick(0, 1);
 
 	EACH(b)
 	{
+		if (put)
+			fresh(b, dg, db);
 		K->layernorm(X, n, c, x->p[b], g->p[b], be->p[b], 1e-3f, save->p[b], y->p[b]);
 		K->layernorm_back(X, n, c, x->p[b], g->p[b], save->p[b], dy->p[b], dx->p[b],
 				  dg->p[b], db->p[b]);
+		add_again(b);
 	}
 }
 

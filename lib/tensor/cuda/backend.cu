@@ -497,6 +497,11 @@ static void cuda_precision(void *ctx, enum pl_precision p)
 	((struct pl_cuda *)ctx)->k.precision = p;
 }
 
+static void cuda_adds(void *ctx, bool adds)
+{
+	((struct pl_cuda *)ctx)->k.fresh = !adds;
+}
+
 /* A call of the table: skipped while what was recorded is launched; `need` bytes of scratch memory.
  */
 #define CALL(what, to, need, ...)                                                                  \
@@ -695,7 +700,7 @@ static struct pl_backend table()
 	b.apart = cuda_apart;
 	b.idle = cuda_idle, b.mark = cuda_mark, b.passed = cuda_passed, b.pin = cuda_pin;
 	b.trace = &pl_cuda_trace, b.remarks = pl_cuda_remarks;
-	b.precision = cuda_precision, b.gemm = pl_cuda_gemm, b.load = cuda_load;
+	b.precision = cuda_precision, b.adds = cuda_adds, b.gemm = pl_cuda_gemm, b.load = cuda_load;
 	b.dense = pl_cuda_dense, b.dense_back = pl_cuda_dense_back;
 	b.act = cuda_act, b.act_back = cuda_act_back;
 	b.conv_work = pl_cuda_conv_work, b.conv = pl_cuda_conv, b.conv_back = pl_cuda_conv_back;

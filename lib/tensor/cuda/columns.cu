@@ -14,7 +14,7 @@
 
 /* grid: (columns / 32, 1 or 2: which half), block: (32, FOLDS) */
 static __global__ void fold(const float *parts, int count, int width, int step, float *out0,
-			    float *out1)
+			    float *out1, bool fresh)
 {
 	PL_SHARED(sums, float[FOLDS][33]);
 	int j = (int)(blockIdx.x * 32 + threadIdx.x), each = (count + FOLDS - 1) / FOLDS;
@@ -31,14 +31,14 @@ static __global__ void fold(const float *parts, int count, int width, int step, 
 		return;
 	for (int i = 1; i < FOLDS; i++)
 		sum += sums[i][threadIdx.x];
-	out[j] += sum;
+	out[j] = fresh ? sum : out[j] + sum;
 }
 
 void pl_fold(const struct plk *k, const float *parts, int count, int width, float *out0,
 	     float *out1)
 {
 	PL_LAUNCH(fold, dim3(pl_blocks((size_t)width, 32), out1 ? 2 : 1), dim3(32, FOLDS), 0,
-		  k->stream, parts, count, width, out1 ? 2 * width : width, out0, out1);
+		  k->stream, parts, count, width, out1 ? 2 * width : width, out0, out1, k->fresh);
 }
 
 /* How many segments of the rows, whatever V is; at most what the scratch is made for. */

@@ -371,9 +371,9 @@ static inline unsigned pl_team(int vecs, unsigned each, bool *held)
 }
 
 /*
- * out0[j] += the sum over i < count, in order, of parts[i (2 width) + j], out1[j] that of
- * parts[i (2 width) + width + j]; out1 NULL: there is no second half, rows are `width` apart. In
- * columns.cu.
+ * out0[j] += (or =, if k->fresh) the sum over i < count, in order, of parts[i (2 width) + j],
+ * out1[j] that of parts[i (2 width) + width + j]; out1 NULL: there is no second half, rows are
+ * `width` apart. In columns.cu.
  */
 void pl_fold(const struct plk *k, const float *parts, int count, int width, float *out0,
 	     float *out1);

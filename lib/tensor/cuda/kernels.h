@@ -36,6 +36,7 @@ struct plk {
 	void *scratch;
 	size_t scratch_bytes;
 	size_t shared; /* bytes of shared memory that a block may have */
+	bool fresh;    /* columns, layernorm_back: sums are put there, not added */
 };
 
 /* ---- elements: elements.cu ------------------------------------------------------------------- */

@@ -404,22 +404,24 @@ void pl_cuda_dense(void *ctx, int n, int c, int k, const float *x, const float *
 	pl_cuda_done(cu, "dense");
 }
 
-/* dw' (C x K) += x' (C x N) dy (N x K), and db += sums over the rows of dy */
+/* dw' (C x K) += x' (C x N) dy (N x K), and db += sums over the rows of dy; or = (adds()) */
 static void back_weights(struct pl_cuda *c, struct call v, const void *x, const void *dy, float *dw,
 			 float *db)
 {
 	float *sums = (float *)c->k.scratch;
+	bool fresh = c->k.fresh, there = fresh && (uintptr_t)db % 16 == 0;
 	int k = v.s.n, n = v.s.k;
 
 	v.s.lda = v.s.m, v.s.ldb = k, v.s.ldd = v.s.m;
 	v.s.tb = 1;
 	v.s.out = 0;
-	v.a = x, v.b = dy, v.d = dw, v.beta = 1;
+	v.a = x, v.b = dy, v.d = dw, v.beta = fresh ? 0 : 1;
 	if (db && v.s.in) { /* what float32 is rounded to inside must not change the sums */
-		v.bias = sums;
+		v.bias = there ? db : sums;
 		v.s.epilogue = CUBLASLT_EPILOGUE_BGRADB;
 		if (product(c, &v)) {
-			pl_fold(&c->k, sums, 1, k, db, NULL);
+			if (!there)
+				pl_fold(&c->k, sums, 1, k, db, NULL);
 			return;
 		}
 		v.bias = NULL;
