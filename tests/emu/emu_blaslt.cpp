@@ -27,7 +27,7 @@ struct emu_preference {
 	uint32_t schemes, align[4];
 };
 
-bool emu_no_epilogues, emu_no_products;
+bool emu_no_epilogues, emu_no_products, emu_idle_sums;
 uint64_t emu_epilogues;
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *h)
@@ -154,6 +154,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmul
 	/* as they are at the choice, whatever they will be */
 	r->algo.align[4] = (uint32_t)(((uintptr_t)d->bias | 256) & -((uintptr_t)d->bias | 256));
 	r->algo.align[5] = (uint32_t)(((uintptr_t)d->aux | 256) & -((uintptr_t)d->aux | 256));
+	r->wavesCount = emu_idle_sums && d->epilogue == CUBLASLT_EPILOGUE_BGRADB ? 0.2f : 0.9f;
 	*found = 1;
 	return CUBLAS_STATUS_SUCCESS;
 }

@@ -57,6 +57,7 @@ typedef struct {
 	cublasLtMatmulAlgo_t algo;
 	size_t workspaceSize;
 	cublasStatus_t state;
+	float wavesCount;
 } cublasLtMatmulHeuristicResult_t;
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *h);

@@ -33,9 +33,9 @@ struct emu_stream_head {
 };
 /* Order of blocks and threads, see cuda_emu.h. */
 void emu_order(uint64_t seed);
-/* No epilogue is offered for products, as for some shapes, or no product; those that had one, so
- * far. */
-extern bool emu_no_epilogues, emu_no_products;
+/* No epilogue is offered for products, as for some shapes, or no product, or sums of an operand
+ * leave most of the device idle; those that had one, so far. */
+extern bool emu_no_epilogues, emu_no_products, emu_idle_sums;
 extern uint64_t emu_epilogues;
 
 #ifdef __cplusplus

@@ -401,12 +401,21 @@ static void test_second_device(void)
 
 static void test_no_epilogues(void)
 {
-	struct trained with = { 0 }, first = { 0 }, without = { 0 }, none = { 0 };
-	uint64_t before = emu_epilogues;
+	struct trained with = { 0 }, first = { 0 }, without = { 0 }, none = { 0 }, idle = { 0 };
+	uint64_t before, had;
 
 	train(fix_mlp, be, PL_STORE_BF16, true, 1, 4, &first);
+	before = emu_epilogues;
 	train(gpt, be, PL_STORE_BF16, true, 1, 4, &with);
 	ok(emu_epilogues > before, "products have epilogues");
+	had = emu_epilogues - before;
+	before = emu_epilogues;
+	emu_idle_sums = true;
+	if (train(gpt, be, PL_STORE_BF16, true, 1, 4, &idle))
+		ok(far_apart(&with, &idle, 4) < 0.01 && emu_epilogues > before &&
+			   emu_epilogues - before < had,
+		   "sums that would leave the device idle are made apart");
+	emu_idle_sums = false;
 	before = emu_epilogues;
 	emu_no_epilogues = true;
 	if (train(gpt, be, PL_STORE_BF16, true, 1, 4, &without))
@@ -418,6 +427,7 @@ static void test_no_epilogues(void)
 		ok(far_apart(&with, &none, 4) < 0.01, "and without products of cuBLASLt at all");
 	emu_no_products = false;
 	free(none.params);
+	free(idle.params);
 	free(with.params);
 	free(first.params);
 	free(without.params);

@@ -48,7 +48,8 @@ struct pl_cuda_shape { /* no byte of it is padding: it is compared and hashed as
 };
 struct pl_cuda_product {
 	struct pl_cuda_shape shape;
-	bool none; /* cuBLASLt has no way to do it */
+	bool none;   /* cuBLASLt has no way to do it */
+	float waves; /* of the device's multiprocessors that it keeps busy; 0: not known */
 	cublasLtMatmulDesc_t desc;
 	cublasLtMatrixLayout_t a, b, d;
 	cublasLtMatmulAlgo_t algo;

@@ -144,8 +144,10 @@ static void choose(struct pl_cuda *c, struct pl_cuda_product *p, const struct ca
 		  cublasLtMatmulAlgoGetHeuristic(c->lt, p->desc, p->a, p->b, p->d, p->d, pref, 1,
 						 &best, &found) != CUBLAS_STATUS_SUCCESS ||
 		  !found || best.state != CUBLAS_STATUS_SUCCESS;
-	if (!p->none)
+	if (!p->none) {
 		p->algo = best.algo;
+		p->waves = best.wavesCount;
+	}
 	if (pref)
 		cublasLtMatmulPreferenceDestroy(pref);
 }
@@ -207,6 +209,17 @@ static bool round_operands(struct pl_cuda *c, struct call *v)
 	return true;
 }
 
+static const struct pl_cuda_product *way(struct pl_cuda *c, struct call *v)
+{
+	v->s.align_a = aligned(v->a, v->s.lda, v->s.in);
+	v->s.align_b = aligned(v->b, v->s.ldb, v->s.in);
+	v->s.align_d = aligned(v->d, v->s.ldd, v->s.out);
+	/* the choice looks at where they lie, too */
+	v->s.align_bias = aligned(v->bias, 0, v->s.out);
+	v->s.align_aux = aligned(v->aux, 0, v->s.out);
+	return find(c, v);
+}
+
 /* False: cuBLASLt has no way to do it. */
 static bool product(struct pl_cuda *c, struct call *v)
 {
@@ -218,13 +231,7 @@ static bool product(struct pl_cuda *c, struct call *v)
 		return true;
 	if (v->s.compute == BF16 && !round_operands(c, v))
 		return true;
-	v->s.align_a = aligned(v->a, v->s.lda, v->s.in);
-	v->s.align_b = aligned(v->b, v->s.ldb, v->s.in);
-	v->s.align_d = aligned(v->d, v->s.ldd, v->s.out);
-	/* the choice looks at where they lie, too */
-	v->s.align_bias = aligned(v->bias, 0, v->s.out);
-	v->s.align_aux = aligned(v->aux, 0, v->s.out);
-	p = find(c, v);
+	p = way(c, v);
 	if (p->none)
 		return false;
 	rc = set_pointers(p, v);
@@ -404,6 +411,19 @@ void pl_cuda_dense(void *ctx, int n, int c, int k, const float *x, const float *
 	pl_cuda_done(cu, "dense");
 }
 
+/* Do the sums of dy cost more along with dw than by themselves? So where the way that makes them
+ * keeps less than half of the device busy while the product alone would be shared out better, by
+ * parts of its long sums. */
+static bool costly(struct pl_cuda *c, struct call v)
+{
+	float along = way(c, &v)->waves, alone;
+
+	v.bias = NULL;
+	v.s.epilogue = 0;
+	alone = way(c, &v)->waves;
+	return along > 0 && along < 0.5f && alone > 1.5f * along;
+}
+
 /* dw' (C x K) += x' (C x N) dy (N x K), and db += sums over the rows of dy; or = (adds()) */
 static void back_weights(struct pl_cuda *c, struct call v, const void *x, const void *dy, float *dw,
 			 float *db)
@@ -419,7 +439,7 @@ static void back_weights(struct pl_cuda *c, struct call v, const void *x, const 
 	if (db && v.s.in) { /* what float32 is rounded to inside must not change the sums */
 		v.bias = there ? db : sums;
 		v.s.epilogue = CUBLASLT_EPILOGUE_BGRADB;
-		if (product(c, &v)) {
+		if (!costly(c, v) && product(c, &v)) {
 			if (!there)
 				pl_fold(&c->k, sums, 1, k, db, NULL);
 			return;
