@@ -178,25 +178,82 @@ template <int V> __device__ static inline void add_to(float *to, const float *v)
 }
 
 /*
- * While a row is worked on the next one is on its way, to shared memory: a thread copies what it
- * will need itself, so that nobody waits for others.
+ * A row that is worked on, while the next one is on its way to shared memory: a thread copies what
+ * it will need itself, so that nobody waits for others.
  */
-template <typename T, int V> struct coming {
+template <typename T, int V, int K> struct at_row {
 	typedef struct pl_raw<T, V> raw;
+	const struct backward<T> &b;
 	raw *room; /* (2 rows, x dy more, vectors of a thread, threads) */
-	int arrays, each;
-	__device__ raw *at(int turn, int array, int i) const
+	int vecs, arrays, each, turn;
+	size_t row;
+	float mean, rstd, next_mean, next_rstd;
+
+	__device__ raw *place(int to, int array, int i) const
 	{
 		int thread = (int)(threadIdx.x + blockDim.x * threadIdx.y);
 
-		return room + ((turn * arrays + array) * each + i) * BACK + thread;
+		return room + ((to * arrays + array) * each + i) * BACK + thread;
 	}
-	__device__ void ask(int turn, int array, int i, const T *from) const
+	__device__ void copy(raw *to, const T *from) const
 	{
 		if constexpr (sizeof(raw) == 16)
-			plm_copy<16>(plm_shared(at(turn, array, i)), from, true);
+			plm_copy<16>(plm_shared(to), from, true);
 		else
-			*at(turn, array, i) = *(const raw *)from;
+			*to = *(const raw *)from;
+	}
+	__device__ void ask(int to, size_t next)
+	{
+		if (next >= (size_t)b.n)
+			return;
+		next_mean = b.save[next], next_rstd = b.save[b.n + next];
+		if (!K)
+			return;
+		pl_row<K>(vecs, [&](int i, int j) {
+			size_t from = next * b.c + (size_t)j * V;
+
+			copy(place(to, 0, i), b.x + from);
+			copy(place(to, 1, i), b.dy + from);
+			if (b.more)
+				copy(place(to, 2, i), b.more + from);
+		});
+	}
+	/* The row that was asked for is there, the next one is asked for. */
+	__device__ void go_on(size_t next)
+	{
+		mean = next_mean, rstd = next_rstd;
+		ask(turn ^ 1, next);
+		plm_commit();
+		plm_wait<1>();
+	}
+	__device__ void get(int array, const T *from, int i, int j, float *v) const
+	{
+		if (K)
+			pl_get<V>((const T *)place(turn, array, i), v);
+		else
+			pl_get<V>(from + row * b.c + (size_t)j * V, v);
+	}
+	/* xh, and dy */
+	__device__ void open(int i, int j, float *xh, float *g) const
+	{
+		get(0, b.x, i, j, xh);
+		get(1, b.dy, i, j, g);
+		for (int l = 0; l < V; l++)
+			xh[l] = (xh[l] - mean) * rstd;
+	}
+	__device__ void write(int mine, float sum, float dot) const
+	{
+		pl_row<K>(mine, [&](int i, int j) {
+			float xh[V], g[V], gamma[V], more[V] = { 0 };
+
+			open(i, j, xh, g);
+			pl_get<V>(b.gamma + j * V, gamma);
+			if (b.more)
+				get(2, b.more, i, j, more);
+			for (int l = 0; l < V; l++)
+				g[l] = rstd * (g[l] * gamma[l] - sum - xh[l] * dot) + more[l];
+			pl_put<V>(b.dx + row * b.c + (size_t)j * V, g);
+		});
 	}
 };
 
@@ -204,73 +261,37 @@ template <typename T, int V, int K>
 static __global__ void __launch_bounds__(K ? BACK : 1024, K ? 2 : 1)
 	layernorm_back(struct backward<T> b)
 {
-	typedef struct pl_raw<T, V> raw;
 	PL_SHARED(room, float[32]);
-	int team = (int)blockDim.x, vecs = b.c / V, turn = 0;
+	int team = (int)blockDim.x, vecs = b.c / V, arrays = b.more ? 3 : 2;
 	size_t row = (size_t)blockIdx.x * blockDim.y + threadIdx.y;
 	size_t step = (size_t)gridDim.x * blockDim.y;
 	float *part = b.parts + (size_t)blockIdx.x * 2 * b.c;
-	struct coming<T, V> rows = {
-		NULL, b.more ? 3 : 2, (vecs + team - 1) / team
+	struct at_row<T, V, K> a = {
+		b, NULL, vecs, arrays, (vecs + team - 1) / team, 0, row, 0, 0, 0, 0
 	};
-	float dg[K ? K : 1][V], db[K ? K : 1][V];
-	float mean = 0, rstd = 0, next_mean = 0, next_rstd = 0;
+	float dg[K ? K : 1][V] = {}, db[K ? K : 1][V] = {};
 
 	if constexpr (K > 0) {
-		PL_DYNAMIC(next, raw);
-		rows.room = next;
-	}
-	for (int i = 0; i < (K ? K : 1); i++)
-		for (int l = 0; l < V; l++)
-			dg[i][l] = db[i][l] = 0;
-	if (!K)
+		PL_DYNAMIC(next, struct pl_raw<T, V>);
+		a.room = next;
+	} else {
 		pl_row<K>(vecs, [&](int i, int j) {
 			pl_put<V>(part + j * V, dg[i]);
 			pl_put<V>(part + b.c + j * V, db[i]);
 		});
-	auto ask = [&](int to, size_t at) {
-		if (at >= (size_t)b.n)
-			return;
-		next_mean = b.save[at], next_rstd = b.save[b.n + at];
-		if (K)
-			pl_row<K>(vecs, [&](int i, int j) {
-				size_t from = at * b.c + (size_t)j * V;
-
-				rows.ask(to, 0, i, b.x + from);
-				rows.ask(to, 1, i, b.dy + from);
-				if (b.more)
-					rows.ask(to, 2, i, b.more + from);
-			});
-	};
-
-	ask(0, row);
+	}
+	a.ask(0, row);
 	plm_commit();
 	/* the teams of a block go on together, since they wait for each other's sums */
-	for (size_t first = row - threadIdx.y; first < (size_t)b.n; first += step, row += step) {
-		int mine = row < (size_t)b.n ? vecs : 0;
+	for (size_t first = row - threadIdx.y; first < (size_t)b.n; first += step) {
+		int mine = a.row < (size_t)b.n ? vecs : 0;
 		float sum = 0, dot = 0;
 
-		mean = next_mean, rstd = next_rstd;
-		ask(turn ^ 1, row + step);
-		plm_commit();
-		plm_wait<1>();
-		auto get = [&](int array, const T *from, int i, int j, float *v) {
-			pl_get<V>(K ? (const T *)rows.at(turn, array, i)
-				    : from + row * b.c + (size_t)j * V,
-				  v);
-		};
-		/* xh, and dy */
-		auto open = [&](int i, int j, float *xh, float *g) {
-			get(0, b.x, i, j, xh);
-			get(1, b.dy, i, j, g);
-			for (int l = 0; l < V; l++)
-				xh[l] = (xh[l] - mean) * rstd;
-		};
-
+		a.go_on(a.row + step);
 		pl_row<K>(mine, [&](int i, int j) {
 			float xh[V], g[V], gamma[V];
 
-			open(i, j, xh, g);
+			a.open(i, j, xh, g);
 			pl_get<V>(b.gamma + j * V, gamma);
 			for (int l = 0; l < V; l++) {
 				dg[i][l] = (K ? dg[i][l] : 0) + g[l] * xh[l];
@@ -285,18 +306,9 @@ static __global__ void __launch_bounds__(K ? BACK : 1024, K ? 2 : 1)
 		});
 		sum = pl_team_sum(sum, team, room) / (float)b.c;
 		dot = pl_team_sum(dot, team, room) / (float)b.c;
-		pl_row<K>(mine, [&](int i, int j) {
-			float xh[V], g[V], gamma[V], more[V] = { 0 };
-
-			open(i, j, xh, g);
-			pl_get<V>(b.gamma + j * V, gamma);
-			if (b.more)
-				get(2, b.more, i, j, more);
-			for (int l = 0; l < V; l++)
-				g[l] = rstd * (g[l] * gamma[l] - sum - xh[l] * dot) + more[l];
-			pl_put<V>(b.dx + row * b.c + (size_t)j * V, g);
-		});
-		turn ^= 1;
+		a.write(mine, sum, dot);
+		a.row += step;
+		a.turn ^= 1;
 	}
 	plm_wait<0>();
 	if constexpr (K > 0)

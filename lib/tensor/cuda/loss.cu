@@ -139,6 +139,34 @@ __device__ static inline void look(struct seen *s, const float *v, int at, int y
 			s->beaten |= at + l < y && v[l] == own;
 }
 
+/* Vector j of a row is on its way to the place of that of the row before: by the thread that will
+ * need it, and had that. */
+template <typename T, int V>
+__device__ static inline void ask(const struct xent<T> &a, size_t row, int j,
+				  struct pl_raw<T, V> *aside)
+{
+	size_t begin = row * a.c;
+	int at = j * V - (int)(begin % V);
+
+	if (row >= (size_t)a.n || at >= a.c)
+		return;
+	if (at < 0 || at + V > a.c)
+		aside[j] = take<T, V>(a.x + begin, a.c, at);
+	else if constexpr (sizeof(*aside) == 16)
+		plm_copy<16>(plm_shared(&aside[j]), a.x + begin + at, true);
+}
+
+/* e^(v - top) f, less `own` at the class; top: times log2 e */
+template <int V>
+__device__ static inline void slope(float *v, float top, float f, int at_class, float own)
+{
+	for (int l = 0; l < V; l++)
+		v[l] = pl_exp2(v[l] * PL_LOG2E - top) * f;
+	if (at_class >= 0 && at_class < V)
+		for (int l = 0; l < V; l++)
+			v[l] -= l == at_class ? own : 0;
+}
+
 template <typename T, int V, int K>
 static __global__ void __launch_bounds__(K == ASIDE ? WIDE : 1024, K == ASIDE ? 2 : 1)
 	softmax_xent(struct xent<T> a)
@@ -157,24 +185,10 @@ static __global__ void __launch_bounds__(K == ASIDE ? WIDE : 1024, K == ASIDE ? 
 		PL_DYNAMIC(room_of_row, raw);
 		aside = room_of_row;
 	}
-	/* vector j of a row is on its way to the place of that of the row before: by the thread
-	 * that will need it, and had that */
-	auto ask = [&](size_t row, int j) {
-		size_t begin = row * a.c;
-		int at = j * V - (int)(begin % V);
-
-		if (row >= (size_t)a.n || at >= a.c)
-			return;
-		if (at < 0 || at + V > a.c)
-			aside[j] = take<T, V>(a.x + begin, a.c, at);
-		else if constexpr (sizeof(raw) == 16)
-			plm_copy<16>(plm_shared(&aside[j]), a.x + begin + at, true);
-	};
-
 	if (threadIdx.x == 0)
 		teams[threadIdx.y] = { 0, 0 };
 	if (K == ASIDE)
-		pl_row<0>(most, [&](int, int j) { ask(blockIdx.x, j); });
+		pl_row<0>(most, [&](int, int j) { ask<T, V>(a, blockIdx.x, j, aside); });
 	/* the teams of a block go on together, since they wait for each other's sums */
 	for (size_t rows = (size_t)blockIdx.x * blockDim.y; rows < (size_t)a.n;
 	     rows += (size_t)gridDim.x * blockDim.y) {
@@ -215,16 +229,11 @@ static __global__ void __launch_bounds__(K == ASIDE ? WIDE : 1024, K == ASIDE ? 
 
 			if (a.dx && j < vecs) {
 				get(i, j);
-				for (int l = 0; l < V; l++)
-					v[l] = pl_exp2(v[l] * PL_LOG2E - top * PL_LOG2E) *
-					       (f / sum);
-				if (at <= y && y < at + V)
-					for (int l = 0; l < V; l++)
-						v[l] -= at + l == y ? f : 0;
+				slope<V>(v, top * PL_LOG2E, f / sum, y - at, f);
 				give<T, V>(a.dx + begin, a.c, at, v);
 			}
 			if (K == ASIDE)
-				ask(row + gridDim.x, j);
+				ask<T, V>(a, row + gridDim.x, j, aside);
 		});
 	}
 	leave(teams, a.parts);
