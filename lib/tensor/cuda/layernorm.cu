@@ -14,7 +14,8 @@
  * += sum over rows of dy xh, dbeta += that of dy. Blocks stay for many rows and keep the sums of
  * their columns in registers; each leaves them once, and pl_fold() adds them in order.
  *
- * Rows that fit into no team are read again in each pass, and their columns' sums lie in memory.
+ * Rows that fit into no team, or cannot be read 16 bytes at a time, are read again in each pass,
+ * and their columns' sums lie in memory.
  */
 #include "tensor/cuda/mma.cuh"
 
@@ -97,12 +98,16 @@ template <typename T, int V> static void launch(const struct plk *k, const struc
 {
 	bool held;
 	unsigned team = pl_team(f.c / V, PL_HELD, &held), rows = team == 32 ? WARPS : 1;
+	unsigned blocks = pl_blocks((size_t)f.n, rows);
 
-	if (held)
-		PL_LAUNCH((layernorm<T, V, PL_HELD>), pl_blocks((size_t)f.n, rows),
-			  dim3(team, rows), 0, k->stream, f);
-	else
-		PL_LAUNCH((layernorm<T, V, 0>), (unsigned)f.n, dim3(team), 0, k->stream, f);
+	/* what is read one element at a time is not worth a kernel of its own */
+	if constexpr (V > 1)
+		if (held) {
+			PL_LAUNCH((layernorm<T, V, PL_HELD>), blocks, dim3(team, rows), 0,
+				  k->stream, f);
+			return;
+		}
+	PL_LAUNCH((layernorm<T, V, 0>), blocks, dim3(team, rows), 0, k->stream, f);
 }
 
 void plk_add_layernorm(const struct plk *k, int n, int c, const void *a, const void *b, void *sum,
@@ -197,26 +202,22 @@ template <typename T, int V, int K> struct at_row {
 	}
 	__device__ void copy(raw *to, const T *from) const
 	{
-		if constexpr (sizeof(raw) == 16)
-			plm_copy<16>(plm_shared(to), from, true);
-		else
-			*to = *(const raw *)from;
+		plm_copy<16>(plm_shared(to), from, true);
 	}
 	__device__ void ask(int to, size_t next)
 	{
 		if (next >= (size_t)b.n)
 			return;
 		next_mean = b.save[next], next_rstd = b.save[b.n + next];
-		if (!K)
-			return;
-		pl_row<K>(vecs, [&](int i, int j) {
-			size_t from = next * b.c + (size_t)j * V;
+		if constexpr (K > 0)
+			pl_row<K>(vecs, [&](int i, int j) {
+				size_t from = next * b.c + (size_t)j * V;
 
-			copy(place(to, 0, i), b.x + from);
-			copy(place(to, 1, i), b.dy + from);
-			if (b.more)
-				copy(place(to, 2, i), b.more + from);
-		});
+				copy(place(to, 0, i), b.x + from);
+				copy(place(to, 1, i), b.dy + from);
+				if (b.more)
+					copy(place(to, 2, i), b.more + from);
+			});
 	}
 	/* The row that was asked for is there, the next one is asked for. */
 	__device__ void go_on(size_t next)
@@ -324,15 +325,18 @@ static unsigned launch_back(const struct plk *k, const struct backward<T> &b)
 	size_t sums = 2 * (size_t)b.c * sizeof(float);
 	size_t room = (b.more ? 6 : 4) * (size_t)each * BACK * sizeof(struct pl_raw<T, V>);
 
-	held = held && team <= BACK; /* up to 8,192 bfloat16, 4,096 floats */
+	held = V > 1 && held && team <= BACK; /* up to 8,192 bfloat16, 4,096 floats */
 	rows = held ? BACK / team : 1;
 	blocks = pl_blocks((size_t)b.n, rows);
 	blocks = blocks < most ? blocks : most;
-	if (held)
-		PL_LAUNCH((layernorm_back<T, V, PL_HELD>), blocks, dim3(team, rows),
-			  room > sums ? room : sums, k->stream, b);
-	else
-		PL_LAUNCH((layernorm_back<T, V, 0>), blocks, dim3(1024), 0, k->stream, b);
+	if constexpr (V > 1)
+		if (held) {
+			PL_LAUNCH((layernorm_back<T, V, PL_HELD>), blocks, dim3(team, rows),
+				  room > sums ? room : sums, k->stream, b);
+			return blocks;
+		}
+	team = pl_team((int)vecs, 1, &held);
+	PL_LAUNCH((layernorm_back<T, V, 0>), blocks, dim3(team), 0, k->stream, b);
 	return blocks;
 }
 

@@ -254,10 +254,13 @@ template <typename T, int V> static unsigned launch(const struct plk *k, const s
 			PL_LAUNCH((softmax_xent<T, V, ASIDE>), blocks, WIDE, room, k->stream, a);
 			return blocks;
 		}
-	if (held)
-		PL_LAUNCH((softmax_xent<T, V, HELD>), blocks, dim3(team, rows), 0, k->stream, a);
-	else
-		PL_LAUNCH((softmax_xent<T, V, 0>), blocks, dim3(team, rows), 0, k->stream, a);
+	if constexpr (V > 1)
+		if (held) {
+			PL_LAUNCH((softmax_xent<T, V, HELD>), blocks, dim3(team, rows), 0,
+				  k->stream, a);
+			return blocks;
+		}
+	PL_LAUNCH((softmax_xent<T, V, 0>), blocks, dim3(team, rows), 0, k->stream, a);
 	return blocks;
 }
 
