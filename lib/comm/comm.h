@@ -81,8 +81,8 @@ struct pl_world_opts {
 	 * see). */
 	const char *meet;
 	const char *token; /* who does not know it is turned away; at least 16 characters */
-	/* Address to listen on, "*": any. NULL: loopback; in a meeting by tcp, the one from which
-	 * rank 0 is reached */
+	/* Address to listen on, or an interface that has one; "*": any. NULL: loopback; in a
+	 * meeting by tcp, the one from which rank 0 is reached */
 	const char *bind;
 	int connections; /* TCP connections a pair; 0: 2 */
 	/* A rank without a sign of life, or a message that is on its way, for so long is a failure;

@@ -128,6 +128,7 @@ struct pl_work {
 	uint64_t slot; /* of collectives that may go through slots */
 	uint8_t state; /* enum pl_work_state */
 	bool direct;   /* goes through slots */
+	bool staged;   /* what comes in does not go to its place at once; MPI's */
 	bool failed;
 	_Atomic bool done;
 	struct {			   /* of a world with a device; device.c */
@@ -268,6 +269,7 @@ struct pl_world {
 		void *ctx;
 		bool taken;   /* by the carrier as it is */
 		bool reached; /* by the carrier's messages; sums are the backend's */
+		size_t least; /* ... of operations on so many bytes */
 		struct pl_stage *stage;
 		size_t n_stages, cap_stages;
 		struct pl_work *held, **held_tail; /* taken, but not active yet */
@@ -329,6 +331,10 @@ static inline bool pl_carry_keeps(const struct pl_world *w)
 {
 	return w->carry.by && atomic_load(&w->failed);
 }
+/* The same of memory that the work has: true: it stays where it is, for the process is about to
+ * end.
+ */
+bool pl_carry_keep(struct pl_work *k);
 /* Is the library stuck? Lock held; given back for a moment if it is. */
 void pl_carry_watch(struct pl_world *w);
 /* For open: everybody's `bytes` (at most PL_NOTE_MAX) come to all + rank * bytes on all ranks. */
@@ -343,7 +349,17 @@ int pl_meet(struct pl_world *w, struct pl_err *err) PL_MUST;
 /* Same for processes that can map one another's memory; name: as pl_world_opts.host. */
 uint64_t pl_host_id(const char *name);
 /* net.c: sockets */
-int pl_net_listen(const char *host, int port, int *fd, int *bound, struct pl_err *err) PL_MUST;
+/* host "*": anywhere. address: PL_ADDRESS_MAX characters for where it listens, as a number. */
+int pl_net_listen(const char *host, int port, int *fd, int *bound, char *address,
+		  struct pl_err *err) PL_MUST;
+/* Is this the name of an interface of this host? Its address, as a number. */
+bool pl_net_interface(const char *name, char *to, size_t size);
+/* Is it a name of this host that others reach it by, although here it means loopback (as many an
+ * /etc/hosts has it)? */
+bool pl_net_is_alias(const char *host);
+void pl_net_name(const void *sockaddr, size_t len, char *to, size_t size);
+/* Tries again until then, also where the name is not known yet. (To ask for a name takes as long as
+ * the system's resolver does.) */
 int pl_net_connect(const char *host, int port, pl_ns until, int *fd, struct pl_err *err) PL_MUST;
 int pl_net_write(int fd, const void *p, size_t n, pl_ns until, struct pl_err *err) PL_MUST;
 int pl_net_read(int fd, void *p, size_t n, pl_ns until, struct pl_err *err) PL_MUST;

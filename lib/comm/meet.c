@@ -27,6 +27,7 @@
 
 struct guest {
 	int fd;
+	pl_ns since;
 	size_t got;
 	uint8_t bytes[PL_HELLO_BYTES];
 };
@@ -100,17 +101,21 @@ static int parse_meet(struct meeting *m)
 	return 0;
 }
 
-/* at: an address of this host */
+/* at: an address of this host, or a name by which others reach it */
 static int listen_at(struct meeting *m, const char *at)
 {
 	struct pl_world *w = m->w;
 	struct pl_hello *me = &w->peer[w->rank].who;
 	bool first = w->rank == 0 && !m->by_dir;
+	char own[PL_ADDRESS_MAX], found[PL_ADDRESS_MAX];
 	const char *bind = w->o.bind ? w->o.bind : at;
+	bool alias = !w->o.bind && pl_net_is_alias(at);
 	int port, rc;
 
-	rc = pl_net_listen(!strcmp(bind, "*") ? "0.0.0.0" : bind, first ? m->port : 0, &w->listener,
-			   &port, m->err);
+	if (w->o.bind && pl_net_interface(bind, own, sizeof(own)))
+		bind = own;
+	rc = pl_net_listen(alias || any_address(bind) ? "*" : bind, first ? m->port : 0,
+			   &w->listener, &port, found, m->err);
 	if (rc < 0)
 		return pl_wrap(m->err, "meeting");
 	me->rank = (uint32_t)w->rank;
@@ -119,8 +124,10 @@ static int listen_at(struct meeting *m, const char *at)
 	me->port = (uint16_t)port;
 	if (first)
 		return 0; /* others know where */
-	if (!any_address(bind))
-		snprintf(me->address, sizeof(me->address), "%.63s", bind);
+	if (alias)
+		snprintf(me->address, sizeof(me->address), "%s", at);
+	else if (!any_address(found))
+		snprintf(me->address, sizeof(me->address), "%s", found);
 	else if (m->by_dir)
 		gethostname(me->address, sizeof(me->address) - 1);
 	return 0;
@@ -165,11 +172,15 @@ static void let_in(struct meeting *m)
 	int fd;
 
 	while ((fd = accept4(m->w->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
-		if (m->n_guests == m->most) {
-			close(fd);
-			continue;
-		}
-		m->guest[m->n_guests++] = (struct guest){ .fd = fd };
+		size_t oldest = 0;
+
+		/* ranks greet at once: who has said nothing for longest is none */
+		for (size_t i = 1; i < m->n_guests; i++)
+			if (m->guest[i].since < m->guest[oldest].since)
+				oldest = i;
+		if (m->n_guests == m->most)
+			drop(m, oldest, true);
+		m->guest[m->n_guests++] = (struct guest){ .fd = fd, .since = pl_now_ns() };
 	}
 }
 
@@ -267,8 +278,7 @@ static int receive_all(struct meeting *m, bool *came)
 			continue;
 		}
 		if (!h.address[0] && getpeername(fd, (struct sockaddr *)&at, &len) == 0)
-			getnameinfo((struct sockaddr *)&at, len, h.address, sizeof(h.address), NULL,
-				    0, NI_NUMERICHOST);
+			pl_net_name(&at, len, h.address, sizeof(h.address));
 		came[h.rank] = true;
 		m->met[h.rank] = fd;
 		w->peer[h.rank].who = h;
@@ -329,16 +339,18 @@ static int ask(struct meeting *m, int fd, bool *heard)
 	return rc;
 }
 
-/* Where this host reaches rank 0 from, others reach it: loopback, if rank 0 is met there. */
+/* Where this host reaches rank 0 from, others reach it: loopback, if rank 0 is met there. A rank
+ * beside rank 0 is reached by the name that this one is met by, if others mean it. */
 static int listen_as_met(struct meeting *m, int fd)
 {
 	struct sockaddr_storage at;
 	socklen_t len = sizeof(at);
 	char name[PL_ADDRESS_MAX] = "127.0.0.1";
 
+	if (strlen(m->host) < PL_ADDRESS_MAX && pl_net_is_alias(m->host))
+		return listen_at(m, m->host);
 	if (getsockname(fd, (struct sockaddr *)&at, &len) == 0)
-		getnameinfo((struct sockaddr *)&at, len, name, sizeof(name), NULL, 0,
-			    NI_NUMERICHOST);
+		pl_net_name(&at, len, name, sizeof(name));
 	return listen_at(m, name);
 }
 

@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -45,39 +46,124 @@ static int resolve(const char *host, int port, bool passive, struct addrinfo **a
 	snprintf(service, sizeof(service), "%d", port);
 	e = getaddrinfo(host, service, &hint, a);
 	if (e)
-		return pl_fail(err, PL_EIO, "address %s: %s", host, gai_strerror(e));
-	return 0;
+		pl_fail(err, PL_EIO, "address %s: %s", host, gai_strerror(e));
+	/* it may not be known yet, of a machine that begins just now */
+	return !e ? 0 : e == EAI_AGAIN || e == EAI_NONAME ? PL_ENO : PL_EIO;
 }
 
-int pl_net_listen(const char *host, int port, int *fd, int *bound, struct pl_err *err)
+void pl_net_name(const void *at, size_t len, char *to, size_t size)
+{
+	static const char mapped[] = "::ffff:"; /* IPv4 by a socket that takes both */
+
+	if (getnameinfo(at, (socklen_t)len, to, (socklen_t)size, NULL, 0, NI_NUMERICHOST))
+		to[0] = '\0';
+	if (!strncmp(to, mapped, sizeof(mapped) - 1) && strchr(to, '.'))
+		memmove(to, to + sizeof(mapped) - 1, strlen(to) - sizeof(mapped) + 2);
+}
+
+bool pl_net_interface(const char *name, char *to, size_t size)
+{
+	struct ifaddrs *all = NULL;
+	bool found = false;
+
+	if (getifaddrs(&all) < 0)
+		return false;
+	for (int six = 0; six < 2 && !found; six++)
+		for (struct ifaddrs *i = all; i && !found; i = i->ifa_next) {
+			const struct sockaddr_in6 *a = (const void *)i->ifa_addr;
+			bool is = a && a->sin6_family == (six ? AF_INET6 : AF_INET) &&
+				  !strcmp(i->ifa_name, name);
+
+			if (!is || (six && IN6_IS_ADDR_LINKLOCAL(&a->sin6_addr)))
+				continue;
+			pl_net_name(a, six ? sizeof(*a) : sizeof(struct sockaddr_in), to, size);
+			found = to[0];
+		}
+	freeifaddrs(all);
+	return found;
+}
+
+static bool is_loopback(const struct sockaddr *a)
+{
+	if (a->sa_family == AF_INET6)
+		return IN6_IS_ADDR_LOOPBACK(
+			&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr);
+	return a->sa_family == AF_INET &&
+	       ntohl(((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr) >> 24 == 127;
+}
+
+bool pl_net_is_alias(const char *host)
+{
+	struct addrinfo *a = NULL;
+	struct pl_err e = { 0 };
+	bool alias = false;
+
+	if (!strstr(host, "localhost") && host[strspn(host, "0123456789.:")] &&
+	    !strchr(host, ':') && resolve(host, 0, true, &a, &e) == 0) {
+		alias = is_loopback(a->ai_addr);
+		freeaddrinfo(a);
+	}
+	return alias;
+}
+
+static int listen_on(const struct addrinfo *a, int *fd, int *bound, char *address)
 {
 	struct sockaddr_storage at = { 0 };
 	socklen_t len = sizeof(at);
-	struct addrinfo *a = NULL;
-	int on = 1, s, rc = resolve(host, port, true, &a, err);
+	int on = 1, off = 0, why;
+	int s = pl_fail_now() ? -1
+			      : socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-	if (rc < 0)
-		return rc;
-	s = pl_fail_now() ? -1
-			  : socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (s < 0) {
-		rc = pl_fail_sys(err, "cannot make a socket");
-	} else {
-		setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-		if (bind(s, a->ai_addr, a->ai_addrlen) < 0 || listen(s, 4096) < 0 ||
-		    getsockname(s, (struct sockaddr *)&at, &len) < 0)
-			rc = pl_fail_sys(err, "cannot listen on %s port %d", host, port);
+	if (s < 0)
+		return -1;
+	setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	if (a->ai_family == AF_INET6) /* with :: both */
+		setsockopt(s, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+	if (bind(s, a->ai_addr, a->ai_addrlen) < 0 || listen(s, 4096) < 0 ||
+	    getsockname(s, (struct sockaddr *)&at, &len) < 0) {
+		why = errno;
+		close(s);
+		errno = why;
+		return -1;
 	}
-	freeaddrinfo(a);
-	if (rc < 0) {
-		if (s >= 0)
-			close(s);
-		return rc;
-	}
-	*bound = at.ss_family == AF_INET6 ? ntohs(((struct sockaddr_in6 *)&at)->sin6_port)
-					  : ntohs(((struct sockaddr_in *)&at)->sin_port);
+	pl_net_name(&at, len, address, PL_ADDRESS_MAX);
+	*bound = ntohs(at.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&at)->sin6_port
+						: ((struct sockaddr_in *)&at)->sin_port);
 	*fd = s;
 	return 0;
+}
+
+static int listen_at(const char *host, int port, int *fd, int *bound, char *address,
+		     struct pl_err *err)
+{
+	struct addrinfo *a = NULL;
+	int rc = resolve(host, port, true, &a, err), why;
+
+	if (rc < 0)
+		return PL_EIO;
+	rc = -1;
+	for (const struct addrinfo *i = a; i && rc < 0; i = i->ai_next)
+		rc = listen_on(i, fd, bound, address);
+	why = errno;
+	freeaddrinfo(a);
+	if (rc == 0)
+		return 0;
+	return pl_fail(err, PL_EIO, "cannot listen on %s port %d: %s%s", host, port, strerror(why),
+		       why == EADDRINUSE      ? " (another program has it; take another one)"
+		       : why == EADDRNOTAVAIL ? " (it is no address of this host)"
+					      : "");
+}
+
+int pl_net_listen(const char *host, int port, int *fd, int *bound, char *address,
+		  struct pl_err *err)
+{
+	struct pl_err no_six = { 0 };
+
+	if (strcmp(host, "*"))
+		return listen_at(host, port, fd, bound, address, err);
+	if (listen_at("::", port, fd, bound, address, &no_six) == 0)
+		return 0;
+	return listen_at("0.0.0.0", port, fd, bound, address, err);
 }
 
 /* 0: connected, PL_ENO: nobody there yet, else an error that will not go away. */
@@ -107,29 +193,44 @@ static int try_connect(const struct addrinfo *a, pl_ns until, int *fd, struct pl
 	return PL_ENO;
 }
 
-int pl_net_connect(const char *host, int port, pl_ns until, int *fd, struct pl_err *err)
+/* Tries all addresses once. */
+static int try_all(const char *host, int port, pl_ns until, int *fd, struct pl_err *err)
 {
-	struct timespec nap = { 0, 5000000 };
 	struct addrinfo *a = NULL;
 	int rc = resolve(host, port, false, &a, err);
 
 	if (rc < 0)
 		return rc;
-	do {
-		for (const struct addrinfo *i = a; i; i = i->ai_next) {
-			rc = try_connect(i, until, fd, err);
-			if (rc != PL_ENO)
-				goto out;
-		}
-		if (errno != ECONNREFUSED && errno != ECONNRESET && errno != EINTR &&
-		    errno != EAGAIN && errno != ENETUNREACH && errno != EHOSTUNREACH)
-			break;
-		nanosleep(&nap, NULL);
-	} while (pl_now_ns() < until);
-	rc = pl_fail_sys(err, "cannot connect to %s port %d", host, port);
-out:
+	for (const struct addrinfo *i = a; i && (i == a || rc == PL_ENO); i = i->ai_next)
+		rc = try_connect(i, until, fd, err);
 	freeaddrinfo(a);
-	return rc;
+	if (rc != PL_ENO)
+		return rc;
+	switch (errno) {
+	case ECONNREFUSED:
+	case ECONNRESET:
+	case EINTR:
+	case EAGAIN:
+	case ENETUNREACH:
+	case EHOSTUNREACH:
+		pl_fail_sys(err, "cannot connect to %s port %d", host, port);
+		return PL_ENO;
+	default:
+		return pl_fail_sys(err, "cannot connect to %s port %d", host, port);
+	}
+}
+
+int pl_net_connect(const char *host, int port, pl_ns until, int *fd, struct pl_err *err)
+{
+	struct timespec nap = { 0, 5000000 };
+	struct pl_err e = { 0 };
+	int rc;
+
+	while ((rc = try_all(host, port, until, fd, &e)) == PL_ENO && pl_now_ns() < until) {
+		nanosleep(&nap, NULL);
+		e.code = 0;
+	}
+	return rc < 0 ? pl_fail(err, rc == PL_ENO ? PL_EIO : rc, "%s", e.msg) : 0;
 }
 
 int pl_net_write(int fd, const void *p, size_t n, pl_ns until, struct pl_err *err)

@@ -1,0 +1,218 @@
+/*
+ * Where worlds meet: IPv6, both kinds of address at once, interfaces, names that mean loopback on
+ * one host alone, a door that strangers crowd, a port that is taken; and what a meeting that failed
+ * leaves open.
+ */
+#include "comm_fixture.h"
+
+#include <dirent.h>
+
+#include "comm/internal.h"
+
+static int open_files(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	int n = 0;
+
+	while (d && readdir(d))
+		n++;
+	if (d)
+		closedir(d);
+	return n;
+}
+
+struct way {
+	const char *meet[3]; /* of each rank */
+	const char *bind;
+};
+
+static int meets(struct pl_world_opts *o, void *arg)
+{
+	const struct way *way = arg;
+	struct pl_err e = { 0 };
+	struct pl_world *w;
+	float v = 1;
+	struct pl_coll_args a = { .op = PL_OP_ALLREDUCE, .count = 1, .src = &v, .dst = &v };
+
+	o->meet = way->meet[o->rank];
+	o->bind = way->bind;
+	o->transport = "tcp";
+	o->timeout_ns = 2000000000;
+	NEED(pl_world_open(o, &w, &e) == 0);
+	NEED(pl_world_do(w, &a, &e) == 0 && v > 2 && v < 4);
+	NEED(pl_world_close(w, &e) == 0);
+	return 0;
+}
+
+static bool all_meet(const char *a, const char *b, const char *c, const char *bind, int port)
+{
+	char text[3][300];
+	struct way way = { .bind = bind };
+	const char *at[3] = { a, b, c };
+	struct pl_world_opts o = { 0 };
+
+	for (int i = 0; i < 3; i++) {
+		snprintf(text[i], sizeof(text[i]), "tcp:%s:%d", at[i], port);
+		way.meet[i] = text[i];
+	}
+	return run_ranks(3, &o, meets, &way, 10);
+}
+
+/* Can this host do IPv6 at all? */
+static bool has_six(void)
+{
+	char address[PL_ADDRESS_MAX];
+	struct pl_err e = { 0 };
+	int fd, port;
+
+	if (pl_net_listen("::1", 0, &fd, &port, address, &e) < 0)
+		return false;
+	close(fd);
+	return true;
+}
+
+/* An address of this host that is not its loopback, as its others would use. */
+static bool outer_address(char *to, size_t size)
+{
+	DIR *d = opendir("/sys/class/net");
+	struct dirent *e;
+	bool found = false;
+
+	while (d && !found && (e = readdir(d)))
+		found = e->d_name[0] != '.' && strcmp(e->d_name, "lo") != 0 &&
+			pl_net_interface(e->d_name, to, size);
+	if (d)
+		closedir(d);
+	return found;
+}
+
+static void test_ways(void)
+{
+	char outer[PL_ADDRESS_MAX], name[200] = "";
+
+	gethostname(name, sizeof(name) - 1);
+	ok(all_meet("127.0.0.1", "localhost", "127.0.0.1", NULL, free_port()), "at loopback");
+	if (!has_six()) {
+		ok(true, "IPv6 # SKIP none here");
+	} else {
+		ok(all_meet("[::1]", "[::1]", "[::1]", NULL, free_port()), "by IPv6");
+		ok(all_meet("[::1]", "127.0.0.1", "[::1]", "*", free_port()),
+		   "by either at a door that is open for both");
+	}
+	ok(all_meet("127.0.0.1", "127.0.0.1", "127.0.0.1", "lo", free_port()), "by an interface");
+	if (!pl_net_is_alias(name) || !outer_address(outer, sizeof(outer))) {
+		ok(true, "a name that means loopback here # SKIP it does not");
+		return;
+	}
+	/* rank 2 is as on another host, where the name means this address */
+	ok(all_meet(name, name, outer, NULL, free_port()),
+	   "a host whose name means loopback to itself is met from without");
+}
+
+static void test_names(void)
+{
+	char to[PL_ADDRESS_MAX] = "";
+	struct sockaddr_in6 six = { .sin6_family = AF_INET6 };
+	static const uint8_t mapped[16] = { [10] = 255, [11] = 255, [12] = 10, [15] = 7 };
+
+	ok(pl_net_interface("lo", to, sizeof(to)) && !strcmp(to, "127.0.0.1"),
+	   "an interface has an address");
+	ok(!pl_net_interface("no-such-interface", to, sizeof(to)), "... if there is one");
+	memcpy(&six.sin6_addr, mapped, sizeof(mapped));
+	pl_net_name(&six, sizeof(six), to, sizeof(to));
+	ok(!strcmp(to, "10.0.0.7"), "IPv4 by a socket of IPv6 is told as IPv4 (%s)", to);
+	ok(!pl_net_is_alias("localhost") && !pl_net_is_alias("127.0.0.1") &&
+		   !pl_net_is_alias("::1"),
+	   "who says loopback means it");
+}
+
+/* ---- what goes wrong ---- */
+
+static int fails(struct pl_world_opts *o, void *arg)
+{
+	struct pl_err e = { 0 };
+	struct pl_world *w;
+	int before = open_files();
+
+	(void)arg;
+	o->timeout_ns = 200000000;
+	NEED(pl_world_open(o, &w, &e) == PL_EIO);
+	NEED(open_files() == before);
+	return 0;
+}
+
+static void test_leaks(void)
+{
+	static const char *const what[] = { "one of two", "... by a folder", "no such address" };
+
+	for (int i = 0; i < 3; i++) {
+		struct pl_world_opts o = { .size = 2, .token = TOKEN };
+		struct pl_err e = { 0 };
+
+		o.meet = meeting(i != 1);
+		o.bind = i == 2 ? "203.0.113.1" : NULL; /* nobody's, by RFC 5737 */
+		ok(fails(&o, &e) == 0, "a meeting that failed leaves nothing open: %s", what[i]);
+		o.rank = 1;
+		if (i < 2)
+			ok(fails(&o, &e) == 0, "... to the other");
+	}
+}
+
+static void test_taken(void)
+{
+	int fd, port, second;
+	char address[PL_ADDRESS_MAX];
+	struct pl_err e = { 0 };
+
+	ok(pl_net_listen("127.0.0.1", 0, &fd, &port, address, &e) == 0 &&
+		   !strcmp(address, "127.0.0.1"),
+	   "a port");
+	ok(pl_net_listen("127.0.0.1", port, &second, &port, address, &e) == PL_EIO &&
+		   strstr(e.msg, "another program has it"),
+	   "... is taken (%s)", e.msg);
+	close(fd);
+}
+
+/* More strangers than the door has places for, who stay and say nothing. */
+static void test_crowd(void)
+{
+	struct pl_world_opts o = { 0 };
+	struct sockaddr_in a = { .sin_family = AF_INET };
+	char text[64];
+	int port = free_port();
+	struct way way = { { text, text, text }, NULL };
+	struct ranks r;
+
+	snprintf(text, sizeof(text), "tcp:127.0.0.1:%d", port);
+	a.sin_port = htons((uint16_t)port);
+	a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	fflush(stdout);
+	if (fork() == 0) {
+		double until = now_s() + 0.5;
+
+		for (int i = 0; i < 300; i++) {
+			int s = socket(AF_INET, SOCK_STREAM, 0);
+
+			while (connect(s, (struct sockaddr *)&a, sizeof(a)) < 0 && now_s() < until)
+				nap_ms(1);
+		}
+		nap_ms(3000);
+		_exit(0);
+	}
+	r = start_ranks(3, &o, meets, &way);
+	ok(end_ranks(&r, 10) && !r.status[0] && !r.status[1] && !r.status[2],
+	   "strangers who fill the place keep nobody out");
+	while (wait(NULL) > 0)
+		;
+}
+
+int main(void)
+{
+	signal(SIGPIPE, SIG_IGN);
+	test_names();
+	test_ways();
+	test_leaks();
+	test_taken();
+	test_crowd();
+	return done_testing();
+}
