@@ -28,6 +28,7 @@
 static const struct pl_carrier *const carriers[] = { &pl_carrier_mpi, &pl_carrier_nccl };
 
 static struct pl_world *all_left; /* so that what they hold is not lost to who looks for leaks */
+static struct pl_work *all_kept;
 static pthread_mutex_t all_left_lock = PTHREAD_MUTEX_INITIALIZER;
 
 const struct pl_carrier *pl_carrier_find(const char *transport)
@@ -89,6 +90,17 @@ static void give_up(struct pl_world *w)
 	fail_works(w->device.held);
 	fail_works(w->queued);
 	pthread_cond_broadcast(&w->changed);
+}
+
+bool pl_carry_keep(struct pl_work *k)
+{
+	if (!k->failed || !k->temp || !pl_carry_keeps(k->w))
+		return false;
+	pthread_mutex_lock(&all_left_lock);
+	k->next = all_kept;
+	all_kept = k;
+	pthread_mutex_unlock(&all_left_lock);
+	return true;
 }
 
 void pl_carry_watch(struct pl_world *w)

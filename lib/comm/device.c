@@ -31,7 +31,6 @@
 
 #define ROUND	 ((size_t)64 << 10) /* of staging memory */
 #define SPIN_NS	 50000
-#define REACHED	 ((size_t)64 << 10)
 #define SPOIL_OF 2 /* staging memory that is so many times too large is left to others */
 
 void pl_device_init(struct pl_world *w, const struct pl_backend *b, void *ctx)
@@ -121,10 +120,9 @@ static void stage_give(struct pl_work *k)
 }
 
 /* Does nothing use it any more? A device that hangs may for ever. */
-static bool stage_over(struct pl_world *w, const struct pl_stage *s)
+static bool stage_over(struct pl_world *w, const struct pl_stage *s, pl_ns until)
 {
 	struct timespec nap = { 0, 1000000 };
-	pl_ns until = pl_now_ns() + w->timeout;
 	struct pl_err e = { 0 };
 	int rc;
 
@@ -135,10 +133,13 @@ static bool stage_over(struct pl_world *w, const struct pl_stage *s)
 
 void pl_device_fini(struct pl_world *w)
 {
+	pl_ns until = pl_now_ns() + w->timeout; /* for all of it */
+
 	for (size_t i = 0; i < w->device.n_stages; i++) {
 		void *p = w->device.stage[i].p;
 
-		if ((!w->device.taken && pl_carry_keeps(w)) || !stage_over(w, &w->device.stage[i]))
+		if ((!w->device.taken && pl_carry_keeps(w)) ||
+		    !stage_over(w, &w->device.stage[i], until))
 			continue;
 		if (w->device.taken) {
 			w->device.b->free(w->device.ctx, p);
@@ -182,17 +183,17 @@ static struct extent extent_of(const struct pl_world *w, const struct pl_coll_ar
 }
 
 /*
- * Are its messages to lie in what it was given? Small ones are staged: a sum on the device is a
- * launch, a mark and looks at that, some 10 us of each hop, and MPI itself copies what is small;
- * two copies are no dearer. So is what pl_expand() takes memory of the host for: a reduce-scatter,
- * an all-to-all in place, and sums of all by all, which it chooses for small vectors alone.
- * Training has none of these.
+ * Are its messages to lie in what it was given? Small ones are staged, and so is what pl_expand()
+ * takes memory of the host for: a reduce-scatter, an all-to-all in place, and sums of all by all.
+ * Training has none of the first two; the last are chosen for what is small alone, unless somebody
+ * wants them by name, or pl_world_tune() found that with two copies they are the fastest still.
  */
 static bool is_reached(const struct pl_world *w, const struct pl_coll_args *a)
 {
 	size_t bytes = pl_coll_bytes(w, a);
 
-	if (!w->device.reached || a->on_host || bytes < REACHED || a->op == PL_OP_REDUCE_SCATTER)
+	if (!w->device.reached || a->on_host || bytes < w->device.least ||
+	    a->op == PL_OP_REDUCE_SCATTER)
 		return false;
 	if (a->op == PL_OP_ALLREDUCE)
 		return pl_comm_algo(w, a->op, a->algo, bytes) != PL_CA_DIRECT;

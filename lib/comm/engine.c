@@ -445,7 +445,9 @@ void pl_engine_take(struct pl_world *w)
 	}
 	while ((k = w->device.held) && pl_device_ready(k)) {
 		w->device.held = k->next;
-		if (!k->next)
+		if (k->next) /* it was in line until now */
+			k->next->moved = pl_now_ns();
+		else
 			w->device.held_tail = &w->device.held;
 		k->next = NULL;
 		*w->active_tail = k;
@@ -631,6 +633,8 @@ static void allow(struct pl_world *w, pl_ns now)
 	pl_ns more = atomic_load(&w->held) - w->allowed;
 
 	w->allowed += more;
+	if (w->device.held)
+		w->device.held->moved = pl_min_i64(now, w->device.held->moved + more);
 	for (struct pl_work *k = w->active; k && more; k = k->next) {
 		k->moved = pl_min_i64(now, k->moved + more);
 		if (k->all_begun)
@@ -671,6 +675,20 @@ static void say_late(struct pl_world *w, const struct pl_work *k, int r, const c
 					   : ", which lives but has not begun it");
 }
 
+/* What is held back is in nobody's way but waits for the device, which may be far behind the host:
+ * others wait as long for it. All ranks may do so, and then nothing is active anywhere. */
+static void check_held(struct pl_world *w, pl_ns now)
+{
+	const struct pl_work *k = w->device.held;
+
+	if (k && now - k->moved >= w->patience)
+		pl_world_fail(w, w->rank,
+			      "%s %llu: rank %d waited %.1f s for its device, which has not come "
+			      "to it",
+			      pl_op_name(k->a.op), (unsigned long long)k->seq, w->rank,
+			      (double)(now - k->moved) / 1e9);
+}
+
 void pl_engine_check(struct pl_world *w, pl_ns now)
 {
 	/* the control thread has not seen yet that it was held up */
@@ -678,6 +696,7 @@ void pl_engine_check(struct pl_world *w, pl_ns now)
 		return;
 	w->checked = now;
 	allow(w, now);
+	check_held(w, now);
 	for (struct pl_work *k = w->active; k; k = k->next) {
 		const char *what;
 		pl_ns still, limit = w->timeout + w->slack + carried(w, k);

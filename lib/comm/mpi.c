@@ -13,7 +13,8 @@
  * are with MPI at a time. What is to be added comes into a stage of its own, before it can be
  * added. MPI forbids to write to what is being sent, or to send what is being received: a step
  * waits for that, which costs nothing, since what it writes was made from what the other has
- * received.
+ * received. What comes in for memory that the caller may take away when the world fails comes into
+ * a stage, too: MPI, cut off then, may write for as long as the process lives.
  *
  * Where all ranks' MPI says that it takes pointers to memory of GPUs, steps of large operations lie
  * there (device.c), stages as well.
@@ -28,12 +29,16 @@
 
 #include "comm/internal.h"
 #include "comm/mpi_lib.h"
+#include "core/cmd.h"
 #include "tensor/backend.h"
 
 #define DEPTH 4
 /* In memory of GPUs a segment costs some 20 us of launches and looks, in which fast networks move a
  * megabyte; that one passes while another is summed gains little, where sums are that fast. */
 #define SEGMENT_OF_GPUS ((size_t)4 << 20)
+/* Less is staged: a sum on the device is a launch, a mark and looks at that, some 10 us of each
+ * hop, and MPI itself copies what is small; two copies are no dearer. */
+#define LEAST_OF_GPUS ((size_t)64 << 10)
 
 struct flight {
 	struct pl_step *step;
@@ -198,7 +203,9 @@ static void add(struct pl_step *s, const uint8_t *stage)
 	const float *own = (const float *)(const void *)s->a;
 	const float *in = (const float *)(const void *)stage;
 
-	if (s->kind == PL_STEP_RECV_ADD)
+	if (s->kind == PL_STEP_RECV)
+		memcpy(s->dst, stage, s->bytes);
+	else if (s->kind == PL_STEP_RECV_ADD)
 		pl_sum(d, own, in, s->bytes / sizeof(float));
 	else
 		pl_sum(d, in, own, s->bytes / sizeof(float));
@@ -225,6 +232,12 @@ static int put(struct mpi *m, struct flight *f, struct pl_err *err)
 	return 1;
 }
 
+/* Comes what it receives into its place at once? */
+static bool at_once(const struct pl_step *s)
+{
+	return s->kind == PL_STEP_RECV && !s->work->staged;
+}
+
 static int expect(struct mpi *m, struct pl_conn *c, struct flights *f, struct pl_step *s,
 		  struct pl_err *err)
 {
@@ -232,7 +245,7 @@ static int expect(struct mpi *m, struct pl_conn *c, struct flights *f, struct pl
 	int code;
 
 	*new = (struct flight){ .step = s };
-	if (s->kind != PL_STEP_RECV && !(new->stage = take_stage(m, s->work)))
+	if (!at_once(s) && !(new->stage = take_stage(m, s->work)))
 		return pl_fail(err, PL_ENOMEM, "out of memory%s (%zu bytes for what comes in)",
 			       s->work->device.reached ? " of the device" : "", m->w->segment);
 	code = m->lib.irecv(new->stage ? new->stage : s->dst, (int)s->bytes, m->lib.byte, c->peer,
@@ -249,8 +262,8 @@ static int pump_in(struct mpi *m, struct pl_conn *c, struct flights *f, struct p
 	struct pl_step *s;
 	int rc = 0;
 
-	while (f->n < DEPTH && (s = next_of(&c->recvs, f)) &&
-	       (s->kind != PL_STEP_RECV || may_write(s)) && rc >= 0)
+	while (f->n < DEPTH && (s = next_of(&c->recvs, f)) && (!at_once(s) || may_write(s)) &&
+	       rc >= 0)
 		rc = expect(m, c, f, s, err);
 	for (int i = 0; i < f->n && rc >= 0;) { /* while one is summed, the next may come */
 		struct flight *x = &f->of[i];
@@ -291,11 +304,22 @@ static int pump(struct mpi *m, struct pl_err *err)
 	return rc;
 }
 
+/* Does its result lie where it can stay after a failure? The world's memory, and that to stage, do;
+ * what is the caller's may be a variable that is long gone when a network card writes to it. */
+static bool may_stay(const struct pl_work *k)
+{
+	uint64_t at;
+
+	return k->device.stage || k->device.reached ||
+	       pl_shared_find(k->w, k->a.dst, 0, &at) != PL_NONE;
+}
+
 static int mpi_begin(void *state, struct pl_work *k, struct pl_err *err)
 {
 	int rc = pl_expand(k, err);
 
 	(void)state;
+	k->staged = k->a.dst && !may_stay(k);
 	if (rc >= 0)
 		pl_engine_queue(k);
 	return rc;
@@ -424,22 +448,37 @@ static int make_comms(struct mpi *m, struct pl_err *err)
 }
 
 /*
- * Does the MPI of every rank reach memory of the device? One that cannot say so may be able to, and
- * one that says so may be slow: PACELINE_MPI_GPU is believed. Intel's MPI, for one, is not asked:
- * it has a variable of its own.
+ * What the user says of memory of GPUs: *least bytes from which MPI is given it, 0: whatever MPI
+ * says of itself. One that cannot say that it takes it may be able to, and one that says so may be
+ * slow. Intel's, for one, is not asked: it has a variable of its own.
  */
+static int user_says(size_t *least, struct pl_err *err)
+{
+	const char *say = getenv("PACELINE_MPI_GPU");
+	int64_t v = 0;
+	int rc = say && *say ? pl_parse_size(say, &v, err) : 0;
+
+	if (rc < 0)
+		return pl_wrap(err, "PACELINE_MPI_GPU");
+	if (say && *say)
+		*least = v == 0 ? SIZE_MAX : v == 1 ? LEAST_OF_GPUS : (size_t)v;
+	return 0;
+}
+
+/* Does the MPI of every rank reach memory of the device? */
 static int look_at_device(struct mpi *m, struct pl_err *err)
 {
 	struct pl_world *w = m->w;
 	const struct pl_backend *b = w->device.b;
-	const char *say = getenv("PACELINE_MPI_GPU");
-	uint8_t mine =
-		b && b->apart && (say && *say ? strcmp(say, "0") != 0 : pl_mpi_takes_cuda(&m->lib));
-	uint8_t *all;
-	int rc = pl_alloc(&all, (size_t)w->size, sizeof(*all), err);
+	size_t said = 0;
+	uint8_t mine, *all;
+	int rc = user_says(&said, err);
 
+	if (rc >= 0)
+		rc = pl_alloc(&all, (size_t)w->size, sizeof(*all), err);
 	if (rc < 0)
 		return rc;
+	mine = b && b->apart && (said ? said < SIZE_MAX : pl_mpi_takes_cuda(&m->lib));
 	rc = pl_world_tell(w, &mine, sizeof(mine), all, err);
 	for (int r = 0; r < w->size && rc >= 0; r++)
 		mine &= all[r];
@@ -447,6 +486,7 @@ static int look_at_device(struct mpi *m, struct pl_err *err)
 	if (rc < 0)
 		return rc;
 	w->device.reached = mine;
+	w->device.least = said ? said : LEAST_OF_GPUS;
 	if (mine && !w->o.segment)
 		w->segment = SEGMENT_OF_GPUS;
 	if (b && w->rank == 0)

@@ -30,7 +30,7 @@ static int check_args(const struct pl_world *w, const struct pl_coll_args *a, st
 
 void pl_work_free(struct pl_work *k)
 {
-	if (!k)
+	if (!k || pl_carry_keep(k))
 		return;
 	pl_free(k->step);
 	pl_free(k->temp);

@@ -34,6 +34,7 @@ enum fault {
 
 struct report {
 	int rc, closed;
+	bool kept;
 	char msg[600];
 	double began, ended;
 	_Atomic int aborts, closes, opens, begins, inside;
@@ -51,6 +52,9 @@ static struct trial {
 	int victim;
 	uint64_t at; /* collective */
 } trial;
+
+#define LATE_BYTES 256
+static uint8_t *late; /* what the library may write to when nobody calls it any more */
 
 struct lib {
 	struct pl_world *w;
@@ -107,6 +111,10 @@ static int lib_begin(void *state, struct pl_work *k, struct pl_err *err)
 		return pl_fail(err, PL_EIO, "the library broke");
 	if (k->seq != turn || k->a.count > MOST)
 		return pl_fail(err, PL_EINTERNAL, "begun out of order");
+	if (is_now(l, NEVER_ENDS, k->seq)) {
+		late = k->temp = pl_malloc(LATE_BYTES);
+		memset(late, 'x', LATE_BYTES);
+	}
 	/* room is made by those who read; the test leaves TURNS - 1 under way at most */
 	l->begun++;
 	if (k->a.count)
@@ -233,6 +241,9 @@ static int rank_main(struct pl_world_opts *o, void *arg)
 		pl_world_abort(w, "failed");
 	}
 	r->ended = now_s();
+	r->kept = true;
+	for (int i = 0; late && i < LATE_BYTES; i++)
+		r->kept &= late[i]++ == 'x';
 	snprintf(r->msg, sizeof(r->msg), "%.590s", e.msg);
 	return 0;
 }
@@ -351,6 +362,7 @@ int main(void)
 	fails("a call that hangs until abort", PL_EIO, "rank 1: library has not returned", 3);
 	start(NEVER_ENDS, 0, 17);
 	fails("an operation that never ends", PL_EIO, "all-reduce 17", 3);
+	ok(area->report[0].kept, "... and may write to its memory for ever");
 	start(DIE, 2, 0);
 	fails("a rank that dies", PL_EIO, "rank 2 is gone", 1);
 	start(LATE, 1, 0);

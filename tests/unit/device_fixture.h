@@ -227,7 +227,7 @@ static int messages(struct pl_world_opts *o, struct rank *r, size_t count)
 	return 0;
 }
 
-static int everything(struct pl_world_opts *o, const struct pl_backend *b)
+__attribute__((unused)) static int everything(struct pl_world_opts *o, const struct pl_backend *b)
 {
 	bool nccl = !strcmp(o->transport, "nccl");
 	struct pl_err e = { 0 };
