@@ -2,6 +2,8 @@
 #ifndef RUN_PROGRAM_H
 #define RUN_PROGRAM_H
 
+#include <signal.h>
+
 #include "core/cmd.h"
 #include "dp/dp.h"
 #include "dp/rec.h"
@@ -35,7 +37,7 @@ struct place {
 /* ---- ranks.c: one process or several --------------------------------------------------------- */
 
 /* The signal that asked for the end, 0: none. */
-extern volatile int stopped;
+extern volatile sig_atomic_t stopped;
 void catch_signals(void);
 /* Where the launcher does not wait for the last words of a rank that ends, it ends later. */
 void outlive_launcher(void);

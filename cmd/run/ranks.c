@@ -8,7 +8,9 @@
  */
 #include <dirent.h>
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -20,21 +22,51 @@
 
 #include "program.h"
 
-volatile int stopped;
+#define AGAIN_NS 300000000 /* signals that are nearer are one: the terminal's, and it passed on */
+
+volatile sig_atomic_t stopped;
+static volatile sig_atomic_t asked;  /* how often */
+static volatile sig_atomic_t parent; /* of ranks */
+static _Atomic pl_ns asked_at;
 
 static void on_signal(int sig)
 {
+	pl_ns now = pl_now_ns();
+	bool again = stopped && now - atomic_load(&asked_at) > AGAIN_NS;
+
+	if (stopped && !again)
+		return;
+	atomic_store(&asked_at, now);
 	stopped = sig;
+	asked++;
+	/* who asks twice will not wait for the step */
+	if (again && sig == SIGINT && !parent) {
+		signal(sig, SIG_DFL);
+		raise(sig);
+	}
 }
+
+static const int ends[] = { SIGINT, SIGTERM };
 
 void catch_signals(void)
 {
-	static const int sigs[] = { SIGINT, SIGTERM };
 	struct sigaction act = { .sa_handler = on_signal }, old;
 
-	for (size_t i = 0; i < PL_LEN(sigs); i++)
-		if (!sigaction(sigs[i], NULL, &old) && old.sa_handler == SIG_DFL)
-			sigaction(sigs[i], &act, NULL);
+	for (size_t i = 0; i < PL_LEN(ends); i++) {
+		sigaddset(&act.sa_mask, ends[i]);
+		if (!sigaction(ends[i], NULL, &old) && old.sa_handler == SIG_DFL)
+			sigaction(ends[i], &act, NULL);
+	}
+}
+
+/* Nothing would be lost: they end the rank at once. */
+static void release_signals(void)
+{
+	struct sigaction old;
+
+	for (size_t i = 0; i < PL_LEN(ends); i++)
+		if (!sigaction(ends[i], NULL, &old) && old.sa_handler == on_signal)
+			signal(ends[i], SIG_DFL);
 }
 
 /* ---- forking --------------------------------------------------------------------------------- */
@@ -55,7 +87,7 @@ static void remove_folder(const char *path)
 struct child {
 	pid_t pid;
 	int status;
-	bool done;
+	bool done, killed;
 };
 
 static void pass_on(const struct child *v, int n, int sig)
@@ -65,27 +97,51 @@ static void pass_on(const struct child *v, int n, int sig)
 			kill(v[i].pid, sig);
 }
 
-/* Until all have ended. Signals come in while it sleeps and at no other time: none is missed. */
-static void wait_for(struct child *v, int n, const sigset_t *awake)
+static bool went_wrong(int status)
 {
+	return WIFSIGNALED(status) ? WTERMSIG(status) != stopped : status != 0;
+}
+
+/* After one has failed the others hear of it, or find out. Who is there still after that time (a
+ * process that was stopped, for one) will not end by itself. */
+static void kill_left(struct child *v, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (!v[i].done) {
+			v[i].killed = true;
+			kill(v[i].pid, SIGKILL);
+		}
+}
+
+/* Until all have ended. Signals come in while it sleeps and at no other time: none is missed. */
+static void wait_for(struct child *v, int n, pl_ns grace, const sigset_t *awake)
+{
+	static const struct timespec second = { .tv_sec = 1 };
 	int left = n, passed = 0;
+	pl_ns until = INT64_MAX;
 
 	while (left) {
 		int status;
 		pid_t pid = waitpid(-1, &status, WNOHANG);
 
-		if (stopped && stopped != passed)
-			pass_on(v, n, passed = stopped);
+		if (asked != passed) {
+			passed = asked;
+			pass_on(v, n, stopped);
+		}
 		if (pid < 0 && errno != EINTR)
 			return;
+		if (pid == 0 && pl_now_ns() > until)
+			kill_left(v, n);
 		if (pid == 0)
-			sigsuspend(awake);
+			ppoll(NULL, 0, &second, awake);
 		for (int i = 0; i < n; i++) {
 			if (v[i].pid != pid || v[i].done)
 				continue;
 			v[i].done = true;
 			v[i].status = status;
 			left--;
+			if (until == INT64_MAX && went_wrong(status))
+				until = pl_now_ns() + grace;
 		}
 	}
 }
@@ -112,13 +168,27 @@ static void hold_signals(sigset_t *before, sigset_t *awake)
 }
 
 /* In a new rank: it ends when the process that would wait for it is killed. */
-static void become_child(pid_t parent, const sigset_t *before)
+static void become_child(pid_t starter, const sigset_t *before)
 {
 	signal(SIGCHLD, SIG_DFL);
 	sigprocmask(SIG_SETMASK, before, NULL);
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
-	if (getppid() != parent)
+	if (getppid() != starter)
 		raise(SIGTERM);
+}
+
+/* Somebody asked a rank, and not this process: all ended by that signal, as they do when they were
+ * asked and have written everything. */
+static void asked_alone(const struct child *v, int n)
+{
+	int sig = WIFSIGNALED(v[0].status) ? WTERMSIG(v[0].status) : 0;
+
+	for (int i = 0; i < n; i++)
+		if (!WIFSIGNALED(v[i].status) || WTERMSIG(v[i].status) != sig || v[i].killed)
+			return;
+	for (size_t i = 0; i < PL_LEN(ends); i++)
+		if (sig == ends[i] && !stopped)
+			stopped = sig;
 }
 
 /* What became of the ranks, as this process's own result. They have said themselves what failed. */
@@ -129,8 +199,13 @@ static int judge(const struct child *v, int n, struct pl_err *err)
 	};
 	int failed = 0, first = -1, status;
 
+	asked_alone(v, n);
 	for (int i = 0; i < n; i++)
-		if (v[i].status && WIFSIGNALED(v[i].status) && WTERMSIG(v[i].status) != stopped)
+		if (v[i].killed)
+			return pl_fail(err, PL_EIO,
+				       "rank %d did not end after another had, and was killed", i);
+	for (int i = 0; i < n; i++)
+		if (WIFSIGNALED(v[i].status) && went_wrong(v[i].status))
 			return pl_fail(err, PL_EIO, "rank %d was ended by signal %d (%s)", i,
 				       WTERMSIG(v[i].status), strsignal(WTERMSIG(v[i].status)));
 	for (int i = 0; i < n; i++)
@@ -158,6 +233,8 @@ static int as_rank(const struct config *c, work_of_rank *work, void *arg, struct
 {
 	int rc;
 
+	if (c->bench || c->eval)
+		release_signals();
 	if (c->hosts > 1)
 		snprintf(p->host, sizeof(p->host), "host%lld",
 			 (long long)(p->rank / (p->size / c->hosts)));
@@ -173,8 +250,9 @@ static int fork_ranks(const struct config *c, int n, work_of_rank *work, void *a
 	const char *tmp = getenv("TMPDIR");
 	struct place p = { .size = n, .local_size = n };
 	char folder[200];
-	pid_t parent = getpid();
+	pid_t self = getpid();
 	sigset_t before, awake;
+	pl_ns grace = 5000000000 + 10 * (c->timeout_ns ? c->timeout_ns : 3000000000);
 	struct child *v;
 	int rc = pl_alloc(&v, (size_t)n, sizeof(*v), err), started = 0;
 
@@ -196,6 +274,7 @@ static int fork_ranks(const struct config *c, int n, work_of_rank *work, void *a
 		snprintf(p.meet, sizeof(p.meet), "dir:%s", folder);
 	}
 	fflush(NULL);
+	parent = true;
 	hold_signals(&before, &awake);
 	for (; started < n; started++) {
 		pid_t pid = fork();
@@ -206,14 +285,15 @@ static int fork_ranks(const struct config *c, int n, work_of_rank *work, void *a
 			break;
 		}
 		if (!pid) {
-			become_child(parent, &before);
+			parent = false;
+			become_child(self, &before);
 			pl_free(v);
 			p.rank = p.local_rank = started;
 			return as_rank(c, work, arg, &p, err);
 		}
 		v[started].pid = pid;
 	}
-	wait_for(v, started, &awake);
+	wait_for(v, started, grace, &awake);
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	if (rc == 0)
 		rc = judge(v, n, err);
@@ -317,6 +397,8 @@ int become_ranks(struct config *c, int64_t otherwise, work_of_rank *work, void *
 	} else if (n > 1) {
 		rc = fork_ranks(c, (int)n, work, arg, err);
 	} else {
+		if (c->bench || c->eval)
+			release_signals();
 		rc = work(arg, &p, err);
 	}
 	sig = stopped;

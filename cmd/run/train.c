@@ -37,8 +37,8 @@ struct training {
 	int n, width;
 	double loss[WINDOW], hits[WINDOW], classified[WINDOW];
 	pl_ns at[WINDOW];
-	pl_ns shown; /* progress */
-	bool on_screen, done;
+	pl_ns shown;		     /* progress */
+	bool on_screen, done, asked; /* asked: to end, by a signal */
 
 	double last_loss, eval_loss, accuracy, to_target_s;
 	int64_t measured; /* steps */
@@ -133,7 +133,7 @@ static int close_window(struct training *t, struct pl_err *err)
 		t->done = true;
 	}
 	if (v[3 * WINDOW] > 0) {
-		t->done = true;
+		t->done = t->asked = true;
 		stopped = stopped ? stopped : SIGTERM; /* another rank's */
 	}
 	ns = v[3 * WINDOW + 1] / t->p->size;
@@ -469,9 +469,10 @@ int train(void *work, const struct place *p, struct pl_err *err)
 		PL_TRY(loop(t, err));
 	else
 		t->begin = t->end = pl_now_ns();
-	PL_TRY(evaluate(t, err));
 	if (!t->c->eval)
 		PL_TRY(checkpoint(t, err));
+	if (!t->asked) /* who asks may not wait for long */
+		PL_TRY(evaluate(t, err));
 	if (t->c->export_to)
 		PL_TRY(t->e->export_weights(t->state, t->c->export_to, err));
 	PL_TRY(report(t, err));

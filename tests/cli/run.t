@@ -217,11 +217,13 @@ check "... in weights" [ "$(differ --import=weights.st)" != "0 0" ]
 unset PACELINE_TOKEN
 
 # ---- deaths ---------------------------------------------------------------------------------------
-# begin NAME OPTION...: a job without end; $pid, and its ranks in $ranks
+# begin RANKS OPTION...: a job without end; $pid, and its ranks in $ranks
+how=
 begin() {
 	n=$1
 	shift
-	"$run" -q -n "$n" --set steps=100000000 "$@" tiny.job >dead.out 2>dead.err &
+	# shellcheck disable=SC2086  # one word, or none
+	env $how "$run" -q -n "$n" --set steps=100000000 "$@" tiny.job >dead.out 2>dead.err &
 	pid=$!
 	i=0
 	while [ $i -lt 100 ]; do
@@ -241,14 +243,14 @@ if ps -o pid= --ppid $$ >/dev/null 2>&1; then
 	wait $pid
 	check "a rank is killed: status 4" [ $? = 4 ]
 	check "... each survivor names it" [ "$(grep -c '^run: rank [02]: .*rank 1 ' dead.err)" = 2 ]
-	begin 2 --timeout=500ms
+	begin 2 --timeout=200ms
 	# shellcheck disable=SC2086
 	victim=$(echo $ranks | cut -d ' ' -f 1)
 	kill -STOP "$victim"
-	sleep 2
-	check "a rank is stopped: the other one names it" grep -q '^run: rank 1: .*rank 0 ' dead.err
-	kill -KILL "$victim"
 	wait $pid
+	check "a rank is stopped: status 4" [ $? = 4 ]
+	check "... the other one names it" grep -q '^run: rank 1: .*rank 0 ' dead.err
+	check "... it is killed" grep -q '^run: rank 0 did not end' dead.err
 	begin 2 --checkpoint=orphan.st
 	kill -KILL $pid
 	wait $pid
@@ -267,6 +269,44 @@ if ps -o pid= --ppid $$ >/dev/null 2>&1; then
 	check "asked to end: status 143" [ $? = 143 ]
 	check "... with a checkpoint" test -s term.st
 	check "... and no message" test ! -s dead.err
+	begin 3 --checkpoint=one.st
+	# shellcheck disable=SC2086
+	kill -TERM "$(echo $ranks | cut -d ' ' -f 2)"
+	wait $pid
+	check "one rank asked to end: status 143" [ $? = 143 ]
+	check "... with a checkpoint" test -s one.st
+	check "... and no message" test ! -s dead.err
+	status 0 "... from which it goes on" "$run" -q -n 3 --set steps=100000000 --set target-loss=1000 --resume=one.st tiny.job
+	# what a shell has in the background ignores SIGINT
+	if env --default-signal=INT true 2>/dev/null; then
+		how=--default-signal=INT
+		begin 2 --pace='*:60000' --checkpoint=twice.st
+		kill -INT $pid
+		sleep 0.5
+		check "asked in a step of a minute: it goes on" kill -0 $pid
+		kill -INT $pid
+		wait $pid
+		check "... asked twice: status 130" [ $? = 130 ]
+		check "... without a checkpoint" test ! -e twice.st
+		begin 2 --checkpoint=int.st
+		# as a terminal does, and who passes it on
+		# shellcheck disable=SC2086
+		kill -INT $pid $ranks
+		wait $pid
+		check "all asked at once: status 130" [ $? = 130 ]
+		check "... with a checkpoint" test -s int.st
+		env $how "$run" -n 2 --bench=comm --iterations=1000000 >dead.out 2>dead.err &
+		pid=$!
+		sleep 1
+		kill -INT $pid
+		wait $pid
+		check "a measurement asked to end: status 130" [ $? = 130 ]
+		how=
+	else
+		skip "SIGINT" "no env --default-signal"
+	fi
+	"$run" -q -n 2 --set steps=1000 --log=- tiny.job 2>dead.err | head -n 3 >few
+	check "who reads the log goes: nothing hangs" [ "$(wc -l <few)" = 3 ]
 else
 	skip "deaths" "no ps"
 fi
@@ -327,6 +367,22 @@ status 2 "-O csv of a job" "$run" -O csv tiny.job
 status 4 "a full disk for the result" sh -c "'$run' -q tiny.job >/dev/full"
 status 4 "a full disk for the log" "$run" -q --log=/dev/full tiny.job
 status 4 "a full disk for the checkpoint" "$run" -q --checkpoint=/dev/full tiny.job
+status 4 "... of three ranks" timeout 20 "$run" -q -n 3 --checkpoint=/dev/full tiny.job
+says 'rank 1: .*rank 0 gave up: .*No space' "... all say why"
+# little: files of 16 KiB at most, as on a disk that fills up
+little() {
+	(
+		ulimit -f 32
+		trap '' XFSZ
+		exec timeout 30 "$run" -q -n 2 --transport=tcp "$@"
+	)
+}
+sed 's/^model .*/model mlp:16-192-128-4/' tiny.job >wide.job
+status 4 "a disk that fills up in the checkpoint" little --checkpoint=big.st wide.job
+check "... of which nothing is left" sh -c '! ls | grep -q big.st'
+status 4 "a disk that fills up in traces" little --set steps=4000 -u -t big.trace --report=big.json tiny.job
+says 'rank 1: .*big.trace.1' "... each rank says whose"
+check "... and the job was done" grep -q '"steps": 4000' big.json
 status 3 "a loss that grows without end" "$run" --set 'optimizer sgd lr=100000' tiny.job
 says 'diverged' "... is said"
 check "any call of an evaluation may fail" "$SRC/tests/fault/torture" -n 30 "$run" --eval tiny.job

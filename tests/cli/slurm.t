@@ -1,5 +1,5 @@
 # Ranks under Slurm: its own daemons as three nodes on this machine, in a folder of this test. srun as it is and with
-# PMI2 and PMIx, the sample scripts through sbatch, a step cancelled, a rank killed, a node lost.
+# PMI2 and PMIx, the sample scripts through sbatch, a step cancelled or asked to end, a rank killed, a node lost.
 # runner: waits
 # shellcheck disable=SC2016,SC2086  # the shell of the rank expands it; srun and its options are words
 . "$SRC/tests/cli/tap.sh"
@@ -191,9 +191,9 @@ PACELINE_TOKEN=the.secret.of.this.test
 export PACELINE_TOKEN
 # begin_long: three ranks on three nodes that would train for long, in the background
 begin_long() {
-	rm -f pid.? long.csv
+	rm -f pid.? long.csv long.st
 	$srun --job-name=long -N 3 -n 3 sh -c 'echo $$ $PPID >pid.$SLURM_PROCID; echo $$ >>rank.pids
-		exec "$RUN" -q --timeout=1s --transport=tcp --set steps=100000000 --log=long.csv tiny.job' >long.out 2>long.err &
+		exec "$RUN" -q --timeout=1s --transport=tcp --set steps=100000000 --log=long.csv --checkpoint=long.st tiny.job' >long.out 2>long.err &
 	long=$!
 	until_trains long.csv
 }
@@ -213,6 +213,14 @@ wait $long
 got=$?
 check "a step that is cancelled ends" [ $got != 0 ] && [ $got != 124 ]
 check "... and nobody is left" nobody_left 0 1 2
+
+# as at its time limit, or where something else is to go first
+begin_long
+scancel --signal=TERM --name=long
+wait $long
+check "a step that is asked to end: status 143" [ $? = 143 ]
+check "... with a checkpoint" test -s long.st
+check "... without a word of ranks" sh -c '! grep -q "run: " long.err'
 
 begin_long
 kill -KILL "$(cut -d ' ' -f 1 pid.1)"
