@@ -30,6 +30,7 @@ size_t emu_overruns(void);
  */
 struct emu_stream_head {
 	void (*put)(void *stream, void (*f)(void *arg), const void *arg, size_t bytes);
+	bool (*is_recorded)(void *stream, bool spoil); /* is it? and what is recorded is lost */
 };
 /* Order of blocks and threads, see cuda_emu.h. */
 void emu_order(uint64_t seed);

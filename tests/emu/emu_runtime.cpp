@@ -415,6 +415,14 @@ void emu_do(cudaStream_t s, std::function<void()> f)
 	put(s, f, 0, 0);
 }
 
+static bool recorded_by_library(void *stream, bool spoil)
+{
+	struct emu_stream *s = (struct emu_stream *)stream;
+
+	s->spoilt |= spoil;
+	return s->recorded != NULL;
+}
+
 static void put_by_library(void *stream, void (*f)(void *), const void *arg, size_t bytes)
 {
 	std::vector<char> held((const char *)arg, (const char *)arg + bytes);
@@ -457,6 +465,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags)
 	(void)flags;
 	*s = new emu_stream();
 	(*s)->put = put_by_library;
+	(*s)->is_recorded = recorded_by_library;
 	(*s)->device = current;
 	streams.push_back(*s);
 	return cudaSuccess;

@@ -10,7 +10,8 @@
  * FAKE_CUDNN in the environment, words: "version=N" (90100); "create=S": no handle, status S;
  * "shape=S": no heuristic, status S; "offer=S": so says each offer; "loose=1": none is
  * deterministic; "run=S": what is to run is refused with status S; "from=N":
- * only from the Nth such call on; "work=N": bytes of scratch memory that every algorithm wants.
+ * only from the Nth such call on; "recorded=S": so is what is recorded; "spoil=1":
+ * it spoils what is recorded; "work=N": bytes of scratch memory that every algorithm wants.
  */
 #include <math.h>
 #include <stdbool.h>
@@ -351,6 +352,8 @@ static int run(struct thing *handle, struct thing *const *side, const struct thi
 		return misuse();
 	if (++handle->runs >= word("from=", 0) && status)
 		return (int)status;
+	if (handle->stream->is_recorded(handle->stream, word("spoil=", 0)) && word("recorded=", 0))
+		return (int)word("recorded=", 0);
 	v->wrong = algo != 1 || v->math == PL_CUDNN_CONVERT_MATH;
 	count.exact += v->type == PL_CUDNN_FLOAT && v->math == PL_CUDNN_FMA_MATH;
 	handle->stream->put(handle->stream, convolve, v, sizeof(*v));

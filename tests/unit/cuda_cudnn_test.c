@@ -311,6 +311,8 @@ static void test_faults(void)
 		{ "fake_cudnn.so", "offer=3000", NULL, 0, 0 },
 		{ "fake_cudnn.so", "loose=1", NULL, 0, 0 },
 		{ "fake_cudnn.so", "run=3000", NULL, 3, 0 },
+		{ "fake_cudnn.so", "recorded=3000", NULL, 3, 0 },
+		{ "fake_cudnn.so", "spoil=1", NULL, 3, 0 },
 		{ "fake_cudnn.so", "work=1200000000", NULL, 0, 0 },
 		{ "fake_cudnn.so", "work=900000000", NULL, 0, 3 }, /* more than there is */
 	};
@@ -352,6 +354,7 @@ static void test_training(void)
 				  "/ conv 5 3 / tanh / "
 				  "flatten / dense 3 / loss softmax-cross-entropy";
 	struct trained cpu = { 0 }, full = cpu, eager = cpu, ours = cpu, half = cpu, again = cpu;
+	struct trained refused = cpu, spoilt = cpu;
 	double far;
 
 	use("fake_cudnn.so", "");
@@ -360,6 +363,12 @@ static void test_training(void)
 	    !train(cnn, be, PL_STORE_FP32, false, 2, STEPS, &eager) ||
 	    !train(cnn, be, PL_STORE_BF16, true, 2, STEPS, &half) ||
 	    !train(cnn, be, PL_STORE_BF16, false, 2, STEPS, &again))
+		return;
+	use("fake_cudnn.so", "recorded=3000");
+	if (!train(cnn, be, PL_STORE_FP32, true, 2, STEPS, &refused))
+		return;
+	use("fake_cudnn.so", "spoil=1");
+	if (!train(cnn, be, PL_STORE_FP32, true, 2, STEPS, &spoilt))
 		return;
 	use("none", "");
 	if (!train(cnn, be, PL_STORE_FP32, true, 2, STEPS, &ours))
@@ -370,8 +379,10 @@ static void test_training(void)
 	ok(far < 0.05 && far > 0, "trained: losses in bfloat16 are near (%.1e)", far);
 	ok(equal(&full, &eager) && equal(&half, &again), "recorded as not recorded, to the bit");
 	ok(!equal(&full, &ours), "it was another who computed");
-	for (struct trained **t =
-		     (struct trained *[]){ &cpu, &full, &eager, &ours, &half, &again, NULL };
+	ok(equal(&refused, &ours), "a library that refuses to be recorded is not used");
+	ok(equal(&spoilt, &ours), "nor is one that spoils what is recorded");
+	for (struct trained **t = (struct trained *[]){ &cpu, &full, &eager, &ours, &half, &again,
+							&refused, &spoilt, NULL };
 	     *t; t++)
 		free((*t)->params);
 }

@@ -126,9 +126,38 @@ static const void *operand(struct pl_cuda *c, const struct pl_conv *d, const flo
 	return to;
 }
 
+/*
+ * Can it be recorded? A library that does while something is recorded what spoils that (it waits
+ * for the device, say) would end the run: all calls of the pass are lost, and the network does not
+ * make them again. So before a plan is used it is recorded by itself, and what was recorded thrown
+ * away.
+ */
+static bool recordable(struct pl_cuda *c, struct pl_cudnn_plan *p, const void *a, const void *b,
+		       void *out)
+{
+	cudaGraph_t graph = NULL;
+	bool good;
+
+	if (!pl_cudnn_untried(p))
+		return true;
+	good = c->mode == PL_CUDA_RUN &&
+	       cudaStreamBeginCapture(c->k.stream, cudaStreamCaptureModeRelaxed) == cudaSuccess;
+	if (good) {
+		good = pl_cudnn_run(c->cudnn, p, a, b, out, c->k.scratch);
+		good &= cudaStreamEndCapture(c->k.stream, &graph) == cudaSuccess;
+		if (graph)
+			cudaGraphDestroy(graph);
+	}
+	if (!good) {
+		cudaGetLastError();
+		pl_cudnn_give_up(p);
+	}
+	return good;
+}
+
 static bool run(struct pl_cuda *c, struct pl_cudnn_plan *p, const void *a, const void *b, void *out)
 {
-	return pl_cudnn_run(c->cudnn, p, a, b, out, c->k.scratch);
+	return recordable(c, p, a, b, out) && pl_cudnn_run(c->cudnn, p, a, b, out, c->k.scratch);
 }
 
 /* ---- the table's ------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ struct pl_cudnn_plan {
 	struct pl_cudnn_shape shape;
 	void *x, *w, *y, *conv; /* descriptors */
 	int algo;		/* NONE: there is none */
+	bool tried;
 	size_t work;
 };
 
@@ -248,6 +249,14 @@ struct pl_cudnn_plan *pl_cudnn_find(struct pl_cudnn *c, const struct pl_cudnn_sh
 size_t pl_cudnn_work(const struct pl_cudnn_plan *p)
 {
 	return p->work;
+}
+
+bool pl_cudnn_untried(struct pl_cudnn_plan *p)
+{
+	bool untried = !p->tried;
+
+	p->tried = true;
+	return untried;
 }
 
 void pl_cudnn_give_up(struct pl_cudnn_plan *p)

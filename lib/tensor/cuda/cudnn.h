@@ -41,6 +41,7 @@ void pl_cudnn_version(const struct pl_cudnn *c, char *text, size_t size);
 struct pl_cudnn_plan *pl_cudnn_find(struct pl_cudnn *c, const struct pl_cudnn_shape *s);
 size_t pl_cudnn_work(const struct pl_cudnn_plan *p); /* bytes of scratch memory that it needs */
 void pl_cudnn_give_up(struct pl_cudnn_plan *p);	     /* this shape is NULL from now on */
+bool pl_cudnn_untried(struct pl_cudnn_plan *p);	     /* true when it is asked first */
 
 /* Queues it; out is overwritten. All of a, b, out are aligned to 16 bytes, work to 256. False: it
  * was refused (and given up), out is to be computed otherwise. */
