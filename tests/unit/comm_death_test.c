@@ -241,6 +241,8 @@ static int two(struct pl_world_opts *o, void *arg)
 			for (int j = 0; j < 1000; j++)
 				NEED(v[0][j] == (float)o->size && v[1][j] == (float)(2 * o->size));
 		}
+	/* nobody is in the first one any more */
+	NEED(pl_world_do(w[1], &(struct pl_coll_args){ .op = PL_OP_BARRIER }, &e) == 0);
 	a.src = a.dst = v[0];
 	if (o->rank == 2) {
 		pl_world_abort(w[0], "enough of this one");
