@@ -12,8 +12,9 @@
  * where they are; others are gathered into a copy before and scattered behind.
  *
  * On a device all of that is only queued: the backward pass and, beside it, the all-reduces, the
- * optimiser behind both. The host waits once, at the end of the step, for the world and then for
- * the device, and is told there what failed in between.
+ * optimiser behind both. The host then gathers the next step's samples and waits once, for the
+ * world and then for the device, and is told there what failed in between. So what a device waits
+ * for between two steps is their copy to it alone: some 0.1 ms a MiB, tokens of a text far less.
  *
  * A paced rank (a slower machine, to try what that does) sleeps at the ends of its layers for what
  * its computation would have taken longer; small amounts add up until a sleep is worth it.
@@ -263,6 +264,15 @@ static void count_left(struct dp *d)
 		d->left[k] = d->b.v[k].n;
 }
 
+/* The device has a step's work before it: the host looks for the samples of the next one. */
+static void fetch_next(struct dp *d)
+{
+	pl_ns begin = pl_now_ns();
+
+	feed_step(&d->feed, d->step + 1);
+	record(d, PL_K_DATA, d->o.tracer ? d->o.tracer->batch : PL_NONE, begin, -1);
+}
+
 static int dp_step(void *state, int64_t step, struct pl_step_result *r, struct pl_err *err)
 {
 	struct dp *d = state;
@@ -287,6 +297,8 @@ static int dp_step(void *state, int64_t step, struct pl_step_result *r, struct p
 	PL_TRY(wait_all(d, &r->wait_ns, err));
 	at = pl_now_ns();
 	pl_optim_step(d->optim, step, 0, SIZE_MAX, NAN);
+	if (d->be->device)
+		fetch_next(d);
 	PL_TRY(settle(d, err));
 	PL_TRY(take_losses(d, r, err));
 	record(d, PL_K_HOST_OP, t ? t->optimizer : PL_NONE, at, -1);

@@ -76,6 +76,7 @@ int feed_init(struct feed *f, const struct pl_engine_opts *o, struct pl_net *net
 	f->ranks = o->world ? pl_world_size(o->world) : 1;
 	f->seed = (uint64_t)o->job->seed;
 	f->tokens = d->token != NULL;
+	f->fetched = -1;
 	pl_net_shape(net, &shape);
 	f->each = 1;
 	for (int i = 0; i < shape.n_dims; i++)
@@ -125,6 +126,9 @@ static size_t held_out(const struct feed *f)
 
 void feed_step(struct feed *f, int64_t step)
 {
+	if (f->fetched == step)
+		return;
+	f->fetched = step;
 	pl_dataset_draw(f->d, 0, held_out(f), f->seed, step, f->rank, f->ranks, f->batch,
 			f->tokens ? (int)f->each : 0, f->index);
 	gather(f, f->batch);
@@ -142,6 +146,7 @@ void feed_eval(struct feed *f, size_t first, int n)
 {
 	size_t from = held_out(f);
 
+	f->fetched = -1;
 	for (size_t i = 0; i < (size_t)n; i++)
 		f->index[i] = from + (first + i) * (f->tokens ? f->each : 1);
 	gather(f, n);

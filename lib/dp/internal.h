@@ -57,6 +57,7 @@ struct feed {
 	int batch, rank, ranks;
 	uint64_t seed;
 	bool tokens;
+	int64_t fetched;  /* the step whose batch is here; -1: none */
 	size_t *index;	  /* (batch) */
 	float *x;	  /* (batch, each) */
 	float *target;	  /* (batch, n_targets) */
@@ -65,7 +66,7 @@ struct feed {
 int feed_init(struct feed *f, const struct pl_engine_opts *o, struct pl_net *net, int batch,
 	      struct pl_err *err) PL_MUST;
 void feed_fini(struct feed *f);
-/* The rank's batch of a step. */
+/* The rank's batch of a step, unless it is here since an earlier call. */
 void feed_step(struct feed *f, int64_t step);
 /* Samples first .. first + n - 1 of the held-out part; how many there are. */
 size_t feed_held_out(const struct feed *f);

@@ -87,6 +87,8 @@ status 0 "training" "$run" --device=cuda --log gpu.csv --export a.st tiny.job
 check "losses are those of the CPU" near cpu.csv gpu.csv 0.0001
 status 0 "again" "$run" --device=cuda:0 --export b.st tiny.job
 check "the same to the bit" cmp a.st b.st
+status 0 "evaluated now and then" "$run" --device=cuda --set eval-every=3 --export c.st tiny.job
+check "the same, too" cmp a.st c.st
 status 0 "in bfloat16" "$run" --set 'device cuda' --set 'precision bf16' --log half.csv tiny.job
 check "losses are near" near cpu.csv half.csv 0.05
 check "but not the same" sh -c '! cmp -s gpu.csv half.csv'

@@ -1,0 +1,28 @@
+/*
+ * Which algorithm, where MPI reaches memory of devices: what is large enough to lie there is not
+ * summed by all from all, which would stage it.
+ */
+#include "comm/internal.h"
+#include "tap.h"
+
+int main(void)
+{
+	struct pl_world w = { .segment = (size_t)4 << 20 };
+	int bad = 0, small = 0;
+
+	for (w.size = 2; w.size <= 1024; w.size += 1 + w.size / 8)
+		for (int each = 1; each <= w.size; each *= 2) { /* ranks of a host */
+			w.n_hosts = (w.size + each - 1) / each;
+			for (int p = 1; p <= 64; p *= 4) {
+				w.processors = w.n_hosts == 1 ? p : w.size;
+				for (size_t n = (size_t)64 << 10; n <= (size_t)1 << 31; n *= 2)
+					bad += pl_comm_algo(&w, PL_OP_ALLREDUCE, PL_CA_AUTO, n) ==
+					       PL_CA_DIRECT;
+				small += pl_comm_algo(&w, PL_OP_ALLREDUCE, PL_CA_AUTO, 16) ==
+					 PL_CA_DIRECT;
+			}
+		}
+	is_i64(bad, 0, "from 64 KiB on no sum is direct by itself");
+	ok(small > 0, "a small one may be");
+	return done_testing();
+}
