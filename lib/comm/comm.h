@@ -181,6 +181,8 @@ int pl_work_wait(struct pl_work *work, struct pl_err *err) PL_MUST;
 /*
  * Until everything that was waited for has happened; did it go well? To be called before sync() and
  * get() of a device: these have no deadline, and a rank that is lost would make them wait for ever.
+ * A device that has not done in `patience_ns` what is in its first queue then fails the world, and
+ * `lost` is called.
  */
 int pl_world_settle(struct pl_world *w, struct pl_err *err) PL_MUST;
 /* begin and wait */

@@ -305,6 +305,8 @@ static void *control_main(void *arg)
 		if (now >= next) {
 			beat(w);
 			next = now + w->beat;
+			if (w->device.b && !atomic_load(&w->failed))
+				pl_device_look(w, now);
 		}
 		for (int r = 0; r < w->size; r++)
 			flush(&w->peer[r]);

@@ -384,6 +384,41 @@ bool pl_device_leave(struct pl_work *k)
 	return left;
 }
 
+/* ---- what is waited for without a deadline ---- */
+
+void pl_device_settled(struct pl_world *w)
+{
+	uint64_t mark;
+
+	if (w->size < 2)
+		return;
+	w->device.b->fork(w->device.ctx);
+	mark = w->device.b->mark(w->device.ctx);
+	pthread_mutex_lock(&w->lock);
+	w->device.settled = mark;
+	w->device.settled_at = pl_now_ns();
+	w->device.settled_held = atomic_load(&w->held);
+	pthread_mutex_unlock(&w->lock);
+}
+
+void pl_device_look(struct pl_world *w, pl_ns now)
+{
+	struct pl_err e = { 0 };
+	uint64_t mark;
+	pl_ns in;
+	bool late;
+
+	pthread_mutex_lock(&w->lock);
+	mark = w->device.settled;
+	in = now - w->device.settled_at - (atomic_load(&w->held) - w->device.settled_held);
+	pthread_mutex_unlock(&w->lock);
+	/* that it failed is told to who waits */
+	late = mark && !w->device.b->passed(w->device.ctx, mark, &e) && in >= w->patience;
+	if (late)
+		pl_world_fail(w, w->rank, "rank %d waited %.1f s for its device", w->rank,
+			      (double)in / 1e9);
+}
+
 /* ---- memory ---- */
 
 /* All ranks get it, or none. */

@@ -277,6 +277,10 @@ struct pl_world {
 		_Atomic int launching;		   /* works that are not in the second queue yet */
 		_Atomic bool wanted;		   /* somebody waits for that */
 		int left;			   /* works */
+		/* Behind all that was in the first queue when it was settled last, and when that
+		 * was; 0: never. */
+		uint64_t settled;
+		pl_ns settled_at, settled_held;
 	} device;
 
 	struct { /* a library in place of the engine; carry.c */
@@ -456,6 +460,11 @@ void pl_device_end(struct pl_work *k);
 bool pl_device_leave(struct pl_work *k);
 /* It was waited for. */
 void pl_device_waited(struct pl_work *k);
+/* All is well so far, and the caller is about to wait for the first queue, which has no deadline.
+ */
+void pl_device_settled(struct pl_world *w);
+/* Has it been waiting for too long? For the control thread. */
+void pl_device_look(struct pl_world *w, pl_ns now);
 void *pl_device_alloc(struct pl_world *w, size_t bytes);
 
 /* nccl.c */

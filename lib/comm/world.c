@@ -331,6 +331,8 @@ int pl_world_settle(struct pl_world *w, struct pl_err *err)
 		rc = pl_fail(err, PL_EIO, "%s", w->failure);
 	}
 	pthread_mutex_unlock(&w->lock);
+	if (rc == 0)
+		pl_device_settled(w);
 	return rc;
 }
 
