@@ -97,8 +97,9 @@ struct pl_world_opts {
 	const struct pl_link_shape *shape;
 	size_t n_shapes;
 	const struct pl_log *log;
-	/* Called once, when the world fails, by any thread: who waits for a device waits in vain,
-	 * and does not hear of it. NULL: not wanted. */
+	/* Called once, when the world fails, by any thread, which it may not keep: the others hear
+	 * of the failure afterwards. Who waits for a device waits in vain, and does not hear of it.
+	 * NULL: not wanted. */
 	void (*lost)(void *arg, const char *why);
 	void *lost_arg;
 	/* Called for what was sent and received, by channel and chunk, for traces; from any thread

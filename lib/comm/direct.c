@@ -156,14 +156,24 @@ static void small(struct pl_world *w, struct pl_work *k)
 
 /* ---- large: from where the data are ---- */
 
+/* A slot lies in memory that others write. */
+static bool inside(const struct pl_world *w, uint32_t region, uint64_t at, size_t bytes)
+{
+	const struct pl_region *g = &w->region[region % PL_REGIONS];
+
+	return region < PL_REGIONS && g->base && at <= g->stride && bytes <= g->stride - at;
+}
+
 static bool all_shared(struct pl_world *w, const struct pl_work *k)
 {
 	for (int r = 0; r < w->size; r++) {
 		const struct pl_slot *s = slot_of(w, r, k->slot);
+		bool read = k->a.op != PL_OP_BROADCAST || r == k->a.root;
 
-		if (s->src_region >= PL_REGIONS || s->dst_region >= PL_REGIONS ||
-		    !w->region[s->src_region].base ||
-		    (k->a.op == PL_OP_ALLREDUCE && !w->region[s->dst_region].base))
+		if (s->src_region == PL_NONE || s->dst_region == PL_NONE ||
+		    (read && !inside(w, s->src_region, s->src_at, given(w, &k->a))) ||
+		    (k->a.op == PL_OP_ALLREDUCE &&
+		     !inside(w, s->dst_region, s->dst_at, given(w, &k->a))))
 			return false;
 	}
 	return true;
