@@ -70,6 +70,11 @@ with_device() {
 		check "$1: death of a rank in its message $at: mpirun fails" ended_badly $got
 		[ "$3" = mpich ] || check "... rank 1 is named" grep -q 'run: rank [02]: .*rank 1 ' dead.err
 	done
+	for at in 2 20 60 120; do
+		timeout 40 "$2" -n 3 env AWARE_DIE=1:$at "$GEN/devrank" 16384 >dead.out 2>dead.err
+		got=$?
+		check "$1: death of a rank in message $at of all operations: mpirun fails" ended_badly $got
+	done
 	timeout 40 "$2" -n 1 "$run" -q --device=cuda --transport=mpi --timeout=300ms wide.job : \
 		-n 1 env FAKE_DEVICE_HANG=5 "$run" -q --device=cuda --transport=mpi --timeout=300ms wide.job >dead.out 2>dead.err
 	got=$?

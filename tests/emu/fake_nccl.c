@@ -239,6 +239,16 @@ static void free_ops(struct op *o)
 	}
 }
 
+/* Is the collective to hang, or one of the messages that go together? */
+static bool hangs(const struct op *o)
+{
+	bool any = is(o->fault, "hang") || is(o->fault, "deaf");
+
+	for (; !any && o->kind <= RECV && o->next && o->next->kind <= RECV; o = o->next)
+		any = is(o->next->fault, "hang") || is(o->next->fault, "deaf");
+	return any;
+}
+
 /* In the queue of the device: all of a group. */
 static void run(void *arg)
 {
@@ -246,7 +256,7 @@ static void run(void *arg)
 	struct comm *c = o->c;
 
 	for (struct op *k = o; k;) {
-		while ((is(k->fault, "hang") || is(k->fault, "deaf")) && !atomic_load(&c->abort))
+		while (hangs(k) && !atomic_load(&c->abort))
 			nap(1000000);
 		if (k->kind <= RECV) {
 			k = messages(k);
@@ -339,7 +349,8 @@ static int enqueue(enum kind kind, const void *src, void *dst, size_t n, int typ
 	}
 	if (is(f, "remote"))
 		atomic_store(&c->state, PL_NCCL_REMOTE_ERROR);
-	atomic_store(&c->deaf, is(f, "deaf"));
+	if (is(f, "deaf"))
+		atomic_store(&c->deaf, true);
 	o = calloc(1, sizeof(*o));
 	if (!o)
 		abort();

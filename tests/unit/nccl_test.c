@@ -58,12 +58,14 @@ struct trial {
 
 static int one_of_each(struct rank *r, struct pl_err *err)
 {
+	static const uint8_t op[] = { PL_OP_ALLREDUCE, PL_OP_REDUCE_SCATTER, PL_OP_ALLGATHER,
+				      PL_OP_BROADCAST, PL_OP_ALLTOALL };
 	int rc = 0;
 
 	for (unsigned i = 0; i < 12 && rc == 0; i++) {
 		struct trip t;
 
-		if (!prepare(r, &t, PL_OP_ALLREDUCE, 20000, true, i))
+		if (!prepare(r, &t, op[i % PL_LEN(op)], 20000, i % 2, i))
 			return PL_ENOMEM;
 		load(r, &t);
 		rc = pl_world_begin(r->w, &t.a, &t.work, err);
@@ -112,6 +114,10 @@ static void test_faults(struct verdict *verdict)
 		{ .fault = "2:4:remote", .rank = 2, .code = PL_EIO, .says = "remote process" },
 		{ .fault = "1:5:exit", .rank = 1, .code = PL_EIO, .says = "gone", .dies = true },
 		{ .fault = "1:0:exit", .rank = 1, .code = PL_EIO, .says = "gone", .dies = true },
+		{ .fault = "2:1:exit", .rank = 2, .code = PL_EIO, .says = "gone", .dies = true },
+		{ .fault = "0:2:exit", .rank = 0, .code = PL_EIO, .says = "gone", .dies = true },
+		{ .fault = "1:3:exit", .rank = 1, .code = PL_EIO, .says = "gone", .dies = true },
+		{ .fault = "2:4:exit", .rank = 2, .code = PL_EIO, .says = "gone", .dies = true },
 		{ .fault = "1:-1:exit", .rank = 1, .code = PL_EIO, .says = "gone", .dies = true },
 		{ .fault = "1:-1:error", .rank = 1, .code = PL_EIO, .says = "unhandled cuda" },
 		{ .fault = "1:5:hang", .rank = -1, .code = PL_EIO, .says = "for nccl to end it" },
