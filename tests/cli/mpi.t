@@ -99,6 +99,14 @@ with_mpi() {
 	status "1 2 4 6" "$1: two programs in one mpirun" timeout 60 "$2" -n 2 sh -c \
 		'"$run" -q --transport=mpi tiny.job && "$run" -q --transport=mpi tiny.job'
 	[ "$3" != mpich ] || says 'the launcher does not listen any more' "... are one too many"
+	rm -f asked.st kill.csv
+	timeout 40 "$2" -n 3 "$run" -q --transport=mpi --set steps=100000000 --log=kill.csv --checkpoint=asked.st tiny.job \
+		>dead.out 2>dead.err &
+	until_trains kill.csv
+	kill -TERM $!
+	wait $!
+	check "$1: mpirun is asked to end: ranks leave a checkpoint" test -s asked.st
+	check "... without a word" no grep -q '^run: ' dead.err
 	for signal in KILL STOP; do
 		kill_one $signal
 		check "$1: SIG$signal for a rank: mpirun fails" ended_badly $got
