@@ -91,7 +91,7 @@ struct pl_world_opts {
 	pl_ns heartbeat_ns; /* 0: a third of the timeout */
 	pl_ns meet_ns;	    /* how long to wait for ranks that have not started; 0: the timeout */
 	/* How long an operation waits for ranks that live but have not begun theirs (they may
-	 * compute that long); 0: 100 timeouts */
+	 * compute that long), or for a device that is behind its host; 0: 100 timeouts */
 	pl_ns patience_ns;
 	size_t segment; /* bytes that pass as one; 0: 256 KiB */
 	const struct pl_link_shape *shape;
