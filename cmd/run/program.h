@@ -38,7 +38,7 @@ struct place {
 
 /* The signal that asked for the end, 0: none. */
 extern volatile sig_atomic_t stopped;
-void catch_signals(void);
+void catch_signals(void); /* those that ask; before, they end the process */
 /* Where the launcher does not wait for the last words of a rank that ends, it ends later. */
 void outlive_launcher(void);
 /* Looks for a launcher, which says how many ranks there are; *c knows it then, and where to meet.

@@ -22,6 +22,10 @@
 
 #include "program.h"
 
+#define TIMEOUT_NS 3000000000 /* where nobody says another */
+/* Timeouts that ranks may be apart where a launcher starts them, on one host after the other, or
+ * each has a device to set up. */
+#define LATE	 10
 #define AGAIN_NS 300000000 /* signals that are nearer are one: the terminal's, and it passed on */
 
 volatile sig_atomic_t stopped;
@@ -48,6 +52,11 @@ static void on_signal(int sig)
 
 static const int ends[] = { SIGINT, SIGTERM };
 
+static pl_ns timeout_of(const struct config *c)
+{
+	return c->timeout_ns ? c->timeout_ns : TIMEOUT_NS;
+}
+
 void catch_signals(void)
 {
 	struct sigaction act = { .sa_handler = on_signal }, old;
@@ -59,7 +68,7 @@ void catch_signals(void)
 	}
 }
 
-/* Nothing would be lost: they end the rank at once. */
+/* Nothing is lost if they end the rank at once: it evaluates, measures, or has not begun. */
 static void release_signals(void)
 {
 	struct sigaction old;
@@ -233,8 +242,6 @@ static int as_rank(const struct config *c, work_of_rank *work, void *arg, struct
 {
 	int rc;
 
-	if (c->bench || c->eval)
-		release_signals();
 	if (c->hosts > 1)
 		snprintf(p->host, sizeof(p->host), "host%lld",
 			 (long long)(p->rank / (p->size / c->hosts)));
@@ -252,13 +259,15 @@ static int fork_ranks(const struct config *c, int n, work_of_rank *work, void *a
 	char folder[200];
 	pid_t self = getpid();
 	sigset_t before, awake;
-	pl_ns grace = 5000000000 + 10 * (c->timeout_ns ? c->timeout_ns : 3000000000);
+	pl_ns grace = 5000000000 + 10 * timeout_of(c);
 	struct child *v;
 	int rc = pl_alloc(&v, (size_t)n, sizeof(*v), err), started = 0;
 
 	if (rc < 0)
 		return rc;
 	folder[0] = '\0';
+	parent = true;
+	catch_signals();
 	PL_TRY(pl_token_make(p.token, sizeof(p.token), err));
 	if (c->meet) {
 		snprintf(p.meet, sizeof(p.meet), "%s", c->meet);
@@ -274,7 +283,6 @@ static int fork_ranks(const struct config *c, int n, work_of_rank *work, void *a
 		snprintf(p.meet, sizeof(p.meet), "dir:%s", folder);
 	}
 	fflush(NULL);
-	parent = true;
 	hold_signals(&before, &awake);
 	for (; started < n; started++) {
 		pid_t pid = fork();
@@ -286,6 +294,7 @@ static int fork_ranks(const struct config *c, int n, work_of_rank *work, void *a
 		}
 		if (!pid) {
 			parent = false;
+			release_signals();
 			become_child(self, &before);
 			pl_free(v);
 			p.rank = p.local_rank = started;
@@ -360,7 +369,7 @@ static int launched(struct config *c, struct place *p, struct pl_err *err)
 		/* the port that torchrun offers may be taken: on one host none is needed */
 		if (!c->meet && !getenv("PACELINE_MEET") && !l->spread)
 			l->meet[0] = '\0';
-		rc = pl_launch_share(l, c->timeout_ns, err);
+		rc = pl_launch_share(l, LATE * timeout_of(c), err);
 	} else if (l->size > 1 && strlen(l->token) < 16) {
 		rc = pl_fail(err, PL_EUSAGE,
 			     "PACELINE_TOKEN, the common secret of all ranks, needs 16 characters "
@@ -387,7 +396,6 @@ int become_ranks(struct config *c, int64_t otherwise, work_of_rank *work, void *
 	int64_t n = c->ranks ? c->ranks : otherwise > 0 ? otherwise : 1;
 	int rc, sig;
 
-	catch_signals();
 	if (c->launch.by) {
 		rc = launched(c, &p, err);
 		if (rc == 0)
@@ -397,8 +405,6 @@ int become_ranks(struct config *c, int64_t otherwise, work_of_rank *work, void *
 	} else if (n > 1) {
 		rc = fork_ranks(c, (int)n, work, arg, err);
 	} else {
-		if (c->bench || c->eval)
-			release_signals();
 		rc = work(arg, &p, err);
 	}
 	sig = stopped;
@@ -435,7 +441,9 @@ int meet_others(const struct config *c, const struct place *p, const struct pl_j
 	if (p->size < 2)
 		return 0;
 	d->rank = p->rank;
-	d->grace_s = c->timeout_ns ? 3 + (unsigned)(5 * c->timeout_ns / 1000000000) : 15;
+	d->grace_s = 3 + (unsigned)(5 * timeout_of(c) / 1000000000);
+	if (c->launch.by || d->ctx)
+		o.meet_ns = LATE * timeout_of(c);
 	if (p->host[0]) {
 		o.host = p->host;
 		o.local_size = 0;

@@ -465,12 +465,13 @@ int train(void *work, const struct place *p, struct pl_err *err)
 				.to_target_s = NAN };
 	t->steps = w->job.steps = count_steps(t);
 	PL_TRY(prepare(t, err));
-	if (!t->c->eval)
+	if (!t->c->eval) {
+		catch_signals();
 		PL_TRY(loop(t, err));
-	else
-		t->begin = t->end = pl_now_ns();
-	if (!t->c->eval)
 		PL_TRY(checkpoint(t, err));
+	} else {
+		t->begin = t->end = pl_now_ns();
+	}
 	if (!t->asked) /* who asks may not wait for long */
 		PL_TRY(evaluate(t, err));
 	if (t->c->export_to)

@@ -158,12 +158,12 @@ wait
 check "two mpirun at once" cmp one one.forked
 check "... do not mix" cmp two two.forked
 status 4 "ranks with unlike tokens" timeout 40 mpirun \
-	-n 1 env PACELINE_TOKEN=0123456789abcdef.0 PACELINE_MEET="dir:$TMP" "$run" --timeout=1s tiny.job : \
-	-n 1 env PACELINE_TOKEN=0123456789abcdef.1 PACELINE_MEET="dir:$TMP" "$run" --timeout=1s tiny.job
+	-n 1 env PACELINE_TOKEN=0123456789abcdef.0 PACELINE_MEET="dir:$TMP" "$run" --timeout=300ms tiny.job : \
+	-n 1 env PACELINE_TOKEN=0123456789abcdef.1 PACELINE_MEET="dir:$TMP" "$run" --timeout=300ms tiny.job
 says 'rank [01] never came' "... do not meet"
 status 4 "a rank without the token" timeout 40 mpirun \
-	-n 1 env PACELINE_TOKEN=0123456789abcdef.0 PACELINE_MEET="dir:$TMP" "$run" --timeout=1s tiny.job : \
-	-n 1 "$run" --timeout=1s tiny.job
+	-n 1 env PACELINE_TOKEN=0123456789abcdef.0 PACELINE_MEET="dir:$TMP" "$run" --timeout=300ms tiny.job : \
+	-n 1 "$run" --timeout=300ms tiny.job
 says 'rank [01] never came' "... does not meet the one with it"
 status 2 "-n against mpirun" timeout 40 mpirun -n 2 "$run" -n 3 tiny.job
 

@@ -100,8 +100,8 @@ with_mpi() {
 		'"$run" -q --transport=mpi tiny.job && "$run" -q --transport=mpi tiny.job'
 	[ "$3" != mpich ] || says 'the launcher does not listen any more' "... are one too many"
 	rm -f asked.st kill.csv
-	timeout 40 "$2" -n 3 "$run" -q --transport=mpi --set steps=100000000 --log=kill.csv --checkpoint=asked.st tiny.job \
-		>dead.out 2>dead.err &
+	OMPI_MCA_odls_base_sigkill_timeout=4 timeout --foreground 40 "$2" -n 3 "$run" -q --transport=mpi --set steps=100000000 \
+		--log=kill.csv --checkpoint=asked.st tiny.job >dead.out 2>dead.err &
 	until_trains kill.csv
 	kill -TERM $!
 	wait $!

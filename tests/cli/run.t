@@ -198,6 +198,19 @@ check "... rank 0 alone says what" sh -c 'test -s env.0 && test ! -s env.1'
 status 4 "a rank that never comes" env PACELINE_RANK=0 PACELINE_SIZE=2 PACELINE_MEET="dir:$TMP/meet" \
 	timeout 20 "$run" --timeout=500ms tiny.job
 says 'rank' "... is named"
+PACELINE_RANK=0 PACELINE_SIZE=2 PACELINE_MEET=dir:$TMP/meet "$run" --timeout=60s tiny.job >out 2>err &
+pid=$!
+i=0
+until [ -n "$(ls meet)" ] || [ $i = 100 ]; do
+	sleep 0.1
+	i=$((i + 1))
+done
+kill -TERM $pid
+from=$(date +%s)
+wait $pid
+check "one that waits for others is asked to end: status 143" [ $? = 143 ]
+check "... at once" [ $(($(date +%s) - from)) -lt 10 ]
+rm -f meet/*
 status 2 "-n against the environment" env PACELINE_RANK=0 PACELINE_SIZE=2 PACELINE_MEET="dir:$TMP/meet" \
 	"$run" -n 3 tiny.job
 # differ OPTION...: rank 1 is given them, rank 0 is not; the statuses of both
