@@ -152,13 +152,15 @@ static bool in_step(void)
 	return id && strtoull(id, NULL, 10) < 0xfffffff0u;
 }
 
-/* srun --mpi=pmix: the size is Slurm's, if it means the same ranks. */
-static int pmix_size(struct pl_launch *l, struct pl_err *err)
+/* srun --mpi=pmix does not say the size, nor does --mpi=pmi2 the place on the host: these are
+ * Slurm's, if it means the same ranks. */
+static int by_slurm(struct pl_launch *l, struct pl_err *err)
 {
 	struct pl_launch s = { 0 };
 	int rc = look(&slurm, &s, err);
 
-	if (rc < 0 || !in_step() || !s.by || s.rank != l->rank)
+	if (rc < 0 || !in_step() || !s.by || s.rank != l->rank ||
+	    (l->size >= 0 && s.size != l->size))
 		return rc;
 	l->size = s.size;
 	l->local_rank = l->local_rank < 0 ? s.local_rank : l->local_rank;
@@ -208,8 +210,8 @@ static int find(struct pl_launch *l, struct pl_err *err)
 	}
 	if (!first && in_step())
 		PL_TRY(look(&slurm, l, err));
-	else if (first && !strcmp(first->by, "pmix"))
-		PL_TRY(pmix_size(l, err));
+	else if (first && !strncmp(first->by, "pmi", 3))
+		PL_TRY(by_slurm(l, err));
 out:
 	return rc;
 }

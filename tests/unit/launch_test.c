@@ -101,6 +101,9 @@ static void found(void)
 		{ "PMI_RANK=3 PMI_SIZE=8 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=4", "pmi", 3, 8, 1, 4 },
 		{ "PMIX_RANK=3 PACELINE_SIZE=8", "pmix", 3, 8, -1, -1 },
 		{ "PMIX_RANK=3 " SLURM, "pmix", 3, 8, 1, -1 },
+		{ "PMI_RANK=3 PMI_SIZE=8 " SLURM, "pmi", 3, 8, 1, -1 },
+		{ "PMI_RANK=3 PMI_SIZE=4 " SLURM, "pmi", 3, 4, -1, -1 },
+		{ "PMI_RANK=2 PMI_SIZE=8 " SLURM, "pmi", 2, 8, -1, -1 },
 		{ SLURM, "slurm", 3, 8, 1, -1 },
 		{ "SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_STEPID=7", "slurm", 0, 2, -1, -1 },
 		/* launchers inside one another: the inner one counts */
