@@ -76,6 +76,30 @@ static void op_xent(void)
 {
 	be->softmax_xent(ctx, text, vocab, a, ids, 1, y, sum);
 }
+static void op_squared(void)
+{
+	be->squared(ctx, (int)(params / (size_t)wide), wide, a, w, 1, y, sum);
+}
+static void op_hinge(void)
+{
+	be->hinge(ctx, text, vocab, a, ids, 1, y, sum);
+}
+static struct pl_pool2d halving(void) /* planes of 32 x 32 to 16 x 16 */
+{
+	return (struct pl_pool2d){ rows / 64, 64, 32, 32, 2, 2, 0, 16, 16, true };
+}
+static void op_pool(void)
+{
+	struct pl_pool2d d = halving();
+
+	be->pool(ctx, &d, a, y, (int32_t *)(void *)m);
+}
+static void op_pool_back(void)
+{
+	struct pl_pool2d d = halving();
+
+	be->pool_back(ctx, &d, (int32_t *)(void *)m, b, y);
+}
 static void op_embed(void)
 {
 	be->embed(ctx, rows, wide, ids, w, NULL, 1, y);
@@ -216,6 +240,7 @@ static int measure_all(struct pl_err *err)
 {
 	double act = (double)n * (double)width, par = (double)params * 4;
 	double lookup = (double)rows * wide * (double)(4 + width), half = width == 2 ? par / 2 : 0;
+	double pooled = act + (double)(n / 4) * (double)(width + 4);
 	int rc;
 
 	PL_TRY(measure("copy", op_copy, 2 * act, err));
@@ -228,6 +253,10 @@ static int measure_all(struct pl_err *err)
 	PL_TRY(measure("batchnorm", op_batchnorm, 3 * act, err)); /* reads it twice */
 	PL_TRY(measure("batchnorm-back", op_batchnorm_back, 5 * act, err));
 	PL_TRY(measure("cross-entropy", op_xent, 2.0 * text * (double)vocab * (double)width, err));
+	PL_TRY(measure("squared-error", op_squared, (double)params * (2 * (double)width + 4), err));
+	PL_TRY(measure("hinge", op_hinge, 2.0 * text * (double)vocab * (double)width, err));
+	PL_TRY(measure("pooling", op_pool, pooled, err)); /* the places are int32 */
+	PL_TRY(measure("pooling-back", op_pool_back, pooled, err));
 	PL_TRY(measure("embedding", op_embed, lookup, err));
 	PL_TRY(measure("embedding-back", op_embed_back, lookup, err));
 	PL_TRY(measure("adamw", op_adamw, 7 * par + half, err));

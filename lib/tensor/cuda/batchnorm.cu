@@ -6,6 +6,8 @@
  * kept as (count, mean, sum of squares about it) and joined by the formula of Chan, Golub and
  * LeVeque (1979), so nothing cancels and x is read once for them. Bytes for n elements of e bytes:
  * forward 3 n e (2 n e where the running statistics are used), back 5 n e.
+ *
+ * Share of the limit, measured: never run on a GPU (bench/gpu rates: batchnorm, batchnorm-back).
  */
 #include "tensor/cuda/device.cuh"
 

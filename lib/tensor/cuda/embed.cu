@@ -11,6 +11,8 @@
  * border is left as a partial sum, and the block in whose chunk the run began adds those, in order.
  * A frequent token thus is a matter of many blocks. Bytes: N C of dy once (and once more for the
  * positions), 4 (N + rows met) C of the table, about 100 N of sorting.
+ *
+ * Share of the limit, measured: never run on a GPU (bench/gpu rates: embedding, embedding-back).
  */
 #include "tensor/cuda/device.cuh"
 

@@ -6,6 +6,8 @@
  * threads. Neighbouring threads read neighbouring elements; what windows share comes from the
  * cache. Bytes: forward (N C H W + N C P Q) e, 4 N C P Q more for the places; back the same. These
  * layers have few bytes, so there is no wider path.
+ *
+ * Share of the limit, measured: never run on a GPU (bench/gpu rates: pooling, pooling-back).
  */
 #include "tensor/cuda/device.cuh"
 
