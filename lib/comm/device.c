@@ -131,6 +131,13 @@ static bool stage_over(struct pl_world *w, const struct pl_stage *s, pl_ns until
 	return rc != 0;
 }
 
+/* An MPI that was cut off may still write to it. */
+static void end_memory(struct pl_world *w, void *p)
+{
+	if (!(w->device.reached && pl_carry_keeps(w)))
+		w->device.b->free(w->device.ctx, p);
+}
+
 void pl_device_fini(struct pl_world *w)
 {
 	pl_ns until = pl_now_ns() + w->timeout; /* for all of it */
@@ -149,6 +156,9 @@ void pl_device_fini(struct pl_world *w)
 		munmap(p, w->device.stage[i].bytes);
 	}
 	pl_free(w->device.stage);
+	for (size_t i = 0; i < w->device.n_given; i++)
+		end_memory(w, w->device.given[i]);
+	pl_free(w->device.given);
 }
 
 /* ---- beginning ---- */
@@ -431,9 +441,24 @@ void *pl_device_alloc(struct pl_world *w, size_t bytes)
 	};
 	struct pl_err e = { 0 };
 
-	if (pl_world_do(w, &vote, &e) == 0 && bad <= 0)
+	if (p && pl_grow(&w->device.given, &w->device.cap_given, w->device.n_given + 1,
+			 sizeof(*w->device.given), &e) < 0)
+		bad = 1;
+	if (pl_world_do(w, &vote, &e) == 0 && bad <= 0) {
+		w->device.given[w->device.n_given++] = p;
 		return p;
+	}
 	if (p)
 		w->device.b->free(w->device.ctx, p);
 	return NULL;
+}
+
+void pl_device_free(struct pl_world *w, void *p)
+{
+	for (size_t i = 0; i < w->device.n_given; i++)
+		if (w->device.given[i] == p) {
+			w->device.given[i] = w->device.given[--w->device.n_given];
+			end_memory(w, p);
+			return;
+		}
 }

@@ -272,6 +272,8 @@ struct pl_world {
 		size_t least; /* ... of operations on so many bytes */
 		struct pl_stage *stage;
 		size_t n_stages, cap_stages;
+		void **given; /* its memory that pl_world_alloc() gave, and the world ends */
+		size_t n_given, cap_given;
 		struct pl_work *held, **held_tail; /* taken, but not active yet */
 		_Atomic uint64_t ready;		   /* collectives that are, or were */
 		_Atomic int launching;		   /* works that are not in the second queue yet */
@@ -466,6 +468,7 @@ void pl_device_settled(struct pl_world *w);
 /* Has it been waiting for too long? For the control thread. */
 void pl_device_look(struct pl_world *w, pl_ns now);
 void *pl_device_alloc(struct pl_world *w, size_t bytes);
+void pl_device_free(struct pl_world *w, void *p);
 
 /* nccl.c */
 extern const struct pl_carrier pl_carrier_nccl;

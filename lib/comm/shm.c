@@ -320,8 +320,8 @@ void pl_world_free(struct pl_world *w, void *p)
 	uint64_t at;
 	uint32_t i = p && !w->device.b ? pl_shared_find(w, p, 0, &at) : PL_NONE;
 
-	if (p && w->device.b && !(w->device.reached && pl_carry_keeps(w)))
-		w->device.b->free(w->device.ctx, p);
+	if (p && w->device.b)
+		pl_device_free(w, p);
 	if (i == PL_NONE)
 		return;
 	if (!pl_carry_keeps(w))

@@ -122,11 +122,11 @@ static bool prepare(struct rank *r, struct trip *t, uint8_t op, size_t count, bo
 	t->dst = t->src;
 	if (!in_place)
 		t->dst = r->b->alloc(r->ctx, t->n_dst * sizeof(float));
-	else if (op == PL_OP_REDUCE_SCATTER)
+	else if (op == PL_OP_REDUCE_SCATTER && t->src)
 		t->dst = t->src + (size_t)r->me * count;
 	else if (op == PL_OP_ALLGATHER)
 		t->dst = r->b->alloc(r->ctx, t->n_dst * sizeof(float)),
-		t->src = t->dst + (size_t)r->me * count;
+		t->src = t->dst ? t->dst + (size_t)r->me * count : NULL;
 	return t->copy && t->src && t->dst && t->n_src <= r->room && t->n_dst <= r->room;
 }
 
