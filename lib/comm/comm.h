@@ -118,11 +118,14 @@ struct pl_comm_event {
 	/* CLOCK_MONOTONIC. A part begins when it could: the collective had begun, what it passes on
 	 * had come, and the one before it on its way was over. Over a shaped link a part that is
 	 * sent has the time in which it has that link, which no other part does, and one that is
-	 * received begins when the first of it has come. */
+	 * received begins when the first of it has come. What reads memory of a device begins when
+	 * that was seen to have come to it. */
 	pl_ns begin, end;
 	/* Of a collective that a library carries out in a device's queue, two events: when the
 	 * calling thread has put it there (launched; begin: when it took it up), and when it was
-	 * seen to be over (on_device), which the device itself knows better. */
+	 * seen to be over (on_device), which the device itself knows better. A collective whose
+	 * result is copied to the device has another one behind its own: the calling thread has
+	 * put the copy there (launched). */
 	bool launched, on_device;
 };
 

@@ -227,9 +227,10 @@ static void until_launched(struct pl_world *w)
 	atomic_store(&w->device.wanted, false);
 }
 
-void pl_device_launched(struct pl_work *k, uint64_t mark, pl_ns since)
+/* The calling thread has put it, or the copy of its result, into the second queue. */
+static void tell_launched(const struct pl_work *k, pl_ns since)
 {
-	struct pl_world *w = k->w;
+	const struct pl_world *w = k->w;
 
 	if (w->o.event) {
 		struct pl_comm_event e = { .op = k->a.op,
@@ -244,6 +245,11 @@ void pl_device_launched(struct pl_work *k, uint64_t mark, pl_ns since)
 
 		w->o.event(w->o.event_arg, &e);
 	}
+}
+
+void pl_device_launched(struct pl_work *k, uint64_t mark, pl_ns since)
+{
+	tell_launched(k, since);
 	k->device.mark = mark;
 	k->device.launched = true;
 	atomic_fetch_sub(&k->w->device.launching, 1);
@@ -315,6 +321,8 @@ bool pl_device_ready(struct pl_work *k)
 		pl_world_fail(w, w->rank, "rank %d: %s", w->rank, e.msg);
 	if (rc <= 0)
 		return false;
+	if (k->device.held) /* until now it waited for the device, not for others */
+		k->begin = pl_now_ns();
 	if (k->a.op > PL_OP_RECV)
 		atomic_fetch_add(&w->device.ready, 1);
 	else if (k->a.op == PL_OP_SEND)
@@ -341,6 +349,7 @@ void pl_device_end(struct pl_work *k)
 {
 	struct pl_world *w = k->w;
 	struct extent x = extent_of(w, &k->device.given);
+	pl_ns since = pl_now_ns();
 
 	if (!k->device.stage)
 		return;
@@ -355,6 +364,8 @@ void pl_device_end(struct pl_work *k)
 		w->device.b->beside(w->device.ctx, k->device.given.dst, k->a.dst,
 				    x.dst_n * sizeof(float));
 	k->device.mark = w->device.b->mark(w->device.ctx);
+	if (x.dst_n)
+		tell_launched(k, since);
 }
 
 /* Who waited for it on the host gets its result, or the first queue does. */

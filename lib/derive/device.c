@@ -305,6 +305,10 @@ static int collect_issues(struct gb *b, struct rankinfo *rk, bool service, struc
 			const char *coll = pl_coll_from_name(pl_intern_get(&e->seg.str, name),
 							     e->seg.str.len[name]);
 
+			/* its name may say something else where the trace says it apart */
+			if (!coll && op->kind == PL_K_HOST_OP && e->coll && e->corr &&
+			    e->corr[op->ev] != INT64_MIN && e->coll[op->ev] != PL_NONE)
+				coll = pl_intern_get(&e->seg.str, e->coll[op->ev]);
 			if (!coll || op->node == PL_NONE)
 				continue;
 			if ((rc = pl_grow(v, &cap, *n + 1, sizeof(**v), err)) < 0)

@@ -6,7 +6,8 @@
  * A wait for a thread that communicates is recorded where it has the correlation of what it waits
  * for (paceline-trace(5)): its thread goes on when that ends, or when it comes, if that is later. A
  * thread that launches communication on a device waits likewise for the operator that issues it,
- * and may go on before that ends.
+ * and may go on before that ends. Communication on a thread whose operator asks the device for
+ * copies as it issues it waits for the last of these.
  *
  * - cudaStreamSynchronize and cudaEventSynchronize name no stream: the one whose last operation
  * ended within the call, nearest to its end.
@@ -110,7 +111,7 @@ static int host_wait(struct gb *b, const struct call *c, const struct op *op, bo
 	if (c->node == c->last)
 		return 0;
 	if (binding && op->end > first->start && op->end <= c->end + TOL_NS &&
-	    gb_end(b, c->last) > op->end) {
+	    gb_end(b, c->last) >= op->end) {
 		pl_ns end = gb_end(b, c->last),
 		      own = pl_min_i64(op->end - first->start, SYNC_MIN_NS);
 
@@ -462,33 +463,129 @@ static int one_issue_wait(struct gb *b, const struct rankinfo *rk, const struct 
 	return w ? wait_until(b, c, w->last, gb_end(b, w->last), PL_E_WAIT, err) : 0;
 }
 
-static int recorded_issue_waits(struct gb *b, const struct rankinfo *rk, struct pl_err *err)
+static int recorded_issue_waits(struct gb *b, const struct rankinfo *rk, const struct corrkey *v,
+				const struct where *where, size_t n, struct pl_err *err)
 {
-	struct corrkey *v = NULL, *by = NULL;
-	struct where *where = NULL;
-	size_t n = 0;
+	struct corrkey *by = NULL;
 	int rc = 0;
 
-	if (!rk->n_waited || !rk->has_device)
-		return 0;
-	PL_TRY(issuing_ops(b, rk, &v, &where, &n, err));
 	PL_TRY(pl_alloc(&by, rk->n_waited, sizeof(*by), err));
 	for (size_t i = 0; i < rk->n_waited; i++)
 		by[i] = (struct corrkey){ rk->waited[i].corr, (uint32_t)i };
-	pl_sort(v, n, sizeof(*v), by_corr);
 	pl_sort(by, rk->n_waited, sizeof(*by), by_corr);
 	for (size_t i = 0; i < rk->n_waited && n; i++) {
 		struct corrkey key = { .corr = rk->waited[i].corr };
 		const struct corrkey *hit = bsearch(&key, v, n, sizeof(*v), by_corr);
 		const struct where *at = hit ? &where[hit->call] : NULL;
 
-		if (at)
+		if (at && rk->waited[i].type != CALL_WAIT)
 			PL_TRY(one_issue_wait(b, rk, by, &rk->waited[i],
 					      &b->ri[at->res].op[at->place], err));
 	}
 out:
-	pl_free(v);
 	pl_free(by);
+	return rc;
+}
+
+/* What the device was asked for within an operation of a thread ended last by this. */
+static const struct op *last_asked(const struct rankinfo *rk, uint32_t res, const struct op *issue)
+{
+	const struct op *best = NULL;
+	size_t lo = 0, hi = rk->n_calls;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (rk->call[mid].start < issue->start)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	for (; lo < rk->n_calls && rk->call[lo].start < issue->end; lo++) {
+		const struct call *c = &rk->call[lo];
+
+		for (uint32_t k = 0; c->res == res && k < c->n_ops; k++) {
+			const struct op *op = rk->by_call[c->first_op + k];
+
+			if (!best || op->end > best->end)
+				best = op;
+		}
+	}
+	return best;
+}
+
+/*
+ * Communication of a thread on what the operator that issues it copies from a device: it arrives
+ * when the copy is there and the thread has seen that, for which it takes the time of a node.
+ */
+static int one_staged(struct gb *b, const struct op *comm, const struct op *copy, uint32_t res,
+		      struct pl_err *err)
+{
+	struct node seen = { .type = PL_N_OP,
+			     .role = PL_RO_SYNC,
+			     .kind = PL_K_WAIT,
+			     .res = res,
+			     .name = b->s_gap,
+			     .group = PL_NONE,
+			     .step = -1,
+			     .start = copy->end };
+	uint32_t id;
+	int rc;
+
+	if (copy->end > b->node[comm->node].start + TOL_NS) {
+		b->g->dropped_edges++;
+		return 0;
+	}
+	seen.dur = pl_max_i64(0, b->node[comm->node].start - copy->end);
+	PL_TRY(gb_node(b, &seen, &id, err));
+	PL_TRY(gb_edge(b, copy->last, id, PL_E_WAIT, err));
+	PL_TRY(gb_edge(b, id, comm->node, PL_E_SEQ, err));
+	b->g->recorded_waits++;
+out:
+	return rc;
+}
+
+static int staged(struct gb *b, struct rankinfo *rk, const struct corrkey *v,
+		  const struct where *where, size_t n, struct pl_err *err)
+{
+	int rc = 0;
+
+	for (size_t k = 0; k < rk->n_res; k++) {
+		const struct resinfo *ri = &b->ri[rk->res[k]];
+
+		for (uint32_t i = 0; ri->service && n && i < ri->n; i++) {
+			const struct op *comm = &ri->op[i], *copy = NULL;
+			const struct pl_events *e = b->t->seg[comm->seg];
+			struct corrkey key = { .corr = e->corr ? e->corr[comm->ev] : INT64_MIN };
+			const struct corrkey *hit = bsearch(&key, v, n, sizeof(*v), by_corr);
+			const struct where *at = hit ? &where[hit->call] : NULL;
+
+			if (at)
+				copy = last_asked(rk, at->res, &b->ri[at->res].op[at->place]);
+			if (copy)
+				PL_TRY(one_staged(b, comm, copy, rk->res[k], err));
+		}
+	}
+out:
+	return rc;
+}
+
+/* Of ranks with a device: what waits for the operators that issue communication, or with them. */
+static int issue_waits(struct gb *b, struct rankinfo *rk, struct pl_err *err)
+{
+	struct corrkey *v = NULL;
+	struct where *where = NULL;
+	size_t n = 0;
+	int rc = 0;
+
+	if (!rk->has_device)
+		return 0;
+	PL_TRY(issuing_ops(b, rk, &v, &where, &n, err));
+	pl_sort(v, n, sizeof(*v), by_corr);
+	PL_TRY(staged(b, rk, v, where, n, err));
+	PL_TRY(recorded_issue_waits(b, rk, v, where, n, err));
+out:
+	pl_free(v);
 	pl_free(where);
 	return rc;
 }
@@ -505,7 +602,7 @@ static int recorded_service_waits(struct gb *b, const struct rankinfo *rk, struc
 	PL_TRY(service_ops(b, rk, &v, &where, &n, err));
 	pl_sort(v, n, sizeof(*v), by_corr);
 	for (size_t i = 0; i < rk->n_waited; i++) {
-		const struct call *c = &rk->waited[i];
+		struct call *c = &rk->waited[i];
 		struct corrkey key = { .corr = c->corr };
 		const struct corrkey *hit = n ? bsearch(&key, v, n, sizeof(*v), by_corr) : NULL;
 		struct op *op;
@@ -513,6 +610,7 @@ static int recorded_service_waits(struct gb *b, const struct rankinfo *rk, struc
 		if (!hit)
 			continue;
 		op = &b->ri[where[hit->call].res].op[where[hit->call].place];
+		c->type = CALL_WAIT; /* it is known for what */
 		end_with(b, op, c);
 		PL_TRY(host_wait(b, c, op, true, false, err));
 	}
@@ -537,8 +635,8 @@ static int rank_waits(struct gb *b, struct rankinfo *rk, uint64_t *hash, uint32_
 		    rk->call[c].type == CALL_LAUNCH)
 			PL_TRY(one_sync(b, rk, &l, c, err));
 	PL_TRY(recorded_service_waits(b, rk, err));
-	PL_TRY(recorded_issue_waits(b, rk, err));
-	if (b->o->infer)
+	PL_TRY(issue_waits(b, rk, err));
+	if (b->o->infer && !(rk->all_sync && rk->n_waited))
 		PL_TRY(service_waits(b, rk, err));
 	if (b->o->infer)
 		PL_TRY(gb_queue(b, rk, &l, err));

@@ -49,7 +49,8 @@ struct tracer_device {
 	void *trace;
 	struct pl_device_source source;
 	uint32_t main;	   /* number of the thread that trains */
-	pl_ns launched_ns; /* the last launch of the thread that communicates was over then */
+	pl_ns launched_ns; /* the last launch of the thread that communicates was over then, or
+			    * nothing was launched yet */
 	pthread_mutex_t lock;
 	struct place *place;
 	size_t n_places, cap_places;
@@ -455,13 +456,16 @@ void tracer_launched(struct pl_tracer *t, const struct pl_comm_event *e)
 	struct tracer_device *x = t->device;
 	uint32_t self = (uint32_t)syscall(SYS_gettid);
 	struct pl_rec_event r;
+	pl_ns *since;
 
-	if (!e->launched || !e->tag || !tracer_has_calls(t) || self == x->main)
+	if (!e->launched || !e->tag || !tracer_has_calls(t))
 		return;
+	/* the thread that trains may do it while it waits: its wait is in two then */
+	since = self == x->main ? &t->waiting : &x->launched_ns;
 	pthread_mutex_lock(&x->lock);
 	r = pl_rec_event(track_of(x, THREAD, 0, self), PL_K_WAIT, t->wait,
-			 x->launched_ns ? x->launched_ns : e->begin, e->begin);
-	x->launched_ns = e->end;
+			 *since ? *since : e->begin, e->begin);
+	*since = e->end;
 	pthread_mutex_unlock(&x->lock);
 	r.corr = (int64_t)e->tag;
 	r.step = tag_step(e->tag);
@@ -503,6 +507,7 @@ int pl_tracer_device(struct pl_tracer *t, const struct pl_device_trace *d, void 
 	x->t = t;
 	x->d = d;
 	x->main = (uint32_t)syscall(SYS_gettid);
+	x->launched_ns = pl_now_ns();
 	pthread_mutex_init(&x->lock, NULL);
 	rc = d->start(ctx, on_event, x, &x->trace, err);
 	if (rc < 0) {

@@ -231,19 +231,38 @@ out:
 	return rc;
 }
 
+static pl_ns begin_wait(struct dp *d)
+{
+	pl_ns now = pl_now_ns();
+
+	if (d->o.tracer)
+		d->o.tracer->waiting = now;
+	return now;
+}
+
+/* What is left of it, if this thread launched something meanwhile. */
+static void record_wait(struct dp *d, uint64_t tag)
+{
+	struct pl_tracer *t = d->o.tracer;
+
+	if (!t)
+		return;
+	record(d, PL_K_WAIT, t->wait, t->waiting, (int64_t)tag);
+	t->waiting = 0;
+}
+
 static int wait_all(struct dp *d, pl_ns *waited, struct pl_err *err)
 {
 	int rc = 0;
 
 	for (uint32_t k = 0; d->o.world && k < d->b.n; k++) {
 		struct pl_work *w = d->work[k];
-		pl_ns begin = pl_now_ns();
+		pl_ns begin = begin_wait(d);
 
 		d->work[k] = NULL;
 		PL_TRY(pl_work_wait(w, err));
 		*waited += pl_now_ns() - begin;
-		record(d, PL_K_WAIT, d->o.tracer ? d->o.tracer->wait : PL_NONE, begin,
-		       (int64_t)tag_of(d->step, k));
+		record_wait(d, tag_of(d->step, k));
 		if (!d->b.v[k].whole)
 			gather_bucket(d, &d->b.v[k], d->copy[k], true);
 	}
@@ -329,7 +348,6 @@ int dp_sum(void *state, double *v, size_t n, struct pl_err *err)
 {
 	struct dp *d = state;
 	struct pl_coll_args a = { .op = PL_OP_ALLREDUCE, .count = 2 * d->n_sum, .on_host = true };
-	pl_ns begin;
 	int rc = 0;
 
 	for (size_t at = 0; d->o.world && at < n; at += d->n_sum) {
@@ -343,10 +361,9 @@ int dp_sum(void *state, double *v, size_t n, struct pl_err *err)
 		a.src = a.dst = d->sum;
 		a.tag = tag_of(d->step, TAG_BUCKETS - 1 - d->sums++ % TAG_SUMS);
 		record_issue(d, d->o.tracer ? d->o.tracer->sum : PL_NONE, pl_now_ns(), a.tag);
-		begin = pl_now_ns();
+		begin_wait(d);
 		PL_TRY(pl_world_do(d->o.world, &a, err));
-		record(d, PL_K_WAIT, d->o.tracer ? d->o.tracer->wait : PL_NONE, begin,
-		       (int64_t)a.tag);
+		record_wait(d, a.tag);
 		for (size_t i = 0; i < m; i++)
 			v[at + i] = (double)d->sum[2 * i] + (double)d->sum[2 * i + 1];
 	}

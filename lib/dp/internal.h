@@ -20,6 +20,7 @@ struct pl_tracer {
 	pl_id *bucket, *forward, *again, *backward, *dims;
 	uint32_t n_buckets, n_layers, n_tensors;
 	struct tracer_device *device; /* of device.c; NULL: none is traced */
+	pl_ns waiting;		      /* the main thread waits for communication since then */
 };
 int tracer_names(struct pl_tracer *t, struct pl_net *net, const struct pl_dp_buckets *b,
 		 struct pl_err *err) PL_MUST;
@@ -30,7 +31,8 @@ int tracer_names(struct pl_tracer *t, struct pl_net *net, const struct pl_dp_buc
 void tracer_range(struct pl_tracer *t, pl_id name, bool begin);
 /* Are all calls and kernels traced, those of the communication library among them? */
 bool tracer_has_calls(const struct pl_tracer *t);
-/* The calling thread has launched a collective: what it did not do before was to wait for it. */
+/* The calling thread has launched a collective, or the copy of its result: what it did not do
+ * before was to wait for it. */
 void tracer_launched(struct pl_tracer *t, const struct pl_comm_event *e);
 
 /*

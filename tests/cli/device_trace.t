@@ -88,10 +88,26 @@ status 0 "run traces its device" "$BIN/run" -q --device=cuda -t run.trace tiny.j
 check "the trace says by what" sh -c '"$BIN/trace" -O jsonl run.trace | grep -q "\"device_trace\":\"cupti\""'
 
 # what the backend really asks for, of a device that takes time and tells of it
-# paced US: a trace with kernels that take so long, and its graph
+# paced US [OPTION]...: a trace with kernels that take so long, and its graph
 paced() {
-	EMU_DEVICE=pace=$1 FAKE_CUPTI=per=4000 "$BIN/run" -q --device=cuda --set split=1 --set steps=4 --set batch=8 \
-		--set 'optimizer adamw' -t run.trace tiny.job >out && "$BIN/merge" -q run.trace | "$BIN/graph" -q -o job.graph
+	us=$1
+	shift
+	rm -f run.trace*
+	EMU_DEVICE=pace=$us FAKE_CUPTI=per=4000 "$BIN/run" -q --device=cuda --set split=1 --set steps=4 --set batch=8 \
+		--set 'optimizer adamw' "$@" -t run.trace tiny.job >out && "$BIN/merge" -q run.trace* |
+		"$BIN/graph" -q -o job.graph
+}
+# recorded COUNT: so many waits at least, and none inferred
+recorded() {
+	"$BIN/graph" -O stat job.graph | awk -v n="$1" '
+		$1 == "waits" { print "# " $0; ok = $2 >= n && $4 == 0 } END { exit !ok }'
+}
+# path KIND SHARE: at least so much of the critical path
+path() {
+	"$BIN/replay" -q -O tsv --table=path job.graph | awk -F '\t' -v kind="$1" -v want="$2" '
+		NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
+		{ all += $at["ns"]; if ($at["kind"] == kind) it += $at["ns"] }
+		END { print "# " it / all; exit !(it >= want * all) }'
 }
 # many NAME COUNT: rows of the listed graph that have it
 many() {
@@ -100,9 +116,7 @@ many() {
 }
 check "a step as it is asked for" paced 16000
 check "... has its kernels" many kernel 40
-# shellcheck disable=SC2016
-check "... recorded waits alone" sh -c '"$BIN/graph" -O stat job.graph |
-	awk "\$1 == \"waits\" { print \"# \" \$0; ok = \$2 >= 20 && \$4 == 0 } END { exit !ok }"'
+check "... recorded waits alone" recorded 20
 check "... is explained" explained job.graph
 half=$(step predicted --what-if 'scale kind=kernel by 0.5')
 first=$(step predicted --what-if 'scale layer=0 by 0.5')
@@ -110,6 +124,21 @@ was=$(step recorded)
 check "... and a layer of it is by its kernels" [ "$first" -lt $((was * 97 / 100)) ]
 check "kernels in half the time" paced 8000
 check "... as predicted" near "$half" "$(step recorded)" 0.05
+
+# gradients go through the host: what is sent follows the copy from the device, and the copy to it what came
+for how in shm 'tcp --link=rate=2Mbit'; do
+	# shellcheck disable=SC2086 # several words
+	check "two ranks over $how" paced 8000 -n 2 --transport=$how
+	check "... recorded waits alone" recorded 100
+	check "... is explained" explained job.graph
+	check "... by the device, which is the slowest" path kernel 0.7
+done
+half=$(step predicted --what-if 'scale kind=kernel by 0.5')
+fast=$(step predicted --what-if 'bandwidth by 100')
+check "kernels in half the time" paced 4000 -n 2 --transport=tcp --link=rate=2Mbit
+check "... as predicted" near "$half" "$(step recorded)" 0.1
+check "no slow link" paced 8000 -n 2 --transport=tcp --link=rate=200Mbit
+check "... as predicted" near "$fast" "$(step recorded)" 0.1
 PACELINE_CUPTI=$TMP/none status 0 "a device that cannot be traced ends no job" \
 	"$BIN/run" --device=cuda -t run.trace tiny.job
 if [ ! -e /dev/nvidia0 ]; then
