@@ -12,13 +12,14 @@
 
 #include <vector>
 
-struct plw_matrix {
+struct emu_matrix {
 	plm_addr at;
-	int panel; /* bytes to the next 64 columns; 0: along */
+	unsigned panel, rows; /* bytes to the next 64 columns, and to the next 8 rows */
+	bool across;
 };
 
 struct emu_product {
-	plw_matrix a, b;
+	struct emu_matrix a, b;
 	bool held;	     /* A was in registers: */
 	uint32_t regs[4][4]; /* those of the lanes of its rows */
 	const uint32_t *own; /* where this lane has them */
@@ -44,17 +45,25 @@ static inline void emu_wgmma_fail(const char *why)
 	abort();
 }
 
-static inline plw_matrix plw_along(plm_addr at)
+/*
+ * What a descriptor says: bits 0 to 13 where the matrix begins, 16 to 29 its leading, 32 to 45 its
+ * stride byte offset, all in units of 16 bytes; 49 to 51 the offset of what does not begin where
+ * swizzling does; 62, 63 swizzling, of 128 bytes: 1. Shared memory has less than 2^18 bytes: what
+ * is above is known.
+ */
+static inline struct emu_matrix emu_matrix_of(plw_matrix m, bool across)
 {
-	return { at, 0 };
-}
-static inline plw_matrix plw_across(plm_addr at, int panel)
-{
-	return { at, panel };
-}
-static inline plw_matrix plw_further(plw_matrix m, int bytes)
-{
-	return { m.at + (plm_addr)bytes, m.panel };
+	plm_addr from = (plm_addr)emu_dynamic();
+	unsigned begins = (unsigned)(m & 0x3fff) << 4;
+	struct emu_matrix to = { from + ((begins - from) & 0x3ffff),
+				 (unsigned)(m >> 16 & 0x3fff) << 4,
+				 (unsigned)(m >> 32 & 0x3fff) << 4, across };
+
+	if (m >> 62 != 1 || m << 2 >> 48)
+		emu_wgmma_fail("a descriptor of something else than swizzling of 128 bytes");
+	if (across ? to.at % 1024 : to.at % 1024 % 32 || to.at % 1024 > 96)
+		emu_wgmma_fail("a matrix begins where swizzling does not");
+	return to;
 }
 
 /* What swizzling makes of an address. */
@@ -64,14 +73,14 @@ static inline const uint16_t *emu_swizzled(plm_addr at)
 }
 
 /* The 16 elements that are summed of row (of A) or column (of B) mn. */
-static inline void emu_line(const plw_matrix *m, unsigned mn, float *v)
+static inline void emu_line(const struct emu_matrix *m, unsigned mn, float *v)
 {
-	plm_addr along = m->at + mn / 8 * 1024 + mn % 8 * 128;
-	plm_addr across = m->at + mn / 64 * (plm_addr)m->panel + mn % 64 * 2;
+	plm_addr along = m->at + mn / 8 * m->rows + mn % 8 * 128;
+	plm_addr across = m->at + mn / 64 * m->panel + mn % 64 * 2;
 
 	for (unsigned k = 0; k < 16; k++)
-		v[k] = emu_half(m->panel ? *emu_swizzled(across + k * 128)
-					 : emu_swizzled(along + k / 8 * 16)[k % 8],
+		v[k] = emu_half(m->across ? *emu_swizzled(across + k / 8 * m->rows + k % 8 * 128)
+					  : emu_swizzled(along + k / 8 * 16)[k % 8],
 				0);
 }
 
@@ -106,12 +115,6 @@ static inline void emu_multiply(const struct emu_product *p, unsigned n, float *
 	}
 }
 
-static inline void emu_check_matrix(const plw_matrix *m)
-{
-	if (m->panel ? m->at % 1024 : m->at % 1024 % 32 || m->at % 1024 > 96)
-		emu_wgmma_fail("a matrix begins where swizzling does not");
-}
-
 static inline void emu_ask(float *c, unsigned n, struct emu_product p)
 {
 	struct emu_products *all = &emu_products[threadIdx.x];
@@ -123,9 +126,6 @@ static inline void emu_ask(float *c, unsigned n, struct emu_product p)
 		if (emu_copies[i].hidden && emu_copies[i].launch == emu_launches &&
 		    emu_copies[i].block == blockIdx.x)
 			emu_wgmma_fail("shared memory that nobody has shown to the tensor cores");
-	if (!p.held)
-		emu_check_matrix(&p.a);
-	emu_check_matrix(&p.b);
 	for (auto &x : all->list)
 		if (x.c == c)
 			to = &x;
@@ -145,17 +145,14 @@ static inline void emu_ask(float *c, unsigned n, struct emu_product p)
 template <int N> static inline void plw_mma(float (&c)[N][4], plw_matrix a, plw_matrix b, int add)
 {
 	emu_warp("wgmma", 0xffffffffu, NULL, 0);
-	if (a.panel || b.panel)
-		emu_wgmma_fail("a product that is not along both");
-	emu_ask(&c[0][0], N * 8, { a, b, false, {}, NULL, add != 0 });
+	emu_ask(&c[0][0], N * 8,
+		{ emu_matrix_of(a, false), emu_matrix_of(b, false), false, {}, NULL, add != 0 });
 }
 template <int N> static inline void plw_mma(float (&c)[N][4], const uint32_t (&a)[4], plw_matrix b)
 {
 	const char *all = emu_warp("wgmma of registers", 0xffffffffu, a, sizeof(a));
-	struct emu_product p = { {}, b, true, {}, a, true };
+	struct emu_product p = { {}, emu_matrix_of(b, true), true, {}, a, true };
 
-	if (!b.panel)
-		emu_wgmma_fail("a product that is not across");
 	for (unsigned i = 0; i < 4; i++)
 		memcpy(p.regs[i], all + (emu_lane() / 4 * 4 + i) * EMU_LANE, sizeof(p.regs[i]));
 	emu_ask(&c[0][0], N * 8, p);
@@ -208,7 +205,7 @@ static inline void plw_show()
 	emu_copies[threadIdx.x].hidden = false;
 }
 
-template <int N> static inline void plw_keep(float (&c)[N][4])
+template <typename T, int N> static inline void plw_keep(T (&c)[N][4])
 {
 	(void)c;
 }

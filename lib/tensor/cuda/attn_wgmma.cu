@@ -39,7 +39,7 @@ static __global__ __launch_bounds__(tuned<SIZE>::threads, 1) void forward(struct
 	PL_DYNAMIC(shared, char);
 	plm_addr q = plm_shared(shared), stages = q + own::bytes;
 	int lane = (int)threadIdx.x % 32, first = (int)threadIdx.x / 32 * 16; /* of the warp */
-	int group = first & ~63;
+	int group = plw_group();
 	int t0 = (d.blocks - 1 - (int)blockIdx.x % d.blocks) * f::rows;
 	int turns = (min(t0 + f::rows, d.t) + f::keys - 1) / f::keys;
 	struct plk_at at = plk_head_at(d, (int)blockIdx.x / d.blocks);
@@ -84,11 +84,13 @@ static __global__ __launch_bounds__(tuned<SIZE>::threads, 1) void forward(struct
 			plm_mask<false>(s, ahead, lane);
 		soften<SIZE>(s, d.scale2, most, sum, acc);
 		plw_round(s[0], p);
+		plw_keep(p);
 		plw_keep(acc[0]);
 		plw_fence();
 		plw_combine(acc[0], p, from + side::bytes, side::panel);
 		plw_commit();
 		plw_wait<0>();
+		plw_keep(p);
 		plw_keep(acc[0]);
 	}
 	__syncthreads();

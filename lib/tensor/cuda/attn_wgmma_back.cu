@@ -53,7 +53,7 @@ static __global__ __launch_bounds__(by_rows<SIZE>::threads,
 	PL_DYNAMIC(shared, char);
 	plm_addr q = plm_shared(shared), stages = q + 2 * own::bytes;
 	int lane = (int)threadIdx.x % 32, first = (int)threadIdx.x / 32 * 16; /* of the warp */
-	int group = first & ~63;
+	int group = plw_group();
 	int t0 = (d.blocks - 1 - (int)blockIdx.x % d.blocks) * f::rows;
 	int turns = (min(t0 + f::rows, d.t) + GO - 1) / GO;
 	struct plk_at at = plk_head_at(d, (int)blockIdx.x / d.blocks);
@@ -123,11 +123,13 @@ static __global__ __launch_bounds__(by_rows<SIZE>::threads,
 		for (int i = 0; i < 4 * N; i++)
 			p[0][i / 4][i % 4] *= dp[i / 4][i % 4] - delta[i % 4 / 2];
 		plw_round(p[0], ds);
+		plw_keep(ds);
 		plw_keep(acc[0]);
 		plw_fence();
 		plw_combine(acc[0], ds, from, side::panel);
 		plw_commit();
 		plw_wait<0>();
+		plw_keep(ds);
 		plw_keep(acc[0]);
 	}
 	__syncthreads();
@@ -153,7 +155,7 @@ static __global__ __launch_bounds__(by_columns<SIZE>::threads,
 	PL_DYNAMIC(shared, char);
 	plm_addr k = plm_shared(shared), stages = k + 2 * own::bytes;
 	int lane = (int)threadIdx.x % 32, first = (int)threadIdx.x / 32 * 16; /* of the warp */
-	int group = first & ~63;
+	int group = plw_group();
 	int u0 = (int)blockIdx.x % d.blocks * f::rows;
 	int turn = u0 / GO, turns = (d.t + GO - 1) / GO;
 	struct plk_at at = plk_head_at(d, (int)blockIdx.x / d.blocks);
@@ -210,6 +212,7 @@ static __global__ __launch_bounds__(by_columns<SIZE>::threads,
 			plm_mask<true>(p, ahead, lane);
 		probable(p, lse, d.scale2, lane);
 		plw_round(p[0], a);
+		plw_keep(a);
 		plw_keep(dv[0]);
 		plw_fence();
 		plw_combine(dv[0], a, q + side::bytes, side::panel);
@@ -225,11 +228,14 @@ static __global__ __launch_bounds__(by_columns<SIZE>::threads,
 				p[0][n][e] *= dp[n][e] - (e % 2 ? delta.y : delta.x);
 		}
 		plw_round(p[0], b);
+		plw_keep(b);
 		plw_keep(dk[0]);
 		plw_fence();
 		plw_combine(dk[0], b, q, side::panel);
 		plw_commit();
 		plw_wait<0>();
+		plw_keep(a);
+		plw_keep(b);
 		plw_keep(dv[0]);
 		plw_keep(dk[0]);
 	}

@@ -59,9 +59,6 @@ template <int SIZE, int ROWS> struct plw_tile {
 	}
 };
 
-#ifdef PL_EMU
-#include "emu_wgmma.h"
-#else
 /*
  * What tensor cores are told of a matrix in shared memory: bits 0 to 13 where it begins, 16 to 29
  * from panel to panel (across), 32 to 45 from 8 rows to the next, all in units of 16 bytes; 62, 63:
@@ -85,6 +82,17 @@ static __device__ __forceinline__ plw_matrix plw_further(plw_matrix m, int bytes
 	return m + (unsigned)(bytes >> 4);
 }
 
+/* The first of the rows of the thread's warpgroup. That a warp's threads agree on it the compiler
+ * knows only of what one of them has told the others: so it keeps what tensor cores are told in
+ * the registers that they take it from. */
+static __device__ __forceinline__ int plw_group(void)
+{
+	return __shfl_sync(PL_FULL, (int)threadIdx.x / 128 * 64, 0);
+}
+
+#ifdef PL_EMU
+#include "emu_wgmma.h"
+#else
 static __device__ __forceinline__ void plw_fence(void)
 {
 	asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -102,7 +110,8 @@ static __device__ __forceinline__ void plw_show(void)
 	asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-/* Keeps the compiler from moving what it does with c to the other side of a fence or a wait. */
+/* Keeps the compiler from moving what it does with c, or A in registers, to the other side of a
+ * fence or a wait; and from giving A's registers to something else before the wait. */
 template <int N> static __device__ __forceinline__ void plw_keep(float (&c)[N][4])
 {
 #pragma unroll
@@ -110,6 +119,15 @@ template <int N> static __device__ __forceinline__ void plw_keep(float (&c)[N][4
 		asm volatile(""
 			     : "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]),
 			       "+f"(c[n][3])::"memory");
+}
+
+template <int K> static __device__ __forceinline__ void plw_keep(uint32_t (&a)[K][4])
+{
+#pragma unroll
+	for (int k = 0; k < K; k++)
+		asm volatile(""
+			     : "+r"(a[k][0]), "+r"(a[k][1]), "+r"(a[k][2]),
+			       "+r"(a[k][3])::"memory");
 }
 
 #define PLW_4(c, n)  "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])
