@@ -4,7 +4,8 @@
  *
  * A product is made when it is asked for, and again when it is waited for: another result then says
  * that what it reads was not left alone (or not there yet). Until then its accumulators hold NaN.
- * Ends the program, too: a product without a fence since the last wait; shared memory that a thread
+ * Ends the program, too: a product without a fence since the last wait; registers that were not
+ * kept before that, or changed since; a descriptor of something else; shared memory that a thread
  * of the block has copied to and not shown; a matrix that begins where swizzling does not.
  */
 #ifndef PL_EMU_WGMMA_H
@@ -32,9 +33,15 @@ struct emu_accumulators {
 	std::vector<float> before, after;
 	std::vector<struct emu_product> products;
 };
+struct emu_kept {
+	const void *at;
+	std::vector<uint32_t> was;
+};
 struct emu_products {
 	bool fenced;
-	int groups; /* committed so far */
+	std::vector<struct emu_kept> kept,
+		ordered; /* registers: by plw_keep(), and the fence after it */
+	int groups;	 /* committed so far */
 	std::vector<struct emu_accumulators> list;
 };
 inline struct emu_products emu_products[1024];
@@ -115,6 +122,19 @@ static inline void emu_multiply(const struct emu_product *p, unsigned n, float *
 	}
 }
 
+/* Are they registers that were kept before the fence, and have not changed since? */
+static inline void emu_check_kept(const void *at, size_t bytes)
+{
+	for (auto &x : emu_products[threadIdx.x].ordered) {
+		size_t from = (size_t)((uintptr_t)at - (uintptr_t)x.at);
+
+		if (from < 4 * x.was.size() &&
+		    !memcmp(at, (const char *)x.was.data() + from, bytes))
+			return;
+	}
+	emu_wgmma_fail("registers that were not kept before the fence, or written after it");
+}
+
 static inline void emu_ask(float *c, unsigned n, struct emu_product p)
 {
 	struct emu_products *all = &emu_products[threadIdx.x];
@@ -129,7 +149,11 @@ static inline void emu_ask(float *c, unsigned n, struct emu_product p)
 	for (auto &x : all->list)
 		if (x.c == c)
 			to = &x;
+	if (p.held)
+		emu_check_kept(p.own, sizeof(p.regs[0]));
 	if (!to) {
+		if (p.add)
+			emu_check_kept(c, n / 2 * sizeof(*c));
 		all->list.push_back({ c, n, 0, {}, {}, {} });
 		to = &all->list.back();
 		to->before.assign(c, c + n / 2);
@@ -160,7 +184,11 @@ template <int N> static inline void plw_mma(float (&c)[N][4], const uint32_t (&a
 
 static inline void plw_fence()
 {
-	emu_products[threadIdx.x].fenced = true;
+	struct emu_products *all = &emu_products[threadIdx.x];
+
+	all->fenced = true;
+	all->ordered.swap(all->kept);
+	all->kept.clear();
 }
 
 static inline void plw_commit()
@@ -191,6 +219,7 @@ template <int N> static inline void plw_wait()
 
 	emu_warp("wgmma.wait_group", 0xffffffffu, NULL, 0);
 	all->fenced = false;
+	all->kept.clear();
 	for (size_t i = 0; i < all->list.size();)
 		if (all->list[i].group < all->groups - N) {
 			emu_finish(&all->list[i]);
@@ -207,7 +236,10 @@ static inline void plw_show()
 
 template <typename T, int N> static inline void plw_keep(T (&c)[N][4])
 {
-	(void)c;
+	std::vector<uint32_t> now(N * 4);
+
+	memcpy(now.data(), c, sizeof(c));
+	emu_products[threadIdx.x].kept.push_back({ c, now });
 }
 
 #endif

@@ -10,8 +10,9 @@
  *
  * Nothing a product has to do with may be touched from the time it is asked for until the
  * plw_wait() that ends the plw_commit() after it: C, A in registers, shared memory. Before the
- * first product, and after any change of its registers, plw_fence(). What threads have put into
- * shared memory tensor cores see after plw_show(), by each who put it there, and a barrier.
+ * first product, and after any change of its registers, plw_keep() of them and plw_fence(). What
+ * threads have put into shared memory tensor cores see after plw_show(), by each who put it there,
+ * and a barrier.
  */
 #ifndef PL_CUDA_WGMMA_CUH
 #define PL_CUDA_WGMMA_CUH
