@@ -293,14 +293,18 @@ if ps -o pid= --ppid $$ >/dev/null 2>&1; then
 	# what a shell has in the background ignores SIGINT
 	if env --default-signal=INT true 2>/dev/null; then
 		how=--default-signal=INT
-		begin 2 --pace='*:60000' --checkpoint=twice.st
-		kill -INT $pid
-		sleep 0.5
-		check "asked in a step of a minute: it goes on" kill -0 $pid
-		kill -INT $pid
-		wait $pid
-		check "... asked twice: status 130" [ $? = 130 ]
-		check "... without a checkpoint" test ! -e twice.st
+		# the thread sanitizer holds a signal back until its thread calls something that waits: here, a minute
+		case $BUILD in *-thread) skip "asked twice in a step" "the thread sanitizer holds signals back" ;; *)
+			begin 2 --pace='*:60000' --checkpoint=twice.st
+			kill -INT $pid
+			sleep 0.5
+			check "asked in a step of a minute: it goes on" kill -0 $pid
+			kill -INT $pid
+			wait $pid
+			check "... asked twice: status 130" [ $? = 130 ]
+			check "... without a checkpoint" test ! -e twice.st
+			;;
+		esac
 		begin 2 --checkpoint=int.st
 		# as a terminal does, and who passes it on
 		# shellcheck disable=SC2086
