@@ -18,45 +18,35 @@ struct trial {
 	struct plk k;
 	struct pl_attn d;
 	size_t n; /* numbers of y; qkv and dqkv have three times as many */
-	uint16_t *host;
+	bf16 *host;
 	char *all;
 	bf16 *qkv, *dy, *y[2], *dqkv[2]; /* by wgmma; without */
 	float *save, *own;
 };
 
 /* Numbers from -2 to 2. */
-static void fill(uint16_t *p, size_t n)
+static void fill(bf16 *p, size_t n)
 {
 	uint64_t seed = 1;
 
 	for (size_t i = 0; i < n; i++) {
 		float x = (float)(pl_rng_next(&seed) >> 40) / (float)(1 << 22) - 2;
-		uint32_t bits;
 
-		memcpy(&bits, &x, sizeof(bits));
-		p[i] = (uint16_t)(bits >> 16);
+		p[i] = __float2bfloat16_rn(x);
 	}
 }
 
-static double value(uint16_t half)
-{
-	uint32_t bits = (uint32_t)half << 16;
-	float x;
-
-	memcpy(&x, &bits, sizeof(x));
-	return (double)x;
-}
-
 /* Is what begins at `got` about what begins at `wanted`? No number is not. */
-static bool about(const uint16_t *got, const uint16_t *wanted, size_t n)
+static bool about(const bf16 *got, const bf16 *wanted, size_t n)
 {
 	double far = 0, all = 0;
 
 	for (size_t i = 0; i < n; i++) {
-		double by = value(got[i]) - value(wanted[i]);
+		double want = (double)__bfloat162float(wanted[i]);
+		double by = (double)__bfloat162float(got[i]) - want;
 
 		far += by * by;
-		all += value(wanted[i]) * value(wanted[i]);
+		all += want * want;
 	}
 	return all > 0 && far <= MAY_ERR * MAY_ERR * all;
 }
