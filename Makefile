@@ -46,7 +46,7 @@ PROGRAMS := $(sort $(notdir $(patsubst %/,%,$(dir $(wildcard cmd/*/*.c)))))
 UNIT     := $(patsubst tests/unit/%.c,%,$(filter-out tests/unit/cuda_%,$(sort $(wildcard tests/unit/*_test.c))))
 # Kernels, and tests of them on an emulated device: C++ (see below)
 CUDA_SRC := $(sort $(wildcard lib/tensor/cuda/*.cu))
-UNIT_EMU := $(sort $(basename $(notdir $(wildcard tests/unit/cuda_*_test.c tests/unit/cuda_*_test.cpp))))
+UNIT_EMU := $(filter-out $(if $(SAN),cuda_race_test),$(sort $(basename $(notdir $(wildcard tests/unit/cuda_*_test.c tests/unit/cuda_*_test.cpp)))))
 FUZZ     := $(patsubst tests/fuzz/%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 # NAME.c and its NAME_*.c are one program
 plain     = $(foreach s,$(sort $(wildcard $(1)/*.c)),$(if $(findstring _,$(notdir $(s))),,$(basename $(notdir $(s)))))
@@ -176,9 +176,23 @@ $(BUILD)/emu-cuda.so: $(EMU_OBJ) $(CORE_PIC)
 ifeq ($(HAVE_CXX)$(findstring thread,$(SAN)),1)
 UNIT += $(UNIT_EMU)
 endif
+# Kernels that tell what memory they touch: races among the threads of a launch (tests/emu/emu_race.cpp).
+# Other sanitizers cannot be had at the same time.
+RACE     := $(if $(SAN),,$(patsubst %.cu,$(BUILD)/race/%.o,$(shell grep -lE 'PL_LAUNCH|pl_each' $(CUDA_SRC))))
+RACE_EMU := $(patsubst %,cuda_%_race_test,kernels fused attn)
+ifeq ($(HAVE_CXX)$(SAN),1)
+UNIT += $(RACE_EMU)
+endif
+$(BUILD)/race/%.o: %.cu $(BUILD)/flags | $(BUILD)/config.h
+	@mkdir -p $(@D)
+	$(Q)$(CXX) $(CXXFLAGS_EMU) -fsanitize=thread $(CPPFLAGS) $(CFLAGS) -x c++ -c -o $@ $<
+$(BUILD)/emu/tests/unit/cuda_race_test.o: CXXFLAGS_EMU += $(if $(SAN),,-fsanitize=thread)
+$(BUILD)/unit/cuda_kernels_race_test: $(BUILD)/tests/unit/cuda_kernels_test.o
+$(patsubst %,$(BUILD)/unit/cuda_%_race_test,fused attn): $(BUILD)/unit/cuda_%_race_test: $(BUILD)/emu/tests/unit/cuda_%_test.o
+$(RACE_EMU:%=$(BUILD)/unit/%): $(RACE)
 $(BUILD)/tests/unit/cuda_%.o: FLAGS += -Itests/emu
 $(foreach p,$(UNIT_EMU),$(eval $(BUILD)/unit/$(p): $(BUILD)/$(if $(wildcard tests/unit/$(p).cpp),emu/)tests/unit/$(p).o))
-$(UNIT_EMU:%=$(BUILD)/unit/%): $(BUILD)/libemu.a $(BUILD)/libcore.a
+$(UNIT_EMU:%=$(BUILD)/unit/%) $(RACE_EMU:%=$(BUILD)/unit/%): $(BUILD)/libemu.a $(BUILD)/libcore.a
 	@mkdir -p $(@D)
 	$(Q)$(CXX) $(CXXFLAGS_EMU) $(CFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDFLAGS) $(LIBS)
 

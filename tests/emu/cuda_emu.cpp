@@ -35,6 +35,8 @@
 #define VARS  32
 #define RING  64
 
+#define SHARED (EMU_MOST_SHARED + 1024 + VARS * (GAP + 1024)) /* with gaps, and aligned */
+
 dim3 threadIdx, blockIdx, blockDim, gridDim;
 uint64_t emu_launches;
 size_t emu_most_shared;
@@ -49,13 +51,14 @@ static struct fiber {
 	dim3 at;
 	int barrier;
 	unsigned mask; /* of the warp operation that it is in */
-	const char *op, *result;
+	const char *op, *result, *stack;
 } fiber[MOST_THREADS];
 static unsigned n_fibers; /* that have a stack */
 
 static struct warp {
 	unsigned here; /* lanes that wait in an operation */
 	unsigned next; /* of the ring */
+	unsigned phase;
 	char in[32 * EMU_LANE], ring[RING][32 * EMU_LANE];
 } warp[MOST_THREADS / 32];
 
@@ -78,7 +81,9 @@ static void *scheduler;
 static unsigned self, n_threads, live;
 static uint64_t seed;
 
-static void fail(const char *what, const char *which)
+thread_local struct emu_now emu_now;
+
+void emu_fail(const char *what, const char *which)
 {
 	fprintf(stderr,
 		"emulated device: kernel %s, block (%u, %u, %u), thread (%u, %u, %u): %s%s\n",
@@ -131,7 +136,7 @@ static void *first_frame(char *stack, void (*entry)(void))
 	ucontext_t *c = (ucontext_t *)malloc(sizeof(*c));
 
 	if (!c || getcontext(c))
-		fail("no context for a fiber", "");
+		emu_fail("no context for a fiber", "");
 	c->uc_stack.ss_sp = stack;
 	c->uc_stack.ss_size = STACK;
 	c->uc_link = NULL;
@@ -148,6 +153,7 @@ static void wait(enum state s)
 
 static void release(int id)
 {
+	emu_now.phase += id == 0;
 	for (unsigned i = 0; i < n_threads; i++)
 		if (fiber[i].state == AT_BARRIER && fiber[i].barrier == id)
 			fiber[i].state = READY;
@@ -172,13 +178,14 @@ static void more_fibers(unsigned n)
 				   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 		if (stack == MAP_FAILED)
-			fail("no memory for a stack", "");
+			emu_fail("no memory for a stack", "");
 		fiber[n_fibers].sp = first_frame((char *)stack, fiber_main);
+		fiber[n_fibers].stack = (const char *)stack;
 	}
 	if (!shared) {
-		shared = (char *)aligned_alloc(1024, EMU_MOST_SHARED + 1024 + VARS * (GAP + 1024));
+		shared = (char *)aligned_alloc(1024, SHARED);
 		if (!shared)
-			fail("no shared memory", "");
+			emu_fail("no shared memory", "");
 	}
 }
 
@@ -232,12 +239,16 @@ static void begin_block(void)
 	for (unsigned i = 0; i < n_threads; i++)
 		fiber[i].state = READY;
 	for (unsigned i = 0; i < (n_threads + 31) / 32; i++)
-		warp[i].here = 0;
+		warp[i].here = warp[i].phase = 0;
+	emu_now.block++;
+	emu_now.phase = 0;
+	emu_now.shared = shared;
+	emu_now.shared_bytes = SHARED;
 	memset(barrier, 0, sizeof(barrier));
 	live = n_threads;
 	n_vars = 0;
 	shared_used = shared_gaps = 0;
-	ASAN_POISON_MEMORY_REGION(shared, EMU_MOST_SHARED + 1024 + VARS * (GAP + 1024));
+	ASAN_POISON_MEMORY_REGION(shared, SHARED);
 	if (dynamic_bytes)
 		emu_shared(&shared, dynamic_bytes, 1024);
 }
@@ -253,7 +264,13 @@ static bool run_warp(unsigned first, const struct order *lanes)
 			continue;
 		moved = true;
 		threadIdx = fiber[self].at;
+		emu_now.thread = self;
+		emu_now.warp_phase = warp[first / 32].phase;
+		emu_now.stack = fiber[self].stack;
+		emu_now.stack_bytes = STACK;
+		emu_now.on = true;
 		emu_switch(&scheduler, fiber[self].sp);
+		emu_now.on = false;
 	}
 	return moved;
 }
@@ -264,7 +281,8 @@ static void stuck(void)
 		if (fiber[i].state == ENDED)
 			continue;
 		threadIdx = fiber[i].at;
-		fail("waits for ever in ", fiber[i].state == AT_WARP ? fiber[i].op : "a barrier");
+		emu_fail("waits for ever in ",
+			 fiber[i].state == AT_WARP ? fiber[i].op : "a barrier");
 	}
 }
 
@@ -309,7 +327,7 @@ void emu_run(const char *name, dim3 grid, dim3 block, size_t bytes, void (*call)
 	emu_launches++;
 	if (!blocks || !n_threads || n_threads > MOST_THREADS || grid.x > 0x7fffffffu ||
 	    grid.y > 65535 || grid.z > 65535 || block.z > 64)
-		fail("a launch of no blocks or threads, or too many", "");
+		emu_fail("a launch of no blocks or threads, or too many", "");
 	more_fibers(n_threads);
 	for (unsigned i = 0; i < n_threads; i++)
 		fiber[i].at = dim3(i % block.x, i / block.x % block.y, i / block.x / block.y);
@@ -321,24 +339,28 @@ void emu_run(const char *name, dim3 grid, dim3 block, size_t bytes, void (*call)
 				(unsigned)(at / grid.x / grid.y));
 		run_block();
 	}
-	ASAN_UNPOISON_MEMORY_REGION(shared, EMU_MOST_SHARED + 1024 + VARS * (GAP + 1024));
+	ASAN_UNPOISON_MEMORY_REGION(shared, SHARED);
 }
 
 /* ---- what a kernel calls --------------------------------------------------------------------- */
 
 void *emu_shared(const void *tag, size_t bytes, size_t align)
 {
+	size_t fixed;
 	char *p;
 
 	for (unsigned i = 0; i < n_vars; i++)
 		if (var[i].tag == tag)
 			return var[i].p;
 	if (n_vars == VARS)
-		fail("too many shared variables", "");
+		emu_fail("too many shared variables", "");
 	shared_used = (shared_used + align - 1) / align * align + bytes;
-	if (shared_used > EMU_MOST_SHARED ||
-	    (tag != &shared && shared_used - dynamic_bytes > MOST_STATIC))
-		fail("too much shared memory", "");
+	fixed = shared_used - dynamic_bytes;
+	/* what is dynamic comes behind the rest, aligned */
+	if (dynamic_bytes + (dynamic_bytes ? (fixed + 1023) / 1024 * 1024 : fixed) >
+		    EMU_MOST_SHARED ||
+	    fixed > MOST_STATIC)
+		emu_fail("too much shared memory", "");
 	p = shared + (shared_gaps + align - 1) / align * align;
 	shared_gaps = (size_t)(p - shared) + bytes + GAP;
 	ASAN_UNPOISON_MEMORY_REGION(p, bytes);
@@ -350,16 +372,16 @@ void *emu_shared(const void *tag, size_t bytes, size_t align)
 void *emu_dynamic(void)
 {
 	if (!dynamic_bytes)
-		fail("launched without dynamic shared memory", "");
+		emu_fail("launched without dynamic shared memory", "");
 	return var[0].p;
 }
 
 void emu_barrier(int id, unsigned count)
 {
 	if (id < 0 || id > 15)
-		fail("no such barrier", "");
+		emu_fail("no such barrier", "");
 	if (barrier[id].here && barrier[id].count != count)
-		fail("a barrier with different counts", "");
+		emu_fail("a barrier with different counts", "");
 	barrier[id].count = count;
 	if (++barrier[id].here == (count ? count : live)) {
 		release(id);
@@ -394,9 +416,9 @@ const char *emu_warp(const char *op, unsigned mask, const void *in, size_t bytes
 	char *all;
 
 	if (!(mask >> own & 1))
-		fail("not in its own mask in ", op);
+		emu_fail("not in its own mask in ", op);
 	if (bytes > EMU_LANE)
-		fail("too many bytes a lane in ", op);
+		emu_fail("too many bytes a lane in ", op);
 	if (bytes)
 		memcpy(w->in + own * EMU_LANE, in, bytes);
 	w->here |= 1u << own;
@@ -411,12 +433,14 @@ const char *emu_warp(const char *op, unsigned mask, const void *in, size_t bytes
 		if (!(mask >> i & 1))
 			continue;
 		if (lane[i].mask != mask || (lane[i].op != op && strcmp(lane[i].op, op)))
-			fail("lanes meet in different operations: ", op);
+			emu_fail("lanes meet in different operations: ", op);
 		if (bytes)
 			memcpy(all + i * EMU_LANE, w->in + i * EMU_LANE, bytes);
 		lane[i].result = all;
 		lane[i].state = READY;
 	}
 	w->here &= ~mask;
+	if (!bytes && !strcmp(op, "__syncwarp") && mask == 0xffffffffu)
+		emu_now.warp_phase = ++w->phase;
 	return all;
 }

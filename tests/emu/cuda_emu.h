@@ -6,7 +6,9 @@
  * has to wait for others, in a shuffled order, too: so a missing barrier shows as a wrong result.
  * Shared memory is NaN in every block until it is written. What would hang or is undefined on a
  * device (a warp operation of which a lane is missing, lanes in different operations, too much
- * shared memory) ends the program with a message. Without a stream all is done when a launch
+ * shared memory) ends the program with a message; and in programs that are linked with kernels
+ * compiled to tell it (see emu_race.cpp) so does memory that one thread writes and another touches
+ * with nothing between that orders them. Without a stream all is done when a launch
  * returns.
  */
 #ifndef PL_CUDA_EMU_H
@@ -95,6 +97,35 @@ static inline void emu_queue(cudaStream_t stream, const char *name, dim3 grid, d
 
 cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t stream);
 
+/* ---- who touches what ------------------------------------------------------------------------ */
+
+enum emu_way { EMU_READS, EMU_WRITES, EMU_ATOMIC };
+/* The thread that runs does that with memory. What kernels do themselves their compiler tells, in
+ * programs that look for races (emu_race.cpp); what is done for them has to be said. */
+void emu_touch(const void *p, size_t bytes, enum emu_way way);
+/* While there is one, nothing else than what is said counts: what runs is the emulation's own. It
+ * must not wait for other threads. */
+struct emu_aside {
+	emu_aside();
+	~emu_aside();
+};
+/* Is something of the program compiled to tell? */
+extern bool emu_told;
+/* Races so far are counted, and do not end the program. */
+extern bool emu_count_races;
+extern uint64_t emu_races;
+
+struct emu_now { /* the running thread of a kernel */
+	bool on;
+	unsigned thread, phase, warp_phase; /* barriers, __syncwarp() so far: what orders threads */
+	uint64_t block;			    /* of all blocks so far */
+	const char *stack, *shared;	    /* where these are */
+	size_t stack_bytes, shared_bytes;
+};
+extern thread_local struct emu_now emu_now;
+/* Ends the program, and says who did what. */
+[[noreturn]] void emu_fail(const char *what, const char *which);
+
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 #define EMU_MOST_SHARED (227 << 10) /* of a block */
@@ -134,7 +165,9 @@ static inline void __threadfence_block()
 #define EMU_ATOMIC(name, expression)                                                               \
 	template <typename T, typename U> static inline T name(T *p, U u)                          \
 	{                                                                                          \
+		const struct emu_aside aside;                                                      \
 		T was = *p, v = (T)u;                                                              \
+		emu_touch(p, sizeof(T), EMU_ATOMIC);                                               \
 		*p = (expression);                                                                 \
 		return was;                                                                        \
 	}
@@ -147,8 +180,10 @@ EMU_ATOMIC(atomicExch, v)
 #undef EMU_ATOMIC
 template <typename T> static inline T atomicCAS(T *p, T expected, T v)
 {
+	const struct emu_aside aside;
 	T was = *p;
 
+	emu_touch(p, sizeof(T), EMU_ATOMIC);
 	*p = was == expected ? v : was;
 	return was;
 }
@@ -316,16 +351,29 @@ static inline int __ffs(int v)
 {
 	return __builtin_ffs(v);
 }
-/* names that glibc has for itself */
-#define __expf(v) expf(v)
-#define __logf(v) logf(v)
+/*
+ * Functions are as inexact as a device's: some other number, up to that many units in the last
+ * place away, always the same one; 0 instead of what is subnormal; what has no error has none.
+ */
+static inline float emu_about(float v, unsigned ulp)
+{
+	unsigned u = __float_as_uint(v), by = (u * 0x9e3779b9u >> 16) % (2 * ulp + 1);
+
+	if (fabsf(v) < 1.17549435e-38f)
+		return 0;
+	return v == 1 || !isfinite(v) ? v : __uint_as_float(u + by - ulp);
+}
+static inline float emu_exp2(float v)
+{
+	return emu_about(exp2f(v), 2);
+}
+/* of CUDA's guide, without -use_fast_math */
+#define expf(v)	 emu_about(expf(v), 1)
+#define logf(v)	 emu_about(logf(v), 1)
+#define tanhf(v) emu_about(tanhf(v), 2)
 static inline float rsqrtf(float v)
 {
-	return 1 / sqrtf(v);
-}
-static inline float __fdividef(float a, float b)
-{
-	return a / b;
+	return emu_about(1 / sqrtf(v), 2);
 }
 static inline float __frcp_rn(float v)
 {

@@ -1,6 +1,8 @@
 /*
  * emu_mma.h - mma.cuh's instructions on the emulated device, lane by lane as the PTX ISA lays out
- * their fragments. Products of bfloat16 are exact in float32; the 16 of a sum are added in order.
+ * their fragments. Products of bfloat16 are exact in float32; how tensor cores add them NVIDIA does
+ * not say. Here it is done as A100s were found to do it (Fasi et al., Numerical behavior of NVIDIA
+ * tensor cores, 2021), newer ones being no worse.
  *
  * A copy that was asked for happens when its plm_wait() is called and not before: until then its
  * place in shared memory holds NaN, as whoever reads it too early may find anything there.
@@ -23,6 +25,33 @@ static inline float emu_half(uint32_t pair, unsigned which)
 	return __uint_as_float(which ? pair & 0xffff0000u : pair << 16);
 }
 
+/* c + 8 products: all are cut off at a bit behind the last of the greatest, added, and the sum is
+ * rounded towards zero. */
+static inline float emu_add(float c, const float *product)
+{
+	unsigned most = __float_as_uint(fabsf(c));
+	double unit, sum = c;
+	int64_t units;
+	float r;
+
+	for (unsigned k = 0; k < 8; k++)
+		most = most > __float_as_uint(fabsf(product[k]))
+			       ? most
+			       : __float_as_uint(fabsf(product[k]));
+	if (most >> 23 == 255) {
+		for (unsigned k = 0; k < 8; k++)
+			sum += product[k];
+		return (float)sum;
+	}
+	unit = (double)__uint_as_float((254 - (most >> 23 ? most >> 23 : 1)) << 23) * (1 << 24);
+	units = (int64_t)(sum * unit);
+	for (unsigned k = 0; k < 8; k++)
+		units += (int64_t)(product[k] * unit);
+	sum = (double)units / unit;
+	r = (float)sum;
+	return fabs((double)r) > fabs(sum) ? nextafterf(r, 0) : r;
+}
+
 static inline void plm_mma(float *c, const uint32_t *a, const uint32_t *b)
 {
 	struct fragments {
@@ -37,15 +66,21 @@ static inline void plm_mma(float *c, const uint32_t *a, const uint32_t *b)
 	for (unsigned e = 0; e < 4; e++) {
 		unsigned column = 2 * i + e % 2; /* of C; the row is g + 8 (e / 2) */
 
-		for (unsigned k = 0; k < 16; k++) {
-			unsigned half = k / 8, at = k % 8 / 2;
-			const struct fragments *left =
-				(const struct fragments *)(all + (4 * g + at) * EMU_LANE);
-			const struct fragments *right =
-				(const struct fragments *)(all + (4 * column + at) * EMU_LANE);
+		for (unsigned half = 0; half < 2; half++) {
+			float product[8];
 
-			c[e] += emu_half(left->a[2 * half + e / 2], k % 2) *
-				emu_half(right->b[half], k % 2);
+			for (unsigned k = 0; k < 8; k++) {
+				const struct fragments *left =
+					(const struct fragments *)(all +
+								   (4 * g + k / 2) * EMU_LANE);
+				const struct fragments *right =
+					(const struct fragments *)(all +
+								   (4 * column + k / 2) * EMU_LANE);
+
+				product[k] = emu_half(left->a[2 * half + e / 2], k % 2) *
+					     emu_half(right->b[half], k % 2);
+			}
+			c[e] = emu_add(c[e], product);
 		}
 	}
 }
@@ -104,6 +139,7 @@ static inline struct emu_copies *emu_own_copies()
 
 template <int N> static inline void plm_copy(plm_addr to, const void *from, bool valid)
 {
+	const struct emu_aside aside;
 	struct emu_copies *c = emu_own_copies();
 
 	static_assert(N == 4 || N == 8 || N == 16, "a size that cp.async has");
@@ -111,17 +147,21 @@ template <int N> static inline void plm_copy(plm_addr to, const void *from, bool
 		fprintf(stderr, "emulated device: cp.async not aligned, or too many\n");
 		abort();
 	}
+	emu_touch((void *)to, N, EMU_WRITES);
 	memset((void *)to, 0xff, N);
 	c->list[c->n++] = { to, from, N, c->groups, valid };
 }
 
 static inline void plm_commit()
 {
+	const struct emu_aside aside;
+
 	emu_own_copies()->groups++;
 }
 
 template <int N> static inline void plm_wait()
 {
+	const struct emu_aside aside;
 	struct emu_copies *c = emu_own_copies();
 	int kept = 0;
 
@@ -130,13 +170,22 @@ template <int N> static inline void plm_wait()
 	c->hidden = c->hidden || c->n;
 	c->launch = emu_launches;
 	c->block = blockIdx.x;
-	for (int i = 0; i < c->n; i++)
-		if (c->list[i].group >= c->groups - N)
+	for (int i = 0; i < c->n; i++) {
+		void *to = (void *)c->list[i].to;
+		size_t bytes = (size_t)c->list[i].bytes;
+
+		if (c->list[i].group >= c->groups - N) {
 			c->list[kept++] = c->list[i];
-		else if (c->list[i].valid)
-			memcpy((void *)c->list[i].to, c->list[i].from, (size_t)c->list[i].bytes);
-		else
-			memset((void *)c->list[i].to, 0, (size_t)c->list[i].bytes);
+			continue;
+		}
+		emu_touch(to, bytes, EMU_WRITES);
+		if (c->list[i].valid) {
+			emu_touch(c->list[i].from, bytes, EMU_READS);
+			memcpy(to, c->list[i].from, bytes);
+		} else {
+			memset(to, 0, bytes);
+		}
+	}
 	c->n = kept;
 }
 
@@ -152,9 +201,7 @@ static inline unsigned plm_again(unsigned x)
 
 static inline float plm_exp2(float x)
 {
-	float y = exp2f(x);
-
-	return y < 1.17549435e-38f ? 0 : y; /* no number stays none */
+	return emu_exp2(x);
 }
 
 #endif

@@ -85,10 +85,25 @@ static inline void emu_line(const struct emu_matrix *m, unsigned mn, float *v)
 	plm_addr along = m->at + mn / 8 * m->rows + mn % 8 * 128;
 	plm_addr across = m->at + mn / 64 * m->panel + mn % 64 * 2;
 
-	for (unsigned k = 0; k < 16; k++)
-		v[k] = emu_half(m->across ? *emu_swizzled(across + k / 8 * m->rows + k % 8 * 128)
-					  : emu_swizzled(along + k / 8 * 16)[k % 8],
-				0);
+	for (unsigned k = 0; k < 16; k++) {
+		const uint16_t *at = m->across
+					     ? emu_swizzled(across + k / 8 * m->rows + k % 8 * 128)
+					     : emu_swizzled(along + k / 8 * 16) + k % 8;
+
+		emu_touch(at, sizeof(*at), EMU_READS);
+		v[k] = emu_half(*at, 0);
+	}
+}
+
+/* A product may read all of A, whichever warp's rows they are. */
+static inline void emu_touch_left(const struct emu_product *p)
+{
+	if (!p->held && emu_lane() == 0)
+		for (unsigned row = 0; row < 64; row++)
+			for (unsigned half = 0; half < 2; half++)
+				emu_touch(emu_swizzled(p->a.at + row / 8 * p->a.rows +
+						       row % 8 * 128 + half * 16),
+					  16, EMU_READS);
 }
 
 static inline void emu_left(const struct emu_product *p, unsigned row, float *v)
@@ -116,8 +131,13 @@ static inline void emu_multiply(const struct emu_product *p, unsigned n, float *
 			float *to = &c[at / 2 * 4 + 2 * e + at % 2];
 
 			*to = p->add ? *to : 0;
-			for (unsigned k = 0; k < 16; k++)
-				*to += left[e][k] * right[k];
+			for (unsigned half = 0; half < 16; half += 8) {
+				float product[8];
+
+				for (unsigned k = 0; k < 8; k++)
+					product[k] = left[e][half + k] * right[half + k];
+				*to = emu_add(*to, product);
+			}
 		}
 	}
 }
@@ -137,6 +157,7 @@ static inline void emu_check_kept(const void *at, size_t bytes)
 
 static inline void emu_ask(float *c, unsigned n, struct emu_product p)
 {
+	const struct emu_aside aside;
 	struct emu_products *all = &emu_products[threadIdx.x];
 	struct emu_accumulators *to = NULL;
 
@@ -162,6 +183,7 @@ static inline void emu_ask(float *c, unsigned n, struct emu_product p)
 	}
 	to->group = all->groups;
 	to->products.push_back(p);
+	emu_touch_left(&p);
 	emu_multiply(&p, n, to->after.data());
 }
 
@@ -184,6 +206,7 @@ template <int N> static inline void plw_mma(float (&c)[N][4], const uint32_t (&a
 
 static inline void plw_fence()
 {
+	const struct emu_aside aside;
 	struct emu_products *all = &emu_products[threadIdx.x];
 
 	all->fenced = true;
@@ -193,6 +216,8 @@ static inline void plw_fence()
 
 static inline void plw_commit()
 {
+	const struct emu_aside aside;
+
 	emu_products[threadIdx.x].groups++;
 }
 
@@ -206,6 +231,7 @@ static inline void emu_finish(struct emu_accumulators *x)
 	for (auto &p : x->products) {
 		if (p.held && memcmp(p.own, p.regs[emu_lane() % 4], sizeof(p.regs[0])))
 			emu_wgmma_fail("registers were written before the wait");
+		emu_touch_left(&p);
 		emu_multiply(&p, x->n, x->before.data());
 	}
 	if (memcmp(x->before.data(), x->after.data(), none.size() * sizeof(float)))
@@ -218,6 +244,9 @@ template <int N> static inline void plw_wait()
 	struct emu_products *all = &emu_products[threadIdx.x];
 
 	emu_warp("wgmma.wait_group", 0xffffffffu, NULL, 0);
+
+	const struct emu_aside aside;
+
 	all->fenced = false;
 	all->kept.clear();
 	for (size_t i = 0; i < all->list.size();)
@@ -231,11 +260,14 @@ template <int N> static inline void plw_wait()
 
 static inline void plw_show()
 {
+	const struct emu_aside aside;
+
 	emu_copies[threadIdx.x].hidden = false;
 }
 
 template <typename T, int N> static inline void plw_keep(T (&c)[N][4])
 {
+	const struct emu_aside aside;
 	std::vector<uint32_t> now(N * 4);
 
 	memcpy(now.data(), c, sizeof(c));

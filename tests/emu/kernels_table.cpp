@@ -27,6 +27,11 @@ extern "C" void *emu_table_open(bool half, uint64_t seed)
 	return t;
 }
 
+extern "C" bool emu_table_watched(void)
+{
+	return emu_told;
+}
+
 extern "C" void emu_table_close(void *ctx)
 {
 	free(((struct table *)ctx)->scratch);

@@ -18,6 +18,8 @@ struct pl_backend emu_table(void);
 /* half: activations are bfloat16; seed: order of blocks and threads */
 void *emu_table_open(bool half, uint64_t seed);
 void emu_table_close(void *ctx);
+/* Are races looked for? See cuda_emu.h. */
+bool emu_table_watched(void);
 #ifdef __cplusplus
 }
 #endif

@@ -42,7 +42,8 @@ static inline void pl_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t
 #endif
 
 /* PL_SHARED(sums, float[32]); declares `sums`. PL_DYNAMIC(rows, float); declares `float *rows`, the
- * launch's dynamic shared memory. Nobody cleared either. */
+ * launch's dynamic shared memory. The first begins at a multiple of 16 bytes, as vectors do, the
+ * second of 1,024. Nobody cleared either. */
 #ifdef PL_EMU
 #define PL_SHARED(name, ...)                                                                       \
 	using name##_type = __VA_ARGS__;                                                           \
@@ -53,7 +54,7 @@ static inline void pl_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t
 #else
 #define PL_SHARED(name, ...)                                                                       \
 	using name##_type = __VA_ARGS__;                                                           \
-	__shared__ name##_type name
+	__shared__ __align__(16) name##_type name
 #define PL_DYNAMIC(name, ...)                                                                      \
 	extern __shared__ __align__(1024) unsigned char pl_dynamic[];                              \
 	__VA_ARGS__ *name = (__VA_ARGS__ *)pl_dynamic
@@ -248,7 +249,7 @@ __device__ static inline size_t pl_mod(size_t a, size_t b)
 __device__ static inline float pl_exp2(float x)
 {
 #ifdef PL_EMU
-	return exp2f(x);
+	return emu_exp2(x);
 #else
 	float y;
 
@@ -262,7 +263,7 @@ __device__ static inline float pl_exp2(float x)
 __device__ static inline float pl_over(float x)
 {
 #ifdef PL_EMU
-	return 1 / x;
+	return emu_about(1 / x, 1);
 #else
 	float y;
 
@@ -292,7 +293,7 @@ __device__ static inline float pl_warp_max(float v)
 /*
  * The sum over a team of `size` consecutive threads (a multiple of 32), for each of them. `room`:
  * 32 numbers of shared memory. If a team is more than a warp, all threads of the block must call
- * it.
+ * it. It is a barrier of the team: what they have read others may write from then on.
  */
 template <typename T> __device__ static inline T pl_team_sum(T v, int size, T *room)
 {
@@ -300,8 +301,10 @@ template <typename T> __device__ static inline T pl_team_sum(T v, int size, T *r
 	int warps = size / 32, first = thread / size * warps;
 
 	v = pl_warp_sum(v);
-	if (size == 32)
+	if (size == 32) {
+		__syncwarp(); /* shuffles order nothing in memory */
 		return v;
+	}
 	__syncthreads(); /* who read the last sum has done so */
 	if (lane == 0)
 		room[thread / 32] = v;
@@ -314,8 +317,10 @@ __device__ static inline float pl_team_max(float v, int size, float *room)
 	int warps = size / 32, first = thread / size * warps;
 
 	v = pl_warp_max(v);
-	if (size == 32)
+	if (size == 32) {
+		__syncwarp();
 		return v;
+	}
 	__syncthreads();
 	if (lane == 0)
 		room[thread / 32] = v;

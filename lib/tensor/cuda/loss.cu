@@ -347,6 +347,7 @@ static __global__ void hinge(int n, int c, const T *x, const int32_t *y, float f
 		total += (double)pl_warp_sum(sum);
 		over = pl_warp_sum(over);
 		hits += pl_warp_sum(beaten) == 0;
+		__syncwarp(); /* all have read the class's element, and dx may be x */
 		for (int j = (int)threadIdx.x; dx && j < c; j += 32) {
 			bool on = 1 - own + pl_float(from[j]) > 0;
 
