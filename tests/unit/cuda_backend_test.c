@@ -399,6 +399,47 @@ static void test_second_device(void)
 	emu_device.count = 1;
 }
 
+static char remarked[1000];
+
+static void keep_remark(void *arg, enum pl_level level, const char *text)
+{
+	(void)arg, (void)level;
+	snprintf(remarked, sizeof(remarked), "%s", text);
+}
+
+/* Heads of each size are tried once, and what came of it is said. */
+static void test_trials(void)
+{
+	const struct pl_log log = { keep_remark, NULL };
+	static const int sizes[] = { 64, 64, 32, 128, 64, 72, 128, 5 };
+	static const uint64_t fresh_[] = { 1, 0, 0, 1, 0, 1, 0, 0 };
+	struct pl_backend_opts o = { .store = PL_STORE_BF16 };
+	size_t memory = emu_device.memory;
+	struct pl_err err = { 0 };
+	bool right = true;
+	void *dev;
+
+	for (int no_room = 0; no_room < 2; no_room++) {
+		if (!ok(be->open(&o, &dev, &err) == 0, "opened: %s", err.msg))
+			return;
+		for (size_t i = 0; i < PL_LEN(sizes); i++) {
+			struct pl_attn d = { .b = 1, .t = 3, .c = 2 * sizes[i], .heads = 2 };
+			uint64_t before = emu_device.mallocs;
+
+			emu_device.memory = no_room && i == 3 ? emu_device.used : memory;
+			right = right && be->attn_save(dev, &d) == 6 &&
+				emu_device.mallocs - before == (no_room && i > 3 ? 0 : fresh_[i]);
+		}
+		emu_device.memory = memory;
+		be->remarks(dev, &log);
+		ok(strstr(remarked, no_room ? "no memory to try wgmma" : "computed by wgmma"), "%s",
+		   remarked);
+		ok(be->sync(dev, &err) == 0, "nothing failed: %s", err.msg);
+		be->close(dev);
+	}
+	ok(right, "wgmma is tried once with heads of each size, unless it was given up");
+}
+
 static void test_no_epilogues(void)
 {
 	struct trained with = { 0 }, first = { 0 }, without = { 0 }, none = { 0 }, idle = { 0 };
@@ -461,6 +502,7 @@ int main(void)
 #ifndef PL_GPU
 	test_second_device();
 	test_failures();
+	test_trials();
 	test_no_epilogues();
 	ok(emu_device.launches > 50, "recorded passes were launched");
 	is_i64((int64_t)emu_leaks(), 0, "everything is given back");

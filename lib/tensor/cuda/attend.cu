@@ -2,9 +2,10 @@
  * attend.cu - attention: its operations in the backend's table, and whether wgmma takes part.
  *
  * The kernels of attn_wgmma*.cu depend on more of the device than any other: how matrices lie in
- * shared memory, what may be under way at once. So the first time that a network says which heads
- * it has they are tried on one of them, beside kernels that multiply and add and do nothing else;
- * where they give something else those of attn_mma*.cu are taken, and remarks() says so.
+ * shared memory, what may be under way at once. So the first time that a network says that it has
+ * heads of some size they are tried on one, beside kernels that multiply and add and do nothing
+ * else; where they give something else those of attn_mma*.cu are taken from then on, for heads of
+ * any size, and remarks() says so.
  * PACELINE_ATTN=mma does without in any case.
  */
 #include "tensor/cuda/attn.cuh"
@@ -70,8 +71,9 @@ static cudaError_t attend(const struct trial *t)
 	return e == cudaSuccess ? cudaGetLastError() : e;
 }
 
-/* Without the memory to try them in they are not taken; a device that fails has failed. */
-static bool tried(struct pl_cuda *c, int size)
+/* What came of it with such heads. Without the memory to try them in they are not taken; a device
+ * that fails has failed. */
+static enum pl_cuda_attn tried(struct pl_cuda *c, int size)
 {
 	struct trial t = {};
 	size_t bytes;
@@ -83,11 +85,11 @@ static bool tried(struct pl_cuda *c, int size)
 	t.n = (size_t)TOKENS * (size_t)size;
 	bytes = 12 * t.n * sizeof(bf16);
 	if (pl_alloc(&t.host, 8 * t.n, sizeof(*t.host), NULL) < 0)
-		return false;
+		return PL_CUDA_ATTN_NO_ROOM;
 	if (cudaMalloc((void **)&t.all, bytes + 3 * TOKENS * sizeof(float)) != cudaSuccess) {
 		cudaGetLastError();
 		pl_free(t.host);
-		return false;
+		return PL_CUDA_ATTN_NO_ROOM;
 	}
 	t.qkv = (bf16 *)t.all;
 	t.dy = t.qkv + 3 * t.n;
@@ -106,7 +108,7 @@ static bool tried(struct pl_cuda *c, int size)
 		       about(t.host + 2 * t.n, t.host + 5 * t.n, 3 * t.n);
 	cudaFree(t.all);
 	pl_free(t.host);
-	return same;
+	return same ? PL_CUDA_ATTN_WGMMA : PL_CUDA_ATTN_DIFFERS;
 }
 
 size_t pl_cuda_attn_save(void *ctx, const struct pl_attn *d)
@@ -115,26 +117,39 @@ size_t pl_cuda_attn_save(void *ctx, const struct pl_attn *d)
 	const char *said = getenv(ENV);
 	int size = d->c / d->heads;
 
-	if (c->k.hopper && !c->asked_attn && plk_attn_is_wgmma(&c->k, size)) {
-		c->asked_attn = true;
-		c->k.hopper = !said || strcmp(said, "mma");
-		c->differs = c->k.hopper && !tried(c, size);
-		c->k.hopper = c->k.hopper && !c->differs;
+	if (plk_attn_is_wgmma(&c->k, size) && !(c->tried_attn >> size / 8 & 1)) {
+		c->tried_attn |= 1u << size / 8;
+		c->attn = said && !strcmp(said, "mma") ? PL_CUDA_ATTN_MMA : tried(c, size);
+		c->attn_size = size;
+		c->k.hopper = c->attn == PL_CUDA_ATTN_WGMMA;
 	}
 	return plk_attn_save(&c->k, d);
 }
 
 void pl_cuda_attn_remarks(const struct pl_cuda *c, const struct pl_log *log)
 {
-	if (!c->asked_attn)
-		return;
-	if (c->k.hopper)
+	const char *const slower = "attention is computed by mma.sync, which takes longer";
+
+	switch (c->attn) {
+	case PL_CUDA_ATTN_UNTRIED:
+		break;
+	case PL_CUDA_ATTN_WGMMA:
 		pl_say(log, PL_LOG_NOTE, "attention is computed by wgmma");
-	else if (c->differs)
-		pl_say(log, PL_LOG_WARN,
-		       "attention is computed by mma.sync, which takes longer: wgmma gave "
-		       "something "
-		       "else on this device (" ENV "=mma does without, and says nothing)");
-	else
+		break;
+	case PL_CUDA_ATTN_MMA:
 		pl_say(log, PL_LOG_NOTE, "attention is computed by mma.sync");
+		break;
+	case PL_CUDA_ATTN_DIFFERS:
+		pl_say(log, PL_LOG_WARN,
+		       "%s: wgmma gave something else on this device with heads of %d (" ENV
+		       "=mma does without, and says nothing)",
+		       slower, c->attn_size);
+		break;
+	case PL_CUDA_ATTN_NO_ROOM:
+		pl_say(log, PL_LOG_WARN,
+		       "%s: there was no memory to try wgmma in (" ENV
+		       "=mma does without, and says nothing)",
+		       slower);
+		break;
+	}
 }

@@ -75,6 +75,15 @@ struct pl_cuda_stage {
 	bool busy;
 };
 
+/* Who attends, and why. */
+enum pl_cuda_attn {
+	PL_CUDA_ATTN_UNTRIED,
+	PL_CUDA_ATTN_WGMMA,
+	PL_CUDA_ATTN_MMA, /* as was asked for */
+	PL_CUDA_ATTN_DIFFERS,
+	PL_CUDA_ATTN_NO_ROOM
+};
+
 struct pl_cuda {
 	struct plk k; /* what launchers take: the first queue, scratch memory */
 	int device;
@@ -105,8 +114,9 @@ struct pl_cuda {
 	struct pl_cuda_product *product; /* open addressing by shape */
 	size_t n_products, cap_products;
 
-	bool asked_attn; /* wgmma was tried, see attend.cu; */
-	bool differs;	 /* and gave something else */
+	uint32_t tried_attn;	/* heads with which wgmma was tried, bit size / 8: see attend.cu; */
+	enum pl_cuda_attn attn; /* what came of the last, */
+	int attn_size;		/* of such heads */
 
 	bool asked_cudnn;	/* it was looked for, see convolve.cu */
 	struct pl_cudnn *cudnn; /* NULL: it is not to be had, */
