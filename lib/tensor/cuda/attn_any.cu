@@ -12,7 +12,7 @@
  * blocks an SM hide each other's loads.
  *
  * The operands of a row are loaded one after the other, so that 128 registers hold all that the
- * inner loops need; what back_columns() has in memory for want of more (76 bytes of addresses) is
+ * inner loops need; what back_columns() has in memory for want of more (72 bytes of addresses) is
  * read once for every 5,000 multiply-adds.
  *
  * Flops as there: 2 T^2 size a head forward, 7 T^2 size back. With PL_BF16 operands are rounded
@@ -297,13 +297,18 @@ static __global__ __launch_bounds__(THREADS, 2) void back_columns(struct plk_hea
 		scores(p, ta, tb, k, step, rows, q, step, n, d.size, half);
 		scores(ds, ta, tb, v, step, rows, g, d.c, n, d.size, half);
 #pragma unroll
-		for (int e = 0; e < 16; e++) {
-			int a = e / 4, b = e % 4, column = j + 16 * b;
-			bool in = column < n && u0 + i + 16 * a <= q0 + column;
+		for (int b = 0; b < 4; b++) {
+			int column = j + 16 * b;
 			const float *its = own + plk_line(d, at, q0 + min(column, n - 1));
+			float lse = its[0], delta = its[d.rows];
 
-			p[a][b] = in ? expf(p[a][b] * d.scale - its[0]) : 0;
-			ds[a][b] = p[a][b] * (ds[a][b] - its[d.rows]) * d.scale;
+#pragma unroll
+			for (int a = 0; a < 4; a++) {
+				bool in = column < n && u0 + i + 16 * a <= q0 + column;
+
+				p[a][b] = in ? expf(p[a][b] * d.scale - lse) : 0;
+				ds[a][b] = p[a][b] * (ds[a][b] - delta) * d.scale;
+			}
 		}
 		gather(dv, ta, tb, p, g + part, d.c, n, columns, half);
 		gather(dk, ta, tb, ds, q + part, step, n, columns, half);

@@ -15,6 +15,18 @@
 
 #define LAZY 8 /* log2 of how much greater than 1 a p may be */
 
+/* Keys of a head from u0 on, and behind them their values, to a stage of two tiles; qkv: where the
+ * head's columns begin. */
+template <typename TILE, int THREADS>
+static __device__ __forceinline__ void
+fetch_keys(plm_addr to, const bf16 *qkv, const struct plk_heads &d, const struct plk_at &at, int u0)
+{
+	TILE::template fetch<THREADS>(to, qkv + d.c, at.row + u0, 3 * d.c, d.t - u0, d.size);
+	TILE::template fetch<THREADS>(to + TILE::bytes, qkv + 2 * d.c, at.row + u0, 3 * d.c,
+				      d.t - u0, d.size);
+	plm_commit();
+}
+
 /* s becomes p; most, sum: of the rows lane / 4 + 8 h + 16 m, the sum only of the columns that this
  * lane has. */
 template <int SIZE, int M, int N>

@@ -62,14 +62,7 @@ static __global__ __launch_bounds__(by_rows<SIZE>::threads,
 
 	qkv += at.column;
 	auto fetch = [&](int turn) {
-		plm_addr to = stages + (turn & 1) * f::stage;
-		int u0 = turn * GO;
-
-		side::template fetch<f::threads>(to, qkv + d.c, at.row + u0, step, d.t - u0,
-						 d.size);
-		side::template fetch<f::threads>(to + side::bytes, qkv + 2 * d.c, at.row + u0, step,
-						 d.t - u0, d.size);
-		plm_commit();
+		fetch_keys<side, f::threads>(stages + (turn & 1) * f::stage, qkv, d, at, turn * GO);
 	};
 
 	own::template fetch<f::threads>(q, qkv, at.row + t0, step, d.t - t0, d.size);

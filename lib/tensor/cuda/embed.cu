@@ -84,7 +84,7 @@ static __global__ void count_digits(struct sorting s)
 }
 
 /* count[i] becomes the sum of those before it; one block, a piece of the array a thread. */
-static __global__ void scan(int n, uint32_t *count)
+static __global__ void __launch_bounds__(1024) scan(int n, uint32_t *count)
 {
 	PL_SHARED(sums, uint32_t[1024]);
 	int each = (n + 1023) / 1024, first = min((int)threadIdx.x * each, n);

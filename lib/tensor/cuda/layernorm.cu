@@ -34,7 +34,8 @@ template <typename T> struct forward { /* what the forward kernel works on */
 	T *y;
 };
 
-template <typename T, int V, int K> static __global__ void layernorm(struct forward<T> f)
+template <typename T, int V, int K>
+static __global__ void __launch_bounds__(1024) layernorm(struct forward<T> f)
 {
 	typedef struct pl_raw<T, V> raw;
 	PL_SHARED(room, float[32]);
