@@ -97,6 +97,7 @@ static inline const char *emu_rows(const char *op, plm_addr from)
 		fprintf(stderr, "emulated device: %s of a row that is not aligned\n", op);
 		abort();
 	}
+	emu_touch((const void *)from, 16, EMU_READS); /* of a row that others get, too */
 	return emu_warp(op, 0xffffffffu, &from, sizeof(from));
 }
 
