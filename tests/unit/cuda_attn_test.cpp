@@ -340,7 +340,8 @@ static void on_tensor_cores(void)
 		for (int t : times) {
 			bool small = t * size < 500;
 
-			if (watched() && (t == 63 || t == 64 || size == 40 || size == 80))
+			if (watched() &&
+			    ((t != 7 && t != 130) || size == 16 || size == 40 || size == 80))
 				continue;
 			if (hopper ? size > 32 && (t > 60 || t == 7)
 				   : t < 100 || size == 64 || size == 128)
@@ -353,6 +354,8 @@ static void on_tensor_cores(void)
 		attention(false, 1, 200, 1, 128, 1, 0);
 	}
 	done(hopper ? "wgmma, heads of 16 to 128" : "mma, heads of 16 to 128");
+	if (watched())
+		return;
 	/* scores up to hundreds: most probabilities are 0 or 1, and a row's maximum grows late */
 	attention(!hopper, 1, 130, 2, 64, 3, 0);
 	attention(!hopper, 1, 200, 1, hopper ? 40 : 32, 6, 0);
