@@ -178,7 +178,7 @@ UNIT += $(UNIT_EMU)
 endif
 # Kernels that tell what memory they touch: races among the threads of a launch (tests/emu/emu_race.cpp).
 # Other sanitizers cannot be had at the same time.
-RACE     := $(if $(SAN),,$(patsubst %.cu,$(BUILD)/race/%.o,$(shell grep -lE 'PL_LAUNCH|pl_each' $(CUDA_SRC))))
+RACE     := $(if $(SAN),,$(patsubst %.cu,$(BUILD)/race/%.o,$(shell grep -lE 'PL_LAUNCH|pl_each' $(CUDA_SRC) /dev/null)))
 RACE_EMU := $(patsubst %,cuda_%_race_test,kernels fused attn)
 ifeq ($(HAVE_CXX)$(SAN),1)
 UNIT += $(RACE_EMU)
