@@ -75,6 +75,29 @@ void pl_world_fail(struct pl_world *w, int rank, const char *fmt, ...)
 
 /* ---- what comes ---- */
 
+/* Did that rank begin what this one did? The one that is further can say. A library that does not
+ * look would wait for ever, or add up what does not belong together. */
+static void compare(struct pl_world *w, int rank, uint64_t n, uint64_t digest)
+{
+	struct pl_peer *p = &w->peer[rank];
+	bool known, other;
+	uint64_t own;
+
+	pthread_mutex_lock(&w->lock);
+	own = atomic_load(&w->begun);
+	known = n && n <= own && own - n < PL_LISTED;
+	other = known && w->device.listed[(n - 1) % PL_LISTED] != digest;
+	pthread_mutex_unlock(&w->lock);
+	if (other)
+		pl_world_fail(w, rank,
+			      "rank %d and rank %d did not begin the same collectives with the "
+			      "same sizes: one of number %llu to %llu differs",
+			      rank < w->rank ? rank : w->rank, rank < w->rank ? w->rank : rank,
+			      (unsigned long long)p->same, (unsigned long long)n - 1);
+	else if (known)
+		p->same = n;
+}
+
 static void hear(struct pl_world *w, int rank, const struct pl_frame *f)
 {
 	struct pl_peer *p = &w->peer[rank];
@@ -84,6 +107,8 @@ static void hear(struct pl_world *w, int rank, const struct pl_frame *f)
 		atomic_store(&p->begun, f->beat.begun);
 		atomic_store(&p->messages, f->beat.messages);
 		atomic_store(&p->bytes, f->beat.bytes);
+		if (w->device.taken)
+			compare(w, rank, f->beat.listed, f->beat.digest);
 		break;
 	case PL_FRAME_ABORT:
 		pl_world_fail(w, (int)f->rank, "%s", f->text);
@@ -153,6 +178,12 @@ static void listen_to(struct pl_world *w, int rank)
 
 static void beat(struct pl_world *w)
 {
+	uint64_t listed, digest;
+
+	pthread_mutex_lock(&w->lock);
+	listed = w->device.taken ? atomic_load(&w->begun) : 0;
+	digest = listed ? w->device.listed[(listed - 1) % PL_LISTED] : 0;
+	pthread_mutex_unlock(&w->lock);
 	for (int r = 0; r < w->size; r++) {
 		struct pl_peer *p = &w->peer[r];
 		struct pl_frame f = { .kind = PL_FRAME_BEAT, .rank = (uint32_t)w->rank };
@@ -162,6 +193,8 @@ static void beat(struct pl_world *w)
 		f.beat.begun = atomic_load(w->device.b ? &w->device.ready : &w->begun);
 		f.beat.messages = atomic_load(w->device.b ? &p->sends_ready : &p->sends_begun);
 		f.beat.bytes = atomic_load(&p->wrote);
+		f.beat.listed = listed;
+		f.beat.digest = digest;
 		say(p, &f);
 	}
 }

@@ -36,6 +36,7 @@
 #define PL_SLOTS      32		  /* small collectives that ranks may be apart */
 #define PL_LOCAL_MAX  256		  /* ranks of a host that share memory */
 #define PL_EAGER      ((size_t)8 << 10)	  /* bytes a rank that a slot holds */
+#define PL_LISTED     1024		  /* collectives that ranks may be apart and be compared */
 
 /* ---- shared memory of a host (shm.c) ---- */
 
@@ -196,6 +197,7 @@ struct pl_peer {
 		uint8_t data[PL_NOTE_MAX];
 	} note[2];
 	uint32_t notes; /* that came */
+	uint64_t same;	/* collectives that it began as this rank did; control.c */
 	/* shaping of what goes to it */
 	double bytes_per_ns;
 	pl_ns latency, free_at;
@@ -279,6 +281,9 @@ struct pl_world {
 		_Atomic int launching;		   /* works that are not in the second queue yet */
 		_Atomic bool wanted;		   /* somebody waits for that */
 		int left;			   /* works */
+		/* NCCL moves what it is given, whatever the others gave it. In place n % PL_LISTED:
+		 * a number over all collectives up to the n-th. */
+		uint64_t listed[PL_LISTED];
 		/* Behind all that was in the first queue when it was settled last, and when that
 		 * was; 0: never. */
 		uint64_t settled;

@@ -88,9 +88,11 @@ static int failed(struct nccl *n, int result, struct pl_err *err)
 		*c = *c == '\n' || *c == '\r' ? ' ' : *c;
 	while (*text && text[strlen(text) - 1] == ' ')
 		text[strlen(text) - 1] = '\0';
-	return pl_fail(err, PL_EIO, "NCCL failed%s%s: %.100s%s%s (NCCL_DEBUG=WARN has it say more)",
-		       n->doing ? " at " : "", n->doing ? n->doing : "", what ? what : "",
-		       *text ? ": " : "", text);
+	return pl_fail(err, PL_EIO, "NCCL failed%s%s: %.100s%s%s (%s)", n->doing ? " at " : "",
+		       n->doing ? n->doing : "", what ? what : "", *text ? ": " : "", text,
+		       strstr(text, "Duplicate GPU")
+			       ? "it takes one rank a GPU: start fewer, or take another transport"
+			       : "NCCL_DEBUG=WARN has it say more");
 }
 
 /* ---- the end ---- */

@@ -97,6 +97,8 @@ int pl_hello_get(const uint8_t *p, size_t n, const char *token, struct pl_hello 
 
 /* ---- frames ---- */
 
+#define BEAT_BYTES 40
+
 size_t pl_frame_put(uint8_t *to, const struct pl_frame *f)
 {
 	uint8_t *p = to + 8;
@@ -119,7 +121,9 @@ size_t pl_frame_put(uint8_t *to, const struct pl_frame *f)
 		put(p, f->beat.begun, 8);
 		put(p + 8, f->beat.messages, 8);
 		put(p + 16, f->beat.bytes, 8);
-		n += 24;
+		put(p + 24, f->beat.listed, 8);
+		put(p + 32, f->beat.digest, 8);
+		n += BEAT_BYTES;
 		break;
 	case PL_FRAME_NOTE:
 		put(p, f->note.turn, 4);
@@ -171,7 +175,7 @@ int64_t pl_frame_get(const uint8_t *p, size_t n, struct pl_frame *f, struct pl_e
 	p += 12;
 	n = (size_t)bytes - 4;
 	if ((kind == PL_FRAME_MEMBER && n != MEMBER_BYTES) ||
-	    (kind == PL_FRAME_MEMORY && n != 24) || (kind == PL_FRAME_BEAT && n != 24) ||
+	    (kind == PL_FRAME_MEMORY && n != 24) || (kind == PL_FRAME_BEAT && n != BEAT_BYTES) ||
 	    (kind == PL_FRAME_NOTE && (n < 4 || n > 4 + PL_NOTE_MAX)))
 		return pl_fail(err, PL_EDATA, "message of kind %llu with %llu bytes",
 			       (unsigned long long)kind, (unsigned long long)bytes);
@@ -185,6 +189,8 @@ int64_t pl_frame_get(const uint8_t *p, size_t n, struct pl_frame *f, struct pl_e
 		f->beat.begun = get(p, 8);
 		f->beat.messages = get(p + 8, 8);
 		f->beat.bytes = get(p + 16, 8);
+		f->beat.listed = get(p + 24, 8);
+		f->beat.digest = get(p + 32, 8);
 	} else if (kind == PL_FRAME_NOTE) {
 		f->note.turn = (uint32_t)get(p, 4);
 		f->note.bytes = (uint32_t)n - 4;

@@ -62,6 +62,9 @@ struct pl_frame {
 			uint64_t begun;	   /* collectives */
 			uint64_t messages; /* sends to the receiver of this beat */
 			uint64_t bytes;	   /* of data and heads, to it */
+			/* Of worlds whose library does not compare what ranks begin: a number over
+			 * the first so many collectives, the newest being the last. */
+			uint64_t listed, digest;
 		} beat;
 		struct {
 			uint32_t turn, bytes;

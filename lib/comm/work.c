@@ -72,6 +72,17 @@ void pl_work_end(struct pl_work *k)
 		pl_work_free(k);
 }
 
+/* What all ranks have to begin alike. */
+static void list(struct pl_world *w, const struct pl_work *k)
+{
+	const struct pl_coll_args *a = &k->a;
+	uint64_t what[] = { w->device.listed[(k->seq - 1) % PL_LISTED], a->op, a->count,
+			    a->op == PL_OP_BROADCAST ? (uint64_t)a->root : 0,
+			    a->parts ? a->parts : 1 };
+
+	w->device.listed[k->seq % PL_LISTED] = pl_hash(what, sizeof(what));
+}
+
 /* Lock held. */
 static void number(struct pl_world *w, struct pl_work *k)
 {
@@ -83,6 +94,8 @@ static void number(struct pl_world *w, struct pl_work *k)
 		k->seq = p->recvs_begun++;
 	else
 		k->seq = atomic_fetch_add(&w->begun, 1);
+	if (w->device.taken && k->a.op > PL_OP_RECV)
+		list(w, k);
 	if (k->direct)
 		k->slot = w->begun_shared++;
 	k->begin = k->moved = pl_now_ns();

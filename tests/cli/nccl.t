@@ -56,6 +56,17 @@ says 'PACELINE_NCCL=PATH' "and how to say where it is"
 status 6 "a library that is another" env PACELINE_NCCL="$PL_CUDA_PLUGIN" "$run" -n 2 --device=cuda \
 	--transport=nccl tiny.job
 says 'has no ncclGetVersion' "it says why it is none"
+# the library that is installed, where all that it can find out is that there is no GPU; what it does and leaves behind is
+# nothing for sanitizers
+PACELINE_NCCL=libnccl.so.2 ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 timeout -k 1 40 "$run" -n 2 --device=cuda \
+	--transport=nccl tiny.job >out 2>err
+got=$?
+if [ -e /dev/nvidiactl ] || grep -q 'cannot load libnccl' err || [ "${BUILD%-thread}" != "$BUILD" ]; then
+	skip "a real library without a GPU" "no library, a GPU, or the thread sanitizer"
+else
+	check "a real library without a GPU: status 4" [ $got = 4 ]
+	holds err 'run: rank [01]: transport nccl: NCCL failed at connecting the ranks: .*Cuda failure' "... says why"
+fi
 for at in 0 9; do
 	status 4 "an error at operation $at of a rank" env FAKE_NCCL_FAULT=1:$at:error timeout -k 1 20 "$run" -n 2 \
 		--device=cuda --transport=nccl tiny.job

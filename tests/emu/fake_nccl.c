@@ -10,6 +10,7 @@
  *         hang     it never ends        stuck    the call never returns
  *         exit     the process is killed
  *         deaf     hang, and abort does not return either
+ *         twice    (of init) two ranks have one device
  *     FAKE_NCCL_VERSION=RANK:CODE    what that rank's library says; RANK is PACELINE_TEST_RANK
  */
 #include <fcntl.h>
@@ -72,7 +73,7 @@ struct op {
 
 static _Thread_local int depth, trouble;
 static _Thread_local struct op *group, **group_tail;
-static _Thread_local char last[128];
+static char last[128];
 
 static void nap(long ns)
 {
@@ -485,7 +486,12 @@ static void *init_main(void *arg)
 	while (atomic_load(&s->came) < c->size && !atomic_load(&c->abort))
 		nap(100000);
 	shm_unlink(c->id.bytes);
-	atomic_store(&c->state, is(fault(c->rank, -1), "error") ? CUDA_ERROR : PL_NCCL_SUCCESS);
+	if (is(fault(c->rank, -1), "twice"))
+		snprintf(last, sizeof(last),
+			 "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1a000\n");
+	atomic_store(&c->state, is(fault(c->rank, -1), "error")	  ? CUDA_ERROR
+				: is(fault(c->rank, -1), "twice") ? INVALID_USAGE
+								  : PL_NCCL_SUCCESS);
 	return NULL;
 }
 

@@ -9,6 +9,7 @@
 
 #include <assert.h>
 #include <dlfcn.h>
+#include <limits.h>
 #include <sys/mman.h>
 
 #include "../emu/fake_device.h"
@@ -52,11 +53,12 @@ struct trial {
 	const char *fault, *version, *library, *transport;
 	int rank, code; /* who is to blame, and what is expected of all others (and of it) */
 	const char *says;
-	bool on_cpu, dies;
+	bool on_cpu, dies, uneven;
 	struct verdict *verdict; /* of each rank */
 };
 
-static int one_of_each(struct rank *r, struct pl_err *err)
+/* The odd one is of another size. */
+static int one_of_each(struct rank *r, unsigned odd, struct pl_err *err)
 {
 	static const uint8_t op[] = { PL_OP_ALLREDUCE, PL_OP_REDUCE_SCATTER, PL_OP_ALLGATHER,
 				      PL_OP_BROADCAST, PL_OP_ALLTOALL };
@@ -65,7 +67,7 @@ static int one_of_each(struct rank *r, struct pl_err *err)
 	for (unsigned i = 0; i < 12 && rc == 0; i++) {
 		struct trip t;
 
-		if (!prepare(r, &t, op[i % PL_LEN(op)], 20000, i % 2, i))
+		if (!prepare(r, &t, op[i % PL_LEN(op)], 20000 + (i == odd), i % 2, i))
 			return PL_ENOMEM;
 		load(r, &t);
 		rc = pl_world_begin(r->w, &t.a, &t.work, err);
@@ -97,8 +99,11 @@ static int go_wrong(struct pl_world_opts *o, void *arg)
 	} else {
 		v->rc = open_rank(o, &pl_backend_fake, &r, &e);
 		if (v->rc == 0) {
-			v->rc = one_of_each(&r, &e);
-			pl_world_abort(r.w, e.msg);
+			v->rc = one_of_each(&r, t->uneven && o->rank == t->rank ? 5 : UINT_MAX, &e);
+			if (v->rc == 0)
+				v->rc = close_rank(&r, &e);
+			else
+				pl_world_abort(r.w, e.msg);
 		}
 	}
 	v->seconds = now_s() - from;
@@ -124,6 +129,8 @@ static void test_faults(struct verdict *verdict)
 		{ .fault = "1:-1:hang", .rank = -1, .code = PL_EIO, .says = "for nccl to end it" },
 		{ .fault = "1:5:deaf", .rank = -1, .code = PL_EIO, .says = "for nccl to end it" },
 		{ .fault = "1:5:stuck", .rank = 1, .code = PL_EIO, .says = "has not returned" },
+		{ .fault = "1:-1:twice", .rank = 1, .code = PL_EIO, .says = "one rank a GPU" },
+		{ .uneven = true, .rank = 1, .code = PL_EIO, .says = "not begin the same" },
 		{ .version = "2:22703", .rank = 2, .code = PL_EABSENT, .says = "2.27.3" },
 		{ .version = "1:21308", .rank = 1, .code = PL_EABSENT, .says = "2.14 or newer" },
 		{ .library = "/nowhere/libnccl.so.2",
@@ -139,12 +146,15 @@ static void test_faults(struct verdict *verdict)
 		const char *what = t.fault     ? t.fault
 				   : t.version ? t.version
 				   : t.library ? t.library
+				   : t.uneven  ? "unlike sizes"
 					       : "no device";
 		bool fine = true, named = true, over;
 		struct ranks r;
 		char rank[16];
 		double longest = 0;
 
+		if (t.uneven) /* not by that deadline */
+			o.patience_ns = 60000000000;
 		t.verdict = verdict;
 		memset(verdict, 0, RANKS * sizeof(*verdict));
 		o.meet = meeting(false);
@@ -186,7 +196,7 @@ static int torture(struct pl_world_opts *o, void *arg)
 	rc = open_rank(o, &pl_backend_fake, &r, &e);
 	if (rc < 0)
 		return e.msg[0] ? 0 : 1;
-	rc = on_host(o, &r) ? PL_EIO : one_of_each(&r, &e);
+	rc = on_host(o, &r) ? PL_EIO : one_of_each(&r, UINT_MAX, &e);
 	if (rc < 0)
 		pl_world_abort(r.w, "torture");
 	else
