@@ -39,8 +39,9 @@ bad_library() {
 }
 export PACELINE_MPI="$TMP/bad.so"
 bad_library 'for (;;) pause()' || exit 1
-status 4 "a start that hangs" timeout 40 "$run" -n 2 --transport=mpi --timeout=150ms tiny.job
-says 'rank [01]: mpi has not returned for 3.* s from its start' "... ends"
+mv bad.so hangs.so
+PACELINE_MPI=$TMP/hangs.so timeout 40 "$run" -n 2 --transport=mpi --timeout=150ms tiny.job >hangs.out 2>hangs.err &
+hangs=$!
 bad_library 'return 5'
 status 4 "a start that fails" timeout 40 "$run" -n 2 --transport=mpi tiny.job
 says 'MPI_Init_thread of Bad MPI 1: no ship today' "... says why"
@@ -57,6 +58,7 @@ status 6 "another library" timeout 40 "$run" -n 2 --transport=mpi tiny.job
 says 'libz.so.1 has no MPI_' "... is told from one of MPI"
 unset PACELINE_MPI
 status 2 "links of MPI cannot be slowed down" timeout 40 "$run" -n 2 --transport=mpi --link rate=1Gbit tiny.job
+bad_library '*got = 0'
 
 # ---- the real ones ----------------------------------------------------------------------------------
 
@@ -89,6 +91,12 @@ with_mpi() {
 	status 0 "$1: traced" timeout 60 "$2" -n 2 "$run" -q --transport=mpi -t trace tiny.job
 	status 0 "... with its messages" sh -c '"$BIN/merge" -q trace.? | "$BIN/graph" -q - | "$BIN/replay" -O json -'
 	check "... and replayed" grep -q '"replayed_ns"' out
+	rm -f asked.st asked.csv
+	OMPI_MCA_odls_base_sigkill_timeout=4 timeout --foreground 40 "$2" -n 3 "$run" -q --transport=mpi --set steps=100000000 \
+		--log=asked.csv --checkpoint=asked.st tiny.job >asked.out 2>asked.err &
+	asked=$!
+	until_trains asked.csv
+	kill -TERM $asked # Open MPI's sleeps for all of these 4 s
 	# mpirun ends as the first rank that it saw end: the one without, or one that was told of that
 	status "4 6" "$1: one rank without the library" timeout 60 "$2" -n 1 "$run" --transport=mpi tiny.job : \
 		-n 1 env PACELINE_MPI=/nothing "$run" --transport=mpi tiny.job
@@ -99,14 +107,6 @@ with_mpi() {
 	status "1 2 4 6" "$1: two programs in one mpirun" timeout 60 "$2" -n 2 sh -c \
 		'"$run" -q --transport=mpi tiny.job && "$run" -q --transport=mpi tiny.job'
 	[ "$3" != mpich ] || says 'the launcher does not listen any more' "... are one too many"
-	rm -f asked.st kill.csv
-	OMPI_MCA_odls_base_sigkill_timeout=4 timeout --foreground 40 "$2" -n 3 "$run" -q --transport=mpi --set steps=100000000 \
-		--log=kill.csv --checkpoint=asked.st tiny.job >dead.out 2>dead.err &
-	until_trains kill.csv
-	kill -TERM $!
-	wait $!
-	check "$1: mpirun is asked to end: ranks leave a checkpoint" test -s asked.st
-	check "... without a word" no grep -q '^run: ' dead.err
 	for signal in KILL STOP; do
 		kill_one $signal
 		check "$1: SIG$signal for a rank: mpirun fails" ended_badly $got
@@ -116,8 +116,13 @@ with_mpi() {
 			'! cat "/proc/$(cat pid.0)/cmdline" "/proc/$(cat pid.2)/cmdline" 2>/dev/null | grep -q .'
 		kill -KILL "$(cat pid.1)" 2>/dev/null
 	done
+	wait $asked
+	check "$1: mpirun is asked to end: ranks leave a checkpoint" test -s asked.st
+	check "... without a word" no grep -q '^run: ' asked.err
 }
-bad_library '*got = 0'
 with_mpi "Open MPI" "$openmpi" openmpi
 with_mpi MPICH "$mpich" mpich
+wait $hangs
+check "a start that hangs: status 4" [ $? = 4 ]
+holds hangs.err 'rank [01]: mpi has not returned for 3.* s from its start' "... ends"
 done_testing

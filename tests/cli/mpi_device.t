@@ -70,13 +70,15 @@ with_device() {
 		check "$1: death of a rank in its message $at: mpirun fails" ended_badly $got
 		[ "$3" = mpich ] || check "... rank 1 is named" grep -q 'run: rank [02]: .*rank 1 ' dead.err
 	done
+	# nobody else is to say anything: mpirun need not wait for that
+	export OMPI_MCA_odls_base_sigkill_timeout=0
 	for at in 2 20 60 120; do
 		timeout 40 "$2" -n 3 env AWARE_DIE=1:$at "$GEN/devrank" 16384 >dead.out 2>dead.err
 		got=$?
 		check "$1: death of a rank in message $at of all operations: mpirun fails" ended_badly $got
 	done
-	timeout 40 "$2" -n 1 "$run" -q --device=cuda --transport=mpi --timeout=300ms wide.job : \
-		-n 1 env FAKE_DEVICE_HANG=5 "$run" -q --device=cuda --transport=mpi --timeout=300ms wide.job >dead.out 2>dead.err
+	timeout 40 "$2" -n 1 "$run" -q --device=cuda --transport=mpi --timeout=600ms wide.job : \
+		-n 1 env FAKE_DEVICE_HANG=5 "$run" -q --device=cuda --transport=mpi --timeout=600ms wide.job >dead.out 2>dead.err
 	got=$?
 	check "$1: a device that hangs in a sum: mpirun fails" ended_badly $got
 	check "... which is said" grep -q 'run: rank [01]: .*rank 1 waited .* s for its device' dead.err
@@ -91,7 +93,7 @@ with_device() {
 		[ $? != 124 ] || hung="$hung $n"
 	done
 	check "$1: memory runs out, and nothing hangs$hung" [ -z "$hung" ]
-	unset PACELINE_MPI
+	unset PACELINE_MPI OMPI_MCA_odls_base_sigkill_timeout
 	[ -f "$BUILD/emu-cuda.so" ] || return
 	# the CUDA backend on an emulated device, whose memory is the host's
 	for gpu in 0 1; do
