@@ -156,7 +156,7 @@ void pl_world_free(struct pl_world *w, void *p);
  * Begin an operation; all ranks of the world begin the same collectives in the same order. The
  * buffers are the world's until pl_work_wait(). float32, sum. `count`: elements of the whole
  * (all-reduce, broadcast), or of one rank's part (reduce-scatter, all-gather, all-to-all: the
- * buffer is size x count). In place: src == dst; of reduce-scatter dst may be the own part of src,
+ * buffer is size x count). In place: src == dst, but of reduce-scatter dst is the own part of src,
  * of all-gather src that of dst. Broadcast sends the root's src; other ranks' src is not looked at.
  * Sends and receives between two ranks match in the order of their beginning, with equal counts;
  * they do not wait for collectives. tag: for events.

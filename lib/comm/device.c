@@ -163,7 +163,8 @@ void pl_device_fini(struct pl_world *w)
 
 /* ---- beginning ---- */
 
-/* Floats that an operation reads and writes, and where in its whole vector these lie. */
+/* Floats that an operation reads and writes, and where in its whole vector these lie, of an
+ * all-to-all, which no library does in place, in two. */
 struct extent {
 	size_t all, src, src_n, dst, dst_n;
 };
@@ -186,7 +187,7 @@ static struct extent extent_of(const struct pl_world *w, const struct pl_coll_ar
 	case PL_OP_ALLGATHER:
 		return (struct extent){ c * n, own, c, 0, c * n };
 	case PL_OP_ALLTOALL:
-		return (struct extent){ c * n, 0, c * n, 0, c * n };
+		return (struct extent){ 2 * c * n, 0, c * n, c * n, c * n };
 	default:
 		return (struct extent){ c, 0, c, 0, c };
 	}
@@ -264,15 +265,15 @@ int pl_device_begin(struct pl_work *k, struct pl_err *err)
 	void *ctx = w->device.ctx;
 	bool reached = is_reached(w, &k->a);
 	bool staged = x.all && k->a.on_host == w->device.taken && !reached;
-	bool copied =
-		w->device.taken && !staged && k->a.op == PL_OP_ALLTOALL && k->a.src == k->a.dst;
+	bool copied = w->device.taken && x.all && !staged && k->a.op == PL_OP_ALLTOALL &&
+		      k->a.src == k->a.dst;
 	int rc = 0;
 
 	k->device.given = k->a;
 	k->device.on_device = !k->a.on_host && k->a.op != PL_OP_BARRIER;
 	k->device.reached = reached;
 	if (staged || copied)
-		rc = stage_take(k, x.all * sizeof(float), err);
+		rc = stage_take(k, (staged ? x.all : x.src_n) * sizeof(float), err);
 	if (rc < 0)
 		return rc;
 	if (staged) {

@@ -370,6 +370,14 @@ static int enqueue(enum kind kind, const void *src, void *dst, size_t n, int typ
 	return PL_NCCL_SUCCESS;
 }
 
+/* Of a part and the whole of which it may be the rank's own. */
+static bool overlaps(const void *part, size_t n, const void *whole, const struct comm *c)
+{
+	const float *p = part, *w = whole;
+
+	return p + n > w && p < w + n * (size_t)c->size && p != w + n * (size_t)c->rank;
+}
+
 API int ncclAllReduce(const void *src, void *dst, size_t n, int type, int red, void *c, void *s);
 API int ncclAllReduce(const void *src, void *dst, size_t n, int type, int red, void *c, void *s)
 {
@@ -381,6 +389,8 @@ API int ncclReduceScatter(const void *src, void *dst, size_t n, int type, int re
 			  void *s);
 API int ncclReduceScatter(const void *src, void *dst, size_t n, int type, int red, void *c, void *s)
 {
+	if (overlaps(dst, n, src, c))
+		return refuse("in place is another place");
 	return red == PL_NCCL_SUM ? enqueue(REDUCE_SCATTER, src, dst, n, type, 0, c, s)
 				  : refuse("no such reduction");
 }
@@ -388,6 +398,8 @@ API int ncclReduceScatter(const void *src, void *dst, size_t n, int type, int re
 API int ncclAllGather(const void *src, void *dst, size_t n, int type, void *c, void *s);
 API int ncclAllGather(const void *src, void *dst, size_t n, int type, void *c, void *s)
 {
+	if (overlaps(src, n, dst, c))
+		return refuse("in place is another place");
 	return enqueue(ALL_GATHER, src, dst, n, type, 0, c, s);
 }
 

@@ -171,18 +171,19 @@ static int overlap(struct pl_world_opts *o, struct rank *r, size_t count)
 /* On memory of the host, with some of the device's under way. */
 static int on_host(struct pl_world_opts *o, struct rank *r)
 {
-	static const uint8_t op[] = { PL_OP_ALLREDUCE, PL_OP_ALLGATHER, PL_OP_BROADCAST };
+	static const uint8_t op[] = { PL_OP_ALLREDUCE, PL_OP_ALLGATHER, PL_OP_BROADCAST,
+				      PL_OP_ALLTOALL };
 	struct pl_err e = { 0 };
 	struct trip t;
 
-	for (unsigned turn = 0; turn < 6; turn++) {
-		struct pl_coll_args a = { .op = op[turn % 3], .count = 5 + 3000 * (turn / 3) };
+	for (unsigned turn = 0; turn < 8; turn++) {
+		struct pl_coll_args a = { .op = op[turn % 4], .count = 5 + 3000 * (turn / 4) };
 		float *p = r->host + 100000;
 
 		NEED(prepare(r, &t, PL_OP_ALLREDUCE, 777, true, turn));
 		load(r, &t);
 		NEED(pl_world_begin(r->w, &t.a, &t.work, &e) == 0);
-		for (size_t i = 0; i < a.count; i++)
+		for (size_t i = 0; i < a.count * (many_src(a.op) ? (size_t)o->size : 1); i++)
 			p[i] = input(o->rank, i, turn);
 		a.src = p;
 		a.dst = a.op == PL_OP_ALLGATHER ? p + 50000 : p;
