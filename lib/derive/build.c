@@ -363,6 +363,17 @@ static int by_start(const void *pa, const void *pb)
 	return a->ev < c->ev ? -1 : a->ev > c->ev;
 }
 
+/* Operations of a stream follow one another: what takes no time comes before what begins then. */
+static int by_turn(const void *pa, const void *pb)
+{
+	const struct op *a = pa, *c = pb;
+	bool first = a->end == a->start, second = c->end == c->start;
+
+	if (a->start == c->start && first != second)
+		return first ? -1 : 1;
+	return by_start(pa, pb);
+}
+
 /* Calls that begin in the same tick do not nest: their correlation tells their order. */
 static void order_calls(const struct gb *b, struct resinfo *ri)
 {
@@ -387,7 +398,7 @@ static int sort_one(struct gb *b, uint32_t res, struct pl_err *err)
 	struct resinfo *ri = &b->ri[res];
 
 	(void)err;
-	pl_sort(ri->op, ri->n, sizeof(*ri->op), by_start);
+	pl_sort(ri->op, ri->n, sizeof(*ri->op), ri->device ? by_turn : by_start);
 	if (ri->thread)
 		order_calls(b, ri);
 	return 0;

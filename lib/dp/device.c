@@ -15,6 +15,9 @@
  *   it started each collective, the source in which launch each call was made; where they do not
  *   (an older library), kernels and collectives of one sort are paired in the order of both.
  *
+ * A source of ranges alone tells of no waits. Those of the host for all that it asked for are added
+ * here, and what else is placed by a range (the optimiser; where gradients can leave the device).
+ *
  * Per settling O(n log n) in what is held.
  */
 #include <pthread.h>
@@ -24,8 +27,9 @@
 
 #include "dp/internal.h"
 
-#define SETTLE	  16384	     /* held since the last time */
-#define PERIOD_NS 1000000000 /* of sources whose clock wants it */
+#define SETTLE	  16384		      /* held since the last time */
+#define PERIOD_NS 1000000000	      /* of sources whose clock wants it */
+#define OWN_CORR  ((uint64_t)1 << 40) /* of waits that the source does not tell */
 
 struct held { /* a piece, with its texts kept */
 	struct pl_device_event e;
@@ -55,10 +59,11 @@ struct tracer_device {
 	struct place *place;
 	size_t n_places, cap_places;
 	struct list wait, record, kernel, launch, comm;
-	size_t fresh;	/* held since the last settling */
-	pl_ns settled;	/* when that was */
-	uint64_t order; /* pieces held so far */
-	uint64_t lost;	/* for want of memory */
+	size_t fresh;	 /* held since the last settling */
+	pl_ns settled;	 /* when that was */
+	uint64_t order;	 /* pieces held so far */
+	uint64_t synced; /* times */
+	uint64_t lost;	 /* for want of memory */
 };
 
 /* ---- tracks -------------------------------------------------------------------------------- */
@@ -530,6 +535,21 @@ void tracer_range(struct pl_tracer *t, pl_id name, bool begin)
 
 	if (x && x->source.ranges)
 		x->d->range(x->trace, pl_rec_text(t->rec, name), begin);
+}
+
+void tracer_synced(struct pl_tracer *t, pl_ns begin)
+{
+	struct tracer_device *x = t->device;
+	struct pl_device_event e;
+
+	if (!x || !x->source.ranges)
+		return;
+	e = pl_device_event(PL_DEV_CALL, "Synchronize", begin, pl_now_ns(), OWN_CORR + ++x->synced);
+	e.thread = x->main;
+	on_event(x, &e);
+	e.kind = PL_DEV_SYNC;
+	e.stream = 0; /* that of the ranges */
+	on_event(x, &e);
 }
 
 void pl_tracer_settle(struct pl_tracer *t)

@@ -127,6 +127,13 @@ static void record_issue(struct dp *d, pl_id what, pl_ns begin, uint64_t tag)
 	pl_rec(t->rec, &e);
 }
 
+/* What a device computes passes through memory of the host, which is taken and pinned on the way:
+ * not while something is recorded. */
+static bool staged(const struct dp *d)
+{
+	return d->o.world && strcmp(pl_world_transport(d->o.world), "nccl") != 0;
+}
+
 static int issue(struct dp *d, uint32_t k)
 {
 	const struct pl_dp_bucket *b = &d->b.v[k];
@@ -142,9 +149,14 @@ static int issue(struct dp *d, uint32_t k)
 	pl_ns begin = pl_now_ns();
 	int rc;
 
+	/* what the device has to come to before it is staged */
+	if (d->o.tracer && staged(d))
+		tracer_range(d->o.tracer, d->o.tracer->issue, true);
 	if (!b->whole)
 		gather_bucket(d, b, at, false);
 	rc = pl_world_begin(d->o.world, &a, &d->work[k], &d->err);
+	if (d->o.tracer && staged(d))
+		tracer_range(d->o.tracer, d->o.tracer->issue, false);
 	record_issue(d, d->o.tracer ? d->o.tracer->issue : PL_NONE, begin, tag);
 	return rc;
 }
@@ -194,8 +206,11 @@ static void record(struct dp *d, uint8_t kind, pl_id name, pl_ns begin, int64_t 
 static int take_losses(struct dp *d, struct pl_step_result *r, struct pl_err *err)
 {
 	struct pl_loss_sum sum[PL_NET_LOSSES];
+	pl_ns begin = pl_now_ns();
 	int rc = pl_net_losses(d->net, d->n_losses, sum, err);
 
+	if (d->o.tracer)
+		tracer_synced(d->o.tracer, begin);
 	for (uint32_t i = 0; rc == 0 && i < d->n_losses; i++) {
 		r->loss += sum[i].loss / (double)d->b.accumulate;
 		r->hits += sum[i].hits;
@@ -315,7 +330,11 @@ static int dp_step(void *state, int64_t step, struct pl_step_result *r, struct p
 	}
 	PL_TRY(wait_all(d, &r->wait_ns, err));
 	at = pl_now_ns();
+	if (t)
+		tracer_range(t, t->optimizer, true);
 	pl_optim_step(d->optim, step, 0, SIZE_MAX, NAN);
+	if (t)
+		tracer_range(t, t->optimizer, false);
 	if (d->be->device)
 		fetch_next(d);
 	PL_TRY(settle(d, err));
@@ -459,13 +478,6 @@ static int layers_of(const struct pl_model *m, struct pl_layer **out, struct pl_
 	}
 out:
 	return rc;
-}
-
-/* What a device computes passes through memory of the host, which is taken and pinned on the way:
- * not while something is recorded. */
-static bool staged(const struct dp *d)
-{
-	return d->o.world && strcmp(pl_world_transport(d->o.world), "nccl") != 0;
 }
 
 static int make_net(struct dp *d, int batch, struct pl_err *err)

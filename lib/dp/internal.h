@@ -29,6 +29,9 @@ int tracer_names(struct pl_tracer *t, struct pl_net *net, const struct pl_dp_buc
 
 /* What is asked of the device for one layer begins, ends; `name`: its operation. */
 void tracer_range(struct pl_tracer *t, pl_id name, bool begin);
+/* The calling thread, the one that trains, has waited since `begin` for all that it asked of the
+ * device. */
+void tracer_synced(struct pl_tracer *t, pl_ns begin);
 /* Are all calls and kernels traced, those of the communication library among them? */
 bool tracer_has_calls(const struct pl_tracer *t);
 /* The calling thread has launched a collective, or the copy of its result: what it did not do

@@ -81,7 +81,8 @@ struct pl_device_trace {
 	int (*start)(void *ctx, pl_device_event_fn *event, void *arg, void **trace,
 		     struct pl_err *err);
 	void (*source)(void *trace, struct pl_device_source *s);
-	/* Around what the host asks the device to compute for one layer; ranges do not nest.
+	/* Around what the host asks the device to compute for one layer, or where something else
+	 * is to be placed in the time of its first queue; ranges do not nest.
 	 * `name` stays valid until stop(). For sources that want it. */
 	void (*range)(void *trace, const char *name, bool begin);
 	/* Tell what is over. The caller has synchronised the device where all of it is to be told.

@@ -139,6 +139,27 @@ check "kernels in half the time" paced 4000 -n 2 --transport=tcp --link=rate=2Mb
 check "... as predicted" near "$half" "$(step recorded)" 0.1
 check "no slow link" paced 8000 -n 2 --transport=tcp --link=rate=200Mbit
 check "... as predicted" near "$fast" "$(step recorded)" 0.1
+
+# events around layers, where CUPTI is absent: of a driver, which the emulated device is, too
+mkdir driver && ln -s "$PL_CUDA_PLUGIN" driver/libcuda.so.1
+LD_LIBRARY_PATH=$TMP/driver
+PACELINE_CUPTI=$TMP/none
+export LD_LIBRARY_PATH
+while read -r want how; do
+	# shellcheck disable=SC2086 # several words
+	check "events around layers, $how" paced 8000 $how 2>err
+	check "... the waits for the device are recorded alone" recorded "$want"
+	check "... is explained" explained job.graph
+	half=$(step predicted --what-if 'scale kind=kernel by 0.5')
+	# shellcheck disable=SC2086 # several words
+	check "... kernels in half the time" paced 4000 $how 2>err
+	check "... as predicted" near "$half" "$(step recorded)" 0.1
+done <<-END
+	4 -n 1
+	30 -n 2 --transport=shm
+	30 -n 2 --transport=tcp
+END
+unset LD_LIBRARY_PATH
 PACELINE_CUPTI=$TMP/none status 0 "a device that cannot be traced ends no job" \
 	"$BIN/run" --device=cuda -t run.trace tiny.job
 if [ ! -e /dev/nvidia0 ]; then

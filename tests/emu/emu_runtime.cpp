@@ -548,6 +548,11 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
 	return cudaSuccess;
 }
 
+int64_t emu_ready(cudaEvent_t e)
+{
+	return e->time.ready;
+}
+
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags)
 {
 	const struct alone alone;

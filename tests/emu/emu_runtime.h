@@ -39,6 +39,9 @@ enum cudaStreamCaptureMode {
 typedef struct emu_event *cudaEvent_t;
 typedef struct emu_graph *cudaGraph_t, *cudaGraphExec_t;
 
+/* When a device that takes time (emu_timed.h) has done what was before its last record. */
+int64_t emu_ready(cudaEvent_t e);
+
 cudaError_t cudaDriverGetVersion(int *v);
 cudaError_t cudaRuntimeGetVersion(int *v);
 cudaError_t cudaGetDeviceCount(int *n);
