@@ -6,7 +6,8 @@
  * it queues runs on the second queue of the backend; a mark behind it there tells when it is over.
  * All calls come from one thread, but those that end a communicator: these can hang (a kernel that
  * does not stop, a thread of the library that waits for a peer), so they run in a thread of their
- * own, which is left behind after a deadline.
+ * own, which is left behind after a deadline. The process, at its exit, gives it some time more:
+ * it may be giving memory back through a library that is about to end itself.
  *
  * Messages between two ranks that were begun before one of them is waited for, or before the next
  * collective, go as one group: only so may two ranks send to one another at once.
@@ -97,6 +98,26 @@ static int failed(struct nccl *n, int result, struct pl_err *err)
 
 /* ---- the end ---- */
 
+static _Atomic int ending; /* communicators */
+static _Atomic pl_ns patience;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void until_ended(void)
+{
+	struct timespec nap = { 0, 1000000 };
+	pl_ns until = pl_now_ns() + atomic_load(&patience);
+
+	while (atomic_load(&ending) && pl_now_ns() < until)
+		nanosleep(&nap, NULL);
+}
+
+/* Behind the library, so that it comes before whatever that does at the exit. */
+static void at_exit(void)
+{
+	if (atexit(until_ended))
+		return; /* it is not waited for then */
+}
+
 /* Two own this while its communicator ends: who asked for that, and the thread that does it. */
 static void drop(struct nccl *n)
 {
@@ -127,6 +148,7 @@ static void *end_main(void *arg)
 		n->f.destroy(n->comm);
 	atomic_store(&n->ended, true);
 	drop(n);
+	atomic_fetch_sub(&ending, 1);
 	return NULL;
 }
 
@@ -141,7 +163,9 @@ static void end(struct nccl *n, bool aborts, pl_ns ns)
 	n->until = until;
 	/* the thread that is left in a call, if that is why, may come back to it */
 	atomic_store(&n->owners, pthread_equal(n->caller, pthread_self()) ? 2 : 3);
+	atomic_fetch_add(&ending, 1);
 	if (!n->comm || pl_fail_now() || pthread_create(&t, NULL, end_main, n)) {
+		atomic_fetch_sub(&ending, 1);
 		pl_free(n);
 		return;
 	}
@@ -251,6 +275,8 @@ static int nccl_open(struct pl_world *w, void **state, struct pl_err *err)
 		rc = pl_fail(err, PL_ENOMEM, "out of memory of the device");
 		goto out;
 	}
+	atomic_store(&patience, w->timeout);
+	pthread_once(&once, at_exit);
 	n->doing = "connecting the ranks";
 	r = n->f.init(&n->comm, w->size, all[0].id, w->rank, &config);
 	if (r != PL_NCCL_SUCCESS && r != PL_NCCL_IN_PROGRESS)

@@ -76,6 +76,10 @@ for at in 0 9; do
 		--device=cuda --transport=nccl tiny.job
 	says 'run: rank 0: .*rank 1 is gone' "the other names it"
 done
+status 4 "a library that takes its time to end" env FAKE_NCCL_FAULT=1:9:slow timeout -k 1 20 "$run" -n 2 \
+	--device=cuda --transport=nccl tiny.job
+says 'run: rank 1: .*cuda failure 700' "the rank says why"
+check "... and ends by itself" no grep -q 'ended by signal' err
 # the operation never ends, nor does what should end it
 status 4 "a device that hangs for good" env FAKE_NCCL_FAULT=1:9:deaf timeout -k 1 30 "$run" -n 2 --device=cuda \
 	--transport=nccl --timeout=20ms tiny.job

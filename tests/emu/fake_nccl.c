@@ -10,6 +10,8 @@
  *         hang     it never ends        stuck    the call never returns
  *         exit     the process is killed
  *         deaf     hang, and abort does not return either
+ *         slow     a cuda error, and abort takes longer than anybody waits for it in the world;
+ *                  the process breaks if that is not over at its exit
  *         twice    (of init) two ranks have one device
  *     FAKE_NCCL_VERSION=RANK:CODE    what that rank's library says; RANK is PACELINE_TEST_RANK
  */
@@ -50,7 +52,7 @@ struct comm {
 	struct pl_nccl_id id;
 	int rank, size, version, ops;
 	_Atomic int state; /* what GetAsyncError says */
-	_Atomic bool abort, connected, deaf, stuck;
+	_Atomic bool abort, connected, deaf, stuck, slow;
 	_Atomic int under_way; /* in the queue */
 	struct fake_queue *queue;
 	struct op *op; /* of the call that connects */
@@ -344,7 +346,9 @@ static int enqueue(enum kind kind, const void *src, void *dst, size_t n, int typ
 		nap(1000000);
 	if (is(f, "exit"))
 		kill(getpid(), SIGKILL);
-	if (is(f, "error")) {
+	if (is(f, "slow"))
+		atomic_store(&c->slow, true);
+	if (is(f, "error") || is(f, "slow")) {
 		snprintf(last, sizeof(last), "cuda failure 700\n");
 		return trouble = CUDA_ERROR;
 	}
@@ -583,11 +587,24 @@ API int ncclCommDestroy(void *comm)
 	return PL_NCCL_SUCCESS;
 }
 
+static _Atomic bool aborting;
+
+__attribute__((destructor)) static void unload(void)
+{
+	if (atomic_load(&aborting))
+		abort();
+}
+
 API int ncclCommAbort(void *comm);
 API int ncclCommAbort(void *comm)
 {
 	struct comm *c = comm;
 
+	if (atomic_load(&c->slow)) {
+		atomic_store(&aborting, true);
+		nap(900000000);
+		atomic_store(&aborting, false);
+	}
 	if (atomic_load(&c->deaf) || atomic_load(&c->stuck))
 		join(c);
 	while (atomic_load(&c->deaf))
