@@ -36,17 +36,25 @@ export LC_ALL
 tmp=$(mktemp -d) || exit 4
 trap 'rm -rf "$tmp"' EXIT
 trap 'exit 130' INT TERM
-lib_needs="$GEN/kgen $GEN/ggen $HELPERS/timeit $HELPERS/skew $HELPERS/simspeed"
-[ -z "${lib_programs:-}" ] || lib_needs=
-for lib_need in ${lib_programs:-replay}; do
-	lib_needs="$lib_needs $BIN/$lib_need"
-done
-for lib_need in $lib_needs; do
-	[ -x "$lib_need" ] || {
-		echo "${0##*/}: $lib_need is missing: run this through make bench or make check-data, or first make all helpers" >&2
-		exit 6
-	}
-done
+# lib_need FOLDER PROGRAM...
+lib_need() {
+	lib_folder=$1
+	shift
+	for lib_program; do
+		[ -x "$lib_folder/$lib_program" ] || {
+			echo "${0##*/}: $lib_folder/$lib_program is missing: run this through make bench or make check-data, or first make all helpers" >&2
+			exit 6
+		}
+	done
+}
+if [ -n "${lib_programs:-}" ]; then
+	# shellcheck disable=SC2086 # several words
+	lib_need "$BIN" $lib_programs
+else
+	lib_need "$GEN" kgen ggen
+	lib_need "$HELPERS" timeit skew simspeed
+	lib_need "$BIN" replay
+fi
 
 heading() {
 	row what on figure demanded peer ""
