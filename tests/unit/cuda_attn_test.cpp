@@ -36,14 +36,16 @@ static void random_order(void)
 #endif
 }
 
-static bool have_device(void)
+/* Why there is none; NULL: there is one. */
+static const char *no_device(void)
 {
 #ifdef PL_EMU
-	return true;
+	return NULL;
 #else
 	int n = 0;
+	cudaError_t e = cudaGetDeviceCount(&n);
 
-	return cudaGetDeviceCount(&n) == cudaSuccess && n > 0;
+	return e != cudaSuccess ? cudaGetErrorString(e) : n < 1 ? "no device" : NULL;
 #endif
 }
 
@@ -364,8 +366,10 @@ static void on_tensor_cores(void)
 
 int main(void)
 {
-	if (!have_device()) {
-		printf("1..0 # SKIP no GPU\n");
+	const char *none = no_device();
+
+	if (none) {
+		printf("1..0 # SKIP %s\n", none);
 		return 0;
 	}
 	same = true;
