@@ -6,8 +6,9 @@
  *        gpu_rates products [BATCH]
  *
  * A line "KERNEL BYTES MS GB/S SHARE": the bytes that the operation must move, the median time of
- * its runs, and the share of the rate of a copy of MIB (bytes read and written both count). Clocks:
- * of the host, over enough repetitions that launching does not count. Exit 6: there is no device.
+ * its runs, and the share of the rate of a copy of MIB (bytes read and written both count), which
+ * runs by turns with it. Clocks: of the host, over enough repetitions that launching does not
+ * count. Exit 6: there is no device.
  *
  * products: those of GPT-2 124M in bfloat16, with BATCH sequences of 1,024 (default 32), each alone
  * and with what goes along with it (bias, gelu and its slope, sums of dy): what that adds, and what
@@ -20,12 +21,12 @@
 #include "tensor/plugin.h"
 
 #define TURNS 9
-#define EACH  10 /* repetitions a turn */
 
 static const struct pl_backend *be = &pl_backend_cuda_table;
 static void *ctx;
 static size_t width;  /* of an activation */
 static double copied; /* GB/s */
+static int each = 10; /* repetitions a turn */
 
 /* What the operations work on: (N, C) in a, b, y; parameters in w, g, m, v. */
 static float *a, *b, *y, *w, *g, *m, *v, *gamma_, *save, *dgamma;
@@ -61,6 +62,14 @@ static void op_layernorm(void)
 static void op_layernorm_back(void)
 {
 	be->layernorm_back(ctx, rows, wide, a, gamma_, save, b, y, dgamma, dgamma + wide);
+}
+static void op_add_layernorm(void)
+{
+	be->add_layernorm(ctx, rows, wide, a, b, m, gamma_, gamma_, 1e-5f, save, y);
+}
+static void op_add_layernorm_back(void)
+{
+	be->layernorm_back_add(ctx, rows, wide, a, gamma_, save, b, m, y, dgamma, dgamma + wide);
 }
 static void op_batchnorm(void)
 {
@@ -129,38 +138,57 @@ static int ascending(const void *p, const void *q)
 	return d < 0 ? -1 : d > 0;
 }
 
-/* The median of its runs. */
-static int took(void (*op)(void), double *median, struct pl_err *err)
+/* Milliseconds of one repetition. */
+static int turn(void (*op)(void), double *ms, struct pl_err *err)
 {
-	double ms[TURNS];
+	pl_ns begin = pl_now_ns();
+	int rc;
+
+	for (int i = 0; i < each; i++)
+		op();
+	rc = be->sync(ctx, err);
+	*ms = (double)(pl_now_ns() - begin) / 1e6 / each;
+	return rc;
+}
+
+static double median(double *turns)
+{
+	qsort(turns, TURNS, sizeof(*turns), ascending);
+	return turns[TURNS / 2];
+}
+
+static int took(void (*op)(void), double *ms, struct pl_err *err)
+{
+	double all[TURNS], one;
 	int rc = 0;
 
 	for (int t = -2; t < TURNS && rc == 0; t++) { /* two to warm up */
-		pl_ns begin = pl_now_ns();
-
-		for (int i = 0; i < EACH; i++)
-			op();
-		rc = be->sync(ctx, err);
+		rc = turn(op, &one, err);
 		if (t >= 0)
-			ms[t] = (double)(pl_now_ns() - begin) / 1e6 / EACH;
+			all[t] = one;
 	}
-	qsort(ms, TURNS, sizeof(*ms), ascending);
-	*median = ms[TURNS / 2];
+	*ms = rc < 0 ? 0 : median(all);
 	return rc;
 }
 
 static int measure(const char *name, void (*op)(void), double bytes, struct pl_err *err)
 {
-	double ms, rate;
-	int rc = took(op, &ms, err);
+	double ms[TURNS], share[TURNS], one, copy, all;
+	int rc;
 
-	if (rc < 0)
-		return rc;
-	rate = bytes / ms / 1e6;
-	copied = op == op_copy ? rate : copied;
-	printf("%s %.0f %.4f %.0f %.3f\n", name, bytes, ms, rate, rate / copied);
+	for (int t = -2; t < TURNS; t++) {
+		PL_TRY(turn(op_copy, &copy, err));
+		PL_TRY(turn(op, &one, err));
+		if (t < 0)
+			continue;
+		ms[t] = one;
+		share[t] = bytes / one / (2 * (double)n * (double)width / copy);
+	}
+	all = median(ms);
+	printf("%s %.0f %.4f %.0f %.3f\n", name, bytes, all, bytes / all / 1e6, median(share));
 	fflush(stdout);
-	return 0;
+out:
+	return rc;
 }
 
 static float *room(size_t bytes, bool *all)
@@ -241,6 +269,8 @@ static int measure_all(struct pl_err *err)
 	double act = (double)n * (double)width, par = (double)params * 4;
 	double lookup = (double)rows * wide * (double)(4 + width), half = width == 2 ? par / 2 : 0;
 	double pooled = act + (double)(n / 4) * (double)(width + 4);
+	/* dy once, and each row of the table that was met is added to */
+	double met = act + 8.0 * wide * (double)pl_min_size((size_t)vocab, params / (size_t)wide);
 	int rc;
 
 	PL_TRY(measure("copy", op_copy, 2 * act, err));
@@ -250,6 +280,8 @@ static int measure_all(struct pl_err *err)
 	PL_TRY(measure("dropout", op_dropout, 2 * act, err));
 	PL_TRY(measure("layernorm", op_layernorm, 2 * act, err));
 	PL_TRY(measure("layernorm-back", op_layernorm_back, 3 * act, err));
+	PL_TRY(measure("add-layernorm", op_add_layernorm, 4 * act, err));
+	PL_TRY(measure("add-layernorm-back", op_add_layernorm_back, 4 * act, err));
 	PL_TRY(measure("batchnorm", op_batchnorm, 3 * act, err)); /* reads it twice */
 	PL_TRY(measure("batchnorm-back", op_batchnorm_back, 5 * act, err));
 	PL_TRY(measure("cross-entropy", op_xent, 2.0 * text * (double)vocab * (double)width, err));
@@ -258,7 +290,7 @@ static int measure_all(struct pl_err *err)
 	PL_TRY(measure("pooling", op_pool, pooled, err)); /* the places are int32 */
 	PL_TRY(measure("pooling-back", op_pool_back, pooled, err));
 	PL_TRY(measure("embedding", op_embed, lookup, err));
-	PL_TRY(measure("embedding-back", op_embed_back, lookup, err));
+	PL_TRY(measure("embedding-back", op_embed_back, met, err));
 	PL_TRY(measure("adamw", op_adamw, 7 * par + half, err));
 	PL_TRY(measure("sgd-momentum", op_sgd, 5 * par + half, err));
 	PL_TRY(measure("norm-of-gradients", op_clip, par, err));
@@ -345,6 +377,7 @@ static int measure_products(struct pl_err *err)
 	double ms;
 	int rc;
 
+	each = 40; /* the smallest takes 50 us */
 	rows = (int)(n / (size_t)vocab);
 	PL_TRY(took(op_copy, &ms, err));
 	copied = 2 * (double)n * (double)width / ms / 1e6;
