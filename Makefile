@@ -164,6 +164,8 @@ $(BUILD)/emu/%.o: %.cpp $(BUILD)/flags | $(BUILD)/config.h
 EMU_OBJ  := $(CUDA_SRC:%.cu=$(BUILD)/emu/%.o) \
 	$(patsubst %.c,$(BUILD)/cuda/%.o,$(sort $(wildcard lib/tensor/cuda/*.c))) \
 	$(patsubst %.cpp,$(BUILD)/emu/%.o,$(sort $(wildcard tests/emu/*.cpp)))
+# fibers are too much for the thread sanitizer
+EMU_PLUGIN := $(if $(filter 1,$(HAVE_CXX)),$(if $(findstring thread,$(SAN)),,$(BUILD)/emu-cuda.so))
 # what a shared object has of the library: position-independent
 CORE_PIC := $(patsubst %,$(BUILD)/cuda/lib/core/%.o,err os mem num intern)
 
@@ -193,6 +195,12 @@ $(RACE_EMU:%=$(BUILD)/unit/%): $(RACE)
 $(BUILD)/tests/unit/cuda_%.o: FLAGS += -Itests/emu
 $(foreach p,$(UNIT_EMU),$(eval $(BUILD)/unit/$(p): $(BUILD)/$(if $(wildcard tests/unit/$(p).cpp),emu/)tests/unit/$(p).o))
 $(UNIT_EMU:%=$(BUILD)/unit/%) $(RACE_EMU:%=$(BUILD)/unit/%): $(BUILD)/libemu.a $(BUILD)/libcore.a
+	@mkdir -p $(@D)
+	$(Q)$(CXX) $(CXXFLAGS_EMU) $(CFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDFLAGS) $(LIBS)
+
+# measurements for a GPU, to be tried without one: with EMU_LIST nothing is computed
+EMU_BENCH := $(if $(EMU_PLUGIN),$(patsubst bench/%.c,$(BUILD)/emu/gpu/%,$(sort $(wildcard bench/gpu_*.c))))
+$(EMU_BENCH): $(BUILD)/emu/gpu/%: $(BUILD)/bench/%.o $(BUILD)/libemu.a $(BUILD)/libcore.a
 	@mkdir -p $(@D)
 	$(Q)$(CXX) $(CXXFLAGS_EMU) $(CFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDFLAGS) $(LIBS)
 
@@ -227,8 +235,6 @@ $(BIN)/paceline-cuda.so: $(PLUGIN_OBJ)
 cuda: $(if $(NVCC_FOUND),$(CUDA_SRC:%.cu=$(BUILD)/cuda/%.o)) ## the kernels by nvcc, where that is
 	$(if $(NVCC_FOUND),,@echo 'cuda: no nvcc, nothing to compile')
 
-# fibers are too much for the thread sanitizer
-EMU_PLUGIN := $(if $(filter 1,$(HAVE_CXX)),$(if $(findstring thread,$(SAN)),,$(BUILD)/emu-cuda.so))
 # libraries that stand in for others where tests load them
 FAKES := $(patsubst tests/%.c,$(BUILD)/%.so,$(sort $(wildcard tests/emu/fake_*.c)))
 $(FAKES): $(BUILD)/%.so: tests/%.c $(BUILD)/flags | $(BUILD)/config.h
@@ -245,7 +251,7 @@ $(BUILD)/emu/device_plugin.so: $(patsubst %,$(BUILD)/cuda/%.o,tests/emu/device_p
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(FLAGS) $(CFLAGS) -shared -o $@ $^ $(LDFLAGS) -ldl -lm
 
-units: $(EMU_PLUGIN) $(FAKES) $(FAKE_PLUGIN) $(UNIT:%=$(BUILD)/unit/%) $(FUZZ:%=$(BUILD)/fuzz/%) $(GEN:%=$(BUILD)/gen/%)
+units: $(EMU_PLUGIN) $(EMU_BENCH) $(FAKES) $(FAKE_PLUGIN) $(UNIT:%=$(BUILD)/unit/%) $(FUZZ:%=$(BUILD)/fuzz/%) $(GEN:%=$(BUILD)/gen/%)
 helpers: $(GEN:%=$(BUILD)/gen/%) $(BENCH:%=$(BUILD)/bench/%)
 
 # ---- testing --------------------------------------------------------------------------------------------

@@ -1,32 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training rates of PyTorch on a GPU, with compile, for bench/gpu.
+"""Training rates of PyTorch on a GPU, with compile, by turns with ours, for bench/gpu.
 
-Prints samples a second, the median over the steps behind the warm-up. Batches come
-from pinned memory of the host in each step, as ours do; the loss is compiled along.
+Prints "OURS THEIRS HOW" a turn: samples a second; HOW is compile, or eager where that
+failed (what it said goes to standard error). Batches come from pinned memory of the host in each
+step, as ours do; the loss is compiled along. Theirs is the median over groups of steps, within
+which the host need not wait for the device; ours waits in each step, as it logs the loss.
 
-usage: gpu_train.py gpt|mlp|cnn BATCH bf16|fp32 STEPS [eager]
+usage: gpu_train.py gpt|mlp|cnn|small BATCH bf16|fp32 STEPS TURNS COMMAND...
+
+COMMAND prints ours; its LD_LIBRARY_PATH is GPU_LIBS, if that is set. small: gpt, to try the script.
 """
 
+import os
 import statistics
+import subprocess
 import sys
 import time
+import traceback
 
 import torch
 from tensor_train import Gpt, cnn, mlp
 from torch import nn
 from torch.nn import functional as F
 
-WARM = 10
+WARM, GROUP = 10, 5
 
 
-def gpt(batch):
-    """GPT-2 of 124M, with the vocabulary rounded up, as the preset has it: the last
-    layer has the weights of the first and no bias."""
-    model = Gpt(50304, 1024, 768, 12, 12)
-    model.head = nn.Linear(768, 50304, bias=False)
+def gpt(batch, words, length, size, heads, blocks):
+    """The last layer has the weights of the first and no bias."""
+    model = Gpt(words, length, size, heads, blocks)
+    model.head = nn.Linear(size, words, bias=False)
     model.head.weight = model.table.weight
-    x = torch.randint(0, 50304, (batch, 1024))
-    y = torch.randint(0, 50304, (batch * 1024,))
+    x = torch.randint(0, words, (batch, length))
+    y = torch.randint(0, words, (batch * length,))
     adam = {"lr": 6e-4, "betas": (0.9, 0.95), "weight_decay": 0.1}
     return model, x, y, lambda p: torch.optim.AdamW(p, fused=True, **adam)
 
@@ -38,34 +44,79 @@ def images(make, batch):
     return model, x, y, lambda p: torch.optim.SGD(p, lr=0.01, momentum=0.9, fused=True)
 
 
+MODELS = {
+    # GPT-2 of 124M, with the vocabulary rounded up, as the preset has it
+    "gpt": lambda batch: gpt(batch, 50304, 1024, 768, 12, 12),
+    "small": lambda batch: gpt(batch, 50304, 64, 128, 2, 2),
+    "mlp": lambda batch: images(mlp, batch),
+    "cnn": lambda batch: images(cnn, batch),
+}
+
+
+class Training:
+    def __init__(self, name, batch, precision):
+        self.batch, self.half = batch, precision == "bf16"
+        model, x, y, optimiser = MODELS[name](batch)
+        self.model, self.x, self.y = model.cuda(), x.pin_memory(), y.pin_memory()
+        self.optimiser = optimiser(self.model.parameters())
+        self.loss_of, self.how = torch.compile(self.plain), "compile"
+
+    def plain(self, x, y):
+        return F.cross_entropy(self.model(x), y)
+
+    def steps(self, n):
+        for _ in range(n):
+            self.optimiser.zero_grad(set_to_none=True)
+            x, y = self.x.cuda(non_blocking=True), self.y.cuda(non_blocking=True)
+            with torch.autocast("cuda", torch.bfloat16, enabled=self.half):
+                loss = self.loss_of(x, y)
+            loss.backward()
+            self.optimiser.step()
+        torch.cuda.synchronize()
+
+    def warm(self):
+        try:
+            self.steps(WARM)
+        except Exception:
+            if self.how != "compile":
+                raise
+            traceback.print_exc()
+            self.loss_of, self.how = self.plain, "eager"
+            self.steps(WARM)
+
+    def rate(self, steps):
+        self.warm()
+        times = []
+        for _ in range(max(1, steps // GROUP)):
+            begin = time.perf_counter()
+            self.steps(GROUP)
+            times.append(time.perf_counter() - begin)
+        return self.batch * GROUP / statistics.median(times)
+
+
+def ours(command):
+    # what the peer has put by is given back meanwhile
+    torch.cuda.empty_cache()
+    env = dict(os.environ, LD_LIBRARY_PATH=os.environ.get("GPU_LIBS", ""))
+    if not env["LD_LIBRARY_PATH"]:
+        del env["LD_LIBRARY_PATH"]
+    out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=env)
+    return float(out.stdout)
+
+
 def main():
-    name, batch, precision, steps = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
-    model, x, y, optimiser = (
-        gpt(batch) if name == "gpt" else images({"mlp": mlp, "cnn": cnn}[name], batch)
-    )
-    model, x, y = model.cuda(), x.pin_memory(), y.pin_memory()
-    optimiser = optimiser(model.parameters())
+    name, batch, precision = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+    steps, turns, command = int(sys.argv[4]), int(sys.argv[5]), sys.argv[6:]
     # plain float32, as ours is without a word
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-
-    def loss_of(x, y):
-        return F.cross_entropy(model(x), y)
-
-    if "eager" not in sys.argv[5:]:
-        loss_of = torch.compile(loss_of)
-    times = []
-    for step in range(WARM + steps):
-        torch.cuda.synchronize()
-        begin = time.perf_counter()
-        optimiser.zero_grad(set_to_none=True)
-        with torch.autocast("cuda", torch.bfloat16, enabled=precision == "bf16"):
-            loss = loss_of(x.cuda(non_blocking=True), y.cuda(non_blocking=True))
-        loss.backward()
-        optimiser.step()
-        torch.cuda.synchronize()
-        if step >= WARM:
-            times.append(time.perf_counter() - begin)
-    print(f"{batch / statistics.median(times):.2f}")
+    training = Training(name, batch, precision)
+    begin = time.perf_counter()
+    training.warm()
+    print(f"{name}: {training.how}, {time.perf_counter() - begin:.0f} s to the first "
+          f"{WARM} steps", file=sys.stderr, flush=True)
+    for _ in range(turns):
+        mine = ours(command)
+        print(f"{mine:.2f} {training.rate(steps):.2f} {training.how}", flush=True)
 
 
 main()
