@@ -126,6 +126,59 @@ shows '^cost of tracing a step | gpt, 8 samples, bf16 | 2.00 % | <= 2 % | ok' "w
 shows 'failed: replay of the trace' "a trace that cannot be read"
 check "all of it counts" [ "$(tail -n 1 out)" = '9 missed' ]
 check "the turns are kept" grep -q '^330 300 compile$' kept/bench-gpu.raw
+
+# ---- attention beside a PyTorch that takes 0.2 ms for everything, and whose cuDNN cannot ----
+if command -v python3 >/dev/null 2>&1; then
+	mkdir -p torch/nn
+	cat >torch/__init__.py <<'END'
+from contextlib import nullcontext as no_grad
+from types import SimpleNamespace as Some
+__version__ = "0"
+cudnn = False
+class Tensor:
+    def __getattr__(self, name):
+        return lambda *args: self
+class Event:
+    def __init__(self, enable_timing):
+        self.at = None
+    def record(self):
+        self.at = 1
+    def synchronize(self):
+        assert self.at
+    def elapsed_time(self, end):
+        return 0.2
+cuda = Some(Event=Event, is_available=lambda: True, get_device_name=lambda: "none")
+rand = lambda *shape, device: Tensor()
+autograd = Some(grad=lambda y, xs, dy: None)
+END
+	cat >torch/nn/__init__.py <<'END'
+import torch
+functional = torch.Some()
+functional.scaled_dot_product_attention = lambda q, k, v, is_causal: torch.Tensor()
+END
+	cat >torch/nn/attention.py <<'END'
+import torch
+SDPBackend = torch.Some(CUDNN_ATTENTION=1)
+def sdpa_kernel(backend):
+    raise RuntimeError("not here")
+END
+	program helper <<'END'
+echo "$@ $LD_LIBRARY_PATH" >>asked
+echo "100 ${FAKE_BOTH:-300} 600"
+END
+	status 0 "attention beside PyTorch" env PYTHONPATH="$TMP" PYTHONDONTWRITEBYTECODE=1 GPU_LIBS=/ours \
+		python3 "$SRC/bench/gpu_attn.py" ./helper 2
+	# 2 x 1024 x 16384 x 2048 / 100 us; of 600 TFLOPS; 3.5 times as many in 300 us
+	holds out '^  1024    64      100     687   115%      200   2.00      300     802   134%      200   0.67    nan    nan$' \
+		"rates, shares and ratios"
+	check "each shape twice, with our libraries" [ "$(sort asked | uniq -c | grep -c '2 [1248]*[0-9]* [0-9]* /ours$')" = 8 ]
+	status 1 "below what is asked for" env FAKE_BOTH=400 PYTHONPATH="$TMP" PYTHONDONTWRITEBYTECODE=1 \
+		python3 "$SRC/bench/gpu_attn.py" ./helper 1
+	says "below 0.6 of PyTorch's rate: 0.50" "it says so"
+else
+	skip "attention beside PyTorch" "no python3"
+fi
+
 program kit/gpu/gpu_rates <<'END'
 echo "gpu_rates: no CUDA device is here" >&2
 exit ${FAKE_STATUS:-6}
