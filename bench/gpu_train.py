@@ -9,6 +9,7 @@ which the host need not wait for the device; ours waits in each step, as it logs
 usage: gpu_train.py gpt|mlp|cnn|small BATCH bf16|fp32 STEPS TURNS COMMAND...
 
 COMMAND prints ours; its LD_LIBRARY_PATH is GPU_LIBS, if that is set. small: gpt, to try the script.
+With KEEP in the environment, the kernels of three of its steps go to standard error at the end.
 """
 
 import os
@@ -94,6 +95,20 @@ class Training:
         return self.batch * GROUP / statistics.median(times)
 
 
+def kernels(training):
+    """Those that took longest, by PyTorch's profiler."""
+    activities = torch.profiler.ProfilerActivity
+    try:
+        with torch.profiler.profile(activities=[activities.CPU, activities.CUDA]) as profile:
+            training.steps(3)
+        table = profile.key_averages().table(
+            sort_by="self_device_time_total", row_limit=40, max_name_column_width=90
+        )
+        print(table, file=sys.stderr, flush=True)
+    except Exception:
+        traceback.print_exc()
+
+
 def ours(command):
     # what the peer has put by is given back meanwhile
     torch.cuda.empty_cache()
@@ -117,6 +132,8 @@ def main():
     for _ in range(turns):
         mine = ours(command)
         print(f"{mine:.2f} {training.rate(steps):.2f} {training.how}", flush=True)
+    if os.environ.get("KEEP"):
+        kernels(training)
 
 
 main()
