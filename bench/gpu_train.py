@@ -124,6 +124,7 @@ def main():
     steps, turns, command = int(sys.argv[4]), int(sys.argv[5]), sys.argv[6:]
     # plain float32, as ours is without a word
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = True
     training = Training(name, batch, precision)
     begin = time.perf_counter()
     training.warm()
