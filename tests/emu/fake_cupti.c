@@ -6,11 +6,14 @@
  * for by callback, one for every two records, which come back from a thread of their own: the last
  * first, as those of several threads do. Records of a kind that is not switched on are none. Times
  * are put as CLOCK_MONOTONIC shows them; without a clock of the caller's they are changed to
- * another one, which is what cuptiGetTimestamp() tells, too.
+ * another one, which is what cuptiGetTimestamp() tells, too. With one, the versions that lose times
+ * of kernels then do so. Who has not subscribed is refused. While a buffer is brought back somebody
+ * else asks for one: who brings it may hold what that one waits for.
  *
  * FAKE_CUPTI in the environment, words: "version=N" (130001); "clock=0": a clock of the caller's is
- * refused; "each=0": calls are switched on all or none; "kind=K:R": switching on kind K gives the
- * result R; "buffers=N": no more than N are taken, then records are dropped; "per=N": of so many
+ * refused; "each=0": calls are switched on all or none; "refuse=N": the call of the runtime of that
+ * number is not; "kind=K:R": switching on kind K gives the result R; "other=1": another program has
+ * subscribed; "buffers=N": no more than N are taken, then records are dropped; "per=N": of so many
  * records each.
  */
 #include <pthread.h>
@@ -26,6 +29,7 @@
 #define MOST	  256
 #define PER	  2 /* records of a buffer, if nothing else is said */
 #define MAX_CALLS 16
+#define STUCK_S	  3
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -44,17 +48,19 @@ static struct {
 	int n_full, taken;
 	size_t dropped;
 	uint64_t external[16];
-	int depth, flushes;
+	int depth, flushes, subscribed;
+	int asked, stuck; /* of those who ask while a buffer is brought back: who waited for it */
 } st;
 
 /* Records may be put while others are flushed. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static _Thread_local int bringing; /* a buffer, by this thread */
 
 /* Those of both domains, by number from 1 on. */
 static const char *const calls[3][MAX_CALLS] = {
 	[CU_DOMAIN_DRIVER] = { NULL, "cuInit", "cuLaunchKernelEx", "cuStreamWaitEvent_ptsz",
 			       "cuCtxSynchronize_v2" },
-	[CU_DOMAIN_RUNTIME] = { NULL, "cudaGetDevice_v3020", "cudaLaunchKernel_ptsz_v7000",
+	[CU_DOMAIN_RUNTIME] = { NULL, "cudaGetDevice_v3020", "__cudaLaunchKernel_ptsz_v13000",
 				"cudaEventRecord_v3020", "cudaStreamWaitEvent_v3020",
 				"cudaStreamSynchronize_v3020", "cudaMemcpyAsync_v3020",
 				"cudaEventSynchronize_v3020", "cudaEventQuery_v3020",
@@ -112,6 +118,8 @@ static void set_times(uint8_t *r)
 	case CU_KERNEL:
 		k->start = other(k->start);
 		k->end = other(k->end);
+		if (st.clock && CU_CLOCK_LOSES(word("version=", 130001)))
+			k->start = k->end = 0;
 		break;
 	case CU_MEMCPY:
 	case CU_MEMCPY_PEER:
@@ -179,6 +187,51 @@ EXPORT int fake_cupti_on(uint32_t kind)
 	return st.on[kind];
 }
 
+EXPORT int fake_cupti_subscribed(void);
+EXPORT int fake_cupti_subscribed(void)
+{
+	return st.subscribed;
+}
+
+/* How many asked for a buffer while one was brought back; -1: one of them had to wait for that. */
+EXPORT int fake_cupti_asked(void);
+EXPORT int fake_cupti_asked(void)
+{
+	return st.stuck ? -1 : st.asked;
+}
+
+static void *ask(void *arg)
+{
+	uint8_t *p = NULL;
+	size_t size, most;
+
+	(void)arg;
+	st.wanted(&p, &size, &most);
+	if (p)
+		st.done(NULL, 0, p, size, 0);
+	return NULL;
+}
+
+/* Called by who brings a buffer, in the middle of that: in each place once. */
+static void ask_meanwhile(int place)
+{
+	struct timespec until;
+	pthread_t t;
+
+	if (bringing != place || st.stuck)
+		return;
+	bringing++;
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += STUCK_S;
+	if (pthread_create(&t, NULL, ask, NULL))
+		return;
+	st.asked++;
+	if (pthread_timedjoin_np(t, NULL, &until)) {
+		st.stuck = 1;
+		pthread_detach(t);
+	}
+}
+
 /* ---- the interface ------------------------------------------------------------------------- */
 
 EXPORT int cuptiGetVersion(uint32_t *v);
@@ -188,9 +241,34 @@ EXPORT int cuptiGetVersion(uint32_t *v)
 	return 0;
 }
 
+EXPORT int cuptiSubscribe(void **subscriber, cu_callback *callback, void *arg);
+EXPORT int cuptiSubscribe(void **subscriber, cu_callback *callback, void *arg)
+{
+	(void)arg;
+	if (st.subscribed || word("other=", 0))
+		return CU_OTHER_PROFILER;
+	if (!callback)
+		return 1;
+	*subscriber = &st;
+	st.subscribed = 1;
+	return 0;
+}
+
+EXPORT int cuptiUnsubscribe(void *subscriber);
+EXPORT int cuptiUnsubscribe(void *subscriber)
+{
+	if (subscriber != &st)
+		return 1;
+	st.subscribed = 0;
+	st.clock = NULL; /* the next may be of another version */
+	return 0;
+}
+
 EXPORT int cuptiActivityRegisterCallbacks(cu_buffer_wanted *wanted, cu_buffer_full *done);
 EXPORT int cuptiActivityRegisterCallbacks(cu_buffer_wanted *wanted, cu_buffer_full *done)
 {
+	if (!st.subscribed)
+		return 15;
 	st.wanted = wanted;
 	st.done = done;
 	return 0;
@@ -222,6 +300,7 @@ static void *give_back(void *arg)
 	while (st.n_full) {
 		struct full *f = &st.full[--st.n_full];
 
+		bringing = 1;
 		st.done(NULL, 0, f->p, f->size, f->valid);
 		st.taken--;
 	}
@@ -235,6 +314,8 @@ EXPORT int cuptiActivityFlushAll(uint32_t flags)
 	pthread_t t;
 
 	(void)flags;
+	if (!st.wanted)
+		return 7;
 	st.flushes++;
 	if (pthread_create(&t, NULL, give_back, NULL))
 		return 999;
@@ -247,6 +328,7 @@ EXPORT int cuptiActivityGetNextRecord(uint8_t *buffer, size_t n, uint32_t **reco
 {
 	uint8_t *next = *record ? (uint8_t *)*record + size_of(**record) : buffer;
 
+	ask_meanwhile(1);
 	if (next >= buffer + n)
 		return CU_NO_MORE;
 	*record = (void *)next;
@@ -258,6 +340,7 @@ EXPORT int cuptiActivityGetNumDroppedRecords(void *context, uint32_t stream, siz
 {
 	(void)context;
 	(void)stream;
+	ask_meanwhile(2);
 	*n = st.dropped;
 	st.dropped = 0;
 	return 0;
@@ -311,7 +394,7 @@ EXPORT int cuptiActivityEnableDriverApi(uint32_t id, uint8_t on)
 EXPORT int cuptiActivityEnableRuntimeApi(uint32_t id, uint8_t on);
 EXPORT int cuptiActivityEnableRuntimeApi(uint32_t id, uint8_t on)
 {
-	if (!word("each=", 1))
+	if (!word("each=", 1) || (long)id == word("refuse=", 0))
 		return 1;
 	st.call_on[CU_DOMAIN_RUNTIME][id] = on;
 	return 0;

@@ -17,6 +17,8 @@
 static char folder[512];
 static void *fake; /* libcupti */
 static void (*put)(const void *record);
+static int (*is_on)(uint32_t kind);
+static int (*subscribed)(void), (*asked)(void);
 
 struct got {
 	struct pl_device_event e[64];
@@ -223,8 +225,10 @@ static void check_events(const struct got *g, bool instances)
 
 static void test_versions(void)
 {
-	static const char *const how[] = { "", "clock=0", "version=24", "each=0",
-					   "version=24 clock=0 each=0" };
+	static const char *const how[] = { "",		 "clock=0",
+					   "version=24", "version=23",
+					   "each=0",	 "version=24 clock=0 each=0",
+					   "refuse=9",	 "version=130100" };
 
 	for (size_t i = 0; i < PL_LEN(how); i++) {
 		struct pl_device_source s;
@@ -239,7 +243,9 @@ static void test_versions(void)
 		play();
 		is_i64(g.n, 0, "nothing is told before it is flushed");
 		ok(plt_flush(trace, &err) == 0, "flushed: %s", err.msg);
-		check_events(&g, !strstr(how[i], "24"));
+		check_events(&g, !strstr(how[i], "version=2"));
+		is_i64(is_on(CU_RUNTIME), strstr(how[i], "each=0") != NULL,
+		       "all calls are recorded where there is no other way");
 		play(); /* what comes later is told at the end */
 		plt_source(trace, &s);
 		is_i64((long long)s.lost, 1, "the kernel without times was lost");
@@ -247,7 +253,9 @@ static void test_versions(void)
 		is_i64(count(&g, PL_DEV_KERNEL), 4, "the rest is told at the end");
 		play();
 		is_i64(count(&g, PL_DEV_KERNEL), 4, "and then no more");
+		is_i64(subscribed(), 0, "others may subscribe again");
 	}
+	ok(asked() > 0, "who asks for a buffer while one is brought back does not wait for that");
 }
 
 static void test_dropped(void)
@@ -376,7 +384,7 @@ static void test_events(void)
 	memcpy(&busy, &p, sizeof(p));
 	p = dlsym(cuda, "fake_cuda_events");
 	memcpy(&events, &p, sizeof(p));
-	if (!begin("kind=10:39", &g, &trace, &s))
+	if (!begin("other=1", &g, &trace, &s))
 		return;
 	ok(!strcmp(s.name, "events") && s.ranges && !s.calls && strstr(s.why, "another profiler"),
 	   "events in its place, and why: %s", s.why);
@@ -429,7 +437,7 @@ int main(int argc, char **argv)
 	char path[] = "/tmp/cupti_test.XXXXXX", lib[600];
 	const char *slash = strrchr(argv[0], '/');
 	int fd = mkstemp(path);
-	void *p;
+	void *p = NULL;
 
 	(void)argc;
 	close(fd);
@@ -438,8 +446,16 @@ int main(int argc, char **argv)
 	snprintf(lib, sizeof(lib), "%s/fake_cupti.so", folder);
 	setenv("PACELINE_CUPTI", lib, 1);
 	fake = dlopen(lib, RTLD_NOW);
-	p = fake ? dlsym(fake, "fake_cupti_put") : NULL;
-	memcpy(&put, &p, sizeof(p));
+	if (fake) {
+		p = dlsym(fake, "fake_cupti_on");
+		memcpy(&is_on, &p, sizeof(p));
+		p = dlsym(fake, "fake_cupti_subscribed");
+		memcpy(&subscribed, &p, sizeof(p));
+		p = dlsym(fake, "fake_cupti_asked");
+		memcpy(&asked, &p, sizeof(p));
+		p = dlsym(fake, "fake_cupti_put");
+		memcpy(&put, &p, sizeof(p));
+	}
 	if (!ok(p != NULL, "the stand-in: %s", fake ? lib : dlerror()))
 		return done_testing();
 	test_clock();

@@ -3,12 +3,18 @@
  *
  * CUPTI fills buffers that it asks for and hands them back from a thread of its own when they are
  * full, or when it is asked to; records come in no order and long after what they say. Times are
- * taken by a clock of ours, so they need no conversion; versions before CUDA 11.6 cannot be given
- * one, theirs are converted by pairs of readings.
+ * taken by a clock of ours, so they need no conversion; versions that cannot be given one, or that
+ * lose times of kernels then (CU_CLOCK_LOSES), have theirs converted by pairs of readings.
  *
  * Only calls that launch, record, wait, copy or take memory are of interest: those are switched on
  * one by one, so that the frequent questions of frameworks cost nothing. Older versions know all or
  * none: what is not wanted is passed over then.
+ *
+ * It serves one program at a time, and whoever comes second is to find out by subscribing first:
+ * nothing else tells that a debugger or another profiler is there, whose records we would take.
+ *
+ * Its functions take locks of its own, and it may hold these when it asks for a buffer or brings
+ * one back: so nothing of it is called while a lock of ours is held.
  *
  * CUPTI is never closed again: its threads live as long as the process.
  */
@@ -31,6 +37,8 @@ static struct {
 	const char *file;
 	/* needed */
 	int (*version)(uint32_t *v);
+	int (*subscribe)(void **subscriber, cu_callback *, void *arg);
+	int (*unsubscribe)(void *subscriber);
 	int (*callbacks)(cu_buffer_wanted *, cu_buffer_full *);
 	int (*enable)(uint32_t kind);
 	int (*disable)(uint32_t kind);
@@ -51,17 +59,18 @@ static struct {
 } cu;
 
 static struct {
-	pthread_mutex_t lock; /* of all below */
 	_Atomic bool on;
+	_Atomic uint64_t lost;
+	void *subscriber; /* ourselves; NULL: there is none */
 	bool instances, own_clock, threads, syncs;
 	uint32_t kind[16]; /* that are switched on */
 	size_t n_kinds;
-	bool each_call; /* calls were switched on one by one */
+	bool each_call;	      /* calls were switched on one by one */
+	pthread_mutex_t lock; /* of all below */
 	struct plt_clock clock;
 	uint8_t *spare[SPARE];
 	size_t n_spare;
-	uint64_t lost;
-	struct {
+	struct { /* they stay: who reads records has them without the lock */
 		const char *key;
 		char *text;
 	} name[NAMES];
@@ -74,6 +83,8 @@ static int find_all(struct pl_err *err)
 {
 	bool all = pl_symbol(cu.lib, "cuptiGetVersion", &cu.version);
 
+	all &= pl_symbol(cu.lib, "cuptiSubscribe", &cu.subscribe);
+	all &= pl_symbol(cu.lib, "cuptiUnsubscribe", &cu.unsubscribe);
 	all &= pl_symbol(cu.lib, "cuptiActivityRegisterCallbacks", &cu.callbacks);
 	all &= pl_symbol(cu.lib, "cuptiActivityEnable", &cu.enable);
 	all &= pl_symbol(cu.lib, "cuptiActivityDisable", &cu.disable);
@@ -144,17 +155,12 @@ static int failed(struct pl_err *err, int result, const char *what)
 /* Of the C++ library, where the program has it. */
 __attribute__((weak)) char *__cxa_demangle(const char *name, char *buf, size_t *n, int *status);
 
-/* A kernel's name as its source has it. CUPTI keeps names where they are, so each is translated
- * once. Under the lock. */
-static const char *kernel_name(const char *name)
+/* Under the lock. */
+static const char *translated(const char *name)
 {
 	size_t at = ((uintptr_t)name >> 3) & (NAMES - 1);
 	int status = 0;
 
-	if (!name)
-		return "kernel";
-	if (!__cxa_demangle || name[0] != '_' || name[1] != 'Z')
-		return name;
 	while (st.name[at].key && st.name[at].key != name)
 		at = (at + 1) & (NAMES - 1);
 	if (!st.name[at].key) {
@@ -167,14 +173,29 @@ static const char *kernel_name(const char *name)
 	return st.name[at].text ? st.name[at].text : name;
 }
 
-/* Without what tells the version of the interface: "cudaLaunchKernel_ptsz_v7000". */
+/* A kernel's name as its source has it. CUPTI keeps names where they are, so each is translated
+ * once. */
+static const char *kernel_name(const char *name)
+{
+	if (!name)
+		return "kernel";
+	if (!__cxa_demangle || name[0] != '_' || name[1] != 'Z')
+		return name;
+	pthread_mutex_lock(&st.lock);
+	name = translated(name);
+	pthread_mutex_unlock(&st.lock);
+	return name;
+}
+
+/* Without what tells the version of the interface: "cudaLaunchKernel_ptsz_v7000", and since version
+ * 13 "__cudaLaunchKernel_v13000". */
 static const char *call_name(uint32_t domain, uint32_t id, char *text, size_t size)
 {
 	const char *name = NULL, *cut;
 
 	if (cu.call_name(domain, id, &name) != CU_OK || !name)
 		return NULL;
-	snprintf(text, size, "%s", name);
+	snprintf(text, size, "%s", name + strspn(name, "_"));
 	for (cut = strstr(text, "_v"); cut; cut = strstr(cut + 1, "_v"))
 		if (cut[2] >= '0' && cut[2] <= '9') {
 			text[cut - text] = '\0';
@@ -214,7 +235,14 @@ static const char *copy_name(unsigned way)
 
 static pl_ns ours(uint64_t ns)
 {
-	return st.own_clock ? (pl_ns)ns : plt_clock_ours(&st.clock, (pl_ns)ns);
+	pl_ns own;
+
+	if (st.own_clock)
+		return (pl_ns)ns;
+	pthread_mutex_lock(&st.lock);
+	own = plt_clock_ours(&st.clock, (pl_ns)ns);
+	pthread_mutex_unlock(&st.lock);
+	return own;
 }
 
 static struct pl_device_event timed(uint8_t kind, const char *name, uint64_t start, uint64_t end,
@@ -360,11 +388,11 @@ static void buffer_full(void *context, uint32_t stream, uint8_t *buffer, size_t 
 	size_t dropped = 0;
 
 	(void)size;
-	pthread_mutex_lock(&st.lock);
 	while (valid && cu.next(buffer, valid, &record) == CU_OK)
 		tell_record_of(record);
 	if (cu.dropped(context, stream, &dropped) == CU_OK)
 		st.lost += dropped;
+	pthread_mutex_lock(&st.lock);
 	if (buffer && st.on && st.n_spare < SPARE) {
 		st.spare[st.n_spare++] = buffer;
 		buffer = NULL;
@@ -414,7 +442,7 @@ static int switch_on(uint32_t kind, struct pl_err *err, const char *what)
 	return 0;
 }
 
-/* One by one; false: this version cannot. */
+/* One by one; false: this version cannot. What it has under a number and refuses is not missed. */
 static bool switch_calls(uint32_t domain, int (*one)(uint32_t, uint8_t), uint8_t on)
 {
 	bool any = false;
@@ -425,9 +453,7 @@ static bool switch_calls(uint32_t domain, int (*one)(uint32_t, uint8_t), uint8_t
 
 		if (!name || !wanted(name))
 			continue;
-		if (one(id, on) != CU_OK)
-			return false;
-		any = true;
+		any |= one(id, on) == CU_OK;
 	}
 	return any;
 }
@@ -478,11 +504,18 @@ static void stop(bool idle)
 	st.on = false;
 	while (st.n_spare)
 		pl_free(st.spare[--st.n_spare]);
-	for (size_t i = 0; i < NAMES; i++)
-		free(st.name[i].text); /* of the C++ library */
-	memset(st.name, 0, sizeof(st.name));
-	st.n_names = 0;
 	pthread_mutex_unlock(&st.lock);
+	cu.unsubscribe(st.subscriber);
+	st.subscriber = NULL;
+}
+
+/* Of what happens in CUPTI: nothing is asked for. */
+static void nothing(void *arg, int domain, uint32_t id, const void *data)
+{
+	(void)arg;
+	(void)domain;
+	(void)id;
+	(void)data;
 }
 
 static int start(const struct plt_device *d, struct pl_err *err)
@@ -494,15 +527,15 @@ static int start(const struct plt_device *d, struct pl_err *err)
 	PL_TRY(open_library(err));
 	if ((result = cu.version(&version)) != CU_OK)
 		return failed(err, result, "asking for its version");
-	pthread_mutex_lock(&st.lock);
+	if ((result = cu.subscribe(&st.subscriber, nothing, NULL)) != CU_OK)
+		return failed(err, result, "subscribing");
 	st.instances = version >= CU_VERSION_INSTANCE;
 	st.threads = cu.threads && cu.threads(CU_THREAD_SYSTEM) == CU_OK;
-	st.own_clock = cu.clock && cu.clock(now_u64) == CU_OK;
+	st.own_clock = cu.clock && !CU_CLOCK_LOSES(version) && cu.clock(now_u64) == CU_OK;
 	st.clock.n = 0;
 	st.lost = 0;
 	st.n_kinds = 0;
 	st.on = true;
-	pthread_mutex_unlock(&st.lock);
 	read_clocks();
 	if ((result = cu.callbacks(buffer_wanted, buffer_full)) != CU_OK) {
 		rc = failed(err, result, "giving it buffers");
@@ -533,12 +566,7 @@ static bool complete(void)
 
 static uint64_t lost(void)
 {
-	uint64_t n;
-
-	pthread_mutex_lock(&st.lock);
-	n = st.lost;
-	pthread_mutex_unlock(&st.lock);
-	return n;
+	return st.lost;
 }
 
 void plt_cupti_push(uint64_t launch)

@@ -38,6 +38,9 @@ enum { /* results */
 };
 /* From this version on events and waits for them have numbers of their own (CUDA 12.8). */
 #define CU_VERSION_INSTANCE 26
+/* From CUDA 12.6 to 13.0 a clock of the caller's can make times of kernels 0 (CUPTI's release notes
+ * of 13.1). */
+#define CU_CLOCK_LOSES(version) ((version) >= 24 && (version) < 130100)
 
 struct cu_kernel {
 	uint32_t kind, unused[3];
@@ -95,6 +98,7 @@ struct cu_external {
 	uint32_t corr, pad;
 } __attribute__((aligned(8)));
 
+typedef void cu_callback(void *arg, int domain, uint32_t id, const void *data);
 typedef void cu_buffer_wanted(uint8_t **buffer, size_t *size, size_t *most);
 typedef void cu_buffer_full(void *context, uint32_t stream, uint8_t *buffer, size_t size,
 			    size_t valid);
