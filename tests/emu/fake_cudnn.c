@@ -5,7 +5,8 @@
  * that is not aligned and scratch memory that is too small are refused, and counted as misuse. Its
  * scratch memory is written all over. What should not be chosen is offered first: an algorithm by
  * transforms, one that is not deterministic, one that converts to half precision; their results
- * are no numbers. Operands are rounded where the kind of arithmetic allows it.
+ * are no numbers. The first run of an algorithm with a convolution's descriptor loads it: that
+ * spoils what is recorded. Operands are rounded where the kind of arithmetic allows it.
  *
  * FAKE_CUDNN in the environment, words: "version=N" (90100); "create=S": no handle, status S;
  * "shape=S": no heuristic, status S; "offer=S": so says each offer; "loose=1": none is
@@ -36,7 +37,7 @@ struct thing { /* all that is created */
 	struct emu_stream_head *stream; /* of a handle */
 	int type, size[4];
 	int pad, stride, math;
-	int runs; /* of a handle */
+	int runs; /* of a handle; of a convolution */
 };
 
 static struct fake_cudnn_count count;
@@ -337,7 +338,7 @@ static void convolve(void *arg)
 	free(sum);
 }
 
-static int run(struct thing *handle, struct thing *const *side, const struct thing *conv, int algo,
+static int run(struct thing *handle, struct thing *const *side, struct thing *conv, int algo,
 	       float alpha, float beta, struct work *v)
 {
 	long status = word("run=", PL_CUDNN_SUCCESS);
@@ -352,7 +353,8 @@ static int run(struct thing *handle, struct thing *const *side, const struct thi
 		return misuse();
 	if (++handle->runs >= word("from=", 0) && status)
 		return (int)status;
-	if (handle->stream->is_recorded(handle->stream, word("spoil=", 0)) && word("recorded=", 0))
+	if (handle->stream->is_recorded(handle->stream, word("spoil=", 0) || !conv->runs++) &&
+	    word("recorded=", 0))
 		return (int)word("recorded=", 0);
 	v->wrong = algo != 1 || v->math == PL_CUDNN_CONVERT_MATH;
 	count.exact += v->type == PL_CUDNN_FLOAT && v->math == PL_CUDNN_FMA_MATH;

@@ -311,8 +311,8 @@ static void test_faults(void)
 		{ "fake_cudnn.so", "offer=3000", NULL, 0, 0 },
 		{ "fake_cudnn.so", "loose=1", NULL, 0, 0 },
 		{ "fake_cudnn.so", "run=3000", NULL, 3, 0 },
-		{ "fake_cudnn.so", "recorded=3000", NULL, 3, 0 },
-		{ "fake_cudnn.so", "spoil=1", NULL, 3, 0 },
+		{ "fake_cudnn.so", "recorded=3000", NULL, 6, 0 },
+		{ "fake_cudnn.so", "spoil=1", NULL, 6, 0 },
 		{ "fake_cudnn.so", "work=1200000000", NULL, 0, 0 },
 		{ "fake_cudnn.so", "work=900000000", NULL, 0, 3 }, /* more than there is */
 	};

@@ -129,19 +129,18 @@ static const void *operand(struct pl_cuda *c, const struct pl_conv *d, const flo
 /*
  * Can it be recorded? A library that does while something is recorded what spoils that (it waits
  * for the device, say) would end the run: all calls of the pass are lost, and the network does not
- * make them again. So before a plan is used it is recorded by itself, and what was recorded thrown
- * away.
+ * make them again. So a plan that was used first is recorded by itself, and what was recorded
+ * thrown away. Not before it was used: a first call may load kernels and take memory, which spoils
+ * what is recorded, though later ones would not.
  */
 static bool recordable(struct pl_cuda *c, struct pl_cudnn_plan *p, const void *a, const void *b,
 		       void *out)
 {
 	cudaGraph_t graph = NULL;
-	bool good;
+	bool good =
+		c->mode == PL_CUDA_RUN &&
+		cudaStreamBeginCapture(c->k.stream, cudaStreamCaptureModeRelaxed) == cudaSuccess;
 
-	if (!pl_cudnn_untried(p))
-		return true;
-	good = c->mode == PL_CUDA_RUN &&
-	       cudaStreamBeginCapture(c->k.stream, cudaStreamCaptureModeRelaxed) == cudaSuccess;
 	if (good) {
 		good = pl_cudnn_run(c->cudnn, p, a, b, out, c->k.scratch);
 		good &= cudaStreamEndCapture(c->k.stream, &graph) == cudaSuccess;
@@ -155,9 +154,13 @@ static bool recordable(struct pl_cuda *c, struct pl_cudnn_plan *p, const void *a
 	return good;
 }
 
+/* False: `out` is to be computed otherwise, whatever is there. */
 static bool run(struct pl_cuda *c, struct pl_cudnn_plan *p, const void *a, const void *b, void *out)
 {
-	return recordable(c, p, a, b, out) && pl_cudnn_run(c->cudnn, p, a, b, out, c->k.scratch);
+	bool untried = pl_cudnn_untried(p);
+
+	return pl_cudnn_run(c->cudnn, p, a, b, out, c->k.scratch) &&
+	       (!untried || recordable(c, p, a, b, out));
 }
 
 /* ---- the table's ------------------------------------------------------------------------------
