@@ -27,8 +27,14 @@ struct emu_preference {
 	uint32_t schemes, align[4];
 };
 
-bool emu_no_epilogues, emu_no_products, emu_idle_sums;
+bool emu_no_epilogues, emu_no_products, emu_idle_sums, emu_refuses;
 uint64_t emu_epilogues;
+
+const char *cublasLtGetStatusName(cublasStatus_t rc)
+{
+	return rc == CUBLAS_STATUS_EXECUTION_FAILED ? "CUBLAS_STATUS_EXECUTION_FAILED"
+						    : "CUBLAS_STATUS_OTHER";
+}
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *h)
 {
@@ -264,6 +270,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const 
 	     (uintptr_t)work % 256 == 0 && (!stream || emu_may_launch(stream));
 	if (!ok)
 		return CUBLAS_STATUS_INVALID_VALUE;
+	if (emu_refuses && d->epilogue != CUBLASLT_EPILOGUE_DEFAULT)
+		return CUBLAS_STATUS_NOT_SUPPORTED;
 	emu_epilogues += d->epilogue != CUBLASLT_EPILOGUE_DEFAULT;
 	if (!emu_listed("product %zu %zu %zu %d %d %d %d %g", (size_t)w.m, (size_t)w.n, (size_t)w.k,
 			la->type == CUDA_R_32F ? 4 : 2, lo->type == CUDA_R_32F ? 4 : 2,

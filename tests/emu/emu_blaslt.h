@@ -10,6 +10,8 @@
 typedef enum {
 	CUBLAS_STATUS_SUCCESS,
 	CUBLAS_STATUS_INVALID_VALUE,
+	CUBLAS_STATUS_ARCH_MISMATCH,
+	CUBLAS_STATUS_EXECUTION_FAILED,
 	CUBLAS_STATUS_NOT_SUPPORTED
 } cublasStatus_t;
 typedef enum { CUBLAS_OP_N, CUBLAS_OP_T } cublasOperation_t;
@@ -60,6 +62,7 @@ typedef struct {
 	float wavesCount;
 } cublasLtMatmulHeuristicResult_t;
 
+const char *cublasLtGetStatusName(cublasStatus_t rc);
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *h);
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t h);
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *d, cublasComputeType_t compute,

@@ -35,8 +35,9 @@ struct emu_stream_head {
 /* Order of blocks and threads, see cuda_emu.h. */
 void emu_order(uint64_t seed);
 /* No epilogue is offered for products, as for some shapes, or no product, or sums of an operand
- * leave most of the device idle; those that had one, so far. */
-extern bool emu_no_epilogues, emu_no_products, emu_idle_sums;
+ * leave most of the device idle, or what is offered with an epilogue is refused; those that had
+ * one, so far. */
+extern bool emu_no_epilogues, emu_no_products, emu_idle_sums, emu_refuses;
 extern uint64_t emu_epilogues;
 
 #ifdef __cplusplus

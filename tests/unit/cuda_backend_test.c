@@ -443,6 +443,7 @@ static void test_trials(void)
 static void test_no_epilogues(void)
 {
 	struct trained with = { 0 }, first = { 0 }, without = { 0 }, none = { 0 }, idle = { 0 };
+	struct trained refused = { 0 };
 	uint64_t before, had;
 
 	train(fix_mlp, be, PL_STORE_BF16, true, 1, 4, &first);
@@ -463,11 +464,18 @@ static void test_no_epilogues(void)
 		ok(far_apart(&with, &without, 4) < 0.01, "and without them the losses are near");
 	ok(emu_epilogues == before, "there were none");
 	emu_no_epilogues = false;
+	emu_refuses = true;
+	if (train(gpt, be, PL_STORE_BF16, true, 1, 4, &refused))
+		ok(!memcmp(refused.loss, without.loss, sizeof(without.loss)),
+		   "offered, and refused when they are asked for: as without");
+	ok(emu_epilogues == before, "there were none, either");
+	emu_refuses = false;
 	emu_no_products = true;
 	if (train(gpt, be, PL_STORE_BF16, true, 1, 4, &none))
 		ok(far_apart(&with, &none, 4) < 0.01, "and without products of cuBLASLt at all");
 	emu_no_products = false;
 	free(none.params);
+	free(refused.params);
 	free(idle.params);
 	free(with.params);
 	free(first.params);

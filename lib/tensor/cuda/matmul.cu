@@ -209,7 +209,7 @@ static bool round_operands(struct pl_cuda *c, struct call *v)
 	return true;
 }
 
-static const struct pl_cuda_product *way(struct pl_cuda *c, struct call *v)
+static struct pl_cuda_product *way(struct pl_cuda *c, struct call *v)
 {
 	v->s.align_a = aligned(v->a, v->s.lda, v->s.in);
 	v->s.align_b = aligned(v->b, v->s.ldb, v->s.in);
@@ -220,11 +220,27 @@ static const struct pl_cuda_product *way(struct pl_cuda *c, struct call *v)
 	return find(c, v);
 }
 
+/* Did it refuse what it had offered, and begin nothing? */
+static bool refused(cublasStatus_t rc)
+{
+	return rc == CUBLAS_STATUS_NOT_SUPPORTED || rc == CUBLAS_STATUS_INVALID_VALUE ||
+	       rc == CUBLAS_STATUS_ARCH_MISMATCH;
+}
+
+static void note_product(struct pl_cuda *c, cublasStatus_t rc)
+{
+	cudaError_t e = cudaPeekAtLastError();
+	char what[96];
+
+	snprintf(what, sizeof(what), "a product (cublasLtMatmul: %s)", cublasLtGetStatusName(rc));
+	pl_cuda_note(c, e == cudaSuccess ? cudaErrorUnknown : e, what);
+}
+
 /* False: cuBLASLt has no way to do it. */
 static bool product(struct pl_cuda *c, struct call *v)
 {
 	const float one = 1;
-	const struct pl_cuda_product *p;
+	struct pl_cuda_product *p;
 	cublasStatus_t rc;
 
 	if (v->s.m < 1 || v->s.n < 1)
@@ -238,9 +254,11 @@ static bool product(struct pl_cuda *c, struct call *v)
 	if (rc == CUBLAS_STATUS_SUCCESS)
 		rc = cublasLtMatmul(c->lt, p->desc, &one, v->a, p->a, v->b, p->b, &v->beta, v->d,
 				    p->d, v->d, p->d, &p->algo, c->work, WORK_BYTES, c->k.stream);
-	if (rc != CUBLAS_STATUS_SUCCESS)
-		pl_cuda_note(c, cudaErrorUnknown, "a product (cublasLtMatmul)");
-	return true;
+	/* with an epilogue it may; what goes along with a product is done otherwise then */
+	p->none = v->s.epilogue && refused(rc);
+	if (rc != CUBLAS_STATUS_SUCCESS && !p->none)
+		note_product(c, rc);
+	return !p->none;
 }
 
 /* What cuBLASLt has no way to do: element by element, each a sum in order. Slow, and any shape's.
