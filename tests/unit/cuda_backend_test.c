@@ -444,7 +444,7 @@ static void test_no_epilogues(void)
 {
 	struct trained with = { 0 }, first = { 0 }, without = { 0 }, none = { 0 }, idle = { 0 };
 	struct trained refused = { 0 };
-	uint64_t before, had;
+	uint64_t before, had, launches;
 
 	train(fix_mlp, be, PL_STORE_BF16, true, 1, 4, &first);
 	before = emu_epilogues;
@@ -470,6 +470,14 @@ static void test_no_epilogues(void)
 		   "offered, and refused when they are asked for: as without");
 	ok(emu_epilogues == before, "there were none, either");
 	emu_refuses = false;
+	free(refused.params);
+	setenv("PACELINE_CUDA", "eager,plain", 1);
+	launches = emu_device.launches;
+	if (train(gpt, be, PL_STORE_BF16, true, 1, 4, &refused))
+		ok(!memcmp(refused.loss, without.loss, sizeof(without.loss)),
+		   "not wanted, and nothing recorded: as without");
+	ok(emu_epilogues == before && emu_device.launches == launches, "so it was");
+	unsetenv("PACELINE_CUDA");
 	emu_no_products = true;
 	if (train(gpt, be, PL_STORE_BF16, true, 1, 4, &none))
 		ok(far_apart(&with, &none, 4) < 0.01, "and without products of cuBLASLt at all");

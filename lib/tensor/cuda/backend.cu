@@ -7,6 +7,9 @@
  * that the caller may go on while they travel. Operations are kernels of ours (kernels.h) or
  * products (matmul.cu); both may be recorded (graph.cu).
  */
+#include <stdlib.h>
+#include <string.h>
+
 #include "tensor/cuda/context.h"
 
 #define NEED_MAJOR 8 /* compute capability: bfloat16 in tensor cores, asynchronous copies */
@@ -155,6 +158,7 @@ static void cuda_close(void *ctx)
 
 static int cuda_open(const struct pl_backend_opts *o, void **ctx, struct pl_err *err)
 {
+	const char *said = getenv(PL_CUDA_ENV);
 	struct pl_cuda *c = NULL;
 	int rc;
 
@@ -163,6 +167,8 @@ static int cuda_open(const struct pl_backend_opts *o, void **ctx, struct pl_err 
 	pthread_mutex_init(&c->mark_lock, NULL);
 	PL_TRY(choose_device(c, o, err));
 	c->k.bf16 = o->store == PL_STORE_BF16;
+	c->eager = said && strstr(said, "eager");
+	c->plain = said && strstr(said, "plain");
 	PL_TRY(make_queues(c, err));
 	PL_TRY(pl_cuda_products_open(c, err));
 	*ctx = c;
@@ -197,8 +203,11 @@ static void *cuda_alloc(void *ctx, size_t bytes)
 
 static void cuda_free(void *ctx, void *p)
 {
+	struct pl_cuda *c = (struct pl_cuda *)ctx;
+
+	cudaSetDevice(c->device); /* else a thread's first call opens the first one */
 	if (p)
-		pl_cuda_note((struct pl_cuda *)ctx, cudaFree(p), "giving memory back");
+		pl_cuda_note(c, cudaFree(p), "giving memory back");
 }
 
 static void cuda_room(void *ctx, size_t *room, size_t *total)
@@ -299,7 +308,7 @@ static int cuda_sync(void *ctx, struct pl_err *err)
 
 static void cuda_pin(void *ctx, void *host, size_t bytes, bool on)
 {
-	(void)ctx;
+	cudaSetDevice(((struct pl_cuda *)ctx)->device);
 	if ((on ? cudaHostRegister(host, bytes, cudaHostRegisterDefault)
 		: cudaHostUnregister(host)) != cudaSuccess)
 		cudaGetLastError(); /* copies are slower then */

@@ -84,9 +84,14 @@ enum pl_cuda_attn {
 	PL_CUDA_ATTN_NO_ROOM
 };
 
+/* Words in the environment, to find out what is to blame: "eager": passes are not recorded;
+ * "plain": nothing goes along with products. */
+#define PL_CUDA_ENV "PACELINE_CUDA"
+
 struct pl_cuda {
 	struct plk k; /* what launchers take: the first queue, scratch memory */
 	int device;
+	bool eager, plain;
 	struct pl_cuda_queue side, sums; /* the second and the third */
 	cudaStream_t clear;		 /* new memory is zeroed there */
 	cudaEvent_t forked, joined;

@@ -9,6 +9,8 @@
  */
 #include "tensor/cuda/context.h"
 
+#define RECORDING "recording a pass (" PL_CUDA_ENV "=eager does without)"
+
 void pl_cuda_note(struct pl_cuda *c, cudaError_t e, const char *what)
 {
 	if (e == cudaSuccess || c->failed != cudaSuccess)
@@ -44,7 +46,7 @@ static void free_parts(struct pl_cuda_graph *g)
 void pl_cuda_forget_graphs(struct pl_cuda *c)
 {
 	if (c->mode == PL_CUDA_RECORD) /* what it holds so far is wrong, too */
-		pl_cuda_note(c, cudaErrorStreamCaptureInvalidated, "recording a pass");
+		pl_cuda_note(c, cudaErrorStreamCaptureInvalidated, RECORDING);
 	for (int i = 0; i < PL_CUDA_GRAPHS; i++)
 		if (&c->graph[i] != c->now)
 			free_parts(&c->graph[i]);
@@ -56,7 +58,7 @@ static void begin_part(struct pl_cuda *c)
 {
 	c->cut_calls = c->calls;
 	pl_cuda_note(c, cudaStreamBeginCapture(c->k.stream, cudaStreamCaptureModeRelaxed),
-		     "recording a pass");
+		     RECORDING);
 }
 
 /* What was recorded since the last cut becomes a part; nothing: none. */
@@ -76,7 +78,7 @@ static void end_part(struct pl_cuda *c)
 		cudaGraphExecDestroy(exec);
 		e = cudaErrorMemoryAllocation;
 	}
-	pl_cuda_note(c, e, "recording a pass");
+	pl_cuda_note(c, e, RECORDING);
 	if (e == cudaSuccess)
 		g->part[g->n_parts++] = exec;
 }
@@ -150,7 +152,7 @@ void pl_cuda_record(void *ctx, uint64_t id)
 	struct pl_cuda *c = (struct pl_cuda *)ctx;
 
 	end(c);
-	if (!id)
+	if (!id || c->eager)
 		return;
 	c->now = find(c, id);
 	c->now->used = ++c->n_used;

@@ -245,6 +245,8 @@ static bool product(struct pl_cuda *c, struct call *v)
 
 	if (v->s.m < 1 || v->s.n < 1)
 		return true;
+	if (v->s.epilogue && c->plain)
+		return false;
 	if (v->s.compute == BF16 && !round_operands(c, v))
 		return true;
 	p = way(c, v);
