@@ -20,6 +20,7 @@ struct emu_device {
 	bool broken;	 /* what runs next fails, and so does everything behind it */
 	bool later;	 /* so from the first recorded pass on */
 	bool no_capture; /* recording fails */
+	int strayed; /* calls that opened a device that nobody had set, since they were listed */
 };
 extern struct emu_device emu_device;
 /* Blocks of memory that were not given back, or were written beyond their ends. */

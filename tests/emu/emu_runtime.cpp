@@ -20,7 +20,9 @@
 #include <thread>
 #include <vector>
 
-struct emu_device emu_device = { 1, 9, 0, 13000, (size_t)4 << 30, 0, 0, 0, 3, false, false, false };
+struct emu_device emu_device = {
+	1, 9, 0, 13000, (size_t)4 << 30, 0, 0, 0, 3, false, false, false, 0
+};
 
 static int fails; /* the operation of that number, from 1, and all behind it; 0: none */
 
@@ -91,6 +93,7 @@ void emu_order(uint64_t seed)
 
 static thread_local cudaError_t last; /* of the last call */
 static thread_local int current;      /* device of the thread */
+static uint32_t opened;		      /* devices that threads chose, as bits */
 static cudaError_t broken;	      /* for good */
 
 /* One thread at a time: worlds look at the second queue from a thread of their own. */
@@ -155,6 +158,8 @@ cudaError_t cudaGetDeviceCount(int *n)
 	*n = emu_device.count;
 	broken = cudaSuccess; /* a test begins anew */
 	last = cudaSuccess;
+	opened = 0;
+	emu_device.strayed = 0;
 	return emu_device.driver < 13000 ? cudaErrorInsufficientDriver
 	       : emu_device.count	 ? cudaSuccess
 					 : cudaErrorNoDevice;
@@ -167,7 +172,14 @@ cudaError_t cudaSetDevice(int device)
 	if (device < 0 || device >= emu_device.count)
 		return tell(cudaErrorInvalidValue);
 	current = device;
+	opened |= 1u << device % 32;
 	return cudaSuccess;
+}
+
+/* A thread that chose none has the first: what needs a device opens that. */
+static void need_device()
+{
+	emu_device.strayed += !(opened >> current % 32 & 1);
 }
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
@@ -265,6 +277,7 @@ cudaError_t cudaMalloc(void **p, size_t bytes)
 	const struct alone alone;
 	char *base;
 
+	need_device();
 	emu_device.mallocs++;
 	*p = NULL;
 	SAFE;
@@ -301,6 +314,7 @@ cudaError_t cudaFree(void *p)
 	const struct alone alone;
 	auto at = blocks.find((char *)p);
 
+	need_device();
 	SAFE;
 	everything();
 	if (!p)
@@ -356,6 +370,7 @@ cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags)
 {
 	const struct alone alone;
 	(void)flags;
+	need_device();
 	SAFE;
 	pinned[(char *)p] = bytes;
 	return cudaSuccess;
@@ -365,6 +380,7 @@ cudaError_t cudaHostUnregister(void *p)
 {
 	const struct alone alone;
 
+	need_device();
 	SAFE;
 	return tell(pinned.erase((char *)p) ? cudaSuccess : cudaErrorInvalidValue);
 }
@@ -372,6 +388,8 @@ cudaError_t cudaHostUnregister(void *p)
 cudaError_t cudaMemGetInfo(size_t *room, size_t *total)
 {
 	const struct alone alone;
+
+	need_device();
 	*room = emu_device.memory - emu_device.used;
 	*total = emu_device.memory;
 	return cudaSuccess;

@@ -10,6 +10,7 @@
  *
  * What CUDA refuses is refused: while a stream is captured, what its mode forbids (that ends the
  * capture, too); launches by a thread whose device is not the stream's; memory of another device.
+ * What it grants to one's harm is counted: the context of a device that nobody asked for.
  */
 #ifndef PL_EMU_RUNTIME_H
 #define PL_EMU_RUNTIME_H

@@ -381,12 +381,30 @@ static void *beside_main(void *dev)
 	return rc == 1 && !memcmp(got, host, sizeof(host)) ? dev : NULL;
 }
 
+struct left {
+	void *dev, *memory;
+};
+
+/* The thread's first calls. */
+static void *give_back(void *arg)
+{
+	const struct left *l = arg;
+	char *page = aligned_alloc(4096, 4096);
+
+	be->free(l->dev, l->memory);
+	be->pin(l->dev, page, 4096, true);
+	be->pin(l->dev, page, 4096, false);
+	free(page);
+	return NULL;
+}
+
 static void test_second_device(void)
 {
 	struct pl_backend_opts o = { .device = 1 };
 	struct pl_err err = { 0 };
 	pthread_t t;
 	void *dev, *good = NULL;
+	struct left left;
 
 	emu_device.count = 2;
 	if (!ok(be->open(&o, &dev, &err) == 0, "opened, the second of two devices: %s", err.msg))
@@ -394,6 +412,11 @@ static void test_second_device(void)
 	if (!pthread_create(&t, NULL, beside_main, dev))
 		pthread_join(t, &good);
 	ok(good != NULL, "another thread uses its second queue and its memory");
+	left.dev = dev;
+	left.memory = be->alloc(dev, 64);
+	if (!pthread_create(&t, NULL, give_back, &left))
+		pthread_join(t, NULL);
+	is_i64(emu_device.strayed, 0, "nobody opens the first one");
 	ok(be->sync(dev, &err) == 0, "nothing failed: %s", err.msg);
 	be->close(dev);
 	emu_device.count = 1;
