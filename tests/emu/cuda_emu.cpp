@@ -7,6 +7,7 @@
  */
 #include "cuda_emu.h"
 #include "emu_timed.h"
+#include "tensor/cuda/device.cuh"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +27,7 @@
 #define ASAN_UNPOISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
 #endif
 
-/* Limits of compute capability 9.0. */
+/* Limits of compute capability 9.0; of what nobody asks for more of, too. */
 #define MOST_THREADS 1024
 #define MOST_STATIC  (48 << 10)
 
@@ -346,7 +347,7 @@ void emu_run(const char *name, dim3 grid, dim3 block, size_t bytes, void (*call)
 
 void *emu_shared(const void *tag, size_t bytes, size_t align)
 {
-	size_t fixed;
+	size_t fixed, all;
 	char *p;
 
 	for (unsigned i = 0; i < n_vars; i++)
@@ -357,10 +358,11 @@ void *emu_shared(const void *tag, size_t bytes, size_t align)
 	shared_used = (shared_used + align - 1) / align * align + bytes;
 	fixed = shared_used - dynamic_bytes;
 	/* what is dynamic comes behind the rest, aligned */
-	if (dynamic_bytes + (dynamic_bytes ? (fixed + 1023) / 1024 * 1024 : fixed) >
-		    EMU_MOST_SHARED ||
-	    fixed > MOST_STATIC)
+	all = dynamic_bytes + (dynamic_bytes ? (fixed + 1023) / 1024 * 1024 : fixed);
+	if (all > EMU_MOST_SHARED || fixed > MOST_STATIC)
 		emu_fail("too much shared memory", "");
+	if (all > MOST_STATIC && dynamic_bytes <= PL_ASKS)
+		emu_fail("shared memory that it did not ask for", "");
 	p = shared + (shared_gaps + align - 1) / align * align;
 	shared_gaps = (size_t)(p - shared) + bytes + GAP;
 	ASAN_UNPOISON_MEMORY_REGION(p, bytes);

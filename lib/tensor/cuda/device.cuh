@@ -18,6 +18,10 @@ typedef __nv_bfloat16 bf16;
 
 /* ---- launches and shared memory -------------------------------------------------------------- */
 
+/* Without being asked a kernel is given 48 KB of shared memory, what it declares (PL_SHARED)
+ * included; so more than this is asked for, whatever it declares. */
+#define PL_ASKS ((size_t)32 << 10)
+
 /* PL_LAUNCH(kernel, grid, block, bytes of dynamic shared memory, stream, arguments...); a kernel
  * with template arguments in parentheses. */
 #ifdef PL_EMU
@@ -33,8 +37,7 @@ template <typename... P, typename... A>
 static inline void pl_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
 			     cudaStream_t stream, A... args)
 {
-	/* more than this is given only to those who ask */
-	if (shared > 48 << 10)
+	if (shared > PL_ASKS)
 		cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
 				     (int)shared);
 	kernel<<<grid, block, shared, stream>>>(args...);
