@@ -13,8 +13,8 @@
  * FAKE_CUPTI in the environment, words: "version=N" (130001); "clock=0": a clock of the caller's is
  * refused; "each=0": calls are switched on all or none; "refuse=N": the call of the runtime of that
  * number is not; "kind=K:R": switching on kind K gives the result R; "other=1": another program has
- * subscribed; "buffers=N": no more than N are taken, then records are dropped; "per=N": of so many
- * records each.
+ * subscribed; "late=1": it tells no time before something is switched on; "buffers=N": no more than
+ * N are taken, then records are dropped; "per=N": of so many records each.
  */
 #include <pthread.h>
 #include <stdint.h>
@@ -308,19 +308,26 @@ static void *give_back(void *arg)
 	return NULL;
 }
 
-EXPORT int cuptiActivityFlushAll(uint32_t flags);
-EXPORT int cuptiActivityFlushAll(uint32_t flags)
+/* By itself, when it comes to it. */
+EXPORT int fake_cupti_bring(void);
+EXPORT int fake_cupti_bring(void)
 {
 	pthread_t t;
 
-	(void)flags;
-	if (!st.wanted)
-		return 7;
-	st.flushes++;
 	if (pthread_create(&t, NULL, give_back, NULL))
 		return 999;
 	pthread_join(t, NULL);
 	return 0;
+}
+
+EXPORT int cuptiActivityFlushAll(uint32_t flags);
+EXPORT int cuptiActivityFlushAll(uint32_t flags)
+{
+	(void)flags;
+	if (!st.wanted)
+		return 7;
+	st.flushes++;
+	return fake_cupti_bring();
 }
 
 EXPORT int cuptiActivityGetNextRecord(uint8_t *buffer, size_t n, uint32_t **record);
@@ -366,6 +373,8 @@ EXPORT int cuptiGetTimestamp(uint64_t *ns)
 {
 	struct timespec t;
 
+	if (!st.on[CU_KERNEL] && word("late=", 0))
+		return 15;
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	*ns = other((uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec);
 	return 0;

@@ -18,7 +18,7 @@ static char folder[512];
 static void *fake; /* libcupti */
 static void (*put)(const void *record);
 static int (*is_on)(uint32_t kind);
-static int (*subscribed)(void), (*asked)(void);
+static int (*subscribed)(void), (*asked)(void), (*bring)(void);
 
 struct got {
 	struct pl_device_event e[64];
@@ -225,10 +225,16 @@ static void check_events(const struct got *g, bool instances)
 
 static void test_versions(void)
 {
-	static const char *const how[] = { "",		 "clock=0",
-					   "version=24", "version=23",
-					   "each=0",	 "version=24 clock=0 each=0",
-					   "refuse=9",	 "version=130100" };
+	static const char *const how[] = { "late=1",
+					   "",
+					   "clock=0",
+					   "version=24",
+					   "version=23",
+					   "each=0",
+					   "version=24 clock=0 each=0",
+					   "refuse=9",
+					   "version=130100",
+					   "late=1" };
 
 	for (size_t i = 0; i < PL_LEN(how); i++) {
 		struct pl_device_source s;
@@ -242,7 +248,10 @@ static void test_versions(void)
 		   "the best source, and all that is asked of it");
 		play();
 		is_i64(g.n, 0, "nothing is told before it is flushed");
-		ok(plt_flush(trace, &err) == 0, "flushed: %s", err.msg);
+		if (strstr(how[i], "late"))
+			ok(bring() == 0, "buffers come before somebody asks for them");
+		else
+			ok(plt_flush(trace, &err) == 0, "flushed: %s", err.msg);
 		check_events(&g, !strstr(how[i], "version=2"));
 		is_i64(is_on(CU_RUNTIME), strstr(how[i], "each=0") != NULL,
 		       "all calls are recorded where there is no other way");
@@ -451,6 +460,8 @@ int main(int argc, char **argv)
 		memcpy(&is_on, &p, sizeof(p));
 		p = dlsym(fake, "fake_cupti_subscribed");
 		memcpy(&subscribed, &p, sizeof(p));
+		p = dlsym(fake, "fake_cupti_bring");
+		memcpy(&bring, &p, sizeof(p));
 		p = dlsym(fake, "fake_cupti_asked");
 		memcpy(&asked, &p, sizeof(p));
 		p = dlsym(fake, "fake_cupti_put");

@@ -542,6 +542,11 @@ static int start(const struct plt_device *d, struct pl_err *err)
 		goto out;
 	}
 	PL_TRY(switch_all(err));
+	if (!st.own_clock && !st.clock.n) { /* it may not have been ready yet */
+		read_clocks();
+		if (!st.clock.n)
+			rc = pl_fail(err, PL_EABSENT, "%s does not tell the time", cu.file);
+	}
 out:
 	if (rc < 0 && st.on)
 		stop(true);
