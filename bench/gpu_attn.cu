@@ -1,9 +1,9 @@
 /*
  * gpu_attn.cu - how fast attention's kernels are: for each T and head size, forward, and forward
  * and back together, in microseconds (median), TFLOPS that count (2 T^2 size a head forward, 5 more
- * back: causal, nothing made twice) and their share of what mma.sync can do on this device, which
- * is measured first, in registers alone. On Hopper by wgmma, which can do about 1.6 times as much,
- * or with PACELINE_ATTN=mma in the environment by mma.sync, too.
+ * back: causal, nothing made twice) and their share of what the device's tensor cores come to in a
+ * large product by cuBLASLt, which is measured first. On Hopper by wgmma, or with PACELINE_ATTN=mma
+ * in the environment by mma.sync, which can do 0.6 of that.
  *
  * gpu_attn			a table
  * gpu_attn T SIZE		one line: the two times and the limit's TFLOPS, for gpu_attn.py
@@ -16,8 +16,8 @@
 #include <stdlib.h>
 #include <vector>
 
+#include "tensor/cuda/context.h" /* cuBLASLt */
 #include "tensor/cuda/device.cuh"
-#include "tensor/cuda/mma.cuh"
 
 #define TOKENS	 16384
 #define CHANNELS 2048
@@ -52,29 +52,6 @@ template <typename T> static __global__ void fill(size_t n, unsigned seed, T *x)
 	}
 }
 
-/* ---- the limit ------------------------------------------------------------------------------- */
-
-#define CHAINS 8 /* products of a warp that do not wait for each other */
-#define ROUNDS 4096
-
-static __global__ void multiply(float *y)
-{
-	float c[CHAINS][4] = {}, sum = 0;
-	uint32_t a[4], b[2];
-
-	for (int e = 0; e < 4; e++)
-		a[e] = 0x3f803f00u + threadIdx.x * 0x00110007u + e;
-	for (int e = 0; e < 2; e++)
-		b[e] = 0xbf003f40u + threadIdx.x * 0x00070011u + e;
-	for (int r = 0; r < ROUNDS; r++)
-#pragma unroll
-		for (int i = 0; i < CHAINS; i++)
-			plm_mma(c[i], a, b);
-	for (int i = 0; i < 4 * CHAINS; i++)
-		sum += c[i / 4][i % 4];
-	y[blockIdx.x * blockDim.x + threadIdx.x] = sum;
-}
-
 /* ---- time ------------------------------------------------------------------------------------ */
 
 /* Microseconds: the median of REPEATS, after 3 that do not count; a run before each keeps the
@@ -101,15 +78,59 @@ template <typename F> static double median(cudaStream_t stream, F run)
 	return (double)ms[REPEATS / 2] * 1e3;
 }
 
+/* ---- the limit ------------------------------------------------------------------------------- */
+
+#define SIDE ((size_t)8192)
+
+static void must_lt(cublasStatus_t rc)
+{
+	if (rc == CUBLAS_STATUS_SUCCESS)
+		return;
+	fprintf(stderr, "gpu_attn: a product: %s\n", cublasLtGetStatusName(rc));
+	exit(1);
+}
+
+/* What a product of bfloat16 matrices with SIDE rows and columns comes to, a^T b as cuBLASLt likes
+ * it best. */
 static double limit_tflops(const struct plk *k)
 {
-	float *y = (float *)room((size_t)k->sms * 2 * 256 * sizeof(float));
-	double us =
-		median(k->stream, [&] { PL_LAUNCH(multiply, k->sms * 2, 256, 0, k->stream, y); });
+	const cublasOperation_t turned = CUBLAS_OP_T;
+	const float one = 1, zero = 0;
+	const size_t bytes = SIDE * SIDE * sizeof(bf16), work = (size_t)32 << 20;
+	cublasLtHandle_t lt;
+	cublasLtMatmulDesc_t desc;
+	cublasLtMatrixLayout_t all;
+	cublasLtMatmulPreference_t how;
+	cublasLtMatmulHeuristicResult_t found;
+	bf16 *a = (bf16 *)room(bytes), *b = (bf16 *)room(bytes);
+	void *d = room(bytes), *w = room(work);
+	int n = 0;
+	double us;
 
-	cudaFree(y);
-	/* 8 warps a block, 4,096 flops a product */
-	return 2.0 * k->sms * 8 * CHAINS * ROUNDS * 4096 / us / 1e6;
+	PL_LAUNCH(fill<bf16>, 1024, 256, 0, k->stream, SIDE * SIDE, 5u, a);
+	PL_LAUNCH(fill<bf16>, 1024, 256, 0, k->stream, SIDE * SIDE, 55u, b);
+	must_lt(cublasLtCreate(&lt));
+	must_lt(cublasLtMatmulDescCreate(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+	must_lt(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSA, &turned,
+					       sizeof(turned)));
+	must_lt(cublasLtMatrixLayoutCreate(&all, CUDA_R_16BF, SIDE, SIDE, SIDE));
+	must_lt(cublasLtMatmulPreferenceCreate(&how));
+	must_lt(cublasLtMatmulPreferenceSetAttribute(how, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+						     &work, sizeof(work)));
+	must_lt(cublasLtMatmulAlgoGetHeuristic(lt, desc, all, all, all, all, how, 1, &found, &n));
+	us = median(k->stream, [&] {
+		must_lt(cublasLtMatmul(lt, desc, &one, a, all, b, all, &zero, d, all, d, all,
+				       &found.algo, w, work, k->stream));
+	});
+	cublasLtMatmulPreferenceDestroy(how);
+	cublasLtMatrixLayoutDestroy(all);
+	cublasLtMatmulDescDestroy(desc);
+	cublasLtDestroy(lt);
+	cudaFree(a);
+	cudaFree(b);
+	cudaFree(d);
+	cudaFree(w);
+	return 2.0 * SIDE * SIDE * SIDE / us / 1e6;
 }
 
 /* ---- attention ------------------------------------------------------------------------------- */
@@ -215,7 +236,7 @@ static void measure(struct plk *k, int t, int size, double *once, double *both)
 
 static void table(struct plk *k, double limit)
 {
-	printf("attention by %s; mma.sync in registers: %.0f TFLOPS\n",
+	printf("attention by %s; a product of 8192 x 8192: %.0f TFLOPS\n",
 	       k->hopper ? "wgmma" : "mma.sync", limit);
 	printf("%6s %5s %10s %7s %6s %10s %7s %6s\n", "T", "size", "forward us", "TFLOPS", "share",
 	       "+ back us", "TFLOPS", "share");

@@ -9,7 +9,7 @@ not count goes before each, so that the device need not wait for the host. The r
 ours, is the median of the turns. PyTorch may take whichever of its own implementations it
 prefers, and gets q, k and v as models have them, (batch, tokens, heads, size) in memory, each of
 its own: what would put their gradients together is not counted. The last two columns are the same
-by its cuDNN, where it can. TFLOPS are ours; the share is that of what mma.sync can do. Ends with 1
+by its cuDNN, where it can. TFLOPS are ours; the share is that of a large product. Ends with 1
 if ours is below DEMAND of PyTorch's rate for some shape.
 """
 
