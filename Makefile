@@ -181,7 +181,7 @@ endif
 # Kernels that tell what memory they touch: races among the threads of a launch (tests/emu/emu_race.cpp).
 # Other sanitizers cannot be had at the same time.
 RACE     := $(if $(SAN),,$(patsubst %.cu,$(BUILD)/race/%.o,$(shell grep -lE 'PL_LAUNCH|pl_each' $(CUDA_SRC) /dev/null)))
-RACE_EMU := $(patsubst %,cuda_%_race_test,kernels fused attn)
+RACE_EMU := $(patsubst %_test,%_race_test,$(filter $(patsubst %,cuda_%_test,kernels fused attn),$(UNIT_EMU)))
 ifeq ($(HAVE_CXX)$(SAN),1)
 UNIT += $(RACE_EMU)
 endif
