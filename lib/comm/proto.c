@@ -7,7 +7,7 @@
 #include "comm/comm.h"
 #include "comm/proto.h"
 
-static const char hello_magic[8] = "PLCOMM1\n";
+static const char hello_magic[8] = "PLCOMM2\n";
 #define HEAD_MAGIC 0x314d4c50u /* "PLM1" */
 
 static void put(uint8_t *p, uint64_t v, int bytes)

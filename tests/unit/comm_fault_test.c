@@ -460,7 +460,7 @@ static void make_noise(int port, int ms)
 
 		for (size_t i = 0; i < sizeof(some); i++)
 			some[i] = (uint8_t)pl_rng_next(&seed);
-		memcpy(some, "PLCOMM1\n", 8);
+		memcpy(some, "PLCOMM2\n", 8);
 		if (connect(s, (struct sockaddr *)&a, sizeof(a)) == 0 &&
 		    send(s, some, pl_rng_next(&seed) % sizeof(some), MSG_NOSIGNAL) < 0)
 			nap_ms(1);
