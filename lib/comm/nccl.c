@@ -111,11 +111,11 @@ static void until_ended(void)
 		nanosleep(&nap, NULL);
 }
 
-/* Behind the library, so that it comes before whatever that does at the exit. */
+/* Behind the library, so that it comes before whatever that does at the exit. Where there is no
+ * room for it nobody waits. */
 static void at_exit(void)
 {
-	if (atexit(until_ended))
-		return; /* it is not waited for then */
+	atexit(until_ended);
 }
 
 /* Two own this while its communicator ends: who asked for that, and the thread that does it. */
