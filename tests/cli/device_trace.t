@@ -158,6 +158,8 @@ while read -r want how; do
 	# shellcheck disable=SC2086 # several words
 	check "events around layers, $how" paced 8000 $how 2>err
 	check "... the waits for the device are recorded alone" recorded "$want"
+	# shellcheck disable=SC2016 # for the inner shell
+	check "... the optimizer is work of the device" sh -c '"$BIN/graph" -O text job.graph | grep -q "	kernel	.*	optimizer	"'
 	check "... is explained" explained job.graph
 	half=$(step predicted --what-if 'scale kind=kernel by 0.5')
 	# shellcheck disable=SC2086 # several words

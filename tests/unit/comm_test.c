@@ -379,6 +379,29 @@ static int odd_size(struct pl_world_opts *o, void *arg)
 	return 0;
 }
 
+/* Where the own part of another rank is. */
+static int odd_place(struct pl_world_opts *o, void *arg)
+{
+	static const uint8_t op[] = { PL_OP_REDUCE_SCATTER, PL_OP_ALLGATHER };
+	static float p[20];
+	struct pl_coll_args a = { .count = 5, .src = p, .dst = p };
+	struct pl_coll_args barrier = { .op = PL_OP_BARRIER };
+	struct pl_err e = { 0 };
+	struct pl_world *w;
+
+	(void)arg;
+	NEED(pl_world_open(o, &w, &e) == 0);
+	for (int i = 0; i < 2 && o->rank; i++) {
+		a.op = op[i];
+		e = (struct pl_err){ 0 };
+		NEED(pl_world_do(w, &a, &e) == PL_EINTERNAL && strstr(e.msg, "part of rank 1"));
+	}
+	e = (struct pl_err){ 0 };
+	NEED(pl_world_do(w, &barrier, &e) == 0);
+	NEED(pl_world_close(w, &e) == 0);
+	return 0;
+}
+
 static void test_args(void)
 {
 	struct pl_world_opts o = {
@@ -411,6 +434,8 @@ static void test_args(void)
 		ok(run_ranks(2, &o, odd_size, &count, 10),
 		   "%s: ranks that disagree about %zu elements", o.transport, count);
 	}
+	o.meet = meeting(false);
+	ok(run_ranks(2, &o, odd_place, NULL, 10), "in place, but not in the own part: refused");
 }
 
 static int bench(struct pl_world_opts *o, void *arg)
