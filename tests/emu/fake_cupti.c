@@ -113,12 +113,13 @@ static void set_times(uint8_t *r)
 	struct cu_kernel *k = (void *)r;
 	struct cu_memcpy *c = (void *)r;
 	struct cu_api *a = (void *)r;
+	long version = word("version=", 130001);
 
 	switch (k->kind) {
 	case CU_KERNEL:
 		k->start = other(k->start);
 		k->end = other(k->end);
-		if (st.clock && CU_CLOCK_LOSES(word("version=", 130001)))
+		if (st.clock && version >= 24 && version < 130100)
 			k->start = k->end = 0;
 		break;
 	case CU_MEMCPY:

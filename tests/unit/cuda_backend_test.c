@@ -382,24 +382,37 @@ static void *beside_main(void *dev)
 }
 
 struct left {
-	void *dev, *memory;
+	void *dev, *memory, *page;
 };
 
-/* The thread's first calls. */
+/* The first calls of a thread each. */
 static void *give_back(void *arg)
 {
 	const struct left *l = arg;
-	char *page = aligned_alloc(4096, 4096);
 
 	be->free(l->dev, l->memory);
-	be->pin(l->dev, page, 4096, true);
-	be->pin(l->dev, page, 4096, false);
-	free(page);
+	return NULL;
+}
+
+static void *pin(void *arg)
+{
+	const struct left *l = arg;
+
+	be->pin(l->dev, l->page, 4096, true);
+	return NULL;
+}
+
+static void *unpin(void *arg)
+{
+	const struct left *l = arg;
+
+	be->pin(l->dev, l->page, 4096, false);
 	return NULL;
 }
 
 static void test_second_device(void)
 {
+	static void *(*const first[])(void *) = { give_back, pin, unpin };
 	struct pl_backend_opts o = { .device = 1 };
 	struct pl_err err = { 0 };
 	pthread_t t;
@@ -414,8 +427,11 @@ static void test_second_device(void)
 	ok(good != NULL, "another thread uses its second queue and its memory");
 	left.dev = dev;
 	left.memory = be->alloc(dev, 64);
-	if (!pthread_create(&t, NULL, give_back, &left))
-		pthread_join(t, NULL);
+	left.page = aligned_alloc(4096, 4096);
+	for (size_t i = 0; i < PL_LEN(first); i++)
+		if (!pthread_create(&t, NULL, first[i], &left))
+			pthread_join(t, NULL);
+	free(left.page);
 	is_i64(emu_device.strayed, 0, "nobody opens the first one");
 	ok(be->sync(dev, &err) == 0, "nothing failed: %s", err.msg);
 	be->close(dev);
