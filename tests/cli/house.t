@@ -157,6 +157,8 @@ printf 'echo 1..1\necho ok 1 - yes\nkill -SEGV $$\n' >"$tree/tests/cli/a.t"
 runner 1 "a crash at the end" "1 passed, 1 failed, 0 skipped"
 printf 'echo ok 1 - yes\necho 1..1\nsleep 60\n' >"$tree/tests/cli/a.t"
 runner 1 "a hang" "1 passed, 1 failed, 0 skipped"
+printf '# runner: waits\nsleep 3\necho 1..1\necho ok 1 - yes\n' >"$tree/tests/cli/a.t"
+runner 0 "who waits has twice the time" "1 passed, 0 failed, 0 skipped"
 printf 'echo "1..0 # SKIP no reason"\n' >"$tree/tests/cli/a.t"
 # shellcheck disable=SC2016  # the test expands them
 printf 'touch "$TMP/x"; echo 1..1; [ -x "$BIN/hello" ] && [ -d "$SRC" ] && echo ok 1\n' >"$tree/tests/cli/b.t"
