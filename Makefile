@@ -222,12 +222,13 @@ $(BUILD)/cuda/%.o: %.cu $(BUILD)/flags | $(BUILD)/config.h
 # one symbol. cuBLASLt is found where the toolkit is, else as the system finds libraries.
 PLUGIN_OBJ := $(patsubst %,$(BUILD)/cuda/%.o,$(basename $(CUDA_SRC) $(sort $(wildcard lib/tensor/cuda/*.c)))) \
 	$(CORE_PIC)
-CUDA_LIB   := $(if $(NVCC_FOUND),$(abspath $(dir $(NVCC_FOUND))../lib64))
-CUDA_LINK  := -cudart static -L$(CUDA_LIB) -lcublasLt -Xlinker -rpath,$(CUDA_LIB) -lz -lpthread -ldl -lm
+CUDA_C     := $(if $(CUDA_INC),-isystem $(CUDA_INC))
+CUDA_LINK  := -cudart static $(if $(CUDA_LIB),-L$(CUDA_LIB) -Xlinker -rpath -Xlinker $(CUDA_LIB)) $(CUDA_BLAS) \
+	-lz -lpthread -ldl -lm
 
 $(BUILD)/cuda/%.o: %.c $(BUILD)/flags | $(BUILD)/config.h
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(FLAGS) -fPIC $(if $(CUDA_LIB),-isystem $(CUDA_LIB)/../include) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+	$(Q)$(CC) $(FLAGS) -fPIC $(CUDA_C) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 $(BIN)/paceline-cuda.so: $(PLUGIN_OBJ)
 	@mkdir -p $(@D)
 	$(Q)$(NVCC_FOUND) -shared -o $@ $^ $(CUDA_LINK) -Xlinker -z,defs,--exclude-libs=ALL
@@ -242,7 +243,7 @@ $(FAKES): $(BUILD)/%.so: tests/%.c $(BUILD)/flags | $(BUILD)/config.h
 	$(Q)$(CC) $(FLAGS) $(CPPFLAGS) $(CFLAGS) -fPIC -shared -o $@ $< $(LDFLAGS)
 $(BUILD)/emu/fake_cuda.so: LDFLAGS += -Wl,-soname,libcuda.so.1
 # their declarations are held against NVIDIA's where these are
-$(patsubst %,$(BUILD)/tests/unit/%_test.o,cupti_layout cuda_cudnn): FLAGS += $(if $(NVCC_FOUND),-isystem $(dir $(NVCC_FOUND))../include)
+$(patsubst %,$(BUILD)/tests/unit/%_test.o,cupti_layout cuda_cudnn): FLAGS += $(CUDA_C)
 
 # a device that is the CPU with queues, as a plugin: for ranks that communicate
 FAKE_PLUGIN := $(patsubst tests/%.c,$(BUILD)/%.so,$(wildcard tests/emu/device_plugin.c))
@@ -275,7 +276,7 @@ check: all units ## build and run the tests (TESTS='cli/merge unit/json' picks s
 # with what nvcc made. Tests say so and pass where there is no device.
 GPU_TESTS := cuda_attn_test cuda_backend_test
 GPU_BENCH := $(basename $(notdir $(sort $(wildcard bench/gpu_*.c bench/gpu_*.cu))))
-GPU_C     := -isystem $(CUDA_LIB)/../include -DPL_GPU
+GPU_C     := $(CUDA_C) -DPL_GPU
 $(addprefix $(BUILD)/gpu/,$(GPU_TESTS) $(GPU_BENCH)): $(BUILD)/gpu/%: $(BUILD)/gpu/%.o \
 		$(filter-out $(CORE_PIC),$(PLUGIN_OBJ)) $(BUILD)/libcore.a
 	$(Q)$(NVCC_FOUND) -o $@ $^ $(CUDA_LINK) $(FOUND_LIBS)

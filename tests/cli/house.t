@@ -103,9 +103,15 @@ fi
 # toolkits that cannot compile the kernels: the programs are built without
 cat >"$TMP/nvcc" <<'END'
 #!/bin/sh
+here=$(dirname "$0")/../tk
 case $1 in
 --list-gpu-arch) echo "compute_$KNOWS" ;;
-*) echo "x.cu: error: cublasLt.h is not here" >&2 && exit 1 ;;
+--dryrun) printf '#$ INCLUDES="-I%s"  \n#$ LIBRARIES=  "-L%s" "-L%s"\n' $here/include $here/lib/stubs $here/lib >&2 ;;
+--version) echo "release 99.9, V99.9.1" ;;
+*)
+	[ ! -e "$here/include/cublasLt.h" ] || exit 0
+	echo "x.cu: error: cublasLt.h is not here" >&2 && exit 1
+	;;
 esac
 END
 chmod +x "$TMP/nvcc"
@@ -118,6 +124,31 @@ says 'cuda .*no: run computes on CPUs alone (.*/nvcc knows no compute_100, which
 check "and used by none" grep -qx 'NVCC_FOUND := ' "$TMP/probed.mk"
 status 0 "one without cuBLASLt" probe 100 auto
 says 'nvcc cannot compile: x.cu: error: cublasLt.h is not here' "is left alone, too"
+# one that is laid out as PyPI's packages are: all in include and lib, libraries with numbers alone
+mkdir -p "$TMP/bin" "$TMP/tk/include" "$TMP/tk/lib/stubs"
+cp "$TMP/nvcc" "$TMP/bin"
+: >"$TMP/tk/include/cublasLt.h"
+probe_tk() {
+	env CC="${1:-$CC}" NVCC="$TMP/bin/nvcc" KNOWS=100 CUDA=auto "$tree/tools/probe" "$TMP/probed.mk"
+}
+cat >"$TMP/no-blas" <<END
+#!/bin/sh
+case "\$*" in *-lcublasLt*) echo "cannot find -lcublasLt" >&2 && exit 1 ;; esac
+exec $CC "\$@"
+END
+chmod +x "$TMP/no-blas"
+status 0 "one without its libraries" probe_tk "$TMP/no-blas"
+says 'nvcc has no libcublasLt to link with: .*cublasLt' "is left alone, which is said"
+$CC -shared -o "$TMP/tk/lib/libcublasLt.so.13" -x c /dev/null
+: >"$TMP/tk/lib/stubs/libcublasLt.so"
+status 0 "one whose libraries have numbers alone" probe_tk
+says 'cuda .*toolkit 99.9 ' "is taken"
+check "with its headers" grep -qx "CUDA_INC := $TMP/bin/../tk/include" "$TMP/probed.mk"
+check "its libraries" grep -qx "CUDA_LIB := $TMP/tk/lib" "$TMP/probed.mk"
+check "and that number" grep -qx 'CUDA_BLAS := -l:libcublasLt.so.13' "$TMP/probed.mk"
+cp "$TMP/tk/lib/libcublasLt.so.13" "$TMP/tk/lib/libcublasLt.so"
+status 0 "one with names without" probe_tk
+check "is linked with by them" grep -qx 'CUDA_BLAS := -lcublasLt' "$TMP/probed.mk"
 status 1 "one that is demanded" probe 90 1
 says 'CUDA=1 but .*nvcc knows no compute_100.*; set NVCC=, or build with CUDA=0' "is an error"
 
