@@ -34,6 +34,7 @@ template <int SIZE> struct tuned {
 	static constexpr int rows = WARPS * 16 * m;
 	static constexpr int stage = 2 * keys * plm_tile<SIZE>::bytes; /* k, v */
 	static constexpr int shared = rows * plm_tile<SIZE>::bytes + 2 * stage;
+	static_assert(shared <= PL_LEAST_SHARED);
 };
 
 template <int SIZE>

@@ -46,6 +46,7 @@ template <int SIZE> struct by_rows {
 	static constexpr int rows = warps * 16 * m;
 	static constexpr int stage = 2 * go * plm_tile<SIZE>::bytes; /* k, v */
 	static constexpr int shared = 2 * rows * plm_tile<SIZE>::bytes + 2 * stage;
+	static_assert(shared <= PL_LEAST_SHARED);
 };
 template <int SIZE> struct by_columns {
 	static constexpr int m = SIZE <= 64 ? 2 : 1, warps = SIZE <= 64 ? 4 : 8, go = 32;
@@ -55,6 +56,7 @@ template <int SIZE> struct by_columns {
 	static constexpr int side = go * plm_tile<SIZE>::bytes;
 	static constexpr int stage = 2 * side + PLM_ALIGN * (8 * go / PLM_ALIGN); /* q, dy, own */
 	static constexpr int shared = 2 * rows * plm_tile<SIZE>::bytes + 2 * stage;
+	static_assert(shared <= PL_LEAST_SHARED);
 };
 
 /* ---- dq -------------------------------------------------------------------------------------- */

@@ -22,6 +22,10 @@ typedef __nv_bfloat16 bf16;
  * included; so more than this is asked for, whatever it declares. */
 #define PL_ASKS ((size_t)32 << 10)
 
+/* What a block may have on every device of compute capability 8.0 and newer (8.6, 8.9 and 12.0 have
+ * no more; 8.0 has 163 KB, 9.0 and 10.0 227). What needs more looks at plk's `shared` first. */
+#define PL_LEAST_SHARED (99 << 10)
+
 /* PL_LAUNCH(kernel, grid, block, bytes of dynamic shared memory, stream, arguments...); a kernel
  * with template arguments in parentheses. */
 #ifdef PL_EMU

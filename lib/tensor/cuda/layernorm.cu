@@ -328,6 +328,8 @@ static unsigned launch_back(const struct plk *k, const struct backward<T> &b)
 	size_t sums = 2 * (size_t)b.c * sizeof(float);
 	size_t room = (b.more ? 6 : 4) * (size_t)each * BACK * sizeof(struct pl_raw<T, V>);
 
+	static_assert(6 * PL_HELD * BACK * 16 + (1 << 10) <= PL_LEAST_SHARED,
+		      "each is PL_HELD at most");
 	held = V > 1 && held && team <= BACK; /* up to 8,192 bfloat16, 4,096 floats */
 	rows = held ? BACK / team : 1;
 	blocks = pl_blocks((size_t)b.n, rows);
