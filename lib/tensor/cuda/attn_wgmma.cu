@@ -3,8 +3,9 @@
  * algorithm of attn_mma.cu, whose comment says what is not said here, at more than mma.sync's 0.6
  * of the rate, as k and v need no fragments.
  *
- * A block is 3 warpgroups (heads of 128: 2) with 64 queries each. It goes through the keys up to
- * its diagonal, 128 at a time; the next are copied into the other of two stages meanwhile: one
+ * A block is 3 warpgroups (heads of 128: 2) with 64 queries each; of blocks that T does not fill
+ * the first is the one with fewer, as it has the fewest keys. It goes through the keys up to its
+ * diagonal, 128 at a time; the next are copied into the other of two stages meanwhile: one
  * barrier a turn. Nothing else orders the warpgroups: while one makes probabilities the tensor
  * cores have another's products. For 64 queries and 128 keys an SM has 512 clocks of products with
  * heads of 64, as many of ex2, and some 300 of other arithmetic; with heads of 128 1,024 of
@@ -40,8 +41,8 @@ static __global__ __launch_bounds__(tuned<SIZE>::threads, 1) void forward(struct
 	plm_addr q = plm_shared(shared), stages = q + own::bytes;
 	int lane = (int)threadIdx.x % 32, first = (int)threadIdx.x / 32 * 16; /* of the warp */
 	int group = plw_group();
-	int t0 = (d.blocks - 1 - (int)blockIdx.x % d.blocks) * f::rows;
-	int turns = (min(t0 + f::rows, d.t) + f::keys - 1) / f::keys;
+	int end = d.t - (int)blockIdx.x % d.blocks * f::rows, t0 = max(end - f::rows, 0);
+	int turns = (end + f::keys - 1) / f::keys;
 	struct plk_at at = plk_head_at(d, (int)blockIdx.x / d.blocks);
 	int step = 3 * d.c;
 	float acc[1][SIZE / 8][4], most[1][2] = { { -INFINITY, -INFINITY } }, sum[1][2] = {};
@@ -52,7 +53,7 @@ static __global__ __launch_bounds__(tuned<SIZE>::threads, 1) void forward(struct
 					     turn * f::keys);
 	};
 
-	own::template fetch<f::threads>(q, qkv, at.row + t0, step, d.t - t0, d.size);
+	own::template fetch<f::threads>(q, qkv, at.row + t0, step, end - t0, d.size);
 	fetch(0);
 	plm_clear(acc);
 	q += group * PLW_ROW;
@@ -67,7 +68,7 @@ static __global__ __launch_bounds__(tuned<SIZE>::threads, 1) void forward(struct
 		__syncthreads();
 		if (turn + 1 < turns)
 			fetch(turn + 1);
-		if (t0 + group + 64 <= turn * f::keys || t0 + group >= d.t)
+		if (t0 + group + 64 <= turn * f::keys || t0 + group >= end)
 			continue;
 		plw_fence();
 		plw_dots<SIZE>(s[0], q, own::panel, from, side::panel);
@@ -90,9 +91,9 @@ static __global__ __launch_bounds__(tuned<SIZE>::threads, 1) void forward(struct
 	__syncthreads();
 	at = plk_head_at(d, (int)plm_again((unsigned)at.n));
 	t0 += first;
-	finish<SIZE>(most, sum, acc, save + plk_line(d, at, t0), d.t - t0, lane);
+	finish<SIZE>(most, sum, acc, save + plk_line(d, at, t0), end - t0, lane);
 	plm_put<own, SIZE, 1>(shared + first * PLW_ROW, acc, y + plk_row(at, t0, d.c), d.c,
-			      d.t - t0, d.size);
+			      end - t0, d.size);
 }
 
 template <int SIZE>

@@ -2,11 +2,11 @@
  * attn_wgmma_back.cu - causal attention's way back on the tensor cores of Hopper (sm_90a;
  * wgmma.cuh): the two kernels of attn_mma_back.cu, whose comment says what is not said here.
  *
- * Rows: a block is 3 warpgroups with 64 queries each, 64 keys a turn. Columns: 3 warpgroups (heads
- * of 128: 2) with 64 keys each, 64 queries a turn. Of a turn's products a warpgroup asks for two,
- * and softens what the first gave while the second is made; columns go on so: dv is summed while ds
- * is made. The transposed matrices of columns are A of their next products in registers, as they
- * are.
+ * Rows: a block is 3 warpgroups with 64 queries each (attn_wgmma.cu), 64 keys a turn. Columns: 3
+ * warpgroups (heads of 128: 2) with 64 keys each, 64 queries a turn. Of a turn's products a
+ * warpgroup asks for two, and softens what the first gave while the second is made; columns go on
+ * so: dv is summed while ds is made. The transposed matrices of columns are A of their next
+ * products in registers, as they are.
  *
  * A product of 64 x 64 with both operands in shared memory takes as long to read as to multiply,
  * one with A in registers half as long (128 bytes and 2,048 multiply-adds a clock of an SM): a
@@ -54,8 +54,8 @@ static __global__ __launch_bounds__(by_rows<SIZE>::threads,
 	plm_addr q = plm_shared(shared), stages = q + 2 * own::bytes;
 	int lane = (int)threadIdx.x % 32, first = (int)threadIdx.x / 32 * 16; /* of the warp */
 	int group = plw_group();
-	int t0 = (d.blocks - 1 - (int)blockIdx.x % d.blocks) * f::rows;
-	int turns = (min(t0 + f::rows, d.t) + GO - 1) / GO;
+	int end = d.t - (int)blockIdx.x % d.blocks * f::rows, t0 = max(end - f::rows, 0);
+	int turns = (end + GO - 1) / GO;
 	struct plk_at at = plk_head_at(d, (int)blockIdx.x / d.blocks);
 	int step = 3 * d.c;
 	float acc[1][SIZE / 8][4], lse[2], delta[2];
@@ -65,19 +65,19 @@ static __global__ __launch_bounds__(by_rows<SIZE>::threads,
 		fetch_keys<side, f::threads>(stages + (turn & 1) * f::stage, qkv, d, at, turn * GO);
 	};
 
-	own::template fetch<f::threads>(q, qkv, at.row + t0, step, d.t - t0, d.size);
-	own::template fetch<f::threads>(q + own::bytes, dy + at.column, at.row + t0, d.c, d.t - t0,
+	own::template fetch<f::threads>(q, qkv, at.row + t0, step, end - t0, d.size);
+	own::template fetch<f::threads>(q + own::bytes, dy + at.column, at.row + t0, d.c, end - t0,
 					d.size);
 	fetch(0);
 #pragma unroll
 	for (int h = 0; h < 2; h++) {
-		int row = t0 + first + 8 * h + lane / 4, in = min(row, d.t - 1);
+		int row = t0 + first + 8 * h + lane / 4, in = min(row, end - 1);
 		size_t from = plk_row(at, in, d.c), line = plk_line(d, at, in);
 
 		/* a row that is not there: p = 2^-infinity, so that nothing comes of it */
-		lse[h] = row < d.t ? save[line] * PLK_LOG2E : INFINITY;
+		lse[h] = row < end ? save[line] * PLK_LOG2E : INFINITY;
 		delta[h] = row_delta<SIZE>(y + from, dy + from, d.size, lane);
-		if (row < d.t && lane % 4 == 0) {
+		if (row < end && lane % 4 == 0) {
 			own_rows[line] = lse[h];
 			own_rows[d.rows + line] = delta[h];
 		}
@@ -95,7 +95,7 @@ static __global__ __launch_bounds__(by_rows<SIZE>::threads,
 		__syncthreads();
 		if (turn + 1 < turns)
 			fetch(turn + 1);
-		if (t0 + group + 64 <= turn * GO || t0 + group >= d.t)
+		if (t0 + group + 64 <= turn * GO || t0 + group >= end)
 			continue;
 		plw_fence();
 		plw_dots<SIZE>(p[0], q, own::panel, from, side::panel);
@@ -130,7 +130,7 @@ static __global__ __launch_bounds__(by_rows<SIZE>::threads,
 	plm_scale(acc, d.scale);
 	t0 += first;
 	plm_put<own, SIZE, 1>(shared + first * PLW_ROW, acc, dqkv + plk_row(at, t0, step), step,
-			      d.t - t0, d.size);
+			      end - t0, d.size);
 }
 
 /* ---- dk, dv ---------------------------------------------------------------------------------- */
