@@ -89,10 +89,11 @@ FLAGS += -fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer
 ifeq ($(findstring clang,$(shell $(CC) --version 2>/dev/null)),)
 FLAGS += -Wno-maybe-uninitialized -Wno-format-truncation
 else
-# clang does not say that it is the thread sanitizer; and in C++ checks the types of functions by a library that
+# clang does not say which sanitizer it is; and in C++ checks the types of functions by a library that
 # programs in C lack, which shared objects would take from them. Three checks more make unrolled kernels compile twice
 # as long; the address sanitizer finds what they would
 FLAGS += $(if $(findstring thread,$(SAN)),-D__SANITIZE_THREAD__=1)
+FLAGS += $(if $(findstring address,$(SAN)),-D__SANITIZE_ADDRESS__=1)
 SAN_CXX := $(if $(findstring undefined,$(SAN)),-fno-sanitize=vptr$(comma)function) \
 	$(if $(findstring address,$(SAN)),-fno-sanitize=null$(comma)object-size$(comma)pointer-overflow)
 endif
@@ -308,7 +309,7 @@ tsan: ## the tests under the thread sanitizer
 	@$(MAKE) --no-print-directory -j$(JOBS) check SAN=thread
 
 lint: ## format, order of the modules, manual pages, scripts, static analysis, clang
-	@$(RUN_TESTS) WITH_LIBDEFLATE='$(WITH_LIBDEFLATE)' WITH_OPENBLAS='$(WITH_OPENBLAS)' tests/lint
+	@$(RUN_TESTS) WITH_LIBDEFLATE='$(WITH_LIBDEFLATE)' WITH_OPENBLAS='$(WITH_OPENBLAS)' tests/lint $(CHECKS)
 
 FUZZ_SECONDS ?= 60
 fuzz: ## each fuzzer for FUZZ_SECONDS=60, in build-fuzz (needs clang)

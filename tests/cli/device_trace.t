@@ -97,15 +97,16 @@ paced() {
 		--set 'optimizer adamw' "$@" -t run.trace tiny.job >out && "$BIN/merge" -q run.trace* |
 		"$BIN/graph" -q -o job.graph
 }
-# as_predicted NS SHARE US [OPTION]...: a run so changed takes so long. Who is disturbed takes longer: one of
-# three may be right.
+# as_predicted SHARE CHANGE BEFORE AFTER: what CHANGE makes of a trace, which paced BEFORE leaves, is what paced AFTER
+# takes. Either may be disturbed: one pair of three is to be right.
 as_predicted() {
-	want=$1
-	by=$2
-	shift 2
 	for _ in 1 2 3; do
-		paced "$@" || return
-		near "$want" "$(step recorded)" "$by" && return
+		# shellcheck disable=SC2086 # several words
+		paced $3 || return
+		want=$(step predicted --what-if "$2")
+		# shellcheck disable=SC2086 # several words
+		paced $4 || return
+		near "$want" "$(step recorded)" "$1" && return
 	done
 	return 1
 }
@@ -130,11 +131,10 @@ check "a step as it is asked for" paced 16000
 check "... has its kernels" many kernel 40
 check "... recorded waits alone" recorded 20
 check "... is explained" explained job.graph
-half=$(step predicted --what-if 'scale kind=kernel by 0.5')
 first=$(step predicted --what-if 'scale layer=0 by 0.5')
 was=$(step recorded)
 check "... and a layer of it is by its kernels" [ "$first" -lt $((was * 97 / 100)) ]
-check "kernels in half the time: as predicted" as_predicted "$half" 0.05 8000
+check "kernels in half the time: as predicted" as_predicted 0.05 'scale kind=kernel by 0.5' 16000 8000
 
 # gradients go through the host: what is sent follows the copy from the device, and the copy to it what came
 for how in shm 'tcp --link=rate=2Mbit'; do
@@ -144,10 +144,9 @@ for how in shm 'tcp --link=rate=2Mbit'; do
 	check "... is explained" explained job.graph
 	check "... by the device, which is the slowest" path kernel 0.7
 done
-half=$(step predicted --what-if 'scale kind=kernel by 0.5')
-fast=$(step predicted --what-if 'bandwidth by 100')
-check "kernels in half the time: as predicted" as_predicted "$half" 0.1 4000 -n 2 --transport=tcp --link=rate=2Mbit
-check "no slow link: as predicted" as_predicted "$fast" 0.1 8000 -n 2 --transport=tcp --link=rate=200Mbit
+two='-n 2 --transport=tcp --link=rate=2Mbit'
+check "kernels in half the time: as predicted" as_predicted 0.1 'scale kind=kernel by 0.5' "8000 $two" "4000 $two"
+check "no slow link: as predicted" as_predicted 0.1 'bandwidth by 100' "8000 $two" "8000 ${two%2Mbit}200Mbit"
 
 # events around layers, where CUPTI is absent: of a driver, which the emulated device is, too
 mkdir driver && ln -s "$PL_CUDA_PLUGIN" driver/libcuda.so.1
@@ -161,9 +160,8 @@ while read -r want how; do
 	# shellcheck disable=SC2016 # for the inner shell
 	check "... the optimizer is work of the device" sh -c '"$BIN/graph" -O text job.graph | grep -q "	kernel	.*	optimizer	"'
 	check "... is explained" explained job.graph
-	half=$(step predicted --what-if 'scale kind=kernel by 0.5')
-	# shellcheck disable=SC2086 # several words
-	check "... kernels in half the time: as predicted" as_predicted "$half" 0.1 4000 $how 2>err
+	check "... kernels in half the time: as predicted" \
+		as_predicted 0.1 'scale kind=kernel by 0.5' "8000 $how" "4000 $how" 2>err
 done <<-END
 	4 -n 1
 	30 -n 2 --transport=shm

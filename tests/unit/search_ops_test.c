@@ -62,7 +62,7 @@ static void test_joint(void)
 	int within = 0, total = 0, gains = 0, mixed = 0;
 	double worst = 0;
 
-	for (uint64_t seed = 1; seed <= 150; seed++) {
+	for (uint64_t seed = 1; seed <= CASES(150); seed++) {
 		struct pl_search_opts o = { .seed = 1,
 					    .fuse = true,
 					    .fuse_ops = true,

@@ -104,7 +104,7 @@ static void test_small(void)
 	double worst = 0;
 	int within = 0, total = 0, bounded = 0;
 
-	for (uint64_t seed = 1; seed <= 240; seed++) {
+	for (uint64_t seed = 1; seed <= CASES(240); seed++) {
 		struct pl_err err = { 0 };
 		struct net j;
 		uint32_t n = 3 + (uint32_t)(seed % 24 ? seed % 5 : 5); /* 8 now and then */
