@@ -125,6 +125,11 @@ with_pmi() {
 		skip "srun --mpi=$1" "no $2, or Slurm has no $1"
 		return
 	fi
+	# shellcheck disable=SC2086
+	if $srun --mpi="$1" -N 1 -n 1 true 2>&1 | grep -q 'can not load PMIx'; then
+		skip "srun --mpi=$1" "Slurm finds no libpmix.so (package libpmix-dev)"
+		return
+	fi
 	status 0 "srun --mpi=$1, $2" $srun --mpi="$1" -N "$3" -n 2 "$RUN" -q --transport=mpi --checkpoint=got tiny.job
 	check "... the bits of TCP" cmp got tcp.2
 }
