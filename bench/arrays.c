@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "io/dtype.h"
-#include "io/weights.h"
+#include "data/dtype.h"
+#include "data/weights.h"
 
 static int weights(const char *from, const char *to, struct pl_err *err)
 {

@@ -9,8 +9,8 @@
 #define PL_DP_H
 
 #include "comm/comm.h"
-#include "io/dataset.h"
-#include "io/weights.h"
+#include "data/dataset.h"
+#include "data/weights.h"
 #include "plan/job.h"
 #include "plan/plan.h"
 #include "tensor/device_trace.h"

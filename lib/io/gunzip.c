@@ -372,3 +372,21 @@ struct pl_in *pl_in_gunzip(struct pl_in *raw, struct pl_pool *pool, struct pl_er
 	}
 	return in;
 }
+
+struct pl_in *pl_in_open_any(const char *path, struct pl_err *err)
+{
+	struct pl_in *in = pl_in_open(path, err);
+	const uint8_t *p;
+	int64_t n;
+
+	if (!in)
+		return NULL;
+	n = pl_in_peek(in, 3, &p, err);
+	if (n < 0) {
+		pl_in_close(in);
+		return NULL;
+	}
+	if (n >= 3 && p[0] == 0x1f && p[1] == 0x8b && p[2] == 8)
+		return pl_in_gunzip(in, NULL, err);
+	return in;
+}

@@ -25,6 +25,8 @@ struct pl_in *pl_in_open_mem(const char *name, const void *p, size_t n, struct p
  * once; after that the input is at its end.
  */
 struct pl_in *pl_in_gunzip(struct pl_in *raw, struct pl_pool *pool, struct pl_err *err);
+/* pl_in_open(), and inflated in this thread if it begins as gzip does. */
+struct pl_in *pl_in_open_any(const char *path, struct pl_err *err);
 void pl_in_close(struct pl_in *in); /* NULL is fine */
 
 /*

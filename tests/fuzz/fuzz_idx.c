@@ -1,6 +1,6 @@
 /* IDX. */
+#include "data/dtype.h"
 #include "fuzz.h"
-#include "io/dtype.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -1,6 +1,6 @@
 /* NPY and, of the same bytes, what a data set makes of such an array. */
+#include "data/dtype.h"
 #include "fuzz.h"
-#include "io/dtype.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -2,8 +2,8 @@
  */
 #include <string.h>
 
+#include "data/weights.h"
 #include "fuzz.h"
-#include "io/weights.h"
 
 static int read_weights(const uint8_t *data, size_t size, struct pl_weights *w)
 {

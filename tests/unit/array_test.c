@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "io/dtype.h"
+#include "data/dtype.h"
 #include "tap.h"
 
 static struct pl_err err;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "io/dataset.h"
+#include "data/dataset.h"
 #include "tap.h"
 
 static struct pl_err err;

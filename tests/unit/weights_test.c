@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "io/weights.h"
+#include "data/weights.h"
 #include "tap.h"
 
 static struct pl_err err;

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "io/dtype.h"
+#include "data/dtype.h"
 
 #define TAKE_STEP ((size_t)1 << 20)
 
@@ -214,22 +214,4 @@ void pl_array_swap(struct pl_array *a)
 			p[i] = p[size - 1 - i];
 			p[size - 1 - i] = t;
 		}
-}
-
-struct pl_in *pl_in_open_any(const char *path, struct pl_err *err)
-{
-	struct pl_in *in = pl_in_open(path, err);
-	const uint8_t *p;
-	int64_t n;
-
-	if (!in)
-		return NULL;
-	n = pl_in_peek(in, 3, &p, err);
-	if (n < 0) {
-		pl_in_close(in);
-		return NULL;
-	}
-	if (n >= 3 && p[0] == 0x1f && p[1] == 0x8b && p[2] == 8)
-		return pl_in_gunzip(in, NULL, err);
-	return in;
 }

@@ -6,9 +6,9 @@
  */
 #include <string.h>
 
-#include "io/internal.h"
+#include "core/bytes.h"
+#include "data/weights.h"
 #include "io/json.h"
-#include "io/weights.h"
 
 #define HEADER_MAX  100000000u
 #define TENSORS_MAX (1u << 20)

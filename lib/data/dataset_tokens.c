@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "io/dataset_internal.h"
+#include "data/internal.h"
 
 enum type { T_ANY, T_BYTES, T_U16 };
 

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/dataset_internal.h"
+#include "data/internal.h"
 
 #define VALUES_MAX ((int64_t)1 << 31)
 #define SQRT3	   1.7320508075688772f

@@ -7,9 +7,9 @@
  */
 #include <string.h>
 
-#include "io/internal.h"
+#include "core/bytes.h"
+#include "data/weights.h"
 #include "io/json.h"
-#include "io/weights.h"
 
 #define ALIGN 64u
 
@@ -205,7 +205,7 @@ static int header(struct pl_buf *b, const struct pl_weights *w,
 	else
 		rc = pl_out_close(to, err);
 	while (rc >= 0 && b->n % ALIGN)
-		rc = pl_put_u8(b, ' ', err);
+		rc = pl_buf_put(b, " ", 1, err);
 	if (rc >= 0)
 		pl_le64_put(b->p, b->n - 8);
 	return rc;

@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "io/dtype.h"
+#include "data/dtype.h"
 
 static uint32_t be32(const uint8_t *p)
 {

@@ -57,7 +57,4 @@ bool pl_npy_probe(const uint8_t *p, size_t n); /* of the first 6 bytes */
 /* IDX, as the MNIST files have it; big-endian in the file. */
 int pl_idx_read(struct pl_in *in, struct pl_array *a, struct pl_err *err) PL_MUST;
 
-/* pl_in_open(), and inflated if it begins as gzip does. */
-struct pl_in *pl_in_open_any(const char *path, struct pl_err *err);
-
 #endif

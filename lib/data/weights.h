@@ -5,7 +5,7 @@
 #ifndef PL_WEIGHTS_H
 #define PL_WEIGHTS_H
 
-#include "io/dtype.h"
+#include "data/dtype.h"
 #include "io/stream.h"
 
 struct pl_weight {

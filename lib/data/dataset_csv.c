@@ -7,8 +7,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "data/internal.h"
 #include "io/csv.h"
-#include "io/dataset_internal.h"
 
 #define COLUMNS_MAX 65536
 

@@ -1,9 +1,9 @@
-/* dataset_internal.h - what the files dataset*.c share. */
-#ifndef PL_DATASET_INTERNAL_H
-#define PL_DATASET_INTERNAL_H
+/* internal.h - what the files dataset*.c share. */
+#ifndef PL_DATA_INTERNAL_H
+#define PL_DATA_INTERNAL_H
 
-#include "io/dataset.h"
-#include "io/dtype.h"
+#include "data/dataset.h"
+#include "data/dtype.h"
 
 #define PL_CLASSES_MAX 65536
 #define PL_VALUES_MAX  ((size_t)1 << 34) /* of x */

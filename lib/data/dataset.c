@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/dataset_internal.h"
+#include "data/internal.h"
 
 /* ---- descriptions -------------------------------------------------------------------------------
  */

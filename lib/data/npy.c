@@ -7,8 +7,8 @@
  */
 #include <string.h>
 
-#include "io/dtype.h"
-#include "io/internal.h"
+#include "core/bytes.h"
+#include "data/dtype.h"
 
 #define HEADER_MAX 65536u
 
