@@ -3,8 +3,8 @@
  * expanded, put together again.
  */
 #include "cost/expand.h"
+#include "graph/edit_messages.h"
 #include "program.h"
-#include "rewrite/messages.h"
 
 static int find_topology(const struct config *c, const struct pl_graph *g, struct pl_cost *cost,
 			 struct pl_err *err)

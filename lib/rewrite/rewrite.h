@@ -9,9 +9,9 @@
 #ifndef PL_REWRITE_H
 #define PL_REWRITE_H
 
+#include "graph/edit.h"
 #include "plan/plan.h"
 #include "plan/topology.h"
-#include "rewrite/edit.h"
 
 /* Factors for a link of the topology ("*": all of them): bandwidth and latency become so many times
  * what they were. Both > 0. */

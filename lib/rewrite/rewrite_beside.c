@@ -28,7 +28,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "rewrite/edit_internal.h"
 #include "rewrite/rewrite_internal.h"
 
 struct given { /* back to an operation */

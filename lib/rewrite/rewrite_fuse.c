@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rewrite/edit_internal.h"
 #include "rewrite/rewrite_internal.h"
 
 #define CALLS_MAX 100000 /* host operations between two launches; more: not fused */

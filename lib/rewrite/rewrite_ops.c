@@ -13,7 +13,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "rewrite/edit_internal.h"
 #include "rewrite/rewrite_internal.h"
 
 static int scale(struct pl_edit *e, uint32_t node, double x, struct pl_err *err)

@@ -11,7 +11,6 @@
  */
 #include <string.h>
 
-#include "rewrite/edit_internal.h"
 #include "rewrite/rewrite_internal.h"
 
 #define ROUNDS 4
@@ -126,8 +125,8 @@ static pl_ns ready_at(const struct pl_edit *e, uint32_t arrive)
 		const struct pl_enode *s = &e->node[ed->src];
 
 		if (PL_E_TYPE(ed->type) != PL_E_COMM)
-			t = pl_max_i64(t,
-				       s->start + ed->w + (edit_from_start(ed->type) ? 0 : s->dur));
+			t = pl_max_i64(t, s->start + ed->w +
+						  (pl_edit_from_start(ed->type) ? 0 : s->dur));
 	}
 	return t;
 }

@@ -7,7 +7,6 @@
  */
 #include <string.h>
 
-#include "rewrite/edit_internal.h"
 #include "rewrite/rewrite_internal.h"
 
 uint32_t pl_rewriter_buckets(const struct pl_rewriter *r, uint32_t *set_of)
@@ -114,7 +113,7 @@ static uint32_t decisive(const struct pl_edit *e, uint32_t node)
 		const struct pl_eedge *ed = &e->edge[x];
 		const struct pl_enode *s = &e->node[ed->src];
 
-		if (s->start + (edit_from_start(ed->type) ? 0 : s->dur) + ed->w ==
+		if (s->start + (pl_edit_from_start(ed->type) ? 0 : s->dur) + ed->w ==
 		    e->node[node].start)
 			return x;
 	}

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rewrite/edit_internal.h"
 #include "rewrite/rewrite_internal.h"
 
 #define FAR_PAST (INT64_MIN / 4)

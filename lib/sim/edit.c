@@ -1,7 +1,7 @@
 /* A graph taken apart for changing, with the delays that the simulator would use. */
 #include <string.h>
 
-#include "rewrite/messages.h"
+#include "graph/edit_messages.h"
 #include "sim/internal.h"
 
 static int weights(const struct pl_sim *s, size_t step, pl_ns **w, struct pl_err *err)

@@ -1,6 +1,6 @@
 /* The edit against the simulator, against its own slow version, and against itself undone. */
 
-#include "rewrite/edit.h"
+#include "graph/edit.h"
 #include "sim_fixture.h"
 
 /* A job whose rendezvous wait for all. */

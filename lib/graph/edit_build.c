@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rewrite/edit_internal.h"
+#include "graph/edit_internal.h"
 
 #define LABEL_SHIFT 20
 
@@ -28,7 +28,7 @@ static int put_edge(struct pl_edit *e, uint32_t src, uint32_t dst, unsigned type
 		return rc;
 	e->edge[e->n_edges] =
 		(struct pl_eedge){ .src = src, .dst = dst, .w = w, .type = (uint8_t)type };
-	edit_link(e, (uint32_t)e->n_edges++);
+	pl_edit_link(e, (uint32_t)e->n_edges++);
 	return 0;
 }
 
@@ -114,7 +114,7 @@ static int put_step_end(struct pl_edit *e, uint32_t first, uint32_t step, struct
 		bool last = n->flags & PL_NF_IN_STEP, head = n->flags & PL_NF_STEP_BEGIN;
 
 		for (uint32_t x = n->out; last && x != PL_NONE; x = e->edge[x].out_next)
-			last = !edit_covers(e, &e->edge[x]);
+			last = !pl_edit_covers(e, &e->edge[x]);
 		for (uint32_t x = n->in; head && x != PL_NONE; x = e->edge[x].in_next) {
 			const struct pl_enode *p = &e->node[e->edge[x].src];
 
@@ -153,7 +153,7 @@ static int note_tails(struct build *b, uint32_t first, uint32_t end, struct pl_e
 		for (uint32_t x = n->out; last && x != PL_NONE; x = e->edge[x].out_next) {
 			const struct pl_enode *d = &e->node[e->edge[x].dst];
 
-			last = edit_from_start(e->edge[x].type) || d->res != r ||
+			last = pl_edit_from_start(e->edge[x].type) || d->res != r ||
 			       d->step != n->step;
 		}
 		if (!last)

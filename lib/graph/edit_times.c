@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rewrite/edit_internal.h"
+#include "graph/edit_internal.h"
 
 /* ---- the heap -------------------------------------------------------------------------------- */
 
@@ -19,7 +19,7 @@ static bool before(const struct pl_edit *e, uint32_t a, uint32_t b)
 	return x != y ? x < y : a < b;
 }
 
-int edit_touch(struct pl_edit *e, uint32_t node, struct pl_err *err)
+int pl_edit_touch(struct pl_edit *e, uint32_t node, struct pl_err *err)
 {
 	struct pl_esched *s = e->sched;
 	size_t i;
@@ -92,7 +92,7 @@ static pl_ns start_of(const struct pl_edit *e, uint32_t node)
 	for (uint32_t x = n->in; x != PL_NONE; x = e->edge[x].in_next) {
 		const struct pl_eedge *ed = &e->edge[x];
 		const struct pl_enode *s = &e->node[ed->src];
-		pl_ns at = s->start + (edit_from_start(ed->type) ? 0 : s->dur) + ed->w;
+		pl_ns at = s->start + (pl_edit_from_start(ed->type) ? 0 : s->dur) + ed->w;
 
 		if (at > t)
 			t = at;
@@ -115,7 +115,7 @@ int pl_edit_settle(struct pl_edit *e, struct pl_err *err)
 
 	clean_heap(e);
 	for (size_t i = 0; i < s->n; i++)
-		if ((rc = edit_log(e, EU_SEED, s->heap[i], 0, err)) < 0)
+		if ((rc = pl_edit_log(e, EU_SEED, s->heap[i], 0, err)) < 0)
 			return rc;
 	while (s->n) {
 		uint32_t node = take(e);
@@ -127,11 +127,11 @@ int pl_edit_settle(struct pl_edit *e, struct pl_err *err)
 			return no_end(e, err);
 		if (t == n->start)
 			continue;
-		if ((rc = edit_log(e, EU_START, node, n->start, err)) < 0)
+		if ((rc = pl_edit_log(e, EU_START, node, n->start, err)) < 0)
 			return rc;
 		n->start = t;
 		for (uint32_t x = n->out; x != PL_NONE; x = e->edge[x].out_next)
-			if ((rc = edit_touch(e, e->edge[x].dst, err)) < 0)
+			if ((rc = pl_edit_touch(e, e->edge[x].dst, err)) < 0)
 				return rc;
 	}
 	return 0;
@@ -212,14 +212,14 @@ int pl_edit_settle_full(struct pl_edit *e, struct pl_err *err)
 	for (size_t i = 0; i < e->sched->n; i++) {
 		e->node[e->sched->heap[i]].queued = false;
 		if (rc == 0)
-			rc = edit_log(e, EU_SEED, e->sched->heap[i], 0, err);
+			rc = pl_edit_log(e, EU_SEED, e->sched->heap[i], 0, err);
 	}
 	e->sched->n = 0;
 	for (size_t i = 0; rc == 0 && i < n; i++) {
 		pl_ns t = start_of(e, order[i]);
 
 		if (t != e->node[order[i]].start &&
-		    (rc = edit_log(e, EU_START, order[i], e->node[order[i]].start, err)) == 0)
+		    (rc = pl_edit_log(e, EU_START, order[i], e->node[order[i]].start, err)) == 0)
 			e->node[order[i]].start = t;
 	}
 	pl_free(order);

@@ -1,5 +1,5 @@
 /*
- * messages.h - collectives as the messages of which they consist.
+ * edit_messages.h - collectives as the messages of which they consist.
  *
  * In a graph such a collective has its arrivals, a rendezvous for which nothing waits (it says that
  * this is one collective, and which), messages (nodes with PL_NF_MESSAGE: what a member sends has
@@ -7,10 +7,10 @@
  * follows its arrival and its last messages, and holds what was left of the collective then. Each
  * member gets on as soon as its own messages let it.
  */
-#ifndef PL_REWRITE_MESSAGES_H
-#define PL_REWRITE_MESSAGES_H
+#ifndef PL_EDIT_MESSAGES_H
+#define PL_EDIT_MESSAGES_H
 
-#include "rewrite/edit.h"
+#include "graph/edit.h"
 
 bool pl_graph_has_messages(const struct pl_graph *g);
 /* A resource for each rank of the graph and channel: a link, "channel C". (*link)[i * channels + c]

@@ -14,8 +14,8 @@
  *	pl_edit_undo(e, mark);        everything as it was, starts included
  *
  * Starts are the least solution of start(v) = max over predecessors, which does not depend on the
- *order of evaluation; nodes are evaluated by an order of construction that is nearly topological,
- *so that few are evaluated twice. A cycle is found when settling does not end, by a full pass.
+ * order of evaluation; nodes are evaluated by an order of construction that is nearly topological,
+ * so that few are evaluated twice. A cycle is found when settling does not end, by a full pass.
  */
 #ifndef PL_EDIT_H
 #define PL_EDIT_H
@@ -52,6 +52,19 @@ struct pl_etensor {
 	bool remade; /* an activation that is not kept but made again in the backward pass */
 };
 
+/* What the length of a step is taken from. */
+struct pl_estep {
+	int64_t number;
+	uint32_t first;	 /* its first node as recorded: node of the shape i is first + i */
+	uint32_t sink;	 /* node that starts when all that counts for the step has ended */
+	uint32_t *begin; /* nodes that may begin it; those dropped are passed over */
+	size_t n_begin, cap_begin;
+	/* By resource: the entry of a later step that follows what the resource does in this one,
+	 * PL_NONE; NULL in the last step. */
+	uint32_t *next;
+	bool reported;
+};
+
 struct pl_edit {
 	const struct pl_graph *g; /* borrowed: names, resources, groups */
 	struct pl_enode *node;
@@ -60,7 +73,7 @@ struct pl_edit {
 	struct pl_etensor *tensor;
 	size_t n_tensors, cap_tensors;
 	uint32_t n_steps;
-	struct pl_estep *step;	/* what a step's length is taken from */
+	struct pl_estep *step;
 	struct pl_intern added; /* names that are not the graph's: ids from g->str.n on */
 	struct pl_eundo *undo;
 	size_t n_undo, cap_undo;
@@ -121,6 +134,12 @@ static inline pl_ns pl_edit_end(const struct pl_edit *e, uint32_t node)
 {
 	return e->node[node].start + e->node[node].dur;
 }
+/* Does the edge count from the start of its source? */
+static inline bool pl_edit_from_start(uint8_t type)
+{
+	return PL_E_TYPE(type) == PL_E_START || PL_E_TYPE(type) == PL_E_EARLY;
+}
+
 /* Name of a node, of the graph's or added. */
 const char *pl_edit_name(const struct pl_edit *e, uint32_t id);
 int pl_edit_add_name(struct pl_edit *e, const char *name, uint32_t *id, struct pl_err *err) PL_MUST;

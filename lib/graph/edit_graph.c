@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rewrite/edit_internal.h"
+#include "graph/edit_internal.h"
 
 struct put {
 	const struct pl_edit *e;

@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rewrite/edit_internal.h"
+#include "graph/edit_internal.h"
 
-int edit_log(struct pl_edit *e, enum eundo_op op, uint32_t id, int64_t old, struct pl_err *err)
+int pl_edit_log(struct pl_edit *e, enum eundo_op op, uint32_t id, int64_t old, struct pl_err *err)
 {
 	int rc = pl_grow(&e->undo, &e->cap_undo, e->n_undo + 1, sizeof(*e->undo), err);
 
@@ -34,7 +34,7 @@ void pl_edit_commit(struct pl_edit *e)
 
 /* ---- the lists ------------------------------------------------------------------------------- */
 
-void edit_link(struct pl_edit *e, uint32_t edge)
+void pl_edit_link(struct pl_edit *e, uint32_t edge)
 {
 	struct pl_eedge *x = &e->edge[edge];
 	struct pl_enode *s = &e->node[x->src], *d = &e->node[x->dst];
@@ -91,12 +91,12 @@ static void relink_edge(struct pl_edit *e, uint32_t edge)
 
 /* ---- undo ------------------------------------------------------------------------------------ */
 
-/* The heap has room for every node: see edit_touch(). */
+/* The heap has room for every node: see pl_edit_touch(). */
 static void requeue(struct pl_edit *e, uint32_t node)
 {
 	struct pl_err ignore = { 0 };
 
-	if (node < e->n_nodes && edit_touch(e, node, &ignore) < 0)
+	if (node < e->n_nodes && pl_edit_touch(e, node, &ignore) < 0)
 		return;
 }
 
@@ -154,12 +154,12 @@ static int new_edge(struct pl_edit *e, uint32_t src, uint32_t dst, unsigned type
 {
 	int rc = pl_grow(&e->edge, &e->cap_edges, e->n_edges + 1, sizeof(*e->edge), err);
 
-	if (rc < 0 || (rc = edit_touch(e, dst, err)) < 0 ||
-	    (rc = edit_log(e, EU_ADD_EDGE, (uint32_t)e->n_edges, 0, err)) < 0)
+	if (rc < 0 || (rc = pl_edit_touch(e, dst, err)) < 0 ||
+	    (rc = pl_edit_log(e, EU_ADD_EDGE, (uint32_t)e->n_edges, 0, err)) < 0)
 		return rc;
 	e->edge[e->n_edges] =
 		(struct pl_eedge){ .src = src, .dst = dst, .w = w, .type = (uint8_t)type };
-	edit_link(e, (uint32_t)e->n_edges++);
+	pl_edit_link(e, (uint32_t)e->n_edges++);
 	return 0;
 }
 
@@ -183,7 +183,7 @@ static int keep_covered(struct pl_edit *e, uint32_t node, struct pl_err *err)
 	if (n->dead || !(n->flags & PL_NF_IN_STEP))
 		return 0;
 	for (uint32_t x = n->out; x != PL_NONE; x = e->edge[x].out_next)
-		if (edit_covers(e, &e->edge[x]))
+		if (pl_edit_covers(e, &e->edge[x]))
 			return 0;
 	return new_edge(e, node, e->step[n->step].sink, PL_E_SEQ, 0, err);
 }
@@ -209,8 +209,8 @@ static int drop_edge(struct pl_edit *e, uint32_t edge, struct pl_err *err)
 	uint32_t dst = e->edge[edge].dst;
 	int rc;
 
-	if ((rc = may_begin(e, dst, err)) < 0 || (rc = edit_touch(e, dst, err)) < 0 ||
-	    (rc = edit_log(e, EU_DROP_EDGE, edge, 0, err)) < 0)
+	if ((rc = may_begin(e, dst, err)) < 0 || (rc = pl_edit_touch(e, dst, err)) < 0 ||
+	    (rc = pl_edit_log(e, EU_DROP_EDGE, edge, 0, err)) < 0)
 		return rc;
 	unlink_edge(e, edge);
 	return 0;
@@ -249,7 +249,7 @@ int pl_edit_add_node(struct pl_edit *e, const struct pl_enode *n, uint32_t after
 	if (e->n_nodes >= PL_NONE - 1)
 		return pl_fail(err, PL_ELIMIT, "more than %u nodes", PL_NONE - 1);
 	if ((rc = pl_grow(&e->node, &e->cap_nodes, e->n_nodes + 1, sizeof(*e->node), err)) < 0 ||
-	    (rc = edit_log(e, EU_ADD_NODE, (uint32_t)e->n_nodes, 0, err)) < 0)
+	    (rc = pl_edit_log(e, EU_ADD_NODE, (uint32_t)e->n_nodes, 0, err)) < 0)
 		return rc;
 	*id = (uint32_t)e->n_nodes;
 	to = &e->node[e->n_nodes++];
@@ -257,7 +257,7 @@ int pl_edit_add_node(struct pl_edit *e, const struct pl_enode *n, uint32_t after
 	to->in = to->out = PL_NONE;
 	to->label = after == PL_NONE ? 0 : e->node[after].label + 1;
 	to->dead = to->queued = to->begins = false;
-	if ((rc = edit_touch(e, *id, err)) < 0 || (rc = may_begin(e, *id, err)) < 0 ||
+	if ((rc = pl_edit_touch(e, *id, err)) < 0 || (rc = may_begin(e, *id, err)) < 0 ||
 	    (rc = follow(e, *id, n->res, err)) < 0)
 		return rc;
 	return keep_covered(e, *id, err);
@@ -276,7 +276,7 @@ int pl_edit_drop_node(struct pl_edit *e, uint32_t node, struct pl_err *err)
 		    (rc = follow(e, src, e->node[src].res, err)) < 0)
 			return rc;
 	}
-	if ((rc = edit_log(e, EU_DROP_NODE, node, 0, err)) < 0)
+	if ((rc = pl_edit_log(e, EU_DROP_NODE, node, 0, err)) < 0)
 		return rc;
 	e->node[node].dead = true;
 	while (e->node[node].out != PL_NONE)
@@ -296,10 +296,10 @@ int pl_edit_set_dur(struct pl_edit *e, uint32_t node, pl_ns dur, struct pl_err *
 	if (e->node[node].dur == dur)
 		return 0;
 	for (uint32_t x = e->node[node].out; x != PL_NONE; x = e->edge[x].out_next)
-		if (!edit_from_start(e->edge[x].type) &&
-		    (rc = edit_touch(e, e->edge[x].dst, err)) < 0)
+		if (!pl_edit_from_start(e->edge[x].type) &&
+		    (rc = pl_edit_touch(e, e->edge[x].dst, err)) < 0)
 			return rc;
-	if ((rc = edit_log(e, EU_DUR, node, e->node[node].dur, err)) < 0)
+	if ((rc = pl_edit_log(e, EU_DUR, node, e->node[node].dur, err)) < 0)
 		return rc;
 	e->node[node].dur = dur;
 	return 0;
@@ -311,8 +311,8 @@ int pl_edit_set_weight(struct pl_edit *e, uint32_t edge, pl_ns w, struct pl_err 
 
 	if (e->edge[edge].w == w)
 		return 0;
-	if ((rc = edit_touch(e, e->edge[edge].dst, err)) < 0 ||
-	    (rc = edit_log(e, EU_WEIGHT, edge, e->edge[edge].w, err)) < 0)
+	if ((rc = pl_edit_touch(e, e->edge[edge].dst, err)) < 0 ||
+	    (rc = pl_edit_log(e, EU_WEIGHT, edge, e->edge[edge].w, err)) < 0)
 		return rc;
 	e->edge[edge].w = w;
 	return 0;
@@ -320,7 +320,7 @@ int pl_edit_set_weight(struct pl_edit *e, uint32_t edge, pl_ns w, struct pl_err 
 
 int pl_edit_set_bytes(struct pl_edit *e, uint32_t node, int64_t bytes, struct pl_err *err)
 {
-	int rc = edit_log(e, EU_BYTES, node, e->node[node].bytes, err);
+	int rc = pl_edit_log(e, EU_BYTES, node, e->node[node].bytes, err);
 
 	if (rc == 0)
 		e->node[node].bytes = bytes;
@@ -331,8 +331,8 @@ int pl_edit_set_fixed(struct pl_edit *e, uint32_t node, pl_ns fixed, struct pl_e
 {
 	int rc;
 
-	if ((rc = edit_touch(e, node, err)) < 0 ||
-	    (rc = edit_log(e, EU_FIXED, node, e->node[node].fixed, err)) < 0)
+	if ((rc = pl_edit_touch(e, node, err)) < 0 ||
+	    (rc = pl_edit_log(e, EU_FIXED, node, e->node[node].fixed, err)) < 0)
 		return rc;
 	e->node[node].fixed = fixed;
 	return 0;
@@ -340,7 +340,7 @@ int pl_edit_set_fixed(struct pl_edit *e, uint32_t node, pl_ns fixed, struct pl_e
 
 int pl_edit_set_arrive(struct pl_edit *e, size_t tensor, uint32_t arrive, struct pl_err *err)
 {
-	int rc = edit_log(e, EU_ARRIVE, (uint32_t)tensor, e->tensor[tensor].arrive, err);
+	int rc = pl_edit_log(e, EU_ARRIVE, (uint32_t)tensor, e->tensor[tensor].arrive, err);
 
 	if (rc == 0)
 		e->tensor[tensor].arrive = arrive;
@@ -349,7 +349,7 @@ int pl_edit_set_arrive(struct pl_edit *e, size_t tensor, uint32_t arrive, struct
 
 int pl_edit_set_remade(struct pl_edit *e, size_t tensor, bool remade, struct pl_err *err)
 {
-	int rc = edit_log(e, EU_REMADE, (uint32_t)tensor, e->tensor[tensor].remade, err);
+	int rc = pl_edit_log(e, EU_REMADE, (uint32_t)tensor, e->tensor[tensor].remade, err);
 
 	if (rc == 0)
 		e->tensor[tensor].remade = remade;

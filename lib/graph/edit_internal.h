@@ -1,0 +1,47 @@
+/* edit_internal.h - what the parts of an edit share. */
+#ifndef PL_EDIT_INTERNAL_H
+#define PL_EDIT_INTERNAL_H
+
+#include "graph/edit.h"
+
+enum eundo_op {
+	EU_START,
+	EU_DUR,
+	EU_BYTES,
+	EU_FIXED,
+	EU_WEIGHT,
+	EU_ARRIVE,
+	EU_REMADE,
+	EU_ADD_NODE,
+	EU_DROP_NODE,
+	EU_ADD_EDGE,
+	EU_DROP_EDGE,
+	EU_SEED /* node that a settling began with: to be settled again */
+};
+struct pl_eundo {
+	int64_t old;
+	uint32_t id;
+	uint8_t op;
+};
+
+struct pl_esched { /* nodes to evaluate: a binary heap by label, then id */
+	uint32_t *heap;
+	size_t n, cap;
+};
+
+/* Memory for the log and the heap may be short: 0 or PL_ENOMEM. */
+int pl_edit_log(struct pl_edit *e, enum eundo_op op, uint32_t id, int64_t old,
+		struct pl_err *err) PL_MUST;
+int pl_edit_touch(struct pl_edit *e, uint32_t node, struct pl_err *err) PL_MUST;
+void pl_edit_link(struct pl_edit *e, uint32_t edge); /* a new edge, to the front of both lists */
+
+/* Does what is after this edge's target cover the end of its source, for the length of the step? */
+static inline bool pl_edit_covers(const struct pl_edit *e, const struct pl_eedge *x)
+{
+	const struct pl_enode *s = &e->node[x->src], *d = &e->node[x->dst];
+
+	return !pl_edit_from_start(x->type) && d->step == s->step &&
+	       (d->flags & PL_NF_IN_STEP || e->step[s->step].sink == x->dst);
+}
+
+#endif
