@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "cost/cost.h"
+#include "rewrite/rewrite.h"
 #include "sim/sim.h"
 
 struct bench {
@@ -22,7 +22,6 @@ struct bench {
 	struct pl_sim *s;
 	struct pl_edit e;
 	struct pl_cost cost;
-	struct pl_coster coster;
 	struct pl_rewriter *r;
 	uint32_t n, *set_of, *moved, n_sets;
 	uint64_t rng;
@@ -46,12 +45,11 @@ static int open_bench(struct bench *b, const char *path, struct pl_err *err)
 		return err->code;
 	PL_TRY(pl_graph_read(in, NULL, &b->g, err));
 	PL_TRY(pl_cost_fit(&b->g, NULL, &b->cost, err));
-	pl_cost_coster(&b->cost, &b->coster);
 	b->s = pl_sim_new(&b->g, err);
 	rc = b->s ? pl_sim_edit(b->s, 0, b->g.n_steps, &b->e, err) : err->code;
 	if (rc < 0)
 		goto out;
-	b->r = pl_rewriter_new(&b->e, &b->coster, err);
+	b->r = pl_rewriter_new(&b->e, &b->cost, err);
 	if (!b->r)
 		return err->code;
 	b->n = pl_rewriter_tensors(b->r);

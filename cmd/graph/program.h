@@ -32,7 +32,7 @@ int load_graph(const struct config *c, int argc, char **argv, struct pl_pool *po
 
 struct layers_cost {
 	struct pl_topology topo;
-	struct pl_comm comm;
+	struct pl_cost_comm comm;
 };
 /* Place and cost of the ranks of a job that nobody has run: fills n_ranks, per_host, transfer and
  * arg of the options; *x is what they refer to. */

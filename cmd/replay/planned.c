@@ -77,12 +77,10 @@ static int find_bias(struct pl_rewriter *rw, struct pl_edit *e, struct report *r
 static int rewrite(struct pl_edit *e, const struct pl_cost *cost, const struct planned *x,
 		   struct report *report, struct pl_err *err)
 {
-	struct pl_coster coster;
 	struct pl_rewriter *r;
 	int rc = 0;
 
-	pl_cost_coster(cost, &coster);
-	r = pl_rewriter_new(e, &coster, err);
+	r = pl_rewriter_new(e, cost, err);
 	if (!r)
 		return err->code;
 	if (models_comm(&x->plan) && pl_rewriter_tensors(r))

@@ -5,6 +5,7 @@
 #include "core/cmd.h"
 #include "cost/expand.h"
 #include "io/table.h"
+#include "rewrite/rewrite.h"
 #include "sim/sim.h"
 
 enum fold { FOLD_NONE, FOLD_MEAN, FOLD_MEDIAN };

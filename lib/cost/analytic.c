@@ -137,7 +137,7 @@ static double hierarchical_pass(const struct pl_topology *t, struct placing p, d
 }
 
 /* Push or pull. */
-static double ps_pass(const struct pl_topology *t, struct placing p, const struct pl_comm *c,
+static double ps_pass(const struct pl_topology *t, struct placing p, const struct pl_cost_comm *c,
 		      double bytes)
 {
 	enum pl_scope scope = p.hosts > 1 ? PL_SCOPE_NETWORK : PL_SCOPE_HOST;
@@ -149,7 +149,7 @@ static double ps_pass(const struct pl_topology *t, struct placing p, const struc
 }
 
 /* Half of an all-reduce. */
-static double half(const struct pl_topology *t, struct placing p, const struct pl_comm *c,
+static double half(const struct pl_topology *t, struct placing p, const struct pl_cost_comm *c,
 		   double bytes)
 {
 	switch (c->algo) {
@@ -191,7 +191,7 @@ static double alltoall(const struct pl_topology *t, struct placing p, uint32_t n
 	       (n - 1 - near) * (out.latency_ns + out.ns_per_byte * x);
 }
 
-static double cost_of(const struct pl_topology *t, const struct pl_comm *c)
+static double cost_of(const struct pl_topology *t, const struct pl_cost_comm *c)
 {
 	double bytes = c->bytes > 0 ? (double)c->bytes : 0;
 	struct placing p = cost_place(t, c->n);
@@ -224,8 +224,8 @@ static double cost_of(const struct pl_topology *t, const struct pl_comm *c)
 }
 
 /* The link of that scope as the changes leave it. */
-static size_t changed(const struct pl_topology *t, const struct pl_comm *c, enum pl_scope scope,
-		      struct pl_tlink *out)
+static size_t changed(const struct pl_topology *t, const struct pl_cost_comm *c,
+		      enum pl_scope scope, struct pl_tlink *out)
 {
 	const struct pl_tlink *l = link_of(t, scope);
 
@@ -243,10 +243,10 @@ static size_t changed(const struct pl_topology *t, const struct pl_comm *c, enum
 	return 1;
 }
 
-pl_ns pl_cost_analytic(const struct pl_topology *t, const struct pl_comm *c)
+pl_ns pl_cost_analytic(const struct pl_topology *t, const struct pl_cost_comm *c)
 {
 	struct pl_topology now = *t;
-	struct pl_comm part = *c;
+	struct pl_cost_comm part = *c;
 	struct pl_tlink link[2];
 	double ns;
 

@@ -5,7 +5,31 @@
 #ifndef PL_COST_H
 #define PL_COST_H
 
-#include "rewrite/rewrite.h"
+#include "graph/edit.h"
+#include "plan/topology.h"
+
+/* ---- what is asked for ---- */
+
+/* Factors for a link of the topology ("*": all of them): bandwidth and latency become so many times
+ * what they were. Both > 0. */
+struct pl_link_change {
+	const char *link;
+	double bandwidth, latency;
+};
+
+/* What a communication is, for who says how long it takes. */
+struct pl_cost_comm {
+	uint8_t kind;	  /* enum pl_kind_id of the event: collective, send, receive */
+	uint8_t coll;	  /* enum pl_coll */
+	uint8_t algo;	  /* enum pl_algo */
+	uint32_t group;	  /* graph.group, PL_NONE */
+	uint32_t n;	  /* ranks */
+	uint32_t servers; /* of PL_ALGO_PS */
+	uint32_t parts;	  /* chunks that follow one another, 0 or 1: whole */
+	int64_t bytes;	  /* the larger of what a rank gives and what it gets; -1 unknown */
+	const struct pl_link_change *change; /* that the plan makes, in order; NULL: none */
+	uint32_t n_changes;
+};
 
 /* ---- collectives over a topology: analysis --------------------------------------------------- */
 
@@ -19,7 +43,7 @@
  * to ns. More ranks than the topology has are taken to be on more hosts like its last. Changes of
  * links in `c` are made.
  */
-pl_ns pl_cost_analytic(const struct pl_topology *t, const struct pl_comm *c);
+pl_ns pl_cost_analytic(const struct pl_topology *t, const struct pl_cost_comm *c);
 
 /* ---- fitted to a graph ------------------------------------------------------------------------
  */
@@ -64,12 +88,26 @@ struct pl_cost {
 int pl_cost_fit(const struct pl_graph *g, const struct pl_topology *topo, struct pl_cost *c,
 		struct pl_err *err) PL_MUST;
 void pl_cost_fini(struct pl_cost *c);
-/* As a coster, which borrows c: fitted where there is a fit, moved by the ratio of analysis where
- * algorithm, ranks or links differ from the recorded ones; analysis alone where there is none. What
- * was recorded is taken for a ring. With another number of ranks the fit of the nearest one (by
- * ratio) counts. Communication of unknown size takes as long as one in the middle of the fitted
- * sizes. Precision: where nothing is measured, the factors of Daydream (Zhu et al., ATC 2020). */
-void pl_cost_coster(const struct pl_cost *c, struct pl_coster *out);
+/*
+ * Duration of a communication's transfer, from the last arrival on: fitted where there is a fit,
+ * moved by the ratio of analysis where algorithm, ranks or links differ from the recorded ones;
+ * analysis alone where there is none. A recorded communication is assumed to be a ring. With
+ * another number of ranks the fit of the nearest one (by ratio) counts. Communication of unknown
+ * size takes as long as one in the middle of the fitted sizes.
+ */
+pl_ns pl_cost_transfer(const struct pl_cost *c, const struct pl_cost_comm *comm);
+/* How much later than its transfer ends the data has arrived: the next communication may use the
+ * link meanwhile. */
+pl_ns pl_cost_flight(const struct pl_cost *c, const struct pl_cost_comm *comm);
+/* Factors >= 1 by which durations grow while the transfer and computation of its ranks run at the
+ * same time: those of computation, that of the transfer. */
+void pl_cost_contention(const struct pl_cost *c, const struct pl_cost_comm *comm,
+			double *computation, double *transfer);
+/* Share of the time that an operation takes in that precision ("bf16"), given that it took 1 so
+ * far; 1 if it gains nothing. Factors of Daydream (Zhu et al., ATC 2020). */
+double pl_cost_precision(const char *operation, const char *precision);
+/* Is there such a link ("*": any)? */
+bool pl_cost_has_link(const struct pl_cost *c, const char *name);
 
 /* ---- the parts of a communication's cost, for changing them apart -----------------------------
  */
@@ -81,7 +119,8 @@ struct pl_cost_line { /* t = a_ns + b_ns_per_byte * bytes */
 /* The fit, moved to the communication's number of ranks over the same links, as a ring; without a
  * fit the analysis. Algorithm and changes of `comm` are not looked at. False for fewer than two
  * ranks. */
-bool pl_cost_line(const struct pl_cost *c, const struct pl_comm *comm, struct pl_cost_line *out);
+bool pl_cost_line(const struct pl_cost *c, const struct pl_cost_comm *comm,
+		  struct pl_cost_line *out);
 /* What the sides of recorded messages take (PL_NF_MESSAGE; 0: there are none), and on which of them
  * these pass the link: PL_K_SEND or PL_K_RECV. */
 struct pl_cost_sides {
@@ -91,10 +130,10 @@ struct pl_cost_sides {
 int pl_cost_sides(const struct pl_graph *g, struct pl_cost_sides *s, struct pl_err *err) PL_MUST;
 /* Of a ring of n ranks: messages that follow one another, and bytes that a rank sends for each byte
  * of the communication. Gather, scatter and barrier are trees, broadcast and reduce chains. */
-void pl_cost_ring(const struct pl_comm *comm, double *messages, double *share);
+void pl_cost_ring(const struct pl_cost_comm *comm, double *messages, double *share);
 /* The factors that the changes of links in `comm` put on a and b. Of "*" they are those of the
  * change; of other links the analysis says how much these matter. */
-void pl_cost_links(const struct pl_cost *c, const struct pl_comm *comm, double *a, double *b);
+void pl_cost_links(const struct pl_cost *c, const struct pl_cost_comm *comm, double *a, double *b);
 
 /* ---- memory -----------------------------------------------------------------------------------
  */

@@ -16,9 +16,9 @@
 
 struct pl_expand {
 	const struct pl_topology *topo; /* member i of the group is its rank i */
-	struct pl_comm comm; /* algo, coll, servers and bytes count; bytes -1: those of the
-			      * rendezvous */
-	uint32_t channels;   /* that share each link equally; 0: 1 */
+	struct pl_cost_comm comm; /* algo, coll, servers and bytes count; bytes -1: those of the
+				   * rendezvous */
+	uint32_t channels;	  /* that share each link equally; 0: 1 */
 	uint32_t chunks; /* a channel's data passes in so many pieces, one after the other; 0: as
 			  * analysis has it: whole (where members take turns), as fine as can be
 			  * (trees, chains, servers: passed on while it arrives) */

@@ -89,9 +89,9 @@ static pl_ns recorded(const struct pl_edit *e, uint32_t meet)
 }
 
 /* What to stretch the messages by; 0: they cannot last as long. */
-static double stretch(const struct all *a, uint32_t meet, const struct pl_comm *comm)
+static double stretch(const struct all *a, uint32_t meet, const struct pl_cost_comm *comm)
 {
-	struct pl_comm was = *comm;
+	struct pl_cost_comm was = *comm;
 	pl_ns took = recorded(a->e, meet), model;
 
 	was.algo = a->x->was;
@@ -113,13 +113,13 @@ static int expand_one(struct all *a, uint32_t meet, struct pl_expanded *n, struc
 	if ((rc = find_ranks(a, meet, err)) < 0 || a->n < 2 || a->rank[a->n - 1] == PL_NONE ||
 	    a->rank[a->n - 1] >= x->topo->n_ranks || (rc = find_hosts(a, err)) < 0)
 		return rc;
-	one.comm = (struct pl_comm){ .kind = PL_K_COLLECTIVE,
-				     .coll = (uint8_t)pl_coll_find(name, strlen(name)),
-				     .algo = x->algo,
-				     .group = a->e->node[meet].group,
-				     .n = a->n,
-				     .servers = x->servers,
-				     .bytes = a->e->node[meet].bytes };
+	one.comm = (struct pl_cost_comm){ .kind = PL_K_COLLECTIVE,
+					  .coll = (uint8_t)pl_coll_find(name, strlen(name)),
+					  .algo = x->algo,
+					  .group = a->e->node[meet].group,
+					  .n = a->n,
+					  .servers = x->servers,
+					  .bytes = a->e->node[meet].bytes };
 	if (x->recorded && (one.stretch = stretch(a, meet, &one.comm)) <= 0)
 		return 0;
 	if (x->link && (rc = find_links(a, x->channels ? x->channels : 1, err)) < 0)

@@ -364,7 +364,9 @@ out:
 
 static double analysed(const struct pl_cost *c, const struct pl_fit *fit, int64_t bytes)
 {
-	struct pl_comm comm = { .kind = fit->kind, .coll = fit->coll, .n = fit->n, .bytes = bytes };
+	struct pl_cost_comm comm = {
+		.kind = fit->kind, .coll = fit->coll, .n = fit->n, .bytes = bytes
+	};
 
 	comm.group = PL_NONE;
 	return (double)pl_cost_analytic(&c->topo, &comm);
@@ -503,7 +505,7 @@ static void learn_links(double latency, struct pl_cost *c)
 {
 	double messages, share;
 	const struct pl_fit *fit = NULL;
-	struct pl_comm comm;
+	struct pl_cost_comm comm;
 
 	for (size_t i = 0; i < c->n_fits; i++)
 		if (c->fit[i].flight_ns > 0 && c->fit[i].b_ns_per_byte > 0 &&
@@ -511,7 +513,7 @@ static void learn_links(double latency, struct pl_cost *c)
 			fit = &c->fit[i];
 	if (!(latency > 0) || !fit)
 		return;
-	comm = (struct pl_comm){ .kind = fit->kind, .coll = fit->coll, .n = fit->n };
+	comm = (struct pl_cost_comm){ .kind = fit->kind, .coll = fit->coll, .n = fit->n };
 	pl_cost_ring(&comm, &messages, &share);
 	for (size_t i = 0; i < c->topo.n_links; i++) {
 		c->topo.link[i].latency_ns = (pl_ns)latency;
@@ -525,7 +527,7 @@ static int fit_flight(const struct fitter *f, const struct record *r, size_t n, 
 {
 	double serial = gap_error(f, r->class_of, fit->a_ns, fit->b_ns_per_byte);
 	double messages, share, known;
-	struct pl_comm comm = { .kind = fit->kind, .coll = fit->coll, .n = fit->n };
+	struct pl_cost_comm comm = { .kind = fit->kind, .coll = fit->coll, .n = fit->n };
 	struct line l = { 0, 0, 0 };
 	struct point *p = NULL;
 	int rc = 0;
@@ -559,7 +561,7 @@ out:
  */
 static void fit_beside(const struct fitter *f, const struct record *r, size_t n, struct pl_fit *fit)
 {
-	struct pl_comm comm = { .kind = fit->kind, .coll = fit->coll, .n = fit->n };
+	struct pl_cost_comm comm = { .kind = fit->kind, .coll = fit->coll, .n = fit->n };
 	double messages, share, wait = 0, over = 0, bytes = 0, most;
 	size_t small = 0;
 

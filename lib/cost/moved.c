@@ -13,14 +13,14 @@
 
 #define MANY_BYTES (INT64_C(1) << 40) /* beside which a latency is nothing */
 
-static unsigned coll_of(const struct pl_comm *c)
+static unsigned coll_of(const struct pl_cost_comm *c)
 {
 	bool message = c->kind == PL_K_SEND || c->kind == PL_K_RECV;
 
 	return message && c->coll == PL_COLL_OTHER ? PL_COLL_SEND : c->coll;
 }
 
-void pl_cost_ring(const struct pl_comm *comm, double *messages, double *share)
+void pl_cost_ring(const struct pl_cost_comm *comm, double *messages, double *share)
 {
 	double n = comm->n > 1 ? comm->n : 1;
 
@@ -57,9 +57,10 @@ void pl_cost_ring(const struct pl_comm *comm, double *messages, double *share)
 }
 
 /* a, and b times MANY_BYTES. */
-static void analyse(const struct pl_cost *c, const struct pl_comm *comm, double *a, double *many)
+static void analyse(const struct pl_cost *c, const struct pl_cost_comm *comm, double *a,
+		    double *many)
 {
-	struct pl_comm x = *comm;
+	struct pl_cost_comm x = *comm;
 
 	x.algo = PL_ALGO_RING;
 	x.parts = 0;
@@ -69,10 +70,11 @@ static void analyse(const struct pl_cost *c, const struct pl_comm *comm, double 
 	*many = (double)pl_cost_analytic(&c->topo, &x) - *a;
 }
 
-bool pl_cost_line(const struct pl_cost *c, const struct pl_comm *comm, struct pl_cost_line *out)
+bool pl_cost_line(const struct pl_cost *c, const struct pl_cost_comm *comm,
+		  struct pl_cost_line *out)
 {
 	const struct pl_fit *f = cost_find_fit(c, comm->kind, comm->coll, comm->n);
-	struct pl_comm was = *comm;
+	struct pl_cost_comm was = *comm;
 	double now[2], then[2], a, many;
 
 	if (comm->n < 2)
@@ -95,9 +97,9 @@ bool pl_cost_line(const struct pl_cost *c, const struct pl_comm *comm, struct pl
 	return true;
 }
 
-void pl_cost_links(const struct pl_cost *c, const struct pl_comm *comm, double *a, double *b)
+void pl_cost_links(const struct pl_cost *c, const struct pl_cost_comm *comm, double *a, double *b)
 {
-	struct pl_comm x = *comm;
+	struct pl_cost_comm x = *comm;
 	double was[2], now[2];
 	bool named = false;
 

@@ -190,8 +190,7 @@ static int recorded_sets(struct pl_rewriter *r, struct pl_err *err)
 	return rw_number_sets(r, err);
 }
 
-struct pl_rewriter *pl_rewriter_new(struct pl_edit *e, const struct pl_coster *c,
-				    struct pl_err *err)
+struct pl_rewriter *pl_rewriter_new(struct pl_edit *e, const struct pl_cost *c, struct pl_err *err)
 {
 	struct pl_rewriter *r;
 
@@ -511,7 +510,7 @@ static int change_link(struct pl_rewriter *r, const struct pl_rewrite *rw, struc
 	struct rw_state *s = rw_now(r);
 	struct pl_link_change *c = &s->change[s->n_changes];
 
-	if (r->c->has_link && !r->c->has_link(r->c->arg, rw->word))
+	if (!pl_cost_has_link(r->c, rw->word))
 		return pl_fail(
 			err, PL_EDATA,
 			"the topology has no link \"%s\"; without --topology links are \"pcie\" "

@@ -4,66 +4,24 @@
  *
  * Communication is addressed by the tensors that it carries. A *bucket* is the set of tensors that
  * one communication carries; on every rank it is an ARRIVE node, a RENDEZVOUS of all ranks of the
- * group, and a TRANSFER node whose duration is the coster's.
+ * group, and a TRANSFER node whose duration lib/cost gives.
  */
 #ifndef PL_REWRITE_H
 #define PL_REWRITE_H
 
-#include "graph/edit.h"
+#include "cost/cost.h"
 #include "plan/plan.h"
-#include "plan/topology.h"
-
-/* Factors for a link of the topology ("*": all of them): bandwidth and latency become so many times
- * what they were. Both > 0. */
-struct pl_link_change {
-	const char *link;
-	double bandwidth, latency;
-};
-
-/* What a communication is, for who says how long it takes. */
-struct pl_comm {
-	uint8_t kind;	  /* enum pl_kind_id of the event: collective, send, receive */
-	uint8_t coll;	  /* enum pl_coll */
-	uint8_t algo;	  /* enum pl_algo */
-	uint32_t group;	  /* graph.group, PL_NONE */
-	uint32_t n;	  /* ranks */
-	uint32_t servers; /* of PL_ALGO_PS */
-	uint32_t parts;	  /* chunks that follow one another, 0 or 1: whole */
-	int64_t bytes;	  /* the larger of what a rank gives and what it gets; -1 unknown */
-	const struct pl_link_change *change; /* that the plan makes, in order; NULL: none */
-	uint32_t n_changes;
-};
-/* Implemented by lib/cost. */
-struct pl_coster {
-	void *arg;
-	/* Duration of the transfer, from the last arrival on. */
-	pl_ns (*transfer)(void *arg, const struct pl_comm *c);
-	/* How much later than that it is there: what passes while the next may transfer. NULL: 0.
-	 */
-	pl_ns (*flight)(void *arg, const struct pl_comm *c);
-	/* Host time that issuing one communication takes on the thread that issues it. */
-	pl_ns (*issue)(void *arg, const struct pl_comm *c);
-	/* Share of the time that an operation takes in that precision ("bf16"), given that it took
-	 * 1 so far; 1 if it gains nothing. */
-	double (*precision)(void *arg, const char *name, const char *word);
-	/* Is there such a link ("*": any)? */
-	bool (*has_link)(void *arg, const char *name);
-	/* Factors >= 1 by which durations grow while the transfer and computation of its ranks run
-	 * beside one another: those of computation, that of the transfer. NULL: 1 and 1. */
-	void (*beside)(void *arg, const struct pl_comm *c, double *computation, double *transfer);
-};
 
 /*
  * The state of a plan on an edit. The synchronisation of gradients is rebuilt as the plan has it:
  * buckets follow one another on one channel a rank, in order of issue; a bucket arrives when its
  * last tensor is ready and was issued, and what waited for the communication that carried a tensor
  * waits for the bucket that carries it now. Buckets that are as recorded keep their recorded
- * arrival; their transfer, too, is the coster's. Until a rewrite concerns communication, what was
- * recorded stays.
+ * arrival; lib/cost gives the duration of their transfer, too. Until a rewrite concerns
+ * communication, what was recorded stays.
  */
 struct pl_rewriter;
-struct pl_rewriter *pl_rewriter_new(struct pl_edit *e, const struct pl_coster *c,
-				    struct pl_err *err);
+struct pl_rewriter *pl_rewriter_new(struct pl_edit *e, const struct pl_cost *c, struct pl_err *err);
 void pl_rewriter_free(struct pl_rewriter *r);
 /* Apply one rewrite, in all steps and on all ranks. PL_EDATA, with what does not fit, when a name
  * is unknown or the precondition is broken; the edit is then as before. Not settled. What changes
@@ -93,8 +51,8 @@ uint32_t pl_rewriter_buckets(const struct pl_rewriter *r, uint32_t *set_of);
 uint32_t pl_rewriter_group(const struct pl_rewriter *r, uint32_t tensor); /* only equal ones fuse */
 /* 0 or more; where the graph does not know it, a share of what the recorded transfer allows. */
 int64_t pl_rewriter_bytes(const struct pl_rewriter *r, uint32_t tensor);
-/* The communication that carries the tensor, as the coster is asked for it; borrows from r. */
-struct pl_comm pl_rewriter_comm(const struct pl_rewriter *r, uint32_t tensor);
+/* The communication that carries the tensor, as lib/cost is asked for it; borrows from r. */
+struct pl_cost_comm pl_rewriter_comm(const struct pl_rewriter *r, uint32_t tensor);
 /* Which tensors' communication lies on the critical path of the settled edit; hot[tensor]. */
 int pl_rewriter_hot(const struct pl_rewriter *r, uint8_t *hot, struct pl_err *err) PL_MUST;
 uint32_t pl_rewriter_tensors(const struct pl_rewriter *r);   /* of the base */

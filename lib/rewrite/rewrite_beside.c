@@ -5,7 +5,7 @@
  * beside it, and the other way round: durations of computation grow by a factor while a transfer
  * of its rank runs, that of the transfer grows while a member computes. Published replayers leave
  * this out (Daydream, dPRO), or give overlapped time one factor (Proteus); here it follows the
- * plan. The factors are the coster's.
+ * plan. lib/cost gives the factors.
  *
  * Durations that depend on starts have no place in an edit, whose starts are a least solution over
  * given durations. So they are settled before, by a small replay of each step that knows nothing
@@ -100,15 +100,15 @@ void rw_beside_fini(struct pl_rewriter *r)
 
 /* ---- what was lost in the recording ---------------------------------------------------------- */
 
-static struct pl_comm comm_recorded(const struct pl_rewriter *r, const struct rw_comm *c)
+static struct pl_cost_comm comm_recorded(const struct pl_rewriter *r, const struct rw_comm *c)
 {
 	const struct pl_enode *a = &r->e->node[c->arrive];
 	const char *name = pl_edit_name(r->e, a->name);
-	struct pl_comm m = { .kind = a->kind,
-			     .coll = (uint8_t)pl_coll_find(name, strlen(name)),
-			     .group = a->group,
-			     .n = r->n_ranks,
-			     .bytes = r->e->node[c->transfer].bytes };
+	struct pl_cost_comm m = { .kind = a->kind,
+				  .coll = (uint8_t)pl_coll_find(name, strlen(name)),
+				  .group = a->group,
+				  .n = r->n_ranks,
+				  .bytes = r->e->node[c->transfer].bytes };
 
 	if (a->group < r->e->g->n_groups)
 		m.n = r->e->g->group[a->group].n;
@@ -127,14 +127,14 @@ static pl_ns lost_in(const struct pl_rewriter *r, uint32_t slot, uint32_t node)
 		const struct rw_comm *c = &r->comm[i];
 		pl_ns lo = pl_max_i64(from, e->node[c->transfer].start);
 		pl_ns hi = pl_min_i64(end, pl_edit_end(e, c->transfer));
-		struct pl_comm m;
+		struct pl_cost_comm m;
 		double slows = 1, slowed = 1;
 
 		from = pl_max_i64(from, lo); /* transfers that overlap take it once */
 		if (hi <= from)
 			continue;
 		m = comm_recorded(r, c);
-		r->c->beside(r->c->arg, &m, &slows, &slowed);
+		pl_cost_contention(r->c, &m, &slows, &slowed);
 		back += (double)(hi - from) * (1 - 1 / slows);
 		from = hi;
 	}
@@ -220,11 +220,11 @@ static void find_bare(const struct pl_rewriter *r)
 /* Does anything slow anything down, of what was recorded? */
 static bool any_slower(const struct pl_rewriter *r)
 {
-	for (size_t i = 0; r->c && r->c->beside && i < r->n_comms; i++) {
-		struct pl_comm m = comm_recorded(r, &r->comm[i]);
+	for (size_t i = 0; i < r->n_comms; i++) {
+		struct pl_cost_comm m = comm_recorded(r, &r->comm[i]);
 		double slows = 1, slowed = 1;
 
-		r->c->beside(r->c->arg, &m, &slows, &slowed);
+		pl_cost_contention(r->c, &m, &slows, &slowed);
 		if (slows > 1 || slowed > 1)
 			return true;
 	}

@@ -384,19 +384,20 @@ static pl_ns when_ready(const struct pl_rewriter *r, uint32_t slot, uint32_t ten
 
 /* ---- unknown sizes --------------------------------------------------------------------------- */
 
-/* As large as takes as long, for the coster: by bisection, up to the double of what is too much. */
-static int64_t size_that_takes(const struct pl_rewriter *r, struct pl_comm c, pl_ns ns)
+/* As large as takes as long, as lib/cost says: by bisection, up to the double of what is too much.
+ */
+static int64_t size_that_takes(const struct pl_rewriter *r, struct pl_cost_comm c, pl_ns ns)
 {
 	int64_t lo = 0, hi = 1;
 
 	c.bytes = hi;
-	while (hi < (int64_t)1 << 44 && r->c->transfer(r->c->arg, &c) < ns) {
+	while (hi < (int64_t)1 << 44 && pl_cost_transfer(r->c, &c) < ns) {
 		lo = hi;
 		c.bytes = hi *= 2;
 	}
 	while (lo < hi) {
 		c.bytes = lo + (hi - lo) / 2;
-		if (r->c->transfer(r->c->arg, &c) < ns)
+		if (pl_cost_transfer(r->c, &c) < ns)
 			lo = c.bytes + 1;
 		else
 			hi = c.bytes;
@@ -411,7 +412,7 @@ static int64_t size_of_comm(const struct pl_rewriter *r, uint32_t slot, uint32_t
 	const struct pl_edit *e = r->e;
 	const struct rw_comm *x = &r->comm[comm];
 	const struct pl_enode *a = &e->node[x->arrive];
-	struct pl_comm c = { .kind = a->kind, .algo = PL_ALGO_RING, .group = a->group };
+	struct pl_cost_comm c = { .kind = a->kind, .algo = PL_ALGO_RING, .group = a->group };
 	pl_ns ns = e->node[x->transfer].dur;
 	uint32_t first = slot / r->n_ranks * r->n_ranks;
 

@@ -98,7 +98,7 @@ struct rw_fused {
 
 struct pl_rewriter {
 	struct pl_edit *e;
-	const struct pl_coster *c;
+	const struct pl_cost *c;
 	struct rw_tensor *tensor;
 	uint32_t n_tensors;
 	int32_t *rank;		   /* ranks that have tensors, ascending */
@@ -149,7 +149,7 @@ int rw_chain(struct pl_edit *e, uint32_t from, uint32_t to, struct pl_err *err) 
 
 /* ---- what runs beside what (rewrite_beside.c) ------------------------------------------------ */
 
-/* Of the recorded edit: what its computation lost. Leaves r->beside NULL if the coster knows of
+/* Of the recorded edit: what its computation lost. Leaves r->beside NULL if lib/cost knows of
  * none. */
 int rw_beside_init(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 void rw_beside_fini(struct pl_rewriter *r);
@@ -163,8 +163,8 @@ void rw_bare_unref(struct rw_bare *b);
 pl_ns rw_beside_lost(struct pl_rewriter *r, uint32_t step, int32_t rank, pl_ns until);
 /* What the built buckets cost the computation beside them, and it them. */
 int rw_beside_settle(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
-/* The communication of a set, as the coster is asked for it; `meeting` ranks have a part. */
-struct pl_comm rw_comm_of_set(const struct pl_rewriter *r, uint32_t set, uint32_t meeting);
+/* The communication of a set, as lib/cost is asked for it; `meeting` ranks have a part. */
+struct pl_cost_comm rw_comm_of_set(const struct pl_rewriter *r, uint32_t set, uint32_t meeting);
 /* The present state again, on top of the stack: the one below stays as it is. */
 int rw_push_state(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 /* Base tensor by its name in plans, PL_NONE. */

@@ -42,10 +42,9 @@ static int precision(struct pl_rewriter *r, const struct pl_rewrite *rw, struct 
 			wanted = !strcmp(rw->arg[k], name);
 		if (!wanted)
 			continue;
-		x = rw->x > 0 ? rw->x
-		    : r->c->precision && n->kind != PL_K_HOST_OP
-			    ? r->c->precision(r->c->arg, name, rw->word)
-			    : 1;
+		x = rw->x > 0		      ? rw->x
+		    : n->kind != PL_K_HOST_OP ? pl_cost_precision(name, rw->word)
+					      : 1;
 		hits++;
 		rc = scale(e, i, x, err);
 	}

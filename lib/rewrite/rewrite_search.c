@@ -69,7 +69,7 @@ uint32_t pl_rewriter_producer(const struct pl_rewriter *r, uint32_t tensor)
 	return PL_NONE;
 }
 
-struct pl_comm pl_rewriter_comm(const struct pl_rewriter *r, uint32_t tensor)
+struct pl_cost_comm pl_rewriter_comm(const struct pl_rewriter *r, uint32_t tensor)
 {
 	uint32_t meeting = 0;
 

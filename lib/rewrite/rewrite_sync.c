@@ -418,14 +418,14 @@ static int add_uses(struct pl_rewriter *r, struct rw_built *b, uint32_t set, uin
 	return 0;
 }
 
-struct pl_comm rw_comm_of_set(const struct pl_rewriter *r, uint32_t set, uint32_t meeting)
+struct pl_cost_comm rw_comm_of_set(const struct pl_rewriter *r, uint32_t set, uint32_t meeting)
 {
 	const struct rw_state *st = rw_now(r);
-	struct pl_comm c = { .algo = PL_ALGO_RING,
-			     .group = PL_NONE,
-			     .parts = st->parts[set],
-			     .change = st->n_changes ? st->change : NULL,
-			     .n_changes = st->n_changes };
+	struct pl_cost_comm c = { .algo = PL_ALGO_RING,
+				  .group = PL_NONE,
+				  .parts = st->parts[set],
+				  .change = st->n_changes ? st->change : NULL,
+				  .n_changes = st->n_changes };
 	const struct rw_comm *old = NULL;
 	const struct pl_enode *a;
 
@@ -453,7 +453,7 @@ struct pl_comm rw_comm_of_set(const struct pl_rewriter *r, uint32_t set, uint32_
 }
 
 static int build_slot(struct pl_rewriter *r, struct rw_built *b, uint32_t set, uint32_t slot,
-		      uint32_t meet, const struct pl_comm *c, struct pl_err *err)
+		      uint32_t meet, const struct pl_cost_comm *c, struct pl_err *err)
 {
 	struct pl_edit *e = r->e;
 	const struct rw_comm *old;
@@ -475,18 +475,17 @@ static int build_slot(struct pl_rewriter *r, struct rw_built *b, uint32_t set, u
 	n.origin = PL_NONE;
 	n.bytes = c->bytes;
 	if ((rc = pl_edit_add_node(e, &n, after, &b->arrive[slot], err)) < 0 ||
-	    (rc = add_gates(r, b, set, slot, last,
-			    as_recorded || !r->c->issue ? 0 : r->c->issue(r->c->arg, c), err)) < 0)
+	    (rc = add_gates(r, b, set, slot, last, as_recorded ? 0 : r->c->issue_ns, err)) < 0)
 		return rc;
 	/* with partners that were not recorded the recorded duration stands for the transfer */
 	b->kept[slot] = meet == PL_NONE && as_recorded && c->parts <= 1 && !c->n_changes &&
 			!rw_now(r)->ranks;
-	dur = b->kept[slot] ? e->node[old->transfer].dur : r->c->transfer(r->c->arg, c);
+	dur = b->kept[slot] ? e->node[old->transfer].dur : pl_cost_transfer(r->c, c);
 	b->alone = dur;
-	b->flight = r->c->flight ? r->c->flight(r->c->arg, c) : 0;
+	b->flight = pl_cost_flight(r->c, c);
 	b->slows = b->slowed = 1;
-	if (r->beside && r->c->beside)
-		r->c->beside(r->c->arg, c, &b->slows, &b->slowed);
+	if (r->beside)
+		pl_cost_contention(r->c, c, &b->slows, &b->slowed);
 	n = e->node[old->transfer];
 	n.res = r->slot[slot].res;
 	n.fixed = INT64_MIN;
@@ -545,7 +544,7 @@ static int build_set(struct pl_rewriter *r, uint32_t set, uint64_t key, struct r
 		return err->code;
 	for (uint32_t k = 0; rc == 0 && k < r->e->n_steps; k++) {
 		uint32_t meet, ranks;
-		struct pl_comm c;
+		struct pl_cost_comm c;
 
 		rc = build_meet(r, set, k, &meet, &ranks, err);
 		c = rw_comm_of_set(r, set, ranks);
@@ -655,7 +654,7 @@ static int retire_calls(struct pl_rewriter *r, struct pl_err *err)
 {
 	int rc = 0;
 
-	if (!r->c->issue || !r->issues)
+	if (!r->issues)
 		return 0;
 	for (uint32_t s = 0; rc == 0 && s < r->n_slots; s++) {
 		const struct rw_slot *sl = &r->slot[s];

@@ -1,6 +1,6 @@
 /*
  * Candidates: the defaults of frameworks, equal cuts, and what dynamic programming makes of the
- * coster's times.
+ * times of lib/cost.
  *
  * PyTorch DDP closes a bucket when it has grown to the limit, Horovod before it outgrows it; both
  * take tensors as they become ready. Tensors of different groups of ranks never meet: each group is
@@ -233,7 +233,7 @@ static int add_equal_cuts(struct search *s, struct pl_err *err)
 
 struct channel {
 	const struct search *s;
-	struct pl_comm comm;
+	struct pl_cost_comm comm;
 };
 
 static pl_ns channel_time(void *arg, int64_t bytes)
@@ -241,7 +241,7 @@ static pl_ns channel_time(void *arg, int64_t bytes)
 	struct channel *c = arg;
 
 	c->comm.bytes = bytes;
-	return c->s->coster.transfer(c->s->coster.arg, &c->comm);
+	return pl_cost_transfer(c->s->cost, &c->comm);
 }
 
 struct dp_case {
@@ -312,8 +312,7 @@ static int add_dp(struct search *s, const struct dp_case *d, struct dp_room *roo
 
 static int add_dps(struct search *s, struct dp_room *room, struct pl_err *err)
 {
-	struct pl_comm comm = pl_rewriter_comm(s->lane[0].r, 0);
-	pl_ns issue = s->coster.issue ? s->coster.issue(s->coster.arg, &comm) : 0;
+	pl_ns issue = s->cost->issue_ns;
 	unsigned algos = s->o->algorithm ? PL_ALGO_PS : PL_ALGO_RING + 1;
 	int rc = 0;
 

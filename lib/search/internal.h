@@ -30,7 +30,6 @@ struct lane {
 struct search {
 	const struct pl_search_opts *o;
 	const struct pl_cost *cost;
-	struct pl_coster coster;
 	const struct pl_graph *g; /* reduced, if it could be */
 	struct pl_graph reduced;
 	struct pl_sim *sim;
@@ -109,9 +108,9 @@ int batch_add(struct search *s, const struct cand *from, struct cand **c,
 	      struct pl_err *err) PL_MUST;
 /* The defaults of others, into the batch. */
 int add_preset(struct search *s, enum pl_preset preset, struct pl_err *err) PL_MUST;
-/* What dynamic programming makes of the coster's times, and of when gradients are ready now. */
+/* What dynamic programming makes of the times of lib/cost, and of when gradients are ready now. */
 int add_cuts(struct search *s, struct pl_err *err) PL_MUST;
-/* Equal cuts, and what dynamic programming makes of the coster's times. */
+/* Equal cuts, and what dynamic programming makes of the times of lib/cost. */
 int add_seeds(struct search *s, struct pl_err *err) PL_MUST;
 
 /* ---- local.c ---- */

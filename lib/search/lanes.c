@@ -60,7 +60,7 @@ int lanes_open(struct search *s, struct pl_err *err)
 		PL_TRY(pl_edit_dup(&s->lane[0].e, &s->lane[i].e, err));
 	}
 	for (uint32_t i = 0; i < n; i++) {
-		s->lane[i].r = pl_rewriter_new(&s->lane[i].e, &s->coster, err);
+		s->lane[i].r = pl_rewriter_new(&s->lane[i].e, s->cost, err);
 		if (!s->lane[i].r)
 			return err->code;
 		s->lane[i].root = pl_rewriter_mark(s->lane[i].r);

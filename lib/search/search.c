@@ -154,7 +154,7 @@ static double wire_bound(const struct search *s)
 	double bound = 0;
 
 	for (uint32_t t = 0; t < s->n; t++) {
-		struct pl_comm c = pl_rewriter_comm(r, t);
+		struct pl_cost_comm c = pl_rewriter_comm(r, t);
 		pl_ns first = s->ready[t], best;
 		uint32_t k = 0;
 
@@ -170,10 +170,10 @@ static double wire_bound(const struct search *s)
 			c.bytes += s->bytes[k];
 			first = pl_min_i64(first, s->ready[k]);
 		}
-		best = s->coster.transfer(s->coster.arg, &c);
+		best = pl_cost_transfer(s->cost, &c);
 		for (uint8_t a = 0; s->o->algorithm && a < PL_ALGO_PS; a++) {
 			c.algo = a;
-			best = pl_min_i64(best, s->coster.transfer(s->coster.arg, &c));
+			best = pl_min_i64(best, pl_cost_transfer(s->cost, &c));
 		}
 		bound = fmax(bound, (double)(first + best));
 	}
@@ -191,7 +191,6 @@ static int open_search(struct search *s, const struct pl_graph *g, struct pl_pla
 	PL_TRY(search_reduce(g, &s->reduced, &reduced, err));
 	if (reduced)
 		s->g = &s->reduced;
-	pl_cost_coster(s->cost, &s->coster);
 	s->sim = pl_sim_new(s->g, err);
 	if (!s->sim)
 		return err->code;

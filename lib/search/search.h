@@ -11,7 +11,7 @@
 #define PL_SEARCH_H
 
 #include "core/pool.h"
-#include "cost/cost.h"
+#include "rewrite/rewrite.h"
 #include "sim/sim.h"
 
 /* What others do without being asked. */

@@ -238,7 +238,7 @@ out:
  */
 
 struct moved { /* a class of communication, as the statements so far have it */
-	struct pl_comm comm;
+	struct pl_cost_comm comm;
 	bool message, link; /* a side of a message; that on which the link is */
 	uint32_t workers;
 	struct pl_cost_line line; /* of `n` ranks, without changes of single links */
@@ -263,7 +263,7 @@ static double transfer(const struct moved *x)
 
 static void move_ranks(struct moved *x, uint32_t ranks)
 {
-	struct pl_comm now = x->comm, was = x->comm;
+	struct pl_cost_comm now = x->comm, was = x->comm;
 	uint64_t n = (uint64_t)x->comm.n / x->workers * ranks;
 	double to[2], from[2];
 
@@ -280,7 +280,7 @@ static void move_ranks(struct moved *x, uint32_t ranks)
 
 static void move_latency_to(struct moved *x, pl_ns to)
 {
-	struct pl_comm now = x->comm;
+	struct pl_cost_comm now = x->comm;
 	double messages, share;
 
 	now.n = x->n;
@@ -330,7 +330,7 @@ static int add_link_change(struct mover *mv, const struct pl_change *c, struct p
 static bool passes(const struct mover *mv, const struct moved *x, const char *link)
 {
 	const struct pl_link_change probe = { .link = link, .bandwidth = 0.5, .latency = 2 };
-	struct pl_comm comm = x->comm;
+	struct pl_cost_comm comm = x->comm;
 	double a, b;
 
 	comm.change = &probe;

@@ -34,13 +34,13 @@ static void make_topo(struct topo *x, uint32_t hosts, uint32_t per_host, double 
 static pl_ns cost(const struct topo *x, unsigned coll, unsigned algo, uint32_t n, int64_t bytes,
 		  uint32_t servers)
 {
-	struct pl_comm c = { .kind = PL_K_COLLECTIVE,
-			     .coll = (uint8_t)coll,
-			     .algo = (uint8_t)algo,
-			     .group = PL_NONE,
-			     .n = n,
-			     .servers = servers,
-			     .bytes = bytes };
+	struct pl_cost_comm c = { .kind = PL_K_COLLECTIVE,
+				  .coll = (uint8_t)coll,
+				  .algo = (uint8_t)algo,
+				  .group = PL_NONE,
+				  .n = n,
+				  .servers = servers,
+				  .bytes = bytes };
 
 	return pl_cost_analytic(&x->t, &c);
 }
@@ -158,7 +158,7 @@ static void on_hosts(void)
 static void special(void)
 {
 	struct pl_link_change change[] = { { "nic", 2, 1 }, { "*", 0.5, 3 } };
-	struct pl_comm c = { .kind = PL_K_SEND, .n = 2, .bytes = 1000000, .group = PL_NONE };
+	struct pl_cost_comm c = { .kind = PL_K_SEND, .n = 2, .bytes = 1000000, .group = PL_NONE };
 	struct topo x, y;
 
 	make_topo(&x, 2, 1, 200, 3000, 10, 9000, true);
@@ -477,15 +477,14 @@ static void shared_link(void)
 static void in_flight(void)
 {
 	const double latency = 2e6, b = 8;
-	struct pl_comm m = { .kind = PL_K_COLLECTIVE,
-			     .coll = PL_COLL_ALLREDUCE,
-			     .algo = PL_ALGO_RING,
-			     .group = PL_NONE,
-			     .n = RANKS,
-			     .bytes = 65536 };
+	struct pl_cost_comm m = { .kind = PL_K_COLLECTIVE,
+				  .coll = PL_COLL_ALLREDUCE,
+				  .algo = PL_ALGO_RING,
+				  .group = PL_NONE,
+				  .n = RANKS,
+				  .bytes = 65536 };
 	struct pl_err err = { 0 };
 	const struct pl_fit *f;
-	struct pl_coster co;
 	struct pl_cost c;
 	struct jobg j;
 	struct topo x;
@@ -512,12 +511,11 @@ static void in_flight(void)
 	ok(f && near(f->flight_ns, latency, 0.02) && near(f->b_ns_per_byte, b, 0.02) &&
 		   !(f->a_ns > 0),
 	   "communication in flight together: the latency is each one's, the link is not");
-	pl_cost_coster(&c, &co);
-	ok(near((double)co.transfer(co.arg, &m), b * 65536, 0.02) &&
-		   near((double)co.flight(co.arg, &m), latency, 0.02),
+	ok(near((double)pl_cost_transfer(&c, &m), b * 65536, 0.02) &&
+		   near((double)pl_cost_flight(&c, &m), latency, 0.02),
 	   "... and so it costs");
 	m.n = 2 * RANKS;
-	ok(near((double)co.flight(co.arg, &m), latency * 14 / 6, 0.02),
+	ok(near((double)pl_cost_flight(&c, &m), latency * 14 / 6, 0.02),
 	   "... of more ranks, so many more latencies");
 	pl_cost_fini(&c);
 	pl_graph_fini(&j.g);
@@ -563,10 +561,9 @@ static void beside(double slow, bool noisy, double want, const char *what)
 /* Small messages take the host's link longest, large ones the network's. */
 static void bent(void)
 {
-	struct pl_comm m = { .kind = PL_K_COLLECTIVE, .coll = PL_COLL_ALLREDUCE, .n = RANKS };
+	struct pl_cost_comm m = { .kind = PL_K_COLLECTIVE, .coll = PL_COLL_ALLREDUCE, .n = RANKS };
 	struct pl_err err = { 0 };
 	bool like = true;
-	struct pl_coster k;
 	struct pl_cost c;
 	struct jobg j;
 	struct topo x;
@@ -584,9 +581,8 @@ static void bent(void)
 		j.at += (pl_ns)(2 * t);
 	}
 	ok(!pl_cost_fit(&j.g, &x.t, &c, &err), "fits");
-	pl_cost_coster(&c, &k);
 	for (m.bytes = 4000; m.bytes < 4000000; m.bytes *= 3)
-		like &= near((double)k.transfer(k.arg, &m),
+		like &= near((double)pl_cost_transfer(&c, &m),
 			     1.3 * (double)pl_cost_analytic(&x.t, &m), 0.01);
 	ok(like, "times that bend where one link becomes slower than another");
 	pl_cost_fini(&c);
@@ -620,11 +616,10 @@ static void contend(struct jobg *j, double b, double slowed, pl_ns wait, int64_t
 
 static void contention(bool small)
 {
-	struct pl_comm m = { .kind = PL_K_COLLECTIVE, .coll = PL_COLL_ALLREDUCE, .n = RANKS };
+	struct pl_cost_comm m = { .kind = PL_K_COLLECTIVE, .coll = PL_COLL_ALLREDUCE, .n = RANKS };
 	double computation, move, a;
 	const struct pl_fit *f;
 	struct pl_err err = { 0 };
-	struct pl_coster k;
 	struct pl_cost c;
 	struct jobg j;
 	struct topo x;
@@ -645,21 +640,20 @@ static void contention(bool small)
 	ok(near(c.overlap, 1 / (1 - 0.4), 0.02),
 	   "processors taken in slices: what they cost in sum");
 	ok(f && near(f->b_ns_per_byte, 1, 0.01), "the line is that of communication alone");
-	pl_cost_coster(&c, &k);
-	if (!f || !k.beside)
+	if (!f)
 		exit(1);
 	a = f->a_ns;
 	ok(f->assumed == !small, "a wait that no message shows is assumed");
 	if (small) {
 		ok(near(f->a_beside_ns, 501000, 0.02), "what small messages wait for");
 		m.bytes = 2000;
-		k.beside(k.arg, &m, &computation, &move);
+		pl_cost_contention(&c, &m, &computation, &move);
 		ok(near(move * (a + 2000), f->a_beside_ns + 2000 * f->b_beside, 0.01),
 		   "which makes them longer by far");
 	} else {
 		ok(near(f->a_beside_ns, a + 2 * (RANKS - 1) * 500000.0, 0.01), "for each message");
 		m.bytes = 32000000;
-		k.beside(k.arg, &m, &computation, &move);
+		pl_cost_contention(&c, &m, &computation, &move);
 		ok(move >= 1 && near(computation, c.overlap, 1e-9),
 		   "and large ones are no shorter");
 	}
@@ -667,18 +661,18 @@ static void contention(bool small)
 	pl_graph_fini(&j.g);
 }
 
-/* ---- as a coster ------------------------------------------------------------------------------
+/* ---- moved by analysis
+ * ------------------------------------------------------------------------------
  */
 
-static void coster(void)
+static void moved(void)
 {
 	struct pl_link_change twice = { "nvlink", 2, 1 };
-	struct pl_comm m = { .kind = PL_K_COLLECTIVE,
-			     .coll = PL_COLL_ALLREDUCE,
-			     .group = PL_NONE,
-			     .n = RANKS,
-			     .bytes = 1 << 24 };
-	struct pl_coster k;
+	struct pl_cost_comm m = { .kind = PL_K_COLLECTIVE,
+				  .coll = PL_COLL_ALLREDUCE,
+				  .group = PL_NONE,
+				  .n = RANKS,
+				  .bytes = 1 << 24 };
 	struct pl_err err = { 0 };
 	struct pl_cost c;
 	struct jobg j;
@@ -690,42 +684,41 @@ static void coster(void)
 	lone(&j, 0, 40, 20000, 0.3, 0, 0, 1000, 100000000);
 	if (!ok(!pl_cost_fit(&j.g, &x.t, &c, &err), "fits"))
 		return;
-	pl_cost_coster(&c, &k);
-	ok(near((double)k.transfer(k.arg, &m), line, 1e-3), "as recorded: the line");
+	ok(near((double)pl_cost_transfer(&c, &m), line, 1e-3), "as recorded: the line");
 	base = (double)pl_cost_analytic(&x.t, &m);
 	m.n = 16;
-	ok(near((double)k.transfer(k.arg, &m), line * (double)pl_cost_analytic(&x.t, &m) / base,
+	ok(near((double)pl_cost_transfer(&c, &m), line * (double)pl_cost_analytic(&x.t, &m) / base,
 		1e-3),
 	   "more ranks: moved by analysis");
 	m.n = RANKS;
 	m.algo = PL_ALGO_TREE;
-	ok(near((double)k.transfer(k.arg, &m), line * (double)pl_cost_analytic(&x.t, &m) / base,
+	ok(near((double)pl_cost_transfer(&c, &m), line * (double)pl_cost_analytic(&x.t, &m) / base,
 		1e-3),
 	   "another algorithm: moved by analysis");
 	m.algo = PL_ALGO_RING;
 	m.parts = 4;
-	ok(near((double)k.transfer(k.arg, &m), line + 3 * 20000, 1e-3),
+	ok(near((double)pl_cost_transfer(&c, &m), line + 3 * 20000, 1e-3),
 	   "in four parts: three more latencies");
 	m.parts = 0;
 	m.change = &twice;
 	m.n_changes = 1;
-	ok(near((double)k.transfer(k.arg, &m), line / 2, 0.02),
+	ok(near((double)pl_cost_transfer(&c, &m), line / 2, 0.02),
 	   "a link twice as fast halves a large transfer");
 	m.n_changes = 0;
 	m.coll = PL_COLL_ALLTOALL;
-	is_i64(k.transfer(k.arg, &m), pl_cost_analytic(&x.t, &m), "never seen: analysis");
+	is_i64(pl_cost_transfer(&c, &m), pl_cost_analytic(&x.t, &m), "never seen: analysis");
 	m.coll = PL_COLL_ALLREDUCE;
 	m.bytes = -1;
-	ok(k.transfer(k.arg, &m) > 1000000, "unknown size: as one in the middle");
+	ok(pl_cost_transfer(&c, &m) > 1000000, "unknown size: as one in the middle");
 	m.n = 1;
-	is_i64(k.transfer(k.arg, &m), 0, "alone: nothing");
-	ok(k.has_link(k.arg, "nic") && k.has_link(k.arg, "*") && !k.has_link(k.arg, "ether"),
+	is_i64(pl_cost_transfer(&c, &m), 0, "alone: nothing");
+	ok(pl_cost_has_link(&c, "nic") && pl_cost_has_link(&c, "*") &&
+		   !pl_cost_has_link(&c, "ether"),
 	   "links by name");
-	ok(k.precision(k.arg, "volta_sgemm_128x64_nn", "fp16") == 1.0 / 3 &&
-		   k.precision(k.arg, "vectorized_elementwise_kernel", "bf16") == 0.5 &&
-		   k.precision(k.arg, "ampere_fp16_s16816gemm", "fp16") == 1 &&
-		   k.precision(k.arg, "relu", "tf32") == 1 &&
-		   k.precision(k.arg, "gemm", "fp32") == 1,
+	ok(pl_cost_precision("volta_sgemm_128x64_nn", "fp16") == 1.0 / 3 &&
+		   pl_cost_precision("vectorized_elementwise_kernel", "bf16") == 0.5 &&
+		   pl_cost_precision("ampere_fp16_s16816gemm", "fp16") == 1 &&
+		   pl_cost_precision("relu", "tf32") == 1 && pl_cost_precision("gemm", "fp32") == 1,
 	   "precision: products by three, the rest by two, what has it already by nothing");
 	pl_cost_fini(&c);
 	ok(!pl_cost_fit(&j.g, NULL, &c, &err) && c.topo.n_ranks == RANKS && c.topo.n_hosts == 1 &&
@@ -752,7 +745,9 @@ static void rings(void)
 
 	for (size_t i = 0; i < PL_LEN(coll); i++) {
 		for (uint32_t n = 2; n <= 16; n++) {
-			struct pl_comm c = { .kind = PL_K_COLLECTIVE, .coll = coll[i], .n = n };
+			struct pl_cost_comm c = { .kind = PL_K_COLLECTIVE,
+						  .coll = coll[i],
+						  .n = n };
 			double want;
 
 			make_topo(&x, 1, n, 0.125, 1000, 0.125, 1000, false);
@@ -775,12 +770,12 @@ static void lines(void)
 			      .min_bytes = 100,
 			      .max_bytes = 300 };
 	struct pl_link_change change[] = { { "nic", 4, 0.5 }, { "nvlink", 0.001, 1 } };
-	struct pl_comm comm = { .kind = PL_K_COLLECTIVE,
-				.coll = PL_COLL_ALLREDUCE,
-				.n = 4,
-				.bytes = 1000,
-				.change = change,
-				.n_changes = 1 };
+	struct pl_cost_comm comm = { .kind = PL_K_COLLECTIVE,
+				     .coll = PL_COLL_ALLREDUCE,
+				     .n = 4,
+				     .bytes = 1000,
+				     .change = change,
+				     .n_changes = 1 };
 	struct pl_cost c = { .fit = &fit, .n_fits = 1 };
 	struct pl_cost_line l = { 0 };
 	struct topo x;
@@ -832,7 +827,7 @@ int main(void)
 	bent();
 	contention(true);
 	contention(false);
-	coster();
+	moved();
 	rings();
 	lines();
 	return done_testing();

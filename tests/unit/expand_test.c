@@ -136,13 +136,13 @@ static pl_ns expand(struct job *j, unsigned coll, unsigned algo, uint32_t channe
 
 static pl_ns analysed(const struct job *j, unsigned coll, unsigned algo, int64_t bytes)
 {
-	struct pl_comm c = { .kind = PL_K_COLLECTIVE,
-			     .coll = (uint8_t)coll,
-			     .algo = (uint8_t)algo,
-			     .group = PL_NONE,
-			     .n = j->n,
-			     .servers = j->servers,
-			     .bytes = bytes };
+	struct pl_cost_comm c = { .kind = PL_K_COLLECTIVE,
+				  .coll = (uint8_t)coll,
+				  .algo = (uint8_t)algo,
+				  .group = PL_NONE,
+				  .n = j->n,
+				  .servers = j->servers,
+				  .bytes = bytes };
 
 	return pl_cost_analytic(&j->t, &c);
 }

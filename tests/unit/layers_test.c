@@ -20,7 +20,7 @@ static struct {
 
 static pl_ns transfer(void *arg, int64_t bytes, uint32_t ranks)
 {
-	ok(arg == &cost, "the coster gets its argument");
+	ok(arg == &cost, "the cost function gets its argument");
 	cost.calls++;
 	cost.bytes += bytes;
 	cost.ranks = ranks;

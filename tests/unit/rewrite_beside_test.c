@@ -11,31 +11,46 @@
 #define MOST 24
 #define TICK 0.125 /* ns */
 
-static double slows = 1, slowed = 1; /* computation, the transfer */
+/* 500 ns and 4 bytes a ns; what runs at the same time takes longer: see contend(). */
+static struct pl_fit fit = { .kind = PL_K_COLLECTIVE,
+			     .coll = PL_COLL_ALLREDUCE,
+			     .n = 3,
+			     .a_ns = 500,
+			     .b_ns_per_byte = 0.25 };
+static struct pl_cost cost = { .fit = &fit, .n_fits = 1, .overlap = 1 };
 
-static pl_ns transfer(void *arg, const struct pl_comm *c)
+/* As cost, without figures of contention. */
+static struct pl_fit bare_fit = { .kind = PL_K_COLLECTIVE,
+				  .coll = PL_COLL_ALLREDUCE,
+				  .n = 3,
+				  .a_ns = 500,
+				  .b_ns_per_byte = 0.25 };
+static const struct pl_cost without = { .fit = &bare_fit, .n_fits = 1, .overlap = 1 };
+
+static void contend(double computation, double transfer)
 {
-	(void)arg;
-	return 500 + c->bytes / 4;
+	cost.overlap = computation;
+	fit.a_beside_ns = transfer * fit.a_ns;
+	fit.b_beside = transfer;
+}
+
+static pl_ns transfer(int64_t bytes)
+{
+	const struct pl_cost_comm c = { .kind = PL_K_COLLECTIVE,
+					.coll = PL_COLL_ALLREDUCE,
+					.algo = PL_ALGO_RING,
+					.bytes = bytes,
+					.n = 3 };
+
+	return pl_cost_transfer(&cost, &c);
 }
 
 static pl_ns layer_transfer(void *arg, int64_t bytes, uint32_t n)
 {
-	const struct pl_comm c = { .bytes = bytes, .n = n };
-
-	return transfer(arg, &c);
-}
-
-static void beside(void *arg, const struct pl_comm *c, double *computation, double *move)
-{
 	(void)arg;
-	(void)c;
-	*computation = slows;
-	*move = slowed;
+	(void)n;
+	return transfer(bytes);
 }
-
-static const struct pl_coster coster = { .transfer = transfer, .beside = beside };
-static const struct pl_coster without = { .transfer = transfer };
 
 struct job {
 	struct pl_graph g;
@@ -55,7 +70,7 @@ static void job_fini(struct job *j)
 	pl_graph_fini(&j->g);
 }
 
-static void job_init(struct job *j, uint64_t seed, const struct pl_coster *c)
+static void job_init(struct job *j, uint64_t seed, const struct pl_cost *c)
 {
 	struct pl_layers_opts o = { .n_ranks = 3, .transfer = layer_transfer };
 	struct pl_buf text = { 0 };
@@ -98,11 +113,9 @@ static void covered(const struct job *j, const double *dur, double *with)
 	double ready = (double)j->fwd, channel = 0, from[MOST], to[MOST];
 
 	for (uint32_t i = 0; i < j->n; i++) {
-		struct pl_comm c = { .bytes = j->bytes[j->n - 1 - i], .n = 3 };
-
 		ready += dur[i];
 		from[i] = fmax(ready, channel);
-		channel = to[i] = from[i] + (double)transfer(NULL, &c);
+		channel = to[i] = from[i] + (double)transfer(j->bytes[j->n - 1 - i]);
 		with[i] = 0;
 	}
 	for (uint32_t i = 0; i < j->n; i++) {
@@ -127,17 +140,17 @@ static double by_ticks(const struct job *j, const double *bare, const uint32_t *
 		bool computes = i < j->n;
 
 		if (left < 0 && set < n_sets) { /* are all its tensors there? */
-			struct pl_comm c = { .n = 3 };
+			int64_t bytes = 0;
 			bool ready = true;
 
 			for (uint32_t t = 0; t < j->n; t++) {
 				if (set_of[t] != set)
 					continue;
 				ready &= t < i;
-				c.bytes += j->bytes[j->n - 1 - t];
+				bytes += j->bytes[j->n - 1 - t];
 			}
 			if (ready)
-				left = (double)transfer(NULL, &c);
+				left = (double)transfer(bytes);
 		}
 		if (computes) {
 			done += TICK / (left >= 0 ? f : 1);
@@ -188,9 +201,11 @@ static void against_ticks(void)
 		double bare[MOST], lost[MOST], now, want;
 		struct job j;
 
-		slows = 1 + (double)(seed % 5) / 4;
-		slowed = 1 + (double)(seed % 7) / 6;
-		job_init(&j, seed, &coster);
+		const double slows = 1 + (double)(seed % 5) / 4;
+		const double slowed = 1 + (double)(seed % 7) / 6;
+
+		contend(slows, slowed);
+		job_init(&j, seed, &cost);
 		for (uint32_t i = 0; i < j.n; i++)
 			bare[i] = (double)j.bwd[j.n - 1 - i];
 		/* recorded: one at a time, with what was lost in the table's durations */
@@ -203,7 +218,7 @@ static void against_ticks(void)
 		worst = fmax(worst, fabs(now - want));
 		if (!(fabs(now - want) <= 3 * TICK * MOST))
 			printf("# seed %d: %g, want %g\n", (int)seed, now, want);
-		slows = slowed = 1;
+		contend(1, 1);
 		change = fmax(change, fabs(want / by_ticks(&j, bare, set_of, n_sets, 1, 1) - 1));
 		job_fini(&j);
 	}
@@ -277,9 +292,11 @@ static void with_changes(enum change what)
 		struct job j;
 		pl_ns fwd;
 
-		slows = 1.25 + (double)(seed % 4) / 4;
-		slowed = 1 + (double)(seed % 3) / 4;
-		job_init(&j, seed, &coster);
+		const double slows = 1.25 + (double)(seed % 4) / 4;
+		const double slowed = 1 + (double)(seed % 3) / 4;
+
+		contend(slows, slowed);
+		job_init(&j, seed, &cost);
 		for (uint32_t i = 0; i < j.n; i++)
 			bare[i] = (double)j.bwd[j.n - 1 - i];
 		covered(&j, bare, lost);
@@ -312,9 +329,8 @@ static void path_and_undo(void)
 		struct job j, plain;
 		size_t mark;
 
-		slows = 1.6;
-		slowed = 1.3;
-		job_init(&j, seed, &coster);
+		contend(1.6, 1.3);
+		job_init(&j, seed, &cost);
 		n_a = random_sets(&rng, j.n, a);
 		n_b = random_sets(&rng, j.n, b);
 		before = pl_edit_mean_step(&j.e);
@@ -327,8 +343,8 @@ static void path_and_undo(void)
 		same &= first == second;
 		job_fini(&j);
 
-		slows = slowed = 1;
-		job_init(&j, seed, &coster);
+		contend(1, 1);
+		job_init(&j, seed, &cost);
 		job_init(&plain, seed, &without);
 		like &= step_of(&j, a, n_a) == step_of(&plain, a, n_a) &&
 			j.e.n_nodes == plain.e.n_nodes && j.e.n_edges == plain.e.n_edges;

@@ -14,13 +14,7 @@ struct fixture {
 	struct pl_rewriter *r;
 };
 
-static pl_ns no_transfer(void *arg, const struct pl_comm *c)
-{
-	(void)arg;
-	(void)c;
-	return 0;
-}
-static const struct pl_coster coster = { .transfer = no_transfer };
+static const struct pl_cost cost = { .overlap = 1 };
 
 /* A thread that launches three kernels: 5 ns from the end of a call to its kernel, 2 ns from
  * kernel to kernel; `late` more, of which nobody knows why, before the second. */
@@ -83,7 +77,7 @@ static void run(struct pl_graph *g, pl_ns late)
 static bool open_all(struct fixture *f, struct pl_err *err)
 {
 	return (f->s = pl_sim_new(&f->j.g, err)) && pl_sim_edit(f->s, 0, 1, &f->e, err) == 0 &&
-	       (f->r = pl_rewriter_new(&f->e, &coster, err));
+	       (f->r = pl_rewriter_new(&f->e, &cost, err));
 }
 
 static void close_all(struct fixture *f)

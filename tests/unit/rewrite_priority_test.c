@@ -28,14 +28,13 @@ static pl_ns comm_ns(int64_t bytes)
 	return 300 + bytes / 2;
 }
 
-static pl_ns transfer(void *arg, const struct pl_comm *c)
-{
-	pl_ns t = comm_ns(c->bytes);
-
-	(void)arg;
-	return c->parts > 1 ? t + 20 * (pl_ns)(c->parts - 1) : t;
-}
-static const struct pl_coster coster = { .transfer = transfer };
+/* A part costs the latency again. */
+static struct pl_fit fit = { .kind = PL_K_COLLECTIVE,
+			     .coll = PL_COLL_ALLREDUCE,
+			     .n = RANKS,
+			     .a_ns = 300,
+			     .b_ns_per_byte = 0.5 };
+static const struct pl_cost cost = { .fit = &fit, .n_fits = 1, .overlap = 1 };
 
 static int name_of(struct turned *x, const char *what, uint32_t layer, pl_id *id,
 		   struct pl_err *err)
@@ -195,7 +194,7 @@ static bool turned_init(struct turned *x, uint64_t seed, bool apart, struct pl_e
 	run(g);
 	x->s = pl_sim_new(g, err);
 	rc = x->s ? pl_sim_edit(x->s, 0, 1, &x->e, err) : err->code;
-	if (rc == 0 && !(x->r = pl_rewriter_new(&x->e, &coster, err)))
+	if (rc == 0 && !(x->r = pl_rewriter_new(&x->e, &cost, err)))
 		rc = err->code;
 out:
 	return rc >= 0;
@@ -220,7 +219,10 @@ static pl_ns expected(const struct turned *x, const uint32_t *urgent, const uint
 	for (uint32_t i = x->n; i-- > 0;)
 		ready[i] = t += x->bwd[i] + pl_max_i64(x->late[0], x->late[1]);
 	while (left) {
-		struct pl_comm now = { .algo = PL_ALGO_RING };
+		struct pl_cost_comm now = { .kind = PL_K_COLLECTIVE,
+					    .coll = PL_COLL_ALLREDUCE,
+					    .algo = PL_ALGO_RING,
+					    .n = RANKS };
 		pl_ns dur, from, soonest = INT64_MAX;
 		uint32_t best = MOST;
 
@@ -234,7 +236,7 @@ static pl_ns expected(const struct turned *x, const uint32_t *urgent, const uint
 				best = i;
 		now.bytes = x->bytes[best];
 		now.parts = parts[best];
-		dur = transfer(NULL, &now);
+		dur = pl_cost_transfer(&cost, &now);
 		channel = from + dur * (sent[best] + 1) / parts[best] -
 			  dur * sent[best] / parts[best];
 		if (++sent[best] == parts[best]) {
@@ -443,19 +445,17 @@ static void test_expanded(void)
 static double searched(struct turned *x, const struct pl_search_opts *o, bool *urgent,
 		       struct pl_err *err)
 {
-	struct pl_cost cost;
-	struct pl_coster fitted;
+	struct pl_cost fitted;
 	struct pl_rewriter *r = NULL;
 	struct pl_plan p;
 	double mean = INFINITY;
 
 	pl_plan_init(&p);
 	*urgent = false;
-	if (pl_cost_fit(&x->j.g, NULL, &cost, err) < 0)
+	if (pl_cost_fit(&x->j.g, NULL, &fitted, err) < 0)
 		return mean;
-	if (pl_search(&x->j.g, &cost, o, &p, err) == 0) {
+	if (pl_search(&x->j.g, &fitted, o, &p, err) == 0) {
 		mean = (double)p.model_ns;
-		pl_cost_coster(&cost, &fitted);
 		r = pl_rewriter_new(&x->e, &fitted, err);
 	}
 	if (r && p.n_rw &&
@@ -467,7 +467,7 @@ static double searched(struct turned *x, const struct pl_search_opts *o, bool *u
 		pl_rewriter_undo(r, 1);
 	pl_rewriter_free(r);
 	pl_plan_fini(&p);
-	pl_cost_fini(&cost);
+	pl_cost_fini(&fitted);
 	return pl_edit_settle(&x->e, err) == 0 ? mean : NAN;
 }
 

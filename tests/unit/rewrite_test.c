@@ -21,31 +21,37 @@ struct job {
 	int64_t bytes[MAX_LAYERS];
 };
 
-/* Latency, bandwidth; every algorithm but the ring takes twice as long. */
-static pl_ns transfer(void *arg, const struct pl_comm *c)
-{
-	double x = c->algo == PL_ALGO_RING ? 1 : 2;
+/* 500 ns and 4 bytes a ns, on a topology with one link, "nic". */
+static struct pl_tlink nic = { "nic", PL_SCOPE_HOST, false, 4, 20 };
+static struct pl_thost host = { "h", 0, 4 };
+static struct pl_fit fit = { .kind = PL_K_COLLECTIVE,
+			     .coll = PL_COLL_ALLREDUCE,
+			     .n = 4,
+			     .a_ns = 500,
+			     .b_ns_per_byte = 0.25 };
+static const struct pl_cost cost = {
+	.topo = { .host = &host, .n_hosts = 1, .link = &nic, .n_links = 1, .n_ranks = 4 },
+	.fit = &fit,
+	.n_fits = 1,
+	.overlap = 1
+};
 
-	(void)arg;
-	for (uint32_t i = 0; i < c->n_changes; i++)
-		x /= c->change[i].bandwidth;
-	return (pl_ns)(x * (double)(500 + c->bytes / 4)) * (c->n > 100 ? 3 : 1);
+static pl_ns transfer(int64_t bytes, uint32_t n)
+{
+	const struct pl_cost_comm c = { .kind = PL_K_COLLECTIVE,
+					.coll = PL_COLL_ALLREDUCE,
+					.algo = PL_ALGO_RING,
+					.bytes = bytes,
+					.n = n };
+
+	return pl_cost_transfer(&cost, &c);
 }
 
 static pl_ns layer_transfer(void *arg, int64_t bytes, uint32_t n)
 {
-	const struct pl_comm c = { .bytes = bytes, .n = n };
-
-	return transfer(arg, &c);
-}
-
-static bool has_link(void *arg, const char *name)
-{
 	(void)arg;
-	return !strcmp(name, "nic") || !strcmp(name, "*");
+	return transfer(bytes, n);
 }
-
-static const struct pl_coster coster = { .transfer = transfer, .has_link = has_link };
 
 static void job_fini(struct job *j)
 {
@@ -88,7 +94,7 @@ static bool job_init(struct job *j, uint64_t seed, uint32_t n, uint32_t ranks, s
 		goto out;
 	}
 	PL_TRY(pl_sim_edit(j->s, 0, 1, &j->e, err));
-	j->r = pl_rewriter_new(&j->e, &coster, err);
+	j->r = pl_rewriter_new(&j->e, &cost, err);
 	rc = j->r ? 0 : err->code;
 out:
 	pl_in_close(in);
@@ -108,16 +114,16 @@ static pl_ns expected(const struct job *j, const uint32_t *set_of, uint32_t n_se
 		ready[i] = t;
 	}
 	for (uint32_t s = 0; s < n_sets; s++) {
-		struct pl_comm c = { .n = 4 };
+		int64_t bytes = 0;
 		pl_ns at = channel;
 
 		for (uint32_t i = 0; i < j->n; i++) {
 			if (set_of[i] != s)
 				continue;
-			c.bytes += j->bytes[j->n - 1 - i];
+			bytes += j->bytes[j->n - 1 - i];
 			at = pl_max_i64(at, ready[i]);
 		}
-		channel = at + transfer(NULL, &c);
+		channel = at + transfer(bytes, 4);
 	}
 	return pl_max_i64(channel, t);
 }
@@ -262,6 +268,11 @@ static void test_plans(void)
 	ok(one(&j, "precision bf16 x 0.5 \"forward L0\"", &step, &err) == 0 &&
 		   step == base - (j.fwd[0] - (pl_ns)((double)j.fwd[0] * 0.5 + 0.5)),
 	   "an operation in half precision (%s)", err.msg);
+	ok(one(&j, "precision bf16", &step, &err) == 0 && step < base,
+	   "operations of a device in half precision (%s)", err.msg);
+	for (uint32_t i = 0; i < j.e.n_nodes; i++)
+		if (j.e.node[i].role == PL_RO_COMPUTE)
+			j.e.node[i].kind = PL_K_HOST_OP;
 	ok(one(&j, "precision bf16", &step, &err) == 0 && step == base,
 	   "hosts gain nothing from it that is not said (%s)", err.msg);
 	ok(one(&j, "fuse-ops \"forward L0\" \"forward L1\" x 0.5", &step, &err) == 0 && step < base,

@@ -17,7 +17,6 @@ struct net {
 	struct pl_topology topo;
 	struct pl_graph g;
 	struct pl_cost cost;
-	struct pl_coster coster;
 	struct pl_sim *s;
 	struct pl_edit e;
 	struct pl_rewriter *r;
@@ -26,7 +25,7 @@ struct net {
 
 static pl_ns layer_transfer(void *arg, int64_t bytes, uint32_t n)
 {
-	const struct pl_comm c = {
+	const struct pl_cost_comm c = {
 		.kind = PL_K_COLLECTIVE, .coll = PL_COLL_ALLREDUCE, .n = n, .bytes = bytes
 	};
 
@@ -106,11 +105,10 @@ static inline int net_init(struct net *j, uint64_t seed, uint32_t n, pl_ns unit,
 	if (unlike)
 		disturb(&j->g, seed);
 	PL_TRY(pl_cost_fit(&j->g, &j->topo, &j->cost, err));
-	pl_cost_coster(&j->cost, &j->coster);
 	j->open = true;
 	j->s = pl_sim_new(&j->g, err);
 	rc = j->s ? pl_sim_edit(j->s, 0, 1, &j->e, err) : err->code;
-	if (rc == 0 && !(j->r = pl_rewriter_new(&j->e, &j->coster, err)))
+	if (rc == 0 && !(j->r = pl_rewriter_new(&j->e, &j->cost, err)))
 		rc = err->code;
 out:
 	pl_in_close(in);

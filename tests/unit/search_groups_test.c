@@ -13,7 +13,6 @@
 struct mixed {
 	struct job j; /* sim_fixture's */
 	struct pl_cost cost;
-	struct pl_coster coster;
 	struct pl_sim *s;
 	struct pl_edit e;
 	struct pl_rewriter *r;
@@ -211,10 +210,9 @@ static bool mixed_init(struct mixed *x, uint64_t seed, bool known, struct pl_err
 	run(g);
 	PL_TRY(pl_cost_fit(g, NULL, &x->cost, err));
 	x->open = true;
-	pl_cost_coster(&x->cost, &x->coster);
 	x->s = pl_sim_new(g, err);
 	rc = x->s ? pl_sim_edit(x->s, 0, 1, &x->e, err) : err->code;
-	if (rc == 0 && !(x->r = pl_rewriter_new(&x->e, &x->coster, err)))
+	if (rc == 0 && !(x->r = pl_rewriter_new(&x->e, &x->cost, err)))
 		rc = err->code;
 out:
 	return rc >= 0;
@@ -362,36 +360,41 @@ static void test_sizes(void)
 
 /* ---- slowed down by one's own communication -------------------------------------------------- */
 
-static double longer; /* the transfers of group 2 */
-
-static pl_ns scaled_transfer(void *arg, const struct pl_comm *c)
+/* The communication of group 2 becomes so much larger. */
+static int scale_group_2(struct mixed *x, double factor, struct pl_err *err)
 {
-	(void)arg;
-	return (pl_ns)(2000 + (double)c->bytes * (c->group == 2 ? longer : 1));
-}
+	struct pl_graph *g = &x->j.g;
 
-static void always_beside(void *arg, const struct pl_comm *c, double *computation, double *move)
-{
-	(void)arg;
-	(void)c;
-	*computation = 1.5;
-	*move = 1.25;
+	for (size_t i = 0; i < g->n_tensors; i++)
+		if (g->shape[0].group[g->consumer[g->tensor[i].consumer]] == 2)
+			g->tensor[i].bytes = (int64_t)((double)g->tensor[i].bytes * factor);
+	pl_edit_fini(&x->e);
+	return pl_sim_edit(x->s, 0, 1, &x->e, err);
 }
 
 /* When ranks 0 and 1 end, one tensor at a time; -1: it fails. */
 static pl_ns end_of_first(uint64_t seed, double factor)
 {
-	const struct pl_coster coster = { .transfer = scaled_transfer, .beside = always_beside };
+	struct pl_fit fit = { .kind = PL_K_COLLECTIVE,
+			      .coll = PL_COLL_ALLREDUCE,
+			      .n = 2,
+			      .a_ns = 2000,
+			      .b_ns_per_byte = 1,
+			      .a_beside_ns = 1.25 * 2000,
+			      .b_beside = 1.25 };
+	const struct pl_cost cost = { .fit = &fit, .n_fits = 1, .overlap = 1.5 };
 	struct mixed x = { .apart = true };
 	struct pl_err err = { 0 };
 	uint32_t set_of[2 * LAYERS], n;
 	pl_ns end = -1;
 
-	longer = factor;
 	if (!mixed_init(&x, seed, true, &err))
 		goto out;
 	pl_rewriter_free(x.r);
-	x.r = pl_rewriter_new(&x.e, &coster, &err);
+	x.r = NULL;
+	if (scale_group_2(&x, factor, &err) < 0)
+		goto out;
+	x.r = pl_rewriter_new(&x.e, &cost, &err);
 	n = x.r ? pl_rewriter_tensors(x.r) : 0;
 	for (uint32_t t = 0; t < n && n <= PL_LEN(set_of); t++)
 		set_of[t] = t;

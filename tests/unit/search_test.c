@@ -132,7 +132,7 @@ static void test_small(void)
 
 /* Forward from the earliest: end[j] of the channel when tensors 0 .. j-1 are through. */
 static pl_ns exact_chain(const pl_ns *ready, const int64_t *bytes, uint32_t n,
-			 const struct pl_coster *c, struct pl_comm comm)
+			 const struct pl_cost *c, struct pl_cost_comm comm)
 {
 	pl_ns *end = malloc(((size_t)n + 1) * sizeof(*end)), last;
 
@@ -145,7 +145,7 @@ static pl_ns exact_chain(const pl_ns *ready, const int64_t *bytes, uint32_t n,
 			pl_ns t;
 
 			comm.bytes += bytes[k];
-			t = (ready[k] > end[i] ? ready[k] : end[i]) + c->transfer(c->arg, &comm);
+			t = (ready[k] > end[i] ? ready[k] : end[i]) + pl_cost_transfer(c, &comm);
 			if (t < end[k + 1])
 				end[k + 1] = t;
 		}
@@ -173,21 +173,20 @@ static void test_chain(uint64_t seed, uint32_t n)
 	if (rc == 0) {
 		/* what follows the last communication: the optimiser; from one tensor at a time,
 		 * whose end of the channel is known */
-		const struct pl_comm comm = pl_rewriter_comm(j.r, 0);
-		struct pl_comm c = comm;
+		const struct pl_cost_comm comm = pl_rewriter_comm(j.r, 0);
+		struct pl_cost_comm c = comm;
 		size_t mark = pl_rewriter_mark(j.r);
 
 		for (uint32_t t = 0; t < n; t++) {
 			c.bytes = bytes[t];
-			last = fmax(last, (double)ready[t]) +
-			       (double)j.coster.transfer(j.coster.arg, &c);
+			last = fmax(last, (double)ready[t]) + (double)pl_cost_transfer(&j.cost, &c);
 		}
 		rc = pl_rewrite_buckets(j.r, set_of, n, &err);
 		if (rc == 0 && (rc = pl_edit_settle_full(&j.e, &err)) == 0)
 			each = pl_edit_mean_step(&j.e);
 		pl_rewriter_undo(j.r, mark);
 		rest = (pl_ns)(each - last);
-		end = exact_chain(ready, bytes, n, &j.coster, comm) + rest;
+		end = exact_chain(ready, bytes, n, &j.cost, comm) + rest;
 		mine = searched(&j, &plain, &err);
 		ok(rc == 0 && !err.code && mine <= 1.01 * (double)end && mine >= (double)end - 2,
 		   "%u tensors: within 1 %% of the exact optimum (%.0f, %lld; %s)", n, mine,

@@ -1,7 +1,8 @@
 /*
- * A fitted cost as a coster. A line says what communication took as it was recorded; analysis says
- * by which factor another algorithm, another number of ranks or another link changes that. Both
- * share their error where they share their shape, so the ratio is better than either analysis.
+ * What a fitted cost says of a communication. A line says what communication took as it was
+ * recorded; analysis says by which factor another algorithm, another number of ranks or another
+ * link changes that. Both share their error where they share their shape, so the ratio is better
+ * than either analysis.
  *
  * Precision: what a kernel gains is not in a trace of the other precision. Daydream (Zhu,
  * Phanishayee, Pekhimenko, ATC 2020) predicts mixed precision by three times the speed for matrix
@@ -38,11 +39,10 @@ const struct pl_fit *cost_find_fit(const struct pl_cost *c, unsigned kind, unsig
 	return best;
 }
 
-static pl_ns transfer(void *arg, const struct pl_comm *comm)
+pl_ns pl_cost_transfer(const struct pl_cost *c, const struct pl_cost_comm *comm)
 {
-	const struct pl_cost *c = arg;
 	const struct pl_fit *f = cost_find_fit(c, comm->kind, comm->coll, comm->n);
-	struct pl_comm now = *comm, was = *comm;
+	struct pl_cost_comm now = *comm, was = *comm;
 	double line, before;
 
 	if (comm->n < 2)
@@ -66,12 +66,11 @@ static pl_ns transfer(void *arg, const struct pl_comm *comm)
 }
 
 /* More ranks are more messages that follow one another; another algorithm is not told apart. */
-static pl_ns flight(void *arg, const struct pl_comm *comm)
+pl_ns pl_cost_flight(const struct pl_cost *c, const struct pl_cost_comm *comm)
 {
-	const struct pl_cost *c = arg;
 	const struct pl_fit *f = cost_find_fit(c, comm->kind, comm->coll, comm->n);
 	double a, b, then, now, share;
-	struct pl_comm was = *comm;
+	struct pl_cost_comm was = *comm;
 
 	if (comm->n < 2 || !f || !(f->flight_ns > 0))
 		return 0;
@@ -83,30 +82,23 @@ static pl_ns flight(void *arg, const struct pl_comm *comm)
 }
 
 /* Of a communication without a fit nothing is known but what it does to computation. */
-static void beside(void *arg, const struct pl_comm *comm, double *computation, double *move)
+void pl_cost_contention(const struct pl_cost *c, const struct pl_cost_comm *comm,
+			double *computation, double *transfer)
 {
-	const struct pl_cost *c = arg;
 	const struct pl_fit *f = cost_find_fit(c, comm->kind, comm->coll, comm->n);
 	double parts = comm->parts > 1 ? comm->parts : 1, bytes, line;
 
 	*computation = c->overlap;
-	*move = 1;
+	*transfer = 1;
 	if (!f)
 		return;
 	bytes = comm->bytes < 0 ? (double)(f->min_bytes + (f->max_bytes - f->min_bytes) / 2)
 				: (double)comm->bytes;
 	line = f->a_ns * parts + f->b_ns_per_byte * bytes;
 	if (line > 0)
-		*move = fmax(1, (f->a_beside_ns * parts + f->b_beside * f->b_ns_per_byte * bytes) /
+		*transfer =
+			fmax(1, (f->a_beside_ns * parts + f->b_beside * f->b_ns_per_byte * bytes) /
 					line);
-}
-
-static pl_ns issue(void *arg, const struct pl_comm *comm)
-{
-	const struct pl_cost *c = arg;
-
-	(void)comm;
-	return c->issue_ns;
 }
 
 /* Does the name hold one of the words, in any case? */
@@ -119,43 +111,29 @@ static bool holds(const char *name, const char *const *word, size_t n)
 	return false;
 }
 
-static double precision(void *arg, const char *name, const char *word)
+double pl_cost_precision(const char *operation, const char *precision)
 {
 	static const char *const product[] = { "gemm",	"matmul", "conv",   "cudnn", "::mm",
 					       "::bmm", "addmm",  "linear", "xmma" };
 	static const char *const half[] = { "bf16",   "f16",   "fp16", "hgemm", "half",
 					    "bfloat", "16816", "h884", "h1688" };
-	bool is_product = holds(name, product, PL_LEN(product));
-	bool is_half = holds(name, half, PL_LEN(half));
+	bool is_product = holds(operation, product, PL_LEN(product));
+	bool is_half = holds(operation, half, PL_LEN(half));
 
-	(void)arg;
-	if (!strcmp(word, "tf32"))
-		return is_product && !is_half && !strstr(name, "tf32") ? 1.0 / 3 : 1;
-	if (!strcmp(word, "fp8"))
+	if (!strcmp(precision, "tf32"))
+		return is_product && !is_half && !strstr(operation, "tf32") ? 1.0 / 3 : 1;
+	if (!strcmp(precision, "fp8"))
 		return is_half ? 0.5 : is_product ? 1.0 / 6 : 0.25;
-	if (!strcmp(word, "bf16") || !strcmp(word, "fp16"))
+	if (!strcmp(precision, "bf16") || !strcmp(precision, "fp16"))
 		return is_half ? 1 : is_product ? 1.0 / 3 : 0.5;
 	return 1;
 }
 
-static bool has_link(void *arg, const char *name)
+bool pl_cost_has_link(const struct pl_cost *c, const char *name)
 {
-	const struct pl_cost *c = arg;
-
 	for (size_t i = 0; i < c->topo.n_links; i++)
 		if (!strcmp(name, "*") ||
 		    (c->topo.link[i].name && !strcmp(name, c->topo.link[i].name)))
 			return true;
 	return false;
-}
-
-void pl_cost_coster(const struct pl_cost *c, struct pl_coster *out)
-{
-	*out = (struct pl_coster){ .arg = (void *)(uintptr_t)c,
-				   .transfer = transfer,
-				   .flight = flight,
-				   .issue = issue,
-				   .precision = precision,
-				   .has_link = has_link,
-				   .beside = beside };
 }
