@@ -15,6 +15,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "core/sort.h"
+
 typedef int64_t pl_ns;	/* time or duration in nanoseconds */
 typedef uint32_t pl_id; /* index of an interned string, a track, a node ... */
 #define PL_NONE UINT32_MAX
@@ -199,13 +201,5 @@ bool pl_decimal(const char *s, double *v);
 /* "12.3 ms" style, three significant digits; `out` of at least 24 bytes is returned. */
 char *pl_fmt_ns(char *out, size_t size, pl_ns ns);
 char *pl_fmt_bytes(char *out, size_t size, double bytes);
-
-/* qsort() that does not mind an empty array without memory, and leaves what is in order after one
- * look. */
-void pl_sort(void *v, size_t n, size_t size, int (*cmp)(const void *, const void *));
-
-/* Median and percentiles by selection; both reorder v. n > 0. */
-int64_t pl_median_i64(int64_t *v, size_t n);
-int64_t pl_percentile_i64(int64_t *v, size_t n, double p); /* p in 0..100, nearest rank */
 
 #endif

@@ -181,31 +181,32 @@ static void test_numbers(void)
 	is_i64(pl_add_sat(5, -7), -2, "others are exact");
 }
 
-static int by_value(const void *a, const void *b)
-{
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 static void test_selection(void)
 {
 	uint64_t rng = 4;
-	bool median = true, p95 = true;
+	bool median = true, mean = true, p95 = true;
 
 	for (size_t n = 1; n < 300; n++) {
-		int64_t v[300], sorted[300];
+		int64_t v[300], sorted[300], low, high;
+		double real[300];
 		size_t rank = (n * 95 + 99) / 100;
 
 		for (size_t i = 0; i < n; i++)
-			v[i] = sorted[i] = (int64_t)(pl_rng_next(&rng) % (n % 3 ? 1000 : 4)) - 2;
-		qsort(sorted, n, sizeof(*sorted), by_value);
-		median &= pl_median_i64(v, n) == sorted[(n - 1) / 2];
+			real[i] = (double)(v[i] = sorted[i] = (int64_t)(pl_rng_next(&rng) %
+									(n % 3 ? 1000 : 4)) -
+							      2);
+		qsort(sorted, n, sizeof(*sorted), pl_compare_i64);
+		low = sorted[(n - 1) / 2];
+		high = sorted[n / 2];
+		median &= pl_median_i64(v, n) == low;
+		mean &= pl_median_mean_i64(v, n) == low + (high - low) / 2;
+		mean &= pl_median_double(real, n) == (double)(low + high) / 2;
 		p95 &= pl_percentile_i64(v, n, 95) == sorted[rank - 1];
 		p95 &= pl_percentile_i64(v, n, 0) == sorted[0];
 		p95 &= pl_percentile_i64(v, n, 100) == sorted[n - 1];
 	}
 	ok(median, "medians");
+	ok(mean, "of an even number, also the mean of the middle two");
 	ok(p95, "percentiles");
 }
 
@@ -214,12 +215,7 @@ struct item {
 	char rest[24];
 };
 
-static int by_key(const void *pa, const void *pb)
-{
-	const struct item *a = pa, *b = pb;
-
-	return a->key < b->key ? -1 : a->key > b->key;
-}
+PL_COMPARATOR(by_key, struct item, key);
 
 /* Lists one after the other, and what has no order: in order afterwards, and nothing lost. */
 static void test_sort(void)
@@ -247,6 +243,76 @@ static void test_sort(void)
 		free(seen);
 	}
 	ok(!bad, "what is sorted is in order, and all of it there");
+}
+
+struct six {
+	int8_t a;
+	uint16_t b;
+	int32_t c;
+	int64_t d;
+	uint64_t e;
+	double f;
+};
+PL_COMPARATOR(by_six, struct six, a, b, c, d, e, f);
+PL_COMPARATOR(by_two, struct six, d, f);
+
+static void test_comparing(void)
+{
+	static const struct six v[] = { /* in order by all six; each field alone decides once */
+					{ -1, 9, 9, 9, 9, 9 },
+					{ 0, 0, 9, 9, 9, 9 },
+					{ 0, 65535, -7, 9, 9, 9 },
+					{ 0, 65535, 7, INT64_MIN, 9, 9 },
+					{ 0, 65535, 7, INT64_MAX, 0, 9 },
+					{ 0, 65535, 7, INT64_MAX, UINT64_MAX, -0.5 },
+					{ 0, 65535, 7, INT64_MAX, UINT64_MAX, 0.5 }
+	};
+	int32_t x = INT32_MIN, y = INT32_MAX;
+	uint32_t a = 1, b = UINT32_MAX;
+	double p = -0.25, q = 0.25;
+	const char *s = "a", *t = "b";
+	bool order = true;
+
+	for (size_t i = 0; i < PL_LEN(v); i++)
+		for (size_t k = 0; k < PL_LEN(v); k++)
+			order &= by_six(&v[i], &v[k]) == PL_COMPARE(i, k);
+	ok(order, "the first field that differs decides");
+	ok(by_two(&v[0], &v[2]) == 0 && by_two(&v[3], &v[4]) < 0 && by_two(&v[6], &v[5]) > 0,
+	   "two fields are enough");
+	ok(pl_compare_i32(&x, &y) < 0 && pl_compare_u32(&a, &b) < 0 &&
+		   pl_compare_double(&q, &p) > 0 && pl_compare_str(&s, &t) < 0 &&
+		   pl_compare_str(&t, &t) == 0,
+	   "numbers that are far apart, and strings, compare");
+}
+
+static void test_lower_bound(void)
+{
+	int v[40], n = 0;
+	bool lower = true, upper = true, within = true;
+	uint64_t rng = 9;
+
+	for (n = 0; n < 40; n++) {
+		for (int want = -1; want <= 12; want++) {
+			uint32_t i = 0;
+			size_t k = 0, first = 0, behind = 0;
+
+			while (first < (size_t)n && v[first] < want)
+				first++;
+			for (behind = first; behind < (size_t)n && v[behind] == want; behind++)
+				;
+			PL_LOWER_BOUND(i, (size_t)n, v[i] < want);
+			lower &= i == first;
+			PL_LOWER_BOUND(k, (size_t)n, v[k] <= want);
+			upper &= k == behind;
+			k = (size_t)n / 2;
+			PL_LOWER_BOUND(k, (size_t)n, v[k] < want);
+			within &= k == (first > (size_t)n / 2 ? first : (size_t)n / 2);
+		}
+		v[n] = (n ? v[n - 1] : 0) + (int)(pl_rng_next(&rng) % 3 / 2);
+	}
+	ok(lower, "lower bounds");
+	ok(upper, "upper bounds");
+	ok(within, "a search that begins in the middle");
 }
 
 static void test_globs(void)
@@ -369,6 +435,8 @@ int main(void)
 	test_hash();
 	test_numbers();
 	test_selection();
+	test_comparing();
+	test_lower_bound();
 	test_sort();
 	test_globs();
 	test_formats();

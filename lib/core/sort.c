@@ -1,0 +1,165 @@
+/* Sorting and selection. PL_LOWER_BOUND and the comparators by fields are in sort.h. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/core.h"
+
+#define SCALAR_COMPARATOR(name, type)                                                              \
+	int name(const void *pa, const void *pb)                                                   \
+	{                                                                                          \
+		const type *a = pa, *b = pb;                                                       \
+		return PL_COMPARE(*a, *b);                                                         \
+	}
+
+SCALAR_COMPARATOR(pl_compare_i32, int32_t)
+SCALAR_COMPARATOR(pl_compare_u32, uint32_t)
+SCALAR_COMPARATOR(pl_compare_i64, int64_t)
+SCALAR_COMPARATOR(pl_compare_double, double)
+
+int pl_compare_str(const void *pa, const void *pb)
+{
+	const char *const *a = pa, *const *b = pb;
+
+	return strcmp(*a, *b);
+}
+
+struct sorting {
+	size_t size;
+	int (*cmp)(const void *, const void *);
+};
+
+/* Where the run that begins at p[i] ends: as far as the order holds. */
+static size_t run_end(const struct sorting *s, const char *p, size_t i, size_t n)
+{
+	for (i++; i < n && s->cmp(p + (i - 1) * s->size, p + i * s->size) <= 0; i++)
+		;
+	return i;
+}
+
+/* Runs a .. b and b .. end of `from` become one of `to`; pieces move together. */
+static void merge_runs(const struct sorting *s, const char *from, size_t a, size_t b, size_t end,
+		       char *to)
+{
+	size_t i = a, k = b, size = s->size;
+
+	to += a * size;
+	while (i < b && k < end) {
+		size_t i0 = i, k0 = k;
+
+		while (i < b && s->cmp(from + i * size, from + k * size) <= 0)
+			i++;
+		memcpy(to, from + i0 * size, (i - i0) * size);
+		to += (i - i0) * size;
+		while (i < b && k < end && s->cmp(from + i * size, from + k * size) > 0)
+			k++;
+		memcpy(to, from + k0 * size, (k - k0) * size);
+		to += (k - k0) * size;
+	}
+	memcpy(to, from + i * size, (b - i) * size);
+	memcpy(to + (b - i) * size, from + k * size, (end - k) * size);
+}
+
+static size_t count_runs(const struct sorting *s, const char *p, size_t n)
+{
+	size_t runs = 0;
+
+	for (size_t i = 0; i < n; runs++)
+		i = run_end(s, p, i, n);
+	return runs;
+}
+
+/*
+ * Natural merge sort (Knuth, TAOCP 3, 5.2.4): what is sorted here is in order, or a few such lists
+ * one after the other, so it takes a pass or two. What has no order is the library's.
+ */
+void pl_sort(void *v, size_t n, size_t size, int (*cmp)(const void *, const void *))
+{
+	const struct sorting s = { size, cmp };
+	char *from = v, *to, *spare;
+	size_t runs = count_runs(&s, v, n);
+
+	if (runs < 2)
+		return;
+	spare = runs > n / 4 ? NULL : pl_malloc(n * size);
+	if (!spare) {
+		qsort(v, n, size, cmp);
+		return;
+	}
+	for (to = spare; runs > 1; runs = (runs + 1) / 2) {
+		char *swap = from;
+
+		for (size_t i = 0, k, end; i < n; i = end) {
+			k = run_end(&s, from, i, n);
+			end = k < n ? run_end(&s, from, k, n) : k;
+			merge_runs(&s, from, i, k, end, to);
+		}
+		from = to;
+		to = swap;
+	}
+	if (from != v)
+		memcpy(v, from, n * size);
+	pl_free(spare);
+}
+
+/* Quickselect with a median-of-three pivot and a three-way partition; expected linear time. */
+static int64_t select_i64(int64_t *v, size_t n, size_t k)
+{
+	size_t lo = 0, hi = n - 1;
+
+	while (lo < hi) {
+		int64_t a = v[lo], b = v[lo + (hi - lo) / 2], c = v[hi];
+		int64_t pivot = a < b ? (b < c ? b : a < c ? c : a) : (a < c ? a : b < c ? c : b);
+		size_t lt = lo, gt = hi;
+
+		for (size_t i = lo; i <= gt;) {
+			int64_t x = v[i];
+
+			if (x < pivot) {
+				v[i++] = v[lt];
+				v[lt++] = x;
+			} else if (x > pivot) {
+				v[i] = v[gt];
+				v[gt--] = x;
+			} else {
+				i++;
+			}
+		}
+		if (k < lt)
+			hi = lt - 1;
+		else if (k > gt)
+			lo = gt + 1;
+		else
+			break;
+	}
+	return v[k];
+}
+
+int64_t pl_median_i64(int64_t *v, size_t n)
+{
+	return select_i64(v, n, (n - 1) / 2);
+}
+
+int64_t pl_median_mean_i64(int64_t *v, size_t n)
+{
+	int64_t low = pl_median_i64(v, n), high;
+
+	if (n % 2)
+		return low;
+	high = select_i64(v, n, n / 2);
+	return low + (high - low) / 2;
+}
+
+double pl_median_double(double *v, size_t n)
+{
+	pl_sort(v, n, sizeof(*v), pl_compare_double);
+	return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+}
+
+int64_t pl_percentile_i64(int64_t *v, size_t n, double p)
+{
+	double rank = ceil(p / 100.0 * (double)n);
+	size_t k = rank < 1 ? 0 : (size_t)rank - 1;
+
+	return select_i64(v, n, k < n ? k : n - 1);
+}
