@@ -16,13 +16,6 @@
 
 #define TURNS 31
 
-static int by_value(const void *pa, const void *pb)
-{
-	double a = *(const double *)pa, b = *(const double *)pb;
-
-	return a < b ? -1 : a > b;
-}
-
 static void wait_ms(double ms)
 {
 	struct timespec t = { (time_t)(ms / 1e3), 0 };
@@ -53,7 +46,7 @@ int main(int argc, char **argv)
 				p[k] = p[k] * 0.5f + 1;
 			took[i] = (double)(pl_now_ns() - begin) / 1e6;
 		}
-		qsort(took, TURNS, sizeof(*took), by_value);
+		qsort(took, TURNS, sizeof(*took), pl_compare_double);
 		printf("%s %.3f\n", argv[a], took[TURNS / 2]);
 	}
 	n = p[n / 2] < 0; /* so that the sweeps are not left out */

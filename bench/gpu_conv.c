@@ -131,13 +131,6 @@ static void back(struct bed *b)
 		      b->work);
 }
 
-static int ascending(const void *p, const void *q)
-{
-	double d = *(const double *)p - *(const double *)q;
-
-	return d < 0 ? -1 : d > 0;
-}
-
 /* TFLOP/s; `products` as large as the layer. */
 static double rate(struct bed *b, void (*op)(struct bed *), int products)
 {
@@ -154,7 +147,7 @@ static double rate(struct bed *b, void (*op)(struct bed *), int products)
 	}
 	if (b->err->code)
 		return 0;
-	qsort(s, TURNS, sizeof(*s), ascending);
+	qsort(s, TURNS, sizeof(*s), pl_compare_double);
 	return flops / s[TURNS / 2] / 1e12;
 }
 

@@ -131,13 +131,6 @@ static void op_clip(void)
 	be->clip(ctx, params, 1e30, g);
 }
 
-static int ascending(const void *p, const void *q)
-{
-	double d = *(const double *)p - *(const double *)q;
-
-	return d < 0 ? -1 : d > 0;
-}
-
 /* Milliseconds of one repetition. */
 static int turn(void (*op)(void), double *ms, struct pl_err *err)
 {
@@ -153,7 +146,7 @@ static int turn(void (*op)(void), double *ms, struct pl_err *err)
 
 static double median(double *turns)
 {
-	qsort(turns, TURNS, sizeof(*turns), ascending);
+	qsort(turns, TURNS, sizeof(*turns), pl_compare_double);
 	return turns[TURNS / 2];
 }
 

@@ -9,13 +9,6 @@
 #define ROUNDS 101
 #define EVENTS 2000
 
-static int by_size(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 int main(void)
 {
 	const struct pl_rec_opts o = { .path = "/dev/null", .size = 1, .level = 1 };
@@ -49,7 +42,7 @@ int main(void)
 		fprintf(stderr, "recspeed: %s\n", err.msg);
 		return pl_exit_status(err.code);
 	}
-	qsort(ns, ROUNDS, sizeof(ns[0]), by_size);
+	qsort(ns, ROUNDS, sizeof(ns[0]), pl_compare_double);
 	printf("%.1f\n", ns[ROUNDS / 2]);
 	return 0;
 }

@@ -29,13 +29,6 @@ static void line(const char *what, double seconds, uint64_t ops)
 	printf("%-24s %9.3f s %9.2f M operations/s\n", what, seconds, (double)ops / seconds / 1e6);
 }
 
-static int by_size(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 static int repeat(const struct pl_sim *s, const struct pl_whatif *w, const char *what, uint64_t ops,
 		  struct pl_err *err)
 {
@@ -50,7 +43,7 @@ static int repeat(const struct pl_sim *s, const struct pl_whatif *w, const char 
 			return rc;
 		took[i] = now() - t;
 	}
-	qsort(took, RUNS, sizeof(took[0]), by_size);
+	qsort(took, RUNS, sizeof(took[0]), pl_compare_double);
 	snprintf(text, sizeof(text), "%s, best", what);
 	line(text, took[0], ops);
 	snprintf(text, sizeof(text), "%s, median", what);

@@ -242,13 +242,6 @@ static void fit(const struct data *d, const bool *held, double *fitted)
 		fitted[k] = exp(v[k]);
 }
 
-static int by_double(const void *pa, const void *pb)
-{
-	double a = *(const double *)pa, b = *(const double *)pb;
-
-	return a < b ? -1 : a > b;
-}
-
 static int report(const struct data *d, const char *name, const bool *held, struct pl_err *err)
 {
 	double f[FITTED], mean = 0, worst = 0, naive = 0, naive_worst = 0, ratio, *r;
@@ -260,7 +253,7 @@ static int report(const struct data *d, const char *name, const bool *held, stru
 	for (size_t i = 0; i < d->n; i++)
 		if (!held[i])
 			r[trained++] = d->v[i].ns / flops_per_rank(&d->v[i]);
-	pl_sort(r, trained, sizeof(*r), by_double);
+	pl_sort(r, trained, sizeof(*r), pl_compare_double);
 	ratio = trained ? r[trained / 2] : 0;
 	pl_free(r);
 	fit(d, held, f);

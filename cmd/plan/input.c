@@ -33,14 +33,7 @@ struct length {
 	int64_t number;
 };
 
-static int by_length(const void *pa, const void *pb)
-{
-	const struct length *a = pa, *b = pb;
-
-	if (a->ns != b->ns)
-		return a->ns < b->ns ? -1 : 1;
-	return a->number < b->number ? -1 : a->number > b->number;
-}
+PL_COMPARATOR(by_length, struct length, ns, number);
 
 /* The step of median length. */
 static int pick_median(struct pl_graph *g, struct pl_err *err)

@@ -125,20 +125,14 @@ struct named {
 	pl_ns ns;
 };
 
-static int by_id(const void *pa, const void *pb)
-{
-	const struct named *a = pa, *b = pb;
-
-	return a->id < b->id ? -1 : a->id > b->id;
-}
+PL_COMPARATOR(by_id, struct named, id);
 
 static int by_ns(const void *pa, const void *pb)
 {
 	const struct named *a = pa, *b = pb;
+	int c = PL_COMPARE(b->ns, a->ns);
 
-	if (a->ns != b->ns)
-		return a->ns > b->ns ? -1 : 1;
-	return by_id(pa, pb);
+	return c ? c : by_id(pa, pb);
 }
 
 /* Join what is equal, the longest first. Returns how many are left. */
@@ -217,10 +211,9 @@ out:
 static int by_bound(const void *pa, const void *pb)
 {
 	const struct cand *a = pa, *b = pb;
+	int c = PL_COMPARE(b->bound, a->bound);
 
-	if (a->bound != b->bound)
-		return a->bound > b->bound ? -1 : 1;
-	return a->order < b->order ? -1 : a->order > b->order;
+	return c ? c : PL_COMPARE(a->order, b->order);
 }
 
 /* ---- simulation ------------------------------------------------------------------------------ */

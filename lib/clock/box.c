@@ -209,12 +209,9 @@ out:
 static int by_room(const void *x, const void *y)
 {
 	const struct edge *p = x, *q = y;
+	int c = PL_COMPARE(q->cycle, p->cycle);
 
-	if (p->cycle != q->cycle)
-		return p->cycle ? -1 : 1;
-	if (p->room != q->room)
-		return p->room < q->room ? -1 : 1;
-	return p->end < q->end ? -1 : p->end > q->end;
+	return c ? c : PL_COMPARE_FIELDS(p, q, room, end);
 }
 
 static int put_conflict(const struct box *b, const struct edge *e, struct pl_clock_report *r,

@@ -39,14 +39,7 @@ struct order {
 	uint32_t match;
 };
 
-static int by_time(const void *x, const void *y)
-{
-	const struct order *p = x, *q = y;
-
-	if (p->u != q->u)
-		return p->u < q->u ? -1 : 1;
-	return p->match < q->match ? -1 : p->match > q->match;
-}
+PL_COMPARATOR(by_time, struct order, u, match);
 
 struct work {
 	const struct pl_fit *f;

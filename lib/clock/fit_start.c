@@ -17,16 +17,7 @@ struct place { /* an observation, sorted by class, clock, match */
 	uint32_t class, clock, match, obs;
 };
 
-static int by_place(const void *x, const void *y)
-{
-	const struct place *p = x, *q = y;
-
-	if (p->class != q->class)
-		return p->class < q->class ? -1 : 1;
-	if (p->clock != q->clock)
-		return p->clock < q->clock ? -1 : 1;
-	return p->obs < q->obs ? -1 : p->obs > q->obs;
-}
+PL_COMPARATOR(by_place, struct place, class, clock, obs);
 
 struct tree {
 	struct pl_fit *f;

@@ -45,18 +45,7 @@ out:
 	return rc;
 }
 
-static int by_operation(const void *x, const void *y)
-{
-	const struct pl_lane_node *p = x, *q = y;
-
-	if (p->mode != q->mode)
-		return p->mode < q->mode ? -1 : 1;
-	if (p->stream != q->stream)
-		return p->stream < q->stream ? -1 : 1;
-	if (p->s.rank != q->s.rank)
-		return p->s.rank < q->s.rank ? -1 : 1;
-	return p->lane < q->lane ? -1 : p->lane > q->lane;
-}
+PL_COMPARATOR(by_operation, struct pl_lane_node, mode, stream, s.rank, lane);
 
 struct know { /* what is known of clocks; NULL: nothing yet */
 	struct pl_merge *m;
@@ -234,10 +223,9 @@ struct run { /* nodes of one operation and stream */
 static int by_events(const void *x, const void *y)
 {
 	const struct run *p = x, *q = y;
+	int c = PL_COMPARE(q->events, p->events);
 
-	if (p->events != q->events)
-		return p->events > q->events ? -1 : 1;
-	return p->at < q->at ? -1 : p->at > q->at;
+	return c ? c : PL_COMPARE(p->at, q->at);
 }
 
 static struct run run_at(const struct pl_lane_node *v, uint32_t i, uint32_t n)
@@ -301,32 +289,9 @@ struct item {
 	pl_id name;
 };
 
-static int by_lane(const void *x, const void *y)
-{
-	const struct item *p = x, *q = y;
+PL_COMPARATOR(by_lane, struct item, lane, ev);
 
-	if (p->lane != q->lane)
-		return p->lane < q->lane ? -1 : 1;
-	return p->ev < q->ev ? -1 : p->ev > q->ev;
-}
-
-static int by_lane_name(const void *x, const void *y)
-{
-	const struct item *p = x, *q = y;
-
-	if (p->lane != q->lane)
-		return p->lane < q->lane ? -1 : 1;
-	if (p->name != q->name)
-		return p->name < q->name ? -1 : 1;
-	return p->ev < q->ev ? -1 : p->ev > q->ev;
-}
-
-static int by_id(const void *x, const void *y)
-{
-	pl_id p = *(const pl_id *)x, q = *(const pl_id *)y;
-
-	return p < q ? -1 : p > q;
-}
+PL_COMPARATOR(by_lane_name, struct item, lane, name, ev);
 
 static pl_id mode_of(const struct item *v, uint32_t n, pl_id *tmp)
 {
@@ -335,7 +300,7 @@ static pl_id mode_of(const struct item *v, uint32_t n, pl_id *tmp)
 
 	for (uint32_t i = 0; i < n; i++)
 		tmp[i] = v[i].name;
-	qsort(tmp, n, sizeof(*tmp), by_id);
+	qsort(tmp, n, sizeof(*tmp), pl_compare_u32);
 	for (uint32_t i = 0, k; i < n; i = k) {
 		for (k = i + 1; k < n && tmp[k] == tmp[i];)
 			k++;

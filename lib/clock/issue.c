@@ -176,23 +176,9 @@ struct issued { /* an event on a thread, or an operator, of one rank */
 	uint32_t track;
 };
 
-static int by_start(const void *x, const void *y)
-{
-	const struct issued *p = x, *q = y;
+PL_COMPARATOR(by_start, struct issued, ts, i);
 
-	if (p->ts != q->ts)
-		return p->ts < q->ts ? -1 : 1;
-	return p->i < q->i ? -1 : p->i > q->i;
-}
-
-static int by_key(const void *x, const void *y)
-{
-	const struct issued *p = x, *q = y;
-
-	if (p->key != q->key)
-		return p->key < q->key ? -1 : 1;
-	return p->i < q->i ? -1 : p->i > q->i;
-}
+PL_COMPARATOR(by_key, struct issued, key, i);
 
 /* Identifiers of all, each another? Those that are not counted are 0. */
 static bool by_record_function(const struct pl_issue *is, size_t ev0, struct issued *v, size_t n)

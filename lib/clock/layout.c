@@ -169,16 +169,9 @@ void pl_layout_fini(struct pl_layout *l)
 /* ---- one division ------------------------------------------------------------------------------
  */
 
-static int by_value(const void *x, const void *y)
-{
-	double p = *(const double *)x, q = *(const double *)y;
-
-	return p < q ? -1 : p > q;
-}
-
 static double lower_median(double *v, size_t n)
 {
-	qsort(v, n, sizeof(*v), by_value);
+	qsort(v, n, sizeof(*v), pl_compare_double);
 	return v[(n - 1) / 2];
 }
 
@@ -237,14 +230,7 @@ static size_t differences(struct pl_layout *l, uint32_t n_groups, uint32_t c)
 	return n;
 }
 
-static int by_time(const void *x, const void *y)
-{
-	const struct pl_layout_diff *p = x, *q = y;
-
-	if (p->t != q->t)
-		return p->t < q->t ? -1 : 1;
-	return p->d < q->d ? -1 : p->d > q->d;
-}
+PL_COMPARATOR(by_time, struct pl_layout_diff, t, d);
 
 /* The offset that suits n differences under a slope; how far they typically are from it. */
 static double offset_for(struct pl_layout *l, size_t n, double slope, double *scatter)

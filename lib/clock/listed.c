@@ -193,13 +193,6 @@ out:
 /* ---- what all headers list ---------------------------------------------------------------------
  */
 
-static int by_value(const void *x, const void *y)
-{
-	int32_t p = *(const int32_t *)x, q = *(const int32_t *)y;
-
-	return p < q ? -1 : p > q;
-}
-
 /* Is it the group of all ranks, given by its size or by nothing? */
 static bool is_world(const struct entry *g, int64_t world)
 {
@@ -220,7 +213,7 @@ static int settle_ranks(struct entry *g, int64_t world, bool *known, struct pl_e
 			g->rank[g->n] = (int32_t)g->n;
 	}
 	if (g->n)
-		qsort(g->rank, g->n, sizeof(*g->rank), by_value);
+		qsort(g->rank, g->n, sizeof(*g->rank), pl_compare_i32);
 	for (size_t i = 0; i < g->n; i++)
 		if (!k || g->rank[i] != g->rank[k - 1])
 			g->rank[k++] = g->rank[i];
@@ -232,7 +225,7 @@ out:
 
 static bool has_member(const int32_t *v, size_t n, int32_t rank)
 {
-	return n && bsearch(&rank, v, n, sizeof(*v), by_value) != NULL;
+	return n && bsearch(&rank, v, n, sizeof(*v), pl_compare_i32) != NULL;
 }
 
 /* `all`: the set of all ranks, once it is known: a file may list it many times. */
@@ -294,16 +287,7 @@ struct member {	      /* a rank whose own file lists groups */
 	bool unknown; /* its file lists groups whose ranks cannot be read */
 };
 
-static int by_listed(const void *x, const void *y)
-{
-	const struct pl_listed *p = x, *q = y;
-
-	if (p->rank != q->rank)
-		return p->rank < q->rank ? -1 : 1;
-	if (p->set != q->set)
-		return p->set < q->set ? -1 : 1;
-	return p->name < q->name ? -1 : p->name > q->name;
-}
+PL_COMPARATOR(by_listed, struct pl_listed, rank, set, name);
 
 /* Of each rank that a file lists groups of, and whether they can be read. */
 static int files_of(struct pl_align *a, struct pl_intern *ranks, struct pl_intern *pairs,

@@ -91,54 +91,18 @@ out:
 /* ---- sorting -----------------------------------------------------------------------------------
  */
 
-static int by_rank_time(const void *x, const void *y)
-{
-	const struct pl_comm *p = x, *q = y;
-
-	if (p->rank != q->rank)
-		return p->rank < q->rank ? -1 : 1;
-	if (p->turn != q->turn)
-		return p->turn < q->turn ? -1 : 1;
-	if (p->seg != q->seg)
-		return p->seg < q->seg ? -1 : 1;
-	return p->event < q->event ? -1 : p->event > q->event;
-}
+PL_COMPARATOR(by_rank_time, struct pl_comm, rank, turn, seg, event);
 
 struct sorted { /* an event of a recorded group, with what it is sorted by */
 	int64_t step, seq;
 	uint32_t group, coll, ev; /* ev: already ascending by (rank, time) */
 };
 
-static int by_group(const void *x, const void *y)
-{
-	const struct sorted *p = x, *q = y;
+PL_COMPARATOR(by_group, struct sorted, group, ev);
 
-	if (p->group != q->group)
-		return p->group < q->group ? -1 : 1;
-	return p->ev < q->ev ? -1 : p->ev > q->ev;
-}
+PL_COMPARATOR(by_number, struct sorted, step, seq, coll, ev);
 
-static int by_number(const void *x, const void *y)
-{
-	const struct sorted *p = x, *q = y;
-
-	if (p->step != q->step)
-		return p->step < q->step ? -1 : 1;
-	if (p->seq != q->seq)
-		return p->seq < q->seq ? -1 : 1;
-	if (p->coll != q->coll)
-		return p->coll < q->coll ? -1 : 1;
-	return p->ev < q->ev ? -1 : p->ev > q->ev;
-}
-
-static int by_step(const void *x, const void *y)
-{
-	const struct sorted *p = x, *q = y;
-
-	if (p->step != q->step)
-		return p->step < q->step ? -1 : 1;
-	return p->ev < q->ev ? -1 : p->ev > q->ev;
-}
+PL_COMPARATOR(by_step, struct sorted, step, ev);
 
 /* ---- recorded groups ---------------------------------------------------------------------------
  */

@@ -26,18 +26,7 @@ struct half {
 	uint32_t match, msg;
 };
 
-static int by_number(const void *pa, const void *pb)
-{
-	const struct numbered *a = pa, *b = pb;
-
-	if (a->rank != b->rank)
-		return a->rank < b->rank ? -1 : 1;
-	if (a->seq != b->seq)
-		return a->seq < b->seq ? -1 : 1;
-	if (a->ts != b->ts)
-		return a->ts < b->ts ? -1 : 1;
-	return a->match < b->match ? -1 : a->match > b->match;
-}
+PL_COMPARATOR(by_number, struct numbered, rank, seq, ts, match);
 
 static int same_way(const struct half *a, const struct half *b)
 {
@@ -62,14 +51,7 @@ static int by_way(const void *pa, const void *pb)
 	return a->msg < b->msg ? -1 : a->msg > b->msg;
 }
 
-static int by_match(const void *pa, const void *pb)
-{
-	const struct pl_paired *a = pa, *b = pb;
-
-	if (a->match != b->match)
-		return a->match < b->match ? -1 : 1;
-	return a->send < b->send ? -1 : a->send > b->send;
-}
+PL_COMPARATOR(by_match, struct pl_paired, match, send);
 
 static int number_collectives(const struct pl_align *a, struct numbered **v, size_t *n,
 			      struct pl_err *err)

@@ -152,9 +152,7 @@ static int by_stream(const void *x, const void *y)
 	const struct pl_lane *p = *(const struct pl_lane *const *)x;
 	const struct pl_lane *q = *(const struct pl_lane *const *)y;
 
-	if (p->device != q->device)
-		return p->device < q->device ? -1 : 1;
-	return p->stream < q->stream ? -1 : p->stream > q->stream;
+	return PL_COMPARE_FIELDS(p, q, device, stream);
 }
 
 /* The streams of one rank, in the order of their numbers; 0 if there are too many. */

@@ -23,14 +23,7 @@ struct pick {
 	uint32_t lane, ev;
 };
 
-static int by_lane(const void *x, const void *y)
-{
-	const struct pick *p = x, *q = y;
-
-	if (p->lane != q->lane)
-		return p->lane < q->lane ? -1 : 1;
-	return p->ev < q->ev ? -1 : p->ev > q->ev;
-}
+PL_COMPARATOR(by_lane, struct pick, lane, ev);
 
 static bool similar(const struct pl_half_lane *x, const struct pl_half_lane *y)
 {

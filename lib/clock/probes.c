@@ -106,13 +106,7 @@ static int by_pair_time(const void *x, const void *y)
 {
 	const struct transfer *p = x, *q = y;
 
-	if (p->p != q->p)
-		return p->p < q->p ? -1 : 1;
-	if (p->q != q->q)
-		return p->q < q->q ? -1 : 1;
-	if (p->at != q->at)
-		return p->at < q->at ? -1 : 1;
-	return p->back - q->back;
+	return PL_COMPARE_FIELDS(p, q, p, q, at, back);
 }
 
 static void note_transfer(struct gather *g, const struct pl_cmatch *m)

@@ -61,7 +61,7 @@ static int by_rank(const void *x, const void *y)
 	const struct pl_half_lane *p = *(struct pl_half_lane *const *)x;
 	const struct pl_half_lane *q = *(struct pl_half_lane *const *)y;
 
-	return p->s.rank < q->s.rank ? -1 : p->s.rank > q->s.rank;
+	return PL_COMPARE(p->s.rank, q->s.rank);
 }
 
 static int put_lane(struct stages *g, struct pl_half_lane *l, uint32_t lanes, struct pl_err *err)

@@ -110,18 +110,7 @@ static int look_at_step(struct beside *b, const struct pl_graph *g, const struct
 	return rc;
 }
 
-static int by_name(const void *pa, const void *pb)
-{
-	const struct work *a = pa, *b = pb;
-
-	if (a->rank != b->rank)
-		return a->rank < b->rank ? -1 : 1;
-	if (a->name != b->name)
-		return a->name < b->name ? -1 : 1;
-	if (a->start != b->start)
-		return a->start < b->start ? -1 : 1;
-	return a->end < b->end ? -1 : a->end > b->end;
-}
+PL_COMPARATOR(by_name, struct work, rank, name, start, end);
 
 static int add_timings(struct beside *b, struct pl_err *err)
 {
@@ -160,13 +149,6 @@ static int by_timing(const void *pa, const void *pb)
 	return a->cluster < b->cluster ? -1 : a->cluster > b->cluster;
 }
 
-static int by_double(const void *pa, const void *pb)
-{
-	double a = *(const double *)pa, b = *(const double *)pb;
-
-	return a < b ? -1 : a > b;
-}
-
 /* How many of t are in the place of the first, and how many of these alone: they come first. */
 static size_t place_of(const struct timing *t, size_t n, size_t *alone)
 {
@@ -189,7 +171,7 @@ static double bare_of_name(struct beside *b, const struct timing *t, size_t n)
 		if (alone >= ENOUGH)
 			v[places++] = (double)t[i + alone / 2].dur;
 	}
-	pl_sort(v, places, sizeof(*v), by_double);
+	pl_sort(v, places, sizeof(*v), pl_compare_double);
 	if (places < ENOUGH || v[places - 1 - places / 4] - v[places / 4] > ONE * v[places / 2])
 		return 0;
 	return v[places / 2];
@@ -345,13 +327,6 @@ static pl_ns issue_of(const struct pl_graph *g, const struct pl_gstep *st, uint3
 	return sum;
 }
 
-static int by_time(const void *pa, const void *pb)
-{
-	pl_ns a = *(const pl_ns *)pa, b = *(const pl_ns *)pb;
-
-	return a < b ? -1 : a > b;
-}
-
 int cost_issue(const struct pl_graph *g, pl_ns *issue, struct pl_err *err)
 {
 	pl_ns *v = NULL;
@@ -371,7 +346,7 @@ int cost_issue(const struct pl_graph *g, pl_ns *issue, struct pl_err *err)
 			v[n++] = t;
 		}
 	}
-	pl_sort(v, n, sizeof(*v), by_time);
+	pl_sort(v, n, sizeof(*v), pl_compare_i64);
 	if (n)
 		*issue = v[(n - 1) / 4];
 out:

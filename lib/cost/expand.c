@@ -13,12 +13,7 @@
 
 /* ---- members --------------------------------------------------------------------------------- */
 
-static int by_rank(const void *pa, const void *pb)
-{
-	const struct member *a = pa, *b = pb;
-
-	return a->rank < b->rank ? -1 : a->rank > b->rank;
-}
+PL_COMPARATOR(by_rank, struct member, rank);
 
 /* PL_NONE: there is none, or more than one, as of what gives way to something more urgent. */
 static uint32_t transfer_on(const struct pl_edit *e, uint32_t meet, uint32_t res)

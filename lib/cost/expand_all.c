@@ -16,13 +16,6 @@ struct all {
 	uint32_t n;
 };
 
-static int by_number(const void *pa, const void *pb)
-{
-	uint32_t a = *(const uint32_t *)pa, b = *(const uint32_t *)pb;
-
-	return a < b ? -1 : a > b;
-}
-
 static int find_ranks(struct all *a, uint32_t meet, struct pl_err *err)
 {
 	const struct pl_edit *e = a->e;
@@ -39,7 +32,7 @@ static int find_ranks(struct all *a, uint32_t meet, struct pl_err *err)
 						  : pl_graph_rank_index(e->g, e->g->res[res].rank);
 	}
 	if (a->n)
-		pl_sort(a->rank, a->n, sizeof(*a->rank), by_number);
+		pl_sort(a->rank, a->n, sizeof(*a->rank), pl_compare_u32);
 	return rc;
 }
 

@@ -22,14 +22,7 @@ struct ps {
 	uint32_t servers, last; /* node: the last that the server served, PL_NONE */
 };
 
-static int by_arrival(const void *pa, const void *pb)
-{
-	const struct arrival *a = pa, *b = pb;
-
-	if (a->start != b->start)
-		return a->start < b->start ? -1 : 1;
-	return a->i < b->i ? -1 : a->i > b->i;
-}
+PL_COMPARATOR(by_arrival, struct arrival, start, i);
 
 /* What member i pushes or pulls, and the server's part in that. */
 static int serve(struct ps *p, uint32_t i, bool pull, uint32_t after, uint32_t *sent,

@@ -176,23 +176,9 @@ static int add_transfer(struct fitter *f, const struct pl_gstep *st, uint32_t i,
 	return 0;
 }
 
-static int by_rank_time(const void *pa, const void *pb)
-{
-	const struct transfer *a = pa, *b = pb;
+PL_COMPARATOR(by_rank_time, struct transfer, rank, start, end);
 
-	if (a->rank != b->rank)
-		return a->rank < b->rank ? -1 : 1;
-	if (a->start != b->start)
-		return a->start < b->start ? -1 : 1;
-	return a->end < b->end ? -1 : a->end > b->end;
-}
-
-static int by_end(const void *pa, const void *pb)
-{
-	const struct transfer *a = pa, *b = pb;
-
-	return a->end < b->end ? -1 : a->end > b->end;
-}
+PL_COMPARATOR(by_end, struct transfer, end);
 
 static int add_gaps(struct fitter *f, struct transfer *t, size_t n, uint64_t class_of,
 		    struct pl_err *err)
@@ -285,25 +271,9 @@ static bool same_class(const struct record *a, const struct record *b)
 	return a->class_of >> 1 == b->class_of >> 1;
 }
 
-static int by_place(const void *pa, const void *pb)
-{
-	const struct record *a = pa, *b = pb;
+PL_COMPARATOR(by_place, struct record, class_of, place, count, x);
 
-	if (a->class_of != b->class_of)
-		return a->class_of < b->class_of ? -1 : 1;
-	if (a->place != b->place)
-		return a->place < b->place ? -1 : 1;
-	if (a->count != b->count)
-		return a->count < b->count ? -1 : 1;
-	return a->x < b->x ? -1 : a->x > b->x;
-}
-
-static int by_y(const void *pa, const void *pb)
-{
-	const struct record *a = pa, *b = pb;
-
-	return a->y < b->y ? -1 : a->y > b->y;
-}
+PL_COMPARATOR(by_y, struct record, y);
 
 /* Which records are of one communication: id[i], numbered in order of arrival; *n of them. */
 static int find_same(const struct fitter *f, uint32_t *id, size_t *n, struct pl_err *err)
@@ -396,13 +366,6 @@ static void fit_one_size(const struct pl_cost *c, struct pl_fit *fit, const stru
 	}
 }
 
-static int by_double(const void *pa, const void *pb)
-{
-	double a = *(const double *)pa, b = *(const double *)pb;
-
-	return a < b ? -1 : a > b;
-}
-
 /* Median of the times, or with a typical one the median relative distance from it. */
 static int median_time(const struct point *p, size_t n, const double *typical, double *out,
 		       struct pl_err *err)
@@ -414,7 +377,7 @@ static int median_time(const struct point *p, size_t n, const double *typical, d
 		return rc;
 	for (size_t i = 0; i < n; i++)
 		v[i] = typical ? fabs(1 - *typical / p[i].y) : p[i].y;
-	pl_sort(v, n, sizeof(*v), by_double);
+	pl_sort(v, n, sizeof(*v), pl_compare_double);
 	*out = n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 	pl_free(v);
 	return 0;

@@ -23,25 +23,11 @@
 #define BENT	0.75 /* share of a line's error that an analysis leaves where it is better */
 #define TINY	1e-9 /* a relative error below which a point's weight grows no more */
 
-static int by_value(const void *pa, const void *pb)
-{
-	double a = *(const double *)pa, b = *(const double *)pb;
-
-	return a < b ? -1 : a > b;
-}
-
-static int by_x(const void *pa, const void *pb)
-{
-	const struct point *a = pa, *b = pb;
-
-	if (a->x != b->x)
-		return a->x < b->x ? -1 : 1;
-	return a->y < b->y ? -1 : a->y > b->y;
-}
+PL_COMPARATOR(by_x, struct point, x, y);
 
 static double median(double *v, size_t n)
 {
-	pl_sort(v, n, sizeof(*v), by_value);
+	pl_sort(v, n, sizeof(*v), pl_compare_double);
 	return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 

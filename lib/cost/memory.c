@@ -116,16 +116,7 @@ static uint32_t consumer(const struct mem *m, const struct pl_etensor *et, uint3
 
 /* ---- what is made again ---------------------------------------------------------------------- */
 
-static int by_layer(const void *pa, const void *pb)
-{
-	const struct again *a = pa, *b = pb;
-
-	if (a->step != b->step)
-		return a->step < b->step ? -1 : 1;
-	if (a->rank != b->rank)
-		return a->rank < b->rank ? -1 : 1;
-	return a->layer < b->layer ? -1 : a->layer > b->layer;
-}
+PL_COMPARATOR(by_layer, struct again, step, rank, layer);
 
 static int by_layer_and_time(const void *pa, const void *pb)
 {

@@ -12,16 +12,7 @@ int cost_span_add(struct cost_spans *s, int32_t rank, pl_ns start, pl_ns end, st
 	return 0;
 }
 
-static int by_span(const void *pa, const void *pb)
-{
-	const struct cost_span *a = pa, *b = pb;
-
-	if (a->rank != b->rank)
-		return a->rank < b->rank ? -1 : 1;
-	if (a->start != b->start)
-		return a->start < b->start ? -1 : 1;
-	return a->end < b->end ? -1 : a->end > b->end;
-}
+PL_COMPARATOR(by_span, struct cost_span, rank, start, end);
 
 void cost_spans_unite(struct cost_spans *s)
 {

@@ -214,11 +214,6 @@ static bool numeric(const struct reader *r, int32_t *class)
 	return true;
 }
 
-static int by_text(const void *a, const void *b)
-{
-	return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 /* Words in their order. */
 static int name_classes(struct reader *r, int32_t *class, struct pl_err *err)
 {
@@ -233,7 +228,7 @@ static int name_classes(struct reader *r, int32_t *class, struct pl_err *err)
 		if (!d->word[i])
 			return pl_fail(err, PL_ENOMEM, "out of memory (names of classes)");
 	}
-	pl_sort(d->word, n, sizeof(*d->word), by_text);
+	pl_sort(d->word, n, sizeof(*d->word), pl_compare_str);
 	for (size_t i = 0; i < n; i++)
 		class[pl_intern_find(&r->label, d->word[i], strlen(d->word[i]))] = (int32_t)i;
 out:

@@ -353,14 +353,11 @@ static void add_op(const struct gb *b, uint32_t seg, uint32_t ev, struct op *op)
 static int by_start(const void *pa, const void *pb)
 {
 	const struct op *a = pa, *c = pb;
+	int order = PL_COMPARE(a->start, c->start);
 
-	if (a->start != c->start)
-		return a->start < c->start ? -1 : 1;
-	if (a->end != c->end)
-		return a->end > c->end ? -1 : 1;
-	if (a->seg != c->seg)
-		return a->seg < c->seg ? -1 : 1;
-	return a->ev < c->ev ? -1 : a->ev > c->ev;
+	if (!order)
+		order = PL_COMPARE(c->end, a->end);
+	return order ? order : PL_COMPARE_FIELDS(a, c, seg, ev);
 }
 
 /* Operations of a stream follow one another: what takes no time comes before what begins then. */

@@ -604,13 +604,6 @@ static void by_step(struct cut *c, size_t *start)
 	start[0] = 0;
 }
 
-static int by_rank(const void *pa, const void *pb)
-{
-	int32_t a = *(const int32_t *)pa, c = *(const int32_t *)pb;
-
-	return a < c ? -1 : a > c;
-}
-
 static int rank_list(struct gb *b, struct pl_err *err)
 {
 	struct pl_graph *g = b->g;
@@ -620,7 +613,7 @@ static int rank_list(struct gb *b, struct pl_err *err)
 		return rc;
 	for (size_t i = 0; i < b->n_ranks; i++)
 		g->rank[i] = b->rank[i].rank;
-	pl_sort(g->rank, b->n_ranks, sizeof(*g->rank), by_rank);
+	pl_sort(g->rank, b->n_ranks, sizeof(*g->rank), pl_compare_i32);
 	g->n_ranks = (int32_t)b->n_ranks;
 	return 0;
 }

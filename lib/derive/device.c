@@ -125,14 +125,7 @@ static int one_stream(struct gb *b, uint32_t res, struct pl_err *err)
 /* ---- launches by correlation
  * -------------------------------------------------------------------------- */
 
-static int by_key(const void *pa, const void *pb)
-{
-	const struct corrkey *a = pa, *c = pb;
-
-	if (a->corr != c->corr)
-		return a->corr < c->corr ? -1 : 1;
-	return a->call < c->call ? -1 : a->call > c->call;
-}
+PL_COMPARATOR(by_key, struct corrkey, corr, call);
 
 uint32_t gb_call_by_corr(const struct rankinfo *rk, int64_t corr)
 {
@@ -204,9 +197,7 @@ static int by_op_start(const void *pa, const void *pb)
 {
 	const struct op *a = *(struct op *const *)pa, *c = *(struct op *const *)pb;
 
-	if (a->start != c->start)
-		return a->start < c->start ? -1 : 1;
-	return a->node < c->node ? -1 : a->node > c->node;
+	return PL_COMPARE_FIELDS(a, c, start, node);
 }
 
 /* Lists of device operations by call, each in order of start. */

@@ -453,28 +453,11 @@ static int collect(struct events *x, struct pl_err *err)
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
-static int by_place(const void *pa, const void *pb)
-{
-	const struct wait *a = pa, *c = pb;
+PL_COMPARATOR(by_place, struct wait, place, index);
 
-	if (a->place != c->place)
-		return a->place < c->place ? -1 : 1;
-	return a->index < c->index ? -1 : a->index > c->index;
-}
+PL_COMPARATOR(by_order, struct group, order);
 
-static int by_order(const void *pa, const void *pb)
-{
-	const struct group *a = pa, *c = pb;
-
-	return a->order < c->order ? -1 : a->order > c->order;
-}
-
-static int by_index(const void *pa, const void *pb)
-{
-	const struct wait *a = pa, *c = pb;
-
-	return a->index < c->index ? -1 : a->index > c->index;
-}
+PL_COMPARATOR(by_index, struct wait, index);
 
 /*
  * Is the next launch after wait c not that wait's? A record and another wait before it belong to

@@ -349,14 +349,7 @@ static int one_thread(struct gb *b, uint32_t res, struct flat *f, struct pl_err 
 	return rc;
 }
 
-static int by_call_start(const void *pa, const void *pb)
-{
-	const struct call *a = pa, *c = pb;
-
-	if (a->start != c->start)
-		return a->start < c->start ? -1 : 1;
-	return a->node < c->node ? -1 : a->node > c->node;
-}
+PL_COMPARATOR(by_call_start, struct call, start, node);
 
 static int sort_calls(struct gb *b, uint32_t rank, struct pl_err *err)
 {

@@ -125,16 +125,7 @@ static int gather_events(struct pairing *p, uint32_t seg, struct pl_err *err)
 	return 0;
 }
 
-static int by_time(const void *pa, const void *pb)
-{
-	const struct event *a = pa, *c = pb;
-
-	if (a->at != c->at)
-		return a->at < c->at ? -1 : 1;
-	if (a->seg != c->seg)
-		return a->seg < c->seg ? -1 : 1;
-	return a->ev < c->ev ? -1 : a->ev > c->ev;
-}
+PL_COMPARATOR(by_time, struct event, at, seg, ev);
 
 /* Keep the events of one device: one that is not the host's if there is one, with most memory. */
 static void choose_device(struct pairing *p)
@@ -220,23 +211,19 @@ out:
 static int by_range(const void *pa, const void *pb)
 {
 	const struct mem_range *a = pa, *c = pb;
+	int order = PL_COMPARE_FIELDS(a, c, res, start);
 
-	if (a->res != c->res)
-		return a->res < c->res ? -1 : 1;
-	if (a->start != c->start)
-		return a->start < c->start ? -1 : 1;
-	if (a->end != c->end)
-		return a->end > c->end ? -1 : 1;
-	return a->name < c->name ? -1 : a->name > c->name;
+	if (!order)
+		order = PL_COMPARE(c->end, a->end);
+	return order ? order : PL_COMPARE(a->name, c->name);
 }
 
 static int by_span(const void *pa, const void *pb)
 {
 	const struct mem_span *a = pa, *c = pb;
+	int order = PL_COMPARE(a->start, c->start);
 
-	if (a->start != c->start)
-		return a->start < c->start ? -1 : 1;
-	return a->end > c->end ? -1 : a->end < c->end;
+	return order ? order : PL_COMPARE(c->end, a->end);
 }
 
 /* ---- which node ------------------------------------------------------------------------------ */
@@ -384,16 +371,7 @@ out:
 	return rc;
 }
 
-static int by_making(const void *pa, const void *pb)
-{
-	const struct mem_alloc *a = pa, *c = pb;
-
-	if (a->from != c->from)
-		return a->from < c->from ? -1 : 1;
-	if (a->to != c->to)
-		return a->to < c->to ? -1 : 1;
-	return a->bytes < c->bytes ? -1 : a->bytes > c->bytes;
-}
+PL_COMPARATOR(by_making, struct mem_alloc, from, to, bytes);
 
 static int pair(struct pairing *p, struct pl_err *err)
 {

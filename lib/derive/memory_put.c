@@ -160,26 +160,14 @@ static int add_alloc(struct put *p, size_t i, struct pl_err *err)
 	return rc < 0 ? rc : add(p, &x, err);
 }
 
-static int by_nodes(const void *pa, const void *pb)
-{
-	const struct item *a = pa, *c = pb;
-
-	if (a->producer != c->producer)
-		return a->producer < c->producer ? -1 : 1;
-	if (a->consumer != c->consumer)
-		return a->consumer < c->consumer ? -1 : 1;
-	if (a->name != c->name)
-		return a->name < c->name ? -1 : 1;
-	return a->role < c->role ? -1 : a->role > c->role;
-}
+PL_COMPARATOR(by_nodes, struct item, producer, consumer, name, role);
 
 static int by_size(const void *pa, const void *pb)
 {
 	const struct item *a = pa, *c = pb;
+	int order = PL_COMPARE(c->bytes, a->bytes);
 
-	if (a->bytes != c->bytes)
-		return a->bytes > c->bytes ? -1 : 1;
-	return by_nodes(pa, pb);
+	return order ? order : by_nodes(pa, pb);
 }
 
 static void unite(struct put *p)
@@ -201,14 +189,7 @@ struct change {
 	int64_t bytes;
 };
 
-static int by_at(const void *pa, const void *pb)
-{
-	const struct change *a = pa, *c = pb;
-
-	if (a->at != c->at)
-		return a->at < c->at ? -1 : 1;
-	return a->bytes < c->bytes ? -1 : a->bytes > c->bytes;
-}
+PL_COMPARATOR(by_at, struct change, at, bytes);
 
 /* The most that the items from LIMIT on take at a time; they go. */
 static int limit(struct put *p, int64_t *rest, struct pl_err *err)

@@ -34,23 +34,19 @@ static int by_time(const struct gb_message *a, const struct gb_message *b)
 static int by_pair(const void *pa, const void *pb)
 {
 	const struct gb_message *a = pa, *b = pb;
+	int c = PL_COMPARE(b->recv, a->recv);
 
-	if (a->recv != b->recv)
-		return a->recv ? -1 : 1;
-	if (a->rank != b->rank)
-		return a->rank < b->rank ? -1 : 1;
-	if (a->peer != b->peer)
-		return a->peer < b->peer ? -1 : 1;
-	return by_time(a, b);
+	if (!c)
+		c = PL_COMPARE_FIELDS(a, b, rank, peer);
+	return c ? c : by_time(a, b);
 }
 
 static int by_channel(const void *pa, const void *pb)
 {
 	const struct gb_message *a = pa, *b = pb;
+	int c = PL_COMPARE(a->res, b->res);
 
-	if (a->res != b->res)
-		return a->res < b->res ? -1 : 1;
-	return by_time(a, b);
+	return c ? c : by_time(a, b);
 }
 
 static int follow(struct gb *b, const struct gb_message *x, const struct gb_message *y,

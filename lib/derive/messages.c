@@ -60,12 +60,7 @@ uint32_t gb_messages(const struct gb *b, uint32_t match)
 
 /* ---- members --------------------------------------------------------------------------------- */
 
-static int by_rank(const void *pa, const void *pb)
-{
-	const struct member *a = pa, *b = pb;
-
-	return a->rank < b->rank ? -1 : a->rank > b->rank;
-}
+PL_COMPARATOR(by_rank, struct member, rank);
 
 static int find_members(struct chunks *c, const struct pl_match *m, struct pl_err *err)
 {
@@ -281,12 +276,9 @@ static const struct side *latest(const struct side *recv, size_t n, const struct
 static int by_chunk(const void *pa, const void *pb)
 {
 	const struct side *a = pa, *b = pb;
+	int c = PL_COMPARE_FIELDS(a, b, member, chunk);
 
-	if (a->member != b->member)
-		return a->member < b->member ? -1 : 1;
-	if (a->chunk != b->chunk)
-		return a->chunk < b->chunk ? -1 : 1;
-	return by_end(a, b);
+	return c ? c : by_end(a, b);
 }
 
 static int find_chunks(struct chunks *c, struct pl_err *err)

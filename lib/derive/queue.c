@@ -167,14 +167,7 @@ static void way_fini(struct way *y)
 
 /* ---- the evidence --------------------------------------------------------------------------- */
 
-static int by_time(const void *pa, const void *pb)
-{
-	const struct left *a = pa, *b = pb;
-
-	if (a->at != b->at)
-		return a->at < b->at ? -1 : 1;
-	return a->place < b->place ? -1 : a->place > b->place;
-}
+PL_COMPARATOR(by_time, struct left, at, place);
 
 /*
  * When places become free; those of records and waits when the operation before them has ended. In

@@ -27,45 +27,19 @@ struct place {
 	uint32_t key;
 };
 
-static int by_number(const void *pa, const void *pb)
-{
-	const struct window *a = pa, *c = pb;
-
-	if (a->number != c->number)
-		return a->number < c->number ? -1 : 1;
-	if (a->again != c->again)
-		return a->again < c->again ? -1 : 1;
-	return a->start < c->start ? -1 : a->start > c->start;
-}
+PL_COMPARATOR(by_number, struct window, number, again, start);
 
 static int by_start(const void *pa, const void *pb)
 {
 	const struct window *a = pa, *c = pb;
+	int order = PL_COMPARE_FIELDS(a, c, start, end);
 
-	if (a->start != c->start)
-		return a->start < c->start ? -1 : 1;
-	if (a->end != c->end)
-		return a->end < c->end ? -1 : 1;
-	return by_number(pa, pb);
+	return order ? order : by_number(pa, pb);
 }
 
-static int by_key(const void *pa, const void *pb)
-{
-	const struct key *a = pa, *c = pb;
+PL_COMPARATOR(by_key, struct key, again, number);
 
-	if (a->again != c->again)
-		return a->again < c->again ? -1 : 1;
-	return a->number < c->number ? -1 : a->number > c->number;
-}
-
-static int by_place(const void *pa, const void *pb)
-{
-	const struct place *a = pa, *c = pb;
-
-	if (a->start != c->start)
-		return a->start < c->start ? -1 : 1;
-	return a->key < c->key ? -1 : a->key > c->key;
-}
+PL_COMPARATOR(by_place, struct place, start, key);
 
 /* ---- windows of a thread -----------------------------------------------------------------------
  */

@@ -150,14 +150,7 @@ static int propose(struct vote *v, const struct rankinfo *rk, uint32_t self, uin
 	return 0;
 }
 
-static int by_pair(const void *pa, const void *pb)
-{
-	const struct pair *a = pa, *c = pb;
-
-	if (a->dst != c->dst)
-		return a->dst < c->dst ? -1 : 1;
-	return a->src < c->src ? -1 : a->src > c->src;
-}
+PL_COMPARATOR(by_pair, struct pair, dst, src);
 
 /* Keep each pair once, if most steps that have its operation proposed it. */
 static void count_votes(struct vote *v)

@@ -29,12 +29,7 @@ struct awaited { /* a communication, by its transfer */
 	struct comm *comm;
 };
 
-static int by_transfer(const void *pa, const void *pb)
-{
-	const struct awaited *a = pa, *c = pb;
-
-	return a->transfer < c->transfer ? -1 : a->transfer > c->transfer;
-}
+PL_COMPARATOR(by_transfer, struct awaited, transfer);
 
 /* The first time that the result of each communication was waited for. A bit a node keeps the
  * search to the edges that matter. */

@@ -179,16 +179,7 @@ out:
 	return rc;
 }
 
-static int by_ready(const void *pa, const void *pb)
-{
-	const struct grad *a = pa, *c = pb;
-
-	if (a->step != c->step)
-		return a->step < c->step ? -1 : 1;
-	if (a->start != c->start)
-		return a->start < c->start ? -1 : 1;
-	return a->node < c->node ? -1 : a->node > c->node;
-}
+PL_COMPARATOR(by_ready, struct grad, step, start, node);
 
 /* ---- communication -----------------------------------------------------------------------------
  */
@@ -225,16 +216,7 @@ static int add_comm(struct finder *f, const struct rankinfo *rk, const struct op
 	return rc;
 }
 
-static int by_issue(const void *pa, const void *pb)
-{
-	const struct comm *a = pa, *c = pb;
-
-	if (a->step != c->step)
-		return a->step < c->step ? -1 : 1;
-	if (a->issue != c->issue)
-		return a->issue < c->issue ? -1 : 1;
-	return a->arrive < c->arrive ? -1 : a->arrive > c->arrive;
-}
+PL_COMPARATOR(by_issue, struct comm, step, issue, arrive);
 
 static int collect(struct finder *f, const struct rankinfo *rk, struct found *found,
 		   struct pl_err *err)

@@ -150,9 +150,7 @@ static int by_sync_corr(const void *pa, const void *pb)
 {
 	const struct syncrec *a = pa, *c = pb;
 
-	if (a->corr != c->corr)
-		return a->corr < c->corr ? -1 : 1;
-	return (int)a->wait - (int)c->wait;
+	return PL_COMPARE_FIELDS(a, c, corr, wait);
 }
 
 static const struct syncrec *find_sync(const struct rankinfo *rk, int64_t corr)
@@ -331,12 +329,7 @@ static int service_waits(struct gb *b, const struct rankinfo *rk, struct pl_err 
 
 /* ---- recorded waits for a communicating thread ---------------------------------------------- */
 
-static int by_corr(const void *pa, const void *pb)
-{
-	const struct corrkey *a = pa, *c = pb;
-
-	return a->corr < c->corr ? -1 : a->corr > c->corr;
-}
+PL_COMPARATOR(by_corr, struct corrkey, corr);
 
 struct where {
 	uint32_t res, place; /* in resinfo.op */

@@ -191,9 +191,7 @@ static int by_event(const void *pa, const void *pb)
 	const struct pl_device_event *a = &((const struct held *)pa)->e;
 	const struct pl_device_event *c = &((const struct held *)pb)->e;
 
-	if (a->event != c->event)
-		return a->event < c->event ? -1 : 1;
-	return a->corr < c->corr ? -1 : a->corr > c->corr;
+	return PL_COMPARE_FIELDS(a, c, event, corr);
 }
 
 /* Records are in order of event and call. */
@@ -245,12 +243,7 @@ static void settle_waits(struct tracer_device *x, bool last)
 
 /* ---- communication ------------------------------------------------------------------------- */
 
-static int by_corr(const void *pa, const void *pb)
-{
-	const struct held *a = pa, *c = pb;
-
-	return a->e.corr < c->e.corr ? -1 : a->e.corr > c->e.corr;
-}
+PL_COMPARATOR(by_corr, struct held, e.corr);
 
 /* Which launch the call with this correlation was made in, 0 if that was not told. */
 static uint64_t launch_of(const struct list *l, uint64_t corr)
@@ -293,14 +286,7 @@ static void put_comm(struct tracer_device *x, const struct held *k, struct held 
 	pl_rec_put(x->t->rec, &r, NULL);
 }
 
-static int by_launch(const void *pa, const void *pb)
-{
-	const struct held *a = pa, *c = pb;
-
-	if (a->e.launch != c->e.launch)
-		return a->e.launch < c->e.launch ? -1 : 1;
-	return a->order < c->order ? -1 : a->order > c->order;
-}
+PL_COMPARATOR(by_launch, struct held, e.launch, order);
 
 #define AT_ONCE 64 /* collectives of one launch that are told apart */
 

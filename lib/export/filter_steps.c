@@ -69,25 +69,9 @@ out:
 	return rc;
 }
 
-static int by_rank_time(const void *pa, const void *pb)
-{
-	const struct x_step *a = pa, *b = pb;
+PL_COMPARATOR(by_rank_time, struct x_step, rank, t0);
 
-	if (a->rank != b->rank)
-		return a->rank < b->rank ? -1 : 1;
-	return a->t0 < b->t0 ? -1 : a->t0 > b->t0;
-}
-
-static int by_corr(const void *pa, const void *pb)
-{
-	const struct x_launch *a = pa, *b = pb;
-
-	if (a->rank != b->rank)
-		return a->rank < b->rank ? -1 : 1;
-	if (a->corr != b->corr)
-		return a->corr < b->corr ? -1 : 1;
-	return a->ts < b->ts ? -1 : a->ts > b->ts;
-}
+PL_COMPARATOR(by_corr, struct x_launch, rank, corr, ts);
 
 static int64_t number_at_end(const struct pl_segment *s, pl_id name)
 {

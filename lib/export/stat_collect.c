@@ -20,12 +20,7 @@ int s_spans_add(struct s_spans *v, pl_ns t0, pl_ns t1, struct pl_err *err)
 	return rc;
 }
 
-static int by_t0(const void *pa, const void *pb)
-{
-	const struct s_span *a = pa, *b = pb;
-
-	return a->t0 < b->t0 ? -1 : a->t0 > b->t0;
-}
+PL_COMPARATOR(by_t0, struct s_span, t0);
 
 void s_spans_tidy(struct s_spans *v)
 {
@@ -298,16 +293,7 @@ out:
 	return rc;
 }
 
-static int by_group(const void *pa, const void *pb)
-{
-	const struct s_comm *a = pa, *b = pb;
-
-	if (a->match != b->match)
-		return a->match < b->match ? -1 : 1;
-	if (a->group != b->group)
-		return a->group < b->group ? -1 : 1;
-	return a->rank < b->rank ? -1 : a->rank > b->rank;
-}
+PL_COMPARATOR(by_group, struct s_comm, match, group, rank);
 
 static int add_sample(struct stat *s, const struct s_comm *c, int64_t n, int64_t ns, bool recorded,
 		      struct pl_err *err)

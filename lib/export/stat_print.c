@@ -98,16 +98,7 @@ static struct pl_table *ranks(struct stat *s, struct pl_err *err)
 	return done(t, rc);
 }
 
-static int by_step(const void *pa, const void *pb)
-{
-	const struct s_step *a = pa, *b = pb;
-
-	if (a->step != b->step)
-		return a->step < b->step ? -1 : 1;
-	if (a->rank != b->rank)
-		return a->rank < b->rank ? -1 : 1;
-	return a->dur < b->dur ? -1 : a->dur > b->dur;
-}
+PL_COMPARATOR(by_step, struct s_step, step, rank, dur);
 
 static struct pl_table *steps(struct stat *s, struct pl_err *err)
 {
@@ -323,10 +314,9 @@ struct class
 static int by_class_total(const void *pa, const void *pb)
 {
 	const struct class *a = pa, *b = pb;
+	int c = PL_COMPARE(b->total, a->total);
 
-	if (a->total != b->total)
-		return a->total > b->total ? -1 : 1;
-	return a->v < b->v ? -1 : a->v > b->v;
+	return c ? c : PL_COMPARE(a->v, b->v);
 }
 
 static int classes(struct stat *s, struct class **out, size_t *n, struct pl_err *err)
@@ -395,16 +385,7 @@ static struct pl_table *collectives(struct stat *s, struct pl_err *err)
 /* ---- memory ------------------------------------------------------------------------------------
  */
 
-static int by_device(const void *pa, const void *pb)
-{
-	const struct s_memory *a = pa, *b = pb;
-
-	if (a->rank != b->rank)
-		return a->rank < b->rank ? -1 : 1;
-	if (a->type != b->type)
-		return a->type < b->type ? -1 : 1;
-	return a->device < b->device ? -1 : a->device > b->device;
-}
+PL_COMPARATOR(by_device, struct s_memory, rank, type, device);
 
 static struct pl_table *memory(struct stat *s, struct pl_err *err)
 {

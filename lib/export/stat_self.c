@@ -26,12 +26,11 @@ bool s_is_host_op(unsigned kind)
 static int by_start(const void *pa, const void *pb)
 {
 	const struct order *a = pa, *b = pb;
+	int c = PL_COMPARE(a->ts, b->ts);
 
-	if (a->ts != b->ts)
-		return a->ts < b->ts ? -1 : 1;
-	if (a->end != b->end)
-		return a->end > b->end ? -1 : 1;
-	return a->event < b->event ? -1 : a->event > b->event;
+	if (!c)
+		c = PL_COMPARE(b->end, a->end);
+	return c ? c : PL_COMPARE(a->event, b->event);
 }
 
 static int account(struct stat *s, const struct pl_segment *seg, const struct open *o,

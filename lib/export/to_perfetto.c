@@ -26,29 +26,18 @@ enum { C_SLICE, C_INSTANT, C_FLOW };
 static int by_place(const void *pa, const void *pb)
 {
 	const struct p_item *a = pa, *b = pb;
+	int c = PL_COMPARE_FIELDS(a, b, track, ts);
 
-	if (a->track != b->track)
-		return a->track < b->track ? -1 : 1;
-	if (a->ts != b->ts)
-		return a->ts < b->ts ? -1 : 1;
-	if (a->end != b->end)
-		return a->end > b->end ? -1 : 1;
-	if (a->class != b->class)
-		return a->class - b->class;
-	return a->g < b->g ? -1 : a->g > b->g;
+	if (!c)
+		c = PL_COMPARE(b->end, a->end);
+	return c ? c : PL_COMPARE_FIELDS(a, b, class, g);
 }
 
 static int by_corr(const void *pa, const void *pb)
 {
 	const struct p_corr *a = pa, *b = pb;
 
-	if (a->corr != b->corr)
-		return a->corr < b->corr ? -1 : 1;
-	if (a->device != b->device)
-		return a->device - b->device;
-	if (a->ts != b->ts)
-		return a->ts < b->ts ? -1 : 1;
-	return a->g < b->g ? -1 : a->g > b->g;
+	return PL_COMPARE_FIELDS(a, b, corr, device, ts, g);
 }
 
 static int bind(struct p_seg *s, uint32_t g, uint64_t id, bool last, bool match, struct pl_err *err)

@@ -184,16 +184,7 @@ const struct pl_clock *x_merge_clock(const struct x_merge *x, int32_t rank)
 	return x->present ? pl_merge_clock(&x->m, x->rel, rank) : NULL;
 }
 
-static int by_event(const void *pa, const void *pb)
-{
-	const struct x_member *a = pa, *b = pb;
-
-	if (a->segment != b->segment)
-		return a->segment < b->segment ? -1 : 1;
-	if (a->event != b->event)
-		return a->event < b->event ? -1 : 1;
-	return a->match < b->match ? -1 : a->match > b->match;
-}
+PL_COMPARATOR(by_event, struct x_member, segment, event, match);
 
 int x_members_build(const struct pl_merge *m, struct x_member **v, size_t *n, struct pl_err *err)
 {

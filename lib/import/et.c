@@ -476,12 +476,7 @@ out:
 	return rc;
 }
 
-static int by_rf(const void *a, const void *b)
-{
-	const struct pl_et_node *x = a, *y = b;
-
-	return x->rf < y->rf ? -1 : x->rf > y->rf;
-}
+PL_COMPARATOR(by_rf, struct pl_et_node, rf);
 
 static int load(struct reader *r, struct pl_err *err)
 {

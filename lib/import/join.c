@@ -135,14 +135,7 @@ struct order {
 	uint32_t op;
 };
 
-static int by_start(const void *a, const void *b)
-{
-	const struct order *x = a, *y = b;
-
-	if (x->t0 != y->t0)
-		return x->t0 < y->t0 ? -1 : 1;
-	return x->op < y->op ? -1 : x->op > y->op;
-}
+PL_COMPARATOR(by_start, struct order, t0, op);
 
 static int sort_ops(const struct pl_comm *c, uint32_t *op, size_t n, struct pl_err *err)
 {

@@ -421,18 +421,7 @@ static int on_row(void *arg, const struct pl_csv_row *r, struct pl_err *err)
 
 /* ---- steps --------------------------------------------------------------------------------- */
 
-static int by_step_rank_start(const void *a, const void *b)
-{
-	const struct row *x = a, *y = b;
-
-	if (x->step != y->step)
-		return x->step < y->step ? -1 : 1;
-	if (x->rank != y->rank)
-		return x->rank < y->rank ? -1 : 1;
-	if (x->start != y->start)
-		return x->start < y->start ? -1 : 1;
-	return x->order < y->order ? -1 : x->order > y->order;
-}
+PL_COMPARATOR(by_step_rank_start, struct row, step, rank, start, order);
 
 /* Extent of the step whose rows begin at i; returns the row after it. */
 static size_t extent(const struct table *t, size_t i, pl_ns *first, pl_ns *last)

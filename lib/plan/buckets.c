@@ -37,14 +37,7 @@ static int cmp_name(const void *a, const void *b)
 	return strcmp(((const struct named *)a)->name, ((const struct named *)b)->name);
 }
 
-static int cmp_turn(const void *a, const void *b)
-{
-	const struct turn *x = a, *y = b;
-
-	if (x->place != y->place)
-		return x->place < y->place ? -1 : 1;
-	return x->last < y->last ? -1 : x->last > y->last;
-}
+PL_COMPARATOR(cmp_turn, struct turn, place, last);
 
 static int find(const struct sets *s, const char *name, uint32_t *i, struct pl_err *err)
 {
@@ -113,13 +106,6 @@ static uint32_t number(struct sets *s)
 	return n;
 }
 
-static int cmp_number(const void *a, const void *b)
-{
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 static int order(struct sets *s, const struct pl_rewrite *rw, struct pl_err *err)
 {
 	uint32_t n = rw->n_args, *set = NULL, *at, i;
@@ -134,7 +120,7 @@ static int order(struct sets *s, const struct pl_rewrite *rw, struct pl_err *err
 		set[a] = s->set[i];
 		at[a] = s->turn[set[a]];
 	}
-	pl_sort(at, n, sizeof(*at), cmp_number);
+	pl_sort(at, n, sizeof(*at), pl_compare_u32);
 	for (uint32_t a = 1; a < n; a++)
 		if (at[a] == at[a - 1]) {
 			rc = pl_fail(err, PL_EDATA,

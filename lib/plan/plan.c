@@ -183,11 +183,6 @@ uint64_t pl_plan_base_id(const struct pl_plan *p)
 /* ---- checking -----------------------------------------------------------------------------------
  */
 
-static int by_str(const void *a, const void *b)
-{
-	return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 /* Fails with the first name that is empty or there twice. */
 static int check_names(const char *const *v, size_t n, bool differ, struct pl_err *err)
 {
@@ -201,7 +196,7 @@ static int check_names(const char *const *v, size_t n, bool differ, struct pl_er
 		return 0;
 	PL_TRY(pl_alloc(&sorted, n, sizeof(*sorted), err));
 	memcpy(sorted, v, n * sizeof(*sorted));
-	pl_sort(sorted, n, sizeof(*sorted), by_str);
+	pl_sort(sorted, n, sizeof(*sorted), pl_compare_str);
 	for (size_t i = 1; i < n && rc >= 0; i++)
 		if (!strcmp(sorted[i - 1], sorted[i]))
 			rc = pl_fail(err, PL_EDATA, "\"%.200s\" is there twice; name it once",

@@ -73,10 +73,9 @@ struct place {
 static int deepest_first(const void *a, const void *b)
 {
 	const struct place *x = a, *y = b;
+	int c = PL_COMPARE(y->depth, x->depth);
 
-	if (x->depth != y->depth)
-		return x->depth > y->depth ? -1 : 1;
-	return x->set < y->set ? -1 : x->set > y->set;
+	return c ? c : PL_COMPARE(x->set, y->set);
 }
 
 /* Sets as tuples, those with the deepest names first; as they are issued where names are numbers.

@@ -34,18 +34,11 @@ static long layer_number(const char *name)
 	return -1;
 }
 
-static int ascending(const void *a, const void *b)
-{
-	const long *x = a, *y = b;
-
-	return (*x > *y) - (*x < *y);
-}
-
 /* Layers to recompute: different numbers, and names without one. */
 static int count_layers(const struct pl_plan *p, uint32_t *layers, uint32_t *others,
 			struct pl_err *err)
 {
-	long *number = NULL;
+	int64_t *number = NULL;
 	size_t n = 0, cap = 0;
 	int rc = 0;
 
@@ -58,7 +51,7 @@ static int count_layers(const struct pl_plan *p, uint32_t *layers, uint32_t *oth
 	for (size_t i = 0; i < p->n_rw; i++)
 		for (uint32_t a = 0; p->rw[i].op == PL_RW_RECOMPUTE && a < p->rw[i].n_args; a++)
 			number[n++] = layer_number(p->rw[i].arg[a]);
-	pl_sort(number, n, sizeof(*number), ascending);
+	pl_sort(number, n, sizeof(*number), pl_compare_i64);
 	for (size_t i = 0; i < n; i++) {
 		*others += number[i] < 0;
 		*layers += number[i] >= 0 && (!i || number[i] != number[i - 1]);

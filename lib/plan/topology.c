@@ -137,11 +137,6 @@ out:
 	return rc;
 }
 
-static int by_name(const void *a, const void *b)
-{
-	return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 /* Is it whole? */
 static int check(const struct pl_topology *t, struct pl_err *err)
 {
@@ -156,7 +151,7 @@ static int check(const struct pl_topology *t, struct pl_err *err)
 		name[i] = t->host[i].name;
 		several |= t->host[i].n > 1;
 	}
-	pl_sort(name, t->n_hosts, sizeof(*name), by_name);
+	pl_sort(name, t->n_hosts, sizeof(*name), pl_compare_str);
 	for (size_t i = 1; i < t->n_hosts && rc >= 0; i++)
 		if (!strcmp(name[i - 1], name[i]))
 			rc = pl_fail(err, PL_EDATA, "two hosts are named \"%.200s\"", name[i]);

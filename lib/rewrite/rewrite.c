@@ -114,14 +114,7 @@ struct turn { /* of a set */
 	uint32_t place, last, set;
 };
 
-static int by_turn(const void *pa, const void *pb)
-{
-	const struct turn *a = pa, *b = pb;
-
-	if (a->place != b->place)
-		return a->place < b->place ? -1 : 1;
-	return a->last < b->last ? -1 : a->last > b->last;
-}
+PL_COMPARATOR(by_turn, struct turn, place, last);
 
 /* Sets in order of issue. The place of a set is that of its last tensor; tensors are in order of
  * readiness, and have the place of their number until a plan gives them another. */

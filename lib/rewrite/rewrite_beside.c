@@ -187,16 +187,7 @@ static int find_given(struct pl_rewriter *r, bool *computing, struct pl_err *err
 	return 0;
 }
 
-static int by_slot_end(const void *pa, const void *pb)
-{
-	const struct given *a = pa, *b = pb;
-
-	if (a->slot != b->slot)
-		return a->slot < b->slot ? -1 : 1;
-	if (a->end != b->end)
-		return a->end < b->end ? -1 : 1;
-	return a->node < b->node ? -1 : a->node > b->node;
-}
+PL_COMPARATOR(by_slot_end, struct given, slot, end, node);
 
 static void find_bare(const struct pl_rewriter *r)
 {
@@ -311,14 +302,7 @@ static double put_before(const struct pl_rewriter *r, uint32_t slot, pl_ns t)
 	return sum;
 }
 
-static int by_end(const void *pa, const void *pb)
-{
-	const struct loss *a = pa, *b = pb;
-
-	if (a->end != b->end)
-		return a->end < b->end ? -1 : 1;
-	return a->sum < b->sum ? -1 : a->sum > b->sum;
-}
+PL_COMPARATOR(by_end, struct loss, end, sum);
 
 /* What the operations of the slot, given[from .. to), have lost; of the settled edit. */
 static void sum_losses(const struct pl_rewriter *r, size_t from, size_t to)

@@ -18,13 +18,6 @@ static bool is_grad(const struct pl_edit *e, const struct pl_etensor *x)
 
 /* ---- ranks and tensors ----------------------------------------------------------------------- */
 
-static int by_number(const void *pa, const void *pb)
-{
-	int32_t a = *(const int32_t *)pa, b = *(const int32_t *)pb;
-
-	return a < b ? -1 : a > b;
-}
-
 static int find_ranks(struct pl_rewriter *r, struct pl_err *err)
 {
 	const struct pl_edit *e = r->e;
@@ -36,7 +29,7 @@ static int find_ranks(struct pl_rewriter *r, struct pl_err *err)
 	for (size_t i = 0; i < e->n_tensors; i++)
 		if (is_grad(e, &e->tensor[i]))
 			r->rank[n++] = e->tensor[i].rank;
-	pl_sort(r->rank, n, sizeof(*r->rank), by_number);
+	pl_sort(r->rank, n, sizeof(*r->rank), pl_compare_i32);
 	for (size_t i = 0; i < n; i++)
 		if (!r->n_ranks || r->rank[r->n_ranks - 1] != r->rank[i])
 			r->rank[r->n_ranks++] = r->rank[i];
@@ -46,7 +39,8 @@ static int find_ranks(struct pl_rewriter *r, struct pl_err *err)
 
 static uint32_t slot_of(const struct pl_rewriter *r, const struct pl_etensor *x)
 {
-	const int32_t *at = bsearch(&x->rank, r->rank, r->n_ranks, sizeof(*r->rank), by_number);
+	const int32_t *at =
+		bsearch(&x->rank, r->rank, r->n_ranks, sizeof(*r->rank), pl_compare_i32);
 
 	return x->step * r->n_ranks + (uint32_t)(at - r->rank);
 }
@@ -55,16 +49,7 @@ struct seen { /* a tensor somewhere */
 	uint32_t name, group, inst;
 };
 
-static int by_name(const void *pa, const void *pb)
-{
-	const struct seen *a = pa, *b = pb;
-
-	if (a->name != b->name)
-		return a->name < b->name ? -1 : 1;
-	if (a->group != b->group)
-		return a->group < b->group ? -1 : 1;
-	return a->inst < b->inst ? -1 : a->inst > b->inst;
-}
+PL_COMPARATOR(by_name, struct seen, name, group, inst);
 
 static uint32_t group_index(struct pl_rewriter *r, uint32_t group)
 {
@@ -232,14 +217,7 @@ struct arrival {
 	uint32_t node;
 };
 
-static int by_arrival(const void *pa, const void *pb)
-{
-	const struct arrival *a = pa, *b = pb;
-
-	if (a->start != b->start)
-		return a->start < b->start ? -1 : 1;
-	return a->label < b->label ? -1 : a->label > b->label;
-}
+PL_COMPARATOR(by_arrival, struct arrival, start, label);
 
 static pl_ns producer_end(const struct pl_edit *e, uint32_t inst)
 {
@@ -469,10 +447,9 @@ struct key {
 static int by_ready(const void *pa, const void *pb)
 {
 	const struct key *a = pa, *b = pb;
+	int c = PL_COMPARE(a->ready, b->ready);
 
-	if (a->ready != b->ready)
-		return a->ready < b->ready ? -1 : 1;
-	return strcmp(a->name, b->name);
+	return c ? c : strcmp(a->name, b->name);
 }
 
 static pl_ns mean_ready(const struct pl_rewriter *r, uint32_t t)

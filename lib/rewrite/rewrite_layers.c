@@ -45,18 +45,7 @@ static uint32_t use_of(const struct pl_edit *e, const struct pl_etensor *x)
 	return last;
 }
 
-static int by_place(const void *pa, const void *pb)
-{
-	const struct ran *a = pa, *b = pb;
-
-	if (a->step != b->step)
-		return a->step < b->step ? -1 : 1;
-	if (a->res != b->res)
-		return a->res < b->res ? -1 : 1;
-	if (a->layer != b->layer)
-		return a->layer < b->layer ? -1 : 1;
-	return a->use < b->use ? -1 : a->use > b->use;
-}
+PL_COMPARATOR(by_place, struct ran, step, res, layer, use);
 
 /* Each range once, with its first use. */
 static size_t unite(const struct pl_edit *e, struct ran *v, size_t n)

@@ -162,14 +162,7 @@ static int add_layers(struct fit *f, struct pl_err *err)
 	return rc;
 }
 
-static int by_price(const void *pa, const void *pb)
-{
-	const struct way *a = pa, *b = pb;
-
-	if (a->ns_per_byte != b->ns_per_byte)
-		return a->ns_per_byte < b->ns_per_byte ? -1 : 1;
-	return a->number < b->number ? -1 : a->number > b->number;
-}
+PL_COMPARATOR(by_price, struct way, ns_per_byte, number);
 
 /* What does not go, or saves nothing, costs INFINITY. */
 static int price(struct fit *f, struct pl_err *err)

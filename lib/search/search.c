@@ -25,14 +25,7 @@ struct need {
 };
 
 /* Of what is needed at once, what is ready first. */
-static int by_need(const void *pa, const void *pb)
-{
-	const struct need *a = pa, *b = pb;
-
-	if (a->ns != b->ns)
-		return a->ns < b->ns ? -1 : 1;
-	return a->tensor < b->tensor ? -1 : a->tensor > b->tensor;
-}
+PL_COMPARATOR(by_need, struct need, ns, tensor);
 
 static int find_needs(struct search *s, struct pl_err *err)
 {

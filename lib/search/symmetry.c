@@ -150,14 +150,7 @@ static int hash_shape(struct symmetry *s, uint32_t shape, struct pl_err *err)
 	return 0;
 }
 
-static int by_hash(const void *pa, const void *pb)
-{
-	const struct rank_class *a = pa, *b = pb;
-
-	if (a->hash != b->hash)
-		return a->hash < b->hash ? -1 : 1;
-	return a->rank < b->rank ? -1 : a->rank > b->rank;
-}
+PL_COMPARATOR(by_hash, struct rank_class, hash, rank);
 
 /* The first rank of each class, as pairs for pl_graph_pick(). */
 static int classes(const struct symmetry *s, int64_t **pair, size_t *n, struct pl_err *err)

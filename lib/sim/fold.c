@@ -52,14 +52,7 @@ struct loose {		      /* a node on no resource */
 	uint32_t first, node; /* smallest place of what it lets begin */
 };
 
-static int by_first(const void *pa, const void *pb)
-{
-	const struct loose *a = pa, *b = pb;
-
-	if (a->first != b->first)
-		return a->first < b->first ? -1 : 1;
-	return a->node < b->node ? -1 : a->node > b->node;
-}
+PL_COMPARATOR(by_first, struct loose, first, node);
 
 /* Nodes on resources, by resource; *n_loose: how many others there are. */
 static int by_resource(const struct pl_graph *g, const struct pl_shape *sh, struct order *o,
@@ -167,14 +160,7 @@ static bool begins(const struct pl_graph *g, size_t k, pl_ns *begin)
 	return st->number != INT64_MIN && *begin != INT64_MAX;
 }
 
-static int by_hash(const void *pa, const void *pb)
-{
-	const struct hashed *a = pa, *b = pb;
-
-	if (a->hash != b->hash)
-		return a->hash < b->hash ? -1 : 1;
-	return a->shape < b->shape ? -1 : a->shape > b->shape;
-}
+PL_COMPARATOR(by_hash, struct hashed, hash, shape);
 
 /* like[i]: the first shape that does the same as shape i. */
 static int find_alike(struct fold *f, struct pl_err *err)
@@ -360,14 +346,7 @@ struct at {
 	uint32_t entry;
 };
 
-static int by_res(const void *pa, const void *pb)
-{
-	const struct at *a = pa, *b = pb;
-
-	if (a->res != b->res)
-		return a->res < b->res ? -1 : 1;
-	return a->entry < b->entry ? -1 : a->entry > b->entry;
-}
+PL_COMPARATOR(by_res, struct at, res, entry);
 
 static int sort_entries(const struct pl_shape *sh, struct order *o, struct pl_err *err)
 {

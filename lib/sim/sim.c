@@ -101,14 +101,7 @@ struct user { /* of a shared resource */
 	uint32_t node;
 };
 
-static int by_start(const void *pa, const void *pb)
-{
-	const struct user *a = pa, *b = pb;
-
-	if (a->start != b->start)
-		return a->start < b->start ? -1 : 1;
-	return a->node < b->node ? -1 : a->node > b->node;
-}
+PL_COMPARATOR(by_start, struct user, start, node);
 
 /*
  * RESOURCE nodes are explained by their predecessors or by the resource being busy. held[] has when

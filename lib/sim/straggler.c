@@ -100,13 +100,6 @@ static void answer(void *arg)
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-static int by_value(const void *pa, const void *pb)
-{
-	int32_t a = *(const int32_t *)pa, b = *(const int32_t *)pb;
-
-	return a < b ? -1 : a > b;
-}
-
 static int32_t value_of(const struct pl_resource *r, enum axis a)
 {
 	return a == AX_RANK ? r->rank : r->coord[a == AX_DP ? PL_COORD_DP : PL_COORD_PP];
@@ -126,14 +119,14 @@ static int tag(struct study *y, enum axis a, struct pl_err *err)
 	for (size_t i = 0; i < g->n_res; i++)
 		if (value_of(&g->res[i], a) >= 0)
 			v[n++] = value_of(&g->res[i], a);
-	pl_sort(v, n, sizeof(*v), by_value);
+	pl_sort(v, n, sizeof(*v), pl_compare_i32);
 	for (size_t i = 0; i < n; i++)
 		if (!kept || v[kept - 1] != v[i])
 			v[kept++] = v[i];
 	y->n_values[a] = kept;
 	for (size_t i = 0; i < g->n_res; i++) {
 		int32_t x = value_of(&g->res[i], a);
-		const int32_t *p = kept ? bsearch(&x, v, kept, sizeof(*v), by_value) : NULL;
+		const int32_t *p = kept ? bsearch(&x, v, kept, sizeof(*v), pl_compare_i32) : NULL;
 
 		y->tag[a][i] = p ? (uint32_t)(p - v) : PL_NONE;
 	}

@@ -50,13 +50,6 @@ struct parallel {
 	size_t cap;
 };
 
-static int by_rank(const void *pa, const void *pb)
-{
-	int32_t a = *(const int32_t *)pa, b = *(const int32_t *)pb;
-
-	return a < b ? -1 : a > b;
-}
-
 /* A rank's place in the order of the graph's ranks, n_ranks if it has none. */
 static size_t rank_at(const struct pl_graph *g, int64_t rank)
 {
@@ -110,7 +103,7 @@ static uint32_t distinct(int32_t *v, size_t n)
 {
 	uint32_t kept = 0;
 
-	pl_sort(v, n, sizeof(*v), by_rank);
+	pl_sort(v, n, sizeof(*v), pl_compare_i32);
 	for (size_t i = 0; i < n; i++)
 		if (v[i] >= 0 && (!i || v[i] != v[i - 1]))
 			kept++;

@@ -78,16 +78,7 @@ out:
 /* ---- a copy, and what it is asked --------------------------------------------------------------
  */
 
-static int by_use(const void *pa, const void *pb)
-{
-	const struct pl_clock_use *a = pa, *b = pb;
-
-	if (a->segment != b->segment)
-		return a->segment < b->segment ? -1 : 1;
-	if (a->rank != b->rank)
-		return a->rank < b->rank ? -1 : 1;
-	return a->clock < b->clock ? -1 : a->clock > b->clock;
-}
+PL_COMPARATOR(by_use, struct pl_clock_use, segment, rank, clock);
 
 int pl_merge_dup(const struct pl_merge *from, struct pl_merge *to, struct pl_err *err)
 {

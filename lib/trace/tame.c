@@ -44,13 +44,6 @@ static struct range range_of(const struct pl_events *e, struct range from, pl_ns
 	return r;
 }
 
-static int by_time(const void *a, const void *b)
-{
-	const pl_ns *x = a, *y = b;
-
-	return *x < *y ? -1 : *x > *y;
-}
-
 static int median(const struct pl_events *e, pl_ns *m, struct pl_err *err)
 {
 	pl_ns *t;
@@ -59,7 +52,7 @@ static int median(const struct pl_events *e, pl_ns *m, struct pl_err *err)
 	if (rc < 0)
 		return rc;
 	memcpy(t, e->ts, e->n * sizeof(*t));
-	qsort(t, e->n, sizeof(*t), by_time);
+	qsort(t, e->n, sizeof(*t), pl_compare_i64);
 	*m = t[e->n / 2];
 	pl_free(t);
 	return 0;

@@ -325,14 +325,7 @@ struct key {
 	uint32_t node;
 };
 
-static int by_start(const void *pa, const void *pb)
-{
-	const struct key *a = pa, *b = pb;
-
-	if (a->start != b->start)
-		return a->start < b->start ? -1 : 1;
-	return a->node < b->node ? -1 : a->node > b->node;
-}
+PL_COMPARATOR(by_start, struct key, start, node);
 
 /* New number of each node. The order of making is topological and breaks ties. */
 static uint32_t *renumber(struct gen *x)

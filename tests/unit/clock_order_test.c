@@ -30,12 +30,7 @@ static int64_t draw(int64_t n)
 	return (int64_t)(pl_rng_next(&rng) % (uint64_t)n);
 }
 
-static int by_start(const void *x, const void *y)
-{
-	const struct ev *p = x, *q = y;
-
-	return p->ts < q->ts ? -1 : p->ts > q->ts;
-}
+PL_COMPARATOR(by_start, struct ev, ts);
 
 /* Ends of a collective are those of all ranks but for jitter; starts, and with them the order of
  * the streams, are the rank's own. `seq` carries the truth until the events are sorted. */

@@ -219,13 +219,6 @@ static pl_ns model_latency(const struct pl_graph *g, const struct pl_shape *s, u
 		       : 0;
 }
 
-static int by_value(const void *a, const void *b)
-{
-	pl_ns x = *(const pl_ns *)a, y = *(const pl_ns *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 /* When the resource ended what it did in the steps before the last one. */
 static pl_ns tail_of(const struct pl_graph *g, pl_id res, pl_ns none)
 {
@@ -265,7 +258,7 @@ static int add_step(struct job *j, uint32_t shape, int64_t number, pl_ns origin,
 
 			t[k] = end_or_start(s->etype[s->off[i] + k], st->start[src], st->dur[src]);
 		}
-		qsort(t, n, sizeof(*t), by_value);
+		qsort(t, n, sizeof(*t), pl_compare_i64);
 		if (n)
 			at = t[s->type[i] == PL_N_RENDEZVOUS && s->k[i] ? s->k[i] - 1 : n - 1];
 		if (n && s->type[i] != PL_N_RENDEZVOUS) {
@@ -365,7 +358,7 @@ static void slow_step(struct slow *x, const struct pl_graph *g, size_t k, const 
 			}
 			if (!ready)
 				continue;
-			qsort(t, n, sizeof(*t), by_value);
+			qsort(t, n, sizeof(*t), pl_compare_i64);
 			if (s->type[i] == PL_N_ENTRY && x->any[s->res[i]])
 				mine = x->tail[s->res[i]];
 			else if (n)

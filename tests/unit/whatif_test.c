@@ -180,7 +180,7 @@ static double typical(const struct job *j, const struct pl_shape *s, uint32_t i,
 				v[n++] = st->dur[k];
 			}
 	}
-	qsort(v, n, sizeof(*v), by_value);
+	qsort(v, n, sizeof(*v), pl_compare_i64);
 	if (!median)
 		return round(sum / (double)n);
 	return (double)(v[(n - 1) / 2] + (v[n / 2] - v[(n - 1) / 2]) / 2);
