@@ -151,9 +151,6 @@ static int add_node(struct expansion *s, uint32_t member, struct pl_enode *n, co
 	uint32_t after = s->m[member].arrive;
 	int rc = pl_edit_add_name(s->e, name, &n->name, err);
 
-	n->in = n->out = n->origin = PL_NONE;
-	n->fixed = INT64_MIN;
-	n->layer = n->mb = -1;
 	n->flags = PL_NF_MESSAGE;
 	n->group = meet->group;
 	n->step = meet->step;
@@ -163,8 +160,10 @@ static int add_node(struct expansion *s, uint32_t member, struct pl_enode *n, co
 
 int expand_delay(struct expansion *s, const char *name, pl_ns dur, uint32_t *id, struct pl_err *err)
 {
-	struct pl_enode n = { .dur = dur, .bytes = -1, .res = PL_NONE, .type = PL_N_DELAY };
+	struct pl_enode n = pl_edit_blank_node();
 
+	n.dur = dur;
+	n.type = PL_N_DELAY;
 	return add_node(s, 0, &n, name, id, err);
 }
 
@@ -172,14 +171,14 @@ int expand_message(struct expansion *s, uint32_t from, uint32_t to, const char *
 		   pl_ns dur, uint32_t *id, struct pl_err *err)
 {
 	double part = bytes / s->channels;
-	struct pl_enode n = { .dur = dur,
-			      .bytes = part < 9e18 ? (int64_t)(part + 0.5) : -1,
-			      .res = PL_NONE,
-			      .type = PL_N_DELAY,
-			      .peer1 = to < s->n && from != to ? (uint32_t)s->m[to].rank + 1 : 0,
-			      .kind = PL_K_SEND };
+	struct pl_enode n = pl_edit_blank_node();
 	char name[60];
 
+	n.dur = dur;
+	n.bytes = part < 9e18 ? (int64_t)(part + 0.5) : -1;
+	n.type = PL_N_DELAY;
+	n.peer = to < s->n && from != to ? s->m[to].rank : -1;
+	n.kind = PL_K_SEND;
 	if (s->x->res && from < s->n) { /* servers have none */
 		n.type = PL_N_OP;
 		n.role = PL_RO_TRANSFER;

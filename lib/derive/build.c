@@ -126,16 +126,20 @@ int gb_str(struct gb *b, uint32_t seg, pl_id id, pl_id *out, struct pl_err *err)
 	return rc;
 }
 
+static bool same_attr(const struct attr *x, const struct attr *y)
+{
+#define SAME(member, ...) &&x->member == y->member
+	return true PL_NODE_OPTIONAL_COLUMNS(SAME);
+}
+
 int gb_attr(struct gb *b, const struct attr *a, uint32_t *id, struct pl_err *err)
 {
-	const struct attr *last = &b->attr[b->n_attrs - 1];
 	int rc;
 
 	*id = 0;
-	if (a->bytes == -1 && (a->mb & a->chunk & a->layer & a->peer) == -1)
+	if (same_attr(a, &b->attr[0]))
 		return 0;
-	if (last->bytes != a->bytes || last->mb != a->mb || last->chunk != a->chunk ||
-	    last->layer != a->layer || last->peer != a->peer) {
+	if (!same_attr(a, &b->attr[b->n_attrs - 1])) {
 		rc = pl_grow(&b->attr, &b->cap_attrs, b->n_attrs + 1, sizeof(*b->attr), err);
 		if (rc < 0)
 			return rc;
@@ -179,12 +183,12 @@ int gb_node_of(struct gb *b, const struct op *op, uint32_t res, bool bytes, stru
 		.step = -1,
 	};
 	if ((bytes && e->bytes) || e->mb || e->chunk || e->layer || e->peer) {
-		struct attr a = { .bytes = -1,
-				  .mb = small(e->mb, op->ev),
-				  .chunk = small(e->chunk, op->ev),
-				  .layer = small(e->layer, op->ev),
-				  .peer = small(e->peer, op->ev) };
+		struct attr a = GB_NO_ATTR;
 
+		a.mb = small(e->mb, op->ev);
+		a.chunk = small(e->chunk, op->ev);
+		a.layer = small(e->layer, op->ev);
+		a.peer = small(e->peer, op->ev);
 		if (bytes && e->bytes && e->bytes[op->ev] != INT64_MIN)
 			a.bytes = e->bytes[op->ev];
 		if ((rc = gb_attr(b, &a, &n->attr, err)) < 0)
@@ -640,7 +644,7 @@ int pl_derive_graph(struct pl_trace *t, const struct pl_derive_opts *o, struct p
 	PL_TRY(pl_alloc(&b.clock, n, sizeof(*b.clock), err));
 	PL_TRY(pl_alloc(&b.ev_node, n, sizeof(*b.ev_node), err));
 	PL_TRY(pl_grow(&b.attr, &b.cap_attrs, 1, sizeof(*b.attr), err));
-	b.attr[b.n_attrs++] = (struct attr){ -1, -1, -1, -1, -1 };
+	b.attr[b.n_attrs++] = GB_NO_ATTR;
 	PL_TRY(gather(&b, err));
 	PL_TRY(check_ranks(&b, err));
 	PL_TRY(gb_steps(&b, err));

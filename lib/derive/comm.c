@@ -238,7 +238,7 @@ static int rendezvous(struct gb *b, const struct match *x, uint32_t *id, struct 
 			  .name = b->s_rendezvous,
 			  .group = x->m->group,
 			  .step = -1 };
-	struct attr all = { -1, -1, -1, -1, -1 };
+	struct attr all = GB_NO_ATTR;
 	int rc;
 
 	for (uint32_t i = 0; i < x->m->n; i++) {

@@ -317,11 +317,24 @@ static unsigned columns_needed(const struct gb *b)
 {
 	unsigned has = 0;
 
-	for (size_t i = 1; i < b->n_attrs; i++)
-		has |= (b->attr[i].bytes != -1 ? 1u : 0) | (b->attr[i].mb != -1 ? 2u : 0) |
-		       (b->attr[i].chunk != -1 ? 4u : 0) | (b->attr[i].layer != -1 ? 8u : 0) |
-		       (b->attr[i].peer != -1 ? 16u : 0);
+#define NEEDED(member, word, type, unknown, values, bit)                                           \
+	has |= b->attr[i].member != (type)(unknown) ? bit##u : 0;
+	for (size_t i = 1; i < b->n_attrs; i++) {
+		PL_NODE_OPTIONAL_COLUMNS(NEEDED)
+	}
 	return has;
+}
+
+static uint64_t hash_structure(const struct pl_shape *s)
+{
+	uint64_t h = pl_hash(s->type, s->n_nodes);
+
+	h = h * 31 + pl_hash(s->role, s->n_nodes);
+	h = h * 31 + pl_hash(s->name, s->n_nodes * sizeof(*s->name));
+	h = h * 31 + pl_hash(s->res, s->n_nodes * sizeof(*s->res));
+	h = h * 31 + pl_hash(s->off, (s->n_nodes + 1) * sizeof(*s->off));
+	h = h * 31 + pl_hash(s->src, s->n_edges * sizeof(*s->src));
+	return h * 31 + pl_hash(s->etype, s->n_edges);
 }
 
 /* Where the scratch shape is or belongs. */
@@ -330,7 +343,7 @@ static uint32_t *shape_slot(const struct cut *c, uint64_t h)
 	for (size_t i = h;; i++) {
 		uint32_t *p = &c->slot[i & (c->n_slots - 1)];
 
-		if (!*p || (c->hash[*p - 1] == h && gb_shape_same(&c->b->g->shape[*p - 1], &c->s)))
+		if (!*p || (c->hash[*p - 1] == h && pl_shape_same(&c->b->g->shape[*p - 1], &c->s)))
 			return p;
 	}
 }
@@ -362,7 +375,7 @@ static int grow_slots(struct cut *c, size_t n_shapes, struct pl_err *err)
 static int find_shape(struct cut *c, uint32_t *id, struct pl_err *err)
 {
 	struct pl_graph *g = c->b->g;
-	uint64_t h = gb_shape_hash(&c->s);
+	uint64_t h = hash_structure(&c->s);
 	uint32_t *slot;
 	int rc = grow_slots(c, g->n_shapes, err);
 
@@ -381,9 +394,12 @@ static int find_shape(struct cut *c, uint32_t *id, struct pl_err *err)
 		g->shape[g->n_shapes] = c->s;
 		memset(&c->s, 0, sizeof(c->s));
 		c->cap_nodes = c->cap_edges = 0;
-	} else if ((rc = gb_shape_dup(&c->s, c->has, &g->shape[g->n_shapes], err)) < 0) {
-		gb_shape_free(&g->shape[g->n_shapes]);
-		return rc;
+	} else {
+		memset(&g->shape[g->n_shapes], 0, sizeof(*g->shape));
+		if ((rc = pl_shape_dup(&c->s, &g->shape[g->n_shapes], err)) < 0) {
+			pl_shape_fini(&g->shape[g->n_shapes]);
+			return rc;
+		}
 	}
 	c->hash[g->n_shapes] = h;
 	*id = (uint32_t)g->n_shapes++;
@@ -405,16 +421,10 @@ static bool carried(const struct cut *c, uint32_t from, uint32_t to, uint8_t typ
 
 static void put_attr(struct pl_shape *s, uint32_t i, const struct attr *a)
 {
-	if (s->bytes)
-		s->bytes[i] = a->bytes;
-	if (s->mb)
-		s->mb[i] = a->mb;
-	if (s->chunk)
-		s->chunk[i] = a->chunk;
-	if (s->layer)
-		s->layer[i] = a->layer;
-	if (s->peer)
-		s->peer[i] = a->peer;
+#define PUT(member, ...)                                                                           \
+	if (s->member)                                                                             \
+		s->member[i] = a->member;
+	PL_NODE_OPTIONAL_COLUMNS(PUT)
 }
 
 static void put_entries(struct cut *c, int32_t step)
@@ -540,9 +550,9 @@ static int make_room(struct cut *c, size_t from, size_t to, struct pl_err *err)
 		edges += c->in_off[c->order[i] + 1] - c->in_off[c->order[i]];
 	if (nodes <= c->cap_nodes && edges <= c->cap_edges)
 		return 0;
-	gb_shape_free(&c->s);
+	pl_shape_fini(&c->s);
 	c->cap_nodes = c->cap_edges = 0;
-	if ((rc = gb_shape_alloc(&c->s, c->has, nodes, edges, err)) < 0)
+	if ((rc = pl_shape_room(&c->s, c->has, nodes, edges, err)) < 0)
 		return rc;
 	c->cap_nodes = nodes;
 	c->cap_edges = edges;
@@ -635,7 +645,7 @@ static void cut_fini(struct cut *c)
 	pl_free(c->tail);
 	pl_free(c->hash);
 	pl_free(c->slot);
-	gb_shape_free(&c->s);
+	pl_shape_fini(&c->s);
 }
 
 static int cut_init(struct cut *c, struct gb *b, struct pl_err *err)

@@ -7,11 +7,15 @@
 
 #include "derive/derive.h"
 
-/* What few nodes have; -1 none. */
+/* The columns that few nodes have. */
 struct attr {
-	int64_t bytes;
-	int32_t mb, chunk, layer, peer;
+	PL_NODE_OPTIONAL_COLUMNS(PL_COLUMN_MEMBER)
 };
+#define GB_NO_ATTR                                                                                 \
+	(struct attr)                                                                              \
+	{                                                                                          \
+		PL_NODE_OPTIONAL_COLUMNS(PL_COLUMN_UNKNOWN)                                        \
+	}
 struct node {
 	pl_ns start, dur;
 	uint8_t type, role, kind, flags;
@@ -235,16 +239,7 @@ int gb_waits(struct gb *b, struct pl_err *err) PL_MUST;	  /* event waits and syn
 int gb_tables(struct gb *b, struct pl_err *err) PL_MUST;  /* ranks without host threads */
 int gb_comm(struct gb *b, struct pl_err *err) PL_MUST;	  /* rendezvous, pairs */
 int gb_latency(struct gb *b, struct pl_err *err) PL_MUST; /* typical launch and dispatch times */
-/* Arrays that are not cleared; `has`: bits of the optional columns bytes, mb, chunk, layer, peer.
- */
-int gb_shape_alloc(struct pl_shape *s, unsigned has, size_t nodes, size_t edges,
-		   struct pl_err *err) PL_MUST;
-void gb_shape_free(struct pl_shape *s);
-uint64_t gb_shape_hash(const struct pl_shape *s); /* of its structure */
-bool gb_shape_same(const struct pl_shape *a, const struct pl_shape *c);
-int gb_shape_dup(const struct pl_shape *a, unsigned has, struct pl_shape *s,
-		 struct pl_err *err) PL_MUST;
-int gb_cut(struct gb *b, struct pl_err *err) PL_MUST; /* steps, order, shapes */
+int gb_cut(struct gb *b, struct pl_err *err) PL_MUST;	  /* steps, order, shapes */
 /* Gradients and what may carry them; the tensors of the shapes, after gb_cut(). */
 int gb_find_tensors(struct gb *b, struct pl_err *err) PL_MUST;
 int gb_put_tensors(struct gb *b, struct pl_err *err) PL_MUST;

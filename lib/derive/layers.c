@@ -364,18 +364,7 @@ static int make_room(struct step *x, struct pl_err *err)
 	struct pl_shape *s = x->s;
 	int rc;
 
-	PL_TRY(pl_alloc(&s->type, nodes, 1, err));
-	PL_TRY(pl_alloc(&s->role, nodes, 1, err));
-	PL_TRY(pl_alloc(&s->kind, nodes, 1, err));
-	PL_TRY(pl_alloc(&s->flags, nodes, 1, err));
-	PL_TRY(pl_alloc(&s->res, nodes, sizeof(*s->res), err));
-	PL_TRY(pl_alloc(&s->name, nodes, sizeof(*s->name), err));
-	PL_TRY(pl_alloc(&s->group, nodes, sizeof(*s->group), err));
-	PL_TRY(pl_alloc(&s->bytes, nodes, sizeof(*s->bytes), err));
-	PL_TRY(pl_alloc(&s->layer, nodes, sizeof(*s->layer), err));
-	PL_TRY(pl_alloc(&s->off, nodes + 1, sizeof(*s->off), err));
-	PL_TRY(pl_alloc(&s->src, edges, sizeof(*s->src), err));
-	PL_TRY(pl_alloc(&s->etype, edges, 1, err));
+	PL_TRY(pl_shape_room(s, PL_HAS_bytes | PL_HAS_layer, nodes, edges, err));
 	PL_TRY(pl_alloc(&x->start, nodes, sizeof(*x->start), err));
 	PL_TRY(pl_alloc(&x->dur, nodes, sizeof(*x->dur), err));
 out:

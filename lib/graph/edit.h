@@ -24,18 +24,23 @@
 
 struct pl_enode {
 	pl_ns start, dur;
-	pl_ns fixed;   /* not before; INT64_MIN: nothing. Entries, and nodes without predecessor */
-	int64_t bytes; /* -1 unknown */
-	uint32_t in, out; /* first edge, PL_NONE */
-	uint32_t res, name, group;
-	uint32_t step;	 /* index of the step in the edit */
-	uint32_t origin; /* node of the shape, PL_NONE: added */
-	int32_t layer, mb;
-	uint32_t peer1; /* rank at the other end + 1; 0 unknown */
+	pl_ns fixed;	/* not before; INT64_MIN: nothing. Entries, and nodes without predecessor */
 	uint64_t label; /* where in the order of evaluation */
-	uint8_t type, role, kind, flags;
+	uint32_t in, out;	   /* first edge, PL_NONE */
+	uint32_t step;		   /* index of the step in the edit */
+	uint32_t origin;	   /* node of the shape, PL_NONE: added */
 	bool dead, queued, begins; /* begins: is on its step's list of what may begin it */
+	PL_NODE_COLUMNS(PL_COLUMN_MEMBER)
 };
+/* A node without edges and times, of which nothing is known. */
+static inline struct pl_enode pl_edit_blank_node(void)
+{
+	return (struct pl_enode){ .fixed = INT64_MIN,
+				  .in = PL_NONE,
+				  .out = PL_NONE,
+				  .origin = PL_NONE,
+				  PL_NODE_COLUMNS(PL_COLUMN_UNKNOWN) };
+}
 struct pl_eedge {
 	uint32_t src, dst, in_next, in_prev, out_next, out_prev;
 	pl_ns w;

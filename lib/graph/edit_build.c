@@ -36,30 +36,22 @@ static int put_node(struct pl_edit *e, const struct pl_gstep *st, const struct p
 		    uint32_t i, uint32_t step, struct pl_err *err)
 {
 	int rc = pl_grow(&e->node, &e->cap_nodes, e->n_nodes + 1, sizeof(*e->node), err);
+	struct pl_enode *n;
 
 	if (rc < 0)
 		return rc;
-	e->node[e->n_nodes] = (struct pl_enode){
-		.start = st->start[i],
-		.dur = st->dur[i],
-		.fixed = INT64_MIN,
-		.bytes = sh->bytes ? sh->bytes[i] : -1,
-		.in = PL_NONE,
-		.out = PL_NONE,
-		.res = sh->res[i],
-		.name = sh->name[i],
-		.group = sh->group[i],
-		.step = step,
-		.origin = i,
-		.layer = sh->layer ? sh->layer[i] : -1,
-		.mb = sh->mb ? sh->mb[i] : -1,
-		.peer1 = sh->peer && sh->peer[i] >= 0 ? (uint32_t)sh->peer[i] + 1 : 0,
-		.label = (uint64_t)e->n_nodes << LABEL_SHIFT,
-		.type = sh->type[i],
-		.role = sh->role[i],
-		.kind = sh->kind[i],
-		.flags = sh->flags[i],
-	};
+	n = &e->node[e->n_nodes];
+	*n = pl_edit_blank_node();
+	n->start = st->start[i];
+	n->dur = st->dur[i];
+	n->step = step;
+	n->origin = i;
+	n->label = (uint64_t)e->n_nodes << LABEL_SHIFT;
+#define TAKE(member, ...)                                                                          \
+	if (sh->member)                                                                            \
+		n->member = sh->member[i];
+	PL_NODE_COLUMNS(TAKE)
+	n->k = 0; /* all, however many edges are added: check() refuses fewer */
 	e->n_nodes++;
 	return 0;
 }
@@ -90,25 +82,18 @@ static int put_step_end(struct pl_edit *e, uint32_t first, uint32_t step, struct
 	struct pl_estep *s = &e->step[step];
 	uint32_t sink = (uint32_t)e->n_nodes;
 	bool begin = false, in = false;
+	struct pl_enode *end;
 	int rc = pl_grow(&e->node, &e->cap_nodes, e->n_nodes + 1, sizeof(*e->node), err);
 
 	if (rc < 0)
 		return rc;
 	s->sink = sink;
-	e->node[e->n_nodes++] = (struct pl_enode){ .start = INT64_MIN / 4,
-						   .fixed = INT64_MIN / 4,
-						   .bytes = -1,
-						   .in = PL_NONE,
-						   .out = PL_NONE,
-						   .res = PL_NONE,
-						   .name = PL_NONE,
-						   .group = PL_NONE,
-						   .step = step,
-						   .origin = PL_NONE,
-						   .layer = -1,
-						   .mb = -1,
-						   .label = UINT64_MAX,
-						   .type = PL_N_RENDEZVOUS };
+	end = &e->node[e->n_nodes++];
+	*end = pl_edit_blank_node();
+	end->start = end->fixed = INT64_MIN / 4;
+	end->step = step;
+	end->label = UINT64_MAX;
+	end->type = PL_N_RENDEZVOUS;
 	for (uint32_t i = first; i < sink; i++) {
 		const struct pl_enode *n = &e->node[i];
 		bool last = n->flags & PL_NF_IN_STEP, head = n->flags & PL_NF_STEP_BEGIN;

@@ -26,18 +26,6 @@ static int put_tables(struct put *p, struct pl_err *err)
 	return rc;
 }
 
-static int shape_room(struct pl_shape *s, size_t nodes, size_t edges, struct pl_err *err)
-{
-	void *arr[] = { &s->type, &s->role,  &s->kind, &s->flags, &s->res,   &s->name, &s->off,
-			&s->mb,	  &s->layer, &s->peer, &s->bytes, &s->group, &s->src,  &s->etype };
-	static const uint8_t size[] = { 1, 1, 1, 1, 4, 4, 4, 4, 4, 4, 8, 4, 4, 1 };
-	int rc = 0;
-
-	for (size_t i = 0; rc == 0 && i < PL_LEN(arr); i++)
-		rc = pl_alloc(arr[i], (i < PL_LEN(arr) - 2 ? nodes : edges) + 1, size[i], err);
-	return rc;
-}
-
 static void put_node(struct put *p, struct pl_shape *s, struct pl_gstep *st, uint32_t node)
 {
 	const struct pl_edit *e = p->e;
@@ -45,17 +33,10 @@ static void put_node(struct put *p, struct pl_shape *s, struct pl_gstep *st, uin
 	uint32_t i = s->n_nodes++;
 
 	p->local[node] = i;
-	s->type[i] = n->type;
-	s->role[i] = n->role;
-	s->kind[i] = n->kind;
-	s->flags[i] = n->flags;
-	s->res[i] = n->res;
-	s->name[i] = n->name;
-	s->group[i] = n->group;
-	s->bytes[i] = n->bytes;
-	s->mb[i] = n->mb;
-	s->layer[i] = n->layer;
-	s->peer[i] = n->peer1 ? (int32_t)(n->peer1 - 1) : -1;
+#define PUT(member, ...)                                                                           \
+	if (s->member)                                                                             \
+		s->member[i] = n->member;
+	PL_NODE_COLUMNS(PUT)
 	s->off[i] = s->n_edges;
 	st->start[i] = n->start;
 	st->dur[i] = n->dur;
@@ -76,6 +57,7 @@ static int put_step(struct put *p, uint32_t step, struct pl_err *err)
 	const struct pl_edit *e = p->e;
 	struct pl_graph *o = p->out;
 	size_t nodes = 0, edges = 0;
+	unsigned has = 0;
 	struct pl_shape *s;
 	struct pl_gstep *st;
 	int rc;
@@ -83,8 +65,13 @@ static int put_step(struct put *p, uint32_t step, struct pl_err *err)
 	for (size_t i = 0; i < p->n; i++) {
 		const struct pl_enode *n = &e->node[p->order[i]];
 
-		nodes += n->step == step;
-		for (uint32_t x = n->in; n->step == step && x != PL_NONE; x = e->edge[x].in_next)
+		if (n->step != step)
+			continue;
+		nodes++;
+#define HAS(member, word, type, unknown, values, bit)                                              \
+	has |= n->member != (type)(unknown) ? (bit) : 0u;
+		PL_NODE_OPTIONAL_COLUMNS(HAS)
+		for (uint32_t x = n->in; x != PL_NONE; x = e->edge[x].in_next)
 			edges++;
 	}
 	if ((rc = pl_grow(&o->shape, &o->cap_shapes, o->n_shapes + 1, sizeof(*s), err)) < 0 ||
@@ -94,7 +81,7 @@ static int put_step(struct put *p, uint32_t step, struct pl_err *err)
 	st = &o->step[o->n_steps++];
 	memset(s, 0, sizeof(*s));
 	*st = (struct pl_gstep){ .number = e->step[step].number, .shape = step };
-	if ((rc = shape_room(s, nodes, edges, err)) < 0 ||
+	if ((rc = pl_shape_room(s, has, nodes, edges, err)) < 0 ||
 	    (rc = pl_alloc(&st->start, nodes, sizeof(pl_ns), err)) < 0 ||
 	    (rc = pl_alloc(&st->dur, nodes, sizeof(pl_ns), err)) < 0)
 		return rc;

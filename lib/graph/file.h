@@ -24,12 +24,4 @@
 
 #define G_STEPLESS 1u
 
-/* Optional columns of a shape's nodes. */
-#define C_K	1u
-#define C_BYTES 2u
-#define C_MB	4u
-#define C_CHUNK 8u
-#define C_LAYER 16u
-#define C_PEER	32u
-
 #endif

@@ -15,6 +15,7 @@
 
 #include <string.h>
 
+#include "graph/columns.h"
 #include "trace/trace.h"
 
 #define PL_GRAPH_MAJOR	1
@@ -121,12 +122,9 @@ struct pl_ggroup {
 struct pl_shape {
 	uint32_t n_nodes, n_edges;
 	uint32_t n_entries; /* nodes 0 .. n_entries-1 */
-	uint8_t *type, *role, *kind, *flags;
-	pl_id *res, *name;		    /* res PL_NONE: on no resource (rendezvous) */
-	uint32_t *group;		    /* graph.group, PL_NONE */
-	uint32_t *k;			    /* of RENDEZVOUS, NULL when all 0 */
-	int64_t *bytes;			    /* -1 unknown; NULL when all unknown */
-	int32_t *mb, *chunk, *layer, *peer; /* -1 unknown; NULL when all unknown */
+#define PL_SHAPE_MEMBER(member, word, type, ...) type *member;
+	PL_NODE_COLUMNS(PL_SHAPE_MEMBER)
+#undef PL_SHAPE_MEMBER
 	uint32_t *off, *src; /* predecessors of node i: src[off[i]] .. src[off[i+1]-1], all < i */
 	uint8_t *etype;
 };

@@ -55,20 +55,10 @@ void pl_graph_init(struct pl_graph *g)
 	memset(g, 0, sizeof(*g));
 }
 
-static void shape_fini(struct pl_shape *s)
-{
-	void *array[] = { s->type,  s->role, s->kind,  s->flags, s->res,   s->name,
-			  s->group, s->k,    s->bytes, s->mb,	 s->chunk, s->layer,
-			  s->peer,  s->off,  s->src,   s->etype };
-
-	for (size_t i = 0; i < PL_LEN(array); i++)
-		pl_free(array[i]);
-}
-
 void pl_graph_fini(struct pl_graph *g)
 {
 	for (size_t i = 0; i < g->n_shapes; i++)
-		shape_fini(&g->shape[i]);
+		pl_shape_fini(&g->shape[i]);
 	for (size_t i = 0; i < g->n_steps; i++) {
 		pl_free(g->step[i].start);
 		pl_free(g->step[i].dur);

@@ -96,66 +96,6 @@ static void number_nodes(const struct pick *p, const struct pl_shape *s, uint32_
 	*edges = m;
 }
 
-static int alloc_shape(struct pl_shape *o, const struct pl_shape *s, uint32_t nodes, uint32_t edges,
-		       struct pl_err *err)
-{
-	const struct {
-		void *array;
-		size_t size;
-		bool there;
-	} col[] = {
-		{ &o->type, 1, true },
-		{ &o->role, 1, true },
-		{ &o->kind, 1, true },
-		{ &o->flags, 1, true },
-		{ &o->res, 4, true },
-		{ &o->name, 4, true },
-		{ &o->group, 4, true },
-		{ &o->off, 4, true },
-		{ &o->k, 4, s->k != NULL },
-		{ &o->bytes, 8, s->bytes != NULL },
-		{ &o->mb, 4, s->mb != NULL },
-		{ &o->chunk, 4, s->chunk != NULL },
-		{ &o->layer, 4, s->layer != NULL },
-		{ &o->peer, 4, s->peer != NULL },
-	};
-	int rc;
-
-	for (size_t i = 0; i < PL_LEN(col); i++)
-		if (col[i].there)
-			PL_TRY(pl_alloc(col[i].array, (size_t)nodes + 1, col[i].size, err));
-	PL_TRY(pl_alloc(&o->src, edges, sizeof(*o->src), err));
-	PL_TRY(pl_alloc(&o->etype, edges, sizeof(*o->etype), err));
-out:
-	return rc;
-}
-
-static void copy_node(const struct pick *p, const struct pl_shape *s, uint32_t i,
-		      struct pl_shape *o, uint32_t to)
-{
-	o->type[to] = s->type[i];
-	o->role[to] = s->role[i];
-	o->kind[to] = s->kind[i];
-	o->flags[to] = s->flags[i];
-	o->res[to] = s->res[i] == PL_NONE ? PL_NONE : p->res[s->res[i]];
-	o->name[to] = s->name[i];
-	o->group[to] = s->group[i];
-	if (s->k)
-		o->k[to] = s->k[i];
-	if (s->bytes)
-		o->bytes[to] = s->bytes[i];
-	if (s->mb)
-		o->mb[to] = s->mb[i];
-	if (s->chunk)
-		o->chunk[to] = s->chunk[i];
-	if (s->layer)
-		o->layer[to] = s->layer[i];
-	if (s->peer)
-		o->peer[to] = s->peer[i];
-	if (s->type[i] == PL_N_ENTRY)
-		o->n_entries++;
-}
-
 static void copy_edges(const struct pl_shape *s, uint32_t i, const uint32_t *map,
 		       struct pl_shape *o, uint32_t to)
 {
@@ -196,12 +136,15 @@ static int pick_shape(struct pick *p, size_t id, struct pl_err *err)
 	p->shape[id] = (uint32_t)g->n_shapes;
 	o = &g->shape[g->n_shapes++];
 	memset(o, 0, sizeof(*o));
-	PL_TRY(alloc_shape(o, s, nodes, edges, err));
+	PL_TRY(pl_shape_room(o, pl_shape_has(s), nodes, edges, err));
 	o->n_nodes = nodes;
+	pl_shape_copy_columns(s, map, o);
 	for (uint32_t i = 0; i < s->n_nodes; i++) {
 		if (map[i] == PL_NONE)
 			continue;
-		copy_node(p, s, i, o, map[i]);
+		if (s->res[i] != PL_NONE)
+			o->res[map[i]] = p->res[s->res[i]];
+		o->n_entries += s->type[i] == PL_N_ENTRY;
 		copy_edges(s, i, map, o, map[i]);
 	}
 out:

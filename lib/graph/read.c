@@ -280,28 +280,13 @@ static size_t next_cap(size_t cap, size_t need, size_t all)
 
 static int need_nodes(struct reader *r, struct pl_shape *s, size_t need, struct pl_err *err)
 {
-	const struct {
-		void *array;
-		size_t size;
-		unsigned bit;
-	} col[] = {
-		{ &s->type, 1, 0 },	   { &s->role, 1, 0 },	    { &s->kind, 1, 0 },
-		{ &s->flags, 1, 0 },	   { &s->res, 4, 0 },	    { &s->name, 4, 0 },
-		{ &s->group, 4, 0 },	   { &s->off, 4, 0 },	    { &s->k, 4, C_K },
-		{ &s->bytes, 8, C_BYTES }, { &s->mb, 4, C_MB },	    { &s->chunk, 4, C_CHUNK },
-		{ &s->layer, 4, C_LAYER }, { &s->peer, 4, C_PEER },
-	};
 	size_t cap;
 	int rc = 0;
 
 	if (need <= r->cap && s->off)
 		return 0;
 	cap = next_cap(r->cap, need, s->n_nodes);
-	for (size_t i = 0; i < PL_LEN(col); i++)
-		if (!col[i].bit || (r->mask & col[i].bit))
-			PL_TRY(resize(col[i].array, cap + 1, col[i].size, err));
-	if (!r->cap)
-		s->off[0] = 0;
+	PL_TRY(pl_shape_room_nodes(s, r->mask, cap, err));
 	r->cap = cap;
 out:
 	return rc;
@@ -315,8 +300,7 @@ static int need_edges(struct reader *r, struct pl_shape *s, size_t need, struct 
 	if (need <= r->cap_edges && s->src)
 		return 0;
 	cap = next_cap(r->cap_edges, need, s->n_edges);
-	PL_TRY(resize(&s->src, cap + 1, sizeof(*s->src), err));
-	PL_TRY(resize(&s->etype, cap + 1, sizeof(*s->etype), err));
+	PL_TRY(pl_shape_room_edges(s, cap, err));
 	r->cap_edges = cap;
 out:
 	return rc;
@@ -347,13 +331,21 @@ out:
 	return rc;
 }
 
-static int get_ids(struct pl_cur *c, void *column, uint32_t at, uint32_t n, struct pl_err *err)
+/* Rows of a column; see put_column() of the writer. */
+static int get_column(struct reader *r, const struct pl_shape *s, const struct pl_node_column *c,
+		      struct pl_cur *in, uint32_t n, struct pl_err *err)
 {
-	uint32_t *v = (uint32_t *)column + at;
-	int rc = pl_get_col_u32(c, v, n, err);
+	void *p = pl_shape_column(s, c);
+	uint32_t *v = (uint32_t *)p + r->rows;
+	int rc;
 
+	if (c->size == 1)
+		return pl_get_col_u8(in, (uint8_t *)p + r->rows, n, err);
+	if (c->size == 8)
+		return pl_get_col_i64(in, (int64_t *)p + r->rows, n, err);
+	rc = pl_get_col_u32(in, v, n, err);
 	for (uint32_t i = 0; i < n && rc >= 0; i++)
-		v[i] -= 1u;
+		v[i] += (uint32_t)c->unknown;
 	return rc;
 }
 
@@ -420,28 +412,6 @@ static int next_rows(const struct reader *r, struct pl_cur *c, uint32_t count, u
 	return 0;
 }
 
-static int get_optional(struct reader *r, struct pl_shape *s, struct pl_cur *c, uint32_t n,
-			struct pl_err *err)
-{
-	const struct {
-		unsigned bit;
-		int32_t *v;
-	} part[] = {
-		{ C_MB, s->mb }, { C_CHUNK, s->chunk }, { C_LAYER, s->layer }, { C_PEER, s->peer }
-	};
-	int rc = 0;
-
-	if (r->mask & C_K)
-		PL_TRY(pl_get_col_u32(c, s->k + r->rows, n, err));
-	if (r->mask & C_BYTES)
-		PL_TRY(pl_get_col_i64(c, s->bytes + r->rows, n, err));
-	for (size_t i = 0; i < PL_LEN(part); i++)
-		if (r->mask & part[i].bit)
-			PL_TRY(get_ids(c, part[i].v, r->rows, n, err));
-out:
-	return rc;
-}
-
 static int get_nodes(struct reader *r, struct pl_cur *c, uint32_t n, struct pl_err *err)
 {
 	struct pl_shape *s = &r->g->shape[r->g->n_shapes - 1];
@@ -451,14 +421,9 @@ static int get_nodes(struct reader *r, struct pl_cur *c, uint32_t n, struct pl_e
 
 	PL_TRY(next_rows(r, c, n, s->n_nodes, err));
 	PL_TRY(need_nodes(r, s, (size_t)at + n, err));
-	PL_TRY(pl_get_col_u8(c, s->type + at, n, err));
-	PL_TRY(pl_get_col_u8(c, s->role + at, n, err));
-	PL_TRY(pl_get_col_u8(c, s->kind + at, n, err));
-	PL_TRY(pl_get_col_u8(c, s->flags + at, n, err));
-	PL_TRY(get_ids(c, s->res, at, n, err));
-	PL_TRY(get_ids(c, s->name, at, n, err));
-	PL_TRY(get_ids(c, s->group, at, n, err));
-	PL_TRY(get_optional(r, s, c, n, err));
+	for (size_t i = 0; i < PL_N_NODE_COLUMNS; i++)
+		if (!pl_node_columns[i].bit || r->mask & pl_node_columns[i].bit)
+			PL_TRY(get_column(r, s, &pl_node_columns[i], c, n, err));
 	PL_TRY(get_edges(r, s, c, n, most, err));
 	r->rows += n;
 	if (r->rows == s->n_nodes) {

@@ -3,15 +3,16 @@
 
 #include "graph/show.h"
 
-const char *show_kind(unsigned kind, char *buf)
+static const char *kind_word(unsigned kind, char *buf)
 {
 	if (kind < PL_K_COUNT_)
 		return pl_kind_name(kind);
-	snprintf(buf, 16, "kind-%u", kind & 0xffu);
+	snprintf(buf, SHOW_WORD, "kind-%u", kind & 0xffu);
 	return buf;
 }
 
-const char *show_flags(unsigned flags, char *buf)
+/* The names of the flags that are set, joined with commas. */
+static const char *flag_words(unsigned flags, char *buf)
 {
 	static const char *const names[] = { "in_step", "step_begin", "missing", "inferred" };
 	size_t n = 0;
@@ -19,11 +20,28 @@ const char *show_flags(unsigned flags, char *buf)
 	buf[0] = '\0';
 	for (size_t i = 0; i < PL_LEN(names); i++)
 		if (flags & 1u << i)
-			n += (size_t)snprintf(buf + n, 64 - n, "%s%s", n ? "," : "", names[i]);
+			n += (size_t)snprintf(buf + n, SHOW_WORD - n, "%s%s", n ? "," : "",
+					      names[i]);
 	if (flags >> PL_LEN(names))
-		snprintf(buf + n, 64 - n, "%s0x%x", n ? "," : "",
+		snprintf(buf + n, SHOW_WORD - n, "%s0x%x", n ? "," : "",
 			 flags >> PL_LEN(names) << PL_LEN(names));
-	return buf;
+	return flags ? buf : NULL;
+}
+
+const char *show_word(const struct pl_node_column *c, int64_t v, char *buf)
+{
+	switch (c->values) {
+	case PL_CV_NODE_TYPE:
+		return pl_node_type_name((unsigned)v);
+	case PL_CV_NODE_ROLE:
+		return pl_node_role_name((unsigned)v);
+	case PL_CV_KIND:
+		return kind_word((unsigned)v, buf);
+	case PL_CV_FLAGS:
+		return flag_words((unsigned)v, buf);
+	default:
+		return NULL;
+	}
 }
 
 const struct pl_gstep *show_first_step(const struct pl_graph *g, size_t shape)

@@ -10,10 +10,10 @@ int show_text(const struct pl_graph *g, struct pl_out *out, struct pl_err *err) 
 int show_dot(const struct pl_graph *g, struct pl_out *out, struct pl_err *err) PL_MUST;
 int show_json(const struct pl_graph *g, struct pl_out *out, struct pl_err *err) PL_MUST;
 
-/* "kernel", or "kind-37" in buf; buf has 16 bytes. */
-const char *show_kind(unsigned kind, char *buf);
-/* Names of the flags set, joined with commas; buf has 64 bytes. */
-const char *show_flags(unsigned flags, char *buf);
+#define SHOW_WORD 64
+/* The word for a value of a column whose values have words; NULL where there is nothing to say, or
+ * the values are numbers or strings. buf has SHOW_WORD bytes. */
+const char *show_word(const struct pl_node_column *c, int64_t v, char *buf);
 /* The first step of that shape, or NULL. */
 const struct pl_gstep *show_first_step(const struct pl_graph *g, size_t shape);
 

@@ -143,24 +143,22 @@ out:
 
 static int node(struct json *j, const struct pl_shape *s, uint32_t i, struct pl_err *err)
 {
-	char kind[16], flags[64];
 	int rc;
 
 	PL_TRY(pl_jsonw_open(&j->w, '{', err));
-	PL_TRY(pl_jsonw_kstr(&j->w, "type", pl_node_type_name(s->type[i]), err));
-	PL_TRY(pl_jsonw_kstr(&j->w, "role", pl_node_role_name(s->role[i]), err));
-	PL_TRY(pl_jsonw_kstr(&j->w, "kind", show_kind(s->kind[i], kind), err));
-	PL_TRY(kname(j, "name", s->name[i], err));
-	PL_TRY(knum(j, "resource", s->res[i], PL_NONE, err));
-	PL_TRY(knum(j, "group", s->group[i], PL_NONE, err));
-	PL_TRY(knum(j, "k", s->k ? s->k[i] : 0, 0, err));
-	PL_TRY(knum(j, "bytes", s->bytes ? s->bytes[i] : -1, -1, err));
-	PL_TRY(knum(j, "mb", s->mb ? s->mb[i] : -1, -1, err));
-	PL_TRY(knum(j, "chunk", s->chunk ? s->chunk[i] : -1, -1, err));
-	PL_TRY(knum(j, "layer", s->layer ? s->layer[i] : -1, -1, err));
-	PL_TRY(knum(j, "peer", s->peer ? s->peer[i] : -1, -1, err));
-	if (s->flags[i])
-		PL_TRY(pl_jsonw_kstr(&j->w, "flags", show_flags(s->flags[i], flags), err));
+	for (size_t k = 0; k < PL_N_NODE_COLUMNS; k++) {
+		const struct pl_node_column *c = &pl_node_columns[k];
+		int64_t v = pl_shape_value(s, c, i);
+		char buf[SHOW_WORD];
+		const char *word = show_word(c, v, buf);
+
+		if (word)
+			PL_TRY(pl_jsonw_kstr(&j->w, c->word, word, err));
+		else if (c->values == PL_CV_STRING)
+			PL_TRY(kname(j, c->word, (pl_id)v, err));
+		else
+			PL_TRY(knum(j, c->word, v, c->unknown, err));
+	}
 	if (s->off[i + 1] > s->off[i])
 		PL_TRY(preds(j, s, i, err));
 	PL_TRY(pl_jsonw_close(&j->w, err));

@@ -196,23 +196,23 @@ out:
 
 static int node(struct text *t, const struct pl_shape *s, uint32_t i, struct pl_err *err)
 {
-	const int32_t *part[] = { s->mb, s->chunk, s->layer, s->peer };
-	char kind[16], flags[64];
 	int rc;
 
 	PL_TRY(begin(t, "node", err));
 	PL_TRY(put_num(t, i, -1, err));
-	PL_TRY(put_word(t, pl_node_type_name(s->type[i]), err));
-	PL_TRY(put_word(t, pl_node_role_name(s->role[i]), err));
-	PL_TRY(put_word(t, show_kind(s->kind[i], kind), err));
-	PL_TRY(put_word(t, s->flags[i] ? show_flags(s->flags[i], flags) : "-", err));
-	PL_TRY(put_num(t, s->res[i], PL_NONE, err));
-	PL_TRY(put_name(t, s->name[i], err));
-	PL_TRY(put_num(t, s->group[i], PL_NONE, err));
-	PL_TRY(put_num(t, s->k ? s->k[i] : 0, -1, err));
-	PL_TRY(put_num(t, s->bytes ? s->bytes[i] : -1, -1, err));
-	for (size_t k = 0; k < PL_LEN(part); k++)
-		PL_TRY(put_num(t, part[k] ? part[k][i] : -1, -1, err));
+	for (size_t k = 0; k < PL_N_NODE_COLUMNS; k++) {
+		const struct pl_node_column *c = &pl_node_columns[k];
+		int64_t v = pl_shape_value(s, c, i);
+		char buf[SHOW_WORD];
+		const char *word = show_word(c, v, buf);
+
+		if (word || c->values == PL_CV_FLAGS)
+			PL_TRY(put_word(t, word ? word : "-", err));
+		else if (c->values == PL_CV_STRING)
+			PL_TRY(put_name(t, (pl_id)v, err));
+		else
+			PL_TRY(put_num(t, v, c->unknown ? c->unknown : INT64_MIN, err));
+	}
 	PL_TRY(end(t, err));
 out:
 	return rc;

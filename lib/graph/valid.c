@@ -130,30 +130,50 @@ static bool needs_resource(unsigned type)
 	return type == PL_N_ENTRY || type == PL_N_OP || type == PL_N_RESOURCE;
 }
 
-/* What is wrong with node i, or NULL. */
-static const char *node_fault(const struct pl_graph *g, const struct pl_shape *s, uint32_t i)
+/* The values of a column lie from `lowest` to below `end`, or are the unknown one. */
+static void column_range(const struct pl_graph *g, const struct pl_node_column *c, int64_t *lowest,
+			 int64_t *end)
 {
-	if (s->type[i] >= PL_N_COUNT_ || s->role[i] >= PL_RO_COUNT_)
-		return "an unknown type or role";
+	const int64_t ends[] = {
+		[PL_CV_NODE_TYPE] = PL_N_COUNT_,      [PL_CV_NODE_ROLE] = PL_RO_COUNT_,
+		[PL_CV_KIND] = UINT8_MAX + 1,	      [PL_CV_FLAGS] = UINT8_MAX + 1,
+		[PL_CV_RESOURCE] = (int64_t)g->n_res, [PL_CV_STRING] = (int64_t)g->str.n,
+		[PL_CV_GROUP] = (int64_t)g->n_groups, [PL_CV_NUMBER] = INT64_MAX,
+	};
+
+	*lowest = c->values == PL_CV_NUMBER ? c->unknown : 0;
+	*end = ends[c->values];
+}
+
+/* The first node whose value breaks a rule of its column, PL_NONE if there is none. */
+static uint32_t column_fault(const struct pl_graph *g, const struct pl_shape *s,
+			     const struct pl_node_column *c)
+{
+	int64_t lowest, end;
+
+	column_range(g, c, &lowest, &end);
+	for (uint32_t i = 0; pl_shape_column(s, c) && i < s->n_nodes; i++) {
+		int64_t v = pl_shape_value(s, c, i);
+
+		if ((v < lowest || v >= end) && v != c->unknown)
+			return i;
+	}
+	return PL_NONE;
+}
+
+/* What is wrong with node i, whose values are in range, or NULL. */
+static const char *node_fault(const struct pl_shape *s, uint32_t i)
+{
 	if ((s->type[i] == PL_N_ENTRY) != (i < s->n_entries))
 		return "entries must come first, and nothing else";
-	if (s->res[i] == PL_NONE ? needs_resource(s->type[i]) : s->res[i] >= g->n_res)
-		return "a resource that there is not";
-	if (!string_ok(g, s->name[i]))
-		return "a name that there is not";
-	if (s->group[i] != PL_NONE && s->group[i] >= g->n_groups)
-		return "a group that there is not";
+	if (s->res[i] == PL_NONE && needs_resource(s->type[i]))
+		return "a node of this type needs a resource";
 	if (s->off[i + 1] < s->off[i] || s->off[i + 1] > s->n_edges)
 		return "edges that there are not";
 	if (s->type[i] == PL_N_ENTRY && s->off[i + 1] != s->off[i])
 		return "an entry with predecessors";
 	if (s->k && s->k[i] > (s->type[i] == PL_N_RENDEZVOUS ? s->off[i + 1] - s->off[i] : 0))
 		return "waits for more predecessors than it has";
-	if (s->bytes && s->bytes[i] < -1)
-		return "a negative size";
-	if ((s->mb && s->mb[i] < -1) || (s->chunk && s->chunk[i] < -1) ||
-	    (s->layer && s->layer[i] < -1) || (s->peer && s->peer[i] < -1))
-		return "a negative microbatch, chunk, layer or peer";
 	for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++)
 		if (s->src[e] >= i || PL_E_TYPE(s->etype[e]) >= PL_E_COUNT_)
 			return "a predecessor that does not come before it, or an unknown edge";
@@ -167,8 +187,18 @@ static bool shape_ok(const struct pl_graph *g, size_t i, struct pl_err *err)
 	if (s->n_entries > s->n_nodes || s->n_nodes == PL_NONE || s->off[0] != 0 ||
 	    s->off[s->n_nodes] != s->n_edges)
 		return bad(err, "shape", i, "its counts contradict each other");
+	for (size_t k = 0; k < PL_N_NODE_COLUMNS; k++) {
+		const struct pl_node_column *c = &pl_node_columns[k];
+		uint32_t n = column_fault(g, s, c);
+
+		if (n == PL_NONE)
+			continue;
+		pl_fail(err, PL_EDATA, "shape %zu: node %u: %s %lld is not possible", i, n, c->word,
+			(long long)pl_shape_value(s, c, n));
+		return false;
+	}
 	for (uint32_t n = 0; n < s->n_nodes; n++) {
-		const char *why = node_fault(g, s, n);
+		const char *why = node_fault(s, n);
 
 		if (why) {
 			bad(err, "node", n, why);

@@ -230,43 +230,19 @@ out:
 /* ---- shapes ------------------------------------------------------------------------------------
  */
 
-static bool all_unknown(const int32_t *v, uint32_t n)
+/* Rows of a column. Numbers of 32 bits are stored so that the unknown one is 0. */
+static int put_column(struct writer *w, const struct pl_shape *s, const struct pl_node_column *c,
+		      uint32_t at, uint32_t n, struct pl_err *err)
 {
-	for (uint32_t i = 0; v && i < n; i++)
-		if (v[i] != -1)
-			return false;
-	return true;
-}
+	const void *p = pl_shape_column(s, c);
+	const uint32_t *v = p;
 
-static unsigned columns_of(const struct pl_shape *s)
-{
-	unsigned mask = 0;
-
-	for (uint32_t i = 0; s->k && i < s->n_nodes; i++)
-		if (s->k[i])
-			mask |= C_K;
-	for (uint32_t i = 0; s->bytes && i < s->n_nodes; i++)
-		if (s->bytes[i] != -1)
-			mask |= C_BYTES;
-	if (!all_unknown(s->mb, s->n_nodes))
-		mask |= C_MB;
-	if (!all_unknown(s->chunk, s->n_nodes))
-		mask |= C_CHUNK;
-	if (!all_unknown(s->layer, s->n_nodes))
-		mask |= C_LAYER;
-	if (!all_unknown(s->peer, s->n_nodes))
-		mask |= C_PEER;
-	return mask;
-}
-
-/* A column of numbers of which PL_NONE (or -1) is stored as 0. */
-static int put_ids(struct writer *w, const void *column, uint32_t at, uint32_t n,
-		   struct pl_err *err)
-{
-	const uint32_t *v = column;
-
+	if (c->size == 1)
+		return pl_put_col_u8(&w->b, (const uint8_t *)p + at, n, err);
+	if (c->size == 8)
+		return pl_put_col_i64(&w->b, (const int64_t *)p + at, n, false, err);
 	for (uint32_t i = 0; i < n; i++)
-		w->scratch[i] = v[at + i] + 1u;
+		w->scratch[i] = v[at + i] - (uint32_t)c->unknown;
 	return pl_put_col_u32(&w->b, w->scratch, n, false, err);
 }
 
@@ -307,31 +283,14 @@ static int pad(struct writer *w, size_t rows, struct pl_err *err)
 static int code_nodes(struct writer *w, const struct pl_shape *s, unsigned mask, uint32_t at,
 		      uint32_t n, struct pl_err *err)
 {
-	const struct {
-		unsigned bit;
-		const int32_t *v;
-	} part[] = {
-		{ C_MB, s->mb }, { C_CHUNK, s->chunk }, { C_LAYER, s->layer }, { C_PEER, s->peer }
-	};
 	uint32_t m = s->off[at + n] - s->off[at];
 	int rc;
 
 	PL_TRY(pl_grow(&w->scratch, &w->cap, n > m ? n : m, sizeof(*w->scratch), err));
 	PL_TRY(pl_put_varint(&w->b, at, err));
-	PL_TRY(pl_put_col_u8(&w->b, s->type + at, n, err));
-	PL_TRY(pl_put_col_u8(&w->b, s->role + at, n, err));
-	PL_TRY(pl_put_col_u8(&w->b, s->kind + at, n, err));
-	PL_TRY(pl_put_col_u8(&w->b, s->flags + at, n, err));
-	PL_TRY(put_ids(w, s->res, at, n, err));
-	PL_TRY(put_ids(w, s->name, at, n, err));
-	PL_TRY(put_ids(w, s->group, at, n, err));
-	if (mask & C_K)
-		PL_TRY(pl_put_col_u32(&w->b, s->k + at, n, false, err));
-	if (mask & C_BYTES)
-		PL_TRY(pl_put_col_i64(&w->b, s->bytes + at, n, false, err));
-	for (size_t i = 0; i < PL_LEN(part); i++)
-		if (mask & part[i].bit)
-			PL_TRY(put_ids(w, part[i].v, at, n, err));
+	for (size_t i = 0; i < PL_N_NODE_COLUMNS; i++)
+		if (!pl_node_columns[i].bit || mask & pl_node_columns[i].bit)
+			PL_TRY(put_column(w, s, &pl_node_columns[i], at, n, err));
 	PL_TRY(put_edges(w, s, at, n, err));
 	PL_TRY(pad(w, n > m ? n : m, err));
 out:
@@ -453,7 +412,7 @@ static void free_rows(struct writer *w)
 
 static int write_shape(struct writer *w, const struct pl_shape *s, struct pl_err *err)
 {
-	struct rows r = { .s = s, .mask = columns_of(s), .n = 1 };
+	struct rows r = { .s = s, .mask = pl_shape_known(s), .n = 1 };
 	int rc;
 
 	PL_TRY(put_rows(w, B_SHAP, &r, err));

@@ -28,19 +28,12 @@ static int add_mark(struct pl_rewriter *r, uint32_t slot, uint32_t near, uint32_
 		    struct pl_err *err)
 {
 	const struct pl_enode *at = &r->e->node[near];
-	struct pl_enode n = { .start = FAR_PAST,
-			      .fixed = FAR_PAST,
-			      .bytes = -1,
-			      .res = PL_NONE,
-			      .name = at->name,
-			      .group = PL_NONE,
-			      .step = slot / r->n_ranks,
-			      .origin = PL_NONE,
-			      .layer = -1,
-			      .mb = -1,
-			      .type = PL_N_DELAY,
-			      .role = PL_RO_NONE };
+	struct pl_enode n = pl_edit_blank_node();
 
+	n.start = n.fixed = FAR_PAST;
+	n.name = at->name;
+	n.step = slot / r->n_ranks;
+	n.type = PL_N_DELAY;
 	return pl_edit_add_node(r->e, &n, near, id, err);
 }
 

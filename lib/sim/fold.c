@@ -247,41 +247,6 @@ static int dup(void *out, const void *p, size_t n, size_t size, struct pl_err *e
 	return 0;
 }
 
-static int copy_shape(const struct pl_shape *a, struct pl_shape *s, struct pl_err *err)
-{
-	size_t n = a->n_nodes, m = a->n_edges;
-	int rc;
-
-	memset(s, 0, sizeof(*s));
-	s->n_nodes = a->n_nodes;
-	s->n_edges = a->n_edges;
-	s->n_entries = a->n_entries;
-	PL_TRY(dup(&s->type, a->type, n, sizeof(*s->type), err));
-	PL_TRY(dup(&s->role, a->role, n, sizeof(*s->role), err));
-	PL_TRY(dup(&s->kind, a->kind, n, sizeof(*s->kind), err));
-	PL_TRY(dup(&s->flags, a->flags, n, sizeof(*s->flags), err));
-	PL_TRY(dup(&s->res, a->res, n, sizeof(*s->res), err));
-	PL_TRY(dup(&s->name, a->name, n, sizeof(*s->name), err));
-	PL_TRY(dup(&s->group, a->group, n, sizeof(*s->group), err));
-	if (a->k)
-		PL_TRY(dup(&s->k, a->k, n, sizeof(*s->k), err));
-	if (a->bytes)
-		PL_TRY(dup(&s->bytes, a->bytes, n, sizeof(*s->bytes), err));
-	if (a->mb)
-		PL_TRY(dup(&s->mb, a->mb, n, sizeof(*s->mb), err));
-	if (a->chunk)
-		PL_TRY(dup(&s->chunk, a->chunk, n, sizeof(*s->chunk), err));
-	if (a->layer)
-		PL_TRY(dup(&s->layer, a->layer, n, sizeof(*s->layer), err));
-	if (a->peer)
-		PL_TRY(dup(&s->peer, a->peer, n, sizeof(*s->peer), err));
-	PL_TRY(dup(&s->off, a->off, n + 1, sizeof(*s->off), err));
-	PL_TRY(dup(&s->src, a->src, m, sizeof(*s->src), err));
-	PL_TRY(dup(&s->etype, a->etype, m, sizeof(*s->etype), err));
-out:
-	return rc;
-}
-
 /* Of the tensors those of the shape that stays. */
 static int copy_tensors(struct fold *f, uint32_t shape, struct pl_err *err)
 {
@@ -467,7 +432,7 @@ static int make_step(struct fold *f, uint32_t shape, struct pl_err *err)
 
 	PL_TRY(pl_alloc(&o->shape, 1, sizeof(*o->shape), err));
 	o->n_shapes = o->cap_shapes = 1;
-	PL_TRY(copy_shape(&f->g->shape[shape], &o->shape[0], err));
+	PL_TRY(pl_shape_dup(&f->g->shape[shape], &o->shape[0], err));
 	PL_TRY(pl_alloc(&o->step, 1, sizeof(*o->step), err));
 	o->n_steps = o->cap_steps = 1;
 	o->step[0].number = f->g->step[f->step[0]].number;

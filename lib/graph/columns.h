@@ -1,0 +1,96 @@
+/*
+ * columns.h - the columns of a shape's nodes, listed once. The file, the rules, selection, folding,
+ * editing, the builder and the views all follow this list: a new column is one line here (and in
+ * paceline-graph(5)).
+ */
+#ifndef PL_GRAPH_COLUMNS_H
+#define PL_GRAPH_COLUMNS_H
+
+#include "core/core.h"
+
+/* What the values of a column are: how they are checked and printed. */
+enum pl_column_values {
+	PL_CV_NODE_TYPE, /* numbers of the registries of paceline-graph(5), printed as words */
+	PL_CV_NODE_ROLE,
+	PL_CV_KIND,
+	PL_CV_FLAGS,
+	PL_CV_RESOURCE, /* numbers of rows of the graph's tables */
+	PL_CV_STRING,
+	PL_CV_GROUP,
+	PL_CV_NUMBER, /* not below the value that stands for unknown */
+};
+
+/*
+ * X(member, word, type, unknown, values, bit), in the order of the file: the name in text and JSON,
+ * the value that stands for unknown, and the bit that announces an optional column in the file (0:
+ * every shape has the column). The size of the type decides the coding in the file: 1 byte as it
+ * is, 8 bytes signed, 4 bytes plus one so that unknown is stored as 0 (as it is where 0 is
+ * unknown).
+ */
+#define PL_NODE_BASE_COLUMNS(X)                                                                    \
+	X(type, "type", uint8_t, 0, PL_CV_NODE_TYPE, 0)                                            \
+	X(role, "role", uint8_t, 0, PL_CV_NODE_ROLE, 0)                                            \
+	X(kind, "kind", uint8_t, 0, PL_CV_KIND, 0)                                                 \
+	X(flags, "flags", uint8_t, 0, PL_CV_FLAGS, 0)                                              \
+	X(res, "resource", pl_id, PL_NONE, PL_CV_RESOURCE, 0) /* none: rendezvous */               \
+	X(name, "name", pl_id, PL_NONE, PL_CV_STRING, 0)                                           \
+	X(group, "group", uint32_t, PL_NONE, PL_CV_GROUP, 0)
+/* NULL in a shape where no node has a value; k is that of a rendezvous. */
+#define PL_NODE_OPTIONAL_COLUMNS(X)                                                                \
+	X(k, "k", uint32_t, 0, PL_CV_NUMBER, 1)                                                    \
+	X(bytes, "bytes", int64_t, -1, PL_CV_NUMBER, 2)                                            \
+	X(mb, "mb", int32_t, -1, PL_CV_NUMBER, 4)                                                  \
+	X(chunk, "chunk", int32_t, -1, PL_CV_NUMBER, 8)                                            \
+	X(layer, "layer", int32_t, -1, PL_CV_NUMBER, 16)                                           \
+	X(peer, "peer", int32_t, -1, PL_CV_NUMBER, 32)
+#define PL_NODE_COLUMNS(X) PL_NODE_BASE_COLUMNS(X) PL_NODE_OPTIONAL_COLUMNS(X)
+
+/* The bits of the optional columns. */
+#define PL_COLUMN_BIT(member, word, type, unknown, values, bit) PL_HAS_##member = bit,
+enum { PL_NODE_OPTIONAL_COLUMNS(PL_COLUMN_BIT) };
+#undef PL_COLUMN_BIT
+
+#define PL_COUNT_COLUMN(...) +1
+enum { PL_N_NODE_COLUMNS = 0 PL_NODE_COLUMNS(PL_COUNT_COLUMN) };
+#undef PL_COUNT_COLUMN
+
+/* Members of a struct that holds one node's values, and their initial values, from such a list. */
+#define PL_COLUMN_MEMBER(member, word, type, ...)	    type member;
+#define PL_COLUMN_UNKNOWN(member, word, type, unknown, ...) .member = (type)(unknown),
+
+struct pl_node_column {
+	const char *word;
+	size_t offset; /* of the array in struct pl_shape */
+	size_t size;   /* of a value */
+	int64_t unknown;
+	uint8_t values; /* enum pl_column_values */
+	unsigned bit;
+};
+extern const struct pl_node_column pl_node_columns[PL_N_NODE_COLUMNS];
+
+struct pl_shape;
+/* The array of a column; NULL if the shape does not have it. */
+void *pl_shape_column(const struct pl_shape *s, const struct pl_node_column *c);
+/* A value of a column; the unknown one if the shape does not have the column. */
+int64_t pl_shape_value(const struct pl_shape *s, const struct pl_node_column *c, uint32_t node);
+/* Bits of the optional columns that the shape has, and of those that say something. */
+unsigned pl_shape_has(const struct pl_shape *s);
+unsigned pl_shape_known(const struct pl_shape *s);
+
+/* Room for the nodes in the columns that every shape has, those of `has`, and in `off`; and for the
+ * edges. New room is not cleared, but off[0] is 0. After a failure the shape stays valid. */
+int pl_shape_room_nodes(struct pl_shape *s, unsigned has, size_t nodes, struct pl_err *err) PL_MUST;
+int pl_shape_room_edges(struct pl_shape *s, size_t edges, struct pl_err *err) PL_MUST;
+int pl_shape_room(struct pl_shape *s, unsigned has, size_t nodes, size_t edges,
+		  struct pl_err *err) PL_MUST;
+void pl_shape_fini(struct pl_shape *s); /* all zero afterwards */
+
+/* All columns of node i of `from` become those of node map[i] of `to`, which has the same columns;
+ * PL_NONE: left out. map NULL: node i. */
+void pl_shape_copy_columns(const struct pl_shape *from, const uint32_t *map, struct pl_shape *to);
+/* The zeroed shape `to` becomes a copy. */
+int pl_shape_dup(const struct pl_shape *from, struct pl_shape *to, struct pl_err *err) PL_MUST;
+/* The same structure and the same values in every column? */
+bool pl_shape_same(const struct pl_shape *a, const struct pl_shape *b);
+
+#endif
