@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "dp/rec.h"
+#include "train/rec.h"
 
 #define ROUNDS 101
 #define EVENTS 2000

@@ -5,8 +5,7 @@
 #include <signal.h>
 
 #include "core/cmd.h"
-#include "dp/dp.h"
-#include "dp/rec.h"
+#include "train/train.h"
 
 #define RANKS_MAX 1024
 
@@ -90,26 +89,33 @@ int device_open(const struct pl_job *j, const struct place *p, struct device *d,
 void device_lost(void *device, const char *why);
 void device_close(struct device *d);
 
+/* ---- engines.c: who trains ------------------------------------------------------------------- */
+
+/* The first engine that matches; plan: NULL if there is none. PL_EABSENT: none does. */
+int find_engine(const struct pl_job *j, const struct pl_plan *plan, const struct pl_engine **e,
+		struct pl_err *err) PL_MUST;
+
 /* ---- train.c --------------------------------------------------------------------------------- */
 
 int train(void *work, const struct place *p, struct pl_err *err) PL_MUST;
 
 /* ---- report.c: what was measured ------------------------------------------------------------- */
 
-struct worker {
-	double steps, samples_per_s, commits, compute_share, wait_share, bytes_sent, step_s;
+struct worker_result {
+	double steps, samples, samples_per_s, commits, compute_share, wait_share, bytes_sent,
+		step_s;
 };
 struct result {
 	const char *policy, *model;
 	int ranks;
 	int64_t steps, samples; /* of all ranks */
 	double seconds, samples_per_s, time_to_target_s, final_loss, eval_loss, accuracy,
-		heterogeneity; /* NaN: not known */
-	struct worker *worker; /* [ranks] */
+		heterogeneity;	      /* NaN: not known */
+	struct worker_result *worker; /* [ranks] */
 };
-/* Each rank brings its own; afterwards all have those of all. */
-int gather_workers(const struct pl_engine *e, void *state, const struct worker *own,
-		   const struct place *p, struct result *r, struct pl_err *err) PL_MUST;
+/* Each rank brings its own result; afterwards all have those of all, and the sums of these. */
+int gather_workers(struct pl_worker *w, const struct worker_result *own, const struct place *p,
+		   struct result *r, struct pl_err *err) PL_MUST;
 int report_text(const struct result *r, struct pl_out *out, struct pl_err *err) PL_MUST;
 int report_json(const struct result *r, struct pl_out *out, struct pl_err *err) PL_MUST;
 int report_file(const struct result *r, const char *path, struct pl_err *err) PL_MUST;

@@ -4,24 +4,27 @@
 
 #include "io/json.h"
 #include "program.h"
+#include "train/worker.h"
 
-#define FIELDS (sizeof(struct worker) / sizeof(double))
+#define FIELDS (sizeof(struct worker_result) / sizeof(double))
 
-int gather_workers(const struct pl_engine *e, void *state, const struct worker *own,
-		   const struct place *p, struct result *r, struct pl_err *err)
+int gather_workers(struct pl_worker *w, const struct worker_result *own, const struct place *p,
+		   struct result *r, struct pl_err *err)
 {
 	double sum = 0, min = INFINITY;
 	int rc;
 
 	PL_TRY(pl_alloc(&r->worker, (size_t)p->size, sizeof(*r->worker), err));
 	r->worker[p->rank] = *own;
-	PL_TRY(e->sum(state, (double *)(void *)r->worker, FIELDS * (size_t)p->size, err));
+	PL_TRY(pl_worker_sum(w, (double *)(void *)r->worker, FIELDS * (size_t)p->size, err));
 	for (int i = 0; i < p->size; i++) {
 		double speed = 1 / fmax(1e-9, r->worker[i].step_s);
 
+		r->samples += (int64_t)(r->worker[i].samples + 0.5);
 		sum += speed;
 		min = fmin(min, speed);
 	}
+	r->samples_per_s = (double)r->samples / r->seconds;
 	r->heterogeneity = sum / p->size / min; /* mean speed by that of the slowest */
 out:
 	return rc;
@@ -39,7 +42,7 @@ static int workers_json(const struct result *r, struct pl_jsonw *w, struct pl_er
 	PL_TRY(pl_jsonw_key(w, "workers", err));
 	PL_TRY(pl_jsonw_open(w, '[', err));
 	for (int i = 0; i < r->ranks; i++) {
-		const struct worker *k = &r->worker[i];
+		const struct worker_result *k = &r->worker[i];
 
 		PL_TRY(pl_jsonw_open(w, '{', err));
 		PL_TRY(pl_jsonw_ki64(w, "rank", i, err));

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dp/internal.h"
+#include "dp/dp.h"
 
 #define MIB 1048576.0
 
@@ -179,29 +179,19 @@ out:
 	return rc;
 }
 
+/* What the plan says beside the sets of tensors. */
 static int other_rewrite(struct maker *m, const struct pl_rewrite *rw, const struct pl_log *log,
-			 struct pl_dp_buckets *b, struct pl_err *err)
+			 struct pl_err *err)
 {
-	int rc = 0;
-
 	switch (rw->op) {
+	case PL_RW_ALGORITHM:
+		return set_algo(m, rw, log, err);
 	case PL_RW_FUSE_TENSORS:
 	case PL_RW_PARTITION_TENSOR:
 	case PL_RW_ORDER:
-		break;
-	case PL_RW_ALGORITHM:
-		return set_algo(m, rw, log, err);
-	case PL_RW_ACCUMULATE:
-		b->accumulate *= rw->k;
-		break;
+	case PL_RW_ACCUMULATE: /* this one and those below are obeyed by every worker */
 	case PL_RW_RECOMPUTE:
-		for (uint32_t a = 0; a < rw->n_args; a++) {
-			PL_TRY(pl_grow(&b->recompute, &b->cap_recompute, b->n_recompute + 1,
-				       sizeof(*b->recompute), err));
-			b->recompute[b->n_recompute++] = rw->arg[a];
-		}
-		break;
-	case PL_RW_PRECISION: /* that of computation: precision.c */
+	case PL_RW_PRECISION:
 		break;
 	case PL_RW_PRIORITY:
 		pl_say(log, PL_LOG_WARN,
@@ -217,8 +207,7 @@ static int other_rewrite(struct maker *m, const struct pl_rewrite *rw, const str
 		pl_say(log, PL_LOG_WARN, "the plan's %s is left out: it describes another machine",
 		       pl_rw_name(rw->op));
 	}
-out:
-	return rc;
+	return 0;
 }
 
 /* The sets of the plan over our tensors; what it does not name comes last. */
@@ -303,7 +292,6 @@ int pl_dp_buckets(const struct pl_net_tensor *t, uint32_t n, double bucket_mb, u
 	int rc;
 
 	memset(b, 0, sizeof(*b));
-	b->accumulate = 1;
 	bucket_mb = bucket_mb > 0 ? bucket_mb : 25;
 	sets = n + 1 + (plan ? (uint32_t)pl_min_size(plan->n_tensors, UINT32_MAX / 2) : 0);
 	PL_TRY(pl_alloc(&m.set, (size_t)n + 1, sizeof(*m.set), err));
@@ -322,7 +310,7 @@ int pl_dp_buckets(const struct pl_net_tensor *t, uint32_t n, double bucket_mb, u
 	else
 		m.n_sets = by_default(&m, bucket_mb, m.set, 0);
 	for (size_t i = 0; plan && i < plan->n_rw; i++)
-		PL_TRY(other_rewrite(&m, &plan->rw[i], log, b, err));
+		PL_TRY(other_rewrite(&m, &plan->rw[i], log, err));
 	rc = build(&m, b, err);
 out:
 	pl_free(m.set);
@@ -339,6 +327,5 @@ void pl_dp_buckets_fini(struct pl_dp_buckets *b)
 	pl_free(b->v);
 	pl_free(b->index);
 	pl_free(b->of);
-	pl_free(b->recompute);
 	memset(b, 0, sizeof(*b));
 }

@@ -34,7 +34,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "dp/internal.h"
+#include "train/tracer.h"
 
 #define LAYERS	6
 #define BUCKETS (LAYERS / 2)
@@ -253,7 +253,7 @@ static void launch_elsewhere(struct script *s, int bucket, uint64_t tag)
 
 static void issue(struct script *s, int bucket, int step)
 {
-	uint64_t tag = tag_of(step, (uint32_t)bucket);
+	uint64_t tag = pl_tag_of(step, (uint32_t)bucket);
 	struct pl_device_event *e;
 	pl_ns begin = s->now;
 

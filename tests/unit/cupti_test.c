@@ -8,11 +8,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "dp/dp.h"
-#include "dp/rec.h"
 #include "tap.h"
 #include "tensor/cuda/cupti.h"
 #include "tensor/cuda/trace.h"
+#include "train/rec.h"
+#include "train/tracer.h"
 
 static char folder[512];
 static void *fake; /* libcupti */

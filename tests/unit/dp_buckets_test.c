@@ -4,6 +4,7 @@
 
 #include "dp/dp.h"
 #include "tap.h"
+#include "train/worker.h"
 
 /* Three layers, weight and bias each, in a slab aligned to 16 floats. */
 static const struct pl_net_tensor net[] = {
@@ -102,7 +103,9 @@ static void test_plans(void)
 	struct pl_dp_buckets b;
 	struct pl_err err = { 0 };
 	struct pl_plan p;
+	struct pl_job job;
 
+	pl_job_init(&job);
 	ok(from_plan(HEAD "fuse-tensors fc3.bias fc1.bias\npartition-tensor fc1.weight 4\n"
 			  "algorithm tree fc1.weight\naccumulate 2\nprecision bf16\n",
 		     &b, &p, &err) == 0,
@@ -111,7 +114,8 @@ static void test_plans(void)
 	       "the default's, less what is taken out; each when its last tensor is ready");
 	ok(!b.v[1].whole && b.v[1].count == 510, "tensors apart are copied, without gaps");
 	ok(b.v[2].algo == PL_CA_TREE && b.v[0].algo == PL_CA_AUTO, "the algorithm of one");
-	ok(b.accumulate == 2 && !warnings, "microbatches; all is ours");
+	ok(pl_worker_microbatches(&job, &p) == 2 && !warnings, "microbatches; all is ours");
+	pl_job_fini(&job);
 	pl_dp_buckets_fini(&b);
 	pl_plan_fini(&p);
 

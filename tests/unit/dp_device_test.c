@@ -88,7 +88,7 @@ out:
 
 /* What is compared. */
 static int leave_files(struct pl_world_opts *o, const struct run *r, struct pl_world *w,
-		       void *state)
+		       struct pl_worker *worker)
 {
 	struct pl_coll_args all = { .op = PL_OP_BARRIER };
 	struct pl_err e = { 0 };
@@ -96,14 +96,14 @@ static int leave_files(struct pl_world_opts *o, const struct run *r, struct pl_w
 	char path[1024];
 	double loss;
 
-	NEED(pl_engine_dp.eval(state, &loss, &hits, &samples, &e) == 0 && samples == 80);
+	NEED(pl_engine_dp.eval(worker, &loss, &hits, &samples, &e) == 0 && samples == 80);
 	NEED(loss > 0 && isfinite(loss));
-	NEED(pl_engine_dp.save(state, in_tmp(path, sizeof(path), r->checkpoint), STEPS, &e) == 0);
+	NEED(pl_engine_dp.save(worker, in_tmp(path, sizeof(path), r->checkpoint), STEPS, &e) == 0);
 	in_tmp(path, sizeof(path), r->weights);
-	NEED(pl_engine_dp.export_weights(state, path, &e) == 0);
+	NEED(pl_engine_dp.export_weights(worker, path, &e) == 0);
 	if (w) /* rank 0 wrote it */
 		NEED(pl_world_do(w, &all, &e) == 0);
-	NEED(pl_engine_dp.import_weights(state, path, &e) == 0);
+	NEED(pl_engine_dp.import_weights(worker, path, &e) == 0);
 	return 0;
 }
 
@@ -117,7 +117,7 @@ static int train(struct pl_world_opts *o, void *arg)
 	struct pl_step_result step;
 	int64_t at = 0;
 	char path[1024];
-	void *state;
+	struct pl_worker *worker;
 
 	if (r->fault)
 		setenv("FAKE_NCCL_FAULT", r->fault, 1);
@@ -134,28 +134,29 @@ static int train(struct pl_world_opts *o, void *arg)
 	e_opts.model = &t.model;
 	e_opts.plan = &t.plan;
 	e_opts.data = &t.data;
-	NEED(pl_engine_dp.prepare(&e_opts, &state, &e) == 0);
+	NEED(pl_engine_dp.prepare(&e_opts, &worker, &e) == 0);
 	if (r->from)
-		NEED(pl_engine_dp.load(state, in_tmp(path, sizeof(path), "half.st"), &at, &e) == 0);
+		NEED(pl_engine_dp.load(worker, in_tmp(path, sizeof(path), "half.st"), &at, &e) ==
+		     0);
 	NEED(at == r->from);
 	for (; at < STEPS; at++) {
-		int rc = pl_engine_dp.step(state, at, &step, &e);
+		int rc = pl_engine_dp.step(worker, at, &step, &e);
 
 		if (rc < 0 && r->fault) { /* as cmd/run ends */
 			printf("# rank %d: step %d: %s\n", o->rank, (int)at, e.msg);
 			pl_world_abort(e_opts.world, e.msg);
-			pl_engine_dp.finish(state, true);
+			pl_engine_dp.finish(worker, true);
 			return rc == PL_EIO && strstr(e.msg, "rank 1") ? 0 : 2;
 		}
 		NEED(rc == 0);
 		if (at == 2 && !r->from) {
 			in_tmp(path, sizeof(path), "half.st");
-			NEED(pl_engine_dp.save(state, path, 3, &e) == 0);
+			NEED(pl_engine_dp.save(worker, path, 3, &e) == 0);
 		}
 	}
 	NEED(!r->fault);
-	NEED(leave_files(o, r, e_opts.world, state) == 0);
-	pl_engine_dp.finish(state, false);
+	NEED(leave_files(o, r, e_opts.world, worker) == 0);
+	pl_engine_dp.finish(worker, false);
 	if (r->transport)
 		NEED(pl_world_close(e_opts.world, &e) == 0);
 	if (r->device)

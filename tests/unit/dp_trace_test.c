@@ -4,9 +4,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "dp/dp.h"
-#include "dp/rec.h"
 #include "tap.h"
+#include "train/rec.h"
+#include "train/tracer.h"
 
 /* ---- a source that tells a list ------------------------------------------------------------- */
 

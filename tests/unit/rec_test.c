@@ -4,8 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "dp/rec.h"
 #include "tap.h"
+#include "train/rec.h"
 
 #define THREADS 4
 #define EVENTS	20000

@@ -4,9 +4,9 @@
  * The first `split` of the samples are trained on, the others held out. Of a text the places from
  * which a context and its successors fit into each part count.
  */
-#include "dp/internal.h"
+#include "train/worker.h"
 
-static size_t places(const struct feed *f, size_t n)
+static size_t places(const struct pl_feed *f, size_t n)
 {
 	return !f->tokens ? n : n > f->each ? n - f->each : 0;
 }
@@ -62,8 +62,8 @@ static int fits(const struct pl_dataset *d, const struct pl_net_shape *s, size_t
 	return 0;
 }
 
-int feed_init(struct feed *f, const struct pl_engine_opts *o, struct pl_net *net, int batch,
-	      struct pl_err *err)
+int pl_feed_init(struct pl_feed *f, const struct pl_engine_opts *o, struct pl_net *net, int batch,
+		 struct pl_err *err)
 {
 	const struct pl_dataset *d = o->data;
 	struct pl_net_shape shape;
@@ -103,7 +103,7 @@ out:
 	return rc;
 }
 
-void feed_fini(struct feed *f)
+void pl_feed_fini(struct pl_feed *f)
 {
 	pl_free(f->index);
 	pl_free(f->x);
@@ -113,18 +113,18 @@ void feed_fini(struct feed *f)
 }
 
 /* Samples index[0 .. n - 1] into the rows of the batch. */
-static void gather(struct feed *f, int n)
+static void gather(struct pl_feed *f, int n)
 {
 	pl_dataset_batch(f->d, f->index, n, (int)f->each, f->x, f->ids, f->y, f->target);
 }
 
 /* The first sample that is held out. */
-static size_t held_out(const struct feed *f)
+static size_t held_out(const struct pl_feed *f)
 {
 	return f->tokens ? f->train + f->each : f->train;
 }
 
-void feed_step(struct feed *f, int64_t step)
+void pl_feed_step(struct pl_feed *f, int64_t step)
 {
 	if (f->fetched == step)
 		return;
@@ -135,14 +135,14 @@ void feed_step(struct feed *f, int64_t step)
 }
 
 /* Of a text pieces that follow one another, and the token behind each. */
-size_t feed_held_out(const struct feed *f)
+size_t pl_feed_held_out(const struct pl_feed *f)
 {
 	size_t n = f->d->n - held_out(f);
 
 	return f->tokens && n ? (n - 1) / f->each : n;
 }
 
-void feed_eval(struct feed *f, size_t first, int n)
+void pl_feed_eval(struct pl_feed *f, size_t first, int n)
 {
 	size_t from = held_out(f);
 
@@ -152,7 +152,7 @@ void feed_eval(struct feed *f, size_t first, int n)
 	gather(f, n);
 }
 
-struct pl_batch_io feed_rows(const struct feed *f, int from, int n)
+struct pl_batch_io pl_feed_rows(const struct pl_feed *f, int from, int n)
 {
 	size_t at = (size_t)from, e = f->each;
 
@@ -165,7 +165,7 @@ struct pl_batch_io feed_rows(const struct feed *f, int from, int n)
 	};
 }
 
-int64_t feed_classified(const struct feed *f)
+int64_t pl_feed_classified(const struct pl_feed *f)
 {
 	return f->tokens ? (int64_t)f->each : f->y ? 1 : 0;
 }

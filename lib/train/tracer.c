@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-#include "dp/internal.h"
+#include "train/internal.h"
 
 static const char *const coll_of[PL_OP_COUNT_] = {
 	[PL_OP_SEND] = "send",		 [PL_OP_RECV] = "recv",
@@ -90,24 +90,23 @@ static int dims_name(struct pl_tracer *t, const struct pl_net_tensor *x, pl_id *
 	return name(t, id, err, text);
 }
 
-int tracer_names(struct pl_tracer *t, struct pl_net *net, const struct pl_dp_buckets *b,
-		 struct pl_err *err)
+int pl_tracer_names(struct pl_tracer *t, struct pl_net *net, uint32_t n_buckets, struct pl_err *err)
 {
 	const struct pl_net_layer *l = pl_net_layers(net, &t->n_layers);
 	const struct pl_net_tensor *x = pl_net_tensors(net, &t->n_tensors);
 	char text[256];
 	int rc;
 
-	PL_TRY(pl_alloc(&t->bucket, (size_t)b->n + 1, sizeof(pl_id), err));
+	PL_TRY(pl_alloc(&t->bucket, (size_t)n_buckets + 1, sizeof(pl_id), err));
 	PL_TRY(pl_alloc(&t->forward, (size_t)t->n_layers + 1, sizeof(pl_id), err));
 	PL_TRY(pl_alloc(&t->again, (size_t)t->n_layers + 1, sizeof(pl_id), err));
 	PL_TRY(pl_alloc(&t->backward, (size_t)t->n_layers + 1, sizeof(pl_id), err));
 	PL_TRY(pl_alloc(&t->dims, (size_t)t->n_tensors + 1, sizeof(pl_id), err));
-	for (uint32_t i = 0; i < b->n; i++) {
+	for (uint32_t i = 0; i < n_buckets; i++) {
 		snprintf(text, sizeof(text), "allreduce bucket %u", i);
 		PL_TRY(name(t, &t->bucket[i], err, text));
 	}
-	t->n_buckets = b->n;
+	t->n_buckets = n_buckets;
 	for (uint32_t i = 0; i < t->n_layers; i++) {
 		snprintf(text, sizeof(text), "forward %.200s", l[i].name);
 		PL_TRY(name(t, &t->forward[i], err, text));
@@ -166,12 +165,12 @@ void pl_tracer_comm(void *tracer, const struct pl_comm_event *e)
 	struct pl_tracer *t = tracer;
 	bool part = (e->op == PL_OP_SEND || e->op == PL_OP_RECV) && e->of != e->op;
 	struct pl_rec_event x;
-	uint32_t bucket = (uint32_t)(e->tag % TAG_BUCKETS);
+	uint32_t bucket = (uint32_t)(e->tag % PL_TAG_BUCKETS);
 
 	pl_id what = e->op < PL_OP_COUNT_ ? t->coll[e->op] : t->wait;
 
-	if (e->launched || (e->on_device && tracer_has_calls(t))) {
-		tracer_launched(t, e);
+	if (e->launched || (e->on_device && pl_tracer_has_calls(t))) {
+		pl_tracer_launched(t, e);
 		return;
 	}
 	if (part) {
@@ -194,7 +193,7 @@ void pl_tracer_comm(void *tracer, const struct pl_comm_event *e)
 		if (e->op == PL_OP_SEND || e->op == PL_OP_RECV)
 			x.peer = e->peer;
 	}
-	x.step = e->tag ? tag_step(e->tag) : -1;
+	x.step = e->tag ? pl_tag_step(e->tag) : -1;
 	x.bytes = (int64_t)e->bytes;
 	x.seq = (int64_t)e->seq;
 	x.group = t->group;

@@ -8,24 +8,24 @@
  */
 #include <string.h>
 
-#include "dp/internal.h"
+#include "train/worker.h"
 
 #define VALUES 1024 /* of the data that are looked at */
 
-int dp_same(struct dp *d, uint64_t h, const char *what, struct pl_err *err)
+int pl_worker_same(struct pl_worker *w, uint64_t h, const char *what, struct pl_err *err)
 {
 	float own[4], first[4];
 	int rc;
 
 	for (int i = 0; i < 4; i++)
 		own[i] = first[i] = (float)(h >> 16 * i & 0xffff);
-	rc = dp_broadcast(d, first, 4, true, err);
+	rc = pl_worker_broadcast(w, first, 4, true, err);
 	if (rc < 0 || !memcmp(own, first, sizeof(own)))
 		return rc;
 	return pl_fail(err, PL_EDATA,
 		       "the %s of rank %d is not that of rank 0; start all ranks with the same "
 		       "files and options",
-		       what, d->rank);
+		       what, w->rank);
 }
 
 /* h, and the number over what `put` writes */
@@ -91,21 +91,21 @@ static uint64_t hash_data(const struct pl_dataset *s)
 	return pl_hash(h, sizeof(h));
 }
 
-int dp_same_job(struct dp *d, struct pl_err *err)
+int pl_worker_same_job(struct pl_worker *w, struct pl_err *err)
 {
 	uint64_t job = 0, model = 0, plan = 0;
 	int rc;
 
-	if (!d->o.world)
+	if (!w->o.world)
 		return 0;
-	PL_TRY(hash_text(&job, put_job, d->o.job, err));
-	PL_TRY(hash_text(&model, put_model, d->o.model, err));
-	if (d->o.plan)
-		PL_TRY(hash_text(&plan, put_plan, d->o.plan, err));
-	PL_TRY(dp_same(d, job, "job", err));
-	PL_TRY(dp_same(d, model, "model", err));
-	PL_TRY(dp_same(d, plan, "plan", err));
-	rc = dp_same(d, hash_data(d->o.data), "data", err);
+	PL_TRY(hash_text(&job, put_job, w->o.job, err));
+	PL_TRY(hash_text(&model, put_model, w->o.model, err));
+	if (w->o.plan)
+		PL_TRY(hash_text(&plan, put_plan, w->o.plan, err));
+	PL_TRY(pl_worker_same(w, job, "job", err));
+	PL_TRY(pl_worker_same(w, model, "model", err));
+	PL_TRY(pl_worker_same(w, plan, "plan", err));
+	rc = pl_worker_same(w, hash_data(w->o.data), "data", err);
 out:
 	return rc;
 }

@@ -13,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dp/internal.h"
+#include "data/weights.h"
+#include "train/worker.h"
 
 static const char key_step[] = "paceline.step", key_seed[] = "paceline.seed",
 		  key_sum[] = "paceline.checksum", key_optimizer[] = "paceline.optimizer";
@@ -47,12 +48,13 @@ static uint64_t checksum(const struct pl_weights *w)
 }
 
 /* What its slabs mean. */
-static const char *optimizer_of(const struct dp *d)
+static const char *optimizer_of(const struct pl_worker *worker)
 {
 	static const char *const names[] = { "sgd", "adam", "adamw" };
 
-	return d->oo.kind == PL_OPTIM_SGD && d->oo.momentum != 0 ? "sgd with momentum"
-								 : names[d->oo.kind];
+	return worker->optim_opts.kind == PL_OPTIM_SGD && worker->optim_opts.momentum != 0
+		       ? "sgd with momentum"
+		       : names[worker->optim_opts.kind];
 }
 
 /* ---- writing ------------------------------------------------------------------------------- */
@@ -65,15 +67,16 @@ struct made {
 };
 
 /* Makes p what the host can read. */
-static int hold(struct dp *d, struct made *m, const float **p, size_t n, struct pl_err *err)
+static int hold(struct pl_worker *worker, struct made *m, const float **p, size_t n,
+		struct pl_err *err)
 {
-	int rc = d->be->device && n ? pl_alloc(&m->copy[m->n], n, sizeof(float), err) : 0;
+	int rc = worker->be->device && n ? pl_alloc(&m->copy[m->n], n, sizeof(float), err) : 0;
 
 	if (!m->copy[m->n])
 		return rc;
-	d->be->get(d->ctx, m->copy[m->n], *p, n * sizeof(float));
+	worker->be->get(worker->ctx, m->copy[m->n], *p, n * sizeof(float));
 	*p = m->copy[m->n++];
-	return d->be->sync(d->ctx, err);
+	return worker->be->sync(worker->ctx, err);
 }
 
 /* A tensor as files hold it. */
@@ -103,37 +106,38 @@ static int add_slab(struct pl_weights *w, const char *name, const float *v, size
 	return pl_weights_add(w, name, 1, &dim, v, err);
 }
 
-static void made_fini(struct dp *d, struct made *m)
+static void made_fini(struct pl_worker *worker, struct made *m)
 {
-	for (uint32_t i = 0; m->turned && i < d->n_tensors; i++)
+	for (uint32_t i = 0; m->turned && i < worker->n_tensors; i++)
 		pl_free(m->turned[i]);
 	pl_free(m->turned);
 	for (uint32_t i = 0; i < m->n; i++)
 		pl_free(m->copy[i]);
 }
 
-static int collect(struct dp *d, bool all, struct pl_weights *w, struct made *m, struct pl_err *err)
+static int collect(struct pl_worker *worker, bool all, struct pl_weights *w, struct made *m,
+		   struct pl_err *err)
 {
 	float *slab[2] = { NULL, NULL };
 	size_t n, n_state;
 	uint32_t slabs, n_running;
-	const struct pl_net_tensor *running = pl_net_state_tensors(d->net, &n_running);
-	const float *params = d->params, *state = pl_net_state(d->net, &n_state);
+	const struct pl_net_tensor *running = pl_net_state_tensors(worker->net, &n_running);
+	const float *params = worker->params, *state = pl_net_state(worker->net, &n_state);
 	int rc;
 
-	PL_TRY(pl_alloc(&m->turned, (size_t)d->n_tensors + 1, sizeof(*m->turned), err));
-	PL_TRY(hold(d, m, &params, d->n_params, err));
-	PL_TRY(hold(d, m, &state, n_state, err));
-	for (uint32_t i = 0; i < d->n_tensors; i++)
-		PL_TRY(add_tensor(w, &d->tensor[i], params + d->tensor[i].offset, &m->turned[i],
-				  err));
-	slabs = all ? pl_optim_slabs(d->optim, slab, &n) : 0;
+	PL_TRY(pl_alloc(&m->turned, (size_t)worker->n_tensors + 1, sizeof(*m->turned), err));
+	PL_TRY(hold(worker, m, &params, worker->n_params, err));
+	PL_TRY(hold(worker, m, &state, n_state, err));
+	for (uint32_t i = 0; i < worker->n_tensors; i++)
+		PL_TRY(add_tensor(w, &worker->tensor[i], params + worker->tensor[i].offset,
+				  &m->turned[i], err));
+	slabs = all ? pl_optim_slabs(worker->optim, slab, &n) : 0;
 	for (uint32_t i = 0; i < slabs; i++) {
 		const float *p = slab[i];
 		char name[32];
 
 		snprintf(name, sizeof(name), "optimizer.%u", i);
-		PL_TRY(hold(d, m, &p, n, err));
+		PL_TRY(hold(worker, m, &p, n, err));
 		PL_TRY(add_slab(w, name, p, n, err));
 	}
 	for (uint32_t i = 0; i < n_running; i++)
@@ -158,52 +162,50 @@ static int write_file(const struct pl_weights *w, const char *path, struct pl_er
 	return pl_out_close(out, err);
 }
 
-int dp_save(void *state, const char *path, int64_t step, struct pl_err *err)
+int pl_worker_save(struct pl_worker *worker, const char *path, int64_t step, struct pl_err *err)
 {
-	struct dp *d = state;
 	struct pl_weights w = { 0 };
 	struct made m = { 0 };
 	char text[32];
 	size_t n;
-	float *running = pl_net_state(d->net, &n);
+	float *running = pl_net_state(worker->net, &n);
 	int rc;
 
-	PL_TRY(dp_broadcast(d, running, n, false, err));
-	if (d->rank)
+	PL_TRY(pl_worker_broadcast(worker, running, n, false, err));
+	if (worker->rank)
 		goto out;
-	PL_TRY(collect(d, true, &w, &m, err));
+	PL_TRY(collect(worker, true, &w, &m, err));
 	PL_TRY(pl_weights_add_meta(&w, "format", "pt", err));
 	snprintf(text, sizeof(text), "%lld", (long long)step);
 	PL_TRY(pl_weights_add_meta(&w, key_step, text, err));
-	snprintf(text, sizeof(text), "%lld", (long long)d->o.job->seed);
+	snprintf(text, sizeof(text), "%lld", (long long)worker->o.job->seed);
 	PL_TRY(pl_weights_add_meta(&w, key_seed, text, err));
-	PL_TRY(pl_weights_add_meta(&w, key_optimizer, optimizer_of(d), err));
+	PL_TRY(pl_weights_add_meta(&w, key_optimizer, optimizer_of(worker), err));
 	snprintf(text, sizeof(text), "%016llx", (unsigned long long)checksum(&w));
 	PL_TRY(pl_weights_add_meta(&w, key_sum, text, err));
 	PL_TRY(write_file(&w, path, err));
 out:
 	pl_weights_fini(&w);
-	made_fini(d, &m);
+	made_fini(worker, &m);
 	if (rc < 0)
 		pl_wrap(err, "checkpoint %s", path);
 	return rc;
 }
 
-int dp_export(void *state, const char *path, struct pl_err *err)
+int pl_worker_export(struct pl_worker *worker, const char *path, struct pl_err *err)
 {
-	struct dp *d = state;
 	struct pl_weights w = { 0 };
 	struct made m = { 0 };
 	int rc = 0;
 
-	if (d->rank)
+	if (worker->rank)
 		goto out;
-	PL_TRY(collect(d, false, &w, &m, err));
+	PL_TRY(collect(worker, false, &w, &m, err));
 	PL_TRY(pl_weights_add_meta(&w, "format", "pt", err));
 	PL_TRY(write_file(&w, path, err));
 out:
 	pl_weights_fini(&w);
-	made_fini(d, &m);
+	made_fini(worker, &m);
 	if (rc < 0)
 		pl_wrap(err, "weights %s", path);
 	return rc;
@@ -224,8 +226,8 @@ static int read_file(const char *path, struct pl_weights *w, struct pl_err *err)
 }
 
 /* Of n floats; turned: the tensor that lies the other way in files, NULL: it does not. */
-static int take(struct dp *d, const struct pl_weights *w, const char *name, float *to, size_t n,
-		const struct pl_net_tensor *turned, struct pl_err *err)
+static int take(struct pl_worker *worker, const struct pl_weights *w, const char *name, float *to,
+		size_t n, const struct pl_net_tensor *turned, struct pl_err *err)
 {
 	const struct pl_weight *x = pl_weights_find(w, name);
 	float *other = NULL, *own = NULL, *host = to;
@@ -240,7 +242,7 @@ static int take(struct dp *d, const struct pl_weights *w, const char *name, floa
 		return pl_fail(err, PL_EDATA,
 			       "tensor \"%.200s\" has %lld elements, the model's %zu", name,
 			       (long long)have, n);
-	if (d->be->device) {
+	if (worker->be->device) {
 		PL_TRY(pl_alloc(&own, n, sizeof(*own), err));
 		host = own;
 	}
@@ -250,7 +252,7 @@ static int take(struct dp *d, const struct pl_weights *w, const char *name, floa
 	if (turned)
 		transpose(other, host, (size_t)turned->dim[1], (size_t)turned->dim[0]);
 	if (own)
-		d->be->put(d->ctx, to, own, n * sizeof(float));
+		worker->be->put(worker->ctx, to, own, n * sizeof(float));
 out:
 	pl_free(other);
 	pl_free(own);
@@ -258,49 +260,51 @@ out:
 }
 
 /* Parameters and running means. */
-static int take_params(struct dp *d, const struct pl_weights *w, struct pl_err *err)
+static int take_params(struct pl_worker *worker, const struct pl_weights *w, struct pl_err *err)
 {
 	uint32_t n_running;
-	const struct pl_net_tensor *running = pl_net_state_tensors(d->net, &n_running);
+	const struct pl_net_tensor *running = pl_net_state_tensors(worker->net, &n_running);
 	size_t n;
 	int rc = 0;
 
 	for (uint32_t i = 0; i < n_running; i++)
-		PL_TRY(take(d, w, running[i].name, pl_net_state(d->net, &n) + running[i].offset,
-			    running[i].n, NULL, err));
-	for (uint32_t i = 0; i < d->n_tensors; i++) {
-		const struct pl_net_tensor *t = &d->tensor[i];
+		PL_TRY(take(worker, w, running[i].name,
+			    pl_net_state(worker->net, &n) + running[i].offset, running[i].n, NULL,
+			    err));
+	for (uint32_t i = 0; i < worker->n_tensors; i++) {
+		const struct pl_net_tensor *t = &worker->tensor[i];
 
-		PL_TRY(take(d, w, t->name, d->params + t->offset, t->n,
+		PL_TRY(take(worker, w, t->name, worker->params + t->offset, t->n,
 			    t->transposed && t->n_dims == 2 ? t : NULL, err));
 	}
-	pl_net_changed(d->net);
+	pl_net_changed(worker->net);
 out:
 	return rc;
 }
 
-int dp_import(void *state, const char *path, struct pl_err *err)
+int pl_worker_import(struct pl_worker *worker, const char *path, struct pl_err *err)
 {
-	struct dp *d = state;
 	struct pl_weights w = { 0 };
-	const float *params = d->params;
+	const float *params = worker->params;
 	struct made m = { 0 };
 	int rc;
 
 	PL_TRY(read_file(path, &w, err));
-	PL_TRY(take_params(d, &w, err));
-	PL_TRY(hold(d, &m, &params, d->n_params, err));
-	PL_TRY(dp_same(d, pl_hash(params, d->n_params * sizeof(float)), "weights", err));
+	PL_TRY(take_params(worker, &w, err));
+	PL_TRY(hold(worker, &m, &params, worker->n_params, err));
+	PL_TRY(pl_worker_same(worker, pl_hash(params, worker->n_params * sizeof(float)), "weights",
+			      err));
 out:
 	pl_weights_fini(&w);
-	made_fini(d, &m);
+	made_fini(worker, &m);
 	if (rc < 0)
 		pl_wrap(err, "weights %s", path);
 	return rc;
 }
 
 /* Is it a whole checkpoint of this job? */
-static int check(const struct dp *d, const struct pl_weights *w, int64_t *step, struct pl_err *err)
+static int check(const struct pl_worker *worker, const struct pl_weights *w, int64_t *step,
+		 struct pl_err *err)
 {
 	const char *text = pl_weights_meta(w, key_step), *seed = pl_weights_meta(w, key_seed),
 		   *sum = pl_weights_meta(w, key_sum),
@@ -315,23 +319,22 @@ static int check(const struct dp *d, const struct pl_weights *w, int64_t *step, 
 		return pl_fail(err, PL_EDATA, "the number of its step is no number");
 	if (strtoull(sum, NULL, 16) != checksum(w))
 		return pl_fail(err, PL_EDATA, "damaged: its checksum is not that of its bytes");
-	if (strtoll(seed, NULL, 10) != d->o.job->seed)
+	if (strtoll(seed, NULL, 10) != worker->o.job->seed)
 		return pl_fail(
 			err, PL_EDATA,
 			"of a job with seed %.30s, this one has %lld; it would not continue it",
-			seed, (long long)d->o.job->seed);
-	if (strcmp(optimizer, optimizer_of(d)))
+			seed, (long long)worker->o.job->seed);
+	if (strcmp(optimizer, optimizer_of(worker)))
 		return pl_fail(
 			err, PL_EDATA,
 			"its optimizer was %.30s, that of this job is %s; to begin anew from "
 			"its weights: --import",
-			optimizer, optimizer_of(d));
+			optimizer, optimizer_of(worker));
 	return 0;
 }
 
-int dp_load(void *state, const char *path, int64_t *step, struct pl_err *err)
+int pl_worker_load(struct pl_worker *worker, const char *path, int64_t *step, struct pl_err *err)
 {
-	struct dp *d = state;
 	struct pl_weights w = { 0 };
 	float *slab[2] = { NULL, NULL };
 	uint32_t slabs;
@@ -339,16 +342,16 @@ int dp_load(void *state, const char *path, int64_t *step, struct pl_err *err)
 	int rc;
 
 	PL_TRY(read_file(path, &w, err));
-	PL_TRY(check(d, &w, step, err));
-	PL_TRY(take_params(d, &w, err));
-	slabs = pl_optim_slabs(d->optim, slab, &n);
+	PL_TRY(check(worker, &w, step, err));
+	PL_TRY(take_params(worker, &w, err));
+	slabs = pl_optim_slabs(worker->optim, slab, &n);
 	for (uint32_t i = 0; i < slabs; i++) {
 		char name[32];
 
 		snprintf(name, sizeof(name), "optimizer.%u", i);
-		PL_TRY(take(d, &w, name, slab[i], n, NULL, err));
+		PL_TRY(take(worker, &w, name, slab[i], n, NULL, err));
 	}
-	PL_TRY(dp_same(d, checksum(&w), "checkpoint", err));
+	PL_TRY(pl_worker_same(worker, checksum(&w), "checkpoint", err));
 out:
 	pl_weights_fini(&w);
 	if (rc < 0)

@@ -11,7 +11,7 @@
  */
 #include <string.h>
 
-#include "dp/internal.h"
+#include "train/worker.h"
 
 static bool multiplies(const struct pl_net_layer *l)
 {
@@ -91,8 +91,8 @@ static int by_rewrite(const struct pl_rewrite *rw, bool device, const struct pl_
 	return 0;
 }
 
-int precision_of(const struct pl_engine_opts *o, const struct pl_net_layer *layer, uint32_t n,
-		 const struct pl_log *log, uint8_t *out, struct pl_err *err)
+int pl_worker_precision(const struct pl_engine_opts *o, const struct pl_net_layer *layer,
+			uint32_t n, const struct pl_log *log, uint8_t *out, struct pl_err *err)
 {
 	const char *word = o->job->precision;
 	bool device = o->backend && o->backend->device;

@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "dp/rec.h"
+#include "train/rec.h"
 
 #define RING	    16384 /* events of a thread; a power of two */
 #define PERIOD_NS   200000000

@@ -25,7 +25,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "dp/internal.h"
+#include "train/internal.h"
 
 #define SETTLE	  16384		      /* held since the last time */
 #define PERIOD_NS 1000000000	      /* of sources whose clock wants it */
@@ -437,19 +437,19 @@ static void on_event(void *arg, const struct pl_device_event *e)
 
 /* ---- the thread that communicates ---------------------------------------------------------- */
 
-bool tracer_has_calls(const struct pl_tracer *t)
+bool pl_tracer_has_calls(const struct pl_tracer *t)
 {
 	return t->device && t->device->source.calls;
 }
 
-void tracer_launched(struct pl_tracer *t, const struct pl_comm_event *e)
+void pl_tracer_launched(struct pl_tracer *t, const struct pl_comm_event *e)
 {
 	struct tracer_device *x = t->device;
 	uint32_t self = (uint32_t)syscall(SYS_gettid);
 	struct pl_rec_event r;
 	pl_ns *since;
 
-	if (!e->launched || !e->tag || !tracer_has_calls(t))
+	if (!e->launched || !e->tag || !pl_tracer_has_calls(t))
 		return;
 	/* the thread that trains may do it while it waits: its wait is in two then */
 	since = self == x->main ? &t->waiting : &x->launched_ns;
@@ -459,7 +459,7 @@ void tracer_launched(struct pl_tracer *t, const struct pl_comm_event *e)
 	*since = e->end;
 	pthread_mutex_unlock(&x->lock);
 	r.corr = (int64_t)e->tag;
-	r.step = tag_step(e->tag);
+	r.step = pl_tag_step(e->tag);
 	pl_rec(t->rec, &r);
 }
 
@@ -515,7 +515,7 @@ int pl_tracer_device(struct pl_tracer *t, const struct pl_device_trace *d, void 
 	return 0;
 }
 
-void tracer_range(struct pl_tracer *t, pl_id name, bool begin)
+void pl_tracer_range(struct pl_tracer *t, pl_id name, bool begin)
 {
 	struct tracer_device *x = t->device;
 
@@ -523,7 +523,7 @@ void tracer_range(struct pl_tracer *t, pl_id name, bool begin)
 		x->d->range(x->trace, pl_rec_text(t->rec, name), begin);
 }
 
-void tracer_synced(struct pl_tracer *t, pl_ns begin)
+void pl_tracer_synced(struct pl_tracer *t, pl_ns begin)
 {
 	struct tracer_device *x = t->device;
 	struct pl_device_event e;

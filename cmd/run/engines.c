@@ -1,0 +1,19 @@
+/* The engines of run: each is a module with a struct pl_engine, and a row here. */
+#include "dp/dp.h"
+#include "program.h"
+
+static const struct pl_engine *const engines[] = {
+	&pl_engine_dp,
+};
+
+int find_engine(const struct pl_job *j, const struct pl_plan *plan, const struct pl_engine **e,
+		struct pl_err *err)
+{
+	for (size_t i = 0; i < PL_LEN(engines); i++)
+		if (engines[i]->matches(j, plan)) {
+			*e = engines[i];
+			return 0;
+		}
+	return pl_fail(err, PL_EABSENT, "no engine trains with the policy %.100s%s", j->policy,
+		       plan ? " and this plan" : "");
+}

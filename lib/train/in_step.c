@@ -1,0 +1,180 @@
+/*
+ * The control of engines whose ranks all do the same steps, from the first to the last.
+ *
+ * A loss is of one rank's own samples. The means over the ranks come from sums over up to WINDOW
+ * steps at once, between two steps, so that the log costs next to nothing. What all ranks must
+ * agree on (the target is reached, a signal came) goes the same way: they decide from the same
+ * bits. How many steps the next window has follows from the mean time of the last one's.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "train/worker.h"
+
+#define WINDOW	  16
+#define WINDOW_NS 100000000 /* about how long a window may last */
+
+struct window { /* what was measured since the last sums */
+	int n, width;
+	double loss[WINDOW], hits[WINDOW], classified[WINDOW];
+	pl_ns at[WINDOW];
+	int64_t samples; /* of one step, of all ranks */
+};
+
+static double ratio(double a, double b)
+{
+	return b > 0 ? a / b : NAN;
+}
+
+void pl_train_init(struct pl_train *t)
+{
+	t->begin = t->end = pl_now_ns();
+	t->last_loss = t->eval_loss = t->accuracy = t->time_to_target_s = NAN;
+}
+
+/* Of a text an epoch takes as many tokens as it has. */
+int64_t pl_train_steps(const struct pl_job *j, const struct pl_model *m,
+		       const struct pl_dataset *data, int ranks)
+{
+	double context = data->token && m->layer[0].n_num ? fmax(1, m->layer[0].num[0]) : 1;
+	double samples = (double)pl_dataset_train(data, j->split) * (double)j->epochs / context;
+
+	if (j->steps > 0)
+		return j->steps;
+	if (j->epochs <= 0)
+		return INT64_MAX / 2; /* until the target is reached */
+	return (int64_t)fmin(fmax(1, samples / (double)(j->batch * ranks)), 0x1p62);
+}
+
+int pl_train_evaluate(struct pl_train *t, struct pl_err *err)
+{
+	struct pl_train_row row = { .at = 0, .step = t->step, .eval = true };
+	const struct pl_dataset *data = t->worker->o.data;
+	int64_t hits, samples;
+	int rc = t->engine->eval(t->worker, &row.loss, &hits, &samples, err);
+
+	if (rc < 0)
+		return rc;
+	row.at = pl_now_ns();
+	row.samples = t->step * t->job->batch * t->ranks;
+	row.accuracy = data->y || data->token ? ratio((double)hits, (double)samples) : NAN;
+	t->eval_loss = row.loss;
+	t->accuracy = row.accuracy;
+	return isnan(row.loss) ? 0 : t->row(t->arg, &row, err);
+}
+
+int pl_train_checkpoint(struct pl_train *t, struct pl_err *err)
+{
+	return t->job->checkpoint ? t->engine->save(t->worker, t->job->checkpoint, t->step, err)
+				  : 0;
+}
+
+static int put_rows(struct pl_train *t, const struct window *w, const double *v, double *mean,
+		    struct pl_err *err)
+{
+	int rc = 0;
+
+	for (int i = 0; i < w->n; i++) {
+		int64_t step = t->step - w->n + i + 1;
+		struct pl_train_row row = { .at = w->at[i],
+					    .step = step,
+					    .samples = step * w->samples,
+					    .loss = v[i] / t->ranks,
+					    .accuracy = ratio(v[WINDOW + i], v[2 * WINDOW + i]) };
+
+		*mean += row.loss / w->n;
+		PL_TRY(t->row(t->arg, &row, err));
+		t->last_loss = row.loss;
+	}
+out:
+	return rc;
+}
+
+/* The means of the window, and whether to go on. */
+static int close_window(struct pl_train *t, struct window *w, struct pl_err *err)
+{
+	double v[3 * WINDOW + 2] = { 0 }, mean = 0, ns;
+	size_t n = (size_t)w->n;
+	int rc;
+
+	if (!n)
+		return 0;
+	memcpy(v, w->loss, sizeof(w->loss[0]) * n);
+	memcpy(v + WINDOW, w->hits, sizeof(w->hits[0]) * n);
+	memcpy(v + 2 * WINDOW, w->classified, sizeof(w->classified[0]) * n);
+	v[3 * WINDOW] = *t->stop;
+	v[3 * WINDOW + 1] = (double)t->step_ns / (double)t->steps_done;
+	PL_TRY(pl_worker_sum(t->worker, v, PL_LEN(v), err));
+	PL_TRY(put_rows(t, w, v, &mean, err));
+	if (!isfinite(mean))
+		return pl_fail(err, PL_EDATA,
+			       "the loss is %g at step %lld: training diverged; a smaller lr, or "
+			       "clip=1 of the optimizer, may help",
+			       mean, (long long)t->step);
+	if (t->job->target_loss > 0 && mean <= t->job->target_loss) {
+		t->time_to_target_s = (double)(w->at[n - 1] - t->begin) / 1e9;
+		t->done = true;
+	}
+	if (v[3 * WINDOW] > 0) {
+		t->done = t->interrupted = true;
+		*t->stop = *t->stop ? *t->stop : SIGTERM; /* another rank's */
+	}
+	ns = v[3 * WINDOW + 1] / t->ranks;
+	w->width = ns * WINDOW < WINDOW_NS ? WINDOW : (int)(WINDOW_NS / fmax(ns, 1)) + 1;
+	w->width = w->width > WINDOW ? WINDOW : w->width;
+	w->n = 0;
+out:
+	return rc;
+}
+
+static int one_step(struct pl_train *t, struct window *w, struct pl_err *err)
+{
+	struct pl_step_result r;
+	int rc = t->engine->step(t->worker, t->step, &r, err);
+
+	if (rc < 0)
+		return rc;
+	w->at[w->n] = pl_now_ns();
+	w->loss[w->n] = r.loss;
+	w->hits[w->n] = (double)r.hits;
+	w->classified[w->n++] = (double)r.classified;
+	w->samples = r.samples * t->ranks;
+	t->step_ns += r.step_ns;
+	t->compute_ns += r.compute_ns;
+	t->wait_ns += r.wait_ns;
+	t->bytes_sent = r.bytes_sent;
+	t->samples += r.samples;
+	t->samples_all += w->samples;
+	t->steps_done++;
+	t->step++;
+	return 0;
+}
+
+static bool every(int64_t step, int64_t n)
+{
+	return n > 0 && step % n == 0;
+}
+
+int pl_train_in_step(struct pl_train *t, struct pl_err *err)
+{
+	const struct pl_job *j = t->job;
+	struct window w = { .width = 1 };
+	int rc = 0;
+
+	t->begin = pl_now_ns();
+	while (t->step < t->steps && !t->done) {
+		PL_TRY(one_step(t, &w, err));
+		if (w.n >= w.width || t->step == t->steps || every(t->step, j->eval_every) ||
+		    every(t->step, j->checkpoint_every)) {
+			PL_TRY(close_window(t, &w, err));
+			t->progress(t->arg);
+		}
+		if (every(t->step, j->eval_every) && t->step < t->steps && !t->done)
+			PL_TRY(pl_train_evaluate(t, err));
+		if (every(t->step, j->checkpoint_every) && t->step < t->steps && !t->done)
+			PL_TRY(pl_train_checkpoint(t, err));
+	}
+out:
+	t->end = pl_now_ns();
+	return rc;
+}

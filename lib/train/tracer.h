@@ -1,0 +1,75 @@
+/*
+ * tracer.h - what a rank records of itself: tracks and names in its recorder, the events of its
+ * communication, and what its device does.
+ */
+#ifndef PL_TRACER_H
+#define PL_TRACER_H
+
+#include "tensor/device_trace.h"
+#include "tensor/net.h"
+#include "train/rec.h"
+
+/* The members are read by engines, which record their own steps; they change nothing of it. */
+struct pl_tracer {
+	struct pl_recorder *rec;
+	pl_id main, comm, *link; /* tracks: the thread that trains, the one that communicates */
+	uint32_t n_links;
+	size_t cap_links;
+	pl_ns *sent; /* end of the latest send to a peer on a channel; 0: none yet */
+	size_t n_sent, cap_sent;
+	pl_id group, coll[PL_OP_COUNT_], step, batch, optimizer, wait, loss, ready, pace, issue,
+		sum, bf16;
+	/* pl_tracer_names() sets these before the first step */
+	pl_id *bucket, *forward, *again, *backward, *dims;
+	uint32_t n_buckets, n_layers, n_tensors;
+	struct tracer_device *device; /* NULL: no device is traced */
+	pl_ns waiting;		      /* the main thread waits for communication since then */
+};
+
+/* Tracks and names of one rank in its recorder. Open before the world, whose events it takes. */
+int pl_tracer_new(struct pl_recorder *rec, struct pl_tracer **t, struct pl_err *err) PL_MUST;
+void pl_tracer_free(struct pl_tracer *t); /* after the world; NULL is fine */
+/* Names of layers and tensors, and of the all-reduces of a step, which are n_buckets. */
+int pl_tracer_names(struct pl_tracer *t, struct pl_net *net, uint32_t n_buckets,
+		    struct pl_err *err) PL_MUST;
+/* The `event` of pl_world_opts, with the tracer as its argument. */
+void pl_tracer_comm(void *tracer, const struct pl_comm_event *e);
+
+/* ---- the device ---------------------------------------------------------------------------- */
+
+/*
+ * Traces what the device of a backend's context does from now on, too. The calling thread is the
+ * one that trains. Call it once, and before a communication library that has a profiler is opened.
+ * `log` is told what cannot be traced.
+ */
+int pl_tracer_device(struct pl_tracer *t, const struct pl_device_trace *d, void *ctx,
+		     const struct pl_log *log, struct pl_err *err) PL_MUST;
+/* Between steps, when the device is idle: joins what was told so far, if that is much. */
+void pl_tracer_settle(struct pl_tracer *t);
+/* The context is still open. idle: the device has ended all its work (false after a failure).
+ * *lost: how many events found no room. */
+int pl_tracer_stop(struct pl_tracer *t, bool idle, uint64_t *lost, struct pl_err *err) PL_MUST;
+/* The work that the device is asked to do for one layer begins, ends; `name`: its operation. */
+void pl_tracer_range(struct pl_tracer *t, pl_id name, bool begin);
+/* The calling thread, the one that trains, has waited since `begin` for all that it asked of the
+ * device. */
+void pl_tracer_synced(struct pl_tracer *t, pl_ns begin);
+
+/* ---- tags ---------------------------------------------------------------------------------- */
+
+/*
+ * The tag of a collective tells the step and the bucket. The last numbers of buckets stand for sums
+ * of a few numbers. 0: neither (a broadcast).
+ */
+#define PL_TAG_BUCKETS 65536
+#define PL_TAG_SUMS    1024
+static inline uint64_t pl_tag_of(int64_t step, uint32_t bucket)
+{
+	return (uint64_t)(step + 1) * PL_TAG_BUCKETS + bucket;
+}
+static inline int32_t pl_tag_step(uint64_t tag)
+{
+	return (int32_t)(tag / PL_TAG_BUCKETS) - 1;
+}
+
+#endif

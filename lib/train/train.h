@@ -1,0 +1,114 @@
+/*
+ * train.h - one rank of a training job, whichever engine trains it.
+ *
+ * run(1) reads a job and a plan, picks the engine that matches them, and drives it: prepare, load
+ * or import, control, evaluate, save, finish. The engine decides how ranks work together: which of
+ * them compute what, what they send one another, when they wait. It builds on worker.h, which has
+ * the network, the data and the optimiser of one rank, and on the controls at the end of this page.
+ */
+#ifndef PL_TRAIN_H
+#define PL_TRAIN_H
+
+#include <signal.h>
+
+#include "comm/comm.h"
+#include "data/dataset.h"
+#include "plan/job.h"
+#include "plan/plan.h"
+#include "train/tracer.h"
+
+struct pl_worker; /* worker.h: what a rank trains with; the first member of an engine's state */
+struct pl_train;  /* below */
+
+struct pl_engine_opts {
+	const struct pl_job *job;
+	const struct pl_model *model;
+	const struct pl_plan *plan; /* NULL: none */
+	const struct pl_dataset *data;
+	/* NULL: the CPU, with the job's threads. ctx: a context of the backend that outlives the
+	 * engine; NULL: the engine opens its own. store: how ctx stores activations. */
+	const struct pl_backend *backend;
+	void *ctx;
+	enum pl_store store;
+	struct pl_world *world;	  /* NULL: one rank */
+	struct pl_tracer *tracer; /* NULL: no trace */
+	const struct pl_log *log;
+};
+struct pl_step_result {
+	double loss;			    /* of this rank's batch */
+	int64_t samples, hits, classified;  /* hits out of classified; 0: nothing is classified */
+	pl_ns step_ns, compute_ns, wait_ns; /* wait: nothing but waiting for communication */
+	uint64_t bytes_sent;		    /* since the job began */
+};
+struct pl_engine {
+	const char *name;   /* "dp" */
+	const char *policy; /* of reports: "bsp" */
+	/* Is this the engine for them? plan: NULL if there is none. */
+	bool (*matches)(const struct pl_job *job, const struct pl_plan *plan);
+	int (*prepare)(const struct pl_engine_opts *o, struct pl_worker **w, struct pl_err *err);
+	/* Trains until t->done or step t->steps; one of the controls below, or the engine's own. */
+	int (*control)(struct pl_train *t, struct pl_err *err);
+	/* One step of this rank, for the control. */
+	int (*step)(struct pl_worker *w, int64_t step, struct pl_step_result *r,
+		    struct pl_err *err);
+	/* Mean loss and hits over the held-out samples; all ranks call it. */
+	int (*eval)(struct pl_worker *w, double *loss, int64_t *hits, int64_t *samples,
+		    struct pl_err *err);
+	/* Everything that the next step depends on, to or from a file; bit-identical afterwards.
+	 * All ranks call it, rank 0 writes. `step`: the next one. */
+	int (*save)(struct pl_worker *w, const char *path, int64_t step, struct pl_err *err);
+	int (*load)(struct pl_worker *w, const char *path, int64_t *step, struct pl_err *err);
+	/* Weights by name, to or from a safetensors file; all ranks call it, rank 0 writes. */
+	int (*export_weights)(struct pl_worker *w, const char *path, struct pl_err *err);
+	int (*import_weights)(struct pl_worker *w, const char *path, struct pl_err *err);
+	/* lost: pl_world_abort() has ended the world and freed its memory. w NULL is fine. */
+	void (*finish)(struct pl_worker *w, bool lost);
+};
+
+/* A row of the log: a step, or an evaluation. */
+struct pl_train_row {
+	pl_ns at;
+	int64_t step, samples; /* how many were done then; samples of all ranks */
+	double loss, accuracy; /* NaN: not known */
+	bool eval;
+};
+/* The training of one rank. The caller sets the first part; the control fills in the second. */
+struct pl_train {
+	const struct pl_engine *engine;
+	struct pl_worker *worker;
+	const struct pl_job *job;
+	int ranks;
+	/* The signal that asked for the end, 0: none. If another rank was asked, the control sets
+	 * it here, too. */
+	volatile sig_atomic_t *stop;
+	int (*row)(void *arg, const struct pl_train_row *row, struct pl_err *err);
+	void (*progress)(void *arg); /* now and then */
+	void *arg;		     /* of both */
+	int64_t step, steps;	     /* the next step; the one at which training ends */
+
+	pl_ns begin, end;
+	bool done, interrupted;					 /* interrupted: by a signal */
+	double last_loss, eval_loss, accuracy, time_to_target_s; /* NaN: not known */
+	/* since the job began or was resumed, of this rank but for samples_all */
+	int64_t steps_done, samples, samples_all;
+	pl_ns step_ns, compute_ns, wait_ns;
+	uint64_t bytes_sent;
+};
+/* Nothing is measured yet: begin and end are now, losses are NaN. After the caller's part is set.
+ */
+void pl_train_init(struct pl_train *t);
+/* With a row of the log, into eval_loss and accuracy. All ranks call it. */
+int pl_train_evaluate(struct pl_train *t, struct pl_err *err) PL_MUST;
+/* To the file that the job names, if it names one. All ranks call it. */
+int pl_train_checkpoint(struct pl_train *t, struct pl_err *err) PL_MUST;
+/* How many steps a job has whose ranks all do the same steps, with a batch of their own in each. */
+int64_t pl_train_steps(const struct pl_job *j, const struct pl_model *m,
+		       const struct pl_dataset *data, int ranks);
+
+/* ---- controls ------------------------------------------------------------------------------ */
+
+/* For engines whose ranks all do the same steps. They decide together, from sums over all ranks,
+ * when to end; they evaluate and save as often as the job says. */
+int pl_train_in_step(struct pl_train *t, struct pl_err *err) PL_MUST;
+
+#endif

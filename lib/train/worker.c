@@ -1,0 +1,582 @@
+/*
+ * One rank's part of a step, whichever engine it belongs to: its batch, in microbatches if the plan
+ * accumulates; forward and backward of each; a step of the optimiser; sums over ranks; evaluation.
+ *
+ * Gradients are scaled by 1 / (ranks x microbatches) where they arise, so the sum over ranks is the
+ * mean, and M ranks with a batch of B do what one does with M B.
+ *
+ * A device only queues all of that. The host then gathers the next step's samples and waits once,
+ * for the world and then for the device, and learns there what failed. So between two steps a
+ * device waits only for the copy of the samples: some 0.1 ms a MiB, tokens of a text far less.
+ *
+ * A paced rank (a slower machine, simulated) sleeps at the ends of its layers for as long as its
+ * computation would have taken longer; small amounts add up until a sleep is worth it.
+ */
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+#include "train/worker.h"
+
+#define SLEEP_MIN_NS 300000 /* a shorter sleep takes longer than it should */
+
+/* ---- hooks of the network ------------------------------------------------------------------ */
+
+static void sleep_ns(pl_ns ns)
+{
+	struct timespec t;
+	pl_ns until = pl_now_ns() + ns;
+
+	t.tv_sec = (time_t)(until / 1000000000);
+	t.tv_nsec = (long)(until % 1000000000);
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL))
+		;
+}
+
+/* The rank owes `more`; sleeps it off when it is enough, or at the end of the pass. */
+static void pace(struct pl_worker *w, double more, bool all)
+{
+	pl_ns at;
+
+	w->owed_ns += (pl_ns)more;
+	if (w->owed_ns < (all ? 50000 : SLEEP_MIN_NS))
+		return;
+	at = pl_now_ns();
+	sleep_ns(w->owed_ns);
+	w->owed_ns -= pl_now_ns() - at; /* a sleep that was too long counts for the next */
+}
+
+static pl_id layer_name(const struct pl_tracer *t, uint32_t layer, enum pl_phase p, bool again)
+{
+	return p == PL_PHASE_BACKWARD ? t->backward[layer]
+	       : again		      ? t->again[layer]
+				      : t->forward[layer];
+}
+
+static void layer_begin(void *arg, uint32_t layer, enum pl_phase p, bool again)
+{
+	struct pl_worker *w = arg;
+	struct pl_tracer *t = w->o.tracer;
+
+	w->layer_begin = pl_now_ns();
+	if (t && w->training)
+		pl_tracer_range(t, layer_name(t, layer, p, again), true);
+}
+
+static void layer_end(void *arg, uint32_t layer, enum pl_phase p, bool again)
+{
+	struct pl_worker *w = arg;
+	struct pl_tracer *t = w->o.tracer;
+	struct pl_rec_event e;
+	pl_ns end;
+
+	if (!w->training)
+		return;
+	if (t)
+		pl_tracer_range(t, layer_name(t, layer, p, again), false);
+	end = pl_now_ns();
+	if (w->pace_factor > 1 || w->pace_ms > 0) {
+		double more =
+			fmin(w->pace_left, w->layer_pace[layer] * (p == PL_PHASE_BACKWARD ? 2 : 1));
+
+		w->pace_left -= more;
+		pace(w, (w->pace_factor - 1) * (double)(end - w->layer_begin) + more, false);
+		end = pl_now_ns();
+	}
+	if (!t)
+		return;
+	e = pl_rec_event(t->main, PL_K_HOST_OP, layer_name(t, layer, p, again), w->layer_begin,
+			 end);
+	e.step = (int32_t)w->step;
+	e.layer = (int32_t)layer;
+	e.mb = w->microbatches > 1 ? w->mb : -1;
+	if (w->precision[2 * layer + p] == PL_BF16)
+		e.precision = t->bf16;
+	pl_rec(t->rec, &e);
+}
+
+/* ---- the trace ------------------------------------------------------------------------------ */
+
+void pl_worker_record(struct pl_worker *w, uint8_t kind, pl_id name, pl_ns begin, int64_t corr)
+{
+	struct pl_tracer *t = w->o.tracer;
+	struct pl_rec_event e;
+
+	if (!t)
+		return;
+	e = pl_rec_event(t->main, kind, name, begin, pl_now_ns());
+	e.step = (int32_t)w->step;
+	e.corr = corr;
+	pl_rec(t->rec, &e);
+}
+
+void pl_worker_record_issue(struct pl_worker *w, pl_id what, pl_ns begin, uint64_t tag)
+{
+	struct pl_tracer *t = w->o.tracer;
+	struct pl_rec_event e;
+
+	if (!t)
+		return;
+	e = pl_rec_event(t->main, PL_K_HOST_OP, what, begin, pl_now_ns());
+	e.step = (int32_t)w->step;
+	e.corr = (int64_t)tag;
+	e.coll = t->coll[PL_OP_ALLREDUCE];
+	pl_rec(t->rec, &e);
+}
+
+pl_ns pl_worker_begin_wait(struct pl_worker *w)
+{
+	pl_ns now = pl_now_ns();
+
+	if (w->o.tracer)
+		w->o.tracer->waiting = now;
+	return now;
+}
+
+/* What is left of it, if this thread launched something meanwhile. */
+void pl_worker_record_wait(struct pl_worker *w, uint64_t tag)
+{
+	struct pl_tracer *t = w->o.tracer;
+
+	if (!t)
+		return;
+	pl_worker_record(w, PL_K_WAIT, t->wait, t->waiting, (int64_t)tag);
+	t->waiting = 0;
+}
+
+/* ---- a step -------------------------------------------------------------------------------- */
+
+/* What a device computes passes through memory of the host, which is taken and pinned on the way:
+ * not while something is recorded. */
+bool pl_worker_staged(const struct pl_worker *w)
+{
+	return w->o.world && strcmp(pl_world_transport(w->o.world), "nccl") != 0;
+}
+
+/* Waits for the passes whose losses nobody has taken yet. */
+static int take_losses(struct pl_worker *w, struct pl_step_result *r, struct pl_err *err)
+{
+	struct pl_loss_sum sum[PL_NET_LOSSES];
+	pl_ns begin = pl_now_ns();
+	int rc = pl_net_losses(w->net, w->n_losses, sum, err);
+
+	if (w->o.tracer)
+		pl_tracer_synced(w->o.tracer, begin);
+	for (uint32_t i = 0; rc == 0 && i < w->n_losses; i++) {
+		r->loss += sum[i].loss / (double)w->microbatches;
+		r->hits += sum[i].hits;
+	}
+	w->n_losses = 0;
+	return rc;
+}
+
+static int passes(struct pl_worker *w, struct pl_step_result *r, struct pl_err *err)
+{
+	int rc = 0;
+
+	pl_net_scale(w->net, 1.0f / (float)((int64_t)w->ranks * w->microbatches));
+	for (w->mb = 0; w->mb < w->microbatches; w->mb++) {
+		struct pl_batch_io io =
+			pl_feed_rows(&w->feed, w->mb * w->microbatch, w->microbatch);
+		uint64_t place[] = { (uint64_t)w->o.job->seed, (uint64_t)w->step, (uint64_t)w->rank,
+				     (uint64_t)w->mb };
+
+		w->last_mb = w->mb == w->microbatches - 1;
+		PL_TRY(pl_net_forward(w->net, &io, pl_hash(place, sizeof(place)), false, NULL, NULL,
+				      err));
+		PL_TRY(pl_net_backward(w->net, w->mb > 0, err));
+		if (++w->n_losses == PL_NET_LOSSES)
+			PL_TRY(take_losses(w, r, err));
+		if (w->err.code) {
+			if (err && !err->code)
+				*err = w->err;
+			rc = w->err.code;
+			goto out;
+		}
+	}
+out:
+	return rc;
+}
+
+/* A device waits for communication without a deadline, so who waits for the device asks first. */
+static int settle(struct pl_worker *w, struct pl_err *err)
+{
+	return w->o.world ? pl_world_settle(w->o.world, err) : 0;
+}
+
+/* The device has a step's work before it: the host looks for the samples of the next one. */
+static void fetch_next(struct pl_worker *w)
+{
+	pl_ns begin = pl_now_ns();
+
+	pl_feed_step(&w->feed, w->step + 1);
+	pl_worker_record(w, PL_K_DATA, w->o.tracer ? w->o.tracer->batch : PL_NONE, begin, -1);
+}
+
+void pl_worker_begin_step(struct pl_worker *w, int64_t step, struct pl_step_result *r)
+{
+	memset(r, 0, sizeof(*r));
+	w->step_begin = pl_now_ns();
+	w->step = step;
+	w->training = true;
+	w->pace_left = w->pace_ms * 1e6;
+	w->n_losses = 0;
+}
+
+int pl_worker_compute(struct pl_worker *w, struct pl_step_result *r, struct pl_err *err)
+{
+	const struct pl_tracer *t = w->o.tracer;
+	pl_ns at;
+	int rc;
+
+	pl_feed_step(&w->feed, w->step);
+	pl_worker_record(w, PL_K_DATA, t ? t->batch : PL_NONE, w->step_begin, -1);
+	PL_TRY(passes(w, r, err));
+	if (w->owed_ns + w->pace_left > 0) {
+		at = pl_now_ns();
+		pace(w, w->pace_left, true);
+		pl_worker_record(w, PL_K_HOST_OP, t ? t->pace : PL_NONE, at, -1);
+	}
+out:
+	return rc;
+}
+
+int pl_worker_update(struct pl_worker *w, struct pl_step_result *r, struct pl_err *err)
+{
+	struct pl_tracer *t = w->o.tracer;
+	pl_ns at = pl_now_ns();
+	int rc;
+
+	if (t)
+		pl_tracer_range(t, t->optimizer, true);
+	pl_optim_step(w->optim, w->step, 0, SIZE_MAX, NAN);
+	if (t)
+		pl_tracer_range(t, t->optimizer, false);
+	if (w->be->device)
+		fetch_next(w);
+	PL_TRY(settle(w, err));
+	PL_TRY(take_losses(w, r, err));
+	pl_worker_record(w, PL_K_HOST_OP, t ? t->optimizer : PL_NONE, at, -1);
+out:
+	return rc;
+}
+
+void pl_worker_end_step(struct pl_worker *w, bool good, struct pl_step_result *r)
+{
+	struct pl_tracer *t = w->o.tracer;
+	struct pl_rec_event e;
+
+	w->training = false;
+	if (!good)
+		return;
+	pl_worker_record(w, PL_K_STEP, t ? t->step : PL_NONE, w->step_begin, -1);
+	r->samples = (int64_t)w->feed.batch;
+	r->classified = r->samples * pl_feed_classified(&w->feed);
+	r->step_ns = pl_now_ns() - w->step_begin;
+	r->compute_ns = r->step_ns - r->wait_ns;
+	r->bytes_sent = w->o.world ? pl_world_sent(w->o.world) : 0;
+	if (!t)
+		return;
+	e = pl_rec_event(t->main, PL_K_COUNTER, t->loss, pl_now_ns(), 0);
+	e.step = (int32_t)w->step;
+	e.value = r->loss;
+	pl_rec(t->rec, &e);
+	pl_tracer_settle(t);
+}
+
+/* ---- sums and evaluation ------------------------------------------------------------------- */
+
+/* Two floats hold 48 bits of a double, and their sums do not lose more than those of floats. */
+int pl_worker_sum(struct pl_worker *w, double *v, size_t n, struct pl_err *err)
+{
+	struct pl_coll_args a = { .op = PL_OP_ALLREDUCE, .count = 2 * w->n_sum, .on_host = true };
+	int rc = 0;
+
+	for (size_t at = 0; w->o.world && at < n; at += w->n_sum) {
+		size_t m = pl_min_size(n - at, w->n_sum);
+
+		memset(w->sum, 0, 2 * w->n_sum * sizeof(float));
+		for (size_t i = 0; i < m; i++) {
+			w->sum[2 * i] = (float)v[at + i];
+			w->sum[2 * i + 1] = (float)(v[at + i] - (double)w->sum[2 * i]);
+		}
+		a.src = a.dst = w->sum;
+		a.tag = pl_tag_of(w->step, PL_TAG_BUCKETS - 1 - w->sums++ % PL_TAG_SUMS);
+		pl_worker_record_issue(w, w->o.tracer ? w->o.tracer->sum : PL_NONE, pl_now_ns(),
+				       a.tag);
+		pl_worker_begin_wait(w);
+		PL_TRY(pl_world_do(w->o.world, &a, err));
+		pl_worker_record_wait(w, a.tag);
+		for (size_t i = 0; i < m; i++)
+			v[at + i] = (double)w->sum[2 * i] + (double)w->sum[2 * i + 1];
+	}
+out:
+	return rc;
+}
+
+int pl_worker_broadcast(struct pl_worker *w, float *v, size_t n, bool on_host, struct pl_err *err)
+{
+	struct pl_coll_args a = {
+		.op = PL_OP_BROADCAST, .src = v, .dst = v, .count = n, .root = 0, .on_host = on_host
+	};
+	int rc = w->o.world && n ? pl_world_do(w->o.world, &a, err) : 0;
+
+	return rc < 0 ? rc : settle(w, err);
+}
+
+/* Running means are those of rank 0, as in DDP; so the result does not depend on who evaluates what
+ * but for rounding. */
+int pl_worker_eval(struct pl_worker *w, double *loss, int64_t *hits, int64_t *samples,
+		   struct pl_err *err)
+{
+	size_t held = pl_feed_held_out(&w->feed), n_state, each = (size_t)w->microbatch;
+	float *running = pl_net_state(w->net, &n_state);
+	double v[3] = { 0 };
+	int rc;
+
+	PL_TRY(pl_worker_broadcast(w, running, n_state, false, err));
+	for (size_t at = (size_t)w->rank * each; at < held; at += each * (size_t)w->ranks) {
+		int n = (int)pl_min_size(each, held - at);
+		struct pl_batch_io io;
+		double l = 0;
+		int64_t h = 0;
+
+		pl_feed_eval(&w->feed, at, n);
+		io = pl_feed_rows(&w->feed, 0, n);
+		PL_TRY(pl_net_forward(w->net, &io, 0, true, &l, &h, err));
+		v[0] += l * n;
+		v[1] += (double)h;
+		v[2] += n;
+	}
+	PL_TRY(pl_worker_sum(w, v, 3, err));
+	*loss = v[2] > 0 ? v[0] / v[2] : NAN;
+	*hits = (int64_t)(v[1] + 0.5);
+	*samples = (int64_t)(v[2] + 0.5) * pl_max_i64(1, pl_feed_classified(&w->feed));
+out:
+	return rc;
+}
+
+/* ---- preparing ----------------------------------------------------------------------------- */
+
+static void *world_slab(void *arg, size_t bytes)
+{
+	struct pl_worker *w = arg;
+
+	return pl_world_alloc(w->o.world, bytes);
+}
+
+static void world_slab_free(void *arg, void *p, size_t bytes)
+{
+	struct pl_worker *w = arg;
+
+	(void)bytes;
+	if (!w->lost)
+		pl_world_free(w->o.world, p);
+}
+
+/* The model's statements as the network takes them; borrowed strings. */
+static int layers_of(const struct pl_model *m, struct pl_layer **out, struct pl_layer_key **keys,
+		     struct pl_err *err)
+{
+	size_t n = 0, at = 0;
+	int rc;
+
+	*out = NULL;
+	*keys = NULL;
+	for (size_t i = 0; i < m->n_layers; i++)
+		n += m->layer[i].n_keys;
+	PL_TRY(pl_alloc(out, m->n_layers + 1, sizeof(**out), err));
+	PL_TRY(pl_alloc(keys, n + 1, sizeof(**keys), err));
+	for (size_t i = 0; i < m->n_layers; i++) {
+		const struct pl_model_layer *l = &m->layer[i];
+
+		(*out)[i] = (struct pl_layer){ .op = l->op,
+					       .num = l->num,
+					       .n_num = l->n_num,
+					       .key = *keys + at,
+					       .n_keys = l->n_keys,
+					       .line = l->line };
+		for (uint32_t k = 0; k < l->n_keys; k++)
+			(*keys)[at++] =
+				(struct pl_layer_key){ l->key[k].key, l->key[k].text, l->key[k].v };
+	}
+out:
+	return rc;
+}
+
+static int make_net(struct pl_worker *w, int batch, struct pl_err *err)
+{
+	const struct pl_job *j = w->o.job;
+	struct pl_net_opts n = { .backend = w->o.backend,
+				 .ctx = w->o.ctx,
+				 .store = w->o.store,
+				 .threads = (int)j->threads,
+				 .batch = batch,
+				 .seed = (uint64_t)j->seed,
+				 .graphs = !w->o.tracer && !pl_worker_staged(w),
+				 .in_place = true };
+	struct pl_layer *layer = NULL;
+	struct pl_layer_key *keys = NULL;
+	int rc;
+
+	if (w->o.world) {
+		n.slab = world_slab;
+		n.slab_free = world_slab_free;
+		n.slab_arg = w;
+	}
+	PL_TRY(layers_of(w->o.model, &layer, &keys, err));
+	PL_TRY(pl_net_new(layer, w->o.model->n_layers, &n, &w->net, err));
+	w->tensor = pl_net_tensors(w->net, &w->n_tensors);
+	w->layer = pl_net_layers(w->net, &w->n_layers);
+	w->params = pl_net_params(w->net, &w->n_params);
+	w->grads = pl_net_grads(w->net);
+	w->be = pl_net_backend(w->net, &w->ctx);
+out:
+	pl_free(layer);
+	pl_free(keys);
+	if (rc < 0)
+		pl_wrap(err, "model %s", w->o.model->name ? w->o.model->name : "");
+	return rc;
+}
+
+int64_t pl_worker_microbatches(const struct pl_job *j, const struct pl_plan *plan)
+{
+	int64_t k = j->accumulate > 1 ? j->accumulate : 1;
+
+	for (size_t i = 0; plan && i < plan->n_rw; i++)
+		if (plan->rw[i].op == PL_RW_ACCUMULATE)
+			k *= plan->rw[i].k;
+	return k;
+}
+
+/* The batch in microbatches of one size. */
+static int cut_batch(struct pl_worker *w, struct pl_err *err)
+{
+	int64_t batch = w->o.job->batch, k = pl_worker_microbatches(w->o.job, w->o.plan);
+
+	if (batch % k)
+		return pl_fail(err, PL_EDATA,
+			       "a batch of %lld cannot be cut into %lld microbatches of one size",
+			       (long long)batch, (long long)k);
+	w->microbatches = k;
+	w->microbatch = (int)(batch / k);
+	return 0;
+}
+
+/* What the plan has computed twice. */
+static int set_recompute(struct pl_worker *w, struct pl_err *err)
+{
+	const struct pl_plan *p = w->o.plan;
+	const char **name = NULL;
+	size_t n = 0, cap = 0;
+	int rc = 0;
+
+	for (size_t i = 0; p && i < p->n_rw; i++)
+		for (uint32_t a = 0; p->rw[i].op == PL_RW_RECOMPUTE && a < p->rw[i].n_args; a++) {
+			PL_TRY(pl_grow(&name, &cap, n + 1, sizeof(*name), err));
+			name[n++] = p->rw[i].arg[a];
+		}
+	if (n)
+		PL_TRY(pl_net_recompute(w->net, name, n, err));
+out:
+	pl_free(name);
+	return rc;
+}
+
+static int set_precision(struct pl_worker *w, struct pl_err *err)
+{
+	int rc;
+
+	PL_TRY(pl_alloc(&w->precision, 2 * (size_t)w->n_layers + 1, sizeof(*w->precision), err));
+	PL_TRY(pl_worker_precision(&w->o, w->layer, w->n_layers, w->rank ? NULL : w->o.log,
+				   w->precision, err));
+	for (uint32_t i = 0; i < 2 * w->n_layers; i++)
+		pl_net_precision(w->net, i / 2, (enum pl_phase)(i % 2),
+				 (enum pl_precision)w->precision[i]);
+out:
+	return rc;
+}
+
+/* What a job adds to a step in ms is spread over its layers as their work is: a third of it in the
+ * forward pass. */
+static int read_pace(struct pl_worker *w, struct pl_err *err)
+{
+	double flops = 0;
+	int rc = pl_alloc(&w->layer_pace, (size_t)w->n_layers + 1, sizeof(*w->layer_pace), err);
+
+	if (rc < 0)
+		return rc;
+	w->pace_factor = 1;
+	for (size_t i = 0; i < w->o.job->n_paces; i++) {
+		const struct pl_job_pace *p = &w->o.job->pace[i];
+
+		if (p->rank != -1 && p->rank != w->rank)
+			continue;
+		w->pace_ms += p->ms;
+		if (p->factor > 0)
+			w->pace_factor *= p->factor;
+	}
+	for (uint32_t i = 0; i < w->n_layers; i++)
+		flops += w->layer[i].flops;
+	for (uint32_t i = 0; i < w->n_layers && flops > 0; i++)
+		w->layer_pace[i] = w->pace_ms * 1e6 * (w->layer[i].flops / flops) / 3 /
+				   (double)w->microbatches;
+	return 0;
+}
+
+/* Memory of the world is not to be had, either, once another rank is lost: say that. */
+int pl_worker_no_memory(struct pl_worker *w, struct pl_err *err)
+{
+	const struct pl_coll_args a = { .op = PL_OP_BARRIER };
+	struct pl_err why = { 0 };
+
+	if (w->o.world && pl_world_do(w->o.world, &a, &why) == PL_EIO && err)
+		*err = why;
+	return err ? err->code : PL_ENOMEM;
+}
+
+/* Enough for the sums of a window of steps in a few operations. */
+static int make_sums(struct pl_worker *w, struct pl_err *err)
+{
+	w->n_sum = 64;
+	return w->o.world ? pl_alloc(&w->sum, 2 * w->n_sum, sizeof(float), err) : 0;
+}
+
+int pl_worker_init(struct pl_worker *w, const struct pl_engine_opts *o,
+		   void (*ready)(void *worker, uint32_t first, uint32_t n), struct pl_err *err)
+{
+	const struct pl_net_hooks h = {
+		.begin = layer_begin, .end = layer_end, .ready = ready, .arg = w
+	};
+	int64_t steps;
+	int rc;
+
+	w->o = *o;
+	w->rank = o->world ? pl_world_rank(o->world) : 0;
+	w->ranks = o->world ? pl_world_size(o->world) : 1;
+	steps = pl_train_steps(o->job, o->model, o->data, w->ranks);
+	PL_TRY(pl_worker_same_job(w, err));
+	PL_TRY(cut_batch(w, err));
+	PL_TRY(make_net(w, w->microbatch, err));
+	PL_TRY(set_precision(w, err));
+	PL_TRY(set_recompute(w, err));
+	PL_TRY(pl_worker_optim_opts(o->job, steps, &w->optim_opts, err));
+	PL_TRY(pl_optim_new(w->net, &w->optim_opts, &w->optim, err));
+	PL_TRY(pl_feed_init(&w->feed, o, w->net, (int)o->job->batch, err));
+	PL_TRY(read_pace(w, err));
+	PL_TRY(make_sums(w, err));
+	pl_net_hooks(w->net, &h);
+out:
+	return rc;
+}
+
+void pl_worker_fini(struct pl_worker *w, bool lost)
+{
+	w->lost = lost;
+	pl_free(w->sum);
+	pl_free(w->layer_pace);
+	pl_free(w->precision);
+	pl_feed_fini(&w->feed);
+	pl_optim_free(w->optim);
+	pl_net_free(w->net);
+}
