@@ -281,17 +281,10 @@ static bool is_present(const struct pl_align *a, int32_t rank)
 
 static bool is_in(const int32_t *v, uint32_t n, int32_t rank)
 {
-	uint32_t lo = 0, hi = n; /* ascending */
+	uint32_t i = 0; /* ascending */
 
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-
-		if (v[mid] < rank)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo < n && v[lo] == rank;
+	PL_LOWER_BOUND(i, n, v[i] < rank);
+	return i < n && v[i] == rank;
 }
 
 /* Of lane i's cluster: how many lanes are still there; those of ranks v[0..n). */

@@ -132,17 +132,10 @@ static uint32_t root_of(uint32_t *parent, uint32_t i)
 
 static uint32_t node_of(const struct pl_lane_node *v, uint32_t n, int32_t rank)
 {
-	uint32_t lo = 0, hi = n; /* by rank */
+	uint32_t i = 0; /* by rank */
 
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-
-		if (v[mid].s.rank < rank)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo < n && v[lo].s.rank == rank ? lo : PL_NONE;
+	PL_LOWER_BOUND(i, n, v[i].s.rank < rank);
+	return i < n && v[i].s.rank == rank ? i : PL_NONE;
 }
 
 /* Lanes whose ranks send to each other, perhaps by way of others of them, get the same number. */

@@ -381,21 +381,14 @@ out:
 
 uint32_t pl_listed_of(const struct pl_align *a, int32_t rank, const struct pl_listed **first)
 {
-	size_t lo = 0, hi = a->n_listed, k;
+	size_t i = 0, k;
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (a->listed[mid].rank < rank)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	for (k = lo; k < a->n_listed && a->listed[k].rank == rank; k++)
+	PL_LOWER_BOUND(i, a->n_listed, a->listed[i].rank < rank);
+	for (k = i; k < a->n_listed && a->listed[k].rank == rank; k++)
 		if (a->listed[k].set == PL_NONE) /* the last: not all are known */
 			return 0;
-	*first = &a->listed[lo];
-	return (uint32_t)(k - lo);
+	*first = &a->listed[i];
+	return (uint32_t)(k - i);
 }
 
 /* The set as events name it. */

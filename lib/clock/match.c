@@ -37,24 +37,17 @@ out:
 
 int pl_align_add_rank(struct pl_cgroup *g, int32_t rank, struct pl_err *err)
 {
-	uint32_t lo = 0, hi = g->n; /* ascending; mostly it is behind the last */
+	uint32_t i = 0; /* ascending; mostly it is behind the last */
 	int rc;
 
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-
-		if (g->rank[mid] < rank)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	if (lo < g->n && g->rank[lo] == rank)
+	PL_LOWER_BOUND(i, g->n, g->rank[i] < rank);
+	if (i < g->n && g->rank[i] == rank)
 		return 0;
 	rc = pl_grow(&g->rank, &g->cap, g->n + 1u, sizeof(*g->rank), err);
 	if (rc < 0)
 		return rc;
-	memmove(g->rank + lo + 1, g->rank + lo, (g->n - lo) * sizeof(*g->rank));
-	g->rank[lo] = rank;
+	memmove(g->rank + i + 1, g->rank + i, (g->n - i) * sizeof(*g->rank));
+	g->rank[i] = rank;
 	g->n++;
 	return 0;
 }

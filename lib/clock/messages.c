@@ -88,19 +88,13 @@ static uint32_t collective_of(const struct numbered *v, size_t n, const struct p
 	const struct numbered key = {
 		.rank = e->rank, .seq = e->of, .ts = e->ts, .match = PL_NONE
 	};
-	size_t lo = 0, hi = n;
+	size_t i = 0;
 
-	while (lo < hi) { /* the first that begins later */
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (by_number(&v[mid], &key) <= 0)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	while (lo-- > 0 && v[lo].rank == e->rank && v[lo].seq == e->of && e->ts <= v[lo].until)
-		if (e->ts <= v[lo].end && (e->group == PL_NONE || e->group == v[lo].group))
-			return v[lo].match;
+	/* the first that begins later */
+	PL_LOWER_BOUND(i, n, by_number(&v[i], &key) <= 0);
+	while (i-- > 0 && v[i].rank == e->rank && v[i].seq == e->of && e->ts <= v[i].until)
+		if (e->ts <= v[i].end && (e->group == PL_NONE || e->group == v[i].group))
+			return v[i].match;
 	return PL_NONE;
 }
 

@@ -377,8 +377,7 @@ static int median_time(const struct point *p, size_t n, const double *typical, d
 		return rc;
 	for (size_t i = 0; i < n; i++)
 		v[i] = typical ? fabs(1 - *typical / p[i].y) : p[i].y;
-	pl_sort(v, n, sizeof(*v), pl_compare_double);
-	*out = n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+	*out = pl_median_double(v, n);
 	pl_free(v);
 	return 0;
 }

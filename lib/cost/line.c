@@ -25,12 +25,6 @@
 
 PL_COMPARATOR(by_x, struct point, x, y);
 
-static double median(double *v, size_t n)
-{
-	pl_sort(v, n, sizeof(*v), pl_compare_double);
-	return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
-}
-
 /* The m with least sum of w |v - m|; v and w come as points. */
 static double weighted_median(struct point *v, size_t n)
 {
@@ -69,10 +63,10 @@ static int theil_sen(const struct point *p, size_t n, struct line *l, struct pl_
 		for (size_t j = i + 1; j < m; j++)
 			if (AT(j).x > AT(i).x)
 				v[k++] = (AT(j).y - AT(i).y) / (AT(j).x - AT(i).x);
-	l->b = k ? median(v, k) : 0;
+	l->b = k ? pl_median_double(v, k) : 0;
 	for (size_t i = 0; i < m; i++)
 		v[i] = AT(i).y - l->b * AT(i).x;
-	l->a = median(v, m);
+	l->a = pl_median_double(v, m);
 #undef AT
 	pl_free(v);
 	return 0;
@@ -147,7 +141,7 @@ static int residual(const struct point *p, size_t n, struct line *l, struct pl_e
 		return rc;
 	for (size_t i = 0; i < n; i++)
 		v[i] = fabs(1 - (l->a + l->b * p[i].x) / p[i].y);
-	l->residual = median(v, n);
+	l->residual = pl_median_double(v, n);
 	pl_free(v);
 	return 0;
 }

@@ -43,24 +43,10 @@ struct mem {
 	size_t n, cap;
 };
 
-static uint32_t rank_index(const struct pl_graph *g, int32_t rank)
-{
-	size_t lo = 0, hi = (size_t)g->n_ranks;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (g->rank[mid] < rank)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo < (size_t)g->n_ranks && g->rank[lo] == rank ? (uint32_t)lo : PL_NONE;
-}
-
 static uint32_t rank_of(const struct mem *m, const struct pl_enode *x)
 {
-	return x->res < m->e->g->n_res ? rank_index(m->e->g, m->e->g->res[x->res].rank) : PL_NONE;
+	return x->res < m->e->g->n_res ? pl_graph_rank_index(m->e->g, m->e->g->res[x->res].rank)
+				       : PL_NONE;
 }
 
 static int index_nodes(struct mem *m, struct pl_err *err)
@@ -291,7 +277,7 @@ static void find_grads(struct mem *m)
 
 	for (size_t i = 0; i < e->n_tensors; i++) {
 		const struct pl_etensor *et = &e->tensor[i];
-		uint32_t rank = rank_index(e->g, et->rank);
+		uint32_t rank = pl_graph_rank_index(e->g, et->rank);
 
 		if (e->g->tensor[et->tensor].role == PL_TR_GRAD && rank != PL_NONE &&
 		    et->producer != PL_NONE && !e->node[et->producer].dead) {
@@ -305,7 +291,7 @@ static void find_grads(struct mem *m)
 static int add_tensor(struct mem *m, const struct pl_etensor *et, struct pl_err *err)
 {
 	const struct pl_tensor *t = &m->e->g->tensor[et->tensor];
-	uint32_t rank = rank_index(m->e->g, et->rank);
+	uint32_t rank = pl_graph_rank_index(m->e->g, et->rank);
 	enum part part = part_of(t->role);
 	int64_t bytes = t->bytes;
 

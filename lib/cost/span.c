@@ -33,17 +33,11 @@ void cost_spans_unite(struct cost_spans *s)
 pl_ns cost_spans_cover(const struct cost_spans *s, int32_t rank, pl_ns start, pl_ns end)
 {
 	struct cost_span key = { start, INT64_MIN, rank };
-	size_t lo = 0, hi = s->n;
+	size_t lo = 0;
 	pl_ns sum = 0;
 
-	while (lo < hi) { /* the first that begins at `start` or later */
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (by_span(&s->v[mid], &key) < 0)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
+	/* the first that begins at `start` or later */
+	PL_LOWER_BOUND(lo, s->n, by_span(&s->v[lo], &key) < 0);
 	for (size_t i = lo ? lo - 1 : 0; i < s->n; i++) {
 		const struct cost_span *c = &s->v[i];
 

@@ -130,17 +130,10 @@ PL_COMPARATOR(by_key, struct corrkey, corr, call);
 uint32_t gb_call_by_corr(const struct rankinfo *rk, int64_t corr)
 {
 	const struct corrkey *k = rk->by_corr;
-	size_t lo = 0, hi = rk->n_by_corr;
+	size_t i = 0;
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (k[mid].corr < corr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo < rk->n_by_corr && k[lo].corr == corr ? k[lo].call : PL_NONE;
+	PL_LOWER_BOUND(i, rk->n_by_corr, k[i].corr < corr);
+	return i < rk->n_by_corr && k[i].corr == corr ? k[i].call : PL_NONE;
 }
 
 static int launch(struct gb *b, struct rankinfo *rk, struct op *op, uint32_t call,

@@ -394,17 +394,10 @@ static bool is_pause(const struct node *n)
 /* First node of the thread that ends after t. */
 static uint32_t first_after(const struct gb *b, const struct resinfo *ri, pl_ns t)
 {
-	uint32_t lo = ri->node0, hi = ri->node1;
+	uint32_t i = ri->node0;
 
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-
-		if (gb_end(b, mid) <= t)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	PL_LOWER_BOUND(i, ri->node1, gb_end(b, i) <= t);
+	return i;
 }
 
 /*

@@ -231,19 +231,12 @@ static int by_span(const void *pa, const void *pb)
 /* The thread's node at that time: the last that has begun; the first if none has. */
 static uint32_t node_at(const struct gb *b, const struct resinfo *ri, pl_ns t)
 {
-	uint32_t lo = ri->node0, hi = ri->node1;
+	uint32_t i = ri->node0;
 
-	if (!ri->thread || lo == hi)
+	if (!ri->thread || i == ri->node1)
 		return PL_NONE;
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-
-		if (b->node[mid].start <= t)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo > ri->node0 ? lo - 1 : lo;
+	PL_LOWER_BOUND(i, ri->node1, b->node[i].start <= t);
+	return i > ri->node0 ? i - 1 : i;
 }
 
 static void find_main(struct pairing *p)
@@ -402,17 +395,10 @@ out:
 /* The first span of the backward pass that begins after t: how many come before it. */
 static size_t back_after(const struct mem_rank *m, pl_ns t)
 {
-	size_t lo = 0, hi = m->n_back;
+	size_t i = 0;
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (m->back[mid].start <= t)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	PL_LOWER_BOUND(i, m->n_back, m->back[i].start <= t);
+	return i;
 }
 
 static bool in_backward(const struct mem_rank *m, uint32_t res, pl_ns t)
@@ -428,17 +414,11 @@ static bool in_backward(const struct mem_rank *m, uint32_t res, pl_ns t)
 /* The innermost range of the thread around t, PL_NONE. */
 static uint32_t range_at(const struct mem_rank *m, uint32_t res, pl_ns t)
 {
-	size_t lo = 0, hi = m->n_ranges;
+	size_t lo = 0;
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (m->range[mid].res < res ||
-		    (m->range[mid].res == res && m->range[mid].start <= t))
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
+	PL_LOWER_BOUND(lo, m->n_ranges,
+		       m->range[lo].res < res ||
+			       (m->range[lo].res == res && m->range[lo].start <= t));
 	for (size_t i = lo; i-- > 0 && lo - i <= NEST && m->range[i].res == res;)
 		if (m->range[i].end > t)
 			return (uint32_t)i;
@@ -472,20 +452,13 @@ static int mark_range(struct gb *b, const struct rankinfo *rk, const struct mem_
 		      struct pl_err *err)
 {
 	const struct resinfo *ri = &b->ri[x->res];
-	size_t lo = 0, hi = rk->n_calls;
+	size_t lo = 0;
 	int rc = 0;
 
 	for (uint32_t i = node_at(b, ri, x->start); i < ri->node1 && b->node[i].start < x->end; i++)
 		if (b->node[i].start >= x->start && gb_end(b, i) <= x->end)
 			PL_TRY(gb_set_layer(b, i, i, x->layer, err));
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (rk->call[mid].start < x->start)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
+	PL_LOWER_BOUND(lo, rk->n_calls, rk->call[lo].start < x->start);
 	for (; lo < rk->n_calls && rk->call[lo].start < x->end; lo++) {
 		const struct call *c = &rk->call[lo];
 

@@ -77,16 +77,9 @@ void gb_memory_grads(struct gb *b, size_t rank, struct grad *g, size_t n)
 	last = done_with(b, m, &g[n - 1]);
 	for (size_t i = 0; i < n; i++) {
 		pl_ns end = gb_end(b, g[i].op);
-		size_t lo = 0, hi = m->n_allocs;
+		size_t lo = 0;
 
-		while (lo < hi) {
-			size_t mid = lo + (hi - lo) / 2;
-
-			if (m->alloc[mid].from <= end)
-				lo = mid + 1;
-			else
-				hi = mid;
-		}
+		PL_LOWER_BOUND(lo, m->n_allocs, m->alloc[lo].from <= end);
 		for (size_t k = lo; g[i].bytes > 0 && k-- > 0 && lo - k <= BEHIND;) {
 			if (!fits(b, &m->alloc[k], &g[i], last))
 				continue;

@@ -84,17 +84,10 @@ static int find_members(struct chunks *c, const struct pl_match *m, struct pl_er
 
 static uint32_t member_of(const struct chunks *c, int64_t rank)
 {
-	uint32_t lo = 0, hi = c->n;
+	uint32_t i = 0;
 
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-
-		if (c->m[mid].rank < rank)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo < c->n && c->m[lo].rank == rank ? lo : PL_NONE;
+	PL_LOWER_BOUND(i, c->n, c->m[i].rank < rank);
+	return i < c->n && c->m[i].rank == rank ? i : PL_NONE;
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */
@@ -260,17 +253,10 @@ static bool before(const struct side *recv, const struct side *send)
 /* The last of recv[0 .. n), in an order in which what is before() it comes first; NULL: none. */
 static const struct side *latest(const struct side *recv, size_t n, const struct side *send)
 {
-	size_t lo = 0, hi = n;
+	size_t i = 0;
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (before(&recv[mid], send))
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo ? &recv[lo - 1] : NULL;
+	PL_LOWER_BOUND(i, n, before(&recv[i], send));
+	return i ? &recv[i - 1] : NULL;
 }
 
 static int by_chunk(const void *pa, const void *pb)
@@ -296,18 +282,12 @@ static int find_chunks(struct chunks *c, struct pl_err *err)
 /* Where receptions of the member's chunk begin, or those of the next one. */
 static size_t chunk_at(const struct chunks *c, uint32_t member, int64_t chunk)
 {
-	size_t lo = 0, hi = c->n_recv;
+	size_t i = 0;
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-		const struct side *r = &c->recv[mid];
-
-		if (r->member < member || (r->member == member && r->chunk < chunk))
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	PL_LOWER_BOUND(i, c->n_recv,
+		       c->recv[i].member < member ||
+			       (c->recv[i].member == member && c->recv[i].chunk < chunk));
+	return i;
 }
 
 /* The reception that a send passes on; recv[0 .. n): those of its channel. NULL: none had come. */

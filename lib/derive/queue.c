@@ -201,17 +201,10 @@ static int set_leaves(struct queue *q, bool at_end, bool ring, struct pl_err *er
 /* How many places had become free by t. */
 static size_t left_by(const struct queue *q, pl_ns t)
 {
-	size_t lo = 0, hi = q->n;
+	size_t i = 0;
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (q->left[mid].at <= t)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	PL_LOWER_BOUND(i, q->n, q->left[i].at <= t);
+	return i;
 }
 
 /* Places taken when the call returned that took place i. */

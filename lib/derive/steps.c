@@ -300,23 +300,16 @@ out:
 
 int32_t gb_step_at(const struct gb *b, const struct rankinfo *rk, pl_ns t, bool *inside)
 {
-	size_t lo = 0, hi = rk->n_win;
+	size_t i = 0;
 
 	*inside = b->g->stepless;
 	if (b->g->stepless)
 		return 0;
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (rk->win[mid].start <= t)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	if (!lo)
+	PL_LOWER_BOUND(i, rk->n_win, rk->win[i].start <= t);
+	if (!i)
 		return GB_BEFORE;
-	*inside = t < rk->win[lo - 1].end;
-	if (!*inside && lo == rk->n_win)
+	*inside = t < rk->win[i - 1].end;
+	if (!*inside && i == rk->n_win)
 		return (int32_t)b->n_steps;
-	return rk->win[lo - 1].step;
+	return rk->win[i - 1].step;
 }

@@ -30,16 +30,10 @@ static pl_ns slack_of(const struct op *p)
 /* Last operation of the track that started before `op` and had ended (nearly) when it started. */
 static struct op *last_ended(struct resinfo *ri, const struct op *op)
 {
-	uint32_t lo = 0, hi = ri->n;
+	uint32_t lo = 0;
 
-	while (lo < hi) { /* first that does not start before op */
-		uint32_t mid = lo + (hi - lo) / 2;
-
-		if (ri->op[mid].start < op->start)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
+	/* first that does not start before op */
+	PL_LOWER_BOUND(lo, ri->n, ri->op[lo].start < op->start);
 	for (uint32_t i = lo; i-- > 0 && lo - i < 64;) {
 		if (ri->op[i].node != PL_NONE && ri->op[i].end <= op->start + slack_of(&ri->op[i]))
 			return &ri->op[i];

@@ -136,16 +136,9 @@ static int read_size(struct finder *f, const struct op *op, struct grad *x, stru
 static uint32_t last_launched(const struct finder *f, const struct rankinfo *rk, uint32_t res,
 			      pl_ns t)
 {
-	size_t lo = 0, hi = rk->n_calls;
+	size_t lo = 0;
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (rk->call[mid].start <= t)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
+	PL_LOWER_BOUND(lo, rk->n_calls, rk->call[lo].start <= t);
 	for (size_t i = lo; i-- > 0 && lo - i <= BACK;) {
 		const struct call *c = &rk->call[i];
 
@@ -261,17 +254,10 @@ static bool ends_with(const struct grad *v, size_t n, int64_t bytes)
 /* Does a communication of so many bytes, issued at `at`, end with the gradients there are? */
 static bool carries(const struct found *x, pl_ns at, int64_t bytes)
 {
-	size_t lo = 0, hi = x->n_grads;
+	size_t i = 0;
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (x->grad[mid].start <= at)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return ends_with(x->grad, lo, bytes);
+	PL_LOWER_BOUND(i, x->n_grads, x->grad[i].start <= at);
+	return ends_with(x->grad, i, bytes);
 }
 
 /* Until when nothing waits for the rank's communication of gradients. */

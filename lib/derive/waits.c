@@ -86,17 +86,10 @@ static int build_lanes(const struct gb *b, const struct rankinfo *rk, struct lan
 /* How many operations of the lane were launched before call c. */
 uint32_t gb_launched(const struct lane *x, uint32_t c)
 {
-	uint32_t lo = 0, hi = x->n;
+	uint32_t i = 0;
 
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-
-		if (x->call[mid] < c)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	PL_LOWER_BOUND(i, x->n, x->call[i] < c);
+	return i;
 }
 
 /* ---- the host waits for the device
@@ -254,16 +247,9 @@ static uint32_t finished_in(const struct gb *b, const struct rankinfo *rk, pl_ns
 
 	for (size_t k = 0; k < rk->n_res; k++) {
 		const struct resinfo *ri = &b->ri[rk->res[k]];
-		uint32_t lo = 0, hi = ri->service ? ri->n : 0;
+		uint32_t lo = 0;
 
-		while (lo < hi) {
-			uint32_t mid = lo + (hi - lo) / 2;
-
-			if (ri->op[mid].start < before)
-				lo = mid + 1;
-			else
-				hi = mid;
-		}
+		PL_LOWER_BOUND(lo, ri->service ? ri->n : 0, ri->op[lo].start < before);
 		for (uint32_t i = lo; i-- > 0 && lo - i <= BACK_STEPS;) {
 			uint32_t op = ri->op[i].last;
 			pl_ns end = gb_end(b, op);
@@ -424,19 +410,12 @@ static int wait_until(struct gb *b, const struct call *c, uint32_t src, pl_ns wh
 static const struct call *launching_wait(const struct rankinfo *rk, const struct corrkey *by,
 					 const struct call *c)
 {
-	size_t lo = 0, hi = rk->n_waited;
+	size_t i = 0;
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (by[mid].corr < c->corr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	for (; lo < rk->n_waited && by[lo].corr == c->corr; lo++)
-		if (rk->waited[by[lo].call].res != c->res)
-			return &rk->waited[by[lo].call];
+	PL_LOWER_BOUND(i, rk->n_waited, by[i].corr < c->corr);
+	for (; i < rk->n_waited && by[i].corr == c->corr; i++)
+		if (rk->waited[by[i].call].res != c->res)
+			return &rk->waited[by[i].call];
 	return NULL;
 }
 
@@ -484,18 +463,11 @@ out:
 static const struct op *last_asked(const struct rankinfo *rk, uint32_t res, const struct op *issue)
 {
 	const struct op *best = NULL;
-	size_t lo = 0, hi = rk->n_calls;
+	size_t i = 0;
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (rk->call[mid].start < issue->start)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	for (; lo < rk->n_calls && rk->call[lo].start < issue->end; lo++) {
-		const struct call *c = &rk->call[lo];
+	PL_LOWER_BOUND(i, rk->n_calls, rk->call[i].start < issue->start);
+	for (; i < rk->n_calls && rk->call[i].start < issue->end; i++) {
+		const struct call *c = &rk->call[i];
 
 		for (uint32_t k = 0; c->res == res && k < c->n_ops; k++) {
 			const struct op *op = rk->by_call[c->first_op + k];

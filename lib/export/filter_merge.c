@@ -15,17 +15,10 @@
 /* The place of the event among those that passed, PL_NONE if it did not. */
 static uint32_t place(const struct x_passed *s, uint32_t event)
 {
-	size_t lo = 0, hi = s->n;
+	size_t i = 0;
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (s->from[mid] < event)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo < s->n && lo < PL_NONE && s->from[lo] == event ? (uint32_t)lo : PL_NONE;
+	PL_LOWER_BOUND(i, s->n, s->from[i] < event);
+	return i < s->n && i < PL_NONE && s->from[i] == event ? (uint32_t)i : PL_NONE;
 }
 
 static bool is_pair(const struct pl_merge *m, const struct pl_match *k)

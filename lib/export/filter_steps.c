@@ -108,37 +108,24 @@ void x_steps_sort(struct x_steps *x, const struct pl_segment *s)
 
 static int64_t step_at(const struct x_steps *x, int32_t rank, pl_ns t)
 {
-	size_t lo = 0, hi = x->n;
+	size_t i = 0;
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-		const struct x_step *p = &x->step[mid];
-
-		if (p->rank < rank || (p->rank == rank && p->t0 <= t))
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	if (!lo || x->step[lo - 1].rank != rank || t >= x->step[lo - 1].t1)
+	PL_LOWER_BOUND(i, x->n,
+		       x->step[i].rank < rank || (x->step[i].rank == rank && x->step[i].t0 <= t));
+	if (!i || x->step[i - 1].rank != rank || t >= x->step[i - 1].t1)
 		return INT64_MIN;
-	return x->step[lo - 1].step;
+	return x->step[i - 1].step;
 }
 
 static pl_ns launch_of(const struct x_steps *x, int32_t rank, int64_t corr, pl_ns t)
 {
-	size_t lo = 0, hi = x->n_launches;
+	size_t i = 0;
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (x->launch[mid].rank < rank ||
-		    (x->launch[mid].rank == rank && x->launch[mid].corr < corr))
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo < x->n_launches && x->launch[lo].rank == rank && x->launch[lo].corr == corr
-		       ? x->launch[lo].ts
+	PL_LOWER_BOUND(i, x->n_launches,
+		       x->launch[i].rank < rank ||
+			       (x->launch[i].rank == rank && x->launch[i].corr < corr));
+	return i < x->n_launches && x->launch[i].rank == rank && x->launch[i].corr == corr
+		       ? x->launch[i].ts
 		       : t;
 }
 

@@ -211,17 +211,11 @@ int x_members_build(const struct pl_merge *m, struct x_member **v, size_t *n, st
 
 uint32_t x_member_find(const struct x_member *v, size_t n, uint32_t segment, uint32_t event)
 {
-	size_t lo = 0, hi = n;
+	size_t i = 0;
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (v[mid].segment < segment || (v[mid].segment == segment && v[mid].event < event))
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo < n && v[lo].segment == segment && v[lo].event == event ? v[lo].match : PL_NONE;
+	PL_LOWER_BOUND(i, n,
+		       v[i].segment < segment || (v[i].segment == segment && v[i].event < event));
+	return i < n && v[i].segment == segment && v[i].event == event ? v[i].match : PL_NONE;
 }
 
 /* ---- the base of exporters ---------------------------------------------------------------------

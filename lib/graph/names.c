@@ -79,17 +79,10 @@ void pl_graph_fini(struct pl_graph *g)
 
 uint32_t pl_graph_rank_index(const struct pl_graph *g, int32_t rank)
 {
-	uint32_t lo = 0, hi = (uint32_t)g->n_ranks;
+	uint32_t i = 0;
 
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-
-		if (g->rank[mid] < rank)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo < (uint32_t)g->n_ranks && g->rank[lo] == rank ? lo : PL_NONE;
+	PL_LOWER_BOUND(i, (uint32_t)g->n_ranks, g->rank[i] < rank);
+	return i < (uint32_t)g->n_ranks && g->rank[i] == rank ? i : PL_NONE;
 }
 
 static int copy_array(void *out, size_t *cap, const void *p, size_t n, size_t size,

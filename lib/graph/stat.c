@@ -35,20 +35,11 @@ static void count_resources(struct graph_stat *s)
 	for (size_t i = 0; i < g->n_res; i++) {
 		const struct pl_resource *r = &g->res[i];
 		struct stat_rank *k;
-		int32_t lo = 0, hi = g->n_ranks;
 
-		while (lo < hi) {
-			int32_t mid = lo + (hi - lo) / 2;
-
-			if (g->rank[mid] < r->rank)
-				lo = mid + 1;
-			else
-				hi = mid;
-		}
-		s->rank_of[i] = lo < g->n_ranks && g->rank[lo] == r->rank ? (uint32_t)lo : PL_NONE;
+		s->rank_of[i] = pl_graph_rank_index(g, r->rank);
 		if (s->rank_of[i] == PL_NONE)
 			continue;
-		k = &s->rank[lo];
+		k = &s->rank[s->rank_of[i]];
 		if (r->host != PL_NONE)
 			k->host = r->host;
 		if (r->track_type == PL_T_THREAD)

@@ -33,17 +33,7 @@ static bool latency_ok(pl_ns t)
 
 static bool rank_ok(const struct pl_graph *g, int32_t rank)
 {
-	int32_t lo = 0, hi = g->n_ranks;
-
-	while (lo < hi) {
-		int32_t mid = lo + (hi - lo) / 2;
-
-		if (g->rank[mid] < rank)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return rank == -1 || (lo < g->n_ranks && g->rank[lo] == rank);
+	return rank == -1 || pl_graph_rank_index(g, rank) != PL_NONE;
 }
 
 /* ---- tables ------------------------------------------------------------------------------------

@@ -156,16 +156,9 @@ static int sort_ops(const struct pl_comm *c, uint32_t *op, size_t n, struct pl_e
 /* The innermost operation of either sort on t that runs at ts: + 1, 0 none. */
 static void enclosing(const struct pl_comm *c, const struct thread *t, pl_ns ts, struct launch *l)
 {
-	size_t lo = 0, hi = t->n;
+	size_t lo = 0;
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (c->op[t->op[mid]].t0 <= ts)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
+	PL_LOWER_BOUND(lo, t->n, c->op[t->op[lo]].t0 <= ts);
 	for (int i = 0; lo > 0 && i < 8; i++) {
 		const struct pl_comm_op *op = &c->op[t->op[--lo]];
 		uint32_t *found = op->rpc ? &l->rpc : &l->range;
@@ -262,17 +255,10 @@ int pl_comm_add_launch(struct pl_comm *c, uint32_t track, int64_t pid, int64_t t
 
 static const struct pl_et_node *node_by_rf(const struct pl_et_file *et, int64_t rf)
 {
-	size_t lo = 0, hi = et->n;
+	size_t i = 0;
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (et->node[mid].rf < rf)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo < et->n && et->node[lo].rf == rf ? &et->node[lo] : NULL;
+	PL_LOWER_BOUND(i, et->n, et->node[i].rf < rf);
+	return i < et->n && et->node[i].rf == rf ? &et->node[i] : NULL;
 }
 
 static bool agree(const struct pl_comm_op *op, const struct pl_et_node *n)

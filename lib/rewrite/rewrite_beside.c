@@ -322,19 +322,12 @@ static void sum_losses(const struct pl_rewriter *r, size_t from, size_t to)
 static double lost_until(const struct pl_rewriter *r, uint32_t slot, size_t n, pl_ns t)
 {
 	const struct loss *v = r->beside->loss;
-	size_t lo = 0, hi = n;
+	size_t i = 0;
 
 	if (rw_now(r)->over) /* released, and perhaps lost again */
 		return put_before(r, slot, t);
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (v[mid].end <= t)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo ? v[lo - 1].sum : 0;
+	PL_LOWER_BOUND(i, n, v[i].end <= t);
+	return i ? v[i - 1].sum : 0;
 }
 
 static size_t end_of_slot(const struct rw_beside *x, size_t from, uint32_t slot)

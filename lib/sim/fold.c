@@ -335,17 +335,10 @@ out:
 /* The entry of the resource, PL_NONE if the shape has none. */
 static uint32_t entry_of(const struct pl_shape *sh, const struct order *o, pl_id res)
 {
-	uint32_t lo = 0, hi = sh->n_entries;
+	uint32_t i = 0;
 
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-
-		if (sh->res[o->entry[mid]] < res)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo < sh->n_entries && sh->res[o->entry[lo]] == res ? o->entry[lo] : PL_NONE;
+	PL_LOWER_BOUND(i, sh->n_entries, sh->res[o->entry[i]] < res);
+	return i < sh->n_entries && sh->res[o->entry[i]] == res ? o->entry[i] : PL_NONE;
 }
 
 /* Entries, by resource; not every step of the set need have them. */

@@ -241,21 +241,14 @@ void sim_delay(const struct pl_sim *s, size_t step, uint32_t node, uint32_t e, p
 	const struct pl_gstep *st = &s->g->step[step];
 	const struct pl_shape *sh = &s->g->shape[st->shape];
 	const struct prep *p = &s->step[step];
-	size_t lo = 0, hi = p->n_far;
+	size_t i = 0;
 
 	*lat = latency_of(s->g, sh, node, sh->etype[e],
 			  st->start[node] - recorded_time(st, sh->src[e], sh->etype[e]));
 	*gap = p->w[e] - *lat;
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (p->far[mid].node < node)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	if (lo < p->n_far && p->far[lo].edge == e)
-		*gap += p->far[lo].gap;
+	PL_LOWER_BOUND(i, p->n_far, p->far[i].node < node);
+	if (i < p->n_far && p->far[i].edge == e)
+		*gap += p->far[i].gap;
 }
 
 void sim_delay_in(const struct pl_sim *s, const struct pl_run *r, size_t step, uint32_t node,

@@ -216,20 +216,6 @@ static void gather(const struct pl_graph *g, enum typical_how how, const struct 
 	}
 }
 
-/* Of an even number the mean of the middle two. */
-static pl_ns median(pl_ns *v, size_t n)
-{
-	pl_ns low = pl_median_i64(v, n), high = INT64_MAX;
-	size_t below = 0;
-
-	for (size_t i = 0; i < n; i++) {
-		below += v[i] <= low;
-		if (v[i] > low)
-			high = pl_min_i64(high, v[i]);
-	}
-	return n % 2 || below > n / 2 ? low : low + (high - low) / 2;
-}
-
 static pl_ns mean(const pl_ns *v, size_t n)
 {
 	double sum = 0;
@@ -261,7 +247,7 @@ static int durations(const struct pl_graph *g, enum typical_how how, struct typi
 
 		if (n)
 			t->ns[c] = how == TYPICAL_MEAN ? mean(value + v[c].first, n)
-						       : median(value + v[c].first, n);
+						       : pl_median_mean_i64(value + v[c].first, n);
 		else if (v[c].n)
 			t->ns[c] = (pl_ns)llround(v[c].sum / (double)v[c].n);
 	}

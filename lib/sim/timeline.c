@@ -489,21 +489,6 @@ out:
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-static size_t rank_index(const struct pl_graph *g, int32_t rank)
-{
-	size_t lo = 0, hi = (size_t)g->n_ranks;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (g->rank[mid] < rank)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
-}
-
 /* From another collective's message on the same link, or what an earlier step leaves. */
 static bool from_another(const struct pl_shape *sh, uint32_t p)
 {
@@ -548,12 +533,12 @@ static void look_ahead(struct timeline *t, const struct pl_shape *sh)
 	}
 	number_nodes(t, sh);
 	for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++) {
-		size_t rank;
+		uint32_t rank;
 
 		if (sh->res[i] == PL_NONE)
 			continue;
-		rank = rank_index(g, g->res[sh->res[i]].rank);
-		if (rank == (size_t)g->n_ranks)
+		rank = pl_graph_rank_index(g, g->res[sh->res[i]].rank);
+		if (rank == PL_NONE)
 			continue;
 		t->marked[rank] |= sh->role[i] == PL_RO_MARK;
 		if (sh->flags[i] & PL_NF_IN_STEP)

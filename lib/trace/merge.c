@@ -104,18 +104,12 @@ out:
 /* The first use that is not before the rank's in the segment. */
 static uint32_t first_use(const struct pl_merge *m, uint32_t segment, int32_t rank)
 {
-	uint32_t lo = 0, hi = m->n_uses;
+	uint32_t i = 0;
 
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-		const struct pl_clock_use *u = &m->use[mid];
-
-		if (u->segment < segment || (u->segment == segment && u->rank < rank))
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	PL_LOWER_BOUND(i, m->n_uses,
+		       m->use[i].segment < segment ||
+			       (m->use[i].segment == segment && m->use[i].rank < rank));
+	return i;
 }
 
 const struct pl_clock *pl_merge_clock(const struct pl_merge *m, uint32_t segment, int32_t rank)

@@ -52,8 +52,7 @@ static int median(const struct pl_events *e, pl_ns *m, struct pl_err *err)
 	if (rc < 0)
 		return rc;
 	memcpy(t, e->ts, e->n * sizeof(*t));
-	qsort(t, e->n, sizeof(*t), pl_compare_i64);
-	*m = t[e->n / 2];
+	*m = pl_median_i64(t, e->n);
 	pl_free(t);
 	return 0;
 }

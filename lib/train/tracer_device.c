@@ -186,29 +186,17 @@ static void put_sync(struct tracer_device *x, const struct pl_device_event *e,
 	pl_rec_put(x->t->rec, &r, &s);
 }
 
-static int by_event(const void *pa, const void *pb)
-{
-	const struct pl_device_event *a = &((const struct held *)pa)->e;
-	const struct pl_device_event *c = &((const struct held *)pb)->e;
-
-	return PL_COMPARE_FIELDS(a, c, event, corr);
-}
+PL_COMPARATOR(by_event, struct held, e.event, e.corr);
 
 /* Records are in order of event and call. */
 static const struct pl_device_event *record_of(const struct list *l,
 					       const struct pl_device_event *w)
 {
-	size_t lo = 0, hi = l->n;
+	size_t i = 0;
 
-	while (lo < hi) { /* behind the last one of the event whose call was before the wait's */
-		const struct pl_device_event *r = &l->v[lo + (hi - lo) / 2].e;
-
-		if (r->event < w->event || (r->event == w->event && r->corr < w->corr))
-			lo = lo + (hi - lo) / 2 + 1;
-		else
-			hi = lo + (hi - lo) / 2;
-	}
-	for (size_t i = lo; i-- > 0 && l->v[i].e.event == w->event;)
+	/* behind the last record of the event whose call was before that of the wait */
+	PL_LOWER_BOUND(i, l->n, PL_COMPARE_FIELDS(&l->v[i].e, w, event, corr) < 0);
+	while (i-- > 0 && l->v[i].e.event == w->event)
 		if (!w->instance || l->v[i].e.instance == w->instance)
 			return &l->v[i].e;
 	return NULL;
@@ -248,17 +236,10 @@ PL_COMPARATOR(by_corr, struct held, e.corr);
 /* Which launch the call with this correlation was made in, 0 if that was not told. */
 static uint64_t launch_of(const struct list *l, uint64_t corr)
 {
-	size_t lo = 0, hi = l->n;
+	size_t i = 0;
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (l->v[mid].e.corr < corr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo < l->n && l->v[lo].e.corr == corr ? l->v[lo].e.launch : 0;
+	PL_LOWER_BOUND(i, l->n, l->v[i].e.corr < corr);
+	return i < l->n && l->v[i].e.corr == corr ? l->v[i].e.launch : 0;
 }
 
 /* The kernel carries what c[0 .. n) say; n 0: it is not known. */
@@ -293,19 +274,12 @@ PL_COMPARATOR(by_launch, struct held, e.launch, order);
 /* Collectives of the launch that have no kernel yet, in order. */
 static size_t of_launch(struct list *l, uint64_t launch, struct held **c)
 {
-	size_t lo = 0, hi = l->n, n = 0;
+	size_t i = 0, n = 0;
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (l->v[mid].e.launch < launch)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	for (; lo < l->n && l->v[lo].e.launch == launch && n < AT_ONCE; lo++)
-		if (!l->v[lo].done)
-			c[n++] = &l->v[lo];
+	PL_LOWER_BOUND(i, l->n, l->v[i].e.launch < launch);
+	for (; i < l->n && l->v[i].e.launch == launch && n < AT_ONCE; i++)
+		if (!l->v[i].done)
+			c[n++] = &l->v[i];
 	return n;
 }
 
