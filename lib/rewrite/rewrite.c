@@ -222,6 +222,7 @@ void pl_rewriter_free(struct pl_rewriter *r)
 	pl_free(r->comm);
 	pl_free(r->edge);
 	pl_free(r->slot);
+	pl_free(r->channel);
 	pl_free(r->begin);
 	pl_free(r->set_first);
 	pl_free(r->set_member);

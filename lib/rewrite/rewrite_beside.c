@@ -9,13 +9,14 @@
  *
  * Durations that depend on starts have no place in an edit, whose starts are a least solution over
  * given durations. So they are settled before, by a small replay of each step that knows nothing
- * but when gradients are ready and, of each rank, the one channel that carries its buckets in their
+ * but when gradients are ready and, of each rank, the channels that carry its buckets in their
  * order: between two events (a gradient is ready, a transfer ends, computation ends) both proceed
  * at constant rates. From the recording each rank's computation is first given back what it lost:
  * operations beside recorded transfers of gradients become shorter by the factor, and what is ready
  * later is ready earlier by that much. Where rewrites have changed operations, both are those of
  * the changed ones: what became shorter has lost less. Then the step is passed once, in order of
- * issue; each bucket takes O(ranks).
+ * issue; each bucket takes O(ranks). Where transfers of several channels of a rank overlap, its
+ * computation is slowed down by the first of them alone.
  *
  * The result is put into the edit as durations: of the transfers, and of what computation loses
  * between the issue of one bucket and that of the next, which stands on the computing resource
@@ -47,7 +48,6 @@ struct window { /* of a transfer */
 struct mover {		    /* a rank that computes, while the step is passed */
 	double wall, done;  /* now, and the time at which it would be without what it loses */
 	double all;	    /* done when its last gradient is ready */
-	double idle;	    /* end of the last transfer that it has a part in */
 	uint32_t slot, at;  /* at: window that is not over yet */
 	struct rw_built *b; /* bucket that it issued last */
 };
@@ -58,6 +58,7 @@ struct rw_beside {
 	struct rw_bare *bare; /* of operations as recorded */
 	struct window *window;
 	struct mover *mover;
+	double *idle; /* [channel]: end of its last transfer, while the step is passed */
 };
 
 void rw_bare_unref(struct rw_bare *b)
@@ -94,6 +95,7 @@ void rw_beside_fini(struct pl_rewriter *r)
 	rw_bare_unref(x->bare);
 	pl_free(x->window);
 	pl_free(x->mover);
+	pl_free(x->idle);
 	pl_free(x);
 	r->beside = NULL;
 }
@@ -237,6 +239,7 @@ int rw_beside_init(struct pl_rewriter *r, struct pl_err *err)
 	PL_TRY(new_bare(r, &x->bare, err));
 	PL_TRY(pl_alloc(&x->window, r->n_tensors, sizeof(*x->window), err));
 	PL_TRY(pl_alloc(&x->mover, r->n_ranks, sizeof(*x->mover), err));
+	PL_TRY(pl_alloc(&x->idle, r->n_channels, sizeof(*x->idle), err));
 	PL_TRY(find_given(r, computing, err));
 	PL_TRY(pl_alloc(&x->loss, x->n_given + 1, sizeof(*x->loss), err));
 	pl_sort(x->given, x->n_given, sizeof(*x->given), by_slot_end);
@@ -484,7 +487,7 @@ static int pass_bucket(struct pl_rewriter *r, uint32_t set, uint32_t step, uint3
 		m->b = b;
 		if (b->issue[first + i] != PL_NONE)
 			m->wall += (double)b->issue_ns;
-		start = fmax(start, fmax(m->wall, m->idle));
+		start = fmax(start, fmax(m->wall, x->idle[b->channel[first + i]]));
 	}
 	if (start == -INFINITY)
 		return 0;
@@ -493,7 +496,7 @@ static int pass_bucket(struct pl_rewriter *r, uint32_t set, uint32_t step, uint3
 	for (uint32_t i = first; i < first + r->n_ranks && rc == 0; i++) {
 		if (b->transfer[i] == PL_NONE)
 			continue;
-		x->mover[i - first].idle = start + ns;
+		x->idle[b->channel[i]] = start + ns;
 		if (!b->kept[i] && r->e->node[b->transfer[i]].dur != (pl_ns)ceil(ns))
 			rc = pl_edit_set_dur(r->e, b->transfer[i], (pl_ns)ceil(ns), err);
 	}
@@ -511,15 +514,15 @@ int rw_beside_settle(struct pl_rewriter *r, struct pl_err *err)
 		for (uint32_t i = 0; i < r->n_ranks; i++) {
 			uint32_t slot = k * r->n_ranks + i;
 			const double *bare = bare_in(r, slot);
-			struct mover m = { .wall = -INFINITY,
-					   .done = -INFINITY,
-					   .all = -INFINITY,
-					   .idle = -INFINITY,
-					   .slot = slot };
+			struct mover m = {
+				.wall = -INFINITY, .done = -INFINITY, .all = -INFINITY, .slot = slot
+			};
 
 			for (uint32_t t = 0; t < r->n_tensors; t++)
 				m.all = fmax(m.all, bare[t]);
 			x->mover[i] = m;
+			for (uint32_t c = 0; c < r->slot[slot].n_channels; c++)
+				x->idle[r->slot[slot].channel + c] = -INFINITY;
 		}
 		for (uint32_t s = 0; rc == 0 && s < rw_now(r)->n_sets; s++)
 			rc = pass_bucket(r, s, k, &n_windows, err);

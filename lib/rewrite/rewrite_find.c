@@ -315,6 +315,31 @@ static int find_use(struct pl_rewriter *r, const struct rw_slot *s, struct rw_co
 	return put_edge(r, best.node, &(struct pl_eedge){ .type = best.type, .w = best.w }, err);
 }
 
+/* A device's resource is a channel. Threads of a pool serve one queue, that of their group. */
+static int find_channel(struct pl_rewriter *r, struct rw_slot *s, struct rw_comm *c,
+			struct pl_err *err)
+{
+	const struct pl_enode *a = &r->e->node[c->arrive];
+	bool thread = r->e->g->res[a->res].track_type == PL_T_THREAD;
+	int rc;
+
+	for (c->channel = s->channel; c->channel < s->channel + s->n_channels; c->channel++) {
+		const struct rw_channel *x = &r->channel[c->channel];
+		bool threads = r->e->g->res[x->res].track_type == PL_T_THREAD;
+
+		if (thread ? threads && x->group == a->group : x->res == a->res)
+			return 0;
+	}
+	rc = pl_grow(&r->channel, &r->cap_channels, r->n_channels + 1, sizeof(*r->channel), err);
+	if (rc < 0)
+		return rc;
+	r->channel[r->n_channels++] = (struct rw_channel){
+		.res = a->res, .group = a->group, .head = PL_NONE, .tail = PL_NONE
+	};
+	s->n_channels++;
+	return 0;
+}
+
 static int find_slot(struct pl_rewriter *r, uint32_t slot, struct arrival *v, struct pl_err *err)
 {
 	const struct pl_edit *e = r->e;
@@ -331,14 +356,14 @@ static int find_slot(struct pl_rewriter *r, uint32_t slot, struct arrival *v, st
 		v[n++] = (struct arrival){ e->node[a].start, e->node[a].label, a };
 	}
 	pl_sort(v, n, sizeof(*v), by_arrival);
-	s->head = s->tail = s->res = PL_NONE;
 	s->comm = (uint32_t)r->n_comms;
+	s->channel = (uint32_t)r->n_channels;
 	for (size_t i = 0; i < n; i++)
-		if ((!i || v[i - 1].node != v[i].node) && (rc = add_comm(r, v[i].node, err)) < 0)
+		if ((!i || v[i - 1].node != v[i].node) &&
+		    ((rc = add_comm(r, v[i].node, err)) < 0 ||
+		     (rc = find_channel(r, s, &r->comm[r->n_comms - 1], err)) < 0))
 			return rc;
 	s->n_comms = (uint32_t)r->n_comms - s->comm;
-	if (n)
-		s->res = e->node[v[0].node].res;
 	own_tensors(r, slot);
 	for (uint32_t c = s->comm; c < r->n_comms; c++)
 		if (!r->comm[c].n_uses && (rc = find_use(r, s, &r->comm[c], err)) < 0)

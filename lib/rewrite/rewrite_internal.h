@@ -25,17 +25,23 @@ struct rw_comm {
 	uint32_t arrive, transfer, meet; /* meet PL_NONE: its partners were not recorded */
 	uint32_t last;			 /* instance of the tensor that became ready last */
 	uint32_t n_tensors;
+	uint32_t channel;	/* index into rewriter.channel */
 	uint32_t gate, n_gates; /* into rewriter.edge: what lets it arrive */
 	uint32_t use, n_uses;	/* what waits for it */
 	uint32_t issue;		/* host operation that issued it, PL_NONE */
 	pl_ns issue_dur;
 	pl_ns gate_ns, lag; /* lag: from its last tensor to the gate */
 };
+/* What carries communication of a slot in an order of its own: a resource of a device, or the
+ * threads that work for one group. */
+struct rw_channel {
+	uint32_t res, group; /* of its first communication */
+	uint32_t head, tail; /* nodes around the channel's communication, PL_NONE: none yet */
+};
 /* A slot is a rank in a step. */
 struct rw_slot {
-	uint32_t head, tail;	/* nodes around the channel's communication, PL_NONE: none yet */
-	uint32_t comm, n_comms; /* into rewriter.comm, by start */
-	uint32_t res;		/* that carries the communication */
+	uint32_t comm, n_comms;	      /* into rewriter.comm, by start */
+	uint32_t channel, n_channels; /* into rewriter.channel */
 };
 
 /* A bucket, built into the edit. Shared by the states that have it. */
@@ -43,6 +49,7 @@ struct rw_built {
 	uint64_t key;
 	uint32_t refs;
 	uint32_t *arrive, *transfer; /* [slot], PL_NONE: the rank has no part */
+	uint32_t *channel;	     /* [slot]: of rewriter.channel, where the rank has a part */
 	uint32_t *issue;
 	uint32_t *lost; /* [slot]: what computation behind it loses to communication, PL_NONE */
 	pl_ns alone;	/* the transfer with nothing beside it */
@@ -111,6 +118,8 @@ struct pl_rewriter {
 	struct rw_edge *edge;
 	size_t n_edges, cap_edges;
 	struct rw_slot *slot;
+	struct rw_channel *channel;
+	size_t n_channels, cap_channels;
 	pl_ns *begin;		/* [step] */
 	struct rw_state *state; /* a stack; the last is the present */
 	size_t n_states, cap_states;

@@ -31,7 +31,7 @@ struct bucket { /* in a step */
 struct plan {
 	struct pl_rewriter *r;
 	struct bucket *set; /* [set] */
-	pl_ns *free;	    /* [rank] */
+	pl_ns *free;	    /* [channel] */
 	uint32_t step;
 };
 
@@ -158,33 +158,40 @@ static void look(struct plan *p)
 		if (st->priority[t] && st->priority[t] < x->priority)
 			x->priority = st->priority[t];
 	}
-	for (uint32_t i = 0; i < r->n_ranks; i++) {
-		uint32_t head = r->slot[slot_of(p, i)].head;
-
-		p->free[i] = head == PL_NONE ? INT64_MIN : r->e->node[head].start;
-	}
+	for (size_t i = 0; i < r->n_channels; i++)
+		p->free[i] = r->e->node[r->channel[i].head].start;
 }
 
-static bool takes_part(const struct plan *p, uint32_t set, uint32_t rank)
+/* The channel that carries the set on the rank; PL_NONE: the rank has no part. */
+static uint32_t channel_of(const struct plan *p, uint32_t set, uint32_t rank)
 {
-	return rw_now(p->r)->built[set]->arrive[slot_of(p, rank)] != PL_NONE;
+	const struct rw_built *b = rw_now(p->r)->built[set];
+	uint32_t slot = slot_of(p, rank);
+
+	return b->arrive[slot] == PL_NONE ? PL_NONE : b->channel[slot];
 }
 
 static pl_ns could_begin(const struct plan *p, uint32_t set)
 {
 	pl_ns t = p->set[set].ready;
 
-	for (uint32_t i = 0; i < p->r->n_ranks; i++)
-		if (takes_part(p, set, i))
-			t = pl_max_i64(t, p->free[i]);
+	for (uint32_t i = 0; i < p->r->n_ranks; i++) {
+		uint32_t channel = channel_of(p, set, i);
+
+		if (channel != PL_NONE)
+			t = pl_max_i64(t, p->free[channel]);
+	}
 	return t;
 }
 
-static bool share_ranks(const struct plan *p, uint32_t a, uint32_t b)
+static bool share_channels(const struct plan *p, uint32_t a, uint32_t b)
 {
-	for (uint32_t i = 0; i < p->r->n_ranks; i++)
-		if (takes_part(p, a, i) && takes_part(p, b, i))
+	for (uint32_t i = 0; i < p->r->n_ranks; i++) {
+		uint32_t channel = channel_of(p, a, i);
+
+		if (channel != PL_NONE && channel == channel_of(p, b, i))
 			return true;
+	}
 	return false;
 }
 
@@ -213,7 +220,7 @@ static uint32_t until_urgent(const struct plan *p, uint32_t set, pl_ns begin)
 		const struct bucket *o = &p->set[b];
 
 		if (b != set && o->here && o->done < o->parts && o->priority < x->priority &&
-		    o->ready < urgent && share_ranks(p, set, b))
+		    o->ready < urgent && share_channels(p, set, b))
 			urgent = o->ready;
 	}
 	while (to < x->parts &&
@@ -267,9 +274,12 @@ static int schedule(struct plan *p, struct order *o, struct pl_err *err)
 		begin += part_end(p->set[best].dur, p->set[best].parts, to) -
 			 part_end(p->set[best].dur, p->set[best].parts, p->set[best].done);
 		p->set[best].done = to;
-		for (uint32_t i = 0; i < p->r->n_ranks; i++)
-			if (takes_part(p, best, i))
-				p->free[i] = begin;
+		for (uint32_t i = 0; i < p->r->n_ranks; i++) {
+			uint32_t channel = channel_of(p, best, i);
+
+			if (channel != PL_NONE)
+				p->free[channel] = begin;
+		}
 	}
 	return rc;
 }
@@ -339,20 +349,19 @@ out:
 	return rc;
 }
 
-static int chain_slot(struct plan *p, uint32_t rank, const struct order *o, struct pl_err *err)
+static int chain_channel(struct plan *p, uint32_t slot, uint32_t channel, const struct order *o,
+			 struct pl_err *err)
 {
 	struct pl_rewriter *r = p->r;
-	uint32_t slot = slot_of(p, rank), from = r->slot[slot].head;
+	uint32_t from = r->channel[channel].head;
 	int rc = 0;
 
-	if (from == PL_NONE)
-		return 0;
 	for (size_t i = 0; i < o->n; i++) {
 		const struct turn *x = &o->turn[i];
 		const struct rw_built *b = rw_now(r)->built[x->set];
 		uint32_t parts = p->set[x->set].parts, end = b->transfer[slot];
 
-		if (b->arrive[slot] == PL_NONE)
+		if (b->arrive[slot] == PL_NONE || b->channel[slot] != channel)
 			continue;
 		if (!x->from)
 			PL_TRY(rw_chain(r->e, from, b->arrive[slot], err));
@@ -360,7 +369,7 @@ static int chain_slot(struct plan *p, uint32_t rank, const struct order *o, stru
 			PL_TRY(add_piece(r, b, slot, from, x, parts, &end, err));
 		from = end;
 	}
-	rc = rw_chain(r->e, from, r->slot[slot].tail, err);
+	rc = rw_chain(r->e, from, r->channel[channel].tail, err);
 out:
 	return rc;
 }
@@ -377,8 +386,13 @@ static int by_schedule(struct plan *p, struct order *o, struct pl_err *err)
 
 	for (p->step = 0; rc == 0 && p->step < r->e->n_steps; p->step++) {
 		look(p);
-		for (uint32_t i = 0; rc == 0 && i < r->n_ranks; i++)
-			rc = chain_slot(p, i, &o[p->step], err);
+		for (uint32_t i = 0; i < r->n_ranks; i++) {
+			uint32_t slot = slot_of(p, i), k = r->slot[slot].channel;
+			uint32_t end = k + r->slot[slot].n_channels;
+
+			for (; rc == 0 && k < end; k++)
+				rc = chain_channel(p, slot, k, &o[p->step], err);
+		}
 	}
 	return rc < 0 ? rc : pl_edit_settle(r->e, err);
 }
@@ -411,7 +425,7 @@ int rw_prioritize(struct pl_rewriter *r, struct pl_err *err)
 	int rc;
 
 	PL_TRY(pl_alloc(&p.set, r->n_tensors, sizeof(*p.set), err));
-	PL_TRY(pl_alloc(&p.free, r->n_ranks, sizeof(*p.free), err));
+	PL_TRY(pl_alloc(&p.free, r->n_channels, sizeof(*p.free), err));
 	PL_TRY(pl_alloc(&o, r->e->n_steps, sizeof(*o), err));
 	PL_TRY(pl_edit_settle(r->e, err));
 	for (int round = 0; round < ROUNDS; round++) {

@@ -2,10 +2,10 @@
  * The synchronisation of gradients, rebuilt as a plan has it.
  *
  * First the recorded communication is taken out, once; what it stood between on its resource is
- * joined again, and two delays of no length, head and tail, mark on every rank where the channel's
- * communication belongs. Then the buckets of the state are built between them, in order of issue. A
- * state that differs from the one before in a few buckets builds those alone: buckets are known by
- * what they hold.
+ * joined again, and two delays of no length, head and tail, mark on every channel of a rank where
+ * its communication belongs. Then the buckets of the state are built between them, in order of
+ * issue. A state that differs from the one before in a few buckets builds those alone: buckets are
+ * known by what they hold.
  *
  * Edges of order along the channel are of type COMM, which no other edge into an arrival is.
  */
@@ -37,8 +37,36 @@ static int add_mark(struct pl_rewriter *r, uint32_t slot, uint32_t near, uint32_
 	return pl_edit_add_node(r->e, &n, near, id, err);
 }
 
-/* What lies on the channel's resource before, between and after, in that order. */
-static int join_channel(struct pl_rewriter *r, uint32_t slot, struct pl_err *err)
+/* Does some communication of the channel lie on the resource? */
+static bool uses_resource(const struct pl_rewriter *r, const struct rw_slot *s, uint32_t channel,
+			  uint32_t res)
+{
+	for (uint32_t i = s->comm; i < s->comm + s->n_comms; i++)
+		if (r->comm[i].channel == channel && r->e->node[r->comm[i].arrive].res == res)
+			return true;
+	return false;
+}
+
+/* The channels of a resource begin behind what came before on it, and what follows on it comes
+ * behind their ends. */
+static int join_end(struct pl_rewriter *r, const struct rw_slot *s, const struct pl_eedge *ed,
+		    bool head, struct pl_err *err)
+{
+	struct pl_edit *e = r->e;
+	uint32_t res = e->node[head ? ed->src : ed->dst].res;
+	int rc = 0;
+
+	for (uint32_t k = s->channel; rc == 0 && k < s->channel + s->n_channels; k++) {
+		if (!uses_resource(r, s, k, res))
+			continue;
+		rc = head ? pl_edit_add_edge(e, ed->src, r->channel[k].head, PL_E_WAIT, ed->w, err)
+			  : pl_edit_add_edge(e, r->channel[k].tail, ed->dst, PL_E_WAIT, ed->w, err);
+	}
+	return rc;
+}
+
+/* What lies on a channel's resource before, between and after, in that order. */
+static int join_channels(struct pl_rewriter *r, uint32_t slot, struct pl_err *err)
 {
 	struct pl_edit *e = r->e;
 	struct rw_slot *s = &r->slot[slot];
@@ -56,14 +84,13 @@ static int join_channel(struct pl_rewriter *r, uint32_t slot, struct pl_err *err
 			last &= !same || k <= i;
 		}
 		for (uint32_t x = e->node[c->arrive].in; x != PL_NONE; x = e->edge[x].in_next) {
-			const struct pl_eedge *ed = &e->edge[x];
+			const struct pl_eedge ed = e->edge[x];
 
-			if (PL_E_TYPE(ed->type) != PL_E_SEQ || e->node[ed->src].res != res ||
-			    mine(r, ed->src))
+			if (PL_E_TYPE(ed.type) != PL_E_SEQ || e->node[ed.src].res != res ||
+			    mine(r, ed.src))
 				continue;
-			before = ed->src;
-			if (first &&
-			    (rc = pl_edit_add_edge(e, ed->src, s->head, PL_E_WAIT, ed->w, err)) < 0)
+			before = ed.src;
+			if (first && (rc = join_end(r, s, &ed, true, err)) < 0)
 				return rc;
 		}
 		for (uint32_t x = e->node[c->transfer].out; x != PL_NONE; x = e->edge[x].out_next) {
@@ -73,7 +100,7 @@ static int join_channel(struct pl_rewriter *r, uint32_t slot, struct pl_err *err
 			    mine(r, ed.dst))
 				continue;
 			if (last || e->node[ed.dst].type == PL_N_ENTRY)
-				rc = pl_edit_add_edge(e, s->tail, ed.dst, PL_E_WAIT, ed.w, err);
+				rc = join_end(r, s, &ed, false, err);
 			else
 				rc = before == PL_NONE ? 0
 						       : pl_edit_add_edge(e, before, ed.dst,
@@ -83,6 +110,29 @@ static int join_channel(struct pl_rewriter *r, uint32_t slot, struct pl_err *err
 		}
 	}
 	return 0;
+}
+
+/* Head and tail of each channel of the slot. */
+static int mark_channels(struct pl_rewriter *r, uint32_t slot, struct pl_err *err)
+{
+	const struct rw_slot *s = &r->slot[slot];
+	int rc = 0;
+
+	for (uint32_t k = s->channel; rc == 0 && k < s->channel + s->n_channels; k++) {
+		struct rw_channel *x = &r->channel[k];
+		uint32_t first = PL_NONE, last = PL_NONE;
+
+		for (uint32_t i = s->comm; i < s->comm + s->n_comms; i++) {
+			if (r->comm[i].channel != k)
+				continue;
+			first = first == PL_NONE ? i : first;
+			last = i;
+		}
+		rc = add_mark(r, slot, r->comm[first].arrive, &x->head, err);
+		if (rc == 0)
+			rc = add_mark(r, slot, r->comm[last].transfer, &x->tail, err);
+	}
+	return rc;
 }
 
 static int check_meets(const struct pl_rewriter *r, struct pl_err *err)
@@ -110,17 +160,9 @@ static int take_over(struct pl_rewriter *r, struct pl_err *err)
 
 	if (rc < 0)
 		return rc;
-	for (uint32_t i = 0; i < r->n_slots; i++) {
-		struct rw_slot *s = &r->slot[i];
-
-		if (!s->n_comms)
-			continue;
-		if ((rc = add_mark(r, i, r->comm[s->comm].arrive, &s->head, err)) < 0 ||
-		    (rc = add_mark(r, i, r->comm[s->comm + s->n_comms - 1].transfer, &s->tail,
-				   err)) < 0 ||
-		    (rc = join_channel(r, i, err)) < 0)
+	for (uint32_t i = 0; i < r->n_slots; i++)
+		if ((rc = mark_channels(r, i, err)) < 0 || (rc = join_channels(r, i, err)) < 0)
 			return rc;
-	}
 	if ((rc = rw_beside_release(r, err)) < 0)
 		return rc;
 	for (size_t i = 0; i < r->n_comms; i++) {
@@ -143,6 +185,7 @@ void rw_unref(struct rw_built *b)
 		return;
 	pl_free(b->arrive);
 	pl_free(b->transfer);
+	pl_free(b->channel);
 	pl_free(b->issue);
 	pl_free(b->lost);
 	pl_free(b->kept);
@@ -159,6 +202,7 @@ static struct rw_built *new_built(const struct pl_rewriter *r, uint64_t key, str
 	b->key = key;
 	if (pl_alloc(&b->arrive, r->n_slots, sizeof(uint32_t), err) < 0 ||
 	    pl_alloc(&b->transfer, r->n_slots, sizeof(uint32_t), err) < 0 ||
+	    pl_alloc(&b->channel, r->n_slots, sizeof(uint32_t), err) < 0 ||
 	    pl_alloc(&b->issue, r->n_slots, sizeof(uint32_t), err) < 0 ||
 	    pl_alloc(&b->lost, r->n_slots, sizeof(uint32_t), err) < 0 ||
 	    pl_alloc(&b->kept, r->n_slots, sizeof(*b->kept), err) < 0) {
@@ -462,8 +506,9 @@ static int build_slot(struct pl_rewriter *r, struct rw_built *b, uint32_t set, u
 	after = e->tensor[r->inst[(size_t)slot * r->n_tensors + last]].producer;
 	if (old->last == r->inst[(size_t)slot * r->n_tensors + last] || after == PL_NONE)
 		after = old->arrive;
+	b->channel[slot] = old->channel;
 	n = e->node[old->arrive];
-	n.res = r->slot[slot].res;
+	n.res = r->channel[old->channel].res;
 	n.fixed = INT64_MIN;
 	n.origin = PL_NONE;
 	n.bytes = c->bytes;
@@ -480,7 +525,7 @@ static int build_slot(struct pl_rewriter *r, struct rw_built *b, uint32_t set, u
 	if (r->beside)
 		pl_cost_contention(r->c, c, &b->slows, &b->slowed);
 	n = e->node[old->transfer];
-	n.res = r->slot[slot].res;
+	n.res = r->channel[old->channel].res;
 	n.fixed = INT64_MIN;
 	n.origin = PL_NONE;
 	n.bytes = c->bytes;
@@ -623,21 +668,23 @@ static int chain_all(struct pl_rewriter *r, struct pl_err *err)
 	int rc;
 
 	for (uint32_t s = 0; s < r->n_slots; s++) {
-		uint32_t from = r->slot[s].head;
+		const struct rw_slot *x = &r->slot[s];
 
-		if (from == PL_NONE)
-			continue;
-		for (uint32_t i = 0; i < st->n_sets; i++) {
-			const struct rw_built *b = st->built[i];
+		for (uint32_t k = x->channel; k < x->channel + x->n_channels; k++) {
+			uint32_t from = r->channel[k].head;
 
-			if (b->arrive[s] == PL_NONE)
-				continue;
-			if ((rc = rw_chain(r->e, from, b->arrive[s], err)) < 0)
+			for (uint32_t i = 0; i < st->n_sets; i++) {
+				const struct rw_built *b = st->built[i];
+
+				if (b->arrive[s] == PL_NONE || b->channel[s] != k)
+					continue;
+				if ((rc = rw_chain(r->e, from, b->arrive[s], err)) < 0)
+					return rc;
+				from = b->transfer[s];
+			}
+			if ((rc = rw_chain(r->e, from, r->channel[k].tail, err)) < 0)
 				return rc;
-			from = b->transfer[s];
 		}
-		if ((rc = rw_chain(r->e, from, r->slot[s].tail, err)) < 0)
-			return rc;
 	}
 	return 0;
 }

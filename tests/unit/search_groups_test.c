@@ -18,7 +18,8 @@ struct mixed {
 	struct pl_rewriter *r;
 	pl_ns alpha, per_kib; /* what communication took */
 	bool open;
-	bool apart; /* no communication of all ranks */
+	bool apart;   /* no communication of all ranks */
+	bool streams; /* that of pairs has a stream of its own */
 };
 
 static int put_group(struct pl_graph *g, uint32_t first, uint32_t n, struct pl_err *err)
@@ -35,6 +36,16 @@ static int put_group(struct pl_graph *g, uint32_t first, uint32_t n, struct pl_e
 		g->group_rank[g->n_group_ranks++] = (uint32_t)g->rank[first + i];
 out:
 	return rc;
+}
+
+static uint32_t compute_res(const struct mixed *x, uint32_t rank)
+{
+	return rank * (uint32_t)x->j.per_rank;
+}
+
+static uint32_t comm_res(const struct mixed *x, uint32_t rank, uint32_t group)
+{
+	return compute_res(x, rank) + 1 + (x->streams && group);
 }
 
 static uint32_t put(struct mixed *x, uint8_t type, uint8_t role, uint8_t kind, pl_id res,
@@ -77,8 +88,11 @@ static int put_comm(struct mixed *x, uint32_t group, pl_id grad, int64_t bytes, 
 	int rc = pl_intern_add(&x->j.g.str, "all_reduce", 10, &name, err);
 
 	for (uint32_t k = first; rc >= 0 && k < first + n; k++) {
-		arrive[k] = put(x, PL_N_OP, PL_RO_ARRIVE, PL_K_COLLECTIVE, 2 * k + 1, name, 0);
-		add_edge(s, last[k], PL_E_SEQ);
+		uint32_t *before = &last[k + (x->streams && group ? RANKS : 0)];
+
+		arrive[k] = put(x, PL_N_OP, PL_RO_ARRIVE, PL_K_COLLECTIVE, comm_res(x, k, group),
+				name, 0);
+		add_edge(s, *before, PL_E_SEQ);
 		add_edge(s, made[k], PL_E_DATA);
 		rc = put_tensor(x, grad, bytes, made[k], arrive[k], err);
 		s->group[arrive[k]] = group;
@@ -92,11 +106,14 @@ static int put_comm(struct mixed *x, uint32_t group, pl_id grad, int64_t bytes, 
 	for (uint32_t k = first; k < first + n; k++)
 		add_edge(s, arrive[k], PL_E_COMM);
 	for (uint32_t k = first; k < first + n; k++) {
-		last[k] = put(x, PL_N_OP, PL_RO_TRANSFER, PL_K_COLLECTIVE, 2 * k + 1, name, dur);
+		uint32_t *end = &last[k + (x->streams && group ? RANKS : 0)];
+
+		*end = put(x, PL_N_OP, PL_RO_TRANSFER, PL_K_COLLECTIVE, comm_res(x, k, group), name,
+			   dur);
 		add_edge(s, arrive[k], PL_E_SEQ);
 		add_edge(s, meet, PL_E_COMM);
-		s->group[last[k]] = group;
-		s->bytes[last[k]] = bytes;
+		s->group[*end] = group;
+		s->bytes[*end] = bytes;
 	}
 	return 0;
 }
@@ -114,7 +131,7 @@ static int put_layer(struct mixed *x, uint32_t i, bool pairs, bool known, uint32
 	snprintf(text, sizeof(text), "grad L%u", i);
 	PL_TRY(pl_intern_add(&x->j.g.str, text, strlen(text), &grad, err));
 	for (uint32_t k = 0; k < RANKS; k++) {
-		uint32_t n = put(x, PL_N_OP, PL_RO_COMPUTE, PL_K_KERNEL, 2 * k, name,
+		uint32_t n = put(x, PL_N_OP, PL_RO_COMPUTE, PL_K_KERNEL, compute_res(x, k), name,
 				 dur + (pl_ns)(pl_rng_next(rng) % 9000));
 
 		add_edge(&x->j.g.shape[0], at[k], PL_E_SEQ);
@@ -133,14 +150,14 @@ out:
 static int put_step(struct mixed *x, uint64_t seed, bool known, struct pl_err *err)
 {
 	struct pl_shape *s = &x->j.g.shape[0];
-	uint32_t at[RANKS], last[RANKS], n = 3 + (uint32_t)(seed % 3), tensors = 0;
+	uint32_t at[RANKS], last[2 * RANKS], n = 3 + (uint32_t)(seed % 3), tensors = 0;
 	uint64_t rng = seed;
 	int rc = 0;
 
 	for (uint32_t k = 0; k < RANKS; k++) {
-		at[k] = put(x, PL_N_OP, PL_RO_MARK, PL_K_STEP, 2 * k, x->j.name[7], 0);
+		at[k] = put(x, PL_N_OP, PL_RO_MARK, PL_K_STEP, compute_res(x, k), x->j.name[7], 0);
 		s->flags[at[k]] = PL_NF_STEP_BEGIN;
-		last[k] = PL_NONE;
+		last[k] = last[k + RANKS] = PL_NONE;
 	}
 	for (uint32_t i = 0; i < n; i++) {
 		bool pairs =
@@ -150,13 +167,14 @@ static int put_step(struct mixed *x, uint64_t seed, bool known, struct pl_err *e
 		PL_TRY(put_layer(x, n - 1 - i, pairs, known, at, last, &rng, err));
 	}
 	for (uint32_t k = 0; k < RANKS; k++) {
-		uint32_t done =
-			put(x, PL_N_OP, PL_RO_COMPUTE, PL_K_KERNEL, 2 * k, x->j.name[0], 500);
+		uint32_t done = put(x, PL_N_OP, PL_RO_COMPUTE, PL_K_KERNEL, compute_res(x, k),
+				    x->j.name[0], 500);
 
 		add_edge(s, at[k], PL_E_SEQ);
 		/* every transfer of the rank */
 		for (uint32_t i = 0; i < done; i++)
-			if (s->role[i] == PL_RO_TRANSFER && s->res[i] == 2 * k + 1)
+			if (s->role[i] == PL_RO_TRANSFER &&
+			    (s->res[i] == comm_res(x, k, 0) || s->res[i] == comm_res(x, k, 1)))
 				add_edge(s, i, PL_E_DATA);
 	}
 out:
@@ -177,12 +195,13 @@ static void run(struct pl_graph *g)
 static bool mixed_init(struct mixed *x, uint64_t seed, bool known, struct pl_err *err)
 {
 	struct pl_graph *g = &x->j.g;
-	bool apart = x->apart;
+	bool apart = x->apart, streams = x->streams;
 	int rc;
 
 	memset(x, 0, sizeof(*x));
 	x->apart = apart;
-	x->j = (struct job){ .ranks = RANKS, .per_rank = 2 };
+	x->streams = streams;
+	x->j = (struct job){ .ranks = RANKS, .per_rank = streams ? 3 : 2 };
 	x->alpha = 500 + (pl_ns)(seed * 7919 % 9000);
 	if (!known) /* more than the messages of a ring of nothing over links that nobody named */
 		x->alpha += 100000;
@@ -423,6 +442,60 @@ static void test_apart(void)
 	is_i64(same, total, "what other ranks communicate slows nobody down");
 }
 
+/* The transfers of the edit that lie on other streams than those of their groups. */
+static uint32_t misplaced(const struct mixed *x)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < x->e.n_nodes; i++) {
+		const struct pl_enode *t = &x->e.node[i];
+
+		if (!t->dead && t->role == PL_RO_TRANSFER)
+			n += t->res != comm_res(x, t->res / (uint32_t)x->j.per_rank, t->group);
+	}
+	return n;
+}
+
+/* Two streams of a rank carry communication side by side, and still do when it is rebuilt. */
+static void test_streams(void)
+{
+	int placed = 0, same = 0, total = 0;
+
+	for (uint64_t seed = 1; seed <= 60; seed++, total++) {
+		struct mixed x = { .streams = true };
+		struct pl_err err = { 0 };
+		struct pl_fit fit[2];
+		struct pl_cost cost = { .fit = fit, .n_fits = 2, .overlap = 1 };
+		double recorded;
+
+		if (!mixed_init(&x, seed, true, &err)) {
+			printf("# seed %d: %s\n", (int)seed, err.msg);
+			mixed_fini(&x);
+			continue;
+		}
+		for (uint32_t i = 0; i < 2; i++)
+			fit[i] = (struct pl_fit){ .kind = PL_K_COLLECTIVE,
+						  .coll = PL_COLL_ALLREDUCE,
+						  .n = i ? RANKS : 2,
+						  .a_ns = (double)x.alpha,
+						  .b_ns_per_byte = (double)x.per_kib / 1024 };
+		recorded = pl_edit_mean_step(&x.e);
+		pl_rewriter_free(x.r);
+		x.r = pl_rewriter_new(&x.e, &cost, &err);
+		if (x.r && pl_rewrite_model(x.r, &err) == 0 && pl_edit_settle(&x.e, &err) == 0) {
+			double model = pl_edit_mean_step(&x.e);
+
+			placed += !misplaced(&x);
+			same += fabs(model - recorded) <= 2 * LAYERS; /* rounded up */
+		}
+		if (err.code)
+			printf("# seed %d: %s\n", (int)seed, err.msg);
+		mixed_fini(&x);
+	}
+	is_i64(placed, total, "communication stays on the stream of its group");
+	is_i64(same, total, "... and takes as long as recorded");
+}
+
 int main(void)
 {
 	ALONE(test("several groups, unlike ranks", true, false, 300));
@@ -430,5 +503,6 @@ int main(void)
 	ALONE(test("... of unknown sizes", false, false, 350));
 	test_sizes();
 	test_apart();
+	test_streams();
 	return done_testing();
 }
