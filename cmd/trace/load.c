@@ -1,9 +1,11 @@
 /*
  * Inputs into one output. The output is made of one segment (or more) for each input, in their
- * order. With several threads every input is read by a job of its own, which leaves a stream in
- * memory; the main thread takes these streams in order: as they are when the output is a stream,
- * else it reads them into the exporter. Either way the bytes are those of one thread.
+ * order. With several threads every input is read by a job of its own, which leaves a stream: its
+ * first megabytes in memory, the rest in a temporary file without a name, so that memory does not
+ * grow with the inputs. The main thread takes these streams in order: as they are when the output
+ * is a stream, else it reads them into the exporter. Either way the bytes are those of one thread.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "config.h"
@@ -26,7 +28,8 @@ struct job {
 	struct input *input;
 	int32_t order;
 	struct pl_pool *pool;
-	struct pl_buf bytes; /* its stream */
+	struct pl_buf bytes; /* its stream, or what comes after that in the file */
+	FILE *file;	     /* NULL: the stream is short */
 	struct pl_buf said;  /* what it logged: level, text, NUL */
 	struct pl_import_stats st;
 	struct tap tap;
@@ -179,6 +182,22 @@ static int to_stream(struct job *j, struct pl_out *out, const struct pl_log *log
 	return pl_trace_writer_close(sink, &j->err);
 }
 
+#define JOB_BYTES ((size_t)2 << 20) /* of a job's stream in memory */
+
+static int spill(void *arg, struct pl_err *err)
+{
+	struct job *j = arg;
+
+	if (j->bytes.n < JOB_BYTES)
+		return 0;
+	if (!j->file && !(j->file = tmpfile()))
+		return pl_fail_sys(err, "a temporary file");
+	if (fwrite(j->bytes.p, 1, j->bytes.n, j->file) != j->bytes.n)
+		return pl_fail_sys(err, "a temporary file");
+	j->bytes.n = 0;
+	return 0;
+}
+
 static void run_job(void *arg)
 {
 	struct job *j = arg;
@@ -196,6 +215,40 @@ static void run_job(void *arg)
 		j->rc = pl_out_close(out, &j->err);
 }
 
+/* The part of the job's stream that is in its file. */
+static int copy_file(struct job *j, struct pl_out *out, struct pl_err *err)
+{
+	struct pl_buf chunk = { 0 };
+	size_t n;
+	int rc;
+
+	rewind(j->file);
+	PL_TRY(pl_buf_need(&chunk, JOB_BYTES, err));
+	while ((n = fread(chunk.p, 1, JOB_BYTES, j->file)) > 0)
+		PL_TRY(pl_out_write(out, chunk.p, n, err));
+	if (ferror(j->file))
+		rc = pl_fail_sys(err, "a temporary file");
+out:
+	pl_buf_fini(&chunk);
+	return rc;
+}
+
+/* The job's whole stream, to be read. */
+static struct pl_in *open_job(struct job *j, struct pl_err *err)
+{
+	char path[32];
+
+	if (!j->file)
+		return pl_in_open_mem(j->input->path, j->bytes.p, j->bytes.n, err);
+	if (fwrite(j->bytes.p, 1, j->bytes.n, j->file) != j->bytes.n || fflush(j->file)) {
+		pl_fail_sys(err, "a temporary file");
+		return NULL;
+	}
+	rewind(j->file);
+	snprintf(path, sizeof(path), "/dev/fd/%d", fileno(j->file));
+	return pl_in_open(path, err);
+}
+
 /* The job's stream goes where it belongs. */
 static int take_job(struct load *l, struct job *j, struct pl_out *out, struct pl_sink *sink,
 		    struct pl_err *err)
@@ -209,11 +262,12 @@ static int take_job(struct load *l, struct job *j, struct pl_out *out, struct pl
 		return j->rc;
 	}
 	if (l->direct) {
-		rc = pl_out_write(out, j->bytes.p, j->bytes.n, err);
+		rc = j->file ? copy_file(j, out, err) : 0;
+		rc = rc < 0 ? rc : pl_out_write(out, j->bytes.p, j->bytes.n, err);
 	} else {
 		const struct pl_trace_reader_opts o = { .log = &l->c->c.log };
 
-		in = pl_in_open_mem(j->input->path, j->bytes.p, j->bytes.n, err);
+		in = open_job(j, err);
 		rc = in ? pl_trace_read(in, &o, sink, err) : err->code;
 		pl_in_close(in);
 	}
@@ -228,6 +282,8 @@ static void job_free(struct job *j)
 {
 	if (!j)
 		return;
+	if (j->file)
+		fclose(j->file);
 	pl_buf_fini(&j->bytes);
 	pl_buf_fini(&j->said);
 	tap_fini(&j->tap);
@@ -257,6 +313,8 @@ static int load_parallel(struct load *l, struct inputs *in, struct pl_out *out,
 		*j = (struct job){ .l = l, .input = &in->v[i], .order = order };
 		order++;
 		tap_init(&j->tap, NULL, NULL);
+		j->tap.after = spill;
+		j->tap.arg = j;
 		pl_queue_put(q, run_job, j);
 	}
 out:

@@ -59,9 +59,11 @@ void progress_tick(struct progress *p, uint64_t events);
 void progress_end(struct progress *p);
 
 struct tap {
-	struct pl_sink sink;	   /* first */
-	struct pl_sink *next;	   /* may be NULL */
-	struct progress *progress; /* may be NULL */
+	struct pl_sink sink;			     /* first */
+	struct pl_sink *next;			     /* may be NULL */
+	struct progress *progress;		     /* may be NULL */
+	int (*after)(void *arg, struct pl_err *err); /* a batch was passed on; may be NULL */
+	void *arg;
 	uint64_t events;
 	uint32_t segments, merges;
 	bool check; /* look at every event */

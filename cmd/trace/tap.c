@@ -91,7 +91,13 @@ static int tap_batch(struct pl_sink *s, struct pl_segment *seg, struct pl_batch 
 		if (rc < 0)
 			return rc;
 	}
-	return t->next && t->next->batch ? t->next->batch(t->next, seg, b, err) : 0;
+	if (t->next && t->next->batch) {
+		int rc = t->next->batch(t->next, seg, b, err);
+
+		if (rc < 0)
+			return rc;
+	}
+	return t->after ? t->after(t->arg, err) : 0;
 }
 
 static int note_ranks(struct tap *t, const struct pl_segment *seg, struct pl_err *err)

@@ -163,9 +163,11 @@ static inline const char *pl_intern_get(const struct pl_intern *t, pl_id id)
 {
 	return id < t->n ? t->str[id] : "";
 }
+/* Memory that the strings and the tables of their ids take. */
 static inline size_t pl_intern_bytes(const struct pl_intern *t)
 {
-	return t->arena.total;
+	return t->arena.total + t->cap_str * sizeof(*t->str) + t->cap_len * sizeof(*t->len) +
+	       (t->slot ? (t->mask + 1) * sizeof(*t->slot) : 0);
 }
 
 /* ---- numbers --------------------------------------------------------------------------- */

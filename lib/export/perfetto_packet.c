@@ -52,7 +52,7 @@ enum { TYPE_BEGIN = 1, TYPE_END = 2, TYPE_INSTANT = 3, TYPE_COUNTER = 4 };
 enum { FLAG_CLEARED = 1, FLAG_NEEDS_STATE = 2 };
 #define SEQUENCE     1
 #define EXPLICIT     3			/* order of children */
-#define INTERN_LIMIT ((size_t)64 << 20) /* bytes of argument texts */
+#define INTERN_LIMIT ((size_t)16 << 20) /* memory for the dictionary of argument texts */
 
 static const uint32_t interned_field[P_TABLES] = {
 	[P_CATEGORY] = 1, [P_NAME] = 2, [P_KEY] = 3, [P_TEXT] = 29

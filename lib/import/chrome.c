@@ -529,7 +529,7 @@ static int run(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink 
 	PL_TRY(pl_ev_init(&d->ev, &d->rows, &d->report, err));
 	d->ev.chrome = chrome;
 	if (!chrome) {
-		d->rows.comm = pl_comm_new(err);
+		d->rows.comm = pl_comm_new(d->rows.path, o->log, err);
 		PL_TRY(d->rows.comm ? 0 : PL_ENOMEM);
 	}
 	PL_TRY(pl_rows_open(&d->rows, err));

@@ -28,7 +28,8 @@ struct pl_import_opts {
 	int32_t order;	       /* number of this file among the inputs */
 	const char *columns;   /* --columns of an operation table, or NULL */
 	struct pl_et *et;      /* may be NULL */
-	size_t max_strings;    /* begin a new segment when strings exceed this; 0 = 64 MiB */
+	/* a segment ends when its strings and their table exceed this; 0: PL_DICTIONARY_BYTES */
+	size_t max_dictionary_bytes;
 	const char *provenance;
 };
 

@@ -102,7 +102,11 @@ struct pl_coldef {
 
 #define PL_MAX_COLS    1024  /* after this many the columns are begun anew */
 #define PL_MAX_MEMBERS 60000 /* of one event; a block of a trace holds 65536 columns */
-#define PL_HOLD_MAX    24    /* batches kept back at most while sizes are looked for */
+/* A segment ends when its strings and the tables of their ids take this. Real profiles of 100,000
+ * events need less than 1 MiB; a program that reads the stream holds one dictionary, so that this
+ * bounds the memory of every reader. */
+#define PL_DICTIONARY_BYTES ((size_t)16 << 20)
+#define PL_HOLD_MAX	    24 /* batches kept back at most while sizes are looked for */
 
 struct pl_rows {
 	const struct pl_import_opts *o;
@@ -120,7 +124,7 @@ struct pl_rows {
 	size_t n_defs, cap_defs;
 	struct pl_comm *comm; /* NULL: nothing to join */
 	uint32_t segments;    /* ended so far */
-	size_t max_strings;
+	size_t max_dictionary_bytes;
 	/* fills the tracks in before the segment ends */
 	int (*finish)(void *arg, struct pl_err *err);
 	/* after a later segment began: what it must have from the start */
@@ -139,7 +143,7 @@ int pl_rows_flush(struct pl_rows *r, bool last, struct pl_err *err) PL_MUST;
 static inline int PL_MUST pl_rows_done(struct pl_rows *r, struct pl_err *err)
 {
 	return PL_LIKELY(++r->cur->b.n < PL_BATCH_ROWS && r->n_defs <= PL_MAX_COLS &&
-			 pl_intern_bytes(&r->seg.str) <= r->max_strings)
+			 pl_intern_bytes(&r->seg.str) <= r->max_dictionary_bytes)
 		       ? 0
 		       : pl_rows_flush(r, false, err);
 }
@@ -162,7 +166,6 @@ void pl_rows_fini(struct pl_rows *r);
 
 struct pl_comm_op { /* what a host thread said: record_param_comms, "nccl:all_reduce" */
 	pl_ns t0, t1;
-	int64_t pid, tid;	      /* as integers: they mean the same in every segment */
 	int64_t rf;		      /* record function id, -1 */
 	int64_t bytes, elements, seq; /* -1 unknown */
 	const char *coll;	      /* canonical, static; NULL unknown */
@@ -171,11 +174,14 @@ struct pl_comm_op { /* what a host thread said: record_param_comms, "nccl:all_re
 	bool rpc;		      /* record_param_comms */
 	int8_t tensors; /* are there tensors among its inputs? -1: inputs not recorded */
 };
-struct pl_comm *pl_comm_new(struct pl_err *err);
+/* `path` and `log` are borrowed: limits that were reached are said there. */
+struct pl_comm *pl_comm_new(const char *path, const struct pl_log *log, struct pl_err *err);
 void pl_comm_free(struct pl_comm *c);
 void pl_comm_renew(struct pl_comm *c); /* new segment: track numbers are void */
 int pl_comm_text(struct pl_comm *c, const char *s, size_t n, pl_id *id, struct pl_err *err) PL_MUST;
-int pl_comm_add_op(struct pl_comm *c, const struct pl_comm_op *op, struct pl_err *err) PL_MUST;
+/* pid and tid as integers: they mean the same in every segment. */
+int pl_comm_add_op(struct pl_comm *c, int64_t pid, int64_t tid, const struct pl_comm_op *op,
+		   struct pl_err *err) PL_MUST;
 /* A runtime call with this correlation: is it made inside one of the operations? */
 int pl_comm_add_launch(struct pl_comm *c, uint32_t track, int64_t pid, int64_t tid, pl_ns ts,
 		       int64_t corr, struct pl_err *err) PL_MUST;

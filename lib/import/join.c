@@ -29,6 +29,8 @@ struct launch {
 };
 
 struct pl_comm {
+	const char *path; /* of the input */
+	const struct pl_log *log;
 	struct pl_comm_op *op;
 	size_t n_ops, cap_ops, n_mapped;
 	struct thread *thread;
@@ -40,18 +42,27 @@ struct pl_comm {
 	struct pl_intern text;
 	const struct pl_et_file *et;
 	size_t next_rpc, next_host; /* nodes used so far, where only order is left */
-	bool looked_for_et, warned;
-	unsigned sorts;
+	bool looked_for_et, warned, said_limit;
+	uint64_t sorted; /* operations, each as often as it was */
 };
 
-#define MAX_OPS	  (4u << 20)
-#define MAX_SORTS 64
+/* A profiler writes the host's operations before the kernels that they launched, so that all of
+ * them are held. This many take 120 MiB with their launches; an hour of training has fewer. */
+#define MAX_OPS	    (1u << 20)
+#define MAX_THREADS 4096u
+/* Operations sorted, each as often as it was: a file whose operations and launches alternate in
+ * disorder sorts again for each launch, which must end after seconds. */
+#define MAX_SORTED ((uint64_t)1 << 28)
 
-struct pl_comm *pl_comm_new(struct pl_err *err)
+struct pl_comm *pl_comm_new(const char *path, const struct pl_log *log, struct pl_err *err)
 {
 	struct pl_comm *c = NULL;
 
-	return pl_alloc(&c, 1, sizeof(*c), err) < 0 ? NULL : c;
+	if (pl_alloc(&c, 1, sizeof(*c), err) < 0)
+		return NULL;
+	c->path = path;
+	c->log = log;
+	return c;
 }
 
 void pl_comm_free(struct pl_comm *c)
@@ -102,18 +113,32 @@ static size_t find_thread(const struct pl_comm *c, int64_t pid, int64_t tid)
 	return i;
 }
 
-int pl_comm_add_op(struct pl_comm *c, const struct pl_comm_op *op, struct pl_err *err)
+/* Some kernels are left without what the host said about them: said once. */
+static int limit_reached(struct pl_comm *c, const char *what)
 {
-	size_t i = find_thread(c, op->pid, op->tid);
+	if (!c->said_limit)
+		pl_say(c->log, PL_LOG_WARN,
+		       "%s: %s; kernels launched from there on have no group or size from the host",
+		       c->path, what);
+	c->said_limit = true;
+	return 0;
+}
+
+int pl_comm_add_op(struct pl_comm *c, int64_t pid, int64_t tid, const struct pl_comm_op *op,
+		   struct pl_err *err)
+{
+	size_t i = find_thread(c, pid, tid);
 	struct thread *t;
 	int rc;
 
-	if (c->n_ops >= MAX_OPS || (i == c->n_threads && i >= 4096))
-		return 0;
+	if (c->n_ops >= MAX_OPS)
+		return limit_reached(c, "more than 1,048,576 host operations that communicate");
+	if (i == c->n_threads && i >= MAX_THREADS)
+		return limit_reached(c, "more than 4,096 host threads that communicate");
 	if (i == c->n_threads) {
 		PL_TRY(pl_grow(&c->thread, &c->cap_threads, i + 1, sizeof(*c->thread), err));
 		c->thread[c->n_threads++] =
-			(struct thread){ .pid = op->pid, .tid = op->tid, .sorted = true };
+			(struct thread){ .pid = pid, .tid = tid, .sorted = true };
 		c->n_slots = 0;
 	}
 	t = &c->thread[i];
@@ -238,16 +263,19 @@ int pl_comm_add_launch(struct pl_comm *c, uint32_t track, int64_t pid, int64_t t
 	if (!t)
 		return rc;
 	if (!t->sorted) {
-		if (c->sorts++ >= MAX_SORTS)
-			return 0;
+		if (c->sorted > MAX_SORTED)
+			return limit_reached(c, "host operations are too far out of order");
+		c->sorted += t->n;
 		rc = sort_ops(c, t->op, t->n, err);
 		if (rc < 0)
 			return rc;
 		t->sorted = true;
 	}
 	enclosing(c, t, ts, &l);
-	if ((!l.rpc && !l.range) || c->n_launches >= MAX_OPS)
+	if (!l.rpc && !l.range)
 		return 0;
+	if (c->n_launches >= MAX_OPS)
+		return limit_reached(c, "more than 1,048,576 launches of communication");
 	return put_launch(c, &l, err);
 }
 
@@ -277,7 +305,7 @@ static bool agree(const struct pl_comm_op *op, const struct pl_et_node *n)
 }
 
 /* Pair all operations with nodes: linear but for the look ahead after a contradiction. */
-static int map_ops(struct pl_comm *c, struct pl_rows *r, struct pl_err *err)
+static int map_ops(struct pl_comm *c, struct pl_err *err)
 {
 	const struct pl_et_file *et = c->et;
 	size_t n = 0, j = 0, paired = 0, contradict = 0;
@@ -317,10 +345,10 @@ static int map_ops(struct pl_comm *c, struct pl_rows *r, struct pl_err *err)
 	c->n_mapped = c->n_ops;
 	if (!rc && contradict && !c->warned) {
 		c->warned = true;
-		pl_say(r->o->log, PL_LOG_WARN,
+		pl_say(c->log, PL_LOG_WARN,
 		       "%s: %zu of %zu collectives pair with the execution trace of process %s; "
 		       "where they disagree, sizes are left out (is it of the same run?)",
-		       r->path, paired, n, et->pid);
+		       c->path, paired, n, et->pid);
 	}
 	return rc;
 }
@@ -456,7 +484,7 @@ int pl_comm_resolve(struct pl_comm *c, struct pl_rows *r, struct pl_held *h, str
 	int rc = 0;
 
 	if (c->et && c->n_mapped != c->n_ops)
-		PL_TRY(map_ops(c, r, err));
+		PL_TRY(map_ops(c, err));
 	r->cur = h;
 	for (size_t i = 0; !rc && i < h->n_rows; i++)
 		rc = put_row(c, r, &h->row[i], err);

@@ -183,8 +183,6 @@ static int note_op(struct pl_doc *d, bool rpc, struct pl_err *err)
 
 	if (f->pid.tok != PL_TOK_INT || f->tid.tok != PL_TOK_INT)
 		return 0;
-	op.pid = f->pid.v;
-	op.tid = f->tid.v;
 	op.rf = arg_int(f, PL_A_RF);
 	op.seq = arg_int(f, PL_A_SEQ);
 	op.coll = coll_of(d);
@@ -200,7 +198,7 @@ static int note_op(struct pl_doc *d, bool rpc, struct pl_err *err)
 	}
 	if (s && n)
 		PL_TRY(pl_comm_text(d->rows.comm, s, n, &op.group, err));
-	rc = pl_comm_add_op(d->rows.comm, &op, err);
+	rc = pl_comm_add_op(d->rows.comm, f->pid.v, f->tid.v, &op, err);
 out:
 	return rc;
 }

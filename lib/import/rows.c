@@ -73,9 +73,9 @@ int pl_rows_open(struct pl_rows *r, struct pl_err *err)
 	if (rc < 0)
 		return rc;
 	r->seg.index = r->segments;
-	r->max_strings = r->whole	     ? SIZE_MAX
-			 : r->o->max_strings ? r->o->max_strings
-					     : (size_t)64 << 20;
+	r->max_dictionary_bytes = r->whole		       ? SIZE_MAX
+				  : r->o->max_dictionary_bytes ? r->o->max_dictionary_bytes
+							       : PL_DICTIONARY_BYTES;
 	r->open = true;
 	if (r->sink->begin && (rc = r->sink->begin(r->sink, &r->seg, err)) < 0)
 		return rc;
@@ -194,7 +194,7 @@ out:
 
 int pl_rows_flush(struct pl_rows *r, bool last, struct pl_err *err)
 {
-	bool full = !last && pl_intern_bytes(&r->seg.str) > r->max_strings;
+	bool full = !last && pl_intern_bytes(&r->seg.str) > r->max_dictionary_bytes;
 	bool many = r->n_defs > PL_MAX_COLS;
 	struct pl_held *h = r->cur;
 	int rc;

@@ -103,6 +103,16 @@ for form in trace chrome stat-json; do
 	check "-O $form of several files is the same with -@1 and -@4" cmp a.$form b.$form
 done
 
+# A stream that is too long for memory waits in a temporary file.
+"$GEN/kgen" --big=50 --distinct-shapes big.json
+for form in trace csv; do
+	"$trace" -u --no-provenance -O $form -@ 1 big.json rank0.json big.json >a.$form 2>err
+	"$trace" -u --no-provenance -O $form -@ 4 big.json rank0.json big.json >b.$form 2>err
+	check "-O $form of long files is the same with -@1 and -@4" cmp a.$form b.$form
+done
+check "a long stream is one of several segments" "$trace" --check a.trace
+rm -f big.json [ab].trace [ab].csv
+
 # --- selection
 status 0 "--rank" "$trace" --rank=1 -O jsonl -o s job.trace
 check "--rank: 18 events" lines 18 '"type":"event"' s

@@ -4,7 +4,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct pl_import_opts o = { .max_strings = 40000 };
+	struct pl_import_opts o = { .max_dictionary_bytes = 40000 };
 
 	fuzz_import("kineto", data, size, &o);
 	fuzz_import("chrome", data, size, &o);

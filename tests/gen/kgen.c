@@ -3,7 +3,7 @@
  *
  * SYNOPSIS
  *	kgen [options] -o DIR
- *	kgen [--seed=N] [-z] --big=MB FILE
+ *	kgen [--seed=N] [-z] [--distinct-shapes] --big=MB FILE
  *
  * DESCRIPTION
  *	Simulates every rank of a small training job (host threads, streams, events, collectives)
@@ -169,6 +169,7 @@ enum {
 	O_QUEUE_PER_STREAM,
 	O_INTEGER_US,
 	O_NO_HOST_NAME,
+	O_DISTINCT_SHAPES,
 	O_BIG,
 	O_HELP
 };
@@ -219,6 +220,8 @@ static const struct kg_option {
 	  "half of the ranks lose their last collective kernel" },
 	{ O_HANDLER_NAMES, "handler-names", NULL, "names as tensorboard_trace_handler gives" },
 	{ O_NO_HOST_NAME, "no-host-name", NULL, "no host_name in the files" },
+	{ O_DISTINCT_SHAPES, "distinct-shapes", NULL,
+	  "of --big: every operator has shapes of its own" },
 	{ O_BIG, "big", "MB", "write one file of about MB million bytes; needs FILE" },
 	{ O_HELP, "help", NULL, "this text" },
 };
@@ -226,7 +229,8 @@ static const struct kg_option {
 
 static void usage(void)
 {
-	puts("usage: kgen [options] -o DIR\n       kgen [--seed=N] [-z] --big=MB FILE\n");
+	puts("usage: kgen [options] -o DIR\n       kgen [--seed=N] [-z] [--distinct-shapes] "
+	     "--big=MB FILE\n");
 	for (size_t i = 0; i < N_OPTION; i++) {
 		const struct kg_option *o = &options[i];
 		char left[40];
@@ -350,6 +354,9 @@ static void set_flag(struct kg_cfg *c, int opt)
 		break;
 	case O_HANDLER_NAMES:
 		c->handler_names = true;
+		break;
+	case O_DISTINCT_SHAPES:
+		c->distinct_shapes = true;
 		break;
 	case O_NO_HOST_NAME:
 		c->no_host_name = true;

@@ -44,6 +44,7 @@ struct kg_cfg {
 	bool gzip, handler_names, host_bound, sync_comm, record_groups, cuda_sync, base_time;
 	bool cuda_graphs, python_stacks, no_flows, truncate_last, device_sync, no_item;
 	bool integer_us, no_host_name, queue_per_stream;
+	bool distinct_shapes; /* of --big: no two operators have the same shapes */
 	struct kg_rules slow, offset, drift;
 };
 

@@ -31,6 +31,7 @@ struct text {
 
 struct big {
 	struct kg_out *o;
+	bool distinct_shapes;
 	uint64_t seed, ev_idx;
 	struct text op[N_OP], args[N_ARGS], stack[N_STACK], kernel[N_KERNEL], occ[N_OCCUPANCY];
 };
@@ -231,7 +232,15 @@ static void put_range(struct big *b, const struct text *name, uint64_t unit, int
 		kg_put_u64(b->o, unit);
 		PUT(b, ", \"Fwd thread id\": 0, ");
 	}
-	put_text(b, &b->args[skewed(h >> 4, N_ARGS)]);
+	if (b->distinct_shapes) {
+		PUT(b, "\"Input type\": [\"float\", \"float\"], \"Input Dims\": [[");
+		kg_put_u64(b->o, b->ev_idx);
+		PUT(b, ", 64], [64, ");
+		kg_put_u64(b->o, h % 1000003);
+		PUT(b, "]], ");
+	} else {
+		put_text(b, &b->args[skewed(h >> 4, N_ARGS)]);
+	}
 	PUT(b, "\"Ev Idx\": ");
 	kg_put_u64(b->o, b->ev_idx++);
 	PUT(b, "\n    }\n  },\n");
@@ -387,6 +396,7 @@ void kg_big(const struct kg_cfg *cfg, double megabytes, const char *path)
 	struct big *b = kg_alloc(1, sizeof(*b));
 
 	b->seed = cfg->seed;
+	b->distinct_shapes = cfg->distinct_shapes;
 	make_ops(b);
 	make_args(b);
 	make_stacks(b);

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <zlib.h>
 
-#include "import/import.h"
+#include "import/internal.h"
 #include "tap.h"
 
 /* ---- a sink that writes rows down as lines ------------------------------------------------- */
@@ -11,7 +11,8 @@ struct notes {
 	struct pl_sink sink;
 	struct pl_buf text;
 	uint32_t segments, tracks;
-	int32_t rank; /* of the first track */
+	size_t dictionary; /* of the segment that has the most */
+	int32_t rank;	   /* of the first track */
 	int64_t base_ns;
 	char host[64];
 	uint8_t type[64]; /* of tracks */
@@ -72,6 +73,8 @@ static int on_end(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err)
 	(void)err;
 	n->seen = 0;
 	n->segments++;
+	n->dictionary = pl_intern_bytes(&seg->str) > n->dictionary ? pl_intern_bytes(&seg->str)
+								   : n->dictionary;
 	n->tracks = seg->n_tracks;
 	n->rank = seg->n_tracks ? seg->track[0].rank : -99;
 	n->base_ns = seg->base_ns;
@@ -429,11 +432,67 @@ static void test_windows(void)
 		   st.bad == 0 && !st.truncated && notes.ordered,
 	   "%zu bytes through a small window", b.n);
 	is_i64((long long)st.events, n, "no event is lost at its edges");
-	ok(import_bytes("a.json", b.p, b.n, &(struct pl_import_opts){ .max_strings = 100000 }) ==
-			   0 &&
+	ok(import_bytes("a.json", b.p, b.n,
+			&(struct pl_import_opts){ .max_dictionary_bytes = 100000 }) == 0 &&
 		   st.events == (uint64_t)n && notes.ordered && notes.segments > 1,
 	   "little room for strings makes segments (%u)", notes.segments);
 	pl_buf_fini(&b);
+}
+
+/*
+ * Shapes of their own for every operator: a segment ends before its dictionary outgrows the limit,
+ * so that memory does not grow with the number of different strings.
+ */
+static void test_many_strings(void)
+{
+	struct pl_buf b = { 0 };
+	bool fine = pl_buf_printf(&b, &err, "{\"schemaVersion\": 1, \"traceEvents\": [") == 0;
+	uint32_t n = 400000;
+
+	for (uint32_t i = 0; fine && i < n; i++)
+		fine = pl_buf_printf(&b, &err,
+				     "{\"ph\":\"X\",\"name\":\"x\",\"ts\":%u,\"dur\":1,\"args\":{"
+				     "\"Input Dims\":[[%u, 64], [64, 128, 256], []]}},\n",
+				     i, i) == 0;
+	fine = fine && pl_buf_printf(&b, &err, "{}]}") == 0;
+	fine = fine && import_bytes("a.json", b.p, b.n, &(struct pl_import_opts){ 0 }) == 0;
+	ok(fine && st.events == n && notes.ordered && notes.segments > 1,
+	   "400,000 different shapes fill several dictionaries (%u)", notes.segments);
+	/* a row can add a few strings, and tables grow by doubling */
+	ok(notes.dictionary > 8 << 20 && notes.dictionary < 24 << 20,
+	   "a dictionary ends at 16 MiB (%zu)", notes.dictionary);
+	pl_buf_fini(&b);
+}
+
+static unsigned log_lines;
+
+static void count_lines(void *arg, enum pl_level level, const char *text)
+{
+	(void)arg;
+	(void)level;
+	(void)text;
+	log_lines++;
+}
+
+/* What the host says about communication is held up to a limit, which is said. */
+static void test_many_comm_ops(void)
+{
+	const struct pl_log log = { count_lines, NULL };
+	struct pl_comm *c = pl_comm_new("a.json", &log, &err);
+	struct pl_comm_op op = { .coll = "allreduce", .group = PL_NONE };
+	int rc = c ? 0 : err.code;
+
+	log_lines = 0;
+	for (uint32_t i = 0; rc >= 0 && i < 1100000; i++) {
+		op.t0 = 10 * (pl_ns)i;
+		op.t1 = op.t0 + 5;
+		rc = pl_comm_add_op(c, 1, 1, &op, &err);
+		if (rc >= 0)
+			rc = pl_comm_add_launch(c, 0, 1, 1, op.t0 + 1, i, &err);
+	}
+	ok(rc == 0 && log_lines == 1,
+	   "1,100,000 collectives: one line says that some are left out");
+	pl_comm_free(c);
 }
 
 /* A key of its own for every event: the columns are begun anew. */
@@ -717,6 +776,8 @@ int main(void)
 	test_prefixes();
 	test_windows();
 	test_many_keys();
+	test_many_strings();
+	test_many_comm_ops();
 	test_names();
 	test_named();
 	test_gzip();
