@@ -183,7 +183,8 @@ struct pl_backend {
 	void (*pool)(void *ctx, const struct pl_pool2d *d, const float *x, float *y, int32_t *at);
 	void (*pool_back)(void *ctx, const struct pl_pool2d *d, const int32_t *at, const float *dy,
 			  float *dx);
-	/* (N, C, S): over N and S. save: mean (C), 1/std (C). running NULL: not kept; else mean (C)
+	/* (N, C, S): over N and S. save: mean (C), 1/std (C), and 2C that a backend may use for
+	 * what float32 does not hold of these. running NULL: not kept; else mean (C)
 	 * and variance (C, unbiased), moved by momentum: r += momentum (new - r). eval: uses
 	 * running. The way back is that of training. */
 	void (*batchnorm)(void *ctx, int n, int c, int s, const float *x, const float *gamma,

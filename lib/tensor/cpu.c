@@ -223,10 +223,17 @@ static void column_sums(void *arg, int i, struct pl_slot *slot)
 {
 	struct loop *l = arg;
 	int at = i * COLUMNS, n = l->c - at < COLUMNS ? l->c - at : COLUMNS;
+	float run[COLUMNS] = { 0 };
+	double total[COLUMNS] = { 0 };
 
 	(void)slot;
-	for (int r = 0; r < l->rows; r++)
-		l->cpu->k->add((size_t)n, l->y + at, l->a + (size_t)r * l->c + at, l->y + at);
+	for (int r = 0; r < l->rows; r++) {
+		l->cpu->k->add((size_t)n, run, l->a + (size_t)r * l->c + at, run);
+		if ((r + 1) % PL_ROWS_RUN == 0 || r + 1 == l->rows)
+			pl_cpu_end_run(n, run, total);
+	}
+	for (int k = 0; k < n; k++)
+		l->y[at + k] = (float)((double)l->y[at + k] + total[k]);
 }
 
 static void act_back_part(void *arg, int i, struct pl_slot *slot)

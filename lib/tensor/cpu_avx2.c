@@ -4,10 +4,11 @@
 
 #include "tensor/internal.h"
 
-#define VEC_NAME avx2
-#define VEC_W	 8
-#define VEC_FN	 __attribute__((target("avx2,fma")))
-#define OP	 static inline VEC_FN __attribute__((always_inline))
+#define VEC_NAME  avx2
+#define VEC_W	  8
+#define VEC_FN	  __attribute__((target("avx2,fma")))
+#define VEC_FUSED true
+#define OP	  static inline VEC_FN __attribute__((always_inline))
 
 typedef float VF __attribute__((vector_size(32)));
 typedef uint32_t VI __attribute__((vector_size(32)));

@@ -4,10 +4,11 @@
 
 #include "tensor/internal.h"
 
-#define VEC_NAME avx512
-#define VEC_W	 16
-#define VEC_FN	 __attribute__((target("avx512f,fma")))
-#define OP	 static inline VEC_FN __attribute__((always_inline))
+#define VEC_NAME  avx512
+#define VEC_W	  16
+#define VEC_FN	  __attribute__((target("avx512f,fma")))
+#define VEC_FUSED true
+#define OP	  static inline VEC_FN __attribute__((always_inline))
 
 typedef float VF __attribute__((vector_size(64)));
 typedef uint32_t VI __attribute__((vector_size(64)));

@@ -12,12 +12,17 @@
  * - dx: the same with dy, spread by the stride, and the filters turned round. (For strides above 1
  *   most of these products are with zeros; nets have few such layers.)
  * - dw: shifted images are the rows, dy transposed is the packed operand (pl_kernels.rows); an
- * image after the other, so that the order of the sum is that of the images.
+ *   image after the other, so that the order of the sum is that of the images. Runs of at most RUN
+ *   pixels are summed in float32 and the runs in float64: where dy sums to zero, as behind batch
+ *   normalisation, the gradient is a small difference of large sums.
  */
 #include "tensor/internal.h"
 
 #define IMAGES 8 /* of a block in dw, copied before the threads share out its rows */
 #define SLACK  ((size_t)4 * PL_NR_MAX)
+/* Pixels whose products are summed in float32, because the error of a sum grows with its length.
+ * The end of a run costs as much as some four pixels, which is little beside 1024. */
+#define RUN 1024
 
 /* How a copied image lies, and what is computed from it: `filters` planes of p x q. */
 struct shape {
@@ -198,7 +203,7 @@ struct conv {
 	/* parts of the work space */
 	ptrdiff_t *at;	 /* (taps) */
 	float *turned;	 /* filters for dx (C, K, R, S); or rounded ones */
-	float *sums;	 /* dw transposed (taps, filters), in whole tiles */
+	double *sums;	 /* dw transposed (taps, filters), in whole tiles */
 	float *room;	 /* a copy and results, a thread; or copies and dy of a block of images */
 	size_t room_one; /* floats of a thread's */
 	int panels;	 /* of filters in dw */
@@ -233,10 +238,10 @@ static size_t conv_init(struct conv *v, void *ctx, const struct pl_conv *d, floa
 	if (work) {
 		v->at = (ptrdiff_t *)(void *)work;
 		v->turned = work + at;
-		v->sums = v->turned + turned;
-		v->room = v->sums + sums;
+		v->sums = (double *)(void *)(v->turned + turned);
+		v->room = v->turned + turned + 2 * sums;
 	}
-	return at + turned + sums + (one > IMAGES * block ? one : IMAGES * block);
+	return at + turned + 2 * sums + (one > IMAGES * block ? one : IMAGES * block);
 }
 
 size_t pl_cpu_conv_work(void *ctx, const struct pl_conv *d)
@@ -340,34 +345,55 @@ static void prepare_image(void *arg, int i, struct pl_slot *slot)
 				 copy + g->image);
 }
 
+/* A tile of sums, from tap l and filter f on, over the images [first, end) of the block, in runs:
+ * of lines of one image, or of whole images. */
+static void sum_tile(const struct conv *v, int first, int end, int l, int f)
+{
+	_Alignas(64) float tile[PL_MR_MAX * PL_NR_MAX];
+	const struct shape *g = &v->fwd;
+	const struct pl_kernels *k = v->cpu->k;
+	int nr = k->nr, pixels = g->p * g->q, lines = g->q < RUN ? RUN / g->q : 1;
+	size_t one = g->image + (size_t)pixels * (size_t)(v->panels * nr);
+	ptrdiff_t ld = (ptrdiff_t)v->panels * nr;
+	double *to = v->sums + l * ld + (ptrdiff_t)f * nr;
+
+	for (int i = first; i < end; i++) {
+		const float *copy = v->room + (size_t)i * one, *row[PL_MR_MAX];
+		const float *panel = copy + g->image + (size_t)f * (size_t)(pixels * nr);
+
+		for (int y = 0; y < g->p; y += lines) {
+			int n = g->p - y < lines ? g->p - y : lines;
+
+			for (int j = 0; j < k->mr; j++)
+				row[j] = copy + v->at[l + j < g->taps ? l + j : l] +
+					 (ptrdiff_t)y * g->pitch;
+			k->rows(row, g->q, n, g->pitch, panel + (ptrdiff_t)y * g->q * nr, tile, nr,
+				i > first && g->p <= lines);
+			if (g->p <= lines && i + 1 < end)
+				continue;
+			for (int j = 0; j < k->mr; j++)
+				for (int c = 0; c < nr; c++)
+					to[j * ld + c] += (double)tile[j * nr + c];
+		}
+	}
+}
+
 /* The part-th share of the taps: sums over the images of the block. */
 static void sum_taps(void *arg, int part, struct pl_slot *slot)
 {
 	struct conv *v = arg;
 	const struct shape *g = &v->fwd;
-	const struct pl_kernels *k = v->cpu->k;
-	int tiles = (g->taps + k->mr - 1) / k->mr, nr = k->nr, pixels = g->p * g->q;
-	int from = (int)((int64_t)tiles * part / v->parts) * k->mr;
-	int to = (int)((int64_t)tiles * (part + 1) / v->parts) * k->mr;
-	size_t one = g->image + (size_t)pixels * (size_t)(v->panels * nr);
+	int mr = v->cpu->k->mr, tiles = (g->taps + mr - 1) / mr;
+	int from = (int)((int64_t)tiles * part / v->parts) * mr;
+	int to = (int)((int64_t)tiles * (part + 1) / v->parts) * mr;
+	int together = g->p * g->q < RUN ? RUN / (g->p * g->q) : 1;
 
 	(void)slot;
-	for (int i = 0; i < v->images; i++)
-		for (int f = 0; f < v->panels; f++) {
-			const float *copy = v->room + (size_t)i * one;
-			const float *panel = copy + g->image + (size_t)f * (size_t)(pixels * nr);
-
-			for (int l = from; l < to; l += k->mr) {
-				const float *row[PL_MR_MAX];
-
-				for (int j = 0; j < k->mr; j++)
-					row[j] = copy + v->at[l + j < g->taps ? l + j : l];
-				k->rows(row, g->q, g->p, g->pitch, panel,
-					v->sums + (size_t)l * (size_t)(v->panels * nr) +
-						(size_t)(f * nr),
-					(ptrdiff_t)v->panels * nr, v->first + i > 0);
-			}
-		}
+	for (int i = 0; i < v->images; i += together)
+		for (int f = 0; f < v->panels; f++)
+			for (int l = from; l < to; l += mr)
+				sum_tile(v, i, i + together < v->images ? i + together : v->images,
+					 l, f);
 }
 
 static void weights_back(struct conv *v, float *dw)
@@ -376,14 +402,15 @@ static void weights_back(struct conv *v, float *dw)
 	int ld = v->panels * v->cpu->k->nr;
 
 	v->parts = v->cpu->threads;
+	memset(v->sums, 0, (size_t)(v->fwd.taps + PL_MR_MAX) * (size_t)ld * sizeof(*v->sums));
 	for (v->first = 0; v->first < d->n; v->first += IMAGES) {
 		v->images = d->n - v->first < IMAGES ? d->n - v->first : IMAGES;
 		pl_cpu_each(v->cpu, v->images, conv_flops(v) / d->n * v->images, prepare_image, v);
 		pl_cpu_each(v->cpu, v->parts, conv_flops(v) / d->n * v->images, sum_taps, v);
 	}
 	for (int f = 0; f < d->k; f++)
-		for (int l = 0; l < v->fwd.taps; l++)
-			*dw++ += v->sums[(ptrdiff_t)l * ld + f];
+		for (int l = 0; l < v->fwd.taps; l++, dw++)
+			*dw = (float)((double)*dw + v->sums[(ptrdiff_t)l * ld + f]);
 }
 
 static void bias_back(const struct conv *v, float *db)
@@ -395,9 +422,9 @@ static void bias_back(const struct conv *v, float *db)
 		double sum = 0;
 
 		for (int i = 0; i < d->n; i++)
-			sum += (double)v->cpu->k->sum(
+			sum += v->cpu->k->sum(
 				plane, v->dy + ((size_t)i * (size_t)d->k + (size_t)f) * plane);
-		db[f] += (float)sum;
+		db[f] = (float)((double)db[f] + sum);
 	}
 }
 

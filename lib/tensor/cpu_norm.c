@@ -1,8 +1,8 @@
 /*
- * Batch and layer normalisation, forward and back. Means come first and variances from differences
- * to them, in float within a run of elements and in double between runs. Batchnorm goes by
- * channels; layernorm by rows, and for the gradients of its parameters by columns, down all rows in
- * order.
+ * Batch and layer normalisation, forward and backward. Means come first and variances from
+ * differences to them, in float32 within a run of elements and in float64 between runs. Batch
+ * normalisation goes by channels. Layer normalisation goes by rows, and for the gradients of its
+ * parameters by columns, down all rows in order.
  */
 #include <math.h>
 
@@ -17,25 +17,32 @@ struct batch {
 	float *running, *save, *y, *dgamma, *dbeta;
 };
 
+/* What float32 does not hold of v. */
+static double rest_of(double v)
+{
+	return v - (double)(float)v;
+}
+
+/* The mean from the differences to a first mean: sums of small numbers are more precise. */
 static void batch_moments(const struct batch *b, int c, double *mean, double *var)
 {
 	size_t step = (size_t)b->c * (size_t)b->s, s = (size_t)b->s;
 	const float *x = b->x + (size_t)c * s;
-	double sum = 0, count = (double)b->n * b->s;
+	double first = 0, sum = 0, squares = 0, count = (double)b->n * b->s;
 
 	for (int i = 0; i < b->n; i++)
-		sum += (double)b->k->sum(s, x + (size_t)i * step);
-	*mean = sum / count;
-	sum = 0;
+		first += b->k->sum(s, x + (size_t)i * step);
+	first = (double)(float)(first / count);
 	for (int i = 0; i < b->n; i++)
-		sum += (double)b->k->spread(s, (float)*mean, x + (size_t)i * step);
-	*var = sum / count;
+		b->k->spread(s, (float)first, x + (size_t)i * step, &sum, &squares);
+	*mean = first + sum / count;
+	*var = fmax(squares / count - sum / count * (sum / count), 0);
 }
 
 static void batch_channel(void *arg, int c, struct pl_slot *slot)
 {
 	struct batch *b = arg;
-	double mean, var, count = (double)b->n * b->s, a;
+	double mean, var, rstd, count = (double)b->n * b->s, a;
 	size_t s = (size_t)b->s;
 
 	(void)slot;
@@ -53,13 +60,16 @@ static void batch_channel(void *arg, int c, struct pl_slot *slot)
 		r[b->c + c] += b->momentum * (unbiased - r[b->c + c]);
 	}
 	b->save[c] = (float)mean;
-	b->save[b->c + c] = (float)(1 / sqrt(var + (double)b->eps));
-	a = (double)b->save[b->c + c] * (double)b->gamma[c];
+	rstd = 1 / sqrt(var + (double)b->eps);
+	b->save[b->c + c] = (float)rstd;
+	b->save[2 * b->c + c] = (float)rest_of(mean);
+	b->save[3 * b->c + c] = (float)rest_of(rstd);
+	a = rstd * (double)b->gamma[c];
 	for (int i = 0; i < b->n; i++) {
 		size_t at = ((size_t)i * (size_t)b->c + (size_t)c) * s;
 
-		b->k->affine(s, (float)a, (float)((double)b->beta[c] - mean * a), b->x + at,
-			     b->y + at);
+		b->k->affine(s, (float)a, (float)mean,
+			     (float)((double)b->beta[c] - rest_of(mean) * a), b->x + at, b->y + at);
 	}
 }
 
@@ -85,33 +95,40 @@ void pl_cpu_batchnorm(void *ctx, int n, int c, int s, const float *x, const floa
 	pl_cpu_each(cpu, c, (double)n * c * s, batch_channel, &b);
 }
 
-/* dx = gamma rstd (dy - mean(dy) - v mean(dy v)), v the normalised x */
+/*
+ * dx = gamma rstd (dy - mean(dy) - v mean(dy v)), v the normalised x.
+ *
+ * dx sums to zero, and so does dx v nearly. What comes before this layer sums dx times something
+ * over the whole batch, so an error that all elements share grows with the batch, where errors of
+ * rounding single elements cancel. Hence the constants are kept more precisely than float32 does:
+ * the mean and 1/std in two parts, the factors as affine2() takes them.
+ */
 static void batch_channel_back(void *arg, int c, struct pl_slot *slot)
 {
 	struct batch *b = arg;
-	double mean = (double)b->saved[c], rstd = (double)b->saved[b->c + c], sum = 0, dot = 0;
-	double count = (double)b->n * b->s, f = (double)b->gamma[c] * rstd, by_x;
+	const float *saved = b->saved + c;
+	double mean_rest = (double)saved[2 * b->c];
+	double rstd = (double)saved[b->c] + (double)saved[3 * b->c];
+	double count = (double)b->n * b->s, f = (double)(float)((double)b->gamma[c] * rstd);
+	double sum = 0, dot = 0, by_x;
 	size_t s = (size_t)b->s;
 
 	(void)slot;
 	for (int i = 0; i < b->n; i++) {
 		size_t at = ((size_t)i * (size_t)b->c + (size_t)c) * s;
-		float one, two;
 
-		b->k->centred(s, (float)mean, b->x + at, b->dy + at, &one, &two);
-		sum += (double)one;
-		dot += (double)two;
+		b->k->centred(s, saved[0], b->x + at, b->dy + at, &sum, &dot);
 	}
-	dot *= rstd;
+	dot = (dot - mean_rest * sum) * rstd;
 	by_x = -f * rstd * dot / count;
 	for (int i = 0; i < b->n; i++) {
 		size_t at = ((size_t)i * (size_t)b->c + (size_t)c) * s;
 
-		b->k->affine2(s, (float)f, (float)by_x, (float)(-f * sum / count - by_x * mean),
+		b->k->affine2(s, (float)f, by_x, saved[0], -f * sum / count - by_x * mean_rest,
 			      b->dy + at, b->x + at, b->y + at);
 	}
-	b->dgamma[c] += (float)dot;
-	b->dbeta[c] += (float)sum;
+	b->dgamma[c] = (float)((double)b->dgamma[c] + dot);
+	b->dbeta[c] = (float)((double)b->dbeta[c] + sum);
 }
 
 void pl_cpu_batchnorm_back(void *ctx, int n, int c, int s, const float *x, const float *gamma,
@@ -153,9 +170,12 @@ static void layer_rows(void *arg, int i, struct pl_slot *slot)
 	(void)slot;
 	for (int r = i * ROWS; r < l->n && r < (i + 1) * ROWS; r++) {
 		const float *x = l->x + (size_t)r * c;
-		float mean = l->k->sum(c, x) / (float)l->c;
-		float var = l->k->spread(c, mean, x) / (float)l->c;
+		float mean = (float)l->k->sum(c, x) / (float)l->c;
+		double sum = 0, squares = 0;
+		float var;
 
+		l->k->spread(c, mean, x, &sum, &squares);
+		var = (float)squares / (float)l->c;
 		l->save[r] = mean;
 		l->save[l->n + r] = 1 / sqrtf(var + l->eps);
 		l->k->norm(c, mean, l->save[l->n + r], x, l->gamma, l->beta, l->y + (size_t)r * c);
@@ -197,13 +217,23 @@ static void layer_params(void *arg, int i, struct pl_slot *slot)
 {
 	struct layer *l = arg;
 	int at = i * COLUMNS, n = l->c - at < COLUMNS ? l->c - at : COLUMNS;
+	float dgamma[COLUMNS] = { 0 }, dbeta[COLUMNS] = { 0 };
+	double all_dgamma[COLUMNS] = { 0 }, all_dbeta[COLUMNS] = { 0 };
 
 	(void)slot;
 	for (int r = 0; r < l->n; r++) {
 		size_t row = (size_t)r * (size_t)l->c + (size_t)at;
 
 		l->k->norm_params((size_t)n, l->saved[r], l->saved[l->n + r], l->x + row,
-				  l->dy + row, l->dgamma + at, l->dbeta + at);
+				  l->dy + row, dgamma, dbeta);
+		if ((r + 1) % PL_ROWS_RUN == 0 || r + 1 == l->n) {
+			pl_cpu_end_run(n, dgamma, all_dgamma);
+			pl_cpu_end_run(n, dbeta, all_dbeta);
+		}
+	}
+	for (int k = 0; k < n; k++) {
+		l->dgamma[at + k] = (float)((double)l->dgamma[at + k] + all_dgamma[k]);
+		l->dbeta[at + k] = (float)((double)l->dbeta[at + k] + all_dbeta[k]);
 	}
 }
 

@@ -6,7 +6,8 @@
 #define VEC_NAME portable
 #define VEC_W	 4
 #define VEC_FN
-#define OP static inline __attribute__((always_inline))
+#define VEC_FUSED false
+#define OP	  static inline __attribute__((always_inline))
 
 typedef float VF __attribute__((vector_size(16)));
 typedef uint32_t VI __attribute__((vector_size(16)));

@@ -172,16 +172,20 @@ struct pl_kernels {
 	void (*bias_one)(size_t n, float bias, enum pl_act act, const float *x, float *y);
 	void (*add)(size_t n, const float *a, const float *b, float *y);
 	void (*scale)(size_t n, float f, float *x);
-	/* y = a x + b; y = a x + b z + c, c added */
-	void (*affine)(size_t n, float a, float b, const float *x, float *y);
-	void (*affine2)(size_t n, float a, float b, float c, const float *x, const float *z,
-			float *y);
-	float (*sum)(size_t n, const float *x);
+	/* y = a (x - mean) + b; y = a x + b (z - mean) + c. Rounding a constant shifts all elements
+	 * alike, and sums over them show that. So a large mean is subtracted first, and b and c
+	 * keep what float32 does not hold. */
+	void (*affine)(size_t n, float a, float mean, float b, const float *x, float *y);
+	void (*affine2)(size_t n, float a, double b, float mean, double c, const float *x,
+			const float *z, float *y);
+	double (*sum)(size_t n, const float *x);
 	float (*max)(size_t n, const float *x); /* n > 0 */
 	float (*dot)(size_t n, const float *a, const float *b);
-	float (*spread)(size_t n, float mean, const float *x); /* sum of (x - mean)^2 */
-	void (*centred)(size_t n, float mean, const float *x, const float *dy, float *sum,
-			float *dot); /* sums of dy and dy (x - mean) */
+	/* sum += sum of x - mean, squares += sum of (x - mean)^2 */
+	void (*spread)(size_t n, float mean, const float *x, double *sum, double *squares);
+	/* sum += sum of dy; dot += sum of dy (x - mean) */
+	void (*centred)(size_t n, float mean, const float *x, const float *dy, double *sum,
+			double *dot);
 	/* y = exp(f x - shift), the sum of it */
 	float (*exp_sum)(size_t n, float f, float shift, const float *x, float *y);
 	/* s = p (s - own) f, the gradient of a softmax */
@@ -262,6 +266,16 @@ static inline size_t pl_cpu_chunk(size_t n, int i, size_t *first)
 {
 	*first = (size_t)i * PL_CHUNK;
 	return pl_min_size(PL_CHUNK, n - *first);
+}
+
+/* Sums down the columns of many rows: so many rows are summed in float32, these sums in float64. */
+#define PL_ROWS_RUN 128
+/* total += run, which is zero afterwards */
+static inline void pl_cpu_end_run(int n, float *run, double *total)
+{
+	for (int i = 0; i < n; i++)
+		total[i] += (double)run[i];
+	memset(run, 0, (size_t)n * sizeof(*run));
 }
 
 /* C (m, n) = op(A) op(B) + beta C, by one thread. */

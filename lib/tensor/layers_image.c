@@ -257,7 +257,7 @@ static int build_batchnorm(struct pl_builder *b, struct pl_err *err)
 	nd->k = b->n_dims == 3 ? b->dim[1] * b->dim[2] : 1;
 	nd->eps = (float)eps;
 	nd->momentum = (float)momentum;
-	nd->save_bytes = 2 * (size_t)nd->c * sizeof(float);
+	nd->save_bytes = 4 * (size_t)nd->c * sizeof(float);
 	net->layer[net->n - 1].flops = 8 * (double)nd->ny;
 	PL_TRY(pl_build_tensor(b, "weight", 1, &nd->c, (struct pl_init){ PL_INIT_ONE, 0 },
 			       &nd->weight, err));

@@ -8,6 +8,7 @@
  *	VF, VI			vectors of float and uint32_t
  *	vset			one value for all
  *	vload, vstore		anywhere in memory; vfma(a, b, c) is a b + c; vsqrt
+ *	VEC_FUSED		whether vfma rounds once
  *	vload_n, vstore_n	the first n elements only, zeros for the others
  *	GEMM_MR, GEMM_ROWS	see gemm_kernel.h
  *
@@ -247,26 +248,52 @@ VEC_FN static void vec_scale(size_t n, float f, float *x)
 	vput(x + i, k, vget(x + i, k) * vset(f));
 }
 
-VEC_FN static void vec_affine(size_t n, float a, float b, const float *x, float *y)
+VEC_FN static void vec_affine(size_t n, float a, float mean, float b, const float *x, float *y)
 {
 	VEC_EACH(i, k, n)
-	vput(y + i, k, vfma(vset(a), vget(x + i, k), vset(b)));
+	vput(y + i, k, vfma(vset(a), vget(x + i, k) - vset(mean), vset(b)));
 }
 
-VEC_FN static void vec_affine2(size_t n, float a, float b, float c, const float *x, const float *z,
-			       float *y)
+/* The small parts of b and c come first: what is added to a rounded number may be lost. Where the
+ * product is rounded before the sum, that is no help, and float64 is. */
+VEC_FN static void vec_affine2(size_t n, float a, double b, float mean, double c, const float *x,
+			       const float *z, float *y)
 {
+	VF b0 = vset((float)b), b1 = vset((float)(b - (double)(float)b));
+	VF c0 = vset((float)c), c1 = vset((float)(c - (double)(float)c));
+
+	for (size_t i = 0; !VEC_FUSED && i < n; i++)
+		y[i] = (float)((double)a * (double)x[i] + b * ((double)z[i] - (double)mean) + c);
+	if (!VEC_FUSED)
+		return;
 	VEC_EACH(i, k, n)
-	vput(y + i, k, vfma(vset(a), vget(x + i, k), vfma(vset(b), vget(z + i, k), vset(c))));
+	{
+		VF d = vget(z + i, k) - vset(mean);
+		VF e = vfma(b0, d, vfma(b1, d, c1)) + c0;
+
+		vput(y + i, k, vfma(vset(a), vget(x + i, k), e));
+	}
 }
 
-VEC_FN static float vec_sum(size_t n, const float *x)
-{
-	VF sum = vzero();
+/* Long sums are sums of blocks: in float32 within a block, in float64 between blocks. The error of
+ * a sum in float32 grows with its length. */
+#define VEC_BLOCK ((size_t)64 * VEC_W)
+#define VEC_BLOCKS(at, m, n)                                                                       \
+	for (size_t at = 0, m; m = (n)-at < VEC_BLOCK ? (n)-at : VEC_BLOCK, at < (n); at += m)
 
-	VEC_EACH(i, k, n)
-	sum += vget(x + i, k);
-	return vtotal(sum);
+VEC_FN static double vec_sum(size_t n, const float *x)
+{
+	double total = 0;
+
+	VEC_BLOCKS(at, m, n)
+	{
+		VF sum = vzero();
+
+		VEC_EACH(i, k, m)
+		sum += vget(x + at + i, k);
+		total += (double)vtotal(sum);
+	}
+	return total;
 }
 
 VEC_FN static float vec_max(size_t n, const float *x)
@@ -293,40 +320,48 @@ VEC_FN static float vec_dot(size_t n, const float *a, const float *b)
 	return vtotal(sum);
 }
 
-VEC_FN static float vec_spread(size_t n, float mean, const float *x)
+VEC_FN static void vec_spread(size_t n, float mean, const float *x, double *sum, double *squares)
 {
-	VF sum = vzero();
-
-	VEC_EACH(i, k, n)
+	VEC_BLOCKS(at, m, n)
 	{
-		/* what is not there must not differ from the mean */
-		VF d = (PL_LIKELY(k == VEC_W) ? vload(x + i) : vload_n(x + i, k)) - vset(mean);
+		VF s = vzero(), q = vzero();
 
-		if (PL_UNLIKELY(k < VEC_W)) {
-			float lane[VEC_W] = { 0 };
+		VEC_EACH(i, k, m)
+		{
+			VF d = vget(x + at + i, k) - vset(mean);
 
-			vstore_n(lane, k, d);
-			d = vload(lane);
+			if (PL_UNLIKELY(k < VEC_W)) {
+				/* what is not there must not differ from the mean */
+				float lane[VEC_W] = { 0 };
+
+				vstore_n(lane, k, d);
+				d = vload(lane);
+			}
+			s += d;
+			q = vfma(d, d, q);
 		}
-		sum = vfma(d, d, sum);
+		*sum += (double)vtotal(s);
+		*squares += (double)vtotal(q);
 	}
-	return vtotal(sum);
 }
 
-VEC_FN static void vec_centred(size_t n, float mean, const float *x, const float *dy, float *sum,
-			       float *dot)
+VEC_FN static void vec_centred(size_t n, float mean, const float *x, const float *dy, double *sum,
+			       double *dot)
 {
-	VF s = vzero(), d = vzero();
-
-	VEC_EACH(i, k, n)
+	VEC_BLOCKS(at, m, n)
 	{
-		VF g = vget(dy + i, k);
+		VF s = vzero(), d = vzero();
 
-		s += g;
-		d = vfma(g, vget(x + i, k) - vset(mean), d);
+		VEC_EACH(i, k, m)
+		{
+			VF g = vget(dy + at + i, k);
+
+			s += g;
+			d = vfma(g, vget(x + at + i, k) - vset(mean), d);
+		}
+		*sum += (double)vtotal(s);
+		*dot += (double)vtotal(d);
 	}
-	*sum = vtotal(s);
-	*dot = vtotal(d);
 }
 
 /* ---- softmax, normalisation ------------------------------------------------------------------ */

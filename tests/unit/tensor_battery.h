@@ -100,7 +100,8 @@ static float halved(float v)
 	return v;
 }
 
-static struct array *array(size_t n)
+/* n elements, the first `drawn` of them random, the others 0 */
+static struct array *array_of(size_t n, size_t drawn)
 {
 	struct array *a = &kept[n_kept++];
 
@@ -109,8 +110,13 @@ static struct array *array(size_t n)
 	for (int b = 0; b < 3; b++)
 		a->p[b] = battery.alloc((n + 2) * sizeof(float));
 	for (size_t i = 0; i < n; i++)
-		a->p[0][i] = number();
+		a->p[0][i] = i < drawn ? number() : 0;
 	return a;
+}
+
+static struct array *array(size_t n)
+{
+	return array_of(n, n);
 }
 
 /* The same of activations. */
@@ -386,7 +392,8 @@ static void case_batchnorm(int big)
 	bool eval = !pick(0, 2), keep = eval || pick(0, 1);
 	size_t all = (size_t)(n * c * s), ch = (size_t)c;
 	struct array *x = stored(all), *g = array(ch), *be = array(ch), *run = array(2 * ch);
-	struct array *save = array(2 * ch), *y = stored(all), *dy = stored(all), *dx = stored(all);
+	struct array *save = array_of(4 * ch, 2 * ch), *y = stored(all), *dy = stored(all),
+		     *dx = stored(all);
 	struct array *dg = array(ch), *db = array(ch);
 
 	for (int i = 0; i < c; i++)
@@ -395,6 +402,9 @@ static void case_batchnorm(int big)
 	{
 		K->batchnorm(X, n, c, s, x->p[b], g->p[b], be->p[b], 1e-3f, 0.1f, eval,
 			     keep ? run->p[b] : NULL, save->p[b], y->p[b]);
+		/* The second half is each backend's own. Without it all take the rounded moments,
+		 * from which alone the plain one goes back. */
+		memset(save->p[b] + 2 * ch, 0, 2 * ch * sizeof(float));
 		K->batchnorm_back(X, n, c, s, x->p[b], g->p[b], save->p[b], dy->p[b], dx->p[b],
 				  dg->p[b], db->p[b]);
 	}
