@@ -51,7 +51,7 @@ struct sums {
 };
 struct beside {
 	bool *seen; /* [resource]: its rank is one of those looked at */
-	struct cost_spans moves, waits;
+	struct pl_spans moves, waits;
 	struct work *comp;
 	struct timing *t;
 	struct sums *cluster, all;
@@ -99,14 +99,14 @@ static int look_at_step(struct beside *b, const struct pl_graph *g, const struct
 			if (rc >= 0)
 				b->comp[b->n_comp++] = x;
 		} else if (s->role[i] == PL_RO_TRANSFER) {
-			rc = cost_span_add(&b->moves, x.rank, x.start, x.end, err);
+			rc = pl_spans_add(&b->moves, x.rank, x.start, x.end, err);
 			if (rc >= 0)
-				rc = cost_span_add(&b->waits, x.rank, arrival_before(s, st, i),
-						   x.end, err);
+				rc = pl_spans_add(&b->waits, x.rank, arrival_before(s, st, i),
+						  x.end, err);
 		}
 	}
-	cost_spans_unite(&b->moves);
-	cost_spans_unite(&b->waits);
+	pl_spans_unite(&b->moves);
+	pl_spans_unite(&b->waits);
 	return rc;
 }
 
@@ -126,8 +126,8 @@ static int add_timings(struct beside *b, struct pl_err *err)
 
 		b->n_clusters += !i || x[-1].rank != x->rank;
 		place = i && x[-1].rank == x->rank && x[-1].name == x->name ? place + 1 : 0;
-		with = cost_spans_cover(&b->moves, x->rank, x->start, x->end);
-		if (with || !cost_spans_cover(&b->waits, x->rank, x->start, x->end))
+		with = pl_spans_cover(&b->moves, x->rank, x->start, x->end);
+		if (with || !pl_spans_cover(&b->waits, x->rank, x->start, x->end))
 			b->t[b->n_t++] = (struct timing){ dur, (double)with / (double)dur, x->name,
 							  place, (uint32_t)b->n_clusters - 1 };
 	}
@@ -283,8 +283,8 @@ out:
 	pl_free(b.place);
 	pl_free(b.cluster);
 	pl_free(b.seen);
-	pl_free(b.moves.v);
-	pl_free(b.waits.v);
+	pl_spans_fini(&b.moves);
+	pl_spans_fini(&b.waits);
 	pl_free(b.comp);
 	pl_free(b.t);
 	return rc;

@@ -70,7 +70,7 @@ struct fitter {
 	double latency; /* of recorded messages, 0: there are none */
 	struct transfer *t;
 	struct record *r;
-	struct cost_spans comp; /* computation of the step, if they contend */
+	struct pl_spans comp; /* computation of the step, if they contend */
 	struct gap *gap;
 	size_t n_t, cap_t, n_r, cap_r, n_gaps, cap_gaps;
 };
@@ -223,7 +223,7 @@ static int add_period(struct fitter *f, uint32_t step, size_t from, size_t to, s
 	r.y = (double)(end - t->start) / r.count;
 	if (!(r.y > 0))
 		return 0;
-	r.beside = (double)cost_spans_cover(&f->comp, (int32_t)t->rank, t->start, end) /
+	r.beside = (double)pl_spans_cover(&f->comp, (int32_t)t->rank, t->start, end) /
 		   (double)(end - t->start);
 	if ((rc = pl_grow(&f->r, &f->cap_r, f->n_r + 1, sizeof(*f->r), err)) < 0)
 		return rc;
@@ -247,10 +247,10 @@ static int add_step(struct fitter *f, uint32_t step, struct pl_err *err)
 		if (s->role[i] == PL_RO_TRANSFER && counts(s, i, message))
 			rc = add_transfer(f, st, i, err);
 		else if (s->role[i] == PL_RO_COMPUTE && f->contend)
-			rc = cost_span_add(&f->comp, pl_node_rank(f->g, s, i), st->start[i],
-					   st->start[i] + st->dur[i], err);
+			rc = pl_spans_add(&f->comp, pl_node_rank(f->g, s, i), st->start[i],
+					  st->start[i] + st->dur[i], err);
 	}
-	cost_spans_unite(&f->comp);
+	pl_spans_unite(&f->comp);
 	pl_sort(f->t, f->n_t, sizeof(*f->t), by_rank_time);
 	for (size_t i = 0, n; i < f->n_t && rc >= 0; i += n) {
 		pl_ns end = f->t[i].end;
@@ -632,7 +632,7 @@ int pl_cost_fit(const struct pl_graph *g, const struct pl_topology *topo, struct
 	PL_TRY(cost_issue(g, &c->issue_ns, err));
 out:
 	pl_free(f.coll);
-	pl_free(f.comp.v);
+	pl_spans_fini(&f.comp);
 	pl_free(f.t);
 	pl_free(f.r);
 	pl_free(f.gap);

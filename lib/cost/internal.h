@@ -2,6 +2,7 @@
 #ifndef PL_COST_INTERNAL_H
 #define PL_COST_INTERNAL_H
 
+#include "core/spans.h"
 #include "cost/cost.h"
 
 /* ---- links (analytic.c) ---------------------------------------------------------------------- */
@@ -45,21 +46,6 @@ int cost_line_settle(const struct point *p, size_t n, double a, struct line *l,
  * line does not explain them clearly worse. */
 int cost_line_shape(const struct point *p, const double *z, size_t n, const struct line *l,
 		    double *factor, struct pl_err *err) PL_MUST;
-
-/* ---- times of ranks (span.c) ----------------------------------------------------------------- */
-
-struct cost_span {
-	pl_ns start, end;
-	int32_t rank;
-};
-struct cost_spans { /* zero-initialised is empty; v is to be freed */
-	struct cost_span *v;
-	size_t n, cap;
-};
-int cost_span_add(struct cost_spans *s, int32_t rank, pl_ns start, pl_ns end,
-		  struct pl_err *err) PL_MUST;
-void cost_spans_unite(struct cost_spans *s); /* after the last one, before asking */
-pl_ns cost_spans_cover(const struct cost_spans *s, int32_t rank, pl_ns start, pl_ns end);
 
 /* Do threads carry the communication, rather than devices? (topo.c) */
 bool cost_by_threads(const struct pl_graph *g);

@@ -5,6 +5,7 @@
 #ifndef PL_EXPORT_STAT_H
 #define PL_EXPORT_STAT_H
 
+#include "core/spans.h"
 #include "export/internal.h"
 
 enum { S_HOST, S_RUNTIME, S_KERNEL, S_COPY, S_TABLES };
@@ -22,19 +23,12 @@ struct s_table {
 	uint32_t *known; /* by string of the segment: index + 1 */
 };
 
-struct s_span {
-	pl_ns t0, t1;
-};
-struct s_spans { /* of one rank: sorted and disjoint up to `tidy` */
-	struct s_span *v;
-	size_t n, cap, tidy;
-};
 struct s_rank {
 	int32_t rank; /* -1: unknown */
 	int64_t key;  /* rank, or a number below 0 for a segment that does not say */
 	pl_ns t0, t1; /* first start, last end */
 	bool device;  /* has device operations */
-	struct s_spans compute, comm, copy, host, host_comm;
+	struct pl_spans compute, comm, copy, host, host_comm;
 	int64_t busy, compute_ns, comm_ns, exposed_ns, overlapped_ns,
 		copy_ns; /* by s_finish_rank */
 };
@@ -108,13 +102,9 @@ struct stat {
 int s_end_segment(struct stat *s, struct pl_segment *seg, struct pl_err *err) PL_MUST;
 /* The comm events gathered so far become samples; before a new merge table and at the end. */
 int s_finish_comm(struct stat *s, struct pl_err *err) PL_MUST;
+int s_finish_rank(struct s_rank *r, struct pl_err *err) PL_MUST;
 struct s_agg *s_agg(struct stat *s, const struct pl_segment *seg, unsigned table, uint8_t kind,
 		    pl_id name, struct pl_err *err);
-int s_spans_add(struct s_spans *v, pl_ns t0, pl_ns t1, struct pl_err *err) PL_MUST;
-void s_spans_tidy(struct s_spans *v);
-int s_finish_rank(struct s_rank *r, struct pl_err *err) PL_MUST;
-int64_t s_spans_len(const struct s_spans *v);
-int64_t s_spans_both(const struct s_spans *a, const struct s_spans *b);
 /* stat_self.c: time of host operations less that of what they call */
 int s_self_times(struct stat *s, const struct pl_segment *seg, struct pl_err *err) PL_MUST;
 bool s_is_host_op(unsigned kind);

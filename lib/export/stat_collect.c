@@ -8,95 +8,38 @@
 
 #include "export/stat.h"
 
-/* ---- spans -------------------------------------------------------------------------------------
- */
-
-int s_spans_add(struct s_spans *v, pl_ns t0, pl_ns t1, struct pl_err *err)
-{
-	int rc = pl_grow(&v->v, &v->cap, v->n + 1, sizeof(*v->v), err);
-
-	if (rc == 0 && t1 > t0)
-		v->v[v->n++] = (struct s_span){ t0, t1 };
-	return rc;
-}
-
-PL_COMPARATOR(by_t0, struct s_span, t0);
-
-void s_spans_tidy(struct s_spans *v)
-{
-	size_t n = 0;
-
-	if (v->tidy == v->n)
-		return;
-	qsort(v->v, v->n, sizeof(*v->v), by_t0);
-	for (size_t i = 0; i < v->n; i++) {
-		if (n && v->v[i].t0 <= v->v[n - 1].t1)
-			v->v[n - 1].t1 = pl_max_i64(v->v[n - 1].t1, v->v[i].t1);
-		else
-			v->v[n++] = v->v[i];
-	}
-	v->n = v->tidy = n;
-}
-
-int64_t s_spans_len(const struct s_spans *v)
-{
-	int64_t sum = 0;
-
-	for (size_t i = 0; i < v->n; i++)
-		sum = pl_add_sat(sum, pl_sub_sat(v->v[i].t1, v->v[i].t0));
-	return sum;
-}
-
-int64_t s_spans_both(const struct s_spans *a, const struct s_spans *b)
-{
-	int64_t sum = 0;
-
-	for (size_t i = 0, j = 0; i < a->n && j < b->n;) {
-		pl_ns t0 = pl_max_i64(a->v[i].t0, b->v[j].t0);
-		pl_ns t1 = pl_min_i64(a->v[i].t1, b->v[j].t1);
-
-		if (t1 > t0)
-			sum = pl_add_sat(sum, t1 - t0);
-		if (a->v[i].t1 < b->v[j].t1)
-			i++;
-		else
-			j++;
-	}
-	return sum;
-}
-
-static int unite(struct s_spans *to, const struct s_spans *from, struct pl_err *err)
+static int add_all(struct pl_spans *to, const struct pl_spans *from, struct pl_err *err)
 {
 	int rc = 0;
 
 	for (size_t i = 0; rc >= 0 && i < from->n; i++)
-		rc = s_spans_add(to, from->v[i].t0, from->v[i].t1, err);
+		rc = pl_spans_add(to, 0, from->v[i].start, from->v[i].end, err);
 	return rc;
 }
 
 int s_finish_rank(struct s_rank *r, struct pl_err *err)
 {
 	/* without a device the host's operations are the computation */
-	struct s_spans *compute = r->device ? &r->compute : &r->host;
-	struct s_spans *comm = r->device ? &r->comm : &r->host_comm;
-	struct s_spans all = { 0 };
+	struct pl_spans *compute = r->device ? &r->compute : &r->host;
+	struct pl_spans *comm = r->device ? &r->comm : &r->host_comm;
+	struct pl_spans all = { 0 };
 	int rc;
 
-	s_spans_tidy(compute);
-	s_spans_tidy(comm);
-	s_spans_tidy(&r->copy);
-	r->compute_ns = s_spans_len(compute);
-	r->comm_ns = s_spans_len(comm);
-	r->copy_ns = s_spans_len(&r->copy);
-	r->overlapped_ns = s_spans_both(comm, compute);
+	pl_spans_unite(compute);
+	pl_spans_unite(comm);
+	pl_spans_unite(&r->copy);
+	r->compute_ns = pl_spans_length(compute);
+	r->comm_ns = pl_spans_length(comm);
+	r->copy_ns = pl_spans_length(&r->copy);
+	r->overlapped_ns = pl_spans_overlap(comm, compute);
 	r->exposed_ns = r->comm_ns - r->overlapped_ns;
-	PL_TRY(unite(&all, compute, err));
-	PL_TRY(unite(&all, comm, err));
-	PL_TRY(unite(&all, &r->copy, err));
-	s_spans_tidy(&all);
-	r->busy = s_spans_len(&all);
+	PL_TRY(add_all(&all, compute, err));
+	PL_TRY(add_all(&all, comm, err));
+	PL_TRY(add_all(&all, &r->copy, err));
+	pl_spans_unite(&all);
+	r->busy = pl_spans_length(&all);
 out:
-	pl_free(all.v);
+	pl_spans_fini(&all);
 	return rc;
 }
 
@@ -197,9 +140,9 @@ static int add_event(struct stat *s, const struct pl_segment *seg, const struct 
 		return 0;
 	if (!p->device) {
 		if (pl_kind_is_comm(k))
-			rc = s_spans_add(&r->host_comm, t0, t1, err);
+			rc = pl_spans_add(&r->host_comm, 0, t0, t1, err);
 		else if (k == PL_K_HOST_OP)
-			rc = s_spans_add(&r->host, t0, t1, err);
+			rc = pl_spans_add(&r->host, 0, t0, t1, err);
 		return rc;
 	}
 	if (k == PL_K_KERNEL || pl_kind_is_comm(k))
@@ -209,10 +152,10 @@ static int add_event(struct stat *s, const struct pl_segment *seg, const struct 
 	else
 		return 0;
 	r->device = true;
-	rc = s_spans_add(k == PL_K_KERNEL     ? &r->compute
-			 : pl_kind_is_comm(k) ? &r->comm
-					      : &r->copy,
-			 t0, t1, err);
+	rc = pl_spans_add(k == PL_K_KERNEL     ? &r->compute
+			  : pl_kind_is_comm(k) ? &r->comm
+					       : &r->copy,
+			  0, t0, t1, err);
 out:
 	return rc;
 }
@@ -510,11 +453,11 @@ static void find_world(struct stat *s, const struct pl_segment *seg)
 /* At once where nothing was added since the last time. */
 static void tidy(struct s_rank *r)
 {
-	s_spans_tidy(&r->compute);
-	s_spans_tidy(&r->comm);
-	s_spans_tidy(&r->copy);
-	s_spans_tidy(&r->host);
-	s_spans_tidy(&r->host_comm);
+	pl_spans_unite(&r->compute);
+	pl_spans_unite(&r->comm);
+	pl_spans_unite(&r->copy);
+	pl_spans_unite(&r->host);
+	pl_spans_unite(&r->host_comm);
 }
 
 int s_end_segment(struct stat *s, struct pl_segment *seg, struct pl_err *err)

@@ -229,11 +229,11 @@ static void stat_abort(struct pl_sink *sink)
 		pl_free(s->table[t].known);
 	}
 	for (size_t i = 0; i < s->n_ranks; i++) {
-		pl_free(s->rank[i].compute.v);
-		pl_free(s->rank[i].comm.v);
-		pl_free(s->rank[i].copy.v);
-		pl_free(s->rank[i].host.v);
-		pl_free(s->rank[i].host_comm.v);
+		pl_spans_fini(&s->rank[i].compute);
+		pl_spans_fini(&s->rank[i].comm);
+		pl_spans_fini(&s->rank[i].copy);
+		pl_spans_fini(&s->rank[i].host);
+		pl_spans_fini(&s->rank[i].host_comm);
 	}
 	pl_intern_fini(&s->names);
 	pl_intern_fini(&s->hosts);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "core/cmd.h"
+#include "core/spans.h"
 #include "tap.h"
 
 static void test_errors(void)
@@ -315,6 +316,56 @@ static void test_lower_bound(void)
 	ok(within, "a search that begins in the middle");
 }
 
+/* Spans of three groups in times 0 .. 63, beside a bit for each ns. */
+static void test_spans(void)
+{
+	uint64_t rng = 3;
+	bool cover = true, length = true, overlap = true;
+	struct pl_spans none = { 0 };
+
+	pl_spans_unite(&none);
+	ok(pl_spans_length(&none) == 0 && pl_spans_cover(&none, 0, 0, 9) == 0, "no spans");
+	for (unsigned round = 0; round < 500; round++) {
+		struct pl_spans s[2] = { 0 };
+		uint64_t bits[2][3] = { 0 };
+		int64_t sum = 0, both = 0;
+
+		for (unsigned i = 0; i < 40; i++) {
+			unsigned which = pl_rng_next(&rng) % 2, group = pl_rng_next(&rng) % 3;
+			int64_t start = (int64_t)(pl_rng_next(&rng) % 60);
+			int64_t end = start + (int64_t)(pl_rng_next(&rng) % 4) - 1;
+
+			if (pl_spans_add(&s[which], (int32_t)group - 1, start, end, NULL) < 0)
+				abort();
+			for (int64_t t = start; t < end; t++)
+				bits[which][group] |= 1ull << t;
+			if (i % 20 == 19) /* united more than once */
+				pl_spans_unite(&s[which]);
+		}
+		pl_spans_unite(&s[0]);
+		pl_spans_unite(&s[1]);
+		for (int g = 0; g < 3; g++) {
+			int64_t start = (int64_t)(pl_rng_next(&rng) % 64), want = 0;
+			int64_t end = start + (int64_t)(pl_rng_next(&rng) % (uint64_t)(65 - start));
+
+			for (int64_t t = 0; t < 64; t++) {
+				sum += bits[0][g] >> t & 1;
+				both += (bits[0][g] & bits[1][g]) >> t & 1;
+				want += t >= start && t < end && bits[0][g] >> t & 1;
+			}
+			cover &= pl_spans_cover(&s[0], g - 1, start, end) == want;
+		}
+		length &= pl_spans_length(&s[0]) == sum;
+		overlap &= pl_spans_overlap(&s[0], &s[1]) == both &&
+			   pl_spans_overlap(&s[1], &s[0]) == both;
+		pl_spans_fini(&s[0]);
+		pl_spans_fini(&s[1]);
+	}
+	ok(cover, "how much of a time spans cover");
+	ok(length, "how long united spans are");
+	ok(overlap, "what two sets of spans have in common");
+}
+
 static void test_globs(void)
 {
 	static const struct {
@@ -437,6 +488,7 @@ int main(void)
 	test_selection();
 	test_comparing();
 	test_lower_bound();
+	test_spans();
 	test_sort();
 	test_globs();
 	test_formats();

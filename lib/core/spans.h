@@ -1,0 +1,29 @@
+/* spans.h - sets of times, as intervals that are united by sorting. */
+#ifndef PL_SPANS_H
+#define PL_SPANS_H
+
+#include "core/core.h"
+
+struct pl_span {
+	pl_ns start, end;
+	int32_t group;
+};
+
+/* Spans of several groups, of ranks for example; groups never touch. Zero-initialised is empty. */
+struct pl_spans {
+	struct pl_span *v;
+	size_t n, cap, united; /* v[0 .. united) are in order of group and start, and disjoint */
+};
+void pl_spans_fini(struct pl_spans *s);
+/* An empty span is left out. */
+int pl_spans_add(struct pl_spans *s, int32_t group, pl_ns start, pl_ns end,
+		 struct pl_err *err) PL_MUST;
+/* Spans that touch become one; O(n log n). The functions below need it. */
+void pl_spans_unite(struct pl_spans *s);
+pl_ns pl_spans_length(const struct pl_spans *s); /* of all */
+/* How much of start .. end the spans of the group cover; O(log n). */
+pl_ns pl_spans_cover(const struct pl_spans *s, int32_t group, pl_ns start, pl_ns end);
+/* How much the spans of a and b have in common, group by group. */
+pl_ns pl_spans_overlap(const struct pl_spans *a, const struct pl_spans *b);
+
+#endif
