@@ -30,7 +30,8 @@ struct config {
 struct place {
 	int rank, size, local_rank, local_size;
 	char meet[256], token[128];
-	char host[32]; /* "": the one it is on */
+	const char *folder; /* in which they meet, if it is theirs alone; else NULL */
+	char host[32];	    /* "": the one it is on */
 };
 
 /* ---- ranks.c: one process or several --------------------------------------------------------- */
@@ -108,7 +109,9 @@ struct worker_result {
 struct result {
 	const char *policy, *model;
 	int ranks;
-	int64_t steps, samples; /* of all ranks */
+	int64_t steps, samples; /* samples of all ranks */
+	int signal;		/* that ended the training before its time; 0: none */
+	int64_t step;		/* the next step of the job */
 	double seconds, samples_per_s, time_to_target_s, final_loss, eval_loss, accuracy,
 		heterogeneity;	      /* NaN: not known */
 	struct worker_result *worker; /* [ranks] */

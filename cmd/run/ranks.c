@@ -33,6 +33,10 @@ static volatile sig_atomic_t asked;  /* how often */
 static volatile sig_atomic_t parent; /* of ranks */
 static _Atomic pl_ns asked_at;
 
+static const int ends[] = { SIGINT, SIGTERM };
+/* What they did before catch_signals(). Outputs that are open remove their temporary files then. */
+static struct sigaction before[PL_LEN(ends)];
+
 static void on_signal(int sig)
 {
 	pl_ns now = pl_now_ns();
@@ -45,26 +49,29 @@ static void on_signal(int sig)
 	asked++;
 	/* who asks twice will not wait for the step */
 	if (again && sig == SIGINT && !parent) {
-		signal(sig, SIG_DFL);
+		sigaction(sig, &before[0], NULL);
 		raise(sig);
 	}
 }
-
-static const int ends[] = { SIGINT, SIGTERM };
 
 static pl_ns timeout_of(const struct config *c)
 {
 	return c->timeout_ns ? c->timeout_ns : TIMEOUT_NS;
 }
 
+/* A signal that is ignored stays so. */
 void catch_signals(void)
 {
 	struct sigaction act = { .sa_handler = on_signal }, old;
 
-	for (size_t i = 0; i < PL_LEN(ends); i++) {
+	for (size_t i = 0; i < PL_LEN(ends); i++)
 		sigaddset(&act.sa_mask, ends[i]);
-		if (!sigaction(ends[i], NULL, &old) && old.sa_handler == SIG_DFL)
-			sigaction(ends[i], &act, NULL);
+	for (size_t i = 0; i < PL_LEN(ends); i++) {
+		if (sigaction(ends[i], NULL, &old) || old.sa_handler == SIG_IGN ||
+		    old.sa_handler == on_signal)
+			continue;
+		before[i] = old;
+		sigaction(ends[i], &act, NULL);
 	}
 }
 
@@ -75,7 +82,7 @@ static void release_signals(void)
 
 	for (size_t i = 0; i < PL_LEN(ends); i++)
 		if (!sigaction(ends[i], NULL, &old) && old.sa_handler == on_signal)
-			signal(ends[i], SIG_DFL);
+			sigaction(ends[i], &before[i], NULL);
 }
 
 /* ---- forking --------------------------------------------------------------------------------- */
@@ -161,7 +168,7 @@ static void on_child(int sig)
 }
 
 /* Blocks what wait_for() sleeps for. */
-static void hold_signals(sigset_t *before, sigset_t *awake)
+static void hold_signals(sigset_t *unblocked, sigset_t *awake)
 {
 	static const struct sigaction act = { .sa_handler = on_child };
 	sigset_t held;
@@ -170,17 +177,17 @@ static void hold_signals(sigset_t *before, sigset_t *awake)
 	sigaddset(&held, SIGINT);
 	sigaddset(&held, SIGTERM);
 	sigaddset(&held, SIGCHLD);
-	sigprocmask(SIG_BLOCK, &held, before);
-	*awake = *before;
+	sigprocmask(SIG_BLOCK, &held, unblocked);
+	*awake = *unblocked;
 	sigdelset(awake, SIGCHLD);
 	sigaction(SIGCHLD, &act, NULL);
 }
 
 /* In a new rank: it ends when the process that would wait for it is killed. */
-static void become_child(pid_t starter, const sigset_t *before)
+static void become_child(pid_t starter, const sigset_t *unblocked)
 {
 	signal(SIGCHLD, SIG_DFL);
-	sigprocmask(SIG_SETMASK, before, NULL);
+	sigprocmask(SIG_SETMASK, unblocked, NULL);
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (getppid() != starter)
 		raise(SIGTERM);
@@ -258,7 +265,7 @@ static int fork_ranks(const struct config *c, int n, work_of_rank *work, void *a
 	struct place p = { .size = n, .local_size = n };
 	char folder[200];
 	pid_t self = getpid();
-	sigset_t before, awake;
+	sigset_t unblocked, awake;
 	pl_ns grace = 5000000000 + 10 * timeout_of(c);
 	struct child *v;
 	int rc = pl_alloc(&v, (size_t)n, sizeof(*v), err), started = 0;
@@ -281,9 +288,10 @@ static int fork_ranks(const struct config *c, int n, work_of_rank *work, void *a
 			goto out;
 		}
 		snprintf(p.meet, sizeof(p.meet), "dir:%s", folder);
+		p.folder = folder;
 	}
 	fflush(NULL);
-	hold_signals(&before, &awake);
+	hold_signals(&unblocked, &awake);
 	for (; started < n; started++) {
 		pid_t pid = fork();
 
@@ -295,7 +303,7 @@ static int fork_ranks(const struct config *c, int n, work_of_rank *work, void *a
 		if (!pid) {
 			parent = false;
 			release_signals();
-			become_child(self, &before);
+			become_child(self, &unblocked);
 			pl_free(v);
 			p.rank = p.local_rank = started;
 			return as_rank(c, work, arg, &p, err);
@@ -303,7 +311,7 @@ static int fork_ranks(const struct config *c, int n, work_of_rank *work, void *a
 		v[started].pid = pid;
 	}
 	wait_for(v, started, grace, &awake);
-	sigprocmask(SIG_SETMASK, &before, NULL);
+	sigprocmask(SIG_SETMASK, &unblocked, NULL);
 	if (rc == 0)
 		rc = judge(v, n, err);
 out:
@@ -365,6 +373,12 @@ static int launched(struct config *c, struct place *p, struct pl_err *err)
 
 	if (c->meet)
 		snprintf(l->meet, sizeof(l->meet), "%s", c->meet);
+	if (!strcmp(l->by, "torchrun") && l->size > 1 && !l->meet[0] && !l->token[0])
+		return pl_fail(
+			err, PL_EUSAGE,
+			"RANK and WORLD_SIZE are set in the environment, but MASTER_ADDR and "
+			"MASTER_PORT, where the ranks meet, are not; set these, or --meet, or "
+			"unset RANK");
 	if (l->size > 1 && !l->token[0]) {
 		/* the port that torchrun offers may be taken: on one host none is needed */
 		if (!c->meet && !getenv("PACELINE_MEET") && !l->spread)
@@ -464,7 +478,11 @@ int meet_others(const struct config *c, const struct place *p, const struct pl_j
 		o.event_arg = t;
 	}
 	rc = pl_world_open(&o, w, err);
-	pl_launch_unshare(&c->launch); /* all are connected, or never will be */
+	/* All are connected, or never will be. The last rank removes the folder: the process that
+	 * made it may be killed. */
+	if (p->folder)
+		rmdir(p->folder);
+	pl_launch_unshare(&c->launch);
 out:
 	pl_free(shape);
 	return rc;

@@ -79,6 +79,8 @@ int report_json(const struct result *r, struct pl_out *out, struct pl_err *err)
 	PL_TRY(row(&w, "eval_loss", r->eval_loss, err));
 	PL_TRY(row(&w, "accuracy", r->accuracy, err));
 	PL_TRY(row(&w, "heterogeneity", r->heterogeneity, err));
+	PL_TRY(pl_jsonw_key(&w, "interrupted_at_step", err));
+	PL_TRY(r->signal ? pl_jsonw_i64(&w, r->step, err) : pl_jsonw_null(&w, err));
 	PL_TRY(workers_json(r, &w, err));
 	PL_TRY(pl_jsonw_close(&w, err));
 	rc = pl_out_write(out, "\n", 1, err);
@@ -129,6 +131,9 @@ int report_text(const struct result *r, struct pl_out *out, struct pl_err *err)
 	if (!isnan(r->accuracy))
 		PL_TRY(pl_out_printf(out, err, ", accuracy %.2f %%", 100 * r->accuracy));
 	PL_TRY(pl_out_write(out, "\n", 1, err));
+	if (r->signal)
+		PL_TRY(pl_out_printf(out, err, "interrupted by signal %d (%s) after step %lld\n",
+				     r->signal, strsignal(r->signal), (long long)r->step));
 	if (!isnan(r->time_to_target_s))
 		PL_TRY(pl_out_printf(out, err, "target reached after %.3g s\n",
 				     r->time_to_target_s));

@@ -33,7 +33,7 @@ static void show_progress(void *arg)
 	int n;
 
 	if (t->p->rank || t->c->c.progress == 2 ||
-	    (!t->c->c.progress && !pl_is_tty(&t->c->c, STDERR_FILENO)))
+	    (!t->c->c.progress && (t->c->c.quiet || !pl_is_tty(&t->c->c, STDERR_FILENO))))
 		return;
 	if (now - t->t.begin < 1000000000 || now - t->shown < 200000000)
 		return;
@@ -233,6 +233,8 @@ static int report(struct training *t, struct pl_err *err)
 			    .model = t->w->model.name,
 			    .ranks = t->p->size,
 			    .steps = d->steps_done,
+			    .signal = d->interrupted ? stopped : 0,
+			    .step = d->step,
 			    .seconds = s,
 			    .time_to_target_s = d->time_to_target_s,
 			    .final_loss = d->last_loss,

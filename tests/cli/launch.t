@@ -90,6 +90,8 @@ token=PACELINE_TOKEN=0123456789abcdef.
 	says 'PACELINE_MEET.*PACELINE_TOKEN' "... need a place and a token"
 	status 2 "several hosts of torchrun" env RANK=1 WORLD_SIZE=2 LOCAL_WORLD_SIZE=1 MASTER_ADDR=localhost MASTER_PORT=29500 "$run" tiny.job
 	says 'set PACELINE_TOKEN' "... a token"
+	status 2 "no MASTER_ADDR" env RANK=0 WORLD_SIZE=2 timeout 5 "$run" tiny.job
+	says 'MASTER_ADDR and MASTER_PORT.*--meet' "... is refused at once"
 	status 2 "-n against the launcher" env $(variables 1 $slurm) "$run" -n 3 tiny.job
 	status 2 "a token too short" env $(variables 1 $slurm) PACELINE_TOKEN=short "$run" tiny.job
 	all 2 $slurm SLURM_JOB_ID=13 PACELINE_MEET=dir:$TMP $token%r -- "$run" --timeout=500ms tiny.job

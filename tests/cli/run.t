@@ -178,6 +178,16 @@ echo 'tensor conv1.weight 16' | cat hand.plan - >other.plan
 status 3 "another model's plan" "$run" -n 2 -p other.plan tiny.job
 says 'conv1.weight' "... names what is not there"
 
+# ---- progress --------------------------------------------------------------------------------------
+if script -qec true /dev/null >/dev/null 2>&1; then
+	script -qec "'$run' --pace=0:250 --set steps=6 tiny.job" /dev/null >tty </dev/null
+	check "progress on a terminal" grep -q 'step . of 6' tty
+	script -qec "'$run' -q --pace=0:250 --set steps=6 tiny.job" /dev/null >tty </dev/null
+	check "... not with -q" no grep -q 'step . of 6' tty
+else
+	skip "progress" "no script"
+fi
+
 # ---- slow links, slow ranks -----------------------------------------------------------------------
 status 0 "a paced rank" "$run" -n 2 --pace=1:150 --report=paced.json --set steps=5 tiny.job
 check "... makes it heterogeneous" awk '/"heterogeneity"/ { exit !($2 + 0 > 2) }' paced.json
@@ -240,6 +250,7 @@ begin() {
 	pid=$!
 	i=0
 	while [ $i -lt 100 ]; do
+		[ "$n" = 1 ] && break
 		ranks=$(ps -o pid= --ppid $pid 2>/dev/null | tr '\n' ' ')
 		# shellcheck disable=SC2086  # one word a rank
 		set -- $ranks
@@ -275,6 +286,7 @@ if ps -o pid= --ppid $$ >/dev/null 2>&1; then
 	check "ranks end when what waits for them is killed" test -s orphan.st
 	# shellcheck disable=SC2086
 	kill -KILL $ranks 2>/dev/null
+	check "... and leave no folder" no ls -d paceline-*
 	rm -rf paceline-*
 	begin 2 --checkpoint=term.st
 	kill -TERM $pid
@@ -282,6 +294,18 @@ if ps -o pid= --ppid $$ >/dev/null 2>&1; then
 	check "asked to end: status 143" [ $? = 143 ]
 	check "... with a checkpoint" test -s term.st
 	check "... and no message" test ! -s dead.err
+	for n in 1 2; do # an output that is open already must not change what a signal does
+		begin $n -t sig.trace -o sig.out --log=sig.csv --checkpoint=sig.st --report=sig.json
+		kill -TERM $pid
+		wait $pid
+		check "asked to end, $n ranks, with a trace: status 143" [ $? = 143 ]
+		check "... with a checkpoint" test -s sig.st
+		check "... with whole traces" sh -c "cat sig.trace* | '$BIN/trace' -q -O text - >out"
+		step=$(tail -n 1 sig.csv | cut -d , -f 2)
+		check "... a summary that says so" grep -q "^interrupted by signal 15 .* after step $step\$" sig.out
+		check "... and a report" grep -q "\"interrupted_at_step\": $step," sig.json
+		rm -f sig.*
+	done
 	begin 3 --checkpoint=one.st
 	# shellcheck disable=SC2086
 	kill -TERM "$(echo $ranks | cut -d ' ' -f 2)"
@@ -305,6 +329,13 @@ if ps -o pid= --ppid $$ >/dev/null 2>&1; then
 			check "... without a checkpoint" test ! -e twice.st
 			;;
 		esac
+		begin 1 -t twice.trace --pace='*:60000' --checkpoint=twice.st
+		kill -INT $pid
+		sleep 0.5
+		kill -INT $pid
+		wait $pid
+		check "asked twice, with a trace: status 130" [ $? = 130 ]
+		check "... leaves nothing" no ls twice.*
 		begin 2 --checkpoint=int.st
 		# as a terminal does, and who passes it on
 		# shellcheck disable=SC2086
