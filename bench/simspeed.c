@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "sim/events.h"
 #include "sim/sim.h"
 
 #define RUNS 7
@@ -49,6 +50,108 @@ static int repeat(const struct pl_sim *s, const struct pl_whatif *w, const char 
 	snprintf(text, sizeof(text), "%s, median", what);
 	line(text, took[RUNS / 2], ops);
 	return 0;
+}
+
+/* ---- the event core -------------------------------------------------------------------------- */
+
+struct contended {
+	struct pl_sim_events_job job;
+	uint32_t *use_off, *use, *priority, *parts;
+	double *slow;
+	struct pl_sim_events_resource *res;
+	struct pl_sim_events_times t;
+};
+
+static void contended_fini(struct contended *x)
+{
+	pl_free(x->use_off);
+	pl_free(x->use);
+	pl_free(x->priority);
+	pl_free(x->parts);
+	pl_free(x->slow);
+	pl_free(x->res);
+	pl_free(x->t.start);
+	pl_free(x->t.end);
+	pl_free(x->t.piece);
+}
+
+/* Two resources a rank: what computes, and what transfers. */
+static int contended_init(struct contended *x, const struct pl_graph *g, const struct pl_shape *sh,
+			  const pl_ns *dur, struct pl_err *err)
+{
+	int rc;
+
+	PL_TRY(pl_alloc(&x->use_off, sh->n_nodes + 1u, sizeof(*x->use_off), err));
+	PL_TRY(pl_alloc(&x->use, sh->n_nodes, sizeof(*x->use), err));
+	PL_TRY(pl_alloc(&x->priority, sh->n_nodes, sizeof(*x->priority), err));
+	PL_TRY(pl_alloc(&x->parts, sh->n_nodes, sizeof(*x->parts), err));
+	PL_TRY(pl_alloc(&x->slow, sh->n_nodes, sizeof(*x->slow), err));
+	PL_TRY(pl_alloc(&x->res, 2 * (size_t)g->n_ranks, sizeof(*x->res), err));
+	PL_TRY(pl_alloc(&x->t.start, sh->n_nodes, sizeof(pl_ns), err));
+	PL_TRY(pl_alloc(&x->t.end, sh->n_nodes, sizeof(pl_ns), err));
+	for (uint32_t r = 0; r < 2 * (uint32_t)g->n_ranks; r++)
+		x->res[r] = (struct pl_sim_events_resource){ .domain = r / 2, .side = r % 2 };
+	for (uint32_t i = 0; i < sh->n_nodes; i++) {
+		bool moves = sh->role[i] == PL_RO_TRANSFER;
+		uint32_t at = pl_graph_rank_index(g, pl_node_rank(g, sh, i));
+
+		x->use_off[i + 1] = x->use_off[i];
+		x->priority[i] = i * 2654435761u >> 30;
+		x->parts[i] = moves ? 4 : 1;
+		x->slow[i] = 1.2;
+		if (sh->type[i] == PL_N_OP && at != PL_NONE &&
+		    (moves || sh->role[i] == PL_RO_COMPUTE))
+			x->use[x->use_off[i + 1]++] = 2 * at + moves;
+	}
+	x->job = (struct pl_sim_events_job){ .n = sh->n_nodes,
+					     .off = sh->off,
+					     .src = sh->src,
+					     .etype = sh->etype,
+					     .dur = dur,
+					     .res = x->res,
+					     .n_res = 2 * (uint32_t)g->n_ranks,
+					     .use_off = x->use_off,
+					     .use = x->use,
+					     .priority = x->priority,
+					     .parts = x->parts,
+					     .slows = x->slow,
+					     .slowed = x->slow };
+	rc = 0;
+out:
+	return rc;
+}
+
+static int event_core(const struct pl_graph *g, struct pl_err *err)
+{
+	struct contended x = { .t = { .start = NULL } };
+	struct pl_sim_events *ev = NULL;
+	double took[RUNS];
+	size_t k = 0;
+	int rc;
+
+	for (size_t i = 1; i < g->n_steps; i++)
+		if (g->shape[g->step[i].shape].n_nodes > g->shape[g->step[k].shape].n_nodes)
+			k = i;
+	PL_TRY(contended_init(&x, g, &g->shape[g->step[k].shape], g->step[k].dur, err));
+	ev = pl_sim_events_new(&x.job, err);
+	if (!ev) {
+		rc = err->code;
+		goto out;
+	}
+	for (int i = 0; i < RUNS; i++) {
+		double t = now();
+
+		PL_TRY(pl_sim_events_run(ev, NULL, &x.t, err));
+		took[i] = now() - t;
+	}
+	qsort(took, RUNS, sizeof(took[0]), pl_compare_double);
+	line("event core, operations", took[RUNS / 2], x.job.n);
+	printf("%-24s %9.3f s %9.2f M events/s\n", "event core, median", took[RUNS / 2],
+	       (double)x.t.events / took[RUNS / 2] / 1e6);
+out:
+	pl_sim_events_free(ev);
+	contended_fini(&x);
+	return rc;
 }
 
 static int measure(const char *path, struct pl_graph *g, struct pl_sim **s, struct pl_run *r,
@@ -91,6 +194,7 @@ static int measure(const char *path, struct pl_graph *g, struct pl_sim **s, stru
 	t = now();
 	PL_TRY(pl_account_make(*s, r, &a, err));
 	line("account", now() - t, ops);
+	PL_TRY(event_core(g, err));
 out:
 	pl_whatif_fini(&w);
 	pl_path_fini(&p);

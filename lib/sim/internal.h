@@ -52,11 +52,20 @@ struct pass {
 	pl_ns step_start, step_end; /* out */
 };
 void sim_pass(struct pass *p);
-int sim_pass_shared(struct pass *p, struct pl_err *err) PL_MUST;
+/* shared.c: the same with RESOURCE nodes. *shared: NULL before the first step; kept from step to
+ * step, freed by sim_shared_free(). */
+struct sim_shared;
+int sim_pass_shared(struct pass *p, struct sim_shared **shared, struct pl_err *err) PL_MUST;
+void sim_shared_free(struct sim_shared *x);
 int sim_slots_init(const struct pl_graph *g, struct slots *x, struct pl_err *err) PL_MUST;
 void sim_slots_fini(struct slots *x);
-/* The place that is free first. */
-uint32_t sim_slot_first(const struct slots *x, uint32_t res);
+/*
+ * What nothing explains before RESOURCE nodes: these are explained by their predecessors, or by the
+ * resource that is busy. p->held[] says when each was ready, and becomes the unexplained time. The
+ * recording is gone through in the order of its starts.
+ */
+int sim_shared_unexplained(struct prep *p, const struct pl_gstep *st, const struct pl_shape *sh,
+			   struct slots *x, struct pl_err *err) PL_MUST;
 /* Time at which the k-th predecessor in time lets a rendezvous fire. */
 pl_ns sim_kth_arrival(const struct pl_shape *sh, const int32_t *w, const pl_ns *start,
 		      const pl_ns *end, uint32_t node);

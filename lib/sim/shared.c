@@ -1,13 +1,17 @@
 /*
- * Steps with shared resources: links, servers, queues that several operations want at a time.
+ * Steps with shared resources: links, servers and queues that several operations want at a time.
  *
- * A heap holds the operations that are ready, by the time at which they became so (ties: by
- * number); a RESOURCE node taken from it gets the place of its resource that is free first. First
- * come, first served, whatever the order of the nodes in the file. O((V + E) log V).
+ * The event core decides who gets a resource. A step becomes a job of the core: nodes are tasks,
+ * and a RESOURCE node holds its resource, first come, first served. The structure of the job
+ * follows from the shape alone, so it is kept for the next step of that shape.
  */
+#include <stdlib.h>
 #include <string.h>
 
+#include "sim/events.h"
 #include "sim/internal.h"
+
+/* ---- places of resources --------------------------------------------------------------------- */
 
 int sim_slots_init(const struct pl_graph *g, struct slots *x, struct pl_err *err)
 {
@@ -20,7 +24,7 @@ int sim_slots_init(const struct pl_graph *g, struct slots *x, struct pl_err *err
 		uint32_t places = g->res[i].capacity ? g->res[i].capacity : 1;
 
 		x->off[i] = n;
-		if (places > 1u << 24 || n > UINT32_MAX - places)
+		if (places > 1u << 24 || n > UINT32_MAX / 2 - places)
 			return pl_fail(err, PL_ELIMIT, "resource %zu takes %u operations at a time",
 				       i, places);
 		n += places;
@@ -40,7 +44,7 @@ void sim_slots_fini(struct slots *x)
 	memset(x, 0, sizeof(*x));
 }
 
-uint32_t sim_slot_first(const struct slots *x, uint32_t res)
+static uint32_t first_free(const struct slots *x, uint32_t res)
 {
 	uint32_t best = x->off[res];
 
@@ -50,131 +54,137 @@ uint32_t sim_slot_first(const struct slots *x, uint32_t res)
 	return best;
 }
 
-/* ---- the heap ------------------------------------------------------------------------------- */
+/* ---- preparation ----------------------------------------------------------------------------- */
 
-struct ready {
-	pl_ns t;
+struct user { /* of a shared resource */
+	pl_ns start, ready;
 	uint32_t node;
 };
-struct heap {
-	struct ready *v;
-	size_t n;
-};
 
-static bool earlier(const struct ready *a, const struct ready *b)
+PL_COMPARATOR(by_start, struct user, start, node);
+
+int sim_shared_unexplained(struct prep *p, const struct pl_gstep *st, const struct pl_shape *sh,
+			   struct slots *x, struct pl_err *err)
 {
-	return a->t != b->t ? a->t < b->t : a->node < b->node;
-}
+	struct user *u;
+	size_t n = 0;
+	int rc = pl_alloc(&u, sh->n_nodes, sizeof(*u), err);
 
-static void push(struct heap *h, struct ready x)
-{
-	size_t i = h->n++;
+	if (rc < 0)
+		return rc;
+	for (uint32_t i = 0; i < sh->n_nodes; i++)
+		if (sh->type[i] == PL_N_RESOURCE && sh->res[i] != PL_NONE)
+			u[n++] = (struct user){ st->start[i], p->held[i], i };
+	if (n)
+		qsort(u, n, sizeof(*u), by_start);
+	for (size_t k = 0; k < n; k++) {
+		uint32_t i = u[k].node, slot = first_free(x, sh->res[i]);
+		pl_ns t = pl_max_i64(u[k].ready, x->free[slot]);
 
-	for (; i && earlier(&x, &h->v[(i - 1) / 2]); i = (i - 1) / 2)
-		h->v[i] = h->v[(i - 1) / 2];
-	h->v[i] = x;
-}
-
-static struct ready pop(struct heap *h)
-{
-	struct ready top = h->v[0], x = h->v[--h->n];
-	size_t i = 0;
-
-	for (size_t k; (k = 2 * i + 1) < h->n; i = k) {
-		if (k + 1 < h->n && earlier(&h->v[k + 1], &h->v[k]))
-			k++;
-		if (!earlier(&h->v[k], &x))
-			break;
-		h->v[i] = h->v[k];
+		p->held[i] = u[k].ready == INT64_MIN ? 0 : pl_max_i64(0, u[k].start - t);
+		x->free[slot] = pl_max_i64(x->free[slot], u[k].start + st->dur[i]);
 	}
-	h->v[i] = x;
-	return top;
+	pl_free(u);
+	return 0;
 }
 
-/* ---- the pass ------------------------------------------------------------------------------- */
+/* ---- a step as a job of the event core ------------------------------------------------------- */
 
-struct shared {
-	uint32_t *off, *to, *edge, *left; /* successors; predecessors not finished */
-	struct heap h;
+struct sim_shared {
+	const struct pl_shape *sh; /* of the job; NULL: there is none yet */
+	struct pl_sim_events *ev;
+	struct pl_sim_events_job job;
+	struct pl_sim_events_resource *res;
+	uint32_t *use_off, *use;
+	pl_ns *delay, *dur, *earliest;
 };
 
-static void shared_fini(struct shared *x)
+static void job_fini(struct sim_shared *x)
 {
-	pl_free(x->off);
-	pl_free(x->to);
-	pl_free(x->edge);
-	pl_free(x->left);
-	pl_free(x->h.v);
+	pl_sim_events_free(x->ev);
+	pl_free(x->res);
+	pl_free(x->use_off);
+	pl_free(x->use);
+	pl_free(x->delay);
+	pl_free(x->dur);
+	pl_free(x->earliest);
+	memset(x, 0, sizeof(*x));
 }
 
-static int successors(const struct pl_shape *sh, struct shared *x, struct pl_err *err)
+void sim_shared_free(struct sim_shared *x)
+{
+	if (x)
+		job_fini(x);
+	pl_free(x);
+}
+
+static int job_init(struct sim_shared *x, const struct pl_graph *g, const struct pl_shape *sh,
+		    struct pl_err *err)
 {
 	int rc;
 
-	if ((rc = pl_alloc(&x->off, sh->n_nodes + 2u, sizeof(*x->off), err)) < 0 ||
-	    (rc = pl_alloc(&x->to, sh->n_edges, sizeof(*x->to), err)) < 0 ||
-	    (rc = pl_alloc(&x->edge, sh->n_edges, sizeof(*x->edge), err)) < 0 ||
-	    (rc = pl_alloc(&x->left, sh->n_nodes, sizeof(*x->left), err)) < 0 ||
-	    (rc = pl_alloc(&x->h.v, sh->n_nodes, sizeof(*x->h.v), err)) < 0)
-		return rc;
-	for (uint32_t e = 0; e < sh->n_edges; e++)
-		x->off[sh->src[e] + 2]++;
-	for (uint32_t i = 0; i < sh->n_nodes; i++)
-		x->off[i + 2] += x->off[i + 1];
+	job_fini(x);
+	PL_TRY(pl_alloc(&x->res, g->n_res, sizeof(*x->res), err));
+	PL_TRY(pl_alloc(&x->use_off, sh->n_nodes + 1u, sizeof(*x->use_off), err));
+	PL_TRY(pl_alloc(&x->use, sh->n_nodes, sizeof(*x->use), err));
+	PL_TRY(pl_alloc(&x->delay, sh->n_edges, sizeof(*x->delay), err));
+	PL_TRY(pl_alloc(&x->dur, sh->n_nodes, sizeof(*x->dur), err));
+	PL_TRY(pl_alloc(&x->earliest, sh->n_nodes, sizeof(*x->earliest), err));
+	for (size_t r = 0; r < g->n_res; r++)
+		x->res[r] = (struct pl_sim_events_resource){ .capacity = g->res[r].capacity,
+							     .domain = PL_NONE };
 	for (uint32_t i = 0; i < sh->n_nodes; i++) {
-		for (uint32_t e = sh->off[i]; e < sh->off[i + 1]; e++) {
-			uint32_t at = x->off[sh->src[e] + 1]++;
-
-			x->to[at] = i;
-			x->edge[at] = e;
-		}
-		x->left[i] = sh->off[i + 1] - sh->off[i];
+		x->use_off[i + 1] = x->use_off[i];
+		if (sh->type[i] == PL_N_RESOURCE && sh->res[i] != PL_NONE)
+			x->use[x->use_off[i + 1]++] = sh->res[i];
 	}
-	return 0;
+	x->job = (struct pl_sim_events_job){ .n = sh->n_nodes,
+					     .off = sh->off,
+					     .src = sh->src,
+					     .etype = sh->etype,
+					     .delay = x->delay,
+					     .dur = x->dur,
+					     .earliest = x->earliest,
+					     .k = sh->k,
+					     .res = x->res,
+					     .n_res = (uint32_t)g->n_res,
+					     .use_off = x->use_off,
+					     .use = x->use };
+	x->ev = pl_sim_events_new(&x->job, err);
+	if (!x->ev)
+		return err->code;
+	x->sh = sh;
+	rc = 0;
+out:
+	return rc;
 }
 
-static pl_ns far_gap(const struct prep *prep, uint32_t node, uint32_t edge)
+/* The times of the step that the core is given. */
+static void fill(struct sim_shared *x, const struct pass *p)
 {
+	const struct pl_gstep *st = &p->s->g->step[p->k];
+	const struct prep *prep = &p->s->step[p->k];
+
+	for (uint32_t e = 0; e < x->sh->n_edges; e++)
+		x->delay[e] = p->w[e];
 	for (size_t i = 0; i < prep->n_far; i++)
-		if (prep->far[i].node == node && prep->far[i].edge == edge)
-			return prep->far[i].gap;
-	return 0;
-}
+		x->delay[prep->far[i].edge] += prep->far[i].gap;
+	for (uint32_t i = 0; i < x->sh->n_nodes; i++) {
+		bool source = x->sh->off[i] == x->sh->off[i + 1];
 
-/* A node is taken: it starts now, or when it gets its resource. */
-static void take(struct pass *p, const struct pl_shape *sh, uint32_t i)
-{
-	const struct prep *prep = &p->s->step[p->k];
-	pl_ns dur = scaled(p->dur[i], p->f, i);
-
-	if (sh->k && sh->k[i] && sh->type[i] == PL_N_RENDEZVOUS)
-		p->start[i] = sim_kth_arrival(sh, p->w, p->start, p->end, i);
-	if (sh->type[i] == PL_N_RESOURCE && sh->res[i] != PL_NONE) {
-		uint32_t slot = sim_slot_first(p->slots, sh->res[i]);
-
-		p->start[i] = pl_max_i64(p->start[i], p->slots->free[slot]) + prep->held[i];
-		p->slots->free[slot] = p->start[i] + dur;
+		if (i < x->sh->n_entries) {
+			x->earliest[i] = p->start[i];
+			x->dur[i] = p->end[i] - p->start[i];
+			continue;
+		}
+		x->earliest[i] = source ? st->start[i] : INT64_MIN;
+		x->dur[i] = scaled(p->dur[i], p->f, i);
 	}
-	p->end[i] = p->start[i] + dur;
+	x->job.hold = prep->held;
 }
 
-static void release(struct pass *p, const struct pl_shape *sh, struct shared *x, uint32_t i)
-{
-	const struct prep *prep = &p->s->step[p->k];
-
-	for (uint32_t a = x->off[i]; a < x->off[i + 1]; a++) {
-		uint32_t d = x->to[a], e = x->edge[a];
-		pl_ns at = (edge_from_start(sh->etype[e]) ? p->start : p->end)[i] + p->w[e];
-
-		if (PL_UNLIKELY(prep->n_far))
-			at += far_gap(prep, d, e);
-		p->start[d] = pl_max_i64(p->start[d], at);
-		if (!--x->left[d])
-			push(&x->h, (struct ready){ p->start[d], d });
-	}
-}
-
-static void settle(struct pass *p, const struct pl_shape *sh)
+/* What the ends of the step mean for the next one, and for its length. */
+static void close_step(struct pass *p, const struct pl_shape *sh)
 {
 	p->step_start = INT64_MAX;
 	p->step_end = INT64_MIN;
@@ -190,30 +200,21 @@ static void settle(struct pass *p, const struct pl_shape *sh)
 	}
 }
 
-int sim_pass_shared(struct pass *p, struct pl_err *err)
+int sim_pass_shared(struct pass *p, struct sim_shared **shared, struct pl_err *err)
 {
-	const struct pl_gstep *st = &p->s->g->step[p->k];
-	const struct pl_shape *sh = &p->s->g->shape[st->shape];
-	struct shared x = { 0 };
-	int rc;
+	const struct pl_shape *sh = &p->s->g->shape[p->s->g->step[p->k].shape];
+	struct pl_sim_events_times t = { .start = p->start, .end = p->end };
+	struct sim_shared *x;
+	int rc = 0;
 
-	PL_TRY(successors(sh, &x, err));
-	for (uint32_t i = 0; i < sh->n_nodes; i++) {
-		/* until a node is taken its start is the time at which it is ready */
-		if (i >= sh->n_entries)
-			p->start[i] = x.left[i] ? INT64_MIN : st->start[i];
-		if (!x.left[i])
-			push(&x.h, (struct ready){ p->start[i], i });
-	}
-	while (x.h.n) {
-		uint32_t i = pop(&x.h).node;
-
-		if (i >= sh->n_entries)
-			take(p, sh, i);
-		release(p, sh, &x, i);
-	}
-	settle(p, sh);
+	if (!*shared)
+		PL_TRY(pl_alloc(shared, 1, sizeof(**shared), err));
+	x = *shared;
+	if (x->sh != sh)
+		PL_TRY(job_init(x, p->s->g, sh, err));
+	fill(x, p);
+	PL_TRY(pl_sim_events_run(x->ev, p->slots->free, &t, err));
+	close_step(p, sh);
 out:
-	shared_fini(&x);
 	return rc;
 }

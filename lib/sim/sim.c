@@ -96,42 +96,6 @@ static int put_gap(struct prep *p, uint32_t node, uint32_t edge, pl_ns gap, stru
 	return rc;
 }
 
-struct user { /* of a shared resource */
-	pl_ns start, ready;
-	uint32_t node;
-};
-
-PL_COMPARATOR(by_start, struct user, start, node);
-
-/*
- * RESOURCE nodes are explained by their predecessors or by the resource being busy. held[] has when
- * each was ready; the recording is gone through in the order of its starts.
- */
-static int hold(struct prep *p, const struct pl_gstep *st, const struct pl_shape *sh,
-		struct slots *x, struct pl_err *err)
-{
-	struct user *u;
-	size_t n = 0;
-	int rc = pl_alloc(&u, sh->n_nodes, sizeof(*u), err);
-
-	if (rc < 0)
-		return rc;
-	for (uint32_t i = 0; i < sh->n_nodes; i++)
-		if (sh->type[i] == PL_N_RESOURCE && sh->res[i] != PL_NONE)
-			u[n++] = (struct user){ st->start[i], p->held[i], i };
-	if (n)
-		qsort(u, n, sizeof(*u), by_start);
-	for (size_t k = 0; k < n; k++) {
-		uint32_t i = u[k].node, slot = sim_slot_first(x, sh->res[i]);
-		pl_ns t = pl_max_i64(u[k].ready, x->free[slot]);
-
-		p->held[i] = u[k].ready == INT64_MIN ? 0 : pl_max_i64(0, u[k].start - t);
-		x->free[slot] = pl_max_i64(x->free[slot], u[k].start + st->dur[i]);
-	}
-	pl_free(u);
-	return 0;
-}
-
 static int prepare(struct pl_sim *s, size_t k, struct slots *x, struct pl_err *err)
 {
 	const struct pl_gstep *st = &s->g->step[k];
@@ -163,7 +127,7 @@ static int prepare(struct pl_sim *s, size_t k, struct slots *x, struct pl_err *e
 			p->rec_end = pl_max_i64(p->rec_end, st->start[i] + st->dur[i]);
 	}
 	p->reported = st->number != INT64_MIN && p->rec_start <= p->rec_end;
-	return s->has_shared ? hold(p, st, sh, x, err) : 0;
+	return s->has_shared ? sim_shared_unexplained(p, st, sh, x, err) : 0;
 }
 
 static int prepare_all(struct pl_sim *s, struct pl_err *err)
@@ -365,6 +329,7 @@ struct runner { /* what steps of one run share */
 	const struct pl_whatif *latency; /* changes that of messages; NULL: none does */
 	struct tail *tail;
 	struct slots slots;
+	struct sim_shared *shared;
 	pl_ns *start, *end; /* scratch for the longest step; start only when it is not kept */
 	/* of changes: factors, or where these do not say it all durations */
 	float *factor;
@@ -378,6 +343,7 @@ static void runner_fini(struct runner *x)
 {
 	sim_select_free(x->select);
 	sim_slots_fini(&x->slots);
+	sim_shared_free(x->shared);
 	pl_free(x->tail);
 	pl_free(x->start);
 	pl_free(x->end);
@@ -561,7 +527,7 @@ static int run_step(struct runner *x, struct pass *p, size_t k, pl_ns *start, ui
 		latencies_now(x, p);
 	enter(p, from);
 	if (x->s->has_shared)
-		return sim_pass_shared(p, err);
+		return sim_pass_shared(p, &x->shared, err);
 	sim_pass(p);
 	return 0;
 }

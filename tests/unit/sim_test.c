@@ -7,6 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "graph/edit.h"
+#include "sim/events.h"
 #include "sim_fixture.h"
 
 static void test_random(uint64_t seed)
@@ -401,6 +403,82 @@ static void test_shared(uint64_t seed, int places)
 	pl_graph_fini(&j.g);
 }
 
+/* ---- the event core -------------------------------------------------------------------------- */
+
+/* An edit as tasks that compete for nothing. Arrays for `nodes` and `edges` are the caller's. */
+static struct pl_sim_events_job edit_job(const struct pl_edit *e, uint32_t *off, uint32_t *src,
+					 uint8_t *etype, pl_ns *delay, pl_ns *dur, pl_ns *earliest)
+{
+	for (uint32_t i = 0; i < e->n_nodes; i++) {
+		off[i + 1] = off[i];
+		for (uint32_t x = e->node[i].in; x != PL_NONE; x = e->edge[x].in_next) {
+			src[off[i + 1]] = e->edge[x].src;
+			etype[off[i + 1]] = e->edge[x].type;
+			delay[off[i + 1]++] = e->edge[x].w;
+		}
+		dur[i] = e->node[i].dur;
+		earliest[i] = e->node[i].fixed;
+		if (off[i] == off[i + 1] && earliest[i] == INT64_MIN)
+			earliest[i] = e->node[i].start;
+	}
+	return (struct pl_sim_events_job){ .n = (uint32_t)e->n_nodes,
+					   .off = off,
+					   .src = src,
+					   .etype = etype,
+					   .delay = delay,
+					   .dur = dur,
+					   .earliest = earliest };
+}
+
+static void test_event_core(uint64_t seed)
+{
+	struct pl_err err = { 0 };
+	struct job j;
+	struct pl_edit e = { 0 };
+	struct pl_sim *s = NULL;
+	struct pl_sim_events *ev;
+	bool same = true;
+
+	if (make_job(&j, seed, 3, 200, 3, 100, seed % 2 ? 0 : INT64_C(7000000000), &err) < 0) {
+		ok(false, "%s", err.msg);
+		return;
+	}
+	for (size_t i = 0; i < j.g.n_shapes; i++) { /* an edit has no rendezvous of k of n */
+		pl_free(j.g.shape[i].k);
+		j.g.shape[i].k = NULL;
+	}
+	s = pl_sim_new(&j.g, &err);
+	if (!s || pl_sim_edit(s, 0, j.g.n_steps, &e, &err) < 0) {
+		ok(false, "%s", err.msg);
+		return;
+	}
+	uint32_t *off = calloc(e.n_nodes + 1, sizeof(*off)), *src = calloc(e.n_edges, sizeof(*src));
+	uint32_t *use_off = calloc(e.n_nodes + 1, sizeof(*use_off));
+	uint8_t *etype = calloc(e.n_edges, 1);
+	pl_ns *ns = calloc(4 * e.n_nodes + e.n_edges, sizeof(*ns));
+	pl_ns *dur = ns, *earliest = ns + e.n_nodes, *delay = ns + 4 * e.n_nodes;
+	struct pl_sim_events_times t = { .start = ns + 2 * e.n_nodes, .end = ns + 3 * e.n_nodes };
+	struct pl_sim_events_job job = edit_job(&e, off, src, etype, delay, dur, earliest);
+
+	job.use_off = use_off;
+	ev = pl_sim_events_new(&job, &err);
+	same = ev && pl_sim_events_run(ev, NULL, &t, &err) == 0;
+	for (size_t i = 0; same && i < e.n_nodes; i++)
+		same = e.node[i].start == t.start[i] && pl_edit_end(&e, (uint32_t)i) == t.end[i];
+	ok(same,
+	   "seed %llu: without shared resources the event core has the starts of the static pass",
+	   (unsigned long long)seed);
+	pl_sim_events_free(ev);
+	free(off);
+	free(src);
+	free(use_off);
+	free(etype);
+	free(ns);
+	pl_edit_fini(&e);
+	pl_sim_free(s);
+	pl_graph_fini(&j.g);
+}
+
 /* ---- what-if --------------------------------------------------------------------------------- */
 
 static uint64_t hits(const struct pl_graph *g, const char *text)
@@ -720,6 +798,8 @@ int main(void)
 	}
 	for (int places = 1; places <= 4; places++)
 		test_shared(7 + (uint64_t)places, places);
+	for (uint64_t seed = 200; seed < 212; seed++)
+		test_event_core(seed);
 	test_whatif();
 	test_fold(false);
 	test_fold(true);

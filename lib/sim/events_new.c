@@ -1,0 +1,235 @@
+/*
+ * Preparation of the event core: the rules of a job, the way of each task, successors, and room for
+ * every list, so that a run allocates nothing.
+ */
+#include "sim/events_internal.h"
+
+static int check_resource(const struct pl_sim_events_resource *r, uint32_t i, struct pl_err *err)
+{
+	if (r->discipline > PL_EVENTS_POLICY || r->side > PL_EVENTS_COMMUNICATION ||
+	    (r->discipline == PL_EVENTS_POLICY && !r->choose))
+		return pl_fail(err, PL_EUSAGE, "resource %u has no discipline that can be followed",
+			       i);
+	if (r->capacity > 1u << 24)
+		return pl_fail(err, PL_ELIMIT, "resource %u takes %u operations at a time", i,
+			       r->capacity);
+	return 0;
+}
+
+static int find_resources(struct pl_sim_events *ev, struct pl_err *err)
+{
+	const struct pl_sim_events_job *job = ev->job;
+	uint64_t places = 0;
+	int rc = 0;
+
+	for (uint32_t r = 0; r < job->n_res; r++) {
+		const struct pl_sim_events_resource *x = &job->res[r];
+
+		PL_TRY(check_resource(x, r, err));
+		ev->res[r].capacity = x->capacity ? x->capacity : 1;
+		ev->res[r].simple = x->discipline == PL_EVENTS_QUEUE && x->domain == PL_NONE &&
+				    !job->priority && !job->parts;
+		ev->place[r] = (uint32_t)places;
+		places += x->discipline == PL_EVENTS_SHARED ? 0 : ev->res[r].capacity;
+		if (places > UINT32_MAX / 2)
+			return pl_fail(err, PL_ELIMIT, "the resources have too many places");
+		if (x->domain != PL_NONE && x->domain >= ev->n_domains)
+			ev->n_domains = x->domain + 1;
+	}
+	ev->place[job->n_res] = (uint32_t)places;
+out:
+	return rc;
+}
+
+/* Which resources have tasks with others; then the way of each task follows. */
+static int find_joint(struct pl_sim_events *ev, struct pl_err *err)
+{
+	const struct pl_sim_events_job *job = ev->job;
+
+	for (uint32_t i = 0; i < job->n; i++) {
+		uint32_t n = job->use_off[i + 1] - job->use_off[i];
+
+		if (n && job->k && job->k[i])
+			return pl_fail(err, PL_EUSAGE, "task %u is a rendezvous on a resource", i);
+		for (uint32_t u = job->use_off[i]; u < job->use_off[i + 1]; u++) {
+			uint32_t r = job->use[u];
+
+			if (n > 1 && job->res[r].discipline != PL_EVENTS_QUEUE)
+				return pl_fail(err, PL_EUSAGE,
+					       "task %u needs resource %u and others at a time", i,
+					       r);
+			ev->res[r].joint |= n > 1;
+			ev->res[r].simple &= n == 1;
+		}
+	}
+	for (uint32_t r = 0; r < job->n_res; r++)
+		ev->res[r].heap = job->res[r].discipline == PL_EVENTS_QUEUE && !ev->res[r].joint;
+	return 0;
+}
+
+static enum way way_of(const struct pl_sim_events *ev, uint32_t i)
+{
+	const struct pl_sim_events_job *job = ev->job;
+	bool changes = job->parts && job->parts[i] > 1;
+
+	if (job->use_off[i] == job->use_off[i + 1])
+		return job->k && job->k[i] && job->k[i] < job->off[i + 1] - job->off[i]
+			       ? WAY_KTH
+			       : WAY_AT_ONCE;
+	for (uint32_t u = job->use_off[i]; u < job->use_off[i + 1]; u++) {
+		const struct pl_sim_events_resource *x = &job->res[job->use[u]];
+
+		changes |= x->discipline == PL_EVENTS_SHARED || x->domain != PL_NONE;
+	}
+	if (changes)
+		return WAY_CHANGING;
+	return ev->res[job->use[job->use_off[i]]].simple ? WAY_QUEUE : WAY_STEADY;
+}
+
+static int find_ways(struct pl_sim_events *ev, struct pl_err *err)
+{
+	const struct pl_sim_events_job *job = ev->job;
+	size_t most = job->n, arrivals = 0;
+	bool served = false;
+	int rc;
+
+	for (uint32_t i = 0; i < job->n; i++) {
+		ev->way[i] = (uint8_t)way_of(ev, i);
+		served |= ev->way[i] >= WAY_STEADY;
+		if (ev->way[i] == WAY_KTH)
+			arrivals += job->off[i + 1] - job->off[i];
+		if (ev->way[i] == WAY_CHANGING && job->hold)
+			return pl_fail(err, PL_EUSAGE,
+				       "the end of task %u may move: it cannot be held", i);
+	}
+	most += arrivals + ev->place[job->n_res];
+	PL_TRY(pl_alloc(&ev->heap, most, sizeof(*ev->heap), err));
+	if (served)
+		PL_TRY(pl_alloc(&ev->progress, job->n, sizeof(*ev->progress), err));
+out:
+	return rc;
+}
+
+static int find_successors(struct pl_sim_events *ev, struct pl_err *err)
+{
+	const struct pl_sim_events_job *job = ev->job;
+	uint32_t edges = job->off[job->n];
+	int rc;
+
+	PL_TRY(pl_alloc(&ev->off, job->n + 2u, sizeof(*ev->off), err));
+	PL_TRY(pl_alloc(&ev->to, edges, sizeof(*ev->to), err));
+	PL_TRY(pl_alloc(&ev->edge, edges, sizeof(*ev->edge), err));
+	for (uint32_t e = 0; e < edges; e++)
+		ev->off[job->src[e] + 2]++;
+	for (uint32_t i = 0; i < job->n; i++)
+		ev->off[i + 2] += ev->off[i + 1];
+	for (uint32_t i = 0; i < job->n; i++)
+		for (uint32_t e = job->off[i]; e < job->off[i + 1]; e++) {
+			uint32_t at = ev->off[job->src[e] + 1]++;
+
+			ev->to[at] = i;
+			ev->edge[at] = e;
+		}
+out:
+	return rc;
+}
+
+/* Room for every list: a task is on that of each of its resources, and of each domain. */
+static int find_room(struct pl_sim_events *ev, struct pl_err *err)
+{
+	const struct pl_sim_events_job *job = ev->job;
+	uint32_t uses = job->use_off[job->n], *room;
+	int rc = pl_alloc(&ev->storage, 2 * (size_t)uses, sizeof(*ev->storage), err);
+
+	if (rc < 0)
+		return rc;
+	room = ev->storage;
+	/* first how many, then where */
+	for (uint32_t u = 0; u < uses; u++) {
+		struct domain *d = domain_of(ev, job->use[u]);
+
+		ev->queue[job->use[u]].n++;
+		if (d)
+			d->running[computes(ev, job->use[u]) ? 0 : 1].n++;
+	}
+	for (uint32_t r = 0; r < job->n_res; r++) {
+		ev->queue[r].v = room;
+		room += ev->queue[r].n;
+	}
+	for (uint32_t d = 0; d < 2 * ev->n_domains; d++) {
+		struct list *l = &ev->domain[d / 2].running[d % 2];
+
+		l->v = room;
+		room += l->n;
+		l->n = 0;
+	}
+	return 0;
+}
+
+static int prepare_job(struct pl_sim_events *ev, struct pl_err *err)
+{
+	const struct pl_sim_events_job *job = ev->job;
+	int rc;
+
+	PL_TRY(pl_alloc(&ev->res, job->n_res, sizeof(*ev->res), err));
+	PL_TRY(pl_alloc(&ev->queue, job->n_res, sizeof(*ev->queue), err));
+	PL_TRY(pl_alloc(&ev->place, job->n_res + 1u, sizeof(*ev->place), err));
+	PL_TRY(pl_alloc(&ev->marked, job->n_res, sizeof(*ev->marked), err));
+	PL_TRY(find_resources(ev, err));
+	PL_TRY(pl_alloc(&ev->own_free, ev->place[job->n_res], sizeof(*ev->own_free), err));
+	PL_TRY(pl_alloc(&ev->holder, ev->place[job->n_res], sizeof(*ev->holder), err));
+	PL_TRY(pl_alloc(&ev->domain, ev->n_domains, sizeof(*ev->domain), err));
+	PL_TRY(pl_alloc(&ev->way, job->n, sizeof(*ev->way), err));
+	PL_TRY(pl_alloc(&ev->at, job->n, sizeof(*ev->at), err));
+	PL_TRY(pl_alloc(&ev->left, job->n, sizeof(*ev->left), err));
+	PL_TRY(pl_alloc(&ev->stack, job->n, sizeof(*ev->stack), err));
+	PL_TRY(find_joint(ev, err));
+	PL_TRY(find_ways(ev, err));
+	PL_TRY(find_successors(ev, err));
+	PL_TRY(find_room(ev, err));
+out:
+	return rc;
+}
+
+struct pl_sim_events *pl_sim_events_new(const struct pl_sim_events_job *job, struct pl_err *err)
+{
+	struct pl_sim_events *ev;
+
+	if (pl_alloc(&ev, 1, sizeof(*ev), err) < 0)
+		return NULL;
+	ev->job = job;
+	if (prepare_job(ev, err) < 0) {
+		pl_sim_events_free(ev);
+		return NULL;
+	}
+	return ev;
+}
+
+void pl_sim_events_free(struct pl_sim_events *ev)
+{
+	if (!ev)
+		return;
+	pl_free(ev->res);
+	pl_free(ev->queue);
+	pl_free(ev->place);
+	pl_free(ev->marked);
+	pl_free(ev->own_free);
+	pl_free(ev->holder);
+	pl_free(ev->domain);
+	pl_free(ev->way);
+	pl_free(ev->at);
+	pl_free(ev->left);
+	pl_free(ev->stack);
+	pl_free(ev->heap);
+	pl_free(ev->progress);
+	pl_free(ev->off);
+	pl_free(ev->to);
+	pl_free(ev->edge);
+	pl_free(ev->storage);
+	pl_free(ev);
+}
+
+uint32_t pl_sim_events_place(const struct pl_sim_events *ev, uint32_t res)
+{
+	return ev->place[res];
+}
