@@ -48,10 +48,10 @@ static int measure(struct pl_world *w, struct pl_comm_bench_opts *b, int iterati
 				       : 500;
 	b->warmup = b->iterations / 5 + 1;
 	rc = pl_comm_bench(w, b, &r, e);
-	if (rc < 0 || pl_world_rank(w))
+	if (rc < 0 || pl_comm_world_rank(w))
 		return rc;
 	printf("%10zu %-12s %10.1f %10.1f %10.1f %8.2f %8.2f %6lld\n", r.bytes,
-	       pl_calgo_name(r.algo), (double)r.mean / 1e3, (double)r.median / 1e3,
+	       pl_comm_algorithm_name(r.algo), (double)r.mean / 1e3, (double)r.median / 1e3,
 	       (double)r.p99 / 1e3, r.busbw,
 	       r.busbw * (double)r.mean / (double)(r.median ? r.median : 1), (long long)r.wrong);
 	fflush(stdout);
@@ -70,9 +70,9 @@ static int compare(struct pl_world *w, struct pl_comm_bench_opts *b, int iterati
 		for (b->algo = PL_CA_RING; rc >= 0 && b->algo < PL_CA_COUNT_; b->algo++)
 			if (b->algo != PL_CA_HIERARCHICAL) /* one host: a tree of two levels */
 				rc = measure(w, b, iterations, e);
-	if (rc >= 0 && !pl_world_rank(w))
+	if (rc >= 0 && !pl_comm_world_rank(w))
 		printf("%10zu auto %s\n", b->bytes,
-		       pl_calgo_name(pl_world_algo(w, b->op, b->bytes)));
+		       pl_comm_algorithm_name(pl_comm_world_algo(w, b->op, b->bytes)));
 	fflush(stdout);
 	return rc;
 }
@@ -82,7 +82,7 @@ static int sweep(const struct pl_world_opts *o, struct pl_comm_bench_opts *b, si
 {
 	struct pl_err e = { 0 };
 	struct pl_world *w;
-	int rc = pl_world_open(o, &w, &e);
+	int rc = pl_comm_world_open(o, &w, &e);
 
 	for (size_t n = from; rc >= 0 && n <= to; n *= 4) {
 		b->bytes = n;
@@ -90,7 +90,7 @@ static int sweep(const struct pl_world_opts *o, struct pl_comm_bench_opts *b, si
 	}
 	if (rc < 0)
 		fprintf(stderr, "commspeed: rank %d: %s\n", o->rank, e.msg);
-	else if (pl_world_close(w, &e) < 0)
+	else if (pl_comm_world_close(w, &e) < 0)
 		rc = e.code;
 	return rc < 0;
 }
@@ -116,8 +116,8 @@ int main(int argc, char **argv)
 	int op, algo, bad = 0, iterations;
 	char meet[64];
 
-	if (argc < 7 || (op = pl_op_find(argv[3])) < 0 ||
-	    (algo = pl_calgo_find(all ? "auto" : argv[4])) < 0) {
+	if (argc < 7 || (op = pl_comm_operation_find(argv[3])) < 0 ||
+	    (algo = pl_comm_algorithm_find(all ? "auto" : argv[4])) < 0) {
 		fprintf(stderr, "usage: commspeed TRANSPORT RANKS OPERATION ALGORITHM FROM TO "
 				"[ITERATIONS [CONNECTIONS [SEGMENT]]]\n");
 		return 2;

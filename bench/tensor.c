@@ -351,7 +351,7 @@ int main(int argc, char **argv)
 	struct pl_err err = { 0 };
 
 	if (argc == 7 && !strcmp(argv[1], "blas")) {
-		if (pl_cpu_open(&pl_kernels_portable, true, 1, &ctx, &err) < 0 ||
+		if (pl_tensor_cpu_open(&pl_tensor_kernels_portable, true, 1, &ctx, &err) < 0 ||
 		    !((struct pl_cpu *)ctx)->blas)
 			return 6;
 		return product(argv + 2);

@@ -38,13 +38,13 @@ static int one_size(struct bench *b, uint8_t op, size_t bytes, struct pl_err *er
 	int rc = pl_comm_bench(b->w, &o, &r, err);
 
 	if (rc >= 0 && r.bytes && b->table)
-		rc = pl_table_row(b->table, err, pl_op_name(op), (int64_t)r.bytes,
+		rc = pl_table_row(b->table, err, pl_comm_operation_name(op), (int64_t)r.bytes,
 				  (int64_t)(r.bytes / sizeof(float)), "float",
 				  sums ? "sum" : "none", (double)r.mean / 1e3, r.algbw, r.busbw,
 				  r.wrong);
 	if (rc >= 0 && r.wrong)
 		rc = pl_fail(err, PL_EINTERNAL, "%s of %zu bytes: %lld elements are wrong",
-			     pl_op_name(op), r.bytes, (long long)r.wrong);
+			     pl_comm_operation_name(op), r.bytes, (long long)r.wrong);
 	return rc;
 }
 
@@ -64,7 +64,7 @@ static bool same_op(const char *a, const char *b)
 static bool wanted(const struct config *c, uint8_t op)
 {
 	for (size_t i = 0; i < c->op.n; i++)
-		if (same_op(c->op.v[i], pl_op_name(op)))
+		if (same_op(c->op.v[i], pl_comm_operation_name(op)))
 			return true;
 	return !c->op.n;
 }
@@ -75,13 +75,16 @@ static int check_ops(const struct config *c, struct pl_err *err)
 		bool known = false;
 
 		for (size_t k = 0; k < PL_LEN(all_ops); k++)
-			known |= same_op(c->op.v[i], pl_op_name(all_ops[k]));
+			known |= same_op(c->op.v[i], pl_comm_operation_name(all_ops[k]));
 		if (!known)
 			return pl_fail(err, PL_EUSAGE,
 				       "--op: no \"%.100s\"; these are: %s, %s, %s, %s, %s, %s",
-				       c->op.v[i], pl_op_name(all_ops[0]), pl_op_name(all_ops[1]),
-				       pl_op_name(all_ops[2]), pl_op_name(all_ops[3]),
-				       pl_op_name(all_ops[4]), pl_op_name(all_ops[5]));
+				       c->op.v[i], pl_comm_operation_name(all_ops[0]),
+				       pl_comm_operation_name(all_ops[1]),
+				       pl_comm_operation_name(all_ops[2]),
+				       pl_comm_operation_name(all_ops[3]),
+				       pl_comm_operation_name(all_ops[4]),
+				       pl_comm_operation_name(all_ops[5]));
 	}
 	return 0;
 }
@@ -171,9 +174,9 @@ int bench_comm(void *config, const struct place *p, struct pl_err *err)
 		rc = print(&b, err);
 out:
 	if (rc < 0)
-		pl_world_abort(b.w, err->msg);
+		pl_comm_world_abort(b.w, err->msg);
 	else
-		rc = pl_world_close(b.w, err);
+		rc = pl_comm_world_close(b.w, err);
 	device_close(&device);
 	pl_table_free(b.table);
 	pl_job_fini(&links);

@@ -275,7 +275,7 @@ static int fork_ranks(const struct config *c, int n, work_of_rank *work, void *a
 	folder[0] = '\0';
 	parent = true;
 	catch_signals();
-	PL_TRY(pl_token_make(p.token, sizeof(p.token), err));
+	PL_TRY(pl_comm_token_make(p.token, sizeof(p.token), err));
 	if (c->meet) {
 		snprintf(p.meet, sizeof(p.meet), "%s", c->meet);
 	} else {
@@ -351,7 +351,7 @@ void outlive_launcher(void)
 int find_launcher(struct config *c, struct pl_err *err)
 {
 	struct pl_launch *l = &c->launch;
-	int rc = pl_launch_find(l, err);
+	int rc = pl_comm_launch_find(l, err);
 
 	if (rc < 0 || !l->by)
 		return rc;
@@ -383,7 +383,7 @@ static int launched(struct config *c, struct place *p, struct pl_err *err)
 		/* the port that torchrun offers may be taken: on one host none is needed */
 		if (!c->meet && !getenv("PACELINE_MEET") && !l->spread)
 			l->meet[0] = '\0';
-		rc = pl_launch_share(l, LATE * timeout_of(c), err);
+		rc = pl_comm_launch_share(l, LATE * timeout_of(c), err);
 	} else if (l->size > 1 && strlen(l->token) < 16) {
 		rc = pl_fail(err, PL_EUSAGE,
 			     "PACELINE_TOKEN, the common secret of all ranks, needs 16 characters "
@@ -415,7 +415,7 @@ int become_ranks(struct config *c, int64_t otherwise, work_of_rank *work, void *
 		if (rc == 0)
 			rc = as_rank(c, work, arg, &p, err);
 		if (rc < 0)
-			pl_launch_unshare(&c->launch);
+			pl_comm_launch_unshare(&c->launch);
 	} else if (n > 1) {
 		rc = fork_ranks(c, (int)n, work, arg, err);
 	} else {
@@ -477,12 +477,12 @@ int meet_others(const struct config *c, const struct place *p, const struct pl_j
 		o.event = pl_tracer_comm;
 		o.event_arg = t;
 	}
-	rc = pl_world_open(&o, w, err);
+	rc = pl_comm_world_open(&o, w, err);
 	/* All are connected, or never will be. The last rank removes the folder: the process that
 	 * made it may be killed. */
 	if (p->folder)
 		rmdir(p->folder);
-	pl_launch_unshare(&c->launch);
+	pl_comm_launch_unshare(&c->launch);
 out:
 	pl_free(shape);
 	return rc;

@@ -271,11 +271,11 @@ static int finish(struct training *t, int rc, struct pl_err *err)
 	int more;
 
 	if (t->world && rc < 0)
-		pl_world_abort(t->world, err ? err->msg : "failed");
+		pl_comm_world_abort(t->world, err ? err->msg : "failed");
 	if (t->t.engine)
 		t->t.engine->finish(t->t.worker, t->world && rc < 0);
 	if (t->world && rc >= 0)
-		rc = pl_world_close(t->world, err);
+		rc = pl_comm_world_close(t->world, err);
 	more = stop_device_trace(t, rc >= 0, &later);
 	device_close(&t->device);
 	if (close_log(t, &later) < 0)

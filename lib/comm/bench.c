@@ -115,7 +115,7 @@ static float *get_memory(struct bench *b, bool of_world, size_t bytes)
 	const struct pl_world *w = b->w;
 
 	if (of_world)
-		return pl_world_alloc(b->w, bytes);
+		return pl_comm_world_alloc(b->w, bytes);
 	return w->device.b ? w->device.b->alloc(w->device.ctx, bytes) : pl_malloc(bytes);
 }
 
@@ -126,7 +126,7 @@ static int take(struct bench *b, const struct pl_comm_bench_opts *o, struct pl_e
 	if (o->op >= PL_OP_COUNT_ || o->op == PL_OP_RECV || o->iterations < 1 || o->warmup < 0 ||
 	    (o->op == PL_OP_SEND && b->size < 2))
 		return pl_fail(err, PL_EUSAGE, "nothing to measure: %d times %s of %d ranks",
-			       o->iterations, pl_op_name(o->op), b->size);
+			       o->iterations, pl_comm_operation_name(o->op), b->size);
 	b->a = (struct pl_coll_args){ .op = o->op, .algo = o->algo };
 	sizes(b, o->bytes / sizeof(float));
 	room = ((b->n_src > b->n_dst ? b->n_src : b->n_dst) + 16) * sizeof(float);
@@ -152,7 +152,7 @@ static void give(struct bench *b, const struct pl_comm_bench_opts *o)
 		if (o->private_memory && !b->w->device.b)
 			pl_free(p[i]);
 		else
-			pl_world_free(b->w, p[i]);
+			pl_comm_world_free(b->w, p[i]);
 	}
 	pl_free(b->host);
 }
@@ -186,8 +186,8 @@ static int summarise(struct bench *b, const float *t, size_t n, int64_t wrong,
 	PL_TRY(pl_alloc(&of, n * (size_t)b->size, sizeof(*of), err));
 	all.dst = of;
 	sum.src = sum.dst = &bad;
-	PL_TRY(pl_world_do(b->w, &all, err));
-	PL_TRY(pl_world_do(b->w, &sum, err));
+	PL_TRY(pl_comm_world_do(b->w, &all, err));
+	PL_TRY(pl_comm_world_do(b->w, &sum, err));
 	for (size_t i = 0; i < n * (size_t)b->size; i++)
 		ns[i % n] = pl_max_i64(ns[i % n], (int64_t)((double)of[i] * 1e3));
 	for (size_t i = 0; i < n; i++)
@@ -218,18 +218,18 @@ int pl_comm_bench(struct pl_world *w, const struct pl_comm_bench_opts *o,
 	PL_TRY(pl_alloc(&t, (size_t)o->iterations, sizeof(*t), err));
 	memset(r, 0, sizeof(*r));
 	r->count = b.a.count;
-	r->bytes = pl_coll_bytes(w, &b.a);
+	r->bytes = pl_comm_coll_bytes(w, &b.a);
 	r->algo = pl_comm_algo(w, o->op, o->algo, r->bytes);
 	for (int i = -o->warmup; i < o->iterations; i++) {
 		pl_ns from;
 
 		PL_TRY(fill(&b, (unsigned)(i + o->warmup), err));
-		PL_TRY(pl_world_do(w, &barrier, err));
+		PL_TRY(pl_comm_world_do(w, &barrier, err));
 		if (b.idle)
 			continue;
 		from = pl_now_ns();
-		PL_TRY(pl_world_do(w, &b.a, err));
-		PL_TRY(pl_world_settle(w, err));
+		PL_TRY(pl_comm_world_do(w, &b.a, err));
+		PL_TRY(pl_comm_world_settle(w, err));
 		if (i >= 0)
 			t[i] = (float)(pl_now_ns() - from) / 1e3f;
 		wrong += check(&b, (unsigned)(i + o->warmup));
@@ -272,7 +272,7 @@ static int fastest(struct pl_world *w, uint8_t op, size_t bytes, uint8_t *best, 
 	return 0;
 }
 
-int pl_world_tune(struct pl_world *w, struct pl_err *err)
+int pl_comm_world_tune(struct pl_world *w, struct pl_err *err)
 {
 	static const size_t size[4] = { 4 << 10, 64 << 10, 1 << 20, 4 << 20 };
 	static const uint8_t op[4] = { PL_OP_ALLREDUCE, PL_OP_REDUCE_SCATTER, PL_OP_ALLGATHER,

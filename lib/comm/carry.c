@@ -25,13 +25,13 @@
 #define OPEN_LATE 20 /* timeouts that a library may take to open, at least */
 #define END_LATE  5  /* ... to close */
 
-static const struct pl_carrier *const carriers[] = { &pl_carrier_mpi, &pl_carrier_nccl };
+static const struct pl_carrier *const carriers[] = { &pl_comm_carrier_mpi, &pl_comm_carrier_nccl };
 
 static struct pl_world *all_left; /* so that what they hold is not lost to who looks for leaks */
 static struct pl_work *all_kept;
 static pthread_mutex_t all_left_lock = PTHREAD_MUTEX_INITIALIZER;
 
-const struct pl_carrier *pl_carrier_find(const char *transport)
+const struct pl_carrier *pl_comm_carrier_find(const char *transport)
 {
 	for (size_t i = 0; transport && i < PL_LEN(carriers); i++)
 		if (!strcmp(transport, carriers[i]->name))
@@ -92,7 +92,7 @@ static void give_up(struct pl_world *w)
 	pthread_cond_broadcast(&w->changed);
 }
 
-bool pl_carry_keep(struct pl_work *k)
+bool pl_comm_carry_keep(struct pl_work *k)
 {
 	if (!k->failed || !k->temp || !pl_carry_keeps(k->w))
 		return false;
@@ -103,7 +103,7 @@ bool pl_carry_keep(struct pl_work *k)
 	return true;
 }
 
-void pl_carry_watch(struct pl_world *w)
+void pl_comm_carry_watch(struct pl_world *w)
 {
 	pl_ns now = pl_now_ns(), in, limit = 2 * w->timeout;
 
@@ -124,11 +124,11 @@ void pl_carry_watch(struct pl_world *w)
 	if (in <= limit)
 		return;
 	pthread_mutex_unlock(&w->lock);
-	pl_world_fail(w, w->rank, "rank %d: %s has not returned for %.1f s%s", w->rank,
-		      w->carry.by->name, (double)in / 1e9,
-		      !w->carry.opened ? " from its start, in which all ranks take part"
-		      : w->stop	       ? " from its end, in which all ranks take part"
-				       : "");
+	pl_comm_world_fail(w, w->rank, "rank %d: %s has not returned for %.1f s%s", w->rank,
+			   w->carry.by->name, (double)in / 1e9,
+			   !w->carry.opened ? " from its start, in which all ranks take part"
+			   : w->stop	    ? " from its end, in which all ranks take part"
+					    : "");
 	pthread_mutex_lock(&w->lock);
 }
 
@@ -145,8 +145,8 @@ static void blame(struct pl_world *w, const struct pl_work *k, const char *why)
 
 	while (w->size > 1 && !atomic_load(&w->failed) && pl_now_ns() < until)
 		nanosleep(&nap, NULL);
-	pl_world_fail(w, w->rank, "rank %d: %s %llu: %s", w->rank, pl_op_name(k->a.op),
-		      (unsigned long long)k->seq, why);
+	pl_comm_world_fail(w, w->rank, "rank %d: %s %llu: %s", w->rank,
+			   pl_comm_operation_name(k->a.op), (unsigned long long)k->seq, why);
 }
 
 enum round { LEFT, FAILED, STILL, MOVED };
@@ -185,7 +185,7 @@ static enum round one_round(struct pl_world *w)
 	struct pl_err e = { 0 };
 	pl_ns before;
 
-	pl_engine_take(w);
+	pl_comm_engine_take(w);
 	before = last_moved(w);
 	for (struct pl_work *k = w->active; k; k = k->next) {
 		bool left, new = k->state == PL_WORK_QUEUED;
@@ -252,13 +252,13 @@ static bool rounds(struct pl_world *w)
 			return false;
 		if (found == FAILED)
 			break;
-		if (pl_engine_sweep(w) && w->active) /* it was in line until now */
+		if (pl_comm_engine_sweep(w) && w->active) /* it was in line until now */
 			w->active->moved = pl_max_i64(w->active->moved, pl_now_ns());
 		if (found == MOVED) {
 			idle = pl_now_ns();
 			continue;
 		}
-		pl_engine_check(w, pl_now_ns());
+		pl_comm_engine_check(w, pl_now_ns());
 		rest(w, idle, &nap);
 	}
 	return true;
@@ -293,7 +293,7 @@ static void *carry_main(void *arg)
 	}
 	pthread_mutex_lock(&w->lock);
 	if (atomic_load(&w->failed))
-		pl_engine_fail(w);
+		pl_comm_engine_fail(w);
 	while (!w->stop)
 		pthread_cond_wait(&w->resume, &w->lock);
 	pthread_mutex_unlock(&w->lock);
@@ -320,7 +320,7 @@ static void nap_on(pthread_cond_t *c, pthread_mutex_t *lock)
 	pthread_cond_timedwait(c, lock, &t);
 }
 
-int pl_carry_start(struct pl_world *w, struct pl_err *err)
+int pl_comm_carry_start(struct pl_world *w, struct pl_err *err)
 {
 	const char *name = w->carry.by->name;
 	int rc = 0;
@@ -331,7 +331,7 @@ int pl_carry_start(struct pl_world *w, struct pl_err *err)
 	w->progress_runs = w->driving = true;
 	pthread_mutex_lock(&w->lock);
 	while (!w->carry.opened && !w->carry.err.code && !w->carry.left) {
-		pl_carry_watch(w);
+		pl_comm_carry_watch(w);
 		nap_on(&w->changed, &w->lock);
 	}
 	/* PL_EIO may be the echo of somebody else's failure */
@@ -342,11 +342,11 @@ int pl_carry_start(struct pl_world *w, struct pl_err *err)
 		rc = pl_fail(err, w->carry.err.code, "transport %s: %s", name, w->carry.err.msg);
 	pthread_mutex_unlock(&w->lock);
 	if (rc < 0) /* the others wait for this rank in theirs */
-		pl_world_fail(w, w->rank, "rank %d: %s", w->rank, err->msg);
+		pl_comm_world_fail(w, w->rank, "rank %d: %s", w->rank, err->msg);
 	return rc;
 }
 
-int pl_carry_stop(struct pl_world *w, struct pl_err *err)
+int pl_comm_carry_stop(struct pl_world *w, struct pl_err *err)
 {
 	int rc = 0;
 
@@ -354,7 +354,7 @@ int pl_carry_stop(struct pl_world *w, struct pl_err *err)
 	w->stop = true;
 	pthread_cond_broadcast(&w->resume);
 	while (!w->carry.ended && !w->carry.left) {
-		pl_carry_watch(w);
+		pl_comm_carry_watch(w);
 		nap_on(&w->changed, &w->lock);
 	}
 	if (w->carry.left && err)
@@ -382,7 +382,8 @@ static bool all_told(const struct pl_world *w, uint32_t turn)
  * Two places a rank are enough: who is a turn ahead has this rank's note of the turn before, which
  * it tells after it has taken those of the one before that.
  */
-int pl_world_tell(struct pl_world *w, const void *mine, size_t bytes, void *all, struct pl_err *err)
+int pl_comm_world_tell(struct pl_world *w, const void *mine, size_t bytes, void *all,
+		       struct pl_err *err)
 {
 	struct pl_peer *me = &w->peer[w->rank];
 	uint32_t turn = w->carry.notes + 1;
@@ -396,7 +397,7 @@ int pl_world_tell(struct pl_world *w, const void *mine, size_t bytes, void *all,
 	me->note[turn % 2].bytes = (uint32_t)bytes;
 	me->notes = w->carry.notes = turn;
 	pthread_mutex_unlock(&w->lock);
-	pl_control_kick(w);
+	pl_comm_control_kick(w);
 	pthread_mutex_lock(&w->lock);
 	while (!all_told(w, turn) && !atomic_load(&w->failed))
 		nap_on(&w->changed, &w->lock);

@@ -24,8 +24,8 @@ enum pl_coll_op { /* the operations of nccl-tests */
 		  PL_OP_BARRIER,
 		  PL_OP_COUNT_
 };
-const char *pl_op_name(unsigned op);
-int pl_op_find(const char *name); /* "all-reduce" or "all_reduce"; -1 */
+const char *pl_comm_operation_name(unsigned op);
+int pl_comm_operation_find(const char *name); /* "all-reduce" or "all_reduce"; -1 */
 /*
  * How. An operation takes the nearest that it has:
  *
@@ -47,8 +47,8 @@ enum pl_calgo {
 	PL_CA_DIRECT,
 	PL_CA_COUNT_
 };
-int pl_calgo_find(const char *name); /* -1 */
-const char *pl_calgo_name(unsigned algo);
+int pl_comm_algorithm_find(const char *name); /* -1 */
+const char *pl_comm_algorithm_name(unsigned algo);
 
 /* A link made slower than it is, to try what another network would do. All ranks know all of them:
  * the choice of algorithms goes by them. */
@@ -133,28 +133,29 @@ struct pl_world;
 struct pl_work; /* an operation in progress */
 
 /* Meets the others and connects. PL_EIO after the timeout, naming the ranks that never came. */
-int pl_world_open(const struct pl_world_opts *o, struct pl_world **w, struct pl_err *err) PL_MUST;
+int pl_comm_world_open(const struct pl_world_opts *o, struct pl_world **w,
+		       struct pl_err *err) PL_MUST;
 /*
  * Both end the world, wait for its threads and free it; NULL is fine. close says good-bye and waits
  * until all others did, so that nobody takes the end for a death (PL_EIO: the world had failed
  * already, or fails now). abort makes all others fail with `why`, unless they have failed already.
  */
-int pl_world_close(struct pl_world *w, struct pl_err *err) PL_MUST;
-void pl_world_abort(struct pl_world *w, const char *why);
-int pl_world_rank(const struct pl_world *w);
-int pl_world_size(const struct pl_world *w);
+int pl_comm_world_close(struct pl_world *w, struct pl_err *err) PL_MUST;
+void pl_comm_world_abort(struct pl_world *w, const char *why);
+int pl_comm_world_rank(const struct pl_world *w);
+int pl_comm_world_size(const struct pl_world *w);
 /*
  * Memory that collectives use without copying (shared, where ranks share a host): 64-byte aligned,
  * zeroed; collective: all ranks call it alike, with nothing else under way. NULL: no memory, or the
- * world failed. Until pl_world_free(), which is not collective, or the world's end. Where the world
- * has a device it is memory of that.
+ * world failed. Until pl_comm_world_free(), which is not collective, or the world's end. Where the
+ * world has a device it is memory of that.
  */
-void *pl_world_alloc(struct pl_world *w, size_t bytes);
-void pl_world_free(struct pl_world *w, void *p);
+void *pl_comm_world_alloc(struct pl_world *w, size_t bytes);
+void pl_comm_world_free(struct pl_world *w, void *p);
 
 /*
  * Begin an operation; all ranks of the world begin the same collectives in the same order. The
- * buffers are the world's until pl_work_wait(). float32, sum. `count`: elements of the whole
+ * buffers are the world's until pl_comm_work_wait(). float32, sum. `count`: elements of the whole
  * (all-reduce, broadcast), or of one rank's part (reduce-scatter, all-gather, all-to-all: the
  * buffer is size x count). In place: src == dst, but of reduce-scatter dst is the own part of src,
  * of all-gather src that of dst. Broadcast sends the root's src; other ranks' src is not looked at.
@@ -174,31 +175,31 @@ struct pl_coll_args {
 	uint64_t tag;
 	bool on_host; /* src and dst are the host's memory, although the world has a device */
 };
-int pl_world_begin(struct pl_world *w, const struct pl_coll_args *a, struct pl_work **work,
-		   struct pl_err *err) PL_MUST;
-bool pl_work_done(struct pl_work *work);
+int pl_comm_world_begin(struct pl_world *w, const struct pl_coll_args *a, struct pl_work **work,
+			struct pl_err *err) PL_MUST;
+bool pl_comm_work_done(struct pl_work *work);
 /*
  * Until it is done or fails; frees it. Of a device's memory: what is put into the backend's queue
  * from now on comes after it; it may not have happened yet, and may fail still.
  */
-int pl_work_wait(struct pl_work *work, struct pl_err *err) PL_MUST;
+int pl_comm_work_wait(struct pl_work *work, struct pl_err *err) PL_MUST;
 /*
  * Until everything that was waited for has happened; did it go well? To be called before sync() and
  * get() of a device: these have no deadline, and a rank that is lost would make them wait for ever.
  * A device that has not done in `patience_ns` what is in its first queue then fails the world, and
  * `lost` is called.
  */
-int pl_world_settle(struct pl_world *w, struct pl_err *err) PL_MUST;
+int pl_comm_world_settle(struct pl_world *w, struct pl_err *err) PL_MUST;
 /* begin and wait */
-int pl_world_do(struct pl_world *w, const struct pl_coll_args *a, struct pl_err *err) PL_MUST;
+int pl_comm_world_do(struct pl_world *w, const struct pl_coll_args *a, struct pl_err *err) PL_MUST;
 /* What AUTO takes for so many bytes (of the whole vector): by a model of links and processors, or
  * by a table measured here and now (collective; some 0.1 s), the same for all ranks. */
-uint8_t pl_world_algo(const struct pl_world *w, uint8_t op, size_t bytes);
-int pl_world_tune(struct pl_world *w, struct pl_err *err) PL_MUST;
+uint8_t pl_comm_world_algo(const struct pl_world *w, uint8_t op, size_t bytes);
+int pl_comm_world_tune(struct pl_world *w, struct pl_err *err) PL_MUST;
 /* Bytes that others had from this rank so far. */
-uint64_t pl_world_sent(const struct pl_world *w);
+uint64_t pl_comm_world_sent(const struct pl_world *w);
 /* "shm", "tcp", "shm+tcp", "mpi", "nccl" */
-const char *pl_world_transport(const struct pl_world *w);
+const char *pl_comm_world_transport(const struct pl_world *w);
 
 /* ---- measuring ----------------------------------------------------------------------------------
  */
@@ -214,7 +215,7 @@ struct pl_comm_bench_opts {
 	uint8_t op, algo;
 	size_t bytes; /* rounded down to whole floats for all ranks */
 	int warmup, iterations;
-	bool in_place, private_memory; /* not from pl_world_alloc() */
+	bool in_place, private_memory; /* not from pl_comm_world_alloc() */
 };
 struct pl_comm_bench_result {
 	size_t bytes, count;
@@ -238,22 +239,22 @@ struct pl_launch {
 	bool spread;	       /* over several hosts, as far as is known */
 	char meet[256];	       /* "" unknown */
 	char token[128];       /* "" unknown */
-	char folder[200];      /* of pl_launch_share(); "" none */
+	char folder[200];      /* of pl_comm_launch_share(); "" none */
 };
 /* From the environment: PACELINE_RANK, PACELINE_SIZE, _MEET, _TOKEN; RANK, WORLD_SIZE, MASTER_ADDR,
  * MASTER_PORT; OMPI_COMM_WORLD_*; PMIX_RANK; PMI_RANK; SLURM_PROCID, SLURM_NTASKS, and for a step
  * on several nodes of Slurm where to meet: at the first. PL_EUSAGE for what contradicts itself. */
-int pl_launch_find(struct pl_launch *l, struct pl_err *err) PL_MUST;
+int pl_comm_launch_find(struct pl_launch *l, struct pl_err *err) PL_MUST;
 /*
  * Makes or takes the token of the job where nobody said one, and says where to meet if nobody did:
  * through a folder that only this user enters, in the one of `meet` ("dir:PATH") or else in TMPDIR.
  * Rank 0 never waits, the others do until it came, at most wait_ns (0: 3 s; PL_EIO). PL_EUSAGE: the
  * ranks are on hosts that share nothing that we know of.
  */
-int pl_launch_share(struct pl_launch *l, pl_ns wait_ns, struct pl_err *err) PL_MUST;
-/* After the meeting, however it ended: removes what pl_launch_share() made. */
-void pl_launch_unshare(const struct pl_launch *l);
+int pl_comm_launch_share(struct pl_launch *l, pl_ns wait_ns, struct pl_err *err) PL_MUST;
+/* After the meeting, however it ended: removes what pl_comm_launch_share() made. */
+void pl_comm_launch_unshare(const struct pl_launch *l);
 /* Random, as many digits as fit; size: with the end. */
-int pl_token_make(char *token, size_t size, struct pl_err *err) PL_MUST;
+int pl_comm_token_make(char *token, size_t size, struct pl_err *err) PL_MUST;
 
 #endif

@@ -22,7 +22,7 @@
 static void say(struct pl_peer *p, const struct pl_frame *f)
 {
 	uint8_t bytes[PL_FRAME_MAX + 8];
-	size_t n = pl_frame_put(bytes, f);
+	size_t n = pl_comm_frame_put(bytes, f);
 
 	if (p->gone || p->control < 0 || n > sizeof(p->out) - p->n_out)
 		return; /* it takes nothing: its silence will be noticed */
@@ -42,7 +42,7 @@ static void flush(struct pl_peer *p)
 	}
 }
 
-void pl_control_kick(struct pl_world *w)
+void pl_comm_control_kick(struct pl_world *w)
 {
 	uint64_t one = 1;
 
@@ -50,7 +50,7 @@ void pl_control_kick(struct pl_world *w)
 		return; /* full: it is awake */
 }
 
-void pl_world_fail(struct pl_world *w, int rank, const char *fmt, ...)
+void pl_comm_world_fail(struct pl_world *w, int rank, const char *fmt, ...)
 {
 	bool first;
 	va_list ap;
@@ -69,8 +69,8 @@ void pl_world_fail(struct pl_world *w, int rank, const char *fmt, ...)
 	pthread_mutex_unlock(&w->lock);
 	if (first && w->o.lost)
 		w->o.lost(w->o.lost_arg, w->failure);
-	pl_world_wake(w);
-	pl_control_kick(w);
+	pl_comm_world_wake(w);
+	pl_comm_control_kick(w);
 }
 
 /* ---- what comes ---- */
@@ -89,11 +89,12 @@ static void compare(struct pl_world *w, int rank, uint64_t n, uint64_t digest)
 	other = known && w->device.listed[(n - 1) % PL_LISTED] != digest;
 	pthread_mutex_unlock(&w->lock);
 	if (other)
-		pl_world_fail(w, rank,
-			      "rank %d and rank %d did not begin the same collectives with the "
-			      "same sizes: one of number %llu to %llu differs",
-			      rank < w->rank ? rank : w->rank, rank < w->rank ? w->rank : rank,
-			      (unsigned long long)p->same, (unsigned long long)n - 1);
+		pl_comm_world_fail(
+			w, rank,
+			"rank %d and rank %d did not begin the same collectives with the "
+			"same sizes: one of number %llu to %llu differs",
+			rank < w->rank ? rank : w->rank, rank < w->rank ? w->rank : rank,
+			(unsigned long long)p->same, (unsigned long long)n - 1);
 	else if (known)
 		p->same = n;
 }
@@ -111,7 +112,7 @@ static void hear(struct pl_world *w, int rank, const struct pl_frame *f)
 			compare(w, rank, f->beat.listed, f->beat.digest);
 		break;
 	case PL_FRAME_ABORT:
-		pl_world_fail(w, (int)f->rank, "%s", f->text);
+		pl_comm_world_fail(w, (int)f->rank, "%s", f->text);
 		break;
 	case PL_FRAME_NOTE:
 		pthread_mutex_lock(&w->lock);
@@ -130,7 +131,8 @@ static void hear(struct pl_world *w, int rank, const struct pl_frame *f)
 		pthread_mutex_unlock(&w->lock);
 		break;
 	default:
-		pl_world_fail(w, rank, "rank %d sent a message that does not belong here", rank);
+		pl_comm_world_fail(w, rank, "rank %d sent a message that does not belong here",
+				   rank);
 	}
 }
 
@@ -140,7 +142,7 @@ static void lost(struct pl_world *w, int rank, const char *why)
 
 	p->gone = true;
 	if (!atomic_load(&p->bye))
-		pl_world_fail(w, rank, "rank %d is gone (%s)", rank, why);
+		pl_comm_world_fail(w, rank, "rank %d is gone (%s)", rank, why);
 }
 
 static void listen_to(struct pl_world *w, int rank)
@@ -160,10 +162,10 @@ static void listen_to(struct pl_world *w, int rank)
 	p->n_in += (size_t)n;
 	p->seen = pl_now_ns();
 	for (;;) {
-		int64_t took = pl_frame_get(p->in, p->n_in, &f, &e);
+		int64_t took = pl_comm_frame_get(p->in, p->n_in, &f, &e);
 
 		if (took < 0)
-			pl_world_fail(w, rank, "rank %d: %s", rank, e.msg);
+			pl_comm_world_fail(w, rank, "rank %d: %s", rank, e.msg);
 		if (took <= 0)
 			break;
 		p->n_in -= (size_t)took;
@@ -219,7 +221,7 @@ static void tell_all(struct pl_world *w, uint8_t kind)
 	}
 }
 
-/* This rank's newest note (pl_world_tell()), if it is not told yet. */
+/* This rank's newest note (pl_comm_world_tell()), if it is not told yet. */
 static void tell_note(struct pl_world *w)
 {
 	const struct pl_peer *me = &w->peer[w->rank];
@@ -251,10 +253,10 @@ static void look_for_dead(struct pl_world *w, pl_ns now)
 		if (r == w->rank || p->gone || atomic_load(&p->bye))
 			continue;
 		if (now - p->seen > w->timeout)
-			pl_world_fail(w, r, "rank %d gave no sign of life for %.1f s", r,
-				      (double)(now - p->seen) / 1e9);
+			pl_comm_world_fail(w, r, "rank %d gave no sign of life for %.1f s", r,
+					   (double)(now - p->seen) / 1e9);
 		else if (broken && now - broken > pl_min_i64(w->timeout / 4, 200000000))
-			pl_world_fail(w, r, "a connection to rank %d broke (%s)", r, p->why);
+			pl_comm_world_fail(w, r, "a connection to rank %d broke (%s)", r, p->why);
 	}
 }
 
@@ -339,7 +341,7 @@ static void *control_main(void *arg)
 			beat(w);
 			next = now + w->beat;
 			if (w->device.b && !atomic_load(&w->failed))
-				pl_device_look(w, now);
+				pl_comm_device_look(w, now);
 		}
 		for (int r = 0; r < w->size; r++)
 			flush(&w->peer[r]);
@@ -349,7 +351,7 @@ static void *control_main(void *arg)
 			look_for_dead(w, now);
 		if (w->carry.by) {
 			pthread_mutex_lock(&w->lock);
-			pl_carry_watch(w);
+			pl_comm_carry_watch(w);
 			pthread_mutex_unlock(&w->lock);
 		}
 	}
@@ -359,7 +361,7 @@ static void *control_main(void *arg)
 	return NULL;
 }
 
-int pl_control_start(struct pl_world *w, struct pl_err *err)
+int pl_comm_control_start(struct pl_world *w, struct pl_err *err)
 {
 	w->control_wake = pl_fail_now() ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (w->control_wake < 0)
@@ -371,11 +373,11 @@ int pl_control_start(struct pl_world *w, struct pl_err *err)
 	return 0;
 }
 
-void pl_control_stop(struct pl_world *w)
+void pl_comm_control_stop(struct pl_world *w)
 {
 	if (w->control_runs) {
 		atomic_store(&w->control_stop, true);
-		pl_control_kick(w);
+		pl_comm_control_kick(w);
 		pthread_join(w->control, NULL);
 	}
 	for (int r = 0; r < w->size && w->peer; r++)

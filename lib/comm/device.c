@@ -4,8 +4,8 @@
  * NCCL takes it as it is: an operation goes into the second queue of the backend, behind what the
  * first one had when it began (fork), and who waits for it makes the first queue wait, not the host
  * (join). Such a work may still be under way when nobody waits for it any more; it then belongs to
- * the world, and pl_world_settle() is how to know that it went well. The next operation may fork
- * only when the one before is in the queue: an earlier fork would hold that one up, too.
+ * the world, and pl_comm_world_settle() is how to know that it went well. The next operation may
+ * fork only when the one before is in the queue: an earlier fork would hold that one up, too.
  *
  * Messages of an MPI that reaches memory of devices (mpi.c) begin and end there. MPI knows nothing
  * of queues: an operation is held back until what was in the first queue is done, and who waits for
@@ -33,7 +33,7 @@
 #define SPIN_NS	 50000
 #define SPOIL_OF 2 /* staging memory that is so many times too large is left to others */
 
-void pl_device_init(struct pl_world *w, const struct pl_backend *b, void *ctx)
+void pl_comm_device_init(struct pl_world *w, const struct pl_backend *b, void *ctx)
 {
 	if (!b || !b->device)
 		return;
@@ -97,7 +97,7 @@ static int stage_take(struct pl_work *k, size_t bytes, struct pl_err *err)
 				(struct pl_stage){ .p = p, .bytes = bytes };
 		else if (rc == 0)
 			rc = pl_fail(err, PL_ENOMEM, "out of memory (%zu bytes to stage %s)", bytes,
-				     pl_op_name(k->a.op));
+				     pl_comm_operation_name(k->a.op));
 	}
 	if (p)
 		w->device.stage[at].used = true;
@@ -138,7 +138,7 @@ static void end_memory(struct pl_world *w, void *p)
 		w->device.b->free(w->device.ctx, p);
 }
 
-void pl_device_fini(struct pl_world *w)
+void pl_comm_device_fini(struct pl_world *w)
 {
 	pl_ns until = pl_now_ns() + w->timeout; /* for all of it */
 
@@ -194,14 +194,15 @@ static struct extent extent_of(const struct pl_world *w, const struct pl_coll_ar
 }
 
 /*
- * Are its messages to lie in what it was given? Small ones are staged, and so is what pl_expand()
- * takes memory of the host for: a reduce-scatter, an all-to-all in place, and sums of all by all.
- * Training has none of the first two; the last are chosen for what is small alone, unless somebody
- * wants them by name, or pl_world_tune() found that with two copies they are the fastest still.
+ * Are its messages to lie in what it was given? Small ones are staged, and so is what
+ * pl_comm_expand() takes memory of the host for: a reduce-scatter, an all-to-all in place, and sums
+ * of all by all. Training has none of the first two; the last are chosen for what is small alone,
+ * unless somebody wants them by name, or pl_comm_world_tune() found that with two copies they are
+ * the fastest still.
  */
 static bool is_reached(const struct pl_world *w, const struct pl_coll_args *a)
 {
-	size_t bytes = pl_coll_bytes(w, a);
+	size_t bytes = pl_comm_coll_bytes(w, a);
 
 	if (!w->device.reached || a->on_host || bytes < w->device.least ||
 	    a->op == PL_OP_REDUCE_SCATTER)
@@ -239,7 +240,7 @@ static void tell_launched(const struct pl_work *k, pl_ns since)
 					   .peer = -1,
 					   .seq = k->seq,
 					   .tag = k->a.tag,
-					   .bytes = pl_coll_bytes(w, &k->a),
+					   .bytes = pl_comm_coll_bytes(w, &k->a),
 					   .begin = since,
 					   .end = pl_now_ns(),
 					   .launched = true };
@@ -248,7 +249,7 @@ static void tell_launched(const struct pl_work *k, pl_ns since)
 	}
 }
 
-void pl_device_launched(struct pl_work *k, uint64_t mark, pl_ns since)
+void pl_comm_device_launched(struct pl_work *k, uint64_t mark, pl_ns since)
 {
 	tell_launched(k, since);
 	k->device.mark = mark;
@@ -257,7 +258,7 @@ void pl_device_launched(struct pl_work *k, uint64_t mark, pl_ns since)
 }
 
 /* Before it is queued: what it reads is on its way to where it is read. */
-int pl_device_begin(struct pl_work *k, struct pl_err *err)
+int pl_comm_device_begin(struct pl_work *k, struct pl_err *err)
 {
 	struct pl_world *w = k->w;
 	const struct pl_backend *b = w->device.b;
@@ -300,7 +301,7 @@ int pl_device_begin(struct pl_work *k, struct pl_err *err)
 }
 
 /* It was not queued. Lock held. */
-void pl_device_undo(struct pl_work *k)
+void pl_comm_device_undo(struct pl_work *k)
 {
 	if (k->w->device.taken)
 		atomic_fetch_sub(&k->w->device.launching, 1);
@@ -309,7 +310,7 @@ void pl_device_undo(struct pl_work *k)
 }
 
 /* May the first of those that are held back go on? Only who drives asks. */
-bool pl_device_ready(struct pl_work *k)
+bool pl_comm_device_ready(struct pl_work *k)
 {
 	struct pl_world *w = k->w;
 	struct pl_err e = { 0 };
@@ -317,9 +318,9 @@ bool pl_device_ready(struct pl_work *k)
 
 	/* its program may begin with a copy of what it reads */
 	if (rc > 0 && k->device.held && !k->direct && !w->carry.by)
-		rc = pl_expand(k, &e) < 0 ? e.code : rc;
+		rc = pl_comm_expand(k, &e) < 0 ? e.code : rc;
 	if (rc < 0)
-		pl_world_fail(w, w->rank, "rank %d: %s", w->rank, e.msg);
+		pl_comm_world_fail(w, w->rank, "rank %d: %s", w->rank, e.msg);
 	if (rc <= 0)
 		return false;
 	if (k->device.held) /* until now it waited for the device, not for others */
@@ -331,7 +332,7 @@ bool pl_device_ready(struct pl_work *k)
 	return true;
 }
 
-int pl_device_step(struct pl_step *s, const float *came, struct pl_err *err)
+int pl_comm_device_step(struct pl_step *s, const float *came, struct pl_err *err)
 {
 	const struct pl_world *w = s->work->w;
 	const struct pl_backend *b = w->device.b;
@@ -346,7 +347,7 @@ int pl_device_step(struct pl_step *s, const float *came, struct pl_err *err)
 /* ---- ending ---- */
 
 /* It is over where it was carried out. */
-void pl_device_end(struct pl_work *k)
+void pl_comm_device_end(struct pl_work *k)
 {
 	struct pl_world *w = k->w;
 	struct extent x = extent_of(w, &k->device.given);
@@ -370,7 +371,7 @@ void pl_device_end(struct pl_work *k)
 }
 
 /* Who waited for it on the host gets its result, or the first queue does. */
-void pl_device_waited(struct pl_work *k)
+void pl_comm_device_waited(struct pl_work *k)
 {
 	struct pl_world *w = k->w;
 	struct extent x = extent_of(w, &k->device.given);
@@ -387,7 +388,7 @@ void pl_device_waited(struct pl_work *k)
 
 /* Nobody waits for what NCCL has in the queue: the first queue does. False: it is to be waited for
  * on the host, since it is, or because it failed. */
-bool pl_device_leave(struct pl_work *k)
+bool pl_comm_device_leave(struct pl_work *k)
 {
 	struct pl_world *w = k->w;
 	bool left;
@@ -399,7 +400,7 @@ bool pl_device_leave(struct pl_work *k)
 		return false;
 	w->device.b->join(w->device.ctx);
 	pthread_mutex_lock(&w->lock);
-	left = !pl_work_done(k) && !atomic_load(&w->failed);
+	left = !pl_comm_work_done(k) && !atomic_load(&w->failed);
 	k->device.left = left;
 	w->device.left += left;
 	pthread_mutex_unlock(&w->lock);
@@ -408,7 +409,7 @@ bool pl_device_leave(struct pl_work *k)
 
 /* ---- what is waited for without a deadline ---- */
 
-void pl_device_settled(struct pl_world *w)
+void pl_comm_device_settled(struct pl_world *w)
 {
 	uint64_t mark;
 
@@ -423,7 +424,7 @@ void pl_device_settled(struct pl_world *w)
 	pthread_mutex_unlock(&w->lock);
 }
 
-void pl_device_look(struct pl_world *w, pl_ns now)
+void pl_comm_device_look(struct pl_world *w, pl_ns now)
 {
 	struct pl_err e = { 0 };
 	uint64_t mark;
@@ -437,14 +438,14 @@ void pl_device_look(struct pl_world *w, pl_ns now)
 	/* that it failed is told to who waits */
 	late = mark && !w->device.b->passed(w->device.ctx, mark, &e) && in >= w->patience;
 	if (late)
-		pl_world_fail(w, w->rank, "rank %d waited %.1f s for its device", w->rank,
-			      (double)in / 1e9);
+		pl_comm_world_fail(w, w->rank, "rank %d waited %.1f s for its device", w->rank,
+				   (double)in / 1e9);
 }
 
 /* ---- memory ---- */
 
 /* All ranks get it, or none. */
-void *pl_device_alloc(struct pl_world *w, size_t bytes)
+void *pl_comm_device_alloc(struct pl_world *w, size_t bytes)
 {
 	void *p = w->device.b->alloc(w->device.ctx, bytes ? bytes : 1);
 	float bad = !p;
@@ -456,7 +457,7 @@ void *pl_device_alloc(struct pl_world *w, size_t bytes)
 	if (p && pl_grow(&w->device.given, &w->device.cap_given, w->device.n_given + 1,
 			 sizeof(*w->device.given), &e) < 0)
 		bad = 1;
-	if (pl_world_do(w, &vote, &e) == 0 && bad <= 0) {
+	if (pl_comm_world_do(w, &vote, &e) == 0 && bad <= 0) {
 		w->device.given[w->device.n_given++] = p;
 		return p;
 	}
@@ -465,7 +466,7 @@ void *pl_device_alloc(struct pl_world *w, size_t bytes)
 	return NULL;
 }
 
-void pl_device_free(struct pl_world *w, void *p)
+void pl_comm_device_free(struct pl_world *w, void *p)
 {
 	for (size_t i = 0; i < w->device.n_given; i++)
 		if (w->device.given[i] == p) {

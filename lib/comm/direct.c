@@ -44,7 +44,7 @@ static size_t of_src(const struct pl_world *w, const struct pl_coll_args *a)
 	return a->op == PL_OP_BROADCAST && w->rank != a->root ? 0 : given(w, a);
 }
 
-bool pl_direct_fits(const struct pl_world *w, const struct pl_coll_args *a)
+bool pl_comm_direct_fits(const struct pl_world *w, const struct pl_coll_args *a)
 {
 	return w->all_local && w->size > 1 && !w->shaped && a->op > PL_OP_RECV &&
 	       (a->algo == PL_CA_AUTO || a->algo == PL_CA_DIRECT);
@@ -69,8 +69,8 @@ static bool post(struct pl_world *w, struct pl_work *k)
 		if (of_src(w, a))
 			memcpy(s->data, a->src, of_src(w, a));
 	} else {
-		s->src_region = pl_shared_find(w, a->src, of_src(w, a), &s->src_at);
-		s->dst_region = pl_shared_find(w, a->dst, given(w, a), &s->dst_at);
+		s->src_region = pl_comm_shared_find(w, a->src, of_src(w, a), &s->src_at);
+		s->dst_region = pl_comm_shared_find(w, a->dst, given(w, a), &s->dst_at);
 		if (a->op == PL_OP_ALLTOALL && a->src == a->dst)
 			s->src_region = PL_NONE; /* others would read what was overwritten */
 		if (a->op == PL_OP_BROADCAST && w->rank != a->root)
@@ -80,7 +80,7 @@ static bool post(struct pl_world *w, struct pl_work *k)
 	}
 	atomic_store_explicit(&s->posted, k->slot + 1, memory_order_release);
 	for (int r = 0; r < w->size; r++)
-		pl_world_ring(w, r);
+		pl_comm_world_ring(w, r);
 	k->state = PL_WORK_POSTED;
 	k->moved = pl_now_ns();
 	return true;
@@ -98,12 +98,13 @@ static int all_posted(struct pl_world *w, const struct pl_work *k)
 
 		if (s->op == k->a.op && s->count == k->a.count && s->root == (uint32_t)k->a.root)
 			continue;
-		pl_world_fail(
+		pl_comm_world_fail(
 			w, r,
 			"rank %d began %s of %llu elements (root %u) where rank %d began %s %llu "
 			"of %zu (root %d): ranks must begin the same operations",
-			r, pl_op_name(s->op), (unsigned long long)s->count, s->root, w->rank,
-			pl_op_name(k->a.op), (unsigned long long)k->seq, k->a.count, k->a.root);
+			r, pl_comm_operation_name(s->op), (unsigned long long)s->count, s->root,
+			w->rank, pl_comm_operation_name(k->a.op), (unsigned long long)k->seq,
+			k->a.count, k->a.root);
 		return -1;
 	}
 	return 1;
@@ -114,7 +115,7 @@ static void leave(struct pl_world *w, struct pl_work *k)
 	atomic_store_explicit(&slot_of(w, w->rank, k->slot)->done, k->slot + 1,
 			      memory_order_release);
 	for (int r = 0; r < w->size; r++)
-		pl_world_ring(w, r);
+		pl_comm_world_ring(w, r);
 }
 
 /* ---- small: from the slots ---- */
@@ -125,8 +126,8 @@ static void small_sum(struct pl_world *w, struct pl_work *k, size_t first)
 	const float *last = (const float *)(void *)slot_of(w, 0, k->slot)->data + first;
 
 	for (int r = 1; r < w->size; r++) {
-		pl_sum(d, last, (const float *)(void *)slot_of(w, r, k->slot)->data + first,
-		       k->a.count);
+		pl_comm_sum(d, last, (const float *)(void *)slot_of(w, r, k->slot)->data + first,
+			    k->a.count);
 		last = d;
 	}
 }
@@ -229,7 +230,7 @@ static void reduce_piece(struct pl_world *w, struct pl_work *k, size_t bytes)
 	}
 	if (!all)
 		dst[0] = (float *)(void *)((uint8_t *)k->a.dst + k->at);
-	pl_sum_many(dst, all ? n : 1, src, n, bytes / sizeof(float));
+	pl_comm_sum_many(dst, all ? n : 1, src, n, bytes / sizeof(float));
 }
 
 /* At most `bytes` of the piece lie in one rank's part; returns how many were copied. */
@@ -298,10 +299,10 @@ static void decide(struct pl_world *w, struct pl_work *k)
 		/* the slot is read; the messages keep ranks together from here on */
 		leave(w, k);
 		k->direct = false;
-		if (pl_expand(k, &e) < 0)
-			pl_world_fail(w, w->rank, "rank %d: %s", w->rank, e.msg);
+		if (pl_comm_expand(k, &e) < 0)
+			pl_comm_world_fail(w, w->rank, "rank %d: %s", w->rank, e.msg);
 		else
-			pl_engine_queue(k);
+			pl_comm_engine_queue(k);
 	}
 }
 
@@ -314,7 +315,7 @@ static bool all_left(const struct pl_world *w, const struct pl_work *k)
 	return true;
 }
 
-bool pl_direct_step(struct pl_world *w, struct pl_work *k, bool may_post, bool may_decide)
+bool pl_comm_direct_step(struct pl_world *w, struct pl_work *k, bool may_post, bool may_decide)
 {
 	bool moved = false;
 
@@ -334,7 +335,7 @@ bool pl_direct_step(struct pl_world *w, struct pl_work *k, bool may_post, bool m
 	return moved;
 }
 
-int pl_direct_waits_for(const struct pl_world *w, const struct pl_work *k)
+int pl_comm_direct_waits_for(const struct pl_world *w, const struct pl_work *k)
 {
 	if (!k->direct || k->state >= PL_WORK_STEPS)
 		return -1;

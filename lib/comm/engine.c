@@ -90,7 +90,7 @@ static void broken(struct pl_world *w, struct pl_conn *c, const char *why)
 		snprintf(p->why, sizeof(p->why), "%s", why);
 		atomic_store(&p->broken, pl_now_ns());
 	}
-	pl_control_kick(w);
+	pl_comm_control_kick(w);
 }
 
 static size_t conn_write(struct pl_world *w, struct pl_conn *c, struct iovec *v, int n)
@@ -102,7 +102,7 @@ static size_t conn_write(struct pl_world *w, struct pl_conn *c, struct iovec *v,
 		size_t done = ring_write(c->out, v, n);
 
 		if (done)
-			pl_world_ring(w, c->peer);
+			pl_comm_world_ring(w, c->peer);
 		return done;
 	}
 	/* cleared first: an edge that comes meanwhile sets it again */
@@ -128,7 +128,7 @@ static size_t conn_read(struct pl_world *w, struct pl_conn *c, struct iovec *v, 
 		size_t done = ring_read(c->in, v, n);
 
 		if (done)
-			pl_world_ring(w, c->peer);
+			pl_comm_world_ring(w, c->peer);
 		return done;
 	}
 	atomic_store(&c->readable, false);
@@ -148,7 +148,7 @@ static size_t conn_read(struct pl_world *w, struct pl_conn *c, struct iovec *v, 
 
 /* ---- steps ---- */
 
-bool pl_step_ready(const struct pl_step *s)
+bool pl_comm_step_ready(const struct pl_step *s)
 {
 	for (uint32_t i = 0; i < s->n_after; i++)
 		if (!s->work->step[s->after + i].done)
@@ -161,7 +161,7 @@ bool pl_step_ready(const struct pl_step *s)
  * was free. Not when this thread came to look, which it does for one connection after another: a
  * message that is held up by that takes longer, for those who read the events.
  */
-pl_ns pl_step_could_begin(const struct pl_step *s, pl_ns freed)
+pl_ns pl_comm_step_could_begin(const struct pl_step *s, pl_ns freed)
 {
 	pl_ns t = pl_max_i64(s->work->begin, freed);
 
@@ -170,7 +170,7 @@ pl_ns pl_step_could_begin(const struct pl_step *s, pl_ns freed)
 	return t;
 }
 
-void pl_step_done(struct pl_world *w, struct pl_step *s)
+void pl_comm_step_done(struct pl_world *w, struct pl_step *s)
 {
 	struct pl_work *k = s->work;
 	bool sends = s->kind == PL_STEP_SEND, moves = s->kind <= PL_STEP_RECV_TO;
@@ -206,9 +206,9 @@ static void shape(struct pl_world *w, struct pl_conn *c)
 	for (struct pl_step *s = c->sends.head; s; s = s->next) {
 		if (s->due)
 			continue;
-		if (!pl_step_ready(s))
+		if (!pl_comm_step_ready(s))
 			break;
-		s->ready = s->leaves = s->left = pl_step_could_begin(s, *p->link);
+		s->ready = s->leaves = s->left = pl_comm_step_could_begin(s, *p->link);
 		if (p->bytes_per_ns > 0)
 			s->left += (pl_ns)((double)s->bytes / p->bytes_per_ns);
 		*p->link = s->left;
@@ -231,9 +231,9 @@ static bool may_send(struct pl_world *w, struct pl_conn *c, struct pl_step *s)
 		return true;
 	}
 	if (!s->ready) {
-		if (!pl_step_ready(s))
+		if (!pl_comm_step_ready(s))
 			return false;
-		s->ready = pl_step_could_begin(s, c->sends.freed);
+		s->ready = pl_comm_step_could_begin(s, c->sends.freed);
 	}
 	return true;
 }
@@ -257,7 +257,7 @@ static bool pump_send(struct pl_world *w, struct pl_conn *c, bool all)
 				     .seq = s->work->seq,
 				     .tag = s->work->a.tag };
 
-		pl_head_put(c->head_out, &h);
+		pl_comm_head_put(c->head_out, &h);
 	}
 	if (c->sent < PL_HEAD_BYTES)
 		v[n++] = (struct iovec){ c->head_out + c->sent, PL_HEAD_BYTES - c->sent };
@@ -273,7 +273,7 @@ static bool pump_send(struct pl_world *w, struct pl_conn *c, bool all)
 	if (c->sent == PL_HEAD_BYTES + s->bytes) {
 		c->sent = 0;
 		pl_queue_pop(&c->sends);
-		pl_step_done(w, s);
+		pl_comm_step_done(w, s);
 		c->sends.freed = s->over;
 	}
 	return done > 0;
@@ -286,20 +286,20 @@ static bool head_fits(struct pl_world *w, const struct pl_conn *c, const struct 
 	const struct pl_work *k = s->work;
 	uint8_t op = k->a.op == PL_OP_RECV ? PL_OP_SEND : k->a.op;
 
-	if (pl_head_get(c->head_in, &h, &e) < 0) {
-		pl_world_fail(w, c->peer, "rank %d: %s", c->peer, e.msg);
+	if (pl_comm_head_get(c->head_in, &h, &e) < 0) {
+		pl_comm_world_fail(w, c->peer, "rank %d: %s", c->peer, e.msg);
 		return false;
 	}
 	if (h.op == op && h.algo == k->a.algo && h.seq == k->seq && h.chunk == s->chunk &&
 	    h.bytes == s->bytes)
 		return true;
-	pl_world_fail(
+	pl_comm_world_fail(
 		w, c->peer,
 		"rank %d sent %u bytes (piece %u) of %s %llu by %s, expected were %zu (piece %u) "
 		"of %s %llu by %s: ranks must begin the same operations with the same sizes",
-		c->peer, h.bytes, h.chunk, pl_op_name(h.op), (unsigned long long)h.seq,
-		pl_calgo_name(h.algo), s->bytes, s->chunk, pl_op_name(op),
-		(unsigned long long)k->seq, pl_calgo_name(k->a.algo));
+		c->peer, h.bytes, h.chunk, pl_comm_operation_name(h.op), (unsigned long long)h.seq,
+		pl_comm_algorithm_name(h.algo), s->bytes, s->chunk, pl_comm_operation_name(op),
+		(unsigned long long)k->seq, pl_comm_algorithm_name(k->a.algo));
 	return false;
 }
 
@@ -313,9 +313,9 @@ static void add_stage(struct pl_conn *c, const struct pl_step *s)
 	const float *came = (const float *)(const void *)c->stage;
 
 	if (s->kind == PL_STEP_RECV_ADD)
-		pl_sum(d, own, came, n);
+		pl_comm_sum(d, own, came, n);
 	else
-		pl_sum(d, came, own, n);
+		pl_comm_sum(d, came, own, n);
 	c->summed += n * sizeof(float);
 	c->fill -= n * sizeof(float);
 	memmove(c->stage, c->stage + n * sizeof(float), c->fill);
@@ -331,9 +331,9 @@ static bool pump_recv(struct pl_world *w, struct pl_conn *c, bool all)
 	if (!s || c->broken || (!c->in && !all && !atomic_load(&c->readable)))
 		return false;
 	if (!s->ready) {
-		if (!pl_step_ready(s))
+		if (!pl_comm_step_ready(s))
 			return false;
-		s->ready = pl_step_could_begin(s, c->recvs.freed);
+		s->ready = pl_comm_step_could_begin(s, c->recvs.freed);
 	}
 	if (had < PL_HEAD_BYTES)
 		v[n++] = (struct iovec){ c->head_in + had, PL_HEAD_BYTES - had };
@@ -368,40 +368,40 @@ static bool pump_recv(struct pl_world *w, struct pl_conn *c, bool all)
 	if (c->got == PL_HEAD_BYTES + s->bytes) {
 		c->got = c->fill = c->summed = 0;
 		pl_queue_pop(&c->recvs);
-		pl_step_done(w, s);
+		pl_comm_step_done(w, s);
 		c->recvs.freed = s->over;
 	}
 	return true;
 }
 
-bool pl_engine_local(struct pl_world *w, struct pl_work *k)
+bool pl_comm_engine_local(struct pl_world *w, struct pl_work *k)
 {
 	struct pl_step *s = k->local.head;
 	const float *a;
 	float *d;
 
-	if (!s || !pl_step_ready(s))
+	if (!s || !pl_comm_step_ready(s))
 		return false;
 	d = (float *)(void *)s->dst;
 	a = (const float *)(const void *)s->a;
 	if (s->kind == PL_STEP_COPY)
 		memmove(s->dst, s->a, s->bytes);
 	else if (s->kind == PL_STEP_ADD)
-		pl_sum(d, d, a, s->bytes / sizeof(float));
+		pl_comm_sum(d, d, a, s->bytes / sizeof(float));
 	else
-		pl_sum(d, a, d, s->bytes / sizeof(float));
+		pl_comm_sum(d, a, d, s->bytes / sizeof(float));
 	pl_queue_pop(&k->local);
-	pl_step_done(w, s);
+	pl_comm_step_done(w, s);
 	return true;
 }
 
 /* ---- works ---- */
 
-void pl_engine_queue(struct pl_work *k)
+void pl_comm_engine_queue(struct pl_work *k)
 {
 	k->state = k->n_steps ? PL_WORK_STEPS : PL_WORK_OVER;
 	k->left = k->n_steps;
-	k->portion = portion(pl_coll_bytes(k->w, &k->a));
+	k->portion = portion(pl_comm_coll_bytes(k->w, &k->a));
 	k->local.tail = &k->local.head;
 	for (size_t i = 0; i < k->n_steps; i++) {
 		struct pl_step *s = &k->step[i];
@@ -432,7 +432,7 @@ static void append(struct pl_work ***tail, struct pl_work **list, struct pl_work
 	*list_tail = list;
 }
 
-void pl_engine_take(struct pl_world *w)
+void pl_comm_engine_take(struct pl_world *w)
 {
 	struct pl_work *k;
 
@@ -443,7 +443,7 @@ void pl_engine_take(struct pl_world *w)
 		atomic_store(&w->has_queued, false);
 		pthread_mutex_unlock(&w->lock);
 	}
-	while ((k = w->device.held) && pl_device_ready(k)) {
+	while ((k = w->device.held) && pl_comm_device_ready(k)) {
 		w->device.held = k->next;
 		if (k->next) /* it was in line until now */
 			k->next->moved = pl_now_ns();
@@ -463,15 +463,15 @@ static bool pump_works(struct pl_world *w)
 	for (struct pl_work *k = w->active; k; k = k->next) {
 		if (k->a.op <= PL_OP_RECV) {
 			if (k->state == PL_WORK_QUEUED)
-				pl_engine_queue(k), moved = true;
+				pl_comm_engine_queue(k), moved = true;
 			continue;
 		}
 		if (k->direct && k->state < PL_WORK_STEPS)
-			moved |= pl_direct_step(w, k, may_post, may_decide);
+			moved |= pl_comm_direct_step(w, k, may_post, may_decide);
 		else if (k->state == PL_WORK_QUEUED && may_decide)
-			pl_engine_queue(k), moved = true;
+			pl_comm_engine_queue(k), moved = true;
 		if (k->state == PL_WORK_STEPS)
-			while (pl_engine_local(w, k))
+			while (pl_comm_engine_local(w, k))
 				moved = true;
 		may_post &= !k->direct || k->state > PL_WORK_QUEUED;
 		may_decide &= k->state > PL_WORK_POSTED;
@@ -479,7 +479,7 @@ static bool pump_works(struct pl_world *w)
 	return moved;
 }
 
-bool pl_engine_sweep(struct pl_world *w)
+bool pl_comm_engine_sweep(struct pl_world *w)
 {
 	struct pl_work **at = &w->active, *k;
 	bool any = false;
@@ -493,18 +493,18 @@ bool pl_engine_sweep(struct pl_world *w)
 		*at = k->next;
 		if (!k->next)
 			w->active_tail = at;
-		pl_work_end(k);
+		pl_comm_work_end(k);
 	}
 	return any;
 }
 
-bool pl_engine_step(struct pl_world *w, bool all)
+bool pl_comm_engine_step(struct pl_world *w, bool all)
 {
 	bool moved = false;
 
 	if (atomic_load(&w->failed))
 		return false;
-	pl_engine_take(w);
+	pl_comm_engine_take(w);
 	if (!w->active)
 		return false;
 	moved = pump_works(w);
@@ -517,10 +517,10 @@ bool pl_engine_step(struct pl_world *w, bool all)
 			moved |= pump_recv(w, &c[i], all);
 		}
 	}
-	return pl_engine_sweep(w) || moved;
+	return pl_comm_engine_sweep(w) || moved;
 }
 
-void pl_engine_fail(struct pl_world *w)
+void pl_comm_engine_fail(struct pl_world *w)
 {
 	struct pl_work *k;
 
@@ -538,7 +538,7 @@ void pl_engine_fail(struct pl_world *w)
 		w->active = k->next;
 		k->failed = true;
 		if (k->device.left && !w->carry.left)
-			pl_work_free(k);
+			pl_comm_work_free(k);
 		else
 			atomic_store(&k->done, true);
 	}
@@ -564,7 +564,7 @@ static bool began(const struct pl_world *w, const struct pl_work *k, int r)
  */
 static int waits_for(struct pl_world *w, const struct pl_work *k, bool sure, const char **what)
 {
-	int slow = pl_direct_waits_for(w, k);
+	int slow = pl_comm_direct_waits_for(w, k);
 
 	*what = "its part";
 	if (slow >= 0)
@@ -586,7 +586,7 @@ static int waits_for(struct pl_world *w, const struct pl_work *k, bool sure, con
 				*what = "its device";
 				return w->rank;
 			}
-			if (in && in->work == k && pl_step_ready(in) &&
+			if (in && in->work == k && pl_comm_step_ready(in) &&
 			    (!sure || w->peer[r].came < atomic_load(&w->peer[r].bytes))) {
 				*what = "data from it";
 				return r;
@@ -594,7 +594,7 @@ static int waits_for(struct pl_world *w, const struct pl_work *k, bool sure, con
 			if (sure)
 				continue;
 			if (c[i].sends.head && c[i].sends.head->work == k &&
-			    pl_step_ready(c[i].sends.head)) {
+			    pl_comm_step_ready(c[i].sends.head)) {
 				*what = "it to take data";
 				return r;
 			}
@@ -645,8 +645,9 @@ static void allow(struct pl_world *w, pl_ns now)
 /* How long what a library does may take without a sign: at a rate that no network has. */
 static pl_ns carried(const struct pl_world *w, const struct pl_work *k)
 {
-	return k->state == PL_WORK_CARRIED ? (pl_ns)(pl_coll_bytes(w, &k->a) * CARRIED_NS_A_BYTE)
-					   : 0;
+	return k->state == PL_WORK_CARRIED
+		       ? (pl_ns)(pl_comm_coll_bytes(w, &k->a) * CARRIED_NS_A_BYTE)
+		       : 0;
 }
 
 static bool waits_in_line(const struct pl_work *k)
@@ -657,22 +658,23 @@ static bool waits_in_line(const struct pl_work *k)
 static void say_late(struct pl_world *w, const struct pl_work *k, int r, const char *what,
 		     pl_ns still)
 {
-	const char *name = pl_op_name(k->a.op);
+	const char *name = pl_comm_operation_name(k->a.op);
 	unsigned long long seq = (unsigned long long)k->seq;
 
 	if (r < 0 && k->state == PL_WORK_CARRIED)
-		pl_world_fail(w, w->rank,
-			      "%s %llu: rank %d waited %.1f s for %s to end it; all ranks had "
-			      "begun it",
-			      name, seq, w->rank, (double)still / 1e9, w->carry.by->name);
+		pl_comm_world_fail(w, w->rank,
+				   "%s %llu: rank %d waited %.1f s for %s to end it; all ranks had "
+				   "begun it",
+				   name, seq, w->rank, (double)still / 1e9, w->carry.by->name);
 	else if (r == w->rank)
-		pl_world_fail(w, r, "%s %llu: rank %d waited %.1f s for %s", name, seq, r,
-			      (double)still / 1e9, what);
+		pl_comm_world_fail(w, r, "%s %llu: rank %d waited %.1f s for %s", name, seq, r,
+				   (double)still / 1e9, what);
 	else
-		pl_world_fail(w, r < 0 ? w->rank : r, "%s %llu: waited %.1f s for rank %d (%s)%s",
-			      name, seq, (double)still / 1e9, r, what,
-			      k->all_begun ? ", whose connection lets nothing through"
-					   : ", which lives but has not begun it");
+		pl_comm_world_fail(w, r < 0 ? w->rank : r,
+				   "%s %llu: waited %.1f s for rank %d (%s)%s", name, seq,
+				   (double)still / 1e9, r, what,
+				   k->all_begun ? ", whose connection lets nothing through"
+						: ", which lives but has not begun it");
 }
 
 /* What is held back is in nobody's way but waits for the device, which may be far behind the host:
@@ -682,14 +684,15 @@ static void check_held(struct pl_world *w, pl_ns now)
 	const struct pl_work *k = w->device.held;
 
 	if (k && now - k->moved >= w->patience)
-		pl_world_fail(w, w->rank,
-			      "%s %llu: rank %d waited %.1f s for its device, which has not come "
-			      "to it",
-			      pl_op_name(k->a.op), (unsigned long long)k->seq, w->rank,
-			      (double)(now - k->moved) / 1e9);
+		pl_comm_world_fail(
+			w, w->rank,
+			"%s %llu: rank %d waited %.1f s for its device, which has not come "
+			"to it",
+			pl_comm_operation_name(k->a.op), (unsigned long long)k->seq, w->rank,
+			(double)(now - k->moved) / 1e9);
 }
 
-void pl_engine_check(struct pl_world *w, pl_ns now)
+void pl_comm_engine_check(struct pl_world *w, pl_ns now)
 {
 	/* the control thread has not seen yet that it was held up */
 	if (now - w->checked < 20000000 || now - atomic_load(&w->due) > PL_HELD_UP(w))
@@ -703,7 +706,7 @@ void pl_engine_check(struct pl_world *w, pl_ns now)
 		int r = left_before(w, k);
 
 		if (r >= 0) {
-			pl_world_fail(w, r, "rank %d left before it", r);
+			pl_comm_world_fail(w, r, "rank %d left before it", r);
 			return;
 		}
 		if (!k->all_begun && all_began(w, k))

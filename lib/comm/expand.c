@@ -641,11 +641,11 @@ static void one_part(struct expand *x, uint8_t algo, const uint8_t *own, size_t 
 	}
 }
 
-int pl_expand(struct pl_work *k, struct pl_err *err)
+int pl_comm_expand(struct pl_work *k, struct pl_err *err)
 {
 	struct expand x = { .k = k, .w = k->w, .err = err };
 	struct pl_coll_args *a = &k->a;
-	uint8_t algo = pl_comm_algo(k->w, a->op, a->algo, pl_coll_bytes(k->w, a));
+	uint8_t algo = pl_comm_algo(k->w, a->op, a->algo, pl_comm_coll_bytes(k->w, a));
 	size_t parts = a->parts ? a->parts : 1;
 
 	a->algo = algo;

@@ -29,7 +29,7 @@
 #define PL_TIMEOUT_NS ((pl_ns)3000000000)
 #define PL_NO_STEP    UINT32_MAX
 #define PL_CHANNELS   16  /* connections a pair at most */
-#define PL_REGIONS    256 /* pieces of pl_world_alloc() at a time */
+#define PL_REGIONS    256 /* pieces of pl_comm_world_alloc() at a time */
 #define PL_STAGE      ((size_t)64 << 10)
 #define PL_SEGMENT    ((size_t)256 << 10)
 #define PL_RING_BYTES ((size_t)512 << 10) /* of a ring in shared memory, power of 2 */
@@ -66,7 +66,7 @@ struct pl_shared_rank {
 /* At the start of the segment; then a pl_shared_rank each, then the rings. */
 struct pl_shared {
 	_Alignas(64) _Atomic uint64_t magic;
-	struct { /* how pl_world_alloc()'s leader tells where the memory is */
+	struct { /* how pl_comm_world_alloc()'s leader tells where the memory is */
 		int64_t pid, fd;
 	} region;
 	uint64_t nonce; /* in the names of bells */
@@ -192,7 +192,7 @@ struct pl_peer {
 	_Atomic uint64_t sends_begun;	  /* of ours to it */
 	uint64_t recvs_begun;		  /* of ours from it */
 	_Atomic uint64_t sends_ready;	  /* of ours to it, of a device: their data are here */
-	struct {			  /* what it told: pl_world_tell() */
+	struct {			  /* what it told: pl_comm_world_tell() */
 		uint32_t bytes;
 		uint8_t data[PL_NOTE_MAX];
 	} note[2];
@@ -274,7 +274,7 @@ struct pl_world {
 		size_t least; /* ... of operations on so many bytes */
 		struct pl_stage *stage;
 		size_t n_stages, cap_stages;
-		void **given; /* its memory that pl_world_alloc() gave, and the world ends */
+		void **given; /* its memory that pl_comm_world_alloc() gave, and the world ends */
 		size_t n_given, cap_given;
 		struct pl_work *held, **held_tail; /* taken, but not active yet */
 		_Atomic uint64_t ready;		   /* collectives that are, or were */
@@ -311,7 +311,8 @@ struct pl_world {
  * after it, and what the library has by then is left to it.
  *
  * While the world is open w->active holds what was begun and is not over, in order. A carrier may
- * queue a work's steps (pl_expand(), pl_engine_queue()) and move them; deadlines then go by these.
+ * queue a work's steps (pl_comm_expand(), pl_comm_engine_queue()) and move them; deadlines then go
+ * by these.
  */
 struct pl_carrier {
 	const char *name; /* as pl_world_opts.transport */
@@ -319,7 +320,7 @@ struct pl_carrier {
 	/* Collective, after the meeting: all ranks call it. May wait, best not when w->failed.
 	 * Where it fails it leaves nothing. */
 	int (*open)(struct pl_world *w, void **state, struct pl_err *err);
-	/* Must not wait; called in the order of pl_world_begin(). */
+	/* Must not wait; called in the order of pl_comm_world_begin(). */
 	int (*begin)(void *state, struct pl_work *k, struct pl_err *err);
 	/* Must not wait: 1 it is over, 0 not yet, negative: failed. Each round asks all works that
 	 * are not over, the first first. Sets k->moved when something moves, if it can tell. */
@@ -330,13 +331,13 @@ struct pl_carrier {
 	/* After the good-byes of all. */
 	void (*close)(void *state);
 };
-extern const struct pl_carrier pl_carrier_mpi; /* mpi.c */
+extern const struct pl_carrier pl_comm_carrier_mpi; /* mpi.c */
 /* Of a transport; NULL: that has none. */
-const struct pl_carrier *pl_carrier_find(const char *transport);
-int pl_carry_start(struct pl_world *w, struct pl_err *err) PL_MUST; /* thread and open */
+const struct pl_carrier *pl_comm_carrier_find(const char *transport);
+int pl_comm_carry_start(struct pl_world *w, struct pl_err *err) PL_MUST; /* thread and open */
 /* Ends both, if the library lets it; err may be NULL. After a failure the world may not be freed
  * (w->carry.left): a thread is in the library still. */
-int pl_carry_stop(struct pl_world *w, struct pl_err *err);
+int pl_comm_carry_stop(struct pl_world *w, struct pl_err *err);
 /* A library that was cut off may still write to memory of the world. */
 static inline bool pl_carry_keeps(const struct pl_world *w)
 {
@@ -345,70 +346,73 @@ static inline bool pl_carry_keeps(const struct pl_world *w)
 /* The same of memory that the work has: true: it stays where it is, for the process is about to
  * end.
  */
-bool pl_carry_keep(struct pl_work *k);
+bool pl_comm_carry_keep(struct pl_work *k);
 /* Is the library stuck? Lock held; given back for a moment if it is. */
-void pl_carry_watch(struct pl_world *w);
+void pl_comm_carry_watch(struct pl_world *w);
 /* For open: everybody's `bytes` (at most PL_NOTE_MAX) come to all + rank * bytes on all ranks. */
-int pl_world_tell(struct pl_world *w, const void *mine, size_t bytes, void *all,
-		  struct pl_err *err) PL_MUST;
+int pl_comm_world_tell(struct pl_world *w, const void *mine, size_t bytes, void *all,
+		       struct pl_err *err) PL_MUST;
 
 /* Later than that by so much is no chance any more. */
 #define PL_HELD_UP(w) ((w)->timeout / 8)
 
 /* meet.c: who is where, and the connections. */
-int pl_meet(struct pl_world *w, struct pl_err *err) PL_MUST;
+int pl_comm_meet(struct pl_world *w, struct pl_err *err) PL_MUST;
 /* Same for processes that can map one another's memory; name: as pl_world_opts.host. */
-uint64_t pl_host_id(const char *name);
+uint64_t pl_comm_host_id(const char *name);
 /* net.c: sockets */
 /* host "*": anywhere. address: PL_ADDRESS_MAX characters for where it listens, as a number. */
-int pl_net_listen(const char *host, int port, int *fd, int *bound, char *address,
-		  struct pl_err *err) PL_MUST;
+int pl_comm_net_listen(const char *host, int port, int *fd, int *bound, char *address,
+		       struct pl_err *err) PL_MUST;
 /* Is this the name of an interface of this host? Its address, as a number. */
-bool pl_net_interface(const char *name, char *to, size_t size);
+bool pl_comm_net_interface(const char *name, char *to, size_t size);
 /* Is it a name of this host that others reach it by, although here it means loopback (as many an
  * /etc/hosts has it)? */
-bool pl_net_is_alias(const char *host);
-void pl_net_name(const void *sockaddr, size_t len, char *to, size_t size);
+bool pl_comm_net_is_alias(const char *host);
+void pl_comm_net_name(const void *sockaddr, size_t len, char *to, size_t size);
 /* Tries again until then, also where the name is not known yet. (To ask for a name takes as long as
  * the system's resolver does.) */
-int pl_net_connect(const char *host, int port, pl_ns until, int *fd, struct pl_err *err) PL_MUST;
-int pl_net_write(int fd, const void *p, size_t n, pl_ns until, struct pl_err *err) PL_MUST;
-int pl_net_read(int fd, void *p, size_t n, pl_ns until, struct pl_err *err) PL_MUST;
-int pl_net_ready(int fd, short what, pl_ns until); /* 1, 0: time is over, -1 */
-int pl_net_tune(int fd, pl_ns timeout, struct pl_err *err) PL_MUST;
-int pl_net_frame_write(int fd, const struct pl_frame *f, pl_ns until, struct pl_err *err) PL_MUST;
-int pl_net_frame_read(int fd, struct pl_frame *f, pl_ns until, struct pl_err *err) PL_MUST;
+int pl_comm_net_connect(const char *host, int port, pl_ns until, int *fd,
+			struct pl_err *err) PL_MUST;
+int pl_comm_net_write(int fd, const void *p, size_t n, pl_ns until, struct pl_err *err) PL_MUST;
+int pl_comm_net_read(int fd, void *p, size_t n, pl_ns until, struct pl_err *err) PL_MUST;
+int pl_comm_net_ready(int fd, short what, pl_ns until); /* 1, 0: time is over, -1 */
+int pl_comm_net_tune(int fd, pl_ns timeout, struct pl_err *err) PL_MUST;
+int pl_comm_net_frame_write(int fd, const struct pl_frame *f, pl_ns until,
+			    struct pl_err *err) PL_MUST;
+int pl_comm_net_frame_read(int fd, struct pl_frame *f, pl_ns until, struct pl_err *err) PL_MUST;
 
 /* control.c */
-int pl_control_start(struct pl_world *w, struct pl_err *err) PL_MUST;
-void pl_control_stop(struct pl_world *w);
-void pl_control_kick(struct pl_world *w);
+int pl_comm_control_start(struct pl_world *w, struct pl_err *err) PL_MUST;
+void pl_comm_control_stop(struct pl_world *w);
+void pl_comm_control_kick(struct pl_world *w);
 /* The first failure of the world; tells the others. Lock not held. */
-void pl_world_fail(struct pl_world *w, int rank, const char *fmt, ...) PL_PRINTF(3, 4);
+void pl_comm_world_fail(struct pl_world *w, int rank, const char *fmt, ...) PL_PRINTF(3, 4);
 
 /* world.c */
-void pl_world_wake(struct pl_world *w);		  /* the progress thread of this rank */
-void pl_world_ring(struct pl_world *w, int rank); /* that of another on this host, if it sleeps */
+void pl_comm_world_wake(struct pl_world *w); /* the progress thread of this rank */
+void pl_comm_world_ring(struct pl_world *w,
+			int rank); /* that of another on this host, if it sleeps */
 /* The progress thread is needed. Lock held, and given back before: a thread that wakes only to wait
  * for it has had its turn when it gets it, and Linux lets those that compute go on for a
  * millisecond. */
-void pl_world_call(struct pl_world *w);
+void pl_comm_world_call(struct pl_world *w);
 
 /* work.c */
 /* call: the progress thread; else the caller will drive it. */
-int pl_work_begin(struct pl_world *w, const struct pl_coll_args *a, bool call,
-		  struct pl_work **work, struct pl_err *err) PL_MUST;
-void pl_work_end(struct pl_work *k);
-void pl_work_free(struct pl_work *k); /* NULL is fine */
+int pl_comm_work_begin(struct pl_world *w, const struct pl_coll_args *a, bool call,
+		       struct pl_work **work, struct pl_err *err) PL_MUST;
+void pl_comm_work_end(struct pl_work *k);
+void pl_comm_work_free(struct pl_work *k); /* NULL is fine */
 /* The world's failure, as that of an operation; seq UINT64_MAX: it had none yet. Lock held. */
-int pl_work_failure(struct pl_world *w, const struct pl_coll_args *a, uint64_t seq,
-		    struct pl_err *err);
+int pl_comm_work_failure(struct pl_world *w, const struct pl_coll_args *a, uint64_t seq,
+			 struct pl_err *err);
 
 /* shm.c */
-int pl_shared_open(struct pl_world *w, pl_ns until, struct pl_err *err) PL_MUST;
-void pl_shared_close(struct pl_world *w);
+int pl_comm_shared_open(struct pl_world *w, pl_ns until, struct pl_err *err) PL_MUST;
+void pl_comm_shared_close(struct pl_world *w);
 /* Which region holds all of p[0 .. bytes]; PL_NONE. */
-uint32_t pl_shared_find(const struct pl_world *w, const void *p, size_t bytes, uint64_t *at);
+uint32_t pl_comm_shared_find(const struct pl_world *w, const void *p, size_t bytes, uint64_t *at);
 static inline uint8_t *pl_shared_at(const struct pl_world *w, int local_rank, uint32_t region,
 				    uint64_t at)
 {
@@ -416,29 +420,29 @@ static inline uint8_t *pl_shared_at(const struct pl_world *w, int local_rank, ui
 }
 
 /* direct.c: collectives in shared memory. Return whether something moved. */
-bool pl_direct_fits(const struct pl_world *w, const struct pl_coll_args *a);
-bool pl_direct_step(struct pl_world *w, struct pl_work *k, bool may_post, bool may_decide);
+bool pl_comm_direct_fits(const struct pl_world *w, const struct pl_coll_args *a);
+bool pl_comm_direct_step(struct pl_world *w, struct pl_work *k, bool may_post, bool may_decide);
 /* The rank that a work in slots waits for; -1. */
-int pl_direct_waits_for(const struct pl_world *w, const struct pl_work *k);
+int pl_comm_direct_waits_for(const struct pl_world *w, const struct pl_work *k);
 
 /* engine.c */
 /* One round without blocking; all: try every connection, not only those known to be ready. */
-bool pl_engine_step(struct pl_world *w, bool all);
-void pl_engine_queue(struct pl_work *k); /* its steps */
-void pl_engine_fail(struct pl_world *w); /* ends all works; lock held, nobody drives */
-void pl_engine_check(struct pl_world *w, pl_ns now);
-void pl_engine_take(struct pl_world *w);  /* what was begun becomes active */
-bool pl_engine_sweep(struct pl_world *w); /* what is over ends; was there any? */
+bool pl_comm_engine_step(struct pl_world *w, bool all);
+void pl_comm_engine_queue(struct pl_work *k); /* its steps */
+void pl_comm_engine_fail(struct pl_world *w); /* ends all works; lock held, nobody drives */
+void pl_comm_engine_check(struct pl_world *w, pl_ns now);
+void pl_comm_engine_take(struct pl_world *w);  /* what was begun becomes active */
+bool pl_comm_engine_sweep(struct pl_world *w); /* what is over ends; was there any? */
 static inline void pl_queue_pop(struct pl_queue_of_steps *q)
 {
 	q->head = q->head->next;
 	if (!q->head)
 		q->tail = &q->head;
 }
-bool pl_step_ready(const struct pl_step *s);
-pl_ns pl_step_could_begin(const struct pl_step *s, pl_ns freed);
-void pl_step_done(struct pl_world *w, struct pl_step *s);
-bool pl_engine_local(struct pl_world *w, struct pl_work *k); /* one step that needs nobody */
+bool pl_comm_step_ready(const struct pl_step *s);
+pl_ns pl_comm_step_could_begin(const struct pl_step *s, pl_ns freed);
+void pl_comm_step_done(struct pl_world *w, struct pl_step *s);
+bool pl_comm_engine_local(struct pl_world *w, struct pl_work *k); /* one step that needs nobody */
 
 /* device.c */
 
@@ -449,45 +453,45 @@ struct pl_stage {
 	uint64_t mark; /* free when it is passed */
 	bool used;
 };
-void pl_device_init(struct pl_world *w, const struct pl_backend *b, void *ctx);
-void pl_device_fini(struct pl_world *w);
+void pl_comm_device_init(struct pl_world *w, const struct pl_backend *b, void *ctx);
+void pl_comm_device_fini(struct pl_world *w);
 /* Before it is queued, and if that fails (lock held). */
-int pl_device_begin(struct pl_work *k, struct pl_err *err) PL_MUST;
-void pl_device_undo(struct pl_work *k);
+int pl_comm_device_begin(struct pl_work *k, struct pl_err *err) PL_MUST;
+void pl_comm_device_undo(struct pl_work *k);
 /* May the first work that is held become active? For who drives. */
-bool pl_device_ready(struct pl_work *k);
+bool pl_comm_device_ready(struct pl_work *k);
 /* The carrier put it into the second queue. */
-void pl_device_launched(struct pl_work *k, uint64_t mark, pl_ns since);
+void pl_comm_device_launched(struct pl_work *k, uint64_t mark, pl_ns since);
 /* A step on the device that needs nobody: the sum with what came for it (NULL: a copy). 1 it is
  * over, 0 not yet, negative: the device failed. */
-int pl_device_step(struct pl_step *s, const float *came, struct pl_err *err) PL_MUST;
+int pl_comm_device_step(struct pl_step *s, const float *came, struct pl_err *err) PL_MUST;
 /* It is over where it was carried out. */
-void pl_device_end(struct pl_work *k);
+void pl_comm_device_end(struct pl_work *k);
 /* Nobody will wait for it, the first queue of the backend will; false: it is to be waited for. */
-bool pl_device_leave(struct pl_work *k);
+bool pl_comm_device_leave(struct pl_work *k);
 /* It was waited for. */
-void pl_device_waited(struct pl_work *k);
+void pl_comm_device_waited(struct pl_work *k);
 /* All is well so far, and the caller is about to wait for the first queue, which has no deadline.
  */
-void pl_device_settled(struct pl_world *w);
+void pl_comm_device_settled(struct pl_world *w);
 /* Has it been waiting for too long? For the control thread. */
-void pl_device_look(struct pl_world *w, pl_ns now);
-void *pl_device_alloc(struct pl_world *w, size_t bytes);
-void pl_device_free(struct pl_world *w, void *p);
+void pl_comm_device_look(struct pl_world *w, pl_ns now);
+void *pl_comm_device_alloc(struct pl_world *w, size_t bytes);
+void pl_comm_device_free(struct pl_world *w, void *p);
 
 /* nccl.c */
-extern const struct pl_carrier pl_carrier_nccl;
+extern const struct pl_carrier pl_comm_carrier_nccl;
 
 /* expand.c */
-int pl_expand(struct pl_work *k, struct pl_err *err) PL_MUST;
+int pl_comm_expand(struct pl_work *k, struct pl_err *err) PL_MUST;
 
 /* choose.c */
 uint8_t pl_comm_algo(const struct pl_world *w, uint8_t op, uint8_t algo, size_t bytes);
-size_t pl_coll_bytes(const struct pl_world *w, const struct pl_coll_args *a);
+size_t pl_comm_coll_bytes(const struct pl_world *w, const struct pl_coll_args *a);
 
 /* sum.c: d = a + b; any alignment of float */
-void pl_sum(float *d, const float *a, const float *b, size_t n);
+void pl_comm_sum(float *d, const float *a, const float *b, size_t n);
 /* d[k] = src[0] + src[1] + ... in that order, for all k < n_dst; those may be among the sources */
-void pl_sum_many(float *const *d, int n_dst, const float *const *src, int n_src, size_t n);
+void pl_comm_sum_many(float *const *d, int n_dst, const float *const *src, int n_src, size_t n);
 
 #endif

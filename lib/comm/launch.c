@@ -321,7 +321,7 @@ static int slurm_meet(struct pl_launch *l, struct pl_err *err)
 	return 0;
 }
 
-int pl_launch_find(struct pl_launch *l, struct pl_err *err)
+int pl_comm_launch_find(struct pl_launch *l, struct pl_err *err)
 {
 	struct pl_launch own = { 0 };
 	int rc;

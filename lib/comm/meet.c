@@ -57,7 +57,7 @@ static void read_line(const char *path, char *to, size_t size)
 		close(fd);
 }
 
-uint64_t pl_host_id(const char *of)
+uint64_t pl_comm_host_id(const char *of)
 {
 	char name[256] = "", boot[64], space[64] = "", all[512];
 	int n;
@@ -109,18 +109,18 @@ static int listen_at(struct meeting *m, const char *at)
 	bool first = w->rank == 0 && !m->by_dir;
 	char own[PL_ADDRESS_MAX], found[PL_ADDRESS_MAX];
 	const char *bind = w->o.bind ? w->o.bind : at;
-	bool alias = !w->o.bind && pl_net_is_alias(at);
+	bool alias = !w->o.bind && pl_comm_net_is_alias(at);
 	int port, rc;
 
-	if (w->o.bind && pl_net_interface(bind, own, sizeof(own)))
+	if (w->o.bind && pl_comm_net_interface(bind, own, sizeof(own)))
 		bind = own;
-	rc = pl_net_listen(alias || any_address(bind) ? "*" : bind, first ? m->port : 0,
-			   &w->listener, &port, found, m->err);
+	rc = pl_comm_net_listen(alias || any_address(bind) ? "*" : bind, first ? m->port : 0,
+				&w->listener, &port, found, m->err);
 	if (rc < 0)
 		return pl_wrap(m->err, "meeting");
 	me->rank = (uint32_t)w->rank;
 	me->size = (uint32_t)w->size;
-	me->host = pl_host_id(w->host);
+	me->host = pl_comm_host_id(w->host);
 	me->port = (uint16_t)port;
 	if (first)
 		return 0; /* others know where */
@@ -158,7 +158,7 @@ static int hear_guest(struct meeting *m, size_t i, struct pl_hello *h)
 	g->got += (size_t)n;
 	if (g->got < sizeof(g->bytes))
 		return 0;
-	if (pl_hello_get(g->bytes, g->got, m->w->token, h, &e) < 0) {
+	if (pl_comm_hello_get(g->bytes, g->got, m->w->token, h, &e) < 0) {
 		pl_say(m->w->o.log, PL_LOG_WARN, "meeting: a connection was turned away: %s",
 		       e.msg);
 		drop(m, i, true);
@@ -238,7 +238,7 @@ static void refuse(struct meeting *m, int fd, const char *why)
 
 	snprintf(f.text, sizeof(f.text), "%s", why);
 	/* it will find out in any case */
-	if (pl_net_frame_write(fd, &f, m->until + 100000000, &e) < 0)
+	if (pl_comm_net_frame_write(fd, &f, m->until + 100000000, &e) < 0)
 		return;
 }
 
@@ -278,7 +278,7 @@ static int receive_all(struct meeting *m, bool *came)
 			continue;
 		}
 		if (!h.address[0] && getpeername(fd, (struct sockaddr *)&at, &len) == 0)
-			pl_net_name(&at, len, h.address, sizeof(h.address));
+			pl_comm_net_name(&at, len, h.address, sizeof(h.address));
 		came[h.rank] = true;
 		m->met[h.rank] = fd;
 		w->peer[h.rank].who = h;
@@ -300,7 +300,7 @@ static int host_meeting(struct meeting *m)
 		for (int q = 0; q < w->size && rc >= 0; q++) {
 			struct pl_frame f = { .kind = PL_FRAME_MEMBER, .member = w->peer[q].who };
 
-			rc = pl_net_frame_write(m->met[r], &f, m->until + w->timeout, m->err);
+			rc = pl_comm_net_frame_write(m->met[r], &f, m->until + w->timeout, m->err);
 			if (rc < 0)
 				pl_wrap(m->err, "meeting: rank %d", r);
 		}
@@ -319,12 +319,12 @@ static int ask(struct meeting *m, int fd, bool *heard)
 	int rc;
 
 	me.lane = PL_LANE_MEET;
-	pl_hello_put(hello, w->token, &me);
-	rc = pl_net_write(fd, hello, sizeof(hello), until, m->err);
+	pl_comm_hello_put(hello, w->token, &me);
+	rc = pl_comm_net_write(fd, hello, sizeof(hello), until, m->err);
 	for (int q = 0; q < w->size && rc >= 0; q++) {
 		struct pl_frame f;
 
-		rc = pl_net_frame_read(fd, &f, until, m->err);
+		rc = pl_comm_net_frame_read(fd, &f, until, m->err);
 		if (rc < 0)
 			return rc;
 		*heard = true;
@@ -347,10 +347,10 @@ static int listen_as_met(struct meeting *m, int fd)
 	socklen_t len = sizeof(at);
 	char name[PL_ADDRESS_MAX] = "127.0.0.1";
 
-	if (strlen(m->host) < PL_ADDRESS_MAX && pl_net_is_alias(m->host))
+	if (strlen(m->host) < PL_ADDRESS_MAX && pl_comm_net_is_alias(m->host))
 		return listen_at(m, m->host);
 	if (getsockname(fd, (struct sockaddr *)&at, &len) == 0)
-		pl_net_name(&at, len, name, sizeof(name));
+		pl_comm_net_name(&at, len, name, sizeof(name));
 	return listen_at(m, name);
 }
 
@@ -361,7 +361,7 @@ static int attend(struct meeting *m)
 	int fd = -1, rc;
 
 	for (;;) {
-		rc = pl_net_connect(m->host, m->port, m->until, &fd, m->err);
+		rc = pl_comm_net_connect(m->host, m->port, m->until, &fd, m->err);
 		if (rc < 0)
 			return pl_wrap(m->err, "meeting: rank 0 never came");
 		rc = m->w->listener < 0 ? listen_as_met(m, fd) : 0;
@@ -400,7 +400,7 @@ static int write_own(struct meeting *m)
 
 	file_of(m, w->rank, "", path, sizeof(path));
 	file_of(m, w->rank, ".new", temp, sizeof(temp));
-	pl_hello_put(hello, w->token, &w->peer[w->rank].who);
+	pl_comm_hello_put(hello, w->token, &w->peer[w->rank].who);
 	fd = pl_fail_now() ? -1 : open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return pl_fail_sys(m->err, "meeting: cannot write %s", temp);
@@ -430,7 +430,7 @@ static bool read_other(struct meeting *m, int rank)
 	n = read(fd, hello, sizeof(hello));
 	close(fd);
 	if (n != (ssize_t)sizeof(hello) ||
-	    pl_hello_get(hello, (size_t)n, m->w->token, &h, &e) < 0 || (int)h.rank != rank ||
+	    pl_comm_hello_get(hello, (size_t)n, m->w->token, &h, &e) < 0 || (int)h.rank != rank ||
 	    (int)h.size != m->w->size)
 		return false;
 	m->w->peer[rank].who = h;
@@ -520,7 +520,7 @@ static int keep_fd(struct meeting *m, int r, unsigned lane, unsigned channel, in
 {
 	struct pl_world *w = m->w;
 	struct pl_peer *p = &w->peer[r];
-	int *to = &p->control, rc = pl_net_tune(fd, w->timeout, m->err);
+	int *to = &p->control, rc = pl_comm_net_tune(fd, w->timeout, m->err);
 
 	if (lane == PL_LANE_P2P)
 		to = &p->conn[0].fd;
@@ -548,8 +548,8 @@ static int connect_to(struct meeting *m, int r, int lane)
 		/* a file of an earlier run may lie there still */
 		pl_ns until = m->by_dir ? pl_now_ns() + 50000000 : m->until;
 
-		rc = pl_net_connect(first ? m->host : to->address, first ? m->port : to->port,
-				    until, &fd, &e);
+		rc = pl_comm_net_connect(first ? m->host : to->address, first ? m->port : to->port,
+					 until, &fd, &e);
 		if (rc < 0 && (!m->by_dir || pl_now_ns() > m->until))
 			return pl_fail(m->err, PL_EIO, "rank %d: %s%s", r, e.msg,
 				       !strcmp(to->address, "127.0.0.1") && to->host != h.host
@@ -562,8 +562,8 @@ static int connect_to(struct meeting *m, int r, int lane)
 	} while (rc < 0);
 	h.lane = (uint8_t)(lane == 0 ? PL_LANE_CONTROL : lane == 1 ? PL_LANE_P2P : PL_LANE_DATA);
 	h.channel = (uint16_t)(lane < 2 ? 0 : lane - 2);
-	pl_hello_put(hello, w->token, &h);
-	rc = pl_net_write(fd, hello, sizeof(hello), m->until, m->err);
+	pl_comm_hello_put(hello, w->token, &h);
+	rc = pl_comm_net_write(fd, hello, sizeof(hello), m->until, m->err);
 	if (rc < 0) {
 		close(fd);
 		return pl_wrap(m->err, "rank %d", r);
@@ -617,12 +617,12 @@ static int say_ready(struct meeting *m)
 
 	for (int r = 0; r < w->size && rc >= 0; r++)
 		if (r != w->rank &&
-		    (rc = pl_net_frame_write(w->peer[r].control, &f, m->until, m->err)) < 0)
+		    (rc = pl_comm_net_frame_write(w->peer[r].control, &f, m->until, m->err)) < 0)
 			pl_wrap(m->err, "meeting: rank %d", r);
 	for (int r = 0; r < w->size && rc >= 0; r++) {
 		if (r == w->rank)
 			continue;
-		rc = pl_net_frame_read(w->peer[r].control, &f, m->until, m->err);
+		rc = pl_comm_net_frame_read(w->peer[r].control, &f, m->until, m->err);
 		if (rc >= 0 && f.kind != PL_FRAME_READY)
 			rc = pl_fail(m->err, PL_EDATA, "it is not ready");
 		if (rc < 0)
@@ -643,7 +643,7 @@ static int connect_all(struct meeting *m)
 	if (rc >= 0)
 		rc = accept_rest(m);
 	if (rc >= 0)
-		rc = pl_shared_open(w, m->until, m->err);
+		rc = pl_comm_shared_open(w, m->until, m->err);
 	if (rc >= 0)
 		rc = say_ready(m);
 	return rc;
@@ -668,7 +668,7 @@ out:
 	return rc;
 }
 
-int pl_meet(struct pl_world *w, struct pl_err *err)
+int pl_comm_meet(struct pl_world *w, struct pl_err *err)
 {
 	struct meeting m = { .w = w, .err = err };
 	char path[600];

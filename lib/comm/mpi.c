@@ -132,7 +132,7 @@ static bool may_write(const struct pl_step *s)
 {
 	const struct pl_step *o = s->sent ? &s->work->step[s->sent - 1] : NULL;
 
-	return pl_step_ready(s) && (!o || o->done || o->a != s->dst);
+	return pl_comm_step_ready(s) && (!o || o->done || o->a != s->dst);
 }
 
 static struct pl_step *next_of(const struct pl_queue_of_steps *q, const struct flights *f)
@@ -149,8 +149,8 @@ static void land(struct mpi *m, struct pl_queue_of_steps *q, struct flights *f)
 	memmove(&f->of[0], &f->of[1], (size_t)f->n * sizeof(f->of[0]));
 	pl_queue_pop(q);
 	if (!s->ready)
-		s->ready = pl_step_could_begin(s, q->freed);
-	pl_step_done(m->w, s);
+		s->ready = pl_comm_step_could_begin(s, q->freed);
+	pl_comm_step_done(m->w, s);
 	q->freed = s->over;
 }
 
@@ -160,14 +160,15 @@ static int ask(struct mpi *m, struct flight *f, struct pl_mpi_status *status, st
 	int flag = 0, code = m->lib.test(&f->request, &flag, status);
 	const struct pl_step *s = f->step;
 
-	if (code && !pl_mpi_truncated(&m->lib, code))
+	if (code && !pl_comm_mpi_truncated(&m->lib, code))
 		return failed(m, "MPI_Test", code, err);
 	if ((code || flag) && s->kind != PL_STEP_SEND &&
-	    (code || pl_mpi_tag_of(&m->lib, status) != tag_of(s)))
+	    (code || pl_comm_mpi_tag_of(&m->lib, status) != tag_of(s)))
 		return pl_fail(err, PL_EIO,
 			       "rank %d sent something else than the %zu bytes (piece %u) of it "
 			       "by %s: ranks must begin the same operations with the same sizes",
-			       s->peer, s->bytes, s->chunk, pl_calgo_name(s->work->a.algo));
+			       s->peer, s->bytes, s->chunk,
+			       pl_comm_algorithm_name(s->work->a.algo));
 	return flag;
 }
 
@@ -176,13 +177,13 @@ static int pump_out(struct mpi *m, struct pl_conn *c, struct flights *f, struct 
 	struct pl_mpi_status status = { { 0 } };
 	struct pl_step *s;
 
-	while (f->n < DEPTH && (s = next_of(&c->sends, f)) && pl_step_ready(s)) {
+	while (f->n < DEPTH && (s = next_of(&c->sends, f)) && pl_comm_step_ready(s)) {
 		int code = m->lib.isend(s->a, (int)s->bytes, m->lib.byte, c->peer, tag_of(s),
 					m->comm[c->channel], &f->of[f->n].request);
 
 		if (code)
 			return failed(m, "MPI_Isend", code, err);
-		s->ready = pl_step_could_begin(s, c->sends.freed);
+		s->ready = pl_comm_step_could_begin(s, c->sends.freed);
 		s->work->moved = pl_now_ns();
 		f->of[f->n++].step = s;
 		atomic_fetch_add(&m->w->peer[c->peer].wrote, s->bytes + PL_HEAD_BYTES);
@@ -206,9 +207,9 @@ static void add(struct pl_step *s, const uint8_t *stage)
 	if (s->kind == PL_STEP_RECV)
 		memcpy(s->dst, stage, s->bytes);
 	else if (s->kind == PL_STEP_RECV_ADD)
-		pl_sum(d, own, in, s->bytes / sizeof(float));
+		pl_comm_sum(d, own, in, s->bytes / sizeof(float));
 	else
-		pl_sum(d, in, own, s->bytes / sizeof(float));
+		pl_comm_sum(d, in, own, s->bytes / sizeof(float));
 }
 
 /* What has come, into its place with it: 1 it is there, 0 not yet, negative. */
@@ -222,7 +223,7 @@ static int put(struct mpi *m, struct flight *f, struct pl_err *err)
 	if (!s->mark && !may_write(s))
 		return 0;
 	if (s->work->device.reached)
-		rc = pl_device_step(s, (const float *)(const void *)f->stage, err);
+		rc = pl_comm_device_step(s, (const float *)(const void *)f->stage, err);
 	else
 		add(s, f->stage);
 	if (rc <= 0)
@@ -311,17 +312,17 @@ static bool may_stay(const struct pl_work *k)
 	uint64_t at;
 
 	return k->device.stage || k->device.reached ||
-	       pl_shared_find(k->w, k->a.dst, 0, &at) != PL_NONE;
+	       pl_comm_shared_find(k->w, k->a.dst, 0, &at) != PL_NONE;
 }
 
 static int mpi_begin(void *state, struct pl_work *k, struct pl_err *err)
 {
-	int rc = pl_expand(k, err);
+	int rc = pl_comm_expand(k, err);
 
 	(void)state;
 	k->staged = k->a.dst && !may_stay(k);
 	if (rc >= 0)
-		pl_engine_queue(k);
+		pl_comm_engine_queue(k);
 	return rc;
 }
 
@@ -332,13 +333,13 @@ static int local(struct mpi *m, struct pl_work *k, struct pl_err *err)
 	int rc;
 
 	if (!k->device.reached)
-		return pl_engine_local(m->w, k);
-	if (!s || !pl_step_ready(s))
+		return pl_comm_engine_local(m->w, k);
+	if (!s || !pl_comm_step_ready(s))
 		return 0;
-	rc = pl_device_step(s, NULL, err);
+	rc = pl_comm_device_step(s, NULL, err);
 	if (rc > 0) {
 		pl_queue_pop(&k->local);
-		pl_step_done(m->w, s);
+		pl_comm_step_done(m->w, s);
 	}
 	return rc;
 }
@@ -370,7 +371,7 @@ static int compare(struct mpi *m, struct pl_err *err)
 	rc = pl_alloc(&all, (size_t)n, sizeof(*all), err);
 	if (rc < 0)
 		return rc;
-	rc = pl_world_tell(m->w, &mine, sizeof(mine), all, err);
+	rc = pl_comm_world_tell(m->w, &mine, sizeof(mine), all, err);
 	for (int r = 1; r < n && rc >= 0; r++)
 		if (all[r].kind != all[0].kind || strcmp(all[r].version, all[0].version) != 0)
 			rc = pl_fail(err, PL_EABSENT,
@@ -431,7 +432,7 @@ static int make_comms(struct mpi *m, struct pl_err *err)
 			"%s sees %d rank%s where the job has %d: start it by the mpirun of %s, "
 			"or by srun --mpi=%s",
 			m->lib.version, size, size == 1 ? "" : "s", w->size,
-			pl_mpi_kind_name(m->lib.kind),
+			pl_comm_mpi_kind_name(m->lib.kind),
 			m->lib.kind == PL_MPI_OPENMPI ? "pmix" : "pmi2");
 	for (int i = 0; i < 2 && !code; i++) {
 		code = m->lib.split(m->lib.world, 0, w->rank, &m->comm[i]);
@@ -478,8 +479,8 @@ static int look_at_device(struct mpi *m, struct pl_err *err)
 		rc = pl_alloc(&all, (size_t)w->size, sizeof(*all), err);
 	if (rc < 0)
 		return rc;
-	mine = b && b->apart && (said ? said < SIZE_MAX : pl_mpi_takes_cuda(&m->lib));
-	rc = pl_world_tell(w, &mine, sizeof(mine), all, err);
+	mine = b && b->apart && (said ? said < SIZE_MAX : pl_comm_mpi_takes_cuda(&m->lib));
+	rc = pl_comm_world_tell(w, &mine, sizeof(mine), all, err);
 	for (int r = 0; r < w->size && rc >= 0; r++)
 		mine &= all[r];
 	pl_free(all);
@@ -507,7 +508,7 @@ static int mpi_open(struct pl_world *w, void **state, struct pl_err *err)
 	PL_TRY(pl_alloc(&m->lane, 2 * (size_t)w->size, sizeof(*m->lane), err));
 	if (w->device.b) /* MPI takes the device of the thread that begins it */
 		w->device.b->side(w->device.ctx);
-	PL_TRY(pl_mpi_lib_open(&m->lib, err));
+	PL_TRY(pl_comm_mpi_lib_open(&m->lib, err));
 	PL_TRY(compare(m, err));
 	PL_TRY(initialise(m, err));
 	PL_TRY(make_comms(m, err));
@@ -545,9 +546,9 @@ static void mpi_close(void *state)
 	pl_free(m);
 }
 
-const struct pl_carrier pl_carrier_mpi = { .name = "mpi",
-					   .open = mpi_open,
-					   .begin = mpi_begin,
-					   .test = mpi_test,
-					   .abort = mpi_abort,
-					   .close = mpi_close };
+const struct pl_carrier pl_comm_carrier_mpi = { .name = "mpi",
+						.open = mpi_open,
+						.begin = mpi_begin,
+						.test = mpi_test,
+						.abort = mpi_abort,
+						.close = mpi_close };

@@ -28,25 +28,25 @@ static const char *const openmpi_files[] = { "libmpi.so.40", NULL };
 static const char *const mpich_files[] = { "libmpich.so.12", "libmpi.so.12", "libmpi_cray.so.12",
 					   NULL };
 
-const char *pl_mpi_kind_name(enum pl_mpi_kind kind)
+const char *pl_comm_mpi_kind_name(enum pl_mpi_kind kind)
 {
 	return kind == PL_MPI_OPENMPI ? "Open MPI" : kind == PL_MPI_MPICH ? "MPICH" : "MPI";
 }
 
-int pl_mpi_tag_of(const struct pl_mpi_lib *lib, const struct pl_mpi_status *s)
+int pl_comm_mpi_tag_of(const struct pl_mpi_lib *lib, const struct pl_mpi_status *s)
 {
 	/* source, tag, error; with MPICH's after two words for the count */
 	return s->v[lib->kind == PL_MPI_OPENMPI ? 1 : 3];
 }
 
-bool pl_mpi_truncated(const struct pl_mpi_lib *lib, int code)
+bool pl_comm_mpi_truncated(const struct pl_mpi_lib *lib, int code)
 {
 	return lib->kind == PL_MPI_OPENMPI ? code == OPENMPI_ERR_TRUNCATE
 					   : (code & MPICH_ERR_CLASS) == MPICH_ERR_TRUNCATE;
 }
 
 /* MPICH has both, and in some versions an assertion in the second fails. */
-bool pl_mpi_takes_cuda(const struct pl_mpi_lib *lib)
+bool pl_comm_mpi_takes_cuda(const struct pl_mpi_lib *lib)
 {
 	int yes = 0;
 
@@ -200,11 +200,11 @@ static int other_kind(const struct pl_mpi_lib *lib, enum pl_mpi_kind want, struc
 	return pl_fail(err, PL_EABSENT,
 		       "%s is %s, but the launcher of %s started this process; take the launcher "
 		       "and the library of one MPI",
-		       lib->name, lib->version[0] ? lib->version : pl_mpi_kind_name(lib->kind),
-		       pl_mpi_kind_name(want));
+		       lib->name, lib->version[0] ? lib->version : pl_comm_mpi_kind_name(lib->kind),
+		       pl_comm_mpi_kind_name(want));
 }
 
-int pl_mpi_lib_open(struct pl_mpi_lib *lib, struct pl_err *err)
+int pl_comm_mpi_lib_open(struct pl_mpi_lib *lib, struct pl_err *err)
 {
 	const char *named = getenv("PACELINE_MPI");
 	bool sure, mpich_first;
@@ -238,6 +238,6 @@ int pl_mpi_lib_open(struct pl_mpi_lib *lib, struct pl_err *err)
 			     sure && mpich_first ? "libmpich.so.12, libmpi.so.12"
 			     : sure		 ? "libmpi.so.40"
 						 : "libmpi.so.40, libmpich.so.12, libmpi.so.12",
-			     sure ? pl_mpi_kind_name(want) : "Open MPI or MPICH");
+			     sure ? pl_comm_mpi_kind_name(want) : "Open MPI or MPICH");
 	return rc < 0 ? rc : 0;
 }

@@ -53,12 +53,12 @@ struct pl_mpi_lib {
  * the one that PACELINE_MPI names. It stays open until the process ends. PL_EABSENT: it is not
  * there, or not of the launcher's kind.
  */
-int pl_mpi_lib_open(struct pl_mpi_lib *lib, struct pl_err *err) PL_MUST;
+int pl_comm_mpi_lib_open(struct pl_mpi_lib *lib, struct pl_err *err) PL_MUST;
 /* Does it say that messages may lie in memory of a GPU? Once it has begun. */
-bool pl_mpi_takes_cuda(const struct pl_mpi_lib *lib);
-const char *pl_mpi_kind_name(enum pl_mpi_kind kind);
-int pl_mpi_tag_of(const struct pl_mpi_lib *lib, const struct pl_mpi_status *s);
+bool pl_comm_mpi_takes_cuda(const struct pl_mpi_lib *lib);
+const char *pl_comm_mpi_kind_name(enum pl_mpi_kind kind);
+int pl_comm_mpi_tag_of(const struct pl_mpi_lib *lib, const struct pl_mpi_status *s);
 /* Is this error that a message was longer than expected? */
-bool pl_mpi_truncated(const struct pl_mpi_lib *lib, int code);
+bool pl_comm_mpi_truncated(const struct pl_mpi_lib *lib, int code);
 
 #endif

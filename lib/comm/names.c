@@ -22,12 +22,12 @@ static const char *const algo_name[PL_CA_COUNT_] = {
 	[PL_CA_DIRECT] = "direct",
 };
 
-const char *pl_op_name(unsigned op)
+const char *pl_comm_operation_name(unsigned op)
 {
 	return op < PL_OP_COUNT_ ? op_name[op] : "?";
 }
 
-int pl_op_find(const char *name)
+int pl_comm_operation_find(const char *name)
 {
 	for (int i = 0; i < PL_OP_COUNT_; i++) {
 		const char *a = op_name[i], *b = name;
@@ -40,12 +40,12 @@ int pl_op_find(const char *name)
 	return -1;
 }
 
-const char *pl_calgo_name(unsigned algo)
+const char *pl_comm_algorithm_name(unsigned algo)
 {
 	return algo < PL_CA_COUNT_ ? algo_name[algo] : "?";
 }
 
-int pl_calgo_find(const char *name)
+int pl_comm_algorithm_find(const char *name)
 {
 	if (!strcmp(name, "halving-doubling"))
 		return PL_CA_HALVING;

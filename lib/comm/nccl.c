@@ -264,10 +264,10 @@ static int nccl_open(struct pl_world *w, void **state, struct pl_err *err)
 	n->tail = &n->head;
 	PL_TRY(pl_alloc(&all, (size_t)w->size, sizeof(*all), err));
 	look(n, &own);
-	PL_TRY(pl_world_tell(w, &own, sizeof(own), all, err));
+	PL_TRY(pl_comm_world_tell(w, &own, sizeof(own), all, err));
 	rc = compare(w, all, err);
 	if (rc < 0) { /* nobody leaves before all have come to the same */
-		late.code = pl_world_tell(w, &own, sizeof(own), all, &late);
+		late.code = pl_comm_world_tell(w, &own, sizeof(own), all, &late);
 		goto out;
 	}
 	n->scratch = w->device.b->alloc(w->device.ctx, sizeof(float));
@@ -406,7 +406,7 @@ static void launched(struct nccl *n)
 		struct pl_work *k = n->flying;
 
 		n->flying = k->device.later;
-		pl_device_launched(k, mark, n->since);
+		pl_comm_device_launched(k, mark, n->since);
 	}
 }
 
@@ -488,7 +488,7 @@ static int nccl_test(void *state, struct pl_work *k, struct pl_err *err)
 	return rc;
 }
 
-const struct pl_carrier pl_carrier_nccl = {
+const struct pl_carrier pl_comm_carrier_nccl = {
 	.name = "nccl",
 	.device = true,
 	.open = nccl_open,

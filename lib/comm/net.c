@@ -16,7 +16,7 @@
 
 #include "comm/internal.h"
 
-int pl_net_ready(int fd, short what, pl_ns until)
+int pl_comm_net_ready(int fd, short what, pl_ns until)
 {
 	for (;;) {
 		pl_ns left = until - pl_now_ns();
@@ -51,7 +51,7 @@ static int resolve(const char *host, int port, bool passive, struct addrinfo **a
 	return !e ? 0 : e == EAI_AGAIN || e == EAI_NONAME ? PL_ENO : PL_EIO;
 }
 
-void pl_net_name(const void *at, size_t len, char *to, size_t size)
+void pl_comm_net_name(const void *at, size_t len, char *to, size_t size)
 {
 	static const char mapped[] = "::ffff:"; /* IPv4 by a socket that takes both */
 
@@ -61,7 +61,7 @@ void pl_net_name(const void *at, size_t len, char *to, size_t size)
 		memmove(to, to + sizeof(mapped) - 1, strlen(to) - sizeof(mapped) + 2);
 }
 
-bool pl_net_interface(const char *name, char *to, size_t size)
+bool pl_comm_net_interface(const char *name, char *to, size_t size)
 {
 	struct ifaddrs *all = NULL;
 	bool found = false;
@@ -76,7 +76,8 @@ bool pl_net_interface(const char *name, char *to, size_t size)
 
 			if (!is || (six && IN6_IS_ADDR_LINKLOCAL(&a->sin6_addr)))
 				continue;
-			pl_net_name(a, six ? sizeof(*a) : sizeof(struct sockaddr_in), to, size);
+			pl_comm_net_name(a, six ? sizeof(*a) : sizeof(struct sockaddr_in), to,
+					 size);
 			found = to[0];
 		}
 	freeifaddrs(all);
@@ -92,7 +93,7 @@ static bool is_loopback(const struct sockaddr *a)
 	       ntohl(((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr) >> 24 == 127;
 }
 
-bool pl_net_is_alias(const char *host)
+bool pl_comm_net_is_alias(const char *host)
 {
 	struct addrinfo *a = NULL;
 	struct pl_err e = { 0 };
@@ -126,7 +127,7 @@ static int listen_on(const struct addrinfo *a, int *fd, int *bound, char *addres
 		errno = why;
 		return -1;
 	}
-	pl_net_name(&at, len, address, PL_ADDRESS_MAX);
+	pl_comm_net_name(&at, len, address, PL_ADDRESS_MAX);
 	*bound = ntohs(at.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&at)->sin6_port
 						: ((struct sockaddr_in *)&at)->sin_port);
 	*fd = s;
@@ -154,8 +155,8 @@ static int listen_at(const char *host, int port, int *fd, int *bound, char *addr
 					      : "");
 }
 
-int pl_net_listen(const char *host, int port, int *fd, int *bound, char *address,
-		  struct pl_err *err)
+int pl_comm_net_listen(const char *host, int port, int *fd, int *bound, char *address,
+		       struct pl_err *err)
 {
 	struct pl_err no_six = { 0 };
 
@@ -180,7 +181,7 @@ static int try_connect(const struct addrinfo *a, pl_ns until, int *fd, struct pl
 		e = errno;
 		if (e == EINPROGRESS) {
 			e = ETIMEDOUT;
-			if (pl_net_ready(s, POLLOUT, until) > 0)
+			if (pl_comm_net_ready(s, POLLOUT, until) > 0)
 				getsockopt(s, SOL_SOCKET, SO_ERROR, &e, &len);
 		}
 	}
@@ -220,7 +221,7 @@ static int try_all(const char *host, int port, pl_ns until, int *fd, struct pl_e
 	}
 }
 
-int pl_net_connect(const char *host, int port, pl_ns until, int *fd, struct pl_err *err)
+int pl_comm_net_connect(const char *host, int port, pl_ns until, int *fd, struct pl_err *err)
 {
 	struct timespec nap = { 0, 5000000 };
 	struct pl_err e = { 0 };
@@ -233,7 +234,7 @@ int pl_net_connect(const char *host, int port, pl_ns until, int *fd, struct pl_e
 	return rc < 0 ? pl_fail(err, rc == PL_ENO ? PL_EIO : rc, "%s", e.msg) : 0;
 }
 
-int pl_net_write(int fd, const void *p, size_t n, pl_ns until, struct pl_err *err)
+int pl_comm_net_write(int fd, const void *p, size_t n, pl_ns until, struct pl_err *err)
 {
 	const uint8_t *at = p;
 
@@ -244,7 +245,7 @@ int pl_net_write(int fd, const void *p, size_t n, pl_ns until, struct pl_err *er
 			at += m;
 			n -= (size_t)m;
 		} else if (errno == EAGAIN) {
-			if (pl_net_ready(fd, POLLOUT, until) <= 0)
+			if (pl_comm_net_ready(fd, POLLOUT, until) <= 0)
 				return pl_fail(err, PL_EIO, "it takes nothing");
 		} else if (errno != EINTR) {
 			return pl_fail_sys(err, "cannot send to it");
@@ -253,7 +254,7 @@ int pl_net_write(int fd, const void *p, size_t n, pl_ns until, struct pl_err *er
 	return 0;
 }
 
-int pl_net_read(int fd, void *p, size_t n, pl_ns until, struct pl_err *err)
+int pl_comm_net_read(int fd, void *p, size_t n, pl_ns until, struct pl_err *err)
 {
 	uint8_t *at = p;
 
@@ -266,7 +267,7 @@ int pl_net_read(int fd, void *p, size_t n, pl_ns until, struct pl_err *err)
 		} else if (m == 0) {
 			return pl_fail(err, PL_EIO, "it closed the connection");
 		} else if (errno == EAGAIN) {
-			if (pl_net_ready(fd, POLLIN, until) <= 0)
+			if (pl_comm_net_ready(fd, POLLIN, until) <= 0)
 				return pl_fail(err, PL_EIO, "it says nothing");
 		} else if (errno != EINTR) {
 			return pl_fail_sys(err, "cannot receive from it");
@@ -275,7 +276,7 @@ int pl_net_read(int fd, void *p, size_t n, pl_ns until, struct pl_err *err)
 	return 0;
 }
 
-int pl_net_tune(int fd, pl_ns timeout, struct pl_err *err)
+int pl_comm_net_tune(int fd, pl_ns timeout, struct pl_err *err)
 {
 	int on = 1, ms = (int)pl_min_i64(timeout / 1000000, 1 << 30);
 
@@ -285,18 +286,18 @@ int pl_net_tune(int fd, pl_ns timeout, struct pl_err *err)
 	return 0;
 }
 
-int pl_net_frame_write(int fd, const struct pl_frame *f, pl_ns until, struct pl_err *err)
+int pl_comm_net_frame_write(int fd, const struct pl_frame *f, pl_ns until, struct pl_err *err)
 {
 	uint8_t p[PL_FRAME_MAX + 8];
 
-	return pl_net_write(fd, p, pl_frame_put(p, f), until, err);
+	return pl_comm_net_write(fd, p, pl_comm_frame_put(p, f), until, err);
 }
 
-int pl_net_frame_read(int fd, struct pl_frame *f, pl_ns until, struct pl_err *err)
+int pl_comm_net_frame_read(int fd, struct pl_frame *f, pl_ns until, struct pl_err *err)
 {
 	uint8_t p[PL_FRAME_MAX + 8];
 	uint32_t n;
-	int rc = pl_net_read(fd, p, 8, until, err);
+	int rc = pl_comm_net_read(fd, p, 8, until, err);
 	int64_t got;
 
 	if (rc < 0)
@@ -304,9 +305,9 @@ int pl_net_frame_read(int fd, struct pl_frame *f, pl_ns until, struct pl_err *er
 	n = (uint32_t)p[4] | (uint32_t)p[5] << 8 | (uint32_t)p[6] << 16 | (uint32_t)p[7] << 24;
 	if (n > PL_FRAME_MAX)
 		return pl_fail(err, PL_EDATA, "message of %u bytes", n);
-	rc = pl_net_read(fd, p + 8, n, until, err);
+	rc = pl_comm_net_read(fd, p + 8, n, until, err);
 	if (rc < 0)
 		return rc;
-	got = pl_frame_get(p, n + 8u, f, err);
+	got = pl_comm_frame_get(p, n + 8u, f, err);
 	return got < 0 ? (int)got : 0;
 }

@@ -74,7 +74,7 @@ static int get_member(const uint8_t *p, struct pl_hello *h, struct pl_err *err)
 	return 0;
 }
 
-void pl_hello_put(uint8_t *to, const char *token, const struct pl_hello *h)
+void pl_comm_hello_put(uint8_t *to, const char *token, const struct pl_hello *h)
 {
 	memset(to, 0, PL_HELLO_BYTES);
 	memcpy(to, hello_magic, sizeof(hello_magic));
@@ -82,8 +82,8 @@ void pl_hello_put(uint8_t *to, const char *token, const struct pl_hello *h)
 	put_member(to + 8 + PL_TOKEN_MAX, h);
 }
 
-int pl_hello_get(const uint8_t *p, size_t n, const char *token, struct pl_hello *h,
-		 struct pl_err *err)
+int pl_comm_hello_get(const uint8_t *p, size_t n, const char *token, struct pl_hello *h,
+		      struct pl_err *err)
 {
 	if (n < PL_HELLO_BYTES)
 		return pl_fail(err, PL_EDATA, "greeting of %zu bytes", n);
@@ -99,7 +99,7 @@ int pl_hello_get(const uint8_t *p, size_t n, const char *token, struct pl_hello 
 
 #define BEAT_BYTES 40
 
-size_t pl_frame_put(uint8_t *to, const struct pl_frame *f)
+size_t pl_comm_frame_put(uint8_t *to, const struct pl_frame *f)
 {
 	uint8_t *p = to + 8;
 	size_t n = 4;
@@ -155,7 +155,7 @@ static void get_text(const uint8_t *p, size_t n, struct pl_frame *f)
 	f->text[n] = '\0';
 }
 
-int64_t pl_frame_get(const uint8_t *p, size_t n, struct pl_frame *f, struct pl_err *err)
+int64_t pl_comm_frame_get(const uint8_t *p, size_t n, struct pl_frame *f, struct pl_err *err)
 {
 	uint64_t kind, bytes;
 	int rc = 0;
@@ -203,7 +203,7 @@ int64_t pl_frame_get(const uint8_t *p, size_t n, struct pl_frame *f, struct pl_e
 
 /* ---- heads of data ---- */
 
-void pl_head_put(uint8_t *to, const struct pl_head *h)
+void pl_comm_head_put(uint8_t *to, const struct pl_head *h)
 {
 	put(to, HEAD_MAGIC, 4);
 	put(to + 4, h->op, 2);
@@ -214,7 +214,7 @@ void pl_head_put(uint8_t *to, const struct pl_head *h)
 	put(to + 24, h->tag, 8);
 }
 
-int pl_head_get(const uint8_t *p, struct pl_head *h, struct pl_err *err)
+int pl_comm_head_get(const uint8_t *p, struct pl_head *h, struct pl_err *err)
 {
 	uint64_t op = get(p + 4, 2), algo = get(p + 6, 2);
 

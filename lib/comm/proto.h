@@ -33,10 +33,10 @@ struct pl_hello {
 	uint16_t port;		      /* where the rank listens */
 	char address[PL_ADDRESS_MAX]; /* "": the one that the connection came from */
 };
-void pl_hello_put(uint8_t *to, const char *token, const struct pl_hello *h);
+void pl_comm_hello_put(uint8_t *to, const char *token, const struct pl_hello *h);
 /* PL_EDATA: not ours, another version, another token, fields out of range. */
-int pl_hello_get(const uint8_t *p, size_t n, const char *token, struct pl_hello *h,
-		 struct pl_err *err) PL_MUST;
+int pl_comm_hello_get(const uint8_t *p, size_t n, const char *token, struct pl_hello *h,
+		      struct pl_err *err) PL_MUST;
 
 enum pl_frame_kind {
 	PL_FRAME_MEMBER = 1, /* of the table that a meeting ends with */
@@ -74,17 +74,18 @@ struct pl_frame {
 	};
 };
 /* Bytes written; `to` has room for PL_FRAME_MAX + 8. */
-size_t pl_frame_put(uint8_t *to, const struct pl_frame *f);
+size_t pl_comm_frame_put(uint8_t *to, const struct pl_frame *f);
 /* Bytes taken; 0: it is not whole yet; PL_EDATA. */
-int64_t pl_frame_get(const uint8_t *p, size_t n, struct pl_frame *f, struct pl_err *err) PL_MUST;
+int64_t pl_comm_frame_get(const uint8_t *p, size_t n, struct pl_frame *f,
+			  struct pl_err *err) PL_MUST;
 
 struct pl_head {
 	uint8_t op, algo;
 	uint32_t chunk, bytes;
 	uint64_t seq, tag;
 };
-void pl_head_put(uint8_t *to, const struct pl_head *h);
-int pl_head_get(const uint8_t *p, struct pl_head *h,
-		struct pl_err *err) PL_MUST; /* PL_HEAD_BYTES */
+void pl_comm_head_put(uint8_t *to, const struct pl_head *h);
+int pl_comm_head_get(const uint8_t *p, struct pl_head *h,
+		     struct pl_err *err) PL_MUST; /* PL_HEAD_BYTES */
 
 #endif

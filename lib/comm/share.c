@@ -30,7 +30,7 @@
 #define TOKEN_FILE   "token"
 #define TOKEN_NEW    "token.new"
 
-int pl_token_make(char *token, size_t size, struct pl_err *err)
+int pl_comm_token_make(char *token, size_t size, struct pl_err *err)
 {
 	static const char digit[] = "0123456789abcdef";
 	unsigned char raw[TOKEN_DIGITS / 2];
@@ -101,7 +101,7 @@ static bool started_with(pid_t pid, const char *name)
  * scripts between it and us or not. */
 static uint64_t launcher(const char *rank_name)
 {
-	uint64_t h[3] = { pl_host_id(NULL) };
+	uint64_t h[3] = { pl_comm_host_id(NULL) };
 	pid_t pid = getppid(), up = 0;
 	unsigned long long start = 0;
 
@@ -160,16 +160,16 @@ static bool read_token(int dir, struct made *m)
 		   m->token) != 4 ||
 	    strlen(m->token) != TOKEN_DIGITS)
 		return false;
-	return m->host != pl_host_id(NULL) ||
+	return m->host != pl_comm_host_id(NULL) ||
 	       (look_at((pid_t)m->pid, &up, &start) && start == m->start);
 }
 
 static int write_token(struct pl_launch *l, int dir, struct pl_err *err)
 {
-	struct made m = { .host = pl_host_id(NULL), .pid = getpid() }, old;
+	struct made m = { .host = pl_comm_host_id(NULL), .pid = getpid() }, old;
 	char text[256];
 	pid_t up;
-	int fd, n, rc = pl_token_make(m.token, sizeof(m.token), err);
+	int fd, n, rc = pl_comm_token_make(m.token, sizeof(m.token), err);
 	bool ok;
 
 	if (rc < 0)
@@ -216,7 +216,7 @@ static int exchange(struct pl_launch *l, struct pl_err *err)
 	return rc;
 }
 
-int pl_launch_share(struct pl_launch *l, pl_ns wait_ns, struct pl_err *err)
+int pl_comm_launch_share(struct pl_launch *l, pl_ns wait_ns, struct pl_err *err)
 {
 	bool in_dir = !strncmp(l->meet, "dir:", 4) && l->meet[4];
 	const char *tmp = getenv("TMPDIR"), *base = in_dir	  ? l->meet + 4
@@ -254,12 +254,12 @@ int pl_launch_share(struct pl_launch *l, pl_ns wait_ns, struct pl_err *err)
 			     "and PACELINE_TOKEN for all ranks",
 			     l->folder, (double)wait_ns / 1e9);
 	if (rc < 0)
-		pl_launch_unshare(l);
+		pl_comm_launch_unshare(l);
 	return rc;
 }
 
 /* Rank 0 left the token, and may clear the rest away, too: nobody looks any more. */
-void pl_launch_unshare(const struct pl_launch *l)
+void pl_comm_launch_unshare(const struct pl_launch *l)
 {
 	DIR *d = l->folder[0] && l->rank == 0 && l->token[0] ? opendir(l->folder) : NULL;
 	struct dirent *e;

@@ -116,7 +116,7 @@ static int open_bell(struct pl_world *w, struct pl_err *err)
 	return 0;
 }
 
-void pl_world_ring(struct pl_world *w, int rank)
+void pl_comm_world_ring(struct pl_world *w, int rank)
 {
 	struct pl_peer *p = &w->peer[rank];
 	struct sockaddr_un a;
@@ -177,7 +177,7 @@ static int make_shared(struct pl_world *w, pl_ns until, struct pl_err *err)
 	f.memory.fd = w->shared_fd;
 	f.memory.bytes = w->shared_bytes;
 	for (int i = 1; i < w->n_local; i++) {
-		rc = pl_net_frame_write(w->peer[w->local[i]].control, &f, until, err);
+		rc = pl_comm_net_frame_write(w->peer[w->local[i]].control, &f, until, err);
 		if (rc < 0)
 			return pl_wrap(err, "meeting: rank %d", w->local[i]);
 	}
@@ -190,7 +190,7 @@ static int take_shared(struct pl_world *w, pl_ns until, struct pl_err *err)
 	struct pl_frame f;
 	void *p;
 
-	rc = pl_net_frame_read(w->peer[leader].control, &f, until, err);
+	rc = pl_comm_net_frame_read(w->peer[leader].control, &f, until, err);
 	if (rc >= 0 && (f.kind != PL_FRAME_MEMORY || f.memory.bytes != w->shared_bytes))
 		rc = pl_fail(err, PL_EDATA, "it speaks of other memory than expected");
 	if (rc < 0)
@@ -208,7 +208,7 @@ static int take_shared(struct pl_world *w, pl_ns until, struct pl_err *err)
 	return 0;
 }
 
-int pl_shared_open(struct pl_world *w, pl_ns until, struct pl_err *err)
+int pl_comm_shared_open(struct pl_world *w, pl_ns until, struct pl_err *err)
 {
 	int rc;
 
@@ -222,7 +222,7 @@ int pl_shared_open(struct pl_world *w, pl_ns until, struct pl_err *err)
 	return open_bell(w, err);
 }
 
-void pl_shared_close(struct pl_world *w)
+void pl_comm_shared_close(struct pl_world *w)
 {
 	for (int i = 0; i < PL_REGIONS; i++)
 		if (w->region[i].base && !pl_carry_keeps(w))
@@ -237,7 +237,7 @@ void pl_shared_close(struct pl_world *w)
 
 /* ---- memory for users ---- */
 
-uint32_t pl_shared_find(const struct pl_world *w, const void *p, size_t bytes, uint64_t *at)
+uint32_t pl_comm_shared_find(const struct pl_world *w, const void *p, size_t bytes, uint64_t *at)
 {
 	uintptr_t a = (uintptr_t)p;
 
@@ -273,7 +273,7 @@ static int agree(struct pl_world *w, struct pl_region *g, bool shared, bool take
 		w->shared->region.pid = getpid();
 		w->shared->region.fd = fd;
 	}
-	ok = pl_world_do(w, &all, err);
+	ok = pl_comm_world_do(w, &all, err);
 	if (ok >= 0 && rc >= 0 && shared && w->local_rank > 0)
 		rc = open_other(w->shared->region.pid, w->shared->region.fd, g->bytes, &fd, &e);
 	if (ok >= 0 && rc >= 0) {
@@ -287,7 +287,7 @@ static int agree(struct pl_world *w, struct pl_region *g, bool shared, bool take
 	bad = rc < 0;
 	vote.src = vote.dst = &bad;
 	if (ok >= 0)
-		ok = pl_world_do(w, &vote, err);
+		ok = pl_comm_world_do(w, &vote, err);
 	if (fd >= 0)
 		close(fd);
 	if ((ok < 0 || bad > 0) && p)
@@ -297,14 +297,14 @@ static int agree(struct pl_world *w, struct pl_region *g, bool shared, bool take
 	return ok < 0 || bad > 0 ? PL_ENOMEM : 0;
 }
 
-void *pl_world_alloc(struct pl_world *w, size_t bytes)
+void *pl_comm_world_alloc(struct pl_world *w, size_t bytes)
 {
 	bool shared = w->shared;
 	struct pl_region g = { .stride = whole_pages(bytes ? bytes : 1) }, *place;
 	struct pl_err e = { 0 };
 
 	if (w->device.b)
-		return pl_device_alloc(w, bytes);
+		return pl_comm_device_alloc(w, bytes);
 	g.bytes = g.stride * (shared ? (size_t)w->n_local : 1);
 	place = &w->region[w->n_allocs++ % PL_REGIONS];
 	if (agree(w, &g, shared, place->base, &e) < 0)
@@ -315,13 +315,13 @@ void *pl_world_alloc(struct pl_world *w, size_t bytes)
 	return g.base + (shared ? (size_t)w->local_rank * g.stride : 0);
 }
 
-void pl_world_free(struct pl_world *w, void *p)
+void pl_comm_world_free(struct pl_world *w, void *p)
 {
 	uint64_t at;
-	uint32_t i = p && !w->device.b ? pl_shared_find(w, p, 0, &at) : PL_NONE;
+	uint32_t i = p && !w->device.b ? pl_comm_shared_find(w, p, 0, &at) : PL_NONE;
 
 	if (p && w->device.b)
-		pl_device_free(w, p);
+		pl_comm_device_free(w, p);
 	if (i == PL_NONE)
 		return;
 	if (!pl_carry_keeps(w))

@@ -50,7 +50,7 @@ static bool is_wide(void)
 }
 #endif
 
-void pl_sum(float *d, const float *a, const float *b, size_t n)
+void pl_comm_sum(float *d, const float *a, const float *b, size_t n)
 {
 	if (is_wide())
 		sum_wide(d, a, b, n);
@@ -58,7 +58,7 @@ void pl_sum(float *d, const float *a, const float *b, size_t n)
 		sum_base(d, a, b, n);
 }
 
-void pl_sum_many(float *const *d, int n_dst, const float *const *src, int n_src, size_t n)
+void pl_comm_sum_many(float *const *d, int n_dst, const float *const *src, int n_src, size_t n)
 {
 	float acc[BLOCK] = { 0 };
 
@@ -70,7 +70,7 @@ void pl_sum_many(float *const *d, int n_dst, const float *const *src, int n_src,
 			/* two ranks with one destination need no block between */
 			float *to = n_dst == 1 && k == n_src - 1 ? d[0] + i : acc;
 
-			pl_sum(to, last, src[k] + i, m);
+			pl_comm_sum(to, last, src[k] + i, m);
 			last = to;
 		}
 		for (int k = 0; k < n_dst; k++)

@@ -6,7 +6,7 @@
 
 static int check_args(const struct pl_world *w, const struct pl_coll_args *a, struct pl_err *err)
 {
-	const char *name = pl_op_name(a->op);
+	const char *name = pl_comm_operation_name(a->op);
 	bool pair = a->op <= PL_OP_RECV;
 	bool src = a->op != PL_OP_RECV && a->op != PL_OP_BARRIER &&
 		   !(a->op == PL_OP_BROADCAST && w->rank != a->root);
@@ -32,16 +32,16 @@ static int check_args(const struct pl_world *w, const struct pl_coll_args *a, st
 	return 0;
 }
 
-void pl_work_free(struct pl_work *k)
+void pl_comm_work_free(struct pl_work *k)
 {
-	if (!k || pl_carry_keep(k))
+	if (!k || pl_comm_carry_keep(k))
 		return;
 	pl_free(k->step);
 	pl_free(k->temp);
 	pl_free(k);
 }
 
-void pl_work_end(struct pl_work *k)
+void pl_comm_work_end(struct pl_work *k)
 {
 	struct pl_world *w = k->w;
 	bool waiters, left;
@@ -54,7 +54,7 @@ void pl_work_end(struct pl_work *k)
 										    : -1,
 			.seq = k->seq,
 			.tag = k->a.tag,
-			.bytes = pl_coll_bytes(w, &k->a),
+			.bytes = pl_comm_coll_bytes(w, &k->a),
 			.begin = k->begin,
 			.end = pl_now_ns(),
 			.on_device = w->carry.by && w->carry.by->device,
@@ -62,7 +62,7 @@ void pl_work_end(struct pl_work *k)
 		w->o.event(w->o.event_arg, &e);
 	}
 	if (w->device.b)
-		pl_device_end(k);
+		pl_comm_device_end(k);
 	pthread_mutex_lock(&w->lock);
 	left = k->device.left;
 	w->device.left -= left;
@@ -73,7 +73,7 @@ void pl_work_end(struct pl_work *k)
 	if (waiters)
 		pthread_cond_broadcast(&w->changed);
 	if (left)
-		pl_work_free(k);
+		pl_comm_work_free(k);
 }
 
 /* What all ranks have to begin alike. */
@@ -105,21 +105,21 @@ static void number(struct pl_world *w, struct pl_work *k)
 	k->begin = k->moved = pl_now_ns();
 }
 
-int pl_work_failure(struct pl_world *w, const struct pl_coll_args *a, uint64_t seq,
-		    struct pl_err *err)
+int pl_comm_work_failure(struct pl_world *w, const struct pl_coll_args *a, uint64_t seq,
+			 struct pl_err *err)
 {
 	struct pl_err why = { 0 };
 
 	pl_fail(&why, PL_EIO, "%s", w->failure);
 	if (seq == UINT64_MAX)
-		pl_wrap(&why, "%s", pl_op_name(a->op));
+		pl_wrap(&why, "%s", pl_comm_operation_name(a->op));
 	else
-		pl_wrap(&why, "%s %llu", pl_op_name(a->op), (unsigned long long)seq);
+		pl_wrap(&why, "%s %llu", pl_comm_operation_name(a->op), (unsigned long long)seq);
 	return pl_fail(err, PL_EIO, "%s", why.msg);
 }
 
-int pl_work_begin(struct pl_world *w, const struct pl_coll_args *a, bool call,
-		  struct pl_work **work, struct pl_err *err)
+int pl_comm_work_begin(struct pl_world *w, const struct pl_coll_args *a, bool call,
+		       struct pl_work **work, struct pl_err *err)
 {
 	struct pl_work *k;
 	int rc = check_args(w, a, err);
@@ -131,22 +131,22 @@ int pl_work_begin(struct pl_world *w, const struct pl_coll_args *a, bool call,
 		return rc;
 	k->w = w;
 	k->a = *a;
-	rc = w->device.b ? pl_device_begin(k, err) : 0;
+	rc = w->device.b ? pl_comm_device_begin(k, err) : 0;
 	if (rc < 0) {
-		pl_work_free(k);
+		pl_comm_work_free(k);
 		return rc;
 	}
-	k->direct = pl_direct_fits(w, &k->a);
+	k->direct = pl_comm_direct_fits(w, &k->a);
 	if (!k->direct && !w->carry.by && !k->device.held)
-		rc = pl_expand(k, err);
+		rc = pl_comm_expand(k, err);
 	pthread_mutex_lock(&w->lock);
 	if (rc >= 0 && atomic_load(&w->failed))
-		rc = pl_work_failure(w, a, UINT64_MAX, err);
+		rc = pl_comm_work_failure(w, a, UINT64_MAX, err);
 	if (rc < 0) {
 		if (w->device.b)
-			pl_device_undo(k);
+			pl_comm_device_undo(k);
 		pthread_mutex_unlock(&w->lock);
-		pl_work_free(k);
+		pl_comm_work_free(k);
 		return rc;
 	}
 	number(w, k);
@@ -154,15 +154,15 @@ int pl_work_begin(struct pl_world *w, const struct pl_coll_args *a, bool call,
 	w->queued_tail = &k->next;
 	atomic_store_explicit(&w->has_queued, true, memory_order_release);
 	if (call || w->device.taken)
-		pl_world_call(w);
+		pl_comm_world_call(w);
 	else
 		pthread_mutex_unlock(&w->lock);
 	*work = k;
 	return 0;
 }
 
-int pl_world_begin(struct pl_world *w, const struct pl_coll_args *a, struct pl_work **work,
-		   struct pl_err *err)
+int pl_comm_world_begin(struct pl_world *w, const struct pl_coll_args *a, struct pl_work **work,
+			struct pl_err *err)
 {
-	return pl_work_begin(w, a, true, work, err);
+	return pl_comm_work_begin(w, a, true, work, err);
 }

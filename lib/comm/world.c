@@ -43,7 +43,7 @@ static void wait_for(pthread_cond_t *c, pthread_mutex_t *lock, pl_ns ns)
 	pthread_cond_timedwait(c, lock, &t);
 }
 
-void pl_world_wake(struct pl_world *w)
+void pl_comm_world_wake(struct pl_world *w)
 {
 	uint64_t one = 1;
 
@@ -117,9 +117,9 @@ static bool drive(struct pl_world *w, bool all, bool *busy, pl_ns *due)
 
 	w->driving = true;
 	pthread_mutex_unlock(&w->lock);
-	moved = pl_engine_step(w, all);
+	moved = pl_comm_engine_step(w, all);
 	if (!moved)
-		pl_engine_check(w, pl_now_ns());
+		pl_comm_engine_check(w, pl_now_ns());
 	*busy = w->active || w->device.held;
 	*due = w->device.held ? pl_now_ns() + LOOK_NS : w->next_due;
 	pthread_mutex_lock(&w->lock);
@@ -162,7 +162,7 @@ static void *progress_main(void *arg)
 	while (!w->stop) {
 		if (w->driving || atomic_load(&w->spinners) || atomic_load(&w->failed)) {
 			if (atomic_load(&w->failed) && !w->driving)
-				pl_engine_fail(w);
+				pl_comm_engine_fail(w);
 			w->progress_rests = true;
 			wait_for(&w->resume, &w->lock, 10000000);
 			w->progress_rests = false;
@@ -195,7 +195,7 @@ static void *progress_main(void *arg)
 	return NULL;
 }
 
-void pl_world_call(struct pl_world *w)
+void pl_comm_world_call(struct pl_world *w)
 {
 	bool rests = w->progress_rests, sleeps = w->progress_sleeps;
 
@@ -203,12 +203,12 @@ void pl_world_call(struct pl_world *w)
 	if (rests)
 		pthread_cond_signal(&w->resume);
 	else if (sleeps)
-		pl_world_wake(w);
+		pl_comm_world_wake(w);
 }
 
 /* ---- waiting ---- */
 
-bool pl_work_done(struct pl_work *work)
+bool pl_comm_work_done(struct pl_work *work)
 {
 	return atomic_load_explicit(&work->done, memory_order_acquire);
 }
@@ -220,13 +220,13 @@ static void spin(struct pl_world *w, struct pl_work *k)
 	bool mine = false;
 
 	if (w->carry.by) { /* its thread drives; who looks on would take its processor */
-		while (!w->crowded && !pl_work_done(k) && !atomic_load(&w->failed) &&
+		while (!w->crowded && !pl_comm_work_done(k) && !atomic_load(&w->failed) &&
 		       pl_now_ns() - since < SPIN_NS)
 			pause_a_bit();
 		return;
 	}
 	atomic_fetch_add(&w->spinners, 1);
-	while (!mine && !pl_work_done(k) && !atomic_load(&w->failed)) {
+	while (!mine && !pl_comm_work_done(k) && !atomic_load(&w->failed)) {
 		pthread_mutex_lock(&w->lock);
 		mine = !w->driving;
 		w->driving = true;
@@ -237,8 +237,8 @@ static void spin(struct pl_world *w, struct pl_work *k)
 			sched_yield();
 		}
 	}
-	for (unsigned i = 0; mine && !pl_work_done(k); i++) {
-		if (pl_engine_step(w, true)) {
+	for (unsigned i = 0; mine && !pl_comm_work_done(k); i++) {
+		if (pl_comm_engine_step(w, true)) {
 			since = 0;
 		} else if (atomic_load(&w->failed)) {
 			break;
@@ -274,46 +274,46 @@ static void until_told(struct pl_world *w)
 		wait_for(&w->changed, &w->lock, 10000000);
 }
 
-int pl_work_wait(struct pl_work *k, struct pl_err *err)
+int pl_comm_work_wait(struct pl_work *k, struct pl_err *err)
 {
 	struct pl_world *w = k->w;
 	bool keep;
 	int rc = 0;
 
-	if (w->device.b && pl_device_leave(k))
+	if (w->device.b && pl_comm_device_leave(k))
 		return 0;
-	if (!pl_work_done(k))
+	if (!pl_comm_work_done(k))
 		spin(w, k);
 	pthread_mutex_lock(&w->lock);
 	w->waiters++;
 	/* a thread that rests is left alone where nothing is left to do */
-	if (!pl_work_done(k) || (!w->driving && (w->active || w->queued || w->device.held))) {
-		pl_world_call(w);
+	if (!pl_comm_work_done(k) || (!w->driving && (w->active || w->queued || w->device.held))) {
+		pl_comm_world_call(w);
 		pthread_mutex_lock(&w->lock);
 	}
-	while (!pl_work_done(k)) {
-		pl_carry_watch(w);
+	while (!pl_comm_work_done(k)) {
+		pl_comm_carry_watch(w);
 		if (atomic_load(&w->failed) && !w->driving && !w->carry.by)
-			pl_engine_fail(w);
+			pl_comm_engine_fail(w);
 		else
 			wait_for(&w->changed, &w->lock, 50000000);
 	}
 	w->waiters--;
 	if (k->failed) {
 		until_told(w);
-		rc = pl_work_failure(w, &k->a, k->seq, err);
+		rc = pl_comm_work_failure(w, &k->a, k->seq, err);
 	}
 	keep = w->carry.left;
 	pthread_mutex_unlock(&w->lock);
 	if (keep) /* a thread that may come back knows it */
 		return rc;
 	if (w->device.b)
-		pl_device_waited(k);
-	pl_work_free(k);
+		pl_comm_device_waited(k);
+	pl_comm_work_free(k);
 	return rc;
 }
 
-int pl_world_settle(struct pl_world *w, struct pl_err *err)
+int pl_comm_world_settle(struct pl_world *w, struct pl_err *err)
 {
 	int rc = 0;
 
@@ -322,7 +322,7 @@ int pl_world_settle(struct pl_world *w, struct pl_err *err)
 	pthread_mutex_lock(&w->lock);
 	w->waiters++;
 	while (w->device.left && !atomic_load(&w->failed)) {
-		pl_carry_watch(w);
+		pl_comm_carry_watch(w);
 		wait_for(&w->changed, &w->lock, 50000000);
 	}
 	w->waiters--;
@@ -332,16 +332,16 @@ int pl_world_settle(struct pl_world *w, struct pl_err *err)
 	}
 	pthread_mutex_unlock(&w->lock);
 	if (rc == 0)
-		pl_device_settled(w);
+		pl_comm_device_settled(w);
 	return rc;
 }
 
-int pl_world_do(struct pl_world *w, const struct pl_coll_args *a, struct pl_err *err)
+int pl_comm_world_do(struct pl_world *w, const struct pl_coll_args *a, struct pl_err *err)
 {
 	struct pl_work *k;
-	int rc = pl_work_begin(w, a, false, &k, err);
+	int rc = pl_comm_work_begin(w, a, false, &k, err);
 
-	return rc < 0 ? rc : pl_work_wait(k, err);
+	return rc < 0 ? rc : pl_comm_work_wait(k, err);
 }
 
 /* ---- opening ---- */
@@ -362,7 +362,7 @@ static int take_opts(struct pl_world *w, const struct pl_world_opts *o, struct p
 	if (o->connections < 0 || o->connections > PL_CHANNELS)
 		return pl_fail(err, PL_EUSAGE, "%d connections a pair: at most %d", o->connections,
 			       PL_CHANNELS);
-	w->carry.by = o->carrier ? o->carrier : pl_carrier_find(o->transport);
+	w->carry.by = o->carrier ? o->carrier : pl_comm_carrier_find(o->transport);
 	if (o->transport && !w->carry.by && strcmp(o->transport, "auto") != 0 &&
 	    strcmp(o->transport, "shm") != 0 && strcmp(o->transport, "tcp") != 0)
 		return pl_fail(err, PL_EUSAGE,
@@ -387,7 +387,7 @@ static int take_opts(struct pl_world *w, const struct pl_world_opts *o, struct p
 		return pl_fail(err, PL_EUSAGE,
 			       "transport %s: its links cannot be made slower; take tcp or shm",
 			       w->carry.by->name);
-	pl_device_init(w, o->backend, o->backend_ctx);
+	pl_comm_device_init(w, o->backend, o->backend_ctx);
 	return 0;
 }
 
@@ -520,15 +520,15 @@ out:
 static void world_free(struct pl_world *w)
 {
 	if (w->carry.by && w->progress_runs)
-		pl_carry_stop(w, NULL);
+		pl_comm_carry_stop(w, NULL);
 	pthread_mutex_lock(&w->lock);
 	w->stop = true;
 	pthread_cond_broadcast(&w->resume);
 	pthread_mutex_unlock(&w->lock);
-	pl_world_wake(w);
+	pl_comm_world_wake(w);
 	if (w->progress_runs)
 		pthread_join(w->progress, NULL);
-	pl_control_stop(w);
+	pl_comm_control_stop(w);
 	if (w->carry.left)
 		return;
 	for (int r = 0; r < w->size && w->peer; r++) {
@@ -539,8 +539,8 @@ static void world_free(struct pl_world *w)
 		}
 		pl_free(w->peer[r].conn);
 	}
-	pl_shared_close(w);
-	pl_device_fini(w);
+	pl_comm_shared_close(w);
+	pl_comm_device_fini(w);
 	for (int i = 0; i < 4; i++) {
 		int fd[4] = { w->epoll, w->wake, w->timer, w->listener };
 
@@ -568,7 +568,7 @@ static void end_failed(struct pl_world *w)
 	world_free(w);
 }
 
-int pl_world_open(const struct pl_world_opts *o, struct pl_world **world, struct pl_err *err)
+int pl_comm_world_open(const struct pl_world_opts *o, struct pl_world **world, struct pl_err *err)
 {
 	struct pl_world *w = world_new(err);
 	int rc;
@@ -577,15 +577,15 @@ int pl_world_open(const struct pl_world_opts *o, struct pl_world **world, struct
 		return PL_ENOMEM;
 	PL_TRY(take_opts(w, o, err));
 	PL_TRY(make_peers(w, err));
-	PL_TRY(pl_meet(w, err));
+	PL_TRY(pl_comm_meet(w, err));
 	take_shapes(w);
 	take_processors(w);
 	if (!w->carry.by)
 		PL_TRY(start_progress(w, err));
 	if (w->size > 1)
-		PL_TRY(pl_control_start(w, err));
+		PL_TRY(pl_comm_control_start(w, err));
 	if (w->carry.by)
-		PL_TRY(pl_carry_start(w, err));
+		PL_TRY(pl_comm_carry_start(w, err));
 	*world = w;
 out:
 	if (rc < 0)
@@ -603,7 +603,7 @@ static bool all_said_bye(const struct pl_world *w)
 	return true;
 }
 
-int pl_world_close(struct pl_world *w, struct pl_err *err)
+int pl_comm_world_close(struct pl_world *w, struct pl_err *err)
 {
 	pl_ns until;
 	int rc = 0;
@@ -613,7 +613,7 @@ int pl_world_close(struct pl_world *w, struct pl_err *err)
 	until = pl_now_ns() + w->patience;
 	atomic_store(&w->closing, true);
 	if (w->size > 1)
-		pl_control_kick(w);
+		pl_comm_control_kick(w);
 	pthread_mutex_lock(&w->lock);
 	w->waiters++;
 	while (!atomic_load(&w->failed) && !all_said_bye(w) && pl_now_ns() < until)
@@ -630,18 +630,18 @@ int pl_world_close(struct pl_world *w, struct pl_err *err)
 	}
 	pthread_mutex_unlock(&w->lock);
 	if (rc == 0 && w->carry.by)
-		rc = pl_carry_stop(w, err);
+		rc = pl_comm_carry_stop(w, err);
 	world_free(w);
 	return rc;
 }
 
-void pl_world_abort(struct pl_world *w, const char *why)
+void pl_comm_world_abort(struct pl_world *w, const char *why)
 {
 	if (!w)
 		return;
 	if (w->size > 1) {
-		pl_world_fail(w, w->rank, "rank %d gave up: %s", w->rank,
-			      why ? why : "no reason given");
+		pl_comm_world_fail(w, w->rank, "rank %d gave up: %s", w->rank,
+				   why ? why : "no reason given");
 		pthread_mutex_lock(&w->lock);
 		until_told(w);
 		pthread_mutex_unlock(&w->lock);
@@ -649,22 +649,22 @@ void pl_world_abort(struct pl_world *w, const char *why)
 	world_free(w);
 }
 
-int pl_world_rank(const struct pl_world *w)
+int pl_comm_world_rank(const struct pl_world *w)
 {
 	return w->rank;
 }
 
-int pl_world_size(const struct pl_world *w)
+int pl_comm_world_size(const struct pl_world *w)
 {
 	return w->size;
 }
 
-uint64_t pl_world_sent(const struct pl_world *w)
+uint64_t pl_comm_world_sent(const struct pl_world *w)
 {
 	return atomic_load(&w->sent);
 }
 
-const char *pl_world_transport(const struct pl_world *w)
+const char *pl_comm_world_transport(const struct pl_world *w)
 {
 	if (w->carry.by)
 		return w->carry.by->name;
@@ -673,7 +673,7 @@ const char *pl_world_transport(const struct pl_world *w)
 	return w->shared ? "shm+tcp" : "tcp";
 }
 
-uint8_t pl_world_algo(const struct pl_world *w, uint8_t op, size_t bytes)
+uint8_t pl_comm_world_algo(const struct pl_world *w, uint8_t op, size_t bytes)
 {
 	return pl_comm_algo(w, op, PL_CA_AUTO, bytes);
 }

@@ -57,7 +57,7 @@ static int issue(struct dp *d, uint32_t k)
 		pl_tracer_range(d->w.o.tracer, d->w.o.tracer->issue, true);
 	if (!b->whole)
 		gather_bucket(d, b, at, false);
-	rc = pl_world_begin(d->w.o.world, &a, &d->work[k], &d->w.err);
+	rc = pl_comm_world_begin(d->w.o.world, &a, &d->work[k], &d->w.err);
 	if (d->w.o.tracer && pl_worker_staged(&d->w))
 		pl_tracer_range(d->w.o.tracer, d->w.o.tracer->issue, false);
 	pl_worker_record_issue(&d->w, d->w.o.tracer ? d->w.o.tracer->issue : PL_NONE, begin, tag);
@@ -101,7 +101,7 @@ static int wait_all(struct dp *d, pl_ns *waited, struct pl_err *err)
 		pl_ns begin = pl_worker_begin_wait(&d->w);
 
 		d->work[k] = NULL;
-		PL_TRY(pl_work_wait(w, err));
+		PL_TRY(pl_comm_work_wait(w, err));
 		*waited += pl_now_ns() - begin;
 		pl_worker_record_wait(&d->w, pl_tag_of(d->w.step, k));
 		if (!d->b.v[k].whole)
@@ -151,7 +151,7 @@ static int make_buckets(struct dp *d, struct pl_err *err)
 	for (uint32_t k = 0; d->w.o.world && k < d->b.n; k++) {
 		if (d->b.v[k].whole)
 			continue;
-		d->copy[k] = pl_world_alloc(d->w.o.world, d->b.v[k].count * sizeof(float));
+		d->copy[k] = pl_comm_world_alloc(d->w.o.world, d->b.v[k].count * sizeof(float));
 		if (!d->copy[k]) {
 			rc = pl_fail(err, PL_ENOMEM, "out of memory (a bucket of %zu floats)",
 				     d->b.v[k].count);
@@ -170,7 +170,7 @@ static void dp_finish(struct pl_worker *w, bool lost)
 		return;
 	for (uint32_t k = 0; d->copy && k < d->b.n && !lost; k++)
 		if (d->copy[k])
-			pl_world_free(w->o.world, d->copy[k]);
+			pl_comm_world_free(w->o.world, d->copy[k]);
 	pl_free(d->work);
 	pl_free(d->copy);
 	pl_free(d->left);

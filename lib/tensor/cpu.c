@@ -11,7 +11,7 @@
 
 #define WORTH 100000.0 /* elements or multiplications below which a second thread is not woken */
 
-const struct pl_kernels *pl_kernels_pick(int skip)
+const struct pl_kernels *pl_tensor_kernels_pick(int skip)
 {
 	const struct pl_kernels *all[3];
 	int n = 0;
@@ -19,11 +19,11 @@ const struct pl_kernels *pl_kernels_pick(int skip)
 #if defined(__x86_64__)
 	__builtin_cpu_init();
 	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("fma"))
-		all[n++] = &pl_kernels_avx512;
+		all[n++] = &pl_tensor_kernels_avx512;
 	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-		all[n++] = &pl_kernels_avx2;
+		all[n++] = &pl_tensor_kernels_avx2;
 #endif
-	all[n++] = &pl_kernels_portable;
+	all[n++] = &pl_tensor_kernels_portable;
 	return skip < n ? all[skip] : NULL;
 }
 
@@ -49,8 +49,8 @@ static void take_turn(void *arg)
 		e->fn(e->arg, i, t->slot);
 }
 
-void pl_cpu_each(struct pl_cpu *cpu, int n, double work,
-		 void (*fn)(void *arg, int i, struct pl_slot *slot), void *arg)
+void pl_tensor_cpu_each(struct pl_cpu *cpu, int n, double work,
+			void (*fn)(void *arg, int i, struct pl_slot *slot), void *arg)
 {
 	struct each e = { .fn = fn, .arg = arg, .n = n };
 	struct turn turn[PL_THREADS_MAX];
@@ -83,7 +83,7 @@ static void cpu_close(void *ctx)
 	}
 	pl_free(cpu->slot);
 	pl_free(cpu->part);
-	pl_blas_close(cpu->blas);
+	pl_tensor_blas_close(cpu->blas);
 	pl_free(cpu);
 }
 
@@ -105,7 +105,8 @@ out:
 	return rc;
 }
 
-int pl_cpu_open(const struct pl_kernels *k, bool blas, int threads, void **ctx, struct pl_err *err)
+int pl_tensor_cpu_open(const struct pl_kernels *k, bool blas, int threads, void **ctx,
+		       struct pl_err *err)
 {
 	struct pl_cpu *cpu = NULL;
 	int rc;
@@ -119,7 +120,7 @@ int pl_cpu_open(const struct pl_kernels *k, bool blas, int threads, void **ctx, 
 		rc = PL_ENOMEM;
 		goto out;
 	}
-	cpu->blas = blas ? pl_blas_open() : NULL;
+	cpu->blas = blas ? pl_tensor_blas_open() : NULL;
 	*ctx = cpu;
 	return 0;
 out:
@@ -129,10 +130,12 @@ out:
 
 static int cpu_open(const struct pl_backend_opts *o, void **ctx, struct pl_err *err)
 {
-	const struct pl_kernels *k = pl_kernels_pick(0);
+	const struct pl_kernels *k = pl_tensor_kernels_pick(0);
 	int rc = pl_host_open("cpu", o, err);
 
-	return rc < 0 ? rc : pl_cpu_open(k, k == &pl_kernels_portable, o->threads, ctx, err);
+	return rc < 0 ? rc
+		      : pl_tensor_cpu_open(k, k == &pl_tensor_kernels_portable, o->threads, ctx,
+					   err);
 }
 
 static void cpu_vary(void *ctx, const struct pl_vary *v)
@@ -164,7 +167,7 @@ static void cpu_gemm(void *ctx, bool ta, bool tb, int m, int n, int k, const flo
 			     .c = c,
 			     .ldc = ldc };
 
-	pl_gemm_all(ctx, &g);
+	pl_tensor_gemm_all(ctx, &g);
 }
 
 struct loop { /* arguments of one loop over elements or rows; each uses what it needs */
@@ -183,7 +186,7 @@ struct loop { /* arguments of one loop over elements or rows; each uses what it 
 /* All elements in chunks. */
 static void span(struct loop *l, void (*fn)(void *arg, int i, struct pl_slot *slot))
 {
-	pl_cpu_each(l->cpu, pl_cpu_chunks(l->n), (double)l->n, fn, l);
+	pl_tensor_cpu_each(l->cpu, pl_cpu_chunks(l->n), (double)l->n, fn, l);
 }
 
 #define ROWS 16 /* rows in a chunk, of a layer that goes by rows */
@@ -214,7 +217,7 @@ static void cpu_dense(void *ctx, int n, int c, int k, const float *x, const floa
 
 	cpu_gemm(ctx, false, true, n, k, c, x, c, w, c, 0, y, k);
 	if (bias || pre || act != PL_ACT_NONE)
-		pl_cpu_each(ctx, (n + ROWS - 1) / ROWS, (double)n * k, bias_rows, &l);
+		pl_tensor_cpu_each(ctx, (n + ROWS - 1) / ROWS, (double)n * k, bias_rows, &l);
 }
 
 #define COLUMNS 256 /* in a chunk, of sums down the columns */
@@ -263,7 +266,8 @@ static void cpu_dense_back(void *ctx, int n, int c, int k, const float *x, const
 	if (act != PL_ACT_NONE)
 		cpu_act_back(ctx, act, (size_t)n * k, pre, y, dy, dy);
 	if (db)
-		pl_cpu_each(ctx, (k + COLUMNS - 1) / COLUMNS, (double)n * k, column_sums, &l);
+		pl_tensor_cpu_each(ctx, (k + COLUMNS - 1) / COLUMNS, (double)n * k, column_sums,
+				   &l);
 	cpu_gemm(ctx, true, false, k, c, n, dy, k, x, c, 1, dw, c);
 	if (dx)
 		cpu_gemm(ctx, false, false, n, c, k, dy, k, w, c, 0, dx, c);
@@ -364,7 +368,7 @@ static double cpu_sum_squares(void *ctx, size_t n, const float *x)
 	double sum = 0;
 
 	l.rows = (int)each;
-	pl_cpu_each(ctx, parts, (double)n, squares_part, &l);
+	pl_tensor_cpu_each(ctx, parts, (double)n, squares_part, &l);
 	for (int i = 0; i < parts; i++)
 		sum += l.cpu->part[i].sum;
 	return sum;
@@ -497,25 +501,25 @@ const struct pl_backend pl_backend_cpu = {
 	.dense_back = cpu_dense_back,
 	.act = cpu_act,
 	.act_back = cpu_act_back,
-	.conv_work = pl_cpu_conv_work,
-	.conv = pl_cpu_conv,
-	.conv_back = pl_cpu_conv_back,
-	.pool = pl_cpu_pool,
-	.pool_back = pl_cpu_pool_back,
-	.batchnorm = pl_cpu_batchnorm,
-	.batchnorm_back = pl_cpu_batchnorm_back,
-	.layernorm = pl_cpu_layernorm,
-	.layernorm_back = pl_cpu_layernorm_back,
+	.conv_work = pl_tensor_cpu_conv_work,
+	.conv = pl_tensor_cpu_conv,
+	.conv_back = pl_tensor_cpu_conv_back,
+	.pool = pl_tensor_cpu_pool,
+	.pool_back = pl_tensor_cpu_pool_back,
+	.batchnorm = pl_tensor_cpu_batchnorm,
+	.batchnorm_back = pl_tensor_cpu_batchnorm_back,
+	.layernorm = pl_tensor_cpu_layernorm,
+	.layernorm_back = pl_tensor_cpu_layernorm_back,
 	.embed = cpu_embed,
 	.embed_back = cpu_embed_back,
-	.attn_save = pl_cpu_attn_save,
-	.attn = pl_cpu_attn,
-	.attn_back = pl_cpu_attn_back,
+	.attn_save = pl_tensor_cpu_attn_save,
+	.attn = pl_tensor_cpu_attn,
+	.attn_back = pl_tensor_cpu_attn_back,
 	.dropout = cpu_dropout,
 	.add = cpu_add,
-	.softmax_xent = pl_cpu_softmax_xent,
-	.squared = pl_cpu_squared,
-	.hinge = pl_cpu_hinge,
+	.softmax_xent = pl_tensor_cpu_softmax_xent,
+	.squared = pl_tensor_cpu_squared,
+	.hinge = pl_tensor_cpu_hinge,
 	.sgd = cpu_sgd,
 	.adam = cpu_adam,
 	.clip = cpu_clip,

@@ -33,7 +33,7 @@ static void attn_init(struct attn *a, void *ctx, const struct pl_attn *d)
 	a->scale = 1 / sqrtf((float)a->size);
 }
 
-size_t pl_cpu_attn_save(void *ctx, const struct pl_attn *d)
+size_t pl_tensor_cpu_attn_save(void *ctx, const struct pl_attn *d)
 {
 	(void)ctx;
 	return (size_t)d->b * (size_t)d->heads * (size_t)d->t;
@@ -55,7 +55,7 @@ static void scores(const struct attn *a, struct pl_slot *slot, const float *q, i
 			     .c = s,
 			     .ldc = KEYS };
 
-	pl_gemm_one(a->k, slot, &g);
+	pl_tensor_gemm_one(a->k, slot, &g);
 }
 
 /* c (n, size) += op(s) v */
@@ -75,7 +75,7 @@ static void combine(const struct attn *a, struct pl_slot *slot, bool ts, int n, 
 			     .c = c,
 			     .ldc = ldc };
 
-	pl_gemm_one(a->k, slot, &g);
+	pl_tensor_gemm_one(a->k, slot, &g);
 }
 
 /* One block of keys u0 .. u0 + m for queries t0 .. t0 + n: probabilities in s, up to a factor a row
@@ -129,13 +129,13 @@ static void attn_block(void *arg, int at, struct pl_slot *slot)
 	}
 }
 
-void pl_cpu_attn(void *ctx, const struct pl_attn *d, const float *qkv, float *y, float *save)
+void pl_tensor_cpu_attn(void *ctx, const struct pl_attn *d, const float *qkv, float *y, float *save)
 {
 	struct attn a = { .qkv = qkv, .y = y, .save = save };
 
 	attn_init(&a, ctx, d);
-	pl_cpu_each(ctx, d->b * d->heads * a.blocks, (double)d->b * d->c * d->t * d->t, attn_block,
-		    &a);
+	pl_tensor_cpu_each(ctx, d->b * d->heads * a.blocks, (double)d->b * d->c * d->t * d->t,
+			   attn_block, &a);
 }
 
 /* Queries t0 .. of a head against keys u0 ..: as in plain.c, in blocks. `own`: dy y of each row. */
@@ -188,11 +188,12 @@ static void attn_head_back(void *arg, int head, struct pl_slot *slot)
 	}
 }
 
-void pl_cpu_attn_back(void *ctx, const struct pl_attn *d, const float *qkv, const float *y,
-		      const float *save, const float *dy, float *dqkv)
+void pl_tensor_cpu_attn_back(void *ctx, const struct pl_attn *d, const float *qkv, const float *y,
+			     const float *save, const float *dy, float *dqkv)
 {
 	struct attn a = { .qkv = qkv, .out = y, .saved = save, .dy = dy, .dqkv = dqkv };
 
 	attn_init(&a, ctx, d);
-	pl_cpu_each(ctx, d->b * d->heads, (double)d->b * d->c * d->t * d->t, attn_head_back, &a);
+	pl_tensor_cpu_each(ctx, d->b * d->heads, (double)d->b * d->c * d->t * d->t, attn_head_back,
+			   &a);
 }

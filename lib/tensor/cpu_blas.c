@@ -23,7 +23,7 @@ struct pl_blas {
 	__typeof__(cblas_sgemm) *sgemm;
 };
 
-struct pl_blas *pl_blas_open(void)
+struct pl_blas *pl_tensor_blas_open(void)
 {
 	struct pl_blas *b = pl_calloc(1, sizeof(*b));
 	__typeof__(openblas_set_num_threads) *threads = NULL;
@@ -33,14 +33,14 @@ struct pl_blas *pl_blas_open(void)
 	b->lib = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
 	if (!b->lib || !pl_symbol(b->lib, "cblas_sgemm", &b->sgemm) ||
 	    !pl_symbol(b->lib, "openblas_set_num_threads", &threads)) {
-		pl_blas_close(b);
+		pl_tensor_blas_close(b);
 		return NULL;
 	}
 	threads(1);
 	return b;
 }
 
-void pl_blas_close(struct pl_blas *b)
+void pl_tensor_blas_close(struct pl_blas *b)
 {
 	if (!b)
 		return;
@@ -70,28 +70,28 @@ static void block(void *arg, int i, struct pl_slot *slot)
 		    g->c + (ptrdiff_t)i0 * g->ldc + j0, g->ldc);
 }
 
-bool pl_blas_gemm(struct pl_cpu *cpu, const struct pl_gemm *g)
+bool pl_tensor_blas_gemm(struct pl_cpu *cpu, const struct pl_gemm *g)
 {
 	struct blocks v = { .b = cpu->blas, .g = g, .columns = (g->n + SIDE - 1) / SIDE };
 	double work = (double)g->m * g->n * g->k;
 
 	if (work < WORTH)
 		return false;
-	pl_cpu_each(cpu, (g->m + SIDE - 1) / SIDE * v.columns, work, block, &v);
+	pl_tensor_cpu_each(cpu, (g->m + SIDE - 1) / SIDE * v.columns, work, block, &v);
 	return true;
 }
 #else
-struct pl_blas *pl_blas_open(void)
+struct pl_blas *pl_tensor_blas_open(void)
 {
 	return NULL;
 }
 
-void pl_blas_close(struct pl_blas *b)
+void pl_tensor_blas_close(struct pl_blas *b)
 {
 	(void)b;
 }
 
-bool pl_blas_gemm(struct pl_cpu *cpu, const struct pl_gemm *g)
+bool pl_tensor_blas_gemm(struct pl_cpu *cpu, const struct pl_gemm *g)
 {
 	(void)cpu;
 	(void)g;

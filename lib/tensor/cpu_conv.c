@@ -244,7 +244,7 @@ static size_t conv_init(struct conv *v, void *ctx, const struct pl_conv *d, floa
 	return at + turned + 2 * sums + (one > IMAGES * block ? one : IMAGES * block);
 }
 
-size_t pl_cpu_conv_work(void *ctx, const struct pl_conv *d)
+size_t pl_tensor_cpu_conv_work(void *ctx, const struct pl_conv *d)
 {
 	struct conv v;
 
@@ -281,8 +281,8 @@ static void forward_image(void *arg, int i, struct pl_slot *slot)
 	       v->y + (size_t)i * (size_t)(g->filters * g->p * g->q));
 }
 
-void pl_cpu_conv(void *ctx, const struct pl_conv *d, const float *x, const float *w,
-		 const float *bias, enum pl_act act, float *y, float *work)
+void pl_tensor_cpu_conv(void *ctx, const struct pl_conv *d, const float *x, const float *w,
+			const float *bias, enum pl_act act, float *y, float *work)
 {
 	struct conv v = { .x = x, .w = w, .bias = bias, .act = act, .y = y };
 
@@ -292,7 +292,7 @@ void pl_cpu_conv(void *ctx, const struct pl_conv *d, const float *x, const float
 		v.cpu->k->round((size_t)d->k * (size_t)v.fwd.taps, w, v.turned);
 		v.w = v.turned;
 	}
-	pl_cpu_each(ctx, d->n, conv_flops(&v), forward_image, &v);
+	pl_tensor_cpu_each(ctx, d->n, conv_flops(&v), forward_image, &v);
 }
 
 /* ---- back ------------------------------------------------------------------------------------ */
@@ -338,8 +338,8 @@ static void prepare_image(void *arg, int i, struct pl_slot *slot)
 	(void)slot;
 	copy_operand(v, g, v->x + image * (size_t)(g->c * g->h * g->w), copy);
 	for (int f = 0; f < g->filters; f += nr, panel += (size_t)pixels * (size_t)nr)
-		pl_pack_transposed(dy + (size_t)f * (size_t)pixels, pixels, pixels,
-				   g->filters - f < nr ? g->filters - f : nr, nr, panel);
+		pl_tensor_pack_transposed(dy + (size_t)f * (size_t)pixels, pixels, pixels,
+					  g->filters - f < nr ? g->filters - f : nr, nr, panel);
 	if (v->cpu->half)
 		v->cpu->k->round((size_t)pixels * (size_t)(v->panels * nr), copy + g->image,
 				 copy + g->image);
@@ -405,8 +405,9 @@ static void weights_back(struct conv *v, float *dw)
 	memset(v->sums, 0, (size_t)(v->fwd.taps + PL_MR_MAX) * (size_t)ld * sizeof(*v->sums));
 	for (v->first = 0; v->first < d->n; v->first += IMAGES) {
 		v->images = d->n - v->first < IMAGES ? d->n - v->first : IMAGES;
-		pl_cpu_each(v->cpu, v->images, conv_flops(v) / d->n * v->images, prepare_image, v);
-		pl_cpu_each(v->cpu, v->parts, conv_flops(v) / d->n * v->images, sum_taps, v);
+		pl_tensor_cpu_each(v->cpu, v->images, conv_flops(v) / d->n * v->images,
+				   prepare_image, v);
+		pl_tensor_cpu_each(v->cpu, v->parts, conv_flops(v) / d->n * v->images, sum_taps, v);
 	}
 	for (int f = 0; f < d->k; f++)
 		for (int l = 0; l < v->fwd.taps; l++, dw++)
@@ -428,9 +429,9 @@ static void bias_back(const struct conv *v, float *db)
 	}
 }
 
-void pl_cpu_conv_back(void *ctx, const struct pl_conv *d, const float *x, const float *w,
-		      enum pl_act act, const float *y, float *dy, float *dx, float *dw, float *db,
-		      float *work)
+void pl_tensor_cpu_conv_back(void *ctx, const struct pl_conv *d, const float *x, const float *w,
+			     enum pl_act act, const float *y, float *dy, float *dx, float *dw,
+			     float *db, float *work)
 {
 	struct conv v = { .x = x, .w = w, .dy = dy, .dx = dx };
 
@@ -448,5 +449,5 @@ void pl_cpu_conv_back(void *ctx, const struct pl_conv *d, const float *x, const 
 	turn_filters(&v);
 	if (v.cpu->half)
 		v.cpu->k->round((size_t)d->k * (size_t)v.fwd.taps, v.turned, v.turned);
-	pl_cpu_each(ctx, d->n, conv_flops(&v), back_image, &v);
+	pl_tensor_cpu_each(ctx, d->n, conv_flops(&v), back_image, &v);
 }

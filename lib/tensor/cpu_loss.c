@@ -35,7 +35,7 @@ static void run(struct loss *l, void (*fn)(void *arg, int i, struct pl_slot *slo
 
 	l->each = (l->n / PL_PARTS + 8) / 8 * 8;
 	parts = (l->n + l->each - 1) / l->each;
-	pl_cpu_each(l->cpu, parts, 4.0 * l->n * l->c, fn, l);
+	pl_tensor_cpu_each(l->cpu, parts, 4.0 * l->n * l->c, fn, l);
 	for (int i = 0; i < parts; i++) {
 		sum += l->cpu->part[i].sum;
 		right += l->cpu->part[i].hits;
@@ -72,8 +72,8 @@ static void xent_part(void *arg, int i, struct pl_slot *slot)
 	}
 }
 
-void pl_cpu_softmax_xent(void *ctx, int n, int c, const float *x, const int32_t *y, float scale,
-			 float *dx, struct pl_loss_sum *sum)
+void pl_tensor_cpu_softmax_xent(void *ctx, int n, int c, const float *x, const int32_t *y,
+				float scale, float *dx, struct pl_loss_sum *sum)
 {
 	struct loss l = { .cpu = ctx, .n = n, .c = c, .x = x, .y = y, .scale = scale, .dx = dx };
 
@@ -100,8 +100,8 @@ static void squared_part(void *arg, int i, struct pl_slot *slot)
 	l->cpu->part[i] = (struct pl_part){ .sum = sum };
 }
 
-void pl_cpu_squared(void *ctx, int n, int c, const float *x, const float *y, float scale, float *dx,
-		    struct pl_loss_sum *sum)
+void pl_tensor_cpu_squared(void *ctx, int n, int c, const float *x, const float *y, float scale,
+			   float *dx, struct pl_loss_sum *sum)
 {
 	struct loss l = {
 		.cpu = ctx, .n = n, .c = c, .x = x, .target = y, .scale = scale, .dx = dx
@@ -139,8 +139,8 @@ static void hinge_part(void *arg, int i, struct pl_slot *slot)
 	}
 }
 
-void pl_cpu_hinge(void *ctx, int n, int c, const float *x, const int32_t *y, float scale, float *dx,
-		  struct pl_loss_sum *sum)
+void pl_tensor_cpu_hinge(void *ctx, int n, int c, const float *x, const int32_t *y, float scale,
+			 float *dx, struct pl_loss_sum *sum)
 {
 	struct loss l = { .cpu = ctx, .n = n, .c = c, .x = x, .y = y, .scale = scale, .dx = dx };
 

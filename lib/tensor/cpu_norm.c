@@ -73,9 +73,9 @@ static void batch_channel(void *arg, int c, struct pl_slot *slot)
 	}
 }
 
-void pl_cpu_batchnorm(void *ctx, int n, int c, int s, const float *x, const float *gamma,
-		      const float *beta, float eps, float momentum, bool eval, float *running,
-		      float *save, float *y)
+void pl_tensor_cpu_batchnorm(void *ctx, int n, int c, int s, const float *x, const float *gamma,
+			     const float *beta, float eps, float momentum, bool eval,
+			     float *running, float *save, float *y)
 {
 	struct pl_cpu *cpu = ctx;
 	struct batch b = { .k = cpu->k,
@@ -92,7 +92,7 @@ void pl_cpu_batchnorm(void *ctx, int n, int c, int s, const float *x, const floa
 			   .save = save,
 			   .y = y };
 
-	pl_cpu_each(cpu, c, (double)n * c * s, batch_channel, &b);
+	pl_tensor_cpu_each(cpu, c, (double)n * c * s, batch_channel, &b);
 }
 
 /*
@@ -131,9 +131,9 @@ static void batch_channel_back(void *arg, int c, struct pl_slot *slot)
 	b->dbeta[c] = (float)((double)b->dbeta[c] + sum);
 }
 
-void pl_cpu_batchnorm_back(void *ctx, int n, int c, int s, const float *x, const float *gamma,
-			   const float *save, const float *dy, float *dx, float *dgamma,
-			   float *dbeta)
+void pl_tensor_cpu_batchnorm_back(void *ctx, int n, int c, int s, const float *x,
+				  const float *gamma, const float *save, const float *dy, float *dx,
+				  float *dgamma, float *dbeta)
 {
 	struct pl_cpu *cpu = ctx;
 	struct batch b = { .k = cpu->k,
@@ -148,7 +148,7 @@ void pl_cpu_batchnorm_back(void *ctx, int n, int c, int s, const float *x, const
 			   .dgamma = dgamma,
 			   .dbeta = dbeta };
 
-	pl_cpu_each(cpu, c, (double)n * c * s, batch_channel_back, &b);
+	pl_tensor_cpu_each(cpu, c, (double)n * c * s, batch_channel_back, &b);
 }
 
 #define ROWS	16
@@ -182,8 +182,8 @@ static void layer_rows(void *arg, int i, struct pl_slot *slot)
 	}
 }
 
-void pl_cpu_layernorm(void *ctx, int n, int c, const float *x, const float *gamma,
-		      const float *beta, float eps, float *save, float *y)
+void pl_tensor_cpu_layernorm(void *ctx, int n, int c, const float *x, const float *gamma,
+			     const float *beta, float eps, float *save, float *y)
 {
 	struct pl_cpu *cpu = ctx;
 	struct layer l = { .k = cpu->k,
@@ -196,7 +196,7 @@ void pl_cpu_layernorm(void *ctx, int n, int c, const float *x, const float *gamm
 			   .save = save,
 			   .y = y };
 
-	pl_cpu_each(cpu, (n + ROWS - 1) / ROWS, (double)n * c, layer_rows, &l);
+	pl_tensor_cpu_each(cpu, (n + ROWS - 1) / ROWS, (double)n * c, layer_rows, &l);
 }
 
 static void layer_rows_back(void *arg, int i, struct pl_slot *slot)
@@ -237,9 +237,9 @@ static void layer_params(void *arg, int i, struct pl_slot *slot)
 	}
 }
 
-void pl_cpu_layernorm_back(void *ctx, int n, int c, const float *x, const float *gamma,
-			   const float *save, const float *dy, float *dx, float *dgamma,
-			   float *dbeta)
+void pl_tensor_cpu_layernorm_back(void *ctx, int n, int c, const float *x, const float *gamma,
+				  const float *save, const float *dy, float *dx, float *dgamma,
+				  float *dbeta)
 {
 	struct pl_cpu *cpu = ctx;
 	struct layer l = { .k = cpu->k,
@@ -253,6 +253,6 @@ void pl_cpu_layernorm_back(void *ctx, int n, int c, const float *x, const float 
 			   .dgamma = dgamma,
 			   .dbeta = dbeta };
 
-	pl_cpu_each(cpu, (n + ROWS - 1) / ROWS, (double)n * c, layer_rows_back, &l);
-	pl_cpu_each(cpu, (c + COLUMNS - 1) / COLUMNS, (double)n * c, layer_params, &l);
+	pl_tensor_cpu_each(cpu, (n + ROWS - 1) / ROWS, (double)n * c, layer_rows_back, &l);
+	pl_tensor_cpu_each(cpu, (c + COLUMNS - 1) / COLUMNS, (double)n * c, layer_params, &l);
 }

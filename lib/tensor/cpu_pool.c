@@ -125,12 +125,12 @@ static void pool_plane(void *arg, int i, struct pl_slot *slot)
 		max_plane(v->d, v->x + in, v->y + out, at);
 }
 
-void pl_cpu_pool(void *ctx, const struct pl_pool2d *d, const float *x, float *y, int32_t *at)
+void pl_tensor_cpu_pool(void *ctx, const struct pl_pool2d *d, const float *x, float *y, int32_t *at)
 {
 	struct pool v = { .k = ((struct pl_cpu *)ctx)->k, .d = d, .x = x, .y = y, .at = at };
 
-	pl_cpu_each(ctx, d->n * d->c, (double)d->n * d->c * d->p * d->q * d->r * d->r, pool_plane,
-		    &v);
+	pl_tensor_cpu_each(ctx, d->n * d->c, (double)d->n * d->c * d->p * d->q * d->r * d->r,
+			   pool_plane, &v);
 }
 
 static void pool_plane_back(void *arg, int i, struct pl_slot *slot)
@@ -159,10 +159,11 @@ static void pool_plane_back(void *arg, int i, struct pl_slot *slot)
 	}
 }
 
-void pl_cpu_pool_back(void *ctx, const struct pl_pool2d *d, const int32_t *at, const float *dy,
-		      float *dx)
+void pl_tensor_cpu_pool_back(void *ctx, const struct pl_pool2d *d, const int32_t *at,
+			     const float *dy, float *dx)
 {
 	struct pool v = { .d = d, .from = at, .dy = dy, .dx = dx };
 
-	pl_cpu_each(ctx, d->n * d->c, (double)d->n * d->c * d->h * d->w, pool_plane_back, &v);
+	pl_tensor_cpu_each(ctx, d->n * d->c, (double)d->n * d->c * d->h * d->w, pool_plane_back,
+			   &v);
 }

@@ -48,7 +48,7 @@ static void pack_rest(const float *from, ptrdiff_t ld, int l0, int k, int j0, in
 			to[(ptrdiff_t)l * nr + j] = from[j * ld + l];
 }
 
-void pl_pack_transposed(const float *from, ptrdiff_t ld, int k, int n, int nr, float *to)
+void pl_tensor_pack_transposed(const float *from, ptrdiff_t ld, int k, int n, int nr, float *to)
 {
 	int k4 = k & ~3, n4 = n & ~3;
 
@@ -134,7 +134,7 @@ static void pack_panel(const struct job *j, int jc, int n, int lc, int k, float 
 	int nr = j->k->nr;
 
 	if (j->tb)
-		pl_pack_transposed(j->b + jc * j->ldb + lc, j->ldb, k, n, nr, to);
+		pl_tensor_pack_transposed(j->b + jc * j->ldb + lc, j->ldb, k, n, nr, to);
 	else
 		pack_plain(j->b + lc * j->ldb + jc, j->ldb, k, n, nr, to);
 	if (j->half)
@@ -259,7 +259,7 @@ static bool swapped(const struct pl_gemm *g)
 	return swap < keep;
 }
 
-void pl_gemm_one(const struct pl_kernels *k, struct pl_slot *slot, const struct pl_gemm *g)
+void pl_tensor_gemm_one(const struct pl_kernels *k, struct pl_slot *slot, const struct pl_gemm *g)
 {
 	struct job j = {
 		.k = k, .c = g->c, .beta = g->beta, .half = g->half, .tiles = slot->pack + PL_PACK
@@ -322,19 +322,19 @@ static void part(void *arg, int i, struct pl_slot *slot)
 	g.a += g.ta ? (ptrdiff_t)i0 : (ptrdiff_t)i0 * g.lda;
 	g.b += g.tb ? (ptrdiff_t)j0 * g.ldb : (ptrdiff_t)j0;
 	g.c += (ptrdiff_t)i0 * g.ldc + j0;
-	pl_gemm_one(s->k, slot, &g);
+	pl_tensor_gemm_one(s->k, slot, &g);
 }
 
-void pl_gemm_all(struct pl_cpu *cpu, const struct pl_gemm *g)
+void pl_tensor_gemm_all(struct pl_cpu *cpu, const struct pl_gemm *g)
 {
 	struct split s = { .k = cpu->k, .g = g, .rows = 1, .columns = 1 };
 	double work = (double)g->m * g->n * g->k;
 
-	if (cpu->blas && !g->half && pl_blas_gemm(cpu, g))
+	if (cpu->blas && !g->half && pl_tensor_blas_gemm(cpu, g))
 		return;
 	if (cpu->threads > 1 && g->n >= g->m)
 		s.columns = cpu->threads;
 	else if (cpu->threads > 1)
 		s.rows = cpu->threads;
-	pl_cpu_each(cpu, s.rows * s.columns, work, part, &s);
+	pl_tensor_cpu_each(cpu, s.rows * s.columns, work, part, &s);
 }

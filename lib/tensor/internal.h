@@ -207,12 +207,12 @@ struct pl_kernels {
 	void (*adam)(size_t n, float rate, float fix, float b1, float b2, float eps, float decay,
 		     float keep, const float *g, float *m, float *v, float *w);
 };
-extern const struct pl_kernels pl_kernels_portable;
+extern const struct pl_kernels pl_tensor_kernels_portable;
 #if defined(__x86_64__)
-extern const struct pl_kernels pl_kernels_avx2, pl_kernels_avx512;
+extern const struct pl_kernels pl_tensor_kernels_avx2, pl_tensor_kernels_avx512;
 #endif
 /* The best that this processor has; `skip` of the best left out (for tests); NULL: no more. */
-const struct pl_kernels *pl_kernels_pick(int skip);
+const struct pl_kernels *pl_tensor_kernels_pick(int skip);
 
 /* ---- the fast backend ------------------------------------------------------------------------ */
 
@@ -247,15 +247,15 @@ struct pl_cpu {
 
 /* As the table's open, with the kernels of one instruction set, large products by OpenBLAS (if it
  * can be had) or not. */
-int pl_cpu_open(const struct pl_kernels *k, bool blas, int threads, void **ctx,
-		struct pl_err *err) PL_MUST;
+int pl_tensor_cpu_open(const struct pl_kernels *k, bool blas, int threads, void **ctx,
+		       struct pl_err *err) PL_MUST;
 
 /*
  * fn(arg, i, slot) for i of 0 .. n - 1, by all threads; `slot` is theirs alone. `work`: elements or
  * multiplications of all, for deciding whether threads are worth it.
  */
-void pl_cpu_each(struct pl_cpu *cpu, int n, double work,
-		 void (*fn)(void *arg, int i, struct pl_slot *slot), void *arg);
+void pl_tensor_cpu_each(struct pl_cpu *cpu, int n, double work,
+			void (*fn)(void *arg, int i, struct pl_slot *slot), void *arg);
 /* A chunk of n elements, of which there are pl_cpu_chunks(n): a multiple of a chunk first. */
 #define PL_CHUNK ((size_t)16384)
 static inline int pl_cpu_chunks(size_t n)
@@ -290,46 +290,48 @@ struct pl_gemm {
 	float *c;
 	int ldc;
 };
-void pl_gemm_one(const struct pl_kernels *k, struct pl_slot *slot, const struct pl_gemm *g);
-void pl_gemm_all(struct pl_cpu *cpu, const struct pl_gemm *g); /* by all threads */
+void pl_tensor_gemm_one(const struct pl_kernels *k, struct pl_slot *slot, const struct pl_gemm *g);
+void pl_tensor_gemm_all(struct pl_cpu *cpu, const struct pl_gemm *g); /* by all threads */
 /* to (k, nr) from (n, k), whose rows are ld apart; zeros where n < nr */
-void pl_pack_transposed(const float *from, ptrdiff_t ld, int k, int n, int nr, float *to);
+void pl_tensor_pack_transposed(const float *from, ptrdiff_t ld, int k, int n, int nr, float *to);
 
 /* OpenBLAS; NULL where there is none. False: too small to be worth it. */
-struct pl_blas *pl_blas_open(void);
-void pl_blas_close(struct pl_blas *b);
-bool pl_blas_gemm(struct pl_cpu *cpu, const struct pl_gemm *g);
+struct pl_blas *pl_tensor_blas_open(void);
+void pl_tensor_blas_close(struct pl_blas *b);
+bool pl_tensor_blas_gemm(struct pl_cpu *cpu, const struct pl_gemm *g);
 
 /* cpu_conv.c, cpu_norm.c, cpu_attn.c, cpu_loss.c: parts of the table */
-size_t pl_cpu_conv_work(void *ctx, const struct pl_conv *d);
-void pl_cpu_conv(void *ctx, const struct pl_conv *d, const float *x, const float *w,
-		 const float *bias, enum pl_act act, float *y, float *work);
-void pl_cpu_conv_back(void *ctx, const struct pl_conv *d, const float *x, const float *w,
-		      enum pl_act act, const float *y, float *dy, float *dx, float *dw, float *db,
-		      float *work);
-void pl_cpu_pool(void *ctx, const struct pl_pool2d *d, const float *x, float *y, int32_t *at);
-void pl_cpu_pool_back(void *ctx, const struct pl_pool2d *d, const int32_t *at, const float *dy,
-		      float *dx);
-void pl_cpu_batchnorm(void *ctx, int n, int c, int s, const float *x, const float *gamma,
-		      const float *beta, float eps, float momentum, bool eval, float *running,
-		      float *save, float *y);
-void pl_cpu_batchnorm_back(void *ctx, int n, int c, int s, const float *x, const float *gamma,
-			   const float *save, const float *dy, float *dx, float *dgamma,
-			   float *dbeta);
-void pl_cpu_layernorm(void *ctx, int n, int c, const float *x, const float *gamma,
-		      const float *beta, float eps, float *save, float *y);
-void pl_cpu_layernorm_back(void *ctx, int n, int c, const float *x, const float *gamma,
-			   const float *save, const float *dy, float *dx, float *dgamma,
-			   float *dbeta);
-size_t pl_cpu_attn_save(void *ctx, const struct pl_attn *d);
-void pl_cpu_attn(void *ctx, const struct pl_attn *d, const float *qkv, float *y, float *save);
-void pl_cpu_attn_back(void *ctx, const struct pl_attn *d, const float *qkv, const float *y,
-		      const float *save, const float *dy, float *dqkv);
-void pl_cpu_softmax_xent(void *ctx, int n, int c, const float *x, const int32_t *y, float scale,
+size_t pl_tensor_cpu_conv_work(void *ctx, const struct pl_conv *d);
+void pl_tensor_cpu_conv(void *ctx, const struct pl_conv *d, const float *x, const float *w,
+			const float *bias, enum pl_act act, float *y, float *work);
+void pl_tensor_cpu_conv_back(void *ctx, const struct pl_conv *d, const float *x, const float *w,
+			     enum pl_act act, const float *y, float *dy, float *dx, float *dw,
+			     float *db, float *work);
+void pl_tensor_cpu_pool(void *ctx, const struct pl_pool2d *d, const float *x, float *y,
+			int32_t *at);
+void pl_tensor_cpu_pool_back(void *ctx, const struct pl_pool2d *d, const int32_t *at,
+			     const float *dy, float *dx);
+void pl_tensor_cpu_batchnorm(void *ctx, int n, int c, int s, const float *x, const float *gamma,
+			     const float *beta, float eps, float momentum, bool eval,
+			     float *running, float *save, float *y);
+void pl_tensor_cpu_batchnorm_back(void *ctx, int n, int c, int s, const float *x,
+				  const float *gamma, const float *save, const float *dy, float *dx,
+				  float *dgamma, float *dbeta);
+void pl_tensor_cpu_layernorm(void *ctx, int n, int c, const float *x, const float *gamma,
+			     const float *beta, float eps, float *save, float *y);
+void pl_tensor_cpu_layernorm_back(void *ctx, int n, int c, const float *x, const float *gamma,
+				  const float *save, const float *dy, float *dx, float *dgamma,
+				  float *dbeta);
+size_t pl_tensor_cpu_attn_save(void *ctx, const struct pl_attn *d);
+void pl_tensor_cpu_attn(void *ctx, const struct pl_attn *d, const float *qkv, float *y,
+			float *save);
+void pl_tensor_cpu_attn_back(void *ctx, const struct pl_attn *d, const float *qkv, const float *y,
+			     const float *save, const float *dy, float *dqkv);
+void pl_tensor_cpu_softmax_xent(void *ctx, int n, int c, const float *x, const int32_t *y,
+				float scale, float *dx, struct pl_loss_sum *sum);
+void pl_tensor_cpu_squared(void *ctx, int n, int c, const float *x, const float *y, float scale,
+			   float *dx, struct pl_loss_sum *sum);
+void pl_tensor_cpu_hinge(void *ctx, int n, int c, const float *x, const int32_t *y, float scale,
 			 float *dx, struct pl_loss_sum *sum);
-void pl_cpu_squared(void *ctx, int n, int c, const float *x, const float *y, float scale, float *dx,
-		    struct pl_loss_sum *sum);
-void pl_cpu_hinge(void *ctx, int n, int c, const float *x, const int32_t *y, float scale, float *dx,
-		  struct pl_loss_sum *sum);
 
 #endif

@@ -24,12 +24,12 @@ static int build_input(struct pl_builder *b, struct pl_err *err)
 	b->n_dims = (int)b->text[b->at].n_num;
 	net->nx = 1;
 	for (int i = 0; i < b->n_dims; i++) {
-		PL_TRY(pl_build_num(b, (uint32_t)i, "a dimension", &b->dim[i], err));
+		PL_TRY(pl_tensor_build_num(b, (uint32_t)i, "a dimension", &b->dim[i], err));
 		net->nx *= (size_t)b->dim[i];
 	}
 	if (net->nx > (size_t)INT32_MAX / (size_t)net->o.batch)
-		return pl_build_bad(b, err, "a batch of %d samples has more than 2^31 inputs",
-				    net->o.batch);
+		return pl_tensor_build_bad(
+			b, err, "a batch of %d samples has more than 2^31 inputs", net->o.batch);
 	net->shape.n_dims = b->n_dims;
 	memcpy(net->shape.dim, b->dim, sizeof(b->dim));
 	rc = 0;
@@ -37,7 +37,7 @@ out:
 	return rc;
 }
 
-const struct pl_layer_type pl_layer_input = {
+const struct pl_layer_type pl_tensor_layer_input = {
 	.op = "input",
 	.usage = "D [D [D]]",
 	.min_num = 1,
@@ -66,11 +66,12 @@ static bool undone_above(const struct pl_net *net, const struct pl_node *nd)
 {
 	const struct pl_node *reader = nd + 1;
 
-	if (nd->type != &pl_layer_dense || nd->act != PL_ACT_GELU)
+	if (nd->type != &pl_tensor_layer_dense || nd->act != PL_ACT_GELU)
 		return false;
-	while (reader->alias && reader->type != &pl_layer_residual)
+	while (reader->alias && reader->type != &pl_tensor_layer_residual)
 		reader++;
-	return reader->type == &pl_layer_dense && !reader->alias && &net->node[reader->x] == nd &&
+	return reader->type == &pl_tensor_layer_dense && !reader->alias &&
+	       &net->node[reader->x] == nd &&
 	       (nd->segment == PL_NONE || nd->segment == reader->segment);
 }
 
@@ -96,8 +97,9 @@ static int rows_of(struct pl_builder *b, int *rows, int *c, struct pl_err *err)
 	*rows = b->n_dims == 2 ? b->dim[0] : 1;
 	*c = b->dim[b->n_dims - 1];
 	if (b->n_dims > 2)
-		return pl_build_bad(b, err, "%s comes in; put \"flatten\" before it",
-				    pl_build_dims(dims, sizeof(dims), b->n_dims, b->dim));
+		return pl_tensor_build_bad(
+			b, err, "%s comes in; put \"flatten\" before it",
+			pl_tensor_build_dims(dims, sizeof(dims), b->n_dims, b->dim));
 	return 0;
 }
 
@@ -108,7 +110,7 @@ static struct pl_init uniform_or_normal(double std, int fan_in)
 	return (struct pl_init){ PL_INIT_UNIFORM, 1 / sqrt(fan_in) };
 }
 
-int pl_build_dense(struct pl_builder *b, const struct pl_dense_args *a, struct pl_err *err)
+int pl_tensor_build_dense(struct pl_builder *b, const struct pl_dense_args *a, struct pl_err *err)
 {
 	struct pl_net *net = b->net;
 	int rows, c, rc = rows_of(b, &rows, &c, err);
@@ -117,7 +119,7 @@ int pl_build_dense(struct pl_builder *b, const struct pl_dense_args *a, struct p
 	if (rc < 0)
 		return rc;
 	b->dim[b->n_dims - 1] = a->outputs;
-	nd = pl_build_node(b, &pl_layer_dense, a->name);
+	nd = pl_tensor_build_node(b, &pl_tensor_layer_dense, a->name);
 	nd->rows = rows;
 	nd->c = c;
 	nd->k = a->outputs;
@@ -126,8 +128,8 @@ int pl_build_dense(struct pl_builder *b, const struct pl_dense_args *a, struct p
 	if (a->tie == PL_NONE) {
 		int dim[] = { nd->k, c };
 
-		rc = pl_build_tensor(b, "weight", 2, dim, uniform_or_normal(a->std, c), &nd->weight,
-				     err);
+		rc = pl_tensor_build_tensor(b, "weight", 2, dim, uniform_or_normal(a->std, c),
+					    &nd->weight, err);
 		if (rc < 0)
 			return rc;
 		net->tensor[nd->weight].transposed = a->transposed;
@@ -137,7 +139,7 @@ int pl_build_dense(struct pl_builder *b, const struct pl_dense_args *a, struct p
 
 		if (a->std >= 0)
 			init.kind = PL_INIT_ZERO;
-		rc = pl_build_tensor(b, "bias", 1, &nd->k, init, &nd->bias, err);
+		rc = pl_tensor_build_tensor(b, "bias", 1, &nd->k, init, &nd->bias, err);
 	}
 	return rc;
 }
@@ -145,7 +147,7 @@ int pl_build_dense(struct pl_builder *b, const struct pl_dense_args *a, struct p
 /* The weight of the layer above that `tie` names. */
 static int find_tie(struct pl_builder *b, int outputs, uint32_t *tie, struct pl_err *err)
 {
-	const struct pl_layer_key *k = pl_build_key(b, "tie");
+	const struct pl_layer_key *k = pl_tensor_build_key(b, "tie");
 	const struct pl_net *net = b->net;
 	int c = b->dim[b->n_dims - 1];
 
@@ -159,14 +161,14 @@ static int find_tie(struct pl_builder *b, int outputs, uint32_t *tie, struct pl_
 			continue;
 		t = &net->tensor[net->node[i].weight];
 		if (t->n_dims != 2 || t->dim[0] != outputs || t->dim[1] != c)
-			return pl_build_bad(
+			return pl_tensor_build_bad(
 				b, err, "the weight of \"%.60s\" is %dx%d, this one is %dx%d",
 				k->text, t->dim[0], t->n_dims > 1 ? t->dim[1] : 1, outputs, c);
 		*tie = net->node[i].weight;
 		return 0;
 	}
-	return pl_build_bad(b, err, "tie=%.60s: no layer above has this name and a weight",
-			    k->text ? k->text : "");
+	return pl_tensor_build_bad(b, err, "tie=%.60s: no layer above has this name and a weight",
+				   k->text ? k->text : "");
 }
 
 static int build_dense(struct pl_builder *b, struct pl_err *err)
@@ -174,18 +176,18 @@ static int build_dense(struct pl_builder *b, struct pl_err *err)
 	struct pl_dense_args a = { .bias = true, .std = -1, .tie = PL_NONE };
 	int rc;
 
-	PL_TRY(pl_build_num(b, 0, "the number of outputs", &a.outputs, err));
-	PL_TRY(pl_build_switch(b, "bias", &a.bias, err));
-	PL_TRY(pl_build_switch(b, "conv1d", &a.transposed, err));
-	PL_TRY(pl_build_real(b, "std", 0, 1e6, &a.std, err));
+	PL_TRY(pl_tensor_build_num(b, 0, "the number of outputs", &a.outputs, err));
+	PL_TRY(pl_tensor_build_switch(b, "bias", &a.bias, err));
+	PL_TRY(pl_tensor_build_switch(b, "conv1d", &a.transposed, err));
+	PL_TRY(pl_tensor_build_real(b, "std", 0, 1e6, &a.std, err));
 	PL_TRY(find_tie(b, a.outputs, &a.tie, err));
-	PL_TRY(pl_build_dense(b, &a, err));
+	PL_TRY(pl_tensor_build_dense(b, &a, err));
 out:
 	return rc;
 }
 
 static const char *const dense_keys[] = { "bias", "std", "tie", "conv1d", NULL };
-const struct pl_layer_type pl_layer_dense = {
+const struct pl_layer_type pl_tensor_layer_dense = {
 	.op = "dense",
 	.usage = "OUTPUTS [bias=1] [std=S] [tie=LAYER] [conv1d]",
 	.min_num = 1,
@@ -230,11 +232,11 @@ static int build_act(struct pl_builder *b, const struct pl_layer_type *type, enu
 	struct pl_net *net = b->net;
 	struct pl_node *last = net->n ? &net->node[net->n - 1] : NULL, *nd;
 	/* a convolution does not keep what gelu needs on the way back */
-	bool fits = last && ((last->type == &pl_layer_dense) ||
-			     (last->type == &pl_layer_conv && act != PL_ACT_GELU));
+	bool fits = last && ((last->type == &pl_tensor_layer_dense) ||
+			     (last->type == &pl_tensor_layer_conv && act != PL_ACT_GELU));
 
 	(void)err;
-	nd = pl_build_node(b, type, NULL);
+	nd = pl_tensor_build_node(b, type, NULL);
 	nd->act = act;
 	net->layer[net->n - 1].flops = flops * (double)nd->ny;
 	if (!fits || last->act != PL_ACT_NONE || ends_block(b))
@@ -249,23 +251,23 @@ static int build_act(struct pl_builder *b, const struct pl_layer_type *type, enu
 
 static int build_relu(struct pl_builder *b, struct pl_err *err)
 {
-	return build_act(b, &pl_layer_relu, PL_ACT_RELU, 1, err);
+	return build_act(b, &pl_tensor_layer_relu, PL_ACT_RELU, 1, err);
 }
 static int build_gelu(struct pl_builder *b, struct pl_err *err)
 {
-	return build_act(b, &pl_layer_gelu, PL_ACT_GELU, 12, err);
+	return build_act(b, &pl_tensor_layer_gelu, PL_ACT_GELU, 12, err);
 }
 static int build_tanh(struct pl_builder *b, struct pl_err *err)
 {
-	return build_act(b, &pl_layer_tanh, PL_ACT_TANH, 8, err);
+	return build_act(b, &pl_tensor_layer_tanh, PL_ACT_TANH, 8, err);
 }
 static int build_sigmoid(struct pl_builder *b, struct pl_err *err)
 {
-	return build_act(b, &pl_layer_sigmoid, PL_ACT_SIGMOID, 8, err);
+	return build_act(b, &pl_tensor_layer_sigmoid, PL_ACT_SIGMOID, 8, err);
 }
 
 #define ACTIVATION(name)                                                                           \
-	const struct pl_layer_type pl_layer_##name = {                                             \
+	const struct pl_layer_type pl_tensor_layer_##name = {                                      \
 		.op = #name,                                                                       \
 		.usage = "",                                                                       \
 		.flags = PL_READS_X | PL_READS_Y,                                                  \
@@ -309,9 +311,9 @@ static int build_dropout(struct pl_builder *b, struct pl_err *err)
 	struct pl_node *nd;
 
 	if (!(p >= 0 && p < 1))
-		return pl_build_bad(b, err, "%g is dropped, should be 0 or more and less than 1",
-				    p);
-	nd = pl_build_node(b, &pl_layer_dropout, NULL);
+		return pl_tensor_build_bad(b, err,
+					   "%g is dropped, should be 0 or more and less than 1", p);
+	nd = pl_tensor_build_node(b, &pl_tensor_layer_dropout, NULL);
 	nd->p = (float)p;
 	if (p == 0) {
 		nd->alias = true;
@@ -320,7 +322,7 @@ static int build_dropout(struct pl_builder *b, struct pl_err *err)
 	return 0;
 }
 
-const struct pl_layer_type pl_layer_dropout = {
+const struct pl_layer_type pl_tensor_layer_dropout = {
 	.op = "dropout",
 	.usage = "P",
 	.min_num = 1,
@@ -339,18 +341,18 @@ static int build_flatten(struct pl_builder *b, struct pl_err *err)
 	for (int i = 0; i < b->n_dims; i++)
 		n *= (size_t)b->dim[i];
 	if (n > PL_NET_DIM_MAX)
-		return pl_build_bad(b, err, "a sample has %zu numbers here, more than %d", n,
-				    PL_NET_DIM_MAX);
+		return pl_tensor_build_bad(b, err, "a sample has %zu numbers here, more than %d", n,
+					   PL_NET_DIM_MAX);
 	b->n_dims = 1;
 	b->dim[0] = (int)n;
-	nd = pl_build_node(b, &pl_layer_flatten, NULL);
+	nd = pl_tensor_build_node(b, &pl_tensor_layer_flatten, NULL);
 	nd->alias = true;
 	nd->y = nd->x;
 	b->net->layer[b->net->n - 1].flops = 0;
 	return 0;
 }
 
-const struct pl_layer_type pl_layer_flatten = {
+const struct pl_layer_type pl_tensor_layer_flatten = {
 	.op = "flatten",
 	.usage = "",
 	.key = no_keys,
@@ -365,8 +367,8 @@ static int build_residual(struct pl_builder *b, struct pl_err *err)
 	struct pl_node *nd;
 
 	if (b->depth == PL_NET_DEPTH)
-		return pl_build_bad(b, err, "blocks nest deeper than %d", PL_NET_DEPTH);
-	nd = pl_build_node(b, &pl_layer_residual, NULL);
+		return pl_tensor_build_bad(b, err, "blocks nest deeper than %d", PL_NET_DEPTH);
+	nd = pl_tensor_build_node(b, &pl_tensor_layer_residual, NULL);
 	nd->alias = true;
 	nd->y = nd->x;
 	*open = (struct pl_block){
@@ -377,7 +379,7 @@ static int build_residual(struct pl_builder *b, struct pl_err *err)
 	return 0;
 }
 
-const struct pl_layer_type pl_layer_residual = {
+const struct pl_layer_type pl_tensor_layer_residual = {
 	.op = "residual",
 	.usage = "",
 	.key = no_keys,
@@ -398,21 +400,22 @@ static int build_end(struct pl_builder *b, struct pl_err *err)
 	struct pl_node *nd;
 
 	if (!b->depth)
-		return pl_build_bad(b, err, "no block is open; \"residual\" opens one");
+		return pl_tensor_build_bad(b, err, "no block is open; \"residual\" opens one");
 	open = &b->block[--b->depth];
 	if (open->n_dims != b->n_dims ||
 	    memcmp(open->dim, b->dim, (size_t)b->n_dims * sizeof(*b->dim)) != 0)
-		return pl_build_bad(b, err,
-				    "%s goes into the block and %s comes out; they are added, so "
-				    "they must be alike",
-				    pl_build_dims(in, sizeof(in), open->n_dims, open->dim),
-				    pl_build_dims(out, sizeof(out), b->n_dims, b->dim));
-	nd = pl_build_node(b, &pl_layer_end, NULL);
+		return pl_tensor_build_bad(
+			b, err,
+			"%s goes into the block and %s comes out; they are added, so "
+			"they must be alike",
+			pl_tensor_build_dims(in, sizeof(in), open->n_dims, open->dim),
+			pl_tensor_build_dims(out, sizeof(out), b->n_dims, b->dim));
+	nd = pl_tensor_build_node(b, &pl_tensor_layer_end, NULL);
 	nd->skip = open->skip;
 	return 0;
 }
 
-const struct pl_layer_type pl_layer_end = {
+const struct pl_layer_type pl_tensor_layer_end = {
 	.op = "end",
 	.usage = "",
 	.key = no_keys,
@@ -427,21 +430,21 @@ static const char *const losses[] = { "softmax-cross-entropy", "squared", "hinge
 
 static int which_loss(struct pl_builder *b, int *loss, struct pl_err *err)
 {
-	const struct pl_layer_key *kind = pl_build_key(b, "kind");
+	const struct pl_layer_key *kind = pl_tensor_build_key(b, "kind");
 
 	*loss = -1;
 	for (size_t i = 0; i < PL_LEN(losses); i++) {
-		bool said = pl_build_key(b, losses[i]) ||
+		bool said = pl_tensor_build_key(b, losses[i]) ||
 			    (kind && kind->text && !strcmp(kind->text, losses[i]));
 
 		if (said && *loss >= 0)
-			return pl_build_bad(b, err, "one loss, please, not %s and %s",
-					    losses[*loss], losses[i]);
+			return pl_tensor_build_bad(b, err, "one loss, please, not %s and %s",
+						   losses[*loss], losses[i]);
 		if (said)
 			*loss = (int)i;
 	}
 	if (*loss < 0)
-		return pl_build_bad(
+		return pl_tensor_build_bad(
 			b, err, "which? there are softmax-cross-entropy, squared and hinge%s%.40s",
 			kind ? ", not " : "", kind && kind->text ? kind->text : "");
 	return 0;
@@ -457,18 +460,18 @@ static int build_loss(struct pl_builder *b, struct pl_err *err)
 	if (rc < 0)
 		return rc;
 	if (loss != PL_LOSS_SQUARED && n_dims > 2)
-		return pl_build_bad(b, err, "it takes classes; put \"flatten\" before it");
+		return pl_tensor_build_bad(b, err, "it takes classes; put \"flatten\" before it");
 	memcpy(dim, b->dim, sizeof(dim));
 	for (int i = 0; i < n_dims; i++)
 		n *= (size_t)dim[i];
 	b->n_dims = 1;
 	b->dim[0] = 1;
-	nd = pl_build_node(b, &pl_layer_loss, NULL);
+	nd = pl_tensor_build_node(b, &pl_tensor_layer_loss, NULL);
 	nd->loss = (uint8_t)loss;
 	nd->rows = loss != PL_LOSS_SQUARED && n_dims == 2 ? dim[0] : 1;
 	nd->c = (int)(n / (size_t)nd->rows);
 	if (loss != PL_LOSS_SQUARED && nd->c < 2)
-		return pl_build_bad(b, err, "it needs 2 classes or more; %d come in", nd->c);
+		return pl_tensor_build_bad(b, err, "it needs 2 classes or more; %d come in", nd->c);
 	net->shape.rows = nd->rows;
 	net->shape.classes = loss == PL_LOSS_SQUARED ? 0 : nd->c;
 	net->shape.targets = loss == PL_LOSS_SQUARED ? nd->c : 0;
@@ -478,7 +481,7 @@ static int build_loss(struct pl_builder *b, struct pl_err *err)
 
 static const char *const loss_keys[] = { "kind", "softmax-cross-entropy", "squared", "hinge",
 					 NULL };
-const struct pl_layer_type pl_layer_loss = {
+const struct pl_layer_type pl_tensor_layer_loss = {
 	.op = "loss",
 	.usage = "softmax-cross-entropy|squared|hinge",
 	.key = loss_keys,
@@ -488,11 +491,13 @@ const struct pl_layer_type pl_layer_loss = {
 /* ---- the registry ---------------------------------------------------------------------------- */
 
 static const struct pl_layer_type *const types[] = {
-	&pl_layer_input,    &pl_layer_dense,	 &pl_layer_conv,      &pl_layer_maxpool,
-	&pl_layer_avgpool,  &pl_layer_batchnorm, &pl_layer_layernorm, &pl_layer_embedding,
-	&pl_layer_position, &pl_layer_attention, &pl_layer_relu,      &pl_layer_gelu,
-	&pl_layer_tanh,	    &pl_layer_sigmoid,	 &pl_layer_dropout,   &pl_layer_flatten,
-	&pl_layer_residual, &pl_layer_end,	 &pl_layer_loss,
+	&pl_tensor_layer_input,	    &pl_tensor_layer_dense,	&pl_tensor_layer_conv,
+	&pl_tensor_layer_maxpool,   &pl_tensor_layer_avgpool,	&pl_tensor_layer_batchnorm,
+	&pl_tensor_layer_layernorm, &pl_tensor_layer_embedding, &pl_tensor_layer_position,
+	&pl_tensor_layer_attention, &pl_tensor_layer_relu,	&pl_tensor_layer_gelu,
+	&pl_tensor_layer_tanh,	    &pl_tensor_layer_sigmoid,	&pl_tensor_layer_dropout,
+	&pl_tensor_layer_flatten,   &pl_tensor_layer_residual,	&pl_tensor_layer_end,
+	&pl_tensor_layer_loss,
 };
 
 const char *pl_net_usage(uint32_t i, const char **op)
@@ -501,7 +506,7 @@ const char *pl_net_usage(uint32_t i, const char **op)
 	return i < PL_LEN(types) ? types[i]->usage : NULL;
 }
 
-const struct pl_layer_type *pl_layer_find(const char *op)
+const struct pl_layer_type *pl_tensor_layer_find(const char *op)
 {
 	for (size_t i = 0; i < PL_LEN(types); i++)
 		if (!strcmp(types[i]->op, op))

@@ -38,26 +38,26 @@ static int build_embedding(struct pl_builder *b, struct pl_err *err)
 	int dim[2], rc;
 
 	if (b->at != 1)
-		return pl_build_bad(b, err, "it must stand right behind \"input\"");
+		return pl_tensor_build_bad(b, err, "it must stand right behind \"input\"");
 	if (b->n_dims != 1)
-		return pl_build_bad(b, err, "tokens come in as \"input LENGTH\"");
-	PL_TRY(pl_build_num(b, 0, "the number of tokens", &dim[0], err));
-	PL_TRY(pl_build_num(b, 1, "the width", &dim[1], err));
-	PL_TRY(pl_build_real(b, "std", 0, 1e6, &std, err));
+		return pl_tensor_build_bad(b, err, "tokens come in as \"input LENGTH\"");
+	PL_TRY(pl_tensor_build_num(b, 0, "the number of tokens", &dim[0], err));
+	PL_TRY(pl_tensor_build_num(b, 1, "the width", &dim[1], err));
+	PL_TRY(pl_tensor_build_real(b, "std", 0, 1e6, &std, err));
 	net->shape.vocab = dim[0];
 	b->n_dims = 2;
 	b->dim[1] = dim[1];
-	nd = pl_build_node(b, &pl_layer_embedding, NULL);
+	nd = pl_tensor_build_node(b, &pl_tensor_layer_embedding, NULL);
 	nd->rows = b->dim[0];
 	nd->k = dim[1];
-	PL_TRY(pl_build_tensor(b, "weight", 2, dim, (struct pl_init){ PL_INIT_NORMAL, std },
-			       &nd->weight, err));
+	PL_TRY(pl_tensor_build_tensor(b, "weight", 2, dim, (struct pl_init){ PL_INIT_NORMAL, std },
+				      &nd->weight, err));
 out:
 	return rc;
 }
 
 static const char *const embedding_keys[] = { "std", NULL };
-const struct pl_layer_type pl_layer_embedding = {
+const struct pl_layer_type pl_tensor_layer_embedding = {
 	.op = "embedding",
 	.usage = "VOCABULARY WIDTH [std=1]",
 	.min_num = 2,
@@ -77,19 +77,20 @@ static int build_position(struct pl_builder *b, struct pl_err *err)
 	double std = 1;
 	int rc;
 
-	if (!last || last->type != &pl_layer_embedding)
-		return pl_build_bad(b, err, "it must stand right behind \"embedding\"");
-	PL_TRY(pl_build_real(b, "std", 0, 1e6, &std, err));
-	nd = pl_build_node(b, &pl_layer_position, NULL);
+	if (!last || last->type != &pl_tensor_layer_embedding)
+		return pl_tensor_build_bad(b, err, "it must stand right behind \"embedding\"");
+	PL_TRY(pl_tensor_build_real(b, "std", 0, 1e6, &std, err));
+	nd = pl_tensor_build_node(b, &pl_tensor_layer_position, NULL);
 	nd->alias = true;
 	nd->y = nd->x;
-	PL_TRY(pl_build_tensor(b, "weight", 2, b->dim, (struct pl_init){ PL_INIT_NORMAL, std },
-			       &last->position, err));
+	PL_TRY(pl_tensor_build_tensor(b, "weight", 2, b->dim,
+				      (struct pl_init){ PL_INIT_NORMAL, std }, &last->position,
+				      err));
 out:
 	return rc;
 }
 
-const struct pl_layer_type pl_layer_position = {
+const struct pl_layer_type pl_tensor_layer_position = {
 	.op = "position",
 	.usage = "[std=1]",
 	.key = embedding_keys,
@@ -115,16 +116,17 @@ static void layernorm_backward(struct pl_net *net, struct pl_node *nd, const flo
 				pl_net_dweight(net, nd->weight), pl_net_dweight(net, nd->bias));
 }
 
-void pl_layer_add_layernorm(struct pl_net *net, const struct pl_node *norm, const float *a,
-			    const float *b, float *sum, float *y, void *save)
+void pl_tensor_layer_add_layernorm(struct pl_net *net, const struct pl_node *norm, const float *a,
+				   const float *b, float *sum, float *y, void *save)
 {
 	net->be->add_layernorm(net->ctx, net->samples * norm->rows, norm->c, a, b, sum,
 			       pl_net_weight(net, norm->weight), pl_net_weight(net, norm->bias),
 			       norm->eps, save, y);
 }
 
-void pl_layer_layernorm_back_add(struct pl_net *net, const struct pl_node *norm, const float *x,
-				 const void *save, const float *dy, const float *more, float *dx)
+void pl_tensor_layer_layernorm_back_add(struct pl_net *net, const struct pl_node *norm,
+					const float *x, const void *save, const float *dy,
+					const float *more, float *dx)
 {
 	net->be->layernorm_back_add(net->ctx, net->samples * norm->rows, norm->c, x,
 				    pl_net_weight(net, norm->weight), save, dy, more, dx,
@@ -139,23 +141,23 @@ static int build_layernorm(struct pl_builder *b, struct pl_err *err)
 	struct pl_node *nd;
 	int rc;
 
-	PL_TRY(pl_build_real(b, "eps", 0, 1, &eps, err));
-	nd = pl_build_node(b, &pl_layer_layernorm, NULL);
+	PL_TRY(pl_tensor_build_real(b, "eps", 0, 1, &eps, err));
+	nd = pl_tensor_build_node(b, &pl_tensor_layer_layernorm, NULL);
 	nd->c = b->dim[b->n_dims - 1];
 	nd->rows = (int)(nd->ny / (size_t)nd->c);
 	nd->eps = (float)eps;
 	nd->save_bytes = 2 * (size_t)net->o.batch * (size_t)nd->rows * sizeof(float);
 	net->layer[net->n - 1].flops = 8 * (double)nd->ny;
-	PL_TRY(pl_build_tensor(b, "weight", 1, &nd->c, (struct pl_init){ PL_INIT_ONE, 0 },
-			       &nd->weight, err));
-	PL_TRY(pl_build_tensor(b, "bias", 1, &nd->c, (struct pl_init){ PL_INIT_ZERO, 0 }, &nd->bias,
-			       err));
+	PL_TRY(pl_tensor_build_tensor(b, "weight", 1, &nd->c, (struct pl_init){ PL_INIT_ONE, 0 },
+				      &nd->weight, err));
+	PL_TRY(pl_tensor_build_tensor(b, "bias", 1, &nd->c, (struct pl_init){ PL_INIT_ZERO, 0 },
+				      &nd->bias, err));
 out:
 	return rc;
 }
 
 static const char *const layernorm_keys[] = { "eps", NULL };
-const struct pl_layer_type pl_layer_layernorm = {
+const struct pl_layer_type pl_tensor_layer_layernorm = {
 	.op = "layernorm",
 	.usage = "[eps=1e-5]",
 	.flags = PL_READS_X,
@@ -190,38 +192,39 @@ static int build_attention(struct pl_builder *b, struct pl_err *err)
 	struct pl_node *nd;
 	int heads, t, c, rc;
 
-	PL_TRY(pl_build_num(b, 0, "the number of heads", &heads, err));
+	PL_TRY(pl_tensor_build_num(b, 0, "the number of heads", &heads, err));
 	if (b->n_dims != 2)
-		return pl_build_bad(b, err, "it takes sequences of rows, as an embedding makes");
+		return pl_tensor_build_bad(b, err,
+					   "it takes sequences of rows, as an embedding makes");
 	t = b->dim[0];
 	c = b->dim[1];
 	if (c % heads || c > PL_NET_DIM_MAX / 3)
-		return pl_build_bad(b, err, "%d heads do not divide the width %d", heads, c);
-	PL_TRY(pl_build_switch(b, "bias", &in.bias, err));
-	PL_TRY(pl_build_switch(b, "conv1d", &in.transposed, err));
-	PL_TRY(pl_build_real(b, "std", 0, 1e6, &in.std, err));
+		return pl_tensor_build_bad(b, err, "%d heads do not divide the width %d", heads, c);
+	PL_TRY(pl_tensor_build_switch(b, "bias", &in.bias, err));
+	PL_TRY(pl_tensor_build_switch(b, "conv1d", &in.transposed, err));
+	PL_TRY(pl_tensor_build_real(b, "std", 0, 1e6, &in.std, err));
 	std_out = in.std;
-	PL_TRY(pl_build_real(b, "std_out", 0, 1e6, &std_out, err));
+	PL_TRY(pl_tensor_build_real(b, "std_out", 0, 1e6, &std_out, err));
 	out = in;
 	out.std = std_out;
 	in.outputs = 3 * c;
 	out.outputs = c;
-	PL_TRY(pl_build_text(b, &in.name, err, "%s.c_attn", b->name));
-	PL_TRY(pl_build_text(b, &out.name, err, "%s.c_proj", b->name));
-	PL_TRY(pl_build_dense(b, &in, err));
+	PL_TRY(pl_tensor_build_text(b, &in.name, err, "%s.c_attn", b->name));
+	PL_TRY(pl_tensor_build_text(b, &out.name, err, "%s.c_proj", b->name));
+	PL_TRY(pl_tensor_build_dense(b, &in, err));
 	b->dim[1] = c;
-	nd = pl_build_node(b, &pl_layer_attention, NULL);
+	nd = pl_tensor_build_node(b, &pl_tensor_layer_attention, NULL);
 	nd->attn = (struct pl_attn){ .b = net->o.batch, .t = t, .c = c, .heads = heads };
 	nd->save_bytes = net->be->attn_save(net->ctx, &nd->attn) * sizeof(float);
 	/* scores and their use, half of them behind the mask */
 	net->layer[net->n - 1].flops = 2.0 * t * t * c + 5.0 * t * t * heads / 2;
-	PL_TRY(pl_build_dense(b, &out, err));
+	PL_TRY(pl_tensor_build_dense(b, &out, err));
 out:
 	return rc;
 }
 
 static const char *const attention_keys[] = { "bias", "std", "std_out", "conv1d", NULL };
-const struct pl_layer_type pl_layer_attention = {
+const struct pl_layer_type pl_tensor_layer_attention = {
 	.op = "attention",
 	.usage = "HEADS [bias=1] [std=S] [std_out=S] [conv1d]",
 	.min_num = 1,

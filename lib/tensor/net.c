@@ -81,7 +81,9 @@ static int alloc_batch(struct pl_net *net, struct pl_err *err)
 			    err));
 	for (uint32_t i = 0; i < net->n; i++) {
 		const struct pl_node *nd = &net->node[i];
-		size_t n = nd->type == &pl_layer_conv ? net->be->conv_work(net->ctx, &nd->conv) : 0;
+		size_t n = nd->type == &pl_tensor_layer_conv
+				   ? net->be->conv_work(net->ctx, &nd->conv)
+				   : 0;
 
 		if (n * sizeof(float) > net->work_bytes)
 			net->work_bytes = n * sizeof(float);
@@ -339,7 +341,7 @@ static void run_node(struct pl_net *net, uint32_t i)
 	const float *x = pl_net_value(net, nd->x);
 	void *y = net->acts + nd->y_at;
 
-	if (nd->alias || (net->eval && nd->type == &pl_layer_dropout)) {
+	if (nd->alias || (net->eval && nd->type == &pl_tensor_layer_dropout)) {
 		net->value[i] = x;
 		return;
 	}
@@ -356,11 +358,12 @@ static uint32_t norm_behind(const struct pl_net *net, uint32_t end)
 {
 	uint32_t i = end + 1;
 
-	if (!net->be->add_layernorm || net->node[end].type != &pl_layer_end)
+	if (!net->be->add_layernorm || net->node[end].type != &pl_tensor_layer_end)
 		return PL_NONE;
 	while (i + 1 < net->n && net->node[i].alias)
 		i++;
-	return net->node[i].type == &pl_layer_layernorm && net->node[i].x == end ? i : PL_NONE;
+	return net->node[i].type == &pl_tensor_layer_layernorm && net->node[i].x == end ? i
+											: PL_NONE;
 }
 
 /* What both do counts as the layernorm's. */
@@ -376,8 +379,8 @@ static void run_add_layernorm(struct pl_net *net, uint32_t end, uint32_t norm)
 		net->value[i] = sum;
 	net->value[norm] = y;
 	hook(net, true, norm, PL_PHASE_FORWARD);
-	pl_layer_add_layernorm(net, nd, pl_net_value(net, e->skip), pl_net_value(net, e->x), sum, y,
-			       net->acts + nd->save_at);
+	pl_tensor_layer_add_layernorm(net, nd, pl_net_value(net, e->skip), pl_net_value(net, e->x),
+				      sum, y, net->acts + nd->save_at);
 	hook(net, false, norm, PL_PHASE_FORWARD);
 }
 
@@ -482,7 +485,7 @@ static void touch(struct pl_net *net, const struct pl_node *nd, bool accumulate)
 {
 	const uint32_t tensor[] = { nd->weight, nd->bias, nd->position };
 	bool put = net->be->adds && !accumulate &&
-		   (nd->type == &pl_layer_dense || nd->type == &pl_layer_layernorm);
+		   (nd->type == &pl_tensor_layer_dense || nd->type == &pl_tensor_layer_layernorm);
 
 	for (size_t i = 0; i < PL_LEN(tensor); i++)
 		put = put && (tensor[i] == PL_NONE || !net->touched[tensor[i]]);
@@ -512,8 +515,8 @@ static void remake(struct pl_net *net, const struct pl_segment *s)
 /* Does the layernorm above this beginning of a block do its part, too? */
 static bool norm_does(const struct pl_net *net, uint32_t i)
 {
-	return net->be->layernorm_back_add && net->node[i].type == &pl_layer_residual &&
-	       net->node[i + 1].type == &pl_layer_layernorm;
+	return net->be->layernorm_back_add && net->node[i].type == &pl_tensor_layer_residual &&
+	       net->node[i + 1].type == &pl_tensor_layer_layernorm;
 }
 
 static void back_node(struct pl_net *net, uint32_t i, bool accumulate)
@@ -526,10 +529,10 @@ static void back_node(struct pl_net *net, uint32_t i, bool accumulate)
 	touch(net, nd, accumulate);
 	net->be->precision(net->ctx, nd->precision[PL_PHASE_BACKWARD]);
 	if (block)
-		pl_layer_layernorm_back_add(net, nd, pl_net_value(net, nd->x),
-					    net->acts + nd->save_at, dy, net->grad[block->dskip],
-					    net->grad[block->dx]);
-	else if (nd->type != &pl_layer_residual)
+		pl_tensor_layer_layernorm_back_add(net, nd, pl_net_value(net, nd->x),
+						   net->acts + nd->save_at, dy,
+						   net->grad[block->dskip], net->grad[block->dx]);
+	else if (nd->type != &pl_tensor_layer_residual)
 		nd->type->backward(net, nd, pl_net_value(net, nd->x), pl_net_value(net, i),
 				   net->acts + nd->save_at, dy, dx);
 	else if (!norm_does(net, i))
@@ -568,7 +571,7 @@ int pl_net_backward(struct pl_net *net, bool accumulate, struct pl_err *err)
 			made = nd->segment;
 			remake(net, &net->segment[made]);
 		}
-		if (nd->type == &pl_layer_residual || (!nd->alias && nd->type->backward))
+		if (nd->type == &pl_tensor_layer_residual || (!nd->alias && nd->type->backward))
 			back_node(net, i, accumulate);
 		if (!nd->alias)
 			tell_ready(net, i);

@@ -171,38 +171,42 @@ struct pl_builder {
 int pl_net_build(struct pl_net *net, const struct pl_layer *layer, size_t n,
 		 struct pl_err *err) PL_MUST;
 /* PL_EDATA with the line and the layer's name before the text. */
-int pl_build_bad(const struct pl_builder *b, struct pl_err *err, const char *fmt, ...)
+int pl_tensor_build_bad(const struct pl_builder *b, struct pl_err *err, const char *fmt, ...)
 	PL_PRINTF(3, 4);
 /* A node that reads the last value; set b->dim first, to what it makes. NULL name: b->name. */
-struct pl_node *pl_build_node(struct pl_builder *b, const struct pl_layer_type *type,
-			      const char *name);
+struct pl_node *pl_tensor_build_node(struct pl_builder *b, const struct pl_layer_type *type,
+				     const char *name);
 /* "NAME.what" of the last node; *index of it. */
-int pl_build_tensor(struct pl_builder *b, const char *what, int n_dims, const int *dim,
-		    struct pl_init init, uint32_t *index, struct pl_err *err) PL_MUST;
-int pl_build_state(struct pl_builder *b, const char *what, int n, size_t *at,
-		   struct pl_err *err) PL_MUST;
+int pl_tensor_build_tensor(struct pl_builder *b, const char *what, int n_dims, const int *dim,
+			   struct pl_init init, uint32_t *index, struct pl_err *err) PL_MUST;
+int pl_tensor_build_state(struct pl_builder *b, const char *what, int n, size_t *at,
+			  struct pl_err *err) PL_MUST;
 /* Numbers and keys of the statement at hand. */
-int pl_build_num(struct pl_builder *b, uint32_t i, const char *what, int *v,
-		 struct pl_err *err) PL_MUST;
-const struct pl_layer_key *pl_build_key(const struct pl_builder *b, const char *key);
-int pl_build_int(struct pl_builder *b, const char *key, int lo, int *v, struct pl_err *err) PL_MUST;
-int pl_build_real(struct pl_builder *b, const char *key, double lo, double hi, double *v,
-		  struct pl_err *err) PL_MUST;
-int pl_build_switch(struct pl_builder *b, const char *key, bool *v, struct pl_err *err) PL_MUST;
+int pl_tensor_build_num(struct pl_builder *b, uint32_t i, const char *what, int *v,
+			struct pl_err *err) PL_MUST;
+const struct pl_layer_key *pl_tensor_build_key(const struct pl_builder *b, const char *key);
+int pl_tensor_build_int(struct pl_builder *b, const char *key, int lo, int *v,
+			struct pl_err *err) PL_MUST;
+int pl_tensor_build_real(struct pl_builder *b, const char *key, double lo, double hi, double *v,
+			 struct pl_err *err) PL_MUST;
+int pl_tensor_build_switch(struct pl_builder *b, const char *key, bool *v,
+			   struct pl_err *err) PL_MUST;
 /* "3x32x32" */
-char *pl_build_dims(char *out, size_t size, int n_dims, const int *dim);
+char *pl_tensor_build_dims(char *out, size_t size, int n_dims, const int *dim);
 /* A string of the net's. */
-int pl_build_text(struct pl_builder *b, const char **out, struct pl_err *err, const char *fmt, ...)
-	PL_PRINTF(4, 5) PL_MUST;
+int pl_tensor_build_text(struct pl_builder *b, const char **out, struct pl_err *err,
+			 const char *fmt, ...) PL_PRINTF(4, 5) PL_MUST;
 
 /* ---- layers*.c ------------------------------------------------------------------------------ */
 
-extern const struct pl_layer_type pl_layer_input, pl_layer_dense, pl_layer_conv, pl_layer_maxpool,
-	pl_layer_avgpool, pl_layer_batchnorm, pl_layer_layernorm, pl_layer_embedding,
-	pl_layer_position, pl_layer_attention, pl_layer_relu, pl_layer_gelu, pl_layer_tanh,
-	pl_layer_sigmoid, pl_layer_dropout, pl_layer_flatten, pl_layer_residual, pl_layer_end,
-	pl_layer_loss;
-const struct pl_layer_type *pl_layer_find(const char *op);
+extern const struct pl_layer_type pl_tensor_layer_input, pl_tensor_layer_dense,
+	pl_tensor_layer_conv, pl_tensor_layer_maxpool, pl_tensor_layer_avgpool,
+	pl_tensor_layer_batchnorm, pl_tensor_layer_layernorm, pl_tensor_layer_embedding,
+	pl_tensor_layer_position, pl_tensor_layer_attention, pl_tensor_layer_relu,
+	pl_tensor_layer_gelu, pl_tensor_layer_tanh, pl_tensor_layer_sigmoid,
+	pl_tensor_layer_dropout, pl_tensor_layer_flatten, pl_tensor_layer_residual,
+	pl_tensor_layer_end, pl_tensor_layer_loss;
+const struct pl_layer_type *pl_tensor_layer_find(const char *op);
 /* A dense layer of its own, or as a part of another; std < 0: PyTorch's initial values. */
 struct pl_dense_args {
 	const char *name;
@@ -211,14 +215,16 @@ struct pl_dense_args {
 	double std;
 	uint32_t tie; /* tensor, PL_NONE */
 };
-int pl_build_dense(struct pl_builder *b, const struct pl_dense_args *a, struct pl_err *err) PL_MUST;
+int pl_tensor_build_dense(struct pl_builder *b, const struct pl_dense_args *a,
+			  struct pl_err *err) PL_MUST;
 
 /* The end of a block with the layernorm behind it, and that with the beginning of the block before
  * it, as one; only where the backend has them. */
-void pl_layer_add_layernorm(struct pl_net *net, const struct pl_node *norm, const float *a,
-			    const float *b, float *sum, float *y, void *save);
-void pl_layer_layernorm_back_add(struct pl_net *net, const struct pl_node *norm, const float *x,
-				 const void *save, const float *dy, const float *more, float *dx);
+void pl_tensor_layer_add_layernorm(struct pl_net *net, const struct pl_node *norm, const float *a,
+				   const float *b, float *sum, float *y, void *save);
+void pl_tensor_layer_layernorm_back_add(struct pl_net *net, const struct pl_node *norm,
+					const float *x, const void *save, const float *dy,
+					const float *more, float *dx);
 
 /* ---- net_plan.c, net_init.c ------------------------------------------------------------- */
 

@@ -2,7 +2,7 @@
  * vec_kernel.h - loops over elements, in vectors; a source for each instruction set includes this
  * once, after it has said what a vector is:
  *
- *	VEC_NAME		name of the instruction set, as in pl_kernels_NAME
+ *	VEC_NAME		name of the instruction set, as in pl_tensor_kernels_NAME
  *	VEC_W			floats in a vector
  *	VEC_FN			attribute of a function that uses it
  *	VF, VI			vectors of float and uint32_t
@@ -553,7 +553,7 @@ VEC_FN static void vec_adam(size_t n, float rate, float fix, float b1, float b2,
 	}
 }
 
-#define VEC_TABLE_(name) pl_kernels_##name
+#define VEC_TABLE_(name) pl_tensor_kernels_##name
 #define VEC_TABLE(name)	 VEC_TABLE_(name)
 #define VEC_TEXT_(name)	 #name
 #define VEC_TEXT(name)	 VEC_TEXT_(name)

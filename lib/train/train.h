@@ -61,7 +61,7 @@ struct pl_engine {
 	/* Weights by name, to or from a safetensors file; all ranks call it, rank 0 writes. */
 	int (*export_weights)(struct pl_worker *w, const char *path, struct pl_err *err);
 	int (*import_weights)(struct pl_worker *w, const char *path, struct pl_err *err);
-	/* lost: pl_world_abort() has ended the world and freed its memory. w NULL is fine. */
+	/* lost: pl_comm_world_abort() has ended the world and freed its memory. w NULL is fine. */
 	void (*finish)(struct pl_worker *w, bool lost);
 };
 

@@ -150,7 +150,7 @@ void pl_worker_record_wait(struct pl_worker *w, uint64_t tag)
  * not while something is recorded. */
 bool pl_worker_staged(const struct pl_worker *w)
 {
-	return w->o.world && strcmp(pl_world_transport(w->o.world), "nccl") != 0;
+	return w->o.world && strcmp(pl_comm_world_transport(w->o.world), "nccl") != 0;
 }
 
 /* Waits for the passes whose losses nobody has taken yet. */
@@ -201,7 +201,7 @@ out:
 /* A device waits for communication without a deadline, so who waits for the device asks first. */
 static int settle(struct pl_worker *w, struct pl_err *err)
 {
-	return w->o.world ? pl_world_settle(w->o.world, err) : 0;
+	return w->o.world ? pl_comm_world_settle(w->o.world, err) : 0;
 }
 
 /* The device has a step's work before it: the host looks for the samples of the next one. */
@@ -274,7 +274,7 @@ void pl_worker_end_step(struct pl_worker *w, bool good, struct pl_step_result *r
 	r->classified = r->samples * pl_feed_classified(&w->feed);
 	r->step_ns = pl_now_ns() - w->step_begin;
 	r->compute_ns = r->step_ns - r->wait_ns;
-	r->bytes_sent = w->o.world ? pl_world_sent(w->o.world) : 0;
+	r->bytes_sent = w->o.world ? pl_comm_world_sent(w->o.world) : 0;
 	if (!t)
 		return;
 	e = pl_rec_event(t->main, PL_K_COUNTER, t->loss, pl_now_ns(), 0);
@@ -305,7 +305,7 @@ int pl_worker_sum(struct pl_worker *w, double *v, size_t n, struct pl_err *err)
 		pl_worker_record_issue(w, w->o.tracer ? w->o.tracer->sum : PL_NONE, pl_now_ns(),
 				       a.tag);
 		pl_worker_begin_wait(w);
-		PL_TRY(pl_world_do(w->o.world, &a, err));
+		PL_TRY(pl_comm_world_do(w->o.world, &a, err));
 		pl_worker_record_wait(w, a.tag);
 		for (size_t i = 0; i < m; i++)
 			v[at + i] = (double)w->sum[2 * i] + (double)w->sum[2 * i + 1];
@@ -319,7 +319,7 @@ int pl_worker_broadcast(struct pl_worker *w, float *v, size_t n, bool on_host, s
 	struct pl_coll_args a = {
 		.op = PL_OP_BROADCAST, .src = v, .dst = v, .count = n, .root = 0, .on_host = on_host
 	};
-	int rc = w->o.world && n ? pl_world_do(w->o.world, &a, err) : 0;
+	int rc = w->o.world && n ? pl_comm_world_do(w->o.world, &a, err) : 0;
 
 	return rc < 0 ? rc : settle(w, err);
 }
@@ -362,7 +362,7 @@ static void *world_slab(void *arg, size_t bytes)
 {
 	struct pl_worker *w = arg;
 
-	return pl_world_alloc(w->o.world, bytes);
+	return pl_comm_world_alloc(w->o.world, bytes);
 }
 
 static void world_slab_free(void *arg, void *p, size_t bytes)
@@ -371,7 +371,7 @@ static void world_slab_free(void *arg, void *p, size_t bytes)
 
 	(void)bytes;
 	if (!w->lost)
-		pl_world_free(w->o.world, p);
+		pl_comm_world_free(w->o.world, p);
 }
 
 /* The model's statements as the network takes them; borrowed strings. */
@@ -530,7 +530,7 @@ int pl_worker_no_memory(struct pl_worker *w, struct pl_err *err)
 	const struct pl_coll_args a = { .op = PL_OP_BARRIER };
 	struct pl_err why = { 0 };
 
-	if (w->o.world && pl_world_do(w->o.world, &a, &why) == PL_EIO && err)
+	if (w->o.world && pl_comm_world_do(w->o.world, &a, &why) == PL_EIO && err)
 		*err = why;
 	return err ? err->code : PL_ENOMEM;
 }
@@ -552,8 +552,8 @@ int pl_worker_init(struct pl_worker *w, const struct pl_engine_opts *o,
 	int rc;
 
 	w->o = *o;
-	w->rank = o->world ? pl_world_rank(o->world) : 0;
-	w->ranks = o->world ? pl_world_size(o->world) : 1;
+	w->rank = o->world ? pl_comm_world_rank(o->world) : 0;
+	w->ranks = o->world ? pl_comm_world_size(o->world) : 1;
 	steps = pl_train_steps(o->job, o->model, o->data, w->ranks);
 	PL_TRY(pl_worker_same_job(w, err));
 	PL_TRY(cut_batch(w, err));

@@ -13,13 +13,13 @@ static void hello(const uint8_t *p, size_t n)
 	struct pl_hello h, g;
 	struct pl_err e = { 0 };
 
-	if (pl_hello_get(p, n, TOKEN, &h, &e) < 0) {
+	if (pl_comm_hello_get(p, n, TOKEN, &h, &e) < 0) {
 		FUZZ_CHECK(e.msg[0]);
 		return;
 	}
 	FUZZ_CHECK(h.rank < h.size && h.size <= PL_RANKS_MAX && h.lane < PL_LANE_COUNT_);
-	pl_hello_put(again, TOKEN, &h);
-	FUZZ_CHECK(pl_hello_get(again, sizeof(again), TOKEN, &g, &e) == 0);
+	pl_comm_hello_put(again, TOKEN, &h);
+	FUZZ_CHECK(pl_comm_hello_get(again, sizeof(again), TOKEN, &g, &e) == 0);
 	FUZZ_CHECK(g.rank == h.rank && g.port == h.port && !strcmp(g.address, h.address));
 }
 
@@ -29,7 +29,7 @@ static void frames(const uint8_t *p, size_t n)
 		uint8_t again[PL_FRAME_MAX + 8];
 		struct pl_frame f, g;
 		struct pl_err e = { 0 };
-		int64_t took = pl_frame_get(p, n, &f, &e);
+		int64_t took = pl_comm_frame_get(p, n, &f, &e);
 		size_t m;
 
 		if (took <= 0) {
@@ -39,9 +39,9 @@ static void frames(const uint8_t *p, size_t n)
 		FUZZ_CHECK((size_t)took <= n && took <= PL_FRAME_MAX + 8);
 		if (f.kind == PL_FRAME_ABORT || f.kind == PL_FRAME_REFUSED)
 			FUZZ_CHECK(memchr(f.text, 0, sizeof(f.text)));
-		m = pl_frame_put(again, &f);
+		m = pl_comm_frame_put(again, &f);
 		FUZZ_CHECK(m <= sizeof(again));
-		FUZZ_CHECK(pl_frame_get(again, m, &g, &e) == (int64_t)m && g.kind == f.kind);
+		FUZZ_CHECK(pl_comm_frame_get(again, m, &g, &e) == (int64_t)m && g.kind == f.kind);
 		p += took;
 		n -= (size_t)took;
 	}
@@ -58,7 +58,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		hello(data + 1, size - 1);
 	else if (data[0] == 'f')
 		frames(data + 1, size - 1);
-	else if (size > PL_HEAD_BYTES && pl_head_get(data + 1, &h, &e) == 0)
+	else if (size > PL_HEAD_BYTES && pl_comm_head_get(data + 1, &h, &e) == 0)
 		FUZZ_CHECK(h.op < PL_OP_COUNT_ && h.algo < PL_CA_COUNT_);
 	return 0;
 }

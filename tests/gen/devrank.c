@@ -34,14 +34,14 @@ static int late(struct pl_world_opts *o)
 	NEED(prepare(&r, &first, PL_OP_ALLREDUCE, 50000, true, 1));
 	NEED(prepare(&r, &second, PL_OP_ALLREDUCE, 50000, true, 2));
 	load(&r, &first);
-	NEED(pl_world_begin(r.w, &first.a, &first.work, &e) == 0);
+	NEED(pl_comm_world_begin(r.w, &first.a, &first.work, &e) == 0);
 	queue_put(&((struct fake *)r.ctx)->main, until_let, (void *)&let);
 	load(&r, &second);
-	NEED(pl_world_begin(r.w, &second.a, &second.work, &e) == 0);
-	NEED(pl_work_wait(first.work, &e) == 0);
+	NEED(pl_comm_world_begin(r.w, &second.a, &second.work, &e) == 0);
+	NEED(pl_comm_work_wait(first.work, &e) == 0);
 	atomic_store(&let, true);
 	r.b->copy(r.ctx, first.copy, first.dst, first.n_dst * sizeof(float));
-	NEED(pl_work_wait(second.work, &e) == 0);
+	NEED(pl_comm_work_wait(second.work, &e) == 0);
 	r.b->copy(r.ctx, second.copy, second.dst, second.n_dst * sizeof(float));
 	NEED(check(&r, &first) && check(&r, &second));
 	return close_rank(&r, &e) == 0 ? 0 : 1;
@@ -58,9 +58,9 @@ static int hang(struct pl_world_opts *o)
 	NEED(open_rank(o, &pl_backend_fake, &r, &e) == 0);
 	NEED(prepare(&r, &t, PL_OP_ALLGATHER, 50000, false, 1));
 	load(&r, &t);
-	NEED(pl_world_begin(r.w, &t.a, &t.work, &e) == 0);
-	if (pl_work_wait(t.work, &e) == 0)
-		NEED(pl_world_do(r.w, &(struct pl_coll_args){ .op = PL_OP_BARRIER }, &e) < 0);
+	NEED(pl_comm_world_begin(r.w, &t.a, &t.work, &e) == 0);
+	if (pl_comm_work_wait(t.work, &e) == 0)
+		NEED(pl_comm_world_do(r.w, &(struct pl_coll_args){ .op = PL_OP_BARRIER }, &e) < 0);
 	fprintf(stderr, "devrank: %s\n", e.msg);
 	_exit(1); /* the device's queue never ends */
 }
@@ -71,10 +71,10 @@ int main(int argc, char **argv)
 	struct pl_world_opts o = { .transport = "mpi", .timeout_ns = 20000000000 };
 	struct pl_launch l;
 	struct pl_err e = { 0 };
-	int rc = pl_launch_find(&l, &e);
+	int rc = pl_comm_launch_find(&l, &e);
 
 	if (rc == 0)
-		rc = pl_launch_share(&l, o.timeout_ns, &e);
+		rc = pl_comm_launch_share(&l, o.timeout_ns, &e);
 	if (rc == 0 && argc > 2 && !strcmp(argv[2], "cuda"))
 		rc = pl_backend_cuda(&b, &e);
 	if (rc < 0) {
@@ -90,6 +90,6 @@ int main(int argc, char **argv)
 	if (argc > 2 && !strcmp(argv[2], "hang"))
 		return hang(&o);
 	rc = argc > 2 && !strcmp(argv[2], "late") ? late(&o) : everything(&o, b);
-	pl_launch_unshare(&l);
+	pl_comm_launch_unshare(&l);
 	return rc;
 }

@@ -86,7 +86,7 @@ static int lib_open(struct pl_world *w, void **state, struct pl_err *err)
 	l->r = &area->report[w->rank];
 	atomic_fetch_add(&l->r->opens, 1);
 	for (int turn = 0; turn < 3 && rc == 0; turn++, name = (char)(name + 3)) {
-		rc = pl_world_tell(w, &name, 1, all, err);
+		rc = pl_comm_world_tell(w, &name, 1, all, err);
 		memcpy(area->told[w->rank], all, rc < 0 ? 0 : (size_t)w->size);
 	}
 	if (rc == 0 && is_now(l, FAIL_OPEN, 0))
@@ -177,7 +177,7 @@ static int sum_some(struct pl_world *w, int turn, struct pl_err *err)
 {
 	static float buf[UNDER_WAY][MOST];
 	struct pl_work *k[UNDER_WAY];
-	int n = 0, rc = 0, rank = pl_world_rank(w), size = pl_world_size(w);
+	int n = 0, rc = 0, rank = pl_comm_world_rank(w), size = pl_comm_world_size(w);
 
 	for (; n < UNDER_WAY && rc == 0; n++) {
 		struct pl_coll_args a = { .op = PL_OP_ALLREDUCE,
@@ -187,12 +187,12 @@ static int sum_some(struct pl_world *w, int turn, struct pl_err *err)
 
 		for (size_t i = 0; i < a.count; i++)
 			buf[n][i] = (float)((i + (size_t)(rank + turn + n)) % 64);
-		rc = pl_world_begin(w, &a, &k[n], err);
+		rc = pl_comm_world_begin(w, &a, &k[n], err);
 		if (rc < 0)
 			break;
 	}
 	for (int j = 0; j < n; j++) {
-		int one = pl_work_wait(k[j], err);
+		int one = pl_comm_work_wait(k[j], err);
 
 		rc = rc < 0 ? rc : one;
 		for (size_t i = 0; one == 0 && i < (size_t)(1 + 97 * turn + j) % MOST; i++) {
@@ -219,9 +219,9 @@ static int rank_main(struct pl_world_opts *o, void *arg)
 	o->patience_ns = 3 * (pl_ns)TIMEOUT_NS;
 	o->meet_ns = 5000000000;
 	r->began = now_s();
-	r->rc = pl_world_open(o, &w, &e);
+	r->rc = pl_comm_world_open(o, &w, &e);
 	if (r->rc == 0)
-		NEED(!strcmp(pl_world_transport(w), "library"));
+		NEED(!strcmp(pl_comm_world_transport(w), "library"));
 	for (int i = 0; i < turns && r->rc == 0; i++) {
 		if (i == 5)
 			r->began = now_s();
@@ -235,10 +235,10 @@ static int rank_main(struct pl_world_opts *o, void *arg)
 		nap_ms(i % 4 == 3);
 	}
 	if (r->rc == 0) {
-		r->rc = pl_world_close(w, &e);
+		r->rc = pl_comm_world_close(w, &e);
 		r->closed = 1;
 	} else {
-		pl_world_abort(w, "failed");
+		pl_comm_world_abort(w, "failed");
 	}
 	r->ended = now_s();
 	r->kept = true;
@@ -334,7 +334,7 @@ static int shaped(struct pl_world_opts *o, void *arg)
 	o->carrier = &library;
 	o->shape = &slow;
 	o->n_shapes = 1;
-	NEED(pl_world_open(o, &w, &e) == PL_EUSAGE);
+	NEED(pl_comm_world_open(o, &w, &e) == PL_EUSAGE);
 	NEED(strstr(e.msg, "library"));
 	return 0;
 }

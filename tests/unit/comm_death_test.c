@@ -51,24 +51,24 @@ static struct pl_coll_args args_of(const struct trial *t, int rank, float *p)
 static int begin(struct pl_world *w, const struct trial *t, float *p, struct pl_work *k[2],
 		 struct pl_err *err)
 {
-	struct pl_coll_args a = args_of(t, pl_world_rank(w), p), b;
+	struct pl_coll_args a = args_of(t, pl_comm_world_rank(w), p), b;
 	int rc;
 
 	k[1] = NULL;
 	if (t->op != PL_OP_SEND)
-		return pl_world_begin(w, &a, &k[0], err);
+		return pl_comm_world_begin(w, &a, &k[0], err);
 	b = a;
-	a.root = (pl_world_rank(w) + 1) % RANKS;
+	a.root = (pl_comm_world_rank(w) + 1) % RANKS;
 	b.op = PL_OP_RECV;
-	b.root = (pl_world_rank(w) + RANKS - 1) % RANKS;
+	b.root = (pl_comm_world_rank(w) + RANKS - 1) % RANKS;
 	b.dst = p + COUNT;
-	rc = pl_world_begin(w, &a, &k[0], err);
-	return rc < 0 ? rc : pl_world_begin(w, &b, &k[1], err);
+	rc = pl_comm_world_begin(w, &a, &k[0], err);
+	return rc < 0 ? rc : pl_comm_world_begin(w, &b, &k[1], err);
 }
 
 static int one(struct pl_world *w, const struct trial *t, float *p, int turn, struct pl_err *err)
 {
-	bool dies = pl_world_rank(w) == t->victim && turn == t->turn;
+	bool dies = pl_comm_world_rank(w) == t->victim && turn == t->turn;
 	struct timespec nap = { 0, t->after_ns };
 	struct pl_work *k[2] = { NULL, NULL };
 	int rc = begin(w, t, p, k, err);
@@ -80,7 +80,7 @@ static int one(struct pl_world *w, const struct trial *t, float *p, int turn, st
 		raise(SIGKILL);
 	}
 	for (int i = 0; i < 2; i++) {
-		int own = k[i] ? pl_work_wait(k[i], err) : 0;
+		int own = k[i] ? pl_comm_work_wait(k[i], err) : 0;
 
 		rc = rc < 0 ? rc : own;
 	}
@@ -100,17 +100,17 @@ static int rank_main(struct pl_world_opts *o, void *arg)
 	o->host = t->hosts ? (o->rank < 2 ? "a" : "b") : NULL;
 	o->timeout_ns = TIMEOUT_NS;
 	o->meet_ns = 10000000000;
-	NEED(pl_world_open(o, &w, &e) == 0);
-	p = t->shared ? pl_world_alloc(w, bytes) : calloc(1, bytes);
+	NEED(pl_comm_world_open(o, &w, &e) == 0);
+	p = t->shared ? pl_comm_world_alloc(w, bytes) : calloc(1, bytes);
 	if (!p) /* a rank is that soon dead */
-		r->rc = pl_world_do(w, &(struct pl_coll_args){ .op = PL_OP_BARRIER }, &e);
+		r->rc = pl_comm_world_do(w, &(struct pl_coll_args){ .op = PL_OP_BARRIER }, &e);
 	NEED(p || r->rc < 0);
 	for (r->turn = 0; r->turn < TURNS && r->rc == 0; r->turn++)
 		r->rc = one(w, t, p, r->turn, &e);
 	if (r->rc == 0)
-		r->rc = pl_world_close(w, &e);
+		r->rc = pl_comm_world_close(w, &e);
 	else
-		pl_world_abort(w, "failed");
+		pl_comm_world_abort(w, "failed");
 	r->ended = now_s();
 	snprintf(r->msg, sizeof(r->msg), "%.490s", e.msg);
 	return 0;
@@ -134,8 +134,8 @@ static bool judge(const struct trial *t, const struct ranks *ranks)
 		printf("# %s%s%s, %s: rank %d dies in turn %d: rank %d: %d in turn %d after %.2f "
 		       "s, status %d: %s\n",
 		       t->transport, t->hosts ? ", two hosts" : "",
-		       t->shared ? ", memory of the world" : "", pl_op_name(t->op), t->victim,
-		       t->turn, r, p->rc, p->turn, after, ranks->status[r], p->msg);
+		       t->shared ? ", memory of the world" : "", pl_comm_operation_name(t->op),
+		       t->victim, t->turn, r, p->rc, p->turn, after, ranks->status[r], p->msg);
 		fine = false;
 	}
 	return fine;
@@ -177,7 +177,7 @@ static void test_deaths(struct trial *t)
 				fine &= judge(t, &r);
 			}
 			ok(fine, "%s, %s: whoever dies in it is named, soon", way[i].what,
-			   pl_op_name(t->op));
+			   pl_comm_operation_name(t->op));
 		}
 	}
 }
@@ -198,16 +198,16 @@ static int slow(struct pl_world_opts *o, void *arg)
 	o->timeout_ns = 100000000;
 	o->heartbeat_ns = 20000000;
 	o->meet_ns = 10000000000;
-	NEED(pl_world_open(o, &w, &e) == 0);
+	NEED(pl_comm_world_open(o, &w, &e) == 0);
 	for (int i = 0; i < RANKS; i++) {
 		double until = now_s() + (i == o->rank ? 0.5 : 0);
 
 		v = 1;
 		while (now_s() < until)
 			nap_ms(i % 2 ? 1 : 200); /* at work, or asleep */
-		NEED(pl_world_do(w, &a, &e) == 0 && v > RANKS - 0.5 && v < RANKS + 0.5);
+		NEED(pl_comm_world_do(w, &a, &e) == 0 && v > RANKS - 0.5 && v < RANKS + 0.5);
 	}
-	NEED(pl_world_close(w, &e) == 0);
+	NEED(pl_comm_world_close(w, &e) == 0);
 	return 0;
 }
 
@@ -225,7 +225,7 @@ static int two(struct pl_world_opts *o, void *arg)
 	for (int i = 0; i < 2; i++) {
 		o->meet = meet[i];
 		o->transport = i ? "tcp" : "shm";
-		NEED(pl_world_open(o, &w[i], &e) == 0);
+		NEED(pl_comm_world_open(o, &w[i], &e) == 0);
 	}
 	for (int turn = 0; turn < 50; turn++)
 		for (int i = 0; i < 2; i++) {
@@ -234,28 +234,28 @@ static int two(struct pl_world_opts *o, void *arg)
 			for (int j = 0; j < 1000; j++)
 				v[x][j] = (float)(x + 1);
 			a.src = a.dst = v[x];
-			NEED(pl_world_begin(w[x], &a, &k[x], &e) == 0);
+			NEED(pl_comm_world_begin(w[x], &a, &k[x], &e) == 0);
 			if (!i)
 				continue;
-			NEED(pl_work_wait(k[0], &e) == 0 && pl_work_wait(k[1], &e) == 0);
+			NEED(pl_comm_work_wait(k[0], &e) == 0 && pl_comm_work_wait(k[1], &e) == 0);
 			for (int j = 0; j < 1000; j++)
 				NEED(v[0][j] == (float)o->size && v[1][j] == (float)(2 * o->size));
 		}
 	/* nobody is in the first one any more */
-	NEED(pl_world_do(w[1], &(struct pl_coll_args){ .op = PL_OP_BARRIER }, &e) == 0);
+	NEED(pl_comm_world_do(w[1], &(struct pl_coll_args){ .op = PL_OP_BARRIER }, &e) == 0);
 	a.src = a.dst = v[0];
 	if (o->rank == 2) {
-		pl_world_abort(w[0], "enough of this one");
+		pl_comm_world_abort(w[0], "enough of this one");
 	} else {
-		NEED(pl_world_do(w[0], &a, &e) == PL_EIO && strstr(e.msg, "rank 2 gave up"));
-		pl_world_abort(w[0], "it is lost");
+		NEED(pl_comm_world_do(w[0], &a, &e) == PL_EIO && strstr(e.msg, "rank 2 gave up"));
+		pl_comm_world_abort(w[0], "it is lost");
 	}
 	e.code = 0;
 	for (int turn = 0; turn < 50; turn++) {
 		a.src = a.dst = v[1];
-		NEED(pl_world_do(w[1], &a, &e) == 0);
+		NEED(pl_comm_world_do(w[1], &a, &e) == 0);
 	}
-	NEED(pl_world_close(w[1], &e) == 0);
+	NEED(pl_comm_world_close(w[1], &e) == 0);
 	return 0;
 }
 

@@ -40,14 +40,14 @@ static void misbehave(const struct trial *t, struct pl_world *w)
 	if (t->fault == STOP)
 		raise(SIGSTOP);
 	if (t->fault == ABORT) {
-		pl_world_abort(w, "no more data");
+		pl_comm_world_abort(w, "no more data");
 		_exit(0);
 	}
 	if (t->fault == LEAVE) {
 		struct pl_err e = { 0 };
 
 		/* says good-bye, where the others still want something */
-		_exit(pl_world_close(w, &e) == 0 ? 1 : 0);
+		_exit(pl_comm_world_close(w, &e) == 0 ? 1 : 0);
 	}
 }
 
@@ -63,12 +63,12 @@ static int work(struct pl_world *w, const struct trial *t, float *p, int i, stru
 		a.op = PL_OP_BROADCAST;
 	for (int j = 0; j < n && rc >= 0; j++) {
 		a.src = a.dst = p + (size_t)j * a.count;
-		rc = pl_world_begin(w, &a, &k[j], err);
+		rc = pl_comm_world_begin(w, &a, &k[j], err);
 		if (rc < 0)
 			n = j;
 	}
 	for (int j = 0; j < n; j++) {
-		int one = pl_work_wait(k[j], err);
+		int one = pl_comm_work_wait(k[j], err);
 
 		rc = rc < 0 ? rc : one;
 	}
@@ -92,8 +92,8 @@ static int rank_main(struct pl_world_opts *o, void *arg)
 	o->transport = t->transport;
 	o->timeout_ns = TIMEOUT_NS;
 	o->meet_ns = 5000000000;
-	NEED(pl_world_open(o, &w, &e) == 0);
-	p = t->shared ? pl_world_alloc(w, t->count * sizeof(float))
+	NEED(pl_comm_world_open(o, &w, &e) == 0);
+	p = t->shared ? pl_comm_world_alloc(w, t->count * sizeof(float))
 		      : malloc(t->count * sizeof(float));
 	NEED(p);
 	for (int i = 0; r->rc >= 0 && i < 100000; i++) {
@@ -107,7 +107,7 @@ static int rank_main(struct pl_world_opts *o, void *arg)
 	}
 	r->failed_at = now_s();
 	snprintf(r->msg, sizeof(r->msg), "%.490s", e.msg);
-	pl_world_abort(w, "failed");
+	pl_comm_world_abort(w, "failed");
 	return 0;
 }
 
@@ -212,12 +212,12 @@ static int steady(struct pl_world_opts *o, void *arg)
 	o->transport = t->transport;
 	o->timeout_ns = PAUSE_NS / 3 * 2;
 	o->meet_ns = 5000000000;
-	NEED(pl_world_open(o, &w, &e) == 0);
+	NEED(pl_comm_world_open(o, &w, &e) == 0);
 	for (int i = 0; i < 150; i++) {
-		NEED(pl_world_do(w, &a, &e) == 0);
+		NEED(pl_comm_world_do(w, &a, &e) == 0);
 		nap_ms(5);
 	}
-	NEED(pl_world_close(w, &e) == 0);
+	NEED(pl_comm_world_close(w, &e) == 0);
 	return 0;
 }
 
@@ -373,18 +373,18 @@ static int through(struct pl_world_opts *o, void *arg)
 	snprintf(meet, sizeof(meet), "tcp:127.0.0.1:%d", o->rank ? t->proxied : t->port);
 	o->meet = meet;
 	o->transport = "tcp";
-	NEED(pl_world_open(o, &w, &e) == 0);
+	NEED(pl_comm_world_open(o, &w, &e) == 0);
 	for (int i = 0; i < 5; i++) {
 		struct pl_coll_args a = { .op = PL_OP_ALLREDUCE, .src = p, .dst = p };
 
 		a.count = 50000;
 		for (int j = 0; j < 50000; j++)
 			p[j] = (float)(j + o->rank);
-		NEED(pl_world_do(w, &a, &e) == 0);
+		NEED(pl_comm_world_do(w, &a, &e) == 0);
 		for (int j = 0; j < 50000; j++)
 			NEED(p[j] == (float)(2 * j + 1));
 	}
-	NEED(pl_world_close(w, &e) == 0);
+	NEED(pl_comm_world_close(w, &e) == 0);
 	return 0;
 }
 
@@ -416,7 +416,7 @@ static int alone(struct pl_world_opts *o, void *arg)
 	if (o->rank == 2)
 		return 0; /* never starts */
 	o->timeout_ns = TIMEOUT_NS;
-	NEED(pl_world_open(o, &w, &e) == PL_EIO);
+	NEED(pl_comm_world_open(o, &w, &e) == PL_EIO);
 	NEED(strstr(e.msg, "rank 2 never came") && now_s() - from < LIMIT_S);
 	return 0;
 }
@@ -434,14 +434,14 @@ static int stranger(struct pl_world_opts *o, void *arg)
 		o->token = "some other token 0123456";
 		o->rank = 1;
 		o->size = 2;
-		NEED(pl_world_open(o, &w, &e) == PL_EIO);
+		NEED(pl_comm_world_open(o, &w, &e) == PL_EIO);
 		return 0;
 	}
 	o->size = 2;
 	nap_ms(o->rank ? 200 : 0);
-	NEED(pl_world_open(o, &w, &e) == 0);
-	NEED(pl_world_do(w, &a, &e) == 0);
-	NEED(pl_world_close(w, &e) == 0);
+	NEED(pl_comm_world_open(o, &w, &e) == 0);
+	NEED(pl_comm_world_do(w, &a, &e) == 0);
+	NEED(pl_comm_world_close(w, &e) == 0);
 	return 0;
 }
 
@@ -506,19 +506,19 @@ static int poor(struct pl_world_opts *o, void *arg)
 	}
 	o->timeout_ns = TIMEOUT_NS;
 	o->meet_ns = 200000000;
-	rc = pl_world_open(o, &w, &e);
+	rc = pl_comm_world_open(o, &w, &e);
 	if (rc < 0) {
 		NEED(rc == e.code && e.msg[0]);
 		return 0;
 	}
-	p = pl_world_alloc(w, 40000);
+	p = pl_comm_world_alloc(w, 40000);
 	for (int i = 0; i < 4 && rc >= 0; i++) {
 		a.algo = (uint8_t)i;
-		rc = pl_world_do(w, &a, &e);
+		rc = pl_comm_world_do(w, &a, &e);
 	}
 	NEED(rc == 0 || (rc == e.code && e.msg[0]));
-	pl_world_free(w, p);
-	pl_world_abort(w, "out of memory");
+	pl_comm_world_free(w, p);
+	pl_comm_world_abort(w, "out of memory");
 	return 0;
 }
 

@@ -19,12 +19,12 @@ static int chosen(struct pl_world_opts *o, void *arg)
 
 	o->shape = &far;
 	o->n_shapes = is_far;
-	NEED(pl_world_open(o, &w, &e) == 0);
-	small = pl_world_algo(w, PL_OP_ALLREDUCE, 64 << 10);
-	large = pl_world_algo(w, PL_OP_ALLREDUCE, 64 << 20);
+	NEED(pl_comm_world_open(o, &w, &e) == 0);
+	small = pl_comm_world_algo(w, PL_OP_ALLREDUCE, 64 << 10);
+	large = pl_comm_world_algo(w, PL_OP_ALLREDUCE, 64 << 20);
 	NEED((small == PL_CA_DIRECT) == is_far);
 	NEED(large != PL_CA_DIRECT && large != PL_CA_AUTO);
-	NEED(pl_world_close(w, &e) == 0);
+	NEED(pl_comm_world_close(w, &e) == 0);
 	return 0;
 }
 
@@ -38,28 +38,28 @@ static int shaped(struct pl_world_opts *o, void *arg)
 	struct pl_coll_args a = { .op = PL_OP_SEND, .count = n, .root = 1, .src = p, .dst = p };
 	struct pl_coll_args b = { .op = PL_OP_BARRIER };
 
-	NEED(pl_world_open(o, &w, &e) == 0);
-	NEED(pl_world_do(w, &b, &e) == 0);
+	NEED(pl_comm_world_open(o, &w, &e) == 0);
+	NEED(pl_comm_world_do(w, &b, &e) == 0);
 	from = now_s();
 	if (o->rank == 1) {
 		a.op = PL_OP_RECV;
 		a.root = 0;
 	}
-	NEED(pl_world_do(w, &a, &e) == 0);
+	NEED(pl_comm_world_do(w, &a, &e) == 0);
 	if (o->rank == 1)
 		seconds[0] = now_s() - from;
-	NEED(pl_world_do(w, &b, &e) == 0);
+	NEED(pl_comm_world_do(w, &b, &e) == 0);
 	from = now_s();
 	a.op = PL_OP_ALLREDUCE;
 	a.algo = PL_CA_RING;
-	NEED(pl_world_do(w, &a, &e) == 0);
+	NEED(pl_comm_world_do(w, &a, &e) == 0);
 	seconds[1 + o->rank] = now_s() - from;
 	from = now_s();
 	for (int i = 0; i < 5; i++)
-		NEED(pl_world_do(w, &b, &e) == 0);
+		NEED(pl_comm_world_do(w, &b, &e) == 0);
 	seconds[3 + o->rank] = (now_s() - from) / 5;
 	free(p);
-	NEED(pl_world_close(w, &e) == 0);
+	NEED(pl_comm_world_close(w, &e) == 0);
 	return 0;
 }
 

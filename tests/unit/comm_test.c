@@ -12,7 +12,7 @@
 
 struct what {
 	const char *transport;
-	bool shared; /* buffers from pl_world_alloc() */
+	bool shared; /* buffers from pl_comm_world_alloc() */
 	bool tcp_meeting;
 	int hosts;	    /* make so many out of this one */
 	size_t most;	    /* elements a rank's part has at most */
@@ -102,8 +102,8 @@ static bool check(const struct pl_coll_args *a, int rank, int n, unsigned turn)
 	for (size_t i = 0; i < dst_len(a, n); i++)
 		if (d[i] != expected(a, rank, n, i, turn)) {
 			printf("# rank %d of %d: %s %s %zu: [%zu] is %g, not %g\n", rank, n,
-			       pl_op_name(a->op), pl_calgo_name(a->algo), a->count, i, (double)d[i],
-			       (double)expected(a, rank, n, i, turn));
+			       pl_comm_operation_name(a->op), pl_comm_algorithm_name(a->algo),
+			       a->count, i, (double)d[i], (double)expected(a, rank, n, i, turn));
 			return false;
 		}
 	return true;
@@ -127,7 +127,7 @@ static int all_sizes(struct pl_world_opts *o, struct pl_world *w, struct buffers
 				continue;
 			if (!prepare(&a, b, form == 1, form == 2 ? 1 : 0, o->rank, o->size, ++turn))
 				continue;
-			NEED(pl_world_do(w, &a, &e) == 0);
+			NEED(pl_comm_world_do(w, &a, &e) == 0);
 			NEED(check(&a, o->rank, o->size, turn));
 		}
 	return 0;
@@ -148,9 +148,9 @@ static int pairs(struct pl_world_opts *o, struct pl_world *w, struct buffers *b)
 		for (size_t j = 0; j < count[i]; j++)
 			b->src[j] = input(o->rank, j, 3);
 		spoil(b->dst, count[i]);
-		NEED(pl_world_begin(w, &s, &ks, &e) == 0);
-		NEED(pl_world_begin(w, &r, &kr, &e) == 0);
-		NEED(pl_work_wait(kr, &e) == 0 && pl_work_wait(ks, &e) == 0);
+		NEED(pl_comm_world_begin(w, &s, &ks, &e) == 0);
+		NEED(pl_comm_world_begin(w, &r, &kr, &e) == 0);
+		NEED(pl_comm_work_wait(kr, &e) == 0 && pl_comm_work_wait(ks, &e) == 0);
 		for (size_t j = 0; j < count[i]; j++)
 			NEED(b->dst[j] == input(from, j, 3));
 	}
@@ -177,7 +177,7 @@ static int overlap(struct pl_world_opts *o, struct pl_world *w, struct buffers *
 					      .algo = (uint8_t)(i % 3 ? i % PL_CA_COUNT_ : 0),
 					      .count = c < room / 6 ? c : room / 6 };
 		NEED(prepare(&a[i], &part, i % 2, 0, o->rank, o->size, (unsigned)i));
-		NEED(pl_world_begin(w, &a[i], &k[i], &e) == 0);
+		NEED(pl_comm_world_begin(w, &a[i], &k[i], &e) == 0);
 		if (i == 5)
 			NEED(pairs(o, w,
 				   &(struct buffers){ b->src + N * room, b->dst + N * room, 0 }) ==
@@ -186,7 +186,7 @@ static int overlap(struct pl_world_opts *o, struct pl_world *w, struct buffers *
 	for (int i = 0; i < N; i++) {
 		int j = (i * 5 + o->rank) % N;
 
-		NEED(pl_work_wait(k[j], &e) == 0);
+		NEED(pl_comm_work_wait(k[j], &e) == 0);
 		NEED(check(&a[j], o->rank, o->size, (unsigned)j));
 	}
 	return 0;
@@ -209,7 +209,7 @@ static int same_bits(struct pl_world_opts *o, struct pl_world *w, struct buffers
 			b->src[1] = o->rank % 2 ? NAN : INFINITY;
 			a.src = b->src;
 			a.dst = c % 2 ? b->src : b->dst;
-			NEED(pl_world_do(w, &a, &e) == 0);
+			NEED(pl_comm_world_do(w, &a, &e) == 0);
 			h = h * 31 + (uint32_t)pl_hash(a.dst, c * sizeof(float));
 		}
 	sum[o->rank] = h;
@@ -229,10 +229,10 @@ static int everything(struct pl_world_opts *o, void *arg)
 	snprintf(host, sizeof(host), "host%d", t->hosts ? o->rank * t->hosts / o->size : 0);
 	o->host = t->hosts ? host : NULL;
 	o->transport = t->transport;
-	NEED(pl_world_open(o, &w, &e) == 0);
-	b.src = t->shared ? pl_world_alloc(w, b.room * sizeof(float))
+	NEED(pl_comm_world_open(o, &w, &e) == 0);
+	b.src = t->shared ? pl_comm_world_alloc(w, b.room * sizeof(float))
 			  : malloc(b.room * sizeof(float));
-	b.dst = t->shared ? pl_world_alloc(w, b.room * sizeof(float))
+	b.dst = t->shared ? pl_comm_world_alloc(w, b.room * sizeof(float))
 			  : malloc(b.room * sizeof(float));
 	NEED(b.src && b.dst);
 	for (size_t i = 0; i < PL_LEN(op); i++)
@@ -240,18 +240,18 @@ static int everything(struct pl_world_opts *o, void *arg)
 			if (algo != PL_CA_AUTO || i < 5)
 				NEED(all_sizes(o, w, &b, op[i], algo, t->most) == 0);
 	for (int i = 0; i < 100; i++)
-		NEED(pl_world_do(w, &(struct pl_coll_args){ .op = PL_OP_BARRIER }, &e) == 0);
+		NEED(pl_comm_world_do(w, &(struct pl_coll_args){ .op = PL_OP_BARRIER }, &e) == 0);
 	NEED(pairs(o, w, &b) == 0);
 	NEED(overlap(o, w, &b) == 0);
 	NEED(same_bits(o, w, &b, t->checksum) == 0);
 	if (t->shared) {
-		pl_world_free(w, b.src);
-		pl_world_free(w, b.dst);
+		pl_comm_world_free(w, b.src);
+		pl_comm_world_free(w, b.dst);
 	} else {
 		free(b.src);
 		free(b.dst);
 	}
-	NEED(pl_world_close(w, &e) == 0);
+	NEED(pl_comm_world_close(w, &e) == 0);
 	return 0;
 }
 
@@ -353,10 +353,10 @@ static int events(struct pl_world_opts *o, void *arg)
 	(void)arg;
 	o->event = on_event;
 	o->event_arg = &l;
-	NEED(pl_world_open(o, &w, &e) == 0);
-	NEED(pl_world_do(w, &a, &e) == 0);
-	NEED(pl_world_sent(w) == 300000 / 3 * 4 * 4);
-	NEED(pl_world_close(w, &e) == 0);
+	NEED(pl_comm_world_open(o, &w, &e) == 0);
+	NEED(pl_comm_world_do(w, &a, &e) == 0);
+	NEED(pl_comm_world_sent(w) == 300000 / 3 * 4 * 4);
+	NEED(pl_comm_world_close(w, &e) == 0);
 	/* parts of 400 kB are two pieces; two rounds each way */
 	NEED(l.fine && l.whole == 1 && l.sends == 8 && l.recvs == 8 &&
 	     l.bytes_out == 300000 / 3 * 4 * 4);
@@ -372,10 +372,10 @@ static int odd_size(struct pl_world_opts *o, void *arg)
 	static float p[100000];
 	struct pl_coll_args a = { .op = PL_OP_ALLREDUCE, .count = 5, .src = p, .dst = p };
 
-	NEED(pl_world_open(o, &w, &e) == 0);
+	NEED(pl_comm_world_open(o, &w, &e) == 0);
 	a.count = (o->rank ? 1 : 2) * *(const size_t *)arg;
-	NEED(pl_world_do(w, &a, &e) == PL_EIO && strstr(e.msg, "the same operations"));
-	pl_world_abort(w, "test");
+	NEED(pl_comm_world_do(w, &a, &e) == PL_EIO && strstr(e.msg, "the same operations"));
+	pl_comm_world_abort(w, "test");
 	return 0;
 }
 
@@ -390,15 +390,16 @@ static int odd_place(struct pl_world_opts *o, void *arg)
 	struct pl_world *w;
 
 	(void)arg;
-	NEED(pl_world_open(o, &w, &e) == 0);
+	NEED(pl_comm_world_open(o, &w, &e) == 0);
 	for (int i = 0; i < 2 && o->rank; i++) {
 		a.op = op[i];
 		e = (struct pl_err){ 0 };
-		NEED(pl_world_do(w, &a, &e) == PL_EINTERNAL && strstr(e.msg, "part of rank 1"));
+		NEED(pl_comm_world_do(w, &a, &e) == PL_EINTERNAL &&
+		     strstr(e.msg, "part of rank 1"));
 	}
 	e = (struct pl_err){ 0 };
-	NEED(pl_world_do(w, &barrier, &e) == 0);
-	NEED(pl_world_close(w, &e) == 0);
+	NEED(pl_comm_world_do(w, &barrier, &e) == 0);
+	NEED(pl_comm_world_close(w, &e) == 0);
 	return 0;
 }
 
@@ -412,21 +413,21 @@ static void test_args(void)
 	size_t count;
 
 	o.token = "short";
-	ok(pl_world_open(&o, &w, &e) == PL_EUSAGE && strstr(e.msg, "16"),
+	ok(pl_comm_world_open(&o, &w, &e) == PL_EUSAGE && strstr(e.msg, "16"),
 	   "short tokens are refused");
 	e.code = 0;
 	o.token = TOKEN;
 	o.meet = "udp:x";
-	ok(pl_world_open(&o, &w, &e) == PL_EUSAGE && strstr(e.msg, "dir:PATH"),
+	ok(pl_comm_world_open(&o, &w, &e) == PL_EUSAGE && strstr(e.msg, "dir:PATH"),
 	   "so are unknown meetings");
 	e.code = 0;
 	o.transport = "pigeon";
-	ok(pl_world_open(&o, &w, &e) == PL_EUSAGE && strstr(e.msg, "shm"), "and transports");
+	ok(pl_comm_world_open(&o, &w, &e) == PL_EUSAGE && strstr(e.msg, "shm"), "and transports");
 	e.code = 0;
 	o.rank = 2;
-	ok(pl_world_open(&o, &w, &e) == PL_EUSAGE, "and ranks");
-	is_i64(pl_calgo_find("halving-doubling"), PL_CA_HALVING, "names of algorithms");
-	is_i64(pl_op_find("all_reduce"), PL_OP_ALLREDUCE, "names of operations");
+	ok(pl_comm_world_open(&o, &w, &e) == PL_EUSAGE, "and ranks");
+	is_i64(pl_comm_algorithm_find("halving-doubling"), PL_CA_HALVING, "names of algorithms");
+	is_i64(pl_comm_operation_find("all_reduce"), PL_OP_ALLREDUCE, "names of operations");
 	for (int i = 0; i < 4; i++) {
 		o = (struct pl_world_opts){ .transport = i % 2 ? "shm" : "tcp" };
 		o.meet = meeting(false);
@@ -446,7 +447,7 @@ static int bench(struct pl_world_opts *o, void *arg)
 	struct pl_comm_bench_opts b = { .bytes = 100000, .iterations = 5, .warmup = 1 };
 
 	(void)arg;
-	NEED(pl_world_open(o, &w, &e) == 0);
+	NEED(pl_comm_world_open(o, &w, &e) == 0);
 	for (b.op = PL_OP_SEND; b.op < PL_OP_COUNT_; b.op++) {
 		if (b.op == PL_OP_RECV)
 			continue; /* the other end of the send */
@@ -454,9 +455,9 @@ static int bench(struct pl_world_opts *o, void *arg)
 		NEED(r.wrong == 0 && r.min > 0 && r.mean >= r.min && r.p99 >= r.median);
 		NEED(b.op == PL_OP_BARRIER || (r.bytes > 99000 && r.busbw > 0));
 	}
-	NEED(pl_world_tune(w, &e) == 0);
-	NEED(pl_world_algo(w, PL_OP_ALLREDUCE, 1 << 20) != PL_CA_AUTO);
-	NEED(pl_world_close(w, &e) == 0);
+	NEED(pl_comm_world_tune(w, &e) == 0);
+	NEED(pl_comm_world_algo(w, PL_OP_ALLREDUCE, 1 << 20) != PL_CA_AUTO);
+	NEED(pl_comm_world_close(w, &e) == 0);
 	return 0;
 }
 

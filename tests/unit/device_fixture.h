@@ -70,13 +70,13 @@ static int open_rank(struct pl_world_opts *o, const struct pl_backend *b, struct
 	o->backend = r->b;
 	o->backend_ctx = r->ctx;
 	if (rc == 0)
-		rc = pl_world_open(o, &r->w, err);
+		rc = pl_comm_world_open(o, &r->w, err);
 	return rc;
 }
 
 static int close_rank(struct rank *r, struct pl_err *err)
 {
-	int rc = pl_world_close(r->w, err);
+	int rc = pl_comm_world_close(r->w, err);
 
 	r->b->close(r->ctx);
 	free(r->host);
@@ -136,7 +136,7 @@ static bool check(struct rank *r, const struct trip *t)
 	for (size_t i = 0; i < t->n_dst; i++)
 		if (r->host[i] != expected(&t->a, r->me, r->n, i, t->turn)) {
 			printf("# rank %d of %d: %s of %zu: [%zu] is %g, not %g\n", r->me, r->n,
-			       pl_op_name(t->a.op), t->a.count, i, (double)r->host[i],
+			       pl_comm_operation_name(t->a.op), t->a.count, i, (double)r->host[i],
 			       (double)expected(&t->a, r->me, r->n, i, t->turn));
 			return false;
 		}
@@ -155,14 +155,14 @@ static int overlap(struct pl_world_opts *o, struct rank *r, size_t count)
 	for (unsigned i = 0; i < N; i++) {
 		NEED(prepare(r, &t[i], op[i % 5], count + i, i >= 5, i));
 		load(r, &t[i]);
-		NEED(pl_world_begin(r->w, &t[i].a, &t[i].work, &e) == 0);
+		NEED(pl_comm_world_begin(r->w, &t[i].a, &t[i].work, &e) == 0);
 	}
 	for (int i = 0; i < N; i++) {
-		NEED(pl_work_wait(t[i].work, &e) == 0);
+		NEED(pl_comm_work_wait(t[i].work, &e) == 0);
 		r->b->copy(r->ctx, t[i].copy, t[i].dst, t[i].n_dst * sizeof(float));
 		r->b->zero(r->ctx, t[i].dst, t[i].n_dst * sizeof(float));
 	}
-	NEED(pl_world_settle(r->w, &e) == 0);
+	NEED(pl_comm_world_settle(r->w, &e) == 0);
 	for (int i = 0; i < N; i++)
 		NEED(check(r, &t[i]));
 	return 0;
@@ -182,17 +182,18 @@ static int on_host(struct pl_world_opts *o, struct rank *r)
 
 		NEED(prepare(r, &t, PL_OP_ALLREDUCE, 777, true, turn));
 		load(r, &t);
-		NEED(pl_world_begin(r->w, &t.a, &t.work, &e) == 0);
+		NEED(pl_comm_world_begin(r->w, &t.a, &t.work, &e) == 0);
 		for (size_t i = 0; i < a.count * (many_src(a.op) ? (size_t)o->size : 1); i++)
 			p[i] = input(o->rank, i, turn);
 		a.src = p;
 		a.dst = a.op == PL_OP_ALLGATHER ? p + 50000 : p;
 		a.on_host = true;
-		NEED(pl_world_do(r->w, &a, &e) == 0);
+		NEED(pl_comm_world_do(r->w, &a, &e) == 0);
 		for (size_t i = 0; i < a.count * (many_dst(a.op) ? (size_t)o->size : 1); i++)
 			NEED(((float *)a.dst)[i] == expected(&a, o->rank, o->size, i, turn));
-		NEED(pl_world_do(r->w, &(struct pl_coll_args){ .op = PL_OP_BARRIER }, &e) == 0);
-		NEED(pl_work_wait(t.work, &e) == 0);
+		NEED(pl_comm_world_do(r->w, &(struct pl_coll_args){ .op = PL_OP_BARRIER }, &e) ==
+		     0);
+		NEED(pl_comm_work_wait(t.work, &e) == 0);
 		r->b->copy(r->ctx, t.copy, t.dst, t.n_dst * sizeof(float));
 		NEED(check(r, &t));
 	}
@@ -217,12 +218,12 @@ static int messages(struct pl_world_opts *o, struct rank *r, size_t count)
 		d.a = (struct pl_coll_args){
 			.op = PL_OP_RECV, .count = count, .root = from, .dst = d.dst
 		};
-		NEED(pl_world_begin(r->w, &s.a, &s.work, &e) == 0);
-		NEED(pl_world_begin(r->w, &d.a, &d.work, &e) == 0);
-		NEED(pl_work_wait(d.work, &e) == 0 && pl_work_wait(s.work, &e) == 0);
+		NEED(pl_comm_world_begin(r->w, &s.a, &s.work, &e) == 0);
+		NEED(pl_comm_world_begin(r->w, &d.a, &d.work, &e) == 0);
+		NEED(pl_comm_work_wait(d.work, &e) == 0 && pl_comm_work_wait(s.work, &e) == 0);
 		r->b->copy(r->ctx, d.copy, d.dst, count * sizeof(float));
 		d.a.op = PL_OP_BROADCAST;
-		NEED(pl_world_settle(r->w, &e) == 0);
+		NEED(pl_comm_world_settle(r->w, &e) == 0);
 		NEED(check(r, &d));
 	}
 	return 0;
@@ -236,12 +237,12 @@ __attribute__((unused)) static int everything(struct pl_world_opts *o, const str
 	float *p;
 
 	NEED(open_rank(o, b, &r, &e) == 0);
-	NEED(!nccl || !strcmp(pl_world_transport(r.w), "nccl"));
-	p = pl_world_alloc(r.w, 1000 * sizeof(float));
+	NEED(!nccl || !strcmp(pl_comm_world_transport(r.w), "nccl"));
+	p = pl_comm_world_alloc(r.w, 1000 * sizeof(float));
 	NEED(p);
 	r.b->get(r.ctx, r.host, p, 1000 * sizeof(float));
 	NEED(r.host[0] == 0 && r.host[999] == 0);
-	pl_world_free(r.w, p);
+	pl_comm_world_free(r.w, p);
 	for (size_t count = 1; count <= 50000; count = count * 30 + 1)
 		NEED(overlap(o, &r, count) == 0);
 	NEED(on_host(o, &r) == 0);

@@ -48,18 +48,18 @@ static int hang(struct pl_world_opts *o, void *arg)
 		if (i == t->before && (t->victim < 0 || t->victim == o->rank))
 			queue_put(&((struct fake *)r.ctx)->main, hang_item, NULL);
 		load(&r, &trip[i]);
-		NEED(pl_world_begin(r.w, &trip[i].a, &trip[i].work, &e) == 0);
+		NEED(pl_comm_world_begin(r.w, &trip[i].a, &trip[i].work, &e) == 0);
 	}
 	from = now_s();
 	for (unsigned i = 0; i < n; i++) {
-		int rc = pl_work_wait(trip[i].work, &e);
+		int rc = pl_comm_work_wait(trip[i].work, &e);
 
 		NEED(rc == 0 || i >= t->before);
 		v->rc = v->rc < 0 ? v->rc : rc;
 	}
 	v->seconds = now_s() - from;
 	snprintf(v->msg, sizeof(v->msg), "%.490s", e.msg);
-	pl_world_abort(r.w, "its device hangs");
+	pl_comm_world_abort(r.w, "its device hangs");
 	NEED(now_s() - from < v->seconds + 2);
 	fflush(stdout);
 	_exit(0); /* the device's queue never ends */
@@ -103,15 +103,15 @@ static int hang_alone(struct pl_world_opts *o, void *arg)
 	NEED(open_rank(o, &pl_backend_fake, &r, &e) == 0);
 	NEED(prepare(&r, &trip, PL_OP_ALLREDUCE, 5000, true, 1));
 	load(&r, &trip);
-	NEED(pl_world_begin(r.w, &trip.a, &trip.work, &e) == 0);
-	NEED(pl_work_wait(trip.work, &e) == 0);
-	NEED(pl_world_settle(r.w, &e) == 0 && r.b->sync(r.ctx, &e) == 0);
+	NEED(pl_comm_world_begin(r.w, &trip.a, &trip.work, &e) == 0);
+	NEED(pl_comm_work_wait(trip.work, &e) == 0);
+	NEED(pl_comm_world_settle(r.w, &e) == 0 && r.b->sync(r.ctx, &e) == 0);
 	nap_ms(PATIENCE_NS / 1000000 + 300); /* a device that is idle is not late */
-	NEED(pl_world_do(r.w, &(struct pl_coll_args){ .op = PL_OP_BARRIER }, &e) == 0);
+	NEED(pl_comm_world_do(r.w, &(struct pl_coll_args){ .op = PL_OP_BARRIER }, &e) == 0);
 	if (t->victim < 0 || t->victim == o->rank)
 		queue_put(&((struct fake *)r.ctx)->main, hang_item, NULL);
 	began = now_s();
-	NEED(pl_world_settle(r.w, &e) == 0 && r.b->sync(r.ctx, &e) == 0);
+	NEED(pl_comm_world_settle(r.w, &e) == 0 && r.b->sync(r.ctx, &e) == 0);
 	nap_ms(10000); /* until it is over */
 	return 1;
 }

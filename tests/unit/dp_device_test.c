@@ -102,7 +102,7 @@ static int leave_files(struct pl_world_opts *o, const struct run *r, struct pl_w
 	in_tmp(path, sizeof(path), r->weights);
 	NEED(pl_engine_dp.export_weights(worker, path, &e) == 0);
 	if (w) /* rank 0 wrote it */
-		NEED(pl_world_do(w, &all, &e) == 0);
+		NEED(pl_comm_world_do(w, &all, &e) == 0);
 	NEED(pl_engine_dp.import_weights(worker, path, &e) == 0);
 	return 0;
 }
@@ -129,7 +129,7 @@ static int train(struct pl_world_opts *o, void *arg)
 		o->backend_ctx = e_opts.ctx;
 	}
 	if (r->transport)
-		NEED(pl_world_open(o, &e_opts.world, &e) == 0);
+		NEED(pl_comm_world_open(o, &e_opts.world, &e) == 0);
 	e_opts.job = &t.job;
 	e_opts.model = &t.model;
 	e_opts.plan = &t.plan;
@@ -144,7 +144,7 @@ static int train(struct pl_world_opts *o, void *arg)
 
 		if (rc < 0 && r->fault) { /* as cmd/run ends */
 			printf("# rank %d: step %d: %s\n", o->rank, (int)at, e.msg);
-			pl_world_abort(e_opts.world, e.msg);
+			pl_comm_world_abort(e_opts.world, e.msg);
 			pl_engine_dp.finish(worker, true);
 			return rc == PL_EIO && strstr(e.msg, "rank 1") ? 0 : 2;
 		}
@@ -158,7 +158,7 @@ static int train(struct pl_world_opts *o, void *arg)
 	NEED(leave_files(o, r, e_opts.world, worker) == 0);
 	pl_engine_dp.finish(worker, false);
 	if (r->transport)
-		NEED(pl_world_close(e_opts.world, &e) == 0);
+		NEED(pl_comm_world_close(e_opts.world, &e) == 0);
 	if (r->device)
 		pl_backend_fake.close(e_opts.ctx);
 	return 0;

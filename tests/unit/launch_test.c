@@ -74,7 +74,7 @@ static int find(const char *env, struct pl_launch *l)
 		setenv(s, equal + 1, 1);
 	}
 	memset(&err, 0, sizeof(err));
-	return pl_launch_find(l, &err);
+	return pl_comm_launch_find(l, &err);
 }
 
 #define TORCH                                                                                      \
@@ -308,42 +308,42 @@ static void share(void)
 
 	take_rank(&zero, 0);
 	take_rank(&one, 1);
-	is_i64(pl_launch_share(&one, 20000000, &err), PL_EIO, "rank 0 is waited for");
+	is_i64(pl_comm_launch_share(&one, 20000000, &err), PL_EIO, "rank 0 is waited for");
 	ok(strstr(err.msg, "rank 0 never came") && strstr(err.msg, "PACELINE_MEET"),
 	   "... and missed, with a remedy");
 	take_rank(&one, 1);
-	is_i64(pl_launch_share(&zero, 1, &err), 0, "rank 0 makes a token");
-	is_i64(pl_launch_share(&one, 1, &err), 0, "rank 1 takes it");
+	is_i64(pl_comm_launch_share(&zero, 1, &err), 0, "rank 0 makes a token");
+	is_i64(pl_comm_launch_share(&one, 1, &err), 0, "rank 1 takes it");
 	ok(strlen(zero.token) == 64 && !strcmp(zero.token, one.token) &&
 		   !strcmp(zero.meet, one.meet) && !strncmp(zero.meet, "dir:", 4),
 	   "it is the same, and where to meet");
 	is_i64(mode_of(zero.folder, "."), 0700, "the folder is ours");
 	is_i64(mode_of(zero.folder, "token"), 0600, "so is the token");
-	pl_launch_unshare(&one);
+	pl_comm_launch_unshare(&one);
 	is_i64(mode_of(zero.folder, "token"), 0600, "rank 1 takes nothing away");
 	chmod(zero.folder, 0755);
 	take_rank(&one, 1);
-	ok(pl_launch_share(&one, 1, &err) == PL_EIO && strstr(err.msg, "mode 755"),
+	ok(pl_comm_launch_share(&one, 1, &err) == PL_EIO && strstr(err.msg, "mode 755"),
 	   "a folder that others may enter is none");
 	err.code = 0;
 	chmod(zero.folder, 0700);
-	pl_launch_unshare(&zero);
+	pl_comm_launch_unshare(&zero);
 	is_i64(mode_of(zero.folder, "."), 0, "rank 0 removes all");
 	take_rank(&one, 0);
 	if (symlink("/", zero.folder) < 0)
 		printf("# no symbolic link\n");
-	is_i64(pl_launch_share(&one, 1, &err), PL_EIO, "nor is a symbolic link");
+	is_i64(pl_comm_launch_share(&one, 1, &err), PL_EIO, "nor is a symbolic link");
 	err.code = 0;
 	unlink(zero.folder);
 	take_rank(&one, 0);
 	one.spread = true;
-	ok(pl_launch_share(&one, 1, &err) == PL_EUSAGE && strstr(err.msg, "PACELINE_TOKEN"),
+	ok(pl_comm_launch_share(&one, 1, &err) == PL_EUSAGE && strstr(err.msg, "PACELINE_TOKEN"),
 	   "hosts that share no folder");
 	err.code = 0;
 	snprintf(one.meet, sizeof(one.meet), "dir:%s", getenv("TMPDIR"));
-	ok(pl_launch_share(&one, 1, &err) == 0 && !strcmp(one.folder, zero.folder),
+	ok(pl_comm_launch_share(&one, 1, &err) == 0 && !strcmp(one.folder, zero.folder),
 	   "and those that do");
-	pl_launch_unshare(&one);
+	pl_comm_launch_unshare(&one);
 }
 
 /* A token that a process left behind, and one of a process that lives. */
@@ -360,7 +360,7 @@ static void left_behind(void)
 	take_rank(&zero, 0);
 	pid = fork();
 	if (pid == 0) {
-		ready = pl_launch_share(&zero, 1, &err) == 0;
+		ready = pl_comm_launch_share(&zero, 1, &err) == 0;
 		if (write(p[1], &ready, 1) < 0)
 			_exit(1);
 		pause();
@@ -368,20 +368,20 @@ static void left_behind(void)
 	}
 	ok(read(p[0], &ready, 1) == 1 && ready, "another process is rank 0");
 	take_rank(&one, 1);
-	is_i64(pl_launch_share(&one, 1, &err), 0, "its token is taken");
-	ok(pl_launch_share(&zero, 1, &err) == PL_EIO && strstr(err.msg, "another run"),
+	is_i64(pl_comm_launch_share(&one, 1, &err), 0, "its token is taken");
+	ok(pl_comm_launch_share(&zero, 1, &err) == PL_EIO && strstr(err.msg, "another run"),
 	   "there is no second rank 0");
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	take_rank(&one, 1);
-	is_i64(pl_launch_share(&one, 20000000, &err), PL_EIO,
+	is_i64(pl_comm_launch_share(&one, 20000000, &err), PL_EIO,
 	       "the token of a dead process is none");
 	take_rank(&zero, 0);
 	take_rank(&one, 1);
-	is_i64(pl_launch_share(&zero, 1, &err), 0, "it is replaced");
-	ok(pl_launch_share(&one, 1, &err) == 0 && !strcmp(one.token, zero.token),
+	is_i64(pl_comm_launch_share(&zero, 1, &err), 0, "it is replaced");
+	ok(pl_comm_launch_share(&one, 1, &err) == 0 && !strcmp(one.token, zero.token),
 	   "by one that is taken");
-	pl_launch_unshare(&zero);
+	pl_comm_launch_unshare(&zero);
 	is_i64(mode_of(zero.folder, "."), 0, "nothing is left");
 }
 

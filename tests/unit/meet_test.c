@@ -38,9 +38,9 @@ static int meets(struct pl_world_opts *o, void *arg)
 	o->bind = way->bind;
 	o->transport = "tcp";
 	o->timeout_ns = 2000000000;
-	NEED(pl_world_open(o, &w, &e) == 0);
-	NEED(pl_world_do(w, &a, &e) == 0 && v > 2 && v < 4);
-	NEED(pl_world_close(w, &e) == 0);
+	NEED(pl_comm_world_open(o, &w, &e) == 0);
+	NEED(pl_comm_world_do(w, &a, &e) == 0 && v > 2 && v < 4);
+	NEED(pl_comm_world_close(w, &e) == 0);
 	return 0;
 }
 
@@ -65,7 +65,7 @@ static bool has_six(void)
 	struct pl_err e = { 0 };
 	int fd, port;
 
-	if (pl_net_listen("::1", 0, &fd, &port, address, &e) < 0)
+	if (pl_comm_net_listen("::1", 0, &fd, &port, address, &e) < 0)
 		return false;
 	close(fd);
 	return true;
@@ -80,7 +80,7 @@ static bool outer_address(char *to, size_t size)
 
 	while (d && !found && (e = readdir(d)))
 		found = e->d_name[0] != '.' && strcmp(e->d_name, "lo") != 0 &&
-			pl_net_interface(e->d_name, to, size);
+			pl_comm_net_interface(e->d_name, to, size);
 	if (d)
 		closedir(d);
 	return found;
@@ -100,7 +100,7 @@ static void test_ways(void)
 		   "by either at a door that is open for both");
 	}
 	ok(all_meet("127.0.0.1", "127.0.0.1", "127.0.0.1", "lo", free_port()), "by an interface");
-	if (!pl_net_is_alias(name) || !outer_address(outer, sizeof(outer))) {
+	if (!pl_comm_net_is_alias(name) || !outer_address(outer, sizeof(outer))) {
 		ok(true, "a name that means loopback here # SKIP it does not");
 		return;
 	}
@@ -115,14 +115,14 @@ static void test_names(void)
 	struct sockaddr_in6 six = { .sin6_family = AF_INET6 };
 	static const uint8_t mapped[16] = { [10] = 255, [11] = 255, [12] = 10, [15] = 7 };
 
-	ok(pl_net_interface("lo", to, sizeof(to)) && !strcmp(to, "127.0.0.1"),
+	ok(pl_comm_net_interface("lo", to, sizeof(to)) && !strcmp(to, "127.0.0.1"),
 	   "an interface has an address");
-	ok(!pl_net_interface("no-such-interface", to, sizeof(to)), "... if there is one");
+	ok(!pl_comm_net_interface("no-such-interface", to, sizeof(to)), "... if there is one");
 	memcpy(&six.sin6_addr, mapped, sizeof(mapped));
-	pl_net_name(&six, sizeof(six), to, sizeof(to));
+	pl_comm_net_name(&six, sizeof(six), to, sizeof(to));
 	ok(!strcmp(to, "10.0.0.7"), "IPv4 by a socket of IPv6 is told as IPv4 (%s)", to);
-	ok(!pl_net_is_alias("localhost") && !pl_net_is_alias("127.0.0.1") &&
-		   !pl_net_is_alias("::1"),
+	ok(!pl_comm_net_is_alias("localhost") && !pl_comm_net_is_alias("127.0.0.1") &&
+		   !pl_comm_net_is_alias("::1"),
 	   "who says loopback means it");
 }
 
@@ -136,7 +136,7 @@ static int fails(struct pl_world_opts *o, void *arg)
 
 	(void)arg;
 	o->timeout_ns = 200000000;
-	NEED(pl_world_open(o, &w, &e) == PL_EIO);
+	NEED(pl_comm_world_open(o, &w, &e) == PL_EIO);
 	NEED(open_files() == before);
 	return 0;
 }
@@ -164,10 +164,10 @@ static void test_taken(void)
 	char address[PL_ADDRESS_MAX];
 	struct pl_err e = { 0 };
 
-	ok(pl_net_listen("127.0.0.1", 0, &fd, &port, address, &e) == 0 &&
+	ok(pl_comm_net_listen("127.0.0.1", 0, &fd, &port, address, &e) == 0 &&
 		   !strcmp(address, "127.0.0.1"),
 	   "a port");
-	ok(pl_net_listen("127.0.0.1", port, &second, &port, address, &e) == PL_EIO &&
+	ok(pl_comm_net_listen("127.0.0.1", port, &second, &port, address, &e) == PL_EIO &&
 		   strstr(e.msg, "another program has it"),
 	   "... is taken (%s)", e.msg);
 	close(fd);

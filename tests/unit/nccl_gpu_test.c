@@ -57,10 +57,10 @@ static int duplicate(struct pl_world_opts *o, void *arg)
 	if (rc == 0) {
 		NEED(prepare(&r, &t, PL_OP_ALLREDUCE, 1000, true, 1));
 		load(&r, &t);
-		rc = pl_world_do(r.w, &t.a, &e);
+		rc = pl_comm_world_do(r.w, &t.a, &e);
 	}
 	if (rc == 0)
-		rc = pl_world_settle(r.w, &e);
+		rc = pl_comm_world_settle(r.w, &e);
 	if (rc == 0) {
 		r.b->copy(r.ctx, t.copy, t.dst, t.n_dst * sizeof(float));
 		NEED(check(&r, &t));
@@ -68,7 +68,7 @@ static int duplicate(struct pl_world_opts *o, void *arg)
 	}
 	printf("# rank %d: %s\n", o->rank, e.msg);
 	if (r.w)
-		pl_world_abort(r.w, e.msg);
+		pl_comm_world_abort(r.w, e.msg);
 	return strstr(e.msg, "NCCL") || strstr(e.msg, "nccl") ? 0 : 1;
 }
 

@@ -70,11 +70,11 @@ static int one_of_each(struct rank *r, unsigned odd, struct pl_err *err)
 		if (!prepare(r, &t, op[i % PL_LEN(op)], 20000 + (i == odd), i % 2, i))
 			return PL_ENOMEM;
 		load(r, &t);
-		rc = pl_world_begin(r->w, &t.a, &t.work, err);
+		rc = pl_comm_world_begin(r->w, &t.a, &t.work, err);
 		if (rc == 0)
-			rc = pl_work_wait(t.work, err);
+			rc = pl_comm_work_wait(t.work, err);
 		if (rc == 0 && i % 2)
-			rc = pl_world_settle(r->w, err);
+			rc = pl_comm_world_settle(r->w, err);
 	}
 	return rc;
 }
@@ -95,7 +95,7 @@ static int go_wrong(struct pl_world_opts *o, void *arg)
 		setenv("PACELINE_NCCL", t->library, 1);
 	o->transport = "nccl";
 	if (t->on_cpu) {
-		v->rc = pl_world_open(o, &r.w, &e);
+		v->rc = pl_comm_world_open(o, &r.w, &e);
 	} else {
 		v->rc = open_rank(o, &pl_backend_fake, &r, &e);
 		if (v->rc == 0) {
@@ -103,7 +103,7 @@ static int go_wrong(struct pl_world_opts *o, void *arg)
 			if (v->rc == 0)
 				v->rc = close_rank(&r, &e);
 			else
-				pl_world_abort(r.w, e.msg);
+				pl_comm_world_abort(r.w, e.msg);
 		}
 	}
 	v->seconds = now_s() - from;
@@ -198,7 +198,7 @@ static int torture(struct pl_world_opts *o, void *arg)
 		return e.msg[0] ? 0 : 1;
 	rc = on_host(o, &r) ? PL_EIO : one_of_each(&r, UINT_MAX, &e);
 	if (rc < 0)
-		pl_world_abort(r.w, "torture");
+		pl_comm_world_abort(r.w, "torture");
 	else
 		rc = close_rank(&r, &e);
 	return 0;

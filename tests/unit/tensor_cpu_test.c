@@ -165,8 +165,8 @@ static bool open_both(const struct pl_kernels *k, bool blas)
 
 	seed = 20;
 	return ok(!plain->open(&(struct pl_backend_opts){ 0 }, &slow, &err) &&
-			  !pl_cpu_open(k, blas, 1, &one, &err) &&
-			  !pl_cpu_open(k, blas, 3, &many, &err),
+			  !pl_tensor_cpu_open(k, blas, 1, &one, &err) &&
+			  !pl_tensor_cpu_open(k, blas, 3, &many, &err),
 		  "%s: opened", k->name);
 }
 
@@ -182,7 +182,7 @@ int main(void)
 {
 	const struct pl_kernels *k;
 
-	for (int i = 0; (k = pl_kernels_pick(i)); i++) {
+	for (int i = 0; (k = pl_tensor_kernels_pick(i)); i++) {
 		if (open_both(k, false))
 			run_cases(k->name);
 		half_bound(k->name);
@@ -190,7 +190,7 @@ int main(void)
 		functions(k);
 		close_both();
 	}
-	if (open_both(&pl_kernels_portable, true) && ((struct pl_cpu *)one)->blas)
+	if (open_both(&pl_tensor_kernels_portable, true) && ((struct pl_cpu *)one)->blas)
 		run_cases("OpenBLAS");
 	else
 		skip("OpenBLAS", "built without, or not installed");

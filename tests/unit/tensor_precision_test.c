@@ -219,14 +219,14 @@ static void try_size(int n, int c, int size, int k, double contrast, double limi
 	net_init(&t, n, c, size, k, contrast);
 	reference(&t);
 	for (int skip = 0;; skip++) {
-		const struct pl_kernels *kernels = pl_kernels_pick(skip);
+		const struct pl_kernels *kernels = pl_tensor_kernels_pick(skip);
 		struct pl_err err = { 0 };
 		double error;
 		void *ctx;
 
 		if (!kernels)
 			break;
-		if (pl_cpu_open(kernels, false, 2, &ctx, &err) < 0)
+		if (pl_tensor_cpu_open(kernels, false, 2, &ctx, &err) < 0)
 			exit(1);
 		error = measure(&t, &pl_backend_cpu, ctx);
 		ok(error < limit, "%s: filters (%d, %d, 3, 3), batch %d of %d x %d: error %.2g",
