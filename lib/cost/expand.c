@@ -52,7 +52,7 @@ static int find_members(struct expansion *s, struct pl_err *err)
 				"node %u of the collective has no transfer, or one in parts: "
 				"it cannot be taken apart",
 				a);
-		s->m[s->n++] = (struct member){ a, t, e->g->res[res].rank, 0 };
+		s->m[s->n++] = (struct member){ a, t, e->res[res].rank, 0 };
 	}
 	pl_sort(s->m, s->n, sizeof(*s->m), by_rank);
 	if (s->n < 2 || s->n > s->x->topo->n_ranks)

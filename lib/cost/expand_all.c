@@ -29,7 +29,7 @@ static int find_ranks(struct all *a, uint32_t meet, struct pl_err *err)
 		if (rc >= 0)
 			a->rank[a->n++] = res == PL_NONE
 						  ? PL_NONE
-						  : pl_graph_rank_index(e->g, e->g->res[res].rank);
+						  : pl_graph_rank_index(e->g, e->res[res].rank);
 	}
 	if (a->n)
 		pl_sort(a->rank, a->n, sizeof(*a->rank), pl_compare_u32);

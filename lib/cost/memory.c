@@ -45,8 +45,8 @@ struct mem {
 
 static uint32_t rank_of(const struct mem *m, const struct pl_enode *x)
 {
-	return x->res < m->e->g->n_res ? pl_graph_rank_index(m->e->g, m->e->g->res[x->res].rank)
-				       : PL_NONE;
+	return x->res < m->e->n_res ? pl_graph_rank_index(m->e->g, m->e->res[x->res].rank)
+				    : PL_NONE;
 }
 
 static int index_nodes(struct mem *m, struct pl_err *err)
@@ -124,7 +124,8 @@ static int find_again(struct mem *m, struct pl_err *err)
 		const struct pl_etensor *et = &e->tensor[i];
 		struct again x = { .step = et->step, .node = PL_NONE, .rank = et->rank };
 
-		if (!et->remade || et->producer == PL_NONE || e->node[et->producer].layer < 0)
+		if (et->dead || !et->remade || et->producer == PL_NONE ||
+		    e->node[et->producer].layer < 0)
 			continue;
 		x.layer = e->node[et->producer].layer;
 		for (uint32_t k = 0; k < e->g->tensor[et->tensor].n_consumers; k++) {
@@ -279,7 +280,7 @@ static void find_grads(struct mem *m)
 		const struct pl_etensor *et = &e->tensor[i];
 		uint32_t rank = pl_graph_rank_index(e->g, et->rank);
 
-		if (e->g->tensor[et->tensor].role == PL_TR_GRAD && rank != PL_NONE &&
+		if (!et->dead && e->g->tensor[et->tensor].role == PL_TR_GRAD && rank != PL_NONE &&
 		    et->producer != PL_NONE && !e->node[et->producer].dead) {
 			pl_ns *last = &m->grads[et->step * m->n_ranks + rank];
 
@@ -444,7 +445,8 @@ int pl_memory_peak(const struct pl_edit *e, const struct pl_memory_opts *o,
 	PL_TRY(find_again(&m, err));
 	find_grads(&m);
 	for (size_t i = 0; i < e->n_tensors; i++)
-		PL_TRY(add_tensor(&m, &e->tensor[i], err));
+		if (!e->tensor[i].dead)
+			PL_TRY(add_tensor(&m, &e->tensor[i], err));
 	PL_TRY(add_buffers(&m, err));
 	sweep(&m);
 	add_always(&m);

@@ -121,6 +121,9 @@ void pl_edit_undo(struct pl_edit *e, size_t mark)
 		case EU_WEIGHT:
 			e->edge[u.id].w = u.old;
 			break;
+		case EU_LAG:
+			e->edge[u.id].lag = (int32_t)u.old;
+			break;
 		case EU_ARRIVE:
 			e->tensor[u.id].arrive = (uint32_t)u.old;
 			break;
@@ -140,6 +143,22 @@ void pl_edit_undo(struct pl_edit *e, size_t mark)
 		case EU_DROP_EDGE:
 			relink_edge(e, u.id);
 			break;
+		case EU_ADD_TENSOR:
+			e->n_tensors = u.id;
+			break;
+		case EU_DROP_TENSOR:
+			e->tensor[u.id].dead = false;
+			break;
+		case EU_ADD_RESOURCE:
+			e->n_res = u.id;
+			break;
+		case EU_ADD_GROUP:
+			e->n_groups = u.id;
+			e->n_group_ranks = (size_t)u.old;
+			break;
+		case EU_DROP_RANK:
+			e->n_gone--;
+			break;
 		case EU_SEED:
 			requeue(e, u.id);
 			break;
@@ -150,21 +169,24 @@ void pl_edit_undo(struct pl_edit *e, size_t mark)
 /* ---- changes --------------------------------------------------------------------------------- */
 
 static int new_edge(struct pl_edit *e, uint32_t src, uint32_t dst, unsigned type, pl_ns w,
-		    struct pl_err *err)
+		    pl_ns lag, struct pl_err *err)
 {
 	int rc = pl_grow(&e->edge, &e->cap_edges, e->n_edges + 1, sizeof(*e->edge), err);
 
 	if (rc < 0 || (rc = pl_edit_touch(e, dst, err)) < 0 ||
 	    (rc = pl_edit_log(e, EU_ADD_EDGE, (uint32_t)e->n_edges, 0, err)) < 0)
 		return rc;
-	e->edge[e->n_edges] =
-		(struct pl_eedge){ .src = src, .dst = dst, .w = w, .type = (uint8_t)type };
+	e->edge[e->n_edges] = (struct pl_eedge){ .src = src,
+						 .dst = dst,
+						 .w = w,
+						 .lag = (int32_t)pl_min_i64(lag, INT32_MAX),
+						 .type = (uint8_t)type };
 	pl_edit_link(e, (uint32_t)e->n_edges++);
 	return 0;
 }
 
-int pl_edit_add_edge(struct pl_edit *e, uint32_t src, uint32_t dst, unsigned type, pl_ns w,
-		     struct pl_err *err)
+static int add_edge(struct pl_edit *e, uint32_t src, uint32_t dst, unsigned type, pl_ns w,
+		    pl_ns lag, struct pl_err *err)
 {
 	if (src >= e->n_nodes || dst >= e->n_nodes || src == dst || e->node[src].dead ||
 	    e->node[dst].dead)
@@ -172,7 +194,19 @@ int pl_edit_add_edge(struct pl_edit *e, uint32_t src, uint32_t dst, unsigned typ
 			       dst, e->n_nodes);
 	if (e->n_edges >= PL_NONE - 1)
 		return pl_fail(err, PL_ELIMIT, "more than %u edges", PL_NONE - 1);
-	return new_edge(e, src, dst, type, w, err);
+	return new_edge(e, src, dst, type, w, lag, err);
+}
+
+int pl_edit_add_edge(struct pl_edit *e, uint32_t src, uint32_t dst, unsigned type, pl_ns w,
+		     struct pl_err *err)
+{
+	return add_edge(e, src, dst, type, w, w, err);
+}
+
+int pl_edit_add_edge_like(struct pl_edit *e, uint32_t src, uint32_t dst, unsigned type,
+			  const struct pl_eedge *like, pl_ns more, struct pl_err *err)
+{
+	return add_edge(e, src, dst, type, like->w + more, like->lag + more, err);
 }
 
 /* Does the node's end still count for its step? If not, let the sink wait for it. */
@@ -185,7 +219,7 @@ static int keep_covered(struct pl_edit *e, uint32_t node, struct pl_err *err)
 	for (uint32_t x = n->out; x != PL_NONE; x = e->edge[x].out_next)
 		if (pl_edit_covers(e, &e->edge[x]))
 			return 0;
-	return new_edge(e, node, e->step[n->step].sink, PL_E_SEQ, 0, err);
+	return new_edge(e, node, e->step[n->step].sink, PL_E_SEQ, 0, 0, err);
 }
 
 /* Without a predecessor of its step it may be what the step begins with. */
@@ -232,9 +266,9 @@ static int follow(struct pl_edit *e, uint32_t node, uint32_t res, struct pl_err 
 {
 	const uint32_t *next = e->step[e->node[node].step].next;
 
-	return !next || res == PL_NONE || next[res] == PL_NONE
+	return !next || res >= e->g->n_res || next[res] == PL_NONE
 		       ? 0
-		       : new_edge(e, node, next[res], PL_E_SEQ, 0, err);
+		       : new_edge(e, node, next[res], PL_E_SEQ, 0, 0, err);
 }
 
 int pl_edit_add_node(struct pl_edit *e, const struct pl_enode *n, uint32_t after, uint32_t *id,
@@ -307,10 +341,14 @@ int pl_edit_set_dur(struct pl_edit *e, uint32_t node, pl_ns dur, struct pl_err *
 
 int pl_edit_set_weight(struct pl_edit *e, uint32_t edge, pl_ns w, struct pl_err *err)
 {
+	pl_ns lag = pl_max_i64(0, e->edge[edge].lag + (w - e->edge[edge].w));
 	int rc;
 
 	if (e->edge[edge].w == w)
 		return 0;
+	if ((rc = pl_edit_log(e, EU_LAG, edge, e->edge[edge].lag, err)) < 0)
+		return rc;
+	e->edge[edge].lag = (int32_t)pl_min_i64(lag, INT32_MAX);
 	if ((rc = pl_edit_touch(e, e->edge[edge].dst, err)) < 0 ||
 	    (rc = pl_edit_log(e, EU_WEIGHT, edge, e->edge[edge].w, err)) < 0)
 		return rc;
@@ -345,6 +383,80 @@ int pl_edit_set_arrive(struct pl_edit *e, size_t tensor, uint32_t arrive, struct
 	if (rc == 0)
 		e->tensor[tensor].arrive = arrive;
 	return rc;
+}
+
+/* ---- tensors, resources, groups, ranks ------------------------------------------------------- */
+
+int pl_edit_add_tensor(struct pl_edit *e, const struct pl_etensor *t, struct pl_err *err)
+{
+	int rc = pl_grow(&e->tensor, &e->cap_tensors, e->n_tensors + 1, sizeof(*t), err);
+
+	if (rc < 0 || (rc = pl_edit_log(e, EU_ADD_TENSOR, (uint32_t)e->n_tensors, 0, err)) < 0)
+		return rc;
+	e->tensor[e->n_tensors++] = *t;
+	return 0;
+}
+
+int pl_edit_drop_tensor(struct pl_edit *e, size_t tensor, struct pl_err *err)
+{
+	int rc = pl_edit_log(e, EU_DROP_TENSOR, (uint32_t)tensor, 0, err);
+
+	if (rc == 0)
+		e->tensor[tensor].dead = true;
+	return rc;
+}
+
+int pl_edit_add_resource(struct pl_edit *e, const struct pl_resource *r, uint32_t *id,
+			 struct pl_err *err)
+{
+	int rc = pl_grow(&e->res, &e->cap_res, e->n_res + 1, sizeof(*r), err);
+
+	*id = (uint32_t)e->n_res;
+	if (rc < 0 || (rc = pl_edit_log(e, EU_ADD_RESOURCE, *id, 0, err)) < 0)
+		return rc;
+	e->res[e->n_res++] = *r;
+	return 0;
+}
+
+int pl_edit_add_group(struct pl_edit *e, pl_id name, const int32_t *rank, uint32_t n, uint32_t *id,
+		      struct pl_err *err)
+{
+	size_t first = e->n_group_ranks;
+	int rc = pl_grow(&e->group, &e->cap_groups, e->n_groups + 1, sizeof(*e->group), err);
+
+	*id = (uint32_t)e->n_groups;
+	if (rc < 0 ||
+	    (rc = pl_grow(&e->group_rank, &e->cap_group_ranks, first + n, sizeof(*e->group_rank),
+			  err)) < 0 ||
+	    (rc = pl_edit_log(e, EU_ADD_GROUP, *id, (int64_t)first, err)) < 0)
+		return rc;
+	for (uint32_t i = 0; i < n; i++)
+		e->group_rank[first + i] = (uint32_t)rank[i];
+	e->n_group_ranks += n;
+	e->group[e->n_groups++] =
+		(struct pl_ggroup){ .name = name, .rank = (uint32_t)first, .n = n };
+	return 0;
+}
+
+int pl_edit_drop_rank(struct pl_edit *e, int32_t rank, struct pl_err *err)
+{
+	int rc = pl_grow(&e->gone, &e->cap_gone, e->n_gone + 1, sizeof(*e->gone), err);
+
+	if (rc < 0 || (rc = pl_edit_log(e, EU_DROP_RANK, (uint32_t)e->n_gone, 0, err)) < 0)
+		return rc;
+	e->gone[e->n_gone++] = rank;
+	for (size_t i = 0; i < e->n_tensors; i++)
+		if (!e->tensor[i].dead && e->tensor[i].rank == rank &&
+		    (rc = pl_edit_drop_tensor(e, i, err)) < 0)
+			return rc;
+	for (uint32_t i = 0; i < e->n_nodes; i++) {
+		const struct pl_enode *n = &e->node[i];
+
+		if (!n->dead && n->res != PL_NONE && e->res[n->res].rank == rank &&
+		    (rc = pl_edit_drop_node(e, i, err)) < 0)
+			return rc;
+	}
+	return 0;
 }
 
 int pl_edit_set_remade(struct pl_edit *e, size_t tensor, bool remade, struct pl_err *err)

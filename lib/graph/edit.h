@@ -43,7 +43,8 @@ static inline struct pl_enode pl_edit_blank_node(void)
 }
 struct pl_eedge {
 	uint32_t src, dst, in_next, in_prev, out_next, out_prev;
-	pl_ns w;
+	pl_ns w;      /* delay: modelled latency and unexplained time */
+	int32_t lag;  /* the modelled part of w */
 	uint8_t type; /* enum pl_edge_type; PL_E_START and PL_E_EARLY count from the start of src */
 	bool dead;
 };
@@ -55,6 +56,7 @@ struct pl_etensor {
 	uint32_t step;
 	int32_t rank;
 	bool remade; /* an activation that is not kept but made again in the backward pass */
+	bool dead;
 };
 
 /* What the length of a step is taken from. */
@@ -71,7 +73,14 @@ struct pl_estep {
 };
 
 struct pl_edit {
-	const struct pl_graph *g; /* borrowed: names, resources, groups */
+	const struct pl_graph *g; /* borrowed: names, shapes, tensors */
+	/* Those of the graph and what was added. */
+	struct pl_resource *res;
+	struct pl_ggroup *group;
+	uint32_t *group_rank;
+	size_t n_res, cap_res, n_groups, cap_groups, n_group_ranks, cap_group_ranks;
+	int32_t *gone; /* ranks that were removed */
+	size_t n_gone, cap_gone;
 	struct pl_enode *node;
 	struct pl_eedge *edge;
 	size_t n_nodes, cap_nodes, n_edges, cap_edges;
@@ -86,17 +95,22 @@ struct pl_edit {
 	uint64_t settled;	 /* nodes evaluated so far: what incremental evaluation saves */
 };
 
+/* Delays of the edges of a step, in the order of its shape. */
+struct pl_edit_delays {
+	pl_ns *w;     /* modelled latency and unexplained time */
+	int32_t *lag; /* the modelled part */
+};
 /*
- * Take apart steps [first, first + n) of a graph. w[k] holds the weight of each edge of the shape
- * of step first + k, in its order; entries of the first step stay where they were recorded, those
- * of later ones follow what came before. PL_EABSENT for graphs with RESOURCE or POLICY nodes, or
- * rendezvous of k < n. `g` must be valid and outlive e. Use pl_sim_edit().
+ * Take apart steps [first, first + n) of a graph. Entries of the first step stay where they were
+ * recorded, those of later ones follow what came before. PL_EABSENT for graphs with RESOURCE or
+ * POLICY nodes: their times are not a least solution over given delays. `g` must be valid and
+ * outlive e. Use pl_sim_edit().
  */
 int pl_edit_init(struct pl_edit *e, const struct pl_graph *g, size_t first, size_t n,
-		 const pl_ns *const *w, struct pl_err *err) PL_MUST;
+		 const struct pl_edit_delays *delays, struct pl_err *err) PL_MUST;
 void pl_edit_fini(struct pl_edit *e);
 /* A copy of its own, with an empty undo log: one a thread. */
-int pl_edit_dup(const struct pl_edit *e, struct pl_edit *copy, struct pl_err *err) PL_MUST;
+int pl_edit_dup(const struct pl_edit *e, struct pl_edit *to, struct pl_err *err) PL_MUST;
 
 /* ---- changes: each is undone by pl_edit_undo() ---------------------------------------------- */
 
@@ -110,17 +124,33 @@ int pl_edit_add_node(struct pl_edit *e, const struct pl_enode *n, uint32_t after
 		     struct pl_err *err) PL_MUST;
 /* With its edges. */
 int pl_edit_drop_node(struct pl_edit *e, uint32_t node, struct pl_err *err) PL_MUST;
-/* w >= 0. A cycle is found by pl_edit_settle(). */
+/* w >= 0, all of it modelled. A cycle is found by pl_edit_settle(). */
 int pl_edit_add_edge(struct pl_edit *e, uint32_t src, uint32_t dst, unsigned type, pl_ns w,
 		     struct pl_err *err) PL_MUST;
+/* With the delay of another edge, its unexplained part included, and `more` of modelled latency. */
+int pl_edit_add_edge_like(struct pl_edit *e, uint32_t src, uint32_t dst, unsigned type,
+			  const struct pl_eedge *like, pl_ns more, struct pl_err *err) PL_MUST;
 int pl_edit_drop_edge(struct pl_edit *e, uint32_t edge, struct pl_err *err) PL_MUST;
 int pl_edit_set_dur(struct pl_edit *e, uint32_t node, pl_ns dur, struct pl_err *err) PL_MUST;
+/* What w changes by is modelled latency; the unexplained part stays as long as w is not less. */
 int pl_edit_set_weight(struct pl_edit *e, uint32_t edge, pl_ns w, struct pl_err *err) PL_MUST;
 int pl_edit_set_bytes(struct pl_edit *e, uint32_t node, int64_t bytes, struct pl_err *err) PL_MUST;
 int pl_edit_set_fixed(struct pl_edit *e, uint32_t node, pl_ns fixed, struct pl_err *err) PL_MUST;
 /* Which communication carries the tensor. */
 int pl_edit_set_arrive(struct pl_edit *e, size_t tensor, uint32_t arrive,
 		       struct pl_err *err) PL_MUST;
+
+/* A copy of a tensor of the graph, and its removal. */
+int pl_edit_add_tensor(struct pl_edit *e, const struct pl_etensor *t, struct pl_err *err) PL_MUST;
+int pl_edit_drop_tensor(struct pl_edit *e, size_t tensor, struct pl_err *err) PL_MUST;
+/* A resource: a stream, a link, a server. One of a new rank adds the rank. */
+int pl_edit_add_resource(struct pl_edit *e, const struct pl_resource *r, uint32_t *id,
+			 struct pl_err *err) PL_MUST;
+/* A group of communication. `name` is an id of pl_edit_add_name(). */
+int pl_edit_add_group(struct pl_edit *e, pl_id name, const int32_t *rank, uint32_t n, uint32_t *id,
+		      struct pl_err *err) PL_MUST;
+/* Everything on the rank's resources, its tensors, and its membership of groups. */
+int pl_edit_drop_rank(struct pl_edit *e, int32_t rank, struct pl_err *err) PL_MUST;
 
 int pl_edit_set_remade(struct pl_edit *e, size_t tensor, bool remade, struct pl_err *err) PL_MUST;
 

@@ -20,14 +20,15 @@ struct build {
 };
 
 static int put_edge(struct pl_edit *e, uint32_t src, uint32_t dst, unsigned type, pl_ns w,
-		    struct pl_err *err)
+		    int32_t lag, struct pl_err *err)
 {
 	int rc = pl_grow(&e->edge, &e->cap_edges, e->n_edges + 1, sizeof(*e->edge), err);
 
 	if (rc < 0)
 		return rc;
-	e->edge[e->n_edges] =
-		(struct pl_eedge){ .src = src, .dst = dst, .w = w, .type = (uint8_t)type };
+	e->edge[e->n_edges] = (struct pl_eedge){
+		.src = src, .dst = dst, .w = w, .lag = lag, .type = (uint8_t)type
+	};
 	pl_edit_link(e, (uint32_t)e->n_edges++);
 	return 0;
 }
@@ -51,7 +52,8 @@ static int put_node(struct pl_edit *e, const struct pl_gstep *st, const struct p
 	if (sh->member)                                                                            \
 		n->member = sh->member[i];
 	PL_NODE_COLUMNS(TAKE)
-	n->k = 0; /* all, however many edges are added: check() refuses fewer */
+	if (n->k >= sh->off[i + 1] - sh->off[i])
+		n->k = 0; /* all, however many edges are added */
 	e->n_nodes++;
 	return 0;
 }
@@ -70,7 +72,7 @@ static int put_entry(struct build *b, uint32_t node, struct pl_err *err)
 	for (size_t i = 0; i < b->n_tail[res]; i++) {
 		uint32_t src = b->tail[res][i];
 
-		if ((rc = put_edge(e, src, node, PL_E_SEQ, 0, err)) < 0)
+		if ((rc = put_edge(e, src, node, PL_E_SEQ, 0, 0, err)) < 0)
 			return rc;
 		e->step[e->node[src].step].next[res] = node;
 	}
@@ -107,7 +109,7 @@ static int put_step_end(struct pl_edit *e, uint32_t first, uint32_t step, struct
 		}
 		in |= last;
 		begin |= head;
-		if (last && (rc = put_edge(e, i, sink, PL_E_SEQ, 0, err)) < 0)
+		if (last && (rc = put_edge(e, i, sink, PL_E_SEQ, 0, 0, err)) < 0)
 			return rc;
 		if (!head)
 			continue;
@@ -151,8 +153,8 @@ static int note_tails(struct build *b, uint32_t first, uint32_t end, struct pl_e
 	return 0;
 }
 
-static int put_step(struct build *b, const struct pl_gstep *st, const pl_ns *w, uint32_t step,
-		    struct pl_err *err)
+static int put_step(struct build *b, const struct pl_gstep *st, const struct pl_edit_delays *d,
+		    uint32_t step, struct pl_err *err)
 {
 	struct pl_edit *e = b->e;
 	const struct pl_shape *sh = &e->g->shape[st->shape];
@@ -174,7 +176,8 @@ static int put_step(struct build *b, const struct pl_gstep *st, const pl_ns *w, 
 		    (i < sh->n_entries && (rc = put_entry(b, n, err)) < 0))
 			return rc;
 		for (uint32_t k = sh->off[i]; k < sh->off[i + 1]; k++)
-			if ((rc = put_edge(e, first + sh->src[k], n, sh->etype[k], w[k], err)) < 0)
+			if ((rc = put_edge(e, first + sh->src[k], n, sh->etype[k], d->w[k],
+					   d->lag[k], err)) < 0)
 				return rc;
 		if (i >= sh->n_entries && sh->off[i] == sh->off[i + 1])
 			e->node[n].fixed = st->start[i];
@@ -234,18 +237,42 @@ static int check(const struct pl_graph *g, size_t first, size_t n, struct pl_err
 	for (size_t k = first; k < first + n; k++) {
 		const struct pl_shape *sh = &g->shape[g->step[k].shape];
 
-		for (uint32_t i = 0; i < sh->n_nodes; i++) {
-			uint32_t in = sh->off[i + 1] - sh->off[i];
-
-			if (sh->type[i] == PL_N_RESOURCE || sh->type[i] == PL_N_POLICY ||
-			    (sh->k && sh->k[i] && sh->k[i] < in))
+		for (uint32_t i = 0; i < sh->n_nodes; i++)
+			if (sh->type[i] == PL_N_RESOURCE || sh->type[i] == PL_N_POLICY)
 				return pl_fail(err, PL_EABSENT,
-					       "the graph has shared resources, policies or a "
-					       "rendezvous of some of its members, which plans "
-					       "cannot change");
-		}
+					       "the graph has shared resources or policies, which "
+					       "plans cannot change");
 	}
 	return 0;
+}
+
+static int copy(void *out, size_t *cap, const void *from, size_t n, size_t size, struct pl_err *err)
+{
+	void *p;
+	int rc = pl_grow(out, cap, n, size, err);
+
+	if (rc < 0)
+		return rc;
+	memcpy(&p, out, sizeof(p));
+	if (n)
+		memcpy(p, from, n * size);
+	return 0;
+}
+
+static int put_tables(struct pl_edit *e, const struct pl_resource *res, size_t n_res,
+		      const struct pl_ggroup *group, size_t n_groups, const uint32_t *rank,
+		      size_t n_ranks, struct pl_err *err)
+{
+	int rc = copy(&e->res, &e->cap_res, res, n_res, sizeof(*res), err);
+
+	if (rc == 0)
+		rc = copy(&e->group, &e->cap_groups, group, n_groups, sizeof(*group), err);
+	if (rc == 0)
+		rc = copy(&e->group_rank, &e->cap_group_ranks, rank, n_ranks, sizeof(*rank), err);
+	e->n_res = n_res;
+	e->n_groups = n_groups;
+	e->n_group_ranks = n_ranks;
+	return rc;
 }
 
 static void build_fini(struct build *b)
@@ -258,7 +285,7 @@ static void build_fini(struct build *b)
 }
 
 int pl_edit_init(struct pl_edit *e, const struct pl_graph *g, size_t first, size_t n,
-		 const pl_ns *const *w, struct pl_err *err)
+		 const struct pl_edit_delays *delays, struct pl_err *err)
 {
 	struct build b = { .e = e };
 
@@ -280,6 +307,8 @@ int pl_edit_init(struct pl_edit *e, const struct pl_graph *g, size_t first, size
 			     nodes);
 		goto out;
 	}
+	PL_TRY(put_tables(e, g->res, g->n_res, g->group, g->n_groups, g->group_rank,
+			  g->n_group_ranks, err));
 	PL_TRY(pl_grow(&e->node, &e->cap_nodes, nodes, sizeof(*e->node), err));
 	PL_TRY(pl_grow(&e->edge, &e->cap_edges, edges + nodes / 8, sizeof(*e->edge), err));
 	PL_TRY(pl_alloc(&e->sched, 1, sizeof(*e->sched), err));
@@ -288,7 +317,7 @@ int pl_edit_init(struct pl_edit *e, const struct pl_graph *g, size_t first, size
 	PL_TRY(pl_alloc(&b.n_tail, g->n_res, sizeof(*b.n_tail), err));
 	PL_TRY(pl_alloc(&b.cap_tail, g->n_res, sizeof(*b.cap_tail), err));
 	for (size_t k = 0; k < n; k++) {
-		PL_TRY(put_step(&b, &g->step[first + k], w[k], (uint32_t)k, err));
+		PL_TRY(put_step(&b, &g->step[first + k], &delays[k], (uint32_t)k, err));
 	}
 	PL_TRY(put_tensors(e, first, err));
 	PL_TRY(pl_edit_settle_full(e, err));
@@ -310,6 +339,10 @@ void pl_edit_fini(struct pl_edit *e)
 	pl_free(e->node);
 	pl_free(e->edge);
 	pl_free(e->tensor);
+	pl_free(e->res);
+	pl_free(e->group);
+	pl_free(e->group_rank);
+	pl_free(e->gone);
 	pl_free(e->undo);
 	if (e->sched)
 		pl_free(e->sched->heap);
@@ -318,55 +351,48 @@ void pl_edit_fini(struct pl_edit *e)
 	memset(e, 0, sizeof(*e));
 }
 
-static int dup(const void *from, void *to, size_t n, size_t *cap, size_t size, struct pl_err *err)
+int pl_edit_dup(const struct pl_edit *e, struct pl_edit *to, struct pl_err *err)
 {
-	void *p;
-	int rc = pl_alloc(to, n, size, err);
-
-	if (rc < 0)
-		return rc;
-	memcpy(&p, to, sizeof(p));
-	if (n)
-		memcpy(p, from, n * size);
-	*cap = n;
-	return 0;
-}
-
-int pl_edit_dup(const struct pl_edit *e, struct pl_edit *copy, struct pl_err *err)
-{
-	size_t ignored;
 	pl_id id;
 	int rc;
 
-	memset(copy, 0, sizeof(*copy));
-	copy->g = e->g;
-	copy->n_steps = e->n_steps;
-	PL_TRY(dup(e->node, &copy->node, e->n_nodes, &copy->cap_nodes, sizeof(*e->node), err));
-	PL_TRY(dup(e->edge, &copy->edge, e->n_edges, &copy->cap_edges, sizeof(*e->edge), err));
-	PL_TRY(dup(e->tensor, &copy->tensor, e->n_tensors, &copy->cap_tensors, sizeof(*e->tensor),
-		   err));
-	PL_TRY(pl_alloc(&copy->step, e->n_steps, sizeof(*e->step), err));
+	memset(to, 0, sizeof(*to));
+	to->g = e->g;
+	to->n_steps = e->n_steps;
+	PL_TRY(copy(&to->node, &to->cap_nodes, e->node, e->n_nodes, sizeof(*e->node), err));
+	PL_TRY(copy(&to->edge, &to->cap_edges, e->edge, e->n_edges, sizeof(*e->edge), err));
+	PL_TRY(copy(&to->tensor, &to->cap_tensors, e->tensor, e->n_tensors, sizeof(*e->tensor),
+		    err));
+	PL_TRY(put_tables(to, e->res, e->n_res, e->group, e->n_groups, e->group_rank,
+			  e->n_group_ranks, err));
+	PL_TRY(copy(&to->gone, &to->cap_gone, e->gone, e->n_gone, sizeof(*e->gone), err));
+	to->n_gone = e->n_gone;
+	PL_TRY(pl_alloc(&to->step, e->n_steps, sizeof(*e->step), err));
 	for (uint32_t i = 0; i < e->n_steps; i++) {
-		copy->step[i] = e->step[i];
-		copy->step[i].begin = copy->step[i].next = NULL;
-		PL_TRY(dup(e->step[i].begin, &copy->step[i].begin, e->step[i].n_begin,
-			   &copy->step[i].cap_begin, sizeof(uint32_t), err));
-		if (e->step[i].next)
-			PL_TRY(dup(e->step[i].next, &copy->step[i].next, e->g->n_res, &ignored,
-				   sizeof(uint32_t), err));
+		to->step[i] = e->step[i];
+		to->step[i].begin = to->step[i].next = NULL;
+		to->step[i].cap_begin = 0;
+		PL_TRY(copy(&to->step[i].begin, &to->step[i].cap_begin, e->step[i].begin,
+			    e->step[i].n_begin, sizeof(uint32_t), err));
+		if (e->step[i].next) {
+			size_t ignored = 0;
+
+			PL_TRY(copy(&to->step[i].next, &ignored, e->step[i].next, e->g->n_res,
+				    sizeof(uint32_t), err));
+		}
 	}
-	PL_TRY(pl_alloc(&copy->sched, 1, sizeof(*copy->sched), err));
-	PL_TRY(dup(e->sched->heap, &copy->sched->heap, e->sched->n, &copy->sched->cap,
-		   sizeof(uint32_t), err));
-	copy->sched->n = e->sched->n;
+	PL_TRY(pl_alloc(&to->sched, 1, sizeof(*to->sched), err));
+	PL_TRY(copy(&to->sched->heap, &to->sched->cap, e->sched->heap, e->sched->n,
+		    sizeof(uint32_t), err));
+	to->sched->n = e->sched->n;
 	for (size_t i = 0; i < e->added.n; i++)
-		PL_TRY(pl_intern_add(&copy->added, e->added.str[i], e->added.len[i], &id, err));
-	copy->n_nodes = e->n_nodes;
-	copy->n_edges = e->n_edges;
-	copy->n_tensors = e->n_tensors;
+		PL_TRY(pl_intern_add(&to->added, e->added.str[i], e->added.len[i], &id, err));
+	to->n_nodes = e->n_nodes;
+	to->n_edges = e->n_edges;
+	to->n_tensors = e->n_tensors;
 	rc = 0;
 out:
 	if (rc < 0)
-		pl_edit_fini(copy);
+		pl_edit_fini(to);
 	return rc;
 }

@@ -13,7 +13,94 @@ struct put {
 	uint32_t *order; /* live nodes, topological */
 	size_t n;
 	uint32_t *local; /* number within the step, PL_NONE: not in the graph */
+	uint32_t *res;	 /* [resource of the edit]: number in the graph */
 };
+
+static bool is_gone(const struct pl_edit *e, int32_t rank)
+{
+	for (size_t i = 0; i < e->n_gone; i++)
+		if (e->gone[i] == rank)
+			return true;
+	return false;
+}
+
+static int by_number(const void *a, const void *b)
+{
+	int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* The resources of ranks that are there, and these ranks. */
+static int put_resources(struct put *p, struct pl_err *err)
+{
+	const struct pl_edit *e = p->e;
+	struct pl_graph *o = p->out;
+	size_t cap = 0, links = 0;
+	int rc = pl_grow(&o->res, &o->cap_res, e->n_res, sizeof(*o->res), err);
+
+	if (rc == 0)
+		rc = pl_alloc(&p->res, e->n_res, sizeof(*p->res), err);
+	pl_free(o->rank);
+	o->rank = NULL;
+	if (rc < 0 || (rc = pl_grow(&o->rank, &cap, (size_t)e->g->n_ranks + e->n_res,
+				    sizeof(*o->rank), err)) < 0)
+		return rc;
+	o->n_res = 0;
+	o->n_ranks = 0;
+	for (int32_t i = 0; i < e->g->n_ranks; i++)
+		if (!is_gone(e, e->g->rank[i]))
+			o->rank[o->n_ranks++] = e->g->rank[i];
+	for (size_t i = 0; i < e->n_res; i++) {
+		const struct pl_resource *r = &e->res[i];
+
+		p->res[i] = is_gone(e, r->rank) ? PL_NONE : (uint32_t)o->n_res;
+		if (p->res[i] == PL_NONE)
+			continue;
+		o->res[o->n_res++] = *r;
+		if (i < e->g->n_res || r->rank < 0 || pl_graph_rank_index(o, r->rank) != PL_NONE)
+			continue;
+		o->rank[o->n_ranks++] = r->rank;
+		pl_sort(o->rank, (size_t)o->n_ranks, sizeof(*o->rank), by_number);
+	}
+	for (size_t i = 0; i < o->n_links; i++) {
+		struct pl_link l = o->link[i];
+
+		l.from = p->res[l.from];
+		l.to = p->res[l.to];
+		if (l.from != PL_NONE && l.to != PL_NONE)
+			o->link[links++] = l;
+	}
+	o->n_links = links;
+	return 0;
+}
+
+static int put_groups(struct put *p, struct pl_err *err)
+{
+	const struct pl_edit *e = p->e;
+	struct pl_graph *o = p->out;
+	int rc = pl_grow(&o->group, &o->cap_groups, e->n_groups, sizeof(*o->group), err);
+
+	if (rc < 0 || (rc = pl_grow(&o->group_rank, &o->cap_group_ranks, e->n_group_ranks,
+				    sizeof(*o->group_rank), err)) < 0)
+		return rc;
+	o->n_group_ranks = 0;
+	for (size_t i = 0; i < e->n_groups; i++) {
+		struct pl_ggroup x = e->group[i];
+
+		x.rank = (uint32_t)o->n_group_ranks;
+		for (uint32_t k = 0; k < e->group[i].n; k++) {
+			uint32_t rank = e->group_rank[e->group[i].rank + k];
+
+			if (!is_gone(e, (int32_t)rank))
+				o->group_rank[o->n_group_ranks++] = rank;
+		}
+		x.n = (uint32_t)o->n_group_ranks - x.rank;
+		o->group[i] = x;
+	}
+	o->n_groups = e->n_groups;
+	return 0;
+}
 
 static int put_tables(struct put *p, struct pl_err *err)
 {
@@ -23,7 +110,9 @@ static int put_tables(struct put *p, struct pl_err *err)
 
 	for (size_t i = 0; rc == 0 && i < e->added.n; i++)
 		rc = pl_intern_add(&p->out->str, e->added.str[i], e->added.len[i], &id, err);
-	return rc;
+	if (rc == 0)
+		rc = put_resources(p, err);
+	return rc == 0 ? put_groups(p, err) : rc;
 }
 
 static void put_node(struct put *p, struct pl_shape *s, struct pl_gstep *st, uint32_t node)
@@ -37,6 +126,8 @@ static void put_node(struct put *p, struct pl_shape *s, struct pl_gstep *st, uin
 	if (s->member)                                                                             \
 		s->member[i] = n->member;
 	PL_NODE_COLUMNS(PUT)
+	if (n->res != PL_NONE)
+		s->res[i] = p->res[n->res];
 	s->off[i] = s->n_edges;
 	st->start[i] = n->start;
 	st->dur[i] = n->dur;
@@ -47,9 +138,12 @@ static void put_node(struct put *p, struct pl_shape *s, struct pl_gstep *st, uin
 
 		if (e->node[ed->src].step != n->step)
 			continue; /* steps meet in entries alone */
+		st->lag[s->n_edges] = ed->lag;
 		s->src[s->n_edges] = p->local[ed->src];
 		s->etype[s->n_edges++] = ed->type;
 	}
+	if (n->k >= s->n_edges - s->off[i] && s->k)
+		s->k[i] = 0; /* some of its members are gone */
 }
 
 static int put_step(struct put *p, uint32_t step, struct pl_err *err)
@@ -83,7 +177,8 @@ static int put_step(struct put *p, uint32_t step, struct pl_err *err)
 	*st = (struct pl_gstep){ .number = e->step[step].number, .shape = step };
 	if ((rc = pl_shape_room(s, has, nodes, edges, err)) < 0 ||
 	    (rc = pl_alloc(&st->start, nodes, sizeof(pl_ns), err)) < 0 ||
-	    (rc = pl_alloc(&st->dur, nodes, sizeof(pl_ns), err)) < 0)
+	    (rc = pl_alloc(&st->dur, nodes, sizeof(pl_ns), err)) < 0 ||
+	    (rc = pl_alloc(&st->lag, edges, sizeof(*st->lag), err)) < 0)
 		return rc;
 	for (int pass = 0; pass < 2; pass++) { /* entries come first */
 		for (size_t i = 0; i < p->n; i++) {
@@ -149,7 +244,8 @@ static int put_tensors(struct put *p, struct pl_err *err)
 	int rc = 0;
 
 	for (size_t i = 0; rc == 0 && i < p->e->n_tensors; i++)
-		rc = put_tensor(p, &p->e->tensor[i], err);
+		if (!p->e->tensor[i].dead)
+			rc = put_tensor(p, &p->e->tensor[i], err);
 	return rc;
 }
 
@@ -169,6 +265,7 @@ int pl_edit_graph(const struct pl_edit *e, struct pl_graph *out, struct pl_err *
 out:
 	pl_free(p.order);
 	pl_free(p.local);
+	pl_free(p.res);
 	if (rc < 0)
 		pl_graph_fini(out);
 	return rc;

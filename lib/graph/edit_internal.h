@@ -10,12 +10,18 @@ enum eundo_op {
 	EU_BYTES,
 	EU_FIXED,
 	EU_WEIGHT,
+	EU_LAG,
 	EU_ARRIVE,
 	EU_REMADE,
 	EU_ADD_NODE,
 	EU_DROP_NODE,
 	EU_ADD_EDGE,
 	EU_DROP_EDGE,
+	EU_ADD_TENSOR,
+	EU_DROP_TENSOR,
+	EU_ADD_RESOURCE,
+	EU_ADD_GROUP,
+	EU_DROP_RANK,
 	EU_SEED /* node that a settling began with: to be settled again */
 };
 struct pl_eundo {
@@ -40,7 +46,7 @@ static inline bool pl_edit_covers(const struct pl_edit *e, const struct pl_eedge
 {
 	const struct pl_enode *s = &e->node[x->src], *d = &e->node[x->dst];
 
-	return !pl_edit_from_start(x->type) && d->step == s->step &&
+	return !pl_edit_from_start(x->type) && d->step == s->step && !d->k &&
 	       (d->flags & PL_NF_IN_STEP || e->step[s->step].sink == x->dst);
 }
 

@@ -84,19 +84,49 @@ static void clean_heap(struct pl_edit *e)
 
 /* ---- evaluation ------------------------------------------------------------------------------ */
 
+/* When the edge lets its target start. */
+static inline pl_ns edge_time(const struct pl_edit *e, const struct pl_eedge *x)
+{
+	const struct pl_enode *s = &e->node[x->src];
+
+	return s->start + (pl_edit_from_start(x->type) ? 0 : s->dur) + x->w;
+}
+
+/* The arrival of place k in time. It does not decrease when an arrival is later, so that starts
+ * still have a least solution. O(k x arrivals), with a small k. */
+static pl_ns kth_arrival(const struct pl_edit *e, const struct pl_enode *n)
+{
+	pl_ns t = INT64_MIN;
+
+	for (uint32_t have = 0; have < n->k;) {
+		pl_ns next = INT64_MAX;
+		uint32_t same = 0;
+
+		for (uint32_t x = n->in; x != PL_NONE; x = e->edge[x].in_next) {
+			pl_ns at = edge_time(e, &e->edge[x]);
+
+			if ((have && at <= t) || at > next)
+				continue;
+			same = at == next ? same + 1 : 1;
+			next = at;
+		}
+		if (!same) /* fewer arrivals are left: all of them */
+			break;
+		have += same;
+		t = next;
+	}
+	return t;
+}
+
 static pl_ns start_of(const struct pl_edit *e, uint32_t node)
 {
 	const struct pl_enode *n = &e->node[node];
 	pl_ns t = n->fixed;
 
-	for (uint32_t x = n->in; x != PL_NONE; x = e->edge[x].in_next) {
-		const struct pl_eedge *ed = &e->edge[x];
-		const struct pl_enode *s = &e->node[ed->src];
-		pl_ns at = s->start + (pl_edit_from_start(ed->type) ? 0 : s->dur) + ed->w;
-
-		if (at > t)
-			t = at;
-	}
+	if (n->k)
+		t = pl_max_i64(t, kth_arrival(e, n));
+	for (uint32_t x = n->k ? PL_NONE : n->in; x != PL_NONE; x = e->edge[x].in_next)
+		t = pl_max_i64(t, edge_time(e, &e->edge[x]));
 	return t == INT64_MIN ? n->start : t;
 }
 

@@ -54,7 +54,7 @@ enum pl_node_role {
 	4u		   /* communication whose partners were not all recorded: the recorded     \
 			    * duration stands for the transfer */
 #define PL_NF_INFERRED 8u  /* not in the input */
-#define PL_NF_MESSAGE  16u /* a message of a collective, see rewrite/messages.h */
+#define PL_NF_MESSAGE  16u /* a message of a collective, see graph/edit_messages.h */
 
 enum pl_edge_type {
 	PL_E_SEQ, /* program or stream order: after the end, plus the resource's dispatch latency */
@@ -134,6 +134,9 @@ struct pl_gstep {
 			 */
 	uint32_t shape;
 	pl_ns *start, *dur; /* [n_nodes]; ENTRY: start = end of the carried operation */
+	/* [n_edges]: modelled delay of each edge, where an edit gave it; NULL: the typical latency
+	 * of the edge's type. In memory alone. */
+	int32_t *lag;
 };
 
 struct pl_graph {

@@ -62,6 +62,7 @@ void pl_graph_fini(struct pl_graph *g)
 	for (size_t i = 0; i < g->n_steps; i++) {
 		pl_free(g->step[i].start);
 		pl_free(g->step[i].dur);
+		pl_free(g->step[i].lag);
 	}
 	pl_intern_fini(&g->str);
 	pl_free(g->res);

@@ -310,8 +310,8 @@ int pl_rewrite_base(const struct pl_rewriter *r, struct pl_plan *p, struct pl_er
 	}
 	p->ranks = r->n_ranks;
 	for (uint32_t i = 0; i < r->n_groups; i++)
-		if (r->group[i] < r->e->g->n_groups)
-			p->ranks = pl_max_i64(p->ranks, r->e->g->group[r->group[i]].n);
+		if (r->group[i] < r->e->n_groups)
+			p->ranks = pl_max_i64(p->ranks, r->e->group[r->group[i]].n);
 out:
 	pl_free(members);
 	pl_buf_fini(&name);

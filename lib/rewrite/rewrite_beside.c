@@ -112,8 +112,8 @@ static struct pl_cost_comm comm_recorded(const struct pl_rewriter *r, const stru
 				  .n = r->n_ranks,
 				  .bytes = r->e->node[c->transfer].bytes };
 
-	if (a->group < r->e->g->n_groups)
-		m.n = r->e->g->group[a->group].n;
+	if (a->group < r->e->n_groups)
+		m.n = r->e->group[a->group].n;
 	return m;
 }
 
@@ -173,7 +173,7 @@ static int find_given(struct pl_rewriter *r, bool *computing, struct pl_err *err
 		if (n->dead || n->type != PL_N_OP || n->dur <= 0 || n->res == PL_NONE ||
 		    !computing[n->res] || (n->role != PL_RO_COMPUTE && n->role != PL_RO_HOST))
 			continue;
-		at = rank_at(r, e->g->res[n->res].rank);
+		at = rank_at(r, e->res[n->res].rank);
 		slot = n->step * r->n_ranks + at;
 		if (at == PL_NONE || (back = lost_in(r, slot, i)) <= 0)
 			continue;

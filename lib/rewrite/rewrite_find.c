@@ -13,7 +13,7 @@
 
 static bool is_grad(const struct pl_edit *e, const struct pl_etensor *x)
 {
-	return e->g->tensor[x->tensor].role == PL_TR_GRAD && x->arrive != PL_NONE;
+	return !x->dead && e->g->tensor[x->tensor].role == PL_TR_GRAD && x->arrive != PL_NONE;
 }
 
 /* ---- ranks and tensors ----------------------------------------------------------------------- */
@@ -79,7 +79,7 @@ static int find_tensors(struct pl_rewriter *r, struct pl_err *err)
 
 	if (rc < 0)
 		return rc;
-	PL_TRY(pl_alloc(&r->group, e->g->n_groups + 1, sizeof(*r->group), err));
+	PL_TRY(pl_alloc(&r->group, e->n_groups + 1, sizeof(*r->group), err));
 	for (uint32_t i = 0; i < e->n_tensors; i++)
 		if (is_grad(e, &e->tensor[i]))
 			v[n++] = (struct seen){ e->g->tensor[e->tensor[i].tensor].name,
@@ -130,7 +130,7 @@ static int put_edge(struct pl_rewriter *r, uint32_t node, const struct pl_eedge 
 	int rc = pl_grow(&r->edge, &r->cap_edges, r->n_edges + 1, sizeof(*r->edge), err);
 
 	if (rc == 0)
-		r->edge[r->n_edges++] = (struct rw_edge){ node, x->type, x->w };
+		r->edge[r->n_edges++] = (struct rw_edge){ node, *x };
 	return rc;
 }
 
@@ -261,7 +261,7 @@ static uint32_t next_on_thread(const struct pl_edit *e, uint32_t from, pl_ns t)
 {
 	uint32_t res = e->node[from].res;
 
-	if (res == PL_NONE || e->g->res[res].track_type != PL_T_THREAD)
+	if (res == PL_NONE || e->res[res].track_type != PL_T_THREAD)
 		return PL_NONE;
 	do {
 		uint32_t next = PL_NONE;
@@ -288,7 +288,7 @@ static int find_use(struct pl_rewriter *r, const struct rw_slot *s, struct rw_co
 		    struct pl_err *err)
 {
 	const struct pl_edit *e = r->e;
-	struct rw_edge best = { .node = PL_NONE, .type = PL_E_WAIT | PL_E_INFERRED };
+	struct rw_edge best = { .node = PL_NONE, .edge.type = PL_E_WAIT | PL_E_INFERRED };
 	uint32_t last = PL_NONE;
 
 	for (uint32_t i = s->comm; i < s->comm + s->n_comms; i++) {
@@ -312,7 +312,7 @@ static int find_use(struct pl_rewriter *r, const struct rw_slot *s, struct rw_co
 		return 0;
 	c->use = (uint32_t)r->n_edges;
 	c->n_uses = 1;
-	return put_edge(r, best.node, &(struct pl_eedge){ .type = best.type, .w = best.w }, err);
+	return put_edge(r, best.node, &best.edge, err);
 }
 
 /* A device's resource is a channel. Threads of a pool serve one queue, that of their group. */
@@ -320,12 +320,12 @@ static int find_channel(struct pl_rewriter *r, struct rw_slot *s, struct rw_comm
 			struct pl_err *err)
 {
 	const struct pl_enode *a = &r->e->node[c->arrive];
-	bool thread = r->e->g->res[a->res].track_type == PL_T_THREAD;
+	bool thread = r->e->res[a->res].track_type == PL_T_THREAD;
 	int rc;
 
 	for (c->channel = s->channel; c->channel < s->channel + s->n_channels; c->channel++) {
 		const struct rw_channel *x = &r->channel[c->channel];
-		bool threads = r->e->g->res[x->res].track_type == PL_T_THREAD;
+		bool threads = r->e->res[x->res].track_type == PL_T_THREAD;
 
 		if (thread ? threads && x->group == a->group : x->res == a->res)
 			return 0;
@@ -431,8 +431,8 @@ static int64_t size_of_comm(const struct pl_rewriter *r, uint32_t slot, uint32_t
 			ns = pl_min_i64(ns, e->node[o->transfer].dur);
 		}
 	c.coll = coll_of(e, x->arrive);
-	if (a->group < e->g->n_groups)
-		c.n = e->g->group[a->group].n;
+	if (a->group < e->n_groups)
+		c.n = e->group[a->group].n;
 	return size_that_takes(r, c, ns);
 }
 

@@ -190,26 +190,24 @@ out:
 	return rc;
 }
 
-/* Of a delay, what is longer than usual. */
-static pl_ns beyond(pl_ns w, pl_ns usual)
+/* The part of an edge's delay that nothing explains. */
+static pl_ns unexplained(const struct pl_eedge *x)
 {
-	return pl_max_i64(w - pl_max_i64(usual, 0), 0);
+	return x->w - x->lag;
 }
 
 /* `b` right behind `a`, launched with it and with `first`. */
 static int attach(struct pl_rewriter *r, uint32_t first, uint32_t a, uint32_t b, struct pl_err *err)
 {
 	struct pl_edit *e = r->e;
-	const struct pl_resource *res = &e->g->res[e->node[a].res];
 	uint32_t seq = next_edge(e, a), x = launch_edge(e, b), xa = launch_edge(e, a);
-	pl_ns w = beyond(e->edge[seq].w, res->dispatch_ns);
+	pl_ns w = unexplained(&e->edge[seq]);
 	int rc;
 
 	if (x != PL_NONE && xa != PL_NONE && e->edge[x].src != e->edge[xa].src) {
 		uint32_t call = e->edge[x].src, rest = second_part(e, call);
-		bool early = PL_E_TYPE(e->edge[x].type) == PL_E_EARLY;
 
-		w += beyond(e->edge[x].w, early ? res->early_ns : res->launch_ns);
+		w += unexplained(&e->edge[x]);
 		PL_TRY(pl_edit_drop_edge(e, x, err));
 		PL_TRY(pl_edit_set_dur(e, call, 0, err));
 		if (rest != PL_NONE)

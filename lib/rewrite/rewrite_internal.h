@@ -17,8 +17,7 @@ struct rw_tensor {	/* of the base, in order of readiness */
 
 struct rw_edge { /* of a recorded communication, to be given to what replaces it */
 	uint32_t node;
-	uint8_t type;
-	pl_ns w;
+	struct pl_eedge edge; /* its type and delay */
 };
 /* A communication as it was recorded, in one slot. */
 struct rw_comm {

@@ -25,8 +25,9 @@ static bool is_kept(const struct pl_edit *e, const struct pl_etensor *x, const c
 {
 	const struct pl_tensor *t = &e->g->tensor[x->tensor];
 
-	return t->role == PL_TR_ACTIVATION && x->producer != PL_NONE && t->n_consumers &&
-	       e->node[x->producer].layer >= 0 && !strcmp(pl_edit_name(e, t->name), name);
+	return !x->dead && t->role == PL_TR_ACTIVATION && x->producer != PL_NONE &&
+	       t->n_consumers && e->node[x->producer].layer >= 0 &&
+	       !strcmp(pl_edit_name(e, t->name), name);
 }
 
 /* Where it is used last: consumers are of the same step. */
@@ -70,14 +71,14 @@ static size_t unite(const struct pl_edit *e, struct ran *v, size_t n)
 static pl_ns forward_of(const struct pl_rewriter *r, const struct ran *x)
 {
 	const struct pl_edit *e = r->e;
-	int32_t rank = e->g->res[x->res].rank;
+	int32_t rank = e->res[x->res].rank;
 	pl_ns sum = 0, pauses = 0;
 
 	for (uint32_t i = 0; i < e->n_nodes; i++) {
 		const struct pl_enode *n = &e->node[i];
 
 		if (n->dead || n->step != x->step || n->layer != x->layer || n->res == PL_NONE ||
-		    e->g->res[n->res].rank != rank)
+		    e->res[n->res].rank != rank)
 			continue;
 		if (rw_computes(n)) {
 			if (rw_fused(r, i))

@@ -65,7 +65,7 @@ static int speed(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_e
 
 		if (!rw_computes(n) || n->res == PL_NONE)
 			continue;
-		res = &e->g->res[n->res];
+		res = &e->res[n->res];
 		snprintf(rank, sizeof(rank), "rank %d", res->rank);
 		for (uint32_t k = 0; k < rw->n_args && !wanted; k++)
 			wanted = pl_glob(rw->arg[k], rank) ||
@@ -89,8 +89,8 @@ static int remake(struct pl_rewriter *r, int32_t layer, struct pl_err *err)
 	for (uint32_t i = 0; rc == 0 && i < e->n_tensors; i++) {
 		const struct pl_etensor *x = &e->tensor[i];
 
-		if (e->g->tensor[x->tensor].role == PL_TR_ACTIVATION && x->producer != PL_NONE &&
-		    e->node[x->producer].layer == layer)
+		if (!x->dead && e->g->tensor[x->tensor].role == PL_TR_ACTIVATION &&
+		    x->producer != PL_NONE && e->node[x->producer].layer == layer)
 			rc = pl_edit_set_remade(e, i, true, err);
 	}
 	return rc;
@@ -157,7 +157,7 @@ static pl_ns until_gradients(const struct pl_rewriter *r, uint32_t step, int32_t
 	for (size_t i = 0; i < e->n_tensors; i++) {
 		const struct pl_etensor *x = &e->tensor[i];
 
-		if (x->step == step && x->rank == rank && x->producer != PL_NONE &&
+		if (!x->dead && x->step == step && x->rank == rank && x->producer != PL_NONE &&
 		    e->g->tensor[x->tensor].role == PL_TR_GRAD &&
 		    (!r->n_tensors || x->arrive != PL_NONE))
 			end = pl_max_i64(end, pl_edit_end(e, x->producer));
@@ -167,7 +167,7 @@ static pl_ns until_gradients(const struct pl_rewriter *r, uint32_t step, int32_t
 
 static bool of_rank(const struct pl_edit *e, const struct pl_enode *n, int32_t rank)
 {
-	return n->res != PL_NONE && e->g->res[n->res].rank == rank;
+	return n->res != PL_NONE && e->res[n->res].rank == rank;
 }
 
 static int accumulate_rank(struct pl_rewriter *r, uint32_t step, int32_t rank, int64_t k,
@@ -206,7 +206,7 @@ static int accumulate_rank(struct pl_rewriter *r, uint32_t step, int32_t rank, i
 static bool has_gradients(const struct pl_edit *e)
 {
 	for (size_t i = 0; i < e->n_tensors; i++)
-		if (e->g->tensor[e->tensor[i].tensor].role == PL_TR_GRAD &&
+		if (!e->tensor[i].dead && e->g->tensor[e->tensor[i].tensor].role == PL_TR_GRAD &&
 		    e->tensor[i].producer != PL_NONE)
 			return true;
 	return false;

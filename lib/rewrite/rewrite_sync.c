@@ -59,8 +59,10 @@ static int join_end(struct pl_rewriter *r, const struct rw_slot *s, const struct
 	for (uint32_t k = s->channel; rc == 0 && k < s->channel + s->n_channels; k++) {
 		if (!uses_resource(r, s, k, res))
 			continue;
-		rc = head ? pl_edit_add_edge(e, ed->src, r->channel[k].head, PL_E_WAIT, ed->w, err)
-			  : pl_edit_add_edge(e, r->channel[k].tail, ed->dst, PL_E_WAIT, ed->w, err);
+		rc = head ? pl_edit_add_edge_like(e, ed->src, r->channel[k].head, PL_E_WAIT, ed, 0,
+						  err)
+			  : pl_edit_add_edge_like(e, r->channel[k].tail, ed->dst, PL_E_WAIT, ed, 0,
+						  err);
 	}
 	return rc;
 }
@@ -102,9 +104,10 @@ static int join_channels(struct pl_rewriter *r, uint32_t slot, struct pl_err *er
 			if (last || e->node[ed.dst].type == PL_N_ENTRY)
 				rc = join_end(r, s, &ed, false, err);
 			else
-				rc = before == PL_NONE ? 0
-						       : pl_edit_add_edge(e, before, ed.dst,
-									  PL_E_SEQ, ed.w, err);
+				rc = before == PL_NONE
+					     ? 0
+					     : pl_edit_add_edge_like(e, before, ed.dst, PL_E_SEQ,
+								     &ed, 0, err);
 			if (rc < 0)
 				return rc;
 		}
@@ -263,8 +266,8 @@ static int copy_gates(struct pl_rewriter *r, const struct rw_comm *c, uint32_t a
 
 	for (uint32_t i = c->gate; rc == 0 && i < c->gate + c->n_gates; i++)
 		if (!r->e->node[r->edge[i].node].dead)
-			rc = pl_edit_add_edge(r->e, r->edge[i].node, arrive, r->edge[i].type,
-					      r->edge[i].w, err);
+			rc = pl_edit_add_edge_like(r->e, r->edge[i].node, arrive,
+						   r->edge[i].edge.type, &r->edge[i].edge, 0, err);
 	return rc;
 }
 
@@ -294,7 +297,7 @@ static int put_behind(struct pl_edit *e, uint32_t p, struct pl_enode n, uint32_t
 		if (PL_E_TYPE(ed.type) != PL_E_SEQ || e->node[ed.dst].res != res ||
 		    e->node[ed.dst].type == PL_N_ENTRY)
 			continue;
-		if ((rc = pl_edit_add_edge(e, *id, ed.dst, ed.type, ed.w, err)) == 0)
+		if ((rc = pl_edit_add_edge_like(e, *id, ed.dst, ed.type, &ed, 0, err)) == 0)
 			rc = pl_edit_drop_edge(e, x, err);
 	}
 	return rc == 0 ? pl_edit_add_edge(e, p, *id, PL_E_SEQ, 0, err) : rc;
@@ -325,7 +328,7 @@ static int add_issue(struct pl_rewriter *r, struct rw_built *b, uint32_t slot, u
 	if (p == PL_NONE || dur <= 0)
 		return 0;
 	res = e->node[p].res;
-	if (res == PL_NONE || e->g->res[res].track_type != PL_T_THREAD)
+	if (res == PL_NONE || e->res[res].track_type != PL_T_THREAD)
 		return 0;
 	n = like(e, p, PL_RO_HOST, dur);
 	n.kind = PL_K_RUNTIME;
@@ -444,10 +447,10 @@ static int add_uses(struct pl_rewriter *r, struct rw_built *b, uint32_t set, uin
 			const struct rw_edge *u = &r->edge[i];
 
 			if (e->node[u->node].dead || has_edge_to(e, b->transfer[slot], u->node) ||
-			    (u->type & PL_E_INFERRED && comes_before(r, set, slot, u->node)))
+			    (u->edge.type & PL_E_INFERRED && comes_before(r, set, slot, u->node)))
 				continue;
-			rc = pl_edit_add_edge(e, b->transfer[slot], u->node, u->type,
-					      u->w + (b->kept[slot] ? 0 : b->flight), err);
+			rc = pl_edit_add_edge_like(e, b->transfer[slot], u->node, u->edge.type,
+						   &u->edge, b->kept[slot] ? 0 : b->flight, err);
 			if (rc < 0)
 				return rc;
 		}
@@ -483,9 +486,7 @@ struct pl_cost_comm rw_comm_of_set(const struct pl_rewriter *r, uint32_t set, ui
 	c.coll = (uint8_t)pl_coll_find(pl_edit_name(r->e, a->name),
 				       strlen(pl_edit_name(r->e, a->name)));
 	c.group = a->group;
-	c.n = st->ranks			     ? st->ranks
-	      : a->group < r->e->g->n_groups ? r->e->g->group[a->group].n
-					     : meeting;
+	c.n = st->ranks ? st->ranks : a->group < r->e->n_groups ? r->e->group[a->group].n : meeting;
 	return c;
 }
 
@@ -607,7 +608,7 @@ static int drop_issue(struct pl_edit *e, uint32_t node, struct pl_err *err)
 
 		if (PL_E_TYPE(ed.type) == PL_E_SEQ && e->node[ed.dst].res == e->node[node].res &&
 		    e->node[ed.dst].type != PL_N_ENTRY)
-			rc = pl_edit_add_edge(e, before, ed.dst, ed.type, ed.w, err);
+			rc = pl_edit_add_edge_like(e, before, ed.dst, ed.type, &ed, 0, err);
 	}
 	return rc < 0 ? rc : pl_edit_drop_node(e, node, err);
 }

@@ -127,7 +127,7 @@ static int add_ranges(struct fit *f, struct pl_err *err)
 		size_t had = seen.n;
 		pl_id id;
 
-		if (t->role != PL_TR_ACTIVATION || x->producer == PL_NONE ||
+		if (x->dead || t->role != PL_TR_ACTIVATION || x->producer == PL_NONE ||
 		    e->node[x->producer].layer < 0 || !strncmp(name, "output of ", 10))
 			continue;
 		rc = pl_intern_add(&seen, name, strlen(name), &id, err);

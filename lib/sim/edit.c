@@ -4,38 +4,43 @@
 #include "graph/edit_messages.h"
 #include "sim/internal.h"
 
-static int weights(const struct pl_sim *s, size_t step, pl_ns **w, struct pl_err *err)
+static int delays(const struct pl_sim *s, size_t step, struct pl_edit_delays *d, struct pl_err *err)
 {
 	const struct pl_shape *sh = &s->g->shape[s->g->step[step].shape];
-	const struct prep *p = &s->step[step];
-	int rc = pl_alloc(w, sh->n_edges, sizeof(**w), err);
+	int rc = pl_alloc(&d->w, sh->n_edges, sizeof(*d->w), err);
 
-	if (rc < 0)
+	if (rc < 0 || (rc = pl_alloc(&d->lag, sh->n_edges, sizeof(*d->lag), err)) < 0)
 		return rc;
-	for (uint32_t e = 0; e < sh->n_edges; e++)
-		(*w)[e] = p->w[e];
-	for (size_t i = 0; i < p->n_far; i++)
-		(*w)[p->far[i].edge] += p->far[i].gap;
+	for (uint32_t i = 0; i < sh->n_nodes; i++)
+		for (uint32_t e = sh->off[i]; e < sh->off[i + 1]; e++) {
+			pl_ns lag, gap;
+
+			sim_delay(s, step, i, e, &lag, &gap);
+			d->w[e] = lag + gap;
+			d->lag[e] = (int32_t)lag;
+		}
 	return 0;
 }
 
 int pl_sim_edit(const struct pl_sim *s, size_t first, size_t n, struct pl_edit *e,
 		struct pl_err *err)
 {
-	pl_ns **w;
+	struct pl_edit_delays *d;
 	int rc;
 
 	memset(e, 0, sizeof(*e));
-	rc = pl_alloc(&w, n, sizeof(*w), err);
+	rc = pl_alloc(&d, n, sizeof(*d), err);
 	if (rc < 0)
 		return rc;
 	for (size_t k = 0; k < n; k++)
-		PL_TRY(weights(s, first + k, &w[k], err));
-	PL_TRY(pl_edit_init(e, s->g, first, n, (const pl_ns *const *)w, err));
+		PL_TRY(delays(s, first + k, &d[k], err));
+	PL_TRY(pl_edit_init(e, s->g, first, n, d, err));
 out:
-	for (size_t k = 0; k < n; k++)
-		pl_free(w[k]);
-	pl_free(w);
+	for (size_t k = 0; k < n; k++) {
+		pl_free(d[k].w);
+		pl_free(d[k].lag);
+	}
+	pl_free(d);
 	return rc;
 }
 

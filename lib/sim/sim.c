@@ -61,6 +61,18 @@ static pl_ns recorded_time(const struct pl_gstep *st, uint32_t src, uint8_t type
 	return edge_from_start(type) ? st->start[src] : st->start[src] + st->dur[src];
 }
 
+/* The modelled delay of an edge: what an edit made it, else what is typical. */
+static pl_ns edge_latency(const struct pl_graph *g, const struct pl_gstep *st, uint32_t node,
+			  uint32_t e)
+{
+	const struct pl_shape *sh = &g->shape[st->shape];
+
+	if (st->lag)
+		return st->lag[e];
+	return latency_of(g, sh, node, sh->etype[e],
+			  st->start[node] - recorded_time(st, sh->src[e], sh->etype[e]));
+}
+
 /* Fills the latencies of the node's edges; the edge that comes last, and when. */
 static uint32_t latencies(const struct pl_graph *g, const struct pl_gstep *st, uint32_t i,
 			  int32_t *w, pl_ns *last)
@@ -70,10 +82,10 @@ static uint32_t latencies(const struct pl_graph *g, const struct pl_gstep *st, u
 
 	*last = INT64_MIN;
 	for (uint32_t e = sh->off[i]; e < sh->off[i + 1]; e++) {
-		pl_ns t = recorded_time(st, sh->src[e], sh->etype[e]);
+		pl_ns t;
 
-		w[e] = (int32_t)latency_of(g, sh, i, sh->etype[e], st->start[i] - t);
-		t += w[e];
+		w[e] = (int32_t)edge_latency(g, st, i, e);
+		t = recorded_time(st, sh->src[e], sh->etype[e]) + w[e];
 		if (t > *last) {
 			*last = t;
 			bind = e;
@@ -203,12 +215,10 @@ void sim_delay(const struct pl_sim *s, size_t step, uint32_t node, uint32_t e, p
 	       pl_ns *gap)
 {
 	const struct pl_gstep *st = &s->g->step[step];
-	const struct pl_shape *sh = &s->g->shape[st->shape];
 	const struct prep *p = &s->step[step];
 	size_t i = 0;
 
-	*lat = latency_of(s->g, sh, node, sh->etype[e],
-			  st->start[node] - recorded_time(st, sh->src[e], sh->etype[e]));
+	*lat = edge_latency(s->g, st, node, e);
 	*gap = p->w[e] - *lat;
 	PL_LOWER_BOUND(i, p->n_far, p->far[i].node < node);
 	if (i < p->n_far && p->far[i].edge == e)

@@ -3,7 +3,7 @@
 #include "graph/edit.h"
 #include "sim_fixture.h"
 
-/* A job whose rendezvous wait for all. */
+/* A job; every second one has rendezvous that wait for some of their members. */
 static int make(struct job *j, uint64_t seed, int ranks, uint32_t nodes, int steps, pl_ns far,
 		struct pl_err *err)
 {
@@ -13,7 +13,7 @@ static int make(struct job *j, uint64_t seed, int ranks, uint32_t nodes, int ste
 	PL_TRY(job_tables(j, err));
 	PL_TRY(add_shape(j, nodes, false, err));
 	PL_TRY(add_shape(j, nodes, true, err));
-	for (size_t i = 0; i < j->g.n_shapes; i++)
+	for (size_t i = 0; i < j->g.n_shapes && seed % 2; i++)
 		memset(j->g.shape[i].k, 0, MAX_NODES * sizeof(uint32_t));
 	for (int k = 0; k < steps; k++)
 		PL_TRY(add_step(j, k ? 1 : 0, 10 + k, k ? last_end(&j->g) : 0, err));
@@ -208,12 +208,149 @@ static void test_cycle(void)
 	pl_graph_fini(&j.g);
 }
 
+/* ---- delays ---------------------------------------------------------------------------------- */
+
+/* Of the first step. */
+static pl_ns unexplained(const struct pl_sim *s, const struct pl_graph *g)
+{
+	pl_ns sum = 0;
+
+	for (uint32_t i = 0; i < g->shape[g->step[0].shape].n_nodes; i++)
+		sum += pl_sim_unexplained(s, 0, i);
+	return sum;
+}
+
+/* What a rewrite models as a delay is no time that nothing explains. */
+static void test_delays(uint64_t seed)
+{
+	struct pl_err err = { 0 };
+	struct job j;
+	struct pl_sim *s = NULL, *s2 = NULL;
+	struct pl_graph g;
+	struct pl_edit e;
+	uint32_t a, b = PL_NONE;
+	pl_ns before = 0, after = -1;
+	int rc;
+
+	memset(&e, 0, sizeof(e));
+	pl_graph_init(&g);
+	rc = make(&j, seed, 2, 120, 1, 0, &err);
+	if (rc == 0 && (s = pl_sim_new(&j.g, &err)))
+		rc = pl_sim_edit(s, 0, 1, &e, &err);
+	/* an operation that nothing waits for, long after the others of its rank have begun */
+	for (a = 0; rc == 0 && a < e.n_nodes; a++)
+		if (e.node[a].type == PL_N_OP && e.node[a].flags & PL_NF_IN_STEP &&
+		    e.node[a].in != PL_NONE)
+			b = a;
+	for (a = 0; b != PL_NONE && a < b && e.node[a].type != PL_N_OP;)
+		a++;
+	if (rc == 0 && b != PL_NONE && pl_edit_add_edge(&e, a, b, PL_E_DATA, 1000000, &err) == 0 &&
+	    pl_edit_settle(&e, &err) == 0 && pl_edit_graph(&e, &g, &err) == 0 &&
+	    (s2 = pl_sim_new(&g, &err))) {
+		before = unexplained(s, &j.g);
+		after = unexplained(s2, &g);
+	}
+	ok(after >= 0 && after <= before,
+	   "seed %d: a modelled delay stays explained: %lld ns are not, %lld before (%s)",
+	   (int)seed, (long long)after, (long long)before, err.msg);
+	pl_sim_free(s2);
+	pl_graph_fini(&g);
+	pl_edit_fini(&e);
+	pl_sim_free(s);
+	pl_graph_fini(&j.g);
+}
+
+/* ---- resources, groups, ranks, tensors ------------------------------------------------------- */
+
+static bool has_rank(const struct pl_graph *g, int32_t rank)
+{
+	return pl_graph_rank_index(g, rank) != PL_NONE;
+}
+
+static bool as_graph(const struct pl_edit *e, struct pl_graph *g, struct pl_err *err)
+{
+	pl_graph_fini(g);
+	return pl_edit_graph(e, g, err) == 0 && pl_graph_valid(g, err);
+}
+
+/* A server that answers rank 0: a resource of a new rank, a group, a node. */
+static int add_server(struct pl_edit *e, uint32_t *res, uint32_t *group, uint32_t *node,
+		      struct pl_err *err)
+{
+	struct pl_resource r = e->res[1];
+	struct pl_enode n = pl_edit_blank_node();
+	const int32_t members[] = { 0, 90 };
+	pl_id name;
+	int rc;
+
+	r.rank = 90;
+	PL_TRY(pl_edit_add_name(e, "server", &name, err));
+	r.name = name;
+	PL_TRY(pl_edit_add_resource(e, &r, res, err));
+	PL_TRY(pl_edit_add_group(e, name, members, 2, group, err));
+	n.type = PL_N_OP;
+	n.role = PL_RO_COMPUTE;
+	n.kind = PL_K_KERNEL;
+	n.flags = PL_NF_IN_STEP;
+	n.res = *res;
+	n.group = *group;
+	n.name = name;
+	n.dur = 777;
+	PL_TRY(pl_edit_add_node(e, &n, 30, node, err));
+	PL_TRY(pl_edit_add_edge(e, 30, *node, PL_E_DATA, 5, err));
+	rc = pl_edit_settle(e, err);
+out:
+	return rc;
+}
+
+static void test_tables(void)
+{
+	struct pl_err err = { 0 };
+	struct job j;
+	struct pl_sim *s = NULL;
+	struct pl_edit e;
+	struct pl_graph g;
+	uint32_t res = 0, group = 0, node = 0;
+	size_t mark, nodes = 0;
+	bool fine;
+
+	memset(&e, 0, sizeof(e));
+	pl_graph_init(&g);
+	fine = make(&j, 7, 3, 120, 2, 0, &err) == 0 && (s = pl_sim_new(&j.g, &err)) &&
+	       pl_sim_edit(s, 0, 2, &e, &err) == 0;
+	mark = pl_edit_mark(&e);
+	ok(fine && add_server(&e, &res, &group, &node, &err) == 0 && as_graph(&e, &g, &err),
+	   "a server is added (%s)", err.msg);
+	ok(has_rank(&g, 90) && g.n_ranks == j.g.n_ranks + 1 && g.n_res == j.g.n_res + 1 &&
+		   g.n_groups == j.g.n_groups + 1 && g.group[group].n == 2 && g.res[res].rank == 90,
+	   "... and the graph has its rank, resource and group");
+	ok(pl_edit_drop_rank(&e, 2, &err) == 0 && pl_edit_settle(&e, &err) == 0 &&
+		   as_graph(&e, &g, &err) && !has_rank(&g, 2) && has_rank(&g, 4),
+	   "a rank is removed (%s)", err.msg);
+	for (size_t k = 0; k < g.n_shapes; k++)
+		for (uint32_t i = 0; i < g.shape[k].n_nodes; i++)
+			nodes += pl_node_rank(&g, &g.shape[k], i) == 2;
+	ok(!nodes && g.n_res == j.g.n_res + 1 - 3, "... with its nodes and its resources");
+	pl_edit_undo(&e, mark);
+	ok(pl_edit_settle(&e, &err) == 0 && as_graph(&e, &g, &err) && g.n_res == j.g.n_res &&
+		   g.n_ranks == j.g.n_ranks && g.n_groups == j.g.n_groups && has_rank(&g, 2) &&
+		   !has_rank(&g, 90),
+	   "and all of it is undone (%s)", err.msg);
+	pl_graph_fini(&g);
+	pl_edit_fini(&e);
+	pl_sim_free(s);
+	pl_graph_fini(&j.g);
+}
+
 int main(void)
 {
 	for (uint64_t seed = 1; seed <= 40; seed++)
 		test_random(seed);
 	for (uint64_t seed = 50; seed < 56; seed++)
 		test_graph(seed);
+	for (uint64_t seed = 70; seed < 80; seed++)
+		test_delays(seed);
+	test_tables();
 	test_cycle();
 	return done_testing();
 }

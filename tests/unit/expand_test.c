@@ -28,8 +28,7 @@ static void make(struct job *j, uint32_t hosts, uint32_t m, pl_ns latency, doubl
 	uint32_t n = hosts * m, cap = 2 * n + 1, edges = 3 * n;
 	struct pl_err err = { 0 };
 	struct pl_shape *s;
-	const pl_ns *w[1];
-	pl_ns *zero;
+	struct pl_edit_delays none;
 	pl_id name;
 
 	memset(j, 0, sizeof(*j));
@@ -65,7 +64,8 @@ static void make(struct job *j, uint32_t hosts, uint32_t m, pl_ns latency, doubl
 	need(pl_alloc(&s->etype, edges, 1, &err));
 	need(pl_alloc(&j->g.step[0].start, cap, 8, &err));
 	need(pl_alloc(&j->g.step[0].dur, cap, 8, &err));
-	need(pl_alloc(&zero, edges, 8, &err));
+	need(pl_alloc(&none.w, edges, sizeof(*none.w), &err));
+	need(pl_alloc(&none.lag, edges, sizeof(*none.lag), &err));
 	for (uint32_t i = 0; i < cap; i++) {
 		uint32_t r = i < n ? i : i - n - 1;
 
@@ -97,9 +97,9 @@ static void make(struct job *j, uint32_t hosts, uint32_t m, pl_ns latency, doubl
 			(struct pl_resource){ .rank = (int32_t)r, .host = PL_NONE, .capacity = 1 };
 		j->g.rank[r] = (int32_t)r;
 	}
-	w[0] = zero;
-	need(pl_edit_init(&j->e, &j->g, 0, 1, w, &err));
-	pl_free(zero);
+	need(pl_edit_init(&j->e, &j->g, 0, 1, &none, &err));
+	pl_free(none.w);
+	pl_free(none.lag);
 	need(pl_edit_settle(&j->e, &err));
 }
 

@@ -36,6 +36,8 @@ static void init(struct world *w)
 	w->e.edge = w->edge;
 	w->e.tensor = w->et;
 	w->e.n_steps = 1;
+	w->e.res = w->res;
+	w->e.n_res = 4;
 }
 
 static uint32_t node(struct world *w, uint32_t res, uint8_t role, pl_ns start, pl_ns dur)
@@ -68,7 +70,7 @@ static void tensor(struct world *w, unsigned role, int64_t bytes, int32_t rank, 
 	w->tensor[i].consumer = i;
 	w->tensor[i].n_consumers = consumer != PL_NONE;
 	w->consumer[i] = consumer;
-	w->et[w->e.n_tensors++] = (struct pl_etensor){ i, producer, arrive, 0, rank, false };
+	w->et[w->e.n_tensors++] = (struct pl_etensor){ i, producer, arrive, 0, rank, false, false };
 }
 
 static void edge(struct world *w, uint32_t src, uint32_t dst)
