@@ -189,6 +189,7 @@ static int prepare(struct training *t, struct pl_err *err)
 				    .model = &t->w->model,
 				    .plan = t->w->planned ? &t->w->plan : NULL,
 				    .data = &t->w->data,
+				    .read_once = !t->c->launch.by,
 				    .log = &t->c->c.log };
 	int rc;
 
@@ -210,7 +211,7 @@ static int prepare(struct training *t, struct pl_err *err)
 	if (t->c->import_from)
 		PL_TRY(t->t.engine->import_weights(t->t.worker, t->c->import_from, err));
 	if (o.job->resume)
-		PL_TRY(t->t.engine->load(t->t.worker, o.job->resume, &t->t.step, err));
+		PL_TRY(t->t.engine->load(t->t.worker, o.job->resume, !t->c->eval, &t->t.step, err));
 out:
 	return rc;
 }

@@ -57,7 +57,7 @@ int pl_weights_f32(const struct pl_weight *w, float *out, size_t n, struct pl_er
 /* ---- adding -------------------------------------------------------------------------------------
  */
 
-int pl_weights_add(struct pl_weights *w, const char *name, int n_dims, const int *dim,
+int pl_weights_add(struct pl_weights *w, const char *name, int n_dims, const int64_t *dim,
 		   const float *data, struct pl_err *err)
 {
 	struct pl_weight x = { .dtype = PL_DT_F32, .n_dims = n_dims, .data = data };

@@ -33,7 +33,7 @@ int pl_weights_read(struct pl_in *in, const char *name, struct pl_weights *w,
  */
 int pl_weights_write(const struct pl_weights *w, struct pl_out *out, struct pl_err *err) PL_MUST;
 /* One more tensor to be written, float32; the name is copied, the data borrowed. */
-int pl_weights_add(struct pl_weights *w, const char *name, int n_dims, const int *dim,
+int pl_weights_add(struct pl_weights *w, const char *name, int n_dims, const int64_t *dim,
 		   const float *data, struct pl_err *err) PL_MUST;
 int pl_weights_add_meta(struct pl_weights *w, const char *key, const char *value,
 			struct pl_err *err) PL_MUST;

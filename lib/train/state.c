@@ -1,22 +1,24 @@
 /*
- * What a job can begin again from: weights, state of the optimiser and of the network, and the
- * number of the next step, as a safetensors file.
+ * What a job can begin again from: weights, state of the optimiser and of the network, the number
+ * of the next step and of the samples so far, as a safetensors file.
  *
  * A checkpoint is the file of weights and running means by name that other frameworks read, and
  * beside them the slabs of the optimiser ("optimizer.0" ...). Its metadata say which step comes
  * next, of which seed and optimizer it is, and a number over all bytes, so that damage is found.
  * Everything else that a step depends on (its samples, dropout) follows from the seed and the
- * number of the step. All ranks are equal, so rank 0 writes, and each reads; running means are
- * those of rank 0 from then on.
+ * number of the step. But which samples a step takes depends on how many all ranks take in one, and
+ * on how many samples there are to train on: a job in which one of these differs is refused. All
+ * ranks are equal, so rank 0 writes, and each reads; running means are those of rank 0 from then
+ * on.
  */
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "data/weights.h"
 #include "train/worker.h"
 
-static const char key_step[] = "paceline.step", key_seed[] = "paceline.seed",
+static const char key_step[] = "paceline.step", key_samples[] = "paceline.samples",
+		  key_trained_on[] = "paceline.trained_on", key_seed[] = "paceline.seed",
 		  key_sum[] = "paceline.checksum", key_optimizer[] = "paceline.optimizer";
 
 /* (rows, cols) to (cols, rows) */
@@ -83,27 +85,19 @@ static int hold(struct pl_worker *worker, struct made *m, const float **p, size_
 static int add_tensor(struct pl_weights *w, const struct pl_net_tensor *t, const float *v,
 		      float **turned, struct pl_err *err)
 {
-	int dim[4] = { t->dim[1], t->dim[0] }, rc;
+	bool turn = t->transposed && t->n_dims == 2;
+	int64_t dim[PL_LEN(t->dim)];
+	int rc;
 
-	if (!t->transposed || t->n_dims != 2)
-		return pl_weights_add(w, t->name, t->n_dims, t->dim, v, err);
+	for (int i = 0; i < t->n_dims; i++)
+		dim[i] = t->dim[turn ? 1 - i : i];
+	if (!turn)
+		return pl_weights_add(w, t->name, t->n_dims, dim, v, err);
 	rc = pl_alloc(turned, t->n, sizeof(**turned), err);
 	if (rc < 0)
 		return rc;
 	transpose(v, *turned, (size_t)t->dim[0], (size_t)t->dim[1]);
 	return pl_weights_add(w, t->name, 2, dim, *turned, err);
-}
-
-/* A slab, as one row. */
-static int add_slab(struct pl_weights *w, const char *name, const float *v, size_t n,
-		    struct pl_err *err)
-{
-	int dim = (int)n;
-
-	if (n > INT_MAX)
-		return pl_fail(err, PL_ELIMIT, "\"%s\" has %zu numbers, a row of a file %d at most",
-			       name, n, INT_MAX);
-	return pl_weights_add(w, name, 1, &dim, v, err);
 }
 
 static void made_fini(struct pl_worker *worker, struct made *m)
@@ -138,11 +132,10 @@ static int collect(struct pl_worker *worker, bool all, struct pl_weights *w, str
 
 		snprintf(name, sizeof(name), "optimizer.%u", i);
 		PL_TRY(hold(worker, m, &p, n, err));
-		PL_TRY(add_slab(w, name, p, n, err));
+		PL_TRY(pl_weights_add(w, name, 1, &(int64_t){ (int64_t)n }, p, err));
 	}
 	for (uint32_t i = 0; i < n_running; i++)
-		PL_TRY(pl_weights_add(w, running[i].name, running[i].n_dims, running[i].dim,
-				      state + running[i].offset, err));
+		PL_TRY(add_tensor(w, &running[i], state + running[i].offset, NULL, err));
 out:
 	return rc;
 }
@@ -162,6 +155,20 @@ static int write_file(const struct pl_weights *w, const char *path, struct pl_er
 	return pl_out_close(out, err);
 }
 
+static int add_number(struct pl_weights *w, const char *key, int64_t v, struct pl_err *err)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%lld", (long long)v);
+	return pl_weights_add_meta(w, key, text, err);
+}
+
+/* Of all ranks. */
+static int64_t samples_of_step(const struct pl_worker *worker)
+{
+	return worker->o.job->batch * worker->ranks;
+}
+
 int pl_worker_save(struct pl_worker *worker, const char *path, int64_t step, struct pl_err *err)
 {
 	struct pl_weights w = { 0 };
@@ -176,10 +183,10 @@ int pl_worker_save(struct pl_worker *worker, const char *path, int64_t step, str
 		goto out;
 	PL_TRY(collect(worker, true, &w, &m, err));
 	PL_TRY(pl_weights_add_meta(&w, "format", "pt", err));
-	snprintf(text, sizeof(text), "%lld", (long long)step);
-	PL_TRY(pl_weights_add_meta(&w, key_step, text, err));
-	snprintf(text, sizeof(text), "%lld", (long long)worker->o.job->seed);
-	PL_TRY(pl_weights_add_meta(&w, key_seed, text, err));
+	PL_TRY(add_number(&w, key_step, step, err));
+	PL_TRY(add_number(&w, key_samples, step * samples_of_step(worker), err));
+	PL_TRY(add_number(&w, key_trained_on, (int64_t)worker->feed.train, err));
+	PL_TRY(add_number(&w, key_seed, worker->o.job->seed, err));
 	PL_TRY(pl_weights_add_meta(&w, key_optimizer, optimizer_of(worker), err));
 	snprintf(text, sizeof(text), "%016llx", (unsigned long long)checksum(&w));
 	PL_TRY(pl_weights_add_meta(&w, key_sum, text, err));
@@ -302,47 +309,102 @@ out:
 	return rc;
 }
 
-/* Is it a whole checkpoint of this job? */
-static int check(const struct pl_worker *worker, const struct pl_weights *w, int64_t *step,
-		 struct pl_err *err)
+/* False: it is not there, or no number. */
+static bool number_of(const struct pl_weights *w, const char *key, int64_t *v)
 {
-	const char *text = pl_weights_meta(w, key_step), *seed = pl_weights_meta(w, key_seed),
-		   *sum = pl_weights_meta(w, key_sum),
-		   *optimizer = pl_weights_meta(w, key_optimizer);
+	const char *text = pl_weights_meta(w, key);
 	char *end;
 
-	if (!text || !seed || !sum || !optimizer)
+	if (!text || !*text)
+		return false;
+	*v = strtoll(text, &end, 10);
+	return !*end;
+}
+
+/* What the metadata of a checkpoint say. */
+struct checkpoint {
+	int64_t step, samples, trained_on, seed;
+	const char *optimizer;
+};
+
+/* Is it a whole checkpoint? */
+static int read_checkpoint(const struct pl_weights *w, struct checkpoint *c, struct pl_err *err)
+{
+	const char *sum = pl_weights_meta(w, key_sum);
+
+	c->optimizer = pl_weights_meta(w, key_optimizer);
+	if (!sum || !c->optimizer)
 		return pl_fail(err, PL_EDATA,
 			       "weights, but no checkpoint; to begin from them: --import");
-	*step = strtoll(text, &end, 10);
-	if (*end || *step < 0)
-		return pl_fail(err, PL_EDATA, "the number of its step is no number");
 	if (strtoull(sum, NULL, 16) != checksum(w))
 		return pl_fail(err, PL_EDATA, "damaged: its checksum is not that of its bytes");
-	if (strtoll(seed, NULL, 10) != worker->o.job->seed)
+	if (!number_of(w, key_step, &c->step) || !number_of(w, key_samples, &c->samples) ||
+	    !number_of(w, key_trained_on, &c->trained_on) || !number_of(w, key_seed, &c->seed) ||
+	    c->step < 0)
+		return pl_fail(err, PL_EDATA,
+			       "it does not say which samples it has seen; to begin from its "
+			       "weights: --import");
+	return 0;
+}
+
+/* Does the job take the same samples in the same steps from here on? */
+static int continues(const struct pl_worker *worker, const struct checkpoint *c, struct pl_err *err)
+{
+	int64_t each = samples_of_step(worker), batch = worker->o.job->batch, before;
+	char remedy[64] = "";
+
+	if (c->trained_on != (int64_t)worker->feed.train)
+		return pl_fail(err, PL_EDATA,
+			       "it was trained on the first %lld samples, this job trains on the "
+			       "first %lld: samples that are held out would not be the same; with "
+			       "another split begin from its weights: --import",
+			       (long long)c->trained_on, (long long)worker->feed.train);
+	if (c->samples == c->step * each)
+		return 0;
+	before = c->step ? c->samples / c->step : 0;
+	if (before && before % worker->ranks == 0)
+		snprintf(remedy, sizeof(remedy), "; --set batch=%lld would",
+			 (long long)(before / worker->ranks));
+	return pl_fail(err, PL_EDATA,
+		       "its %lld steps took %lld samples each, those of this job take %lld (batch "
+		       "%lld, %d rank%s), so it would not go on at the next sample%s",
+		       (long long)c->step, (long long)before, (long long)each, (long long)batch,
+		       worker->ranks, worker->ranks == 1 ? "" : "s", remedy);
+}
+
+/* Is it one of this job? */
+static int check(const struct pl_worker *worker, const struct checkpoint *c, struct pl_err *err)
+{
+	if (c->seed != worker->o.job->seed)
 		return pl_fail(
 			err, PL_EDATA,
-			"of a job with seed %.30s, this one has %lld; it would not continue it",
-			seed, (long long)worker->o.job->seed);
-	if (strcmp(optimizer, optimizer_of(worker)))
+			"of a job with seed %lld, this one has %lld; it would not continue it",
+			(long long)c->seed, (long long)worker->o.job->seed);
+	if (strcmp(c->optimizer, optimizer_of(worker)) != 0)
 		return pl_fail(
 			err, PL_EDATA,
 			"its optimizer was %.30s, that of this job is %s; to begin anew from "
 			"its weights: --import",
-			optimizer, optimizer_of(worker));
+			c->optimizer, optimizer_of(worker));
 	return 0;
 }
 
-int pl_worker_load(struct pl_worker *worker, const char *path, int64_t *step, struct pl_err *err)
+int pl_worker_load(struct pl_worker *worker, const char *path, bool to_train, int64_t *step,
+		   struct pl_err *err)
 {
 	struct pl_weights w = { 0 };
+	struct checkpoint c = { 0 };
 	float *slab[2] = { NULL, NULL };
 	uint32_t slabs;
 	size_t n;
 	int rc;
 
 	PL_TRY(read_file(path, &w, err));
-	PL_TRY(check(worker, &w, step, err));
+	PL_TRY(read_checkpoint(&w, &c, err));
+	PL_TRY(check(worker, &c, err));
+	if (to_train)
+		PL_TRY(continues(worker, &c, err));
+	*step = c.step;
 	PL_TRY(take_params(worker, &w, err));
 	slabs = pl_optim_slabs(worker->optim, slab, &n);
 	for (uint32_t i = 0; i < slabs; i++) {

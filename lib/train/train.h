@@ -25,6 +25,7 @@ struct pl_engine_opts {
 	const struct pl_model *model;
 	const struct pl_plan *plan; /* NULL: none */
 	const struct pl_dataset *data;
+	bool read_once; /* the data, by the process that forked all ranks: theirs are the same */
 	/* NULL: the CPU, with the job's threads. ctx: a context of the backend that outlives the
 	 * engine; NULL: the engine opens its own. store: how ctx stores activations. */
 	const struct pl_backend *backend;
@@ -55,9 +56,11 @@ struct pl_engine {
 	int (*eval)(struct pl_worker *w, double *loss, int64_t *hits, int64_t *samples,
 		    struct pl_err *err);
 	/* Everything that the next step depends on, to or from a file; bit-identical afterwards.
-	 * All ranks call it, rank 0 writes. `step`: the next one. */
+	 * All ranks call it, rank 0 writes. `step`: the next one. to_train: refuse a
+	 * checkpoint whose samples the job would not continue. */
 	int (*save)(struct pl_worker *w, const char *path, int64_t step, struct pl_err *err);
-	int (*load)(struct pl_worker *w, const char *path, int64_t *step, struct pl_err *err);
+	int (*load)(struct pl_worker *w, const char *path, bool to_train, int64_t *step,
+		    struct pl_err *err);
 	/* Weights by name, to or from a safetensors file; all ranks call it, rank 0 writes. */
 	int (*export_weights)(struct pl_worker *w, const char *path, struct pl_err *err);
 	int (*import_weights)(struct pl_worker *w, const char *path, struct pl_err *err);

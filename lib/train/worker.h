@@ -119,7 +119,7 @@ void pl_worker_record_wait(struct pl_worker *w, uint64_t tag);
 /* ---- state.c ------------------------------------------------------------------------------- */
 
 int pl_worker_save(struct pl_worker *w, const char *path, int64_t step, struct pl_err *err) PL_MUST;
-int pl_worker_load(struct pl_worker *w, const char *path, int64_t *step,
+int pl_worker_load(struct pl_worker *w, const char *path, bool to_train, int64_t *step,
 		   struct pl_err *err) PL_MUST;
 int pl_worker_export(struct pl_worker *w, const char *path, struct pl_err *err) PL_MUST;
 int pl_worker_import(struct pl_worker *w, const char *path, struct pl_err *err) PL_MUST;

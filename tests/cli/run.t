@@ -101,6 +101,20 @@ says 'damaged' "... is damaged"
 status 2 "a checkpoint and other weights" "$run" --resume=half.st --import=half.st tiny.job
 status 3 "another seed's checkpoint" "$run" --seed=5 --resume=half.st tiny.job
 says 'half.st: of a job with seed' "... is said"
+# what a checkpoint counts: its samples, whoever takes them
+"$run" -q -n 1 --set steps=20 --set batch=64 --checkpoint=half.st tiny.job >out
+status 3 "a checkpoint of steps that took other samples" "$run" -n 2 --set batch=64 --set steps=40 --resume=half.st tiny.job
+says 'its 20 steps took 64 samples each, those of this job take 128 (batch 64, 2 ranks).*--set batch=32 would' "... is refused, with a remedy"
+status 0 "... with the samples on two ranks" "$run" -n 2 --log=split.csv --set batch=32 --set steps=40 --resume=half.st tiny.job
+"$run" -q -n 1 --set steps=40 --set batch=64 --log=whole.csv tiny.job >out
+losses whole.csv | tail -n 20 >whole
+losses split.csv >half
+check "... goes on where it was" alike 1e-5 half whole
+check "... at the next sample" [ "$(sed -n 2p split.csv | cut -d , -f 3)" = 1344 ]
+status 3 "another split" "$run" --set batch=64 --set split=0.7 --set steps=40 --resume=half.st tiny.job
+says 'trained on the first 1600 samples, this job trains on the first 1400.*--import' "... is refused"
+status 0 "... but evaluated" "$run" --set split=0.7 --eval --resume=half.st tiny.job
+"$run" -q --set 'optimizer adam' --checkpoint=half.st tiny.job >out
 head -c 3000 half.st >cut.st
 status 3 "a cut checkpoint" "$run" --resume=cut.st tiny.job
 status 4 "no checkpoint" "$run" --resume=missing.st tiny.job
@@ -236,6 +250,14 @@ for set in batch=16 seed=3 model=mlp:16-20-4 data=synthetic:samples=2000,dims=16
 	check "... and say why" grep -q ' of rank 1 is not that of rank 0' other.err
 	check "... both" grep -q 'rank 1 gave up: ' err
 done
+# one value of 16,000, and not the first of its sample
+awk 'BEGIN { OFS = ","; print "a,b,c,d,label"; for (i = 0; i < 4000; i++) print i % 7, i % 11, i % 13, i % 3, i % 4 }' >data.csv
+awk 'NR == 2777 { sub(/,[0-9]*,/, ",5,") } 1' data.csv >changed.csv
+same='model=mlp:4-8-4'
+PACELINE_RANK=1 PACELINE_SIZE=2 PACELINE_MEET=dir:$TMP/meet "$run" -q --set $same --set data=csv:changed.csv tiny.job >out 2>other.err &
+PACELINE_RANK=0 PACELINE_SIZE=2 PACELINE_MEET=dir:$TMP/meet "$run" -q --set $same --set data=csv:data.csv tiny.job >out 2>err
+wait $!
+check "... in one value of the data" grep -q 'the data of rank 1 is not that of rank 0' other.err
 check "... in weights" [ "$(differ --import=weights.st)" != "0 0" ]
 unset PACELINE_TOKEN
 

@@ -136,8 +136,8 @@ static int train(struct pl_world_opts *o, void *arg)
 	e_opts.data = &t.data;
 	NEED(pl_engine_dp.prepare(&e_opts, &worker, &e) == 0);
 	if (r->from)
-		NEED(pl_engine_dp.load(worker, in_tmp(path, sizeof(path), "half.st"), &at, &e) ==
-		     0);
+		NEED(pl_engine_dp.load(worker, in_tmp(path, sizeof(path), "half.st"), true, &at,
+				       &e) == 0);
 	NEED(at == r->from);
 	for (; at < STEPS; at++) {
 		int rc = pl_engine_dp.step(worker, at, &step, &e);

@@ -1,6 +1,7 @@
 /* Safetensors: there and back, the order and places of what is written, hostile files. */
 #include <math.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "data/weights.h"
 #include "tap.h"
@@ -37,7 +38,7 @@ static int write_mem(const struct pl_weights *w, struct pl_buf *b)
 
 static void add(struct pl_weights *w, const char *name, int n_dims, int a, int b, const float *data)
 {
-	int dim[] = { a, b };
+	int64_t dim[] = { a, b };
 
 	if (pl_weights_add(w, name, n_dims, dim, data, &err) < 0)
 		abort();
@@ -49,6 +50,30 @@ static size_t header(const struct pl_buf *b)
 
 	memcpy(&n, b->p, 8);
 	return (size_t)n;
+}
+
+/* The slab of an optimiser, of 3 billion floats: nobody writes their pages, so they take none. */
+static void large(void)
+{
+	const int64_t n = 3000000000;
+	void *v = mmap(NULL, (size_t)n * 4, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+		       -1, 0);
+	struct pl_weights w = { 0 };
+	struct pl_out *out;
+
+	if (v == MAP_FAILED) {
+		skip("more than 2^31 numbers", "no addresses");
+		return;
+	}
+	ok(pl_weights_add(&w, "optimizer.0", 1, &n, v, &err) == 0 && w.w[0].dim[0] == n &&
+		   w.w[0].bytes == (size_t)n * 4,
+	   "more than 2^31 numbers in a row");
+	out = pl_out_open("/dev/null", true, &err);
+	ok(out && pl_weights_write(&w, out, &err) == 0, "... are written: %s", err.msg);
+	if (out && pl_out_close(out, &err) < 0)
+		abort();
+	pl_weights_fini(&w);
+	munmap(v, (size_t)n * 4);
 }
 
 static void round_trip(void)
@@ -238,6 +263,7 @@ static void hostile(void)
 int main(void)
 {
 	round_trip();
+	large();
 	good();
 	hostile();
 	return done_testing();
