@@ -199,6 +199,8 @@ out:
 	return rc;
 }
 
+static const struct pl_lang_schema *const languages[] = { &pl_job_schema, NULL };
+
 const struct pl_cmd pl_command = {
 	.name = "run",
 	.synopsis = "[OPTION]... [JOB]",
@@ -208,5 +210,7 @@ const struct pl_cmd pl_command = {
 	.opts = options,
 	.config_size = sizeof(struct config),
 	.defaults = defaults,
+	.languages = languages,
+	.help = pl_lang_help,
 	.run = run,
 };

@@ -239,7 +239,9 @@ static void print_help(const struct pl_cmd *cmd)
 			continue;
 		snprintf(left, sizeof(left), "%c%c%s --%s%s%s", o->key ? '-' : ' ',
 			 o->key ? o->key : ' ', o->key ? "," : " ", o->name, o->arg ? "=" : "",
-			 o->arg ? o->arg : "");
+			 o->arg					    ? o->arg
+			 : o->type == PL_OPT_HELP && cmd->languages ? "[=STATEMENT]"
+								    : "");
 		if (strlen(left) > 26)
 			printf("  %s\n  %-26s  %s\n", left, "", o->help);
 		else
@@ -259,17 +261,40 @@ static const char *type_name(enum pl_opt_type t)
 	return (size_t)t < PL_LEN(names) ? names[t] : "?";
 }
 
-/* TSV: letter, name, metavariable, type, choices, help; "-" for what there is not. */
-static void dump_options(const struct pl_cmd *cmd)
+/* --help=TOPIC; the topic NULL: all topics, as choices. */
+static int print_topic(const struct pl_cmd *cmd, const char *topic, struct pl_err *err)
 {
+	struct pl_buf b = { 0 };
+	int rc;
+
+	if (!cmd->languages)
+		return pl_fail(err, PL_EUSAGE, "--help takes no value here");
+	rc = cmd->help(cmd->languages, topic, &b, err);
+	if (rc >= 0)
+		printf("%.*s", (int)b.n, (const char *)b.p);
+	pl_buf_fini(&b);
+	return rc;
+}
+
+/* TSV: letter, name, metavariable, type, choices, help; "-" for what there is not. */
+static int dump_options(const struct pl_cmd *cmd, struct pl_err *err)
+{
+	int rc = 0;
+
 	for (const struct pl_opt *o = cmd->opts; o->type != PL_OPT_END; o++) {
 		char key[2] = { (char)o->key, '\0' };
 
-		if (o->help)
-			printf("%s\t%s\t%s\t%s\t%s\t%s\n", o->key ? key : "-", o->name,
-			       o->arg ? o->arg : "-", type_name(o->type),
-			       o->choices ? o->choices : "-", o->help);
+		if (!o->help)
+			continue;
+		printf("%s\t%s\t%s\t%s\t", o->key ? key : "-", o->name, o->arg ? o->arg : "-",
+		       type_name(o->type));
+		if (o->type == PL_OPT_HELP && cmd->languages && rc >= 0)
+			rc = print_topic(cmd, NULL, err);
+		else
+			printf("%s", o->choices ? o->choices : "-");
+		printf("\t%s\n", o->help);
 	}
+	return rc;
 }
 
 static void print_version(const struct pl_cmd *cmd)
@@ -390,7 +415,10 @@ static void build_longs(const struct pl_cmd *cmd, struct longs *l)
 	for (int i = 0; i < MAX_OPTS && cmd->opts[i].type != PL_OPT_END; i++) {
 		const struct pl_opt *o = &cmd->opts[i];
 
-		l->opt[n++] = (struct option){ o->name, o->arg ? required_argument : no_argument,
+		l->opt[n++] = (struct option){ o->name,
+					       o->type == PL_OPT_HELP ? optional_argument
+					       : o->arg		      ? required_argument
+								      : no_argument,
 					       NULL, KEY_BASE + i };
 		if (o->type == PL_OPT_FLAG || !strcmp(o->name, "progress")) {
 			snprintf(l->name[i], sizeof(l->name[i]), "no-%s", o->name);
@@ -419,8 +447,7 @@ static int parse(const struct pl_cmd *cmd, void *config, int argc, char **argv, 
 		bool off = c >= KEY_BASE + KEY_NO;
 
 		if (c == KEY_BASE - 1) {
-			dump_options(cmd);
-			return 1;
+			return dump_options(cmd, err) < 0 ? err->code : 1;
 		}
 		if (c == ':')
 			return pl_fail(err, PL_EUSAGE, "option %s needs a value", argv[optind - 1]);
@@ -434,6 +461,8 @@ static int parse(const struct pl_cmd *cmd, void *config, int argc, char **argv, 
 			if (cmd->opts[i].key == c)
 				index = i;
 		if (cmd->opts[index].type == PL_OPT_HELP) {
+			if (optarg)
+				return print_topic(cmd, optarg, err) < 0 ? err->code : 1;
 			print_help(cmd);
 			return 1;
 		}

@@ -106,6 +106,8 @@ struct pl_common {
 		0, NULL, NULL, NULL, PL_OPT_END, 0, NULL                                           \
 	}
 
+struct pl_lang_schema;
+
 struct pl_cmd {
 	const char *name;
 	const char *synopsis; /* after the name: "[OPTION]... [FILE]..." */
@@ -114,6 +116,10 @@ struct pl_cmd {
 	const struct pl_opt *opts;
 	size_t config_size;
 	void (*defaults)(void *config); /* may be NULL; after the common defaults */
+	/* Languages of the statements that the program takes, for --help=STATEMENT; NULL: none. */
+	const struct pl_lang_schema *const *languages;
+	int (*help)(const struct pl_lang_schema *const *languages, const char *topic,
+		    struct pl_buf *text, struct pl_err *err); /* pl_lang_help() */
 	/* argc/argv: the operands. Returns 0 or a negative PL_E code with *err filled. */
 	int (*run)(void *config, int argc, char **argv, struct pl_err *err);
 };

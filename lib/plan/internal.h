@@ -56,19 +56,6 @@ int pl_text_put_name(struct pl_buf *b, const char *s, size_t n, struct pl_err *e
 /* The shortest decimal that reads back as v. `out` of at least 40 bytes is returned. */
 const char *pl_text_real_str(char *out, size_t size, double v);
 
-/* ---- jobs ----------------------------------------------------------------------------------- */
-
-enum pl_job_type { PL_JOB_STRING, PL_JOB_CHOICE, PL_JOB_INT, PL_JOB_REAL, PL_JOB_TIME };
-struct pl_job_field { /* a statement of one value */
-	const char *key;
-	enum pl_job_type type;
-	size_t offset;	     /* into struct pl_job */
-	double min, max;     /* a real is above min, all others at least */
-	const char *choices; /* "a|b|c", NULL: any */
-};
-extern const struct pl_job_field pl_job_fields[];
-extern const size_t pl_job_n_fields;
-
 /* ---- rewrites ------------------------------------------------------------------------------- */
 
 /* What a rewrite takes; NULL keys: nothing of that sort. They are the members' names in JSON. */

@@ -15,6 +15,7 @@
 #ifndef PL_JOB_H
 #define PL_JOB_H
 
+#include "lang/lang.h"
 #include "plan/model.h"
 
 struct pl_job_opt { /* "key=value" behind a statement's first word */
@@ -23,13 +24,13 @@ struct pl_job_opt { /* "key=value" behind a statement's first word */
 	bool schedule; /* of the schedule, else of the optimiser */
 };
 struct pl_job_link {
-	int from, to;	     /* -1: any */
+	int64_t from, to;    /* -1: any */
 	double bytes_per_ns; /* 0: as fast as it goes */
 	pl_ns latency_ns;
 	bool shared; /* the rate is that of all that a rank sends there, not for each receiver */
 };
 struct pl_job_pace {
-	int rank;      /* -1: all */
+	int64_t rank;  /* -1: all */
 	double ms;     /* added to each step's computation */
 	double factor; /* computation takes so many times as long; 1 */
 };
@@ -72,8 +73,6 @@ bool pl_job_device(const char *name, bool *cuda, int *number);
 /* The number behind a key of the optimiser or the schedule, its default if it was not given:
  * "lr", "momentum", "nesterov", "b1", "b2", "eps", "decay", "clip"; "every", "gamma", "steps". */
 double pl_job_number(const struct pl_job *j, const char *key);
-/* "1Gbit", "200Mbit", "2GB" a second, to bytes per ns; "200us", "1ms" to ns. */
-int pl_job_rate(const char *s, double *bytes_per_ns, struct pl_err *err) PL_MUST;
-int pl_job_time(const char *s, pl_ns *ns, struct pl_err *err) PL_MUST;
+extern const struct pl_lang_schema pl_job_schema;
 
 #endif

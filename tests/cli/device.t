@@ -31,11 +31,11 @@ says 'is of version 0.0.1, this program of' "it names both"
 
 # ---- jobs ----
 status 2 "an unknown device" "$run" --device=tpu tiny.job
-says 'device is one of cpu|cuda|cuda:N' "it names those there are"
+says 'device must be one of cpu|cuda|cuda:N' "it names those there are"
 status 2 "a device without a number" "$run" --set device=cuda:x tiny.job
 echo device tpu | cat tiny.job - >tpu.job
 status 3 "an unknown device in a job" "$run" tpu.job
-says 'tpu.job: line 8: device is one of' "it names the line"
+says 'tpu.job: line 8, column 8: device must be one of' "it names the line"
 status 3 "tf32 without a GPU" "$run" --set precision=tf32 tiny.job
 says 'precision tf32 is that of GPUs' "it says what to write"
 status 0 "the CPU by name" "$run" --device=cpu --log cpu.csv tiny.job

@@ -1,0 +1,252 @@
+/*
+ * From statements to text and JSON, from the schema to help, and between statements and structs.
+ * Linear.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "lang/internal.h"
+
+/* ---- structs ------------------------------------------------------------------------------------
+ */
+
+static bool is_text(const struct pl_lang_field *f)
+{
+	return f->type >= PL_LANG_CHOICE;
+}
+
+static void store(const struct pl_lang_field *f, const struct pl_lang_value *v, const char *text,
+		  void *base)
+{
+	void *p = (char *)base + f->offset;
+
+	if (is_text(f))
+		*(const char **)p = text;
+	else if (f->type == PL_LANG_FLAG)
+		*(bool *)p = v->i;
+	else if (f->type == PL_LANG_REAL || f->type == PL_LANG_RATE)
+		*(double *)p = v->r;
+	else
+		*(int64_t *)p = v->i;
+}
+
+int pl_lang_bind(const struct pl_lang_statement *st, void *base, struct pl_arena *arena,
+		 struct pl_err *err)
+{
+	for (size_t i = 0; i < st->n; i++) {
+		const struct pl_lang_field *f = pl_lang_field_at(st, i);
+		const struct pl_lang_value *v = &st->value[i];
+		const char *text = NULL;
+
+		if (!v->given || !(f->flags & PL_LANG_BOUND))
+			continue;
+		if (is_text(f)) {
+			text = pl_arena_dup(arena, v->s, strlen(v->s));
+			if (!text)
+				return pl_fail(err, PL_ENOMEM, "out of memory (%zu bytes)",
+					       strlen(v->s));
+		}
+		store(f, v, text, base);
+	}
+	return 0;
+}
+
+void pl_lang_defaults(const struct pl_lang_schema *s, const struct pl_lang_row *row, void *base)
+{
+	for (size_t i = 0; i < s->n_rows; i++) {
+		if (row && &s->row[i] != row)
+			continue;
+		for (const struct pl_lang_field *f = s->row[i].field; f && f->name; f++) {
+			struct pl_lang_value v = { .s = f->value };
+			struct pl_err ignore = { 0 };
+
+			if (f->flags & PL_LANG_BOUND && f->value &&
+			    pl_lang_value_parse(f, &v, &ignore) >= 0)
+				store(f, &v, f->value, base);
+		}
+	}
+}
+
+static bool differs(const struct pl_lang_field *f, const char *a, const char *b)
+{
+	const char *s = *(const char *const *)a, *t = *(const char *const *)b;
+
+	if (is_text(f))
+		return s && !(t && !strcmp(s, t));
+	if (f->type == PL_LANG_FLAG)
+		return *(const bool *)a != *(const bool *)b;
+	if (f->type == PL_LANG_REAL || f->type == PL_LANG_RATE)
+		return *(const double *)a != *(const double *)b;
+	return *(const int64_t *)a != *(const int64_t *)b;
+}
+
+void pl_lang_unbind(struct pl_lang_statement *st, const void *base, const void *usual)
+{
+	for (size_t i = 0; i < st->n; i++) {
+		const struct pl_lang_field *f = pl_lang_field_at(st, i);
+		const char *p = (const char *)base + f->offset;
+		struct pl_lang_value *v = &st->value[i];
+
+		if (!(f->flags & PL_LANG_BOUND) || !differs(f, p, (const char *)usual + f->offset))
+			continue;
+		*v = (struct pl_lang_value){ .given = true };
+		if (is_text(f)) {
+			v->s = *(const char *const *)p;
+			v->i = f->choices ? pl_lang_choice(f->choices, v->s) : 0;
+		} else if (f->type == PL_LANG_FLAG) {
+			v->i = *(const bool *)p;
+		} else if (f->type == PL_LANG_REAL || f->type == PL_LANG_RATE) {
+			v->r = *(const double *)p;
+		} else {
+			v->i = *(const int64_t *)p;
+		}
+	}
+}
+
+/* ---- text ---------------------------------------------------------------------------------------
+ */
+
+static bool needs_quotes(const char *s, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		unsigned char c = (unsigned char)s[i];
+
+		if (c <= ' ' || c == 0x7f || strchr("\"#;\\", c))
+			return true;
+	}
+	return !n;
+}
+
+static int put_quoted(struct pl_buf *b, const char *s, size_t n, struct pl_err *err)
+{
+	static const char from[] = "\"\\\n\t\r", to[] = "\"\\ntr";
+	int rc;
+
+	PL_TRY(pl_buf_put(b, "\"", 1, err));
+	for (size_t i = 0; i < n; i++) {
+		unsigned char c = (unsigned char)s[i];
+		const char *f = c ? strchr(from, c) : NULL;
+
+		if (f)
+			PL_TRY(pl_buf_printf(b, err, "\\%c", to[f - from]));
+		else if (c < ' ' || c == 0x7f)
+			PL_TRY(pl_buf_printf(b, err, "\\x%02x", c));
+		else
+			PL_TRY(pl_buf_put(b, &s[i], 1, err));
+	}
+	rc = pl_buf_put(b, "\"", 1, err);
+out:
+	return rc;
+}
+
+/* Would the parser take the name for a key, or for the word of one? */
+static bool like_key(const struct pl_lang_row *row, const char *s)
+{
+	const char *equal = strchr(s, '=');
+
+	if (equal && pl_lang_is_word(s, (size_t)(equal - s)))
+		return true;
+	for (const struct pl_lang_field *f = row->field; f && f->name; f++)
+		if (f->flags & PL_LANG_KEY &&
+		    (!strcmp(f->name, s) || (f->word && !strcmp(f->word, s))))
+			return true;
+	return false;
+}
+
+static int put_name(struct pl_buf *b, const struct pl_lang_row *row, const char *s,
+		    struct pl_err *err)
+{
+	size_t n = strlen(s);
+	int rc;
+
+	PL_TRY(pl_buf_put(b, " ", 1, err));
+	rc = needs_quotes(s, n) || like_key(row, s) ? put_quoted(b, s, n, err)
+						    : pl_buf_put(b, s, n, err);
+out:
+	return rc;
+}
+
+static int put_value(struct pl_buf *b, const struct pl_lang_statement *st, size_t i,
+		     struct pl_err *err)
+{
+	const struct pl_lang_field *f = pl_lang_field_at(st, i);
+	const struct pl_lang_value *v = &st->value[i];
+	char text[64];
+	const char *s;
+	int rc;
+
+	if (f->type == PL_LANG_FLAG && v->i && !v->s)
+		return pl_buf_printf(b, err, " %s", f->name);
+	s = pl_lang_value_text(f, v, text, sizeof(text));
+	if (!(f->flags & PL_LANG_KEY))
+		return put_name(b, st->row, s, err);
+	PL_TRY(pl_buf_printf(b, err, " %s=", f->name));
+	rc = needs_quotes(s, strlen(s)) ? put_quoted(b, s, strlen(s), err)
+					: pl_buf_put(b, s, strlen(s), err);
+out:
+	return rc;
+}
+
+int pl_lang_put(struct pl_buf *b, const struct pl_lang_statement *st, struct pl_err *err)
+{
+	int rc;
+
+	PL_TRY(pl_buf_printf(b, err, "%s", st->row->name));
+	/* positional fields first, however the row has them */
+	for (int keys = 0; keys < 2; keys++)
+		for (size_t i = 0; i < st->n; i++) {
+			const struct pl_lang_field *f = pl_lang_field_at(st, i);
+
+			if (!(f->flags & PL_LANG_KEY) != !keys)
+				continue;
+			for (size_t k = 0; f->flags & PL_LANG_LIST && k < st->n_list; k++)
+				PL_TRY(put_name(b, st->row, st->list[k], err));
+			if (st->value[i].given)
+				PL_TRY(put_value(b, st, i, err));
+		}
+	rc = pl_buf_put(b, "\n", 1, err);
+out:
+	return rc;
+}
+
+/* ---- JSON ---------------------------------------------------------------------------------------
+ */
+
+static int put_json_value(struct pl_jsonw *w, const struct pl_lang_field *f,
+			  const struct pl_lang_value *v, struct pl_err *err)
+{
+	if (!v->given)
+		return pl_jsonw_null(w, err);
+	switch (f->type) {
+	case PL_LANG_INT:
+	case PL_LANG_TIME:
+		return pl_jsonw_i64(w, v->i, err);
+	case PL_LANG_REAL:
+	case PL_LANG_RATE:
+		return pl_jsonw_real(w, v->r, err);
+	case PL_LANG_FLAG:
+		return pl_jsonw_bool(w, v->i, err);
+	default:
+		return pl_jsonw_str(w, v->s, strlen(v->s), err);
+	}
+}
+
+int pl_lang_put_json(struct pl_jsonw *w, const struct pl_lang_statement *st, struct pl_err *err)
+{
+	const struct pl_lang_field *f = st->row->field;
+	int rc = 0;
+
+	for (size_t i = 0; f && f[i].name; i++) {
+		PL_TRY(pl_jsonw_key(w, f[i].name, err));
+		if (!(f[i].flags & PL_LANG_LIST)) {
+			PL_TRY(put_json_value(w, &f[i], &st->value[i], err));
+			continue;
+		}
+		PL_TRY(pl_jsonw_open(w, '[', err));
+		for (size_t k = 0; k < st->n_list; k++)
+			PL_TRY(pl_jsonw_str(w, st->list[k], strlen(st->list[k]), err));
+		PL_TRY(pl_jsonw_close(w, err));
+	}
+out:
+	return rc;
+}

@@ -1,0 +1,372 @@
+/*
+ * Single values: from text and to text, by type; their limits; rates, times, ranges of numbers.
+ */
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/cmd.h"
+#include "lang/internal.h"
+
+#define RATE_MAX 1e6 /* bytes per ns: 1 PB/s */
+#define TIME_MAX (3600 * (pl_ns)1000000000)
+
+/* ---- rates and times ----------------------------------------------------------------------------
+ */
+
+bool pl_lang_rate(const char *s, double *v)
+{
+	static const char prefix[] = "kMGT";
+	double f = 1, unit = 0;
+	const char *p;
+	char *end;
+
+	if (!*s || s[0] == '-' || strspn(s, "0123456789.eE+-") == 0)
+		return false;
+	*v = strtod(s, &end);
+	p = *end ? strchr(prefix, *end) : NULL;
+	if (p) {
+		bool binary = end[1] == 'i';
+
+		for (ptrdiff_t i = p - prefix; i >= 0; i--)
+			f *= binary ? 1024 : 1000;
+		end += binary ? 2 : 1;
+	} else if (end[0] == 'K' && end[1] == 'i') {
+		f = 1024;
+		end += 2;
+	}
+	if (!strncmp(end, "bit", 3)) {
+		unit = 8;
+		end += 3;
+	} else if (*end == 'B') {
+		unit = 1;
+		end++;
+	}
+	if (unit == 0 || (*end && strcmp(end, "/s") != 0))
+		return false;
+	/* a GB/s is itself, so that what is written so reads back exactly */
+	*v = f == 1e9 && unit == 1 ? *v : *v * (f / 1e9) / unit;
+	return *v > 0 && *v <= RATE_MAX;
+}
+
+static const struct {
+	const char *name;
+	double ns;
+} time_unit[] = { { "ns", 1 }, { "us", 1e3 }, { "ms", 1e6 }, { "s", 1e9 } };
+
+bool pl_lang_time(const char *s, pl_ns *ns)
+{
+	char *end;
+	double v;
+
+	if (!*s || s[0] == '-' || strspn(s, "0123456789.eE+") == 0)
+		return false;
+	v = strtod(s, &end);
+	for (size_t i = 0; i < PL_LEN(time_unit); i++) {
+		if (strcmp(end, time_unit[i].name))
+			continue;
+		v *= time_unit[i].ns;
+		if (!(v >= 0 && v <= (double)TIME_MAX))
+			return false;
+		*ns = (pl_ns)(v + 0.5);
+		return true;
+	}
+	return false;
+}
+
+/* ---- choices and ranges -------------------------------------------------------------------------
+ */
+
+int pl_lang_choice(const char *choices, const char *s)
+{
+	size_t n = strlen(s);
+	int i = 0;
+
+	for (const char *c = choices;; i++) {
+		size_t k = strcspn(c, "|");
+
+		if (k == n && !memcmp(c, s, n))
+			return i;
+		if (!c[k])
+			return -1;
+		c += k + 1;
+	}
+}
+
+static bool whole_number(const char *s, bool sizes, int64_t *v)
+{
+	struct pl_err ignore = { 0 };
+	char *end;
+
+	if (sizes)
+		return *s && pl_parse_size(s, v, &ignore) == 0 && *v >= 0;
+	errno = 0;
+	*v = strtoll(s, &end, 10);
+	return *s && !strchr(" \t+", *s) && !*end && !errno;
+}
+
+/* One alternative, which is cut at its dots. */
+static int one_range(char *s, bool sizes, int64_t least, struct pl_lang_range *r,
+		     struct pl_err *err)
+{
+	char *dots = strstr(s, "..");
+
+	*r = (struct pl_lang_range){ .lo = least, .hi = INT64_MAX };
+	if (dots) {
+		*dots = '\0';
+		if ((!*s && !dots[2]) || (*s && !whole_number(s, sizes, &r->lo)) ||
+		    (dots[2] && !whole_number(dots + 2, sizes, &r->hi)))
+			return pl_fail(err, PL_EUSAGE, "a range is not of numbers a..b");
+		if (r->lo > r->hi)
+			return pl_fail(err, PL_EUSAGE, "a range ends before it begins");
+	} else if (whole_number(s, sizes, &r->lo)) {
+		r->hi = r->lo;
+	} else if (sizes) {
+		return pl_fail(err, PL_EUSAGE, "a size is not a number of bytes or a range");
+	} else {
+		r->glob = s;
+	}
+	return 0;
+}
+
+int pl_lang_numbers(char *text, bool sizes, int64_t least, struct pl_lang_range **range, size_t *n,
+		    struct pl_err *err)
+{
+	size_t cap = 0;
+	int rc = 0;
+
+	*range = NULL;
+	*n = 0;
+	for (char *p = text, *next; rc == 0 && p; p = next) {
+		next = strchr(p, '|');
+		if (next)
+			*next++ = '\0';
+		rc = pl_grow(range, &cap, *n + 1, sizeof(**range), err);
+		if (rc == 0)
+			rc = one_range(p, sizes, least, &(*range)[(*n)++], err);
+	}
+	if (rc < 0) {
+		pl_free(*range);
+		*range = NULL;
+	}
+	return rc;
+}
+
+bool pl_lang_in_range(const struct pl_lang_range *range, size_t n, int64_t v)
+{
+	char text[24] = "";
+
+	for (size_t i = 0; i < n; i++) {
+		const struct pl_lang_range *a = &range[i];
+
+		if (!a->glob) {
+			if (v >= a->lo && v <= a->hi)
+				return true;
+			continue;
+		}
+		if (!*text)
+			snprintf(text, sizeof(text), "%lld", (long long)v);
+		if (pl_glob(a->glob, text))
+			return true;
+	}
+	return false;
+}
+
+/* ---- from text ----------------------------------------------------------------------------------
+ */
+
+static int wants(const struct pl_lang_field *f, const char *what, const struct pl_lang_value *v,
+		 struct pl_err *err)
+{
+	return pl_fail(err, PL_EDATA, "%s must be %s, not \"%.100s\"", f->name, what, v->s);
+}
+
+static int parse_int(const struct pl_lang_field *f, struct pl_lang_value *v, struct pl_err *err)
+{
+	char what[160];
+	char *end;
+
+	if (f->choices && pl_lang_choice(f->choices, v->s) >= 0) {
+		v->i = -1;
+		return 0;
+	}
+	errno = 0;
+	v->i = strtoll(v->s, &end, 10);
+	v->r = (double)v->i;
+	snprintf(what, sizeof(what), "a whole number%s%s", f->choices ? " or " : "",
+		 f->choices ? f->choices : "");
+	if (!*v->s || isspace((unsigned char)*v->s) || *end)
+		return wants(f, what, v, err);
+	return errno || v->i == INT64_MIN ? wants(f, "below 2^63", v, err) : 0;
+}
+
+static int parse_numbers(const struct pl_lang_field *f, const struct pl_lang_value *v,
+			 struct pl_err *err)
+{
+	struct pl_lang_range *range;
+	struct pl_err why = { 0 };
+	char *copy = pl_strdup(v->s);
+	size_t n;
+	int rc;
+
+	if (!copy)
+		return pl_fail(err, PL_ENOMEM, "out of memory");
+	rc = pl_lang_numbers(copy, f->type == PL_LANG_SIZES, (int64_t)f->min, &range, &n, &why);
+	pl_free(range);
+	pl_free(copy);
+	return rc < 0 ? pl_fail(err, rc == PL_EUSAGE ? PL_EDATA : rc, "%s=%.100s: %s", f->name,
+				v->s, why.msg)
+		      : 0;
+}
+
+int pl_lang_value_parse(const struct pl_lang_field *f, struct pl_lang_value *v, struct pl_err *err)
+{
+	switch (f->type) {
+	case PL_LANG_INT:
+		return parse_int(f, v, err);
+	case PL_LANG_REAL:
+		return pl_decimal(v->s, &v->r) ? 0 : wants(f, "a decimal number", v, err);
+	case PL_LANG_TIME:
+		return pl_lang_time(v->s, &v->i)
+			       ? 0
+			       : wants(f, "a time of at most an hour, like 200us or 3s", v, err);
+	case PL_LANG_RATE:
+		return pl_lang_rate(v->s, &v->r)
+			       ? 0
+			       : wants(f, "a rate up to 1 PB/s, like 10Gbit/s or 2GB/s", v, err);
+	case PL_LANG_FLAG:
+		v->i = v->s ? pl_lang_choice("no|yes|0|1", v->s) : 1;
+		if (v->i < 0)
+			return wants(f, "yes, no, 1 or 0", v, err);
+		v->i &= 1;
+		return 0;
+	case PL_LANG_CHOICE:
+		v->i = pl_lang_choice(f->choices, v->s);
+		return 0;
+	case PL_LANG_NUMBERS:
+	case PL_LANG_SIZES:
+		return parse_numbers(f, v, err);
+	default:
+		return 0;
+	}
+}
+
+/* ---- limits -------------------------------------------------------------------------------------
+ */
+
+static const char *limit_text(const struct pl_lang_field *f, double v, char *buf, size_t size)
+{
+	size_t i = PL_LEN(time_unit) - 1;
+
+	if (f->type == PL_LANG_INT && v >= 0x1p63) {
+		snprintf(buf, size, "2^63 - 1");
+	} else if (f->type == PL_LANG_TIME) {
+		while (i && fmod(v, time_unit[i].ns) != 0)
+			i--;
+		snprintf(buf, size, "%.0f%s", v / time_unit[i].ns, time_unit[i].name);
+	} else if (f->type == PL_LANG_INT) {
+		snprintf(buf, size, "%.0f", v);
+	} else {
+		snprintf(buf, size, "%g", v);
+	}
+	return buf;
+}
+
+const char *pl_lang_limits(const struct pl_lang_field *f, char *out, size_t size)
+{
+	char lo[48], hi[48];
+
+	limit_text(f, f->min, lo, sizeof(lo));
+	limit_text(f, f->max, hi, sizeof(hi));
+	snprintf(out, size, "%s %s and %s %s", f->flags & PL_LANG_ABOVE ? "above" : "at least", lo,
+		 f->flags & PL_LANG_BELOW ? "below" : "at most", hi);
+	return out;
+}
+
+bool pl_lang_is_limited(const struct pl_lang_field *f)
+{
+	return f->type <= PL_LANG_TIME && (f->min != 0 || f->max != 0);
+}
+
+static int check_choice(const struct pl_lang_field *f, const struct pl_lang_value *v,
+			struct pl_err *err)
+{
+	struct pl_lang_near near = { .s = v->s };
+	char hint[96];
+
+	if (v->i >= 0)
+		return 0;
+	for (const char *c = f->choices; *c; c += *c == '|') {
+		size_t n = strcspn(c, "|");
+
+		pl_lang_near(&near, c, n);
+		c += n;
+	}
+	return pl_fail(err, PL_EDATA, "%s must be one of %s, not \"%.100s\"%s", f->name, f->choices,
+		       v->s, pl_lang_near_text(&near, hint, sizeof(hint)));
+}
+
+int pl_lang_value_check(const struct pl_lang_field *f, const struct pl_lang_value *v,
+			struct pl_err *err)
+{
+	char all[128], is[64];
+	double x = f->type == PL_LANG_REAL ? v->r : (double)v->i;
+
+	if (f->type > PL_LANG_FLAG && !*v->s)
+		return pl_fail(err, PL_EDATA, "%s is empty", f->name);
+	if (f->type == PL_LANG_CHOICE)
+		return check_choice(f, v, err);
+	if (!pl_lang_is_limited(f) || (f->choices && v->i == -1))
+		return 0;
+	/* a whole number is a double here: no int64_t is 2^63, the greatest limit */
+	if ((f->flags & PL_LANG_ABOVE ? x > f->min : x >= f->min) &&
+	    (f->flags & PL_LANG_BELOW ? x < f->max : x <= f->max))
+		return 0;
+	return pl_fail(err, PL_EDATA, "%s must be %s, not %.100s", f->name,
+		       pl_lang_limits(f, all, sizeof(all)),
+		       pl_lang_value_text(f, v, is, sizeof(is)));
+}
+
+/* ---- to text ------------------------------------------------------------------------------------
+ */
+
+const char *pl_lang_real(char *out, size_t size, double v)
+{
+	for (int digits = 15; digits <= 17; digits++) {
+		snprintf(out, size, "%.*g", digits, v);
+		if (strtod(out, NULL) == v)
+			break;
+	}
+	return out;
+}
+
+const char *pl_lang_value_text(const struct pl_lang_field *f, const struct pl_lang_value *v,
+			       char *buf, size_t size)
+{
+	char real[40];
+
+	if (v->s) /* as somebody wrote it */
+		return v->s;
+	switch (f->type) {
+	case PL_LANG_INT:
+		if (f->choices && v->i == -1)
+			snprintf(buf, size, "%.*s", (int)strcspn(f->choices, "|"), f->choices);
+		else
+			snprintf(buf, size, "%lld", (long long)v->i);
+		return buf;
+	case PL_LANG_REAL:
+		return pl_lang_real(buf, size, v->r);
+	case PL_LANG_TIME:
+		snprintf(buf, size, "%lldns", (long long)v->i);
+		return buf;
+	case PL_LANG_RATE:
+		snprintf(buf, size, "%sGB/s", pl_lang_real(real, sizeof(real), v->r));
+		return buf;
+	case PL_LANG_FLAG:
+		return v->i ? "yes" : "no";
+	default:
+		return v->s;
+	}
+}

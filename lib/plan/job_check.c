@@ -1,0 +1,105 @@
+/* What the statements of a job say together, checked; what the name of a device means. */
+#include <string.h>
+
+#include "plan/job.h"
+
+static int check_ranks(const struct pl_job *j, struct pl_err *err)
+{
+	int64_t n = j->ranks;
+
+	if (j->hosts > n || n % j->hosts)
+		return pl_fail(err, PL_EDATA,
+			       "%lld hosts with %lld ranks in all: each host has as many ranks as "
+			       "the others; change hosts or ranks",
+			       (long long)j->hosts, (long long)n);
+	for (size_t i = 0; i < j->n_links; i++)
+		if (j->link[i].from >= n || j->link[i].to >= n)
+			return pl_fail(
+				err, PL_EDATA,
+				"a link from or to rank %lld, where there are ranks 0 to %lld",
+				(long long)pl_max_i64(j->link[i].from, j->link[i].to),
+				(long long)n - 1);
+	for (size_t i = 0; i < j->n_paces; i++)
+		if (j->pace[i].rank >= n)
+			return pl_fail(err, PL_EDATA,
+				       "a pace of rank %lld, where there are ranks 0 to %lld",
+				       (long long)j->pace[i].rank, (long long)n - 1);
+	return 0;
+}
+
+static int check_learning(const struct pl_job *j, struct pl_err *err)
+{
+	bool steps = j->steps || j->epochs || pl_job_number(j, "steps") > 0;
+
+	if (pl_job_number(j, "nesterov") > 0 && !(pl_job_number(j, "momentum") > 0))
+		return pl_fail(err, PL_EDATA, "nesterov needs a momentum; write momentum=0.9");
+	if (!strcmp(j->schedule, "step") && !(pl_job_number(j, "every") > 0))
+		return pl_fail(err, PL_EDATA,
+			       "schedule step needs every=STEPS, after which the learning rate is "
+			       "multiplied by gamma");
+	if ((!strcmp(j->schedule, "cosine") || !strcmp(j->schedule, "linear")) && !steps)
+		return pl_fail(
+			err, PL_EDATA,
+			"schedule %s needs to know when it ends; write steps=N behind it, or "
+			"give the job steps or epochs",
+			j->schedule);
+	if (j->steps && j->warmup > j->steps)
+		return pl_fail(err, PL_EDATA, "warmup of %lld steps in a job of %lld",
+			       (long long)j->warmup, (long long)j->steps);
+	return 0;
+}
+
+bool pl_job_device(const char *name, bool *cuda, int *number)
+{
+	const char *s = name;
+	int64_t n = -1;
+
+	*cuda = !strncmp(s, "cuda", 4);
+	if (*cuda && s[4] == ':' && s[5] >= '0' && s[5] <= '9' && strlen(s) < 9)
+		for (n = 0, s += 5; *s >= '0' && *s <= '9'; s++)
+			n = 10 * n + (*s - '0');
+	else if (*cuda)
+		s += 4;
+	else if (!strcmp(s, "cpu"))
+		s += 3;
+	*number = (int)n;
+	return !*s;
+}
+
+static int check_device(const struct pl_job *j, struct pl_err *err)
+{
+	bool cuda;
+	int number;
+
+	if (pl_job_device(j->device, &cuda, &number) && !cuda && !strcmp(j->precision, "tf32"))
+		return pl_fail(err, PL_EDATA,
+			       "precision tf32 is that of GPUs; write device cuda with it, or "
+			       "precision fp32");
+	return 0;
+}
+
+int pl_job_check(const struct pl_job *j, struct pl_err *err)
+{
+	int rc;
+
+	if (!j->model)
+		return pl_fail(err, PL_EDATA,
+			       "the job has no model; write: model mlp:784-512-10, or the name of "
+			       "a file");
+	if (!j->data)
+		return pl_fail(err, PL_EDATA,
+			       "the job has no data; write: data idx:IMAGES,LABELS, or csv:, npy:, "
+			       "tokens:, synthetic:");
+	if (!j->steps && !j->epochs && !(j->target_loss > 0))
+		return pl_fail(err, PL_EDATA,
+			       "the job never ends; write: steps N, epochs N or target-loss LOSS");
+	if (j->eval_every && j->split >= 1)
+		return pl_fail(err, PL_EDATA,
+			       "eval-every, but nothing is held out; write: split 0.9");
+	if (j->checkpoint_every && !j->checkpoint)
+		return pl_fail(err, PL_EDATA, "checkpoint-every without checkpoint FILE");
+	rc = check_device(j, err);
+	if (rc == 0)
+		rc = check_ranks(j, err);
+	return rc < 0 ? rc : check_learning(j, err);
+}

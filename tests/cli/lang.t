@@ -1,0 +1,53 @@
+# Statements: the help that follows from their schemas, and that the manual pages name all of them.
+. "$SRC/tests/cli/tap.sh"
+
+# statements LANGUAGE: the names of its statements, of program $p
+statements() {
+	"$BIN/$p" --help=statements | awk -v want="statements of a $1:" '
+		/^statements of/ { on = $0 == want; next }
+		on && /^  / { print $1 }'
+}
+
+# keys LANGUAGE STATEMENT: its keys, from the line of its usage
+keys() {
+	"$BIN/$p" --help="$1:$2" | head -n 1 | grep -oE '[ [][a-z0-9_-]+[]=]' | tr -d ' []='
+}
+
+# Statements that the page lacks, and keys that the page does not mark up.
+lacks() {
+	for s in $(statements "$1"); do
+		grep -qE "^\.It Ic (.* , )?$s( |\$)" "$2" || echo "$s"
+		for k in $(keys "$1" "$s"); do
+			grep -qE "^\.It (Ic|Cm) .*|^\.Cm " "$2" &&
+				grep -E "Cm |Ic " "$2" | grep -qE "[ ,]$k(=|,|:|\$|[^a-z_-])" || echo "$s $k="
+		done
+	done
+}
+
+for p in run plan replay; do
+	"$BIN/$p" --help=statements >"$TMP/statements" 2>/dev/null || continue
+	check "$p: --help=statements lists them" grep -q '^statements of a' "$TMP/statements"
+	for language in $(sed -n 's/^statements of a \(.*\):$/\1/p' "$TMP/statements"); do
+		page=$SRC/man/paceline-$language.5
+		[ "$language" = what-if ] && page=$SRC/man/paceline-replay.1
+		lacks "$language" "$page" >"$TMP/lacks"
+		check "$p: the manual page of a $language names every statement and key" \
+			test ! -s "$TMP/lacks"
+		sed 's/^/# /' "$TMP/lacks"
+	done
+done
+p=run
+check "the keys of a statement are found" test "$(keys job link | tr '\n' ' ')" = "rate latency from to shared "
+status 0 "help of a statement" "$BIN/run" --help=batch
+holds "$TMP/out" '^batch BATCH$' "begins with its usage"
+holds "$TMP/out" 'at least 1 and at most 16777216; needed; default 32' "says limits and default"
+status 2 "help of a misspelt statement" "$BIN/run" --help=bacth
+says 'run: --help: there is no statement "bacth"; did you mean batch?' "names the nearest"
+status 2 "help of a statement where there are none" "$BIN/merge" --help=batch
+says 'merge: --help takes no value here' "is refused"
+check "completion knows the statements" sh -c "
+	'$BIN/run' --dump-options | awk -F '\t' '\$2 == \"help\"' | grep -q '|batch|'"
+printf 'model mlp:4-2\nbacth 3\n' >"$TMP/a.job"
+status 3 "a misspelt statement" "$BIN/run" "$TMP/a.job"
+says 'a.job: line 2, column 1: there is no statement "bacth"; did you mean batch?' "file, line, column"
+done_testing
