@@ -1,5 +1,6 @@
 /* graph - the global data-flow graph of a job, from its traces; or a view of one. */
 #include "config.h"
+#include "core/progress.h"
 #include "program.h"
 
 #define AT(m) offsetof(struct config, m)
@@ -138,6 +139,7 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 	if (c->fold_messages)
 		PL_TRY(pl_sim_fold_messages(&g, err));
 	PL_TRY(cut(c, &g, err));
+	pl_progress("writing");
 	rc = c->to == TO_GRAPH ? write_graph(c, &g, pool, out, err) : show(c, &g, out, err);
 out:
 	pl_graph_fini(&g);

@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "core/progress.h"
 #include "program.h"
 
 enum content { IS_TRACE, IS_GRAPH, IS_LAYERS };
@@ -197,6 +198,7 @@ static int build(const struct config *c, struct pl_trace *t, struct pl_pool *poo
 
 	if (rc < 0)
 		return rc;
+	pl_progress("building the graph of %u segments", t->n_segs);
 	rc = pl_derive_graph(t, &o, g, err);
 	if (rc < 0)
 		return rc;
@@ -254,6 +256,7 @@ int load_graph(const struct config *c, int argc, char **argv, struct pl_pool *po
 			rc = err->code;
 			goto out;
 		}
+		pl_progress("reading %s", pl_in_name(in));
 		PL_TRY(recognise(in, c->from, &what, err));
 		done = what != IS_TRACE;
 		if (done && argc > 1) {

@@ -10,7 +10,7 @@
 
 #include "clock/clock.h"
 #include "config.h"
-#include "core/cmd.h"
+#include "core/progress.h"
 
 struct config {
 	struct pl_common c;    /* first */
@@ -83,6 +83,7 @@ static int on_begin(struct pl_sink *s, struct pl_segment *seg, struct pl_err *er
 {
 	struct merge *g = of_sink(s);
 
+	pl_progress("reading, %u segments", g->n_segments + 1);
 	g->part[g->n_parts - 1].trace = true;
 	g->part[g->n_parts - 1].segment = g->n_segments++;
 	return g->next->begin(g->next, seg, err);
@@ -263,16 +264,19 @@ static int merge_all(struct merge *g, int argc, char **argv, struct pl_err *err)
 	struct pl_merge m = { 0 };
 	int rc = 0;
 
+	pl_progress("reading");
 	for (int i = 0; i < argc; i++)
 		PL_TRY(read_one(g, argv[i], err));
 	if (!argc)
 		PL_TRY(read_one(g, "-", err));
+	pl_progress("aligning the clocks of %u segments", g->n_segments);
 	PL_TRY(pl_align_solve(g->align, &m, &r, err));
 	PL_TRY(pl_provenance(&g->c->c, &m.provenance, err));
 	if (m.provenance.n)
 		m.provenance.p[m.provenance.n - 1] = '\n'; /* lines, not a string */
 	if (g->c->c.verbose)
 		pl_clock_report_say(&m, &r, &g->c->c.log);
+	pl_progress("writing");
 	PL_TRY(write_trace(g, &m, err));
 	PL_TRY(write_report(g, &m, &r, err));
 	PL_TRY(judge(g->c, &m, err));

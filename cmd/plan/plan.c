@@ -7,9 +7,9 @@
 #include <math.h>
 #include <signal.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "config.h"
+#include "core/progress.h"
 #include "io/container.h"
 #include "program.h"
 
@@ -58,7 +58,7 @@ static void defaults(void *config)
 	c->minutes = c->fuse_share = -1;
 }
 
-/* ---- signals and progress -------------------------------------------------------------------- */
+/* ---- signals --------------------------------------------------------------------------------- */
 
 static volatile int stopped; /* the signal */
 
@@ -76,32 +76,6 @@ static void catch_signals(void)
 	for (size_t i = 0; i < PL_LEN(sigs); i++)
 		if (!sigaction(sigs[i], NULL, &old) && old.sa_handler == SIG_DFL)
 			sigaction(sigs[i], &act, NULL);
-}
-
-struct shown {
-	pl_ns best;
-	bool always, any;
-};
-
-static void show_progress(void *arg, pl_ns best, int64_t evaluations, double share)
-{
-	struct shown *s = arg;
-	char time[32], line[160];
-	int n;
-
-	if (s->any && best >= s->best)
-		return;
-	s->any = true;
-	s->best = best;
-	if (share >= 0)
-		n = snprintf(line, sizeof(line), "plan: %s after %lld simulations, %.0f %%\n",
-			     pl_fmt_ns(time, sizeof(time), best), (long long)evaluations,
-			     100 * share);
-	else
-		n = snprintf(line, sizeof(line), "plan: %s after %lld simulations\n",
-			     pl_fmt_ns(time, sizeof(time), best), (long long)evaluations);
-	if (n > 0 && write(STDERR_FILENO, line, (size_t)n) < 0)
-		s->any = true; /* nobody is there to be told */
 }
 
 /* ---- searching ------------------------------------------------------------------------------- */
@@ -132,7 +106,6 @@ static int set_limits(const struct config *c, struct pl_search_opts *o, struct p
 static int search(const struct config *c, struct pl_graph *g, struct pl_pool *pool,
 		  const char *name, struct pl_plan *p, struct pl_err *err)
 {
-	struct shown shown = { 0 };
 	struct pl_search_opts o = { .log = &c->c.log, .pool = pool, .stop = &stopped };
 	struct pl_topology topo = { 0 };
 	struct pl_cost cost;
@@ -149,15 +122,13 @@ static int search(const struct config *c, struct pl_graph *g, struct pl_pool *po
 			c->topology, topo.n_ranks, g->n_ranks);
 		goto out;
 	}
+	pl_progress("fitting costs");
 	PL_TRY(pl_sim_fold_messages(g,
 				    err)); /* buckets are whole collectives, in the fit as well */
 	PL_TRY(pl_cost_fit(g, c->topology ? &topo : NULL, &cost, err));
 	fitted = true;
 	PL_TRY(choose_steps(c, g, err));
-	if (c->c.progress == 1 || (!c->c.progress && pl_is_tty(&c->c, STDERR_FILENO))) {
-		o.progress = show_progress;
-		o.progress_arg = &shown;
-	}
+	pl_progress("searching");
 	name = strrchr(name, '/') ? strrchr(name, '/') + 1 : name;
 	p->base = pl_arena_dup(&p->arena, name, strlen(name));
 	if (!p->base) {
@@ -260,6 +231,7 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 		rc = err->code;
 		goto out;
 	}
+	pl_progress("reading %s", argc ? argv[0] : "standard input");
 	PL_TRY(load(c, argc ? argv[0] : "-", pool, &p, err));
 	PL_TRY(add_provenance(c, &p, err));
 	rc = write_plan(c, &p, out, err);

@@ -1,6 +1,7 @@
 /* What the program reads: graphs, and changes from the command line and from files. */
 #include <string.h>
 
+#include "core/progress.h"
 #include "plan/topology.h"
 #include "program.h"
 
@@ -191,6 +192,7 @@ int read_graph(const struct config *c, const char *path, struct pl_pool *pool, s
 
 	if (!in)
 		return err->code;
+	pl_progress("reading %s", pl_in_name(in));
 	PL_TRY(check(in, err));
 	PL_TRY(pl_graph_read(in, pool, &r->g, err));
 	if (wants_whole(c, r->given))

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "config.h"
+#include "core/progress.h"
 #include "program.h"
 
 #define AT(m) offsetof(struct config, m)
@@ -151,6 +152,7 @@ static int replay(const struct config *c, const char *path, struct pl_pool *pool
 		PL_TRY(read_plan(c, &plan, err));
 	PL_TRY(read_graph(c, path, pool, &r, err));
 	t[1] = now();
+	pl_progress("replaying");
 	rc = measure(&r, err);
 	if (rc >= 0 && c->plan)
 		rc = use_plan(&plan, &r, err);
@@ -172,6 +174,7 @@ static int replay(const struct config *c, const char *path, struct pl_pool *pool
 		PL_TRY(write_timeline(c, &r, pool, timeline, err));
 	pl_run_fini(&r.run);
 	t[2] = now();
+	pl_progress("looking for the changes worth most");
 	if (c->worth && wants(c, SEC_WORTH))
 		PL_TRY(find_worth(&r, &x, pool, err));
 	t[3] = now();

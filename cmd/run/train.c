@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/progress.h"
 #include "program.h"
 
 struct training {
@@ -18,8 +19,6 @@ struct training {
 	struct pl_recorder *rec;
 	struct pl_tracer *tracer;
 	FILE *log;
-	pl_ns shown; /* progress */
-	bool on_screen;
 };
 
 /* ---- showing --------------------------------------------------------------------------------- */
@@ -27,31 +26,13 @@ struct training {
 static void show_progress(void *arg)
 {
 	struct training *t = arg;
-	pl_ns now = pl_now_ns();
-	double s = (double)(now - t->t.begin) / 1e9;
-	char line[200];
-	int n;
+	double s = (double)(pl_now_ns() - t->t.begin) / 1e9;
 
-	if (t->p->rank || t->c->c.progress == 2 ||
-	    (!t->c->c.progress && (t->c->c.quiet || !pl_is_tty(&t->c->c, STDERR_FILENO))))
-		return;
-	if (now - t->t.begin < 1000000000 || now - t->shown < 200000000)
-		return;
-	t->shown = now;
-	t->on_screen = true;
-	n = snprintf(line, sizeof(line),
-		     "\rstep %lld of %lld  loss %.4g  %.0f samples/s  waiting %.0f %%   ",
-		     (long long)t->t.step, (long long)t->t.steps, t->t.last_loss,
-		     (double)t->t.samples_all / s,
-		     t->t.step_ns ? 100.0 * (double)t->t.wait_ns / (double)t->t.step_ns : 0);
-	if (write(STDERR_FILENO, line, (size_t)n) < 0)
-		t->shown = INT64_MAX / 2; /* nobody is there to be told */
-}
-
-static void erase_progress(struct training *t)
-{
-	if (t->on_screen && write(STDERR_FILENO, "\r\033[K", 4) < 0)
-		t->on_screen = false;
+	if (!t->p->rank)
+		pl_progress("step %lld of %lld, loss %.4g, %.0f samples/s, waiting %.0f %%",
+			    (long long)t->t.step, (long long)t->t.steps, t->t.last_loss,
+			    (double)t->t.samples_all / s,
+			    t->t.step_ns ? 100.0 * (double)t->t.wait_ns / (double)t->t.step_ns : 0);
 }
 
 static int log_row(void *arg, const struct pl_train_row *r, struct pl_err *err)
@@ -316,7 +297,7 @@ int train(void *work, const struct place *p, struct pl_err *err)
 	if (!t->c->eval) {
 		catch_signals();
 		rc = t->t.engine->control(&t->t, err);
-		erase_progress(t);
+		pl_progress_end();
 		if (rc < 0)
 			goto out;
 		PL_TRY(pl_train_checkpoint(&t->t, err));

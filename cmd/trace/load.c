@@ -96,7 +96,6 @@ static void report(struct load *l, const struct input *i, const struct pl_import
 {
 	const struct pl_log *log = &l->c->c.log;
 
-	progress_end(&l->progress);
 	if (st->bad)
 		pl_say(log, PL_LOG_WARN,
 		       "%s: %llu event%s or value%s could not be read (first at %s)", shown_name(i),
@@ -272,7 +271,7 @@ static int take_job(struct load *l, struct job *j, struct pl_out *out, struct pl
 		pl_in_close(in);
 	}
 	l->progress.files++;
-	progress_tick(&l->progress, j->tap.events);
+	progress_add(&l->progress, j->tap.events);
 	if (rc >= 0)
 		report(l, j->input, &j->st, &j->tap);
 	return rc;
@@ -409,7 +408,8 @@ int load_all(struct config *c, struct inputs *in, const struct selection *sel, s
 			       "%s: only execution traces; name the profiler's files too",
 			       in->v[0].path);
 	l.direct = !strcmp(l.to->name, "trace") && !sel->any;
-	progress_begin(&l.progress, &c->c, in->n);
+	l.progress.n_files = in->n;
+	progress_add(&l.progress, 0);
 	PL_TRY(pl_provenance(&c->c, &l.line, err));
 	l.pool = pl_pool_new((int)c->c.threads, err);
 	out = l.pool ? pl_out_open(c->c.output, l.to->binary, err) : NULL;
@@ -432,7 +432,6 @@ int load_all(struct config *c, struct inputs *in, const struct selection *sel, s
 		       n == 1 ? "" : "s", (unsigned long long)l.events, l.segments,
 		       l.segments == 1 ? "" : "s");
 out:
-	progress_end(&l.progress);
 	pl_out_abort(out);
 	pl_et_free(l.et);
 	pl_pool_free(l.pool);

@@ -48,15 +48,10 @@ void selection_fini(struct selection *s);
  */
 
 struct progress {
-	const struct pl_common *c;
-	int64_t start, shown; /* monotonic ns */
 	uint64_t events;
 	size_t files, n_files;
-	bool on, drawn;
 };
-void progress_begin(struct progress *p, const struct pl_common *c, size_t n_files);
-void progress_tick(struct progress *p, uint64_t events);
-void progress_end(struct progress *p);
+void progress_add(struct progress *p, uint64_t events);
 
 struct tap {
 	struct pl_sink sink;			     /* first */

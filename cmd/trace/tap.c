@@ -1,46 +1,14 @@
-/* Counting what flows by, the checks of --check that concern several events, and the progress bar.
- */
+/* Counting what flows by, and the checks of --check that concern several events. */
 #include <string.h>
-#include <time.h>
 
+#include "core/progress.h"
 #include "program.h"
 
-/* ---- progress ----------------------------------------------------------------------------------
- */
-
-#define FIRST_NS 1000000000
-#define EVERY_NS 200000000
-
-void progress_begin(struct progress *p, const struct pl_common *c, size_t n_files)
+void progress_add(struct progress *p, uint64_t events)
 {
-	memset(p, 0, sizeof(*p));
-	p->c = c;
-	p->n_files = n_files;
-	p->on = c->progress == 1 || (c->progress == 0 && !c->quiet && pl_is_tty(c, 2));
-	p->start = p->shown = p->on ? pl_now_ns() : 0;
-	if (p->on && c->progress == 0) /* only what takes long is worth a bar */
-		p->shown += FIRST_NS - EVERY_NS;
-}
-
-void progress_tick(struct progress *p, uint64_t events)
-{
-	int64_t t;
-
 	p->events += events;
-	if (!p->on || (t = pl_now_ns()) - p->shown < EVERY_NS)
-		return;
-	p->shown = t;
-	p->drawn = true;
-	fprintf(stderr, "\r\033[K%s: %zu of %zu files, %.1f M events, %.0f s", p->c->program,
-		p->files, p->n_files, (double)p->events / 1e6, (double)(t - p->start) / 1e9);
-	fflush(stderr);
-}
-
-void progress_end(struct progress *p)
-{
-	if (p->drawn)
-		fprintf(stderr, "\r\033[K");
-	p->drawn = false;
+	pl_progress("%zu of %zu files, %.1f M events", p->files, p->n_files,
+		    (double)p->events / 1e6);
 }
 
 /* ---- the tap -----------------------------------------------------------------------------------
@@ -84,7 +52,7 @@ static int tap_batch(struct pl_sink *s, struct pl_segment *seg, struct pl_batch 
 	t->events += b->n;
 	t->seg_events[t->segments - 1] += b->n;
 	if (t->progress)
-		progress_tick(t->progress, b->n);
+		progress_add(t->progress, b->n);
 	if (t->check) {
 		int rc = check_batch(seg, b, err);
 

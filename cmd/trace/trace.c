@@ -1,4 +1,5 @@
 /* trace - import, cut, check and show traces. */
+#include "core/progress.h"
 #include "program.h"
 
 #define AT(m) offsetof(struct config, m)
@@ -61,6 +62,7 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 		return pl_fail(err, PL_EUSAGE, "--top: %lld is no number of rows",
 			       (long long)c->top);
 	PL_TRY(selection_parse(&sel, c, err));
+	pl_progress("looking at the inputs");
 	PL_TRY(inputs_find(&in, c, argc, argv, err));
 	rc = c->check ? check_all(c, &in, err) : load_all(c, &in, &sel, err);
 out:

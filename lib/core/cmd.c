@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "config.h"
-#include "core/cmd.h"
+#include "core/progress.h"
 
 #define KEY_BASE 1000 /* getopt value of option i without a letter; + KEY_NO: its --no- form */
 #define KEY_NO	 10000
@@ -341,6 +341,7 @@ static void say(void *arg, enum pl_level level, const char *text)
 	if (level == PL_LOG_WARN && !c->verbose &&
 	    __atomic_add_fetch(&c->warnings, 1, __ATOMIC_RELAXED) > MAX_WARNINGS)
 		return;
+	pl_progress_hide();
 	fprintf(stderr, "%s: %s%s\n", c->program, level == PL_LOG_WARN ? "warning: " : "", text);
 }
 
@@ -524,8 +525,10 @@ int pl_main(const struct pl_cmd *cmd, int argc, char **argv)
 	rc = parse(cmd, c, argc, argv, &err);
 	if (rc == 0)
 		rc = check_common(c, &err);
+	pl_progress_begin(c);
 	if (rc == 0)
 		rc = cmd->run(c, argc - optind, argv + optind, &err);
+	pl_progress_end();
 	/* what was printed must have arrived, or the program did not do its work */
 	if ((fflush(stdout) || ferror(stdout)) && rc >= 0)
 		rc = pl_fail_sys(&err, "standard output");

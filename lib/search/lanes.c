@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/progress.h"
 #include "search/internal.h"
 
 /* States that lie on one another before a lane starts from the root again: each holds a log. */
@@ -31,14 +32,18 @@ static void tell(const struct search *s)
 {
 	const struct pl_search_opts *o = s->o;
 	double share = -1;
+	char best[32];
 
-	if (!o->progress)
-		return;
 	if (o->evaluations)
 		share = (double)s->evaluations / (double)o->evaluations;
 	if (o->limit_ns)
 		share = fmax(share, (double)(pl_now_ns() - s->begun) / (double)o->limit_ns);
-	o->progress(o->progress_arg, (pl_ns)llround(s->best.mean), s->evaluations, fmin(share, 1));
+	pl_fmt_ns(best, sizeof(best), (pl_ns)llround(s->best.mean));
+	if (share >= 0)
+		pl_progress("%s after %lld simulations, %.0f %%", best, (long long)s->evaluations,
+			    100 * fmin(share, 1));
+	else
+		pl_progress("%s after %lld simulations", best, (long long)s->evaluations);
 }
 
 /* ---- lanes ----------------------------------------------------------------------------------- */

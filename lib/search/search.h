@@ -44,9 +44,6 @@ struct pl_search_opts {
 	const struct pl_log *log; /* NULL: silence */
 	struct pl_pool *pool;	  /* NULL: this thread */
 	volatile const int *stop; /* becomes nonzero: write what was found so far; NULL: never */
-	/* now and then; share_of_limit -1: there is none. NULL: silence */
-	void (*progress)(void *arg, pl_ns best_ns, int64_t evaluations, double share_of_limit);
-	void *progress_arg;
 };
 /*
  * Fills the empty plan: base, rewrites with what each saves, baseline, prediction, bound (no change

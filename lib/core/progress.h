@@ -1,0 +1,23 @@
+/*
+ * progress.h - the one line on standard error that says what a program is doing.
+ *
+ * One rule for every program: "auto" draws on a terminal (or with --fake-tty), after one second,
+ * and not with -q; "always" draws at once, also to a file, a line for each text; "never" draws
+ * nothing. The line belongs to the process, because standard error does. A thread draws it, so that
+ * it moves while the program is inside one long call; the thread starts with the first text.
+ */
+#ifndef PL_PROGRESS_H
+#define PL_PROGRESS_H
+
+#include "core/cmd.h"
+
+/* pl_main() calls both: the first before the program runs, the second before its messages. */
+void pl_progress_begin(const struct pl_common *c);
+void pl_progress_end(void);
+
+/* What the program does now: "reading 3 of 16 files". Cheap when nothing is drawn. */
+void pl_progress(const char *fmt, ...) PL_PRINTF(1, 2);
+/* Take the line off the terminal before something else is written there. */
+void pl_progress_hide(void);
+
+#endif
