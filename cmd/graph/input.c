@@ -121,10 +121,10 @@ static int load_trace(const struct config *c, struct pl_in *in, struct pl_pool *
 	int rc;
 
 	if (!t->n_segs && !t->merged) {
-		rc = pl_trace_load(in, &o, pl_derive_args, t, err);
+		rc = pl_trace_load(in, &o, t, err);
 		return rc >= 0 && t->n_merges > 1 ? apart(pl_in_name(in), err) : rc;
 	}
-	rc = pl_trace_load(in, &o, pl_derive_args, &one, err);
+	rc = pl_trace_load(in, &o, &one, err);
 	if (rc < 0)
 		return rc;
 	rc = append(t, &one, pl_in_name(in), err);

@@ -133,8 +133,7 @@ static int read_one(struct merge *g, const char *path, struct pl_err *err)
 						.log = &g->c->c.log,
 						.arg = g,
 						.raw = on_member,
-						.roles = PL_ALIGN_ROLES,
-						.args = pl_align_args };
+						.roles = PL_ALIGN_ROLES };
 	struct pl_in *in = pl_in_open(path, err);
 	const uint8_t *p;
 	int64_t n;

@@ -105,9 +105,11 @@ void pl_align_free(struct pl_align *a); /* NULL is fine */
 struct pl_sink *pl_align_sink(struct pl_align *a);
 /* The columns that the sink looks at: for struct pl_trace_reader_opts. */
 #define PL_ALIGN_ROLES                                                                             \
-	(1u << PL_R_GROUP | 1u << PL_R_COLL | 1u << PL_R_SEQ | 1u << PL_R_STEP |                   \
-	 1u << PL_R_BYTES | 1u << PL_R_PEER | 1u << PL_R_OF | 1u << PL_R_CHANNEL)
-extern const char *const pl_align_args[];
+	(PL_ROLE_BIT(PL_R_GROUP) | PL_ROLE_BIT(PL_R_COLL) | PL_ROLE_BIT(PL_R_SEQ) |                \
+	 PL_ROLE_BIT(PL_R_STEP) | PL_ROLE_BIT(PL_R_BYTES) | PL_ROLE_BIT(PL_R_PEER) |               \
+	 PL_ROLE_BIT(PL_R_OF) | PL_ROLE_BIT(PL_R_CHANNEL) | PL_ROLE_BIT(PL_R_RANKS) |              \
+	 PL_ROLE_BIT(PL_R_SIZE) | PL_ROLE_BIT(PL_R_DIMS) | PL_ROLE_BIT(PL_R_RECORD) |              \
+	 PL_ROLE_BIT(PL_R_SRC) | PL_ROLE_BIT(PL_R_DST))
 /* Was the segment (counted over all traces) left out as a duplicate? After the sink saw its end. */
 bool pl_align_dropped(const struct pl_align *a, uint32_t segment);
 /* Once, after the last trace. Segments in *m are numbered without those left out. *m and *r are the

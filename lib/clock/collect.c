@@ -49,9 +49,6 @@ out:
 	return rc;
 }
 
-const char *const pl_align_args[] = { "Process Group Ranks", "Group size", "Input Dims",
-				      "Record function id", NULL };
-
 /* The value of a column as a string, for roles that are one. */
 static int value_id(struct pl_align *a, const struct pl_segment *seg, const struct pl_col *c,
 		    uint32_t i, pl_id *id, struct pl_err *err)
@@ -145,19 +142,33 @@ out:
 	return rc;
 }
 
-/* Arguments that matter here although no role is theirs. */
-static bool is_arg(const struct pl_segment *seg, const struct pl_col *c, const char *key)
+static void add_number(struct pl_comm *e, uint8_t role, int64_t v)
 {
-	return c->role == PL_R_ARG && c->key != PL_NONE &&
-	       !strcmp(pl_intern_get(&seg->str, c->key), key);
+	bool place = v >= 0 && v <= INT32_MAX; /* of a rank, a channel */
+
+	if (role == PL_R_SEQ)
+		e->seq = v;
+	else if (role == PL_R_OF && e->kind != PL_K_COLLECTIVE)
+		e->of = v;
+	else if (role == PL_R_STEP)
+		e->step = v;
+	else if (role == PL_R_BYTES)
+		e->bytes = v;
+	else if (role == PL_R_SIZE && place)
+		e->size = (int32_t)v;
+	else if (role == PL_R_CHANNEL && place)
+		e->channel = (int32_t)v;
+	else if (role == PL_R_PEER && place)
+		e->peer = (int32_t)v;
+	else if (role == PL_R_SRC && place)
+		e->src = (int32_t)v;
+	else if (role == PL_R_DST && place)
+		e->dst = (int32_t)v;
 }
 
 static int add_column(struct pl_align *a, const struct pl_segment *seg, const struct pl_col *c,
 		      struct pl_err *err)
 {
-	const char *key = c->key != PL_NONE ? pl_intern_get(&seg->str, c->key) : "";
-	bool ranks = is_arg(seg, c, "Process Group Ranks"), size = is_arg(seg, c, "Group size");
-	bool src = !strncasecmp(key, "src", 3), dst = !strncasecmp(key, "dst", 3);
 	int rc = 0;
 
 	for (uint32_t i = 0; i < c->n && rc >= 0; i++) {
@@ -172,23 +183,10 @@ static int add_column(struct pl_align *a, const struct pl_segment *seg, const st
 			rc = value_id(a, seg, c, i, &e->group, err);
 		else if (c->role == PL_R_COLL)
 			rc = value_id(a, seg, c, i, &e->coll, err);
-		else if (ranks)
+		else if (c->role == PL_R_RANKS)
 			rc = value_id(a, seg, c, i, &e->ranks, err);
-		else if (size && whole && c->val[i] > 0 && c->val[i] <= INT32_MAX)
-			e->size = (int32_t)c->val[i];
-		else if (c->role == PL_R_SEQ && whole)
-			e->seq = c->val[i];
-		else if (c->role == PL_R_OF && whole && e->kind != PL_K_COLLECTIVE)
-			e->of = c->val[i];
-		else if (c->role == PL_R_CHANNEL && whole && c->val[i] >= 0 &&
-			 c->val[i] <= INT32_MAX)
-			e->channel = (int32_t)c->val[i];
-		else if (c->role == PL_R_STEP && whole)
-			e->step = c->val[i];
-		else if (c->role == PL_R_BYTES && whole)
-			e->bytes = c->val[i];
-		else if (c->role == PL_R_PEER && whole && c->val[i] >= 0 && c->val[i] <= INT32_MAX)
-			*(src ? &e->src : dst ? &e->dst : &e->peer) = (int32_t)c->val[i];
+		else if (whole)
+			add_number(e, c->role, c->val[i]);
 	}
 	return rc;
 }
@@ -211,8 +209,7 @@ static int seg_batch(struct pl_sink *s, struct pl_segment *seg, struct pl_batch 
 	for (uint32_t i = 0; a->n > before && i < b->n_cols; i++) {
 		const struct pl_col *c = &b->col[i];
 
-		if (PL_ALIGN_ROLES >> c->role & 1 || is_arg(seg, c, "Process Group Ranks") ||
-		    is_arg(seg, c, "Group size"))
+		if (c->role < PL_R_COUNT_ && PL_ALIGN_ROLES & PL_ROLE_BIT(c->role))
 			PL_TRY(add_column(a, seg, c, err));
 	}
 	for (uint32_t i = 0; i < b->n; i++)

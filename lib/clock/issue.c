@@ -106,12 +106,6 @@ out:
 	return rc;
 }
 
-static bool is_key(const struct pl_segment *seg, const struct pl_col *c, const char *key)
-{
-	return c->role == PL_R_ARG && c->key != PL_NONE &&
-	       !strcmp(pl_intern_get(&seg->str, c->key), key);
-}
-
 static int add_dims(struct pl_issue *is, const struct pl_segment *seg, const struct pl_col *c,
 		    const uint32_t *row_note, struct pl_err *err)
 {
@@ -154,9 +148,9 @@ int pl_issue_batch(struct pl_issue *is, const struct pl_segment *seg, const stru
 	for (uint32_t k = 0; k < b->n_cols; k++) {
 		const struct pl_col *c = &b->col[k];
 
-		if (is_key(seg, c, "Input Dims"))
+		if (c->role == PL_R_DIMS)
 			PL_TRY(add_dims(is, seg, c, row_note, err));
-		if (!is_key(seg, c, "Record function id") || c->type != PL_V_INT)
+		if (c->role != PL_R_RECORD)
 			continue;
 		for (uint32_t i = 0; i < c->n; i++)
 			if (row_note[c->row[i]] != PL_NONE)

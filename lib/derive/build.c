@@ -17,19 +17,6 @@
 #include "core/pool.h"
 #include "derive/internal.h"
 
-const char *const pl_derive_args[] = { "stream",
-				       "wait_on_stream",
-				       "wait_on_cuda_event_record_corr_id",
-				       "Record function id",
-				       "$Input Dims",
-				       "$Input type",
-				       "Bytes",
-				       "Addr",
-				       "Total Allocated",
-				       "Device Type",
-				       "Device Id",
-				       NULL };
-
 int gb_room(void *array, size_t n, size_t size, struct pl_err *err)
 {
 	void *p = n > SIZE_MAX / size ? NULL : pl_malloc(n * size);
@@ -308,6 +295,11 @@ static bool is_op(const struct pl_events *e, uint32_t ev)
 		(e->kind[ev] != PL_K_SEND && e->kind[ev] != PL_K_RECV));
 }
 
+static int64_t value_of(const int64_t *column, uint32_t ev)
+{
+	return column && column[ev] != INT64_MIN ? column[ev] : -1;
+}
+
 static int add_sync(struct gb *b, const struct pl_events *e, uint32_t ev, int32_t rank,
 		    struct pl_err *err)
 {
@@ -326,9 +318,9 @@ static int add_sync(struct gb *b, const struct pl_events *e, uint32_t ev, int32_
 		return rc;
 	rk->sync[rk->n_sync++] = (struct syncrec){
 		.corr = e->corr[ev],
-		.stream = e->arg[0] && e->arg[0][ev] != INT64_MIN ? e->arg[0][ev] : -1,
-		.on_stream = e->arg[1] && e->arg[1][ev] != INT64_MIN ? e->arg[1][ev] : -1,
-		.record_corr = e->arg[2] && e->arg[2][ev] != INT64_MIN ? e->arg[2][ev] : -1,
+		.stream = value_of(e->stream, ev),
+		.on_stream = value_of(e->wait_stream, ev),
+		.record_corr = value_of(e->wait_corr, ev),
 		.wait = strstr(name, "Wait") != NULL,
 		.device_wide = strstr(name, "Context") || strstr(name, "Device"),
 	};

@@ -13,12 +13,16 @@ struct pl_derive_opts {
 	bool infer; /* event waits and thread waits that were not recorded (default on) */
 	bool fold;  /* collectives are whole, whatever messages were recorded */
 };
-/* Arguments that the builder wants from pl_trace_load(), and roles. */
-extern const char *const pl_derive_args[];
+/* The columns that the builder wants from pl_trace_load(). */
 #define PL_DERIVE_ROLES                                                                            \
-	(1u << PL_R_STEP | 1u << PL_R_CORR | 1u << PL_R_PEER | 1u << PL_R_BYTES | 1u << PL_R_MB |  \
-	 1u << PL_R_CHUNK | 1u << PL_R_LAYER | 1u << PL_R_COLL | 1u << PL_R_CHANNEL |              \
-	 1u << PL_R_OF)
+	(PL_ROLE_BIT(PL_R_STEP) | PL_ROLE_BIT(PL_R_CORR) | PL_ROLE_BIT(PL_R_PEER) |                \
+	 PL_ROLE_BIT(PL_R_SRC) | PL_ROLE_BIT(PL_R_DST) | PL_ROLE_BIT(PL_R_BYTES) |                 \
+	 PL_ROLE_BIT(PL_R_MB) | PL_ROLE_BIT(PL_R_CHUNK) | PL_ROLE_BIT(PL_R_LAYER) |                \
+	 PL_ROLE_BIT(PL_R_COLL) | PL_ROLE_BIT(PL_R_CHANNEL) | PL_ROLE_BIT(PL_R_OF) |               \
+	 PL_ROLE_BIT(PL_R_RECORD) | PL_ROLE_BIT(PL_R_STREAM) | PL_ROLE_BIT(PL_R_WAIT_STREAM) |     \
+	 PL_ROLE_BIT(PL_R_WAIT_CORR) | PL_ROLE_BIT(PL_R_DIMS) | PL_ROLE_BIT(PL_R_TYPES) |          \
+	 PL_ROLE_BIT(PL_R_ALLOC) | PL_ROLE_BIT(PL_R_ADDRESS) | PL_ROLE_BIT(PL_R_ALLOCATED) |       \
+	 PL_ROLE_BIT(PL_R_DEVICE_TYPE) | PL_ROLE_BIT(PL_R_DEVICE))
 /* `t` needs to have been merged when it has more than one rank (PL_EDATA otherwise). A cycle is
  * PL_EDATA with its path. Times that no clock shows are changed (pl_trace_tame()), and the columns
  * of the events may be gone afterwards (pl_trace_drop()), for the graph needs the room. */

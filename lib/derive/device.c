@@ -22,8 +22,6 @@
 
 #include "derive/internal.h"
 
-#define ARG_RF	 3 /* in pl_derive_args */
-#define ARG_DIMS 4
 #define DIMS_MAX 512 /* of text */
 
 /* How far two neighbours may overlap and still count as one after the other. */
@@ -263,12 +261,9 @@ static int by_issue(const void *pa, const void *pb)
 	return by_op_start(&a->op, &c->op);
 }
 
-static const char *dims_of(const struct gb *b, const struct pl_events *e, uint64_t ev)
+static const char *dims_of(const struct pl_events *e, uint64_t ev)
 {
-	if (!e->text || b->t->n_args <= ARG_DIMS || !e->text[ARG_DIMS] ||
-	    e->text[ARG_DIMS][ev] == PL_NONE)
-		return NULL;
-	return pl_intern_get(&e->seg.str, e->text[ARG_DIMS][ev]);
+	return e->dims && e->dims[ev] != PL_NONE ? pl_intern_get(&e->seg.str, e->dims[ev]) : NULL;
 }
 
 static int collect_issues(struct gb *b, struct rankinfo *rk, bool service, struct issue **v,
@@ -297,10 +292,9 @@ static int collect_issues(struct gb *b, struct rankinfo *rk, bool service, struc
 				continue;
 			if ((rc = pl_grow(v, &cap, *n + 1, sizeof(**v), err)) < 0)
 				return rc;
-			(*v)[(*n)++] =
-				(struct issue){ op, coll, dims_of(b, e, op->ev),
-						e->arg[ARG_RF] ? e->arg[ARG_RF][op->ev] : INT64_MIN,
-						e->corr ? e->corr[op->ev] : INT64_MIN };
+			(*v)[(*n)++] = (struct issue){ op, coll, dims_of(e, op->ev),
+						       e->record ? e->record[op->ev] : INT64_MIN,
+						       e->corr ? e->corr[op->ev] : INT64_MIN };
 		}
 	}
 	pl_sort(*v, *n, sizeof(**v), by_issue);

@@ -24,11 +24,6 @@
 
 #include "derive/memory.h"
 
-#define ARG_BYTES 6 /* in pl_derive_args */
-#define ARG_ADDR  7
-#define ARG_TOTAL 8
-#define ARG_TYPE  9
-#define ARG_ID	  10
 #define BYTES_MAX ((int64_t)1 << 44) /* of an allocation that is believed */
 #define NEST	  64		     /* annotations looked through for the one that encloses */
 
@@ -63,9 +58,9 @@ struct pairing {
 	uint32_t main;	 /* the thread with most nodes, PL_NONE */
 };
 
-static int64_t arg(const struct pl_events *e, size_t which, uint32_t ev)
+static int64_t value(const int64_t *column, uint32_t ev)
 {
-	return e->arg && e->arg[which] ? e->arg[which][ev] : INT64_MIN;
+	return column ? column[ev] : INT64_MIN;
 }
 
 /* ---- gathering ------------------------------------------------------------------------------- */
@@ -107,16 +102,16 @@ static int gather_events(struct pairing *p, uint32_t seg, struct pl_err *err)
 
 		if (e->kind[i] != PL_K_MEMORY || !of_rank(p->b, seg, i, p->rk))
 			continue;
-		x.bytes = arg(e, ARG_BYTES, i);
+		x.bytes = value(e->alloc, i);
 		if (x.bytes < -BYTES_MAX || x.bytes > BYTES_MAX || !x.bytes) /* or INT64_MIN */
 			continue;
 		x.at = time_of(p->b, seg, i);
-		x.addr = arg(e, ARG_ADDR, i);
-		x.total = arg(e, ARG_TOTAL, i);
+		x.addr = value(e->address, i);
+		x.total = value(e->allocated, i);
 		if (x.total < 0 || x.total > BYTES_MAX)
 			x.total = INT64_MIN;
-		x.type = arg(e, ARG_TYPE, i);
-		x.id = arg(e, ARG_ID, i);
+		x.type = value(e->device_type, i);
+		x.id = value(e->device, i);
 		x.res = p->b->track_res[seg][e->track[i]];
 		if ((rc = pl_grow(&p->ev, &p->cap, p->n + 1, sizeof(x), err)) < 0)
 			return rc;
@@ -513,7 +508,7 @@ static int one_rank(struct gb *b, size_t rank, struct pl_err *err)
 	int rc = 0;
 
 	for (uint32_t seg = 0; seg < b->t->n_segs; seg++)
-		if (b->t->seg[seg]->arg && b->t->seg[seg]->arg[ARG_BYTES] && has_rank(b, seg, p.rk))
+		if (b->t->seg[seg]->alloc && has_rank(b, seg, p.rk))
 			PL_TRY(gather_events(&p, seg, err));
 	if (!p.n)
 		goto out;
@@ -540,7 +535,7 @@ int gb_find_memory(struct gb *b, struct pl_err *err)
 	int rc;
 
 	for (uint32_t i = 0; i < b->t->n_segs; i++)
-		any |= b->t->seg[i]->arg && b->t->seg[i]->arg[ARG_BYTES];
+		any |= b->t->seg[i]->alloc != NULL;
 	if (!any)
 		return 0;
 	PL_TRY(pl_alloc(&b->memory, 1, sizeof(*b->memory), err));

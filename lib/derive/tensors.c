@@ -35,8 +35,6 @@
 
 #include "derive/tensors.h"
 
-#define ARG_DIMS    4 /* in pl_derive_args */
-#define ARG_TYPE    5
 #define SMALL_BYTES 256
 #define BACK	    256 /* calls searched for the last launch before a gradient is ready */
 #define NAME_MAX_   96
@@ -102,18 +100,15 @@ static bool step_counts(const struct finder *f, int32_t step)
 /* ---- gradients ---------------------------------------------------------------------------------
  */
 
-static const char *text_arg(const struct finder *f, const struct op *op, size_t arg)
+static const char *text_of(const struct pl_events *e, const pl_id *column, uint32_t ev)
 {
-	const struct pl_events *e = f->b->t->seg[op->seg];
-
-	if (!e->text || f->b->t->n_args <= arg || !e->text[arg] || e->text[arg][op->ev] == PL_NONE)
-		return NULL;
-	return pl_intern_get(&e->seg.str, e->text[arg][op->ev]);
+	return column && column[ev] != PL_NONE ? pl_intern_get(&e->seg.str, column[ev]) : NULL;
 }
 
 static int read_size(struct finder *f, const struct op *op, struct grad *x, struct pl_err *err)
 {
-	const char *dims = text_arg(f, op, ARG_DIMS), *type = text_arg(f, op, ARG_TYPE);
+	const struct pl_events *e = f->b->t->seg[op->seg];
+	const char *dims = text_of(e, e->dims, op->ev), *type = text_of(e, e->types, op->ev);
 	int64_t elements = dims ? gb_dims(dims, x->dims, sizeof(x->dims)) : -1;
 	size_t n = 0;
 

@@ -42,6 +42,8 @@ static void find_roles(const struct pl_batch *b, const struct x_rows *r, uint32_
 	for (uint32_t e = r->off[i]; e < r->off[i + 1]; e++) {
 		unsigned role = b->col[r->ent[e].col].role;
 
+		if (role == PL_R_SRC || role == PL_R_DST)
+			role = PL_R_PEER; /* one column is for all of them */
 		if (role < PL_R_COUNT_ && !at[role])
 			at[role] = e + 1;
 	}
@@ -60,7 +62,7 @@ static void put_args(struct x_text *t, const struct pl_segment *s, const struct 
 		bool own = false; /* a column of its own says it */
 
 		for (size_t j = 0; j < N_ROLES && !own; j++)
-			own = role_col[j].role == c->role && at[c->role] == e + 1;
+			own = at[role_col[j].role] == e + 1;
 		if (own)
 			continue;
 		if (any)

@@ -77,21 +77,27 @@ out:
 	return rc;
 }
 
-/* Where an argument of this key goes, by kind of event; NULL: nowhere. */
-static int64_t *memory_slot(struct s_mem *m, unsigned role, const char *key)
+/* Where a value of this role goes; NULL: nowhere. */
+static int64_t *memory_slot(struct s_mem *m, unsigned role)
 {
-	if (role == PL_R_BYTES || !strcmp(key, "Bytes"))
+	switch (role) {
+	case PL_R_BYTES:
+	case PL_R_ALLOC:
 		return &m->bytes;
-	if (!strcmp(key, "Total Allocated"))
+	case PL_R_ALLOCATED:
 		return &m->total;
-	if (!strcmp(key, "Total Reserved"))
+	case PL_R_RESERVED:
 		return &m->reserved;
-	if (!strcmp(key, "Device Type"))
+	case PL_R_DEVICE_TYPE:
 		return &m->type;
-	return strcmp(key, "Device Id") ? NULL : &m->device;
+	case PL_R_DEVICE:
+		return &m->device;
+	default:
+		return NULL;
+	}
 }
 
-static void comm_value(struct s_comm *c, const struct pl_col *col, const char *key, int64_t v)
+static void comm_value(struct s_comm *c, const struct pl_col *col, int64_t v)
 {
 	bool text = col->type == PL_V_STR || col->type == PL_V_JSON;
 
@@ -101,29 +107,25 @@ static void comm_value(struct s_comm *c, const struct pl_col *col, const char *k
 		c->coll = (pl_id)v;
 	else if (col->role == PL_R_GROUP && text)
 		c->group = (pl_id)v;
-	else if (col->role != PL_R_ARG)
-		return;
-	else if (!text && !strcmp(key, "Group size"))
+	else if (col->role == PL_R_SIZE)
 		c->size = v;
-	else if (!text && !strcmp(key, "In msg nelems"))
+	else if (col->role == PL_R_ELEMENTS)
 		c->elements = v;
-	else if (!text && !strcmp(key, "Out msg nelems"))
+	else if (col->role == PL_R_ELEMENTS_OUT)
 		c->out_elements = v;
-	else if (text && !strcmp(key, "dtype"))
+	else if (col->role == PL_R_DTYPE)
 		c->dtype = (pl_id)v;
 }
 
-static int take_column(struct stat *s, const struct pl_segment *seg, const struct pl_batch *b,
-		       const struct pl_col *col, const uint32_t *index, struct pl_err *err)
+static int take_column(struct stat *s, const struct pl_batch *b, const struct pl_col *col,
+		       const uint32_t *index, struct pl_err *err)
 {
-	const char *key = col->key == PL_NONE ? "" : pl_intern_get(&seg->str, col->key);
 	bool number = col->type == PL_V_INT || col->type == PL_V_BOOL;
 	bool steps = col->role == PL_R_STEP && col->type == PL_V_INT;
 	int64_t *slot;
 	int rc = 0;
 
-	if (col->role != PL_R_ARG && col->role != PL_R_BYTES && col->role != PL_R_COLL &&
-	    col->role != PL_R_GROUP && !steps)
+	if (col->role == PL_R_ARG || (col->role == PL_R_STEP && !steps))
 		return 0;
 	for (uint32_t k = 0; k < col->n; k++) {
 		uint32_t i = col->row[k];
@@ -137,11 +139,11 @@ static int take_column(struct stat *s, const struct pl_segment *seg, const struc
 			if (col->role == PL_R_BYTES && number)
 				s->bytes[s->n + i] = col->val[k];
 		} else if (b->kind[i] == PL_K_MEMORY) {
-			slot = memory_slot(&s->mem[index[i]], col->role, key);
+			slot = memory_slot(&s->mem[index[i]], col->role);
 			if (slot && number)
 				*slot = col->val[k];
 		} else {
-			comm_value(&s->comm[index[i]], col, key, col->val[k]);
+			comm_value(&s->comm[index[i]], col, col->val[k]);
 		}
 	}
 out:
@@ -155,12 +157,13 @@ static int batch(struct pl_sink *sink, struct pl_segment *seg, struct pl_batch *
 	uint32_t *index = NULL;
 	int rc;
 
+	(void)seg;
 	PL_TRY(copy_fixed(s, b, err));
 	PL_TRY(pl_alloc(&index, (size_t)b->n + 1, sizeof(*index), err));
 	memset(index, 0xff, ((size_t)b->n + 1) * sizeof(*index));
 	PL_TRY(make_records(s, b, index, err));
 	for (uint32_t c = 0; c < b->n_cols; c++)
-		PL_TRY(take_column(s, seg, b, &b->col[c], index, err));
+		PL_TRY(take_column(s, b, &b->col[c], index, err));
 	s->n += b->n;
 out:
 	pl_free(index);

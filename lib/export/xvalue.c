@@ -6,24 +6,14 @@
 
 const char *x_role_key(unsigned role)
 {
-	static const char *const key[PL_R_COUNT_] = {
-		[PL_R_STEP] = "step",
-		[PL_R_CORR] = "correlation",
-		[PL_R_GROUP] = "Process Group Name",
-		[PL_R_SEQ] = "Seq",
-		[PL_R_PEER] = "peer",
-		[PL_R_BYTES] = "bytes",
-		[PL_R_MB] = "microbatch",
-		[PL_R_CHUNK] = "chunk",
-		[PL_R_LAYER] = "layer",
-		[PL_R_COLL] = "Collective name",
-		[PL_R_EXTERNAL] = "External id",
-		[PL_R_VALUE] = "value",
-		[PL_R_CHANNEL] = "channel",
-		[PL_R_OF] = "of",
-	};
-
-	return role < PL_R_COUNT_ && key[role] ? key[role] : pl_role_name(role);
+	switch (role) {
+	case PL_R_MB:
+		return "microbatch";
+	case PL_R_COLL:
+		return "Collective name";
+	default:
+		return pl_role_key(role);
+	}
 }
 
 void x_value_json(struct x_text *t, const struct pl_segment *s, const struct pl_col *c, uint32_t k)

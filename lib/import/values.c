@@ -356,11 +356,6 @@ static const char *word(struct pl_ev *e, const char *p, const char *end, uint8_t
 
 static uint8_t role_of(const struct pl_ev *e, const struct pl_key *k, uint8_t type)
 {
-	static const uint8_t of_int[PL_A_COUNT_] = {
-		[PL_A_CORR] = PL_R_CORR, [PL_A_EXTERNAL] = PL_R_EXTERNAL, [PL_A_BYTES] = PL_R_BYTES,
-		[PL_A_SEQ] = PL_R_SEQ,	 [PL_A_PEER] = PL_R_PEER,	  [PL_A_CHUNK] = PL_R_CHUNK,
-		[PL_A_OF] = PL_R_OF,	 [PL_A_CHANNEL] = PL_R_CHANNEL,
-	};
 	/* only where arguments are ours to interpret: Kineto's "step" may be anything */
 	static const uint8_t of_chrome[PL_A_COUNT_] = {
 		[PL_A_STEP] = PL_R_STEP,
@@ -372,9 +367,10 @@ static uint8_t role_of(const struct pl_ev *e, const struct pl_key *k, uint8_t ty
 		return PL_R_TOP;
 	if (k->space == PL_KS_VALUE)
 		return type == PL_V_INT || type == PL_V_DEC ? PL_R_VALUE : PL_R_ARG;
-	if (type == PL_V_INT)
-		return e->chrome && of_chrome[k->code] ? of_chrome[k->code] : of_int[k->code];
-	return type == PL_V_STR && k->code == PL_A_GROUP ? PL_R_GROUP : PL_R_ARG;
+	if (e->chrome && type == PL_V_INT && of_chrome[k->code])
+		return of_chrome[k->code];
+	return (uint8_t)pl_role_of_key(e->key_text.str[k->index] + 1, e->key_text.len[k->index] - 1,
+				       type);
 }
 
 /* "Collective name": the role where the source uses our name for it, else an argument. */

@@ -295,16 +295,6 @@ out:
 	return rc;
 }
 
-static bool wanted(const struct events_in *in, uint8_t role, pl_id key)
-{
-	if (!in->want->roles || in->want->roles >> role & 1)
-		return true;
-	for (size_t i = 0; key != PL_NONE && i < in->want->n; i++)
-		if (key == in->want->key[i])
-			return true;
-	return false;
-}
-
 /* A column that nobody wants has rows that others may name, but no values. */
 static int skip_col(struct events_in *in, struct pl_cur *part, struct pl_col *col, uint32_t index,
 		    uint32_t m, struct pl_err *err)
@@ -348,11 +338,12 @@ static int get_col(struct events_in *in, struct pl_err *err)
 	if (!many || in->values > PL_TRACE_VALUES_MAX)
 		return pl_fail(err, PL_EDATA, "a column of %llu values", (unsigned long long)many);
 	m = (uint32_t)many;
+	role = (uint8_t)pl_role_settle(in->want->key, role, key, type);
 	PL_TRY(pl_batch_col(in->e, role, type, key, &index, err));
 	col = &in->e->col[index];
 	if (col->n)
 		return pl_fail(err, PL_EDATA, "a column comes twice");
-	if (!wanted(in, role, key))
+	if (in->want->roles && (role >= PL_R_COUNT_ || !(in->want->roles & PL_ROLE_BIT(role))))
 		return skip_col(in, &part, col, index, m, err);
 	PL_TRY(pl_col_reserve(col, m, err));
 	PL_TRY(get_rows(in, &part, col, m, err));

@@ -57,14 +57,19 @@ int pl_trace_get_tracks(struct pl_cur *c, uint32_t count, struct pl_segment *s,
 			struct pl_err *err) PL_MUST;
 int pl_trace_get_meta(struct pl_cur *c, uint32_t count, struct pl_segment *s,
 		      struct pl_err *err) PL_MUST;
-/* What the segment has so far, and which columns to decode: those of a role whose bit is set, and
- * those with one of these keys; all where `roles` is 0. */
+/* What the segment has so far, and which columns to decode: those of a role whose bit is set; all
+ * where `roles` is 0. */
 struct pl_trace_want {
 	size_t n_strings;
-	uint32_t n_tracks, roles;
-	pl_id *key;
-	size_t n, cap;
+	uint32_t n_tracks;
+	uint64_t roles;
+	pl_id key[PL_ROLE_KEYS]; /* by pl_role_keys_note() */
 };
+/* names.c: minor version 0 of the format had fewer roles, and wrote these as arguments with the
+ * key of the source. */
+void pl_role_keys_note(const struct pl_intern *str, pl_id id[PL_ROLE_KEYS]);
+/* The role of a column that a stream of any version says to have `role`. */
+unsigned pl_role_settle(const pl_id id[PL_ROLE_KEYS], unsigned role, pl_id key, unsigned type);
 /* Into an empty batch. The rows of what is not wanted are checked, its values are not looked at. */
 int pl_trace_get_events(struct pl_cur *c, uint32_t count, const struct pl_trace_want *want,
 			struct pl_batch *e, struct pl_err *err) PL_MUST;

@@ -12,9 +12,7 @@
 struct loader {
 	struct pl_sink sink; /* first */
 	struct pl_trace *t;
-	const char *const *want;
-	size_t n_want;
-	uint32_t roles; /* wanted */
+	uint64_t roles; /* wanted */
 	bool salvage;
 	struct pl_events *cur;
 	uint64_t cap;
@@ -40,6 +38,18 @@ static const struct {
 	{ PL_R_EXTERNAL, true, offsetof(struct pl_events, external) },
 	{ PL_R_CHANNEL, false, offsetof(struct pl_events, channel) },
 	{ PL_R_OF, false, offsetof(struct pl_events, of) },
+	{ PL_R_SRC, false, offsetof(struct pl_events, peer) },
+	{ PL_R_DST, false, offsetof(struct pl_events, peer) },
+	{ PL_R_RECORD, false, offsetof(struct pl_events, record) },
+	{ PL_R_STREAM, false, offsetof(struct pl_events, stream) },
+	{ PL_R_WAIT_STREAM, false, offsetof(struct pl_events, wait_stream) },
+	{ PL_R_WAIT_CORR, false, offsetof(struct pl_events, wait_corr) },
+	{ PL_R_WAIT_EVENT, false, offsetof(struct pl_events, wait_event) },
+	{ PL_R_ALLOC, false, offsetof(struct pl_events, alloc) },
+	{ PL_R_ADDRESS, false, offsetof(struct pl_events, address) },
+	{ PL_R_ALLOCATED, false, offsetof(struct pl_events, allocated) },
+	{ PL_R_DEVICE_TYPE, false, offsetof(struct pl_events, device_type) },
+	{ PL_R_DEVICE, false, offsetof(struct pl_events, device) },
 };
 static const struct {
 	uint8_t role;
@@ -48,6 +58,8 @@ static const struct {
 	{ PL_R_GROUP, offsetof(struct pl_events, group) },
 	{ PL_R_COLL, offsetof(struct pl_events, coll) },
 	{ PL_R_CAT, offsetof(struct pl_events, cat) },
+	{ PL_R_DIMS, offsetof(struct pl_events, dims) },
+	{ PL_R_TYPES, offsetof(struct pl_events, types) },
 };
 
 static int64_t **number_of(struct pl_events *e, size_t i)
@@ -60,7 +72,7 @@ static pl_id **text_of(struct pl_events *e, size_t i)
 	return (pl_id **)(void *)((char *)e + texts[i].offset);
 }
 
-static void drop_columns(struct pl_events *e, size_t n_want)
+static void drop_columns(struct pl_events *e)
 {
 	for (size_t i = 0; i < PL_LEN(numbers); i++) {
 		pl_free(*number_of(e, i));
@@ -70,29 +82,21 @@ static void drop_columns(struct pl_events *e, size_t n_want)
 		pl_free(*text_of(e, i));
 		*text_of(e, i) = NULL;
 	}
-	for (size_t i = 0; e->arg && i < n_want; i++)
-		pl_free(e->arg[i]);
-	for (size_t i = 0; e->text && i < n_want; i++)
-		pl_free(e->text[i]);
-	pl_free(e->arg);
-	pl_free(e->text);
-	e->text = NULL;
 	pl_free(e->kind);
 	pl_free(e->track);
 	pl_free(e->name);
 	pl_free(e->ts);
 	pl_free(e->dur);
-	e->arg = NULL;
 	e->kind = NULL;
 	e->track = e->name = NULL;
 	e->ts = e->dur = NULL;
 }
 
-static void events_free(struct pl_events *e, size_t n_want)
+static void events_free(struct pl_events *e)
 {
 	if (!e)
 		return;
-	drop_columns(e, n_want);
+	drop_columns(e);
 	pl_segment_fini(&e->seg);
 	pl_free(e);
 }
@@ -100,13 +104,13 @@ static void events_free(struct pl_events *e, size_t n_want)
 void pl_trace_drop(struct pl_trace *t)
 {
 	for (uint32_t i = 0; i < t->n_segs; i++)
-		drop_columns(t->seg[i], t->n_args);
+		drop_columns(t->seg[i]);
 }
 
 void pl_trace_fini(struct pl_trace *t)
 {
 	for (uint32_t i = 0; i < t->n_segs; i++)
-		events_free(t->seg[i], t->n_args);
+		events_free(t->seg[i]);
 	pl_free(t->seg);
 	pl_merge_fini(&t->merge);
 	memset(t, 0, sizeof(*t));
@@ -148,12 +152,6 @@ static int reserve(struct loader *l, uint64_t need, struct pl_err *err)
 	for (size_t i = 0; i < PL_LEN(texts); i++)
 		if (*text_of(e, i))
 			PL_TRY(widen(text_of(e, i), cap, sizeof(pl_id), err));
-	for (size_t i = 0; i < l->n_want; i++)
-		if (e->arg[i])
-			PL_TRY(widen(&e->arg[i], cap, sizeof(int64_t), err));
-	for (size_t i = 0; i < l->n_want; i++)
-		if (e->text[i])
-			PL_TRY(widen(&e->text[i], cap, sizeof(pl_id), err));
 	l->cap = cap;
 out:
 	return rc;
@@ -178,10 +176,6 @@ static void fill_all(struct loader *l, uint64_t from, uint64_t to)
 		fill_numbers(*number_of(l->cur, i), from, to);
 	for (size_t i = 0; i < PL_LEN(texts); i++)
 		fill_texts(*text_of(l->cur, i), from, to);
-	for (size_t i = 0; i < l->n_want; i++)
-		fill_numbers(l->cur->arg[i], from, to);
-	for (size_t i = 0; i < l->n_want; i++)
-		fill_texts(l->cur->text[i], from, to);
 }
 
 static int need_numbers(struct loader *l, int64_t **v, uint64_t to, struct pl_err *err)
@@ -309,19 +303,6 @@ static int load_text(struct loader *l, const struct pl_col *c, pl_id **v, uint64
 	return 0;
 }
 
-static int load_arg(struct loader *l, const struct pl_col *c, size_t i, uint64_t to,
-		    struct pl_err *err)
-{
-	int64_t **v = &l->cur->arg[i];
-	int rc = need_numbers(l, v, to, err);
-
-	if (rc < 0)
-		return rc;
-	for (uint32_t k = 0; k < c->n; k++)
-		(*v)[l->cur->n + c->row[k]] = c->val[k];
-	return 0;
-}
-
 static int load_col(struct loader *l, const struct pl_segment *seg, const struct pl_col *c,
 		    uint64_t to, struct pl_err *err)
 {
@@ -329,22 +310,11 @@ static int load_col(struct loader *l, const struct pl_segment *seg, const struct
 	int rc = 0;
 
 	for (size_t i = 0; i < PL_LEN(numbers); i++)
-		if (numbers[i].role == c->role && l->roles >> c->role & 1)
+		if (numbers[i].role == c->role && l->roles & PL_ROLE_BIT(c->role))
 			PL_TRY(load_number(l, seg, c, i, to, err));
 	for (size_t i = 0; text && i < PL_LEN(texts); i++)
-		if (texts[i].role == c->role && l->roles >> c->role & 1)
+		if (texts[i].role == c->role && l->roles & PL_ROLE_BIT(c->role))
 			PL_TRY(load_text(l, c, text_of(l->cur, i), to, err));
-	if (c->key == PL_NONE || (c->type != PL_V_INT && c->type != PL_V_BOOL && !text))
-		return 0;
-	for (size_t i = 0; i < l->n_want; i++) {
-		const char *want = l->want[i];
-
-		if (text != (*want == '$') ||
-		    strcmp(pl_intern_get(&seg->str, c->key), want + text) != 0)
-			continue;
-		PL_TRY(text ? load_text(l, c, &l->cur->text[i], to, err)
-			    : load_arg(l, c, i, to, err));
-	}
 out:
 	return rc;
 }
@@ -364,10 +334,6 @@ static int on_begin(struct pl_sink *sink, struct pl_segment *seg, struct pl_err 
 	l->limit[t->n_segs] = UINT64_MAX;
 	t->seg[t->n_segs++] = l->cur;
 	l->cap = 0;
-	if (l->n_want) {
-		PL_TRY(pl_alloc(&l->cur->arg, l->n_want, sizeof(*l->cur->arg), err));
-		PL_TRY(pl_alloc(&l->cur->text, l->n_want, sizeof(*l->cur->text), err));
-	}
 	rc = reserve(l, 1, err); /* the plain columns are there even without events */
 out:
 	return rc;
@@ -487,36 +453,23 @@ static int check_merge(struct loader *l, const char *name, struct pl_err *err)
 		       name, bad);
 }
 
-int pl_trace_load(struct pl_in *in, const struct pl_trace_reader_opts *opts,
-		  const char *const *want, struct pl_trace *t, struct pl_err *err)
+int pl_trace_load(struct pl_in *in, const struct pl_trace_reader_opts *opts, struct pl_trace *t,
+		  struct pl_err *err)
 {
+	struct pl_trace_reader_opts o = opts ? *opts : (struct pl_trace_reader_opts){ 0 };
 	struct loader l = {
 		.sink = { .begin = on_begin, .batch = on_batch, .end = on_end, .merge = on_merge },
 		.t = t,
-		.want = want,
-		.roles = opts && opts->roles ? opts->roles : UINT32_MAX
+		.roles = o.roles ? o.roles : UINT64_MAX,
+		.salvage = o.salvage,
 	};
-	struct pl_trace_reader_opts o = { 0 };
-	const char **arg = NULL;
 	int rc;
 
 	memset(t, 0, sizeof(*t));
-	while (want && want[l.n_want])
-		l.n_want++;
-	t->n_args = l.n_want;
-	if (opts) {
-		o = *opts;
-		l.salvage = opts->salvage;
-	}
 	o.ahead = true;
-	PL_TRY(pl_alloc(&arg, l.n_want + 1, sizeof(*arg), err));
-	for (size_t i = 0; i < l.n_want; i++)
-		arg[i] = want[i] + (*want[i] == '$');
-	o.args = arg;
 	PL_TRY(pl_trace_read(in, &o, &l.sink, err));
 	PL_TRY(check_merge(&l, pl_in_name(in), err));
 out:
-	pl_free(arg);
 	pl_free(l.limit);
 	if (rc < 0)
 		pl_trace_fini(t);

@@ -1,7 +1,7 @@
 /* The registries of paceline-trace(5): kinds, roles, types of tracks. */
 #include <string.h>
 
-#include "trace/trace.h"
+#include "trace/internal.h"
 
 static const char *const kinds[PL_K_COUNT_] = {
 	[PL_K_OTHER] = "other",
@@ -36,17 +36,89 @@ static const char *const tracks[PL_T_COUNT_] = {
 };
 
 static const char *const roles[PL_R_COUNT_] = {
-	[PL_R_ARG] = "arg",	[PL_R_TOP] = "top",
-	[PL_R_CAT] = "cat",	[PL_R_PH] = "ph",
-	[PL_R_STEP] = "step",	[PL_R_CORR] = "corr",
-	[PL_R_FLOW] = "flow",	[PL_R_GROUP] = "group",
-	[PL_R_SEQ] = "seq",	[PL_R_PEER] = "peer",
-	[PL_R_BYTES] = "bytes", [PL_R_MB] = "mb",
-	[PL_R_CHUNK] = "chunk", [PL_R_LAYER] = "layer",
-	[PL_R_COLL] = "coll",	[PL_R_EXTERNAL] = "external",
-	[PL_R_VALUE] = "value", [PL_R_CHANNEL] = "channel",
+	[PL_R_ARG] = "arg",
+	[PL_R_TOP] = "top",
+	[PL_R_CAT] = "cat",
+	[PL_R_PH] = "ph",
+	[PL_R_STEP] = "step",
+	[PL_R_CORR] = "corr",
+	[PL_R_FLOW] = "flow",
+	[PL_R_GROUP] = "group",
+	[PL_R_SEQ] = "seq",
+	[PL_R_PEER] = "peer",
+	[PL_R_BYTES] = "bytes",
+	[PL_R_MB] = "mb",
+	[PL_R_CHUNK] = "chunk",
+	[PL_R_LAYER] = "layer",
+	[PL_R_COLL] = "coll",
+	[PL_R_EXTERNAL] = "external",
+	[PL_R_VALUE] = "value",
+	[PL_R_CHANNEL] = "channel",
 	[PL_R_OF] = "of",
+	[PL_R_RANKS] = "ranks",
+	[PL_R_SIZE] = "size",
+	[PL_R_ELEMENTS] = "elements",
+	[PL_R_ELEMENTS_OUT] = "elements_out",
+	[PL_R_DTYPE] = "dtype",
+	[PL_R_DIMS] = "dims",
+	[PL_R_TYPES] = "types",
+	[PL_R_RECORD] = "record",
+	[PL_R_SRC] = "src",
+	[PL_R_DST] = "dst",
+	[PL_R_STREAM] = "stream",
+	[PL_R_WAIT_STREAM] = "wait_stream",
+	[PL_R_WAIT_CORR] = "wait_corr",
+	[PL_R_WAIT_EVENT] = "wait_event",
+	[PL_R_ALLOC] = "alloc",
+	[PL_R_ADDRESS] = "address",
+	[PL_R_ALLOCATED] = "allocated",
+	[PL_R_RESERVED] = "reserved",
+	[PL_R_DEVICE_TYPE] = "device_type",
+	[PL_R_DEVICE] = "device",
 };
+
+#define INT  (1u << PL_V_INT)
+#define STR  (1u << PL_V_STR)
+#define TEXT (1u << PL_V_STR | 1u << PL_V_JSON)
+
+/* Of several keys of one role the first is the usual one. */
+static const struct {
+	const char *key;
+	uint8_t role, types;
+} role_keys[] = {
+	{ "correlation", PL_R_CORR, INT },
+	{ "External id", PL_R_EXTERNAL, INT },
+	{ "external id", PL_R_EXTERNAL, INT },
+	{ "bytes", PL_R_BYTES, INT },
+	{ "Process Group Name", PL_R_GROUP, STR },
+	{ "Seq", PL_R_SEQ, INT },
+	{ "peer", PL_R_PEER, INT },
+	{ "chunk", PL_R_CHUNK, INT },
+	{ "channel", PL_R_CHANNEL, INT },
+	{ "of", PL_R_OF, INT },
+	{ "Process Group Ranks", PL_R_RANKS, TEXT },
+	{ "Group size", PL_R_SIZE, INT },
+	{ "In msg nelems", PL_R_ELEMENTS, INT },
+	{ "Out msg nelems", PL_R_ELEMENTS_OUT, INT },
+	{ "dtype", PL_R_DTYPE, TEXT },
+	{ "Input Dims", PL_R_DIMS, TEXT },
+	{ "Input dims", PL_R_DIMS, TEXT },
+	{ "Input type", PL_R_TYPES, TEXT },
+	{ "Record function id", PL_R_RECORD, INT },
+	{ "Src Rank", PL_R_SRC, INT },
+	{ "Dst Rank", PL_R_DST, INT },
+	{ "stream", PL_R_STREAM, INT },
+	{ "wait_on_stream", PL_R_WAIT_STREAM, INT },
+	{ "wait_on_cuda_event_record_corr_id", PL_R_WAIT_CORR, INT },
+	{ "wait_on_cuda_event_id", PL_R_WAIT_EVENT, INT },
+	{ "Bytes", PL_R_ALLOC, INT },
+	{ "Addr", PL_R_ADDRESS, INT },
+	{ "Total Allocated", PL_R_ALLOCATED, INT },
+	{ "Total Reserved", PL_R_RESERVED, INT },
+	{ "Device Type", PL_R_DEVICE_TYPE, INT },
+	{ "Device Id", PL_R_DEVICE, INT },
+};
+_Static_assert(PL_LEN(role_keys) == PL_ROLE_KEYS, "as many as trace.h says");
 
 const char *pl_kind_name(unsigned kind)
 {
@@ -78,4 +150,36 @@ const char *pl_track_type_name(unsigned type)
 const char *pl_role_name(unsigned role)
 {
 	return role < PL_R_COUNT_ ? roles[role] : "unknown";
+}
+
+unsigned pl_role_of_key(const char *key, size_t n, unsigned type)
+{
+	for (size_t i = 0; i < PL_LEN(role_keys); i++)
+		if (strlen(role_keys[i].key) == n && !memcmp(role_keys[i].key, key, n))
+			return role_keys[i].types >> type & 1 ? role_keys[i].role : PL_R_ARG;
+	return PL_R_ARG;
+}
+
+const char *pl_role_key(unsigned role)
+{
+	for (size_t i = 0; i < PL_LEN(role_keys); i++)
+		if (role_keys[i].role == role)
+			return role_keys[i].key;
+	return pl_role_name(role);
+}
+
+void pl_role_keys_note(const struct pl_intern *str, pl_id id[PL_ROLE_KEYS])
+{
+	for (size_t i = 0; i < PL_LEN(role_keys); i++)
+		id[i] = pl_intern_find(str, role_keys[i].key, strlen(role_keys[i].key));
+}
+
+unsigned pl_role_settle(const pl_id id[PL_ROLE_KEYS], unsigned role, pl_id key, unsigned type)
+{
+	if ((role != PL_R_ARG && role != PL_R_PEER) || key == PL_NONE)
+		return role;
+	for (size_t i = 0; i < PL_LEN(role_keys); i++)
+		if (id[i] == key && role_keys[i].types >> type & 1)
+			return role_keys[i].role;
+	return role;
 }

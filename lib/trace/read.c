@@ -169,23 +169,14 @@ static int clear_batch(struct slot *s, uint32_t segment, struct pl_err *err)
 }
 
 /* The segment may go on growing while the block is decoded: what it has now is noted. */
-static int note_want(const struct reader *r, struct slot *s, struct pl_err *err)
+static void note_want(const struct reader *r, struct slot *s)
 {
 	const struct pl_segment *seg = &s->of->seg;
-	const char *const *arg = r->opts->roles ? r->opts->args : NULL;
-	int rc = 0;
 
 	s->want.n_strings = seg->str.n;
 	s->want.n_tracks = seg->n_tracks;
 	s->want.roles = r->opts->roles;
-	for (s->want.n = 0; arg && *arg && rc >= 0; arg++) {
-		pl_id id = pl_intern_find(&seg->str, *arg, strlen(*arg));
-
-		rc = pl_grow(&s->want.key, &s->want.cap, s->want.n + 1, sizeof(id), err);
-		if (rc >= 0 && id != PL_NONE)
-			s->want.key[s->want.n++] = id;
-	}
-	return rc;
+	pl_role_keys_note(&seg->str, s->want.key);
 }
 
 static int get_events(struct reader *r, const struct pl_block *b, struct pl_err *err)
@@ -201,7 +192,7 @@ static int get_events(struct reader *r, const struct pl_block *b, struct pl_err 
 	s->offset = b->offset;
 	s->rc = 0;
 	memset(&s->err, 0, sizeof(s->err));
-	PL_TRY(note_want(r, s, err));
+	note_want(r, s);
 	s->c = (struct pl_cur){ .p = b->p, .end = b->p + b->n };
 	if (r->apart) {
 		s->bytes.n = 0;
@@ -449,7 +440,6 @@ static void close_reader(struct reader *r)
 		r->free = s->next;
 		pl_buf_fini(&s->bytes);
 		pl_batch_fini(&s->batch);
-		pl_free(s->want.key);
 		pl_free(s);
 	}
 	pl_queue_free(r->queue);

@@ -122,9 +122,43 @@ enum pl_role {
 	PL_R_CHANNEL = 17,  /* of fine-grained communication */
 	PL_R_OF = 18, /* SEND, RECV: number (PL_R_SEQ) in the group of the collective that it is
 		       * a message of */
+	/* of communication, and of the host operation that issued it */
+	PL_R_RANKS = 19,	/* members of the group, as text that lists them */
+	PL_R_SIZE = 20,		/* how many members the group has */
+	PL_R_ELEMENTS = 21,	/* what one rank gives, in elements of PL_R_DTYPE */
+	PL_R_ELEMENTS_OUT = 22, /* what it gets */
+	PL_R_DTYPE = 23,	/* string */
+	PL_R_DIMS = 24,		/* dimensions of the tensors that it takes: JSON, nested lists */
+	PL_R_TYPES = 25,	/* their data types: JSON, a list */
+	PL_R_RECORD =
+		26,    /* number of the operation, counted through its process in order of issue */
+	PL_R_SRC = 27, /* rank that sends */
+	PL_R_DST = 28, /* rank that receives */
+	/* of synchronisation: see trace(5) */
+	PL_R_STREAM = 29, /* stream of the event; of SYNC: that waits */
+	PL_R_WAIT_STREAM = 30,
+	PL_R_WAIT_CORR = 31,  /* correlation of the call that recorded what is waited for */
+	PL_R_WAIT_EVENT = 32, /* number of the device's event that is waited for */
+	/* of memory: allocations (> 0) and releases (< 0) */
+	PL_R_ALLOC = 33,
+	PL_R_ADDRESS = 34,
+	PL_R_ALLOCATED = 35, /* by the allocator, after the event */
+	PL_R_RESERVED = 36,
+	PL_R_DEVICE_TYPE = 37,
+	PL_R_DEVICE = 38,
 	PL_R_COUNT_
 };
+#define PL_ROLE_BIT(role) ((uint64_t)1 << (role))
 const char *pl_role_name(unsigned role);
+/*
+ * The keys under which profilers write the values of a role stand in one table: importers find the
+ * role of an argument there, exporters the key of a role without one, and the reader the roles of
+ * streams that were written before the format had them.
+ */
+#define PL_ROLE_KEYS 31 /* rows of the table */
+/* The role of argument `key` with a value of this type; PL_R_ARG: none. */
+unsigned pl_role_of_key(const char *key, size_t n, unsigned type);
+const char *pl_role_key(unsigned role); /* the usual key, or the role's name */
 
 enum pl_type {
 	PL_V_INT,  /* val */
@@ -300,10 +334,9 @@ struct pl_trace_reader_opts {
 	struct pl_pool *pool;
 	bool salvage;
 	const struct pl_log *log;
-	/* Columns to decode: bit r set: those of role r; and those with a key in `args` (ended by
-	 * NULL; may be NULL). 0: all columns. Values of the others are not checked either. */
-	uint32_t roles;
-	const char *const *args;
+	/* Columns to decode: bit r set: those of role r. 0: all columns. Values of the others are
+	 * not checked either. */
+	uint64_t roles;
 	/* batch() may see strings, tracks and metadata that the stream defines later, and how many
 	 * depends on the threads: for sinks that look at the segment's at its end only. */
 	bool ahead;
@@ -332,12 +365,9 @@ struct pl_events {
 	pl_ns *ts, *dur;
 	int64_t *step; /* INT64_MIN: none; so in all of these */
 	int64_t *corr, *flow, *seq, *peer, *bytes, *mb, *chunk, *layer, *external, *channel, *of;
-	pl_id *group, *coll, *cat; /* PL_NONE: none */
-	/* arguments kept by pl_trace_load(): those whose key `want` names, dense int64 (V_INT,
-	 * V_BOOL) */
-	int64_t **arg; /* [n_want] or NULL each */
-	/* of the keys wanted as "$KEY": strings of seg (V_STR, V_JSON), PL_NONE: none */
-	pl_id **text; /* [n_want] or NULL each; NULL when there are no wants */
+	int64_t *record, *stream, *wait_stream, *wait_corr, *wait_event;
+	int64_t *alloc, *address, *allocated, *device_type, *device;
+	pl_id *group, *coll, *cat, *dims, *types; /* strings of seg; PL_NONE: none */
 };
 struct pl_trace {
 	struct pl_events **seg;
@@ -346,17 +376,15 @@ struct pl_trace {
 	struct pl_merge merge; /* all zero when the stream was not merged */
 	bool merged;
 	uint32_t n_merges; /* how many were joined in it: their clocks are not comparable */
-	size_t n_args;	   /* how many keys were wanted */
 };
 /*
- * `want`: NULL-terminated argument keys to keep, or NULL; a key that begins with '$' is that of a
- * text, without the '$'. Several merged streams in a row are
- * joined: segments, clocks, groups and members are renumbered. Every segment and event that `merge`
- * names is there (with salvage, members that are not are dropped). A correlation, flow or external
- * id that is a word and no number gets a negative number of its own. `n` is seg.n_events.
+ * The columns of the roles that `opts` asks for. Several merged streams in a row are joined:
+ * segments, clocks, groups and members are renumbered. Every segment and event that `merge` names
+ * is there (with salvage, members that are not are dropped). A correlation, flow or external id
+ * that is a word and no number gets a negative number of its own. `n` is seg.n_events.
  */
-int pl_trace_load(struct pl_in *in, const struct pl_trace_reader_opts *opts,
-		  const char *const *want, struct pl_trace *t, struct pl_err *err) PL_MUST;
+int pl_trace_load(struct pl_in *in, const struct pl_trace_reader_opts *opts, struct pl_trace *t,
+		  struct pl_err *err) PL_MUST;
 void pl_trace_fini(struct pl_trace *t);
 /* Gives back the columns of all events (they become NULL); how many there were, strings, tracks and
  * the merge stay. */

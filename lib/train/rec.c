@@ -234,8 +234,8 @@ static int put_values(struct pl_recorder *r, const struct pl_rec_event *e, struc
 		PL_TRY(put_value(r, PL_R_VALUE, PL_V_DEC, PL_NONE, (int64_t)(e->value * 1e6), 6,
 				 err));
 	if (e->dims != PL_NONE) {
-		PL_TRY(put_value(r, PL_R_ARG, PL_V_JSON, r->key_dims, e->dims, 0, err));
-		PL_TRY(put_value(r, PL_R_ARG, PL_V_JSON, r->key_type, r->type_float, 0, err));
+		PL_TRY(put_value(r, PL_R_DIMS, PL_V_JSON, r->key_dims, e->dims, 0, err));
+		PL_TRY(put_value(r, PL_R_TYPES, PL_V_JSON, r->key_type, r->type_float, 0, err));
 	}
 	if (e->precision != PL_NONE)
 		PL_TRY(put_value(r, PL_R_ARG, PL_V_STR, r->key_precision, e->precision, 0, err));
@@ -256,6 +256,10 @@ static int flush(struct pl_recorder *r, struct pl_err *err)
 	return rc;
 }
 
+/* What is waited for, in the order of struct pl_rec_sync. */
+static const uint8_t sync_role[] = { PL_R_STREAM, PL_R_WAIT_STREAM, PL_R_WAIT_CORR,
+				     PL_R_WAIT_EVENT };
+
 static int put_sync(struct pl_recorder *r, const struct pl_rec_sync *s, struct pl_err *err)
 {
 	const int64_t v[] = { s->stream, s->on_stream, s->record_corr, s->event };
@@ -263,7 +267,7 @@ static int put_sync(struct pl_recorder *r, const struct pl_rec_sync *s, struct p
 
 	for (size_t i = 0; i < PL_LEN(v) && rc >= 0; i++)
 		if (v[i] != -1)
-			rc = put_value(r, PL_R_ARG, PL_V_INT, r->key_sync[i], v[i], 0, err);
+			rc = put_value(r, sync_role[i], PL_V_INT, r->key_sync[i], v[i], 0, err);
 	return rc;
 }
 
@@ -371,16 +375,13 @@ static int intern(struct pl_recorder *r, pl_id *id, const char *text, struct pl_
 	return pl_intern_add(&r->seg.str, text, strlen(text), id, err);
 }
 
-/* What profilers call what was waited for. */
+/* Keys for exporters, as profilers have them. */
 static int sync_keys(struct pl_recorder *r, struct pl_err *err)
 {
-	static const char *const key[] = { "stream", "wait_on_stream",
-					   "wait_on_cuda_event_record_corr_id",
-					   "wait_on_cuda_event_id" };
 	int rc = 0;
 
-	for (size_t i = 0; i < PL_LEN(key) && rc >= 0; i++)
-		rc = intern(r, &r->key_sync[i], key[i], err);
+	for (size_t i = 0; i < PL_LEN(sync_role) && rc >= 0; i++)
+		rc = intern(r, &r->key_sync[i], pl_role_key(sync_role[i]), err);
 	return rc;
 }
 
@@ -398,8 +399,8 @@ static int describe(struct pl_recorder *r, const struct pl_rec_opts *o, struct p
 	PL_TRY(intern(r, &r->pid, text, err));
 	snprintf(text, sizeof(text), "rank %d", o->rank);
 	PL_TRY(intern(r, &r->process, text, err));
-	PL_TRY(intern(r, &r->key_dims, "Input Dims", err));
-	PL_TRY(intern(r, &r->key_type, "Input type", err));
+	PL_TRY(intern(r, &r->key_dims, pl_role_key(PL_R_DIMS), err));
+	PL_TRY(intern(r, &r->key_type, pl_role_key(PL_R_TYPES), err));
 	PL_TRY(intern(r, &r->key_precision, "precision", err));
 	PL_TRY(intern(r, &r->type_float, "[\"float\"]", err));
 	PL_TRY(sync_keys(r, err));

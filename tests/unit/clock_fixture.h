@@ -65,10 +65,10 @@ static int put_args(struct pl_segment *s, struct pl_batch *b, uint32_t row,
 
 	PL_TRY(pl_intern_add(&s->str, "Input Dims", 10, &key, err));
 	PL_TRY(pl_intern_add(&s->str, g->dims, strlen(g->dims), &id, err));
-	PL_TRY(pl_batch_col(b, PL_R_ARG, PL_V_JSON, key, &col, err));
+	PL_TRY(pl_batch_col(b, PL_R_DIMS, PL_V_JSON, key, &col, err));
 	PL_TRY(pl_col_put(&b->col[col], row, id, 0, err));
 	PL_TRY(pl_intern_add(&s->str, "Record function id", 18, &key, err));
-	PL_TRY(pl_batch_col(b, PL_R_ARG, PL_V_INT, key, &col, err));
+	PL_TRY(pl_batch_col(b, PL_R_RECORD, PL_V_INT, key, &col, err));
 	rc = pl_col_put(&b->col[col], row, g->rf, 0, err);
 out:
 	return rc;

@@ -310,8 +310,6 @@ static const struct pl_device_trace table = { start, plt_source, plt_range, plt_
 
 static void test_trace(const char *path)
 {
-	static const char *const want[] = { "stream", "wait_on_stream",
-					    "wait_on_cuda_event_record_corr_id", NULL };
 	const struct pl_rec_opts o = { .path = path, .size = 1, .host = "box" };
 	const struct pl_trace_reader_opts ro = { 0 };
 	struct plt_device d = device;
@@ -335,7 +333,7 @@ static void test_trace(const char *path)
 		rc = pl_rec_close(r, NULL, &err);
 	}
 	in = rc < 0 ? NULL : pl_in_open(path, &err);
-	rc = in ? pl_trace_load(in, &ro, want, &tr, &err) : -1;
+	rc = in ? pl_trace_load(in, &ro, &tr, &err) : -1;
 	pl_in_close(in);
 	if (!ok(rc == 0, "from buffers to a file: %s", err.msg))
 		return;
@@ -346,9 +344,9 @@ static void test_trace(const char *path)
 
 		if (e->kind[i] != PL_K_SYNC)
 			continue;
-		stream |= e->corr[i] == 4 && e->arg[0][i] == 13 && e->arg[1][i] == 7 &&
-			  e->arg[2][i] == 3;
-		event |= e->corr[i] == 8 && e->arg[1][i] == 7 && e->arg[2][i] == 3;
+		stream |= e->corr[i] == 4 && e->stream[i] == 13 && e->wait_stream[i] == 7 &&
+			  e->wait_corr[i] == 3;
+		event |= e->corr[i] == 8 && e->wait_stream[i] == 7 && e->wait_corr[i] == 3;
 	}
 	ok(stream, "the wait of a stream: for which, recorded by which call");
 	ok(event, "the wait of the host for an event, likewise");

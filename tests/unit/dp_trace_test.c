@@ -103,9 +103,6 @@ static struct pl_device_event *comm(struct list *l, const char *name, uint64_t l
 
 /* ---- through the recorder -------------------------------------------------------------------- */
 
-static const char *const want[] = { "stream", "wait_on_stream", "wait_on_cuda_event_record_corr_id",
-				    "wait_on_cuda_event_id", NULL };
-
 static void written(struct list *l, const char *path, struct pl_trace *t)
 {
 	const struct pl_rec_opts o = { .path = path, .size = 1, .host = "box" };
@@ -126,7 +123,7 @@ static void written(struct list *l, const char *path, struct pl_trace *t)
 	}
 	memset(t, 0, sizeof(*t));
 	in = rc < 0 ? NULL : pl_in_open(path, &err);
-	rc = in ? pl_trace_load(in, &ro, want, t, &err) : -1;
+	rc = in ? pl_trace_load(in, &ro, t, &err) : -1;
 	pl_in_close(in);
 	if (!ok(rc == 0 && l->stops == 1 && lost == 5, "written and read: %s", err.msg))
 		exit(done_testing());
@@ -221,25 +218,28 @@ static void test_waits(const char *path)
 	e = t.seg[0];
 	is_i64((long long)e->n, 7, "a record is no event of its own: its call is one");
 	i = find(e, PL_K_SYNC, 20);
-	ok(e->arg[0][i] == 7 && e->arg[1][i] == 10 && e->arg[2][i] == 10 && e->arg[3][i] == 4,
+	ok(e->stream[i] == 7 && e->wait_stream[i] == 10 && e->wait_corr[i] == 10 &&
+		   e->wait_event[i] == 4,
 	   "a wait for an event: the stream that waits, on which it was recorded, by which call");
 	is_str(name_of(e, i), "Stream Wait Event", "as profilers call it");
 	ok(track_of(e, i)->stream == 7, "on the stream that waits");
 	i = find(e, PL_K_SYNC, 40);
-	ok(e->arg[1][i] == 11 && e->arg[2][i] == 30, "an event used again: its latest record");
+	ok(e->wait_stream[i] == 11 && e->wait_corr[i] == 30,
+	   "an event used again: its latest record");
 	i = find(e, PL_K_SYNC, 41);
-	ok(e->arg[1][i] == 10 && e->arg[2][i] == 10, "unless the number of the record is known");
+	ok(e->wait_stream[i] == 10 && e->wait_corr[i] == 10,
+	   "unless the number of the record is known");
 	i = find(e, PL_K_SYNC, 42);
-	ok(e->arg[0][i] == 8 && e->arg[1][i] == INT64_MIN && e->arg[2][i] == INT64_MIN,
+	ok(e->stream[i] == 8 && e->wait_stream[i] == INT64_MIN && e->wait_corr[i] == INT64_MIN,
 	   "an event recorded before the trace began: that is all there is to say");
 	i = find(e, PL_K_SYNC, 43);
-	ok(e->arg[0][i] == INT64_MIN && e->arg[1][i] == 11 && e->arg[2][i] == 30 &&
+	ok(e->stream[i] == INT64_MIN && e->wait_stream[i] == 11 && e->wait_corr[i] == 30 &&
 		   !strcmp(name_of(e, i), "Event Sync"),
 	   "the host waits for an event");
 	i = find(e, PL_K_SYNC, 44);
-	ok(e->arg[0][i] == 7 && !strcmp(name_of(e, i), "Stream Sync"), "for a stream");
+	ok(e->stream[i] == 7 && !strcmp(name_of(e, i), "Stream Sync"), "for a stream");
 	i = find(e, PL_K_SYNC, 45);
-	ok(e->arg[0][i] == INT64_MIN && !strcmp(name_of(e, i), "Context Sync"), "for all");
+	ok(e->stream[i] == INT64_MIN && !strcmp(name_of(e, i), "Context Sync"), "for all");
 	pl_trace_fini(&t);
 }
 
@@ -412,12 +412,12 @@ static void test_settling(const char *path)
 	ok(pl_rec_close(rec, NULL, &err) == 0, "written: %s", err.msg);
 	memset(&tr, 0, sizeof(tr));
 	in = pl_in_open(path, &err);
-	rc = in ? pl_trace_load(in, &ro, want, &tr, &err) : -1;
+	rc = in ? pl_trace_load(in, &ro, &tr, &err) : -1;
 	pl_in_close(in);
 	if (!ok(rc == 0 && tr.seg[0]->n == 3, "each wait is there once: %s", err.msg))
 		return;
 	for (uint64_t i = 0; i < 3; i++) {
-		int64_t corr = tr.seg[0]->corr[i], record = tr.seg[0]->arg[2][i];
+		int64_t corr = tr.seg[0]->corr[i], record = tr.seg[0]->wait_corr[i];
 
 		n += (corr == 17000 && record == 16999) || (corr == 20000 && record == 17000) ||
 		     (corr == 20001 && record == 19000);

@@ -50,8 +50,6 @@ static uint32_t segment(void)
 	e->dur = need(MAX_EV, sizeof(*e->dur));
 	e->step = need(MAX_EV, sizeof(*e->step));
 	e->corr = need(MAX_EV, sizeof(*e->corr));
-	e->arg = need(8, sizeof(*e->arg));
-	trace.n_args = 4;
 	trace.seg[trace.n_segs] = e;
 	return trace.n_segs++;
 }

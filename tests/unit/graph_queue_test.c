@@ -71,8 +71,6 @@ static void begin_trace(void)
 	e->dur = need(MAX_EV, sizeof(*e->dur));
 	e->step = need(MAX_EV, sizeof(*e->step));
 	e->corr = need(MAX_EV, sizeof(*e->corr));
-	e->arg = need(8, sizeof(*e->arg));
-	trace.n_args = 4;
 	trace.seg[0] = e;
 	trace.n_segs = 1;
 	thread = track(PL_T_THREAD, -1, "1");

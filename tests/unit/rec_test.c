@@ -44,7 +44,7 @@ static int load(const char *path, struct pl_trace *t, struct pl_err *err)
 	memset(t, 0, sizeof(*t));
 	if (!in)
 		return err->code;
-	rc = pl_trace_load(in, &o, NULL, t, err);
+	rc = pl_trace_load(in, &o, t, err);
 	pl_in_close(in);
 	return rc;
 }

@@ -23,7 +23,7 @@ struct printer {
 	struct pl_sink sink;
 	struct pl_buf text;
 	uint64_t ordinal;
-	uint32_t roles; /* printed; 0: all */
+	uint64_t roles; /* printed; 0: all */
 	uint32_t begun, merges;
 };
 
@@ -58,7 +58,7 @@ static int by_bytes(const void *a, const void *b)
 
 /* The values of row `row`, in the order of their text; `at` is a cursor for every column. */
 static void print_values(struct pl_buf *out, const struct pl_segment *seg, const struct pl_batch *b,
-			 uint32_t row, uint32_t *at, uint32_t roles)
+			 uint32_t row, uint32_t *at, uint64_t roles)
 {
 	struct pl_buf line[64] = { { 0 } };
 	size_t n = 0;
@@ -410,11 +410,11 @@ MAYBE_UNUSED static int read_stream(const struct pl_buf *bytes,
 }
 
 MAYBE_UNUSED static int load_stream(const struct pl_buf *bytes,
-				    const struct pl_trace_reader_opts *o, const char *const *want,
-				    struct pl_trace *t, struct pl_err *err)
+				    const struct pl_trace_reader_opts *o, struct pl_trace *t,
+				    struct pl_err *err)
 {
 	struct pl_in *in = pl_in_open_mem("mem", bytes->p, bytes->n, err);
-	int rc = in ? pl_trace_load(in, o, want, t, err) : err->code;
+	int rc = in ? pl_trace_load(in, o, t, err) : err->code;
 
 	pl_in_close(in);
 	return rc;

@@ -114,12 +114,12 @@ static void test_hostile(const struct pl_buf *bytes, uint32_t trials, const char
 		wrong += !expected(rc, &err);
 		*(rc ? &refused : &fine) += 1;
 		memset(&err, 0, sizeof(err));
-		rc = load_stream(&bad, NULL, NULL, &t, &err);
+		rc = load_stream(&bad, NULL, &t, &err);
 		wrong += !expected(rc, &err);
 		if (!rc)
 			pl_trace_fini(&t);
 		memset(&err, 0, sizeof(err));
-		rc = load_stream(&bad, &o, NULL, &t, &err);
+		rc = load_stream(&bad, &o, &t, &err);
 		salvaged += !rc;
 		wrong += !expected(rc, &err);
 		if (!rc)

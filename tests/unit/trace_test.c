@@ -164,7 +164,7 @@ static void test_merge(struct recipe how, bool alike)
 	ok(same_text(&want.text, &got.text), "tables and traces are the same");
 	is_i64(got.merges, 1, "one merge");
 	memset(&err, 0, sizeof(err));
-	rc = load_stream(&bytes, NULL, NULL, &t, &err);
+	rc = load_stream(&bytes, NULL, &t, &err);
 	if (alike) {
 		is_i64(rc, 0, "it can be loaded");
 		is_i64(t.n_segs, how.segments, "with all its segments");
@@ -192,7 +192,7 @@ static void test_joined(void)
 	if (pl_buf_need(&bytes, n, &err) < 0 || pl_buf_put(&bytes, bytes.p, n, &err) < 0)
 		abort();
 	/* events 0 and 1 of each of the two segments */
-	is_i64(load_stream(&bytes, NULL, NULL, &t, &err), 0, "two merged streams in a row");
+	is_i64(load_stream(&bytes, NULL, &t, &err), 0, "two merged streams in a row");
 	ok(t.merged && t.n_segs == 4, "four segments");
 	ok(t.merge.n_clocks == 4 && t.merge.n_uses == 4 && t.merge.n_groups == 6 &&
 		   t.merge.n_matches == 4 && t.merge.n_members == 8,
@@ -219,10 +219,10 @@ static void test_absent_member(void)
 	m.match[0].flags = 0;
 	m.member[1].event = 999999;
 	bytes = write_stream(&how, &m, 1);
-	is_i64(load_stream(&bytes, NULL, NULL, &t, &err), PL_EDATA, "an event that is not there");
+	is_i64(load_stream(&bytes, NULL, &t, &err), PL_EDATA, "an event that is not there");
 	ok(strstr(err.msg, "mem: the merge speaks of segment 1") != NULL, "says: %s", err.msg);
 	memset(&err, 0, sizeof(err));
-	is_i64(load_stream(&bytes, &salvage, NULL, &t, &err), 0, "salvage leaves it out");
+	is_i64(load_stream(&bytes, &salvage, &t, &err), 0, "salvage leaves it out");
 	ok(t.merge.n_members == 3 && t.merge.match[0].n == 1 &&
 		   (t.merge.match[0].flags & PL_MATCH_MISSING) && t.merge.match[1].first == 1,
 	   "and its match says so");
@@ -290,7 +290,7 @@ static int small_trace(struct pl_sink *sink, struct pl_err *err)
 					 0, err));
 		}
 		PL_TRY(put_named(&s, &b, PL_R_GROUP, PL_V_STR, "pg", 2, str(&s, "tp0"), 0, err));
-		PL_TRY(put_named(&s, &b, PL_R_ARG, PL_V_INT, "device", 3, 5, 0, err));
+		PL_TRY(put_named(&s, &b, PL_R_ARG, PL_V_INT, "stream", 3, 5, 0, err));
 		PL_TRY(put_named(&s, &b, PL_R_ARG, PL_V_BOOL, "async", 0, 1, 0, err));
 		PL_TRY(sink->batch(sink, &s, &b, err));
 	}
@@ -317,13 +317,12 @@ static struct pl_buf write_small(void)
 
 static void test_load(void)
 {
-	static const char *const want[] = { "device", "async", "nothing", NULL };
 	struct pl_err err = { 0 };
 	struct pl_buf bytes = write_small();
 	struct pl_trace t;
 	const struct pl_events *e;
 
-	is_i64(load_stream(&bytes, NULL, want, &t, &err), 0, "a small trace is loaded");
+	is_i64(load_stream(&bytes, NULL, &t, &err), 0, "a small trace is loaded");
 	e = t.seg[0];
 	ok(e->n == 12 && e->ts[6] == 102 && e->dur[11] == 3 && !t.merged, "plain columns");
 	ok(e->step && e->step[5] == 3 && e->step[6] == INT64_MIN && e->step[0] == INT64_MIN,
@@ -335,9 +334,9 @@ static void test_load(void)
 	ok(e->group && e->group[0] == PL_NONE &&
 		   !strcmp(pl_intern_get(&e->seg.str, e->group[10]), "tp0"),
 	   "groups");
-	ok(!e->peer && !e->coll && !e->arg[2], "what nobody has is not there");
-	ok(e->arg[0] && e->arg[0][3] == 5 && e->arg[0][4] == INT64_MIN && e->arg[1][4] == 1,
-	   "wanted arguments");
+	ok(!e->peer && !e->coll && !e->wait_stream, "what nobody has is not there");
+	ok(e->stream && e->stream[3] == 5 && e->stream[4] == INT64_MIN,
+	   "an argument of a stream of version 1.0 has the role of its key");
 	pl_trace_fini(&t);
 	pl_buf_fini(&bytes);
 }
