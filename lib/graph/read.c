@@ -269,10 +269,11 @@ static int resize(void *array, size_t n, size_t size, struct pl_err *err)
 	return 0;
 }
 
-/* What there is room for next: twice as much, but no more than was announced. */
+/* What there is room for next: much more, because memory that is not written to costs nothing and
+ * arrays that grow often leave holes; but no more than was announced. */
 static size_t next_cap(size_t cap, size_t need, size_t all)
 {
-	cap = cap ? 2 * cap : ROWS_FIRST;
+	cap = cap ? 16 * cap : ROWS_FIRST;
 	if (cap < need)
 		cap = need;
 	return pl_min_size(cap, all);

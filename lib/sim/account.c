@@ -391,6 +391,14 @@ static int pass(struct work *w, uint32_t batch, struct pl_err *err)
 	return 0;
 }
 
+static void free_intervals(struct work *w)
+{
+	for (size_t i = 0; w->m && i < w->a->n_ranks; i++) {
+		pl_free(w->m[i].v);
+		w->m[i] = (struct ivals){ NULL, 0, 0 };
+	}
+}
+
 /* Ranks by batch, and how many slices of time each batch needs. */
 static int all_passes(struct work *w, struct pl_err *err)
 {
@@ -416,6 +424,7 @@ static int all_passes(struct work *w, struct pl_err *err)
 			if ((rc = pass(w, batch, err)) < 0)
 				return rc;
 		}
+		free_intervals(w); /* the ranks of the next batch take the memory */
 	}
 	return 0;
 }
@@ -515,8 +524,7 @@ int pl_account_make(const struct pl_sim *s, const struct pl_run *r, struct pl_ac
 	PL_TRY(all_passes(&w, err));
 	finish(&w);
 out:
-	for (size_t i = 0; w.m && i < a->n_ranks; i++)
-		pl_free(w.m[i].v);
+	free_intervals(&w);
 	pl_free(w.m);
 	pl_free(w.other);
 	pl_free(w.rank_of);

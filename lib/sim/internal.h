@@ -39,14 +39,14 @@ struct slots { /* of shared resources: when each of their places is free */
 	uint32_t *off; /* [resource] */
 };
 
-/* One step of one run. start and end have n_nodes; ENTRY nodes are filled from `tail`. */
+/* One step of one run. end has n_nodes; those of ENTRY nodes are filled from `tail`. */
 struct pass {
 	const struct pl_sim *s;
 	size_t k;
 	const pl_ns *dur; /* durations, but for: */
 	const float *f;	  /* their factors, NULL: all 1 */
 	const int32_t *w; /* delays of edges */
-	pl_ns *start, *end;
+	pl_ns *end;
 	struct tail *tail;
 	struct slots *slots;	    /* of graphs with RESOURCE nodes */
 	pl_ns step_start, step_end; /* out */
@@ -66,10 +66,6 @@ void sim_slots_fini(struct slots *x);
  */
 int sim_shared_unexplained(struct prep *p, const struct pl_gstep *st, const struct pl_shape *sh,
 			   struct slots *x, struct pl_err *err) PL_MUST;
-/* Time at which the k-th predecessor in time lets a rendezvous fire. */
-pl_ns sim_kth_arrival(const struct pl_shape *sh, const int32_t *w, const pl_ns *start,
-		      const pl_ns *end, uint32_t node);
-
 /* Does this edge count from the start of its source? */
 static inline bool edge_from_start(uint8_t type)
 {

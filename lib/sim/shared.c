@@ -96,7 +96,7 @@ struct sim_shared {
 	struct pl_sim_events_job job;
 	struct pl_sim_events_resource *res;
 	uint32_t *use_off, *use;
-	pl_ns *delay, *dur, *earliest;
+	pl_ns *delay, *dur, *earliest, *start;
 };
 
 static void job_fini(struct sim_shared *x)
@@ -108,6 +108,7 @@ static void job_fini(struct sim_shared *x)
 	pl_free(x->delay);
 	pl_free(x->dur);
 	pl_free(x->earliest);
+	pl_free(x->start);
 	memset(x, 0, sizeof(*x));
 }
 
@@ -130,6 +131,7 @@ static int job_init(struct sim_shared *x, const struct pl_graph *g, const struct
 	PL_TRY(pl_alloc(&x->delay, sh->n_edges, sizeof(*x->delay), err));
 	PL_TRY(pl_alloc(&x->dur, sh->n_nodes, sizeof(*x->dur), err));
 	PL_TRY(pl_alloc(&x->earliest, sh->n_nodes, sizeof(*x->earliest), err));
+	PL_TRY(pl_alloc(&x->start, sh->n_nodes, sizeof(*x->start), err));
 	for (size_t r = 0; r < g->n_res; r++)
 		x->res[r] = (struct pl_sim_events_resource){ .capacity = g->res[r].capacity,
 							     .domain = PL_NONE };
@@ -172,19 +174,16 @@ static void fill(struct sim_shared *x, const struct pass *p)
 	for (uint32_t i = 0; i < x->sh->n_nodes; i++) {
 		bool source = x->sh->off[i] == x->sh->off[i + 1];
 
-		if (i < x->sh->n_entries) {
-			x->earliest[i] = p->start[i];
-			x->dur[i] = p->end[i] - p->start[i];
-			continue;
-		}
-		x->earliest[i] = source ? st->start[i] : INT64_MIN;
 		x->dur[i] = scaled(p->dur[i], p->f, i);
+		x->earliest[i] = i < x->sh->n_entries ? p->end[i] - x->dur[i]
+				 : source	      ? st->start[i]
+						      : INT64_MIN;
 	}
 	x->job.hold = prep->held;
 }
 
 /* What the ends of the step mean for the next one, and for its length. */
-static void close_step(struct pass *p, const struct pl_shape *sh)
+static void close_step(struct pass *p, const struct pl_shape *sh, const pl_ns *start)
 {
 	p->step_start = INT64_MAX;
 	p->step_end = INT64_MIN;
@@ -194,7 +193,7 @@ static void close_step(struct pass *p, const struct pl_shape *sh)
 		if (res != PL_NONE && p->end[i] >= p->tail[res].end)
 			p->tail[res] = (struct tail){ p->end[i], (uint64_t)p->k << 32 | i };
 		if (sh->flags[i] & PL_NF_STEP_BEGIN)
-			p->step_start = pl_min_i64(p->step_start, p->start[i]);
+			p->step_start = pl_min_i64(p->step_start, start[i]);
 		if (sh->flags[i] & PL_NF_IN_STEP)
 			p->step_end = pl_max_i64(p->step_end, p->end[i]);
 	}
@@ -203,7 +202,7 @@ static void close_step(struct pass *p, const struct pl_shape *sh)
 int sim_pass_shared(struct pass *p, struct sim_shared **shared, struct pl_err *err)
 {
 	const struct pl_shape *sh = &p->s->g->shape[p->s->g->step[p->k].shape];
-	struct pl_sim_events_times t = { .start = p->start, .end = p->end };
+	struct pl_sim_events_times t = { .end = p->end };
 	struct sim_shared *x;
 	int rc = 0;
 
@@ -213,8 +212,9 @@ int sim_pass_shared(struct pass *p, struct sim_shared **shared, struct pl_err *e
 	if (x->sh != sh)
 		PL_TRY(job_init(x, p->s->g, sh, err));
 	fill(x, p);
+	t.start = x->start;
 	PL_TRY(pl_sim_events_run(x->ev, p->slots->free, &t, err));
-	close_step(p, sh);
+	close_step(p, sh, t.start);
 out:
 	return rc;
 }

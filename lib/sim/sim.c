@@ -247,8 +247,18 @@ pl_ns pl_sim_unexplained(const struct pl_sim *s, size_t step, uint32_t node)
 
 /* ---- one pass ------------------------------------------------------------------------------- */
 
-pl_ns sim_kth_arrival(const struct pl_shape *sh, const int32_t *w, const pl_ns *start,
-		      const pl_ns *end, uint32_t node)
+/* When edge e lets its destination start. Only ends are kept: few edges count from a start. */
+static inline pl_ns arrival(const struct pass *p, const struct pl_shape *sh, uint32_t e)
+{
+	pl_ns t = p->end[sh->src[e]] + p->w[e];
+
+	if (PL_UNLIKELY(edge_from_start(sh->etype[e])))
+		t -= scaled(p->dur[sh->src[e]], p->f, sh->src[e]);
+	return t;
+}
+
+/* Time at which the k-th predecessor in time lets a rendezvous fire. */
+static pl_ns kth_arrival(const struct pass *p, const struct pl_shape *sh, uint32_t node)
 {
 	uint32_t n = sh->off[node + 1] - sh->off[node], want = sh->k[node];
 	pl_ns below = INT64_MIN, t = INT64_MIN;
@@ -259,8 +269,7 @@ pl_ns sim_kth_arrival(const struct pl_shape *sh, const int32_t *w, const pl_ns *
 		uint32_t same = 0;
 
 		for (uint32_t e = sh->off[node]; e < sh->off[node + 1]; e++) {
-			const pl_ns *from = edge_from_start(sh->etype[e]) ? start : end;
-			pl_ns at = from[sh->src[e]] + w[e];
+			pl_ns at = arrival(p, sh, e);
 
 			if (at <= below || at > next)
 				continue;
@@ -275,18 +284,13 @@ pl_ns sim_kth_arrival(const struct pl_shape *sh, const int32_t *w, const pl_ns *
 	return t;
 }
 
-/* The same as below for a node with an unexplained time that is out of range. */
-static pl_ns latest_far(const struct pass *p, const struct far *far)
+/* The start of a node with an unexplained time that is out of range. */
+static pl_ns latest_far(const struct pass *p, const struct pl_shape *sh, const struct far *far)
 {
-	const struct pl_shape *sh = &p->s->g->shape[p->s->g->step[p->k].shape];
-	const int32_t *w = p->w;
 	pl_ns t = INT64_MIN;
 
-	for (uint32_t e = sh->off[far->node]; e < sh->off[far->node + 1]; e++) {
-		const pl_ns *from = edge_from_start(sh->etype[e]) ? p->start : p->end;
-
-		t = pl_max_i64(t, from[sh->src[e]] + w[e] + (e == far->edge ? far->gap : 0));
-	}
+	for (uint32_t e = sh->off[far->node]; e < sh->off[far->node + 1]; e++)
+		t = pl_max_i64(t, arrival(p, sh, e) + (e == far->edge ? far->gap : 0));
 	return t;
 }
 
@@ -296,10 +300,7 @@ void sim_pass(struct pass *p)
 	const struct pl_shape *sh = &p->s->g->shape[st->shape];
 	const struct prep *prep = &p->s->step[p->k];
 	const struct far *far = prep->far, *far_end = prep->n_far ? far + prep->n_far : far;
-	pl_ns *const from[2] = { p->end, p->start };
-	const uint32_t *off = sh->off, *src = sh->src, n = sh->n_nodes;
-	const uint8_t *type = sh->etype;
-	const int32_t *w = p->w;
+	const uint32_t *off = sh->off, n = sh->n_nodes;
 	const pl_ns *dur = p->dur;
 	pl_ns first = INT64_MAX, last = INT64_MIN;
 
@@ -310,15 +311,14 @@ void sim_pass(struct pass *p)
 		if (PL_UNLIKELY(e == stop)) {
 			t = st->start[i]; /* a source: where it was recorded */
 		} else if (PL_UNLIKELY(far != far_end && far->node == i)) {
-			t = latest_far(p, far++);
+			t = latest_far(p, sh, far++);
 			e = stop;
 		} else if (PL_UNLIKELY(sh->k && sh->k[i] && sh->type[i] == PL_N_RENDEZVOUS)) {
-			t = sim_kth_arrival(sh, w, p->start, p->end, i);
+			t = kth_arrival(p, sh, i);
 			e = stop;
 		}
 		for (; e < stop; e++)
-			t = pl_max_i64(t, from[edge_from_start(type[e])][src[e]] + w[e]);
-		p->start[i] = t;
+			t = pl_max_i64(t, arrival(p, sh, e));
 		p->end[i] = end = t + scaled(dur[i], p->f, i);
 		if (res != PL_NONE && end >= p->tail[res].end)
 			p->tail[res] = (struct tail){ end, (uint64_t)p->k << 32 | i };
@@ -340,7 +340,7 @@ struct runner { /* what steps of one run share */
 	struct tail *tail;
 	struct slots slots;
 	struct sim_shared *shared;
-	pl_ns *start, *end; /* scratch for the longest step; start only when it is not kept */
+	pl_ns *end; /* scratch for the longest step; NULL when the steps are kept */
 	/* of changes: factors, or where these do not say it all durations */
 	float *factor;
 	struct now *now;
@@ -355,7 +355,6 @@ static void runner_fini(struct runner *x)
 	sim_slots_fini(&x->slots);
 	sim_shared_free(x->shared);
 	pl_free(x->tail);
-	pl_free(x->start);
 	pl_free(x->end);
 	pl_free(x->factor);
 	pl_free(x->now);
@@ -423,9 +422,8 @@ static int runner_init(struct runner *x, const struct pl_sim *s, const struct pl
 	memset(x, 0, sizeof(*x));
 	x->s = s;
 	PL_TRY(pl_alloc(&x->tail, s->g->n_res, sizeof(*x->tail), err));
-	PL_TRY(pl_alloc(&x->end, most, sizeof(*x->end), err));
 	if (!keep)
-		PL_TRY(pl_alloc(&x->start, most, sizeof(*x->start), err));
+		PL_TRY(pl_alloc(&x->end, most, sizeof(*x->end), err));
 	if (w && w->n)
 		PL_TRY(runner_changes(x, w, most, err));
 	if (s->has_shared)
@@ -446,8 +444,8 @@ static void enter(const struct pass *p, uint64_t *from)
 	for (uint32_t i = 0; i < sh->n_entries; i++) {
 		const struct tail *t = &p->tail[sh->res[i]];
 
-		p->start[i] = t->from == UINT64_MAX ? st->start[i] : t->end;
-		p->end[i] = p->start[i] + st->dur[i];
+		p->end[i] = (t->from == UINT64_MAX ? st->start[i] : t->end) +
+			    scaled(p->dur[i], p->f, i);
 		if (from)
 			from[i] = t->from;
 	}
@@ -517,8 +515,8 @@ static int apply(struct runner *x, struct pass *p, struct pl_err *err)
 	return 0;
 }
 
-/* start and from may be NULL: not kept. */
-static int run_step(struct runner *x, struct pass *p, size_t k, pl_ns *start, uint64_t *from,
+/* end and from may be NULL: not kept. */
+static int run_step(struct runner *x, struct pass *p, size_t k, pl_ns *end, uint64_t *from,
 		    struct pl_err *err)
 {
 	int rc;
@@ -527,8 +525,7 @@ static int run_step(struct runner *x, struct pass *p, size_t k, pl_ns *start, ui
 			    .k = k,
 			    .dur = x->s->g->step[k].dur,
 			    .w = x->s->step[k].w,
-			    .start = start ? start : x->start,
-			    .end = x->end,
+			    .end = end ? end : x->end,
 			    .tail = x->tail,
 			    .slots = &x->slots };
 	if ((rc = apply(x, p, err)) < 0)
@@ -542,6 +539,19 @@ static int run_step(struct runner *x, struct pass *p, size_t k, pl_ns *start, ui
 	return 0;
 }
 
+/* Starts that are the recorded ones, as in most replays without a change, are not kept twice. */
+static void share_recorded(struct pl_run *r, const struct pl_graph *g, size_t k)
+{
+	pl_ns *recorded = g->step[k].start;
+	size_t n = g->shape[g->step[k].shape].n_nodes;
+
+	if (memcmp(r->start[k], recorded, n * sizeof(*recorded)))
+		return;
+	pl_free(r->start[k]);
+	r->start[k] = recorded;
+	r->shared[k] = true;
+}
+
 static int keep_step(struct runner *x, struct pl_run *r, size_t k, struct pl_err *err)
 {
 	const struct pl_shape *sh = &x->s->g->shape[x->s->g->step[k].shape];
@@ -551,6 +561,9 @@ static int keep_step(struct runner *x, struct pl_run *r, size_t k, struct pl_err
 	PL_TRY(pl_alloc(&r->start[k], sh->n_nodes, sizeof(pl_ns), err));
 	PL_TRY(pl_alloc(&r->from[k], sh->n_entries, sizeof(uint64_t), err));
 	PL_TRY(run_step(x, &p, k, r->start[k], r->from[k], err));
+	for (uint32_t i = 0; i < sh->n_nodes; i++) /* they were ends */
+		r->start[k][i] -= scaled(p.dur[i], p.f, i);
+	share_recorded(r, x->s->g, k);
 	if (p.f) {
 		PL_TRY(pl_alloc(&r->factor[k], sh->n_nodes, sizeof(float), err));
 		memcpy(r->factor[k], p.f, sh->n_nodes * sizeof(float));
@@ -578,6 +591,7 @@ static int alloc_run(const struct pl_sim *s, struct pl_run *r, struct pl_err *er
 	memset(r, 0, sizeof(*r));
 	r->n_steps = n;
 	if ((rc = pl_alloc(&r->start, n, sizeof(*r->start), err)) < 0 ||
+	    (rc = pl_alloc(&r->shared, n, sizeof(*r->shared), err)) < 0 ||
 	    (rc = pl_alloc(&r->factor, n, sizeof(*r->factor), err)) < 0 ||
 	    (rc = pl_alloc(&r->dur, n, sizeof(*r->dur), err)) < 0 ||
 	    (rc = pl_alloc(&r->w, n, sizeof(*r->w), err)) < 0 ||
@@ -629,13 +643,14 @@ out:
 void pl_run_fini(struct pl_run *r)
 {
 	for (size_t k = 0; k < r->n_steps; k++) {
-		pl_free(r->start ? r->start[k] : NULL);
+		pl_free(r->start && r->shared && !r->shared[k] ? r->start[k] : NULL);
 		pl_free(r->factor ? r->factor[k] : NULL);
 		pl_free(r->dur ? r->dur[k] : NULL);
 		pl_free(r->w ? r->w[k] : NULL);
 		pl_free(r->from ? r->from[k] : NULL);
 	}
 	pl_free(r->start);
+	pl_free(r->shared);
 	pl_free(r->factor);
 	pl_free(r->dur);
 	pl_free(r->w);

@@ -58,6 +58,7 @@ void pl_sim_free(struct pl_sim *s);
 struct pl_run {
 	size_t n_steps;
 	pl_ns **start;		      /* [step][node] */
+	bool *shared;		      /* [step]: start is the graph's, which has the same */
 	float **factor;		      /* [step]: of durations, or NULL: all 1 */
 	pl_ns **dur;		      /* [step]: durations, or NULL: the recorded ones */
 	int32_t **w;		      /* [step]: delays of edges, or NULL: the recorded ones */
