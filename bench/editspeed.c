@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "derive/describe.h"
 #include "rewrite/rewrite.h"
 #include "sim/sim.h"
 
@@ -43,7 +44,7 @@ static int open_bench(struct bench *b, const char *path, struct pl_err *err)
 
 	if (!in)
 		return err->code;
-	PL_TRY(pl_graph_read(in, NULL, &b->g, err));
+	PL_TRY(pl_derive_read(in, NULL, &b->g, err));
 	PL_TRY(pl_cost_fit(&b->g, NULL, &b->cost, err));
 	b->s = pl_sim_new(&b->g, err);
 	rc = b->s ? pl_sim_edit(b->s, 0, b->g.n_steps, &b->e, err) : err->code;

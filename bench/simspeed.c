@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "derive/describe.h"
 #include "sim/events.h"
 #include "sim/sim.h"
 
@@ -167,7 +168,7 @@ static int measure(const char *path, struct pl_graph *g, struct pl_sim **s, stru
 
 	if (!in)
 		return err->code;
-	rc = pl_graph_read(in, NULL, g, err);
+	rc = pl_derive_read(in, NULL, g, err);
 	pl_in_close(in);
 	if (rc < 0)
 		return rc;

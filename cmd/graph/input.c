@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/progress.h"
+#include "derive/describe.h"
 #include "program.h"
 
 enum content { IS_TRACE, IS_GRAPH, IS_LAYERS };
@@ -234,7 +235,8 @@ static int load_one(const struct config *c, enum content what, struct pl_in *in,
 {
 	if (what == IS_LAYERS)
 		return load_layers(c, in, g, err);
-	return what == IS_GRAPH ? pl_graph_read(in, pool, g, err) : load_trace(c, in, pool, t, err);
+	return what == IS_GRAPH ? pl_derive_read(in, pool, g, err)
+				: load_trace(c, in, pool, t, err);
 }
 
 /* ---- all ---------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@
 
 #include "config.h"
 #include "core/progress.h"
+#include "derive/describe.h"
 #include "io/container.h"
 #include "program.h"
 
@@ -187,7 +188,7 @@ static int load(const struct config *c, const char *path, struct pl_pool *pool, 
 		if (rc == 0 && asks_for_search(c))
 			rc = pl_fail(err, PL_EUSAGE,
 				     "%s is a plan already; there is nothing to search", name);
-	} else if ((rc = pl_graph_read(in, pool, &g, err)) == 0 &&
+	} else if ((rc = pl_derive_read(in, pool, &g, err)) == 0 &&
 		   (rc = search(c, &g, pool, name, p, err)) < 0 && rc != PL_EUSAGE) {
 		pl_wrap(err, "%s", name);
 	}

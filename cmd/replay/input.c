@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "core/progress.h"
+#include "derive/describe.h"
 #include "plan/topology.h"
 #include "program.h"
 
@@ -194,7 +195,7 @@ int read_graph(const struct config *c, const char *path, struct pl_pool *pool, s
 		return err->code;
 	pl_progress("reading %s", pl_in_name(in));
 	PL_TRY(check(in, err));
-	PL_TRY(pl_graph_read(in, pool, &r->g, err));
+	PL_TRY(pl_derive_read(in, pool, &r->g, err));
 	if (wants_whole(c, r->given))
 		PL_TRY(pl_sim_fold_messages(&r->g, err));
 	if (c->fold != FOLD_NONE && (rc = fold(c, r, err)) < 0)

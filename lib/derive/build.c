@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "core/pool.h"
+#include "derive/describe.h"
 #include "derive/internal.h"
 
 int gb_room(void *array, size_t n, size_t size, struct pl_err *err)
@@ -658,6 +659,7 @@ int pl_derive_graph(struct pl_trace *t, const struct pl_derive_opts *o, struct p
 	PL_TRY(gb_cut(&b, err));
 	PL_TRY(gb_put_tensors(&b, err));
 	PL_TRY(gb_put_memory(&b, err));
+	PL_TRY(pl_derive_describe(g, err));
 	rc = 0;
 out:
 	gb_fini(&b);

@@ -343,7 +343,8 @@ static uint32_t *shape_slot(const struct cut *c, uint64_t h)
 	for (size_t i = h;; i++) {
 		uint32_t *p = &c->slot[i & (c->n_slots - 1)];
 
-		if (!*p || (c->hash[*p - 1] == h && pl_shape_same(&c->b->g->shape[*p - 1], &c->s)))
+		if (!*p ||
+		    (c->hash[*p - 1] == h && pl_shape_same(&c->b->g->shape[*p - 1], &c->s, 0)))
 			return p;
 	}
 }

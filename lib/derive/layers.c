@@ -12,6 +12,7 @@
  */
 #include <string.h>
 
+#include "derive/describe.h"
 #include "derive/layers.h"
 #include "io/csv.h"
 #include "io/json.h"
@@ -648,6 +649,7 @@ int pl_graph_layers(struct pl_in *in, const struct pl_layers_opts *o, struct pl_
 	PL_TRY(read_table(&t, in, err));
 	PL_TRY(check_size(&t, err));
 	PL_TRY(make_graph(&t, err));
+	PL_TRY(pl_derive_describe(g, err));
 out:
 	pl_intern_fini(&t.seen);
 	pl_intern_fini(&t.tensors);

@@ -129,6 +129,7 @@ void pl_shape_fini(struct pl_shape *s)
 	pl_free(s->off);
 	pl_free(s->src);
 	pl_free(s->etype);
+	pl_free(s->comms);
 	memset(s, 0, sizeof(*s));
 }
 
@@ -161,6 +162,18 @@ void pl_shape_copy_columns(const struct pl_shape *from, const uint32_t *map, str
 	}
 }
 
+int pl_shape_copy_comms(const struct pl_shape *from, struct pl_shape *to, struct pl_err *err)
+{
+	int rc = pl_alloc(&to->comms, from->n_comms, sizeof(*to->comms), err);
+
+	if (rc < 0)
+		return rc;
+	if (from->n_comms)
+		memcpy(to->comms, from->comms, from->n_comms * sizeof(*to->comms));
+	to->n_comms = from->n_comms;
+	return 0;
+}
+
 int pl_shape_dup(const struct pl_shape *from, struct pl_shape *to, struct pl_err *err)
 {
 	int rc = pl_shape_room(to, pl_shape_has(from), from->n_nodes, from->n_edges, err);
@@ -176,19 +189,20 @@ int pl_shape_dup(const struct pl_shape *from, struct pl_shape *to, struct pl_err
 		memcpy(to->src, from->src, from->n_edges * sizeof(*to->src));
 		memcpy(to->etype, from->etype, from->n_edges * sizeof(*to->etype));
 	}
-	return 0;
+	return pl_shape_copy_comms(from, to, err);
 }
 
-bool pl_shape_same(const struct pl_shape *a, const struct pl_shape *b)
+bool pl_shape_same(const struct pl_shape *a, const struct pl_shape *b, unsigned ignore)
 {
 	if (a->n_nodes != b->n_nodes || a->n_edges != b->n_edges || a->n_entries != b->n_entries ||
-	    pl_shape_has(a) != pl_shape_has(b))
+	    (pl_shape_has(a) ^ pl_shape_has(b)) & ~ignore)
 		return false;
 	for (size_t i = 0; i < PL_N_NODE_COLUMNS; i++) {
 		const struct pl_node_column *c = &pl_node_columns[i];
 		const void *p = pl_shape_column(a, c);
 
-		if (p && memcmp(p, pl_shape_column(b, c), a->n_nodes * c->size) != 0)
+		if (p && !(c->bit & ignore) &&
+		    memcmp(p, pl_shape_column(b, c), a->n_nodes * c->size) != 0)
 			return false;
 	}
 	return !memcmp(a->off, b->off, (a->n_nodes + (size_t)1) * sizeof(*a->off)) &&

@@ -14,9 +14,12 @@ enum pl_column_values {
 	PL_CV_NODE_ROLE,
 	PL_CV_KIND,
 	PL_CV_FLAGS,
+	PL_CV_PHASE,
 	PL_CV_RESOURCE, /* numbers of rows of the graph's tables */
 	PL_CV_STRING,
 	PL_CV_GROUP,
+	PL_CV_COMM, /* of the shape's communications */
+	PL_CV_WORK,
 	PL_CV_NUMBER, /* not below the value that stands for unknown */
 };
 
@@ -42,7 +45,11 @@ enum pl_column_values {
 	X(mb, "mb", int32_t, -1, PL_CV_NUMBER, 4)                                                  \
 	X(chunk, "chunk", int32_t, -1, PL_CV_NUMBER, 8)                                            \
 	X(layer, "layer", int32_t, -1, PL_CV_NUMBER, 16)                                           \
-	X(peer, "peer", int32_t, -1, PL_CV_NUMBER, 32)
+	X(peer, "peer", int32_t, -1, PL_CV_NUMBER, 32)                                             \
+	X(phase, "phase", uint8_t, 0, PL_CV_PHASE, 64)                                             \
+	X(module, "module", pl_id, PL_NONE, PL_CV_STRING, 128)                                     \
+	X(comm, "comm", uint32_t, PL_NONE, PL_CV_COMM, 256)                                        \
+	X(work, "work", uint32_t, PL_NONE, PL_CV_WORK, 512)
 #define PL_NODE_COLUMNS(X) PL_NODE_BASE_COLUMNS(X) PL_NODE_OPTIONAL_COLUMNS(X)
 
 /* The bits of the optional columns. */
@@ -88,9 +95,12 @@ void pl_shape_fini(struct pl_shape *s); /* all zero afterwards */
 /* All columns of node i of `from` become those of node map[i] of `to`, which has the same columns;
  * PL_NONE: left out. map NULL: node i. */
 void pl_shape_copy_columns(const struct pl_shape *from, const uint32_t *map, struct pl_shape *to);
+/* The table of communications, into a shape that has none. */
+int pl_shape_copy_comms(const struct pl_shape *from, struct pl_shape *to,
+			struct pl_err *err) PL_MUST;
 /* The zeroed shape `to` becomes a copy. */
 int pl_shape_dup(const struct pl_shape *from, struct pl_shape *to, struct pl_err *err) PL_MUST;
-/* The same structure and the same values in every column? */
-bool pl_shape_same(const struct pl_shape *a, const struct pl_shape *b);
+/* The same structure and the same values in every column but those of `ignore`? */
+bool pl_shape_same(const struct pl_shape *a, const struct pl_shape *b, unsigned ignore);
 
 #endif

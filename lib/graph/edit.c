@@ -476,6 +476,17 @@ const char *pl_edit_name(const struct pl_edit *e, uint32_t id)
 				: pl_intern_get(&e->added, id - (uint32_t)e->g->str.n);
 }
 
+int pl_edit_add_comm(struct pl_edit *e, const struct pl_gcomm *c, uint32_t *id, struct pl_err *err)
+{
+	int rc = pl_grow(&e->comm, &e->cap_comms, e->n_comms + 1, sizeof(*e->comm), err);
+
+	if (rc < 0)
+		return rc;
+	e->comm[e->n_comms] = *c;
+	*id = (uint32_t)e->n_comms++;
+	return 0;
+}
+
 int pl_edit_add_name(struct pl_edit *e, const char *name, uint32_t *id, struct pl_err *err)
 {
 	size_t n = strlen(name);

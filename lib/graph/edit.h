@@ -88,6 +88,8 @@ struct pl_edit {
 	size_t n_tensors, cap_tensors;
 	uint32_t n_steps;
 	struct pl_estep *step;
+	struct pl_gcomm *comm; /* what the column comm of nodes numbers; undo leaves rows behind */
+	size_t n_comms, cap_comms;
 	struct pl_intern added; /* names that are not the graph's: ids from g->str.n on */
 	struct pl_eundo *undo;
 	size_t n_undo, cap_undo;
@@ -177,6 +179,14 @@ static inline bool pl_edit_from_start(uint8_t type)
 
 /* Name of a node, of the graph's or added. */
 const char *pl_edit_name(const struct pl_edit *e, uint32_t id);
+/* A communication for nodes to be part of; *id: what their column comm says. */
+int pl_edit_add_comm(struct pl_edit *e, const struct pl_gcomm *c, uint32_t *id,
+		     struct pl_err *err) PL_MUST;
+/* The communication of a node, NULL if it is part of none. */
+static inline const struct pl_gcomm *pl_edit_comm(const struct pl_edit *e, uint32_t node)
+{
+	return e->node[node].comm == PL_NONE ? NULL : &e->comm[e->node[node].comm];
+}
 int pl_edit_add_name(struct pl_edit *e, const char *name, uint32_t *id, struct pl_err *err) PL_MUST;
 /* Nodes in topological order, live ones only; *order is n long, to be freed with pl_free(). */
 int pl_edit_order(const struct pl_edit *e, uint32_t **order, size_t *n, struct pl_err *err) PL_MUST;

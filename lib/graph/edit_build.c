@@ -54,6 +54,8 @@ static int put_node(struct pl_edit *e, const struct pl_gstep *st, const struct p
 	PL_NODE_COLUMNS(TAKE)
 	if (n->k >= sh->off[i + 1] - sh->off[i])
 		n->k = 0; /* all, however many edges are added */
+	if (n->comm != PL_NONE)
+		n->comm += (uint32_t)e->n_comms;
 	e->n_nodes++;
 	return 0;
 }
@@ -181,6 +183,14 @@ static int put_step(struct build *b, const struct pl_gstep *st, const struct pl_
 				return rc;
 		if (i >= sh->n_entries && sh->off[i] == sh->off[i + 1])
 			e->node[n].fixed = st->start[i];
+	}
+	if (sh->n_comms) {
+		rc = pl_grow(&e->comm, &e->cap_comms, e->n_comms + sh->n_comms, sizeof(*e->comm),
+			     err);
+		if (rc < 0)
+			return rc;
+		memcpy(e->comm + e->n_comms, sh->comms, sh->n_comms * sizeof(*e->comm));
+		e->n_comms += sh->n_comms;
 	}
 	rc = note_tails(b, first, (uint32_t)e->n_nodes, err);
 	return rc < 0 ? rc : put_step_end(e, first, step, err);
@@ -343,6 +353,7 @@ void pl_edit_fini(struct pl_edit *e)
 	pl_free(e->group);
 	pl_free(e->group_rank);
 	pl_free(e->gone);
+	pl_free(e->comm);
 	pl_free(e->undo);
 	if (e->sched)
 		pl_free(e->sched->heap);
@@ -367,6 +378,8 @@ int pl_edit_dup(const struct pl_edit *e, struct pl_edit *to, struct pl_err *err)
 			  e->n_group_ranks, err));
 	PL_TRY(copy(&to->gone, &to->cap_gone, e->gone, e->n_gone, sizeof(*e->gone), err));
 	to->n_gone = e->n_gone;
+	PL_TRY(copy(&to->comm, &to->cap_comms, e->comm, e->n_comms, sizeof(*e->comm), err));
+	to->n_comms = e->n_comms;
 	PL_TRY(pl_alloc(&to->step, e->n_steps, sizeof(*e->step), err));
 	for (uint32_t i = 0; i < e->n_steps; i++) {
 		to->step[i] = e->step[i];

@@ -14,6 +14,7 @@ struct put {
 	size_t n;
 	uint32_t *local; /* number within the step, PL_NONE: not in the graph */
 	uint32_t *res;	 /* [resource of the edit]: number in the graph */
+	uint32_t *comm;	 /* number of a communication within its step, PL_NONE: not yet */
 };
 
 static bool is_gone(const struct pl_edit *e, int32_t rank)
@@ -128,6 +129,13 @@ static void put_node(struct put *p, struct pl_shape *s, struct pl_gstep *st, uin
 	PL_NODE_COLUMNS(PUT)
 	if (n->res != PL_NONE)
 		s->res[i] = p->res[n->res];
+	if (n->comm != PL_NONE) {
+		if (p->comm[n->comm] == PL_NONE) {
+			s->comms[s->n_comms] = e->comm[n->comm];
+			p->comm[n->comm] = s->n_comms++;
+		}
+		s->comm[i] = p->comm[n->comm];
+	}
 	s->off[i] = s->n_edges;
 	st->start[i] = n->start;
 	st->dur[i] = n->dur;
@@ -150,7 +158,7 @@ static int put_step(struct put *p, uint32_t step, struct pl_err *err)
 {
 	const struct pl_edit *e = p->e;
 	struct pl_graph *o = p->out;
-	size_t nodes = 0, edges = 0;
+	size_t nodes = 0, edges = 0, comms = 0;
 	unsigned has = 0;
 	struct pl_shape *s;
 	struct pl_gstep *st;
@@ -162,6 +170,7 @@ static int put_step(struct put *p, uint32_t step, struct pl_err *err)
 		if (n->step != step)
 			continue;
 		nodes++;
+		comms += n->comm != PL_NONE;
 #define HAS(member, word, type, unknown, values, bit)                                              \
 	has |= n->member != (type)(unknown) ? (bit) : 0u;
 		PL_NODE_OPTIONAL_COLUMNS(HAS)
@@ -176,6 +185,7 @@ static int put_step(struct put *p, uint32_t step, struct pl_err *err)
 	memset(s, 0, sizeof(*s));
 	*st = (struct pl_gstep){ .number = e->step[step].number, .shape = step };
 	if ((rc = pl_shape_room(s, has, nodes, edges, err)) < 0 ||
+	    (rc = pl_alloc(&s->comms, comms, sizeof(*s->comms), err)) < 0 ||
 	    (rc = pl_alloc(&st->start, nodes, sizeof(pl_ns), err)) < 0 ||
 	    (rc = pl_alloc(&st->dur, nodes, sizeof(pl_ns), err)) < 0 ||
 	    (rc = pl_alloc(&st->lag, edges, sizeof(*st->lag), err)) < 0)
@@ -258,6 +268,8 @@ int pl_edit_graph(const struct pl_edit *e, struct pl_graph *out, struct pl_err *
 	PL_TRY(pl_edit_order(e, &p.order, &p.n, err));
 	PL_TRY(pl_alloc(&p.local, e->n_nodes, sizeof(*p.local), err));
 	memset(p.local, 0xff, e->n_nodes * sizeof(*p.local));
+	PL_TRY(pl_alloc(&p.comm, e->n_comms, sizeof(*p.comm), err));
+	memset(p.comm, 0xff, e->n_comms * sizeof(*p.comm));
 	PL_TRY(put_tables(&p, err));
 	for (uint32_t k = 0; k < e->n_steps; k++)
 		PL_TRY(put_step(&p, k, err));
@@ -266,6 +278,7 @@ out:
 	pl_free(p.order);
 	pl_free(p.local);
 	pl_free(p.res);
+	pl_free(p.comm);
 	if (rc < 0)
 		pl_graph_fini(out);
 	return rc;

@@ -15,13 +15,19 @@
 #define B_RSRC PL_FOURCC('R', 'S', 'R', 'C')
 #define B_GRUP PL_FOURCC('G', 'R', 'U', 'P')
 #define B_LINK PL_FOURCC('L', 'I', 'N', 'K')
+#define B_WORK PL_FOURCC('W', 'O', 'R', 'K')
 #define B_SHAP PL_FOURCC('S', 'H', 'A', 'P')
+#define B_COMM PL_FOURCC('C', 'O', 'M', 'M')
 #define B_NODE PL_FOURCC('N', 'O', 'D', 'E')
 #define B_TNSR PL_FOURCC('T', 'N', 'S', 'R')
 #define B_STEP PL_FOURCC('S', 'T', 'E', 'P')
 #define B_TIME PL_FOURCC('T', 'I', 'M', 'E')
 #define B_TOTL PL_FOURCC('T', 'O', 'T', 'L')
 
-#define G_STEPLESS 1u
+#define G_STEPLESS  1u
+#define G_DESCRIBED 2u
+
+/* Columns from this bit on came with minor version 1: they stand behind the edges. */
+#define LATER_COLUMNS PL_HAS_phase
 
 #endif

@@ -19,7 +19,7 @@
 #include "trace/trace.h"
 
 #define PL_GRAPH_MAJOR	1
-#define PL_GRAPH_MINOR	0
+#define PL_GRAPH_MINOR	1
 #define PL_LAUNCH_QUEUE "launch queue " /* names of resources that hand on times begin so */
 
 enum pl_node_type {
@@ -46,6 +46,39 @@ enum pl_node_role {
 	PL_RO_SYNC,	/* host call that waits for the device: what is left after the wait */
 	PL_RO_MARK,	/* begin or end of a step on a rank */
 	PL_RO_COUNT_
+};
+
+/* Which part of a training step a node belongs to. */
+enum pl_phase {
+	PL_PH_UNKNOWN,
+	PL_PH_FORWARD,
+	PL_PH_BACKWARD, /* gradients, of inputs and weights or of either */
+	PL_PH_INPUT_GRAD,
+	PL_PH_WEIGHT_GRAD,
+	PL_PH_OPTIMIZER,
+	PL_PH_COMM,
+	PL_PH_INPUT, /* reading and preparing samples */
+	PL_PH_OTHER,
+	PL_PH_COUNT_
+};
+/* What an operation computes. */
+enum pl_operator {
+	PL_OP_UNKNOWN,
+	PL_OP_MATMUL,
+	PL_OP_CONVOLUTION,
+	PL_OP_ATTENTION,
+	PL_OP_NORMALIZATION,
+	PL_OP_SOFTMAX,
+	PL_OP_DROPOUT,
+	PL_OP_ELEMENTWISE, /* activation functions too */
+	PL_OP_POOLING,
+	PL_OP_EMBEDDING,
+	PL_OP_LOSS,
+	PL_OP_REDUCTION,
+	PL_OP_COPY,   /* of memory, changes of layout and type */
+	PL_OP_UPDATE, /* of parameters, by an optimiser */
+	PL_OP_LAYER,  /* a pass of a whole layer as one operation */
+	PL_OP_COUNT_
 };
 
 #define PL_NF_IN_STEP	 1u /* counts for the end of its step */
@@ -118,6 +151,26 @@ struct pl_ggroup {
 	uint32_t rank, n; /* into graph.group_rank */
 };
 
+/* What operations compute and on what: rows that nodes point to. */
+struct pl_gwork {
+	uint8_t op;    /* enum pl_operator */
+	pl_id type;    /* of the elements, a string; PL_NONE unknown */
+	pl_id dims;    /* sizes of the inputs, a string: "[[64,784],[784,10]]"; PL_NONE unknown */
+	int64_t flops; /* -1 unknown */
+	int64_t bytes; /* read and written, -1 unknown */
+};
+/* A communication of a shape: its arrivals, rendezvous, transfers and messages point to it. */
+struct pl_gcomm {
+	uint8_t kind;	 /* enum pl_coll */
+	pl_id algorithm; /* a string, PL_NONE unknown */
+	pl_id type;	 /* of the elements, a string, PL_NONE unknown */
+	uint32_t group;	 /* graph.group, PL_NONE: none is known */
+	uint32_t members;
+	uint32_t rounds; /* messages that follow one another, 0 unknown */
+	int32_t root;	 /* rank, -1 unknown or none */
+	int64_t bytes;	 /* payload of a member, -1 unknown */
+};
+
 /* Structure of a step. Arrays of n_nodes (off: n_nodes + 1) and n_edges. */
 struct pl_shape {
 	uint32_t n_nodes, n_edges;
@@ -127,6 +180,8 @@ struct pl_shape {
 #undef PL_SHAPE_MEMBER
 	uint32_t *off, *src; /* predecessors of node i: src[off[i]] .. src[off[i+1]-1], all < i */
 	uint8_t *etype;
+	struct pl_gcomm *comms; /* what the column comm numbers */
+	uint32_t n_comms;
 };
 /* One step: recorded times of its shape's nodes, relative to the graph's epoch. */
 struct pl_gstep {
@@ -147,15 +202,17 @@ struct pl_graph {
 	struct pl_link *link;
 	struct pl_tensor *tensor;
 	uint32_t *consumer;
+	struct pl_gwork *work;
 	struct pl_shape *shape;
 	struct pl_gstep *step;
 	size_t n_res, cap_res, n_groups, cap_groups, n_group_ranks, cap_group_ranks, n_links,
-		cap_links, n_tensors, cap_tensors, n_consumers, cap_consumers, n_shapes, cap_shapes,
-		n_steps, cap_steps;
+		cap_links, n_tensors, cap_tensors, n_consumers, cap_consumers, n_work, cap_work,
+		n_shapes, cap_shapes, n_steps, cap_steps;
 	int64_t epoch_ns; /* absolute time of 0, on the reference clock */
 	int32_t n_ranks;  /* distinct ranks */
 	int32_t *rank;	  /* ascending */
 	bool stepless;	  /* the input had no steps: all of it is one */
+	bool described;	  /* phases, operators and communications were looked for */
 	struct pl_buf provenance;
 	/* counts of what was inferred or given up; reported by -O stat */
 	int64_t inferred_waits, recorded_waits, inferred_threads, dropped_edges, unmatched_comm;
@@ -169,8 +226,21 @@ uint32_t pl_graph_rank_index(const struct pl_graph *g, int32_t rank);
 int pl_graph_copy_tables(const struct pl_graph *g, struct pl_graph *to, struct pl_err *err) PL_MUST;
 const char *pl_node_type_name(unsigned type);
 const char *pl_node_role_name(unsigned role);
+const char *pl_phase_name(unsigned phase);
+const char *pl_operator_name(unsigned op);
 const char *pl_edge_type_name(unsigned type); /* without the inferred bit */
 const char *pl_tensor_role_name(unsigned role);
+/* The communication of a node, NULL if it is part of none. */
+static inline const struct pl_gcomm *pl_node_comm(const struct pl_shape *s, uint32_t i)
+{
+	return s->comm && s->comm[i] != PL_NONE ? &s->comms[s->comm[i]] : NULL;
+}
+/* What the node computes, enum pl_operator. */
+static inline unsigned pl_node_operator(const struct pl_graph *g, const struct pl_shape *s,
+					uint32_t i)
+{
+	return s->work && s->work[i] != PL_NONE ? g->work[s->work[i]].op : PL_OP_UNKNOWN;
+}
 /* Only hands on times from step to step (queue.c): nothing runs on it, reports leave it out. */
 static inline bool pl_graph_hands_on(const struct pl_graph *g, uint32_t res)
 {

@@ -15,6 +15,36 @@ static const char *const node_roles[PL_RO_COUNT_] = {
 	[PL_RO_TRANSFER] = "transfer", [PL_RO_SYNC] = "sync",	    [PL_RO_MARK] = "mark",
 };
 
+static const char *const phases[PL_PH_COUNT_] = {
+	[PL_PH_UNKNOWN] = "-",
+	[PL_PH_FORWARD] = "forward",
+	[PL_PH_BACKWARD] = "backward",
+	[PL_PH_INPUT_GRAD] = "input-gradient",
+	[PL_PH_WEIGHT_GRAD] = "weight-gradient",
+	[PL_PH_OPTIMIZER] = "optimizer",
+	[PL_PH_COMM] = "communication",
+	[PL_PH_INPUT] = "input",
+	[PL_PH_OTHER] = "other",
+};
+
+static const char *const operators[PL_OP_COUNT_] = {
+	[PL_OP_UNKNOWN] = "-",
+	[PL_OP_MATMUL] = "matmul",
+	[PL_OP_CONVOLUTION] = "convolution",
+	[PL_OP_ATTENTION] = "attention",
+	[PL_OP_NORMALIZATION] = "normalization",
+	[PL_OP_SOFTMAX] = "softmax",
+	[PL_OP_DROPOUT] = "dropout",
+	[PL_OP_ELEMENTWISE] = "elementwise",
+	[PL_OP_POOLING] = "pooling",
+	[PL_OP_EMBEDDING] = "embedding",
+	[PL_OP_LOSS] = "loss",
+	[PL_OP_REDUCTION] = "reduction",
+	[PL_OP_COPY] = "copy",
+	[PL_OP_UPDATE] = "update",
+	[PL_OP_LAYER] = "layer",
+};
+
 static const char *const edges[PL_E_COUNT_] = {
 	[PL_E_SEQ] = "seq",	[PL_E_LAUNCH] = "launch", [PL_E_WAIT] = "wait",
 	[PL_E_COMM] = "comm",	[PL_E_START] = "start",	  [PL_E_DATA] = "data",
@@ -27,7 +57,8 @@ static const char *const tensor_roles[PL_TR_COUNT_] = {
 	[PL_TR_BUFFER] = "buffer",
 };
 
-_Static_assert(PL_N_COUNT_ == 6 && PL_RO_COUNT_ == 9 && PL_E_COUNT_ == 7 && PL_TR_COUNT_ == 7,
+_Static_assert(PL_N_COUNT_ == 6 && PL_RO_COUNT_ == 9 && PL_E_COUNT_ == 7 && PL_TR_COUNT_ == 7 &&
+		       PL_PH_COUNT_ == 9 && PL_OP_COUNT_ == 15,
 	       "a type, role or edge without a name (and, in show_dot.c, a colour)");
 
 const char *pl_node_type_name(unsigned type)
@@ -38,6 +69,16 @@ const char *pl_node_type_name(unsigned type)
 const char *pl_node_role_name(unsigned role)
 {
 	return role < PL_RO_COUNT_ ? node_roles[role] : "unknown";
+}
+
+const char *pl_phase_name(unsigned phase)
+{
+	return phase < PL_PH_COUNT_ ? phases[phase] : "unknown";
+}
+
+const char *pl_operator_name(unsigned op)
+{
+	return op < PL_OP_COUNT_ ? operators[op] : "unknown";
 }
 
 const char *pl_edge_type_name(unsigned type)
@@ -71,6 +112,7 @@ void pl_graph_fini(struct pl_graph *g)
 	pl_free(g->link);
 	pl_free(g->tensor);
 	pl_free(g->consumer);
+	pl_free(g->work);
 	pl_free(g->shape);
 	pl_free(g->step);
 	pl_free(g->rank);
@@ -116,10 +158,13 @@ int pl_graph_copy_tables(const struct pl_graph *g, struct pl_graph *to, struct p
 	to->n_group_ranks = g->n_group_ranks;
 	PL_TRY(copy_array(&to->link, &to->cap_links, g->link, g->n_links, sizeof(*g->link), err));
 	to->n_links = g->n_links;
+	PL_TRY(copy_array(&to->work, &to->cap_work, g->work, g->n_work, sizeof(*g->work), err));
+	to->n_work = g->n_work;
 	PL_TRY(copy_array(&to->rank, &ranks, g->rank, (size_t)g->n_ranks, sizeof(*to->rank), err));
 	to->n_ranks = g->n_ranks;
 	to->epoch_ns = g->epoch_ns;
 	to->stepless = g->stepless;
+	to->described = g->described;
 	to->inferred_waits = g->inferred_waits;
 	to->recorded_waits = g->recorded_waits;
 	to->inferred_threads = g->inferred_threads;

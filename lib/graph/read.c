@@ -14,11 +14,14 @@
 
 struct reader {
 	struct pl_graph *g;
+	unsigned minor;	       /* version of the stream: 0 knows no communications and work */
 	bool head, totals;     /* seen */
 	bool nodes, times;     /* rows of the last shape or step are still to come */
 	uint32_t rows, edges;  /* that have come */
 	size_t cap, cap_edges; /* of the shape being read */
 	unsigned mask;	       /* its optional columns */
+	uint32_t comms;	       /* its communications, announced */
+	size_t cap_comms;
 };
 
 static int cut_short(struct pl_err *err)
@@ -70,6 +73,7 @@ static int get_head(struct reader *r, struct pl_cur *c, struct pl_err *err)
 
 	g->epoch_ns = pl_get_svarint(c);
 	g->stepless = flags & G_STEPLESS;
+	g->described = flags & G_DESCRIBED;
 	n = pl_get_varint(c);
 	if (c->bad || n > left(c))
 		return cut_short(err);
@@ -226,6 +230,48 @@ static int get_tensor(struct pl_graph *g, struct pl_cur *c, struct pl_err *err)
 			   &p->n_consumers, err);
 }
 
+static int get_work(struct pl_graph *g, struct pl_cur *c, struct pl_err *err)
+{
+	struct pl_gwork *p;
+	int rc = pl_grow(&g->work, &g->cap_work, g->n_work + 1, sizeof(*g->work), err);
+
+	if (rc < 0)
+		return rc;
+	p = &g->work[g->n_work++];
+	memset(p, 0, sizeof(*p));
+	p->op = pl_get_u8(c);
+	p->type = get_id(c);
+	p->dims = get_id(c);
+	p->flops = pl_get_svarint(c);
+	p->bytes = pl_get_svarint(c);
+	return 0;
+}
+
+/* Of the shape that was begun last, as many as it announced. */
+static int get_comm(struct reader *r, struct pl_cur *c, struct pl_err *err)
+{
+	struct pl_shape *s = &r->g->shape[r->g->n_shapes - 1];
+	struct pl_gcomm *p;
+	int rc;
+
+	if (s->n_comms == r->comms)
+		return pl_fail(err, PL_EDATA, "more communications than announced");
+	rc = pl_grow(&s->comms, &r->cap_comms, s->n_comms + (size_t)1, sizeof(*s->comms), err);
+	if (rc < 0)
+		return rc;
+	p = &s->comms[s->n_comms++];
+	memset(p, 0, sizeof(*p));
+	p->kind = pl_get_u8(c);
+	p->algorithm = get_id(c);
+	p->type = get_id(c);
+	p->group = get_id(c);
+	p->members = get_u32(c);
+	p->rounds = get_u32(c);
+	p->root = get_i32(c);
+	p->bytes = pl_get_svarint(c);
+	return 0;
+}
+
 static int get_table(struct reader *r, uint32_t type, struct pl_cur *c, uint32_t count,
 		     struct pl_err *err)
 {
@@ -244,6 +290,10 @@ static int get_table(struct reader *r, uint32_t type, struct pl_cur *c, uint32_t
 			rc = get_group(r->g, &e, err);
 		else if (type == B_LINK)
 			rc = get_link(r->g, &e, err);
+		else if (type == B_WORK)
+			rc = get_work(r->g, &e, err);
+		else if (type == B_COMM)
+			rc = get_comm(r, &e, err);
 		else
 			rc = get_tensor(r->g, &e, err);
 		if (rc < 0)
@@ -320,6 +370,8 @@ static int get_shape(struct reader *r, struct pl_cur *c, struct pl_err *err)
 	s->n_edges = get_u32(c);
 	s->n_entries = get_u32(c);
 	r->mask = (unsigned)(pl_get_varint(c) & UINT32_MAX);
+	r->comms = r->minor ? get_u32(c) : 0;
+	r->cap_comms = 0;
 	r->rows = r->edges = 0;
 	r->cap = r->cap_edges = 0;
 	r->nodes = s->n_nodes > 0;
@@ -347,6 +399,17 @@ static int get_column(struct reader *r, const struct pl_shape *s, const struct p
 	rc = pl_get_col_u32(in, v, n, err);
 	for (uint32_t i = 0; i < n && rc >= 0; i++)
 		v[i] += (uint32_t)c->unknown;
+	return rc;
+}
+
+static int get_columns(struct reader *r, const struct pl_shape *s, unsigned mask, bool base,
+		       struct pl_cur *in, uint32_t n, struct pl_err *err)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < PL_N_NODE_COLUMNS && rc >= 0; i++)
+		if (pl_node_columns[i].bit ? (mask & pl_node_columns[i].bit) != 0 : base)
+			rc = get_column(r, s, &pl_node_columns[i], in, n, err);
 	return rc;
 }
 
@@ -422,10 +485,9 @@ static int get_nodes(struct reader *r, struct pl_cur *c, uint32_t n, struct pl_e
 
 	PL_TRY(next_rows(r, c, n, s->n_nodes, err));
 	PL_TRY(need_nodes(r, s, (size_t)at + n, err));
-	for (size_t i = 0; i < PL_N_NODE_COLUMNS; i++)
-		if (!pl_node_columns[i].bit || r->mask & pl_node_columns[i].bit)
-			PL_TRY(get_column(r, s, &pl_node_columns[i], c, n, err));
+	PL_TRY(get_columns(r, s, r->mask & (LATER_COLUMNS - 1), true, c, n, err));
 	PL_TRY(get_edges(r, s, c, n, most, err));
+	PL_TRY(get_columns(r, s, r->mask & ~(LATER_COLUMNS - 1), false, c, n, err));
 	r->rows += n;
 	if (r->rows == s->n_nodes) {
 		r->nodes = false;
@@ -501,6 +563,8 @@ static int get_totals(struct reader *r, struct pl_cur *c, struct pl_err *err)
 		if (*count[i] < 0)
 			c->bad = true;
 	}
+	if (r->minor && pl_get_varint(c) != g->n_work && !c->bad)
+		return pl_fail(err, PL_EDATA, "rows of work are missing, or there are too many");
 	r->totals = true;
 	return finish(c, err);
 }
@@ -510,8 +574,8 @@ static int get_totals(struct reader *r, struct pl_cur *c, struct pl_err *err)
 
 static bool is_known(uint32_t type)
 {
-	static const uint32_t known[] = { B_GRPH, B_STRS, B_RSRC, B_GRUP, B_LINK, B_SHAP,
-					  B_NODE, B_TNSR, B_STEP, B_TIME, B_TOTL };
+	static const uint32_t known[] = { B_GRPH, B_STRS, B_RSRC, B_GRUP, B_LINK, B_WORK, B_SHAP,
+					  B_COMM, B_NODE, B_TNSR, B_STEP, B_TIME, B_TOTL };
 
 	for (size_t i = 0; i < PL_LEN(known); i++)
 		if (known[i] == type)
@@ -532,7 +596,11 @@ static int check_order(const struct reader *r, const struct pl_block *b, struct 
 		return pl_fail(err, PL_EDATA,
 			       r->head ? "a second head"
 				       : "the graph does not begin with its head");
-	if ((b->type == B_NODE) != r->nodes)
+	if (b->type == B_COMM && (!r->nodes || r->rows))
+		return pl_fail(err, PL_EDATA, "communications of no shape");
+	if (b->type == B_NODE && r->nodes && r->comms != r->g->shape[r->g->n_shapes - 1].n_comms)
+		return pl_fail(err, PL_EDATA, "communications of a shape are missing");
+	if (b->type != B_COMM && (b->type == B_NODE) != r->nodes)
 		return pl_fail(err, PL_EDATA,
 			       r->nodes ? "nodes of a shape are missing" : "nodes of no shape");
 	if ((b->type == B_TIME) != r->times)
@@ -579,6 +647,7 @@ static int on_block(struct reader *r, struct pl_in *in, const struct pl_block *b
 	struct pl_err why = { 0 };
 
 	if (b->type == PL_BLOCK_SEGMENT) {
+		r->minor = b->minor;
 		if (b->segment == 0)
 			return 0;
 		return pl_fail(

@@ -37,6 +37,8 @@ const char *show_word(const struct pl_node_column *c, int64_t v, char *buf)
 		return pl_node_role_name((unsigned)v);
 	case PL_CV_KIND:
 		return kind_word((unsigned)v, buf);
+	case PL_CV_PHASE:
+		return v ? pl_phase_name((unsigned)v) : NULL;
 	case PL_CV_FLAGS:
 		return flag_words((unsigned)v, buf);
 	default:

@@ -166,6 +166,41 @@ out:
 	return rc;
 }
 
+static int work(struct json *j, size_t i, struct pl_err *err)
+{
+	const struct pl_gwork *p = &j->g->work[i];
+	int rc;
+
+	PL_TRY(pl_jsonw_open(&j->w, '{', err));
+	if (p->op)
+		PL_TRY(pl_jsonw_kstr(&j->w, "operator", pl_operator_name(p->op), err));
+	PL_TRY(kname(j, "type", p->type, err));
+	PL_TRY(kname(j, "dims", p->dims, err));
+	PL_TRY(knum(j, "flops", p->flops, -1, err));
+	PL_TRY(knum(j, "bytes", p->bytes, -1, err));
+	PL_TRY(pl_jsonw_close(&j->w, err));
+out:
+	return rc;
+}
+
+static int comm(struct json *j, const struct pl_gcomm *c, struct pl_err *err)
+{
+	int rc;
+
+	PL_TRY(pl_jsonw_open(&j->w, '{', err));
+	PL_TRY(pl_jsonw_kstr(&j->w, "kind", pl_coll_name(c->kind), err));
+	PL_TRY(kname(j, "algorithm", c->algorithm, err));
+	PL_TRY(kname(j, "type", c->type, err));
+	PL_TRY(knum(j, "group", c->group, PL_NONE, err));
+	PL_TRY(knum(j, "members", c->members, -1, err));
+	PL_TRY(knum(j, "rounds", c->rounds, 0, err));
+	PL_TRY(knum(j, "root", c->root, -1, err));
+	PL_TRY(knum(j, "bytes", c->bytes, -1, err));
+	PL_TRY(pl_jsonw_close(&j->w, err));
+out:
+	return rc;
+}
+
 static int shape(struct json *j, size_t i, struct pl_err *err)
 {
 	const struct pl_shape *s = &j->g->shape[i];
@@ -175,6 +210,10 @@ static int shape(struct json *j, size_t i, struct pl_err *err)
 	PL_TRY(knum(j, "n_nodes", s->n_nodes, -1, err));
 	PL_TRY(knum(j, "n_edges", s->n_edges, -1, err));
 	PL_TRY(knum(j, "n_entries", s->n_entries, -1, err));
+	PL_TRY(open_key(j, "comms", '[', err));
+	for (uint32_t n = 0; n < s->n_comms; n++)
+		PL_TRY(comm(j, &s->comms[n], err));
+	PL_TRY(pl_jsonw_close(&j->w, err));
 	PL_TRY(open_key(j, "nodes", '[', err));
 	for (uint32_t n = 0; n < s->n_nodes; n++)
 		PL_TRY(node(j, s, n, err));
@@ -261,6 +300,7 @@ int show_json(const struct pl_graph *g, struct pl_out *out, struct pl_err *err)
 	PL_TRY(array(&j, "resources", g->n_res, resource, err));
 	PL_TRY(array(&j, "groups", g->n_groups, group, err));
 	PL_TRY(array(&j, "links", g->n_links, link_, err));
+	PL_TRY(array(&j, "work", g->n_work, work, err));
 	PL_TRY(array(&j, "shapes", g->n_shapes, shape, err));
 	PL_TRY(array(&j, "tensors", g->n_tensors, tensor, err));
 	PL_TRY(array(&j, "steps", g->n_steps, step, err));

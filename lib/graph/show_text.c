@@ -114,6 +114,7 @@ static int head(struct text *t, struct pl_err *err)
 	}
 	PL_TRY(number_line(t, "epoch_ns", g->epoch_ns, err));
 	PL_TRY(number_line(t, "stepless", g->stepless, err));
+	PL_TRY(number_line(t, "described", g->described, err));
 	PL_TRY(number_line(t, "inferred_waits", g->inferred_waits, err));
 	PL_TRY(number_line(t, "recorded_waits", g->recorded_waits, err));
 	PL_TRY(number_line(t, "inferred_threads", g->inferred_threads, err));
@@ -206,7 +207,7 @@ static int node(struct text *t, const struct pl_shape *s, uint32_t i, struct pl_
 		char buf[SHOW_WORD];
 		const char *word = show_word(c, v, buf);
 
-		if (word || c->values == PL_CV_FLAGS)
+		if (word || c->values == PL_CV_FLAGS || c->values == PL_CV_PHASE)
 			PL_TRY(put_word(t, word ? word : "-", err));
 		else if (c->values == PL_CV_STRING)
 			PL_TRY(put_name(t, (pl_id)v, err));
@@ -235,6 +236,43 @@ out:
 	return rc;
 }
 
+static int work(struct text *t, size_t i, struct pl_err *err)
+{
+	const struct pl_gwork *p = &t->g->work[i];
+	int rc;
+
+	PL_TRY(begin(t, "work", err));
+	PL_TRY(put_num(t, (int64_t)i, -1, err));
+	PL_TRY(put_word(t, pl_operator_name(p->op), err));
+	PL_TRY(put_name(t, p->type, err));
+	PL_TRY(put_name(t, p->dims, err));
+	PL_TRY(put_num(t, p->flops, -1, err));
+	PL_TRY(put_num(t, p->bytes, -1, err));
+	PL_TRY(end(t, err));
+out:
+	return rc;
+}
+
+static int comm(struct text *t, const struct pl_shape *s, uint32_t i, struct pl_err *err)
+{
+	const struct pl_gcomm *c = &s->comms[i];
+	int rc;
+
+	PL_TRY(begin(t, "comm", err));
+	PL_TRY(put_num(t, i, -1, err));
+	PL_TRY(put_word(t, pl_coll_name(c->kind), err));
+	PL_TRY(put_name(t, c->algorithm, err));
+	PL_TRY(put_name(t, c->type, err));
+	PL_TRY(put_num(t, c->group, PL_NONE, err));
+	PL_TRY(put_num(t, c->members, -1, err));
+	PL_TRY(put_num(t, c->rounds, 0, err));
+	PL_TRY(put_num(t, c->root, -1, err));
+	PL_TRY(put_num(t, c->bytes, -1, err));
+	PL_TRY(end(t, err));
+out:
+	return rc;
+}
+
 static int shape(struct text *t, size_t i, struct pl_err *err)
 {
 	const struct pl_shape *s = &t->g->shape[i];
@@ -242,6 +280,8 @@ static int shape(struct text *t, size_t i, struct pl_err *err)
 
 	PL_TRY(pl_out_printf(t->out, err, "shape\t%zu\t%u\t%u\t%u\n", i, s->n_nodes, s->n_edges,
 			     s->n_entries));
+	for (uint32_t n = 0; n < s->n_comms; n++)
+		PL_TRY(comm(t, s, n, err));
 	for (uint32_t n = 0; n < s->n_nodes; n++) {
 		PL_TRY(node(t, s, n, err));
 		PL_TRY(edges(t, s, n, err));
@@ -285,6 +325,8 @@ int show_text(const struct pl_graph *g, struct pl_out *out, struct pl_err *err)
 		PL_TRY(pl_out_printf(out, err, "link\t%zu\t%u\t%u\t%.17g\t%lld\n", i,
 				     g->link[i].from, g->link[i].to, g->link[i].bytes_per_ns,
 				     (long long)g->link[i].latency_ns));
+	for (size_t i = 0; i < g->n_work; i++)
+		PL_TRY(work(&t, i, err));
 	for (size_t i = 0; i < g->n_shapes; i++)
 		PL_TRY(shape(&t, i, err));
 	for (size_t i = 0; i < g->n_tensors; i++)

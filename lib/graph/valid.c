@@ -88,6 +88,18 @@ static bool groups_ok(const struct pl_graph *g, struct pl_err *err)
 	return true;
 }
 
+static bool work_ok(const struct pl_graph *g, struct pl_err *err)
+{
+	for (size_t i = 0; i < g->n_work; i++) {
+		const struct pl_gwork *w = &g->work[i];
+
+		if (w->op >= PL_OP_COUNT_ || !string_ok(g, w->type) || !string_ok(g, w->dims) ||
+		    w->flops < -1 || w->bytes < -1)
+			return bad(err, "work", i, "a value that is not possible");
+	}
+	return true;
+}
+
 static bool tensor_ok(const struct pl_graph *g, size_t i, struct pl_err *err)
 {
 	const struct pl_tensor *t = &g->tensor[i];
@@ -121,14 +133,16 @@ static bool needs_resource(unsigned type)
 }
 
 /* The values of a column lie from `lowest` to below `end`, or are the unknown one. */
-static void column_range(const struct pl_graph *g, const struct pl_node_column *c, int64_t *lowest,
-			 int64_t *end)
+static void column_range(const struct pl_graph *g, const struct pl_shape *s,
+			 const struct pl_node_column *c, int64_t *lowest, int64_t *end)
 {
 	const int64_t ends[] = {
 		[PL_CV_NODE_TYPE] = PL_N_COUNT_,      [PL_CV_NODE_ROLE] = PL_RO_COUNT_,
 		[PL_CV_KIND] = UINT8_MAX + 1,	      [PL_CV_FLAGS] = UINT8_MAX + 1,
 		[PL_CV_RESOURCE] = (int64_t)g->n_res, [PL_CV_STRING] = (int64_t)g->str.n,
-		[PL_CV_GROUP] = (int64_t)g->n_groups, [PL_CV_NUMBER] = INT64_MAX,
+		[PL_CV_PHASE] = PL_PH_COUNT_,	      [PL_CV_COMM] = s->n_comms,
+		[PL_CV_WORK] = (int64_t)g->n_work,    [PL_CV_GROUP] = (int64_t)g->n_groups,
+		[PL_CV_NUMBER] = INT64_MAX,
 	};
 
 	*lowest = c->values == PL_CV_NUMBER ? c->unknown : 0;
@@ -141,7 +155,7 @@ static uint32_t column_fault(const struct pl_graph *g, const struct pl_shape *s,
 {
 	int64_t lowest, end;
 
-	column_range(g, c, &lowest, &end);
+	column_range(g, s, c, &lowest, &end);
 	for (uint32_t i = 0; pl_shape_column(s, c) && i < s->n_nodes; i++) {
 		int64_t v = pl_shape_value(s, c, i);
 
@@ -170,6 +184,12 @@ static const char *node_fault(const struct pl_shape *s, uint32_t i)
 	return NULL;
 }
 
+static bool comm_ok(const struct pl_graph *g, const struct pl_gcomm *c)
+{
+	return c->kind < PL_COLL_COUNT_ && string_ok(g, c->algorithm) && string_ok(g, c->type) &&
+	       (c->group == PL_NONE || c->group < g->n_groups) && c->root >= -1 && c->bytes >= -1;
+}
+
 static bool shape_ok(const struct pl_graph *g, size_t i, struct pl_err *err)
 {
 	const struct pl_shape *s = &g->shape[i];
@@ -177,6 +197,9 @@ static bool shape_ok(const struct pl_graph *g, size_t i, struct pl_err *err)
 	if (s->n_entries > s->n_nodes || s->n_nodes == PL_NONE || s->off[0] != 0 ||
 	    s->off[s->n_nodes] != s->n_edges)
 		return bad(err, "shape", i, "its counts contradict each other");
+	for (uint32_t k = 0; k < s->n_comms; k++)
+		if (!comm_ok(g, &s->comms[k]))
+			return bad(err, "communication", k, "a value that is not possible");
 	for (size_t k = 0; k < PL_N_NODE_COLUMNS; k++) {
 		const struct pl_node_column *c = &pl_node_columns[k];
 		uint32_t n = column_fault(g, s, c);
@@ -221,7 +244,7 @@ static bool step_ok(const struct pl_graph *g, size_t i, struct pl_err *err)
 
 bool pl_graph_valid(const struct pl_graph *g, struct pl_err *err)
 {
-	if (!ranks_ok(g, err) || !resources_ok(g, err) || !groups_ok(g, err))
+	if (!ranks_ok(g, err) || !resources_ok(g, err) || !groups_ok(g, err) || !work_ok(g, err))
 		return false;
 	for (size_t i = 0; i < g->n_shapes; i++)
 		if (!shape_ok(g, i, err))

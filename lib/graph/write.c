@@ -62,7 +62,8 @@ static int write_head(struct writer *w, const struct pl_graph *g, struct pl_err 
 {
 	int rc;
 
-	PL_TRY(pl_put_varint(&w->b, g->stepless ? G_STEPLESS : 0, err));
+	PL_TRY(pl_put_varint(
+		&w->b, (g->stepless ? G_STEPLESS : 0) | (g->described ? G_DESCRIBED : 0), err));
 	PL_TRY(pl_put_svarint(&w->b, g->epoch_ns, err));
 	PL_TRY(pl_put_varint(&w->b, (uint64_t)g->n_ranks, err));
 	for (int32_t i = 0; i < g->n_ranks; i++)
@@ -188,6 +189,35 @@ out:
 	return rc;
 }
 
+static int put_work(struct pl_buf *e, const struct pl_gwork *p, struct pl_err *err)
+{
+	int rc;
+
+	PL_TRY(pl_put_u8(e, p->op, err));
+	PL_TRY(put_id(e, p->type, err));
+	PL_TRY(put_id(e, p->dims, err));
+	PL_TRY(pl_put_svarint(e, p->flops, err));
+	PL_TRY(pl_put_svarint(e, p->bytes, err));
+out:
+	return rc;
+}
+
+static int put_comm(struct pl_buf *e, const struct pl_gcomm *c, struct pl_err *err)
+{
+	int rc;
+
+	PL_TRY(pl_put_u8(e, c->kind, err));
+	PL_TRY(put_id(e, c->algorithm, err));
+	PL_TRY(put_id(e, c->type, err));
+	PL_TRY(put_id(e, c->group, err));
+	PL_TRY(pl_put_varint(e, c->members, err));
+	PL_TRY(pl_put_varint(e, c->rounds, err));
+	PL_TRY(pl_put_svarint(e, c->root, err));
+	PL_TRY(pl_put_svarint(e, c->bytes, err));
+out:
+	return rc;
+}
+
 static int put_group(struct pl_buf *e, const struct pl_graph *g, const struct pl_ggroup *p,
 		     struct pl_err *err)
 {
@@ -200,8 +230,9 @@ out:
 	return rc;
 }
 
-static int write_table(struct writer *w, const struct pl_graph *g, uint32_t type, size_t n,
-		       struct pl_err *err)
+/* Entries of the graph's tables, or of the communications of a shape. */
+static int write_table(struct writer *w, const struct pl_graph *g, const struct pl_shape *s,
+		       uint32_t type, size_t n, struct pl_err *err)
 {
 	size_t first = 0;
 	int rc = 0;
@@ -213,6 +244,10 @@ static int write_table(struct writer *w, const struct pl_graph *g, uint32_t type
 			rc = put_group(&w->e, g, &g->group[i], err);
 		else if (type == B_LINK)
 			rc = put_link(&w->e, &g->link[i], err);
+		else if (type == B_WORK)
+			rc = put_work(&w->e, &g->work[i], err);
+		else if (type == B_COMM)
+			rc = put_comm(&w->e, &s->comms[i], err);
 		else
 			rc = put_tensor(&w->e, g, &g->tensor[i], err);
 		if (rc < 0)
@@ -244,6 +279,18 @@ static int put_column(struct writer *w, const struct pl_shape *s, const struct p
 	for (uint32_t i = 0; i < n; i++)
 		w->scratch[i] = v[at + i] - (uint32_t)c->unknown;
 	return pl_put_col_u32(&w->b, w->scratch, n, false, err);
+}
+
+/* Rows of the optional columns of `mask`, and of those that every shape has. */
+static int put_columns(struct writer *w, const struct pl_shape *s, unsigned mask, bool base,
+		       uint32_t at, uint32_t n, struct pl_err *err)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < PL_N_NODE_COLUMNS && rc >= 0; i++)
+		if (pl_node_columns[i].bit ? (mask & pl_node_columns[i].bit) != 0 : base)
+			rc = put_column(w, s, &pl_node_columns[i], at, n, err);
+	return rc;
 }
 
 static int put_edges(struct writer *w, const struct pl_shape *s, uint32_t at, uint32_t n,
@@ -288,10 +335,9 @@ static int code_nodes(struct writer *w, const struct pl_shape *s, unsigned mask,
 
 	PL_TRY(pl_grow(&w->scratch, &w->cap, n > m ? n : m, sizeof(*w->scratch), err));
 	PL_TRY(pl_put_varint(&w->b, at, err));
-	for (size_t i = 0; i < PL_N_NODE_COLUMNS; i++)
-		if (!pl_node_columns[i].bit || mask & pl_node_columns[i].bit)
-			PL_TRY(put_column(w, s, &pl_node_columns[i], at, n, err));
+	PL_TRY(put_columns(w, s, mask & (LATER_COLUMNS - 1), true, at, n, err));
 	PL_TRY(put_edges(w, s, at, n, err));
+	PL_TRY(put_columns(w, s, mask & ~(LATER_COLUMNS - 1), false, at, n, err));
 	PL_TRY(pad(w, n > m ? n : m, err));
 out:
 	return rc;
@@ -318,6 +364,7 @@ static int code_shape(struct writer *w, const struct pl_shape *s, unsigned mask,
 	PL_TRY(pl_put_varint(&w->b, s->n_edges, err));
 	PL_TRY(pl_put_varint(&w->b, s->n_entries, err));
 	PL_TRY(pl_put_varint(&w->b, mask, err));
+	PL_TRY(pl_put_varint(&w->b, s->n_comms, err));
 out:
 	return rc;
 }
@@ -410,12 +457,17 @@ static void free_rows(struct writer *w)
 	pl_queue_free(w->queue);
 }
 
-static int write_shape(struct writer *w, const struct pl_shape *s, struct pl_err *err)
+static int write_shape(struct writer *w, const struct pl_graph *g, const struct pl_shape *s,
+		       struct pl_err *err)
 {
 	struct rows r = { .s = s, .mask = pl_shape_known(s), .n = 1 };
 	int rc;
 
 	PL_TRY(put_rows(w, B_SHAP, &r, err));
+	if (s->n_comms) {
+		PL_TRY(put_rest(w, err));
+		PL_TRY(write_table(w, g, s, B_COMM, s->n_comms, err));
+	}
 	for (; r.at < s->n_nodes; r.at += r.n) {
 		uint32_t left = s->n_nodes - r.at;
 
@@ -456,6 +508,7 @@ static int write_totals(struct writer *w, const struct pl_graph *g, struct pl_er
 		PL_TRY(pl_put_varint(&w->b, n[i], err));
 	for (size_t i = 0; i < PL_LEN(c); i++)
 		PL_TRY(pl_put_svarint(&w->b, c[i], err));
+	PL_TRY(pl_put_varint(&w->b, g->n_work, err));
 	PL_TRY(put_block(w, B_TOTL, 1, err));
 out:
 	return rc;
@@ -469,13 +522,14 @@ static int write_all(struct writer *w, const struct pl_graph *g, const char *pro
 	PL_TRY(write_head(w, g, err));
 	PL_TRY(write_provenance(w, g, provenance, err));
 	PL_TRY(write_strings(w, g, err));
-	PL_TRY(write_table(w, g, B_RSRC, g->n_res, err));
-	PL_TRY(write_table(w, g, B_GRUP, g->n_groups, err));
-	PL_TRY(write_table(w, g, B_LINK, g->n_links, err));
+	PL_TRY(write_table(w, g, NULL, B_RSRC, g->n_res, err));
+	PL_TRY(write_table(w, g, NULL, B_GRUP, g->n_groups, err));
+	PL_TRY(write_table(w, g, NULL, B_LINK, g->n_links, err));
+	PL_TRY(write_table(w, g, NULL, B_WORK, g->n_work, err));
 	for (size_t i = 0; i < g->n_shapes; i++)
-		PL_TRY(write_shape(w, &g->shape[i], err));
+		PL_TRY(write_shape(w, g, &g->shape[i], err));
 	PL_TRY(put_rest(w, err));
-	PL_TRY(write_table(w, g, B_TNSR, g->n_tensors, err));
+	PL_TRY(write_table(w, g, NULL, B_TNSR, g->n_tensors, err));
 	for (size_t i = 0; i < g->n_steps; i++)
 		PL_TRY(write_step(w, g, &g->step[i], err));
 	PL_TRY(put_rest(w, err));

@@ -43,6 +43,43 @@ static void add_tables(struct pl_graph *g)
 		g->group[g->n_groups++] = (struct pl_ggroup){ .name = str(g, "group"), .n = 1 };
 }
 
+static const struct pl_gcomm comms[2] = {
+	{ PL_COLL_ALLREDUCE, 0, 1, 1, 8, 14, -1, 1 << 20 },
+	{ PL_COLL_BROADCAST, PL_NONE, 0, 0, 4, 0, 3, 5 },
+};
+static const struct pl_gwork works[2] = {
+	{ PL_OP_MATMUL, 1, 0, (int64_t)1 << 50, 12345 },
+	{ PL_OP_COPY, PL_NONE, PL_NONE, -1, 7 },
+};
+
+/* The rows that the columns comm and work number. */
+static void add_rows(struct pl_graph *g, struct pl_shape *s)
+{
+	must(pl_alloc(&s->comms, 2, sizeof(*s->comms), &err));
+	must(pl_grow(&g->work, &g->cap_work, 2, sizeof(*g->work), &err));
+	memcpy(s->comms, comms, sizeof(comms));
+	memcpy(g->work, works, sizeof(works));
+	s->n_comms = 2;
+	g->n_work = 2;
+}
+
+static bool same_rows(const struct pl_graph *g)
+{
+	bool same = g->n_work == 2 && g->shape[0].n_comms == 2;
+
+	for (uint32_t i = 0; same && i < 2; i++) {
+		const struct pl_gcomm *c = &g->shape[0].comms[i], *d = &comms[i];
+		const struct pl_gwork *w = &g->work[i], *x = &works[i];
+
+		same = c->kind == d->kind && c->algorithm == d->algorithm && c->type == d->type &&
+		       c->group == d->group && c->members == d->members && c->rounds == d->rounds &&
+		       c->root == d->root && c->bytes == d->bytes && w->op == x->op &&
+		       w->type == x->type && w->dims == x->dims && w->flops == x->flops &&
+		       w->bytes == x->bytes;
+	}
+	return same;
+}
+
 /* Another value for each node and column, as the rules of the column allow. */
 static int64_t some_value(const struct pl_node_column *c, uint32_t i)
 {
@@ -59,6 +96,10 @@ static int64_t some_value(const struct pl_node_column *c, uint32_t i)
 		if (c->bit == PL_HAS_k)
 			return i == MEET; /* 1 of 1 */
 		return (int64_t)(1000 * at + i);
+	case PL_CV_PHASE:
+		return 1 + i % (PL_PH_COUNT_ - 1);
+	case PL_CV_COMM:
+		return i % 2;
 	default:
 		return (i + at) % 2;
 	}
@@ -90,6 +131,7 @@ static void full_graph(struct pl_graph *g)
 	must(pl_shape_room(s, ~0u, N_NODES, N_NODES, &err));
 	s->n_nodes = N_NODES;
 	s->n_entries = N_ENTRIES;
+	add_rows(g, s);
 	for (uint32_t i = 0; i < N_NODES; i++) {
 		for (size_t k = 0; k < PL_N_NODE_COLUMNS; k++)
 			set_value(s, &pl_node_columns[k], i, some_value(&pl_node_columns[k], i));
@@ -128,6 +170,7 @@ static void same_columns(const struct pl_graph *a, const struct pl_graph *b, con
 		}
 		ok(same, "%s keeps column %s", way, c->word);
 	}
+	ok(same_rows(b), "%s keeps communications and work", way);
 }
 
 static void through_file(const struct pl_graph *g, struct pl_graph *back)
@@ -174,7 +217,7 @@ int main(void)
 	full_graph(&g);
 	through_file(&g, &other);
 	same_columns(&g, &other, "the file");
-	ok(pl_shape_same(&g.shape[0], &other.shape[0]), "and the shapes are the same");
+	ok(pl_shape_same(&g.shape[0], &other.shape[0], 0), "and the shapes are the same");
 	pl_graph_fini(&other);
 	must(pl_graph_pick(&g, &part, &other, &err));
 	same_columns(&g, &other, "picking");

@@ -28,21 +28,14 @@ static pl_id str(struct pl_graph *g, const char *s)
 
 static void alloc_shape(struct pl_shape *s, uint32_t nodes, uint32_t edges, bool optional)
 {
-	const struct {
-		void *array;
-		size_t size;
-		bool optional;
-	} col[] = { { &s->type, 1, false },  { &s->role, 1, false }, { &s->kind, 1, false },
-		    { &s->flags, 1, false }, { &s->res, 4, false },  { &s->name, 4, false },
-		    { &s->group, 4, false }, { &s->off, 4, false },  { &s->k, 4, true },
-		    { &s->bytes, 8, true },  { &s->mb, 4, true },    { &s->chunk, 4, true },
-		    { &s->layer, 4, true },  { &s->peer, 4, true } };
-
-	for (size_t i = 0; i < PL_LEN(col); i++)
-		if (optional || !col[i].optional)
-			must(pl_alloc(col[i].array, nodes + (size_t)1, col[i].size, &err));
-	must(pl_alloc(&s->src, edges, sizeof(*s->src), &err));
-	must(pl_alloc(&s->etype, edges, 1, &err));
+	must(pl_shape_room(s, optional ? ~0u : 0, nodes, edges, &err));
+	for (size_t i = 0; i < PL_N_NODE_COLUMNS; i++)
+		if (pl_shape_column(s, &pl_node_columns[i]))
+			memset(pl_shape_column(s, &pl_node_columns[i]), 0,
+			       nodes * pl_node_columns[i].size);
+	memset(s->off, 0, (nodes + (size_t)1) * sizeof(*s->off));
+	memset(s->src, 0, edges * sizeof(*s->src));
+	memset(s->etype, 0, edges);
 	s->n_nodes = nodes;
 	s->n_edges = edges;
 }
@@ -118,6 +111,21 @@ static void add_tensor(struct pl_graph *g)
 	g->consumer[g->n_consumers++] = 6;
 }
 
+static void add_comm_and_work(struct pl_graph *g, struct pl_shape *s)
+{
+	must(pl_alloc(&s->comms, 1, sizeof(*s->comms), &err));
+	s->n_comms = 1;
+	s->comms[0] = (struct pl_gcomm){
+		PL_COLL_ALLREDUCE, str(g, "ring"), str(g, "bfloat16"), 0, 2, 4, -1, (int64_t)1 << 40
+	};
+	must(pl_grow(&g->work, &g->cap_work, 1, sizeof(*g->work), &err));
+	g->work[g->n_work++] = (struct pl_gwork){ PL_OP_MATMUL, str(g, "bfloat16"),
+						  str(g, "[[2,3],[3,4]]"), 48, 52 };
+	s->work[2] = 0;
+	for (uint32_t i = 3; i < 8; i++)
+		s->comm[i] = 0;
+}
+
 /* An entry, and on each of two ranks an operation, an arrival and a transfer; a policy. */
 static void small_graph(struct pl_graph *g)
 {
@@ -155,6 +163,7 @@ static void small_graph(struct pl_graph *g)
 		s->group[i] = i > 2 && i < 8 ? 0 : PL_NONE;
 		s->bytes[i] = i == 6 ? (int64_t)1 << 40 : -1;
 		s->mb[i] = s->chunk[i] = s->layer[i] = s->peer[i] = -1;
+		s->module[i] = s->comm[i] = s->work[i] = PL_NONE;
 		for (; e < PL_LEN(edge) && edge[e].dst == i; e++) {
 			s->src[e] = edge[e].src;
 			s->etype[e] = edge[e].type;
@@ -162,10 +171,12 @@ static void small_graph(struct pl_graph *g)
 		s->off[i + 1] = e;
 	}
 	s->k[5] = 1;
+	s->phase[2] = PL_PH_FORWARD;
 	s->mb[2] = 4;
 	s->chunk[2] = 0;
 	s->layer[2] = 11;
 	s->peer[3] = 64;
+	add_comm_and_work(g, s);
 	add_tensor(g);
 	add_step(g, 7, 0);
 	add_step(g, INT64_MIN, 0);
@@ -378,7 +389,7 @@ static void take_blocks(const struct pl_buf *b, struct blocks *x)
 /* Read the stream of these blocks without block `without`, block `twice` doubled. */
 static int read_blocks(const struct blocks *x, size_t without, size_t twice)
 {
-	struct pl_cwriter_opts o = { .kind = PL_KIND_GRAPH, .major = 1, .level = 0 };
+	struct pl_cwriter_opts o = { .kind = PL_KIND_GRAPH, .major = 1, .minor = 1, .level = 0 };
 	struct pl_buf b = { 0 }, k = { 0 };
 	struct pl_out *out = pl_out_open_buf(&b, &err);
 	struct pl_cwriter *w = out ? pl_cwriter_open(out, &o, &err) : NULL;
@@ -495,6 +506,11 @@ static void rules(void)
 	BROKEN(s->etype[2], 0x60, "an unknown edge");
 	BROKEN(s->k[5], 3, "a rendezvous of more than come");
 	BROKEN(s->mb[2], -2, "a negative microbatch");
+	BROKEN(s->phase[2], PL_PH_COUNT_, "an unknown phase");
+	BROKEN(s->comm[3], 1, "no such communication");
+	BROKEN(s->comms[0].group, 1, "a communication of no group");
+	BROKEN(s->work[2], 1, "no such work");
+	BROKEN(g.work[0].op, PL_OP_COUNT_, "an unknown operator");
 	BROKEN(g.step[0].shape, 1, "a step of no shape");
 	BROKEN(g.step[0].dur[2], -1, "a negative duration");
 	BROKEN(g.step[0].start[2], INT64_MIN, "a time out of range");
@@ -547,9 +563,13 @@ static void views(void)
 	small_graph(&g);
 	to_text(&g, PL_GV_TEXT, &b);
 	ok(strstr((char *)b.p, "group\t0\t1\ttp\\x090\t3,64\n") != NULL, "text: a tab in a name");
-	ok(strstr((char *)b.p, "\tkind-200\tin_step,0x40\t1\t\\x2d\t-\t0\t-\t4\t0\t11\t-\n") !=
-		   NULL,
+	ok(strstr((char *)b.p, "\tkind-200\tin_step,0x40\t1\t\\x2d\t-\t0\t-\t4\t0\t11\t-\t"
+			       "forward\t-\t-\t0\n") != NULL,
 	   "text: all fields of a node");
+	ok(strstr((char *)b.p,
+		  "\ncomm\t0\tallreduce\tring\tbfloat16\t0\t2\t4\t-\t1099511627776\n") &&
+		   strstr((char *)b.p, "\nwork\t0\tmatmul\tbfloat16\t[[2,3],[3,4]]\t48\t52\n"),
+	   "text: communications and work");
 	ok(strstr((char *)b.p, "edge\t2\t3\twait?\n") != NULL, "text: an inferred edge");
 	ok(strstr((char *)b.p, "step\t1\t-\t0\n") != NULL, "text: work outside any step");
 	b.n = 0;

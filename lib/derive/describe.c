@@ -1,0 +1,386 @@
+/*
+ * What the nodes of a graph are: phases, operators, communications.
+ *
+ * A graph comes with what its source recorded. The rest follows here from names (names.c) and from
+ * the structure, once, so that nobody who uses the graph reads a name again:
+ *
+ *   A communication is a rendezvous with the arrivals that lead to it and their transfers; an
+ *   arrival without rendezvous and its transfer are one, too. A message belongs to the latest of
+ * the communications of its group whose arrivals or messages lead to it. The root of a broadcast or
+ * scatter is the member whose arrival most transfers follow directly. A device operation is of the
+ * phase of the call that launched it. What is left of a rank that has a backward phase is forward
+ * where it began before that phase did, in the first step of the shape.
+ *
+ * Linear in nodes and edges.
+ */
+#include <string.h>
+
+#include "derive/describe.h"
+#include "derive/names.h"
+
+struct describe {
+	struct pl_graph *g;
+	struct pl_name_says *says; /* by string */
+	bool *read;		   /* by string: says is there */
+	size_t n_names;
+	struct pl_intern rows; /* g->work as bytes: equal rows are one */
+};
+
+static const struct pl_name_says *says_of(struct describe *d, pl_id name)
+{
+	static const struct pl_name_says nothing;
+
+	if (name >= d->n_names)
+		return &nothing;
+	if (!d->read[name]) {
+		d->read[name] = true;
+		pl_name_read(d->g->str.str[name], d->g->str.len[name], &d->says[name]);
+	}
+	return &d->says[name];
+}
+
+static int put_string(struct describe *d, const char *s, pl_id *id, struct pl_err *err)
+{
+	*id = PL_NONE;
+	return s ? pl_intern_add(&d->g->str, s, strlen(s), id, err) : 0;
+}
+
+/* A column that the shape has not yet: nothing is known. */
+static int add_column(struct pl_shape *s, void *column, size_t size, int unknown,
+		      struct pl_err *err)
+{
+	void **p = column;
+	int rc;
+
+	if (*p)
+		return 0;
+	rc = pl_alloc(p, (size_t)s->n_nodes + 1, size, err);
+	if (rc == 0)
+		memset(*p, unknown, s->n_nodes * size);
+	return rc;
+}
+
+/* ---- communications ----------------------------------------------------------------------------
+ */
+
+static bool is_meeting(const struct pl_shape *s, uint32_t i)
+{
+	return s->type[i] == PL_N_RENDEZVOUS && s->role[i] != PL_RO_MARK;
+}
+
+static int new_comm(struct pl_shape *s, size_t *cap, uint32_t node, struct pl_err *err)
+{
+	int rc = pl_grow(&s->comms, cap, s->n_comms + (size_t)1, sizeof(*s->comms), err);
+
+	if (rc < 0)
+		return rc;
+	s->comms[s->n_comms] = (struct pl_gcomm){ .algorithm = PL_NONE,
+						  .type = PL_NONE,
+						  .group = s->group[node],
+						  .root = -1,
+						  .bytes = -1 };
+	s->comm[node] = s->n_comms++;
+	return 0;
+}
+
+/* The communication that leads to a transfer or message, PL_NONE if none does. */
+static uint32_t comm_before(const struct pl_shape *s, uint32_t i)
+{
+	bool message = s->flags[i] & PL_NF_MESSAGE;
+	uint32_t best = PL_NONE;
+
+	for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++) {
+		uint32_t src = s->src[e], c = s->comm[src];
+		bool own = s->role[src] == PL_RO_ARRIVE && s->res[src] == s->res[i];
+
+		if (c == PL_NONE || s->group[src] != s->group[i])
+			continue;
+		if (!message &&
+		    (own || (is_meeting(s, src) && PL_E_TYPE(s->etype[e]) == PL_E_COMM)))
+			return c;
+		if (message && (best == PL_NONE || c > best) &&
+		    (s->role[src] == PL_RO_ARRIVE || s->flags[src] & PL_NF_MESSAGE))
+			best = c;
+	}
+	return best;
+}
+
+/* Which nodes are one communication. */
+static int find_comms(struct pl_shape *s, struct pl_err *err)
+{
+	size_t cap = 0;
+	int rc = add_column(s, &s->comm, sizeof(*s->comm), 0xff, err);
+
+	for (uint32_t i = 0; i < s->n_nodes && rc == 0; i++) {
+		if (!is_meeting(s, i))
+			continue;
+		rc = new_comm(s, &cap, i, err);
+		for (uint32_t e = s->off[i]; e < s->off[i + 1] && rc == 0; e++)
+			if (s->role[s->src[e]] == PL_RO_ARRIVE)
+				s->comm[s->src[e]] = s->comm[i];
+	}
+	for (uint32_t i = 0; i < s->n_nodes && rc == 0; i++) {
+		if (s->comm[i] != PL_NONE)
+			continue;
+		if (s->role[i] == PL_RO_TRANSFER || s->flags[i] & PL_NF_MESSAGE)
+			s->comm[i] = comm_before(s, i);
+		if (s->comm[i] == PL_NONE &&
+		    (s->role[i] == PL_RO_ARRIVE || s->role[i] == PL_RO_TRANSFER))
+			rc = new_comm(s, &cap, i, err);
+	}
+	return rc;
+}
+
+/* What one of its nodes says about a communication. */
+static int add_to_comm(struct describe *d, struct pl_shape *s, uint32_t i, struct pl_err *err)
+{
+	struct pl_gcomm *c = &s->comms[s->comm[i]];
+	const struct pl_name_says *says = says_of(d, s->name[i]);
+	int rc = 0;
+
+	if (s->flags[i] & PL_NF_MESSAGE)
+		return 0;
+	if (c->kind == PL_COLL_OTHER)
+		c->kind = says->coll;
+	c->members += s->role[i] == PL_RO_ARRIVE;
+	if (s->bytes)
+		c->bytes = pl_max_i64(c->bytes, s->bytes[i]);
+	if (c->type == PL_NONE && says->type)
+		rc = put_string(d, says->type, &c->type, err);
+	if (rc == 0 && c->algorithm == PL_NONE && says->algorithm)
+		rc = put_string(d, says->algorithm, &c->algorithm, err);
+	return rc;
+}
+
+/* How many transfers of others follow each arrival directly makes the root; `n` is by node. */
+static void find_root(const struct pl_graph *g, struct pl_shape *s, uint32_t i, uint32_t *n,
+		      uint32_t *most)
+{
+	struct pl_gcomm *c = &s->comms[s->comm[i]];
+
+	if (s->role[i] != PL_RO_TRANSFER || s->flags[i] & PL_NF_MESSAGE ||
+	    (c->kind != PL_COLL_BROADCAST && c->kind != PL_COLL_SCATTER))
+		return;
+	for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++) {
+		uint32_t src = s->src[e];
+
+		if (s->role[src] != PL_RO_ARRIVE || PL_E_TYPE(s->etype[e]) != PL_E_COMM ||
+		    ++n[src] <= most[s->comm[i]])
+			continue;
+		most[s->comm[i]] = n[src];
+		c->root = pl_node_rank(g, s, src);
+	}
+}
+
+/* Messages that follow one another: `depth` is by node, how many are sent up to there. */
+static void count_rounds(struct pl_shape *s, uint32_t i, uint32_t *depth)
+{
+	struct pl_gcomm *c = &s->comms[s->comm[i]];
+
+	depth[i] = 0;
+	if (!(s->flags[i] & PL_NF_MESSAGE))
+		return;
+	for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++)
+		if (s->comm[s->src[e]] == s->comm[i] && depth[s->src[e]] > depth[i])
+			depth[i] = depth[s->src[e]];
+	depth[i] += s->kind[i] == PL_K_SEND;
+	if (depth[i] > c->rounds)
+		c->rounds = depth[i];
+}
+
+static int describe_comms(struct describe *d, struct pl_shape *s, struct pl_err *err)
+{
+	uint32_t *count = NULL, *most = NULL;
+	int rc = find_comms(s, err);
+
+	if (rc < 0 || !s->n_comms)
+		return rc;
+	PL_TRY(pl_alloc(&count, s->n_nodes, sizeof(*count), err));
+	PL_TRY(pl_alloc(&most, s->n_comms, sizeof(*most), err));
+	for (uint32_t i = 0; i < s->n_nodes; i++)
+		if (s->comm[i] != PL_NONE)
+			PL_TRY(add_to_comm(d, s, i, err));
+	for (uint32_t i = 0; i < s->n_nodes; i++)
+		if (s->comm[i] != PL_NONE)
+			find_root(d->g, s, i, count, most);
+	for (uint32_t i = 0; i < s->n_nodes; i++)
+		if (s->comm[i] != PL_NONE)
+			count_rounds(s, i, count);
+	for (uint32_t k = 0; k < s->n_comms; k++)
+		if (s->comms[k].group != PL_NONE)
+			s->comms[k].members = d->g->group[s->comms[k].group].n;
+out:
+	pl_free(count);
+	pl_free(most);
+	return rc;
+}
+
+/* ---- phases ------------------------------------------------------------------------------------
+ */
+
+static bool is_work(const struct pl_shape *s, uint32_t i)
+{
+	return s->role[i] == PL_RO_COMPUTE || s->role[i] == PL_RO_HOST ||
+	       s->role[i] == PL_RO_COPY || s->role[i] == PL_RO_SYNC;
+}
+
+/* The phase of the call that launched it. */
+static uint8_t phase_of_launch(const struct pl_shape *s, uint32_t i)
+{
+	for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++)
+		if (PL_E_TYPE(s->etype[e]) == PL_E_LAUNCH || PL_E_TYPE(s->etype[e]) == PL_E_EARLY)
+			return s->phase[s->src[e]];
+	return PL_PH_UNKNOWN;
+}
+
+static bool is_backward(uint8_t phase)
+{
+	return phase == PL_PH_BACKWARD || phase == PL_PH_INPUT_GRAD || phase == PL_PH_WEIGHT_GRAD;
+}
+
+/* What nothing tells begins before the backward phase of its rank, or has none of these phases. */
+static int split_by_backward(const struct pl_graph *g, struct pl_shape *s,
+			     const struct pl_gstep *st, struct pl_err *err)
+{
+	pl_ns *first;
+	int rc = pl_alloc(&first, (size_t)g->n_ranks + 1, sizeof(*first), err);
+
+	if (rc < 0)
+		return rc;
+	for (int32_t r = 0; r < g->n_ranks; r++)
+		first[r] = INT64_MIN;
+	for (int pass = 0; pass < 2; pass++) {
+		for (uint32_t i = 0; i < s->n_nodes; i++) {
+			uint32_t r = pl_graph_rank_index(g, pl_node_rank(g, s, i));
+
+			if (r == PL_NONE || !is_work(s, i))
+				continue;
+			if (!pass && is_backward(s->phase[i]) &&
+			    (first[r] == INT64_MIN || st->start[i] < first[r]))
+				first[r] = st->start[i];
+			if (pass && s->phase[i] == PL_PH_UNKNOWN && first[r] != INT64_MIN)
+				s->phase[i] = st->start[i] < first[r] ? PL_PH_FORWARD : PL_PH_OTHER;
+		}
+	}
+	pl_free(first);
+	return 0;
+}
+
+static int describe_phases(struct describe *d, struct pl_shape *s, const struct pl_gstep *st,
+			   struct pl_err *err)
+{
+	int rc = add_column(s, &s->phase, sizeof(*s->phase), PL_PH_UNKNOWN, err);
+
+	for (uint32_t i = 0; i < s->n_nodes && rc == 0; i++) {
+		if (s->comm[i] != PL_NONE)
+			s->phase[i] = PL_PH_COMM;
+		else if (s->kind[i] == PL_K_DATA)
+			s->phase[i] = PL_PH_INPUT;
+		else if (!is_work(s, i))
+			s->phase[i] = PL_PH_OTHER;
+		if (s->phase[i] == PL_PH_UNKNOWN)
+			s->phase[i] = phase_of_launch(s, i);
+		if (s->phase[i] == PL_PH_UNKNOWN)
+			s->phase[i] = says_of(d, s->name[i])->phase;
+	}
+	return rc < 0 || !st ? rc : split_by_backward(d->g, s, st, err);
+}
+
+/* ---- work --------------------------------------------------------------------------------------
+ */
+
+static int add_work(struct describe *d, const struct pl_gwork *w, uint32_t *id, struct pl_err *err)
+{
+	struct pl_graph *g = d->g;
+	const int64_t key[5] = { w->op, w->type, w->dims, w->flops, w->bytes };
+	int rc = pl_intern_add(&d->rows, (const char *)key, sizeof(key), id, err);
+
+	if (rc < 0 || *id < g->n_work)
+		return rc;
+	rc = pl_grow(&g->work, &g->cap_work, g->n_work + 1, sizeof(*g->work), err);
+	if (rc == 0)
+		g->work[g->n_work++] = *w;
+	return rc;
+}
+
+/* Operator and type of an operation, where its source did not say them. */
+static int describe_work(struct describe *d, struct pl_shape *s, struct pl_err *err)
+{
+	int rc = add_column(s, &s->work, sizeof(*s->work), 0xff, err);
+
+	for (uint32_t i = 0; i < s->n_nodes && rc == 0; i++) {
+		const struct pl_name_says *says = says_of(d, s->name[i]);
+		struct pl_gwork w = { .type = PL_NONE, .dims = PL_NONE, .flops = -1, .bytes = -1 };
+
+		if (!is_work(s, i) || s->kind[i] == PL_K_RUNTIME)
+			continue;
+		if (s->work[i] != PL_NONE)
+			w = d->g->work[s->work[i]];
+		if (!w.op)
+			w.op = says->op;
+		if (w.type == PL_NONE)
+			rc = put_string(d, says->type, &w.type, err);
+		if (rc == 0 && (w.op || w.type != PL_NONE || w.dims != PL_NONE))
+			rc = add_work(d, &w, &s->work[i], err);
+	}
+	return rc;
+}
+
+static int describe_modules(struct describe *d, struct pl_shape *s, struct pl_err *err)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < s->n_nodes && rc == 0; i++) {
+		const char *module = says_of(d, s->name[i])->module;
+
+		if (!module || !is_work(s, i))
+			continue;
+		rc = add_column(s, &s->module, sizeof(*s->module), 0xff, err);
+		if (rc == 0 && s->module[i] == PL_NONE)
+			rc = put_string(d, module, &s->module[i], err);
+	}
+	return rc;
+}
+
+/* ---- the whole ---------------------------------------------------------------------------------
+ */
+
+int pl_derive_describe(struct pl_graph *g, struct pl_err *err)
+{
+	struct describe d = { .g = g, .n_names = g->str.n };
+	int rc = 0;
+
+	if (g->described)
+		return 0;
+	PL_TRY(pl_alloc(&d.says, g->str.n, sizeof(*d.says), err));
+	PL_TRY(pl_alloc(&d.read, g->str.n, sizeof(*d.read), err));
+	for (size_t i = 0; i < g->n_shapes; i++) {
+		struct pl_shape *s = &g->shape[i];
+		const struct pl_gstep *st = NULL;
+
+		for (size_t k = 0; k < g->n_steps && !st; k++)
+			st = g->step[k].shape == i ? &g->step[k] : NULL;
+		PL_TRY(describe_comms(&d, s, err));
+		PL_TRY(describe_phases(&d, s, st, err));
+		PL_TRY(describe_work(&d, s, err));
+		PL_TRY(describe_modules(&d, s, err));
+	}
+	g->described = true;
+out:
+	pl_free(d.says);
+	pl_free(d.read);
+	pl_intern_fini(&d.rows);
+	return rc;
+}
+
+int pl_derive_read(struct pl_in *in, struct pl_pool *pool, struct pl_graph *g, struct pl_err *err)
+{
+	int rc = pl_graph_read(in, pool, g, err);
+
+	if (rc < 0)
+		return rc;
+	rc = pl_derive_describe(g, err);
+	if (rc < 0)
+		pl_graph_fini(g);
+	return rc;
+}

@@ -1,0 +1,14 @@
+/* describe.h - phases, operators and communications of a graph that does not say them. */
+#ifndef PL_DERIVE_DESCRIBE_H
+#define PL_DERIVE_DESCRIBE_H
+
+#include "graph/graph.h"
+
+/* Fills the columns phase, module, comm and work and their tables, from names and structure; what
+ * is there stays. Once: a graph that was described is left alone. */
+int pl_derive_describe(struct pl_graph *g, struct pl_err *err) PL_MUST;
+/* pl_graph_read(), and what older programs left out of the file. */
+int pl_derive_read(struct pl_in *in, struct pl_pool *pool, struct pl_graph *g,
+		   struct pl_err *err) PL_MUST;
+
+#endif

@@ -1,0 +1,19 @@
+/* names.h - what names of operations say, and nothing above derive asks again. */
+#ifndef PL_DERIVE_NAMES_H
+#define PL_DERIVE_NAMES_H
+
+#include "graph/graph.h"
+
+struct pl_name_says {
+	uint8_t op;	       /* enum pl_operator */
+	uint8_t phase;	       /* enum pl_phase */
+	uint8_t coll;	       /* enum pl_coll, PL_COLL_OTHER: none */
+	const char *type;      /* of the elements, NULL: not said */
+	const char *algorithm; /* of a communication, NULL: not said */
+	const char *module;    /* NULL: not said; into the name */
+};
+/* By the words of the name, whole words only: "conv" is not in "convert", nor "linear" in
+ * "bilinear". Words end at all that is no letter, at capitals and where digits begin or end. */
+void pl_name_read(const char *name, size_t n, struct pl_name_says *says);
+
+#endif
