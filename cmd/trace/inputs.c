@@ -102,6 +102,13 @@ static bool recognised(const struct look *l)
 	return false;
 }
 
+static bool is_file(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
 /* Takes the path. `found`: it comes from a folder and need not be a trace. */
 static int add(struct inputs *v, const struct config *c, char *path, bool found, struct pl_err *err)
 {
@@ -124,8 +131,8 @@ static int add(struct inputs *v, const struct config *c, char *path, bool found,
 	pl_in_close(l.held);
 	if (rc >= 0 && use)
 		rc = pl_grow(&v->v, &v->cap, v->n + 1, sizeof(*v->v), err);
-	if (rc < 0 || !use ||
-	    strcmp(path, "-")) { /* files are opened again when their turn comes */
+	/* a file is opened again when its turn comes; a pipe, with a name or without, stays open */
+	if (rc < 0 || !use || (strcmp(path, "-") && is_file(path))) {
 		pl_in_close(i.in);
 		i.in = NULL;
 	}
@@ -148,7 +155,6 @@ static int add_folder(struct inputs *v, const struct config *c, const char *fold
 		return pl_fail_sys(err, "%s", folder);
 	while (errno = 0, (e = readdir(d))) {
 		size_t n = strlen(folder) + strlen(e->d_name) + 2;
-		struct stat st;
 		char *path;
 
 		if (e->d_name[0] == '.')
@@ -160,7 +166,7 @@ static int add_folder(struct inputs *v, const struct config *c, const char *fold
 		}
 		snprintf(path, n, "%s%s%s", folder, folder[strlen(folder) - 1] == '/' ? "" : "/",
 			 e->d_name);
-		if (stat(path, &st) < 0 || !S_ISREG(st.st_mode)) {
+		if (!is_file(path)) {
 			pl_free(path);
 			continue;
 		}

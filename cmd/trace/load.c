@@ -60,33 +60,17 @@ static int read_input(struct load *l, struct input *i, int32_t order, struct pl_
 		      struct pl_err *err)
 {
 	const struct pl_importer *force = l->c->from ? pl_importer_find(l->c->from) : NULL;
+	const struct pl_import_opts o = { .strict = l->c->c.strict,
+					  .salvage = l->c->salvage,
+					  .pool = pool,
+					  .log = log,
+					  .rank_from = l->c->rank_from,
+					  .order = order,
+					  .columns = l->c->columns,
+					  .et = l->et };
 	struct pl_in *in = input_open(i, err);
-	const uint8_t *p;
-	int64_t n = in ? pl_in_peek(in, 64, &p, err) : err->code;
-	int rc;
+	int rc = in ? pl_import(in, force, &o, sink, st, err) : err->code;
 
-	if (n < 0) {
-		pl_in_close(in);
-		return fail_named(i, err);
-	}
-	if (!force && pl_container_probe(p, (size_t)n)) {
-		const struct pl_trace_reader_opts o = { .pool = pool,
-							.salvage = l->c->salvage,
-							.log = log };
-
-		rc = pl_trace_read(in, &o, sink, err);
-		pl_in_close(in);
-	} else {
-		const struct pl_import_opts o = { .strict = l->c->c.strict,
-						  .pool = pool,
-						  .log = log,
-						  .rank_from = l->c->rank_from,
-						  .order = order,
-						  .columns = l->c->columns,
-						  .et = l->et };
-
-		rc = pl_import(in, force, &o, sink, st, err);
-	}
 	return rc < 0 && rc != PL_ESTOP ? fail_named(i, err) : rc;
 }
 

@@ -148,6 +148,34 @@ int pl_parse_ranges(const struct pl_list *l, const char *what, int64_t **pair, s
 	return rc;
 }
 
+/* An argument as a shell reads it back, on one line: control characters need the form $'...'. */
+static int put_quoted(struct pl_buf *b, const char *arg, struct pl_err *err)
+{
+	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+				    "@%_+=:,./-";
+	bool escapes = false;
+	int rc;
+
+	if (*arg && !arg[strspn(arg, plain)])
+		return pl_buf_printf(b, err, " %s", arg);
+	for (const char *p = arg; *p; p++)
+		escapes |= (unsigned char)*p < ' ' || *p == 0x7f;
+	PL_TRY(pl_buf_printf(b, err, escapes ? " $'" : " '"));
+	for (const char *p = arg; *p; p++) {
+		if (escapes && ((unsigned char)*p < ' ' || *p == 0x7f))
+			PL_TRY(pl_buf_printf(b, err, "\\%03o", (unsigned)*p));
+		else if (escapes && (*p == '\'' || *p == '\\'))
+			PL_TRY(pl_buf_printf(b, err, "\\%c", *p));
+		else if (*p == '\'')
+			PL_TRY(pl_buf_printf(b, err, "'\\''"));
+		else
+			PL_TRY(pl_buf_put(b, p, 1, err));
+	}
+	rc = pl_buf_put(b, "'", 1, err);
+out:
+	return rc;
+}
+
 int pl_provenance(const struct pl_common *c, struct pl_buf *b, struct pl_err *err)
 {
 	int rc;
@@ -156,10 +184,7 @@ int pl_provenance(const struct pl_common *c, struct pl_buf *b, struct pl_err *er
 		return 0;
 	rc = pl_buf_printf(b, err, "%s %s:", c->program, PL_VERSION);
 	for (int i = 1; i < c->argc && rc >= 0; i++)
-		rc = pl_buf_printf(b, err, " %s", c->argv[i]);
-	for (size_t i = 0; i < b->n; i++)
-		if (b->p[i] == '\n')
-			b->p[i] = ' ';
+		rc = put_quoted(b, c->argv[i], err);
 	return rc < 0 ? rc : pl_buf_put(b, "", 1, err);
 }
 

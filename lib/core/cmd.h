@@ -129,8 +129,8 @@ extern const struct pl_cmd pl_command; /* defined by each program */
 /* Parses, runs, reports; returns the exit status. */
 int pl_main(const struct pl_cmd *cmd, int argc, char **argv);
 
-/* "PROGRAM VERSION: ARGUMENT..." on one line, NUL-terminated, into the empty buffer; nothing (b->p
- * stays NULL) under --no-provenance. */
+/* "PROGRAM VERSION: ARGUMENT..." on one line, arguments quoted as a shell reads them back,
+ * NUL-terminated, into the empty buffer; nothing (b->p stays NULL) under --no-provenance. */
 int pl_provenance(const struct pl_common *c, struct pl_buf *b, struct pl_err *err) PL_MUST;
 
 /* Does standard error (or output) lead to a terminal, or does --fake-tty say so? */

@@ -63,6 +63,35 @@ char *pl_fmt_bytes(char *out, size_t size, double bytes)
 	return out;
 }
 
+/* The bracket that closes the set which begins at g; NULL: no set begins there. A bracket that is
+ * first, behind '!' or '^' too, is a member. */
+static const char *set_end(const char *g, const char *end)
+{
+	const char *p = g + 1;
+
+	if (*g != '[')
+		return NULL;
+	if (p < end && (*p == '!' || *p == '^'))
+		p++;
+	return p < end ? memchr(p + 1, ']', (size_t)(end - p - 1)) : NULL;
+}
+
+/* Is c a member of the set whose brackets are at g and `last`? */
+static bool in_set(const char *g, const char *last, char c)
+{
+	bool invert = g[1] == '!' || g[1] == '^', hit = false;
+
+	for (const char *p = g + 1 + invert; p < last; p++) {
+		if (last - p > 2 && p[1] == '-') {
+			hit |= c >= p[0] && c <= p[2];
+			p += 2;
+		} else {
+			hit |= c == *p;
+		}
+	}
+	return hit != invert;
+}
+
 /* One alternative (up to `end`) against the whole text; backtracks to the last star only. */
 static bool glob_one(const char *g, const char *end, const char *t)
 {
@@ -77,25 +106,12 @@ static bool glob_one(const char *g, const char *end, const char *t)
 		if (!*t)
 			return g == end;
 		if (g < end) {
+			const char *next = g + 1, *set;
 			bool hit;
-			const char *next = g + 1;
 
-			if (*g == '[' &&
-			    memchr(g + 2, ']', (size_t)(end - g) > 2 ? (size_t)(end - g - 2) : 0)) {
-				bool invert = g[1] == '!' || g[1] == '^';
-
-				hit = false;
-				for (next = g + 1 + invert; next == g + 1 + invert || *next != ']';
-				     next++) {
-					if (next[1] == '-' && next[2] != ']') {
-						hit |= *t >= next[0] && *t <= next[2];
-						next += 2;
-					} else {
-						hit |= *t == *next;
-					}
-				}
-				next++;
-				hit ^= invert;
+			if ((set = set_end(g, end))) {
+				hit = in_set(g, set, *t);
+				next = set + 1;
 			} else if (*g == '\\' && g + 1 < end) {
 				hit = g[1] == *t;
 				next = g + 2;

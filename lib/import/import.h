@@ -21,6 +21,7 @@ struct pl_et; /* execution traces read so far (tensor sizes), see et.c */
 
 struct pl_import_opts {
 	bool strict;
+	bool salvage; /* of our own stream: keep the whole blocks of a damaged one */
 	struct pl_pool *pool;
 	const struct pl_log *log;
 	const char *rank_from; /* "name" | "info" | "order" | a printf-like pattern with %d; NULL

@@ -52,7 +52,7 @@ static int merge(struct pl_sink *s, const struct pl_merge *m, struct pl_err *err
 static int run(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink *sink,
 	       struct pl_import_stats *st, struct pl_err *err)
 {
-	struct pl_trace_reader_opts ro = { .pool = o->pool, .log = o->log };
+	struct pl_trace_reader_opts ro = { .pool = o->pool, .salvage = o->salvage, .log = o->log };
 	struct counting c = {
 		.sink = { .begin = begin, .batch = batch, .end = end, .merge = merge },
 		.next = sink,

@@ -152,6 +152,15 @@ for bad in --rank=x --rank=3-1 --step= --time=5 --time=9..1 --top=-3; do
 	status 2 "$bad" "$trace" $bad rank0.json
 done
 
+# --- pipes with names, which can be read once
+"$trace" -O jsonl rank0.json | grep '"type":"event"' >s1
+mkfifo fifo
+cat rank0.json >fifo &
+status 0 "a named pipe" timeout 10 "$trace" -O jsonl fifo
+check "... is read like a file" sh -c "grep '\"type\":\"event\"' out | cmp s1 -"
+status 0 "/dev/fd/N, as <(...) names a pipe" sh -c "cat rank0.json | '$trace' -O jsonl /dev/fd/0"
+check "... is read like a file" sh -c "grep '\"type\":\"event\"' out | cmp s1 -"
+
 # --- check, salvage, strict
 status 0 "--check of good inputs" "$trace" --check job.trace job.merged job.graph rank0.json
 check "--check: a line each" lines 4 ": ok: " out
@@ -160,6 +169,9 @@ status 3 "--check of a cut stream" "$trace" --check job.trace cut
 check "--check: names the bad one" grep -q "^cut: bad" out
 status 0 "--salvage" "$trace" --salvage -o saved cut
 says "cut" "--salvage says what was lost"
+status 0 "--salvage with --from=native" "$trace" --from=native --salvage -o named cut
+check "... saves the same" sh -c "'$trace' -O jsonl saved >s1 && '$trace' -O jsonl named >s2 && cmp s1 s2"
+status 3 "--from=native of a cut stream" "$trace" --from=native -o s cut
 status 0 "what was saved is whole" "$trace" --check saved
 head -c 2000 rank0.json >"cut.json"
 status 0 "a cut profiler file" "$trace" -O jsonl -o s cut.json

@@ -392,13 +392,28 @@ static void test_globs(void)
 		{ "*a*a*a*b", "aaaaaaaaac", false },
 		{ "[]]", "]", true },
 		{ "[x", "[x", true },
+		{ "[", "[", true },
+		{ "[!", "[!", true },
+		{ "[!]", "[!]", true }, /* the set is not closed */
+		{ "[^]", "[^]", true },
+		{ "[!]", "x", false },
+		{ "[!]|x", "x", true },
+		{ "[!]a]", "b", true },
+		{ "[^]a]", "]", false },
+		{ "[a-]", "-", true },
+		{ "[!a-]", "b", true },
+		{ "[a-c", "[a-c", true },
 		{ "|x", "", true },
 		{ "Kernel", "kernel", false },
 	};
 
-	for (size_t i = 0; i < PL_LEN(cases); i++)
-		ok(pl_glob(cases[i].glob, cases[i].text) == cases[i].hit, "\"%s\" %s \"%s\"",
-		   cases[i].glob, cases[i].hit ? "matches" : "does not match", cases[i].text);
+	for (size_t i = 0; i < PL_LEN(cases); i++) {
+		char *glob = strdup(cases[i].glob); /* what is read behind it is seen */
+
+		ok(pl_glob(glob, cases[i].text) == cases[i].hit, "\"%s\" %s \"%s\"", glob,
+		   cases[i].hit ? "matches" : "does not match", cases[i].text);
+		free(glob);
+	}
 }
 
 static void test_formats(void)
@@ -474,6 +489,35 @@ static void test_failing(void)
 	is_i64(failing("9"), 0, "PL_FAIL=9 none of five");
 }
 
+/* A shell reads the arguments of a line of provenance back. */
+static void test_provenance(void)
+{
+	char *argv[] = { "prog",	"-o", "a b", "it's",	   "",	       "$HOME `x` \"y\" \\",
+			 "*?[a]",	"~",  "a;b", "two\nlines", "tab\t'\\", "#c",
+			 "--x=\xc3\xbc" };
+	struct pl_common c = { .provenance = true, .program = "prog", .argv = argv };
+	struct pl_buf line = { 0 };
+	char got[256], want[256] = "";
+	FILE *sh;
+	size_t n = 0;
+
+	c.argc = (int)PL_LEN(argv);
+	ok(pl_provenance(&c, &line, NULL) == 0 && !strchr((char *)line.p, '\n'),
+	   "provenance is one line");
+	ok(strstr((char *)line.p, ": -o 'a b' ") != NULL, "plain words are not quoted");
+	for (int i = 1; i < c.argc; i++)
+		snprintf(want + strlen(want), sizeof(want) - strlen(want), "%s|", argv[i]);
+	setenv("LINE", strchr((char *)line.p, ':') + 1, 1);
+	sh = popen("bash -c 'eval \"set -- $LINE\"; printf \"%s|\" \"$@\"'", "r");
+	if (sh)
+		n = fread(got, 1, sizeof(got) - 1, sh);
+	got[n] = '\0';
+	if (sh)
+		pclose(sh);
+	is_str(got, want, "a shell reads it back");
+	pl_buf_fini(&line);
+}
+
 int main(void)
 {
 	test_failing(); /* first: the setting is read once a process */
@@ -491,6 +535,7 @@ int main(void)
 	test_spans();
 	test_sort();
 	test_globs();
+	test_provenance();
 	test_formats();
 	test_values();
 	return done_testing();
