@@ -102,11 +102,25 @@ static bool recognised(const struct look *l)
 	return false;
 }
 
-static bool is_file(const char *path)
+static bool is_file(const char *path, struct stat *st)
+{
+	return stat(path, st) == 0 && S_ISREG(st->st_mode);
+}
+
+/* Is the file among the inputs already, under this name or another? */
+static bool is_known(const struct inputs *v, struct input *i)
 {
 	struct stat st;
 
-	return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+	i->file = is_file(i->path, &st);
+	if (!i->file)
+		return false;
+	i->dev = st.st_dev;
+	i->ino = st.st_ino;
+	for (size_t k = 0; k < v->n; k++)
+		if (v->v[k].ino == i->ino && v->v[k].dev == i->dev)
+			return true;
+	return false;
 }
 
 /* Takes the path. `found`: it comes from a folder and need not be a trace. */
@@ -119,6 +133,12 @@ static int add(struct inputs *v, const struct config *c, char *path, bool found,
 
 	if (!path)
 		return pl_fail(err, PL_ENOMEM, "out of memory");
+	if (is_known(v, &i)) {
+		pl_say(&c->c.log, PL_LOG_WARN, "%s is given twice: it is read once", path);
+		pl_free(path);
+		v->twice++;
+		return 0;
+	}
 	i.in = pl_in_open(path, err);
 	rc = i.in ? look_into(i.in, &l, err) : err->code;
 	if (rc >= 0) {
@@ -132,7 +152,7 @@ static int add(struct inputs *v, const struct config *c, char *path, bool found,
 	if (rc >= 0 && use)
 		rc = pl_grow(&v->v, &v->cap, v->n + 1, sizeof(*v->v), err);
 	/* a file is opened again when its turn comes; a pipe, with a name or without, stays open */
-	if (rc < 0 || !use || (strcmp(path, "-") && is_file(path))) {
+	if (rc < 0 || !use || i.file) {
 		pl_in_close(i.in);
 		i.in = NULL;
 	}
@@ -146,7 +166,7 @@ static int add(struct inputs *v, const struct config *c, char *path, bool found,
 static int add_folder(struct inputs *v, const struct config *c, const char *folder,
 		      struct pl_err *err)
 {
-	size_t first = v->n;
+	size_t first = v->n, twice = v->twice;
 	struct dirent *e;
 	DIR *d = opendir(folder);
 	int rc = 0;
@@ -155,6 +175,7 @@ static int add_folder(struct inputs *v, const struct config *c, const char *fold
 		return pl_fail_sys(err, "%s", folder);
 	while (errno = 0, (e = readdir(d))) {
 		size_t n = strlen(folder) + strlen(e->d_name) + 2;
+		struct stat st;
 		char *path;
 
 		if (e->d_name[0] == '.')
@@ -166,7 +187,7 @@ static int add_folder(struct inputs *v, const struct config *c, const char *fold
 		}
 		snprintf(path, n, "%s%s%s", folder, folder[strlen(folder) - 1] == '/' ? "" : "/",
 			 e->d_name);
-		if (!is_file(path)) {
+		if (!is_file(path, &st)) {
 			pl_free(path);
 			continue;
 		}
@@ -178,7 +199,7 @@ static int add_folder(struct inputs *v, const struct config *c, const char *fold
 	closedir(d);
 	if (rc < 0)
 		return rc;
-	if (v->n == first)
+	if (v->n == first && v->twice == twice)
 		return pl_fail(err, PL_EDATA, "%s: no file in this folder is a trace", folder);
 	qsort(v->v + first, v->n - first, sizeof(*v->v), by_path);
 	return 0;

@@ -2,6 +2,8 @@
 #ifndef TRACE_PROGRAM_H
 #define TRACE_PROGRAM_H
 
+#include <sys/types.h>
+
 #include "core/cmd.h"
 #include "export/export.h"
 #include "import/import.h"
@@ -21,10 +23,13 @@ struct input {
 	char *path;
 	struct pl_in *in; /* standard input, looked into; NULL: open the path */
 	bool et;	  /* an execution trace */
+	bool file;	  /* a regular file: this one */
+	dev_t dev;
+	ino_t ino;
 };
 struct inputs {
 	struct input *v;
-	size_t n, cap;
+	size_t n, cap, twice; /* twice: left out, because they are there already */
 };
 /* Operands to inputs: folders become the traces that lie in them. */
 int inputs_find(struct inputs *in, const struct config *c, int argc, char **argv,

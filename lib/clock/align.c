@@ -458,6 +458,28 @@ out:
 	return rc;
 }
 
+/* Collectives without another member, and why. */
+static void say_alone(const struct pl_align *a, size_t groups, int32_t one)
+{
+	unsigned long long alone = a->rep->unmatched_collectives;
+	unsigned long long all = a->rep->collective_matches;
+
+	if (groups && alone)
+		pl_say(a->o.log, PL_LOG_WARN,
+		       "%llu of %llu collectives are on one rank only, since ranks of %zu of %zu "
+		       "groups were not given (rank %d is one): their durations include waits",
+		       alone, all, groups, a->n_groups, one);
+	else if (groups)
+		pl_say(a->o.log, PL_LOG_NOTE,
+		       "ranks of %zu of %zu groups were not given (rank %d is one)", groups,
+		       a->n_groups, one);
+	else if (alone)
+		pl_say(a->o.log, PL_LOG_WARN,
+		       "%llu of %llu collectives were found on one rank only: their durations "
+		       "include waits; record groups, or more steps",
+		       alone, all);
+}
+
 /* Ranks of groups that no segment has: normal when only some of a job's files are given. */
 static int missing_ranks(struct pl_align *a, struct pl_err *err)
 {
@@ -480,15 +502,7 @@ static int missing_ranks(struct pl_align *a, struct pl_err *err)
 		groups += *missing >= 0;
 		one = one < 0 ? *missing : one;
 	}
-	if (groups)
-		pl_say(a->o.log, PL_LOG_WARN, "%zu of %zu groups lack ranks (rank %d is one)",
-		       groups, a->n_groups, one);
-	if (a->rep->unmatched_collectives)
-		pl_say(a->o.log, PL_LOG_WARN,
-		       "%" PRIu64 " of %" PRIu64 " collectives were found on one rank only: their "
-		       "recorded durations, with their waits, stand for the transfers%s",
-		       a->rep->unmatched_collectives, a->rep->collective_matches,
-		       groups ? "" : "; record groups, or more steps");
+	say_alone(a, groups, one);
 out:
 	pl_intern_fini(&seen);
 	return rc;
@@ -524,8 +538,7 @@ int pl_align_solve(struct pl_align *a, struct pl_merge *m, struct pl_clock_repor
 	memset(m, 0, sizeof(*m));
 	memset(r, 0, sizeof(*r));
 	a->rep = r;
-	for (size_t i = 0; i < a->n_segs; i++)
-		r->dropped += a->dropped[i];
+	PL_TRY(pl_align_recordings(a, err));
 	PL_TRY(assign_clocks(a, m, err));
 	PL_TRY(pl_align_match(a, m, err));
 	PL_TRY(fill_groups(a, m, err));
@@ -533,10 +546,7 @@ int pl_align_solve(struct pl_align *a, struct pl_merge *m, struct pl_clock_repor
 	PL_TRY(missing_ranks(a, err));
 	say_doubts(a);
 	PL_TRY(pl_align_estimate(a, m, err));
-	if (r->unconnected)
-		pl_say(a->o.log, PL_LOG_WARN,
-		       "no communication joins %u of %u clocks to the first: their offsets stay 0",
-		       r->unconnected, m->n_clocks);
+	pl_align_say_joined(a);
 	PL_TRY(pl_align_box(a, m, err));
 	PL_TRY(residuals(a, m, err));
 out:

@@ -25,11 +25,14 @@ enum pl_clock_by {
 	PL_CLOCK_RANK, /* none */
 	PL_CLOCK_ONE,  /* all: nothing is estimated */
 };
-/* What to do when two segments hold the same rank and the second does not continue the first. */
+/* What to do when two segments hold the same rank and the second does not continue the first, or
+ * when segments were not recorded together (recordings.c). */
 enum pl_clock_dup {
 	PL_DUP_REFUSE, /* PL_EDATA */
 	PL_DUP_KEEP,   /* both are used, as if they were one */
-	PL_DUP_FIRST,  /* the later segment is left out, whole: see pl_align_dropped() */
+	PL_DUP_FIRST,  /* what is not of the recording of the first segment is left out: whole
+			* segments, see pl_align_dropped() */
+	PL_DUP_NEWEST, /* the same for the recording that ended last */
 };
 
 struct pl_align_opts {
@@ -110,7 +113,7 @@ struct pl_sink *pl_align_sink(struct pl_align *a);
 	 PL_ROLE_BIT(PL_R_OF) | PL_ROLE_BIT(PL_R_CHANNEL) | PL_ROLE_BIT(PL_R_RANKS) |              \
 	 PL_ROLE_BIT(PL_R_SIZE) | PL_ROLE_BIT(PL_R_DIMS) | PL_ROLE_BIT(PL_R_RECORD) |              \
 	 PL_ROLE_BIT(PL_R_SRC) | PL_ROLE_BIT(PL_R_DST))
-/* Was the segment (counted over all traces) left out as a duplicate? After the sink saw its end. */
+/* Was the segment (counted over all traces) left out? After pl_align_solve(). */
 bool pl_align_dropped(const struct pl_align *a, uint32_t segment);
 /* Once, after the last trace. Segments in *m are numbered without those left out. *m and *r are the
  * caller's, also after a failure. */

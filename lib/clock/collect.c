@@ -14,7 +14,8 @@
 
 struct pl_align_seg {
 	pl_ns *first; /* by track: start of its first event, INT64_MAX */
-	size_t n_first, cap_first;
+	pl_ns *last;  /* by track: end of its last event, INT64_MIN */
+	size_t n_first, cap_first, cap_last;
 	pl_id *map; /* string of the segment -> string of pl_align, PL_NONE: not yet */
 	size_t n_map, cap_map;
 	uint32_t *row_ev; /* row of the batch -> ev, PL_NONE */
@@ -91,19 +92,27 @@ static int seg_begin(struct pl_sink *s, struct pl_segment *seg, struct pl_err *e
 	return pl_issue_begin(&c->issue, err);
 }
 
-static int note_first(struct pl_align_seg *c, const struct pl_segment *seg,
+static int note_times(struct pl_align_seg *c, const struct pl_segment *seg,
 		      const struct pl_batch *b, struct pl_err *err)
 {
-	int rc = pl_grow(&c->first, &c->cap_first, seg->n_tracks, sizeof(*c->first), err);
+	int rc;
 
-	if (rc < 0)
-		return rc;
-	for (; c->n_first < seg->n_tracks; c->n_first++)
+	PL_TRY(pl_grow(&c->first, &c->cap_first, seg->n_tracks, sizeof(*c->first), err));
+	PL_TRY(pl_grow(&c->last, &c->cap_last, seg->n_tracks, sizeof(*c->last), err));
+	for (; c->n_first < seg->n_tracks; c->n_first++) {
 		c->first[c->n_first] = INT64_MAX;
-	for (uint32_t i = 0; i < b->n; i++)
-		if (b->ts[i] < c->first[b->track[i]] && b->dur[i] >= 0)
-			c->first[b->track[i]] = b->ts[i];
-	return 0;
+		c->last[c->n_first] = INT64_MIN;
+	}
+	for (uint32_t i = 0; i < b->n; i++) {
+		pl_ns *first = &c->first[b->track[i]], *last = &c->last[b->track[i]];
+
+		if (b->dur[i] < 0)
+			continue;
+		*first = pl_min_i64(*first, b->ts[i]);
+		*last = pl_max_i64(*last, pl_add_sat(b->ts[i], b->dur[i]));
+	}
+out:
+	return rc;
 }
 
 static int add_row(struct pl_align *a, const struct pl_segment *seg, const struct pl_batch *b,
@@ -199,7 +208,7 @@ static int seg_batch(struct pl_sink *s, struct pl_segment *seg, struct pl_batch 
 	size_t before = a->n;
 	int rc;
 
-	PL_TRY(note_first(a->cur, seg, b, err));
+	PL_TRY(note_times(a->cur, seg, b, err));
 	a->cur->events += b->n;
 	for (uint32_t i = 0; i < b->n; i++) {
 		a->cur->row_ev[i] = PL_NONE;
@@ -253,7 +262,11 @@ static int seg_rank(struct pl_align *a, struct pl_intern *ids, size_t sr0, int32
 	if (*index < a->n_sr)
 		goto out;
 	a->sr[a->n_sr++] = (struct pl_seg_rank){
-		.seg = (uint32_t)a->n_segs, .rank = rank, .host = PL_NONE, .first = INT64_MAX
+		.seg = (uint32_t)a->n_segs,
+		.rank = rank,
+		.host = PL_NONE,
+		.first = INT64_MAX,
+		.last = INT64_MIN,
 	};
 out:
 	return rc;
@@ -279,13 +292,18 @@ static int seg_ranks(struct pl_align *a, const struct pl_segment *seg, size_t sr
 		r = &a->sr[track_sr[t]];
 		if (r->host == PL_NONE)
 			PL_TRY(global_id(a, seg, k->host, &r->host, err));
-		if (t < a->cur->n_first)
+		if (t < a->cur->n_first) {
 			r->first = pl_min_i64(r->first, a->cur->first[t]);
+			r->last = pl_max_i64(r->last, a->cur->last[t]);
+		}
 	}
-	for (size_t i = sr0; i < a->n_sr; i++)
-		a->sr[i].first = a->sr[i].first == INT64_MAX
-					 ? seg->base_ns
-					 : pl_add_sat(a->sr[i].first, seg->base_ns);
+	for (size_t i = sr0; i < a->n_sr; i++) {
+		struct pl_seg_rank *r = &a->sr[i];
+		bool none = r->first == INT64_MAX;
+
+		r->first = none ? seg->base_ns : pl_add_sat(r->first, seg->base_ns);
+		r->last = none ? seg->base_ns : pl_add_sat(r->last, seg->base_ns);
+	}
 	if (!ranked && a->cur->events)
 		pl_say(a->o.log, PL_LOG_WARN,
 		       "segment %zu (%s) does not say its rank: it stays as it is (trace "
@@ -317,17 +335,14 @@ static int continues(struct pl_align *a, const struct pl_segment *seg, size_t sr
 			pl_intern_find(&a->prev_pids, seg->str.str[p], seg->str.len[p]) != PL_NONE;
 		PL_TRY(pl_intern_add(&pids, seg->str.str[p], seg->str.len[p], &id, err));
 	}
-	*yes = common && a->prev_source && seg->source[0] && !strcmp(a->prev_source, seg->source) &&
+	*yes = common && a->n_segs && seg->source[0] &&
+	       !strcmp(a->note[a->n_segs - 1].source, seg->source) &&
 	       !(first == a->prev_first && a->cur->events == a->prev_events);
 	pl_intern_fini(&a->prev_pids);
 	a->prev_pids = pids;
 	memset(&pids, 0, sizeof(pids));
-	pl_free(a->prev_source);
-	a->prev_source = pl_strdup(seg->source);
 	a->prev_first = first;
 	a->prev_events = a->cur->events;
-	if (!a->prev_source)
-		rc = pl_fail(err, PL_ENOMEM, "out of memory");
 out:
 	pl_intern_fini(&pids);
 	return rc;
@@ -355,43 +370,37 @@ out:
 	return rc;
 }
 
-/* Is a rank here that an earlier segment has too? Decide what becomes of this one. */
-static int check_duplicates(struct pl_align *a, const struct pl_segment *seg, size_t sr0,
-			    struct pl_err *err)
+const char *pl_align_source(const struct pl_align *a, uint32_t segment)
 {
-	const char *name = seg->source[0] ? seg->source : "unnamed";
-	size_t n = 0;
-	int32_t rank = -1;
-	uint32_t other = 0;
+	return a->note[segment].source[0] ? a->note[segment].source : "unnamed";
+}
+
+/* Is a rank here that an earlier segment has too? Which of them stay is decided after all of them
+ * (recordings.c). */
+static int check_duplicates(struct pl_align *a, size_t sr0, struct pl_err *err)
+{
+	const char *name = pl_align_source(a, (uint32_t)a->n_segs);
 
 	for (size_t i = sr0; i < a->n_sr; i++) {
-		pl_id id = pl_intern_find(&a->rank_seen, (const char *)&a->sr[i].rank,
-					  sizeof(a->sr[i].rank));
+		int32_t rank = a->sr[i].rank;
+		pl_id id = pl_intern_find(&a->rank_seen, (const char *)&rank, sizeof(rank));
 
 		if (id == PL_NONE)
 			continue;
-		rank = a->sr[i].rank;
-		other = a->rank_seg[id];
-		n++;
-	}
-	if (!n)
-		return 0;
-	if (a->o.duplicates == PL_DUP_REFUSE)
-		return pl_fail(
-			err, PL_EDATA,
-			"segment %zu (%s): rank %d is in segment %u already: give ranks with "
-			"trace --rank-from, or choose --duplicates=keep or first",
-			a->n_segs, name, rank, other);
-	if (a->o.duplicates == PL_DUP_KEEP) {
-		pl_say(a->o.log, PL_LOG_NOTE, "segment %zu (%s): rank %d is in segment %u too",
-		       a->n_segs, name, rank, other);
+		if (a->o.duplicates == PL_DUP_REFUSE)
+			return pl_fail(
+				err, PL_EDATA,
+				"segment %zu (%s): rank %d is in segment %u already (%s): give "
+				"ranks with trace --rank-from, or choose --duplicates=newest, "
+				"first or keep",
+				a->n_segs, name, rank, a->rank_seg[id],
+				pl_align_source(a, a->rank_seg[id]));
+		if (a->o.duplicates == PL_DUP_KEEP)
+			pl_say(a->o.log, PL_LOG_NOTE,
+			       "segment %zu (%s): rank %d is in segment %u too", a->n_segs, name,
+			       rank, a->rank_seg[id]);
 		return 0;
 	}
-	pl_say(a->o.log, PL_LOG_WARN, "segment %zu (%s) left out: rank %d is in segment %u already",
-	       a->n_segs, name, rank, other);
-	a->dropped[a->n_segs] = true;
-	a->n = a->cur->ev0;
-	a->n_sr = sr0;
 	return 0;
 }
 
@@ -470,22 +479,24 @@ static int seg_end(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err
 		(struct pl_align *)(void *)((char *)s - offsetof(struct pl_align, sink));
 	size_t sr0 = a->n_sr;
 	uint32_t *track_sr = NULL;
-	bool more;
 	int rc;
 
 	PL_TRY(pl_grow(&a->dropped, &a->cap_dropped, a->n_segs + 1, sizeof(*a->dropped), err));
 	a->dropped[a->n_segs] = false;
+	PL_TRY(pl_grow(&a->note, &a->cap_note, a->n_segs + 1, sizeof(*a->note), err));
+	a->note[a->n_segs] = (struct pl_seg_note){ .source = pl_strdup(seg->source) };
+	if (!a->note[a->n_segs].source)
+		return pl_fail(err, PL_ENOMEM, "out of memory");
+	a->n_notes++;
 	PL_TRY(pl_alloc(&track_sr, seg->n_tracks + 1u, sizeof(*track_sr), err));
 	PL_TRY(seg_ranks(a, seg, sr0, track_sr, err));
-	PL_TRY(continues(a, seg, sr0, &more, err));
-	if (!more)
-		PL_TRY(check_duplicates(a, seg, sr0, err));
+	PL_TRY(continues(a, seg, sr0, &a->note[a->n_segs].continues, err));
+	if (!a->note[a->n_segs].continues)
+		PL_TRY(check_duplicates(a, sr0, err));
 	PL_TRY(note_ranks(a, sr0, err));
-	if (!a->dropped[a->n_segs]) {
-		PL_TRY(pl_listed_note(a, seg, sr0, err));
-		PL_TRY(pl_issue_settle(a, a->cur->issue, seg, a->cur->ev0, err));
-		PL_TRY(settle_events(a, seg, track_sr, err));
-	}
+	PL_TRY(pl_listed_note(a, seg, sr0, err));
+	PL_TRY(pl_issue_settle(a, a->cur->issue, seg, a->cur->ev0, err));
+	PL_TRY(settle_events(a, seg, track_sr, err));
 	a->n_segs++;
 out:
 	pl_free(track_sr);
@@ -496,6 +507,7 @@ void pl_align_collect_fini(struct pl_align *a)
 {
 	if (a->cur) {
 		pl_free(a->cur->first);
+		pl_free(a->cur->last);
 		pl_free(a->cur->map);
 		pl_free(a->cur->row_ev);
 		pl_issue_free(a->cur->issue);
@@ -504,7 +516,9 @@ void pl_align_collect_fini(struct pl_align *a)
 	pl_intern_fini(&a->prev_pids);
 	pl_intern_fini(&a->rank_seen);
 	pl_free(a->rank_seg);
-	pl_free(a->prev_source);
+	for (size_t i = 0; i < a->n_notes; i++)
+		pl_free(a->note[i].source);
+	pl_free(a->note);
 }
 
 struct pl_sink *pl_align_sink(struct pl_align *a)

@@ -31,15 +31,21 @@ struct pl_comm {
 
 struct pl_listed { /* a set of ranks that is a group of `rank`, as headers of files say */
 	int32_t rank;
+	uint32_t seg;
 	pl_id name, set; /* PL_NONE: unknown; set: see pl_listed_ranks() */
 };
 
 struct pl_seg_rank { /* a rank seen in a segment */
 	uint32_t seg;
 	int32_t rank;
-	pl_id host; /* PL_NONE */
-	pl_ns first;
+	pl_id host;	   /* PL_NONE */
+	pl_ns first, last; /* start of its first event, end of its last */
 	uint32_t clock;
+};
+
+struct pl_seg_note { /* what is kept of every segment */
+	char *source;
+	bool continues; /* the segment before it */
 };
 
 struct pl_lane {
@@ -73,12 +79,12 @@ struct pl_align {
 	struct pl_seg_rank *sr;
 	size_t n_sr, cap_sr;
 	bool *dropped; /* by segment */
-	size_t n_segs, cap_dropped;
+	struct pl_seg_note *note;
+	size_t n_segs, n_notes, cap_dropped, cap_note;
 
 	/* of the segment being read: collect.c */
 	struct pl_align_seg *cur;
-	char *prev_source; /* of the segment before: does this one continue it? */
-	struct pl_intern prev_pids;
+	struct pl_intern prev_pids; /* of the segment before: does this one continue it? */
 	struct pl_intern rank_seen; /* ranks of the segments that were kept */
 	uint32_t *rank_seg;	    /* by number in rank_seen: the first segment that has it */
 	size_t cap_rank_segs;
@@ -112,6 +118,15 @@ struct pl_align {
 int pl_align_estimate(struct pl_align *a, struct pl_merge *m, struct pl_err *err) PL_MUST;
 
 void pl_align_collect_fini(struct pl_align *a);
+
+const char *pl_align_source(const struct pl_align *a, uint32_t segment); /* "unnamed" if unknown */
+
+/* ---- recordings.c ---- */
+/* After the last segment: refuse what was not recorded together, or leave out what was not asked
+ * for. Fills rep->dropped. */
+int pl_align_recordings(struct pl_align *a, struct pl_err *err) PL_MUST;
+/* After the estimate: say that no communication joins some clocks, and what that may mean. */
+void pl_align_say_joined(const struct pl_align *a);
 
 /* ---- issue.c: of the segment being read ---- */
 struct pl_issue;

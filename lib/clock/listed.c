@@ -232,7 +232,9 @@ static bool has_member(const int32_t *v, size_t n, int32_t rank)
 static int note_group(struct pl_align *a, struct entry *g, int32_t rank, int64_t world, pl_id *all,
 		      struct pl_err *err)
 {
-	struct pl_listed l = { .rank = rank, .name = g->name, .set = PL_NONE };
+	struct pl_listed l = {
+		.rank = rank, .seg = (uint32_t)a->n_segs, .name = g->name, .set = PL_NONE
+	};
 	bool is_all = is_world(g, world), known = false;
 	int rc;
 

@@ -67,7 +67,40 @@ check "... nothing is left behind" test ! -e "$TMP/twice"
 status 0 "the first of them" merged --duplicates=first "$TMP/r0.trace" "$TMP/r0.trace" "$TMP/r1.trace"
 check "... the other is gone" test "$(number dropped_segments)" = 1
 check "... what is left is whole" cmp -s "$TMP/merged" "$TMP/m1"
+status 0 "the newest of them" merged --duplicates=newest "$TMP/r0.trace" "$TMP/r0.trace" "$TMP/r1.trace"
+check "... the other is gone" test "$(number dropped_segments)" = 1
+check "... what is left is whole" cmp -s "$TMP/merged" "$TMP/m1"
 status 0 "both of them" merged -q --duplicates=keep "$TMP/r0.trace" "$TMP/r0.trace" "$TMP/r1.trace"
+# An earlier run of more ranks left files in the folder: as of one host, 74 s before.
+profile() { # RANK HOST START
+	printf '{"host_name": "%s", "distributedInfo": {"rank": %d, "world_size": 4}, "traceEvents": [\n' "$2" "$1"
+	for i in 0 1 2 3 4 5 6 7; do
+		printf '{"ph": "X", "cat": "kernel", "name": "ncclKernel_AllReduce_RING_LL_Sum_float(x)", '
+		printf '"pid": 0, "tid": 7, "ts": %d, "dur": 50, "args": {"stream": 7, "device": 0, ' \
+			"$(($3 + 100 * i + 3 * $1))"
+		printf '"Process Group Name": "dp", "Seq": %d}}%s\n' "$i" "$(test $i = 7 || echo ,)"
+	done
+	echo ']}'
+}
+mkdir "$TMP/runs"
+for r in 0 1; do profile $r node1 75000000 >"$TMP/runs/rank$r.json"; done
+for r in 2 3; do profile $r node1 1000000 >"$TMP/runs/rank$r.json"; done
+"$BIN/trace" -q --no-provenance -o "$TMP/runs.trace" "$TMP/runs"
+"$BIN/trace" -q --no-provenance -o "$TMP/new.trace" "$TMP/runs/rank0.json" "$TMP/runs/rank1.json"
+status 3 "files of two runs in one folder" "$BIN/merge" -o "$TMP/none" "$TMP/runs.trace"
+says "2 recordings: rank2.json and 1 other; 74.0 s after its end: rank0.json and 1 other" "... are named"
+status 0 "the newest run" merged --duplicates=newest "$TMP/runs.trace"
+"$BIN/merge" -q --no-provenance -o "$TMP/new" "$TMP/new.trace"
+check "... is alone in the output" cmp -s "$TMP/merged" "$TMP/new"
+status 0 "the first run" merged --duplicates=first "$TMP/runs.trace"
+check "... is that of the first file" cmp -s "$TMP/merged" "$TMP/new"
+status 0 "both" merged -v --duplicates=keep "$TMP/runs.trace"
+says "2 recordings: .*, used as one" "... which is said with -v"
+status 0 "files of two runs, on hosts that are not known" sh -c \
+	"sed -i 's/\"host_name\": \"node1\", //; s/\"dp\"/\"old\"/' '$TMP'/runs/rank[23].json
+	'$BIN/trace' -q '$TMP/runs' | '$BIN/merge' >/dev/null"
+says "may be of different recordings" "... is warned of"
+
 status 3 "profiler files are not traces yet" "$BIN/merge" "$TMP/rank0.json"
 says "trace FILE" "... the remedy is named"
 status 3 "an empty file" "$BIN/merge" -o "$TMP/none" /dev/null

@@ -92,6 +92,11 @@ status 2 "standard input twice" "$trace" -o n.out - -
 status 2 "an unknown form" "$trace" -O nonsense rank0.json
 status 2 "an unknown format" "$trace" -f nonsense rank0.json
 status 0 "a forced format" "$trace" -f chrome -O stat rank0.json
+status 0 "a file given twice, and by a link" sh -c "ln -s rank0.json again.json
+	'$trace' --no-provenance -o twice.trace rank0.json ./rank0.json again.json 2>err"
+check "is read once" sh -c "'$trace' --no-provenance -q -o once.trace rank0.json && cmp once.trace twice.trace"
+check "which is said" test "$(grep -c "given twice" err)" = 2
+rm again.json
 cat job.trace job.trace >double.trace
 status 0 "two streams after one another" "$trace" -O jsonl -o double.jsonl double.trace
 check "are four segments" lines 4 '"type":"segment"' double.jsonl
@@ -105,13 +110,14 @@ done
 
 # A stream that is too long for memory waits in a temporary file.
 "$GEN/kgen" --big=50 --distinct-shapes big.json
+cp big.json big2.json
 for form in trace csv; do
-	"$trace" -u --no-provenance -O $form -@ 1 big.json rank0.json big.json >a.$form 2>err
-	"$trace" -u --no-provenance -O $form -@ 4 big.json rank0.json big.json >b.$form 2>err
+	"$trace" -u --no-provenance -O $form -@ 1 big.json rank0.json big2.json >a.$form 2>err
+	"$trace" -u --no-provenance -O $form -@ 4 big.json rank0.json big2.json >b.$form 2>err
 	check "-O $form of long files is the same with -@1 and -@4" cmp a.$form b.$form
 done
 check "a long stream is one of several segments" "$trace" --check a.trace
-rm -f big.json [ab].trace [ab].csv
+rm -f big.json big2.json [ab].trace [ab].csv
 
 # --- selection
 status 0 "--rank" "$trace" --rank=1 -O jsonl -o s job.trace

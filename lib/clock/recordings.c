@@ -1,0 +1,293 @@
+/*
+ * Which segments were recorded together?
+ *
+ * Ranks of one recording run at the same time. So segments whose times can be compared, because
+ * they share a clock or are of one rank, and do not overlap, belong to different recordings: a
+ * folder holds the files of an earlier run too. Matched by group and number they would become one
+ * job with a step that lasts from one run to the other. A segment that continues the one before it
+ * is of the same recording.
+ *
+ * Clocks that are not shared may be days apart, so that times do not tell there, unless the user
+ * says that there are several recordings (--duplicates=first or newest), or no communication joins
+ * the clocks: then it is only said (pl_align_say_joined()), because the clocks may be wrong.
+ *
+ * Cost: sorting the segments.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock/internal.h"
+
+struct span {	       /* one rank in one segment */
+	int64_t place; /* whose times can be compared */
+	pl_ns first, last;
+	uint32_t sr;
+	uint32_t recording; /* counted within the place */
+};
+
+PL_COMPARATOR(by_place, struct span, place, first, sr);
+
+/* Places: 0 where all can be compared, a host, or a rank. */
+static int64_t place_of(const struct pl_align *a, const struct pl_seg_rank *r)
+{
+	bool choose = a->o.duplicates == PL_DUP_FIRST || a->o.duplicates == PL_DUP_NEWEST;
+
+	if (a->o.by == PL_CLOCK_ONE)
+		return 0;
+	if (a->o.by != PL_CLOCK_RANK && r->host != PL_NONE && a->str.len[r->host])
+		return 1 + (int64_t)r->host;
+	return choose && a->o.by != PL_CLOCK_RANK ? 0 : -1 - (int64_t)r->rank;
+}
+
+/* The first segment of the file that segment `seg` continues. */
+static uint32_t begins(const struct pl_align *a, uint32_t seg)
+{
+	while (seg && a->note[seg].continues)
+		seg--;
+	return seg;
+}
+
+static int find_spans(const struct pl_align *a, struct span **v, size_t *n, struct pl_err *err)
+{
+	int rc = pl_alloc(v, a->n_sr + 1, sizeof(**v), err);
+
+	*n = 0;
+	for (uint32_t i = 0; rc >= 0 && i < a->n_sr; i++) {
+		const struct pl_seg_rank *r = &a->sr[i];
+
+		if (r->rank >= 0)
+			(*v)[(*n)++] = (struct span){ place_of(a, r), r->first, r->last, i, 0 };
+	}
+	if (rc >= 0 && *n)
+		qsort(*v, *n, sizeof(**v), by_place);
+	return rc;
+}
+
+/* Numbers recordings of each place in order of time. A file's later segments have its number. */
+static int number(const struct pl_align *a, struct span *v, size_t n, struct pl_err *err)
+{
+	pl_ns *end = NULL; /* of files, by their first segment: the last of their segments */
+	pl_ns until = 0;
+	int rc = pl_alloc(&end, a->n_segs + 1, sizeof(*end), err);
+
+	for (size_t i = 0; rc >= 0 && i < a->n_segs; i++)
+		end[i] = INT64_MIN;
+	for (size_t i = 0; rc >= 0 && i < n; i++) {
+		pl_ns *e = &end[begins(a, a->sr[v[i].sr].seg)];
+
+		*e = pl_max_i64(*e, v[i].last);
+	}
+	for (size_t i = 0; rc >= 0 && i < n; i++) {
+		pl_ns last = end[begins(a, a->sr[v[i].sr].seg)];
+
+		if (i && v[i].place == v[i - 1].place) {
+			v[i].recording = v[i - 1].recording + (v[i].first > until);
+			until = pl_max_i64(until, last);
+		} else {
+			until = last;
+		}
+	}
+	pl_free(end);
+	return rc;
+}
+
+/* "a.json and 3 others" */
+static void describe(const struct pl_align *a, const struct span *v, size_t n, char *text,
+		     size_t size)
+{
+	uint32_t file = begins(a, a->sr[v->sr].seg);
+	size_t others = 0, at;
+
+	for (size_t i = 1; i < n; i++) {
+		uint32_t seg = a->sr[v[i].sr].seg;
+
+		others += begins(a, seg) == seg && seg != file;
+	}
+	at = (size_t)snprintf(text, size, "%.80s", pl_align_source(a, file));
+	if (others && at < size)
+		snprintf(text + at, size - at, " and %zu other%s", others, others == 1 ? "" : "s");
+}
+
+/* Say or refuse that v[0..n), of one place, is of several recordings. */
+static int several(const struct pl_align *a, const struct span *v, size_t n, struct pl_err *err)
+{
+	char first[128], second[128], later[24];
+	size_t k = 0, m;
+	pl_ns end = INT64_MIN;
+
+	for (; k < n && v[k].recording == v[0].recording; k++)
+		end = pl_max_i64(end, v[k].last);
+	for (m = k; m < n && v[m].recording == v[k].recording;)
+		m++;
+	describe(a, v, k, first, sizeof(first));
+	describe(a, v + k, m - k, second, sizeof(second));
+	pl_fmt_ns(later, sizeof(later), pl_sub_sat(v[k].first, end));
+	if (a->o.duplicates == PL_DUP_KEEP) {
+		pl_say(a->o.log, PL_LOG_NOTE,
+		       "%u recordings: %s; %s after its end: %s%s, used as one",
+		       v[n - 1].recording + 1, first, later, second, m < n ? " ..." : "");
+		return 0;
+	}
+	return pl_fail(
+		err, PL_EDATA,
+		"these are %u recordings: %s; %s after its end: %s%s: give the files of one, "
+		"or choose --duplicates=newest, first or keep",
+		v[n - 1].recording + 1, first, later, second, m < n ? " ..." : "");
+}
+
+/* Leave out what is not of the recording that was asked for, and then ranks that are there twice.
+ */
+static int choose(struct pl_align *a, const struct span *v, size_t n, struct pl_err *err)
+{
+	bool newest = a->o.duplicates == PL_DUP_NEWEST;
+	uint32_t wanted = newest ? v[n - 1].recording : 0;
+	uint32_t least = PL_NONE;
+	struct pl_intern ranks = { 0 };
+	uint32_t *file = NULL; /* by number in ranks */
+	size_t cap = 0;
+	int rc = 0;
+
+	for (size_t i = 0; !newest && i < n; i++) /* the first is that of the first input */
+		if (a->sr[v[i].sr].seg < least) {
+			least = a->sr[v[i].sr].seg;
+			wanted = v[i].recording;
+		}
+	for (size_t k = 0; k < n; k++) {
+		const struct span *s = &v[newest ? n - 1 - k : k];
+		const struct pl_seg_rank *r = &a->sr[s->sr];
+		size_t before = ranks.n;
+		pl_id id;
+
+		if (s->recording != wanted) {
+			a->dropped[r->seg] = true;
+			continue;
+		}
+		PL_TRY(pl_intern_add(&ranks, (const char *)&r->rank, sizeof(r->rank), &id, err));
+		PL_TRY(pl_grow(&file, &cap, ranks.n, sizeof(*file), err));
+		if (ranks.n > before)
+			file[id] = begins(a, r->seg);
+		else if (file[id] != begins(a, r->seg))
+			a->dropped[r->seg] = true;
+	}
+out:
+	pl_intern_fini(&ranks);
+	pl_free(file);
+	return rc;
+}
+
+/* Events, ranks and listed groups of segments that are left out are forgotten. */
+static int forget(struct pl_align *a, struct pl_err *err)
+{
+	uint32_t *to = NULL; /* places of a->sr */
+	size_t k = 0;
+	int rc;
+
+	PL_TRY(pl_alloc(&to, a->n_sr + 1, sizeof(*to), err));
+	for (uint32_t i = 0; i < a->n_sr; i++) {
+		to[i] = (uint32_t)k;
+		if (!a->dropped[a->sr[i].seg])
+			a->sr[k++] = a->sr[i];
+	}
+	a->n_sr = k;
+	k = 0;
+	for (size_t i = 0; i < a->n; i++) {
+		if (a->dropped[a->ev[i].seg])
+			continue;
+		a->ev[k] = a->ev[i];
+		a->ev[k].clock = to[a->ev[k].clock];
+		k++;
+	}
+	a->n = k;
+	k = 0;
+	for (size_t i = 0; i < a->n_msg; i++)
+		if (!a->dropped[a->msg[i].seg])
+			a->msg[k++] = a->msg[i];
+	a->n_msg = k;
+	k = 0;
+	for (size_t i = 0; i < a->n_listed; i++)
+		if (!a->dropped[a->listed[i].seg])
+			a->listed[k++] = a->listed[i];
+	a->n_listed = k;
+	for (uint32_t i = 0; i < a->n_segs; i++) {
+		if (!a->dropped[i])
+			continue;
+		a->rep->dropped++;
+		pl_say(a->o.log, PL_LOG_WARN, "segment %u (%s) is left out", i,
+		       pl_align_source(a, i));
+	}
+out:
+	pl_free(to);
+	return rc;
+}
+
+int pl_align_recordings(struct pl_align *a, struct pl_err *err)
+{
+	bool chosen = a->o.duplicates == PL_DUP_FIRST || a->o.duplicates == PL_DUP_NEWEST;
+	struct span *v = NULL;
+	size_t n, m;
+	int rc;
+
+	PL_TRY(find_spans(a, &v, &n, err));
+	PL_TRY(number(a, v, n, err));
+	for (size_t i = 0; i < n; i = m) {
+		for (m = i + 1; m < n && v[m].place == v[i].place;)
+			m++;
+		if (chosen)
+			PL_TRY(choose(a, v + i, m - i, err));
+		else if (v[m - 1].recording)
+			PL_TRY(several(a, v + i, m - i, err));
+	}
+	if (chosen)
+		rc = forget(a, err);
+out:
+	pl_free(v);
+	return rc;
+}
+
+/* ---- after the clocks were estimated -----------------------------------------------------------
+ */
+
+/* When something ran on the clocks that are (not) joined to the first. */
+static void times(const struct pl_align *a, bool joined, pl_ns *first, pl_ns *last,
+		  uint32_t *segment)
+{
+	*first = INT64_MAX;
+	*last = INT64_MIN;
+	*segment = PL_NONE;
+	for (size_t i = 0; i < a->n_sr; i++) {
+		const struct pl_seg_rank *r = &a->sr[i];
+
+		if (r->rank < 0 || a->rep->clock[r->clock].offset_known != joined)
+			continue;
+		if (*segment == PL_NONE)
+			*segment = r->seg;
+		*first = pl_min_i64(*first, r->first);
+		*last = pl_max_i64(*last, r->last);
+	}
+}
+
+void pl_align_say_joined(const struct pl_align *a)
+{
+	pl_ns first[2], last[2], apart;
+	uint32_t seg[2];
+	char text[24];
+
+	if (!a->rep->unconnected)
+		return;
+	for (int i = 0; i < 2; i++)
+		times(a, !i, &first[i], &last[i], &seg[i]);
+	apart = pl_max_i64(pl_sub_sat(first[1], last[0]), pl_sub_sat(first[0], last[1]));
+	if (seg[0] != PL_NONE && seg[1] != PL_NONE && apart > 0)
+		pl_say(a->o.log, PL_LOG_WARN,
+		       "%.80s and %.80s may be of different recordings: no communication joins "
+		       "them, "
+		       "and their times are %s apart; if so, give the files of one, or choose "
+		       "--duplicates=newest or first",
+		       pl_align_source(a, seg[0]), pl_align_source(a, seg[1]),
+		       pl_fmt_ns(text, sizeof(text), apart));
+	else
+		pl_say(a->o.log, PL_LOG_WARN,
+		       "no communication joins %u of %u clocks to the first: their offsets stay 0",
+		       a->rep->unconnected, a->n_clocks);
+}
