@@ -110,13 +110,17 @@ static void sizes(struct bench *b, size_t floats)
 	b->n_dst = b->a.op == PL_OP_SEND ? 0 : b->a.count * (many_dst ? n : 1);
 }
 
-static float *get_memory(struct bench *b, bool of_world, size_t bytes)
+static float *get_memory(struct bench *b, bool of_world, size_t bytes, struct pl_err *err)
 {
 	const struct pl_world *w = b->w;
+	void *p;
 
 	if (of_world)
-		return pl_comm_world_alloc(b->w, bytes);
-	return w->device.b ? w->device.b->alloc(w->device.ctx, bytes) : pl_malloc(bytes);
+		return pl_comm_world_alloc(b->w, bytes, err);
+	p = w->device.b ? w->device.b->alloc(w->device.ctx, bytes) : pl_malloc(bytes);
+	if (!p)
+		pl_fail(err, PL_ENOMEM, "out of memory (%zu bytes)", bytes);
+	return p;
 }
 
 static int take(struct bench *b, const struct pl_comm_bench_opts *o, struct pl_err *err)
@@ -130,10 +134,13 @@ static int take(struct bench *b, const struct pl_comm_bench_opts *o, struct pl_e
 	b->a = (struct pl_coll_args){ .op = o->op, .algo = o->algo };
 	sizes(b, o->bytes / sizeof(float));
 	room = ((b->n_src > b->n_dst ? b->n_src : b->n_dst) + 16) * sizeof(float);
-	b->src = get_memory(b, !o->private_memory, room);
-	b->dst = o->in_place ? b->src : get_memory(b, !o->private_memory, room);
+	b->src = get_memory(b, !o->private_memory, room, err);
+	if (b->src)
+		b->dst = o->in_place ? b->src : get_memory(b, !o->private_memory, room, err);
+	if (!b->dst)
+		return err->code;
 	b->host = b->w->device.b ? pl_malloc(room) : NULL;
-	if (!b->src || !b->dst || (b->w->device.b && !b->host))
+	if (b->w->device.b && !b->host)
 		return pl_fail(err, PL_ENOMEM, "out of memory (%zu bytes)", room);
 	b->a.src = b->src;
 	b->a.dst = b->dst;

@@ -146,11 +146,12 @@ int pl_comm_world_rank(const struct pl_world *w);
 int pl_comm_world_size(const struct pl_world *w);
 /*
  * Memory that collectives use without copying (shared, where ranks share a host): 64-byte aligned,
- * zeroed; collective: all ranks call it alike, with nothing else under way. NULL: no memory, or the
- * world failed. Until pl_comm_world_free(), which is not collective, or the world's end. Where the
- * world has a device it is memory of that.
+ * zeroed. Collective: all ranks call it alike, with nothing else under way. It is there until
+ * pl_comm_world_free(), which is not collective, or the world's end. Where the world has a device
+ * it is memory of that device. NULL: all ranks get none, because one of them has none (PL_ENOMEM)
+ * or because the world failed (PL_EIO).
  */
-void *pl_comm_world_alloc(struct pl_world *w, size_t bytes);
+void *pl_comm_world_alloc(struct pl_world *w, size_t bytes, struct pl_err *err);
 void pl_comm_world_free(struct pl_world *w, void *p);
 
 /*

@@ -444,20 +444,16 @@ void pl_comm_device_look(struct pl_world *w, pl_ns now)
 
 /* ---- memory ---- */
 
-/* All ranks get it, or none. */
-void *pl_comm_device_alloc(struct pl_world *w, size_t bytes)
+void *pl_comm_device_alloc(struct pl_world *w, size_t bytes, struct pl_err *err)
 {
 	void *p = w->device.b->alloc(w->device.ctx, bytes ? bytes : 1);
-	float bad = !p;
-	struct pl_coll_args vote = {
-		.op = PL_OP_ALLREDUCE, .count = 1, .src = &bad, .dst = &bad, .on_host = true
-	};
-	struct pl_err e = { 0 };
+	struct pl_err own = { 0 };
+	int rc = p ? pl_grow(&w->device.given, &w->device.cap_given, w->device.n_given + 1,
+			     sizeof(*w->device.given), &own)
+		   : pl_fail(&own, PL_ENOMEM, "out of memory (%zu bytes of the device)", bytes);
 
-	if (p && pl_grow(&w->device.given, &w->device.cap_given, w->device.n_given + 1,
-			 sizeof(*w->device.given), &e) < 0)
-		bad = 1;
-	if (pl_comm_world_do(w, &vote, &e) == 0 && bad <= 0) {
+	(void)rc; /* own has it */
+	if (pl_comm_agree(w, &own, err) >= 0) {
 		w->device.given[w->device.n_given++] = p;
 		return p;
 	}

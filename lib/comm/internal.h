@@ -411,6 +411,9 @@ int pl_comm_work_failure(struct pl_world *w, const struct pl_coll_args *a, uint6
 /* shm.c */
 int pl_comm_shared_open(struct pl_world *w, pl_ns until, struct pl_err *err) PL_MUST;
 void pl_comm_shared_close(struct pl_world *w);
+/* Did all ranks succeed? own: what this rank failed with; its code is 0 if it did not. Collective.
+ */
+int pl_comm_agree(struct pl_world *w, const struct pl_err *own, struct pl_err *err) PL_MUST;
 /* Which region holds all of p[0 .. bytes]; PL_NONE. */
 uint32_t pl_comm_shared_find(const struct pl_world *w, const void *p, size_t bytes, uint64_t *at);
 static inline uint8_t *pl_shared_at(const struct pl_world *w, int local_rank, uint32_t region,
@@ -476,7 +479,8 @@ void pl_comm_device_waited(struct pl_work *k);
 void pl_comm_device_settled(struct pl_world *w);
 /* Has it been waiting for too long? For the control thread. */
 void pl_comm_device_look(struct pl_world *w, pl_ns now);
-void *pl_comm_device_alloc(struct pl_world *w, size_t bytes);
+/* As pl_comm_world_alloc(). */
+void *pl_comm_device_alloc(struct pl_world *w, size_t bytes, struct pl_err *err);
 void pl_comm_device_free(struct pl_world *w, void *p);
 
 /* nccl.c */

@@ -19,9 +19,11 @@
 
 #define SHARED_MAGIC 0x6e77656361707331u
 
+#define PAGE ((size_t)4096)
+
 static size_t whole_pages(size_t n)
 {
-	return (n + 4095) & ~(size_t)4095;
+	return (n + PAGE - 1) & ~(PAGE - 1);
 }
 
 static size_t rings_at(int n)
@@ -48,12 +50,16 @@ static int make(size_t bytes, int *fd, struct pl_err *err)
 	return 0;
 }
 
+/* Of a file, shared; fd -1: of this process alone. */
 static int map(int fd, size_t bytes, void **p, struct pl_err *err)
 {
-	*p = pl_fail_now() ? MAP_FAILED
-			   : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	int how = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+
+	*p = pl_fail_now() ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, how, fd, 0);
 	if (*p == MAP_FAILED) {
 		*p = NULL;
+		if (fd < 0)
+			return pl_fail(err, PL_ENOMEM, "out of memory (%zu bytes)", bytes);
 		return pl_fail_sys(err, "cannot map %zu bytes of shared memory", bytes);
 	}
 	return 0;
@@ -256,63 +262,72 @@ uint32_t pl_comm_shared_find(const struct pl_world *w, const void *p, size_t byt
 	return PL_NONE;
 }
 
-/* 0, or what this rank's part of the agreement failed with. All ranks come through both barriers.
- */
-static int agree(struct pl_world *w, struct pl_region *g, bool shared, bool taken,
-		 struct pl_err *err)
+int pl_comm_agree(struct pl_world *w, const struct pl_err *own, struct pl_err *err)
 {
-	struct pl_coll_args all = { .op = PL_OP_BARRIER };
-	struct pl_coll_args vote = { .op = PL_OP_ALLREDUCE, .count = 1 };
-	float bad = 0;
-	int rc = taken ? PL_ELIMIT : 0, fd = -1, ok;
-	void *p = NULL;
-	struct pl_err e = { 0 };
+	float v[2] = { own->code != 0, own->code ? (float)w->rank : 0 };
+	struct pl_coll_args vote = {
+		.op = PL_OP_ALLREDUCE, .count = 2, .src = v, .dst = v, .on_host = true
+	};
+	int rc = pl_comm_world_do(w, &vote, err);
 
-	if (shared && w->local_rank == 0 && rc >= 0) {
-		rc = make(g->bytes, &fd, &e);
-		w->shared->region.pid = getpid();
-		w->shared->region.fd = fd;
-	}
-	ok = pl_comm_world_do(w, &all, err);
-	if (ok >= 0 && rc >= 0 && shared && w->local_rank > 0)
-		rc = open_other(w->shared->region.pid, w->shared->region.fd, g->bytes, &fd, &e);
-	if (ok >= 0 && rc >= 0) {
-		if (shared)
-			rc = map(fd, g->bytes, &p, &e);
-		else if (pl_fail_now() ||
-			 (p = mmap(NULL, g->bytes, PROT_READ | PROT_WRITE,
-				   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) == MAP_FAILED)
-			rc = PL_ENOMEM, p = NULL;
-	}
-	bad = rc < 0;
-	vote.src = vote.dst = &bad;
-	if (ok >= 0)
-		ok = pl_comm_world_do(w, &vote, err);
-	if (fd >= 0)
-		close(fd);
-	if ((ok < 0 || bad > 0) && p)
-		munmap(p, g->bytes);
-	else
-		g->base = p;
-	return ok < 0 || bad > 0 ? PL_ENOMEM : 0;
+	if (rc < 0 || v[0] <= 0)
+		return rc;
+	if (own->code)
+		return pl_fail(err, own->code, "%s", own->msg);
+	if (v[0] > 1)
+		return pl_fail(err, PL_ENOMEM, "%d other ranks have no memory left", (int)v[0]);
+	return pl_fail(err, PL_ENOMEM, "rank %d has no memory left", (int)v[1]);
 }
 
-void *pl_comm_world_alloc(struct pl_world *w, size_t bytes)
+/* Maps a new region on all ranks, after the first rank of each host has made it. `own`: what this
+ * rank failed with before. */
+static int map_region(struct pl_world *w, struct pl_region *g, struct pl_err *own,
+		      struct pl_err *err)
 {
-	bool shared = w->shared;
-	struct pl_region g = { .stride = whole_pages(bytes ? bytes : 1) }, *place;
-	struct pl_err e = { 0 };
+	struct pl_coll_args barrier = { .op = PL_OP_BARRIER };
+	int fd = -1, rc;
+	void *p = NULL;
+
+	if (w->shared && w->local_rank == 0) {
+		w->shared->region.pid = getpid();
+		w->shared->region.fd = own->code || make(g->bytes, &fd, own) < 0 ? -1 : fd;
+	}
+	rc = pl_comm_world_do(w, &barrier, err);
+	if (rc >= 0 && !own->code && w->shared && w->local_rank > 0 &&
+	    open_other(w->shared->region.pid, w->shared->region.fd, g->bytes, &fd, own) < 0)
+		fd = -1;
+	if (rc >= 0 && !own->code && map(fd, g->bytes, &p, own) == 0)
+		g->base = p;
+	if (rc >= 0)
+		rc = pl_comm_agree(w, own, err);
+	if (rc < 0 && p)
+		munmap(p, g->bytes);
+	if (fd >= 0) /* the others have opened it now */
+		close(fd);
+	return rc;
+}
+
+void *pl_comm_world_alloc(struct pl_world *w, size_t bytes, struct pl_err *err)
+{
+	struct pl_region g = { 0 }, *place;
+	size_t parts = w->shared ? (size_t)w->n_local : 1;
+	struct pl_err own = { 0 };
 
 	if (w->device.b)
-		return pl_comm_device_alloc(w, bytes);
-	g.bytes = g.stride * (shared ? (size_t)w->n_local : 1);
+		return pl_comm_device_alloc(w, bytes, err);
 	place = &w->region[w->n_allocs++ % PL_REGIONS];
-	if (agree(w, &g, shared, place->base, &e) < 0)
+	if (bytes > SIZE_MAX / parts - PAGE)
+		pl_fail(&own, PL_ENOMEM, "out of memory (%zu bytes)", bytes);
+	else if (place->base)
+		pl_fail(&own, PL_ELIMIT, "more than %d pieces of memory of the world", PL_REGIONS);
+	g.stride = own.code ? PAGE : whole_pages(bytes ? bytes : 1);
+	g.bytes = g.stride * parts;
+	if (map_region(w, &g, &own, err) < 0)
 		return NULL;
 	pthread_mutex_lock(&w->lock);
 	*place = g;
 	pthread_mutex_unlock(&w->lock);
-	return g.base + (shared ? (size_t)w->local_rank * g.stride : 0);
+	return g.base + (w->shared ? (size_t)w->local_rank * g.stride : 0);
 }
 
 void pl_comm_world_free(struct pl_world *w, void *p)

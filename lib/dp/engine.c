@@ -151,10 +151,10 @@ static int make_buckets(struct dp *d, struct pl_err *err)
 	for (uint32_t k = 0; d->w.o.world && k < d->b.n; k++) {
 		if (d->b.v[k].whole)
 			continue;
-		d->copy[k] = pl_comm_world_alloc(d->w.o.world, d->b.v[k].count * sizeof(float));
+		d->copy[k] =
+			pl_comm_world_alloc(d->w.o.world, d->b.v[k].count * sizeof(float), err);
 		if (!d->copy[k]) {
-			rc = pl_fail(err, PL_ENOMEM, "out of memory (a bucket of %zu floats)",
-				     d->b.v[k].count);
+			rc = pl_wrap(err, "a bucket of %zu floats", d->b.v[k].count);
 			goto out;
 		}
 	}
@@ -192,8 +192,6 @@ static int dp_prepare(const struct pl_engine_opts *o, struct pl_worker **w, stru
 	if (o->tracer)
 		PL_TRY(pl_tracer_names(o->tracer, d->w.net, d->b.n, err));
 out:
-	if (rc == PL_ENOMEM)
-		rc = pl_worker_no_memory(&d->w, err);
 	if (rc < 0)
 		dp_finish(&d->w, false);
 	else

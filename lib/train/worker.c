@@ -362,7 +362,7 @@ static void *world_slab(void *arg, size_t bytes)
 {
 	struct pl_worker *w = arg;
 
-	return pl_comm_world_alloc(w->o.world, bytes);
+	return pl_comm_world_alloc(w->o.world, bytes, &w->slab_err);
 }
 
 static void world_slab_free(void *arg, void *p, size_t bytes)
@@ -425,7 +425,13 @@ static int make_net(struct pl_worker *w, int batch, struct pl_err *err)
 		n.slab_arg = w;
 	}
 	PL_TRY(layers_of(w->o.model, &layer, &keys, err));
-	PL_TRY(pl_net_new(layer, w->o.model->n_layers, &n, &w->net, err));
+	rc = pl_net_new(layer, w->o.model->n_layers, &n, &w->net, err);
+	if (rc < 0 && w->slab_err.code) { /* another rank's failure, perhaps */
+		*err = w->slab_err;
+		rc = err->code;
+	}
+	if (rc < 0)
+		goto out;
 	w->tensor = pl_net_tensors(w->net, &w->n_tensors);
 	w->layer = pl_net_layers(w->net, &w->n_layers);
 	w->params = pl_net_params(w->net, &w->n_params);
@@ -522,17 +528,6 @@ static int read_pace(struct pl_worker *w, struct pl_err *err)
 		w->layer_pace[i] = w->pace_ms * 1e6 * (w->layer[i].flops / flops) / 3 /
 				   (double)w->microbatches;
 	return 0;
-}
-
-/* Memory of the world is not to be had, either, once another rank is lost: say that. */
-int pl_worker_no_memory(struct pl_worker *w, struct pl_err *err)
-{
-	const struct pl_coll_args a = { .op = PL_OP_BARRIER };
-	struct pl_err why = { 0 };
-
-	if (w->o.world && pl_comm_world_do(w->o.world, &a, &why) == PL_EIO && err)
-		*err = why;
-	return err ? err->code : PL_ENOMEM;
 }
 
 /* Enough for the sums of a window of steps in a few operations. */

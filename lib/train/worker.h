@@ -61,8 +61,9 @@ struct pl_worker {
 	int microbatch; /* samples of one */
 	float *sum;	/* of pl_worker_sum(): n_sum pairs */
 	size_t n_sum;
-	uint32_t sums; /* made so far: each needs a tag of its own */
-	bool lost;     /* the world, and its memory */
+	uint32_t sums;		/* made so far: each needs a tag of its own */
+	bool lost;		/* the world, and its memory */
+	struct pl_err slab_err; /* why the world gave no memory */
 
 	/* of the step in progress */
 	int64_t step;
@@ -83,9 +84,6 @@ int pl_worker_init(struct pl_worker *w, const struct pl_engine_opts *o,
 		   void (*ready)(void *worker, uint32_t first, uint32_t n),
 		   struct pl_err *err) PL_MUST;
 void pl_worker_fini(struct pl_worker *w, bool lost);
-/* When memory of the world could not be had, another rank may be lost: then *err says that. Returns
- * the code of *err. */
-int pl_worker_no_memory(struct pl_worker *w, struct pl_err *err);
 /* Microbatches of a step, as job and plan have it. */
 int64_t pl_worker_microbatches(const struct pl_job *j, const struct pl_plan *plan);
 

@@ -259,6 +259,14 @@ PACELINE_RANK=0 PACELINE_SIZE=2 PACELINE_MEET=dir:$TMP/meet "$run" -q --set $sam
 wait $!
 check "... in one value of the data" grep -q 'the data of rank 1 is not that of rank 0' other.err
 check "... in weights" [ "$(differ --import=weights.st)" != "0 0" ]
+hidden=
+for n in 60 68 76 84 92 100 108 116 124 132; do
+	PL_FAIL=$n PACELINE_RANK=1 PACELINE_SIZE=2 PACELINE_MEET=dir:$TMP/meet "$run" -q tiny.job >other.out 2>other.err &
+	PACELINE_RANK=0 PACELINE_SIZE=2 PACELINE_MEET=dir:$TMP/meet "$run" -q tiny.job >out 2>err
+	wait $!
+	! grep -q 'must begin the same' err other.err || hidden="$hidden $n"
+done
+check "a rank without memory says so, not that ranks differ ($hidden)" [ -z "$hidden" ]
 unset PACELINE_TOKEN
 
 # ---- deaths ---------------------------------------------------------------------------------------

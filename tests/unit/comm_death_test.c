@@ -101,7 +101,7 @@ static int rank_main(struct pl_world_opts *o, void *arg)
 	o->timeout_ns = TIMEOUT_NS;
 	o->meet_ns = 10000000000;
 	NEED(pl_comm_world_open(o, &w, &e) == 0);
-	p = t->shared ? pl_comm_world_alloc(w, bytes) : calloc(1, bytes);
+	p = t->shared ? pl_comm_world_alloc(w, bytes, &e) : calloc(1, bytes);
 	if (!p) /* a rank is that soon dead */
 		r->rc = pl_comm_world_do(w, &(struct pl_coll_args){ .op = PL_OP_BARRIER }, &e);
 	NEED(p || r->rc < 0);

@@ -93,7 +93,7 @@ static int rank_main(struct pl_world_opts *o, void *arg)
 	o->timeout_ns = TIMEOUT_NS;
 	o->meet_ns = 5000000000;
 	NEED(pl_comm_world_open(o, &w, &e) == 0);
-	p = t->shared ? pl_comm_world_alloc(w, t->count * sizeof(float))
+	p = t->shared ? pl_comm_world_alloc(w, t->count * sizeof(float), &e)
 		      : malloc(t->count * sizeof(float));
 	NEED(p);
 	for (int i = 0; r->rc >= 0 && i < 100000; i++) {
@@ -511,7 +511,10 @@ static int poor(struct pl_world_opts *o, void *arg)
 		NEED(rc == e.code && e.msg[0]);
 		return 0;
 	}
-	p = pl_comm_world_alloc(w, 40000);
+	p = pl_comm_world_alloc(w, 40000, &e);
+	rc = p ? 0 : e.code;
+	/* what the others read is the first cause: whose failure it is */
+	NEED(p || o->rank || strstr(e.msg, "rank 1 "));
 	for (int i = 0; i < 4 && rc >= 0; i++) {
 		a.algo = (uint8_t)i;
 		rc = pl_comm_world_do(w, &a, &e);

@@ -230,9 +230,9 @@ static int everything(struct pl_world_opts *o, void *arg)
 	o->host = t->hosts ? host : NULL;
 	o->transport = t->transport;
 	NEED(pl_comm_world_open(o, &w, &e) == 0);
-	b.src = t->shared ? pl_comm_world_alloc(w, b.room * sizeof(float))
+	b.src = t->shared ? pl_comm_world_alloc(w, b.room * sizeof(float), &e)
 			  : malloc(b.room * sizeof(float));
-	b.dst = t->shared ? pl_comm_world_alloc(w, b.room * sizeof(float))
+	b.dst = t->shared ? pl_comm_world_alloc(w, b.room * sizeof(float), &e)
 			  : malloc(b.room * sizeof(float));
 	NEED(b.src && b.dst);
 	for (size_t i = 0; i < PL_LEN(op); i++)

@@ -238,7 +238,7 @@ __attribute__((unused)) static int everything(struct pl_world_opts *o, const str
 
 	NEED(open_rank(o, b, &r, &e) == 0);
 	NEED(!nccl || !strcmp(pl_comm_world_transport(r.w), "nccl"));
-	p = pl_comm_world_alloc(r.w, 1000 * sizeof(float));
+	p = pl_comm_world_alloc(r.w, 1000 * sizeof(float), &e);
 	NEED(p);
 	r.b->get(r.ctx, r.host, p, 1000 * sizeof(float));
 	NEED(r.host[0] == 0 && r.host[999] == 0);
