@@ -250,6 +250,8 @@ out:
 	return rc;
 }
 
+static const struct pl_lang_schema *const languages[] = { &pl_plan_schema, NULL };
+
 const struct pl_cmd pl_command = {
 	.name = "plan",
 	.synopsis = "[OPTION]... [GRAPH | PLAN]",
@@ -260,5 +262,7 @@ const struct pl_cmd pl_command = {
 	.opts = options,
 	.config_size = sizeof(struct config),
 	.defaults = defaults,
+	.languages = languages,
+	.help = pl_lang_help,
 	.run = run,
 };

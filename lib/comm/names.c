@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "comm/comm.h"
+#include "core/words.h"
 
 static const char *const op_name[PL_OP_COUNT_] = {
 	[PL_OP_SEND] = "send",
@@ -12,14 +13,6 @@ static const char *const op_name[PL_OP_COUNT_] = {
 	[PL_OP_BROADCAST] = "broadcast",
 	[PL_OP_ALLTOALL] = "all-to-all",
 	[PL_OP_BARRIER] = "barrier",
-};
-static const char *const algo_name[PL_CA_COUNT_] = {
-	[PL_CA_AUTO] = "auto",
-	[PL_CA_RING] = "ring",
-	[PL_CA_TREE] = "tree",
-	[PL_CA_HALVING] = "halving",
-	[PL_CA_HIERARCHICAL] = "hierarchical",
-	[PL_CA_DIRECT] = "direct",
 };
 
 const char *pl_comm_operation_name(unsigned op)
@@ -42,15 +35,13 @@ int pl_comm_operation_find(const char *name)
 
 const char *pl_comm_algorithm_name(unsigned algo)
 {
-	return algo < PL_CA_COUNT_ ? algo_name[algo] : "?";
+	static const char names[] = PL_WORDS_COMM_ALGORITHM("\0") "\0";
+	const char *s = pl_words_name(names, algo);
+
+	return s ? s : "?";
 }
 
 int pl_comm_algorithm_find(const char *name)
 {
-	if (!strcmp(name, "halving-doubling"))
-		return PL_CA_HALVING;
-	for (int i = 0; i < PL_CA_COUNT_; i++)
-		if (!strcmp(name, algo_name[i]))
-			return i;
-	return -1;
+	return pl_words_find(PL_WORDS_COMM_ALGORITHM("|"), name);
 }

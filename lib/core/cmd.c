@@ -17,6 +17,7 @@
 
 #include "config.h"
 #include "core/progress.h"
+#include "core/words.h"
 
 #define KEY_BASE 1000 /* getopt value of option i without a letter; + KEY_NO: its --no- form */
 #define KEY_NO	 10000
@@ -190,20 +191,8 @@ int pl_provenance(const struct pl_common *c, struct pl_buf *b, struct pl_err *er
 
 static int parse_choice(const char *s, const char *choices, int *v, struct pl_err *err)
 {
-	const char *c = choices;
-	size_t n = strlen(s);
-
-	for (int i = 0;; i++) {
-		size_t k = strcspn(c, "|");
-
-		if (k == n && !memcmp(c, s, n)) {
-			*v = i;
-			return 0;
-		}
-		if (!c[k])
-			return pl_fail(err, PL_EUSAGE, "\"%s\" is not one of %s", s, choices);
-		c += k + 1;
-	}
+	*v = pl_words_find(choices, s);
+	return *v < 0 ? pl_fail(err, PL_EUSAGE, "\"%s\" is not one of %s", s, choices) : 0;
 }
 
 static int set_option(const struct pl_opt *o, void *config, const char *s, bool off,

@@ -135,30 +135,10 @@ static void look(void *arg, uint32_t tensor)
 
 /* ---- plans --------------------------------------------------------------------------------- */
 
-int pl_dp_algo(const char *word)
-{
-	static const struct {
-		const char *word;
-		uint8_t algo;
-	} known[] = {
-		{ "auto", PL_CA_AUTO },
-		{ "direct", PL_CA_DIRECT },
-		{ "ring", PL_CA_RING },
-		{ "tree", PL_CA_TREE },
-		{ "halving-doubling", PL_CA_HALVING },
-		{ "hierarchical", PL_CA_HIERARCHICAL },
-	};
-
-	for (size_t i = 0; i < PL_LEN(known); i++)
-		if (word && !strcmp(word, known[i].word))
-			return known[i].algo;
-	return -1;
-}
-
 static int set_algo(struct maker *m, const struct pl_rewrite *rw, const struct pl_log *log,
 		    struct pl_err *err)
 {
-	int algo = pl_dp_algo(rw->word), rc = 0;
+	int algo = rw->word ? pl_comm_algorithm_find(rw->word) : -1, rc = 0;
 	uint32_t *mark = NULL;
 
 	if (algo < 0) {

@@ -41,8 +41,6 @@ struct pl_dp_buckets {
 int pl_dp_buckets(const struct pl_net_tensor *t, uint32_t n, double bucket_mb, uint8_t algo,
 		  const struct pl_plan *plan, const struct pl_log *log, struct pl_dp_buckets *b,
 		  struct pl_err *err) PL_MUST;
-/* What plans and jobs call an algorithm ("halving-doubling"), as enum pl_calgo; -1: not ours. */
-int pl_dp_algo(const char *word);
 void pl_dp_buckets_fini(struct pl_dp_buckets *b);
 
 #endif

@@ -138,7 +138,7 @@ out:
 static int make_buckets(struct dp *d, struct pl_err *err)
 {
 	const struct pl_job *j = d->w.o.job;
-	int algo = j->algorithm ? pl_dp_algo(j->algorithm) : PL_CA_AUTO;
+	int algo = j->algorithm ? pl_comm_algorithm_find(j->algorithm) : PL_CA_AUTO;
 	int rc;
 
 	if (algo < 0)

@@ -25,7 +25,7 @@ const char *pl_lang_value_text(const struct pl_lang_field *f, const struct pl_la
 const char *pl_lang_limits(const struct pl_lang_field *f, char *out, size_t size);
 bool pl_lang_is_limited(const struct pl_lang_field *f);
 
-/* Field number i of a statement: those of the row, then the common ones. */
+/* Field number i of a statement: those of the row, then the extra ones. */
 const struct pl_lang_field *pl_lang_field_at(const struct pl_lang_statement *st, size_t i);
 /* The value of the first positional field, which `only` looks at; NULL. */
 const char *pl_lang_first(const struct pl_lang_statement *st);

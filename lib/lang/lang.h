@@ -63,8 +63,10 @@ struct pl_lang_row {
 	enum pl_lang_class effect;
 	const char *doc;		   /* one line */
 	const struct pl_lang_field *field; /* ends with a field without a name; NULL: none */
-	bool once;			   /* at most once in a file */
-	bool commas;			   /* a comma before "key=" separates as a blank does */
+	/* Further keys, whose words count only behind a ";"; ends likewise. NULL: none. */
+	const struct pl_lang_field *extra;
+	bool once;   /* at most once in a file */
+	bool commas; /* a comma before "key=" separates as a blank does */
 };
 /* The fields of a row, written where the row is. */
 #define PL_LANG_FIELDS(...)                                                                        \
@@ -82,8 +84,6 @@ struct pl_lang_schema {
 	bool header; /* a text must begin so */
 	const struct pl_lang_row *row;
 	size_t n_rows;
-	/* Keys that every statement takes; their words only behind a ";". NULL: none. */
-	const struct pl_lang_field *common;
 };
 const struct pl_lang_row *pl_lang_row(const struct pl_lang_schema *s, const char *name); /* NULL */
 
@@ -102,7 +102,7 @@ struct pl_lang_statement {
 	const struct pl_lang_schema *schema;
 	const struct pl_lang_row *row;
 	uint32_t line;		     /* of the text, 0: unknown */
-	struct pl_lang_value *value; /* of each field of the row, then of the common ones */
+	struct pl_lang_value *value; /* of each field of the row, then of the extra ones */
 	size_t n, cap;
 	const char **list; /* the names of the field with PL_LANG_LIST */
 	size_t n_list, cap_list;
@@ -176,8 +176,6 @@ int pl_lang_fail(const struct pl_lang_reader *r, uint32_t column, struct pl_err 
 
 bool pl_lang_rate(const char *s, double *bytes_per_ns); /* false: it is none */
 bool pl_lang_time(const char *s, pl_ns *ns);
-/* The index of s in "a|b|c", -1. */
-int pl_lang_choice(const char *choices, const char *s);
 
 /* One of "3|8..15|1?": a pattern, or a range with both ends. */
 struct pl_lang_range {

@@ -7,6 +7,7 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "core/words.h"
 #include "lang/internal.h"
 
 #define TEXT_MAX (256u << 20) /* a longer text is refused */
@@ -303,7 +304,7 @@ static char *last_key(char *s, const struct pl_lang_field *f)
 		if (!strncmp(p + 1, f->word, n) && p[n + 1] == ' ')
 			at = p;
 	/* a name may hold " to ": of a choice only its words are no part of the name */
-	if (at && f->choices && pl_lang_choice(f->choices, trim(at + n + 2)) < 0)
+	if (at && f->choices && pl_words_find(f->choices, trim(at + n + 2)) < 0)
 		return NULL;
 	return at;
 }

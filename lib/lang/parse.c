@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include "core/words.h"
 #include "lang/internal.h"
 
 /* ---- near words ---------------------------------------------------------------------------------
@@ -86,12 +87,12 @@ const struct pl_lang_field *pl_lang_field_at(const struct pl_lang_statement *st,
 {
 	size_t n = count(st->row->field);
 
-	return i < n ? &st->row->field[i] : &st->schema->common[i - n];
+	return i < n ? &st->row->field[i] : &st->row->extra[i - n];
 }
 
 bool pl_lang_allowed(const struct pl_lang_field *f, const char *first)
 {
-	return !f->only || (first && pl_lang_choice(f->only, first) >= 0);
+	return !f->only || (first && pl_words_find(f->only, first) >= 0);
 }
 
 const struct pl_lang_field *pl_lang_field(const struct pl_lang_row *row, const char *name,
@@ -110,7 +111,7 @@ int pl_lang_begin(struct pl_lang_statement *st, const struct pl_lang_schema *s,
 
 	st->schema = s;
 	st->row = row;
-	st->n = count(row->field) + count(s->common);
+	st->n = count(row->field) + count(row->extra);
 	st->n_list = 0;
 	PL_TRY(pl_grow(&st->value, &st->cap, st->n + 1, sizeof(*st->value), err));
 	memset(st->value, 0, st->n * sizeof(*st->value));
@@ -415,7 +416,7 @@ static int tell_apart(struct parser *p, struct pl_err *err)
 		bool is_key = field >= 0;
 
 		if (!w.quoted && !strcmp(w.s, ";")) {
-			if (!p->st->schema->common || p->behind)
+			if (!p->st->row->extra || p->behind)
 				return fail_here(p, w.column, err, "\";\" has no meaning here");
 			p->behind = true;
 			continue;

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/words.h"
 #include "lang/internal.h"
 
 /* ---- structs ------------------------------------------------------------------------------------
@@ -92,7 +93,7 @@ void pl_lang_unbind(struct pl_lang_statement *st, const void *base, const void *
 		*v = (struct pl_lang_value){ .given = true };
 		if (is_text(f)) {
 			v->s = *(const char *const *)p;
-			v->i = f->choices ? pl_lang_choice(f->choices, v->s) : 0;
+			v->i = f->choices ? pl_words_find(f->choices, v->s) : 0;
 		} else if (f->type == PL_LANG_FLAG) {
 			v->i = *(const bool *)p;
 		} else if (f->type == PL_LANG_REAL || f->type == PL_LANG_RATE) {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/cmd.h"
+#include "core/words.h"
 #include "lang/internal.h"
 
 #define RATE_MAX 1e6 /* bytes per ns: 1 PB/s */
@@ -76,24 +77,8 @@ bool pl_lang_time(const char *s, pl_ns *ns)
 	return false;
 }
 
-/* ---- choices and ranges -------------------------------------------------------------------------
+/* ---- ranges -------------------------------------------------------------------------
  */
-
-int pl_lang_choice(const char *choices, const char *s)
-{
-	size_t n = strlen(s);
-	int i = 0;
-
-	for (const char *c = choices;; i++) {
-		size_t k = strcspn(c, "|");
-
-		if (k == n && !memcmp(c, s, n))
-			return i;
-		if (!c[k])
-			return -1;
-		c += k + 1;
-	}
-}
 
 static bool whole_number(const char *s, bool sizes, int64_t *v)
 {
@@ -188,7 +173,7 @@ static int parse_int(const struct pl_lang_field *f, struct pl_lang_value *v, str
 	char what[160];
 	char *end;
 
-	if (f->choices && pl_lang_choice(f->choices, v->s) >= 0) {
+	if (f->choices && pl_words_find(f->choices, v->s) >= 0) {
 		v->i = -1;
 		return 0;
 	}
@@ -237,13 +222,13 @@ int pl_lang_value_parse(const struct pl_lang_field *f, struct pl_lang_value *v, 
 			       ? 0
 			       : wants(f, "a rate up to 1 PB/s, like 10Gbit/s or 2GB/s", v, err);
 	case PL_LANG_FLAG:
-		v->i = v->s ? pl_lang_choice("no|yes|0|1", v->s) : 1;
+		v->i = v->s ? pl_words_find("no|yes|0|1", v->s) : 1;
 		if (v->i < 0)
 			return wants(f, "yes, no, 1 or 0", v, err);
 		v->i &= 1;
 		return 0;
 	case PL_LANG_CHOICE:
-		v->i = pl_lang_choice(f->choices, v->s);
+		v->i = pl_words_find(f->choices, v->s);
 		return 0;
 	case PL_LANG_NUMBERS:
 	case PL_LANG_SIZES:

@@ -9,8 +9,7 @@
 #include "plan/plan.h"
 #include "plan/topology.h"
 
-#define PL_TEXT_MAX	   (256u << 20) /* a longer text is refused */
-#define PL_PLAN_FACTOR_MAX 1e6
+#define PL_TEXT_MAX (256u << 20) /* a longer text is refused */
 
 /* ---- text: lines of words ------------------------------------------------------------------- */
 
@@ -58,17 +57,9 @@ const char *pl_text_real_str(char *out, size_t size, double v);
 
 /* ---- rewrites ------------------------------------------------------------------------------- */
 
-/* What a rewrite takes; NULL keys: nothing of that sort. They are the members' names in JSON. */
-struct pl_rw_info {
-	const char *name;
-	const char *word, *args, *k, *x;
-	uint32_t min_args, max_args;
-	int64_t min_k, max_k;
-	double max_x;
-	bool need_k, need_x, differ; /* differ: no name twice */
-};
-extern const struct pl_rw_info pl_rw_info[PL_RW_COUNT_];
-
+/* The rewrite as a statement, whose texts are those of the rewrite. */
+int pl_plan_statement(const struct pl_rewrite *rw, struct pl_lang_statement *st,
+		      struct pl_err *err) PL_MUST;
 int pl_plan_read_text(struct pl_in *in, const char *name, struct pl_plan *p,
 		      struct pl_err *err) PL_MUST;
 int pl_plan_read_binary(struct pl_in *in, const char *name, struct pl_plan *p,

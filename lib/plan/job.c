@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/words.h"
 #include "plan/internal.h"
 #include "plan/job.h"
 
@@ -46,7 +47,7 @@ static const struct pl_lang_row rows[] = {
 	    "idx:IMAGES,LABELS, csv:FILE, npy:X,Y, tokens:FILE or synthetic:KEY=VALUE,..."),
 	ONE("split", REAL, ABOVE, 0, 1, split, "1", NULL,
 	    "share of the samples to train on; the others are held out for evaluation"),
-	ONE("precision", CHOICE, 0, 0, 0, precision, "fp32", "fp32|tf32|bf16",
+	ONE("precision", CHOICE, 0, 0, 0, precision, "fp32", PL_WORDS_JOB_PRECISION("|"),
 	    "precision in which layers multiply"),
 	ONE("device", NAME, 0, 0, 0, device, "cpu", NULL,
 	    "what each rank computes on: cpu, cuda or cuda:N"),
@@ -69,8 +70,8 @@ static const struct pl_lang_row rows[] = {
 	    "how ranks synchronise; bsp: all of them in each step"),
 	ONE("transport", CHOICE, 0, 0, 0, transport, "auto", "auto|shm|tcp|mpi|nccl",
 	    "what carries messages"),
-	ONE("algorithm", CHOICE, 0, 0, 0, algorithm, "auto",
-	    "auto|ring|tree|halving-doubling|hierarchical|direct", "how ranks add up gradients"),
+	ONE("algorithm", CHOICE, 0, 0, 0, algorithm, "auto", PL_WORDS_COMM_ALGORITHM("|"),
+	    "how ranks add up gradients"),
 	ONE("meet", NAME, 0, 0, 0, meet, NULL, NULL,
 	    "where ranks find each other: tcp:HOST:PORT or dir:FOLDER"),
 	ONE("timeout", PL_LANG_TIME, 0, 1e6, 3.6e12, timeout_ns, "3s", NULL,

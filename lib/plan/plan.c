@@ -1,107 +1,207 @@
 /*
- * Plans in memory: adding and checking.
+ * Plans in memory: the schema of paceline-plan(5), adding, checking.
  *
- * What each rewrite takes is one table, from which the check, the text form and JSON are made.
  * Checks are linear but for names that must differ, which are sorted.
  */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/words.h"
 #include "plan/internal.h"
 
-#define K_PARTS 65536
-#define K_RANKS 10000
-#define MANY	UINT32_MAX
+/* ---- schema -------------------------------------------------------------------------------------
+ */
 
-const struct pl_rw_info pl_rw_info[PL_RW_COUNT_] = {
+#define RW(m)	    .offset = offsetof(struct pl_rewrite, m)
+#define NEED	    (PL_LANG_NEED | PL_LANG_BOUND)
+#define KEY	    (PL_LANG_KEY | PL_LANG_BOUND)
+#define STRUCTURE   .extra = worth, .effect = PL_LANG_STRUCTURE, .doc
+#define TIMING	    .extra = worth, .effect = PL_LANG_TIMING, .doc
+#define EXECUTION   .effect = PL_LANG_EXECUTION, .doc
+#define FIELDS(...) .field = PL_LANG_FIELDS(__VA_ARGS__)
+/* Fields that several rewrites have: names, the word, the whole number, the factor. */
+#define NAMES(key, least, more, what)                                                              \
+	{                                                                                          \
+		.name = key, .type = PL_LANG_NAME, .flags = PL_LANG_LIST | (more), .min = least,   \
+		.doc = what                                                                        \
+	}
+#define WORD(key, words)                                                                           \
+	{                                                                                          \
+		.name = key, .type = PL_LANG_CHOICE, .flags = NEED, .choices = words, RW(word),    \
+		.doc = key                                                                         \
+	}
+#define LINK                                                                                       \
+	{                                                                                          \
+		.name = "link", .type = PL_LANG_NAME, .flags = NEED, RW(word),                     \
+		.doc = "link of the topology; *: all"                                              \
+	}
+#define COUNT(key, most, what)                                                                     \
+	{                                                                                          \
+		.name = key, .type = PL_LANG_INT, .flags = NEED, .min = 2, .max = most, RW(k),     \
+		.doc = what                                                                        \
+	}
+#define FACTOR(key, more, most, what)                                                              \
+	{                                                                                          \
+		.name = key, .type = PL_LANG_REAL, .flags = KEY | PL_LANG_ABOVE | (more),          \
+		.max = most, .word = "x", RW(x), .doc = what                                       \
+	}
+/* A statement of one number of the plan itself. */
+#define NUMBER(key, least, member, what)                                                           \
+	{                                                                                          \
+		.name = key, .effect = PL_LANG_EXECUTION, .doc = what, .once = true,               \
+		.field = PL_LANG_FIELDS({ .name = key,                                             \
+					  .type = PL_LANG_INT,                                     \
+					  .flags = NEED,                                           \
+					  .min = least,                                            \
+					  .max = 0x1p63,                                           \
+					  .offset = offsetof(struct pl_plan, member),              \
+					  .doc = what })                                           \
+	}
+
+/* What a rewrite is worth. */
+static const struct pl_lang_field worth[] = {
+	{ .name = "alone",
+	  .type = PL_LANG_INT,
+	  .flags = KEY,
+	  .word = "alone",
+	  RW(alone_ns),
+	  .doc = "what it saves when nothing else is changed, in ns" },
+	{ .name = "in-plan",
+	  .type = PL_LANG_INT,
+	  .flags = KEY,
+	  .word = "in-plan",
+	  RW(in_plan_ns),
+	  .doc = "what leaving it out of the plan would cost, in ns" },
+	{ .name = NULL },
+};
+/* The rewrites stand first, by enum pl_rw. */
+static const struct pl_lang_row rows[] = {
 	[PL_RW_FUSE_TENSORS] = { .name = "fuse-tensors",
-				 .args = "tensors",
-				 .min_args = 1,
-				 .max_args = MANY,
-				 .differ = true },
+				 STRUCTURE = "synchronise tensors as one",
+				 FIELDS(NAMES("tensors", 1, PL_LANG_DIFFER, "tensors")) },
 	[PL_RW_PARTITION_TENSOR] = { .name = "partition-tensor",
-				     .args = "tensors",
-				     .k = "parts",
-				     .min_args = 1,
-				     .max_args = 1,
-				     .min_k = 2,
-				     .max_k = K_PARTS,
-				     .need_k = true },
+				     STRUCTURE = "synchronise the set of a tensor in chunks",
+				     FIELDS({ .name = "tensors",
+					      .type = PL_LANG_NAME,
+					      .flags = PL_LANG_LIST,
+					      .min = 1,
+					      .max = 1,
+					      .doc = "tensor" },
+					    COUNT("parts", 65536, "chunks of equal size")) },
 	[PL_RW_FUSE_OPS] = { .name = "fuse-ops",
-			     .args = "operations",
-			     .x = "share",
-			     .min_args = 2,
-			     .max_args = MANY,
-			     .max_x = 1 },
+			     STRUCTURE = "make operations that follow one another one operation",
+			     FIELDS(NAMES("operations", 2, 0, "operations"),
+				    FACTOR("share", 0, 1,
+					   "its time as a share of the sum; 1 if not given")) },
 	[PL_RW_ORDER] = { .name = "order",
-			  .args = "tensors",
-			  .min_args = 2,
-			  .max_args = MANY,
-			  .differ = true },
+			  STRUCTURE = "issue the sets of tensors in this order",
+			  FIELDS(NAMES("tensors", 2, PL_LANG_DIFFER, "tensors")) },
 	[PL_RW_ACCUMULATE] = { .name = "accumulate",
-			       .k = "microbatches",
-			       .min_k = 2,
-			       .max_k = K_PARTS,
-			       .need_k = true },
+			       STRUCTURE = "work through microbatches before one synchronisation",
+			       FIELDS(COUNT("microbatches", 65536, "microbatches of a step")) },
 	[PL_RW_RECOMPUTE] = { .name = "recompute",
-			      .args = "layers",
-			      .min_args = 1,
-			      .max_args = MANY,
-			      .differ = true },
+			      STRUCTURE = "make activations again in the backward pass",
+			      FIELDS(NAMES("layers", 1, PL_LANG_DIFFER, "layers")) },
 	[PL_RW_PRECISION] = { .name = "precision",
-			      .word = "precision",
-			      .args = "operations",
-			      .x = "share",
-			      .max_args = MANY,
-			      .max_x = PL_PLAN_FACTOR_MAX },
+			      TIMING = "compute operations in another precision",
+			      FIELDS(WORD("precision", PL_WORDS_PLAN_PRECISION("|")),
+				     NAMES("operations", 0, 0, "operations; all if none is named"),
+				     FACTOR("share", 0, 1e6,
+					    "their time as a share of what it was; from the cost "
+					    "model if not given")) },
 	[PL_RW_ALGORITHM] = { .name = "algorithm",
-			      .word = "algorithm",
-			      .args = "tensors",
-			      .k = "servers",
-			      .max_args = MANY,
-			      .min_k = 1,
-			      .max_k = K_RANKS },
+			      STRUCTURE = "carry out the communication of tensors in another way",
+			      FIELDS(WORD("algorithm", PL_WORDS_PLAN_ALGORITHM("|")),
+				     NAMES("tensors", 0, 0, "tensors; all if none is named"),
+				     { .name = "servers",
+				       .type = PL_LANG_INT,
+				       .flags = KEY,
+				       .min = 1,
+				       .max = 10000,
+				       .only = "ps",
+				       .word = "k",
+				       RW(k),
+				       .doc = "parameter servers; 1 if not given" }) },
 	[PL_RW_RANKS] = { .name = "ranks",
-			  .k = "ranks",
-			  .min_k = 2,
-			  .max_k = K_RANKS,
-			  .need_k = true },
+			  STRUCTURE = "change the number of data-parallel workers",
+			  FIELDS(COUNT("ranks", 10000, "workers, each like those recorded")) },
 	[PL_RW_BANDWIDTH] = { .name = "bandwidth",
-			      .word = "link",
-			      .x = "factor",
-			      .max_x = PL_PLAN_FACTOR_MAX,
-			      .need_x = true },
+			      TIMING = "make a link carry more in a time",
+			      FIELDS(LINK, FACTOR("factor", PL_LANG_NEED, 1e6, "times as much")) },
 	[PL_RW_LATENCY] = { .name = "latency",
-			    .word = "link",
-			    .x = "factor",
-			    .max_x = PL_PLAN_FACTOR_MAX,
-			    .need_x = true },
+			    TIMING = "change the latency of a link",
+			    FIELDS(LINK, FACTOR("factor", PL_LANG_NEED, 1e6, "times as long")) },
 	[PL_RW_SPEED] = { .name = "speed",
-			  .args = "on",
-			  .x = "factor",
-			  .max_args = MANY,
-			  .max_x = PL_PLAN_FACTOR_MAX,
-			  .need_x = true },
+			  TIMING = "make the computation of ranks faster",
+			  FIELDS(NAMES("on", 0, 0,
+				       "patterns of ranks (rank 3) or hosts; all if none is named"),
+				 FACTOR("factor", PL_LANG_NEED, 1e6, "times as fast")) },
 	[PL_RW_PRIORITY] = { .name = "priority",
-			     .args = "tensors",
-			     .min_args = 2,
-			     .max_args = MANY,
-			     .differ = true },
+			     STRUCTURE = "carry out the communication of tensors by urgency",
+			     FIELDS(NAMES("tensors", 2, PL_LANG_DIFFER,
+					  "tensors, the most urgent first")) },
+	{ .name = "base",
+	  EXECUTION = "what the plan was made from",
+	  .once = true,
+	  FIELDS({ .name = "base",
+		   .type = PL_LANG_NAME,
+		   .flags = NEED,
+		   .offset = offsetof(struct pl_plan, base),
+		   .doc = "file or job" }) },
+	NUMBER("workers", 1, ranks, "data-parallel workers of the base"),
+	NUMBER("baseline", 0, baseline_ns, "mean step of the base in ns"),
+	NUMBER("predicted", 0, predicted_ns, "mean step with all rewrites in ns"),
+	NUMBER("bound", 0, bound_ns, "no change of communication makes it shorter, in ns"),
+	NUMBER("model", 0, model_ns, "mean step as the cost model has it, in ns"),
+	NUMBER("evaluations", 0, evaluations, "simulations that the search took"),
+	NUMBER("peak", 0, peak_bytes, "greatest memory of a rank with all rewrites, in bytes"),
+	{ .name = "incomplete", EXECUTION = "a limit or a signal ended the search", .once = true },
+	{ .name = "provenance",
+	  EXECUTION = "a line of history: program, version and command line",
+	  FIELDS({ .name = "line", .type = PL_LANG_NAME, .flags = PL_LANG_NEED, .doc = "text" }) },
+	{ .name = "tensor",
+	  EXECUTION = "a tensor that the base synchronises, as its gradient becomes ready",
+	  FIELDS({ .name = "tensor",
+		   .type = PL_LANG_NAME,
+		   .flags = NEED,
+		   .offset = offsetof(struct pl_ptensor, name),
+		   .doc = "name" },
+		 { .name = "bytes",
+		   .type = PL_LANG_INT,
+		   .flags = NEED,
+		   .max = 0x1p63,
+		   .offset = offsetof(struct pl_ptensor, bytes),
+		   .doc = "size" },
+		 { .name = "estimated",
+		   .type = PL_LANG_FLAG,
+		   .flags = KEY,
+		   .offset = offsetof(struct pl_ptensor, estimated),
+		   .doc = "the size was not in the input" },
+		 { .name = "set",
+		   .type = PL_LANG_INT,
+		   .flags = PL_LANG_KEY,
+		   .max = PL_PLAN_SETS - 1,
+		   .word = "set",
+		   .doc = "the base synchronises the tensors of one number as one" }) },
 };
 _Static_assert(PL_RW_COUNT_ == 13, "a rewrite without a row, here and in paceline-plan(5)");
 
-static const char *const precisions[] = { "fp32", "tf32", "bf16", "fp16", "fp8" };
+const struct pl_lang_schema pl_plan_schema = { .name = "plan",
+					       .version = PL_PLAN_MAJOR,
+					       .header = true,
+					       .row = rows,
+					       .n_rows = PL_LEN(rows) };
 
 const char *pl_rw_name(unsigned op)
 {
-	return op < PL_RW_COUNT_ ? pl_rw_info[op].name : "unknown";
+	return op < PL_RW_COUNT_ ? rows[op].name : "unknown";
 }
 
 int pl_rw_find(const char *name)
 {
 	for (int i = 0; i < PL_RW_COUNT_; i++)
-		if (!strcmp(pl_rw_info[i].name, name))
+		if (!strcmp(rows[i].name, name))
 			return i;
 	return -1;
 }
@@ -183,96 +283,50 @@ uint64_t pl_plan_base_id(const struct pl_plan *p)
 /* ---- checking -----------------------------------------------------------------------------------
  */
 
-/* Fails with the first name that is empty or there twice. */
-static int check_names(const char *const *v, size_t n, bool differ, struct pl_err *err)
+int pl_plan_statement(const struct pl_rewrite *rw, struct pl_lang_statement *st, struct pl_err *err)
 {
-	const char **sorted;
-	int rc = 0;
+	static const struct pl_rewrite usual = { .alone_ns = INT64_MIN, .in_plan_ns = INT64_MIN };
+	int rc;
 
-	for (size_t i = 0; i < n; i++)
-		if (!v[i][0])
-			return pl_fail(err, PL_EDATA, "a name is empty");
-	if (!differ || n < 2)
-		return 0;
-	PL_TRY(pl_alloc(&sorted, n, sizeof(*sorted), err));
-	memcpy(sorted, v, n * sizeof(*sorted));
-	pl_sort(sorted, n, sizeof(*sorted), pl_compare_str);
-	for (size_t i = 1; i < n && rc >= 0; i++)
-		if (!strcmp(sorted[i - 1], sorted[i]))
-			rc = pl_fail(err, PL_EDATA, "\"%.200s\" is there twice; name it once",
-				     sorted[i]);
-	pl_free(sorted);
+	PL_TRY(pl_lang_begin(st, &pl_plan_schema, &rows[rw->op], err));
+	pl_lang_unbind(st, rw, &usual);
+	PL_TRY(pl_grow(&st->list, &st->cap_list, rw->n_args, sizeof(*st->list), err));
+	for (uint32_t i = 0; i < rw->n_args; i++)
+		st->list[st->n_list++] = rw->arg[i];
 out:
 	return rc;
 }
 
-static int check_word(const struct pl_rewrite *rw, struct pl_err *err)
+/* Has the rewrite a field for this member, or, of the offset 0, a list? */
+static bool has(const struct pl_lang_row *row, size_t offset)
 {
-	const char *w = rw->word;
-
-	if (!pl_rw_info[rw->op].word)
-		return w ? pl_fail(err, PL_EDATA, "it takes no word, \"%.200s\"", w) : 0;
-	if (!w || !*w)
-		return pl_fail(err, PL_EDATA, "the %s is missing", pl_rw_info[rw->op].word);
-	if (rw->op == PL_RW_ALGORITHM && pl_algo_find(w) < 0)
-		return pl_fail(err, PL_EDATA,
-			       "there is no algorithm \"%.200s\"; there are ring, tree, "
-			       "halving-doubling, hierarchical and ps",
-			       w);
-	if (rw->op == PL_RW_PRECISION) {
-		for (size_t i = 0; i < PL_LEN(precisions); i++)
-			if (!strcmp(w, precisions[i]))
-				return 0;
-		return pl_fail(err, PL_EDATA,
-			       "there is no precision \"%.200s\"; there are fp32, tf32, bf16, fp16 "
-			       "and fp8",
-			       w);
-	}
-	return 0;
-}
-
-static int check_numbers(const struct pl_rewrite *rw, struct pl_err *err)
-{
-	const struct pl_rw_info *f = &pl_rw_info[rw->op];
-	bool k_given = rw->k != 0, x_given = rw->x != 0;
-
-	if (k_given ? !f->k : f->need_k)
-		return pl_fail(err, PL_EDATA,
-			       k_given ? "it takes no whole number"
-				       : "its whole number is missing");
-	if (k_given && (rw->k < f->min_k || rw->k > f->max_k))
-		return pl_fail(err, PL_EDATA, "%s must be %lld to %lld, not %lld", f->k,
-			       (long long)f->min_k, (long long)f->max_k, (long long)rw->k);
-	if (k_given && rw->op == PL_RW_ALGORITHM && pl_algo_find(rw->word) != PL_ALGO_PS)
-		return pl_fail(err, PL_EDATA, "only ps takes a number of servers (k)");
-	if (x_given ? !f->x : f->need_x)
-		return pl_fail(err, PL_EDATA,
-			       x_given ? "it takes no factor" : "its factor (x NUMBER) is missing");
-	if (x_given && !(rw->x > 0 && rw->x <= f->max_x))
-		return pl_fail(err, PL_EDATA, "x must be above 0 and at most %g, not %g", f->max_x,
-			       rw->x);
-	return 0;
+	for (const struct pl_lang_field *f = row->field; f->name; f++)
+		if (offset ? f->flags & PL_LANG_BOUND && f->offset == offset
+			   : f->flags & PL_LANG_LIST)
+			return true;
+	return false;
 }
 
 int pl_plan_check_rewrite(const struct pl_rewrite *rw, struct pl_err *err)
 {
-	const struct pl_rw_info *f;
+	struct pl_lang_statement st = { 0 };
+	const struct pl_lang_row *row = &rows[rw->op];
 	int rc;
 
 	if (rw->op >= PL_RW_COUNT_)
 		return pl_fail(err, PL_EDATA, "there is no rewrite %u", rw->op);
-	f = &pl_rw_info[rw->op];
-	if (rw->n_args > f->max_args)
-		return pl_fail(err, PL_EDATA, "it takes %s, not %u of them",
-			       f->max_args ? "one name" : "no names", rw->n_args);
-	if (rw->n_args < f->min_args)
-		return pl_fail(err, PL_EDATA, "it needs %s of its %s, there %s %u",
-			       f->min_args == 1 ? "one or more" : "two or more", f->args,
-			       rw->n_args == 1 ? "is" : "are", rw->n_args);
-	PL_TRY(check_names(rw->arg, rw->n_args, f->differ, err));
-	PL_TRY(check_word(rw, err));
-	PL_TRY(check_numbers(rw, err));
-out:
+	if (rw->n_args && !has(row, 0))
+		return pl_fail(err, PL_EDATA, "it takes no names, not %u of them", rw->n_args);
+	if (rw->word && !has(row, offsetof(struct pl_rewrite, word)))
+		return pl_fail(err, PL_EDATA, "it takes no word, \"%.200s\"", rw->word);
+	if (rw->k && !has(row, offsetof(struct pl_rewrite, k)))
+		return pl_fail(err, PL_EDATA, "it takes no whole number");
+	if (rw->x != 0 && !has(row, offsetof(struct pl_rewrite, x)))
+		return pl_fail(err, PL_EDATA, "it takes no factor");
+	rc = pl_plan_statement(rw, &st, err);
+	if (rc >= 0)
+		rc = pl_lang_check(&st, err);
+	pl_lang_end(&st);
 	return rc;
 }
 
@@ -294,15 +348,20 @@ static int check_base(const struct pl_plan *p, struct pl_err *err)
 	PL_TRY(pl_alloc(&name, p->n_tensors, sizeof(*name), err));
 	for (size_t i = 0; i < p->n_tensors; i++) {
 		name[i] = p->tensor[i].name;
-		if (p->tensor[i].bytes < 0) {
+		if (!name[i][0])
+			rc = pl_fail(err, PL_EDATA, "tensors of the base: a name is empty");
+		if (p->tensor[i].bytes < 0)
 			rc = pl_fail(err, PL_EDATA, "tensor \"%.200s\" has %lld bytes", name[i],
 				     (long long)p->tensor[i].bytes);
+		if (rc < 0)
 			goto out;
-		}
 	}
-	rc = check_names(name, p->n_tensors, true, err);
-	if (rc < 0)
-		pl_wrap(err, "tensors of the base");
+	pl_sort(name, p->n_tensors, sizeof(*name), pl_compare_str);
+	for (size_t i = 1; i < p->n_tensors && rc >= 0; i++)
+		if (!strcmp(name[i - 1], name[i]))
+			rc = pl_fail(err, PL_EDATA,
+				     "tensors of the base: \"%.200s\" is there twice; name it once",
+				     name[i]);
 out:
 	pl_free(name);
 	return rc;

@@ -10,6 +10,7 @@
 
 #include "core/core.h"
 #include "io/stream.h"
+#include "lang/lang.h"
 
 #define PL_PLAN_MAJOR 1
 #define PL_PLAN_MINOR 2
@@ -34,8 +35,9 @@ enum pl_rw {
 	PL_RW_PRIORITY,	 /* arg: tensors; of what is ready, the first of these is carried first */
 	PL_RW_COUNT_
 };
-const char *pl_rw_name(unsigned op); /* "fuse-tensors" ... */
-int pl_rw_find(const char *name);    /* -1 if there is none */
+const char *pl_rw_name(unsigned op);		   /* "fuse-tensors" ... */
+int pl_rw_find(const char *name);		   /* -1 if there is none */
+extern const struct pl_lang_schema pl_plan_schema; /* its first rows are the rewrites */
 
 struct pl_rewrite {
 	uint8_t op;	  /* enum pl_rw */

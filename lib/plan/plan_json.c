@@ -29,31 +29,15 @@ out:
 	return rc;
 }
 
-static int put_rewrite(struct pl_jsonw *w, const struct pl_rewrite *rw, struct pl_err *err)
+static int put_rewrite(struct pl_jsonw *w, const struct pl_rewrite *rw,
+		       struct pl_lang_statement *st, struct pl_err *err)
 {
-	const struct pl_rw_info *f = &pl_rw_info[rw->op];
 	int rc;
 
 	PL_TRY(pl_jsonw_open(w, '{', err));
-	PL_TRY(pl_jsonw_kstr(w, "op", f->name, err));
-	if (f->word)
-		PL_TRY(pl_jsonw_kstr(w, f->word, rw->word, err));
-	if (f->args) {
-		PL_TRY(pl_jsonw_key(w, f->args, err));
-		PL_TRY(pl_jsonw_open(w, '[', err));
-		for (uint32_t i = 0; i < rw->n_args; i++)
-			PL_TRY(pl_jsonw_str(w, rw->arg[i], strlen(rw->arg[i]), err));
-		PL_TRY(pl_jsonw_close(w, err));
-	}
-	if (f->k)
-		PL_TRY(put_known(w, f->k, rw->k, 0, err));
-	if (f->x) {
-		PL_TRY(pl_jsonw_key(w, f->x, err));
-		if (rw->x != 0)
-			PL_TRY(pl_jsonw_real(w, rw->x, err));
-		else
-			PL_TRY(pl_jsonw_null(w, err));
-	}
+	PL_TRY(pl_jsonw_kstr(w, "op", pl_rw_name(rw->op), err));
+	PL_TRY(pl_plan_statement(rw, st, err));
+	PL_TRY(pl_lang_put_json(w, st, err));
 	PL_TRY(put_known(w, "saves_alone_ns", rw->alone_ns, INT64_MIN, err));
 	PL_TRY(put_known(w, "saves_in_plan_ns", rw->in_plan_ns, INT64_MIN, err));
 	rc = pl_jsonw_close(w, err);
@@ -82,6 +66,7 @@ out:
 
 int pl_plan_write_json(const struct pl_plan *p, struct pl_out *out, struct pl_err *err)
 {
+	struct pl_lang_statement st = { 0 };
 	struct pl_jsonw w;
 	int rc;
 
@@ -97,10 +82,11 @@ int pl_plan_write_json(const struct pl_plan *p, struct pl_out *out, struct pl_er
 	PL_TRY(pl_jsonw_key(&w, "rewrites", err));
 	PL_TRY(pl_jsonw_open(&w, '[', err));
 	for (size_t i = 0; i < p->n_rw; i++)
-		PL_TRY(put_rewrite(&w, &p->rw[i], err));
+		PL_TRY(put_rewrite(&w, &p->rw[i], &st, err));
 	PL_TRY(pl_jsonw_close(&w, err));
 	PL_TRY(pl_jsonw_close(&w, err));
 	rc = pl_out_write(out, "\n", 1, err);
 out:
+	pl_lang_end(&st);
 	return rc;
 }

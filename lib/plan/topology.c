@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/words.h"
 #include "plan/internal.h"
 
 #define MAX_HOSTS 1048576
@@ -14,28 +15,19 @@
 #define MAX_WAIT  (3600 * (pl_ns)1000000000)
 #define VERSION	  1
 
-static const char *const algos[] = {
-	[PL_ALGO_RING] = "ring",
-	[PL_ALGO_TREE] = "tree",
-	[PL_ALGO_HALVING] = "halving-doubling",
-	[PL_ALGO_HIERARCHICAL] = "hierarchical",
-	[PL_ALGO_PS] = "ps",
-};
-_Static_assert(PL_LEN(algos) == PL_ALGO_COUNT_, "an algorithm without a name");
-
 static const char *const scopes[] = { [PL_SCOPE_HOST] = "host", [PL_SCOPE_NETWORK] = "network" };
 
 const char *pl_algo_name(unsigned algo)
 {
-	return algo < PL_ALGO_COUNT_ ? algos[algo] : "unknown";
+	static const char names[] = PL_WORDS_PLAN_ALGORITHM("\0") "\0";
+	const char *s = pl_words_name(names, algo);
+
+	return s ? s : "unknown";
 }
 
 int pl_algo_find(const char *name)
 {
-	for (int i = 0; i < PL_ALGO_COUNT_; i++)
-		if (!strcmp(algos[i], name))
-			return i;
-	return -1;
+	return pl_words_find(PL_WORDS_PLAN_ALGORITHM("|"), name);
 }
 
 void pl_topology_fini(struct pl_topology *t)

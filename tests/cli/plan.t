@@ -31,7 +31,7 @@ cp "$TMP/out" "$TMP/text"
 check "no warning" test ! -s "$TMP/err"
 check "it knows its base" sh -c "grep -q '^base net.graph' '$TMP/text' && grep -q '^workers 8' '$TMP/text' &&
 	[ \$(grep -c '^tensor ' '$TMP/text') = 24 ]"
-check "tensors are fused" grep -q '^fuse-tensors "grad l[0-9]*" "grad l[0-9]*".* ; alone -*[0-9]* in-plan -*[0-9]*$' "$TMP/text"
+check "tensors are fused" grep -q '^fuse-tensors "grad l[0-9]*" "grad l[0-9]*".* alone=-*[0-9]* in-plan=-*[0-9]*$' "$TMP/text"
 check "the step becomes shorter" less "$(number predicted "$TMP/text")" "$(number baseline "$TMP/text")"
 check "not shorter than the bound" less "$(number bound "$TMP/text")" "$(number predicted "$TMP/text")"
 check "it is complete" sh -c "! grep -q ^incomplete '$TMP/text'"
@@ -60,7 +60,7 @@ one_thread
 
 # ---- fused operations ---------------------------------------------------------------------------
 status 0 "operations are fused on request only" "$BIN/plan" -O text --fuse-share 0.9 --fuse-ops 'forward *' "$g"
-check "... by name" sh -c "grep -q '^fuse-ops \"forward l[0-9]*\" \"forward l[0-9]*\".* x 0.9 ; alone [0-9]* in-plan [0-9]*$' '$TMP/out' &&
+check "... by name" sh -c "grep -q '^fuse-ops \"forward l[0-9]*\" \"forward l[0-9]*\".* share=0.9 alone=[0-9]* in-plan=[0-9]*$' '$TMP/out' &&
 	! grep -q '^fuse-ops.*backward' '$TMP/out' && ! grep -q '^fuse-ops' '$TMP/text'"
 check "... which makes the step shorter" less "$(number predicted "$TMP/out")" "$(number predicted "$TMP/text")"
 check "... and the bound is theirs" sh -c "[ $(number bound "$TMP/out") -le $(number predicted "$TMP/out") ] && [ $(number bound "$TMP/out") -lt $(number bound "$TMP/text") ]"

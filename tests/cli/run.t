@@ -163,7 +163,7 @@ for g in graph folded; do
 	"$BIN/plan" -q --no-provenance --preset=each -O text "$g" | sed '/^base/d' >"$g.plan"
 done
 check "... whether messages are folded before or by plan" cmp graph.plan folded.plan
-check "... knows that they went as one" sh -c '[ "$(grep -c "^tensor .* set 0$" graph.plan)" = 6 ]'
+check "... knows that they went as one" sh -c '[ "$(grep -c "^tensor .* set=0$" graph.plan)" = 6 ]'
 status 0 "... for DDP" "$BIN/plan" -q --preset=all -O ddp graph
 check "... is one bucket" grep -q "bucket_cap_mb_list=\[[0-9.e-]*\]" out
 status 0 "... is carried out" "$run" -n 2 -p each.plan -t planned.trace --checkpoint=planned.st tiny.job

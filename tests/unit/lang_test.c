@@ -19,6 +19,15 @@ struct pipeline {
 };
 #define AT(member) .flags = PL_LANG_KEY | PL_LANG_BOUND, .offset = offsetof(struct pipeline, member)
 
+static const struct pl_lang_field extra[] = {
+	{ .name = "alone",
+	  .type = PL_LANG_INT,
+	  .flags = PL_LANG_KEY,
+	  .word = "alone",
+	  .doc = "ns" },
+	{ .name = NULL },
+};
+
 static const struct pl_lang_row rows[] = {
 	{ .name = "pipeline",
 	  .effect = PL_LANG_STRUCTURE,
@@ -45,6 +54,7 @@ static const struct pl_lang_row rows[] = {
 	{ .name = "everything",
 	  .effect = PL_LANG_TIMING,
 	  .doc = "a field of each type",
+	  .extra = extra,
 	  .field = PL_LANG_FIELDS(
 		  { .name = "who", .type = PL_LANG_NAME, .flags = PL_LANG_NEED, .doc = "name" },
 		  { .name = "names",
@@ -75,16 +85,8 @@ static const struct pl_lang_row rows[] = {
 		    .choices = "a|b|c",
 		    .doc = "choice" }) },
 };
-static const struct pl_lang_field common[] = {
-	{ .name = "alone",
-	  .type = PL_LANG_INT,
-	  .flags = PL_LANG_KEY,
-	  .word = "alone",
-	  .doc = "ns" },
-	{ .name = NULL },
-};
 static const struct pl_lang_schema schema = {
-	.name = "test", .version = 1, .row = rows, .n_rows = PL_LEN(rows), .common = common
+	.name = "test", .version = 1, .row = rows, .n_rows = PL_LEN(rows)
 };
 static const struct pl_lang_schema *const all[] = { &schema, &pl_job_schema, NULL };
 
@@ -231,7 +233,7 @@ static void random_statements(void)
 			abort();
 		for (size_t i = 0; i < st.n; i++)
 			if (i != 1 && (i < 3 || below(2)))
-				any_value(i < st.n - 1 ? &rows[1].field[i] : common, &st.value[i],
+				any_value(i < st.n - 1 ? &rows[1].field[i] : extra, &st.value[i],
 					  names[i]);
 		st.n_list = 1 + below(3);
 		if (pl_grow(&st.list, &st.cap_list, 3, sizeof(*st.list), &err) < 0)
@@ -274,8 +276,9 @@ static void errors(void)
 		{ "pipeline schedule=1fb1\n", "not \"1fb1\"; did you mean 1f1b?" },
 		{ "pipeline stages 4\n", "column 10: pipeline: the value of stages is missing" },
 		{ "pipeline 4\n", "column 10: pipeline: \"4\" is too much here" },
-		{ "pipeline ; 4\n", "column 12: pipeline: \"4\" behind the semicolon" },
-		{ "pipeline ; alone\n", "column 12: pipeline: alone is missing behind \"alone\"" },
+		{ "pipeline ; 4\n", "column 10: pipeline: \";\" has no meaning here" },
+		{ "everything a b 4 ; 4\n", "column 20: everything: \"4\" behind the semicolon" },
+		{ "everything a b 4 ; alone\n", "everything: alone is missing behind \"alone\"" },
 		{ "everything a b 4 x=1e999\n", "x must be a decimal number, not \"1e999\"" },
 		{ "everything a 4\n", "it needs 1 or more names, there are 0" },
 		{ "everything a b b 4\n", "\"b\" is there twice; name it once" },

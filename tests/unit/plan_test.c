@@ -2,7 +2,8 @@
  * Plans: text, binary and JSON, errors with their lines, random plans through both forms, and the
  * sets of tensors that result.
  */
-#include "plan/internal.h" /* the table of rewrites, for random ones */
+#include "core/words.h"
+#include "plan/topology.h"
 #include "plan_fixture.h"
 
 #define HEAD "paceline-plan 1\n"
@@ -18,23 +19,53 @@ static const char full[] = HEAD "base \"a job.graph\"\n"
 				"provenance \"plan 0.1.0: plan \\\"x y\\\"\"\n"
 				"tensor fc.weight 8192000\n"
 				"tensor \"fc bias\" 4000 estimated\n"
-				"tensor \"k\" 12\n"
+				"tensor k 12 set=7\n"
 				"tensor \"a;b#c\\\\\\x01\" 0\n"
-				"fuse-tensors fc.weight \"fc bias\" ; alone 210000 in-plan -5\n"
+				"fuse-tensors fc.weight \"fc bias\" alone=210000 in-plan=-5\n"
 				"partition-tensor fc.weight 4\n"
-				"fuse-ops relu \"x\" x 0.9\n"
-				"order \"k\" fc.weight ; in-plan 7\n"
+				"fuse-ops relu \"x\" \"a=b\" share=0.9\n"
+				"order k fc.weight in-plan=7\n"
 				"accumulate 4\n"
 				"recompute l1 l2\n"
-				"precision bf16 x 0.6 conv\n"
+				"precision bf16 conv share=0.6\n"
 				"precision fp8\n"
-				"algorithm ps k 4 \"k\"\n"
+				"algorithm ps \"k\" servers=4\n"
 				"algorithm ring\n"
 				"ranks 64\n"
-				"bandwidth nic x 2\n"
-				"latency * x 0.1\n"
-				"speed x 1.5 \"rank 3\" host*\n"
-				"priority \"k\" fc.weight\n";
+				"bandwidth nic factor=2\n"
+				"latency * factor=0.1\n"
+				"speed \"rank 3\" host* factor=1.5\n"
+				"priority k fc.weight\n";
+
+/* The same in the older spelling, with words in place of keys. */
+static const char older[] = HEAD "base \"a job.graph\"\n"
+				 "workers 16\n"
+				 "baseline 120500000\n"
+				 "predicted 104250000\n"
+				 "bound 98000000\n"
+				 "evaluations 1842\n"
+				 "peak 3221225472\n"
+				 "incomplete\n"
+				 "provenance \"plan 0.1.0: plan \\\"x y\\\"\"\n"
+				 "tensor fc.weight 8192000\n"
+				 "tensor \"fc bias\" 4000 estimated\n"
+				 "tensor \"k\" 12 set 7\n"
+				 "tensor \"a;b#c\\\\\\x01\" 0\n"
+				 "fuse-tensors fc.weight \"fc bias\" ; alone 210000 in-plan -5\n"
+				 "partition-tensor fc.weight 4\n"
+				 "fuse-ops relu \"x\" \"a=b\" x 0.9\n"
+				 "order \"k\" fc.weight ; in-plan 7\n"
+				 "accumulate 4\n"
+				 "recompute l1 l2\n"
+				 "precision bf16 x 0.6 conv\n"
+				 "precision fp8\n"
+				 "algorithm ps k 4 \"k\"\n"
+				 "algorithm ring\n"
+				 "ranks 64\n"
+				 "bandwidth nic x 2\n"
+				 "latency * x 0.1\n"
+				 "speed x 1.5 \"rank 3\" host*\n"
+				 "priority \"k\" fc.weight\n";
 
 static void text_is_kept(void)
 {
@@ -53,6 +84,10 @@ static void text_is_kept(void)
 	ok(p.rw[1].line == 16 && p.rw[1].k == 4 && p.rw[1].n_args == 1, "line, number, name");
 	pl_buf_fini(&b);
 	pl_plan_fini(&p);
+	is_i64(read_str(older, &p), 0, "the older spelling is read");
+	is_str(written(&p, pl_plan_write_text, &b), full, "and is the same plan");
+	pl_buf_fini(&b);
+	pl_plan_fini(&p);
 }
 
 static void by_hand(void)
@@ -62,7 +97,9 @@ static void by_hand(void)
 	is_i64(read_str("\xef\xbb\xbf# mine\r\n\r\n  paceline-plan 1 # v\r\n"
 			"\tfuse-tensors a\tb# why\r\nprecision x 0.5 bf16",
 			&p),
-	       PL_EDATA, "the word comes first");
+	       0, "a key may stand before the word");
+	ok(!strcmp(p.rw[1].word, "bf16") && p.rw[1].x == 0.5, "which stays one");
+	pl_plan_fini(&p);
 	is_i64(read_str("\xef\xbb\xbf# mine\r\n\r\n  paceline-plan 1 # v\r\n"
 			"\tfuse-tensors a\tb# why\r\nprecision bf16 \"x\" x 0.5",
 			&p),
@@ -81,11 +118,14 @@ static void errors(void)
 	} bad[] = {
 		{ "", "begins with a line: paceline-plan 1" },
 		{ "fuse-tensors a b\n", "begins with a line: paceline-plan 1" },
-		{ "paceline-plan 2\n", "line 1: version 2 is newer" },
-		{ "paceline-plan 1 2\n", "line 1: \"2\" is too much here" },
-		{ HEAD "\nfuse-tensor a b\n", "line 3: there is no statement or rewrite" },
-		{ HEAD "fuse-tensors\n", "line 2: fuse-tensors: it needs" },
-		{ HEAD "fuse-tensors a b a\n", "line 2: fuse-tensors: \"a\" is there twice" },
+		{ "paceline-plan 2\n", "line 1, column 15: version 2 is newer" },
+		{ "paceline-plan 1 2\n", "line 1, column 17: \"2\" is too much here" },
+		{ HEAD "\nfuse-tensor a b\n", "line 3, column 1: there is no statement "
+					      "\"fuse-tensor\"; did you mean fuse-tensors?" },
+		{ HEAD "fuse-tensors\n",
+		  "line 2, column 1: fuse-tensors: it needs 1 or more tensors, there are 0" },
+		{ HEAD "fuse-tensors a b a\n",
+		  "line 2, column 14: fuse-tensors: \"a\" is there twice" },
 		{ HEAD "fuse-tensors a \"\"\n", "a name is empty" },
 		{ HEAD "fuse-tensors a \"b\n", "the quote is not closed" },
 		{ HEAD "fuse-tensors a \"b\\q\"\n", "no escape \\q" },
@@ -93,27 +133,33 @@ static void errors(void)
 		{ HEAD "fuse-tensors a \"b\"c\n", "no blank behind" },
 		{ HEAD "fuse-tensors a\"b\"\n", "no blank before" },
 		{ HEAD "fuse-tensors a\\b c\n", "byte 0x5c in a word" },
-		{ HEAD "partition-tensor a 1\n", "parts must be 2 to 65536" },
-		{ HEAD "partition-tensor a\n", "is a whole number" },
-		{ HEAD "partition-tensor a b 4\n", "it takes one name" },
-		{ HEAD "partition-tensor a 4.5\n", "is a whole number" },
-		{ HEAD "accumulate 2 3\n", "is there twice" },
+		{ HEAD "partition-tensor a 1\n",
+		  "parts must be at least 2 and at most 65536, not 1" },
+		{ HEAD "partition-tensor a\n", "parts must be a whole number, not \"a\"" },
+		{ HEAD "partition-tensor a b 4\n", "it takes 1 of tensors, not 2" },
+		{ HEAD "partition-tensor a 4.5\n", "parts must be a whole number" },
+		{ HEAD "accumulate 2 3\n", "\"3\" is too much here" },
 		{ HEAD "accumulate 99999999999999999999\n", "below 2^63" },
-		{ HEAD "fuse-ops a b x 1.5\n", "at most 1" },
-		{ HEAD "fuse-ops a b x\n", "x is missing" },
-		{ HEAD "fuse-ops a b x 0\n", "x must be above 0" },
-		{ HEAD "fuse-ops a b x nan\n", "x is a decimal number" },
+		{ HEAD "fuse-ops a b x 1.5\n",
+		  "column 16: fuse-ops: share must be above 0 and at most 1, not 1.5" },
+		{ HEAD "fuse-ops a b x\n", "share is missing behind \"x\"" },
+		{ HEAD "fuse-ops a b x 0\n", "share must be above 0" },
+		{ HEAD "fuse-ops a b x nan\n", "share must be a decimal number" },
 		{ HEAD "bandwidth nic 2\n", "\"2\" is too much here" },
-		{ HEAD "bandwidth nic\n", "its factor (x NUMBER) is missing" },
-		{ HEAD "speed a\n", "its factor (x NUMBER) is missing" },
-		{ HEAD "algorithm star\n", "there is no algorithm \"star\"" },
-		{ HEAD "algorithm ring k 4\n", "only ps" },
-		{ HEAD "precision int8\n", "there is no precision" },
-		{ HEAD "ranks 1\n", "ranks must be 2 to 10000" },
-		{ HEAD "base a\nbase b\n", "line 3: base is there twice" },
+		{ HEAD "bandwidth nic\n", "factor is missing; write: " },
+		{ HEAD "speed a\n", "factor is missing; write: " },
+		{ HEAD "algorithm star\n",
+		  "algorithm must be one of ring|tree|halving-doubling|hierarchical|ps, not "
+		  "\"star\"" },
+		{ HEAD "algorithm ring k 4\n", "algorithm: ring has no \"servers\"; it has none" },
+		{ HEAD "algorithm ring servers=4\n", "ring has no \"servers\"" },
+		{ HEAD "precision int8\n",
+		  "precision must be one of fp32|tf32|bf16|fp16|fp8, not \"int8\"" },
+		{ HEAD "ranks 1\n", "ranks must be at least 2 and at most 10000" },
+		{ HEAD "base a\nbase b\n", "line 3, column 1: base is there twice" },
 		{ HEAD "tensor a 1\ntensor a 2\n", "\"a\" is there twice" },
-		{ HEAD "tensor a -1\n", "at least 0" },
-		{ HEAD "tensor a 1 guessed\n", "\"guessed\" is too much here" },
+		{ HEAD "tensor a -1\n", "bytes must be at least 0" },
+		{ HEAD "tensor a 1 guessed\n", "column 12: tensor: \"guessed\" is too much here" },
 		{ HEAD "accumulate 4 ; alone 3 out 4\n", "behind the semicolon" },
 	};
 	struct pl_plan p;
@@ -157,30 +203,36 @@ static int64_t maybe(int64_t unknown)
 
 static void any_rewrite(struct pl_plan *p)
 {
-	static const char *const precision[] = { "fp32", "tf32", "bf16", "fp16", "fp8" };
 	struct pl_rewrite rw = { .op = (uint8_t)below(PL_RW_COUNT_) };
-	const struct pl_rw_info *f = &pl_rw_info[rw.op];
+	const struct pl_lang_row *row = &pl_plan_schema.row[rw.op];
 	char names[6][32], word[16];
 	const char *arg[6];
 	struct pl_err err = { 0 };
 
-	rw.n_args = f->min_args + (uint32_t)below(pl_min_size(f->max_args - f->min_args, 3) + 1);
+	for (const struct pl_lang_field *f = row->field; f->name; f++) {
+		bool given = f->flags & PL_LANG_NEED ||
+			     ((!f->only || !strcmp(rw.word, f->only)) && below(2));
+
+		if (f->flags & PL_LANG_LIST)
+			rw.n_args = (uint32_t)f->min + (f->max == 0 ? (uint32_t)below(4) : 0);
+		else if (f->type == PL_LANG_INT && given)
+			rw.k = (int64_t)f->min + (int64_t)below((uint64_t)(f->max - f->min) + 1);
+		else if (f->type == PL_LANG_REAL && given)
+			rw.x = f->max * (double)(1 + below(1u << 30)) / (double)(1u << 30) / 3;
+		else if (f->type == PL_LANG_NAME)
+			rw.word = any_name(word);
+		else if (f->type == PL_LANG_CHOICE)
+			rw.word = rw.op == PL_RW_PRECISION
+					  ? pl_words_name(PL_WORDS_PLAN_PRECISION("\0") "\0",
+							  (unsigned)below(5))
+					  : pl_algo_name((unsigned)below(PL_ALGO_COUNT_));
+	}
 	for (uint32_t i = 0; i < rw.n_args; i++) {
 		any_name(names[i]);
 		names[i][0] = (char)('A' + i); /* they differ */
 		arg[i] = names[i];
 	}
 	rw.arg = arg;
-	if (rw.op == PL_RW_PRECISION)
-		rw.word = precision[below(5)];
-	else if (rw.op == PL_RW_ALGORITHM)
-		rw.word = pl_algo_name((unsigned)below(PL_ALGO_COUNT_));
-	else if (f->word)
-		rw.word = any_name(word);
-	if (f->need_k || (rw.op == PL_RW_ALGORITHM && !strcmp(rw.word, "ps") && below(2)))
-		rw.k = f->min_k + (int64_t)below((uint64_t)(f->max_k - f->min_k) + 1);
-	if (f->need_x || (f->x && below(2)))
-		rw.x = f->max_x * (double)(1 + below(1u << 30)) / (double)(1u << 30) / 3;
 	rw.alone_ns = maybe(INT64_MIN);
 	rw.in_plan_ns = below(2) ? -maybe(0) : INT64_MIN;
 	if (pl_plan_add(p, &rw, &err) < 0)
@@ -414,9 +466,10 @@ static void sets_of_the_base(void)
 	is_str(sets_from(base, "fuse-tensors b a\n"), "ab d ce", "one leaves the base's");
 	is_str(sets_from(base, "partition-tensor c 2\n"), "b ad ce/2",
 	       "a set of the base in parts");
-	ok(strstr(sets_from("tensor a 10 set 2147483648\n", ""), "should be less than 2147483648"),
+	ok(strstr(sets_from("tensor a 10 set 2147483648\n", ""),
+		  "set must be at least 0 and at most 2147483647"),
 	   "a number that is none");
-	ok(strstr(sets_from("tensor a 10 set\n", ""), "the set's number is missing"),
+	ok(strstr(sets_from("tensor a 10 set\n", ""), "set is missing behind \"set\""),
 	   "a number that is missing");
 }
 

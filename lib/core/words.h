@@ -1,0 +1,24 @@
+/*
+ * words.h - words that several modules use, each list once; lists of words "a|b|c".
+ *
+ * A list is a macro of what stands between its words: "|" where people choose, "\0" for
+ * pl_words_name().
+ */
+#ifndef PL_WORDS_H
+#define PL_WORDS_H
+
+#define PL_WORDS_NETWORK(S) "ring" S "tree" S "halving-doubling" S "hierarchical"
+/* Algorithms of collectives: that a plan may ask for (enum pl_algo), that run has (enum pl_calgo).
+ */
+#define PL_WORDS_PLAN_ALGORITHM(S) PL_WORDS_NETWORK(S) S "ps"
+#define PL_WORDS_COMM_ALGORITHM(S) "auto" S PL_WORDS_NETWORK(S) S "direct"
+/* Precisions: of jobs, and of plans, which may be those of other frameworks. */
+#define PL_WORDS_JOB_PRECISION(S)  "fp32" S "tf32" S "bf16"
+#define PL_WORDS_PLAN_PRECISION(S) PL_WORDS_JOB_PRECISION(S) S "fp16" S "fp8"
+
+/* Word i of a list with "\0" between its words; NULL behind the last. */
+const char *pl_words_name(const char *list, unsigned i);
+/* The index of s in "a|b|c", -1. */
+int pl_words_find(const char *list, const char *s);
+
+#endif
