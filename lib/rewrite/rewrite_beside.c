@@ -41,24 +41,11 @@ struct loss { /* of a slot until then */
 	pl_ns end;
 	double sum;
 };
-struct window { /* of a transfer */
-	double start, end;
-	const struct rw_built *b;
-};
-struct mover {		    /* a rank that computes, while the step is passed */
-	double wall, done;  /* now, and the time at which it would be without what it loses */
-	double all;	    /* done when its last gradient is ready */
-	uint32_t slot, at;  /* at: window that is not over yet */
-	struct rw_built *b; /* bucket that it issued last */
-};
 struct rw_beside {
 	struct given *given;
 	size_t n_given, cap_given;
 	struct loss *loss;    /* at hand */
 	struct rw_bare *bare; /* of operations as recorded */
-	struct window *window;
-	struct mover *mover;
-	double *idle; /* [channel]: end of its last transfer, while the step is passed */
 };
 
 void rw_bare_unref(struct rw_bare *b)
@@ -93,9 +80,6 @@ void rw_beside_fini(struct pl_rewriter *r)
 	pl_free(x->given);
 	pl_free(x->loss);
 	rw_bare_unref(x->bare);
-	pl_free(x->window);
-	pl_free(x->mover);
-	pl_free(x->idle);
 	pl_free(x);
 	r->beside = NULL;
 }
@@ -237,9 +221,6 @@ int rw_beside_init(struct pl_rewriter *r, struct pl_err *err)
 		return rc;
 	x = r->beside;
 	PL_TRY(new_bare(r, &x->bare, err));
-	PL_TRY(pl_alloc(&x->window, r->n_tensors, sizeof(*x->window), err));
-	PL_TRY(pl_alloc(&x->mover, r->n_ranks, sizeof(*x->mover), err));
-	PL_TRY(pl_alloc(&x->idle, r->n_channels, sizeof(*x->idle), err));
 	PL_TRY(find_given(r, computing, err));
 	PL_TRY(pl_alloc(&x->loss, x->n_given + 1, sizeof(*x->loss), err));
 	pl_sort(x->given, x->n_given, sizeof(*x->given), by_slot_end);
@@ -388,146 +369,13 @@ out:
 	return rc;
 }
 
-static const double *bare_in(const struct pl_rewriter *r, uint32_t slot)
+double rw_beside_bare(const struct pl_rewriter *r, uint32_t set, uint32_t slot)
 {
-	const struct rw_bare *b = rw_now(r)->bare;
-
-	return (b ? b : r->beside->bare)->ns + (size_t)slot * r->n_tensors;
-}
-
-/* ---- one step, passed in order of issue ------------------------------------------------------ */
-
-/* Let the rank compute until it has done `done`, or until `wall`. */
-static void compute(struct mover *m, const struct window *w, uint32_t n, double done, double wall)
-{
-	while (m->done < done && m->wall < wall) {
-		double span = fmin(done - m->done, wall - m->wall), slow = 1;
-
-		while (m->at < n &&
-		       (w[m->at].b->arrive[m->slot] == PL_NONE || w[m->at].end <= m->wall))
-			m->at++;
-		if (m->at < n && m->wall < w[m->at].start) {
-			span = fmin(span, w[m->at].start - m->wall);
-		} else if (m->at < n) {
-			slow = w[m->at].b->slows;
-			span = fmin((done - m->done) * slow, wall - m->wall);
-			span = fmin(span, w[m->at].end - m->wall);
-		}
-		/* reached exactly, whatever the doubles say */
-		m->done = span / slow >= done - m->done ? done : m->done + span / slow;
-		m->wall += span;
-	}
-}
-
-/* The bucket's last tensor on the rank, had nothing been lost; -INFINITY: it has no part. */
-static double bare_of(const struct pl_rewriter *r, uint32_t set, uint32_t slot)
-{
-	const double *bare = bare_in(r, slot);
+	const struct rw_bare *b = rw_now(r)->bare ? rw_now(r)->bare : r->beside->bare;
+	const double *ns = b->ns + (size_t)slot * r->n_tensors;
 	double last = -INFINITY;
 
 	for (uint32_t k = r->set_first[set]; k < r->set_first[set + 1]; k++)
-		last = fmax(last, bare[r->set_member[k]]);
+		last = fmax(last, ns[r->set_member[k]]);
 	return last;
-}
-
-static int set_lost(struct pl_rewriter *r, const struct rw_built *b, uint32_t slot, double ns,
-		    struct pl_err *err)
-{
-	uint32_t node = b ? b->lost[slot] : PL_NONE;
-	pl_ns dur = (pl_ns)llround(fmax(ns, 0));
-
-	if (node == PL_NONE || r->e->node[node].dur == dur)
-		return 0;
-	return pl_edit_set_dur(r->e, node, dur, err);
-}
-
-/* How long the transfer takes from `start` on, some of its ranks still computing. */
-static double takes(const struct pl_rewriter *r, const struct rw_built *b, uint32_t first,
-		    double start, uint32_t n_windows)
-{
-	const struct rw_beside *x = r->beside;
-	double left = 0, alone = (double)b->alone;
-
-	for (uint32_t i = 0; i < r->n_ranks; i++) {
-		struct mover m = x->mover[i];
-
-		if (b->arrive[first + i] == PL_NONE)
-			continue;
-		compute(&m, x->window, n_windows, m.all, start);
-		left = fmax(left, (m.all - m.done) * b->slows);
-	}
-	if (alone * b->slowed <= left)
-		return alone * b->slowed;
-	return left + alone - left / b->slowed;
-}
-
-static int pass_bucket(struct pl_rewriter *r, uint32_t set, uint32_t step, uint32_t *n_windows,
-		       struct pl_err *err)
-{
-	const struct rw_beside *x = r->beside;
-	struct rw_built *b = rw_now(r)->built[set];
-	double start = -INFINITY, ns;
-	uint32_t first = step * r->n_ranks;
-	int rc = 0;
-
-	for (uint32_t i = 0; i < r->n_ranks; i++) {
-		struct mover *m = &x->mover[i];
-		double bare = bare_of(r, set, first + i), wall = m->wall, done = m->done;
-
-		if (b->arrive[first + i] == PL_NONE || bare == -INFINITY)
-			continue;
-		if (done == -INFINITY) {
-			m->done = m->wall = bare;
-		} else {
-			compute(m, x->window, *n_windows, bare, INFINITY);
-			rc = set_lost(r, m->b, first + i, (m->wall - wall) - (m->done - done), err);
-			if (rc < 0)
-				return rc;
-		}
-		m->b = b;
-		if (b->issue[first + i] != PL_NONE)
-			m->wall += (double)b->issue_ns;
-		start = fmax(start, fmax(m->wall, x->idle[b->channel[first + i]]));
-	}
-	if (start == -INFINITY)
-		return 0;
-	ns = takes(r, b, first, start, *n_windows);
-	x->window[(*n_windows)++] = (struct window){ start, start + ns, b };
-	for (uint32_t i = first; i < first + r->n_ranks && rc == 0; i++) {
-		if (b->transfer[i] == PL_NONE)
-			continue;
-		x->idle[b->channel[i]] = start + ns;
-		if (!b->kept[i] && r->e->node[b->transfer[i]].dur != (pl_ns)ceil(ns))
-			rc = pl_edit_set_dur(r->e, b->transfer[i], (pl_ns)ceil(ns), err);
-	}
-	return rc;
-}
-
-int rw_beside_settle(struct pl_rewriter *r, struct pl_err *err)
-{
-	const struct rw_beside *x = r->beside;
-	int rc = 0;
-
-	for (uint32_t k = 0; x && rc == 0 && k < r->e->n_steps; k++) {
-		uint32_t n_windows = 0;
-
-		for (uint32_t i = 0; i < r->n_ranks; i++) {
-			uint32_t slot = k * r->n_ranks + i;
-			const double *bare = bare_in(r, slot);
-			struct mover m = {
-				.wall = -INFINITY, .done = -INFINITY, .all = -INFINITY, .slot = slot
-			};
-
-			for (uint32_t t = 0; t < r->n_tensors; t++)
-				m.all = fmax(m.all, bare[t]);
-			x->mover[i] = m;
-			for (uint32_t c = 0; c < r->slot[slot].n_channels; c++)
-				x->idle[r->slot[slot].channel + c] = -INFINITY;
-		}
-		for (uint32_t s = 0; rc == 0 && s < rw_now(r)->n_sets; s++)
-			rc = pass_bucket(r, s, k, &n_windows, err);
-		for (uint32_t i = 0; rc == 0 && i < r->n_ranks; i++)
-			rc = set_lost(r, x->mover[i].b, k * r->n_ranks + i, 0, err);
-	}
-	return rc;
 }

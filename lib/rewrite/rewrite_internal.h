@@ -147,9 +147,18 @@ int rw_sync(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 /* Numbers sets anew, in order of issue. */
 int rw_number_sets(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 void rw_unref(struct rw_built *b);
-/* rewrite_priority.c: the channels by priority instead of by place; and the parts taken out again.
- */
-int rw_prioritize(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+/* rewrite_contention.c: durations of transfers, what computation loses to them, and the order of
+ * the channels where there are priorities. */
+int rw_contend(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+/* The transfers of a step in their order; the tasks of the pieces are sets. */
+struct pl_sim_events_piece;
+struct rw_order {
+	struct pl_sim_events_piece *turn;
+	size_t n, cap;
+};
+/* rewrite_priority.c: chain the channels of every step in that order, and settle; and the parts
+ * taken out again. */
+int rw_chain_in_order(struct pl_rewriter *r, const struct rw_order *o, struct pl_err *err) PL_MUST;
 int rw_join_pieces(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 int rw_priority(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err) PL_MUST;
 /* Let `to`, an arrival or the channel's end, come after `from` on the channel and nothing else. */
@@ -169,8 +178,9 @@ int rw_beside_ready(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 void rw_bare_unref(struct rw_bare *b);
 /* How much of the time until then the rank has lost to communication; of the settled edit. */
 pl_ns rw_beside_lost(struct pl_rewriter *r, uint32_t step, int32_t rank, pl_ns until);
-/* What the built buckets cost the computation beside them, and it them. */
-int rw_beside_settle(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+/* When the last tensor of the set is ready on the slot, had computation lost nothing; -INFINITY: it
+ * has none. r->beside is there. */
+double rw_beside_bare(const struct pl_rewriter *r, uint32_t set, uint32_t slot);
 /* The communication of a set, as lib/cost is asked for it; `meeting` ranks have a part. */
 struct pl_cost_comm rw_comm_of_set(const struct pl_rewriter *r, uint32_t set, uint32_t meeting);
 /* The present state again, on top of the stack: the one below stays as it is. */

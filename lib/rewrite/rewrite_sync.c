@@ -337,7 +337,7 @@ static int add_issue(struct pl_rewriter *r, struct rw_built *b, uint32_t slot, u
 }
 
 /* What computation loses from the issue of this bucket to that of the next stands behind what lets
- * the bucket arrive; how long that is rw_beside_settle() says. */
+ * the bucket arrive; how long that is rw_contend() says. */
 static int add_lost(struct pl_rewriter *r, struct rw_built *b, uint32_t slot, uint32_t tensor,
 		    struct pl_err *err)
 {
@@ -811,9 +811,7 @@ int rw_sync(struct pl_rewriter *r, struct pl_err *err)
 	PL_TRY(reuse(r, old, n_old, err));
 	PL_TRY(chain_all(r, err));
 	PL_TRY(retire_calls(r, err));
-	PL_TRY(rw_beside_settle(r, err));
-	if (st->prioritized)
-		rc = rw_prioritize(r, err);
+	rc = rw_contend(r, err);
 out:
 	for (uint32_t i = 0; i < n_old; i++)
 		rw_unref(old[i]);

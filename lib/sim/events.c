@@ -157,10 +157,7 @@ static double speed_of(struct pl_sim_events *ev, uint32_t i)
 /* Work of the first n of the task's parts. */
 static pl_ns part_end(const struct pl_sim_events *ev, uint32_t i, uint32_t n)
 {
-	uint32_t parts = ev->job->parts ? ev->job->parts[i] : 1;
-	pl_ns dur = dur_of(ev, i);
-
-	return parts > 1 ? dur / parts * n + dur % parts * n / parts : dur;
+	return pl_sim_events_part(dur_of(ev, i), ev->job->parts ? ev->job->parts[i] : 1, n);
 }
 
 static void catch_up(struct pl_sim_events *ev, struct progress *p)
@@ -343,6 +340,21 @@ static bool can_start(const struct pl_sim_events *ev, uint32_t i)
 	return true;
 }
 
+/* Does a more urgent task wait for one of the resources, although it cannot start yet? */
+static bool urgent_waits(const struct pl_sim_events *ev, uint32_t i)
+{
+	const struct pl_sim_events_job *job = ev->job;
+
+	for (uint32_t u = job->use_off[i]; u < job->use_off[i + 1]; u++) {
+		const struct list *q = &ev->queue[job->use[u]];
+
+		for (uint32_t k = 0; ev->res[job->use[u]].joint && k < q->n; k++)
+			if (priority_of(ev, q->v[k]) < priority_of(ev, i))
+				return true;
+	}
+	return false;
+}
+
 static void begin(struct pl_sim_events *ev, uint32_t i)
 {
 	const struct pl_sim_events_job *job = ev->job;
@@ -359,6 +371,8 @@ static void begin(struct pl_sim_events *ev, uint32_t i)
 		return;
 	}
 	p->stop = job->parts ? job->parts[i] : 1;
+	if (p->stop > 1 && urgent_waits(ev, i))
+		p->stop = p->from + 1;
 	p->since = p->begun = ev->now;
 	p->speed = 1;
 	p->beside = 0;

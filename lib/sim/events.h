@@ -86,13 +86,20 @@ struct pl_sim_events_job {
 					* busy, tasks that came later may pass */
 	const uint32_t *priority;      /* [task]: lower is more urgent; NULL: all equal */
 	/* [task]: it gives way to a more urgent one at the end of each of so many equal parts, and
-	 * goes on later; NULL: all 1. Only of tasks on a resource */
+	 * goes on later; while a more urgent one waits that cannot start, it is served a part at a
+	 * time. NULL: all 1. Only of tasks on a resource */
 	const uint32_t *parts;
 	/* [task of COMMUNICATION], factors >= 1; NULL: all 1. slows: the durations of computation
 	 * beside it; where several are, the greatest counts. slowed: its own, while any of its
 	 * domains computes. */
 	const double *slows, *slowed;
 };
+
+/* Work of the first n of the parts of a task. */
+static inline pl_ns pl_sim_events_part(pl_ns dur, uint32_t parts, uint32_t n)
+{
+	return dur / parts * n + dur % parts * n / parts;
+}
 
 struct pl_sim_events_piece { /* of a task that may be interrupted: parts from .. to - 1 */
 	uint32_t task, from, to;

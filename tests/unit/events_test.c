@@ -259,13 +259,32 @@ static uint32_t slow_priority(const struct slow *s, uint32_t i)
 	return s->j->priority ? s->j->priority[i] : 0;
 }
 
+/* A part at a time while something more urgent waits that needs other resources as well. */
+static uint32_t slow_stop(const struct slow *s, uint32_t i)
+{
+	uint32_t parts = s->j->parts ? s->j->parts[i] : 1;
+
+	for (uint32_t u = s->j->use_off[i]; u < s->j->use_off[i + 1]; u++) {
+		bool joint = false;
+
+		for (uint32_t o = 0; o < TASKS; o++)
+			joint |= is_on(s, o, s->j->use[u]) &&
+				 s->j->use_off[o + 1] - s->j->use_off[o] > 1;
+		for (uint32_t o = 0; parts > 1 && joint && o < TASKS; o++)
+			if (s->state[o] == WAITING && is_on(s, o, s->j->use[u]) &&
+			    slow_priority(s, o) < slow_priority(s, i))
+				return s->from[i] + 1;
+	}
+	return parts;
+}
+
 static void slow_begin(struct slow *s, uint32_t i)
 {
 	s->state[i] = RUNNING;
 	if (!s->from[i])
 		s->start[i] = s->now + (s->j->hold && uses_any(s, i) ? s->j->hold[i] : 0);
 	s->piece_start[i] = s->now;
-	s->stop[i] = s->j->parts ? s->j->parts[i] : 1;
+	s->stop[i] = slow_stop(s, i);
 	s->done[i] = (double)slow_part(s, i, s->from[i]);
 }
 

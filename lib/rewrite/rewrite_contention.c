@@ -1,0 +1,476 @@
+/*
+ * When buckets are transferred: contention and priorities, by the event core.
+ *
+ * Each step becomes a job of the core. A bucket is a task that holds the channel of each of its
+ * ranks, as long as its transfer takes with nothing beside it. The computation of a rank is a chain
+ * of tasks, each from the issue of one bucket to that of the next, on a resource of its own;
+ * computation and transfers of a rank slow one another down (rewrite_beside.c). Without priorities
+ * the buckets of a channel follow one another in their order; with them the core takes the most
+ * urgent one that is ready, and a bucket in parts gives way.
+ *
+ * An edit has the least solution over given durations and a given order. So the core's result is
+ * put into it: durations of transfers, what computation loses, and the order of the channels
+ * (rewrite_priority.c). Where nothing slows anything down, gradients are ready when the edit says
+ * so, and that can depend on the order of earlier steps in turn. Then both are found again until
+ * the order stays. This ends: the first turn of a step only depends on what was ready before it, so
+ * a round more makes at least one turn more right for good.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "rewrite/rewrite_internal.h"
+#include "sim/events.h"
+
+struct step_job { /* a step as a job; buckets are the first tasks */
+	struct pl_rewriter *r;
+	uint32_t step, n_sets;
+	struct pl_sim_events_job job;
+	struct pl_sim_events_times t;
+	struct pl_sim_events_resource *res; /* channels, then the computation of ranks */
+	uint32_t *off, *src, *use_off, *use, *priority, *parts;
+	pl_ns *delay, *dur, *earliest;
+	double *slows, *slowed;
+	pl_ns *free;	      /* [channel] */
+	uint32_t *last_on;    /* [channel]: bucket */
+	uint32_t *last_of;    /* [rank]: bucket whose computation was the last */
+	pl_ns *issued, *done; /* [rank]: by the last bucket; computation until then */
+};
+
+static void job_fini(struct step_job *x)
+{
+	pl_free(x->t.start);
+	pl_free(x->t.end);
+	pl_free(x->t.piece);
+	pl_free(x->res);
+	pl_free(x->off);
+	pl_free(x->src);
+	pl_free(x->use_off);
+	pl_free(x->use);
+	pl_free(x->priority);
+	pl_free(x->parts);
+	pl_free(x->delay);
+	pl_free(x->dur);
+	pl_free(x->earliest);
+	pl_free(x->slows);
+	pl_free(x->slowed);
+	pl_free(x->free);
+	pl_free(x->last_on);
+	pl_free(x->last_of);
+	pl_free(x->issued);
+	pl_free(x->done);
+}
+
+/* Room for the job of any step. job_fini() is due whatever happens. */
+static int job_init(struct step_job *x, struct pl_rewriter *r, struct pl_err *err)
+{
+	size_t sets = rw_now(r)->n_sets, pairs = sets * r->n_ranks, n = sets;
+	size_t edges = 3 * pairs, res = r->n_channels + r->n_ranks;
+	int rc;
+
+	memset(x, 0, sizeof(*x));
+	x->r = r;
+	x->n_sets = (uint32_t)sets;
+	n += r->beside ? pairs : 0;
+	if (n + edges > UINT32_MAX / 2)
+		return pl_fail(err, PL_ELIMIT, "%zu buckets on %u ranks are too many", sets,
+			       r->n_ranks);
+	PL_TRY(pl_alloc(&x->t.start, n, sizeof(pl_ns), err));
+	PL_TRY(pl_alloc(&x->t.end, n, sizeof(pl_ns), err));
+	PL_TRY(pl_alloc(&x->res, res, sizeof(*x->res), err));
+	PL_TRY(pl_alloc(&x->off, n + 1, sizeof(*x->off), err));
+	PL_TRY(pl_alloc(&x->src, edges, sizeof(*x->src), err));
+	PL_TRY(pl_alloc(&x->use_off, n + 1, sizeof(*x->use_off), err));
+	PL_TRY(pl_alloc(&x->use, 2 * pairs, sizeof(*x->use), err));
+	PL_TRY(pl_alloc(&x->priority, n, sizeof(*x->priority), err));
+	PL_TRY(pl_alloc(&x->parts, n, sizeof(*x->parts), err));
+	PL_TRY(pl_alloc(&x->delay, edges, sizeof(*x->delay), err));
+	PL_TRY(pl_alloc(&x->dur, n, sizeof(*x->dur), err));
+	PL_TRY(pl_alloc(&x->earliest, n, sizeof(*x->earliest), err));
+	PL_TRY(pl_alloc(&x->slows, n, sizeof(*x->slows), err));
+	PL_TRY(pl_alloc(&x->slowed, n, sizeof(*x->slowed), err));
+	PL_TRY(pl_alloc(&x->free, res, sizeof(*x->free), err));
+	PL_TRY(pl_alloc(&x->last_on, r->n_channels, sizeof(*x->last_on), err));
+	PL_TRY(pl_alloc(&x->last_of, r->n_ranks, sizeof(*x->last_of), err));
+	PL_TRY(pl_alloc(&x->issued, r->n_ranks, sizeof(*x->issued), err));
+	PL_TRY(pl_alloc(&x->done, r->n_ranks, sizeof(*x->done), err));
+out:
+	return rc;
+}
+
+static uint32_t slot_of(const struct step_job *x, uint32_t rank)
+{
+	return x->step * x->r->n_ranks + rank;
+}
+
+static bool takes_part(const struct step_job *x, uint32_t set, uint32_t rank)
+{
+	uint32_t slot = slot_of(x, rank);
+
+	return rw_now(x->r)->built[set]->arrive[slot] != PL_NONE &&
+	       (!x->r->beside || rw_beside_bare(x->r, set, slot) != -INFINITY);
+}
+
+static uint32_t computation(const struct step_job *x, uint32_t set, uint32_t rank)
+{
+	return x->n_sets + set * x->r->n_ranks + rank;
+}
+
+/* ---- a step as a job ------------------------------------------------------------------------- */
+
+static void add_edge(struct step_job *x, uint32_t task, uint32_t src, pl_ns delay)
+{
+	uint32_t at = x->off[task + 1]++;
+
+	x->src[at] = src;
+	x->delay[at] = delay;
+}
+
+/* When the arrival could be, were the channel free. */
+static pl_ns ready_at(const struct pl_edit *e, uint32_t arrive)
+{
+	pl_ns t = INT64_MIN;
+
+	for (uint32_t x = e->node[arrive].in; x != PL_NONE; x = e->edge[x].in_next) {
+		const struct pl_eedge *ed = &e->edge[x];
+		const struct pl_enode *s = &e->node[ed->src];
+
+		if (PL_E_TYPE(ed->type) != PL_E_COMM)
+			t = pl_max_i64(t, s->start + ed->w +
+						  (pl_edit_from_start(ed->type) ? 0 : s->dur));
+	}
+	return t;
+}
+
+static void add_resources(struct step_job *x)
+{
+	const struct pl_rewriter *r = x->r;
+
+	for (size_t c = 0; c < r->n_channels; c++) {
+		x->res[c] = (struct pl_sim_events_resource){ .domain = PL_NONE };
+		x->free[c] = INT64_MIN;
+		x->last_on[c] = PL_NONE;
+	}
+	for (uint32_t i = 0; i < r->n_ranks; i++) {
+		const struct rw_slot *s = &r->slot[slot_of(x, i)];
+		uint32_t domain = r->beside ? i : PL_NONE;
+
+		for (uint32_t c = s->channel; c < s->channel + s->n_channels; c++) {
+			x->res[c].domain = domain;
+			x->res[c].side = PL_EVENTS_COMMUNICATION;
+			if (!r->beside)
+				x->free[c] = r->e->node[r->channel[c].head].start;
+		}
+		x->res[r->n_channels + i] = (struct pl_sim_events_resource){ .domain = domain };
+		x->free[r->n_channels + i] = INT64_MIN;
+		x->last_of[i] = PL_NONE;
+	}
+}
+
+static void add_bucket(struct step_job *x, uint32_t set)
+{
+	const struct pl_rewriter *r = x->r;
+	const struct rw_state *st = rw_now(r);
+	const struct rw_built *b = st->built[set];
+
+	x->dur[set] = r->beside ? b->alone : 0;
+	x->earliest[set] = INT64_MIN;
+	x->parts[set] = st->parts[set] ? st->parts[set] : 1;
+	x->slows[set] = b->slows;
+	x->slowed[set] = b->slowed;
+	for (uint32_t i = 0; i < r->n_ranks; i++) {
+		uint32_t slot = slot_of(x, i), channel;
+
+		if (!takes_part(x, set, i))
+			continue;
+		channel = b->channel[slot];
+		x->use[x->use_off[set + 1]++] = channel;
+		if (r->beside) {
+			add_edge(x, set, computation(x, set, i),
+				 b->issue[slot] != PL_NONE ? b->issue_ns : 0);
+		} else {
+			x->earliest[set] =
+				pl_max_i64(x->earliest[set], ready_at(r->e, b->arrive[slot]));
+			x->dur[set] = pl_max_i64(x->dur[set], r->e->node[b->transfer[slot]].dur);
+		}
+		if (!st->prioritized && x->last_on[channel] != PL_NONE)
+			add_edge(x, set, x->last_on[channel], 0);
+		x->last_on[channel] = set;
+	}
+	if (x->use_off[set + 1] == x->use_off[set])
+		x->dur[set] = 0; /* nobody has a part of it in this step */
+}
+
+/* What a rank computes ahead of the issue of a bucket. */
+static void add_computation(struct step_job *x, uint32_t set, uint32_t rank)
+{
+	const struct pl_rewriter *r = x->r;
+	const struct rw_built *b = rw_now(r)->built[set];
+	uint32_t task = computation(x, set, rank), slot = slot_of(x, rank);
+	pl_ns ready;
+
+	x->dur[task] = 0;
+	x->earliest[task] = INT64_MIN;
+	if (!takes_part(x, set, rank))
+		return;
+	ready = (pl_ns)llround(rw_beside_bare(r, set, slot));
+	if (x->last_of[rank] == PL_NONE) {
+		x->earliest[task] = x->done[rank] = ready;
+	} else {
+		x->dur[task] = pl_max_i64(0, ready - x->done[rank]);
+		x->done[rank] = pl_max_i64(x->done[rank], ready);
+		add_edge(x, task, computation(x, x->last_of[rank], rank), x->issued[rank]);
+	}
+	if (x->dur[task])
+		x->use[x->use_off[task + 1]++] = (uint32_t)r->n_channels + rank;
+	x->issued[rank] = b->issue[slot] != PL_NONE ? b->issue_ns : 0;
+	x->last_of[rank] = set;
+}
+
+static void add_priorities(struct step_job *x)
+{
+	const struct rw_state *st = rw_now(x->r);
+
+	for (uint32_t i = 0; i < x->job.n; i++)
+		x->priority[i] = UINT32_MAX;
+	for (uint32_t t = 0; t < x->r->n_tensors; t++)
+		if (st->priority[t] && st->priority[t] < x->priority[st->set_of[t]])
+			x->priority[st->set_of[t]] = st->priority[t];
+}
+
+static void make_job(struct step_job *x, uint32_t step)
+{
+	const struct pl_rewriter *r = x->r;
+	bool prioritized = rw_now(r)->prioritized;
+
+	x->step = step;
+	x->off[0] = x->use_off[0] = 0;
+	add_resources(x);
+	for (uint32_t s = 0; s < x->n_sets; s++) {
+		x->off[s + 1] = x->off[s];
+		x->use_off[s + 1] = x->use_off[s];
+		add_bucket(x, s);
+	}
+	x->job.n = x->n_sets;
+	for (uint32_t s = 0; r->beside && s < x->n_sets; s++) {
+		for (uint32_t i = 0; i < r->n_ranks; i++, x->job.n++) {
+			x->off[x->job.n + 1] = x->off[x->job.n];
+			x->use_off[x->job.n + 1] = x->use_off[x->job.n];
+			x->parts[x->job.n] = 1;
+			add_computation(x, s, i);
+		}
+	}
+	add_priorities(x);
+	x->job.off = x->off;
+	x->job.src = x->src;
+	x->job.delay = x->delay;
+	x->job.dur = x->dur;
+	x->job.earliest = x->earliest;
+	x->job.res = x->res;
+	x->job.n_res = (uint32_t)r->n_channels + r->n_ranks;
+	x->job.use_off = x->use_off;
+	x->job.use = x->use;
+	x->job.priority = prioritized ? x->priority : NULL;
+	x->job.parts = prioritized ? x->parts : NULL;
+	x->job.slows = x->slows;
+	x->job.slowed = x->slowed;
+}
+
+static int run_job(struct step_job *x, struct pl_err *err)
+{
+	struct pl_sim_events *ev = pl_sim_events_new(&x->job, err);
+	int rc;
+
+	if (!ev)
+		return err->code;
+	rc = pl_sim_events_run(ev, x->free, &x->t, err);
+	pl_sim_events_free(ev);
+	return rc;
+}
+
+/* ---- into the edit --------------------------------------------------------------------------- */
+
+static int set_dur(struct pl_rewriter *r, uint32_t node, pl_ns dur, struct pl_err *err)
+{
+	if (node == PL_NONE || r->e->node[node].dur == dur)
+		return 0;
+	return pl_edit_set_dur(r->e, node, dur, err);
+}
+
+/* What computation lost between the issue of a bucket and that of the next stands behind the
+ * first. */
+static int put_losses(struct step_job *x, uint32_t rank, struct pl_err *err)
+{
+	struct rw_state *st = rw_now(x->r);
+	uint32_t slot = slot_of(x, rank), last = PL_NONE;
+	int rc = 0;
+
+	for (uint32_t s = 0; rc == 0 && s < x->n_sets; s++) {
+		uint32_t task = computation(x, s, rank);
+
+		if (!takes_part(x, s, rank))
+			continue;
+		if (last != PL_NONE)
+			rc = set_dur(x->r, st->built[last]->lost[slot],
+				     x->t.end[task] - x->t.start[task] - x->dur[task], err);
+		last = s;
+	}
+	if (rc == 0 && last != PL_NONE)
+		rc = set_dur(x->r, st->built[last]->lost[slot], 0, err);
+	return rc;
+}
+
+static pl_ns transfer_ns(const struct step_job *x, uint32_t set)
+{
+	pl_ns ns = 0;
+
+	if (!x->job.parts || x->parts[set] == 1)
+		return x->t.end[set] - x->t.start[set];
+	for (size_t i = 0; i < x->t.n_pieces; i++)
+		if (x->t.piece[i].task == set)
+			ns += x->t.piece[i].end - x->t.piece[i].start;
+	return ns;
+}
+
+static int put_durations(struct step_job *x, struct pl_err *err)
+{
+	struct pl_rewriter *r = x->r;
+	int rc = 0;
+
+	for (uint32_t s = 0; s < x->n_sets; s++) {
+		const struct rw_built *b = rw_now(r)->built[s];
+		pl_ns ns = transfer_ns(x, s);
+
+		if (x->use_off[s] == x->use_off[s + 1])
+			continue;
+		for (uint32_t i = 0; rc == 0 && i < r->n_ranks; i++)
+			if (!b->kept[slot_of(x, i)])
+				rc = set_dur(r, b->transfer[slot_of(x, i)], ns, err);
+	}
+	for (uint32_t i = 0; rc == 0 && i < r->n_ranks; i++)
+		rc = put_losses(x, i, err);
+	return rc;
+}
+
+static int by_time(const void *pa, const void *pb)
+{
+	const struct pl_sim_events_piece *a = pa, *b = pb;
+
+	if (a->start != b->start)
+		return PL_COMPARE(a->start, b->start);
+	return a->end != b->end ? PL_COMPARE(a->end, b->end) : PL_COMPARE(a->task, b->task);
+}
+
+/* The pieces of all buckets in the order in which they were transferred; neighbours of one bucket
+ * are one. */
+static int put_order(struct step_job *x, struct rw_order *o, struct pl_err *err)
+{
+	size_t n = 0;
+	int rc;
+
+	o->n = 0;
+	PL_TRY(pl_grow(&o->turn, &o->cap, x->t.n_pieces + x->n_sets, sizeof(*o->turn), err));
+	for (size_t i = 0; i < x->t.n_pieces; i++)
+		o->turn[n++] = x->t.piece[i];
+	for (uint32_t s = 0; s < x->n_sets; s++)
+		if (x->parts[s] == 1 && x->use_off[s] != x->use_off[s + 1])
+			o->turn[n++] =
+				(struct pl_sim_events_piece){ s, 0, 1, x->t.start[s], x->t.end[s] };
+	pl_sort(o->turn, n, sizeof(*o->turn), by_time);
+	for (size_t i = 0; i < n; i++) {
+		struct pl_sim_events_piece *last = o->n ? &o->turn[o->n - 1] : NULL;
+
+		if (last && last->task == o->turn[i].task && last->end == o->turn[i].start) {
+			last->to = o->turn[i].to;
+			last->end = o->turn[i].end;
+		} else {
+			o->turn[o->n++] = o->turn[i];
+		}
+	}
+	rc = 0;
+out:
+	return rc;
+}
+
+/* ---- all steps ------------------------------------------------------------------------------- */
+
+static bool same_order(const struct rw_order *a, const struct rw_order *b)
+{
+	if (a->n != b->n)
+		return false;
+	for (size_t i = 0; i < a->n; i++)
+		if (a->turn[i].task != b->turn[i].task || a->turn[i].from != b->turn[i].from ||
+		    a->turn[i].to != b->turn[i].to)
+			return false;
+	return true;
+}
+
+/* The order of a step's transfers; *same stays if it is the one that there was. */
+static int order_step(struct step_job *x, struct rw_order *o, bool *same, struct pl_err *err)
+{
+	struct rw_order fresh = { .turn = NULL };
+	int rc = put_order(x, &fresh, err);
+
+	if (rc == 0) {
+		*same &= same_order(&fresh, o);
+		pl_free(o->turn);
+		*o = fresh;
+	} else {
+		pl_free(fresh.turn);
+	}
+	return rc;
+}
+
+static int one_round(struct step_job *x, struct rw_order *o, bool *same, struct pl_err *err)
+{
+	struct pl_rewriter *r = x->r;
+	bool prioritized = rw_now(r)->prioritized;
+	int rc = 0;
+
+	*same = true;
+	for (uint32_t k = 0; rc == 0 && k < r->e->n_steps; k++) {
+		make_job(x, k);
+		PL_TRY(run_job(x, err));
+		if (r->beside)
+			PL_TRY(put_durations(x, err));
+		if (prioritized)
+			PL_TRY(order_step(x, &o[k], same, err));
+	}
+out:
+	return rc;
+}
+
+int rw_contend(struct pl_rewriter *r, struct pl_err *err)
+{
+	struct rw_order *o = NULL;
+	struct step_job x = { .r = r };
+	uint64_t turns = 1;
+	bool same = false;
+	int rc;
+
+	if (!r->beside && !rw_now(r)->prioritized)
+		return 0;
+	PL_TRY(job_init(&x, r, err));
+	PL_TRY(pl_alloc(&o, r->e->n_steps, sizeof(*o), err));
+	if (!r->beside)
+		PL_TRY(pl_edit_settle(r->e, err));
+	for (uint32_t s = 0; s < rw_now(r)->n_sets; s++)
+		turns += (uint64_t)r->e->n_steps * (1 + rw_now(r)->parts[s]);
+	for (uint64_t round = 0; !same; round++) {
+		if (round > turns) {
+			rc = pl_fail(err, PL_EDATA, "the order of the transfers never settles");
+			goto out;
+		}
+		PL_TRY(rw_join_pieces(r, err)); /* transfers are whole again */
+		PL_TRY(one_round(&x, o, &same, err));
+		if (!rw_now(r)->prioritized)
+			break;
+		PL_TRY(rw_chain_in_order(r, o, err));
+		same |= r->beside != NULL;
+	}
+out:
+	for (uint32_t k = 0; o && k < r->e->n_steps; k++)
+		pl_free(o[k].turn);
+	pl_free(o);
+	job_fini(&x);
+	return rc;
+}
