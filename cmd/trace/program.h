@@ -7,6 +7,7 @@
 #include "core/cmd.h"
 #include "export/export.h"
 #include "import/import.h"
+#include "trace/filter.h"
 
 struct config {
 	struct pl_common c; /* first */

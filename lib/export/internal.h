@@ -10,6 +10,7 @@
 #define PL_EXPORT_INTERNAL_H
 
 #include "export/export.h"
+#include "trace/hold.h"
 
 /* ---- text out ----------------------------------------------------------------------------------
  */
@@ -37,42 +38,7 @@ void x_csv_str(struct x_text *t, const char *s, size_t n); /* quoted if need be 
 void x_flush(struct x_text *t, size_t above);		   /* when more than `above` bytes wait */
 void x_text_fini(struct x_text *t);
 
-/* ---- held batches ------------------------------------------------------------------------------
- */
-
-struct x_hold {
-	struct pl_batch *b;
-	size_t n, cap;
-	struct pl_arena mem;
-};
-/* Copy the rows of b for which mask[row] is not 0 (NULL: all). */
-int x_hold_add(struct x_hold *h, const struct pl_batch *b, const uint8_t *mask, struct pl_err *err);
-void x_hold_reset(struct x_hold *h);
-void x_hold_fini(struct x_hold *h);
-
-/* The values of each row: entries off[row] .. off[row + 1], in the order of the columns. */
-struct x_rows {
-	struct x_ent {
-		uint32_t col, k;
-	} * ent;
-	uint32_t *off;
-	size_t cap_ent, cap_off;
-};
-int x_rows_build(struct x_rows *r, const struct pl_batch *b, struct pl_err *err);
-void x_rows_fini(struct x_rows *r);
-
-/* ---- corrected times ---------------------------------------------------------------------------
- */
-
-/* A copy of what merge added, and which segments it speaks of. */
-struct x_merge {
-	struct pl_merge m; /* as given; owned */
-	bool present;
-	uint32_t rel; /* number of the current segment, as m counts */
-};
-int x_merge_take(struct x_merge *x, const struct pl_merge *m, struct pl_err *err);
-const struct pl_clock *x_merge_clock(const struct x_merge *x, int32_t rank);
-void x_merge_fini(struct x_merge *x);
+/* ---- matches of events --------------------------------------------------------------------- */
 
 /* Index from events to matches: members sorted by (segment, event). */
 struct x_member {
@@ -82,35 +48,6 @@ int x_members_build(const struct pl_merge *m, struct x_member **v, size_t *n, st
 /* The match of an event, or PL_NONE. */
 uint32_t x_member_find(const struct x_member *v, size_t n, uint32_t segment, uint32_t event);
 
-/* ---- steps -------------------------------------------------------------------------------------
- */
-
-/* The steps of one segment, from its STEP events and the launches on its host threads. */
-struct x_steps {
-	struct x_step *step;
-	struct x_launch *launch;
-	size_t n, cap, n_launches, cap_launches;
-};
-int x_steps_note(struct x_steps *x, const struct pl_batch *b, struct pl_err *err);
-void x_steps_sort(struct x_steps *x, const struct pl_segment *s); /* when all are noted */
-/* Step of a row: recorded, its own number, or by time; INT64_MIN: none. rows are those of b. */
-int64_t x_steps_of(const struct x_steps *x, const struct pl_segment *s, const struct pl_batch *b,
-		   const struct x_rows *rows, uint32_t i);
-void x_steps_fini(struct x_steps *x);
-
-/* ---- what a filter left of a merge -------------------------------------------------------------
- */
-
-/* Which events of a segment passed a filter: their numbers before it, ascending. */
-struct x_passed {
-	const uint32_t *from;
-	size_t n;
-};
-/* Makes m, which is the caller's own, that of the events that passed, in segments numbered anew
- * without those that lost all; seg[i]: segment i as m counts. */
-int x_merge_passed(struct pl_merge *m, const struct x_passed *seg, uint32_t n_segs,
-		   struct pl_err *err);
-
 /* ---- the base of exporters ---------------------------------------------------------------------
  */
 
@@ -118,9 +55,9 @@ struct x_base {
 	struct pl_sink sink; /* first */
 	struct pl_export_opts o;
 	struct x_text t;
-	struct x_hold hold;
-	struct x_rows rows;
-	struct x_merge merge;
+	struct pl_hold hold;
+	struct pl_row_values rows;
+	struct pl_merge_context merge;
 	uint32_t n_segs; /* begun so far, the current one included */
 	/* Writes the segment from hold, merge, n_segs. */
 	int (*emit)(struct x_base *x, struct pl_segment *seg, struct pl_err *err);
@@ -141,15 +78,6 @@ void x_base_fini(struct x_base *x);
 /* How a role is called where nobody said otherwise: the key under which the importers find it
  * again. */
 const char *x_role_key(unsigned role);
-static inline const char *x_str(const struct pl_segment *s, pl_id id, size_t *n)
-{
-	if (id >= s->str.n) {
-		*n = 0;
-		return "";
-	}
-	*n = s->str.len[id];
-	return s->str.str[id];
-}
 /* A column's value as JSON. */
 void x_value_json(struct x_text *t, const struct pl_segment *s, const struct pl_col *c, uint32_t k);
 

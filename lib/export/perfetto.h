@@ -55,8 +55,8 @@ struct p_lane {
 /* One segment. */
 struct p_seg {
 	struct pl_segment *seg;
-	struct x_rows *rows; /* by batch */
-	uint32_t *first;     /* by batch: g of row 0 */
+	struct pl_row_values *rows; /* by batch */
+	uint32_t *first;	    /* by batch: g of row 0 */
 	struct p_item *item;
 	struct p_where *where;	       /* by g */
 	uint32_t *head;		       /* by g: first bind, PL_NONE */

@@ -77,7 +77,7 @@ struct stat {
 	size_t n_memory, cap_memory, first_comm; /* first_comm: of the segment */
 	int64_t world;				 /* ranks of the job, -1 unknown */
 	int64_t n_events, n_segs;
-	struct x_merge merge;
+	struct pl_merge_context merge;
 	struct x_member *member;
 	size_t n_members;
 	bool merged, inferred;

@@ -53,7 +53,7 @@ struct s_agg *s_agg(struct stat *s, const struct pl_segment *seg, unsigned table
 	uint32_t *known = name < seg->str.n ? &t->known[name] : NULL;
 	struct pl_buf key = { 0 };
 	size_t n, before = t->key.n;
-	const char *text = x_str(seg, name, &n);
+	const char *text = pl_segment_str(seg, name, &n);
 	pl_id id = 0;
 	int rc;
 
@@ -213,9 +213,9 @@ static int end_comm(struct stat *s, const struct pl_segment *seg, const struct p
 		c->p2p = s->kind[i] != PL_K_COLLECTIVE;
 		c->rank = p->rank == SIZE_MAX ? -1 : s->rank[p->rank].key;
 		fix_size(seg, c);
-		text = x_str(seg, c->coll, &n);
+		text = pl_segment_str(seg, c->coll, &n);
 		if (c->coll == PL_NONE) {
-			text = x_str(seg, s->name[i], &n);
+			text = pl_segment_str(seg, s->name[i], &n);
 			text = pl_coll_from_name(text, n);
 			if (!text)
 				text = pl_kind_name(s->kind[i]);
@@ -223,7 +223,7 @@ static int end_comm(struct stat *s, const struct pl_segment *seg, const struct p
 		}
 		PL_TRY(pl_intern_add(&s->names, text, n, &c->coll, err));
 		if (c->group != PL_NONE) {
-			text = x_str(seg, c->group, &n);
+			text = pl_segment_str(seg, c->group, &n);
 			PL_TRY(pl_intern_add(&s->names, text, n, &c->group, err));
 		}
 		c->match = PL_NONE;
@@ -336,7 +336,7 @@ static int end_steps(struct stat *s, const struct pl_segment *seg, const struct 
 			continue;
 		while (j < s->n_number && s->number[j].event < i)
 			j++;
-		text = x_str(seg, s->name[i], &n);
+		text = pl_segment_str(seg, s->name[i], &n);
 		v = j < s->n_number && s->number[j].event == i ? s->number[j].v
 							       : last_number(text, n);
 		PL_TRY(pl_grow(&s->step, &s->cap_steps, s->n_steps + 1, sizeof(*s->step), err));
@@ -415,7 +415,7 @@ static int find_places(struct stat *s, const struct pl_segment *seg, struct plac
 	for (uint32_t i = 0; i < seg->n_tracks; i++) {
 		const struct pl_track *k = &seg->track[i];
 
-		place[i].clock = x_merge_clock(&s->merge, k->rank);
+		place[i].clock = pl_merge_context_clock(&s->merge, k->rank);
 		place[i].device = on_device(k);
 		place[i].rank = SIZE_MAX;
 		if (k->host < seg->str.n)

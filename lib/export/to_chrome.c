@@ -30,7 +30,7 @@ struct chrome {
 struct row {
 	const struct pl_segment *seg;
 	const struct pl_batch *b;
-	const struct x_ent *ent, *end;
+	const struct pl_row_entry *ent, *end;
 	uint32_t i;
 	char ph;
 	const struct pl_col *cat;
@@ -53,7 +53,7 @@ static char phase_of_kind(unsigned kind, pl_ns dur)
 	}
 }
 
-static void look(struct row *r, const struct x_rows *rows)
+static void look(struct row *r, const struct pl_row_values *rows)
 {
 	pl_ns dur = r->b->dur[r->i];
 
@@ -61,7 +61,7 @@ static void look(struct row *r, const struct x_rows *rows)
 	r->end = rows->ent + rows->off[r->i + 1];
 	r->ph = phase_of_kind(r->b->kind[r->i], dur);
 	r->cat = NULL;
-	for (const struct x_ent *e = r->ent; e < r->end; e++) {
+	for (const struct pl_row_entry *e = r->ent; e < r->end; e++) {
 		const struct pl_col *c = &r->b->col[e->col];
 		size_t n;
 		const char *s;
@@ -70,7 +70,7 @@ static void look(struct row *r, const struct x_rows *rows)
 			r->cat = c;
 			r->cat_k = e->k;
 		} else if (c->role == PL_R_PH && c->type == PL_V_STR) {
-			s = x_str(r->seg, (pl_id)c->val[e->k], &n);
+			s = pl_segment_str(r->seg, (pl_id)c->val[e->k], &n);
 			if (n == 1)
 				r->ph = *s;
 		}
@@ -82,7 +82,7 @@ static void look(struct row *r, const struct x_rows *rows)
 static void put_id(struct x_text *t, const struct pl_segment *s, pl_id id, bool quoted)
 {
 	size_t n;
-	const char *p = x_str(s, id, &n);
+	const char *p = pl_segment_str(s, id, &n);
 	int64_t v;
 
 	if (!quoted && n && (pl_json_i64(p, n, &v) || x_json_valid(p, n)))
@@ -96,7 +96,7 @@ static int put_pid(struct chrome *c, struct x_text *t, const struct pl_segment *
 {
 	int64_t num;
 	size_t n;
-	const char *p = x_str(s, k->pid, &n);
+	const char *p = pl_segment_str(s, k->pid, &n);
 	int rc = x_pid(&c->pids, c->x.n_segs - 1, p, n, &num, err);
 
 	if (rc < 0)
@@ -138,7 +138,7 @@ static int put_where(struct chrome *c, struct x_text *t, const struct pl_segment
 static bool derived(const struct row *r, const struct pl_col *c)
 {
 	size_t n;
-	const char *s = x_str(r->seg, r->b->name[r->i], &n);
+	const char *s = pl_segment_str(r->seg, r->b->name[r->i], &n);
 
 	if (c->key != PL_NONE)
 		return false;
@@ -150,7 +150,7 @@ static void put_key(struct x_text *t, const struct pl_segment *s, const struct p
 		    const char *fallback)
 {
 	size_t n;
-	const char *p = x_str(s, c->key, &n);
+	const char *p = pl_segment_str(s, c->key, &n);
 
 	if (c->key == PL_NONE)
 		x_json_str(t, fallback, strlen(fallback));
@@ -163,7 +163,7 @@ static void put_key(struct x_text *t, const struct pl_segment *s, const struct p
  * equal ids whatever their process is. */
 static void put_top(struct x_text *t, const struct row *r, uint32_t segment)
 {
-	for (const struct x_ent *e = r->ent; e < r->end; e++) {
+	for (const struct pl_row_entry *e = r->ent; e < r->end; e++) {
 		const struct pl_col *c = &r->b->col[e->col];
 
 		if (c->role == PL_R_TOP) {
@@ -190,7 +190,7 @@ static void put_args(struct x_text *t, const struct row *r)
 {
 	bool any = false;
 
-	for (const struct x_ent *e = r->ent; e < r->end; e++) {
+	for (const struct pl_row_entry *e = r->ent; e < r->end; e++) {
 		const struct pl_col *c = &r->b->col[e->col];
 
 		if (c->role == PL_R_TOP || c->role == PL_R_CAT || c->role == PL_R_PH ||
@@ -224,7 +224,7 @@ static int put_event(struct chrome *c, const struct row *r, pl_ns ts, struct pl_
 		x_puts(t, pl_kind_name(r->b->kind[r->i]));
 		x_putc(t, '"');
 	}
-	s = x_str(r->seg, r->b->name[r->i], &n);
+	s = pl_segment_str(r->seg, r->b->name[r->i], &n);
 	x_puts(t, ",\"name\":");
 	x_json_str(t, s, n);
 	rc = put_where(c, t, r->seg, r->b->track[r->i], err);
@@ -246,7 +246,7 @@ static int put_batch(struct chrome *c, struct pl_segment *seg, const struct pl_b
 		     const struct pl_clock *const *clock, struct pl_err *err)
 {
 	struct row r = { .seg = seg, .b = b };
-	int rc = x_rows_build(&c->x.rows, b, err);
+	int rc = pl_row_values_build(&c->x.rows, b, err);
 
 	for (r.i = 0; rc >= 0 && r.i < b->n; r.i++) {
 		pl_ns ts = b->ts[r.i];
@@ -277,11 +277,11 @@ static bool of_one_segment(const char *key)
 static void put_member(struct x_text *t, const struct pl_segment *s, const struct pl_meta *m)
 {
 	size_t n;
-	const char *p = x_str(s, m->key, &n);
+	const char *p = pl_segment_str(s, m->key, &n);
 
 	x_json_str(t, p, n);
 	x_putc(t, ':');
-	p = x_str(s, m->value, &n);
+	p = pl_segment_str(s, m->value, &n);
 	x_json_raw(t, p, n);
 }
 
@@ -448,7 +448,7 @@ static int begin(struct pl_sink *sink, struct pl_segment *seg, struct pl_err *er
 	c->x.t.err = err;
 	if (c->x.n_segs++)
 		c->x.merge.rel++;
-	x_hold_reset(&c->x.hold);
+	pl_hold_reset(&c->x.hold);
 	if (c->x.n_segs == 2) { /* now it is known that the first is not alone */
 		x_put(&c->x.t, c->multi.b.p, c->multi.b.n);
 		c->comma |= c->multi.b.n > 0;
@@ -463,7 +463,7 @@ static int batch(struct pl_sink *sink, struct pl_segment *seg, struct pl_batch *
 
 	c->x.t.err = err;
 	if (c->x.n_segs > 1 || c->x.merge.present)
-		return x_hold_add(&c->x.hold, b, NULL, err);
+		return pl_hold_add(&c->x.hold, b, NULL, err);
 	if (!c->opened)
 		open_file(c, seg);
 	return put_batch(c, seg, b, NULL, err);
@@ -476,12 +476,12 @@ static int emit_held(struct chrome *c, struct pl_segment *seg, struct pl_err *er
 
 	PL_TRY(pl_alloc(&clock, (size_t)seg->n_tracks + 1, sizeof(const struct pl_clock *), err));
 	for (uint32_t i = 0; i < seg->n_tracks; i++)
-		clock[i] = x_merge_clock(&c->x.merge, seg->track[i].rank);
+		clock[i] = pl_merge_context_clock(&c->x.merge, seg->track[i].rank);
 	for (size_t i = 0; i < c->x.hold.n; i++)
 		PL_TRY(put_batch(c, seg, &c->x.hold.b[i], clock, err));
 out:
 	pl_free(clock);
-	x_hold_reset(&c->x.hold);
+	pl_hold_reset(&c->x.hold);
 	return rc;
 }
 
@@ -519,7 +519,7 @@ out:
 static int merge(struct pl_sink *sink, const struct pl_merge *m, struct pl_err *err)
 {
 	struct chrome *c = (struct chrome *)sink;
-	int rc = x_merge_take(&c->x.merge, m, err);
+	int rc = pl_merge_context_take(&c->x.merge, m, err);
 
 	c->x.merge.rel = c->x.n_segs ? UINT32_MAX : 0;
 	return rc;

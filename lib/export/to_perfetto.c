@@ -134,7 +134,7 @@ out:
 
 static int collect(struct perfetto *p, struct p_seg *s, struct pl_err *err)
 {
-	struct x_hold *h = &p->x.hold;
+	struct pl_hold *h = &p->x.hold;
 	size_t n = 0;
 	int rc;
 
@@ -146,7 +146,7 @@ static int collect(struct perfetto *p, struct p_seg *s, struct pl_err *err)
 		if (n >= PL_NONE)
 			return pl_fail(err, PL_ELIMIT, "more than %u events in a segment", PL_NONE);
 		s->n_rows = i + 1;
-		PL_TRY(x_rows_build(&s->rows[i], &h->b[i], err));
+		PL_TRY(pl_row_values_build(&s->rows[i], &h->b[i], err));
 	}
 	PL_TRY(pl_alloc(&s->item, n + 1, sizeof(*s->item), err));
 	PL_TRY(pl_alloc(&s->where, n + 1, sizeof(*s->where), err));
@@ -154,7 +154,7 @@ static int collect(struct perfetto *p, struct p_seg *s, struct pl_err *err)
 	PL_TRY(pl_alloc(&s->clock, (size_t)s->seg->n_tracks + 1, sizeof(s->clock[0]), err));
 	memset(s->head, 0xff, (n + 1) * sizeof(*s->head));
 	for (uint32_t i = 0; i < s->seg->n_tracks; i++)
-		s->clock[i] = x_merge_clock(&p->x.merge, s->seg->track[i].rank);
+		s->clock[i] = pl_merge_context_clock(&p->x.merge, s->seg->track[i].rank);
 	for (size_t i = 0; i < h->n; i++)
 		PL_TRY(collect_batch(p, s, (uint32_t)i, err));
 	qsort(s->item, s->n_items, sizeof(*s->item), by_place);
@@ -249,7 +249,7 @@ static bool same_corr(const struct perfetto *p, const struct p_seg *s, uint32_t 
 {
 	const struct p_where w = s->where[g];
 	const struct pl_batch *b = &p->x.hold.b[w.batch];
-	const struct x_rows *r = &s->rows[w.batch];
+	const struct pl_row_values *r = &s->rows[w.batch];
 
 	for (uint32_t e = r->off[w.row]; e < r->off[w.row + 1]; e++) {
 		const struct pl_col *c = &b->col[r->ent[e].col];
@@ -266,7 +266,7 @@ static int bind_flow(struct perfetto *p, struct p_seg *s, const struct p_item *i
 {
 	const struct p_where w = s->where[it->g];
 	const struct pl_batch *b = &p->x.hold.b[w.batch];
-	const struct x_rows *r = &s->rows[w.batch];
+	const struct pl_row_values *r = &s->rows[w.batch];
 	uint32_t slice = slice_at(s, it);
 	uint64_t cat = PL_NONE, id = 0;
 	bool middle = false, any = false;
@@ -369,7 +369,7 @@ out:
 static void seg_fini(struct p_seg *s)
 {
 	for (size_t i = 0; i < s->n_rows; i++)
-		x_rows_fini(&s->rows[i]);
+		pl_row_values_fini(&s->rows[i]);
 	for (size_t i = 0; i < s->made_lanes; i++) {
 		pl_free(s->lane[i].ts);
 		pl_free(s->lane[i].end);

@@ -35,7 +35,7 @@ struct rows {
 };
 
 /* The row's value of each role (index into its entries + 1), 0 none. */
-static void find_roles(const struct pl_batch *b, const struct x_rows *r, uint32_t i,
+static void find_roles(const struct pl_batch *b, const struct pl_row_values *r, uint32_t i,
 		       uint32_t at[PL_R_COUNT_])
 {
 	memset(at, 0, PL_R_COUNT_ * sizeof(*at));
@@ -50,7 +50,7 @@ static void find_roles(const struct pl_batch *b, const struct x_rows *r, uint32_
 }
 
 static void put_args(struct x_text *t, const struct pl_segment *s, const struct pl_batch *b,
-		     const struct x_rows *r, uint32_t i, const uint32_t at[PL_R_COUNT_])
+		     const struct pl_row_values *r, uint32_t i, const uint32_t at[PL_R_COUNT_])
 {
 	bool any = false;
 
@@ -68,7 +68,7 @@ static void put_args(struct x_text *t, const struct pl_segment *s, const struct 
 		if (any)
 			x_putc(t, ',');
 		any = true;
-		key = x_str(s, c->key, &n);
+		key = pl_segment_str(s, c->key, &n);
 		if (c->key == PL_NONE)
 			x_json_str(t, fallback, strlen(fallback));
 		else
@@ -95,7 +95,7 @@ static int prepare(struct rows *x, const struct pl_segment *seg, struct pl_err *
 	x->clock = NULL;
 	rc = pl_alloc(&x->clock, (size_t)seg->n_tracks + 1, sizeof(x->clock[0]), err);
 	for (uint32_t i = 0; rc >= 0 && i < seg->n_tracks; i++)
-		x->clock[i] = x_merge_clock(&x->x.merge, seg->track[i].rank);
+		x->clock[i] = pl_merge_context_clock(&x->x.merge, seg->track[i].rank);
 	x->args.err = err;
 	return rc;
 }
@@ -114,7 +114,7 @@ static void csv_head(struct x_text *t)
 static void csv_id(struct x_text *t, const struct pl_segment *s, pl_id id)
 {
 	size_t n;
-	const char *p = x_str(s, id, &n);
+	const char *p = pl_segment_str(s, id, &n);
 
 	x_csv_str(t, p, n);
 	x_putc(t, ',');
@@ -152,7 +152,7 @@ static void csv_value(struct rows *x, const struct pl_segment *s, const struct p
 	const char *p;
 
 	if (c->type == PL_V_STR || c->type == PL_V_JSON) {
-		p = x_str(s, (pl_id)c->val[k], &n);
+		p = pl_segment_str(s, (pl_id)c->val[k], &n);
 		x_csv_str(t, p, n);
 	} else if (c->type != PL_V_NULL) {
 		x_value_json(t, s, c, k);
@@ -203,7 +203,7 @@ static int csv_emit(struct x_base *base, struct pl_segment *seg, struct pl_err *
 		csv_head(&base->t);
 	x->headed = true;
 	for (size_t j = 0; j < base->hold.n; j++) {
-		PL_TRY(x_rows_build(&base->rows, &base->hold.b[j], err));
+		PL_TRY(pl_row_values_build(&base->rows, &base->hold.b[j], err));
 		for (uint32_t i = 0; i < base->hold.b[j].n; i++) {
 			csv_event(x, seg, &base->hold.b[j], i);
 			x_flush(&base->t, FLUSH);
@@ -227,7 +227,7 @@ static void member(struct x_text *t, const char *key)
 static void member_id(struct x_text *t, const struct pl_segment *s, const char *key, pl_id id)
 {
 	size_t n;
-	const char *p = x_str(s, id, &n);
+	const char *p = pl_segment_str(s, id, &n);
 
 	if (id == PL_NONE)
 		return;
@@ -258,13 +258,13 @@ static void jsonl_segment(struct rows *x, const struct pl_segment *s)
 	x_putc(t, '{');
 	for (uint32_t i = 0; i < s->n_meta; i++) {
 		size_t n;
-		const char *p = x_str(s, s->meta[i].key, &n);
+		const char *p = pl_segment_str(s, s->meta[i].key, &n);
 
 		if (i)
 			x_putc(t, ',');
 		x_json_str(t, p, n);
 		x_putc(t, ':');
-		p = x_str(s, s->meta[i].value, &n);
+		p = pl_segment_str(s, s->meta[i].value, &n);
 		x_json_raw(t, p, n);
 	}
 	x_puts(t, "}}\n");
@@ -366,7 +366,7 @@ static int jsonl_emit(struct x_base *base, struct pl_segment *seg, struct pl_err
 	for (uint32_t i = 0; i < seg->n_tracks; i++)
 		jsonl_track(x, seg, i);
 	for (size_t j = 0; j < base->hold.n; j++) {
-		PL_TRY(x_rows_build(&base->rows, &base->hold.b[j], err));
+		PL_TRY(pl_row_values_build(&base->rows, &base->hold.b[j], err));
 		for (uint32_t i = 0; i < base->hold.b[j].n; i++) {
 			jsonl_event(x, seg, &base->hold.b[j], i);
 			x_flush(&base->t, FLUSH);

@@ -181,7 +181,7 @@ static int merge(struct pl_sink *sink, const struct pl_merge *m, struct pl_err *
 	int rc;
 
 	PL_TRY(s_finish_comm(s, err)); /* matches of the table before this one */
-	PL_TRY(x_merge_take(&s->merge, m, err));
+	PL_TRY(pl_merge_context_take(&s->merge, m, err));
 	s->merge.rel = s->n_segs ? UINT32_MAX : 0;
 	s->merged = true;
 	for (uint32_t i = 0; i < m->n_groups; i++)
@@ -242,7 +242,7 @@ static void stat_abort(struct pl_sink *sink)
 	pl_intern_fini(&s->hosts);
 	pl_intern_fini(&s->rank_keys);
 	pl_intern_fini(&s->memory_keys);
-	x_merge_fini(&s->merge);
+	pl_merge_context_fini(&s->merge);
 	pl_free(s->rank);
 	pl_free(s->step);
 	pl_free(s->comm);

@@ -16,7 +16,7 @@ struct text {
 static void put_id(struct x_text *t, const struct pl_segment *s, const char *key, pl_id id)
 {
 	size_t n;
-	const char *p = x_str(s, id, &n);
+	const char *p = pl_segment_str(s, id, &n);
 
 	if (id == PL_NONE)
 		return;
@@ -53,7 +53,7 @@ static void put_segment(struct text *x, const struct pl_segment *s)
 	x_putc(t, '\n');
 	for (uint32_t i = 0; i < s->n_meta; i++) {
 		size_t n;
-		const char *p = x_str(s, s->meta[i].value, &n);
+		const char *p = pl_segment_str(s, s->meta[i].value, &n);
 
 		put_id(t, s, "meta ", s->meta[i].key);
 		x_putc(t, ' ');
@@ -92,7 +92,7 @@ static void put_value(struct x_text *t, const struct pl_segment *s, const struct
 		      uint32_t k)
 {
 	size_t n;
-	const char *p = x_str(s, c->key, &n);
+	const char *p = pl_segment_str(s, c->key, &n);
 
 	x_putc(t, ' ');
 	if (c->role != PL_R_ARG) {
@@ -112,8 +112,8 @@ static int put_batch(struct text *x, const struct pl_segment *s, const struct pl
 		     struct pl_err *err)
 {
 	struct x_text *t = &x->x.t;
-	struct x_rows *r = &x->x.rows;
-	int rc = x_rows_build(r, b, err);
+	struct pl_row_values *r = &x->x.rows;
+	int rc = pl_row_values_build(r, b, err);
 
 	for (uint32_t i = 0; rc >= 0 && i < b->n; i++) {
 		put_num(t, "event ", (int64_t)(b->first + i), -1);

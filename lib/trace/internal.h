@@ -4,6 +4,7 @@
 #ifndef PL_TRACE_INTERNAL_H
 #define PL_TRACE_INTERNAL_H
 
+#include "trace/hold.h"
 #include "trace/trace.h"
 
 /* Blocks of a trace segment ... */
@@ -87,5 +88,31 @@ int pl_merge_check(const struct pl_merge_in *in, struct pl_err *err) PL_MUST; /*
 /* Append `add` to `to`, whose segments so far are `base`; takes the contents of `add`. */
 int pl_merge_append(struct pl_merge *to, struct pl_merge *add, uint32_t base,
 		    struct pl_err *err) PL_MUST;
+
+/* ---- filters --------------------------------------------------------------------------------- */
+
+/* The steps of one segment, from its STEP events and the launches on its host threads. */
+struct pl_trace_steps {
+	struct pl_trace_step *step;
+	struct pl_trace_launch *launch;
+	size_t n, cap, n_launches, cap_launches;
+};
+int pl_trace_steps_note(struct pl_trace_steps *x, const struct pl_batch *b, struct pl_err *err);
+void pl_trace_steps_sort(struct pl_trace_steps *x,
+			 const struct pl_segment *s); /* when all are noted */
+/* Step of a row: recorded, its own number, or by time; INT64_MIN: none. rows are those of b. */
+int64_t pl_trace_steps_of(const struct pl_trace_steps *x, const struct pl_segment *s,
+			  const struct pl_batch *b, const struct pl_row_values *rows, uint32_t i);
+void pl_trace_steps_fini(struct pl_trace_steps *x);
+
+/* Which events of a segment passed a filter: their numbers before it, ascending. */
+struct pl_passed {
+	const uint32_t *from;
+	size_t n;
+};
+/* Makes m, which is the caller's own, that of the events that passed, in segments numbered anew
+ * without those that lost all; seg[i]: segment i as m counts. */
+int pl_trace_merge_passed(struct pl_merge *m, const struct pl_passed *seg, uint32_t n_segs,
+			  struct pl_err *err);
 
 #endif

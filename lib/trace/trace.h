@@ -242,6 +242,16 @@ int pl_segment_track(struct pl_segment *s, const struct pl_track *t, pl_id *id,
 int pl_segment_meta(struct pl_segment *s, const char *key, size_t nk, const char *value, size_t nv,
 		    struct pl_err *err) PL_MUST;
 const char *pl_segment_meta_get(const struct pl_segment *s, const char *key); /* raw JSON or NULL */
+/* A string of the segment and its length; "" and 0 where the number is none. */
+static inline const char *pl_segment_str(const struct pl_segment *s, pl_id id, size_t *n)
+{
+	if (id >= s->str.n) {
+		*n = 0;
+		return "";
+	}
+	*n = s->str.len[id];
+	return s->str.str[id];
+}
 /* A track with everything unknown. */
 void pl_track_init(struct pl_track *t);
 

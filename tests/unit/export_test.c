@@ -5,6 +5,7 @@
 #include "import/import.h"
 #include "io/csv.h"
 #include "io/pb.h"
+#include "trace/filter.h"
 
 static struct pl_err err;
 

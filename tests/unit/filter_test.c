@@ -2,6 +2,7 @@
 #include "tap.h"
 
 #include "export/export.h"
+#include "trace/filter.h"
 
 static struct pl_err err;
 static uint64_t rng;

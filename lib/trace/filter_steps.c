@@ -6,23 +6,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "export/internal.h"
+#include "io/json.h"
+#include "trace/internal.h"
 
-struct x_step {
+struct pl_trace_step {
 	pl_ns t0, t1;
 	int64_t step;
 	int32_t rank;
 	pl_id track, name;
 	bool numbered;
 };
-struct x_launch { /* correlations are of a rank, and a segment may have several */
+struct pl_trace_launch { /* correlations are of a rank, and a segment may have several */
 	int64_t corr;
 	pl_ns ts;
 	int32_t rank;
 	pl_id track;
 };
 
-int x_steps_note(struct x_steps *x, const struct pl_batch *b, struct pl_err *err)
+int pl_trace_steps_note(struct pl_trace_steps *x, const struct pl_batch *b, struct pl_err *err)
 {
 	size_t first = x->n;
 	int rc = 0;
@@ -31,11 +32,11 @@ int x_steps_note(struct x_steps *x, const struct pl_batch *b, struct pl_err *err
 		if (b->kind[i] != PL_K_STEP || b->dur[i] < 0)
 			continue;
 		PL_TRY(pl_grow(&x->step, &x->cap, x->n + 1, sizeof(*x->step), err));
-		x->step[x->n++] = (struct x_step){ .t0 = b->ts[i],
-						   .t1 = pl_add_sat(b->ts[i], b->dur[i]),
-						   .step = i,
-						   .track = b->track[i],
-						   .name = b->name[i] };
+		x->step[x->n++] = (struct pl_trace_step){ .t0 = b->ts[i],
+							  .t1 = pl_add_sat(b->ts[i], b->dur[i]),
+							  .step = i,
+							  .track = b->track[i],
+							  .name = b->name[i] };
 	}
 	for (uint32_t c = 0; c < b->n_cols; c++) {
 		const struct pl_col *col = &b->col[c];
@@ -50,7 +51,7 @@ int x_steps_note(struct x_steps *x, const struct pl_batch *b, struct pl_err *err
 			if (!steps && b->kind[i] == PL_K_RUNTIME) {
 				PL_TRY(pl_grow(&x->launch, &x->cap_launches, x->n_launches + 1,
 					       sizeof(*x->launch), err));
-				x->launch[x->n_launches++] = (struct x_launch){
+				x->launch[x->n_launches++] = (struct pl_trace_launch){
 					.corr = col->val[k], .ts = b->ts[i], .track = b->track[i]
 				};
 			}
@@ -69,14 +70,14 @@ out:
 	return rc;
 }
 
-PL_COMPARATOR(by_rank_time, struct x_step, rank, t0);
+PL_COMPARATOR(by_rank_time, struct pl_trace_step, rank, t0);
 
-PL_COMPARATOR(by_corr, struct x_launch, rank, corr, ts);
+PL_COMPARATOR(by_corr, struct pl_trace_launch, rank, corr, ts);
 
 static int64_t number_at_end(const struct pl_segment *s, pl_id name)
 {
 	size_t n, i;
-	const char *p = x_str(s, name, &n);
+	const char *p = pl_segment_str(s, name, &n);
 	int64_t v;
 
 	for (i = n; i && p[i - 1] >= '0' && p[i - 1] <= '9' && n - i < 18; i--)
@@ -89,10 +90,10 @@ static int32_t rank_of(const struct pl_segment *s, pl_id track)
 	return track < s->n_tracks ? s->track[track].rank : -1;
 }
 
-void x_steps_sort(struct x_steps *x, const struct pl_segment *s)
+void pl_trace_steps_sort(struct pl_trace_steps *x, const struct pl_segment *s)
 {
 	for (size_t i = 0; i < x->n; i++) {
-		struct x_step *p = &x->step[i];
+		struct pl_trace_step *p = &x->step[i];
 
 		p->rank = rank_of(s, p->track);
 		if (!p->numbered)
@@ -106,7 +107,7 @@ void x_steps_sort(struct x_steps *x, const struct pl_segment *s)
 		qsort(x->launch, x->n_launches, sizeof(*x->launch), by_corr);
 }
 
-static int64_t step_at(const struct x_steps *x, int32_t rank, pl_ns t)
+static int64_t step_at(const struct pl_trace_steps *x, int32_t rank, pl_ns t)
 {
 	size_t i = 0;
 
@@ -117,7 +118,7 @@ static int64_t step_at(const struct x_steps *x, int32_t rank, pl_ns t)
 	return x->step[i - 1].step;
 }
 
-static pl_ns launch_of(const struct x_steps *x, int32_t rank, int64_t corr, pl_ns t)
+static pl_ns launch_of(const struct pl_trace_steps *x, int32_t rank, int64_t corr, pl_ns t)
 {
 	size_t i = 0;
 
@@ -129,8 +130,8 @@ static pl_ns launch_of(const struct x_steps *x, int32_t rank, int64_t corr, pl_n
 		       : t;
 }
 
-int64_t x_steps_of(const struct x_steps *x, const struct pl_segment *s, const struct pl_batch *b,
-		   const struct x_rows *rows, uint32_t i)
+int64_t pl_trace_steps_of(const struct pl_trace_steps *x, const struct pl_segment *s,
+			  const struct pl_batch *b, const struct pl_row_values *rows, uint32_t i)
 {
 	const struct pl_track *k = b->track[i] < s->n_tracks ? &s->track[b->track[i]] : NULL;
 	pl_ns t = b->ts[i];
@@ -151,7 +152,7 @@ int64_t x_steps_of(const struct x_steps *x, const struct pl_segment *s, const st
 	return step_at(x, k ? k->rank : -1, t);
 }
 
-void x_steps_fini(struct x_steps *x)
+void pl_trace_steps_fini(struct pl_trace_steps *x)
 {
 	pl_free(x->step);
 	pl_free(x->launch);

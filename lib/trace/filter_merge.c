@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "export/internal.h"
+#include "trace/internal.h"
 
 /* The place of the event among those that passed, PL_NONE if it did not. */
-static uint32_t place(const struct x_passed *s, uint32_t event)
+static uint32_t place(const struct pl_passed *s, uint32_t event)
 {
 	size_t i = 0;
 
@@ -27,7 +27,7 @@ static bool is_pair(const struct pl_merge *m, const struct pl_match *k)
 }
 
 /* New numbers of the members; segment PL_NONE: gone. */
-static void renumber(struct pl_merge *m, const struct x_passed *seg, uint32_t n_segs,
+static void renumber(struct pl_merge *m, const struct pl_passed *seg, uint32_t n_segs,
 		     const uint32_t *number)
 {
 	for (uint32_t i = 0; i < m->n_members; i++) {
@@ -113,8 +113,8 @@ static int check(const struct pl_merge *m, struct pl_err *err)
 	return 0;
 }
 
-int x_merge_passed(struct pl_merge *m, const struct x_passed *seg, uint32_t n_segs,
-		   struct pl_err *err)
+int pl_trace_merge_passed(struct pl_merge *m, const struct pl_passed *seg, uint32_t n_segs,
+			  struct pl_err *err)
 {
 	uint32_t *number = NULL, *before = NULL, *group = NULL, k = 0;
 	int rc;

@@ -11,13 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "export/internal.h"
+#include "trace/filter.h"
+#include "trace/internal.h"
 
 /* Where rows go: into a sink, or (next NULL) into a hold. */
 struct dest {
 	struct pl_segment seg;
 	struct pl_sink *next;
-	struct x_hold hold;
+	struct pl_hold hold;
 	struct pl_batch b;
 	pl_id *str, *track; /* by number in the source: ours, PL_NONE */
 	size_t n_str, cap_str, n_track, cap_track;
@@ -33,26 +34,26 @@ struct numbers {
 
 struct kept { /* a segment that waits for the end of the stream */
 	struct dest d;
-	struct x_merge merge; /* present: stood before the segment */
-	struct numbers from;  /* of the events in d.hold */
+	struct pl_merge_context merge; /* present: stood before the segment */
+	struct numbers from;	       /* of the events in d.hold */
 };
 
 struct filter {
 	struct pl_sink sink; /* first */
 	const struct pl_filter *f;
 	struct pl_sink *next;
-	struct x_merge merge; /* clocks of the current segments */
-	bool new_merge;	      /* not passed on yet */
+	struct pl_merge_context merge; /* clocks of the current segments */
+	bool new_merge;		       /* not passed on yet */
 	uint32_t n_segs;
 	uint8_t kind[256]; /* passes */
 	uint8_t *name;	   /* by string: 0 not looked at, 1 no, 2 passes */
 	size_t n_name, cap_name;
 	uint8_t *mask;
 	struct dest d;
-	struct x_hold hold;	   /* of the segment: what passed by kind and name */
+	struct pl_hold hold;	   /* of the segment: what passed by kind and name */
 	struct numbers held, from; /* of the events in hold, and in d when it waits */
-	struct x_rows rows;
-	struct x_steps steps;
+	struct pl_row_values rows;
+	struct pl_trace_steps steps;
 	struct kept **kept;
 	size_t n_kept, cap_kept;
 	pl_ns *first; /* by track: first time */
@@ -142,8 +143,8 @@ static int sync_segment(struct dest *d, const struct pl_segment *s, struct pl_er
 	PL_TRY(pl_buf_put(&d->seg.provenance, s->provenance.p, s->provenance.n, err));
 	for (; d->n_meta < s->n_meta; d->n_meta++) {
 		size_t nk, nv;
-		const char *k = x_str(s, s->meta[d->n_meta].key, &nk);
-		const char *v = x_str(s, s->meta[d->n_meta].value, &nv);
+		const char *k = pl_segment_str(s, s->meta[d->n_meta].key, &nk);
+		const char *v = pl_segment_str(s, s->meta[d->n_meta].value, &nv);
 
 		PL_TRY(pl_segment_meta(&d->seg, k, nk, v, nv, err));
 	}
@@ -174,7 +175,7 @@ static void dest_fini(struct dest *d)
 		return;
 	pl_segment_fini(&d->seg);
 	pl_batch_fini(&d->b);
-	x_hold_fini(&d->hold);
+	pl_hold_fini(&d->hold);
 	pl_free(d->str);
 	pl_free(d->track);
 	memset(d, 0, sizeof(*d));
@@ -261,7 +262,7 @@ static int dest_rows(struct dest *d, const struct pl_segment *s, const struct pl
 		PL_TRY(copy_col(d, s, &b->col[c], to, err));
 	o->first = d->seg.n_events;
 	if (!d->next)
-		rc = x_hold_add(&d->hold, o, NULL, err);
+		rc = pl_hold_add(&d->hold, o, NULL, err);
 	else if (d->next->batch)
 		rc = d->next->batch(d->next, &d->seg, o, err);
 	d->seg.n_events += o->n;
@@ -350,7 +351,7 @@ static void drop_kept(struct filter *x, size_t from, size_t to)
 		if (!k)
 			continue;
 		dest_fini(&k->d);
-		x_merge_fini(&k->merge);
+		pl_merge_context_fini(&k->merge);
 		pl_free(k->from.v);
 		pl_free(k);
 		x->kept[i] = NULL;
@@ -399,7 +400,7 @@ out:
 static int pass_merge(struct filter *x, size_t first, size_t n, struct pl_err *err)
 {
 	const struct pl_merge *m = &x->kept[first]->merge.m;
-	struct x_passed *passed = NULL;
+	struct pl_passed *passed = NULL;
 	struct pl_merge left = { 0 };
 	int rc;
 
@@ -416,9 +417,9 @@ static int pass_merge(struct filter *x, size_t first, size_t n, struct pl_err *e
 				if (x->mask[e])
 					k->from.v[k->from.n++] = old[e];
 		}
-		passed[i] = (struct x_passed){ k->from.v, k->from.n };
+		passed[i] = (struct pl_passed){ k->from.v, k->from.n };
 	}
-	PL_TRY(x_merge_passed(&left, passed, (uint32_t)n, err));
+	PL_TRY(pl_trace_merge_passed(&left, passed, (uint32_t)n, err));
 	if (x->next->merge)
 		rc = x->next->merge(x->next, &left, err);
 out:
@@ -484,7 +485,7 @@ static int on_merge(struct pl_sink *sink, const struct pl_merge *m, struct pl_er
 
 	if (!x->f->has_time)
 		PL_TRY(pass_kept(x, err));
-	PL_TRY(x_merge_take(&x->merge, m, err));
+	PL_TRY(pl_merge_context_take(&x->merge, m, err));
 	x->merge.rel = x->n_segs ? UINT32_MAX : 0;
 	x->new_merge = true;
 out:
@@ -499,7 +500,7 @@ static int on_begin(struct pl_sink *sink, struct pl_segment *seg, struct pl_err 
 		x->merge.rel++;
 	x->n_name = x->n_first = x->held.n = x->from.n = 0;
 	x->steps.n = x->steps.n_launches = 0;
-	x_hold_reset(&x->hold);
+	pl_hold_reset(&x->hold);
 	dest_fini(&x->d);
 	return dest_init(&x->d, waits(x) ? NULL : x->next, seg->index, err);
 }
@@ -540,10 +541,10 @@ static int on_batch(struct pl_sink *sink, struct pl_segment *seg, struct pl_batc
 		goto out;
 	}
 	if (x->f->n_steps)
-		PL_TRY(x_steps_note(&x->steps, b, err));
+		PL_TRY(pl_trace_steps_note(&x->steps, b, err));
 	if (x->f->has_time)
 		PL_TRY(note_first(x, seg, b, err));
-	rc = x_hold_add(&x->hold, b, x->mask, err);
+	rc = pl_hold_add(&x->hold, b, x->mask, err);
 out:
 	return rc;
 }
@@ -554,19 +555,19 @@ static int pass_held(struct filter *x, const struct pl_segment *seg, struct pl_e
 	const uint32_t *old = x->held.v;
 	int rc = 0;
 
-	x_steps_sort(&x->steps, seg);
+	pl_trace_steps_sort(&x->steps, seg);
 	for (size_t j = 0; j < x->hold.n; j++) {
 		const struct pl_batch *b = &x->hold.b[j];
 
-		PL_TRY(x_rows_build(&x->rows, b, err));
+		PL_TRY(pl_row_values_build(&x->rows, b, err));
 		for (uint32_t i = 0; i < b->n; i++) {
 			int32_t rank =
 				b->track[i] < seg->n_tracks ? seg->track[b->track[i]].rank : -1;
 
-			x->mask[i] =
-				wanted_rank(x->f, rank) &&
-				(!x->f->n_steps ||
-				 wanted_step(x->f, x_steps_of(&x->steps, seg, b, &x->rows, i)));
+			x->mask[i] = wanted_rank(x->f, rank) &&
+				     (!x->f->n_steps ||
+				      wanted_step(x->f, pl_trace_steps_of(&x->steps, seg, b,
+									  &x->rows, i)));
 		}
 		if (x->merge.present) {
 			PL_TRY(note_numbers(&x->from, b, x->mask, old, err));
@@ -575,7 +576,7 @@ static int pass_held(struct filter *x, const struct pl_segment *seg, struct pl_e
 		PL_TRY(dest_rows(&x->d, seg, b, x->mask, err));
 	}
 out:
-	x_hold_reset(&x->hold);
+	pl_hold_reset(&x->hold);
 	return rc;
 }
 
@@ -594,7 +595,7 @@ static int keep(struct filter *x, struct pl_err *err)
 	memset(&x->from, 0, sizeof(x->from));
 	dest_rest(&k->d);
 	if (x->new_merge)
-		PL_TRY(x_merge_take(&k->merge, &x->merge.m, err));
+		PL_TRY(pl_merge_context_take(&k->merge, &x->merge.m, err));
 	x->new_merge = false;
 out:
 	return rc;
@@ -608,9 +609,9 @@ static int on_end(struct pl_sink *sink, struct pl_segment *seg, struct pl_err *e
 	for (size_t i = 0; i < x->n_first; i++)
 		if (x->first[i] != INT64_MAX)
 			x->t_min = pl_min_i64(
-				x->t_min,
-				pl_clock_apply(x_merge_clock(&x->merge, seg->track[i].rank),
-					       pl_add_sat(x->first[i], seg->base_ns)));
+				x->t_min, pl_clock_apply(pl_merge_context_clock(&x->merge,
+										seg->track[i].rank),
+							 pl_add_sat(x->first[i], seg->base_ns)));
 	if (holds(x))
 		PL_TRY(pass_held(x, seg, err));
 	PL_TRY(dest_end(&x->d, seg, err));
@@ -654,12 +655,12 @@ void pl_filter_close(struct pl_sink *s)
 	pl_free(x->held.v);
 	pl_free(x->from.v);
 	dest_fini(&x->d);
-	x_merge_fini(&x->merge);
-	x_hold_fini(&x->hold);
-	x_rows_fini(&x->rows);
+	pl_merge_context_fini(&x->merge);
+	pl_hold_fini(&x->hold);
+	pl_row_values_fini(&x->rows);
 	pl_free(x->name);
 	pl_free(x->mask);
-	x_steps_fini(&x->steps);
+	pl_trace_steps_fini(&x->steps);
 	pl_free(x->first);
 	pl_free(x);
 }

@@ -1,0 +1,34 @@
+/* filter.h - a trace without the events that nobody asked for. */
+#ifndef PL_TRACE_FILTER_H
+#define PL_TRACE_FILTER_H
+
+#include "trace/trace.h"
+
+/* Which events pass; all conditions must hold. */
+struct pl_filter {
+	const int32_t *rank; /* n_ranks of them; 0: any */
+	uint32_t n_ranks;
+	const int64_t *step; /* pairs lo, hi */
+	uint32_t n_steps;
+	bool has_time;
+	pl_ns t0, t1;		 /* relative to the first event of the trace; overlap counts */
+	const char *kind, *name; /* globs, NULL any */
+};
+/*
+ * A sink that passes matching events on to `next`; f and what it points to, and next, are borrowed
+ * until pl_filter_close(). Step numbers are those of the column PL_R_STEP where there is one, else
+ * of the STEP event that contains the event's start (device operations: their launch). Kinds may
+ * also be asked for by the classes "comm" (collective, send, recv) and "compute" (kernel, host_op).
+ *
+ * Strings and tracks that no passing event uses are left out, and segments and groups without any.
+ * What merge said stays true: its clocks are kept, its matches name the events that passed; a
+ * collective that lost members is marked PL_MATCH_MISSING, half a send and receive is none. Ranks
+ * and steps hold one segment in memory until its end; a time window (times are those of the common
+ * clock) and a merged stream hold all events that pass until the end of the stream.
+ */
+struct pl_sink *pl_filter_open(const struct pl_filter *f, struct pl_sink *next, struct pl_err *err);
+/* After the last segment: what had to wait goes on. */
+int pl_filter_finish(struct pl_sink *s, struct pl_err *err) PL_MUST;
+void pl_filter_close(struct pl_sink *s); /* NULL is fine */
+
+#endif
