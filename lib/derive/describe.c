@@ -23,6 +23,7 @@ struct describe {
 	struct pl_name_says *says; /* by string */
 	bool *read;		   /* by string: says is there */
 	size_t n_names;
+	uint32_t *rank;	       /* by resource: place in g->rank, PL_NONE */
 	struct pl_intern rows; /* g->work as bytes: equal rows are one */
 };
 
@@ -239,9 +240,10 @@ static bool is_backward(uint8_t phase)
 }
 
 /* What nothing tells begins before the backward phase of its rank, or has none of these phases. */
-static int split_by_backward(const struct pl_graph *g, struct pl_shape *s,
+static int split_by_backward(const struct describe *d, struct pl_shape *s,
 			     const struct pl_gstep *st, struct pl_err *err)
 {
+	const struct pl_graph *g = d->g;
 	pl_ns *first;
 	int rc = pl_alloc(&first, (size_t)g->n_ranks + 1, sizeof(*first), err);
 
@@ -251,7 +253,7 @@ static int split_by_backward(const struct pl_graph *g, struct pl_shape *s,
 		first[r] = INT64_MIN;
 	for (int pass = 0; pass < 2; pass++) {
 		for (uint32_t i = 0; i < s->n_nodes; i++) {
-			uint32_t r = pl_graph_rank_index(g, pl_node_rank(g, s, i));
+			uint32_t r = s->res[i] == PL_NONE ? PL_NONE : d->rank[s->res[i]];
 
 			if (r == PL_NONE || !is_work(s, i))
 				continue;
@@ -283,7 +285,7 @@ static int describe_phases(struct describe *d, struct pl_shape *s, const struct 
 		if (s->phase[i] == PL_PH_UNKNOWN)
 			s->phase[i] = says_of(d, s->name[i])->phase;
 	}
-	return rc < 0 || !st ? rc : split_by_backward(d->g, s, st, err);
+	return rc < 0 || !st ? rc : split_by_backward(d, s, st, err);
 }
 
 /* ---- work --------------------------------------------------------------------------------------
@@ -353,6 +355,9 @@ int pl_derive_describe(struct pl_graph *g, struct pl_err *err)
 	if (g->described)
 		return 0;
 	PL_TRY(pl_alloc(&d.says, g->str.n, sizeof(*d.says), err));
+	PL_TRY(pl_alloc(&d.rank, g->n_res, sizeof(*d.rank), err));
+	for (size_t i = 0; i < g->n_res; i++)
+		d.rank[i] = pl_graph_rank_index(g, g->res[i].rank);
 	PL_TRY(pl_alloc(&d.read, g->str.n, sizeof(*d.read), err));
 	for (size_t i = 0; i < g->n_shapes; i++) {
 		struct pl_shape *s = &g->shape[i];
@@ -369,6 +374,7 @@ int pl_derive_describe(struct pl_graph *g, struct pl_err *err)
 out:
 	pl_free(d.says);
 	pl_free(d.read);
+	pl_free(d.rank);
 	pl_intern_fini(&d.rows);
 	return rc;
 }

@@ -132,36 +132,72 @@ static bool needs_resource(unsigned type)
 	return type == PL_N_ENTRY || type == PL_N_OP || type == PL_N_RESOURCE;
 }
 
-/* The values of a column lie from `lowest` to below `end`, or are the unknown one. */
-static void column_range(const struct pl_graph *g, const struct pl_shape *s,
-			 const struct pl_node_column *c, int64_t *lowest, int64_t *end)
+/*
+ * The most that a value of the column can be, where values count from the unknown one (as the file
+ * has them): 0 is unknown, and what is below it wraps around and is too much.
+ */
+static uint64_t column_limit(const struct pl_graph *g, const struct pl_shape *s,
+			     const struct pl_node_column *c)
 {
-	const int64_t ends[] = {
-		[PL_CV_NODE_TYPE] = PL_N_COUNT_,      [PL_CV_NODE_ROLE] = PL_RO_COUNT_,
-		[PL_CV_KIND] = UINT8_MAX + 1,	      [PL_CV_FLAGS] = UINT8_MAX + 1,
-		[PL_CV_RESOURCE] = (int64_t)g->n_res, [PL_CV_STRING] = (int64_t)g->str.n,
-		[PL_CV_PHASE] = PL_PH_COUNT_,	      [PL_CV_COMM] = s->n_comms,
-		[PL_CV_WORK] = (int64_t)g->n_work,    [PL_CV_GROUP] = (int64_t)g->n_groups,
-		[PL_CV_NUMBER] = INT64_MAX,
-	};
-
-	*lowest = c->values == PL_CV_NUMBER ? c->unknown : 0;
-	*end = ends[c->values];
+	switch (c->values) {
+	case PL_CV_NODE_TYPE:
+		return PL_N_COUNT_ - 1;
+	case PL_CV_NODE_ROLE:
+		return PL_RO_COUNT_ - 1;
+	case PL_CV_PHASE:
+		return PL_PH_COUNT_ - 1;
+	case PL_CV_RESOURCE:
+		return g->n_res;
+	case PL_CV_STRING:
+		return g->str.n;
+	case PL_CV_GROUP:
+		return g->n_groups;
+	case PL_CV_COMM:
+		return s->n_comms;
+	case PL_CV_WORK:
+		return g->n_work;
+	case PL_CV_NUMBER:
+		if (c->size == 8)
+			return (uint64_t)INT64_MAX + 1;
+		return c->unknown < 0 ? (uint64_t)INT32_MAX + 1 : UINT32_MAX;
+	default:
+		return UINT8_MAX;
+	}
 }
 
-/* The first node whose value breaks a rule of its column, PL_NONE if there is none. */
+#define ANY_ABOVE(type)                                                                            \
+	for (uint32_t i = 0; i < n; i++)                                                           \
+		above |= (type)(((const type *)v)[i] - (type)c->unknown) > (type)limit;
+
+/* Does a value break the rule of its column? One pass without a branch. */
+static bool column_broken(const struct pl_node_column *c, const void *v, uint32_t n, uint64_t limit)
+{
+	bool above = false;
+
+	if (c->size == 1) {
+		ANY_ABOVE(uint8_t)
+	} else if (c->size == 8) {
+		ANY_ABOVE(uint64_t)
+	} else {
+		ANY_ABOVE(uint32_t)
+	}
+	return above;
+}
+
+/* The first node whose value breaks the rule of its column, PL_NONE if there is none. */
 static uint32_t column_fault(const struct pl_graph *g, const struct pl_shape *s,
 			     const struct pl_node_column *c)
 {
-	int64_t lowest, end;
+	uint64_t limit = column_limit(g, s, c), mask = c->size == 8   ? UINT64_MAX
+						       : c->size == 1 ? UINT8_MAX
+								      : UINT32_MAX;
+	const void *v = pl_shape_column(s, c);
 
-	column_range(g, s, c, &lowest, &end);
-	for (uint32_t i = 0; pl_shape_column(s, c) && i < s->n_nodes; i++) {
-		int64_t v = pl_shape_value(s, c, i);
-
-		if ((v < lowest || v >= end) && v != c->unknown)
+	if (!v || !column_broken(c, v, s->n_nodes, limit))
+		return PL_NONE;
+	for (uint32_t i = 0; i < s->n_nodes; i++)
+		if ((((uint64_t)pl_shape_value(s, c, i) - (uint64_t)c->unknown) & mask) > limit)
 			return i;
-	}
 	return PL_NONE;
 }
 
