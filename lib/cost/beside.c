@@ -301,11 +301,6 @@ static uint32_t pred_by(const struct pl_shape *s, uint32_t i, unsigned type, boo
 	return PL_NONE;
 }
 
-static bool speaks(const struct pl_graph *g, pl_id name)
-{
-	return name < g->str.n && pl_coll_from_name(g->str.str[name], g->str.len[name]);
-}
-
 /* Host time of issuing the communication of an arrival; -1: not known. */
 static pl_ns issue_of(const struct pl_graph *g, const struct pl_gstep *st, uint32_t i)
 {
@@ -320,7 +315,7 @@ static pl_ns issue_of(const struct pl_graph *g, const struct pl_gstep *st, uint3
 	sum = st->dur[call];
 	for (int k = 0; k < WRAPPED; k++) {
 		call = pred_by(s, call, PL_E_SEQ, true);
-		if (call == PL_NONE || !speaks(g, s->name[call]))
+		if (call == PL_NONE || !s->phase || s->phase[call] != PL_PH_COMM)
 			break;
 		sum += st->dur[call];
 	}

@@ -153,6 +153,8 @@ static int add_node(struct expansion *s, uint32_t member, struct pl_enode *n, co
 
 	n->flags = PL_NF_MESSAGE;
 	n->group = meet->group;
+	n->comm = meet->comm;
+	n->phase = PL_PH_COMM;
 	n->step = meet->step;
 	n->start = s->e->node[after].start;
 	return rc < 0 ? rc : pl_edit_add_node(s->e, n, after, id, err);

@@ -96,7 +96,7 @@ static double stretch(const struct all *a, uint32_t meet, const struct pl_cost_c
 static int expand_one(struct all *a, uint32_t meet, struct pl_expanded *n, struct pl_err *err)
 {
 	const struct pl_expand_all *x = a->x;
-	const char *name = pl_edit_name(a->e, a->e->node[meet].name);
+	const struct pl_gcomm *comm = pl_edit_comm(a->e, meet);
 	struct pl_expand one = { .topo = &a->topo, .channels = x->channels, .chunks = x->chunks };
 	size_t mark = pl_edit_mark(a->e), nodes = a->e->n_nodes;
 	struct pl_err why = { 0 };
@@ -107,7 +107,7 @@ static int expand_one(struct all *a, uint32_t meet, struct pl_expanded *n, struc
 	    a->rank[a->n - 1] >= x->topo->n_ranks || (rc = find_hosts(a, err)) < 0)
 		return rc;
 	one.comm = (struct pl_cost_comm){ .kind = PL_K_COLLECTIVE,
-					  .coll = (uint8_t)pl_coll_find(name, strlen(name)),
+					  .coll = comm ? comm->kind : PL_COLL_OTHER,
 					  .algo = x->algo,
 					  .group = a->e->node[meet].group,
 					  .n = a->n,

@@ -64,7 +64,6 @@ struct gap { /* from one end to the next, in a busy period */
 struct fitter {
 	const struct pl_graph *g;
 	struct pl_cost *c;
-	uint8_t *coll;	/* by string id; UINT8_MAX: not asked yet */
 	bool threads;	/* carry the communication */
 	bool contend;	/* communication and what computes beside it */
 	double latency; /* of recorded messages, 0: there are none */
@@ -74,15 +73,6 @@ struct fitter {
 	struct gap *gap;
 	size_t n_t, cap_t, n_r, cap_r, n_gaps, cap_gaps;
 };
-
-static uint8_t coll_of(struct fitter *f, pl_id name)
-{
-	if (name >= f->g->str.n)
-		return PL_COLL_OTHER;
-	if (f->coll[name] == UINT8_MAX)
-		f->coll[name] = (uint8_t)pl_coll_find(f->g->str.str[name], f->g->str.len[name]);
-	return f->coll[name];
-}
 
 /* A message is one thing, whoever tells of it. */
 static void same_kind(uint8_t *kind, uint8_t *coll, uint32_t *n)
@@ -160,7 +150,7 @@ static int add_transfer(struct fitter *f, const struct pl_gstep *st, uint32_t i,
 				.rank = (uint32_t)pl_node_rank(f->g, s, i),
 				.meet = meet,
 				.kind = s->kind[i],
-				.coll = coll_of(f, s->name[i]),
+				.coll = (uint8_t)pl_node_coll(s, i),
 				.usable = (meet != PL_NONE || message) &&
 					  !(s->flags[i] & PL_NF_MISSING) };
 	if (message && t->kind == PL_K_RECV)
@@ -169,8 +159,6 @@ static int add_transfer(struct fitter *f, const struct pl_gstep *st, uint32_t i,
 		t->n = group != PL_NONE ? f->g->group[group].n : s->off[meet + 1] - s->off[meet];
 		if (s->bytes && s->bytes[meet] > t->bytes)
 			t->bytes = s->bytes[meet];
-		if (t->coll == PL_COLL_OTHER)
-			t->coll = coll_of(f, s->name[meet]);
 	}
 	same_kind(&t->kind, &t->coll, &t->n);
 	return 0;
@@ -617,8 +605,6 @@ int pl_cost_fit(const struct pl_graph *g, const struct pl_topology *topo, struct
 
 	memset(c, 0, sizeof(*c));
 	PL_TRY(topo ? cost_topo_dup(topo, &c->topo, err) : cost_topo_detect(g, &c->topo, err));
-	PL_TRY(pl_alloc(&f.coll, g->str.n + 1, 1, err));
-	memset(f.coll, UINT8_MAX, g->str.n + 1);
 	f.threads = cost_by_threads(g);
 	f.latency = link_latency(g);
 	PL_TRY(cost_overlap(g, &c->overlap, err));
@@ -631,7 +617,6 @@ int pl_cost_fit(const struct pl_graph *g, const struct pl_topology *topo, struct
 		learn_links(f.latency, c);
 	PL_TRY(cost_issue(g, &c->issue_ns, err));
 out:
-	pl_free(f.coll);
 	pl_spans_fini(&f.comp);
 	pl_free(f.t);
 	pl_free(f.r);

@@ -280,6 +280,8 @@ static int describe_phases(struct describe *d, struct pl_shape *s, const struct 
 			s->phase[i] = PL_PH_INPUT;
 		else if (!is_work(s, i))
 			s->phase[i] = PL_PH_OTHER;
+		if (s->phase[i] == PL_PH_UNKNOWN && says_of(d, s->name[i])->communicates)
+			s->phase[i] = PL_PH_COMM;
 		if (s->phase[i] == PL_PH_UNKNOWN)
 			s->phase[i] = phase_of_launch(s, i);
 		if (s->phase[i] == PL_PH_UNKNOWN)
@@ -328,7 +330,8 @@ static int describe_work(struct describe *d, struct pl_shape *s, struct pl_err *
 	return rc;
 }
 
-static int describe_modules(struct describe *d, struct pl_shape *s, struct pl_err *err)
+/* A whole layer's pass says of which layer it is. */
+static int describe_layers(struct describe *d, struct pl_shape *s, struct pl_err *err)
 {
 	int rc = 0;
 
@@ -337,6 +340,7 @@ static int describe_modules(struct describe *d, struct pl_shape *s, struct pl_er
 
 		if (!module || !is_work(s, i))
 			continue;
+		s->flags[i] |= PL_NF_LAYER;
 		rc = add_column(s, &s->module, sizeof(*s->module), 0xff, err);
 		if (rc == 0 && s->module[i] == PL_NONE)
 			rc = put_string(d, module, &s->module[i], err);
@@ -368,7 +372,7 @@ int pl_derive_describe(struct pl_graph *g, struct pl_err *err)
 		PL_TRY(describe_comms(&d, s, err));
 		PL_TRY(describe_phases(&d, s, st, err));
 		PL_TRY(describe_work(&d, s, err));
-		PL_TRY(describe_modules(&d, s, err));
+		PL_TRY(describe_layers(&d, s, err));
 	}
 	g->described = true;
 out:

@@ -65,6 +65,8 @@ static const struct row operators[] = {
 	{ { "conv" }, PL_OP_CONVOLUTION },
 	{ { "convolution" }, PL_OP_CONVOLUTION },
 	{ { "convolve" }, PL_OP_CONVOLUTION },
+	{ { "scudnn" }, PL_OP_CONVOLUTION },
+	{ { "hcudnn" }, PL_OP_CONVOLUTION },
 	{ { "fprop" }, PL_OP_CONVOLUTION },
 	{ { "wgrad" }, PL_OP_CONVOLUTION },
 	{ { "dgrad" }, PL_OP_CONVOLUTION },
@@ -212,7 +214,6 @@ static void read_layer(const char *name, size_t n, struct pl_name_says *says)
 
 		if (n <= k || memcmp(name, pass[i], k) != 0)
 			continue;
-		says->op = PL_OP_LAYER;
 		says->phase = i ? PL_PH_BACKWARD : PL_PH_FORWARD;
 		says->module = name + k;
 	}
@@ -227,6 +228,7 @@ void pl_name_read(const char *name, size_t n, struct pl_name_says *says)
 		.op = look_up(&w, operators, PL_LEN(operators)),
 		.phase = look_up(&w, phases, PL_LEN(phases)),
 		.coll = (uint8_t)pl_coll_find(name, n),
+		.communicates = pl_coll_from_name(name, n) != NULL,
 		.type = type_names[look_up(&w, types, PL_LEN(types))],
 		.algorithm = algorithm_names[look_up(&w, algorithms, PL_LEN(algorithms))],
 	};

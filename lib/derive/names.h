@@ -7,10 +7,11 @@
 struct pl_name_says {
 	uint8_t op;	       /* enum pl_operator */
 	uint8_t phase;	       /* enum pl_phase */
-	uint8_t coll;	       /* enum pl_coll, PL_COLL_OTHER: none */
+	uint8_t coll;	       /* enum pl_coll */
+	bool communicates;     /* coll may be PL_COLL_OTHER: it does not say which */
 	const char *type;      /* of the elements, NULL: not said */
 	const char *algorithm; /* of a communication, NULL: not said */
-	const char *module;    /* NULL: not said; into the name */
+	const char *module;    /* of a pass of a whole layer, in the name; NULL: it is none */
 };
 /* By the words of the name, whole words only: "conv" is not in "convert", nor "linear" in
  * "bilinear". Words end at all that is no letter, at capitals and where digits begin or end. */

@@ -77,7 +77,6 @@ enum pl_operator {
 	PL_OP_REDUCTION,
 	PL_OP_COPY,   /* of memory, changes of layout and type */
 	PL_OP_UPDATE, /* of parameters, by an optimiser */
-	PL_OP_LAYER,  /* a pass of a whole layer as one operation */
 	PL_OP_COUNT_
 };
 
@@ -87,6 +86,7 @@ enum pl_operator {
 	4u		   /* communication whose partners were not all recorded: the recorded     \
 			    * duration stands for the transfer */
 #define PL_NF_INFERRED 8u  /* not in the input */
+#define PL_NF_LAYER    32u /* a pass of a whole layer, the node's module, as one operation */
 #define PL_NF_MESSAGE  16u /* a message of a collective, see graph/edit_messages.h */
 
 enum pl_edge_type {
@@ -234,6 +234,15 @@ const char *pl_tensor_role_name(unsigned role);
 static inline const struct pl_gcomm *pl_node_comm(const struct pl_shape *s, uint32_t i)
 {
 	return s->comm && s->comm[i] != PL_NONE ? &s->comms[s->comm[i]] : NULL;
+}
+/* Which collective the node takes part in, enum pl_coll; of a message, which side it is. */
+static inline unsigned pl_node_coll(const struct pl_shape *s, uint32_t i)
+{
+	const struct pl_gcomm *c = pl_node_comm(s, i);
+
+	if (s->flags[i] & PL_NF_MESSAGE || (c && c->kind == PL_COLL_SEND))
+		return s->kind[i] == PL_K_RECV ? PL_COLL_RECV : PL_COLL_SEND;
+	return c ? c->kind : PL_COLL_OTHER;
 }
 /* What the node computes, enum pl_operator. */
 static inline unsigned pl_node_operator(const struct pl_graph *g, const struct pl_shape *s,

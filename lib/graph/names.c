@@ -42,7 +42,6 @@ static const char *const operators[PL_OP_COUNT_] = {
 	[PL_OP_REDUCTION] = "reduction",
 	[PL_OP_COPY] = "copy",
 	[PL_OP_UPDATE] = "update",
-	[PL_OP_LAYER] = "layer",
 };
 
 static const char *const edges[PL_E_COUNT_] = {
@@ -58,7 +57,7 @@ static const char *const tensor_roles[PL_TR_COUNT_] = {
 };
 
 _Static_assert(PL_N_COUNT_ == 6 && PL_RO_COUNT_ == 9 && PL_E_COUNT_ == 7 && PL_TR_COUNT_ == 7 &&
-		       PL_PH_COUNT_ == 9 && PL_OP_COUNT_ == 15,
+		       PL_PH_COUNT_ == 9 && PL_OP_COUNT_ == 14,
 	       "a type, role or edge without a name (and, in show_dot.c, a colour)");
 
 const char *pl_node_type_name(unsigned type)

@@ -84,6 +84,13 @@ static int type_row(const struct graph_stat *s, size_t i, struct pl_table *t, st
 	return s->type[i] ? pl_table_row(t, err, pl_node_type_name((unsigned)i), s->type[i]) : 0;
 }
 
+/* A row of what was counted, if there is any. */
+static int tally_row(const struct tally *x, const char *word, struct pl_table *t,
+		     struct pl_err *err)
+{
+	return x->n ? pl_table_row(t, err, word, x->n, x->ns) : 0;
+}
+
 static const struct pl_column role_cols[] = {
 	{ "role", "role", PL_CELL_STR, 0 },
 	{ "count", "count", PL_CELL_I64, 0 },
@@ -98,9 +105,41 @@ static size_t role_rows(const struct graph_stat *s)
 
 static int role_row(const struct graph_stat *s, size_t i, struct pl_table *t, struct pl_err *err)
 {
-	return s->role[i].n ? pl_table_row(t, err, pl_node_role_name((unsigned)i), s->role[i].n,
-					   s->role[i].ns)
-			    : 0;
+	return tally_row(&s->role[i], pl_node_role_name((unsigned)i), t, err);
+}
+
+static const struct pl_column phase_cols[] = {
+	{ "phase", "phase", PL_CELL_STR, 0 },
+	{ "count", "count", PL_CELL_I64, 0 },
+	{ "total_ns", "total", PL_CELL_NS, 0 },
+};
+
+static size_t phase_rows(const struct graph_stat *s)
+{
+
+	return s->phase[PL_PH_UNKNOWN].n == s->node_rows ? 0 : PL_PH_COUNT_;
+}
+
+static int phase_row(const struct graph_stat *s, size_t i, struct pl_table *t, struct pl_err *err)
+{
+	return tally_row(&s->phase[i], pl_phase_name((unsigned)i), t, err);
+}
+
+static const struct pl_column op_cols[] = {
+	{ "operator", "operator", PL_CELL_STR, 0 },
+	{ "count", "count", PL_CELL_I64, 0 },
+	{ "total_ns", "total", PL_CELL_NS, 0 },
+};
+
+static size_t op_rows(const struct graph_stat *s)
+{
+
+	return s->op[PL_OP_UNKNOWN].n == s->node_rows ? 0 : PL_OP_COUNT_;
+}
+
+static int op_row(const struct graph_stat *s, size_t i, struct pl_table *t, struct pl_err *err)
+{
+	return tally_row(&s->op[i], pl_operator_name((unsigned)i), t, err);
 }
 
 static const struct pl_column tensor_cols[] = {
@@ -243,6 +282,8 @@ static const struct section sections[] = {
 	{ "shapes", "shapes of steps", COLS(shape_cols), shape_rows, shape_row },
 	{ "node_types", "nodes by type", COLS(type_cols), type_rows, type_row },
 	{ "node_roles", "nodes by role, over all steps", COLS(role_cols), role_rows, role_row },
+	{ "phases", "nodes by phase, over all steps", COLS(phase_cols), phase_rows, phase_row },
+	{ "operators", "nodes by operator, over all steps", COLS(op_cols), op_rows, op_row },
 	{ "edges", "edges by type", COLS(edge_cols), edge_rows, edge_row },
 	{ "tensor_roles", "tensors by role, in shapes", COLS(tensor_cols), tensor_rows,
 	  tensor_row },

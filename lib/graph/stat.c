@@ -67,20 +67,13 @@ static void count_shape(struct graph_stat *s, size_t id)
 	s->edges += p->n_edges;
 }
 
-static int find_comm(struct graph_stat *s, pl_id name, uint8_t kind, struct stat_comm **c,
-		     struct pl_err *err)
+static int find_comm(struct graph_stat *s, const struct pl_shape *p, uint32_t node,
+		     struct stat_comm **c, struct pl_err *err)
 {
-	const char *coll = name == PL_NONE ? NULL : s->coll[name];
+	unsigned kind = pl_node_coll(p, node);
+	const char *coll = kind == PL_COLL_OTHER ? pl_kind_name(p->kind[node]) : pl_coll_name(kind);
 	int rc;
 
-	if (!coll) {
-		if (name != PL_NONE)
-			coll = pl_coll_from_name(s->g->str.str[name], s->g->str.len[name]);
-		if (!coll)
-			coll = pl_kind_name(kind);
-		if (name != PL_NONE)
-			s->coll[name] = coll;
-	}
 	for (size_t i = 0; i < s->n_comm; i++) {
 		if (!strcmp(s->comm[i].name, coll)) {
 			*c = &s->comm[i];
@@ -110,7 +103,7 @@ static int count_transfer(struct graph_stat *s, const struct pl_shape *p, const 
 {
 	pl_ns wait = waited(p, t, i);
 	struct stat_comm *c;
-	int rc = find_comm(s, p->name[i], p->kind[i], &c, err);
+	int rc = find_comm(s, p, i, &c, err);
 
 	if (rc < 0)
 		return rc;
@@ -135,6 +128,12 @@ static int count_transfer(struct graph_stat *s, const struct pl_shape *p, const 
 	return 0;
 }
 
+static void count(struct tally *t, pl_ns ns)
+{
+	t->n++;
+	t->ns = pl_add_sat(t->ns, ns);
+}
+
 static int count_step(struct graph_stat *s, size_t id, struct pl_err *err)
 {
 	const struct pl_gstep *t = &s->g->step[id];
@@ -145,8 +144,9 @@ static int count_step(struct graph_stat *s, size_t id, struct pl_err *err)
 	for (uint32_t i = 0; i < p->n_nodes; i++) {
 		uint32_t rank = p->res[i] == PL_NONE ? PL_NONE : s->rank_of[p->res[i]];
 
-		s->role[p->role[i]].n++;
-		s->role[p->role[i]].ns = pl_add_sat(s->role[p->role[i]].ns, t->dur[i]);
+		count(&s->phase[p->phase ? p->phase[i] : PL_PH_UNKNOWN], t->dur[i]);
+		count(&s->op[pl_node_operator(s->g, p, i)], t->dur[i]);
+		count(&s->role[p->role[i]], t->dur[i]);
 		if (rank != PL_NONE && p->type[i] != PL_N_ENTRY) {
 			s->rank[rank].nodes++;
 			if (p->role[i] == PL_RO_COMPUTE)
@@ -195,7 +195,6 @@ int stat_collect(const struct pl_graph *g, struct graph_stat *s, struct pl_err *
 	PL_TRY(pl_alloc(&s->step, g->n_steps, sizeof(*s->step), err));
 	PL_TRY(pl_alloc(&s->shape, g->n_shapes, sizeof(*s->shape), err));
 	PL_TRY(pl_alloc(&s->group, g->n_groups, sizeof(*s->group), err));
-	PL_TRY(pl_alloc(&s->coll, g->str.n, sizeof(*s->coll), err));
 	count_resources(s);
 	PL_TRY(count_hosts(s, err));
 	for (size_t i = 0; i < g->n_groups; i++)
@@ -216,6 +215,5 @@ void stat_fini(struct graph_stat *s)
 	pl_free(s->step);
 	pl_free(s->shape);
 	pl_free(s->group);
-	pl_free(s->coll);
 	pl_free(s->comm);
 }

@@ -40,13 +40,12 @@ struct graph_stat {
 	struct stat_step *step;
 	struct stat_shape *shape;
 	struct tally *group; /* transfers of a group, and their time */
-	const char **coll;   /* by string: canonical name, NULL not asked yet */
 	struct stat_comm *comm;
 	size_t n_comm, cap_comm;
 	int64_t n_hosts, groups_inferred, nodes, node_rows, edges, tensors_estimated;
 	int64_t type[PL_N_COUNT_];
 	struct stat_tensor tensor[PL_TR_COUNT_];
-	struct tally role[PL_RO_COUNT_];
+	struct tally role[PL_RO_COUNT_], phase[PL_PH_COUNT_], op[PL_OP_COUNT_];
 	int64_t edge[PL_E_COUNT_][2]; /* recorded, inferred */
 };
 

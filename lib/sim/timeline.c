@@ -374,7 +374,7 @@ static int put_message(struct timeline *t, const struct pl_shape *sh, uint32_t i
 static int put_transfer(struct timeline *t, const struct pl_shape *sh, uint32_t i,
 			struct pl_err *err)
 {
-	const char *name = pl_intern_get(&t->s->g->str, sh->name[i]), *coll;
+	unsigned coll = pl_node_coll(sh, i);
 	struct lane *l = &t->lane[sh->res[i]];
 	pl_id id;
 	struct event e;
@@ -388,9 +388,8 @@ static int put_transfer(struct timeline *t, const struct pl_shape *sh, uint32_t 
 		PL_TRY(number_str(t, "alone on rank ", pl_node_rank(t->s->g, sh, i), &id, err));
 		e.v[V_GROUP] = id;
 	}
-	coll = pl_coll_from_name(name, strlen(name));
-	if (coll) {
-		PL_TRY(str_add(t, coll, &id, err));
+	if (coll != PL_COLL_OTHER) {
+		PL_TRY(str_add(t, pl_coll_name(coll), &id, err));
 		e.v[V_COLL] = id;
 	}
 	l->done = e.end;

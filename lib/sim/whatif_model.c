@@ -159,11 +159,6 @@ static uint32_t meeting(const struct pl_shape *s, uint32_t i)
 	return PL_NONE;
 }
 
-static uint32_t coll_of(const struct pl_graph *g, pl_id name)
-{
-	return name < g->str.n ? pl_coll_find(g->str.str[name], g->str.len[name]) : PL_COLL_OTHER;
-}
-
 /* What the transfer is; as lib/cost sees it when it fits. False: nothing that a line is for. */
 static int describe(struct parallel *x, const struct pl_shape *s, uint32_t i, struct comm_key *key,
 		    bool *is, struct pl_err *err)
@@ -172,17 +167,13 @@ static int describe(struct parallel *x, const struct pl_shape *s, uint32_t i, st
 
 	*key = (struct comm_key){ .bytes = s->bytes ? s->bytes[i] : -1,
 				  .kind = s->kind[i],
-				  .coll = coll_of(x->g, s->name[i]) };
+				  .coll = (uint16_t)pl_node_coll(s, i) };
 	if (group != PL_NONE)
 		key->n = x->g->group[group].n;
 	else if (meet != PL_NONE)
 		key->n = s->off[meet + 1] - s->off[meet];
-	if (meet != PL_NONE) {
-		if (s->bytes)
-			key->bytes = pl_max_i64(key->bytes, s->bytes[meet]);
-		if (key->coll == PL_COLL_OTHER)
-			key->coll = coll_of(x->g, s->name[meet]);
-	}
+	if (meet != PL_NONE && s->bytes)
+		key->bytes = pl_max_i64(key->bytes, s->bytes[meet]);
 	*is = true;
 	if (key->kind == PL_K_SEND || key->kind == PL_K_RECV || key->coll == PL_COLL_SEND ||
 	    key->coll == PL_COLL_RECV) {

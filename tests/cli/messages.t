@@ -57,7 +57,7 @@ check "the same job without messages" job none -v messages=0
 check "--fold-messages of a trace gives its graph" same "$TMP/none.text" "$TMP/folded.text"
 "$BIN/graph" --fold-messages "$TMP/four/graph" -o "$TMP/folded"
 for g in "$TMP/none/graph" "$TMP/folded"; do
-	"$BIN/graph" -O stat "$g" | awk '/^comm/ { on = 1 } /^ranks,/ { on = 0 } on'
+	"$BIN/graph" -O stat "$g" | awk '/^communication,/ { on = 1 } /^ranks,/ { on = 0 } on'
 done >"$TMP/both"
 check "--fold-messages of a graph: the same communication" awk '{ v[NR] = $0 }
 	END { for (i = 1; i <= NR / 2; i++) if (v[i] != v[i + NR / 2]) exit 1; exit NR < 6 || NR % 2 }' "$TMP/both"

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "cost/cost.h"
+#include "derive/describe.h"
 #include "tap.h"
 
 /* ---- topologies by hand ---------------------------------------------------------------------- */
@@ -270,6 +271,26 @@ static void tie(struct jobg *j, uint32_t src, uint8_t type)
 	s->off[s->n_nodes] = s->n_edges;
 }
 
+/* Fits to what was put so far. */
+static int fit_job(struct jobg *j, const struct pl_topology *topo, struct pl_cost *c,
+		   struct pl_err *why)
+{
+	struct pl_shape *s = &j->g.shape[0];
+	int rc;
+
+	pl_free(s->comm);
+	pl_free(s->phase);
+	pl_free(s->work);
+	pl_free(s->comms);
+	s->comm = s->work = NULL;
+	s->phase = NULL;
+	s->comms = NULL;
+	s->n_comms = 0;
+	j->g.described = false;
+	rc = pl_derive_describe(&j->g, why);
+	return rc < 0 ? rc : pl_cost_fit(&j->g, topo, c, why);
+}
+
 /* A collective of all ranks on stream `lane`, transfer from `at` on; each rank's own duration. */
 static uint32_t collective(struct jobg *j, int name, int lane, pl_ns at, const pl_ns *dur,
 			   int64_t bytes, uint8_t flags)
@@ -339,7 +360,7 @@ static void exact(void)
 	lone(&j, 0, 40, 20000, 0.25, 0, 0, 1000, 100000000);
 	lone(&j, 1, 40, 7000, 0.02, 0, 0, 1000, 100000000);
 	lone(&j, 4, 10, 7000, 0.02, 0, 0, 1 << 20, 1 << 20);
-	ok(!pl_cost_fit(&j.g, &x.t, &c, &err), "fits");
+	ok(!fit_job(&j, &x.t, &c, &err), "fits");
 	is_i64((long long)c.n_fits, 3, "a line for each collective");
 	if (fit_of(&c, PL_COLL_ALLREDUCE) && fit_of(&c, PL_COLL_ALLGATHER) &&
 	    fit_of(&c, PL_COLL_REDUCE_SCATTER)) {
@@ -382,7 +403,7 @@ static void robust(void)
 		a = 5000 + 100000 * uniform(&j);
 		b = pow(10, -3 + 3 * uniform(&j));
 		lone(&j, 0, 200, a, b, 0.05, 0.1, 100, 100000000);
-		if (pl_cost_fit(&j.g, &x.t, &c, &err) || !(f = fit_of(&c, PL_COLL_ALLREDUCE))) {
+		if (fit_job(&j, &x.t, &c, &err) || !(f = fit_of(&c, PL_COLL_ALLREDUCE))) {
 			ok(false, "seed %d fits", (int)seed);
 			continue;
 		}
@@ -410,7 +431,7 @@ static void degenerate(void)
 
 	make_topo(&x, 1, RANKS, 10, 5000, 10, 5000, false);
 	job_init(&j, 1, 2000);
-	ok(!pl_cost_fit(&j.g, &x.t, &c, &err) && c.n_fits == 0 && c.overlap == 1 && c.issue_ns == 0,
+	ok(!fit_job(&j, &x.t, &c, &err) && c.n_fits == 0 && c.overlap == 1 && c.issue_ns == 0,
 	   "nothing to fit");
 	pl_cost_fini(&c);
 	for (int i = 0; i < 20; i++) { /* faster the larger it is */
@@ -425,7 +446,7 @@ static void degenerate(void)
 		dur[r] = 77000;
 	collective(&j, 4, 0, j.at += 1000000, dur, -1, 0);
 	collective(&j, 0, 0, j.at += 1000000, dur, 1 << 30, PL_NF_MISSING);
-	ok(!pl_cost_fit(&j.g, &x.t, &c, &err), "odd times fit");
+	ok(!fit_job(&j, &x.t, &c, &err), "odd times fit");
 	f = fit_of(&c, PL_COLL_ALLREDUCE);
 	ok(f && f->b_ns_per_byte == 0 && f->a_ns > 0, "no negative cost of a byte");
 	ok(f && f->max_bytes == 20000 && f->samples == 20, "what misses partners is no sample");
@@ -464,7 +485,7 @@ static void shared_link(void)
 		j.at += (pl_ns)(3 * busy);
 	}
 	lone(&j, 0, 30, 30000, 0.5, 0, 0, 1000, 4000000);
-	ok(!pl_cost_fit(&j.g, &x.t, &c, &err), "fits");
+	ok(!fit_job(&j, &x.t, &c, &err), "fits");
 	f = fit_of(&c, PL_COLL_ALLREDUCE);
 	ok(f && f->samples == 90 && near(f->a_ns, 30000, 0.01) && near(f->b_ns_per_byte, 0.5, 0.01),
 	   "communication that shares the link: busy periods give the line of one alone");
@@ -506,7 +527,7 @@ static void in_flight(void)
 		}
 		j.at += (pl_ns)(2 * (latency + left));
 	}
-	ok(!pl_cost_fit(&j.g, &x.t, &c, &err), "fits");
+	ok(!fit_job(&j, &x.t, &c, &err), "fits");
 	f = fit_of(&c, PL_COLL_ALLREDUCE);
 	ok(f && near(f->flight_ns, latency, 0.02) && near(f->b_ns_per_byte, b, 0.02) &&
 		   !(f->a_ns > 0),
@@ -551,7 +572,7 @@ static void beside(double slow, bool noisy, double want, const char *what)
 	tie(&j, wrap, PL_E_SEQ);
 	put(&j, PL_N_OP, PL_RO_ARRIVE, PL_K_COLLECTIVE, 1, 0, 13000, 0, -1);
 	tie(&j, call, PL_E_LAUNCH);
-	ok(!pl_cost_fit(&j.g, &x.t, &c, &err) && fabs(c.overlap - want) <= 0.02 * want, "%s", what);
+	ok(!fit_job(&j, &x.t, &c, &err) && fabs(c.overlap - want) <= 0.02 * want, "%s", what);
 	printf("# %g\n", c.overlap);
 	is_i64(c.issue_ns, 13000, "issuing: the call, and the operation that makes it");
 	pl_cost_fini(&c);
@@ -580,7 +601,7 @@ static void bent(void)
 		collective(&j, 0, 0, j.at, dur, bytes, 0);
 		j.at += (pl_ns)(2 * t);
 	}
-	ok(!pl_cost_fit(&j.g, &x.t, &c, &err), "fits");
+	ok(!fit_job(&j, &x.t, &c, &err), "fits");
 	for (m.bytes = 4000; m.bytes < 4000000; m.bytes *= 3)
 		like &= near((double)pl_cost_transfer(&c, &m),
 			     1.3 * (double)pl_cost_analytic(&x.t, &m), 0.01);
@@ -634,7 +655,7 @@ static void contention(bool small)
 		if (small)
 			contend(&j, 1, 1.5, 500000, 2000, true);
 	}
-	ok(!pl_cost_fit(&j.g, &x.t, &c, &err), "fits");
+	ok(!fit_job(&j, &x.t, &c, &err), "fits");
 	f = fit_of(&c, PL_COLL_ALLREDUCE);
 	/* 8 ms of work; all of a transfer that is shorter than that is beside it */
 	ok(near(c.overlap, 1 / (1 - 0.4), 0.02),
@@ -682,7 +703,7 @@ static void moved(void)
 	make_topo(&x, 1, RANKS, 10, 5000, 10, 5000, false);
 	job_init(&j, 7, 2000);
 	lone(&j, 0, 40, 20000, 0.3, 0, 0, 1000, 100000000);
-	if (!ok(!pl_cost_fit(&j.g, &x.t, &c, &err), "fits"))
+	if (!ok(!fit_job(&j, &x.t, &c, &err), "fits"))
 		return;
 	ok(near((double)pl_cost_transfer(&c, &m), line, 1e-3), "as recorded: the line");
 	base = (double)pl_cost_analytic(&x.t, &m);
@@ -721,7 +742,7 @@ static void moved(void)
 		   pl_cost_precision("relu", "tf32") == 1 && pl_cost_precision("gemm", "fp32") == 1,
 	   "precision: products by three, the rest by two, what has it already by nothing");
 	pl_cost_fini(&c);
-	ok(!pl_cost_fit(&j.g, NULL, &c, &err) && c.topo.n_ranks == RANKS && c.topo.n_hosts == 1 &&
+	ok(!fit_job(&j, NULL, &c, &err) && c.topo.n_ranks == RANKS && c.topo.n_hosts == 1 &&
 		   c.topo.host[0].n == RANKS && c.topo.assumed,
 	   "a topology read off the graph");
 	pl_cost_fini(&c);
