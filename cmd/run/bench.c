@@ -18,8 +18,8 @@ struct bench {
 	struct pl_table *table; /* of rank 0 */
 };
 
-/* Before measuring: of what takes microseconds, enough for processors to be awake and memory to be
- * there. */
+/* Before measuring: of what takes microseconds, enough for processors to be while_waiting and
+ * memory to be there. */
 #define WARM_SMALL  100
 #define WARM	    1
 #define SMALL_BYTES (64 << 10)
@@ -151,7 +151,7 @@ out:
 	return rc;
 }
 
-int bench_comm(void *config, const struct place *p, struct pl_err *err)
+int bench_comm(void *config, const struct member *p, struct pl_err *err)
 {
 	struct config *c = config;
 	struct bench b = { .c = c, .rank = p->rank, .n = p->size };
@@ -166,7 +166,7 @@ int bench_comm(void *config, const struct place *p, struct pl_err *err)
 	PL_TRY(options_of_links(c, &links, err));
 	PL_TRY(option_device(c, &links, err));
 	PL_TRY(device_open(&links, p, &device, err));
-	PL_TRY(meet_others(c, p, &links, &device, NULL, &b.w, err));
+	PL_TRY(open_world(c, p, &links, &device, NULL, &b.w, err));
 	if (!p->rank)
 		PL_TRY(make_table(&b, err));
 	PL_TRY(sizes(&b, err));

@@ -9,7 +9,8 @@
 #include "program.h"
 #include "tensor/plugin.h"
 
-int device_open(const struct pl_job *j, const struct place *p, struct device *d, struct pl_err *err)
+int device_open(const struct pl_job *j, const struct member *p, struct device *d,
+		struct pl_err *err)
 {
 	/* not every launcher says the place on the host */
 	struct pl_backend_opts o = { .local_rank = p->local_rank < 0 ? p->rank : p->local_rank };
@@ -26,27 +27,27 @@ out:
 	return rc;
 }
 
-static char last_words[800];
+static char lost_message[800];
 
-static void give_up(int sig)
+static void exit_on_alarm(int sig)
 {
 	(void)sig;
-	if (write(STDERR_FILENO, last_words, strlen(last_words)) < 0)
+	if (write(STDERR_FILENO, lost_message, strlen(lost_message)) < 0)
 		_exit(4);
 	_exit(4);
 }
 
-/* Where the device never comes to an end (a kernel of a library that waits for a rank, and cannot
- * be stopped), who waits for it does not, either. An alarm ends what goes on for that long. */
+/* A kernel of a communication library may wait for a lost rank for ever, and cannot be stopped. The
+ * host that waits for this kernel would not end, either. So an alarm ends the process. */
 void device_lost(void *device, const char *why)
 {
 	const struct device *d = device;
 
 	if (!d->ctx)
 		return;
-	snprintf(last_words, sizeof(last_words), "run: rank %d: %.650s; its device hangs\n",
+	snprintf(lost_message, sizeof(lost_message), "run: rank %d: %.650s; its device hangs\n",
 		 d->rank, why);
-	signal(SIGALRM, give_up);
+	signal(SIGALRM, exit_on_alarm);
 	alarm(d->grace_s);
 }
 

@@ -93,15 +93,16 @@ static int read_plan(const char *path, struct pl_plan *p, struct pl_err *err)
 	return rc;
 }
 
-/* A preset, or a file: by its name as it stands, or beside the job. */
+/* A preset, or a file: its name as it stands, or in the folder of the job. */
 static int read_model(struct work *w, const char *job, struct pl_err *err)
 {
 	const char *slash = strrchr(job, '/'), *model = w->job.model;
-	char beside[1024];
+	char in_folder[1024];
 
-	snprintf(beside, sizeof(beside), "%.*s%s", slash ? (int)(slash - job + 1) : 0, job, model);
-	if (slash && !pl_model_is_preset(model) && access(model, R_OK) && !access(beside, R_OK))
-		model = beside;
+	snprintf(in_folder, sizeof(in_folder), "%.*s%s", slash ? (int)(slash - job + 1) : 0, job,
+		 model);
+	if (slash && !pl_model_is_preset(model) && access(model, R_OK) && !access(in_folder, R_OK))
+		model = in_folder;
 	return pl_model_parse(model, &w->model, err);
 }
 

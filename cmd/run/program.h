@@ -26,37 +26,37 @@ struct config {
 	struct pl_launch launch; /* what the environment says */
 };
 
-/* Who this process is among those of the job. */
-struct place {
+/* Which rank of the job this process is. */
+struct member {
 	int rank, size, local_rank, local_size;
 	char meet[256], token[128];
-	const char *folder; /* in which they meet, if it is theirs alone; else NULL */
-	char host[32];	    /* "": the one it is on */
+	const char *folder; /* made for this meeting alone; NULL: none was made */
+	char host[32];	    /* "": the real one */
 };
 
 /* ---- ranks.c: one process or several --------------------------------------------------------- */
 
 /* The signal that asked for the end, 0: none. */
-extern volatile sig_atomic_t stopped;
-void catch_signals(void); /* those that ask; before, they end the process */
-/* Where the launcher does not wait for the last words of a rank that ends, it ends later. */
-void outlive_launcher(void);
-/* Looks for a launcher, which says how many ranks there are; *c knows it then, and where to meet.
- */
-int find_launcher(struct config *c, struct pl_err *err) PL_MUST;
+extern volatile sig_atomic_t stop_signal;
+void catch_signals(void); /* from now on SIGINT and SIGTERM ask; before, they end the process */
+/* Under Slurm the process ends only when its output was read. */
+void flush_before_exit(void);
+/* Looks for a launcher, which says how many ranks there are and where they meet, into *c. */
+int read_launcher(struct config *c, struct pl_err *err) PL_MUST;
 /*
- * Becomes the ranks of the launcher, of -n, or else `otherwise` many: in each of them `work` is
- * called, and its result returned. The process that forked them waits, and fails if one failed.
+ * Starts the ranks: as many as the launcher or -n says, else `default_ranks`. In each of them
+ * `work` is called, and its result returned. The process that forked them waits, and fails if one
+ * failed.
  */
-int become_ranks(struct config *c, int64_t otherwise,
-		 int (*work)(void *arg, const struct place *p, struct pl_err *err), void *arg,
-		 struct pl_err *err) PL_MUST;
-struct device;
-/* Meets the others; *w stays NULL where there are none. j: its links and transport; d: whose memory
- * passes between ranks. */
-int meet_others(const struct config *c, const struct place *p, const struct pl_job *j,
-		struct device *d, struct pl_tracer *t, struct pl_world **w,
+int start_ranks(struct config *c, int64_t default_ranks,
+		int (*work)(void *arg, const struct member *p, struct pl_err *err), void *arg,
 		struct pl_err *err) PL_MUST;
+struct device;
+/* Connects all ranks; *w is NULL if there is one alone. j: has links and transport; d: the device
+ * whose memory the ranks send. */
+int open_world(const struct config *c, const struct member *p, const struct pl_job *j,
+	       struct device *d, struct pl_tracer *t, struct pl_world **w,
+	       struct pl_err *err) PL_MUST;
 
 /* ---- job.c: what to do ----------------------------------------------------------------------- */
 
@@ -70,11 +70,11 @@ struct work {
 };
 int read_work(const struct config *c, const char *path, struct work *w, struct pl_err *err) PL_MUST;
 void work_fini(struct work *w);
-/* --link and --device alone, for what has no job. */
+/* --link and --device alone, for --bench, which has no job. */
 int options_of_links(const struct config *c, struct pl_job *j, struct pl_err *err) PL_MUST;
 int option_device(const struct config *c, struct pl_job *j, struct pl_err *err) PL_MUST;
 
-/* ---- device.c: what it is done on ------------------------------------------------------------ */
+/* ---- device.c: on which device ------------------------------------------------------------ */
 
 struct device {
 	const struct pl_backend *backend; /* NULL: the CPU, which the engine opens */
@@ -83,10 +83,10 @@ struct device {
 	int rank; /* of this process */
 	unsigned grace_s;
 };
-int device_open(const struct pl_job *j, const struct place *p, struct device *d,
+int device_open(const struct pl_job *j, const struct member *p, struct device *d,
 		struct pl_err *err) PL_MUST;
-/* The `lost` of pl_world_opts, with the device as its argument: the process ends by itself in
- * grace_s, or else then. */
+/* The `lost` of pl_world_opts, with the device as its argument: an alarm ends the process after
+ * grace_s if it has not ended by itself. */
 void device_lost(void *device, const char *why);
 void device_close(struct device *d);
 
@@ -98,7 +98,7 @@ int find_engine(const struct pl_job *j, const struct pl_plan *plan, const struct
 
 /* ---- train.c --------------------------------------------------------------------------------- */
 
-int train(void *work, const struct place *p, struct pl_err *err) PL_MUST;
+int train(void *work, const struct member *p, struct pl_err *err) PL_MUST;
 
 /* ---- report.c: what was measured ------------------------------------------------------------- */
 
@@ -117,7 +117,7 @@ struct result {
 	struct worker_result *worker; /* [ranks] */
 };
 /* Each rank brings its own result; afterwards all have those of all, and the sums of these. */
-int gather_workers(struct pl_worker *w, const struct worker_result *own, const struct place *p,
+int gather_workers(struct pl_worker *w, const struct worker_result *own, const struct member *p,
 		   struct result *r, struct pl_err *err) PL_MUST;
 int report_text(const struct result *r, struct pl_out *out, struct pl_err *err) PL_MUST;
 int report_json(const struct result *r, struct pl_out *out, struct pl_err *err) PL_MUST;
@@ -125,7 +125,7 @@ int report_file(const struct result *r, const char *path, struct pl_err *err) PL
 
 /* ---- bench.c, plot.c ------------------------------------------------------------------------- */
 
-int bench_comm(void *config, const struct place *p, struct pl_err *err) PL_MUST;
+int bench_comm(void *config, const struct member *p, struct pl_err *err) PL_MUST;
 /* Loss against time and against steps, of one or several logs. */
 int plot_logs(char **path, int n, struct pl_out *out, struct pl_err *err) PL_MUST;
 

@@ -1,10 +1,10 @@
 /*
- * One process becomes the ranks of a job.
+ * One process starts the ranks of a job.
  *
- * If a launcher started us (its environment says so), this process is one rank already. Otherwise
- * the ranks are forked before any thread exists; they meet in a folder of their own and know a
- * random token, which nobody else learns. The process that forked them passes signals on and waits:
- * each rank finds out by itself when another one dies.
+ * If a launcher started this process (its environment says so), it is one rank already. Otherwise
+ * it forks the ranks before any thread exists. They meet in a folder of their own and know a random
+ * token, which nobody else learns. The process that forked them passes signals on and waits. Each
+ * rank finds out by itself when another one dies.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -22,33 +22,33 @@
 
 #include "program.h"
 
-#define TIMEOUT_NS 3000000000 /* where nobody says another */
-/* Timeouts that ranks may be apart where a launcher starts them, on one host after the other, or
- * each has a device to set up. */
+#define TIMEOUT_NS 3000000000 /* the default */
+/* A launcher starts ranks on one host after the other, and a device takes long to set up. So ranks
+ * may come so many timeouts after one another. */
 #define LATE	 10
-#define AGAIN_NS 300000000 /* signals that are nearer are one: the terminal's, and it passed on */
+#define AGAIN_NS 300000000 /* a terminal's signal comes twice: directly, and passed on */
 
-volatile sig_atomic_t stopped;
-static volatile sig_atomic_t asked;  /* how often */
-static volatile sig_atomic_t parent; /* of ranks */
+volatile sig_atomic_t stop_signal;
+static volatile sig_atomic_t n_requests; /* signals that asked for the end */
+static volatile sig_atomic_t is_parent;	 /* this process forked the ranks */
 static _Atomic pl_ns asked_at;
 
-static const int ends[] = { SIGINT, SIGTERM };
-/* What they did before catch_signals(). Outputs that are open remove their temporary files then. */
-static struct sigaction before[PL_LEN(ends)];
+static const int end_signals[] = { SIGINT, SIGTERM };
+/* The actions before catch_signals(): those of open outputs remove temporary files. */
+static struct sigaction before[PL_LEN(end_signals)];
 
 static void on_signal(int sig)
 {
 	pl_ns now = pl_now_ns();
-	bool again = stopped && now - atomic_load(&asked_at) > AGAIN_NS;
+	bool again = stop_signal && now - atomic_load(&asked_at) > AGAIN_NS;
 
-	if (stopped && !again)
+	if (stop_signal && !again)
 		return;
 	atomic_store(&asked_at, now);
-	stopped = sig;
-	asked++;
-	/* who asks twice will not wait for the step */
-	if (again && sig == SIGINT && !parent) {
+	stop_signal = sig;
+	n_requests++;
+	/* the user who asks twice will not wait for the step */
+	if (again && sig == SIGINT && !is_parent) {
 		sigaction(sig, &before[0], NULL);
 		raise(sig);
 	}
@@ -59,30 +59,30 @@ static pl_ns timeout_of(const struct config *c)
 	return c->timeout_ns ? c->timeout_ns : TIMEOUT_NS;
 }
 
-/* A signal that is ignored stays so. */
+/* An ignored signal stays ignored. */
 void catch_signals(void)
 {
 	struct sigaction act = { .sa_handler = on_signal }, old;
 
-	for (size_t i = 0; i < PL_LEN(ends); i++)
-		sigaddset(&act.sa_mask, ends[i]);
-	for (size_t i = 0; i < PL_LEN(ends); i++) {
-		if (sigaction(ends[i], NULL, &old) || old.sa_handler == SIG_IGN ||
+	for (size_t i = 0; i < PL_LEN(end_signals); i++)
+		sigaddset(&act.sa_mask, end_signals[i]);
+	for (size_t i = 0; i < PL_LEN(end_signals); i++) {
+		if (sigaction(end_signals[i], NULL, &old) || old.sa_handler == SIG_IGN ||
 		    old.sa_handler == on_signal)
 			continue;
 		before[i] = old;
-		sigaction(ends[i], &act, NULL);
+		sigaction(end_signals[i], &act, NULL);
 	}
 }
 
-/* Nothing is lost if they end the rank at once: it evaluates, measures, or has not begun. */
+/* The rank evaluates, measures, or has not begun. Nothing is lost if a signal ends it at once. */
 static void release_signals(void)
 {
 	struct sigaction old;
 
-	for (size_t i = 0; i < PL_LEN(ends); i++)
-		if (!sigaction(ends[i], NULL, &old) && old.sa_handler == on_signal)
-			sigaction(ends[i], &before[i], NULL);
+	for (size_t i = 0; i < PL_LEN(end_signals); i++)
+		if (!sigaction(end_signals[i], NULL, &old) && old.sa_handler == on_signal)
+			sigaction(end_signals[i], &before[i], NULL);
 }
 
 /* ---- forking --------------------------------------------------------------------------------- */
@@ -106,21 +106,21 @@ struct child {
 	bool done, killed;
 };
 
-static void pass_on(const struct child *v, int n, int sig)
+static void signal_ranks(const struct child *v, int n, int sig)
 {
 	for (int i = 0; i < n; i++)
 		if (!v[i].done)
 			kill(v[i].pid, sig);
 }
 
-static bool went_wrong(int status)
+static bool has_failed(int status)
 {
-	return WIFSIGNALED(status) ? WTERMSIG(status) != stopped : status != 0;
+	return WIFSIGNALED(status) ? WTERMSIG(status) != stop_signal : status != 0;
 }
 
-/* After one has failed the others hear of it, or find out. Who is there still after that time (a
- * process that was stopped, for one) will not end by itself. */
-static void kill_left(struct child *v, int n)
+/* After one rank has failed, the others are told, or notice it. A rank that still runs after the
+ * grace period (because it was stopped, for example) will not end by itself. */
+static void kill_remaining(struct child *v, int n)
 {
 	for (int i = 0; i < n; i++)
 		if (!v[i].done) {
@@ -129,8 +129,8 @@ static void kill_left(struct child *v, int n)
 		}
 }
 
-/* Until all have ended. Signals come in while it sleeps and at no other time: none is missed. */
-static void wait_for(struct child *v, int n, pl_ns grace, const sigset_t *awake)
+/* Until all have ended. Signals are blocked unless this function sleeps, so none is missed. */
+static void wait_for(struct child *v, int n, pl_ns grace, const sigset_t *while_waiting)
 {
 	static const struct timespec second = { .tv_sec = 1 };
 	int left = n, passed = 0;
@@ -140,23 +140,23 @@ static void wait_for(struct child *v, int n, pl_ns grace, const sigset_t *awake)
 		int status;
 		pid_t pid = waitpid(-1, &status, WNOHANG);
 
-		if (asked != passed) {
-			passed = asked;
-			pass_on(v, n, stopped);
+		if (n_requests != passed) {
+			passed = n_requests;
+			signal_ranks(v, n, stop_signal);
 		}
 		if (pid < 0 && errno != EINTR)
 			return;
 		if (pid == 0 && pl_now_ns() > until)
-			kill_left(v, n);
+			kill_remaining(v, n);
 		if (pid == 0)
-			ppoll(NULL, 0, &second, awake);
+			ppoll(NULL, 0, &second, while_waiting);
 		for (int i = 0; i < n; i++) {
 			if (v[i].pid != pid || v[i].done)
 				continue;
 			v[i].done = true;
 			v[i].status = status;
 			left--;
-			if (until == INT64_MAX && went_wrong(status))
+			if (until == INT64_MAX && has_failed(status))
 				until = pl_now_ns() + grace;
 		}
 	}
@@ -167,8 +167,8 @@ static void on_child(int sig)
 	(void)sig; /* only to wake up */
 }
 
-/* Blocks what wait_for() sleeps for. */
-static void hold_signals(sigset_t *unblocked, sigset_t *awake)
+/* Blocks the signals that wake wait_for(). */
+static void block_signals(sigset_t *unblocked, sigset_t *while_waiting)
 {
 	static const struct sigaction act = { .sa_handler = on_child };
 	sigset_t held;
@@ -178,13 +178,13 @@ static void hold_signals(sigset_t *unblocked, sigset_t *awake)
 	sigaddset(&held, SIGTERM);
 	sigaddset(&held, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &held, unblocked);
-	*awake = *unblocked;
-	sigdelset(awake, SIGCHLD);
+	*while_waiting = *unblocked;
+	sigdelset(while_waiting, SIGCHLD);
 	sigaction(SIGCHLD, &act, NULL);
 }
 
-/* In a new rank: it ends when the process that would wait for it is killed. */
-static void become_child(pid_t starter, const sigset_t *unblocked)
+/* In a new rank: it ends when the process that forked it is killed. */
+static void prepare_child(pid_t starter, const sigset_t *unblocked)
 {
 	signal(SIGCHLD, SIG_DFL);
 	sigprocmask(SIG_SETMASK, unblocked, NULL);
@@ -193,35 +193,36 @@ static void become_child(pid_t starter, const sigset_t *unblocked)
 		raise(SIGTERM);
 }
 
-/* Somebody asked a rank, and not this process: all ended by that signal, as they do when they were
- * asked and have written everything. */
-static void asked_alone(const struct child *v, int n)
+/* A signal was sent to a rank, not to this process. Then all ranks write everything and end by that
+ * signal, and so does this process. */
+static void note_signal_of_ranks(const struct child *v, int n)
 {
 	int sig = WIFSIGNALED(v[0].status) ? WTERMSIG(v[0].status) : 0;
 
 	for (int i = 0; i < n; i++)
 		if (!WIFSIGNALED(v[i].status) || WTERMSIG(v[i].status) != sig || v[i].killed)
 			return;
-	for (size_t i = 0; i < PL_LEN(ends); i++)
-		if (sig == ends[i] && !stopped)
-			stopped = sig;
+	for (size_t i = 0; i < PL_LEN(end_signals); i++)
+		if (sig == end_signals[i] && !stop_signal)
+			stop_signal = sig;
 }
 
-/* What became of the ranks, as this process's own result. They have said themselves what failed. */
-static int judge(const struct child *v, int n, struct pl_err *err)
+/* The result of the ranks becomes that of this process. They have printed themselves what failed.
+ */
+static int result_of_ranks(const struct child *v, int n, struct pl_err *err)
 {
 	static const int codes[] = {
 		0, PL_ENO, PL_EUSAGE, PL_EDATA, PL_EIO, PL_ELIMIT, PL_EABSENT
 	};
 	int failed = 0, first = -1, status;
 
-	asked_alone(v, n);
+	note_signal_of_ranks(v, n);
 	for (int i = 0; i < n; i++)
 		if (v[i].killed)
 			return pl_fail(err, PL_EIO,
 				       "rank %d did not end after another had, and was killed", i);
 	for (int i = 0; i < n; i++)
-		if (WIFSIGNALED(v[i].status) && went_wrong(v[i].status))
+		if (WIFSIGNALED(v[i].status) && has_failed(v[i].status))
 			return pl_fail(err, PL_EIO, "rank %d was ended by signal %d (%s)", i,
 				       WTERMSIG(v[i].status), strsignal(WTERMSIG(v[i].status)));
 	for (int i = 0; i < n; i++)
@@ -229,7 +230,7 @@ static int judge(const struct child *v, int n, struct pl_err *err)
 			int s = WEXITSTATUS(v[i].status);
 
 			failed++;
-			/* who lost another rank did so because that one failed */
+			/* a rank with status 4 lost another one, which failed first */
 			if (first < 0 || (s != 4 && WEXITSTATUS(v[first].status) == 4))
 				first = i;
 		}
@@ -241,10 +242,10 @@ static int judge(const struct child *v, int n, struct pl_err *err)
 		       "%d of %d ranks failed", failed, n);
 }
 
-typedef int work_of_rank(void *arg, const struct place *p, struct pl_err *err);
+typedef int work_of_rank(void *arg, const struct member *p, struct pl_err *err);
 
-/* On its host, if the job wants several. Messages of several ranks say whose they are. */
-static int as_rank(const struct config *c, work_of_rank *work, void *arg, struct place *p,
+/* Gives the rank a simulated host if the job wants several. Messages name the rank. */
+static int as_rank(const struct config *c, work_of_rank *work, void *arg, struct member *p,
 		   struct pl_err *err)
 {
 	int rc;
@@ -262,10 +263,10 @@ static int fork_ranks(const struct config *c, int n, work_of_rank *work, void *a
 		      struct pl_err *err)
 {
 	const char *tmp = getenv("TMPDIR");
-	struct place p = { .size = n, .local_size = n };
+	struct member p = { .size = n, .local_size = n };
 	char folder[200];
 	pid_t self = getpid();
-	sigset_t unblocked, awake;
+	sigset_t unblocked, while_waiting;
 	pl_ns grace = 5000000000 + 10 * timeout_of(c);
 	struct child *v;
 	int rc = pl_alloc(&v, (size_t)n, sizeof(*v), err), started = 0;
@@ -273,7 +274,7 @@ static int fork_ranks(const struct config *c, int n, work_of_rank *work, void *a
 	if (rc < 0)
 		return rc;
 	folder[0] = '\0';
-	parent = true;
+	is_parent = true;
 	catch_signals();
 	PL_TRY(pl_comm_token_make(p.token, sizeof(p.token), err));
 	if (c->meet) {
@@ -291,29 +292,29 @@ static int fork_ranks(const struct config *c, int n, work_of_rank *work, void *a
 		p.folder = folder;
 	}
 	fflush(NULL);
-	hold_signals(&unblocked, &awake);
+	block_signals(&unblocked, &while_waiting);
 	for (; started < n; started++) {
 		pid_t pid = fork();
 
 		if (pid < 0) {
 			rc = pl_fail_sys(err, "starting rank %d", started);
-			pass_on(v, started, SIGTERM);
+			signal_ranks(v, started, SIGTERM);
 			break;
 		}
 		if (!pid) {
-			parent = false;
+			is_parent = false;
 			release_signals();
-			become_child(self, &unblocked);
+			prepare_child(self, &unblocked);
 			pl_free(v);
 			p.rank = p.local_rank = started;
 			return as_rank(c, work, arg, &p, err);
 		}
 		v[started].pid = pid;
 	}
-	wait_for(v, started, grace, &awake);
+	wait_for(v, started, grace, &while_waiting);
 	sigprocmask(SIG_SETMASK, &unblocked, NULL);
 	if (rc == 0)
-		rc = judge(v, n, err);
+		rc = result_of_ranks(v, n, err);
 out:
 	if (folder[0])
 		remove_folder(folder);
@@ -323,10 +324,10 @@ out:
 
 /* ---- launchers ------------------------------------------------------------------------------- */
 
-/* Slurm's daemon reads what a task writes through pipes, and stops when the task ends: what it had
- * not read by then, the last words, is lost. Waits until all is read, a second at most. Of a file
- * or a terminal the question means something else. */
-static void be_heard(void)
+/* Slurm's daemon reads the output of a task through pipes, and stops when the task ends. The last
+ * lines that it has not read by then would be lost. So this waits until all is read, a second at
+ * most. FIONREAD tells that of pipes alone. */
+static void wait_until_read(void)
 {
 	struct timespec ms = { .tv_nsec = 1000000 };
 	int turn = 0;
@@ -342,13 +343,13 @@ static void be_heard(void)
 	}
 }
 
-void outlive_launcher(void)
+void flush_before_exit(void)
 {
 	if (getenv("SLURM_PROCID"))
-		atexit(be_heard);
+		atexit(wait_until_read);
 }
 
-int find_launcher(struct config *c, struct pl_err *err)
+int read_launcher(struct config *c, struct pl_err *err)
 {
 	struct pl_launch *l = &c->launch;
 	int rc = pl_comm_launch_find(l, err);
@@ -365,8 +366,8 @@ int find_launcher(struct config *c, struct pl_err *err)
 	return 0;
 }
 
-/* Where the ranks of a launcher meet, and by which secret. */
-static int launched(struct config *c, struct place *p, struct pl_err *err)
+/* Finds where the ranks of a launcher meet, and their common secret. */
+static int member_of_launcher(struct config *c, struct member *p, struct pl_err *err)
 {
 	struct pl_launch *l = &c->launch;
 	int rc = 0;
@@ -380,7 +381,7 @@ static int launched(struct config *c, struct place *p, struct pl_err *err)
 			"MASTER_PORT, where the ranks meet, are not; set these, or --meet, or "
 			"unset RANK");
 	if (l->size > 1 && !l->token[0]) {
-		/* the port that torchrun offers may be taken: on one host none is needed */
+		/* the port that torchrun offers may be taken, and on one host none is needed */
 		if (!c->meet && !getenv("PACELINE_MEET") && !l->spread)
 			l->meet[0] = '\0';
 		rc = pl_comm_launch_share(l, LATE * timeout_of(c), err);
@@ -394,24 +395,24 @@ static int launched(struct config *c, struct place *p, struct pl_err *err)
 			     "dir:PATH (a folder that all see) or tcp:HOST:PORT",
 			     l->by);
 	}
-	*p = (struct place){ .rank = l->rank,
-			     .size = l->size,
-			     .local_rank = l->local_rank,
-			     .local_size = l->local_size };
+	*p = (struct member){ .rank = l->rank,
+			      .size = l->size,
+			      .local_rank = l->local_rank,
+			      .local_size = l->local_size };
 	snprintf(p->meet, sizeof(p->meet), "%s", l->meet);
 	snprintf(p->token, sizeof(p->token), "%s", l->token);
 	return rc;
 }
 
-int become_ranks(struct config *c, int64_t otherwise, work_of_rank *work, void *arg,
-		 struct pl_err *err)
+int start_ranks(struct config *c, int64_t default_ranks, work_of_rank *work, void *arg,
+		struct pl_err *err)
 {
-	struct place p = { .size = 1, .local_size = 1 };
-	int64_t n = c->ranks ? c->ranks : otherwise > 0 ? otherwise : 1;
+	struct member p = { .size = 1, .local_size = 1 };
+	int64_t n = c->ranks ? c->ranks : default_ranks > 0 ? default_ranks : 1;
 	int rc, sig;
 
 	if (c->launch.by) {
-		rc = launched(c, &p, err);
+		rc = member_of_launcher(c, &p, err);
 		if (rc == 0)
 			rc = as_rank(c, work, arg, &p, err);
 		if (rc < 0)
@@ -421,8 +422,8 @@ int become_ranks(struct config *c, int64_t otherwise, work_of_rank *work, void *
 	} else {
 		rc = work(arg, &p, err);
 	}
-	sig = stopped;
-	if (rc == 0 && sig) { /* ended as asked: the shell learns by what */
+	sig = stop_signal;
+	if (rc == 0 && sig) { /* the shell learns which signal ended the job */
 		signal(sig, SIG_DFL);
 		raise(sig);
 	}
@@ -431,8 +432,8 @@ int become_ranks(struct config *c, int64_t otherwise, work_of_rank *work, void *
 
 /* ---- meeting --------------------------------------------------------------------------------- */
 
-int meet_others(const struct config *c, const struct place *p, const struct pl_job *j,
-		struct device *d, struct pl_tracer *t, struct pl_world **w, struct pl_err *err)
+int open_world(const struct config *c, const struct member *p, const struct pl_job *j,
+	       struct device *d, struct pl_tracer *t, struct pl_world **w, struct pl_err *err)
 {
 	struct pl_world_opts o = { .rank = p->rank,
 				   .size = p->size,
@@ -478,8 +479,8 @@ int meet_others(const struct config *c, const struct place *p, const struct pl_j
 		o.event_arg = t;
 	}
 	rc = pl_comm_world_open(&o, w, err);
-	/* All are connected, or never will be. The last rank removes the folder: the process that
-	 * made it may be killed. */
+	/* All are connected, or never will be. The process that made the folder may be killed, so
+	 * the last rank removes it. */
 	if (p->folder)
 		rmdir(p->folder);
 	pl_comm_launch_unshare(&c->launch);

@@ -127,7 +127,7 @@ static int bench(struct config *c, int argc, struct pl_err *err)
 	if (c->iterations < 1 || c->iterations > 1000000)
 		return pl_fail(err, PL_EUSAGE, "--iterations: from 1 to 1000000");
 	rc = hosts_of_bench(c, err);
-	return rc < 0 ? rc : become_ranks(c, BENCH_RANKS, bench_comm, c, err);
+	return rc < 0 ? rc : start_ranks(c, BENCH_RANKS, bench_comm, c, err);
 }
 
 /* Options whose values nobody else judges; afterwards 0 ranks, no time: not given. */
@@ -173,11 +173,11 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 	struct work w = { 0 };
 	int rc;
 
-	outlive_launcher();
+	flush_before_exit();
 	PL_TRY(check_options(c, err));
 	if (c->to == AS_SVG)
 		return plot(c, argc, argv, err);
-	rc = find_launcher(c, err);
+	rc = read_launcher(c, err);
 	if (rc < 0)
 		return rc;
 	if (c->bench)
@@ -193,7 +193,7 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 	if (!c->timeout_ns)
 		c->timeout_ns = w.job.timeout_ns;
 	c->hosts = w.job.hosts;
-	rc = become_ranks(c, w.job.ranks, train, &w, err);
+	rc = start_ranks(c, w.job.ranks, train, &w, err);
 out:
 	work_fini(&w);
 	return rc;

@@ -13,7 +13,7 @@ struct training {
 	struct pl_train t;
 	struct work *w;
 	const struct config *c;
-	const struct place *p;
+	const struct member *p;
 	struct device device;
 	struct pl_world *world;
 	struct pl_recorder *rec;
@@ -80,7 +80,7 @@ out:
 	return rc;
 }
 
-/* Before the world, whose library may have a profiler. The job goes on without. */
+/* Before the world is opened: its library may have a profiler. If it fails, the job goes on. */
 static void trace_device(struct training *t)
 {
 	const struct pl_backend *b = t->device.backend;
@@ -96,10 +96,10 @@ static void trace_device(struct training *t)
 	pl_say(log, PL_LOG_WARN, "the trace lacks the device: %s", why.msg);
 }
 
-/* While the device is there. What a failed job left on it may never be over. */
+/* While the context is open. After a failure the device may never come to an end. */
 static int stop_device_trace(struct training *t, bool good, struct pl_err *err)
 {
-	struct pl_err ignore = { 0 }; /* what failed there was told where it mattered */
+	struct pl_err ignore = { 0 }; /* a failure there was an error of the step already */
 	uint64_t lost = 0;
 	int rc;
 
@@ -140,7 +140,7 @@ static int close_log(struct training *t, struct pl_err *err)
 	return bad ? pl_fail_sys(err, "%s: writing", t->c->log) : 0;
 }
 
-/* What is written at the end should not fail there, after hours. */
+/* So that writing does not fail at the end, after hours. */
 static int check_folder(const char *path, struct pl_err *err)
 {
 	const char *slash = path ? strrchr(path, '/') : NULL;
@@ -178,7 +178,7 @@ static int prepare(struct training *t, struct pl_err *err)
 	PL_TRY(open_trace(t, err));
 	PL_TRY(device_open(o.job, t->p, &t->device, err));
 	trace_device(t);
-	PL_TRY(meet_others(t->c, t->p, o.job, &t->device, t->tracer, &t->world, err));
+	PL_TRY(open_world(t->c, t->p, o.job, &t->device, t->tracer, &t->world, err));
 	PL_TRY(check_outputs(t, err));
 	PL_TRY(open_log(t, err));
 	o.backend = t->device.backend;
@@ -215,7 +215,7 @@ static int report(struct training *t, struct pl_err *err)
 			    .model = t->w->model.name,
 			    .ranks = t->p->size,
 			    .steps = d->steps_done,
-			    .signal = d->interrupted ? stopped : 0,
+			    .signal = d->interrupted ? stop_signal : 0,
 			    .step = d->step,
 			    .seconds = s,
 			    .time_to_target_s = d->time_to_target_s,
@@ -245,7 +245,7 @@ out:
 	return rc;
 }
 
-/* The world ends before what it sends from is freed, and before the trace that it writes to. */
+/* The world sends from memory of the engine and records into the trace. So it ends before both. */
 static int finish(struct training *t, int rc, struct pl_err *err)
 {
 	struct pl_err later = { 0 };
@@ -274,7 +274,7 @@ static int finish(struct training *t, int rc, struct pl_err *err)
 	return rc < 0 ? rc : more < 0 ? more : rc;
 }
 
-int train(void *work, const struct place *p, struct pl_err *err)
+int train(void *work, const struct member *p, struct pl_err *err)
 {
 	struct work *w = work;
 	struct training *t;
@@ -287,7 +287,7 @@ int train(void *work, const struct place *p, struct pl_err *err)
 				.p = p,
 				.t = { .job = &w->job,
 				       .ranks = p->size,
-				       .stop = &stopped,
+				       .stop = &stop_signal,
 				       .row = log_row,
 				       .progress = show_progress,
 				       .arg = t } };
@@ -302,7 +302,7 @@ int train(void *work, const struct place *p, struct pl_err *err)
 			goto out;
 		PL_TRY(pl_train_checkpoint(&t->t, err));
 	}
-	if (!t->t.interrupted) /* who asks may not wait for long */
+	if (!t->t.interrupted) /* the sender of a signal may kill after a short time */
 		PL_TRY(pl_train_evaluate(&t->t, err));
 	if (t->c->export_to)
 		PL_TRY(t->t.engine->export_weights(t->t.worker, t->c->export_to, err));

@@ -1,14 +1,15 @@
 /*
- * Which gradients travel together, when, and how: from a plan, or as DDP does it by default.
+ * Buckets: which gradients travel together, in which order, and how. They come from a plan, or from
+ * the rule of DDP.
  *
  * The default is that of PyTorch's DistributedDataParallel (Li et al., VLDB 2020, section 3.2.3):
- * gradients in the order in which they become ready, a bucket is closed by the one with which it
- * reaches the limit. A plan changes these: its sets come from pl_plan_buckets(), where its own
- * tensors are put in place of ours by name; tensors that the plan does not name keep together by
- * the default's rule, behind the sets that are ready before them.
+ * gradients fill a bucket in the order in which they become ready; the gradient with which it
+ * reaches the limit closes it. A plan changes these buckets: its sets come from pl_plan_buckets(),
+ * and names of its tensors are resolved to tensors of the network. Tensors that the plan does not
+ * name are put together by the default rule, after the sets of the plan.
  *
- * Within a bucket tensors lie as in the slab of gradients. Where they are neighbours there, they
- * are sent from it; the gaps between two of them (they are aligned) are part of what travels.
+ * The tensors of a bucket are in the order of the slab of gradients. If they are contiguous there,
+ * they are sent from the slab, with the gaps between them (tensors are aligned).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,18 +18,20 @@
 
 #define MIB 1048576.0
 
-struct maker {
+struct builder {
 	const struct pl_net_tensor *t;
 	uint32_t n;
 	uint32_t *set;	/* of a tensor, by its number in the net; PL_NONE: none yet */
-	uint32_t *base; /* the default's bucket of a tensor */
+	uint32_t *base; /* the default bucket of a tensor */
 	uint32_t *parts;
 	uint8_t *algo;
 	uint32_t n_sets;
 };
 
-/* Numbers by the default rule for the tensors that have none in `set`, from `next` on. */
-static uint32_t by_default(const struct maker *m, double limit_mb, uint32_t *set, uint32_t next)
+/* Gives a set, from number `next` on, to each tensor that has none, by the default rule. Returns
+ * the number after the last set. */
+static uint32_t assign_default_sets(const struct builder *m, double limit_mb, uint32_t *set,
+				    uint32_t next)
 {
 	double size = 0, limit = limit_mb > 1 ? MIB : limit_mb * MIB;
 	bool open = false;
@@ -52,8 +55,8 @@ static uint32_t by_default(const struct maker *m, double limit_mb, uint32_t *set
 
 /* ---- names --------------------------------------------------------------------------------- */
 
-/* The number behind "grad " or "bucket "; false if that is not what it is. */
-static bool numbered(const char *name, const char *what, uint32_t *k)
+/* Reads the number behind "grad " or "bucket "; false: the name has another form. */
+static bool parse_number(const char *name, const char *what, uint32_t *k)
 {
 	size_t n = strlen(what);
 	char *end;
@@ -66,7 +69,7 @@ static bool numbered(const char *name, const char *what, uint32_t *k)
 	return (*end == '\0' || *end == ' ') && v < UINT32_MAX;
 }
 
-/* "grad 3 512x784": is that the shape of the tensor? Without a shape it is. */
+/* "grad 3 512x784": does the tensor have that shape? A name without a shape fits all. */
 static bool shape_fits(const struct pl_net_tensor *t, const char *name)
 {
 	const char *s = strchr(name + 5, ' ');
@@ -81,7 +84,7 @@ static bool shape_fits(const struct pl_net_tensor *t, const char *name)
 }
 
 /* The tensors that a name of the plan stands for: calls set(arg, tensor). Returns how many. */
-static uint32_t resolve(const struct maker *m, const char *name,
+static uint32_t resolve(const struct builder *m, const char *name,
 			void (*set)(void *arg, uint32_t tensor), void *arg)
 {
 	uint32_t k, found = 0;
@@ -93,7 +96,7 @@ static uint32_t resolve(const struct maker *m, const char *name,
 			set(arg, i);
 			return 1;
 		}
-	if (numbered(name, "grad ", &k)) {
+	if (parse_number(name, "grad ", &k)) {
 		if (k >= m->n || !shape_fits(&m->t[m->n - 1 - k], name))
 			return 0;
 		set(arg, m->n - 1 - k);
@@ -102,7 +105,7 @@ static uint32_t resolve(const struct maker *m, const char *name,
 	for (uint32_t i = 0; i < m->n; i++) { /* "bucket 3", or a module: "fc1" */
 		bool module = !strncmp(m->t[i].name, name, len) && m->t[i].name[len] == '.';
 
-		if (module || (numbered(name, "bucket ", &k) && m->base[i] == k)) {
+		if (module || (parse_number(name, "bucket ", &k) && m->base[i] == k)) {
 			set(arg, i);
 			found++;
 		}
@@ -121,21 +124,21 @@ static void assign(void *arg, uint32_t tensor)
 	a->set[tensor] = a->value;
 }
 
-struct look {
-	const struct maker *m;
+struct base_of {
+	const struct builder *m;
 	uint32_t set;
 };
 
-static void look(void *arg, uint32_t tensor)
+static void get_base(void *arg, uint32_t tensor)
 {
-	struct look *l = arg;
+	struct base_of *l = arg;
 
 	l->set = l->m->base[tensor];
 }
 
 /* ---- plans --------------------------------------------------------------------------------- */
 
-static int set_algo(struct maker *m, const struct pl_rewrite *rw, const struct pl_log *log,
+static int set_algo(struct builder *m, const struct pl_rewrite *rw, const struct pl_log *log,
 		    struct pl_err *err)
 {
 	int algo = rw->word ? pl_comm_algorithm_find(rw->word) : -1, rc = 0;
@@ -143,8 +146,7 @@ static int set_algo(struct maker *m, const struct pl_rewrite *rw, const struct p
 
 	if (algo < 0) {
 		pl_say(log, PL_LOG_WARN,
-		       "the plan wants the algorithm %s, which this engine has not; "
-		       "it uses its own choice",
+		       "the plan's algorithm %s is left out: this engine does not have it",
 		       rw->word ? rw->word : "");
 		return 0;
 	}
@@ -159,9 +161,9 @@ out:
 	return rc;
 }
 
-/* What the plan says beside the sets of tensors. */
-static int other_rewrite(struct maker *m, const struct pl_rewrite *rw, const struct pl_log *log,
-			 struct pl_err *err)
+/* Rewrites that do not change the sets of tensors. */
+static int apply_other_rewrite(struct builder *m, const struct pl_rewrite *rw,
+			       const struct pl_log *log, struct pl_err *err)
 {
 	switch (rw->op) {
 	case PL_RW_ALGORITHM:
@@ -169,7 +171,7 @@ static int other_rewrite(struct maker *m, const struct pl_rewrite *rw, const str
 	case PL_RW_FUSE_TENSORS:
 	case PL_RW_PARTITION_TENSOR:
 	case PL_RW_ORDER:
-	case PL_RW_ACCUMULATE: /* this one and those below are obeyed by every worker */
+	case PL_RW_ACCUMULATE: /* this one and the next ones: worker.c obeys them */
 	case PL_RW_RECOMPUTE:
 	case PL_RW_PRECISION:
 		break;
@@ -190,17 +192,18 @@ static int other_rewrite(struct maker *m, const struct pl_rewrite *rw, const str
 	return 0;
 }
 
-/* The sets of the plan over our tensors; what it does not name comes last. */
-static int by_plan(struct maker *m, const struct pl_plan *p, double limit_mb, struct pl_err *err)
+/* Gives each tensor its set of the plan. Tensors that the plan does not name come last. */
+static int assign_plan_sets(struct builder *m, const struct pl_plan *p, double limit_mb,
+			    struct pl_err *err)
 {
 	uint32_t *bucket = NULL, *parts = NULL, *base = NULL, n = 0;
 	int rc;
 
 	PL_TRY(pl_alloc(&base, p->n_tensors + 1, sizeof(*base), err));
 	for (size_t i = 0; i < p->n_tensors; i++) {
-		struct look l = { m, PL_NONE };
+		struct base_of l = { m, PL_NONE };
 
-		if (!resolve(m, p->tensor[i].name, look, &l)) {
+		if (!resolve(m, p->tensor[i].name, get_base, &l)) {
 			rc = pl_fail(
 				err, PL_EDATA,
 				"the plan's tensor \"%.200s\" is none of this model's; the plan "
@@ -213,7 +216,7 @@ static int by_plan(struct maker *m, const struct pl_plan *p, double limit_mb, st
 	PL_TRY(pl_plan_buckets(p, base, &bucket, &parts, &n, err));
 	for (size_t i = 0; i < p->n_tensors; i++)
 		resolve(m, p->tensor[i].name, assign, &(struct assign){ m->set, bucket[i] });
-	m->n_sets = by_default(m, limit_mb, m->set, n);
+	m->n_sets = assign_default_sets(m, limit_mb, m->set, n);
 	for (uint32_t s = 0; s < m->n_sets && s < n; s++)
 		m->parts[s] = parts[s];
 out:
@@ -225,8 +228,8 @@ out:
 
 /* ---- the result ---------------------------------------------------------------------------- */
 
-/* Sets become buckets, those without a tensor left out; floats[] in the order of the slab. */
-static int build(struct maker *m, struct pl_dp_buckets *b, struct pl_err *err)
+/* Makes a bucket of each set that has a tensor; its tensors are in the order of the slab. */
+static int build(struct builder *m, struct pl_dp_buckets *b, struct pl_err *err)
 {
 	uint32_t at = 0;
 	int rc;
@@ -237,14 +240,14 @@ static int build(struct maker *m, struct pl_dp_buckets *b, struct pl_err *err)
 	b->n_tensors = m->n;
 	for (uint32_t s = 0; s < m->n_sets; s++) {
 		struct pl_dp_bucket x = {
-			.first = at, .parts = m->parts[s], .algo = m->algo[s], .whole = true
+			.first = at, .parts = m->parts[s], .algo = m->algo[s], .contiguous = true
 		};
 		const struct pl_net_tensor *last = NULL;
 
 		for (uint32_t i = 0; i < m->n; i++) {
 			if (m->set[i] != s)
 				continue;
-			x.whole &= !last || i == b->index[at - 1] + 1;
+			x.contiguous &= !last || i == b->index[at - 1] + 1;
 			b->index[at++] = i;
 			b->of[i] = b->n;
 			x.count += m->t[i].n;
@@ -254,7 +257,7 @@ static int build(struct maker *m, struct pl_dp_buckets *b, struct pl_err *err)
 		if (!x.n)
 			continue;
 		x.offset = m->t[b->index[x.first]].offset;
-		if (x.whole)
+		if (x.contiguous)
 			x.count = last->offset + last->n - x.offset;
 		x.parts = x.parts > x.count ? (uint32_t)x.count : x.parts;
 		b->v[b->n++] = x;
@@ -267,7 +270,7 @@ int pl_dp_buckets(const struct pl_net_tensor *t, uint32_t n, double bucket_mb, u
 		  const struct pl_plan *plan, const struct pl_log *log, struct pl_dp_buckets *b,
 		  struct pl_err *err)
 {
-	struct maker m = { .t = t, .n = n };
+	struct builder m = { .t = t, .n = n };
 	uint32_t sets;
 	int rc;
 
@@ -284,13 +287,13 @@ int pl_dp_buckets(const struct pl_net_tensor *t, uint32_t n, double bucket_mb, u
 		m.parts[i] = 1;
 		m.algo[i] = algo;
 	}
-	by_default(&m, bucket_mb, m.base, 0);
+	assign_default_sets(&m, bucket_mb, m.base, 0);
 	if (plan && plan->n_tensors)
-		PL_TRY(by_plan(&m, plan, bucket_mb, err));
+		PL_TRY(assign_plan_sets(&m, plan, bucket_mb, err));
 	else
-		m.n_sets = by_default(&m, bucket_mb, m.set, 0);
+		m.n_sets = assign_default_sets(&m, bucket_mb, m.set, 0);
 	for (size_t i = 0; plan && i < plan->n_rw; i++)
-		PL_TRY(other_rewrite(&m, &plan->rw[i], log, err));
+		PL_TRY(apply_other_rewrite(&m, &plan->rw[i], log, err));
 	rc = build(&m, b, err);
 out:
 	pl_free(m.set);

@@ -20,8 +20,8 @@ extern const struct pl_engine pl_engine_dp;
 struct pl_dp_bucket {
 	uint32_t first, n; /* tensors of the net: index[first ..], by place in the slab */
 	size_t count;	   /* floats that travel */
-	size_t offset;	   /* in the slab, where `whole` */
-	bool whole;	   /* neighbours in the slab: sent as they lie there; else copied */
+	size_t offset;	   /* in the slab, if contiguous */
+	bool contiguous;   /* in the slab: sent from there; else copied */
 	uint32_t parts;	   /* 1: whole */
 	uint8_t algo;	   /* enum pl_calgo */
 };

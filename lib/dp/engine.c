@@ -19,9 +19,9 @@ struct dp {
 	struct pl_worker w; /* first */
 	struct pl_dp_buckets b;
 	struct pl_work **work; /* of each bucket, NULL: none in progress */
-	float **copy;	       /* of buckets whose tensors are no neighbours */
-	uint32_t *left;	       /* tensors of a bucket that are not ready yet */
-	uint32_t next;	       /* bucket to be issued */
+	float **copy;	       /* of buckets whose tensors are not contiguous */
+	uint32_t *not_ready;   /* how many tensors of a bucket */
+	uint32_t next;	       /* the bucket to start next */
 };
 
 /* ---- communication during the backward pass ------------------------------------------------- */
@@ -37,11 +37,11 @@ static void gather_bucket(struct dp *d, const struct pl_dp_bucket *b, float *to,
 	}
 }
 
-static int issue(struct dp *d, uint32_t k)
+static int start_allreduce(struct dp *d, uint32_t k)
 {
 	const struct pl_dp_bucket *b = &d->b.v[k];
 	uint64_t tag = pl_tag_of(d->w.step, k);
-	float *at = b->whole ? d->w.grads + b->offset : d->copy[k];
+	float *at = b->contiguous ? d->w.grads + b->offset : d->copy[k];
 	struct pl_coll_args a = { .op = PL_OP_ALLREDUCE,
 				  .algo = b->algo,
 				  .src = at,
@@ -52,10 +52,10 @@ static int issue(struct dp *d, uint32_t k)
 	pl_ns begin = pl_now_ns();
 	int rc;
 
-	/* what the device has to come to before it is staged */
+	/* the trace shows when the gradients can leave the device */
 	if (d->w.o.tracer && pl_worker_staged(&d->w))
 		pl_tracer_range(d->w.o.tracer, d->w.o.tracer->issue, true);
-	if (!b->whole)
+	if (!b->contiguous)
 		gather_bucket(d, b, at, false);
 	rc = pl_comm_world_begin(d->w.o.world, &a, &d->work[k], &d->w.err);
 	if (d->w.o.tracer && pl_worker_staged(&d->w))
@@ -64,7 +64,7 @@ static int issue(struct dp *d, uint32_t k)
 	return rc;
 }
 
-/* Gradients of tensors first .. first + n - 1 are final: begin what can be. */
+/* Gradients of tensors first .. first + n - 1 are final: starts the buckets that are complete. */
 static void ready(void *arg, uint32_t first, uint32_t n)
 {
 	struct dp *d = arg;
@@ -73,7 +73,7 @@ static void ready(void *arg, uint32_t first, uint32_t n)
 	if (!d->w.last_mb || d->w.err.code)
 		return;
 	for (uint32_t i = first + n; i-- > first;) {
-		d->left[d->b.of[i]]--;
+		d->not_ready[d->b.of[i]]--;
 		if (t) {
 			pl_ns now = pl_now_ns();
 			struct pl_rec_event e =
@@ -85,8 +85,8 @@ static void ready(void *arg, uint32_t first, uint32_t n)
 			pl_rec(t->rec, &e);
 		}
 	}
-	while (d->w.o.world && d->next < d->b.n && !d->left[d->next])
-		if (issue(d, d->next++) < 0)
+	while (d->w.o.world && d->next < d->b.n && !d->not_ready[d->next])
+		if (start_allreduce(d, d->next++) < 0)
 			return;
 }
 
@@ -104,18 +104,18 @@ static int wait_all(struct dp *d, pl_ns *waited, struct pl_err *err)
 		PL_TRY(pl_comm_work_wait(w, err));
 		*waited += pl_now_ns() - begin;
 		pl_worker_record_wait(&d->w, pl_tag_of(d->w.step, k));
-		if (!d->b.v[k].whole)
+		if (!d->b.v[k].contiguous)
 			gather_bucket(d, &d->b.v[k], d->copy[k], true);
 	}
 out:
 	return rc;
 }
 
-static void count_left(struct dp *d)
+static void reset_ready(struct dp *d)
 {
 	d->next = 0;
 	for (uint32_t k = 0; k < d->b.n; k++)
-		d->left[k] = d->b.v[k].n;
+		d->not_ready[k] = d->b.v[k].n;
 }
 
 static int dp_step(struct pl_worker *w, int64_t step, struct pl_step_result *r, struct pl_err *err)
@@ -124,7 +124,7 @@ static int dp_step(struct pl_worker *w, int64_t step, struct pl_step_result *r, 
 	int rc;
 
 	pl_worker_begin_step(w, step, r);
-	count_left(d);
+	reset_ready(d);
 	PL_TRY(pl_worker_compute(w, r, err));
 	PL_TRY(wait_all(d, &r->wait_ns, err));
 	PL_TRY(pl_worker_update(w, r, err));
@@ -147,9 +147,9 @@ static int make_buckets(struct dp *d, struct pl_err *err)
 			     d->w.rank ? NULL : d->w.o.log, &d->b, err));
 	PL_TRY(pl_alloc(&d->work, (size_t)d->b.n + 1, sizeof(struct pl_work *), err));
 	PL_TRY(pl_alloc(&d->copy, (size_t)d->b.n + 1, sizeof(float *), err));
-	PL_TRY(pl_alloc(&d->left, (size_t)d->b.n + 1, sizeof(*d->left), err));
+	PL_TRY(pl_alloc(&d->not_ready, (size_t)d->b.n + 1, sizeof(*d->not_ready), err));
 	for (uint32_t k = 0; d->w.o.world && k < d->b.n; k++) {
-		if (d->b.v[k].whole)
+		if (d->b.v[k].contiguous)
 			continue;
 		d->copy[k] =
 			pl_comm_world_alloc(d->w.o.world, d->b.v[k].count * sizeof(float), err);
@@ -173,7 +173,7 @@ static void dp_finish(struct pl_worker *w, bool lost)
 			pl_comm_world_free(w->o.world, d->copy[k]);
 	pl_free(d->work);
 	pl_free(d->copy);
-	pl_free(d->left);
+	pl_free(d->not_ready);
 	pl_dp_buckets_fini(&d->b);
 	pl_worker_fini(w, lost);
 	pl_free(d);
@@ -210,7 +210,7 @@ const struct pl_engine pl_engine_dp = {
 	.policy = "bsp",
 	.matches = dp_matches,
 	.prepare = dp_prepare,
-	.control = pl_train_in_step,
+	.control = pl_train_lockstep,
 	.step = dp_step,
 	.eval = pl_worker_eval,
 	.save = pl_worker_save,

@@ -1,5 +1,5 @@
 /*
- * What a step trains on: the samples that the data set draws for it, gathered into one batch.
+ * The batches of a rank: the samples that the data set draws for a step, gathered into one batch.
  *
  * The first `split` of the samples are trained on, the others held out. Of a text the places from
  * which a context and its successors fit into each part count.
@@ -30,7 +30,7 @@ static int text_fits(const struct pl_dataset *d, const struct pl_net_shape *s, s
 	return 0;
 }
 
-/* Can the network take these data? Batches are made and read by their sizes from here on. */
+/* Can the network take these data? All later code relies on the sizes. */
 static int fits(const struct pl_dataset *d, const struct pl_net_shape *s, size_t each,
 		struct pl_err *err)
 {
@@ -134,7 +134,7 @@ void pl_feed_step(struct pl_feed *f, int64_t step)
 	gather(f, f->batch);
 }
 
-/* Of a text pieces that follow one another, and the token behind each. */
+/* A text is evaluated in pieces that follow one another, each with the token behind it. */
 size_t pl_feed_held_out(const struct pl_feed *f)
 {
 	size_t n = f->d->n - held_out(f);

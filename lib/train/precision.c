@@ -1,5 +1,5 @@
 /*
- * In which precision layers compute: of a job all of them, of a plan what it names.
+ * In which precision layers compute. A job sets it for all layers, a plan for those that it names.
  *
  * A plan addresses the operations of a trace of the job: "forward fc1", "backward fc1"; the last
  * line that names one counts. What precision means is said in backend.h: operands of products, as
@@ -18,8 +18,8 @@ static bool multiplies(const struct pl_net_layer *l)
 	return !strcmp(l->op, "dense") || !strcmp(l->op, "conv") || !strcmp(l->op, "attention");
 }
 
-/* The layer and pass that an operation is; false: none of ours. "again" is the forward pass, which
- * it repeats to the bit; what belongs to no layer has no products: *layer is n. */
+/* Finds the layer and the pass of an operation; false: no such operation. "recompute" repeats the
+ * forward pass to the bit. Operations that belong to no layer have no products: *at is n. */
 static bool operation(const struct pl_net_layer *layer, uint32_t n, const char *name, uint32_t *at,
 		      enum pl_phase *phase)
 {
@@ -27,7 +27,7 @@ static bool operation(const struct pl_net_layer *layer, uint32_t n, const char *
 		const char *word;
 		enum pl_phase phase;
 	} passes[] = { { "forward ", PL_PHASE_FORWARD },
-		       { "again ", PL_PHASE_FORWARD },
+		       { "recompute ", PL_PHASE_FORWARD },
 		       { "backward ", PL_PHASE_BACKWARD } };
 	static const char *const others[] = { "batch", "optimizer", "pace" };
 
@@ -54,7 +54,8 @@ static int word_of(const struct pl_rewrite *rw, bool device, const struct pl_log
 	*precision = !strcmp(rw->word, "bf16")		   ? PL_BF16
 		     : device && !strcmp(rw->word, "tf32") ? PL_TF32
 							   : PL_FP32;
-	if (!device && !strcmp(rw->word, "tf32")) /* what has no such units computes in float32 */
+	if (!device &&
+	    !strcmp(rw->word, "tf32")) /* a processor without such units computes in float32 */
 		pl_say(log, PL_LOG_WARN,
 		       "the plan's precision tf32 is that of some GPUs; its operations are done in "
 		       "fp32 here");

@@ -1,19 +1,19 @@
 /*
- * A recorder: rings in, trace out.
+ * A recorder: threads write events into rings, and a thread writes the trace from them.
  *
  * Each thread that records has a ring of its own with one writer and one reader (the indices are
- * the only thing shared, each on a cache line of its own), so recording takes no lock. The coder
+ * the only thing shared, each on a cache line of its own), so recording takes no lock. The encoder
  * thread empties all rings into a batch in columns and hands full batches to the writer of traces.
- * Each time it wakes costs those that compute more than what they record does, so it sleeps long,
- * and is called by a thread whose ring is half full. Where the disk is slower than the run, events
- * are lost and counted, and the run goes on.
+ * Each time it wakes it disturbs the threads that compute. So it sleeps long, and a thread whose
+ * ring is half full wakes it. If the disk is slower than the run, events are lost and counted, and
+ * the run goes on.
  *
  * A thread finds its ring in a thread-local variable, which is checked by the recorder's number: a
- * program may have one recorder after another. What a device did comes in thousands at once from
- * threads that nobody measures (pl_rec_put()): it passes the rings by.
+ * program may have one recorder after another. Events of a device come by the thousand, from
+ * threads that nobody measures, so pl_rec_put() does without a ring.
  *
- * Times are written less that of the opening. The order of events in the file is that in which the
- * rings were emptied; readers sort.
+ * Times count from the opening. Events are in the file in the order in which the rings were
+ * emptied; readers sort.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -30,22 +30,22 @@
 
 struct ring {
 	_Atomic uint64_t head; /* written so far */
-	char apart[64];
+	char padding[64];
 	_Atomic uint64_t tail; /* read so far */
-	char apart2[64];
-	uint64_t lost; /* the writer's own, read at the end */
+	char padding2[64];
+	uint64_t lost; /* written by the owner of the ring, read at the end */
 	struct pl_rec_event ev[RING];
 };
 
 struct pl_recorder {
-	uint64_t number;      /* of all recorders of this process, from 1 */
-	pthread_mutex_t lock; /* of the segment's strings and tracks, and of what is below */
+	uint64_t number;      /* which recorder of this process, from 1 */
+	pthread_mutex_t lock; /* of strings and tracks, and of the members below the rings */
 	pthread_cond_t wake;
-	pthread_t coder;
+	pthread_t encoder;
 	bool started, stop;
 	struct ring *ring[THREADS_MAX];
 	_Atomic uint32_t n_rings;
-	_Atomic uint64_t homeless; /* events of threads beyond THREADS_MAX, or without memory */
+	_Atomic uint64_t without_ring; /* events of threads beyond THREADS_MAX, or without memory */
 
 	struct pl_out *out;
 	struct pl_sink *sink;
@@ -55,7 +55,7 @@ struct pl_recorder {
 	pl_ns base;
 	pl_id host, pid, process, key_dims, key_type, key_precision, type_float, key_sync[4];
 	uint64_t put;	   /* events of pl_rec_put(); under the lock */
-	struct pl_err err; /* the first failure of the coder */
+	struct pl_err err; /* the first failure of the encoder */
 	bool failed;
 };
 
@@ -63,7 +63,7 @@ static _Atomic uint64_t recorders;
 static _Thread_local struct {
 	uint64_t number;
 	struct ring *ring;
-} mine;
+} own_ring;
 
 /* ---- into the rings -------------------------------------------------------------------------- */
 
@@ -80,8 +80,8 @@ static struct ring *new_ring(struct pl_recorder *r)
 		atomic_store(&r->n_rings, n + 1);
 	}
 	pthread_mutex_unlock(&r->lock);
-	mine.number = r->number;
-	mine.ring = x;
+	own_ring.number = r->number;
+	own_ring.ring = x;
 	return x;
 }
 
@@ -92,9 +92,9 @@ void pl_rec(struct pl_recorder *r, const struct pl_rec_event *e)
 
 	if (!r)
 		return;
-	x = mine.number == r->number ? mine.ring : new_ring(r);
+	x = own_ring.number == r->number ? own_ring.ring : new_ring(r);
 	if (PL_UNLIKELY(!x)) {
-		atomic_fetch_add(&r->homeless, 1);
+		atomic_fetch_add(&r->without_ring, 1);
 		return;
 	}
 	head = atomic_load_explicit(&x->head, memory_order_relaxed);
@@ -106,7 +106,7 @@ void pl_rec(struct pl_recorder *r, const struct pl_rec_event *e)
 	x->ev[head & (RING - 1)] = *e;
 	atomic_store_explicit(&x->head, head + 1, memory_order_release);
 	if (PL_UNLIKELY(waiting == RING / 2 || waiting == RING / 4 * 3))
-		pthread_cond_signal(&r->wake); /* twice: it may have been about to sleep */
+		pthread_cond_signal(&r->wake); /* twice: the first may come before it sleeps */
 }
 
 uint64_t pl_rec_count(struct pl_recorder *r)
@@ -243,7 +243,7 @@ out:
 	return rc;
 }
 
-static int flush(struct pl_recorder *r, struct pl_err *err)
+static int write_batch(struct pl_recorder *r, struct pl_err *err)
 {
 	int rc = 0;
 
@@ -271,14 +271,14 @@ static int put_sync(struct pl_recorder *r, const struct pl_rec_sync *s, struct p
 	return rc;
 }
 
-static int code(struct pl_recorder *r, const struct pl_rec_event *e, const struct pl_rec_sync *s,
-		struct pl_err *err)
+static int encode(struct pl_recorder *r, const struct pl_rec_event *e, const struct pl_rec_sync *s,
+		  struct pl_err *err)
 {
 	struct pl_batch *b = &r->batch;
 	int rc = 0;
 
 	if (e->track == PL_NONE || e->name == PL_NONE)
-		return 0; /* there was no memory for the name, which is a failure already */
+		return 0; /* out of memory for the name, which is a failure already */
 	PL_TRY(put_values(r, e, err));
 	if (s)
 		PL_TRY(put_sync(r, s, err));
@@ -289,7 +289,7 @@ static int code(struct pl_recorder *r, const struct pl_rec_event *e, const struc
 	b->dur[b->n] = e->kind == PL_K_COUNTER || e->kind == PL_K_INSTANT ? -1 : e->end - e->begin;
 	b->n++;
 	if (b->n == PL_BATCH_ROWS)
-		rc = flush(r, err);
+		rc = write_batch(r, err);
 out:
 	return rc;
 }
@@ -300,12 +300,12 @@ void pl_rec_put(struct pl_recorder *r, const struct pl_rec_event *e, const struc
 		return;
 	pthread_mutex_lock(&r->lock);
 	r->put++;
-	if (!r->failed && code(r, e, s, &r->err) < 0)
+	if (!r->failed && encode(r, e, s, &r->err) < 0)
 		r->failed = true;
 	pthread_mutex_unlock(&r->lock);
 }
 
-/* All that is in the rings now. After a failure they are emptied all the same. Under the lock. */
+/* Encodes all events that are in the rings now. After a failure it drops them. Under the lock. */
 static void drain(struct pl_recorder *r)
 {
 	uint32_t n = atomic_load(&r->n_rings);
@@ -316,16 +316,17 @@ static void drain(struct pl_recorder *r)
 		uint64_t tail = atomic_load_explicit(&x->tail, memory_order_relaxed);
 
 		for (; tail < head; tail++) {
-			if (!r->failed && code(r, &x->ev[tail & (RING - 1)], NULL, &r->err) < 0)
+			if (!r->failed && encode(r, &x->ev[tail & (RING - 1)], NULL, &r->err) < 0)
 				r->failed = true;
-			if (!(tail & 255)) /* make room early: coding takes longer than recording */
+			if (!(tail &
+			      255)) /* free places early: encoding is slower than recording */
 				atomic_store_explicit(&x->tail, tail, memory_order_release);
 		}
 		atomic_store_explicit(&x->tail, tail, memory_order_release);
 	}
 }
 
-static void *coder(void *arg)
+static void *encoder(void *arg)
 {
 	struct pl_recorder *r = arg;
 
@@ -366,7 +367,7 @@ static void stop(struct pl_recorder *r)
 	pthread_cond_signal(&r->wake);
 	pthread_mutex_unlock(&r->lock);
 	if (r->started)
-		pthread_join(r->coder, NULL);
+		pthread_join(r->encoder, NULL);
 	r->started = false;
 }
 
@@ -385,7 +386,7 @@ static int sync_keys(struct pl_recorder *r, struct pl_err *err)
 	return rc;
 }
 
-/* Who we are, as the metadata that importers leave, too. */
+/* Metadata about this rank, as importers write them. */
 static int describe(struct pl_recorder *r, const struct pl_rec_opts *o, struct pl_err *err)
 {
 	const char *base = strrchr(o->path, '/');
@@ -432,7 +433,7 @@ static int begin(struct pl_recorder *r, const struct pl_rec_opts *o, struct pl_e
 		goto out;
 	}
 	PL_TRY(r->sink->begin(r->sink, &r->seg, err));
-	rc = pthread_create(&r->coder, NULL, coder, r);
+	rc = pthread_create(&r->encoder, NULL, encoder, r);
 	if (rc) {
 		errno = rc;
 		rc = pl_fail_sys(err, "a thread to write the trace");
@@ -478,7 +479,7 @@ int pl_rec_close(struct pl_recorder *r, uint64_t *lost, struct pl_err *err)
 
 	stop(r);
 	if (lost) {
-		*lost = atomic_load(&r->homeless);
+		*lost = atomic_load(&r->without_ring);
 		for (uint32_t i = 0; i < atomic_load(&r->n_rings); i++)
 			*lost += r->ring[i]->lost;
 	}
@@ -486,7 +487,7 @@ int pl_rec_close(struct pl_recorder *r, uint64_t *lost, struct pl_err *err)
 	rc = r->failed ? r->err.code : 0;
 	why = r->err;
 	if (rc == 0)
-		rc = flush(r, &why);
+		rc = write_batch(r, &why);
 	if (rc == 0)
 		rc = r->sink->end(r->sink, &r->seg, &why);
 	if (rc < 0) {

@@ -1,9 +1,9 @@
 /*
  * rec.h - the trace that a running program writes of itself: paceline-trace(5), one segment a rank.
  *
- * Recording an event costs a store into a ring of its thread, beside the clock reads that its times
- * are; a thread of its own codes and writes blocks. A full disk costs the trace, not the run: said
- * once, by pl_rec_close().
+ * To record an event costs two clock reads and a store into a ring of the thread. Another thread
+ * encodes the events and writes blocks. If the disk is full, the trace is lost, the run goes on,
+ * and pl_rec_close() says so.
  */
 #ifndef PL_REC_H
 #define PL_REC_H
@@ -21,14 +21,15 @@ struct pl_rec_opts {
 struct pl_recorder;
 int pl_rec_open(const struct pl_rec_opts *o, struct pl_recorder **r, struct pl_err *err) PL_MUST;
 /*
- * Writes what is left; the threads that recorded have ended, or record no more. The handle is gone
- * whatever happens. *lost: events that found no room (may be NULL).
+ * Writes the remaining events. No thread records any more. The handle is freed, also on failure.
+ * *lost: the events that found no room (may be NULL).
  */
 int pl_rec_close(struct pl_recorder *r, uint64_t *lost, struct pl_err *err) PL_MUST;
-void pl_rec_abort(struct pl_recorder *r); /* nothing stays of the file; NULL is fine */
+void pl_rec_abort(struct pl_recorder *r); /* removes the file; NULL is fine */
 /* Names once, at the start; tracks: threads, and a link for communication. */
 pl_id pl_rec_name(struct pl_recorder *r, const char *name); /* PL_NONE: out of memory */
-const char *pl_rec_text(struct pl_recorder *r, pl_id name); /* stays where it is */
+const char *pl_rec_text(struct pl_recorder *r,
+			pl_id name); /* borrowed until the recorder is closed */
 pl_id pl_rec_track(struct pl_recorder *r, uint8_t type, const char *name);
 
 struct pl_rec_event {
@@ -67,21 +68,21 @@ static inline struct pl_rec_event pl_rec_event(pl_id track, uint8_t kind, pl_id 
 				      .dims = PL_NONE,
 				      .precision = PL_NONE };
 }
-/* From any thread. Never blocks for long, never fails: what finds no room is counted. */
+/* From any thread. Never blocks for long, never fails: an event that finds no room is counted. */
 void pl_rec(struct pl_recorder *r, const struct pl_rec_event *e);
 
-/* What was waited for, as profilers of devices say it; -1: not known, or nothing. */
+/* What a wait was for, in the terms of profilers; -1: not known, or nothing. */
 struct pl_rec_sync {
-	int64_t stream;	     /* that waits, or that the host waits for */
+	int64_t stream;	     /* the stream that waits, or for which the host waits */
 	int64_t on_stream;   /* on which the event was recorded */
 	int64_t record_corr; /* correlation of the call that recorded it */
 	int64_t event;
 };
-/* For threads that nobody measures, and as much as they like: codes at once, so it may wait for the
- * disk. `s` NULL: none. */
+/* For threads that nobody measures: encodes the event at once, so it may wait for the disk. `s`
+ * NULL: no wait. */
 void pl_rec_put(struct pl_recorder *r, const struct pl_rec_event *e, const struct pl_rec_sync *s);
 pl_id pl_rec_stream(struct pl_recorder *r, int32_t device, int64_t stream, const char *name);
-/* What the trace says of itself: JSON text. */
+/* Metadata of the trace; json: a JSON value as text. */
 void pl_rec_meta(struct pl_recorder *r, const char *key, const char *json);
 uint64_t pl_rec_count(struct pl_recorder *r); /* events recorded so far, by all threads */
 

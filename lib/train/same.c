@@ -10,7 +10,7 @@
 
 #include "train/worker.h"
 
-int pl_worker_same(struct pl_worker *w, uint64_t h, const char *what, struct pl_err *err)
+int pl_worker_check_same(struct pl_worker *w, uint64_t h, const char *what, struct pl_err *err)
 {
 	float own[4], first[4];
 	int rc;
@@ -89,7 +89,7 @@ static uint64_t hash_data(const struct pl_dataset *s)
 	return pl_hash(h, sizeof(h));
 }
 
-int pl_worker_same_job(struct pl_worker *w, struct pl_err *err)
+int pl_worker_check_same_job(struct pl_worker *w, struct pl_err *err)
 {
 	uint64_t job = 0, model = 0, plan = 0;
 	int rc;
@@ -100,11 +100,11 @@ int pl_worker_same_job(struct pl_worker *w, struct pl_err *err)
 	PL_TRY(hash_text(&model, put_model, w->o.model, err));
 	if (w->o.plan)
 		PL_TRY(hash_text(&plan, put_plan, w->o.plan, err));
-	PL_TRY(pl_worker_same(w, job, "job", err));
-	PL_TRY(pl_worker_same(w, model, "model", err));
-	PL_TRY(pl_worker_same(w, plan, "plan", err));
+	PL_TRY(pl_worker_check_same(w, job, "job", err));
+	PL_TRY(pl_worker_check_same(w, model, "model", err));
+	PL_TRY(pl_worker_check_same(w, plan, "plan", err));
 	if (!w->o.read_once)
-		PL_TRY(pl_worker_same(w, hash_data(w->o.data), "data", err));
+		PL_TRY(pl_worker_check_same(w, hash_data(w->o.data), "data", err));
 out:
 	return rc;
 }

@@ -1,6 +1,6 @@
 /*
- * What a job can begin again from: weights, state of the optimiser and of the network, the number
- * of the next step and of the samples so far, as a safetensors file.
+ * Checkpoints: weights, state of the optimiser and of the network, the number of the next step and
+ * of the samples so far, as a safetensors file. A job continues from them.
  *
  * A checkpoint is the file of weights and running means by name that other frameworks read, and
  * beside them the slabs of the optimiser ("optimizer.0" ...). Its metadata say which step comes
@@ -36,7 +36,7 @@ static uint64_t hash_of_pair(const char *name, const void *data, size_t bytes)
 	return pl_hash(part, sizeof(part));
 }
 
-/* Of all names and bytes, in any order: a file may have another than we wrote. */
+/* Over all names and bytes. It does not depend on the order, which other programs may change. */
 static uint64_t checksum(const struct pl_weights *w)
 {
 	uint64_t h = 0;
@@ -49,7 +49,7 @@ static uint64_t checksum(const struct pl_weights *w)
 	return h;
 }
 
-/* What its slabs mean. */
+/* Says what the slabs of the optimiser mean. */
 static const char *optimizer_of(const struct pl_worker *worker)
 {
 	static const char *const names[] = { "sgd", "adam", "adamw" };
@@ -61,16 +61,16 @@ static const char *optimizer_of(const struct pl_worker *worker)
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
-/* What is made for a file, until it is written. */
-struct made {
-	float **turned; /* tensors that lie the other way in files; by number */
-	float *copy[4]; /* of a device's memory */
+/* Memory of the host that a file is written from. */
+struct host_copies {
+	float **transposed; /* tensors that files hold transposed; by number */
+	float *copy[4];	    /* of slabs of a device */
 	uint32_t n;
 };
 
-/* Makes p what the host can read. */
-static int hold(struct pl_worker *worker, struct made *m, const float **p, size_t n,
-		struct pl_err *err)
+/* Makes *p point to memory of the host. */
+static int copy_to_host(struct pl_worker *worker, struct host_copies *m, const float **p, size_t n,
+			struct pl_err *err)
 {
 	int rc = worker->be->device && n ? pl_alloc(&m->copy[m->n], n, sizeof(float), err) : 0;
 
@@ -81,9 +81,9 @@ static int hold(struct pl_worker *worker, struct made *m, const float **p, size_
 	return worker->be->sync(worker->ctx, err);
 }
 
-/* A tensor as files hold it. */
+/* Adds a tensor as files hold it. */
 static int add_tensor(struct pl_weights *w, const struct pl_net_tensor *t, const float *v,
-		      float **turned, struct pl_err *err)
+		      float **transposed, struct pl_err *err)
 {
 	bool turn = t->transposed && t->n_dims == 2;
 	int64_t dim[PL_LEN(t->dim)];
@@ -93,23 +93,23 @@ static int add_tensor(struct pl_weights *w, const struct pl_net_tensor *t, const
 		dim[i] = t->dim[turn ? 1 - i : i];
 	if (!turn)
 		return pl_weights_add(w, t->name, t->n_dims, dim, v, err);
-	rc = pl_alloc(turned, t->n, sizeof(**turned), err);
+	rc = pl_alloc(transposed, t->n, sizeof(**transposed), err);
 	if (rc < 0)
 		return rc;
-	transpose(v, *turned, (size_t)t->dim[0], (size_t)t->dim[1]);
-	return pl_weights_add(w, t->name, 2, dim, *turned, err);
+	transpose(v, *transposed, (size_t)t->dim[0], (size_t)t->dim[1]);
+	return pl_weights_add(w, t->name, 2, dim, *transposed, err);
 }
 
-static void made_fini(struct pl_worker *worker, struct made *m)
+static void host_copies_fini(struct pl_worker *worker, struct host_copies *m)
 {
-	for (uint32_t i = 0; m->turned && i < worker->n_tensors; i++)
-		pl_free(m->turned[i]);
-	pl_free(m->turned);
+	for (uint32_t i = 0; m->transposed && i < worker->n_tensors; i++)
+		pl_free(m->transposed[i]);
+	pl_free(m->transposed);
 	for (uint32_t i = 0; i < m->n; i++)
 		pl_free(m->copy[i]);
 }
 
-static int collect(struct pl_worker *worker, bool all, struct pl_weights *w, struct made *m,
+static int collect(struct pl_worker *worker, bool all, struct pl_weights *w, struct host_copies *m,
 		   struct pl_err *err)
 {
 	float *slab[2] = { NULL, NULL };
@@ -119,19 +119,20 @@ static int collect(struct pl_worker *worker, bool all, struct pl_weights *w, str
 	const float *params = worker->params, *state = pl_net_state(worker->net, &n_state);
 	int rc;
 
-	PL_TRY(pl_alloc(&m->turned, (size_t)worker->n_tensors + 1, sizeof(*m->turned), err));
-	PL_TRY(hold(worker, m, &params, worker->n_params, err));
-	PL_TRY(hold(worker, m, &state, n_state, err));
+	PL_TRY(pl_alloc(&m->transposed, (size_t)worker->n_tensors + 1, sizeof(*m->transposed),
+			err));
+	PL_TRY(copy_to_host(worker, m, &params, worker->n_params, err));
+	PL_TRY(copy_to_host(worker, m, &state, n_state, err));
 	for (uint32_t i = 0; i < worker->n_tensors; i++)
 		PL_TRY(add_tensor(w, &worker->tensor[i], params + worker->tensor[i].offset,
-				  &m->turned[i], err));
+				  &m->transposed[i], err));
 	slabs = all ? pl_optim_slabs(worker->optim, slab, &n) : 0;
 	for (uint32_t i = 0; i < slabs; i++) {
 		const float *p = slab[i];
 		char name[32];
 
 		snprintf(name, sizeof(name), "optimizer.%u", i);
-		PL_TRY(hold(worker, m, &p, n, err));
+		PL_TRY(copy_to_host(worker, m, &p, n, err));
 		PL_TRY(pl_weights_add(w, name, 1, &(int64_t){ (int64_t)n }, p, err));
 	}
 	for (uint32_t i = 0; i < n_running; i++)
@@ -172,7 +173,7 @@ static int64_t samples_of_step(const struct pl_worker *worker)
 int pl_worker_save(struct pl_worker *worker, const char *path, int64_t step, struct pl_err *err)
 {
 	struct pl_weights w = { 0 };
-	struct made m = { 0 };
+	struct host_copies m = { 0 };
 	char text[32];
 	size_t n;
 	float *running = pl_net_state(worker->net, &n);
@@ -193,7 +194,7 @@ int pl_worker_save(struct pl_worker *worker, const char *path, int64_t step, str
 	PL_TRY(write_file(&w, path, err));
 out:
 	pl_weights_fini(&w);
-	made_fini(worker, &m);
+	host_copies_fini(worker, &m);
 	if (rc < 0)
 		pl_wrap(err, "checkpoint %s", path);
 	return rc;
@@ -202,7 +203,7 @@ out:
 int pl_worker_export(struct pl_worker *worker, const char *path, struct pl_err *err)
 {
 	struct pl_weights w = { 0 };
-	struct made m = { 0 };
+	struct host_copies m = { 0 };
 	int rc = 0;
 
 	if (worker->rank)
@@ -212,7 +213,7 @@ int pl_worker_export(struct pl_worker *worker, const char *path, struct pl_err *
 	PL_TRY(write_file(&w, path, err));
 out:
 	pl_weights_fini(&w);
-	made_fini(worker, &m);
+	host_copies_fini(worker, &m);
 	if (rc < 0)
 		pl_wrap(err, "weights %s", path);
 	return rc;
@@ -232,9 +233,10 @@ static int read_file(const char *path, struct pl_weights *w, struct pl_err *err)
 	return rc;
 }
 
-/* Of n floats; turned: the tensor that lies the other way in files, NULL: it does not. */
-static int take(struct pl_worker *worker, const struct pl_weights *w, const char *name, float *to,
-		size_t n, const struct pl_net_tensor *turned, struct pl_err *err)
+/* Reads n floats; transposed: the tensor if files hold it transposed, else NULL. */
+static int read_tensor(struct pl_worker *worker, const struct pl_weights *w, const char *name,
+		       float *to, size_t n, const struct pl_net_tensor *transposed,
+		       struct pl_err *err)
 {
 	const struct pl_weight *x = pl_weights_find(w, name);
 	float *other = NULL, *own = NULL, *host = to;
@@ -253,11 +255,11 @@ static int take(struct pl_worker *worker, const struct pl_weights *w, const char
 		PL_TRY(pl_alloc(&own, n, sizeof(*own), err));
 		host = own;
 	}
-	if (turned)
+	if (transposed)
 		PL_TRY(pl_alloc(&other, n, sizeof(*other), err));
-	PL_TRY(pl_weights_f32(x, turned ? other : host, n, err));
-	if (turned)
-		transpose(other, host, (size_t)turned->dim[1], (size_t)turned->dim[0]);
+	PL_TRY(pl_weights_f32(x, transposed ? other : host, n, err));
+	if (transposed)
+		transpose(other, host, (size_t)transposed->dim[1], (size_t)transposed->dim[0]);
 	if (own)
 		worker->be->put(worker->ctx, to, own, n * sizeof(float));
 out:
@@ -267,7 +269,7 @@ out:
 }
 
 /* Parameters and running means. */
-static int take_params(struct pl_worker *worker, const struct pl_weights *w, struct pl_err *err)
+static int read_params(struct pl_worker *worker, const struct pl_weights *w, struct pl_err *err)
 {
 	uint32_t n_running;
 	const struct pl_net_tensor *running = pl_net_state_tensors(worker->net, &n_running);
@@ -275,14 +277,14 @@ static int take_params(struct pl_worker *worker, const struct pl_weights *w, str
 	int rc = 0;
 
 	for (uint32_t i = 0; i < n_running; i++)
-		PL_TRY(take(worker, w, running[i].name,
-			    pl_net_state(worker->net, &n) + running[i].offset, running[i].n, NULL,
-			    err));
+		PL_TRY(read_tensor(worker, w, running[i].name,
+				   pl_net_state(worker->net, &n) + running[i].offset, running[i].n,
+				   NULL, err));
 	for (uint32_t i = 0; i < worker->n_tensors; i++) {
 		const struct pl_net_tensor *t = &worker->tensor[i];
 
-		PL_TRY(take(worker, w, t->name, worker->params + t->offset, t->n,
-			    t->transposed && t->n_dims == 2 ? t : NULL, err));
+		PL_TRY(read_tensor(worker, w, t->name, worker->params + t->offset, t->n,
+				   t->transposed && t->n_dims == 2 ? t : NULL, err));
 	}
 	pl_net_changed(worker->net);
 out:
@@ -293,23 +295,23 @@ int pl_worker_import(struct pl_worker *worker, const char *path, struct pl_err *
 {
 	struct pl_weights w = { 0 };
 	const float *params = worker->params;
-	struct made m = { 0 };
+	struct host_copies m = { 0 };
 	int rc;
 
 	PL_TRY(read_file(path, &w, err));
-	PL_TRY(take_params(worker, &w, err));
-	PL_TRY(hold(worker, &m, &params, worker->n_params, err));
-	PL_TRY(pl_worker_same(worker, pl_hash(params, worker->n_params * sizeof(float)), "weights",
-			      err));
+	PL_TRY(read_params(worker, &w, err));
+	PL_TRY(copy_to_host(worker, &m, &params, worker->n_params, err));
+	PL_TRY(pl_worker_check_same(worker, pl_hash(params, worker->n_params * sizeof(float)),
+				    "weights", err));
 out:
 	pl_weights_fini(&w);
-	made_fini(worker, &m);
+	host_copies_fini(worker, &m);
 	if (rc < 0)
 		pl_wrap(err, "weights %s", path);
 	return rc;
 }
 
-/* False: it is not there, or no number. */
+/* False: the key is not there, or its value is no number. */
 static bool number_of(const struct pl_weights *w, const char *key, int64_t *v)
 {
 	const char *text = pl_weights_meta(w, key);
@@ -327,7 +329,7 @@ struct checkpoint {
 	const char *optimizer;
 };
 
-/* Is it a whole checkpoint? */
+/* Refuses a file that is no complete checkpoint. */
 static int read_checkpoint(const struct pl_weights *w, struct checkpoint *c, struct pl_err *err)
 {
 	const char *sum = pl_weights_meta(w, key_sum);
@@ -347,8 +349,9 @@ static int read_checkpoint(const struct pl_weights *w, struct checkpoint *c, str
 	return 0;
 }
 
-/* Does the job take the same samples in the same steps from here on? */
-static int continues(const struct pl_worker *worker, const struct checkpoint *c, struct pl_err *err)
+/* Refuses a checkpoint if the next step of the job would take other samples. */
+static int check_continues(const struct pl_worker *worker, const struct checkpoint *c,
+			   struct pl_err *err)
 {
 	int64_t each = samples_of_step(worker), batch = worker->o.job->batch, before;
 	char remedy[64] = "";
@@ -372,8 +375,8 @@ static int continues(const struct pl_worker *worker, const struct checkpoint *c,
 		       worker->ranks, worker->ranks == 1 ? "" : "s", remedy);
 }
 
-/* Is it one of this job? */
-static int check(const struct pl_worker *worker, const struct checkpoint *c, struct pl_err *err)
+/* Refuses a checkpoint of another job. */
+static int check_job(const struct pl_worker *worker, const struct checkpoint *c, struct pl_err *err)
 {
 	if (c->seed != worker->o.job->seed)
 		return pl_fail(
@@ -401,19 +404,19 @@ int pl_worker_load(struct pl_worker *worker, const char *path, bool to_train, in
 
 	PL_TRY(read_file(path, &w, err));
 	PL_TRY(read_checkpoint(&w, &c, err));
-	PL_TRY(check(worker, &c, err));
+	PL_TRY(check_job(worker, &c, err));
 	if (to_train)
-		PL_TRY(continues(worker, &c, err));
+		PL_TRY(check_continues(worker, &c, err));
 	*step = c.step;
-	PL_TRY(take_params(worker, &w, err));
+	PL_TRY(read_params(worker, &w, err));
 	slabs = pl_optim_slabs(worker->optim, slab, &n);
 	for (uint32_t i = 0; i < slabs; i++) {
 		char name[32];
 
 		snprintf(name, sizeof(name), "optimizer.%u", i);
-		PL_TRY(take(worker, &w, name, slab[i], n, NULL, err));
+		PL_TRY(read_tensor(worker, &w, name, slab[i], n, NULL, err));
 	}
-	PL_TRY(pl_worker_same(worker, checksum(&w), "checkpoint", err));
+	PL_TRY(pl_worker_check_same(worker, checksum(&w), "checkpoint", err));
 out:
 	pl_weights_fini(&w);
 	if (rc < 0)

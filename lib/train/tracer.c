@@ -1,23 +1,23 @@
 /*
  * What a rank records of itself: the names and tracks, and the events of its world.
  *
- * The main thread has the steps, batches, layers, gradients that are ready, issues of communication
- * and waits for it, each with the number (correlation) of what it issues or waits for. A track for
- * the thread that communicates has the collectives; messages are on a link for each channel. What a
- * device does is device.c's.
+ * The track of the main thread has steps, batches, layers, gradients that are ready, the starts of
+ * communication and the waits for it. A start and a wait have the number (correlation) of their
+ * communication. The track of the thread that communicates has the collectives. Messages are on one
+ * link for each channel. The device is recorded by tracer_device.c.
  */
 #include <string.h>
 
 #include "train/internal.h"
 
-static const char *const coll_of[PL_OP_COUNT_] = {
+static const char *const coll_names[PL_OP_COUNT_] = {
 	[PL_OP_SEND] = "send",		 [PL_OP_RECV] = "recv",
 	[PL_OP_ALLREDUCE] = "allreduce", [PL_OP_REDUCE_SCATTER] = "reduce_scatter",
 	[PL_OP_ALLGATHER] = "allgather", [PL_OP_BROADCAST] = "broadcast",
 	[PL_OP_ALLTOALL] = "alltoall",	 [PL_OP_BARRIER] = "barrier",
 };
 
-static int name(struct pl_tracer *t, pl_id *id, struct pl_err *err, const char *text)
+static int add_name(struct pl_tracer *t, pl_id *id, struct pl_err *err, const char *text)
 {
 	*id = pl_rec_name(t->rec, text);
 	return *id == PL_NONE ? pl_fail(err, PL_ENOMEM, "out of memory (names of a trace)") : 0;
@@ -39,18 +39,18 @@ int pl_tracer_new(struct pl_recorder *rec, struct pl_tracer **out, struct pl_err
 		goto out;
 	}
 	for (uint32_t i = 0; i < PL_OP_COUNT_; i++)
-		PL_TRY(name(t, &t->coll[i], err, coll_of[i]));
-	PL_TRY(name(t, &t->group, err, "world"));
-	PL_TRY(name(t, &t->step, err, "step"));
-	PL_TRY(name(t, &t->batch, err, "batch"));
-	PL_TRY(name(t, &t->optimizer, err, "optimizer"));
-	PL_TRY(name(t, &t->wait, err, "wait"));
-	PL_TRY(name(t, &t->loss, err, "loss"));
-	PL_TRY(name(t, &t->ready, err, "paceline::gradient"));
-	PL_TRY(name(t, &t->pace, err, "pace"));
-	PL_TRY(name(t, &t->issue, err, "issue allreduce"));
-	PL_TRY(name(t, &t->sum, err, "issue sum"));
-	PL_TRY(name(t, &t->bf16, err, "bf16"));
+		PL_TRY(add_name(t, &t->coll[i], err, coll_names[i]));
+	PL_TRY(add_name(t, &t->group, err, "world"));
+	PL_TRY(add_name(t, &t->step, err, "step"));
+	PL_TRY(add_name(t, &t->batch, err, "batch"));
+	PL_TRY(add_name(t, &t->optimizer, err, "optimizer"));
+	PL_TRY(add_name(t, &t->wait, err, "wait"));
+	PL_TRY(add_name(t, &t->loss, err, "loss"));
+	PL_TRY(add_name(t, &t->ready, err, "paceline::gradient"));
+	PL_TRY(add_name(t, &t->pace, err, "pace"));
+	PL_TRY(add_name(t, &t->issue, err, "issue allreduce"));
+	PL_TRY(add_name(t, &t->sum, err, "issue sum"));
+	PL_TRY(add_name(t, &t->bf16, err, "bf16"));
 out:
 	if (rc < 0)
 		pl_tracer_free(t);
@@ -67,12 +67,12 @@ void pl_tracer_free(struct pl_tracer *t)
 	if (!t)
 		return;
 	if (pl_tracer_stop(t, false, &lost, &ignore) < 0)
-		lost = 0; /* what failed before is what is told */
+		lost = 0; /* an earlier failure is reported already */
 	pl_free(t->link);
 	pl_free(t->sent);
 	pl_free(t->bucket);
 	pl_free(t->forward);
-	pl_free(t->again);
+	pl_free(t->recompute);
 	pl_free(t->backward);
 	pl_free(t->dims);
 	pl_free(t);
@@ -87,7 +87,7 @@ static int dims_name(struct pl_tracer *t, const struct pl_net_tensor *x, pl_id *
 	for (int i = 0; i < x->n_dims && n < (int)sizeof(text) - 16; i++)
 		n += snprintf(text + n, sizeof(text) - (size_t)n, "%s%d", i ? ", " : "", x->dim[i]);
 	snprintf(text + n, sizeof(text) - (size_t)n, "]]");
-	return name(t, id, err, text);
+	return add_name(t, id, err, text);
 }
 
 int pl_tracer_names(struct pl_tracer *t, struct pl_net *net, uint32_t n_buckets, struct pl_err *err)
@@ -99,21 +99,21 @@ int pl_tracer_names(struct pl_tracer *t, struct pl_net *net, uint32_t n_buckets,
 
 	PL_TRY(pl_alloc(&t->bucket, (size_t)n_buckets + 1, sizeof(pl_id), err));
 	PL_TRY(pl_alloc(&t->forward, (size_t)t->n_layers + 1, sizeof(pl_id), err));
-	PL_TRY(pl_alloc(&t->again, (size_t)t->n_layers + 1, sizeof(pl_id), err));
+	PL_TRY(pl_alloc(&t->recompute, (size_t)t->n_layers + 1, sizeof(pl_id), err));
 	PL_TRY(pl_alloc(&t->backward, (size_t)t->n_layers + 1, sizeof(pl_id), err));
 	PL_TRY(pl_alloc(&t->dims, (size_t)t->n_tensors + 1, sizeof(pl_id), err));
 	for (uint32_t i = 0; i < n_buckets; i++) {
 		snprintf(text, sizeof(text), "allreduce bucket %u", i);
-		PL_TRY(name(t, &t->bucket[i], err, text));
+		PL_TRY(add_name(t, &t->bucket[i], err, text));
 	}
 	t->n_buckets = n_buckets;
 	for (uint32_t i = 0; i < t->n_layers; i++) {
 		snprintf(text, sizeof(text), "forward %.200s", l[i].name);
-		PL_TRY(name(t, &t->forward[i], err, text));
-		snprintf(text, sizeof(text), "again %.200s", l[i].name);
-		PL_TRY(name(t, &t->again[i], err, text));
+		PL_TRY(add_name(t, &t->forward[i], err, text));
+		snprintf(text, sizeof(text), "recompute %.200s", l[i].name);
+		PL_TRY(add_name(t, &t->recompute[i], err, text));
 		snprintf(text, sizeof(text), "backward %.200s", l[i].name);
-		PL_TRY(name(t, &t->backward[i], err, text));
+		PL_TRY(add_name(t, &t->backward[i], err, text));
 	}
 	for (uint32_t i = 0; i < t->n_tensors; i++)
 		PL_TRY(dims_name(t, &x[i], &t->dims[i], err));
@@ -122,7 +122,7 @@ out:
 }
 
 /* The world calls this for one event at a time, so the list of links needs no lock. */
-static pl_id link_of(struct pl_tracer *t, int channel)
+static pl_id link_track(struct pl_tracer *t, int channel)
 {
 	struct pl_err ignore = { 0 };
 	char text[32];
@@ -138,13 +138,13 @@ static pl_id link_of(struct pl_tracer *t, int channel)
 	return t->link[channel];
 }
 
-#define CHANNELS 64 /* that are told apart here */
+#define CHANNELS 64 /* later channels share these numbers */
 
 /*
- * When a send began: a world counts from when it was queued, but what is queued behind another one
- * on its connection is not being sent yet.
+ * When a send began. The world tells when it was queued. But a send waits behind an earlier one on
+ * the same connection, so it begins when that one has ended.
  */
-static pl_ns send_begin(struct pl_tracer *t, const struct pl_comm_event *e)
+static pl_ns send_start(struct pl_tracer *t, const struct pl_comm_event *e)
 {
 	struct pl_err ignore = { 0 };
 	size_t at = (size_t)e->peer * CHANNELS + (size_t)(e->channel % CHANNELS);
@@ -163,31 +163,31 @@ static pl_ns send_begin(struct pl_tracer *t, const struct pl_comm_event *e)
 void pl_tracer_comm(void *tracer, const struct pl_comm_event *e)
 {
 	struct pl_tracer *t = tracer;
-	bool part = (e->op == PL_OP_SEND || e->op == PL_OP_RECV) && e->of != e->op;
+	bool message = (e->op == PL_OP_SEND || e->op == PL_OP_RECV) && e->of != e->op;
 	struct pl_rec_event x;
 	uint32_t bucket = (uint32_t)(e->tag % PL_TAG_BUCKETS);
 
-	pl_id what = e->op < PL_OP_COUNT_ ? t->coll[e->op] : t->wait;
+	pl_id label = e->op < PL_OP_COUNT_ ? t->coll[e->op] : t->wait;
 
 	if (e->launched || (e->on_device && pl_tracer_has_calls(t))) {
 		pl_tracer_launched(t, e);
 		return;
 	}
-	if (part) {
-		x = pl_rec_event(link_of(t, e->channel),
-				 e->op == PL_OP_SEND ? PL_K_SEND : PL_K_RECV, what, e->begin,
+	if (message) {
+		x = pl_rec_event(link_track(t, e->channel),
+				 e->op == PL_OP_SEND ? PL_K_SEND : PL_K_RECV, label, e->begin,
 				 e->end);
 		x.channel = e->channel;
 		x.chunk = (int32_t)e->chunk;
 		x.peer = e->peer;
 	} else {
 		if (e->tag && e->op == PL_OP_ALLREDUCE && bucket < t->n_buckets)
-			what = t->bucket[bucket];
+			label = t->bucket[bucket];
 		x = pl_rec_event(t->comm,
 				 e->op == PL_OP_SEND   ? PL_K_SEND
 				 : e->op == PL_OP_RECV ? PL_K_RECV
 						       : PL_K_COLLECTIVE,
-				 what, e->op == PL_OP_SEND ? send_begin(t, e) : e->begin, e->end);
+				 label, e->op == PL_OP_SEND ? send_start(t, e) : e->begin, e->end);
 		x.coll = e->op < PL_OP_COUNT_ ? t->coll[e->op] : PL_NONE;
 		x.corr = e->tag ? (int64_t)e->tag : -1;
 		if (e->op == PL_OP_SEND || e->op == PL_OP_RECV)

@@ -20,7 +20,7 @@ struct pl_tracer {
 	pl_id group, coll[PL_OP_COUNT_], step, batch, optimizer, wait, loss, ready, pace, issue,
 		sum, bf16;
 	/* pl_tracer_names() sets these before the first step */
-	pl_id *bucket, *forward, *again, *backward, *dims;
+	pl_id *bucket, *forward, *recompute, *backward, *dims;
 	uint32_t n_buckets, n_layers, n_tensors;
 	struct tracer_device *device; /* NULL: no device is traced */
 	pl_ns waiting;		      /* the main thread waits for communication since then */
@@ -45,7 +45,7 @@ void pl_tracer_comm(void *tracer, const struct pl_comm_event *e);
 int pl_tracer_device(struct pl_tracer *t, const struct pl_device_trace *d, void *ctx,
 		     const struct pl_log *log, struct pl_err *err) PL_MUST;
 /* Between steps, when the device is idle: joins what was told so far, if that is much. */
-void pl_tracer_settle(struct pl_tracer *t);
+void pl_tracer_join(struct pl_tracer *t);
 /* The context is still open. idle: the device has ended all its work (false after a failure).
  * *lost: how many events found no room. */
 int pl_tracer_stop(struct pl_tracer *t, bool idle, uint64_t *lost, struct pl_err *err) PL_MUST;

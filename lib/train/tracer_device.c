@@ -1,24 +1,24 @@
 /*
- * What a rank's device did, in the terms in which importers of profilers' files write it: calls on
- * tracks of threads, operations on tracks of streams, joined by correlation; records of type sync
- * with what was waited for.
+ * The events of a rank's device, as importers of profilers' files write them: calls on tracks of
+ * threads, operations on tracks of streams, joined by correlation; and records of kind sync, which
+ * say what was waited for.
  *
- * A source tells what it knows piece by piece, in no order and from several threads. Calls, kernels
- * and copies are whole, and written at once. What has to be joined is held until the next settling,
- * when all that the device had done by then was told:
+ * A source tells its events one by one, in no order and from several threads. Calls, kernels and
+ * copies are complete, and are written at once. Others have to be joined. They are kept until the
+ * device is idle between two steps, because by then the source has told everything:
  *
- * - a wait for an event needs the record of it: the one with its instance number, else (sources
- *   that have none; programs use an event many times) the latest one of the event whose call came
- *   before the wait's. Correlations ascend in the order of the calls. The last record of each event
- *   is kept for waits to come.
- * - a kernel of the communication library needs what it carries. The library says by which launch
- *   it started each collective, the source in which launch each call was made; where they do not
- *   (an older library), kernels and collectives of one sort are paired in the order of both.
+ * - A wait for an event needs the record of that event: the one with its instance number. Sources
+ *   that have no such numbers give the latest record of the event whose call came before the call
+ *   of the wait, since programs use an event many times. Correlations ascend in the order of calls.
+ *   The last record of each event is kept for later waits.
+ * - A kernel of the communication library needs the collective that it carries. The library says by
+ *   which launch it started each collective, the source in which launch each call was made. An
+ *   older library does not say; then kernels and collectives of one kind are paired in order.
  *
- * A source of ranges alone tells of no waits. Those of the host for all that it asked for are added
- * here, and what else is placed by a range (the optimiser; where gradients can leave the device).
+ * A source that tells only ranges tells no waits. Then this file adds the waits of the host for the
+ * whole device, and the ranges of the optimiser and of gradients that leave the device.
  *
- * Per settling O(n log n) in what is held.
+ * O(n log n) in the events that are kept.
  */
 #include <pthread.h>
 #include <string.h>
@@ -27,22 +27,22 @@
 
 #include "train/internal.h"
 
-#define SETTLE	  16384		      /* held since the last time */
-#define PERIOD_NS 1000000000	      /* of sources whose clock wants it */
-#define OWN_CORR  ((uint64_t)1 << 40) /* of waits that the source does not tell */
+#define JOIN_AT	  16384		      /* pending events */
+#define PERIOD_NS 1000000000	      /* a source of ranges is flushed at least that often */
+#define OWN_CORR  ((uint64_t)1 << 40) /* correlations of the waits that are added here */
 
-struct held { /* a piece, with its texts kept */
+struct pending { /* an event that has to be joined, with its texts */
 	struct pl_device_event e;
 	pl_id name, group;
 	uint8_t coll;	/* enum pl_coll */
 	uint64_t order; /* of arrival */
 	bool done;
 };
-struct list {
-	struct held *v;
+struct pending_list {
+	struct pending *v;
 	size_t n, cap;
 };
-struct place { /* a track by what it stands for */
+struct track_key { /* of a stream, a thread or a channel */
 	uint64_t key;
 	pl_id track;
 };
@@ -53,17 +53,17 @@ struct tracer_device {
 	void *trace;
 	struct pl_device_source source;
 	uint32_t main;	   /* number of the thread that trains */
-	pl_ns launched_ns; /* the last launch of the thread that communicates was over then, or
-			    * nothing was launched yet */
+	pl_ns launched_ns; /* end of the last launch by the thread that communicates; before the
+			    * first launch: the start of the trace */
 	pthread_mutex_t lock;
-	struct place *place;
-	size_t n_places, cap_places;
-	struct list wait, record, kernel, launch, comm;
-	size_t fresh;	 /* held since the last settling */
-	pl_ns settled;	 /* when that was */
-	uint64_t order;	 /* pieces held so far */
-	uint64_t synced; /* times */
-	uint64_t lost;	 /* for want of memory */
+	struct track_key *track;
+	size_t n_tracks, cap_tracks;
+	struct pending_list wait, record, kernel, launch, comm;
+	size_t n_new;	 /* pending events since the last join */
+	pl_ns joined_ns; /* time of the last join */
+	uint64_t order;	 /* events that were pending so far */
+	uint64_t synced; /* number of pl_tracer_synced() calls */
+	uint64_t lost;	 /* there was no memory for them */
 };
 
 /* ---- tracks -------------------------------------------------------------------------------- */
@@ -88,7 +88,7 @@ static pl_id new_track(struct tracer_device *x, unsigned sort, uint32_t device, 
 	}
 }
 
-/* PL_NONE: no memory, which the recorder remembers. */
+/* PL_NONE: out of memory; the recorder fails when it is closed. */
 static pl_id track_of(struct tracer_device *x, unsigned sort, uint32_t device, uint32_t number)
 {
 	uint64_t key = (uint64_t)sort << 60 | (uint64_t)device << 32 | number;
@@ -96,16 +96,16 @@ static pl_id track_of(struct tracer_device *x, unsigned sort, uint32_t device, u
 
 	if (sort == THREAD && (number == x->main || !number))
 		return x->t->main;
-	for (size_t i = 0; i < x->n_places; i++)
-		if (x->place[i].key == key)
-			return x->place[i].track;
-	if (pl_grow(&x->place, &x->cap_places, x->n_places + 1, sizeof(*x->place), &ignore) < 0)
+	for (size_t i = 0; i < x->n_tracks; i++)
+		if (x->track[i].key == key)
+			return x->track[i].track;
+	if (pl_grow(&x->track, &x->cap_tracks, x->n_tracks + 1, sizeof(*x->track), &ignore) < 0)
 		return PL_NONE;
-	x->place[x->n_places] = (struct place){ key, new_track(x, sort, device, number) };
-	return x->place[x->n_places++].track;
+	x->track[x->n_tracks] = (struct track_key){ key, new_track(x, sort, device, number) };
+	return x->track[x->n_tracks++].track;
 }
 
-/* ---- what is whole ------------------------------------------------------------------------- */
+/* ---- complete events ----------------------------------------------------------------------- */
 
 static struct pl_rec_event event_of(struct tracer_device *x, const struct pl_device_event *e,
 				    uint8_t kind, unsigned sort, uint32_t number, pl_id name)
@@ -124,7 +124,7 @@ static pl_id text_of(struct tracer_device *x, const char *name)
 	return name ? pl_rec_name(x->t->rec, name) : PL_NONE;
 }
 
-static void put_whole(struct tracer_device *x, const struct pl_device_event *e)
+static void put_event(struct tracer_device *x, const struct pl_device_event *e)
 {
 	pl_id name = text_of(x, e->name ? e->name : "unnamed");
 	struct pl_rec_event r;
@@ -145,7 +145,7 @@ static void put_whole(struct tracer_device *x, const struct pl_device_event *e)
 	pl_rec_put(x->t->rec, &r, NULL);
 }
 
-/* What a single transfer sends has no number: it is matched by order, as a whole. */
+/* The message of a single transfer has no number, because the transfer is matched by order. */
 static void put_message(struct tracer_device *x, const struct pl_device_event *e)
 {
 	struct pl_rec_event r;
@@ -164,7 +164,7 @@ static void put_message(struct tracer_device *x, const struct pl_device_event *e
 
 /* ---- waits --------------------------------------------------------------------------------- */
 
-/* As profilers call them. */
+/* The names that profilers use. */
 static const char *const sync_names[2][3] = {
 	{ "Stream Wait Event", "Stream Wait Event", "Stream Wait Event" },
 	{ "Context Sync", "Stream Sync", "Event Sync" },
@@ -186,10 +186,10 @@ static void put_sync(struct tracer_device *x, const struct pl_device_event *e,
 	pl_rec_put(x->t->rec, &r, &s);
 }
 
-PL_COMPARATOR(by_event, struct held, e.event, e.corr);
+PL_COMPARATOR(by_event, struct pending, e.event, e.corr);
 
 /* Records are in order of event and call. */
-static const struct pl_device_event *record_of(const struct list *l,
+static const struct pl_device_event *record_of(const struct pending_list *l,
 					       const struct pl_device_event *w)
 {
 	size_t i = 0;
@@ -202,7 +202,7 @@ static const struct pl_device_event *record_of(const struct list *l,
 	return NULL;
 }
 
-static void drop_done(struct list *l)
+static void remove_done(struct pending_list *l)
 {
 	size_t n = 0;
 
@@ -212,29 +212,29 @@ static void drop_done(struct list *l)
 	l->n = n;
 }
 
-static void settle_waits(struct tracer_device *x, bool last)
+static void join_waits(struct tracer_device *x, bool last)
 {
 	pl_sort(x->record.v, x->record.n, sizeof(*x->record.v), by_event);
 	for (size_t i = 0; i < x->wait.n; i++) {
-		struct held *w = &x->wait.v[i];
+		struct pending *w = &x->wait.v[i];
 		const struct pl_device_event *record = record_of(&x->record, &w->e);
 
 		w->done = record || last;
 		if (w->done)
 			put_sync(x, &w->e, record);
 	}
-	drop_done(&x->wait);
+	remove_done(&x->wait);
 	for (size_t i = 0; i + 1 < x->record.n; i++)
 		x->record.v[i].done = x->record.v[i].e.event == x->record.v[i + 1].e.event;
-	drop_done(&x->record);
+	remove_done(&x->record);
 }
 
 /* ---- communication ------------------------------------------------------------------------- */
 
-PL_COMPARATOR(by_corr, struct held, e.corr);
+PL_COMPARATOR(by_corr, struct pending, e.corr);
 
-/* Which launch the call with this correlation was made in, 0 if that was not told. */
-static uint64_t launch_of(const struct list *l, uint64_t corr)
+/* In which launch the call with this correlation was made; 0: the source did not tell. */
+static uint64_t launch_of(const struct pending_list *l, uint64_t corr)
 {
 	size_t i = 0;
 
@@ -242,8 +242,9 @@ static uint64_t launch_of(const struct list *l, uint64_t corr)
 	return i < l->n && l->v[i].e.corr == corr ? l->v[i].e.launch : 0;
 }
 
-/* The kernel carries what c[0 .. n) say; n 0: it is not known. */
-static void put_comm(struct tracer_device *x, const struct held *k, struct held *const *c, size_t n)
+/* The kernel carries the collectives c[0 .. n); n 0: they are not known. */
+static void put_comm(struct tracer_device *x, const struct pending *k, struct pending *const *c,
+		     size_t n)
 {
 	uint8_t coll = n ? c[0]->coll : k->coll;
 	struct pl_rec_event r = event_of(x, &k->e, PL_K_COLLECTIVE, STREAM, k->e.stream, k->name);
@@ -267,12 +268,12 @@ static void put_comm(struct tracer_device *x, const struct held *k, struct held 
 	pl_rec_put(x->t->rec, &r, NULL);
 }
 
-PL_COMPARATOR(by_launch, struct held, e.launch, order);
+PL_COMPARATOR(by_launch, struct pending, e.launch, order);
 
-#define AT_ONCE 64 /* collectives of one launch that are told apart */
+#define AT_ONCE 64 /* collectives of one launch */
 
 /* Collectives of the launch that have no kernel yet, in order. */
-static size_t of_launch(struct list *l, uint64_t launch, struct held **c)
+static size_t of_launch(struct pending_list *l, uint64_t launch, struct pending **c)
 {
 	size_t i = 0, n = 0;
 
@@ -283,11 +284,11 @@ static size_t of_launch(struct list *l, uint64_t launch, struct held **c)
 	return n;
 }
 
-/* Kernels from..to - 1 are those of one launch: as many as it has collectives, in the same order,
- * or else the first stands for all. */
+/* Kernels from .. to - 1 belong to one launch. If it has as many collectives, both are in the same
+ * order; else the first kernel carries all. */
 static void put_launch(struct tracer_device *x, size_t from, size_t to, uint64_t launch)
 {
-	struct held *c[AT_ONCE];
+	struct pending *c[AT_ONCE];
 	size_t n = of_launch(&x->comm, launch, c);
 
 	for (size_t i = from; i < to; i++) {
@@ -299,21 +300,21 @@ static void put_launch(struct tracer_device *x, size_t from, size_t to, uint64_t
 	}
 }
 
-static bool same_sort(const struct held *kernel, const struct held *comm)
+static bool same_sort(const struct pending *kernel, const struct pending *comm)
 {
 	bool transfer = comm->coll == PL_COLL_SEND || comm->coll == PL_COLL_RECV;
 
 	return kernel->coll == comm->coll || (kernel->coll == PL_COLL_SENDRECV && transfer);
 }
 
-/* Kernels that are not known by a launch, and collectives that do not say theirs, which are the
- * first of their list. */
+/* Joins kernels and collectives whose launch is not known. Such collectives are the first of their
+ * list. */
 static void put_in_order(struct tracer_device *x, bool last)
 {
 	size_t first = 0;
 
 	for (size_t i = 0; i < x->kernel.n; i++) {
-		struct held *k = &x->kernel.v[i], *c = NULL;
+		struct pending *k = &x->kernel.v[i], *c = NULL;
 
 		while (first < x->comm.n && x->comm.v[first].done)
 			first++;
@@ -330,7 +331,7 @@ static void put_in_order(struct tracer_device *x, bool last)
 	}
 }
 
-static void settle_comm(struct tracer_device *x, bool last)
+static void join_comm(struct tracer_device *x, bool last)
 {
 	pl_sort(x->kernel.v, x->kernel.n, sizeof(*x->kernel.v), by_corr);
 	pl_sort(x->launch.v, x->launch.n, sizeof(*x->launch.v), by_corr);
@@ -345,20 +346,21 @@ static void settle_comm(struct tracer_device *x, bool last)
 			put_launch(x, i, to, launch);
 	}
 	put_in_order(x, last);
-	drop_done(&x->kernel);
-	drop_done(&x->comm);
+	remove_done(&x->kernel);
+	remove_done(&x->comm);
 	x->launch.n = 0;
 }
 
 /* ---- from the source ----------------------------------------------------------------------- */
 
-static void hold(struct tracer_device *x, struct list *l, const struct pl_device_event *e)
+static void add_pending(struct tracer_device *x, struct pending_list *l,
+			const struct pl_device_event *e)
 {
 	struct pl_err ignore = { 0 };
-	struct held h = { .e = *e,
-			  .name = text_of(x, e->name),
-			  .group = text_of(x, e->group),
-			  .order = x->order++ };
+	struct pending h = { .e = *e,
+			     .name = text_of(x, e->name),
+			     .group = text_of(x, e->group),
+			     .order = x->order++ };
 
 	h.coll = (uint8_t)pl_coll_find(e->name ? e->name : "", e->name ? strlen(e->name) : 0);
 	h.e.name = h.e.group = NULL;
@@ -367,7 +369,7 @@ static void hold(struct tracer_device *x, struct list *l, const struct pl_device
 		return;
 	}
 	l->v[l->n++] = h;
-	x->fresh++;
+	x->n_new++;
 }
 
 static void on_event(void *arg, const struct pl_device_event *e)
@@ -378,33 +380,33 @@ static void on_event(void *arg, const struct pl_device_event *e)
 	switch (e->kind) {
 	case PL_DEV_KERNEL:
 		if (e->name && !strncmp(e->name, "nccl", 4))
-			hold(x, &x->kernel, e);
+			add_pending(x, &x->kernel, e);
 		else
-			put_whole(x, e);
+			put_event(x, e);
 		break;
 	case PL_DEV_RECORD:
-		hold(x, &x->record, e);
+		add_pending(x, &x->record, e);
 		break;
 	case PL_DEV_WAIT:
-		hold(x, &x->wait, e);
+		add_pending(x, &x->wait, e);
 		break;
 	case PL_DEV_SYNC:
 		if (e->event != PL_DEV_NO_EVENT)
-			hold(x, &x->wait, e);
+			add_pending(x, &x->wait, e);
 		else
 			put_sync(x, e, NULL);
 		break;
 	case PL_DEV_LAUNCH:
-		hold(x, &x->launch, e);
+		add_pending(x, &x->launch, e);
 		break;
 	case PL_DEV_COMM:
-		hold(x, &x->comm, e);
+		add_pending(x, &x->comm, e);
 		break;
 	case PL_DEV_MESSAGE:
 		put_message(x, e);
 		break;
 	default:
-		put_whole(x, e);
+		put_event(x, e);
 	}
 	pthread_mutex_unlock(&x->lock);
 }
@@ -425,7 +427,7 @@ void pl_tracer_launched(struct pl_tracer *t, const struct pl_comm_event *e)
 
 	if (!e->launched || !e->tag || !pl_tracer_has_calls(t))
 		return;
-	/* the thread that trains may do it while it waits: its wait is in two then */
+	/* the thread that trains may launch while it waits, which cuts its wait in two */
 	since = self == x->main ? &t->waiting : &x->launched_ns;
 	pthread_mutex_lock(&x->lock);
 	r = pl_rec_event(track_of(x, THREAD, 0, self), PL_K_WAIT, t->wait,
@@ -439,23 +441,23 @@ void pl_tracer_launched(struct pl_tracer *t, const struct pl_comm_event *e)
 
 /* ---- begin and end ------------------------------------------------------------------------- */
 
-static void settle(struct tracer_device *x, bool last)
+static void join_pending(struct tracer_device *x, bool last)
 {
 	pthread_mutex_lock(&x->lock);
-	settle_waits(x, last);
-	settle_comm(x, last);
-	x->fresh = 0;
-	x->settled = pl_now_ns();
+	join_waits(x, last);
+	join_comm(x, last);
+	x->n_new = 0;
+	x->joined_ns = pl_now_ns();
 	pthread_mutex_unlock(&x->lock);
 }
 
 static void device_free(struct tracer_device *x)
 {
-	struct list *l[] = { &x->wait, &x->record, &x->kernel, &x->launch, &x->comm };
+	struct pending_list *l[] = { &x->wait, &x->record, &x->kernel, &x->launch, &x->comm };
 
 	for (size_t i = 0; i < PL_LEN(l); i++)
 		pl_free(l[i]->v);
-	pl_free(x->place);
+	pl_free(x->track);
 	pthread_mutex_destroy(&x->lock);
 	pl_free(x);
 }
@@ -508,23 +510,23 @@ void pl_tracer_synced(struct pl_tracer *t, pl_ns begin)
 	e.thread = x->main;
 	on_event(x, &e);
 	e.kind = PL_DEV_SYNC;
-	e.stream = 0; /* that of the ranges */
+	e.stream = 0; /* the stream of the ranges */
 	on_event(x, &e);
 }
 
-void pl_tracer_settle(struct pl_tracer *t)
+void pl_tracer_join(struct pl_tracer *t)
 {
 	struct tracer_device *x = t ? t->device : NULL;
-	struct pl_err ignore = { 0 }; /* what is not told now is told later */
+	struct pl_err ignore = { 0 }; /* a later flush tells the same events */
 	bool due;
 
 	if (!x)
 		return;
 	pthread_mutex_lock(&x->lock);
-	due = x->fresh >= SETTLE || (x->source.ranges && pl_now_ns() - x->settled > PERIOD_NS);
+	due = x->n_new >= JOIN_AT || (x->source.ranges && pl_now_ns() - x->joined_ns > PERIOD_NS);
 	pthread_mutex_unlock(&x->lock);
 	if (due && x->d->flush(x->trace, &ignore) >= 0)
-		settle(x, false);
+		join_pending(x, false);
 }
 
 int pl_tracer_stop(struct pl_tracer *t, bool idle, uint64_t *lost, struct pl_err *err)
@@ -540,7 +542,7 @@ int pl_tracer_stop(struct pl_tracer *t, bool idle, uint64_t *lost, struct pl_err
 		rc = x->d->flush(x->trace, err);
 	x->d->source(x->trace, &x->source);
 	x->d->stop(x->trace, idle);
-	settle(x, true);
+	join_pending(x, true);
 	*lost = x->source.lost + x->lost;
 	device_free(x);
 	return rc < 0 ? pl_wrap(err, "tracing the device") : 0;

@@ -112,6 +112,6 @@ int64_t pl_train_steps(const struct pl_job *j, const struct pl_model *m,
 
 /* For engines whose ranks all do the same steps. They decide together, from sums over all ranks,
  * when to end; they evaluate and save as often as the job says. */
-int pl_train_in_step(struct pl_train *t, struct pl_err *err) PL_MUST;
+int pl_train_lockstep(struct pl_train *t, struct pl_err *err) PL_MUST;
 
 #endif

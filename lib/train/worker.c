@@ -33,23 +33,23 @@ static void sleep_ns(pl_ns ns)
 		;
 }
 
-/* The rank owes `more`; sleeps it off when it is enough, or at the end of the pass. */
+/* Adds `more` to the debt, and sleeps for it when it is long enough, or at the end of the step. */
 static void pace(struct pl_worker *w, double more, bool all)
 {
 	pl_ns at;
 
-	w->owed_ns += (pl_ns)more;
-	if (w->owed_ns < (all ? 50000 : SLEEP_MIN_NS))
+	w->pace_debt_ns += (pl_ns)more;
+	if (w->pace_debt_ns < (all ? 50000 : SLEEP_MIN_NS))
 		return;
 	at = pl_now_ns();
-	sleep_ns(w->owed_ns);
-	w->owed_ns -= pl_now_ns() - at; /* a sleep that was too long counts for the next */
+	sleep_ns(w->pace_debt_ns);
+	w->pace_debt_ns -= pl_now_ns() - at; /* a sleep that was too long counts for the next */
 }
 
 static pl_id layer_name(const struct pl_tracer *t, uint32_t layer, enum pl_phase p, bool again)
 {
 	return p == PL_PHASE_BACKWARD ? t->backward[layer]
-	       : again		      ? t->again[layer]
+	       : again		      ? t->recompute[layer]
 				      : t->forward[layer];
 }
 
@@ -133,7 +133,7 @@ pl_ns pl_worker_begin_wait(struct pl_worker *w)
 	return now;
 }
 
-/* What is left of it, if this thread launched something meanwhile. */
+/* If this thread launched something while it waited, its wait began anew after that. */
 void pl_worker_record_wait(struct pl_worker *w, uint64_t tag)
 {
 	struct pl_tracer *t = w->o.tracer;
@@ -146,14 +146,14 @@ void pl_worker_record_wait(struct pl_worker *w, uint64_t tag)
 
 /* ---- a step -------------------------------------------------------------------------------- */
 
-/* What a device computes passes through memory of the host, which is taken and pinned on the way:
- * not while something is recorded. */
+/* The memory of the host is allocated and pinned on the way, so passes cannot be recorded as
+ * graphs then. */
 bool pl_worker_staged(const struct pl_worker *w)
 {
 	return w->o.world && strcmp(pl_comm_world_transport(w->o.world), "nccl") != 0;
 }
 
-/* Waits for the passes whose losses nobody has taken yet. */
+/* Waits for the passes since the last call, and adds up their losses. */
 static int take_losses(struct pl_worker *w, struct pl_step_result *r, struct pl_err *err)
 {
 	struct pl_loss_sum sum[PL_NET_LOSSES];
@@ -198,13 +198,14 @@ out:
 	return rc;
 }
 
-/* A device waits for communication without a deadline, so who waits for the device asks first. */
-static int settle(struct pl_worker *w, struct pl_err *err)
+/* A device waits for communication without a deadline. So the host waits for the communication
+ * first, with a deadline, and then for the device. */
+static int wait_for_world(struct pl_worker *w, struct pl_err *err)
 {
 	return w->o.world ? pl_comm_world_settle(w->o.world, err) : 0;
 }
 
-/* The device has a step's work before it: the host looks for the samples of the next one. */
+/* While the device works on this step, the host gathers the samples of the next one. */
 static void fetch_next(struct pl_worker *w)
 {
 	pl_ns begin = pl_now_ns();
@@ -232,7 +233,7 @@ int pl_worker_compute(struct pl_worker *w, struct pl_step_result *r, struct pl_e
 	pl_feed_step(&w->feed, w->step);
 	pl_worker_record(w, PL_K_DATA, t ? t->batch : PL_NONE, w->step_begin, -1);
 	PL_TRY(passes(w, r, err));
-	if (w->owed_ns + w->pace_left > 0) {
+	if (w->pace_debt_ns + w->pace_left > 0) {
 		at = pl_now_ns();
 		pace(w, w->pace_left, true);
 		pl_worker_record(w, PL_K_HOST_OP, t ? t->pace : PL_NONE, at, -1);
@@ -254,7 +255,7 @@ int pl_worker_update(struct pl_worker *w, struct pl_step_result *r, struct pl_er
 		pl_tracer_range(t, t->optimizer, false);
 	if (w->be->device)
 		fetch_next(w);
-	PL_TRY(settle(w, err));
+	PL_TRY(wait_for_world(w, err));
 	PL_TRY(take_losses(w, r, err));
 	pl_worker_record(w, PL_K_HOST_OP, t ? t->optimizer : PL_NONE, at, -1);
 out:
@@ -281,12 +282,12 @@ void pl_worker_end_step(struct pl_worker *w, bool good, struct pl_step_result *r
 	e.step = (int32_t)w->step;
 	e.value = r->loss;
 	pl_rec(t->rec, &e);
-	pl_tracer_settle(t);
+	pl_tracer_join(t);
 }
 
 /* ---- sums and evaluation ------------------------------------------------------------------- */
 
-/* Two floats hold 48 bits of a double, and their sums do not lose more than those of floats. */
+/* Collectives add floats. Two floats hold 48 bits of a double, so their sums are precise enough. */
 int pl_worker_sum(struct pl_worker *w, double *v, size_t n, struct pl_err *err)
 {
 	struct pl_coll_args a = { .op = PL_OP_ALLREDUCE, .count = 2 * w->n_sum, .on_host = true };
@@ -321,11 +322,11 @@ int pl_worker_broadcast(struct pl_worker *w, float *v, size_t n, bool on_host, s
 	};
 	int rc = w->o.world && n ? pl_comm_world_do(w->o.world, &a, err) : 0;
 
-	return rc < 0 ? rc : settle(w, err);
+	return rc < 0 ? rc : wait_for_world(w, err);
 }
 
-/* Running means are those of rank 0, as in DDP; so the result does not depend on who evaluates what
- * but for rounding. */
+/* All ranks take the running means of rank 0, as in DDP. So which rank evaluates which samples
+ * changes the result by rounding alone. */
 int pl_worker_eval(struct pl_worker *w, double *loss, int64_t *hits, int64_t *samples,
 		   struct pl_err *err)
 {
@@ -374,7 +375,7 @@ static void world_slab_free(void *arg, void *p, size_t bytes)
 		pl_comm_world_free(w->o.world, p);
 }
 
-/* The model's statements as the network takes them; borrowed strings. */
+/* The model's statements in the form that the network takes; strings are borrowed. */
 static int layers_of(const struct pl_model *m, struct pl_layer **out, struct pl_layer_key **keys,
 		     struct pl_err *err)
 {
@@ -455,7 +456,7 @@ int64_t pl_worker_microbatches(const struct pl_job *j, const struct pl_plan *pla
 	return k;
 }
 
-/* The batch in microbatches of one size. */
+/* Cuts the batch into microbatches of one size. */
 static int cut_batch(struct pl_worker *w, struct pl_err *err)
 {
 	int64_t batch = w->o.job->batch, k = pl_worker_microbatches(w->o.job, w->o.plan);
@@ -469,7 +470,7 @@ static int cut_batch(struct pl_worker *w, struct pl_err *err)
 	return 0;
 }
 
-/* What the plan has computed twice. */
+/* Tells the network which layers the plan recomputes. */
 static int set_recompute(struct pl_worker *w, struct pl_err *err)
 {
 	const struct pl_plan *p = w->o.plan;
@@ -503,8 +504,8 @@ out:
 	return rc;
 }
 
-/* What a job adds to a step in ms is spread over its layers as their work is: a third of it in the
- * forward pass. */
+/* Milliseconds that the job adds to a step are spread over the layers by their FLOPs, a third of
+ * them in the forward pass. */
 static int read_pace(struct pl_worker *w, struct pl_err *err)
 {
 	double flops = 0;
@@ -530,7 +531,7 @@ static int read_pace(struct pl_worker *w, struct pl_err *err)
 	return 0;
 }
 
-/* Enough for the sums of a window of steps in a few operations. */
+/* The sums of a window of steps fit into one operation. */
 static int make_sums(struct pl_worker *w, struct pl_err *err)
 {
 	w->n_sum = 64;
@@ -550,7 +551,7 @@ int pl_worker_init(struct pl_worker *w, const struct pl_engine_opts *o,
 	w->rank = o->world ? pl_comm_world_rank(o->world) : 0;
 	w->ranks = o->world ? pl_comm_world_size(o->world) : 1;
 	steps = pl_train_steps(o->job, o->model, o->data, w->ranks);
-	PL_TRY(pl_worker_same_job(w, err));
+	PL_TRY(pl_worker_check_same_job(w, err));
 	PL_TRY(cut_batch(w, err));
 	PL_TRY(make_net(w, w->microbatch, err));
 	PL_TRY(set_precision(w, err));

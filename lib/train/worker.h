@@ -62,7 +62,7 @@ struct pl_worker {
 	float *sum;	/* of pl_worker_sum(): n_sum pairs */
 	size_t n_sum;
 	uint32_t sums;		/* made so far: each needs a tag of its own */
-	bool lost;		/* the world, and its memory */
+	bool lost;		/* the world has ended and freed its memory */
 	struct pl_err slab_err; /* why the world gave no memory */
 
 	/* of the step in progress */
@@ -70,9 +70,9 @@ struct pl_worker {
 	pl_ns step_begin;
 	int32_t mb;
 	bool last_mb, training;
-	uint32_t n_losses;			/* passes whose losses were not taken */
-	pl_ns layer_begin, owed_ns;		/* owed: by pace, not slept yet */
-	double pace_ms, pace_factor, pace_left; /* ns of this step not owed yet */
+	uint32_t n_losses;			/* passes whose losses are still on the device */
+	pl_ns layer_begin, pace_debt_ns;	/* pace_debt: not slept yet */
+	double pace_ms, pace_factor, pace_left; /* ns of this step that are not in the debt yet */
 	double *layer_pace;			/* ns of each layer's forward pass */
 	struct pl_err err;			/* of a hook */
 };
@@ -136,8 +136,9 @@ int pl_worker_optim_opts(const struct pl_job *j, int64_t steps, struct pl_optim_
 /* ---- same.c -------------------------------------------------------------------------------- */
 
 /* PL_EDATA unless all ranks call it with one number; `what` the number is of. No world: nothing. */
-int pl_worker_same(struct pl_worker *w, uint64_t h, const char *what, struct pl_err *err) PL_MUST;
+int pl_worker_check_same(struct pl_worker *w, uint64_t h, const char *what,
+			 struct pl_err *err) PL_MUST;
 /* The same for what the ranks are to do: job, model, plan, data. */
-int pl_worker_same_job(struct pl_worker *w, struct pl_err *err) PL_MUST;
+int pl_worker_check_same_job(struct pl_worker *w, struct pl_err *err) PL_MUST;
 
 #endif

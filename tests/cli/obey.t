@@ -102,7 +102,7 @@ check "... four times forward, one synchronisation" \
 check "... by microbatch" grep -q '"name":"backward 2".*"microbatch":3' events
 check "... and the same losses" awk -v e="$(off last.losses each.losses)" 'BEGIN { exit !(e < 1e-5) }'
 obey "recompute" 'recompute 0 1 2 3'
-check "... what lies between runs again" sh -c 'grep -q "\"name\":\"again 0\"" events && ! grep -q "\"name\":\"again 4\"" events'
+check "... what lies between runs again" sh -c 'grep -q "\"name\":\"recompute 0\"" events && ! grep -q "\"name\":\"recompute 4\"" events'
 check "... to the same bits" cmp state each.state
 
 # in_bf16: which operations say so
@@ -127,7 +127,7 @@ options=
 obey "... with another algorithm, in parts" 'precision bf16' 'algorithm ring' 'partition-tensor 2.weight 3'
 check "... to the same bits, of two ranks" cmp state half.state
 obey "precision and recomputation" 'precision bf16' 'recompute 0 1 2 3'
-check "... again, in that precision" [ "$(in_bf16)" = 'forward 0,forward 2,forward 4,backward 4,again 0,backward 2,backward 0,' ]
+check "... again, in that precision" [ "$(in_bf16)" = 'forward 0,forward 2,forward 4,backward 4,recompute 0,backward 2,backward 0,' ]
 check "... to the same bits" cmp state half.state
 status 0 "precision of the job" "$run" -q -n 2 --set 'precision bf16' --checkpoint=job.state tiny.job
 "$run" -q -n 2 -p this.plan --checkpoint=plan.state tiny.job >out

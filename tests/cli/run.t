@@ -192,16 +192,6 @@ echo 'tensor conv1.weight 16' | cat hand.plan - >other.plan
 status 3 "another model's plan" "$run" -n 2 -p other.plan tiny.job
 says 'conv1.weight' "... names what is not there"
 
-# ---- progress --------------------------------------------------------------------------------------
-if script -qec true /dev/null >/dev/null 2>&1; then
-	script -qec "'$run' --pace=0:250 --set steps=6 tiny.job" /dev/null >tty </dev/null
-	check "progress on a terminal" grep -q 'step . of 6' tty
-	script -qec "'$run' -q --pace=0:250 --set steps=6 tiny.job" /dev/null >tty </dev/null
-	check "... not with -q" no grep -q 'step . of 6' tty
-else
-	skip "progress" "no script"
-fi
-
 # ---- slow links, slow ranks -----------------------------------------------------------------------
 status 0 "a paced rank" "$run" -n 2 --pace=1:150 --report=paced.json --set steps=5 tiny.job
 check "... makes it heterogeneous" awk '/"heterogeneity"/ { exit !($2 + 0 > 2) }' paced.json

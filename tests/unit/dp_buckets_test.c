@@ -81,7 +81,7 @@ static void test_default(void)
 	ok(pl_dp_buckets(net, N, 0, PL_CA_RING, NULL, NULL, &b, &err) == 0, "default");
 	is_str(text_of(&b), " fc2.weight fc2.bias fc3.weight fc3.bias | fc1.weight fc1.bias",
 	       "the first of 1 MiB, from the last tensor on");
-	ok(b.v[0].whole && b.v[0].offset == 300512 && b.v[0].count == 576042 - 300512,
+	ok(b.v[0].contiguous && b.v[0].offset == 300512 && b.v[0].count == 576042 - 300512,
 	   "neighbours lie in one stretch, gaps included");
 	ok(b.v[0].algo == PL_CA_RING && b.v[0].parts == 1 && b.of[0] == 1 && b.of[5] == 0,
 	   "algorithm, parts, bucket of a tensor");
@@ -112,7 +112,7 @@ static void test_plans(void)
 	   "a plan: %s", err.msg);
 	is_str(text_of(&b), " fc2.weight fc2.bias fc3.weight | fc1.bias fc3.bias | fc1.weight /4",
 	       "the default's, less what is taken out; each when its last tensor is ready");
-	ok(!b.v[1].whole && b.v[1].count == 510, "tensors apart are copied, without gaps");
+	ok(!b.v[1].contiguous && b.v[1].count == 510, "tensors apart are copied, without gaps");
 	ok(b.v[2].algo == PL_CA_TREE && b.v[0].algo == PL_CA_AUTO, "the algorithm of one");
 	ok(pl_worker_microbatches(&job, &p) == 2 && !warnings, "microbatches; all is ours");
 	pl_job_fini(&job);
@@ -131,7 +131,7 @@ static void test_plans(void)
 	ok(from_plan("paceline-plan 1\ntensor \"bucket 0\" 4\ntensor \"bucket 1\" 4\n"
 		     "fuse-tensors \"bucket 0\" \"bucket 1\"\n",
 		     &b, &p, &err) == 0 &&
-		   b.n == 1 && b.v[0].whole && b.v[0].n == 6,
+		   b.n == 1 && b.v[0].contiguous && b.v[0].n == 6,
 	   "whole buckets of the default, fused: %s", err.msg);
 	pl_dp_buckets_fini(&b);
 	pl_plan_fini(&p);

@@ -372,13 +372,13 @@ static void test_settling(const char *path)
 		return;
 	ok(pl_tracer_device(t, &device, &l, &log, &err) == PL_EABSENT && err.code == PL_EABSENT,
 	   "a device that cannot be traced: %s", err.msg);
-	pl_tracer_settle(t);
+	pl_tracer_join(t);
 	ok(pl_tracer_stop(t, true, &lost, &err) == 0 && lost == 0, "then there is nothing to stop");
 	l.fails = false;
 	memset(&err, 0, sizeof(err));
 	ok(pl_tracer_device(t, &device, &l, &log, &err) == 0 && strstr(said, "no reason"),
 	   "why a source is not the best is said");
-	pl_tracer_settle(t);
+	pl_tracer_join(t);
 	is_i64(l.flushes, 0, "little is held: nothing is asked for");
 	w.kind = PL_DEV_WAIT;
 	w.stream = 1;
@@ -390,8 +390,8 @@ static void test_settling(const char *path)
 	}
 	w.corr = 17000;
 	l.event(l.arg, &w);
-	pl_tracer_settle(t);
-	pl_tracer_settle(t);
+	pl_tracer_join(t);
+	pl_tracer_join(t);
 	is_i64(l.flushes, 1, "much is held: joined, once");
 	w.corr = 20000;
 	l.event(l.arg, &w);
@@ -402,7 +402,7 @@ static void test_settling(const char *path)
 		r.event = 11;
 		l.event(l.arg, &r);
 	}
-	pl_tracer_settle(t);
+	pl_tracer_join(t);
 	r.event = 10;
 	r.corr = 19000;
 	r.stream = 77;

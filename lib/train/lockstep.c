@@ -155,7 +155,7 @@ static bool every(int64_t step, int64_t n)
 	return n > 0 && step % n == 0;
 }
 
-int pl_train_in_step(struct pl_train *t, struct pl_err *err)
+int pl_train_lockstep(struct pl_train *t, struct pl_err *err)
 {
 	const struct pl_job *j = t->job;
 	struct window w = { .width = 1 };
