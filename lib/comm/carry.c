@@ -76,13 +76,13 @@ static void give_up(struct pl_world *w)
 	bool opened = w->carry.opened;
 
 	w->carry.left = true;
-	w->o.event = NULL;
 	pthread_detach(w->progress);
 	pthread_mutex_lock(&all_left_lock);
 	w->carry.next_left = all_left;
 	all_left = w;
 	pthread_mutex_unlock(&all_left_lock);
 	pthread_mutex_unlock(&w->lock);
+	pl_comm_world_end_events(w);
 	if (by->abort && opened)
 		(by->abort)(w->carry.state);
 	pthread_mutex_lock(&w->lock);

@@ -103,7 +103,8 @@ struct pl_world_opts {
 	void (*lost)(void *arg, const char *why);
 	void *lost_arg;
 	/* Called for what was sent and received, by channel and chunk, for traces; from any thread
-	 * of the world, one call at a time. NULL: not wanted. */
+	 * of the world, one call at a time, never after close or abort. It may not call the world.
+	 * NULL: not wanted. */
 	void (*event)(void *arg, const struct pl_comm_event *e);
 	void *event_arg;
 };

@@ -232,7 +232,7 @@ static void until_launched(struct pl_world *w)
 /* The calling thread has put it, or the copy of its result, into the second queue. */
 static void tell_launched(const struct pl_work *k, pl_ns since)
 {
-	const struct pl_world *w = k->w;
+	struct pl_world *w = k->w;
 
 	if (w->o.event) {
 		struct pl_comm_event e = { .op = k->a.op,
@@ -245,7 +245,7 @@ static void tell_launched(const struct pl_work *k, pl_ns since)
 					   .end = pl_now_ns(),
 					   .launched = true };
 
-		w->o.event(w->o.event_arg, &e);
+		pl_comm_world_report(w, &e);
 	}
 }
 

@@ -191,7 +191,7 @@ void pl_comm_step_done(struct pl_world *w, struct pl_step *s)
 			.begin = s->due ? s->leaves : s->ready,
 			.end = s->due ? s->left : k->moved,
 		};
-		w->o.event(w->o.event_arg, &e);
+		pl_comm_world_report(w, &e);
 	}
 	s->done = true;
 	if (--k->left == 0)

@@ -231,6 +231,10 @@ struct pl_world {
 	_Atomic uint64_t begun; /* collectives */
 	_Atomic bool failed;
 	bool told; /* the others know of the failure */
+	/* Threads report events one at a time, and none after events_ended: a thread that was left
+	 * in a library may come back when the callback's argument is no more. */
+	pthread_mutex_t event_lock;
+	bool events_ended;
 	int failed_rank;
 	char failure[700];
 
@@ -403,6 +407,10 @@ void pl_comm_world_call(struct pl_world *w);
 int pl_comm_work_begin(struct pl_world *w, const struct pl_coll_args *a, bool call,
 		       struct pl_work **work, struct pl_err *err) PL_MUST;
 void pl_comm_work_end(struct pl_work *k);
+/* Calls o.event, which the caller has found to be wanted. */
+void pl_comm_world_report(struct pl_world *w, const struct pl_comm_event *e);
+/* Waits until no callback runs; there is none afterwards. */
+void pl_comm_world_end_events(struct pl_world *w);
 void pl_comm_work_free(struct pl_work *k); /* NULL is fine */
 /* The world's failure, as that of an operation; seq UINT64_MAX: it had none yet. Lock held. */
 int pl_comm_work_failure(struct pl_world *w, const struct pl_coll_args *a, uint64_t seq,

@@ -41,6 +41,21 @@ void pl_comm_work_free(struct pl_work *k)
 	pl_free(k);
 }
 
+void pl_comm_world_report(struct pl_world *w, const struct pl_comm_event *e)
+{
+	pthread_mutex_lock(&w->event_lock);
+	if (!w->events_ended)
+		w->o.event(w->o.event_arg, e);
+	pthread_mutex_unlock(&w->event_lock);
+}
+
+void pl_comm_world_end_events(struct pl_world *w)
+{
+	pthread_mutex_lock(&w->event_lock);
+	w->events_ended = true;
+	pthread_mutex_unlock(&w->event_lock);
+}
+
 void pl_comm_work_end(struct pl_work *k)
 {
 	struct pl_world *w = k->w;
@@ -59,7 +74,7 @@ void pl_comm_work_end(struct pl_work *k)
 			.end = pl_now_ns(),
 			.on_device = w->carry.by && w->carry.by->device,
 		};
-		w->o.event(w->o.event_arg, &e);
+		pl_comm_world_report(w, &e);
 	}
 	if (w->device.b)
 		pl_comm_device_end(k);

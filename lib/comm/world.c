@@ -476,6 +476,7 @@ static struct pl_world *world_new(struct pl_err *err)
 	w->active_tail = &w->active;
 	w->device.held_tail = &w->device.held;
 	pthread_mutex_init(&w->lock, NULL);
+	pthread_mutex_init(&w->event_lock, NULL);
 	pthread_condattr_init(&a);
 	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
 	pthread_cond_init(&w->changed, &a);
@@ -549,6 +550,7 @@ static void world_free(struct pl_world *w)
 	}
 	pthread_cond_destroy(&w->changed);
 	pthread_cond_destroy(&w->resume);
+	pthread_mutex_destroy(&w->event_lock);
 	pthread_mutex_destroy(&w->lock);
 	pl_free(w->peer);
 	pl_free(w->local);

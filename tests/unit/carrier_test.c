@@ -25,6 +25,7 @@ enum fault {
 	FAIL_TEST,
 	HANG_TEST,
 	HANG_AND_HEED, /* until abort */
+	HANG_AND_TALK, /* reports events */
 	NEVER_ENDS,
 	HANG_CLOSE,
 	DIE,
@@ -123,6 +124,18 @@ static int lib_begin(void *state, struct pl_work *k, struct pl_err *err)
 	return 0;
 }
 
+/* Reports messages for ever. */
+static void talk(struct pl_work *k)
+{
+	for (;;) {
+		struct pl_step s = { .kind = PL_STEP_SEND, .work = k };
+
+		k->left = 2;
+		pl_comm_step_done(k->w, &s);
+		nap_ms(10);
+	}
+}
+
 static int lib_test(void *state, struct pl_work *k, struct pl_err *err)
 {
 	struct lib *l = state;
@@ -133,6 +146,8 @@ static int lib_test(void *state, struct pl_work *k, struct pl_err *err)
 	atomic_store(&l->r->inside, 0);
 	if (is_now(l, FAIL_TEST, k->seq))
 		return pl_fail(err, PL_EIO, "the library broke");
+	if (is_now(l, HANG_AND_TALK, k->seq))
+		talk(k);
 	if (is_now(l, HANG_TEST, k->seq) || is_now(l, HANG_AND_HEED, k->seq))
 		hang(l, trial.fault == HANG_AND_HEED);
 	if (trial.fault == NEVER_ENDS && k->seq == trial.at)
@@ -207,6 +222,29 @@ static int sum_some(struct pl_world *w, int turn, struct pl_err *err)
 	return rc;
 }
 
+static _Atomic int in_callback, callbacks;
+
+static void slow_event(void *arg, const struct pl_comm_event *e)
+{
+	(void)arg;
+	if (e->op != PL_OP_SEND) /* the library's own words alone are slow */
+		return;
+	atomic_store(&in_callback, 1);
+	nap_ms(1500);
+	atomic_fetch_add(&callbacks, 1);
+	atomic_store(&in_callback, 0);
+}
+
+/* The callback and its argument may go when the world has ended. */
+static bool is_silent(void)
+{
+	int before = atomic_load(&callbacks);
+	bool silent = !atomic_load(&in_callback);
+
+	nap_ms(50);
+	return silent && atomic_load(&callbacks) == before;
+}
+
 static int rank_main(struct pl_world_opts *o, void *arg)
 {
 	struct report *r = &area->report[o->rank];
@@ -215,6 +253,8 @@ static int rank_main(struct pl_world_opts *o, void *arg)
 	int turns = *(int *)arg;
 
 	o->carrier = &library;
+	if (trial.fault == HANG_AND_TALK)
+		o->event = slow_event;
 	o->timeout_ns = TIMEOUT_NS;
 	o->patience_ns = 3 * (pl_ns)TIMEOUT_NS;
 	o->meet_ns = 5000000000;
@@ -241,6 +281,8 @@ static int rank_main(struct pl_world_opts *o, void *arg)
 		pl_comm_world_abort(w, "failed");
 	}
 	r->ended = now_s();
+	if (trial.fault == HANG_AND_TALK)
+		NEED(is_silent());
 	r->kept = true;
 	for (int i = 0; late && i < LATE_BYTES; i++)
 		r->kept &= late[i]++ == 'x';
@@ -360,6 +402,9 @@ int main(void)
 	fails("a call that hangs", PL_EIO, "rank 1: library has not returned", 3);
 	start(HANG_AND_HEED, 1, 17);
 	fails("a call that hangs until abort", PL_EIO, "rank 1: library has not returned", 3);
+	start(HANG_AND_TALK, 1, 17);
+	fails("a call that hangs and reports events", PL_EIO, "rank 1: library has not returned",
+	      4);
 	start(NEVER_ENDS, 0, 17);
 	fails("an operation that never ends", PL_EIO, "all-reduce 17", 3);
 	ok(area->report[0].kept, "... and may write to its memory for ever");
