@@ -43,6 +43,8 @@ struct meeting {
 	size_t n_guests, most;
 	struct pollfd *polls;
 	int *met; /* tcp, rank 0: connections of those who came */
+	unsigned n_turned_away;
+	char turned_away[200]; /* why, the last time */
 };
 
 /* ---- who I am ---- */
@@ -142,11 +144,31 @@ static void drop(struct meeting *m, size_t i, bool shut)
 	m->guest[i] = m->guest[--m->n_guests];
 }
 
+static void refuse(struct meeting *m, int fd, const char *why)
+{
+	struct pl_frame f = { .kind = PL_FRAME_REFUSED };
+	struct pl_err e = { 0 };
+
+	snprintf(f.text, sizeof(f.text), "%s", why);
+	/* it will find out in any case */
+	if (pl_comm_net_frame_write(fd, &f, m->until + 100000000, &e) < 0)
+		return;
+}
+
+/* Says so the first time. A rank that tries again and again would fill the screen. */
+static void turn_away(struct meeting *m, const char *why)
+{
+	if (!m->n_turned_away++)
+		pl_say(m->w->o.log, PL_LOG_WARN, "meeting: a connection was turned away: %s", why);
+	snprintf(m->turned_away, sizeof(m->turned_away), "%.199s", why);
+}
+
 /* 1: guest i greeted well; 0: not yet; -1: it is gone. */
 static int hear_guest(struct meeting *m, size_t i, struct pl_hello *h)
 {
 	struct guest *g = &m->guest[i];
 	struct pl_err e = { 0 };
+	int rc;
 	ssize_t n = recv(g->fd, g->bytes + g->got, sizeof(g->bytes) - g->got, MSG_DONTWAIT);
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
@@ -158,9 +180,11 @@ static int hear_guest(struct meeting *m, size_t i, struct pl_hello *h)
 	g->got += (size_t)n;
 	if (g->got < sizeof(g->bytes))
 		return 0;
-	if (pl_comm_hello_get(g->bytes, g->got, m->w->token, h, &e) < 0) {
-		pl_say(m->w->o.log, PL_LOG_WARN, "meeting: a connection was turned away: %s",
-		       e.msg);
+	rc = pl_comm_hello_get(g->bytes, g->got, m->w->token, h, &e);
+	if (rc < 0) {
+		turn_away(m, e.msg);
+		if (rc == PL_EUSAGE) /* a rank, which would try again until it gives up */
+			refuse(m, g->fd, e.msg);
 		drop(m, i, true);
 		return -1;
 	}
@@ -212,34 +236,28 @@ static int next_guest(struct meeting *m, struct pl_hello *h, int *fd)
 
 /* ---- tcp: rank 0 ---- */
 
-static void missing(struct meeting *m, const bool *came, char *text, size_t size)
+/* Which ranks never came, and what came instead. */
+static void say_missing(struct meeting *m, const bool *came, char *text, size_t size)
 {
-	int n = 0;
+	const struct pl_world *w = m->w;
+	pl_ns waited = w->o.meet_ns > 0 ? w->o.meet_ns : w->timeout;
+	int n = 0, shown = 0;
 	size_t at;
 
-	for (int r = 0; r < m->w->size; r++)
+	for (int r = 0; r < w->size; r++)
 		n += !came[r];
-	at = (size_t)snprintf(text, size, "rank%s", n == 1 ? "" : "s");
-	for (int r = 0, shown = 0; r < m->w->size && at < size; r++) {
-		if (came[r])
-			continue;
-		if (shown++ == 16) {
-			snprintf(text + at, size - at, " and %d more", n - 16);
-			break;
-		}
-		at += (size_t)snprintf(text + at, size - at, " %d", r);
-	}
-}
-
-static void refuse(struct meeting *m, int fd, const char *why)
-{
-	struct pl_frame f = { .kind = PL_FRAME_REFUSED };
-	struct pl_err e = { 0 };
-
-	snprintf(f.text, sizeof(f.text), "%s", why);
-	/* it will find out in any case */
-	if (pl_comm_net_frame_write(fd, &f, m->until + 100000000, &e) < 0)
-		return;
+	at = (size_t)snprintf(text, size, "after %.1f s rank%s", (double)waited / 1e9,
+			      n == 1 ? "" : "s");
+	for (int r = 0; r < w->size && shown < 16; r++)
+		if (!came[r] && ++shown)
+			at += (size_t)snprintf(text + at, size - at, " %d", r);
+	if (n > shown)
+		at += (size_t)snprintf(text + at, size - at, " and %d more", n - shown);
+	at += (size_t)snprintf(text + at, size - at, " never came");
+	if (m->n_turned_away)
+		snprintf(text + at, size - at, "; %u connection%s turned away: %s",
+			 m->n_turned_away, m->n_turned_away == 1 ? " was" : "s were",
+			 m->turned_away);
 }
 
 /* Rank 0 waits for all. */
@@ -247,7 +265,7 @@ static int receive_all(struct meeting *m, bool *came)
 {
 	struct pl_world *w = m->w;
 	struct sockaddr_storage at;
-	char text[300], who[200];
+	char text[500];
 
 	came[0] = true;
 	for (int n = 1; n < w->size;) {
@@ -258,9 +276,7 @@ static int receive_all(struct meeting *m, bool *came)
 		if (rc < 0)
 			return rc;
 		if (rc == 0) {
-			missing(m, came, who, sizeof(who));
-			snprintf(text, sizeof(text), "after %.1f s %s never came",
-				 (double)(w->o.meet_ns > 0 ? w->o.meet_ns : w->timeout) / 1e9, who);
+			say_missing(m, came, text, sizeof(text));
 			for (int r = 1; r < w->size; r++)
 				if (came[r])
 					refuse(m, m->met[r], text);
@@ -272,7 +288,7 @@ static int receive_all(struct meeting *m, bool *came)
 				 : h.lane ? "rank %u of %u does not meet in order (%d)"
 					  : "rank %u of %u came twice (of %d)",
 				 h.rank, h.size, w->size);
-			pl_say(w->o.log, PL_LOG_WARN, "meeting: %s", text);
+			turn_away(m, text);
 			refuse(m, fd, text);
 			close(fd);
 			continue;
@@ -441,7 +457,7 @@ static int meet_in_dir(struct meeting *m)
 {
 	struct timespec nap = { 0, 5000000 };
 	struct pl_world *w = m->w;
-	char who[200];
+	char text[500];
 	bool *came = NULL;
 	int n = 1, rc = write_own(m);
 
@@ -457,11 +473,8 @@ static int meet_in_dir(struct meeting *m)
 		if (n == w->size)
 			break;
 		if (pl_now_ns() > m->until) {
-			missing(m, came, who, sizeof(who));
-			rc = pl_fail(m->err, PL_EIO, "meeting at %s: after %.1f s %s never came",
-				     w->meet,
-				     (double)(w->o.meet_ns > 0 ? w->o.meet_ns : w->timeout) / 1e9,
-				     who);
+			say_missing(m, came, text, sizeof(text));
+			rc = pl_fail(m->err, PL_EIO, "meeting at %s: %s", w->meet, text);
 			break;
 		}
 		nanosleep(&nap, NULL);

@@ -91,7 +91,9 @@ int pl_comm_hello_get(const uint8_t *p, size_t n, const char *token, struct pl_h
 		return pl_fail(err, PL_EDATA,
 			       "not a rank of this version (another program at this port?)");
 	if (!same_token(p + 8, token))
-		return pl_fail(err, PL_EDATA, "wrong token (a rank of another job?)");
+		return pl_fail(err, PL_EUSAGE,
+			       "wrong token (give all ranks of the job the same PACELINE_TOKEN, "
+			       "and another job another port)");
 	return get_member(p + 8 + PL_TOKEN_MAX, h, err);
 }
 

@@ -34,7 +34,7 @@ struct pl_hello {
 	char address[PL_ADDRESS_MAX]; /* "": the one that the connection came from */
 };
 void pl_comm_hello_put(uint8_t *to, const char *token, const struct pl_hello *h);
-/* PL_EDATA: not ours, another version, another token, fields out of range. */
+/* PL_EDATA: not ours, another version, fields out of range; PL_EUSAGE: another token. */
 int pl_comm_hello_get(const uint8_t *p, size_t n, const char *token, struct pl_hello *h,
 		      struct pl_err *err) PL_MUST;
 
