@@ -3,7 +3,7 @@
 #include "program.h"
 
 static const struct pl_engine *const engines[] = {
-	&pl_engine_dp,
+	&pl_dp_engine,
 };
 
 int find_engine(const struct pl_job *j, const struct pl_plan *plan, const struct pl_engine **e,

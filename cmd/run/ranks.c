@@ -475,7 +475,7 @@ int open_world(const struct config *c, const struct member *p, const struct pl_j
 						.shared = j->link[i].shared };
 	o.shape = shape;
 	if (t) {
-		o.event = pl_tracer_comm;
+		o.event = pl_train_tracer_comm;
 		o.event_arg = t;
 	}
 	rc = pl_comm_world_open(&o, w, err);

@@ -16,7 +16,7 @@ int gather_workers(struct pl_worker *w, const struct worker_result *own, const s
 
 	PL_TRY(pl_alloc(&r->worker, (size_t)p->size, sizeof(*r->worker), err));
 	r->worker[p->rank] = *own;
-	PL_TRY(pl_worker_sum(w, (double *)(void *)r->worker, FIELDS * (size_t)p->size, err));
+	PL_TRY(pl_train_worker_sum(w, (double *)(void *)r->worker, FIELDS * (size_t)p->size, err));
 	for (int i = 0; i < p->size; i++) {
 		double speed = 1 / fmax(1e-9, r->worker[i].step_s);
 

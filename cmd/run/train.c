@@ -73,8 +73,8 @@ static int open_trace(struct training *t, struct pl_err *err)
 	PL_TRY(pl_provenance(&t->c->c, &line, err));
 	o.path = path;
 	o.provenance = (const char *)line.p;
-	PL_TRY(pl_rec_open(&o, &t->rec, err));
-	PL_TRY(pl_tracer_new(t->rec, &t->tracer, err));
+	PL_TRY(pl_train_rec_open(&o, &t->rec, err));
+	PL_TRY(pl_train_tracer_new(t->rec, &t->tracer, err));
 out:
 	pl_buf_fini(&line);
 	return rc;
@@ -91,7 +91,7 @@ static void trace_device(struct training *t)
 		return;
 	if (!b->trace)
 		pl_fail(&why, PL_EABSENT, "the backend tells nothing of it");
-	else if (pl_tracer_device(t->tracer, b->trace, t->device.ctx, log, &why) == 0)
+	else if (pl_train_tracer_device(t->tracer, b->trace, t->device.ctx, log, &why) == 0)
 		return;
 	pl_say(log, PL_LOG_WARN, "the trace lacks the device: %s", why.msg);
 }
@@ -107,7 +107,7 @@ static int stop_device_trace(struct training *t, bool good, struct pl_err *err)
 		return 0;
 	if (good && t->device.ctx)
 		good = t->device.backend->sync(t->device.ctx, &ignore) == 0;
-	rc = pl_tracer_stop(t->tracer, good, &lost, err);
+	rc = pl_train_tracer_stop(t->tracer, good, &lost, err);
 	if (lost)
 		pl_say(&t->c->c.log, PL_LOG_WARN,
 		       "the trace lacks %llu events of the device: they came faster than they "
@@ -262,8 +262,8 @@ static int finish(struct training *t, int rc, struct pl_err *err)
 	device_close(&t->device);
 	if (close_log(t, &later) < 0)
 		more = later.code;
-	pl_tracer_free(t->tracer);
-	if (t->rec && (more = pl_rec_close(t->rec, &lost, &later)) == 0 && lost)
+	pl_train_tracer_free(t->tracer);
+	if (t->rec && (more = pl_train_rec_close(t->rec, &lost, &later)) == 0 && lost)
 		pl_say(&t->c->c.log, PL_LOG_WARN,
 		       "the trace lacks %llu events: the disk was slower than the run",
 		       (unsigned long long)lost);

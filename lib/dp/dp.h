@@ -9,7 +9,7 @@
 
 #include "train/train.h"
 
-extern const struct pl_engine pl_engine_dp;
+extern const struct pl_engine pl_dp_engine;
 
 /*
  * The buckets that the engine uses for a job and a plan, in the order of their issue, tensors by

@@ -53,14 +53,15 @@ static int start_allreduce(struct dp *d, uint32_t k)
 	int rc;
 
 	/* the trace shows when the gradients can leave the device */
-	if (d->w.o.tracer && pl_worker_staged(&d->w))
-		pl_tracer_range(d->w.o.tracer, d->w.o.tracer->issue, true);
+	if (d->w.o.tracer && pl_train_worker_staged(&d->w))
+		pl_train_tracer_range(d->w.o.tracer, d->w.o.tracer->issue, true);
 	if (!b->contiguous)
 		gather_bucket(d, b, at, false);
 	rc = pl_comm_world_begin(d->w.o.world, &a, &d->work[k], &d->w.err);
-	if (d->w.o.tracer && pl_worker_staged(&d->w))
-		pl_tracer_range(d->w.o.tracer, d->w.o.tracer->issue, false);
-	pl_worker_record_issue(&d->w, d->w.o.tracer ? d->w.o.tracer->issue : PL_NONE, begin, tag);
+	if (d->w.o.tracer && pl_train_worker_staged(&d->w))
+		pl_train_tracer_range(d->w.o.tracer, d->w.o.tracer->issue, false);
+	pl_train_worker_record_issue(&d->w, d->w.o.tracer ? d->w.o.tracer->issue : PL_NONE, begin,
+				     tag);
 	return rc;
 }
 
@@ -82,7 +83,7 @@ static void ready(void *arg, uint32_t first, uint32_t n)
 			e.step = (int32_t)d->w.step;
 			e.bytes = (int64_t)(d->w.tensor[i].n * sizeof(float));
 			e.dims = t->dims[i];
-			pl_rec(t->rec, &e);
+			pl_train_rec(t->rec, &e);
 		}
 	}
 	while (d->w.o.world && d->next < d->b.n && !d->not_ready[d->next])
@@ -98,12 +99,12 @@ static int wait_all(struct dp *d, pl_ns *waited, struct pl_err *err)
 
 	for (uint32_t k = 0; d->w.o.world && k < d->b.n; k++) {
 		struct pl_work *w = d->work[k];
-		pl_ns begin = pl_worker_begin_wait(&d->w);
+		pl_ns begin = pl_train_worker_begin_wait(&d->w);
 
 		d->work[k] = NULL;
 		PL_TRY(pl_comm_work_wait(w, err));
 		*waited += pl_now_ns() - begin;
-		pl_worker_record_wait(&d->w, pl_tag_of(d->w.step, k));
+		pl_train_worker_record_wait(&d->w, pl_tag_of(d->w.step, k));
 		if (!d->b.v[k].contiguous)
 			gather_bucket(d, &d->b.v[k], d->copy[k], true);
 	}
@@ -123,13 +124,13 @@ static int dp_step(struct pl_worker *w, int64_t step, struct pl_step_result *r, 
 	struct dp *d = (struct dp *)w;
 	int rc;
 
-	pl_worker_begin_step(w, step, r);
+	pl_train_worker_begin_step(w, step, r);
 	reset_ready(d);
-	PL_TRY(pl_worker_compute(w, r, err));
+	PL_TRY(pl_train_worker_compute(w, r, err));
 	PL_TRY(wait_all(d, &r->wait_ns, err));
-	PL_TRY(pl_worker_update(w, r, err));
+	PL_TRY(pl_train_worker_update(w, r, err));
 out:
-	pl_worker_end_step(w, rc == 0, r);
+	pl_train_worker_end_step(w, rc == 0, r);
 	return rc;
 }
 
@@ -175,7 +176,7 @@ static void dp_finish(struct pl_worker *w, bool lost)
 	pl_free(d->copy);
 	pl_free(d->not_ready);
 	pl_dp_buckets_fini(&d->b);
-	pl_worker_fini(w, lost);
+	pl_train_worker_fini(w, lost);
 	pl_free(d);
 }
 
@@ -187,10 +188,10 @@ static int dp_prepare(const struct pl_engine_opts *o, struct pl_worker **w, stru
 	*w = NULL;
 	if (rc < 0)
 		return rc;
-	PL_TRY(pl_worker_init(&d->w, o, ready, err));
+	PL_TRY(pl_train_worker_init(&d->w, o, ready, err));
 	PL_TRY(make_buckets(d, err));
 	if (o->tracer)
-		PL_TRY(pl_tracer_names(o->tracer, d->w.net, d->b.n, err));
+		PL_TRY(pl_train_tracer_names(o->tracer, d->w.net, d->b.n, err));
 out:
 	if (rc < 0)
 		dp_finish(&d->w, false);
@@ -205,17 +206,17 @@ static bool dp_matches(const struct pl_job *job, const struct pl_plan *plan)
 	return !strcmp(job->policy, "bsp");
 }
 
-const struct pl_engine pl_engine_dp = {
+const struct pl_engine pl_dp_engine = {
 	.name = "dp",
 	.policy = "bsp",
 	.matches = dp_matches,
 	.prepare = dp_prepare,
 	.control = pl_train_lockstep,
 	.step = dp_step,
-	.eval = pl_worker_eval,
-	.save = pl_worker_save,
-	.load = pl_worker_load,
-	.export_weights = pl_worker_export,
-	.import_weights = pl_worker_import,
+	.eval = pl_train_worker_eval,
+	.save = pl_train_worker_save,
+	.load = pl_train_worker_load,
+	.export_weights = pl_train_worker_export,
+	.import_weights = pl_train_worker_import,
 	.finish = dp_finish,
 };

@@ -62,8 +62,8 @@ static int fits(const struct pl_dataset *d, const struct pl_net_shape *s, size_t
 	return 0;
 }
 
-int pl_feed_init(struct pl_feed *f, const struct pl_engine_opts *o, struct pl_net *net, int batch,
-		 struct pl_err *err)
+int pl_train_feed_init(struct pl_feed *f, const struct pl_engine_opts *o, struct pl_net *net,
+		       int batch, struct pl_err *err)
 {
 	const struct pl_dataset *d = o->data;
 	struct pl_net_shape shape;
@@ -103,7 +103,7 @@ out:
 	return rc;
 }
 
-void pl_feed_fini(struct pl_feed *f)
+void pl_train_feed_fini(struct pl_feed *f)
 {
 	pl_free(f->index);
 	pl_free(f->x);
@@ -124,7 +124,7 @@ static size_t held_out(const struct pl_feed *f)
 	return f->tokens ? f->train + f->each : f->train;
 }
 
-void pl_feed_step(struct pl_feed *f, int64_t step)
+void pl_train_feed_step(struct pl_feed *f, int64_t step)
 {
 	if (f->fetched == step)
 		return;
@@ -135,14 +135,14 @@ void pl_feed_step(struct pl_feed *f, int64_t step)
 }
 
 /* A text is evaluated in pieces that follow one another, each with the token behind it. */
-size_t pl_feed_held_out(const struct pl_feed *f)
+size_t pl_train_feed_held_out(const struct pl_feed *f)
 {
 	size_t n = f->d->n - held_out(f);
 
 	return f->tokens && n ? (n - 1) / f->each : n;
 }
 
-void pl_feed_eval(struct pl_feed *f, size_t first, int n)
+void pl_train_feed_eval(struct pl_feed *f, size_t first, int n)
 {
 	size_t from = held_out(f);
 
@@ -152,7 +152,7 @@ void pl_feed_eval(struct pl_feed *f, size_t first, int n)
 	gather(f, n);
 }
 
-struct pl_batch_io pl_feed_rows(const struct pl_feed *f, int from, int n)
+struct pl_batch_io pl_train_feed_rows(const struct pl_feed *f, int from, int n)
 {
 	size_t at = (size_t)from, e = f->each;
 
@@ -165,7 +165,7 @@ struct pl_batch_io pl_feed_rows(const struct pl_feed *f, int from, int n)
 	};
 }
 
-int64_t pl_feed_classified(const struct pl_feed *f)
+int64_t pl_train_feed_classified(const struct pl_feed *f)
 {
 	return f->tokens ? (int64_t)f->each : f->y ? 1 : 0;
 }

@@ -5,8 +5,8 @@
 #include "train/tracer.h"
 
 /* Are all calls and kernels traced, those of the communication library among them? */
-bool pl_tracer_has_calls(const struct pl_tracer *t);
+bool pl_train_tracer_has_calls(const struct pl_tracer *t);
 /* The calling thread has launched a collective, or the copy of its result. Until then it waited. */
-void pl_tracer_launched(struct pl_tracer *t, const struct pl_comm_event *e);
+void pl_train_tracer_launched(struct pl_tracer *t, const struct pl_comm_event *e);
 
 #endif

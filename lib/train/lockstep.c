@@ -104,7 +104,7 @@ static int close_window(struct pl_train *t, struct window *w, struct pl_err *err
 	memcpy(v + 2 * WINDOW, w->classified, sizeof(w->classified[0]) * n);
 	v[3 * WINDOW] = *t->stop;
 	v[3 * WINDOW + 1] = (double)t->step_ns / (double)t->steps_done;
-	PL_TRY(pl_worker_sum(t->worker, v, PL_LEN(v), err));
+	PL_TRY(pl_train_worker_sum(t->worker, v, PL_LEN(v), err));
 	PL_TRY(put_rows(t, w, v, &mean, err));
 	if (!isfinite(mean))
 		return pl_fail(err, PL_EDATA,

@@ -11,8 +11,8 @@ static int find(const char *const *names, size_t n, const char *name)
 	return -1;
 }
 
-int pl_worker_optim_opts(const struct pl_job *j, int64_t steps, struct pl_optim_opts *o,
-			 struct pl_err *err)
+int pl_train_worker_optim_opts(const struct pl_job *j, int64_t steps, struct pl_optim_opts *o,
+			       struct pl_err *err)
 {
 	static const char *const kinds[] = { "sgd", "adam", "adamw" };
 	static const char *const schedules[] = { "constant", "step", "cosine", "linear" };

@@ -92,8 +92,9 @@ static int by_rewrite(const struct pl_rewrite *rw, bool device, const struct pl_
 	return 0;
 }
 
-int pl_worker_precision(const struct pl_engine_opts *o, const struct pl_net_layer *layer,
-			uint32_t n, const struct pl_log *log, uint8_t *out, struct pl_err *err)
+int pl_train_worker_precision(const struct pl_engine_opts *o, const struct pl_net_layer *layer,
+			      uint32_t n, const struct pl_log *log, uint8_t *out,
+			      struct pl_err *err)
 {
 	const char *word = o->job->precision;
 	bool device = o->backend && o->backend->device;

@@ -10,7 +10,7 @@
  *
  * A thread finds its ring in a thread-local variable, which is checked by the recorder's number: a
  * program may have one recorder after another. Events of a device come by the thousand, from
- * threads that nobody measures, so pl_rec_put() does without a ring.
+ * threads that nobody measures, so pl_train_rec_put() does without a ring.
  *
  * Times count from the opening. Events are in the file in the order in which the rings were
  * emptied; readers sort.
@@ -54,7 +54,7 @@ struct pl_recorder {
 	int rank;
 	pl_ns base;
 	pl_id host, pid, process, key_dims, key_type, key_precision, type_float, key_sync[4];
-	uint64_t put;	   /* events of pl_rec_put(); under the lock */
+	uint64_t put;	   /* events of pl_train_rec_put(); under the lock */
 	struct pl_err err; /* the first failure of the encoder */
 	bool failed;
 };
@@ -85,7 +85,7 @@ static struct ring *new_ring(struct pl_recorder *r)
 	return x;
 }
 
-void pl_rec(struct pl_recorder *r, const struct pl_rec_event *e)
+void pl_train_rec(struct pl_recorder *r, const struct pl_rec_event *e)
 {
 	struct ring *x;
 	uint64_t head, waiting;
@@ -109,7 +109,7 @@ void pl_rec(struct pl_recorder *r, const struct pl_rec_event *e)
 		pthread_cond_signal(&r->wake); /* twice: the first may come before it sleeps */
 }
 
-uint64_t pl_rec_count(struct pl_recorder *r)
+uint64_t pl_train_rec_count(struct pl_recorder *r)
 {
 	uint64_t n = 0;
 
@@ -123,7 +123,7 @@ uint64_t pl_rec_count(struct pl_recorder *r)
 	return n;
 }
 
-pl_id pl_rec_name(struct pl_recorder *r, const char *name)
+pl_id pl_train_rec_name(struct pl_recorder *r, const char *name)
 {
 	pl_id id = PL_NONE;
 
@@ -136,7 +136,7 @@ pl_id pl_rec_name(struct pl_recorder *r, const char *name)
 	return id;
 }
 
-const char *pl_rec_text(struct pl_recorder *r, pl_id name)
+const char *pl_train_rec_text(struct pl_recorder *r, pl_id name)
 {
 	const char *text;
 
@@ -150,7 +150,7 @@ static pl_id add_track(struct pl_recorder *r, uint8_t type, int32_t device, int6
 		       const char *name)
 {
 	struct pl_track t;
-	pl_id id = PL_NONE, text = pl_rec_name(r, name);
+	pl_id id = PL_NONE, text = pl_train_rec_name(r, name);
 
 	if (text == PL_NONE)
 		return PL_NONE;
@@ -172,17 +172,17 @@ static pl_id add_track(struct pl_recorder *r, uint8_t type, int32_t device, int6
 	return id;
 }
 
-pl_id pl_rec_track(struct pl_recorder *r, uint8_t type, const char *name)
+pl_id pl_train_rec_track(struct pl_recorder *r, uint8_t type, const char *name)
 {
 	return add_track(r, type, -1, -1, name);
 }
 
-pl_id pl_rec_stream(struct pl_recorder *r, int32_t device, int64_t stream, const char *name)
+pl_id pl_train_rec_stream(struct pl_recorder *r, int32_t device, int64_t stream, const char *name)
 {
 	return add_track(r, PL_T_STREAM, device, stream, name);
 }
 
-void pl_rec_meta(struct pl_recorder *r, const char *key, const char *json)
+void pl_train_rec_meta(struct pl_recorder *r, const char *key, const char *json)
 {
 	if (!r)
 		return;
@@ -294,7 +294,8 @@ out:
 	return rc;
 }
 
-void pl_rec_put(struct pl_recorder *r, const struct pl_rec_event *e, const struct pl_rec_sync *s)
+void pl_train_rec_put(struct pl_recorder *r, const struct pl_rec_event *e,
+		      const struct pl_rec_sync *s)
 {
 	if (!r)
 		return;
@@ -444,7 +445,7 @@ out:
 	return rc;
 }
 
-int pl_rec_open(const struct pl_rec_opts *o, struct pl_recorder **out, struct pl_err *err)
+int pl_train_rec_open(const struct pl_rec_opts *o, struct pl_recorder **out, struct pl_err *err)
 {
 	struct pl_recorder *r;
 	pthread_condattr_t attr;
@@ -464,14 +465,14 @@ int pl_rec_open(const struct pl_rec_opts *o, struct pl_recorder **out, struct pl
 	rc = begin(r, o, err);
 	if (rc < 0) {
 		pl_wrap(err, "%s", o->path);
-		pl_rec_abort(r);
+		pl_train_rec_abort(r);
 		return rc;
 	}
 	*out = r;
 	return 0;
 }
 
-int pl_rec_close(struct pl_recorder *r, uint64_t *lost, struct pl_err *err)
+int pl_train_rec_close(struct pl_recorder *r, uint64_t *lost, struct pl_err *err)
 {
 	struct pl_err why = { 0 };
 	char name[256];
@@ -494,7 +495,7 @@ int pl_rec_close(struct pl_recorder *r, uint64_t *lost, struct pl_err *err)
 		if (err && !err->code)
 			*err = why;
 		pl_wrap(err, "trace %s", name);
-		pl_rec_abort(r);
+		pl_train_rec_abort(r);
 		return rc;
 	}
 	rc = pl_trace_writer_close(r->sink, &why);
@@ -511,7 +512,7 @@ int pl_rec_close(struct pl_recorder *r, uint64_t *lost, struct pl_err *err)
 	return rc;
 }
 
-void pl_rec_abort(struct pl_recorder *r)
+void pl_train_rec_abort(struct pl_recorder *r)
 {
 	if (!r)
 		return;

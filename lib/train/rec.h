@@ -3,7 +3,7 @@
  *
  * To record an event costs two clock reads and a store into a ring of the thread. Another thread
  * encodes the events and writes blocks. If the disk is full, the trace is lost, the run goes on,
- * and pl_rec_close() says so.
+ * and pl_train_rec_close() says so.
  */
 #ifndef PL_REC_H
 #define PL_REC_H
@@ -19,18 +19,19 @@ struct pl_rec_opts {
 	const char *provenance; /* a line, or NULL */
 };
 struct pl_recorder;
-int pl_rec_open(const struct pl_rec_opts *o, struct pl_recorder **r, struct pl_err *err) PL_MUST;
+int pl_train_rec_open(const struct pl_rec_opts *o, struct pl_recorder **r,
+		      struct pl_err *err) PL_MUST;
 /*
  * Writes the remaining events. No thread records any more. The handle is freed, also on failure.
  * *lost: the events that found no room (may be NULL).
  */
-int pl_rec_close(struct pl_recorder *r, uint64_t *lost, struct pl_err *err) PL_MUST;
-void pl_rec_abort(struct pl_recorder *r); /* removes the file; NULL is fine */
+int pl_train_rec_close(struct pl_recorder *r, uint64_t *lost, struct pl_err *err) PL_MUST;
+void pl_train_rec_abort(struct pl_recorder *r); /* removes the file; NULL is fine */
 /* Names once, at the start; tracks: threads, and a link for communication. */
-pl_id pl_rec_name(struct pl_recorder *r, const char *name); /* PL_NONE: out of memory */
-const char *pl_rec_text(struct pl_recorder *r,
-			pl_id name); /* borrowed until the recorder is closed */
-pl_id pl_rec_track(struct pl_recorder *r, uint8_t type, const char *name);
+pl_id pl_train_rec_name(struct pl_recorder *r, const char *name); /* PL_NONE: out of memory */
+const char *pl_train_rec_text(struct pl_recorder *r,
+			      pl_id name); /* borrowed until the recorder is closed */
+pl_id pl_train_rec_track(struct pl_recorder *r, uint8_t type, const char *name);
 
 struct pl_rec_event {
 	pl_id track, name;
@@ -69,7 +70,7 @@ static inline struct pl_rec_event pl_rec_event(pl_id track, uint8_t kind, pl_id 
 				      .precision = PL_NONE };
 }
 /* From any thread. Never blocks for long, never fails: an event that finds no room is counted. */
-void pl_rec(struct pl_recorder *r, const struct pl_rec_event *e);
+void pl_train_rec(struct pl_recorder *r, const struct pl_rec_event *e);
 
 /* What a wait was for, in the terms of profilers; -1: not known, or nothing. */
 struct pl_rec_sync {
@@ -80,10 +81,11 @@ struct pl_rec_sync {
 };
 /* For threads that nobody measures: encodes the event at once, so it may wait for the disk. `s`
  * NULL: no wait. */
-void pl_rec_put(struct pl_recorder *r, const struct pl_rec_event *e, const struct pl_rec_sync *s);
-pl_id pl_rec_stream(struct pl_recorder *r, int32_t device, int64_t stream, const char *name);
+void pl_train_rec_put(struct pl_recorder *r, const struct pl_rec_event *e,
+		      const struct pl_rec_sync *s);
+pl_id pl_train_rec_stream(struct pl_recorder *r, int32_t device, int64_t stream, const char *name);
 /* Metadata of the trace; json: a JSON value as text. */
-void pl_rec_meta(struct pl_recorder *r, const char *key, const char *json);
-uint64_t pl_rec_count(struct pl_recorder *r); /* events recorded so far, by all threads */
+void pl_train_rec_meta(struct pl_recorder *r, const char *key, const char *json);
+uint64_t pl_train_rec_count(struct pl_recorder *r); /* events recorded so far, by all threads */
 
 #endif

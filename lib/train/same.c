@@ -10,14 +10,15 @@
 
 #include "train/worker.h"
 
-int pl_worker_check_same(struct pl_worker *w, uint64_t h, const char *what, struct pl_err *err)
+int pl_train_worker_check_same(struct pl_worker *w, uint64_t h, const char *what,
+			       struct pl_err *err)
 {
 	float own[4], first[4];
 	int rc;
 
 	for (int i = 0; i < 4; i++)
 		own[i] = first[i] = (float)(h >> 16 * i & 0xffff);
-	rc = pl_worker_broadcast(w, first, 4, true, err);
+	rc = pl_train_worker_broadcast(w, first, 4, true, err);
 	if (rc < 0 || !memcmp(own, first, sizeof(own)))
 		return rc;
 	return pl_fail(err, PL_EDATA,
@@ -89,7 +90,7 @@ static uint64_t hash_data(const struct pl_dataset *s)
 	return pl_hash(h, sizeof(h));
 }
 
-int pl_worker_check_same_job(struct pl_worker *w, struct pl_err *err)
+int pl_train_worker_check_same_job(struct pl_worker *w, struct pl_err *err)
 {
 	uint64_t job = 0, model = 0, plan = 0;
 	int rc;
@@ -100,11 +101,11 @@ int pl_worker_check_same_job(struct pl_worker *w, struct pl_err *err)
 	PL_TRY(hash_text(&model, put_model, w->o.model, err));
 	if (w->o.plan)
 		PL_TRY(hash_text(&plan, put_plan, w->o.plan, err));
-	PL_TRY(pl_worker_check_same(w, job, "job", err));
-	PL_TRY(pl_worker_check_same(w, model, "model", err));
-	PL_TRY(pl_worker_check_same(w, plan, "plan", err));
+	PL_TRY(pl_train_worker_check_same(w, job, "job", err));
+	PL_TRY(pl_train_worker_check_same(w, model, "model", err));
+	PL_TRY(pl_train_worker_check_same(w, plan, "plan", err));
 	if (!w->o.read_once)
-		PL_TRY(pl_worker_check_same(w, hash_data(w->o.data), "data", err));
+		PL_TRY(pl_train_worker_check_same(w, hash_data(w->o.data), "data", err));
 out:
 	return rc;
 }

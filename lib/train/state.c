@@ -170,7 +170,8 @@ static int64_t samples_of_step(const struct pl_worker *worker)
 	return worker->o.job->batch * worker->ranks;
 }
 
-int pl_worker_save(struct pl_worker *worker, const char *path, int64_t step, struct pl_err *err)
+int pl_train_worker_save(struct pl_worker *worker, const char *path, int64_t step,
+			 struct pl_err *err)
 {
 	struct pl_weights w = { 0 };
 	struct host_copies m = { 0 };
@@ -179,7 +180,7 @@ int pl_worker_save(struct pl_worker *worker, const char *path, int64_t step, str
 	float *running = pl_net_state(worker->net, &n);
 	int rc;
 
-	PL_TRY(pl_worker_broadcast(worker, running, n, false, err));
+	PL_TRY(pl_train_worker_broadcast(worker, running, n, false, err));
 	if (worker->rank)
 		goto out;
 	PL_TRY(collect(worker, true, &w, &m, err));
@@ -200,7 +201,7 @@ out:
 	return rc;
 }
 
-int pl_worker_export(struct pl_worker *worker, const char *path, struct pl_err *err)
+int pl_train_worker_export(struct pl_worker *worker, const char *path, struct pl_err *err)
 {
 	struct pl_weights w = { 0 };
 	struct host_copies m = { 0 };
@@ -291,7 +292,7 @@ out:
 	return rc;
 }
 
-int pl_worker_import(struct pl_worker *worker, const char *path, struct pl_err *err)
+int pl_train_worker_import(struct pl_worker *worker, const char *path, struct pl_err *err)
 {
 	struct pl_weights w = { 0 };
 	const float *params = worker->params;
@@ -301,8 +302,8 @@ int pl_worker_import(struct pl_worker *worker, const char *path, struct pl_err *
 	PL_TRY(read_file(path, &w, err));
 	PL_TRY(read_params(worker, &w, err));
 	PL_TRY(copy_to_host(worker, &m, &params, worker->n_params, err));
-	PL_TRY(pl_worker_check_same(worker, pl_hash(params, worker->n_params * sizeof(float)),
-				    "weights", err));
+	PL_TRY(pl_train_worker_check_same(worker, pl_hash(params, worker->n_params * sizeof(float)),
+					  "weights", err));
 out:
 	pl_weights_fini(&w);
 	host_copies_fini(worker, &m);
@@ -392,8 +393,8 @@ static int check_job(const struct pl_worker *worker, const struct checkpoint *c,
 	return 0;
 }
 
-int pl_worker_load(struct pl_worker *worker, const char *path, bool to_train, int64_t *step,
-		   struct pl_err *err)
+int pl_train_worker_load(struct pl_worker *worker, const char *path, bool to_train, int64_t *step,
+			 struct pl_err *err)
 {
 	struct pl_weights w = { 0 };
 	struct checkpoint c = { 0 };
@@ -416,7 +417,7 @@ int pl_worker_load(struct pl_worker *worker, const char *path, bool to_train, in
 		snprintf(name, sizeof(name), "optimizer.%u", i);
 		PL_TRY(read_tensor(worker, &w, name, slab[i], n, NULL, err));
 	}
-	PL_TRY(pl_worker_check_same(worker, checksum(&w), "checkpoint", err));
+	PL_TRY(pl_train_worker_check_same(worker, checksum(&w), "checkpoint", err));
 out:
 	pl_weights_fini(&w);
 	if (rc < 0)

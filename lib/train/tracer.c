@@ -19,11 +19,11 @@ static const char *const coll_names[PL_OP_COUNT_] = {
 
 static int add_name(struct pl_tracer *t, pl_id *id, struct pl_err *err, const char *text)
 {
-	*id = pl_rec_name(t->rec, text);
+	*id = pl_train_rec_name(t->rec, text);
 	return *id == PL_NONE ? pl_fail(err, PL_ENOMEM, "out of memory (names of a trace)") : 0;
 }
 
-int pl_tracer_new(struct pl_recorder *rec, struct pl_tracer **out, struct pl_err *err)
+int pl_train_tracer_new(struct pl_recorder *rec, struct pl_tracer **out, struct pl_err *err)
 {
 	struct pl_tracer *t;
 	int rc = pl_alloc(&t, 1, sizeof(*t), err);
@@ -32,8 +32,8 @@ int pl_tracer_new(struct pl_recorder *rec, struct pl_tracer **out, struct pl_err
 	if (rc < 0)
 		return rc;
 	t->rec = rec;
-	t->main = pl_rec_track(rec, PL_T_THREAD, "main");
-	t->comm = pl_rec_track(rec, PL_T_THREAD, "communication");
+	t->main = pl_train_rec_track(rec, PL_T_THREAD, "main");
+	t->comm = pl_train_rec_track(rec, PL_T_THREAD, "communication");
 	if (t->main == PL_NONE || t->comm == PL_NONE) {
 		rc = pl_fail(err, PL_ENOMEM, "out of memory (tracks of a trace)");
 		goto out;
@@ -53,20 +53,20 @@ int pl_tracer_new(struct pl_recorder *rec, struct pl_tracer **out, struct pl_err
 	PL_TRY(add_name(t, &t->bf16, err, "bf16"));
 out:
 	if (rc < 0)
-		pl_tracer_free(t);
+		pl_train_tracer_free(t);
 	else
 		*out = t;
 	return rc;
 }
 
-void pl_tracer_free(struct pl_tracer *t)
+void pl_train_tracer_free(struct pl_tracer *t)
 {
 	struct pl_err ignore = { 0 };
 	uint64_t lost;
 
 	if (!t)
 		return;
-	if (pl_tracer_stop(t, false, &lost, &ignore) < 0)
+	if (pl_train_tracer_stop(t, false, &lost, &ignore) < 0)
 		lost = 0; /* an earlier failure is reported already */
 	pl_free(t->link);
 	pl_free(t->sent);
@@ -90,7 +90,8 @@ static int dims_name(struct pl_tracer *t, const struct pl_net_tensor *x, pl_id *
 	return add_name(t, id, err, text);
 }
 
-int pl_tracer_names(struct pl_tracer *t, struct pl_net *net, uint32_t n_buckets, struct pl_err *err)
+int pl_train_tracer_names(struct pl_tracer *t, struct pl_net *net, uint32_t n_buckets,
+			  struct pl_err *err)
 {
 	const struct pl_net_layer *l = pl_net_layers(net, &t->n_layers);
 	const struct pl_net_tensor *x = pl_net_tensors(net, &t->n_tensors);
@@ -133,7 +134,7 @@ static pl_id link_track(struct pl_tracer *t, int channel)
 		return t->comm;
 	while (t->n_links <= (uint32_t)channel) {
 		snprintf(text, sizeof(text), "channel %u", t->n_links);
-		t->link[t->n_links++] = pl_rec_track(t->rec, PL_T_LINK, text);
+		t->link[t->n_links++] = pl_train_rec_track(t->rec, PL_T_LINK, text);
 	}
 	return t->link[channel];
 }
@@ -160,7 +161,7 @@ static pl_ns send_start(struct pl_tracer *t, const struct pl_comm_event *e)
 	return begin;
 }
 
-void pl_tracer_comm(void *tracer, const struct pl_comm_event *e)
+void pl_train_tracer_comm(void *tracer, const struct pl_comm_event *e)
 {
 	struct pl_tracer *t = tracer;
 	bool message = (e->op == PL_OP_SEND || e->op == PL_OP_RECV) && e->of != e->op;
@@ -169,8 +170,8 @@ void pl_tracer_comm(void *tracer, const struct pl_comm_event *e)
 
 	pl_id label = e->op < PL_OP_COUNT_ ? t->coll[e->op] : t->wait;
 
-	if (e->launched || (e->on_device && pl_tracer_has_calls(t))) {
-		pl_tracer_launched(t, e);
+	if (e->launched || (e->on_device && pl_train_tracer_has_calls(t))) {
+		pl_train_tracer_launched(t, e);
 		return;
 	}
 	if (message) {
@@ -197,5 +198,5 @@ void pl_tracer_comm(void *tracer, const struct pl_comm_event *e)
 	x.bytes = (int64_t)e->bytes;
 	x.seq = (int64_t)e->seq;
 	x.group = t->group;
-	pl_rec(t->rec, &x);
+	pl_train_rec(t->rec, &x);
 }

@@ -19,7 +19,7 @@ struct pl_tracer {
 	size_t n_sent, cap_sent;
 	pl_id group, coll[PL_OP_COUNT_], step, batch, optimizer, wait, loss, ready, pace, issue,
 		sum, bf16;
-	/* pl_tracer_names() sets these before the first step */
+	/* pl_train_tracer_names() sets these before the first step */
 	pl_id *bucket, *forward, *recompute, *backward, *dims;
 	uint32_t n_buckets, n_layers, n_tensors;
 	struct tracer_device *device; /* NULL: no device is traced */
@@ -27,13 +27,13 @@ struct pl_tracer {
 };
 
 /* Tracks and names of one rank in its recorder. Open before the world, whose events it takes. */
-int pl_tracer_new(struct pl_recorder *rec, struct pl_tracer **t, struct pl_err *err) PL_MUST;
-void pl_tracer_free(struct pl_tracer *t); /* after the world; NULL is fine */
+int pl_train_tracer_new(struct pl_recorder *rec, struct pl_tracer **t, struct pl_err *err) PL_MUST;
+void pl_train_tracer_free(struct pl_tracer *t); /* after the world; NULL is fine */
 /* Names of layers and tensors, and of the all-reduces of a step, which are n_buckets. */
-int pl_tracer_names(struct pl_tracer *t, struct pl_net *net, uint32_t n_buckets,
-		    struct pl_err *err) PL_MUST;
+int pl_train_tracer_names(struct pl_tracer *t, struct pl_net *net, uint32_t n_buckets,
+			  struct pl_err *err) PL_MUST;
 /* The `event` of pl_world_opts, with the tracer as its argument. */
-void pl_tracer_comm(void *tracer, const struct pl_comm_event *e);
+void pl_train_tracer_comm(void *tracer, const struct pl_comm_event *e);
 
 /* ---- the device ---------------------------------------------------------------------------- */
 
@@ -42,18 +42,19 @@ void pl_tracer_comm(void *tracer, const struct pl_comm_event *e);
  * one that trains. Call it once, and before a communication library that has a profiler is opened.
  * `log` is told what cannot be traced.
  */
-int pl_tracer_device(struct pl_tracer *t, const struct pl_device_trace *d, void *ctx,
-		     const struct pl_log *log, struct pl_err *err) PL_MUST;
+int pl_train_tracer_device(struct pl_tracer *t, const struct pl_device_trace *d, void *ctx,
+			   const struct pl_log *log, struct pl_err *err) PL_MUST;
 /* Between steps, when the device is idle: joins what was told so far, if that is much. */
-void pl_tracer_join(struct pl_tracer *t);
+void pl_train_tracer_join(struct pl_tracer *t);
 /* The context is still open. idle: the device has ended all its work (false after a failure).
  * *lost: how many events found no room. */
-int pl_tracer_stop(struct pl_tracer *t, bool idle, uint64_t *lost, struct pl_err *err) PL_MUST;
+int pl_train_tracer_stop(struct pl_tracer *t, bool idle, uint64_t *lost,
+			 struct pl_err *err) PL_MUST;
 /* The work that the device is asked to do for one layer begins, ends; `name`: its operation. */
-void pl_tracer_range(struct pl_tracer *t, pl_id name, bool begin);
+void pl_train_tracer_range(struct pl_tracer *t, pl_id name, bool begin);
 /* The calling thread, the one that trains, has waited since `begin` for all that it asked of the
  * device. */
-void pl_tracer_synced(struct pl_tracer *t, pl_ns begin);
+void pl_train_tracer_synced(struct pl_tracer *t, pl_ns begin);
 
 /* ---- tags ---------------------------------------------------------------------------------- */
 

@@ -62,7 +62,7 @@ struct tracer_device {
 	size_t n_new;	 /* pending events since the last join */
 	pl_ns joined_ns; /* time of the last join */
 	uint64_t order;	 /* events that were pending so far */
-	uint64_t synced; /* number of pl_tracer_synced() calls */
+	uint64_t synced; /* number of pl_train_tracer_synced() calls */
 	uint64_t lost;	 /* there was no memory for them */
 };
 
@@ -78,13 +78,13 @@ static pl_id new_track(struct tracer_device *x, unsigned sort, uint32_t device, 
 	case STREAM:
 		snprintf(text, sizeof(text), device ? "stream %u of device %u" : "stream %u",
 			 number, device);
-		return pl_rec_stream(x->t->rec, (int32_t)device, number, text);
+		return pl_train_rec_stream(x->t->rec, (int32_t)device, number, text);
 	case THREAD:
 		snprintf(text, sizeof(text), "thread %u", number);
-		return pl_rec_track(x->t->rec, PL_T_THREAD, text);
+		return pl_train_rec_track(x->t->rec, PL_T_THREAD, text);
 	default:
 		snprintf(text, sizeof(text), "network channel %u", number);
-		return pl_rec_track(x->t->rec, PL_T_LINK, text);
+		return pl_train_rec_track(x->t->rec, PL_T_LINK, text);
 	}
 }
 
@@ -121,7 +121,7 @@ static struct pl_rec_event event_of(struct tracer_device *x, const struct pl_dev
 
 static pl_id text_of(struct tracer_device *x, const char *name)
 {
-	return name ? pl_rec_name(x->t->rec, name) : PL_NONE;
+	return name ? pl_train_rec_name(x->t->rec, name) : PL_NONE;
 }
 
 static void put_event(struct tracer_device *x, const struct pl_device_event *e)
@@ -142,7 +142,7 @@ static void put_event(struct tracer_device *x, const struct pl_device_event *e)
 	default:
 		r = event_of(x, e, PL_K_KERNEL, STREAM, e->stream, name);
 	}
-	pl_rec_put(x->t->rec, &r, NULL);
+	pl_train_rec_put(x->t->rec, &r, NULL);
 }
 
 /* The message of a single transfer has no number, because the transfer is matched by order. */
@@ -159,7 +159,7 @@ static void put_message(struct tracer_device *x, const struct pl_device_event *e
 	r.peer = e->peer;
 	r.channel = e->channel;
 	r.group = text_of(x, e->group);
-	pl_rec_put(x->t->rec, &r, NULL);
+	pl_train_rec_put(x->t->rec, &r, NULL);
 }
 
 /* ---- waits --------------------------------------------------------------------------------- */
@@ -183,7 +183,7 @@ static void put_sync(struct tracer_device *x, const struct pl_device_event *e,
 			 text_of(x, sync_names[e->kind == PL_DEV_SYNC][event ? 2 : stream]));
 
 	r.bytes = -1;
-	pl_rec_put(x->t->rec, &r, &s);
+	pl_train_rec_put(x->t->rec, &r, &s);
 }
 
 PL_COMPARATOR(by_event, struct pending, e.event, e.corr);
@@ -264,8 +264,8 @@ static void put_comm(struct tracer_device *x, const struct pending *k, struct pe
 	} else if (coll == PL_COLL_SEND || coll == PL_COLL_RECV) {
 		coll = PL_COLL_SENDRECV; /* several at once */
 	}
-	r.coll = pl_rec_name(x->t->rec, pl_coll_name(coll));
-	pl_rec_put(x->t->rec, &r, NULL);
+	r.coll = pl_train_rec_name(x->t->rec, pl_coll_name(coll));
+	pl_train_rec_put(x->t->rec, &r, NULL);
 }
 
 PL_COMPARATOR(by_launch, struct pending, e.launch, order);
@@ -413,19 +413,19 @@ static void on_event(void *arg, const struct pl_device_event *e)
 
 /* ---- the thread that communicates ---------------------------------------------------------- */
 
-bool pl_tracer_has_calls(const struct pl_tracer *t)
+bool pl_train_tracer_has_calls(const struct pl_tracer *t)
 {
 	return t->device && t->device->source.calls;
 }
 
-void pl_tracer_launched(struct pl_tracer *t, const struct pl_comm_event *e)
+void pl_train_tracer_launched(struct pl_tracer *t, const struct pl_comm_event *e)
 {
 	struct tracer_device *x = t->device;
 	uint32_t self = (uint32_t)syscall(SYS_gettid);
 	struct pl_rec_event r;
 	pl_ns *since;
 
-	if (!e->launched || !e->tag || !pl_tracer_has_calls(t))
+	if (!e->launched || !e->tag || !pl_train_tracer_has_calls(t))
 		return;
 	/* the thread that trains may launch while it waits, which cuts its wait in two */
 	since = self == x->main ? &t->waiting : &x->launched_ns;
@@ -436,7 +436,7 @@ void pl_tracer_launched(struct pl_tracer *t, const struct pl_comm_event *e)
 	pthread_mutex_unlock(&x->lock);
 	r.corr = (int64_t)e->tag;
 	r.step = pl_tag_step(e->tag);
-	pl_rec(t->rec, &r);
+	pl_train_rec(t->rec, &r);
 }
 
 /* ---- begin and end ------------------------------------------------------------------------- */
@@ -462,8 +462,8 @@ static void device_free(struct tracer_device *x)
 	pl_free(x);
 }
 
-int pl_tracer_device(struct pl_tracer *t, const struct pl_device_trace *d, void *ctx,
-		     const struct pl_log *log, struct pl_err *err)
+int pl_train_tracer_device(struct pl_tracer *t, const struct pl_device_trace *d, void *ctx,
+			   const struct pl_log *log, struct pl_err *err)
 {
 	struct tracer_device *x;
 	char text[128];
@@ -485,21 +485,21 @@ int pl_tracer_device(struct pl_tracer *t, const struct pl_device_trace *d, void 
 	if (x->source.why)
 		pl_say(log, PL_LOG_WARN, "the trace of the device is coarse: %s", x->source.why);
 	snprintf(text, sizeof(text), "\"%s\"", x->source.name);
-	pl_rec_meta(t->rec, "device_trace", text);
-	pl_rec_meta(t->rec, "all_synchronization", x->source.calls ? "true" : "false");
+	pl_train_rec_meta(t->rec, "device_trace", text);
+	pl_train_rec_meta(t->rec, "all_synchronization", x->source.calls ? "true" : "false");
 	t->device = x;
 	return 0;
 }
 
-void pl_tracer_range(struct pl_tracer *t, pl_id name, bool begin)
+void pl_train_tracer_range(struct pl_tracer *t, pl_id name, bool begin)
 {
 	struct tracer_device *x = t->device;
 
 	if (x && x->source.ranges)
-		x->d->range(x->trace, pl_rec_text(t->rec, name), begin);
+		x->d->range(x->trace, pl_train_rec_text(t->rec, name), begin);
 }
 
-void pl_tracer_synced(struct pl_tracer *t, pl_ns begin)
+void pl_train_tracer_synced(struct pl_tracer *t, pl_ns begin)
 {
 	struct tracer_device *x = t->device;
 	struct pl_device_event e;
@@ -514,7 +514,7 @@ void pl_tracer_synced(struct pl_tracer *t, pl_ns begin)
 	on_event(x, &e);
 }
 
-void pl_tracer_join(struct pl_tracer *t)
+void pl_train_tracer_join(struct pl_tracer *t)
 {
 	struct tracer_device *x = t ? t->device : NULL;
 	struct pl_err ignore = { 0 }; /* a later flush tells the same events */
@@ -529,7 +529,7 @@ void pl_tracer_join(struct pl_tracer *t)
 		join_pending(x, false);
 }
 
-int pl_tracer_stop(struct pl_tracer *t, bool idle, uint64_t *lost, struct pl_err *err)
+int pl_train_tracer_stop(struct pl_tracer *t, bool idle, uint64_t *lost, struct pl_err *err)
 {
 	struct tracer_device *x = t ? t->device : NULL;
 	int rc = 0;

@@ -60,7 +60,7 @@ static void layer_begin(void *arg, uint32_t layer, enum pl_phase p, bool again)
 
 	w->layer_begin = pl_now_ns();
 	if (t && w->training)
-		pl_tracer_range(t, layer_name(t, layer, p, again), true);
+		pl_train_tracer_range(t, layer_name(t, layer, p, again), true);
 }
 
 static void layer_end(void *arg, uint32_t layer, enum pl_phase p, bool again)
@@ -73,7 +73,7 @@ static void layer_end(void *arg, uint32_t layer, enum pl_phase p, bool again)
 	if (!w->training)
 		return;
 	if (t)
-		pl_tracer_range(t, layer_name(t, layer, p, again), false);
+		pl_train_tracer_range(t, layer_name(t, layer, p, again), false);
 	end = pl_now_ns();
 	if (w->pace_factor > 1 || w->pace_ms > 0) {
 		double more =
@@ -92,12 +92,13 @@ static void layer_end(void *arg, uint32_t layer, enum pl_phase p, bool again)
 	e.mb = w->microbatches > 1 ? w->mb : -1;
 	if (w->precision[2 * layer + p] == PL_BF16)
 		e.precision = t->bf16;
-	pl_rec(t->rec, &e);
+	pl_train_rec(t->rec, &e);
 }
 
 /* ---- the trace ------------------------------------------------------------------------------ */
 
-void pl_worker_record(struct pl_worker *w, uint8_t kind, pl_id name, pl_ns begin, int64_t corr)
+void pl_train_worker_record(struct pl_worker *w, uint8_t kind, pl_id name, pl_ns begin,
+			    int64_t corr)
 {
 	struct pl_tracer *t = w->o.tracer;
 	struct pl_rec_event e;
@@ -107,10 +108,10 @@ void pl_worker_record(struct pl_worker *w, uint8_t kind, pl_id name, pl_ns begin
 	e = pl_rec_event(t->main, kind, name, begin, pl_now_ns());
 	e.step = (int32_t)w->step;
 	e.corr = corr;
-	pl_rec(t->rec, &e);
+	pl_train_rec(t->rec, &e);
 }
 
-void pl_worker_record_issue(struct pl_worker *w, pl_id what, pl_ns begin, uint64_t tag)
+void pl_train_worker_record_issue(struct pl_worker *w, pl_id what, pl_ns begin, uint64_t tag)
 {
 	struct pl_tracer *t = w->o.tracer;
 	struct pl_rec_event e;
@@ -121,10 +122,10 @@ void pl_worker_record_issue(struct pl_worker *w, pl_id what, pl_ns begin, uint64
 	e.step = (int32_t)w->step;
 	e.corr = (int64_t)tag;
 	e.coll = t->coll[PL_OP_ALLREDUCE];
-	pl_rec(t->rec, &e);
+	pl_train_rec(t->rec, &e);
 }
 
-pl_ns pl_worker_begin_wait(struct pl_worker *w)
+pl_ns pl_train_worker_begin_wait(struct pl_worker *w)
 {
 	pl_ns now = pl_now_ns();
 
@@ -134,13 +135,13 @@ pl_ns pl_worker_begin_wait(struct pl_worker *w)
 }
 
 /* If this thread launched something while it waited, its wait began anew after that. */
-void pl_worker_record_wait(struct pl_worker *w, uint64_t tag)
+void pl_train_worker_record_wait(struct pl_worker *w, uint64_t tag)
 {
 	struct pl_tracer *t = w->o.tracer;
 
 	if (!t)
 		return;
-	pl_worker_record(w, PL_K_WAIT, t->wait, t->waiting, (int64_t)tag);
+	pl_train_worker_record(w, PL_K_WAIT, t->wait, t->waiting, (int64_t)tag);
 	t->waiting = 0;
 }
 
@@ -148,7 +149,7 @@ void pl_worker_record_wait(struct pl_worker *w, uint64_t tag)
 
 /* The memory of the host is allocated and pinned on the way, so passes cannot be recorded as
  * graphs then. */
-bool pl_worker_staged(const struct pl_worker *w)
+bool pl_train_worker_staged(const struct pl_worker *w)
 {
 	return w->o.world && strcmp(pl_comm_world_transport(w->o.world), "nccl") != 0;
 }
@@ -161,7 +162,7 @@ static int take_losses(struct pl_worker *w, struct pl_step_result *r, struct pl_
 	int rc = pl_net_losses(w->net, w->n_losses, sum, err);
 
 	if (w->o.tracer)
-		pl_tracer_synced(w->o.tracer, begin);
+		pl_train_tracer_synced(w->o.tracer, begin);
 	for (uint32_t i = 0; rc == 0 && i < w->n_losses; i++) {
 		r->loss += sum[i].loss / (double)w->microbatches;
 		r->hits += sum[i].hits;
@@ -177,7 +178,7 @@ static int passes(struct pl_worker *w, struct pl_step_result *r, struct pl_err *
 	pl_net_scale(w->net, 1.0f / (float)((int64_t)w->ranks * w->microbatches));
 	for (w->mb = 0; w->mb < w->microbatches; w->mb++) {
 		struct pl_batch_io io =
-			pl_feed_rows(&w->feed, w->mb * w->microbatch, w->microbatch);
+			pl_train_feed_rows(&w->feed, w->mb * w->microbatch, w->microbatch);
 		uint64_t place[] = { (uint64_t)w->o.job->seed, (uint64_t)w->step, (uint64_t)w->rank,
 				     (uint64_t)w->mb };
 
@@ -210,11 +211,11 @@ static void fetch_next(struct pl_worker *w)
 {
 	pl_ns begin = pl_now_ns();
 
-	pl_feed_step(&w->feed, w->step + 1);
-	pl_worker_record(w, PL_K_DATA, w->o.tracer ? w->o.tracer->batch : PL_NONE, begin, -1);
+	pl_train_feed_step(&w->feed, w->step + 1);
+	pl_train_worker_record(w, PL_K_DATA, w->o.tracer ? w->o.tracer->batch : PL_NONE, begin, -1);
 }
 
-void pl_worker_begin_step(struct pl_worker *w, int64_t step, struct pl_step_result *r)
+void pl_train_worker_begin_step(struct pl_worker *w, int64_t step, struct pl_step_result *r)
 {
 	memset(r, 0, sizeof(*r));
 	w->step_begin = pl_now_ns();
@@ -224,45 +225,45 @@ void pl_worker_begin_step(struct pl_worker *w, int64_t step, struct pl_step_resu
 	w->n_losses = 0;
 }
 
-int pl_worker_compute(struct pl_worker *w, struct pl_step_result *r, struct pl_err *err)
+int pl_train_worker_compute(struct pl_worker *w, struct pl_step_result *r, struct pl_err *err)
 {
 	const struct pl_tracer *t = w->o.tracer;
 	pl_ns at;
 	int rc;
 
-	pl_feed_step(&w->feed, w->step);
-	pl_worker_record(w, PL_K_DATA, t ? t->batch : PL_NONE, w->step_begin, -1);
+	pl_train_feed_step(&w->feed, w->step);
+	pl_train_worker_record(w, PL_K_DATA, t ? t->batch : PL_NONE, w->step_begin, -1);
 	PL_TRY(passes(w, r, err));
 	if (w->pace_debt_ns + w->pace_left > 0) {
 		at = pl_now_ns();
 		pace(w, w->pace_left, true);
-		pl_worker_record(w, PL_K_HOST_OP, t ? t->pace : PL_NONE, at, -1);
+		pl_train_worker_record(w, PL_K_HOST_OP, t ? t->pace : PL_NONE, at, -1);
 	}
 out:
 	return rc;
 }
 
-int pl_worker_update(struct pl_worker *w, struct pl_step_result *r, struct pl_err *err)
+int pl_train_worker_update(struct pl_worker *w, struct pl_step_result *r, struct pl_err *err)
 {
 	struct pl_tracer *t = w->o.tracer;
 	pl_ns at = pl_now_ns();
 	int rc;
 
 	if (t)
-		pl_tracer_range(t, t->optimizer, true);
+		pl_train_tracer_range(t, t->optimizer, true);
 	pl_optim_step(w->optim, w->step, 0, SIZE_MAX, NAN);
 	if (t)
-		pl_tracer_range(t, t->optimizer, false);
+		pl_train_tracer_range(t, t->optimizer, false);
 	if (w->be->device)
 		fetch_next(w);
 	PL_TRY(wait_for_world(w, err));
 	PL_TRY(take_losses(w, r, err));
-	pl_worker_record(w, PL_K_HOST_OP, t ? t->optimizer : PL_NONE, at, -1);
+	pl_train_worker_record(w, PL_K_HOST_OP, t ? t->optimizer : PL_NONE, at, -1);
 out:
 	return rc;
 }
 
-void pl_worker_end_step(struct pl_worker *w, bool good, struct pl_step_result *r)
+void pl_train_worker_end_step(struct pl_worker *w, bool good, struct pl_step_result *r)
 {
 	struct pl_tracer *t = w->o.tracer;
 	struct pl_rec_event e;
@@ -270,9 +271,9 @@ void pl_worker_end_step(struct pl_worker *w, bool good, struct pl_step_result *r
 	w->training = false;
 	if (!good)
 		return;
-	pl_worker_record(w, PL_K_STEP, t ? t->step : PL_NONE, w->step_begin, -1);
+	pl_train_worker_record(w, PL_K_STEP, t ? t->step : PL_NONE, w->step_begin, -1);
 	r->samples = (int64_t)w->feed.batch;
-	r->classified = r->samples * pl_feed_classified(&w->feed);
+	r->classified = r->samples * pl_train_feed_classified(&w->feed);
 	r->step_ns = pl_now_ns() - w->step_begin;
 	r->compute_ns = r->step_ns - r->wait_ns;
 	r->bytes_sent = w->o.world ? pl_comm_world_sent(w->o.world) : 0;
@@ -281,14 +282,14 @@ void pl_worker_end_step(struct pl_worker *w, bool good, struct pl_step_result *r
 	e = pl_rec_event(t->main, PL_K_COUNTER, t->loss, pl_now_ns(), 0);
 	e.step = (int32_t)w->step;
 	e.value = r->loss;
-	pl_rec(t->rec, &e);
-	pl_tracer_join(t);
+	pl_train_rec(t->rec, &e);
+	pl_train_tracer_join(t);
 }
 
 /* ---- sums and evaluation ------------------------------------------------------------------- */
 
 /* Collectives add floats. Two floats hold 48 bits of a double, so their sums are precise enough. */
-int pl_worker_sum(struct pl_worker *w, double *v, size_t n, struct pl_err *err)
+int pl_train_worker_sum(struct pl_worker *w, double *v, size_t n, struct pl_err *err)
 {
 	struct pl_coll_args a = { .op = PL_OP_ALLREDUCE, .count = 2 * w->n_sum, .on_host = true };
 	int rc = 0;
@@ -303,11 +304,11 @@ int pl_worker_sum(struct pl_worker *w, double *v, size_t n, struct pl_err *err)
 		}
 		a.src = a.dst = w->sum;
 		a.tag = pl_tag_of(w->step, PL_TAG_BUCKETS - 1 - w->sums++ % PL_TAG_SUMS);
-		pl_worker_record_issue(w, w->o.tracer ? w->o.tracer->sum : PL_NONE, pl_now_ns(),
-				       a.tag);
-		pl_worker_begin_wait(w);
+		pl_train_worker_record_issue(w, w->o.tracer ? w->o.tracer->sum : PL_NONE,
+					     pl_now_ns(), a.tag);
+		pl_train_worker_begin_wait(w);
 		PL_TRY(pl_comm_world_do(w->o.world, &a, err));
-		pl_worker_record_wait(w, a.tag);
+		pl_train_worker_record_wait(w, a.tag);
 		for (size_t i = 0; i < m; i++)
 			v[at + i] = (double)w->sum[2 * i] + (double)w->sum[2 * i + 1];
 	}
@@ -315,7 +316,8 @@ out:
 	return rc;
 }
 
-int pl_worker_broadcast(struct pl_worker *w, float *v, size_t n, bool on_host, struct pl_err *err)
+int pl_train_worker_broadcast(struct pl_worker *w, float *v, size_t n, bool on_host,
+			      struct pl_err *err)
 {
 	struct pl_coll_args a = {
 		.op = PL_OP_BROADCAST, .src = v, .dst = v, .count = n, .root = 0, .on_host = on_host
@@ -327,32 +329,32 @@ int pl_worker_broadcast(struct pl_worker *w, float *v, size_t n, bool on_host, s
 
 /* All ranks take the running means of rank 0, as in DDP. So which rank evaluates which samples
  * changes the result by rounding alone. */
-int pl_worker_eval(struct pl_worker *w, double *loss, int64_t *hits, int64_t *samples,
-		   struct pl_err *err)
+int pl_train_worker_eval(struct pl_worker *w, double *loss, int64_t *hits, int64_t *samples,
+			 struct pl_err *err)
 {
-	size_t held = pl_feed_held_out(&w->feed), n_state, each = (size_t)w->microbatch;
+	size_t held = pl_train_feed_held_out(&w->feed), n_state, each = (size_t)w->microbatch;
 	float *running = pl_net_state(w->net, &n_state);
 	double v[3] = { 0 };
 	int rc;
 
-	PL_TRY(pl_worker_broadcast(w, running, n_state, false, err));
+	PL_TRY(pl_train_worker_broadcast(w, running, n_state, false, err));
 	for (size_t at = (size_t)w->rank * each; at < held; at += each * (size_t)w->ranks) {
 		int n = (int)pl_min_size(each, held - at);
 		struct pl_batch_io io;
 		double l = 0;
 		int64_t h = 0;
 
-		pl_feed_eval(&w->feed, at, n);
-		io = pl_feed_rows(&w->feed, 0, n);
+		pl_train_feed_eval(&w->feed, at, n);
+		io = pl_train_feed_rows(&w->feed, 0, n);
 		PL_TRY(pl_net_forward(w->net, &io, 0, true, &l, &h, err));
 		v[0] += l * n;
 		v[1] += (double)h;
 		v[2] += n;
 	}
-	PL_TRY(pl_worker_sum(w, v, 3, err));
+	PL_TRY(pl_train_worker_sum(w, v, 3, err));
 	*loss = v[2] > 0 ? v[0] / v[2] : NAN;
 	*hits = (int64_t)(v[1] + 0.5);
-	*samples = (int64_t)(v[2] + 0.5) * pl_max_i64(1, pl_feed_classified(&w->feed));
+	*samples = (int64_t)(v[2] + 0.5) * pl_max_i64(1, pl_train_feed_classified(&w->feed));
 out:
 	return rc;
 }
@@ -414,7 +416,7 @@ static int make_net(struct pl_worker *w, int batch, struct pl_err *err)
 				 .threads = (int)j->threads,
 				 .batch = batch,
 				 .seed = (uint64_t)j->seed,
-				 .graphs = !w->o.tracer && !pl_worker_staged(w),
+				 .graphs = !w->o.tracer && !pl_train_worker_staged(w),
 				 .in_place = true };
 	struct pl_layer *layer = NULL;
 	struct pl_layer_key *keys = NULL;
@@ -446,7 +448,7 @@ out:
 	return rc;
 }
 
-int64_t pl_worker_microbatches(const struct pl_job *j, const struct pl_plan *plan)
+int64_t pl_train_worker_microbatches(const struct pl_job *j, const struct pl_plan *plan)
 {
 	int64_t k = j->accumulate > 1 ? j->accumulate : 1;
 
@@ -459,7 +461,7 @@ int64_t pl_worker_microbatches(const struct pl_job *j, const struct pl_plan *pla
 /* Cuts the batch into microbatches of one size. */
 static int cut_batch(struct pl_worker *w, struct pl_err *err)
 {
-	int64_t batch = w->o.job->batch, k = pl_worker_microbatches(w->o.job, w->o.plan);
+	int64_t batch = w->o.job->batch, k = pl_train_worker_microbatches(w->o.job, w->o.plan);
 
 	if (batch % k)
 		return pl_fail(err, PL_EDATA,
@@ -495,8 +497,8 @@ static int set_precision(struct pl_worker *w, struct pl_err *err)
 	int rc;
 
 	PL_TRY(pl_alloc(&w->precision, 2 * (size_t)w->n_layers + 1, sizeof(*w->precision), err));
-	PL_TRY(pl_worker_precision(&w->o, w->layer, w->n_layers, w->rank ? NULL : w->o.log,
-				   w->precision, err));
+	PL_TRY(pl_train_worker_precision(&w->o, w->layer, w->n_layers, w->rank ? NULL : w->o.log,
+					 w->precision, err));
 	for (uint32_t i = 0; i < 2 * w->n_layers; i++)
 		pl_net_precision(w->net, i / 2, (enum pl_phase)(i % 2),
 				 (enum pl_precision)w->precision[i]);
@@ -538,8 +540,9 @@ static int make_sums(struct pl_worker *w, struct pl_err *err)
 	return w->o.world ? pl_alloc(&w->sum, 2 * w->n_sum, sizeof(float), err) : 0;
 }
 
-int pl_worker_init(struct pl_worker *w, const struct pl_engine_opts *o,
-		   void (*ready)(void *worker, uint32_t first, uint32_t n), struct pl_err *err)
+int pl_train_worker_init(struct pl_worker *w, const struct pl_engine_opts *o,
+			 void (*ready)(void *worker, uint32_t first, uint32_t n),
+			 struct pl_err *err)
 {
 	const struct pl_net_hooks h = {
 		.begin = layer_begin, .end = layer_end, .ready = ready, .arg = w
@@ -551,14 +554,14 @@ int pl_worker_init(struct pl_worker *w, const struct pl_engine_opts *o,
 	w->rank = o->world ? pl_comm_world_rank(o->world) : 0;
 	w->ranks = o->world ? pl_comm_world_size(o->world) : 1;
 	steps = pl_train_steps(o->job, o->model, o->data, w->ranks);
-	PL_TRY(pl_worker_check_same_job(w, err));
+	PL_TRY(pl_train_worker_check_same_job(w, err));
 	PL_TRY(cut_batch(w, err));
 	PL_TRY(make_net(w, w->microbatch, err));
 	PL_TRY(set_precision(w, err));
 	PL_TRY(set_recompute(w, err));
-	PL_TRY(pl_worker_optim_opts(o->job, steps, &w->optim_opts, err));
+	PL_TRY(pl_train_worker_optim_opts(o->job, steps, &w->optim_opts, err));
 	PL_TRY(pl_optim_new(w->net, &w->optim_opts, &w->optim, err));
-	PL_TRY(pl_feed_init(&w->feed, o, w->net, (int)o->job->batch, err));
+	PL_TRY(pl_train_feed_init(&w->feed, o, w->net, (int)o->job->batch, err));
 	PL_TRY(read_pace(w, err));
 	PL_TRY(make_sums(w, err));
 	pl_net_hooks(w->net, &h);
@@ -566,13 +569,13 @@ out:
 	return rc;
 }
 
-void pl_worker_fini(struct pl_worker *w, bool lost)
+void pl_train_worker_fini(struct pl_worker *w, bool lost)
 {
 	w->lost = lost;
 	pl_free(w->sum);
 	pl_free(w->layer_pace);
 	pl_free(w->precision);
-	pl_feed_fini(&w->feed);
+	pl_train_feed_fini(&w->feed);
 	pl_optim_free(w->optim);
 	pl_net_free(w->net);
 }

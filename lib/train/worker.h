@@ -2,9 +2,9 @@
  * worker.h - what one rank trains with: its network, data, optimiser, and its events in the trace.
  *
  * An engine has a struct pl_worker as the first member of its state. A step of an engine is made of
- * pl_worker_begin_step(), pl_worker_compute(), its own communication, pl_worker_update() and
- * pl_worker_end_step(). Functions with the signature of a member of struct pl_engine serve as that
- * member where each rank has the whole network.
+ * pl_train_worker_begin_step(), pl_train_worker_compute(), its own communication,
+ * pl_train_worker_update() and pl_train_worker_end_step(). Functions with the signature of a member
+ * of struct pl_engine serve as that member where each rank has the whole network.
  */
 #ifndef PL_WORKER_H
 #define PL_WORKER_H
@@ -26,19 +26,19 @@ struct pl_feed {
 	float *target;	  /* (batch, n_targets) */
 	int32_t *ids, *y; /* (batch, context); (batch) or (batch, context) */
 };
-int pl_feed_init(struct pl_feed *f, const struct pl_engine_opts *o, struct pl_net *net, int batch,
-		 struct pl_err *err) PL_MUST;
-void pl_feed_fini(struct pl_feed *f);
+int pl_train_feed_init(struct pl_feed *f, const struct pl_engine_opts *o, struct pl_net *net,
+		       int batch, struct pl_err *err) PL_MUST;
+void pl_train_feed_fini(struct pl_feed *f);
 /* The rank's batch of a step, unless it is here since an earlier call. */
-void pl_feed_step(struct pl_feed *f, int64_t step);
+void pl_train_feed_step(struct pl_feed *f, int64_t step);
 /* How many samples are held out. */
-size_t pl_feed_held_out(const struct pl_feed *f);
+size_t pl_train_feed_held_out(const struct pl_feed *f);
 /* Samples first .. first + n - 1 of those held out. */
-void pl_feed_eval(struct pl_feed *f, size_t first, int n);
+void pl_train_feed_eval(struct pl_feed *f, size_t first, int n);
 /* Rows from .. from + n - 1 of what was fetched last. */
-struct pl_batch_io pl_feed_rows(const struct pl_feed *f, int from, int n);
+struct pl_batch_io pl_train_feed_rows(const struct pl_feed *f, int from, int n);
 /* How many classes are predicted in a sample: 1, of tokens the context; 0: a regression. */
-int64_t pl_feed_classified(const struct pl_feed *f);
+int64_t pl_train_feed_classified(const struct pl_feed *f);
 
 /* ---- worker.c ------------------------------------------------------------------------------ */
 
@@ -51,7 +51,7 @@ struct pl_worker {
 	const struct pl_net_tensor *tensor;
 	const struct pl_net_layer *layer;
 	uint32_t n_tensors, n_layers;
-	uint8_t *precision;    /* of layers, see pl_worker_precision() */
+	uint8_t *precision;    /* of layers, see pl_train_worker_precision() */
 	float *params, *grads; /* memory of the backend */
 	const struct pl_backend *be;
 	void *ctx;
@@ -59,7 +59,7 @@ struct pl_worker {
 	struct pl_feed feed;
 	int64_t microbatches;
 	int microbatch; /* samples of one */
-	float *sum;	/* of pl_worker_sum(): n_sum pairs */
+	float *sum;	/* of pl_train_worker_sum(): n_sum pairs */
 	size_t n_sum;
 	uint32_t sums;		/* made so far: each needs a tag of its own */
 	bool lost;		/* the world has ended and freed its memory */
@@ -80,65 +80,69 @@ struct pl_worker {
  * Into zeroed memory. All ranks call it; it fails if they do not have the same job. `ready` is
  * called with the worker during each backward pass, see pl_net_hooks.
  */
-int pl_worker_init(struct pl_worker *w, const struct pl_engine_opts *o,
-		   void (*ready)(void *worker, uint32_t first, uint32_t n),
-		   struct pl_err *err) PL_MUST;
-void pl_worker_fini(struct pl_worker *w, bool lost);
+int pl_train_worker_init(struct pl_worker *w, const struct pl_engine_opts *o,
+			 void (*ready)(void *worker, uint32_t first, uint32_t n),
+			 struct pl_err *err) PL_MUST;
+void pl_train_worker_fini(struct pl_worker *w, bool lost);
 /* Microbatches of a step, as job and plan have it. */
-int64_t pl_worker_microbatches(const struct pl_job *j, const struct pl_plan *plan);
+int64_t pl_train_worker_microbatches(const struct pl_job *j, const struct pl_plan *plan);
 
-void pl_worker_begin_step(struct pl_worker *w, int64_t step, struct pl_step_result *r);
+void pl_train_worker_begin_step(struct pl_worker *w, int64_t step, struct pl_step_result *r);
 /* Fetches the batch; forward and backward passes of all microbatches. */
-int pl_worker_compute(struct pl_worker *w, struct pl_step_result *r, struct pl_err *err) PL_MUST;
+int pl_train_worker_compute(struct pl_worker *w, struct pl_step_result *r,
+			    struct pl_err *err) PL_MUST;
 /* One step of the optimiser with the gradients as they are; waits for the device. */
-int pl_worker_update(struct pl_worker *w, struct pl_step_result *r, struct pl_err *err) PL_MUST;
+int pl_train_worker_update(struct pl_worker *w, struct pl_step_result *r,
+			   struct pl_err *err) PL_MUST;
 /* good: the step was done; *r is complete afterwards. */
-void pl_worker_end_step(struct pl_worker *w, bool good, struct pl_step_result *r);
+void pl_train_worker_end_step(struct pl_worker *w, bool good, struct pl_step_result *r);
 
 /* Does what the device computes pass through memory of the host on its way to other ranks? */
-bool pl_worker_staged(const struct pl_worker *w);
+bool pl_train_worker_staged(const struct pl_worker *w);
 /* Sums over all ranks, the same bits on each; all ranks call it alike. */
-int pl_worker_sum(struct pl_worker *w, double *v, size_t n, struct pl_err *err) PL_MUST;
+int pl_train_worker_sum(struct pl_worker *w, double *v, size_t n, struct pl_err *err) PL_MUST;
 /* What rank 0 has goes to all. No world: nothing. on_host: v is memory of the host, not of the
  * backend. */
-int pl_worker_broadcast(struct pl_worker *w, float *v, size_t n, bool on_host,
-			struct pl_err *err) PL_MUST;
-int pl_worker_eval(struct pl_worker *w, double *loss, int64_t *hits, int64_t *samples,
-		   struct pl_err *err) PL_MUST;
+int pl_train_worker_broadcast(struct pl_worker *w, float *v, size_t n, bool on_host,
+			      struct pl_err *err) PL_MUST;
+int pl_train_worker_eval(struct pl_worker *w, double *loss, int64_t *hits, int64_t *samples,
+			 struct pl_err *err) PL_MUST;
 
 /* Events of the trace; without a tracer they do nothing. */
-void pl_worker_record(struct pl_worker *w, uint8_t kind, pl_id name, pl_ns begin, int64_t corr);
+void pl_train_worker_record(struct pl_worker *w, uint8_t kind, pl_id name, pl_ns begin,
+			    int64_t corr);
 /* This thread began the all-reduce with this tag. `name`: of the tracer. */
-void pl_worker_record_issue(struct pl_worker *w, pl_id name, pl_ns begin, uint64_t tag);
+void pl_train_worker_record_issue(struct pl_worker *w, pl_id name, pl_ns begin, uint64_t tag);
 /* Before and after this thread waits for communication. */
-pl_ns pl_worker_begin_wait(struct pl_worker *w);
-void pl_worker_record_wait(struct pl_worker *w, uint64_t tag);
+pl_ns pl_train_worker_begin_wait(struct pl_worker *w);
+void pl_train_worker_record_wait(struct pl_worker *w, uint64_t tag);
 
 /* ---- state.c ------------------------------------------------------------------------------- */
 
-int pl_worker_save(struct pl_worker *w, const char *path, int64_t step, struct pl_err *err) PL_MUST;
-int pl_worker_load(struct pl_worker *w, const char *path, bool to_train, int64_t *step,
-		   struct pl_err *err) PL_MUST;
-int pl_worker_export(struct pl_worker *w, const char *path, struct pl_err *err) PL_MUST;
-int pl_worker_import(struct pl_worker *w, const char *path, struct pl_err *err) PL_MUST;
+int pl_train_worker_save(struct pl_worker *w, const char *path, int64_t step,
+			 struct pl_err *err) PL_MUST;
+int pl_train_worker_load(struct pl_worker *w, const char *path, bool to_train, int64_t *step,
+			 struct pl_err *err) PL_MUST;
+int pl_train_worker_export(struct pl_worker *w, const char *path, struct pl_err *err) PL_MUST;
+int pl_train_worker_import(struct pl_worker *w, const char *path, struct pl_err *err) PL_MUST;
 
 /* ---- precision.c, optim.c ------------------------------------------------------------------ */
 
 /* Each layer's enum pl_precision in both passes, as job and plan have it: out[2 i + phase] of layer
  * i. PL_EDATA: a precision or an operation that does not exist. */
-int pl_worker_precision(const struct pl_engine_opts *o, const struct pl_net_layer *layer,
-			uint32_t n, const struct pl_log *log, uint8_t *out,
-			struct pl_err *err) PL_MUST;
+int pl_train_worker_precision(const struct pl_engine_opts *o, const struct pl_net_layer *layer,
+			      uint32_t n, const struct pl_log *log, uint8_t *out,
+			      struct pl_err *err) PL_MUST;
 /* The optimiser and the schedule of a checked job that has so many steps. */
-int pl_worker_optim_opts(const struct pl_job *j, int64_t steps, struct pl_optim_opts *o,
-			 struct pl_err *err) PL_MUST;
+int pl_train_worker_optim_opts(const struct pl_job *j, int64_t steps, struct pl_optim_opts *o,
+			       struct pl_err *err) PL_MUST;
 
 /* ---- same.c -------------------------------------------------------------------------------- */
 
 /* PL_EDATA unless all ranks call it with one number; `what` the number is of. No world: nothing. */
-int pl_worker_check_same(struct pl_worker *w, uint64_t h, const char *what,
-			 struct pl_err *err) PL_MUST;
+int pl_train_worker_check_same(struct pl_worker *w, uint64_t h, const char *what,
+			       struct pl_err *err) PL_MUST;
 /* The same for what the ranks are to do: job, model, plan, data. */
-int pl_worker_check_same_job(struct pl_worker *w, struct pl_err *err) PL_MUST;
+int pl_train_worker_check_same_job(struct pl_worker *w, struct pl_err *err) PL_MUST;
 
 #endif

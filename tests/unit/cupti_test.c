@@ -320,17 +320,17 @@ static void test_trace(const char *path)
 	struct pl_in *in;
 	uint64_t lost = 0;
 	bool stream = false, event = false;
-	int rc = pl_rec_open(&o, &r, &err);
+	int rc = pl_train_rec_open(&o, &r, &err);
 
 	setenv("FAKE_CUPTI", "", 1);
-	rc = rc < 0 ? rc : pl_tracer_new(r, &t, &err);
-	rc = rc < 0 ? rc : pl_tracer_device(t, &table, &d, NULL, &err);
+	rc = rc < 0 ? rc : pl_train_tracer_new(r, &t, &err);
+	rc = rc < 0 ? rc : pl_train_tracer_device(t, &table, &d, NULL, &err);
 	if (rc == 0)
 		play();
-	rc = rc < 0 ? rc : pl_tracer_stop(t, true, &lost, &err);
+	rc = rc < 0 ? rc : pl_train_tracer_stop(t, true, &lost, &err);
 	if (rc == 0) {
-		pl_tracer_free(t);
-		rc = pl_rec_close(r, NULL, &err);
+		pl_train_tracer_free(t);
+		rc = pl_train_rec_close(r, NULL, &err);
 	}
 	in = rc < 0 ? NULL : pl_in_open(path, &err);
 	rc = in ? pl_trace_load(in, &ro, &tr, &err) : -1;

@@ -114,7 +114,7 @@ static void test_plans(void)
 	       "the default's, less what is taken out; each when its last tensor is ready");
 	ok(!b.v[1].contiguous && b.v[1].count == 510, "tensors apart are copied, without gaps");
 	ok(b.v[2].algo == PL_CA_TREE && b.v[0].algo == PL_CA_AUTO, "the algorithm of one");
-	ok(pl_worker_microbatches(&job, &p) == 2 && !warnings, "microbatches; all is ours");
+	ok(pl_train_worker_microbatches(&job, &p) == 2 && !warnings, "microbatches; all is ours");
 	pl_job_fini(&job);
 	pl_dp_buckets_fini(&b);
 	pl_plan_fini(&p);

@@ -96,14 +96,14 @@ static int leave_files(struct pl_world_opts *o, const struct run *r, struct pl_w
 	char path[1024];
 	double loss;
 
-	NEED(pl_engine_dp.eval(worker, &loss, &hits, &samples, &e) == 0 && samples == 80);
+	NEED(pl_dp_engine.eval(worker, &loss, &hits, &samples, &e) == 0 && samples == 80);
 	NEED(loss > 0 && isfinite(loss));
-	NEED(pl_engine_dp.save(worker, in_tmp(path, sizeof(path), r->checkpoint), STEPS, &e) == 0);
+	NEED(pl_dp_engine.save(worker, in_tmp(path, sizeof(path), r->checkpoint), STEPS, &e) == 0);
 	in_tmp(path, sizeof(path), r->weights);
-	NEED(pl_engine_dp.export_weights(worker, path, &e) == 0);
+	NEED(pl_dp_engine.export_weights(worker, path, &e) == 0);
 	if (w) /* rank 0 wrote it */
 		NEED(pl_comm_world_do(w, &all, &e) == 0);
-	NEED(pl_engine_dp.import_weights(worker, path, &e) == 0);
+	NEED(pl_dp_engine.import_weights(worker, path, &e) == 0);
 	return 0;
 }
 
@@ -134,29 +134,29 @@ static int train(struct pl_world_opts *o, void *arg)
 	e_opts.model = &t.model;
 	e_opts.plan = &t.plan;
 	e_opts.data = &t.data;
-	NEED(pl_engine_dp.prepare(&e_opts, &worker, &e) == 0);
+	NEED(pl_dp_engine.prepare(&e_opts, &worker, &e) == 0);
 	if (r->from)
-		NEED(pl_engine_dp.load(worker, in_tmp(path, sizeof(path), "half.st"), true, &at,
+		NEED(pl_dp_engine.load(worker, in_tmp(path, sizeof(path), "half.st"), true, &at,
 				       &e) == 0);
 	NEED(at == r->from);
 	for (; at < STEPS; at++) {
-		int rc = pl_engine_dp.step(worker, at, &step, &e);
+		int rc = pl_dp_engine.step(worker, at, &step, &e);
 
 		if (rc < 0 && r->fault) { /* as cmd/run ends */
 			printf("# rank %d: step %d: %s\n", o->rank, (int)at, e.msg);
 			pl_comm_world_abort(e_opts.world, e.msg);
-			pl_engine_dp.finish(worker, true);
+			pl_dp_engine.finish(worker, true);
 			return rc == PL_EIO && strstr(e.msg, "rank 1") ? 0 : 2;
 		}
 		NEED(rc == 0);
 		if (at == 2 && !r->from) {
 			in_tmp(path, sizeof(path), "half.st");
-			NEED(pl_engine_dp.save(worker, path, 3, &e) == 0);
+			NEED(pl_dp_engine.save(worker, path, 3, &e) == 0);
 		}
 	}
 	NEED(!r->fault);
 	NEED(leave_files(o, r, e_opts.world, worker) == 0);
-	pl_engine_dp.finish(worker, false);
+	pl_dp_engine.finish(worker, false);
 	if (r->transport)
 		NEED(pl_comm_world_close(e_opts.world, &e) == 0);
 	if (r->device)

@@ -112,14 +112,14 @@ static void written(struct list *l, const char *path, struct pl_trace *t)
 	struct pl_tracer *tracer;
 	struct pl_in *in;
 	uint64_t lost = 0;
-	int rc = pl_rec_open(&o, &r, &err);
+	int rc = pl_train_rec_open(&o, &r, &err);
 
-	rc = rc < 0 ? rc : pl_tracer_new(r, &tracer, &err);
-	rc = rc < 0 ? rc : pl_tracer_device(tracer, &device, l, NULL, &err);
-	rc = rc < 0 ? rc : pl_tracer_stop(tracer, true, &lost, &err);
+	rc = rc < 0 ? rc : pl_train_tracer_new(r, &tracer, &err);
+	rc = rc < 0 ? rc : pl_train_tracer_device(tracer, &device, l, NULL, &err);
+	rc = rc < 0 ? rc : pl_train_tracer_stop(tracer, true, &lost, &err);
 	if (rc == 0) {
-		pl_tracer_free(tracer);
-		rc = pl_rec_close(r, NULL, &err);
+		pl_train_tracer_free(tracer);
+		rc = pl_train_rec_close(r, NULL, &err);
 	}
 	memset(t, 0, sizeof(*t));
 	in = rc < 0 ? NULL : pl_in_open(path, &err);
@@ -366,19 +366,21 @@ static void test_settling(const char *path)
 	uint64_t lost, n = 0;
 	int rc;
 
-	rc = pl_rec_open(&o, &rec, &err);
-	rc = rc < 0 ? rc : pl_tracer_new(rec, &t, &err);
+	rc = pl_train_rec_open(&o, &rec, &err);
+	rc = rc < 0 ? rc : pl_train_tracer_new(rec, &t, &err);
 	if (!ok(rc == 0, "opens: %s", err.msg))
 		return;
-	ok(pl_tracer_device(t, &device, &l, &log, &err) == PL_EABSENT && err.code == PL_EABSENT,
+	ok(pl_train_tracer_device(t, &device, &l, &log, &err) == PL_EABSENT &&
+		   err.code == PL_EABSENT,
 	   "a device that cannot be traced: %s", err.msg);
-	pl_tracer_join(t);
-	ok(pl_tracer_stop(t, true, &lost, &err) == 0 && lost == 0, "then there is nothing to stop");
+	pl_train_tracer_join(t);
+	ok(pl_train_tracer_stop(t, true, &lost, &err) == 0 && lost == 0,
+	   "then there is nothing to stop");
 	l.fails = false;
 	memset(&err, 0, sizeof(err));
-	ok(pl_tracer_device(t, &device, &l, &log, &err) == 0 && strstr(said, "no reason"),
+	ok(pl_train_tracer_device(t, &device, &l, &log, &err) == 0 && strstr(said, "no reason"),
 	   "why a source is not the best is said");
-	pl_tracer_join(t);
+	pl_train_tracer_join(t);
 	is_i64(l.flushes, 0, "little is held: nothing is asked for");
 	w.kind = PL_DEV_WAIT;
 	w.stream = 1;
@@ -390,8 +392,8 @@ static void test_settling(const char *path)
 	}
 	w.corr = 17000;
 	l.event(l.arg, &w);
-	pl_tracer_join(t);
-	pl_tracer_join(t);
+	pl_train_tracer_join(t);
+	pl_train_tracer_join(t);
 	is_i64(l.flushes, 1, "much is held: joined, once");
 	w.corr = 20000;
 	l.event(l.arg, &w);
@@ -402,14 +404,15 @@ static void test_settling(const char *path)
 		r.event = 11;
 		l.event(l.arg, &r);
 	}
-	pl_tracer_join(t);
+	pl_train_tracer_join(t);
 	r.event = 10;
 	r.corr = 19000;
 	r.stream = 77;
 	l.event(l.arg, &r);
-	ok(pl_tracer_stop(t, true, &lost, &err) == 0 && lost == 5, "what the source lost is told");
-	pl_tracer_free(t);
-	ok(pl_rec_close(rec, NULL, &err) == 0, "written: %s", err.msg);
+	ok(pl_train_tracer_stop(t, true, &lost, &err) == 0 && lost == 5,
+	   "what the source lost is told");
+	pl_train_tracer_free(t);
+	ok(pl_train_rec_close(rec, NULL, &err) == 0, "written: %s", err.msg);
 	memset(&tr, 0, sizeof(tr));
 	in = pl_in_open(path, &err);
 	rc = in ? pl_trace_load(in, &ro, &tr, &err) : -1;
