@@ -250,7 +250,8 @@ out:
 	return rc;
 }
 
-static const struct pl_lang_schema *const languages[] = { &pl_plan_schema, NULL };
+static const struct pl_lang_schema *const languages[] = { &pl_plan_schema, &pl_topology_schema,
+							  NULL };
 
 const struct pl_cmd pl_command = {
 	.name = "plan",

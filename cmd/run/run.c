@@ -199,7 +199,8 @@ out:
 	return rc;
 }
 
-static const struct pl_lang_schema *const languages[] = { &pl_job_schema, &pl_plan_schema, NULL };
+static const struct pl_lang_schema *const languages[] = { &pl_job_schema, &pl_model_schema,
+							  &pl_plan_schema, NULL };
 
 const struct pl_cmd pl_command = {
 	.name = "run",

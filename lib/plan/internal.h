@@ -9,52 +9,6 @@
 #include "plan/plan.h"
 #include "plan/topology.h"
 
-#define PL_TEXT_MAX (256u << 20) /* a longer text is refused */
-
-/* ---- text: lines of words ------------------------------------------------------------------- */
-
-struct pl_word {
-	char *s;     /* NUL-terminated, unescaped; lives as long as the text */
-	bool quoted; /* always a name then, never a keyword */
-};
-
-/* A whole text in memory, cut into statements one at a time. Zero-initialised is empty. */
-struct pl_text {
-	const char *name; /* borrowed, for messages */
-	struct pl_buf b;
-	size_t at;
-	uint32_t line;	      /* of the statement */
-	struct pl_word *word; /* of the statement; an unquoted ";" is a word of its own */
-	size_t n, cap, i;     /* i: the next one to be looked at */
-};
-int pl_text_read(struct pl_text *t, struct pl_in *in, const char *name, struct pl_err *err) PL_MUST;
-void pl_text_fini(struct pl_text *t);
-/* 1 and the words of the next statement, 0 at the end, PL_EDATA with file and line. */
-int pl_text_next(struct pl_text *t, struct pl_err *err) PL_MUST;
-/* PL_EDATA with file and line before the message. */
-int pl_text_fail(const struct pl_text *t, struct pl_err *err, const char *fmt, ...) PL_PRINTF(3, 4);
-/* Is the next word this keyword? If so, go past it. */
-bool pl_text_key(struct pl_text *t, const char *key);
-/* The next word, whatever it is; `what` for the message if there is none. */
-int pl_text_name(struct pl_text *t, const char **s, const char *what, struct pl_err *err) PL_MUST;
-int pl_text_int(struct pl_text *t, int64_t *v, int64_t min, const char *what,
-		struct pl_err *err) PL_MUST;
-int pl_text_real(struct pl_text *t, double *v, const char *what, struct pl_err *err) PL_MUST;
-int pl_text_end(struct pl_text *t, struct pl_err *err) PL_MUST; /* nothing may be left */
-/* "paceline-plan 1" */
-int pl_text_version(struct pl_text *t, int64_t major, struct pl_err *err) PL_MUST;
-
-/* Is it a letter with letters, digits, "_-." behind? */
-bool pl_text_is_key(const char *s, size_t n);
-/* "300GB/s" in bytes per ns; "8us". False: it is none. */
-bool pl_text_rate(const char *s, double *bytes_per_ns);
-bool pl_text_wait(const char *s, pl_ns *ns);
-
-/* A name, quoted where it must be, with a blank before it. */
-int pl_text_put_name(struct pl_buf *b, const char *s, size_t n, struct pl_err *err) PL_MUST;
-/* The shortest decimal that reads back as v. `out` of at least 40 bytes is returned. */
-const char *pl_text_real_str(char *out, size_t size, double v);
-
 /* ---- rewrites ------------------------------------------------------------------------------- */
 
 /* The rewrite as a statement, whose texts are those of the rewrite. */

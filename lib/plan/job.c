@@ -301,30 +301,42 @@ out:
 	return rc;
 }
 
+/* What the schema cannot say of a value: names of devices, presets of models. */
+static int check_value(const struct pl_lang_reader *r, struct pl_err *err)
+{
+	const struct pl_lang_value *v = &r->st.value[0];
+	struct pl_err why = { 0 };
+	struct pl_model m;
+	bool cuda;
+	int number, rc = 0;
+
+	if (!strcmp(r->st.row->name, "device") && !pl_job_device(v->s, &cuda, &number))
+		return pl_lang_fail(r, v->column, err,
+				    "device must be one of cpu|cuda|cuda:N, not \"%.100s\"", v->s);
+	if (!strcmp(r->st.row->name, "model") && pl_model_is_preset(v->s)) {
+		rc = pl_model_preset(v->s, &m, &why);
+		pl_model_fini(&m);
+	}
+	if (rc == PL_EUSAGE)
+		return pl_lang_fail(r, v->column, err, "%s", why.msg);
+	return rc < 0 ? pl_fail(err, rc, "%s", why.msg) : 0;
+}
+
 static int statement(struct pl_job *j, struct pl_lang_reader *r, struct pl_err *err)
 {
 	const struct pl_lang_statement *st = &r->st;
-	const struct pl_lang_value *device;
-	bool cuda;
-	int number;
+	int rc;
 
-	j->line = st->line;
 	if (!strcmp(st->row->name, "link"))
 		return add_link(j, r, err);
 	if (!strcmp(st->row->name, "pace"))
 		return add_pace(j, r, err);
-	device = strcmp(st->row->name, "device") ? NULL : &st->value[0];
-	if (device && !pl_job_device(device->s, &cuda, &number))
-		return pl_lang_fail(r, device->column, err,
-				    "device must be one of cpu|cuda|cuda:N, not \"%.100s\"",
-				    device->s);
-	if (st->n > 1) {
-		int rc = set_options(j, st, !strcmp(st->row->name, "schedule"), err);
-
-		if (rc < 0)
-			return rc;
-	}
-	return pl_lang_bind(st, j, &j->arena, err);
+	PL_TRY(check_value(r, err));
+	if (st->n > 1) /* optimizer, schedule */
+		PL_TRY(set_options(j, st, !strcmp(st->row->name, "schedule"), err));
+	rc = pl_lang_bind(st, j, &j->arena, err);
+out:
+	return rc;
 }
 
 /* One statement: its words, and what they mean. 0: the end. */
@@ -336,9 +348,11 @@ static int next(struct pl_job *j, struct pl_lang_reader *r, struct pl_err *err)
 		return rc;
 	PL_TRY(expand_pace(j, r, err));
 	PL_TRY(pl_lang_parse(r, err));
-	rc = statement(j, r, err);
+	PL_TRY(statement(j, r, err));
+	j->line = r->line;
+	rc = 1;
 out:
-	return rc < 0 ? rc : 1;
+	return rc;
 }
 
 int pl_job_read(struct pl_in *in, const char *name, struct pl_job *j, struct pl_err *err)

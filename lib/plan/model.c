@@ -1,9 +1,8 @@
 /*
  * Models: paceline-model(5), read and written.
  *
- * A statement is an operation, numbers, keys with values, and bare words, in any order; written are
- * the numbers first, then the keys as they came. Here only the frame is judged: the first and last
- * statement, blocks, names. What each operation takes is known where it is computed. Linear.
+ * The schema says what each layer takes. Beside it only the frame is judged here: the first and
+ * last statement, blocks, names. Whether shapes fit is known where layers are computed. Linear.
  */
 #include <math.h>
 #include <string.h>
@@ -11,9 +10,102 @@
 #include "plan/internal.h"
 #include "plan/model.h"
 
-#define VERSION	   1
 #define LAYERS_MAX 65536
-#define WORDS_MAX  64
+#define DIM_MAX	   (1 << 24)
+
+/* ---- schema -------------------------------------------------------------------------------------
+ */
+
+#define DIM(key, more, what)                                                                       \
+	{                                                                                          \
+		.name = key, .type = PL_LANG_INT, .flags = more, .min = 1, .max = DIM_MAX,         \
+		.doc = what                                                                        \
+	}
+#define REAL(key, usual, what)                                                                     \
+	{                                                                                          \
+		.name = key, .type = PL_LANG_REAL, .flags = PL_LANG_KEY, .value = usual,           \
+		.doc = what                                                                        \
+	}
+#define YES(key, usual, what)                                                                      \
+	{                                                                                          \
+		.name = key, .type = PL_LANG_FLAG, .flags = PL_LANG_KEY, .value = usual,           \
+		.doc = what                                                                        \
+	}
+#define NAME                                                                                       \
+	{                                                                                          \
+		.name = "name", .type = PL_LANG_NAME, .flags = PL_LANG_KEY,                        \
+		.doc = "name, which no other layer has"                                            \
+	}
+#define STD    REAL("std", NULL, "standard deviation of the initial weights")
+#define BIAS   YES("bias", "1", "add a bias")
+#define CONV1D YES("conv1d", "0", "weight files hold the transposed weight")
+#define STRIDE DIM("stride", PL_LANG_KEY, "step of the windows")
+#define PAD                                                                                        \
+	{                                                                                          \
+		.name = "pad", .type = PL_LANG_INT, .flags = PL_LANG_KEY, .max = DIM_MAX,          \
+		.choices = "same", .value = "0", .doc = "padding; same: keep the shape"            \
+	}
+#define NEED PL_LANG_NEED
+#define LAYER(key, what, ...)                                                                      \
+	{                                                                                          \
+		.name = key, .effect = PL_LANG_STRUCTURE, .doc = what,                             \
+		.field = PL_LANG_FIELDS(__VA_ARGS__)                                               \
+	}
+
+static const struct pl_lang_row rows[] = {
+	LAYER("input", "features, a sequence or an image that comes in", DIM("dim1", NEED, "size"),
+	      DIM("dim2", 0, "size"), DIM("dim3", 0, "size"), NAME),
+	LAYER("dense", "fully connected layer", DIM("outputs", NEED, "outputs"), BIAS, STD,
+	      { .name = "tie",
+		.type = PL_LANG_NAME,
+		.flags = PL_LANG_KEY,
+		.doc = "layer whose weight it uses" },
+	      CONV1D, NAME),
+	LAYER("conv", "convolution of images", DIM("filters", NEED, "filters"),
+	      DIM("size", NEED, "rows of a filter"),
+	      DIM("width", 0, "columns of a filter; as many as rows if not given"), STRIDE, PAD,
+	      BIAS, STD, NAME),
+	LAYER("maxpool", "maximum of windows", DIM("size", NEED, "rows and columns"), STRIDE, PAD,
+	      NAME),
+	LAYER("avgpool", "mean of windows", DIM("size", NEED, "rows and columns"), STRIDE, PAD,
+	      NAME),
+	LAYER("batchnorm", "normalisation over the batch",
+	      REAL("eps", "1e-5", "added to the variance"),
+	      REAL("momentum", "0.1", "share of the batch in the running statistics"), NAME),
+	LAYER("layernorm", "normalisation over the last dimension",
+	      REAL("eps", "1e-5", "added to the variance"), NAME),
+	LAYER("embedding", "tokens to vectors", DIM("vocabulary", NEED, "tokens"),
+	      DIM("width", NEED, "values of a vector"), STD, NAME),
+	LAYER("position", "vectors of positions, added", STD, NAME),
+	LAYER("attention", "causal self-attention with both projections",
+	      DIM("heads", NEED, "heads"), STD,
+	      REAL("std_out", NULL, "standard deviation of the second projection"), BIAS, CONV1D,
+	      NAME),
+	LAYER("relu", "max(x, 0)", NAME),
+	LAYER("gelu", "Gaussian error linear unit", NAME),
+	LAYER("tanh", "hyperbolic tangent", NAME),
+	LAYER("sigmoid", "logistic function", NAME),
+	LAYER("dropout", "random zeros in training",
+	      { .name = "probability",
+		.type = PL_LANG_REAL,
+		.flags = NEED | PL_LANG_BELOW,
+		.max = 1,
+		.doc = "probability of a zero" },
+	      NAME),
+	LAYER("flatten", "to one dimension", NAME),
+	LAYER("residual", "begins a block whose input is added to its output", NAME),
+	LAYER("end", "ends the block", NAME),
+	LAYER("loss", "what training makes smaller",
+	      { .name = "loss",
+		.type = PL_LANG_CHOICE,
+		.flags = NEED,
+		.choices = "softmax-cross-entropy|squared|hinge",
+		.doc = "kind" },
+	      NAME),
+};
+const struct pl_lang_schema pl_model_schema = {
+	.name = "model", .version = 1, .row = rows, .n_rows = PL_LEN(rows)
+};
 
 void pl_model_fini(struct pl_model *m)
 {
@@ -34,34 +126,33 @@ const char *pl_model_key(const struct pl_model_layer *l, const char *key)
  */
 
 struct reader {
-	struct pl_text t;
+	struct pl_lang_reader r;
 	struct pl_model *m;
 	struct pl_intern names;
 	size_t depth; /* of blocks */
 };
 
-static int dup(struct reader *r, const char *s, size_t n, const char **out, struct pl_err *err)
+static int dup(struct reader *r, const char *s, const char **out, struct pl_err *err)
 {
-	return pl_plan_dup_str(&r->m->arena, s, n, out, err);
+	return pl_plan_dup_str(&r->m->arena, s, strlen(s), out, err);
 }
 
-static int read_key(struct reader *r, const char *s, struct pl_model_layer *l,
-		    struct pl_model_key *key, struct pl_err *err)
+/* A field that is given, as a number or as a key: a flag is "" or a number, a loss a bare word. */
+static int add_field(struct reader *r, const struct pl_lang_field *f, const struct pl_lang_value *v,
+		     struct pl_model_layer *l, double *num, struct pl_model_key *key,
+		     struct pl_err *err)
 {
-	const char *equal = strchr(s, '=');
-	size_t n = equal ? (size_t)(equal - s) : strlen(s);
+	bool word = f->type == PL_LANG_CHOICE;
+	const char *text = f->type != PL_LANG_FLAG ? v->s : !v->s ? "" : v->i ? "1" : "0";
 	struct pl_model_key *k = &key[l->n_keys];
 	int rc;
 
-	if (!pl_text_is_key(s, n))
-		return pl_text_fail(&r->t, err,
-				    "\"%.100s\" is no number, no KEY=VALUE and no plain word", s);
-	if (equal && !equal[1])
-		return pl_text_fail(&r->t, err, "nothing stands behind \"%.100s\"", s);
-	PL_TRY(dup(r, s, n, &k->key, err));
-	PL_TRY(dup(r, equal ? equal + 1 : "", equal ? strlen(equal + 1) : 0, &k->text, err));
-	if (pl_model_key(l, k->key))
-		return pl_text_fail(&r->t, err, "%.100s is there twice; leave one", k->key);
+	if (!(f->flags & PL_LANG_KEY) && !word) {
+		num[l->n_num++] = v->r;
+		return 0;
+	}
+	PL_TRY(dup(r, word ? v->s : f->name, &k->key, err));
+	PL_TRY(dup(r, word ? "" : text, &k->text, err));
 	if (!pl_decimal(k->text, &k->v))
 		k->v = NAN;
 	l->n_keys++;
@@ -69,89 +160,62 @@ out:
 	return rc;
 }
 
-/* All words behind the operation. */
-static int read_words(struct reader *r, struct pl_model_layer *l, struct pl_err *err)
-{
-	struct pl_text *t = &r->t;
-	size_t words = t->n - t->i;
-	struct pl_model_key *key;
-	double *num;
-	int rc = 0;
-
-	if (!words)
-		return 0;
-	if (words > WORDS_MAX)
-		return pl_text_fail(t, err, "more than %d words", WORDS_MAX);
-	num = pl_arena_take(&r->m->arena, words * sizeof(*num));
-	key = pl_arena_take(&r->m->arena, words * sizeof(*key));
-	if (!num || !key)
-		return pl_fail(err, PL_ENOMEM, "out of memory (a model)");
-	l->num = num;
-	l->key = key;
-	for (; t->i < t->n; t->i++) {
-		const struct pl_word *w = &t->word[t->i];
-
-		if (!w->quoted && !strcmp(w->s, ";"))
-			return pl_text_fail(t, err, "\";\" has no meaning here");
-		if (!w->quoted && pl_decimal(w->s, &num[l->n_num]))
-			l->n_num++;
-		else
-			PL_TRY(read_key(r, w->s, l, key, err));
-	}
-out:
-	return rc;
-}
-
 /* What depends on the statements before. */
-static int check_order(struct reader *r, const struct pl_model_layer *l, struct pl_err *err)
+static int check_order(struct reader *r, struct pl_err *err)
 {
+	const struct pl_lang_statement *st = &r->r.st;
+	const struct pl_lang_value *name = pl_lang_get(st, "name");
 	const struct pl_model *m = r->m;
-	const char *name = pl_model_key(l, "name");
+	const char *op = st->row->name;
+	uint32_t at = r->r.word[0].column;
 	size_t n = r->names.n;
-	bool input = !strcmp(l->op, "input");
+	bool input = !strcmp(op, "input");
 	pl_id id;
 	int rc;
 
+	if (m->n_layers >= LAYERS_MAX)
+		return pl_lang_fail(&r->r, at, err, "more than %d layers", LAYERS_MAX);
 	if (input == (m->n_layers > 0))
-		return pl_text_fail(&r->t, err,
+		return pl_lang_fail(&r->r, at, err,
 				    input ? "a second input; a model has one, and it stands first"
 					  : "a model begins with its input, like: input 3 32 32");
 	if (m->n_layers && !strcmp(m->layer[m->n_layers - 1].op, "loss"))
-		return pl_text_fail(&r->t, err, "\"%.100s\" behind the loss, which stands last",
-				    l->op);
-	if (!strcmp(l->op, "residual"))
+		return pl_lang_fail(&r->r, at, err, "\"%.100s\" behind the loss, which stands last",
+				    op);
+	if (!strcmp(op, "residual"))
 		r->depth++;
-	if (!strcmp(l->op, "end") && !r->depth--)
-		return pl_text_fail(&r->t, err, "an end without a residual");
-	if (!strcmp(l->op, "loss") && r->depth)
-		return pl_text_fail(&r->t, err,
+	if (!strcmp(op, "end") && !r->depth--)
+		return pl_lang_fail(&r->r, at, err, "an end without a residual");
+	if (!strcmp(op, "loss") && r->depth)
+		return pl_lang_fail(&r->r, at, err,
 				    "the loss inside a residual block; an end is missing");
 	if (!name)
 		return 0;
-	if (!*name)
-		return pl_text_fail(&r->t, err, "write name=NAME");
-	rc = pl_intern_add(&r->names, name, strlen(name), &id, err);
+	rc = pl_intern_add(&r->names, name->s, strlen(name->s), &id, err);
 	if (rc >= 0 && id != n)
-		return pl_text_fail(&r->t, err, "a second layer is named \"%.100s\"", name);
+		return pl_lang_fail(&r->r, name->column, err, "a second layer is named \"%.100s\"",
+				    name->s);
 	return rc;
 }
 
 static int read_layer(struct reader *r, struct pl_err *err)
 {
-	struct pl_model_layer l = { .line = r->t.line };
+	const struct pl_lang_statement *st = &r->r.st;
+	struct pl_model_layer l = { .line = st->line };
 	struct pl_model *m = r->m;
-	const char *op = r->t.word[0].s;
+	struct pl_model_key *key;
+	double *num;
 	int rc;
 
-	if (m->n_layers >= LAYERS_MAX)
-		return pl_text_fail(&r->t, err, "more than %d layers", LAYERS_MAX);
-	if (!pl_text_is_key(op, strlen(op)))
-		return pl_text_fail(&r->t, err, "a line begins with an operation, not \"%.100s\"",
-				    op);
-	PL_TRY(dup(r, op, strlen(op), &l.op, err));
-	r->t.i = 1;
-	PL_TRY(read_words(r, &l, err));
-	PL_TRY(check_order(r, &l, err));
+	PL_TRY(check_order(r, err));
+	PL_TRY(dup(r, st->row->name, &l.op, err));
+	l.num = num = pl_arena_take(&m->arena, st->n * sizeof(*num));
+	l.key = key = pl_arena_take(&m->arena, st->n * sizeof(*key));
+	if (!num || !key)
+		return pl_fail(err, PL_ENOMEM, "out of memory (a model)");
+	for (size_t i = 0; i < st->n; i++)
+		if (st->value[i].given)
+			PL_TRY(add_field(r, &st->row->field[i], &st->value[i], &l, num, key, err));
 	PL_TRY(pl_grow(&m->layer, &m->cap_layers, m->n_layers + 1, sizeof(*m->layer), err));
 	m->layer[m->n_layers++] = l;
 out:
@@ -161,25 +225,19 @@ out:
 static int read_all(struct reader *r, struct pl_in *in, const char *name, struct pl_err *err)
 {
 	struct pl_model *m = r->m;
-	bool first = true;
 	int rc;
 
-	PL_TRY(dup(r, name, strlen(name), &m->name, err));
-	PL_TRY(pl_text_read(&r->t, in, name, err));
-	while ((rc = pl_text_next(&r->t, err)) > 0) {
-		if (first && pl_text_key(&r->t, "paceline-model"))
-			PL_TRY(pl_text_version(&r->t, VERSION, err));
-		else
-			PL_TRY(read_layer(r, err));
-		first = false;
-	}
+	PL_TRY(pl_lang_open(&r->r, &pl_model_schema, in, name, err));
+	PL_TRY(dup(r, name, &m->name, err));
+	while ((rc = pl_lang_next(&r->r, err)) > 0)
+		PL_TRY(read_layer(r, err));
 	if (rc < 0)
 		goto out;
+	if (m->n_layers)
+		r->r.line = m->layer[m->n_layers - 1].line;
 	if (!m->n_layers || strcmp(m->layer[m->n_layers - 1].op, "loss") != 0)
-		rc = pl_fail(err, PL_EDATA,
-			     "%s: line %u: a model ends with its loss, like: loss "
-			     "softmax-cross-entropy",
-			     name, m->n_layers ? m->layer[m->n_layers - 1].line : r->t.line);
+		rc = pl_lang_fail(&r->r, 0, err,
+				  "a model ends with its loss, like: loss softmax-cross-entropy");
 out:
 	return rc;
 }
@@ -192,7 +250,7 @@ int pl_model_read(struct pl_in *in, const char *name, struct pl_model *m, struct
 
 	memset(m, 0, sizeof(*m));
 	rc = read_all(&r, in, name, &why);
-	pl_text_fini(&r.t);
+	pl_lang_close(&r.r);
 	pl_intern_fini(&r.names);
 	if (rc < 0) {
 		pl_model_fini(m);
@@ -224,39 +282,42 @@ int pl_model_parse(const char *text, struct pl_model *m, struct pl_err *err)
 /* ---- writing ------------------------------------------------------------------------------------
  */
 
-static int put_layer(struct pl_buf *b, struct pl_buf *word, const struct pl_model_layer *l,
+static int put_layer(struct pl_buf *b, struct pl_lang_statement *st, const struct pl_model_layer *l,
 		     struct pl_err *err)
 {
-	char real[40];
-	int rc;
+	const struct pl_lang_row *row = pl_lang_row(&pl_model_schema, l->op);
+	int rc = pl_lang_begin(st, &pl_model_schema, row, err);
 
-	PL_TRY(pl_buf_printf(b, err, "%s", l->op));
+	if (rc < 0)
+		return rc;
 	for (uint32_t i = 0; i < l->n_num; i++)
-		PL_TRY(pl_buf_printf(b, err, " %s",
-				     pl_text_real_str(real, sizeof(real), l->num[i])));
+		st->value[i] = (struct pl_lang_value){ .given = true,
+						       .i = (int64_t)l->num[i],
+						       .r = l->num[i] };
 	for (uint32_t i = 0; i < l->n_keys; i++) {
 		const struct pl_model_key *k = &l->key[i];
+		const struct pl_lang_field *f = pl_lang_field(row, k->key, NULL);
+		struct pl_lang_value *v = &st->value[f ? f - row->field : 0];
 
-		word->n = 0;
-		PL_TRY(pl_buf_printf(word, err, "%s%s%s", k->key, *k->text ? "=" : "", k->text));
-		PL_TRY(pl_text_put_name(b, (const char *)word->p, word->n, err));
+		/* a bare word is a flag, or the value of the first field */
+		*v = (struct pl_lang_value){ .given = true, .i = 1 };
+		v->s = !f ? k->key : *k->text ? k->text : NULL;
 	}
-	rc = pl_buf_printf(b, err, "\n");
-out:
-	return rc;
+	return pl_lang_put(b, st, err);
 }
 
 int pl_model_write(const struct pl_model *m, struct pl_out *out, struct pl_err *err)
 {
-	struct pl_buf b = { 0 }, word = { 0 };
+	struct pl_lang_statement st = { 0 };
+	struct pl_buf b = { 0 };
 	int rc;
 
-	PL_TRY(pl_buf_printf(&b, err, "paceline-model %d\n", VERSION));
+	PL_TRY(pl_buf_printf(&b, err, "paceline-model %d\n", pl_model_schema.version));
 	for (size_t i = 0; i < m->n_layers; i++)
-		PL_TRY(put_layer(&b, &word, &m->layer[i], err));
+		PL_TRY(put_layer(&b, &st, &m->layer[i], err));
 	rc = pl_out_write(out, b.p, b.n, err);
 out:
+	pl_lang_end(&st);
 	pl_buf_fini(&b);
-	pl_buf_fini(&word);
 	return rc;
 }

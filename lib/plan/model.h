@@ -7,6 +7,7 @@
 
 #include "core/core.h"
 #include "io/stream.h"
+#include "lang/lang.h"
 
 struct pl_model_key { /* "name=value"; of a bare word: the word, and an empty text */
 	const char *key, *text;
@@ -29,6 +30,7 @@ struct pl_model {
 	struct pl_model_layer *layer; /* the first is "input", the last "loss" */
 	size_t n_layers, cap_layers;
 };
+extern const struct pl_lang_schema pl_model_schema;
 void pl_model_fini(struct pl_model *m);
 /* PL_EDATA with line, cause and remedy. */
 int pl_model_read(struct pl_in *in, const char *name, struct pl_model *m,

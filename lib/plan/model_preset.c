@@ -102,7 +102,7 @@ static int gpt_block(const struct gpt *g, int64_t i, struct pl_buf *b, struct pl
 	long long n = i, c = g->width;
 	char out[40];
 
-	pl_text_real_str(out, sizeof(out), 0.02 / sqrt(2.0 * (double)g->layers));
+	pl_lang_real(out, sizeof(out), 0.02 / sqrt(2.0 * (double)g->layers));
 	return pl_buf_printf(b, err,
 			     "residual name=%s.%lld.r1\n"
 			     "layernorm name=%s.%lld.ln_1\n"
@@ -138,6 +138,14 @@ out:
 	return rc;
 }
 
+/* The greatest divisor of n up to `most`. */
+static int64_t divisor(int64_t n, int64_t most)
+{
+	while (n % most)
+		most--;
+	return most;
+}
+
 static int gpt(const char *args, struct pl_buf *b, struct pl_err *err)
 {
 	struct gpt g = { 0 };
@@ -167,7 +175,15 @@ static int gpt(const char *args, struct pl_buf *b, struct pl_err *err)
 	}
 	for (size_t i = 0; i < PL_LEN(arg); i++)
 		good = good && *arg[i].v;
-	if (!good || g.width % g.heads)
+	if (good && g.width % g.heads)
+		return pl_fail(
+			err, PL_EUSAGE,
+			"gpt:%.200s: width %lld is no multiple of %lld heads; write width=%lld "
+			"or heads=%lld",
+			args, (long long)g.width, (long long)g.heads,
+			(long long)((g.width / g.heads + 1) * g.heads),
+			(long long)divisor(g.width, g.heads));
+	if (!good)
 		return pl_fail(err, PL_EUSAGE,
 			       "gpt:%.200s: write layers (to 1024), heads (to 1024), width (to "
 			       "65536, a multiple of the heads), context and vocab, each once, "

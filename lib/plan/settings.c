@@ -127,29 +127,25 @@ out:
 	return rc;
 }
 
-/* "# not expressed: order a b c ...: why" */
+/* "# not expressed: order a b c ... (5 names): why" */
 static int put_not(struct pl_setter *s, const struct pl_rewrite *rw, struct pl_err *err)
 {
-	uint32_t n = rw->n_args < 3 ? rw->n_args : 3;
+	struct pl_rewrite shown = *rw;
+	struct pl_lang_statement st = { 0 };
 	struct pl_buf b = { 0 };
-	char real[40];
 	int rc;
 
-	PL_TRY(pl_buf_printf(&b, err, "# not expressed: %s", pl_rw_name(rw->op)));
-	if (rw->word)
-		PL_TRY(pl_text_put_name(&b, rw->word, strlen(rw->word), err));
-	for (uint32_t i = 0; i < n; i++)
-		PL_TRY(pl_text_put_name(&b, rw->arg[i], strlen(rw->arg[i]), err));
-	if (n < rw->n_args)
+	shown.n_args = rw->n_args < 3 ? rw->n_args : 3;
+	shown.alone_ns = shown.in_plan_ns = INT64_MIN;
+	PL_TRY(pl_plan_statement(&shown, &st, err));
+	PL_TRY(pl_lang_put(&b, &st, err));
+	b.n--; /* its newline */
+	if (shown.n_args < rw->n_args)
 		PL_TRY(pl_buf_printf(&b, err, " ... (%u names)", rw->n_args));
-	if (rw->k)
-		PL_TRY(pl_buf_printf(&b, err, " %lld", (long long)rw->k));
-	if (rw->x != 0)
-		PL_TRY(pl_buf_printf(&b, err, " x %s",
-				     pl_text_real_str(real, sizeof(real), rw->x)));
-	PL_TRY(pl_buf_printf(&b, err, ": %s\n", reasons[rw->op]));
-	rc = pl_out_write(s->out, b.p, b.n, err);
+	rc = pl_out_printf(s->out, err, "# not expressed: %.*s: %s\n", (int)b.n, (char *)b.p,
+			   reasons[rw->op]);
 out:
+	pl_lang_end(&st);
 	pl_buf_fini(&b);
 	return rc;
 }

@@ -32,7 +32,7 @@ static int put_list(struct pl_setter *s, const bool *end, bool *exact, struct pl
 			continue;
 		*exact &= s->p->tensor[i].bytes > 0;
 		PL_TRY(pl_out_printf(s->out, err, "%s%s", sep,
-				     pl_text_real_str(real, sizeof(real), (double)size / MIB)));
+				     pl_lang_real(real, sizeof(real), (double)size / MIB)));
 		sep = ", ";
 		size = 0;
 	}
@@ -66,7 +66,7 @@ static int put_buckets(struct pl_setter *s, struct pl_err *err)
 		"# releases without bucket_cap_mb_list: bucket_cap_mb=%s (%s);\n"
 		"# those that close the first bucket at 1 MiB all the same take "
 		"torch.distributed._DEFAULT_FIRST_BUCKET_BYTES for it\n",
-		pl_text_real_str(real, sizeof(real), (double)one.size / MIB), differ));
+		pl_lang_real(real, sizeof(real), (double)one.size / MIB), differ));
 	s->done |= 1u << PL_RW_FUSE_TENSORS;
 out:
 	pl_free(end);

@@ -11,11 +11,85 @@
 
 #define MAX_HOSTS 1048576
 #define MAX_RANKS 16777216
-#define MAX_RATE  1e6 /* bytes per ns: 1 PB/s */
-#define MAX_WAIT  (3600 * (pl_ns)1000000000)
-#define VERSION	  1
 
-static const char *const scopes[] = { [PL_SCOPE_HOST] = "host", [PL_SCOPE_NETWORK] = "network" };
+/* ---- schema -------------------------------------------------------------------------------------
+ */
+
+struct hosts { /* a statement */
+	const char *name;
+	int64_t n, ranks;
+};
+
+#define NEED (PL_LANG_NEED | PL_LANG_BOUND)
+#define KEY  (PL_LANG_KEY | PL_LANG_BOUND)
+#define NAME(of, what)                                                                             \
+	{                                                                                          \
+		.name = "name", .type = PL_LANG_NAME, .flags = NEED,                               \
+		.offset = offsetof(struct of, name), .doc = what                                   \
+	}
+#define RANKS                                                                                      \
+	{                                                                                          \
+		.name = "ranks", .type = PL_LANG_INT, .flags = KEY | PL_LANG_NEED,                 \
+		.word = "ranks", .min = 1, .max = MAX_RANKS,                                       \
+		.offset = offsetof(struct hosts, ranks), .doc = "ranks of each"                    \
+	}
+
+static const struct pl_lang_row rows[] = {
+	{ .name = "host",
+	  .effect = PL_LANG_TIMING,
+	  .doc = "a host",
+	  .field = PL_LANG_FIELDS(NAME(hosts, "what it is called"), RANKS) },
+	{ .name = "hosts",
+	  .effect = PL_LANG_TIMING,
+	  .doc = "several hosts with as many ranks each",
+	  .field = PL_LANG_FIELDS({ .name = "hosts",
+				    .type = PL_LANG_INT,
+				    .flags = NEED,
+				    .min = 1,
+				    .max = MAX_HOSTS,
+				    .offset = offsetof(struct hosts, n),
+				    .doc = "how many" },
+				  RANKS,
+				  { .name = "name",
+				    .type = PL_LANG_NAME,
+				    .flags = KEY,
+				    .word = "name",
+				    .value = "node%d",
+				    .offset = offsetof(struct hosts, name),
+				    .doc = "what they are called; %d stands for their number" }) },
+	{ .name = "link",
+	  .effect = PL_LANG_TIMING,
+	  .doc = "what a message takes inside a host or between hosts",
+	  .field = PL_LANG_FIELDS(
+		  NAME(pl_tlink, "what it is called"),
+		  { .name = "scope",
+		    .type = PL_LANG_CHOICE,
+		    .flags = PL_LANG_KEY | PL_LANG_NEED,
+		    .choices = "host|network",
+		    .word = "scope",
+		    .doc = "inside a host, or between hosts" },
+		  { .name = "bandwidth",
+		    .type = PL_LANG_RATE,
+		    .flags = KEY | PL_LANG_NEED,
+		    .word = "bandwidth",
+		    .offset = offsetof(struct pl_tlink, bytes_per_ns),
+		    .doc = "in one direction" },
+		  { .name = "latency",
+		    .type = PL_LANG_TIME,
+		    .flags = KEY | PL_LANG_NEED,
+		    .max = 3.6e12,
+		    .word = "latency",
+		    .offset = offsetof(struct pl_tlink, latency_ns),
+		    .doc = "of each message" },
+		  { .name = "shared",
+		    .type = PL_LANG_FLAG,
+		    .flags = KEY,
+		    .offset = offsetof(struct pl_tlink, shared),
+		    .doc = "one for all ranks of a host; else each rank has its own" }) },
+};
+const struct pl_lang_schema pl_topology_schema = {
+	.name = "topology", .version = 1, .row = rows, .n_rows = PL_LEN(rows)
+};
 
 const char *pl_algo_name(unsigned algo)
 {
@@ -137,7 +211,7 @@ static int check(const struct pl_topology *t, struct pl_err *err)
 	int rc;
 
 	if (!t->n_hosts)
-		return pl_fail(err, PL_EDATA, "there is no host; write: host NAME ranks N");
+		return pl_fail(err, PL_EDATA, "there is no host; write: host NAME ranks=N");
 	PL_TRY(pl_alloc(&name, t->n_hosts, sizeof(*name), err));
 	for (size_t i = 0; i < t->n_hosts; i++) {
 		name[i] = t->host[i].name;
@@ -149,184 +223,66 @@ static int check(const struct pl_topology *t, struct pl_err *err)
 			rc = pl_fail(err, PL_EDATA, "two hosts are named \"%.200s\"", name[i]);
 	if (rc >= 0 && several && !pl_topology_link(t, PL_SCOPE_HOST))
 		rc = pl_fail(err, PL_EDATA,
-			     "no link inside a host of several ranks; write: link NAME scope host "
-			     "bandwidth 12GB/s latency 5us");
+			     "no link inside a host of several ranks; write: link NAME scope=host "
+			     "bandwidth=12GB/s latency=5us");
 	if (rc >= 0 && t->n_hosts > 1 && !pl_topology_link(t, PL_SCOPE_NETWORK))
 		rc = pl_fail(err, PL_EDATA,
-			     "no link between the hosts; write: link NAME scope network bandwidth "
-			     "10Gbit/s latency 30us");
+			     "no link between the hosts; write: link NAME scope=network "
+			     "bandwidth=10Gbit/s latency=30us");
 out:
 	pl_free(name);
 	return rc;
 }
 
-/* ---- the text form: numbers with units ----------------------------------------------------------
+/* ---- text ---------------------------------------------------------------------------------------
  */
 
-/* "300GB/s" in bytes per ns, which is GB/s. False: it is none. */
-bool pl_text_rate(const char *s, double *v)
+static int read_statement(const struct pl_lang_statement *st, struct pl_topology *t,
+			  struct pl_err *err)
 {
-	static const char prefix[] = "kMGT";
-	double f = 1, unit;
-	const char *p;
-	char *end;
-
-	if (!*s || s[0] == '-' || strspn(s, "0123456789.eE+-") == 0)
-		return false;
-	*v = strtod(s, &end);
-	p = *end ? strchr(prefix, *end) : NULL;
-	if (p) {
-		bool binary = end[1] == 'i';
-
-		for (ptrdiff_t i = p - prefix; i >= 0; i--)
-			f *= binary ? 1024 : 1000;
-		end += binary ? 2 : 1;
-	} else if (end[0] == 'K' && end[1] == 'i') {
-		f = 1024;
-		end += 2;
-	}
-	unit = !strcmp(end, "bit/s") ? 8 : !strcmp(end, "B/s") ? 1 : 0;
-	if (unit == 0)
-		return false;
-	/* a GB/s is itself, so that what is written so reads back exactly */
-	*v = f == 1e9 && unit == 1 ? *v : *v * (f / 1e9) / unit;
-	return *v > 0 && *v <= MAX_RATE;
-}
-
-bool pl_text_wait(const char *s, pl_ns *ns)
-{
-	static const struct {
-		const char *name;
-		double ns;
-	} unit[] = { { "ns", 1 }, { "us", 1e3 }, { "ms", 1e6 }, { "s", 1e9 } };
-	char *end;
-	double v;
-
-	if (!*s || s[0] == '-' || strspn(s, "0123456789.eE+") == 0)
-		return false;
-	v = strtod(s, &end);
-	for (size_t i = 0; i < PL_LEN(unit); i++) {
-		if (strcmp(end, unit[i].name))
-			continue;
-		v *= unit[i].ns;
-		if (!(v >= 0 && v <= (double)MAX_WAIT))
-			return false;
-		*ns = (pl_ns)(v + 0.5);
-		return true;
-	}
-	return false;
-}
-
-/* ---- reading ------------------------------------------------------------------------------------
- */
-
-static int expect(struct pl_text *x, const char *key, struct pl_err *err)
-{
-	return pl_text_key(x, key) ? 0 : pl_text_fail(x, err, "\"%s\" is missing here", key);
-}
-
-static int read_hosts(struct pl_text *x, struct pl_topology *t, bool many, struct pl_err *err)
-{
-	const char *name = "node%d";
-	struct pl_err why = { 0 };
-	int64_t n = 1, ranks;
-	int rc;
-
-	if (many)
-		PL_TRY(pl_text_int(x, &n, 1, "the number of hosts", err));
-	else
-		PL_TRY(pl_text_name(x, &name, "the host's name", err));
-	PL_TRY(expect(x, "ranks", err));
-	PL_TRY(pl_text_int(x, &ranks, 1, "the number of ranks", err));
-	if (many && pl_text_key(x, "name"))
-		PL_TRY(pl_text_name(x, &name, "the hosts' name", err));
-	PL_TRY(pl_text_end(x, err));
-	if (!name[0])
-		return pl_text_fail(x, err, "the host's name is empty");
-	rc = many ? add_hosts(t, name, n, ranks, &why) : add_host(t, name, ranks, &why);
-	if (rc == PL_EDATA)
-		return pl_text_fail(x, err, "%s", why.msg);
-	if (rc < 0)
-		return pl_fail(err, rc, "%s", why.msg);
-out:
-	return rc;
-}
-
-static int read_link(struct pl_text *x, struct pl_topology *t, struct pl_err *err)
-{
+	struct hosts h = { .n = 0 };
 	struct pl_tlink l = { 0 };
-	struct pl_err why = { 0 };
-	const char *s;
 	int rc;
 
-	PL_TRY(pl_text_name(x, &l.name, "the link's name", err));
-	if (!l.name[0])
-		return pl_text_fail(x, err, "the link's name is empty");
-	PL_TRY(expect(x, "scope", err));
-	if (pl_text_key(x, "network"))
-		l.scope = PL_SCOPE_NETWORK;
-	else if (!pl_text_key(x, "host"))
-		return pl_text_fail(x, err, "a link is of scope host or network");
-	PL_TRY(expect(x, "bandwidth", err));
-	PL_TRY(pl_text_name(x, &s, "the bandwidth", err));
-	if (!pl_text_rate(s, &l.bytes_per_ns))
-		return pl_text_fail(x, err,
-				    "\"%s\" is no bandwidth above 0 and up to 1 PB/s, like "
-				    "100Gbit/s, 12.5GB/s or 12GiB/s",
-				    s);
-	PL_TRY(expect(x, "latency", err));
-	PL_TRY(pl_text_name(x, &s, "the latency", err));
-	if (!pl_text_wait(s, &l.latency_ns))
-		return pl_text_fail(x, err, "\"%s\" is no time of at most an hour, like 8us", s);
-	l.shared = pl_text_key(x, "shared");
-	PL_TRY(pl_text_end(x, err));
-	rc = add_link(t, &l, &why);
-	if (rc == PL_EDATA)
-		return pl_text_fail(x, err, "%s", why.msg);
-	if (rc < 0)
-		return pl_fail(err, rc, "%s", why.msg);
+	if (!strcmp(st->row->name, "link")) {
+		PL_TRY(pl_lang_bind(st, &l, &t->arena, err));
+		l.scope = (uint8_t)pl_lang_get(st, "scope")->i;
+		return add_link(t, &l, err);
+	}
+	pl_lang_defaults(&pl_topology_schema, st->row, &h);
+	PL_TRY(pl_lang_bind(st, &h, &t->arena, err));
+	return h.n ? add_hosts(t, h.name, h.n, h.ranks, err) : add_host(t, h.name, h.ranks, err);
 out:
 	return rc;
 }
 
-static int read_all(struct pl_text *x, struct pl_in *in, const char *name, struct pl_topology *t,
-		    struct pl_err *err)
+static int read_all(struct pl_lang_reader *r, struct pl_topology *t, struct pl_err *err)
 {
-	bool first = true;
+	struct pl_err why = { 0 };
 	int rc;
 
-	PL_TRY(pl_text_read(x, in, name, err));
-	while ((rc = pl_text_next(x, err)) > 0) {
-		if (first && pl_text_key(x, "paceline-topology"))
-			PL_TRY(pl_text_version(x, VERSION, err));
-		else if (pl_text_key(x, "host"))
-			PL_TRY(read_hosts(x, t, false, err));
-		else if (pl_text_key(x, "hosts"))
-			PL_TRY(read_hosts(x, t, true, err));
-		else if (pl_text_key(x, "link"))
-			PL_TRY(read_link(x, t, err));
-		else
-			return pl_text_fail(x, err,
-					    "there is no statement \"%s\"; a topology has host, "
-					    "hosts and link",
-					    x->word[0].s);
-		first = false;
+	while ((rc = pl_lang_next(r, err)) > 0) {
+		rc = read_statement(&r->st, t, &why);
+		if (rc == PL_EDATA)
+			return pl_lang_fail(r, r->word[0].column, err, "%s", why.msg);
+		if (rc < 0)
+			return pl_fail(err, rc, "%s", why.msg);
 	}
-	if (rc >= 0 && (rc = check(t, err)) < 0)
-		pl_wrap(err, "%s", name);
-out:
+	if (rc == 0 && (rc = check(t, err)) < 0)
+		pl_wrap(err, "%s", r->name);
 	return rc;
 }
 
 int pl_topology_read(struct pl_in *in, const char *name, struct pl_topology *t, struct pl_err *err)
 {
-	struct pl_text x = { 0 };
+	struct pl_lang_reader r;
 	struct pl_err why = { 0 };
-	int rc;
+	int rc = pl_lang_open(&r, &pl_topology_schema, in, name, &why);
 
 	memset(t, 0, sizeof(*t));
-	rc = read_all(&x, in, name, t, &why);
-	pl_text_fini(&x);
+	if (rc >= 0)
+		rc = read_all(&r, t, &why);
+	pl_lang_close(&r);
 	if (rc < 0) {
 		pl_topology_fini(t);
 		if (err && !err->code)
@@ -335,39 +291,44 @@ int pl_topology_read(struct pl_in *in, const char *name, struct pl_topology *t, 
 	return rc < 0 ? rc : 0;
 }
 
-/* ---- writing ------------------------------------------------------------------------------------
- */
-
-static int put_link(struct pl_buf *b, const struct pl_tlink *l, struct pl_err *err)
+static int put_host(struct pl_buf *b, struct pl_lang_statement *st, const struct pl_thost *h,
+		    struct pl_err *err)
 {
-	char real[40];
-	int rc;
+	const struct hosts it = { .name = h->name, .ranks = h->n }, none = { .ranks = 0 };
+	int rc = pl_lang_begin(st, &pl_topology_schema, &rows[0], err);
 
-	PL_TRY(pl_buf_printf(b, err, "link"));
-	PL_TRY(pl_text_put_name(b, l->name, strlen(l->name), err));
-	rc = pl_buf_printf(b, err, " scope %s bandwidth %sGB/s latency %lldns%s\n",
-			   scopes[l->scope == PL_SCOPE_NETWORK],
-			   pl_text_real_str(real, sizeof(real), l->bytes_per_ns),
-			   (long long)l->latency_ns, l->shared ? " shared" : "");
-out:
-	return rc;
+	pl_lang_unbind(st, &it, &none);
+	return rc < 0 ? rc : pl_lang_put(b, st, err);
+}
+
+static int put_link(struct pl_buf *b, struct pl_lang_statement *st, const struct pl_tlink *l,
+		    struct pl_err *err)
+{
+	const struct pl_tlink none = { .latency_ns = -1 };
+	const struct pl_lang_row *row = pl_lang_row(&pl_topology_schema, "link");
+	int rc = pl_lang_begin(st, &pl_topology_schema, row, err);
+
+	pl_lang_unbind(st, l, &none);
+	st->value[1] =
+		(struct pl_lang_value){ .given = true,
+					.s = l->scope == PL_SCOPE_NETWORK ? "network" : "host" };
+	return rc < 0 ? rc : pl_lang_put(b, st, err);
 }
 
 int pl_topology_write(const struct pl_topology *t, struct pl_out *out, struct pl_err *err)
 {
+	struct pl_lang_statement st = { 0 };
 	struct pl_buf b = { 0 };
 	int rc;
 
-	PL_TRY(pl_buf_printf(&b, err, "paceline-topology %d\n", VERSION));
-	for (size_t i = 0; i < t->n_hosts; i++) {
-		PL_TRY(pl_buf_printf(&b, err, "host"));
-		PL_TRY(pl_text_put_name(&b, t->host[i].name, strlen(t->host[i].name), err));
-		PL_TRY(pl_buf_printf(&b, err, " ranks %u\n", t->host[i].n));
-	}
+	PL_TRY(pl_buf_printf(&b, err, "paceline-topology %d\n", pl_topology_schema.version));
+	for (size_t i = 0; i < t->n_hosts; i++)
+		PL_TRY(put_host(&b, &st, &t->host[i], err));
 	for (size_t i = 0; i < t->n_links; i++)
-		PL_TRY(put_link(&b, &t->link[i], err));
+		PL_TRY(put_link(&b, &st, &t->link[i], err));
 	rc = pl_out_write(out, b.p, b.n, err);
 out:
+	pl_lang_end(&st);
 	pl_buf_fini(&b);
 	return rc;
 }

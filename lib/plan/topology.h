@@ -10,6 +10,7 @@
 
 #include "core/core.h"
 #include "io/stream.h"
+#include "lang/lang.h"
 
 enum pl_scope { PL_SCOPE_HOST, PL_SCOPE_NETWORK };
 
@@ -35,6 +36,7 @@ struct pl_topology {
 	uint32_t n_ranks;
 	bool assumed; /* not given: pl_topology_default() */
 };
+extern const struct pl_lang_schema pl_topology_schema;
 void pl_topology_fini(struct pl_topology *t);
 /* Text; PL_EDATA with line, cause and remedy. */
 int pl_topology_read(struct pl_in *in, const char *name, struct pl_topology *t,

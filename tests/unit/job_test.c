@@ -194,6 +194,10 @@ static void errors(void)
 		{ "split nan\n", "split must be a decimal number" },
 		{ "model\n", "model is missing" },
 		{ "model \"\"\n", "model is empty" },
+		{ "batch 1\nmodel gpt:layers=2,heads=3,width=32,context=8,vocab=9\n",
+		  "test: line 2, column 7: gpt:layers=2,heads=3,width=32,context=8,vocab=9: width "
+		  "32 is no "
+		  "multiple of 3 heads; write width=33 or heads=2" },
 		{ "model a b\n", "\"b\" is too much here" },
 		{ "transport pigeon\n",
 		  "transport must be one of auto|shm|tcp|mpi|nccl, not \"pigeon\"" },

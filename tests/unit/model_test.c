@@ -42,18 +42,18 @@ static void text(void)
 				   "residual\n"
 				   "relu\n"
 				   "end\n"
-				   "dense 10 \"name=last one\" \"k\"\n"
+				   "dense 10 conv1d name=\"last one\"\n"
 				   "loss softmax-cross-entropy\n";
 	struct pl_model m, n;
 	struct pl_buf b, c;
 
 	is_i64(read_str(
 		       "# a net\ninput 3 32 32\n\nconv pad=same 64 std=0.05 5 name=features.0 # c\n"
-		       "dropout 1e-1\nresidual\nrelu\nend\ndense 10 \"name=last one\" k\n"
+		       "dropout 1e-1\nresidual\nrelu\nend\ndense 10 name=\"last one\" conv1d\n"
 		       "loss softmax-cross-entropy",
 		       &m),
 	       0, "read");
-	is_str(written(&m, &b), want, "written: numbers first, keys as they came");
+	is_str(written(&m, &b), want, "written: numbers first, then keys");
 	is_i64((long long)m.n_layers, 8, "statements");
 	is_i64(m.layer[1].line, 4, "lines are those of the text");
 	ok(m.layer[1].n_num == 2 && m.layer[1].num[0] == 64 && m.layer[1].num[1] == 5, "numbers");
@@ -71,21 +71,23 @@ static void text(void)
 
 static void exact(void)
 {
-	static const double v[] = { 0.1, 1.0 / 3, 1e-300, 123456789012345678.0, 5e-324 };
-	char s[512];
+	static const double v[] = { 0.1, 1.0 / 3, 1e-300, 0.12345678901234567, 5e-324 };
 	struct pl_model m, n;
-	struct pl_buf b;
-	size_t at = 0;
+	struct pl_buf b, text = { 0 };
 
 	for (size_t i = 0; i < PL_LEN(v); i++)
-		at += (size_t)snprintf(s + at, sizeof(s) - at, "%s %.17g", i ? "" : "input", v[i]);
-	snprintf(s + at, sizeof(s) - at, "\nloss squared\n");
-	if (read_str(s, &m) < 0 || read_str(written(&m, &b), &n) < 0) {
+		if (pl_buf_printf(&text, &err, "%s %.17g%s\n", i ? "dropout" : "input 4\ndropout",
+				  v[i], i + 1 < PL_LEN(v) ? "" : "\nloss squared\n") < 0)
+			abort();
+	if (pl_buf_put(&text, "", 1, &err) < 0 || read_str((char *)text.p, &m) < 0 ||
+	    read_str(written(&m, &b), &n) < 0) {
 		ok(false, "numbers: %s", err.msg);
 		return;
 	}
 	for (size_t i = 0; i < PL_LEN(v); i++)
-		ok(m.layer[0].num[i] == v[i] && n.layer[0].num[i] == v[i], "%g is exact", v[i]);
+		ok(m.layer[i + 1].num[0] == v[i] && n.layer[i + 1].num[0] == v[i], "%g is exact",
+		   v[i]);
+	pl_buf_fini(&text);
 	pl_buf_fini(&b);
 	pl_model_fini(&m);
 	pl_model_fini(&n);
@@ -97,23 +99,31 @@ static void errors(void)
 		const char *text, *says;
 	} bad[] = {
 		{ "", "a model ends with its loss" },
-		{ "paceline-model 2\n", "line 1: version 2 is newer" },
+		{ "paceline-model 2\n", "line 1, column 16: version 2 is newer" },
 		{ "input 4\ndense 2\n", "line 2: a model ends with its loss" },
-		{ "dense 4\nloss squared\n", "line 1: a model begins with its input" },
-		{ "input 4\ninput 4\nloss squared\n", "line 2: a second input" },
-		{ "input 4\nloss squared\nrelu\n", "line 3: \"relu\" behind the loss" },
-		{ "input 4\nend\nloss squared\n", "line 2: an end without a residual" },
-		{ "input 4\nresidual\nrelu\nloss squared\n", "line 4: the loss inside" },
+		{ "dense 4\nloss squared\n", "line 1, column 1: a model begins with its input" },
+		{ "input 4\ninput 4\nloss squared\n", "line 2, column 1: a second input" },
+		{ "input 4\nloss squared\nrelu\n", "line 3, column 1: \"relu\" behind the loss" },
+		{ "input 4\nend\nloss squared\n", "line 2, column 1: an end without a residual" },
+		{ "input 4\nresidual\nrelu\nloss squared\n", "line 4, column 1: the loss inside" },
 		{ "input 4\ndense 2 name=a\ndense 2 name=a\nloss squared\n",
-		  "line 3: a second layer is named \"a\"" },
+		  "line 3, column 9: a second layer is named \"a\"" },
 		{ "input 4\ndense 2 bias=0 bias=1\nloss squared\n", "bias is there twice" },
-		{ "input 4\ndense 2 bias=\nloss squared\n", "nothing stands behind \"bias=\"" },
-		{ "input 4\ndense 2x\nloss squared\n", "\"2x\" is no number, no KEY=VALUE" },
-		{ "input 4\ndense 2 =3\nloss squared\n", "no KEY=VALUE" },
-		{ "input 4\ndense 1e999\nloss squared\n", "\"1e999\" is no number" },
+		{ "input 4\ndense 2 bias=\nloss squared\n",
+		  "bias must be yes, no, 1 or 0, not \"\"" },
+		{ "input 4\ndense 2x\nloss squared\n",
+		  "outputs must be a whole number, not \"2x\"" },
+		{ "input 4\ndense 2 =3\nloss squared\n", "\"=3\" is too much here" },
+		{ "input 4\ndense 1e999\nloss squared\n",
+		  "outputs must be a whole number, not \"1e999\"" },
 		{ "input 4\ndense 2 ; x\nloss squared\n", "\";\" has no meaning" },
-		{ "input 4\ndense 2 name\nloss squared\n", "write name=NAME" },
-		{ "input 4\n5\nloss squared\n", "a line begins with an operation, not \"5\"" },
+		{ "input 4\ndense 2 name\nloss squared\n",
+		  "the value of name is missing; write: name=..." },
+		{ "input 4\n5\nloss squared\n", "line 2, column 1: there is no statement \"5\"" },
+		{ "input 4\ndens 2\nloss squared\n",
+		  "line 2, column 1: there is no statement \"dens\"; did you mean dense?" },
+		{ "input 4\ndense 2 baas=0\nloss squared\n",
+		  "column 9: dense has no \"baas\"; did you mean bias?" },
 	};
 	struct pl_model m;
 

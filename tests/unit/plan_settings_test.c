@@ -77,13 +77,14 @@ static const struct {
 	  "model.no_sync():\"\n"
 	  "# not expressed: partition-tensor head.weight 2: no setting splits the communication of "
 	  "a tensor\n"
-	  "# not expressed: fuse-ops relu add x 0.9: compilers fuse operations by rules of their "
+	  "# not expressed: fuse-ops relu add share=0.9: compilers fuse operations by rules of "
+	  "their "
 	  "own\n"
 	  "# not expressed: order body.0.weight body.1.weight: communication is issued as "
 	  "gradients become ready\n"
 	  "# not expressed: algorithm hierarchical: the communication library chooses; NCCL can be "
 	  "told ring or tree, for all tensors alike\n"
-	  "# not expressed: bandwidth nic x 2: another machine, not a setting\n" },
+	  "# not expressed: bandwidth nic factor=2: another machine, not a setting\n" },
 	{ "big", big, "fsdp",
 	  "# fsdp: a plan by paceline; 104 ms a step predicted, 120 ms so far\n"
 	  "# sizes of some tensors are estimated: check what the framework makes of these\n"
@@ -119,13 +120,14 @@ static const struct {
 	  "before the last\n"
 	  "# not expressed: partition-tensor head.weight 2: no setting splits the communication of "
 	  "a tensor\n"
-	  "# not expressed: fuse-ops relu add x 0.9: compilers fuse operations by rules of their "
+	  "# not expressed: fuse-ops relu add share=0.9: compilers fuse operations by rules of "
+	  "their "
 	  "own\n"
 	  "# not expressed: order body.0.weight body.1.weight: communication is issued as "
 	  "gradients become ready\n"
 	  "# not expressed: algorithm hierarchical: the communication library chooses; NCCL can be "
 	  "told ring or tree, for all tensors alike\n"
-	  "# not expressed: bandwidth nic x 2: another machine, not a setting\n" },
+	  "# not expressed: bandwidth nic factor=2: another machine, not a setting\n" },
 	{ "big", big, "horovod",
 	  "# horovod: a plan by paceline; 104 ms a step predicted, 120 ms so far\n"
 	  "# sizes of some tensors are estimated: check what the framework makes of these\n"
@@ -163,11 +165,12 @@ static const struct {
 	  ")\n"
 	  "# not expressed: partition-tensor head.weight 2: no setting splits the communication of "
 	  "a tensor\n"
-	  "# not expressed: fuse-ops relu add x 0.9: compilers fuse operations by rules of their "
+	  "# not expressed: fuse-ops relu add share=0.9: compilers fuse operations by rules of "
+	  "their "
 	  "own\n"
 	  "# not expressed: order body.0.weight body.1.weight: communication is issued as "
 	  "gradients become ready\n"
-	  "# not expressed: bandwidth nic x 2: another machine, not a setting\n" },
+	  "# not expressed: bandwidth nic factor=2: another machine, not a setting\n" },
 	{ "big", big, "byteps",
 	  "# byteps: a plan by paceline; 104 ms a step predicted, 120 ms so far\n"
 	  "# sizes of some tensors are estimated: check what the framework makes of these\n"
@@ -184,7 +187,8 @@ static const struct {
 	  "# not expressed: fuse-tensors head.weight head.bias: no setting groups tensors\n"
 	  "# not expressed: fuse-tensors body.1.weight body.1.bias: no setting groups tensors\n"
 	  "# not expressed: fuse-tensors body.0.weight body.0.bias: no setting groups tensors\n"
-	  "# not expressed: fuse-ops relu add x 0.9: compilers fuse operations by rules of their "
+	  "# not expressed: fuse-ops relu add share=0.9: compilers fuse operations by rules of "
+	  "their "
 	  "own\n"
 	  "# not expressed: order body.0.weight body.1.weight: communication is issued as "
 	  "gradients become ready\n"
@@ -193,7 +197,7 @@ static const struct {
 	  "alone\n"
 	  "# not expressed: algorithm hierarchical: the communication library chooses; NCCL can be "
 	  "told ring or tree, for all tensors alike\n"
-	  "# not expressed: bandwidth nic x 2: another machine, not a setting\n" },
+	  "# not expressed: bandwidth nic factor=2: another machine, not a setting\n" },
 	{ "big", big, "deepspeed",
 	  "# deepspeed: a plan by paceline; 104 ms a step predicted, 120 ms so far\n"
 	  "# sizes of some tensors are estimated: check what the framework makes of these\n"
@@ -214,14 +218,15 @@ static const struct {
 	  "}\n"
 	  "# not expressed: partition-tensor head.weight 2: no setting splits the communication of "
 	  "a tensor\n"
-	  "# not expressed: fuse-ops relu add x 0.9: compilers fuse operations by rules of their "
+	  "# not expressed: fuse-ops relu add share=0.9: compilers fuse operations by rules of "
+	  "their "
 	  "own\n"
 	  "# not expressed: order body.0.weight body.1.weight: communication is issued as "
 	  "gradients become ready\n"
 	  "# not expressed: recompute body.0 body.1: no setting names the layers\n"
 	  "# not expressed: algorithm hierarchical: the communication library chooses; NCCL can be "
 	  "told ring or tree, for all tensors alike\n"
-	  "# not expressed: bandwidth nic x 2: another machine, not a setting\n" },
+	  "# not expressed: bandwidth nic factor=2: another machine, not a setting\n" },
 	{ "big", big, "megatron",
 	  "# megatron: a plan by paceline; 104 ms a step predicted, 120 ms so far\n"
 	  "# sizes of some tensors are estimated: check what the framework makes of these\n"
@@ -240,13 +245,14 @@ static const struct {
 	  "data-parallel ranks\n"
 	  "# not expressed: partition-tensor head.weight 2: no setting splits the communication of "
 	  "a tensor\n"
-	  "# not expressed: fuse-ops relu add x 0.9: compilers fuse operations by rules of their "
+	  "# not expressed: fuse-ops relu add share=0.9: compilers fuse operations by rules of "
+	  "their "
 	  "own\n"
 	  "# not expressed: order body.0.weight body.1.weight: communication is issued as "
 	  "gradients become ready\n"
 	  "# not expressed: algorithm hierarchical: the communication library chooses; NCCL can be "
 	  "told ring or tree, for all tensors alike\n"
-	  "# not expressed: bandwidth nic x 2: another machine, not a setting\n" },
+	  "# not expressed: bandwidth nic factor=2: another machine, not a setting\n" },
 	{ "big", big, "xla",
 	  "# xla: a plan by paceline; 104 ms a step predicted, 120 ms so far\n"
 	  "# sizes of some tensors are estimated: check what the framework makes of these\n"
@@ -257,7 +263,8 @@ static const struct {
 	  "--xla_gpu_enable_latency_hiding_scheduler=true\"\n"
 	  "# not expressed: partition-tensor head.weight 2: no setting splits the communication of "
 	  "a tensor\n"
-	  "# not expressed: fuse-ops relu add x 0.9: compilers fuse operations by rules of their "
+	  "# not expressed: fuse-ops relu add share=0.9: compilers fuse operations by rules of "
+	  "their "
 	  "own\n"
 	  "# not expressed: order body.0.weight body.1.weight: communication is issued as "
 	  "gradients become ready\n"
@@ -267,7 +274,7 @@ static const struct {
 	  "alone\n"
 	  "# not expressed: algorithm hierarchical: the communication library chooses; NCCL can be "
 	  "told ring or tree, for all tensors alike\n"
-	  "# not expressed: bandwidth nic x 2: another machine, not a setting\n" },
+	  "# not expressed: bandwidth nic factor=2: another machine, not a setting\n" },
 	{ "plain", plain, "byteps",
 	  "# byteps: a plan by paceline\n"
 	  "# rounded up by BytePS to whole pages times the ranks of a host\n"
@@ -286,7 +293,8 @@ static const struct {
 	  "--ddp-bucket-size 75\n"
 	  "--bf16\n"
 	  "--fp8-format hybrid\n"
-	  "# not expressed: algorithm ps 2: the communication library chooses; NCCL can be told "
+	  "# not expressed: algorithm ps servers=2: the communication library chooses; NCCL can be "
+	  "told "
 	  "ring or tree, for all tensors alike\n" },
 	{ "plain", plain, "deepspeed",
 	  "# deepspeed: a plan by paceline\n"
@@ -301,7 +309,8 @@ static const struct {
 	  "}\n"
 	  "# not expressed: precision fp8: no setting for this precision, or for some operations "
 	  "alone\n"
-	  "# not expressed: algorithm ps 2: the communication library chooses; NCCL can be told "
+	  "# not expressed: algorithm ps servers=2: the communication library chooses; NCCL can be "
+	  "told "
 	  "ring or tree, for all tensors alike\n" },
 	{ "inter", inter, "ddp",
 	  "# ddp: a plan by paceline\n"

@@ -39,10 +39,10 @@ static const char *written(const struct pl_topology *t, struct pl_buf *b)
 static void text(void)
 {
 	static const char want[] =
-		"paceline-topology 1\nhost \"big one\" ranks 6\n"
-		"host node1 ranks 2\nhost node2 ranks 2\n"
-		"link nvlink scope host bandwidth 300GB/s latency 3000ns\n"
-		"link nic scope network bandwidth 12.5GB/s latency 8000ns shared\n";
+		"paceline-topology 1\nhost \"big one\" ranks=6\n"
+		"host node1 ranks=2\nhost node2 ranks=2\n"
+		"link nvlink scope=host bandwidth=300GB/s latency=3000ns\n"
+		"link nic scope=network bandwidth=12.5GB/s latency=8000ns shared\n";
 	struct pl_topology t, u;
 	struct pl_buf b, c;
 
@@ -72,11 +72,14 @@ static void units(void)
 		const char *text;
 		double want;
 	} rate[] = {
-		{ "8bit/s", 1e-9 },	     { "1kbit/s", 125e-9 },	{ "100Mbit/s", 0.0125 },
-		{ "10Gbit/s", 1.25 },	     { "1.6Tbit/s", 200 },	{ "1000B/s", 1e-6 },
-		{ "1kB/s", 1e-6 },	     { "5MB/s", 5e-3 },		{ "15.75GB/s", 15.75 },
-		{ "2TB/s", 2000 },	     { "1KiB/s", 1.024e-6 },	{ "1MiB/s", 1.048576e-3 },
-		{ "12GiB/s", 12.884901888 }, { "1GiB/s", 1.073741824 }, { "1Gibit/s", 0.134217728 },
+		{ "8bit/s", 1e-9 },	   { "1kbit/s", 125e-9 },
+		{ "100Mbit/s", 0.0125 },   { "10Gbit/s", 1.25 },
+		{ "1.6Tbit/s", 200 },	   { "1000B/s", 1e-6 },
+		{ "1kB/s", 1e-6 },	   { "5MB/s", 5e-3 },
+		{ "15.75GB/s", 15.75 },	   { "2TB/s", 2000 },
+		{ "2TB", 2000 },	   { "1KiB/s", 1.024e-6 },
+		{ "1MiB/s", 1.048576e-3 }, { "12GiB/s", 12.884901888 },
+		{ "1GiB/s", 1.073741824 }, { "1Gibit/s", 0.134217728 },
 	};
 
 	for (size_t i = 0; i < PL_LEN(rate); i++) {
@@ -103,24 +106,35 @@ static void errors(void)
 		const char *text, *says;
 	} bad[] = {
 		{ "", "there is no host" },
-		{ "paceline-topology 2\n", "line 1: version 2 is newer" },
-		{ "host a ranks 1\npaceline-topology 1\n", "line 2: there is no statement" },
-		{ "host a ranks 0\n", "line 1: the number of ranks is at least 1" },
-		{ "host a\n", "\"ranks\" is missing" },
+		{ "paceline-topology 2\n", "line 1, column 19: version 2 is newer" },
+		{ "host a ranks 1\npaceline-topology 1\n",
+		  "line 2, column 1: there is no statement" },
+		{ "host a ranks 0\n", "line 1, column 14: host: ranks must be at least 1" },
+		{ "host a\n", "ranks is missing; write: host NAME ranks=N" },
 		{ "host a ranks 2\n", "no link inside a host" },
 		{ "host a ranks 1\nhost b ranks 1\n", "no link between the hosts" },
 		{ "host a ranks 1\nhost a ranks 1\n" LINKS, "two hosts are named \"a\"" },
-		{ "hosts 2 ranks 1 name n\n", "line 1: \"n\" would name 2 hosts alike" },
-		{ "hosts 4000000000 ranks 1\n", "line 1: more than 1048576 hosts" },
-		{ "hosts 1 ranks 99999999\n", "line 1: more than 16777216 ranks" },
-		{ "host a ranks 1\n" LINKS LINKS, "line 4: a second link \"nvlink\"" },
-		{ "link l scope wire bandwidth 1B/s latency 1us\n", "host or network" },
-		{ "link l scope host bandwidth 1 latency 1us\n", "is no bandwidth" },
-		{ "link l scope host bandwidth 0GB/s latency 1us\n", "is no bandwidth" },
-		{ "link l scope host bandwidth -1GB/s latency 1us\n", "is no bandwidth" },
-		{ "link l scope host bandwidth 1GB latency 1us\n", "is no bandwidth" },
-		{ "link l scope host bandwidth 1GB/s latency 2h\n", "is no time" },
-		{ "link l scope host bandwidth 1GB/s latency 1us mine\n", "is too much here" },
+		{ "hosts 2 ranks 1 name n\n", "line 1, column 1: \"n\" would name 2 hosts alike" },
+		{ "hosts 4000000000 ranks 1\n",
+		  "line 1, column 7: hosts must be at least 1 and at most 1048576" },
+		{ "hosts 1 ranks 99999999\n", "ranks must be at least 1 and at most 16777216" },
+		{ "hosts 2 ranks 16777216\n", "line 1, column 1: more than 16777216 ranks" },
+		{ "host a ranks 1\n" LINKS LINKS, "line 4, column 1: a second link \"nvlink\"" },
+		{ "link l scope wire bandwidth 1B/s latency 1us\n",
+		  "scope must be one of host|network, not \"wire\"" },
+		{ "link l scope host bandwidth 1 latency 1us\n", "link: bandwidth must be a rate" },
+		{ "link l scope host bandwidth 0GB/s latency 1us\n",
+		  "link: bandwidth must be a rate" },
+		{ "link l scope host bandwidth -1GB/s latency 1us\n",
+		  "link: bandwidth must be a rate" },
+		{ "link l scope host bandwidth 1GBs latency 1us\n",
+		  "link: bandwidth must be a rate" },
+		{ "link l scope host bandwidth 1GB/s latency 2h\n",
+		  "latency must be a time of at most an hour" },
+		{ "link l scope host bandwidth 1GB/s latency 1us mine\n",
+		  "\"mine\" is too much here" },
+		{ "link l scope host bandwidht=1GB/s latency=1us\n",
+		  "line 1, column 19: link has no \"bandwidht\"; did you mean bandwidth?" },
 	};
 	struct pl_topology t;
 
