@@ -319,22 +319,22 @@ out:
 	return pl_out_close(out, err);
 }
 
+static const struct pl_lang_schema *const languages[] = { &pl_whatif_schema, &pl_plan_schema,
+							  &pl_topology_schema, NULL };
+
 const struct pl_cmd pl_command = {
 	.name = "replay",
 	.synopsis = "[OPTION]... [GRAPH [GRAPH]]",
 	.summary = "Replay a job's graph: where its time goes, and what if something changed.",
 	.details = "With two graphs: what changed from the first to the second. Without: standard "
 		   "input.\n"
-		   "A change is \"scale SELECTOR by X\", \"remove SELECTOR\", \"set SELECTOR to "
-		   "TIME\",\n"
-		   "\"fix SELECTOR [to mean|median]\", \"bandwidth [LINK] by X\", \"latency [LINK] "
-		   "by X|to\n"
-		   "TIME\" or \"ranks N\". SELECTOR is KEY=PATTERN,... with KEY kind, name, rank, "
-		   "host, stage,\n"
-		   "dp, step, size, layer or mb; kinds are those of traces and comm, compute, gap, "
-		   "all.",
+		   "Changes are scale, remove, set, fix, bandwidth, latency and ranks; "
+		   "--help=scale shows what\n"
+		   "one takes.",
 	.opts = options,
 	.config_size = sizeof(struct config),
 	.defaults = defaults,
+	.languages = languages,
+	.help = pl_lang_help,
 	.run = run,
 };

@@ -294,14 +294,15 @@ static char *trim(char *s)
 	return s;
 }
 
-/* Does " WORD VALUE" end the text? Where its blank is, the last one of this word; NULL. */
+/* Does " WORD VALUE" or " WORD=VALUE" end the text? Where its blank is, of several the last; NULL.
+ */
 static char *last_key(char *s, const struct pl_lang_field *f)
 {
 	size_t n = strlen(f->word);
 	char *at = NULL;
 
 	for (char *p = s; (p = strchr(p, ' ')); p++)
-		if (!strncmp(p + 1, f->word, n) && p[n + 1] == ' ')
+		if (!strncmp(p + 1, f->word, n) && (p[n + 1] == ' ' || p[n + 1] == '='))
 			at = p;
 	/* a name may hold " to ": of a choice only its words are no part of the name */
 	if (at && f->choices && pl_words_find(f->choices, trim(at + n + 2)) < 0)

@@ -525,15 +525,21 @@ int pl_lang_header(struct pl_lang_reader *r, struct pl_err *err)
 
 static int no_statement(const struct pl_lang_reader *r, struct pl_err *err)
 {
+	const struct pl_lang_schema *s = r->schema;
 	struct pl_lang_near near = { .s = r->word[0].s };
-	char hint[96], page[96];
+	char hint[160];
+	size_t n = 0;
 
-	for (size_t i = 0; i < r->schema->n_rows; i++)
-		pl_lang_near(&near, r->schema->row[i].name, strlen(r->schema->row[i].name));
-	snprintf(page, sizeof(page), "; paceline-%s(5) lists them", r->schema->name);
+	for (size_t i = 0; i < s->n_rows; i++)
+		pl_lang_near(&near, s->row[i].name, strlen(s->row[i].name));
+	pl_lang_near_text(&near, hint, sizeof(hint));
+	for (size_t i = 0; !near.distance && s->n_rows < 10 && i < s->n_rows; i++)
+		n += (size_t)snprintf(hint + n, sizeof(hint) - n, "%s%s", i ? ", " : "; there are ",
+				      s->row[i].name);
+	if (!near.distance && !n)
+		snprintf(hint, sizeof(hint), "; paceline-%s(5) lists them", s->name);
 	return pl_lang_fail(r, r->word[0].column, err, "there is no statement \"%.100s\"%s",
-			    r->word[0].s,
-			    near.distance ? pl_lang_near_text(&near, hint, sizeof(hint)) : page);
+			    r->word[0].s, hint);
 }
 
 /* "rate=1Gbit,latency=1ms" to two words. */

@@ -208,12 +208,18 @@ static int parse_numbers(const struct pl_lang_field *f, const struct pl_lang_val
 
 int pl_lang_value_parse(const struct pl_lang_field *f, struct pl_lang_value *v, struct pl_err *err)
 {
+	struct pl_err ignore = { 0 };
+
 	switch (f->type) {
 	case PL_LANG_INT:
 		return parse_int(f, v, err);
 	case PL_LANG_REAL:
 		return pl_decimal(v->s, &v->r) ? 0 : wants(f, "a decimal number", v, err);
 	case PL_LANG_TIME:
+		if (f->flags & PL_LANG_SECONDS)
+			return pl_parse_time(v->s, &v->i, &ignore) == 0 && v->i >= 0
+				       ? 0
+				       : wants(f, "a time, like 25us", v, err);
 		return pl_lang_time(v->s, &v->i)
 			       ? 0
 			       : wants(f, "a time of at most an hour, like 200us or 3s", v, err);

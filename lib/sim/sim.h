@@ -22,12 +22,14 @@
  * Statements that change how long operations take, one after the other: the grammar is in
  * paceline-replay(1), section WHAT-IF. Communication changes its transfer, never its wait.
  */
+struct pl_lang_schema;
 struct pl_whatif_model;
 struct pl_whatif {
 	struct pl_change *change;
 	size_t n, cap;
 	const struct pl_whatif_model *model; /* borrowed; NULL: none */
 };
+extern const struct pl_lang_schema pl_whatif_schema;
 /* PL_EUSAGE, with the statement and what was expected, when it cannot be read. */
 int pl_whatif_add(struct pl_whatif *w, const char *text, struct pl_err *err) PL_MUST;
 void pl_whatif_fini(struct pl_whatif *w);

@@ -2,6 +2,7 @@
 #ifndef PL_SIM_WHATIF_H
 #define PL_SIM_WHATIF_H
 
+#include "lang/lang.h"
 #include "sim/internal.h"
 #include "sim/straggler_typical.h"
 
@@ -20,14 +21,10 @@ enum key {
 	KEYS,
 };
 
-struct alt { /* of a number: a glob, or a range with both ends */
-	const char *glob;
-	int64_t lo, hi;
-};
 struct pick {
-	char *text; /* the glob; of numbers cut into the alternatives. NULL: any */
-	struct alt *alt;
-	size_t n, cap;
+	char *text; /* the glob; of numbers cut into the ranges. NULL: any */
+	struct pl_lang_range *range;
+	size_t n;
 };
 
 struct pl_change {

@@ -16,7 +16,7 @@ keys() {
 # Statements that the page lacks, and keys that the page does not mark up.
 lacks() {
 	for s in $(statements "$1"); do
-		grep -qE "^\.It Ic (.* , )?$s( |\$)" "$2" || echo "$s"
+		grep -qE "^\.It (Ic|Cm) (.* , )?$s( |\$)" "$2" || echo "$s"
 		for k in $(keys "$1" "$s"); do
 			grep -qE "^\.It (Ic|Cm) .*|^\.Cm " "$2" &&
 				grep -E "Cm |Ic " "$2" | grep -qE "[ ,]$k(=|,|:|\$|[^a-z_-])" || echo "$s $k="

@@ -266,8 +266,7 @@ static void errors(void)
 	} bad[] = {
 		{ "\n# x\n  pipelin stages=4\n", "test: line 3, column 3: there is no statement "
 						 "\"pipelin\"; did you mean pipeline?" },
-		{ "peace\n",
-		  "line 1, column 1: there is no statement \"peace\"; paceline-test(5)" },
+		{ "peace\n", "there is no statement \"peace\"; there are pipeline, everything" },
 		{ "pipeline stagse=4\n",
 		  "line 1, column 10: pipeline has no \"stagse\"; did you mean stages?; it has" },
 		{ "pipeline stages=4 stages=5\n", "column 19: pipeline: stages is there twice" },
