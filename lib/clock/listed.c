@@ -1,10 +1,6 @@
 /*
- * Groups that the header of a profiler's file lists, for communication that does not name its own.
- *
- * PyTorch writes beside its events a "distributedInfo" whose "pg_config" has an object for each
- * process group of the rank: pg_name, pg_size and the ranks. Versions differ: the list may be
- * text; "ranks" is empty or null for the group of all; the size is group_size. Whatever object has
- * ranks or such a size is taken for a group, wherever in the header it stands.
+ * Groups that the headers of files list (struct pl_trace_header), for communication that does not
+ * name its own.
  *
  * A rank of one set of ranks only (of more than itself) communicates with that one: recorded. A
  * rank of several leaves it to infer.c which, but nothing else is inferred for it. Where a file
@@ -17,195 +13,24 @@
 
 #include "clock/internal.h"
 
-#define MOST_RANKS (1 << 20) /* of a group that is given by its size alone */
-
-/* ---- one header --------------------------------------------------------------------------------
- */
-
-struct entry { /* one group as listed */
-	pl_id name;
-	int32_t *rank;
-	size_t n, cap;
-	int64_t size;  /* 0: not said */
-	bool any, odd; /* odd: ranks that cannot be read */
-};
-
-struct header {
-	struct entry *group;
-	size_t n, cap;
-	int64_t rank, world; /* -1, 0 */
-};
-
-static void header_fini(struct header *h)
-{
-	for (size_t i = 0; i < h->n; i++)
-		pl_free(h->group[i].rank);
-	pl_free(h->group);
-}
-
-static bool is_key(const struct pl_json *j, const char *key)
-{
-	return j->len == strlen(key) && !memcmp(j->text, key, j->len);
-}
-
-static int add_rank(struct entry *g, const char *s, size_t n, struct pl_err *err)
-{
-	int64_t v;
-	int rc;
-
-	if (!pl_json_i64(s, n, &v) || v < 0 || v > INT32_MAX) {
-		g->odd = true;
-		return 0;
-	}
-	rc = pl_grow(&g->rank, &g->cap, g->n + 1, sizeof(*g->rank), err);
-	if (rc == 0)
-		g->rank[g->n++] = (int32_t)v;
-	return rc;
-}
-
-/* "[0, 1]" as text. */
-static int add_rank_text(struct entry *g, const char *s, size_t n, struct pl_err *err)
-{
-	size_t k;
-	int rc = 0;
-
-	for (size_t i = 0; i < n && rc == 0; i = k) {
-		for (k = i; k < n && s[k] >= '0' && s[k] <= '9';)
-			k++;
-		if (k > i)
-			rc = add_rank(g, s + i, k - i, err);
-		else
-			g->odd |= !strchr("[], ", s[k++]);
-	}
-	return rc;
-}
-
-/* The value of "ranks" comes next. */
-static int read_ranks(struct pl_json *j, struct entry *g, struct pl_err *err)
-{
-	enum pl_json_type t = pl_json_next(j);
-	int depth = j->depth, rc = 0;
-
-	g->any = true;
-	if (t == PL_JSON_STRING)
-		return add_rank_text(g, j->text, j->len, err);
-	g->odd |= t != PL_JSON_NULL && t != PL_JSON_WORD && t != PL_JSON_ARRAY;
-	if (t != PL_JSON_ARRAY)
-		return 0;
-	while (rc == 0 && (t = pl_json_next(j)) != PL_JSON_END && t != PL_JSON_ERROR &&
-	       (t != PL_JSON_ARRAY_END || j->depth >= depth)) {
-		if (t == PL_JSON_NUMBER)
-			rc = add_rank(g, j->text, j->len, err);
-		else
-			g->odd = true;
-	}
-	return rc;
-}
-
-static int64_t read_number(struct pl_json *j, int64_t otherwise)
-{
-	enum pl_json_type t = pl_json_next(j);
-	int64_t v;
-
-	return (t == PL_JSON_NUMBER || t == PL_JSON_STRING) && pl_json_i64(j->text, j->len, &v)
-		       ? v
-		       : otherwise;
-}
-
-static int read_name(struct pl_align *a, struct pl_json *j, struct entry *g, struct pl_err *err)
-{
-	enum pl_json_type t = pl_json_next(j);
-
-	if (t != PL_JSON_STRING && t != PL_JSON_NUMBER)
-		return 0;
-	return pl_intern_add(&a->str, j->text, j->len, &g->name, err);
-}
-
-static int read_header(struct pl_align *a, struct header *h, const char *s, size_t n, bool quoted,
-		       struct pl_err *err);
-
-/* A list that is itself text: JSON, or as Python prints it, with other quotes. */
-static int read_quoted(struct pl_align *a, struct header *h, const struct pl_json *j,
-		       struct pl_err *err)
-{
-	char *text = NULL;
-	bool json;
-	size_t n;
-	int rc;
-
-	PL_TRY(pl_alloc(&text, j->len + 1, 1, err));
-	n = pl_json_unescape(j->text, j->len, text);
-	json = memchr(text, '"', n) != NULL;
-	for (size_t i = 0; i < n && !json; i++)
-		text[i] = text[i] == '\'' ? '"' : text[i];
-	rc = read_header(a, h, text, n, true, err);
-out:
-	pl_free(text);
-	return rc;
-}
-
-static int put_group(struct header *h, struct entry *g, struct pl_err *err)
-{
-	int rc = 0;
-
-	if (g->any || g->size > 0) {
-		rc = pl_grow(&h->group, &h->cap, h->n + 1, sizeof(*h->group), err);
-		if (rc < 0)
-			return rc;
-		h->group[h->n++] = *g;
-	}
-	*g = (struct entry){ .name = PL_NONE };
-	return rc;
-}
-
-static int read_header(struct pl_align *a, struct header *h, const char *s, size_t n, bool quoted,
-		       struct pl_err *err)
-{
-	struct entry g = { .name = PL_NONE };
-	enum pl_json_type t;
-	struct pl_json j;
-	int rc = 0;
-
-	pl_json_init(&j, s, n);
-	while ((t = pl_json_next(&j)) != PL_JSON_END && t != PL_JSON_ERROR) {
-		if (t == PL_JSON_OBJECT || t == PL_JSON_OBJECT_END)
-			PL_TRY(put_group(h, &g, err));
-		if (t != PL_JSON_KEY)
-			continue;
-		if (is_key(&j, "pg_name"))
-			PL_TRY(read_name(a, &j, &g, err));
-		else if (is_key(&j, "ranks"))
-			PL_TRY(read_ranks(&j, &g, err));
-		else if (is_key(&j, "pg_size") || is_key(&j, "group_size"))
-			g.size = read_number(&j, 0);
-		else if (is_key(&j, "world_size"))
-			h->world = read_number(&j, 0);
-		else if (is_key(&j, "rank"))
-			h->rank = read_number(&j, -1);
-		else if (is_key(&j, "pg_config") && !quoted && pl_json_next(&j) == PL_JSON_STRING)
-			PL_TRY(read_quoted(a, h, &j, err));
-	}
-out:
-	pl_free(g.rank);
-	return rc;
-}
+#define MOST_RANKS (1 << 20) /* of a group that is given by its size alone: 4 MiB of numbers */
 
 /* ---- what all headers list ---------------------------------------------------------------------
  */
 
 /* Is it the group of all ranks, given by its size or by nothing? */
-static bool is_world(const struct entry *g, int64_t world)
+static bool is_world(const struct pl_trace_group *g, int64_t world)
 {
-	return !g->n && !g->odd && (g->size <= 0 || g->size == world) && world <= MOST_RANKS;
+	return !g->n && !g->unreadable && (g->size <= 0 || g->size == world) && world <= MOST_RANKS;
 }
 
 /* Members of a group as they are: ascending, each once; false: they are not known. */
-static int settle_ranks(struct entry *g, int64_t world, bool *known, struct pl_err *err)
+static int settle_ranks(struct pl_trace_group *g, int64_t world, bool *known, struct pl_err *err)
 {
 	size_t k = 0;
 	int rc = 0;
 
-	*known = !g->odd;
+	*known = !g->unreadable;
 	if (is_world(g, world)) {
 		PL_TRY(pl_grow(&g->rank, &g->cap, (size_t)pl_max_i64(world, 1), sizeof(*g->rank),
 			       err));
@@ -229,17 +54,19 @@ static bool has_member(const int32_t *v, size_t n, int32_t rank)
 }
 
 /* `all`: the set of all ranks, once it is known: a file may list it many times. */
-static int note_group(struct pl_align *a, struct entry *g, int32_t rank, int64_t world, pl_id *all,
-		      struct pl_err *err)
+static int note_group(struct pl_align *a, struct pl_trace_group *g, int32_t rank, int64_t world,
+		      pl_id *all, struct pl_err *err)
 {
 	struct pl_listed l = {
-		.rank = rank, .seg = (uint32_t)a->n_segs, .name = g->name, .set = PL_NONE
+		.rank = rank, .seg = (uint32_t)a->n_segs, .name = PL_NONE, .set = PL_NONE
 	};
 	bool is_all = is_world(g, world), known = false;
 	int rc;
 
 	if (is_all && world > 0 && rank >= world)
 		return 0;
+	if (g->name && (rc = pl_intern_add(&a->str, g->name, strlen(g->name), &l.name, err)) < 0)
+		return rc;
 	if (is_all && *all != PL_NONE)
 		l.set = *all;
 	else
@@ -260,19 +87,18 @@ out:
 
 int pl_listed_note(struct pl_align *a, const struct pl_segment *seg, size_t sr0, struct pl_err *err)
 {
-	const char *info = pl_segment_meta_get(seg, "distributedInfo");
-	struct header h = { .rank = -1 };
+	struct pl_trace_header h;
 	pl_id all = PL_NONE;
 	int32_t rank = a->n_sr == sr0 + 1 ? a->sr[sr0].rank : -1;
-	int rc = 0;
+	int rc;
 
-	if (!info || rank < 0)
+	if (rank < 0)
 		return 0;
-	PL_TRY(read_header(a, &h, info, strlen(info), false, err));
-	for (size_t i = 0; i < h.n && (h.rank < 0 || h.rank == rank); i++)
-		PL_TRY(note_group(a, &h.group[i], rank, h.world, &all, err));
-out:
-	header_fini(&h);
+	if ((rc = pl_trace_header_read(seg, &h, err)) < 0)
+		return rc;
+	for (size_t i = 0; i < h.n_groups && rc >= 0 && (h.rank < 0 || h.rank == rank); i++)
+		rc = note_group(a, &h.group[i], rank, h.world, &all, err);
+	pl_trace_header_fini(&h);
 	return rc;
 }
 

@@ -429,25 +429,16 @@ out:
 	return rc;
 }
 
-static void find_world(struct stat *s, const struct pl_segment *seg)
+static int find_world(struct stat *s, const struct pl_segment *seg, struct pl_err *err)
 {
-	const char *raw = pl_segment_meta_get(seg, "distributedInfo");
-	struct pl_json j;
-	int64_t v;
+	struct pl_trace_header h;
+	int rc = pl_trace_header_read(seg, &h, err);
 
-	if (!raw)
-		return;
-	pl_json_init(&j, raw, strlen(raw));
-	for (;;) {
-		enum pl_json_type t = pl_json_next(&j);
-
-		if (t == PL_JSON_END || t == PL_JSON_ERROR)
-			return;
-		if (t != PL_JSON_KEY || j.len != 10 || memcmp(j.text, "world_size", 10))
-			continue;
-		if (pl_json_next(&j) == PL_JSON_NUMBER && pl_json_i64(j.text, j.len, &v))
-			s->world = pl_max_i64(s->world, v);
-	}
+	if (rc < 0)
+		return rc;
+	s->world = pl_max_i64(s->world, h.world);
+	pl_trace_header_fini(&h);
+	return 0;
 }
 
 /* At once where nothing was added since the last time. */
@@ -471,7 +462,7 @@ int s_end_segment(struct stat *s, struct pl_segment *seg, struct pl_err *err)
 		s->table[t].known = NULL;
 		PL_TRY(pl_alloc(&s->table[t].known, seg->str.n + 1, sizeof(uint32_t), err));
 	}
-	find_world(s, seg);
+	PL_TRY(find_world(s, seg, err));
 	PL_TRY(find_places(s, seg, place, err));
 	for (size_t i = 0; i < s->n; i++) {
 		s->kind_n[s->kind[i]]++;

@@ -379,42 +379,22 @@ out:
 
 /* ---- segments ------------------------------------------------------------------------------ */
 
-/* "rank" of distributedInfo, -1. */
-static int32_t info_rank(const struct pl_segment *seg)
-{
-	const char *s = pl_segment_meta_get(seg, "distributedInfo");
-	enum pl_json_type t;
-	struct pl_json j;
-	int64_t v;
-
-	if (!s)
-		return -1;
-	pl_json_init(&j, s, strlen(s));
-	while ((t = pl_json_next(&j)) != PL_JSON_END && t != PL_JSON_ERROR) {
-		if (t != PL_JSON_KEY || j.depth != 1 || j.len != 4 ||
-		    memcmp(j.text, "rank", 4) != 0)
-			continue;
-		t = pl_json_next(&j);
-		if ((t == PL_JSON_NUMBER || t == PL_JSON_STRING) &&
-		    pl_json_i64(j.text, j.len, &v) && v >= 0 && v <= INT32_MAX)
-			return (int32_t)v;
-	}
-	return -1;
-}
-
 static int finish(void *arg, struct pl_err *err)
 {
 	struct pl_doc *d = arg;
 	struct pl_segment *seg = &d->rows.seg;
 	const char *quoted = pl_segment_meta_get(seg, "host_name"), *host;
+	struct pl_trace_header header;
 	char name[256];
 	size_t n;
 	int32_t rank;
 	int rc;
 
-	PL_TRY(pl_pick_rank(d->o, d->rows.path, info_rank(seg), &rank, err));
-	d->tracks.named =
-		info_rank(seg) < 0 && (!d->o->rank_from || !strcmp(d->o->rank_from, "auto"));
+	PL_TRY(pl_trace_header_read(seg, &header, err));
+	rank = (int32_t)header.rank;
+	pl_trace_header_fini(&header);
+	d->tracks.named = rank < 0 && (!d->o->rank_from || !strcmp(d->o->rank_from, "auto"));
+	PL_TRY(pl_pick_rank(d->o, d->rows.path, rank, &rank, err));
 	pl_name_rank(d->rows.path, &host, &n);
 	if (quoted && *quoted == '"' && (n = strlen(quoted)) > 2 && n < sizeof(name)) {
 		n = pl_json_unescape(quoted + 1, n - 2, name);

@@ -252,6 +252,23 @@ static inline const char *pl_segment_str(const struct pl_segment *s, pl_id id, s
 	*n = s->str.len[id];
 	return s->str.str[id];
 }
+/* What the header of the source says about the job. */
+struct pl_trace_group { /* a group that this rank is in */
+	char *name;	/* NULL unknown */
+	int32_t *rank;	/* as listed */
+	size_t n, cap;
+	int64_t size;	 /* 0: not said */
+	bool listed;	 /* it has a list of ranks, which may be empty: that means all */
+	bool unreadable; /* what is listed is not a list of ranks */
+};
+struct pl_trace_header {
+	int64_t rank, world; /* -1, 0: not said */
+	struct pl_trace_group *group;
+	size_t n_groups, cap_groups;
+};
+int pl_trace_header_read(const struct pl_segment *s, struct pl_trace_header *h,
+			 struct pl_err *err) PL_MUST;
+void pl_trace_header_fini(struct pl_trace_header *h);
 /* A track with everything unknown. */
 void pl_track_init(struct pl_track *t);
 
