@@ -267,22 +267,22 @@ static void compare(struct skew *k, const struct pl_merge *m, const struct pl_cl
 static int trial(struct skew *k, bool show_it, struct pl_err *err)
 {
 	const struct pl_align_opts o = { .by = PL_CLOCK_HOST, .log = &k->c->c.log };
-	struct pl_align *a = pl_align_new(&o, err);
+	struct pl_align *a = pl_clock_new(&o, err);
 	struct pl_clock_report r = { 0 };
 	struct pl_merge m = { 0 };
 	int rc;
 
 	if (!a)
 		return err->code;
-	k->next = pl_align_sink(a);
+	k->next = pl_clock_sink(a);
 	k->sink = (struct pl_sink){ .begin = skew_begin, .batch = skew_batch, .end = skew_end };
 	PL_TRY(read_through(k, &k->sink, err));
-	PL_TRY(pl_align_solve(a, &m, &r, err));
+	PL_TRY(pl_clock_solve(a, &m, &r, err));
 	compare(k, &m, &r, show_it);
 out:
-	pl_merge_fini(&m);
+	pl_trace_merge_fini(&m);
 	pl_clock_report_fini(&r);
-	pl_align_free(a);
+	pl_clock_free(a);
 	return rc;
 }
 

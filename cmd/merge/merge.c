@@ -134,7 +134,7 @@ static int read_one(struct merge *g, const char *path, struct pl_err *err)
 						.log = &g->c->c.log,
 						.arg = g,
 						.raw = on_member,
-						.roles = PL_ALIGN_ROLES };
+						.roles = PL_CLOCK_ROLES };
 	struct pl_in *in = pl_in_open(path, err);
 	const uint8_t *p;
 	int64_t n;
@@ -168,7 +168,7 @@ static int put_members(struct merge *g, struct pl_cwriter *w, struct pl_err *err
 	for (size_t i = 0; i < g->n_members; i++) {
 		const struct part *p = &g->part[g->member[i].part];
 
-		if (p->trace && !pl_align_dropped(g->align, p->segment))
+		if (p->trace && !pl_clock_dropped(g->align, p->segment))
 			PL_TRY(pl_cwriter_copy(w, g->member[i].p, g->member[i].n, err));
 		pl_free(g->member[i].p);
 		g->member[i].p = NULL;
@@ -192,7 +192,7 @@ static int write_trace(struct merge *g, const struct pl_merge *m, struct pl_err 
 	g->out = NULL;
 	if (rc < 0)
 		goto out;
-	PL_TRY(pl_merge_write(m, w, err));
+	PL_TRY(pl_trace_merge_write(m, w, err));
 	PL_TRY(put_members(g, w, err));
 	rc = pl_cwriter_close(w, err);
 	w = NULL;
@@ -270,7 +270,7 @@ static int merge_all(struct merge *g, int argc, char **argv, struct pl_err *err)
 	if (!argc)
 		PL_TRY(read_one(g, "-", err));
 	pl_progress("aligning the clocks of %u segments", g->n_segments);
-	PL_TRY(pl_align_solve(g->align, &m, &r, err));
+	PL_TRY(pl_clock_solve(g->align, &m, &r, err));
 	PL_TRY(pl_provenance(&g->c->c, &m.provenance, err));
 	if (m.provenance.n)
 		m.provenance.p[m.provenance.n - 1] = '\n'; /* lines, not a string */
@@ -281,7 +281,7 @@ static int merge_all(struct merge *g, int argc, char **argv, struct pl_err *err)
 	PL_TRY(write_report(g, &m, &r, err));
 	PL_TRY(judge(g->c, &m, err));
 out:
-	pl_merge_fini(&m);
+	pl_trace_merge_fini(&m);
 	pl_clock_report_fini(&r);
 	return rc;
 }
@@ -299,11 +299,11 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 
 	PL_TRY(check_outputs(c, err));
 	g.pool = pl_pool_new((int)c->c.threads, err);
-	g.align = g.pool ? pl_align_new(&o, err) : NULL;
+	g.align = g.pool ? pl_clock_new(&o, err) : NULL;
 	rc = g.align ? 0 : err->code;
 	if (rc < 0)
 		goto out;
-	g.next = pl_align_sink(g.align);
+	g.next = pl_clock_sink(g.align);
 	PL_TRY(open_outputs(&g, err));
 	rc = merge_all(&g, argc, argv, err);
 out:
@@ -313,7 +313,7 @@ out:
 		pl_free(g.member[i].p);
 	pl_free(g.member);
 	pl_free(g.part);
-	pl_align_free(g.align);
+	pl_clock_free(g.align);
 	pl_pool_free(g.pool);
 	return rc;
 }

@@ -54,7 +54,7 @@ out:
 
 static const char *kind_name(uint8_t role, uint8_t kind)
 {
-	return role == PL_RO_GAP ? "gap" : pl_kind_name(kind);
+	return role == PL_RO_GAP ? "gap" : pl_trace_kind_name(kind);
 }
 
 /* Totals of one side: first by (name, kind, role) number, then into the rows. */
@@ -91,7 +91,7 @@ static int add_totals(struct diff *d, int side, struct pl_err *err)
 
 		if (!count[at])
 			continue;
-		PL_TRY(row_of(d, at % kinds == PL_K_COUNT_ ? "gap" : pl_kind_name(at % kinds),
+		PL_TRY(row_of(d, at % kinds == PL_K_COUNT_ ? "gap" : pl_trace_kind_name(at % kinds),
 			      pl_intern_get(&g->str, (pl_id)(at / kinds)), &row, err));
 		row->v[side].count += (double)count[at] / n;
 		row->v[side].total += sum[at] / n;

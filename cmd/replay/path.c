@@ -29,7 +29,7 @@ void path_item(const struct report *r, const struct pl_path_item *p, struct path
 		row->node_kind = sh->kind[p->node];
 		row->id = sh->name[p->node];
 		row->name = pl_intern_get(&r->g.str, row->id);
-		row->kind = role == PL_RO_GAP ? "gap" : pl_kind_name(row->node_kind);
+		row->kind = role == PL_RO_GAP ? "gap" : pl_trace_kind_name(row->node_kind);
 	}
 }
 

@@ -108,9 +108,9 @@ static int resource_row(struct pl_table *t, const struct pl_graph *g, const stru
 	const struct pl_resource *res = &g->res[x->res];
 
 	return pl_table_row(t, err, some_rank(res->rank), pl_intern_get(&g->str, res->name),
-			    pl_track_type_name(res->track_type), (int64_t)x->ops, x->compute_ns,
-			    x->comm_ns, x->copy_ns, x->host_ns, x->gap_ns, x->wait_ns,
-			    x->unexplained_ns, x->latency_ns, x->idle_ns);
+			    pl_trace_track_type_name(res->track_type), (int64_t)x->ops,
+			    x->compute_ns, x->comm_ns, x->copy_ns, x->host_ns, x->gap_ns,
+			    x->wait_ns, x->unexplained_ns, x->latency_ns, x->idle_ns);
 }
 
 static int event_row(struct pl_table *t, const struct report *r, const struct pl_path_item *p,

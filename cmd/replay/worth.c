@@ -95,7 +95,7 @@ static int add_classes(struct cands *x, struct pl_err *err)
 	for (unsigned k = 0; k < PL_K_COUNT_; k++) {
 		if (kind[k] == compute || kind[k] == comm) /* the same under another name */
 			continue;
-		snprintf(text, sizeof(text), "kind=%s", pl_kind_name(k));
+		snprintf(text, sizeof(text), "kind=%s", pl_trace_kind_name(k));
 		PL_TRY(add(x, text, kind[k], err));
 	}
 	rc = 0;

@@ -74,14 +74,14 @@ static int check_foreign(const struct config *c, struct pl_in *in, int32_t order
 					  .rank_from = c->rank_from,
 					  .order = order,
 					  .columns = c->columns };
-	const struct pl_importer *force = c->from ? pl_importer_find(c->from) : NULL;
+	const struct pl_importer *force = c->from ? pl_import_find(c->from) : NULL;
 	struct pl_import_stats st = { 0 };
 	struct tap t;
 	int rc;
 
 	tap_init(&t, NULL, NULL);
 	t.check = true;
-	PL_TRY(pl_import(in, force, &o, &t.sink, &st, err));
+	PL_TRY(pl_import_run(in, force, &o, &t.sink, &st, err));
 	rc = pl_out_printf(out, err, "%s: ok: %llu events, %zu ranks\n", name,
 			   (unsigned long long)t.events, t.ranks);
 out:
@@ -94,15 +94,15 @@ static int check_et(const struct config *c, struct pl_in *in, struct pl_out *out
 {
 	const struct pl_import_opts o = { .strict = true, .log = &c->c.log };
 	struct pl_import_stats st = { 0 };
-	struct pl_et *et = pl_et_new(err);
+	struct pl_et *et = pl_import_et_new(err);
 	int rc;
 
 	if (!et) {
 		pl_in_close(in);
 		return err->code;
 	}
-	rc = pl_et_load(et, in, &o, &st, err);
-	pl_et_free(et);
+	rc = pl_import_et_load(et, in, &o, &st, err);
+	pl_import_et_free(et);
 	return rc < 0 ? rc : pl_out_printf(out, err, "%s: ok: execution trace\n", name);
 }
 

@@ -96,8 +96,8 @@ static bool recognised(const struct look *l)
 {
 	if (pl_container_probe(l->p, l->n))
 		return true;
-	for (size_t i = 0; pl_importers[i]; i++)
-		if (pl_importers[i]->probe(l->p, l->n) > 0)
+	for (size_t i = 0; pl_import_formats[i]; i++)
+		if (pl_import_formats[i]->probe(l->p, l->n) > 0)
 			return true;
 	return false;
 }
@@ -142,7 +142,7 @@ static int add(struct inputs *v, const struct config *c, char *path, bool found,
 	i.in = pl_in_open(path, err);
 	rc = i.in ? look_into(i.in, &l, err) : err->code;
 	if (rc >= 0) {
-		i.et = !c->from && l.n && pl_et_probe(l.p, l.n);
+		i.et = !c->from && l.n && pl_import_et_probe(l.p, l.n);
 		use = !found || i.et || recognised(&l);
 		if (!use)
 			pl_say(&c->c.log, PL_LOG_NOTE, "%s: no trace that is known; left out",

@@ -59,7 +59,7 @@ static int read_input(struct load *l, struct input *i, int32_t order, struct pl_
 		      const struct pl_log *log, struct pl_sink *sink, struct pl_import_stats *st,
 		      struct pl_err *err)
 {
-	const struct pl_importer *force = l->c->from ? pl_importer_find(l->c->from) : NULL;
+	const struct pl_importer *force = l->c->from ? pl_import_find(l->c->from) : NULL;
 	const struct pl_import_opts o = { .strict = l->c->c.strict,
 					  .salvage = l->c->salvage,
 					  .pool = pool,
@@ -69,7 +69,7 @@ static int read_input(struct load *l, struct input *i, int32_t order, struct pl_
 					  .columns = l->c->columns,
 					  .et = l->et };
 	struct pl_in *in = input_open(i, err);
-	int rc = in ? pl_import(in, force, &o, sink, st, err) : err->code;
+	int rc = in ? pl_import_run(in, force, &o, sink, st, err) : err->code;
 
 	return rc < 0 && rc != PL_ESTOP ? fail_named(i, err) : rc;
 }
@@ -109,10 +109,10 @@ static int load_et(struct load *l, struct inputs *in, struct pl_err *err)
 
 		if (!in->v[i].et)
 			continue;
-		if (!l->et && !(l->et = pl_et_new(err)))
+		if (!l->et && !(l->et = pl_import_et_new(err)))
 			return err->code;
 		f = input_open(&in->v[i], err);
-		rc = f ? pl_et_load(l->et, f, &o, &st, err) : err->code;
+		rc = f ? pl_import_et_load(l->et, f, &o, &st, err) : err->code;
 		if (rc < 0)
 			return fail_named(&in->v[i], err);
 		l->progress.files++;
@@ -362,14 +362,14 @@ static int through_exporter(struct load *l, struct inputs *in, const struct sele
 
 	if (!sink)
 		return err->code;
-	if (sel->any && !(filter = pl_filter_open(&sel->f, sink, err))) {
+	if (sel->any && !(filter = pl_trace_filter_open(&sel->f, sink, err))) {
 		l->to->abort(sink);
 		return err->code;
 	}
 	rc = (parallel ? load_parallel : load_serial)(l, in, out, filter ? filter : sink, err);
 	if (rc >= 0 && filter)
-		rc = pl_filter_finish(filter, err);
-	pl_filter_close(filter);
+		rc = pl_trace_filter_finish(filter, err);
+	pl_trace_filter_close(filter);
 	if (rc < 0)
 		l->to->abort(sink);
 	else
@@ -417,7 +417,7 @@ int load_all(struct config *c, struct inputs *in, const struct selection *sel, s
 		       l.segments == 1 ? "" : "s");
 out:
 	pl_out_abort(out);
-	pl_et_free(l.et);
+	pl_import_et_free(l.et);
 	pl_pool_free(l.pool);
 	pl_buf_fini(&l.line);
 	return rc;

@@ -55,7 +55,7 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 	if (!pl_exporter_find(c->to))
 		return pl_fail(err, PL_EUSAGE, "--to: \"%s\" is no format; see trace --help",
 			       c->to);
-	if (c->from && !pl_importer_find(c->from))
+	if (c->from && !pl_import_find(c->from))
 		return pl_fail(err, PL_EUSAGE, "--from: \"%s\" is no format; see trace --help",
 			       c->from);
 	if (c->top < -1 || c->top > INT32_MAX)

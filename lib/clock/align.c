@@ -11,7 +11,7 @@
 
 #include "clock/internal.h"
 
-struct pl_align *pl_align_new(const struct pl_align_opts *opts, struct pl_err *err)
+struct pl_align *pl_clock_new(const struct pl_align_opts *opts, struct pl_err *err)
 {
 	struct pl_align *a;
 
@@ -21,21 +21,21 @@ struct pl_align *pl_align_new(const struct pl_align_opts *opts, struct pl_err *e
 	return a;
 }
 
-void pl_align_free(struct pl_align *a)
+void pl_clock_free(struct pl_align *a)
 {
 	if (!a)
 		return;
-	pl_align_collect_fini(a);
+	pl_clock_collect_fini(a);
 	for (size_t i = 0; i < a->n_groups; i++)
 		pl_free(a->group[i].rank);
 	pl_free(a->group);
 	pl_free(a->match);
 	pl_free(a->member);
 	pl_intern_fini(&a->str);
-	pl_intern_fini(&a->lane_key);
+	pl_intern_fini(&a->comm_stream_key);
 	pl_free(a->ev);
 	pl_free(a->msg);
-	pl_free(a->lane);
+	pl_free(a->comm_stream);
 	pl_free(a->sr);
 	pl_free(a->dropped);
 	pl_free(a->listed);
@@ -218,7 +218,7 @@ out:
 /* ---- estimate ----------------------------------------------------------------------------------
  */
 
-static void use_estimate(struct pl_align *a, struct pl_merge *m, const struct pl_fit_clock *f)
+static void use_estimate(struct pl_align *a, struct pl_merge *m, const struct pl_clock_fit_clock *f)
 {
 	a->rep->unconnected = 0;
 	for (uint32_t i = 0; i < m->n_clocks; i++) {
@@ -243,18 +243,18 @@ static void use_estimate(struct pl_align *a, struct pl_merge *m, const struct pl
 	}
 }
 
-int pl_align_estimate(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
+int pl_clock_estimate(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
 {
 	struct pl_probes p = { 0 };
-	struct pl_fit_clock *out = NULL;
+	struct pl_clock_fit_clock *out = NULL;
 	int rc;
 
-	PL_TRY(pl_probes_gather(a, &p, err));
+	PL_TRY(pl_clock_probes_gather(a, &p, err));
 	PL_TRY(pl_alloc(&out, m->n_clocks + 1u, sizeof(*out), err));
-	PL_TRY(pl_fit_clocks(&p.in, out, err));
+	PL_TRY(pl_clock_fit_clocks(&p.in, out, err));
 	use_estimate(a, m, out);
 out:
-	pl_probes_fini(&p);
+	pl_clock_probes_fini(&p);
 	pl_free(out);
 	return rc;
 }
@@ -309,7 +309,7 @@ static int match_residuals(const struct pl_align *a, const struct pl_merge *m,
 	for (uint32_t i = 0; i < k->n; i++) {
 		const struct pl_comm *e = &a->ev[a->member[k->first + i]];
 
-		tmp[i] = tmp[k->n + i] = pl_clock_apply(&m->clock[e->clock], e->end);
+		tmp[i] = tmp[k->n + i] = pl_trace_clock_apply(&m->clock[e->clock], e->end);
 	}
 	mid = pl_median_i64(tmp + k->n, k->n);
 	if (k->n % 2 == 0) { /* between the two middle ones */
@@ -323,7 +323,7 @@ static int match_residuals(const struct pl_align *a, const struct pl_merge *m,
 		int64_t r = pl_sub_sat(tmp[i], mid);
 
 		r = r < 0 ? pl_sub_sat(0, r) : r;
-		if (pl_moves_data(a, &a->ev[a->member[k->first]]))
+		if (pl_clock_moves_data(a, &a->ev[a->member[k->first]]))
 			PL_TRY(lists_put(clocks, a->ev[a->member[k->first + i]].clock, r, err));
 		PL_TRY(lists_put(groups, k->group, r, err));
 	}
@@ -422,7 +422,7 @@ static int fill_matches(struct pl_align *a, struct pl_merge *m, struct pl_err *e
 	size_t n_paired = 0, at = 0;
 	int rc;
 
-	PL_TRY(pl_align_messages(a, &paired, &n_paired, err));
+	PL_TRY(pl_clock_messages(a, &paired, &n_paired, err));
 	if (a->n_members + 2 * n_paired >= PL_NONE) {
 		rc = pl_fail(err, PL_ELIMIT,
 			     "more than 2^32 events: cut the trace with trace --step or --time");
@@ -530,7 +530,7 @@ static void say_doubts(const struct pl_align *a)
 		       a->rep->doubtful);
 }
 
-int pl_align_solve(struct pl_align *a, struct pl_merge *m, struct pl_clock_report *r,
+int pl_clock_solve(struct pl_align *a, struct pl_merge *m, struct pl_clock_report *r,
 		   struct pl_err *err)
 {
 	int rc;
@@ -538,16 +538,16 @@ int pl_align_solve(struct pl_align *a, struct pl_merge *m, struct pl_clock_repor
 	memset(m, 0, sizeof(*m));
 	memset(r, 0, sizeof(*r));
 	a->rep = r;
-	PL_TRY(pl_align_recordings(a, err));
+	PL_TRY(pl_clock_recordings(a, err));
 	PL_TRY(assign_clocks(a, m, err));
-	PL_TRY(pl_align_match(a, m, err));
+	PL_TRY(pl_clock_match(a, m, err));
 	PL_TRY(fill_groups(a, m, err));
 	PL_TRY(fill_matches(a, m, err));
 	PL_TRY(missing_ranks(a, err));
 	say_doubts(a);
-	PL_TRY(pl_align_estimate(a, m, err));
-	pl_align_say_joined(a);
-	PL_TRY(pl_align_box(a, m, err));
+	PL_TRY(pl_clock_estimate(a, m, err));
+	pl_clock_say_joined(a);
+	PL_TRY(pl_clock_box(a, m, err));
 	PL_TRY(residuals(a, m, err));
 out:
 	return rc;

@@ -80,8 +80,8 @@ static int add_collective(struct box *b, const struct pl_cmatch *k, struct pl_er
 	for (uint32_t i = 0; i < k->n; i++) {
 		const struct pl_comm *e = &b->a->ev[ev[i]];
 
-		b->start[i] = pl_clock_apply(&b->m->clock[e->clock], e->ts);
-		b->end[i] = pl_clock_apply(&b->m->clock[e->clock], e->end);
+		b->start[i] = pl_trace_clock_apply(&b->m->clock[e->clock], e->ts);
+		b->end[i] = pl_trace_clock_apply(&b->m->clock[e->clock], e->end);
 		last = b->start[i] > b->start[last] ? i : last;
 		first = b->end[i] < b->end[first] ? i : first;
 	}
@@ -114,8 +114,8 @@ static int collect(struct box *b, struct pl_err *err)
 		}
 		r = &a->ev[a->member[k->first + 1]];
 		PL_TRY(add_edge(b, a->member[k->first], a->member[k->first + 1],
-				pl_clock_apply(&b->m->clock[s->clock], s->ts),
-				pl_clock_apply(&b->m->clock[r->clock], r->end), true, err));
+				pl_trace_clock_apply(&b->m->clock[s->clock], s->ts),
+				pl_trace_clock_apply(&b->m->clock[r->clock], r->end), true, err));
 	}
 out:
 	return rc;
@@ -225,8 +225,8 @@ static int put_conflict(const struct box *b, const struct edge *e, struct pl_clo
 		.clock_after = e->after,
 		.rank_before = s->rank,
 		.rank_after = t->rank,
-		.start_ns = pl_clock_apply(&b->m->clock[s->clock], s->ts),
-		.end_ns = pl_clock_apply(&b->m->clock[t->clock], t->end),
+		.start_ns = pl_trace_clock_apply(&b->m->clock[s->clock], s->ts),
+		.end_ns = pl_trace_clock_apply(&b->m->clock[t->clock], t->end),
 		.excess_ns = pl_sub_sat(0, e->room),
 		.p2p = e->p2p,
 		.cycle = e->cycle,
@@ -275,7 +275,7 @@ out:
 	return rc;
 }
 
-int pl_align_box(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
+int pl_clock_box(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
 {
 	struct box b = { .a = a, .m = m };
 	int64_t *delta = NULL;

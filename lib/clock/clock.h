@@ -2,7 +2,7 @@
  * clock.h - all ranks on one clock: communication matched across ranks, clocks estimated from it.
  *
  * A pl_align takes the segments of one or more traces through its sink, keeps their communication
- * (collectives, sends, receives) and nothing else, and pl_align_solve() makes of it what a merged
+ * (collectives, sends, receives) and nothing else, and pl_clock_solve() makes of it what a merged
  * stream says ahead of its traces (struct pl_merge) and a report of how well that worked. Nothing
  * is assumed about the clocks but that each runs at a constant rate: they may be days apart.
  *
@@ -31,7 +31,7 @@ enum pl_clock_dup {
 	PL_DUP_REFUSE, /* PL_EDATA */
 	PL_DUP_KEEP,   /* both are used, as if they were one */
 	PL_DUP_FIRST,  /* what is not of the recording of the first segment is left out: whole
-			* segments, see pl_align_dropped() */
+			* segments, see pl_clock_dropped() */
 	PL_DUP_NEWEST, /* the same for the recording that ended last */
 };
 
@@ -101,23 +101,23 @@ int64_t pl_clock_worst_ns(const struct pl_merge *m);
 
 struct pl_align;
 /* `opts` is copied; its log must live as long. */
-struct pl_align *pl_align_new(const struct pl_align_opts *opts, struct pl_err *err);
-void pl_align_free(struct pl_align *a); /* NULL is fine */
+struct pl_align *pl_clock_new(const struct pl_align_opts *opts, struct pl_err *err);
+void pl_clock_free(struct pl_align *a); /* NULL is fine */
 /* Drive it with whole traces, in the order in which they will be written. Merges in them are
  * ignored. The sink belongs to `a`; Failures name the segment. */
-struct pl_sink *pl_align_sink(struct pl_align *a);
+struct pl_sink *pl_clock_sink(struct pl_align *a);
 /* The columns that the sink looks at: for struct pl_trace_reader_opts. */
-#define PL_ALIGN_ROLES                                                                             \
+#define PL_CLOCK_ROLES                                                                             \
 	(PL_ROLE_BIT(PL_R_GROUP) | PL_ROLE_BIT(PL_R_COLL) | PL_ROLE_BIT(PL_R_SEQ) |                \
 	 PL_ROLE_BIT(PL_R_STEP) | PL_ROLE_BIT(PL_R_BYTES) | PL_ROLE_BIT(PL_R_PEER) |               \
 	 PL_ROLE_BIT(PL_R_OF) | PL_ROLE_BIT(PL_R_CHANNEL) | PL_ROLE_BIT(PL_R_RANKS) |              \
 	 PL_ROLE_BIT(PL_R_SIZE) | PL_ROLE_BIT(PL_R_DIMS) | PL_ROLE_BIT(PL_R_RECORD) |              \
 	 PL_ROLE_BIT(PL_R_SRC) | PL_ROLE_BIT(PL_R_DST))
-/* Was the segment (counted over all traces) left out? After pl_align_solve(). */
-bool pl_align_dropped(const struct pl_align *a, uint32_t segment);
+/* Was the segment (counted over all traces) left out? After pl_clock_solve(). */
+bool pl_clock_dropped(const struct pl_align *a, uint32_t segment);
 /* Once, after the last trace. Segments in *m are numbered without those left out. *m and *r are the
  * caller's, also after a failure. */
-int pl_align_solve(struct pl_align *a, struct pl_merge *m, struct pl_clock_report *r,
+int pl_clock_solve(struct pl_align *a, struct pl_merge *m, struct pl_clock_report *r,
 		   struct pl_err *err) PL_MUST;
 
 /* The report as JSON, schema paceline.clock/1 (see paceline-merge(1)), and in words to `log` as

@@ -1,12 +1,12 @@
 /*
- * Lanes that end together, as groups.
+ * Streams that end together, as groups.
  *
- * Two lanes belong together when their ends jitter hardly more than those of the closest lanes do
- * (pl_lane_spread(): no clock needed) and neither ends before the other begins. Each lane joins the
- * closest group it fits, or starts one.
+ * Two streams belong together when their ends jitter hardly more than those of the closest streams
+ * do (pl_clock_seq_spread(): no clock needed) and neither ends before the other begins. Each stream
+ * joins the closest group it fits, or starts one.
  *
- * Cost: lanes x groups comparisons of at most a thousand events; the group joined last and the next
- * one are tried first, which makes it lanes x 2 for the usual layouts.
+ * Cost: streams x groups comparisons of at most a thousand events; the group joined last and the
+ * next one are tried first, which makes it streams x 2 for the usual layouts.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +14,8 @@
 #include "clock/cluster.h"
 
 #define MAX_EARLY   0.1 /* share of impossible pairs that noise may cause */
-#define ALL_PAIRS   64	/* up to so many lanes all pairs are looked at for the closest */
-#define SAMPLE	    16	/* of more lanes, so many */
+#define ALL_PAIRS   64	/* up to so many streams all pairs are looked at for the closest */
+#define SAMPLE	    16	/* of more streams, so many */
 #define WIDER	    3	/* than the closest pairs: still the same group */
 #define FLOOR_NS    1000
 #define WIDER_BRIEF 2 /* greatest distances scatter less than medians */
@@ -26,7 +26,7 @@
 /* Can ends on the two clocks be compared as they are? */
 static bool comparable(const struct pl_clusters *c, uint32_t p, uint32_t q)
 {
-	return c->clock && c->raft[p] == c->raft[q];
+	return c->clock && c->component[p] == c->component[q];
 }
 
 /* Greatest distance of aligned ends; INT64_MAX if one ends before the other begins. */
@@ -38,33 +38,34 @@ static int64_t direct(const struct pl_clusters *c, const struct pl_seq *x, const
 	for (int64_t i = shift < 0 ? -shift : 0; i < y->n && i + shift < x->n; i++) {
 		const struct pl_comm *p = &c->a->ev[x->ev[i + shift]], *q = &c->a->ev[y->ev[i]];
 		const struct pl_clock *cp = &c->clock[p->clock], *cq = &c->clock[q->clock];
-		pl_ns p_end = pl_clock_apply(cp, p->end), q_end = pl_clock_apply(cq, q->end);
+		pl_ns p_end = pl_trace_clock_apply(cp, p->end),
+		      q_end = pl_trace_clock_apply(cq, q->end);
 		int64_t d = pl_sub_sat(p_end, q_end);
 
-		if (p_end < pl_sub_sat(pl_clock_apply(cq, q->ts), SLACK_NS) ||
-		    q_end < pl_sub_sat(pl_clock_apply(cp, p->ts), SLACK_NS))
+		if (p_end < pl_sub_sat(pl_trace_clock_apply(cq, q->ts), SLACK_NS) ||
+		    q_end < pl_sub_sat(pl_trace_clock_apply(cp, p->ts), SLACK_NS))
 			return INT64_MAX;
 		most = pl_max_i64(most, d < 0 ? pl_sub_sat(0, d) : d);
 	}
 	return most;
 }
 
-/* How far two lanes are apart; INT64_MAX: not one group. */
-static int64_t distance(const struct pl_clusters *c, const struct pl_lane_node *x,
-			const struct pl_lane_node *y)
+/* How far two streams are apart; INT64_MAX: not one group. */
+static int64_t distance(const struct pl_clusters *c, const struct pl_clock_node *x,
+			const struct pl_clock_node *y)
 {
-	bool brief = pl_min_size(x->s.n, y->s.n) < PL_LANE_BRIEF;
+	bool brief = pl_min_size(x->s.n, y->s.n) < PL_SEQ_BRIEF;
 	double early;
 	int64_t shift, spread;
 
 	if (x->s.rank == y->s.rank)
 		return INT64_MAX;
-	shift = pl_lane_shift(c->a, &x->s, &y->s, c->scratch);
-	if (pl_lane_agreement(c->a, &x->s, &y->s, shift) < PL_LANE_AGREE)
+	shift = pl_clock_seq_shift(c->a, &x->s, &y->s, c->scratch);
+	if (pl_clock_seq_agreement(c->a, &x->s, &y->s, shift) < PL_SEQ_AGREE)
 		return INT64_MAX;
 	if (brief && comparable(c, c->a->ev[x->s.ev[0]].clock, c->a->ev[y->s.ev[0]].clock))
 		return direct(c, &x->s, &y->s, shift);
-	spread = pl_lane_spread(c->a, &x->s, &y->s, shift, &early, c->scratch);
+	spread = pl_clock_seq_spread(c->a, &x->s, &y->s, shift, &early, c->scratch);
 	if (early > MAX_EARLY)
 		return INT64_MAX;
 	return spread == INT64_MAX && !c->clock ? 0 : spread; /* too few to tell */
@@ -102,7 +103,7 @@ static bool has_rank(const struct pl_clusters *c, uint32_t cluster, uint32_t upt
 	return false;
 }
 
-/* The cluster for lane i: one that fits very well, else the one that fits best. */
+/* The cluster for stream i: one that fits very well, else the one that fits best. */
 static uint32_t choose(const struct pl_clusters *c, uint32_t i, uint32_t last)
 {
 	int64_t enough, best = INT64_MAX;
@@ -128,14 +129,14 @@ static uint32_t choose(const struct pl_clusters *c, uint32_t i, uint32_t last)
 	return best <= (c->clock ? WIDER_BRIEF : WIDER) * c->closest + FLOOR_NS ? found : PL_NONE;
 }
 
-int pl_clusters_find(struct pl_clusters *c, struct pl_err *err)
+int pl_clock_clusters_find(struct pl_clusters *c, struct pl_err *err)
 {
 	uint32_t last = 0;
 	int rc;
 
 	PL_TRY(pl_alloc(&c->leader, c->n, sizeof(*c->leader), err));
 	PL_TRY(pl_alloc(&c->size, 2u * (size_t)c->n, sizeof(*c->size), err));
-	PL_TRY(pl_alloc(&c->scratch, PL_LANE_SCRATCH, sizeof(*c->scratch), err));
+	PL_TRY(pl_alloc(&c->scratch, PL_SEQ_SCRATCH, sizeof(*c->scratch), err));
 	PL_TRY(find_closest(c, err));
 	for (uint32_t i = 0; i < c->n; i++) {
 		uint32_t g = choose(c, i, last);
@@ -156,7 +157,7 @@ out:
  */
 
 /*
- * Jobs lay groups out regularly: `size` lanes, `stride` apart. Ranks that work in step can look
+ * Jobs lay groups out regularly: `size` streams, `stride` apart. Ranks that work in step can look
  * like one group, and some of them do and others do not; then clusters are ragged. If they are, and
  * a regular layout fits everywhere, the tightest does, and of equally tight ones the largest.
  */
@@ -171,8 +172,8 @@ static uint32_t group_in(const struct layout *l, uint32_t i)
 	return i / (l->stride * l->size) * l->stride + i % l->stride;
 }
 
-/* Lanes v[0..n) of the clusters, one a rank, in order of their ranks. */
-static void measure(const struct pl_clusters *c, const struct pl_lane_node *v, uint32_t n,
+/* Streams v[0..n) of the clusters, one a rank, in order of their ranks. */
+static void measure(const struct pl_clusters *c, const struct pl_clock_node *v, uint32_t n,
 		    struct layout *l, int64_t *tmp)
 {
 	size_t k = 0;
@@ -191,7 +192,7 @@ static void measure(const struct pl_clusters *c, const struct pl_lane_node *v, u
 		l->spread = pl_median_i64(tmp, k);
 }
 
-/* Is [i, k) made of whole clusters, one lane a rank, and of different sizes? */
+/* Is [i, k) made of whole clusters, one stream a rank, and of different sizes? */
 static bool is_ragged(const struct pl_clusters *c, uint32_t i, uint32_t k)
 {
 	bool ragged = false;
@@ -222,18 +223,19 @@ static int regularize(struct pl_clusters *c, uint32_t from, uint32_t to, struct 
 {
 	struct layout *all = NULL, *best = NULL;
 	size_t n = 0, cap = 0;
-	uint32_t lanes = to - from;
+	uint32_t comm_streams = to - from;
 	int64_t *tmp = NULL, least = INT64_MAX;
 	int rc;
 
-	PL_TRY(pl_alloc(&tmp, lanes, sizeof(*tmp), err));
-	for (uint32_t size = 2; size <= lanes; size++) {
-		for (uint32_t stride = 1; lanes % size == 0 && stride * size <= lanes; stride++) {
-			if (lanes % (size * stride))
+	PL_TRY(pl_alloc(&tmp, comm_streams, sizeof(*tmp), err));
+	for (uint32_t size = 2; size <= comm_streams; size++) {
+		for (uint32_t stride = 1; comm_streams % size == 0 && stride * size <= comm_streams;
+		     stride++) {
+			if (comm_streams % (size * stride))
 				continue;
 			PL_TRY(pl_grow(&all, &cap, n + 1, sizeof(*all), err));
 			all[n] = (struct layout){ size, stride, INT64_MAX };
-			measure(c, c->v + from, lanes, &all[n], tmp);
+			measure(c, c->v + from, comm_streams, &all[n], tmp);
 			least = pl_min_i64(least, all[n++].spread);
 		}
 	}
@@ -250,8 +252,8 @@ out:
 	return rc;
 }
 
-/* Of the lanes on each stream. */
-int pl_clusters_regularize(struct pl_clusters *c, struct pl_err *err)
+/* Of the streams on each stream. */
+int pl_clock_clusters_regularize(struct pl_clusters *c, struct pl_err *err)
 {
 	int rc = 0;
 
@@ -270,8 +272,8 @@ out:
 
 struct trim { /* what becomes of the clusters */
 	struct pl_clusters *c;
-	uint32_t *to, n; /* of each lane: its new cluster, PL_NONE */
-	uint32_t *lane;	 /* scratch */
+	uint32_t *to, n;       /* of each stream: its new cluster, PL_NONE */
+	uint32_t *comm_stream; /* scratch */
 };
 
 static bool is_present(const struct pl_align *a, int32_t rank)
@@ -287,11 +289,11 @@ static bool is_in(const int32_t *v, uint32_t n, int32_t rank)
 	return i < n && v[i] == rank;
 }
 
-/* Of lane i's cluster: how many lanes are still there; those of ranks v[0..n). */
+/* Of stream i's cluster: how many streams are still there; those of ranks v[0..n). */
 static uint32_t count_left(const struct trim *t, uint32_t i, const int32_t *v, uint32_t n,
 			   uint32_t *within)
 {
-	const struct pl_lane_node *x = t->c->v;
+	const struct pl_clock_node *x = t->c->v;
 	uint32_t left = 0;
 
 	*within = 0;
@@ -304,18 +306,18 @@ static uint32_t count_left(const struct trim *t, uint32_t i, const int32_t *v, u
 	return left;
 }
 
-/* The lanes of a listed set on the stream of lane i, all that do the same as it, into t->lane;
- * their number, 0 if a rank in the input has none. Lanes of a stream are by rank. */
-static uint32_t lanes_of(struct trim *t, uint32_t i, const int32_t *v, uint32_t n)
+/* The streams of a listed set on the stream of stream i, all that do the same as it, into
+ * t->stream; their number, 0 if a rank in the input has none. Streams of a stream are by rank. */
+static uint32_t listed_streams(struct trim *t, uint32_t i, const int32_t *v, uint32_t n)
 {
-	const struct pl_lane_node *x = t->c->v;
+	const struct pl_clock_node *x = t->c->v;
 	uint32_t found = 0, present = 0;
 
 	for (uint32_t k = 0; k < t->c->n; k++)
 		if (t->to[k] == PL_NONE && x[k].stream == x[i].stream && is_in(v, n, x[k].s.rank) &&
-		    (!found || x[t->lane[found - 1]].s.rank != x[k].s.rank) &&
-		    pl_lane_agreement(t->c->a, &x[i].s, &x[k].s, 0) >= PL_LANE_AGREE)
-			t->lane[found++] = k;
+		    (!found || x[t->comm_stream[found - 1]].s.rank != x[k].s.rank) &&
+		    pl_clock_seq_agreement(t->c->a, &x[i].s, &x[k].s, 0) >= PL_SEQ_AGREE)
+			t->comm_stream[found++] = k;
 	for (uint32_t m = 0; m < n; m++)
 		present += is_present(t->c->a, v[m]);
 	return found == present ? found : 0;
@@ -324,7 +326,7 @@ static uint32_t lanes_of(struct trim *t, uint32_t i, const int32_t *v, uint32_t 
 static void make_cluster(struct trim *t, uint32_t found)
 {
 	for (uint32_t k = 0; k < found; k++)
-		t->to[t->lane[k]] = t->n;
+		t->to[t->comm_stream[k]] = t->n;
 	t->n++;
 }
 
@@ -334,20 +336,20 @@ enum fit {
 	HELD,  /* the cluster the set */
 };
 
-/* Take lane i and the others of the best listed set that fits its cluster so. */
+/* Take stream i and the others of the best listed set that fits its cluster so. */
 static bool take(struct trim *t, uint32_t i, enum fit fit)
 {
 	const struct pl_listed *l;
-	uint32_t n = pl_listed_of(t->c->a, t->c->v[i].s.rank, &l), best = PL_NONE, size = 0;
+	uint32_t n = pl_clock_listed_of(t->c->a, t->c->v[i].s.rank, &l), best = PL_NONE, size = 0;
 
 	for (uint32_t k = 0; k < n; k++) {
 		uint32_t ranks, within, left, found;
-		const int32_t *v = pl_listed_ranks(t->c->a, l[k].set, &ranks);
+		const int32_t *v = pl_clock_listed_ranks(t->c->a, l[k].set, &ranks);
 
 		left = count_left(t, i, v, ranks, &within);
 		if (fit != HELD && within < left)
 			continue;
-		found = lanes_of(t, i, v, ranks);
+		found = listed_streams(t, i, v, ranks);
 		if (found < 2 || (fit != HOLDS && found != within) ||
 		    (best != PL_NONE && (fit == HOLDS ? found >= size : found <= size)))
 			continue;
@@ -355,9 +357,9 @@ static bool take(struct trim *t, uint32_t i, enum fit fit)
 		size = found;
 	}
 	if (best != PL_NONE) {
-		const int32_t *v = pl_listed_ranks(t->c->a, l[best].set, &n);
+		const int32_t *v = pl_clock_listed_ranks(t->c->a, l[best].set, &n);
 
-		make_cluster(t, lanes_of(t, i, v, n));
+		make_cluster(t, listed_streams(t, i, v, n));
 	}
 	return best != PL_NONE;
 }
@@ -372,12 +374,12 @@ static void trim(struct trim *t, uint32_t *changed)
 			take(t, i, EXACTLY);
 	for (uint32_t i = 0; i < c->n; i++) {
 		if (t->to[i] != PL_NONE || c->size[c->v[i].cluster] < 2 ||
-		    !pl_listed_of(c->a, c->v[i].s.rank, &l))
+		    !pl_clock_listed_of(c->a, c->v[i].s.rank, &l))
 			continue;
 		if (take(t, i, HOLDS) || take(t, i, HELD)) {
 			(*changed)++;
 		} else {
-			t->lane[0] = i;
+			t->comm_stream[0] = i;
 			make_cluster(t, 1);
 		}
 	}
@@ -386,13 +388,13 @@ static void trim(struct trim *t, uint32_t *changed)
 
 		for (uint32_t k = i; k < c->n && t->to[i] == PL_NONE; k++)
 			if (t->to[k] == PL_NONE && c->v[k].cluster == c->v[i].cluster)
-				t->lane[found++] = k;
+				t->comm_stream[found++] = k;
 		if (found)
 			make_cluster(t, found);
 	}
 }
 
-int pl_clusters_listed(struct pl_clusters *c, uint32_t *changed, struct pl_err *err)
+int pl_clock_clusters_listed(struct pl_clusters *c, uint32_t *changed, struct pl_err *err)
 {
 	pl_id both = pl_intern_find(&c->a->str, "sendrecv", sizeof("sendrecv") - 1);
 	struct trim t = { .c = c };
@@ -403,7 +405,7 @@ int pl_clusters_listed(struct pl_clusters *c, uint32_t *changed, struct pl_err *
 	if (!c->a->n_listed || !c->n || (both != PL_NONE && c->a->ev[c->v[0].s.ev[0]].coll == both))
 		return 0;
 	PL_TRY(pl_alloc(&t.to, c->n, sizeof(*t.to), err));
-	PL_TRY(pl_alloc(&t.lane, c->n, sizeof(*t.lane), err));
+	PL_TRY(pl_alloc(&t.comm_stream, c->n, sizeof(*t.comm_stream), err));
 	memset(t.to, 0xff, c->n * sizeof(*t.to));
 	trim(&t, changed);
 	memset(c->size, 0, c->n * sizeof(*c->size));
@@ -415,35 +417,35 @@ int pl_clusters_listed(struct pl_clusters *c, uint32_t *changed, struct pl_err *
 	c->n_clusters = t.n;
 out:
 	pl_free(t.to);
-	pl_free(t.lane);
+	pl_free(t.comm_stream);
 	return rc;
 }
 
 /* ---- doubts ------------------------------------------------------------------------------------
  */
 
-/* Could the lanes of x and y be of one group after all? */
-static bool could_be_one(const struct pl_clusters *c, const struct pl_lane_node *x,
-			 const struct pl_lane_node *y)
+/* Could the streams of x and y be of one group after all? */
+static bool could_be_one(const struct pl_clusters *c, const struct pl_clock_node *x,
+			 const struct pl_clock_node *y)
 {
 	double early;
 	int64_t d;
 
 	if (c->closest < JITTERY_NS || x->stream != y->stream || x->s.rank == y->s.rank ||
-	    x->s.n != y->s.n || pl_lane_agreement(c->a, &x->s, &y->s, 0) < 1)
+	    x->s.n != y->s.n || pl_clock_seq_agreement(c->a, &x->s, &y->s, 0) < 1)
 		return false;
-	d = pl_lane_spread(c->a, &x->s, &y->s, 0, &early, c->scratch);
+	d = pl_clock_seq_spread(c->a, &x->s, &y->s, 0, &early, c->scratch);
 	return early <= 0 && d / FAR_APART <= c->closest;
 }
 
-uint32_t pl_clusters_doubtful(const struct pl_clusters *c)
+uint32_t pl_clock_clusters_doubtful(const struct pl_clusters *c)
 {
-	const struct pl_lane_node *last = NULL;
+	const struct pl_clock_node *last = NULL;
 	uint32_t doubts = 0;
 	bool counted = false;
 
 	for (uint32_t i = 0; i < c->n; i++) {
-		const struct pl_lane_node *x = &c->v[i];
+		const struct pl_clock_node *x = &c->v[i];
 		uint32_t k = 0;
 
 		while (k < i && c->v[k].cluster != x->cluster)
@@ -461,7 +463,7 @@ uint32_t pl_clusters_doubtful(const struct pl_clusters *c)
 	return doubts;
 }
 
-void pl_clusters_fini(struct pl_clusters *c)
+void pl_clock_clusters_fini(struct pl_clusters *c)
 {
 	pl_free(c->leader);
 	pl_free(c->size);

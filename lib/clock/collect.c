@@ -89,7 +89,7 @@ static int seg_begin(struct pl_sink *s, struct pl_segment *seg, struct pl_err *e
 	c->n_first = c->n_map = 0;
 	c->events = 0;
 	c->ev0 = a->n;
-	return pl_issue_begin(&c->issue, err);
+	return pl_clock_issue_begin(&c->issue, err);
 }
 
 static int note_times(struct pl_align_seg *c, const struct pl_segment *seg,
@@ -140,7 +140,7 @@ static int add_row(struct pl_align *a, const struct pl_segment *seg, const struc
 			       .peer = -1,
 			       .src = -1,
 			       .dst = -1,
-			       .lane = b->track[row],
+			       .comm_stream = b->track[row],
 			       .coll = PL_NONE,
 			       .group = PL_NONE,
 			       .ranks = PL_NONE,
@@ -212,13 +212,13 @@ static int seg_batch(struct pl_sink *s, struct pl_segment *seg, struct pl_batch 
 	a->cur->events += b->n;
 	for (uint32_t i = 0; i < b->n; i++) {
 		a->cur->row_ev[i] = PL_NONE;
-		if (pl_kind_is_comm(b->kind[i]))
+		if (pl_trace_kind_is_comm(b->kind[i]))
 			PL_TRY(add_row(a, seg, b, i, err));
 	}
 	for (uint32_t i = 0; a->n > before && i < b->n_cols; i++) {
 		const struct pl_col *c = &b->col[i];
 
-		if (c->role < PL_R_COUNT_ && PL_ALIGN_ROLES & PL_ROLE_BIT(c->role))
+		if (c->role < PL_R_COUNT_ && PL_CLOCK_ROLES & PL_ROLE_BIT(c->role))
 			PL_TRY(add_column(a, seg, c, err));
 	}
 	for (uint32_t i = 0; i < b->n; i++)
@@ -226,7 +226,7 @@ static int seg_batch(struct pl_sink *s, struct pl_segment *seg, struct pl_batch 
 			a->cur->row_ev[i] = a->ev[a->cur->row_ev[i]].of == PL_NO_VALUE
 						    ? a->cur->row_ev[i] - (uint32_t)a->cur->ev0
 						    : PL_NONE;
-	rc = pl_issue_batch(a->cur->issue, seg, b, a->cur->row_ev, a->n - a->cur->ev0, err);
+	rc = pl_clock_issue_batch(a->cur->issue, seg, b, a->cur->row_ev, a->n - a->cur->ev0, err);
 out:
 	return rc;
 }
@@ -234,18 +234,21 @@ out:
 /* ---- the end of a segment ----------------------------------------------------------------------
  */
 
-static int lane_of(struct pl_align *a, const struct pl_track *t, uint32_t *lane, struct pl_err *err)
+static int comm_stream_of(struct pl_align *a, const struct pl_track *t, uint32_t *comm_stream,
+			  struct pl_err *err)
 {
 	bool stream = t->type == PL_T_STREAM;
-	struct pl_lane l = { .rank = t->rank,
-			     .device = stream ? t->device : -1,
-			     .stream = stream ? t->stream : -1 };
+	struct pl_comm_stream l = { .rank = t->rank,
+				    .device = stream ? t->device : -1,
+				    .stream = stream ? t->stream : -1 };
 	int64_t key[3] = { l.rank, l.device, l.stream };
 	int rc;
 
-	PL_TRY(pl_intern_add(&a->lane_key, (const char *)key, sizeof(key), lane, err));
-	PL_TRY(pl_grow(&a->lane, &a->cap_lane, a->lane_key.n, sizeof(*a->lane), err));
-	a->lane[*lane] = l;
+	PL_TRY(pl_intern_add(&a->comm_stream_key, (const char *)key, sizeof(key), comm_stream,
+			     err));
+	PL_TRY(pl_grow(&a->comm_stream, &a->cap_comm_stream, a->comm_stream_key.n,
+		       sizeof(*a->comm_stream), err));
+	a->comm_stream[*comm_stream] = l;
 out:
 	return rc;
 }
@@ -370,7 +373,7 @@ out:
 	return rc;
 }
 
-const char *pl_align_source(const struct pl_align *a, uint32_t segment)
+const char *pl_clock_source(const struct pl_align *a, uint32_t segment)
 {
 	return a->note[segment].source[0] ? a->note[segment].source : "unnamed";
 }
@@ -379,7 +382,7 @@ const char *pl_align_source(const struct pl_align *a, uint32_t segment)
  * (recordings.c). */
 static int check_duplicates(struct pl_align *a, size_t sr0, struct pl_err *err)
 {
-	const char *name = pl_align_source(a, (uint32_t)a->n_segs);
+	const char *name = pl_clock_source(a, (uint32_t)a->n_segs);
 
 	for (size_t i = sr0; i < a->n_sr; i++) {
 		int32_t rank = a->sr[i].rank;
@@ -394,7 +397,7 @@ static int check_duplicates(struct pl_align *a, size_t sr0, struct pl_err *err)
 				"ranks with trace --rank-from, or choose --duplicates=newest, "
 				"first or keep",
 				a->n_segs, name, rank, a->rank_seg[id],
-				pl_align_source(a, a->rank_seg[id]));
+				pl_clock_source(a, a->rank_seg[id]));
 		if (a->o.duplicates == PL_DUP_KEEP)
 			pl_say(a->o.log, PL_LOG_NOTE,
 			       "segment %zu (%s): rank %d is in segment %u too", a->n_segs, name,
@@ -441,7 +444,7 @@ static void settle_peer(const struct pl_align *a, struct pl_comm *e)
 		e->peer = other;
 }
 
-/* Tracks become ranks and lanes, local times absolute ones. */
+/* Tracks become ranks and streams, local times absolute ones. */
 static int settle_events(struct pl_align *a, const struct pl_segment *seg, const uint32_t *track_sr,
 			 struct pl_err *err)
 {
@@ -450,12 +453,12 @@ static int settle_events(struct pl_align *a, const struct pl_segment *seg, const
 
 	for (size_t i = k; i < a->n; i++) {
 		struct pl_comm e = a->ev[i];
-		uint32_t track = e.lane;
+		uint32_t track = e.comm_stream;
 
 		if (track_sr[track] == PL_NONE || seg->track[track].rank < 0)
 			continue;
 		e.rank = seg->track[track].rank;
-		e.clock = track_sr[track]; /* becomes a clock in pl_align_clocks() */
+		e.clock = track_sr[track]; /* becomes a clock in pl_clock_clocks() */
 		e.ts = pl_add_sat(e.ts, seg->base_ns);
 		e.end = pl_add_sat(e.end, seg->base_ns);
 		e.turn = pl_add_sat(e.turn, seg->base_ns);
@@ -465,7 +468,7 @@ static int settle_events(struct pl_align *a, const struct pl_segment *seg, const
 			a->msg[a->n_msg++] = e;
 			continue;
 		}
-		PL_TRY(lane_of(a, &seg->track[track], &e.lane, err));
+		PL_TRY(comm_stream_of(a, &seg->track[track], &e.comm_stream, err));
 		a->ev[k++] = e;
 	}
 	a->n = k;
@@ -494,8 +497,8 @@ static int seg_end(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err
 	if (!a->note[a->n_segs].continues)
 		PL_TRY(check_duplicates(a, sr0, err));
 	PL_TRY(note_ranks(a, sr0, err));
-	PL_TRY(pl_listed_note(a, seg, sr0, err));
-	PL_TRY(pl_issue_settle(a, a->cur->issue, seg, a->cur->ev0, err));
+	PL_TRY(pl_clock_listed_note(a, seg, sr0, err));
+	PL_TRY(pl_clock_issue_settle(a, a->cur->issue, seg, a->cur->ev0, err));
 	PL_TRY(settle_events(a, seg, track_sr, err));
 	a->n_segs++;
 out:
@@ -503,14 +506,14 @@ out:
 	return rc;
 }
 
-void pl_align_collect_fini(struct pl_align *a)
+void pl_clock_collect_fini(struct pl_align *a)
 {
 	if (a->cur) {
 		pl_free(a->cur->first);
 		pl_free(a->cur->last);
 		pl_free(a->cur->map);
 		pl_free(a->cur->row_ev);
-		pl_issue_free(a->cur->issue);
+		pl_clock_issue_free(a->cur->issue);
 		pl_free(a->cur);
 	}
 	pl_intern_fini(&a->prev_pids);
@@ -521,13 +524,13 @@ void pl_align_collect_fini(struct pl_align *a)
 	pl_free(a->note);
 }
 
-struct pl_sink *pl_align_sink(struct pl_align *a)
+struct pl_sink *pl_clock_sink(struct pl_align *a)
 {
 	a->sink = (struct pl_sink){ .begin = seg_begin, .batch = seg_batch, .end = seg_end };
 	return &a->sink;
 }
 
-bool pl_align_dropped(const struct pl_align *a, uint32_t segment)
+bool pl_clock_dropped(const struct pl_align *a, uint32_t segment)
 {
 	return segment < a->n_segs && a->dropped[segment];
 }

@@ -41,7 +41,7 @@
 /* out = H v */
 static void apply(const struct pl_fit *f, const double *v, double *out)
 {
-	const struct pl_fit_obs *obs = f->in->obs;
+	const struct pl_clock_fit_obs *obs = f->in->obs;
 	const double *vb = v + f->n;
 	double *ob = out + f->n;
 
@@ -106,7 +106,7 @@ static double dot(const double *x, const double *y, size_t n)
 	return s;
 }
 
-int pl_fit_cg(const struct pl_fit *f, const double *g, double *z, struct pl_err *err)
+int pl_clock_fit_cg(const struct pl_fit *f, const double *g, double *z, struct pl_err *err)
 {
 	size_t n = 2u * (size_t)f->n;
 	double *mem, *r, *p, *hp, *d, rz, start;
@@ -152,7 +152,7 @@ int pl_fit_cg(const struct pl_fit *f, const double *g, double *z, struct pl_err 
 
 static void residuals(struct pl_fit *f, bool weighted)
 {
-	const struct pl_fit_obs *obs = f->in->obs;
+	const struct pl_clock_fit_obs *obs = f->in->obs;
 
 	for (uint32_t m = 0; m < f->in->n_matches; m++) {
 		double sum = 0, weight = 0;
@@ -270,7 +270,7 @@ static int robust(struct pl_fit *f, int from, struct pl_err *err)
 		weights(f, k >= HUBER_ROUNDS);
 		residuals(f, true);
 		gradient(f, g);
-		PL_TRY(pl_fit_cg(f, g, z, err));
+		PL_TRY(pl_clock_fit_cg(f, g, z, err));
 		for (uint32_t c = 0; c < f->n; c++) {
 			if (!isfinite(z[c]) || !isfinite(z[f->n + c]))
 				continue;
@@ -292,7 +292,7 @@ out:
 
 static int init(struct pl_fit *f, struct pl_err *err)
 {
-	const struct pl_fit_in *in = f->in;
+	const struct pl_clock_fit_in *in = f->in;
 	uint32_t m = 0;
 	int rc;
 
@@ -364,7 +364,7 @@ static double first_u(const struct pl_fit *f, uint32_t c)
 	return (t - f->a[c]) / (1 + f->b[c] / f->span) / f->span;
 }
 
-static void put_clock(const struct pl_fit *f, uint32_t c, struct pl_fit_clock *out)
+static void put_clock(const struct pl_fit *f, uint32_t c, struct pl_clock_fit_clock *out)
 {
 	double move = f->a[c] + f->b[c] * first_u(f, c), b = f->b[c] / f->span;
 
@@ -375,7 +375,7 @@ static void put_clock(const struct pl_fit *f, uint32_t c, struct pl_fit_clock *o
 	out->drift = b / (1 + b); /* a ns of its own time */
 }
 
-static int estimate(struct pl_fit *f, struct pl_fit_clock *out, struct pl_err *err)
+static int estimate(struct pl_fit *f, struct pl_clock_fit_clock *out, struct pl_err *err)
 {
 	double *u = NULL, *ci_a, *ci_b;
 	bool again = false;
@@ -386,7 +386,7 @@ static int estimate(struct pl_fit *f, struct pl_fit_clock *out, struct pl_err *e
 	ci_b = ci_a + f->n;
 	PL_TRY(free_parameters(f, err));
 	PL_TRY(robust(f, 0, err));
-	PL_TRY(pl_fit_intervals(f, u, ci_a, ci_b, err));
+	PL_TRY(pl_clock_fit_intervals(f, u, ci_a, ci_b, err));
 	for (uint32_t c = 1; c < f->n; c++) {
 		out[c].drift_ci = ci_b[c] >= 0 ? ci_b[c] / f->span : -1;
 		if (f->b_free[c] && (ci_b[c] < 0 || fabs(f->b[c]) <= ci_b[c] ||
@@ -402,7 +402,7 @@ static int estimate(struct pl_fit *f, struct pl_fit_clock *out, struct pl_err *e
 		PL_TRY(robust(f, 1, err));
 	for (uint32_t c = 0; c < f->n; c++)
 		u[c] = first_u(f, c);
-	PL_TRY(pl_fit_intervals(f, u, ci_a, ci_b, err));
+	PL_TRY(pl_clock_fit_intervals(f, u, ci_a, ci_b, err));
 	for (uint32_t c = 0; c < f->n; c++) {
 		put_clock(f, c, &out[c]);
 		out[c].offset_ci = c && out[c].connected ? ci_a[c] : out[c].offset_ci;
@@ -413,8 +413,8 @@ out:
 }
 
 /* Every k-th match of each class, when there are very many. */
-static int thin(const struct pl_fit_in *in, struct pl_fit_in *less, struct pl_fit_obs **obs,
-		uint32_t **class, struct pl_err *err)
+static int thin(const struct pl_clock_fit_in *in, struct pl_clock_fit_in *less,
+		struct pl_clock_fit_obs **obs, uint32_t **class, struct pl_err *err)
 {
 	uint32_t stride = (uint32_t)(in->n_obs / MAX_OBS) + 1, *seen = NULL, kept = 0;
 	size_t i = 0, n = 0;
@@ -429,8 +429,8 @@ static int thin(const struct pl_fit_in *in, struct pl_fit_in *less, struct pl_fi
 
 		for (; i < in->n_obs && in->obs[i].match == m; i++)
 			if (keep)
-				(*obs)[n++] = (struct pl_fit_obs){ kept, in->obs[i].clock,
-								   in->obs[i].end };
+				(*obs)[n++] = (struct pl_clock_fit_obs){ kept, in->obs[i].clock,
+									 in->obs[i].end };
 		if (keep)
 			(*class)[kept++] = in->match_class[m];
 	}
@@ -443,10 +443,11 @@ out:
 	return rc;
 }
 
-int pl_fit_clocks(const struct pl_fit_in *in, struct pl_fit_clock *out, struct pl_err *err)
+int pl_clock_fit_clocks(const struct pl_clock_fit_in *in, struct pl_clock_fit_clock *out,
+			struct pl_err *err)
 {
-	struct pl_fit_in less;
-	struct pl_fit_obs *obs = NULL;
+	struct pl_clock_fit_in less;
+	struct pl_clock_fit_obs *obs = NULL;
 	uint32_t *class = NULL;
 	struct pl_fit f = { .in = &less };
 	int rc = 0;
@@ -454,14 +455,14 @@ int pl_fit_clocks(const struct pl_fit_in *in, struct pl_fit_clock *out, struct p
 	if (!in->n_clocks)
 		return 0;
 	for (uint32_t c = 0; c < in->n_clocks; c++)
-		out[c] = (struct pl_fit_clock){ .offset_ci = -1, .drift_ci = -1 };
+		out[c] = (struct pl_clock_fit_clock){ .offset_ci = -1, .drift_ci = -1 };
 	out[0].connected = true;
 	out[0].offset_ci = out[0].drift_ci = 0; /* by definition */
 	if (in->n_clocks == 1 || !in->n_obs)
 		return 0;
 	PL_TRY(thin(in, &less, &obs, &class, err));
 	PL_TRY(init(&f, err));
-	PL_TRY(pl_fit_start(&f, err));
+	PL_TRY(pl_clock_fit_start(&f, err));
 	PL_TRY(estimate(&f, out, err));
 out:
 	fini(&f);

@@ -5,7 +5,7 @@
 #include "clock/internal.h"
 
 struct pl_fit {
-	const struct pl_fit_in *in;
+	const struct pl_clock_fit_in *in;
 	uint32_t n; /* clocks */
 	/* the model: end = t + base + a + b u, u = (t - mid) / span, t on the first clock */
 	pl_ns *base, t0;
@@ -26,15 +26,15 @@ struct pl_fit {
 
 /* fit_start.c: base, slope, in_tree of all clocks that communication joins to clock 0; then tau, u,
  * y and a, b. */
-int pl_fit_start(struct pl_fit *f, struct pl_err *err) PL_MUST;
+int pl_clock_fit_start(struct pl_fit *f, struct pl_err *err) PL_MUST;
 
 /* fit.c */
 /* Solve H z = g for the free parameters, where H is the weighted normal matrix with the matches'
  * own times eliminated. g, z: a of each clock, then b. */
-int pl_fit_cg(const struct pl_fit *f, const double *g, double *z, struct pl_err *err) PL_MUST;
+int pl_clock_fit_cg(const struct pl_fit *f, const double *g, double *z, struct pl_err *err) PL_MUST;
 
 /* fit_interval.c: half widths of 95 % intervals of b, and of the offsets at u_first. -1 unknown. */
-int pl_fit_intervals(const struct pl_fit *f, const double *u_first, double *ci_a, double *ci_b,
-		     struct pl_err *err) PL_MUST;
+int pl_clock_fit_intervals(const struct pl_fit *f, const double *u_first, double *ci_a,
+			   double *ci_b, struct pl_err *err) PL_MUST;
 
 #endif

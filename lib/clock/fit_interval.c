@@ -172,7 +172,7 @@ static int solve(const struct work *k, uint32_t c, double ea, double eb, struct 
 	if (k->exact) {
 		k->e[c] = ea;
 		k->e[f->n + c] = eb;
-		return pl_fit_cg(f, k->e, z, err);
+		return pl_clock_fit_cg(f, k->e, z, err);
 	}
 	memset(z, 0, 2u * (size_t)f->n * sizeof(*z));
 	det = h[0] * h[2] - h[1] * h[1];
@@ -284,8 +284,8 @@ out:
 	return rc;
 }
 
-int pl_fit_intervals(const struct pl_fit *f, const double *u_first, double *ci_a, double *ci_b,
-		     struct pl_err *err)
+int pl_clock_fit_intervals(const struct pl_fit *f, const double *u_first, double *ci_a,
+			   double *ci_b, struct pl_err *err)
 {
 	struct work k = { .f = f };
 	struct spread *var = NULL;

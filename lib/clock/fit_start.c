@@ -133,11 +133,11 @@ static void grow_tree(struct tree *k, uint32_t class)
 
 static void sort_places(struct tree *k)
 {
-	const struct pl_fit_in *in = k->f->in;
+	const struct pl_clock_fit_in *in = k->f->in;
 	size_t i = 0;
 
 	for (size_t o = 0; o < in->n_obs; o++) {
-		const struct pl_fit_obs *p = &in->obs[o];
+		const struct pl_clock_fit_obs *p = &in->obs[o];
 
 		k->p[o] = (struct place){ in->match_class[p->match], p->clock, p->match,
 					  (uint32_t)o };
@@ -152,7 +152,7 @@ static void sort_places(struct tree *k)
 
 static int spanning_tree(struct pl_fit *f, struct pl_err *err)
 {
-	const struct pl_fit_in *in = f->in;
+	const struct pl_clock_fit_in *in = f->in;
 	struct tree k = { .f = f };
 	uint32_t class;
 	int rc;
@@ -192,7 +192,7 @@ static int guess_times(struct pl_fit *f, struct pl_err *err)
 		size_t n = 0;
 
 		for (uint32_t i = f->first[m]; i < f->first[m + 1]; i++) {
-			const struct pl_fit_obs *o = &f->in->obs[i];
+			const struct pl_clock_fit_obs *o = &f->in->obs[i];
 			pl_ns t = pl_sub_sat(o->end, f->base[o->clock]);
 
 			if (f->in_tree[o->clock])
@@ -212,7 +212,7 @@ static int guess_times(struct pl_fit *f, struct pl_err *err)
 	return 0;
 }
 
-int pl_fit_start(struct pl_fit *f, struct pl_err *err)
+int pl_clock_fit_start(struct pl_fit *f, struct pl_err *err)
 {
 	int rc;
 
@@ -230,7 +230,7 @@ int pl_fit_start(struct pl_fit *f, struct pl_err *err)
 	for (uint32_t m = 0; m < f->in->n_matches; m++) {
 		f->u[m] = (double)pl_sub_sat(f->tau[m], f->mid) / f->span;
 		for (uint32_t i = f->first[m]; i < f->first[m + 1]; i++) {
-			const struct pl_fit_obs *o = &f->in->obs[i];
+			const struct pl_clock_fit_obs *o = &f->in->obs[i];
 
 			f->y[i] = (double)pl_sub_sat(pl_sub_sat(o->end, f->base[o->clock]),
 						     f->tau[m]);

@@ -2,15 +2,15 @@
  * Groups that nobody recorded: which ranks took part in the same collectives?
  *
  * Order holds on a stream (a communicator has its own), or over all host threads of a rank: such a
- * lane is one rank's part of a group. Lanes that mostly do the same operation are clustered by how
- * closely their ends agree (cluster.c). Lanes that fit nowhere are split by operation, since a
- * stream may serve several groups, and tried once more.
+ * stream is one rank's part of a group. Streams that mostly do the same operation are clustered by
+ * how closely their ends agree (cluster.c). Streams that fit nowhere are split by operation, since
+ * a stream may serve several groups, and tried once more.
  *
- * Lanes of few events come last, when clocks estimated from the others let their times be compared
- * as they are. Exchanges between neighbours may leave on one stream and arrive on another: such
- * lanes are clustered across streams first. All lanes on one stream are then divided at once, into
- * the division that is most likely (layout.c), those with most events first: each finding joins
- * more clocks. What is not laid out regularly is clustered as above.
+ * Streams of few events come last, when clocks estimated from the others let their times be
+ * compared as they are. Exchanges between neighbours may leave on one stream and arrive on another:
+ * such streams are clustered across streams first. All streams on one stream are then divided at
+ * once, into the division that is most likely (layout.c), those with most events first: each
+ * finding joins more clocks. What is not laid out regularly is clustered as above.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,39 +32,39 @@ static int put_group(struct pl_clusters *c, uint32_t g, struct pl_err *err)
 
 	len = snprintf(name, sizeof(name), "inferred%u", a->n_inferred++);
 	PL_TRY(pl_alloc(&s, c->size[g], sizeof(*s), err));
-	PL_TRY(pl_align_add_group(a, name, (size_t)len, PL_GROUP_INFERRED, &group, err));
+	PL_TRY(pl_clock_add_group(a, name, (size_t)len, PL_GROUP_INFERRED, &group, err));
 	for (uint32_t i = 0; i < c->n; i++) {
 		if (c->v[i].cluster != g)
 			continue;
 		s[n++] = c->v[i].s;
-		PL_TRY(pl_align_add_rank(&a->group[group], c->v[i].s.rank, err));
+		PL_TRY(pl_clock_add_rank(&a->group[group], c->v[i].s.rank, err));
 	}
-	PL_TRY(pl_align_by_order(a, group, s, n, err));
+	PL_TRY(pl_clock_by_order(a, group, s, n, err));
 out:
 	pl_free(s);
 	return rc;
 }
 
-PL_COMPARATOR(by_operation, struct pl_lane_node, mode, stream, s.rank, lane);
+PL_COMPARATOR(by_operation, struct pl_clock_node, mode, stream, s.rank, comm_stream);
 
 struct know { /* what is known of clocks; NULL: nothing yet */
 	struct pl_merge *m;
-	struct pl_islands is;
-	bool across; /* only groups of lanes on different streams, which no stream shows */
+	struct pl_partitions is;
+	bool across; /* only groups of streams on different streams, which no stream shows */
 };
 
-/* Does the cluster have lanes on different streams, and enough events to show that? */
+/* Does the cluster have streams on different streams, and enough events to show that? */
 static bool is_across(const struct pl_clusters *c, uint32_t g)
 {
-	const struct pl_lane_node *first = &c->v[c->leader[g]];
+	const struct pl_clock_node *first = &c->v[c->leader[g]];
 
 	for (uint32_t i = 0; i < c->n; i++)
 		if (c->v[i].cluster == g && c->v[i].stream != first->stream)
-			return first->s.n >= PL_LANE_PAIRS;
+			return first->s.n >= PL_SEQ_PAIRS;
 	return false;
 }
 
-/* Groups of two lanes and more; the others are left at the front of c->v: their number. */
+/* Groups of two streams and more; the others are left at the front of c->v: their number. */
 static int put_groups(struct pl_clusters *c, bool across, uint32_t *left, struct pl_err *err)
 {
 	int rc = 0;
@@ -83,7 +83,7 @@ out:
 }
 
 /* Nodes v[0..n) do mostly the same. */
-static int infer_bucket(struct pl_align *a, struct know *k, struct pl_lane_node *v, uint32_t n,
+static int infer_bucket(struct pl_align *a, struct know *k, struct pl_clock_node *v, uint32_t n,
 			uint32_t *left, struct pl_err *err)
 {
 	struct pl_clusters c = { .a = a, .v = v, .n = n };
@@ -92,32 +92,32 @@ static int infer_bucket(struct pl_align *a, struct know *k, struct pl_lane_node 
 
 	*left = 0;
 	c.clock = k ? k->is.clock : NULL;
-	c.raft = k ? k->is.raft : NULL;
-	PL_TRY(pl_clusters_find(&c, err));
+	c.component = k ? k->is.component : NULL;
+	PL_TRY(pl_clock_clusters_find(&c, err));
 	if (!k)
-		PL_TRY(pl_clusters_regularize(&c, err));
-	PL_TRY(pl_clusters_listed(&c, &changed, err));
+		PL_TRY(pl_clock_clusters_regularize(&c, err));
+	PL_TRY(pl_clock_clusters_listed(&c, &changed, err));
 	a->rep->doubtful += changed;
 	if (!k && !a->n_listed)
-		a->rep->doubtful += pl_clusters_doubtful(&c);
+		a->rep->doubtful += pl_clock_clusters_doubtful(&c);
 	PL_TRY(put_groups(&c, k && k->across, left, err));
 out:
-	pl_clusters_fini(&c);
+	pl_clock_clusters_fini(&c);
 	return rc;
 }
 
 /* ---- few events --------------------------------------------------------------------------------
  */
 
-/* Lanes that could share a group, by number. */
-static void classify(const struct pl_align *a, const struct pl_lane_node *v, uint32_t n,
+/* Streams that could share a group, by number. */
+static void classify(const struct pl_align *a, const struct pl_clock_node *v, uint32_t n,
 		     uint32_t *class)
 {
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t k = 0;
 
-		while (k < i &&
-		       (class[k] != k || pl_lane_agreement(a, &v[k].s, &v[i].s, 0) < PL_LANE_AGREE))
+		while (k < i && (class[k] != k ||
+				 pl_clock_seq_agreement(a, &v[k].s, &v[i].s, 0) < PL_SEQ_AGREE))
 			k++;
 		class[i] = k;
 	}
@@ -130,7 +130,7 @@ static uint32_t root_of(uint32_t *parent, uint32_t i)
 	return i;
 }
 
-static uint32_t node_of(const struct pl_lane_node *v, uint32_t n, int32_t rank)
+static uint32_t node_of(const struct pl_clock_node *v, uint32_t n, int32_t rank)
 {
 	uint32_t i = 0; /* by rank */
 
@@ -138,8 +138,8 @@ static uint32_t node_of(const struct pl_lane_node *v, uint32_t n, int32_t rank)
 	return i < n && v[i].s.rank == rank ? i : PL_NONE;
 }
 
-/* Lanes whose ranks send to each other, perhaps by way of others of them, get the same number. */
-static void find_stages(const struct pl_align *a, const struct pl_lane_node *v, uint32_t n,
+/* Streams whose ranks send to each other, perhaps by way of others of them, get the same number. */
+static void find_stages(const struct pl_align *a, const struct pl_clock_node *v, uint32_t n,
 			uint32_t *stages)
 {
 	for (uint32_t i = 0; i < n; i++)
@@ -160,48 +160,48 @@ static void find_stages(const struct pl_align *a, const struct pl_lane_node *v, 
 }
 
 /* Nodes v[0..n) are of one stream, one a rank, and do mostly the same: divide them at once. */
-static int infer_stream(struct pl_align *a, struct know *k, struct pl_lane_node *v, uint32_t n,
+static int infer_stream(struct pl_align *a, struct know *k, struct pl_clock_node *v, uint32_t n,
 			uint32_t *left, struct pl_err *err)
 {
 	struct pl_clusters c = { .a = a, .v = v, .n = n };
 	struct pl_layout l = { 0 };
-	const struct pl_seq **lane = NULL;
+	const struct pl_seq **comm_stream = NULL;
 	uint32_t *group = NULL, *class = NULL, *stages = NULL, n_groups, changed;
 	bool doubtful;
 	int rc;
 
 	c.clock = k->is.clock;
-	c.raft = k->is.raft;
-	PL_TRY(pl_alloc(&lane, n, sizeof(*lane), err));
+	c.component = k->is.component;
+	PL_TRY(pl_alloc(&comm_stream, n, sizeof(*comm_stream), err));
 	PL_TRY(pl_alloc(&group, n, sizeof(*group), err));
 	PL_TRY(pl_alloc(&class, n, sizeof(*class), err));
 	PL_TRY(pl_alloc(&stages, n, sizeof(*stages), err));
-	PL_TRY(pl_clusters_find(&c, err));
+	PL_TRY(pl_clock_clusters_find(&c, err));
 	for (uint32_t i = 0; i < n; i++) {
-		lane[i] = &v[i].s;
+		comm_stream[i] = &v[i].s;
 		stages[i] = v[i].cluster;
 	}
-	n_groups = pl_layout_number(stages, n, group);
+	n_groups = pl_clock_layout_number(stages, n, group);
 	classify(a, v, n, class);
 	find_stages(a, v, n, stages);
-	PL_TRY(pl_layout_init(&l, a, &k->is, lane, n, err));
-	PL_TRY(pl_layout_choose(&l, class, stages, group, &n_groups, &doubtful, err));
+	PL_TRY(pl_clock_layout_init(&l, a, &k->is, comm_stream, n, err));
+	PL_TRY(pl_clock_layout_choose(&l, class, stages, group, &n_groups, &doubtful, err));
 	memset(c.size, 0, 2u * (size_t)n * sizeof(*c.size));
 	c.n_clusters = n_groups;
 	for (uint32_t i = 0; i < n; i++)
 		c.size[v[i].cluster = group[i]]++;
-	PL_TRY(pl_clusters_listed(&c, &changed, err));
+	PL_TRY(pl_clock_clusters_listed(&c, &changed, err));
 	if (!a->n_listed && !doubtful)
-		a->rep->doubtful += pl_clusters_doubtful(&c);
+		a->rep->doubtful += pl_clock_clusters_doubtful(&c);
 	for (uint32_t g = 0; g < c.n_clusters && doubtful; g++)
 		a->rep->doubtful += c.size[g] > 1;
 	if (!doubtful)
 		a->rep->doubtful += changed;
 	PL_TRY(put_groups(&c, false, left, err));
 out:
-	pl_layout_fini(&l);
-	pl_clusters_fini(&c);
-	pl_free(lane);
+	pl_clock_layout_fini(&l);
+	pl_clock_clusters_fini(&c);
+	pl_free(comm_stream);
 	pl_free(group);
 	pl_free(class);
 	pl_free(stages);
@@ -221,7 +221,7 @@ static int by_events(const void *x, const void *y)
 	return c ? c : PL_COMPARE(p->at, q->at);
 }
 
-static struct run run_at(const struct pl_lane_node *v, uint32_t i, uint32_t n)
+static struct run run_at(const struct pl_clock_node *v, uint32_t i, uint32_t n)
 {
 	struct run r = { .at = i };
 
@@ -232,7 +232,7 @@ static struct run run_at(const struct pl_lane_node *v, uint32_t i, uint32_t n)
 	return r;
 }
 
-static bool is_plain(const struct pl_lane_node *v, uint32_t n)
+static bool is_plain(const struct pl_clock_node *v, uint32_t n)
 {
 	for (uint32_t i = 1; i < n; i++)
 		if (v[i].s.rank == v[i - 1].s.rank)
@@ -241,12 +241,12 @@ static bool is_plain(const struct pl_lane_node *v, uint32_t n)
 }
 
 /* Divide the sorted nodes v[0..n) stream by stream. Those left come to the front: their number. */
-static int infer_streams(struct pl_align *a, struct know *k, struct pl_lane_node *v, uint32_t n,
+static int infer_streams(struct pl_align *a, struct know *k, struct pl_clock_node *v, uint32_t n,
 			 uint32_t *left, struct pl_err *err)
 {
 	struct run *run = NULL;
 	uint32_t runs = 0;
-	struct pl_lane_node *kept = NULL;
+	struct pl_clock_node *kept = NULL;
 	int rc;
 
 	*left = 0;
@@ -260,31 +260,32 @@ static int infer_streams(struct pl_align *a, struct know *k, struct pl_lane_node
 
 		if (is_plain(v + run[i].at, run[i].n)) {
 			alone = 0;
-			PL_TRY(pl_align_islands(a, k->m, &k->is, err));
+			PL_TRY(pl_clock_partitions(a, k->m, &k->is, err));
 			PL_TRY(infer_stream(a, k, v + run[i].at, run[i].n, &alone, err));
 		}
 		memcpy(kept + *left, v + run[i].at, alone * sizeof(*v));
 		*left += alone;
 	}
 	memcpy(v, kept, *left * sizeof(*v));
-	PL_TRY(pl_align_islands(a, k->m, &k->is, err));
+	PL_TRY(pl_clock_partitions(a, k->m, &k->is, err));
 out:
 	pl_free(run);
 	pl_free(kept);
 	return rc;
 }
 
-/* ---- lanes -------------------------------------------------------------------------------------
+/* ---- streams
+ * -------------------------------------------------------------------------------------
  */
 
 struct item {
-	uint32_t lane, ev;
+	uint32_t comm_stream, ev;
 	pl_id name;
 };
 
-PL_COMPARATOR(by_lane, struct item, lane, ev);
+PL_COMPARATOR(by_comm_stream, struct item, comm_stream, ev);
 
-PL_COMPARATOR(by_lane_name, struct item, lane, name, ev);
+PL_COMPARATOR(by_stream_name, struct item, comm_stream, name, ev);
 
 static pl_id mode_of(const struct item *v, uint32_t n, pl_id *tmp)
 {
@@ -307,28 +308,28 @@ static pl_id mode_of(const struct item *v, uint32_t n, pl_id *tmp)
 
 struct work {
 	struct item *item;
-	struct pl_lane_node *node;
+	struct pl_clock_node *node;
 	uint32_t *ev, *to;
 	pl_id *tmp;
 };
 
-/* Cut the sorted items into nodes: by lane, or by lane and operation. */
+/* Cut the sorted items into nodes: by stream, or by stream and operation. */
 static uint32_t make_nodes(const struct pl_align *a, struct work *w, uint32_t n, bool names)
 {
 	uint32_t nodes = 0;
 
 	for (uint32_t i = 0, k; i < n; i = k) {
 		const struct item *p = &w->item[i];
-		struct pl_lane_node *o = &w->node[nodes++];
+		struct pl_clock_node *o = &w->node[nodes++];
 
-		for (k = i;
-		     k < n && w->item[k].lane == p->lane && (!names || w->item[k].name == p->name);
+		for (k = i; k < n && w->item[k].comm_stream == p->comm_stream &&
+			    (!names || w->item[k].name == p->name);
 		     k++)
 			w->ev[k] = w->item[k].ev;
-		*o = (struct pl_lane_node){
+		*o = (struct pl_clock_node){
 			.s = { w->ev + i, k - i, a->ev[p->ev].rank, w->to + i },
-			.lane = p->lane,
-			.stream = a->lane[p->lane].stream,
+			.comm_stream = p->comm_stream,
+			.stream = a->comm_stream[p->comm_stream].stream,
 			.mode = mode_of(p, k - i, w->tmp),
 		};
 	}
@@ -345,7 +346,7 @@ static uint32_t take_items(const struct pl_align *a, struct work *w, uint32_t no
 		for (uint32_t k = 0; k < w->node[i].s.n; k++) {
 			uint32_t e = w->node[i].s.ev[k];
 
-			w->item[n++] = (struct item){ a->ev[e].lane, e, a->ev[e].name };
+			w->item[n++] = (struct item){ a->ev[e].comm_stream, e, a->ev[e].name };
 		}
 	return n;
 }
@@ -357,7 +358,7 @@ static int infer_round(struct pl_align *a, struct know *know, struct work *w, ui
 	uint32_t nodes, kept = 0;
 	int rc = 0;
 
-	qsort(w->item, *n, sizeof(*w->item), names ? by_lane_name : by_lane);
+	qsort(w->item, *n, sizeof(*w->item), names ? by_stream_name : by_comm_stream);
 	nodes = make_nodes(a, w, *n, names);
 	for (uint32_t i = 0, k, left; i < nodes; i = k) {
 		for (k = i + 1; k < nodes && w->node[k].mode == w->node[i].mode;)
@@ -371,13 +372,13 @@ out:
 	return rc;
 }
 
-/* Lanes whose partners are not in the input: a group each, of one known rank. */
+/* Streams whose partners are not in the input: a group each, of one known rank. */
 static int put_lonely(struct pl_align *a, struct work *w, uint32_t n, struct pl_err *err)
 {
 	uint32_t nodes, size = 1;
 	int rc = 0;
 
-	qsort(w->item, n, sizeof(*w->item), by_lane);
+	qsort(w->item, n, sizeof(*w->item), by_comm_stream);
 	nodes = make_nodes(a, w, n, false);
 	for (uint32_t i = 0; i < nodes; i++) {
 		struct pl_clusters c = { .a = a, .v = &w->node[i], .n = 1, .size = &size };
@@ -388,14 +389,14 @@ out:
 	return rc;
 }
 
-/* The same for lanes of few events. */
+/* The same for streams of few events. */
 static int infer_brief_round(struct pl_align *a, struct know *know, struct work *w, uint32_t *n,
 			     bool names, struct pl_err *err)
 {
 	uint32_t nodes, kept;
 	int rc = 0;
 
-	qsort(w->item, *n, sizeof(*w->item), names ? by_lane_name : by_lane);
+	qsort(w->item, *n, sizeof(*w->item), names ? by_stream_name : by_comm_stream);
 	nodes = make_nodes(a, w, *n, names);
 	PL_TRY(infer_streams(a, know, w->node, nodes, &kept, err));
 	*n = take_items(a, w, kept);
@@ -403,7 +404,7 @@ out:
 	return rc;
 }
 
-/* Lanes of exchanges come to the front: their number. */
+/* Streams of exchanges come to the front: their number. */
 static uint32_t exchanges_first(const struct pl_align *a, struct item *v, uint32_t n)
 {
 	pl_id both = pl_intern_find(&a->str, "sendrecv", sizeof("sendrecv") - 1);
@@ -429,7 +430,7 @@ static int infer_exchanges(struct pl_align *a, struct know *know, struct work *w
 	if (!before)
 		return 0;
 	know->across = true;
-	PL_TRY(pl_align_islands(a, know->m, &know->is, err));
+	PL_TRY(pl_clock_partitions(a, know->m, &know->is, err));
 	PL_TRY(infer_round(a, know, w, &after, true, err));
 	memmove(w->item + after, w->item + before, (*n - before) * sizeof(*w->item));
 	*n -= before - after;
@@ -455,20 +456,20 @@ out:
 	return rc;
 }
 
-/* Items of the lanes that are long enough (or not) to show a scatter of ends. */
-static uint32_t pick_lanes(const struct pl_align *a, struct work *w, const uint32_t *idx,
-			   uint32_t n, uint32_t *count, bool brief)
+/* Items of the streams that are long enough (or not) to show a scatter of ends. */
+static uint32_t pick_streams(const struct pl_align *a, struct work *w, const uint32_t *idx,
+			     uint32_t n, uint32_t *count, bool brief)
 {
 	uint32_t k = 0;
 
-	memset(count, 0, a->lane_key.n * sizeof(*count));
+	memset(count, 0, a->comm_stream_key.n * sizeof(*count));
 	for (uint32_t i = 0; i < n; i++)
-		count[a->ev[idx[i]].lane]++;
+		count[a->ev[idx[i]].comm_stream]++;
 	for (uint32_t i = 0; i < n; i++) {
 		const struct pl_comm *e = &a->ev[idx[i]];
 
-		if ((count[e->lane] < PL_LANE_BRIEF) == brief)
-			w->item[k++] = (struct item){ e->lane, idx[i], e->name };
+		if ((count[e->comm_stream] < PL_SEQ_BRIEF) == brief)
+			w->item[k++] = (struct item){ e->comm_stream, idx[i], e->name };
 	}
 	return k;
 }
@@ -487,8 +488,8 @@ static int infer(struct pl_align *a, struct know *know, const uint32_t *idx, uin
 	PL_TRY(pl_alloc(&w.ev, n, sizeof(*w.ev), err));
 	PL_TRY(pl_alloc(&w.to, n, sizeof(*w.to), err));
 	PL_TRY(pl_alloc(&w.tmp, n, sizeof(*w.tmp), err));
-	PL_TRY(pl_alloc(&count, a->lane_key.n + 1, sizeof(*count), err));
-	n = pick_lanes(a, &w, idx, n, count, know != NULL);
+	PL_TRY(pl_alloc(&count, a->comm_stream_key.n + 1, sizeof(*count), err));
+	n = pick_streams(a, &w, idx, n, count, know != NULL);
 	PL_TRY(infer_all(a, know, &w, n, err));
 out:
 	pl_free(w.item);
@@ -500,12 +501,12 @@ out:
 	return rc;
 }
 
-int pl_align_infer_long(struct pl_align *a, const uint32_t *idx, uint32_t n, struct pl_err *err)
+int pl_clock_infer_long(struct pl_align *a, const uint32_t *idx, uint32_t n, struct pl_err *err)
 {
 	return infer(a, NULL, idx, n, err);
 }
 
-int pl_align_infer_brief(struct pl_align *a, struct pl_merge *m, const uint32_t *idx, uint32_t n,
+int pl_clock_infer_brief(struct pl_align *a, struct pl_merge *m, const uint32_t *idx, uint32_t n,
 			 struct pl_err *err)
 {
 	struct know know = { .m = m };
@@ -513,6 +514,6 @@ int pl_align_infer_brief(struct pl_align *a, struct pl_merge *m, const uint32_t 
 
 	PL_TRY(infer(a, &know, idx, n, err));
 out:
-	pl_islands_fini(&know.is);
+	pl_clock_partitions_fini(&know.is);
 	return rc;
 }

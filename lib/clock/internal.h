@@ -1,6 +1,6 @@
 /*
- * internal.h - the parts of clock/: collect.c (with issue.c) -> match.c (with listed.c, lanes.c,
- * infer.c, p2p.c, pairs.c, stages.c, layout.c, islands.c) -> fit.c -> box.c.
+ * internal.h - the parts of clock/: collect.c (with issue.c) -> match.c (with listed.c,
+ * sequences.c, infer.c, p2p.c, pairs.c, stages.c, layout.c, partitions.c) -> fit.c -> box.c.
  */
 #ifndef PL_CLOCK_INTERNAL_H
 #define PL_CLOCK_INTERNAL_H
@@ -17,11 +17,11 @@ struct pl_comm {
 	int64_t of;		  /* of a message: number of its collective; else PL_NO_VALUE */
 	int32_t channel;
 	uint32_t seg, event;
-	int32_t rank, peer; /* peer -1 unknown */
-	int32_t src, dst;   /* as recorded, -1 */
-	int32_t size;	    /* of the group as recorded, or 0 */
-	uint32_t lane; /* where its order holds: a stream, or all host threads of a rank; while its
-			* segment is read, the track */
+	int32_t rank, peer;   /* peer -1 unknown */
+	int32_t src, dst;     /* as recorded, -1 */
+	int32_t size;	      /* of the group as recorded, or 0 */
+	uint32_t comm_stream; /* where its order holds: a stream, or all host threads of a rank;
+			       * while its segment is read, the track */
 	uint32_t clock;
 	pl_id name, coll, group; /* coll, group: PL_NONE */
 	pl_id ranks;		 /* recorded members of the group, as text, or PL_NONE */
@@ -32,7 +32,7 @@ struct pl_comm {
 struct pl_listed { /* a set of ranks that is a group of `rank`, as headers of files say */
 	int32_t rank;
 	uint32_t seg;
-	pl_id name, set; /* PL_NONE: unknown; set: see pl_listed_ranks() */
+	pl_id name, set; /* PL_NONE: unknown; set: see pl_clock_listed_ranks() */
 };
 
 struct pl_seg_rank { /* a rank seen in a segment */
@@ -48,7 +48,7 @@ struct pl_seg_note { /* what is kept of every segment */
 	bool continues; /* the segment before it */
 };
 
-struct pl_lane {
+struct pl_comm_stream {
 	int32_t rank;
 	int64_t device, stream; /* -1 */
 };
@@ -69,13 +69,13 @@ struct pl_cmatch {
 struct pl_align {
 	struct pl_align_opts o;
 	struct pl_sink sink;
-	struct pl_intern str, lane_key;
+	struct pl_intern str, comm_stream_key;
 	struct pl_comm *ev;
 	size_t n, cap;
 	struct pl_comm *msg; /* messages of collectives, apart from all else */
 	size_t n_msg, cap_msg;
-	struct pl_lane *lane;
-	size_t cap_lane;
+	struct pl_comm_stream *comm_stream;
+	size_t cap_comm_stream;
 	struct pl_seg_rank *sr;
 	size_t n_sr, cap_sr;
 	bool *dropped; /* by segment */
@@ -115,80 +115,82 @@ struct pl_align {
 
 /* ---- align.c ---- */
 /* Offsets and drifts of m->clock from the matches so far. */
-int pl_align_estimate(struct pl_align *a, struct pl_merge *m, struct pl_err *err) PL_MUST;
+int pl_clock_estimate(struct pl_align *a, struct pl_merge *m, struct pl_err *err) PL_MUST;
 
-void pl_align_collect_fini(struct pl_align *a);
+void pl_clock_collect_fini(struct pl_align *a);
 
-const char *pl_align_source(const struct pl_align *a, uint32_t segment); /* "unnamed" if unknown */
+const char *pl_clock_source(const struct pl_align *a, uint32_t segment); /* "unnamed" if unknown */
 
 /* ---- recordings.c ---- */
 /* After the last segment: refuse what was not recorded together, or leave out what was not asked
  * for. Fills rep->dropped. */
-int pl_align_recordings(struct pl_align *a, struct pl_err *err) PL_MUST;
+int pl_clock_recordings(struct pl_align *a, struct pl_err *err) PL_MUST;
 /* After the estimate: say that no communication joins some clocks, and what that may mean. */
-void pl_align_say_joined(const struct pl_align *a);
+void pl_clock_say_joined(const struct pl_align *a);
 
 /* ---- issue.c: of the segment being read ---- */
 struct pl_issue;
 /* *at is made on the first call. */
-int pl_issue_begin(struct pl_issue **at, struct pl_err *err) PL_MUST;
+int pl_clock_issue_begin(struct pl_issue **at, struct pl_err *err) PL_MUST;
 /* A batch, all rows of it. row_note: of each row its communication event, counted from the
  * segment's first, or PL_NONE; n_notes: how many there are by now. */
-int pl_issue_batch(struct pl_issue *is, const struct pl_segment *seg, const struct pl_batch *b,
-		   const uint32_t *row_note, size_t n_notes, struct pl_err *err) PL_MUST;
-/* Set `turn` of the events from ev0 on; their lanes are still tracks. */
-int pl_issue_settle(struct pl_align *a, struct pl_issue *is, const struct pl_segment *seg,
-		    size_t ev0, struct pl_err *err) PL_MUST;
-void pl_issue_free(struct pl_issue *is); /* NULL is fine */
+int pl_clock_issue_batch(struct pl_issue *is, const struct pl_segment *seg,
+			 const struct pl_batch *b, const uint32_t *row_note, size_t n_notes,
+			 struct pl_err *err) PL_MUST;
+/* Set `turn` of the events from ev0 on; their streams are still tracks. */
+int pl_clock_issue_settle(struct pl_align *a, struct pl_issue *is, const struct pl_segment *seg,
+			  size_t ev0, struct pl_err *err) PL_MUST;
+void pl_clock_issue_free(struct pl_issue *is); /* NULL is fine */
 
 /* ---- listed.c ---- */
 /* The groups that the segment being read lists for its one rank, if it has one; its ranks are a->sr
  * from sr0 on. */
-int pl_listed_note(struct pl_align *a, const struct pl_segment *seg, size_t sr0,
-		   struct pl_err *err) PL_MUST;
+int pl_clock_listed_note(struct pl_align *a, const struct pl_segment *seg, size_t sr0,
+			 struct pl_err *err) PL_MUST;
 /* After all segments: collectives without a group get that of their rank, where it is but one.
  * Warns where the headers contradict each other, and then forgets them. */
-int pl_listed_use(struct pl_align *a, struct pl_err *err) PL_MUST;
+int pl_clock_listed_use(struct pl_align *a, struct pl_err *err) PL_MUST;
 /* After that: the sets of several ranks that `rank` is in; 0: none, or not all are known. */
-uint32_t pl_listed_of(const struct pl_align *a, int32_t rank, const struct pl_listed **first);
-const int32_t *pl_listed_ranks(const struct pl_align *a, pl_id set, uint32_t *n);
+uint32_t pl_clock_listed_of(const struct pl_align *a, int32_t rank, const struct pl_listed **first);
+const int32_t *pl_clock_listed_ranks(const struct pl_align *a, pl_id set, uint32_t *n);
 
 /* ---- match.c ---- */
 /* Fill group, match, member and the counts of rep; sorts ev by (rank, turn, seg, event). */
-int pl_align_match(struct pl_align *a, struct pl_merge *m, struct pl_err *err) PL_MUST;
-int pl_align_add_group(struct pl_align *a, const char *name, size_t n, uint32_t flags,
+int pl_clock_match(struct pl_align *a, struct pl_merge *m, struct pl_err *err) PL_MUST;
+int pl_clock_add_group(struct pl_align *a, const char *name, size_t n, uint32_t flags,
 		       uint32_t *index, struct pl_err *err) PL_MUST;
-int pl_align_add_rank(struct pl_cgroup *g, int32_t rank, struct pl_err *err) PL_MUST;
+int pl_clock_add_rank(struct pl_cgroup *g, int32_t rank, struct pl_err *err) PL_MUST;
 /* A match of the events ev[0..n); PL_MATCH_MISSING is added where the group has more ranks. */
-int pl_align_add_match(struct pl_align *a, uint32_t group, uint32_t flags, const uint32_t *ev,
+int pl_clock_add_match(struct pl_align *a, uint32_t group, uint32_t flags, const uint32_t *ev,
 		       uint32_t n, struct pl_err *err) PL_MUST;
 /* One rank's part of something that several do in the same order. */
 struct pl_seq {
 	const uint32_t *ev; /* indices of pl_align.ev, in the rank's order */
 	uint32_t n;
 	int32_t rank;
-	uint32_t *to; /* of n: position in the reference sequence or PL_NONE, by pl_lane_align() */
+	uint32_t *to; /* of n: position in the reference sequence or PL_NONE, by
+			 pl_clock_seq_align() */
 };
 
 /* ---- order.c ---- */
 /* Match the sequences s[0..n) of the group's ranks by order; their `to` is overwritten. */
-int pl_align_by_order(struct pl_align *a, uint32_t group, struct pl_seq *s, uint32_t n,
+int pl_clock_by_order(struct pl_align *a, uint32_t group, struct pl_seq *s, uint32_t n,
 		      struct pl_err *err) PL_MUST;
 /* The same for a recorded group, which may use several streams: their order among each other may
  * then differ between ranks. */
-int pl_align_recorded(struct pl_align *a, uint32_t group, struct pl_seq *s, uint32_t n,
+int pl_clock_recorded(struct pl_align *a, uint32_t group, struct pl_seq *s, uint32_t n,
 		      struct pl_err *err) PL_MUST;
 /* The same for events of one number: the first of each rank are a match, the second ..., stream by
  * stream where all ranks use equally many. */
-int pl_align_numbered(struct pl_align *a, uint32_t group, struct pl_seq *s, uint32_t n,
+int pl_clock_numbered(struct pl_align *a, uint32_t group, struct pl_seq *s, uint32_t n,
 		      struct pl_err *err) PL_MUST;
 /* Of the pairs by order of the first rank with another, stream by stream, the share in which one
  * ends before the other begins; *most is that of the worst rank and stream. */
-int pl_align_share_early(const struct pl_align *a, const struct pl_seq *s, uint32_t n, double *most,
+int pl_clock_share_early(const struct pl_align *a, const struct pl_seq *s, uint32_t n, double *most,
 			 struct pl_err *err) PL_MUST;
 /* Say that `what` (a group) differs where event y is: `rank` has x there or, if that is PL_NONE,
  * nothing. PL_EDATA if strict. */
-int pl_align_diverged(struct pl_align *a, const char *what, uint32_t x, int32_t rank, uint32_t y,
+int pl_clock_diverged(struct pl_align *a, const char *what, uint32_t x, int32_t rank, uint32_t y,
 		      struct pl_err *err) PL_MUST;
 
 /* ---- messages.c ---- */
@@ -196,113 +198,115 @@ struct pl_paired {		    /* messages by collective: indices of pl_align.msg */
 	uint32_t match, send, recv; /* recv PL_NONE: not recorded */
 };
 /* After all else is matched: (*p)[0..*n) ascending by match; pl_free(). */
-int pl_align_messages(struct pl_align *a, struct pl_paired **p, size_t *n,
+int pl_clock_messages(struct pl_align *a, struct pl_paired **p, size_t *n,
 		      struct pl_err *err) PL_MUST;
 
 /* ---- p2p.c ---- */
-int pl_align_p2p(struct pl_align *a, struct pl_merge *m, struct pl_err *err) PL_MUST;
+int pl_clock_p2p(struct pl_align *a, struct pl_merge *m, struct pl_err *err) PL_MUST;
 
-/* ---- lanes.c: two sequences ---- */
+/* ---- sequences.c: two sequences ---- */
 /* Could these be one communication? Names and, where both know them, sizes. */
-bool pl_lane_same(const struct pl_align *a, uint32_t x, uint32_t y);
+bool pl_clock_seq_same(const struct pl_align *a, uint32_t x, uint32_t y);
 /* Has it a root, so that members may leave before others come? */
-bool pl_lane_rooted(const struct pl_align *a, const struct pl_comm *e);
+bool pl_clock_seq_rooted(const struct pl_align *a, const struct pl_comm *e);
 /* Has its collective the same size on all ranks? */
-bool pl_lane_sized(const struct pl_align *a, const struct pl_comm *e);
+bool pl_clock_seq_sized(const struct pl_align *a, const struct pl_comm *e);
 /*
  * Scatter of the differences of ends between the pairs (x[i + shift], y[i]), whatever offset and
  * drift: the scaled median of successive changes. INT64_MAX with fewer than 3 pairs. `early`: share
  * of the pairs in which one ends before the other begins, offsets removed.
  */
-int64_t pl_lane_spread(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
-		       int64_t shift, double *early, int64_t *scratch);
-#define PL_LANE_SCRATCH 2048 /* values of scratch */
-#define PL_LANE_PAIRS	6    /* fewer do not show a scatter */
+int64_t pl_clock_seq_spread(const struct pl_align *a, const struct pl_seq *x,
+			    const struct pl_seq *y, int64_t shift, double *early, int64_t *scratch);
+#define PL_SEQ_SCRATCH 2048 /* values of scratch */
+#define PL_SEQ_PAIRS   6    /* fewer do not show a scatter */
 /* How many elements x has before the first of y (or less than 0). */
-int64_t pl_lane_shift(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
-		      int64_t *scratch);
+int64_t pl_clock_seq_shift(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
+			   int64_t *scratch);
 /* Share of the pairs that could be one communication. */
-double pl_lane_agreement(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
-			 int64_t shift);
+double pl_clock_seq_agreement(const struct pl_align *a, const struct pl_seq *x,
+			      const struct pl_seq *y, int64_t shift);
 /* Fill y->to with positions in x. *at: first place where they differ other than by missing a head
  * or a tail, index of y, PL_NONE if there is none. */
-int pl_lane_align(const struct pl_align *a, const struct pl_seq *x, struct pl_seq *y, uint32_t *at,
-		  struct pl_err *err) PL_MUST;
+int pl_clock_seq_align(const struct pl_align *a, const struct pl_seq *x, struct pl_seq *y,
+		       uint32_t *at, struct pl_err *err) PL_MUST;
 
 /* ---- infer.c ---- */
 /* Group the collectives ev[idx[0..n)] for which no group was recorded, and match them: those on
- * long lanes, or the others, which need m, the clocks estimated from all that is matched by then.
+ * long streams, or the others, which need m, the clocks estimated from all that is matched by then.
  */
-int pl_align_infer_long(struct pl_align *a, const uint32_t *idx, uint32_t n,
+int pl_clock_infer_long(struct pl_align *a, const uint32_t *idx, uint32_t n,
 			struct pl_err *err) PL_MUST;
-int pl_align_infer_brief(struct pl_align *a, struct pl_merge *m, const uint32_t *idx, uint32_t n,
+int pl_clock_infer_brief(struct pl_align *a, struct pl_merge *m, const uint32_t *idx, uint32_t n,
 			 struct pl_err *err) PL_MUST;
 
 /* ---- pairs.c ---- */
 /* Match sends and receives whose peers were not recorded. */
-int pl_align_infer_pairs(struct pl_align *a, struct pl_merge *m, struct pl_err *err) PL_MUST;
-struct pl_half_lane { /* a lane of sends, of receives, or of both */
+int pl_clock_infer_pairs(struct pl_align *a, struct pl_merge *m, struct pl_err *err) PL_MUST;
+struct pl_half_stream { /* a stream of sends, of receives, or of both */
 	struct pl_seq s;
 	int64_t stream;
 	uint32_t best;
 	int64_t spread;
 	bool paired;
 };
-int pl_align_pair_lanes(struct pl_align *a, const struct pl_seq *x, struct pl_seq *y,
-			struct pl_err *err) PL_MUST;
+int pl_clock_pair_streams(struct pl_align *a, const struct pl_seq *x, struct pl_seq *y,
+			  struct pl_err *err) PL_MUST;
 
 /* ---- stages.c ---- */
-/* Pair those of the lanes v[0..n) that are laid out regularly. */
-int pl_align_stages(struct pl_align *a, struct pl_merge *m, struct pl_half_lane *v, uint32_t n,
+/* Pair those of the streams v[0..n) that are laid out regularly. */
+int pl_clock_stages(struct pl_align *a, struct pl_merge *m, struct pl_half_stream *v, uint32_t n,
 		    struct pl_err *err) PL_MUST;
 
-/* ---- islands.c ---- */
-struct pl_islands { /* what is known of clocks so far; start from { 0 } */
+/* ---- partitions.c ---- */
+struct pl_partitions { /* what is known of clocks so far; start from { 0 } */
 	const struct pl_clock *clock;
-	uint32_t *island; /* by clock: comparable to the jitter where it is the same */
-	uint32_t *raft;	  /* by clock: comparable, but less so */
+	uint32_t *partition; /* by clock: comparable to the jitter where it is the same */
+	uint32_t *component; /* by clock: comparable, but less so */
 };
 /* From the matches so far; changes m->clock. */
-int pl_align_islands(struct pl_align *a, struct pl_merge *m, struct pl_islands *is,
-		     struct pl_err *err) PL_MUST;
-void pl_islands_fini(struct pl_islands *is);
+int pl_clock_partitions(struct pl_align *a, struct pl_merge *m, struct pl_partitions *is,
+			struct pl_err *err) PL_MUST;
+void pl_clock_partitions_fini(struct pl_partitions *is);
 
 /* ---- fit.c ---- */
-struct pl_fit_obs {
+struct pl_clock_fit_obs {
 	uint32_t match, clock;
 	pl_ns end; /* local, absolute */
 };
-struct pl_fit_in {
-	const struct pl_fit_obs *obs; /* by match */
+struct pl_clock_fit_in {
+	const struct pl_clock_fit_obs *obs; /* by match */
 	size_t n_obs;
 	const uint32_t *match_class; /* jitter is estimated for each class */
 	const double *class_floor;   /* ... but never taken for less, ns; may be NULL */
 	uint32_t n_matches, n_classes, n_clocks;
 	const pl_ns *first_ns; /* of each clock, where its offset is wanted */
 };
-struct pl_fit_clock {
+struct pl_clock_fit_clock {
 	int64_t offset_ns;		   /* minus clock 0 at first_ns, not yet zeroed */
 	double offset_ci, drift, drift_ci; /* ns; ns a ns of local time. ci < 0: not known */
 	bool connected;
 };
-int pl_fit_clocks(const struct pl_fit_in *in, struct pl_fit_clock *out, struct pl_err *err) PL_MUST;
+int pl_clock_fit_clocks(const struct pl_clock_fit_in *in, struct pl_clock_fit_clock *out,
+			struct pl_err *err) PL_MUST;
 
 /* ---- probes.c: what the matches say about clocks ---- */
-bool pl_moves_data(const struct pl_align *a, const struct pl_comm *e); /* no barrier */
+bool pl_clock_moves_data(const struct pl_align *a, const struct pl_comm *e); /* no barrier */
 struct pl_probes {
-	struct pl_fit_in in;
-	struct pl_fit_obs *obs;
+	struct pl_clock_fit_in in;
+	struct pl_clock_fit_obs *obs;
 	size_t cap_obs, cap_class, cap_floor;
 	uint32_t *class;
 	double *floor;
 };
-int pl_probes_gather(const struct pl_align *a, struct pl_probes *p, struct pl_err *err) PL_MUST;
-void pl_probes_fini(struct pl_probes *p);
+int pl_clock_probes_gather(const struct pl_align *a, struct pl_probes *p,
+			   struct pl_err *err) PL_MUST;
+void pl_clock_probes_fini(struct pl_probes *p);
 
 /* ---- box.c ---- */
 /* Check starts against ends under the estimate; move clocks inside their intervals where that
  * helps; report what remains. */
-int pl_align_box(struct pl_align *a, struct pl_merge *m, struct pl_err *err) PL_MUST;
+int pl_clock_box(struct pl_align *a, struct pl_merge *m, struct pl_err *err) PL_MUST;
 
 /* ---- union-find: parent[i] == i at first ------------------------------------------------------
  */

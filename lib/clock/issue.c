@@ -47,7 +47,7 @@ struct pl_issue {
 
 #define NOT_YET (PL_NONE - 1)
 
-int pl_issue_begin(struct pl_issue **at, struct pl_err *err)
+int pl_clock_issue_begin(struct pl_issue **at, struct pl_err *err)
 {
 	int rc = 0;
 
@@ -60,7 +60,7 @@ out:
 	return rc;
 }
 
-void pl_issue_free(struct pl_issue *is)
+void pl_clock_issue_free(struct pl_issue *is)
 {
 	if (!is)
 		return;
@@ -77,7 +77,7 @@ void pl_issue_free(struct pl_issue *is)
 
 static int named(struct pl_issue *is, const char *s, size_t n, pl_id *coll, struct pl_err *err)
 {
-	const char *c = pl_coll_from_name(s, n);
+	const char *c = pl_trace_coll_from_name(s, n);
 
 	*coll = PL_NONE;
 	return c ? pl_intern_add(&is->str, c, strlen(c), coll, err) : 0;
@@ -120,8 +120,8 @@ static int add_dims(struct pl_issue *is, const struct pl_segment *seg, const str
 
 		if ((op == PL_NONE && note == PL_NONE) || (uint64_t)c->val[i] >= seg->str.n)
 			continue;
-		n = pl_dims_text(pl_intern_get(&seg->str, (pl_id)c->val[i]), op != PL_NONE, text,
-				 sizeof(text));
+		n = pl_trace_dims_text(pl_intern_get(&seg->str, (pl_id)c->val[i]), op != PL_NONE,
+				       text, sizeof(text));
 		PL_TRY(pl_intern_add(&is->str, text, n,
 				     op != PL_NONE ? &is->op[op].dims : &is->note[note].dims, err));
 	}
@@ -129,8 +129,9 @@ out:
 	return rc;
 }
 
-int pl_issue_batch(struct pl_issue *is, const struct pl_segment *seg, const struct pl_batch *b,
-		   const uint32_t *row_note, size_t n_notes, struct pl_err *err)
+int pl_clock_issue_batch(struct pl_issue *is, const struct pl_segment *seg,
+			 const struct pl_batch *b, const uint32_t *row_note, size_t n_notes,
+			 struct pl_err *err)
 {
 	int rc;
 
@@ -330,13 +331,13 @@ static int find_ranks(const struct pl_align *a, const struct pl_segment *seg, si
 		size_t before = ids.n;
 		int32_t rank;
 
-		if (e->kind != PL_K_COLLECTIVE || !on_thread(seg, e->lane))
+		if (e->kind != PL_K_COLLECTIVE || !on_thread(seg, e->comm_stream))
 			continue;
-		rank = seg->track[e->lane].rank;
+		rank = seg->track[e->comm_stream].rank;
 		PL_TRY(pl_intern_add(&ids, (const char *)&rank, sizeof(rank), &k, err));
 		if (ids.n > before)
-			r[k] = (struct rank_thread){ rank, e->lane, false };
-		r[k].several |= r[k].track != e->lane;
+			r[k] = (struct rank_thread){ rank, e->comm_stream, false };
+		r[k].several |= r[k].track != e->comm_stream;
 	}
 	for (k = 0; k < ids.n; k++)
 		if (r[k].several)
@@ -356,9 +357,10 @@ static void gather(const struct pl_align *a, const struct pl_issue *is,
 	for (size_t i = ev0; i < a->n; i++) {
 		const struct pl_comm *e = &a->ev[i];
 
-		if (e->kind == PL_K_COLLECTIVE && on_thread(seg, e->lane) &&
-		    seg->track[e->lane].rank == rank)
-			v[(*n)++] = (struct issued){ e->ts, PL_NO_VALUE, (uint32_t)i, e->lane };
+		if (e->kind == PL_K_COLLECTIVE && on_thread(seg, e->comm_stream) &&
+		    seg->track[e->comm_stream].rank == rank)
+			v[(*n)++] =
+				(struct issued){ e->ts, PL_NO_VALUE, (uint32_t)i, e->comm_stream };
 	}
 	for (size_t i = 0; i < is->n; i++) {
 		const struct issue_op *p = &is->op[i];
@@ -370,8 +372,8 @@ static void gather(const struct pl_align *a, const struct pl_issue *is,
 	qsort(o, *n_ops, sizeof(*o), by_start);
 }
 
-int pl_issue_settle(struct pl_align *a, struct pl_issue *is, const struct pl_segment *seg,
-		    size_t ev0, struct pl_err *err)
+int pl_clock_issue_settle(struct pl_align *a, struct pl_issue *is, const struct pl_segment *seg,
+			  size_t ev0, struct pl_err *err)
 {
 	struct rank_thread *r = NULL;
 	struct issued *v = NULL, *o = NULL;

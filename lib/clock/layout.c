@@ -1,10 +1,10 @@
 /*
- * How likely is a division of lanes into groups?
+ * How likely is a division of streams into groups?
  *
  * The model: the members of a group end together, a transfer after the last of them has begun,
  *     end = last start + transfer + jitter,
  * and what groups of one division do in step takes them about the same time. So an occurrence of a
- * division gives as many residuals as it has lanes, whatever the division: the ends against the
+ * division gives as many residuals as it has streams, whatever the division: the ends against the
  * middle end of their group, and the transfers against that of the middle group. Both are taken for
  * Cauchy distributed (outliers cost little), with the scale that fits the division best; a transfer
  * may also be one of its own kind, of unknown magnitude (log-uniform over 14 e-folds). A division
@@ -18,7 +18,7 @@
  * (medians along a tree), since several groups over the same two clocks have the same offset
  * between them.
  *
- * Cost of a division: O(lanes x occurrences x log), for at most MAX_OCCURRENCES of them.
+ * Cost of a division: O(streams x occurrences x log), for at most MAX_OCCURRENCES of them.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -37,33 +37,33 @@
 #define MIN_SLOPE	6
 #define MAX_SLOPE	500e-6
 #define PLAIN		4.0  /* a drift that makes differences so much less */
-#define RAFT_US		50.0 /* what sends and receives tell of offsets */
-#define JOIN_COST	2.0  /* nats: an offset between rafts, which could be anything */
-#define NEAR_JOIN	6.0  /* what such a one may have bought */
-#define NEAR_COST	3.0  /* nats: 1 to 20 */
+#define COMPONENT_US	50.0 /* what sends and receives tell of offsets */
+#define JOIN_COST	2.0 /* nats: an offset between offset components, which could be anything */
+#define NEAR_JOIN	6.0 /* what such a one may have bought */
+#define NEAR_COST	3.0 /* nats: 1 to 20 */
 #define MATTERS_US	20.0
 #define MATTERS_PART	0.1
 
 /* ---- times -------------------------------------------------------------------------------------
  */
 
-static uint32_t local_island(struct pl_layout *l, const struct pl_islands *is,
-			     const struct pl_comm *ev)
+static uint32_t local_partition(struct pl_layout *l, const struct pl_partitions *is,
+				const struct pl_comm *ev)
 {
-	uint32_t n = l->n_islands;
+	uint32_t n = l->n_partitions;
 
 	for (uint32_t i = 0; i < n; i++)
-		if (l->island_of[i] == is->island[ev->clock])
+		if (l->partition_of[i] == is->partition[ev->clock])
 			return i;
-	l->island_of[n] = is->island[ev->clock];
-	l->base[n] = pl_clock_apply(&is->clock[ev->clock], ev->end);
-	l->raft[n] = n;
-	for (uint32_t i = 0; i < n && l->raft[n] == n; i++)
-		if (is->raft[l->island_of[i]] == is->raft[ev->clock]) {
-			l->raft[n] = l->raft[i];
+	l->partition_of[n] = is->partition[ev->clock];
+	l->base[n] = pl_trace_clock_apply(&is->clock[ev->clock], ev->end);
+	l->component[n] = n;
+	for (uint32_t i = 0; i < n && l->component[n] == n; i++)
+		if (is->component[l->partition_of[i]] == is->component[ev->clock]) {
+			l->component[n] = l->component[i];
 			l->base[n] = l->base[i];
 		}
-	return l->n_islands++;
+	return l->n_partitions++;
 }
 
 /* Are there enough collectives besides those with a root, of which the model does not hold? */
@@ -71,8 +71,8 @@ static bool skips_rooted(const struct pl_layout *l, const struct pl_align *a, ui
 {
 	uint32_t others = 0;
 
-	for (uint32_t k = 0; k < l->lane[0]->n; k += step)
-		others += !pl_lane_rooted(a, &a->ev[l->lane[0]->ev[k]]);
+	for (uint32_t k = 0; k < l->comm_stream[0]->n; k += step)
+		others += !pl_clock_seq_rooted(a, &a->ev[l->comm_stream[0]->ev[k]]);
 	return others >= ENOUGH;
 }
 
@@ -89,22 +89,25 @@ static void fill_times(struct pl_layout *l, const struct pl_align *a, const stru
 			const struct pl_clock *c;
 
 			*t = *e = NAN;
-			if (k * step >= l->lane[i]->n)
+			if (k * step >= l->comm_stream[i]->n)
 				continue;
-			ev = &a->ev[l->lane[i]->ev[k * step]];
-			if (skips && pl_lane_rooted(a, ev))
+			ev = &a->ev[l->comm_stream[i]->ev[k * step]];
+			if (skips && pl_clock_seq_rooted(a, ev))
 				continue;
 			c = &clock[ev->clock];
-			*t = (double)pl_sub_sat(pl_clock_apply(c, ev->ts), l->base[l->island[i]]) /
+			*t = (double)pl_sub_sat(pl_trace_clock_apply(c, ev->ts),
+						l->base[l->partition[i]]) /
 			     1e3;
-			*e = (double)pl_sub_sat(pl_clock_apply(c, ev->end), l->base[l->island[i]]) /
+			*e = (double)pl_sub_sat(pl_trace_clock_apply(c, ev->end),
+						l->base[l->partition[i]]) /
 			     1e3;
 		}
 	}
 }
 
-int pl_layout_init(struct pl_layout *l, const struct pl_align *a, const struct pl_islands *is,
-		   const struct pl_seq *const *lane, uint32_t n, struct pl_err *err)
+int pl_clock_layout_init(struct pl_layout *l, const struct pl_align *a,
+			 const struct pl_partitions *is, const struct pl_seq *const *comm_stream,
+			 uint32_t n, struct pl_err *err)
 {
 	size_t cells;
 	int rc;
@@ -112,13 +115,14 @@ int pl_layout_init(struct pl_layout *l, const struct pl_align *a, const struct p
 	memset(l, 0, sizeof(*l));
 	l->n = n;
 	for (uint32_t i = 0; i < n; i++)
-		l->occurrences = lane[i]->n > l->occurrences ? lane[i]->n : l->occurrences;
+		l->occurrences =
+			comm_stream[i]->n > l->occurrences ? comm_stream[i]->n : l->occurrences;
 	cells = (size_t)n * pl_min_size(l->occurrences, MAX_OCCURRENCES) + 1;
-	PL_TRY(pl_alloc(&l->lane, n + 1u, sizeof(*l->lane), err));
+	PL_TRY(pl_alloc(&l->comm_stream, n + 1u, sizeof(*l->comm_stream), err));
 	PL_TRY(pl_alloc(&l->kind, n + 1u, sizeof(*l->kind), err));
-	PL_TRY(pl_alloc(&l->island, n + 1u, sizeof(*l->island), err));
-	PL_TRY(pl_alloc(&l->island_of, n + 1u, sizeof(*l->island_of), err));
-	PL_TRY(pl_alloc(&l->raft, n + 1u, sizeof(*l->raft), err));
+	PL_TRY(pl_alloc(&l->partition, n + 1u, sizeof(*l->partition), err));
+	PL_TRY(pl_alloc(&l->partition_of, n + 1u, sizeof(*l->partition_of), err));
+	PL_TRY(pl_alloc(&l->component, n + 1u, sizeof(*l->component), err));
 	PL_TRY(pl_alloc(&l->slope, n + 1u, sizeof(*l->slope), err));
 	PL_TRY(pl_alloc(&l->diff, cells, sizeof(*l->diff), err));
 	PL_TRY(pl_alloc(&l->base, n + 1u, sizeof(*l->base), err));
@@ -133,24 +137,24 @@ int pl_layout_init(struct pl_layout *l, const struct pl_align *a, const struct p
 	PL_TRY(pl_alloc(&l->tmp, cells, sizeof(*l->tmp), err));
 	PL_TRY(pl_alloc(&l->res, 2 * cells, sizeof(*l->res), err));
 	for (uint32_t i = 0; i < n; i++) {
-		const struct pl_comm *ev = &a->ev[lane[i]->ev[0]];
+		const struct pl_comm *ev = &a->ev[comm_stream[i]->ev[0]];
 
-		l->lane[i] = lane[i];
-		l->kind[i] = lane[i]->n;
-		l->island[i] = local_island(l, is, ev);
+		l->comm_stream[i] = comm_stream[i];
+		l->kind[i] = comm_stream[i]->n;
+		l->partition[i] = local_partition(l, is, ev);
 	}
 	fill_times(l, a, is->clock);
 out:
 	return rc;
 }
 
-void pl_layout_fini(struct pl_layout *l)
+void pl_clock_layout_fini(struct pl_layout *l)
 {
-	pl_free(l->lane);
+	pl_free(l->comm_stream);
 	pl_free(l->kind);
-	pl_free(l->island);
-	pl_free(l->island_of);
-	pl_free(l->raft);
+	pl_free(l->partition);
+	pl_free(l->partition_of);
+	pl_free(l->component);
 	pl_free(l->slope);
 	pl_free(l->diff);
 	pl_free(l->base);
@@ -175,8 +179,8 @@ static double lower_median(double *v, size_t n)
 	return v[(n - 1) / 2];
 }
 
-/* Lanes by group; groups are 0 .. n_groups - 1 and none is empty. */
-static void sort_lanes(struct pl_layout *l, const uint32_t *group, uint32_t n_groups)
+/* Streams by group; groups are 0 .. n_groups - 1 and none is empty. */
+static void sort_comm_streams(struct pl_layout *l, const uint32_t *group, uint32_t n_groups)
 {
 	memset(l->first, 0, (n_groups + 1u) * sizeof(*l->first));
 	for (uint32_t i = 0; i < l->n; i++)
@@ -190,24 +194,24 @@ static void sort_lanes(struct pl_layout *l, const uint32_t *group, uint32_t n_gr
 	l->first[0] = 0;
 }
 
-/* A member of the group whose island has its offset already, or PL_NONE. */
+/* A member of the group whose partition has its offset already, or PL_NONE. */
 static uint32_t placed_member(const struct pl_layout *l, uint32_t g)
 {
 	for (uint32_t i = l->first[g]; i < l->first[g + 1]; i++)
-		if (l->placed[l->island[l->order[i]]])
+		if (l->placed[l->partition[l->order[i]]])
 			return l->order[i];
 	return PL_NONE;
 }
 
-/* A time of lane p under the offsets of the division. */
+/* A time of stream p under the offsets of the division. */
 static double moved(const struct pl_layout *l, uint32_t p, double t)
 {
-	uint32_t c = l->island[p];
+	uint32_t c = l->partition[p];
 
 	return t + l->delta[c] + l->slope[c] * t;
 }
 
-/* Differences of ends between island `c` and the placed ones. */
+/* Differences of ends between partition `c` and the placed ones. */
 static size_t differences(struct pl_layout *l, uint32_t n_groups, uint32_t c)
 {
 	size_t n = 0;
@@ -218,19 +222,19 @@ static size_t differences(struct pl_layout *l, uint32_t n_groups, uint32_t c)
 		for (uint32_t i = l->first[g]; p != PL_NONE && i < l->first[g + 1]; i++) {
 			uint32_t q = l->order[i];
 
-			for (uint32_t k = 0; l->island[q] == c && k < l->k; k++) {
+			for (uint32_t k = 0; l->partition[q] == c && k < l->k; k++) {
 				double t = l->end[q * l->k + k];
 				double d = moved(l, p, l->end[p * l->k + k]) - t;
 
 				if (!isnan(d))
-					l->diff[n++] = (struct pl_layout_diff){ t, d };
+					l->diff[n++] = (struct pl_clock_layout_diff){ t, d };
 			}
 		}
 	}
 	return n;
 }
 
-PL_COMPARATOR(by_time, struct pl_layout_diff, t, d);
+PL_COMPARATOR(by_time, struct pl_clock_layout_diff, t, d);
 
 /* The offset that suits n differences under a slope; how far they typically are from it. */
 static double offset_for(struct pl_layout *l, size_t n, double slope, double *scatter)
@@ -246,8 +250,8 @@ static double offset_for(struct pl_layout *l, size_t n, double slope, double *sc
 	return mid;
 }
 
-/* Offset of island c, and its drift if that is plain. */
-static void fit_island(struct pl_layout *l, size_t n, uint32_t c)
+/* Offset of partition c, and its drift if that is plain. */
+static void fit_partition(struct pl_layout *l, size_t n, uint32_t c)
 {
 	double still, moving, slope, offset;
 	size_t half = n / 2, m = 0;
@@ -273,12 +277,13 @@ static void fit_island(struct pl_layout *l, size_t n, uint32_t c)
 	l->slope[c] = slope;
 }
 
-/* What the offset of an island costs: about 0 against others on its raft, any against the rest. */
+/* What the offset of an partition costs: about 0 against others on its offset component, any
+ * against the rest. */
 static double misfit(const struct pl_layout *l, uint32_t c, uint32_t *joins)
 {
-	for (uint32_t i = 0; i < l->n_islands; i++)
-		if (i != c && l->placed[i] && l->raft[i] == l->raft[c]) {
-			double z = (l->delta[c] - l->delta[i]) / RAFT_US;
+	for (uint32_t i = 0; i < l->n_partitions; i++)
+		if (i != c && l->placed[i] && l->component[i] == l->component[c]) {
+			double z = (l->delta[c] - l->delta[i]) / COMPONENT_US;
 
 			return log1p(z * z);
 		}
@@ -286,29 +291,29 @@ static double misfit(const struct pl_layout *l, uint32_t c, uint32_t *joins)
 	return JOIN_COST;
 }
 
-/* Offsets of islands that suit the division. Returns how many could be anything. */
+/* Offsets of partitions that suit the division. Returns how many could be anything. */
 static uint32_t fit_offsets(struct pl_layout *l, uint32_t n_groups, double *cost)
 {
 	uint32_t joins = 0;
 
-	memset(l->placed, 0, l->n_islands * sizeof(*l->placed));
+	memset(l->placed, 0, l->n_partitions * sizeof(*l->placed));
 	*cost = 0;
-	for (uint32_t left = l->n_islands; left; left--) {
+	for (uint32_t left = l->n_partitions; left; left--) {
 		uint32_t best = PL_NONE;
 		size_t most = 0, n;
 
-		for (uint32_t c = 0; c < l->n_islands && left < l->n_islands; c++) {
+		for (uint32_t c = 0; c < l->n_partitions && left < l->n_partitions; c++) {
 			n = l->placed[c] ? 0 : differences(l, n_groups, c);
 			if (n > most) {
 				most = n;
 				best = c;
 			}
 		}
-		for (uint32_t c = 0; c < l->n_islands && best == PL_NONE; c++)
+		for (uint32_t c = 0; c < l->n_partitions && best == PL_NONE; c++)
 			best = l->placed[c] ? PL_NONE : c;
 		l->delta[best] = l->slope[best] = 0;
 		if (most) {
-			fit_island(l, differences(l, n_groups, best), best);
+			fit_partition(l, differences(l, n_groups, best), best);
 			*cost += misfit(l, best, &joins);
 		}
 		l->placed[best] = true;
@@ -328,7 +333,7 @@ struct occurrence {
 static double look(struct pl_layout *l, uint32_t g, struct occurrence *o)
 {
 	double last = -INFINITY, mid;
-	uint32_t isle = PL_NONE, at = 0;
+	uint32_t partition = PL_NONE, at = 0;
 	bool middle = false, cross = false, known = false; /* known: the drift */
 	size_t n = 0;
 
@@ -340,10 +345,10 @@ static double look(struct pl_layout *l, uint32_t g, struct occurrence *o)
 			continue;
 		last = fmax(last, moved(l, p, l->start[p * l->k + o->k]));
 		l->tmp[n++] = moved(l, p, e);
-		known |= l->slope[l->island[p]] != 0;
-		cross |= isle != PL_NONE && isle != l->island[p];
-		o->cross += isle != PL_NONE && isle != l->island[p];
-		isle = l->island[p];
+		known |= l->slope[l->partition[p]] != 0;
+		cross |= partition != PL_NONE && partition != l->partition[p];
+		o->cross += partition != PL_NONE && partition != l->partition[p];
+		partition = l->partition[p];
 	}
 	if (!n)
 		return NAN;
@@ -353,11 +358,12 @@ static double look(struct pl_layout *l, uint32_t g, struct occurrence *o)
 			middle = true;
 			continue;
 		}
-		l->res[o->n++] = (struct pl_layout_residual){ l->tmp[at] - mid,
-							      cross && !known ? o->wide : 0, 0 };
+		l->res[o->n++] =
+			(struct pl_clock_layout_residual){ l->tmp[at] - mid,
+							   cross && !known ? o->wide : 0, 0 };
 	}
 	if (mid - last < -SLACK_US) {
-		l->res[o->n++] = (struct pl_layout_residual){ mid - last, 0, -1 };
+		l->res[o->n++] = (struct pl_clock_layout_residual){ mid - last, 0, -1 };
 		o->impossible++;
 	}
 	return fmax(mid - last, LEAST_US);
@@ -381,13 +387,13 @@ static double tie(struct pl_layout *l, uint32_t n_groups, uint32_t kind, struct 
 			middle = true;
 			continue;
 		}
-		l->res[o->n++] = (struct pl_layout_residual){ sorted[i] - mid, VARIES * mid,
-							      log(MAGNITUDES * sorted[i]) };
+		l->res[o->n++] = (struct pl_clock_layout_residual){ sorted[i] - mid, VARIES * mid,
+								    log(MAGNITUDES * sorted[i]) };
 	}
 	return log(MAGNITUDES * mid);
 }
 
-static double cost_at(const struct pl_layout_residual *v, size_t n, double scale)
+static double cost_at(const struct pl_clock_layout_residual *v, size_t n, double scale)
 {
 	double cost = 0;
 
@@ -412,12 +418,13 @@ static bool first_of_kind(const struct pl_layout *l, uint32_t g)
 	return true;
 }
 
-struct pl_layout_cost pl_layout_cost(struct pl_layout *l, const uint32_t *group, uint32_t n_groups)
+struct pl_clock_layout_cost pl_clock_layout_cost(struct pl_layout *l, const uint32_t *group,
+						 uint32_t n_groups)
 {
 	struct occurrence o = { 0 };
-	struct pl_layout_cost c = { .cost = INFINITY };
+	struct pl_clock_layout_cost c = { .cost = INFINITY };
 	double fixed, span = 0, t0 = NAN;
-	sort_lanes(l, group, n_groups);
+	sort_comm_streams(l, group, n_groups);
 	c.joins = fit_offsets(l, n_groups, &fixed);
 	for (uint32_t g = 0; g < n_groups; g++)
 		l->leads[g] = first_of_kind(l, g);
@@ -443,7 +450,8 @@ struct pl_layout_cost pl_layout_cost(struct pl_layout *l, const uint32_t *group,
 	return c;
 }
 
-/* Last start of the group of lane p at k, and its middle end: what the lane would have transferred.
+/* Last start of the group of stream p at k, and its middle end: what the stream would have
+ * transferred.
  */
 static double transfer_of(struct pl_layout *l, const uint32_t *group, uint32_t p, uint32_t k)
 {
@@ -455,19 +463,19 @@ static double transfer_of(struct pl_layout *l, const uint32_t *group, uint32_t p
 	return moved(l, p, l->end[p * l->k + k]) - last;
 }
 
-bool pl_layout_differs(struct pl_layout *l, const uint32_t *x, uint32_t nx, const uint32_t *y,
-		       uint32_t ny)
+bool pl_clock_layout_differs(struct pl_layout *l, const uint32_t *x, uint32_t nx, const uint32_t *y,
+			     uint32_t ny)
 {
 	size_t n = 0, cells = (size_t)l->n * l->k;
 	bool differs = false;
 	double cost;
 
-	sort_lanes(l, x, nx);
+	sort_comm_streams(l, x, nx);
 	fit_offsets(l, nx, &cost);
 	for (uint32_t p = 0; p < l->n; p++)
 		for (uint32_t k = 0; k < l->k; k++)
 			l->res[n++].r = transfer_of(l, x, p, k);
-	sort_lanes(l, y, ny);
+	sort_comm_streams(l, y, ny);
 	fit_offsets(l, ny, &cost);
 	for (size_t i = 0; i < cells && !differs; i++) {
 		double t = transfer_of(l, y, (uint32_t)(i / l->k), (uint32_t)(i % l->k));
@@ -481,7 +489,7 @@ bool pl_layout_differs(struct pl_layout *l, const uint32_t *x, uint32_t nx, cons
 /* ---- regular divisions -------------------------------------------------------------------------
  */
 
-/* `size` lanes, `stride` apart, and `size2` of those, `stride2` apart. */
+/* `size` streams, `stride` apart, and `size2` of those, `stride2` apart. */
 struct shape {
 	uint32_t size, stride, size2, stride2;
 };
@@ -524,13 +532,13 @@ struct choice {
 static int try_division(struct choice *c, const uint32_t *group, uint32_t n_groups, double more,
 			struct pl_err *err)
 {
-	struct pl_layout_cost cost;
+	struct pl_clock_layout_cost cost;
 	uint32_t *copy;
 	int rc;
 
 	if (!allowed(c->l, c->class, group))
 		return 0;
-	cost = pl_layout_cost(c->l, group, n_groups);
+	cost = pl_clock_layout_cost(c->l, group, n_groups);
 	PL_TRY(pl_grow(&c->d, &c->cap, c->n + 1, sizeof(*c->d), err));
 	PL_TRY(pl_alloc(&copy, c->l->n + 1u, sizeof(*copy), err));
 	memcpy(copy, group, c->l->n * sizeof(*copy));
@@ -547,7 +555,7 @@ out:
 #define TWO_LEVEL_COST 2.5
 #define STAGES_COST    -3.0 /* those that send to each other are often a group, too */
 #define IRREGULAR_COST 0.5  /* times n log n: there are very many such */
-#define TWO_LEVEL_MAX  64   /* lanes */
+#define TWO_LEVEL_MAX  64   /* streams */
 
 static int try_shapes(struct choice *c, uint32_t *group, struct pl_err *err)
 {
@@ -593,14 +601,14 @@ static bool is_doubtful(struct choice *c, size_t best)
 		return true;
 	for (size_t i = 0; i < c->n; i++)
 		if (i != best && c->d[i].cost < c->d[best].cost + near_to(&c->d[best], &c->d[i]) &&
-		    pl_layout_differs(c->l, c->d[best].group, c->d[best].n_groups, c->d[i].group,
-				      c->d[i].n_groups))
+		    pl_clock_layout_differs(c->l, c->d[best].group, c->d[best].n_groups,
+					    c->d[i].group, c->d[i].n_groups))
 			return true;
 	return false;
 }
 
 /* Numbers of any kind become 0, 1 ... */
-uint32_t pl_layout_number(const uint32_t *any, uint32_t n, uint32_t *group)
+uint32_t pl_clock_layout_number(const uint32_t *any, uint32_t n, uint32_t *group)
 {
 	uint32_t next = 0;
 
@@ -614,8 +622,8 @@ uint32_t pl_layout_number(const uint32_t *any, uint32_t n, uint32_t *group)
 	return next;
 }
 
-int pl_layout_choose(struct pl_layout *l, const uint32_t *class, const uint32_t *stages,
-		     uint32_t *group, uint32_t *n_groups, bool *doubtful, struct pl_err *err)
+int pl_clock_layout_choose(struct pl_layout *l, const uint32_t *class, const uint32_t *stages,
+			   uint32_t *group, uint32_t *n_groups, bool *doubtful, struct pl_err *err)
 {
 	struct choice c = { .l = l, .class = class };
 	uint32_t *tmp = NULL, staged;
@@ -629,7 +637,7 @@ int pl_layout_choose(struct pl_layout *l, const uint32_t *class, const uint32_t 
 	for (uint32_t i = 0; i < l->n; i++)
 		tmp[i] = i;
 	PL_TRY(try_division(&c, tmp, l->n, ALONE_COST, err));
-	staged = pl_layout_number(stages, l->n, tmp);
+	staged = pl_clock_layout_number(stages, l->n, tmp);
 	if (staged < l->n)
 		PL_TRY(try_division(&c, tmp, staged, STAGES_COST, err));
 	PL_TRY(try_shapes(&c, tmp, err));

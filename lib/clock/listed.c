@@ -85,7 +85,8 @@ out:
 	return rc;
 }
 
-int pl_listed_note(struct pl_align *a, const struct pl_segment *seg, size_t sr0, struct pl_err *err)
+int pl_clock_listed_note(struct pl_align *a, const struct pl_segment *seg, size_t sr0,
+			 struct pl_err *err)
 {
 	struct pl_trace_header h;
 	pl_id all = PL_NONE;
@@ -102,7 +103,7 @@ int pl_listed_note(struct pl_align *a, const struct pl_segment *seg, size_t sr0,
 	return rc;
 }
 
-const int32_t *pl_listed_ranks(const struct pl_align *a, pl_id set, uint32_t *n)
+const int32_t *pl_clock_listed_ranks(const struct pl_align *a, pl_id set, uint32_t *n)
 {
 	*n = a->rank_sets.len[set] / (uint32_t)sizeof(int32_t);
 	return (const int32_t *)(const void *)a->rank_sets.str[set];
@@ -148,7 +149,7 @@ static pl_id contradicted(const struct pl_align *a, const struct pl_intern *rank
 {
 	for (pl_id s = 0; s < a->rank_sets.n; s++) {
 		uint32_t n;
-		const int32_t *v = pl_listed_ranks(a, s, &n);
+		const int32_t *v = pl_clock_listed_ranks(a, s, &n);
 
 		for (uint32_t i = 0; i < n; i++) {
 			const uint32_t pair[2] = { (uint32_t)v[i], s };
@@ -192,7 +193,7 @@ static int spread(struct pl_align *a, struct pl_err *err)
 	a->n_listed = k;
 	for (pl_id s = 0; s < a->rank_sets.n; s++) {
 		uint32_t members;
-		const int32_t *v = pl_listed_ranks(a, s, &members);
+		const int32_t *v = pl_clock_listed_ranks(a, s, &members);
 
 		PL_TRY(pl_grow(&a->listed, &a->cap_listed, a->n_listed + members,
 			       sizeof(*a->listed), err));
@@ -207,7 +208,7 @@ out:
 	return rc;
 }
 
-uint32_t pl_listed_of(const struct pl_align *a, int32_t rank, const struct pl_listed **first)
+uint32_t pl_clock_listed_of(const struct pl_align *a, int32_t rank, const struct pl_listed **first)
 {
 	size_t i = 0, k;
 
@@ -224,7 +225,7 @@ static int set_text(struct pl_align *a, pl_id set, pl_id *id, struct pl_err *err
 {
 	struct pl_buf b = { 0 };
 	uint32_t n;
-	const int32_t *v = pl_listed_ranks(a, set, &n);
+	const int32_t *v = pl_clock_listed_ranks(a, set, &n);
 	int rc = 0;
 
 	for (uint32_t i = 0; i < n; i++)
@@ -250,7 +251,7 @@ static int use_sole(struct pl_align *a, struct pl_err *err)
 		const struct pl_listed *l;
 
 		if (e->kind != PL_K_COLLECTIVE || e->group != PL_NONE ||
-		    pl_listed_of(a, e->rank, &l) != 1)
+		    pl_clock_listed_of(a, e->rank, &l) != 1)
 			continue;
 		if (text[l->set] == PL_NONE)
 			PL_TRY(set_text(a, l->set, &text[l->set], err));
@@ -263,7 +264,7 @@ out:
 	return rc;
 }
 
-int pl_listed_use(struct pl_align *a, struct pl_err *err)
+int pl_clock_listed_use(struct pl_align *a, struct pl_err *err)
 {
 	struct pl_intern ranks = { 0 }, pairs = { 0 };
 	struct member *who = NULL;

@@ -19,7 +19,7 @@
 /* ---- groups and matches ------------------------------------------------------------------------
  */
 
-int pl_align_add_group(struct pl_align *a, const char *name, size_t n, uint32_t flags,
+int pl_clock_add_group(struct pl_align *a, const char *name, size_t n, uint32_t flags,
 		       uint32_t *index, struct pl_err *err)
 {
 	struct pl_cgroup g = { .flags = flags };
@@ -35,7 +35,7 @@ out:
 	return rc;
 }
 
-int pl_align_add_rank(struct pl_cgroup *g, int32_t rank, struct pl_err *err)
+int pl_clock_add_rank(struct pl_cgroup *g, int32_t rank, struct pl_err *err)
 {
 	uint32_t i = 0; /* ascending; mostly it is behind the last */
 	int rc;
@@ -52,7 +52,7 @@ int pl_align_add_rank(struct pl_cgroup *g, int32_t rank, struct pl_err *err)
 	return 0;
 }
 
-int pl_align_add_match(struct pl_align *a, uint32_t group, uint32_t flags, const uint32_t *ev,
+int pl_clock_add_match(struct pl_align *a, uint32_t group, uint32_t flags, const uint32_t *ev,
 		       uint32_t n, struct pl_err *err)
 {
 	const struct pl_cgroup *g = group == PL_NONE ? NULL : &a->group[group];
@@ -117,7 +117,7 @@ static int add_recorded_ranks(struct pl_align *a, uint32_t group, const char *s,
 		v = strtol(s, &end, 10);
 		if (v > INT32_MAX || (dot && s < dot)) /* cut short: "0, 1, ... 63" */
 			break;
-		rc = pl_align_add_rank(&a->group[group], (int32_t)v, err);
+		rc = pl_clock_add_rank(&a->group[group], (int32_t)v, err);
 		s = end;
 	}
 	return rc;
@@ -147,8 +147,8 @@ static int match_numbered(struct pl_align *a, uint32_t group, const struct sorte
 {
 	uint32_t ranks = split_ranks(a, v, n, ev, ev + n, s);
 
-	return ranks == n ? pl_align_add_match(a, group, 0, ev, n, err)
-			  : pl_align_numbered(a, group, s, ranks, err);
+	return ranks == n ? pl_clock_add_match(a, group, 0, ev, n, err)
+			  : pl_clock_numbered(a, group, s, ranks, err);
 }
 
 static int match_by_number(struct pl_align *a, uint32_t group, struct sorted *v, uint32_t n,
@@ -175,7 +175,7 @@ static int match_by_number(struct pl_align *a, uint32_t group, struct sorted *v,
 		if (!said) {
 			snprintf(what, sizeof(what), "group %.100s, number %" PRId64,
 				 pl_intern_get(&a->str, a->group[group].name), v[i].seq);
-			PL_TRY(pl_align_diverged(a, what, v[i].ev, a->ev[v[i].ev].rank, v[k].ev,
+			PL_TRY(pl_clock_diverged(a, what, v[i].ev, a->ev[v[i].ev].rank, v[k].ev,
 						 err));
 		} else {
 			a->rep->divergences++;
@@ -204,14 +204,14 @@ static int is_shared_name(const struct pl_align *a, const struct sorted *all, ui
 	for (uint32_t i = 0; i < n_all; i++) {
 		const struct pl_comm *e = &a->ev[all[i].ev];
 
-		if (!e->listed || !pl_lane_rooted(a, e))
+		if (!e->listed || !pl_clock_seq_rooted(a, e))
 			v[n++] = all[i];
 	}
 	PL_TRY(pl_alloc(&ev, 2u * (size_t)n + 1, sizeof(*ev), err));
 	PL_TRY(pl_alloc(&s, n + 1u, sizeof(*s), err));
 	ranks = split_ranks(a, v, n, ev, ev + n, s);
 	if (ranks > 2)
-		PL_TRY(pl_align_share_early(a, s, ranks, &early, err));
+		PL_TRY(pl_clock_share_early(a, s, ranks, &early, err));
 	*shared = early > SHARED_EARLY;
 out:
 	pl_free(v);
@@ -235,7 +235,7 @@ static int match_in_order(struct pl_align *a, uint32_t group, struct sorted *v, 
 		for (k = i + 1; k < n && (!steps || v[k].step == v[i].step);)
 			k++;
 		ranks = split_ranks(a, v + i, k - i, ev, ev + n, s);
-		PL_TRY(pl_align_recorded(a, group, s, ranks, err));
+		PL_TRY(pl_clock_recorded(a, group, s, ranks, err));
 	}
 out:
 	pl_free(ev);
@@ -275,14 +275,14 @@ static int match_group(struct pl_align *a, struct sorted *v, uint32_t n, uint32_
 			return 0;
 		}
 	}
-	PL_TRY(pl_align_add_group(a, pl_intern_get(&a->str, first->group), a->str.len[first->group],
+	PL_TRY(pl_clock_add_group(a, pl_intern_get(&a->str, first->group), a->str.len[first->group],
 				  0, &group, err));
 	if (first->ranks != PL_NONE)
 		PL_TRY(add_recorded_ranks(a, group, pl_intern_get(&a->str, first->ranks), err));
 	a->group[group].size = (uint32_t)first->size;
 	for (uint32_t i = 0; i < n; i++)
 		if (!i || a->ev[v[i].ev].rank != a->ev[v[i - 1].ev].rank)
-			PL_TRY(pl_align_add_rank(&a->group[group], a->ev[v[i].ev].rank, err));
+			PL_TRY(pl_clock_add_rank(&a->group[group], a->ev[v[i].ev].rank, err));
 	if (!steps)
 		for (uint32_t i = 0; i < n; i++)
 			v[i].step = PL_NO_VALUE;
@@ -336,7 +336,7 @@ static void find_sized(struct pl_align *a)
 		a->sized[i] = pl_intern_find(&a->str, name[i], strlen(name[i]));
 }
 
-int pl_align_match(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
+int pl_clock_match(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
 {
 	struct sorted *v = NULL;
 	uint32_t *rest = NULL, n = 0, n_rest = 0;
@@ -346,7 +346,7 @@ int pl_align_match(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
 	if (a->n)
 		qsort(a->ev, a->n, sizeof(*a->ev), by_rank_time);
 	find_sized(a);
-	PL_TRY(pl_listed_use(a, err));
+	PL_TRY(pl_clock_listed_use(a, err));
 	PL_TRY(pl_alloc(&v, a->n + 1, sizeof(*v), err));
 	PL_TRY(pl_alloc(&rest, a->n + 1, sizeof(*rest), err));
 	PL_TRY(split_collectives(a, v, &n, rest, &n_rest, err));
@@ -356,9 +356,9 @@ int pl_align_match(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
 		PL_TRY(match_group(a, v + i, k - i, rest, &n_rest, err));
 	}
 	/* what is plain first: clocks estimated from it tell the rest apart */
-	PL_TRY(pl_align_infer_long(a, rest, n_rest, err));
-	PL_TRY(pl_align_p2p(a, m, err));
-	PL_TRY(pl_align_infer_brief(a, m, rest, n_rest, err));
+	PL_TRY(pl_clock_infer_long(a, rest, n_rest, err));
+	PL_TRY(pl_clock_p2p(a, m, err));
+	PL_TRY(pl_clock_infer_brief(a, m, rest, n_rest, err));
 out:
 	pl_free(v);
 	pl_free(rest);

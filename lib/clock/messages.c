@@ -139,7 +139,7 @@ out:
 	return rc;
 }
 
-int pl_align_messages(struct pl_align *a, struct pl_paired **out, size_t *n, struct pl_err *err)
+int pl_clock_messages(struct pl_align *a, struct pl_paired **out, size_t *n, struct pl_err *err)
 {
 	struct pairing p = { .a = a };
 	size_t k = 0;

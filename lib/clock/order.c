@@ -2,13 +2,13 @@
  * Which of the ranks' sequences belong together, element by element, where no number tells.
  *
  * The ranks of a group do the same things in the same order: their sequences are aligned with the
- * longest one (lanes.c). That holds for each stream alone. A group that is used on several streams,
- * as when gathering and scattering of shards overlap, shows its elements in an order that chance
- * decides on each rank. So where plain order contradicts itself, because kinds or sizes differ at
- * one position or partners come from different streams, the group is taken apart, by stream (the
- * k-th of each rank) or by kind and size, and each part is matched in its own order. The way that
- * leaves the fewest events alone wins, plain order where it is as good: then it is a divergence.
- * Parts by kind count only if no stream has to turn its order round for them.
+ * longest one (sequences.c). That holds for each stream alone. A group that is used on several
+ * streams, as when gathering and scattering of shards overlap, shows its elements in an order that
+ * chance decides on each rank. So where plain order contradicts itself, because kinds or sizes
+ * differ at one position or partners come from different streams, the group is taken apart, by
+ * stream (the k-th of each rank) or by kind and size, and each part is matched in its own order.
+ * The way that leaves the fewest events alone wins, plain order where it is as good: then it is a
+ * divergence. Parts by kind count only if no stream has to turn its order round for them.
  *
  * Elements that are all alike do not show one that is missing, but it shifts all later ends against
  * those of the partners by one element: there the ends tell, unless the pairs overlap. Ends that
@@ -36,7 +36,7 @@
 #define EARLY_PAIRS  8
 #define EARLY_AGREE  0.95 /* otherwise they are no pairs */
 
-int pl_align_diverged(struct pl_align *a, const char *what, uint32_t x, int32_t rank, uint32_t y,
+int pl_clock_diverged(struct pl_align *a, const char *what, uint32_t x, int32_t rank, uint32_t y,
 		      struct pl_err *err)
 {
 	const struct pl_comm *p = x == PL_NONE ? NULL : &a->ev[x], *q = &a->ev[y];
@@ -149,20 +149,20 @@ out:
 
 static int by_stream(const void *x, const void *y)
 {
-	const struct pl_lane *p = *(const struct pl_lane *const *)x;
-	const struct pl_lane *q = *(const struct pl_lane *const *)y;
+	const struct pl_comm_stream *p = *(const struct pl_comm_stream *const *)x;
+	const struct pl_comm_stream *q = *(const struct pl_comm_stream *const *)y;
 
 	return PL_COMPARE_FIELDS(p, q, device, stream);
 }
 
 /* The streams of one rank, in the order of their numbers; 0 if there are too many. */
 static uint32_t streams_of(const struct pl_align *a, const struct pl_seq *s,
-			   const struct pl_lane **v)
+			   const struct pl_comm_stream **v)
 {
 	uint32_t n = 0, k;
 
 	for (uint32_t i = 0; i < s->n; i++) {
-		const struct pl_lane *l = &a->lane[a->ev[s->ev[i]].lane];
+		const struct pl_comm_stream *l = &a->comm_stream[a->ev[s->ev[i]].comm_stream];
 
 		for (k = 0; k < n && v[k] != l;)
 			k++;
@@ -172,7 +172,7 @@ static uint32_t streams_of(const struct pl_align *a, const struct pl_seq *s,
 			return 0;
 		v[n++] = l;
 	}
-	qsort(v, n, sizeof(const struct pl_lane *), by_stream);
+	qsort(v, n, sizeof(const struct pl_comm_stream *), by_stream);
 	return n;
 }
 
@@ -180,7 +180,7 @@ static uint32_t streams_of(const struct pl_align *a, const struct pl_seq *s,
 static void parts_by_stream(const struct pl_align *a, const struct pl_seq *s, uint32_t n,
 			    uint32_t *part, uint32_t *parts)
 {
-	const struct pl_lane *v[MAX_LANES];
+	const struct pl_comm_stream *v[MAX_LANES];
 	size_t at = 0;
 
 	*parts = 0;
@@ -194,7 +194,7 @@ static void parts_by_stream(const struct pl_align *a, const struct pl_seq *s, ui
 		*parts = here;
 		for (uint32_t i = 0; i < s[j].n; i++, at++)
 			for (uint32_t k = 0; k < here; k++)
-				if (v[k] == &a->lane[a->ev[s[j].ev[i]].lane])
+				if (v[k] == &a->comm_stream[a->ev[s[j].ev[i]].comm_stream])
 					part[at] = k;
 	}
 }
@@ -214,7 +214,7 @@ static int parts_by_kind(const struct pl_align *a, const struct pl_seq *s, uint3
 	for (uint32_t j = 0; j < n; j++)
 		for (uint32_t i = 0; i < s[j].n; i++) {
 			const struct pl_comm *e = &a->ev[s[j].ev[i]];
-			bool sized = sizes && pl_lane_sized(a, e);
+			bool sized = sizes && pl_clock_seq_sized(a, e);
 			const int64_t key[3] = { e->coll,
 						 e->coll == PL_NONE || !sizes ? e->name : PL_NONE,
 						 sized ? e->bytes : PL_NO_VALUE };
@@ -231,7 +231,7 @@ out:
 /* ---- elements that are missing among others like them ------------------------------------------
  */
 
-struct slip {
+struct shift_search {
 	const struct pl_align *a;
 	const struct pl_seq *x;
 	struct pl_seq *y;
@@ -239,18 +239,19 @@ struct slip {
 	int64_t from, to; /* pairs that keep their distance: where the search starts */
 };
 
-static bool has_pair(const struct slip *f, int64_t i, int64_t shift)
+static bool has_pair(const struct shift_search *f, int64_t i, int64_t shift)
 {
 	return i >= 0 && i < f->y->n && i + shift >= 0 && i + shift < f->x->n;
 }
 
-static pl_ns apart(const struct slip *f, int64_t i, int64_t shift)
+static pl_ns apart(const struct shift_search *f, int64_t i, int64_t shift)
 {
 	return pl_sub_sat(f->a->ev[f->x->ev[i + shift]].end, f->a->ev[f->y->ev[i]].end);
 }
 
 /* Is the pair (i + shift, i) as far apart as those before, which ended at `since`? */
-static bool as_before(const struct slip *f, int64_t i, int64_t shift, pl_ns before, pl_ns since)
+static bool as_before(const struct shift_search *f, int64_t i, int64_t shift, pl_ns before,
+		      pl_ns since)
 {
 	double dt = (double)pl_sub_sat(f->a->ev[f->y->ev[i]].end, since);
 
@@ -259,17 +260,17 @@ static bool as_before(const struct slip *f, int64_t i, int64_t shift, pl_ns befo
 }
 
 /* Do the two clearly go on at one time, the clocks `off` apart? Members of one collective do. */
-static bool overlaps(const struct slip *f, int64_t i, int64_t shift, pl_ns off)
+static bool overlaps(const struct shift_search *f, int64_t i, int64_t shift, pl_ns off)
 {
 	const struct pl_comm *p = &f->a->ev[f->x->ev[i + shift]], *q = &f->a->ev[f->y->ev[i]];
 	pl_ns end = pl_min_i64(pl_sub_sat(p->end, off), q->end);
 
-	return pl_lane_rooted(f->a, q) ||
+	return pl_clock_seq_rooted(f->a, q) ||
 	       pl_sub_sat(end, pl_max_i64(pl_sub_sat(p->ts, off), q->ts)) > f->slack;
 }
 
 /* How far the pairs before i are apart: the middle one, since some ranks notice ends late. */
-static pl_ns usual(const struct slip *f, int64_t i, int dir)
+static pl_ns usual(const struct shift_search *f, int64_t i, int dir)
 {
 	pl_ns since = f->a->ev[f->y->ev[i - dir]].end;
 	int64_t v[SLIP_PAST];
@@ -289,7 +290,7 @@ static pl_ns usual(const struct slip *f, int64_t i, int dir)
 
 /* From i on in direction `dir`, ends do not go together with `shift`, and the pairs hardly overlap,
  * but do with shift + k. If k * dir > 0, as many elements of x have no partner here, else of y. */
-static int64_t slipped(const struct slip *f, int64_t i, int64_t shift, int dir)
+static int64_t missing_shift(const struct shift_search *f, int64_t i, int64_t shift, int dir)
 {
 	pl_ns before = apart(f, i - dir, shift), since = f->a->ev[f->y->ev[i - dir]].end;
 
@@ -305,7 +306,7 @@ static int64_t slipped(const struct slip *f, int64_t i, int64_t shift, int dir)
 			int64_t at = from + n * dir;
 
 			if (!has_pair(f, at, shift + k) ||
-			    !pl_lane_same(f->a, f->x->ev[at + shift + k], f->y->ev[at]) ||
+			    !pl_clock_seq_same(f->a, f->x->ev[at + shift + k], f->y->ev[at]) ||
 			    !as_before(f, at, shift + k, before, since) ||
 			    (has_pair(f, at, shift) && (as_before(f, at, shift, before, since) ||
 							overlaps(f, at, shift, before))))
@@ -318,12 +319,13 @@ static int64_t slipped(const struct slip *f, int64_t i, int64_t shift, int dir)
 }
 
 /* Put partners right from i on in direction `dir`; the pair before i is sound. */
-static void follow(const struct slip *f, int64_t i, int64_t shift, int dir, struct differ *first)
+static void follow(const struct shift_search *f, int64_t i, int64_t shift, int dir,
+		   struct differ *first)
 {
 	struct pl_seq *y = f->y;
 
 	for (; has_pair(f, i, shift); i += dir) {
-		int64_t k = slipped(f, i, shift, dir);
+		int64_t k = missing_shift(f, i, shift, dir);
 		bool of_x = k * dir > 0;
 
 		/* the earliest is the first that is found forwards, the last backwards */
@@ -340,7 +342,7 @@ static void follow(const struct slip *f, int64_t i, int64_t shift, int dir, stru
 }
 
 /* The longest run of pairs that keep their distance with `shift`: is it one? */
-static bool sound_pairs(struct slip *f, int64_t shift)
+static bool sound_pairs(struct shift_search *f, int64_t shift)
 {
 	int64_t longest = 0, run = 0;
 
@@ -360,22 +362,22 @@ static bool sound_pairs(struct slip *f, int64_t shift)
 }
 
 /* After an alignment that found no difference: put it right where ends slip. */
-static int find_slips(const struct pl_align *a, const struct pl_seq *x, struct pl_seq *y,
-		      struct differ *first, struct pl_err *err)
+static int find_missing(const struct pl_align *a, const struct pl_seq *x, struct pl_seq *y,
+			struct differ *first, struct pl_err *err)
 {
-	struct slip f = { .a = a, .x = x, .y = y };
+	struct shift_search f = { .a = a, .x = x, .y = y };
 	int64_t *scratch, at = 0, shift, spread;
 	int rc;
 
 	while (at < y->n && y->to[at] == PL_NONE)
 		at++;
-	if (x->n < PL_LANE_PAIRS || at + PL_LANE_PAIRS > y->n)
+	if (x->n < PL_SEQ_PAIRS || at + PL_SEQ_PAIRS > y->n)
 		return 0;
 	shift = (int64_t)y->to[at] - at;
-	rc = pl_alloc(&scratch, PL_LANE_SCRATCH, sizeof(*scratch), err);
+	rc = pl_alloc(&scratch, PL_SEQ_SCRATCH, sizeof(*scratch), err);
 	if (rc < 0)
 		return rc;
-	spread = pl_lane_spread(a, x, y, shift, NULL, scratch);
+	spread = pl_clock_seq_spread(a, x, y, shift, NULL, scratch);
 	pl_free(scratch);
 	spread = pl_min_i64(spread, INT64_MAX / 16);
 	f.tolerance = SLIP_LEAST + SLIP_WIDE * spread;
@@ -416,7 +418,7 @@ static uint64_t weigh(const struct pl_align *a, const struct pl_seq *x, const st
 	return x->n + (uint64_t)y->n - 2 * pairs;
 }
 
-static int align_part(const struct pl_align *a, struct way *w, uint32_t part, bool slips,
+static int align_part(const struct pl_align *a, struct way *w, uint32_t part, bool look_for_missing,
 		      struct mean *scatter, struct pl_err *err)
 {
 	struct pl_seq *s = w->s + (size_t)part * w->n, *x;
@@ -432,41 +434,42 @@ static int align_part(const struct pl_align *a, struct way *w, uint32_t part, bo
 		first[j] = (struct differ){ PL_NONE, PL_NONE, -1 };
 		if (j == ref)
 			continue;
-		PL_TRY(pl_lane_align(a, x, &s[j], &at, err));
+		PL_TRY(pl_clock_seq_align(a, x, &s[j], &at, err));
 		if (at != PL_NONE)
 			first[j] = (struct differ){ x->ev[pl_min_size(at, x->n - 1)], s[j].ev[at],
 						    x->rank };
-		else if (slips)
-			PL_TRY(find_slips(a, x, &s[j], &first[j], err));
+		else if (look_for_missing)
+			PL_TRY(find_missing(a, x, &s[j], &first[j], err));
 		w->differs |= first[j].y != PL_NONE;
-		if (slips)
+		if (look_for_missing)
 			w->alone += weigh(a, x, &s[j], scatter);
 	}
 out:
 	return rc;
 }
 
-static int align_way(const struct pl_align *a, struct way *w, bool slips, struct pl_err *err)
+static int align_way(const struct pl_align *a, struct way *w, bool look_for_missing,
+		     struct pl_err *err)
 {
 	struct mean scatter = { 0 };
 	int rc = 0;
 
 	for (uint32_t p = 0; p < w->parts && rc >= 0; p++)
-		rc = align_part(a, w, p, slips, &scatter, err);
+		rc = align_part(a, w, p, look_for_missing, &scatter, err);
 	w->scatter = scatter.n > 0 ? scatter.sum / scatter.n : INFINITY;
 	return rc;
 }
 
 /* The sequences as they are. */
 static int whole(const struct pl_align *a, struct way *w, const struct pl_seq *s, uint32_t n,
-		 bool slips, struct pl_err *err)
+		 bool look_for_missing, struct pl_err *err)
 {
 	int rc = way_init(w, 1, n, err);
 
 	if (rc < 0)
 		return rc;
 	memcpy(w->s, s, n * sizeof(*s));
-	return align_way(a, w, slips, err);
+	return align_way(a, w, look_for_missing, err);
 }
 
 /* ---- matches -----------------------------------------------------------------------------------
@@ -493,12 +496,12 @@ static int put_ordered(struct pl_align *a, uint32_t group, const struct pl_seq *
 			if (at[j] < s[j].n && s[j].to[at[j]] == i)
 				ev[k++] = s[j].ev[at[j]];
 		}
-		PL_TRY(pl_align_add_match(a, group, PL_MATCH_INFERRED, ev, k, err));
+		PL_TRY(pl_clock_add_match(a, group, PL_MATCH_INFERRED, ev, k, err));
 	}
 	for (uint32_t j = 0; j < n; j++)
 		for (uint32_t i = 0; i < s[j].n && j != ref; i++)
 			if (s[j].to[i] == PL_NONE)
-				PL_TRY(pl_align_add_match(a, group, PL_MATCH_INFERRED, &s[j].ev[i],
+				PL_TRY(pl_clock_add_match(a, group, PL_MATCH_INFERRED, &s[j].ev[i],
 							  1, err));
 out:
 	return rc;
@@ -544,7 +547,7 @@ static int say_first(struct pl_align *a, uint32_t group, const struct way *w, st
 	if (!best)
 		return 0;
 	snprintf(what, sizeof(what), "group %.100s", pl_intern_get(&a->str, a->group[group].name));
-	rc = pl_align_diverged(a, what, best->x, best->rank, best->y, err);
+	rc = pl_clock_diverged(a, what, best->x, best->rank, best->y, err);
 	a->rep->divergences += count - 1;
 	return rc;
 }
@@ -564,7 +567,7 @@ out:
 	return rc;
 }
 
-int pl_align_by_order(struct pl_align *a, uint32_t group, struct pl_seq *s, uint32_t n,
+int pl_clock_by_order(struct pl_align *a, uint32_t group, struct pl_seq *s, uint32_t n,
 		      struct pl_err *err)
 {
 	struct way w = { 0 };
@@ -596,12 +599,12 @@ static bool crosses(const struct way *plain, const uint32_t *part)
 	return false;
 }
 
-struct last { /* position on one rank of the last partner, of events from lane x on lane y */
+struct last { /* position on one rank of the last partner, of events from stream x on stream y */
 	uint32_t x, y, at;
 };
 
 /* Do the partners of rank j's events follow each other as they do, stream by stream? `pos`: of each
- * match, its position on the reference rank, and `lane` its stream there. */
+ * match, its position on the reference rank, and `stream` its stream there. */
 static bool in_turn(const struct pl_align *a, const struct pl_seq *y, const uint32_t *match,
 		    const uint32_t *pos, const struct pl_seq *x)
 {
@@ -613,8 +616,8 @@ static bool in_turn(const struct pl_align *a, const struct pl_seq *y, const uint
 
 		if (at == PL_NONE)
 			continue;
-		lx = a->ev[x->ev[at]].lane;
-		ly = a->ev[y->ev[i]].lane;
+		lx = a->ev[x->ev[at]].comm_stream;
+		ly = a->ev[y->ev[i]].comm_stream;
 		for (k = 0; k < n && (seen[k].x != lx || seen[k].y != ly);)
 			k++;
 		if (k < n && at < seen[k].at)
@@ -701,7 +704,7 @@ out:
 	return rc;
 }
 
-int pl_align_recorded(struct pl_align *a, uint32_t group, struct pl_seq *s, uint32_t n,
+int pl_clock_recorded(struct pl_align *a, uint32_t group, struct pl_seq *s, uint32_t n,
 		      struct pl_err *err)
 {
 	uint32_t *part = NULL, parts;
@@ -732,7 +735,7 @@ out:
 	return rc;
 }
 
-int pl_align_numbered(struct pl_align *a, uint32_t group, struct pl_seq *s, uint32_t n,
+int pl_clock_numbered(struct pl_align *a, uint32_t group, struct pl_seq *s, uint32_t n,
 		      struct pl_err *err)
 {
 	uint32_t *part = NULL, *ev = NULL, parts;
@@ -755,7 +758,7 @@ int pl_align_numbered(struct pl_align *a, uint32_t group, struct pl_seq *s, uint
 					ev[k++] = q->ev[o];
 			}
 			if (k)
-				PL_TRY(pl_align_add_match(a, group, 0, ev, k, err));
+				PL_TRY(pl_clock_add_match(a, group, 0, ev, k, err));
 		}
 out:
 	way_fini(&w);
@@ -764,7 +767,7 @@ out:
 	return rc;
 }
 
-int pl_align_share_early(const struct pl_align *a, const struct pl_seq *s, uint32_t n, double *most,
+int pl_clock_share_early(const struct pl_align *a, const struct pl_seq *s, uint32_t n, double *most,
 			 struct pl_err *err)
 {
 	uint32_t *part = NULL, parts;
@@ -774,7 +777,7 @@ int pl_align_share_early(const struct pl_align *a, const struct pl_seq *s, uint3
 
 	*most = 0;
 	PL_TRY(pl_alloc(&part, total(s, n) + 1, sizeof(*part), err));
-	PL_TRY(pl_alloc(&scratch, PL_LANE_SCRATCH, sizeof(*scratch), err));
+	PL_TRY(pl_alloc(&scratch, PL_SEQ_SCRATCH, sizeof(*scratch), err));
 	parts_by_stream(a, s, n, part, &parts);
 	if (!parts)
 		memset(part, 0, total(s, n) * sizeof(*part));
@@ -784,9 +787,9 @@ int pl_align_share_early(const struct pl_align *a, const struct pl_seq *s, uint3
 		double early;
 
 		if (x == y || y->n < EARLY_PAIRS || y->n != x->n ||
-		    pl_lane_agreement(a, x, y, 0) < EARLY_AGREE)
+		    pl_clock_seq_agreement(a, x, y, 0) < EARLY_AGREE)
 			continue;
-		pl_lane_spread(a, x, y, 0, &early, scratch);
+		pl_clock_seq_spread(a, x, y, 0, &early, scratch);
 		*most = fmax(*most, early);
 	}
 out:

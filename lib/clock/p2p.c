@@ -77,7 +77,7 @@ static int put_pair(struct pl_align *a, uint32_t send, uint32_t recv, bool numbe
 {
 	uint32_t ev[2] = { send, recv };
 
-	return pl_align_add_match(a, PL_NONE, PL_MATCH_P2P | (numbered ? 0 : PL_MATCH_INFERRED), ev,
+	return pl_clock_add_match(a, PL_NONE, PL_MATCH_P2P | (numbered ? 0 : PL_MATCH_INFERRED), ev,
 				  2, err);
 }
 
@@ -98,9 +98,9 @@ static int pair_in_order(struct pl_align *a, const struct half *s, size_t ns, co
 		ev[ns + i] = r[i].ev;
 	x = (struct pl_seq){ ev, (uint32_t)ns, s->src, NULL };
 	y = (struct pl_seq){ ev + ns, (uint32_t)nr, s->dst, ev + ns + nr };
-	PL_TRY(pl_lane_align(a, &x, &y, &at, err));
+	PL_TRY(pl_clock_seq_align(a, &x, &y, &at, err));
 	if (at != PL_NONE)
-		PL_TRY(pl_align_diverged(a, "send and receive", x.ev[pl_min_size(at, ns - 1)],
+		PL_TRY(pl_clock_diverged(a, "send and receive", x.ev[pl_min_size(at, ns - 1)],
 					 x.rank, y.ev[at], err));
 	for (size_t i = 0; i < nr; i++) {
 		if (y.to[i] == PL_NONE)
@@ -212,7 +212,7 @@ out:
 	return rc;
 }
 
-int pl_align_p2p(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
+int pl_clock_p2p(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
 {
 	struct half *s = NULL, *r = NULL;
 	size_t ns = 0, nr = 0, matches0 = a->n_matches;
@@ -233,7 +233,7 @@ int pl_align_p2p(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
 		}
 	}
 	PL_TRY(match_all(a, s, ns, r, nr, err));
-	PL_TRY(pl_align_infer_pairs(a, m, err));
+	PL_TRY(pl_clock_infer_pairs(a, m, err));
 	PL_TRY(count_unmatched(a, matches0, err));
 out:
 	pl_free(s);

@@ -2,10 +2,10 @@
  * Which rank does a send go to, when nobody recorded it? Where stages are laid out regularly,
  * stages.c tells. This is for the rest.
  *
- * A lane (stream) of sends and receives serves one pair of ranks. Two lanes are the two ends of it
+ * A stream of sends and receives serves one pair of ranks. Two streams are the two ends of it
  * when their kinds complement each other in order and their ends jitter least against each other,
- * seen from both sides. Cost: lanes squared comparisons, of lanes of about the same length, within
- * a budget.
+ * seen from both sides. Cost: streams squared comparisons, of streams of about the same length,
+ * within a budget.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,12 +20,12 @@
 #define ROUNDS	  8 /* who lost a partner to a better one looks again */
 
 struct pick {
-	uint32_t lane, ev;
+	uint32_t comm_stream, ev;
 };
 
-PL_COMPARATOR(by_lane, struct pick, lane, ev);
+PL_COMPARATOR(by_comm_stream, struct pick, comm_stream, ev);
 
-static bool similar(const struct pl_half_lane *x, const struct pl_half_lane *y)
+static bool similar(const struct pl_half_stream *x, const struct pl_half_stream *y)
 {
 	double diff = (double)x->s.n - (double)y->s.n;
 	double most = 2 + NEAR * (double)(x->s.n > y->s.n ? x->s.n : y->s.n);
@@ -33,14 +33,14 @@ static bool similar(const struct pl_half_lane *x, const struct pl_half_lane *y)
 	return !x->paired && !y->paired && x->s.rank != y->s.rank && diff <= most && diff >= -most;
 }
 
-static void compare(const struct pl_align *a, struct pl_half_lane *v, uint32_t i, uint32_t k,
+static void compare(const struct pl_align *a, struct pl_half_stream *v, uint32_t i, uint32_t k,
 		    int64_t *tmp)
 {
-	int64_t shift = pl_lane_shift(a, &v[i].s, &v[k].s, tmp), spread;
+	int64_t shift = pl_clock_seq_shift(a, &v[i].s, &v[k].s, tmp), spread;
 
-	if (pl_lane_agreement(a, &v[i].s, &v[k].s, shift) < MIN_AGREE)
+	if (pl_clock_seq_agreement(a, &v[i].s, &v[k].s, shift) < MIN_AGREE)
 		return;
-	spread = pl_lane_spread(a, &v[i].s, &v[k].s, shift, NULL, tmp);
+	spread = pl_clock_seq_spread(a, &v[i].s, &v[k].s, shift, NULL, tmp);
 	if (spread < v[i].spread) {
 		v[i].spread = spread;
 		v[i].best = k;
@@ -51,11 +51,12 @@ static void compare(const struct pl_align *a, struct pl_half_lane *v, uint32_t i
 	}
 }
 
-static int find_partners(struct pl_align *a, struct pl_half_lane *v, uint32_t n, struct pl_err *err)
+static int find_partners(struct pl_align *a, struct pl_half_stream *v, uint32_t n,
+			 struct pl_err *err)
 {
 	uint64_t work = 0;
 	int64_t *tmp;
-	int rc = pl_alloc(&tmp, PL_LANE_SCRATCH, sizeof(*tmp), err);
+	int rc = pl_alloc(&tmp, PL_SEQ_SCRATCH, sizeof(*tmp), err);
 
 	if (rc < 0)
 		return rc;
@@ -74,7 +75,7 @@ static int find_partners(struct pl_align *a, struct pl_half_lane *v, uint32_t n,
 }
 
 /* What mutual partners typically have; INT64_MAX if there are none. */
-static int typical(const struct pl_half_lane *v, uint32_t n, int64_t *spread, struct pl_err *err)
+static int typical(const struct pl_half_stream *v, uint32_t n, int64_t *spread, struct pl_err *err)
 {
 	int64_t *s;
 	size_t k = 0;
@@ -90,13 +91,13 @@ static int typical(const struct pl_half_lane *v, uint32_t n, int64_t *spread, st
 	return 0;
 }
 
-int pl_align_pair_lanes(struct pl_align *a, const struct pl_seq *x, struct pl_seq *y,
-			struct pl_err *err)
+int pl_clock_pair_streams(struct pl_align *a, const struct pl_seq *x, struct pl_seq *y,
+			  struct pl_err *err)
 {
 	uint32_t at;
 	int rc;
 
-	PL_TRY(pl_lane_align(a, x, y, &at, err));
+	PL_TRY(pl_clock_seq_align(a, x, y, &at, err));
 	for (uint32_t i = 0; i < y->n; i++) {
 		uint32_t ev[2];
 		bool send;
@@ -106,7 +107,7 @@ int pl_align_pair_lanes(struct pl_align *a, const struct pl_seq *x, struct pl_se
 		send = a->ev[x->ev[y->to[i]]].kind == PL_K_SEND;
 		ev[!send] = x->ev[y->to[i]];
 		ev[send] = y->ev[i];
-		PL_TRY(pl_align_add_match(a, PL_NONE, PL_MATCH_P2P | PL_MATCH_INFERRED, ev, 2,
+		PL_TRY(pl_clock_add_match(a, PL_NONE, PL_MATCH_P2P | PL_MATCH_INFERRED, ev, 2,
 					  err));
 	}
 out:
@@ -114,7 +115,7 @@ out:
 }
 
 /* One round: mutual best partners. Was any pair made? */
-static int pair_up(struct pl_align *a, struct pl_half_lane *v, uint32_t n, int64_t *usual,
+static int pair_up(struct pl_align *a, struct pl_half_stream *v, uint32_t n, int64_t *usual,
 		   bool *found, struct pl_err *err)
 {
 	int rc;
@@ -133,7 +134,7 @@ static int pair_up(struct pl_align *a, struct pl_half_lane *v, uint32_t n, int64
 		if (k == PL_NONE || k < i || v[k].best != i ||
 		    v[i].spread > WIDER * *usual + FLOOR_NS)
 			continue;
-		PL_TRY(pl_align_pair_lanes(a, &v[i].s, &v[k].s, err));
+		PL_TRY(pl_clock_pair_streams(a, &v[i].s, &v[k].s, err));
 		v[i].paired = v[k].paired = true;
 		*found = true;
 	}
@@ -141,11 +142,11 @@ out:
 	return rc;
 }
 
-int pl_align_infer_pairs(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
+int pl_clock_infer_pairs(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
 {
 	struct pick *p = NULL;
-	struct pl_half_lane *v = NULL;
-	uint32_t *ev = NULL, n = 0, lanes = 0;
+	struct pl_half_stream *v = NULL;
+	uint32_t *ev = NULL, n = 0, comm_streams = 0;
 	int64_t usual = -1;
 	bool found = true;
 	int rc;
@@ -153,24 +154,24 @@ int pl_align_infer_pairs(struct pl_align *a, struct pl_merge *m, struct pl_err *
 	PL_TRY(pl_alloc(&p, a->n + 1, sizeof(*p), err));
 	for (size_t i = 0; i < a->n; i++)
 		if (a->ev[i].kind != PL_K_COLLECTIVE && a->ev[i].peer < 0)
-			p[n++] = (struct pick){ a->ev[i].lane, (uint32_t)i };
+			p[n++] = (struct pick){ a->ev[i].comm_stream, (uint32_t)i };
 	if (!n)
 		goto out;
-	qsort(p, n, sizeof(*p), by_lane);
+	qsort(p, n, sizeof(*p), by_comm_stream);
 	PL_TRY(pl_alloc(&ev, 2u * (size_t)n, sizeof(*ev), err));
 	PL_TRY(pl_alloc(&v, n, sizeof(*v), err));
 	for (uint32_t i = 0; i < n; i++) {
 		ev[i] = p[i].ev;
-		if (!i || p[i].lane != p[i - 1].lane)
-			v[lanes++] = (struct pl_half_lane){
+		if (!i || p[i].comm_stream != p[i - 1].comm_stream)
+			v[comm_streams++] = (struct pl_half_stream){
 				.s = { ev + i, 0, a->ev[p[i].ev].rank, ev + n + i },
-				.stream = a->lane[p[i].lane].stream,
+				.stream = a->comm_stream[p[i].comm_stream].stream,
 			};
-		v[lanes - 1].s.n++;
+		v[comm_streams - 1].s.n++;
 	}
-	PL_TRY(pl_align_stages(a, m, v, lanes, err));
+	PL_TRY(pl_clock_stages(a, m, v, comm_streams, err));
 	for (int round = 0; round < ROUNDS && found; round++)
-		PL_TRY(pair_up(a, v, lanes, &usual, &found, err));
+		PL_TRY(pair_up(a, v, comm_streams, &usual, &found, err));
 out:
 	pl_free(p);
 	pl_free(v);

@@ -64,14 +64,14 @@ static int add_end(struct gather *g, uint32_t match, uint32_t clock, pl_ns end, 
 	int rc = pl_grow(&o->obs, &o->cap_obs, o->in.n_obs + 1, sizeof(*o->obs), err);
 
 	if (rc >= 0)
-		o->obs[o->in.n_obs++] = (struct pl_fit_obs){ match, clock, end };
+		o->obs[o->in.n_obs++] = (struct pl_clock_fit_obs){ match, clock, end };
 	return rc;
 }
 
 /* ---- collectives -------------------------------------------------------------------------------
  */
 
-bool pl_moves_data(const struct pl_align *a, const struct pl_comm *e)
+bool pl_clock_moves_data(const struct pl_align *a, const struct pl_comm *e)
 {
 	const char *coll = e->coll == PL_NONE ? "" : pl_intern_get(&a->str, e->coll);
 
@@ -249,7 +249,7 @@ static int add_collectives(struct gather *g, bool data, struct pl_err *err)
 		bool useful = data;
 
 		if (m->n < 2 || m->group == PL_NONE ||
-		    pl_moves_data(a, &a->ev[a->member[m->first]]) != data)
+		    pl_clock_moves_data(a, &a->ev[a->member[m->first]]) != data)
 			continue;
 		for (uint32_t k = 1; k < m->n; k++)
 			useful |= joined[a->ev[a->member[m->first + k]].clock] != joined[first];
@@ -261,7 +261,7 @@ out:
 	return rc;
 }
 
-int pl_probes_gather(const struct pl_align *a, struct pl_probes *p, struct pl_err *err)
+int pl_clock_probes_gather(const struct pl_align *a, struct pl_probes *p, struct pl_err *err)
 {
 	struct gather g = { .a = a, .out = p };
 	int rc;
@@ -290,7 +290,7 @@ out:
 	return rc;
 }
 
-void pl_probes_fini(struct pl_probes *p)
+void pl_clock_probes_fini(struct pl_probes *p)
 {
 	pl_free(p->obs);
 	pl_free(p->class);

@@ -9,7 +9,7 @@
  *
  * Clocks that are not shared may be days apart, so that times do not tell there, unless the user
  * says that there are several recordings (--duplicates=first or newest), or no communication joins
- * the clocks: then it is only said (pl_align_say_joined()), because the clocks may be wrong.
+ * the clocks: then it is only said (pl_clock_say_joined()), because the clocks may be wrong.
  *
  * Cost: sorting the segments.
  */
@@ -104,7 +104,7 @@ static void describe(const struct pl_align *a, const struct span *v, size_t n, c
 
 		others += begins(a, seg) == seg && seg != file;
 	}
-	at = (size_t)snprintf(text, size, "%.80s", pl_align_source(a, file));
+	at = (size_t)snprintf(text, size, "%.80s", pl_clock_source(a, file));
 	if (others && at < size)
 		snprintf(text + at, size - at, " and %zu other%s", others, others == 1 ? "" : "s");
 }
@@ -214,14 +214,14 @@ static int forget(struct pl_align *a, struct pl_err *err)
 			continue;
 		a->rep->dropped++;
 		pl_say(a->o.log, PL_LOG_WARN, "segment %u (%s) is left out", i,
-		       pl_align_source(a, i));
+		       pl_clock_source(a, i));
 	}
 out:
 	pl_free(to);
 	return rc;
 }
 
-int pl_align_recordings(struct pl_align *a, struct pl_err *err)
+int pl_clock_recordings(struct pl_align *a, struct pl_err *err)
 {
 	bool chosen = a->o.duplicates == PL_DUP_FIRST || a->o.duplicates == PL_DUP_NEWEST;
 	struct span *v = NULL;
@@ -267,7 +267,7 @@ static void times(const struct pl_align *a, bool joined, pl_ns *first, pl_ns *la
 	}
 }
 
-void pl_align_say_joined(const struct pl_align *a)
+void pl_clock_say_joined(const struct pl_align *a)
 {
 	pl_ns first[2], last[2], apart;
 	uint32_t seg[2];
@@ -284,7 +284,7 @@ void pl_align_say_joined(const struct pl_align *a)
 		       "them, "
 		       "and their times are %s apart; if so, give the files of one, or choose "
 		       "--duplicates=newest or first",
-		       pl_align_source(a, seg[0]), pl_align_source(a, seg[1]),
+		       pl_clock_source(a, seg[0]), pl_clock_source(a, seg[1]),
 		       pl_fmt_ns(text, sizeof(text), apart));
 	else
 		pl_say(a->o.log, PL_LOG_WARN,

@@ -20,8 +20,8 @@
 #define NEAR_COST      3.0 /* nats */
 #define MAX_SETS       64  /* streams */
 
-struct set { /* the lanes of one kind on one stream, by rank */
-	struct pl_half_lane **lane;
+struct set { /* the streams of one kind on one stream, by rank */
+	struct pl_half_stream **comm_stream;
 	uint32_t n;
 	uint8_t kind;
 	bool used;
@@ -38,7 +38,7 @@ struct pairing {
 struct stages {
 	struct pl_align *a;
 	struct pl_merge *m;
-	struct pl_islands is;
+	struct pl_partitions is;
 	struct set set[MAX_SETS];
 	uint32_t n;
 };
@@ -51,37 +51,40 @@ static bool one_kind(const struct pl_align *a, const struct pl_seq *s)
 	return true;
 }
 
-static uint8_t kind_of(const struct stages *g, const struct pl_half_lane *l)
+static uint8_t kind_of(const struct stages *g, const struct pl_half_stream *l)
 {
 	return g->a->ev[l->s.ev[0]].kind;
 }
 
 static int by_rank(const void *x, const void *y)
 {
-	const struct pl_half_lane *p = *(struct pl_half_lane *const *)x;
-	const struct pl_half_lane *q = *(struct pl_half_lane *const *)y;
+	const struct pl_half_stream *p = *(struct pl_half_stream *const *)x;
+	const struct pl_half_stream *q = *(struct pl_half_stream *const *)y;
 
 	return PL_COMPARE(p->s.rank, q->s.rank);
 }
 
-static int put_lane(struct stages *g, struct pl_half_lane *l, uint32_t lanes, struct pl_err *err)
+static int put_stream(struct stages *g, struct pl_half_stream *l, uint32_t comm_streams,
+		      struct pl_err *err)
 {
 	uint8_t kind = kind_of(g, l);
 	struct set *s;
 	uint32_t i = 0;
 	int rc;
 
-	while (i < g->n && (g->set[i].kind != kind || g->set[i].lane[0]->stream != l->stream))
+	while (i < g->n &&
+	       (g->set[i].kind != kind || g->set[i].comm_stream[0]->stream != l->stream))
 		i++;
 	if (i == MAX_SETS)
 		return 0;
 	s = &g->set[i];
 	if (i == g->n) {
-		PL_TRY(pl_alloc(&s->lane, lanes, sizeof(struct pl_half_lane *), err));
+		PL_TRY(pl_alloc(&s->comm_stream, comm_streams, sizeof(struct pl_half_stream *),
+				err));
 		s->kind = kind;
 		g->n++;
 	}
-	s->lane[s->n++] = l;
+	s->comm_stream[s->n++] = l;
 	return 0;
 out:
 	return rc;
@@ -90,16 +93,16 @@ out:
 /* Streams are not laid out alike where a rank has one twice: leave those. */
 static void settle_set(struct set *s)
 {
-	qsort(s->lane, s->n, sizeof(struct pl_half_lane *), by_rank);
+	qsort(s->comm_stream, s->n, sizeof(struct pl_half_stream *), by_rank);
 	for (uint32_t i = 1; i < s->n; i++)
-		s->used |= s->lane[i]->s.rank == s->lane[i - 1]->s.rank;
+		s->used |= s->comm_stream[i]->s.rank == s->comm_stream[i - 1]->s.rank;
 }
 
-static struct pl_half_lane *lane_of(const struct set *s, int64_t rank)
+static struct pl_half_stream *comm_stream_of(const struct set *s, int64_t rank)
 {
 	for (uint32_t i = 0; i < s->n; i++)
-		if (s->lane[i]->s.rank == rank)
-			return s->lane[i];
+		if (s->comm_stream[i]->s.rank == rank)
+			return s->comm_stream[i];
 	return NULL;
 }
 
@@ -111,26 +114,27 @@ static bool is_known(const struct pl_align *a, int64_t rank)
 	return false;
 }
 
-/* Do all lanes of x have one `d` ranks on in y, unless that rank is not there? How many do? */
+/* Do all streams of x have one `d` ranks on in y, unless that rank is not there? How many do? */
 static uint32_t fits(const struct stages *g, const struct set *x, const struct set *y, int32_t d,
 		     uint32_t *missing)
 {
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < x->n; i++) {
-		int64_t rank = (int64_t)x->lane[i]->s.rank + d;
-		const struct pl_half_lane *o = lane_of(y, rank);
+		int64_t rank = (int64_t)x->comm_stream[i]->s.rank + d;
+		const struct pl_half_stream *o = comm_stream_of(y, rank);
 
 		if (!o && is_known(g->a, rank))
 			return 0;
-		if (o && (o->s.n > x->lane[i]->s.n + 2 || x->lane[i]->s.n > o->s.n + 2))
+		if (o &&
+		    (o->s.n > x->comm_stream[i]->s.n + 2 || x->comm_stream[i]->s.n > o->s.n + 2))
 			return 0;
 		n += o != NULL;
 	}
 	for (uint32_t i = 0; i < y->n; i++) {
-		int64_t rank = (int64_t)y->lane[i]->s.rank - d;
+		int64_t rank = (int64_t)y->comm_stream[i]->s.rank - d;
 
-		if (!lane_of(x, rank) && is_known(g->a, rank))
+		if (!comm_stream_of(x, rank) && is_known(g->a, rank))
 			return 0;
 	}
 	*missing = x->n + y->n - 2 * n;
@@ -140,33 +144,33 @@ static uint32_t fits(const struct stages *g, const struct set *x, const struct s
 static int weigh(struct stages *g, const struct set *x, struct pairing *p, uint32_t pairs,
 		 bool *possible, struct pl_err *err)
 {
-	const struct pl_seq **lane = NULL;
+	const struct pl_seq **comm_stream = NULL;
 	struct pl_layout l = { 0 };
 	uint32_t *group = NULL, n = 0, ends = 0;
-	struct pl_layout_cost c;
+	struct pl_clock_layout_cost c;
 	int rc;
 
-	PL_TRY(pl_alloc(&lane, 2u * (size_t)pairs, sizeof(*lane), err));
+	PL_TRY(pl_alloc(&comm_stream, 2u * (size_t)pairs, sizeof(*comm_stream), err));
 	PL_TRY(pl_alloc(&group, 2u * (size_t)pairs, sizeof(*group), err));
 	for (uint32_t i = 0; i < x->n; i++) {
-		const struct pl_half_lane *o =
-			lane_of(p->to, (int64_t)x->lane[i]->s.rank + p->distance);
+		const struct pl_half_stream *o =
+			comm_stream_of(p->to, (int64_t)x->comm_stream[i]->s.rank + p->distance);
 
 		if (!o)
 			continue;
 		group[n] = group[n + 1] = n / 2;
-		lane[n++] = &x->lane[i]->s;
-		lane[n++] = &o->s;
+		comm_stream[n++] = &x->comm_stream[i]->s;
+		comm_stream[n++] = &o->s;
 	}
-	PL_TRY(pl_layout_init(&l, g->a, &g->is, lane, n, err));
-	c = pl_layout_cost(&l, group, pairs);
+	PL_TRY(pl_clock_layout_init(&l, g->a, &g->is, comm_stream, n, err));
+	c = pl_clock_layout_cost(&l, group, pairs);
 	ends = pairs * l.k;
 	p->cost = c.cost / ends;
 	p->determined = c.determined;
 	*possible = c.impossible <= MAX_IMPOSSIBLE * ends;
 out:
-	pl_layout_fini(&l);
-	pl_free(lane);
+	pl_clock_layout_fini(&l);
+	pl_free(comm_stream);
 	pl_free(group);
 	return rc;
 }
@@ -195,10 +199,10 @@ static int choices(struct stages *g, const struct set *x, struct pairing *best, 
 			uint32_t pairs = 0;
 			bool possible = false;
 
-			p.distance = y->lane[k]->s.rank - x->lane[0]->s.rank;
+			p.distance = y->comm_stream[k]->s.rank - x->comm_stream[0]->s.rank;
 			if (p.distance)
 				pairs = fits(g, x, y, p.distance, &p.missing);
-			if (p.missing && x->lane[0]->s.n >= PL_LANE_PAIRS)
+			if (p.missing && x->comm_stream[0]->s.n >= PL_SEQ_PAIRS)
 				continue; /* their scatter tells more */
 			if (pairs)
 				PL_TRY(weigh(g, x, &p, pairs, &possible, err));
@@ -225,12 +229,13 @@ static int pair_sets(struct stages *g, struct set *x, const struct pairing *p, s
 
 	x->used = p->to->used = true;
 	for (uint32_t i = 0; i < x->n; i++) {
-		struct pl_half_lane *o = lane_of(p->to, (int64_t)x->lane[i]->s.rank + p->distance);
+		struct pl_half_stream *o =
+			comm_stream_of(p->to, (int64_t)x->comm_stream[i]->s.rank + p->distance);
 
 		if (!o)
 			continue;
-		x->lane[i]->paired = o->paired = true;
-		PL_TRY(pl_align_pair_lanes(g->a, &x->lane[i]->s, &o->s, err));
+		x->comm_stream[i]->paired = o->paired = true;
+		PL_TRY(pl_clock_pair_streams(g->a, &x->comm_stream[i]->s, &o->s, err));
 	}
 out:
 	return rc;
@@ -246,7 +251,7 @@ static int next_pairing(struct stages *g, bool *found, struct pl_err *err)
 	int rc;
 
 	*found = false;
-	PL_TRY(pl_align_islands(g->a, g->m, &g->is, err));
+	PL_TRY(pl_clock_partitions(g->a, g->m, &g->is, err));
 	for (uint32_t i = 0; i < g->n; i++) {
 		struct pairing p;
 		uint32_t n;
@@ -271,7 +276,7 @@ out:
 	return rc;
 }
 
-int pl_align_stages(struct pl_align *a, struct pl_merge *m, struct pl_half_lane *v, uint32_t n,
+int pl_clock_stages(struct pl_align *a, struct pl_merge *m, struct pl_half_stream *v, uint32_t n,
 		    struct pl_err *err)
 {
 	struct stages g = { .a = a, .m = m };
@@ -280,14 +285,14 @@ int pl_align_stages(struct pl_align *a, struct pl_merge *m, struct pl_half_lane 
 
 	for (uint32_t i = 0; i < n; i++)
 		if (one_kind(a, &v[i].s))
-			PL_TRY(put_lane(&g, &v[i], n, err));
+			PL_TRY(put_stream(&g, &v[i], n, err));
 	for (uint32_t i = 0; i < g.n; i++)
 		settle_set(&g.set[i]);
 	while (g.n && found)
 		PL_TRY(next_pairing(&g, &found, err));
 out:
 	for (uint32_t i = 0; i < g.n; i++)
-		pl_free(g.set[i].lane);
-	pl_islands_fini(&g.is);
+		pl_free(g.set[i].comm_stream);
+	pl_clock_partitions_fini(&g.is);
 	return rc;
 }

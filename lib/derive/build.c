@@ -210,7 +210,7 @@ static int resource_name(struct gb *b, const struct pl_segment *s, const struct 
 	else if (t->name != PL_NONE)
 		snprintf(text, sizeof(text), "%s", pl_intern_get(&s->str, t->name));
 	else
-		snprintf(text, sizeof(text), "%s %s", pl_track_type_name(t->type),
+		snprintf(text, sizeof(text), "%s %s", pl_trace_track_type_name(t->type),
 			 pl_intern_get(&s->str, t->tid));
 	return pl_intern_add(&b->g->str, text, strlen(text), id, err);
 }
@@ -254,7 +254,7 @@ static int add_resource(struct gb *b, uint32_t seg, uint32_t track, struct pl_er
 	rk->res[rk->n_res++] = (uint32_t)g->n_res;
 	rk->has_device |= ri->device;
 	if (ri->device) {
-		const char *all = pl_segment_meta_get(s, "all_synchronization");
+		const char *all = pl_trace_segment_meta_get(s, "all_synchronization");
 
 		rk->all_sync |= all && !strcmp(all, "true");
 	}
@@ -337,8 +337,8 @@ static void add_op(const struct gb *b, uint32_t seg, uint32_t ev, struct op *op)
 	*op = (struct op){
 		.seg = seg,
 		.ev = ev,
-		.start = pl_clock_apply(clock, start),
-		.end = pl_clock_apply(clock, pl_add_sat(start, e->dur[ev])),
+		.start = pl_trace_clock_apply(clock, start),
+		.end = pl_trace_clock_apply(clock, pl_add_sat(start, e->dur[ev])),
 		.node = PL_NONE,
 		.last = PL_NONE,
 		.call = PL_NONE,
@@ -415,7 +415,7 @@ static int prepare_segment(struct gb *b, uint32_t seg, struct pl_err *err)
 	memset(b->track_res[seg], 0xff, nt * sizeof(uint32_t));
 	memset(b->ev_node[seg], 0xff, e->n * sizeof(uint32_t));
 	for (uint32_t i = 0; i < nt; i++)
-		b->clock[seg][i] = pl_merge_clock(&b->t->merge, seg, e->seg.track[i].rank);
+		b->clock[seg][i] = pl_trace_merge_clock(&b->t->merge, seg, e->seg.track[i].rank);
 	return 0;
 }
 
@@ -611,7 +611,7 @@ static int check_ranks(const struct gb *b, struct pl_err *err)
 static int tame(struct pl_trace *t, const struct pl_log *log, struct pl_err *err)
 {
 	uint64_t wild;
-	int rc = pl_trace_tame(t, &wild, err);
+	int rc = pl_trace_clamp_outliers(t, &wild, err);
 
 	if (rc >= 0 && wild)
 		pl_say(log, PL_LOG_WARN,

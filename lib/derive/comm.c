@@ -126,8 +126,8 @@ static void look_at(const struct gb *b, const struct pl_match *m, struct match *
 	x->early = x->found > 1 && x->left + EARLY_NS < x->last;
 	if (!x->early || m->flags & PL_MATCH_P2P)
 		return;
-	switch (pl_coll_find(pl_intern_get(&b->g->str, b->node[x->first].name),
-			     b->g->str.len[b->node[x->first].name])) {
+	switch (pl_trace_coll_find(pl_intern_get(&b->g->str, b->node[x->first].name),
+				   b->g->str.len[b->node[x->first].name])) {
 	case PL_COLL_BROADCAST:
 	case PL_COLL_SCATTER:
 		/* without the root nobody's wait is known */

@@ -24,8 +24,9 @@ struct pl_derive_opts {
 	 PL_ROLE_BIT(PL_R_ALLOC) | PL_ROLE_BIT(PL_R_ADDRESS) | PL_ROLE_BIT(PL_R_ALLOCATED) |       \
 	 PL_ROLE_BIT(PL_R_DEVICE_TYPE) | PL_ROLE_BIT(PL_R_DEVICE))
 /* `t` needs to have been merged when it has more than one rank (PL_EDATA otherwise). A cycle is
- * PL_EDATA with its path. Times that no clock shows are changed (pl_trace_tame()), and the columns
- * of the events may be gone afterwards (pl_trace_drop()), for the graph needs the room. */
+ * PL_EDATA with its path. Times that no clock shows are changed (pl_trace_clamp_outliers()), and
+ * the columns of the events may be gone afterwards (pl_trace_drop()), for the graph needs the room.
+ */
 int pl_derive_graph(struct pl_trace *t, const struct pl_derive_opts *o, struct pl_graph *g,
 		    struct pl_err *err) PL_MUST;
 

@@ -50,7 +50,7 @@ static int op_nodes(struct gb *b, uint32_t res, struct op *op, struct pl_err *er
 
 	if (rc < 0)
 		return rc;
-	if (!pl_kind_is_comm(n.kind)) {
+	if (!pl_trace_kind_is_comm(n.kind)) {
 		n.role = role_of(n.kind);
 		rc = gb_node(b, &n, &op->node, err);
 		op->last = op->node;
@@ -147,7 +147,7 @@ static int launch(struct gb *b, struct rankinfo *rk, struct op *op, uint32_t cal
 	op->call = call;
 	c->n_ops++;
 	rk->n_by_call++;
-	if (c->layer >= 0 && !pl_kind_is_comm(op->kind) &&
+	if (c->layer >= 0 && !pl_trace_kind_is_comm(op->kind) &&
 	    b->attr[b->node[op->node].attr].layer < 0 &&
 	    (rc = gb_set_layer(b, op->node, op->last, c->layer, err)) < 0)
 		return rc;
@@ -281,8 +281,8 @@ static int collect_issues(struct gb *b, struct rankinfo *rk, bool service, struc
 			struct op *op = &ri->op[i];
 			const struct pl_events *e = b->t->seg[op->seg];
 			pl_id name = e->name[op->ev];
-			const char *coll = pl_coll_from_name(pl_intern_get(&e->seg.str, name),
-							     e->seg.str.len[name]);
+			const char *coll = pl_trace_coll_from_name(pl_intern_get(&e->seg.str, name),
+								   e->seg.str.len[name]);
 
 			/* its name may say something else where the trace says it apart */
 			if (!coll && op->kind == PL_K_HOST_OP && e->coll && e->corr &&
@@ -307,8 +307,8 @@ static bool same_dims(const struct issue *host, const struct issue *work)
 
 	if (!host->dims || !work->dims)
 		return false;
-	pl_dims_text(host->dims, true, x, sizeof(x));
-	pl_dims_text(work->dims, false, y, sizeof(y));
+	pl_trace_dims_text(host->dims, true, x, sizeof(x));
+	pl_trace_dims_text(work->dims, false, y, sizeof(y));
 	return !strcmp(x, y);
 }
 

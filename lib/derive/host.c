@@ -282,7 +282,7 @@ static int one_op(struct flat *f, struct op *op, struct pl_err *err)
 	if ((rc = pop_until(f, op->start, err)) < 0 || (rc = emit(f, op->start, false, err)) < 0)
 		return rc;
 	f->cur = pl_max_i64(f->cur, op->start);
-	if (pl_kind_is_comm(kind))
+	if (pl_trace_kind_is_comm(kind))
 		return emit_comm(f, op, err);
 	if (kind == PL_K_WAIT)
 		return emit_wait(f, op, err);
@@ -316,7 +316,7 @@ static int one_op(struct flat *f, struct op *op, struct pl_err *err)
 static bool is_service(const struct resinfo *ri)
 {
 	for (uint32_t i = 0; i < ri->n; i++)
-		if (!pl_kind_is_comm(ri->op[i].kind))
+		if (!pl_trace_kind_is_comm(ri->op[i].kind))
 			return false;
 	return ri->n > 0;
 }

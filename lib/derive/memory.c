@@ -69,7 +69,8 @@ static pl_ns time_of(const struct gb *b, uint32_t seg, uint32_t ev)
 {
 	const struct pl_events *e = b->t->seg[seg];
 
-	return pl_clock_apply(b->clock[seg][e->track[ev]], pl_add_sat(e->ts[ev], e->seg.base_ns));
+	return pl_trace_clock_apply(b->clock[seg][e->track[ev]],
+				    pl_add_sat(e->ts[ev], e->seg.base_ns));
 }
 
 static bool of_rank(const struct gb *b, uint32_t seg, uint32_t ev, const struct rankinfo *rk)

@@ -138,7 +138,8 @@ static int add_side(struct chunks *c, const struct pl_member *x, bool recv, cons
 	const struct pl_track *track = &e->seg.track[e->track[x->event]];
 	const struct pl_clock *clock = b->clock[x->segment][e->track[x->event]];
 	pl_ns start = pl_add_sat(e->ts[x->event], e->seg.base_ns);
-	pl_ns low, end = pl_clock_apply(clock, pl_add_sat(start, pl_max_i64(0, e->dur[x->event])));
+	pl_ns low, end = pl_trace_clock_apply(clock,
+					      pl_add_sat(start, pl_max_i64(0, e->dur[x->event])));
 	struct op op = { .seg = x->segment, .ev = x->event };
 	struct side s = { .member = member_of(c, track->rank < 0 ? 0 : track->rank), .recv = recv };
 	int64_t channel = value(e->channel, x->event, 0);
@@ -157,7 +158,7 @@ static int add_side(struct chunks *c, const struct pl_member *x, bool recv, cons
 	low = b->node[m->arrive].start;
 	if (sent)
 		low = pl_max_i64(low, sent->end <= s.end ? sent->end : sent->start + 1);
-	start = pl_max_i64(pl_clock_apply(clock, start), low);
+	start = pl_max_i64(pl_trace_clock_apply(clock, start), low);
 	s.start = op.start = pl_min_i64(start, s.end);
 	op.end = s.end;
 	PL_TRY(link_of(c, s.member, s.channel, &res, err));

@@ -227,8 +227,8 @@ void pl_name_read(const char *name, size_t n, struct pl_name_says *says)
 	*says = (struct pl_name_says){
 		.op = look_up(&w, operators, PL_LEN(operators)),
 		.phase = look_up(&w, phases, PL_LEN(phases)),
-		.coll = (uint8_t)pl_coll_find(name, n),
-		.communicates = pl_coll_from_name(name, n) != NULL,
+		.coll = (uint8_t)pl_trace_coll_find(name, n),
+		.communicates = pl_trace_coll_from_name(name, n) != NULL,
 		.type = type_names[look_up(&w, types, PL_LEN(types))],
 		.algorithm = algorithm_names[look_up(&w, algorithms, PL_LEN(algorithms))],
 	};

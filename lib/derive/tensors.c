@@ -177,10 +177,10 @@ static bool reduces(const struct gb *b, const struct op *op)
 {
 	const struct pl_events *e = b->t->seg[op->seg];
 	pl_id name = e->name[op->ev];
-	const char *coll =
-		e->coll && e->coll[op->ev] != PL_NONE
-			? pl_intern_get(&e->seg.str, e->coll[op->ev])
-			: pl_coll_from_name(pl_intern_get(&e->seg.str, name), e->seg.str.len[name]);
+	const char *coll = e->coll && e->coll[op->ev] != PL_NONE
+				   ? pl_intern_get(&e->seg.str, e->coll[op->ev])
+				   : pl_trace_coll_from_name(pl_intern_get(&e->seg.str, name),
+							     e->seg.str.len[name]);
 
 	return coll && (!strcmp(coll, "allreduce") || !strcmp(coll, "reduce_scatter"));
 }

@@ -164,7 +164,7 @@ static uint64_t intern_id(struct perfetto *p, struct p_seg *s, unsigned table, p
 static bool number(const struct pl_segment *s, pl_id id, int64_t *v)
 {
 	size_t n;
-	const char *p = pl_segment_str(s, id, &n);
+	const char *p = pl_trace_segment_str(s, id, &n);
 
 	return n && pl_json_i64(p, n, v) && *v >= 0 && *v <= INT32_MAX;
 }
@@ -175,7 +175,7 @@ static int process(struct perfetto *p, struct p_seg *s, const struct pl_track *k
 {
 	struct x_text *t = &p->x.t, title = { .err = err };
 	size_t n, packet, track, at;
-	const char *text = pl_segment_str(s->seg, k->pid, &n);
+	const char *text = pl_trace_segment_str(s->seg, k->pid, &n);
 	pl_id slot = k->pid < s->seg->str.n ? k->pid : (pl_id)s->seg->str.n;
 	int rc = x_pid(&p->pids, p->x.n_segs - 1, text, n, pid, err);
 
@@ -198,7 +198,7 @@ static int process(struct perfetto *p, struct p_seg *s, const struct pl_track *k
 	at = open_msg(t, TRACK_PROCESS);
 	put_int(t, PROCESS_PID, (uint64_t)*pid);
 	put_text(t, PROCESS_NAME, (const char *)title.b.p, title.b.n);
-	text = pl_segment_str(s->seg, k->labels, &n);
+	text = pl_trace_segment_str(s->seg, k->labels, &n);
 	if (n)
 		put_text(t, PROCESS_LABELS, text, n);
 	close_msg(t, at);
@@ -212,7 +212,7 @@ static int process(struct perfetto *p, struct p_seg *s, const struct pl_track *k
 static void put_track_name(struct x_text *t, const struct pl_segment *s, const struct pl_track *k)
 {
 	size_t n;
-	const char *name = pl_segment_str(s, k->name, &n);
+	const char *name = pl_trace_segment_str(s, k->name, &n);
 
 	if (n) {
 		while (n && name[n - 1] == ' ')
@@ -222,9 +222,9 @@ static void put_track_name(struct x_text *t, const struct pl_segment *s, const s
 	}
 	struct x_text tmp = { .err = t->err };
 
-	x_puts(&tmp, pl_track_type_name(k->type));
+	x_puts(&tmp, pl_trace_track_type_name(k->type));
 	x_putc(&tmp, ' ');
-	name = pl_segment_str(s, k->tid, &n);
+	name = pl_trace_segment_str(s, k->tid, &n);
 	x_put(&tmp, name, n);
 	put_text(t, TRACK_NAME, (const char *)tmp.b.p, tmp.b.n);
 	if (t->rc >= 0)
@@ -258,7 +258,7 @@ int p_write_track(struct perfetto *p, struct p_seg *s, uint32_t track, size_t la
 
 		put_int(t, THREAD_PID, (uint64_t)pid);
 		put_int(t, THREAD_TID, (uint64_t)tid);
-		name = pl_segment_str(s->seg, k->name, &n);
+		name = pl_trace_segment_str(s->seg, k->name, &n);
 		if (n)
 			put_text(t, THREAD_NAME, name, n);
 		close_msg(t, th);
@@ -303,7 +303,7 @@ static void put_annotation(struct perfetto *p, struct p_seg *s, const struct pl_
 
 static void put_name(struct perfetto *p, struct p_seg *s, const struct pl_batch *b, uint32_t row)
 {
-	const char *kind = pl_kind_name(b->kind[row]);
+	const char *kind = pl_trace_kind_name(b->kind[row]);
 
 	if (b->name[row] < s->seg->str.n && s->seg->str.len[b->name[row]])
 		put_int(&p->event, EVENT_NAME_IID, intern_id(p, s, P_NAME, b->name[row]));
@@ -318,7 +318,7 @@ int p_write_begin(struct perfetto *p, struct p_seg *s, const struct p_item *it, 
 	const struct pl_batch *b = &p->x.hold.b[w.batch];
 	const struct pl_row_values *r = &s->rows[w.batch];
 	struct x_text *t = &p->event;
-	const char *kind = pl_kind_name(b->kind[w.row]);
+	const char *kind = pl_trace_kind_name(b->kind[w.row]);
 	uint64_t category = 0;
 	size_t at = open_packet(p, it->ts);
 
@@ -374,9 +374,9 @@ static int counter_track(struct perfetto *p, struct p_seg *s, const struct pl_ba
 	PL_TRY(process(p, s, k, &parent, &pid, err));
 	x_put(&key, &parent, sizeof(parent));
 	prefix = sizeof(parent);
-	text = pl_segment_str(s->seg, b->name[row], &n);
+	text = pl_trace_segment_str(s->seg, b->name[row], &n);
 	x_put(&key, text, n);
-	text = pl_segment_str(s->seg, c->key, &n);
+	text = pl_trace_segment_str(s->seg, c->key, &n);
 	x_puts(&key, n ? " " : "");
 	x_put(&key, text, n);
 	PL_TRY(key.rc);
@@ -420,8 +420,8 @@ int p_write_counters(struct perfetto *p, struct p_seg *s, uint32_t batch, struct
 			if (c->role != PL_R_VALUE || (c->type != PL_V_INT && c->type != PL_V_DEC))
 				continue;
 			PL_TRY(counter_track(p, s, b, i, c, &uuid, err));
-			at = open_packet(p,
-					 pl_clock_apply(k, pl_add_sat(b->ts[i], s->seg->base_ns)));
+			at = open_packet(
+				p, pl_trace_clock_apply(k, pl_add_sat(b->ts[i], s->seg->base_ns)));
 			put_int(&p->event, EVENT_TYPE, TYPE_COUNTER);
 			put_int(&p->event, EVENT_TRACK_UUID, uuid);
 			if (c->type == PL_V_INT)

@@ -53,7 +53,7 @@ struct s_agg *s_agg(struct stat *s, const struct pl_segment *seg, unsigned table
 	uint32_t *known = name < seg->str.n ? &t->known[name] : NULL;
 	struct pl_buf key = { 0 };
 	size_t n, before = t->key.n;
-	const char *text = pl_segment_str(seg, name, &n);
+	const char *text = pl_trace_segment_str(seg, name, &n);
 	pl_id id = 0;
 	int rc;
 
@@ -127,7 +127,7 @@ static int add_event(struct stat *s, const struct pl_segment *seg, const struct 
 		     struct pl_err *err)
 {
 	unsigned k = s->kind[i];
-	pl_ns t0 = pl_clock_apply(p->clock, pl_add_sat(s->ts[i], seg->base_ns));
+	pl_ns t0 = pl_trace_clock_apply(p->clock, pl_add_sat(s->ts[i], seg->base_ns));
 	pl_ns t1 = pl_add_sat(t0, s->dur[i] > 0 ? s->dur[i] : 0);
 	struct s_rank *r = p->rank == SIZE_MAX ? NULL : &s->rank[p->rank];
 	int rc = 0;
@@ -139,22 +139,22 @@ static int add_event(struct stat *s, const struct pl_segment *seg, const struct 
 	if (s->dur[i] < 0)
 		return 0;
 	if (!p->device) {
-		if (pl_kind_is_comm(k))
+		if (pl_trace_kind_is_comm(k))
 			rc = pl_spans_add(&r->host_comm, 0, t0, t1, err);
 		else if (k == PL_K_HOST_OP)
 			rc = pl_spans_add(&r->host, 0, t0, t1, err);
 		return rc;
 	}
-	if (k == PL_K_KERNEL || pl_kind_is_comm(k))
+	if (k == PL_K_KERNEL || pl_trace_kind_is_comm(k))
 		PL_TRY(add_sum(s, seg, S_KERNEL, i, err));
 	else if (k == PL_K_COPY || k == PL_K_SET)
 		PL_TRY(add_sum(s, seg, S_COPY, i, err));
 	else
 		return 0;
 	r->device = true;
-	rc = pl_spans_add(k == PL_K_KERNEL     ? &r->compute
-			  : pl_kind_is_comm(k) ? &r->comm
-					       : &r->copy,
+	rc = pl_spans_add(k == PL_K_KERNEL	     ? &r->compute
+			  : pl_trace_kind_is_comm(k) ? &r->comm
+						     : &r->copy,
 			  0, t0, t1, err);
 out:
 	return rc;
@@ -208,22 +208,22 @@ static int end_comm(struct stat *s, const struct pl_segment *seg, const struct p
 			continue;
 		}
 		p = &place[s->track[i]];
-		c->t0 = pl_clock_apply(p->clock, pl_add_sat(s->ts[i], seg->base_ns));
+		c->t0 = pl_trace_clock_apply(p->clock, pl_add_sat(s->ts[i], seg->base_ns));
 		c->t1 = pl_add_sat(c->t0, s->dur[i]);
 		c->p2p = s->kind[i] != PL_K_COLLECTIVE;
 		c->rank = p->rank == SIZE_MAX ? -1 : s->rank[p->rank].key;
 		fix_size(seg, c);
-		text = pl_segment_str(seg, c->coll, &n);
+		text = pl_trace_segment_str(seg, c->coll, &n);
 		if (c->coll == PL_NONE) {
-			text = pl_segment_str(seg, s->name[i], &n);
-			text = pl_coll_from_name(text, n);
+			text = pl_trace_segment_str(seg, s->name[i], &n);
+			text = pl_trace_coll_from_name(text, n);
 			if (!text)
-				text = pl_kind_name(s->kind[i]);
+				text = pl_trace_kind_name(s->kind[i]);
 			n = strlen(text);
 		}
 		PL_TRY(pl_intern_add(&s->names, text, n, &c->coll, err));
 		if (c->group != PL_NONE) {
-			text = pl_segment_str(seg, c->group, &n);
+			text = pl_trace_segment_str(seg, c->group, &n);
 			PL_TRY(pl_intern_add(&s->names, text, n, &c->group, err));
 		}
 		c->match = PL_NONE;
@@ -336,7 +336,7 @@ static int end_steps(struct stat *s, const struct pl_segment *seg, const struct 
 			continue;
 		while (j < s->n_number && s->number[j].event < i)
 			j++;
-		text = pl_segment_str(seg, s->name[i], &n);
+		text = pl_trace_segment_str(seg, s->name[i], &n);
 		v = j < s->n_number && s->number[j].event == i ? s->number[j].v
 							       : last_number(text, n);
 		PL_TRY(pl_grow(&s->step, &s->cap_steps, s->n_steps + 1, sizeof(*s->step), err));
@@ -415,7 +415,7 @@ static int find_places(struct stat *s, const struct pl_segment *seg, struct plac
 	for (uint32_t i = 0; i < seg->n_tracks; i++) {
 		const struct pl_track *k = &seg->track[i];
 
-		place[i].clock = pl_merge_context_clock(&s->merge, k->rank);
+		place[i].clock = pl_trace_merge_context_clock(&s->merge, k->rank);
 		place[i].device = on_device(k);
 		place[i].rank = SIZE_MAX;
 		if (k->host < seg->str.n)

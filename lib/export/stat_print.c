@@ -50,7 +50,8 @@ static struct pl_table *kinds(struct stat *s, struct pl_err *err)
 
 	for (unsigned k = 0; t && rc >= 0 && k < 256; k++)
 		if (s->kind_n[k])
-			rc = pl_table_row(t, err, pl_kind_name(k), s->kind_n[k], s->kind_ns[k]);
+			rc = pl_table_row(t, err, pl_trace_kind_name(k), s->kind_n[k],
+					  s->kind_ns[k]);
 	return done(t, rc);
 }
 
@@ -179,8 +180,8 @@ static struct pl_table *host_ops(struct stat *s, struct pl_err *err)
 	for (size_t i = 0; t && rc >= 0 && i < limit(s, h->key.n); i++) {
 		const struct s_agg *a = &h->v[i];
 
-		rc = pl_table_row(t, err, name_of(s, a->name), pl_kind_name(a->kind), a->n, a->self,
-				  all > 0 ? (double)a->self / (double)all : 0.0, a->total,
+		rc = pl_table_row(t, err, name_of(s, a->name), pl_trace_kind_name(a->kind), a->n,
+				  a->self, all > 0 ? (double)a->self / (double)all : 0.0, a->total,
 				  a->total / a->n, a->max);
 	}
 	return done(t, rc);
@@ -236,7 +237,7 @@ static struct pl_table *kernels(struct stat *s, struct pl_err *err)
 	for (size_t i = 0; t && rc >= 0 && i < limit(s, h->key.n); i++) {
 		const struct s_agg *a = &h->v[i];
 
-		rc = pl_table_row(t, err, name_of(s, a->name), pl_kind_name(a->kind), a->n,
+		rc = pl_table_row(t, err, name_of(s, a->name), pl_trace_kind_name(a->kind), a->n,
 				  a->total, busy > 0 ? (double)a->total / (double)busy : 0.0,
 				  a->total / a->n, a->max);
 	}

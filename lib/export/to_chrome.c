@@ -70,7 +70,7 @@ static void look(struct row *r, const struct pl_row_values *rows)
 			r->cat = c;
 			r->cat_k = e->k;
 		} else if (c->role == PL_R_PH && c->type == PL_V_STR) {
-			s = pl_segment_str(r->seg, (pl_id)c->val[e->k], &n);
+			s = pl_trace_segment_str(r->seg, (pl_id)c->val[e->k], &n);
 			if (n == 1)
 				r->ph = *s;
 		}
@@ -82,7 +82,7 @@ static void look(struct row *r, const struct pl_row_values *rows)
 static void put_id(struct x_text *t, const struct pl_segment *s, pl_id id, bool quoted)
 {
 	size_t n;
-	const char *p = pl_segment_str(s, id, &n);
+	const char *p = pl_trace_segment_str(s, id, &n);
 	int64_t v;
 
 	if (!quoted && n && (pl_json_i64(p, n, &v) || x_json_valid(p, n)))
@@ -96,7 +96,7 @@ static int put_pid(struct chrome *c, struct x_text *t, const struct pl_segment *
 {
 	int64_t num;
 	size_t n;
-	const char *p = pl_segment_str(s, k->pid, &n);
+	const char *p = pl_trace_segment_str(s, k->pid, &n);
 	int rc = x_pid(&c->pids, c->x.n_segs - 1, p, n, &num, err);
 
 	if (rc < 0)
@@ -138,19 +138,19 @@ static int put_where(struct chrome *c, struct x_text *t, const struct pl_segment
 static bool derived(const struct row *r, const struct pl_col *c)
 {
 	size_t n;
-	const char *s = pl_segment_str(r->seg, r->b->name[r->i], &n);
+	const char *s = pl_trace_segment_str(r->seg, r->b->name[r->i], &n);
 
 	if (c->key != PL_NONE)
 		return false;
 	return (c->role == PL_R_STEP && r->b->kind[r->i] == PL_K_STEP) ||
-	       (c->role == PL_R_COLL && pl_coll_from_name(s, n));
+	       (c->role == PL_R_COLL && pl_trace_coll_from_name(s, n));
 }
 
 static void put_key(struct x_text *t, const struct pl_segment *s, const struct pl_col *c,
 		    const char *fallback)
 {
 	size_t n;
-	const char *p = pl_segment_str(s, c->key, &n);
+	const char *p = pl_trace_segment_str(s, c->key, &n);
 
 	if (c->key == PL_NONE)
 		x_json_str(t, fallback, strlen(fallback));
@@ -221,10 +221,10 @@ static int put_event(struct chrome *c, const struct row *r, pl_ns ts, struct pl_
 		x_value_json(t, r->seg, r->cat, r->cat_k);
 	} else if (r->b->kind[r->i] != PL_K_OTHER && r->ph == 'X') {
 		x_puts(t, ",\"cat\":\"");
-		x_puts(t, pl_kind_name(r->b->kind[r->i]));
+		x_puts(t, pl_trace_kind_name(r->b->kind[r->i]));
 		x_putc(t, '"');
 	}
-	s = pl_segment_str(r->seg, r->b->name[r->i], &n);
+	s = pl_trace_segment_str(r->seg, r->b->name[r->i], &n);
 	x_puts(t, ",\"name\":");
 	x_json_str(t, s, n);
 	rc = put_where(c, t, r->seg, r->b->track[r->i], err);
@@ -246,7 +246,7 @@ static int put_batch(struct chrome *c, struct pl_segment *seg, const struct pl_b
 		     const struct pl_clock *const *clock, struct pl_err *err)
 {
 	struct row r = { .seg = seg, .b = b };
-	int rc = pl_row_values_build(&c->x.rows, b, err);
+	int rc = pl_trace_row_values_build(&c->x.rows, b, err);
 
 	for (r.i = 0; rc >= 0 && r.i < b->n; r.i++) {
 		pl_ns ts = b->ts[r.i];
@@ -256,7 +256,8 @@ static int put_batch(struct chrome *c, struct pl_segment *seg, const struct pl_b
 			const struct pl_clock *k =
 				b->track[r.i] < seg->n_tracks ? clock[b->track[r.i]] : NULL;
 
-			ts = pl_sub_sat(pl_clock_apply(k, pl_add_sat(ts, seg->base_ns)), c->base0);
+			ts = pl_sub_sat(pl_trace_clock_apply(k, pl_add_sat(ts, seg->base_ns)),
+					c->base0);
 		}
 		rc = put_event(c, &r, ts, err);
 	}
@@ -277,11 +278,11 @@ static bool of_one_segment(const char *key)
 static void put_member(struct x_text *t, const struct pl_segment *s, const struct pl_meta *m)
 {
 	size_t n;
-	const char *p = pl_segment_str(s, m->key, &n);
+	const char *p = pl_trace_segment_str(s, m->key, &n);
 
 	x_json_str(t, p, n);
 	x_putc(t, ':');
-	p = pl_segment_str(s, m->value, &n);
+	p = pl_trace_segment_str(s, m->value, &n);
 	x_json_raw(t, p, n);
 }
 
@@ -448,7 +449,7 @@ static int begin(struct pl_sink *sink, struct pl_segment *seg, struct pl_err *er
 	c->x.t.err = err;
 	if (c->x.n_segs++)
 		c->x.merge.rel++;
-	pl_hold_reset(&c->x.hold);
+	pl_trace_hold_reset(&c->x.hold);
 	if (c->x.n_segs == 2) { /* now it is known that the first is not alone */
 		x_put(&c->x.t, c->multi.b.p, c->multi.b.n);
 		c->comma |= c->multi.b.n > 0;
@@ -463,7 +464,7 @@ static int batch(struct pl_sink *sink, struct pl_segment *seg, struct pl_batch *
 
 	c->x.t.err = err;
 	if (c->x.n_segs > 1 || c->x.merge.present)
-		return pl_hold_add(&c->x.hold, b, NULL, err);
+		return pl_trace_hold_add(&c->x.hold, b, NULL, err);
 	if (!c->opened)
 		open_file(c, seg);
 	return put_batch(c, seg, b, NULL, err);
@@ -476,12 +477,12 @@ static int emit_held(struct chrome *c, struct pl_segment *seg, struct pl_err *er
 
 	PL_TRY(pl_alloc(&clock, (size_t)seg->n_tracks + 1, sizeof(const struct pl_clock *), err));
 	for (uint32_t i = 0; i < seg->n_tracks; i++)
-		clock[i] = pl_merge_context_clock(&c->x.merge, seg->track[i].rank);
+		clock[i] = pl_trace_merge_context_clock(&c->x.merge, seg->track[i].rank);
 	for (size_t i = 0; i < c->x.hold.n; i++)
 		PL_TRY(put_batch(c, seg, &c->x.hold.b[i], clock, err));
 out:
 	pl_free(clock);
-	pl_hold_reset(&c->x.hold);
+	pl_trace_hold_reset(&c->x.hold);
 	return rc;
 }
 
@@ -519,7 +520,7 @@ out:
 static int merge(struct pl_sink *sink, const struct pl_merge *m, struct pl_err *err)
 {
 	struct chrome *c = (struct chrome *)sink;
-	int rc = pl_merge_context_take(&c->x.merge, m, err);
+	int rc = pl_trace_merge_context_take(&c->x.merge, m, err);
 
 	c->x.merge.rel = c->x.n_segs ? UINT32_MAX : 0;
 	return rc;

@@ -75,13 +75,13 @@ static int collect_batch(struct perfetto *p, struct p_seg *s, uint32_t bi, struc
 		k = s->clock[b->track[i]];
 		it->track = b->track[i];
 		it->g = g;
-		it->ts = pl_clock_apply(k, pl_add_sat(b->ts[i], s->seg->base_ns));
+		it->ts = pl_trace_clock_apply(k, pl_add_sat(b->ts[i], s->seg->base_ns));
 		it->end = pl_add_sat(it->ts, b->dur[i] > 0 ? b->dur[i] : 0);
 		it->class = b->kind[i] == PL_K_FLOW_OUT || b->kind[i] == PL_K_FLOW_IN ? C_FLOW
 			    : b->dur[i] < 0					      ? C_INSTANT
 										      : C_SLICE;
 		s->n_items++;
-		if (p->n_members && pl_kind_is_comm(b->kind[i]) && b->first + i <= UINT32_MAX)
+		if (p->n_members && pl_trace_kind_is_comm(b->kind[i]) && b->first + i <= UINT32_MAX)
 			match = x_member_find(p->member, p->n_members, p->x.merge.rel,
 					      (uint32_t)(b->first + i));
 		if (match != PL_NONE && p->x.merge.m.match[match].n > 1)
@@ -146,7 +146,7 @@ static int collect(struct perfetto *p, struct p_seg *s, struct pl_err *err)
 		if (n >= PL_NONE)
 			return pl_fail(err, PL_ELIMIT, "more than %u events in a segment", PL_NONE);
 		s->n_rows = i + 1;
-		PL_TRY(pl_row_values_build(&s->rows[i], &h->b[i], err));
+		PL_TRY(pl_trace_row_values_build(&s->rows[i], &h->b[i], err));
 	}
 	PL_TRY(pl_alloc(&s->item, n + 1, sizeof(*s->item), err));
 	PL_TRY(pl_alloc(&s->where, n + 1, sizeof(*s->where), err));
@@ -154,7 +154,7 @@ static int collect(struct perfetto *p, struct p_seg *s, struct pl_err *err)
 	PL_TRY(pl_alloc(&s->clock, (size_t)s->seg->n_tracks + 1, sizeof(s->clock[0]), err));
 	memset(s->head, 0xff, (n + 1) * sizeof(*s->head));
 	for (uint32_t i = 0; i < s->seg->n_tracks; i++)
-		s->clock[i] = pl_merge_context_clock(&p->x.merge, s->seg->track[i].rank);
+		s->clock[i] = pl_trace_merge_context_clock(&p->x.merge, s->seg->track[i].rank);
 	for (size_t i = 0; i < h->n; i++)
 		PL_TRY(collect_batch(p, s, (uint32_t)i, err));
 	qsort(s->item, s->n_items, sizeof(*s->item), by_place);
@@ -369,7 +369,7 @@ out:
 static void seg_fini(struct p_seg *s)
 {
 	for (size_t i = 0; i < s->n_rows; i++)
-		pl_row_values_fini(&s->rows[i]);
+		pl_trace_row_values_fini(&s->rows[i]);
 	for (size_t i = 0; i < s->made_lanes; i++) {
 		pl_free(s->lane[i].ts);
 		pl_free(s->lane[i].end);

@@ -68,7 +68,7 @@ static void put_args(struct x_text *t, const struct pl_segment *s, const struct 
 		if (any)
 			x_putc(t, ',');
 		any = true;
-		key = pl_segment_str(s, c->key, &n);
+		key = pl_trace_segment_str(s, c->key, &n);
 		if (c->key == PL_NONE)
 			x_json_str(t, fallback, strlen(fallback));
 		else
@@ -84,7 +84,7 @@ static pl_ns start_of(const struct rows *x, const struct pl_segment *s, const st
 {
 	const struct pl_clock *c = b->track[i] < s->n_tracks ? x->clock[b->track[i]] : NULL;
 
-	return pl_clock_apply(c, pl_add_sat(b->ts[i], s->base_ns));
+	return pl_trace_clock_apply(c, pl_add_sat(b->ts[i], s->base_ns));
 }
 
 static int prepare(struct rows *x, const struct pl_segment *seg, struct pl_err *err)
@@ -95,7 +95,7 @@ static int prepare(struct rows *x, const struct pl_segment *seg, struct pl_err *
 	x->clock = NULL;
 	rc = pl_alloc(&x->clock, (size_t)seg->n_tracks + 1, sizeof(x->clock[0]), err);
 	for (uint32_t i = 0; rc >= 0 && i < seg->n_tracks; i++)
-		x->clock[i] = pl_merge_context_clock(&x->x.merge, seg->track[i].rank);
+		x->clock[i] = pl_trace_merge_context_clock(&x->x.merge, seg->track[i].rank);
 	x->args.err = err;
 	return rc;
 }
@@ -114,7 +114,7 @@ static void csv_head(struct x_text *t)
 static void csv_id(struct x_text *t, const struct pl_segment *s, pl_id id)
 {
 	size_t n;
-	const char *p = pl_segment_str(s, id, &n);
+	const char *p = pl_trace_segment_str(s, id, &n);
 
 	x_csv_str(t, p, n);
 	x_putc(t, ',');
@@ -132,7 +132,7 @@ static void csv_track(struct x_text *t, const struct pl_segment *s, uint32_t tra
 		x_i64(t, k->rank);
 	x_putc(t, ',');
 	csv_id(t, s, k->host);
-	x_puts(t, pl_track_type_name(k->type));
+	x_puts(t, pl_trace_track_type_name(k->type));
 	x_putc(t, ',');
 	csv_id(t, s, k->pid);
 	csv_id(t, s, k->tid);
@@ -152,7 +152,7 @@ static void csv_value(struct rows *x, const struct pl_segment *s, const struct p
 	const char *p;
 
 	if (c->type == PL_V_STR || c->type == PL_V_JSON) {
-		p = pl_segment_str(s, (pl_id)c->val[k], &n);
+		p = pl_trace_segment_str(s, (pl_id)c->val[k], &n);
 		x_csv_str(t, p, n);
 	} else if (c->type != PL_V_NULL) {
 		x_value_json(t, s, c, k);
@@ -171,7 +171,7 @@ static void csv_event(struct rows *x, const struct pl_segment *s, const struct p
 	x_i64(t, (int64_t)(b->first + i));
 	x_putc(t, ',');
 	csv_track(t, s, b->track[i]);
-	x_puts(t, pl_kind_name(b->kind[i]));
+	x_puts(t, pl_trace_kind_name(b->kind[i]));
 	x_putc(t, ',');
 	csv_id(t, s, b->name[i]);
 	x_i64(t, start_of(x, s, b, i));
@@ -203,7 +203,7 @@ static int csv_emit(struct x_base *base, struct pl_segment *seg, struct pl_err *
 		csv_head(&base->t);
 	x->headed = true;
 	for (size_t j = 0; j < base->hold.n; j++) {
-		PL_TRY(pl_row_values_build(&base->rows, &base->hold.b[j], err));
+		PL_TRY(pl_trace_row_values_build(&base->rows, &base->hold.b[j], err));
 		for (uint32_t i = 0; i < base->hold.b[j].n; i++) {
 			csv_event(x, seg, &base->hold.b[j], i);
 			x_flush(&base->t, FLUSH);
@@ -227,7 +227,7 @@ static void member(struct x_text *t, const char *key)
 static void member_id(struct x_text *t, const struct pl_segment *s, const char *key, pl_id id)
 {
 	size_t n;
-	const char *p = pl_segment_str(s, id, &n);
+	const char *p = pl_trace_segment_str(s, id, &n);
 
 	if (id == PL_NONE)
 		return;
@@ -258,13 +258,13 @@ static void jsonl_segment(struct rows *x, const struct pl_segment *s)
 	x_putc(t, '{');
 	for (uint32_t i = 0; i < s->n_meta; i++) {
 		size_t n;
-		const char *p = pl_segment_str(s, s->meta[i].key, &n);
+		const char *p = pl_trace_segment_str(s, s->meta[i].key, &n);
 
 		if (i)
 			x_putc(t, ',');
 		x_json_str(t, p, n);
 		x_putc(t, ':');
-		p = pl_segment_str(s, s->meta[i].value, &n);
+		p = pl_trace_segment_str(s, s->meta[i].value, &n);
 		x_json_raw(t, p, n);
 	}
 	x_puts(t, "}}\n");
@@ -280,7 +280,7 @@ static void jsonl_track(struct rows *x, const struct pl_segment *s, uint32_t i)
 	x_i64(t, x->x.n_segs - 1);
 	member_i64(t, "track", i, -1);
 	member(t, "track_type");
-	x_json_str(t, pl_track_type_name(k->type), strlen(pl_track_type_name(k->type)));
+	x_json_str(t, pl_trace_track_type_name(k->type), strlen(pl_trace_track_type_name(k->type)));
 	member_i64(t, "rank", k->rank, -1);
 	member_id(t, s, "host", k->host);
 	member_id(t, s, "pid", k->pid);
@@ -309,7 +309,7 @@ static void jsonl_event(struct rows *x, const struct pl_segment *s, const struct
 	if (b->track[i] < s->n_tracks)
 		member_i64(t, "rank", s->track[b->track[i]].rank, -1);
 	x_puts(t, ",\"kind\":\"");
-	x_puts(t, pl_kind_name(b->kind[i]));
+	x_puts(t, pl_trace_kind_name(b->kind[i]));
 	x_puts(t, "\"");
 	member_id(t, s, "name", b->name[i]);
 	member_i64(t, "start_ns", start_of(x, s, b, i), INT64_MIN);
@@ -366,7 +366,7 @@ static int jsonl_emit(struct x_base *base, struct pl_segment *seg, struct pl_err
 	for (uint32_t i = 0; i < seg->n_tracks; i++)
 		jsonl_track(x, seg, i);
 	for (size_t j = 0; j < base->hold.n; j++) {
-		PL_TRY(pl_row_values_build(&base->rows, &base->hold.b[j], err));
+		PL_TRY(pl_trace_row_values_build(&base->rows, &base->hold.b[j], err));
 		for (uint32_t i = 0; i < base->hold.b[j].n; i++) {
 			jsonl_event(x, seg, &base->hold.b[j], i);
 			x_flush(&base->t, FLUSH);

@@ -53,7 +53,7 @@ static int make_records(struct stat *s, const struct pl_batch *b, uint32_t *inde
 	for (uint32_t i = 0; i < b->n; i++) {
 		uint32_t event = (uint32_t)(s->n + i);
 
-		if (pl_kind_is_comm(b->kind[i])) {
+		if (pl_trace_kind_is_comm(b->kind[i])) {
 			PL_TRY(pl_grow(&s->comm, &s->cap_comm, s->n_comm + 1, sizeof(*s->comm),
 				       err));
 			index[i] = (uint32_t)s->n_comm;
@@ -181,7 +181,7 @@ static int merge(struct pl_sink *sink, const struct pl_merge *m, struct pl_err *
 	int rc;
 
 	PL_TRY(s_finish_comm(s, err)); /* matches of the table before this one */
-	PL_TRY(pl_merge_context_take(&s->merge, m, err));
+	PL_TRY(pl_trace_merge_context_take(&s->merge, m, err));
 	s->merge.rel = s->n_segs ? UINT32_MAX : 0;
 	s->merged = true;
 	for (uint32_t i = 0; i < m->n_groups; i++)
@@ -242,7 +242,7 @@ static void stat_abort(struct pl_sink *sink)
 	pl_intern_fini(&s->hosts);
 	pl_intern_fini(&s->rank_keys);
 	pl_intern_fini(&s->memory_keys);
-	pl_merge_context_fini(&s->merge);
+	pl_trace_merge_context_fini(&s->merge);
 	pl_free(s->rank);
 	pl_free(s->step);
 	pl_free(s->comm);

@@ -16,7 +16,7 @@ struct text {
 static void put_id(struct x_text *t, const struct pl_segment *s, const char *key, pl_id id)
 {
 	size_t n;
-	const char *p = pl_segment_str(s, id, &n);
+	const char *p = pl_trace_segment_str(s, id, &n);
 
 	if (id == PL_NONE)
 		return;
@@ -53,7 +53,7 @@ static void put_segment(struct text *x, const struct pl_segment *s)
 	x_putc(t, '\n');
 	for (uint32_t i = 0; i < s->n_meta; i++) {
 		size_t n;
-		const char *p = pl_segment_str(s, s->meta[i].value, &n);
+		const char *p = pl_trace_segment_str(s, s->meta[i].value, &n);
 
 		put_id(t, s, "meta ", s->meta[i].key);
 		x_putc(t, ' ');
@@ -69,7 +69,7 @@ static void put_track(struct x_text *t, const struct pl_segment *s, uint32_t i)
 
 	put_num(t, "track ", i, -1);
 	x_putc(t, ' ');
-	x_puts(t, pl_track_type_name(k->type));
+	x_puts(t, pl_trace_track_type_name(k->type));
 	put_num(t, " rank=", k->rank, -1);
 	put_id(t, s, " host=", k->host);
 	put_id(t, s, " pid=", k->pid);
@@ -92,11 +92,11 @@ static void put_value(struct x_text *t, const struct pl_segment *s, const struct
 		      uint32_t k)
 {
 	size_t n;
-	const char *p = pl_segment_str(s, c->key, &n);
+	const char *p = pl_trace_segment_str(s, c->key, &n);
 
 	x_putc(t, ' ');
 	if (c->role != PL_R_ARG) {
-		x_puts(t, pl_role_name(c->role));
+		x_puts(t, pl_trace_role_name(c->role));
 		if (c->key != PL_NONE)
 			x_putc(t, ':');
 	}
@@ -113,13 +113,13 @@ static int put_batch(struct text *x, const struct pl_segment *s, const struct pl
 {
 	struct x_text *t = &x->x.t;
 	struct pl_row_values *r = &x->x.rows;
-	int rc = pl_row_values_build(r, b, err);
+	int rc = pl_trace_row_values_build(r, b, err);
 
 	for (uint32_t i = 0; rc >= 0 && i < b->n; i++) {
 		put_num(t, "event ", (int64_t)(b->first + i), -1);
 		x_putc(t, ' ');
 		if (b->kind[i] < PL_K_COUNT_)
-			x_puts(t, pl_kind_name(b->kind[i]));
+			x_puts(t, pl_trace_kind_name(b->kind[i]));
 		else
 			put_num(t, "kind-", b->kind[i], -1);
 		put_num(t, " track=", b->track[i], PL_NONE);

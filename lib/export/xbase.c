@@ -51,7 +51,7 @@ static int base_begin(struct pl_sink *s, struct pl_segment *seg, struct pl_err *
 	(void)err;
 	if (x->n_segs++)
 		x->merge.rel++;
-	pl_hold_reset(&x->hold);
+	pl_trace_hold_reset(&x->hold);
 	return 0;
 }
 
@@ -59,7 +59,7 @@ static int base_batch(struct pl_sink *s, struct pl_segment *seg, struct pl_batch
 		      struct pl_err *err)
 {
 	(void)seg;
-	return pl_hold_add(&((struct x_base *)s)->hold, b, NULL, err);
+	return pl_trace_hold_add(&((struct x_base *)s)->hold, b, NULL, err);
 }
 
 static int base_end(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err)
@@ -71,14 +71,14 @@ static int base_end(struct pl_sink *s, struct pl_segment *seg, struct pl_err *er
 	rc = x->emit(x, seg, err);
 	if (rc >= 0 && x->t.rc < 0)
 		rc = x->t.rc;
-	pl_hold_reset(&x->hold);
+	pl_trace_hold_reset(&x->hold);
 	return rc;
 }
 
 static int base_merge(struct pl_sink *s, const struct pl_merge *m, struct pl_err *err)
 {
 	struct x_base *x = (struct x_base *)s;
-	int rc = pl_merge_context_take(&x->merge, m, err);
+	int rc = pl_trace_merge_context_take(&x->merge, m, err);
 
 	x->merge.rel = UINT32_MAX; /* the next segment is number 0 */
 	if (!x->n_segs)
@@ -112,7 +112,7 @@ int x_base_finish(struct x_base *x, struct pl_err *err)
 void x_base_fini(struct x_base *x)
 {
 	x_text_fini(&x->t);
-	pl_hold_fini(&x->hold);
-	pl_row_values_fini(&x->rows);
-	pl_merge_context_fini(&x->merge);
+	pl_trace_hold_fini(&x->hold);
+	pl_trace_row_values_fini(&x->rows);
+	pl_trace_merge_context_fini(&x->merge);
 }

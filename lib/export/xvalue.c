@@ -12,7 +12,7 @@ const char *x_role_key(unsigned role)
 	case PL_R_COLL:
 		return "Collective name";
 	default:
-		return pl_role_key(role);
+		return pl_trace_role_key(role);
 	}
 }
 
@@ -29,11 +29,11 @@ void x_value_json(struct x_text *t, const struct pl_segment *s, const struct pl_
 		x_dec(t, c->val[k], c->scale ? c->scale[k] : 0);
 		break;
 	case PL_V_STR:
-		p = pl_segment_str(s, (pl_id)c->val[k], &n);
+		p = pl_trace_segment_str(s, (pl_id)c->val[k], &n);
 		x_json_str(t, p, n);
 		break;
 	case PL_V_JSON:
-		p = pl_segment_str(s, (pl_id)c->val[k], &n);
+		p = pl_trace_segment_str(s, (pl_id)c->val[k], &n);
 		x_json_raw(t, p, n);
 		break;
 	case PL_V_BOOL:
@@ -94,8 +94,8 @@ void x_process_title(struct x_text *t, const struct pl_segment *s, const struct 
 	const char *name, *labels;
 	size_t n, m;
 
-	name = pl_segment_str(s, k->process, &n);
-	labels = pl_segment_str(s, k->labels, &m);
+	name = pl_trace_segment_str(s, k->process, &n);
+	labels = pl_trace_segment_str(s, k->labels, &m);
 	if (rank && k->rank >= 0) {
 		x_puts(t, "rank ");
 		x_i64(t, k->rank);
@@ -110,7 +110,7 @@ void x_process_title(struct x_text *t, const struct pl_segment *s, const struct 
 	}
 	if (!n && !m && !(rank && k->rank >= 0)) {
 		x_puts(t, "process ");
-		name = pl_segment_str(s, k->pid, &n);
+		name = pl_trace_segment_str(s, k->pid, &n);
 		x_put(t, name, n);
 	}
 }

@@ -6,7 +6,7 @@
 static const char *kind_word(unsigned kind, char *buf)
 {
 	if (kind < PL_K_COUNT_)
-		return pl_kind_name(kind);
+		return pl_trace_kind_name(kind);
 	snprintf(buf, SHOW_WORD, "kind-%u", kind & 0xffu);
 	return buf;
 }

@@ -53,7 +53,7 @@ static int resource(struct json *j, size_t i, struct pl_err *err)
 	int rc;
 
 	PL_TRY(pl_jsonw_open(&j->w, '{', err));
-	PL_TRY(pl_jsonw_kstr(&j->w, "type", pl_track_type_name(r->track_type), err));
+	PL_TRY(pl_jsonw_kstr(&j->w, "type", pl_trace_track_type_name(r->track_type), err));
 	PL_TRY(kname(j, "name", r->name, err));
 	PL_TRY(kname(j, "host", r->host, err));
 	PL_TRY(knum(j, "rank", r->rank, -1, err));
@@ -188,7 +188,7 @@ static int comm(struct json *j, const struct pl_gcomm *c, struct pl_err *err)
 	int rc;
 
 	PL_TRY(pl_jsonw_open(&j->w, '{', err));
-	PL_TRY(pl_jsonw_kstr(&j->w, "kind", pl_coll_name(c->kind), err));
+	PL_TRY(pl_jsonw_kstr(&j->w, "kind", pl_trace_coll_name(c->kind), err));
 	PL_TRY(kname(j, "algorithm", c->algorithm, err));
 	PL_TRY(kname(j, "type", c->type, err));
 	PL_TRY(knum(j, "group", c->group, PL_NONE, err));

@@ -133,8 +133,9 @@ static int resource(struct text *t, size_t i, struct pl_err *err)
 
 	PL_TRY(begin(t, "resource", err));
 	PL_TRY(put_num(t, (int64_t)i, -1, err));
-	PL_TRY(r->track_type < PL_T_COUNT_ ? put_word(t, pl_track_type_name(r->track_type), err)
-					   : put_num(t, r->track_type, -1, err));
+	PL_TRY(r->track_type < PL_T_COUNT_
+		       ? put_word(t, pl_trace_track_type_name(r->track_type), err)
+		       : put_num(t, r->track_type, -1, err));
 	PL_TRY(put_num(t, r->rank, -1, err));
 	PL_TRY(put_num(t, r->device, -1, err));
 	PL_TRY(put_num(t, r->capacity, -1, err));
@@ -260,7 +261,7 @@ static int comm(struct text *t, const struct pl_shape *s, uint32_t i, struct pl_
 
 	PL_TRY(begin(t, "comm", err));
 	PL_TRY(put_num(t, i, -1, err));
-	PL_TRY(put_word(t, pl_coll_name(c->kind), err));
+	PL_TRY(put_word(t, pl_trace_coll_name(c->kind), err));
 	PL_TRY(put_name(t, c->algorithm, err));
 	PL_TRY(put_name(t, c->type, err));
 	PL_TRY(put_num(t, c->group, PL_NONE, err));

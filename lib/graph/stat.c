@@ -71,7 +71,8 @@ static int find_comm(struct graph_stat *s, const struct pl_shape *p, uint32_t no
 		     struct stat_comm **c, struct pl_err *err)
 {
 	unsigned kind = pl_node_coll(p, node);
-	const char *coll = kind == PL_COLL_OTHER ? pl_kind_name(p->kind[node]) : pl_coll_name(kind);
+	const char *coll = kind == PL_COLL_OTHER ? pl_trace_kind_name(p->kind[node])
+						 : pl_trace_coll_name(kind);
 	int rc;
 
 	for (size_t i = 0; i < s->n_comm; i++) {

@@ -124,7 +124,7 @@ static int resync(struct pl_doc *d, bool top, struct pl_err *err)
 		}
 		skip = p - s->p > 256 ? 256 : p - s->p;
 		s->p = p - skip;
-		rc = pl_src_fill(s, PL_SRC_WINDOW, err);
+		rc = pl_import_src_fill(s, PL_SRC_WINDOW, err);
 		if (rc < 0)
 			return rc;
 		p = s->p + skip;
@@ -151,7 +151,7 @@ static int bad_event(struct pl_doc *d, struct pl_err *err)
 {
 	struct pl_ev *e = &d->ev;
 	const char *where = e->where ? e->where : d->src.p;
-	int rc = pl_report_bad(&d->report, pl_src_at(&d->src, where), e->what, err);
+	int rc = pl_import_report_bad(&d->report, pl_import_src_at(&d->src, where), e->what, err);
 
 	return rc < 0 ? rc : resync(d, false, err);
 }
@@ -161,23 +161,23 @@ static int one_event(struct pl_doc *d, struct pl_err *err)
 {
 	struct pl_src *s = &d->src;
 	struct pl_ev *e = &d->ev;
-	const char *p = s->p, *limit = pl_src_limit(s, MAX_EVENT), *q;
-	int rc = pl_rows_ready(&d->rows, err);
+	const char *p = s->p, *limit = pl_import_src_limit(s, MAX_EVENT), *q;
+	int rc = pl_import_rows_ready(&d->rows, err);
 
 	if (rc < 0)
 		return rc;
-	q = pl_ev_read(e, p, limit);
+	q = pl_import_event_read(e, p, limit);
 	if (PL_LIKELY(q)) {
 		s->p = q;
-		return pl_doc_accept(d, p, q, pl_src_at(s, p), err);
+		return pl_import_doc_accept(d, p, q, pl_import_src_at(s, p), err);
 	}
 	if (e->rc < 0)
 		return e->rc;
-	pl_rows_undo(&d->rows);
+	pl_import_rows_undo(&d->rows);
 	if (!e->more)
 		return bad_event(d, err);
 	if (limit == s->end && !s->eof && limit - p < (ptrdiff_t)MAX_EVENT)
-		return pl_src_fill(s, 2 * (size_t)(limit - p), err);
+		return pl_import_src_fill(s, 2 * (size_t)(limit - p), err);
 	s->vain += limit - p;
 	e->where = NULL;
 	e->what = limit == s->end && s->eof ? "an event that is cut off"
@@ -191,12 +191,12 @@ static int one_event(struct pl_doc *d, struct pl_err *err)
 static int no_event(struct pl_doc *d, struct pl_err *err)
 {
 	struct pl_src *s = &d->src;
-	const char *limit = pl_src_limit(s, MAX_EVENT), *q = value_end(s->p, limit);
+	const char *limit = pl_import_src_limit(s, MAX_EVENT), *q = value_end(s->p, limit);
 	int rc;
 
 	if (q > limit && limit == s->end && !s->eof && limit - s->p < (ptrdiff_t)MAX_EVENT)
-		return pl_src_fill(s, 2 * (size_t)(limit - s->p), err);
-	rc = pl_report_bad(&d->report, pl_src_at(s, s->p), "an event expected", err);
+		return pl_import_src_fill(s, 2 * (size_t)(limit - s->p), err);
+	rc = pl_import_report_bad(&d->report, pl_import_src_at(s, s->p), "an event expected", err);
 	if (rc < 0)
 		return rc;
 	if (q > s->p && q <= limit) {
@@ -218,10 +218,10 @@ static int events(struct pl_doc *d, struct pl_err *err)
 		if (PL_UNLIKELY(s->p >= s->end)) {
 			s->p = s->end;
 			if (s->eof)
-				return pl_report_truncated(
-					&d->report, pl_src_at(s, s->p),
+				return pl_import_report_truncated(
+					&d->report, pl_import_src_at(s, s->p),
 					"the end bracket of the events is missing", err);
-			PL_TRY(pl_src_fill(s, PL_SRC_WINDOW, err));
+			PL_TRY(pl_import_src_fill(s, PL_SRC_WINDOW, err));
 			continue;
 		}
 		if (PL_LIKELY(*s->p == '{')) {
@@ -254,7 +254,7 @@ static int keep_member(struct pl_doc *d, const char *key, size_t n_key, const ch
 		d->base_ns = base;
 		d->has_base = true;
 	}
-	PL_TRY(pl_segment_meta(&d->rows.seg, key, n_key, value, n, err));
+	PL_TRY(pl_trace_segment_meta(&d->rows.seg, key, n_key, value, n, err));
 	PL_TRY(pl_grow(&d->member, &d->cap_members, d->n_members + 1, sizeof(*d->member), err));
 	m = &d->member[d->n_members];
 	m->key = pl_malloc(n_key + 1);
@@ -277,7 +277,7 @@ out:
 
 static int bad_member(struct pl_doc *d, const char *what, struct pl_err *err)
 {
-	int rc = pl_report_bad(&d->report, pl_src_at(&d->src, d->src.p), what, err);
+	int rc = pl_import_report_bad(&d->report, pl_import_src_at(&d->src, d->src.p), what, err);
 
 	return rc < 0 ? rc : resync(d, true, err);
 }
@@ -289,14 +289,14 @@ static int take_member(struct pl_doc *d, const char *key, size_t n_key, const ch
 	struct pl_src *s = &d->src;
 	struct pl_buf clean = { 0 };
 	size_t n = (size_t)(q - value);
-	int state = pl_json_check(value, n), rc;
+	int state = pl_import_json_check(value, n), rc;
 
 	if (state < 0)
 		return bad_member(d, "a member that is not JSON", err);
 	if (state > 0) {
-		PL_TRY(pl_report_tolerated(&d->report, pl_src_at(s, value),
-					   "a member that is not valid JSON", err));
-		PL_TRY(pl_json_repair(value, n, &clean, err));
+		PL_TRY(pl_import_report_tolerated(&d->report, pl_import_src_at(s, value),
+						  "a member that is not valid JSON", err));
+		PL_TRY(pl_import_json_repair(value, n, &clean, err));
 		PL_TRY(keep_member(d, key, n_key, (const char *)clean.p, clean.n, err));
 	} else {
 		PL_TRY(keep_member(d, key, n_key, value, n, err));
@@ -312,7 +312,7 @@ out:
 static int one_member(struct pl_doc *d, struct pl_err *err)
 {
 	struct pl_src *s = &d->src;
-	const char *key = s->p + 1, *end = pl_src_limit(s, PL_SRC_MAX), *q, *value;
+	const char *key = s->p + 1, *end = pl_import_src_limit(s, PL_SRC_MAX), *q, *value;
 	unsigned flags;
 
 	q = pl_scan_string(key, end, &flags);
@@ -333,7 +333,7 @@ static int one_member(struct pl_doc *d, struct pl_err *err)
 			return bad_member(d, "a value expected", err);
 	}
 	if (end == s->end && !s->eof && end - s->p < (ptrdiff_t)PL_SRC_MAX)
-		return pl_src_fill(s, 2 * (size_t)(end - s->p), err);
+		return pl_import_src_fill(s, 2 * (size_t)(end - s->p), err);
 	s->vain += end - s->p;
 	if (end == s->end && s->eof)
 		return bad_member(d, "a member that is cut off", err);
@@ -354,10 +354,10 @@ static int members(struct pl_doc *d, struct pl_err *err)
 		if (s->p >= s->end) {
 			s->p = s->end;
 			if (s->eof)
-				return pl_report_truncated(
-					&d->report, pl_src_at(s, s->p),
+				return pl_import_report_truncated(
+					&d->report, pl_import_src_at(s, s->p),
 					"the end bracket of the document is missing", err);
-			PL_TRY(pl_src_fill(s, PL_SRC_WINDOW, err));
+			PL_TRY(pl_import_src_fill(s, PL_SRC_WINDOW, err));
 			continue;
 		}
 		if (*s->p == '"') {
@@ -383,7 +383,7 @@ static int finish(void *arg, struct pl_err *err)
 {
 	struct pl_doc *d = arg;
 	struct pl_segment *seg = &d->rows.seg;
-	const char *quoted = pl_segment_meta_get(seg, "host_name"), *host;
+	const char *quoted = pl_trace_segment_meta_get(seg, "host_name"), *host;
 	struct pl_trace_header header;
 	char name[256];
 	size_t n;
@@ -394,13 +394,13 @@ static int finish(void *arg, struct pl_err *err)
 	rank = (int32_t)header.rank;
 	pl_trace_header_fini(&header);
 	d->tracks.named = rank < 0 && (!d->o->rank_from || !strcmp(d->o->rank_from, "auto"));
-	PL_TRY(pl_pick_rank(d->o, d->rows.path, rank, &rank, err));
-	pl_name_rank(d->rows.path, &host, &n);
+	PL_TRY(pl_import_pick_rank(d->o, d->rows.path, rank, &rank, err));
+	pl_import_name_rank(d->rows.path, &host, &n);
 	if (quoted && *quoted == '"' && (n = strlen(quoted)) > 2 && n < sizeof(name)) {
 		n = pl_json_unescape(quoted + 1, n - 2, name);
 		host = name;
 	}
-	PL_TRY(pl_tracks_finish(&d->tracks, rank, host, n, err));
+	PL_TRY(pl_import_tracks_finish(&d->tracks, rank, host, n, err));
 	if (d->rows.segments && d->base_ns != d->base_ended) {
 		pl_say(d->o->log, PL_LOG_WARN,
 		       "%s: baseTimeNanoseconds comes after a segment of the trace was written; it "
@@ -418,8 +418,8 @@ static void renew(void *arg)
 {
 	struct pl_doc *d = arg;
 
-	pl_ev_renew(&d->ev);
-	pl_tracks_renew(&d->tracks);
+	pl_import_event_renew(&d->ev);
+	pl_import_tracks_renew(&d->tracks);
 }
 
 /* The first thing in a later segment is what the source said before it. */
@@ -429,7 +429,8 @@ static int again(void *arg, struct pl_err *err)
 
 	for (size_t i = 0; i < d->n_members; i++) {
 		const struct pl_top_member *m = &d->member[i];
-		int rc = pl_segment_meta(&d->rows.seg, m->key, m->n_key, m->value, m->n_value, err);
+		int rc = pl_trace_segment_meta(&d->rows.seg, m->key, m->n_key, m->value, m->n_value,
+					       err);
 
 		if (rc < 0)
 			return rc;
@@ -444,7 +445,7 @@ static int walk(struct pl_doc *d, struct pl_err *err)
 	struct pl_src *s = &d->src;
 	int rc;
 
-	PL_TRY(pl_src_fill(s, PL_SRC_WINDOW, err));
+	PL_TRY(pl_import_src_fill(s, PL_SRC_WINDOW, err));
 	if (s->end - s->p >= 3 && !memcmp(s->p, "\xef\xbb\xbf", 3))
 		s->p += 3;
 	s->p = pl_scan_space(s->p, s->end);
@@ -457,25 +458,25 @@ static int walk(struct pl_doc *d, struct pl_err *err)
 	} else {
 		return pl_fail(err, PL_EDATA,
 			       "%s: byte %lld: neither '{' nor '[': not a Chrome trace",
-			       d->rows.path, (long long)pl_src_at(s, s->p));
+			       d->rows.path, (long long)pl_import_src_at(s, s->p));
 	}
 	s->p = pl_scan_space(s->p, s->end);
 	if (s->p < s->end)
-		PL_TRY(pl_report_tolerated(&d->report, pl_src_at(s, s->p), "bytes after the end",
-					   err));
-	rc = pl_doc_leftovers(d, err);
+		PL_TRY(pl_import_report_tolerated(&d->report, pl_import_src_at(s, s->p),
+						  "bytes after the end", err));
+	rc = pl_import_doc_leftovers(d, err);
 out:
 	return rc;
 }
 
 static void doc_free(struct pl_doc *d)
 {
-	pl_rows_fini(&d->rows);
-	pl_comm_free(d->rows.comm);
-	pl_ev_fini(&d->ev);
-	pl_tracks_fini(&d->tracks);
-	pl_src_fini(&d->src);
-	pl_doc_free_open(d);
+	pl_import_rows_fini(&d->rows);
+	pl_import_comm_free(d->rows.comm);
+	pl_import_event_fini(&d->ev);
+	pl_import_tracks_fini(&d->tracks);
+	pl_import_src_fini(&d->src);
+	pl_import_doc_free_open(d);
 	for (size_t i = 0; i < d->n_members; i++) {
 		pl_free(d->member[i].key);
 		pl_free(d->member[i].value);
@@ -495,7 +496,7 @@ static int run(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink 
 	d->o = o;
 	d->chrome = chrome;
 	d->report = (struct pl_report){ .o = o, .st = st, .file = pl_in_name(in) };
-	pl_src_init(&d->src, in, &d->report);
+	pl_import_src_init(&d->src, in, &d->report);
 	d->rows = (struct pl_rows){ .o = o,
 				    .report = &d->report,
 				    .sink = sink,
@@ -505,16 +506,16 @@ static int run(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink 
 				    .again = again,
 				    .renew = renew,
 				    .arg = d };
-	pl_tracks_init(&d->tracks, &d->rows, chrome);
-	PL_TRY(pl_ev_init(&d->ev, &d->rows, &d->report, err));
+	pl_import_tracks_init(&d->tracks, &d->rows, chrome);
+	PL_TRY(pl_import_event_init(&d->ev, &d->rows, &d->report, err));
 	d->ev.chrome = chrome;
 	if (!chrome) {
-		d->rows.comm = pl_comm_new(d->rows.path, o->log, err);
+		d->rows.comm = pl_import_comm_new(d->rows.path, o->log, err);
 		PL_TRY(d->rows.comm ? 0 : PL_ENOMEM);
 	}
-	PL_TRY(pl_rows_open(&d->rows, err));
+	PL_TRY(pl_import_rows_open(&d->rows, err));
 	PL_TRY(walk(d, err));
-	rc = pl_rows_close(&d->rows, err);
+	rc = pl_import_rows_close(&d->rows, err);
 out:
 	doc_free(d);
 	return rc;
@@ -572,14 +573,14 @@ static int probe_kineto(const uint8_t *p, size_t n)
 	return found ? 90 : 0;
 }
 
-const struct pl_importer pl_importer_kineto = {
+const struct pl_importer pl_import_kineto = {
 	.name = "kineto",
 	.summary = "PyTorch profiler (Kineto) JSON",
 	.probe = probe_kineto,
 	.run = run_kineto,
 };
 
-const struct pl_importer pl_importer_chrome = {
+const struct pl_importer pl_import_chrome = {
 	.name = "chrome",
 	.summary = "Chrome trace JSON in general",
 	.probe = probe_chrome,

@@ -18,14 +18,14 @@ struct pl_et {
 	struct pl_arena mem; /* groups */
 };
 
-struct pl_et *pl_et_new(struct pl_err *err)
+struct pl_et *pl_import_et_new(struct pl_err *err)
 {
 	struct pl_et *et = NULL;
 
 	return pl_alloc(&et, 1, sizeof(*et), err) < 0 ? NULL : et;
 }
 
-void pl_et_free(struct pl_et *et)
+void pl_import_et_free(struct pl_et *et)
 {
 	if (!et)
 		return;
@@ -38,7 +38,7 @@ void pl_et_free(struct pl_et *et)
 	pl_free(et);
 }
 
-const struct pl_et_file *pl_et_find(const struct pl_et *et, const char *pid, int32_t rank)
+const struct pl_et_file *pl_import_et_find(const struct pl_et *et, const char *pid, int32_t rank)
 {
 	const struct pl_et_file *found = NULL;
 
@@ -56,7 +56,7 @@ static bool has(const char *p, size_t n, const char *what)
 	return memmem(p, n, what, strlen(what)) != NULL;
 }
 
-bool pl_et_probe(const uint8_t *p, size_t n)
+bool pl_import_et_probe(const uint8_t *p, size_t n)
 {
 	const char *s = (const char *)p;
 
@@ -100,7 +100,7 @@ static void comm_word(struct raw_node *r, const char *s, size_t n)
 	if (r->coll || !n || n > 40)
 		return;
 	snprintf(text, sizeof(text), "nccl:%.*s", (int)n, s);
-	coll = pl_coll_from_name(text, strlen(text));
+	coll = pl_trace_coll_from_name(text, strlen(text));
 	if (coll && strcmp(coll, "collective") != 0)
 		r->coll = coll;
 }
@@ -312,7 +312,7 @@ static int add_node(struct reader *r, const struct raw_node *raw, uint8_t nclass
 	n->wait = raw->wait;
 	n->coll = raw->coll;
 	if (!n->coll && nclass != PL_N_RPC)
-		n->coll = pl_coll_from_name(raw->name, raw->n_name);
+		n->coll = pl_trace_coll_from_name(raw->name, raw->n_name);
 	n->bytes = n->elements = n->elements_out = -1;
 	n->group_size = raw->pg_size >= 0 ? raw->pg_size : n->rpc ? raw->size : -1;
 	if (raw->in.n || raw->out.n) {
@@ -320,7 +320,7 @@ static int add_node(struct reader *r, const struct raw_node *raw, uint8_t nclass
 		n->elements = raw->in.n ? raw->in.elements : -1;
 		n->elements_out = raw->out.n ? raw->out.elements : -1;
 	} else if (raw->in_n >= 0 || raw->out_n >= 0) {
-		int64_t size = pl_dtype_bytes(raw->dtype ? raw->dtype : "", raw->n_dtype);
+		int64_t size = pl_import_dtype_bytes(raw->dtype ? raw->dtype : "", raw->n_dtype);
 
 		n->elements = raw->in_n;
 		n->elements_out = raw->out_n;
@@ -347,11 +347,11 @@ static int one_node(struct reader *r, const char *p, const char *q, struct pl_er
 	    !has(p, n, "mpi:") && !has(p, n, "ucc:"))
 		return 0;
 	if (!parse(p, n, &raw))
-		return pl_report_bad(r->report, pl_src_at(&r->src, p), "a node that cannot be read",
-				     err);
+		return pl_import_report_bad(r->report, pl_import_src_at(&r->src, p),
+					    "a node that cannot be read", err);
 	if (!raw.name)
 		return 0;
-	nclass = pl_name_class(raw.name, raw.n_name);
+	nclass = pl_import_name_class(raw.name, raw.n_name);
 	if (nclass != PL_N_RPC && nclass != PL_N_HOSTCOMM)
 		return 0;
 	return add_node(r, &raw, nclass, err);
@@ -376,8 +376,8 @@ static int nodes(struct reader *r, struct pl_err *err)
 				s->p++;
 				return 0;
 			}
-			PL_TRY(pl_report_truncated(r->report, pl_src_at(s, s->p), "a node expected",
-						   err));
+			PL_TRY(pl_import_report_truncated(r->report, pl_import_src_at(s, s->p),
+							  "a node expected", err));
 			s->p = s->end;
 			return 0;
 		}
@@ -387,14 +387,14 @@ static int nodes(struct reader *r, struct pl_err *err)
 			PL_TRY(one_node(r, s->p, q, err));
 			s->p = q;
 		} else if (s->eof || (size_t)(s->end - s->p) > PL_SRC_MAX) {
-			rc = pl_report_truncated(r->report, pl_src_at(s, s->p),
-						 "the list of nodes is cut off", err);
+			rc = pl_import_report_truncated(r->report, pl_import_src_at(s, s->p),
+							"the list of nodes is cut off", err);
 			s->p = s->end;
 			return rc;
 		} else {
 			if (s->p > s->end)
 				s->p = s->end;
-			PL_TRY(pl_src_fill(s, 2 * (size_t)(s->end - s->p), err));
+			PL_TRY(pl_import_src_fill(s, 2 * (size_t)(s->end - s->p), err));
 		}
 	}
 out:
@@ -433,8 +433,8 @@ static int member(struct reader *r, bool *done, struct pl_err *err)
 	if (s->p < s->end && *s->p != '"') {
 		*done = true;
 		if (*s->p != '}')
-			return pl_report_truncated(r->report, pl_src_at(s, s->p),
-						   "a key in quotes expected", err);
+			return pl_import_report_truncated(r->report, pl_import_src_at(s, s->p),
+							  "a key in quotes expected", err);
 		return 0;
 	}
 	if (s->p >= s->end) {
@@ -468,10 +468,10 @@ static int member(struct reader *r, bool *done, struct pl_err *err)
 	return 0;
 more:
 	if (!s->eof && (size_t)(s->end - s->p) < PL_SRC_MAX)
-		return pl_src_fill(s, 2 * (size_t)(s->end - s->p), err);
+		return pl_import_src_fill(s, 2 * (size_t)(s->end - s->p), err);
 	*done = true;
-	return pl_report_truncated(r->report, pl_src_at(s, s->p), "the end bracket is missing",
-				   err);
+	return pl_import_report_truncated(r->report, pl_import_src_at(s, s->p),
+					  "the end bracket is missing", err);
 out:
 	return rc;
 }
@@ -484,13 +484,13 @@ static int load(struct reader *r, struct pl_err *err)
 	bool done = false;
 	int rc;
 
-	PL_TRY(pl_src_fill(s, PL_SRC_WINDOW, err));
+	PL_TRY(pl_import_src_fill(s, PL_SRC_WINDOW, err));
 	if (s->end - s->p >= 3 && !memcmp(s->p, "\xef\xbb\xbf", 3))
 		s->p += 3;
 	s->p = pl_scan_space(s->p, s->end);
 	if (s->p >= s->end || *s->p != '{')
 		return pl_fail(err, PL_EDATA, "%s: byte %lld: not an execution trace",
-			       r->report->file, (long long)pl_src_at(s, s->p));
+			       r->report->file, (long long)pl_import_src_at(s, s->p));
 	s->p++;
 	while (!done)
 		PL_TRY(member(r, &done, err));
@@ -504,8 +504,8 @@ out:
 	return rc;
 }
 
-int pl_et_load(struct pl_et *et, struct pl_in *raw, const struct pl_import_opts *o,
-	       struct pl_import_stats *st, struct pl_err *err)
+int pl_import_et_load(struct pl_et *et, struct pl_in *raw, const struct pl_import_opts *o,
+		      struct pl_import_stats *st, struct pl_err *err)
 {
 	struct pl_in *in = pl_import_open(raw, o->pool, err);
 	struct pl_report report = { .o = o, .st = st };
@@ -518,11 +518,11 @@ int pl_et_load(struct pl_et *et, struct pl_in *raw, const struct pl_import_opts 
 	if (!in)
 		return err->code;
 	report.file = pl_in_name(in);
-	pl_src_init(&r.src, in, &report);
+	pl_import_src_init(&r.src, in, &report);
 	PL_TRY(pl_grow(&et->file, &et->cap, et->n + 1, sizeof(*et->file), err));
 	r.file = &et->file[et->n++];
 	memset(r.file, 0, sizeof(*r.file));
-	r.file->rank = pl_name_rank(report.file, &host, &n);
+	r.file->rank = pl_import_name_rank(report.file, &host, &n);
 	rc = load(&r, err);
 	if (rc < 0) { /* leave nothing half read */
 		pl_free(r.file->pid);
@@ -530,7 +530,7 @@ int pl_et_load(struct pl_et *et, struct pl_in *raw, const struct pl_import_opts 
 		et->n--;
 	}
 out:
-	pl_src_fini(&r.src);
+	pl_import_src_fini(&r.src);
 	pl_in_close(in);
 	return rc;
 }

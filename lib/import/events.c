@@ -159,7 +159,7 @@ static struct pl_key *key_search(struct pl_ev *e, struct pl_key *prev, uint8_t s
 		return NULL;
 	}
 	if (flags & PL_S_NEWLINE || n > 4096) {
-		pl_ev_bad(e, *p, "key not closed");
+		pl_import_event_bad(e, *p, "key not closed");
 		return NULL;
 	}
 	if (flags & (PL_S_CONTROL | PL_S_HIGH))
@@ -211,7 +211,7 @@ static const char *slow_time(struct pl_ev *e, const char *p, const char *end, pl
 	if (q - p < 4096 && pl_json_time_ns(p, (size_t)(q - p), 1000, ns))
 		return q;
 	if (*ns != INT64_MAX && *ns != INT64_MIN)
-		return pl_ev_bad(e, p, "a time that is not a number");
+		return pl_import_event_bad(e, p, "a time that is not a number");
 	e->value_bad = "a time beyond the range of 2^63 ns (the limit stands for it)";
 	return q;
 }
@@ -260,7 +260,7 @@ slow:
 		return NULL;
 done:
 	if (quoted && *p++ != '"')
-		return pl_ev_bad(e, start, "a time that is not a number");
+		return pl_import_event_bad(e, start, "a time that is not a number");
 	return p;
 }
 
@@ -281,15 +281,16 @@ static const char *dur_value(struct pl_ev *e, const char *p, const char *end)
 		return q;
 	if (q) {
 		e->value_bad = "a negative duration (0 stands for it)";
-		pl_ev_number(p + (*p == '"'), end, &f->dur_type, &f->dur_raw, &f->dur_scale);
+		pl_import_event_number(p + (*p == '"'), end, &f->dur_type, &f->dur_raw,
+				       &f->dur_scale);
 	} else {
 		e->what = NULL;
 		e->value_bad = "a duration that is not a number (0 stands for it)";
 		f->dur_type = PL_V_COUNT_;
 		if (*p == '"')
-			q = pl_ev_string(e, p + 1, end, &id);
-		else if ((q = pl_ev_word(e, p, end, &n)) &&
-			 (e->rc = pl_rows_str(e->rows, p, n, &id, e->err)) < 0)
+			q = pl_import_event_string(e, p + 1, end, &id);
+		else if ((q = pl_import_event_word(e, p, end, &n)) &&
+			 (e->rc = pl_import_rows_str(e->rows, p, n, &id, e->err)) < 0)
 			return NULL;
 		if (!q)
 			return NULL;
@@ -308,11 +309,11 @@ static const char *text_value(struct pl_ev *e, const char *p, const char *end, p
 	size_t n;
 
 	if (PL_LIKELY(*p == '"'))
-		return pl_ev_string(e, p + 1, end, id);
-	q = pl_ev_word(e, p, end, &n);
+		return pl_import_event_string(e, p + 1, end, id);
+	q = pl_import_event_word(e, p, end, &n);
 	if (!q)
 		return NULL;
-	e->rc = pl_rows_str(e->rows, p, n, id, e->err);
+	e->rc = pl_import_rows_str(e->rows, p, n, id, e->err);
 	return e->rc < 0 ? NULL : q;
 }
 
@@ -323,7 +324,7 @@ static const char *pid_value(struct pl_ev *e, const char *p, const char *end, st
 	pl_id id;
 
 	if (*p != '"') {
-		q = pl_ev_number(p, end, &type, &pid->v, &scale);
+		q = pl_import_event_number(p, end, &type, &pid->v, &scale);
 		if (q >= end)
 			return more(e);
 		if (PL_LIKELY(type == PL_V_INT)) {
@@ -345,15 +346,15 @@ static const char *id_value(struct pl_ev *e, struct pl_key *k, const char *p, co
 	pl_id id;
 
 	if (*p == '"') {
-		q = pl_ev_string(e, p + 1, end, &id);
+		q = pl_import_event_string(e, p + 1, end, &id);
 		f->id = id;
 		f->id_type = PL_V_STR;
 	} else {
-		q = pl_ev_number(p, end, &f->id_type, &f->id, &scale);
+		q = pl_import_event_number(p, end, &f->id_type, &f->id, &scale);
 		if (q >= end)
 			return more(e);
 		if (f->id_type != PL_V_INT)
-			return pl_ev_value(e, k, p, end);
+			return pl_import_event_value(e, k, p, end);
 	}
 	f->has_id = true;
 	return q;
@@ -367,7 +368,7 @@ static const char *args_value(struct pl_ev *e, struct pl_key *k, const char *p, 
 	struct pl_fields *f = &e->f;
 
 	if (*p != '{')
-		return pl_ev_value(e, k, p, end);
+		return pl_import_event_value(e, k, p, end);
 	if (e->counter || f->ph == 'C') {
 		e->counter = true;
 		return object(e, p + 1, end, e->root_value, PL_KS_VALUE);
@@ -382,7 +383,8 @@ static const char *top_value(struct pl_ev *e, struct pl_key *k, const char *p, c
 	switch (k->code) {
 	case PL_TOP_PH:
 		if (p[0] != '"' || p[1] == '"' || p[2] != '"')
-			return p + 2 >= end ? more(e) : pl_ev_bad(e, p, "ph is not one letter");
+			return p + 2 >= end ? more(e)
+					    : pl_import_event_bad(e, p, "ph is not one letter");
 		f->ph = p[1];
 		return p + 3;
 	case PL_TOP_CAT:
@@ -403,7 +405,7 @@ static const char *top_value(struct pl_ev *e, struct pl_key *k, const char *p, c
 	case PL_TOP_ID:
 		return id_value(e, k, p, end);
 	default:
-		return pl_ev_value(e, k, p, end);
+		return pl_import_event_value(e, k, p, end);
 	}
 }
 
@@ -422,7 +424,7 @@ static const char *object(struct pl_ev *e, const char *p, const char *end, struc
 		if (PL_UNLIKELY(*p != '"')) {
 			if (*p == '}')
 				return p + 1;
-			return pl_ev_bad(e, p, "a key in quotes expected");
+			return pl_import_event_bad(e, p, "a key in quotes expected");
 		}
 		p++;
 		k = key_next(e, prev, space, &p, end);
@@ -432,11 +434,12 @@ static const char *object(struct pl_ev *e, const char *p, const char *end, struc
 		if (PL_UNLIKELY(p >= end))
 			return more(e);
 		if (PL_UNLIKELY(*p != ':'))
-			return pl_ev_bad(e, p, "a colon expected after the key");
+			return pl_import_event_bad(e, p, "a colon expected after the key");
 		p = pl_scan_space(p + 1, end);
 		if (PL_UNLIKELY(p >= end))
 			return more(e);
-		p = space == PL_KS_TOP ? top_value(e, k, p, end) : pl_ev_value(e, k, p, end);
+		p = space == PL_KS_TOP ? top_value(e, k, p, end)
+				       : pl_import_event_value(e, k, p, end);
 		if (PL_UNLIKELY(!p))
 			return NULL;
 		p = pl_scan_space(p, end);
@@ -445,7 +448,8 @@ static const char *object(struct pl_ev *e, const char *p, const char *end, struc
 		if (*p != ',') {
 			if (PL_LIKELY(*p == '}'))
 				return p + 1;
-			return pl_ev_bad(e, p, "a comma or bracket expected (unescaped quote?)");
+			return pl_import_event_bad(
+				e, p, "a comma or bracket expected (unescaped quote?)");
 		}
 		p++;
 		prev = k;
@@ -478,7 +482,7 @@ static void begin(struct pl_ev *e)
 	e->event++;
 }
 
-const char *pl_ev_read(struct pl_ev *e, const char *p, const char *end)
+const char *pl_import_event_read(struct pl_ev *e, const char *p, const char *end)
 {
 	const char *q;
 
@@ -488,7 +492,7 @@ const char *pl_ev_read(struct pl_ev *e, const char *p, const char *end)
 	e->counter = false;
 	q = object(e, p + 1, end, e->root_top, PL_KS_TOP);
 	if (PL_UNLIKELY(q && e->f.ph == 'C' && !e->counter)) { /* ph came after the arguments */
-		pl_rows_undo(e->rows);
+		pl_import_rows_undo(e->rows);
 		begin(e);
 		e->counter = true;
 		q = object(e, p + 1, end, e->root_top, PL_KS_TOP);
@@ -498,7 +502,7 @@ const char *pl_ev_read(struct pl_ev *e, const char *p, const char *end)
 	return q;
 }
 
-const char *pl_ev_read_more(struct pl_ev *e, const char *p, const char *end)
+const char *pl_import_event_read_more(struct pl_ev *e, const char *p, const char *end)
 {
 	const char *tolerated = e->tolerated, *value_bad = e->value_bad, *q;
 	struct pl_fields f = e->f;
@@ -515,21 +519,22 @@ const char *pl_ev_read_more(struct pl_ev *e, const char *p, const char *end)
 
 /* ---- lifetime ------------------------------------------------------------------------------ */
 
-int pl_ev_init(struct pl_ev *e, struct pl_rows *rows, struct pl_report *report, struct pl_err *err)
+int pl_import_event_init(struct pl_ev *e, struct pl_rows *rows, struct pl_report *report,
+			 struct pl_err *err)
 {
 	memset(e, 0, sizeof(*e));
 	e->rows = rows;
 	e->report = report;
 	e->err = err;
 	if (keys_reset(e) < 0)
-		pl_ev_fini(e);
+		pl_import_event_fini(e);
 	else
-		pl_ev_renew(e);
+		pl_import_event_renew(e);
 	return e->rc;
 }
 
 /* Strings and columns have new numbers from now on. */
-void pl_ev_renew(struct pl_ev *e)
+void pl_import_event_renew(struct pl_ev *e)
 {
 	for (size_t i = 0; i < e->n_keys; i++) {
 		e->key[i]->id = PL_NONE;
@@ -543,7 +548,7 @@ void pl_ev_renew(struct pl_ev *e)
 	memset(e->col_flow, 0, sizeof(e->col_flow));
 }
 
-void pl_ev_fini(struct pl_ev *e)
+void pl_import_event_fini(struct pl_ev *e)
 {
 	pl_intern_fini(&e->key_text);
 	pl_arena_fini(&e->key_mem);

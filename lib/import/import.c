@@ -8,15 +8,15 @@
 
 #include "import/internal.h"
 
-const struct pl_importer *const pl_importers[] = {
-	&pl_importer_native, &pl_importer_kineto, &pl_importer_chrome, &pl_importer_optable, NULL,
+const struct pl_importer *const pl_import_formats[] = {
+	&pl_import_native, &pl_import_kineto, &pl_import_chrome, &pl_import_optable, NULL,
 };
 
-const struct pl_importer *pl_importer_find(const char *name)
+const struct pl_importer *pl_import_find(const char *name)
 {
-	for (size_t i = 0; pl_importers[i]; i++)
-		if (!strcmp(pl_importers[i]->name, name))
-			return pl_importers[i];
+	for (size_t i = 0; pl_import_formats[i]; i++)
+		if (!strcmp(pl_import_formats[i]->name, name))
+			return pl_import_formats[i];
 	return NULL;
 }
 
@@ -88,15 +88,15 @@ static const struct pl_importer *recognise(struct pl_in *in, const uint8_t *p, s
 			pl_in_name(in));
 		return NULL;
 	}
-	for (size_t i = 0; pl_importers[i]; i++) {
-		int s = pl_importers[i]->probe(p, n);
+	for (size_t i = 0; pl_import_formats[i]; i++) {
+		int s = pl_import_formats[i]->probe(p, n);
 
 		if (s > sure) {
 			sure = s;
-			best = pl_importers[i];
+			best = pl_import_formats[i];
 		}
 	}
-	if (!best && pl_et_probe(p, n))
+	if (!best && pl_import_et_probe(p, n))
 		pl_fail(err, PL_EDATA,
 			"%s: byte 0: this is an execution trace, which only adds sizes to a "
 			"profile; give the profiler's file too",
@@ -109,8 +109,9 @@ static const struct pl_importer *recognise(struct pl_in *in, const uint8_t *p, s
 	return best;
 }
 
-int pl_import(struct pl_in *raw, const struct pl_importer *force, const struct pl_import_opts *o,
-	      struct pl_sink *sink, struct pl_import_stats *st, struct pl_err *err)
+int pl_import_run(struct pl_in *raw, const struct pl_importer *force,
+		  const struct pl_import_opts *o, struct pl_sink *sink, struct pl_import_stats *st,
+		  struct pl_err *err)
 {
 	struct pl_in *in = pl_import_open(raw, o->pool, err);
 	struct pl_err cut = { 0 };
@@ -165,25 +166,27 @@ static int report(struct pl_report *r, int64_t at, const char *what, const char 
 	return 0;
 }
 
-int pl_report_bad(struct pl_report *r, int64_t at, const char *what, struct pl_err *err)
+int pl_import_report_bad(struct pl_report *r, int64_t at, const char *what, struct pl_err *err)
 {
 	r->st->bad++;
 	return report(r, at, what, "it is skipped and counted", err);
 }
 
-int pl_report_value(struct pl_report *r, int64_t at, const char *what, struct pl_err *err)
+int pl_import_report_value(struct pl_report *r, int64_t at, const char *what, struct pl_err *err)
 {
 	r->st->bad++;
 	return report(r, at, what, "it is counted and the event kept", err);
 }
 
-int pl_report_tolerated(struct pl_report *r, int64_t at, const char *what, struct pl_err *err)
+int pl_import_report_tolerated(struct pl_report *r, int64_t at, const char *what,
+			       struct pl_err *err)
 {
 	r->st->tolerated++;
 	return report(r, at, what, "it is read all the same", err);
 }
 
-int pl_report_truncated(struct pl_report *r, int64_t at, const char *what, struct pl_err *err)
+int pl_import_report_truncated(struct pl_report *r, int64_t at, const char *what,
+			       struct pl_err *err)
 {
 	if (r->st->truncated)
 		return 0;
@@ -193,7 +196,7 @@ int pl_report_truncated(struct pl_report *r, int64_t at, const char *what, struc
 
 /* ---- the input window ---------------------------------------------------------------------- */
 
-void pl_src_init(struct pl_src *s, struct pl_in *in, struct pl_report *r)
+void pl_import_src_init(struct pl_src *s, struct pl_in *in, struct pl_report *r)
 {
 	memset(s, 0, sizeof(*s));
 	s->in = in;
@@ -202,7 +205,7 @@ void pl_src_init(struct pl_src *s, struct pl_in *in, struct pl_report *r)
 	s->offset = pl_in_offset(in);
 }
 
-void pl_src_fini(struct pl_src *s)
+void pl_import_src_fini(struct pl_src *s)
 {
 	pl_buf_fini(&s->tail);
 }
@@ -222,7 +225,7 @@ static int take_tail(struct pl_src *s, const uint8_t *p, size_t n, struct pl_err
 	return 0;
 }
 
-int pl_src_fill(struct pl_src *s, size_t want, struct pl_err *err)
+int pl_import_src_fill(struct pl_src *s, size_t want, struct pl_err *err)
 {
 	const uint8_t *p;
 	int64_t n;
@@ -256,16 +259,16 @@ int pl_src_fill(struct pl_src *s, size_t want, struct pl_err *err)
 
 #define PATIENCE ((int64_t)64 << 20)
 
-const char *pl_src_limit(const struct pl_src *s, size_t max)
+const char *pl_import_src_limit(const struct pl_src *s, size_t max)
 {
-	if (PL_UNLIKELY(s->vain > PATIENCE + 16 * pl_src_at(s, s->p)))
+	if (PL_UNLIKELY(s->vain > PATIENCE + 16 * pl_import_src_at(s, s->p)))
 		max = (size_t)16 << 10;
 	return (size_t)(s->end - s->p) > max ? s->p + max : s->end;
 }
 
 /* ---- ranks and hosts from names ------------------------------------------------------------ */
 
-const char *pl_base_name(const char *path)
+const char *pl_import_base_name(const char *path)
 {
 	const char *s = strrchr(path, '/');
 
@@ -283,7 +286,7 @@ static bool is_letter(char c)
 }
 
 /* `word`, perhaps a separator, then at most six digits, as a word of its own within [s, end). */
-int32_t pl_number_after(const char *s, const char *end, const char *word)
+int32_t pl_import_number_after(const char *s, const char *end, const char *word)
 {
 	size_t n = strlen(word);
 
@@ -321,23 +324,23 @@ static size_t handler_host(const char *base)
 	return p == host || p == base || p[-1] != '_' ? 0 : (size_t)(p - 1 - base);
 }
 
-int32_t pl_name_rank(const char *path, const char **host, size_t *host_len)
+int32_t pl_import_name_rank(const char *path, const char **host, size_t *host_len)
 {
 	static const char *const words[] = { "rank", "worker", "kineto", "gpu", "et", "process" };
-	const char *base = pl_base_name(path), *end = base + strlen(base);
+	const char *base = pl_import_base_name(path), *end = base + strlen(base);
 	size_t n = handler_host(base);
 	int32_t rank = -1;
 
 	*host = NULL;
 	*host_len = 0;
 	for (size_t i = 0; i < PL_LEN(words) && rank < 0; i++)
-		rank = pl_number_after(base, end, words[i]);
+		rank = pl_import_number_after(base, end, words[i]);
 	if (rank < 0 && base > path) /* .../rank3/trace.json */
-		rank = pl_number_after(path, base - 1, "rank");
+		rank = pl_import_number_after(path, base - 1, "rank");
 	if (!n)
 		return rank;
 	for (size_t i = 0; i < PL_LEN(words); i++)
-		if (pl_number_after(base, base + n + 1, words[i]) >= 0 ||
+		if (pl_import_number_after(base, base + n + 1, words[i]) >= 0 ||
 		    (strlen(words[i]) == n && !strncasecmp(base, words[i], n)))
 			return rank;
 	*host = base;
@@ -366,19 +369,19 @@ static int32_t by_pattern(const char *pattern, const char *path)
 	return -1;
 }
 
-int pl_pick_rank(const struct pl_import_opts *o, const char *path, int32_t info, int32_t *rank,
-		 struct pl_err *err)
+int pl_import_pick_rank(const struct pl_import_opts *o, const char *path, int32_t info,
+			int32_t *rank, struct pl_err *err)
 {
 	const char *from = o->rank_from ? o->rank_from : "auto", *host;
 	size_t host_len;
 
 	*rank = -1;
 	if (!strcmp(from, "auto"))
-		*rank = info >= 0 ? info : pl_name_rank(path, &host, &host_len);
+		*rank = info >= 0 ? info : pl_import_name_rank(path, &host, &host_len);
 	else if (!strcmp(from, "info"))
 		*rank = info;
 	else if (!strcmp(from, "name"))
-		*rank = pl_name_rank(path, &host, &host_len);
+		*rank = pl_import_name_rank(path, &host, &host_len);
 	else if (!strcmp(from, "order"))
 		*rank = o->order;
 	else if (strstr(from, "%d"))
@@ -394,12 +397,12 @@ int pl_pick_rank(const struct pl_import_opts *o, const char *path, int32_t info,
 int pl_import_begin(struct pl_segment *seg, const char *path, const char *format,
 		    const struct pl_import_opts *o, struct pl_err *err)
 {
-	int rc = pl_segment_init(seg, err);
+	int rc = pl_trace_segment_init(seg, err);
 	char *source, *name;
 
 	if (rc < 0)
 		return rc;
-	source = pl_strdup(pl_base_name(path));
+	source = pl_strdup(pl_import_base_name(path));
 	name = pl_strdup(format);
 	if (source && name) {
 		pl_free(seg->source);
@@ -416,6 +419,6 @@ int pl_import_begin(struct pl_segment *seg, const char *path, const char *format
 		pl_free(name);
 		rc = pl_fail(err, PL_ENOMEM, "out of memory (segment)");
 	}
-	pl_segment_fini(seg);
+	pl_trace_segment_fini(seg);
 	return rc;
 }

@@ -44,12 +44,12 @@ struct pl_importer {
 		   struct pl_import_stats *st, struct pl_err *err);
 };
 
-extern const struct pl_importer *const pl_importers[]; /* NULL-terminated */
-const struct pl_importer *pl_importer_find(const char *name);
+extern const struct pl_importer *const pl_import_formats[]; /* NULL-terminated */
+const struct pl_importer *pl_import_find(const char *name);
 
 /*
- * Inflate `raw` if it is a foreign gzip: the result shows the bytes that pl_et_probe() and the
- * importers' probe() want to see. Takes `raw`; NULL on failure.
+ * Inflate `raw` if it is a foreign gzip: the result shows the bytes that pl_import_et_probe() and
+ * the importers' probe() want to see. Takes `raw`; NULL on failure.
  */
 struct pl_in *pl_import_open(struct pl_in *raw, struct pl_pool *pool, struct pl_err *err);
 
@@ -57,15 +57,16 @@ struct pl_in *pl_import_open(struct pl_in *raw, struct pl_pool *pool, struct pl_
  * Inflate if need be, recognise (or use `force`), import. The one call that programs use. Takes
  * `raw` (as opened, or from pl_import_open()) and closes it whatever happens.
  */
-int pl_import(struct pl_in *raw, const struct pl_importer *force, const struct pl_import_opts *o,
-	      struct pl_sink *sink, struct pl_import_stats *st, struct pl_err *err) PL_MUST;
+int pl_import_run(struct pl_in *raw, const struct pl_importer *force,
+		  const struct pl_import_opts *o, struct pl_sink *sink, struct pl_import_stats *st,
+		  struct pl_err *err) PL_MUST;
 
 /* Execution traces give sizes to the collectives of the profile with the same process id. */
-struct pl_et *pl_et_new(struct pl_err *err);
-void pl_et_free(struct pl_et *et);
-bool pl_et_probe(const uint8_t *p, size_t n); /* inflated bytes */
-/* Takes `in` as pl_import() does. */
-int pl_et_load(struct pl_et *et, struct pl_in *in, const struct pl_import_opts *o,
-	       struct pl_import_stats *st, struct pl_err *err) PL_MUST;
+struct pl_et *pl_import_et_new(struct pl_err *err);
+void pl_import_et_free(struct pl_et *et);
+bool pl_import_et_probe(const uint8_t *p, size_t n); /* inflated bytes */
+/* Takes `in` as pl_import_run() does. */
+int pl_import_et_load(struct pl_et *et, struct pl_in *in, const struct pl_import_opts *o,
+		      struct pl_import_stats *st, struct pl_err *err) PL_MUST;
 
 #endif

@@ -19,15 +19,17 @@ struct pl_report {
 	unsigned n_said;
 };
 /* An event was given up at byte `at`: counted, said once a class; PL_EDATA when strict. */
-int pl_report_bad(struct pl_report *r, int64_t at, const char *what, struct pl_err *err) PL_MUST;
+int pl_import_report_bad(struct pl_report *r, int64_t at, const char *what,
+			 struct pl_err *err) PL_MUST;
 /* A value was given up, its event is kept. */
-int pl_report_value(struct pl_report *r, int64_t at, const char *what, struct pl_err *err) PL_MUST;
+int pl_import_report_value(struct pl_report *r, int64_t at, const char *what,
+			   struct pl_err *err) PL_MUST;
 /* Something was read although it is not valid. */
-int pl_report_tolerated(struct pl_report *r, int64_t at, const char *what,
-			struct pl_err *err) PL_MUST;
+int pl_import_report_tolerated(struct pl_report *r, int64_t at, const char *what,
+			       struct pl_err *err) PL_MUST;
 /* The input ends early. */
-int pl_report_truncated(struct pl_report *r, int64_t at, const char *what,
-			struct pl_err *err) PL_MUST;
+int pl_import_report_truncated(struct pl_report *r, int64_t at, const char *what,
+			       struct pl_err *err) PL_MUST;
 
 /* ---- the input window ---------------------------------------------------------------------- */
 
@@ -45,17 +47,17 @@ struct pl_src {
 #define PL_SRC_WINDOW ((size_t)256 << 10)
 #define PL_SRC_MAX    ((size_t)16 << 20) /* the biggest event or member that is read */
 
-void pl_src_init(struct pl_src *s, struct pl_in *in, struct pl_report *r);
-void pl_src_fini(struct pl_src *s);
+void pl_import_src_init(struct pl_src *s, struct pl_in *in, struct pl_report *r);
+void pl_import_src_fini(struct pl_src *s);
 /* Drop what is before p; afterwards [p, end) has at least `want` bytes, or eof is set. A damaged
  * gzip is an early end (PL_EDATA when strict). */
-int pl_src_fill(struct pl_src *s, size_t want, struct pl_err *err) PL_MUST;
+int pl_import_src_fill(struct pl_src *s, size_t want, struct pl_err *err) PL_MUST;
 /*
  * How far from p the end of an event or member is looked for: `max`, unless so many had no end that
  * looking for it would take longer than reading the input many times.
  */
-const char *pl_src_limit(const struct pl_src *s, size_t max);
-static inline int64_t pl_src_at(const struct pl_src *s, const char *q)
+const char *pl_import_src_limit(const struct pl_src *s, size_t max);
+static inline int64_t pl_import_src_at(const struct pl_src *s, const char *q)
 {
 	return s->offset + (q - s->base);
 }
@@ -65,11 +67,11 @@ static inline int64_t pl_src_at(const struct pl_src *s, const char *q)
 /* Rank and host from the name of a file: "rank_3.json.gz", "kineto_3",
  * "HOST_PID.TIME.pt.trace.json". -1 and NULL (or a pointer into `path` with *host_len) where it
  * does not say. */
-int32_t pl_name_rank(const char *path, const char **host, size_t *host_len);
+int32_t pl_import_name_rank(const char *path, const char **host, size_t *host_len);
 /* By --rank-from; -1 unknown. `info` is what the file itself says, or -1. */
-int pl_pick_rank(const struct pl_import_opts *o, const char *path, int32_t info, int32_t *rank,
-		 struct pl_err *err) PL_MUST;
-const char *pl_base_name(const char *path);
+int pl_import_pick_rank(const struct pl_import_opts *o, const char *path, int32_t info,
+			int32_t *rank, struct pl_err *err) PL_MUST;
+const char *pl_import_base_name(const char *path);
 /* Begin a segment: source, format, provenance. */
 int pl_import_begin(struct pl_segment *seg, const char *path, const char *format,
 		    const struct pl_import_opts *o, struct pl_err *err) PL_MUST;
@@ -133,34 +135,35 @@ struct pl_rows {
 	void (*renew)(void *arg);
 	void *arg;
 };
-int pl_rows_open(struct pl_rows *r, struct pl_err *err) PL_MUST;
+int pl_import_rows_open(struct pl_rows *r, struct pl_err *err) PL_MUST;
 /* Column number of (role, type, key) in every batch of this segment. */
-int pl_rows_col(struct pl_rows *r, uint8_t role, uint8_t type, pl_id key, uint32_t *index,
-		struct pl_err *err) PL_MUST;
-int pl_rows_str(struct pl_rows *r, const char *s, size_t n, pl_id *id, struct pl_err *err) PL_MUST;
+int pl_import_rows_col(struct pl_rows *r, uint8_t role, uint8_t type, pl_id key, uint32_t *index,
+		       struct pl_err *err) PL_MUST;
+int pl_import_rows_str(struct pl_rows *r, const char *s, size_t n, pl_id *id,
+		       struct pl_err *err) PL_MUST;
 /* Row b->n is complete. Passes the batch on when it is full, begins a new segment when need be. */
-int pl_rows_flush(struct pl_rows *r, bool last, struct pl_err *err) PL_MUST;
-static inline int PL_MUST pl_rows_done(struct pl_rows *r, struct pl_err *err)
+int pl_import_rows_flush(struct pl_rows *r, bool last, struct pl_err *err) PL_MUST;
+static inline int PL_MUST pl_import_rows_done(struct pl_rows *r, struct pl_err *err)
 {
 	return PL_LIKELY(++r->cur->b.n < PL_BATCH_ROWS && r->n_defs <= PL_MAX_COLS &&
 			 pl_intern_bytes(&r->seg.str) <= r->max_dictionary_bytes)
 		       ? 0
-		       : pl_rows_flush(r, false, err);
+		       : pl_import_rows_flush(r, false, err);
 }
 /* Before a row: rows that were undone may have left columns, and the next undo visits them all. */
-static inline int PL_MUST pl_rows_ready(struct pl_rows *r, struct pl_err *err)
+static inline int PL_MUST pl_import_rows_ready(struct pl_rows *r, struct pl_err *err)
 {
-	return PL_LIKELY(r->n_defs <= PL_MAX_COLS) ? 0 : pl_rows_flush(r, false, err);
+	return PL_LIKELY(r->n_defs <= PL_MAX_COLS) ? 0 : pl_import_rows_flush(r, false, err);
 }
 /* Undo the columns of the row that was begun. */
-void pl_rows_undo(struct pl_rows *r);
+void pl_import_rows_undo(struct pl_rows *r);
 /* A value for the current row, unless it has one in this column already. */
-int pl_rows_put(struct pl_rows *r, uint8_t role, uint8_t type, pl_id key, int64_t val,
-		struct pl_err *err) PL_MUST;
-int pl_rows_put_dec(struct pl_rows *r, uint8_t role, uint8_t type, pl_id key, int64_t val,
-		    uint8_t scale, struct pl_err *err) PL_MUST;
-int pl_rows_close(struct pl_rows *r, struct pl_err *err) PL_MUST; /* last batch and end() */
-void pl_rows_fini(struct pl_rows *r);
+int pl_import_rows_put(struct pl_rows *r, uint8_t role, uint8_t type, pl_id key, int64_t val,
+		       struct pl_err *err) PL_MUST;
+int pl_import_rows_put_dec(struct pl_rows *r, uint8_t role, uint8_t type, pl_id key, int64_t val,
+			   uint8_t scale, struct pl_err *err) PL_MUST;
+int pl_import_rows_close(struct pl_rows *r, struct pl_err *err) PL_MUST; /* last batch and end() */
+void pl_import_rows_fini(struct pl_rows *r);
 
 /* ---- communication: join.c ----------------------------------------------------------------- */
 
@@ -175,23 +178,25 @@ struct pl_comm_op { /* what a host thread said: record_param_comms, "nccl:all_re
 	int8_t tensors; /* are there tensors among its inputs? -1: inputs not recorded */
 };
 /* `path` and `log` are borrowed: limits that were reached are said there. */
-struct pl_comm *pl_comm_new(const char *path, const struct pl_log *log, struct pl_err *err);
-void pl_comm_free(struct pl_comm *c);
-void pl_comm_renew(struct pl_comm *c); /* new segment: track numbers are void */
-int pl_comm_text(struct pl_comm *c, const char *s, size_t n, pl_id *id, struct pl_err *err) PL_MUST;
+struct pl_comm *pl_import_comm_new(const char *path, const struct pl_log *log, struct pl_err *err);
+void pl_import_comm_free(struct pl_comm *c);
+void pl_import_comm_renew(struct pl_comm *c); /* new segment: track numbers are void */
+int pl_import_comm_text(struct pl_comm *c, const char *s, size_t n, pl_id *id,
+			struct pl_err *err) PL_MUST;
 /* pid and tid as integers: they mean the same in every segment. */
-int pl_comm_add_op(struct pl_comm *c, int64_t pid, int64_t tid, const struct pl_comm_op *op,
-		   struct pl_err *err) PL_MUST;
+int pl_import_comm_add_op(struct pl_comm *c, int64_t pid, int64_t tid, const struct pl_comm_op *op,
+			  struct pl_err *err) PL_MUST;
 /* A runtime call with this correlation: is it made inside one of the operations? */
-int pl_comm_add_launch(struct pl_comm *c, uint32_t track, int64_t pid, int64_t tid, pl_ns ts,
-		       int64_t corr, struct pl_err *err) PL_MUST;
+int pl_import_comm_add_launch(struct pl_comm *c, uint32_t track, int64_t pid, int64_t tid, pl_ns ts,
+			      int64_t corr, struct pl_err *err) PL_MUST;
 /* The execution trace of this process, if one was given; looked for once. */
-void pl_comm_use_et(struct pl_comm *c, const struct pl_et *et, const char *pid, int32_t rank);
+void pl_import_comm_use_et(struct pl_comm *c, const struct pl_et *et, const char *pid,
+			   int32_t rank);
 /* Should batches be kept back until the end (an execution trace is to be joined)? */
-bool pl_comm_hold(const struct pl_comm *c);
+bool pl_import_comm_hold(const struct pl_comm *c);
 /* Write what is known into the columns of h, which has all columns of r. */
-int pl_comm_resolve(struct pl_comm *c, struct pl_rows *r, struct pl_held *h,
-		    struct pl_err *err) PL_MUST;
+int pl_import_comm_resolve(struct pl_comm *c, struct pl_rows *r, struct pl_held *h,
+			   struct pl_err *err) PL_MUST;
 
 /* ---- execution traces: et.c ---------------------------------------------------------------- */
 
@@ -211,7 +216,7 @@ struct pl_et_file {
 	size_t n, cap;
 };
 /* The file of this process; with several of one pid the one of this rank. NULL none. */
-const struct pl_et_file *pl_et_find(const struct pl_et *et, const char *pid, int32_t rank);
+const struct pl_et_file *pl_import_et_find(const struct pl_et *et, const char *pid, int32_t rank);
 
 /* ---- the event reader: events.c, values.c -------------------------------------------------- */
 
@@ -339,33 +344,35 @@ struct pl_ev {
 	struct pl_err *err;
 	int rc;
 };
-int pl_ev_init(struct pl_ev *e, struct pl_rows *rows, struct pl_report *report,
-	       struct pl_err *err) PL_MUST;
-void pl_ev_fini(struct pl_ev *e);
-void pl_ev_renew(struct pl_ev *e);
+int pl_import_event_init(struct pl_ev *e, struct pl_rows *rows, struct pl_report *report,
+			 struct pl_err *err) PL_MUST;
+void pl_import_event_fini(struct pl_ev *e);
+void pl_import_event_renew(struct pl_ev *e);
 /*
  * Read the event at p (a '{') into e->f and the columns of the current row. Returns the byte after
  * it; NULL with e->rc < 0 (fatal), e->more (the window ends first) or e->what at e->where (bad
  * event). The caller completes or undoes the row.
  */
-const char *pl_ev_read(struct pl_ev *e, const char *p, const char *end);
+const char *pl_import_event_read(struct pl_ev *e, const char *p, const char *end);
 /* Read the arguments of one more event text into the same row, where the first did not have them.
  */
-const char *pl_ev_read_more(struct pl_ev *e, const char *p, const char *end);
+const char *pl_import_event_read_more(struct pl_ev *e, const char *p, const char *end);
 /* values.c: one value after its key. NULL as above. */
 static inline bool pl_has(const struct pl_fields *f, enum pl_argc a)
 {
 	return f->have >> a & 1;
 }
-struct pl_strinfo *pl_ev_info(struct pl_ev *e, pl_id id); /* NULL: no memory */
-const char *pl_ev_value(struct pl_ev *e, struct pl_key *k, const char *p, const char *end);
+struct pl_strinfo *pl_import_event_info(struct pl_ev *e, pl_id id); /* NULL: no memory */
+const char *pl_import_event_value(struct pl_ev *e, struct pl_key *k, const char *p,
+				  const char *end);
 /* Is a whole value JSON: 0 yes, 1 nearly, -1 no; and the nearest JSON to it. */
-int pl_json_check(const char *s, size_t n);
-int pl_json_repair(const char *s, size_t n, struct pl_buf *b, struct pl_err *err) PL_MUST;
-const char *pl_ev_string(struct pl_ev *e, const char *p, const char *end, pl_id *id);
-const char *pl_ev_number(const char *p, const char *end, uint8_t *type, int64_t *v, uint8_t *scale);
-const char *pl_ev_word(struct pl_ev *e, const char *p, const char *end, size_t *n);
-const char *pl_ev_bad(struct pl_ev *e, const char *where, const char *what);
+int pl_import_json_check(const char *s, size_t n);
+int pl_import_json_repair(const char *s, size_t n, struct pl_buf *b, struct pl_err *err) PL_MUST;
+const char *pl_import_event_string(struct pl_ev *e, const char *p, const char *end, pl_id *id);
+const char *pl_import_event_number(const char *p, const char *end, uint8_t *type, int64_t *v,
+				   uint8_t *scale);
+const char *pl_import_event_word(struct pl_ev *e, const char *p, const char *end, size_t *n);
+const char *pl_import_event_bad(struct pl_ev *e, const char *where, const char *what);
 
 /* ---- what events mean: meaning.c ----------------------------------------------------------- */
 
@@ -380,13 +387,13 @@ enum pl_nclass { /* of a name; 0 not looked at yet */
 		 PL_N_RPC,	/* record_param_comms: what the host says about a collective */
 		 PL_N_RANGE,	/* nccl:all_reduce: the range in which it is launched */
 };
-uint8_t pl_name_class(const char *s, size_t n);
+uint8_t pl_import_name_class(const char *s, size_t n);
 /* Kind of a category, PL_K_COUNT_ when it says nothing. */
-uint8_t pl_cat_kind(const char *s, size_t n);
+uint8_t pl_import_cat_kind(const char *s, size_t n);
 /* Element size of a data type as PyTorch or NCCL spells it, 0 unknown. */
-int64_t pl_dtype_bytes(const char *s, size_t n);
+int64_t pl_import_dtype_bytes(const char *s, size_t n);
 /* Elements and bytes of all tensors of "Input Dims" with "Input type"; -1 unknown. */
-void pl_dims_size(const char *dims, const char *types, int64_t *elements, int64_t *bytes);
+void pl_import_dims_size(const char *dims, const char *types, int64_t *elements, int64_t *bytes);
 
 /* ---- tracks and where they are: tracks.c --------------------------------------------------- */
 
@@ -414,19 +421,21 @@ struct pl_tracks {
 	size_t cap_proc, cap_thread;
 	struct pl_buf tmp;
 };
-void pl_tracks_init(struct pl_tracks *t, struct pl_rows *rows, bool chrome);
-void pl_tracks_fini(struct pl_tracks *t);
-void pl_tracks_renew(struct pl_tracks *t);
-int pl_tracks_find(struct pl_tracks *t, const struct pl_fields *f, pl_id *track,
-		   struct pl_err *err) PL_MUST;
+void pl_import_tracks_init(struct pl_tracks *t, struct pl_rows *rows, bool chrome);
+void pl_import_tracks_fini(struct pl_tracks *t);
+void pl_import_tracks_renew(struct pl_tracks *t);
+int pl_import_tracks_find(struct pl_tracks *t, const struct pl_fields *f, pl_id *track,
+			  struct pl_err *err) PL_MUST;
 /* Is it a metadata event about tracks? 1 yes (noted), 0 no. */
-int pl_tracks_meta(struct pl_tracks *t, const struct pl_fields *f, struct pl_err *err) PL_MUST;
+int pl_import_tracks_meta(struct pl_tracks *t, const struct pl_fields *f,
+			  struct pl_err *err) PL_MUST;
 /* Names, ranks and hosts into the tracks of the segment. */
-int pl_tracks_finish(struct pl_tracks *t, int32_t rank, const char *host, size_t host_len,
-		     struct pl_err *err) PL_MUST;
+int pl_import_tracks_finish(struct pl_tracks *t, int32_t rank, const char *host, size_t host_len,
+			    struct pl_err *err) PL_MUST;
 /* A key for a track that means the same in every segment: flag and text of pid and tid, into
  * t->tmp. */
-int pl_tracks_key(struct pl_tracks *t, const struct pl_fields *f, struct pl_err *err) PL_MUST;
+int pl_import_tracks_key(struct pl_tracks *t, const struct pl_fields *f,
+			 struct pl_err *err) PL_MUST;
 
 /* ---- a document being read: chrome.c; its phases: phases.c --------------------------------- */
 
@@ -462,15 +471,15 @@ struct pl_doc {
 	size_t open_bytes;
 };
 /* The event in [p, q) was read into ev at byte `at`: make a row of it. */
-int pl_doc_accept(struct pl_doc *d, const char *p, const char *q, int64_t at,
-		  struct pl_err *err) PL_MUST;
+int pl_import_doc_accept(struct pl_doc *d, const char *p, const char *q, int64_t at,
+			 struct pl_err *err) PL_MUST;
 /* The end: begins without an end become events without a duration. */
-int pl_doc_leftovers(struct pl_doc *d, struct pl_err *err) PL_MUST;
-void pl_doc_free_open(struct pl_doc *d);
+int pl_import_doc_leftovers(struct pl_doc *d, struct pl_err *err) PL_MUST;
+void pl_import_doc_free_open(struct pl_doc *d);
 
-int32_t pl_number_after(const char *s, const char *end, const char *word);
+int32_t pl_import_number_after(const char *s, const char *end, const char *word);
 
-extern const struct pl_importer pl_importer_native, pl_importer_kineto, pl_importer_chrome,
-	pl_importer_optable;
+extern const struct pl_importer pl_import_native, pl_import_kineto, pl_import_chrome,
+	pl_import_optable;
 
 #endif

@@ -54,7 +54,7 @@ struct pl_comm {
  * disorder sorts again for each launch, which must end after seconds. */
 #define MAX_SORTED ((uint64_t)1 << 28)
 
-struct pl_comm *pl_comm_new(const char *path, const struct pl_log *log, struct pl_err *err)
+struct pl_comm *pl_import_comm_new(const char *path, const struct pl_log *log, struct pl_err *err)
 {
 	struct pl_comm *c = NULL;
 
@@ -65,7 +65,7 @@ struct pl_comm *pl_comm_new(const char *path, const struct pl_log *log, struct p
 	return c;
 }
 
-void pl_comm_free(struct pl_comm *c)
+void pl_import_comm_free(struct pl_comm *c)
 {
 	if (!c)
 		return;
@@ -79,25 +79,25 @@ void pl_comm_free(struct pl_comm *c)
 	pl_free(c);
 }
 
-void pl_comm_renew(struct pl_comm *c)
+void pl_import_comm_renew(struct pl_comm *c)
 {
 	c->n_slots = 0;
 }
 
-int pl_comm_text(struct pl_comm *c, const char *s, size_t n, pl_id *id, struct pl_err *err)
+int pl_import_comm_text(struct pl_comm *c, const char *s, size_t n, pl_id *id, struct pl_err *err)
 {
 	return pl_intern_add(&c->text, s, n, id, err);
 }
 
-void pl_comm_use_et(struct pl_comm *c, const struct pl_et *et, const char *pid, int32_t rank)
+void pl_import_comm_use_et(struct pl_comm *c, const struct pl_et *et, const char *pid, int32_t rank)
 {
 	if (c->looked_for_et || !et)
 		return;
 	c->looked_for_et = true;
-	c->et = pl_et_find(et, pid, rank);
+	c->et = pl_import_et_find(et, pid, rank);
 }
 
-bool pl_comm_hold(const struct pl_comm *c)
+bool pl_import_comm_hold(const struct pl_comm *c)
 {
 	return c->et != NULL;
 }
@@ -124,8 +124,8 @@ static int limit_reached(struct pl_comm *c, const char *what)
 	return 0;
 }
 
-int pl_comm_add_op(struct pl_comm *c, int64_t pid, int64_t tid, const struct pl_comm_op *op,
-		   struct pl_err *err)
+int pl_import_comm_add_op(struct pl_comm *c, int64_t pid, int64_t tid, const struct pl_comm_op *op,
+			  struct pl_err *err)
 {
 	size_t i = find_thread(c, pid, tid);
 	struct thread *t;
@@ -250,8 +250,8 @@ static struct thread *thread_of(struct pl_comm *c, uint32_t track, int64_t pid, 
 	return c->slot[track] == 1 ? NULL : &c->thread[c->slot[track] - 2];
 }
 
-int pl_comm_add_launch(struct pl_comm *c, uint32_t track, int64_t pid, int64_t tid, pl_ns ts,
-		       int64_t corr, struct pl_err *err)
+int pl_import_comm_add_launch(struct pl_comm *c, uint32_t track, int64_t pid, int64_t tid, pl_ns ts,
+			      int64_t corr, struct pl_err *err)
 {
 	struct launch l = { corr, 0, 0 };
 	struct thread *t;
@@ -440,9 +440,9 @@ static int put(struct pl_rows *r, uint32_t row, uint8_t role, uint8_t type, int6
 	       struct pl_err *err)
 {
 	uint32_t index;
-	int rc = pl_rows_col(r, role, type, PL_NONE, &index, err);
+	int rc = pl_import_rows_col(r, role, type, PL_NONE, &index, err);
 
-	return rc < 0 ? rc : pl_col_put(&r->cur->b.col[index], row, v, 0, err);
+	return rc < 0 ? rc : pl_trace_col_put(&r->cur->b.col[index], row, v, 0, err);
 }
 
 static int put_row(struct pl_comm *c, struct pl_rows *r, const struct pl_comm_row *row,
@@ -463,13 +463,13 @@ static int put_row(struct pl_comm *c, struct pl_rows *r, const struct pl_comm_ro
 				    : !strcmp(k.coll, "recv") ? PL_K_RECV
 							      : PL_K_COLLECTIVE;
 	if (k.coll && !row->has_coll && strcmp(k.coll, "collective") != 0) {
-		PL_TRY(pl_rows_str(r, k.coll, strlen(k.coll), &id, err));
+		PL_TRY(pl_import_rows_str(r, k.coll, strlen(k.coll), &id, err));
 		PL_TRY(put(r, row->row, PL_R_COLL, PL_V_STR, id, err));
 	}
 	if (k.bytes >= 0 && !row->has_bytes)
 		PL_TRY(put(r, row->row, PL_R_BYTES, PL_V_INT, k.bytes, err));
 	if (k.group && k.group_len && !row->has_group) {
-		PL_TRY(pl_rows_str(r, k.group, k.group_len, &id, err));
+		PL_TRY(pl_import_rows_str(r, k.group, k.group_len, &id, err));
 		PL_TRY(put(r, row->row, PL_R_GROUP, PL_V_STR, id, err));
 	}
 	if (k.seq >= 0 && !row->has_seq)
@@ -478,7 +478,8 @@ out:
 	return rc;
 }
 
-int pl_comm_resolve(struct pl_comm *c, struct pl_rows *r, struct pl_held *h, struct pl_err *err)
+int pl_import_comm_resolve(struct pl_comm *c, struct pl_rows *r, struct pl_held *h,
+			   struct pl_err *err)
 {
 	struct pl_held *cur = r->cur;
 	int rc = 0;

@@ -9,7 +9,7 @@
 
 #include "import/internal.h"
 
-uint8_t pl_cat_kind(const char *s, size_t n)
+uint8_t pl_import_cat_kind(const char *s, size_t n)
 {
 	static const struct {
 		const char *cat;
@@ -51,7 +51,7 @@ uint8_t pl_cat_kind(const char *s, size_t n)
 	for (size_t i = 0; i < PL_LEN(table); i++)
 		if (strlen(table[i].cat) == n && !memcmp(table[i].cat, s, n))
 			return table[i].kind;
-	kind = pl_kind_find(s, n); /* what our own exporter writes */
+	kind = pl_trace_kind_find(s, n); /* what our own exporter writes */
 	return kind >= 0 && kind < PL_K_COUNT_ ? (uint8_t)kind : PL_K_COUNT_;
 }
 
@@ -83,7 +83,7 @@ static bool is_device_comm(const char *s, size_t n)
 	return false;
 }
 
-uint8_t pl_name_class(const char *s, size_t n)
+uint8_t pl_import_name_class(const char *s, size_t n)
 {
 	static const char *const host[] = { "gloo:", "mpi:", "ucc:" };
 	static const char *const range[] = { "nccl:", "rccl:", "xccl:", "hccl:" };
@@ -105,7 +105,7 @@ uint8_t pl_name_class(const char *s, size_t n)
 	return is_device_comm(s, n) ? PL_N_DEVCOMM : PL_N_PLAIN;
 }
 
-int64_t pl_dtype_bytes(const char *s, size_t n)
+int64_t pl_import_dtype_bytes(const char *s, size_t n)
 {
 	static const struct {
 		const char *name;
@@ -190,7 +190,7 @@ static bool add_dims(struct pl_json *j, bool inner, int64_t *elements, bool *ten
 	return true;
 }
 
-void pl_dims_size(const char *dims, const char *types, int64_t *elements, int64_t *bytes)
+void pl_import_dims_size(const char *dims, const char *types, int64_t *elements, int64_t *bytes)
 {
 	struct pl_json d, t;
 	enum pl_json_type td;
@@ -207,7 +207,7 @@ void pl_dims_size(const char *dims, const char *types, int64_t *elements, int64_
 		if (!add_dims(&d, false, &n, &tensor))
 			return;
 		if (pl_json_next(&t) == PL_JSON_STRING)
-			size = pl_dtype_bytes(t.text, t.len);
+			size = pl_import_dtype_bytes(t.text, t.len);
 		if (!tensor && size) { /* a scalar of a tensor's type */
 			n = 1;
 			tensor = true;

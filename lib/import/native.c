@@ -63,7 +63,7 @@ static int run(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink 
 	return pl_trace_read(in, &ro, &c.sink, err);
 }
 
-const struct pl_importer pl_importer_native = {
+const struct pl_importer pl_import_native = {
 	.name = "native",
 	.summary = "paceline's own trace stream",
 	.probe = probe,

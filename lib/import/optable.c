@@ -233,7 +233,7 @@ static int read_header(struct table *t, const struct pl_csv_row *r, struct pl_er
 		const char *s = r->field[i];
 		size_t n = r->len[i];
 
-		PL_TRY(pl_rows_str(&t->rows, s, n, &t->key[i], err));
+		PL_TRY(pl_import_rows_str(&t->rows, s, n, &t->key[i], err));
 		for (size_t c = 0; c < C_COUNT; c++) {
 			if (t->col_name[c] && t->at[c] < 0 && !strcmp(t->col_name[c], s)) {
 				t->at[c] = (int)i;
@@ -295,7 +295,7 @@ static int cell_str(struct table *t, const struct pl_csv_row *r, enum column c, 
 	*id = PL_NONE;
 	if (t->at[c] < 0 || (size_t)t->at[c] >= r->n || !r->len[t->at[c]])
 		return 0;
-	return pl_rows_str(&t->rows, r->field[t->at[c]], r->len[t->at[c]], id, err);
+	return pl_import_rows_str(&t->rows, r->field[t->at[c]], r->len[t->at[c]], id, err);
 }
 
 /* Cells of unmapped columns are arguments: integers, exact decimals, else strings. */
@@ -317,7 +317,7 @@ static int add_extra(struct table *t, const struct pl_csv_row *r, struct pl_err 
 			x.type = PL_V_DEC;
 			x.scale = (uint8_t)scale;
 		} else {
-			PL_TRY(pl_rows_str(&t->rows, s, r->len[i], &id, err));
+			PL_TRY(pl_import_rows_str(&t->rows, s, r->len[i], &id, err));
 			x.type = PL_V_STR;
 			x.v = id;
 		}
@@ -493,7 +493,7 @@ static int track_of(struct table *t, const struct row *r, const char *family, ui
 	t->n_tracks[t->rank_key.n] = 0;
 	PL_TRY(pl_intern_add(&t->rank_key, (const char *)&r->rank, sizeof(r->rank), &rank, err));
 	nth = t->n_tracks[rank]++;
-	pl_track_init(&track);
+	pl_trace_track_init(&track);
 	track.type = type;
 	track.rank = r->rank;
 	track.stream = type == PL_T_STREAM ? (int64_t)nth : -1;
@@ -504,13 +504,13 @@ static int track_of(struct table *t, const struct row *r, const char *family, ui
 	track.coord[PL_COORD_TP] = r->tp == NO_VALUE ? -1 : (int32_t)r->tp;
 	track.host = r->host;
 	snprintf(text, sizeof(text), "%d", (int)r->rank);
-	PL_TRY(pl_rows_str(&t->rows, text, strlen(text), &track.pid, err));
+	PL_TRY(pl_import_rows_str(&t->rows, text, strlen(text), &track.pid, err));
 	snprintf(text, sizeof(text), "%u", nth);
-	PL_TRY(pl_rows_str(&t->rows, text, strlen(text), &track.tid, err));
+	PL_TRY(pl_import_rows_str(&t->rows, text, strlen(text), &track.tid, err));
 	snprintf(text, sizeof(text), "rank %d", (int)r->rank);
-	PL_TRY(pl_rows_str(&t->rows, text, strlen(text), &track.process, err));
-	PL_TRY(pl_rows_str(&t->rows, family, strlen(family), &track.name, err));
-	PL_TRY(pl_segment_track(&t->rows.seg, &track, id, err));
+	PL_TRY(pl_import_rows_str(&t->rows, text, strlen(text), &track.process, err));
+	PL_TRY(pl_import_rows_str(&t->rows, family, strlen(family), &track.name, err));
+	PL_TRY(pl_trace_segment_track(&t->rows.seg, &track, id, err));
 out:
 	return rc;
 }
@@ -518,13 +518,13 @@ out:
 static int put(struct table *t, uint8_t role, uint8_t type, pl_id key, int64_t v,
 	       struct pl_err *err)
 {
-	return pl_rows_put(&t->rows, role, type, key, v, err);
+	return pl_import_rows_put(&t->rows, role, type, key, v, err);
 }
 
 static int put_text(struct table *t, uint8_t role, const char *s, struct pl_err *err)
 {
 	pl_id id;
-	int rc = pl_rows_str(&t->rows, s, strlen(s), &id, err);
+	int rc = pl_import_rows_str(&t->rows, s, strlen(s), &id, err);
 
 	return rc < 0 ? rc : put(t, role, PL_V_STR, PL_NONE, id, err);
 }
@@ -587,8 +587,8 @@ static int put_extras(struct table *t, const struct row *r, struct pl_err *err)
 	for (uint32_t i = t->first_extra[r->order]; i < t->first_extra[r->order + 1]; i++) {
 		const struct extra *x = &t->extra[i];
 
-		PL_TRY(pl_rows_put_dec(&t->rows, PL_R_ARG, x->type, t->key[x->col], x->v, x->scale,
-				       err));
+		PL_TRY(pl_import_rows_put_dec(&t->rows, PL_R_ARG, x->type, t->key[x->col], x->v,
+					      x->scale, err));
 	}
 	return 0;
 out:
@@ -604,7 +604,7 @@ static int put_row(struct table *t, const struct row *r, struct pl_err *err)
 	pl_id track;
 	int rc;
 
-	snprintf(family, sizeof(family), "%s", pl_kind_is_comm(m->kind) ? name : "compute");
+	snprintf(family, sizeof(family), "%s", pl_trace_kind_is_comm(m->kind) ? name : "compute");
 	PL_TRY(track_of(t, r, family, PL_T_STREAM, &track, err));
 	PL_TRY(put_int(t, PL_R_STEP, C_STEP, r->step, err));
 	PL_TRY(put_int(t, PL_R_SEQ, C_SEQ, r->seq, err));
@@ -624,7 +624,7 @@ static int put_row(struct table *t, const struct row *r, struct pl_err *err)
 	b->name[b->n] = r->name;
 	b->ts[b->n] = r->start;
 	b->dur[b->n] = r->dur;
-	rc = pl_rows_done(&t->rows, err);
+	rc = pl_import_rows_done(&t->rows, err);
 out:
 	return rc;
 }
@@ -641,8 +641,8 @@ static int put_step(struct table *t, const struct row *r, pl_ns origin, pl_ns la
 
 	snprintf(text, sizeof(text), "step %lld", (long long)r->step);
 	PL_TRY(track_of(t, r, "steps", PL_T_OTHER, &track, err));
-	PL_TRY(pl_rows_str(&t->rows, text, strlen(text), &name, err));
-	PL_TRY(pl_rows_str(&t->rows, "inferred", 8, &key, err));
+	PL_TRY(pl_import_rows_str(&t->rows, text, strlen(text), &name, err));
+	PL_TRY(pl_import_rows_str(&t->rows, "inferred", 8, &key, err));
 	PL_TRY(put_int(t, PL_R_STEP, C_STEP, r->step, err));
 	PL_TRY(put(t, PL_R_ARG, PL_V_BOOL, key, 1, err));
 	b = &t->rows.cur->b;
@@ -651,7 +651,7 @@ static int put_step(struct table *t, const struct row *r, pl_ns origin, pl_ns la
 	b->name[b->n] = name;
 	b->ts[b->n] = origin;
 	b->dur[b->n] = pl_sub_sat(last, origin);
-	rc = pl_rows_done(&t->rows, err);
+	rc = pl_import_rows_done(&t->rows, err);
 out:
 	return rc;
 }
@@ -709,7 +709,7 @@ out:
 
 static void table_free(struct table *t)
 {
-	pl_rows_fini(&t->rows);
+	pl_import_rows_fini(&t->rows);
 	for (size_t c = 0; c < C_COUNT; c++)
 		pl_free(t->col_name[c]);
 	pl_free(t->mapped);
@@ -738,7 +738,7 @@ static int run(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink 
 	PL_TRY(set_columns(&t, default_columns, false, err));
 	if (o->columns)
 		PL_TRY(set_columns(&t, o->columns, true, err));
-	PL_TRY(pl_rows_open(&t.rows, err));
+	PL_TRY(pl_import_rows_open(&t.rows, err));
 	rc = pl_csv_read(in, on_row, &t, err);
 	if (rc == PL_EDATA && !o->strict && t.n) {
 		/* a cut gzip: what could be read is kept */
@@ -756,7 +756,7 @@ static int run(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink 
 		goto out;
 	}
 	PL_TRY(put_all(&t, err));
-	rc = pl_rows_close(&t.rows, err);
+	rc = pl_import_rows_close(&t.rows, err);
 out:
 	table_free(&t);
 	return rc;
@@ -780,7 +780,7 @@ static int probe(const uint8_t *p, size_t n)
 	return found == (int)PL_LEN(names) ? 80 : found >= 2 ? 20 : 0;
 }
 
-const struct pl_importer pl_importer_optable = {
+const struct pl_importer pl_import_optable = {
 	.name = "optable",
 	.summary = "operation table in CSV, one row an operation (see --columns)",
 	.probe = probe,

@@ -29,19 +29,22 @@ static int classify(struct pl_doc *d, uint8_t *nclass, uint8_t *cat)
 	*nclass = PL_N_PLAIN;
 	*cat = PL_K_COUNT_;
 	if (PL_LIKELY(f->name != PL_NONE)) {
-		info = pl_ev_info(&d->ev, f->name);
+		info = pl_import_event_info(&d->ev, f->name);
 		if (!info)
 			return d->ev.rc;
 		if (!info->name)
-			info->name = pl_name_class(pl_intern_get(str, f->name), str->len[f->name]);
+			info->name = pl_import_name_class(pl_intern_get(str, f->name),
+							  str->len[f->name]);
 		*nclass = info->name;
 	}
 	if (PL_LIKELY(f->cat != PL_NONE)) {
-		info = pl_ev_info(&d->ev, f->cat);
+		info = pl_import_event_info(&d->ev, f->cat);
 		if (!info)
 			return d->ev.rc;
 		if (!info->cat)
-			info->cat = pl_cat_kind(pl_intern_get(str, f->cat), str->len[f->cat]) + 1;
+			info->cat =
+				pl_import_cat_kind(pl_intern_get(str, f->cat), str->len[f->cat]) +
+				1;
 		*cat = info->cat - 1;
 	}
 	return 0;
@@ -95,17 +98,17 @@ static const char *coll_of(const struct pl_doc *d)
 		char text[80];
 
 		s = pl_intern_get(str, (pl_id)f->arg[PL_A_COLL]);
-		coll = pl_coll_from_name(s, str->len[f->arg[PL_A_COLL]]);
+		coll = pl_trace_coll_from_name(s, str->len[f->arg[PL_A_COLL]]);
 		if (!coll) { /* "send", "_reduce_scatter_base": words of a library */
 			snprintf(text, sizeof(text), "nccl:%s", s);
-			coll = pl_coll_from_name(text, strlen(text));
+			coll = pl_trace_coll_from_name(text, strlen(text));
 		}
 	}
 	if (!coll || !strcmp(coll, "sendrecv") || !strcmp(coll, "collective")) {
 		const char *by_name;
 
 		s = name_of(d, &n);
-		by_name = pl_coll_from_name(s, n);
+		by_name = pl_trace_coll_from_name(s, n);
 		coll = by_name ? by_name : coll;
 	}
 	return coll;
@@ -141,7 +144,7 @@ static void own_size(const struct pl_doc *d, const char *coll, int64_t *elements
 	if (in >= 0 || out >= 0) {
 		*elements = in > out ? in : out;
 		s = arg_text(d, PL_A_DTYPE, PL_V_STR, &n);
-		size = s ? pl_dtype_bytes(s, n) : 0;
+		size = s ? pl_import_dtype_bytes(s, n) : 0;
 		if (size && *elements <= INT64_MAX / 16)
 			*bytes = *elements * size;
 		return;
@@ -150,7 +153,7 @@ static void own_size(const struct pl_doc *d, const char *coll, int64_t *elements
 	types = arg_text(d, PL_A_TYPES, PL_V_JSON, &n);
 	if (!s || !types)
 		return;
-	pl_dims_size(s, types, elements, bytes);
+	pl_import_dims_size(s, types, elements, bytes);
 	if (coll && !strcmp(coll, "allgather") && *bytes >= 0) {
 		group = arg_int(f, PL_A_SIZE);
 		*bytes = group > 0 && group < 1 << 24 && *bytes <= INT64_MAX >> 24 ? *bytes * group
@@ -197,8 +200,8 @@ static int note_op(struct pl_doc *d, bool rpc, struct pl_err *err)
 		n = s ? d->rows.seg.str.len[g] : 0;
 	}
 	if (s && n)
-		PL_TRY(pl_comm_text(d->rows.comm, s, n, &op.group, err));
-	rc = pl_comm_add_op(d->rows.comm, f->pid.v, f->tid.v, &op, err);
+		PL_TRY(pl_import_comm_text(d->rows.comm, s, n, &op.group, err));
+	rc = pl_import_comm_add_op(d->rows.comm, f->pid.v, f->tid.v, &op, err);
 out:
 	return rc;
 }
@@ -208,10 +211,10 @@ static int find_et(struct pl_doc *d, struct pl_err *err)
 {
 	int32_t rank;
 	char pid[24];
-	int rc = pl_pick_rank(d->o, d->rows.path, -1, &rank, err);
+	int rc = pl_import_pick_rank(d->o, d->rows.path, -1, &rank, err);
 
 	snprintf(pid, sizeof(pid), "%lld", (long long)d->ev.f.pid.v);
-	pl_comm_use_et(d->rows.comm, d->o->et, pid, rank);
+	pl_import_comm_use_et(d->rows.comm, d->o->et, pid, rank);
 	return rc;
 }
 
@@ -251,10 +254,10 @@ static int communication(struct pl_doc *d, uint8_t kind, uint8_t nclass, pl_id t
 	if (kind == PL_K_RUNTIME) {
 		corr = arg_int(f, PL_A_CORR);
 		return corr < 0 ? 0
-				: pl_comm_add_launch(d->rows.comm, track, f->pid.v, f->tid.v, f->ts,
-						     corr, err);
+				: pl_import_comm_add_launch(d->rows.comm, track, f->pid.v, f->tid.v,
+							    f->ts, corr, err);
 	}
-	if (pl_kind_is_comm(kind)) {
+	if (pl_trace_kind_is_comm(kind)) {
 		bool host = nclass == PL_N_HOSTCOMM;
 
 		if (host && d->o->et)
@@ -276,9 +279,9 @@ out:
 static int put_ph(struct pl_doc *d, char ph, struct pl_err *err)
 {
 	pl_id id;
-	int rc = pl_rows_str(&d->rows, &ph, 1, &id, err);
+	int rc = pl_import_rows_str(&d->rows, &ph, 1, &id, err);
 
-	return rc < 0 ? rc : pl_rows_put(&d->rows, PL_R_PH, PL_V_STR, PL_NONE, id, err);
+	return rc < 0 ? rc : pl_import_rows_put(&d->rows, PL_R_PH, PL_V_STR, PL_NONE, id, err);
 }
 
 /* A member of the event that has no column of its own. */
@@ -286,20 +289,20 @@ static int put_named(struct pl_doc *d, uint8_t role, const char *key, uint8_t ty
 		     struct pl_err *err)
 {
 	pl_id id;
-	int rc = pl_rows_str(&d->rows, key, strlen(key), &id, err);
+	int rc = pl_import_rows_str(&d->rows, key, strlen(key), &id, err);
 
-	return rc < 0 ? rc : pl_rows_put(&d->rows, role, type, id, v, err);
+	return rc < 0 ? rc : pl_import_rows_put(&d->rows, role, type, id, v, err);
 }
 
 static int put_odd_dur(struct pl_doc *d, struct pl_err *err)
 {
 	const struct pl_fields *f = &d->ev.f;
 	pl_id key;
-	int rc = pl_rows_str(&d->rows, "dur", 3, &key, err);
+	int rc = pl_import_rows_str(&d->rows, "dur", 3, &key, err);
 
 	return rc < 0 ? rc
-		      : pl_rows_put_dec(&d->rows, PL_R_ARG, f->dur_type, key, f->dur_raw,
-					f->dur_scale, err);
+		      : pl_import_rows_put_dec(&d->rows, PL_R_ARG, f->dur_type, key, f->dur_raw,
+					       f->dur_scale, err);
 }
 
 static int put_step(struct pl_doc *d, struct pl_err *err)
@@ -310,7 +313,7 @@ static int put_step(struct pl_doc *d, struct pl_err *err)
 
 	if (!pl_json_i64(s, n - 13, &step))
 		return 0;
-	return pl_rows_put(&d->rows, PL_R_STEP, PL_V_INT, PL_NONE, step, err);
+	return pl_import_rows_put(&d->rows, PL_R_STEP, PL_V_INT, PL_NONE, step, err);
 }
 
 /* A device track is known by its events. */
@@ -344,13 +347,14 @@ static int finish_row(struct pl_doc *d, uint8_t kind, pl_id track, pl_ns dur, st
 	int rc;
 
 	if (PL_UNLIKELY(f->name == PL_NONE))
-		PL_TRY(pl_rows_str(r, "", 0, &f->name, err));
+		PL_TRY(pl_import_rows_str(r, "", 0, &f->name, err));
 	if (PL_LIKELY(f->cat != PL_NONE)) {
 		if (PL_UNLIKELY(!d->ev.col_cat)) {
-			PL_TRY(pl_rows_col(r, PL_R_CAT, PL_V_STR, PL_NONE, &d->ev.col_cat, err));
+			PL_TRY(pl_import_rows_col(r, PL_R_CAT, PL_V_STR, PL_NONE, &d->ev.col_cat,
+						  err));
 			d->ev.col_cat++;
 		}
-		PL_TRY(pl_col_put(&b->col[d->ev.col_cat - 1], b->n, f->cat, 0, err));
+		PL_TRY(pl_trace_col_put(&b->col[d->ev.col_cat - 1], b->n, f->cat, 0, err));
 	}
 	if (PL_UNLIKELY(f->odd_dur))
 		PL_TRY(put_odd_dur(d, err));
@@ -359,7 +363,7 @@ static int finish_row(struct pl_doc *d, uint8_t kind, pl_id track, pl_ns dur, st
 	b->name[b->n] = f->name;
 	b->ts[b->n] = f->ts;
 	b->dur[b->n] = dur;
-	return pl_rows_done(r, err);
+	return pl_import_rows_done(r, err);
 out:
 	return rc;
 }
@@ -373,7 +377,7 @@ static int complete(struct pl_doc *d, struct pl_err *err)
 
 	PL_TRY(classify(d, &nclass, &cat));
 	kind = kind_of(d, nclass, cat);
-	PL_TRY(pl_tracks_find(&d->tracks, f, &track, err));
+	PL_TRY(pl_import_tracks_find(&d->tracks, f, &track, err));
 	if (on_device(kind) || (kind == PL_K_COLLECTIVE && nclass == PL_N_DEVCOMM))
 		mark_track(d, track, kind);
 	if (kind == PL_K_STEP && nclass == PL_N_STEP)
@@ -397,13 +401,14 @@ static int flow(struct pl_doc *d, struct pl_err *err)
 	pl_id track;
 	int rc;
 
-	PL_TRY(pl_tracks_find(&d->tracks, f, &track, err));
+	PL_TRY(pl_import_tracks_find(&d->tracks, f, &track, err));
 	if (PL_LIKELY(f->has_id)) {
 		if (PL_UNLIKELY(!*col)) {
-			PL_TRY(pl_rows_col(&d->rows, PL_R_FLOW, f->id_type, PL_NONE, col, err));
+			PL_TRY(pl_import_rows_col(&d->rows, PL_R_FLOW, f->id_type, PL_NONE, col,
+						  err));
 			++*col;
 		}
-		PL_TRY(pl_col_put(&b->col[*col - 1], b->n, f->id, 0, err));
+		PL_TRY(pl_trace_col_put(&b->col[*col - 1], b->n, f->id, 0, err));
 	}
 	if (f->ph == 't')
 		PL_TRY(put_ph(d, 't', err));
@@ -423,7 +428,7 @@ static int instant(struct pl_doc *d, uint8_t kind, struct pl_err *err)
 	PL_TRY(classify(d, &nclass, &cat));
 	if (kind == PL_K_INSTANT && nclass == PL_N_MEMORY)
 		kind = PL_K_MEMORY;
-	PL_TRY(pl_tracks_find(&d->tracks, f, &track, err));
+	PL_TRY(pl_import_tracks_find(&d->tracks, f, &track, err));
 	if (f->ph != 'C' && (f->ph != 'i' || kind != PL_K_INSTANT))
 		PL_TRY(put_ph(d, f->ph, err));
 	if (f->has_id)
@@ -446,7 +451,7 @@ static int pair_key(struct pl_doc *d, uint32_t **top, struct pl_err *err)
 	pl_id key;
 	int rc;
 
-	PL_TRY(pl_tracks_key(&d->tracks, f, err));
+	PL_TRY(pl_import_tracks_key(&d->tracks, f, err));
 	if (f->ph == 'b' || f->ph == 'e') {
 		b->n = strlen((const char *)b->p);
 		PL_TRY(pl_buf_printf(b, err, "/%s/%d/", pl_intern_get(str, f->cat), f->id_type));
@@ -471,10 +476,10 @@ static int begin(struct pl_doc *d, const char *p, const char *q, int64_t at, str
 	uint32_t *top, i;
 	int rc;
 
-	pl_rows_undo(&d->rows);
+	pl_import_rows_undo(&d->rows);
 	if (d->open_bytes + n > MAX_OPEN_BYTES)
-		return pl_report_bad(&d->report, at, "too many begins (B, b) without their end",
-				     err);
+		return pl_import_report_bad(&d->report, at,
+					    "too many begins (B, b) without their end", err);
 	PL_TRY(pair_key(d, &top, err));
 	if (d->free_open) {
 		i = d->free_open - 1;
@@ -521,18 +526,18 @@ static int end(struct pl_doc *d, const char *p, const char *q, int64_t at, struc
 	int rc;
 
 	PL_TRY(pair_key(d, &top, err));
-	pl_rows_undo(&d->rows);
+	pl_import_rows_undo(&d->rows);
 	if (!*top)
-		return pl_report_bad(&d->report, at, "an end (E, e) without its begin", err);
+		return pl_import_report_bad(&d->report, at, "an end (E, e) without its begin", err);
 	i = *top - 1;
 	*top = d->open[i].below;
-	if (!pl_ev_read(&d->ev, d->open[i].text, d->open[i].text + d->open[i].n + 1) ||
-	    !pl_ev_read_more(&d->ev, p, q + 1)) {
-		pl_rows_undo(&d->rows);
+	if (!pl_import_event_read(&d->ev, d->open[i].text, d->open[i].text + d->open[i].n + 1) ||
+	    !pl_import_event_read_more(&d->ev, p, q + 1)) {
+		pl_import_rows_undo(&d->rows);
 		drop(d, i);
-		return d->ev.rc < 0
-			       ? d->ev.rc
-			       : pl_report_bad(&d->report, at, "a pair that cannot be read", err);
+		return d->ev.rc < 0 ? d->ev.rc
+				    : pl_import_report_bad(&d->report, at,
+							   "a pair that cannot be read", err);
 	}
 	drop(d, i);
 	f->dur = pl_sub_sat(t1, f->ts);
@@ -540,13 +545,14 @@ static int end(struct pl_doc *d, const char *p, const char *q, int64_t at, struc
 	f->odd_dur = false;
 	if (f->dur < 0) {
 		f->dur = 0;
-		PL_TRY(pl_report_value(&d->report, at,
-				       "an end before its begin (0 stands for the duration)", err));
+		PL_TRY(pl_import_report_value(&d->report, at,
+					      "an end before its begin (0 stands for the duration)",
+					      err));
 	}
 	if (ph == 'E')
 		return complete(d, err);
 	/* asynchronous operations overlap: no program order of the thread may be read from them */
-	PL_TRY(pl_tracks_find(&d->tracks, f, &track, err));
+	PL_TRY(pl_import_tracks_find(&d->tracks, f, &track, err));
 	PL_TRY(put_ph(d, 'b', err));
 	if (f->has_id)
 		PL_TRY(put_named(d, PL_R_TOP, "id", f->id_type, f->id, err));
@@ -555,7 +561,7 @@ out:
 	return rc;
 }
 
-int pl_doc_leftovers(struct pl_doc *d, struct pl_err *err)
+int pl_import_doc_leftovers(struct pl_doc *d, struct pl_err *err)
 {
 	for (uint32_t i = 0; i < d->n_open; i++) {
 		struct pl_open *o = &d->open[i];
@@ -564,15 +570,16 @@ int pl_doc_leftovers(struct pl_doc *d, struct pl_err *err)
 
 		if (!o->text)
 			continue;
-		PL_TRY(pl_rows_ready(&d->rows, err));
-		PL_TRY(pl_report_value(&d->report, o->at,
-				       "a begin (B, b) without its end, hence no duration", err));
-		if (!pl_ev_read(&d->ev, o->text, o->text + o->n + 1)) {
+		PL_TRY(pl_import_rows_ready(&d->rows, err));
+		PL_TRY(pl_import_report_value(&d->report, o->at,
+					      "a begin (B, b) without its end, hence no duration",
+					      err));
+		if (!pl_import_event_read(&d->ev, o->text, o->text + o->n + 1)) {
 			PL_TRY(d->ev.rc);
-			pl_rows_undo(&d->rows);
+			pl_import_rows_undo(&d->rows);
 			continue;
 		}
-		PL_TRY(pl_tracks_find(&d->tracks, &d->ev.f, &track, err));
+		PL_TRY(pl_import_tracks_find(&d->tracks, &d->ev.f, &track, err));
 		PL_TRY(put_ph(d, d->ev.f.ph, err));
 		PL_TRY(finish_row(d, PL_K_OTHER, track, -1, err));
 		continue;
@@ -582,7 +589,7 @@ int pl_doc_leftovers(struct pl_doc *d, struct pl_err *err)
 	return 0;
 }
 
-void pl_doc_free_open(struct pl_doc *d)
+void pl_import_doc_free_open(struct pl_doc *d)
 {
 	for (size_t i = 0; i < d->n_open; i++)
 		pl_free(d->open[i].text);
@@ -595,32 +602,33 @@ void pl_doc_free_open(struct pl_doc *d)
 
 static int metadata(struct pl_doc *d, struct pl_err *err)
 {
-	int rc = pl_tracks_meta(&d->tracks, &d->ev.f, err);
+	int rc = pl_import_tracks_meta(&d->tracks, &d->ev.f, err);
 
 	if (rc < 0)
 		return rc;
 	if (!rc)
 		return instant(d, PL_K_OTHER, err);
-	pl_rows_undo(&d->rows);
+	pl_import_rows_undo(&d->rows);
 	return 0;
 }
 
 static int is_bad(struct pl_doc *d, int64_t at, const char *what, struct pl_err *err)
 {
-	pl_rows_undo(&d->rows);
-	return pl_report_bad(&d->report, at, what, err);
+	pl_import_rows_undo(&d->rows);
+	return pl_import_report_bad(&d->report, at, what, err);
 }
 
-int pl_doc_accept(struct pl_doc *d, const char *p, const char *q, int64_t at, struct pl_err *err)
+int pl_import_doc_accept(struct pl_doc *d, const char *p, const char *q, int64_t at,
+			 struct pl_err *err)
 {
 	struct pl_ev *e = &d->ev;
 	struct pl_fields *f = &e->f;
 	int rc;
 
 	if (PL_UNLIKELY(e->tolerated))
-		PL_TRY(pl_report_tolerated(&d->report, at, e->tolerated, err));
+		PL_TRY(pl_import_report_tolerated(&d->report, at, e->tolerated, err));
 	if (PL_UNLIKELY(e->value_bad))
-		PL_TRY(pl_report_value(&d->report, at, e->value_bad, err));
+		PL_TRY(pl_import_report_value(&d->report, at, e->value_bad, err));
 	if (PL_UNLIKELY(!f->ph)) {
 		if (*pl_scan_space(p + 1, q) == '}') /* the {} before ] that some writers leave */
 			return 0;

@@ -14,7 +14,7 @@ static void held_free(struct pl_held *h)
 {
 	if (!h)
 		return;
-	pl_batch_fini(&h->b);
+	pl_trace_batch_fini(&h->b);
 	pl_free(h->row);
 	pl_free(h);
 }
@@ -26,7 +26,7 @@ static int top_up(struct pl_rows *r, struct pl_held *h, struct pl_err *err)
 
 	for (size_t i = h->b.n_cols; i < r->n_defs; i++) {
 		const struct pl_coldef *d = &r->def[i];
-		int rc = pl_batch_col(&h->b, d->role, d->type, d->key, &index, err);
+		int rc = pl_trace_batch_col(&h->b, d->role, d->type, d->key, &index, err);
 
 		if (rc < 0)
 			return rc;
@@ -43,7 +43,7 @@ static struct pl_held *held_get(struct pl_rows *r, struct pl_err *err)
 	} else {
 		if (pl_alloc(&h, 1, sizeof(*h), err) < 0)
 			return NULL;
-		if (pl_batch_init(&h->b, err) < 0) {
+		if (pl_trace_batch_init(&h->b, err) < 0) {
 			pl_free(h);
 			return NULL;
 		}
@@ -66,7 +66,7 @@ static void drop_batches(struct pl_rows *r)
 	r->n_defs = 0;
 }
 
-int pl_rows_open(struct pl_rows *r, struct pl_err *err)
+int pl_import_rows_open(struct pl_rows *r, struct pl_err *err)
 {
 	int rc = pl_import_begin(&r->seg, r->path, r->format, r->o, err);
 
@@ -83,10 +83,10 @@ int pl_rows_open(struct pl_rows *r, struct pl_err *err)
 	return r->cur ? 0 : PL_ENOMEM;
 }
 
-int pl_rows_col(struct pl_rows *r, uint8_t role, uint8_t type, pl_id key, uint32_t *index,
-		struct pl_err *err)
+int pl_import_rows_col(struct pl_rows *r, uint8_t role, uint8_t type, pl_id key, uint32_t *index,
+		       struct pl_err *err)
 {
-	int rc = pl_batch_col(&r->cur->b, role, type, key, index, err);
+	int rc = pl_trace_batch_col(&r->cur->b, role, type, key, index, err);
 
 	if (rc < 0 || *index < r->n_defs)
 		return rc;
@@ -97,33 +97,33 @@ int pl_rows_col(struct pl_rows *r, uint8_t role, uint8_t type, pl_id key, uint32
 	return 0;
 }
 
-int pl_rows_put_dec(struct pl_rows *r, uint8_t role, uint8_t type, pl_id key, int64_t val,
-		    uint8_t scale, struct pl_err *err)
+int pl_import_rows_put_dec(struct pl_rows *r, uint8_t role, uint8_t type, pl_id key, int64_t val,
+			   uint8_t scale, struct pl_err *err)
 {
 	struct pl_col *c;
 	uint32_t index;
-	int rc = pl_rows_col(r, role, type, key, &index, err);
+	int rc = pl_import_rows_col(r, role, type, key, &index, err);
 
 	if (rc < 0)
 		return rc;
 	c = &r->cur->b.col[index];
 	if (c->n && c->row[c->n - 1] == r->cur->b.n) /* said twice: the first counts */
 		return 0;
-	return pl_col_put(c, r->cur->b.n, val, scale, err);
+	return pl_trace_col_put(c, r->cur->b.n, val, scale, err);
 }
 
-int pl_rows_put(struct pl_rows *r, uint8_t role, uint8_t type, pl_id key, int64_t val,
-		struct pl_err *err)
+int pl_import_rows_put(struct pl_rows *r, uint8_t role, uint8_t type, pl_id key, int64_t val,
+		       struct pl_err *err)
 {
-	return pl_rows_put_dec(r, role, type, key, val, 0, err);
+	return pl_import_rows_put_dec(r, role, type, key, val, 0, err);
 }
 
-int pl_rows_str(struct pl_rows *r, const char *s, size_t n, pl_id *id, struct pl_err *err)
+int pl_import_rows_str(struct pl_rows *r, const char *s, size_t n, pl_id *id, struct pl_err *err)
 {
 	return pl_intern_add(&r->seg.str, s, n, id, err);
 }
 
-void pl_rows_undo(struct pl_rows *r)
+void pl_import_rows_undo(struct pl_rows *r)
 {
 	struct pl_batch *b = &r->cur->b;
 
@@ -141,7 +141,7 @@ static int emit(struct pl_rows *r, struct pl_held *h, struct pl_err *err)
 	if (h->b.n) {
 		if (r->comm && h->n_rows) {
 			PL_TRY(top_up(r, h, err));
-			PL_TRY(pl_comm_resolve(r->comm, r, h, err));
+			PL_TRY(pl_import_comm_resolve(r->comm, r, h, err));
 		}
 		h->b.first = r->seg.n_events;
 		if (r->sink->batch)
@@ -149,7 +149,7 @@ static int emit(struct pl_rows *r, struct pl_held *h, struct pl_err *err)
 		r->seg.n_events += h->b.n;
 		r->report->st->events += h->b.n;
 	}
-	pl_batch_clear(&h->b);
+	pl_trace_batch_clear(&h->b);
 	h->n_rows = 0;
 	r->spare[r->n_spare++] = h;
 	return 0;
@@ -182,17 +182,17 @@ static int end_segment(struct pl_rows *r, struct pl_err *err)
 	if (r->sink->end)
 		PL_TRY(r->sink->end(r->sink, &r->seg, err));
 	drop_batches(r);
-	pl_segment_fini(&r->seg);
+	pl_trace_segment_fini(&r->seg);
 	r->open = false;
 	r->segments++;
 	if (r->comm)
-		pl_comm_renew(r->comm);
+		pl_import_comm_renew(r->comm);
 	return 0;
 out:
 	return rc;
 }
 
-int pl_rows_flush(struct pl_rows *r, bool last, struct pl_err *err)
+int pl_import_rows_flush(struct pl_rows *r, bool last, struct pl_err *err)
 {
 	bool full = !last && pl_intern_bytes(&r->seg.str) > r->max_dictionary_bytes;
 	bool many = r->n_defs > PL_MAX_COLS;
@@ -202,13 +202,14 @@ int pl_rows_flush(struct pl_rows *r, bool last, struct pl_err *err)
 	last = last || full;
 	r->cur = NULL;
 	r->queue[r->n_queue++] = h;
-	if (last || many || !r->comm || !pl_comm_hold(r->comm) || (r->n_queue == 1 && !h->n_rows))
+	if (last || many || !r->comm || !pl_import_comm_hold(r->comm) ||
+	    (r->n_queue == 1 && !h->n_rows))
 		PL_TRY(emit_queue(r, r->n_queue, err));
 	else if (r->n_queue > PL_HOLD_MAX)
 		PL_TRY(emit_queue(r, 1, err));
 	if (full) {
 		PL_TRY(end_segment(r, err));
-		PL_TRY(pl_rows_open(r, err));
+		PL_TRY(pl_import_rows_open(r, err));
 		if (r->again)
 			PL_TRY(r->again(r->arg, err));
 	} else if (many) {
@@ -225,23 +226,23 @@ out:
 	return rc;
 }
 
-int pl_rows_close(struct pl_rows *r, struct pl_err *err)
+int pl_import_rows_close(struct pl_rows *r, struct pl_err *err)
 {
 	int rc;
 
-	PL_TRY(pl_rows_flush(r, true, err));
+	PL_TRY(pl_import_rows_flush(r, true, err));
 	PL_TRY(end_segment(r, err));
 out:
 	return rc;
 }
 
-void pl_rows_fini(struct pl_rows *r)
+void pl_import_rows_fini(struct pl_rows *r)
 {
 	drop_batches(r);
 	pl_free(r->def);
 	r->def = NULL;
 	r->cap_defs = 0;
 	if (r->open)
-		pl_segment_fini(&r->seg);
+		pl_trace_segment_fini(&r->seg);
 	r->open = false;
 }

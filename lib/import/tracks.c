@@ -8,12 +8,12 @@
  */
 #include "import/internal.h"
 
-void pl_tracks_init(struct pl_tracks *t, struct pl_rows *rows, bool chrome)
+void pl_import_tracks_init(struct pl_tracks *t, struct pl_rows *rows, bool chrome)
 {
 	memset(t, 0, sizeof(*t));
 	t->rows = rows;
 	t->chrome = chrome;
-	pl_tracks_renew(t);
+	pl_import_tracks_renew(t);
 }
 
 static void notes_free(struct pl_track_note *v, size_t n)
@@ -25,7 +25,7 @@ static void notes_free(struct pl_track_note *v, size_t n)
 	pl_free(v);
 }
 
-void pl_tracks_fini(struct pl_tracks *t)
+void pl_import_tracks_fini(struct pl_tracks *t)
 {
 	notes_free(t->proc, t->proc_key.n);
 	notes_free(t->thread, t->thread_key.n);
@@ -36,7 +36,7 @@ void pl_tracks_fini(struct pl_tracks *t)
 	pl_buf_fini(&t->tmp);
 }
 
-void pl_tracks_renew(struct pl_tracks *t)
+void pl_import_tracks_renew(struct pl_tracks *t)
 {
 	for (size_t i = 0; i < PL_LEN(t->recent); i++)
 		t->recent[i].track = PL_NONE;
@@ -81,7 +81,7 @@ static int put_pid(struct pl_tracks *t, const struct pl_pid *p, struct pl_err *e
 }
 
 /* tmp: pid, NUL, tid. */
-int pl_tracks_key(struct pl_tracks *t, const struct pl_fields *f, struct pl_err *err)
+int pl_import_tracks_key(struct pl_tracks *t, const struct pl_fields *f, struct pl_err *err)
 {
 	int rc;
 
@@ -101,7 +101,7 @@ static int pid_str(struct pl_tracks *t, const char *key, size_t n, uint8_t flag,
 {
 	if (*key == 's')
 		track->flags |= flag;
-	return pl_rows_str(t->rows, key + 1, n - 1, id, err);
+	return pl_import_rows_str(t->rows, key + 1, n - 1, id, err);
 }
 
 /* The track with the key in [key, key + n); new ones get the next number, as in t->key. */
@@ -115,18 +115,19 @@ static int by_key(struct pl_tracks *t, const char *key, size_t n, pl_id *id, str
 	PL_TRY(pl_intern_add(&t->key, key, n, id, err));
 	if (*id < t->rows->seg.n_tracks)
 		return 0;
-	pl_track_init(&track);
+	pl_trace_track_init(&track);
 	PL_TRY(pid_str(t, key, np, PL_TRACK_PID_STR, &track, &track.pid, err));
 	PL_TRY(pid_str(t, key + np + 1, n - np - 1, PL_TRACK_TID_STR, &track, &track.tid, err));
 	/* "Spans", "Traces" and "" are no processes but the profiler's own rows */
 	track.type = !t->chrome && *key == 's' ? PL_T_OTHER : PL_T_THREAD;
-	PL_TRY(pl_segment_track(&t->rows->seg, &track, &check, err));
+	PL_TRY(pl_trace_segment_track(&t->rows->seg, &track, &check, err));
 	rc = check == *id ? 0 : pl_fail(err, PL_EINTERNAL, "track numbers disagree");
 out:
 	return rc;
 }
 
-int pl_tracks_find(struct pl_tracks *t, const struct pl_fields *f, pl_id *track, struct pl_err *err)
+int pl_import_tracks_find(struct pl_tracks *t, const struct pl_fields *f, pl_id *track,
+			  struct pl_err *err)
 {
 	uint64_t h =
 		(uint64_t)f->pid.v * 0x9e3779b97f4a7c15u + (uint64_t)f->tid.v * 0xc2b2ae3d27d4eb4fu;
@@ -139,7 +140,7 @@ int pl_tracks_find(struct pl_tracks *t, const struct pl_fields *f, pl_id *track,
 		*track = t->recent[i].track;
 		return 0;
 	}
-	PL_TRY(pl_tracks_key(t, f, err));
+	PL_TRY(pl_import_tracks_key(t, f, err));
 	PL_TRY(by_key(t, (const char *)t->tmp.p, t->tmp.n, track, err));
 	t->recent[i].pid = f->pid;
 	t->recent[i].tid = f->tid;
@@ -162,7 +163,7 @@ static int note_get(struct pl_tracks *t, bool thread, const struct pl_fields *f,
 	pl_id id;
 	int rc;
 
-	PL_TRY(pl_tracks_key(t, f, err));
+	PL_TRY(pl_import_tracks_key(t, f, err));
 	key = (const char *)t->tmp.p;
 	n = thread ? t->tmp.n : strlen(key);
 	/* first the room, so that a failure leaves no key without its note */
@@ -195,7 +196,7 @@ static int note_text(struct pl_tracks *t, const struct pl_fields *f, enum pl_arg
 	return pl_intern_add(&t->text, pl_intern_get(str, s), str->len[s], id, err);
 }
 
-int pl_tracks_meta(struct pl_tracks *t, const struct pl_fields *f, struct pl_err *err)
+int pl_import_tracks_meta(struct pl_tracks *t, const struct pl_fields *f, struct pl_err *err)
 {
 	const char *s = f->name == PL_NONE ? "" : pl_intern_get(&t->rows->seg.str, f->name);
 	bool thread = !strncmp(s, "thread_", 7);
@@ -229,7 +230,8 @@ static int copy_text(struct pl_tracks *t, pl_id from, pl_id *to, struct pl_err *
 {
 	if (from == PL_NONE)
 		return 0;
-	return pl_rows_str(t->rows, pl_intern_get(&t->text, from), t->text.len[from], to, err);
+	return pl_import_rows_str(t->rows, pl_intern_get(&t->text, from), t->text.len[from], to,
+				  err);
 }
 
 /* The rank that the name of a process says, -1. A profiler calls it as the system does, so in its
@@ -243,7 +245,7 @@ static int32_t named_rank(const struct pl_tracks *t, const struct pl_track_note 
 	s = pl_intern_get(&t->text, n->name);
 	if (!t->chrome && (!t->named || strncmp(s, "rank ", 5) != 0))
 		return -1;
-	return pl_number_after(s, s + strlen(s), "rank");
+	return pl_import_number_after(s, s + strlen(s), "rank");
 }
 
 static int fill_in(struct pl_tracks *t, pl_id id, int32_t rank, pl_id host, struct pl_err *err)
@@ -291,14 +293,14 @@ out:
 	return rc;
 }
 
-int pl_tracks_finish(struct pl_tracks *t, int32_t rank, const char *host, size_t host_len,
-		     struct pl_err *err)
+int pl_import_tracks_finish(struct pl_tracks *t, int32_t rank, const char *host, size_t host_len,
+			    struct pl_err *err)
 {
 	pl_id h = PL_NONE;
 	int rc = 0;
 
 	if (host)
-		PL_TRY(pl_rows_str(t->rows, host, host_len, &h, err));
+		PL_TRY(pl_import_rows_str(t->rows, host, host_len, &h, err));
 	/* a document of several ranks is of none as a whole */
 	for (pl_id i = 0; i < t->proc_key.n && !t->chrome; i++)
 		if (named_rank(t, &t->proc[i]) >= 0)

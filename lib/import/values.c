@@ -10,7 +10,7 @@
  */
 #include "import/internal.h"
 
-const char *pl_ev_bad(struct pl_ev *e, const char *where, const char *what)
+const char *pl_import_event_bad(struct pl_ev *e, const char *where, const char *what)
 {
 	e->what = what;
 	e->where = where;
@@ -29,7 +29,7 @@ static const char *fatal(struct pl_ev *e, int rc)
 	return NULL;
 }
 
-struct pl_strinfo *pl_ev_info(struct pl_ev *e, pl_id id)
+struct pl_strinfo *pl_import_event_info(struct pl_ev *e, pl_id id)
 {
 	if (PL_UNLIKELY(id >= e->n_info)) {
 		size_t old = e->n_info;
@@ -69,7 +69,7 @@ static inline int intern(struct pl_ev *e, const char *s, size_t n, pl_id *id)
 		*id = r->id;
 		return 0;
 	}
-	rc = pl_rows_str(e->rows, s, n, id, e->err);
+	rc = pl_import_rows_str(e->rows, s, n, id, e->err);
 	if (rc < 0)
 		return rc;
 	*r = (struct pl_recent){ .a = a, .m = m, .z = z, .len = (uint32_t)n, .id = *id };
@@ -101,10 +101,10 @@ static const char *odd_string(struct pl_ev *e, const char *p, const char *q, uns
 	if (flags & PL_S_NEWLINE)
 		for (const char *s = p; (s = memchr(s, '\n', (size_t)(q - s))); s++)
 			if (begins_member(s + 1, q))
-				return pl_ev_bad(e, p, "string not closed");
+				return pl_import_event_bad(e, p, "string not closed");
 	pl_json_init(&j, p - 1, n + 2);
 	if (pl_json_next(&j) != PL_JSON_STRING || j.len != n)
-		return pl_ev_bad(e, p, "string not closed");
+		return pl_import_event_bad(e, p, "string not closed");
 	if (j.lenient)
 		e->tolerated = flags & PL_S_CONTROL ? "control characters in a string"
 						    : "bad escapes or UTF-8 in a string";
@@ -113,11 +113,12 @@ static const char *odd_string(struct pl_ev *e, const char *p, const char *q, uns
 	if (rc < 0)
 		return fatal(e, rc);
 	n = flags & PL_S_ESCAPE ? pl_json_unescape(p, n, (char *)e->tmp.p) : n;
-	rc = pl_rows_str(e->rows, flags & PL_S_ESCAPE ? (const char *)e->tmp.p : p, n, id, e->err);
+	rc = pl_import_rows_str(e->rows, flags & PL_S_ESCAPE ? (const char *)e->tmp.p : p, n, id,
+				e->err);
 	return rc < 0 ? fatal(e, rc) : q + 1;
 }
 
-const char *pl_ev_string(struct pl_ev *e, const char *p, const char *end, pl_id *id)
+const char *pl_import_event_string(struct pl_ev *e, const char *p, const char *end, pl_id *id)
 {
 	unsigned flags;
 	const char *q = pl_scan_string(p, end, &flags);
@@ -167,7 +168,7 @@ static int copy_token(struct pl_jsonw *w, const struct pl_json *j, enum pl_json_
 	}
 }
 
-int pl_json_repair(const char *s, size_t n, struct pl_buf *b, struct pl_err *err)
+int pl_import_json_repair(const char *s, size_t n, struct pl_buf *b, struct pl_err *err)
 {
 	struct pl_out *out = pl_out_open_buf(b, err);
 	struct pl_buf tmp = { 0 };
@@ -191,7 +192,7 @@ out:
 }
 
 /* 0 clean, 1 lenient, -1 malformed */
-int pl_json_check(const char *s, size_t n)
+int pl_import_json_check(const char *s, size_t n)
 {
 	enum pl_json_type t;
 	struct pl_json j;
@@ -206,14 +207,14 @@ int pl_json_check(const char *s, size_t n)
 /* First sight of a nested text. */
 static int judge(struct pl_ev *e, const char *s, size_t n, pl_id id)
 {
-	int state = pl_json_check(s, n), rc;
+	int state = pl_import_json_check(s, n), rc;
 	pl_id clean = PL_NONE;
 
 	if (state > 0) {
 		e->tmp.n = 0;
-		if ((rc = pl_json_repair(s, n, &e->tmp, e->err)) < 0 ||
-		    (rc = pl_rows_str(e->rows, (const char *)e->tmp.p, e->tmp.n, &clean, e->err)) <
-			    0)
+		if ((rc = pl_import_json_repair(s, n, &e->tmp, e->err)) < 0 ||
+		    (rc = pl_import_rows_str(e->rows, (const char *)e->tmp.p, e->tmp.n, &clean,
+					     e->err)) < 0)
 			return rc;
 	}
 	e->info[id].nested = state < 0 ? 3 : (uint8_t)(state + 1);
@@ -232,7 +233,7 @@ static const char *nested(struct pl_ev *e, const char *p, const char *end, pl_id
 	rc = intern(e, p, (size_t)(q - p), id);
 	if (PL_UNLIKELY(rc < 0))
 		return fatal(e, rc);
-	info = pl_ev_info(e, *id);
+	info = pl_import_event_info(e, *id);
 	if (!info)
 		return NULL;
 	if (PL_LIKELY(info->nested == 1))
@@ -244,7 +245,7 @@ static const char *nested(struct pl_ev *e, const char *p, const char *end, pl_id
 		info = &e->info[*id];
 	}
 	if (info->nested == 3)
-		return pl_ev_bad(e, p, "malformed array or object");
+		return pl_import_event_bad(e, p, "malformed array or object");
 	if (info->nested == 2) {
 		e->tolerated = "an array or object that is not valid JSON";
 		*id = info->repaired;
@@ -258,7 +259,8 @@ static const char *nested(struct pl_ev *e, const char *p, const char *end, pl_id
 
 /* *type is PL_V_COUNT_ if there is no number at p. Up to 18 digits fit in the loop without a check.
  */
-const char *pl_ev_number(const char *p, const char *end, uint8_t *type, int64_t *v, uint8_t *scale)
+const char *pl_import_event_number(const char *p, const char *end, uint8_t *type, int64_t *v,
+				   uint8_t *scale)
 {
 	const char *start = p, *first, *dot = NULL;
 	uint64_t x = 0, d;
@@ -313,7 +315,7 @@ none:
 }
 
 /* A bare word: up to a comma, a bracket or white space. */
-const char *pl_ev_word(struct pl_ev *e, const char *p, const char *end, size_t *n)
+const char *pl_import_event_word(struct pl_ev *e, const char *p, const char *end, size_t *n)
 {
 	const char *q = p;
 
@@ -323,13 +325,13 @@ const char *pl_ev_word(struct pl_ev *e, const char *p, const char *end, size_t *
 	if (q >= end)
 		return more(e);
 	*n = (size_t)(q - p);
-	return *n && *n <= 64 ? q : pl_ev_bad(e, p, "value expected");
+	return *n && *n <= 64 ? q : pl_import_event_bad(e, p, "value expected");
 }
 
 static const char *word(struct pl_ev *e, const char *p, const char *end, uint8_t *type, int64_t *v)
 {
 	size_t n;
-	const char *q = pl_ev_word(e, p, end, &n);
+	const char *q = pl_import_event_word(e, p, end, &n);
 	pl_id id;
 	int rc;
 
@@ -346,7 +348,7 @@ static const char *word(struct pl_ev *e, const char *p, const char *end, uint8_t
 		return q;
 	}
 	e->tolerated = "a bare word where a value belongs (inf, nan ...)";
-	rc = pl_rows_str(e->rows, p, n, &id, e->err);
+	rc = pl_import_rows_str(e->rows, p, n, &id, e->err);
 	*type = PL_V_STR;
 	*v = id;
 	return rc < 0 ? fatal(e, rc) : q;
@@ -369,18 +371,18 @@ static uint8_t role_of(const struct pl_ev *e, const struct pl_key *k, uint8_t ty
 		return type == PL_V_INT || type == PL_V_DEC ? PL_R_VALUE : PL_R_ARG;
 	if (e->chrome && type == PL_V_INT && of_chrome[k->code])
 		return of_chrome[k->code];
-	return (uint8_t)pl_role_of_key(e->key_text.str[k->index] + 1, e->key_text.len[k->index] - 1,
-				       type);
+	return (uint8_t)pl_trace_role_of_key(e->key_text.str[k->index] + 1,
+					     e->key_text.len[k->index] - 1, type);
 }
 
 /* "Collective name": the role where the source uses our name for it, else an argument. */
 static int put_coll(struct pl_ev *e, struct pl_key *k, pl_id id)
 {
 	const struct pl_intern *str = &e->rows->seg.str;
-	const char *s = pl_intern_get(str, id), *coll = pl_coll_from_name(s, str->len[id]);
+	const char *s = pl_intern_get(str, id), *coll = pl_trace_coll_from_name(s, str->len[id]);
 	uint8_t role = coll && !strcmp(coll, s) ? PL_R_COLL : PL_R_ARG;
 
-	return pl_rows_put(e->rows, role, PL_V_STR, k->id, id, e->err);
+	return pl_import_rows_put(e->rows, role, PL_V_STR, k->id, id, e->err);
 }
 
 /* PL_ESTOP: the event has too many members. */
@@ -400,20 +402,21 @@ static int put(struct pl_ev *e, struct pl_key *k, uint8_t type, int64_t v, uint8
 			return PL_ESTOP;
 		}
 		if (k->id == PL_NONE &&
-		    (rc = pl_rows_str(e->rows, e->key_text.str[k->index] + 1,
-				      e->key_text.len[k->index] - 1, &k->id, e->err)) < 0)
+		    (rc = pl_import_rows_str(e->rows, e->key_text.str[k->index] + 1,
+					     e->key_text.len[k->index] - 1, &k->id, e->err)) < 0)
 			return rc;
 		if (k->code == PL_A_COLL && k->space == PL_KS_ARG && type == PL_V_STR)
 			return put_coll(e, k, (pl_id)v);
-		rc = pl_rows_col(e->rows, role_of(e, k, type), type, k->id, &index, e->err);
+		rc = pl_import_rows_col(e->rows, role_of(e, k, type), type, k->id, &index, e->err);
 		if (rc < 0)
 			return rc;
 		k->col[type] = ++index;
 	}
-	return pl_col_put(&e->rows->cur->b.col[index - 1], e->rows->cur->b.n, v, scale, e->err);
+	return pl_trace_col_put(&e->rows->cur->b.col[index - 1], e->rows->cur->b.n, v, scale,
+				e->err);
 }
 
-const char *pl_ev_value(struct pl_ev *e, struct pl_key *k, const char *p, const char *end)
+const char *pl_import_event_value(struct pl_ev *e, struct pl_key *k, const char *p, const char *end)
 {
 	uint8_t type, scale = 0;
 	const char *q;
@@ -423,20 +426,20 @@ const char *pl_ev_value(struct pl_ev *e, struct pl_key *k, const char *p, const 
 
 	if (*p == '"') {
 		type = PL_V_STR;
-		q = pl_ev_string(e, p + 1, end, &id);
+		q = pl_import_event_string(e, p + 1, end, &id);
 		v = id;
 	} else if (*p == '[' || *p == '{') {
 		type = PL_V_JSON;
 		q = nested(e, p, end, &id);
 		v = id;
 	} else {
-		q = pl_ev_number(p, end, &type, &v, &scale);
+		q = pl_import_event_number(p, end, &type, &v, &scale);
 		if (PL_UNLIKELY(q >= end))
 			return more(e);
 		if (PL_UNLIKELY(type == PL_V_COUNT_)) {
 			q = word(e, p, end, &type, &v);
 		} else if (PL_UNLIKELY(type == PL_V_JSON)) {
-			rc = pl_rows_str(e->rows, p, (size_t)(q - p), &id, e->err);
+			rc = pl_import_rows_str(e->rows, p, (size_t)(q - p), &id, e->err);
 			if (rc < 0)
 				return fatal(e, rc);
 			v = id;

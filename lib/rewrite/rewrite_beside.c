@@ -91,7 +91,7 @@ static struct pl_cost_comm comm_recorded(const struct pl_rewriter *r, const stru
 	const struct pl_enode *a = &r->e->node[c->arrive];
 	const char *name = pl_edit_name(r->e, a->name);
 	struct pl_cost_comm m = { .kind = a->kind,
-				  .coll = (uint8_t)pl_coll_find(name, strlen(name)),
+				  .coll = (uint8_t)pl_trace_coll_find(name, strlen(name)),
 				  .group = a->group,
 				  .n = r->n_ranks,
 				  .bytes = r->e->node[c->transfer].bytes };

@@ -66,7 +66,7 @@ static uint8_t coll_of(const struct pl_edit *e, uint32_t arrive)
 {
 	const char *name = pl_edit_name(e, e->node[arrive].name);
 
-	return (uint8_t)pl_coll_find(name, strlen(name));
+	return (uint8_t)pl_trace_coll_find(name, strlen(name));
 }
 
 /* Tensors of the base, by name and group, and where they are in each slot. */

@@ -483,8 +483,8 @@ struct pl_cost_comm rw_comm_of_set(const struct pl_rewriter *r, uint32_t set, ui
 		return c;
 	a = &r->e->node[old->arrive];
 	c.kind = a->kind;
-	c.coll = (uint8_t)pl_coll_find(pl_edit_name(r->e, a->name),
-				       strlen(pl_edit_name(r->e, a->name)));
+	c.coll = (uint8_t)pl_trace_coll_find(pl_edit_name(r->e, a->name),
+					     strlen(pl_edit_name(r->e, a->name)));
 	c.group = a->group;
 	c.n = st->ranks ? st->ranks : a->group < r->e->n_groups ? r->e->group[a->group].n : meeting;
 	return c;

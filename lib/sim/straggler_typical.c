@@ -81,7 +81,7 @@ static int add_type(struct typical *t, const char *name, uint8_t role, uint8_t k
 	if (role == PL_RO_GAP)
 		return pl_intern_add(&t->types, "gap", 3, type, err);
 	if (!*name)
-		name = pl_kind_name(kind);
+		name = pl_trace_kind_name(kind);
 	if (kind == PL_K_KERNEL) {
 		size_t len = kernel_name(&name);
 

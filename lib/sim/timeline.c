@@ -127,7 +127,7 @@ static int rank_track(struct timeline *t, struct pl_track *k, int32_t rank, stru
 {
 	int rc;
 
-	pl_track_init(k);
+	pl_trace_track_init(k);
 	k->rank = rank;
 	k->psort = rank;
 	PL_TRY(number_str(t, "", rank, &k->pid, err));
@@ -160,7 +160,7 @@ static int add_track(struct timeline *t, uint32_t res, struct pl_err *err)
 		if (*end || k.stream < 0)
 			k.stream = -1;
 	}
-	PL_TRY(pl_segment_track(&t->seg, &k, &t->lane[res].track, err));
+	PL_TRY(pl_trace_segment_track(&t->seg, &k, &t->lane[res].track, err));
 	t->lane[res].done = t->lane[res].step = INT64_MIN;
 out:
 	return rc;
@@ -206,7 +206,7 @@ static int pass_on(struct timeline *t, struct pl_err *err)
 	if (t->b.n && t->sink->batch)
 		rc = t->sink->batch(t->sink, &t->seg, &t->b, err);
 	t->seg.n_events += t->b.n;
-	pl_batch_clear(&t->b);
+	pl_trace_batch_clear(&t->b);
 	t->b.first = t->seg.n_events;
 	return rc;
 }
@@ -220,8 +220,8 @@ static int put(struct timeline *t, pl_id track, const struct event *e, struct pl
 	for (int i = 0; i < VALUES; i++) {
 		if (e->v[i] == INT64_MIN)
 			continue;
-		PL_TRY(pl_batch_col(b, column[i].role, column[i].type, PL_NONE, &index, err));
-		PL_TRY(pl_col_put(&b->col[index], b->n, e->v[i], 0, err));
+		PL_TRY(pl_trace_batch_col(b, column[i].role, column[i].type, PL_NONE, &index, err));
+		PL_TRY(pl_trace_col_put(&b->col[index], b->n, e->v[i], 0, err));
 	}
 	b->kind[b->n] = e->kind;
 	b->track[b->n] = track;
@@ -389,7 +389,7 @@ static int put_transfer(struct timeline *t, const struct pl_shape *sh, uint32_t 
 		e.v[V_GROUP] = id;
 	}
 	if (coll != PL_COLL_OTHER) {
-		PL_TRY(str_add(t, pl_coll_name(coll), &id, err));
+		PL_TRY(str_add(t, pl_trace_coll_name(coll), &id, err));
 		e.v[V_COLL] = id;
 	}
 	l->done = e.end;
@@ -568,7 +568,7 @@ static int unmarked_steps(struct timeline *t, struct pl_err *err)
 			k.sort = -1;
 			PL_TRY(str_add(t, "steps", &k.name, err));
 			k.tid = k.name;
-			PL_TRY(pl_segment_track(&t->seg, &k, &t->step_track[i], err));
+			PL_TRY(pl_trace_segment_track(&t->seg, &k, &t->step_track[i], err));
 		}
 		e.end = t->last[i];
 		PL_TRY(put(t, t->step_track[i], &e, err));
@@ -603,8 +603,8 @@ static int init(struct timeline *t, struct pl_err *err)
 	for (size_t i = 0; i < g->n_shapes; i++)
 		if (g->shape[i].n_nodes > most)
 			most = g->shape[i].n_nodes;
-	PL_TRY(pl_segment_init(&t->seg, err));
-	PL_TRY(pl_batch_init(&t->b, err));
+	PL_TRY(pl_trace_segment_init(&t->seg, err));
+	PL_TRY(pl_trace_batch_init(&t->b, err));
 	PL_TRY(pl_alloc(&t->lane, g->n_res, sizeof(*t->lane), err));
 	PL_TRY(pl_alloc(&t->str, g->str.n, sizeof(*t->str), err));
 	PL_TRY(pl_alloc(&t->wait, g->str.n, sizeof(*t->wait), err));
@@ -638,8 +638,8 @@ out:
 
 static void fini(struct timeline *t)
 {
-	pl_segment_fini(&t->seg);
-	pl_batch_fini(&t->b);
+	pl_trace_segment_fini(&t->seg);
+	pl_trace_batch_fini(&t->b);
 	pl_free(t->lane);
 	pl_free(t->str);
 	pl_free(t->wait);

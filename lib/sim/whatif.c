@@ -27,7 +27,7 @@ static bool kind_matches(const char *glob, uint8_t role, uint8_t kind)
 {
 	if (role == PL_RO_GAP)
 		return pl_glob(glob, "gap") || pl_glob(glob, "all");
-	if (pl_glob(glob, "all") || pl_glob(glob, pl_kind_name(kind)))
+	if (pl_glob(glob, "all") || pl_glob(glob, pl_trace_kind_name(kind)))
 		return true;
 	if (role == PL_RO_TRANSFER)
 		return pl_glob(glob, "comm");

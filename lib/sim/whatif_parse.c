@@ -112,7 +112,7 @@ static bool kind_exists(const char *glob)
 		if (pl_glob(glob, classes[i]))
 			return true;
 	for (unsigned k = 0; k < PL_K_COUNT_; k++)
-		if (pl_glob(glob, pl_kind_name(k)))
+		if (pl_glob(glob, pl_trace_kind_name(k)))
 			return true;
 	return false;
 }

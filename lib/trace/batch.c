@@ -10,7 +10,7 @@
 
 /* ---- columns --------------------------------------------------------------------------------- */
 
-int pl_col_reserve(struct pl_col *c, uint32_t need, struct pl_err *err)
+int pl_trace_col_reserve(struct pl_col *c, uint32_t need, struct pl_err *err)
 {
 	uint32_t cap = c->cap < 32 ? 32 : c->cap;
 	void *p;
@@ -41,14 +41,14 @@ fail:
 	return pl_fail(err, PL_ENOMEM, "out of memory (column of %u values)", cap);
 }
 
-int pl_col_put_slow(struct pl_col *c, struct pl_err *err)
+int pl_trace_col_put_slow(struct pl_col *c, struct pl_err *err)
 {
 	if (c->cap > UINT32_MAX / 2)
 		return pl_fail(err, PL_ELIMIT, "a column of more than %u values", c->cap);
-	return pl_col_reserve(c, c->cap + 1, err);
+	return pl_trace_col_reserve(c, c->cap + 1, err);
 }
 
-void pl_col_drop(struct pl_col *c)
+void pl_trace_col_drop(struct pl_col *c)
 {
 	pl_free(c->row);
 	pl_free(c->val);
@@ -61,7 +61,7 @@ void pl_col_drop(struct pl_col *c)
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
-int pl_batch_init(struct pl_batch *b, struct pl_err *err)
+int pl_trace_batch_init(struct pl_batch *b, struct pl_err *err)
 {
 	int rc;
 
@@ -73,21 +73,21 @@ int pl_batch_init(struct pl_batch *b, struct pl_err *err)
 	PL_TRY(pl_alloc(&b->dur, PL_BATCH_ROWS, sizeof(*b->dur), err));
 	return 0;
 out:
-	pl_batch_fini(b);
+	pl_trace_batch_fini(b);
 	return rc;
 }
 
-void pl_batch_clear(struct pl_batch *b)
+void pl_trace_batch_clear(struct pl_batch *b)
 {
 	b->n = 0;
 	for (uint32_t i = 0; i < b->n_cols; i++)
 		b->col[i].n = 0;
 }
 
-void pl_batch_fini(struct pl_batch *b)
+void pl_trace_batch_fini(struct pl_batch *b)
 {
 	for (uint32_t i = 0; i < b->n_cols; i++)
-		pl_col_drop(&b->col[i]);
+		pl_trace_col_drop(&b->col[i]);
 	pl_free(b->kind);
 	pl_free(b->track);
 	pl_free(b->name);
@@ -130,8 +130,8 @@ static int grow_slots(struct pl_batch *b, struct pl_err *err)
 	return 0;
 }
 
-int pl_batch_col(struct pl_batch *b, uint8_t role, uint8_t type, pl_id key, uint32_t *index,
-		 struct pl_err *err)
+int pl_trace_batch_col(struct pl_batch *b, uint8_t role, uint8_t type, pl_id key, uint32_t *index,
+		       struct pl_err *err)
 {
 	size_t cap = b->cap_cols;
 	struct pl_col *c;
@@ -164,7 +164,7 @@ int pl_batch_col(struct pl_batch *b, uint8_t role, uint8_t type, pl_id key, uint
 
 /* ---- segments -------------------------------------------------------------------------------- */
 
-void pl_track_init(struct pl_track *t)
+void pl_trace_track_init(struct pl_track *t)
 {
 	memset(t, 0, sizeof(*t));
 	t->rank = t->device = -1;
@@ -174,18 +174,18 @@ void pl_track_init(struct pl_track *t)
 	t->host = t->pid = t->tid = t->name = t->process = t->labels = PL_NONE;
 }
 
-int pl_segment_init(struct pl_segment *s, struct pl_err *err)
+int pl_trace_segment_init(struct pl_segment *s, struct pl_err *err)
 {
 	memset(s, 0, sizeof(*s));
 	s->source = pl_strdup("");
 	s->format = pl_strdup("");
 	if (s->source && s->format)
 		return 0;
-	pl_segment_fini(s);
+	pl_trace_segment_fini(s);
 	return pl_fail(err, PL_ENOMEM, "out of memory (segment)");
 }
 
-void pl_segment_fini(struct pl_segment *s)
+void pl_trace_segment_fini(struct pl_segment *s)
 {
 	pl_intern_fini(&s->str);
 	pl_free(s->track);
@@ -196,7 +196,8 @@ void pl_segment_fini(struct pl_segment *s)
 	memset(s, 0, sizeof(*s));
 }
 
-int pl_segment_track(struct pl_segment *s, const struct pl_track *t, pl_id *id, struct pl_err *err)
+int pl_trace_segment_track(struct pl_segment *s, const struct pl_track *t, pl_id *id,
+			   struct pl_err *err)
 {
 	int rc;
 
@@ -210,8 +211,8 @@ int pl_segment_track(struct pl_segment *s, const struct pl_track *t, pl_id *id, 
 	return 0;
 }
 
-int pl_segment_meta(struct pl_segment *s, const char *key, size_t nk, const char *value, size_t nv,
-		    struct pl_err *err)
+int pl_trace_segment_meta(struct pl_segment *s, const char *key, size_t nk, const char *value,
+			  size_t nv, struct pl_err *err)
 {
 	struct pl_meta m;
 	int rc;
@@ -219,10 +220,10 @@ int pl_segment_meta(struct pl_segment *s, const char *key, size_t nk, const char
 	if ((rc = pl_intern_add(&s->str, key, nk, &m.key, err)) < 0 ||
 	    (rc = pl_intern_add(&s->str, value, nv, &m.value, err)) < 0)
 		return rc;
-	return pl_segment_add_meta(s, &m, err);
+	return pl_trace_segment_add_meta(s, &m, err);
 }
 
-int pl_segment_add_meta(struct pl_segment *s, const struct pl_meta *m, struct pl_err *err)
+int pl_trace_segment_add_meta(struct pl_segment *s, const struct pl_meta *m, struct pl_err *err)
 {
 	int rc;
 
@@ -236,7 +237,7 @@ int pl_segment_add_meta(struct pl_segment *s, const struct pl_meta *m, struct pl
 }
 
 /* A key that the source gave twice has its last value, as JSON readers agree. */
-const char *pl_segment_meta_get(const struct pl_segment *s, const char *key)
+const char *pl_trace_segment_meta_get(const struct pl_segment *s, const char *key)
 {
 	pl_id id = pl_intern_find(&s->str, key, strlen(key));
 

@@ -175,7 +175,7 @@ static bool is_last(const struct words *w, int i)
 	return true;
 }
 
-const char *pl_coll_from_name(const char *name, size_t n)
+const char *pl_trace_coll_from_name(const char *name, size_t n)
 {
 	bool dashed = is_dashed(name, n), library = false, kernel = false;
 	struct words w;
@@ -200,7 +200,7 @@ const char *pl_coll_from_name(const char *name, size_t n)
 	return kernel ? "collective" : NULL;
 }
 
-size_t pl_dims_text(const char *dims, bool first, char *text, size_t size)
+size_t pl_trace_dims_text(const char *dims, bool first, char *text, size_t size)
 {
 	size_t n = 0;
 	int depth = 0;
@@ -236,14 +236,14 @@ static const char *const colls[PL_COLL_COUNT_] = {
 	[PL_COLL_BARRIER] = "barrier",
 };
 
-const char *pl_coll_name(unsigned coll)
+const char *pl_trace_coll_name(unsigned coll)
 {
 	return colls[coll < PL_COLL_COUNT_ ? coll : PL_COLL_OTHER];
 }
 
-unsigned pl_coll_find(const char *name, size_t n)
+unsigned pl_trace_coll_find(const char *name, size_t n)
 {
-	const char *is = pl_coll_from_name(name, n);
+	const char *is = pl_trace_coll_from_name(name, n);
 
 	for (unsigned i = PL_COLL_ALLREDUCE; is && i < PL_COLL_COUNT_; i++)
 		if (!strcmp(is, colls[i]))

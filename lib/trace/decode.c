@@ -151,7 +151,7 @@ int pl_trace_get_tracks(struct pl_cur *c, uint32_t count, struct pl_segment *s, 
 			return rc;
 		if (id < s->n_tracks)
 			s->track[id] = t;
-		else if ((rc = pl_segment_track(s, &t, &added, err)) < 0)
+		else if ((rc = pl_trace_segment_track(s, &t, &added, err)) < 0)
 			return rc;
 	}
 	return 0;
@@ -170,7 +170,7 @@ int pl_trace_get_meta(struct pl_cur *c, uint32_t count, struct pl_segment *s, st
 			return cut_short(err);
 		if (m.key == PL_NONE || m.value == PL_NONE)
 			return pl_fail(err, PL_EDATA, "metadata without key or value");
-		if ((rc = pl_segment_add_meta(s, &m, err)) < 0)
+		if ((rc = pl_trace_segment_add_meta(s, &m, err)) < 0)
 			return rc;
 	}
 	return 0;
@@ -308,7 +308,7 @@ static int skip_col(struct events_in *in, struct pl_cur *part, struct pl_col *co
 		in->rows[in->n_cols++] = in->rows[which];
 		return 0;
 	}
-	PL_TRY(pl_col_reserve(col, m, err));
+	PL_TRY(pl_trace_col_reserve(col, m, err));
 	PL_TRY(get_rows(in, part, col, m, err));
 	in->rows[in->n_cols++] = (struct rows){ .col = index, .n = m };
 out:
@@ -338,14 +338,14 @@ static int get_col(struct events_in *in, struct pl_err *err)
 	if (!many || in->values > PL_TRACE_VALUES_MAX)
 		return pl_fail(err, PL_EDATA, "a column of %llu values", (unsigned long long)many);
 	m = (uint32_t)many;
-	role = (uint8_t)pl_role_settle(in->want->key, role, key, type);
-	PL_TRY(pl_batch_col(in->e, role, type, key, &index, err));
+	role = (uint8_t)pl_trace_role_settle(in->want->key, role, key, type);
+	PL_TRY(pl_trace_batch_col(in->e, role, type, key, &index, err));
 	col = &in->e->col[index];
 	if (col->n)
 		return pl_fail(err, PL_EDATA, "a column comes twice");
 	if (in->want->roles && (role >= PL_R_COUNT_ || !(in->want->roles & PL_ROLE_BIT(role))))
 		return skip_col(in, &part, col, index, m, err);
-	PL_TRY(pl_col_reserve(col, m, err));
+	PL_TRY(pl_trace_col_reserve(col, m, err));
 	PL_TRY(get_rows(in, &part, col, m, err));
 	PL_TRY(get_values(in, &part, col, m, err));
 	col->n = m;

@@ -117,7 +117,7 @@ static int map_track(struct dest *d, const struct pl_segment *s, pl_id id, pl_id
 	}
 	if (d->track[id] == PL_NONE) {
 		PL_TRY(copy_track(d, s, &s->track[id], &k, err));
-		PL_TRY(pl_segment_track(&d->seg, &k, &d->track[id], err));
+		PL_TRY(pl_trace_segment_track(&d->seg, &k, &d->track[id], err));
 	}
 	*to = d->track[id];
 out:
@@ -143,10 +143,10 @@ static int sync_segment(struct dest *d, const struct pl_segment *s, struct pl_er
 	PL_TRY(pl_buf_put(&d->seg.provenance, s->provenance.p, s->provenance.n, err));
 	for (; d->n_meta < s->n_meta; d->n_meta++) {
 		size_t nk, nv;
-		const char *k = pl_segment_str(s, s->meta[d->n_meta].key, &nk);
-		const char *v = pl_segment_str(s, s->meta[d->n_meta].value, &nv);
+		const char *k = pl_trace_segment_str(s, s->meta[d->n_meta].key, &nk);
+		const char *v = pl_trace_segment_str(s, s->meta[d->n_meta].value, &nv);
 
-		PL_TRY(pl_segment_meta(&d->seg, k, nk, v, nv, err));
+		PL_TRY(pl_trace_segment_meta(&d->seg, k, nk, v, nv, err));
 	}
 	for (size_t i = 0; i < d->n_track; i++)
 		if (d->track[i] != PL_NONE)
@@ -161,21 +161,21 @@ static int dest_init(struct dest *d, struct pl_sink *next, uint32_t index, struc
 
 	memset(d, 0, sizeof(*d));
 	d->next = next;
-	rc = pl_segment_init(&d->seg, err);
+	rc = pl_trace_segment_init(&d->seg, err);
 	if (rc < 0)
 		return rc;
 	d->ready = true;
 	d->seg.index = index;
-	return pl_batch_init(&d->b, err);
+	return pl_trace_batch_init(&d->b, err);
 }
 
 static void dest_fini(struct dest *d)
 {
 	if (!d->ready)
 		return;
-	pl_segment_fini(&d->seg);
-	pl_batch_fini(&d->b);
-	pl_hold_fini(&d->hold);
+	pl_trace_segment_fini(&d->seg);
+	pl_trace_batch_fini(&d->b);
+	pl_trace_hold_fini(&d->hold);
 	pl_free(d->str);
 	pl_free(d->track);
 	memset(d, 0, sizeof(*d));
@@ -184,7 +184,7 @@ static void dest_fini(struct dest *d)
 /* It is complete and waits: room for more rows is given back. */
 static void dest_rest(struct dest *d)
 {
-	pl_batch_fini(&d->b);
+	pl_trace_batch_fini(&d->b);
 	memset(&d->b, 0, sizeof(d->b));
 	pl_free(d->str);
 	pl_free(d->track);
@@ -221,14 +221,14 @@ static int copy_col(struct dest *d, const struct pl_segment *s, const struct pl_
 			continue;
 		if (at == PL_NONE) {
 			PL_TRY(map_str(d, s, c->key, &key, err));
-			PL_TRY(pl_batch_col(&d->b, c->role, c->type, key, &at, err));
+			PL_TRY(pl_trace_batch_col(&d->b, c->role, c->type, key, &at, err));
 		}
 		if (text) {
 			PL_TRY(map_str(d, s, (pl_id)v, &id, err));
 			v = id;
 		}
-		PL_TRY(pl_col_put(&d->b.col[at], to[c->row[k]], v, c->scale ? c->scale[k] : 0,
-				  err));
+		PL_TRY(pl_trace_col_put(&d->b.col[at], to[c->row[k]], v, c->scale ? c->scale[k] : 0,
+					err));
 	}
 out:
 	return rc;
@@ -243,7 +243,7 @@ static int dest_rows(struct dest *d, const struct pl_segment *s, const struct pl
 	int rc;
 
 	PL_TRY(pl_alloc(&to, (size_t)b->n + 1, sizeof(*to), err));
-	pl_batch_clear(o);
+	pl_trace_batch_clear(o);
 	for (uint32_t i = 0; i < b->n; i++) {
 		to[i] = mask[i] ? o->n : PL_NONE;
 		if (!mask[i])
@@ -262,7 +262,7 @@ static int dest_rows(struct dest *d, const struct pl_segment *s, const struct pl
 		PL_TRY(copy_col(d, s, &b->col[c], to, err));
 	o->first = d->seg.n_events;
 	if (!d->next)
-		rc = pl_hold_add(&d->hold, o, NULL, err);
+		rc = pl_trace_hold_add(&d->hold, o, NULL, err);
 	else if (d->next->batch)
 		rc = d->next->batch(d->next, &d->seg, o, err);
 	d->seg.n_events += o->n;
@@ -292,8 +292,8 @@ static void decide_kinds(struct filter *x)
 	const char *g = x->f->kind;
 
 	for (unsigned k = 0; k < 256; k++)
-		x->kind[k] = !g || pl_glob(g, pl_kind_name(k)) ||
-			     (pl_kind_is_comm(k) && pl_glob(g, "comm")) ||
+		x->kind[k] = !g || pl_glob(g, pl_trace_kind_name(k)) ||
+			     (pl_trace_kind_is_comm(k) && pl_glob(g, "comm")) ||
 			     ((k == PL_K_KERNEL || k == PL_K_HOST_OP) && pl_glob(g, "compute"));
 }
 
@@ -351,7 +351,7 @@ static void drop_kept(struct filter *x, size_t from, size_t to)
 		if (!k)
 			continue;
 		dest_fini(&k->d);
-		pl_merge_context_fini(&k->merge);
+		pl_trace_merge_context_fini(&k->merge);
 		pl_free(k->from.v);
 		pl_free(k);
 		x->kept[i] = NULL;
@@ -372,8 +372,8 @@ static void mask_time(struct filter *x, const struct kept *k, size_t j, const st
 	for (uint32_t i = 0; i < b->n; i++) {
 		int32_t rank =
 			b->track[i] < k->d.seg.n_tracks ? k->d.seg.track[b->track[i]].rank : -1;
-		pl_ns t = pl_clock_apply(m ? pl_merge_clock(m, rel, rank) : NULL,
-					 pl_add_sat(b->ts[i], k->d.seg.base_ns));
+		pl_ns t = pl_trace_clock_apply(m ? pl_trace_merge_clock(m, rel, rank) : NULL,
+					       pl_add_sat(b->ts[i], k->d.seg.base_ns));
 
 		x->mask[i] = t <= t1 && pl_add_sat(t, b->dur[i] > 0 ? b->dur[i] : 0) >= t0;
 	}
@@ -405,7 +405,7 @@ static int pass_merge(struct filter *x, size_t first, size_t n, struct pl_err *e
 	int rc;
 
 	PL_TRY(pl_alloc(&passed, n, sizeof(*passed), err));
-	PL_TRY(pl_merge_dup(m, &left, err));
+	PL_TRY(pl_trace_merge_dup(m, &left, err));
 	for (size_t i = 0; i < n; i++) {
 		struct kept *k = x->kept[first + i];
 		const uint32_t *old = k->from.v;
@@ -423,7 +423,7 @@ static int pass_merge(struct filter *x, size_t first, size_t n, struct pl_err *e
 	if (x->next->merge)
 		rc = x->next->merge(x->next, &left, err);
 out:
-	pl_merge_fini(&left);
+	pl_trace_merge_fini(&left);
 	pl_free(passed);
 	return rc;
 }
@@ -485,7 +485,7 @@ static int on_merge(struct pl_sink *sink, const struct pl_merge *m, struct pl_er
 
 	if (!x->f->has_time)
 		PL_TRY(pass_kept(x, err));
-	PL_TRY(pl_merge_context_take(&x->merge, m, err));
+	PL_TRY(pl_trace_merge_context_take(&x->merge, m, err));
 	x->merge.rel = x->n_segs ? UINT32_MAX : 0;
 	x->new_merge = true;
 out:
@@ -500,7 +500,7 @@ static int on_begin(struct pl_sink *sink, struct pl_segment *seg, struct pl_err 
 		x->merge.rel++;
 	x->n_name = x->n_first = x->held.n = x->from.n = 0;
 	x->steps.n = x->steps.n_launches = 0;
-	pl_hold_reset(&x->hold);
+	pl_trace_hold_reset(&x->hold);
 	dest_fini(&x->d);
 	return dest_init(&x->d, waits(x) ? NULL : x->next, seg->index, err);
 }
@@ -544,7 +544,7 @@ static int on_batch(struct pl_sink *sink, struct pl_segment *seg, struct pl_batc
 		PL_TRY(pl_trace_steps_note(&x->steps, b, err));
 	if (x->f->has_time)
 		PL_TRY(note_first(x, seg, b, err));
-	rc = pl_hold_add(&x->hold, b, x->mask, err);
+	rc = pl_trace_hold_add(&x->hold, b, x->mask, err);
 out:
 	return rc;
 }
@@ -559,7 +559,7 @@ static int pass_held(struct filter *x, const struct pl_segment *seg, struct pl_e
 	for (size_t j = 0; j < x->hold.n; j++) {
 		const struct pl_batch *b = &x->hold.b[j];
 
-		PL_TRY(pl_row_values_build(&x->rows, b, err));
+		PL_TRY(pl_trace_row_values_build(&x->rows, b, err));
 		for (uint32_t i = 0; i < b->n; i++) {
 			int32_t rank =
 				b->track[i] < seg->n_tracks ? seg->track[b->track[i]].rank : -1;
@@ -576,7 +576,7 @@ static int pass_held(struct filter *x, const struct pl_segment *seg, struct pl_e
 		PL_TRY(dest_rows(&x->d, seg, b, x->mask, err));
 	}
 out:
-	pl_hold_reset(&x->hold);
+	pl_trace_hold_reset(&x->hold);
 	return rc;
 }
 
@@ -595,7 +595,7 @@ static int keep(struct filter *x, struct pl_err *err)
 	memset(&x->from, 0, sizeof(x->from));
 	dest_rest(&k->d);
 	if (x->new_merge)
-		PL_TRY(pl_merge_context_take(&k->merge, &x->merge.m, err));
+		PL_TRY(pl_trace_merge_context_take(&k->merge, &x->merge.m, err));
 	x->new_merge = false;
 out:
 	return rc;
@@ -609,9 +609,10 @@ static int on_end(struct pl_sink *sink, struct pl_segment *seg, struct pl_err *e
 	for (size_t i = 0; i < x->n_first; i++)
 		if (x->first[i] != INT64_MAX)
 			x->t_min = pl_min_i64(
-				x->t_min, pl_clock_apply(pl_merge_context_clock(&x->merge,
-										seg->track[i].rank),
-							 pl_add_sat(x->first[i], seg->base_ns)));
+				x->t_min,
+				pl_trace_clock_apply(
+					pl_trace_merge_context_clock(&x->merge, seg->track[i].rank),
+					pl_add_sat(x->first[i], seg->base_ns)));
 	if (holds(x))
 		PL_TRY(pass_held(x, seg, err));
 	PL_TRY(dest_end(&x->d, seg, err));
@@ -621,7 +622,8 @@ out:
 	return rc;
 }
 
-struct pl_sink *pl_filter_open(const struct pl_filter *f, struct pl_sink *next, struct pl_err *err)
+struct pl_sink *pl_trace_filter_open(const struct pl_filter *f, struct pl_sink *next,
+				     struct pl_err *err)
 {
 	struct filter *x;
 
@@ -639,12 +641,12 @@ struct pl_sink *pl_filter_open(const struct pl_filter *f, struct pl_sink *next, 
 	return &x->sink;
 }
 
-int pl_filter_finish(struct pl_sink *s, struct pl_err *err)
+int pl_trace_filter_finish(struct pl_sink *s, struct pl_err *err)
 {
 	return pass_kept((struct filter *)s, err);
 }
 
-void pl_filter_close(struct pl_sink *s)
+void pl_trace_filter_close(struct pl_sink *s)
 {
 	struct filter *x = (struct filter *)s;
 
@@ -655,9 +657,9 @@ void pl_filter_close(struct pl_sink *s)
 	pl_free(x->held.v);
 	pl_free(x->from.v);
 	dest_fini(&x->d);
-	pl_merge_context_fini(&x->merge);
-	pl_hold_fini(&x->hold);
-	pl_row_values_fini(&x->rows);
+	pl_trace_merge_context_fini(&x->merge);
+	pl_trace_hold_fini(&x->hold);
+	pl_trace_row_values_fini(&x->rows);
 	pl_free(x->name);
 	pl_free(x->mask);
 	pl_trace_steps_fini(&x->steps);

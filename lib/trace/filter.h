@@ -16,9 +16,10 @@ struct pl_filter {
 };
 /*
  * A sink that passes matching events on to `next`; f and what it points to, and next, are borrowed
- * until pl_filter_close(). Step numbers are those of the column PL_R_STEP where there is one, else
- * of the STEP event that contains the event's start (device operations: their launch). Kinds may
- * also be asked for by the classes "comm" (collective, send, recv) and "compute" (kernel, host_op).
+ * until pl_trace_filter_close(). Step numbers are those of the column PL_R_STEP where there is one,
+ * else of the STEP event that contains the event's start (device operations: their launch). Kinds
+ * may also be asked for by the classes "comm" (collective, send, recv) and "compute" (kernel,
+ * host_op).
  *
  * Strings and tracks that no passing event uses are left out, and segments and groups without any.
  * What merge said stays true: its clocks are kept, its matches name the events that passed; a
@@ -26,9 +27,10 @@ struct pl_filter {
  * and steps hold one segment in memory until its end; a time window (times are those of the common
  * clock) and a merged stream hold all events that pass until the end of the stream.
  */
-struct pl_sink *pl_filter_open(const struct pl_filter *f, struct pl_sink *next, struct pl_err *err);
+struct pl_sink *pl_trace_filter_open(const struct pl_filter *f, struct pl_sink *next,
+				     struct pl_err *err);
 /* After the last segment: what had to wait goes on. */
-int pl_filter_finish(struct pl_sink *s, struct pl_err *err) PL_MUST;
-void pl_filter_close(struct pl_sink *s); /* NULL is fine */
+int pl_trace_filter_finish(struct pl_sink *s, struct pl_err *err) PL_MUST;
+void pl_trace_filter_close(struct pl_sink *s); /* NULL is fine */
 
 #endif

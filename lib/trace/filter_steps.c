@@ -77,7 +77,7 @@ PL_COMPARATOR(by_corr, struct pl_trace_launch, rank, corr, ts);
 static int64_t number_at_end(const struct pl_segment *s, pl_id name)
 {
 	size_t n, i;
-	const char *p = pl_segment_str(s, name, &n);
+	const char *p = pl_trace_segment_str(s, name, &n);
 	int64_t v;
 
 	for (i = n; i && p[i - 1] >= '0' && p[i - 1] <= '9' && n - i < 18; i--)

@@ -182,7 +182,7 @@ out:
 int pl_trace_header_read(const struct pl_segment *seg, struct pl_trace_header *h,
 			 struct pl_err *err)
 {
-	const char *info = pl_segment_meta_get(seg, "distributedInfo");
+	const char *info = pl_trace_segment_meta_get(seg, "distributedInfo");
 	int rc;
 
 	memset(h, 0, sizeof(*h));

@@ -95,8 +95,8 @@ static int copy_batch(struct pl_hold *h, const struct pl_batch *b, const uint32_
 	return 0;
 }
 
-int pl_hold_add(struct pl_hold *h, const struct pl_batch *b, const uint8_t *mask,
-		struct pl_err *err)
+int pl_trace_hold_add(struct pl_hold *h, const struct pl_batch *b, const uint8_t *mask,
+		      struct pl_err *err)
 {
 	uint32_t *row = NULL, *to, n = 0;
 	int rc;
@@ -117,13 +117,13 @@ int pl_hold_add(struct pl_hold *h, const struct pl_batch *b, const uint8_t *mask
 	return rc;
 }
 
-void pl_hold_reset(struct pl_hold *h)
+void pl_trace_hold_reset(struct pl_hold *h)
 {
 	h->n = 0;
 	pl_arena_reset(&h->mem);
 }
 
-void pl_hold_fini(struct pl_hold *h)
+void pl_trace_hold_fini(struct pl_hold *h)
 {
 	pl_free(h->b);
 	pl_arena_fini(&h->mem);
@@ -133,7 +133,7 @@ void pl_hold_fini(struct pl_hold *h)
 /* ---- rows --------------------------------------------------------------------------------------
  */
 
-int pl_row_values_build(struct pl_row_values *r, const struct pl_batch *b, struct pl_err *err)
+int pl_trace_row_values_build(struct pl_row_values *r, const struct pl_batch *b, struct pl_err *err)
 {
 	size_t total = 0;
 	int rc;
@@ -157,7 +157,7 @@ out:
 	return rc;
 }
 
-void pl_row_values_fini(struct pl_row_values *r)
+void pl_trace_row_values_fini(struct pl_row_values *r)
 {
 	pl_free(r->off);
 	pl_free(r->ent);
@@ -166,20 +166,21 @@ void pl_row_values_fini(struct pl_row_values *r)
 /* ---- corrected times ---------------------------------------------------------------------------
  */
 
-int pl_merge_context_take(struct pl_merge_context *x, const struct pl_merge *m, struct pl_err *err)
+int pl_trace_merge_context_take(struct pl_merge_context *x, const struct pl_merge *m,
+				struct pl_err *err)
 {
-	pl_merge_context_fini(x);
+	pl_trace_merge_context_fini(x);
 	x->present = true;
-	return pl_merge_dup(m, &x->m, err);
+	return pl_trace_merge_dup(m, &x->m, err);
 }
 
-void pl_merge_context_fini(struct pl_merge_context *x)
+void pl_trace_merge_context_fini(struct pl_merge_context *x)
 {
-	pl_merge_fini(&x->m);
+	pl_trace_merge_fini(&x->m);
 	memset(x, 0, sizeof(*x));
 }
 
-const struct pl_clock *pl_merge_context_clock(const struct pl_merge_context *x, int32_t rank)
+const struct pl_clock *pl_trace_merge_context_clock(const struct pl_merge_context *x, int32_t rank)
 {
-	return x->present ? pl_merge_clock(&x->m, x->rel, rank) : NULL;
+	return x->present ? pl_trace_merge_clock(&x->m, x->rel, rank) : NULL;
 }

@@ -10,10 +10,10 @@ struct pl_hold {
 	struct pl_arena mem;
 };
 /* Copy the rows of b for which mask[row] is not 0 (NULL: all). */
-int pl_hold_add(struct pl_hold *h, const struct pl_batch *b, const uint8_t *mask,
-		struct pl_err *err);
-void pl_hold_reset(struct pl_hold *h);
-void pl_hold_fini(struct pl_hold *h);
+int pl_trace_hold_add(struct pl_hold *h, const struct pl_batch *b, const uint8_t *mask,
+		      struct pl_err *err);
+void pl_trace_hold_reset(struct pl_hold *h);
+void pl_trace_hold_fini(struct pl_hold *h);
 
 /* The values of each row: entries off[row] .. off[row + 1], in the order of the columns. */
 struct pl_row_values {
@@ -23,8 +23,9 @@ struct pl_row_values {
 	uint32_t *off;
 	size_t cap_ent, cap_off;
 };
-int pl_row_values_build(struct pl_row_values *r, const struct pl_batch *b, struct pl_err *err);
-void pl_row_values_fini(struct pl_row_values *r);
+int pl_trace_row_values_build(struct pl_row_values *r, const struct pl_batch *b,
+			      struct pl_err *err);
+void pl_trace_row_values_fini(struct pl_row_values *r);
 
 /* A copy of what merge added, and which segments it speaks of. */
 struct pl_merge_context {
@@ -32,8 +33,9 @@ struct pl_merge_context {
 	bool present;
 	uint32_t rel; /* number of the current segment, as m counts */
 };
-int pl_merge_context_take(struct pl_merge_context *x, const struct pl_merge *m, struct pl_err *err);
-const struct pl_clock *pl_merge_context_clock(const struct pl_merge_context *x, int32_t rank);
-void pl_merge_context_fini(struct pl_merge_context *x);
+int pl_trace_merge_context_take(struct pl_merge_context *x, const struct pl_merge *m,
+				struct pl_err *err);
+const struct pl_clock *pl_trace_merge_context_clock(const struct pl_merge_context *x, int32_t rank);
+void pl_trace_merge_context_fini(struct pl_merge_context *x);
 
 #endif

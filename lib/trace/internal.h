@@ -33,9 +33,10 @@
 enum { PL_ROWS_ALL, PL_ROWS_SAME, PL_ROWS_LIST, PL_ROWS_BITS };
 
 /* batch.c */
-int pl_col_reserve(struct pl_col *c, uint32_t need, struct pl_err *err) PL_MUST;
-void pl_col_drop(struct pl_col *c); /* frees the arrays; the column stays, empty */
-int pl_segment_add_meta(struct pl_segment *s, const struct pl_meta *m, struct pl_err *err) PL_MUST;
+int pl_trace_col_reserve(struct pl_col *c, uint32_t need, struct pl_err *err) PL_MUST;
+void pl_trace_col_drop(struct pl_col *c); /* frees the arrays; the column stays, empty */
+int pl_trace_segment_add_meta(struct pl_segment *s, const struct pl_meta *m,
+			      struct pl_err *err) PL_MUST;
 
 /* encode.c: payloads; rows [first_row ...) of the segment's tables */
 int pl_trace_put_segment(struct pl_buf *b, const struct pl_segment *s, struct pl_err *err) PL_MUST;
@@ -64,13 +65,14 @@ struct pl_trace_want {
 	size_t n_strings;
 	uint32_t n_tracks;
 	uint64_t roles;
-	pl_id key[PL_ROLE_KEYS]; /* by pl_role_keys_note() */
+	pl_id key[PL_ROLE_KEYS]; /* by pl_trace_role_keys_note() */
 };
 /* names.c: minor version 0 of the format had fewer roles, and wrote these as arguments with the
  * key of the source. */
-void pl_role_keys_note(const struct pl_intern *str, pl_id id[PL_ROLE_KEYS]);
+void pl_trace_role_keys_note(const struct pl_intern *str, pl_id id[PL_ROLE_KEYS]);
 /* The role of a column that a stream of any version says to have `role`. */
-unsigned pl_role_settle(const pl_id id[PL_ROLE_KEYS], unsigned role, pl_id key, unsigned type);
+unsigned pl_trace_role_settle(const pl_id id[PL_ROLE_KEYS], unsigned role, pl_id key,
+			      unsigned type);
 /* Into an empty batch. The rows of what is not wanted are checked, its values are not looked at. */
 int pl_trace_get_events(struct pl_cur *c, uint32_t count, const struct pl_trace_want *want,
 			struct pl_batch *e, struct pl_err *err) PL_MUST;
@@ -82,12 +84,13 @@ struct pl_merge_in {
 	size_t cap_clock, cap_use, cap_group, cap_match, cap_member;
 	uint64_t ranks; /* of all groups */
 };
-bool pl_merge_is_block(uint32_t type);
-int pl_merge_get(struct pl_merge_in *in, const struct pl_block *b, struct pl_err *err) PL_MUST;
-int pl_merge_check(const struct pl_merge_in *in, struct pl_err *err) PL_MUST; /* at the end */
+bool pl_trace_merge_is_block(uint32_t type);
+int pl_trace_merge_get(struct pl_merge_in *in, const struct pl_block *b,
+		       struct pl_err *err) PL_MUST;
+int pl_trace_merge_check(const struct pl_merge_in *in, struct pl_err *err) PL_MUST; /* at the end */
 /* Append `add` to `to`, whose segments so far are `base`; takes the contents of `add`. */
-int pl_merge_append(struct pl_merge *to, struct pl_merge *add, uint32_t base,
-		    struct pl_err *err) PL_MUST;
+int pl_trace_merge_append(struct pl_merge *to, struct pl_merge *add, uint32_t base,
+			  struct pl_err *err) PL_MUST;
 
 /* ---- filters --------------------------------------------------------------------------------- */
 

@@ -97,7 +97,7 @@ static void events_free(struct pl_events *e)
 	if (!e)
 		return;
 	drop_columns(e);
-	pl_segment_fini(&e->seg);
+	pl_trace_segment_fini(&e->seg);
 	pl_free(e);
 }
 
@@ -112,7 +112,7 @@ void pl_trace_fini(struct pl_trace *t)
 	for (uint32_t i = 0; i < t->n_segs; i++)
 		events_free(t->seg[i]);
 	pl_free(t->seg);
-	pl_merge_fini(&t->merge);
+	pl_trace_merge_fini(&t->merge);
 	memset(t, 0, sizeof(*t));
 }
 
@@ -382,11 +382,11 @@ static int on_merge(struct pl_sink *sink, const struct pl_merge *m, struct pl_er
 {
 	struct loader *l = (struct loader *)sink;
 	struct pl_merge copy;
-	int rc = pl_merge_dup(m, &copy, err); /* what the reader has is only lent */
+	int rc = pl_trace_merge_dup(m, &copy, err); /* what the reader has is only lent */
 
 	l->t->merged = true;
 	l->t->n_merges++;
-	return rc < 0 ? rc : pl_merge_append(&l->t->merge, &copy, l->t->n_segs, err);
+	return rc < 0 ? rc : pl_trace_merge_append(&l->t->merge, &copy, l->t->n_segs, err);
 }
 
 /* ---- what merge says against what there is --------------------------------------------------- */

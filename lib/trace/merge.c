@@ -19,7 +19,7 @@ static void groups_fini(struct pl_group *g, uint32_t n)
 	pl_free(g);
 }
 
-void pl_merge_fini(struct pl_merge *m)
+void pl_trace_merge_fini(struct pl_merge *m)
 {
 	for (uint32_t i = 0; i < m->n_clocks; i++)
 		pl_free(m->clock[i].host);
@@ -80,7 +80,7 @@ out:
 
 PL_COMPARATOR(by_use, struct pl_clock_use, segment, rank, clock);
 
-int pl_merge_dup(const struct pl_merge *from, struct pl_merge *to, struct pl_err *err)
+int pl_trace_merge_dup(const struct pl_merge *from, struct pl_merge *to, struct pl_err *err)
 {
 	int rc;
 
@@ -97,7 +97,7 @@ int pl_merge_dup(const struct pl_merge *from, struct pl_merge *to, struct pl_err
 	pl_sort(to->use, to->n_uses, sizeof(*to->use), by_use);
 	return 0;
 out:
-	pl_merge_fini(to);
+	pl_trace_merge_fini(to);
 	return rc;
 }
 
@@ -112,7 +112,8 @@ static uint32_t first_use(const struct pl_merge *m, uint32_t segment, int32_t ra
 	return i;
 }
 
-const struct pl_clock *pl_merge_clock(const struct pl_merge *m, uint32_t segment, int32_t rank)
+const struct pl_clock *pl_trace_merge_clock(const struct pl_merge *m, uint32_t segment,
+					    int32_t rank)
 {
 	uint32_t i = first_use(m, segment, rank);
 
@@ -124,7 +125,7 @@ const struct pl_clock *pl_merge_clock(const struct pl_merge *m, uint32_t segment
 	return &m->clock[m->use[i].clock];
 }
 
-pl_ns pl_clock_apply(const struct pl_clock *c, pl_ns local)
+pl_ns pl_trace_clock_apply(const struct pl_clock *c, pl_ns local)
 {
 	double move;
 
@@ -284,7 +285,7 @@ out:
 	return rc;
 }
 
-int pl_merge_write(const struct pl_merge *m, struct pl_cwriter *w, struct pl_err *err)
+int pl_trace_merge_write(const struct pl_merge *m, struct pl_cwriter *w, struct pl_err *err)
 {
 	struct pl_buf b = { 0 };
 	int rc;
@@ -308,7 +309,7 @@ out:
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-bool pl_merge_is_block(uint32_t type)
+bool pl_trace_merge_is_block(uint32_t type)
 {
 	return type == PL_BLOCK_MERG || type == PL_BLOCK_CLCK || type == PL_BLOCK_USES ||
 	       type == PL_BLOCK_GRPS || type == PL_BLOCK_MTCH || type == PL_BLOCK_MEMB;
@@ -505,7 +506,7 @@ static uint64_t rows(const struct pl_merge *m)
 	return (uint64_t)m->n_clocks + m->n_uses + m->n_groups + m->n_matches + m->n_members;
 }
 
-int pl_merge_get(struct pl_merge_in *in, const struct pl_block *b, struct pl_err *err)
+int pl_trace_merge_get(struct pl_merge_in *in, const struct pl_block *b, struct pl_err *err)
 {
 	struct pl_cur c = { .p = b->p, .end = b->p + b->n };
 	uint32_t *v;
@@ -529,7 +530,7 @@ int pl_merge_get(struct pl_merge_in *in, const struct pl_block *b, struct pl_err
 	return rc;
 }
 
-int pl_merge_check(const struct pl_merge_in *in, struct pl_err *err)
+int pl_trace_merge_check(const struct pl_merge_in *in, struct pl_err *err)
 {
 	const struct pl_merge *m = &in->m, *w = &in->want;
 
@@ -572,7 +573,8 @@ static int room(void *table, uint32_t n, uint32_t more, size_t size, struct pl_e
 
 #define ROOM(table, count) room(&to->table, to->count, add->count, sizeof(*to->table), err)
 
-int pl_merge_append(struct pl_merge *to, struct pl_merge *add, uint32_t base, struct pl_err *err)
+int pl_trace_merge_append(struct pl_merge *to, struct pl_merge *add, uint32_t base,
+			  struct pl_err *err)
 {
 	int rc;
 
@@ -612,6 +614,6 @@ int pl_merge_append(struct pl_merge *to, struct pl_merge *add, uint32_t base, st
 	to->n_members += add->n_members;
 	add->n_clocks = add->n_groups = 0;
 out:
-	pl_merge_fini(add);
+	pl_trace_merge_fini(add);
 	return rc;
 }

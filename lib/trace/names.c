@@ -120,12 +120,12 @@ static const struct {
 };
 _Static_assert(PL_LEN(role_keys) == PL_ROLE_KEYS, "as many as trace.h says");
 
-const char *pl_kind_name(unsigned kind)
+const char *pl_trace_kind_name(unsigned kind)
 {
 	return kind < PL_K_COUNT_ ? kinds[kind] : "unknown";
 }
 
-int pl_kind_find(const char *name, size_t n)
+int pl_trace_kind_find(const char *name, size_t n)
 {
 	unsigned v = 0;
 
@@ -142,17 +142,17 @@ int pl_kind_find(const char *name, size_t n)
 	return v <= UINT8_MAX ? (int)v : -1;
 }
 
-const char *pl_track_type_name(unsigned type)
+const char *pl_trace_track_type_name(unsigned type)
 {
 	return type < PL_T_COUNT_ ? tracks[type] : "unknown";
 }
 
-const char *pl_role_name(unsigned role)
+const char *pl_trace_role_name(unsigned role)
 {
 	return role < PL_R_COUNT_ ? roles[role] : "unknown";
 }
 
-unsigned pl_role_of_key(const char *key, size_t n, unsigned type)
+unsigned pl_trace_role_of_key(const char *key, size_t n, unsigned type)
 {
 	for (size_t i = 0; i < PL_LEN(role_keys); i++)
 		if (strlen(role_keys[i].key) == n && !memcmp(role_keys[i].key, key, n))
@@ -160,21 +160,21 @@ unsigned pl_role_of_key(const char *key, size_t n, unsigned type)
 	return PL_R_ARG;
 }
 
-const char *pl_role_key(unsigned role)
+const char *pl_trace_role_key(unsigned role)
 {
 	for (size_t i = 0; i < PL_LEN(role_keys); i++)
 		if (role_keys[i].role == role)
 			return role_keys[i].key;
-	return pl_role_name(role);
+	return pl_trace_role_name(role);
 }
 
-void pl_role_keys_note(const struct pl_intern *str, pl_id id[PL_ROLE_KEYS])
+void pl_trace_role_keys_note(const struct pl_intern *str, pl_id id[PL_ROLE_KEYS])
 {
 	for (size_t i = 0; i < PL_LEN(role_keys); i++)
 		id[i] = pl_intern_find(str, role_keys[i].key, strlen(role_keys[i].key));
 }
 
-unsigned pl_role_settle(const pl_id id[PL_ROLE_KEYS], unsigned role, pl_id key, unsigned type)
+unsigned pl_trace_role_settle(const pl_id id[PL_ROLE_KEYS], unsigned role, pl_id key, unsigned type)
 {
 	if ((role != PL_R_ARG && role != PL_R_PEER) || key == PL_NONE)
 		return role;

@@ -156,15 +156,15 @@ static int clear_batch(struct slot *s, uint32_t segment, struct pl_err *err)
 	uint64_t held = 0;
 
 	if (s->segment != segment) {
-		pl_batch_fini(&s->batch);
+		pl_trace_batch_fini(&s->batch);
 		s->segment = segment;
-		return pl_batch_init(&s->batch, err);
+		return pl_trace_batch_init(&s->batch, err);
 	}
-	pl_batch_clear(&s->batch);
+	pl_trace_batch_clear(&s->batch);
 	for (uint32_t i = 0; i < s->batch.n_cols; i++)
 		held += s->batch.col[i].cap;
 	for (uint32_t i = 0; held > SPARE_VALUES && i < s->batch.n_cols; i++)
-		pl_col_drop(&s->batch.col[i]);
+		pl_trace_col_drop(&s->batch.col[i]);
 	return 0;
 }
 
@@ -176,7 +176,7 @@ static void note_want(const struct reader *r, struct slot *s)
 	s->want.n_strings = seg->str.n;
 	s->want.n_tracks = seg->n_tracks;
 	s->want.roles = r->opts->roles;
-	pl_role_keys_note(&seg->str, s->want.key);
+	pl_trace_role_keys_note(&seg->str, s->want.key);
 }
 
 static int get_events(struct reader *r, const struct pl_block *b, struct pl_err *err)
@@ -223,7 +223,7 @@ static int finish(struct reader *r, struct span *x, struct pl_err *err)
 	PL_TRY(sink_begin(r, x, err));
 	if (r->sink->end)
 		PL_TRY(r->sink->end(r->sink, &x->seg, err));
-	pl_segment_fini(&x->seg);
+	pl_trace_segment_fini(&x->seg);
 	x->open = false;
 out:
 	return rc;
@@ -244,7 +244,7 @@ static int end_merge(struct reader *r, struct pl_err *err)
 
 	if (rc < 0)
 		return rc;
-	if (!r->broken && pl_merge_check(&r->merge, &why) < 0) {
+	if (!r->broken && pl_trace_merge_check(&r->merge, &why) < 0) {
 		pl_wrap(&why, "%s", pl_in_name(r->in));
 		r->broken = true;
 		rc = give_up(r, "the merge is left out", &why);
@@ -253,7 +253,7 @@ static int end_merge(struct reader *r, struct pl_err *err)
 	}
 	if (rc >= 0 && !r->broken && r->sink->merge)
 		rc = r->sink->merge(r->sink, &r->merge.m, err);
-	pl_merge_fini(&r->merge.m);
+	pl_trace_merge_fini(&r->merge.m);
 	memset(&r->merge, 0, sizeof(r->merge));
 	return rc;
 }
@@ -275,7 +275,7 @@ static int begin_trace(struct reader *r, struct pl_err *err)
 	r->state = TRACE;
 	r->now = r->now == &r->span[0] ? &r->span[1] : &r->span[0];
 	PL_TRY(finish(r, r->now, err));
-	PL_TRY(pl_segment_init(&r->now->seg, err));
+	PL_TRY(pl_trace_segment_init(&r->now->seg, err));
 	r->now->open = true;
 	r->now->begun = false;
 	r->now->seg.index = r->n_segments++;
@@ -308,16 +308,17 @@ static int get_block(struct reader *r, const struct pl_block *b, struct pl_err *
 
 	if (r->state == MERGE && b->type == PL_BLOCK_PROVENANCE)
 		return get_provenance(&r->merge.m.provenance, b, err);
-	if (r->state == MERGE && !pl_merge_is_block(b->type))
+	if (r->state == MERGE && !pl_trace_merge_is_block(b->type))
 		return 0;
 	if (b->type != PL_BLOCK_PROVENANCE && b->version > PL_TRACE_BLOCK_VERSION &&
-	    (pl_merge_is_block(b->type) || b->type == PL_BLOCK_SEGM || b->type == PL_BLOCK_STRS ||
-	     b->type == PL_BLOCK_TRAK || b->type == PL_BLOCK_META || b->type == PL_BLOCK_EVNT))
+	    (pl_trace_merge_is_block(b->type) || b->type == PL_BLOCK_SEGM ||
+	     b->type == PL_BLOCK_STRS || b->type == PL_BLOCK_TRAK || b->type == PL_BLOCK_META ||
+	     b->type == PL_BLOCK_EVNT))
 		return pl_fail(err, PL_EDATA,
 			       "version %u of its type is newer than this program: use a newer one",
 			       b->version);
 	if (r->state == MERGE)
-		return r->broken ? 0 : pl_merge_get(&r->merge, b, err);
+		return r->broken ? 0 : pl_trace_merge_get(&r->merge, b, err);
 	switch (b->type) {
 	case PL_BLOCK_PROVENANCE:
 		return get_provenance(&seg->provenance, b, err);
@@ -439,15 +440,15 @@ static void close_reader(struct reader *r)
 	while ((s = r->free)) {
 		r->free = s->next;
 		pl_buf_fini(&s->bytes);
-		pl_batch_fini(&s->batch);
+		pl_trace_batch_fini(&s->batch);
 		pl_free(s);
 	}
 	pl_queue_free(r->queue);
 	pl_creader_close(r->blocks);
 	for (size_t i = 0; i < PL_LEN(r->span); i++)
 		if (r->span[i].open)
-			pl_segment_fini(&r->span[i].seg);
-	pl_merge_fini(&r->merge.m);
+			pl_trace_segment_fini(&r->span[i].seg);
+	pl_trace_merge_fini(&r->merge.m);
 	pl_buf_fini(&r->header);
 }
 

@@ -45,10 +45,10 @@ enum pl_kind_id {
 	PL_K_WAIT = 20,		  /* time that a resource waited, made by a simulator */
 	PL_K_COUNT_
 };
-const char *pl_kind_name(unsigned kind);      /* "host_op", ...; "kind-37" is "unknown" */
-int pl_kind_find(const char *name, size_t n); /* or -1 */
+const char *pl_trace_kind_name(unsigned kind);	    /* "host_op", ...; "kind-37" is "unknown" */
+int pl_trace_kind_find(const char *name, size_t n); /* or -1 */
 /* kernel, copy, set, collective, send, receive that lies on a stream */
-static inline bool pl_kind_is_comm(unsigned k)
+static inline bool pl_trace_kind_is_comm(unsigned k)
 {
 	return k == PL_K_COLLECTIVE || k == PL_K_SEND || k == PL_K_RECV;
 }
@@ -68,7 +68,7 @@ enum pl_track_type {
 	PL_T_REQUEST,
 	PL_T_COUNT_
 };
-const char *pl_track_type_name(unsigned type);
+const char *pl_trace_track_type_name(unsigned type);
 
 enum { PL_COORD_DP, PL_COORD_PP, PL_COORD_TP, PL_COORD_EP, PL_COORDS };
 
@@ -149,7 +149,7 @@ enum pl_role {
 	PL_R_COUNT_
 };
 #define PL_ROLE_BIT(role) ((uint64_t)1 << (role))
-const char *pl_role_name(unsigned role);
+const char *pl_trace_role_name(unsigned role);
 /*
  * The keys under which profilers write the values of a role stand in one table: importers find the
  * role of an argument there, exporters the key of a role without one, and the reader the roles of
@@ -157,8 +157,8 @@ const char *pl_role_name(unsigned role);
  */
 #define PL_ROLE_KEYS 31 /* rows of the table */
 /* The role of argument `key` with a value of this type; PL_R_ARG: none. */
-unsigned pl_role_of_key(const char *key, size_t n, unsigned type);
-const char *pl_role_key(unsigned role); /* the usual key, or the role's name */
+unsigned pl_trace_role_of_key(const char *key, size_t n, unsigned type);
+const char *pl_trace_role_key(unsigned role); /* the usual key, or the role's name */
 
 enum pl_type {
 	PL_V_INT,  /* val */
@@ -188,21 +188,22 @@ struct pl_batch {
 	pl_ns *ts, *dur; /* dur -1: the source gave none (instants, flows) */
 	struct pl_col *col;
 	uint32_t n_cols, cap_cols;
-	uint32_t *slot, n_slots; /* of pl_batch_col() alone: columns by hash */
+	uint32_t *slot, n_slots; /* of pl_trace_batch_col() alone: columns by hash */
 };
-int pl_batch_init(struct pl_batch *b, struct pl_err *err) PL_MUST; /* room for PL_BATCH_ROWS */
-void pl_batch_clear(struct pl_batch *b); /* n = 0; columns are kept, empty */
-void pl_batch_fini(struct pl_batch *b);
-/* Find or add the column. The index stays valid until pl_batch_fini(). */
-int pl_batch_col(struct pl_batch *b, uint8_t role, uint8_t type, pl_id key, uint32_t *index,
-		 struct pl_err *err) PL_MUST;
-int pl_col_put_slow(struct pl_col *c, struct pl_err *err);
+int pl_trace_batch_init(struct pl_batch *b,
+			struct pl_err *err) PL_MUST; /* room for PL_BATCH_ROWS */
+void pl_trace_batch_clear(struct pl_batch *b);	     /* n = 0; columns are kept, empty */
+void pl_trace_batch_fini(struct pl_batch *b);
+/* Find or add the column. The index stays valid until pl_trace_batch_fini(). */
+int pl_trace_batch_col(struct pl_batch *b, uint8_t role, uint8_t type, pl_id key, uint32_t *index,
+		       struct pl_err *err) PL_MUST;
+int pl_trace_col_put_slow(struct pl_col *c, struct pl_err *err);
 /* Append a value for row `row` (rows must not go down; the same row twice has two values). */
-static inline int PL_MUST pl_col_put(struct pl_col *c, uint32_t row, int64_t val, unsigned scale,
-				     struct pl_err *err)
+static inline int PL_MUST pl_trace_col_put(struct pl_col *c, uint32_t row, int64_t val,
+					   unsigned scale, struct pl_err *err)
 {
 	if (PL_UNLIKELY(c->n == c->cap)) {
-		int rc = pl_col_put_slow(c, err);
+		int rc = pl_trace_col_put_slow(c, err);
 		if (rc < 0)
 			return rc;
 	}
@@ -235,15 +236,16 @@ struct pl_segment {
 	uint64_t n_events; /* passed on so far */
 	struct pl_buf provenance; /* lines of "program version: command" */
 };
-int pl_segment_init(struct pl_segment *s, struct pl_err *err) PL_MUST;
-void pl_segment_fini(struct pl_segment *s);
-int pl_segment_track(struct pl_segment *s, const struct pl_track *t, pl_id *id,
-		     struct pl_err *err) PL_MUST;
-int pl_segment_meta(struct pl_segment *s, const char *key, size_t nk, const char *value, size_t nv,
-		    struct pl_err *err) PL_MUST;
-const char *pl_segment_meta_get(const struct pl_segment *s, const char *key); /* raw JSON or NULL */
+int pl_trace_segment_init(struct pl_segment *s, struct pl_err *err) PL_MUST;
+void pl_trace_segment_fini(struct pl_segment *s);
+int pl_trace_segment_track(struct pl_segment *s, const struct pl_track *t, pl_id *id,
+			   struct pl_err *err) PL_MUST;
+int pl_trace_segment_meta(struct pl_segment *s, const char *key, size_t nk, const char *value,
+			  size_t nv, struct pl_err *err) PL_MUST;
+const char *pl_trace_segment_meta_get(const struct pl_segment *s,
+				      const char *key); /* raw JSON or NULL */
 /* A string of the segment and its length; "" and 0 where the number is none. */
-static inline const char *pl_segment_str(const struct pl_segment *s, pl_id id, size_t *n)
+static inline const char *pl_trace_segment_str(const struct pl_segment *s, pl_id id, size_t *n)
 {
 	if (id >= s->str.n) {
 		*n = 0;
@@ -270,7 +272,7 @@ int pl_trace_header_read(const struct pl_segment *s, struct pl_trace_header *h,
 			 struct pl_err *err) PL_MUST;
 void pl_trace_header_fini(struct pl_trace_header *h);
 /* A track with everything unknown. */
-void pl_track_init(struct pl_track *t);
+void pl_trace_track_init(struct pl_track *t);
 
 /* ---- what merge adds ------------------------------------------------------------------------- */
 
@@ -319,19 +321,22 @@ struct pl_merge {
 	uint32_t n_clocks, n_uses, n_groups, n_matches, n_members;
 	struct pl_buf provenance; /* lines, of the program that made it */
 };
-void pl_merge_fini(struct pl_merge *m);
+void pl_trace_merge_fini(struct pl_merge *m);
 /* A copy of its own, with the uses in order of segment and rank. */
-int pl_merge_dup(const struct pl_merge *from, struct pl_merge *to, struct pl_err *err) PL_MUST;
+int pl_trace_merge_dup(const struct pl_merge *from, struct pl_merge *to,
+		       struct pl_err *err) PL_MUST;
 /* The clock of the rank's tracks in the segment, NULL if none is known; tracks of no rank follow
- * the segment's first clock. The uses need to be in order, as pl_merge_dup() and pl_trace_load()
- * leave them. */
-const struct pl_clock *pl_merge_clock(const struct pl_merge *m, uint32_t segment, int32_t rank);
+ * the segment's first clock. The uses need to be in order, as pl_trace_merge_dup() and
+ * pl_trace_load() leave them. */
+const struct pl_clock *pl_trace_merge_clock(const struct pl_merge *m, uint32_t segment,
+					    int32_t rank);
 /* Absolute local time to time on the common clock; c may be NULL (none is known). A drift that no
  * clock has is left out. */
-pl_ns pl_clock_apply(const struct pl_clock *c, pl_ns local);
+pl_ns pl_trace_clock_apply(const struct pl_clock *c, pl_ns local);
 /* Encode as the blocks of a segment of its own, ahead of the traces that it speaks of. Segment
  * numbers in it count from the segment after it. */
-int pl_merge_write(const struct pl_merge *m, struct pl_cwriter *w, struct pl_err *err) PL_MUST;
+int pl_trace_merge_write(const struct pl_merge *m, struct pl_cwriter *w,
+			 struct pl_err *err) PL_MUST;
 
 /* ---- flow ------------------------------------------------------------------------------------ */
 
@@ -422,17 +427,17 @@ void pl_trace_drop(struct pl_trace *t);
  * time of the others and no duration; *n counts these events. PL_EDATA when a whole segment or a
  * clock is beyond 2^62 ns.
  */
-int pl_trace_tame(struct pl_trace *t, uint64_t *n, struct pl_err *err) PL_MUST;
+int pl_trace_clamp_outliers(struct pl_trace *t, uint64_t *n, struct pl_err *err) PL_MUST;
 
 /* ---- names of communication ------------------------------------------------------------------ */
 
 /* "ncclDevKernel_AllReduce_Sum_f16_RING_LL(...)", "gloo:all_reduce", "c10d::allreduce_",
  * "grads-reduce-scatter": the canonical collective ("allreduce" ...), or NULL if it is none. */
-const char *pl_coll_from_name(const char *name, size_t n);
+const char *pl_trace_coll_from_name(const char *name, size_t n);
 /* Recorded sizes of tensors, "[[800], [7]]", without blanks and cut to `size`, ended by 0; returns
  * the length. `first`: only those of the first argument, which is what an operator that issues
  * ("[[[800], [7]], [], []]") has in common with the communication. */
-size_t pl_dims_text(const char *dims, bool first, char *text, size_t size);
+size_t pl_trace_dims_text(const char *dims, bool first, char *text, size_t size);
 
 /* The canonical collectives as numbers. */
 enum pl_coll {
@@ -451,7 +456,8 @@ enum pl_coll {
 	PL_COLL_BARRIER,
 	PL_COLL_COUNT_
 };
-const char *pl_coll_name(unsigned coll);	   /* OTHER and unknown: "collective" */
-unsigned pl_coll_find(const char *name, size_t n); /* of any name: PL_COLL_OTHER if it is none */
+const char *pl_trace_coll_name(unsigned coll); /* OTHER and unknown: "collective" */
+unsigned pl_trace_coll_find(const char *name,
+			    size_t n); /* of any name: PL_COLL_OTHER if it is none */
 
 #endif

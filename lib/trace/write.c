@@ -272,7 +272,7 @@ static int on_merge(struct pl_sink *sink, const struct pl_merge *m, struct pl_er
 	struct writer *w = (struct writer *)sink;
 	int rc = next_segment(w, err);
 
-	return rc < 0 ? rc : pl_merge_write(m, w->out, err);
+	return rc < 0 ? rc : pl_trace_merge_write(m, w->out, err);
 }
 
 /* A line of history: control characters are shown, so that it stays one line. */

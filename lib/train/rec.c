@@ -154,7 +154,7 @@ static pl_id add_track(struct pl_recorder *r, uint8_t type, int32_t device, int6
 
 	if (text == PL_NONE)
 		return PL_NONE;
-	pl_track_init(&t);
+	pl_trace_track_init(&t);
 	t.type = type;
 	t.device = device;
 	t.stream = stream;
@@ -166,7 +166,7 @@ static pl_id add_track(struct pl_recorder *r, uint8_t type, int32_t device, int6
 	t.process = r->process;
 	t.tid = t.name = text;
 	pthread_mutex_lock(&r->lock);
-	if (pl_segment_track(&r->seg, &t, &id, &r->err) < 0)
+	if (pl_trace_segment_track(&r->seg, &t, &id, &r->err) < 0)
 		r->failed = true;
 	pthread_mutex_unlock(&r->lock);
 	return id;
@@ -187,7 +187,7 @@ void pl_train_rec_meta(struct pl_recorder *r, const char *key, const char *json)
 	if (!r)
 		return;
 	pthread_mutex_lock(&r->lock);
-	if (pl_segment_meta(&r->seg, key, strlen(key), json, strlen(json), &r->err) < 0)
+	if (pl_trace_segment_meta(&r->seg, key, strlen(key), json, strlen(json), &r->err) < 0)
 		r->failed = true;
 	pthread_mutex_unlock(&r->lock);
 }
@@ -199,9 +199,9 @@ static int put_value(struct pl_recorder *r, uint8_t role, uint8_t type, pl_id ke
 {
 	struct pl_batch *b = &r->batch;
 	uint32_t index;
-	int rc = pl_batch_col(b, role, type, key, &index, err);
+	int rc = pl_trace_batch_col(b, role, type, key, &index, err);
 
-	return rc < 0 ? rc : pl_col_put(&b->col[index], b->n, v, scale, err);
+	return rc < 0 ? rc : pl_trace_col_put(&b->col[index], b->n, v, scale, err);
 }
 
 static int put_values(struct pl_recorder *r, const struct pl_rec_event *e, struct pl_err *err)
@@ -250,7 +250,7 @@ static int write_batch(struct pl_recorder *r, struct pl_err *err)
 	if (r->batch.n) {
 		rc = r->sink->batch(r->sink, &r->seg, &r->batch, err);
 		r->seg.n_events += r->batch.n;
-		pl_batch_clear(&r->batch);
+		pl_trace_batch_clear(&r->batch);
 		r->batch.first = r->seg.n_events;
 	}
 	return rc;
@@ -354,8 +354,8 @@ static void destroy(struct pl_recorder *r)
 {
 	for (uint32_t i = 0; i < atomic_load(&r->n_rings); i++)
 		pl_free(r->ring[i]);
-	pl_segment_fini(&r->seg);
-	pl_batch_fini(&r->batch);
+	pl_trace_segment_fini(&r->seg);
+	pl_trace_batch_fini(&r->batch);
 	pthread_mutex_destroy(&r->lock);
 	pthread_cond_destroy(&r->wake);
 	pl_free(r);
@@ -383,7 +383,7 @@ static int sync_keys(struct pl_recorder *r, struct pl_err *err)
 	int rc = 0;
 
 	for (size_t i = 0; i < PL_LEN(sync_role) && rc >= 0; i++)
-		rc = intern(r, &r->key_sync[i], pl_role_key(sync_role[i]), err);
+		rc = intern(r, &r->key_sync[i], pl_trace_role_key(sync_role[i]), err);
 	return rc;
 }
 
@@ -401,14 +401,14 @@ static int describe(struct pl_recorder *r, const struct pl_rec_opts *o, struct p
 	PL_TRY(intern(r, &r->pid, text, err));
 	snprintf(text, sizeof(text), "rank %d", o->rank);
 	PL_TRY(intern(r, &r->process, text, err));
-	PL_TRY(intern(r, &r->key_dims, pl_role_key(PL_R_DIMS), err));
-	PL_TRY(intern(r, &r->key_type, pl_role_key(PL_R_TYPES), err));
+	PL_TRY(intern(r, &r->key_dims, pl_trace_role_key(PL_R_DIMS), err));
+	PL_TRY(intern(r, &r->key_type, pl_trace_role_key(PL_R_TYPES), err));
 	PL_TRY(intern(r, &r->key_precision, "precision", err));
 	PL_TRY(intern(r, &r->type_float, "[\"float\"]", err));
 	PL_TRY(sync_keys(r, err));
 	snprintf(text, sizeof(text), "{\"backend\":\"paceline\",\"rank\":%d,\"world_size\":%d}",
 		 o->rank, o->size);
-	PL_TRY(pl_segment_meta(&r->seg, "distributedInfo", 15, text, strlen(text), err));
+	PL_TRY(pl_trace_segment_meta(&r->seg, "distributedInfo", 15, text, strlen(text), err));
 	pl_free(r->seg.source);
 	pl_free(r->seg.format);
 	r->seg.source = pl_strdup(base ? base + 1 : o->path);
@@ -425,8 +425,8 @@ static int begin(struct pl_recorder *r, const struct pl_rec_opts *o, struct pl_e
 	const struct pl_trace_writer_opts w = { .level = o->level, .provenance = o->provenance };
 	int rc;
 
-	PL_TRY(pl_segment_init(&r->seg, err));
-	PL_TRY(pl_batch_init(&r->batch, err));
+	PL_TRY(pl_trace_segment_init(&r->seg, err));
+	PL_TRY(pl_trace_batch_init(&r->batch, err));
 	PL_TRY(describe(r, o, err));
 	r->out = pl_out_open(o->path, true, err);
 	if (!r->out || !(r->sink = pl_trace_writer_open(r->out, &w, err))) {

@@ -264,7 +264,7 @@ static void put_comm(struct tracer_device *x, const struct pending *k, struct pe
 	} else if (coll == PL_COLL_SEND || coll == PL_COLL_RECV) {
 		coll = PL_COLL_SENDRECV; /* several at once */
 	}
-	r.coll = pl_train_rec_name(x->t->rec, pl_coll_name(coll));
+	r.coll = pl_train_rec_name(x->t->rec, pl_trace_coll_name(coll));
 	pl_train_rec_put(x->t->rec, &r, NULL);
 }
 
@@ -362,7 +362,7 @@ static void add_pending(struct tracer_device *x, struct pending_list *l,
 			     .group = text_of(x, e->group),
 			     .order = x->order++ };
 
-	h.coll = (uint8_t)pl_coll_find(e->name ? e->name : "", e->name ? strlen(e->name) : 0);
+	h.coll = (uint8_t)pl_trace_coll_find(e->name ? e->name : "", e->name ? strlen(e->name) : 0);
 	h.e.name = h.e.group = NULL;
 	if (pl_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v), &ignore) < 0) {
 		x->lost++;

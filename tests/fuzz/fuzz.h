@@ -70,7 +70,7 @@ __attribute__((unused)) static void fuzz_import(const char *format, const uint8_
 	struct pl_import_stats st;
 	struct pl_err err = { 0 };
 	struct pl_in *in = pl_in_open_mem("fuzz", data, size, &err);
-	int rc = pl_import(in, pl_importer_find(format), o, &sink, &st, &err);
+	int rc = pl_import_run(in, pl_import_find(format), o, &sink, &st, &err);
 
 	FUZZ_CHECK(rc >= 0 || (err.code == rc && err.msg[0]));
 }

@@ -40,8 +40,8 @@ static int put_str_col(struct pl_segment *s, struct pl_batch *b, uint8_t role, u
 	int rc;
 
 	PL_TRY(pl_intern_add(&s->str, text, strlen(text), &id, err));
-	PL_TRY(pl_batch_col(b, role, PL_V_STR, PL_NONE, &col, err));
-	rc = pl_col_put(&b->col[col], row, id, 0, err);
+	PL_TRY(pl_trace_batch_col(b, role, PL_V_STR, PL_NONE, &col, err));
+	rc = pl_trace_col_put(&b->col[col], row, id, 0, err);
 out:
 	return rc;
 }
@@ -50,9 +50,9 @@ static int put_int_col(struct pl_batch *b, uint8_t role, uint32_t row, int64_t v
 		       struct pl_err *err)
 {
 	uint32_t col;
-	int rc = pl_batch_col(b, role, PL_V_INT, PL_NONE, &col, err);
+	int rc = pl_trace_batch_col(b, role, PL_V_INT, PL_NONE, &col, err);
 
-	return rc < 0 ? rc : pl_col_put(&b->col[col], row, v, 0, err);
+	return rc < 0 ? rc : pl_trace_col_put(&b->col[col], row, v, 0, err);
 }
 
 /* What the profiler of a thread writes beside it. */
@@ -65,11 +65,11 @@ static int put_args(struct pl_segment *s, struct pl_batch *b, uint32_t row,
 
 	PL_TRY(pl_intern_add(&s->str, "Input Dims", 10, &key, err));
 	PL_TRY(pl_intern_add(&s->str, g->dims, strlen(g->dims), &id, err));
-	PL_TRY(pl_batch_col(b, PL_R_DIMS, PL_V_JSON, key, &col, err));
-	PL_TRY(pl_col_put(&b->col[col], row, id, 0, err));
+	PL_TRY(pl_trace_batch_col(b, PL_R_DIMS, PL_V_JSON, key, &col, err));
+	PL_TRY(pl_trace_col_put(&b->col[col], row, id, 0, err));
 	PL_TRY(pl_intern_add(&s->str, "Record function id", 18, &key, err));
-	PL_TRY(pl_batch_col(b, PL_R_RECORD, PL_V_INT, key, &col, err));
-	rc = pl_col_put(&b->col[col], row, g->rf, 0, err);
+	PL_TRY(pl_trace_batch_col(b, PL_R_RECORD, PL_V_INT, key, &col, err));
+	rc = pl_trace_col_put(&b->col[col], row, g->rf, 0, err);
 out:
 	return rc;
 }
@@ -81,7 +81,7 @@ static int put_event(struct pl_segment *s, struct pl_batch *b, int32_t rank, con
 	uint32_t row = b->n;
 	int rc;
 
-	pl_track_init(&t);
+	pl_trace_track_init(&t);
 	t.type = g ? PL_T_THREAD : PL_T_STREAM;
 	t.rank = rank;
 	if (g)
@@ -91,7 +91,7 @@ static int put_event(struct pl_segment *s, struct pl_batch *b, int32_t rank, con
 	PL_TRY(pl_intern_add(&s->str, "77", 2, &t.pid, err));
 	if (host)
 		PL_TRY(pl_intern_add(&s->str, host, strlen(host), &t.host, err));
-	PL_TRY(pl_segment_track(s, &t, &b->track[row], err));
+	PL_TRY(pl_trace_segment_track(s, &t, &b->track[row], err));
 	PL_TRY(pl_intern_add(&s->str, e->name, strlen(e->name), &b->name[row], err));
 	b->kind[row] = e->kind;
 	b->ts[row] = e->ts;
@@ -118,26 +118,26 @@ static inline int feed_threads(struct pl_align *a, int32_t rank, const char *hos
 			       const char *source, const struct ev *e, const struct thread_args *g,
 			       size_t n, struct pl_err *err)
 {
-	struct pl_sink *sink = pl_align_sink(a);
+	struct pl_sink *sink = pl_clock_sink(a);
 	struct pl_segment s;
 	struct pl_batch b = { 0 };
 	int rc;
 
-	PL_TRY(pl_segment_init(&s, err));
-	PL_TRY(pl_batch_init(&b, err));
+	PL_TRY(pl_trace_segment_init(&s, err));
+	PL_TRY(pl_trace_batch_init(&b, err));
 	pl_free(s.source);
 	s.source = pl_strdup(source);
 	PL_TRY(sink->begin(sink, &s, err));
 	for (size_t i = 0; i < n; i++)
 		PL_TRY(put_event(&s, &b, rank, host, &e[i], g ? &g[i] : NULL, err));
 	if (header)
-		PL_TRY(pl_segment_meta(&s, "distributedInfo", strlen("distributedInfo"), header,
-				       strlen(header), err));
+		PL_TRY(pl_trace_segment_meta(&s, "distributedInfo", strlen("distributedInfo"),
+					     header, strlen(header), err));
 	PL_TRY(sink->batch(sink, &s, &b, err));
 	rc = sink->end(sink, &s, err);
 out:
-	pl_batch_fini(&b);
-	pl_segment_fini(&s);
+	pl_trace_batch_fini(&b);
+	pl_trace_segment_fini(&s);
 	return rc;
 }
 
@@ -152,7 +152,7 @@ static struct pl_align *new_align(enum pl_clock_by by, enum pl_clock_dup dup, bo
 	const struct pl_align_opts o = { by, dup, strict, &log_to_said };
 
 	said[0] = '\0';
-	return pl_align_new(&o, NULL);
+	return pl_clock_new(&o, NULL);
 }
 
 struct result {
@@ -165,14 +165,14 @@ struct result {
 static void solve(struct pl_align *a, struct result *x)
 {
 	memset(x, 0, sizeof(*x));
-	x->rc = pl_align_solve(a, &x->m, &x->r, &x->err);
+	x->rc = pl_clock_solve(a, &x->m, &x->r, &x->err);
 }
 
 static void done(struct pl_align *a, struct result *x)
 {
-	pl_merge_fini(&x->m);
+	pl_trace_merge_fini(&x->m);
 	pl_clock_report_fini(&x->r);
-	pl_align_free(a);
+	pl_clock_free(a);
 }
 
 #endif

@@ -27,7 +27,7 @@ static pl_ns shown(int clock, double t)
 }
 
 /* Ten minutes of matches; one end in twenty is wild. */
-static size_t make_obs(struct pl_fit_obs *obs, bool chain)
+static size_t make_obs(struct pl_clock_fit_obs *obs, bool chain)
 {
 	size_t n = 0;
 
@@ -41,7 +41,7 @@ static size_t make_obs(struct pl_fit_obs *obs, bool chain)
 				continue;
 			if (uniform() > 0.9)
 				jitter += 5e6 * (1 + uniform());
-			obs[n++] = (struct pl_fit_obs){ m, c, shown((int)c, t + jitter) };
+			obs[n++] = (struct pl_clock_fit_obs){ m, c, shown((int)c, t + jitter) };
 		}
 	}
 	return n;
@@ -49,24 +49,24 @@ static size_t make_obs(struct pl_fit_obs *obs, bool chain)
 
 static void check_fit(bool chain, double limit)
 {
-	static struct pl_fit_obs obs[CLOCKS * MATCHES];
+	static struct pl_clock_fit_obs obs[CLOCKS * MATCHES];
 	static uint32_t class[MATCHES];
-	struct pl_fit_clock out[CLOCKS];
+	struct pl_clock_fit_clock out[CLOCKS];
 	pl_ns first[CLOCKS];
 	struct pl_err err = { 0 };
-	struct pl_fit_in in = { .obs = obs,
-				.match_class = class,
-				.n_matches = MATCHES,
-				.n_classes = chain ? CLOCKS - 1 : 1,
-				.n_clocks = CLOCKS,
-				.first_ns = first };
+	struct pl_clock_fit_in in = { .obs = obs,
+				      .match_class = class,
+				      .n_matches = MATCHES,
+				      .n_classes = chain ? CLOCKS - 1 : 1,
+				      .n_clocks = CLOCKS,
+				      .first_ns = first };
 
 	in.n_obs = make_obs(obs, chain);
 	for (uint32_t m = 0; m < MATCHES; m++)
 		class[m] = chain ? m % (CLOCKS - 1) : 0;
 	for (int c = 0; c < CLOCKS; c++)
 		first[c] = shown(c, 0);
-	ok(pl_fit_clocks(&in, out, &err) == 0, "a fit");
+	ok(pl_clock_fit_clocks(&in, out, &err) == 0, "a fit");
 	for (int c = 1; c < CLOCKS; c++) {
 		double e = (double)(out[c].offset_ns - llround(true_offset[c]));
 		double d = out[c].drift - true_drift[c] / (1 + true_drift[c]);
@@ -88,26 +88,26 @@ static void check_fit(bool chain, double limit)
  */
 static void check_coverage(double rho, double drifts)
 {
-	struct pl_fit_obs obs[3 * 90];
+	struct pl_clock_fit_obs obs[3 * 90];
 	uint32_t class[90] = { 0 };
 	pl_ns first[3] = { 0, 0, 0 };
-	struct pl_fit_clock out[3];
+	struct pl_clock_fit_clock out[3];
 	int inside = 0, drift = 0, zero = 0, all = 0;
 	struct pl_err err = { 0 };
 
 	for (int k = 0; k < 400; k++) {
-		struct pl_fit_in in = { obs, 270, class, NULL, 90, 1, 3, first };
+		struct pl_clock_fit_in in = { obs, 270, class, NULL, 90, 1, 3, first };
 		double d = drifts * 60e-6 * uniform(), o = 1e6 * uniform(), e[3] = { 0 };
 
 		for (uint32_t i = 0; i < 270; i++) {
 			double t = 6e6 * (i / 3), *j = &e[i % 3];
 
 			*j = rho * *j + sqrt(1 - rho * rho) * 12e3 * (uniform() + uniform());
-			obs[i] = (struct pl_fit_obs){
+			obs[i] = (struct pl_clock_fit_obs){
 				i / 3, i % 3, llround(t + *j + (i % 3 == 1 ? o + d * t : 0))
 			};
 		}
-		if (pl_fit_clocks(&in, out, &err) < 0)
+		if (pl_clock_fit_clocks(&in, out, &err) < 0)
 			break;
 		inside += fabs((double)out[1].offset_ns - o) <= out[1].offset_ci;
 		drift += fabs(out[1].drift - d / (1 + d)) <= out[1].drift_ci;
@@ -123,19 +123,19 @@ static void check_coverage(double rho, double drifts)
 static void check_broken_times(void)
 {
 	static const pl_ns wild[] = { INT64_MIN, INT64_MAX, 0, -1, INT64_MAX / 2, INT64_MIN / 2 };
-	struct pl_fit_obs obs[60];
+	struct pl_clock_fit_obs obs[60];
 	uint32_t class[30] = { 0 };
 	pl_ns first[2] = { INT64_MIN, INT64_MAX };
-	struct pl_fit_clock out[2];
-	struct pl_fit_in in = { obs, 60, class, NULL, 30, 1, 2, first };
+	struct pl_clock_fit_clock out[2];
+	struct pl_clock_fit_in in = { obs, 60, class, NULL, 30, 1, 2, first };
 	struct pl_err err = { 0 };
 
 	for (uint32_t i = 0; i < 60; i++)
-		obs[i] = (struct pl_fit_obs){ i / 2, i % 2, wild[pl_rng_next(&seed) % 6] };
-	ok(pl_fit_clocks(&in, out, &err) == 0, "times at the ends of the range are borne");
+		obs[i] = (struct pl_clock_fit_obs){ i / 2, i % 2, wild[pl_rng_next(&seed) % 6] };
+	ok(pl_clock_fit_clocks(&in, out, &err) == 0, "times at the ends of the range are borne");
 	in.n_obs = 0;
 	in.n_matches = 0;
-	ok(pl_fit_clocks(&in, out, &err) == 0 && !out[1].connected && out[0].connected,
+	ok(pl_clock_fit_clocks(&in, out, &err) == 0 && !out[1].connected && out[0].connected,
 	   "nothing in common: not connected");
 }
 
@@ -577,7 +577,7 @@ static void check_duplicates(void)
 	   "a rank twice: %s", err.msg);
 	ok(strstr(err.msg, "b.json") && strstr(err.msg, "--duplicates"),
 	   "... with file and remedy");
-	pl_align_free(a);
+	pl_clock_free(a);
 
 	a = new_align(PL_CLOCK_AUTO, PL_DUP_FIRST, false);
 	memset(&err, 0, sizeof(err));
@@ -586,7 +586,7 @@ static void check_duplicates(void)
 	make_lane(e, 0, 1, 0);
 	feed(a, 1, NULL, "c.json", e, N, &err);
 	solve(a, &x);
-	ok(x.rc == 0 && x.r.dropped == 1 && pl_align_dropped(a, 1) && !pl_align_dropped(a, 2),
+	ok(x.rc == 0 && x.r.dropped == 1 && pl_clock_dropped(a, 1) && !pl_clock_dropped(a, 2),
 	   "the second is left out on demand");
 	ok(x.m.n_uses == 2 && x.m.use[1].segment == 1 && x.m.n_matches == N,
 	   "... and segments are counted without it");
@@ -632,10 +632,10 @@ static void check_apply(void)
 {
 	struct pl_clock c = { .offset_ns = 500, .drift_ppm = 100, .ref_ns = 1000000 };
 
-	is_i64(pl_clock_apply(&c, 1000000), 999500, "at its first event the offset holds");
-	is_i64(pl_clock_apply(&c, 11000000), 10998500, "later the drift adds to it");
+	is_i64(pl_trace_clock_apply(&c, 1000000), 999500, "at its first event the offset holds");
+	is_i64(pl_trace_clock_apply(&c, 11000000), 10998500, "later the drift adds to it");
 	c.drift_ppm = 1e300;
-	is_i64(pl_clock_apply(&c, 11000000), 10999500, "an impossible drift is left out");
+	is_i64(pl_trace_clock_apply(&c, 11000000), 10999500, "an impossible drift is left out");
 }
 
 int main(void)

@@ -191,7 +191,7 @@ static void test_whole(const char *path)
 	   "calls of another thread are on its own");
 	ok(track_of(e, find(e, PL_K_RUNTIME, 3)) == track_of(e, find(e, PL_K_RUNTIME, 1)),
 	   "of an unknown one: as of that which trains");
-	is_str(pl_segment_meta_get(&e->seg, "all_synchronization"), "true",
+	is_str(pl_trace_segment_meta_get(&e->seg, "all_synchronization"), "true",
 	       "the trace says that it is complete");
 	pl_trace_fini(&t);
 }

@@ -234,7 +234,7 @@ static void equal(void)
 		for (int trial = 0; trial < 60; trial++)
 			wrong += differs(&ways[k], &rng);
 		ok(!wrong, "%s by %s over %s links: %d of 60 differ from analysis",
-		   pl_coll_name(ways[k].coll), pl_algo_name(ways[k].algo),
+		   pl_trace_coll_name(ways[k].coll), pl_algo_name(ways[k].algo),
 		   ways[k].any ? "any" : "equal", wrong);
 	}
 }

@@ -33,7 +33,7 @@ static pl_id track(struct maker *m, unsigned type, int rank, const char *pid, co
 	struct pl_track k;
 	pl_id id = 0;
 
-	pl_track_init(&k);
+	pl_trace_track_init(&k);
 	k.type = (uint8_t)type;
 	k.rank = rank;
 	k.pid = str(m, pid);
@@ -42,14 +42,14 @@ static pl_id track(struct maker *m, unsigned type, int rank, const char *pid, co
 		k.stream = 7;
 		k.device = 0;
 	}
-	return pl_segment_track(&m->seg, &k, &id, &err) < 0 ? PL_NONE : id;
+	return pl_trace_segment_track(&m->seg, &k, &id, &err) < 0 ? PL_NONE : id;
 }
 
 static void begin(struct maker *m, struct pl_sink *sink, int rank)
 {
 	memset(m, 0, sizeof(*m));
 	m->sink = sink;
-	if (pl_segment_init(&m->seg, &err) < 0 || pl_batch_init(&m->b, &err) < 0)
+	if (pl_trace_segment_init(&m->seg, &err) < 0 || pl_trace_batch_init(&m->b, &err) < 0)
 		return;
 	m->thread = track(m, PL_T_THREAD, rank, "100", "100");
 	m->stream = track(m, PL_T_STREAM, rank, "0", "7");
@@ -74,9 +74,9 @@ static void value(struct maker *m, unsigned role, unsigned type, const char *key
 {
 	uint32_t at;
 
-	if (pl_batch_col(&m->b, (uint8_t)role, (uint8_t)type, key ? str(m, key) : PL_NONE, &at,
-			 &err) == 0 &&
-	    pl_col_put(&m->b.col[at], m->b.n - 1, v, 0, &err) < 0)
+	if (pl_trace_batch_col(&m->b, (uint8_t)role, (uint8_t)type, key ? str(m, key) : PL_NONE,
+			       &at, &err) == 0 &&
+	    pl_trace_col_put(&m->b.col[at], m->b.n - 1, v, 0, &err) < 0)
 		printf("# %s\n", err.msg);
 }
 
@@ -87,8 +87,8 @@ static int end(struct maker *m)
 	m->seg.n_events += m->b.n;
 	if (rc >= 0 && m->sink->end)
 		rc = m->sink->end(m->sink, &m->seg, &err);
-	pl_segment_fini(&m->seg);
-	pl_batch_fini(&m->b);
+	pl_trace_segment_fini(&m->seg);
+	pl_trace_batch_fini(&m->b);
 	return rc;
 }
 
@@ -134,7 +134,7 @@ static const char *convert(struct export *x, const char *text, size_t n, const c
 
 	open_export(x, format);
 	in = pl_in_open_mem("x.json", text, n, &err);
-	if (!in || pl_import(in, NULL, &o, x->sink, &st, &err) < 0)
+	if (!in || pl_import_run(in, NULL, &o, x->sink, &st, &err) < 0)
 		printf("# %s\n", err.msg);
 	return close_export(x);
 }
@@ -373,12 +373,12 @@ static void test_merged(void)
 
 static const char *filtered(struct export *x, const struct pl_filter *f, const struct pl_merge *mg)
 {
-	struct pl_sink *s = pl_filter_open(f, open_export(x, "jsonl"), &err);
+	struct pl_sink *s = pl_trace_filter_open(f, open_export(x, "jsonl"), &err);
 	int rc = two_ranks(s, mg);
 
 	if (rc >= 0)
-		rc = pl_filter_finish(s, &err);
-	pl_filter_close(s);
+		rc = pl_trace_filter_finish(s, &err);
+	pl_trace_filter_close(s);
 	if (rc < 0)
 		printf("# %s\n", err.msg);
 	return close_export(x);

@@ -103,10 +103,10 @@ static int describe(struct pl_segment *seg, uint32_t index)
 	for (uint32_t i = 0; rc >= 0 && i < PL_LEN(names); i++)
 		rc = pl_intern_add(&seg->str, names[i], strlen(names[i]), &id, &err);
 	for (uint32_t r = 0; rc >= 0 && r < RANKS; r++) {
-		pl_track_init(&k);
+		pl_trace_track_init(&k);
 		k.type = PL_T_STREAM;
 		k.rank = (int32_t)(index * RANKS + r);
-		rc = pl_segment_track(seg, &k, &id, &err);
+		rc = pl_trace_segment_track(seg, &k, &id, &err);
 	}
 	return rc;
 }
@@ -117,12 +117,12 @@ static int send_segment(const struct stream *s, uint32_t i, struct pl_sink *to)
 	struct pl_batch b;
 	int rc;
 
-	if (pl_segment_init(&seg, &err) < 0 || pl_batch_init(&b, &err) < 0)
+	if (pl_trace_segment_init(&seg, &err) < 0 || pl_trace_batch_init(&b, &err) < 0)
 		return PL_ENOMEM;
 	PL_TRY(describe(&seg, i));
 	PL_TRY(to->begin(to, &seg, &err));
 	for (uint32_t at = 0; at < s->n[i]; at += b.n) {
-		pl_batch_clear(&b);
+		pl_trace_batch_clear(&b);
 		b.first = at;
 		for (uint32_t k = at; k < s->n[i] && b.n < 32; k++, b.n++) {
 			b.kind[b.n] = s->kind[i][k];
@@ -135,8 +135,8 @@ static int send_segment(const struct stream *s, uint32_t i, struct pl_sink *to)
 	}
 	rc = to->end(to, &seg, &err);
 out:
-	pl_segment_fini(&seg);
-	pl_batch_fini(&b);
+	pl_trace_segment_fini(&seg);
+	pl_trace_batch_fini(&b);
 	return rc;
 }
 
@@ -190,7 +190,7 @@ static int got_merge(struct pl_sink *s, const struct pl_merge *m, struct pl_err 
 	struct got *g = (struct got *)s;
 
 	g->first[g->n_merges] = g->n_segs;
-	return pl_merge_dup(m, &g->merge[g->n_merges++], e);
+	return pl_trace_merge_dup(m, &g->merge[g->n_merges++], e);
 }
 
 static bool passed(const struct got *g, pl_ns ts)
@@ -294,14 +294,14 @@ static int run(const struct pl_filter *f, const struct stream *s, uint32_t n, bo
 
 	memset(g, 0, sizeof(*g));
 	g->sink = (struct pl_sink){ got_begin, got_batch, NULL, got_merge };
-	x = pl_filter_open(f, &g->sink, &err);
+	x = pl_trace_filter_open(f, &g->sink, &err);
 	if (!x)
 		return PL_ENOMEM;
 	for (uint32_t i = 0; rc >= 0 && i < n; i++)
 		rc = send(&s[i], merged, x);
 	if (rc >= 0)
-		rc = pl_filter_finish(x, &err);
-	pl_filter_close(x);
+		rc = pl_trace_filter_finish(x, &err);
+	pl_trace_filter_close(x);
 	return rc;
 }
 
@@ -342,7 +342,7 @@ static void test_random(void)
 				cut += g.merge[j].match[i].flags & PL_MATCH_MISSING;
 		}
 		for (uint32_t j = 0; j < g.n_merges; j++)
-			pl_merge_fini(&g.merge[j]);
+			pl_trace_merge_fini(&g.merge[j]);
 		if (fine && !f.has_time)
 			fine = run(&f, s, n, false, &plain) >= 0 && same_events(&g, &plain);
 		if (!fine)

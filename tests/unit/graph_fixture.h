@@ -41,7 +41,7 @@ static uint32_t segment(void)
 	struct pl_events *e = need(1, sizeof(*e));
 	struct pl_err err = { 0 };
 
-	if (pl_segment_init(&e->seg, &err) < 0)
+	if (pl_trace_segment_init(&e->seg, &err) < 0)
 		abort();
 	e->kind = need(MAX_EV, 1);
 	e->track = need(MAX_EV, sizeof(*e->track));
@@ -70,13 +70,13 @@ static pl_id track(uint32_t seg, int32_t rank, int64_t stream, const char *tid)
 	struct pl_track t;
 	pl_id id;
 
-	pl_track_init(&t);
+	pl_trace_track_init(&t);
 	t.type = stream >= 0 ? PL_T_STREAM : PL_T_THREAD;
 	t.rank = rank;
 	t.stream = stream;
 	t.pid = string(seg, stream >= 0 ? "0" : "100");
 	t.tid = string(seg, tid);
-	if (pl_segment_track(&trace.seg[seg]->seg, &t, &id, &err) < 0)
+	if (pl_trace_segment_track(&trace.seg[seg]->seg, &t, &id, &err) < 0)
 		abort();
 	return id;
 }

@@ -44,13 +44,13 @@ static pl_id track(unsigned type, int64_t number, const char *tid)
 	struct pl_track t;
 	pl_id id;
 
-	pl_track_init(&t);
+	pl_trace_track_init(&t);
 	t.type = (uint8_t)type;
 	t.rank = 0;
 	t.stream = number;
 	t.pid = string("0");
 	t.tid = string(tid);
-	if (pl_segment_track(&trace.seg[0]->seg, &t, &id, &err) < 0)
+	if (pl_trace_segment_track(&trace.seg[0]->seg, &t, &id, &err) < 0)
 		abort();
 	return id;
 }
@@ -62,7 +62,7 @@ static void begin_trace(void)
 
 	memset(&trace, 0, sizeof(trace));
 	trace.seg = need(1, sizeof(*trace.seg));
-	if (pl_segment_init(&e->seg, &err) < 0)
+	if (pl_trace_segment_init(&e->seg, &err) < 0)
 		abort();
 	e->kind = need(MAX_EV, 1);
 	e->track = need(MAX_EV, sizeof(*e->track));

@@ -31,7 +31,7 @@ static int note(struct notes *n, struct pl_err *err, const struct pl_segment *se
 	if (c->role == PL_R_ARG || c->role == PL_R_TOP)
 		(void)!pl_buf_printf(&n->text, err, " %s%s=", c->role == PL_R_TOP ? "." : "", key);
 	else
-		(void)!pl_buf_printf(&n->text, err, " %s<%s>=", key, pl_role_name(c->role));
+		(void)!pl_buf_printf(&n->text, err, " %s<%s>=", key, pl_trace_role_name(c->role));
 	if (c->type == PL_V_STR)
 		return pl_buf_printf(&n->text, err, "'%s'", pl_intern_get(&seg->str, (pl_id)v));
 	if (c->type == PL_V_JSON)
@@ -55,8 +55,9 @@ static int on_batch(struct pl_sink *s, struct pl_segment *seg, struct pl_batch *
 			n->ordered &= b->col[i].row[k] > b->col[i].row[k - 1];
 	for (uint32_t r = 0; r < b->n && n->text.n < 100000; r++) {
 		(void)!pl_buf_printf(&n->text, err, "%s '%s' t%u %lld %lld",
-				     pl_kind_name(b->kind[r]), pl_intern_get(&seg->str, b->name[r]),
-				     b->track[r], (long long)b->ts[r], (long long)b->dur[r]);
+				     pl_trace_kind_name(b->kind[r]),
+				     pl_intern_get(&seg->str, b->name[r]), b->track[r],
+				     (long long)b->ts[r], (long long)b->dur[r]);
 		for (uint32_t i = 0; i < b->n_cols; i++)
 			for (uint32_t k = 0; k < b->col[i].n; k++)
 				if (b->col[i].row[k] == r)
@@ -104,7 +105,7 @@ static int import_bytes(const char *name, const void *p, size_t n, const struct 
 	notes.ordered = true;
 	notes.sink = (struct pl_sink){ .batch = on_batch, .end = on_end };
 	in = pl_in_open_mem(name, p, n, &err);
-	return pl_import(in, NULL, o, &notes.sink, &st, &err);
+	return pl_import_run(in, NULL, o, &notes.sink, &st, &err);
 }
 
 static int import(const char *name, const char *text, const struct pl_import_opts *o)
@@ -480,7 +481,7 @@ static void count_lines(void *arg, enum pl_level level, const char *text)
 static void test_many_comm_ops(void)
 {
 	const struct pl_log log = { count_lines, NULL };
-	struct pl_comm *c = pl_comm_new("a.json", &log, &err);
+	struct pl_comm *c = pl_import_comm_new("a.json", &log, &err);
 	struct pl_comm_op op = { .coll = "allreduce", .group = PL_NONE };
 	int rc = c ? 0 : err.code;
 
@@ -488,13 +489,13 @@ static void test_many_comm_ops(void)
 	for (uint32_t i = 0; rc >= 0 && i < 1100000; i++) {
 		op.t0 = 10 * (pl_ns)i;
 		op.t1 = op.t0 + 5;
-		rc = pl_comm_add_op(c, 1, 1, &op, &err);
+		rc = pl_import_comm_add_op(c, 1, 1, &op, &err);
 		if (rc >= 0)
-			rc = pl_comm_add_launch(c, 0, 1, 1, op.t0 + 1, i, &err);
+			rc = pl_import_comm_add_launch(c, 0, 1, 1, op.t0 + 1, i, &err);
 	}
 	ok(rc == 0 && log_lines == 1,
 	   "1,100,000 collectives: one line says that some are left out");
-	pl_comm_free(c);
+	pl_import_comm_free(c);
 }
 
 /* A key of its own for every event: the columns are begun anew. */
@@ -647,13 +648,13 @@ static void test_et(void)
 			KERNEL("ncclDevKernel_AllGather_RING_LL(x)", 32, 2) "{}]}";
 	struct pl_import_opts o = { 0 };
 	struct pl_import_stats s;
-	struct pl_et *et = pl_et_new(&err);
+	struct pl_et *et = pl_import_et_new(&err);
 	struct pl_in *in = pl_in_open_mem("et.json", et_doc, strlen(et_doc), &err);
 
-	ok(pl_et_probe((const uint8_t *)et_doc, strlen(et_doc)),
+	ok(pl_import_et_probe((const uint8_t *)et_doc, strlen(et_doc)),
 	   "an execution trace is recognised");
-	ok(!pl_et_probe((const uint8_t *)good, strlen(good)), "a profile is none");
-	ok(pl_et_load(et, in, &o, &s, &err) == 0 && s.events == 3 && s.bad == 0,
+	ok(!pl_import_et_probe((const uint8_t *)good, strlen(good)), "a profile is none");
+	ok(pl_import_et_load(et, in, &o, &s, &err) == 0 && s.events == 3 && s.bad == 0,
 	   "its collectives are read");
 	o.et = et;
 	ok(import("a.json", profile, &o) == 0 && has("<coll>='allreduce' <bytes>=4096\n") &&
@@ -664,7 +665,7 @@ static void test_et(void)
 	   "without launches, by order and name");
 	ok(import("et.json", et_doc, NULL) == PL_EDATA && strstr(err.msg, "execution trace"), "%s",
 	   err.msg);
-	pl_et_free(et);
+	pl_import_et_free(et);
 }
 
 /* ---- operation tables ---------------------------------------------------------------------- */
@@ -728,11 +729,11 @@ static void test_optable(void)
 
 static void test_registry(void)
 {
-	for (size_t i = 0; pl_importers[i]; i++)
-		ok(pl_importer_find(pl_importers[i]->name) == pl_importers[i] &&
-			   pl_importers[i]->summary[0],
-		   "importer %s", pl_importers[i]->name);
-	ok(!pl_importer_find("no such"), "an unknown importer is not found");
+	for (size_t i = 0; pl_import_formats[i]; i++)
+		ok(pl_import_find(pl_import_formats[i]->name) == pl_import_formats[i] &&
+			   pl_import_formats[i]->summary[0],
+		   "importer %s", pl_import_formats[i]->name);
+	ok(!pl_import_find("no such"), "an unknown importer is not found");
 }
 
 /* As some shells' redirections write it: the file is fine once it is converted. */
@@ -758,8 +759,8 @@ static void test_wide(void)
 			const struct pl_import_opts o = { 0 };
 
 			ok(in &&
-				   pl_import(in, pl_importer_find(forced[f]), &o, &sink, &st,
-					     &why) == PL_EDATA &&
+				   pl_import_run(in, pl_import_find(forced[f]), &o, &sink, &st,
+						 &why) == PL_EDATA &&
 				   strstr(why.msg, text[i].coding) && strstr(why.msg, "iconv -f"),
 			   "the coding and the remedy are named: %s", why.msg);
 		}

@@ -71,7 +71,7 @@ static void print_values(struct pl_buf *out, const struct pl_segment *seg, const
 				continue;
 			if (n == PL_LEN(line))
 				abort();
-			SAY(&line[n], " %s/%u/", pl_role_name(c->role), c->type);
+			SAY(&line[n], " %s/%u/", pl_trace_role_name(c->role), c->type);
 			put_text(&line[n], &seg->str, c->key);
 			SAY(&line[n], "=");
 			if (c->type == PL_V_STR || c->type == PL_V_JSON)
@@ -249,7 +249,7 @@ static pl_id maybe_string(struct pl_segment *seg)
 
 static void any_track(struct pl_segment *seg, struct pl_track *t)
 {
-	pl_track_init(t);
+	pl_trace_track_init(t);
 	t->type = (uint8_t)below(12);
 	t->flags = (uint8_t)below(4);
 	t->rank = below(3) ? (int32_t)below(100000) : -1;
@@ -272,7 +272,7 @@ static int fill_column(struct pl_segment *seg, struct pl_batch *b, uint8_t role,
 {
 	uint64_t sort = below(5), every = 1 + below(40);
 	uint32_t index;
-	int rc = pl_batch_col(b, role, type, key, &index, err);
+	int rc = pl_trace_batch_col(b, role, type, key, &index, err);
 
 	if (rc >= 0 && b->col[index].n)
 		return 0; /* chance chose it before */
@@ -294,7 +294,7 @@ static int fill_column(struct pl_segment *seg, struct pl_batch *b, uint8_t role,
 		else if (sort == 2)
 			v = r * 7;
 		for (; times && rc >= 0; times--)
-			rc = pl_col_put(&b->col[index], r, v, (unsigned)below(19), err);
+			rc = pl_trace_col_put(&b->col[index], r, v, (unsigned)below(19), err);
 	}
 	return rc;
 }
@@ -304,7 +304,7 @@ static int produce_batch(struct pl_segment *seg, struct pl_batch *b, uint32_t ro
 {
 	int rc = 0;
 
-	pl_batch_clear(b);
+	pl_trace_batch_clear(b);
 	b->first = seg->n_events;
 	b->n = 1 + (uint32_t)below(rows);
 	seg->n_events += b->n;
@@ -331,16 +331,16 @@ static int produce_segment(const struct recipe *how, struct pl_sink *sink, struc
 	for (size_t i = 0; i < PL_LEN(keys); i++)
 		keys[i] = any_string(seg);
 	any_track(seg, &t);
-	PL_TRY(pl_segment_track(seg, &t, &id, err));
+	PL_TRY(pl_trace_segment_track(seg, &t, &id, err));
 	PL_TRY(sink->begin ? sink->begin(sink, seg, err) : 0);
 	for (uint32_t i = 0; i < how->batches; i++) {
 		if (below(2)) {
 			any_track(seg, &t);
-			PL_TRY(pl_segment_track(seg, &t, &id, err));
+			PL_TRY(pl_trace_segment_track(seg, &t, &id, err));
 		}
 		any_track(seg, &t); /* what was said of a track may change */
 		seg->track[below(seg->n_tracks)] = t;
-		PL_TRY(pl_segment_meta(seg, "key", 3, "\"value\"", 7, err));
+		PL_TRY(pl_trace_segment_meta(seg, "key", 3, "\"value\"", 7, err));
 		PL_TRY(produce_batch(seg, b, how->rows, keys, err));
 		PL_TRY(sink->batch ? sink->batch(sink, seg, b, err) : 0);
 	}
@@ -363,12 +363,12 @@ MAYBE_UNUSED static int produce(const struct recipe *how, struct pl_sink *sink, 
 		struct pl_segment seg;
 		struct pl_batch b;
 
-		if (pl_segment_init(&seg, err) < 0 || pl_batch_init(&b, err) < 0)
+		if (pl_trace_segment_init(&seg, err) < 0 || pl_trace_batch_init(&b, err) < 0)
 			abort();
 		seg.index = i;
 		rc = produce_segment(how, sink, &seg, &b, err);
-		pl_batch_fini(&b);
-		pl_segment_fini(&seg);
+		pl_trace_batch_fini(&b);
+		pl_trace_segment_fini(&seg);
 	}
 	return rc;
 }

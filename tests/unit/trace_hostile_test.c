@@ -280,7 +280,7 @@ int main(void)
 	bytes = write_stream(&small, &m, 1);
 	test_hostile(&bytes, 1500, "merged trace");
 	pl_buf_fini(&bytes);
-	pl_merge_fini(&m);
+	pl_trace_merge_fini(&m);
 	test_rules();
 	test_salvage();
 	return done_testing();

@@ -57,10 +57,10 @@ static int many_columns(struct pl_sink *sink, struct pl_err *err)
 	uint32_t index;
 	int rc = 0;
 
-	if (pl_segment_init(&seg, err) < 0 || pl_batch_init(&b, err) < 0)
+	if (pl_trace_segment_init(&seg, err) < 0 || pl_trace_batch_init(&b, err) < 0)
 		abort();
-	pl_track_init(&t);
-	PL_TRY(pl_segment_track(&seg, &t, &id, err));
+	pl_trace_track_init(&t);
+	PL_TRY(pl_trace_segment_track(&seg, &t, &id, err));
 	PL_TRY(sink->begin(sink, &seg, err));
 	seg.n_events = b.n = 9000;
 	for (uint32_t r = 0; r < b.n; r++) {
@@ -71,15 +71,15 @@ static int many_columns(struct pl_sink *sink, struct pl_err *err)
 			int n = snprintf(name, sizeof(name), "arg %u.%d", r, k);
 
 			PL_TRY(pl_intern_add(&seg.str, name, (size_t)n, &key, err));
-			PL_TRY(pl_batch_col(&b, PL_R_ARG, PL_V_DEC, key, &index, err));
-			PL_TRY(pl_col_put(&b.col[index], r, k, 2, err));
+			PL_TRY(pl_trace_batch_col(&b, PL_R_ARG, PL_V_DEC, key, &index, err));
+			PL_TRY(pl_trace_col_put(&b.col[index], r, k, 2, err));
 		}
 	}
 	PL_TRY(sink->batch(sink, &seg, &b, err));
 	PL_TRY(sink->end(sink, &seg, err));
 out:
-	pl_batch_fini(&b);
-	pl_segment_fini(&seg);
+	pl_trace_batch_fini(&b);
+	pl_trace_segment_fini(&seg);
 	return rc;
 }
 
@@ -171,7 +171,7 @@ static void test_merge(struct recipe how, bool alike)
 	}
 	if (rc >= 0)
 		pl_trace_fini(&t);
-	pl_merge_fini(&m);
+	pl_trace_merge_fini(&m);
 	pl_buf_fini(&want.text);
 	pl_buf_fini(&got.text);
 	pl_buf_fini(&bytes);
@@ -202,7 +202,7 @@ static void test_joined(void)
 	ok(t.merge.member[5].segment == 3 && t.merge.member[1].segment == 1, "members count on");
 	is_i64((long long)t.seg[0]->n, (long long)t.seg[2]->n, "the halves are the same");
 	pl_trace_fini(&t);
-	pl_merge_fini(&m);
+	pl_trace_merge_fini(&m);
 	pl_buf_fini(&bytes);
 }
 
@@ -227,7 +227,7 @@ static void test_absent_member(void)
 		   (t.merge.match[0].flags & PL_MATCH_MISSING) && t.merge.match[1].first == 1,
 	   "and its match says so");
 	pl_trace_fini(&t);
-	pl_merge_fini(&m);
+	pl_trace_merge_fini(&m);
 	pl_buf_fini(&bytes);
 }
 
@@ -241,8 +241,8 @@ static int put_named(struct pl_segment *seg, struct pl_batch *b, uint8_t role, u
 	int rc = key ? pl_intern_add(&seg->str, key, strlen(key), &id, err) : 0;
 
 	if (rc >= 0)
-		rc = pl_batch_col(b, role, type, id, &index, err);
-	return rc < 0 ? rc : pl_col_put(&b->col[index], row, v, scale, err);
+		rc = pl_trace_batch_col(b, role, type, id, &index, err);
+	return rc < 0 ? rc : pl_trace_col_put(&b->col[index], row, v, scale, err);
 }
 
 static int64_t str(struct pl_segment *seg, const char *s)
@@ -261,13 +261,13 @@ static int small_trace(struct pl_sink *sink, struct pl_err *err)
 	pl_id id;
 	int rc = 0;
 
-	if (pl_segment_init(&s, err) < 0 || pl_batch_init(&b, err) < 0)
+	if (pl_trace_segment_init(&s, err) < 0 || pl_trace_batch_init(&b, err) < 0)
 		abort();
-	pl_track_init(&t);
-	PL_TRY(pl_segment_track(&s, &t, &id, err));
+	pl_trace_track_init(&t);
+	PL_TRY(pl_trace_segment_track(&s, &t, &id, err));
 	PL_TRY(sink->begin(sink, &s, err));
 	for (uint32_t k = 0; k < 3; k++) {
-		pl_batch_clear(&b);
+		pl_trace_batch_clear(&b);
 		b.n = 4;
 		for (uint32_t r = 0; r < b.n; r++) {
 			b.kind[r] = (uint8_t)(r & 1 ? PL_K_KERNEL : PL_K_COLLECTIVE);
@@ -296,8 +296,8 @@ static int small_trace(struct pl_sink *sink, struct pl_err *err)
 	}
 	PL_TRY(sink->end(sink, &s, err));
 out:
-	pl_batch_fini(&b);
-	pl_segment_fini(&s);
+	pl_trace_batch_fini(&b);
+	pl_trace_segment_fini(&s);
 	return rc;
 }
 
@@ -445,7 +445,7 @@ static void test_collectives(void)
 	};
 
 	for (size_t i = 0; i < PL_LEN(cases); i++)
-		is_str(pl_coll_from_name(cases[i][0], strlen(cases[i][0])), cases[i][1],
+		is_str(pl_trace_coll_from_name(cases[i][0], strlen(cases[i][0])), cases[i][1],
 		       cases[i][0]);
 }
 
@@ -453,17 +453,17 @@ static void test_dims(void)
 {
 	char text[16];
 
-	is_i64((int64_t)pl_dims_text("[[800], [7]]", false, text, sizeof(text)), 11, "sizes");
+	is_i64((int64_t)pl_trace_dims_text("[[800], [7]]", false, text, sizeof(text)), 11, "sizes");
 	is_str(text, "[[800],[7]]", "without blanks");
-	pl_dims_text("[[[800], [7]], [], []]", true, text, sizeof(text));
+	pl_trace_dims_text("[[[800], [7]], [], []]", true, text, sizeof(text));
 	is_str(text, "[[800],[7]]", "the first argument, a list");
-	pl_dims_text("[[800, 7], [3]]", true, text, sizeof(text));
+	pl_trace_dims_text("[[800, 7], [3]]", true, text, sizeof(text));
 	is_str(text, "[800,7]", "the first argument, a tensor");
-	pl_dims_text("[[], [3]]", true, text, sizeof(text));
+	pl_trace_dims_text("[[], [3]]", true, text, sizeof(text));
 	is_str(text, "[]", "the first argument, a number");
-	pl_dims_text("[[[1000000], [1000000]]]", true, text, sizeof(text));
+	pl_trace_dims_text("[[[1000000], [1000000]]]", true, text, sizeof(text));
 	is_str(text, "[[1000000],[100", "cut");
-	is_i64((int64_t)pl_dims_text("]", true, text, sizeof(text)), 0, "no list at all");
+	is_i64((int64_t)pl_trace_dims_text("]", true, text, sizeof(text)), 0, "no list at all");
 }
 
 static void test_registries(void)
@@ -471,14 +471,15 @@ static void test_registries(void)
 	bool all = true;
 
 	for (unsigned k = 0; k < PL_K_COUNT_; k++)
-		all &= pl_kind_find(pl_kind_name(k), strlen(pl_kind_name(k))) == (int)k;
+		all &= pl_trace_kind_find(pl_trace_kind_name(k), strlen(pl_trace_kind_name(k))) ==
+		       (int)k;
 	ok(all, "every kind is found by its name");
-	is_i64(pl_kind_find("kind-37", 7), 37, "one that is not listed by its number");
-	is_i64(pl_kind_find("kind-256", 8), -1, "but none above 255");
-	is_i64(pl_kind_find("kernels", 7), -1, "or of another name");
-	is_str(pl_kind_name(37), "unknown", "kind 37 has no name");
-	is_str(pl_track_type_name(PL_T_STREAM), "stream", "type of a track");
-	is_str(pl_role_name(PL_R_CHANNEL), "channel", "role");
+	is_i64(pl_trace_kind_find("kind-37", 7), 37, "one that is not listed by its number");
+	is_i64(pl_trace_kind_find("kind-256", 8), -1, "but none above 255");
+	is_i64(pl_trace_kind_find("kernels", 7), -1, "or of another name");
+	is_str(pl_trace_kind_name(37), "unknown", "kind 37 has no name");
+	is_str(pl_trace_track_type_name(PL_T_STREAM), "stream", "type of a track");
+	is_str(pl_trace_role_name(PL_R_CHANNEL), "channel", "role");
 }
 
 static void test_segment_helpers(void)
@@ -487,26 +488,26 @@ static void test_segment_helpers(void)
 	struct pl_segment s;
 	struct pl_batch b;
 	uint32_t i = 0, k = 0;
-	int rc = pl_segment_init(&s, &err);
+	int rc = pl_trace_segment_init(&s, &err);
 
 	if (rc >= 0)
-		rc = pl_segment_meta(&s, "a", 1, "1", 1, &err);
+		rc = pl_trace_segment_meta(&s, "a", 1, "1", 1, &err);
 	if (rc >= 0)
-		rc = pl_segment_meta(&s, "a", 1, "\"2\"", 3, &err);
+		rc = pl_trace_segment_meta(&s, "a", 1, "\"2\"", 3, &err);
 	is_i64(rc, 0, "metadata");
-	is_str(pl_segment_meta_get(&s, "a"), "\"2\"", "the last value of a key holds");
-	is_str(pl_segment_meta_get(&s, "b"), NULL, "no such key");
-	pl_segment_fini(&s);
-	rc = pl_batch_init(&b, &err);
+	is_str(pl_trace_segment_meta_get(&s, "a"), "\"2\"", "the last value of a key holds");
+	is_str(pl_trace_segment_meta_get(&s, "b"), NULL, "no such key");
+	pl_trace_segment_fini(&s);
+	rc = pl_trace_batch_init(&b, &err);
 	for (pl_id key = 0; key < 5000 && rc >= 0; key++) {
-		rc = pl_batch_col(&b, PL_R_ARG, (uint8_t)(key % PL_V_COUNT_), key, &i, &err);
+		rc = pl_trace_batch_col(&b, PL_R_ARG, (uint8_t)(key % PL_V_COUNT_), key, &i, &err);
 		if (rc >= 0)
-			rc = pl_col_put(&b.col[i], 0, key, 3, &err);
+			rc = pl_trace_col_put(&b.col[i], 0, key, 3, &err);
 	}
 	is_i64(rc, 0, "5000 columns");
-	rc = pl_batch_col(&b, PL_R_ARG, 4321 % PL_V_COUNT_, 4321, &k, &err);
+	rc = pl_trace_batch_col(&b, PL_R_ARG, 4321 % PL_V_COUNT_, 4321, &k, &err);
 	ok(rc == 0 && k == 4321 && b.col[k].val[0] == 4321, "an old one is found again");
-	pl_batch_fini(&b);
+	pl_trace_batch_fini(&b);
 }
 
 int main(void)
@@ -528,7 +529,7 @@ int main(void)
 	test_many_columns();
 	make_merge(&m, 2, 8, 1, false);
 	test_raw(small, &m);
-	pl_merge_fini(&m);
+	pl_trace_merge_fini(&m);
 	test_merge(small, false);
 	test_merge(small, true);
 	test_joined();

@@ -25,7 +25,7 @@
 #define SCALE	     1.04836 /* of the median of |changes| to a standard deviation: 1.4826 / sqrt 2 */
 #define ENOUGH_AGREE 0.95
 
-bool pl_lane_sized(const struct pl_align *a, const struct pl_comm *e)
+bool pl_clock_seq_sized(const struct pl_align *a, const struct pl_comm *e)
 {
 	for (size_t s = 0; s < PL_LEN(a->sized); s++)
 		if (e->coll == a->sized[s] && e->coll != PL_NONE)
@@ -33,7 +33,7 @@ bool pl_lane_sized(const struct pl_align *a, const struct pl_comm *e)
 	return false;
 }
 
-bool pl_lane_rooted(const struct pl_align *a, const struct pl_comm *e)
+bool pl_clock_seq_rooted(const struct pl_align *a, const struct pl_comm *e)
 {
 	static const char *const rooted[] = { "broadcast", "reduce", "gather", "scatter" };
 
@@ -44,7 +44,7 @@ bool pl_lane_rooted(const struct pl_align *a, const struct pl_comm *e)
 	return false;
 }
 
-bool pl_lane_same(const struct pl_align *a, uint32_t i, uint32_t k)
+bool pl_clock_seq_same(const struct pl_align *a, uint32_t i, uint32_t k)
 {
 	const struct pl_comm *x = &a->ev[i], *y = &a->ev[k];
 	bool sizes = x->bytes != PL_NO_VALUE && y->bytes != PL_NO_VALUE;
@@ -55,7 +55,7 @@ bool pl_lane_same(const struct pl_align *a, uint32_t i, uint32_t k)
 		return false;
 	if (x->name != y->name && (x->coll == PL_NONE || !sizes))
 		return false;
-	return !sizes || !pl_lane_sized(a, x) || x->bytes == y->bytes;
+	return !sizes || !pl_clock_seq_sized(a, x) || x->bytes == y->bytes;
 }
 
 static pl_ns diff_of_ends(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
@@ -79,7 +79,7 @@ static double slope_of(const struct pl_align *a, const struct pl_seq *x, const s
 	int64_t half = m / 2, step = half / SAMPLE + 1;
 	size_t n = 0;
 
-	for (int64_t i = from; i + half < from + m && n < PL_LANE_SCRATCH; i += step) {
+	for (int64_t i = from; i + half < from + m && n < PL_SEQ_SCRATCH; i += step) {
 		double dt = (double)pl_sub_sat(a->ev[y->ev[i + half]].end, a->ev[y->ev[i]].end);
 		double dd = (double)pl_sub_sat(diff_of_ends(a, x, y, shift, i + half),
 					       diff_of_ends(a, x, y, shift, i));
@@ -99,7 +99,7 @@ static double share_early(const struct pl_align *a, const struct pl_seq *x, cons
 	int64_t step = m / SAMPLE + 1, mid, early = 0;
 	size_t n = 0, k = 0;
 
-	for (int64_t i = from; i < from + m && n < PL_LANE_SCRATCH; i += step)
+	for (int64_t i = from; i < from + m && n < PL_SEQ_SCRATCH; i += step)
 		v[n++] = pl_sub_sat(diff_of_ends(a, x, y, shift, i),
 				    (int64_t)(slope * (double)pl_sub_sat(a->ev[y->ev[i]].end, t0)));
 	mid = pl_median_i64(v, n);
@@ -114,8 +114,8 @@ static double share_early(const struct pl_align *a, const struct pl_seq *x, cons
 	return k ? (double)early / (double)k : 0;
 }
 
-int64_t pl_lane_spread(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
-		       int64_t shift, double *early, int64_t *v)
+int64_t pl_clock_seq_spread(const struct pl_align *a, const struct pl_seq *x,
+			    const struct pl_seq *y, int64_t shift, double *early, int64_t *v)
 {
 	int64_t from, m = overlap(x, y, shift, &from), step, spread;
 	size_t n = 0;
@@ -125,14 +125,14 @@ int64_t pl_lane_spread(const struct pl_align *a, const struct pl_seq *x, const s
 	if (m < 3)
 		return INT64_MAX;
 	step = m / SAMPLE + 1;
-	for (int64_t i = from; i + 1 < from + m && n < PL_LANE_SCRATCH; i += step) {
+	for (int64_t i = from; i + 1 < from + m && n < PL_SEQ_SCRATCH; i += step) {
 		int64_t d = pl_sub_sat(diff_of_ends(a, x, y, shift, i + 1),
 				       diff_of_ends(a, x, y, shift, i));
 
 		v[n++] = d < 0 ? pl_sub_sat(0, d) : d;
 	}
 	/* of few, the greatest: one small change may be chance */
-	spread = m < PL_LANE_PAIRS ? pl_percentile_i64(v, n, 100) : pl_median_i64(v, n);
+	spread = m < PL_SEQ_PAIRS ? pl_percentile_i64(v, n, 100) : pl_median_i64(v, n);
 	spread = (int64_t)(SCALE * (double)pl_min_i64(spread, INT64_MAX / 4));
 	if (early)
 		*early = share_early(a, x, y, shift, from, m, spread, v);
@@ -142,8 +142,8 @@ int64_t pl_lane_spread(const struct pl_align *a, const struct pl_seq *x, const s
 /* ---- where one starts in the other -------------------------------------------------------------
  */
 
-double pl_lane_agreement(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
-			 int64_t shift)
+double pl_clock_seq_agreement(const struct pl_align *a, const struct pl_seq *x,
+			      const struct pl_seq *y, int64_t shift)
 {
 	int64_t from, m = overlap(x, y, shift, &from), step, same = 0, n = 0;
 
@@ -151,7 +151,7 @@ double pl_lane_agreement(const struct pl_align *a, const struct pl_seq *x, const
 		return 0;
 	step = m / (4 * SAMPLE) + 1;
 	for (int64_t i = from; i < from + m; i += step, n++)
-		same += pl_lane_same(a, x->ev[i + shift], y->ev[i]);
+		same += pl_clock_seq_same(a, x->ev[i + shift], y->ev[i]);
 	return (double)same / (double)n;
 }
 
@@ -159,7 +159,7 @@ static int64_t median_duration(const struct pl_align *a, const struct pl_seq *y,
 {
 	size_t n = 0;
 
-	for (uint32_t i = 0; i < y->n && n < PL_LANE_SCRATCH; i += y->n / SAMPLE + 1)
+	for (uint32_t i = 0; i < y->n && n < PL_SEQ_SCRATCH; i += y->n / SAMPLE + 1)
 		v[n++] = pl_sub_sat(a->ev[y->ev[i]].end, a->ev[y->ev[i]].ts);
 	return n ? pl_median_i64(v, n) : 0;
 }
@@ -168,16 +168,16 @@ static int64_t median_duration(const struct pl_align *a, const struct pl_seq *y,
  * How many elements x has before the first of y. Names alone do not tell when all elements are
  * alike: then the shift with clearly the tightest ends does.
  */
-int64_t pl_lane_shift(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
-		      int64_t *v)
+int64_t pl_clock_seq_shift(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
+			   int64_t *v)
 {
 	int64_t n = pl_min_i64(x->n, y->n), reach = llabs((int64_t)x->n - (int64_t)y->n);
-	bool agree = pl_lane_agreement(a, x, y, 0) >= ENOUGH_AGREE;
+	bool agree = pl_clock_seq_agreement(a, x, y, 0) >= ENOUGH_AGREE;
 	int64_t best = 0, spread, tightest;
 
-	if (n < PL_LANE_PAIRS)
+	if (n < PL_SEQ_PAIRS)
 		return 0;
-	spread = pl_lane_spread(a, x, y, 0, NULL, v);
+	spread = pl_clock_seq_spread(a, x, y, 0, NULL, v);
 	if (agree && x->n == y->n && spread < median_duration(a, y, v) / 4)
 		return 0;
 	tightest = agree ? spread / 2 : INT64_MAX;
@@ -185,10 +185,10 @@ int64_t pl_lane_shift(const struct pl_align *a, const struct pl_seq *x, const st
 	for (int64_t k = 1; k <= 2 * reach; k++) {
 		int64_t shift = k % 2 ? (k + 1) / 2 : -k / 2, from, s;
 
-		if (overlap(x, y, shift, &from) < pl_max_i64(PL_LANE_PAIRS, n / 2) ||
-		    pl_lane_agreement(a, x, y, shift) < ENOUGH_AGREE)
+		if (overlap(x, y, shift, &from) < pl_max_i64(PL_SEQ_PAIRS, n / 2) ||
+		    pl_clock_seq_agreement(a, x, y, shift) < ENOUGH_AGREE)
 			continue;
-		s = pl_lane_spread(a, x, y, shift, NULL, v);
+		s = pl_clock_seq_spread(a, x, y, shift, NULL, v);
 		if (s < tightest) {
 			tightest = s;
 			best = shift;
@@ -210,7 +210,7 @@ struct diff {
 
 static int32_t slide(const struct diff *f, int32_t x, int32_t k)
 {
-	while (x < f->nx && x - k < f->ny && pl_lane_same(f->a, f->x[x], f->y[x - k]))
+	while (x < f->nx && x - k < f->ny && pl_clock_seq_same(f->a, f->x[x], f->y[x - k]))
 		x++;
 	return x;
 }
@@ -284,12 +284,12 @@ static int64_t fit_behind(const struct pl_align *a, const struct pl_seq *x, cons
 	int64_t from, m = overlap(x, y, shift, &from), bad = 0;
 
 	for (int64_t i = from; i < from + m; i++)
-		bad += !pl_lane_same(a, x->ev[i + shift], y->ev[i]);
+		bad += !pl_clock_seq_same(a, x->ev[i + shift], y->ev[i]);
 	if (m < 2 || bad > 1 + m / 20)
 		return INT64_MAX;
-	if (m < PL_LANE_PAIRS)
+	if (m < PL_SEQ_PAIRS)
 		return bad + llabs(shift); /* no scatter to be seen: the plainest */
-	return pl_lane_spread(a, x, y, shift, NULL, v);
+	return pl_clock_seq_spread(a, x, y, shift, NULL, v);
 }
 
 /*
@@ -316,8 +316,8 @@ static bool resync(const struct pl_align *a, const struct pl_seq *x, uint32_t i,
 	return best < INT64_MAX;
 }
 
-int pl_lane_align(const struct pl_align *a, const struct pl_seq *x, struct pl_seq *y, uint32_t *at,
-		  struct pl_err *err)
+int pl_clock_seq_align(const struct pl_align *a, const struct pl_seq *x, struct pl_seq *y,
+		       uint32_t *at, struct pl_err *err)
 {
 	int64_t *v, shift, from;
 	uint32_t i, j;
@@ -327,15 +327,15 @@ int pl_lane_align(const struct pl_align *a, const struct pl_seq *x, struct pl_se
 	memset(y->to, 0xff, y->n * sizeof(*y->to));
 	if (!x->n || !y->n)
 		return 0;
-	rc = pl_alloc(&v, PL_LANE_SCRATCH, sizeof(*v), err);
+	rc = pl_alloc(&v, PL_SEQ_SCRATCH, sizeof(*v), err);
 	if (rc < 0)
 		return rc;
-	shift = pl_lane_shift(a, x, y, v);
+	shift = pl_clock_seq_shift(a, x, y, v);
 	overlap(x, y, shift, &from);
 	for (j = (uint32_t)from, i = (uint32_t)(from + shift); i < x->n && j < y->n;) {
 		uint32_t skip[2];
 
-		if (pl_lane_same(a, x->ev[i], y->ev[j])) {
+		if (pl_clock_seq_same(a, x->ev[i], y->ev[j])) {
 			y->to[j++] = i++;
 			continue;
 		}

@@ -57,7 +57,7 @@ static int median(const struct pl_events *e, pl_ns *m, struct pl_err *err)
 	return 0;
 }
 
-static int tame_segment(struct pl_events *e, uint32_t number, uint64_t *n, struct pl_err *err)
+static int clamp_segment(struct pl_events *e, uint32_t number, uint64_t *n, struct pl_err *err)
 {
 	struct range all = { INT64_MIN, INT64_MAX }, r;
 	pl_ns longest, m;
@@ -88,7 +88,7 @@ static int tame_segment(struct pl_events *e, uint32_t number, uint64_t *n, struc
 	return 0;
 }
 
-int pl_trace_tame(struct pl_trace *t, uint64_t *n, struct pl_err *err)
+int pl_trace_clamp_outliers(struct pl_trace *t, uint64_t *n, struct pl_err *err)
 {
 	*n = 0;
 	for (uint32_t i = 0; i < t->merge.n_clocks; i++) {
@@ -102,7 +102,7 @@ int pl_trace_tame(struct pl_trace *t, uint64_t *n, struct pl_err *err)
 				i);
 	}
 	for (uint32_t i = 0; i < t->n_segs; i++) {
-		int rc = tame_segment(t->seg[i], i, n, err);
+		int rc = clamp_segment(t->seg[i], i, n, err);
 
 		if (rc < 0)
 			return rc;
