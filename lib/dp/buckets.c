@@ -11,12 +11,11 @@
  * The tensors of a bucket are in the order of the slab of gradients. If they are contiguous there,
  * they are sent from the slab, with the gaps between them (tensors are aligned).
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "dp/dp.h"
-
-#define MIB 1048576.0
 
 struct builder {
 	const struct pl_net_tensor *t;
@@ -30,27 +29,15 @@ struct builder {
 
 /* Gives a set, from number `next` on, to each tensor that has none, by the default rule. Returns
  * the number after the last set. */
-static uint32_t assign_default_sets(const struct builder *m, double limit_mb, uint32_t *set,
+static uint32_t assign_default_sets(const struct builder *m, int64_t limit, uint32_t *set,
 				    uint32_t next)
 {
-	double size = 0, limit = limit_mb > 1 ? MIB : limit_mb * MIB;
-	bool open = false;
+	struct pl_bucket_filler f = { .rule = pl_plan_bucket_rule_ddp(limit), .set = next };
 
-	for (uint32_t i = m->n; i-- > 0;) {
-		double bytes = (double)m->t[i].n * sizeof(float);
-
-		if (set[i] != PL_NONE)
-			continue;
-		set[i] = next;
-		size += bytes;
-		open = size < limit;
-		if (!open) {
-			next++;
-			size = 0;
-			limit = limit_mb * MIB;
-		}
-	}
-	return next + open;
+	for (uint32_t i = m->n; i-- > 0;)
+		if (set[i] == PL_NONE)
+			set[i] = pl_plan_bucket_next(&f, (int64_t)(m->t[i].n * sizeof(float)));
+	return pl_plan_bucket_end(&f);
 }
 
 /* ---- names --------------------------------------------------------------------------------- */
@@ -193,10 +180,11 @@ static int apply_other_rewrite(struct builder *m, const struct pl_rewrite *rw,
 }
 
 /* Gives each tensor its set of the plan. Tensors that the plan does not name come last. */
-static int assign_plan_sets(struct builder *m, const struct pl_plan *p, double limit_mb,
+static int assign_plan_sets(struct builder *m, const struct pl_plan *p, int64_t limit,
 			    struct pl_err *err)
 {
-	uint32_t *bucket = NULL, *parts = NULL, *base = NULL, n = 0;
+	struct pl_buckets b = { 0 };
+	uint32_t *base = NULL;
 	int rc;
 
 	PL_TRY(pl_alloc(&base, p->n_tensors + 1, sizeof(*base), err));
@@ -213,15 +201,14 @@ static int assign_plan_sets(struct builder *m, const struct pl_plan *p, double l
 		}
 		base[i] = l.set;
 	}
-	PL_TRY(pl_plan_buckets(p, base, &bucket, &parts, &n, err));
+	PL_TRY(pl_plan_buckets(p, base, &b, err));
 	for (size_t i = 0; i < p->n_tensors; i++)
-		resolve(m, p->tensor[i].name, assign, &(struct assign){ m->set, bucket[i] });
-	m->n_sets = assign_default_sets(m, limit_mb, m->set, n);
-	for (uint32_t s = 0; s < m->n_sets && s < n; s++)
-		m->parts[s] = parts[s];
+		resolve(m, p->tensor[i].name, assign, &(struct assign){ m->set, b.set[i] });
+	m->n_sets = assign_default_sets(m, limit, m->set, b.n_sets);
+	for (uint32_t s = 0; s < m->n_sets && s < b.n_sets; s++)
+		m->parts[s] = b.parts[s];
 out:
-	pl_free(bucket);
-	pl_free(parts);
+	pl_plan_buckets_fini(&b);
 	pl_free(base);
 	return rc;
 }
@@ -271,11 +258,11 @@ int pl_dp_buckets(const struct pl_net_tensor *t, uint32_t n, double bucket_mb, u
 		  struct pl_err *err)
 {
 	struct builder m = { .t = t, .n = n };
+	int64_t limit = bucket_mb > 0 ? (int64_t)ceil(bucket_mb * 1048576) : PL_DDP_BUCKET_BYTES;
 	uint32_t sets;
 	int rc;
 
 	memset(b, 0, sizeof(*b));
-	bucket_mb = bucket_mb > 0 ? bucket_mb : 25;
 	sets = n + 1 + (plan ? (uint32_t)pl_min_size(plan->n_tensors, UINT32_MAX / 2) : 0);
 	PL_TRY(pl_alloc(&m.set, (size_t)n + 1, sizeof(*m.set), err));
 	PL_TRY(pl_alloc(&m.base, (size_t)n + 1, sizeof(*m.base), err));
@@ -287,11 +274,11 @@ int pl_dp_buckets(const struct pl_net_tensor *t, uint32_t n, double bucket_mb, u
 		m.parts[i] = 1;
 		m.algo[i] = algo;
 	}
-	assign_default_sets(&m, bucket_mb, m.base, 0);
+	assign_default_sets(&m, limit, m.base, 0);
 	if (plan && plan->n_tensors)
-		PL_TRY(assign_plan_sets(&m, plan, bucket_mb, err));
+		PL_TRY(assign_plan_sets(&m, plan, limit, err));
 	else
-		m.n_sets = assign_default_sets(&m, bucket_mb, m.set, 0);
+		m.n_sets = assign_default_sets(&m, limit, m.set, 0);
 	for (size_t i = 0; plan && i < plan->n_rw; i++)
 		PL_TRY(apply_other_rewrite(&m, &plan->rw[i], log, err));
 	rc = build(&m, b, err);

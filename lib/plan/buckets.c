@@ -1,125 +1,162 @@
 /*
- * The tensors as a plan synchronises them.
+ * Buckets, and the tensors as a plan synchronises them.
  *
  * Every tensor begins in the set that the base has it in, or in one of its own, and with its number
  * in the order of readiness as its place. A fusion takes its tensors out of the sets that they are
  * in and makes them one. The place of a set is the last of the places of its tensors, which is when
  * the whole is ready. An order numbers the sets by place, hands the numbers of its sets out again
  * in the order wanted, and gives each tensor the number of its set for a place. Sorted by place,
- * sets number from 0. The beginning and an order take O(n log n), a fusion O(log n) a name.
+ * sets number from 0. Numbering is a counting sort by place.
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "plan/buckets.h"
 #include "plan/internal.h"
 
-struct named {
-	const char *name;
-	uint32_t i;
-};
-struct turn { /* of a set */
-	uint32_t place, last, set;
-};
-struct sets {
-	struct named *by_name;
-	uint32_t *set;	 /* of a tensor */
-	uint32_t *place; /* of a tensor */
-	uint32_t *parts; /* of a set */
-	uint32_t *size;	 /* of a set: tensors, 0: there is no such set */
-	uint32_t *empty; /* numbers of sets that there are not */
-	uint32_t *turn;	 /* of a set, once numbered */
-	struct turn *tmp;
-	uint32_t n, n_empty;
-};
+/* ---- buckets --------------------------------------------------------------------------------- */
 
-static int cmp_name(const void *a, const void *b)
+int pl_plan_buckets_init(struct pl_buckets *b, size_t n, struct pl_err *err)
 {
-	return strcmp(((const struct named *)a)->name, ((const struct named *)b)->name);
-}
-
-PL_COMPARATOR(cmp_turn, struct turn, place, last);
-
-static int find(const struct sets *s, const char *name, uint32_t *i, struct pl_err *err)
-{
-	struct named key = { .name = name };
-	const struct named *f =
-		s->n ? bsearch(&key, s->by_name, s->n, sizeof(key), cmp_name) : NULL;
-
-	if (!f)
-		return pl_fail(err, PL_EDATA,
-			       "the base has no tensor \"%.200s\"; the plan is another job's, or "
-			       "lacks a line: tensor NAME BYTES",
-			       name);
-	*i = f->i;
-	return 0;
-}
-
-static int fuse(struct sets *s, const struct pl_rewrite *rw, struct pl_err *err)
-{
-	uint32_t to = 0, i;
 	int rc;
 
-	for (uint32_t a = 0; a < rw->n_args; a++) {
-		if ((rc = find(s, rw->arg[a], &i, err)) < 0)
-			return rc;
-		if (s->parts[s->set[i]] > 1)
-			return pl_fail(err, PL_EDATA,
-				       "\"%.200s\" is partitioned already; fuse first, then "
-				       "partition",
-				       rw->arg[a]);
+	memset(b, 0, sizeof(*b));
+	if (n >= PL_PLAN_SETS)
+		return pl_fail(err, PL_ELIMIT, "buckets of %zu tensors", n);
+	b->n_tensors = b->n_sets = (uint32_t)n;
+	PL_TRY(pl_alloc(&b->set, n + 1, sizeof(*b->set), err));
+	PL_TRY(pl_alloc(&b->place, n + 1, sizeof(*b->place), err));
+	PL_TRY(pl_alloc(&b->parts, n + 1, sizeof(*b->parts), err));
+	for (uint32_t i = 0; i < n; i++) {
+		b->set[i] = b->place[i] = i;
+		b->parts[i] = 1;
 	}
-	for (uint32_t a = 0; a < rw->n_args; a++) {
-		if ((rc = find(s, rw->arg[a], &i, err)) < 0)
-			return rc;
-		if (--s->size[s->set[i]] == 0)
-			s->empty[s->n_empty++] = s->set[i];
-		if (!a) /* there are never more sets than tensors: one is free now, or was */
-			to = s->empty[--s->n_empty];
-		s->set[i] = to;
-		s->size[to]++;
+out:
+	if (rc < 0)
+		pl_plan_buckets_fini(b);
+	return rc;
+}
+
+static void forget_sizes(struct pl_buckets *b)
+{
+	pl_free(b->size);
+	pl_free(b->unused);
+	b->size = b->unused = NULL;
+}
+
+void pl_plan_buckets_fini(struct pl_buckets *b)
+{
+	pl_free(b->set);
+	pl_free(b->place);
+	pl_free(b->parts);
+	forget_sizes(b);
+	memset(b, 0, sizeof(*b));
+}
+
+void pl_plan_buckets_copy(struct pl_buckets *to, const struct pl_buckets *from)
+{
+	size_t n = from->n_tensors;
+
+	forget_sizes(to);
+	to->n_sets = from->n_sets;
+	memcpy(to->set, from->set, n * sizeof(*to->set));
+	memcpy(to->place, from->place, n * sizeof(*to->place));
+	memcpy(to->parts, from->parts, n * sizeof(*to->parts));
+}
+
+static int count_sizes(struct pl_buckets *b, struct pl_err *err)
+{
+	int rc = 0;
+
+	if (b->size)
+		return 0;
+	b->n_unused = 0;
+	PL_TRY(pl_alloc(&b->size, (size_t)b->n_tensors + 1, sizeof(*b->size), err));
+	PL_TRY(pl_alloc(&b->unused, (size_t)b->n_tensors + 1, sizeof(*b->unused), err));
+	for (uint32_t i = 0; i < b->n_tensors; i++)
+		b->size[b->set[i]]++;
+	for (uint32_t i = b->n_tensors; i-- > 0;)
+		if (!b->size[i])
+			b->unused[b->n_unused++] = i;
+out:
+	return rc;
+}
+
+int pl_plan_buckets_fuse(struct pl_buckets *b, const uint32_t *tensor, uint32_t n,
+			 struct pl_err *err)
+{
+	uint32_t to = 0;
+	int rc = count_sizes(b, err);
+
+	for (uint32_t a = 0; rc == 0 && a < n; a++) {
+		uint32_t *set = &b->set[tensor[a]];
+
+		if (--b->size[*set] == 0)
+			b->unused[b->n_unused++] = *set;
+		if (!a) /* there are never more sets than tensors: one is unused now, or was */
+			to = b->unused[--b->n_unused];
+		*set = to;
+		b->size[to]++;
 	}
+	if (rc == 0 && n)
+		b->parts[to] = 1;
+	return rc;
+}
+
+int pl_plan_buckets_number(struct pl_buckets *b, uint32_t *from, struct pl_err *err)
+{
+	size_t n = b->n_tensors;
+	uint32_t *place, *last, *at, *old, sets = 0;
+	int rc = pl_alloc(&place, 4 * n + 1, sizeof(*place), err);
+
+	if (rc < 0)
+		return rc;
+	forget_sizes(b);
+	last = place + n;
+	old = last + n;
+	at = old + n; /* [place + 1]: where sets of that place begin */
+	for (uint32_t t = 0; t < n; t++) {
+		uint32_t s = b->set[t];
+
+		place[s] = b->place[t] > place[s] ? b->place[t] : place[s];
+		last[s] = t;
+	}
+	for (uint32_t t = 0; t < n; t++)
+		if (last[b->set[t]] == t)
+			at[place[b->set[t]] + 1]++;
+	for (size_t i = 0; i < n; i++)
+		at[i + 1] += at[i];
+	for (uint32_t t = 0; t < n; t++)
+		if (last[b->set[t]] == t) {
+			old[at[place[b->set[t]]]++] = b->set[t];
+			sets++;
+		}
+	for (uint32_t i = 0; i < sets; i++) {
+		place[old[i]] = i; /* the new number */
+		last[i] = b->parts[old[i]];
+	}
+	memcpy(b->parts, last, sets * sizeof(*last));
+	for (uint32_t t = 0; t < n; t++)
+		b->set[t] = place[b->set[t]];
+	b->n_sets = sets;
+	if (from)
+		memcpy(from, old, sets * sizeof(*old));
+	pl_free(place);
 	return 0;
 }
 
-/* turn[set] of every set; returns how many there are. */
-static uint32_t number(struct sets *s)
+int pl_plan_buckets_order(struct pl_buckets *b, const uint32_t *tensor, uint32_t n,
+			  struct pl_err *err)
 {
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < s->n; i++)
-		s->turn[i] = PL_NONE;
-	for (uint32_t i = 0; i < s->n; i++) {
-		struct turn *x;
-
-		if (s->turn[s->set[i]] == PL_NONE) {
-			s->turn[s->set[i]] = n;
-			s->tmp[n++] = (struct turn){ s->place[i], i, s->set[i] };
-			continue;
-		}
-		x = &s->tmp[s->turn[s->set[i]]];
-		x->place = s->place[i] > x->place ? s->place[i] : x->place;
-		x->last = i;
-	}
-	pl_sort(s->tmp, n, sizeof(*s->tmp), cmp_turn);
-	for (uint32_t b = 0; b < n; b++)
-		s->turn[s->tmp[b].set] = b;
-	return n;
-}
-
-static int order(struct sets *s, const struct pl_rewrite *rw, struct pl_err *err)
-{
-	uint32_t n = rw->n_args, *set = NULL, *at, i;
+	uint32_t *at, *turn = NULL;
 	int rc = pl_alloc(&at, n, sizeof(*at), err);
 
 	if (rc < 0)
 		return rc;
-	PL_TRY(pl_alloc(&set, n, sizeof(*set), err));
-	number(s);
-	for (uint32_t a = 0; a < n; a++) {
-		PL_TRY(find(s, rw->arg[a], &i, err));
-		set[a] = s->set[i];
-		at[a] = s->turn[set[a]];
-	}
+	PL_TRY(pl_alloc(&turn, (size_t)b->n_tensors + 1, sizeof(*turn), err));
+	PL_TRY(pl_plan_buckets_number(b, NULL, err));
+	for (uint32_t a = 0; a < n; a++)
+		at[a] = b->set[tensor[a]];
 	pl_sort(at, n, sizeof(*at), pl_compare_u32);
 	for (uint32_t a = 1; a < n; a++)
 		if (at[a] == at[a - 1]) {
@@ -128,99 +165,164 @@ static int order(struct sets *s, const struct pl_rewrite *rw, struct pl_err *err
 				     "a set");
 			goto out;
 		}
+	for (uint32_t i = 0; i < b->n_sets; i++)
+		turn[i] = i;
 	for (uint32_t a = 0; a < n; a++)
-		s->turn[set[a]] = at[a];
-	for (i = 0; i < s->n; i++)
-		s->place[i] = s->turn[s->set[i]];
+		turn[b->set[tensor[a]]] = at[a];
+	for (uint32_t i = 0; i < b->n_tensors; i++)
+		b->place[i] = turn[b->set[i]];
+	rc = pl_plan_buckets_number(b, NULL, err);
 out:
 	pl_free(at);
-	pl_free(set);
+	pl_free(turn);
 	return rc;
+}
+
+/* ---- what frameworks do by themselves -------------------------------------------------------- */
+
+struct pl_bucket_rule pl_plan_bucket_rule_ddp(int64_t limit_bytes)
+{
+	const int64_t mib = (int64_t)1 << 20;
+
+	return (struct pl_bucket_rule){ .first = pl_min_i64(limit_bytes, mib),
+					.limit = limit_bytes };
+}
+
+uint32_t pl_plan_bucket_next(struct pl_bucket_filler *f, int64_t bytes)
+{
+	int64_t limit = f->later ? f->rule.limit : f->rule.first;
+
+	if (f->any && (f->rule.before ? pl_add_sat(f->bytes, bytes) > limit : f->bytes >= limit)) {
+		f->set++;
+		f->bytes = 0;
+		f->later = true;
+	}
+	f->any = true;
+	f->bytes = pl_add_sat(f->bytes, bytes);
+	return f->set;
+}
+
+uint32_t pl_plan_bucket_end(const struct pl_bucket_filler *f)
+{
+	return f->set + f->any;
+}
+
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+struct named {
+	const char *name;
+	uint32_t i;
+};
+struct sets {
+	struct named *by_name;
+	struct pl_buckets *b;
+	uint32_t *tensor; /* of a line */
+};
+
+static int cmp_name(const void *a, const void *b)
+{
+	return strcmp(((const struct named *)a)->name, ((const struct named *)b)->name);
+}
+
+/* Numbers of the tensors of a line. */
+static int find_all(struct sets *s, const struct pl_rewrite *rw, struct pl_err *err)
+{
+	for (uint32_t a = 0; a < rw->n_args; a++) {
+		struct named key = { .name = rw->arg[a] };
+		const struct named *f = s->b->n_tensors ? bsearch(&key, s->by_name, s->b->n_tensors,
+								  sizeof(key), cmp_name)
+							: NULL;
+
+		if (!f)
+			return pl_fail(err, PL_EDATA,
+				       "the base has no tensor \"%.200s\"; the plan is another "
+				       "job's, or lacks a line: tensor NAME BYTES",
+				       rw->arg[a]);
+		s->tensor[a] = f->i;
+	}
+	return 0;
+}
+
+static int fuse(struct sets *s, const struct pl_rewrite *rw, struct pl_err *err)
+{
+	for (uint32_t a = 0; a < rw->n_args; a++)
+		if (s->b->parts[s->b->set[s->tensor[a]]] > 1)
+			return pl_fail(err, PL_EDATA,
+				       "\"%.200s\" is partitioned already; fuse first, then "
+				       "partition",
+				       rw->arg[a]);
+	return pl_plan_buckets_fuse(s->b, s->tensor, rw->n_args, err);
 }
 
 static int apply(struct sets *s, const struct pl_rewrite *rw, struct pl_err *err)
 {
-	uint32_t i;
-	int rc = 0;
+	bool tensors = rw->op == PL_RW_FUSE_TENSORS || rw->op == PL_RW_ORDER ||
+		       rw->op == PL_RW_PARTITION_TENSOR || rw->op == PL_RW_ALGORITHM ||
+		       rw->op == PL_RW_PRIORITY; /* who goes first is decided while it runs */
+	int rc = tensors ? find_all(s, rw, err) : 0;
 
-	switch (rw->op) {
-	case PL_RW_FUSE_TENSORS:
+	if (rc < 0)
+		return rc;
+	if (rw->op == PL_RW_FUSE_TENSORS)
 		return fuse(s, rw, err);
-	case PL_RW_ORDER:
-		return order(s, rw, err);
-	case PL_RW_PARTITION_TENSOR:
-		PL_TRY(find(s, rw->arg[0], &i, err));
-		s->parts[s->set[i]] = (uint32_t)rw->k;
-		break;
-	case PL_RW_ALGORITHM:
-	case PL_RW_PRIORITY: /* who goes first is decided while it runs */
-		for (uint32_t a = 0; a < rw->n_args; a++)
-			PL_TRY(find(s, rw->arg[a], &i, err));
-		break;
-	default:
-		break;
-	}
-out:
-	return rc;
+	if (rw->op == PL_RW_ORDER)
+		return pl_plan_buckets_order(s->b, s->tensor, rw->n_args, err);
+	if (rw->op == PL_RW_PARTITION_TENSOR)
+		s->b->parts[s->b->set[s->tensor[0]]] = (uint32_t)rw->k;
+	return 0;
 }
 
-/* Numbers of those that are by themselves lie above those that a plan may give. */
-static uint32_t base_set(const struct pl_plan *p, uint32_t i)
+struct member { /* of a set of the base */
+	uint32_t set, tensor;
+};
+
+PL_COMPARATOR(by_set, struct member, set, tensor);
+
+/* Each tensor into the set of the base; a set has the number of its first tensor. Numbers of those
+ * that are by themselves lie above those that a plan may give. */
+static int take_base(const struct pl_plan *p, const uint32_t *base, struct pl_buckets *b,
+		     struct pl_err *err)
 {
-	uint32_t set = p->tensor[i].set;
+	uint32_t first = 0;
+	struct member *v;
+	int rc = pl_alloc(&v, p->n_tensors + 1, sizeof(*v), err);
 
-	return set == PL_NONE ? PL_PLAN_SETS + i : set;
-}
+	if (rc < 0)
+		return rc;
+	for (uint32_t i = 0; i < b->n_tensors; i++) {
+		uint32_t set = base ? base[i] : p->tensor[i].set;
 
-static int begin(struct sets *s, const struct pl_plan *p, const uint32_t *base, struct pl_err *err)
-{
-	size_t n = p->n_tensors;
-	int rc;
-
-	if (n >= PL_PLAN_SETS)
-		return pl_fail(err, PL_ELIMIT, "a plan of %zu tensors", n);
-	s->n = (uint32_t)n;
-	PL_TRY(pl_alloc(&s->by_name, n + 1, sizeof(*s->by_name), err));
-	PL_TRY(pl_alloc(&s->set, n + 1, sizeof(*s->set), err));
-	PL_TRY(pl_alloc(&s->place, n + 1, sizeof(*s->place), err));
-	PL_TRY(pl_alloc(&s->parts, n + 1, sizeof(*s->parts), err));
-	PL_TRY(pl_alloc(&s->size, n + 1, sizeof(*s->size), err));
-	PL_TRY(pl_alloc(&s->empty, n + 1, sizeof(*s->empty), err));
-	PL_TRY(pl_alloc(&s->turn, n + 1, sizeof(*s->turn), err));
-	PL_TRY(pl_alloc(&s->tmp, n + 1, sizeof(*s->tmp), err));
-	for (uint32_t i = 0; i < s->n; i++) {
-		s->by_name[i] = (struct named){ p->tensor[i].name, i };
-		s->place[i] = i;
-		s->parts[i] = 1;
-		s->tmp[i] = (struct turn){ .place = base ? base[i] : base_set(p, i), .last = i };
+		v[i] = (struct member){ !base && set == PL_NONE ? PL_PLAN_SETS + i : set, i };
 	}
-	pl_sort(s->tmp, n, sizeof(*s->tmp), cmp_turn);
-	/* a set has the number of its first tensor */
-	for (uint32_t i = 0, first = 0; i < s->n; i++) {
-		if (s->tmp[i].place != s->tmp[first].place)
+	pl_sort(v, b->n_tensors, sizeof(*v), by_set);
+	for (uint32_t i = 0; i < b->n_tensors; i++) {
+		if (v[i].set != v[first].set)
 			first = i;
-		s->set[s->tmp[i].last] = s->tmp[first].last;
-		s->size[s->tmp[first].last]++;
+		b->set[v[i].tensor] = v[first].tensor;
 	}
-	for (uint32_t i = s->n; i-- > 0;)
-		if (!s->size[i])
-			s->empty[s->n_empty++] = i;
-	pl_sort(s->by_name, n, sizeof(*s->by_name), cmp_name);
-out:
-	return rc;
+	pl_free(v);
+	return 0;
 }
 
-int pl_plan_buckets(const struct pl_plan *p, const uint32_t *base, uint32_t **bucket,
-		    uint32_t **parts, uint32_t *n, struct pl_err *err)
+int pl_plan_buckets(const struct pl_plan *p, const uint32_t *base, struct pl_buckets *b,
+		    struct pl_err *err)
 {
 	struct pl_err why = { 0 };
-	struct sets s = { 0 };
+	struct sets s = { .b = b };
+	size_t most = 1;
 	int rc;
 
-	*bucket = *parts = NULL;
-	*n = 0;
+	memset(b, 0, sizeof(*b));
 	PL_TRY(pl_plan_check(p, &why));
-	PL_TRY(begin(&s, p, base, &why));
+	for (size_t i = 0; i < p->n_rw; i++)
+		most = p->rw[i].n_args > most ? p->rw[i].n_args : most;
+	PL_TRY(pl_plan_buckets_init(b, p->n_tensors, &why));
+	PL_TRY(take_base(p, base, b, &why));
+	PL_TRY(pl_alloc(&s.by_name, p->n_tensors + 1, sizeof(*s.by_name), &why));
+	PL_TRY(pl_alloc(&s.tensor, most, sizeof(*s.tensor), &why));
+	for (uint32_t i = 0; i < b->n_tensors; i++)
+		s.by_name[i] = (struct named){ p->tensor[i].name, i };
+	pl_sort(s.by_name, p->n_tensors, sizeof(*s.by_name), cmp_name);
 	for (size_t i = 0; i < p->n_rw; i++) {
 		rc = apply(&s, &p->rw[i], &why);
 		if (rc >= 0)
@@ -231,25 +333,14 @@ int pl_plan_buckets(const struct pl_plan *p, const uint32_t *base, uint32_t **bu
 			pl_wrap(&why, "rewrite %zu: %s", i + 1, pl_rw_name(p->rw[i].op));
 		goto out;
 	}
-	PL_TRY(pl_alloc(parts, (size_t)s.n + 1, sizeof(**parts), &why));
-	*n = number(&s);
-	for (uint32_t b = 0; b < *n; b++)
-		(*parts)[b] = s.parts[s.tmp[b].set];
-	for (uint32_t i = 0; i < s.n; i++)
-		s.set[i] = s.turn[s.set[i]];
-	*bucket = s.set;
-	s.set = NULL;
-	rc = 0;
+	rc = pl_plan_buckets_number(b, NULL, &why);
 out:
 	pl_free(s.by_name);
-	pl_free(s.set);
-	pl_free(s.place);
-	pl_free(s.parts);
-	pl_free(s.size);
-	pl_free(s.empty);
-	pl_free(s.turn);
-	pl_free(s.tmp);
-	if (rc < 0 && err && !err->code)
-		*err = why;
+	pl_free(s.tensor);
+	if (rc < 0) {
+		pl_plan_buckets_fini(b);
+		if (err && !err->code)
+			*err = why;
+	}
 	return rc;
 }

@@ -33,15 +33,15 @@ int pl_topology_preset(const char *name, struct pl_topology *t, struct pl_err *e
 /* The sets of a plan as the settings need them. Zero-initialised is empty. */
 struct pl_sets {
 	const struct pl_plan *p;
-	uint32_t *bucket, *parts; /* pl_plan_buckets() */
-	uint32_t n;		  /* 0: the plan names no tensors */
-	uint32_t *first;	  /* n + 1 offsets into `tensor` */
-	uint32_t *tensor;	  /* tensors by set, ascending inside */
-	int64_t *bytes;		  /* of each set */
-	int64_t max_bytes;	  /* of the largest set */
-	int64_t max_chunk;	  /* the largest chunk of any set */
-	uint32_t max_parts;	  /* 1: nothing is partitioned */
-	uint32_t max_count;	  /* 1: nothing is fused */
+	struct pl_buckets b;
+	uint32_t n;	    /* sets; 0: the plan names no tensors */
+	uint32_t *first;    /* n + 1 offsets into `tensor` */
+	uint32_t *tensor;   /* tensors by set, ascending inside */
+	int64_t *bytes;	    /* of each set */
+	int64_t max_bytes;  /* of the largest set */
+	int64_t max_chunk;  /* the largest chunk of any set */
+	uint32_t max_parts; /* 1: nothing is partitioned */
+	uint32_t max_count; /* 1: nothing is fused */
 };
 
 /* What a framework's file fills: all that follows the head. */

@@ -11,6 +11,7 @@
 #include "core/core.h"
 #include "io/stream.h"
 #include "lang/lang.h"
+#include "plan/buckets.h"
 
 #define PL_PLAN_MAJOR 1
 #define PL_PLAN_MINOR 2
@@ -113,13 +114,9 @@ struct pl_settings {	  /* one a framework */
 };
 extern const struct pl_settings *const pl_settings[]; /* NULL at the end */
 
-/*
- * The tensors as the plan synchronises them: sets in order of issue. bucket[i] is the set of tensor
- * i, numbered from 0 in the order of issue; parts[b] of set b (1: whole). Arrays of n_tensors and
- * of the returned number of sets, to be freed with pl_free(). base[i]: the base's set of tensor i,
- * any number; NULL: as the plan says.
- */
-int pl_plan_buckets(const struct pl_plan *p, const uint32_t *base, uint32_t **bucket,
-		    uint32_t **parts, uint32_t *n, struct pl_err *err) PL_MUST;
+/* The tensors as the plan synchronises them, numbered in order of issue. base[i]: the base's set of
+ * tensor i, any number; NULL: as the plan says. Empty after a failure. */
+int pl_plan_buckets(const struct pl_plan *p, const uint32_t *base, struct pl_buckets *b,
+		    struct pl_err *err) PL_MUST;
 
 #endif

@@ -17,7 +17,7 @@
 
 static int64_t parts_of(const struct pl_setter *s, size_t i)
 {
-	return s->s.parts[s->s.bucket[i]];
+	return s->s.b.parts[s->s.b.set[i]];
 }
 
 /* Tensors that get another number of parts than in the plan. */

@@ -52,7 +52,7 @@ static int count_torn(const struct pl_setter *s, uint32_t *torn, struct pl_err *
 	for (size_t i = 0; i < n; i++) {
 		o[i].name = pl_settings_param(s->p->tensor[i].name);
 		o[i].n = module_of(o[i].name);
-		o[i].set = s->s.bucket[i];
+		o[i].set = s->s.b.set[i];
 	}
 	pl_sort(o, n, sizeof(*o), by_module);
 	for (size_t i = 1; i <= n; i++) {

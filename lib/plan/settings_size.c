@@ -28,7 +28,7 @@ int pl_settings_ends(const struct pl_sets *s, bool **out, bool *runs, struct pl_
 	end[n - 1] = true;
 	*runs = true;
 	for (size_t i = 0; i < n; i++) {
-		*runs &= s->bucket[i] == b;
+		*runs &= s->b.set[i] == b;
 		b += end[i];
 	}
 	*out = end;
@@ -42,22 +42,20 @@ out:
 static uint32_t differing(const struct pl_sets *s, const bool *want, enum pl_close rule,
 			  int64_t unit, int64_t size)
 {
+	struct pl_bucket_filler f = {
+		.rule = { .first = size, .limit = size, .before = rule != PL_CLOSE_REACHED }
+	};
 	size_t n = s->p->n_tensors;
-	int64_t have = 0;
 	uint32_t sum = 0;
 
 	for (size_t i = 0; i < n; i++) {
-		int64_t next = i + 1 < n ? s->p->tensor[i + 1].bytes / unit : 0;
-		bool end;
+		uint32_t before = f.set,
+			 now = pl_plan_bucket_next(&f, s->p->tensor[i].bytes / unit);
 
-		have = pl_add_sat(have, s->p->tensor[i].bytes / unit);
-		end = i + 1 == n ||
-		      (rule == PL_CLOSE_REACHED ? have >= size : pl_add_sat(have, next) > size);
-		if (end)
-			have = 0;
-		sum += end != want[i];
+		if (i)
+			sum += (now != before) != want[i - 1];
 	}
-	return sum;
+	return sum + !want[n - 1]; /* the last one always ends a bucket */
 }
 
 int pl_settings_one_size(const struct pl_sets *s, enum pl_close rule, int64_t unit,

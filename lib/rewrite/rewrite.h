@@ -27,6 +27,10 @@ void pl_rewriter_free(struct pl_rewriter *r);
  * is unknown or the precondition is broken; the edit is then as before. Not settled. What changes
  * operations must come before accumulation. */
 int pl_rewrite(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err) PL_MUST;
+/* One sentence: what the rewrite changes in this graph, and why that helps. Of a rewrite that was
+ * applied. */
+int pl_rewrite_explain(const struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_buf *out,
+		       struct pl_err *err) PL_MUST;
 /* Does the rewrite change communication, so that the model of it counts? */
 bool pl_rewrite_is_comm(unsigned op);
 /* Rebuild the communication as the state has it, without a rewrite: what the model makes of the

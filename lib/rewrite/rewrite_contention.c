@@ -63,7 +63,7 @@ static void job_fini(struct step_job *x)
 /* Room for the job of any step. job_fini() is due whatever happens. */
 static int job_init(struct step_job *x, struct pl_rewriter *r, struct pl_err *err)
 {
-	size_t sets = rw_now(r)->n_sets, pairs = sets * r->n_ranks, n = sets;
+	size_t sets = rw_now(r)->b.n_sets, pairs = sets * r->n_ranks, n = sets;
 	size_t edges = 3 * pairs, res = r->n_channels + r->n_ranks;
 	int rc;
 
@@ -174,7 +174,7 @@ static void add_bucket(struct step_job *x, uint32_t set)
 
 	x->dur[set] = r->beside ? b->alone : 0;
 	x->earliest[set] = INT64_MIN;
-	x->parts[set] = st->parts[set] ? st->parts[set] : 1;
+	x->parts[set] = st->b.parts[set] ? st->b.parts[set] : 1;
 	x->slows[set] = b->slows;
 	x->slowed[set] = b->slowed;
 	for (uint32_t i = 0; i < r->n_ranks; i++) {
@@ -233,8 +233,8 @@ static void add_priorities(struct step_job *x)
 	for (uint32_t i = 0; i < x->job.n; i++)
 		x->priority[i] = UINT32_MAX;
 	for (uint32_t t = 0; t < x->r->n_tensors; t++)
-		if (st->priority[t] && st->priority[t] < x->priority[st->set_of[t]])
-			x->priority[st->set_of[t]] = st->priority[t];
+		if (st->priority[t] && st->priority[t] < x->priority[st->b.set[t]])
+			x->priority[st->b.set[t]] = st->priority[t];
 }
 
 static void make_job(struct step_job *x, uint32_t step)
@@ -453,8 +453,8 @@ int rw_contend(struct pl_rewriter *r, struct pl_err *err)
 	PL_TRY(pl_alloc(&o, r->e->n_steps, sizeof(*o), err));
 	if (!r->beside)
 		PL_TRY(pl_edit_settle(r->e, err));
-	for (uint32_t s = 0; s < rw_now(r)->n_sets; s++)
-		turns += (uint64_t)r->e->n_steps * (1 + rw_now(r)->parts[s]);
+	for (uint32_t s = 0; s < rw_now(r)->b.n_sets; s++)
+		turns += (uint64_t)r->e->n_steps * (1 + rw_now(r)->b.parts[s]);
 	for (uint64_t round = 0; !same; round++) {
 		if (round > turns) {
 			rc = pl_fail(err, PL_EDATA, "the order of the transfers never settles");

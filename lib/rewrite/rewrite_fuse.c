@@ -300,7 +300,7 @@ static int find_names(const struct pl_rewriter *r, const struct pl_rewrite *rw, 
 	return 0;
 }
 
-int rw_fuse_ops(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
+static int apply_fuse(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
 {
 	uint32_t *name = NULL, places = 0;
 	int rc;
@@ -319,6 +319,18 @@ out:
 	pl_free(name);
 	return rc;
 }
+
+static int explain_fuse(const struct pl_rewriter *r, const struct pl_rewrite *rw,
+			struct pl_buf *out, struct pl_err *err)
+{
+	(void)r;
+	return pl_buf_printf(out, err,
+			     "%u operations from \"%s\" on become one wherever they follow one "
+			     "another, so that there are fewer launches",
+			     rw->n_args, rw->arg[0]);
+}
+
+const struct pl_rewrite_kind pl_rewrite_fuse_ops = { .apply = apply_fuse, .explain = explain_fuse };
 
 /* ---- what could be fused --------------------------------------------------------------------- */
 

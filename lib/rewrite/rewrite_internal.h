@@ -73,14 +73,12 @@ struct rw_bare {
 };
 
 struct rw_state {
-	uint32_t *set_of;	 /* [tensor] */
-	uint32_t *parts;	 /* [set] */
+	struct pl_buckets b;
 	uint8_t *algo;		 /* [tensor] */
 	uint32_t *servers;	 /* [tensor] */
-	uint32_t *place;	 /* [tensor]: in the order of issue */
 	uint32_t *priority;	 /* [tensor]: 1 the highest, 0 none */
 	struct rw_built **built; /* [set], in order of issue; NULL before it is built */
-	uint32_t n_sets, n_built;
+	uint32_t n_built;
 	uint32_t ranks; /* 0: as recorded */
 	int64_t accumulate;
 	struct pl_link_change change[8];
@@ -101,6 +99,23 @@ struct rw_fused {
 	pl_ns dur;	      /* of this part, when it was fused */
 	double share;	      /* of that in what all of it took then */
 };
+
+/* A kind of rewrite: one file (several where one mechanism serves them), one row in rewrite.c. */
+struct pl_rewrite_kind {
+	bool comm; /* changes communication: the buckets are built again */
+	bool last; /* applied behind the others of a plan */
+	/* May it be applied now? PL_EDATA says why not. NULL: always. */
+	int (*check)(const struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err);
+	/* What fails leaves the state for undoing. */
+	int (*apply)(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err);
+	/* One sentence without a period: what it changes in this graph, and why that helps. */
+	int (*explain)(const struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_buf *out,
+		       struct pl_err *err);
+};
+extern const struct pl_rewrite_kind pl_rewrite_fuse_tensors, pl_rewrite_partition_tensor,
+	pl_rewrite_fuse_ops, pl_rewrite_order, pl_rewrite_accumulate, pl_rewrite_recompute,
+	pl_rewrite_precision, pl_rewrite_algorithm, pl_rewrite_ranks, pl_rewrite_bandwidth,
+	pl_rewrite_latency, pl_rewrite_speed, pl_rewrite_priority;
 
 struct pl_rewriter {
 	struct pl_edit *e;
@@ -144,8 +159,6 @@ static inline struct rw_state *rw_now(const struct pl_rewriter *r)
 int rw_find(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 /* Make the edit's communication that of the state. */
 int rw_sync(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
-/* Numbers sets anew, in order of issue. */
-int rw_number_sets(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 void rw_unref(struct rw_built *b);
 /* rewrite_contention.c: durations of transfers, what computation loses to them, and the order of
  * the channels where there are priorities. */
@@ -160,7 +173,6 @@ struct rw_order {
  * taken out again. */
 int rw_chain_in_order(struct pl_rewriter *r, const struct rw_order *o, struct pl_err *err) PL_MUST;
 int rw_join_pieces(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
-int rw_priority(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err) PL_MUST;
 /* Let `to`, an arrival or the channel's end, come after `from` on the channel and nothing else. */
 int rw_chain(struct pl_edit *e, uint32_t from, uint32_t to, struct pl_err *err) PL_MUST;
 
@@ -185,6 +197,9 @@ double rw_beside_bare(const struct pl_rewriter *r, uint32_t set, uint32_t slot);
 struct pl_cost_comm rw_comm_of_set(const struct pl_rewriter *r, uint32_t set, uint32_t meeting);
 /* The present state again, on top of the stack: the one below stays as it is. */
 int rw_push_state(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+/* Base tensor i of a line. PL_EDATA says what to do where there is none. */
+int pl_rewrite_find_arg(const struct pl_rewriter *r, const struct pl_rewrite *rw, uint32_t i,
+			uint32_t *tensor, struct pl_err *err) PL_MUST;
 /* Base tensor by its name in plans, PL_NONE. */
 uint32_t rw_tensor_find(const struct pl_rewriter *r, const char *name);
 static inline pl_ns rw_ready(const struct pl_rewriter *r, uint32_t slot, uint32_t tensor)
@@ -215,14 +230,7 @@ static inline bool rw_fused(const struct pl_rewriter *r, uint32_t node)
 {
 	return r->fused && node < r->n_mine && r->fused[node];
 }
-int rw_fuse_ops(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err) PL_MUST;
 /* What the state fused that is undone with it. */
 void rw_unfuse(struct pl_rewriter *r, size_t n_fused);
-/* Recompute what annotated ranges of a trace keep; `name` is that of the ranges. */
-int rw_remake_range(struct pl_rewriter *r, const char *name, struct pl_err *err) PL_MUST;
-/* Fails: they cannot be made again any more. */
-int rw_is_fused(const char *layer, struct pl_err *err) PL_MUST;
-/* The rewrites that change operations, not communication. */
-int rw_ops(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err) PL_MUST;
 
 #endif

@@ -55,26 +55,31 @@ pl_ns pl_rewriter_need(const struct pl_rewriter *r, uint32_t tensor)
 	return first;
 }
 
-int rw_priority(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
+static int check_priority(const struct pl_rewriter *r, const struct pl_rewrite *rw,
+			  struct pl_err *err)
 {
-	struct rw_state *s = rw_now(r);
-
+	(void)rw;
 	if (!pl_rewriter_needs_differ(r))
 		return pl_fail(err, PL_EDATA,
 			       "whatever waits for one of the graph's gradients waits for all of "
 			       "them, so none is more urgent than another; it takes a job whose "
 			       "operations wait for some of them");
+	return 0;
+}
+
+static int apply_priority(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
+{
+	struct rw_state *s = rw_now(r);
+
 	memset(s->priority, 0, r->n_tensors * sizeof(*s->priority));
 	for (uint32_t i = 0; i < rw->n_args; i++) {
-		uint32_t t = rw_tensor_find(r, rw->arg[i]);
+		uint32_t t;
+		int rc = pl_rewrite_find_arg(r, rw, i, &t, err);
 
-		if (t == PL_NONE)
-			return pl_fail(err, PL_EDATA,
-				       "there is no tensor \"%s\"; plan --preset none -O text "
-				       "lists those of the graph",
-				       rw->arg[i]);
+		if (rc < 0)
+			return rc;
 		for (uint32_t u = 0; u < r->n_tensors; u++)
-			if (s->priority[u] && s->set_of[u] == s->set_of[t])
+			if (s->priority[u] && s->b.set[u] == s->b.set[t])
 				return pl_fail(err, PL_EDATA,
 					       "two of its tensors are one set already; name one "
 					       "tensor of a set");
@@ -83,6 +88,20 @@ int rw_priority(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_er
 	s->prioritized = true;
 	return 0;
 }
+
+static int explain_priority(const struct pl_rewriter *r, const struct pl_rewrite *rw,
+			    struct pl_buf *out, struct pl_err *err)
+{
+	(void)r;
+	return pl_buf_printf(out, err,
+			     "of the buckets that are ready, the first in the line is sent first "
+			     "(\"%s\" before all), so that what waits for it starts earlier",
+			     rw->arg[0]);
+}
+
+const struct pl_rewrite_kind pl_rewrite_priority = {
+	.comm = true, .check = check_priority, .apply = apply_priority, .explain = explain_priority
+};
 
 /* ---- channels in an order -------------------------------------------------------------------- */
 
@@ -112,7 +131,7 @@ static int add_piece(struct pl_rewriter *r, const struct rw_built *b, uint32_t s
 {
 	struct rw_state *st = rw_now(r);
 	struct pl_edit *e = r->e;
-	uint32_t arrive = b->arrive[slot], parts = st->parts[x->task];
+	uint32_t arrive = b->arrive[slot], parts = st->b.parts[x->task];
 	struct rw_piece p = { PL_NONE, b->transfer[slot], PL_NONE, 0 };
 	pl_ns dur;
 	int rc;
@@ -167,7 +186,7 @@ static int chain_channel(struct pl_rewriter *r, uint32_t slot, uint32_t channel,
 			continue;
 		if (!x->from)
 			PL_TRY(rw_chain(r->e, from, b->arrive[slot], err));
-		if (x->from || x->to < rw_now(r)->parts[x->task])
+		if (x->from || x->to < rw_now(r)->b.parts[x->task])
 			PL_TRY(add_piece(r, b, slot, from, x, &end, err));
 		from = end;
 	}

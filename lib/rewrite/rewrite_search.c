@@ -14,8 +14,8 @@ uint32_t pl_rewriter_buckets(const struct pl_rewriter *r, uint32_t *set_of)
 	const struct rw_state *s = rw_now(r);
 
 	if (r->n_tensors)
-		memcpy(set_of, s->set_of, r->n_tensors * sizeof(*set_of));
-	return s->n_sets;
+		memcpy(set_of, s->b.set, r->n_tensors * sizeof(*set_of));
+	return s->b.n_sets;
 }
 
 _Static_assert(PL_COLL_COUNT_ <= 64, "kinds and groups share a number");
@@ -75,7 +75,7 @@ struct pl_cost_comm pl_rewriter_comm(const struct pl_rewriter *r, uint32_t tenso
 
 	for (uint32_t i = 0; i < r->n_ranks; i++)
 		meeting += r->inst[(size_t)i * r->n_tensors + tensor] != PL_NONE;
-	return rw_comm_of_set(r, rw_now(r)->set_of[tensor], meeting);
+	return rw_comm_of_set(r, rw_now(r)->b.set[tensor], meeting);
 }
 
 int pl_rewrite_bucketing(struct pl_rewriter *r, const struct pl_bucketing *b, struct pl_err *err)
@@ -87,11 +87,11 @@ int pl_rewrite_bucketing(struct pl_rewriter *r, const struct pl_bucketing *b, st
 	if (rc < 0)
 		return rc;
 	s = rw_now(r);
-	s->n_sets = b->n_sets;
+	s->b.n_sets = b->n_sets;
 	for (uint32_t i = 0; i < b->n_sets; i++)
-		s->parts[i] = b->parts && b->parts[i] ? b->parts[i] : 1;
+		s->b.parts[i] = b->parts && b->parts[i] ? b->parts[i] : 1;
 	for (uint32_t t = 0; t < r->n_tensors; t++) {
-		s->set_of[t] = b->set_of[t];
+		s->b.set[t] = b->set_of[t];
 		if (b->algo) {
 			s->algo[t] = b->algo[b->set_of[t]];
 			s->servers[t] = s->servers[t] ? s->servers[t] : 1;

@@ -463,14 +463,14 @@ struct pl_cost_comm rw_comm_of_set(const struct pl_rewriter *r, uint32_t set, ui
 	const struct rw_state *st = rw_now(r);
 	struct pl_cost_comm c = { .algo = PL_ALGO_RING,
 				  .group = PL_NONE,
-				  .parts = st->parts[set],
+				  .parts = st->b.parts[set],
 				  .change = st->n_changes ? st->change : NULL,
 				  .n_changes = st->n_changes };
 	const struct rw_comm *old = NULL;
 	const struct pl_enode *a;
 
 	for (uint32_t t = 0; t < r->n_tensors; t++) {
-		if (st->set_of[t] != set)
+		if (st->b.set[t] != set)
 			continue;
 		c.bytes += r->tensor[t].bytes;
 		c.algo = st->algo[t];
@@ -674,7 +674,7 @@ static int chain_all(struct pl_rewriter *r, struct pl_err *err)
 		for (uint32_t k = x->channel; k < x->channel + x->n_channels; k++) {
 			uint32_t from = r->channel[k].head;
 
-			for (uint32_t i = 0; i < st->n_sets; i++) {
+			for (uint32_t i = 0; i < st->b.n_sets; i++) {
 				const struct rw_built *b = st->built[i];
 
 				if (b->arrive[s] == PL_NONE || b->channel[s] != k)
@@ -710,7 +710,7 @@ static int retire_calls(struct pl_rewriter *r, struct pl_err *err)
 					first = t;
 			if (c->issue == PL_NONE || first == PL_NONE)
 				continue;
-			members(r, rw_now(r)->set_of[first], s, &last, &as_recorded);
+			members(r, rw_now(r)->b.set[first], s, &last, &as_recorded);
 			rc = pl_edit_set_dur(r->e, c->issue, as_recorded ? c->issue_dur : 0, err);
 		}
 	}
@@ -725,11 +725,11 @@ static void list_members(struct pl_rewriter *r)
 
 	memset(at, 0, ((size_t)r->n_tensors + 3) * sizeof(*at));
 	for (uint32_t t = 0; t < r->n_tensors; t++)
-		at[st->set_of[t] + 2]++;
+		at[st->b.set[t] + 2]++;
 	for (uint32_t i = 2; i < r->n_tensors + 3; i++)
 		at[i] += at[i - 1];
 	for (uint32_t t = 0; t < r->n_tensors; t++)
-		r->set_member[at[st->set_of[t] + 1]++] = t;
+		r->set_member[at[st->b.set[t] + 1]++] = t;
 }
 
 /* What tells buckets apart: what they hold, and how it is carried. One pass over the tensors. */
@@ -745,14 +745,15 @@ static void set_keys(const struct pl_rewriter *r, uint64_t *key)
 		changes = changes * 31 + pl_hash(&c->bandwidth, sizeof(c->bandwidth));
 		changes = changes * 31 + pl_hash(&c->latency, sizeof(c->latency));
 	}
-	for (uint32_t i = 0; i < st->n_sets; i++)
-		key[i] = 0x9e3779b97f4a7c15u + st->parts[i] + ((uint64_t)st->ranks << 32) + changes;
+	for (uint32_t i = 0; i < st->b.n_sets; i++)
+		key[i] = 0x9e3779b97f4a7c15u + st->b.parts[i] + ((uint64_t)st->ranks << 32) +
+			 changes;
 	for (uint32_t t = 0; t < r->n_tensors; t++) {
-		const uint64_t what[] = { key[st->set_of[t]],
+		const uint64_t what[] = { key[st->b.set[t]],
 					  t + 1 + ((uint64_t)st->algo[t] << 32) +
 						  ((uint64_t)st->servers[t] << 40) };
 
-		key[st->set_of[t]] = pl_hash(what, sizeof(what));
+		key[st->b.set[t]] = pl_hash(what, sizeof(what));
 	}
 }
 
@@ -763,13 +764,13 @@ static int reuse(struct pl_rewriter *r, struct rw_built **old, uint32_t n_old, s
 	struct rw_state *st = rw_now(r);
 	uint64_t *key;
 	uint32_t at = 0;
-	int rc = pl_alloc(&key, st->n_sets, sizeof(*key), err);
+	int rc = pl_alloc(&key, st->b.n_sets, sizeof(*key), err);
 
 	if (rc < 0)
 		return rc;
 	list_members(r);
 	set_keys(r, key);
-	for (uint32_t i = 0; i < st->n_sets; i++) {
+	for (uint32_t i = 0; i < st->b.n_sets; i++) {
 		for (uint32_t n = 0; n < n_old && !st->built[i]; n++, at++) {
 			at = at < n_old ? at : 0;
 			if (old[at] && old[at]->key == key[i]) {
@@ -781,7 +782,7 @@ static int reuse(struct pl_rewriter *r, struct rw_built **old, uint32_t n_old, s
 	for (uint32_t k = 0; rc == 0 && k < n_old; k++)
 		if (old[k])
 			rc = drop_built(r, old[k], err);
-	for (uint32_t i = 0; rc == 0 && i < st->n_sets; i++)
+	for (uint32_t i = 0; rc == 0 && i < st->b.n_sets; i++)
 		if (!st->built[i])
 			rc = build_set(r, i, key[i], &st->built[i], err);
 	pl_free(key);
@@ -806,7 +807,7 @@ int rw_sync(struct pl_rewriter *r, struct pl_err *err)
 		old[i] = st->built[i];
 		st->built[i] = NULL;
 	}
-	st->n_built = st->n_sets;
+	st->n_built = st->b.n_sets;
 	PL_TRY(rw_join_pieces(r, err));
 	PL_TRY(reuse(r, old, n_old, err));
 	PL_TRY(chain_all(r, err));

@@ -424,7 +424,7 @@ static void json(void)
 static const char *sets_from(const char *base, const char *rewrites)
 {
 	static char out[256];
-	uint32_t *bucket, *parts, n;
+	struct pl_buckets buckets;
 	struct pl_plan p;
 	char text[1024];
 	size_t at = 0;
@@ -432,21 +432,20 @@ static const char *sets_from(const char *base, const char *rewrites)
 	snprintf(text, sizeof(text), HEAD "%s%s", base, rewrites);
 	if (read_str(text, &p) < 0)
 		return last.msg;
-	if (pl_plan_buckets(&p, NULL, &bucket, &parts, &n, &last) < 0) {
+	if (pl_plan_buckets(&p, NULL, &buckets, &last) < 0) {
 		pl_plan_fini(&p);
 		return last.msg;
 	}
-	for (uint32_t b = 0; b < n; b++) {
+	for (uint32_t b = 0; b < buckets.n_sets; b++) {
 		at += (size_t)snprintf(out + at, sizeof(out) - at, b ? " " : "");
 		for (size_t i = 0; i < p.n_tensors; i++)
-			if (bucket[i] == b)
+			if (buckets.set[i] == b)
 				out[at++] = p.tensor[i].name[0];
 		out[at] = '\0';
-		if (parts[b] > 1)
-			at += (size_t)snprintf(out + at, sizeof(out) - at, "/%u", parts[b]);
+		if (buckets.parts[b] > 1)
+			at += (size_t)snprintf(out + at, sizeof(out) - at, "/%u", buckets.parts[b]);
 	}
-	pl_free(bucket);
-	pl_free(parts);
+	pl_plan_buckets_fini(&buckets);
 	pl_plan_fini(&p);
 	return out;
 }

@@ -318,7 +318,8 @@ static int random_line(uint64_t *rng, uint32_t n, struct pl_buf *text, struct pl
 static int same_sets(struct job *j, const char *text, bool *same, bool *refused, struct pl_err *err)
 {
 	struct pl_err why[2] = { { 0 }, { 0 } };
-	uint32_t set_of[MAX_LAYERS], *bucket = NULL, *parts = NULL, n;
+	uint32_t set_of[MAX_LAYERS];
+	struct pl_buckets b = { 0 };
 	size_t mark = pl_rewriter_mark(j->r);
 	struct pl_plan p;
 	struct pl_in *in;
@@ -329,19 +330,18 @@ static int same_sets(struct job *j, const char *text, bool *same, bool *refused,
 	PL_TRY(in ? pl_plan_read(in, "plan", &p, err) : err->code);
 	PL_TRY(pl_rewrite_base(j->r, &p, err));
 	here = pl_rewrite_plan(j->r, &p, &why[0]);
-	there = pl_plan_buckets(&p, NULL, &bucket, &parts, &n, &why[1]);
+	there = pl_plan_buckets(&p, NULL, &b, &why[1]);
 	*refused = here < 0;
 	*same = here == there && (here == 0 || !strcmp(why[0].msg, why[1].msg));
 	if (here == 0 && there == 0)
-		*same = pl_rewriter_buckets(j->r, set_of) == n;
+		*same = pl_rewriter_buckets(j->r, set_of) == b.n_sets;
 	for (uint32_t t = 0; here == 0 && *same && t < j->n; t++)
-		*same = set_of[t] == bucket[t] &&
-			pl_rewriter_comm(j->r, t).parts == parts[bucket[t]];
+		*same = set_of[t] == b.set[t] &&
+			pl_rewriter_comm(j->r, t).parts == b.parts[b.set[t]];
 	rc = 0;
 out:
 	pl_rewriter_undo(j->r, mark);
-	pl_free(bucket);
-	pl_free(parts);
+	pl_plan_buckets_fini(&b);
 	pl_in_close(in);
 	pl_plan_fini(&p);
 	return rc;

@@ -130,7 +130,14 @@ static uint32_t takes_it(const struct pl_edit *e, uint32_t use)
 	return found == PL_NONE ? use : found;
 }
 
-int rw_remake_range(struct pl_rewriter *r, const char *name, struct pl_err *err)
+static int is_fused(const char *layer, struct pl_err *err)
+{
+	return pl_fail(err, PL_EDATA,
+		       "operations of \"%s\" are fused with others; put recompute before fuse-ops",
+		       layer);
+}
+
+static int remake_range(struct pl_rewriter *r, const char *name, struct pl_err *err)
 {
 	struct pl_edit *e = r->e;
 	struct ran *v = NULL;
@@ -159,7 +166,7 @@ int rw_remake_range(struct pl_rewriter *r, const char *name, struct pl_err *err)
 		uint32_t node = takes_it(e, v[i].use);
 
 		if (more < 0 || rw_fused(r, node)) {
-			rc = rw_is_fused(name, err);
+			rc = is_fused(name, err);
 			goto out;
 		}
 		PL_TRY(pl_edit_set_dur(e, node, e->node[node].dur + more, err));
@@ -173,3 +180,86 @@ out:
 	pl_free(v);
 	return rc;
 }
+
+/* ---- layers of tables --------------------------------------------------------------------------
+ */
+
+static int remake(struct pl_rewriter *r, int32_t layer, struct pl_err *err)
+{
+	struct pl_edit *e = r->e;
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && i < e->n_tensors; i++) {
+		const struct pl_etensor *x = &e->tensor[i];
+
+		if (!x->dead && e->g->tensor[x->tensor].role == PL_TR_ACTIVATION &&
+		    x->producer != PL_NONE && e->node[x->producer].layer == layer)
+			rc = pl_edit_set_remade(e, i, true, err);
+	}
+	return rc;
+}
+
+static bool is_remade(const struct pl_edit *e, int32_t layer)
+{
+	for (uint32_t i = 0; i < e->n_tensors; i++)
+		if (e->tensor[i].remade && e->tensor[i].producer != PL_NONE &&
+		    e->node[e->tensor[i].producer].layer == layer)
+			return true;
+	return false;
+}
+
+/* The backward operation of a layer takes the forward one's time more. */
+static int recompute_layer(struct pl_rewriter *r, const char *layer, struct pl_err *err)
+{
+	struct pl_edit *e = r->e;
+	uint64_t hits = 0;
+	int rc = 0;
+
+	for (uint32_t b = 0; rc == 0 && b < e->n_nodes; b++) {
+		const struct pl_enode *n = &e->node[b];
+		const char *name = pl_edit_name(e, n->name);
+		uint32_t f = PL_NONE;
+
+		if (!rw_computes(n) || n->layer < 0 || strncmp(name, "backward ", 9) ||
+		    strcmp(name + 9, layer))
+			continue;
+		for (uint32_t i = b; i-- > 0 && f == PL_NONE;)
+			if (rw_computes(&e->node[i]) && e->node[i].res == n->res &&
+			    e->node[i].step == n->step && e->node[i].layer == n->layer &&
+			    !strncmp(pl_edit_name(e, e->node[i].name), "forward ", 8))
+				f = i;
+		if (f == PL_NONE)
+			continue;
+		if (rw_fused(r, f) || rw_fused(r, b))
+			return is_fused(layer, err);
+		if (!hits++ && is_remade(e, n->layer))
+			return pl_fail(err, PL_EDATA, "\"%s\" is made again already; name it once",
+				       layer);
+		rc = pl_edit_set_dur(e, b, n->dur + e->node[f].dur, err);
+		if (rc == 0)
+			rc = remake(r, n->layer, err);
+	}
+	return rc == 0 && !hits ? remake_range(r, layer, err) : rc;
+}
+
+static int apply_recompute(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && i < rw->n_args; i++)
+		rc = recompute_layer(r, rw->arg[i], err);
+	return rc;
+}
+
+static int explain_recompute(const struct pl_rewriter *r, const struct pl_rewrite *rw,
+			     struct pl_buf *out, struct pl_err *err)
+{
+	(void)r;
+	return pl_buf_printf(out, err,
+			     "the activations of %u layers are not kept but made again in the "
+			     "backward pass: less memory, more computation",
+			     rw->n_args);
+}
+
+const struct pl_rewrite_kind pl_rewrite_recompute = { .apply = apply_recompute,
+						      .explain = explain_recompute };

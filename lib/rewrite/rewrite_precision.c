@@ -1,0 +1,51 @@
+/* precision: operations that compute in another one. */
+#include <string.h>
+
+#include "rewrite/rewrite_internal.h"
+
+/* What costs say of kernels is said of units for it, which processors of hosts do not have. */
+static int apply_precision(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
+{
+	struct pl_edit *e = r->e;
+	uint64_t hits = 0;
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && i < e->n_nodes; i++) {
+		const struct pl_enode *n = &e->node[i];
+		bool wanted = !rw->n_args;
+		const char *name;
+		double x;
+
+		if (!rw_computes(n) || n->role != PL_RO_COMPUTE)
+			continue;
+		name = pl_edit_name(e, n->name);
+		for (uint32_t k = 0; k < rw->n_args && !wanted; k++)
+			wanted = !strcmp(rw->arg[k], name);
+		if (!wanted)
+			continue;
+		x = rw->x > 0		      ? rw->x
+		    : n->kind != PL_K_HOST_OP ? pl_cost_precision(name, rw->word)
+					      : 1;
+		hits++;
+		rc = pl_edit_set_dur(e, i, rw_times(n->dur, x), err);
+	}
+	return rc == 0 && !hits ? pl_fail(err, PL_EDATA, "no such operation in the graph") : rc;
+}
+
+static int explain_precision(const struct pl_rewriter *r, const struct pl_rewrite *rw,
+			     struct pl_buf *out, struct pl_err *err)
+{
+	(void)r;
+	if (rw->n_args)
+		return pl_buf_printf(out, err,
+				     "%u kinds of operations compute in %s, for which devices have "
+				     "faster units",
+				     rw->n_args, rw->word);
+	return pl_buf_printf(out, err,
+			     "all operations of devices compute in %s, for which these have faster "
+			     "units",
+			     rw->word);
+}
+
+const struct pl_rewrite_kind pl_rewrite_precision = { .apply = apply_precision,
+						      .explain = explain_precision };

@@ -1,0 +1,166 @@
+/*
+ * fuse-tensors, partition-tensor and order: which tensors travel together, in how many parts, and
+ * in which order they are issued. What that means for the sets is lib/plan's (buckets.h).
+ */
+#include "rewrite/rewrite_internal.h"
+
+/* Numbers of the line's tensors; pl_free(). */
+static int find_args(const struct pl_rewriter *r, const struct pl_rewrite *rw, uint32_t **tensor,
+		     struct pl_err *err)
+{
+	int rc = pl_alloc(tensor, rw->n_args, sizeof(**tensor), err);
+
+	for (uint32_t i = 0; rc == 0 && i < rw->n_args; i++)
+		rc = pl_rewrite_find_arg(r, rw, i, &(*tensor)[i], err);
+	return rc;
+}
+
+/* The bucket of the line's first tensor, and its size. */
+static int put_first(const struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_buf *out,
+		     struct pl_err *err)
+{
+	const struct pl_buckets *b = &rw_now(r)->b;
+	int64_t bytes = 0;
+	uint32_t first;
+	char size[24];
+	int rc = pl_rewrite_find_arg(r, rw, 0, &first, err);
+
+	for (uint32_t t = 0; rc == 0 && t < r->n_tensors; t++)
+		if (b->set[t] == b->set[first])
+			bytes = pl_add_sat(bytes, r->tensor[t].bytes);
+	if (rc < 0)
+		return rc;
+	return pl_buf_printf(out, err, "the bucket of \"%s\" (%s)", rw->arg[0],
+			     pl_fmt_bytes(size, sizeof(size), (double)bytes));
+}
+
+/* ---- fuse-tensors ---------------------------------------------------------------------------- */
+
+/* May the tensors of the line travel together? */
+static int check_fuse(const struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
+{
+	const struct rw_state *s = rw_now(r);
+	uint32_t first = PL_NONE, t;
+	int rc;
+
+	for (uint32_t i = 0; i < rw->n_args; i++) {
+		if ((rc = pl_rewrite_find_arg(r, rw, i, &t, err)) < 0)
+			return rc;
+		if (s->b.parts[s->b.set[t]] > 1)
+			return pl_fail(err, PL_EDATA,
+				       "\"%s\" is partitioned already; fuse first, then partition",
+				       rw->arg[i]);
+		first = i ? first : t;
+		if (r->tensor[first].group != r->tensor[t].group)
+			return pl_fail(err, PL_EDATA,
+				       "\"%s\" and \"%s\" are synchronised by different groups of "
+				       "ranks; fuse those of one group",
+				       rw->arg[0], rw->arg[i]);
+		if (r->tensor[first].coll != r->tensor[t].coll)
+			return pl_fail(err, PL_EDATA,
+				       "\"%s\" and \"%s\" are synchronised by different kinds of "
+				       "communication; fuse those of one kind",
+				       rw->arg[0], rw->arg[i]);
+	}
+	return 0;
+}
+
+static int apply_fuse(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
+{
+	struct pl_buckets *b = &rw_now(r)->b;
+	uint32_t *tensor;
+	int rc = find_args(r, rw, &tensor, err);
+
+	if (rc == 0 && (rc = pl_plan_buckets_fuse(b, tensor, rw->n_args, err)) == 0)
+		rc = pl_plan_buckets_number(b, NULL, err);
+	pl_free(tensor);
+	return rc;
+}
+
+static int explain_fuse(const struct pl_rewriter *r, const struct pl_rewrite *rw,
+			struct pl_buf *out, struct pl_err *err)
+{
+	int64_t bytes = 0;
+	char size[24];
+
+	for (uint32_t i = 0; i < rw->n_args; i++) {
+		uint32_t t;
+		int rc = pl_rewrite_find_arg(r, rw, i, &t, err);
+
+		if (rc < 0)
+			return rc;
+		bytes = pl_add_sat(bytes, r->tensor[t].bytes);
+	}
+	pl_fmt_bytes(size, sizeof(size), (double)bytes);
+	if (rw->n_args == 1)
+		return pl_buf_printf(out, err,
+				     "\"%s\" (%s) is communicated by itself, so it does not wait "
+				     "for other tensors",
+				     rw->arg[0], size);
+	return pl_buf_printf(out, err,
+			     "%u tensors (%s) are communicated as one, so the latency and the call "
+			     "are paid once",
+			     rw->n_args, size);
+}
+
+const struct pl_rewrite_kind pl_rewrite_fuse_tensors = {
+	.comm = true, .check = check_fuse, .apply = apply_fuse, .explain = explain_fuse
+};
+
+/* ---- partition-tensor ------------------------------------------------------------------------ */
+
+static int apply_partition(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
+{
+	struct pl_buckets *b = &rw_now(r)->b;
+	uint32_t t;
+	int rc = pl_rewrite_find_arg(r, rw, 0, &t, err);
+
+	if (rc == 0)
+		b->parts[b->set[t]] = (uint32_t)rw->k;
+	return rc;
+}
+
+static int explain_partition(const struct pl_rewriter *r, const struct pl_rewrite *rw,
+			     struct pl_buf *out, struct pl_err *err)
+{
+	int rc = put_first(r, rw, out, err);
+
+	return rc < 0 ? rc
+		      : pl_buf_printf(out, err,
+				      " is sent in %lld parts, so that more urgent communication "
+				      "can go between them",
+				      (long long)rw->k);
+}
+
+const struct pl_rewrite_kind pl_rewrite_partition_tensor = { .comm = true,
+							     .apply = apply_partition,
+							     .explain = explain_partition };
+
+/* ---- order ----------------------------------------------------------------------------------- */
+
+static int apply_order(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
+{
+	uint32_t *tensor;
+	int rc = find_args(r, rw, &tensor, err);
+
+	if (rc == 0)
+		rc = pl_plan_buckets_order(&rw_now(r)->b, tensor, rw->n_args, err);
+	pl_free(tensor);
+	return rc;
+}
+
+static int explain_order(const struct pl_rewriter *r, const struct pl_rewrite *rw,
+			 struct pl_buf *out, struct pl_err *err)
+{
+	int rc = put_first(r, rw, out, err);
+
+	return rc < 0 ? rc
+		      : pl_buf_printf(out, err,
+				      " is issued first of %u, and the others in the order of the "
+				      "line, so that what is needed first arrives first",
+				      rw->n_args);
+}
+
+const struct pl_rewrite_kind pl_rewrite_order = { .comm = true,
+						  .apply = apply_order,
+						  .explain = explain_order };
