@@ -11,89 +11,60 @@
 
 #include "search/internal.h"
 
-#define MIB ((int64_t)1 << 20)
-
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 int cand_init(const struct search *s, struct cand *c, struct pl_err *err)
 {
-	size_t n = s->n ? s->n : 1;
 	int rc;
 
 	memset(c, 0, sizeof(*c));
-	rc = pl_alloc(&c->set_of, 2 * n + (n + 3) / 4, sizeof(*c->set_of), err);
-	if (rc < 0)
-		return rc;
-	c->parts = c->set_of + n;
-	c->algo = (uint8_t *)(c->parts + n);
+	PL_TRY(pl_plan_buckets_init(&c->b, s->n, err));
+	PL_TRY(pl_alloc(&c->algo, s->n, sizeof(*c->algo), err));
 	c->mean = INFINITY;
-	return 0;
+out:
+	return rc;
 }
 
 void cand_fini(struct cand *c)
 {
-	pl_free(c->set_of);
-	c->set_of = NULL;
+	pl_plan_buckets_fini(&c->b);
+	pl_free(c->algo);
+	c->algo = NULL;
 }
 
 void cand_copy(const struct search *s, struct cand *to, const struct cand *from)
 {
-	to->n_sets = from->n_sets;
+	pl_plan_buckets_copy(&to->b, &from->b);
 	to->ordered = from->ordered;
 	to->urgent = from->urgent;
 	to->mean = from->mean;
-	memcpy(to->set_of, from->set_of, s->n * sizeof(*to->set_of));
-	memcpy(to->parts, from->parts, s->n * sizeof(*to->parts));
 	memcpy(to->algo, from->algo, s->n);
 }
 
 /* The set whose last tensor comes first is ready first: tensors are in order of readiness. */
-void cand_number(struct search *s, struct cand *c)
+int cand_number(struct search *s, struct cand *c, struct pl_err *err)
 {
-	uint32_t *to = s->scratch, *from = s->scratch + s->n, n = 0;
+	uint32_t *from = s->scratch;
+	uint8_t *algo = (uint8_t *)(from + s->n);
+	int rc;
 
-	memset(to, 0xff, s->n * sizeof(*to));
-	if (c->ordered) {
-		for (uint32_t t = 0; t < s->n; t++)
-			to[c->set_of[t]] = 0;
-		for (uint32_t i = 0; i < s->n; i++)
-			if (to[i] != PL_NONE) {
-				to[i] = n;
-				from[n++] = i;
-			}
-	} else {
-		for (uint32_t t = s->n; t-- > 0;)
-			if (to[c->set_of[t]] == PL_NONE) {
-				to[c->set_of[t]] = n;
-				from[n++] = c->set_of[t];
-			}
-		for (uint32_t i = 0; i < n; i++)
-			to[from[i]] = n - 1 - i;
-		for (uint32_t i = 0; i < n / 2; i++) {
-			uint32_t x = from[i];
-
-			from[i] = from[n - 1 - i];
-			from[n - 1 - i] = x;
-		}
-	}
 	for (uint32_t t = 0; t < s->n; t++)
-		c->set_of[t] = to[c->set_of[t]];
-	/* gather through the other half of scratch: to is no longer needed */
-	for (uint32_t i = 0; i < n; i++)
-		to[i] = c->parts[from[i]] | (uint32_t)c->algo[from[i]] << 24;
-	for (uint32_t i = 0; i < n; i++) {
-		c->parts[i] = to[i] & 0xffffff;
-		c->algo[i] = (uint8_t)(to[i] >> 24);
-	}
-	c->n_sets = n;
+		c->b.place[t] = c->ordered ? c->b.set[t] : t;
+	rc = pl_plan_buckets_number(&c->b, from, err);
+	if (rc < 0)
+		return rc;
+	for (uint32_t i = 0; i < c->b.n_sets; i++)
+		algo[i] = c->algo[from[i]];
+	memcpy(c->algo, algo, c->b.n_sets);
+	return 0;
 }
 
 bool cand_same(const struct search *s, const struct cand *a, const struct cand *b)
 {
-	return a->n_sets == b->n_sets && a->urgent == b->urgent &&
-	       !memcmp(a->set_of, b->set_of, s->n * sizeof(*a->set_of)) &&
-	       !memcmp(a->parts, b->parts, a->n_sets * sizeof(*a->parts)) &&
-	       !memcmp(a->algo, b->algo, a->n_sets);
+	return a->b.n_sets == b->b.n_sets && a->urgent == b->urgent &&
+	       !memcmp(a->b.set, b->b.set, s->n * sizeof(*a->b.set)) &&
+	       !memcmp(a->b.parts, b->b.parts, a->b.n_sets * sizeof(*a->b.parts)) &&
+	       !memcmp(a->algo, b->algo, a->b.n_sets);
 }
 
 /* What sets a candidate apart from plain buckets. */
@@ -101,8 +72,8 @@ static uint32_t frills(const struct cand *c)
 {
 	uint32_t n = c->ordered + c->urgent;
 
-	for (uint32_t i = 0; i < c->n_sets; i++)
-		n += (c->parts[i] > 1) + (c->algo[i] != PL_ALGO_RING);
+	for (uint32_t i = 0; i < c->b.n_sets; i++)
+		n += (c->b.parts[i] > 1) + (c->algo[i] != PL_ALGO_RING);
 	return n;
 }
 
@@ -114,7 +85,7 @@ bool cand_better(const struct cand *a, const struct cand *b)
 		return a->mean < b->mean;
 	x = frills(a);
 	y = frills(b);
-	return x != y ? x < y : a->n_sets < b->n_sets;
+	return x != y ? x < y : a->b.n_sets < b->b.n_sets;
 }
 
 int batch_add(struct search *s, const struct cand *from, struct cand **c, struct pl_err *err)
@@ -127,7 +98,7 @@ int batch_add(struct search *s, const struct cand *from, struct cand **c, struct
 	if (s->cap_batch > had)
 		memset(s->batch + had, 0, (s->cap_batch - had) * sizeof(*s->batch));
 	*c = &s->batch[s->n_batch];
-	if (!(*c)->set_of && (rc = cand_init(s, *c, err)) < 0)
+	if (!(*c)->b.set && (rc = cand_init(s, *c, err)) < 0)
 		return rc;
 	cand_copy(s, *c, from);
 	(*c)->mean = INFINITY;
@@ -142,66 +113,50 @@ static int add_plain(struct search *s, struct cand **c, struct pl_err *err)
 
 	if (rc < 0)
 		return rc;
-	(*c)->n_sets = 0;
+	(*c)->b.n_sets = 0;
 	(*c)->ordered = (*c)->urgent = false;
 	for (uint32_t i = 0; i < s->n; i++) {
-		(*c)->parts[i] = 1;
+		(*c)->b.parts[i] = 1;
 		(*c)->algo[i] = PL_ALGO_RING;
-		(*c)->set_of[i] = PL_NONE;
+		(*c)->b.set[i] = PL_NONE;
 	}
 	return 0;
 }
 
 /* ---- defaults -------------------------------------------------------------------------------- */
 
-struct rule {
-	int64_t first, limit; /* bytes of a group's first bucket, of others */
-	bool before;	      /* closed before it outgrows the limit; else when it has reached it */
-};
-
-static void cut(struct search *s, const struct rule *r, struct cand *c)
+/* Tensors of different groups never meet: each group fills buckets of its own. */
+static int cut(struct search *s, struct pl_bucket_rule rule, struct cand *c, struct pl_err *err)
 {
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < s->n; i++) {
-		int64_t limit = r->first, bytes = 0;
-		bool any = false;
+		struct pl_bucket_filler f = { .rule = rule, .set = n };
 
-		if (c->set_of[i] != PL_NONE)
+		if (c->b.set[i] != PL_NONE)
 			continue;
-		for (uint32_t t = i; t < s->n; t++) { /* the group of i */
-			if (s->group[t] != s->group[i])
-				continue;
-			if (any &&
-			    (r->before ? pl_add_sat(bytes, s->bytes[t]) > limit : bytes >= limit)) {
-				n++;
-				bytes = 0;
-				limit = r->limit;
-			}
-			c->set_of[t] = n;
-			bytes = pl_add_sat(bytes, s->bytes[t]);
-			any = true;
-		}
-		n++;
+		for (uint32_t t = i; t < s->n; t++) /* the group of i */
+			if (s->group[t] == s->group[i])
+				c->b.set[t] = pl_plan_bucket_next(&f, s->bytes[t]);
+		n = pl_plan_bucket_end(&f);
 	}
-	cand_number(s, c);
+	return cand_number(s, c, err);
 }
 
-static int add_rule(struct search *s, const struct rule *r, struct pl_err *err)
+static int add_rule(struct search *s, struct pl_bucket_rule rule, struct pl_err *err)
 {
 	struct cand *c;
 	int rc = add_plain(s, &c, err);
 
-	if (rc == 0)
-		cut(s, r, c);
-	return rc;
+	return rc < 0 ? rc : cut(s, rule, c, err);
 }
 
 int add_preset(struct search *s, enum pl_preset preset, struct pl_err *err)
 {
-	static const struct rule rule[PL_PRESET_COUNT_] = {
-		[PL_PRESET_DDP] = { MIB, 25 * MIB, false },
-		[PL_PRESET_HOROVOD] = { 64 * MIB, 64 * MIB, true },
+	const int64_t mib = (int64_t)1 << 20;
+	const struct pl_bucket_rule rule[PL_PRESET_COUNT_] = {
+		[PL_PRESET_DDP] = pl_plan_bucket_rule_ddp(PL_DDP_BUCKET_BYTES),
+		[PL_PRESET_HOROVOD] = { 64 * mib, 64 * mib, true },
 		[PL_PRESET_EACH] = { 0, 0, false },
 		[PL_PRESET_ALL] = { INT64_MAX, INT64_MAX, false },
 	};
@@ -209,7 +164,7 @@ int add_preset(struct search *s, enum pl_preset preset, struct pl_err *err)
 
 	if (preset == PL_PRESET_NONE)
 		return batch_add(s, &s->recorded, &c, err);
-	return add_rule(s, &rule[preset], err);
+	return add_rule(s, rule[preset], err);
 }
 
 static int add_equal_cuts(struct search *s, struct pl_err *err)
@@ -220,10 +175,10 @@ static int add_equal_cuts(struct search *s, struct pl_err *err)
 	for (uint32_t t = 0; t < s->n; t++)
 		total = pl_add_sat(total, s->bytes[t]);
 	for (int64_t k = 2; rc == 0 && k <= 64 && k <= s->n; k += (k + 3) / 4) {
-		struct rule r = { total / k + 1, total / k + 1, false };
+		struct pl_bucket_rule r = { total / k + 1, total / k + 1, false };
 
 		if (r.limit != last)
-			rc = add_rule(s, &r, err);
+			rc = add_rule(s, r, err);
 		last = r.limit;
 	}
 	return rc;
@@ -289,7 +244,7 @@ static int cut_group(struct search *s, const struct dp_case *d, uint32_t i, stru
 
 		c->algo[*n_sets] = (uint8_t)d->algo;
 		for (uint32_t k = room->first[b]; k < stop; k++)
-			c->set_of[room->tensor[k]] = *n_sets;
+			c->b.set[room->tensor[k]] = *n_sets;
 		++*n_sets;
 	}
 	return rc;
@@ -303,11 +258,9 @@ static int add_dp(struct search *s, const struct dp_case *d, struct dp_room *roo
 	int rc = add_plain(s, &c, err);
 
 	for (uint32_t i = 0; rc == 0 && i < s->n; i++)
-		if (c->set_of[i] == PL_NONE)
+		if (c->b.set[i] == PL_NONE)
 			rc = cut_group(s, d, i, room, c, &n_sets, err);
-	if (rc == 0)
-		cand_number(s, c);
-	return rc;
+	return rc < 0 ? rc : cand_number(s, c, err);
 }
 
 static int add_dps(struct search *s, struct dp_room *room, struct pl_err *err)

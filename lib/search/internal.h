@@ -4,15 +4,13 @@
 
 #include "search/search.h"
 
-/* A way to synchronise the tensors. One block of memory: set_of. */
+/* A way to synchronise the tensors. */
 struct cand {
-	uint32_t n_sets;
-	bool ordered;	  /* issued in the order of numbers; else by readiness */
-	bool urgent;	  /* carried by s->priority, whatever the order of issue */
-	uint32_t *set_of; /* [tensor], in order of issue */
-	uint32_t *parts;  /* [set] */
-	uint8_t *algo;	  /* [set] */
-	double mean;	  /* the step, simulated; INFINITY: it cannot be done */
+	struct pl_buckets b;
+	bool ordered;  /* issued in the order of numbers; else by readiness */
+	bool urgent;   /* carried by s->priority, whatever the order of issue */
+	uint8_t *algo; /* [set] */
+	double mean;   /* the step, simulated; INFINITY: it cannot be done */
 };
 
 /* A copy of the edit for one thread, on which the search's present candidate is carried out. */
@@ -99,7 +97,7 @@ int cand_init(const struct search *s, struct cand *c, struct pl_err *err) PL_MUS
 void cand_fini(struct cand *c);
 void cand_copy(const struct search *s, struct cand *to, const struct cand *from);
 /* Number the sets from 0 without gaps, by readiness or in the order that they have. */
-void cand_number(struct search *s, struct cand *c);
+int cand_number(struct search *s, struct cand *c, struct pl_err *err) PL_MUST;
 bool cand_same(const struct search *s, const struct cand *a, const struct cand *b);
 /* Shorter; or as long and simpler. */
 bool cand_better(const struct cand *a, const struct cand *b);

@@ -119,7 +119,7 @@ int lanes_root(struct search *s, struct pl_err *err)
 
 static int carry_out(struct lane *l, const struct cand *c, struct pl_err *err)
 {
-	const struct pl_bucketing b = { c->n_sets, c->set_of, c->parts, c->algo,
+	const struct pl_bucketing b = { c->b.n_sets, c->b.set, c->b.parts, c->algo,
 					c->urgent ? l->s->priority : NULL };
 	int rc = pl_rewrite_bucketing(l->r, &b, err);
 

@@ -33,7 +33,7 @@ static int add_line(struct search *s, struct pl_plan *p, unsigned op, const char
 static bool was_fused(const struct search *s, uint32_t tensor)
 {
 	for (uint32_t t = 0; t < s->n; t++)
-		if (t != tensor && s->recorded.set_of[t] == s->recorded.set_of[tensor])
+		if (t != tensor && s->recorded.b.set[t] == s->recorded.b.set[tensor])
 			return true;
 	return false;
 }
@@ -44,14 +44,14 @@ static int fuse_lines(struct search *s, struct pl_plan *p, const struct cand *c,
 {
 	int rc = 0;
 
-	if (c->n_sets == s->recorded.n_sets &&
-	    !memcmp(c->set_of, s->recorded.set_of, s->n * sizeof(*c->set_of)))
+	if (c->b.n_sets == s->recorded.b.n_sets &&
+	    !memcmp(c->b.set, s->recorded.b.set, s->n * sizeof(*c->b.set)))
 		return 0;
-	for (uint32_t a = 0; rc == 0 && a < c->n_sets; a++) {
+	for (uint32_t a = 0; rc == 0 && a < c->b.n_sets; a++) {
 		uint32_t n = 0;
 
 		for (uint32_t t = 0; t < s->n; t++)
-			if (c->set_of[t] == a)
+			if (c->b.set[t] == a)
 				s->scratch[n++] = t;
 		if (n > 1 || was_fused(s, s->scratch[0]))
 			rc = add_line(s, p, PL_RW_FUSE_TENSORS, NULL, 0, s->scratch, n, err);
@@ -63,7 +63,7 @@ static int fuse_lines(struct search *s, struct pl_plan *p, const struct cand *c,
 static void firsts(const struct search *s, const struct cand *c, uint32_t *first)
 {
 	for (uint32_t t = s->n; t-- > 0;)
-		first[c->set_of[t]] = t;
+		first[c->b.set[t]] = t;
 }
 
 static int algorithm_lines(struct search *s, struct pl_plan *p, const struct cand *c,
@@ -75,12 +75,12 @@ static int algorithm_lines(struct search *s, struct pl_plan *p, const struct can
 		uint32_t *v = s->scratch + s->n, n = 0;
 
 		firsts(s, c, s->scratch);
-		for (uint32_t a = 0; a < c->n_sets; a++)
+		for (uint32_t a = 0; a < c->b.n_sets; a++)
 			if (c->algo[a] == algo)
 				v[n++] = s->scratch[a];
 		if (n)
 			rc = add_line(s, p, PL_RW_ALGORITHM, pl_algo_name(algo), 0, v,
-				      n == c->n_sets ? 0 : n, err);
+				      n == c->b.n_sets ? 0 : n, err);
 	}
 	return rc;
 }
@@ -95,7 +95,7 @@ static int priority_line(struct search *s, struct pl_plan *p, const struct cand 
 	for (uint32_t t = 0; t < s->n; t++) /* tensors by priority */
 		v[s->priority[t] - 1] = t;
 	for (uint32_t i = 0; i < s->n; i++) {
-		uint32_t t = v[i], *set = &first[c->set_of[t]];
+		uint32_t t = v[i], *set = &first[c->b.set[t]];
 
 		if (*set == PL_NONE) {
 			*set = t;
@@ -110,17 +110,17 @@ static int all_lines(struct search *s, struct pl_plan *p, const struct cand *c, 
 	int rc;
 
 	PL_TRY(fuse_lines(s, p, c, err));
-	for (uint32_t a = 0; a < c->n_sets; a++) {
+	for (uint32_t a = 0; a < c->b.n_sets; a++) {
 		firsts(s, c, s->scratch);
-		if (c->parts[a] > 1)
-			PL_TRY(add_line(s, p, PL_RW_PARTITION_TENSOR, NULL, c->parts[a],
+		if (c->b.parts[a] > 1)
+			PL_TRY(add_line(s, p, PL_RW_PARTITION_TENSOR, NULL, c->b.parts[a],
 					&s->scratch[a], 1, err));
 	}
-	if (c->ordered && c->n_sets > 1) {
+	if (c->ordered && c->b.n_sets > 1) {
 		firsts(s, c, s->scratch);
-		PL_TRY(add_line(s, p, PL_RW_ORDER, NULL, 0, s->scratch, c->n_sets, err));
+		PL_TRY(add_line(s, p, PL_RW_ORDER, NULL, 0, s->scratch, c->b.n_sets, err));
 	}
-	if (c->urgent && c->n_sets > 1)
+	if (c->urgent && c->b.n_sets > 1)
 		PL_TRY(priority_line(s, p, c, err));
 	rc = algorithm_lines(s, p, c, err);
 out:

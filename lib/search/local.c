@@ -33,11 +33,11 @@ void search_move(struct search *s, const struct cand *c)
 	s->version++;
 	memset(at, 0, ((size_t)s->n + 2) * sizeof(*at));
 	for (uint32_t t = 0; t < s->n; t++)
-		at[s->now.set_of[t] + 2]++;
-	for (uint32_t i = 2; i <= s->now.n_sets + 1; i++)
+		at[s->now.b.set[t] + 2]++;
+	for (uint32_t i = 2; i <= s->now.b.n_sets + 1; i++)
 		at[i] += at[i - 1];
 	for (uint32_t t = 0; t < s->n; t++)
-		s->member[at[s->now.set_of[t] + 1]++] = t;
+		s->member[at[s->now.b.set[t] + 1]++] = t;
 }
 
 static uint32_t size_of(const struct search *s, uint32_t set)
@@ -52,7 +52,7 @@ static const uint32_t *members_of(const struct search *s, uint32_t set)
 
 static bool may_join(const struct search *s, uint32_t a, uint32_t b)
 {
-	return a < s->now.n_sets && b < s->now.n_sets && a != b &&
+	return a < s->now.b.n_sets && b < s->now.b.n_sets && a != b &&
 	       s->group[members_of(s, a)[0]] == s->group[members_of(s, b)[0]];
 }
 
@@ -72,16 +72,15 @@ static int shift(struct search *s, uint32_t a, bool last, uint32_t n, uint32_t b
 	if ((rc = batch_add(s, &s->now, &c, err)) < 0)
 		return rc;
 	for (uint32_t i = 0; i < n; i++)
-		c->set_of[v[last ? size - 1 - i : i]] = b;
-	cand_number(s, c);
-	return 0;
+		c->b.set[v[last ? size - 1 - i : i]] = b;
+	return cand_number(s, c, err);
 }
 
 /* Tensors from .. to - 1 of the set become one of their own, in front of or behind the rest. */
 static int part_off(struct search *s, uint32_t a, uint32_t from, uint32_t to, struct pl_err *err)
 {
 	const uint32_t *v = members_of(s, a);
-	uint32_t size = size_of(s, a), fresh = s->now.n_sets, place = from ? a + 1 : a;
+	uint32_t size = size_of(s, a), fresh = s->now.b.n_sets, place = from ? a + 1 : a;
 	struct cand *c;
 	int rc;
 
@@ -89,25 +88,24 @@ static int part_off(struct search *s, uint32_t a, uint32_t from, uint32_t to, st
 		return 0;
 	if ((rc = batch_add(s, &s->now, &c, err)) < 0)
 		return rc;
-	c->parts[fresh] = c->parts[a];
+	c->b.parts[fresh] = c->b.parts[a];
 	c->algo[fresh] = c->algo[a];
 	for (uint32_t i = from; i < to; i++)
-		c->set_of[v[i]] = fresh;
+		c->b.set[v[i]] = fresh;
 	if (c->ordered) { /* beside the rest */
 		for (uint32_t t = 0; t < s->n; t++)
-			if (c->set_of[t] == fresh)
-				c->set_of[t] = place;
-			else if (c->set_of[t] >= place)
-				c->set_of[t]++;
+			if (c->b.set[t] == fresh)
+				c->b.set[t] = place;
+			else if (c->b.set[t] >= place)
+				c->b.set[t]++;
 		for (uint32_t i = fresh; i > place; i--) {
-			c->parts[i] = c->parts[i - 1];
+			c->b.parts[i] = c->b.parts[i - 1];
 			c->algo[i] = c->algo[i - 1];
 		}
-		c->parts[place] = s->now.parts[a];
+		c->b.parts[place] = s->now.b.parts[a];
 		c->algo[place] = s->now.algo[a];
 	}
-	cand_number(s, c);
-	return 0;
+	return cand_number(s, c, err);
 }
 
 static int set_parts(struct search *s, uint32_t a, uint32_t k, struct pl_err *err)
@@ -115,10 +113,10 @@ static int set_parts(struct search *s, uint32_t a, uint32_t k, struct pl_err *er
 	struct cand *c;
 	int rc;
 
-	if (!s->o->partition || !k || k > 65536 || k == s->now.parts[a])
+	if (!s->o->partition || !k || k > 65536 || k == s->now.b.parts[a])
 		return 0;
 	if ((rc = batch_add(s, &s->now, &c, err)) == 0)
-		c->parts[a] = k;
+		c->b.parts[a] = k;
 	return rc;
 }
 
@@ -132,7 +130,7 @@ static int set_algo(struct search *s, uint32_t a, uint8_t algo, struct pl_err *e
 		return 0;
 	if ((rc = batch_add(s, &s->now, &c, err)) < 0)
 		return rc;
-	for (uint32_t i = 0; i < c->n_sets; i++)
+	for (uint32_t i = 0; i < c->b.n_sets; i++)
 		if (a == PL_NONE || a == i)
 			c->algo[i] = algo;
 	return 0;
@@ -145,17 +143,17 @@ static int swap(struct search *s, uint32_t a, uint32_t b, struct pl_err *err)
 	uint8_t algo;
 	int rc;
 
-	if (!s->o->order || s->now.urgent || a >= s->now.n_sets || b >= s->now.n_sets || a == b)
+	if (!s->o->order || s->now.urgent || a >= s->now.b.n_sets || b >= s->now.b.n_sets || a == b)
 		return 0;
 	if ((rc = batch_add(s, &s->now, &c, err)) < 0)
 		return rc;
 	for (uint32_t t = 0; t < s->n; t++)
-		c->set_of[t] = c->set_of[t] == a ? b : c->set_of[t] == b ? a : c->set_of[t];
-	parts = c->parts[a];
+		c->b.set[t] = c->b.set[t] == a ? b : c->b.set[t] == b ? a : c->b.set[t];
+	parts = c->b.parts[a];
 	algo = c->algo[a];
-	c->parts[a] = c->parts[b];
+	c->b.parts[a] = c->b.parts[b];
 	c->algo[a] = c->algo[b];
-	c->parts[b] = parts;
+	c->b.parts[b] = parts;
 	c->algo[b] = algo;
 	c->ordered = true;
 	return 0;
@@ -170,7 +168,7 @@ static int add_shifts(struct search *s, uint32_t a, struct pl_err *err)
 	for (int side = 0; rc == 0 && side < 2; side++) {
 		uint32_t b = side ? a + 1 : a - 1, n;
 
-		if (b >= s->now.n_sets)
+		if (b >= s->now.b.n_sets)
 			continue;
 		n = size_of(s, a);
 		for (uint32_t k = 1; rc == 0 && k < n; k *= 2)
@@ -199,11 +197,11 @@ static int add_splits(struct search *s, uint32_t a, struct pl_err *err)
 /* What keeps no order: a tensor to a set farther away, or out of the middle. */
 static int add_jumps(struct search *s, uint32_t a, struct pl_err *err)
 {
-	uint32_t n = size_of(s, a), reach = s->n <= FEW ? s->now.n_sets : WINDOW;
+	uint32_t n = size_of(s, a), reach = s->n <= FEW ? s->now.b.n_sets : WINDOW;
 	uint32_t lo = a > reach ? a - reach : 0, hi = a + reach + 1;
 	int rc = 0;
 
-	for (uint32_t b = lo; rc == 0 && b < hi && b < s->now.n_sets; b++) {
+	for (uint32_t b = lo; rc == 0 && b < hi && b < s->now.b.n_sets; b++) {
 		if (b == a || !may_join(s, a, b) || !s->o->fuse)
 			continue;
 		if (b + 1 != a && b != a + 1)
@@ -213,8 +211,8 @@ static int add_jumps(struct search *s, uint32_t a, struct pl_err *err)
 
 			if ((rc = batch_add(s, &s->now, &c, err)) < 0)
 				break;
-			c->set_of[members_of(s, a)[i]] = b;
-			cand_number(s, c);
+			c->b.set[members_of(s, a)[i]] = b;
+			rc = cand_number(s, c, err);
 		}
 	}
 	for (uint32_t i = 0; rc == 0 && i < n && s->n <= FEW; i++)
@@ -224,7 +222,7 @@ static int add_jumps(struct search *s, uint32_t a, struct pl_err *err)
 
 static int add_frills(struct search *s, uint32_t a, struct pl_err *err)
 {
-	uint32_t k = s->now.parts[a];
+	uint32_t k = s->now.b.parts[a];
 	int rc = set_parts(s, a, 2 * k, err);
 
 	if (rc == 0 && k > 1)
@@ -241,7 +239,7 @@ static int add_frills(struct search *s, uint32_t a, struct pl_err *err)
 /* ---- groups that are alike ------------------------------------------------------------------- */
 
 /* Sets as c has them in the group, in all groups for tensors of the same names; the others stay. */
-static void project(struct search *s, struct cand *c, uint32_t group)
+static int project(struct search *s, struct cand *c, uint32_t group, struct pl_err *err)
 {
 	uint32_t *map = s->scratch, *of = s->scratch + s->n, n = 0;
 	struct cand *to = &s->spare;
@@ -258,21 +256,21 @@ static void project(struct search *s, struct cand *c, uint32_t group)
 
 				if (s->group_index[t] != g || (from != PL_NONE) != led)
 					continue;
-				set = c->set_of[led ? from : t];
+				set = c->b.set[led ? from : t];
 				if (map[set] == PL_NONE) {
-					to->parts[n] = c->parts[set];
+					to->b.parts[n] = c->b.parts[set];
 					to->algo[n] = c->algo[set];
 					map[set] = n++;
 				}
-				to->set_of[t] = map[set];
+				to->b.set[t] = map[set];
 			}
 		}
-	to->n_sets = n;
+	to->b.n_sets = n;
 	to->urgent = c->urgent;
 	to->ordered = false;
 	to->mean = INFINITY;
 	cand_copy(s, c, to);
-	cand_number(s, c);
+	return cand_number(s, c, err);
 }
 
 /* Whatever is tried for one group, for all that are alike at once: where they wait for one another
@@ -293,7 +291,7 @@ static int add_alike(struct search *s, uint32_t a, size_t first, struct pl_err *
 			break;
 		if (i < n)
 			cand_copy(s, c, &s->batch[i]);
-		project(s, c, group);
+		rc = project(s, c, group, err);
 	}
 	return rc;
 }
@@ -348,7 +346,7 @@ static int visit(struct search *s, uint32_t tensor, bool *better, struct pl_err 
 
 	while (rc == 0 && moved && !search_over(s)) {
 		s->n_batch = 0;
-		rc = neighbours(s, s->now.set_of[tensor], err);
+		rc = neighbours(s, s->now.b.set[tensor], err);
 		if (rc == 0)
 			rc = take_best(s, &moved, err);
 		*better |= rc == 0 && moved;
@@ -365,7 +363,7 @@ static int visit_order(struct search *s, uint32_t *order, uint32_t *n, struct pl
 	if (rc < 0 || (rc = pl_rewriter_hot(s->lane[0].r, s->hot, err)) < 0)
 		return rc;
 	for (int pass = 0; pass < 2; pass++) {
-		for (uint32_t a = 0; a < s->now.n_sets; a++) {
+		for (uint32_t a = 0; a < s->now.b.n_sets; a++) {
 			const uint32_t *v = members_of(s, a);
 			bool hot = false;
 
@@ -390,10 +388,10 @@ static int add_urgent(struct search *s, struct pl_err *err)
 		if ((rc = batch_add(s, &s->now, &c, err)) < 0)
 			break;
 		c->urgent = !s->now.urgent;
-		for (uint32_t i = 0; i < c->n_sets && k > 1; i++)
-			c->parts[i] = k;
+		for (uint32_t i = 0; i < c->b.n_sets && k > 1; i++)
+			c->b.parts[i] = k;
 		c->ordered = false;
-		cand_number(s, c);
+		rc = cand_number(s, c, err);
 	}
 	return rc;
 }
@@ -416,7 +414,7 @@ int steepest(struct search *s, struct pl_err *err)
 
 	while (rc == 0 && moved && s->n <= FEW && !search_over(s)) {
 		s->n_batch = 0;
-		for (uint32_t a = 0; rc == 0 && a < s->now.n_sets; a++)
+		for (uint32_t a = 0; rc == 0 && a < s->now.b.n_sets; a++)
 			rc = neighbours(s, a, err);
 		if (rc == 0)
 			rc = take_best(s, &moved, err);
@@ -453,7 +451,7 @@ static uint32_t below(struct search *s, uint32_t n)
 /* Some change; it may add nothing. */
 static int random_change(struct search *s, struct pl_err *err)
 {
-	uint32_t a = below(s, s->now.n_sets), n = size_of(s, a);
+	uint32_t a = below(s, s->now.b.n_sets), n = size_of(s, a);
 	uint32_t k = 1 + below(s, n), b = below(s, 2) ? a + 1 : a - 1;
 
 	switch (below(s, 8)) {
@@ -466,7 +464,7 @@ static int random_change(struct search *s, struct pl_err *err)
 	case 4:
 		return part_off(s, a, k == n ? 0 : k, k == n ? 1 : n, err);
 	case 5:
-		return shift(s, a, below(s, 2), k, below(s, s->now.n_sets), err);
+		return shift(s, a, below(s, 2), k, below(s, s->now.b.n_sets), err);
 	case 6:
 		return below(s, 2) ? swap(s, a, b, err) : set_parts(s, a, 1 + below(s, 4), err);
 	default:

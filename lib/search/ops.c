@@ -229,19 +229,18 @@ static int add_merged(struct ops *o, uint32_t bit, struct pl_err *err)
 	lo += o->runs.run[run].name;
 	hi += o->runs.run[run].name;
 	for (uint32_t t = 0; t < s->n; t++) {
-		uint32_t set = c->set_of[t], with = PL_NONE;
+		uint32_t set = c->b.set[t], with = PL_NONE;
 
 		if (!in_segment(o, lo, hi, t))
 			continue;
 		for (uint32_t u = 0; u < t && with == PL_NONE; u++)
 			if (s->group[u] == s->group[t] && in_segment(o, lo, hi, u))
-				with = c->set_of[u];
+				with = c->b.set[u];
 		for (uint32_t u = 0; u < s->n && with != PL_NONE; u++)
-			if (c->set_of[u] == set)
-				c->set_of[u] = with;
+			if (c->b.set[u] == set)
+				c->b.set[u] = with;
 	}
-	cand_number(s, c);
-	return 0;
+	return cand_number(s, c, err);
 }
 
 /* Without buckets. */
@@ -456,7 +455,7 @@ out:
 static int from_both(struct ops *o, struct pl_err *err)
 {
 	struct search *s = o->s;
-	struct cand none = { 0 };
+	struct cand none = { .ordered = false };
 	uint8_t *bits = NULL;
 	bool better = false;
 	int rc;

@@ -101,13 +101,13 @@ static int find_tensors(struct search *s, struct pl_plan *p, struct pl_err *err)
 		s->group[t] = pl_rewriter_group(r, t);
 		s->bytes[t] = pl_max_i64(pl_rewriter_bytes(r, t), 0);
 		s->ready[t] = pl_rewriter_ready(r, t);
-		s->recorded.parts[t] = 1;
+		s->recorded.b.parts[t] = 1;
 		s->recorded.algo[t] = PL_ALGO_RING;
 	}
 	PL_TRY(find_needs(s, err));
 	PL_TRY(find_alike(s, err));
-	s->recorded.n_sets = s->n ? pl_rewriter_buckets(r, s->recorded.set_of) : 0;
-	cand_number(s, &s->recorded);
+	s->recorded.b.n_sets = s->n ? pl_rewriter_buckets(r, s->recorded.b.set) : 0;
+	PL_TRY(cand_number(s, &s->recorded, err));
 	rc = pl_rewrite_base(r, p, err);
 out:
 	return rc;
@@ -261,7 +261,7 @@ out:
  * one tensor at a time. */
 static int search_groups(struct search *s, struct pl_err *err)
 {
-	struct cand each = { 0 };
+	struct cand each = { .ordered = false };
 	int rc;
 
 	if (s->n_groups < 2 || !s->o->fuse)
@@ -289,7 +289,7 @@ out:
 /* From the best of all, and from up to two others that differ. */
 static int run_search(struct search *s, struct pl_err *err)
 {
-	struct cand from[2] = { { 0 }, { 0 } };
+	struct cand from[2] = { { .ordered = false }, { .ordered = false } };
 	int rc;
 
 	for (int i = 0; i < 2; i++)
