@@ -8,8 +8,10 @@
 static int find_args(const struct pl_rewriter *r, const struct pl_rewrite *rw, uint32_t **tensor,
 		     struct pl_err *err)
 {
-	int rc = pl_alloc(tensor, rw->n_args, sizeof(**tensor), err);
+	int rc;
 
+	*tensor = NULL;
+	rc = pl_alloc(tensor, rw->n_args, sizeof(**tensor), err);
 	for (uint32_t i = 0; rc == 0 && i < rw->n_args; i++)
 		rc = pl_rewrite_find_arg(r, rw, i, &(*tensor)[i], err);
 	return rc;
