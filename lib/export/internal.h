@@ -1,5 +1,5 @@
 /*
- * internal.h - what the exporters share: buffered text with a sticky error, held batches, the
+ * internal.h - what the exporters share: matches of events, the base of exporters, the
  * values of one row, corrected times.
  *
  * An exporter that needs the tracks and the time base of a segment before it can write its first
@@ -10,33 +10,8 @@
 #define PL_EXPORT_INTERNAL_H
 
 #include "export/export.h"
+#include "io/write.h"
 #include "trace/hold.h"
-
-/* ---- text out ----------------------------------------------------------------------------------
- */
-
-/* Every x_put...() does nothing after the first failure, which x_text_rc() returns. */
-struct x_text {
-	struct pl_buf b;
-	struct pl_out *out; /* NULL: the bytes stay in b */
-	struct pl_err *err; /* of the call in progress */
-	int rc;
-};
-void x_put(struct x_text *t, const void *p, size_t n);
-void x_puts(struct x_text *t, const char *s);
-void x_putc(struct x_text *t, char c);
-void x_i64(struct x_text *t, int64_t v);
-void x_dec(struct x_text *t, int64_t mantissa, unsigned scale); /* 150, 2: 1.50 */
-void x_us(struct x_text *t, pl_ns ns);				/* microseconds, exactly */
-/* A JSON string with its quotes; what is not UTF-8 becomes U+FFFD. */
-void x_json_str(struct x_text *t, const char *s, size_t n);
-/* A raw JSON value as importers keep it: copied when it is valid JSON on one line, else written
- * anew with what is not JSON (bare inf, N/A) as strings. */
-void x_json_raw(struct x_text *t, const char *s, size_t n);
-bool x_json_valid(const char *s, size_t n);
-void x_csv_str(struct x_text *t, const char *s, size_t n); /* quoted if need be */
-void x_flush(struct x_text *t, size_t above);		   /* when more than `above` bytes wait */
-void x_text_fini(struct x_text *t);
 
 /* ---- matches of events --------------------------------------------------------------------- */
 
@@ -54,7 +29,7 @@ uint32_t x_member_find(const struct x_member *v, size_t n, uint32_t segment, uin
 struct x_base {
 	struct pl_sink sink; /* first */
 	struct pl_export_opts o;
-	struct x_text t;
+	struct pl_writer t;
 	struct pl_hold hold;
 	struct pl_row_values rows;
 	struct pl_merge_context merge;
@@ -79,7 +54,8 @@ void x_base_fini(struct x_base *x);
  * again. */
 const char *x_role_key(unsigned role);
 /* A column's value as JSON. */
-void x_value_json(struct x_text *t, const struct pl_segment *s, const struct pl_col *c, uint32_t k);
+void x_value_json(struct pl_writer *t, const struct pl_segment *s, const struct pl_col *c,
+		  uint32_t k);
 
 /*
  * Process ids of several segments side by side: each (segment, pid as written) gets a number that
@@ -96,7 +72,7 @@ int x_pid(struct x_pids *p, uint32_t segment, const char *pid, size_t len, int64
 	  struct pl_err *err);
 void x_pids_fini(struct x_pids *p);
 /* "rank 3 python (GPU 0)": what a process is called in a viewer. */
-void x_process_title(struct x_text *t, const struct pl_segment *s, const struct pl_track *k,
+void x_process_title(struct pl_writer *t, const struct pl_segment *s, const struct pl_track *k,
 		     bool rank);
 
 extern const struct pl_exporter pl_export_trace, pl_export_chrome, pl_export_perfetto,

@@ -16,7 +16,7 @@ struct perfetto {
 	struct pl_intern counter;	  /* process, name, series */
 	uint64_t *counter_uuid;
 	size_t cap_counter;
-	struct x_text event, fresh; /* of the packet in the making: body, new interned strings */
+	struct pl_writer event, fresh; /* of the packet in the making: body, new interned strings */
 	struct x_member *member;
 	size_t n_members;
 	uint32_t merge_no;

@@ -61,49 +61,49 @@ static const uint32_t interned_field[P_TABLES] = {
 /* ---- fields, with the sticky error of x_text ---------------------------------------------------
  */
 
-static void put_int(struct x_text *t, uint32_t field, uint64_t v)
+static void put_int(struct pl_writer *t, uint32_t field, uint64_t v)
 {
-	if (t->rc >= 0)
-		t->rc = pl_pb_varint(&t->b, field, v, t->err);
+	if (!t->fail.code)
+		t->fail.code = pl_pb_varint(&t->b, field, v, &t->fail);
 }
 
-static void put_fixed(struct x_text *t, uint32_t field, uint64_t v)
+static void put_fixed(struct pl_writer *t, uint32_t field, uint64_t v)
 {
-	if (t->rc >= 0)
-		t->rc = pl_pb_fixed64(&t->b, field, v, t->err);
+	if (!t->fail.code)
+		t->fail.code = pl_pb_fixed64(&t->b, field, v, &t->fail);
 }
 
-static void put_double(struct x_text *t, uint32_t field, double v)
+static void put_double(struct pl_writer *t, uint32_t field, double v)
 {
-	if (t->rc >= 0)
-		t->rc = pl_pb_double(&t->b, field, v, t->err);
+	if (!t->fail.code)
+		t->fail.code = pl_pb_double(&t->b, field, v, &t->fail);
 }
 
-static void put_text(struct x_text *t, uint32_t field, const char *s, size_t n)
+static void put_text(struct pl_writer *t, uint32_t field, const char *s, size_t n)
 {
-	if (t->rc >= 0)
-		t->rc = pl_pb_bytes(&t->b, field, s, n, t->err);
+	if (!t->fail.code)
+		t->fail.code = pl_pb_bytes(&t->b, field, s, n, &t->fail);
 }
 
-static size_t open_msg(struct x_text *t, uint32_t field)
+static size_t open_msg(struct pl_writer *t, uint32_t field)
 {
 	size_t at = 0;
 
-	if (t->rc >= 0)
-		t->rc = pl_pb_open(&t->b, field, &at, t->err);
+	if (!t->fail.code)
+		t->fail.code = pl_pb_open(&t->b, field, &at, &t->fail);
 	return at;
 }
 
-static void close_msg(struct x_text *t, size_t at)
+static void close_msg(struct pl_writer *t, size_t at)
 {
-	if (t->rc >= 0)
-		t->rc = pl_pb_close(&t->b, at, t->err);
+	if (!t->fail.code)
+		t->fail.code = pl_pb_close(&t->b, at, &t->fail);
 }
 
 /* Begin a packet of an event; the first one clears the interned state. */
 static size_t open_packet(struct perfetto *p, pl_ns ts)
 {
-	struct x_text *t = &p->x.t;
+	struct pl_writer *t = &p->x.t;
 	size_t at = open_msg(t, TRACE_PACKET);
 
 	put_int(t, PACKET_TIMESTAMP, (uint64_t)pl_max_i64(pl_add_sat(ts, p->shift), 0));
@@ -116,10 +116,10 @@ static size_t open_packet(struct perfetto *p, pl_ns ts)
 /* The packet's event is in p->event, strings that it needs and nobody had before in p->fresh. */
 static void finish_packet(struct perfetto *p, size_t at)
 {
-	struct x_text *t = &p->x.t;
+	struct pl_writer *t = &p->x.t;
 
-	if (t->rc >= 0 && (p->event.rc < 0 || p->fresh.rc < 0))
-		t->rc = p->event.rc < 0 ? p->event.rc : p->fresh.rc;
+	if (!t->fail.code && (p->event.fail.code || p->fresh.fail.code))
+		t->fail = p->event.fail.code ? p->event.fail : p->fresh.fail;
 	if (p->fresh.b.n)
 		put_text(t, PACKET_INTERNED, (const char *)p->fresh.b.p, p->fresh.b.n);
 	put_text(t, PACKET_TRACK_EVENT, (const char *)p->event.b.p, p->event.b.n);
@@ -136,10 +136,10 @@ static uint64_t intern(struct perfetto *p, unsigned table, const char *s, size_t
 	size_t before = in->n, at;
 	pl_id id = 0;
 
-	if (p->fresh.rc < 0)
+	if (p->fresh.fail.code < 0)
 		return 0;
-	p->fresh.rc = pl_intern_add(in, s, n, &id, p->fresh.err);
-	if (p->fresh.rc < 0 || id < before)
+	p->fresh.fail.code = pl_intern_add(in, s, n, &id, &p->fresh.fail);
+	if (p->fresh.fail.code < 0 || id < before)
 		return (uint64_t)id + 1;
 	at = open_msg(&p->fresh, interned_field[table]);
 	put_int(&p->fresh, INTERNED_IID, (uint64_t)id + 1);
@@ -173,7 +173,7 @@ static bool number(const struct pl_segment *s, pl_id id, int64_t *v)
 static int process(struct perfetto *p, struct p_seg *s, const struct pl_track *k, uint64_t *uuid,
 		   int64_t *pid, struct pl_err *err)
 {
-	struct x_text *t = &p->x.t, title = { .err = err };
+	struct pl_writer *t = &p->x.t, title = { 0 };
 	size_t n, packet, track, at;
 	const char *text = pl_trace_segment_str(s->seg, k->pid, &n);
 	pl_id slot = k->pid < s->seg->str.n ? k->pid : (pl_id)s->seg->str.n;
@@ -204,12 +204,13 @@ static int process(struct perfetto *p, struct p_seg *s, const struct pl_track *k
 	close_msg(t, at);
 	close_msg(t, track);
 	close_msg(t, packet);
-	rc = title.rc < 0 ? title.rc : t->rc;
-	x_text_fini(&title);
+	rc = pl_writer_check(title.fail.code ? &title : t, err);
+	pl_writer_fini(&title);
 	return rc;
 }
 
-static void put_track_name(struct x_text *t, const struct pl_segment *s, const struct pl_track *k)
+static void put_track_name(struct pl_writer *t, const struct pl_segment *s,
+			   const struct pl_track *k)
 {
 	size_t n;
 	const char *name = pl_trace_segment_str(s, k->name, &n);
@@ -220,23 +221,23 @@ static void put_track_name(struct x_text *t, const struct pl_segment *s, const s
 		put_text(t, TRACK_NAME, name, n);
 		return;
 	}
-	struct x_text tmp = { .err = t->err };
+	struct pl_writer tmp = { 0 };
 
-	x_puts(&tmp, pl_trace_track_type_name(k->type));
-	x_putc(&tmp, ' ');
+	pl_write_text(&tmp, pl_trace_track_type_name(k->type));
+	pl_write_char(&tmp, ' ');
 	name = pl_trace_segment_str(s, k->tid, &n);
-	x_put(&tmp, name, n);
+	pl_write(&tmp, name, n);
 	put_text(t, TRACK_NAME, (const char *)tmp.b.p, tmp.b.n);
-	if (t->rc >= 0)
-		t->rc = tmp.rc;
-	x_text_fini(&tmp);
+	if (!t->fail.code)
+		t->fail = tmp.fail;
+	pl_writer_fini(&tmp);
 }
 
 int p_write_track(struct perfetto *p, struct p_seg *s, uint32_t track, size_t lane, uint64_t *uuid,
 		  struct pl_err *err)
 {
 	const struct pl_track *k = &s->seg->track[track];
-	struct x_text *t = &p->x.t;
+	struct pl_writer *t = &p->x.t;
 	uint64_t parent;
 	size_t packet, at, n;
 	int64_t pid, tid;
@@ -265,7 +266,7 @@ int p_write_track(struct perfetto *p, struct p_seg *s, uint32_t track, size_t la
 	}
 	close_msg(t, at);
 	close_msg(t, packet);
-	return t->rc;
+	return pl_writer_check(t, err);
 }
 
 /* ---- events ------------------------------------------------------------------------------------
@@ -273,7 +274,7 @@ int p_write_track(struct perfetto *p, struct p_seg *s, uint32_t track, size_t la
 
 static void put_annotation(struct perfetto *p, struct p_seg *s, const struct pl_col *c, uint32_t k)
 {
-	struct x_text *t = &p->event;
+	struct pl_writer *t = &p->event;
 	const char *key = x_role_key(c->role);
 	size_t at = open_msg(t, EVENT_ANNOTATIONS);
 	uint64_t name = c->key < s->seg->str.n ? intern_id(p, s, P_KEY, c->key)
@@ -317,7 +318,7 @@ int p_write_begin(struct perfetto *p, struct p_seg *s, const struct p_item *it, 
 	const struct p_where w = s->where[it->g];
 	const struct pl_batch *b = &p->x.hold.b[w.batch];
 	const struct pl_row_values *r = &s->rows[w.batch];
-	struct x_text *t = &p->event;
+	struct pl_writer *t = &p->event;
 	const char *kind = pl_trace_kind_name(b->kind[w.row]);
 	uint64_t category = 0;
 	size_t at = open_packet(p, it->ts);
@@ -343,8 +344,8 @@ int p_write_begin(struct perfetto *p, struct p_seg *s, const struct p_item *it, 
 			put_fixed(t, s->bind[f].last ? EVENT_TERMINATING_FLOW_IDS : EVENT_FLOW_IDS,
 				  s->bind[f].id);
 	finish_packet(p, at);
-	x_flush(&p->x.t, (size_t)256 << 10);
-	return p->x.t.rc;
+	pl_writer_flush(&p->x.t, (size_t)256 << 10);
+	return pl_writer_check(&p->x.t, err);
 }
 
 void p_write_end(struct perfetto *p, uint64_t uuid, pl_ns ts)
@@ -363,7 +364,7 @@ static int counter_track(struct perfetto *p, struct p_seg *s, const struct pl_ba
 			 uint32_t row, const struct pl_col *c, uint64_t *uuid, struct pl_err *err)
 {
 	const struct pl_track *k = &s->seg->track[b->track[row]];
-	struct x_text *t = &p->x.t, key = { .err = err };
+	struct pl_writer *t = &p->x.t, key = { 0 };
 	size_t before = p->counter.n, n, packet, at, prefix;
 	uint64_t parent = 0;
 	const char *text;
@@ -372,14 +373,14 @@ static int counter_track(struct perfetto *p, struct p_seg *s, const struct pl_ba
 	int rc;
 
 	PL_TRY(process(p, s, k, &parent, &pid, err));
-	x_put(&key, &parent, sizeof(parent));
+	pl_write(&key, &parent, sizeof(parent));
 	prefix = sizeof(parent);
 	text = pl_trace_segment_str(s->seg, b->name[row], &n);
-	x_put(&key, text, n);
+	pl_write(&key, text, n);
 	text = pl_trace_segment_str(s->seg, c->key, &n);
-	x_puts(&key, n ? " " : "");
-	x_put(&key, text, n);
-	PL_TRY(key.rc);
+	pl_write_text(&key, n ? " " : "");
+	pl_write(&key, text, n);
+	PL_TRY(pl_writer_check(&key, err));
 	PL_TRY(pl_intern_add(&p->counter, (const char *)key.b.p, key.b.n, &id, err));
 	PL_TRY(pl_grow(&p->counter_uuid, &p->cap_counter, (size_t)id + 1, sizeof(uint64_t), err));
 	if (id >= before) {
@@ -395,9 +396,9 @@ static int counter_track(struct perfetto *p, struct p_seg *s, const struct pl_ba
 		close_msg(t, packet);
 	}
 	*uuid = p->counter_uuid[id];
-	rc = t->rc;
+	rc = pl_writer_check(t, err);
 out:
-	x_text_fini(&key);
+	pl_writer_fini(&key);
 	return rc;
 }
 
@@ -430,9 +431,9 @@ int p_write_counters(struct perfetto *p, struct p_seg *s, uint32_t batch, struct
 				put_double(&p->event, EVENT_DOUBLE_COUNTER,
 					   (double)c->val[v] / pow(10, c->scale ? c->scale[v] : 0));
 			finish_packet(p, at);
-			x_flush(&p->x.t, (size_t)256 << 10);
+			pl_writer_flush(&p->x.t, (size_t)256 << 10);
 		}
 	}
 out:
-	return rc < 0 ? rc : p->x.t.rc;
+	return rc < 0 ? rc : pl_writer_check(&p->x.t, err);
 }

@@ -19,9 +19,9 @@
 struct chrome {
 	struct x_base x; /* first */
 	struct x_pids pids;
-	struct x_text segs;		   /* "paceline": members of the segments */
-	struct x_text single, multi, late; /* of the first segment: what only the end decides */
-	uint32_t n_head;		   /* members written ahead of the events */
+	struct pl_writer segs;		      /* "paceline": members of the segments */
+	struct pl_writer single, multi, late; /* of the first segment: what only the end decides */
+	uint32_t n_head;		      /* members written ahead of the events */
 	bool comma, opened;
 	int64_t base0;
 };
@@ -79,19 +79,19 @@ static void look(struct row *r, const struct pl_row_values *rows)
 		r->ph = 'X';
 }
 
-static void put_id(struct x_text *t, const struct pl_segment *s, pl_id id, bool quoted)
+static void put_id(struct pl_writer *t, const struct pl_segment *s, pl_id id, bool quoted)
 {
 	size_t n;
 	const char *p = pl_trace_segment_str(s, id, &n);
 	int64_t v;
 
-	if (!quoted && n && (pl_json_i64(p, n, &v) || x_json_valid(p, n)))
-		x_put(t, p, n);
+	if (!quoted && n && (pl_json_i64(p, n, &v) || pl_json_valid(p, n)))
+		pl_write(t, p, n);
 	else
-		x_json_str(t, p, n);
+		pl_write_json_str(t, p, n);
 }
 
-static int put_pid(struct chrome *c, struct x_text *t, const struct pl_segment *s,
+static int put_pid(struct chrome *c, struct pl_writer *t, const struct pl_segment *s,
 		   const struct pl_track *k, struct pl_err *err)
 {
 	int64_t num;
@@ -105,31 +105,31 @@ static int put_pid(struct chrome *c, struct x_text *t, const struct pl_segment *
 		put_id(t, s, k->pid, k->flags & PL_TRACK_PID_STR);
 	} else if (k->flags & PL_TRACK_PID_STR) {
 		/* a profiler's own rows, "Spans", must not become a process among others */
-		struct x_text own = { .err = err };
+		struct pl_writer own = { 0 };
 
-		x_put(&own, p, n);
-		x_putc(&own, '.');
-		x_i64(&own, c->x.n_segs - 1);
-		x_json_str(t, (const char *)own.b.p, own.b.n);
-		rc = own.rc;
-		x_text_fini(&own);
+		pl_write(&own, p, n);
+		pl_write_char(&own, '.');
+		pl_write_int(&own, c->x.n_segs - 1);
+		pl_write_json_str(t, (const char *)own.b.p, own.b.n);
+		rc = pl_writer_check(&own, err);
+		pl_writer_fini(&own);
 	} else {
-		x_i64(t, num);
+		pl_write_int(t, num);
 	}
 	return rc;
 }
 
-static int put_where(struct chrome *c, struct x_text *t, const struct pl_segment *s, uint32_t track,
-		     struct pl_err *err)
+static int put_where(struct chrome *c, struct pl_writer *t, const struct pl_segment *s,
+		     uint32_t track, struct pl_err *err)
 {
 	int rc;
 
 	if (track >= s->n_tracks ||
 	    (s->track[track].pid == PL_NONE && s->track[track].tid == PL_NONE))
 		return 0;
-	x_puts(t, ",\"pid\":");
+	pl_write_text(t, ",\"pid\":");
 	rc = put_pid(c, t, s, &s->track[track], err);
-	x_puts(t, ",\"tid\":");
+	pl_write_text(t, ",\"tid\":");
 	put_id(t, s, s->track[track].tid, s->track[track].flags & PL_TRACK_TID_STR);
 	return rc;
 }
@@ -146,39 +146,39 @@ static bool derived(const struct row *r, const struct pl_col *c)
 	       (c->role == PL_R_COLL && pl_trace_coll_from_name(s, n));
 }
 
-static void put_key(struct x_text *t, const struct pl_segment *s, const struct pl_col *c,
+static void put_key(struct pl_writer *t, const struct pl_segment *s, const struct pl_col *c,
 		    const char *fallback)
 {
 	size_t n;
 	const char *p = pl_trace_segment_str(s, c->key, &n);
 
 	if (c->key == PL_NONE)
-		x_json_str(t, fallback, strlen(fallback));
+		pl_write_json_str(t, fallback, strlen(fallback));
 	else
-		x_json_str(t, p, n);
-	x_putc(t, ':');
+		pl_write_json_str(t, p, n);
+	pl_write_char(t, ':');
 }
 
 /* Members of the event itself. Flow ids of later segments get the segment's number: viewers join
  * equal ids whatever their process is. */
-static void put_top(struct x_text *t, const struct row *r, uint32_t segment)
+static void put_top(struct pl_writer *t, const struct row *r, uint32_t segment)
 {
 	for (const struct pl_row_entry *e = r->ent; e < r->end; e++) {
 		const struct pl_col *c = &r->b->col[e->col];
 
 		if (c->role == PL_R_TOP) {
-			x_putc(t, ',');
+			pl_write_char(t, ',');
 			put_key(t, r->seg, c, "top");
 			x_value_json(t, r->seg, c, e->k);
 		} else if (c->role == PL_R_FLOW) {
-			x_putc(t, ',');
+			pl_write_char(t, ',');
 			put_key(t, r->seg, c, "id");
 			if (segment && c->type == PL_V_INT) {
-				x_putc(t, '"');
-				x_i64(t, segment);
-				x_putc(t, '.');
-				x_i64(t, c->val[e->k]);
-				x_putc(t, '"');
+				pl_write_char(t, '"');
+				pl_write_int(t, segment);
+				pl_write_char(t, '.');
+				pl_write_int(t, c->val[e->k]);
+				pl_write_char(t, '"');
 			} else {
 				x_value_json(t, r->seg, c, e->k);
 			}
@@ -186,7 +186,7 @@ static void put_top(struct x_text *t, const struct row *r, uint32_t segment)
 	}
 }
 
-static void put_args(struct x_text *t, const struct row *r)
+static void put_args(struct pl_writer *t, const struct row *r)
 {
 	bool any = false;
 
@@ -196,48 +196,48 @@ static void put_args(struct x_text *t, const struct row *r)
 		if (c->role == PL_R_TOP || c->role == PL_R_CAT || c->role == PL_R_PH ||
 		    c->role == PL_R_FLOW || derived(r, c))
 			continue;
-		x_puts(t, any ? "," : ",\"args\":{");
+		pl_write_text(t, any ? "," : ",\"args\":{");
 		any = true;
 		put_key(t, r->seg, c, x_role_key(c->role));
 		x_value_json(t, r->seg, c, e->k);
 	}
 	if (any)
-		x_putc(t, '}');
+		pl_write_char(t, '}');
 }
 
 static int put_event(struct chrome *c, const struct row *r, pl_ns ts, struct pl_err *err)
 {
-	struct x_text *t = &c->x.t;
+	struct pl_writer *t = &c->x.t;
 	const char *s;
 	size_t n;
 	int rc;
 
-	x_puts(t, c->comma ? ",\n{\"ph\":\"" : "\n{\"ph\":\"");
+	pl_write_text(t, c->comma ? ",\n{\"ph\":\"" : "\n{\"ph\":\"");
 	c->comma = true;
-	x_putc(t, r->ph == '"' || r->ph == '\\' ? '?' : r->ph);
-	x_putc(t, '"');
+	pl_write_char(t, r->ph == '"' || r->ph == '\\' ? '?' : r->ph);
+	pl_write_char(t, '"');
 	if (r->cat) {
-		x_puts(t, ",\"cat\":");
+		pl_write_text(t, ",\"cat\":");
 		x_value_json(t, r->seg, r->cat, r->cat_k);
 	} else if (r->b->kind[r->i] != PL_K_OTHER && r->ph == 'X') {
-		x_puts(t, ",\"cat\":\"");
-		x_puts(t, pl_trace_kind_name(r->b->kind[r->i]));
-		x_putc(t, '"');
+		pl_write_text(t, ",\"cat\":\"");
+		pl_write_text(t, pl_trace_kind_name(r->b->kind[r->i]));
+		pl_write_char(t, '"');
 	}
 	s = pl_trace_segment_str(r->seg, r->b->name[r->i], &n);
-	x_puts(t, ",\"name\":");
-	x_json_str(t, s, n);
+	pl_write_text(t, ",\"name\":");
+	pl_write_json_str(t, s, n);
 	rc = put_where(c, t, r->seg, r->b->track[r->i], err);
-	x_puts(t, ",\"ts\":");
-	x_us(t, ts);
+	pl_write_text(t, ",\"ts\":");
+	pl_write_us(t, ts);
 	if (r->b->dur[r->i] >= 0) {
-		x_puts(t, ",\"dur\":");
-		x_us(t, r->b->dur[r->i]);
+		pl_write_text(t, ",\"dur\":");
+		pl_write_us(t, r->b->dur[r->i]);
 	}
 	put_top(t, r, c->x.n_segs - 1);
 	put_args(t, r);
-	x_putc(t, '}');
-	x_flush(t, FLUSH);
+	pl_write_char(t, '}');
+	pl_writer_flush(t, FLUSH);
 	return rc;
 }
 
@@ -261,7 +261,7 @@ static int put_batch(struct chrome *c, struct pl_segment *seg, const struct pl_b
 		}
 		rc = put_event(c, &r, ts, err);
 	}
-	return rc < 0 ? rc : c->x.t.rc;
+	return rc < 0 ? rc : pl_writer_check(&c->x.t, err);
 }
 
 /* ---- metadata ----------------------------------------------------------------------------------
@@ -275,44 +275,44 @@ static bool of_one_segment(const char *key)
 	       !strcmp(key, "trace_id");
 }
 
-static void put_member(struct x_text *t, const struct pl_segment *s, const struct pl_meta *m)
+static void put_member(struct pl_writer *t, const struct pl_segment *s, const struct pl_meta *m)
 {
 	size_t n;
 	const char *p = pl_trace_segment_str(s, m->key, &n);
 
-	x_json_str(t, p, n);
-	x_putc(t, ':');
+	pl_write_json_str(t, p, n);
+	pl_write_char(t, ':');
 	p = pl_trace_segment_str(s, m->value, &n);
-	x_json_raw(t, p, n);
+	pl_write_json(t, p, n);
 }
 
 static void open_file(struct chrome *c, const struct pl_segment *s)
 {
-	struct x_text *t = &c->x.t;
+	struct pl_writer *t = &c->x.t;
 
 	c->opened = true;
 	c->n_head = s ? s->n_meta : 0;
-	x_putc(t, '{');
+	pl_write_char(t, '{');
 	for (uint32_t i = 0; s && i < s->n_meta; i++) {
 		if (of_one_segment(pl_intern_get(&s->str, s->meta[i].key)))
 			continue;
-		x_puts(t, "\n");
+		pl_write_text(t, "\n");
 		put_member(t, s, &s->meta[i]);
-		x_putc(t, ',');
+		pl_write_char(t, ',');
 	}
-	x_puts(t, "\n\"traceEvents\":[");
+	pl_write_text(t, "\n\"traceEvents\":[");
 }
 
-static void put_meta_event(struct x_text *t, bool *comma, const char *what)
+static void put_meta_event(struct pl_writer *t, bool *comma, const char *what)
 {
-	x_puts(t, *comma ? ",\n" : "\n");
+	pl_write_text(t, *comma ? ",\n" : "\n");
 	*comma = true;
-	x_puts(t, "{\"ph\":\"M\",\"name\":\"");
-	x_puts(t, what);
-	x_putc(t, '"');
+	pl_write_text(t, "{\"ph\":\"M\",\"name\":\"");
+	pl_write_text(t, what);
+	pl_write_char(t, '"');
 }
 
-static int put_track(struct chrome *c, struct x_text *t, const struct pl_segment *s, uint32_t i,
+static int put_track(struct chrome *c, struct pl_writer *t, const struct pl_segment *s, uint32_t i,
 		     bool multi, uint8_t *seen, bool *comma, struct pl_err *err)
 {
 	const struct pl_track *k = &s->track[i];
@@ -327,89 +327,88 @@ static int put_track(struct chrome *c, struct x_text *t, const struct pl_segment
 	if (first && (k->process != PL_NONE || (multi && k->rank >= 0))) {
 		put_meta_event(t, comma, "process_name");
 		PL_TRY(put_where(c, t, s, i, err));
-		x_puts(t, ",\"args\":{\"name\":");
+		pl_write_text(t, ",\"args\":{\"name\":");
 		if (multi) {
-			struct x_text tmp = { .err = err };
+			struct pl_writer tmp = { 0 };
 
 			x_process_title(&tmp, s, k, true);
-			x_json_str(t, (const char *)tmp.b.p, tmp.b.n);
-			rc = tmp.rc;
-			x_text_fini(&tmp);
+			pl_write_json_str(t, (const char *)tmp.b.p, tmp.b.n);
+			rc = pl_writer_check(&tmp, err);
+			pl_writer_fini(&tmp);
 			PL_TRY(rc);
 		} else {
 			put_id(t, s, k->process, true);
 		}
-		x_puts(t, "}}");
+		pl_write_text(t, "}}");
 	}
 	if (first && k->labels != PL_NONE) {
 		put_meta_event(t, comma, "process_labels");
 		PL_TRY(put_where(c, t, s, i, err));
-		x_puts(t, ",\"args\":{\"labels\":");
+		pl_write_text(t, ",\"args\":{\"labels\":");
 		put_id(t, s, k->labels, true);
-		x_puts(t, "}}");
+		pl_write_text(t, "}}");
 	}
 	if (multi && k->rank >= 0) /* ranks in order, host threads above the device's streams */
 		sort = (int64_t)k->rank * 2 + (k->type == PL_T_STREAM);
 	if (first && sort) {
 		put_meta_event(t, comma, "process_sort_index");
 		PL_TRY(put_where(c, t, s, i, err));
-		x_puts(t, ",\"args\":{\"sort_index\":");
-		x_i64(t, sort);
-		x_puts(t, "}}");
+		pl_write_text(t, ",\"args\":{\"sort_index\":");
+		pl_write_int(t, sort);
+		pl_write_text(t, "}}");
 	}
 	if (k->name != PL_NONE) {
 		put_meta_event(t, comma, "thread_name");
 		PL_TRY(put_where(c, t, s, i, err));
-		x_puts(t, ",\"args\":{\"name\":");
+		pl_write_text(t, ",\"args\":{\"name\":");
 		put_id(t, s, k->name, true);
-		x_puts(t, "}}");
+		pl_write_text(t, "}}");
 	}
 	if (k->sort) {
 		put_meta_event(t, comma, "thread_sort_index");
 		PL_TRY(put_where(c, t, s, i, err));
-		x_puts(t, ",\"args\":{\"sort_index\":");
-		x_i64(t, k->sort);
-		x_puts(t, "}}");
+		pl_write_text(t, ",\"args\":{\"sort_index\":");
+		pl_write_int(t, k->sort);
+		pl_write_text(t, "}}");
 	}
 out:
 	return rc;
 }
 
-static int put_tracks(struct chrome *c, struct x_text *t, const struct pl_segment *s, bool multi,
+static int put_tracks(struct chrome *c, struct pl_writer *t, const struct pl_segment *s, bool multi,
 		      struct pl_err *err)
 {
 	bool comma = c->comma;
 	uint8_t *seen; /* by string: this process was described */
 	int rc;
 
-	t->err = err;
 	PL_TRY(pl_alloc(&seen, s->str.n + 1, 1, err));
 	for (uint32_t i = 0; rc >= 0 && i < s->n_tracks; i++)
 		rc = put_track(c, t, s, i, multi, seen, &comma, err);
 	pl_free(seen);
 out:
-	return rc < 0 ? rc : t->rc;
+	return rc < 0 ? rc : pl_writer_check(t, err);
 }
 
 /* What "paceline" says of a segment. */
-static void put_segment(struct x_text *t, const struct pl_segment *s, bool comma)
+static void put_segment(struct pl_writer *t, const struct pl_segment *s, bool comma)
 {
 	bool any = false;
 
-	x_puts(t, comma ? ",\n {\"source\":" : "\n {\"source\":");
-	x_json_str(t, s->source ? s->source : "", s->source ? strlen(s->source) : 0);
-	x_puts(t, ",\"format\":");
-	x_json_str(t, s->format ? s->format : "", s->format ? strlen(s->format) : 0);
-	x_puts(t, ",\"base_ns\":");
-	x_i64(t, s->base_ns);
-	x_puts(t, ",\"members\":{");
+	pl_write_text(t, comma ? ",\n {\"source\":" : "\n {\"source\":");
+	pl_write_json_str(t, s->source ? s->source : "", s->source ? strlen(s->source) : 0);
+	pl_write_text(t, ",\"format\":");
+	pl_write_json_str(t, s->format ? s->format : "", s->format ? strlen(s->format) : 0);
+	pl_write_text(t, ",\"base_ns\":");
+	pl_write_int(t, s->base_ns);
+	pl_write_text(t, ",\"members\":{");
 	for (uint32_t i = 0; i < s->n_meta; i++) {
 		if (any)
-			x_putc(t, ',');
+			pl_write_char(t, ',');
 		any = true;
 		put_member(t, s, &s->meta[i]);
 	}
-	x_puts(t, "}}");
+	pl_write_text(t, "}}");
 }
 
 /* Members of the first segment that stand after the events: those that came late, and, if it is the
@@ -424,17 +423,17 @@ static void put_late(struct chrome *c, const struct pl_segment *s)
 
 		if (!one && i < c->n_head)
 			continue;
-		x_puts(&c->single, ",\n");
+		pl_write_text(&c->single, ",\n");
 		put_member(&c->single, s, &s->meta[i]);
 		if (!one) {
-			x_puts(&c->late, ",\n");
+			pl_write_text(&c->late, ",\n");
 			put_member(&c->late, s, &s->meta[i]);
 		}
 		based |= !strcmp(key, "baseTimeNanoseconds");
 	}
 	if (!based) {
-		x_puts(&c->single, ",\n\"baseTimeNanoseconds\":");
-		x_i64(&c->single, s->base_ns);
+		pl_write_text(&c->single, ",\n\"baseTimeNanoseconds\":");
+		pl_write_int(&c->single, s->base_ns);
 	}
 }
 
@@ -446,15 +445,14 @@ static int begin(struct pl_sink *sink, struct pl_segment *seg, struct pl_err *er
 	struct chrome *c = (struct chrome *)sink;
 	(void)seg;
 
-	c->x.t.err = err;
 	if (c->x.n_segs++)
 		c->x.merge.rel++;
 	pl_trace_hold_reset(&c->x.hold);
 	if (c->x.n_segs == 2) { /* now it is known that the first is not alone */
-		x_put(&c->x.t, c->multi.b.p, c->multi.b.n);
+		pl_write(&c->x.t, c->multi.b.p, c->multi.b.n);
 		c->comma |= c->multi.b.n > 0;
 	}
-	return c->x.t.rc;
+	return pl_writer_check(&c->x.t, err);
 }
 
 static int batch(struct pl_sink *sink, struct pl_segment *seg, struct pl_batch *b,
@@ -462,7 +460,6 @@ static int batch(struct pl_sink *sink, struct pl_segment *seg, struct pl_batch *
 {
 	struct chrome *c = (struct chrome *)sink;
 
-	c->x.t.err = err;
 	if (c->x.n_segs > 1 || c->x.merge.present)
 		return pl_trace_hold_add(&c->x.hold, b, NULL, err);
 	if (!c->opened)
@@ -492,7 +489,6 @@ static int end(struct pl_sink *sink, struct pl_segment *seg, struct pl_err *err)
 	bool first = c->x.n_segs == 1;
 	int rc;
 
-	c->x.t.err = c->segs.err = c->single.err = c->multi.err = c->late.err = err;
 	if (first)
 		c->base0 = seg->base_ns;
 	if (!c->opened)
@@ -507,12 +503,15 @@ static int end(struct pl_sink *sink, struct pl_segment *seg, struct pl_err *err)
 	} else {
 		PL_TRY(put_tracks(c, &c->multi, seg, true, err));
 		PL_TRY(put_tracks(c, &c->single, seg, false, err));
-		x_puts(&c->single, "\n]");
+		pl_write_text(&c->single, "\n]");
 		put_late(c, seg);
 	}
-	x_flush(&c->x.t, FLUSH);
-	rc = c->x.t.rc < 0 ? c->x.t.rc : c->segs.rc < 0 ? c->segs.rc : c->single.rc;
-	rc = rc < 0 ? rc : c->late.rc;
+	pl_writer_flush(&c->x.t, FLUSH);
+	PL_TRY(pl_writer_check(&c->x.t, err));
+	PL_TRY(pl_writer_check(&c->segs, err));
+	PL_TRY(pl_writer_check(&c->single, err));
+	PL_TRY(pl_writer_check(&c->multi, err));
+	rc = pl_writer_check(&c->late, err);
 out:
 	return rc;
 }
@@ -544,10 +543,10 @@ static void chrome_abort(struct pl_sink *sink)
 	if (!c)
 		return;
 	x_pids_fini(&c->pids);
-	x_text_fini(&c->segs);
-	x_text_fini(&c->single);
-	x_text_fini(&c->multi);
-	x_text_fini(&c->late);
+	pl_writer_fini(&c->segs);
+	pl_writer_fini(&c->single);
+	pl_writer_fini(&c->multi);
+	pl_writer_fini(&c->late);
 	x_base_fini(&c->x);
 	pl_free(c);
 }
@@ -555,26 +554,25 @@ static void chrome_abort(struct pl_sink *sink)
 static int chrome_close(struct pl_sink *sink, struct pl_err *err)
 {
 	struct chrome *c = (struct chrome *)sink;
-	struct x_text *t = &c->x.t;
+	struct pl_writer *t = &c->x.t;
 	int rc;
 
-	t->err = err;
 	if (!c->opened)
 		open_file(c, NULL);
 	if (c->x.n_segs == 1) {
-		x_put(t, c->single.b.p, c->single.b.n);
+		pl_write(t, c->single.b.p, c->single.b.n);
 	} else {
-		x_puts(t, "\n]");
-		x_put(t, c->late.b.p, c->late.b.n);
+		pl_write_text(t, "\n]");
+		pl_write(t, c->late.b.p, c->late.b.n);
 		if (c->x.n_segs) {
-			x_puts(t, ",\n\"baseTimeNanoseconds\":");
-			x_i64(t, c->base0);
-			x_puts(t, ",\n\"paceline\":{\"segments\":[");
-			x_put(t, c->segs.b.p, c->segs.b.n);
-			x_puts(t, "\n]}");
+			pl_write_text(t, ",\n\"baseTimeNanoseconds\":");
+			pl_write_int(t, c->base0);
+			pl_write_text(t, ",\n\"paceline\":{\"segments\":[");
+			pl_write(t, c->segs.b.p, c->segs.b.n);
+			pl_write_text(t, "\n]}");
 		}
 	}
-	x_puts(t, "\n}\n");
+	pl_write_text(t, "\n}\n");
 	rc = x_base_finish(&c->x, err);
 	chrome_abort(sink);
 	return rc;

@@ -394,7 +394,6 @@ static int emit(struct x_base *x, struct pl_segment *seg, struct pl_err *err)
 	struct p_seg s = { .seg = seg };
 	int rc;
 
-	p->event.err = p->fresh.err = err;
 	PL_TRY(pl_alloc(&s.iid, P_TABLES * (seg->str.n + 1), sizeof(*s.iid), err));
 	PL_TRY(pl_alloc(&s.process, seg->str.n + 1, sizeof(*s.process), err));
 	PL_TRY(collect(p, &s, err));
@@ -408,13 +407,13 @@ static int emit(struct x_base *x, struct pl_segment *seg, struct pl_err *err)
 			for (j = i; j < s.n_items && s.item[j].track == s.item[i].track; j++)
 				;
 			PL_TRY(walk(p, &s, i, j, write, err));
-			x_flush(&x->t, FLUSH);
+			pl_writer_flush(&x->t, FLUSH);
 		}
 	}
 	for (size_t i = 0; i < x->hold.n; i++)
 		PL_TRY(p_write_counters(p, &s, (uint32_t)i, err));
-	x_flush(&x->t, FLUSH);
-	rc = x->t.rc;
+	pl_writer_flush(&x->t, FLUSH);
+	rc = pl_writer_check(&x->t, err);
 out:
 	seg_fini(&s);
 	return rc;
@@ -451,8 +450,8 @@ static void perfetto_abort(struct pl_sink *sink)
 		pl_intern_fini(&p->table[i]);
 	pl_intern_fini(&p->counter);
 	x_pids_fini(&p->pids);
-	x_text_fini(&p->event);
-	x_text_fini(&p->fresh);
+	pl_writer_fini(&p->event);
+	pl_writer_fini(&p->fresh);
 	pl_free(p->member);
 	pl_free(p->counter_uuid);
 	x_base_fini(&p->x);

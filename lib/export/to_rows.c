@@ -29,7 +29,7 @@ static const struct {
 
 struct rows {
 	struct x_base x; /* first */
-	struct x_text args;
+	struct pl_writer args;
 	const struct pl_clock **clock; /* by track */
 	bool headed;
 };
@@ -49,12 +49,12 @@ static void find_roles(const struct pl_batch *b, const struct pl_row_values *r, 
 	}
 }
 
-static void put_args(struct x_text *t, const struct pl_segment *s, const struct pl_batch *b,
+static void put_args(struct pl_writer *t, const struct pl_segment *s, const struct pl_batch *b,
 		     const struct pl_row_values *r, uint32_t i, const uint32_t at[PL_R_COUNT_])
 {
 	bool any = false;
 
-	x_putc(t, '{');
+	pl_write_char(t, '{');
 	for (uint32_t e = r->off[i]; e < r->off[i + 1]; e++) {
 		const struct pl_col *c = &b->col[r->ent[e].col];
 		const char *fallback = x_role_key(c->role), *key;
@@ -66,17 +66,17 @@ static void put_args(struct x_text *t, const struct pl_segment *s, const struct 
 		if (own)
 			continue;
 		if (any)
-			x_putc(t, ',');
+			pl_write_char(t, ',');
 		any = true;
 		key = pl_trace_segment_str(s, c->key, &n);
 		if (c->key == PL_NONE)
-			x_json_str(t, fallback, strlen(fallback));
+			pl_write_json_str(t, fallback, strlen(fallback));
 		else
-			x_json_str(t, key, n);
-		x_putc(t, ':');
+			pl_write_json_str(t, key, n);
+		pl_write_char(t, ':');
 		x_value_json(t, s, c, r->ent[e].k);
 	}
-	x_putc(t, '}');
+	pl_write_char(t, '}');
 }
 
 static pl_ns start_of(const struct rows *x, const struct pl_segment *s, const struct pl_batch *b,
@@ -96,64 +96,65 @@ static int prepare(struct rows *x, const struct pl_segment *seg, struct pl_err *
 	rc = pl_alloc(&x->clock, (size_t)seg->n_tracks + 1, sizeof(x->clock[0]), err);
 	for (uint32_t i = 0; rc >= 0 && i < seg->n_tracks; i++)
 		x->clock[i] = pl_trace_merge_context_clock(&x->x.merge, seg->track[i].rank);
-	x->args.err = err;
 	return rc;
 }
 
-static void csv_head(struct x_text *t)
+static void csv_head(struct pl_writer *t)
 {
-	x_puts(t, "segment,event,rank,host,track_type,pid,tid,device,stream,kind,name,start_ns,dur_"
-		  "ns");
+	pl_write_text(
+		t,
+		"segment,event,rank,host,track_type,pid,tid,device,stream,kind,name,start_ns,dur_"
+		"ns");
 	for (size_t j = 0; j < N_ROLES; j++) {
-		x_putc(t, ',');
-		x_puts(t, role_col[j].name);
+		pl_write_char(t, ',');
+		pl_write_text(t, role_col[j].name);
 	}
-	x_puts(t, ",args\n");
+	pl_write_text(t, ",args\n");
 }
 
-static void csv_id(struct x_text *t, const struct pl_segment *s, pl_id id)
+static void csv_id(struct pl_writer *t, const struct pl_segment *s, pl_id id)
 {
 	size_t n;
 	const char *p = pl_trace_segment_str(s, id, &n);
 
-	x_csv_str(t, p, n);
-	x_putc(t, ',');
+	pl_write_csv(t, p, n);
+	pl_write_char(t, ',');
 }
 
-static void csv_track(struct x_text *t, const struct pl_segment *s, uint32_t track)
+static void csv_track(struct pl_writer *t, const struct pl_segment *s, uint32_t track)
 {
 	const struct pl_track *k = track < s->n_tracks ? &s->track[track] : NULL;
 
 	if (!k) {
-		x_puts(t, ",,,,,,,");
+		pl_write_text(t, ",,,,,,,");
 		return;
 	}
 	if (k->rank >= 0)
-		x_i64(t, k->rank);
-	x_putc(t, ',');
+		pl_write_int(t, k->rank);
+	pl_write_char(t, ',');
 	csv_id(t, s, k->host);
-	x_puts(t, pl_trace_track_type_name(k->type));
-	x_putc(t, ',');
+	pl_write_text(t, pl_trace_track_type_name(k->type));
+	pl_write_char(t, ',');
 	csv_id(t, s, k->pid);
 	csv_id(t, s, k->tid);
 	if (k->device >= 0)
-		x_i64(t, k->device);
-	x_putc(t, ',');
+		pl_write_int(t, k->device);
+	pl_write_char(t, ',');
 	if (k->stream >= 0)
-		x_i64(t, k->stream);
-	x_putc(t, ',');
+		pl_write_int(t, k->stream);
+	pl_write_char(t, ',');
 }
 
 static void csv_value(struct rows *x, const struct pl_segment *s, const struct pl_col *c,
 		      uint32_t k)
 {
-	struct x_text *t = &x->x.t;
+	struct pl_writer *t = &x->x.t;
 	size_t n;
 	const char *p;
 
 	if (c->type == PL_V_STR || c->type == PL_V_JSON) {
 		p = pl_trace_segment_str(s, (pl_id)c->val[k], &n);
-		x_csv_str(t, p, n);
+		pl_write_csv(t, p, n);
 	} else if (c->type != PL_V_NULL) {
 		x_value_json(t, s, c, k);
 	}
@@ -162,35 +163,35 @@ static void csv_value(struct rows *x, const struct pl_segment *s, const struct p
 static void csv_event(struct rows *x, const struct pl_segment *s, const struct pl_batch *b,
 		      uint32_t i)
 {
-	struct x_text *t = &x->x.t;
+	struct pl_writer *t = &x->x.t;
 	uint32_t at[PL_R_COUNT_];
 
 	find_roles(b, &x->x.rows, i, at);
-	x_i64(t, x->x.n_segs - 1);
-	x_putc(t, ',');
-	x_i64(t, (int64_t)(b->first + i));
-	x_putc(t, ',');
+	pl_write_int(t, x->x.n_segs - 1);
+	pl_write_char(t, ',');
+	pl_write_int(t, (int64_t)(b->first + i));
+	pl_write_char(t, ',');
 	csv_track(t, s, b->track[i]);
-	x_puts(t, pl_trace_kind_name(b->kind[i]));
-	x_putc(t, ',');
+	pl_write_text(t, pl_trace_kind_name(b->kind[i]));
+	pl_write_char(t, ',');
 	csv_id(t, s, b->name[i]);
-	x_i64(t, start_of(x, s, b, i));
-	x_putc(t, ',');
+	pl_write_int(t, start_of(x, s, b, i));
+	pl_write_char(t, ',');
 	if (b->dur[i] >= 0)
-		x_i64(t, b->dur[i]);
+		pl_write_int(t, b->dur[i]);
 	for (size_t j = 0; j < N_ROLES; j++) {
 		uint32_t e = at[role_col[j].role];
 
-		x_putc(t, ',');
+		pl_write_char(t, ',');
 		if (e)
 			csv_value(x, s, &b->col[x->x.rows.ent[e - 1].col], x->x.rows.ent[e - 1].k);
 	}
 	x->args.b.n = 0;
 	put_args(&x->args, s, b, &x->x.rows, i, at);
-	x_putc(t, ',');
+	pl_write_char(t, ',');
 	if (x->args.b.n > 2)
-		x_csv_str(t, (const char *)x->args.b.p, x->args.b.n);
-	x_putc(t, '\n');
+		pl_write_csv(t, (const char *)x->args.b.p, x->args.b.n);
+	pl_write_char(t, '\n');
 }
 
 static int csv_emit(struct x_base *base, struct pl_segment *seg, struct pl_err *err)
@@ -206,9 +207,9 @@ static int csv_emit(struct x_base *base, struct pl_segment *seg, struct pl_err *
 		PL_TRY(pl_trace_row_values_build(&base->rows, &base->hold.b[j], err));
 		for (uint32_t i = 0; i < base->hold.b[j].n; i++) {
 			csv_event(x, seg, &base->hold.b[j], i);
-			x_flush(&base->t, FLUSH);
+			pl_writer_flush(&base->t, FLUSH);
 		}
-		PL_TRY(base->t.rc < 0 ? base->t.rc : x->args.rc);
+		PL_TRY(pl_writer_check(base->t.fail.code ? &base->t : &x->args, err));
 	}
 out:
 	return rc;
@@ -217,14 +218,14 @@ out:
 /* ---- JSON lines --------------------------------------------------------------------------------
  */
 
-static void member(struct x_text *t, const char *key)
+static void member(struct pl_writer *t, const char *key)
 {
-	x_puts(t, ",\"");
-	x_puts(t, key);
-	x_puts(t, "\":");
+	pl_write_text(t, ",\"");
+	pl_write_text(t, key);
+	pl_write_text(t, "\":");
 }
 
-static void member_id(struct x_text *t, const struct pl_segment *s, const char *key, pl_id id)
+static void member_id(struct pl_writer *t, const struct pl_segment *s, const char *key, pl_id id)
 {
 	size_t n;
 	const char *p = pl_trace_segment_str(s, id, &n);
@@ -232,55 +233,56 @@ static void member_id(struct x_text *t, const struct pl_segment *s, const char *
 	if (id == PL_NONE)
 		return;
 	member(t, key);
-	x_json_str(t, p, n);
+	pl_write_json_str(t, p, n);
 }
 
-static void member_i64(struct x_text *t, const char *key, int64_t v, int64_t none)
+static void member_i64(struct pl_writer *t, const char *key, int64_t v, int64_t none)
 {
 	if (v == none)
 		return;
 	member(t, key);
-	x_i64(t, v);
+	pl_write_int(t, v);
 }
 
 static void jsonl_segment(struct rows *x, const struct pl_segment *s)
 {
-	struct x_text *t = &x->x.t;
+	struct pl_writer *t = &x->x.t;
 
-	x_puts(t, "{\"type\":\"segment\",\"segment\":");
-	x_i64(t, x->x.n_segs - 1);
+	pl_write_text(t, "{\"type\":\"segment\",\"segment\":");
+	pl_write_int(t, x->x.n_segs - 1);
 	member(t, "source");
-	x_json_str(t, s->source ? s->source : "", s->source ? strlen(s->source) : 0);
+	pl_write_json_str(t, s->source ? s->source : "", s->source ? strlen(s->source) : 0);
 	member(t, "format");
-	x_json_str(t, s->format ? s->format : "", s->format ? strlen(s->format) : 0);
+	pl_write_json_str(t, s->format ? s->format : "", s->format ? strlen(s->format) : 0);
 	member_i64(t, "base_ns", s->base_ns, INT64_MIN);
 	member(t, "members");
-	x_putc(t, '{');
+	pl_write_char(t, '{');
 	for (uint32_t i = 0; i < s->n_meta; i++) {
 		size_t n;
 		const char *p = pl_trace_segment_str(s, s->meta[i].key, &n);
 
 		if (i)
-			x_putc(t, ',');
-		x_json_str(t, p, n);
-		x_putc(t, ':');
+			pl_write_char(t, ',');
+		pl_write_json_str(t, p, n);
+		pl_write_char(t, ':');
 		p = pl_trace_segment_str(s, s->meta[i].value, &n);
-		x_json_raw(t, p, n);
+		pl_write_json(t, p, n);
 	}
-	x_puts(t, "}}\n");
+	pl_write_text(t, "}}\n");
 }
 
 static void jsonl_track(struct rows *x, const struct pl_segment *s, uint32_t i)
 {
 	static const char *const coord[PL_COORDS] = { "dp", "pp", "tp", "ep" };
 	const struct pl_track *k = &s->track[i];
-	struct x_text *t = &x->x.t;
+	struct pl_writer *t = &x->x.t;
 
-	x_puts(t, "{\"type\":\"track\",\"segment\":");
-	x_i64(t, x->x.n_segs - 1);
+	pl_write_text(t, "{\"type\":\"track\",\"segment\":");
+	pl_write_int(t, x->x.n_segs - 1);
 	member_i64(t, "track", i, -1);
 	member(t, "track_type");
-	x_json_str(t, pl_trace_track_type_name(k->type), strlen(pl_trace_track_type_name(k->type)));
+	pl_write_json_str(t, pl_trace_track_type_name(k->type),
+			  strlen(pl_trace_track_type_name(k->type)));
 	member_i64(t, "rank", k->rank, -1);
 	member_id(t, s, "host", k->host);
 	member_id(t, s, "pid", k->pid);
@@ -292,25 +294,25 @@ static void jsonl_track(struct rows *x, const struct pl_segment *s, uint32_t i)
 	member_id(t, s, "labels", k->labels);
 	for (unsigned j = 0; j < PL_COORDS; j++)
 		member_i64(t, coord[j], k->coord[j], -1);
-	x_puts(t, "}\n");
+	pl_write_text(t, "}\n");
 }
 
 static void jsonl_event(struct rows *x, const struct pl_segment *s, const struct pl_batch *b,
 			uint32_t i)
 {
-	struct x_text *t = &x->x.t;
+	struct pl_writer *t = &x->x.t;
 	uint32_t at[PL_R_COUNT_];
 
 	find_roles(b, &x->x.rows, i, at);
-	x_puts(t, "{\"type\":\"event\",\"segment\":");
-	x_i64(t, x->x.n_segs - 1);
+	pl_write_text(t, "{\"type\":\"event\",\"segment\":");
+	pl_write_int(t, x->x.n_segs - 1);
 	member_i64(t, "event", (int64_t)(b->first + i), -1);
 	member_i64(t, "track", b->track[i], PL_NONE);
 	if (b->track[i] < s->n_tracks)
 		member_i64(t, "rank", s->track[b->track[i]].rank, -1);
-	x_puts(t, ",\"kind\":\"");
-	x_puts(t, pl_trace_kind_name(b->kind[i]));
-	x_puts(t, "\"");
+	pl_write_text(t, ",\"kind\":\"");
+	pl_write_text(t, pl_trace_kind_name(b->kind[i]));
+	pl_write_text(t, "\"");
 	member_id(t, s, "name", b->name[i]);
 	member_i64(t, "start_ns", start_of(x, s, b, i), INT64_MIN);
 	member_i64(t, "dur_ns", b->dur[i], -1);
@@ -326,31 +328,31 @@ static void jsonl_event(struct rows *x, const struct pl_segment *s, const struct
 	put_args(&x->args, s, b, &x->x.rows, i, at);
 	if (x->args.b.n > 2) {
 		member(t, "args");
-		x_put(t, x->args.b.p, x->args.b.n);
+		pl_write(t, x->args.b.p, x->args.b.n);
 	}
-	x_puts(t, "}\n");
+	pl_write_text(t, "}\n");
 }
 
 static void jsonl_clocks(struct rows *x)
 {
-	struct x_text *t = &x->x.t;
+	struct pl_writer *t = &x->x.t;
 	const struct pl_merge *m = &x->x.merge.m;
 
 	for (uint32_t i = 0; i < m->n_clocks; i++) {
 		char drift[64];
 
-		x_puts(t, "{\"type\":\"clock\"");
+		pl_write_text(t, "{\"type\":\"clock\"");
 		member_i64(t, "clock", i, -1);
 		if (m->clock[i].host) {
 			member(t, "host");
-			x_json_str(t, m->clock[i].host, strlen(m->clock[i].host));
+			pl_write_json_str(t, m->clock[i].host, strlen(m->clock[i].host));
 		}
 		member_i64(t, "offset_ns", m->clock[i].offset_ns, INT64_MIN);
 		member_i64(t, "offset_ci_ns", m->clock[i].offset_ci_ns, INT64_MIN);
 		snprintf(drift, sizeof(drift), "%.9g", m->clock[i].drift_ppm);
 		member(t, "drift_ppm");
-		x_puts(t, drift);
-		x_puts(t, "}\n");
+		pl_write_text(t, drift);
+		pl_write_text(t, "}\n");
 	}
 }
 
@@ -369,9 +371,9 @@ static int jsonl_emit(struct x_base *base, struct pl_segment *seg, struct pl_err
 		PL_TRY(pl_trace_row_values_build(&base->rows, &base->hold.b[j], err));
 		for (uint32_t i = 0; i < base->hold.b[j].n; i++) {
 			jsonl_event(x, seg, &base->hold.b[j], i);
-			x_flush(&base->t, FLUSH);
+			pl_writer_flush(&base->t, FLUSH);
 		}
-		PL_TRY(base->t.rc < 0 ? base->t.rc : x->args.rc);
+		PL_TRY(pl_writer_check(base->t.fail.code ? &base->t : &x->args, err));
 	}
 out:
 	return rc;
@@ -398,7 +400,7 @@ static void rows_abort(struct pl_sink *sink)
 
 	if (!x)
 		return;
-	x_text_fini(&x->args);
+	pl_writer_fini(&x->args);
 	pl_free(x->clock);
 	x_base_fini(&x->x);
 	pl_free(x);
@@ -409,7 +411,6 @@ static int csv_close(struct pl_sink *sink, struct pl_err *err)
 	struct rows *x = (struct rows *)sink;
 	int rc;
 
-	x->x.t.err = err;
 	if (!x->headed)
 		csv_head(&x->x.t);
 	rc = x_base_finish(&x->x, err);

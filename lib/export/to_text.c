@@ -13,63 +13,63 @@ struct text {
 	uint32_t n_merges;
 };
 
-static void put_id(struct x_text *t, const struct pl_segment *s, const char *key, pl_id id)
+static void put_id(struct pl_writer *t, const struct pl_segment *s, const char *key, pl_id id)
 {
 	size_t n;
 	const char *p = pl_trace_segment_str(s, id, &n);
 
 	if (id == PL_NONE)
 		return;
-	x_puts(t, key);
-	x_json_str(t, p, n);
+	pl_write_text(t, key);
+	pl_write_json_str(t, p, n);
 }
 
-static void put_num(struct x_text *t, const char *key, int64_t v, int64_t none)
+static void put_num(struct pl_writer *t, const char *key, int64_t v, int64_t none)
 {
 	if (v == none)
 		return;
-	x_puts(t, key);
-	x_i64(t, v);
+	pl_write_text(t, key);
+	pl_write_int(t, v);
 }
 
-static void put_real(struct x_text *t, const char *key, double v)
+static void put_real(struct pl_writer *t, const char *key, double v)
 {
 	char tmp[64];
 
 	snprintf(tmp, sizeof(tmp), "%s%.17g", key, v);
-	x_puts(t, tmp);
+	pl_write_text(t, tmp);
 }
 
 static void put_segment(struct text *x, const struct pl_segment *s)
 {
-	struct x_text *t = &x->x.t;
+	struct pl_writer *t = &x->x.t;
 
 	put_num(t, "segment ", x->x.n_segs - 1, -1);
-	x_puts(t, " source=");
-	x_json_str(t, s->source ? s->source : "", s->source ? strlen(s->source) : 0);
-	x_puts(t, " format=");
-	x_json_str(t, s->format ? s->format : "", s->format ? strlen(s->format) : 0);
+	pl_write_text(t, " source=");
+	pl_write_json_str(t, s->source ? s->source : "", s->source ? strlen(s->source) : 0);
+	pl_write_text(t, " format=");
+	pl_write_json_str(t, s->format ? s->format : "", s->format ? strlen(s->format) : 0);
 	put_num(t, " base=", s->base_ns, INT64_MIN);
-	x_putc(t, '\n');
+	pl_write_char(t, '\n');
 	for (uint32_t i = 0; i < s->n_meta; i++) {
 		size_t n;
 		const char *p = pl_trace_segment_str(s, s->meta[i].value, &n);
 
 		put_id(t, s, "meta ", s->meta[i].key);
-		x_putc(t, ' ');
-		x_json_raw(t, p, n);
-		x_putc(t, '\n');
+		pl_write_char(t, ' ');
+		pl_write_json(t, p, n);
+		pl_write_char(t, '\n');
 	}
 }
 
-static void put_track(struct x_text *t, const struct pl_segment *s, uint32_t i)
+static void put_track(struct pl_writer *t, const struct pl_segment *s, uint32_t i)
 {
 	static const char *const coord[PL_COORDS] = { " dp=", " pp=", " tp=", " ep=" };
 	const struct pl_track *k = &s->track[i];
 
 	put_num(t, "track ", i, -1);
-	x_putc(t, ' ');
-	x_puts(t, pl_trace_track_type_name(k->type));
+	pl_write_char(t, ' ');
+	pl_write_text(t, pl_trace_track_type_name(k->type));
 	put_num(t, " rank=", k->rank, -1);
 	put_id(t, s, " host=", k->host);
 	put_id(t, s, " pid=", k->pid);
@@ -84,42 +84,42 @@ static void put_track(struct x_text *t, const struct pl_segment *s, uint32_t i)
 	put_id(t, s, " labels=", k->labels);
 	put_num(t, " sort=", k->sort, 0);
 	put_num(t, " psort=", k->psort, 0);
-	x_putc(t, '\n');
+	pl_write_char(t, '\n');
 }
 
 /* " role:key=value"; arguments are " key=value". */
-static void put_value(struct x_text *t, const struct pl_segment *s, const struct pl_col *c,
+static void put_value(struct pl_writer *t, const struct pl_segment *s, const struct pl_col *c,
 		      uint32_t k)
 {
 	size_t n;
 	const char *p = pl_trace_segment_str(s, c->key, &n);
 
-	x_putc(t, ' ');
+	pl_write_char(t, ' ');
 	if (c->role != PL_R_ARG) {
-		x_puts(t, pl_trace_role_name(c->role));
+		pl_write_text(t, pl_trace_role_name(c->role));
 		if (c->key != PL_NONE)
-			x_putc(t, ':');
+			pl_write_char(t, ':');
 	}
 	if (c->key != PL_NONE)
-		x_json_str(t, p, n);
-	x_putc(t, '=');
+		pl_write_json_str(t, p, n);
+	pl_write_char(t, '=');
 	if (c->type == PL_V_JSON) /* tells the text 'x' from the string "x" */
-		x_puts(t, "json:");
+		pl_write_text(t, "json:");
 	x_value_json(t, s, c, k);
 }
 
 static int put_batch(struct text *x, const struct pl_segment *s, const struct pl_batch *b,
 		     struct pl_err *err)
 {
-	struct x_text *t = &x->x.t;
+	struct pl_writer *t = &x->x.t;
 	struct pl_row_values *r = &x->x.rows;
 	int rc = pl_trace_row_values_build(r, b, err);
 
 	for (uint32_t i = 0; rc >= 0 && i < b->n; i++) {
 		put_num(t, "event ", (int64_t)(b->first + i), -1);
-		x_putc(t, ' ');
+		pl_write_char(t, ' ');
 		if (b->kind[i] < PL_K_COUNT_)
-			x_puts(t, pl_trace_kind_name(b->kind[i]));
+			pl_write_text(t, pl_trace_kind_name(b->kind[i]));
 		else
 			put_num(t, "kind-", b->kind[i], -1);
 		put_num(t, " track=", b->track[i], PL_NONE);
@@ -128,10 +128,10 @@ static int put_batch(struct text *x, const struct pl_segment *s, const struct pl
 		put_id(t, s, " name=", b->name[i]);
 		for (uint32_t e = r->off[i]; e < r->off[i + 1]; e++)
 			put_value(t, s, &b->col[r->ent[e].col], r->ent[e].k);
-		x_putc(t, '\n');
-		x_flush(t, FLUSH);
+		pl_write_char(t, '\n');
+		pl_writer_flush(t, FLUSH);
 	}
-	return rc < 0 ? rc : t->rc;
+	return rc < 0 ? rc : pl_writer_check(t, err);
 }
 
 static int emit(struct x_base *base, struct pl_segment *seg, struct pl_err *err)
@@ -147,57 +147,57 @@ static int emit(struct x_base *base, struct pl_segment *seg, struct pl_err *err)
 	return rc;
 }
 
-static void put_groups(struct x_text *t, const struct pl_merge *m)
+static void put_groups(struct pl_writer *t, const struct pl_merge *m)
 {
 	for (uint32_t i = 0; i < m->n_groups; i++) {
 		const struct pl_group *g = &m->group[i];
 
 		put_num(t, "group ", i, -1);
-		x_puts(t, " name=");
-		x_json_str(t, g->name ? g->name : "", g->name ? strlen(g->name) : 0);
-		x_puts(t, g->flags & PL_GROUP_INFERRED ? " inferred ranks=" : " ranks=");
+		pl_write_text(t, " name=");
+		pl_write_json_str(t, g->name ? g->name : "", g->name ? strlen(g->name) : 0);
+		pl_write_text(t, g->flags & PL_GROUP_INFERRED ? " inferred ranks=" : " ranks=");
 		for (uint32_t j = 0; j < g->n; j++) {
 			if (j)
-				x_putc(t, ',');
-			x_i64(t, g->rank[j]);
+				pl_write_char(t, ',');
+			pl_write_int(t, g->rank[j]);
 		}
-		x_putc(t, '\n');
+		pl_write_char(t, '\n');
 	}
 	for (uint32_t i = 0; i < m->n_matches; i++) {
 		const struct pl_match *a = &m->match[i];
 
 		put_num(t, "match ", i, -1);
 		put_num(t, " group=", a->group, PL_NONE);
-		x_puts(t, a->flags & PL_MATCH_MISSING ? " missing" : "");
-		x_puts(t, a->flags & PL_MATCH_INFERRED ? " inferred" : "");
-		x_puts(t, a->flags & PL_MATCH_P2P ? " p2p" : "");
-		x_puts(t, a->flags & PL_MATCH_MESSAGE ? " message" : "");
-		x_puts(t, " members=");
+		pl_write_text(t, a->flags & PL_MATCH_MISSING ? " missing" : "");
+		pl_write_text(t, a->flags & PL_MATCH_INFERRED ? " inferred" : "");
+		pl_write_text(t, a->flags & PL_MATCH_P2P ? " p2p" : "");
+		pl_write_text(t, a->flags & PL_MATCH_MESSAGE ? " message" : "");
+		pl_write_text(t, " members=");
 		for (uint32_t j = a->first; j < a->first + a->n && j < m->n_members; j++) {
 			if (j > a->first)
-				x_putc(t, ',');
-			x_i64(t, m->member[j].segment);
-			x_putc(t, ':');
-			x_i64(t, m->member[j].event);
+				pl_write_char(t, ',');
+			pl_write_int(t, m->member[j].segment);
+			pl_write_char(t, ':');
+			pl_write_int(t, m->member[j].event);
 		}
-		x_putc(t, '\n');
+		pl_write_char(t, '\n');
 	}
 }
 
 static int on_merge(struct x_base *base, const struct pl_merge *m, struct pl_err *err)
 {
-	struct x_text *t = &base->t;
+	struct pl_writer *t = &base->t;
 
 	(void)err;
 	put_num(t, "merge ", ((struct text *)base)->n_merges++, -1);
-	x_putc(t, '\n');
+	pl_write_char(t, '\n');
 	for (uint32_t i = 0; i < m->n_clocks; i++) {
 		const struct pl_clock *c = &m->clock[i];
 
 		put_num(t, "clock ", i, -1);
 		if (c->host) {
-			x_puts(t, " host=");
-			x_json_str(t, c->host, strlen(c->host));
+			pl_write_text(t, " host=");
+			pl_write_json_str(t, c->host, strlen(c->host));
 		}
 		put_num(t, " offset=", c->offset_ns, INT64_MIN);
 		put_num(t, " ci=", c->offset_ci_ns, INT64_MIN);
@@ -207,16 +207,16 @@ static int on_merge(struct x_base *base, const struct pl_merge *m, struct pl_err
 		put_num(t, " residual_p50=", c->residual_p50_ns, INT64_MIN);
 		put_num(t, " residual_p95=", c->residual_p95_ns, INT64_MIN);
 		put_num(t, " residual_max=", c->residual_max_ns, INT64_MIN);
-		x_putc(t, '\n');
+		pl_write_char(t, '\n');
 	}
 	for (uint32_t i = 0; i < m->n_uses; i++) {
 		put_num(t, "use segment=", m->use[i].segment, -1);
 		put_num(t, " rank=", m->use[i].rank, INT64_MIN);
 		put_num(t, " clock=", m->use[i].clock, -1);
-		x_putc(t, '\n');
+		pl_write_char(t, '\n');
 	}
 	put_groups(t, m);
-	return t->rc;
+	return pl_writer_check(t, err);
 }
 
 static struct pl_sink *text_open(struct pl_out *out, const struct pl_export_opts *o,

@@ -67,10 +67,9 @@ static int base_end(struct pl_sink *s, struct pl_segment *seg, struct pl_err *er
 	struct x_base *x = (struct x_base *)s;
 	int rc;
 
-	x->t.err = err;
 	rc = x->emit(x, seg, err);
-	if (rc >= 0 && x->t.rc < 0)
-		rc = x->t.rc;
+	if (rc >= 0)
+		rc = pl_writer_check(&x->t, err);
 	pl_trace_hold_reset(&x->hold);
 	return rc;
 }
@@ -83,7 +82,6 @@ static int base_merge(struct pl_sink *s, const struct pl_merge *m, struct pl_err
 	x->merge.rel = UINT32_MAX; /* the next segment is number 0 */
 	if (!x->n_segs)
 		x->merge.rel = 0;
-	x->t.err = err;
 	return rc < 0 || !x->on_merge ? rc : x->on_merge(x, m, err);
 }
 
@@ -104,14 +102,13 @@ void *x_base_open(size_t size, struct pl_out *out, const struct pl_export_opts *
 
 int x_base_finish(struct x_base *x, struct pl_err *err)
 {
-	x->t.err = err;
-	x_flush(&x->t, 0);
-	return x->t.rc;
+	pl_writer_flush(&x->t, 0);
+	return pl_writer_check(&x->t, err);
 }
 
 void x_base_fini(struct x_base *x)
 {
-	x_text_fini(&x->t);
+	pl_writer_fini(&x->t);
 	pl_trace_hold_fini(&x->hold);
 	pl_trace_row_values_fini(&x->rows);
 	pl_trace_merge_context_fini(&x->merge);

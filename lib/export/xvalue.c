@@ -16,31 +16,32 @@ const char *x_role_key(unsigned role)
 	}
 }
 
-void x_value_json(struct x_text *t, const struct pl_segment *s, const struct pl_col *c, uint32_t k)
+void x_value_json(struct pl_writer *t, const struct pl_segment *s, const struct pl_col *c,
+		  uint32_t k)
 {
 	size_t n;
 	const char *p;
 
 	switch (c->type) {
 	case PL_V_INT:
-		x_i64(t, c->val[k]);
+		pl_write_int(t, c->val[k]);
 		break;
 	case PL_V_DEC:
-		x_dec(t, c->val[k], c->scale ? c->scale[k] : 0);
+		pl_write_decimal(t, c->val[k], c->scale ? c->scale[k] : 0);
 		break;
 	case PL_V_STR:
 		p = pl_trace_segment_str(s, (pl_id)c->val[k], &n);
-		x_json_str(t, p, n);
+		pl_write_json_str(t, p, n);
 		break;
 	case PL_V_JSON:
 		p = pl_trace_segment_str(s, (pl_id)c->val[k], &n);
-		x_json_raw(t, p, n);
+		pl_write_json(t, p, n);
 		break;
 	case PL_V_BOOL:
-		x_puts(t, c->val[k] ? "true" : "false");
+		pl_write_text(t, c->val[k] ? "true" : "false");
 		break;
 	default:
-		x_puts(t, "null");
+		pl_write_text(t, "null");
 	}
 }
 
@@ -88,7 +89,7 @@ void x_pids_fini(struct x_pids *p)
 	pl_free(p->num);
 }
 
-void x_process_title(struct x_text *t, const struct pl_segment *s, const struct pl_track *k,
+void x_process_title(struct pl_writer *t, const struct pl_segment *s, const struct pl_track *k,
 		     bool rank)
 {
 	const char *name, *labels;
@@ -97,20 +98,20 @@ void x_process_title(struct x_text *t, const struct pl_segment *s, const struct 
 	name = pl_trace_segment_str(s, k->process, &n);
 	labels = pl_trace_segment_str(s, k->labels, &m);
 	if (rank && k->rank >= 0) {
-		x_puts(t, "rank ");
-		x_i64(t, k->rank);
+		pl_write_text(t, "rank ");
+		pl_write_int(t, k->rank);
 		if (n || m)
-			x_putc(t, ' ');
+			pl_write_char(t, ' ');
 	}
-	x_put(t, name, n);
+	pl_write(t, name, n);
 	if (m) {
-		x_puts(t, n ? " (" : "");
-		x_put(t, labels, m);
-		x_puts(t, n ? ")" : "");
+		pl_write_text(t, n ? " (" : "");
+		pl_write(t, labels, m);
+		pl_write_text(t, n ? ")" : "");
 	}
 	if (!n && !m && !(rank && k->rank >= 0)) {
-		x_puts(t, "process ");
+		pl_write_text(t, "process ");
 		name = pl_trace_segment_str(s, k->pid, &n);
-		x_put(t, name, n);
+		pl_write(t, name, n);
 	}
 }
