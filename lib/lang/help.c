@@ -123,7 +123,7 @@ static int help_row(const struct pl_lang_schema *s, const struct pl_lang_row *ro
 		PL_TRY(pl_buf_printf(b, err, "\n"));
 	for (const struct pl_lang_field *f = row->field; f && f->name; f++)
 		PL_TRY(describe(b, f, err));
-	for (const struct pl_lang_field *f = row->extra; f && f->name; f++)
+	for (const struct pl_lang_field *f = pl_lang_extra(s, row); f && f->name; f++)
 		PL_TRY(describe(b, f, err));
 	rc = pl_buf_printf(b, err, "\nlanguage: %s%s\neffect: %s\n", s->name,
 			   row->once ? "; at most once in a file" : "", effect[row->effect]);

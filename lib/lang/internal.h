@@ -25,6 +25,9 @@ const char *pl_lang_value_text(const struct pl_lang_field *f, const struct pl_la
 const char *pl_lang_limits(const struct pl_lang_field *f, char *out, size_t size);
 bool pl_lang_is_limited(const struct pl_lang_field *f);
 
+/* The further keys of a row, NULL: none. */
+const struct pl_lang_field *pl_lang_extra(const struct pl_lang_schema *s,
+					  const struct pl_lang_row *row);
 /* Field number i of a statement: those of the row, then the extra ones. */
 const struct pl_lang_field *pl_lang_field_at(const struct pl_lang_statement *st, size_t i);
 /* The value of the first positional field, which `only` looks at; NULL. */

@@ -64,14 +64,18 @@ struct pl_lang_row {
 	enum pl_lang_class effect;
 	const char *doc;		   /* one line */
 	const struct pl_lang_field *field; /* ends with a field without a name; NULL: none */
-	/* Further keys, whose words count only behind a ";"; ends likewise. NULL: none. */
-	const struct pl_lang_field *extra;
-	bool once;   /* at most once in a file */
-	bool commas; /* a comma before "key=" separates as a blank does */
+	bool once;			   /* at most once in a file */
+	bool commas;			   /* a comma before "key=" separates as a blank does */
 };
-/* The fields of a row, written where the row is. */
-#define PL_LANG_FIELDS(...)                                                                        \
-	(const struct pl_lang_field[])                                                             \
+/* A field: its key, type and flags, one line of documentation, then other members. */
+#define PL_LANG_FIELD(key, kind, how, what, ...)                                                   \
+	{                                                                                          \
+		.name = key, .type = PL_LANG_##kind, .flags = how, .doc = what, __VA_ARGS__        \
+	}
+/* The members of a row: its name, class and line of documentation, then its fields. */
+#define PL_LANG_ROW(key, class, what, ...)                                                         \
+	.name = key, .effect = PL_LANG_##class, .doc = what,                                       \
+	.field = (const struct pl_lang_field[])                                                    \
 	{                                                                                          \
 		__VA_ARGS__,                                                                       \
 		{                                                                                  \
@@ -85,6 +89,9 @@ struct pl_lang_schema {
 	bool header; /* a text must begin so */
 	const struct pl_lang_row *row;
 	size_t n_rows;
+	/* Further keys of the first n_extra rows, whose words count only behind a ";". */
+	const struct pl_lang_field *extra;
+	size_t n_extra;
 };
 const struct pl_lang_row *pl_lang_row(const struct pl_lang_schema *s, const char *name); /* NULL */
 

@@ -83,11 +83,17 @@ static size_t count(const struct pl_lang_field *f)
 	return n;
 }
 
+const struct pl_lang_field *pl_lang_extra(const struct pl_lang_schema *s,
+					  const struct pl_lang_row *row)
+{
+	return row < s->row + s->n_extra ? s->extra : NULL;
+}
+
 const struct pl_lang_field *pl_lang_field_at(const struct pl_lang_statement *st, size_t i)
 {
 	size_t n = count(st->row->field);
 
-	return i < n ? &st->row->field[i] : &st->row->extra[i - n];
+	return i < n ? &st->row->field[i] : &st->schema->extra[i - n];
 }
 
 bool pl_lang_allowed(const struct pl_lang_field *f, const char *first)
@@ -111,7 +117,7 @@ int pl_lang_begin(struct pl_lang_statement *st, const struct pl_lang_schema *s,
 
 	st->schema = s;
 	st->row = row;
-	st->n = count(row->field) + count(row->extra);
+	st->n = count(row->field) + count(pl_lang_extra(s, row));
 	st->n_list = 0;
 	PL_TRY(pl_grow(&st->value, &st->cap, st->n + 1, sizeof(*st->value), err));
 	memset(st->value, 0, st->n * sizeof(*st->value));
@@ -201,15 +207,23 @@ static const char *owner(const struct pl_lang_row *row, const char *first)
 	return row->name;
 }
 
+/* The key of the row that s is a misspelt form of; `first` as in pl_lang_field(). */
+static struct pl_lang_near near_key(const struct pl_lang_row *row, const char *first, const char *s)
+{
+	struct pl_lang_near near = { .s = s };
+
+	for (const struct pl_lang_field *f = row->field; f && f->name; f++)
+		if (f->flags & PL_LANG_KEY && (!first || pl_lang_allowed(f, first)))
+			pl_lang_near(&near, f->name, strlen(f->name));
+	return near;
+}
+
 static int no_key(const struct pl_lang_row *row, const char *first, const char *key,
 		  struct pl_err *err)
 {
-	struct pl_lang_near near = { .s = key };
+	struct pl_lang_near near = near_key(row, first ? first : "", key);
 	char all[200], hint[96];
 
-	for (const struct pl_lang_field *f = row->field; f && f->name; f++)
-		if (f->flags & PL_LANG_KEY && pl_lang_allowed(f, first))
-			pl_lang_near(&near, f->name, strlen(f->name));
 	return pl_fail(err, PL_EDATA, "%s has no \"%.100s\"%s; it has %s", owner(row, first), key,
 		       pl_lang_near_text(&near, hint, sizeof(hint)),
 		       keys_of(row, first, all, sizeof(all)));
@@ -354,17 +368,6 @@ static bool takes_names(const struct pl_lang_row *row)
 	return false;
 }
 
-/* Is it a misspelt key, and no name that holds a "="? */
-static bool near_key(const struct pl_lang_row *row, const char *key)
-{
-	struct pl_lang_near near = { .s = key };
-
-	for (const struct pl_lang_field *f = row->field; f && f->name; f++)
-		if (f->flags & PL_LANG_KEY)
-			pl_lang_near(&near, f->name, strlen(f->name));
-	return near.distance;
-}
-
 /* A word "key=value": sets the key. False in *is_key: it is a name that holds a "=". */
 static int read_key(struct parser *p, const struct pl_lang_word *w, const char *first, bool *is_key,
 		    struct pl_err *err)
@@ -377,7 +380,7 @@ static int read_key(struct parser *p, const struct pl_lang_word *w, const char *
 	*is_key = true;
 	if (f >= 0 && pl_lang_allowed(pl_lang_field_at(p->st, (size_t)f), first))
 		return set_value(p, (size_t)f, w->s + w->value, w->column, err);
-	if (f < 0 && takes_names(p->st->row) && !near_key(p->st->row, key)) {
+	if (f < 0 && takes_names(p->st->row) && !near_key(p->st->row, NULL, key).distance) {
 		*is_key = false;
 		return 0;
 	}
@@ -416,7 +419,7 @@ static int tell_apart(struct parser *p, struct pl_err *err)
 		bool is_key = field >= 0;
 
 		if (!w.quoted && !strcmp(w.s, ";")) {
-			if (!p->st->row->extra || p->behind)
+			if (!pl_lang_extra(r->schema, p->st->row) || p->behind)
 				return fail_here(p, w.column, err, "\";\" has no meaning here");
 			p->behind = true;
 			continue;
@@ -440,12 +443,9 @@ out:
 static int too_much(struct parser *p, const struct pl_lang_word *w, struct pl_err *err)
 {
 	const struct pl_lang_field *key = pl_lang_field(p->st->row, w->s, NULL);
-	struct pl_lang_near near = { .s = w->s };
+	struct pl_lang_near near = near_key(p->st->row, NULL, w->s);
 	char hint[96];
 
-	for (const struct pl_lang_field *f = p->st->row->field; f && f->name && !key; f++)
-		if (f->flags & PL_LANG_KEY)
-			pl_lang_near(&near, f->name, strlen(f->name));
 	if (key && key->flags & PL_LANG_KEY)
 		return fail_here(p, w->column, err, "the value of %s is missing; write: %s=...",
 				 w->s, w->s);

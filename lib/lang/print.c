@@ -68,12 +68,13 @@ void pl_lang_defaults(const struct pl_lang_schema *s, const struct pl_lang_row *
 	}
 }
 
-static bool differs(const struct pl_lang_field *f, const char *a, const char *b)
+static bool differs(const struct pl_lang_field *f, const void *a, const void *b)
 {
-	const char *s = *(const char *const *)a, *t = *(const char *const *)b;
+	if (is_text(f)) {
+		const char *s = *(const char *const *)a, *t = *(const char *const *)b;
 
-	if (is_text(f))
 		return s && !(t && !strcmp(s, t));
+	}
 	if (f->type == PL_LANG_FLAG)
 		return *(const bool *)a != *(const bool *)b;
 	if (f->type == PL_LANG_REAL || f->type == PL_LANG_RATE)

@@ -14,30 +14,29 @@
 /* ---- schema -------------------------------------------------------------------------------------
  */
 
+#define FIELD PL_LANG_FIELD
+#define KEY   PL_LANG_KEY
+#define ABOVE PL_LANG_ABOVE
+#define BELOW PL_LANG_BELOW
+#define ADAM  .only = "adam|adamw"
 /* A statement of one value, which is a member of struct pl_job. */
 #define ONE(key, kind, more, low, high, member, usual, words, what)                                \
 	{                                                                                          \
-		.name = key, .effect = PL_LANG_EXECUTION, .doc = what, .once = true,               \
-		.field = PL_LANG_FIELDS({ .name = key,                                             \
-					  .type = kind,                                            \
-					  .flags = PL_LANG_NEED | PL_LANG_BOUND | (more),          \
-					  .min = low,                                              \
-					  .max = high,                                             \
-					  .choices = words,                                        \
-					  .value = usual,                                          \
-					  .doc = what,                                             \
-					  .offset = offsetof(struct pl_job, member) })             \
+		PL_LANG_ROW(key, EXECUTION, what,                                                  \
+			    FIELD(key, kind, PL_LANG_NEED | PL_LANG_BOUND | (more), what,          \
+				  .min = low, .max = high, .choices = words, .value = usual,       \
+				  .offset = offsetof(struct pl_job, member))),                     \
+			.once = true                                                               \
 	}
-#define KEY(key, kind, more, low, high, usual, what)                                               \
-	.name = key, .type = kind, .flags = PL_LANG_KEY | (more), .min = low, .max = high,         \
-	.value = usual, .doc = what
-#define NAME   PL_LANG_NAME
-#define CHOICE PL_LANG_CHOICE
-#define INT    PL_LANG_INT
-#define REAL   PL_LANG_REAL
-#define ABOVE  PL_LANG_ABOVE
-#define BELOW  PL_LANG_BELOW
-#define BOUND  PL_LANG_BOUND
+#define KIND(key, words, usual)                                                                    \
+	FIELD(#key, CHOICE, PL_LANG_NEED | PL_LANG_BOUND, "kind", .choices = words,                \
+	      .value = usual, .offset = offsetof(struct pl_job, key))
+#define LINK(m) .offset = offsetof(struct pl_job_link, m)
+#define PACE(m) .offset = offsetof(struct pl_job_pace, m)
+#define RANK(key, more, what, ...)                                                                 \
+	FIELD(key, INT, PL_LANG_BOUND | (more), what, .max = RANKS_MAX - 1,                        \
+	      .choices = "any|all|*", __VA_ARGS__)
+#define BOUND (PL_LANG_KEY | PL_LANG_BOUND)
 
 static const struct pl_lang_row rows[] = {
 	ONE("name", NAME, 0, 0, 0, name, NULL, NULL, "what the job is called"),
@@ -74,7 +73,7 @@ static const struct pl_lang_row rows[] = {
 	    "how ranks add up gradients"),
 	ONE("meet", NAME, 0, 0, 0, meet, NULL, NULL,
 	    "where ranks find each other: tcp:HOST:PORT or dir:FOLDER"),
-	ONE("timeout", PL_LANG_TIME, 0, 1e6, 3.6e12, timeout_ns, "3s", NULL,
+	ONE("timeout", TIME, 0, 1e6, 3.6e12, timeout_ns, "3s", NULL,
 	    "time after which a silent rank counts as dead"),
 	ONE("bucket-mb", REAL, ABOVE, 0, 1e6, bucket_mb, "25", NULL,
 	    "size of the sets in which gradients travel, in MiB"),
@@ -84,91 +83,59 @@ static const struct pl_lang_row rows[] = {
 	ONE("resume", NAME, 0, 0, 0, resume, NULL, NULL, "state to begin with"),
 	ONE("eval-every", INT, 0, 1, COUNT_MAX, eval_every, NULL, NULL,
 	    "steps between evaluations"),
-	{ .name = "optimizer",
-	  .effect = PL_LANG_EXECUTION,
-	  .doc = "how gradients change the weights",
-	  .once = true,
-	  .field = PL_LANG_FIELDS(
-		  { .name = "optimizer",
-		    .type = CHOICE,
-		    .flags = PL_LANG_NEED | BOUND,
-		    .choices = "sgd|adam|adamw",
-		    .value = "sgd",
-		    .offset = offsetof(struct pl_job, optimizer),
-		    .doc = "kind" },
-		  { KEY("lr", REAL, ABOVE | BELOW, 0, 1e6, "0.1", "learning rate"), .only = "sgd" },
-		  { KEY("lr", REAL, ABOVE | BELOW, 0, 1e6, "0.001", "learning rate"),
-		    .only = "adam|adamw" },
-		  { KEY("momentum", REAL, BELOW, 0, 1, "0", "share of the last step to keep"),
-		    .only = "sgd" },
-		  { KEY("nesterov", PL_LANG_FLAG, 0, 0, 0, "no", "look ahead along the momentum"),
-		    .only = "sgd" },
-		  { KEY("b1", REAL, BELOW, 0, 1, "0.9", "decay of the first moment"),
-		    .only = "adam|adamw" },
-		  { KEY("b2", REAL, BELOW, 0, 1, "0.999", "decay of the second moment"),
-		    .only = "adam|adamw" },
-		  { KEY("eps", REAL, ABOVE | BELOW, 0, 1, "1e-8",
-			"added to the second moment's root"),
-		    .only = "adam|adamw" },
-		  { KEY("decay", REAL, BELOW, 0, 1e6, "0", "decay of weights"),
-		    .only = "sgd|adam" },
-		  { KEY("decay", REAL, BELOW, 0, 1e6, "0.01",
-			"decay of weights, which does not pass through the moments"),
-		    .only = "adamw" },
-		  { KEY("clip", REAL, BELOW, 0, 1e30, "0",
-			"greatest norm of all gradients together; 0: any") }) },
-	{ .name = "schedule",
-	  .effect = PL_LANG_EXECUTION,
-	  .doc = "how the learning rate changes",
-	  .once = true,
-	  .field = PL_LANG_FIELDS(
-		  { .name = "schedule",
-		    .type = CHOICE,
-		    .flags = PL_LANG_NEED | BOUND,
-		    .choices = "constant|step|cosine|linear",
-		    .value = "constant",
-		    .offset = offsetof(struct pl_job, schedule),
-		    .doc = "kind" },
-		  { KEY("every", INT, ABOVE | BELOW, 0, COUNT_MAX, "0",
-			"steps after which the rate is multiplied by gamma"),
-		    .only = "step" },
-		  { KEY("gamma", REAL, ABOVE | BELOW, 0, 1, "0.1", "factor of the rate"),
-		    .only = "step" },
-		  { KEY("steps", INT, ABOVE | BELOW, 0, COUNT_MAX, "0",
-			"steps until the rate is 0; those of the job if not given"),
-		    .only = "cosine|linear" }) },
-	{ .name = "link",
-	  .effect = PL_LANG_EXECUTION,
-	  .doc = "make messages between ranks as slow as over this link",
-	  .commas = true,
-	  .field = PL_LANG_FIELDS(
-		  { KEY("rate", PL_LANG_RATE, BOUND, 0, 0, NULL, "bandwidth"),
-		    .offset = offsetof(struct pl_job_link, bytes_per_ns) },
-		  { KEY("latency", PL_LANG_TIME, BOUND, 0, 3.6e12, NULL, "time of each message"),
-		    .offset = offsetof(struct pl_job_link, latency_ns) },
-		  { KEY("from", INT, BOUND, 0, RANKS_MAX - 1, "any", "rank that sends"),
-		    .choices = "any|all|*", .offset = offsetof(struct pl_job_link, from) },
-		  { KEY("to", INT, BOUND, 0, RANKS_MAX - 1, "any", "rank that receives"),
-		    .choices = "any|all|*", .offset = offsetof(struct pl_job_link, to) },
-		  { KEY("shared", PL_LANG_FLAG, BOUND, 0, 0, "no",
-			"a rank has one link for all that it sends"),
-		    .offset = offsetof(struct pl_job_link, shared) }) },
-	{ .name = "pace",
-	  .effect = PL_LANG_EXECUTION,
-	  .doc = "make the computation of a rank slower",
-	  .commas = true,
-	  .field = PL_LANG_FIELDS(
-		  { .name = "rank",
-		    .type = INT,
-		    .flags = PL_LANG_NEED | BOUND,
-		    .max = RANKS_MAX - 1,
-		    .choices = "any|all|*",
-		    .offset = offsetof(struct pl_job_pace, rank),
-		    .doc = "rank; RANK:MS and RANK:xF are short for one key" },
-		  { KEY("ms", REAL, BOUND, 0, 3.6e6, "0", "milliseconds that a step takes more"),
-		    .offset = offsetof(struct pl_job_pace, ms) },
-		  { KEY("factor", REAL, BOUND, 1, 1000, "1", "times as long that a step takes"),
-		    .offset = offsetof(struct pl_job_pace, factor) }) },
+	{ PL_LANG_ROW("optimizer", EXECUTION, "how gradients change the weights",
+		      KIND(optimizer, "sgd|adam|adamw", "sgd"),
+		      FIELD("lr", REAL, KEY | ABOVE | BELOW, "learning rate", .max = 1e6,
+			    .value = "0.1", .only = "sgd"),
+		      FIELD("lr", REAL, KEY | ABOVE | BELOW, "learning rate", .max = 1e6,
+			    .value = "0.001", ADAM),
+		      FIELD("momentum", REAL, KEY | BELOW, "share of the last step to keep",
+			    .max = 1, .value = "0", .only = "sgd"),
+		      FIELD("nesterov", FLAG, KEY, "look ahead along the momentum", .value = "no",
+			    .only = "sgd"),
+		      FIELD("b1", REAL, KEY | BELOW, "decay of the first moment", .max = 1,
+			    .value = "0.9", ADAM),
+		      FIELD("b2", REAL, KEY | BELOW, "decay of the second moment", .max = 1,
+			    .value = "0.999", ADAM),
+		      FIELD("eps", REAL, KEY | ABOVE | BELOW, "added to the second moment's root",
+			    .max = 1, .value = "1e-8", ADAM),
+		      FIELD("decay", REAL, KEY | BELOW, "decay of weights", .max = 1e6,
+			    .value = "0", .only = "sgd|adam"),
+		      FIELD("decay", REAL, KEY | BELOW,
+			    "decay of weights, which does not pass through the moments", .max = 1e6,
+			    .value = "0.01", .only = "adamw"),
+		      FIELD("clip", REAL, KEY | BELOW,
+			    "greatest norm of all gradients together; 0: any", .max = 1e30,
+			    .value = "0")),
+	  .once = true },
+	{ PL_LANG_ROW("schedule", EXECUTION, "how the learning rate changes",
+		      KIND(schedule, "constant|step|cosine|linear", "constant"),
+		      FIELD("every", INT, KEY | ABOVE | BELOW,
+			    "steps after which the rate is multiplied by gamma", .max = COUNT_MAX,
+			    .value = "0", .only = "step"),
+		      FIELD("gamma", REAL, KEY | ABOVE | BELOW, "factor of the rate", .max = 1,
+			    .value = "0.1", .only = "step"),
+		      FIELD("steps", INT, KEY | ABOVE | BELOW,
+			    "steps until the rate is 0; those of the job if not given",
+			    .max = COUNT_MAX, .value = "0", .only = "cosine|linear")),
+	  .once = true },
+	{ PL_LANG_ROW("link", EXECUTION, "make messages between ranks as slow as over this link",
+		      FIELD("rate", RATE, BOUND, "bandwidth", LINK(bytes_per_ns)),
+		      FIELD("latency", TIME, BOUND, "time of each message", .max = 3.6e12,
+			    LINK(latency_ns)),
+		      RANK("from", KEY, "rank that sends", .value = "any", LINK(from)),
+		      RANK("to", KEY, "rank that receives", .value = "any", LINK(to)),
+		      FIELD("shared", FLAG, BOUND, "a rank has one link for all that it sends",
+			    .value = "no", LINK(shared))),
+	  .commas = true },
+	{ PL_LANG_ROW("pace", EXECUTION, "make the computation of a rank slower",
+		      RANK("rank", PL_LANG_NEED, "rank; RANK:MS and RANK:xF are short for one key",
+			   PACE(rank)),
+		      FIELD("ms", REAL, BOUND, "milliseconds that a step takes more", .max = 3.6e6,
+			    .value = "0", PACE(ms)),
+		      FIELD("factor", REAL, BOUND, "times as long that a step takes", .min = 1,
+			    .max = 1000, .value = "1", PACE(factor))),
+	  .commas = true },
 };
 const struct pl_lang_schema pl_job_schema = {
 	.name = "job", .version = 1, .row = rows, .n_rows = PL_LEN(rows)

@@ -16,91 +16,60 @@
 /* ---- schema -------------------------------------------------------------------------------------
  */
 
-#define DIM(key, more, what)                                                                       \
-	{                                                                                          \
-		.name = key, .type = PL_LANG_INT, .flags = more, .min = 1, .max = DIM_MAX,         \
-		.doc = what                                                                        \
-	}
-#define REAL(key, usual, what)                                                                     \
-	{                                                                                          \
-		.name = key, .type = PL_LANG_REAL, .flags = PL_LANG_KEY, .value = usual,           \
-		.doc = what                                                                        \
-	}
-#define YES(key, usual, what)                                                                      \
-	{                                                                                          \
-		.name = key, .type = PL_LANG_FLAG, .flags = PL_LANG_KEY, .value = usual,           \
-		.doc = what                                                                        \
-	}
-#define NAME                                                                                       \
-	{                                                                                          \
-		.name = "name", .type = PL_LANG_NAME, .flags = PL_LANG_KEY,                        \
-		.doc = "name, which no other layer has"                                            \
-	}
-#define STD    REAL("std", NULL, "standard deviation of the initial weights")
-#define BIAS   YES("bias", "1", "add a bias")
-#define CONV1D YES("conv1d", "0", "weight files hold the transposed weight")
-#define STRIDE DIM("stride", PL_LANG_KEY, "step of the windows")
+#define FIELD		     PL_LANG_FIELD
+#define KEY		     PL_LANG_KEY
+#define DIM(key, more, what) FIELD(key, INT, more, what, .min = 1, .max = DIM_MAX)
+#define SIZE(key, what)	     DIM(key, PL_LANG_NEED, what)
+#define NAME		     FIELD("name", NAME, KEY, "name, which no other layer has")
+#define STD		     FIELD("std", REAL, KEY, "standard deviation of the initial weights")
+#define EPS		     FIELD("eps", REAL, KEY, "added to the variance", .value = "1e-5")
+#define BIAS		     FIELD("bias", FLAG, KEY, "add a bias", .value = "1")
+#define CONV1D		     FIELD("conv1d", FLAG, KEY, "weight files hold the transposed weight")
+#define STRIDE		     DIM("stride", KEY, "step of the windows")
 #define PAD                                                                                        \
-	{                                                                                          \
-		.name = "pad", .type = PL_LANG_INT, .flags = PL_LANG_KEY, .max = DIM_MAX,          \
-		.choices = "same", .value = "0", .doc = "padding; same: keep the shape"            \
-	}
-#define NEED PL_LANG_NEED
+	FIELD("pad", INT, KEY, "padding; same: keep the shape", .max = DIM_MAX, .choices = "same", \
+	      .value = "0")
 #define LAYER(key, what, ...)                                                                      \
 	{                                                                                          \
-		.name = key, .effect = PL_LANG_STRUCTURE, .doc = what,                             \
-		.field = PL_LANG_FIELDS(__VA_ARGS__)                                               \
+		PL_LANG_ROW(key, STRUCTURE, what, __VA_ARGS__)                                     \
 	}
 
 static const struct pl_lang_row rows[] = {
-	LAYER("input", "features, a sequence or an image that comes in", DIM("dim1", NEED, "size"),
+	LAYER("input", "features, a sequence or an image that comes in", SIZE("dim1", "size"),
 	      DIM("dim2", 0, "size"), DIM("dim3", 0, "size"), NAME),
-	LAYER("dense", "fully connected layer", DIM("outputs", NEED, "outputs"), BIAS, STD,
-	      { .name = "tie",
-		.type = PL_LANG_NAME,
-		.flags = PL_LANG_KEY,
-		.doc = "layer whose weight it uses" },
-	      CONV1D, NAME),
-	LAYER("conv", "convolution of images", DIM("filters", NEED, "filters"),
-	      DIM("size", NEED, "rows of a filter"),
+	LAYER("dense", "fully connected layer", SIZE("outputs", "outputs"), BIAS, STD,
+	      FIELD("tie", NAME, KEY, "layer whose weight it uses"), CONV1D, NAME),
+	LAYER("conv", "convolution of images", SIZE("filters", "filters"),
+	      SIZE("size", "rows of a filter"),
 	      DIM("width", 0, "columns of a filter; as many as rows if not given"), STRIDE, PAD,
 	      BIAS, STD, NAME),
-	LAYER("maxpool", "maximum of windows", DIM("size", NEED, "rows and columns"), STRIDE, PAD,
+	LAYER("maxpool", "maximum of windows", SIZE("size", "rows and columns"), STRIDE, PAD, NAME),
+	LAYER("avgpool", "mean of windows", SIZE("size", "rows and columns"), STRIDE, PAD, NAME),
+	LAYER("batchnorm", "normalisation over the batch", EPS,
+	      FIELD("momentum", REAL, KEY, "share of the batch in the running statistics",
+		    .value = "0.1"),
 	      NAME),
-	LAYER("avgpool", "mean of windows", DIM("size", NEED, "rows and columns"), STRIDE, PAD,
-	      NAME),
-	LAYER("batchnorm", "normalisation over the batch",
-	      REAL("eps", "1e-5", "added to the variance"),
-	      REAL("momentum", "0.1", "share of the batch in the running statistics"), NAME),
-	LAYER("layernorm", "normalisation over the last dimension",
-	      REAL("eps", "1e-5", "added to the variance"), NAME),
-	LAYER("embedding", "tokens to vectors", DIM("vocabulary", NEED, "tokens"),
-	      DIM("width", NEED, "values of a vector"), STD, NAME),
+	LAYER("layernorm", "normalisation over the last dimension", EPS, NAME),
+	LAYER("embedding", "tokens to vectors", SIZE("vocabulary", "tokens"),
+	      SIZE("width", "values of a vector"), STD, NAME),
 	LAYER("position", "vectors of positions, added", STD, NAME),
-	LAYER("attention", "causal self-attention with both projections",
-	      DIM("heads", NEED, "heads"), STD,
-	      REAL("std_out", NULL, "standard deviation of the second projection"), BIAS, CONV1D,
-	      NAME),
+	LAYER("attention", "causal self-attention with both projections", SIZE("heads", "heads"),
+	      STD, FIELD("std_out", REAL, KEY, "standard deviation of the second projection"), BIAS,
+	      CONV1D, NAME),
 	LAYER("relu", "max(x, 0)", NAME),
 	LAYER("gelu", "Gaussian error linear unit", NAME),
 	LAYER("tanh", "hyperbolic tangent", NAME),
 	LAYER("sigmoid", "logistic function", NAME),
 	LAYER("dropout", "random zeros in training",
-	      { .name = "probability",
-		.type = PL_LANG_REAL,
-		.flags = NEED | PL_LANG_BELOW,
-		.max = 1,
-		.doc = "probability of a zero" },
+	      FIELD("probability", REAL, PL_LANG_NEED | PL_LANG_BELOW, "probability of a zero",
+		    .max = 1),
 	      NAME),
 	LAYER("flatten", "to one dimension", NAME),
 	LAYER("residual", "begins a block whose input is added to its output", NAME),
 	LAYER("end", "ends the block", NAME),
 	LAYER("loss", "what training makes smaller",
-	      { .name = "loss",
-		.type = PL_LANG_CHOICE,
-		.flags = NEED,
-		.choices = "softmax-cross-entropy|squared|hinge",
-		.doc = "kind" },
+	      FIELD("loss", CHOICE, PL_LANG_NEED, "kind",
+		    .choices = "softmax-cross-entropy|squared|hinge"),
 	      NAME),
 };
 const struct pl_lang_schema pl_model_schema = {

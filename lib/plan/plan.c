@@ -13,177 +13,107 @@
 /* ---- schema -------------------------------------------------------------------------------------
  */
 
-#define RW(m)	    .offset = offsetof(struct pl_rewrite, m)
-#define NEED	    (PL_LANG_NEED | PL_LANG_BOUND)
-#define KEY	    (PL_LANG_KEY | PL_LANG_BOUND)
-#define STRUCTURE   .extra = worth, .effect = PL_LANG_STRUCTURE, .doc
-#define TIMING	    .extra = worth, .effect = PL_LANG_TIMING, .doc
-#define EXECUTION   .effect = PL_LANG_EXECUTION, .doc
-#define FIELDS(...) .field = PL_LANG_FIELDS(__VA_ARGS__)
-/* Fields that several rewrites have: names, the word, the whole number, the factor. */
-#define NAMES(key, least, more, what)                                                              \
-	{                                                                                          \
-		.name = key, .type = PL_LANG_NAME, .flags = PL_LANG_LIST | (more), .min = least,   \
-		.doc = what                                                                        \
-	}
-#define WORD(key, words)                                                                           \
-	{                                                                                          \
-		.name = key, .type = PL_LANG_CHOICE, .flags = NEED, .choices = words, RW(word),    \
-		.doc = key                                                                         \
-	}
-#define LINK                                                                                       \
-	{                                                                                          \
-		.name = "link", .type = PL_LANG_NAME, .flags = NEED, RW(word),                     \
-		.doc = "link of the topology; *: all"                                              \
-	}
-#define COUNT(key, most, what)                                                                     \
-	{                                                                                          \
-		.name = key, .type = PL_LANG_INT, .flags = NEED, .min = 2, .max = most, RW(k),     \
-		.doc = what                                                                        \
-	}
+#define FIELD  PL_LANG_FIELD
+#define ROW    PL_LANG_ROW
+#define NEED   (PL_LANG_NEED | PL_LANG_BOUND)
+#define KEY    (PL_LANG_KEY | PL_LANG_BOUND)
+#define DIFFER PL_LANG_DIFFER
+#define RW(m)  .offset = offsetof(struct pl_rewrite, m)
+/* Fields that several rewrites have: names, a whole number, a factor, a link. */
+#define NAMES(key, least, more, what) FIELD(key, NAME, PL_LANG_LIST | (more), what, .min = least)
+#define COUNT(key, most, what)	      FIELD(key, INT, NEED, what, .min = 2, .max = most, RW(k))
 #define FACTOR(key, more, most, what)                                                              \
-	{                                                                                          \
-		.name = key, .type = PL_LANG_REAL, .flags = KEY | PL_LANG_ABOVE | (more),          \
-		.max = most, .word = "x", RW(x), .doc = what                                       \
-	}
+	FIELD(key, REAL, KEY | PL_LANG_ABOVE | (more), what, .max = most, .word = "x", RW(x))
+#define LINK FIELD("link", NAME, NEED, "link of the topology; *: all", RW(word))
 /* A statement of one number of the plan itself. */
 #define NUMBER(key, least, member, what)                                                           \
-	{                                                                                          \
-		.name = key, .effect = PL_LANG_EXECUTION, .doc = what, .once = true,               \
-		.field = PL_LANG_FIELDS({ .name = key,                                             \
-					  .type = PL_LANG_INT,                                     \
-					  .flags = NEED,                                           \
-					  .min = least,                                            \
-					  .max = 0x1p63,                                           \
-					  .offset = offsetof(struct pl_plan, member),              \
-					  .doc = what })                                           \
-	}
+	ROW(key, EXECUTION, what,                                                                  \
+	    FIELD(key, INT, NEED, what, .min = least, .max = 0x1p63,                               \
+		  .offset = offsetof(struct pl_plan, member))),                                    \
+		.once = true
 
 /* What a rewrite is worth. */
 static const struct pl_lang_field worth[] = {
-	{ .name = "alone",
-	  .type = PL_LANG_INT,
-	  .flags = KEY,
-	  .word = "alone",
-	  RW(alone_ns),
-	  .doc = "what it saves when nothing else is changed, in ns" },
-	{ .name = "in-plan",
-	  .type = PL_LANG_INT,
-	  .flags = KEY,
-	  .word = "in-plan",
-	  RW(in_plan_ns),
-	  .doc = "what leaving it out of the plan would cost, in ns" },
+	FIELD("alone", INT, KEY, "what it saves when nothing else is changed, in ns",
+	      .word = "alone", RW(alone_ns)),
+	FIELD("in-plan", INT, KEY, "what leaving it out of the plan would cost, in ns",
+	      .word = "in-plan", RW(in_plan_ns)),
 	{ .name = NULL },
 };
+
 /* The rewrites stand first, by enum pl_rw. */
 static const struct pl_lang_row rows[] = {
-	[PL_RW_FUSE_TENSORS] = { .name = "fuse-tensors",
-				 STRUCTURE = "synchronise tensors as one",
-				 FIELDS(NAMES("tensors", 1, PL_LANG_DIFFER, "tensors")) },
-	[PL_RW_PARTITION_TENSOR] = { .name = "partition-tensor",
-				     STRUCTURE = "synchronise the set of a tensor in chunks",
-				     FIELDS({ .name = "tensors",
-					      .type = PL_LANG_NAME,
-					      .flags = PL_LANG_LIST,
-					      .min = 1,
-					      .max = 1,
-					      .doc = "tensor" },
-					    COUNT("parts", 65536, "chunks of equal size")) },
-	[PL_RW_FUSE_OPS] = { .name = "fuse-ops",
-			     STRUCTURE = "make operations that follow one another one operation",
-			     FIELDS(NAMES("operations", 2, 0, "operations"),
-				    FACTOR("share", 0, 1,
-					   "its time as a share of the sum; 1 if not given")) },
-	[PL_RW_ORDER] = { .name = "order",
-			  STRUCTURE = "issue the sets of tensors in this order",
-			  FIELDS(NAMES("tensors", 2, PL_LANG_DIFFER, "tensors")) },
-	[PL_RW_ACCUMULATE] = { .name = "accumulate",
-			       STRUCTURE = "work through microbatches before one synchronisation",
-			       FIELDS(COUNT("microbatches", 65536, "microbatches of a step")) },
-	[PL_RW_RECOMPUTE] = { .name = "recompute",
-			      STRUCTURE = "make activations again in the backward pass",
-			      FIELDS(NAMES("layers", 1, PL_LANG_DIFFER, "layers")) },
-	[PL_RW_PRECISION] = { .name = "precision",
-			      TIMING = "compute operations in another precision",
-			      FIELDS(WORD("precision", PL_WORDS_PLAN_PRECISION("|")),
-				     NAMES("operations", 0, 0, "operations; all if none is named"),
-				     FACTOR("share", 0, 1e6,
-					    "their time as a share of what it was; from the cost "
-					    "model if not given")) },
-	[PL_RW_ALGORITHM] = { .name = "algorithm",
-			      STRUCTURE = "carry out the communication of tensors in another way",
-			      FIELDS(WORD("algorithm", PL_WORDS_PLAN_ALGORITHM("|")),
-				     NAMES("tensors", 0, 0, "tensors; all if none is named"),
-				     { .name = "servers",
-				       .type = PL_LANG_INT,
-				       .flags = KEY,
-				       .min = 1,
-				       .max = 10000,
-				       .only = "ps",
-				       .word = "k",
-				       RW(k),
-				       .doc = "parameter servers; 1 if not given" }) },
-	[PL_RW_RANKS] = { .name = "ranks",
-			  STRUCTURE = "change the number of data-parallel workers",
-			  FIELDS(COUNT("ranks", 10000, "workers, each like those recorded")) },
-	[PL_RW_BANDWIDTH] = { .name = "bandwidth",
-			      TIMING = "make a link carry more in a time",
-			      FIELDS(LINK, FACTOR("factor", PL_LANG_NEED, 1e6, "times as much")) },
-	[PL_RW_LATENCY] = { .name = "latency",
-			    TIMING = "change the latency of a link",
-			    FIELDS(LINK, FACTOR("factor", PL_LANG_NEED, 1e6, "times as long")) },
-	[PL_RW_SPEED] = { .name = "speed",
-			  TIMING = "make the computation of ranks faster",
-			  FIELDS(NAMES("on", 0, 0,
-				       "patterns of ranks (rank 3) or hosts; all if none is named"),
-				 FACTOR("factor", PL_LANG_NEED, 1e6, "times as fast")) },
-	[PL_RW_PRIORITY] = { .name = "priority",
-			     STRUCTURE = "carry out the communication of tensors by urgency",
-			     FIELDS(NAMES("tensors", 2, PL_LANG_DIFFER,
-					  "tensors, the most urgent first")) },
-	{ .name = "base",
-	  EXECUTION = "what the plan was made from",
-	  .once = true,
-	  FIELDS({ .name = "base",
-		   .type = PL_LANG_NAME,
-		   .flags = NEED,
-		   .offset = offsetof(struct pl_plan, base),
-		   .doc = "file or job" }) },
-	NUMBER("workers", 1, ranks, "data-parallel workers of the base"),
-	NUMBER("baseline", 0, baseline_ns, "mean step of the base in ns"),
-	NUMBER("predicted", 0, predicted_ns, "mean step with all rewrites in ns"),
-	NUMBER("bound", 0, bound_ns, "no change of communication makes it shorter, in ns"),
-	NUMBER("model", 0, model_ns, "mean step as the cost model has it, in ns"),
-	NUMBER("evaluations", 0, evaluations, "simulations that the search took"),
-	NUMBER("peak", 0, peak_bytes, "greatest memory of a rank with all rewrites, in bytes"),
-	{ .name = "incomplete", EXECUTION = "a limit or a signal ended the search", .once = true },
-	{ .name = "provenance",
-	  EXECUTION = "a line of history: program, version and command line",
-	  FIELDS({ .name = "line", .type = PL_LANG_NAME, .flags = PL_LANG_NEED, .doc = "text" }) },
-	{ .name = "tensor",
-	  EXECUTION = "a tensor that the base synchronises, as its gradient becomes ready",
-	  FIELDS({ .name = "tensor",
-		   .type = PL_LANG_NAME,
-		   .flags = NEED,
-		   .offset = offsetof(struct pl_ptensor, name),
-		   .doc = "name" },
-		 { .name = "bytes",
-		   .type = PL_LANG_INT,
-		   .flags = NEED,
-		   .max = 0x1p63,
-		   .offset = offsetof(struct pl_ptensor, bytes),
-		   .doc = "size" },
-		 { .name = "estimated",
-		   .type = PL_LANG_FLAG,
-		   .flags = KEY,
-		   .offset = offsetof(struct pl_ptensor, estimated),
-		   .doc = "the size was not in the input" },
-		 { .name = "set",
-		   .type = PL_LANG_INT,
-		   .flags = PL_LANG_KEY,
-		   .max = PL_PLAN_SETS - 1,
-		   .word = "set",
-		   .doc = "the base synchronises the tensors of one number as one" }) },
+	[PL_RW_FUSE_TENSORS] = { ROW("fuse-tensors", STRUCTURE, "synchronise tensors as one",
+				     NAMES("tensors", 1, DIFFER, "tensors")) },
+	[PL_RW_PARTITION_TENSOR] = { ROW(
+		"partition-tensor", STRUCTURE, "synchronise the set of a tensor in chunks",
+		FIELD("tensors", NAME, PL_LANG_LIST, "tensor", .min = 1, .max = 1),
+		COUNT("parts", 65536, "chunks of equal size")) },
+	[PL_RW_FUSE_OPS] = { ROW(
+		"fuse-ops", STRUCTURE, "make operations that follow one another one operation",
+		NAMES("operations", 2, 0, "operations"),
+		FACTOR("share", 0, 1, "its time as a share of the sum; 1 if not given")) },
+	[PL_RW_ORDER] = { ROW("order", STRUCTURE, "issue the sets of tensors in this order",
+			      NAMES("tensors", 2, DIFFER, "tensors")) },
+	[PL_RW_ACCUMULATE] = { ROW("accumulate", STRUCTURE,
+				   "work through microbatches before one synchronisation",
+				   COUNT("microbatches", 65536, "microbatches of a step")) },
+	[PL_RW_RECOMPUTE] = { ROW("recompute", STRUCTURE,
+				  "make activations again in the backward pass",
+				  NAMES("layers", 1, DIFFER, "layers")) },
+	[PL_RW_PRECISION] = { ROW("precision", TIMING, "compute operations in another precision",
+				  FIELD("precision", CHOICE, NEED, "precision", RW(word),
+					.choices = PL_WORDS_PLAN_PRECISION("|")),
+				  NAMES("operations", 0, 0, "operations; all if none is named"),
+				  FACTOR("share", 0, 1e6,
+					 "their time as a share of what it was; from the cost "
+					 "model if not given")) },
+	[PL_RW_ALGORITHM] = { ROW(
+		"algorithm", STRUCTURE, "carry out the communication of tensors in another way",
+		FIELD("algorithm", CHOICE, NEED, "algorithm", RW(word),
+		      .choices = PL_WORDS_PLAN_ALGORITHM("|")),
+		NAMES("tensors", 0, 0, "tensors; all if none is named"),
+		FIELD("servers", INT, KEY, "parameter servers; 1 if not given", .min = 1,
+		      .max = 10000, .only = "ps", .word = "k", RW(k))) },
+	[PL_RW_RANKS] = { ROW("ranks", STRUCTURE, "change the number of data-parallel workers",
+			      COUNT("ranks", 10000, "workers, each like those recorded")) },
+	[PL_RW_BANDWIDTH] = { ROW("bandwidth", TIMING, "make a link carry more in a time", LINK,
+				  FACTOR("factor", PL_LANG_NEED, 1e6, "times as much")) },
+	[PL_RW_LATENCY] = { ROW("latency", TIMING, "change the latency of a link", LINK,
+				FACTOR("factor", PL_LANG_NEED, 1e6, "times as long")) },
+	[PL_RW_SPEED] = { ROW(
+		"speed", TIMING, "make the computation of ranks faster",
+		NAMES("on", 0, 0, "patterns of ranks (rank 3) or hosts; all if none is named"),
+		FACTOR("factor", PL_LANG_NEED, 1e6, "times as fast")) },
+	[PL_RW_PRIORITY] = { ROW("priority", STRUCTURE,
+				 "carry out the communication of tensors by urgency",
+				 NAMES("tensors", 2, DIFFER, "tensors, the most urgent first")) },
+	{ ROW("base", EXECUTION, "what the plan was made from",
+	      FIELD("base", NAME, NEED, "file or job", .offset = offsetof(struct pl_plan, base))),
+	  .once = true },
+	{ NUMBER("workers", 1, ranks, "data-parallel workers of the base") },
+	{ NUMBER("baseline", 0, baseline_ns, "mean step of the base in ns") },
+	{ NUMBER("predicted", 0, predicted_ns, "mean step with all rewrites in ns") },
+	{ NUMBER("bound", 0, bound_ns, "no change of communication makes it shorter, in ns") },
+	{ NUMBER("model", 0, model_ns, "mean step as the cost model has it, in ns") },
+	{ NUMBER("evaluations", 0, evaluations, "simulations that the search took") },
+	{ NUMBER("peak", 0, peak_bytes, "greatest memory of a rank with all rewrites, in bytes") },
+	{ .name = "incomplete",
+	  .doc = "a limit or a signal ended the search",
+	  .effect = PL_LANG_EXECUTION,
+	  .once = true },
+	{ ROW("provenance", EXECUTION, "a line of history: program, version and command line",
+	      FIELD("line", NAME, PL_LANG_NEED, "text")) },
+	{ ROW("tensor", EXECUTION,
+	      "a tensor that the base synchronises, as its gradient becomes ready",
+	      FIELD("tensor", NAME, NEED, "name", .offset = offsetof(struct pl_ptensor, name)),
+	      FIELD("bytes", INT, NEED, "size", .max = 0x1p63,
+		    .offset = offsetof(struct pl_ptensor, bytes)),
+	      FIELD("estimated", FLAG, KEY, "the size was not in the input",
+		    .offset = offsetof(struct pl_ptensor, estimated)),
+	      FIELD("set", INT, PL_LANG_KEY,
+		    "the base synchronises the tensors of one number as one",
+		    .max = PL_PLAN_SETS - 1, .word = "set")) },
 };
 _Static_assert(PL_RW_COUNT_ == 13, "a rewrite without a row, here and in paceline-plan(5)");
 
@@ -191,7 +121,9 @@ const struct pl_lang_schema pl_plan_schema = { .name = "plan",
 					       .version = PL_PLAN_MAJOR,
 					       .header = true,
 					       .row = rows,
-					       .n_rows = PL_LEN(rows) };
+					       .n_rows = PL_LEN(rows),
+					       .extra = worth,
+					       .n_extra = PL_RW_COUNT_ };
 
 const char *pl_rw_name(unsigned op)
 {

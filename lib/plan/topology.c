@@ -20,72 +20,35 @@ struct hosts { /* a statement */
 	int64_t n, ranks;
 };
 
-#define NEED (PL_LANG_NEED | PL_LANG_BOUND)
-#define KEY  (PL_LANG_KEY | PL_LANG_BOUND)
-#define NAME(of, what)                                                                             \
-	{                                                                                          \
-		.name = "name", .type = PL_LANG_NAME, .flags = NEED,                               \
-		.offset = offsetof(struct of, name), .doc = what                                   \
-	}
+#define FIELD	 PL_LANG_FIELD
+#define NEED	 (PL_LANG_NEED | PL_LANG_BOUND)
+#define KEY	 (PL_LANG_KEY | PL_LANG_BOUND)
+#define HOSTS(m) .offset = offsetof(struct hosts, m)
+#define TLINK(m) .offset = offsetof(struct pl_tlink, m)
 #define RANKS                                                                                      \
-	{                                                                                          \
-		.name = "ranks", .type = PL_LANG_INT, .flags = KEY | PL_LANG_NEED,                 \
-		.word = "ranks", .min = 1, .max = MAX_RANKS,                                       \
-		.offset = offsetof(struct hosts, ranks), .doc = "ranks of each"                    \
-	}
+	FIELD("ranks", INT, KEY | PL_LANG_NEED, "ranks of each", .word = "ranks", .min = 1,        \
+	      .max = MAX_RANKS, HOSTS(ranks))
 
 static const struct pl_lang_row rows[] = {
-	{ .name = "host",
-	  .effect = PL_LANG_TIMING,
-	  .doc = "a host",
-	  .field = PL_LANG_FIELDS(NAME(hosts, "what it is called"), RANKS) },
-	{ .name = "hosts",
-	  .effect = PL_LANG_TIMING,
-	  .doc = "several hosts with as many ranks each",
-	  .field = PL_LANG_FIELDS({ .name = "hosts",
-				    .type = PL_LANG_INT,
-				    .flags = NEED,
-				    .min = 1,
-				    .max = MAX_HOSTS,
-				    .offset = offsetof(struct hosts, n),
-				    .doc = "how many" },
-				  RANKS,
-				  { .name = "name",
-				    .type = PL_LANG_NAME,
-				    .flags = KEY,
-				    .word = "name",
-				    .value = "node%d",
-				    .offset = offsetof(struct hosts, name),
-				    .doc = "what they are called; %d stands for their number" }) },
-	{ .name = "link",
-	  .effect = PL_LANG_TIMING,
-	  .doc = "what a message takes inside a host or between hosts",
-	  .field = PL_LANG_FIELDS(
-		  NAME(pl_tlink, "what it is called"),
-		  { .name = "scope",
-		    .type = PL_LANG_CHOICE,
-		    .flags = PL_LANG_KEY | PL_LANG_NEED,
-		    .choices = "host|network",
-		    .word = "scope",
-		    .doc = "inside a host, or between hosts" },
-		  { .name = "bandwidth",
-		    .type = PL_LANG_RATE,
-		    .flags = KEY | PL_LANG_NEED,
-		    .word = "bandwidth",
-		    .offset = offsetof(struct pl_tlink, bytes_per_ns),
-		    .doc = "in one direction" },
-		  { .name = "latency",
-		    .type = PL_LANG_TIME,
-		    .flags = KEY | PL_LANG_NEED,
-		    .max = 3.6e12,
-		    .word = "latency",
-		    .offset = offsetof(struct pl_tlink, latency_ns),
-		    .doc = "of each message" },
-		  { .name = "shared",
-		    .type = PL_LANG_FLAG,
-		    .flags = KEY,
-		    .offset = offsetof(struct pl_tlink, shared),
-		    .doc = "one for all ranks of a host; else each rank has its own" }) },
+	{ PL_LANG_ROW("host", TIMING, "a host",
+		      FIELD("name", NAME, NEED, "what it is called", HOSTS(name)), RANKS) },
+	{ PL_LANG_ROW("hosts", TIMING, "several hosts with as many ranks each",
+		      FIELD("hosts", INT, NEED, "how many", .min = 1, .max = MAX_HOSTS, HOSTS(n)),
+		      RANKS,
+		      FIELD("name", NAME, KEY, "what they are called; %d stands for their number",
+			    .word = "name", .value = "node%d", HOSTS(name))) },
+	{ PL_LANG_ROW("link", TIMING, "what a message takes inside a host or between hosts",
+		      FIELD("name", NAME, NEED, "what it is called", TLINK(name)),
+		      FIELD("scope", CHOICE, PL_LANG_KEY | PL_LANG_NEED,
+			    "inside a host, or between hosts", .choices = "host|network",
+			    .word = "scope"),
+		      FIELD("bandwidth", RATE, KEY | PL_LANG_NEED, "in one direction",
+			    .word = "bandwidth", TLINK(bytes_per_ns)),
+		      FIELD("latency", TIME, KEY | PL_LANG_NEED, "of each message",
+			    .word = "latency", .max = 3.6e12, TLINK(latency_ns)),
+		      FIELD("shared", FLAG, KEY,
+			    "one for all ranks of a host; else each rank has its own",
+			    TLINK(shared))) },
 };
 const struct pl_lang_schema pl_topology_schema = {
 	.name = "topology", .version = 1, .row = rows, .n_rows = PL_LEN(rows)

@@ -10,82 +10,45 @@
 
 /* ---- schema ---------------------------------------------------------------------------------- */
 
-#define KEY(key, kind, what)                                                                       \
-	{                                                                                          \
-		.name = key, .type = kind, .flags = PL_LANG_KEY, .doc = what                       \
-	}
+#define FIELD			   PL_LANG_FIELD
+#define NEED			   PL_LANG_NEED
+#define PICK(key, kind, what, ...) FIELD(key, kind, PL_LANG_KEY, what, __VA_ARGS__)
 /* Which operations: the keys in the order of enum key, then the word for all. */
 #define SELECTOR                                                                                   \
-	KEY("kind", PL_LANG_GLOB, "kind, or one of comm, compute, gap and all"),                   \
-		KEY("name", PL_LANG_GLOB, "name of the operation"),                                \
-		KEY("host", PL_LANG_GLOB, "name of the host"),                                     \
-		KEY("rank", PL_LANG_NUMBERS, "rank"),                                              \
-		KEY("stage", PL_LANG_NUMBERS, "pipeline stage"),                                   \
-		KEY("dp", PL_LANG_NUMBERS, "data-parallel rank"),                                  \
-		{ .name = "step",                                                                  \
-		  .type = PL_LANG_NUMBERS,                                                         \
-		  .flags = PL_LANG_KEY,                                                            \
-		  .min = -0x1p62,                                                                  \
-		  .doc = "step" },                                                                 \
-		KEY("size", PL_LANG_SIZES, "bytes of a communication or copy"),                    \
-		KEY("layer", PL_LANG_NUMBERS, "layer"), KEY("mb", PL_LANG_NUMBERS, "microbatch"),  \
-		KEY("all", PL_LANG_FLAG, "all operations")
+	PICK("kind", GLOB, "kind, or one of comm, compute, gap and all"),                          \
+		PICK("name", GLOB, "name of the operation"),                                       \
+		PICK("host", GLOB, "name of the host"), PICK("rank", NUMBERS, "rank"),             \
+		PICK("stage", NUMBERS, "pipeline stage"),                                          \
+		PICK("dp", NUMBERS, "data-parallel rank"),                                         \
+		PICK("step", NUMBERS, "step", .min = -0x1p62),                                     \
+		PICK("size", SIZES, "bytes of a communication or copy"),                           \
+		PICK("layer", NUMBERS, "layer"), PICK("mb", NUMBERS, "microbatch"),                \
+		PICK("all", FLAG, "all operations")
 #define BY(least, more, what)                                                                      \
-	{                                                                                          \
-		.name = "by", .type = PL_LANG_REAL, .flags = PL_LANG_KEY | (more), .min = least,   \
-		.max = FACTOR_MAX, .word = "by", .doc = what                                       \
-	}
+	FIELD("by", REAL, PL_LANG_KEY | (more), what, .min = least, .max = FACTOR_MAX, .word = "by")
 #define TO(more)                                                                                   \
-	{                                                                                          \
-		.name = "to", .type = PL_LANG_TIME, .word = "to",                                  \
-		.doc = "time; without a unit, s", .flags = PL_LANG_KEY | PL_LANG_SECONDS | (more)  \
-	}
-#define LINK                                                                                       \
-	{                                                                                          \
-		.name = "link", .type = PL_LANG_NAME,                                              \
-		.doc = "link of the topology; all if not given"                                    \
-	}
-#define NEED PL_LANG_NEED
+	FIELD("to", TIME, PL_LANG_KEY | PL_LANG_SECONDS | (more), "time; without a unit, s",       \
+	      .word = "to")
+#define LINK FIELD("link", NAME, 0, "link of the topology; all if not given")
 
 static const struct pl_lang_row rows[VERBS] = {
-	[V_SCALE] = { .name = "scale",
-		      .effect = PL_LANG_TIMING,
-		      .doc = "make operations take X times as long",
-		      .field = PL_LANG_FIELDS(SELECTOR, BY(0, NEED, "factor of the durations")) },
-	[V_REMOVE] = { .name = "remove",
-		       .effect = PL_LANG_TIMING,
-		       .doc = "make operations take no time",
-		       .field = PL_LANG_FIELDS(SELECTOR) },
-	[V_SET] = { .name = "set",
-		    .effect = PL_LANG_TIMING,
-		    .doc = "make operations take a given time",
-		    .field = PL_LANG_FIELDS(SELECTOR, TO(NEED)) },
-	[V_FIX] = { .name = "fix",
-		    .effect = PL_LANG_TIMING,
-		    .doc = "make operations take what is typical of their peers",
-		    .field = PL_LANG_FIELDS(SELECTOR, { .name = "to",
-							.type = PL_LANG_CHOICE,
-							.flags = PL_LANG_KEY,
-							.choices = "mean|median",
-							.word = "to",
-							.doc = "what is typical" }) },
-	[V_BANDWIDTH] = { .name = "bandwidth",
-			  .effect = PL_LANG_TIMING,
-			  .doc = "make links carry X times as many bytes a second",
-			  .field = PL_LANG_FIELDS(LINK, BY(1 / FACTOR_MAX, NEED, "factor")) },
-	[V_LATENCY] = { .name = "latency",
-			.effect = PL_LANG_TIMING,
-			.doc = "change what a message takes beside its bytes",
-			.field = PL_LANG_FIELDS(LINK, BY(0, 0, "factor"), TO(0)) },
-	[V_RANKS] = { .name = "ranks",
-		      .effect = PL_LANG_TIMING,
-		      .doc = "change the number of data-parallel workers",
-		      .field = PL_LANG_FIELDS({ .name = "ranks",
-						.type = PL_LANG_INT,
-						.flags = NEED,
-						.min = 1,
-						.max = 1e6,
-						.doc = "workers" }) },
+	[V_SCALE] = { PL_LANG_ROW("scale", TIMING, "make operations take X times as long", SELECTOR,
+				  BY(0, NEED, "factor of the durations")) },
+	[V_REMOVE] = { PL_LANG_ROW("remove", TIMING, "make operations take no time", SELECTOR) },
+	[V_SET] = { PL_LANG_ROW("set", TIMING, "make operations take a given time", SELECTOR,
+				TO(NEED)) },
+	[V_FIX] = { PL_LANG_ROW("fix", TIMING,
+				"make operations take what is typical of their peers", SELECTOR,
+				FIELD("to", CHOICE, PL_LANG_KEY, "what is typical",
+				      .choices = "mean|median", .word = "to")) },
+	[V_BANDWIDTH] = { PL_LANG_ROW("bandwidth", TIMING,
+				      "make links carry X times as many bytes a second", LINK,
+				      BY(1 / FACTOR_MAX, NEED, "factor")) },
+	[V_LATENCY] = { PL_LANG_ROW("latency", TIMING,
+				    "change what a message takes beside its bytes", LINK,
+				    BY(0, 0, "factor"), TO(0)) },
+	[V_RANKS] = { PL_LANG_ROW("ranks", TIMING, "change the number of data-parallel workers",
+				  FIELD("ranks", INT, NEED, "workers", .min = 1, .max = 1e6)) },
 };
 const struct pl_lang_schema pl_whatif_schema = {
 	.name = "what-if", .version = 1, .row = rows, .n_rows = VERBS

@@ -14,80 +14,41 @@
 struct pipeline {
 	const char *schedule;
 	int64_t stages, microbatches;
-	double bubble;
-	bool interleaved;
 };
-#define AT(member) .flags = PL_LANG_KEY | PL_LANG_BOUND, .offset = offsetof(struct pipeline, member)
-
-static const struct pl_lang_field extra[] = {
-	{ .name = "alone",
-	  .type = PL_LANG_INT,
-	  .flags = PL_LANG_KEY,
-	  .word = "alone",
-	  .doc = "ns" },
-	{ .name = NULL },
-};
+#define AT(member) .offset = offsetof(struct pipeline, member)
+#define BOUND	   (PL_LANG_KEY | PL_LANG_BOUND)
+#define KEY	   PL_LANG_KEY
+#define FIELD	   PL_LANG_FIELD
 
 static const struct pl_lang_row rows[] = {
-	{ .name = "pipeline",
-	  .effect = PL_LANG_STRUCTURE,
-	  .doc = "split the model into stages that work on microbatches in turns",
-	  .field = PL_LANG_FIELDS({ .name = "schedule",
-				    .type = PL_LANG_CHOICE,
-				    .choices = "1f1b|gpipe|interleaved",
-				    .value = "1f1b",
-				    .doc = "order of the passes",
-				    AT(schedule) },
-				  { .name = "stages",
-				    .type = PL_LANG_INT,
-				    .min = 2,
-				    .max = 1024,
-				    .doc = "parts of the model",
-				    AT(stages) },
-				  { .name = "microbatches",
-				    .type = PL_LANG_INT,
-				    .min = 1,
-				    .max = 65536,
-				    .value = "8",
-				    .doc = "parts of a batch",
-				    AT(microbatches) }) },
-	{ .name = "everything",
-	  .effect = PL_LANG_TIMING,
-	  .doc = "a field of each type",
-	  .extra = extra,
-	  .field = PL_LANG_FIELDS(
-		  { .name = "who", .type = PL_LANG_NAME, .flags = PL_LANG_NEED, .doc = "name" },
-		  { .name = "names",
-		    .type = PL_LANG_NAME,
-		    .flags = PL_LANG_LIST | PL_LANG_DIFFER,
-		    .min = 1,
-		    .doc = "names" },
-		  { .name = "count",
-		    .type = PL_LANG_INT,
-		    .flags = PL_LANG_NEED,
-		    .min = -5,
-		    .max = 0x1p40,
-		    .doc = "number" },
-		  { .name = "x",
-		    .type = PL_LANG_REAL,
-		    .flags = PL_LANG_KEY,
-		    .doc = "real",
-		    .word = "by" },
-		  { .name = "wait", .type = PL_LANG_TIME, .flags = PL_LANG_KEY, .doc = "time" },
-		  { .name = "rate", .type = PL_LANG_RATE, .flags = PL_LANG_KEY, .doc = "rate" },
-		  { .name = "loud", .type = PL_LANG_FLAG, .flags = PL_LANG_KEY, .doc = "flag" },
-		  { .name = "like", .type = PL_LANG_GLOB, .flags = PL_LANG_KEY, .doc = "pattern" },
-		  { .name = "rank", .type = PL_LANG_NUMBERS, .flags = PL_LANG_KEY, .doc = "ranks" },
-		  { .name = "size", .type = PL_LANG_SIZES, .flags = PL_LANG_KEY, .doc = "sizes" },
-		  { .name = "kind",
-		    .type = PL_LANG_CHOICE,
-		    .flags = PL_LANG_KEY,
-		    .choices = "a|b|c",
-		    .doc = "choice" }) },
+	{ PL_LANG_ROW("everything", TIMING, "a field of each type",
+		      FIELD("who", NAME, PL_LANG_NEED, "name"),
+		      FIELD("names", NAME, PL_LANG_LIST | PL_LANG_DIFFER, "names", .min = 1),
+		      FIELD("count", INT, PL_LANG_NEED, "number", .min = -5, .max = 0x1p40),
+		      FIELD("x", REAL, KEY, "real", .word = "by"), FIELD("wait", TIME, KEY, "time"),
+		      FIELD("rate", RATE, KEY, "rate"), FIELD("loud", FLAG, KEY, "flag"),
+		      FIELD("like", GLOB, KEY, "pattern"), FIELD("rank", NUMBERS, KEY, "ranks"),
+		      FIELD("size", SIZES, KEY, "sizes"),
+		      FIELD("kind", CHOICE, KEY, "choice", .choices = "a|b|c")) },
+	{ PL_LANG_ROW("pipeline", STRUCTURE,
+		      "split the model into stages that work on microbatches in turns",
+		      FIELD("schedule", CHOICE, BOUND, "order of the passes", AT(schedule),
+			    .choices = "1f1b|gpipe|interleaved", .value = "1f1b"),
+		      FIELD("stages", INT, BOUND, "parts of the model", AT(stages), .min = 2,
+			    .max = 1024),
+		      FIELD("microbatches", INT, BOUND, "parts of a batch", AT(microbatches),
+			    .min = 1, .max = 65536, .value = "8")) },
 };
-static const struct pl_lang_schema schema = {
-	.name = "test", .version = 1, .row = rows, .n_rows = PL_LEN(rows)
+static const struct pl_lang_field extra[] = {
+	FIELD("alone", INT, KEY, "ns", .word = "alone"),
+	{ .name = NULL },
 };
+static const struct pl_lang_schema schema = { .name = "test",
+					      .version = 1,
+					      .row = rows,
+					      .n_rows = PL_LEN(rows),
+					      .extra = extra,
+					      .n_extra = 1 };
 static const struct pl_lang_schema *const all[] = { &schema, &pl_job_schema, NULL };
 
 static struct pl_err err;
@@ -127,7 +88,7 @@ static void one_row(void)
 	struct pl_arena arena = { 0 };
 	struct pl_buf b = { 0 };
 
-	pl_lang_defaults(&schema, &rows[0], &p);
+	pl_lang_defaults(&schema, &rows[1], &p);
 	ok(p.microbatches == 8 && !strcmp(p.schedule, "1f1b") && !p.stages, "defaults of a row");
 	is_i64(read_str(&r, &schema, "pipeline schedule=gpipe stages=4 microbatches=16\n"), 1,
 	       "a statement that is one row");
@@ -135,7 +96,7 @@ static void one_row(void)
 	ok(!strcmp(p.schedule, "gpipe") && p.stages == 4 && p.microbatches == 16, "its members");
 	is_str(printed(&b, &r.st), "pipeline schedule=gpipe stages=4 microbatches=16\n",
 	       "and back");
-	if (pl_lang_begin(&r.st, &schema, &rows[0], &err) < 0)
+	if (pl_lang_begin(&r.st, &schema, &rows[1], &err) < 0)
 		abort();
 	pl_lang_unbind(&r.st, &p, &(struct pipeline){ .stages = 4 });
 	is_str(printed(&b, &r.st), "pipeline schedule=gpipe microbatches=16\n",
@@ -151,7 +112,7 @@ static void one_row(void)
 	   "its usage, defaults and limits");
 	b.n = 0;
 	ok(pl_lang_help(all, NULL, &b, &err) == 0 &&
-		   strstr((char *)b.p, "statements|pipeline|everything|name|model|"),
+		   strstr((char *)b.p, "statements|everything|pipeline|name|model|"),
 	   "words of completion");
 	pl_buf_fini(&b);
 	pl_arena_fini(&arena);
@@ -229,11 +190,11 @@ static void random_statements(void)
 		struct pl_lang_reader r;
 
 		state = (uint64_t)k;
-		if (pl_lang_begin(&st, &schema, &rows[1], &err) < 0)
+		if (pl_lang_begin(&st, &schema, &rows[0], &err) < 0)
 			abort();
 		for (size_t i = 0; i < st.n; i++)
 			if (i != 1 && (i < 3 || below(2)))
-				any_value(i < st.n - 1 ? &rows[1].field[i] : extra, &st.value[i],
+				any_value(i < st.n - 1 ? &rows[0].field[i] : extra, &st.value[i],
 					  names[i]);
 		st.n_list = 1 + below(3);
 		if (pl_grow(&st.list, &st.cap_list, 3, sizeof(*st.list), &err) < 0)
@@ -266,7 +227,7 @@ static void errors(void)
 	} bad[] = {
 		{ "\n# x\n  pipelin stages=4\n", "test: line 3, column 3: there is no statement "
 						 "\"pipelin\"; did you mean pipeline?" },
-		{ "peace\n", "there is no statement \"peace\"; there are pipeline, everything" },
+		{ "peace\n", "there is no statement \"peace\"; there are everything, pipeline" },
 		{ "pipeline stagse=4\n",
 		  "line 1, column 10: pipeline has no \"stagse\"; did you mean stages?; it has" },
 		{ "pipeline stages=4 stages=5\n", "column 19: pipeline: stages is there twice" },
