@@ -2,13 +2,13 @@
  * Synchronous data-parallel training.
  *
  * During the backward pass of a step's last microbatch the all-reduce of a bucket begins as soon as
- * its gradients and those of all buckets before it are there; then the rank waits for all, and does
- * one step of the optimiser. Weights are never sent: they begin equal (the same seed) and stay so,
- * since all ranks get the same bits from each sum.
+ * its gradients and those of all buckets before it are there. Then the rank waits for all, and does
+ * one step of the optimiser. So M ranks with a batch of B do what one rank does with a batch of M
+ * B. Weights are never sent: they begin equal (the same seed) and stay so, because all ranks get
+ * the same bits from each sum.
  *
- * The slab of gradients lies in memory of the world, so that buckets of neighbours travel from
- * where they are; others are gathered into a copy before and scattered behind. What a rank does
- * without the others is worker.h's.
+ * The slab of gradients is memory of the world, so contiguous buckets are sent from there. Others
+ * are gathered into a copy first, and scattered after. What a rank does alone is in train/worker.c.
  */
 #include <string.h>
 
@@ -126,7 +126,7 @@ static int dp_step(struct pl_worker *w, int64_t step, struct pl_step_result *r, 
 
 	pl_train_worker_begin_step(w, step, r);
 	reset_ready(d);
-	PL_TRY(pl_train_worker_compute(w, r, err));
+	PL_TRY(pl_train_worker_compute(w, w->ranks, r, err));
 	PL_TRY(wait_all(d, &r->wait_ns, err));
 	PL_TRY(pl_train_worker_update(w, r, err));
 out:

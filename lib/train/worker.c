@@ -2,8 +2,8 @@
  * One rank's part of a step, whichever engine it belongs to: its batch, in microbatches if the plan
  * accumulates; forward and backward of each; a step of the optimiser; sums over ranks; evaluation.
  *
- * Gradients are scaled by 1 / (ranks x microbatches) where they arise, so the sum over ranks is the
- * mean, and M ranks with a batch of B do what one does with M B.
+ * Gradients are scaled by 1 / (summed ranks x microbatches) where they arise, so the sum over these
+ * ranks is the mean.
  *
  * A device only queues all of that. The host then gathers the next step's samples and waits once,
  * for the world and then for the device, and learns there what failed. So between two steps a
@@ -171,11 +171,11 @@ static int take_losses(struct pl_worker *w, struct pl_step_result *r, struct pl_
 	return rc;
 }
 
-static int passes(struct pl_worker *w, struct pl_step_result *r, struct pl_err *err)
+static int passes(struct pl_worker *w, int summed, struct pl_step_result *r, struct pl_err *err)
 {
 	int rc = 0;
 
-	pl_net_scale(w->net, 1.0f / (float)((int64_t)w->ranks * w->microbatches));
+	pl_net_scale(w->net, 1.0f / (float)(summed * w->microbatches));
 	for (w->mb = 0; w->mb < w->microbatches; w->mb++) {
 		struct pl_batch_io io =
 			pl_train_feed_rows(&w->feed, w->mb * w->microbatch, w->microbatch);
@@ -225,7 +225,8 @@ void pl_train_worker_begin_step(struct pl_worker *w, int64_t step, struct pl_ste
 	w->n_losses = 0;
 }
 
-int pl_train_worker_compute(struct pl_worker *w, struct pl_step_result *r, struct pl_err *err)
+int pl_train_worker_compute(struct pl_worker *w, int summed, struct pl_step_result *r,
+			    struct pl_err *err)
 {
 	const struct pl_tracer *t = w->o.tracer;
 	pl_ns at;
@@ -233,7 +234,7 @@ int pl_train_worker_compute(struct pl_worker *w, struct pl_step_result *r, struc
 
 	pl_train_feed_step(&w->feed, w->step);
 	pl_train_worker_record(w, PL_K_DATA, t ? t->batch : PL_NONE, w->step_begin, -1);
-	PL_TRY(passes(w, r, err));
+	PL_TRY(passes(w, summed, r, err));
 	if (w->pace_debt_ns + w->pace_left > 0) {
 		at = pl_now_ns();
 		pace(w, w->pace_left, true);

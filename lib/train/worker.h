@@ -88,8 +88,9 @@ void pl_train_worker_fini(struct pl_worker *w, bool lost);
 int64_t pl_train_worker_microbatches(const struct pl_job *j, const struct pl_plan *plan);
 
 void pl_train_worker_begin_step(struct pl_worker *w, int64_t step, struct pl_step_result *r);
-/* Fetches the batch; forward and backward passes of all microbatches. */
-int pl_train_worker_compute(struct pl_worker *w, struct pl_step_result *r,
+/* Fetches the batch; forward and backward passes of all microbatches. summed: over how many ranks
+ * the engine adds up the gradients, which are scaled for the mean. */
+int pl_train_worker_compute(struct pl_worker *w, int summed, struct pl_step_result *r,
 			    struct pl_err *err) PL_MUST;
 /* One step of the optimiser with the gradients as they are; waits for the device. */
 int pl_train_worker_update(struct pl_worker *w, struct pl_step_result *r,
