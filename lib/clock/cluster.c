@@ -13,15 +13,13 @@
 
 #include "clock/cluster.h"
 
-#define MAX_EARLY   0.1 /* share of impossible pairs that noise may cause */
-#define ALL_PAIRS   64	/* up to so many streams all pairs are looked at for the closest */
-#define SAMPLE	    16	/* of more streams, so many */
-#define WIDER	    3	/* than the closest pairs: still the same group */
-#define FLOOR_NS    1000
-#define WIDER_BRIEF 2 /* greatest distances scatter less than medians */
-#define SLACK_NS    3000
-#define FAR_APART   10	  /* times the closest pairs: surely not one group */
-#define JITTERY_NS  20000 /* ends that a processor had to be found for; a device's are closer */
+#define MAX_EARLY  0.1 /* share of impossible pairs that noise may cause */
+#define ALL_PAIRS  64  /* up to so many streams all pairs are looked at for the closest */
+#define SAMPLE	   16  /* of more streams, so many */
+#define SLACK_NS   3000
+#define TIE_NS	   250	 /* layouts that are equally tight */
+#define FAR_APART  10	 /* times the closest pairs: surely not one group */
+#define JITTERY_NS 20000 /* ends that a processor had to be found for; a device's are closer */
 
 /* Can ends on the two clocks be compared as they are? */
 static bool comparable(const struct pl_clusters *c, uint32_t p, uint32_t q)
@@ -55,18 +53,17 @@ static int64_t distance(const struct pl_clusters *c, const struct pl_clock_node 
 			const struct pl_clock_node *y)
 {
 	bool brief = pl_min_size(x->s.n, y->s.n) < PL_SEQ_BRIEF;
-	double early;
+	double early = 0;
 	int64_t shift, spread;
 
-	if (x->s.rank == y->s.rank)
-		return INT64_MAX;
-	shift = pl_clock_seq_shift(c->a, &x->s, &y->s, c->scratch);
-	if (pl_clock_seq_agreement(c->a, &x->s, &y->s, shift) < PL_SEQ_AGREE)
-		return INT64_MAX;
-	if (brief && comparable(c, c->a->ev[x->s.ev[0]].clock, c->a->ev[y->s.ev[0]].clock))
-		return direct(c, &x->s, &y->s, shift);
-	spread = pl_clock_seq_spread(c->a, &x->s, &y->s, shift, &early, c->scratch);
-	if (early > MAX_EARLY)
+	if (brief && comparable(c, c->a->ev[x->s.ev[0]].clock, c->a->ev[y->s.ev[0]].clock)) {
+		shift = pl_clock_seq_shift(c->a, &x->s, &y->s, c->scratch);
+		return x->s.rank != y->s.rank && pl_clock_seq_alike(c->a, &x->s, &y->s, shift)
+			       ? direct(c, &x->s, &y->s, shift)
+			       : INT64_MAX;
+	}
+	if (!pl_clock_seq_distance(c->a, &x->s, &y->s, &spread, &early, c->scratch) ||
+	    early > MAX_EARLY)
 		return INT64_MAX;
 	return spread == INT64_MAX && !c->clock ? 0 : spread; /* too few to tell */
 }
@@ -126,7 +123,7 @@ static uint32_t choose(const struct pl_clusters *c, uint32_t i, uint32_t last)
 		if (d <= enough && !c->clock)
 			break;
 	}
-	return best <= (c->clock ? WIDER_BRIEF : WIDER) * c->closest + FLOOR_NS ? found : PL_NONE;
+	return pl_clock_seq_near(best, c->closest) ? found : PL_NONE;
 }
 
 int pl_clock_clusters_find(struct pl_clusters *c, struct pl_err *err)
@@ -188,7 +185,7 @@ static void measure(const struct pl_clusters *c, const struct pl_clock_node *v, 
 		if (tmp[k++] == INT64_MAX)
 			return;
 	}
-	if (k)
+	if (k && pl_clock_seq_near(pl_median_i64(tmp, k), c->closest))
 		l->spread = pl_median_i64(tmp, k);
 }
 
@@ -240,7 +237,7 @@ static int regularize(struct pl_clusters *c, uint32_t from, uint32_t to, struct 
 		}
 	}
 	for (size_t i = 0; i < n && least < INT64_MAX / 8; i++)
-		if (all[i].spread <= least + least / 8 + FLOOR_NS / 4 &&
+		if (all[i].spread <= least + least / 8 + TIE_NS &&
 		    (!best || all[i].size > best->size ||
 		     (all[i].size == best->size && all[i].spread < best->spread)))
 			best = &all[i];
@@ -316,7 +313,7 @@ static uint32_t listed_streams(struct trim *t, uint32_t i, const int32_t *v, uin
 	for (uint32_t k = 0; k < t->c->n; k++)
 		if (t->to[k] == PL_NONE && x[k].stream == x[i].stream && is_in(v, n, x[k].s.rank) &&
 		    (!found || x[t->comm_stream[found - 1]].s.rank != x[k].s.rank) &&
-		    pl_clock_seq_agreement(t->c->a, &x[i].s, &x[k].s, 0) >= PL_SEQ_AGREE)
+		    pl_clock_seq_alike(t->c->a, &x[i].s, &x[k].s, 0))
 			t->comm_stream[found++] = k;
 	for (uint32_t m = 0; m < n; m++)
 		present += is_present(t->c->a, v[m]);

@@ -4,8 +4,7 @@
 
 #include "clock/internal.h"
 
-#define PL_SEQ_AGREE 0.8 /* of operations: streams that do the same */
-#define PL_SEQ_BRIEF 32	 /* events: fewer wait for clocks estimated from longer streams */
+#define PL_SEQ_BRIEF 32 /* events: fewer wait for clocks estimated from longer streams */
 
 struct pl_clock_node {
 	struct pl_seq s;

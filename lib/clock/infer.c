@@ -116,8 +116,7 @@ static void classify(const struct pl_align *a, const struct pl_clock_node *v, ui
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t k = 0;
 
-		while (k < i && (class[k] != k ||
-				 pl_clock_seq_agreement(a, &v[k].s, &v[i].s, 0) < PL_SEQ_AGREE))
+		while (k < i && (class[k] != k || !pl_clock_seq_alike(a, &v[k].s, &v[i].s, 0)))
 			k++;
 		class[i] = k;
 	}

@@ -1,6 +1,21 @@
 /*
  * internal.h - the parts of clock/: collect.c (with issue.c) -> match.c (with listed.c,
  * sequences.c, infer.c, p2p.c, pairs.c, stages.c, layout.c, partitions.c) -> fit.c -> box.c.
+ *
+ * How groups and peers are found that nobody recorded. A stream of communication is one rank's part
+ * of a group, or one end of a pair. Two scores decide, and nothing else does:
+ *
+ *     scatter (sequences.c)    of the difference of the ends of two streams. It needs no clocks,
+ *                              and enough events to show a scatter (PL_SEQ_PAIRS).
+ *     likelihood (layout.c)    of a division of all streams into groups or pairs, given what is
+ *                              known of the clocks. It needs few events, and one stream a rank.
+ *
+ *  1. Long streams form groups by scatter (infer.c, cluster.c); so do pairs of streams that fit no
+ *     regular layout (pairs.c).
+ *  2. What is matched estimates clocks (partitions.c).
+ *  3. Short streams are divided by likelihood: groups by infer.c, pairs of pipeline stages by
+ *     stages.c; what has most events, or fewest choices, comes first and joins more clocks.
+ *  4. What fits nowhere is split by operation and tried again, and stays alone after that.
  */
 #ifndef PL_CLOCK_INTERNAL_H
 #define PL_CLOCK_INTERNAL_H
@@ -220,6 +235,15 @@ int64_t pl_clock_seq_spread(const struct pl_align *a, const struct pl_seq *x,
 			    const struct pl_seq *y, int64_t shift, double *early, int64_t *scratch);
 #define PL_SEQ_SCRATCH 2048 /* values of scratch */
 #define PL_SEQ_PAIRS   6    /* fewer do not show a scatter */
+/* Do they mostly do the same? */
+bool pl_clock_seq_alike(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
+			int64_t shift);
+/* The score of x and y as one communication: their scatter where one begins in the other. False:
+ * they are of one rank, or do not do the same. */
+bool pl_clock_seq_distance(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
+			   int64_t *spread, double *early, int64_t *scratch);
+/* Is that score as good as what is typical of streams that belong together? */
+bool pl_clock_seq_near(int64_t distance, int64_t typical);
 /* How many elements x has before the first of y (or less than 0). */
 int64_t pl_clock_seq_shift(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
 			   int64_t *scratch);

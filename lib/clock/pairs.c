@@ -12,12 +12,9 @@
 
 #include "clock/internal.h"
 
-#define MIN_AGREE 0.8
-#define BUDGET	  200000 /* comparisons */
-#define NEAR	  0.02	 /* lengths may differ so much, and by 2 */
-#define WIDER	  5	 /* than a typical pair: still one */
-#define FLOOR_NS  5000
-#define ROUNDS	  8 /* who lost a partner to a better one looks again */
+#define BUDGET 200000 /* comparisons */
+#define NEAR   0.02   /* lengths may differ so much, and by 2 */
+#define ROUNDS 8      /* who lost a partner to a better one looks again */
 
 struct pick {
 	uint32_t comm_stream, ev;
@@ -36,11 +33,10 @@ static bool similar(const struct pl_half_stream *x, const struct pl_half_stream 
 static void compare(const struct pl_align *a, struct pl_half_stream *v, uint32_t i, uint32_t k,
 		    int64_t *tmp)
 {
-	int64_t shift = pl_clock_seq_shift(a, &v[i].s, &v[k].s, tmp), spread;
+	int64_t spread;
 
-	if (pl_clock_seq_agreement(a, &v[i].s, &v[k].s, shift) < MIN_AGREE)
+	if (!pl_clock_seq_distance(a, &v[i].s, &v[k].s, &spread, NULL, tmp))
 		return;
-	spread = pl_clock_seq_spread(a, &v[i].s, &v[k].s, shift, NULL, tmp);
 	if (spread < v[i].spread) {
 		v[i].spread = spread;
 		v[i].best = k;
@@ -132,7 +128,7 @@ static int pair_up(struct pl_align *a, struct pl_half_stream *v, uint32_t n, int
 		uint32_t k = v[i].best;
 
 		if (k == PL_NONE || k < i || v[k].best != i ||
-		    v[i].spread > WIDER * *usual + FLOOR_NS)
+		    !pl_clock_seq_near(v[i].spread, *usual))
 			continue;
 		PL_TRY(pl_clock_pair_streams(a, &v[i].s, &v[k].s, err));
 		v[i].paired = v[k].paired = true;

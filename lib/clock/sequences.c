@@ -165,6 +165,43 @@ static int64_t median_duration(const struct pl_align *a, const struct pl_seq *y,
 }
 
 /*
+ * The score of two streams as one communication while nothing is known of their clocks: the scatter
+ * of the difference of their ends. Groups (cluster.c) and pairs (pairs.c) are chosen by it. Each
+ * constant has a test in clock_test.c that fails when the constant is moved.
+ *
+ * AGREE: streams of one group may differ in what one rank recorded more, at its ends or beside the
+ * group; streams of two groups that share the more frequent of two operations agree in half.
+ * WIDER: the ends of one rank may jitter more than those of the others, as on a busy processor, by
+ * a small factor. Streams of another group are milliseconds apart where these are microseconds.
+ * FLOOR_NS: profilers round to 1 us, so that exact and rounded times differ by that much.
+ */
+#define AGREE	 0.8
+#define WIDER	 3
+#define FLOOR_NS 1000
+
+bool pl_clock_seq_alike(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
+			int64_t shift)
+{
+	return pl_clock_seq_agreement(a, x, y, shift) >= AGREE;
+}
+
+bool pl_clock_seq_distance(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
+			   int64_t *spread, double *early, int64_t *scratch)
+{
+	int64_t shift = pl_clock_seq_shift(a, x, y, scratch);
+
+	if (x->rank == y->rank || !pl_clock_seq_alike(a, x, y, shift))
+		return false;
+	*spread = pl_clock_seq_spread(a, x, y, shift, early, scratch);
+	return true;
+}
+
+bool pl_clock_seq_near(int64_t distance, int64_t typical)
+{
+	return distance <= WIDER * pl_min_i64(typical, INT64_MAX / 16) + FLOOR_NS;
+}
+
+/*
  * How many elements x has before the first of y. Names alone do not tell when all elements are
  * alike: then the shift with clearly the tightest ends does.
  */

@@ -216,6 +216,67 @@ static void check_inference(void)
 	done(a, &x);
 }
 
+/* Ranks 0 1, 2 3 and 4 5 6, which no regular layout fits; rank 6 jitters by another amount. */
+static bool are_found(pl_ns jitter, pl_ns other)
+{
+	static const int group[] = { 0, 0, 1, 1, 2, 2, 2 };
+	struct pl_align *a = new_align(PL_CLOCK_AUTO, PL_DUP_REFUSE, false);
+	struct ev e[N];
+	struct result x;
+	bool found;
+
+	for (int32_t r = 0; r < (int32_t)PL_LEN(group); r++) {
+		pl_ns most = r == 6 ? other : jitter;
+
+		make_lane(e, group[r], r, r * 1000000);
+		for (int i = 0; i < N; i++) {
+			uint64_t step = (uint64_t)(group[r] * 1000 + i) * 7919;
+			uint64_t own = (uint64_t)(r + 9) * 100003 + (uint64_t)i;
+			pl_ns end =
+				10000000 * (pl_ns)(i + 1) + (pl_ns)(pl_rng_next(&step) % 4000000);
+
+			end += most ? (pl_ns)(pl_rng_next(&own) % (uint64_t)most) : 0;
+			e[i].dur = 300000;
+			e[i].ts = end - e[i].dur + r * 1000000;
+		}
+		if (feed(a, r, NULL, "", e, N, NULL) < 0)
+			return false;
+	}
+	solve(a, &x);
+	found = has_group(&x, "0 1", N) && has_group(&x, "2 3", N) && has_group(&x, "4 5 6", N);
+	done(a, &x);
+	return found;
+}
+
+/*
+ * The constants of the score in sequences.c: each test fails when its constant is smaller, those of
+ * unknown peers below when WIDER or FLOOR_NS is much greater.
+ */
+static void check_score(void)
+{
+	struct pl_comm ev[40];
+	struct pl_align a = { .ev = ev };
+	uint32_t mine[20], theirs[20];
+	struct pl_seq x = { mine, 20, 0, NULL }, y = { theirs, 20, 1, NULL };
+	pl_id id;
+
+	ok(are_found(10000, 24000), "WIDER: a rank that jitters 2.4 times as much is of the group");
+	ok(are_found(0, 900),
+	   "FLOOR: so is one whose times are rounded to microseconds, beside exact ones");
+
+	for (uint32_t i = 0; i < 40; i++) {
+		ev[i] = (struct pl_comm){ .kind = PL_K_COLLECTIVE, .bytes = PL_NO_VALUE };
+		ev[i].name = i < 20 ? 0 : i % 20 < 3 ? 1 : 0; /* 17 of 20 are the same */
+		ev[i].coll = PL_NONE;
+		*(i < 20 ? &mine[i] : &theirs[i - 20]) = i;
+	}
+	ok(pl_intern_add(&a.str, "x", 1, &id, NULL) == 0 && pl_clock_seq_alike(&a, &x, &y, 0),
+	   "AGREE: one rank may record some other things at its ends");
+	ev[23].name = ev[24].name = 1;
+	ok(!pl_clock_seq_alike(&a, &x, &y, 0), "... but not a quarter");
+	pl_intern_fini(&a.str);
+}
+
 static void check_hosts(void)
 {
 	struct pl_align *a = new_align(PL_CLOCK_AUTO, PL_DUP_REFUSE, false);
@@ -649,6 +710,7 @@ int main(void)
 	check_coverage(0.8, 0.2);
 	check_broken_times();
 	check_inference();
+	check_score();
 	check_hosts();
 	check_divergence(false);
 	check_divergence(true);
