@@ -150,6 +150,29 @@ int gb_set_layer(struct gb *b, uint32_t first, uint32_t last, int32_t layer, str
 	return rc;
 }
 
+int gb_set_context(struct gb *b, uint32_t first, uint32_t last, const struct call *c,
+		   struct pl_err *err)
+{
+	int rc = 0;
+
+	b->has |= (c->phase ? PL_HAS_phase : 0u) | (c->work != PL_NONE ? PL_HAS_work : 0u);
+	for (uint32_t i = first; first != PL_NONE && i <= last && rc == 0; i++) {
+		struct node *n = &b->node[i];
+
+		if (!n->phase)
+			n->phase = c->phase & 15u;
+		if (gb_may_work(n) && n->work == PL_NONE)
+			n->work = c->work;
+		if (c->module != PL_NONE && b->attr[n->attr].module == PL_NONE) {
+			struct attr a = b->attr[n->attr];
+
+			a.module = c->module;
+			rc = gb_attr(b, &a, &n->attr, err);
+		}
+	}
+	return rc;
+}
+
 static int32_t small(const int64_t *col, uint32_t ev)
 {
 	return !col || col[ev] < -1 || col[ev] > INT32_MAX ? -1 : (int32_t)col[ev];
@@ -406,6 +429,7 @@ static int prepare_segment(struct gb *b, uint32_t seg, struct pl_err *err)
 
 	if ((rc = pl_alloc(&b->str[seg], e->seg.str.n + 1, sizeof(pl_id), err)) < 0 ||
 	    (rc = pl_alloc(&b->call_type[seg], e->seg.str.n + 1, 1, err)) < 0 ||
+	    (rc = pl_alloc(&b->phase_of[seg], e->seg.str.n + 1, 1, err)) < 0 ||
 	    (rc = pl_alloc(&b->track_res[seg], nt + 1, sizeof(uint32_t), err)) < 0 ||
 	    (rc = pl_alloc(&b->track_at[seg], nt + 1, sizeof(uint32_t), err)) < 0 ||
 	    (rc = pl_alloc(&b->clock[seg], nt + 1, sizeof(void *), err)) < 0 ||
@@ -526,6 +550,7 @@ void gb_drop_events(struct gb *b)
 	for (uint32_t i = 0; i < b->t->n_segs; i++) {
 		pl_free(b->str ? b->str[i] : NULL);
 		pl_free(b->call_type ? b->call_type[i] : NULL);
+		pl_free(b->phase_of ? b->phase_of[i] : NULL);
 		pl_free(b->track_res ? b->track_res[i] : NULL);
 		pl_free(b->track_at ? b->track_at[i] : NULL);
 		pl_free(b->clock ? b->clock[i] : NULL);
@@ -533,12 +558,14 @@ void gb_drop_events(struct gb *b)
 	}
 	pl_free(b->str);
 	pl_free(b->call_type);
+	pl_free(b->phase_of);
 	pl_free(b->track_res);
 	pl_free(b->track_at);
 	pl_free(b->clock);
 	pl_free(b->ev_node);
 	b->str = NULL;
 	b->call_type = NULL;
+	b->phase_of = NULL;
 	b->track_res = NULL;
 	b->track_at = NULL;
 	b->clock = NULL;
@@ -549,7 +576,9 @@ void gb_drop_ops(struct gb *b)
 {
 	for (size_t i = 0; b->ri && i < b->g->n_res; i++) {
 		pl_free(b->ri[i].op);
+		pl_free(b->ri[i].range);
 		b->ri[i].op = NULL;
+		b->ri[i].range = NULL;
 		b->ri[i].n = 0;
 	}
 	for (size_t i = 0; i < b->n_ranks; i++) {
@@ -582,6 +611,9 @@ static void gb_fini(struct gb *b)
 	pl_free(b->rank);
 	pl_intern_fini(&b->rank_ids);
 	pl_intern_fini(&b->link_key);
+	pl_intern_fini(&b->work_key);
+	pl_intern_fini(&b->work_row);
+	pl_free(b->work_of);
 	pl_free(b->link);
 	pl_free(b->message);
 	pl_free(b->step);
@@ -632,6 +664,7 @@ int pl_derive_graph(struct pl_trace *t, const struct pl_derive_opts *o, struct p
 	PL_TRY(tame(t, o->log, err));
 	PL_TRY(pl_alloc(&b.str, n, sizeof(*b.str), err));
 	PL_TRY(pl_alloc(&b.call_type, n, sizeof(*b.call_type), err));
+	PL_TRY(pl_alloc(&b.phase_of, n, sizeof(*b.phase_of), err));
 	PL_TRY(pl_alloc(&b.track_res, n, sizeof(*b.track_res), err));
 	PL_TRY(pl_alloc(&b.track_at, n, sizeof(*b.track_at), err));
 	PL_TRY(pl_alloc(&b.clock, n, sizeof(*b.clock), err));
@@ -645,6 +678,7 @@ int pl_derive_graph(struct pl_trace *t, const struct pl_derive_opts *o, struct p
 	PL_TRY(pl_intern_add(&g->str, "step begin", 10, &b.s_begin, err));
 	PL_TRY(pl_intern_add(&g->str, "step end", 8, &b.s_end, err));
 	PL_TRY(pl_intern_add(&g->str, "rendezvous", 10, &b.s_rendezvous, err));
+	PL_TRY(gb_ranges(&b, err));
 	PL_TRY(gb_host(&b, err));
 	PL_TRY(gb_device(&b, err));
 	PL_TRY(gb_tables(&b, err));

@@ -22,6 +22,9 @@
 #include "core/pool.h"
 #include "derive/internal.h"
 
+/* Steps that differ in these columns alone are of one shape, which has those of the first one. */
+#define DESCRIPTIVE (PL_HAS_phase | PL_HAS_module | PL_HAS_work)
+
 struct cut {
 	struct gb *b;
 	uint32_t *out_off, *out; /* by node: its successors */
@@ -315,7 +318,7 @@ static int split_edges(struct cut *c, struct pl_err *err)
 /* Columns in which no node of the trace has anything are left out. */
 static unsigned columns_needed(const struct gb *b)
 {
-	unsigned has = 0;
+	unsigned has = b->has;
 
 #define NEEDED(member, word, type, unknown, values, bit)                                           \
 	has |= b->attr[i].member != (type)(unknown) ? bit##u : 0;
@@ -343,8 +346,8 @@ static uint32_t *shape_slot(const struct cut *c, uint64_t h)
 	for (size_t i = h;; i++) {
 		uint32_t *p = &c->slot[i & (c->n_slots - 1)];
 
-		if (!*p ||
-		    (c->hash[*p - 1] == h && pl_shape_same(&c->b->g->shape[*p - 1], &c->s, 0)))
+		if (!*p || (c->hash[*p - 1] == h &&
+			    pl_shape_same(&c->b->g->shape[*p - 1], &c->s, DESCRIPTIVE)))
 			return p;
 	}
 }
@@ -478,6 +481,10 @@ static void put_nodes(void *arg)
 		s.group[i] = n->group;
 		if (c->has)
 			put_attr(&s, i, &b->attr[n->attr]);
+		if (s.phase)
+			s.phase[i] = n->phase;
+		if (s.work)
+			s.work[i] = gb_may_work(n) ? n->work : PL_NONE;
 	}
 }
 

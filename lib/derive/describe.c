@@ -293,11 +293,11 @@ static int describe_phases(struct describe *d, struct pl_shape *s, const struct 
 /* ---- work --------------------------------------------------------------------------------------
  */
 
-static int add_work(struct describe *d, const struct pl_gwork *w, uint32_t *id, struct pl_err *err)
+int pl_derive_add_work(struct pl_graph *g, struct pl_intern *rows, const struct pl_gwork *w,
+		       uint32_t *id, struct pl_err *err)
 {
-	struct pl_graph *g = d->g;
 	const int64_t key[5] = { w->op, w->type, w->dims, w->flops, w->bytes };
-	int rc = pl_intern_add(&d->rows, (const char *)key, sizeof(key), id, err);
+	int rc = pl_intern_add(rows, (const char *)key, sizeof(key), id, err);
 
 	if (rc < 0 || *id < g->n_work)
 		return rc;
@@ -325,7 +325,7 @@ static int describe_work(struct describe *d, struct pl_shape *s, struct pl_err *
 		if (w.type == PL_NONE)
 			rc = put_string(d, says->type, &w.type, err);
 		if (rc == 0 && (w.op || w.type != PL_NONE || w.dims != PL_NONE))
-			rc = add_work(d, &w, &s->work[i], err);
+			rc = pl_derive_add_work(d->g, &d->rows, &w, &s->work[i], err);
 	}
 	return rc;
 }
@@ -363,6 +363,11 @@ int pl_derive_describe(struct pl_graph *g, struct pl_err *err)
 	for (size_t i = 0; i < g->n_res; i++)
 		d.rank[i] = pl_graph_rank_index(g, g->res[i].rank);
 	PL_TRY(pl_alloc(&d.read, g->str.n, sizeof(*d.read), err));
+	for (size_t i = 0; i < g->n_work; i++) { /* the rows there are keep their numbers */
+		uint32_t id;
+
+		PL_TRY(pl_derive_add_work(g, &d.rows, &g->work[i], &id, err));
+	}
 	for (size_t i = 0; i < g->n_shapes; i++) {
 		struct pl_shape *s = &g->shape[i];
 		const struct pl_gstep *st = NULL;

@@ -145,6 +145,9 @@ static int launch(struct gb *b, struct rankinfo *rk, struct op *op, uint32_t cal
 		return 0;
 	}
 	op->call = call;
+	if (!pl_trace_kind_is_comm(op->kind) &&
+	    (rc = gb_set_context(b, op->node, op->last, c, err)) < 0)
+		return rc;
 	c->n_ops++;
 	rk->n_by_call++;
 	if (c->layer >= 0 && !pl_trace_kind_is_comm(op->kind) &&

@@ -21,13 +21,21 @@
 #define MAX_DEPTH	512
 #define HANDOVER_MIN_NS 20000 /* shorter pauses are not searched for a hidden wait */
 
+/* What an operation on the stack belongs to. */
+struct context {
+	pl_id module;
+	uint32_t work; /* of it or of the innermost around it that says one, PL_NONE */
+	bool own;      /* its own work */
+};
 struct flat {
 	struct gb *b;
 	uint32_t res;
 	struct op *stack[MAX_DEPTH];
+	struct context context[MAX_DEPTH];
 	int depth;
 	pl_ns cur;     /* everything before is emitted */
 	uint32_t prev; /* last node of the chain */
+	struct range_stack ranges;
 };
 
 #define DEVICE_WIDE 0x40
@@ -81,18 +89,33 @@ static int chain(struct flat *f, const struct node *n, uint32_t *id, struct pl_e
 	return rc;
 }
 
+/* A piece of the operation at that depth of the stack is part of what it is. */
+static int set_context(struct flat *f, int depth, uint32_t node, struct pl_err *err)
+{
+	const struct context *x = &f->context[depth];
+	struct call c = { .module = x->module,
+			  .work = x->own ? x->work : PL_NONE,
+			  .phase = f->stack[depth]->phase };
+
+	if (c.module == PL_NONE && c.work == PL_NONE && !c.phase)
+		return 0;
+
+	return gb_set_context(f->b, node, node, &c, err);
+}
+
 /* The segment from f->cur to t of whatever is on top. Empty ones count too, so that equal steps
  * have equal nodes whatever the clock's resolution; only the operation that was itself emitted last
  * needs no more. */
 static int emit(struct flat *f, pl_ns t, bool force, struct pl_err *err)
 {
 	struct op *top = NULL;
+	int d = f->depth;
 	struct node n;
 	uint32_t id;
 	int rc;
 
-	for (int d = f->depth - 1; d >= 0 && !top; d--)
-		if (f->stack[d]->kind != PL_K_STEP)
+	while (d > 0 && !top)
+		if (f->stack[--d]->kind != PL_K_STEP)
 			top = f->stack[d];
 	if (t <= f->cur && !force && (top ? top->last == f->prev : f->prev == PL_NONE))
 		return 0;
@@ -116,6 +139,7 @@ static int emit(struct flat *f, pl_ns t, bool force, struct pl_err *err)
 		if (top->node == PL_NONE)
 			top->node = id;
 		top->last = id;
+		rc = set_context(f, d, id, err);
 	}
 	f->cur = pl_max_i64(f->cur, t);
 	return rc;
@@ -166,10 +190,12 @@ static int end_steps(struct flat *f, pl_ns t, struct pl_err *err)
 	for (int d = 0; d < f->depth; d++) {
 		struct op *op = f->stack[d];
 
-		if (op->kind != PL_K_STEP || op->end > t)
+		if (op->kind != PL_K_STEP || op->end > t) {
+			f->context[left] = f->context[d];
 			f->stack[left++] = op;
-		else if ((rc = mark(f, op, false, err)) < 0)
+		} else if ((rc = mark(f, op, false, err)) < 0) {
 			return rc;
+		}
 	}
 	f->depth = left;
 	return 0;
@@ -234,7 +260,8 @@ static int add_call(const struct flat *f, const struct op *op, uint8_t type, str
 	struct gb *b = f->b;
 	const struct pl_events *e = b->t->seg[op->seg];
 	struct rankinfo *rk = &b->rank[b->ri[f->res].rank_index];
-	struct call *c;
+	const struct context *outer = f->depth ? &f->context[f->depth - 1] : NULL;
+	struct call *c, own;
 	int rc = pl_grow(&rk->call, &rk->cap_calls, rk->n_calls + 1, sizeof(*rk->call), err);
 
 	if (rc < 0)
@@ -248,8 +275,15 @@ static int add_call(const struct flat *f, const struct op *op, uint8_t type, str
 			    .res = f->res,
 			    .type = (uint8_t)(type & ~DEVICE_WIDE),
 			    .device_wide = type & DEVICE_WIDE,
-			    .layer = layer_around(f) };
+			    .layer = layer_around(f),
+			    .module = outer ? outer->module : PL_NONE,
+			    .work = outer ? outer->work : PL_NONE,
+			    .phase = f->depth ? f->stack[f->depth - 1]->phase : 0 };
 	rk->n_calls++;
+	own = *c;
+	own.work = PL_NONE;
+	if ((rc = gb_set_context(b, c->node, c->last, &own, err)) < 0)
+		return rc;
 	if (c->layer >= 0 && (rc = gb_set_layer(b, c->node, c->last, c->layer, err)) < 0)
 		return rc;
 	return gb_str(b, op->seg, e->name[op->ev], &c->name, err);
@@ -270,6 +304,25 @@ static int emit_wait(struct flat *f, struct op *op, struct pl_err *err)
 						    .last = op->last,
 						    .res = f->res };
 	return 0;
+}
+
+/* Phase, module and work of an operation that is about to be put on the stack. */
+static int push_context(struct flat *f, struct op *op, struct pl_err *err)
+{
+	const struct range *range = gb_range_at(&f->b->ri[f->res], &f->ranges, op->start);
+	const struct context *outer = f->depth ? &f->context[f->depth - 1] : NULL;
+	struct context *x = &f->context[f->depth];
+	uint8_t phase = f->depth ? f->stack[f->depth - 1]->phase : 0;
+	uint32_t work = PL_NONE;
+	int rc = op->kind == PL_K_HOST_OP ? gb_work(f->b, op, &work, err) : 0;
+
+	if (!phase && range)
+		phase = range->phase;
+	op->phase = gb_phase(f->b, op, phase);
+	x->module = range ? range->module : PL_NONE;
+	x->own = work != PL_NONE;
+	x->work = x->own ? work : outer ? outer->work : PL_NONE;
+	return rc;
 }
 
 static int one_op(struct flat *f, struct op *op, struct pl_err *err)
@@ -302,6 +355,8 @@ static int one_op(struct flat *f, struct op *op, struct pl_err *err)
 	if (f->depth == MAX_DEPTH)
 		return pl_fail(err, PL_ELIMIT, "operations nest deeper than %d on one thread",
 			       MAX_DEPTH);
+	if ((rc = push_context(f, op, err)) < 0)
+		return rc;
 	f->stack[f->depth++] = op;
 	if (kind == PL_K_RUNTIME) {
 		pl_ns end = op->end;
@@ -338,6 +393,7 @@ static int one_thread(struct gb *b, uint32_t res, struct flat *f, struct pl_err 
 	f->b = b;
 	f->res = res;
 	f->depth = 0;
+	memset(&f->ranges, 0, sizeof(f->ranges));
 	f->prev = PL_NONE;
 	ri->node0 = (uint32_t)b->n_nodes;
 	f->cur = ri->n ? ri->op[0].start : 0;

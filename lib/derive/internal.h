@@ -16,14 +16,26 @@ struct attr {
 	{                                                                                          \
 		PL_NODE_OPTIONAL_COLUMNS(PL_COLUMN_UNKNOWN)                                        \
 	}
+/* There are two for each event: 40 bytes, no more. */
 struct node {
 	pl_ns start, dur;
-	uint8_t type, role, kind, flags;
+	uint8_t type : 4, phase : 4, role, kind, flags;
 	pl_id res, name;
 	uint32_t group;
-	int32_t step;  /* of what begins a step: index into gb.step; else -1 */
+	union {
+		int32_t step;  /* of marks and of launch queues: index into gb.step, or -1 */
+		uint32_t work; /* of operations: row of the graph's work, PL_NONE */
+	};
 	uint32_t attr; /* in gb.attr, 0: none of them */
 };
+_Static_assert(sizeof(struct node) == 40 && PL_N_COUNT_ <= 16 && PL_PH_COUNT_ <= 16,
+	       "types and phases have four bits");
+/* Not a mark, nor a node of a launch queue: what it computes may be known. */
+static inline bool gb_may_work(const struct node *n)
+{
+	return n->role == PL_RO_COMPUTE || n->role == PL_RO_HOST || n->role == PL_RO_COPY ||
+	       n->role == PL_RO_SYNC;
+}
 struct edge {
 	uint32_t src, dst;
 	uint8_t type;
@@ -38,6 +50,7 @@ struct op {
 	uint32_t call; /* device operation: index of its launching call in rankinfo.call, PL_NONE */
 	bool explained; /* a wait accounts for its start */
 	uint8_t kind;	/* of the event */
+	uint8_t phase;	/* of host operations */
 };
 
 enum call_type { CALL_OTHER, CALL_LAUNCH, CALL_RECORD, CALL_WAIT, CALL_SYNC, CALL_FREE };
@@ -53,7 +66,9 @@ struct call {
 	bool device_wide; /* of CALL_SYNC: all streams */
 	bool internal;	  /* of records and waits: the communication library's own */
 	int32_t layer;	  /* of the operation around it, -1 */
-	pl_id name;
+	pl_id name, module;
+	uint32_t work; /* of the operation around it, PL_NONE */
+	uint8_t phase;
 };
 
 /* Between two calls neither ran: a long call, held up by a full queue, is no pause. */
@@ -69,6 +84,18 @@ struct syncrec {
 	bool device_wide;
 };
 
+/* A range of a thread that tells of the operations in it. */
+struct range {
+	pl_ns start, end;
+	pl_id module;  /* path, PL_NONE */
+	uint8_t phase; /* enum pl_phase */
+};
+#define GB_RANGE_DEPTH 256 /* what is nested deeper tells nothing */
+/* Those that are open; zeroed, before the first time. */
+struct range_stack {
+	uint32_t at[GB_RANGE_DEPTH], depth, next;
+};
+
 struct resinfo {
 	struct op *op; /* by start */
 	uint32_t n;
@@ -78,7 +105,10 @@ struct resinfo {
 	uint32_t node0, node1;	      /* a thread's nodes, in program order: [node0, node1) */
 	uint32_t rank_index;
 	int64_t stream;
-	bool comm; /* communication arrives on it */
+	bool comm;	     /* communication arrives on it */
+	struct range *range; /* by start */
+	uint32_t n_ranges;
+	size_t cap_ranges;
 };
 
 struct window {
@@ -118,7 +148,13 @@ struct gb {
 	const struct pl_trace *t;
 	struct pl_graph *g;
 	const struct pl_derive_opts *o;
-	pl_id **str;			/* [segment][string]: graph string or PL_NONE */
+	pl_id **str; /* [segment][string]: graph string or PL_NONE */
+	uint8_t **
+		phase_of; /* [segment][string]: the phase that the name says, plus 1; 0 not asked */
+	struct pl_intern work_key, work_row; /* operations whose work is known; rows of work */
+	uint32_t *work_of;		     /* by number in work_key: the row */
+	size_t cap_work_of;
+	unsigned has; /* columns of nodes that are no attributes: PL_HAS_phase, PL_HAS_work */
 	uint8_t **call_type;		/* [segment][string]: what such a call is; 0 not asked */
 	uint32_t **track_res;		/* [segment][track]: resource or PL_NONE */
 	uint32_t **track_at;		/* [segment][track]: place in resinfo.op, gathering */
@@ -155,6 +191,10 @@ int gb_node(struct gb *b, const struct node *n, uint32_t *id, struct pl_err *err
 /* Its number; the same as the last one is not added again. */
 int gb_attr(struct gb *b, const struct attr *a, uint32_t *id, struct pl_err *err) PL_MUST;
 /* The nodes of an operation, from the first to the last, are of that layer. */
+/* Phase, module and work of the nodes of a device operation or call, where they have none.
+ */
+int gb_set_context(struct gb *b, uint32_t first, uint32_t last, const struct call *c,
+		   struct pl_err *err) PL_MUST;
 int gb_set_layer(struct gb *b, uint32_t first, uint32_t last, int32_t layer,
 		 struct pl_err *err) PL_MUST;
 int gb_edge(struct gb *b, uint32_t src, uint32_t dst, unsigned type, struct pl_err *err) PL_MUST;
@@ -231,6 +271,20 @@ static inline uint32_t gb_arrival(const struct gb *b, const struct pl_member *m)
 	return b->ev_node[m->segment][m->event];
 }
 
+/* Ranges of the threads; the innermost one that is open at t, which may not decrease, or NULL. */
+int gb_ranges(struct gb *b, struct pl_err *err) PL_MUST;
+const struct range *gb_range_at(const struct resinfo *ri, struct range_stack *s, pl_ns t);
+/* The phase of a host operation inside `around`. */
+uint8_t gb_phase(struct gb *b, const struct op *op, uint8_t around);
+/* The row of what a host operation computes, PL_NONE if its sizes were not recorded. */
+int gb_work(struct gb *b, const struct op *op, uint32_t *id, struct pl_err *err) PL_MUST;
+static inline pl_ns gb_time(const struct gb *b, uint32_t seg, uint32_t ev)
+{
+	const struct pl_events *e = b->t->seg[seg];
+
+	return pl_trace_clock_apply(b->clock[seg][e->track[ev]],
+				    pl_add_sat(e->ts[ev], e->seg.base_ns));
+}
 int gb_steps(struct gb *b, struct pl_err *err) PL_MUST;	  /* windows of ranks, order of steps */
 int gb_host(struct gb *b, struct pl_err *err) PL_MUST;	  /* threads: segments, calls */
 int gb_threads(struct gb *b, struct pl_err *err) PL_MUST; /* waits of threads for one another */
@@ -244,6 +298,8 @@ int gb_cut(struct gb *b, struct pl_err *err) PL_MUST;	  /* steps, order, shapes 
 int gb_find_tensors(struct gb *b, struct pl_err *err) PL_MUST;
 int gb_put_tensors(struct gb *b, struct pl_err *err) PL_MUST;
 /* Bytes of an element of a type as PyTorch calls it; 0 unknown. */
+/* Its name in graphs ("float32"), NULL if it is not known. */
+const char *gb_type_name(const char *s, size_t n);
 int64_t gb_element_bytes(const char *s, size_t n);
 /* The first list of "[[100, 768], ...]": into `dims` as "100x768"; its product, -1 if it is none.
  */

@@ -65,14 +65,6 @@ static int64_t value(const int64_t *column, uint32_t ev)
 
 /* ---- gathering ------------------------------------------------------------------------------- */
 
-static pl_ns time_of(const struct gb *b, uint32_t seg, uint32_t ev)
-{
-	const struct pl_events *e = b->t->seg[seg];
-
-	return pl_trace_clock_apply(b->clock[seg][e->track[ev]],
-				    pl_add_sat(e->ts[ev], e->seg.base_ns));
-}
-
 static bool of_rank(const struct gb *b, uint32_t seg, uint32_t ev, const struct rankinfo *rk)
 {
 	const struct pl_events *e = b->t->seg[seg];
@@ -106,7 +98,7 @@ static int gather_events(struct pairing *p, uint32_t seg, struct pl_err *err)
 		x.bytes = value(e->alloc, i);
 		if (x.bytes < -BYTES_MAX || x.bytes > BYTES_MAX || !x.bytes) /* or INT64_MIN */
 			continue;
-		x.at = time_of(p->b, seg, i);
+		x.at = gb_time(p->b, seg, i);
 		x.addr = value(e->address, i);
 		x.total = value(e->allocated, i);
 		if (x.total < 0 || x.total > BYTES_MAX)
@@ -158,7 +150,7 @@ static int add_range(struct pairing *p, uint32_t seg, uint32_t ev, struct pl_err
 
 	if (x.res == PL_NONE || !p->b->ri[x.res].thread)
 		return 0;
-	x.start = time_of(p->b, seg, ev);
+	x.start = gb_time(p->b, seg, ev);
 	x.end = pl_add_sat(x.start, e->dur[ev]);
 	PL_TRY(gb_str(p->b, seg, e->name[ev], &x.name, err));
 	PL_TRY(pl_grow(&m->range, &m->cap_ranges, m->n_ranges + 1, sizeof(x), err));
@@ -176,7 +168,7 @@ static int add_back(struct pairing *p, uint32_t seg, uint32_t ev, struct pl_err 
 
 	if (rc < 0)
 		return rc;
-	x.start = time_of(p->b, seg, ev);
+	x.start = gb_time(p->b, seg, ev);
 	x.end = pl_add_sat(x.start, e->dur[ev]);
 	m->back[m->n_back++] = x;
 	return 0;

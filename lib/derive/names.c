@@ -188,7 +188,8 @@ static const struct row algorithms[] = {
 static bool fits(const struct words *w, int i, const struct row *r)
 {
 	for (int k = 0; k < 3 && r->word[k]; k++)
-		if (i + k >= w->n || strcmp(w->w[i + k], r->word[k]) != 0)
+		if (i + k >= w->n || w->w[i + k][0] != r->word[k][0] ||
+		    strcmp(w->w[i + k], r->word[k]) != 0)
 			return false;
 	return true;
 }

@@ -104,7 +104,7 @@ static void step(uint32_t seg, pl_id on, int64_t number, int64_t start_us, int64
 	trace.seg[seg]->step[ev(seg, PL_K_STEP, on, "ProfilerStep", start_us, end_us, 0)] = number;
 }
 
-static void match(unsigned flags, const struct pl_member *m, uint32_t n)
+static inline void match(unsigned flags, const struct pl_member *m, uint32_t n)
 {
 	struct pl_merge *g = &trace.merge;
 
@@ -168,7 +168,7 @@ static uint32_t node(const char *name, unsigned role, int64_t start_us)
 }
 
 /* Type of the edge from a to b in the first shape, or -1. */
-static int edge(uint32_t a, uint32_t b)
+static inline int edge(uint32_t a, uint32_t b)
 {
 	const struct pl_shape *s = &graph.shape[0];
 

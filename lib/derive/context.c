@@ -1,0 +1,302 @@
+/*
+ * What host operations belong to, where the profiler says so: phase, module and work.
+ *
+ * Ranges of a thread that are no operations tell of what runs in them: annotations the phase
+ * ("Optimizer.step#SGD.step"), the interpreter's calls of modules ("nn.Module: Linear_0") the
+ * module, whose path is that of the ranges around it and itself. An operation is of the phase that
+ * its own name says, else of that of the operation or range around it. A forward operation inside
+ * another phase is not forward: the backward pass computes again what was not kept.
+ *
+ * The work of an operation is what it computes on tensors of which sizes and type. Products of
+ * matrices take two operations for each pair of elements that meet: the two last tensors of two or
+ * more dimensions are multiplied, the second one as it is or transposed. O(n log n) in ranges.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "derive/describe.h"
+#include "derive/internal.h"
+#include "derive/names.h"
+
+#define MAX_WORK                                                                                   \
+	65536	      /* rows with sizes: jobs whose sizes never repeat must not fill the graph    \
+		       */
+#define MAX_DIMS  256 /* bytes of text of one operation's sizes */
+#define MAX_PATH  256
+#define MAX_SIZES 6
+
+static const char module_prefix[] = "nn.Module: ";
+
+/* ---- ranges ------------------------------------------------------------------------------------
+ */
+
+/* The phase that a name says, asked once for each name. */
+static uint8_t phase_of(struct gb *b, uint32_t seg, pl_id name)
+{
+	const struct pl_intern *str = &b->t->seg[seg]->seg.str;
+	uint8_t *known = &b->phase_of[seg][name];
+	struct pl_name_says says;
+
+	if (!*known) {
+		pl_name_read(str->str[name], str->len[name], &says);
+		*known = (uint8_t)(says.phase + 1);
+	}
+	return (uint8_t)(*known - 1);
+}
+
+/* Does an event tell of what happens during it? */
+static bool tells(struct gb *b, uint32_t seg, uint32_t ev, struct range *x)
+{
+	const struct pl_events *e = b->t->seg[seg];
+
+	if (e->kind[ev] == PL_K_PYTHON) {
+		x->module = e->name[ev];
+		return !strncmp(pl_intern_get(&e->seg.str, x->module), module_prefix,
+				sizeof(module_prefix) - 1);
+	}
+	if (e->kind[ev] == PL_K_ANNOTATION)
+		x->phase = phase_of(b, seg, e->name[ev]);
+	return x->phase != PL_PH_UNKNOWN;
+}
+
+static int gather_ranges(struct gb *b, uint32_t seg, struct pl_err *err)
+{
+	const struct pl_events *e = b->t->seg[seg];
+	int rc = 0;
+
+	for (uint32_t ev = 0; ev < e->n && rc == 0; ev++) {
+		uint32_t res = b->track_res[seg][e->track[ev]];
+		struct range x = { .module = PL_NONE };
+		struct resinfo *ri;
+
+		if (e->dur[ev] < 0 || res == PL_NONE || !b->ri[res].thread ||
+		    !tells(b, seg, ev, &x))
+			continue;
+		ri = &b->ri[res];
+		x.start = gb_time(b, seg, ev);
+		x.end = pl_add_sat(x.start, e->dur[ev]);
+		if (x.module != PL_NONE)
+			rc = gb_str(b, seg, e->name[ev], &x.module, err);
+		if (rc == 0)
+			rc = pl_grow(&ri->range, &ri->cap_ranges, ri->n_ranges + (size_t)1,
+				     sizeof(x), err);
+		if (rc == 0)
+			ri->range[ri->n_ranges++] = x;
+	}
+	return rc;
+}
+
+static int by_range(const void *pa, const void *pb)
+{
+	const struct range *a = pa, *c = pb;
+	int order = PL_COMPARE(a->start, c->start);
+
+	return order ? order : PL_COMPARE(c->end, a->end);
+}
+
+/* The path of a module inside another. */
+static int join_path(struct gb *b, const struct range *outer, struct range *x, struct pl_err *err)
+{
+	const char *name = b->g->str.str[x->module] + sizeof(module_prefix) - 1;
+	char path[MAX_PATH];
+
+	if (outer && outer->module != PL_NONE)
+		snprintf(path, sizeof(path), "%s.%s", pl_intern_get(&b->g->str, outer->module),
+			 name);
+	else
+		snprintf(path, sizeof(path), "%s", name);
+	return pl_intern_add(&b->g->str, path, strlen(path), &x->module, err);
+}
+
+/* What a range does not say is what the one around it says. */
+static int nest_ranges(struct gb *b, struct resinfo *ri, struct pl_err *err)
+{
+	struct range_stack s = { 0 };
+	int rc = 0;
+
+	pl_sort(ri->range, ri->n_ranges, sizeof(*ri->range), by_range);
+	for (uint32_t i = 0; i < ri->n_ranges && rc == 0; i++) {
+		struct range *x = &ri->range[i];
+		const struct range *outer = gb_range_at(ri, &s, x->start);
+
+		if (outer == x) /* it is on the stack itself */
+			outer = s.depth > 1 ? &ri->range[s.at[s.depth - 2]] : NULL;
+		if (x->module != PL_NONE)
+			rc = join_path(b, outer, x, err);
+		else if (outer)
+			x->module = outer->module;
+		if (x->phase == PL_PH_UNKNOWN && outer)
+			x->phase = outer->phase;
+	}
+	return rc;
+}
+
+int gb_ranges(struct gb *b, struct pl_err *err)
+{
+	int rc = 0;
+
+	for (uint32_t seg = 0; seg < b->t->n_segs && rc == 0; seg++)
+		rc = gather_ranges(b, seg, err);
+	for (size_t r = 0; r < b->g->n_res && rc == 0; r++)
+		rc = nest_ranges(b, &b->ri[r], err);
+	return rc;
+}
+
+const struct range *gb_range_at(const struct resinfo *ri, struct range_stack *s, pl_ns t)
+{
+	for (; s->next < ri->n_ranges && ri->range[s->next].start <= t; s->next++) {
+		while (s->depth && ri->range[s->at[s->depth - 1]].end <= ri->range[s->next].start)
+			s->depth--;
+		if (s->depth < GB_RANGE_DEPTH)
+			s->at[s->depth++] = s->next;
+	}
+	while (s->depth && ri->range[s->at[s->depth - 1]].end <= t)
+		s->depth--;
+	return s->depth ? &ri->range[s->at[s->depth - 1]] : NULL;
+}
+
+/* ---- work --------------------------------------------------------------------------------------
+ */
+
+struct tensor_dims {
+	int64_t size[MAX_SIZES];
+	int n;
+	int64_t elements; /* -1: too many */
+};
+
+/* The next list of numbers of "[[64, 784], [], [[2, 3]]]", from *s on; false: there is none. */
+static bool next_tensor(const char **s, struct tensor_dims *t)
+{
+	const char *p = *s;
+
+	*t = (struct tensor_dims){ .elements = 1 };
+	while (*p && !(*p == '[' && p[1] != '['))
+		p++;
+	if (!*p++)
+		return false;
+	while (*p && *p != ']') {
+		char *end;
+		long long v = strtoll(p, &end, 10);
+
+		if (end == p) {
+			p++;
+			continue;
+		}
+		if (t->n < MAX_SIZES)
+			t->size[t->n] = v;
+		t->n++;
+		if (v < 0 || t->elements < 0 ||
+		    __builtin_mul_overflow(t->elements, v, &t->elements))
+			t->elements = -1;
+		p = end;
+	}
+	*s = p;
+	return true;
+}
+
+/* Bytes of an element by the next of "["float", "", "long int"]"; the type's name into `type`. */
+static int64_t next_type(const char **s, const char **type)
+{
+	const char *from = strchr(*s, '"'), *to = from ? strchr(from + 1, '"') : NULL;
+
+	if (!to)
+		return 0;
+	*s = to + 1;
+	*type = gb_type_name(from + 1, (size_t)(to - from - 1));
+	return gb_element_bytes(from + 1, (size_t)(to - from - 1));
+}
+
+static int64_t product_flops(const struct tensor_dims *a, const struct tensor_dims *b)
+{
+	int64_t inner, outer, flops;
+
+	if (a->n < 2 || b->n < 2 || a->n > MAX_SIZES || b->n > MAX_SIZES || a->elements < 0)
+		return -1;
+	inner = a->size[a->n - 1];
+	if (inner == b->size[b->n - 2])
+		outer = b->size[b->n - 1];
+	else if (inner == b->size[b->n - 1])
+		outer = b->size[b->n - 2];
+	else
+		return -1;
+	return __builtin_mul_overflow(2 * a->elements, outer, &flops) ? -1 : flops;
+}
+
+/* Floating-point operations and bytes of an operation on these tensors, as far as they follow. */
+static void measure(struct pl_gwork *w, const char *dims, const char *types, const char **type)
+{
+	struct tensor_dims t, last[2] = { { .n = 0 }, { .n = 0 } };
+	int64_t bytes = 0, most = 0, element = 0;
+
+	while (next_tensor(&dims, &t)) {
+		const char *name = NULL;
+		int64_t size = next_type(&types, &name), n;
+
+		if (!size)
+			continue;
+		if (!*type)
+			*type = name;
+		element = element ? element : size;
+		if (t.n >= 2) {
+			last[0] = last[1];
+			last[1] = t;
+		}
+		if (t.elements < 0 || __builtin_mul_overflow(t.elements, size, &n) || bytes < 0 ||
+		    __builtin_add_overflow(bytes, n, &bytes))
+			bytes = -1;
+		else
+			most = pl_max_i64(most, n);
+	}
+	if (w->op == PL_OP_MATMUL) {
+		w->flops = product_flops(&last[0], &last[1]);
+		if (w->flops >= 0 && bytes >= 0 && last[0].size[last[0].n - 1] > 0)
+			w->bytes = pl_add_sat(bytes,
+					      w->flops / 2 / last[0].size[last[0].n - 1] * element);
+	} else if (w->op == PL_OP_ELEMENTWISE || w->op == PL_OP_DROPOUT || w->op == PL_OP_SOFTMAX ||
+		   w->op == PL_OP_NORMALIZATION || w->op == PL_OP_COPY) {
+		w->bytes = bytes > 0 ? pl_add_sat(bytes, most) : -1; /* as much out as in */
+	}
+}
+
+int gb_work(struct gb *b, const struct op *op, uint32_t *id, struct pl_err *err)
+{
+	const struct pl_events *e = b->t->seg[op->seg];
+	const pl_id known[4] = { op->seg, e->name[op->ev], e->dims ? e->dims[op->ev] : PL_NONE,
+				 e->types ? e->types[op->ev] : PL_NONE };
+	struct pl_gwork w = { .type = PL_NONE, .dims = PL_NONE, .flops = -1, .bytes = -1 };
+	const char *dims, *type = NULL;
+	struct pl_name_says says;
+	size_t had = b->work_key.n;
+	pl_id k;
+	int rc;
+
+	*id = PL_NONE;
+	if (known[2] == PL_NONE || known[3] == PL_NONE || b->work_key.n >= MAX_WORK)
+		return 0;
+	dims = pl_intern_get(&e->seg.str, known[2]);
+	if (strlen(dims) > MAX_DIMS || !strpbrk(dims, "0123456789"))
+		return 0;
+	if ((rc = pl_intern_add(&b->work_key, (const char *)known, sizeof(known), &k, err)) < 0 ||
+	    (rc = pl_grow(&b->work_of, &b->cap_work_of, b->work_key.n, sizeof(*id), err)) < 0)
+		return rc;
+	if (b->work_key.n == had) {
+		*id = b->work_of[k];
+		return 0;
+	}
+	pl_name_read(pl_intern_get(&e->seg.str, known[1]), e->seg.str.len[known[1]], &says);
+	w.op = says.op;
+	measure(&w, dims, pl_intern_get(&e->seg.str, known[3]), &type);
+	if ((rc = gb_str(b, op->seg, known[2], &w.dims, err)) < 0 ||
+	    (type && (rc = pl_intern_add(&b->g->str, type, strlen(type), &w.type, err)) < 0) ||
+	    (rc = pl_derive_add_work(b->g, &b->work_row, &w, id, err)) < 0)
+		return rc;
+	b->work_of[k] = *id;
+	return 0;
+}
+
+uint8_t gb_phase(struct gb *b, const struct op *op, uint8_t around)
+{
+	uint8_t own = phase_of(b, op->seg, b->t->seg[op->seg]->name[op->ev]);
+
+	return own == PL_PH_UNKNOWN || (own == PL_PH_FORWARD && around) ? around : own;
+}
