@@ -107,7 +107,7 @@ struct worker_result {
 		step_s;
 };
 struct result {
-	const char *policy, *model;
+	const char *engine, *policy, *model;
 	int ranks;
 	int64_t steps, samples; /* samples of all ranks */
 	int signal;		/* that ended the training before its time; 0: none */

@@ -67,6 +67,7 @@ int report_json(const struct result *r, struct pl_out *out, struct pl_err *err)
 	pl_jsonw_init(&w, out, 2);
 	PL_TRY(pl_jsonw_open(&w, '{', err));
 	PL_TRY(pl_jsonw_kstr(&w, "schema", "paceline.run/1", err));
+	PL_TRY(pl_jsonw_kstr(&w, "engine", r->engine, err));
 	PL_TRY(pl_jsonw_kstr(&w, "policy", r->policy, err));
 	PL_TRY(pl_jsonw_kstr(&w, "model", r->model ? r->model : "", err));
 	PL_TRY(pl_jsonw_ki64(&w, "ranks", r->ranks, err));

@@ -211,7 +211,8 @@ static int report(struct training *t, struct pl_err *err)
 		.bytes_sent = (double)d->bytes_sent,
 		.step_s = d->steps_done ? (double)d->compute_ns / 1e9 / (double)d->steps_done : 0
 	};
-	struct result r = { .policy = d->engine->policy,
+	struct result r = { .engine = d->engine->name,
+			    .policy = d->engine->policy,
 			    .model = t->w->model.name,
 			    .ranks = t->p->size,
 			    .steps = d->steps_done,
@@ -291,7 +292,6 @@ int train(void *work, const struct member *p, struct pl_err *err)
 				       .row = log_row,
 				       .progress = show_progress,
 				       .arg = t } };
-	t->t.steps = pl_train_steps(&w->job, &w->model, &w->data, p->size);
 	PL_TRY(prepare(t, err));
 	pl_train_init(&t->t);
 	if (!t->c->eval) {

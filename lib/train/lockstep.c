@@ -161,6 +161,7 @@ int pl_train_lockstep(struct pl_train *t, struct pl_err *err)
 	struct window w = { .width = 1 };
 	int rc = 0;
 
+	t->steps = pl_train_steps(j, t->worker->o.model, t->worker->o.data, t->ranks);
 	t->begin = pl_now_ns();
 	while (t->step < t->steps && !t->done) {
 		PL_TRY(one_step(t, &w, err));

@@ -2,12 +2,12 @@
  * In which precision layers compute. A job sets it for all layers, a plan for those that it names.
  *
  * A plan addresses the operations of a trace of the job: "forward fc1", "backward fc1"; the last
- * line that names one counts. What precision means is said in backend.h: operands of products, as
- * hardware for mixed precision takes them, and nothing else. So a layer without a product is done
- * in either, gradients travel as wide as the plan sizes them, and weights are their own master copy
- * (Micikevicius et al., Mixed Precision Training, ICLR 2018). bfloat16 has the range of float32
- * (Kalamkar et al., A Study of BFLOAT16 for Deep Learning Training, 2019), so no loss is scaled;
- * fp16 would need that.
+ * line that names an operation counts. A precision is that of the factors of products, as units for
+ * mixed precision take them (backend.h). So it does not matter to a layer without products,
+ * gradients are sent in float32, and weights need no master copy (Micikevicius et al., Mixed
+ * Precision Training, ICLR 2018). bfloat16 has the range of float32
+ * (Kalamkar et al., A Study of BFLOAT16 for Deep Learning Training, 2019), so the loss need not be
+ * scaled; in fp16 it would.
  */
 #include <string.h>
 
@@ -57,12 +57,11 @@ static int word_of(const struct pl_rewrite *rw, bool device, const struct pl_log
 	if (!device &&
 	    !strcmp(rw->word, "tf32")) /* a processor without such units computes in float32 */
 		pl_say(log, PL_LOG_WARN,
-		       "the plan's precision tf32 is that of some GPUs; its operations are done in "
-		       "fp32 here");
+		       "the plan's precision tf32 needs a GPU; its operations are done in fp32");
 	if (!strcmp(rw->word, "fp16") || !strcmp(rw->word, "fp8"))
 		return pl_fail(err, PL_EDATA,
-			       "the plan's precision %s needs a loss that is scaled, which this "
-			       "engine does not; bf16 has the range of fp32 and needs none",
+			       "the plan's precision %s needs a scaled loss, which is not "
+			       "supported; bf16 has the range of fp32 and does not need it",
 			       rw->word);
 	return 0;
 }

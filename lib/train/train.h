@@ -25,7 +25,7 @@ struct pl_engine_opts {
 	const struct pl_model *model;
 	const struct pl_plan *plan; /* NULL: none */
 	const struct pl_dataset *data;
-	bool read_once; /* the data, by the process that forked all ranks: theirs are the same */
+	bool read_once; /* by the process that forked all ranks, so all have the same data */
 	/* NULL: the CPU, with the job's threads. ctx: a context of the backend that outlives the
 	 * engine; NULL: the engine opens its own. store: how ctx stores activations. */
 	const struct pl_backend *backend;
@@ -38,16 +38,15 @@ struct pl_engine_opts {
 struct pl_step_result {
 	double loss;			    /* of this rank's batch */
 	int64_t samples, hits, classified;  /* hits out of classified; 0: nothing is classified */
-	pl_ns step_ns, compute_ns, wait_ns; /* wait: nothing but waiting for communication */
+	pl_ns step_ns, compute_ns, wait_ns; /* wait: this thread only waits for communication */
 	uint64_t bytes_sent;		    /* since the job began */
 };
 struct pl_engine {
-	const char *name;   /* "dp" */
-	const char *policy; /* of reports: "bsp" */
+	const char *name, *policy; /* for reports: "dp", "bsp" */
 	/* Is this the engine for them? plan: NULL if there is none. */
 	bool (*matches)(const struct pl_job *job, const struct pl_plan *plan);
 	int (*prepare)(const struct pl_engine_opts *o, struct pl_worker **w, struct pl_err *err);
-	/* Trains until t->done or step t->steps; one of the controls below, or the engine's own. */
+	/* Trains from t->step to the end; one of the controls below, or the engine's own. */
 	int (*control)(struct pl_train *t, struct pl_err *err);
 	/* One step of this rank, for the control. */
 	int (*step)(struct pl_worker *w, int64_t step, struct pl_step_result *r,
@@ -87,9 +86,10 @@ struct pl_train {
 	int (*row)(void *arg, const struct pl_train_row *row, struct pl_err *err);
 	void (*progress)(void *arg); /* now and then */
 	void *arg;		     /* of both */
-	int64_t step, steps;	     /* the next step; the one at which training ends */
+	int64_t step;		     /* the next one; 0, or that of a checkpoint */
 
 	pl_ns begin, end;
+	int64_t steps;						 /* at which training ends */
 	bool done, interrupted;					 /* interrupted: by a signal */
 	double last_loss, eval_loss, accuracy, time_to_target_s; /* NaN: not known */
 	/* since the job began or was resumed, of this rank but for samples_all */

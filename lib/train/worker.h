@@ -77,7 +77,7 @@ struct pl_worker {
 	struct pl_err err;			/* of a hook */
 };
 /*
- * Into zeroed memory. All ranks call it; it fails if they do not have the same job. `ready` is
+ * *w is zeroed memory. All ranks call it; it fails if they do not have the same job. `ready` is
  * called with the worker during each backward pass, see pl_net_hooks.
  */
 int pl_train_worker_init(struct pl_worker *w, const struct pl_engine_opts *o,
@@ -95,15 +95,15 @@ int pl_train_worker_compute(struct pl_worker *w, int summed, struct pl_step_resu
 /* One step of the optimiser with the gradients as they are; waits for the device. */
 int pl_train_worker_update(struct pl_worker *w, struct pl_step_result *r,
 			   struct pl_err *err) PL_MUST;
-/* good: the step was done; *r is complete afterwards. */
+/* good: the step succeeded; then *r is complete. */
 void pl_train_worker_end_step(struct pl_worker *w, bool good, struct pl_step_result *r);
 
-/* Does what the device computes pass through memory of the host on its way to other ranks? */
+/* Are gradients of the device copied to memory of the host before they are sent? */
 bool pl_train_worker_staged(const struct pl_worker *w);
 /* Sums over all ranks, the same bits on each; all ranks call it alike. */
 int pl_train_worker_sum(struct pl_worker *w, double *v, size_t n, struct pl_err *err) PL_MUST;
-/* What rank 0 has goes to all. No world: nothing. on_host: v is memory of the host, not of the
- * backend. */
+/* Sends v of rank 0 to all ranks. Without a world it does nothing. on_host: v is memory of the
+ * host, not of the backend. */
 int pl_train_worker_broadcast(struct pl_worker *w, float *v, size_t n, bool on_host,
 			      struct pl_err *err) PL_MUST;
 int pl_train_worker_eval(struct pl_worker *w, double *loss, int64_t *hits, int64_t *samples,
@@ -140,10 +140,11 @@ int pl_train_worker_optim_opts(const struct pl_job *j, int64_t steps, struct pl_
 
 /* ---- same.c -------------------------------------------------------------------------------- */
 
-/* PL_EDATA unless all ranks call it with one number; `what` the number is of. No world: nothing. */
+/* PL_EDATA unless all ranks call it with the same hash h; `what` was hashed. Without a world it
+ * does nothing. */
 int pl_train_worker_check_same(struct pl_worker *w, uint64_t h, const char *what,
 			       struct pl_err *err) PL_MUST;
-/* The same for what the ranks are to do: job, model, plan, data. */
+/* The same for job, model, plan and data. */
 int pl_train_worker_check_same_job(struct pl_worker *w, struct pl_err *err) PL_MUST;
 
 #endif

@@ -141,7 +141,7 @@ check "... to the same bits" cmp rest.state job.state
 obey "precision of operations" 'precision bf16 "forward 2" "backward 4" optimizer' 'precision fp32 "backward 4"'
 check "... the last word counts" [ "$(in_bf16)" = 'forward 2,' ]
 "$BIN/merge" -q trace.0 trace.1 | "$BIN/graph" -q --fold-messages - -o graph
-for wrong in 'fp16:needs a loss that is scaled' 'bf16 "forward 7":none of this model' 'fp8:needs a loss that is scaled'; do
+for wrong in 'fp16:needs a scaled loss' 'bf16 "forward 7":none of this model' 'fp8:needs a scaled loss'; do
 	{ cat head.plan; echo "precision ${wrong%%:*}"; } >this.plan
 	status 3 "precision ${wrong%%:*}" "$run" -n 2 -p this.plan tiny.job
 	says "${wrong#*:}" "... is refused, with the reason"
@@ -149,7 +149,7 @@ done
 status 2 "a precision that there is not" "$run" --set 'precision fp16' tiny.job
 
 # ---- what is left out is said ------------------------------------------------------------------------
-for left in 'precision tf32:done in fp32 here' 'priority 0.weight 4.bias:none is more urgent' \
+for left in 'precision tf32:are done in fp32' 'priority 0.weight 4.bias:none is more urgent' \
 	'fuse-ops "forward 0" "forward 2":one operation' 'bandwidth * x 2:another machine'; do
 	obey "${left%%:*}" "${left%%:*}"
 	says "${left#*:}" "... is left out, with the reason"
