@@ -80,11 +80,10 @@ static void report(struct load *l, const struct input *i, const struct pl_import
 {
 	const struct pl_log *log = &l->c->c.log;
 
-	if (st->bad)
+	if (st->bad > 1) /* of one, the line that said what it was tells all */
 		pl_say(log, PL_LOG_WARN,
-		       "%s: %llu event%s or value%s could not be read (first at %s)", shown_name(i),
-		       (unsigned long long)st->bad, st->bad == 1 ? "" : "s",
-		       st->bad == 1 ? "" : "s", st->first);
+		       "%s: %llu events or values could not be read (first at %s)", shown_name(i),
+		       (unsigned long long)st->bad, st->first);
 	if (st->tolerated)
 		pl_say(log, PL_LOG_NOTE, "%s: %llu value%s not valid JSON and read all the same",
 		       shown_name(i), (unsigned long long)st->tolerated,

@@ -307,12 +307,8 @@ static int seg_ranks(struct pl_align *a, const struct pl_segment *seg, size_t sr
 		r->first = none ? seg->base_ns : pl_add_sat(r->first, seg->base_ns);
 		r->last = none ? seg->base_ns : pl_add_sat(r->last, seg->base_ns);
 	}
-	if (!ranked && a->cur->events)
-		pl_say(a->o.log, PL_LOG_WARN,
-		       "segment %zu (%s) does not say its rank: it stays as it is (trace "
-		       "--rank-from "
-		       "gives ranks)",
-		       a->n_segs, seg->source[0] ? seg->source : "unnamed");
+	if (!ranked && a->cur->events && !a->n_unranked++)
+		a->unranked = (uint32_t)a->n_segs;
 out:
 	pl_intern_fini(&ids);
 	return rc;

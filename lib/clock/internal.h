@@ -96,6 +96,8 @@ struct pl_align {
 	bool *dropped; /* by segment */
 	struct pl_seg_note *note;
 	size_t n_segs, n_notes, cap_dropped, cap_note;
+	size_t n_unranked; /* segments of no known rank */
+	uint32_t unranked; /* the first of them */
 
 	/* of the segment being read: collect.c */
 	struct pl_align_seg *cur;

@@ -228,6 +228,14 @@ int pl_clock_recordings(struct pl_align *a, struct pl_err *err)
 	size_t n, m;
 	int rc;
 
+	if (a->n_unranked)
+		pl_say(a->o.log, PL_LOG_WARN,
+		       "%zu segment%s (%s%s) of no known rank stay%s as recorded (trace "
+		       "--rank-from "
+		       "gives ranks)",
+		       a->n_unranked, a->n_unranked == 1 ? "" : "s",
+		       pl_clock_source(a, a->unranked), a->n_unranked == 1 ? "" : " ...",
+		       a->n_unranked == 1 ? "s" : "");
 	PL_TRY(find_spans(a, &v, &n, err));
 	PL_TRY(number(a, v, n, err));
 	for (size_t i = 0; i < n; i = m) {

@@ -87,6 +87,14 @@ status 3 "a file that is no trace" "$trace" -o n.out f/notes
 says "notes" "is named"
 mkdir -p g
 cp f/notes g
+mkdir tables
+awk 'BEGIN {
+	srand(1)
+	print "rank,step,optype,start_ts,duration"
+	for (i = 0; i < 3000; i++) printf "0,%d,compute-%d,%.9f,%.9f\n", i, 1e6 * rand(), i + rand(), rand()
+}' | gzip >tables/ops.csv.gz
+status 0 "a folder with a table that gzip shrinks by little" "$trace" -o table.out tables
+rm -r tables
 status 3 "a folder without traces" "$trace" -o n.out g
 status 2 "standard input twice" "$trace" -o n.out - -
 status 2 "an unknown form" "$trace" -O nonsense rank0.json
