@@ -10,8 +10,11 @@
 #include "search/search.h"
 #include "sim_fixture.h"
 
-#define RANKS 2
-#define MOST  7
+#define RANKS  2
+#define LAYERS 7
+#define MOST   7
+#define STEPS  12 /* of jobs of several steps */
+#define LANES  3  /* gradients of each of them */
 
 struct turned {
 	struct job j;
@@ -19,6 +22,7 @@ struct turned {
 	struct pl_edit e;
 	struct pl_rewriter *r;
 	uint32_t n;				 /* layers */
+	uint32_t shape, step;			 /* that are being made */
 	pl_ns fwd[MOST], bwd[MOST], late[RANKS]; /* late: of a rank, each backward operation */
 	int64_t bytes[MOST];
 };
@@ -34,7 +38,16 @@ static struct pl_fit fit = { .kind = PL_K_COLLECTIVE,
 			     .n = RANKS,
 			     .a_ns = 300,
 			     .b_ns_per_byte = 0.5 };
-static const struct pl_cost cost = { .fit = &fit, .n_fits = 1, .overlap = 1 };
+static struct pl_cost cost = { .fit = &fit, .n_fits = 1, .overlap = 1 };
+
+/* Durations of computation beside communication, and of communication beside computation, grow by
+ * these factors. */
+static void contend(double computation, double transfer)
+{
+	cost.overlap = computation;
+	fit.a_beside_ns = transfer > 1 ? transfer * fit.a_ns : 0;
+	fit.b_beside = transfer > 1 ? transfer : 0;
+}
 
 static int name_of(struct turned *x, const char *what, uint32_t layer, pl_id *id,
 		   struct pl_err *err)
@@ -48,9 +61,9 @@ static int name_of(struct turned *x, const char *what, uint32_t layer, pl_id *id
 static uint32_t put(struct turned *x, uint8_t type, uint8_t role, uint8_t kind, pl_id res,
 		    pl_id name, pl_ns dur)
 {
-	uint32_t n = add_node(&x->j.g.shape[0], type, role, kind, res, name);
+	uint32_t n = add_node(&x->j.g.shape[x->shape], type, role, kind, res, name);
 
-	x->j.g.step[0].dur[n] = dur;
+	x->j.g.step[x->step].dur[n] = dur;
 	return n;
 }
 
@@ -61,6 +74,7 @@ static int put_tensor(struct turned *x, uint32_t layer, uint32_t producer, uint3
 	struct pl_tensor t = { .type = PL_NONE,
 			       .role = PL_TR_GRAD,
 			       .bytes = x->bytes[layer],
+			       .shape = x->shape,
 			       .producer = producer,
 			       .consumer = (uint32_t)g->n_consumers,
 			       .n_consumers = 1 };
@@ -79,13 +93,14 @@ out:
 static int put_comm(struct turned *x, uint32_t layer, const uint32_t *bwd, uint32_t *last,
 		    struct pl_err *err)
 {
-	struct pl_shape *s = &x->j.g.shape[0];
-	uint32_t arrive[RANKS], meet;
+	struct pl_shape *s = &x->j.g.shape[x->shape];
+	uint32_t per = (uint32_t)x->j.per_rank, arrive[RANKS], meet;
 	pl_id name;
 	int rc = name_of(x, "all_reduce", layer, &name, err);
 
 	for (uint32_t k = 0; rc >= 0 && k < RANKS; k++) {
-		arrive[k] = put(x, PL_N_OP, PL_RO_ARRIVE, PL_K_COLLECTIVE, 2 * k + 1, name, 0);
+		arrive[k] =
+			put(x, PL_N_OP, PL_RO_ARRIVE, PL_K_COLLECTIVE, per * (k + 1) - 1, name, 0);
 		add_edge(s, last[k], PL_E_SEQ);
 		add_edge(s, bwd[k], PL_E_DATA);
 		rc = put_tensor(x, layer, bwd[k], arrive[k], err);
@@ -97,7 +112,7 @@ static int put_comm(struct turned *x, uint32_t layer, const uint32_t *bwd, uint3
 	for (uint32_t k = 0; k < RANKS; k++)
 		add_edge(s, arrive[k], PL_E_COMM);
 	for (uint32_t k = 0; k < RANKS; k++) {
-		last[k] = put(x, PL_N_OP, PL_RO_TRANSFER, PL_K_COLLECTIVE, 2 * k + 1, name,
+		last[k] = put(x, PL_N_OP, PL_RO_TRANSFER, PL_K_COLLECTIVE, per * (k + 1) - 1, name,
 			      comm_ns(x->bytes[layer]));
 		add_edge(s, arrive[k], PL_E_SEQ);
 		add_edge(s, meet, PL_E_COMM);
@@ -159,7 +174,10 @@ static void run(struct pl_graph *g)
 				pl_max_i64(st->start[i], st->start[s->src[e]] + st->dur[s->src[e]]);
 }
 
-static bool turned_init(struct turned *x, uint64_t seed, bool apart, struct pl_err *err)
+/* A layer waits for all gradients, or for its own. */
+enum shape { TOGETHER, APART };
+
+static bool turned_init(struct turned *x, uint64_t seed, enum shape shape, struct pl_err *err)
 {
 	struct pl_graph *g = &x->j.g;
 	uint64_t rng = seed;
@@ -167,7 +185,7 @@ static bool turned_init(struct turned *x, uint64_t seed, bool apart, struct pl_e
 
 	memset(x, 0, sizeof(*x));
 	x->j = (struct job){ .ranks = RANKS, .per_rank = 2 };
-	x->n = 2 + (uint32_t)(seed % (MOST - 1));
+	x->n = 2 + (uint32_t)(seed % (LAYERS - 1));
 	PL_TRY(job_tables(&x->j, err));
 	for (size_t i = 0; i < g->n_res; i++) {
 		g->res[i].track_type = PL_T_STREAM;
@@ -190,7 +208,7 @@ static bool turned_init(struct turned *x, uint64_t seed, bool apart, struct pl_e
 	g->n_steps = g->cap_steps = 1;
 	PL_TRY(pl_alloc(&g->step[0].start, MAX_NODES, sizeof(pl_ns), err));
 	PL_TRY(pl_alloc(&g->step[0].dur, MAX_NODES, sizeof(pl_ns), err));
-	PL_TRY(put_step(x, apart, err));
+	PL_TRY(put_step(x, shape == APART, err));
 	run(g);
 	x->s = pl_sim_new(g, err);
 	rc = x->s ? pl_sim_edit(x->s, 0, 1, &x->e, err) : err->code;
@@ -332,7 +350,7 @@ static void test_exact(void)
 		struct pl_err err = { 0 };
 		struct turned x;
 
-		if (turned_init(&x, seed, true, &err))
+		if (turned_init(&x, seed, APART, &err))
 			right += follows(&x, seed, &err);
 		if (err.code)
 			printf("# seed %d: %s\n", (int)seed, err.msg);
@@ -340,6 +358,380 @@ static void test_exact(void)
 		turned_fini(&x);
 	}
 	is_i64(right, total, "the step as a channel simulated part by part has it, and undone");
+}
+
+/* ---- several steps --------------------------------------------------------------------------- */
+
+/* Steps of lanes: what makes a gradient waits for that lane's communication in the step before. So
+ * what is ready first depends on the order in all steps before. */
+static int put_lanes(struct turned *x, const pl_ns *dur, struct pl_err *err)
+{
+	struct pl_shape *s = &x->j.g.shape[x->shape];
+	uint32_t per = LANES + 1, at[LANES][RANKS], last[RANKS], done[LANES][RANKS];
+	pl_id name;
+	int rc = 0;
+
+	s->n_nodes = s->n_edges = s->n_entries = 0;
+	for (uint32_t k = 0; k < RANKS; k++)
+		last[k] = PL_NONE;
+	for (uint32_t r = 0; x->step && r < RANKS * per; r++, s->n_entries++) {
+		uint32_t n = put(x, PL_N_ENTRY, PL_RO_NONE, 0, r, x->j.name[7], 0);
+
+		if (r % per < LANES)
+			at[r % per][r / per] = n;
+		else
+			last[r / per] = n;
+	}
+	for (uint32_t l = 0; l < LANES; l++) {
+		PL_TRY(name_of(x, "backward", l, &name, err));
+		for (uint32_t k = 0; k < RANKS; k++) {
+			uint32_t n = put(x, PL_N_OP, PL_RO_COMPUTE, PL_K_KERNEL, per * k + l, name,
+					 dur[l]);
+
+			s->flags[n] |= PL_NF_STEP_BEGIN;
+			add_edge(s, x->step ? at[l][k] : PL_NONE, PL_E_SEQ);
+			at[l][k] = n;
+		}
+		PL_TRY(put_comm(x, l, at[l], last, err));
+		memcpy(done[l], last, sizeof(last));
+	}
+	for (uint32_t l = 0; l < LANES; l++) {
+		PL_TRY(name_of(x, "optimizer", l, &name, err));
+		for (uint32_t k = 0; k < RANKS; k++) {
+			put(x, PL_N_OP, PL_RO_COMPUTE, PL_K_KERNEL, per * k + l, name, 1);
+			add_edge(s, at[l][k], PL_E_SEQ);
+			add_edge(s, done[l][k], PL_E_DATA);
+		}
+	}
+out:
+	return rc;
+}
+
+/* The recorded starts: as soon as can be. */
+static void run_steps(struct pl_graph *g)
+{
+	pl_ns tail[RANKS * (LANES + 1)] = { 0 };
+
+	for (size_t k = 0; k < g->n_steps; k++) {
+		const struct pl_shape *s = &g->shape[g->step[k].shape];
+		struct pl_gstep *st = &g->step[k];
+
+		for (uint32_t i = 0; i < s->n_nodes; i++) {
+			if (s->type[i] == PL_N_ENTRY)
+				st->start[i] = tail[s->res[i]];
+			for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++)
+				st->start[i] = pl_max_i64(st->start[i], st->start[s->src[e]] +
+										st->dur[s->src[e]]);
+		}
+		for (uint32_t i = 0; i < s->n_nodes; i++)
+			if (s->res[i] != PL_NONE)
+				tail[s->res[i]] =
+					pl_max_i64(tail[s->res[i]], st->start[i] + st->dur[i]);
+	}
+}
+
+static int lanes_tables(struct turned *x, uint64_t *rng, struct pl_err *err)
+{
+	struct pl_graph *g = &x->j.g;
+	int rc;
+
+	x->j = (struct job){ .ranks = RANKS, .per_rank = LANES + 1 };
+	x->n = LANES;
+	PL_TRY(job_tables(&x->j, err));
+	for (size_t i = 0; i < g->n_res; i++) {
+		g->res[i].track_type = PL_T_STREAM;
+		g->res[i].launch_ns = g->res[i].early_ns = g->res[i].dispatch_ns = 0;
+	}
+	for (uint32_t l = 0; l < LANES; l++)
+		x->bytes[l] = 1000 + (int64_t)(pl_rng_next(rng) % 3000);
+	PL_TRY(pl_alloc(&g->shape, 2, sizeof(*g->shape), err));
+	PL_TRY(pl_alloc(&g->step, STEPS, sizeof(*g->step), err));
+	g->n_shapes = g->cap_shapes = 2;
+	for (size_t i = 0; i < 2; i++) {
+		PL_TRY(shape_arrays(&g->shape[i], err));
+		if (!g->shape[i].bytes)
+			PL_TRY(pl_alloc(&g->shape[i].bytes, MAX_NODES, sizeof(int64_t), err));
+		for (uint32_t k = 0; k < MAX_NODES; k++)
+			g->shape[i].bytes[k] = -1;
+	}
+out:
+	return rc;
+}
+
+static bool lanes_init(struct turned *x, uint64_t seed, pl_ns dur[STEPS][LANES], struct pl_err *err)
+{
+	struct pl_graph *g = &x->j.g;
+	uint64_t rng = seed;
+	int rc;
+
+	memset(x, 0, sizeof(*x));
+	PL_TRY(lanes_tables(x, &rng, err));
+	for (uint32_t k = 0; k < STEPS; k++) {
+		size_t tensors = g->n_tensors;
+
+		x->step = k;
+		x->shape = g->step[k].shape = k > 0;
+		g->step[k].number = k;
+		g->n_steps = g->cap_steps = k + 1;
+		PL_TRY(pl_alloc(&g->step[k].start, MAX_NODES, sizeof(pl_ns), err));
+		PL_TRY(pl_alloc(&g->step[k].dur, MAX_NODES, sizeof(pl_ns), err));
+		for (uint32_t l = 0; l < LANES; l++)
+			dur[k][l] = 200 + (pl_ns)(pl_rng_next(&rng) % 2500);
+		PL_TRY(put_lanes(x, dur[k], err));
+		if (k > 1) /* the tensors of the shape are there */
+			g->n_tensors = tensors;
+	}
+	run_steps(g);
+	x->s = pl_sim_new(g, err);
+	rc = x->s ? pl_sim_edit(x->s, 0, STEPS, &x->e, err) : err->code;
+	if (rc == 0 && !(x->r = pl_rewriter_new(&x->e, &cost, err)))
+		rc = err->code;
+out:
+	return rc >= 0;
+}
+
+/* The end of each step, part by part. */
+static void expected_steps(const struct turned *x, pl_ns dur[STEPS][LANES], const uint32_t *urgent,
+			   const uint32_t *parts, pl_ns *end)
+{
+	pl_ns ready[LANES], free[LANES] = { 0 }, channel = 0;
+
+	for (uint32_t k = 0; k < STEPS; k++) {
+		uint32_t sent[LANES] = { 0 };
+
+		for (uint32_t l = 0; l < LANES; l++)
+			ready[l] = free[l] + dur[k][l];
+		for (uint32_t left = LANES; left;) {
+			struct pl_cost_comm now = { .kind = PL_K_COLLECTIVE,
+						    .coll = PL_COLL_ALLREDUCE,
+						    .algo = PL_ALGO_RING,
+						    .n = RANKS };
+			pl_ns ns, from, soonest = INT64_MAX;
+			uint32_t best = LANES;
+
+			for (uint32_t l = 0; l < LANES; l++)
+				if (sent[l] < parts[l])
+					soonest = pl_min_i64(soonest, ready[l]);
+			from = pl_max_i64(channel, soonest);
+			for (uint32_t l = 0; l < LANES; l++)
+				if (sent[l] < parts[l] && ready[l] <= from &&
+				    (best == LANES || urgent[l] < urgent[best]))
+					best = l;
+			now.bytes = x->bytes[best];
+			now.parts = parts[best];
+			ns = pl_cost_transfer(&cost, &now);
+			channel = from + ns * (sent[best] + 1) / parts[best] -
+				  ns * sent[best] / parts[best];
+			if (++sent[best] < parts[best])
+				continue;
+			left--;
+			free[best] = channel + 1;
+		}
+		end[k] = channel + 1;
+	}
+}
+
+static pl_ns step_end(const struct pl_edit *e, uint32_t step)
+{
+	pl_ns end = 0;
+
+	for (uint32_t i = 0; i < e->n_nodes; i++)
+		if (!e->node[i].dead && e->node[i].step == step && e->node[i].flags & PL_NF_IN_STEP)
+			end = pl_max_i64(end, pl_edit_end(e, i));
+	return end;
+}
+
+static bool as_expected(uint64_t seed, struct pl_err *err)
+{
+	uint32_t urgent[MOST], parts[MOST];
+	pl_ns dur[STEPS][LANES], end[STEPS];
+	uint64_t rng = seed;
+	struct turned x;
+	struct pl_plan p;
+	bool same;
+
+	pl_plan_init(&p);
+	same = lanes_init(&x, seed, dur, err);
+	shuffle(&rng, LANES, urgent);
+	for (uint32_t l = 0; l < LANES; l++)
+		parts[l] = 1 + (uint32_t)(pl_rng_next(&rng) % 4);
+	same = same && plan_of(&x, urgent, parts, &p, err) == 0 &&
+	       pl_rewrite_plan(x.r, &p, err) == 0;
+	if (same)
+		expected_steps(&x, dur, urgent, parts, end);
+	for (uint32_t k = 0; same && k < STEPS; k++)
+		same = step_end(&x.e, k) == end[k];
+	pl_plan_fini(&p);
+	turned_fini(&x);
+	return same;
+}
+
+static void test_steps(void)
+{
+	int right = 0, total = 0;
+
+	for (uint64_t seed = 1; seed <= 60; seed++, total++) {
+		struct pl_err err = { 0 };
+
+		right += as_expected(seed, &err);
+		if (err.code)
+			printf("# seed %d: %s\n", (int)seed, err.msg);
+	}
+	is_i64(right, total,
+	       "steps whose order depends on those before, as simulated part by part");
+}
+
+/* ---- contention and priorities --------------------------------------------------------------- */
+
+#define TICK 0.125 /* ns */
+
+/* How much of a backward operation lies beside the recorded communication of its rank. */
+static double covered(const struct turned *x, uint32_t node)
+{
+	const struct pl_shape *s = &x->j.g.shape[0];
+	const struct pl_gstep *st = &x->j.g.step[0];
+	pl_ns sum = 0;
+
+	for (uint32_t i = 0; i < s->n_nodes; i++)
+		if (s->role[i] == PL_RO_TRANSFER && s->res[i] == s->res[node] + 1)
+			sum += pl_max_i64(0, pl_min_i64(st->start[i] + st->dur[i],
+							st->start[node] + st->dur[node]) -
+						     pl_max_i64(st->start[i], st->start[node]));
+	return (double)sum;
+}
+
+/* Durations of the backward pass of each rank in its order, had it lost nothing. */
+static void without_losses(const struct turned *x, double slows, double bare[RANKS][MOST])
+{
+	const struct pl_shape *s = &x->j.g.shape[0];
+	uint32_t n[RANKS] = { 0 };
+
+	for (uint32_t i = 0; i < s->n_nodes; i++) {
+		uint32_t k = s->res[i] / 2;
+
+		if (s->role[i] != PL_RO_COMPUTE || n[k] == x->n)
+			continue;
+		bare[k][n[k]++] =
+			(double)x->j.g.step[0].dur[i] - round(covered(x, i) * (1 - 1 / slows));
+	}
+}
+
+/* One of the parts of a layer's transfer. */
+static double part_of(const struct turned *x, uint32_t layer, uint32_t parts)
+{
+	const struct pl_cost_comm c = { .kind = PL_K_COLLECTIVE,
+					.coll = PL_COLL_ALLREDUCE,
+					.algo = PL_ALGO_RING,
+					.n = RANKS,
+					.bytes = x->bytes[layer],
+					.parts = parts };
+
+	return (double)pl_cost_transfer(&cost, &c) / parts;
+}
+
+struct ticking { /* a step, tick by tick */
+	const struct turned *x;
+	double now, done[RANKS], end[MOST], wall[RANKS];
+	uint32_t at[RANKS], sent[MOST];
+};
+
+/* The layer whose part goes next, MOST: none is ready. */
+static uint32_t next_part(const struct ticking *t, const uint32_t *urgent, const uint32_t *parts)
+{
+	uint32_t best = MOST;
+
+	for (uint32_t i = 0; i < t->x->n; i++) {
+		bool ready = t->sent[i] < parts[i];
+
+		for (uint32_t k = 0; k < RANKS; k++)
+			ready &= t->at[k] > t->x->n - 1 - i;
+		if (ready && (best == MOST || urgent[i] < urgent[best]))
+			best = i;
+	}
+	return best;
+}
+
+static double by_ticks(const struct turned *x, double bare[RANKS][MOST], const uint32_t *urgent,
+		       const uint32_t *parts, double f, double g)
+{
+	struct ticking t = { .x = x };
+	uint32_t sending = MOST, unsent = x->n;
+	double left = 0, forward = 0;
+
+	while (unsent) {
+		bool computes = false;
+
+		if (sending == MOST && (sending = next_part(&t, urgent, parts)) != MOST)
+			left = part_of(x, sending, parts[sending]);
+		for (uint32_t k = 0; k < RANKS; k++) {
+			if (t.at[k] == x->n)
+				continue;
+			computes = true;
+			t.done[k] += TICK / (sending != MOST ? f : 1);
+			if (t.done[k] >= bare[k][t.at[k]] - 1e-9)
+				t.done[k] -= bare[k][t.at[k]++];
+			t.wall[k] = t.now + TICK;
+		}
+		left -= TICK / (computes ? g : 1);
+		t.now += TICK;
+		if (sending == MOST || left > 1e-9)
+			continue;
+		if (++t.sent[sending] == parts[sending]) {
+			t.end[sending] = t.now;
+			unsent--;
+		}
+		sending = MOST;
+	}
+	for (uint32_t k = 0; k < RANKS; k++) {
+		double at = t.wall[k];
+
+		for (uint32_t i = 0; i < x->n; i++)
+			at = fmax(at, t.end[i]) + (double)x->fwd[i];
+		forward = fmax(forward, at);
+	}
+	return forward;
+}
+
+static void test_contended(void)
+{
+	double worst = 0, change = 0;
+
+	for (uint64_t seed = 1; seed <= 60; seed++) {
+		const double slows = 1.25 + (double)(seed % 5) / 4;
+		const double slowed = 1 + (double)(seed % 7) / 6;
+		uint32_t urgent[MOST], parts[MOST];
+		double bare[RANKS][MOST], want, now = NAN;
+		struct pl_err err = { 0 };
+		uint64_t rng = seed;
+		struct turned x;
+		struct pl_plan p;
+
+		pl_plan_init(&p);
+		contend(slows, slowed);
+		if (turned_init(&x, seed, APART, &err)) {
+			without_losses(&x, slows, bare);
+			shuffle(&rng, x.n, urgent);
+			for (uint32_t i = 0; i < x.n; i++)
+				parts[i] = 1 + (uint32_t)(pl_rng_next(&rng) % 4);
+			if (plan_of(&x, urgent, parts, &p, &err) == 0 &&
+			    pl_rewrite_plan(x.r, &p, &err) == 0)
+				now = (double)pl_edit_step(&x.e, 0);
+			want = by_ticks(&x, bare, urgent, parts, slows, slowed);
+			if (!(fabs(now - want) <= 4 * MOST * TICK + LAYERS))
+				printf("# seed %d: %g, want %g %s\n", (int)seed, now, want,
+				       err.msg);
+			worst = fmax(worst, isnan(now) ? INFINITY : fabs(now - want));
+			change = fmax(change,
+				      fabs(want / by_ticks(&x, bare, urgent, parts, 1, 1) - 1));
+		}
+		pl_plan_fini(&p);
+		turned_fini(&x);
+	}
+	contend(1, 1);
+	ok(worst <= 4 * MOST * TICK + LAYERS,
+	   "contention and priorities at a time, as simulated tick by tick (%g ns off at worst)",
+	   worst);
+	ok(change > 0.1, "which contention changes by more than a tenth");
 }
 
 /* ---- refused, and searched ------------------------------------------------------------------- */
@@ -352,7 +744,7 @@ static void test_refused(void)
 	struct pl_plan p;
 
 	pl_plan_init(&p);
-	ok(turned_init(&x, 4, false, &err) && !pl_rewriter_needs_differ(x.r),
+	ok(turned_init(&x, 4, TOGETHER, &err) && !pl_rewriter_needs_differ(x.r),
 	   "a job whose every layer waits for all (%s)", err.msg);
 	ok(plan_of(&x, urgent, parts, &p, &err) == 0 &&
 		   pl_rewrite_plan(x.r, &p, &err) == PL_EDATA &&
@@ -430,7 +822,7 @@ static void test_expanded(void)
 		struct pl_err err = { 0 };
 		struct turned x;
 
-		if (turned_init(&x, seed, true, &err)) {
+		if (turned_init(&x, seed, APART, &err)) {
 			right += stays(&x, seed, &n, &err);
 			some += n;
 		}
@@ -482,7 +874,7 @@ static void test_search(void)
 		double with, without;
 		bool urgent, none;
 
-		if (!turned_init(&x, seed, true, &err)) {
+		if (!turned_init(&x, seed, APART, &err)) {
 			ok(false, "seed %d: %s", (int)seed, err.msg);
 			turned_fini(&x);
 			continue;
@@ -506,6 +898,8 @@ static void test_search(void)
 int main(void)
 {
 	test_exact();
+	test_steps();
+	test_contended();
 	test_refused();
 	test_expanded();
 	test_search();
