@@ -138,6 +138,9 @@ struct pl_arena {
 	size_t total;	   /* bytes taken from the system */
 };
 void *pl_arena_take(struct pl_arena *a, size_t size); /* 8-byte aligned, not cleared; NULL */
+/* *(void **)out: n elements, not cleared. */
+int pl_arena_array(struct pl_arena *a, void *out, size_t n, size_t size,
+		   struct pl_err *err) PL_MUST;
 char *pl_arena_dup(struct pl_arena *a, const char *s, size_t n); /* NUL appended; NULL */
 void pl_arena_reset(struct pl_arena *a);			 /* keeps the first chunk */
 void pl_arena_fini(struct pl_arena *a);

@@ -185,6 +185,15 @@ void *pl_arena_take(struct pl_arena *a, size_t size)
 	return p;
 }
 
+int pl_arena_array(struct pl_arena *a, void *out, size_t n, size_t size, struct pl_err *err)
+{
+	void *p = n > (SIZE_MAX - 8) / size ? NULL : pl_arena_take(a, n * size);
+
+	if (!p)
+		return pl_fail(err, PL_ENOMEM, "out of memory (%zu x %zu bytes)", n, size);
+	memcpy(out, &p, sizeof(p));
+	return 0;
+}
 char *pl_arena_dup(struct pl_arena *a, const char *s, size_t n)
 {
 	char *p = pl_arena_take(a, n + 1);

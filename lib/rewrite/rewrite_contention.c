@@ -30,69 +30,51 @@ struct step_job { /* a step as a job; buckets are the first tasks */
 	uint32_t *off, *src, *use_off, *use, *priority, *parts;
 	pl_ns *delay, *dur, *earliest;
 	double *slows, *slowed;
-	pl_ns *free;	      /* [channel] */
-	uint32_t *last_on;    /* [channel]: bucket */
-	uint32_t *last_of;    /* [rank]: bucket whose computation was the last */
-	pl_ns *issued, *done; /* [rank]: by the last bucket; computation until then */
+	pl_ns *free;	       /* [channel] */
+	uint32_t *last_on;     /* [channel]: bucket */
+	uint32_t *last_of;     /* [rank]: bucket whose computation was the last */
+	struct pl_arena arena; /* of all arrays */
+	pl_ns *issued, *done;  /* [rank]: by the last bucket; computation until then */
 };
 
 static void job_fini(struct step_job *x)
 {
-	pl_free(x->t.start);
-	pl_free(x->t.end);
+	pl_arena_fini(&x->arena);
 	pl_free(x->t.piece);
-	pl_free(x->res);
-	pl_free(x->off);
-	pl_free(x->src);
-	pl_free(x->use_off);
-	pl_free(x->use);
-	pl_free(x->priority);
-	pl_free(x->parts);
-	pl_free(x->delay);
-	pl_free(x->dur);
-	pl_free(x->earliest);
-	pl_free(x->slows);
-	pl_free(x->slowed);
-	pl_free(x->free);
-	pl_free(x->last_on);
-	pl_free(x->last_of);
-	pl_free(x->issued);
-	pl_free(x->done);
 }
 
 /* Room for the job of any step. job_fini() is due whatever happens. */
 static int job_init(struct step_job *x, struct pl_rewriter *r, struct pl_err *err)
 {
-	size_t sets = rw_now(r)->b.n_sets, pairs = sets * r->n_ranks, n = sets;
+	uint32_t sets = rw_now(r)->b.n_sets;
+	size_t pairs = (size_t)sets * r->n_ranks, n = sets + (r->beside ? pairs : 0);
 	size_t edges = 3 * pairs, res = r->n_channels + r->n_ranks;
+	struct pl_arena *a = &x->arena;
 	int rc;
 
-	memset(x, 0, sizeof(*x));
-	x->r = r;
-	x->n_sets = (uint32_t)sets;
-	n += r->beside ? pairs : 0;
-	if (n + edges > UINT32_MAX / 2)
-		return pl_fail(err, PL_ELIMIT, "%zu buckets on %u ranks are too many", sets,
+	*x = (struct step_job){ .r = r, .n_sets = sets };
+	if (edges > UINT32_MAX / 2)
+		return pl_fail(err, PL_ELIMIT, "%u buckets on %u ranks are too many", sets,
 			       r->n_ranks);
-	PL_TRY(pl_alloc(&x->t.start, n, sizeof(pl_ns), err));
-	PL_TRY(pl_alloc(&x->t.end, n, sizeof(pl_ns), err));
-	PL_TRY(pl_alloc(&x->res, res, sizeof(*x->res), err));
-	PL_TRY(pl_alloc(&x->off, n + 1, sizeof(*x->off), err));
-	PL_TRY(pl_alloc(&x->src, edges, sizeof(*x->src), err));
-	PL_TRY(pl_alloc(&x->use_off, n + 1, sizeof(*x->use_off), err));
-	PL_TRY(pl_alloc(&x->use, 2 * pairs, sizeof(*x->use), err));
-	PL_TRY(pl_alloc(&x->priority, n, sizeof(*x->priority), err));
-	PL_TRY(pl_alloc(&x->parts, n, sizeof(*x->parts), err));
-	PL_TRY(pl_alloc(&x->delay, edges, sizeof(*x->delay), err));
-	PL_TRY(pl_alloc(&x->dur, n, sizeof(*x->dur), err));
-	PL_TRY(pl_alloc(&x->earliest, n, sizeof(*x->earliest), err));
-	PL_TRY(pl_alloc(&x->slows, n, sizeof(*x->slows), err));
-	PL_TRY(pl_alloc(&x->slowed, n, sizeof(*x->slowed), err));
-	PL_TRY(pl_alloc(&x->free, res, sizeof(*x->free), err));
-	PL_TRY(pl_alloc(&x->last_on, r->n_channels, sizeof(*x->last_on), err));
-	PL_TRY(pl_alloc(&x->last_of, r->n_ranks, sizeof(*x->last_of), err));
-	PL_TRY(pl_alloc(&x->issued, r->n_ranks, sizeof(*x->issued), err));
-	PL_TRY(pl_alloc(&x->done, r->n_ranks, sizeof(*x->done), err));
+	PL_TRY(pl_arena_array(a, &x->t.start, n, sizeof(*x->t.start), err));
+	PL_TRY(pl_arena_array(a, &x->t.end, n, sizeof(*x->t.end), err));
+	PL_TRY(pl_arena_array(a, &x->res, res, sizeof(*x->res), err));
+	PL_TRY(pl_arena_array(a, &x->off, n + 1, sizeof(*x->off), err));
+	PL_TRY(pl_arena_array(a, &x->src, edges, sizeof(*x->src), err));
+	PL_TRY(pl_arena_array(a, &x->use_off, n + 1, sizeof(*x->use_off), err));
+	PL_TRY(pl_arena_array(a, &x->use, 2 * pairs, sizeof(*x->use), err));
+	PL_TRY(pl_arena_array(a, &x->priority, n, sizeof(*x->priority), err));
+	PL_TRY(pl_arena_array(a, &x->parts, n, sizeof(*x->parts), err));
+	PL_TRY(pl_arena_array(a, &x->delay, edges, sizeof(*x->delay), err));
+	PL_TRY(pl_arena_array(a, &x->dur, n, sizeof(*x->dur), err));
+	PL_TRY(pl_arena_array(a, &x->earliest, n, sizeof(*x->earliest), err));
+	PL_TRY(pl_arena_array(a, &x->slows, n, sizeof(*x->slows), err));
+	PL_TRY(pl_arena_array(a, &x->slowed, n, sizeof(*x->slowed), err));
+	PL_TRY(pl_arena_array(a, &x->free, res, sizeof(*x->free), err));
+	PL_TRY(pl_arena_array(a, &x->last_on, r->n_channels, sizeof(*x->last_on), err));
+	PL_TRY(pl_arena_array(a, &x->last_of, r->n_ranks, sizeof(*x->last_of), err));
+	PL_TRY(pl_arena_array(a, &x->issued, r->n_ranks, sizeof(*x->issued), err));
+	PL_TRY(pl_arena_array(a, &x->done, r->n_ranks, sizeof(*x->done), err));
 out:
 	return rc;
 }
@@ -256,6 +238,7 @@ static void make_job(struct step_job *x, uint32_t step)
 			x->off[x->job.n + 1] = x->off[x->job.n];
 			x->use_off[x->job.n + 1] = x->use_off[x->job.n];
 			x->parts[x->job.n] = 1;
+			x->slows[x->job.n] = x->slowed[x->job.n] = 1;
 			add_computation(x, s, i);
 		}
 	}

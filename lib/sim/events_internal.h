@@ -43,6 +43,7 @@ struct domain {
 
 struct pl_sim_events {
 	const struct pl_sim_events_job *job;
+	struct pl_arena arena;	   /* of all arrays */
 	uint32_t *off, *to, *edge; /* successors */
 	uint8_t *way;		   /* [task] */
 	struct resource *res;
@@ -59,7 +60,7 @@ struct pl_sim_events {
 	uint32_t *at;	/* [task]: in the heap */
 	uint32_t *left; /* [task]: predecessors that are not known */
 	uint32_t *stack;
-	struct progress *progress; /* [task]; NULL: every resource is simple */
+	struct progress *progress; /* [task]; not there where every resource is simple */
 	pl_ns *free, *own_free;	   /* [place]: since when, or from when on */
 	uint32_t *holder;	   /* [place]: of those that are not simple */
 	uint32_t *marked;	   /* resources that have to decide */

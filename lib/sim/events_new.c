@@ -2,6 +2,8 @@
  * Preparation of the event core: the rules of a job, the way of each task, successors, and room for
  * every list, so that a run allocates nothing.
  */
+#include <string.h>
+
 #include "sim/events_internal.h"
 
 static int check_resource(const struct pl_sim_events_resource *r, uint32_t i, struct pl_err *err)
@@ -89,36 +91,21 @@ static enum way way_of(const struct pl_sim_events *ev, uint32_t i)
 static int find_ways(struct pl_sim_events *ev, struct pl_err *err)
 {
 	const struct pl_sim_events_job *job = ev->job;
-	size_t most = job->n, arrivals = 0;
-	bool served = false;
-	int rc;
 
 	for (uint32_t i = 0; i < job->n; i++) {
 		ev->way[i] = (uint8_t)way_of(ev, i);
-		served |= ev->way[i] >= WAY_STEADY;
-		if (ev->way[i] == WAY_KTH)
-			arrivals += job->off[i + 1] - job->off[i];
 		if (ev->way[i] == WAY_CHANGING && job->hold)
 			return pl_fail(err, PL_EUSAGE,
 				       "the end of task %u may move: it cannot be held", i);
 	}
-	most += arrivals + ev->place[job->n_res];
-	PL_TRY(pl_alloc(&ev->heap, most, sizeof(*ev->heap), err));
-	if (served)
-		PL_TRY(pl_alloc(&ev->progress, job->n, sizeof(*ev->progress), err));
-out:
-	return rc;
+	return 0;
 }
 
-static int find_successors(struct pl_sim_events *ev, struct pl_err *err)
+static void find_successors(struct pl_sim_events *ev)
 {
 	const struct pl_sim_events_job *job = ev->job;
 	uint32_t edges = job->off[job->n];
-	int rc;
 
-	PL_TRY(pl_alloc(&ev->off, job->n + 2u, sizeof(*ev->off), err));
-	PL_TRY(pl_alloc(&ev->to, edges, sizeof(*ev->to), err));
-	PL_TRY(pl_alloc(&ev->edge, edges, sizeof(*ev->edge), err));
 	for (uint32_t e = 0; e < edges; e++)
 		ev->off[job->src[e] + 2]++;
 	for (uint32_t i = 0; i < job->n; i++)
@@ -130,20 +117,14 @@ static int find_successors(struct pl_sim_events *ev, struct pl_err *err)
 			ev->to[at] = i;
 			ev->edge[at] = e;
 		}
-out:
-	return rc;
 }
 
 /* Room for every list: a task is on that of each of its resources, and of each domain. */
-static int find_room(struct pl_sim_events *ev, struct pl_err *err)
+static void find_room(struct pl_sim_events *ev)
 {
 	const struct pl_sim_events_job *job = ev->job;
-	uint32_t uses = job->use_off[job->n], *room;
-	int rc = pl_alloc(&ev->storage, 2 * (size_t)uses, sizeof(*ev->storage), err);
+	uint32_t uses = job->use_off[job->n], *room = ev->storage;
 
-	if (rc < 0)
-		return rc;
-	room = ev->storage;
 	/* first how many, then where */
 	for (uint32_t u = 0; u < uses; u++) {
 		struct domain *d = domain_of(ev, job->use[u]);
@@ -163,30 +144,66 @@ static int find_room(struct pl_sim_events *ev, struct pl_err *err)
 		room += l->n;
 		l->n = 0;
 	}
-	return 0;
+}
+
+static int take_resources(struct pl_sim_events *ev, struct pl_err *err)
+{
+	struct pl_arena *a = &ev->arena;
+	size_t n = ev->job->n_res;
+	int rc;
+
+	PL_TRY(pl_arena_array(a, &ev->res, n, sizeof(*ev->res), err));
+	PL_TRY(pl_arena_array(a, &ev->queue, n, sizeof(*ev->queue), err));
+	PL_TRY(pl_arena_array(a, &ev->place, n + 1, sizeof(*ev->place), err));
+	PL_TRY(pl_arena_array(a, &ev->marked, n, sizeof(*ev->marked), err));
+	memset(ev->res, 0, n * sizeof(*ev->res));
+	memset(ev->queue, 0, n * sizeof(*ev->queue));
+out:
+	return rc;
+}
+
+static int take_tasks(struct pl_sim_events *ev, struct pl_err *err)
+{
+	const struct pl_sim_events_job *job = ev->job;
+	struct pl_arena *a = &ev->arena;
+	size_t n = job->n, edges = job->off[n], places = ev->place[job->n_res];
+	size_t events = n + places + (job->k ? edges : 0); /* arrivals: at most one an edge */
+	bool served = false;
+	int rc;
+
+	for (uint32_t r = 0; r < job->n_res; r++)
+		served |= !ev->res[r].simple;
+	PL_TRY(pl_arena_array(a, &ev->own_free, places, sizeof(*ev->own_free), err));
+	PL_TRY(pl_arena_array(a, &ev->holder, places, sizeof(*ev->holder), err));
+	PL_TRY(pl_arena_array(a, &ev->domain, ev->n_domains, sizeof(*ev->domain), err));
+	PL_TRY(pl_arena_array(a, &ev->storage, 2 * (size_t)job->use_off[n], sizeof(*ev->storage),
+			      err));
+	PL_TRY(pl_arena_array(a, &ev->way, n, sizeof(*ev->way), err));
+	PL_TRY(pl_arena_array(a, &ev->at, n, sizeof(*ev->at), err));
+	PL_TRY(pl_arena_array(a, &ev->left, n, sizeof(*ev->left), err));
+	PL_TRY(pl_arena_array(a, &ev->stack, n, sizeof(*ev->stack), err));
+	PL_TRY(pl_arena_array(a, &ev->heap, events, sizeof(*ev->heap), err));
+	PL_TRY(pl_arena_array(a, &ev->progress, served ? n : 0, sizeof(*ev->progress), err));
+	PL_TRY(pl_arena_array(a, &ev->off, n + 2, sizeof(*ev->off), err));
+	PL_TRY(pl_arena_array(a, &ev->to, edges, sizeof(*ev->to), err));
+	PL_TRY(pl_arena_array(a, &ev->edge, edges, sizeof(*ev->edge), err));
+	memset(ev->domain, 0, ev->n_domains * sizeof(*ev->domain));
+	memset(ev->off, 0, (n + 2) * sizeof(*ev->off));
+out:
+	return rc;
 }
 
 static int prepare_job(struct pl_sim_events *ev, struct pl_err *err)
 {
-	const struct pl_sim_events_job *job = ev->job;
 	int rc;
 
-	PL_TRY(pl_alloc(&ev->res, job->n_res, sizeof(*ev->res), err));
-	PL_TRY(pl_alloc(&ev->queue, job->n_res, sizeof(*ev->queue), err));
-	PL_TRY(pl_alloc(&ev->place, job->n_res + 1u, sizeof(*ev->place), err));
-	PL_TRY(pl_alloc(&ev->marked, job->n_res, sizeof(*ev->marked), err));
+	PL_TRY(take_resources(ev, err));
 	PL_TRY(find_resources(ev, err));
-	PL_TRY(pl_alloc(&ev->own_free, ev->place[job->n_res], sizeof(*ev->own_free), err));
-	PL_TRY(pl_alloc(&ev->holder, ev->place[job->n_res], sizeof(*ev->holder), err));
-	PL_TRY(pl_alloc(&ev->domain, ev->n_domains, sizeof(*ev->domain), err));
-	PL_TRY(pl_alloc(&ev->way, job->n, sizeof(*ev->way), err));
-	PL_TRY(pl_alloc(&ev->at, job->n, sizeof(*ev->at), err));
-	PL_TRY(pl_alloc(&ev->left, job->n, sizeof(*ev->left), err));
-	PL_TRY(pl_alloc(&ev->stack, job->n, sizeof(*ev->stack), err));
 	PL_TRY(find_joint(ev, err));
+	PL_TRY(take_tasks(ev, err));
 	PL_TRY(find_ways(ev, err));
-	PL_TRY(find_successors(ev, err));
-	PL_TRY(find_room(ev, err));
+	find_successors(ev);
+	find_room(ev);
 out:
 	return rc;
 }
@@ -209,23 +226,7 @@ void pl_sim_events_free(struct pl_sim_events *ev)
 {
 	if (!ev)
 		return;
-	pl_free(ev->res);
-	pl_free(ev->queue);
-	pl_free(ev->place);
-	pl_free(ev->marked);
-	pl_free(ev->own_free);
-	pl_free(ev->holder);
-	pl_free(ev->domain);
-	pl_free(ev->way);
-	pl_free(ev->at);
-	pl_free(ev->left);
-	pl_free(ev->stack);
-	pl_free(ev->heap);
-	pl_free(ev->progress);
-	pl_free(ev->off);
-	pl_free(ev->to);
-	pl_free(ev->edge);
-	pl_free(ev->storage);
+	pl_arena_fini(&ev->arena);
 	pl_free(ev);
 }
 
