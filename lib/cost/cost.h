@@ -90,10 +90,11 @@ int pl_cost_fit(const struct pl_graph *g, const struct pl_topology *topo, struct
 void pl_cost_fini(struct pl_cost *c);
 /*
  * Duration of a communication's transfer, from the last arrival on: fitted where there is a fit,
- * moved by the ratio of analysis where algorithm, ranks or links differ from the recorded ones;
- * analysis alone where there is none. A recorded communication is assumed to be a ring. With
- * another number of ranks the fit of the nearest one (by ratio) counts. Communication of unknown
- * size takes as long as one in the middle of the fitted sizes.
+ * its parts changed as links change (pl_cost_links()), moved by the ratio of analysis where
+ * algorithm or ranks differ from the recorded ones; analysis alone where there is no fit. A
+ * recorded communication is assumed to be a ring. With another number of ranks the fit of the
+ * nearest one (by ratio) counts. Communication of unknown size takes as long as one in the middle
+ * of the fitted sizes.
  */
 pl_ns pl_cost_transfer(const struct pl_cost *c, const struct pl_cost_comm *comm);
 /* How much later than its transfer ends the data has arrived: the next communication may use the

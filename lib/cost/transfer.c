@@ -1,7 +1,8 @@
 /*
  * What a fitted cost says of a communication. A line says what communication took as it was
- * recorded; analysis says by which factor another algorithm, another number of ranks or another
- * link changes that. Both share their error where they share their shape, so the ratio is better
+ * recorded. Changes of links change its two parts, latency and bytes, as they do for what-if
+ * (moved.c). Analysis says by which factor another algorithm or another number of ranks changes
+ * the sum. Analyses of both share their error where they share their shape, so the ratio is better
  * than either analysis.
  *
  * Precision: what a kernel gains is not in a trace of the other precision. Daydream (Zhu,
@@ -43,7 +44,7 @@ pl_ns pl_cost_transfer(const struct pl_cost *c, const struct pl_cost_comm *comm)
 {
 	const struct pl_fit *f = cost_find_fit(c, comm->kind, comm->coll, comm->n);
 	struct pl_cost_comm now = *comm, was = *comm;
-	double line, before;
+	double line, before, a, b;
 
 	if (comm->n < 2)
 		return 0;
@@ -51,13 +52,14 @@ pl_ns pl_cost_transfer(const struct pl_cost *c, const struct pl_cost_comm *comm)
 		return pl_cost_analytic(&c->topo, comm);
 	if (comm->bytes < 0)
 		now.bytes = was.bytes = f->min_bytes + (f->max_bytes - f->min_bytes) / 2;
-	line = f->a_ns * (now.parts > 1 ? now.parts : 1) + f->b_ns_per_byte * (double)now.bytes;
 	was.algo = PL_ALGO_RING;
 	was.n = f->n;
-	was.n_changes = 0;
+	pl_cost_links(c, &was, &a, &b);
+	line = a * f->a_ns * (now.parts > 1 ? now.parts : 1) +
+	       b * f->b_ns_per_byte * (double)now.bytes;
 	if (f->shape > 0)
 		line = f->shape * (double)pl_cost_analytic(&c->topo, &was);
-	if (now.algo == was.algo && now.n == was.n && !now.n_changes)
+	if (now.algo == was.algo && now.n == was.n)
 		return (pl_ns)ceil(fmin(line, 9e18));
 	before = (double)pl_cost_analytic(&c->topo, &was);
 	if (!(before > 0))

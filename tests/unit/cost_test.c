@@ -725,6 +725,13 @@ static void moved(void)
 	m.n_changes = 1;
 	ok(near((double)pl_cost_transfer(&c, &m), line / 2, 0.02),
 	   "a link twice as fast halves a large transfer");
+	m.bytes = 100000;
+	ok(near((double)pl_cost_transfer(&c, &m), 20000 + 0.15 * 100000, 0.01),
+	   "... and of a small one the bytes alone, as what-if has it");
+	twice = (struct pl_link_change){ "*", 1, 3 };
+	ok(near((double)pl_cost_transfer(&c, &m), 3 * 20000 + 0.3 * 100000, 0.01),
+	   "latency changes the other part alone");
+	m.bytes = 1 << 24;
 	m.n_changes = 0;
 	m.coll = PL_COLL_ALLTOALL;
 	is_i64(pl_cost_transfer(&c, &m), pl_cost_analytic(&x.t, &m), "never seen: analysis");
