@@ -74,6 +74,22 @@ static int find_bias(struct pl_rewriter *rw, struct pl_edit *e, struct report *r
 	return pl_edit_settle(e, err);
 }
 
+/* "fuse-tensors: 3 tensors (12 MB) are communicated as one, ..." */
+static int explain_plan(const struct pl_rewriter *r, const struct pl_plan *p, struct pl_buf *out,
+			struct pl_err *err)
+{
+	int rc = 0;
+
+	for (size_t i = 0; rc == 0 && i < p->n_rw; i++) {
+		rc = pl_buf_printf(out, err, "%s: ", pl_rw_name(p->rw[i].op));
+		if (rc == 0)
+			rc = pl_rewrite_explain(r, &p->rw[i], out, err);
+		if (rc == 0)
+			rc = pl_buf_printf(out, err, "\n");
+	}
+	return rc;
+}
+
 static int rewrite(struct pl_edit *e, const struct pl_cost *cost, const struct planned *x,
 		   struct report *report, struct pl_err *err)
 {
@@ -88,6 +104,8 @@ static int rewrite(struct pl_edit *e, const struct pl_cost *cost, const struct p
 	if (rc == 0 && ((rc = pl_rewrite_plan(r, &x->plan, err)) < 0 ||
 			(rc = pl_rewrite_check_base(r, &x->plan, err)) < 0))
 		pl_wrap(err, "%s", x->path);
+	if (rc == 0)
+		rc = explain_plan(r, &x->plan, &report->explained, err);
 	if (rc == 0 && knows_memory(e->g))
 		rc = add_memory(e, 1.0 / (double)pl_rewriter_accumulate(r), report, err);
 	pl_rewriter_free(r);

@@ -30,7 +30,7 @@ struct config {
 	const char *timeline, *plan, *topology;
 	int expand; /* 0: no; else 1 + enum pl_algo */
 	int64_t channels, chunks, servers;
-	bool path, resources, worth, stragglers;
+	bool path, resources, worth, stragglers, explain;
 };
 
 struct step_row {
@@ -101,6 +101,7 @@ struct report {
 	struct pl_account account;
 	struct slow_row *slow;
 	size_t n_slow;
+	struct pl_buf explained; /* a line for each rewrite of the plan */
 	struct change_row *change;
 	size_t n_changes;
 	struct memory_row *memory; /* by rank */

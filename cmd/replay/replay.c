@@ -52,6 +52,8 @@ static const struct pl_opt options[] = {
 	{ 0, "optimizer", "NAME",
 	  "whose state memory holds, where it was not recorded: sgd, momentum, adam (default)",
 	  PL_OPT_CHOICE, AT(optimizer), "adam|momentum|sgd" },
+	{ 0, "explain", NULL, "say of each rewrite of the plan what it changes and why that helps",
+	  PL_OPT_FLAG, AT(explain), NULL },
 	{ 0, "path", NULL, "show the critical path in order too", PL_OPT_FLAG, AT(path), NULL },
 	{ 0, "resources", NULL, "show threads and streams too", PL_OPT_FLAG, AT(resources), NULL },
 	{ 0, "stragglers", NULL,
@@ -264,6 +266,8 @@ static int check(const struct config *c, int argc, char **argv, struct pl_err *e
 			       c->timeline ? "timeline" : "table");
 	if (c->plan && (argc == 2 || c->stragglers))
 		return pl_fail(err, PL_EUSAGE, "--plan is for the report of one graph");
+	if (c->explain && !c->plan)
+		return pl_fail(err, PL_EUSAGE, "--explain is for --plan");
 	if (c->expand && (argc == 2 || c->stragglers))
 		return pl_fail(err, PL_EUSAGE, "--expand is for the report of one graph");
 	if ((rc = check_expansion(c, err)) < 0)

@@ -359,6 +359,10 @@ int print_text(const struct config *c, const struct report *r, struct pl_out *ou
 	int rc;
 
 	PL_TRY(print_answer(c, r, out, err));
+	if (c->explain) {
+		PL_TRY(print_heading(c, "What the plan changes", out, err));
+		PL_TRY(pl_out_write(out, r->explained.p, r->explained.n, err));
+	}
 	if (r->n_steps > 1)
 		PL_TRY(print_steps(c, r, out, err));
 	PL_TRY(print_ranks(c, r, out, err));

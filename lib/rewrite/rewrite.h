@@ -53,6 +53,8 @@ int pl_rewrite_bucketing(struct pl_rewriter *r, const struct pl_bucketing *b,
 /* The present buckets: set_of has room for every tensor. Returns how many. */
 uint32_t pl_rewriter_buckets(const struct pl_rewriter *r, uint32_t *set_of);
 uint32_t pl_rewriter_group(const struct pl_rewriter *r, uint32_t tensor); /* only equal ones fuse */
+/* Does each rank carry the group's communication on one channel? */
+bool pl_rewriter_one_channel(const struct pl_rewriter *r, uint32_t group);
 /* 0 or more; where the graph does not know it, a share of what the recorded transfer allows. */
 int64_t pl_rewriter_bytes(const struct pl_rewriter *r, uint32_t tensor);
 /* The communication that carries the tensor, as lib/cost is asked for it; borrows from r. */

@@ -25,6 +25,24 @@ uint32_t pl_rewriter_group(const struct pl_rewriter *r, uint32_t tensor)
 	return r->tensor[tensor].group * 64 + r->tensor[tensor].coll;
 }
 
+bool pl_rewriter_one_channel(const struct pl_rewriter *r, uint32_t group)
+{
+	for (size_t s = 0; s < r->n_slots; s++) {
+		uint32_t channel = PL_NONE;
+
+		for (uint32_t t = 0; t < r->n_tensors; t++) {
+			uint32_t c = r->comm_of[s * r->n_tensors + t];
+
+			if (c == PL_NONE || pl_rewriter_group(r, t) != group)
+				continue;
+			if (channel != PL_NONE && channel != r->comm[c].channel)
+				return false;
+			channel = r->comm[c].channel;
+		}
+	}
+	return true;
+}
+
 int64_t pl_rewriter_bytes(const struct pl_rewriter *r, uint32_t tensor)
 {
 	return r->tensor[tensor].bytes;

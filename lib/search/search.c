@@ -139,7 +139,7 @@ int search_bound(struct search *s, struct pl_err *err)
 /*
  * No step ends before all that a group synchronises has passed its channel, from its first gradient
  * on: one transfer of all, since cutting it only adds latencies. By the fastest algorithm if plans
- * may choose one.
+ * may choose one. Of groups with several channels nothing is known.
  */
 static double wire_bound(const struct search *s)
 {
@@ -153,7 +153,7 @@ static double wire_bound(const struct search *s)
 
 		while (s->group[k] != s->group[t])
 			k++;
-		if (k < t) /* its group is done */
+		if (k < t || !pl_rewriter_one_channel(r, s->group[t])) /* done, or not known */
 			continue;
 		c.bytes = 0;
 		c.parts = 1;
@@ -380,7 +380,16 @@ static void predict(struct search *s, struct pl_plan *p)
 	/* what changes operations changes when gradients are ready, too */
 	if (!s->n_extra)
 		bound = fmax(bound, wire_bound(s) + (step - s->best.mean));
-	p->bound_ns = pl_min_i64((pl_ns)llround(bound), p->predicted_ns);
+	p->bound_ns = (pl_ns)llround(bound);
+	if (p->bound_ns > p->predicted_ns + 1) {
+		char low[24], step_text[24];
+
+		pl_say(s->o->log, PL_LOG_WARN,
+		       "the prediction, %s, is below the bound, %s: the model of communication is "
+		       "not reliable for this graph",
+		       pl_fmt_ns(step_text, sizeof(step_text), p->predicted_ns),
+		       pl_fmt_ns(low, sizeof(low), p->bound_ns));
+	}
 }
 
 static int search_all(struct search *s, struct pl_plan *p, struct pl_err *err)

@@ -99,6 +99,46 @@ static double bound_of(struct net *j, struct pl_err *err)
 	return bound;
 }
 
+/* A model that errs may predict less than what is possible, but the bound stays what it is. */
+static void test_bound(void)
+{
+	int right = 0, below = 0, total = 0;
+
+	for (uint64_t seed = 1; seed <= 30; seed++) {
+		const struct pl_search_opts o = { .seed = 1, .fuse = true };
+		struct pl_err err = { 0 };
+		struct pl_plan p;
+		struct net j;
+
+		pl_plan_init(&p);
+		if (net_init(&j, seed, 12, 900000, 1000, false, &err) == 0) {
+			pl_ns possible;
+
+			for (size_t i = 0; i < j.cost.n_fits; i++) { /* a latency that was not */
+				j.cost.fit[i].a_ns = 0.08 * pl_edit_mean_step(&j.e);
+				j.cost.fit[i].shape = 0;
+			}
+			for (uint32_t i = 0; i < j.e.n_nodes; i++)
+				if (j.e.node[i].role == PL_RO_TRANSFER &&
+				    pl_edit_set_dur(&j.e, i, 0, &err) < 0)
+					break;
+			if (pl_edit_settle(&j.e, &err) == 0 &&
+			    pl_search(&j.g, &j.cost, &o, &p, &err) == 0) {
+				possible = (pl_ns)pl_edit_mean_step(&j.e);
+				right += p.bound_ns >= possible - 1;
+				below += p.predicted_ns < possible - 1;
+				total++;
+			}
+		}
+		if (err.code)
+			printf("# seed %d: %s\n", (int)seed, err.msg);
+		pl_plan_fini(&p);
+		net_fini(&j);
+	}
+	is_i64(right, total, "the bound is not below the step with all communication free");
+	ok(below > 0, "... although %d of %d predictions are", below, total);
+}
+
 static void test_small(void)
 {
 	double worst = 0;
@@ -390,6 +430,7 @@ int main(void)
 {
 	test_dp();
 	ALONE(test_small());
+	test_bound();
 	ALONE(test_chain(1, 200));
 	ALONE(test_chain(2, 350));
 	ALONE(test_chain(3, 600));
