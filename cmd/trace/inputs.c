@@ -1,6 +1,6 @@
 /*
- * Which files to read: operands in their order; of a folder the traces that lie in it, rank2 before
- * rank10, found by looking at the first kilobytes of each file.
+ * The files to read: operands in their order, and the traces in a folder, with rank2 before rank10.
+ * The first kilobytes of each file in a folder show whether it is a trace.
  */
 #include <dirent.h>
 #include <errno.h>

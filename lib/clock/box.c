@@ -1,12 +1,14 @@
 /*
- * What no jitter excuses: a receive cannot end before its send began, and nobody leaves an
- * all-reduce (or its like) before the last one came. (Ends against ends are no such rule: a receive
- * does end before its send.) On constant offsets these are difference constraints delta_after -
- * delta_before <= aligned end - aligned start, the smallest of each pair of clocks counts. Where
- * the estimate breaks one, clocks move, each within its interval, by projecting onto one broken
- * constraint after the other. If that does not satisfy all, nothing moves, and what is broken is
- * reported, as are the edges of a negative cycle (Bellman-Ford), which no constant offsets at all
- * could satisfy.
+ * Rules that no jitter can break: a receive ends after its send begins, and a member of an
+ * all-reduce (or a collective like it) ends after the last member begins. Two ends have no such
+ * rule, because a receive may end before its send does.
+ *
+ * With constant offsets, each rule is a difference constraint delta_after - delta_before <= aligned
+ * end - aligned start. Of each pair of clocks the smallest bound counts. Where the estimate breaks
+ * a constraint, clocks move within their intervals: the estimate is projected onto one broken
+ * constraint after the other. If this does not satisfy all constraints, no clock moves, and the
+ * broken ones are reported. The edges of a negative cycle (Bellman-Ford) are reported too, because
+ * no constant offsets satisfy them.
  *
  * Cost: O(members) to collect, O(clocks x pairs) to solve.
  */

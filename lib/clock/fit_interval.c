@@ -1,15 +1,15 @@
 /*
- * How well are offsets and drifts known?
+ * Intervals of offsets and drifts.
  *
  * For a parameter p = e'x the error is the sum over matches of U_m = z' g_m, where H z = e and g_m
- * is what the match adds to the gradient. Were jitter independent, the variance of each U_m would
- * follow from the scale of its class. It is not: a network that is busy delays several matches in a
- * row. So the variance of the sum is taken to be what the U_m show together with their correlations
- * over time, estimated over all clocks at once, because a single clock would say it badly; and as
- * many matches as are worth one independent match count as one in the degrees of freedom.
+ * is what the match adds to the gradient. If jitter were independent, the variance of each U_m
+ * would follow from the scale of its class. But a busy network delays several matches in a row. So
+ * the variance of the sum includes the correlations of the U_m over time. These are estimated over
+ * all clocks at once, since one clock has too few matches for that. In the degrees of freedom, as
+ * many matches count as one as are worth one independent match.
  *
- * Cost: two solutions of the normal equations for each clock; with very many clocks and events,
- * each clock's own two by two block stands for them.
+ * Cost: two solutions of the normal equations for each clock. With very many clocks and events, the
+ * two by two block of each clock replaces them.
  */
 #include <math.h>
 #include <stdlib.h>

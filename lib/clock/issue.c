@@ -1,19 +1,21 @@
 /*
- * In which order a rank issued what several of its threads carry out.
+ * The order in which a rank issued collectives that several of its threads carry out.
  *
- * gloo hands collectives to service threads: what is issued back to back starts on two of them at
- * once, in an order that chance decides on each rank. Ranks agree on the order of issue only, and
- * it shows in two ways. Identifiers of record functions are counted through a process and given
- * out when a collective is issued, so where the profiler wrote them they are the order. Otherwise
- * the host operators that issue (c10d::broadcast_) are recorded, one for each collective: service
- * threads take from one queue, so of the collectives of one kind and size the k-th to start was
- * issued by the k-th such operator; operators whose sizes are written in another way are left for
- * a second pass, by kind alone.
+ * gloo hands collectives to service threads. Two collectives that are issued back to back start at
+ * once on two threads, and chance decides on each rank which of them starts first. Only the order
+ * of issue is the same on all ranks. Two records show it:
  *
- * Events keep their times. Those whose issue is known exchange their places in the rank's order:
- * the first issued gets the turn of the first to start.
+ *  - Record function numbers are counted through a process and given when a collective is issued.
+ *    Where the profiler wrote them, they are the order.
+ *  - The host operators that issue (c10d::broadcast_) are recorded, one for each collective. The
+ *    service threads take from one queue. So the k-th collective of a kind and size that starts was
+ *    issued by the k-th operator of that kind and size. Operators that write their sizes in another
+ *    way are left for a second pass, which compares kinds alone.
  *
- * Cost: sorting what communicates; one look at a table for each other event.
+ * Events keep their times. Events whose issue is known exchange their places in the rank's order:
+ * the one that was issued first gets the place of the one that started first.
+ *
+ * Cost: sorting the communication; one look at a table for each other event.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,11 @@
 /*
  * Groups that the headers of files list (struct pl_trace_header), for communication that does not
- * name its own.
+ * name its own group.
  *
- * A rank of one set of ranks only (of more than itself) communicates with that one: recorded. A
- * rank of several leaves it to infer.c which, but nothing else is inferred for it. Where a file
- * lists a set and the file of one of its members does not, nothing listed is used.
+ * Where all listed groups of a rank that have several members have the same members, its
+ * communication is of that group, which counts as recorded. Where a rank is in several groups,
+ * infer.c decides between them, and infers no other group. If the file of one member lists a group
+ * and the file of another member does not, no listed group is used.
  *
  * Cost: O(N) of what the headers list, hashing.
  */

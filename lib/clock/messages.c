@@ -1,11 +1,12 @@
 /*
- * Messages of collectives: which collective each belongs to, and which send is which receive.
+ * Messages of collectives: which collective a message belongs to, and which send is which receive.
  *
- * A message says the number of its collective; on its rank the collective of that number (and
- * group, where the message says one) in whose span it begins is meant. Then the k-th send of a
- * channel from r to q is the k-th receive of that channel on q from r, each by its own rank's
- * clock. Nothing here says anything about clocks: sends and receives of one collective overlap by
- * more than clocks err. O(n log n) in messages and numbered collectives.
+ * A message names the number of its collective. Several collectives of a rank may have that number;
+ * the message belongs to the one (of its group, where the message names one) in whose span it
+ * begins. The k-th send of a channel from rank r to rank q is the k-th receive of that channel on q
+ * from r, each in the order of its own rank's clock. Messages are not used to estimate clocks:
+ * sends and receives of one collective overlap by more than clocks are wrong. Cost: O(n log n) in
+ * messages and numbered collectives.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,18 +1,19 @@
 /*
- * Which of the ranks' sequences belong together, element by element, where no number tells.
+ * Matching by order: which elements of the ranks' sequences are one communication, where no number
+ * tells.
  *
- * The ranks of a group do the same things in the same order: their sequences are aligned with the
- * longest one (sequences.c). That holds for each stream alone. A group that is used on several
- * streams, as when gathering and scattering of shards overlap, shows its elements in an order that
- * chance decides on each rank. So where plain order contradicts itself, because kinds or sizes
- * differ at one position or partners come from different streams, the group is taken apart, by
- * stream (the k-th of each rank) or by kind and size, and each part is matched in its own order.
- * The way that leaves the fewest events alone wins, plain order where it is as good: then it is a
- * divergence. Parts by kind count only if no stream has to turn its order round for them.
+ * The ranks of a group do the same things in the same order. So each sequence is aligned with the
+ * longest one (sequences.c). Order holds for each stream alone: where a group uses several streams,
+ * as when gathering and scattering of shards overlap, chance decides on each rank which stream is
+ * ahead. Plain order then contradicts itself: kinds or sizes differ at one position, or partners
+ * come from different streams. The sequences are then split, by stream (the k-th stream of each
+ * rank) or by kind and size, and each part is matched in its own order. The ordering that leaves
+ * the fewest events unmatched is used. Plain order is used where it is as good, and the rest is
+ * reported as a divergence. Parts by kind are used only if every stream keeps its order.
  *
- * Elements that are all alike do not show one that is missing, but it shifts all later ends against
- * those of the partners by one element: there the ends tell, unless the pairs overlap. Ends that
- * are noticed late, as on busy processors, do not part pairs that go on at one time.
+ * Where all elements are alike, an element that is missing on one rank does not show in the names.
+ * It shifts all later ends by one element, and that shows in the ends, unless the pairs overlap.
+ * Busy processors notice ends late: a pair that overlaps in time stays a pair.
  *
  * Cost: that of aligning, three times at most.
  */
@@ -23,18 +24,18 @@
 
 #include "clock/internal.h"
 
-#define MAX_LANES    16	  /* of one rank in one group */
-#define SLIP_WIDE    8	  /* jitters that a shift of ends is at least */
-#define SLIP_LEAST   2000 /* ns */
-#define SLIP_DRIFT   1e-3 /* ns a ns, generously */
-#define SLIP_MAX     4	  /* elements missing in a row */
-#define SLIP_PROOF   3	  /* pairs that have to agree behind it */
-#define SLIP_NEAR    15	  /* pairs before it that tell how far apart they are, */
-#define SLIP_PAST    63	  /* and as many where drift matters less than jitter */
-#define USUAL_DRIFT  1e-4
-#define MUCH_TIGHTER 0.5
-#define EARLY_PAIRS  8
-#define EARLY_AGREE  0.95 /* otherwise they are no pairs */
+#define MAX_STREAMS    16   /* of one rank in one group */
+#define SHIFT_WIDE     8    /* jitters that a shift of ends is at least */
+#define SHIFT_LEAST_NS 2000 /* ns */
+#define SHIFT_DRIFT    1e-3 /* ns a ns, generously */
+#define SHIFT_MAX      4    /* elements missing in a row */
+#define SHIFT_PROOF    3    /* pairs that have to agree behind it */
+#define SHIFT_NEAR     15   /* pairs before it whose difference of ends counts, */
+#define SHIFT_PAST     63   /* and as many where drift matters less than jitter */
+#define TYPICAL_DRIFT  1e-4
+#define MUCH_TIGHTER   0.5
+#define EARLY_PAIRS    8
+#define EARLY_AGREE    0.95 /* otherwise they are no pairs */
 
 int pl_clock_diverged(struct pl_align *a, const char *what, uint32_t x, int32_t rank, uint32_t y,
 		      struct pl_err *err)
@@ -63,18 +64,19 @@ int pl_clock_diverged(struct pl_align *a, const char *what, uint32_t x, int32_t 
  */
 
 /* A difference: where y is, `rank` has x or, if that is PL_NONE, nothing. */
-struct differ {
+struct difference {
 	uint32_t x, y; /* events; y PL_NONE: no difference */
 	int32_t rank;
 };
 
-/* One way to take the sequences of n ranks apart, and what comes of it. */
-struct way {
-	struct pl_seq *s;     /* of part p and rank j: p * n + j */
-	uint32_t *ref;	      /* of each part: the rank that the others are aligned with */
-	struct differ *first; /* as s */
-	uint32_t *ev, *to;    /* what s points to, unless it is the whole */
-	uint32_t *place;      /* of each event of the whole, rank by rank: where in ev it is */
+/* One split of the sequences of n ranks into parts that keep their order, and how well it matches.
+ */
+struct ordering {
+	struct pl_seq *s;	  /* of part p and rank j: p * n + j */
+	uint32_t *ref;		  /* of each part: the rank that the others are aligned with */
+	struct difference *first; /* as s */
+	uint32_t *ev, *to;	  /* what s points to, unless nothing was split */
+	uint32_t *place; /* of each event before the split, rank by rank: its place in ev */
 	uint32_t parts, n;
 	uint64_t alone; /* events that lack a partner, counted against the reference */
 	double scatter; /* mean change of the difference of ends, ns */
@@ -82,7 +84,7 @@ struct way {
 	enum pl_matched_by by;
 };
 
-static void way_fini(struct way *w)
+static void ordering_fini(struct ordering *w)
 {
 	pl_free(w->s);
 	pl_free(w->ref);
@@ -91,7 +93,7 @@ static void way_fini(struct way *w)
 	pl_free(w->place);
 }
 
-static int way_init(struct way *w, uint32_t parts, uint32_t n, struct pl_err *err)
+static int ordering_init(struct ordering *w, uint32_t parts, uint32_t n, struct pl_err *err)
 {
 	int rc;
 
@@ -113,14 +115,14 @@ static size_t total(const struct pl_seq *s, uint32_t n)
 	return sum;
 }
 
-/* The events of each part, by rank and time; `part` is of each event of the whole. */
-static int take_apart(struct way *w, const struct pl_seq *s, uint32_t n, const uint32_t *part,
-		      uint32_t parts, struct pl_err *err)
+/* The events of each part, by rank and time; `part` is that of each event before the split. */
+static int split_sequences(struct ordering *w, const struct pl_seq *s, uint32_t n,
+			   const uint32_t *part, uint32_t parts, struct pl_err *err)
 {
 	size_t all = total(s, n), at = 0, flat = 0;
 	int rc;
 
-	PL_TRY(way_init(w, parts, n, err));
+	PL_TRY(ordering_init(w, parts, n, err));
 	PL_TRY(pl_alloc(&w->ev, 2 * all + 1, sizeof(*w->ev), err));
 	PL_TRY(pl_alloc(&w->place, all + 1, sizeof(*w->place), err));
 	w->to = w->ev + all;
@@ -168,7 +170,7 @@ static uint32_t streams_of(const struct pl_align *a, const struct pl_seq *s,
 			k++;
 		if (k < n)
 			continue;
-		if (n == MAX_LANES)
+		if (n == MAX_STREAMS)
 			return 0;
 		v[n++] = l;
 	}
@@ -180,7 +182,7 @@ static uint32_t streams_of(const struct pl_align *a, const struct pl_seq *s,
 static void parts_by_stream(const struct pl_align *a, const struct pl_seq *s, uint32_t n,
 			    uint32_t *part, uint32_t *parts)
 {
-	const struct pl_comm_stream *v[MAX_LANES];
+	const struct pl_comm_stream *v[MAX_STREAMS];
 	size_t at = 0;
 
 	*parts = 0;
@@ -244,22 +246,23 @@ static bool has_pair(const struct shift_search *f, int64_t i, int64_t shift)
 	return i >= 0 && i < f->y->n && i + shift >= 0 && i + shift < f->x->n;
 }
 
-static pl_ns apart(const struct shift_search *f, int64_t i, int64_t shift)
+static pl_ns end_difference(const struct shift_search *f, int64_t i, int64_t shift)
 {
 	return pl_sub_sat(f->a->ev[f->x->ev[i + shift]].end, f->a->ev[f->y->ev[i]].end);
 }
 
-/* Is the pair (i + shift, i) as far apart as those before, which ended at `since`? */
-static bool as_before(const struct shift_search *f, int64_t i, int64_t shift, pl_ns before,
-		      pl_ns since)
+/* Do the ends of the pair (i + shift, i) differ as those of the pairs before, which ended at
+ * `since`? */
+static bool keeps_difference(const struct shift_search *f, int64_t i, int64_t shift, pl_ns before,
+			     pl_ns since)
 {
 	double dt = (double)pl_sub_sat(f->a->ev[f->y->ev[i]].end, since);
 
-	return fabs((double)pl_sub_sat(apart(f, i, shift), before)) <=
-	       (double)f->tolerance + SLIP_DRIFT * fabs(dt);
+	return fabs((double)pl_sub_sat(end_difference(f, i, shift), before)) <=
+	       (double)f->tolerance + SHIFT_DRIFT * fabs(dt);
 }
 
-/* Do the two clearly go on at one time, the clocks `off` apart? Members of one collective do. */
+/* Do the two overlap in time, with clocks that differ by `off`? Members of one collective do. */
 static bool overlaps(const struct shift_search *f, int64_t i, int64_t shift, pl_ns off)
 {
 	const struct pl_comm *p = &f->a->ev[f->x->ev[i + shift]], *q = &f->a->ev[f->y->ev[i]];
@@ -269,21 +272,21 @@ static bool overlaps(const struct shift_search *f, int64_t i, int64_t shift, pl_
 	       pl_sub_sat(end, pl_max_i64(pl_sub_sat(p->ts, off), q->ts)) > f->slack;
 }
 
-/* How far the pairs before i are apart: the middle one, since some ranks notice ends late. */
-static pl_ns usual(const struct shift_search *f, int64_t i, int dir)
+/* The median difference of ends before i: some ranks notice ends late. */
+static pl_ns typical_difference(const struct shift_search *f, int64_t i, int dir)
 {
 	pl_ns since = f->a->ev[f->y->ev[i - dir]].end;
-	int64_t v[SLIP_PAST];
+	int64_t v[SHIFT_PAST];
 	size_t n = 0;
 
-	for (i -= dir; n < SLIP_PAST && i >= 0 && i < f->y->n; i -= dir) {
+	for (i -= dir; n < SHIFT_PAST && i >= 0 && i < f->y->n; i -= dir) {
 		double dt = (double)pl_sub_sat(f->a->ev[f->y->ev[i]].end, since);
 
 		if ((dir > 0 ? i < f->from : i >= f->to) ||
-		    (n >= SLIP_NEAR && fabs(dt) * USUAL_DRIFT > (double)f->slack))
+		    (n >= SHIFT_NEAR && fabs(dt) * TYPICAL_DRIFT > (double)f->slack))
 			break;
 		if (f->y->to[i] != PL_NONE)
-			v[n++] = apart(f, i, (int64_t)f->y->to[i] - i);
+			v[n++] = end_difference(f, i, (int64_t)f->y->to[i] - i);
 	}
 	return n ? pl_median_i64(v, n) : 0;
 }
@@ -292,27 +295,28 @@ static pl_ns usual(const struct shift_search *f, int64_t i, int dir)
  * but do with shift + k. If k * dir > 0, as many elements of x have no partner here, else of y. */
 static int64_t missing_shift(const struct shift_search *f, int64_t i, int64_t shift, int dir)
 {
-	pl_ns before = apart(f, i - dir, shift), since = f->a->ev[f->y->ev[i - dir]].end;
+	pl_ns before = end_difference(f, i - dir, shift), since = f->a->ev[f->y->ev[i - dir]].end;
 
-	if (as_before(f, i, shift, before, since))
+	if (keeps_difference(f, i, shift, before, since))
 		return 0;
-	before = usual(f, i, dir);
-	if (as_before(f, i, shift, before, since) || overlaps(f, i, shift, before))
+	before = typical_difference(f, i, dir);
+	if (keeps_difference(f, i, shift, before, since) || overlaps(f, i, shift, before))
 		return 0;
-	for (int64_t t = 2; t <= 2 * SLIP_MAX + 1; t++) {
+	for (int64_t t = 2; t <= 2 * SHIFT_MAX + 1; t++) {
 		int64_t k = t % 2 ? -(t / 2) : t / 2, from = k * dir < 0 ? i - k : i, n = 0;
 
-		for (; n < SLIP_PROOF; n++) {
+		for (; n < SHIFT_PROOF; n++) {
 			int64_t at = from + n * dir;
 
 			if (!has_pair(f, at, shift + k) ||
 			    !pl_clock_seq_same(f->a, f->x->ev[at + shift + k], f->y->ev[at]) ||
-			    !as_before(f, at, shift + k, before, since) ||
-			    (has_pair(f, at, shift) && (as_before(f, at, shift, before, since) ||
-							overlaps(f, at, shift, before))))
+			    !keeps_difference(f, at, shift + k, before, since) ||
+			    (has_pair(f, at, shift) &&
+			     (keeps_difference(f, at, shift, before, since) ||
+			      overlaps(f, at, shift, before))))
 				break;
 		}
-		if (n == SLIP_PROOF)
+		if (n == SHIFT_PROOF)
 			return k;
 	}
 	return 0;
@@ -320,7 +324,7 @@ static int64_t missing_shift(const struct shift_search *f, int64_t i, int64_t sh
 
 /* Put partners right from i on in direction `dir`; the pair before i is sound. */
 static void follow(const struct shift_search *f, int64_t i, int64_t shift, int dir,
-		   struct differ *first)
+		   struct difference *first)
 {
 	struct pl_seq *y = f->y;
 
@@ -330,8 +334,9 @@ static void follow(const struct shift_search *f, int64_t i, int64_t shift, int d
 
 		/* the earliest is the first that is found forwards, the last backwards */
 		if (k && (dir < 0 || first->y == PL_NONE))
-			*first = (struct differ){ PL_NONE, of_x ? f->x->ev[i + shift] : y->ev[i],
-						  of_x ? y->rank : f->x->rank };
+			*first =
+				(struct difference){ PL_NONE, of_x ? f->x->ev[i + shift] : y->ev[i],
+						     of_x ? y->rank : f->x->rank };
 		for (int64_t left = k * dir; left < 0; left++, i += dir)
 			y->to[i] = PL_NONE;
 		shift += k;
@@ -348,8 +353,8 @@ static bool sound_pairs(struct shift_search *f, int64_t shift)
 
 	for (int64_t i = 1; i < f->y->n; i++) {
 		bool sound = has_pair(f, i - 1, shift) && has_pair(f, i, shift) &&
-			     as_before(f, i, shift, apart(f, i - 1, shift),
-				       f->a->ev[f->y->ev[i - 1]].end);
+			     keeps_difference(f, i, shift, end_difference(f, i - 1, shift),
+					      f->a->ev[f->y->ev[i - 1]].end);
 
 		run = sound ? run + 1 : 0;
 		if (run > longest) {
@@ -358,12 +363,12 @@ static bool sound_pairs(struct shift_search *f, int64_t shift)
 			f->to = i + 1;
 		}
 	}
-	return longest >= SLIP_PROOF;
+	return longest >= SHIFT_PROOF;
 }
 
-/* After an alignment that found no difference: put it right where ends slip. */
+/* After an alignment that found no difference: find elements that are missing, which shift ends. */
 static int find_missing(const struct pl_align *a, const struct pl_seq *x, struct pl_seq *y,
-			struct differ *first, struct pl_err *err)
+			struct difference *first, struct pl_err *err)
 {
 	struct shift_search f = { .a = a, .x = x, .y = y };
 	int64_t *scratch, at = 0, shift, spread;
@@ -380,8 +385,8 @@ static int find_missing(const struct pl_align *a, const struct pl_seq *x, struct
 	spread = pl_clock_seq_spread(a, x, y, shift, NULL, scratch);
 	pl_free(scratch);
 	spread = pl_min_i64(spread, INT64_MAX / 16);
-	f.tolerance = SLIP_LEAST + SLIP_WIDE * spread;
-	f.slack = SLIP_LEAST / 2 + spread;
+	f.tolerance = SHIFT_LEAST_NS + SHIFT_WIDE * spread;
+	f.slack = SHIFT_LEAST_NS / 2 + spread;
 	if (!sound_pairs(&f, shift))
 		return 0;
 	follow(&f, f.to, shift, 1, first);
@@ -418,11 +423,11 @@ static uint64_t weigh(const struct pl_align *a, const struct pl_seq *x, const st
 	return x->n + (uint64_t)y->n - 2 * pairs;
 }
 
-static int align_part(const struct pl_align *a, struct way *w, uint32_t part, bool look_for_missing,
-		      struct mean *scatter, struct pl_err *err)
+static int align_part(const struct pl_align *a, struct ordering *w, uint32_t part,
+		      bool look_for_missing, struct mean *scatter, struct pl_err *err)
 {
 	struct pl_seq *s = w->s + (size_t)part * w->n, *x;
-	struct differ *first = w->first + (size_t)part * w->n;
+	struct difference *first = w->first + (size_t)part * w->n;
 	uint32_t ref = 0, at;
 	int rc = 0;
 
@@ -431,13 +436,13 @@ static int align_part(const struct pl_align *a, struct way *w, uint32_t part, bo
 	w->ref[part] = ref;
 	x = &s[ref];
 	for (uint32_t j = 0; j < w->n; j++) {
-		first[j] = (struct differ){ PL_NONE, PL_NONE, -1 };
+		first[j] = (struct difference){ PL_NONE, PL_NONE, -1 };
 		if (j == ref)
 			continue;
 		PL_TRY(pl_clock_seq_align(a, x, &s[j], &at, err));
 		if (at != PL_NONE)
-			first[j] = (struct differ){ x->ev[pl_min_size(at, x->n - 1)], s[j].ev[at],
-						    x->rank };
+			first[j] = (struct difference){ x->ev[pl_min_size(at, x->n - 1)],
+							s[j].ev[at], x->rank };
 		else if (look_for_missing)
 			PL_TRY(find_missing(a, x, &s[j], &first[j], err));
 		w->differs |= first[j].y != PL_NONE;
@@ -448,8 +453,8 @@ out:
 	return rc;
 }
 
-static int align_way(const struct pl_align *a, struct way *w, bool look_for_missing,
-		     struct pl_err *err)
+static int align_ordering(const struct pl_align *a, struct ordering *w, bool look_for_missing,
+			  struct pl_err *err)
 {
 	struct mean scatter = { 0 };
 	int rc = 0;
@@ -461,15 +466,15 @@ static int align_way(const struct pl_align *a, struct way *w, bool look_for_miss
 }
 
 /* The sequences as they are. */
-static int whole(const struct pl_align *a, struct way *w, const struct pl_seq *s, uint32_t n,
-		 bool look_for_missing, struct pl_err *err)
+static int plain_order(const struct pl_align *a, struct ordering *w, const struct pl_seq *s,
+		       uint32_t n, bool look_for_missing, struct pl_err *err)
 {
-	int rc = way_init(w, 1, n, err);
+	int rc = ordering_init(w, 1, n, err);
 
 	if (rc < 0)
 		return rc;
 	memcpy(w->s, s, n * sizeof(*s));
-	return align_way(a, w, look_for_missing, err);
+	return align_ordering(a, w, look_for_missing, err);
 }
 
 /* ---- matches -----------------------------------------------------------------------------------
@@ -513,7 +518,7 @@ static pl_ns since_first(const struct pl_align *a, uint32_t ev)
 }
 
 /* A part that only some ranks have: not where their traces begin or end, but within. */
-static void note_absent(const struct pl_seq *whole_seq, struct way *w)
+static void note_absent(const struct pl_seq *whole_seq, struct ordering *w)
 {
 	for (uint32_t p = 0; p < w->parts && w->parts > 1; p++) {
 		const struct pl_seq *x = &w->s[(size_t)p * w->n + w->ref[p]];
@@ -523,20 +528,21 @@ static void note_absent(const struct pl_seq *whole_seq, struct way *w)
 		for (uint32_t j = 0; j < w->n && within; j++)
 			if (!w->s[(size_t)p * w->n + j].n && whole_seq[j].n)
 				w->first[(size_t)p * w->n + j] =
-					(struct differ){ PL_NONE, x->ev[0], whole_seq[j].rank };
+					(struct difference){ PL_NONE, x->ev[0], whole_seq[j].rank };
 	}
 }
 
 /* Say the earliest difference, count the others. */
-static int say_first(struct pl_align *a, uint32_t group, const struct way *w, struct pl_err *err)
+static int say_first(struct pl_align *a, uint32_t group, const struct ordering *w,
+		     struct pl_err *err)
 {
-	const struct differ *best = NULL;
+	const struct difference *best = NULL;
 	uint64_t count = 0;
 	char what[160];
 	int rc;
 
 	for (size_t k = 0; k < (size_t)w->parts * w->n; k++) {
-		const struct differ *d = &w->first[k];
+		const struct difference *d = &w->first[k];
 
 		if (d->y == PL_NONE)
 			continue;
@@ -552,7 +558,8 @@ static int say_first(struct pl_align *a, uint32_t group, const struct way *w, st
 	return rc;
 }
 
-static int put_way(struct pl_align *a, uint32_t group, const struct way *w, struct pl_err *err)
+static int put_ordering(struct pl_align *a, uint32_t group, const struct ordering *w,
+			struct pl_err *err)
 {
 	uint32_t *at = NULL;
 	int rc;
@@ -570,13 +577,13 @@ out:
 int pl_clock_by_order(struct pl_align *a, uint32_t group, struct pl_seq *s, uint32_t n,
 		      struct pl_err *err)
 {
-	struct way w = { 0 };
+	struct ordering w = { 0 };
 	int rc;
 
-	PL_TRY(whole(a, &w, s, n, false, err));
-	rc = put_way(a, group, &w, err);
+	PL_TRY(plain_order(a, &w, s, n, false, err));
+	rc = put_ordering(a, group, &w, err);
 out:
-	way_fini(&w);
+	ordering_fini(&w);
 	return rc;
 }
 
@@ -584,7 +591,7 @@ out:
  */
 
 /* Are some partners of plain order of different parts? */
-static bool crosses(const struct way *plain, const uint32_t *part)
+static bool crosses(const struct ordering *plain, const uint32_t *part)
 {
 	uint32_t ref = plain->ref[0];
 	size_t at = 0, x = 0;
@@ -608,7 +615,7 @@ struct last { /* position on one rank of the last partner, of events from stream
 static bool in_turn(const struct pl_align *a, const struct pl_seq *y, const uint32_t *match,
 		    const uint32_t *pos, const struct pl_seq *x)
 {
-	struct last seen[MAX_LANES * MAX_LANES];
+	struct last seen[MAX_STREAMS * MAX_STREAMS];
 	uint32_t n = 0, k;
 
 	for (uint32_t i = 0; i < y->n; i++) {
@@ -629,8 +636,8 @@ static bool in_turn(const struct pl_align *a, const struct pl_seq *y, const uint
 	return true;
 }
 
-/* Number of the match that each event of the whole belongs to, rank by rank. */
-static void number_matches(const struct way *w, uint32_t *match)
+/* The number of the match of each event, rank by rank. */
+static void number_matches(const struct ordering *w, uint32_t *match)
 {
 	uint32_t base = 0;
 
@@ -648,8 +655,8 @@ static void number_matches(const struct way *w, uint32_t *match)
 }
 
 /* Does matching in this way leave the order of every stream as it is? */
-static int streams_in_turn(const struct pl_align *a, const struct way *w, const struct pl_seq *s,
-			   uint32_t ref, bool *yes, struct pl_err *err)
+static int streams_in_turn(const struct pl_align *a, const struct ordering *w,
+			   const struct pl_seq *s, uint32_t ref, bool *yes, struct pl_err *err)
 {
 	size_t all = total(s, w->n), at = 0, x = 0;
 	uint32_t *match = NULL, *pos = NULL, *here = NULL;
@@ -681,26 +688,26 @@ out:
 /* `best` is plain order. Align in parts; *best becomes this way if it is better. */
 static int try_parts(const struct pl_align *a, const struct pl_seq *s, uint32_t n,
 		     const uint32_t *part, uint32_t parts, enum pl_matched_by by, bool crossed,
-		     struct way *best, struct pl_err *err)
+		     struct ordering *best, struct pl_err *err)
 {
-	struct way w = { .by = by };
+	struct ordering w = { .by = by };
 	bool good = true;
 	int rc;
 
-	PL_TRY(take_apart(&w, s, n, part, parts, err));
-	PL_TRY(align_way(a, &w, true, err));
+	PL_TRY(split_sequences(&w, s, n, part, parts, err));
+	PL_TRY(align_ordering(a, &w, true, err));
 	if (by == PL_BY_KINDS)
 		PL_TRY(streams_in_turn(a, &w, s, best->ref[0], &good, err));
 	note_absent(s, &w);
 	if (good && (w.alone < best->alone || (w.alone == best->alone && crossed &&
 					       w.scatter < MUCH_TIGHTER * best->scatter))) {
-		struct way old = *best;
+		struct ordering old = *best;
 
 		*best = w;
 		w = old;
 	}
 out:
-	way_fini(&w);
+	ordering_fini(&w);
 	return rc;
 }
 
@@ -708,11 +715,11 @@ int pl_clock_recorded(struct pl_align *a, uint32_t group, struct pl_seq *s, uint
 		      struct pl_err *err)
 {
 	uint32_t *part = NULL, parts;
-	struct way best = { .by = PL_BY_ORDER };
+	struct ordering best = { .by = PL_BY_ORDER };
 	bool crossed;
 	int rc;
 
-	PL_TRY(whole(a, &best, s, n, true, err));
+	PL_TRY(plain_order(a, &best, s, n, true, err));
 	PL_TRY(pl_alloc(&part, total(s, n) + 1, sizeof(*part), err));
 	parts_by_stream(a, s, n, part, &parts);
 	crossed = parts > 1 && crosses(&best, part);
@@ -728,9 +735,9 @@ int pl_clock_recorded(struct pl_align *a, uint32_t group, struct pl_seq *s, uint
 	}
 	if (best.by != PL_BY_ORDER)
 		a->group[group].by = best.by;
-	rc = put_way(a, group, &best, err);
+	rc = put_ordering(a, group, &best, err);
 out:
-	way_fini(&best);
+	ordering_fini(&best);
 	pl_free(part);
 	return rc;
 }
@@ -739,7 +746,7 @@ int pl_clock_numbered(struct pl_align *a, uint32_t group, struct pl_seq *s, uint
 		      struct pl_err *err)
 {
 	uint32_t *part = NULL, *ev = NULL, parts;
-	struct way w = { 0 };
+	struct ordering w = { 0 };
 	int rc;
 
 	PL_TRY(pl_alloc(&part, total(s, n) + 1, sizeof(*part), err));
@@ -747,7 +754,7 @@ int pl_clock_numbered(struct pl_align *a, uint32_t group, struct pl_seq *s, uint
 	parts_by_stream(a, s, n, part, &parts);
 	if (!parts)
 		memset(part, 0, total(s, n) * sizeof(*part));
-	PL_TRY(take_apart(&w, s, n, part, parts ? parts : 1, err));
+	PL_TRY(split_sequences(&w, s, n, part, parts ? parts : 1, err));
 	for (uint32_t p = 0; p < w.parts; p++)
 		for (uint32_t o = 0, k = 1; k; o++) {
 			k = 0;
@@ -761,7 +768,7 @@ int pl_clock_numbered(struct pl_align *a, uint32_t group, struct pl_seq *s, uint
 				PL_TRY(pl_clock_add_match(a, group, 0, ev, k, err));
 		}
 out:
-	way_fini(&w);
+	ordering_fini(&w);
 	pl_free(part);
 	pl_free(ev);
 	return rc;
@@ -772,7 +779,7 @@ int pl_clock_share_early(const struct pl_align *a, const struct pl_seq *s, uint3
 {
 	uint32_t *part = NULL, parts;
 	int64_t *scratch = NULL;
-	struct way w = { 0 };
+	struct ordering w = { 0 };
 	int rc;
 
 	*most = 0;
@@ -781,7 +788,7 @@ int pl_clock_share_early(const struct pl_align *a, const struct pl_seq *s, uint3
 	parts_by_stream(a, s, n, part, &parts);
 	if (!parts)
 		memset(part, 0, total(s, n) * sizeof(*part));
-	PL_TRY(take_apart(&w, s, n, part, parts ? parts : 1, err));
+	PL_TRY(split_sequences(&w, s, n, part, parts ? parts : 1, err));
 	for (size_t k = 0; k < (size_t)w.parts * n; k++) {
 		const struct pl_seq *x = &w.s[k - k % n], *y = &w.s[k];
 		double early;
@@ -793,7 +800,7 @@ int pl_clock_share_early(const struct pl_align *a, const struct pl_seq *s, uint3
 		*most = fmax(*most, early);
 	}
 out:
-	way_fini(&w);
+	ordering_fini(&w);
 	pl_free(part);
 	pl_free(scratch);
 	return rc;

@@ -1,6 +1,7 @@
 /*
- * Sends and their receives: by (source, destination, step, number) where numbers are recorded on
- * both sides, else by order between the two ranks. Both sides are sorted and walked together.
+ * Sends and their receives. They are matched by source, destination, step and number where both
+ * sides recorded numbers, else by order between the two ranks. Both sides are sorted and walked
+ * together.
  */
 #include <stdlib.h>
 #include <string.h>

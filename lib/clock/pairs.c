@@ -1,11 +1,11 @@
 /*
- * Which rank does a send go to, when nobody recorded it? Where stages are laid out regularly,
- * stages.c tells. This is for the rest.
+ * Pairs of ranks that send to each other, where nobody recorded the peer and stages.c finds no
+ * regular layout.
  *
- * A stream of sends and receives serves one pair of ranks. Two streams are the two ends of it
- * when their kinds complement each other in order and their ends jitter least against each other,
- * seen from both sides. Cost: streams squared comparisons, of streams of about the same length,
- * within a budget.
+ * A stream of sends and receives serves one pair of ranks. Two streams are the two ends of a pair
+ * when the kinds of one complement those of the other in order, and each of the two is the other's
+ * nearest by the scatter of ends (sequences.c). Cost: streams squared comparisons, of streams of
+ * about the same length, within a budget.
  */
 #include <stdlib.h>
 #include <string.h>

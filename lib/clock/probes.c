@@ -1,13 +1,13 @@
 /*
- * What the matches say about clocks, as ends that should be the same time.
+ * The matches as ends that should be at one time, for the estimate of clocks.
  *
- * Collectives: the ends of their members. Those that move no data (barriers) let ranks go at
- * different times and count only where nothing else joins clocks. Sends and receives do not end
- * together, but a receive ends after its send began, by at least the fastest transfer. Where two
- * clocks send both ways, half the difference of the least delays there and back is the offset
- * between them, as in NTP, and half their sum bounds the error; one such probe is made of each
- * window of transfers. Where they send only one way, and nothing else joins their clocks, the ends
- * must do.
+ * Of a collective, the ends of its members are compared. Ranks leave a barrier at different times,
+ * because it moves no data; so barriers count only where nothing else joins clocks. A send and its
+ * receive do not end together, but a receive ends after its send began, by at least the time of the
+ * fastest transfer. Where two clocks send both ways, half the difference of the least delays there
+ * and back is the offset between them, as in NTP, and half their sum bounds its error. One such
+ * probe is made of each window of transfers. Where two clocks send only one way and nothing else
+ * joins them, the ends are compared.
  */
 #include <stdlib.h>
 #include <string.h>

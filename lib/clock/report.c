@@ -1,4 +1,4 @@
-/* How well the clocks were put onto one: as JSON, and in words. */
+/* The report of how well the clocks agree, as JSON and as lines of text. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,12 +1,12 @@
 /*
- * Sends and receives of pipeline stages, where nobody recorded the peers.
+ * Peers of pipeline stages that nobody recorded.
  *
  * Stages are laid out regularly: if rank r sends to rank r + d, so does every rank that sends on
- * that stream. A distance d fits when each sender's receiver (a stream of as many receives) exists,
- * and the other way round; if none does, partners may be ranks that are not in the input. That
- * leaves one distance as a rule; where there are several, the likeliest is taken (layout.c). What
- * is paired joins clocks, which helps to tell the next apart: streams with the fewest choices come
- * first.
+ * that stream. A distance d fits if each sender has a receiver (a stream of as many receives) at
+ * that distance, and each receiver has a sender. If no distance fits, partners may be ranks that
+ * are not in the input. Usually one distance is left; of several, the likeliest is used (layout.c).
+ * Pairs join clocks, which helps to tell the next distances apart: so streams with the fewest
+ * choices come first.
  *
  * Cost: streams squared x distances, each that of a layout.
  */

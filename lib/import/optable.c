@@ -1,14 +1,13 @@
 /*
- * Operation tables in CSV: one row an operation, as the traces of production jobs are published.
+ * Operation tables in CSV: one row for each operation, as traces of production jobs are published.
  *
- * What the words of such a table mean stands in the two tables below and nowhere else: which column
- * is what (--columns adds to it or replaces it), and what the words of an operation's type say
- * about its kind, its collective, its group and its peer.
+ * Two tables below say what the words of such a file mean: which column has which role (--columns
+ * adds to that), and what the type of an operation says about its kind, collective, group and peer.
  *
- * Where the start times begin anew in every step, the steps are laid one after the other in the
- * order of their numbers: a step begins where the longest rank of the one before ended. All rows
- * are held (about 100 bytes each), sorted by (step, rank, start), and passed on; a step event a
- * rank and step is added and marked as inferred. O(n log n).
+ * If start times begin anew in every step, the steps are put one after the other in the order of
+ * their numbers: a step begins where the longest rank of the step before ended. So all rows are
+ * held (about 100 bytes each), sorted by (step, rank, start), and passed on. An event for each rank
+ * and step is added and marked as inferred. O(n log n).
  */
 #include <stdlib.h>
 

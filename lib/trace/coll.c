@@ -1,13 +1,13 @@
 /*
- * Which communication a name speaks of.
+ * The collective that a name speaks of.
  *
- * Names come from many hands: kernels of every generation of NCCL, frameworks' operators, MPI
- * calls, operation tables, compilers. So a name is cut into words (at everything that is no letter
- * or digit, and where a capital begins a word), and the longest known sequence of words that begins
- * first decides. Words that also mean something else ("gather", "reduce", "send" ...) count only if
- * the name says that it is about communication: a library's name before them, or, in the style of
- * operation tables (letters and dashes), their standing at the end. What follows the first '<' or
- * '(' is a signature and no name.
+ * Names come from many sources: kernels of every version of NCCL, operators of frameworks, MPI
+ * calls, operation tables, compilers. So a name is cut into words, at everything that is no letter
+ * or digit, and where a capital begins a word. Of the known sequences of words, the one that begins
+ * first decides, and of these the longest. Words that have other meanings too ("gather", "reduce",
+ * "send" ...) count only if the name is about communication: a library's name comes before them, or
+ * they stand at the end of a name in the style of operation tables (letters and dashes). The text
+ * after the first '<' or '(' is a signature and is not looked at.
  */
 #include <ctype.h>
 #include <string.h>

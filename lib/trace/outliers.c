@@ -1,9 +1,9 @@
 /*
- * Times that no clock shows, put where they do no harm.
+ * Impossible times are replaced by possible ones.
  *
- * Profilers now and then write a time or a duration near 2^63. One such event must cost one event,
- * and nothing after the reader should need to think of overflow. What is usual in a segment is its
- * median; nearly always the first look at the least and the greatest time decides. Linear.
+ * Profilers sometimes write a time or a duration near 2^63. One such event must cost one event, and
+ * nothing after the reader should have to think of overflow. The median of a segment says which
+ * times are usual; nearly always the least and the greatest time already show that all are. Linear.
  */
 #include <math.h>
 #include <stdlib.h>

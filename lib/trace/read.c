@@ -48,8 +48,8 @@ struct reader {
 	struct pl_creader *blocks;
 	struct pl_sink *sink;
 	enum state state;
-	bool apart;  /* blocks are decoded while others are read */
-	bool broken; /* of a merge: something of it was given up */
+	bool decodes_ahead; /* blocks are decoded while others are read */
+	bool broken;	    /* of a merge: something of it was given up */
 	struct pl_buf header;
 	uint32_t n_segments; /* trace segments so far */
 	struct span span[2], *now;
@@ -194,14 +194,14 @@ static int get_events(struct reader *r, const struct pl_block *b, struct pl_err 
 	memset(&s->err, 0, sizeof(s->err));
 	note_want(r, s);
 	s->c = (struct pl_cur){ .p = b->p, .end = b->p + b->n };
-	if (r->apart) {
+	if (r->decodes_ahead) {
 		s->bytes.n = 0;
 		PL_TRY(pl_buf_put(&s->bytes, b->p, b->n, err));
 		s->c = (struct pl_cur){ .p = s->bytes.p, .end = s->bytes.p + b->n };
 	}
 	r->free = s->next;
 	r->now->waiting++;
-	if (r->apart) {
+	if (r->decodes_ahead) {
 		pl_queue_put(r->queue, decode, s);
 		return 0;
 	}
@@ -264,7 +264,7 @@ static int end_segment(struct reader *r, struct pl_err *err)
 
 	r->state = NOTHING;
 	if (was == TRACE)
-		return r->apart ? 0 : finish(r, r->now, err);
+		return r->decodes_ahead ? 0 : finish(r, r->now, err);
 	return was == MERGE ? end_merge(r, err) : 0;
 }
 
@@ -423,8 +423,8 @@ static int open_reader(struct reader *r, struct pl_err *err)
 	int threads = pl_pool_threads(r->opts->pool);
 
 	r->now = &r->span[0];
-	r->apart = threads > 1 && !r->opts->raw && !r->opts->salvage;
-	r->queue = pl_queue_new(r->opts->pool, r->apart ? 2 * threads : 1, err);
+	r->decodes_ahead = threads > 1 && !r->opts->raw && !r->opts->salvage;
+	r->queue = pl_queue_new(r->opts->pool, r->decodes_ahead ? 2 * threads : 1, err);
 	r->blocks = r->queue ? pl_creader_open(r->in, &c, err) : NULL;
 	return r->blocks ? 0 : err ? err->code : PL_EDATA;
 }
