@@ -52,11 +52,11 @@ static int64_t direct(const struct pl_clusters *c, const struct pl_seq *x, const
 static int64_t distance(const struct pl_clusters *c, const struct pl_clock_node *x,
 			const struct pl_clock_node *y)
 {
-	bool brief = pl_min_size(x->s.n, y->s.n) < PL_SEQ_BRIEF;
+	bool is_short = pl_min_size(x->s.n, y->s.n) < PL_SEQ_SHORT;
 	double early = 0;
 	int64_t shift, spread;
 
-	if (brief && comparable(c, c->a->ev[x->s.ev[0]].clock, c->a->ev[y->s.ev[0]].clock)) {
+	if (is_short && comparable(c, c->a->ev[x->s.ev[0]].clock, c->a->ev[y->s.ev[0]].clock)) {
 		shift = pl_clock_seq_shift(c->a, &x->s, &y->s, c->scratch);
 		return x->s.rank != y->s.rank && pl_clock_seq_alike(c->a, &x->s, &y->s, shift)
 			       ? direct(c, &x->s, &y->s, shift)

@@ -4,7 +4,7 @@
 
 #include "clock/internal.h"
 
-#define PL_SEQ_BRIEF 32 /* events: fewer wait for clocks estimated from longer streams */
+#define PL_SEQ_SHORT 32 /* events: fewer wait for clocks estimated from longer streams */
 
 struct pl_clock_node {
 	struct pl_seq s;

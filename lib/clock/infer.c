@@ -47,7 +47,7 @@ out:
 
 PL_COMPARATOR(by_operation, struct pl_clock_node, mode, stream, s.rank, comm_stream);
 
-struct know { /* what is known of clocks; NULL: nothing yet */
+struct clock_knowledge { /* NULL: no clock is estimated yet */
 	struct pl_merge *m;
 	struct pl_partitions is;
 	bool across; /* only groups of streams on different streams, which no stream shows */
@@ -83,8 +83,8 @@ out:
 }
 
 /* Nodes v[0..n) do mostly the same. */
-static int infer_bucket(struct pl_align *a, struct know *k, struct pl_clock_node *v, uint32_t n,
-			uint32_t *left, struct pl_err *err)
+static int infer_bucket(struct pl_align *a, struct clock_knowledge *k, struct pl_clock_node *v,
+			uint32_t n, uint32_t *left, struct pl_err *err)
 {
 	struct pl_clusters c = { .a = a, .v = v, .n = n };
 	uint32_t changed;
@@ -122,13 +122,6 @@ static void classify(const struct pl_align *a, const struct pl_clock_node *v, ui
 	}
 }
 
-static uint32_t root_of(uint32_t *parent, uint32_t i)
-{
-	while (parent[i] != i)
-		i = parent[i] = parent[parent[i]];
-	return i;
-}
-
 static uint32_t node_of(const struct pl_clock_node *v, uint32_t n, int32_t rank)
 {
 	uint32_t i = 0; /* by rank */
@@ -152,15 +145,15 @@ static void find_stages(const struct pl_align *a, const struct pl_clock_node *v,
 		p = node_of(v, n, a->ev[a->member[m->first]].rank);
 		q = node_of(v, n, a->ev[a->member[m->first + 1]].rank);
 		if (p != PL_NONE && q != PL_NONE)
-			stages[root_of(stages, p)] = root_of(stages, q);
+			pl_union_join(stages, p, q);
 	}
 	for (uint32_t i = 0; i < n; i++)
-		stages[i] = root_of(stages, i);
+		stages[i] = pl_union_root(stages, i);
 }
 
 /* Nodes v[0..n) are of one stream, one a rank, and do mostly the same: divide them at once. */
-static int infer_stream(struct pl_align *a, struct know *k, struct pl_clock_node *v, uint32_t n,
-			uint32_t *left, struct pl_err *err)
+static int infer_stream(struct pl_align *a, struct clock_knowledge *k, struct pl_clock_node *v,
+			uint32_t n, uint32_t *left, struct pl_err *err)
 {
 	struct pl_clusters c = { .a = a, .v = v, .n = n };
 	struct pl_layout l = { 0 };
@@ -240,8 +233,8 @@ static bool is_plain(const struct pl_clock_node *v, uint32_t n)
 }
 
 /* Divide the sorted nodes v[0..n) stream by stream. Those left come to the front: their number. */
-static int infer_streams(struct pl_align *a, struct know *k, struct pl_clock_node *v, uint32_t n,
-			 uint32_t *left, struct pl_err *err)
+static int infer_streams(struct pl_align *a, struct clock_knowledge *k, struct pl_clock_node *v,
+			 uint32_t n, uint32_t *left, struct pl_err *err)
 {
 	struct run *run = NULL;
 	uint32_t runs = 0;
@@ -351,8 +344,8 @@ static uint32_t take_items(const struct pl_align *a, struct work *w, uint32_t no
 }
 
 /* Group what is in w->item; what fits with nobody stays there. */
-static int infer_round(struct pl_align *a, struct know *know, struct work *w, uint32_t *n,
-		       bool names, struct pl_err *err)
+static int infer_round(struct pl_align *a, struct clock_knowledge *known, struct work *w,
+		       uint32_t *n, bool names, struct pl_err *err)
 {
 	uint32_t nodes, kept = 0;
 	int rc = 0;
@@ -362,7 +355,7 @@ static int infer_round(struct pl_align *a, struct know *know, struct work *w, ui
 	for (uint32_t i = 0, k, left; i < nodes; i = k) {
 		for (k = i + 1; k < nodes && w->node[k].mode == w->node[i].mode;)
 			k++;
-		PL_TRY(infer_bucket(a, know, w->node + i, k - i, &left, err));
+		PL_TRY(infer_bucket(a, known, w->node + i, k - i, &left, err));
 		memmove(w->node + kept, w->node + i, left * sizeof(*w->node));
 		kept += left;
 	}
@@ -372,7 +365,7 @@ out:
 }
 
 /* Streams whose partners are not in the input: a group each, of one known rank. */
-static int put_lonely(struct pl_align *a, struct work *w, uint32_t n, struct pl_err *err)
+static int put_unmatched(struct pl_align *a, struct work *w, uint32_t n, struct pl_err *err)
 {
 	uint32_t nodes, size = 1;
 	int rc = 0;
@@ -389,15 +382,15 @@ out:
 }
 
 /* The same for streams of few events. */
-static int infer_brief_round(struct pl_align *a, struct know *know, struct work *w, uint32_t *n,
-			     bool names, struct pl_err *err)
+static int infer_short_round(struct pl_align *a, struct clock_knowledge *known, struct work *w,
+			     uint32_t *n, bool names, struct pl_err *err)
 {
 	uint32_t nodes, kept;
 	int rc = 0;
 
 	qsort(w->item, *n, sizeof(*w->item), names ? by_stream_name : by_comm_stream);
 	nodes = make_nodes(a, w, *n, names);
-	PL_TRY(infer_streams(a, know, w->node, nodes, &kept, err));
+	PL_TRY(infer_streams(a, known, w->node, nodes, &kept, err));
 	*n = take_items(a, w, kept);
 out:
 	return rc;
@@ -420,44 +413,44 @@ static uint32_t exchanges_first(const struct pl_align *a, struct item *v, uint32
 	return k;
 }
 
-static int infer_exchanges(struct pl_align *a, struct know *know, struct work *w, uint32_t *n,
-			   struct pl_err *err)
+static int infer_exchanges(struct pl_align *a, struct clock_knowledge *known, struct work *w,
+			   uint32_t *n, struct pl_err *err)
 {
 	uint32_t before = exchanges_first(a, w->item, *n), after = before;
 	int rc = 0;
 
 	if (!before)
 		return 0;
-	know->across = true;
-	PL_TRY(pl_clock_partitions(a, know->m, &know->is, err));
-	PL_TRY(infer_round(a, know, w, &after, true, err));
+	known->across = true;
+	PL_TRY(pl_clock_partitions(a, known->m, &known->is, err));
+	PL_TRY(infer_round(a, known, w, &after, true, err));
 	memmove(w->item + after, w->item + before, (*n - before) * sizeof(*w->item));
 	*n -= before - after;
 out:
-	know->across = false;
+	known->across = false;
 	return rc;
 }
 
-static int infer_all(struct pl_align *a, struct know *know, struct work *w, uint32_t n,
+static int infer_all(struct pl_align *a, struct clock_knowledge *known, struct work *w, uint32_t n,
 		     struct pl_err *err)
 {
 	int rc = 0;
 
-	if (know) {
-		PL_TRY(infer_exchanges(a, know, w, &n, err));
-		PL_TRY(infer_brief_round(a, know, w, &n, false, err));
-		PL_TRY(infer_brief_round(a, know, w, &n, true, err));
+	if (known) {
+		PL_TRY(infer_exchanges(a, known, w, &n, err));
+		PL_TRY(infer_short_round(a, known, w, &n, false, err));
+		PL_TRY(infer_short_round(a, known, w, &n, true, err));
 	}
-	PL_TRY(infer_round(a, know, w, &n, false, err));
-	PL_TRY(infer_round(a, know, w, &n, true, err));
-	PL_TRY(put_lonely(a, w, n, err));
+	PL_TRY(infer_round(a, known, w, &n, false, err));
+	PL_TRY(infer_round(a, known, w, &n, true, err));
+	PL_TRY(put_unmatched(a, w, n, err));
 out:
 	return rc;
 }
 
 /* Items of the streams that are long enough (or not) to show a scatter of ends. */
 static uint32_t pick_streams(const struct pl_align *a, struct work *w, const uint32_t *idx,
-			     uint32_t n, uint32_t *count, bool brief)
+			     uint32_t n, uint32_t *count, bool is_short)
 {
 	uint32_t k = 0;
 
@@ -467,13 +460,13 @@ static uint32_t pick_streams(const struct pl_align *a, struct work *w, const uin
 	for (uint32_t i = 0; i < n; i++) {
 		const struct pl_comm *e = &a->ev[idx[i]];
 
-		if ((count[e->comm_stream] < PL_SEQ_BRIEF) == brief)
+		if ((count[e->comm_stream] < PL_SEQ_SHORT) == is_short)
 			w->item[k++] = (struct item){ e->comm_stream, idx[i], e->name };
 	}
 	return k;
 }
 
-static int infer(struct pl_align *a, struct know *know, const uint32_t *idx, uint32_t n,
+static int infer(struct pl_align *a, struct clock_knowledge *known, const uint32_t *idx, uint32_t n,
 		 struct pl_err *err)
 {
 	struct work w = { 0 };
@@ -488,8 +481,8 @@ static int infer(struct pl_align *a, struct know *know, const uint32_t *idx, uin
 	PL_TRY(pl_alloc(&w.to, n, sizeof(*w.to), err));
 	PL_TRY(pl_alloc(&w.tmp, n, sizeof(*w.tmp), err));
 	PL_TRY(pl_alloc(&count, a->comm_stream_key.n + 1, sizeof(*count), err));
-	n = pick_streams(a, &w, idx, n, count, know != NULL);
-	PL_TRY(infer_all(a, know, &w, n, err));
+	n = pick_streams(a, &w, idx, n, count, known != NULL);
+	PL_TRY(infer_all(a, known, &w, n, err));
 out:
 	pl_free(w.item);
 	pl_free(w.node);
@@ -505,14 +498,14 @@ int pl_clock_infer_long(struct pl_align *a, const uint32_t *idx, uint32_t n, str
 	return infer(a, NULL, idx, n, err);
 }
 
-int pl_clock_infer_brief(struct pl_align *a, struct pl_merge *m, const uint32_t *idx, uint32_t n,
+int pl_clock_infer_short(struct pl_align *a, struct pl_merge *m, const uint32_t *idx, uint32_t n,
 			 struct pl_err *err)
 {
-	struct know know = { .m = m };
+	struct clock_knowledge known = { .m = m };
 	int rc;
 
-	PL_TRY(infer(a, &know, idx, n, err));
+	PL_TRY(infer(a, &known, idx, n, err));
 out:
-	pl_clock_partitions_fini(&know.is);
+	pl_clock_partitions_fini(&known.is);
 	return rc;
 }

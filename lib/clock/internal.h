@@ -263,7 +263,7 @@ int pl_clock_seq_align(const struct pl_align *a, const struct pl_seq *x, struct 
  */
 int pl_clock_infer_long(struct pl_align *a, const uint32_t *idx, uint32_t n,
 			struct pl_err *err) PL_MUST;
-int pl_clock_infer_brief(struct pl_align *a, struct pl_merge *m, const uint32_t *idx, uint32_t n,
+int pl_clock_infer_short(struct pl_align *a, struct pl_merge *m, const uint32_t *idx, uint32_t n,
 			 struct pl_err *err) PL_MUST;
 
 /* ---- pairs.c ---- */

@@ -358,7 +358,7 @@ int pl_clock_match(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
 	/* what is plain first: clocks estimated from it tell the rest apart */
 	PL_TRY(pl_clock_infer_long(a, rest, n_rest, err));
 	PL_TRY(pl_clock_p2p(a, m, err));
-	PL_TRY(pl_clock_infer_brief(a, m, rest, n_rest, err));
+	PL_TRY(pl_clock_infer_short(a, m, rest, n_rest, err));
 out:
 	pl_free(v);
 	pl_free(rest);

@@ -202,8 +202,7 @@ static int64_t next_type(const char **s, const char **type)
 	if (!to)
 		return 0;
 	*s = to + 1;
-	*type = gb_type_name(from + 1, (size_t)(to - from - 1));
-	return gb_element_bytes(from + 1, (size_t)(to - from - 1));
+	return pl_trace_dtype(from + 1, (size_t)(to - from - 1), type);
 }
 
 static int64_t product_flops(const struct tensor_dims *a, const struct tensor_dims *b)

@@ -297,10 +297,6 @@ int gb_cut(struct gb *b, struct pl_err *err) PL_MUST;	  /* steps, order, shapes 
 /* Gradients and what may carry them; the tensors of the shapes, after gb_cut(). */
 int gb_find_tensors(struct gb *b, struct pl_err *err) PL_MUST;
 int gb_put_tensors(struct gb *b, struct pl_err *err) PL_MUST;
-/* Bytes of an element of a type as PyTorch calls it; 0 unknown. */
-/* Its name in graphs ("float32"), NULL if it is not known. */
-const char *gb_type_name(const char *s, size_t n);
-int64_t gb_element_bytes(const char *s, size_t n);
 /* The first list of "[[100, 768], ...]": into `dims` as "100x768"; its product, -1 if it is none.
  */
 int64_t gb_dims(const char *s, char *dims, size_t size);

@@ -122,8 +122,8 @@ static int read_size(struct finder *f, const struct op *op, struct grad *x, stru
 		x->dims[0] = '\0';
 		return 0;
 	}
-	if (elements >= 0 && gb_element_bytes(type, n))
-		x->bytes = elements * gb_element_bytes(type, n);
+	if (elements >= 0 && pl_trace_dtype(type, n, NULL))
+		x->bytes = elements * pl_trace_dtype(type, n, NULL);
 	return pl_intern_add(&f->g->str, type, n, &x->type, err);
 }
 

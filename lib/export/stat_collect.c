@@ -163,30 +163,12 @@ out:
 /* ---- communication -----------------------------------------------------------------------------
  */
 
-static int64_t dtype_bytes(const char *name)
-{
-	static const struct {
-		const char *glob;
-		int bytes;
-	} known[] = {
-		{ "Double|Long|float64|int64|ComplexFloat|UInt64", 8 },
-		{ "Float|Int|float32|float|int32|int|UInt32", 4 },
-		{ "Half|BFloat16|Short|float16|bfloat16|int16|UInt16", 2 },
-		{ "Byte|Char|Bool|uint8|int8|bool|Float8*|float8*", 1 },
-		{ "ComplexDouble", 16 },
-	};
-
-	for (size_t i = 0; i < PL_LEN(known); i++)
-		if (pl_glob(known[i].glob, name))
-			return known[i].bytes;
-	return -1;
-}
-
 /* nccl-tests call "size" the bytes of the larger side: received by a gather, sent by a scatter. */
 static void fix_size(const struct pl_segment *seg, struct s_comm *c)
 {
 	int64_t n = pl_max_i64(c->elements, c->out_elements);
-	int64_t unit = c->dtype == PL_NONE ? -1 : dtype_bytes(pl_intern_get(&seg->str, c->dtype));
+	size_t len = c->dtype < seg->str.n ? seg->str.len[c->dtype] : 0;
+	int64_t unit = pl_trace_dtype(pl_intern_get(&seg->str, c->dtype), len, NULL);
 
 	if (n > 0 && unit > 0 && n < INT64_MAX / 16)
 		c->bytes = n * unit;

@@ -320,7 +320,7 @@ static int add_node(struct reader *r, const struct raw_node *raw, uint8_t nclass
 		n->elements = raw->in.n ? raw->in.elements : -1;
 		n->elements_out = raw->out.n ? raw->out.elements : -1;
 	} else if (raw->in_n >= 0 || raw->out_n >= 0) {
-		int64_t size = pl_import_dtype_bytes(raw->dtype ? raw->dtype : "", raw->n_dtype);
+		int64_t size = pl_trace_dtype(raw->dtype ? raw->dtype : "", raw->n_dtype, NULL);
 
 		n->elements = raw->in_n;
 		n->elements_out = raw->out_n;

@@ -390,8 +390,6 @@ enum pl_nclass { /* of a name; 0 not looked at yet */
 uint8_t pl_import_name_class(const char *s, size_t n);
 /* Kind of a category, PL_K_COUNT_ when it says nothing. */
 uint8_t pl_import_cat_kind(const char *s, size_t n);
-/* Element size of a data type as PyTorch or NCCL spells it, 0 unknown. */
-int64_t pl_import_dtype_bytes(const char *s, size_t n);
 /* Elements and bytes of all tensors of "Input Dims" with "Input type"; -1 unknown. */
 void pl_import_dims_size(const char *dims, const char *types, int64_t *elements, int64_t *bytes);
 

@@ -105,58 +105,6 @@ uint8_t pl_import_name_class(const char *s, size_t n)
 	return is_device_comm(s, n) ? PL_N_DEVCOMM : PL_N_PLAIN;
 }
 
-int64_t pl_import_dtype_bytes(const char *s, size_t n)
-{
-	static const struct {
-		const char *name;
-		int64_t bytes;
-	} table[] = {
-		{ "float", 4 },
-		{ "double", 8 },
-		{ "half", 2 },
-		{ "bfloat16", 2 },
-		{ "int", 4 },
-		{ "long int", 8 },
-		{ "long", 8 },
-		{ "short int", 2 },
-		{ "short", 2 },
-		{ "char", 1 },
-		{ "signed char", 1 },
-		{ "unsigned char", 1 },
-		{ "byte", 1 },
-		{ "bool", 1 },
-		{ "float32", 4 },
-		{ "float16", 2 },
-		{ "float64", 8 },
-		{ "int8", 1 },
-		{ "uint8", 1 },
-		{ "int16", 2 },
-		{ "int32", 4 },
-		{ "int64", 8 },
-		{ "uint16", 2 },
-		{ "uint32", 4 },
-		{ "uint64", 8 },
-		{ "unsigned int", 4 },
-		{ "unsigned long", 8 },
-		{ "unsigned short", 2 },
-		{ "complexfloat", 8 },
-		{ "complexdouble", 16 },
-		{ "complexhalf", 4 },
-		{ "complex<float>", 8 },
-		{ "complex<double>", 16 },
-		{ "long long", 8 },
-	};
-
-	if (starts(s, n, "c10::"))
-		s += 5, n -= 5;
-	if (n > 7 && !strncasecmp(s, "float8_", 7))
-		return 1;
-	for (size_t i = 0; i < PL_LEN(table); i++)
-		if (strlen(table[i].name) == n && !strncasecmp(table[i].name, s, n))
-			return table[i].bytes;
-	return 0;
-}
-
 /*
  * One argument of "Input Dims": [4, 2048] is a tensor, [] is a scalar tensor or none, [[4], []] a
  * list of tensors. Adds what is in it; j stands after its '['. False when it is not of that form.
@@ -207,7 +155,7 @@ void pl_import_dims_size(const char *dims, const char *types, int64_t *elements,
 		if (!add_dims(&d, false, &n, &tensor))
 			return;
 		if (pl_json_next(&t) == PL_JSON_STRING)
-			size = pl_import_dtype_bytes(t.text, t.len);
+			size = pl_trace_dtype(t.text, t.len, NULL);
 		if (!tensor && size) { /* a scalar of a tensor's type */
 			n = 1;
 			tensor = true;

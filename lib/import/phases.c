@@ -144,7 +144,7 @@ static void own_size(const struct pl_doc *d, const char *coll, int64_t *elements
 	if (in >= 0 || out >= 0) {
 		*elements = in > out ? in : out;
 		s = arg_text(d, PL_A_DTYPE, PL_V_STR, &n);
-		size = s ? pl_import_dtype_bytes(s, n) : 0;
+		size = s ? pl_trace_dtype(s, n, NULL) : 0;
 		if (size && *elements <= INT64_MAX / 16)
 			*bytes = *elements * size;
 		return;

@@ -439,6 +439,10 @@ const char *pl_trace_coll_from_name(const char *name, size_t n);
  * ("[[[800], [7]], [], []]") has in common with the communication. */
 size_t pl_trace_dims_text(const char *dims, bool first, char *text, size_t size);
 
+/* Bytes of an element of a data type, 0 if it is not known. *plain: its name as NumPy has it, or
+ * NULL; plain may be NULL. */
+int64_t pl_trace_dtype(const char *s, size_t n, const char **plain);
+
 /* The canonical collectives as numbers. */
 enum pl_coll {
 	PL_COLL_OTHER, /* communication that does not say which */
