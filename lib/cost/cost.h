@@ -104,9 +104,10 @@ pl_ns pl_cost_flight(const struct pl_cost *c, const struct pl_cost_comm *comm);
  * same time: those of computation, that of the transfer. */
 void pl_cost_contention(const struct pl_cost *c, const struct pl_cost_comm *comm,
 			double *computation, double *transfer);
-/* Share of the time that an operation takes in that precision ("bf16"), given that it took 1 so
- * far; 1 if it gains nothing. Factors of Daydream (Zhu et al., ATC 2020). */
-double pl_cost_precision(const char *operation, const char *precision);
+/* Share of the time that an operation (enum pl_operator, on elements of `type`, NULL: unknown)
+ * takes in that precision ("bf16"), given that it took 1 so far; 1 if it gains nothing. Factors of
+ * Daydream (Zhu et al., ATC 2020). */
+double pl_cost_precision(unsigned op, const char *type, const char *precision);
 /* Is there such a link ("*": any)? */
 bool pl_cost_has_link(const struct pl_cost *c, const char *name);
 

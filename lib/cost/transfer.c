@@ -8,12 +8,11 @@
  * Precision: what a kernel gains is not in a trace of the other precision. Daydream (Zhu,
  * Phanishayee, Pekhimenko, ATC 2020) predicts mixed precision by three times the speed for matrix
  * products and convolutions, which tensor cores carry out, and twice for the rest, which half as
- * many bytes bound; the same is done here, and a kernel whose name says that it computes so already
+ * many bytes bound; the same is done here, and an operation that computes so already
  * gains nothing. TF32 speeds up products only.
  */
 #include <math.h>
 #include <string.h>
-#include <strings.h>
 
 #include "cost/internal.h"
 
@@ -103,27 +102,13 @@ void pl_cost_contention(const struct pl_cost *c, const struct pl_cost_comm *comm
 					line);
 }
 
-/* Does the name hold one of the words, in any case? */
-static bool holds(const char *name, const char *const *word, size_t n)
+double pl_cost_precision(unsigned op, const char *type, const char *precision)
 {
-	for (; *name; name++)
-		for (size_t i = 0; i < n; i++)
-			if (!strncasecmp(name, word[i], strlen(word[i])))
-				return true;
-	return false;
-}
-
-double pl_cost_precision(const char *operation, const char *precision)
-{
-	static const char *const product[] = { "gemm",	"matmul", "conv",   "cudnn", "::mm",
-					       "::bmm", "addmm",  "linear", "xmma" };
-	static const char *const half[] = { "bf16",   "f16",   "fp16", "hgemm", "half",
-					    "bfloat", "16816", "h884", "h1688" };
-	bool is_product = holds(operation, product, PL_LEN(product));
-	bool is_half = holds(operation, half, PL_LEN(half));
+	bool is_product = op == PL_OP_MATMUL || op == PL_OP_CONVOLUTION;
+	bool is_half = type && (!strcmp(type, "bfloat16") || !strcmp(type, "float16"));
 
 	if (!strcmp(precision, "tf32"))
-		return is_product && !is_half && !strstr(operation, "tf32") ? 1.0 / 3 : 1;
+		return is_product && !is_half && !(type && !strcmp(type, "tf32")) ? 1.0 / 3 : 1;
 	if (!strcmp(precision, "fp8"))
 		return is_half ? 0.5 : is_product ? 1.0 / 6 : 0.25;
 	if (!strcmp(precision, "bf16") || !strcmp(precision, "fp16"))

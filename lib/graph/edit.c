@@ -152,6 +152,9 @@ void pl_edit_undo(struct pl_edit *e, size_t mark)
 		case EU_ADD_RESOURCE:
 			e->n_res = u.id;
 			break;
+		case EU_ADD_COMM:
+			e->n_comms--;
+			break;
 		case EU_ADD_GROUP:
 			e->n_groups = u.id;
 			e->n_group_ranks = (size_t)u.old;
@@ -480,7 +483,7 @@ int pl_edit_add_comm(struct pl_edit *e, const struct pl_gcomm *c, uint32_t *id, 
 {
 	int rc = pl_grow(&e->comm, &e->cap_comms, e->n_comms + 1, sizeof(*e->comm), err);
 
-	if (rc < 0)
+	if (rc < 0 || (rc = pl_edit_log(e, EU_ADD_COMM, (uint32_t)e->n_comms, 0, err)) < 0)
 		return rc;
 	e->comm[e->n_comms] = *c;
 	*id = (uint32_t)e->n_comms++;

@@ -88,7 +88,7 @@ struct pl_edit {
 	size_t n_tensors, cap_tensors;
 	uint32_t n_steps;
 	struct pl_estep *step;
-	struct pl_gcomm *comm; /* what the column comm of nodes numbers; undo leaves rows behind */
+	struct pl_gcomm *comm; /* what the column comm of nodes numbers */
 	size_t n_comms, cap_comms;
 	struct pl_intern added; /* names that are not the graph's: ids from g->str.n on */
 	struct pl_eundo *undo;
@@ -182,10 +182,22 @@ const char *pl_edit_name(const struct pl_edit *e, uint32_t id);
 /* A communication for nodes to be part of; *id: what their column comm says. */
 int pl_edit_add_comm(struct pl_edit *e, const struct pl_gcomm *c, uint32_t *id,
 		     struct pl_err *err) PL_MUST;
+/* What an operation computes, NULL: not known. */
+static inline const struct pl_gwork *pl_edit_work(const struct pl_edit *e, uint32_t node)
+{
+	return e->node[node].work == PL_NONE ? NULL : &e->g->work[e->node[node].work];
+}
 /* The communication of a node, NULL if it is part of none. */
 static inline const struct pl_gcomm *pl_edit_comm(const struct pl_edit *e, uint32_t node)
 {
 	return e->node[node].comm == PL_NONE ? NULL : &e->comm[e->node[node].comm];
+}
+/* Which collective that is, enum pl_coll. */
+static inline uint8_t pl_edit_coll(const struct pl_edit *e, uint32_t node)
+{
+	const struct pl_gcomm *c = pl_edit_comm(e, node);
+
+	return c ? c->kind : PL_COLL_OTHER;
 }
 int pl_edit_add_name(struct pl_edit *e, const char *name, uint32_t *id, struct pl_err *err) PL_MUST;
 /* Nodes in topological order, live ones only; *order is n long, to be freed with pl_free(). */

@@ -21,6 +21,7 @@ enum eundo_op {
 	EU_DROP_TENSOR,
 	EU_ADD_RESOURCE,
 	EU_ADD_GROUP,
+	EU_ADD_COMM,
 	EU_DROP_RANK,
 	EU_SEED /* node that a settling began with: to be settled again */
 };

@@ -103,7 +103,8 @@ struct pl_op_runs {
 /* Those of operations for which `may` says yes (asked once a name), of one layer or neighbouring
  * ones where layers are known, in the order in which the graph has them first; none twice. *out
  * needs no initialisation. Of the edit as it is: what is fused is passed over. */
-int pl_rewriter_runs(struct pl_rewriter *r, bool (*may)(void *arg, const char *name), void *arg,
+int pl_rewriter_runs(struct pl_rewriter *r,
+		     bool (*may)(void *arg, const struct pl_edit *e, uint32_t node), void *arg,
 		     struct pl_op_runs *out, struct pl_err *err) PL_MUST;
 void pl_op_runs_fini(struct pl_op_runs *runs);
 

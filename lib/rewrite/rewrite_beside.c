@@ -89,9 +89,8 @@ void rw_beside_fini(struct pl_rewriter *r)
 static struct pl_cost_comm comm_recorded(const struct pl_rewriter *r, const struct rw_comm *c)
 {
 	const struct pl_enode *a = &r->e->node[c->arrive];
-	const char *name = pl_edit_name(r->e, a->name);
 	struct pl_cost_comm m = { .kind = a->kind,
-				  .coll = (uint8_t)pl_trace_coll_find(name, strlen(name)),
+				  .coll = pl_edit_coll(r->e, c->arrive),
 				  .group = a->group,
 				  .n = r->n_ranks,
 				  .bytes = r->e->node[c->transfer].bytes };

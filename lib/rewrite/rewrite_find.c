@@ -62,13 +62,6 @@ static uint32_t group_index(struct pl_rewriter *r, uint32_t group)
 	return i;
 }
 
-static uint8_t coll_of(const struct pl_edit *e, uint32_t arrive)
-{
-	const char *name = pl_edit_name(e, e->node[arrive].name);
-
-	return (uint8_t)pl_trace_coll_find(name, strlen(name));
-}
-
 /* Tensors of the base, by name and group, and where they are in each slot. */
 static int find_tensors(struct pl_rewriter *r, struct pl_err *err)
 {
@@ -111,7 +104,7 @@ static int find_tensors(struct pl_rewriter *r, struct pl_err *err)
 		}
 		r->tensor[t].name = v[i].name;
 		r->tensor[t].group = v[i].group;
-		r->tensor[t].coll = coll_of(e, x->arrive);
+		r->tensor[t].coll = pl_edit_coll(e, x->arrive);
 		r->tensor[t].bytes = pl_max_i64(r->tensor[t].bytes, g->bytes);
 		r->tensor[t].estimated |= (g->flags & PL_TF_ESTIMATED) != 0;
 		r->inst[(size_t)slot_of(r, x) * r->n_tensors + t] = v[i].inst;
@@ -430,7 +423,7 @@ static int64_t size_of_comm(const struct pl_rewriter *r, uint32_t slot, uint32_t
 			c.n++;
 			ns = pl_min_i64(ns, e->node[o->transfer].dur);
 		}
-	c.coll = coll_of(e, x->arrive);
+	c.coll = pl_edit_coll(e, x->arrive);
 	if (a->group < e->n_groups)
 		c.n = e->group[a->group].n;
 	return size_that_takes(r, c, ns);

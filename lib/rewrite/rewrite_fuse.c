@@ -456,7 +456,8 @@ static int find_runs(struct finder *f, struct pl_err *err)
 	return rc;
 }
 
-int pl_rewriter_runs(struct pl_rewriter *r, bool (*may)(void *arg, const char *name), void *arg,
+int pl_rewriter_runs(struct pl_rewriter *r,
+		     bool (*may)(void *arg, const struct pl_edit *e, uint32_t node), void *arg,
 		     struct pl_op_runs *out, struct pl_err *err)
 {
 	struct finder f = { .r = r, .out = out };
@@ -470,16 +471,13 @@ int pl_rewriter_runs(struct pl_rewriter *r, bool (*may)(void *arg, const char *n
 	PL_TRY(pl_alloc(&seen, names + 1, 1, err));
 	for (uint32_t i = 0; i < r->n_mine; i++) {
 		const struct pl_enode *n = &r->e->node[i];
-		const char *name;
+		bool layer = n->flags & PL_NF_LAYER;
 
 		if (!rw_computes(n) || n->name >= names || seen[n->name])
 			continue;
 		seen[n->name] = 1;
-		name = pl_edit_name(r->e, n->name);
-		if (may(arg, name))
-			f.may[n->name] = !strncmp(name, "forward ", 8)	  ? 2
-					 : !strncmp(name, "backward ", 9) ? 3
-									  : 1;
+		if (may(arg, r->e, i))
+			f.may[n->name] = !layer ? 1 : n->phase == PL_PH_FORWARD ? 2 : 3;
 	}
 	rc = find_runs(&f, err);
 out:

@@ -12,6 +12,7 @@ static int apply_precision(struct pl_rewriter *r, const struct pl_rewrite *rw, s
 
 	for (uint32_t i = 0; rc == 0 && i < e->n_nodes; i++) {
 		const struct pl_enode *n = &e->node[i];
+		const struct pl_gwork *work = pl_edit_work(e, i);
 		bool wanted = !rw->n_args;
 		const char *name;
 		double x;
@@ -23,9 +24,15 @@ static int apply_precision(struct pl_rewriter *r, const struct pl_rewrite *rw, s
 			wanted = !strcmp(rw->arg[k], name);
 		if (!wanted)
 			continue;
-		x = rw->x > 0		      ? rw->x
-		    : n->kind != PL_K_HOST_OP ? pl_cost_precision(name, rw->word)
-					      : 1;
+		x = rw->x;
+		if (x <= 0)
+			x = n->kind == PL_K_HOST_OP
+				    ? 1
+				    : pl_cost_precision(work ? work->op : PL_OP_UNKNOWN,
+							work && work->type != PL_NONE
+								? pl_edit_name(e, work->type)
+								: NULL,
+							rw->word);
 		hits++;
 		rc = pl_edit_set_dur(e, i, rw_times(n->dur, x), err);
 	}

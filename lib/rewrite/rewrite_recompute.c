@@ -217,16 +217,15 @@ static int recompute_layer(struct pl_rewriter *r, const char *layer, struct pl_e
 
 	for (uint32_t b = 0; rc == 0 && b < e->n_nodes; b++) {
 		const struct pl_enode *n = &e->node[b];
-		const char *name = pl_edit_name(e, n->name);
 		uint32_t f = PL_NONE;
 
-		if (!rw_computes(n) || n->layer < 0 || strncmp(name, "backward ", 9) ||
-		    strcmp(name + 9, layer))
+		if (!rw_computes(n) || n->layer < 0 || !(n->flags & PL_NF_LAYER) ||
+		    n->phase != PL_PH_BACKWARD || strcmp(pl_edit_name(e, n->module), layer) != 0)
 			continue;
 		for (uint32_t i = b; i-- > 0 && f == PL_NONE;)
 			if (rw_computes(&e->node[i]) && e->node[i].res == n->res &&
 			    e->node[i].step == n->step && e->node[i].layer == n->layer &&
-			    !strncmp(pl_edit_name(e, e->node[i].name), "forward ", 8))
+			    e->node[i].flags & PL_NF_LAYER && e->node[i].phase == PL_PH_FORWARD)
 				f = i;
 		if (f == PL_NONE)
 			continue;

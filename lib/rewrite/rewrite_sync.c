@@ -483,8 +483,7 @@ struct pl_cost_comm rw_comm_of_set(const struct pl_rewriter *r, uint32_t set, ui
 		return c;
 	a = &r->e->node[old->arrive];
 	c.kind = a->kind;
-	c.coll = (uint8_t)pl_trace_coll_find(pl_edit_name(r->e, a->name),
-					     strlen(pl_edit_name(r->e, a->name)));
+	c.coll = pl_edit_coll(r->e, old->arrive);
 	c.group = a->group;
 	c.n = st->ranks ? st->ranks : a->group < r->e->n_groups ? r->e->group[a->group].n : meeting;
 	return c;
@@ -572,6 +571,32 @@ static int build_meet(struct pl_rewriter *r, uint32_t set, uint32_t step, uint32
 	return pl_edit_add_node(e, &n, after, meet, err);
 }
 
+/* The nodes of a bucket in a step are a communication of their own. */
+static int put_comm(struct pl_rewriter *r, const struct rw_built *b, uint32_t step, uint32_t meet,
+		    const struct pl_cost_comm *c, struct pl_err *err)
+{
+	struct pl_edit *e = r->e;
+	const struct pl_gcomm *old = meet == PL_NONE ? NULL : pl_edit_comm(e, meet);
+	struct pl_gcomm row;
+	uint32_t id;
+	int rc;
+
+	if (!old)
+		return 0;
+	row = *old;
+	row.bytes = c->bytes;
+	row.members = c->n;
+	row.rounds = 0;
+	rc = pl_edit_add_comm(e, &row, &id, err);
+	if (rc < 0)
+		return rc;
+	e->node[meet].comm = id;
+	for (uint32_t s = step * r->n_ranks; s < (step + 1) * r->n_ranks; s++)
+		if (b->arrive[s] != PL_NONE)
+			e->node[b->arrive[s]].comm = e->node[b->transfer[s]].comm = id;
+	return 0;
+}
+
 static int build_set(struct pl_rewriter *r, uint32_t set, uint64_t key, struct rw_built **out,
 		     struct pl_err *err)
 {
@@ -589,6 +614,8 @@ static int build_set(struct pl_rewriter *r, uint32_t set, uint64_t key, struct r
 		c = rw_comm_of_set(r, set, ranks);
 		for (uint32_t i = 0; rc == 0 && i < r->n_ranks; i++)
 			rc = build_slot(r, b, set, k * r->n_ranks + i, meet, &c, err);
+		if (rc == 0)
+			rc = put_comm(r, b, k, meet, &c, err);
 	}
 	return rc;
 }

@@ -146,15 +146,17 @@ static int add_layers(struct fit *f, struct pl_err *err)
 	int rc = 0;
 
 	for (uint32_t i = 0; rc == 0 && i < e->n_nodes; i++) {
-		const char *name = pl_edit_name(e, e->node[i].name);
+		const struct pl_enode *n = &e->node[i];
+		const char *layer = pl_edit_name(e, n->module);
 		size_t had = seen.n;
 		pl_id id;
 
-		if (e->node[i].dead || e->node[i].layer < 0 || strncmp(name, "backward ", 9) != 0)
+		if (n->dead || n->layer < 0 || !(n->flags & PL_NF_LAYER) ||
+		    n->phase != PL_PH_BACKWARD)
 			continue;
-		rc = pl_intern_add(&seen, name + 9, strlen(name + 9), &id, err);
+		rc = pl_intern_add(&seen, layer, strlen(layer), &id, err);
 		if (rc == 0 && seen.n > had)
-			rc = add_way(f, PL_RW_RECOMPUTE, name + 9, 0, err);
+			rc = add_way(f, PL_RW_RECOMPUTE, layer, 0, err);
 	}
 	if (rc == 0 && !seen.n)
 		rc = add_ranges(f, err);

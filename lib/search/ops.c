@@ -39,37 +39,21 @@ struct ops {
 
 /* ---- which operations ------------------------------------------------------------------------ */
 
-bool pl_search_fusable(const char *name)
+bool pl_search_fusable(unsigned op)
 {
-	static const char *const yes[] = {
-		"*elementwise*", "*pointwise*", "triton_poi*",	"*relu*",      "*ReLU*",
-		"*gelu*",	 "*GELU*",	"*Gelu*",	"*silu*",      "*swish*",
-		"*sigmoid*",	 "*tanh*",	"*dropout*",	"*Dropout*",   "*layer_norm*",
-		"*layernorm*",	 "*LayerNorm*", "*batch_norm*", "*BatchNorm*", "*batchnorm*",
-		"*group_norm*",	 "*GroupNorm*", "*rms_norm*",	"*RMSNorm*",   "*rmsnorm*",
-		"*softmax*",	 "*Softmax*",	"*SoftMax*",
-	};
-	static const char *const no[] = {
-		"*gemm*",   "*GEMM*", "*conv*",	 "*Conv*", "*cutlass*",
-		"*matmul*", "*nccl*", "*flash*", "*fmha*", "*attention*",
-	};
-	bool may = false;
-
-	for (size_t i = 0; i < PL_LEN(yes) && !may; i++)
-		may = pl_glob(yes[i], name);
-	for (size_t i = 0; i < PL_LEN(no) && may; i++)
-		may = !pl_glob(no[i], name);
-	return may;
+	return op == PL_OP_ELEMENTWISE || op == PL_OP_NORMALIZATION || op == PL_OP_DROPOUT ||
+	       op == PL_OP_SOFTMAX;
 }
 
-static bool may_fuse(void *arg, const char *name)
+static bool may_fuse(void *arg, const struct pl_edit *e, uint32_t node)
 {
+	const struct pl_gwork *work = pl_edit_work(e, node);
 	const struct pl_search_opts *o = arg;
 
 	for (size_t i = 0; i < o->n_fuse_globs; i++)
-		if (pl_glob(o->fuse_glob[i], name))
+		if (pl_glob(o->fuse_glob[i], pl_edit_name(e, e->node[node].name)))
 			return true;
-	return !o->n_fuse_globs && pl_search_fusable(name);
+	return !o->n_fuse_globs && work && pl_search_fusable(work->op);
 }
 
 static void ops_fini(struct ops *o)

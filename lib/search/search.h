@@ -61,9 +61,9 @@ struct pl_search_opts {
 int pl_search(const struct pl_graph *g, const struct pl_cost *cost, const struct pl_search_opts *o,
 	      struct pl_plan *p, struct pl_err *err) PL_MUST;
 
-/* Operations that compilers fuse as a rule: elementwise, activations, normalisations, by the names
- * that their kernels commonly have; not what multiplies matrices, convolves or communicates. */
-bool pl_search_fusable(const char *name);
+/* Does a compiler usually fuse that operator (enum pl_operator)? Elementwise ones and
+ * normalisations, not products of matrices. */
+bool pl_search_fusable(unsigned op);
 
 /* ---- parts ------------------------------------------------------------------------------------
  */

@@ -7,6 +7,7 @@
 
 #include "cost/cost.h"
 #include "derive/describe.h"
+#include "derive/names.h"
 #include "tap.h"
 
 /* ---- topologies by hand ---------------------------------------------------------------------- */
@@ -269,6 +270,15 @@ static void tie(struct jobg *j, uint32_t src, uint8_t type)
 	s->src[s->n_edges] = src;
 	s->etype[s->n_edges++] = type;
 	s->off[s->n_nodes] = s->n_edges;
+}
+
+/* Of an operation with that name. */
+static double precision_of(const char *name, const char *precision)
+{
+	struct pl_name_says says;
+
+	pl_name_read(name, strlen(name), &says);
+	return pl_cost_precision(says.op, says.type, precision);
 }
 
 /* Fits to what was put so far. */
@@ -743,10 +753,12 @@ static void moved(void)
 	ok(pl_cost_has_link(&c, "nic") && pl_cost_has_link(&c, "*") &&
 		   !pl_cost_has_link(&c, "ether"),
 	   "links by name");
-	ok(pl_cost_precision("volta_sgemm_128x64_nn", "fp16") == 1.0 / 3 &&
-		   pl_cost_precision("vectorized_elementwise_kernel", "bf16") == 0.5 &&
-		   pl_cost_precision("ampere_fp16_s16816gemm", "fp16") == 1 &&
-		   pl_cost_precision("relu", "tf32") == 1 && pl_cost_precision("gemm", "fp32") == 1,
+	ok(precision_of("volta_sgemm_128x64_nn", "fp16") == 1.0 / 3 &&
+		   precision_of("vectorized_elementwise_kernel", "bf16") == 0.5 &&
+		   precision_of("ampere_fp16_s16816gemm", "fp16") == 1 &&
+		   precision_of("relu", "tf32") == 1 && precision_of("gemm", "fp32") == 1 &&
+		   precision_of("aten::convert", "tf32") == 1 &&
+		   precision_of("upsample_bilinear2d_out_frame", "tf32") == 1,
 	   "precision: products by three, the rest by two, what has it already by nothing");
 	pl_cost_fini(&c);
 	ok(!fit_job(&j, NULL, &c, &err) && c.topo.n_ranks == RANKS && c.topo.n_hosts == 1 &&

@@ -191,9 +191,9 @@ static void test_refused(void)
 	}
 }
 
-static bool any(void *arg, const char *name)
+static bool any(void *arg, const struct pl_edit *e, uint32_t node)
 {
-	return !arg || strcmp(arg, name) != 0;
+	return !arg || strcmp(arg, pl_edit_name(e, e->node[node].name)) != 0;
 }
 
 static void test_runs(void)

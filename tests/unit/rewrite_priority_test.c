@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "cost/expand.h"
+#include "derive/describe.h"
 #include "rewrite/rewrite.h"
 #include "search/search.h"
 #include "sim_fixture.h"
@@ -210,6 +211,7 @@ static bool turned_init(struct turned *x, uint64_t seed, enum shape shape, struc
 	PL_TRY(pl_alloc(&g->step[0].dur, MAX_NODES, sizeof(pl_ns), err));
 	PL_TRY(put_step(x, shape == APART, err));
 	run(g);
+	PL_TRY(pl_derive_describe(g, err));
 	x->s = pl_sim_new(g, err);
 	rc = x->s ? pl_sim_edit(x->s, 0, 1, &x->e, err) : err->code;
 	if (rc == 0 && !(x->r = pl_rewriter_new(&x->e, &cost, err)))

@@ -2,6 +2,7 @@
  * The search where gradients belong to several groups of ranks, ranks are unlike, and sizes are not
  * known: against every way to fuse, and every order of few.
  */
+#include "derive/describe.h"
 #include "sim_fixture.h"
 
 #include "search_fixture.h"
@@ -227,6 +228,7 @@ static bool mixed_init(struct mixed *x, uint64_t seed, bool known, struct pl_err
 	PL_TRY(pl_alloc(&g->step[0].dur, MAX_NODES, sizeof(pl_ns), err));
 	PL_TRY(put_step(x, seed, known, err));
 	run(g);
+	PL_TRY(pl_derive_describe(g, err));
 	PL_TRY(pl_cost_fit(g, NULL, &x->cost, err));
 	x->open = true;
 	x->s = pl_sim_new(g, err);
