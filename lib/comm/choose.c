@@ -1,16 +1,23 @@
 /*
  * Which algorithm: what each would take, by a model.
  *
- * A message crosses a link in latency + bytes / rate; links between different pairs do not hinder
+ * A message crosses a link in latency + bytes / rate. Links between different pairs do not hinder
  * one another, and a link is busy while processors work, so the longer of the two counts.
- * Processors take so much for each message and for each byte that is sent, received and added;
- * where ranks have none of their own, those of all ranks add up. Trees and chains begin to overlap
- * after the first segments. The constants are fitted to all-reduces over loopback, and over links
- * of 1 and 10 Gbit/s with 200 and 20 us of latency, of 2, 3, 4 and 8 ranks on two processors
- * (bench/comm compares); with memory that the caches hold, where choices differ most. Bytes that
- * everybody sends to everybody cost more: they meet in the caches, and in place they are copied
- * first.
+ * Processors take so much for each message and for each byte that is sent, received and added.
+ * Where ranks share processors, the work of all ranks adds up. Where in addition all ranks wait for
+ * one another at each hop, as in a ring, the processors serve them in whole turns: three ranks on
+ * two processors take two turns a hop, as four would. Trees and chains begin to overlap after the
+ * first segments. Bytes that everybody sends to everybody cost more: they meet in the caches, and
+ * in place they are copied first.
+ *
+ * The constants were fitted to all-reduces of 2, 3, 4 and 8 ranks over loopback, and over links of
+ * 1 and 10 Gbit/s with 200 and 20 us of latency, in memory that the caches hold, where choices
+ * differ most. What counts is the ratio of the cost of a message to that of a byte, which differs
+ * less between machines than either; pl_comm_world_tune() measures instead. All ranks must choose
+ * alike, so nothing here may depend on what one rank alone has measured.
  */
+#include <math.h>
+
 #include "comm/internal.h"
 
 #define NS_A_MESSAGE	 3000.0
@@ -44,6 +51,13 @@ static bool has(uint8_t op, uint8_t algo)
 	}
 }
 
+/* How many times longer n ranks in step take, because `busy` processors serve them in whole turns.
+ */
+static double in_turns(double n, double busy)
+{
+	return busy < n ? ceil(n / busy) * busy / n : 1;
+}
+
 /* Nanoseconds that an all-reduce of s bytes takes by one of the four. */
 static double takes(const struct pl_world *w, uint8_t algo, double s)
 {
@@ -66,6 +80,7 @@ static double takes(const struct pl_world *w, uint8_t algo, double s)
 		hops = 2 * (n - 1);
 		messages = n * hops;
 		link = hops / n * s;
+		work *= in_turns(n, busy);
 		break;
 	case PL_CA_TREE:
 		messages = 2 * (n - 1);
@@ -80,8 +95,9 @@ static double takes(const struct pl_world *w, uint8_t algo, double s)
 			hops += 2;
 			messages += 2 * (n - low);
 			link = 4.0 / 3 * (s + piece);
-			work *= WHOLE_VECTORS;
+			work *= 1 + (WHOLE_VECTORS - 1) * (n - low) / (n - 1);
 		}
+		work *= in_turns(low, low < busy ? low : busy);
 	}
 	work = work / busy > path ? work / busy : path;
 	work += messages * NS_A_MESSAGE / busy;
@@ -91,22 +107,22 @@ static double takes(const struct pl_world *w, uint8_t algo, double s)
 
 static uint8_t all_reduce(const struct pl_world *w, size_t bytes)
 {
-	static const uint8_t way[] = { PL_CA_DIRECT, PL_CA_RING, PL_CA_TREE, PL_CA_HALVING };
+	static const uint8_t algorithm[] = { PL_CA_DIRECT, PL_CA_RING, PL_CA_TREE, PL_CA_HALVING };
 	uint8_t best = PL_CA_DIRECT;
 	double least = takes(w, best, (double)bytes);
 
-	for (size_t i = 1; i < PL_LEN(way); i++) {
-		double t = takes(w, way[i], (double)bytes);
+	for (size_t i = 1; i < PL_LEN(algorithm); i++) {
+		double t = takes(w, algorithm[i], (double)bytes);
 
 		if (t < least) {
 			least = t;
-			best = way[i];
+			best = algorithm[i];
 		}
 	}
 	return best;
 }
 
-/* By the model, or by habit. */
+/* By the model where there is one, else by size. */
 static uint8_t built_in(const struct pl_world *w, uint8_t op, size_t bytes)
 {
 	bool large = bytes >= (size_t)64 << 10;
@@ -133,7 +149,7 @@ uint8_t pl_comm_algo(const struct pl_world *w, uint8_t op, uint8_t algo, size_t 
 
 	if (has(op, algo))
 		return algo;
-	/* the nearest: what forwards, where there is no way to halve or to climb */
+	/* The nearest that the operation has: one that forwards, in place of halving or a tree. */
 	if (algo != PL_CA_AUTO)
 		return has(op, PL_CA_RING) ? PL_CA_RING : PL_CA_DIRECT;
 	for (size_t i = 0; i < PL_LEN(w->table[op]); i++)
