@@ -40,8 +40,10 @@ static size_t ring_write(struct pl_ring *r, const struct iovec *v, int n)
 {
 	uint64_t head = atomic_load_explicit(&r->head, memory_order_relaxed);
 	uint64_t tail = atomic_load_explicit(&r->tail, memory_order_acquire);
-	size_t room = PL_RING_BYTES - (size_t)(head - tail), total = 0;
+	size_t used = (size_t)(head - tail), room, total = 0;
 
+	/* the other side's counter lies in memory that it can write */
+	room = used < PL_RING_BYTES ? PL_RING_BYTES - used : 0;
 	for (int i = 0; i < n && room; i++) {
 		size_t m = pl_min_size(v[i].iov_len, room);
 		size_t at = (size_t)head & (PL_RING_BYTES - 1);
@@ -63,8 +65,7 @@ static size_t ring_read(struct pl_ring *r, const struct iovec *v, int n)
 	uint64_t head = atomic_load_explicit(&r->head, memory_order_acquire);
 	size_t there = (size_t)(head - tail), total = 0;
 
-	/* the other side's counter lies in memory that it can write */
-	if (there > PL_RING_BYTES)
+	if (there > PL_RING_BYTES) /* as in ring_write() */
 		there = PL_RING_BYTES;
 	for (int i = 0; i < n && there; i++) {
 		size_t m = pl_min_size(v[i].iov_len, there);

@@ -23,7 +23,11 @@
 
 #include "comm/internal.h"
 
-#define GUESTS 64 /* connections that have not greeted yet, besides those expected */
+#define NAP_NS 10000000 /* until what failed may work */
+#define GUESTS 64	/* connections that have not greeted yet, besides those expected */
+/* A rank greets as soon as it is connected. A machine with more to do than processors holds it up
+ * for some turns of the scheduler, of 3 to 10 ms each. */
+#define SILENT_NS 100000000
 
 struct guest {
 	int fd;
@@ -37,8 +41,7 @@ struct meeting {
 	pl_ns until;
 	char host[256]; /* of rank 0 */
 	int port;
-	char dir[480];
-	bool by_dir;
+	const char *dir; /* NULL: by tcp */
 	struct guest *guest;
 	size_t n_guests, most;
 	struct pollfd *polls;
@@ -85,8 +88,7 @@ static int parse_meet(struct meeting *m)
 	long port;
 
 	if (!strncmp(s, "dir:", 4) && s[4]) {
-		m->by_dir = true;
-		snprintf(m->dir, sizeof(m->dir), "%s", s + 4);
+		m->dir = s + 4;
 		return 0;
 	}
 	if (strncmp(s, "tcp:", 4) != 0 || !(colon = strrchr(s + 4, ':')))
@@ -108,7 +110,7 @@ static int listen_at(struct meeting *m, const char *at)
 {
 	struct pl_world *w = m->w;
 	struct pl_hello *me = &w->peer[w->rank].who;
-	bool first = w->rank == 0 && !m->by_dir;
+	bool first = w->rank == 0 && !m->dir;
 	char own[PL_ADDRESS_MAX], found[PL_ADDRESS_MAX];
 	const char *bind = w->o.bind ? w->o.bind : at;
 	bool alias = !w->o.bind && pl_comm_net_is_alias(at);
@@ -130,7 +132,7 @@ static int listen_at(struct meeting *m, const char *at)
 		snprintf(me->address, sizeof(me->address), "%s", at);
 	else if (!any_address(found))
 		snprintf(me->address, sizeof(me->address), "%s", found);
-	else if (m->by_dir)
+	else if (m->dir)
 		gethostname(me->address, sizeof(me->address) - 1);
 	return 0;
 }
@@ -191,20 +193,40 @@ static int hear_guest(struct meeting *m, size_t i, struct pl_hello *h)
 	return 1;
 }
 
+/* Room for one more connection: that which has been silent for longest goes, but not before a rank
+ * could have greeted. */
+static bool has_room(struct meeting *m)
+{
+	size_t oldest = 0;
+	char c;
+
+	if (m->n_guests < m->most)
+		return true;
+	for (size_t i = 1; i < m->n_guests; i++)
+		if (m->guest[i].since < m->guest[oldest].since)
+			oldest = i;
+	if (pl_now_ns() - m->guest[oldest].since < SILENT_NS ||
+	    recv(m->guest[oldest].fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
+		return false;
+	drop(m, oldest, true);
+	return true;
+}
+
 static void let_in(struct meeting *m)
 {
-	int fd;
+	struct timespec nap = { 0, NAP_NS };
 
-	while ((fd = accept4(m->w->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
-		size_t oldest = 0;
+	while (has_room(m)) {
+		int fd = accept4(m->w->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-		/* ranks greet at once: who has said nothing for longest is none */
-		for (size_t i = 1; i < m->n_guests; i++)
-			if (m->guest[i].since < m->guest[oldest].since)
-				oldest = i;
-		if (m->n_guests == m->most)
-			drop(m, oldest, true);
-		m->guest[m->n_guests++] = (struct guest){ .fd = fd, .since = pl_now_ns() };
+		if (fd >= 0) {
+			m->guest[m->n_guests++] = (struct guest){ .fd = fd, .since = pl_now_ns() };
+			continue;
+		}
+		/* without descriptors left, poll() would say at once that somebody waits */
+		if (errno != EAGAIN && errno != EINTR)
+			nanosleep(&nap, NULL);
+		return;
 	}
 }
 
@@ -213,13 +235,17 @@ static int next_guest(struct meeting *m, struct pl_hello *h, int *fd)
 {
 	for (;;) {
 		pl_ns left = m->until - pl_now_ns();
+		bool room = has_room(m);
 		size_t n = m->n_guests;
 
 		for (size_t i = 0; i < n; i++)
 			m->polls[i] = (struct pollfd){ .fd = m->guest[i].fd, .events = POLLIN };
-		m->polls[n] = (struct pollfd){ .fd = m->w->listener, .events = POLLIN };
+		m->polls[n].fd = room ? m->w->listener : -1;
+		m->polls[n].events = POLLIN;
+		m->polls[n].revents = 0;
 		if (left <= 0)
 			return 0;
+		left = room ? left : pl_min_i64(left, NAP_NS);
 		if (poll(m->polls, (nfds_t)n + 1, (int)(left / 1000000) + 1) < 0 && errno != EINTR)
 			return pl_fail_sys(m->err, "meeting: cannot wait");
 		if (m->polls[n].revents)
@@ -552,18 +578,19 @@ static int connect_to(struct meeting *m, int r, int lane)
 	struct pl_world *w = m->w;
 	struct pl_hello h = w->peer[w->rank].who;
 	uint8_t hello[PL_HELLO_BYTES];
-	bool first = r == 0 && !m->by_dir;
+	struct timespec nap = { 0, NAP_NS };
+	bool first = r == 0 && !m->dir;
 	int fd, rc;
 
 	do {
 		struct pl_hello *to = &w->peer[r].who;
 		struct pl_err e = { 0 };
 		/* a file of an earlier run may lie there still */
-		pl_ns until = m->by_dir ? pl_now_ns() + 50000000 : m->until;
+		pl_ns until = m->dir ? pl_now_ns() + 50000000 : m->until;
 
 		rc = pl_comm_net_connect(first ? m->host : to->address, first ? m->port : to->port,
 					 until, &fd, &e);
-		if (rc < 0 && (!m->by_dir || pl_now_ns() > m->until))
+		if (rc < 0 && (!m->dir || pl_now_ns() > m->until))
 			return pl_fail(m->err, PL_EIO, "rank %d: %s%s", r, e.msg,
 				       !strcmp(to->address, "127.0.0.1") && to->host != h.host
 					       ? " (it is on another host, and listens "
@@ -571,7 +598,7 @@ static int connect_to(struct meeting *m, int r, int lane)
 						 "tcp:HOST:PORT, or say --bind)"
 					       : "");
 		if (rc < 0 && !read_other(m, r))
-			continue;
+			nanosleep(&nap, NULL);
 	} while (rc < 0);
 	h.lane = (uint8_t)(lane == 0 ? PL_LANE_CONTROL : lane == 1 ? PL_LANE_P2P : PL_LANE_DATA);
 	h.channel = (uint16_t)(lane < 2 ? 0 : lane - 2);
@@ -675,8 +702,8 @@ static int prepare(struct meeting *m)
 	for (int r = 0; r < w->size; r++)
 		m->met[r] = -1;
 	PL_TRY(parse_meet(m));
-	if (m->by_dir || w->rank == 0)
-		PL_TRY(listen_at(m, m->by_dir ? "127.0.0.1" : m->host));
+	if (m->dir || w->rank == 0)
+		PL_TRY(listen_at(m, m->dir ? "127.0.0.1" : m->host));
 out:
 	return rc;
 }
@@ -692,7 +719,7 @@ int pl_comm_meet(struct pl_world *w, struct pl_err *err)
 		return 0;
 	w->n_local = 0;
 	rc = prepare(&m);
-	if (rc >= 0 && m.by_dir)
+	if (rc >= 0 && m.dir)
 		rc = meet_in_dir(&m);
 	else if (rc >= 0)
 		rc = w->rank == 0 ? host_meeting(&m) : attend(&m);
@@ -703,7 +730,7 @@ int pl_comm_meet(struct pl_world *w, struct pl_err *err)
 			close(m.met[r]);
 	while (m.n_guests)
 		drop(&m, 0, true);
-	if (m.by_dir) { /* all are connected: nobody needs it any more */
+	if (m.dir) { /* all are connected: nobody needs it any more */
 		file_of(&m, w->rank, "", path, sizeof(path));
 		unlink(path);
 	}

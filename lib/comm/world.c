@@ -359,6 +359,9 @@ static int take_opts(struct pl_world *w, const struct pl_world_opts *o, struct p
 	if (o->size > 1 && !o->meet)
 		return pl_fail(err, PL_EUSAGE,
 			       "no place to meet: tcp:HOST:PORT or dir:PATH is needed");
+	if (o->meet && strlen(o->meet) >= sizeof(w->meet))
+		return pl_fail(err, PL_EUSAGE, "meeting \"%.40s...\": longer than %zu characters",
+			       o->meet, sizeof(w->meet) - 1);
 	if (o->connections < 0 || o->connections > PL_CHANNELS)
 		return pl_fail(err, PL_EUSAGE, "%d connections a pair: at most %d", o->connections,
 			       PL_CHANNELS);

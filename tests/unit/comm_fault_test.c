@@ -10,6 +10,8 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
+#include "comm/internal.h"
+
 #define TIMEOUT_NS 1000000000
 #define LIMIT_S	   (2 * TIMEOUT_NS / 1e9)
 
@@ -552,6 +554,44 @@ static void test_memory(void)
 	}
 }
 
+/* ---- counters in shared memory ---- */
+
+/* Rank 1 writes nonsense where it says how much it has read: rank 0 writes no more than fits. */
+static int nonsense(struct pl_world_opts *o, void *arg)
+{
+	static float p[200000];
+	struct pl_coll_args a = { .op = PL_OP_SEND, .count = 200000, .src = p, .root = 1 };
+	struct pl_err e = { 0 };
+	struct pl_world *w;
+	int rc;
+
+	(void)arg;
+	o->transport = "shm";
+	o->timeout_ns = TIMEOUT_NS;
+	o->patience_ns = TIMEOUT_NS;
+	o->segment = (size_t)4 << 20;
+	NEED(pl_comm_world_open(o, &w, &e) == 0);
+	if (o->rank) {
+		atomic_store(&w->peer[0].conn[0].in->tail, UINT64_MAX / 2);
+		nap_ms(2500);
+		pl_comm_world_abort(w, "done");
+		return 0;
+	}
+	nap_ms(300);
+	rc = pl_comm_world_do(w, &a, &e);
+	NEED(rc == PL_EIO && atomic_load(&w->peer[1].conn[0].out->head) <= PL_RING_BYTES);
+	pl_comm_world_abort(w, "failed");
+	return 0;
+}
+
+static void test_nonsense(void)
+{
+	struct pl_world_opts o = { .meet = meeting(false) };
+
+	ok(run_ranks(2, &o, nonsense, NULL, 10),
+	   "a wrong counter in shared memory overruns nothing");
+}
+
 int main(void)
 {
 	uint8_t *m = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -561,6 +601,7 @@ int main(void)
 	signal(SIGPIPE, SIG_IGN);
 	test_meeting();
 	test_memory();
+	test_nonsense();
 	test_ranks(&t);
 	test_pauses(&t);
 	test_stutter(&t);

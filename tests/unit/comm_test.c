@@ -410,6 +410,7 @@ static void test_args(void)
 	};
 	struct pl_world *w;
 	struct pl_err e = { 0 };
+	char deep[600] = "";
 	size_t count;
 
 	o.token = "short";
@@ -420,6 +421,13 @@ static void test_args(void)
 	o.meet = "udp:x";
 	ok(pl_comm_world_open(&o, &w, &e) == PL_EUSAGE && strstr(e.msg, "dir:PATH"),
 	   "so are unknown meetings");
+	e.code = 0;
+	memset(deep, 'x', sizeof(deep) - 1);
+	memcpy(deep, "dir:", 4);
+	o.meet = deep;
+	ok(pl_comm_world_open(&o, &w, &e) == PL_EUSAGE && strstr(e.msg, "longer than"),
+	   "and names of folders that would be cut off");
+	o.meet = "udp:x";
 	e.code = 0;
 	o.transport = "pigeon";
 	ok(pl_comm_world_open(&o, &w, &e) == PL_EUSAGE && strstr(e.msg, "shm"), "and transports");

@@ -6,6 +6,7 @@
 #include "comm_fixture.h"
 
 #include <dirent.h>
+#include <sys/resource.h>
 
 #include "comm/internal.h"
 
@@ -206,9 +207,52 @@ static void test_crowd(void)
 		;
 }
 
+/* Rank 0 has no descriptor left for those who come: it waits for its deadline, and does not spin.
+ */
+static int no_descriptors(struct pl_world_opts *o, void *arg)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET };
+	struct rlimit limit;
+	struct rusage used;
+	struct pl_err e = { 0 };
+	struct pl_world *w;
+	int next = dup(0);
+
+	close(next);
+	if (o->rank) {
+		nap_ms(200);
+		a.sin_port = htons((uint16_t) * (int *)arg);
+		a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+		NEED(connect(socket(AF_INET, SOCK_STREAM, 0), (struct sockaddr *)&a, sizeof(a)) ==
+		     0);
+		nap_ms(1500);
+		return 0;
+	}
+	getrlimit(RLIMIT_NOFILE, &limit);
+	limit.rlim_cur = (rlim_t)next + 1; /* it listens */
+	NEED(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+	o->timeout_ns = 1000000000;
+	NEED(pl_comm_world_open(o, &w, &e) == PL_EIO && strstr(e.msg, "rank 1 never came"));
+	getrusage(RUSAGE_SELF, &used);
+	NEED(used.ru_utime.tv_sec + used.ru_stime.tv_sec == 0 &&
+	     used.ru_utime.tv_usec + used.ru_stime.tv_usec < 200000);
+	return 0;
+}
+
+static void test_no_descriptors(void)
+{
+	int port = free_port();
+	char text[64];
+	struct pl_world_opts o = { .meet = text };
+
+	snprintf(text, sizeof(text), "tcp:127.0.0.1:%d", port);
+	ok(run_ranks(2, &o, no_descriptors, &port, 10), "without descriptors it waits, idle");
+}
+
 int main(void)
 {
 	signal(SIGPIPE, SIG_IGN);
+	test_no_descriptors();
 	test_names();
 	test_ways();
 	test_leaks();
