@@ -5,6 +5,7 @@
 
 #include "plan/model.h"
 #include "tap.h"
+#include "tensor/net.h"
 
 static struct pl_err err;
 
@@ -259,8 +260,32 @@ static void parse(void)
 	   "what is a preset");
 }
 
+/* The schema has the layers that lib/tensor computes, and their keys. */
+static void layers(void)
+{
+	const char *op, *usage;
+	size_t n = 0;
+
+	for (; (usage = pl_net_usage((uint32_t)n, &op)); n++) {
+		const struct pl_lang_row *row = pl_lang_row(&pl_model_schema, op);
+		bool same = row;
+
+		for (const char *s = usage; same && (s = strchr(s, '[')); s++) {
+			char key[32];
+			size_t k = strcspn(s + 1, "=]");
+
+			snprintf(key, sizeof(key), "%.*s", (int)k, s + 1);
+			if (key[0] >= 'a') /* others are numbers */
+				same = pl_lang_field(row, key, NULL) != NULL;
+		}
+		ok(same, "%s %s", op, usage);
+	}
+	is_i64((long long)n, (long long)pl_model_schema.n_rows, "no layer is missing");
+}
+
 int main(void)
 {
+	layers();
 	text();
 	exact();
 	errors();
