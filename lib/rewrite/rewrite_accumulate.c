@@ -1,16 +1,25 @@
 /*
  * accumulate: a batch in k microbatches, with one synchronisation.
  *
- * Accumulation over k microbatches keeps the batch: forward and backward of a microbatch take a
- * k-th of their time, and only the last one's gradients are synchronised. On the edit that is a
- * delay of (k-1)/k of what came before the gradients, at the beginning, and the same operations k
- * times as short. That delay holds what the other microbatches do, so whatever else changes
- * operations is carried out before. Ranks that synchronise nothing have gradients too.
+ * Accumulation over k microbatches keeps the batch: kernels, copies and messages of a microbatch
+ * take a k-th of their time. Calls of the host and the time between them stay as they are, since
+ * each microbatch launches everything again. Only the last microbatch's gradients are synchronised.
+ * On the edit that is the last microbatch, behind a delay of k-1 periods. A period is what one
+ * microbatch keeps the host or the device busy for, whichever is longer: both work at the same time
+ * on different microbatches. The delay holds what the other microbatches do, so whatever else
+ * changes operations is carried out before. Ranks that synchronise nothing have gradients too.
  */
 #include "rewrite/rewrite_internal.h"
 
-/* When the rank's last gradient was made, less when the step began; 0: no gradients. */
-static pl_ns until_gradients(const struct pl_rewriter *r, uint32_t step, int32_t rank)
+struct slot { /* a rank in a step */
+	uint32_t step;
+	int32_t rank;
+	pl_ns end;    /* of the operation that makes its last gradient; INT64_MIN: none */
+	pl_ns period; /* of the present microbatch */
+	pl_ns lost;   /* of computation to the recorded communication */
+};
+
+static pl_ns last_gradient(const struct pl_rewriter *r, const struct slot *s)
 {
 	const struct pl_edit *e = r->e;
 	pl_ns end = INT64_MIN;
@@ -18,49 +27,71 @@ static pl_ns until_gradients(const struct pl_rewriter *r, uint32_t step, int32_t
 	for (size_t i = 0; i < e->n_tensors; i++) {
 		const struct pl_etensor *x = &e->tensor[i];
 
-		if (!x->dead && x->step == step && x->rank == rank && x->producer != PL_NONE &&
-		    e->g->tensor[x->tensor].role == PL_TR_GRAD &&
+		if (!x->dead && x->step == s->step && x->rank == s->rank &&
+		    x->producer != PL_NONE && e->g->tensor[x->tensor].role == PL_TR_GRAD &&
 		    (!r->n_tensors || x->arrive != PL_NONE))
 			end = pl_max_i64(end, pl_edit_end(e, x->producer));
 	}
-	return end == INT64_MIN ? 0 : pl_max_i64(0, end - r->begin[step]);
+	return end;
 }
 
-static bool of_rank(const struct pl_edit *e, const struct pl_enode *n, int32_t rank)
+/* Does the operation belong to the forward and backward pass? */
+static bool in_passes(const struct pl_edit *e, uint32_t node, const struct slot *s)
 {
-	return n->res != PL_NONE && e->res[n->res].rank == rank;
+	const struct pl_enode *n = &e->node[node];
+
+	return !n->dead && n->step == s->step && n->type == PL_N_OP && n->res != PL_NONE &&
+	       e->res[n->res].rank == s->rank && n->start < s->end;
 }
 
-static int accumulate_rank(struct pl_rewriter *r, uint32_t step, int32_t rank, int64_t k,
-			   struct pl_err *err)
+/* The longer of the times from the first to the last operation on threads, and on devices. */
+static pl_ns period_of(const struct pl_edit *e, const bool *part, const struct slot *s)
 {
-	struct pl_edit *e = r->e;
-	uint32_t n_nodes = (uint32_t)e->n_nodes;
-	pl_ns span = until_gradients(r, step, rank), end = r->begin[step] + span;
-	/* beside the other microbatches there is no communication */
-	pl_ns bare = pl_max_i64(0, span - rw_beside_lost(r, step, rank, end));
-	pl_ns later = (bare - bare / k) / rw_now(r)->accumulate;
+	pl_ns from[2] = { INT64_MAX, INT64_MAX }, to[2] = { INT64_MIN, INT64_MIN };
+
+	for (uint32_t i = 0; i < e->n_nodes; i++) {
+		const struct pl_enode *n = &e->node[i];
+		bool device;
+
+		if (!part[i] || n->step != s->step || e->res[n->res].rank != s->rank ||
+		    (n->role != PL_RO_COMPUTE && n->role != PL_RO_COPY && n->role != PL_RO_HOST &&
+		     n->role != PL_RO_GAP))
+			continue;
+		device = e->res[n->res].track_type != PL_T_THREAD;
+		from[device] = pl_min_i64(from[device], n->start);
+		to[device] = pl_max_i64(to[device], pl_min_i64(pl_edit_end(e, i), s->end));
+	}
+	return pl_max_i64(0, pl_max_i64(pl_sub_sat(to[0], from[0]), pl_sub_sat(to[1], from[1])));
+}
+
+/* Is its work that of the batch, of which a microbatch has a part? */
+static bool shrinks(const struct pl_rewriter *r, uint32_t node)
+{
+	const struct pl_enode *n = &r->e->node[node];
+
+	if (n->role == PL_RO_TRANSFER)
+		return node < r->n_mine && !r->mine[node];
+	return n->role == PL_RO_COMPUTE || n->role == PL_RO_COPY;
+}
+
+/* Let what nothing of the step precedes begin so much later. */
+static int delay_first(struct pl_edit *e, uint32_t node, pl_ns later, struct pl_err *err)
+{
+	const struct pl_enode *n = &e->node[node];
+	bool mark = n->role == PL_RO_MARK;
 	int rc = 0;
 
-	for (uint32_t i = 0; rc == 0 && i < n_nodes; i++) {
-		const struct pl_enode *n = &e->node[i];
-		bool first = true;
-
-		if (n->dead || n->step != step || n->type != PL_N_OP || !of_rank(e, n, rank) ||
-		    n->role == PL_RO_TRANSFER || n->start >= end)
-			continue;
-		for (uint32_t x = n->in; x != PL_NONE; x = e->edge[x].in_next)
-			first &= e->node[e->edge[x].src].step != step ||
-				 e->node[e->edge[x].src].type == PL_N_ENTRY;
-		/* what nothing of the step precedes begins after the other microbatches */
-		if (first && n->role != PL_RO_MARK)
-			rc = pl_edit_set_fixed(e, i, n->start + later, err);
-		if (rc == 0)
-			rc = pl_edit_set_dur(e, i, n->dur / k, err);
-		for (uint32_t x = e->node[i].out; rc == 0 && x != PL_NONE; x = e->edge[x].out_next)
-			if (n->role == PL_RO_MARK && e->edge[x].dst != e->step[step].sink)
-				rc = pl_edit_set_weight(e, x, e->edge[x].w + later, err);
-	}
+	for (uint32_t x = n->out; mark && rc == 0 && x != PL_NONE; x = e->edge[x].out_next)
+		if (e->edge[x].dst != e->step[n->step].sink)
+			rc = pl_edit_set_weight(e, x, e->edge[x].w + later, err);
+	for (uint32_t x = n->in; x != PL_NONE; x = e->edge[x].in_next)
+		if (e->node[e->edge[x].src].step == n->step &&
+		    e->node[e->edge[x].src].type != PL_N_ENTRY)
+			return rc;
+	for (uint32_t x = n->in; !mark && rc == 0 && x != PL_NONE; x = e->edge[x].in_next)
+		rc = pl_edit_set_weight(e, x, e->edge[x].w + later, err);
+	if (rc == 0 && !mark && n->in == PL_NONE)
+		rc = pl_edit_set_fixed(e, node, n->start + later, err);
 	return rc;
 }
 
@@ -82,18 +113,71 @@ static int check_accumulate(const struct pl_rewriter *r, const struct pl_rewrite
 		       : 0;
 }
 
+/* Slots as they are, and which operations are of their passes. */
+static int look(struct pl_rewriter *r, struct slot *slot, size_t n_slots, bool *part,
+		struct pl_err *err)
+{
+	int rc = pl_edit_settle(r->e, err);
+
+	for (size_t k = 0; rc == 0 && k < n_slots; k++) {
+		struct slot *s = &slot[k];
+
+		s->end = last_gradient(r, s);
+		if (s->end == INT64_MIN)
+			continue;
+		for (uint32_t i = 0; i < r->e->n_nodes; i++)
+			part[i] |= in_passes(r->e, i, s);
+		s->period = period_of(r->e, part, s);
+		s->lost = rw_beside_lost(r, s->step, s->rank, s->end);
+	}
+	return rc;
+}
+
+static int delay_slot(struct pl_rewriter *r, const struct slot *s, const bool *part, int64_t k,
+		      struct pl_err *err)
+{
+	struct slot now = *s;
+	int64_t had = rw_now(r)->accumulate;
+	pl_ns period, later;
+	int rc = 0;
+
+	now.end = last_gradient(r, s);
+	/* beside the other microbatches there is no communication */
+	period = pl_max_i64(0, period_of(r->e, part, &now) - s->lost / k);
+	later = (had * k - 1) * period - (had - 1) * pl_max_i64(0, s->period - s->lost);
+	for (uint32_t i = 0; rc == 0 && i < r->e->n_nodes; i++)
+		if (part[i] && r->e->node[i].step == s->step &&
+		    r->e->res[r->e->node[i].res].rank == s->rank)
+			rc = delay_first(r->e, i, later, err);
+	return rc;
+}
+
 static int apply_accumulate(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
 {
 	const struct pl_graph *g = r->e->g;
-	uint32_t n = r->n_tensors ? r->n_ranks : (uint32_t)g->n_ranks;
+	size_t n = r->n_tensors ? r->n_ranks : (size_t)g->n_ranks, n_slots = n * r->e->n_steps;
 	const int32_t *rank = r->n_tensors ? r->rank : g->rank;
-	int rc = 0;
+	struct slot *slot = NULL;
+	bool *part = NULL;
+	int rc;
 
-	rc = pl_edit_settle(r->e, err); /* when gradients are made, as it is now */
-	for (uint32_t s = 0; s < r->e->n_steps; s++)
-		for (uint32_t i = 0; rc == 0 && i < n; i++)
-			rc = accumulate_rank(r, s, rank[i], rw->k, err);
+	PL_TRY(pl_alloc(&slot, n_slots, sizeof(*slot), err));
+	PL_TRY(pl_alloc(&part, r->e->n_nodes, sizeof(*part), err));
+	for (size_t i = 0; i < n_slots; i++)
+		slot[i] = (struct slot){ .step = (uint32_t)(i / n), .rank = rank[i % n] };
+	PL_TRY(look(r, slot, n_slots, part, err));
+	for (uint32_t i = 0; i < r->e->n_nodes; i++)
+		if (part[i] && shrinks(r, i))
+			PL_TRY(pl_edit_set_dur(
+				r->e, i, rw_times(r->e->node[i].dur, 1.0 / (double)rw->k), err));
+	PL_TRY(pl_edit_settle(r->e, err));
+	for (size_t i = 0; i < n_slots; i++)
+		if (slot[i].end != INT64_MIN)
+			PL_TRY(delay_slot(r, &slot[i], part, rw->k, err));
 	rw_now(r)->accumulate *= rw->k;
+out:
+	pl_free(slot);
+	pl_free(part);
 	return rc;
 }
 

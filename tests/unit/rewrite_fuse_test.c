@@ -221,10 +221,50 @@ static void test_runs(void)
 	close_all(&f);
 }
 
+/* ---- microbatches ---------------------------------------------------------------------------- */
+
+/* The step in two microbatches: kernels are half as long, calls are made twice. The gradient is
+ * what the last kernel makes. */
+static pl_ns in_two(const pl_ns *dur, struct pl_err *err)
+{
+	static const struct pl_rewrite rw = { .op = PL_RW_ACCUMULATE, .k = 2 };
+	struct fixture f = { .s = NULL };
+	pl_ns step = -1;
+
+	if (begin(&f.j, dur, err) == 0) {
+		run(&f.j.g, 0);
+		if (pl_grow(&f.j.g.tensor, &f.j.g.cap_tensors, 1, sizeof(struct pl_tensor), err) ==
+		    0) {
+			f.j.g.tensor[f.j.g.n_tensors++] = (struct pl_tensor){ .type = PL_NONE,
+									      .role = PL_TR_GRAD,
+									      .producer = K3 };
+			if (open_all(&f, err) && pl_rewrite(f.r, &rw, err) == 0 &&
+			    pl_edit_settle(&f.e, err) == 0)
+				step = pl_edit_step(&f.e, 0);
+		}
+	}
+	close_all(&f);
+	return step;
+}
+
+static void test_accumulate(void)
+{
+	const pl_ns host[] = { 4, 4, 4 }, device[] = { 100, 100, 100 };
+	struct pl_err err = { 0 };
+
+	/* six calls, then the last kernel: 60 + 5 + 2 */
+	is_i64(in_two(host, &err), 67, "calls are made for each microbatch");
+	/* 15 until the first kernel; 3 x 50 and 2 gaps of 2, twice */
+	is_i64(in_two(device, &err), 15 + 2 * (3 * 50 + 2 * 2),
+	       "kernels are shorter, and the calls of the next microbatch are made meanwhile");
+	ok(!err.code, "%s", err.code ? err.msg : "no error");
+}
+
 int main(void)
 {
 	test_times();
 	test_refused();
 	test_runs();
+	test_accumulate();
 	return done_testing();
 }
