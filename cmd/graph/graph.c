@@ -144,11 +144,7 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 out:
 	pl_graph_fini(&g);
 	pl_pool_free(pool);
-	if (rc < 0) {
-		pl_out_abort(out);
-		return rc;
-	}
-	return pl_out_close(out, err);
+	return pl_out_finish(out, rc, err);
 }
 
 const struct pl_cmd pl_command = {

@@ -198,10 +198,7 @@ static int write_trace(struct merge *g, const struct pl_merge *m, struct pl_err 
 	w = NULL;
 out:
 	pl_cwriter_abort(w);
-	if (rc >= 0)
-		return pl_out_close(out, err);
-	pl_out_abort(out);
-	return rc;
+	return pl_out_finish(out, rc, err);
 }
 
 static int write_report(struct merge *g, const struct pl_merge *m, const struct pl_clock_report *r,
@@ -214,10 +211,7 @@ static int write_report(struct merge *g, const struct pl_merge *m, const struct 
 		return 0;
 	g->report = NULL;
 	rc = pl_clock_report_json(m, r, out, err);
-	if (rc >= 0)
-		return pl_out_close(out, err);
-	pl_out_abort(out);
-	return rc;
+	return pl_out_finish(out, rc, err);
 }
 
 /* Before the work: what cannot be written should be known at once. */

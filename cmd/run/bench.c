@@ -112,11 +112,7 @@ static int print(const struct bench *b, struct pl_err *err)
 	PL_TRY(pl_jsonw_close(&w, err));
 	rc = pl_out_write(out, "\n", 1, err);
 out:
-	if (rc < 0) {
-		pl_out_abort(out);
-		return rc;
-	}
-	return pl_out_close(out, err);
+	return pl_out_finish(out, rc, err);
 }
 
 static int make_table(struct bench *b, struct pl_err *err)

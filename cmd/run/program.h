@@ -119,9 +119,8 @@ struct result {
 /* Each rank brings its own result; afterwards all have those of all, and the sums of these. */
 int gather_workers(struct pl_worker *w, const struct worker_result *own, const struct member *p,
 		   struct result *r, struct pl_err *err) PL_MUST;
-int report_text(const struct result *r, struct pl_out *out, struct pl_err *err) PL_MUST;
-int report_json(const struct result *r, struct pl_out *out, struct pl_err *err) PL_MUST;
-int report_file(const struct result *r, const char *path, struct pl_err *err) PL_MUST;
+/* To path, as JSON or for people. */
+int report_write(const struct result *r, const char *path, bool json, struct pl_err *err) PL_MUST;
 
 /* ---- bench.c, plot.c ------------------------------------------------------------------------- */
 

@@ -30,11 +30,6 @@ out:
 	return rc;
 }
 
-static int row(struct pl_jsonw *w, const char *key, double v, struct pl_err *err)
-{
-	return pl_jsonw_kreal(w, key, v, err);
-}
-
 static int workers_json(const struct result *r, struct pl_jsonw *w, struct pl_err *err)
 {
 	int rc;
@@ -47,10 +42,10 @@ static int workers_json(const struct result *r, struct pl_jsonw *w, struct pl_er
 		PL_TRY(pl_jsonw_open(w, '{', err));
 		PL_TRY(pl_jsonw_ki64(w, "rank", i, err));
 		PL_TRY(pl_jsonw_ki64(w, "steps", (int64_t)(k->steps + 0.5), err));
-		PL_TRY(row(w, "samples_per_s", k->samples_per_s, err));
+		PL_TRY(pl_jsonw_kreal(w, "samples_per_s", k->samples_per_s, err));
 		PL_TRY(pl_jsonw_ki64(w, "commits", (int64_t)(k->commits + 0.5), err));
-		PL_TRY(row(w, "compute_share", k->compute_share, err));
-		PL_TRY(row(w, "wait_share", k->wait_share, err));
+		PL_TRY(pl_jsonw_kreal(w, "compute_share", k->compute_share, err));
+		PL_TRY(pl_jsonw_kreal(w, "wait_share", k->wait_share, err));
 		PL_TRY(pl_jsonw_ki64(w, "bytes_sent", (int64_t)(k->bytes_sent + 0.5), err));
 		PL_TRY(pl_jsonw_close(w, err));
 	}
@@ -59,7 +54,7 @@ out:
 	return rc;
 }
 
-int report_json(const struct result *r, struct pl_out *out, struct pl_err *err)
+static int report_json(const struct result *r, struct pl_out *out, struct pl_err *err)
 {
 	struct pl_jsonw w;
 	int rc;
@@ -73,13 +68,13 @@ int report_json(const struct result *r, struct pl_out *out, struct pl_err *err)
 	PL_TRY(pl_jsonw_ki64(&w, "ranks", r->ranks, err));
 	PL_TRY(pl_jsonw_ki64(&w, "steps", r->steps, err));
 	PL_TRY(pl_jsonw_ki64(&w, "samples", r->samples, err));
-	PL_TRY(row(&w, "seconds", r->seconds, err));
-	PL_TRY(row(&w, "samples_per_s", r->samples_per_s, err));
-	PL_TRY(row(&w, "time_to_target_s", r->time_to_target_s, err));
-	PL_TRY(row(&w, "final_loss", r->final_loss, err));
-	PL_TRY(row(&w, "eval_loss", r->eval_loss, err));
-	PL_TRY(row(&w, "accuracy", r->accuracy, err));
-	PL_TRY(row(&w, "heterogeneity", r->heterogeneity, err));
+	PL_TRY(pl_jsonw_kreal(&w, "seconds", r->seconds, err));
+	PL_TRY(pl_jsonw_kreal(&w, "samples_per_s", r->samples_per_s, err));
+	PL_TRY(pl_jsonw_kreal(&w, "time_to_target_s", r->time_to_target_s, err));
+	PL_TRY(pl_jsonw_kreal(&w, "final_loss", r->final_loss, err));
+	PL_TRY(pl_jsonw_kreal(&w, "eval_loss", r->eval_loss, err));
+	PL_TRY(pl_jsonw_kreal(&w, "accuracy", r->accuracy, err));
+	PL_TRY(pl_jsonw_kreal(&w, "heterogeneity", r->heterogeneity, err));
 	PL_TRY(pl_jsonw_key(&w, "interrupted_at_step", err));
 	PL_TRY(r->signal ? pl_jsonw_i64(&w, r->step, err) : pl_jsonw_null(&w, err));
 	PL_TRY(workers_json(r, &w, err));
@@ -89,22 +84,7 @@ out:
 	return rc;
 }
 
-int report_file(const struct result *r, const char *path, struct pl_err *err)
-{
-	struct pl_out *out = pl_out_open(path, false, err);
-	int rc;
-
-	if (!out)
-		return err->code;
-	rc = report_json(r, out, err);
-	if (rc < 0) {
-		pl_out_abort(out);
-		return rc;
-	}
-	return pl_out_close(out, err);
-}
-
-int report_text(const struct result *r, struct pl_out *out, struct pl_err *err)
+static int report_text(const struct result *r, struct pl_out *out, struct pl_err *err)
 {
 	char bytes[32];
 	double waited = 0, sent = 0;
@@ -140,4 +120,15 @@ int report_text(const struct result *r, struct pl_out *out, struct pl_err *err)
 				     r->time_to_target_s));
 out:
 	return rc;
+}
+
+int report_write(const struct result *r, const char *path, bool json, struct pl_err *err)
+{
+	struct pl_out *out = pl_out_open(path, false, err);
+	int rc;
+
+	if (!out)
+		return err->code;
+	rc = json ? report_json(r, out, err) : report_text(r, out, err);
+	return pl_out_finish(out, rc, err);
 }

@@ -75,19 +75,11 @@ static void defaults(void *config)
 static int plot(const struct config *c, int argc, char **argv, struct pl_err *err)
 {
 	struct pl_out *out;
-	int rc;
 
 	if (!argc)
 		return pl_fail(err, PL_EUSAGE, "-O svg plots logs: name one or more");
 	out = pl_out_open(c->c.output, false, err);
-	if (!out)
-		return err->code;
-	rc = plot_logs(argv, argc, out, err);
-	if (rc < 0) {
-		pl_out_abort(out);
-		return rc;
-	}
-	return pl_out_close(out, err);
+	return out ? pl_out_finish(out, plot_logs(argv, argc, out, err), err) : err->code;
 }
 
 /* --set hosts=N is all that a measurement takes of a job. */

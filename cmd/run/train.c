@@ -223,24 +223,14 @@ static int report(struct training *t, struct pl_err *err)
 			    .final_loss = d->last_loss,
 			    .eval_loss = d->eval_loss,
 			    .accuracy = d->accuracy };
-	struct pl_out *out;
 	int rc;
 
 	PL_TRY(gather_workers(d->worker, &own, t->p, &r, err));
 	if (t->p->rank)
 		goto out;
 	if (t->c->report)
-		PL_TRY(report_file(&r, t->c->report, err));
-	out = pl_out_open(t->c->c.output, false, err);
-	if (!out) {
-		rc = err->code;
-		goto out;
-	}
-	rc = t->c->to == AS_JSON ? report_json(&r, out, err) : report_text(&r, out, err);
-	if (rc < 0)
-		pl_out_abort(out);
-	else
-		rc = pl_out_close(out, err);
+		PL_TRY(report_write(&r, t->c->report, true, err));
+	rc = report_write(&r, t->c->c.output, t->c->to == AS_JSON, err);
 out:
 	pl_free(r.worker);
 	return rc;

@@ -200,10 +200,7 @@ static int header(struct pl_buf *b, const struct pl_weights *w,
 	if (!to)
 		return PL_ENOMEM;
 	rc = put_header(to, w, order, err);
-	if (rc < 0)
-		pl_out_abort(to);
-	else
-		rc = pl_out_close(to, err);
+	rc = pl_out_finish(to, rc, err);
 	while (rc >= 0 && b->n % ALIGN)
 		rc = pl_buf_put(b, " ", 1, err);
 	if (rc >= 0)

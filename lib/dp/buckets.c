@@ -25,6 +25,7 @@ struct builder {
 	uint32_t *parts;
 	uint8_t *algo;
 	uint32_t n_sets;
+	uint32_t *found; /* (n) scratch memory of assign() */
 };
 
 /* Gives a set, from number `next` on, to each tensor that has none, by the default rule. Returns
@@ -70,57 +71,38 @@ static bool shape_fits(const struct pl_net_tensor *t, const char *name)
 	return true;
 }
 
-/* The tensors that a name of the plan stands for: calls set(arg, tensor). Returns how many. */
-static uint32_t resolve(const struct builder *m, const char *name,
-			void (*set)(void *arg, uint32_t tensor), void *arg)
+/* Finds the tensors that a name of the plan stands for: found[0 .. m->n). Returns how many. */
+static uint32_t resolve(const struct builder *m, const char *name, uint32_t *found)
 {
-	uint32_t k, found = 0;
+	uint32_t k, n = 0;
 	size_t len = strlen(name);
 
 	for (uint32_t i = 0; i < m->n; i++)
 		if (!strcmp(m->t[i].name, name) ||
 		    (!strncmp(name, "grad ", 5) && !strcmp(m->t[i].name, name + 5))) {
-			set(arg, i);
+			found[0] = i;
 			return 1;
 		}
 	if (parse_number(name, "grad ", &k)) {
 		if (k >= m->n || !shape_fits(&m->t[m->n - 1 - k], name))
 			return 0;
-		set(arg, m->n - 1 - k);
+		found[0] = m->n - 1 - k;
 		return 1;
 	}
 	for (uint32_t i = 0; i < m->n; i++) { /* "bucket 3", or a module: "fc1" */
 		bool module = !strncmp(m->t[i].name, name, len) && m->t[i].name[len] == '.';
 
-		if (module || (parse_number(name, "bucket ", &k) && m->base[i] == k)) {
-			set(arg, i);
-			found++;
-		}
+		if (module || (parse_number(name, "bucket ", &k) && m->base[i] == k))
+			found[n++] = i;
 	}
-	return found;
+	return n;
 }
 
-struct assign {
-	uint32_t *set, value;
-};
-
-static void assign(void *arg, uint32_t tensor)
+/* Sets value[tensor] of each tensor that the name stands for. */
+static void assign(const struct builder *m, const char *name, uint32_t *value, uint32_t v)
 {
-	struct assign *a = arg;
-
-	a->set[tensor] = a->value;
-}
-
-struct base_of {
-	const struct builder *m;
-	uint32_t set;
-};
-
-static void get_base(void *arg, uint32_t tensor)
-{
-	struct base_of *l = arg;
-
-	l->set = l->m->base[tensor];
+	for (uint32_t i = resolve(m, name, m->found); i-- > 0;)
+		value[m->found[i]] = v;
 }
 
 /* ---- plans --------------------------------------------------------------------------------- */
@@ -139,7 +121,7 @@ static int set_algo(struct builder *m, const struct pl_rewrite *rw, const struct
 	}
 	PL_TRY(pl_alloc(&mark, (size_t)m->n + 1, sizeof(*mark), err));
 	for (uint32_t a = 0; a < rw->n_args; a++)
-		resolve(m, rw->arg[a], assign, &(struct assign){ mark, 1 });
+		assign(m, rw->arg[a], mark, 1);
 	for (uint32_t i = 0; i < m->n; i++)
 		if (!rw->n_args || mark[i])
 			m->algo[m->set[i]] = (uint8_t)algo;
@@ -189,9 +171,9 @@ static int assign_plan_sets(struct builder *m, const struct pl_plan *p, int64_t 
 
 	PL_TRY(pl_alloc(&base, p->n_tensors + 1, sizeof(*base), err));
 	for (size_t i = 0; i < p->n_tensors; i++) {
-		struct base_of l = { m, PL_NONE };
+		uint32_t k = resolve(m, p->tensor[i].name, m->found);
 
-		if (!resolve(m, p->tensor[i].name, get_base, &l)) {
+		if (!k) {
 			rc = pl_fail(
 				err, PL_EDATA,
 				"the plan's tensor \"%.200s\" is none of this model's; the plan "
@@ -199,11 +181,11 @@ static int assign_plan_sets(struct builder *m, const struct pl_plan *p, int64_t 
 				p->tensor[i].name);
 			goto out;
 		}
-		base[i] = l.set;
+		base[i] = m->base[m->found[k - 1]];
 	}
 	PL_TRY(pl_plan_buckets(p, base, &b, err));
 	for (size_t i = 0; i < p->n_tensors; i++)
-		resolve(m, p->tensor[i].name, assign, &(struct assign){ m->set, b.set[i] });
+		assign(m, p->tensor[i].name, m->set, b.set[i]);
 	m->n_sets = assign_default_sets(m, limit, m->set, b.n_sets);
 	for (uint32_t s = 0; s < m->n_sets && s < b.n_sets; s++)
 		m->parts[s] = b.parts[s];
@@ -266,6 +248,7 @@ int pl_dp_buckets(const struct pl_net_tensor *t, uint32_t n, double bucket_mb, u
 	sets = n + 1 + (plan ? (uint32_t)pl_min_size(plan->n_tensors, UINT32_MAX / 2) : 0);
 	PL_TRY(pl_alloc(&m.set, (size_t)n + 1, sizeof(*m.set), err));
 	PL_TRY(pl_alloc(&m.base, (size_t)n + 1, sizeof(*m.base), err));
+	PL_TRY(pl_alloc(&m.found, (size_t)n + 1, sizeof(*m.found), err));
 	PL_TRY(pl_alloc(&m.parts, sets, sizeof(*m.parts), err));
 	PL_TRY(pl_alloc(&m.algo, sets, sizeof(*m.algo), err));
 	memset(m.set, 0xff, n * sizeof(*m.set));
@@ -285,6 +268,7 @@ int pl_dp_buckets(const struct pl_net_tensor *t, uint32_t n, double bucket_mb, u
 out:
 	pl_free(m.set);
 	pl_free(m.base);
+	pl_free(m.found);
 	pl_free(m.parts);
 	pl_free(m.algo);
 	if (rc < 0)

@@ -417,3 +417,11 @@ void pl_out_abort(struct pl_out *o)
 	pl_free(o->buf);
 	pl_free(o);
 }
+
+int pl_out_finish(struct pl_out *o, int rc, struct pl_err *err)
+{
+	if (rc >= 0)
+		return pl_out_close(o, err);
+	pl_out_abort(o);
+	return rc;
+}

@@ -39,10 +39,7 @@ static int hash_text(uint64_t *h, int (*put)(const void *p, struct pl_out *out, 
 	if (!out)
 		return PL_ENOMEM;
 	rc = put(p, out, err);
-	if (rc < 0)
-		pl_out_abort(out);
-	else
-		rc = pl_out_close(out, err);
+	rc = pl_out_finish(out, rc, err);
 	part[1] = pl_hash(b.p, b.n);
 	*h = pl_hash(part, sizeof(part));
 	pl_buf_fini(&b);

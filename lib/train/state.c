@@ -144,16 +144,8 @@ out:
 static int write_file(const struct pl_weights *w, const char *path, struct pl_err *err)
 {
 	struct pl_out *out = pl_out_open(path, true, err);
-	int rc;
 
-	if (!out)
-		return err->code;
-	rc = pl_weights_write(w, out, err);
-	if (rc < 0) {
-		pl_out_abort(out);
-		return rc;
-	}
-	return pl_out_close(out, err);
+	return out ? pl_out_finish(out, pl_weights_write(w, out, err), err) : err->code;
 }
 
 static int add_number(struct pl_weights *w, const char *key, int64_t v, struct pl_err *err)
