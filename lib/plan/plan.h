@@ -16,24 +16,24 @@
 #define PL_PLAN_MAJOR 1
 #define PL_PLAN_MINOR 2
 
+/* What each takes is in the rows of pl_plan_schema, what it means in paceline-plan(5). The members
+ * of struct pl_rewrite hold it: `word` an algorithm, a precision or a link; `arg` names of tensors,
+ * operations, layers or ranks; `k` parts, microbatches, servers or ranks; `x` a share or a factor.
+ */
 enum pl_rw {
-	PL_RW_FUSE_TENSORS,	/* arg: tensors, synchronised as one; one alone: by itself */
-	PL_RW_PARTITION_TENSOR, /* arg: one tensor (or the first of a fused set); k chunks, k >= 2
-				 */
-	PL_RW_FUSE_OPS,	  /* arg: two or more operations that follow one another; x: their time as
-			   * a share of the sum (0 < x <= 1), 1 if not given */
-	PL_RW_ORDER,	  /* arg: tensors; their communication is issued in this order */
-	PL_RW_ACCUMULATE, /* k microbatches (k >= 2), one synchronisation */
-	PL_RW_RECOMPUTE,  /* arg: layers whose activations are made again in the backward pass */
-	PL_RW_PRECISION, /* word: fp32, tf32, bf16, fp16, fp8; arg: operations (none: all); x: their
-			  * time as a share of what it was; not given: from the cost model */
-	PL_RW_ALGORITHM, /* word: enum pl_algo; arg: tensors (none: all); k: servers of ps */
-	PL_RW_RANKS,	 /* k workers in the data-parallel group, 2 to 10,000 */
-	PL_RW_BANDWIDTH, /* word: a link of the topology, or "*"; x: factor */
-	PL_RW_LATENCY,	 /* the same */
-	PL_RW_SPEED,	 /* arg: globs over names of ranks ("rank 3") or hosts; none: all; x: factor
-			  * of speed: durations are divided by it */
-	PL_RW_PRIORITY,	 /* arg: tensors; of what is ready, the first of these is carried first */
+	PL_RW_FUSE_TENSORS,
+	PL_RW_PARTITION_TENSOR,
+	PL_RW_FUSE_OPS,
+	PL_RW_ORDER,
+	PL_RW_ACCUMULATE,
+	PL_RW_RECOMPUTE,
+	PL_RW_PRECISION,
+	PL_RW_ALGORITHM,
+	PL_RW_RANKS,
+	PL_RW_BANDWIDTH,
+	PL_RW_LATENCY,
+	PL_RW_SPEED,
+	PL_RW_PRIORITY,
 	PL_RW_COUNT_
 };
 const char *pl_rw_name(unsigned op);		   /* "fuse-tensors" ... */

@@ -1,9 +1,10 @@
 /*
  * Plans as streams, read and written: the binary form of paceline-plan(5); and which form it is.
  *
- * Tensors and rewrites are entries with a size of their own, so that they can grow; a block ends
- * when it is long enough. Memory follows what has arrived: an entry announces no more names than it
- * has bytes. What was read is then judged by pl_plan_check(). Linear.
+ * Each tensor and each rewrite is an entry that begins with its size, so that later versions can
+ * add to it. A block ends when it is long enough. An entry that announces more names than it has
+ * bytes is refused, so that memory is bounded by the input. pl_plan_check() checks the result.
+ * Linear.
  */
 #include <string.h>
 

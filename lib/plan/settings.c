@@ -1,9 +1,9 @@
 /*
  * What the settings of all frameworks share: the sets of tensors with their sizes, comments, and
- * the parts that are torch's whatever wraps it.
+ * the code for torch.
  *
- * A framework's file writes what that framework understands and says which rewrites it thereby
- * expressed; every other rewrite of the plan becomes a comment here, so that none is lost silently.
+ * The file of a framework writes the settings that the framework has, and marks the rewrites that
+ * they express. Every other rewrite becomes a comment here, so that none is lost silently.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@ const struct pl_settings *const pl_settings[] = {
 	&pl_settings_deepspeed, &pl_settings_megatron, &pl_settings_xla,     NULL,
 };
 
-/* Why a setting cannot say it, unless the framework's file found a way. */
+/* Why no setting expresses the rewrite, unless the file of the framework does. */
 static const char *const reasons[PL_RW_COUNT_] = {
 	[PL_RW_FUSE_TENSORS] = "no setting groups tensors",
 	[PL_RW_PARTITION_TENSOR] = "no setting splits the communication of a tensor",

@@ -1,13 +1,13 @@
 /*
  * Settings of BytePS: environment.
  *
- * BytePS splits every tensor into partitions of one size, which it rounds up to whole pages times
- * the ranks of a host, and fuses nothing. Of the sizes of the plan's chunks (at most TRIED of them)
- * the one is taken under which the fewest tensors get another number of parts: O(tried x tensors).
- * Its credit is how many partitions may be under way before the next is chosen by priority; 0 turns
- * priorities off.
+ * BytePS splits every tensor into partitions of one size. It rounds the size up to whole pages
+ * times the ranks of a host. It fuses no tensors. Each size of a chunk of the plan is tried (at
+ * most TRIED sizes), and the one is taken that gives the fewest tensors another number of parts:
+ * O(tried x tensors). The credit of BytePS limits how many partitions are sent before the next is
+ * chosen by priority; 0 turns priorities off.
  *
- * What it cannot say: sets of several tensors, an order of one's own, different sizes of chunks.
+ * BytePS has no settings for sets of several tensors, for an order, or for chunks of several sizes.
  */
 #include "plan/internal.h"
 

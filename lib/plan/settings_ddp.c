@@ -2,12 +2,13 @@
  * Settings of PyTorch's DistributedDataParallel.
  *
  * DDP fills a bucket with gradients in the order of readiness and closes it when its size reaches
- * the cap, so a list of caps, each the size of one set, gives exactly the plan's sets where these
- * are runs of that order: the last tensor of a set makes it reach its cap, the one before does not
- * (but for a last tensor of no bytes). Sets that are no runs are cut at their last tensors, which
- * keeps their number and when each is ready at the earliest. The rule is played through here, and
- * what differs from the plan is said. Tensors of different types never share a bucket, which a
- * plan does not know. Releases without the list get the one cap that comes closest.
+ * the cap. A list of caps, each the size of one set, therefore gives exactly the sets of the plan
+ * if each set is a run of that order: its last tensor makes the bucket reach its cap, the tensor
+ * before does not (unless the last tensor has no bytes). Sets that are no runs are cut at their
+ * last tensors. This keeps the number of sets, and the earliest time at which each is ready. The
+ * rule is simulated here, and a comment tells what differs from the plan. Tensors of different
+ * types never share a bucket; a plan has no types. Releases without the list get the one cap that
+ * is closest.
  */
 #include <stdio.h>
 
@@ -15,7 +16,7 @@
 
 #define MIB 1048576.0
 
-/* The list of caps; *exact: they give the plan's sets. */
+/* The list of caps; *exact: the caps give the sets of the plan. */
 static int put_list(struct pl_setter *s, const bool *end, bool *exact, struct pl_err *err)
 {
 	const char *sep = "";

@@ -1,15 +1,16 @@
 /*
  * Settings of DeepSpeed: members of its configuration.
  *
- * It reads the configuration as Hjson, where lines that begin with # are comments; without those
- * lines this is JSON. Buckets are counted in elements and filled in the order of readiness until
- * the next tensor would not fit, all to one size. Sizes of buckets exist from ZeRO stage 1 on:
- * without a stage they would be taken and mean nothing, so the least one that has them is written.
- * There, gradients are reduced at the end of the microbatches of a step; stage 2 reduces those of
- * each. The size for gathering must be even.
+ * DeepSpeed reads its configuration as Hjson, in which lines that begin with # are comments;
+ * without those lines this is JSON. It counts the size of a bucket in elements and fills each
+ * bucket in the order of readiness until the next tensor does not fit; all buckets have one size.
+ * ZeRO stage 1 is the first stage that uses the size, so it is written. Stage 1 reduces gradients
+ * at the end of the microbatches of a step; stage 2 reduces them after each microbatch. The size
+ * for gathering must be even.
  *
- * What it cannot say: sets of different sizes, chunks, an order; and which layers are recomputed:
- * activation_checkpointing only says how a model does it that calls deepspeed.checkpointing.
+ * DeepSpeed has no settings for sets of different sizes, chunks or an order. It has none for the
+ * layers to recompute either: activation_checkpointing applies to models that call
+ * deepspeed.checkpointing.
  */
 #include <string.h>
 

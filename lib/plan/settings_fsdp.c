@@ -1,14 +1,14 @@
 /*
  * Settings of PyTorch's fully sharded data parallelism (fully_shard).
  *
- * Each call of fully_shard makes one group of the parameters below the modules given that no call
- * before took; a group is gathered and reduced as one. A set of the plan asks for the modules of
- * its tensors, each taken whole: a name is that of a module, as in tables of layers, or of a
- * parameter, which the fragment finds out. Modules inside others have to come first, so sets are
- * written by the depth of their names. What a group is cannot be finer than modules: those with
- * parameters in several sets are counted by sorting, O(tensors log tensors).
+ * Each call of fully_shard makes one group of those parameters of the given modules that no earlier
+ * call has taken; a group is gathered and reduced as one. For a set of the plan, the modules of its
+ * tensors are given, each as a whole. A name is that of a module, as in tables of layers, or that
+ * of a parameter; the generated code finds out which. Inner modules must come before the outer
+ * ones, so sets are written by the depth of their names. A group cannot be smaller than a module:
+ * modules with parameters in several sets are counted by sorting, O(tensors log tensors).
  *
- * Gathering has no counterpart in a plan of gradients; it goes by the same groups.
+ * A plan says nothing of gathering; it uses the same groups.
  */
 #include <string.h>
 
@@ -160,7 +160,8 @@ out:
 	return rc;
 }
 
-/* Gradients keep the precision in which the plan sizes them, so reduce_dtype stands beside. */
+/* Gradients keep the precision that their sizes in the plan have, so reduce_dtype is written, too.
+ */
 static int put_options(struct pl_setter *s, struct pl_err *err)
 {
 	const char *word = pl_settings_precision(s->p), *dtype = NULL;

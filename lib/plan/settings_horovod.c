@@ -1,15 +1,15 @@
 /*
  * Settings of Horovod: environment, and groups of tensors for its optimizer.
  *
- * Horovod fuses what is ready when its cycle comes round, up to a threshold, so a threshold alone
- * cannot say which tensors go together; groups (since 0.21) can, if groups are not fused in turn.
- * A group that exceeds the threshold is cut, and builds for GPUs count every tensor as whole 16
- * bytes, so the threshold has room for the padding; more room does no harm, as groups stay apart.
- * Horovod reads the environment when it is initialised, from the process itself: the fragment sets
- * it.
+ * In each cycle Horovod fuses the tensors that are ready, up to a threshold. A threshold alone
+ * therefore cannot choose which tensors are fused; groups (since 0.21) can, if groups are not fused
+ * with one another. Horovod cuts a group that exceeds the threshold, and builds for GPUs pad each
+ * tensor to a multiple of 16 bytes, so the threshold leaves room for the padding. A larger
+ * threshold does no harm, as groups are not fused. Horovod reads the environment of the process
+ * when it is initialised, so the generated code sets it.
  *
- * What it cannot say: chunks of a tensor, an order other than that of readiness, and algorithms
- * other than its own hierarchical one and those of NCCL.
+ * Horovod has no settings for chunks of a tensor, for an order other than that of readiness, or for
+ * algorithms other than its own hierarchical one and those of NCCL.
  */
 #include "plan/internal.h"
 
@@ -22,7 +22,7 @@ static int put_env(struct pl_setter *s, const char *name, int64_t value, struct 
 			     (long long)value);
 }
 
-/* Room for the largest set. */
+/* A threshold that the largest set does not exceed. */
 static int64_t threshold(const struct pl_setter *s)
 {
 	int64_t max = 0;

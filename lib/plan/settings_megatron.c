@@ -1,14 +1,14 @@
 /*
  * Settings of Megatron-LM: options of its training programs.
  *
- * A bucket is closed when its elements reach the size given, all to one size; buckets are
- * reduced while the backward pass goes on only with --overlap-grad-reduce. Recomputation of whole
- * layers takes the first N of each pipeline stage, whole transformer layers: those are told by the
- * first number among the parts of a name (encoder.layer.3.attention), and what has none, as an
- * embedding, cannot be recomputed.
+ * Megatron-LM closes a bucket when its elements reach the given size; all buckets have one size.
+ * Buckets are reduced during the backward pass only with --overlap-grad-reduce. Recomputation takes
+ * the first N transformer layers of each pipeline stage. The number of a transformer layer is the
+ * first number among the parts of a name (encoder.layer.3.attention). A layer without a number, as
+ * an embedding, cannot be recomputed.
  *
- * What it cannot say: sets of different sizes, chunks, an order, recomputation of certain layers
- * or of parts of one.
+ * Megatron-LM has no settings for sets of different sizes, chunks, an order, or recomputation of
+ * chosen layers or of parts of a layer.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -2,13 +2,13 @@
  * One size for all buckets, for the frameworks that have no list of them.
  *
  * Such a framework fills a bucket with gradients in the order of readiness and closes it by one of
- * two rules: once it has reached the size, or before the tensor that would not fit. Both are played
- * through here for the sizes of the plan's sets (at most TRIED of them) and for 1, one tensor at a
- * time; the size taken is the one whose buckets differ from the plan's in the fewest ends, the
- * largest of equally good ones: O(tried x tensors). A tensor of the plan may be a layer of several
- * parameters, between which a framework may cut; the plan does not know their sizes. Sets that are
- * no runs of the order of readiness count by their last tensors, which keeps their number and when
- * each is ready at the earliest.
+ * two rules: when it has reached the size, or before the tensor that does not fit. Both rules are
+ * simulated here for the sizes of the plan's sets (at most TRIED of them) and for 1, which gives
+ * each tensor a bucket. The size is taken whose buckets differ from the sets of the plan in the
+ * fewest ends, of equally good ones the largest: O(tried x tensors). A tensor of the plan may be a
+ * layer of several parameters. A framework may cut between these; the plan does not know their
+ * sizes. Sets that are no runs of the order of readiness count by their last tensors. This keeps
+ * the number of sets, and the earliest time at which each is ready.
  */
 #include "plan/internal.h"
 

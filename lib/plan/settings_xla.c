@@ -2,12 +2,11 @@
  * Settings of XLA on GPUs: flags in the environment. A flag that XLA does not know ends the program
  * at its start.
  *
- * Its combiner joins all-reduces while their sum stays within the threshold, all to one size; 0
- * leaves each alone. Only with the latency-hiding scheduler are they carried out beside
- * computation.
+ * The combiner of XLA joins all-reduces as long as their sum does not exceed the threshold; 0 joins
+ * none. XLA overlaps them with computation only with the latency-hiding scheduler.
  *
- * What it cannot say: sets of different sizes, chunks, an order; microbatches, recomputation
- * (jax.checkpoint) and precision belong to the program.
+ * XLA has no settings for sets of different sizes, chunks or an order. Microbatches, recomputation
+ * (jax.checkpoint) and precision are part of the program.
  */
 #include "plan/internal.h"
 
