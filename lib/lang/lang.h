@@ -111,8 +111,8 @@ struct pl_lang_statement {
 	const struct pl_lang_row *row;
 	uint32_t line;		     /* of the text, 0: unknown */
 	struct pl_lang_value *value; /* of each field of the row, then of the extra ones */
-	size_t n, cap;
-	const char **list; /* the names of the field with PL_LANG_LIST */
+	size_t n, cap, n_own;	     /* n_own: those of the row */
+	const char **list;	     /* the names of the field with PL_LANG_LIST */
 	size_t n_list, cap_list;
 };
 int pl_lang_begin(struct pl_lang_statement *st, const struct pl_lang_schema *s,

@@ -91,9 +91,7 @@ const struct pl_lang_field *pl_lang_extra(const struct pl_lang_schema *s,
 
 const struct pl_lang_field *pl_lang_field_at(const struct pl_lang_statement *st, size_t i)
 {
-	size_t n = count(st->row->field);
-
-	return i < n ? &st->row->field[i] : &st->schema->extra[i - n];
+	return i < st->n_own ? &st->row->field[i] : &st->schema->extra[i - st->n_own];
 }
 
 bool pl_lang_allowed(const struct pl_lang_field *f, const char *first)
@@ -117,7 +115,8 @@ int pl_lang_begin(struct pl_lang_statement *st, const struct pl_lang_schema *s,
 
 	st->schema = s;
 	st->row = row;
-	st->n = count(row->field) + count(pl_lang_extra(s, row));
+	st->n_own = count(row->field);
+	st->n = st->n_own + count(pl_lang_extra(s, row));
 	st->n_list = 0;
 	PL_TRY(pl_grow(&st->value, &st->cap, st->n + 1, sizeof(*st->value), err));
 	memset(st->value, 0, st->n * sizeof(*st->value));
@@ -347,9 +346,9 @@ static ptrdiff_t find_key(const struct pl_lang_statement *st, const char *s, siz
 /* The field whose word this is: of a flag its name, of others the older spelling; -1. */
 static ptrdiff_t find_word(const struct parser *p, const char *s)
 {
-	size_t own = count(p->st->row->field);
+	const struct pl_lang_statement *st = p->st;
 
-	for (size_t i = p->behind ? own : 0; i < (p->behind ? p->st->n : own); i++) {
+	for (size_t i = p->behind ? st->n_own : 0; i < (p->behind ? st->n : st->n_own); i++) {
 		const struct pl_lang_field *f = pl_lang_field_at(p->st, i);
 
 		if (f->flags & PL_LANG_KEY && ((f->word && !strcmp(f->word, s)) ||
@@ -458,7 +457,7 @@ static int distribute(struct parser *p, struct pl_err *err)
 {
 	const struct pl_lang_word *w = p->r->word + 1;
 	const struct pl_lang_field *field = p->st->row->field;
-	size_t n = count(field), at = 0, behind = 0;
+	size_t n = p->st->n_own, at = 0, behind = 0;
 	bool list = false;
 	int rc = 0;
 

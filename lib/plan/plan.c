@@ -239,14 +239,16 @@ static bool has(const struct pl_lang_row *row, size_t offset)
 	return false;
 }
 
-int pl_plan_check_rewrite(const struct pl_rewrite *rw, struct pl_err *err)
+/* `st` is used for it, and for the next one again. */
+static int check_rewrite(const struct pl_rewrite *rw, struct pl_lang_statement *st,
+			 struct pl_err *err)
 {
-	struct pl_lang_statement st = { 0 };
-	const struct pl_lang_row *row = &rows[rw->op];
+	const struct pl_lang_row *row;
 	int rc;
 
 	if (rw->op >= PL_RW_COUNT_)
 		return pl_fail(err, PL_EDATA, "there is no rewrite %u", rw->op);
+	row = &rows[rw->op];
 	if (rw->n_args && !has(row, 0))
 		return pl_fail(err, PL_EDATA, "it takes no names, not %u of them", rw->n_args);
 	if (rw->word && !has(row, offsetof(struct pl_rewrite, word)))
@@ -255,11 +257,8 @@ int pl_plan_check_rewrite(const struct pl_rewrite *rw, struct pl_err *err)
 		return pl_fail(err, PL_EDATA, "it takes no whole number");
 	if (rw->x != 0 && !has(row, offsetof(struct pl_rewrite, x)))
 		return pl_fail(err, PL_EDATA, "it takes no factor");
-	rc = pl_plan_statement(rw, &st, err);
-	if (rc >= 0)
-		rc = pl_lang_check(&st, err);
-	pl_lang_end(&st);
-	return rc;
+	rc = pl_plan_statement(rw, st, err);
+	return rc < 0 ? rc : pl_lang_check(st, err);
 }
 
 static int check_base(const struct pl_plan *p, struct pl_err *err)
@@ -301,11 +300,12 @@ out:
 
 int pl_plan_check(const struct pl_plan *p, struct pl_err *err)
 {
+	struct pl_lang_statement st = { 0 };
 	struct pl_err why = { 0 };
 	int rc = check_base(p, &why);
 
 	for (size_t i = 0; i < p->n_rw && rc >= 0; i++) {
-		rc = pl_plan_check_rewrite(&p->rw[i], &why);
+		rc = check_rewrite(&p->rw[i], &st, &why);
 		if (rc >= 0)
 			continue;
 		if (p->rw[i].line)
@@ -313,6 +313,7 @@ int pl_plan_check(const struct pl_plan *p, struct pl_err *err)
 		else
 			pl_wrap(&why, "rewrite %zu: %s", i + 1, pl_rw_name(p->rw[i].op));
 	}
+	pl_lang_end(&st);
 	if (rc < 0 && err && !err->code)
 		*err = why;
 	return rc;
