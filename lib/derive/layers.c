@@ -5,15 +5,15 @@
  * gradients of a layer travel while the layers below it are still computed. Nothing is fused here;
  * what may travel together is for a plan to say.
  *
- * All ranks do the same at the same time, so nodes come in rows: node r of a row is that of rank r,
- * and the distance to a predecessor is the same in the whole row, which compresses well. A node
- * starts when its last predecessor has ended: put_edge() keeps that as edges are added, hence the
- * recorded starts are the simulated ones. O(ranks x layers), about 0.2 us for each of them.
+ * All ranks run one program (graph/program.h), so the nodes of an operation stand in a row, one of
+ * each rank, and the distance to a predecessor is the same in the whole row, which compresses well.
+ * The recorded starts are the simulated ones. O(ranks x layers), about 0.2 us for each of them.
  */
 #include <string.h>
 
 #include "derive/describe.h"
 #include "derive/layers.h"
+#include "graph/program.h"
 #include "io/csv.h"
 #include "io/json.h"
 
@@ -41,7 +41,7 @@ struct layer {
 	pl_id type;
 	pl_ns forward_ns, backward_ns;
 	int64_t param_bytes, activation_bytes;
-	uint32_t row_forward, row_backward, row_arrive, row_transfer; /* first nodes; PL_NONE */
+	uint32_t op_forward, op_backward, comm; /* operations of the program */
 };
 
 struct table {
@@ -280,7 +280,7 @@ static int check_size(struct table *t, struct pl_err *err)
 		       t->file, t->o->n_ranks, t->n, (unsigned long long)n_edges(t));
 }
 
-/* ---- resources ---------------------------------------------------------------------------------
+/* ---- the program of a rank ---------------------------------------------------------------------
  */
 
 enum { COMPUTE, COMM, PER_RANK };
@@ -288,35 +288,6 @@ enum { COMPUTE, COMM, PER_RANK };
 static int put_string(struct pl_graph *g, const char *s, pl_id *id, struct pl_err *err)
 {
 	return pl_intern_add(&g->str, s, strlen(s), id, err);
-}
-
-static int make_resources(const struct table *t, struct pl_err *err)
-{
-	static const char *const name[PER_RANK] = { "compute", "comm" };
-	struct pl_graph *g = t->g;
-	uint32_t n = t->o->n_ranks, per_host = t->o->per_host ? t->o->per_host : n;
-	char text[32];
-	int rc;
-
-	PL_TRY(pl_alloc(&g->rank, n, sizeof(*g->rank), err));
-	g->n_ranks = (int32_t)n;
-	PL_TRY(pl_grow(&g->res, &g->cap_res, (size_t)n * PER_RANK, sizeof(*g->res), err));
-	for (uint32_t i = 0; i < n * PER_RANK; i++) {
-		uint32_t rank = i / PER_RANK;
-		struct pl_resource r = { .track_type = PL_T_STREAM,
-					 .rank = (int32_t)rank,
-					 .device = (int32_t)(rank % per_host),
-					 .capacity = 1,
-					 .coord = { (int32_t)rank, -1, -1, -1 } };
-
-		g->rank[rank] = (int32_t)rank;
-		snprintf(text, sizeof(text), "host %u", rank / per_host);
-		PL_TRY(put_string(g, text, &r.host, err));
-		PL_TRY(put_string(g, name[i % PER_RANK], &r.name, err));
-		g->res[g->n_res++] = r;
-	}
-out:
-	return rc;
 }
 
 static int make_group(const struct table *t, struct pl_err *err)
@@ -336,220 +307,119 @@ out:
 	return rc;
 }
 
-/* ---- nodes -------------------------------------------------------------------------------------
- */
-
-/* What the nodes of a row have in common. */
-struct proto {
-	uint8_t type, role, kind, flags;
-	pl_id name;
-	uint32_t which; /* COMPUTE, COMM */
-	uint32_t group;
-	int64_t bytes;
-	int32_t layer;
-	pl_ns dur;
-};
-
-struct step {
-	const struct table *t;
-	struct pl_shape *s;
-	pl_ns *start, *dur;
-};
-
-/* Room for everything: with C of L layers that communicate, rows of begin, forward, backward,
- * arrivals, transfers, optimiser and end; a rendezvous each. */
-static int make_room(struct step *x, struct pl_err *err)
+static int put_mark(struct pl_program *p, pl_id name, unsigned flag, struct pl_err *err)
 {
-	uint64_t ranks = x->t->o->n_ranks, layers = x->t->n, comm = x->t->n_comm;
-	uint64_t nodes = ranks * (2 * layers + 2 * comm + 3) + comm, edges = n_edges(x->t);
-	struct pl_shape *s = x->s;
+	const struct pl_program_op op = { .role = PL_RO_MARK,
+					  .kind = PL_K_STEP,
+					  .flags = (uint8_t)flag,
+					  .resource = COMPUTE,
+					  .comm = PL_NONE,
+					  .name = name,
+					  .group = PL_NONE,
+					  .bytes = -1,
+					  .layer = -1 };
+	uint32_t id;
+	int rc = pl_program_add(p, &op, &id, err);
+
+	return rc < 0 || !id ? rc : pl_program_after(p, id - 1, PL_E_SEQ, err);
+}
+
+/* Computation follows what the rank computed before, operation `after`. */
+static int put_compute(struct pl_program *p, pl_id name, int32_t layer, pl_ns dur, uint32_t after,
+		       uint32_t *id, struct pl_err *err)
+{
+	const struct pl_program_op op = { .role = PL_RO_COMPUTE,
+					  .kind = PL_K_KERNEL,
+					  .flags = PL_NF_IN_STEP,
+					  .resource = COMPUTE,
+					  .comm = PL_NONE,
+					  .name = name,
+					  .group = PL_NONE,
+					  .bytes = -1,
+					  .layer = layer,
+					  .dur = dur };
+	int rc = pl_program_add(p, &op, id, err);
+
+	return rc < 0 ? rc : pl_program_after(p, after, PL_E_SEQ, err);
+}
+
+/* The gradients of a layer are added up when they are there and the communication before, operation
+ * `before` or PL_NONE, is over. */
+static int put_comm(struct pl_program *p, struct layer *l, size_t number, uint32_t comm,
+		    uint32_t before, pl_ns dur, struct pl_err *err)
+{
+	const struct pl_program_op op = { .role = PL_RO_TRANSFER,
+					  .kind = PL_K_COLLECTIVE,
+					  .flags = PL_NF_IN_STEP,
+					  .resource = COMM,
+					  .comm = comm,
+					  .name = l->reduce,
+					  .group = 0,
+					  .bytes = l->param_bytes,
+					  .layer = (int32_t)number,
+					  .dur = dur };
 	int rc;
 
-	PL_TRY(pl_shape_room(s, PL_HAS_bytes | PL_HAS_layer, nodes, edges, err));
-	PL_TRY(pl_alloc(&x->start, nodes, sizeof(*x->start), err));
-	PL_TRY(pl_alloc(&x->dur, nodes, sizeof(*x->dur), err));
+	PL_TRY(pl_program_add(p, &op, &l->comm, err));
+	PL_TRY(pl_program_after(p, l->op_backward, PL_E_DATA, err));
+	if (before != PL_NONE)
+		PL_TRY(pl_program_after(p, before, PL_E_SEQ, err));
 out:
 	return rc;
 }
 
-static uint32_t put_node(struct step *x, const struct proto *p, uint32_t res)
+static int put_backward(const struct table *t, struct pl_program *p, uint32_t *at,
+			struct pl_err *err)
 {
-	struct pl_shape *s = x->s;
-	uint32_t i = s->n_nodes++;
-
-	s->type[i] = p->type;
-	s->role[i] = p->role;
-	s->kind[i] = p->kind;
-	s->flags[i] = p->flags;
-	s->res[i] = res;
-	s->name[i] = p->name;
-	s->group[i] = p->group;
-	s->bytes[i] = p->bytes;
-	s->layer[i] = p->layer;
-	s->off[i + 1] = s->n_edges;
-	x->dur[i] = p->dur;
-	return i;
-}
-
-/* A predecessor of the node that was put last. */
-static void put_edge(struct step *x, uint32_t src, unsigned type)
-{
-	struct pl_shape *s = x->s;
-	uint32_t i = s->n_nodes - 1;
-
-	s->src[s->n_edges] = src;
-	s->etype[s->n_edges++] = (uint8_t)type;
-	s->off[i + 1] = s->n_edges;
-	x->start[i] = pl_max_i64(x->start[i], pl_add_sat(x->start[src], x->dur[src]));
-}
-
-/* A row after up to two others; returns its first node. */
-static uint32_t put_row(struct step *x, const struct proto *p, uint32_t after, unsigned type,
-			uint32_t also, unsigned also_type)
-{
-	uint32_t first = x->s->n_nodes;
-
-	for (uint32_t r = 0; r < x->t->o->n_ranks; r++) {
-		put_node(x, p, r * PER_RANK + p->which);
-		if (after != PL_NONE)
-			put_edge(x, after + r, type);
-		if (also != PL_NONE)
-			put_edge(x, also + r, also_type);
-	}
-	return first;
-}
-
-static uint32_t put_compute(struct step *x, pl_id name, size_t layer, pl_ns dur, uint32_t after)
-{
-	struct proto p = { .type = PL_N_OP,
-			   .role = PL_RO_COMPUTE,
-			   .kind = PL_K_KERNEL,
-			   .flags = PL_NF_IN_STEP,
-			   .name = name,
-			   .which = COMPUTE,
-			   .group = PL_NONE,
-			   .bytes = -1,
-			   .layer = (int32_t)layer,
-			   .dur = dur };
-
-	return put_row(x, &p, after, PL_E_SEQ, PL_NONE, 0);
-}
-
-static uint32_t put_mark(struct step *x, pl_id name, unsigned flag, uint32_t after)
-{
-	struct proto p = { .type = PL_N_OP,
-			   .role = PL_RO_MARK,
-			   .kind = PL_K_STEP,
-			   .flags = (uint8_t)flag,
-			   .name = name,
-			   .which = COMPUTE,
-			   .group = PL_NONE,
-			   .bytes = -1,
-			   .layer = -1 };
-
-	return put_row(x, &p, after, PL_E_SEQ, PL_NONE, 0);
-}
-
-/* Arrivals, the rendezvous of all, transfers; `before` is the row of transfers before, PL_NONE. */
-static void put_comm(struct step *x, struct layer *l, size_t number, uint32_t before, pl_ns dur)
-{
-	const struct pl_layers_opts *o = x->t->o;
-	struct proto p = { .type = PL_N_OP,
-			   .role = PL_RO_ARRIVE,
-			   .kind = PL_K_COLLECTIVE,
-			   .flags = PL_NF_IN_STEP,
-			   .name = l->reduce,
-			   .which = COMM,
-			   .group = 0,
-			   .bytes = l->param_bytes,
-			   .layer = (int32_t)number };
-	struct proto meet = p;
-	uint32_t at;
-
-	l->row_arrive = put_row(x, &p, l->row_backward, PL_E_DATA, before, PL_E_SEQ);
-	meet.type = PL_N_RENDEZVOUS;
-	meet.role = PL_RO_NONE;
-	meet.flags = 0;
-	at = put_node(x, &meet, PL_NONE);
-	for (uint32_t r = 0; r < o->n_ranks; r++)
-		put_edge(x, l->row_arrive + r, PL_E_COMM);
-	p.role = PL_RO_TRANSFER;
-	p.dur = dur;
-	l->row_transfer = x->s->n_nodes;
-	for (uint32_t r = 0; r < o->n_ranks; r++) {
-		put_node(x, &p, r * PER_RANK + COMM);
-		put_edge(x, l->row_arrive + r, PL_E_SEQ);
-		put_edge(x, at, PL_E_COMM);
-	}
-}
-
-/* After the backward pass, and after all communication: whatever order a plan gives it. */
-static uint32_t put_optimizer(struct step *x, pl_id name, uint32_t after)
-{
-	const struct table *t = x->t;
-	struct proto p = { .type = PL_N_OP,
-			   .role = PL_RO_COMPUTE,
-			   .kind = PL_K_KERNEL,
-			   .flags = PL_NF_IN_STEP,
-			   .name = name,
-			   .group = PL_NONE,
-			   .bytes = -1,
-			   .layer = -1,
-			   .dur = t->update_ns };
-	uint32_t first = x->s->n_nodes;
-
-	for (uint32_t r = 0; r < t->o->n_ranks; r++) {
-		put_node(x, &p, r * PER_RANK + COMPUTE);
-		put_edge(x, after + r, PL_E_SEQ);
-		for (size_t i = t->n; i-- > 0;)
-			if (t->layer[i].row_transfer != PL_NONE)
-				put_edge(x, t->layer[i].row_transfer + r, PL_E_DATA);
-	}
-	return first;
-}
-
-static int put_backward(struct step *x, uint32_t *at, struct pl_err *err)
-{
-	const struct table *t = x->t;
-	uint32_t before = PL_NONE;
+	uint32_t before = PL_NONE, n = 0;
 	pl_ns total = t->total_ns;
+	int rc = 0;
 
 	for (size_t i = t->n; i-- > 0;) {
 		struct layer *l = &t->layer[i];
 		pl_ns dur;
 
-		*at = l->row_backward = put_compute(x, l->backward, i, l->backward_ns, *at);
-		l->row_arrive = l->row_transfer = PL_NONE;
+		PL_TRY(put_compute(p, l->backward, (int32_t)i, l->backward_ns, *at, at, err));
+		l->op_backward = *at;
+		l->comm = PL_NONE;
 		if (!communicates(t, l))
 			continue;
 		dur = t->o->transfer(t->o->arg, l->param_bytes, t->o->n_ranks);
 		total = pl_add_sat(total, dur);
 		if (dur < 0 || total > TIME_MAX)
 			return pl_fail(err, PL_ELIMIT, "%s: " TOO_LONG, t->file);
-		put_comm(x, l, i, before, dur);
-		before = l->row_transfer;
+		PL_TRY(put_comm(p, l, i, n++, before, dur, err));
+		before = l->comm;
 	}
-	return 0;
+out:
+	return rc;
 }
 
-static int make_nodes(struct step *x, uint32_t *optimizer, struct pl_err *err)
+/* The optimiser comes after the backward pass, and after all communication: whatever order a plan
+ * gives it. */
+static int make_program(const struct table *t, struct pl_program *p, uint32_t *optimizer,
+			struct pl_err *err)
 {
-	const struct table *t = x->t;
 	pl_id begin, end, name;
-	uint32_t at;
+	uint32_t at = 0;
 	int rc;
 
-	PL_TRY(make_room(x, err));
 	PL_TRY(put_string(t->g, "step begin", &begin, err));
 	PL_TRY(put_string(t->g, "step end", &end, err));
 	PL_TRY(put_string(t->g, "optimizer", &name, err));
-	at = put_mark(x, begin, PL_NF_STEP_BEGIN, PL_NONE);
-	for (size_t i = 0; i < t->n; i++)
-		at = t->layer[i].row_forward =
-			put_compute(x, t->layer[i].forward, i, t->layer[i].forward_ns, at);
-	PL_TRY(put_backward(x, &at, err));
-	*optimizer = put_optimizer(x, name, at);
-	put_mark(x, end, PL_NF_IN_STEP, *optimizer);
+	PL_TRY(put_mark(p, begin, PL_NF_STEP_BEGIN, err));
+	for (size_t i = 0; i < t->n; i++) {
+		struct layer *l = &t->layer[i];
+
+		PL_TRY(put_compute(p, l->forward, (int32_t)i, l->forward_ns, at, &at, err));
+		l->op_forward = at;
+	}
+	PL_TRY(put_backward(t, p, &at, err));
+	PL_TRY(put_compute(p, name, -1, t->update_ns, at, optimizer, err));
+	for (size_t i = t->n; i-- > 0;)
+		if (t->layer[i].comm != PL_NONE)
+			PL_TRY(pl_program_after(p, t->layer[i].comm, PL_E_DATA, err));
+	PL_TRY(put_mark(p, end, PL_NF_IN_STEP, err));
 out:
 	return rc;
 }
@@ -570,7 +440,8 @@ static void put_tensor(struct pl_graph *g, const struct pl_tensor *p, uint32_t a
 	t->n_consumers = (uint32_t)g->n_consumers - t->consumer;
 }
 
-static int make_tensors(const struct table *t, uint32_t optimizer, struct pl_err *err)
+static int make_tensors(const struct table *t, const struct pl_program_nodes *nodes,
+			uint32_t optimizer, struct pl_err *err)
 {
 	struct pl_graph *g = t->g;
 	size_t n = t->n * t->o->n_ranks;
@@ -593,17 +464,17 @@ static int make_tensors(const struct table *t, uint32_t optimizer, struct pl_err
 		d.name = l->grad;
 		d.role = PL_TR_GRAD;
 		for (uint32_t r = 0; r < t->o->n_ranks; r++) {
-			d.producer = l->row_backward + r;
-			a.producer = l->row_forward + r;
+			const uint32_t *node = nodes->first + nodes->at[r];
+
+			d.producer = node[l->op_backward];
+			a.producer = node[l->op_forward];
 			if (p.bytes) {
-				put_tensor(g, &p, l->row_forward + r, optimizer + r);
-				put_tensor(g, &d,
-					   l->row_arrive == PL_NONE ? optimizer + r
-								    : l->row_arrive + r,
+				put_tensor(g, &p, a.producer, node[optimizer]);
+				put_tensor(g, &d, node[l->comm == PL_NONE ? optimizer : l->comm],
 					   PL_NONE);
 			}
 			if (a.bytes)
-				put_tensor(g, &a, l->row_backward + r, PL_NONE);
+				put_tensor(g, &a, d.producer, PL_NONE);
 		}
 	}
 out:
@@ -615,24 +486,25 @@ out:
 
 static int make_graph(const struct table *t, struct pl_err *err)
 {
-	struct pl_graph *g = t->g;
-	struct step x = { .t = t };
+	static const char *const resource[PER_RANK] = { "compute", "comm" };
+	struct pl_program p = { .n_ops = 0 };
+	struct pl_program_nodes nodes = { .at = NULL };
+	struct pl_program_job job = { .program = &p,
+				      .n_ranks = t->o->n_ranks,
+				      .per_host = t->o->per_host,
+				      .resource = resource,
+				      .n_resources = PER_RANK,
+				      .n_comms = (uint32_t)t->n_comm };
 	uint32_t optimizer;
 	int rc;
 
-	PL_TRY(make_resources(t, err));
 	PL_TRY(make_group(t, err));
-	PL_TRY(pl_grow(&g->shape, &g->cap_shapes, 1, sizeof(*g->shape), err));
-	PL_TRY(pl_grow(&g->step, &g->cap_steps, 1, sizeof(*g->step), err));
-	x.s = &g->shape[0];
-	memset(x.s, 0, sizeof(*x.s));
-	g->n_shapes = 1;
-	rc = make_nodes(&x, &optimizer, err);
-	g->step[0] = (struct pl_gstep){ .start = x.start, .dur = x.dur };
-	g->n_steps = 1;
-	if (rc >= 0)
-		rc = make_tensors(t, optimizer, err);
+	PL_TRY(make_program(t, &p, &optimizer, err));
+	PL_TRY(pl_program_graph(&job, t->g, &nodes, err));
+	rc = make_tensors(t, &nodes, optimizer, err);
 out:
+	pl_program_fini(&p);
+	pl_program_nodes_fini(&nodes);
 	return rc;
 }
 
