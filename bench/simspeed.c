@@ -187,19 +187,19 @@ static int measure(const char *path, struct pl_graph *g, struct pl_sim **s, stru
 	line("prepare", prepare, ops);
 	line("simulate, kept", now() - t, ops);
 	PL_TRY(repeat(*s, NULL, "simulate", ops, err));
-	PL_TRY(pl_whatif_add(&w, "scale kind=comm by 0.5", err));
+	PL_TRY(pl_sim_whatif_add(&w, "scale kind=comm by 0.5", err));
 	PL_TRY(repeat(*s, &w, "what-if", ops, err));
 	t = now();
-	PL_TRY(pl_path_find(*s, r, &p, err));
+	PL_TRY(pl_sim_path_find(*s, r, &p, err));
 	line("critical path", now() - t, ops);
 	t = now();
-	PL_TRY(pl_account_make(*s, r, &a, err));
+	PL_TRY(pl_sim_account_make(*s, r, &a, err));
 	line("account", now() - t, ops);
 	PL_TRY(event_core(g, err));
 out:
-	pl_whatif_fini(&w);
-	pl_path_fini(&p);
-	pl_account_fini(&a);
+	pl_sim_whatif_fini(&w);
+	pl_sim_path_fini(&p);
+	pl_sim_account_fini(&a);
 	return rc;
 }
 
@@ -217,7 +217,7 @@ int main(int argc, char **argv)
 	}
 	pl_graph_init(&g);
 	rc = measure(argv[1], &g, &s, &r, &err);
-	pl_run_fini(&r);
+	pl_sim_run_fini(&r);
 	pl_sim_free(s);
 	pl_graph_fini(&g);
 	if (rc < 0)

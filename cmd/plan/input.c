@@ -68,7 +68,7 @@ static int fold(struct pl_graph *g, bool median, size_t *n, struct pl_err *err)
 	int rc;
 
 	pl_graph_init(&out);
-	rc = pl_graph_fold(g, median, &out, n, err);
+	rc = pl_sim_fold(g, median, &out, n, err);
 	if (rc < 0)
 		return rc;
 	pl_graph_fini(g);

@@ -81,7 +81,7 @@ static int add_totals(struct diff *d, int side, struct pl_err *err)
 				continue;
 			at = sh->name[i] * kinds +
 			     (sh->role[i] == PL_RO_GAP ? PL_K_COUNT_ : sh->kind[i]);
-			sum[at] += (double)pl_run_dur(r->s, &r->run, k, i);
+			sum[at] += (double)pl_sim_run_dur(r->s, &r->run, k, i);
 			count[at] +=
 				sh->role[i] != PL_RO_SYNC; /* the rest of a call counted before */
 		}

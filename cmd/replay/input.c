@@ -10,7 +10,7 @@ void changes_fini(struct changes *x)
 {
 	pl_free(x->list.v);
 	pl_buf_fini(&x->text);
-	pl_whatif_model_free(x->model);
+	pl_sim_whatif_model_free(x->model);
 	pl_free(x->hits);
 }
 
@@ -44,9 +44,9 @@ out:
 static int check_change(const char *change, const char *path, unsigned line, struct pl_err *err)
 {
 	struct pl_whatif w = { 0 };
-	int rc = pl_whatif_add(&w, change, err);
+	int rc = pl_sim_whatif_add(&w, change, err);
 
-	pl_whatif_fini(&w);
+	pl_sim_whatif_fini(&w);
 	return rc < 0 ? pl_wrap(err, "%s: line %u", path, line) : 0;
 }
 
@@ -104,8 +104,8 @@ static int make_model(const struct config *c, struct changes *x, const struct pl
 
 	if (c->topology)
 		PL_TRY(pl_topology_parse(c->topology, &topo, err));
-	pl_whatif_model_free(x->model);
-	x->model = pl_whatif_model_new(w, g, c->topology ? &topo : NULL, err);
+	pl_sim_whatif_model_free(x->model);
+	x->model = pl_sim_whatif_model_new(w, g, c->topology ? &topo : NULL, err);
 	rc = x->model ? 0 : err->code;
 out:
 	pl_topology_fini(&topo);
@@ -118,11 +118,11 @@ int parse_changes(const struct config *c, struct changes *x, const struct pl_gra
 	int rc = 0;
 
 	for (size_t i = 0; i < x->list.n; i++)
-		PL_TRY(pl_whatif_add(w, x->list.v[i], err));
+		PL_TRY(pl_sim_whatif_add(w, x->list.v[i], err));
 	if (!w->n)
 		return 0;
 	PL_TRY(make_model(c, x, g, w, err));
-	if (pl_whatif_model_guessed(x->model))
+	if (pl_sim_whatif_model_guessed(x->model))
 		pl_say(&c->c.log, PL_LOG_WARN,
 		       "the graph does not say which communication is data-parallel: for \"ranks\" "
 		       "that of all ranks counts as such");
@@ -130,7 +130,7 @@ int parse_changes(const struct config *c, struct changes *x, const struct pl_gra
 	pl_free(x->hits);
 	x->hits = NULL;
 	PL_TRY(pl_alloc(&x->hits, w->n, sizeof(*x->hits), err));
-	PL_TRY(pl_whatif_hits(w, g, x->hits, err));
+	PL_TRY(pl_sim_whatif_hits(w, g, x->hits, err));
 	for (size_t i = 0; i < w->n; i++)
 		if (!x->hits[i])
 			pl_say(&c->c.log, PL_LOG_WARN, "the change \"%s\" selects no operation",
@@ -168,7 +168,7 @@ static int fold(const struct config *c, struct report *r, struct pl_err *err)
 	for (size_t k = 0; k < r->g.n_steps; k++)
 		r->n_recorded += r->g.step[k].number != INT64_MIN;
 	pl_graph_init(&out);
-	rc = pl_graph_fold(&r->g, c->fold == FOLD_MEDIAN, &out, &r->n_folded, err);
+	rc = pl_sim_fold(&r->g, c->fold == FOLD_MEDIAN, &out, &r->n_folded, err);
 	if (rc < 0)
 		return rc;
 	pl_graph_fini(&r->g);
@@ -212,7 +212,7 @@ int take_graph(struct report *r, const struct pl_edit *e, struct pl_err *err)
 
 	if (rc < 0)
 		return rc;
-	pl_run_fini(&r->run);
+	pl_sim_run_fini(&r->run);
 	pl_sim_free(r->s);
 	pl_graph_fini(&r->g);
 	r->g = out;

@@ -138,7 +138,7 @@ static int put_rank(struct pl_jsonw *w, const struct pl_rank_time *t, struct pl_
 	PL_TRY(pl_jsonw_open(w, '[', err));
 	for (unsigned i = 0; i < PL_I_COUNT_; i++) {
 		PL_TRY(pl_jsonw_open(w, '{', err));
-		PL_TRY(pl_jsonw_kstr(w, "cause", pl_idle_name(i), err));
+		PL_TRY(pl_jsonw_kstr(w, "cause", pl_sim_idle_name(i), err));
 		PL_TRY(pl_jsonw_ki64(w, "ns", t->idle_ns[i], err));
 		PL_TRY(pl_jsonw_close(w, err));
 	}

@@ -78,7 +78,7 @@ static void predict_steps(struct report *r)
 		sum += (double)ns;
 	}
 	r->predicted_mean =
-		r->bias && r->bias_out && n ? sum / (double)n : pl_run_mean_step(r->s, &r->run);
+		r->bias && r->bias_out && n ? sum / (double)n : pl_sim_run_mean_step(r->s, &r->run);
 }
 
 /* ---- starts ---------------------------------------------------------------------------------- */
@@ -185,12 +185,12 @@ static void account(void *arg)
 {
 	struct accounting *x = arg;
 
-	x->rc = pl_account_make(x->r->s, &x->r->run, &x->r->account, &x->err);
+	x->rc = pl_sim_account_make(x->r->s, &x->r->run, &x->r->account, &x->err);
 }
 
 static int find_path(struct report *r, struct pl_err *err)
 {
-	int rc = pl_path_find(r->s, &r->run, &r->path, err);
+	int rc = pl_sim_path_find(r->s, &r->run, &r->path, err);
 
 	if (rc < 0)
 		return rc;
@@ -240,13 +240,13 @@ int explain(struct report *r, bool planned, const struct pl_whatif *w, struct pl
 	int rc;
 
 	if (planned || w->n) {
-		pl_run_fini(&r->run);
+		pl_sim_run_fini(&r->run);
 		rc = pl_sim_run(r->s, w, &r->run, err);
 		if (rc < 0)
 			return rc;
 		predict_steps(r);
 	}
-	r->mean = pl_run_mean_step(r->s, &r->run);
+	r->mean = pl_sim_run_mean_step(r->s, &r->run);
 	return explain_run(r, pool, err);
 }
 
@@ -261,9 +261,9 @@ void report_fini(struct report *r)
 	pl_free(r->step);
 	pl_free(r->bias);
 	pl_buf_fini(&r->explained);
-	pl_account_fini(&r->account);
-	pl_path_fini(&r->path);
-	pl_run_fini(&r->run);
+	pl_sim_account_fini(&r->account);
+	pl_sim_path_fini(&r->path);
+	pl_sim_run_fini(&r->run);
 	pl_sim_free(r->s);
 	pl_graph_fini(&r->g);
 }

@@ -174,7 +174,7 @@ static int replay(const struct config *c, const char *path, struct pl_pool *pool
 		PL_TRY(find_slow(&r, err));
 	if (timeline)
 		PL_TRY(write_timeline(c, &r, pool, timeline, err));
-	pl_run_fini(&r.run);
+	pl_sim_run_fini(&r.run);
 	t[2] = now();
 	pl_progress("looking for the changes worth most");
 	if (c->worth && wants(c, SEC_WORTH))
@@ -188,7 +188,7 @@ static int replay(const struct config *c, const char *path, struct pl_pool *pool
 	       (double)r.ops / (t[3] - t[0]) / 1e6);
 	rc = print(c, &r, out, err);
 out:
-	pl_whatif_fini(&w);
+	pl_sim_whatif_fini(&w);
 	report_fini(&r);
 	planned_fini(&plan);
 	changes_fini(&x);
@@ -214,7 +214,7 @@ static int compare(const struct config *c, char **path, struct pl_pool *pool, st
 		if (rc >= 0 && ((rc = measure(&r[i], err)) < 0 ||
 				(rc = explain(&r[i], false, &w, pool, err)) < 0))
 			pl_wrap(err, "%s", path[i]);
-		pl_whatif_fini(&w);
+		pl_sim_whatif_fini(&w);
 		if (rc < 0)
 			goto out;
 	}
@@ -323,7 +323,7 @@ out:
 	return pl_out_close(out, err);
 }
 
-static const struct pl_lang_schema *const languages[] = { &pl_whatif_schema, &pl_plan_schema,
+static const struct pl_lang_schema *const languages[] = { &pl_sim_whatif_schema, &pl_plan_schema,
 							  &pl_topology_schema, NULL };
 
 const struct pl_cmd pl_command = {

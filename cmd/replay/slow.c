@@ -104,7 +104,7 @@ static void sum_names(const struct report *r, int which, double *sum)
 			if (!fits[sh->role[i]] || sh->name[i] >= g->str.n)
 				continue;
 			to = sum + sh->name[i];
-			d = (double)pl_run_dur(r->s, &r->run, k, i);
+			d = (double)pl_sim_run_dur(r->s, &r->run, k, i);
 			rank = pl_node_rank(g, sh, i);
 			*to += d;
 			for (size_t x = 0; x < r->n_slow; x++)

@@ -172,13 +172,13 @@ int find_stragglers(const struct config *c, int argc, char **argv, struct pl_poo
 
 	PL_TRY(check(c, argc, err));
 	PL_TRY(read_graph(c, path, pool, &r, err));
-	if ((rc = pl_stragglers_find(&r.g, pool, &x, err)) < 0) {
+	if ((rc = pl_sim_stragglers_find(&r.g, pool, &x, err)) < 0) {
 		pl_wrap(err, "%s", strcmp(path, "-") ? path : "stdin");
 		goto out;
 	}
 	rc = print(c, &x, out, err);
 out:
-	pl_stragglers_fini(&x);
+	pl_sim_stragglers_fini(&x);
 	report_fini(&r);
 	return rc;
 }

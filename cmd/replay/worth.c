@@ -237,8 +237,8 @@ static int prepare(struct cands *x, const struct changes *given, struct pl_err *
 
 	for (size_t i = 0; i < x->n; i++) {
 		for (size_t k = 0; k < given->list.n; k++)
-			PL_TRY(pl_whatif_add(&x->v[i].w, given->list.v[k], err));
-		PL_TRY(pl_whatif_add(&x->v[i].w, x->v[i].text, err));
+			PL_TRY(pl_sim_whatif_add(&x->v[i].w, given->list.v[k], err));
+		PL_TRY(pl_sim_whatif_add(&x->v[i].w, x->v[i].text, err));
 		x->v[i].w.model = given->model;
 	}
 out:
@@ -326,7 +326,7 @@ int find_worth(struct report *r, const struct changes *given, struct pl_pool *po
 out:
 	for (size_t i = 0; i < x.n; i++) {
 		pl_free(x.v[i].text);
-		pl_whatif_fini(&x.v[i].w);
+		pl_sim_whatif_fini(&x.v[i].w);
 	}
 	pl_free(x.v);
 	return rc;

@@ -33,7 +33,7 @@ struct ivals {
 	size_t n, cap;
 };
 
-const char *pl_idle_name(unsigned cause)
+const char *pl_sim_idle_name(unsigned cause)
 {
 	static const char *const name[] = { "waiting for other ranks", "launch latency",
 					    "nothing to do" };
@@ -156,7 +156,7 @@ static uint32_t last_arrival(const struct work *w, size_t k, uint32_t rendezvous
 {
 	const struct pl_shape *sh = &w->s->g->shape[w->s->g->step[k].shape];
 	pl_ns t;
-	uint32_t e = sim_binding(w->s, w->r, k, rendezvous, &t);
+	uint32_t e = pl_sim_binding(w->s, w->r, k, rendezvous, &t);
 
 	return e == PL_NONE || sh->res[sh->src[e]] == PL_NONE ? PL_NONE
 							      : w->rank_of[sh->res[sh->src[e]]];
@@ -224,9 +224,9 @@ static int delays(struct work *w, size_t k, uint32_t i, pl_ns start, struct pl_e
 	pl_ns t, lat, gap, done = w->open[res].done;
 	int rc;
 
-	if (at_once(w, k, sh, i) || (e = sim_binding(w->s, w->r, k, i, &t)) == PL_NONE)
+	if (at_once(w, k, sh, i) || (e = pl_sim_binding(w->s, w->r, k, i, &t)) == PL_NONE)
 		return 0;
-	sim_delay_in(w->s, w->r, k, i, e, &lat, &gap);
+	pl_sim_delay_in(w->s, w->r, k, i, e, &lat, &gap);
 	if (w->s->step[k].held)
 		gap += w->s->step[k].held[i];
 	if (lat + gap <= 0)
@@ -246,7 +246,7 @@ static int one_node(struct work *w, size_t k, uint32_t i, struct pl_err *err)
 {
 	const struct pl_shape *sh = &w->s->g->shape[w->s->g->step[k].shape];
 	uint32_t res = sh->res[i];
-	pl_ns start = w->r->start[k][i], end = start + pl_run_dur(w->s, w->r, k, i);
+	pl_ns start = w->r->start[k][i], end = start + pl_sim_run_dur(w->s, w->r, k, i);
 	int cls = class_of(sh->role[i]), rc;
 
 	if (w->first)
@@ -513,8 +513,8 @@ static void finish(struct work *w)
 	}
 }
 
-int pl_account_make(const struct pl_sim *s, const struct pl_run *r, struct pl_account *a,
-		    struct pl_err *err)
+int pl_sim_account_make(const struct pl_sim *s, const struct pl_run *r, struct pl_account *a,
+			struct pl_err *err)
 {
 	struct work w = { .s = s, .r = r, .a = a };
 	int rc;
@@ -535,11 +535,11 @@ out:
 	pl_free(w.sweep);
 	pl_free(w.waited);
 	if (rc < 0)
-		pl_account_fini(a);
+		pl_sim_account_fini(a);
 	return rc;
 }
 
-void pl_account_fini(struct pl_account *a)
+void pl_sim_account_fini(struct pl_account *a)
 {
 	pl_free(a->rank);
 	pl_free(a->res);

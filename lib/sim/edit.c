@@ -15,7 +15,7 @@ static int delays(const struct pl_sim *s, size_t step, struct pl_edit_delays *d,
 		for (uint32_t e = sh->off[i]; e < sh->off[i + 1]; e++) {
 			pl_ns lag, gap;
 
-			sim_delay(s, step, i, e, &lag, &gap);
+			pl_sim_delay(s, step, i, e, &lag, &gap);
 			d->w[e] = lag + gap;
 			d->lag[e] = (int32_t)lag;
 		}

@@ -438,8 +438,8 @@ out:
 	return rc;
 }
 
-int pl_graph_fold(const struct pl_graph *g, bool median, struct pl_graph *out, size_t *n_folded,
-		  struct pl_err *err)
+int pl_sim_fold(const struct pl_graph *g, bool median, struct pl_graph *out, size_t *n_folded,
+		struct pl_err *err)
 {
 	struct fold f = { .g = g, .out = out, .median = median };
 	uint32_t shape = 0;

@@ -4,7 +4,7 @@
 
 #include "sim/sim.h"
 
-struct far { /* unexplained time that does not fit into 31 bits */
+struct long_gap { /* unexplained time that does not fit into 31 bits */
 	uint32_t node, edge;
 	pl_ns gap;
 };
@@ -14,7 +14,7 @@ struct prep { /* of one step */
 	 * more than the recording leaves room for; on the edge that came last also the unexplained
 	 * time. */
 	int32_t *w;
-	struct far *far; /* by node */
+	struct long_gap *far; /* by node */
 	size_t n_far, cap_far;
 	pl_ns *held; /* [node], where there are RESOURCE nodes: their unexplained time, after they
 			have got the resource; else NULL */
@@ -29,7 +29,7 @@ struct pl_sim {
 	double total;	 /* of all durations and delays: no run takes longer */
 };
 
-struct tail { /* what a resource did last */
+struct last_end { /* what a resource did last */
 	pl_ns end;
 	uint64_t from; /* step << 32 | node, UINT64_MAX: nothing yet */
 };
@@ -47,25 +47,25 @@ struct pass {
 	const float *f;	  /* their factors, NULL: all 1 */
 	const int32_t *w; /* delays of edges */
 	pl_ns *end;
-	struct tail *tail;
+	struct last_end *tail;
 	struct slots *slots;	    /* of graphs with RESOURCE nodes */
 	pl_ns step_start, step_end; /* out */
 };
-void sim_pass(struct pass *p);
+void pl_sim_pass(struct pass *p);
 /* shared.c: the same with RESOURCE nodes. *shared: NULL before the first step; kept from step to
- * step, freed by sim_shared_free(). */
+ * step, freed by pl_sim_shared_free(). */
 struct sim_shared;
-int sim_pass_shared(struct pass *p, struct sim_shared **shared, struct pl_err *err) PL_MUST;
-void sim_shared_free(struct sim_shared *x);
-int sim_slots_init(const struct pl_graph *g, struct slots *x, struct pl_err *err) PL_MUST;
-void sim_slots_fini(struct slots *x);
+int pl_sim_pass_shared(struct pass *p, struct sim_shared **shared, struct pl_err *err) PL_MUST;
+void pl_sim_shared_free(struct sim_shared *x);
+int pl_sim_slots_init(const struct pl_graph *g, struct slots *x, struct pl_err *err) PL_MUST;
+void pl_sim_slots_fini(struct slots *x);
 /*
  * What nothing explains before RESOURCE nodes: these are explained by their predecessors, or by the
  * resource that is busy. p->held[] says when each was ready, and becomes the unexplained time. The
  * recording is gone through in the order of its starts.
  */
-int sim_shared_unexplained(struct prep *p, const struct pl_gstep *st, const struct pl_shape *sh,
-			   struct slots *x, struct pl_err *err) PL_MUST;
+int pl_sim_shared_unexplained(struct prep *p, const struct pl_gstep *st, const struct pl_shape *sh,
+			      struct slots *x, struct pl_err *err) PL_MUST;
 /* Does this edge count from the start of its source? */
 static inline bool edge_from_start(uint8_t type)
 {
@@ -78,40 +78,40 @@ static inline pl_ns scaled(pl_ns dur, const float *f, size_t node)
 }
 
 /* The edge that lets the node start in this run (PL_NONE: it has none) and when. */
-uint32_t sim_binding(const struct pl_sim *s, const struct pl_run *r, size_t step, uint32_t node,
-		     pl_ns *t);
-/* What lies between edge and node: modelled latency and unexplained time, in the run. */
-void sim_delay_in(const struct pl_sim *s, const struct pl_run *r, size_t step, uint32_t node,
-		  uint32_t e, pl_ns *lat, pl_ns *gap);
-/* The same as recorded. */
-void sim_delay(const struct pl_sim *s, size_t step, uint32_t node, uint32_t e, pl_ns *lat,
-	       pl_ns *gap);
+uint32_t pl_sim_binding(const struct pl_sim *s, const struct pl_run *r, size_t step, uint32_t node,
+			pl_ns *t);
+/* The delay of an edge in the run, in its two parts: modelled latency and unexplained time. */
+void pl_sim_delay_in(const struct pl_sim *s, const struct pl_run *r, size_t step, uint32_t node,
+		     uint32_t e, pl_ns *lat, pl_ns *gap);
+/* The same in the recording. */
+void pl_sim_delay(const struct pl_sim *s, size_t step, uint32_t node, uint32_t e, pl_ns *lat,
+		  pl_ns *gap);
 
 /* ---- what-if: selections, compiled against a graph ------------------------------------------- */
 
 struct select;
-int sim_select_new(const struct pl_whatif *w, const struct pl_graph *g, struct select **x,
-		   struct pl_err *err) PL_MUST;
-void sim_select_free(struct select *x);
-/* Do all statements scale? Then a factor says it all, else struct now. */
-bool sim_select_scales(const struct select *x);
-double sim_select_most(const struct select *x); /* no node's factor is greater; at least 1 */
+int pl_sim_select_new(const struct pl_whatif *w, const struct pl_graph *g, struct select **x,
+		      struct pl_err *err) PL_MUST;
+void pl_sim_select_free(struct select *x);
+/* Do all statements scale? Then a factor a node is enough, else it takes struct changed_dur. */
+bool pl_sim_select_scales(const struct select *x);
+double pl_sim_select_most(const struct select *x); /* no node's factor is greater; at least 1 */
 /* Multiply the factors of the step's nodes. How many were selected. */
-uint64_t sim_select_scale(struct select *x, size_t step, float *f);
+uint64_t pl_sim_select_scale(struct select *x, size_t step, float *f);
 
-struct now { /* a duration while statements are applied: base * factor */
+struct changed_dur { /* a duration while statements are applied: base * factor */
 	double base;
 	float factor;
 };
 /* Apply all statements to the durations of the step's nodes (d may be NULL: only count). Adds to
  * hits[statement] (unless NULL) how many it selects; their sum. */
-uint64_t sim_select_apply(struct select *x, size_t step, struct now *d, uint64_t *hits);
+uint64_t pl_sim_select_apply(struct select *x, size_t step, struct changed_dur *d, uint64_t *hits);
 /* Does a statement change the modelled latency of messages? What they make of one. */
-bool sim_changes_latency(const struct pl_whatif *w);
-pl_ns sim_latency(const struct pl_whatif *w, pl_ns ns);
+bool pl_sim_changes_latency(const struct pl_whatif *w);
+pl_ns pl_sim_latency(const struct pl_whatif *w, pl_ns ns);
 /* The selections of changes under which times stay in range (PL_ELIMIT). */
-int sim_select_for(const struct pl_sim *s, const struct pl_whatif *w, struct select **x,
-		   struct pl_err *err) PL_MUST;
+int pl_sim_select_for(const struct pl_sim *s, const struct pl_whatif *w, struct select **x,
+		      struct pl_err *err) PL_MUST;
 /*
  * Several selections as one: each change has a bit, a node's mask has those that select it, and
  * factor[] what such a mask makes of its duration under each selection.
@@ -126,15 +126,15 @@ struct masks {
 	float factor[1 << SIM_MASK_BITS][SIM_SIDES];
 	uint32_t n_names, n_res;
 };
-/* Can masks say what the changes do? Only if they scale what names, kinds and resources select. */
-bool sim_masks_can(const struct pl_whatif *w);
-/* w[0] .. w[n - 1] can, and have SIM_MASK_BITS changes at most. sim_masks_fini() is due whatever
- * happens. */
-int sim_masks_init(struct masks *m, const struct pl_sim *s, const struct pl_whatif *const *w,
-		   size_t n, struct pl_err *err) PL_MUST;
-void sim_masks_fini(struct masks *m);
+/* Do masks express the changes? Only if these scale, and select by name, kind and resource. */
+bool pl_sim_masks_can(const struct pl_whatif *w);
+/* Masks express w[0] .. w[n - 1], which have SIM_MASK_BITS changes at most. pl_sim_masks_fini() is
+ * due even after a failure. */
+int pl_sim_masks_init(struct masks *m, const struct pl_sim *s, const struct pl_whatif *const *w,
+		      size_t n, struct pl_err *err) PL_MUST;
+void pl_sim_masks_fini(struct masks *m);
 /* The changes that concern the step. */
-uint8_t sim_masks_of_step(const struct masks *m, size_t step);
+uint8_t pl_sim_masks_of_step(const struct masks *m, size_t step);
 static inline uint8_t sim_mask(const struct masks *m, const struct pl_shape *sh, uint32_t i)
 {
 	uint32_t res = sh->res[i] < m->n_res ? sh->res[i] : m->n_res;
@@ -143,6 +143,6 @@ static inline uint8_t sim_mask(const struct masks *m, const struct pl_shape *sh,
 	return m->kind[sh->role[i]][sh->kind[i]] & m->res[res] & m->name[name];
 }
 /* Nodes of the longest step. */
-size_t sim_longest(const struct pl_sim *s);
+size_t pl_sim_longest_step(const struct pl_sim *s);
 
 #endif

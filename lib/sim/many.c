@@ -4,7 +4,7 @@
  * A pass over a step waits for memory, for the branch at the end of each node's edges, and for the
  * start of the node before, which the next one needs. WIDE runs side by side share the first two
  * and fill the third with each other's sums: four cost less than twice what one costs. Times of a
- * node lie next to each other. The rules are those of sim_pass(), and so are the results.
+ * node lie next to each other. The rules are those of pl_sim_pass(), and so are the results.
  *
  * Ends are kept, starts follow from them: few edges count from one. 32 bytes a node of the longest
  * step. Longer steps than MOST_NODES, and graphs where the order of
@@ -28,7 +28,7 @@ struct wide {
 
 static void wide_fini(struct wide *x)
 {
-	sim_masks_fini(&x->masks);
+	pl_sim_masks_fini(&x->masks);
 	pl_free(x->end);
 	pl_free(x->tail);
 }
@@ -37,13 +37,13 @@ static void wide_fini(struct wide *x)
 static int wide_init(struct wide *x, const struct pl_sim *s, const struct pl_whatif *const *w,
 		     size_t n, struct pl_err *err)
 {
-	size_t ends = WIDE * sim_longest(s), tails = WIDE * (s->g->n_res + 1);
+	size_t ends = WIDE * pl_sim_longest_step(s), tails = WIDE * (s->g->n_res + 1);
 	int rc;
 
 	x->s = s;
 	x->tail = NULL;
 	x->end = pl_malloc(ends * sizeof(*x->end)); /* each is written before it is read */
-	PL_TRY(sim_masks_init(&x->masks, s, w, n, err));
+	PL_TRY(pl_sim_masks_init(&x->masks, s, w, n, err));
 	if (!x->end)
 		return pl_fail(err, PL_ENOMEM, "out of memory (%zu ends)", ends);
 	PL_TRY(pl_alloc(&x->tail, tails, sizeof(*x->tail), err));
@@ -128,13 +128,13 @@ static void run_step(struct wide *x, size_t k)
 	const struct pl_gstep *st = &x->s->g->step[k];
 	const struct pl_shape *sh = &x->s->g->shape[st->shape];
 	const struct prep *prep = &x->s->step[k];
-	const struct far *far = prep->far, *far_end = prep->n_far ? far + prep->n_far : far;
+	const struct long_gap *far = prep->far, *far_end = prep->n_far ? far + prep->n_far : far;
 
 	for (size_t j = 0; j < WIDE; j++) {
 		x->first[j] = INT64_MAX;
 		x->last[j] = INT64_MIN;
 	}
-	x->in_step = sim_masks_of_step(&x->masks, k);
+	x->in_step = pl_sim_masks_of_step(&x->masks, k);
 	enter(x, st, sh);
 	for (uint32_t i = sh->n_entries, e = sh->off[i]; i < sh->n_nodes; i++) {
 		uint32_t stop = sh->off[i + 1];
@@ -175,7 +175,7 @@ out:
 
 static bool can_be_wide(const struct pl_sim *s)
 {
-	if (s->has_shared || sim_longest(s) > MOST_NODES)
+	if (s->has_shared || pl_sim_longest_step(s) > MOST_NODES)
 		return false;
 	for (size_t i = 0; i < s->g->n_shapes; i++)
 		if (s->g->shape[i].k)
@@ -189,14 +189,14 @@ static size_t side_by_side(const struct pl_whatif *const *w, size_t n)
 	size_t some = 0, changes = 0;
 
 	while (some < n && some < WIDE && changes + w[some]->n <= SIM_MASK_BITS &&
-	       sim_masks_can(w[some]))
+	       pl_sim_masks_can(w[some]))
 		changes += w[some++]->n;
 	return some;
 }
 
 size_t pl_sim_side_by_side(const struct pl_sim *s, const struct pl_whatif *w)
 {
-	if (!can_be_wide(s) || !sim_masks_can(w))
+	if (!can_be_wide(s) || !pl_sim_masks_can(w))
 		return 1;
 	return w->n > SIM_MASK_BITS ? 1 : pl_min_size(WIDE, SIM_MASK_BITS / (w->n ? w->n : 1));
 }

@@ -41,7 +41,7 @@ static void last_node(const struct pl_sim *s, const struct pl_run *r, size_t *st
 		if (!s->step[k].reported)
 			continue;
 		for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++) {
-			pl_ns end = r->start[k][i] + pl_run_dur(s, r, k, i);
+			pl_ns end = r->start[k][i] + pl_sim_run_dur(s, r, k, i);
 
 			if (sh->flags[i] & PL_NF_IN_STEP && end > best) {
 				best = end;
@@ -81,7 +81,7 @@ static uint32_t holder(const struct pl_sim *s, const struct pl_run *r, size_t st
 	pl_ns best_end = INT64_MIN;
 
 	for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++) {
-		pl_ns end = r->start[step][i] + pl_run_dur(s, r, step, i);
+		pl_ns end = r->start[step][i] + pl_sim_run_dur(s, r, step, i);
 
 		if (i == node || sh->res[i] != sh->res[node] || sh->type[i] != PL_N_RESOURCE ||
 		    end > t || end <= best_end || r->start[step][i] >= t)
@@ -115,7 +115,7 @@ static int before(struct walk *w, bool *more, struct pl_err *err)
 	const pl_ns *held = w->s->step[w->step].held;
 	bool shared = held && sh->type[w->node] == PL_N_RESOURCE;
 	pl_ns t, lat, gap;
-	uint32_t e = sim_binding(w->s, w->r, w->step, w->node, &t), other;
+	uint32_t e = pl_sim_binding(w->s, w->r, w->step, w->node, &t), other;
 	int rc;
 
 	*more = e != PL_NONE && w->until > w->t0;
@@ -132,7 +132,7 @@ static int before(struct walk *w, bool *more, struct pl_err *err)
 		if ((rc = part(w, PL_PP_LATENCY, w->until - t, err)) < 0)
 			return rc;
 	}
-	sim_delay_in(w->s, w->r, w->step, w->node, e, &lat, &gap);
+	pl_sim_delay_in(w->s, w->r, w->step, w->node, e, &lat, &gap);
 	if ((rc = part(w, PL_PP_UNEXPLAINED, gap, err)) < 0 ||
 	    (rc = part(w, PL_PP_LATENCY, lat, err)) < 0)
 		return rc;
@@ -140,8 +140,8 @@ static int before(struct walk *w, bool *more, struct pl_err *err)
 	return 0;
 }
 
-int pl_path_find(const struct pl_sim *s, const struct pl_run *r, struct pl_path *p,
-		 struct pl_err *err)
+int pl_sim_path_find(const struct pl_sim *s, const struct pl_run *r, struct pl_path *p,
+		     struct pl_err *err)
 {
 	struct walk w = { .s = s, .r = r, .p = p, .t0 = first_start(s, r) };
 	bool more = true;
@@ -151,7 +151,7 @@ int pl_path_find(const struct pl_sim *s, const struct pl_run *r, struct pl_path 
 	last_node(s, r, &w.step, &w.node);
 	if (w.node == PL_NONE)
 		return 0;
-	w.until = r->start[w.step][w.node] + pl_run_dur(s, r, w.step, w.node);
+	w.until = r->start[w.step][w.node] + pl_sim_run_dur(s, r, w.step, w.node);
 	p->length = w.until - w.t0;
 	while (more && w.until > w.t0) {
 		if (w.node < s->g->shape[s->g->step[w.step].shape].n_entries) {
@@ -172,11 +172,11 @@ int pl_path_find(const struct pl_sim *s, const struct pl_run *r, struct pl_path 
 	reverse(p);
 out:
 	if (rc < 0)
-		pl_path_fini(p);
+		pl_sim_path_fini(p);
 	return rc;
 }
 
-void pl_path_fini(struct pl_path *p)
+void pl_sim_path_fini(struct pl_path *p)
 {
 	pl_free(p->item);
 	memset(p, 0, sizeof(*p));

@@ -13,7 +13,7 @@
 
 /* ---- places of resources --------------------------------------------------------------------- */
 
-int sim_slots_init(const struct pl_graph *g, struct slots *x, struct pl_err *err)
+int pl_sim_slots_init(const struct pl_graph *g, struct slots *x, struct pl_err *err)
 {
 	uint32_t n = 0;
 	int rc = pl_alloc(&x->off, g->n_res + 1, sizeof(*x->off), err);
@@ -37,7 +37,7 @@ int sim_slots_init(const struct pl_graph *g, struct slots *x, struct pl_err *err
 	return 0;
 }
 
-void sim_slots_fini(struct slots *x)
+void pl_sim_slots_fini(struct slots *x)
 {
 	pl_free(x->free);
 	pl_free(x->off);
@@ -63,8 +63,8 @@ struct user { /* of a shared resource */
 
 PL_COMPARATOR(by_start, struct user, start, node);
 
-int sim_shared_unexplained(struct prep *p, const struct pl_gstep *st, const struct pl_shape *sh,
-			   struct slots *x, struct pl_err *err)
+int pl_sim_shared_unexplained(struct prep *p, const struct pl_gstep *st, const struct pl_shape *sh,
+			      struct slots *x, struct pl_err *err)
 {
 	struct user *u;
 	size_t n = 0;
@@ -112,7 +112,7 @@ static void job_fini(struct sim_shared *x)
 	memset(x, 0, sizeof(*x));
 }
 
-void sim_shared_free(struct sim_shared *x)
+void pl_sim_shared_free(struct sim_shared *x)
 {
 	if (x)
 		job_fini(x);
@@ -191,7 +191,7 @@ static void close_step(struct pass *p, const struct pl_shape *sh, const pl_ns *s
 		uint32_t res = sh->res[i];
 
 		if (res != PL_NONE && p->end[i] >= p->tail[res].end)
-			p->tail[res] = (struct tail){ p->end[i], (uint64_t)p->k << 32 | i };
+			p->tail[res] = (struct last_end){ p->end[i], (uint64_t)p->k << 32 | i };
 		if (sh->flags[i] & PL_NF_STEP_BEGIN)
 			p->step_start = pl_min_i64(p->step_start, start[i]);
 		if (sh->flags[i] & PL_NF_IN_STEP)
@@ -199,7 +199,7 @@ static void close_step(struct pass *p, const struct pl_shape *sh, const pl_ns *s
 	}
 }
 
-int sim_pass_shared(struct pass *p, struct sim_shared **shared, struct pl_err *err)
+int pl_sim_pass_shared(struct pass *p, struct sim_shared **shared, struct pl_err *err)
 {
 	const struct pl_shape *sh = &p->s->g->shape[p->s->g->step[p->k].shape];
 	struct pl_sim_events_times t = { .end = p->end };

@@ -104,7 +104,7 @@ static int put_gap(struct prep *p, uint32_t node, uint32_t edge, pl_ns gap, stru
 	}
 	rc = pl_grow(&p->far, &p->cap_far, p->n_far + 1, sizeof(*p->far), err);
 	if (rc == 0)
-		p->far[p->n_far++] = (struct far){ node, edge, gap };
+		p->far[p->n_far++] = (struct long_gap){ node, edge, gap };
 	return rc;
 }
 
@@ -139,7 +139,7 @@ static int prepare(struct pl_sim *s, size_t k, struct slots *x, struct pl_err *e
 			p->rec_end = pl_max_i64(p->rec_end, st->start[i] + st->dur[i]);
 	}
 	p->reported = st->number != INT64_MIN && p->rec_start <= p->rec_end;
-	return s->has_shared ? sim_shared_unexplained(p, st, sh, x, err) : 0;
+	return s->has_shared ? pl_sim_shared_unexplained(p, st, sh, x, err) : 0;
 }
 
 static int prepare_all(struct pl_sim *s, struct pl_err *err)
@@ -158,7 +158,7 @@ static int prepare_all(struct pl_sim *s, struct pl_err *err)
 			memchr(g->shape[i].type, PL_N_RESOURCE, g->shape[i].n_nodes) != NULL;
 	}
 	if (s->has_shared)
-		PL_TRY(sim_slots_init(g, &x, err));
+		PL_TRY(pl_sim_slots_init(g, &x, err));
 	PL_TRY(pl_alloc(&s->step, g->n_steps, sizeof(*s->step), err));
 	for (size_t k = 0; k < g->n_steps; k++) {
 		PL_TRY(prepare(s, k, &x, err));
@@ -169,7 +169,7 @@ static int prepare_all(struct pl_sim *s, struct pl_err *err)
 	else if (s->total > TOTAL_MAX)
 		rc = pl_fail(err, PL_ELIMIT, "the graph's durations sum to more than 2^61 ns");
 out:
-	sim_slots_fini(&x);
+	pl_sim_slots_fini(&x);
 	return rc;
 }
 
@@ -211,8 +211,8 @@ void pl_sim_recorded(const struct pl_sim *s, size_t step, pl_ns *start, pl_ns *e
 	*end = s->step[step].rec_end;
 }
 
-void sim_delay(const struct pl_sim *s, size_t step, uint32_t node, uint32_t e, pl_ns *lat,
-	       pl_ns *gap)
+void pl_sim_delay(const struct pl_sim *s, size_t step, uint32_t node, uint32_t e, pl_ns *lat,
+		  pl_ns *gap)
 {
 	const struct pl_gstep *st = &s->g->step[step];
 	const struct prep *p = &s->step[step];
@@ -225,10 +225,10 @@ void sim_delay(const struct pl_sim *s, size_t step, uint32_t node, uint32_t e, p
 		*gap += p->far[i].gap;
 }
 
-void sim_delay_in(const struct pl_sim *s, const struct pl_run *r, size_t step, uint32_t node,
-		  uint32_t e, pl_ns *lat, pl_ns *gap)
+void pl_sim_delay_in(const struct pl_sim *s, const struct pl_run *r, size_t step, uint32_t node,
+		     uint32_t e, pl_ns *lat, pl_ns *gap)
 {
-	sim_delay(s, step, node, e, lat, gap);
+	pl_sim_delay(s, step, node, e, lat, gap);
 	if (r->w[step])
 		*lat += r->w[step][e] - s->step[step].w[e];
 }
@@ -239,7 +239,7 @@ pl_ns pl_sim_unexplained(const struct pl_sim *s, size_t step, uint32_t node)
 	pl_ns lat, gap, sum = s->step[step].held ? s->step[step].held[node] : 0;
 
 	for (uint32_t e = sh->off[node]; e < sh->off[node + 1]; e++) {
-		sim_delay(s, step, node, e, &lat, &gap);
+		pl_sim_delay(s, step, node, e, &lat, &gap);
 		sum += gap;
 	}
 	return sum;
@@ -285,7 +285,7 @@ static pl_ns kth_arrival(const struct pass *p, const struct pl_shape *sh, uint32
 }
 
 /* The start of a node with an unexplained time that is out of range. */
-static pl_ns latest_far(const struct pass *p, const struct pl_shape *sh, const struct far *far)
+static pl_ns latest_far(const struct pass *p, const struct pl_shape *sh, const struct long_gap *far)
 {
 	pl_ns t = INT64_MIN;
 
@@ -294,12 +294,12 @@ static pl_ns latest_far(const struct pass *p, const struct pl_shape *sh, const s
 	return t;
 }
 
-void sim_pass(struct pass *p)
+void pl_sim_pass(struct pass *p)
 {
 	const struct pl_gstep *st = &p->s->g->step[p->k];
 	const struct pl_shape *sh = &p->s->g->shape[st->shape];
 	const struct prep *prep = &p->s->step[p->k];
-	const struct far *far = prep->far, *far_end = prep->n_far ? far + prep->n_far : far;
+	const struct long_gap *far = prep->far, *far_end = prep->n_far ? far + prep->n_far : far;
 	const uint32_t *off = sh->off, n = sh->n_nodes;
 	const pl_ns *dur = p->dur;
 	pl_ns first = INT64_MAX, last = INT64_MIN;
@@ -321,7 +321,7 @@ void sim_pass(struct pass *p)
 			t = pl_max_i64(t, arrival(p, sh, e));
 		p->end[i] = end = t + scaled(dur[i], p->f, i);
 		if (res != PL_NONE && end >= p->tail[res].end)
-			p->tail[res] = (struct tail){ end, (uint64_t)p->k << 32 | i };
+			p->tail[res] = (struct last_end){ end, (uint64_t)p->k << 32 | i };
 		if (sh->flags[i] & PL_NF_STEP_BEGIN)
 			first = pl_min_i64(first, t);
 		if (sh->flags[i] & PL_NF_IN_STEP)
@@ -337,13 +337,13 @@ struct runner { /* what steps of one run share */
 	const struct pl_sim *s;
 	struct select *select;		 /* NULL: nothing is changed */
 	const struct pl_whatif *latency; /* changes that of messages; NULL: none does */
-	struct tail *tail;
+	struct last_end *tail;
 	struct slots slots;
 	struct sim_shared *shared;
 	pl_ns *end; /* scratch for the longest step; NULL when the steps are kept */
 	/* of changes: factors, or where these do not say it all durations */
 	float *factor;
-	struct now *now;
+	struct changed_dur *now;
 	pl_ns *dur;
 	int32_t *w;
 	double changed; /* what all changed durations sum to so far */
@@ -351,9 +351,9 @@ struct runner { /* what steps of one run share */
 
 static void runner_fini(struct runner *x)
 {
-	sim_select_free(x->select);
-	sim_slots_fini(&x->slots);
-	sim_shared_free(x->shared);
+	pl_sim_select_free(x->select);
+	pl_sim_slots_fini(&x->slots);
+	pl_sim_shared_free(x->shared);
 	pl_free(x->tail);
 	pl_free(x->end);
 	pl_free(x->factor);
@@ -362,7 +362,7 @@ static void runner_fini(struct runner *x)
 	pl_free(x->w);
 }
 
-size_t sim_longest(const struct pl_sim *s)
+size_t pl_sim_longest_step(const struct pl_sim *s)
 {
 	size_t most = 0;
 
@@ -374,13 +374,13 @@ size_t sim_longest(const struct pl_sim *s)
 
 #define TOO_LONG "the changes make the durations sum to more than 2^61 ns: use smaller "
 
-int sim_select_for(const struct pl_sim *s, const struct pl_whatif *w, struct select **x,
-		   struct pl_err *err)
+int pl_sim_select_for(const struct pl_sim *s, const struct pl_whatif *w, struct select **x,
+		      struct pl_err *err)
 {
-	int rc = sim_select_new(w, s->g, x, err);
+	int rc = pl_sim_select_new(w, s->g, x, err);
 
-	if (rc >= 0 && sim_select_scales(*x) && s->total * sim_select_most(*x) > TOTAL_MAX) {
-		sim_select_free(*x);
+	if (rc >= 0 && pl_sim_select_scales(*x) && s->total * pl_sim_select_most(*x) > TOTAL_MAX) {
+		pl_sim_select_free(*x);
 		*x = NULL;
 		rc = pl_fail(err, PL_ELIMIT, TOO_LONG "factors");
 	}
@@ -393,14 +393,14 @@ static int runner_changes(struct runner *x, const struct pl_whatif *w, size_t mo
 {
 	int rc;
 
-	PL_TRY(sim_select_for(x->s, w, &x->select, err));
-	if (sim_select_scales(x->select)) {
+	PL_TRY(pl_sim_select_for(x->s, w, &x->select, err));
+	if (pl_sim_select_scales(x->select)) {
 		PL_TRY(pl_alloc(&x->factor, most, sizeof(*x->factor), err));
 		return 0;
 	}
 	PL_TRY(pl_alloc(&x->now, most, sizeof(*x->now), err));
 	PL_TRY(pl_alloc(&x->dur, most, sizeof(*x->dur), err));
-	if (sim_changes_latency(w)) {
+	if (pl_sim_changes_latency(w)) {
 		int64_t edges = 0;
 
 		for (size_t i = 0; i < x->s->g->n_shapes; i++)
@@ -416,7 +416,7 @@ out:
 static int runner_init(struct runner *x, const struct pl_sim *s, const struct pl_whatif *w,
 		       bool keep, struct pl_err *err)
 {
-	size_t most = sim_longest(s);
+	size_t most = pl_sim_longest_step(s);
 	int rc;
 
 	memset(x, 0, sizeof(*x));
@@ -427,9 +427,9 @@ static int runner_init(struct runner *x, const struct pl_sim *s, const struct pl
 	if (w && w->n)
 		PL_TRY(runner_changes(x, w, most, err));
 	if (s->has_shared)
-		PL_TRY(sim_slots_init(s->g, &x->slots, err));
+		PL_TRY(pl_sim_slots_init(s->g, &x->slots, err));
 	for (size_t i = 0; i < s->g->n_res; i++)
-		x->tail[i] = (struct tail){ INT64_MIN, UINT64_MAX };
+		x->tail[i] = (struct last_end){ INT64_MIN, UINT64_MAX };
 	rc = 0;
 out:
 	return rc;
@@ -442,7 +442,7 @@ static void enter(const struct pass *p, uint64_t *from)
 	const struct pl_shape *sh = &p->s->g->shape[st->shape];
 
 	for (uint32_t i = 0; i < sh->n_entries; i++) {
-		const struct tail *t = &p->tail[sh->res[i]];
+		const struct last_end *t = &p->tail[sh->res[i]];
 
 		p->end[i] = (t->from == UINT64_MAX ? st->start[i] : t->end) +
 			    scaled(p->dur[i], p->f, i);
@@ -456,8 +456,8 @@ static int durations(struct runner *x, struct pass *p, uint32_t n, struct pl_err
 	const pl_ns *was = p->dur;
 
 	for (uint32_t i = 0; i < n; i++)
-		x->now[i] = (struct now){ (double)was[i], 1 };
-	if (!sim_select_apply(x->select, p->k, x->now, NULL))
+		x->now[i] = (struct changed_dur){ (double)was[i], 1 };
+	if (!pl_sim_select_apply(x->select, p->k, x->now, NULL))
 		return 0;
 	for (uint32_t i = 0; i < n; i++) {
 		double ns = x->now[i].base * (double)x->now[i].factor;
@@ -485,14 +485,14 @@ static void latencies_now(struct runner *x, struct pass *p)
 		for (uint32_t e = sh->off[i]; e < sh->off[i + 1]; e++) {
 			pl_ns lat, gap;
 
-			sim_delay(x->s, p->k, i, e, &lat, &gap);
+			pl_sim_delay(x->s, p->k, i, e, &lat, &gap);
 			if (lat <= 0)
 				continue;
 			if (!any)
 				memcpy(x->w, p->w, sh->n_edges * sizeof(*x->w));
 			any = true;
-			x->w[e] = (int32_t)pl_min_i64(INT32_MAX,
-						      x->w[e] + sim_latency(x->latency, lat) - lat);
+			x->w[e] = (int32_t)pl_min_i64(
+				INT32_MAX, x->w[e] + pl_sim_latency(x->latency, lat) - lat);
 		}
 	}
 	if (any)
@@ -510,7 +510,7 @@ static int apply(struct runner *x, struct pass *p, struct pl_err *err)
 		return durations(x, p, n, err);
 	for (uint32_t i = 0; i < n; i++)
 		x->factor[i] = 1;
-	if (sim_select_scale(x->select, p->k, x->factor))
+	if (pl_sim_select_scale(x->select, p->k, x->factor))
 		p->f = x->factor;
 	return 0;
 }
@@ -534,8 +534,8 @@ static int run_step(struct runner *x, struct pass *p, size_t k, pl_ns *end, uint
 		latencies_now(x, p);
 	enter(p, from);
 	if (x->s->has_shared)
-		return sim_pass_shared(p, &x->shared, err);
-	sim_pass(p);
+		return pl_sim_pass_shared(p, &x->shared, err);
+	pl_sim_pass(p);
 	return 0;
 }
 
@@ -614,7 +614,7 @@ int pl_sim_run(const struct pl_sim *s, const struct pl_whatif *w, struct pl_run 
 out:
 	runner_fini(&x);
 	if (rc < 0)
-		pl_run_fini(r);
+		pl_sim_run_fini(r);
 	return rc;
 }
 
@@ -640,7 +640,7 @@ out:
 	return rc;
 }
 
-void pl_run_fini(struct pl_run *r)
+void pl_sim_run_fini(struct pl_run *r)
 {
 	for (size_t k = 0; k < r->n_steps; k++) {
 		pl_free(r->start && r->shared && !r->shared[k] ? r->start[k] : NULL);
@@ -660,14 +660,14 @@ void pl_run_fini(struct pl_run *r)
 	memset(r, 0, sizeof(*r));
 }
 
-pl_ns pl_run_dur(const struct pl_sim *s, const struct pl_run *r, size_t step, uint32_t node)
+pl_ns pl_sim_run_dur(const struct pl_sim *s, const struct pl_run *r, size_t step, uint32_t node)
 {
 	const pl_ns *dur = r->dur[step] ? r->dur[step] : s->g->step[step].dur;
 
 	return scaled(dur[node], r->factor[step], node);
 }
 
-double pl_run_mean_step(const struct pl_sim *s, const struct pl_run *r)
+double pl_sim_run_mean_step(const struct pl_sim *s, const struct pl_run *r)
 {
 	double sum = 0;
 	size_t n = 0;
@@ -681,8 +681,8 @@ double pl_run_mean_step(const struct pl_sim *s, const struct pl_run *r)
 	return n ? sum / (double)n : 0;
 }
 
-uint32_t sim_binding(const struct pl_sim *s, const struct pl_run *r, size_t step, uint32_t node,
-		     pl_ns *t)
+uint32_t pl_sim_binding(const struct pl_sim *s, const struct pl_run *r, size_t step, uint32_t node,
+			pl_ns *t)
 {
 	const struct pl_gstep *st = &s->g->step[step];
 	const struct pl_shape *sh = &s->g->shape[st->shape];
@@ -697,9 +697,9 @@ uint32_t sim_binding(const struct pl_sim *s, const struct pl_run *r, size_t step
 		pl_ns at = r->start[step][src] + w[e], lat, gap;
 
 		if (!edge_from_start(sh->etype[e]))
-			at += pl_run_dur(s, r, step, src);
+			at += pl_sim_run_dur(s, r, step, src);
 		if (PL_UNLIKELY(p->n_far)) {
-			sim_delay_in(s, r, step, node, e, &lat, &gap);
+			pl_sim_delay_in(s, r, step, node, e, &lat, &gap);
 			at += lat + gap - w[e];
 		}
 		if (kth && at > r->start[step][node]) /* came later than the k-th */

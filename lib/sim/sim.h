@@ -1,15 +1,17 @@
 /*
- * sim.h - replay of a graph: discrete-event simulation, what-if, critical path, where the time
- *went.
+ * sim.h - replay of a graph: simulation, what-if, critical path, and where the time went.
  *
  * A node starts when its last predecessor lets it, plus its *unexplained* time: what the recording
- * shows between the latest modelled predecessor and the recorded start. That time is a property of
- * the recording: it is kept as it is under what-if (behind the predecessor that it followed), and
- *it is reported, never counted as work. All times are integer ns since the graph's epoch.
+ * shows between the latest modelled predecessor and the recorded start. That time belongs to the
+ * recording. What-if leaves it as it is, behind the predecessor that it followed, and reports never
+ * count it as work. All times are integer ns since the graph's epoch.
  *
  *	s = pl_sim_new(g, err);            prepare: latencies, unexplained time
  *	pl_sim_run(s, NULL, &base, err);   identity replay
  *	pl_sim_run(s, whatif, &pred, err); the same job with changed durations
+ *
+ * Graphs without RESOURCE nodes take one static pass (sim.c). Where resources are shared the event
+ * core decides (events.h, shared.c).
  */
 #ifndef PL_SIM_H
 #define PL_SIM_H
@@ -29,10 +31,10 @@ struct pl_whatif {
 	size_t n, cap;
 	const struct pl_whatif_model *model; /* borrowed; NULL: none */
 };
-extern const struct pl_lang_schema pl_whatif_schema;
+extern const struct pl_lang_schema pl_sim_whatif_schema;
 /* PL_EUSAGE, with the statement and what was expected, when it cannot be read. */
-int pl_whatif_add(struct pl_whatif *w, const char *text, struct pl_err *err) PL_MUST;
-void pl_whatif_fini(struct pl_whatif *w);
+int pl_sim_whatif_add(struct pl_whatif *w, const char *text, struct pl_err *err) PL_MUST;
+void pl_sim_whatif_fini(struct pl_whatif *w);
 /*
  * What fix, bandwidth, latency and ranks need to know of the whole graph, for the statements that w
  * has now, whose `model` it can become, and of any other that begins with the same ones. Statements
@@ -41,15 +43,15 @@ void pl_whatif_fini(struct pl_whatif *w);
  * read afterwards, also by several threads at once.
  */
 struct pl_topology;
-struct pl_whatif_model *pl_whatif_model_new(const struct pl_whatif *w, const struct pl_graph *g,
-					    const struct pl_topology *topo, struct pl_err *err);
-void pl_whatif_model_free(struct pl_whatif_model *m);
-/* Did a statement `ranks` take what all ranks do for data-parallel, since the graph does not say?
- */
-bool pl_whatif_model_guessed(const struct pl_whatif_model *m);
+struct pl_whatif_model *pl_sim_whatif_model_new(const struct pl_whatif *w, const struct pl_graph *g,
+						const struct pl_topology *topo, struct pl_err *err);
+void pl_sim_whatif_model_free(struct pl_whatif_model *m);
+/* Does the graph not say which communication is data-parallel, so that a statement `ranks` took
+ * that of all ranks for it? */
+bool pl_sim_whatif_model_guessed(const struct pl_whatif_model *m);
 /* hits[i]: how many nodes of the graph the i-th statement selects, all steps together. */
-int pl_whatif_hits(const struct pl_whatif *w, const struct pl_graph *g, uint64_t *hits,
-		   struct pl_err *err) PL_MUST;
+int pl_sim_whatif_hits(const struct pl_whatif *w, const struct pl_graph *g, uint64_t *hits,
+		       struct pl_err *err) PL_MUST;
 
 /* ---- simulation ----------------------------------------------------------------------------- */
 
@@ -71,22 +73,22 @@ struct pl_run {
 };
 int pl_sim_run(const struct pl_sim *s, const struct pl_whatif *w, struct pl_run *r,
 	       struct pl_err *err) PL_MUST;
-void pl_run_fini(struct pl_run *r);
+void pl_sim_run_fini(struct pl_run *r);
 /* The mean step of such a run, without keeping it. May be called by several threads at once. */
 int pl_sim_mean(const struct pl_sim *s, const struct pl_whatif *w, double *mean,
 		struct pl_err *err) PL_MUST;
-/* The same for each of n changes (none may be NULL): mean[i] is that of w[i]. So many at a time
- * cost less than twice what one costs. */
+/* The same for each of n changes (none may be NULL): mean[i] is that of w[i]. Up to
+ * PL_SIM_SIDE_BY_SIDE changes are simulated in one pass, which costs less than two. */
 #define PL_SIM_SIDE_BY_SIDE 4
-/* How many changes like w that are: 1 for very long steps, and for changes that do not only scale.
- */
+/* How many changes like w can be simulated together: 1 for very long steps, and for changes that do
+ * not only scale. */
 size_t pl_sim_side_by_side(const struct pl_sim *s, const struct pl_whatif *w);
 int pl_sim_means(const struct pl_sim *s, const struct pl_whatif *const *w, size_t n, double *mean,
 		 struct pl_err *err) PL_MUST;
 /* Duration of a node in a run. */
-pl_ns pl_run_dur(const struct pl_sim *s, const struct pl_run *r, size_t step, uint32_t node);
+pl_ns pl_sim_run_dur(const struct pl_sim *s, const struct pl_run *r, size_t step, uint32_t node);
 /* Mean of end - start over the reported steps. */
-double pl_run_mean_step(const struct pl_sim *s, const struct pl_run *r);
+double pl_sim_run_mean_step(const struct pl_sim *s, const struct pl_run *r);
 /* Is it a step (not work before, between or after them), with a beginning and an end? */
 bool pl_sim_reported(const struct pl_sim *s, size_t step);
 /* Recorded start and end of a step by the same definition. */
@@ -110,9 +112,9 @@ struct pl_path {
 	pl_ns length; /* from the first step's start to the last one's end */
 	pl_ns unexplained, latency, late;
 };
-int pl_path_find(const struct pl_sim *s, const struct pl_run *r, struct pl_path *p,
-		 struct pl_err *err) PL_MUST;
-void pl_path_fini(struct pl_path *p);
+int pl_sim_path_find(const struct pl_sim *s, const struct pl_run *r, struct pl_path *p,
+		     struct pl_err *err) PL_MUST;
+void pl_sim_path_fini(struct pl_path *p);
 
 /* ---- where the time went -------------------------------------------------------------------- */
 
@@ -122,7 +124,7 @@ enum pl_idle {
 	PL_I_TAIL,   /* nothing more to do; other ranks or the host finish the step */
 	PL_I_COUNT_
 };
-const char *pl_idle_name(unsigned cause);
+const char *pl_sim_idle_name(unsigned cause);
 
 struct pl_rank_time { /* of a rank, over all reported steps; the parts sum to span_ns */
 	int32_t rank;
@@ -149,9 +151,9 @@ struct pl_account {
 	struct pl_res_time *res;
 	size_t n_res;
 };
-int pl_account_make(const struct pl_sim *s, const struct pl_run *r, struct pl_account *a,
-		    struct pl_err *err) PL_MUST;
-void pl_account_fini(struct pl_account *a);
+int pl_sim_account_make(const struct pl_sim *s, const struct pl_run *r, struct pl_account *a,
+			struct pl_err *err) PL_MUST;
+void pl_sim_account_fini(struct pl_account *a);
 
 /* Steps [first, first + n) taken apart for changing, with the simulator's delays. */
 struct pl_edit;
@@ -173,7 +175,7 @@ int pl_sim_timeline(const struct pl_sim *s, const struct pl_run *r, struct pl_si
  * averaging takes from waits (the mean of the last is later than the last of the means) becomes
  * unexplained. *n_folded (may be NULL): how many steps went in. Writes into the empty graph `out`.
  */
-int pl_graph_fold(const struct pl_graph *g, bool median, struct pl_graph *out, size_t *n_folded,
-		  struct pl_err *err) PL_MUST;
+int pl_sim_fold(const struct pl_graph *g, bool median, struct pl_graph *out, size_t *n_folded,
+		struct pl_err *err) PL_MUST;
 
 #endif

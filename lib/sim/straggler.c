@@ -147,7 +147,7 @@ static int study_init(struct study *y, const struct pl_graph *g, struct pl_err *
 		most = n > most ? n : most;
 	}
 	PL_TRY(pl_alloc(&y->zero, most, sizeof(*y->zero), err));
-	PL_TRY(typical_find(g, TYPICAL_BY_KIND, &y->t, err));
+	PL_TRY(pl_sim_typical_find(g, TYPICAL_BY_KIND, &y->t, err));
 	y->n_values[AX_NOTHING] = y->n_values[AX_ALL] = 1;
 	y->n_values[AX_TYPE] = y->t.types.n;
 	for (enum axis a = AX_STAGE; a <= AX_RANK; a++)
@@ -163,7 +163,7 @@ static void study_fini(struct study *y)
 		pl_free(y->value[a]);
 	}
 	pl_free(y->zero);
-	typical_fini(&y->t);
+	pl_sim_typical_fini(&y->t);
 }
 
 static int key_of(const struct study *y, const struct question *q, struct pl_intern *keys,
@@ -252,8 +252,8 @@ static int ask_all(struct study *y, struct question *q, size_t n, struct pl_pool
 	return rc;
 }
 
-int pl_stragglers_find(const struct pl_graph *g, struct pl_pool *pool, struct pl_stragglers *x,
-		       struct pl_err *err)
+int pl_sim_stragglers_find(const struct pl_graph *g, struct pl_pool *pool, struct pl_stragglers *x,
+			   struct pl_err *err)
 {
 	struct study y = { 0 };
 	struct question *q = NULL;
@@ -277,11 +277,11 @@ out:
 	pl_free(q);
 	study_fini(&y);
 	if (rc < 0)
-		pl_stragglers_fini(x);
+		pl_sim_stragglers_fini(x);
 	return rc;
 }
 
-void pl_stragglers_fini(struct pl_stragglers *x)
+void pl_sim_stragglers_fini(struct pl_stragglers *x)
 {
 	pl_free(x->by_type.v);
 	pl_free(x->by_stage.v);

@@ -37,9 +37,9 @@ struct pl_stragglers {
 };
 /* stage and dp come from the coordinates of the resources; lists are empty where these are not
  * known. PL_EDATA when the ideal step takes no time. The pool may be NULL; the result does not
- * depend on it. After a failure x is empty; pl_stragglers_fini() is harmless then. */
-int pl_stragglers_find(const struct pl_graph *g, struct pl_pool *pool, struct pl_stragglers *x,
-		       struct pl_err *err) PL_MUST;
-void pl_stragglers_fini(struct pl_stragglers *x);
+ * depend on it. After a failure x is empty; pl_sim_stragglers_fini() is harmless then. */
+int pl_sim_stragglers_find(const struct pl_graph *g, struct pl_pool *pool, struct pl_stragglers *x,
+			   struct pl_err *err) PL_MUST;
+void pl_sim_stragglers_fini(struct pl_stragglers *x);
 
 #endif

@@ -257,8 +257,8 @@ out:
 	return rc;
 }
 
-int typical_find(const struct pl_graph *g, enum typical_how how, struct typical *t,
-		 struct pl_err *err)
+int pl_sim_typical_find(const struct pl_graph *g, enum typical_how how, struct typical *t,
+			struct pl_err *err)
 {
 	struct pl_intern keys = { 0 };
 	size_t cap = 0;
@@ -275,7 +275,7 @@ out:
 	return rc;
 }
 
-void typical_fini(struct typical *t)
+void pl_sim_typical_fini(struct typical *t)
 {
 	for (size_t i = 0; t->class && i < t->n_shapes; i++)
 		pl_free(t->class[i]);

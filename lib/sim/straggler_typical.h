@@ -25,9 +25,9 @@ struct typical {
 	size_t n;		/* classes */
 	size_t n_shapes;
 };
-/* typical_fini() is due whatever happens. */
-int typical_find(const struct pl_graph *g, enum typical_how how, struct typical *t,
-		 struct pl_err *err) PL_MUST;
-void typical_fini(struct typical *t);
+/* pl_sim_typical_fini() is due whatever happens. */
+int pl_sim_typical_find(const struct pl_graph *g, enum typical_how how, struct typical *t,
+			struct pl_err *err) PL_MUST;
+void pl_sim_typical_fini(struct typical *t);
 
 #endif

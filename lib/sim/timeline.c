@@ -281,7 +281,7 @@ static int event_of(struct timeline *t, const struct pl_shape *sh, uint32_t i, s
 {
 	pl_ns start = t->r->start[t->k][i];
 
-	*e = blank(t, sh->kind[i], PL_NONE, start, start + pl_run_dur(t->s, t->r, t->k, i));
+	*e = blank(t, sh->kind[i], PL_NONE, start, start + pl_sim_run_dur(t->s, t->r, t->k, i));
 	if (sh->bytes && sh->bytes[i] >= 0)
 		e->v[V_BYTES] = sh->bytes[i];
 	if (sh->mb && sh->mb[i] >= 0)
@@ -308,7 +308,7 @@ static int put_before(struct timeline *t, const struct pl_shape *sh, uint32_t i,
 	if (l->done == INT64_MIN || start <= l->done)
 		return 0;
 	if (t->s->g->res[sh->res[i]].track_type == PL_T_THREAD) {
-		e = sim_binding(t->s, t->r, t->k, i, &at);
+		e = pl_sim_binding(t->s, t->r, t->k, i, &at);
 		if (e != PL_NONE && (rc = wait_name(t, sh->name[sh->src[e]], &name, err)) < 0)
 			return rc;
 		return put_wait(t, l, name, l->done, start, err);
@@ -448,7 +448,7 @@ static bool continues(const struct lane *l, const struct pl_shape *sh, uint32_t 
 static int one_node(struct timeline *t, const struct pl_shape *sh, uint32_t i, struct pl_err *err)
 {
 	struct lane *l = &t->lane[sh->res[i]];
-	pl_ns start = t->r->start[t->k][i], end = start + pl_run_dur(t->s, t->r, t->k, i), met;
+	pl_ns start = t->r->start[t->k][i], end = start + pl_sim_run_dur(t->s, t->r, t->k, i), met;
 	struct event e;
 	int rc;
 
@@ -541,9 +541,9 @@ static void look_ahead(struct timeline *t, const struct pl_shape *sh)
 			continue;
 		t->marked[rank] |= sh->role[i] == PL_RO_MARK;
 		if (sh->flags[i] & PL_NF_IN_STEP)
-			t->last[rank] =
-				pl_max_i64(t->last[rank],
-					   t->r->start[t->k][i] + pl_run_dur(t->s, t->r, t->k, i));
+			t->last[rank] = pl_max_i64(t->last[rank],
+						   t->r->start[t->k][i] +
+							   pl_sim_run_dur(t->s, t->r, t->k, i));
 	}
 }
 

@@ -59,7 +59,7 @@ static bool on_resource(const struct pl_change *c)
 /* A number that is not known (-1) is none. */
 static bool known_matches(const struct pick *p, int64_t v)
 {
-	return !p->text || (v >= 0 && sim_pick_number(p, v));
+	return !p->text || (v >= 0 && pl_sim_pick_number(p, v));
 }
 
 static bool res_matches(const struct pl_change *c, const struct pl_graph *g, size_t res)
@@ -67,9 +67,9 @@ static bool res_matches(const struct pl_change *c, const struct pl_graph *g, siz
 	const struct pl_resource *r = &g->res[res];
 	const char *host = r->host == PL_NONE ? "" : pl_intern_get(&g->str, r->host);
 
-	return sim_pick_number(&c->pick[KEY_RANK], r->rank) &&
+	return pl_sim_pick_number(&c->pick[KEY_RANK], r->rank) &&
 	       (!c->pick[KEY_HOST].text || pl_glob(c->pick[KEY_HOST].text, host)) &&
-	       sim_pick_number(&c->pick[KEY_STAGE], r->coord[PL_COORD_PP]) &&
+	       pl_sim_pick_number(&c->pick[KEY_STAGE], r->coord[PL_COORD_PP]) &&
 	       known_matches(&c->pick[KEY_DP], r->coord[PL_COORD_DP]);
 }
 
@@ -103,7 +103,7 @@ static int verdict_init(struct verdict *v, const struct pl_change *c, const stru
 	return 0;
 }
 
-void sim_select_free(struct select *x)
+void pl_sim_select_free(struct select *x)
 {
 	if (!x)
 		return;
@@ -126,8 +126,8 @@ static int check_model(const struct pl_whatif *w, size_t i, struct pl_err *err)
 		       c->text);
 }
 
-int sim_select_new(const struct pl_whatif *w, const struct pl_graph *g, struct select **out,
-		   struct pl_err *err)
+int pl_sim_select_new(const struct pl_whatif *w, const struct pl_graph *g, struct select **out,
+		      struct pl_err *err)
 {
 	struct select *x;
 	int rc = pl_alloc(&x, 1, sizeof(*x), err);
@@ -147,11 +147,11 @@ int sim_select_new(const struct pl_whatif *w, const struct pl_graph *g, struct s
 	*out = x;
 	return 0;
 out:
-	sim_select_free(x);
+	pl_sim_select_free(x);
 	return rc;
 }
 
-bool sim_select_scales(const struct select *x)
+bool pl_sim_select_scales(const struct select *x)
 {
 	for (size_t i = 0; i < x->n; i++)
 		if (x->v[i].c->verb != V_SCALE)
@@ -159,7 +159,7 @@ bool sim_select_scales(const struct select *x)
 	return true;
 }
 
-double sim_select_most(const struct select *x)
+double pl_sim_select_most(const struct select *x)
 {
 	double f = 1;
 
@@ -171,7 +171,7 @@ double sim_select_most(const struct select *x)
 
 static bool step_matches(const struct pick *p, int64_t number)
 {
-	return !p->text || (number != INT64_MIN && sim_pick_number(p, number));
+	return !p->text || (number != INT64_MIN && pl_sim_pick_number(p, number));
 }
 
 static bool node_matches(const struct pl_change *c, const struct pl_shape *sh, uint32_t i)
@@ -193,7 +193,7 @@ static inline unsigned selects(const struct verdict *v, const struct pl_graph *g
 	return PL_LIKELY(!v->by_node) ? hit : hit && node_matches(v->c, sh, i);
 }
 
-uint64_t sim_select_scale(struct select *x, size_t step, float *f)
+uint64_t pl_sim_select_scale(struct select *x, size_t step, float *f)
 {
 	const struct pl_shape *sh = &x->g->shape[x->g->step[step].shape];
 	uint64_t hits = 0;
@@ -233,25 +233,26 @@ static inline bool changes(const struct verdict *v, const struct select *x,
 	return v->ratio ? !isnan(v->ratio[class[i]]) : selects(v, x->g, sh, i);
 }
 
-static void change(const struct verdict *v, const struct select *x, uint32_t class, struct now *d)
+static void change(const struct verdict *v, const struct select *x, uint32_t class,
+		   struct changed_dur *d)
 {
 	switch (v->c->verb) {
 	case V_SCALE:
 		d->factor *= v->c->factor;
 		return;
 	case V_FIX:
-		*d = (struct now){ (double)x->m->typical[v->c->how].ns[class], 1 };
+		*d = (struct changed_dur){ (double)x->m->typical[v->c->how].ns[class], 1 };
 		return;
 	case V_REMOVE:
 	case V_SET:
-		*d = (struct now){ (double)v->c->to, 1 };
+		*d = (struct changed_dur){ (double)v->c->to, 1 };
 		return;
 	default:
 		d->base *= v->ratio[class];
 	}
 }
 
-uint64_t sim_select_apply(struct select *x, size_t step, struct now *d, uint64_t *hits)
+uint64_t pl_sim_select_apply(struct select *x, size_t step, struct changed_dur *d, uint64_t *hits)
 {
 	const struct pl_gstep *st = &x->g->step[step];
 	const struct pl_shape *sh = &x->g->shape[st->shape];
@@ -280,7 +281,7 @@ uint64_t sim_select_apply(struct select *x, size_t step, struct now *d, uint64_t
 
 /* ---- several selections as one --------------------------------------------------------------- */
 
-bool sim_masks_can(const struct pl_whatif *w)
+bool pl_sim_masks_can(const struct pl_whatif *w)
 {
 	for (size_t i = 0; i < w->n; i++)
 		if (w->change[i].verb != V_SCALE || by_node(&w->change[i]))
@@ -288,10 +289,10 @@ bool sim_masks_can(const struct pl_whatif *w)
 	return true;
 }
 
-void sim_masks_fini(struct masks *m)
+void pl_sim_masks_fini(struct masks *m)
 {
 	for (size_t j = 0; j < m->n; j++)
-		sim_select_free(m->select[j]);
+		pl_sim_select_free(m->select[j]);
 	pl_free(m->name);
 	pl_free(m->res);
 }
@@ -311,8 +312,8 @@ static void add_mask(struct masks *m, const struct verdict *v, size_t j, unsigne
 			m->factor[i][j] *= v->c->factor;
 }
 
-int sim_masks_init(struct masks *m, const struct pl_sim *s, const struct pl_whatif *const *w,
-		   size_t n, struct pl_err *err)
+int pl_sim_masks_init(struct masks *m, const struct pl_sim *s, const struct pl_whatif *const *w,
+		      size_t n, struct pl_err *err)
 {
 	unsigned bit = 0;
 	int rc = 0;
@@ -326,7 +327,7 @@ int sim_masks_init(struct masks *m, const struct pl_sim *s, const struct pl_what
 	PL_TRY(pl_alloc(&m->name, (size_t)m->n_names + 1, 1, err));
 	PL_TRY(pl_alloc(&m->res, (size_t)m->n_res + 1, 1, err));
 	for (size_t j = 0; j < n; j++) {
-		PL_TRY(sim_select_for(s, w[j], &m->select[j], err));
+		PL_TRY(pl_sim_select_for(s, w[j], &m->select[j], err));
 		m->n++;
 		for (size_t c = 0; c < m->select[j]->n; c++)
 			add_mask(m, &m->select[j]->v[c], j, bit++);
@@ -335,7 +336,7 @@ out:
 	return rc;
 }
 
-uint8_t sim_masks_of_step(const struct masks *m, size_t step)
+uint8_t pl_sim_masks_of_step(const struct masks *m, size_t step)
 {
 	unsigned bit = 0, mask = 0;
 
@@ -349,17 +350,17 @@ uint8_t sim_masks_of_step(const struct masks *m, size_t step)
 	return (uint8_t)mask;
 }
 
-int pl_whatif_hits(const struct pl_whatif *w, const struct pl_graph *g, uint64_t *hits,
-		   struct pl_err *err)
+int pl_sim_whatif_hits(const struct pl_whatif *w, const struct pl_graph *g, uint64_t *hits,
+		       struct pl_err *err)
 {
 	struct select *x;
-	int rc = sim_select_new(w, g, &x, err);
+	int rc = pl_sim_select_new(w, g, &x, err);
 
 	if (rc < 0)
 		return rc;
 	memset(hits, 0, w->n * sizeof(*hits));
 	for (size_t k = 0; k < g->n_steps; k++)
-		sim_select_apply(x, k, NULL, hits);
-	sim_select_free(x);
+		pl_sim_select_apply(x, k, NULL, hits);
+	pl_sim_select_free(x);
 	return 0;
 }

@@ -45,7 +45,7 @@ static inline bool verb_on_network(enum verb v)
 }
 
 /* Does the key say nothing of the number, or match it? */
-bool sim_pick_number(const struct pick *p, int64_t v);
+bool pl_sim_pick_number(const struct pick *p, int64_t v);
 
 /* ---- what statements need to know of the whole graph ------------------------------------------
  */

@@ -31,7 +31,7 @@ static int find_typical(struct pl_whatif_model *m, const struct pl_whatif *w,
 		const struct pl_change *c = &w->change[i];
 
 		if (c->verb == V_FIX && !m->typical[c->how].class)
-			rc = typical_find(g, c->how, &m->typical[c->how], err);
+			rc = pl_sim_typical_find(g, c->how, &m->typical[c->how], err);
 	}
 	return rc;
 }
@@ -445,8 +445,8 @@ out:
 /* ---- all ---------------------------------------------------------------------------------------
  */
 
-struct pl_whatif_model *pl_whatif_model_new(const struct pl_whatif *w, const struct pl_graph *g,
-					    const struct pl_topology *topo, struct pl_err *err)
+struct pl_whatif_model *pl_sim_whatif_model_new(const struct pl_whatif *w, const struct pl_graph *g,
+						const struct pl_topology *topo, struct pl_err *err)
 {
 	struct pl_whatif_model *m;
 	bool network = false;
@@ -462,11 +462,11 @@ struct pl_whatif_model *pl_whatif_model_new(const struct pl_whatif *w, const str
 		rc = find_lines(m, w, g, topo, err);
 	if (rc >= 0)
 		return m;
-	pl_whatif_model_free(m);
+	pl_sim_whatif_model_free(m);
 	return NULL;
 }
 
-bool sim_changes_latency(const struct pl_whatif *w)
+bool pl_sim_changes_latency(const struct pl_whatif *w)
 {
 	for (size_t i = 0; w && i < w->n; i++)
 		if (w->change[i].verb == V_LATENCY && !w->change[i].link)
@@ -474,7 +474,7 @@ bool sim_changes_latency(const struct pl_whatif *w)
 	return false;
 }
 
-pl_ns sim_latency(const struct pl_whatif *w, pl_ns ns)
+pl_ns pl_sim_latency(const struct pl_whatif *w, pl_ns ns)
 {
 	double now = (double)ns;
 
@@ -487,17 +487,17 @@ pl_ns sim_latency(const struct pl_whatif *w, pl_ns ns)
 	return (pl_ns)fmin(now, INT32_MAX / 2);
 }
 
-bool pl_whatif_model_guessed(const struct pl_whatif_model *m)
+bool pl_sim_whatif_model_guessed(const struct pl_whatif_model *m)
 {
 	return m->guessed;
 }
 
-void pl_whatif_model_free(struct pl_whatif_model *m)
+void pl_sim_whatif_model_free(struct pl_whatif_model *m)
 {
 	if (!m)
 		return;
 	for (size_t i = 0; i < TYPICAL_HOWS; i++)
-		typical_fini(&m->typical[i]);
+		pl_sim_typical_fini(&m->typical[i]);
 	for (size_t i = 0; m->class && i < m->n_shapes; i++)
 		pl_free(m->class[i]);
 	pl_free(m->class);

@@ -50,7 +50,7 @@ static const struct pl_lang_row rows[VERBS] = {
 	[V_RANKS] = { PL_LANG_ROW("ranks", TIMING, "change the number of data-parallel workers",
 				  FIELD("ranks", INT, NEED, "workers", .min = 1, .max = 1e6)) },
 };
-const struct pl_lang_schema pl_whatif_schema = {
+const struct pl_lang_schema pl_sim_whatif_schema = {
 	.name = "what-if", .version = 1, .row = rows, .n_rows = VERBS
 };
 
@@ -80,7 +80,7 @@ static bool kind_exists(const char *glob)
 	return false;
 }
 
-bool sim_pick_number(const struct pick *p, int64_t v)
+bool pl_sim_pick_number(const struct pick *p, int64_t v)
 {
 	return !p->text || pl_lang_in_range(p->range, p->n, v);
 }
@@ -158,12 +158,12 @@ static int refuse(const struct pl_lang_reader *r, const char *text, const struct
 	return rc;
 }
 
-int pl_whatif_add(struct pl_whatif *w, const char *text, struct pl_err *err)
+int pl_sim_whatif_add(struct pl_whatif *w, const char *text, struct pl_err *err)
 {
 	struct pl_change c = { .verb = VERBS, .by = 1, .to = -1 };
 	struct pl_lang_reader r;
 	struct pl_err why = { 0 };
-	int rc = pl_lang_option(&r, &pl_whatif_schema, text, &why);
+	int rc = pl_lang_option(&r, &pl_sim_whatif_schema, text, &why);
 
 	if (rc >= 0)
 		rc = set_change(&c, &r.st, &why);
@@ -181,7 +181,7 @@ int pl_whatif_add(struct pl_whatif *w, const char *text, struct pl_err *err)
 	return rc < 0 ? rc : 0;
 }
 
-void pl_whatif_fini(struct pl_whatif *w)
+void pl_sim_whatif_fini(struct pl_whatif *w)
 {
 	for (size_t i = 0; i < w->n; i++)
 		change_fini(&w->change[i]);

@@ -223,7 +223,7 @@ int main(void)
 	same_columns(&g, &other, "picking");
 	pl_graph_fini(&other);
 	pl_graph_init(&other);
-	must(pl_graph_fold(&g, false, &other, NULL, &err));
+	must(pl_sim_fold(&g, false, &other, NULL, &err));
 	same_columns(&g, &other, "folding");
 	pl_graph_fini(&other);
 	through_edit(&g, &other);

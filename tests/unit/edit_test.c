@@ -139,7 +139,7 @@ static void test_random(uint64_t seed)
 	ok(!err.code && exact, "changed, the starts are those of a full pass (%s)", err.msg);
 	ok(undone, "undone, everything is as it was");
 	pl_edit_fini(&e);
-	pl_run_fini(&run);
+	pl_sim_run_fini(&run);
 	pl_sim_free(s);
 	pl_graph_fini(&j.g);
 }
@@ -170,7 +170,7 @@ static void test_graph(uint64_t seed)
 	for (uint32_t k = 0; run.step_end && k < 2; k++)
 		is_i64(run.step_end[k] - run.step_start[k], pl_edit_step(&e, k),
 		       "its replay takes as long as the edited step");
-	pl_run_fini(&run);
+	pl_sim_run_fini(&run);
 	pl_sim_free(s2); /* borrows g */
 	pl_graph_fini(&g);
 	pl_edit_fini(&e);

@@ -107,7 +107,7 @@ static void replayed(const struct pl_graph *g, pl_ns want)
 		left += pl_sim_unexplained(sim, 0, i) +
 			llabs(run.start[0][i] - g->step[0].start[i]);
 	is_i64(left, 0, "with nothing unexplained and every start as it was");
-	pl_run_fini(&run);
+	pl_sim_run_fini(&run);
 	pl_sim_free(sim);
 }
 

@@ -49,18 +49,18 @@ static void test_random(uint64_t seed)
 			dur[k][i] = (pl_ns)((double)j.g.step[k].dur[i] * f + 0.5);
 		}
 	}
-	ok(pl_whatif_add(&what, "scale kind=comm by 0.5", &err) == 0 &&
-		   pl_whatif_add(&what, "scale kind=kernel,rank=2 by 1.25", &err) == 0 &&
-		   pl_whatif_add(&what, "scale name=relu\\[1\\],step=11 by 3", &err) == 0 &&
+	ok(pl_sim_whatif_add(&what, "scale kind=comm by 0.5", &err) == 0 &&
+		   pl_sim_whatif_add(&what, "scale kind=kernel,rank=2 by 1.25", &err) == 0 &&
+		   pl_sim_whatif_add(&what, "scale name=relu\\[1\\],step=11 by 3", &err) == 0 &&
 		   pl_sim_run(s, &what, &w, &err) == 0 && agrees(&j, &w, dur),
 	   "seed %llu: a what-if is the same as other durations", (unsigned long long)seed);
-	ok(pl_sim_mean(s, &what, &mean, &err) == 0 && mean == pl_run_mean_step(s, &w),
+	ok(pl_sim_mean(s, &what, &mean, &err) == 0 && mean == pl_sim_run_mean_step(s, &w),
 	   "seed %llu: the mean without keeping the run", (unsigned long long)seed);
 	for (size_t k = 0; k < j.g.n_steps; k++)
 		free(dur[k]);
-	pl_whatif_fini(&what);
-	pl_run_fini(&r);
-	pl_run_fini(&w);
+	pl_sim_whatif_fini(&what);
+	pl_sim_run_fini(&r);
+	pl_sim_run_fini(&w);
 	pl_sim_free(s);
 	pl_graph_fini(&j.g);
 }
@@ -93,7 +93,7 @@ static void test_many(uint64_t seed)
 		w[i] = &what[i];
 		/* of one change, of two and of three; the fourth of too many for company */
 		for (size_t k = 0; k < (i == 3 ? 9 : 1 + i % 3) && rc == 0; k++)
-			rc = pl_whatif_add(&what[i], text[(i + k) % PL_LEN(text)], &err);
+			rc = pl_sim_whatif_add(&what[i], text[(i + k) % PL_LEN(text)], &err);
 		if (rc == 0)
 			rc = pl_sim_mean(s, &what[i], &one[i], &err);
 	}
@@ -109,7 +109,7 @@ static void test_many(uint64_t seed)
 	   "seed %llu: how many are, by the number of changes and the graph",
 	   (unsigned long long)seed);
 	for (size_t i = 0; i < PL_LEN(text); i++)
-		pl_whatif_fini(&what[i]);
+		pl_sim_whatif_fini(&what[i]);
 	pl_sim_free(s);
 	pl_graph_fini(&j.g);
 }
@@ -140,7 +140,7 @@ static void test_path(uint64_t seed)
 	bool same = true;
 
 	if (make_job(&j, seed, 3, 150, 3, 100, 0, &err) < 0 || !(s = pl_sim_new(&j.g, &err)) ||
-	    pl_sim_run(s, NULL, &r, &err) < 0 || pl_path_find(s, &r, &p, &err) < 0) {
+	    pl_sim_run(s, NULL, &r, &err) < 0 || pl_sim_path_find(s, &r, &p, &err) < 0) {
 		ok(false, "seed %llu: %s", (unsigned long long)seed, err.msg);
 		return;
 	}
@@ -154,8 +154,8 @@ static void test_path(uint64_t seed)
 	ok(p.length == r.step_end[2] - r.step_start[0] && path_is_whole(&p, r.step_start[0]),
 	   "seed %llu: the parts of the path lie end to end and sum to its length",
 	   (unsigned long long)seed);
-	pl_path_fini(&p);
-	pl_run_fini(&r);
+	pl_sim_path_fini(&p);
+	pl_sim_run_fini(&r);
 	pl_sim_free(s);
 	pl_graph_fini(&j.g);
 }
@@ -254,7 +254,7 @@ static void test_account(uint64_t seed)
 	pl_ns waits = 0, awaited = 0, rank_waits = 0;
 
 	if (make_job(&j, seed, 3, 200, 3, 60, 0, &err) < 0 || !(s = pl_sim_new(&j.g, &err)) ||
-	    pl_sim_run(s, NULL, &r, &err) < 0 || pl_account_make(s, &r, &a, &err) < 0) {
+	    pl_sim_run(s, NULL, &r, &err) < 0 || pl_sim_account_make(s, &r, &a, &err) < 0) {
 		ok(false, "seed %llu: %s", (unsigned long long)seed, err.msg);
 		return;
 	}
@@ -281,8 +281,8 @@ static void test_account(uint64_t seed)
 	ok(same, "seed %llu: the parts are those of every instant", (unsigned long long)seed);
 	ok(awaited > 0 && awaited <= waits && rank_waits <= awaited,
 	   "seed %llu: waits have somebody who was waited for", (unsigned long long)seed);
-	pl_account_fini(&a);
-	pl_run_fini(&r);
+	pl_sim_account_fini(&a);
+	pl_sim_run_fini(&r);
 	pl_sim_free(s);
 	pl_graph_fini(&j.g);
 }
@@ -377,8 +377,8 @@ static void test_shared(uint64_t seed, int places)
 	slow_queue(half, places);
 	if (queue_graph(&j, u, (uint32_t)places, &err) < 0 || !(s = pl_sim_new(&j.g, &err)) ||
 	    pl_sim_run(s, NULL, &r, &err) < 0 ||
-	    pl_whatif_add(&w, "scale kind=send by 0.5", &err) < 0 ||
-	    pl_sim_run(s, &w, &p, &err) < 0 || pl_path_find(s, &r, &path, &err) < 0) {
+	    pl_sim_whatif_add(&w, "scale kind=send by 0.5", &err) < 0 ||
+	    pl_sim_run(s, &w, &p, &err) < 0 || pl_sim_path_find(s, &r, &path, &err) < 0) {
 		ok(false, "shared: %s", err.msg);
 		return;
 	}
@@ -395,10 +395,10 @@ static void test_shared(uint64_t seed, int places)
 	ok(path_is_whole(&path, r.step_start[0]) && path.unexplained == 0 && delays == 1 &&
 		   (places > 1 || path.n > 2),
 	   "%d places: the path goes through those who held the resource", places);
-	pl_path_fini(&path);
-	pl_whatif_fini(&w);
-	pl_run_fini(&r);
-	pl_run_fini(&p);
+	pl_sim_path_fini(&path);
+	pl_sim_whatif_fini(&w);
+	pl_sim_run_fini(&r);
+	pl_sim_run_fini(&p);
 	pl_sim_free(s);
 	pl_graph_fini(&j.g);
 }
@@ -487,9 +487,9 @@ static uint64_t hits(const struct pl_graph *g, const char *text)
 	struct pl_err err = { 0 };
 	uint64_t n = UINT64_MAX;
 
-	if (pl_whatif_add(&w, text, &err) < 0 || pl_whatif_hits(&w, g, &n, &err) < 0)
+	if (pl_sim_whatif_add(&w, text, &err) < 0 || pl_sim_whatif_hits(&w, g, &n, &err) < 0)
 		printf("# %s\n", err.msg);
-	pl_whatif_fini(&w);
+	pl_sim_whatif_fini(&w);
 	return n;
 }
 
@@ -531,11 +531,11 @@ static void test_whatif(void)
 		struct pl_whatif w = { 0 };
 		struct pl_err e = { 0 };
 
-		if (pl_whatif_add(&w, wrong[i], &e) != PL_EUSAGE || !e.msg[0] || w.n) {
+		if (pl_sim_whatif_add(&w, wrong[i], &e) != PL_EUSAGE || !e.msg[0] || w.n) {
 			printf("# accepted: \"%s\"\n", wrong[i]);
 			all = false;
 		}
-		pl_whatif_fini(&w);
+		pl_sim_whatif_fini(&w);
 	}
 	ok(all, "%zu wrong changes are refused as usage", PL_LEN(wrong));
 	if (make_job(&j, 5, 3, 200, 3, 60, 0, &err) < 0) {
@@ -598,7 +598,7 @@ static void test_fold(bool median)
 	/* the first shape has no entries: three steps of the second remain, and are alike */
 	pl_graph_init(&f);
 	if (make_job(&j, 77, 2, 120, 4, 500, 0, &err) < 0 || !(all = pl_sim_new(&j.g, &err)) ||
-	    pl_sim_run(all, NULL, &ra, &err) < 0 || pl_graph_fold(&j.g, median, &f, &n, &err) < 0 ||
+	    pl_sim_run(all, NULL, &ra, &err) < 0 || pl_sim_fold(&j.g, median, &f, &n, &err) < 0 ||
 	    !pl_graph_valid(&f, &err) || !(s = pl_sim_new(&f, &err)) ||
 	    pl_sim_run(s, NULL, &r, &err) < 0) {
 		ok(false, "fold: %s", err.msg);
@@ -608,11 +608,11 @@ static void test_fold(bool median)
 	ok(f.n_steps == 1 && f.n_shapes == 1 && f.str.n == j.g.str.n && f.n_res == j.g.n_res,
 	   "one step is left, with all tables");
 	want = mean_length(&j.g, &ra);
-	got = pl_run_mean_step(s, &r);
+	got = pl_sim_run_mean_step(s, &r);
 	ok(fabs(got - want) <= (median ? 0.15 * want : 2), "it lasts what they lasted: %.1f, %.1f",
 	   got, want);
-	pl_run_fini(&r);
-	pl_run_fini(&ra);
+	pl_sim_run_fini(&r);
+	pl_sim_run_fini(&ra);
 	pl_sim_free(s);
 	pl_sim_free(all);
 	pl_graph_fini(&f);
@@ -673,7 +673,7 @@ static void test_timeline(void)
 	       "arrival and transfer are one event");
 	is_i64((long long)x.seq, (long long)x.n[PL_K_COLLECTIVE], "and have a number");
 	ok(x.n[PL_K_WAIT] > 0 && x.corr > 0, "waits and correlations are there");
-	pl_run_fini(&r);
+	pl_sim_run_fini(&r);
 	pl_sim_free(s);
 	pl_graph_fini(&j.g);
 }
@@ -693,11 +693,11 @@ static void test_limits(void)
 		return;
 	}
 	s = pl_sim_new(&j.g, &err);
-	ok(s && pl_whatif_add(&w, "scale all by 1000000", &err) == 0 &&
+	ok(s && pl_sim_whatif_add(&w, "scale all by 1000000", &err) == 0 &&
 		   pl_sim_mean(s, &w, &mean, &err) == PL_ELIMIT,
 	   "a change that would overflow is refused");
 	pl_sim_free(s);
-	pl_whatif_fini(&w);
+	pl_sim_whatif_fini(&w);
 	memset(&err, 0, sizeof(err));
 	j.g.shape[0].type[j.g.shape[0].n_nodes - 1] = PL_N_POLICY;
 	ok(!pl_sim_new(&j.g, &err) && err.code == PL_EABSENT, "policy nodes are not replayed yet");
@@ -734,18 +734,18 @@ static int everything(void)
 		rc = err.code;
 		goto out;
 	}
-	PL_TRY(pl_whatif_add(&w, "scale kind=comm,rank=0 by 0.5", &err));
+	PL_TRY(pl_sim_whatif_add(&w, "scale kind=comm,rank=0 by 0.5", &err));
 	PL_TRY(pl_sim_run(s, &w, &r, &err));
 	PL_TRY(pl_sim_means(s, both, 2, mean, &err));
-	PL_TRY(pl_path_find(s, &r, &p, &err));
-	PL_TRY(pl_account_make(s, &r, &a, &err));
+	PL_TRY(pl_sim_path_find(s, &r, &p, &err));
+	PL_TRY(pl_sim_account_make(s, &r, &a, &err));
 	PL_TRY(pl_sim_timeline(s, &r, &x.sink, &err));
-	PL_TRY(pl_graph_fold(&j.g, true, &f, NULL, &err));
+	PL_TRY(pl_sim_fold(&j.g, true, &f, NULL, &err));
 out:
-	pl_whatif_fini(&w);
-	pl_path_fini(&p);
-	pl_account_fini(&a);
-	pl_run_fini(&r);
+	pl_sim_whatif_fini(&w);
+	pl_sim_path_fini(&p);
+	pl_sim_account_fini(&a);
+	pl_sim_run_fini(&r);
 	pl_sim_free(s);
 	pl_graph_fini(&f);
 	pl_graph_fini(&j.g);

@@ -193,7 +193,7 @@ static void by_hand(const struct pl_graph *g, struct pl_pool *pool, const char *
 	struct pl_stragglers x;
 	struct pl_err err = { 0 };
 
-	if (!ok(pl_stragglers_find(g, pool, &x, &err) == 0, "%s: found", how))
+	if (!ok(pl_sim_stragglers_find(g, pool, &x, &err) == 0, "%s: found", how))
 		printf("# %s\n", err.msg);
 	ok(x.actual_ns == 422 && x.ideal_ns == 412, "%s: steps without delays", how);
 	ok(fabs(x.slowdown - 422.0 / 412) < 1e-12, "%s: the slowdown", how);
@@ -201,14 +201,15 @@ static void by_hand(const struct pl_graph *g, struct pl_pool *pool, const char *
 	is_list(&x.by_stage, PL_LEN(stage), stage, "... by stage");
 	is_list(&x.by_dp, PL_LEN(dp), dp, "... by data-parallel rank: all there is");
 	is_list(&x.by_rank, PL_LEN(rank), rank, "... by rank");
-	pl_stragglers_fini(&x);
+	pl_sim_stragglers_fini(&x);
 }
 
 static const char *first_type(const struct pl_graph *g, struct pl_stragglers *x)
 {
 	struct pl_err err = { 0 };
 
-	return pl_stragglers_find(g, NULL, x, &err) == 0 && x->by_type.n ? x->by_type.v[0].key : "";
+	return pl_sim_stragglers_find(g, NULL, x, &err) == 0 && x->by_type.n ? x->by_type.v[0].key
+									     : "";
 }
 
 static void rename_backward(struct pl_graph *g, const char *name)
@@ -227,39 +228,39 @@ static void variations(struct pl_graph *g)
 
 	rename_backward(g, "void (anonymous namespace)::walk<float, 4>(int, (lambda)#1)");
 	is_str(first_type(g, &x), "(anonymous namespace)::walk", "... a type without arguments");
-	pl_stragglers_fini(&x);
+	pl_sim_stragglers_fini(&x);
 	rename_backward(g, "<unnamed>");
 	is_str(first_type(g, &x), "<unnamed>", "... a type");
-	pl_stragglers_fini(&x);
+	pl_sim_stragglers_fini(&x);
 
 	g->shape[0].flags[15] |= PL_NF_MISSING;
-	ok(pl_stragglers_find(g, NULL, &x, &err) == 0 && x.ideal_ns == 410,
+	ok(pl_sim_stragglers_find(g, NULL, &x, &err) == 0 && x.ideal_ns == 410,
 	   "a transfer without its partners does not say what is typical");
-	pl_stragglers_fini(&x);
+	pl_sim_stragglers_fini(&x);
 	g->shape[0].flags[14] |= PL_NF_MISSING;
-	ok(pl_stragglers_find(g, NULL, &x, &err) == 0 && x.ideal_ns == 412,
+	ok(pl_sim_stragglers_find(g, NULL, &x, &err) == 0 && x.ideal_ns == 412,
 	   "... unless there is no other");
-	pl_stragglers_fini(&x);
+	pl_sim_stragglers_fini(&x);
 
 	/* one class would have the median of 2, 2, 24 and 40: 13 */
 	if (pl_alloc(&g->shape[0].bytes, N_NODES, sizeof(int64_t), &err) < 0)
 		return;
 	g->shape[0].bytes[15] = 1 << 20;
 	g->step[0].dur[14] = g->step[1].dur[14] = 2;
-	ok(pl_stragglers_find(g, NULL, &x, &err) == 0 && x.ideal_ns == 412 && x.by_type.n == 5,
+	ok(pl_sim_stragglers_find(g, NULL, &x, &err) == 0 && x.ideal_ns == 412 && x.by_type.n == 5,
 	   "messages of another size have their own typical time, in the same type");
-	pl_stragglers_fini(&x);
+	pl_sim_stragglers_fini(&x);
 
 	for (int i = 0; i < N_RES; i++)
 		memset(g->res[i].coord, 0xff, sizeof(g->res[i].coord));
-	ok(pl_stragglers_find(g, NULL, &x, &err) == 0 && !x.by_stage.n && !x.by_dp.n &&
+	ok(pl_sim_stragglers_find(g, NULL, &x, &err) == 0 && !x.by_stage.n && !x.by_dp.n &&
 		   x.by_rank.n == 2,
 	   "without coordinates nothing is said of them");
-	pl_stragglers_fini(&x);
+	pl_sim_stragglers_fini(&x);
 
 	for (int k = 0; k < 2; k++)
 		memset(g->step[k].dur, 0, N_NODES * sizeof(pl_ns));
-	ok(pl_stragglers_find(g, NULL, &x, &err) == PL_EDATA && strstr(err.msg, "take no time"),
+	ok(pl_sim_stragglers_find(g, NULL, &x, &err) == PL_EDATA && strstr(err.msg, "take no time"),
 	   "steps that take no time are refused");
 }
 

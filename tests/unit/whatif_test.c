@@ -247,24 +247,25 @@ static void test_statements(uint64_t seed, size_t first, size_t n)
 	}
 	for (size_t k = 0; k < n; k++) {
 		x[k] = &statements[n == 1 ? first : below(&j, PL_LEN(statements))];
-		read &= pl_whatif_add(&w, x[k]->text, &err) == 0;
+		read &= pl_sim_whatif_add(&w, x[k]->text, &err) == 0;
 	}
-	m = read ? pl_whatif_model_new(&w, &j.g, NULL, &err) : NULL;
+	m = read ? pl_sim_whatif_model_new(&w, &j.g, NULL, &err) : NULL;
 	w.model = m;
 	for (size_t k = 0; k < j.g.n_steps; k++)
 		dur[k] = slowly(&j, k, x, n, want);
 	ok(m && pl_sim_run(s, &w, &r, &err) == 0 && agrees(&j, &r, dur),
 	   "seed %llu: \"%s\"%s: as the slow reading has it %s", (unsigned long long)seed,
 	   x[0]->text, n > 1 ? " and others" : "", err.msg);
-	ok(m && pl_whatif_hits(&w, &j.g, hits, &err) == 0 && !memcmp(hits, want, n * sizeof(*hits)),
+	ok(m && pl_sim_whatif_hits(&w, &j.g, hits, &err) == 0 &&
+		   !memcmp(hits, want, n * sizeof(*hits)),
 	   "seed %llu: ... and it selects as many", (unsigned long long)seed);
-	ok(m && pl_sim_mean(s, &w, &mean, &err) == 0 && mean == pl_run_mean_step(s, &r),
+	ok(m && pl_sim_mean(s, &w, &mean, &err) == 0 && mean == pl_sim_run_mean_step(s, &r),
 	   "seed %llu: ... with the same mean step", (unsigned long long)seed);
 	for (size_t k = 0; k < j.g.n_steps; k++)
 		free(dur[k]);
-	pl_run_fini(&r);
-	pl_whatif_fini(&w);
-	pl_whatif_model_free(m);
+	pl_sim_run_fini(&r);
+	pl_sim_whatif_fini(&w);
+	pl_sim_whatif_model_free(m);
 	pl_sim_free(s);
 	pl_graph_fini(&j.g);
 }
@@ -310,12 +311,12 @@ static void test_refused(void)
 	for (size_t i = 0; i < PL_LEN(wrong); i++) {
 		struct pl_whatif w = { 0 };
 		struct pl_err err = { 0 };
-		int rc = pl_whatif_add(&w, wrong[i][0], &err);
+		int rc = pl_sim_whatif_add(&w, wrong[i][0], &err);
 
 		ok(rc == PL_EUSAGE && strstr(err.msg, wrong[i][0]) &&
 			   strstr(err.msg, wrong[i][1]) && !w.n,
 		   "refused: %s", rc < 0 ? err.msg : wrong[i][0]);
-		pl_whatif_fini(&w);
+		pl_sim_whatif_fini(&w);
 	}
 }
 
@@ -328,8 +329,8 @@ static int run_with(const struct job *j, const char *text, bool prepare, struct 
 	int rc;
 
 	memset(err, 0, sizeof(*err));
-	PL_TRY(pl_whatif_add(&w, text, err));
-	if (prepare && !(m = pl_whatif_model_new(&w, &j->g, NULL, err))) {
+	PL_TRY(pl_sim_whatif_add(&w, text, err));
+	if (prepare && !(m = pl_sim_whatif_model_new(&w, &j->g, NULL, err))) {
 		rc = err->code;
 		goto out;
 	}
@@ -338,8 +339,8 @@ static int run_with(const struct job *j, const char *text, bool prepare, struct 
 	rc = s ? pl_sim_mean(s, &w, &mean, err) : err->code;
 out:
 	pl_sim_free(s);
-	pl_whatif_fini(&w);
-	pl_whatif_model_free(m);
+	pl_sim_whatif_fini(&w);
+	pl_sim_whatif_model_free(m);
 	return rc;
 }
 
@@ -435,9 +436,9 @@ static void test_line(struct job *j, const char *text, double a, double b, doubl
 		next = strchr(p, ';');
 		if (next)
 			*next++ = '\0';
-		rc = pl_whatif_add(&w, p, &err);
+		rc = pl_sim_whatif_add(&w, p, &err);
 	}
-	m = rc >= 0 ? pl_whatif_model_new(&w, &j->g, NULL, &err) : NULL;
+	m = rc >= 0 ? pl_sim_whatif_model_new(&w, &j->g, NULL, &err) : NULL;
 	w.model = m;
 	if (!m || pl_sim_run(sim, &w, &r, &err) < 0) {
 		ok(false, "%s: %s", text, err.msg);
@@ -448,16 +449,16 @@ static void test_line(struct job *j, const char *text, double a, double b, doubl
 		double want =
 			s->role[i] == PL_RO_TRANSFER ? was * (a2 + b2 * S) / (a + b * S) : was;
 
-		worst = fmax(worst, fabs((double)pl_run_dur(sim, &r, 0, i) - want));
+		worst = fmax(worst, fabs((double)pl_sim_run_dur(sim, &r, 0, i) - want));
 	}
 	ok(pl_sim_means(sim, both, 2, mean, &err) == 0 && mean[0] == mean[1] &&
-		   mean[0] == pl_run_mean_step(sim, &r),
+		   mean[0] == pl_sim_run_mean_step(sim, &r),
 	   "%s: the same beside another", text);
 	ok(worst <= 1, "%s: within a nanosecond of the line (%.2f)", text, worst);
 out:
-	pl_run_fini(&r);
-	pl_whatif_fini(&w);
-	pl_whatif_model_free(m);
+	pl_sim_run_fini(&r);
+	pl_sim_whatif_fini(&w);
+	pl_sim_whatif_model_free(m);
 	pl_sim_free(sim);
 }
 
@@ -496,17 +497,17 @@ static uint64_t parallel(struct job *j, bool *guessed)
 	struct pl_err err = { 0 };
 	uint64_t n = UINT64_MAX;
 
-	if (pl_whatif_add(&w, "ranks 8", &err) < 0 ||
-	    !(m = pl_whatif_model_new(&w, &j->g, NULL, &err))) {
-		pl_whatif_fini(&w);
+	if (pl_sim_whatif_add(&w, "ranks 8", &err) < 0 ||
+	    !(m = pl_sim_whatif_model_new(&w, &j->g, NULL, &err))) {
+		pl_sim_whatif_fini(&w);
 		return n;
 	}
 	w.model = m;
-	*guessed = pl_whatif_model_guessed(m);
-	if (pl_whatif_hits(&w, &j->g, &n, &err) < 0)
+	*guessed = pl_sim_whatif_model_guessed(m);
+	if (pl_sim_whatif_hits(&w, &j->g, &n, &err) < 0)
 		n = UINT64_MAX;
-	pl_whatif_fini(&w);
-	pl_whatif_model_free(m);
+	pl_sim_whatif_fini(&w);
+	pl_sim_whatif_model_free(m);
 	return n;
 }
 
