@@ -185,6 +185,19 @@ static bool wants_whole(const struct config *c, const struct changes *x)
 	return c->plan || c->expand || c->stragglers;
 }
 
+/*
+ * The optional columns that nothing of what is asked for reads. Without changes and timelines the
+ * report tells nodes apart by kind, role, resource and name, and memory by layer.
+ */
+static unsigned unused_columns(const struct config *c, const struct changes *x)
+{
+	if (!x || x->list.n || c->plan || c->expand || c->stragglers || c->timeline ||
+	    c->fold != FOLD_NONE)
+		return 0;
+	return PL_HAS_bytes | PL_HAS_mb | PL_HAS_chunk | PL_HAS_peer | PL_HAS_phase |
+	       PL_HAS_module | PL_HAS_comm | PL_HAS_work;
+}
+
 int read_graph(const struct config *c, const char *path, struct pl_pool *pool, struct report *r,
 	       struct pl_err *err)
 {
@@ -195,7 +208,10 @@ int read_graph(const struct config *c, const char *path, struct pl_pool *pool, s
 		return err->code;
 	pl_progress("reading %s", pl_in_name(in));
 	PL_TRY(check(in, err));
-	PL_TRY(pl_derive_read(in, pool, &r->g, err));
+	if (unused_columns(c, r->given))
+		PL_TRY(pl_graph_read_without(in, pool, unused_columns(c, r->given), &r->g, err));
+	else
+		PL_TRY(pl_derive_read(in, pool, &r->g, err));
 	if (wants_whole(c, r->given))
 		PL_TRY(pl_sim_fold_messages(&r->g, err));
 	if (c->fold != FOLD_NONE && (rc = fold(c, r, err)) < 0)

@@ -122,6 +122,18 @@ int pl_shape_room(struct pl_shape *s, unsigned has, size_t nodes, size_t edges, 
 	return rc < 0 ? rc : pl_shape_room_edges(s, edges, err);
 }
 
+void pl_shape_drop_columns(struct pl_shape *s, unsigned bits)
+{
+	for (size_t i = 0; i < PL_N_NODE_COLUMNS; i++) {
+		const struct pl_node_column *c = &pl_node_columns[i];
+
+		if (!(c->bit & bits))
+			continue;
+		pl_free(pl_shape_column(s, c));
+		set_column(s, c, NULL);
+	}
+}
+
 void pl_shape_fini(struct pl_shape *s)
 {
 	for (size_t i = 0; i < PL_N_NODE_COLUMNS; i++)

@@ -90,6 +90,8 @@ int pl_shape_room_nodes(struct pl_shape *s, unsigned has, size_t nodes, struct p
 int pl_shape_room_edges(struct pl_shape *s, size_t edges, struct pl_err *err) PL_MUST;
 int pl_shape_room(struct pl_shape *s, unsigned has, size_t nodes, size_t edges,
 		  struct pl_err *err) PL_MUST;
+/* Frees the optional columns of these bits: their values are unknown from then on. */
+void pl_shape_drop_columns(struct pl_shape *s, unsigned bits);
 void pl_shape_fini(struct pl_shape *s); /* all zero afterwards */
 
 /* All columns of node i of `from` become those of node map[i] of `to`, which has the same columns;

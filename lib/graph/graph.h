@@ -270,6 +270,10 @@ int pl_graph_write(const struct pl_graph *g, struct pl_out *out, int level, stru
 /* Everything is checked: ids, order, counts; damage is PL_EDATA. */
 int pl_graph_read(struct pl_in *in, struct pl_pool *pool, struct pl_graph *g,
 		  struct pl_err *err) PL_MUST;
+/* The same without the optional columns of these bits (PL_HAS_*): their values are unknown. A graph
+ * with millions of nodes takes half the memory then. */
+int pl_graph_read_without(struct pl_in *in, struct pl_pool *pool, unsigned leave_out,
+			  struct pl_graph *g, struct pl_err *err) PL_MUST;
 bool pl_graph_valid(const struct pl_graph *g, struct pl_err *err);
 
 /* ---- views

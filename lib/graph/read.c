@@ -20,6 +20,7 @@ struct reader {
 	uint32_t rows, edges;  /* that have come */
 	size_t cap, cap_edges; /* of the shape being read */
 	unsigned mask;	       /* its optional columns */
+	unsigned leave_out;    /* those that nobody wants, of every shape */
 	uint32_t comms;	       /* its communications, announced */
 	size_t cap_comms;
 };
@@ -494,6 +495,7 @@ static int get_nodes(struct reader *r, struct pl_cur *c, uint32_t n, struct pl_e
 		if (r->edges != s->n_edges)
 			return pl_fail(err, PL_EDATA, "%u edges, but %u were announced", r->edges,
 				       s->n_edges);
+		pl_shape_drop_columns(s, r->leave_out);
 	}
 out:
 	return rc;
@@ -668,8 +670,14 @@ static int on_block(struct reader *r, struct pl_in *in, const struct pl_block *b
 
 int pl_graph_read(struct pl_in *in, struct pl_pool *pool, struct pl_graph *g, struct pl_err *err)
 {
+	return pl_graph_read_without(in, pool, 0, g, err);
+}
+
+int pl_graph_read_without(struct pl_in *in, struct pl_pool *pool, unsigned leave_out,
+			  struct pl_graph *g, struct pl_err *err)
+{
 	struct pl_creader_opts c = { .kind = PL_KIND_GRAPH, .major = PL_GRAPH_MAJOR, .pool = pool };
-	struct reader r = { .g = g };
+	struct reader r = { .g = g, .leave_out = leave_out };
 	struct pl_err why = { 0 };
 	struct pl_creader *blocks;
 	struct pl_block b;

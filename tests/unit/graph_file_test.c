@@ -319,6 +319,30 @@ static void round_trips(void)
 	pl_buf_fini(&plain);
 }
 
+/* Columns that nobody wants are as if they had been dropped. */
+static void left_out(void)
+{
+	const unsigned without = PL_HAS_bytes | PL_HAS_mb;
+	struct pl_buf b = { 0 };
+	struct pl_graph g, h;
+	struct pl_in *in;
+	bool had;
+
+	small_graph(&g);
+	had = g.shape[0].mb != NULL;
+	must(to_bytes(&g, 1, 1, NULL, &b));
+	in = pl_in_open_mem("mem", b.p, b.n, &err);
+	must(pl_graph_read_without(in, NULL, without, &h, &err));
+	pl_in_close(in);
+	pl_shape_drop_columns(&g.shape[0], without);
+	g.provenance.n = 0;
+	ok(had && !h.shape[0].mb && !h.shape[0].bytes && h.shape[0].k && same_graph(&g, &h),
+	   "columns that nobody wants are left out, all others are there");
+	pl_graph_fini(&h);
+	pl_graph_fini(&g);
+	pl_buf_fini(&b);
+}
+
 static void cuts(void)
 {
 	struct pl_buf b = { 0 };
@@ -596,6 +620,7 @@ static void views(void)
 int main(void)
 {
 	round_trips();
+	left_out();
 	cuts();
 	hostile();
 	rules();
