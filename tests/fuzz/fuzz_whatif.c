@@ -5,21 +5,21 @@
 #include "lang/lang.h"
 #include "sim/sim.h"
 
-static const struct pl_lang_schema *const languages[] = { &pl_whatif_schema, NULL };
+static const struct pl_lang_schema *const languages[] = { &pl_sim_whatif_schema, NULL };
 
 static void one_line(const char *line)
 {
 	struct pl_whatif w = { 0 };
 	struct pl_buf b = { 0 };
 	struct pl_err err = { 0 };
-	int rc = pl_whatif_add(&w, line, &err);
+	int rc = pl_sim_whatif_add(&w, line, &err);
 
 	FUZZ_CHECK(rc == 0 ? w.n == 1 : rc == PL_EUSAGE && err.msg[0] && !w.n);
 	memset(&err, 0, sizeof(err));
 	rc = pl_lang_help(languages, line, &b, &err);
 	FUZZ_CHECK(rc == 0 ? b.n > 0 : rc == PL_EUSAGE && err.msg[0]);
 	pl_buf_fini(&b);
-	pl_whatif_fini(&w);
+	pl_sim_whatif_fini(&w);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
