@@ -366,7 +366,7 @@ int pl_lang_option(struct pl_lang_reader *r, const struct pl_lang_schema *schema
 	PL_TRY(pl_lang_open_text(r, schema, text, err));
 	PL_TRY(pl_buf_put(&r->text, "", 1, err));
 	s = (char *)r->text.p;
-	s[strcspn(s, "\n")] = '\0';
+	s[r->text.n - 2] = '\0'; /* the newline behind the text */
 	s += strspn(s, " ");
 	if (!*s)
 		return pl_lang_fail(r, 0, err, "there is nothing in it");

@@ -296,6 +296,7 @@ static void test_refused(void)
 		{ "ranks", "ranks is missing" },
 		{ "ranks 0", "ranks must be at least 1 and at most 1000000" },
 		{ "ranks 1.5", "ranks must be a whole number" },
+		{ "scale all by 2\nremove all", "by must be a decimal number" },
 		{ "ranks 16 32", "ranks must be a whole number, not \"16 32\"" },
 		{ "remove rank=3..1", "a range ends before it begins" },
 		{ "remove rank=..", "a range is not of numbers" },
