@@ -69,9 +69,24 @@ struct peak { /* of memory */
 	uint32_t name; /* of the operation that begins it, PL_NONE */
 };
 
+/* A way to shorten the step: one file, and one row in search.c. */
+struct strategy {
+	bool (*wanted)(const struct search *s);
+	/* Improves s->best and the extras, within the budget. PL_ENO: no plan fits the memory;
+	 * those that follow are left out. */
+	int (*run)(struct search *s, struct pl_plan *p, struct pl_err *err);
+};
+extern const struct strategy strategy_precision, strategy_buckets, strategy_memory, strategy_fusion;
+
 /* ---- search.c ---- */
 /* The bound, if operations as the extras have them make it lower; lane 0 is at the root then. */
 int search_bound(struct search *s, struct pl_err *err) PL_MUST;
+
+/* ---- strategy_buckets.c ---- */
+/* The tensors that are synchronised, also into the base of the plan. */
+int buckets_open(struct search *s, struct pl_plan *p, struct pl_err *err) PL_MUST;
+/* No step can be shorter, whatever the buckets. */
+double buckets_bound(const struct search *s);
 
 /* ---- symmetry.c ---- */
 /* A graph of one rank of each class of equal ones, if there are fewer and it takes as long. */
@@ -92,7 +107,7 @@ int batch_run(struct search *s, struct pl_err *err) PL_MUST;
 /* Is the budget used up, or was it told to stop? */
 bool search_over(struct search *s);
 
-/* ---- cand.c ---- */
+/* ---- buckets_candidates.c ---- */
 int cand_init(const struct search *s, struct cand *c, struct pl_err *err) PL_MUST;
 void cand_fini(struct cand *c);
 void cand_copy(const struct search *s, struct cand *to, const struct cand *from);
@@ -111,7 +126,7 @@ int add_cuts(struct search *s, struct pl_err *err) PL_MUST;
 /* Equal cuts, and what dynamic programming makes of the times of lib/cost. */
 int add_seeds(struct search *s, struct pl_err *err) PL_MUST;
 
-/* ---- local.c ---- */
+/* ---- buckets_local.c ---- */
 /* Make c (simulated) the present one. */
 void search_move(struct search *s, const struct cand *c);
 /* With few tensors the best of all changes at a time, not of one set's; with many nothing. */
@@ -121,13 +136,7 @@ int local_search(struct search *s, struct pl_err *err) PL_MUST;
 /* Restarts until the budget is used up. */
 int anneal(struct search *s, struct pl_err *err) PL_MUST;
 
-/* ---- ops.c ---- */
-/* Operations fused, together with buckets that suit it, as extras, if that helps. */
-int fuse_ops(struct search *s, struct pl_plan *p, struct pl_err *err) PL_MUST;
-
-/* ---- memory.c ---- */
-/* Other buckets, accumulation and recomputation until it fits. PL_ENO: nothing does. */
-int fit_memory(struct search *s, struct pl_plan *p, struct pl_err *err) PL_MUST;
+/* ---- strategy_memory.c ---- */
 int extra_add(struct search *s, const struct pl_rewrite *rw, struct pl_err *err) PL_MUST;
 /* The highest peak of the lane, settled. */
 int lane_peak(struct lane *l, struct peak *out, struct pl_err *err) PL_MUST;

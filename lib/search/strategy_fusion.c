@@ -500,7 +500,12 @@ static int keep_lines(struct search *s, struct pl_plan *p, struct pl_err *err)
 	return 0;
 }
 
-int fuse_ops(struct search *s, struct pl_plan *p, struct pl_err *err)
+static bool wanted(const struct search *s)
+{
+	return s->o->fuse_ops && s->o->preset == PL_PRESET_SEARCH;
+}
+
+static int run(struct search *s, struct pl_plan *p, struct pl_err *err)
 {
 	struct ops o = { .s = s };
 	int rc;
@@ -517,8 +522,6 @@ int fuse_ops(struct search *s, struct pl_plan *p, struct pl_err *err)
 	PL_TRY(prune(&o, err));
 	PL_TRY(restore(&o, err));
 	PL_TRY(keep_lines(s, p, err));
-	if (s->n_extra)
-		PL_TRY(search_bound(s, err));
 	if (s->n && (s->o->limit_ns || s->o->evaluations))
 		PL_TRY(anneal(s, err));
 	rc = find_peak(s, p, err);
@@ -526,3 +529,5 @@ out:
 	ops_fini(&o);
 	return rc;
 }
+
+const struct strategy strategy_fusion = { .wanted = wanted, .run = run };

@@ -413,7 +413,13 @@ out:
 	return rc;
 }
 
-int fit_memory(struct search *s, struct pl_plan *p, struct pl_err *err)
+static bool wanted(const struct search *s)
+{
+	(void)s;
+	return true;
+}
+
+static int run(struct search *s, struct pl_plan *p, struct pl_err *err)
 {
 	int64_t limit = s->o->memory_bytes;
 	struct fit f = { .s = s, .p = p, .at = s->n ? &s->best : NULL };
@@ -425,8 +431,12 @@ int fit_memory(struct search *s, struct pl_plan *p, struct pl_err *err)
 	PL_TRY(show(&f, err));
 	if (limit && f.peak.bytes > limit)
 		rc = make_fit(&f, limit, err);
+	if (!s->n) /* no buckets, and nothing that a model says of them */
+		s->best.mean = pl_edit_mean_step(&s->lane[0].e);
 	p->peak_bytes = f.peak.bytes > 0 ? f.peak.bytes : -1;
 out:
 	pl_free(f.way);
 	return rc;
 }
+
+const struct strategy strategy_memory = { .wanted = wanted, .run = run };

@@ -1,0 +1,269 @@
+/*
+ * Which gradients travel together, in which order, how.
+ *
+ * Candidates that others would take are simulated first, then equal cuts and those of dynamic
+ * programming (buckets_candidates.c, buckets_dp.c): where communication is a chain that the
+ * gradients feed, these are exact already. The best of them is changed step by step on the graph
+ * itself, which knows what no chain knows (buckets_local.c). No plan is longer, simulated, than any
+ * default: all are candidates. Where nothing is shorter than what was recorded the plan has no
+ * lines.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "search/internal.h"
+
+/* ---- the tensors ----------------------------------------------------------------------------- */
+
+struct need {
+	pl_ns ns;
+	uint32_t tensor;
+};
+
+/* Of what is needed at once, what is ready first. */
+PL_COMPARATOR(by_need, struct need, ns, tensor);
+
+static int find_needs(struct search *s, struct pl_err *err)
+{
+	const struct pl_rewriter *r = s->lane[0].r;
+	struct need *v = NULL;
+	int rc;
+
+	if (!s->o->priority || !pl_rewriter_needs_differ(r))
+		return 0;
+	PL_TRY(pl_alloc(&s->priority, s->n, sizeof(*s->priority), err));
+	PL_TRY(pl_alloc(&v, s->n, sizeof(*v), err));
+	for (uint32_t t = 0; t < s->n; t++)
+		v[t] = (struct need){ pl_rewriter_need(r, t), t };
+	pl_sort(v, s->n, sizeof(*v), by_need);
+	for (uint32_t i = 0; i < s->n; i++)
+		s->priority[v[i].tensor] = i + 1;
+out:
+	pl_free(v);
+	return rc;
+}
+
+/* Tensors of one name in several groups: those of ranks that do the same for other parts. */
+static int find_alike(struct search *s, struct pl_err *err)
+{
+	const struct pl_rewriter *r = s->lane[0].r;
+	bool any = false;
+	int rc;
+
+	PL_TRY(cand_init(s, &s->spare, err));
+	PL_TRY(pl_alloc(&s->group_index, s->n, sizeof(*s->group_index), err));
+	PL_TRY(pl_alloc(&s->alike, s->n, sizeof(*s->alike), err));
+	for (uint32_t t = 0; t < s->n; t++) {
+		uint32_t u = 0;
+
+		while (s->group[u] != s->group[t])
+			u++;
+		s->group_index[t] = u < t ? s->group_index[u] : s->n_groups++;
+	}
+	for (uint32_t t = 0; t < s->n; t++) {
+		s->alike[t] = t;
+		for (uint32_t u = 0; u < t && s->n_groups > 1 && s->alike[t] == t; u++)
+			if (pl_rewriter_name(r, u) == pl_rewriter_name(r, t))
+				s->alike[t] = u;
+		any |= s->alike[t] != t;
+	}
+	if (!any) {
+		pl_free(s->alike);
+		s->alike = NULL;
+	}
+out:
+	return rc;
+}
+
+int buckets_open(struct search *s, struct pl_plan *p, struct pl_err *err)
+{
+	const struct pl_rewriter *r = s->lane[0].r;
+	size_t n;
+	int rc;
+
+	s->n = pl_rewriter_tensors(r);
+	n = s->n ? s->n : 1;
+	PL_TRY(pl_alloc(&s->group, n, sizeof(*s->group), err));
+	PL_TRY(pl_alloc(&s->bytes, n, sizeof(*s->bytes), err));
+	PL_TRY(pl_alloc(&s->ready, n, sizeof(*s->ready), err));
+	PL_TRY(pl_alloc(&s->count, n + 3, sizeof(*s->count), err));
+	PL_TRY(pl_alloc(&s->member, n, sizeof(*s->member), err));
+	PL_TRY(pl_alloc(&s->scratch, 2 * n, sizeof(*s->scratch), err));
+	PL_TRY(pl_alloc(&s->hot, n, 1, err));
+	PL_TRY(cand_init(s, &s->now, err));
+	PL_TRY(cand_init(s, &s->best, err));
+	PL_TRY(cand_init(s, &s->recorded, err));
+	for (uint32_t t = 0; t < s->n; t++) {
+		s->group[t] = pl_rewriter_group(r, t);
+		s->bytes[t] = pl_max_i64(pl_rewriter_bytes(r, t), 0);
+		s->ready[t] = pl_rewriter_ready(r, t);
+		s->recorded.b.parts[t] = 1;
+		s->recorded.algo[t] = PL_ALGO_RING;
+	}
+	PL_TRY(find_needs(s, err));
+	PL_TRY(find_alike(s, err));
+	s->recorded.b.n_sets = s->n ? pl_rewriter_buckets(r, s->recorded.b.set) : 0;
+	PL_TRY(cand_number(s, &s->recorded, err));
+	rc = pl_rewrite_base(r, p, err);
+out:
+	return rc;
+}
+
+/*
+ * No step ends before all that a group synchronises has passed its channel, from its first gradient
+ * on: one transfer of all, since cutting it only adds latencies. By the fastest algorithm if plans
+ * may choose one. Of groups with several channels nothing is known.
+ */
+double buckets_bound(const struct search *s)
+{
+	const struct pl_rewriter *r = s->lane[0].r;
+	double bound = 0;
+
+	for (uint32_t t = 0; t < s->n; t++) {
+		struct pl_cost_comm c = pl_rewriter_comm(r, t);
+		pl_ns first = s->ready[t], best;
+		uint32_t k = 0;
+
+		while (s->group[k] != s->group[t])
+			k++;
+		if (k < t || !pl_rewriter_one_channel(r, s->group[t])) /* done, or not known */
+			continue;
+		c.bytes = 0;
+		c.parts = 1;
+		for (; k < s->n; k++) {
+			if (s->group[k] != s->group[t])
+				continue;
+			c.bytes += s->bytes[k];
+			first = pl_min_i64(first, s->ready[k]);
+		}
+		best = pl_cost_transfer(s->cost, &c);
+		for (uint8_t a = 0; s->o->algorithm && a < PL_ALGO_PS; a++) {
+			c.algo = a;
+			best = pl_min_i64(best, pl_cost_transfer(s->cost, &c));
+		}
+		bound = fmax(bound, (double)(first + best));
+	}
+	return bound;
+}
+
+/* ---- candidates ------------------------------------------------------------------------------ */
+
+static int run_presets(struct search *s, struct pl_err *err)
+{
+	int rc = 0;
+
+	s->n_batch = 0;
+	for (int i = PL_PRESET_NONE; rc == 0 && i < PL_PRESET_COUNT_; i++)
+		if (i == PL_PRESET_NONE || s->o->fuse)
+			rc = add_preset(s, (enum pl_preset)i, err);
+	if (rc < 0 || (rc = batch_run(s, err)) < 0)
+		return rc;
+	s->recorded.mean = s->batch[0].mean;
+	if (isfinite(s->recorded.mean))
+		return 0;
+	rc = lane_show(s, &s->batch[0], err); /* says why */
+	if (rc < 0)
+		return pl_wrap(err, "the communication of the graph's gradients cannot be rebuilt");
+	return pl_fail(err, PL_EINTERNAL, "what was recorded can be rebuilt, but has no time");
+}
+
+/* Just that one; what was recorded is simulated too, for comparison. */
+static int run_preset(struct search *s, struct pl_err *err)
+{
+	int rc;
+
+	s->n_batch = 0;
+	PL_TRY(add_preset(s, PL_PRESET_NONE, err));
+	PL_TRY(add_preset(s, s->o->preset, err));
+	PL_TRY(batch_run(s, err));
+	s->recorded.mean = s->batch[0].mean;
+	cand_copy(s, &s->best, &s->batch[1]);
+out:
+	return rc;
+}
+
+/* Where groups wait for one another no chain tells what is good: from what was recorded, and from
+ * one tensor at a time. */
+static int search_groups(struct search *s, struct pl_err *err)
+{
+	struct cand each = { .ordered = false };
+	int rc;
+
+	if (s->n_groups < 2 || !s->o->fuse)
+		return 0;
+	PL_TRY(cand_init(s, &each, err));
+	s->n_batch = 0;
+	PL_TRY(add_preset(s, PL_PRESET_EACH, err));
+	PL_TRY(batch_run(s, err));
+	cand_copy(s, &each, &s->batch[0]);
+	for (int i = 0; i < 2 && !search_over(s); i++) {
+		const struct cand *from = i ? &each : &s->recorded;
+
+		if (!isfinite(from->mean) || from->mean > 1.1 * s->best.mean ||
+		    (i && cand_same(s, &each, &s->recorded)))
+			continue;
+		search_move(s, from);
+		PL_TRY(steepest(s, err));
+		PL_TRY(local_search(s, err));
+	}
+out:
+	cand_fini(&each);
+	return rc;
+}
+
+/* From the best of all, and from up to two others that differ. */
+static int run_search(struct search *s, struct pl_err *err)
+{
+	struct cand from[2] = { { .ordered = false }, { .ordered = false } };
+	int rc;
+
+	for (int i = 0; i < 2; i++)
+		PL_TRY(cand_init(s, &from[i], err));
+	s->n_batch = 0;
+	PL_TRY(add_seeds(s, err));
+	PL_TRY(batch_run(s, err));
+	for (int i = 0; i < 2; i++)
+		for (size_t k = 0; k < s->n_batch; k++)
+			if (cand_better(&s->batch[k], &from[i]) &&
+			    !cand_same(s, &s->batch[k], &s->best) &&
+			    (!i || !cand_same(s, &s->batch[k], &from[0])))
+				cand_copy(s, &from[i], &s->batch[k]);
+	search_move(s, &s->best);
+	PL_TRY(local_search(s, err));
+	for (int i = 0; i < 2 && !search_over(s); i++) {
+		if (!isfinite(from[i].mean) || from[i].mean > 1.1 * s->best.mean)
+			continue;
+		search_move(s, &from[i]);
+		PL_TRY(local_search(s, err));
+	}
+	PL_TRY(search_groups(s, err));
+	if ((s->o->limit_ns || s->o->evaluations) && !s->o->fuse_ops) /* else behind that */
+		PL_TRY(anneal(s, err));
+out:
+	cand_fini(&from[0]);
+	cand_fini(&from[1]);
+	return rc;
+}
+
+static bool wanted(const struct search *s)
+{
+	return s->n > 0;
+}
+
+static int run(struct search *s, struct pl_plan *p, struct pl_err *err)
+{
+	enum pl_preset preset = s->o->preset;
+	int rc = preset > PL_PRESET_BEST ? run_preset(s, err) : run_presets(s, err);
+
+	(void)p;
+	if (rc == 0 && preset == PL_PRESET_SEARCH)
+		rc = run_search(s, err);
+	/* where the model finds nothing better, what was recorded stays */
+	if (rc == 0 && preset <= PL_PRESET_BEST && s->best.mean >= s->recorded.mean)
+		cand_copy(s, &s->best, &s->recorded);
+	if (!strategy_precision.wanted(s))
+		s->bias = s->recorded.mean - s->baseline;
+	return rc;
+}
+
+const struct strategy strategy_buckets = { .wanted = wanted, .run = run };

@@ -1,0 +1,57 @@
+/* Lower precision for all operations, if the step is shorter with it. */
+#include <math.h>
+#include <string.h>
+
+#include "search/internal.h"
+
+/* What the model makes of what was recorded, with nothing changed. */
+static int find_bias(struct search *s, struct pl_err *err)
+{
+	int rc;
+
+	if (!s->n)
+		return 0;
+	s->n_batch = 0;
+	PL_TRY(add_preset(s, PL_PRESET_NONE, err));
+	PL_TRY(batch_run(s, err));
+	s->bias = s->batch[0].mean - s->baseline;
+	s->best.mean = INFINITY;
+out:
+	return rc;
+}
+
+static int try_precision(struct search *s, struct pl_err *err)
+{
+	const struct pl_rewrite rw = { .op = PL_RW_PRECISION,
+				       .word = "bf16",
+				       .alone_ns = INT64_MIN,
+				       .in_plan_ns = INT64_MIN };
+	double before = pl_edit_mean_step(&s->lane[0].e);
+	int rc;
+
+	PL_TRY(extra_add(s, &rw, err));
+	rc = lanes_root(s, err);
+	if (rc == PL_EDATA)
+		memset(err, 0, sizeof(*err));
+	if (rc == PL_EDATA || (rc == 0 && pl_edit_mean_step(&s->lane[0].e) >= before)) {
+		s->n_extra--;
+		rc = lanes_root(s, err);
+	}
+out:
+	return rc;
+}
+
+static bool wanted(const struct search *s)
+{
+	return s->o->precision && s->o->preset == PL_PRESET_SEARCH;
+}
+
+static int run(struct search *s, struct pl_plan *p, struct pl_err *err)
+{
+	int rc = find_bias(s, err);
+
+	(void)p;
+	return rc < 0 ? rc : try_precision(s, err);
+}
+
+const struct strategy strategy_precision = { .wanted = wanted, .run = run };
