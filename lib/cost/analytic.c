@@ -27,7 +27,7 @@
 
 #include "cost/internal.h"
 
-uint32_t cost_log2(uint32_t n)
+uint32_t pl_cost_log2(uint32_t n)
 {
 	uint32_t k = 0;
 
@@ -36,7 +36,7 @@ uint32_t cost_log2(uint32_t n)
 	return k;
 }
 
-struct placing cost_place(const struct pl_topology *t, uint32_t n)
+struct placing pl_cost_place(const struct pl_topology *t, uint32_t n)
 {
 	struct placing p = { 0, 0 };
 	uint32_t left = n, last = 0;
@@ -64,7 +64,7 @@ static const struct pl_tlink *link_of(const struct pl_topology *t, enum pl_scope
 	return l || !t->n_links ? l : &t->link[0];
 }
 
-struct hop cost_hop(const struct pl_topology *t, enum pl_scope scope, uint32_t users)
+struct hop pl_cost_hop(const struct pl_topology *t, enum pl_scope scope, uint32_t users)
 {
 	const struct pl_tlink *l = link_of(t, scope);
 	struct hop h = { 0, 0 };
@@ -84,8 +84,8 @@ static double slower(struct hop a, struct hop b, double x)
 
 static double ring_steps(const struct pl_topology *t, struct placing p, double steps, double x)
 {
-	struct hop in = cost_hop(t, PL_SCOPE_HOST, p.hosts > 1 ? p.per_host - 1 : p.per_host);
-	struct hop out = p.hosts > 1 ? cost_hop(t, PL_SCOPE_NETWORK, 1) : in;
+	struct hop in = pl_cost_hop(t, PL_SCOPE_HOST, p.hosts > 1 ? p.per_host - 1 : p.per_host);
+	struct hop out = p.hosts > 1 ? pl_cost_hop(t, PL_SCOPE_NETWORK, 1) : in;
 
 	return steps * slower(p.per_host > 1 ? in : out, out, x);
 }
@@ -93,9 +93,9 @@ static double ring_steps(const struct pl_topology *t, struct placing p, double s
 /* Once up or down a tree. */
 static double tree_pass(const struct pl_topology *t, struct placing p, uint32_t n, double bytes)
 {
-	uint32_t levels = cost_log2(n), far = cost_log2(p.hosts);
-	struct hop in = cost_hop(t, PL_SCOPE_HOST, p.per_host - 1);
-	struct hop out = cost_hop(t, PL_SCOPE_NETWORK, 1);
+	uint32_t levels = pl_cost_log2(n), far = pl_cost_log2(p.hosts);
+	struct hop in = pl_cost_hop(t, PL_SCOPE_HOST, p.per_host - 1);
+	struct hop out = pl_cost_hop(t, PL_SCOPE_NETWORK, 1);
 	double per_byte = 0;
 
 	far = far < levels ? far : levels;
@@ -111,13 +111,14 @@ static double tree_pass(const struct pl_topology *t, struct placing p, uint32_t 
 static double halving_pass(const struct pl_topology *t, struct placing p, uint32_t n, double bytes)
 {
 	double ns = 0, left = bytes * (n - 1) / n;
-	uint32_t steps = cost_log2(n);
+	uint32_t steps = pl_cost_log2(n);
 
 	for (uint32_t k = 0; k < steps; k++) {
 		uint32_t d = 1u << k;
 		double x = k + 1 < steps ? fmin(left, ldexp(bytes, -(int)k - 1)) : left;
 		bool crosses = p.hosts > 1 && (d >= p.per_host || p.per_host % (2 * d));
-		struct hop h = cost_hop(t, crosses ? PL_SCOPE_NETWORK : PL_SCOPE_HOST, p.per_host);
+		struct hop h =
+			pl_cost_hop(t, crosses ? PL_SCOPE_NETWORK : PL_SCOPE_HOST, p.per_host);
 
 		left -= x;
 		ns += h.latency_ns + h.ns_per_byte * x;
@@ -128,8 +129,8 @@ static double halving_pass(const struct pl_topology *t, struct placing p, uint32
 /* Reduce-scatter in the host, or all-gather; and half of the all-reduce between hosts. */
 static double hierarchical_pass(const struct pl_topology *t, struct placing p, double bytes)
 {
-	struct hop in = cost_hop(t, PL_SCOPE_HOST, p.per_host);
-	struct hop out = cost_hop(t, PL_SCOPE_NETWORK, p.per_host);
+	struct hop in = pl_cost_hop(t, PL_SCOPE_HOST, p.per_host);
+	struct hop out = pl_cost_hop(t, PL_SCOPE_NETWORK, p.per_host);
 	double m = p.per_host, h = p.hosts;
 
 	return (m - 1) * (in.latency_ns + in.ns_per_byte * bytes / m) +
@@ -141,7 +142,7 @@ static double ps_pass(const struct pl_topology *t, struct placing p, const struc
 		      double bytes)
 {
 	enum pl_scope scope = p.hosts > 1 ? PL_SCOPE_NETWORK : PL_SCOPE_HOST;
-	struct hop worker = cost_hop(t, scope, p.per_host), server = cost_hop(t, scope, 1);
+	struct hop worker = pl_cost_hop(t, scope, p.per_host), server = pl_cost_hop(t, scope, 1);
 	double k = c->servers ? c->servers : 1;
 
 	return worker.latency_ns +
@@ -176,15 +177,15 @@ static double chain(const struct pl_topology *t, struct placing p, uint32_t n, d
 
 static double message(const struct pl_topology *t, struct placing p, double bytes)
 {
-	struct hop h = cost_hop(t, p.hosts > 1 ? PL_SCOPE_NETWORK : PL_SCOPE_HOST, 1);
+	struct hop h = pl_cost_hop(t, p.hosts > 1 ? PL_SCOPE_NETWORK : PL_SCOPE_HOST, 1);
 
 	return h.latency_ns + h.ns_per_byte * bytes;
 }
 
 static double alltoall(const struct pl_topology *t, struct placing p, uint32_t n, double bytes)
 {
-	struct hop in = cost_hop(t, PL_SCOPE_HOST, p.per_host);
-	struct hop out = cost_hop(t, PL_SCOPE_NETWORK, p.per_host);
+	struct hop in = pl_cost_hop(t, PL_SCOPE_HOST, p.per_host);
+	struct hop out = pl_cost_hop(t, PL_SCOPE_NETWORK, p.per_host);
 	double x = bytes / n, near = p.per_host - 1;
 
 	return near * (in.latency_ns + in.ns_per_byte * x) +
@@ -194,7 +195,7 @@ static double alltoall(const struct pl_topology *t, struct placing p, uint32_t n
 static double cost_of(const struct pl_topology *t, const struct pl_cost_comm *c)
 {
 	double bytes = c->bytes > 0 ? (double)c->bytes : 0;
-	struct placing p = cost_place(t, c->n);
+	struct placing p = pl_cost_place(t, c->n);
 	unsigned coll = c->coll;
 
 	if (coll == PL_COLL_OTHER && (c->kind == PL_K_SEND || c->kind == PL_K_RECV))

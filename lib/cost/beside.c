@@ -259,7 +259,7 @@ static double factor(struct beside *b, bool threads)
 	return 1 / (1 - fmin(share, MOST));
 }
 
-int cost_overlap(const struct pl_graph *g, double *overlap, struct pl_err *err)
+int pl_cost_overlap(const struct pl_graph *g, double *overlap, struct pl_err *err)
 {
 	struct beside b = { 0 };
 	int rc = 0;
@@ -278,7 +278,7 @@ int cost_overlap(const struct pl_graph *g, double *overlap, struct pl_err *err)
 			;
 		sum_name(&b, &b.t[i], n);
 	}
-	*overlap = factor(&b, cost_by_threads(g));
+	*overlap = factor(&b, pl_cost_by_threads(g));
 out:
 	pl_free(b.place);
 	pl_free(b.cluster);
@@ -322,7 +322,7 @@ static pl_ns issue_of(const struct pl_graph *g, const struct pl_gstep *st, uint3
 	return sum;
 }
 
-int cost_issue(const struct pl_graph *g, pl_ns *issue, struct pl_err *err)
+int pl_cost_issue(const struct pl_graph *g, pl_ns *issue, struct pl_err *err)
 {
 	pl_ns *v = NULL;
 	size_t n = 0, cap = 0;

@@ -69,7 +69,7 @@ static void find_hosts(struct expansion *s)
 	const struct pl_topology *t = s->x->topo;
 	uint32_t left = s->n;
 
-	s->place = cost_place(t, s->n);
+	s->place = pl_cost_place(t, s->n);
 	s->even = true;
 	for (size_t i = 0; i < t->n_hosts && left; i++) {
 		uint32_t here = t->host[i].n < left ? t->host[i].n : left;
@@ -100,16 +100,17 @@ static int open_up(struct expansion *s, struct pl_err *err)
 	for (uint32_t i = 0; i < s->n && rc >= 0; i++) {
 		rc = pl_edit_set_dur(s->e, s->m[i].transfer, 0, err);
 		if (rc >= 0 && !follows(s->e, s->m[i].arrive, s->m[i].transfer))
-			rc = expand_edge(s, s->m[i].arrive, s->m[i].transfer, PL_E_SEQ, 0, err);
+			rc = pl_cost_expand_edge(s, s->m[i].arrive, s->m[i].transfer, PL_E_SEQ, 0,
+						 err);
 	}
 	return rc;
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-struct hop expand_hop(const struct expansion *s, enum pl_scope scope, uint32_t users)
+struct hop pl_cost_expand_hop(const struct expansion *s, enum pl_scope scope, uint32_t users)
 {
-	struct hop h = cost_hop(s->x->topo, scope, users);
+	struct hop h = pl_cost_hop(s->x->topo, scope, users);
 
 	if (s->x->stretch > 0) {
 		h.latency_ns *= s->x->stretch;
@@ -118,30 +119,30 @@ struct hop expand_hop(const struct expansion *s, enum pl_scope scope, uint32_t u
 	return h;
 }
 
-struct hop expand_between(const struct expansion *s, uint32_t from, uint32_t to, bool all)
+struct hop pl_cost_expand_between(const struct expansion *s, uint32_t from, uint32_t to, bool all)
 {
 	const struct pl_topology *t = s->x->topo;
 	bool far = pl_topology_host(t, from) != pl_topology_host(t, to);
 	uint32_t m = s->place.per_host;
 
 	if (all)
-		return expand_hop(s, far ? PL_SCOPE_NETWORK : PL_SCOPE_HOST, m);
+		return pl_cost_expand_hop(s, far ? PL_SCOPE_NETWORK : PL_SCOPE_HOST, m);
 	if (far)
-		return expand_hop(s, PL_SCOPE_NETWORK, 1);
-	return expand_hop(s, PL_SCOPE_HOST, s->place.hosts > 1 ? m - 1 : m);
+		return pl_cost_expand_hop(s, PL_SCOPE_NETWORK, 1);
+	return pl_cost_expand_hop(s, PL_SCOPE_HOST, s->place.hosts > 1 ? m - 1 : m);
 }
 
-pl_ns expand_rounded(long double ns)
+pl_ns pl_cost_expand_rounded(long double ns)
 {
 	return (pl_ns)ceill(ns - ns * 1e-13L);
 }
 
-pl_ns expand_busy(struct member *m, long double ns)
+pl_ns pl_cost_expand_busy(struct member *m, long double ns)
 {
-	pl_ns before = expand_rounded(m->sent);
+	pl_ns before = pl_cost_expand_rounded(m->sent);
 
 	m->sent += ns;
-	return expand_rounded(m->sent) - before;
+	return pl_cost_expand_rounded(m->sent) - before;
 }
 
 static int add_node(struct expansion *s, uint32_t member, struct pl_enode *n, const char *name,
@@ -160,7 +161,8 @@ static int add_node(struct expansion *s, uint32_t member, struct pl_enode *n, co
 	return rc < 0 ? rc : pl_edit_add_node(s->e, n, after, id, err);
 }
 
-int expand_delay(struct expansion *s, const char *name, pl_ns dur, uint32_t *id, struct pl_err *err)
+int pl_cost_expand_delay(struct expansion *s, const char *name, pl_ns dur, uint32_t *id,
+			 struct pl_err *err)
 {
 	struct pl_enode n = pl_edit_blank_node();
 
@@ -169,8 +171,8 @@ int expand_delay(struct expansion *s, const char *name, pl_ns dur, uint32_t *id,
 	return add_node(s, 0, &n, name, id, err);
 }
 
-int expand_message(struct expansion *s, uint32_t from, uint32_t to, const char *what, double bytes,
-		   pl_ns dur, uint32_t *id, struct pl_err *err)
+int pl_cost_expand_message(struct expansion *s, uint32_t from, uint32_t to, const char *what,
+			   double bytes, pl_ns dur, uint32_t *id, struct pl_err *err)
 {
 	double part = bytes / s->channels;
 	struct pl_enode n = pl_edit_blank_node();
@@ -198,13 +200,13 @@ int expand_message(struct expansion *s, uint32_t from, uint32_t to, const char *
 static int through_latency(struct expansion *s, uint32_t src, unsigned type, pl_ns w, uint32_t *id,
 			   struct pl_err *err)
 {
-	int rc = expand_delay(s, "latency", w, id, err);
+	int rc = pl_cost_expand_delay(s, "latency", w, id, err);
 
 	return rc < 0 ? rc : pl_edit_add_edge(s->e, src, *id, type | PL_E_INFERRED, 0, err);
 }
 
-int expand_edge(struct expansion *s, uint32_t src, uint32_t dst, unsigned type, pl_ns w,
-		struct pl_err *err)
+int pl_cost_expand_edge(struct expansion *s, uint32_t src, uint32_t dst, unsigned type, pl_ns w,
+			struct pl_err *err)
 {
 	int rc;
 
@@ -246,7 +248,7 @@ static double steps_of(const struct expansion *s)
 		case PL_ALGO_TREE:
 			return 2;
 		case PL_ALGO_HALVING:
-			return 2.0 * cost_log2(s->n);
+			return 2.0 * pl_cost_log2(s->n);
 		case PL_ALGO_HIERARCHICAL:
 			return 2.0 * (s->place.per_host + s->place.hosts);
 		case PL_ALGO_PS:
@@ -284,15 +286,15 @@ static int by_algorithm(struct expansion *s, bool scatter, bool gather, struct p
 {
 	switch (s->x->comm.algo) {
 	case PL_ALGO_TREE:
-		return expand_tree(s, false, scatter, gather, err);
+		return pl_cost_expand_tree(s, false, scatter, gather, err);
 	case PL_ALGO_HALVING:
-		return expand_halving(s, scatter, gather, err);
+		return pl_cost_expand_halving(s, scatter, gather, err);
 	case PL_ALGO_HIERARCHICAL:
-		return expand_hierarchical(s, scatter, gather, err);
+		return pl_cost_expand_hierarchical(s, scatter, gather, err);
 	case PL_ALGO_PS:
-		return expand_ps(s, scatter, gather, err);
+		return pl_cost_expand_ps(s, scatter, gather, err);
 	default:
-		return expand_ring(s, scatter && gather, err);
+		return pl_cost_expand_ring(s, scatter && gather, err);
 	}
 }
 
@@ -306,17 +308,17 @@ static int expand_channel(struct expansion *s, struct pl_err *err)
 	case PL_COLL_ALLGATHER:
 		return by_algorithm(s, false, true, err);
 	case PL_COLL_BROADCAST:
-		return expand_tree(s, chain, false, true, err);
+		return pl_cost_expand_tree(s, chain, false, true, err);
 	case PL_COLL_REDUCE:
-		return expand_tree(s, chain, true, false, err);
+		return pl_cost_expand_tree(s, chain, true, false, err);
 	case PL_COLL_GATHER:
-		return expand_tree(s, false, true, false, err);
+		return pl_cost_expand_tree(s, false, true, false, err);
 	case PL_COLL_SCATTER:
-		return expand_tree(s, false, false, true, err);
+		return pl_cost_expand_tree(s, false, false, true, err);
 	case PL_COLL_BARRIER:
-		return expand_tree(s, false, true, true, err);
+		return pl_cost_expand_tree(s, false, true, true, err);
 	case PL_COLL_ALLTOALL:
-		return expand_alltoall(s, err);
+		return pl_cost_expand_alltoall(s, err);
 	default:
 		return by_algorithm(s, true, true, err);
 	}

@@ -27,36 +27,39 @@ struct expansion {
 };
 
 /* The times of one of `users` members of a host that send at once. */
-struct hop expand_hop(const struct expansion *s, enum pl_scope scope, uint32_t users);
+struct hop pl_cost_expand_hop(const struct expansion *s, enum pl_scope scope, uint32_t users);
 /* Of a message between two members; all: when all members of a host send at once. */
-struct hop expand_between(const struct expansion *s, uint32_t from, uint32_t to, bool all);
-pl_ns expand_rounded(long double ns);
+struct hop pl_cost_expand_between(const struct expansion *s, uint32_t from, uint32_t to, bool all);
+pl_ns pl_cost_expand_rounded(long double ns);
 static inline pl_ns expand_latency(struct hop h)
 {
 	return (pl_ns)(h.latency_ns + 0.5);
 }
 /* The duration of what keeps the member's link busy for ns more: the sums are rounded, not each. */
-pl_ns expand_busy(struct member *m, long double ns);
+pl_ns pl_cost_expand_busy(struct member *m, long double ns);
 /* What one member (or a server: from >= n) sends, which is `bytes` for all channels together.
  * `what` NULL: "send R>Q". */
-int expand_message(struct expansion *s, uint32_t from, uint32_t to, const char *what, double bytes,
-		   pl_ns dur, uint32_t *id, struct pl_err *err) PL_MUST;
+int pl_cost_expand_message(struct expansion *s, uint32_t from, uint32_t to, const char *what,
+			   double bytes, pl_ns dur, uint32_t *id, struct pl_err *err) PL_MUST;
 /* Time that passes on no link. */
-int expand_delay(struct expansion *s, const char *name, pl_ns dur, uint32_t *id,
-		 struct pl_err *err) PL_MUST;
-int expand_edge(struct expansion *s, uint32_t src, uint32_t dst, unsigned type, pl_ns w,
-		struct pl_err *err) PL_MUST;
+int pl_cost_expand_delay(struct expansion *s, const char *name, pl_ns dur, uint32_t *id,
+			 struct pl_err *err) PL_MUST;
+int pl_cost_expand_edge(struct expansion *s, uint32_t src, uint32_t dst, unsigned type, pl_ns w,
+			struct pl_err *err) PL_MUST;
 
 /* expand_rounds.c: members take turns */
-int expand_ring(struct expansion *s, bool both, struct pl_err *err) PL_MUST;
-int expand_halving(struct expansion *s, bool scatter, bool gather, struct pl_err *err) PL_MUST;
-int expand_hierarchical(struct expansion *s, bool scatter, bool gather, struct pl_err *err) PL_MUST;
-int expand_alltoall(struct expansion *s, struct pl_err *err) PL_MUST;
+int pl_cost_expand_ring(struct expansion *s, bool both, struct pl_err *err) PL_MUST;
+int pl_cost_expand_halving(struct expansion *s, bool scatter, bool gather,
+			   struct pl_err *err) PL_MUST;
+int pl_cost_expand_hierarchical(struct expansion *s, bool scatter, bool gather,
+				struct pl_err *err) PL_MUST;
+int pl_cost_expand_alltoall(struct expansion *s, struct pl_err *err) PL_MUST;
 
 /* expand_tree.c: up to member 0 and down again. chain: each has one child */
-int expand_tree(struct expansion *s, bool chain, bool up, bool down, struct pl_err *err) PL_MUST;
+int pl_cost_expand_tree(struct expansion *s, bool chain, bool up, bool down,
+			struct pl_err *err) PL_MUST;
 
 /* expand_ps.c: to servers and back */
-int expand_ps(struct expansion *s, bool push, bool pull, struct pl_err *err) PL_MUST;
+int pl_cost_expand_ps(struct expansion *s, bool push, bool pull, struct pl_err *err) PL_MUST;
 
 #endif

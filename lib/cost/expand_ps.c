@@ -29,21 +29,21 @@ static int serve(struct ps *p, uint32_t i, bool pull, uint32_t after, uint32_t *
 		 struct pl_err *err)
 {
 	struct expansion *s = p->s;
-	pl_ns dur = expand_busy(&s->m[i], (long double)p->worker.ns_per_byte * s->bytes);
-	pl_ns part =
-		expand_busy(&p->link, (long double)p->server.ns_per_byte * s->bytes / p->servers);
+	pl_ns dur = pl_cost_expand_busy(&s->m[i], (long double)p->worker.ns_per_byte * s->bytes);
+	pl_ns part = pl_cost_expand_busy(&p->link, (long double)p->server.ns_per_byte * s->bytes /
+							   p->servers);
 	char name[40];
 	uint32_t id;
 	int rc;
 
 	snprintf(name, sizeof(name), "%s %u", pull ? "pull" : "push", i);
-	PL_TRY(expand_message(s, i, i, name, s->bytes, dur, sent, err));
-	PL_TRY(expand_edge(s, after, *sent, PL_E_SEQ, 0, err));
+	PL_TRY(pl_cost_expand_message(s, i, i, name, s->bytes, dur, sent, err));
+	PL_TRY(pl_cost_expand_edge(s, after, *sent, PL_E_SEQ, 0, err));
 	snprintf(name, sizeof(name), "serve %u", i);
-	PL_TRY(expand_message(s, s->n, i, name, s->bytes / p->servers, part, &id, err));
-	PL_TRY(expand_edge(s, *sent, id, PL_E_START, expand_latency(p->worker), err));
+	PL_TRY(pl_cost_expand_message(s, s->n, i, name, s->bytes / p->servers, part, &id, err));
+	PL_TRY(pl_cost_expand_edge(s, *sent, id, PL_E_START, expand_latency(p->worker), err));
 	if (p->last != PL_NONE)
-		PL_TRY(expand_edge(s, p->last, id, PL_E_SEQ, 0, err));
+		PL_TRY(pl_cost_expand_edge(s, p->last, id, PL_E_SEQ, 0, err));
 	p->last = id;
 out:
 	return rc;
@@ -59,11 +59,12 @@ static int push(struct ps *p, uint32_t turn, bool more, struct pl_err *err)
 		uint32_t i = p->order[k].i, sent;
 
 		PL_TRY(serve(p, i, false, s->m[i].arrive, &sent, err));
-		PL_TRY(expand_edge(s, sent, turn, PL_E_DATA, expand_latency(p->worker), err));
+		PL_TRY(pl_cost_expand_edge(s, sent, turn, PL_E_DATA, expand_latency(p->worker),
+					   err));
 	}
-	PL_TRY(expand_edge(s, p->last, turn, PL_E_SEQ, 0, err));
+	PL_TRY(pl_cost_expand_edge(s, p->last, turn, PL_E_SEQ, 0, err));
 	for (uint32_t i = 0; !more && i < s->n; i++) /* it is acknowledged when all is there */
-		PL_TRY(expand_edge(s, turn, s->m[i].transfer, PL_E_SEQ, 0, err));
+		PL_TRY(pl_cost_expand_edge(s, turn, s->m[i].transfer, PL_E_SEQ, 0, err));
 out:
 	return rc;
 }
@@ -77,16 +78,16 @@ static int pull(struct ps *p, uint32_t turn, struct pl_err *err)
 		uint32_t i = p->order[k].i, sent;
 
 		PL_TRY(serve(p, i, true, turn, &sent, err));
-		PL_TRY(expand_edge(s, sent, s->m[i].transfer, PL_E_DATA, expand_latency(p->worker),
-				   err));
+		PL_TRY(pl_cost_expand_edge(s, sent, s->m[i].transfer, PL_E_DATA,
+					   expand_latency(p->worker), err));
 	}
 	for (uint32_t i = 0; i < s->n; i++)
-		PL_TRY(expand_edge(s, p->last, s->m[i].transfer, PL_E_SEQ, 0, err));
+		PL_TRY(pl_cost_expand_edge(s, p->last, s->m[i].transfer, PL_E_SEQ, 0, err));
 out:
 	return rc;
 }
 
-int expand_ps(struct expansion *s, bool pushes, bool pulls, struct pl_err *err)
+int pl_cost_expand_ps(struct expansion *s, bool pushes, bool pulls, struct pl_err *err)
 {
 	enum pl_scope scope = s->place.hosts > 1 ? PL_SCOPE_NETWORK : PL_SCOPE_HOST;
 	struct ps p = { .s = s, .servers = s->x->comm.servers, .last = PL_NONE };
@@ -94,18 +95,18 @@ int expand_ps(struct expansion *s, bool pushes, bool pulls, struct pl_err *err)
 	int rc;
 
 	p.servers = p.servers ? p.servers : 1;
-	p.worker = expand_hop(s, scope, s->place.per_host);
-	p.server = expand_hop(s, scope, 1);
+	p.worker = pl_cost_expand_hop(s, scope, s->place.per_host);
+	p.server = pl_cost_expand_hop(s, scope, 1);
 	PL_TRY(pl_alloc(&p.order, s->n, sizeof(*p.order), err));
 	for (uint32_t i = 0; i < s->n; i++)
 		p.order[i] = (struct arrival){ s->e->node[s->m[i].arrive].start, i };
 	pl_sort(p.order, s->n, sizeof(*p.order), by_arrival);
-	PL_TRY(expand_delay(s, "reduced", 0, &turn, err));
+	PL_TRY(pl_cost_expand_delay(s, "reduced", 0, &turn, err));
 	if (pushes)
 		PL_TRY(push(&p, turn, pulls, err));
 	else
 		for (uint32_t i = 0; i < s->n; i++) /* there is nothing to pull before all are */
-			PL_TRY(expand_edge(s, s->m[i].arrive, turn, PL_E_SEQ, 0, err));
+			PL_TRY(pl_cost_expand_edge(s, s->m[i].arrive, turn, PL_E_SEQ, 0, err));
 	p.last = PL_NONE; /* a link's other direction */
 	if (pulls)
 		PL_TRY(pull(&p, turn, err));

@@ -28,15 +28,15 @@ static int send_chunk(struct expansion *s, uint32_t i, uint32_t to, uint32_t k, 
 		      struct pl_err *err)
 {
 	uint32_t n = s->chunks, *id = &s->now[i * n + k], last;
-	pl_ns dur = expand_busy(&s->m[i], (long double)s->hop[i].ns_per_byte * bytes / n);
-	int rc = expand_message(s, i, to, NULL, bytes / n, dur, id, err);
+	pl_ns dur = pl_cost_expand_busy(&s->m[i], (long double)s->hop[i].ns_per_byte * bytes / n);
+	int rc = pl_cost_expand_message(s, i, to, NULL, bytes / n, dur, id, err);
 
 	last = k ? id[-1] : s->begun ? s->prev[i * n + n - 1] : s->m[i].arrive;
 	if (rc >= 0)
-		rc = expand_edge(s, last, *id, PL_E_SEQ, 0, err);
+		rc = pl_cost_expand_edge(s, last, *id, PL_E_SEQ, 0, err);
 	if (rc >= 0 && s->begun)
-		rc = expand_edge(s, s->prev[s->was[i] * n + k], *id, PL_E_DATA,
-				 expand_latency(s->was_hop[s->was[i]]), err);
+		rc = pl_cost_expand_edge(s, s->prev[s->was[i] * n + k], *id, PL_E_DATA,
+					 expand_latency(s->was_hop[s->was[i]]), err);
 	return rc;
 }
 
@@ -53,7 +53,7 @@ static int send_round(struct expansion *s,
 		uint32_t other = to(s, arg, i);
 
 		s->from[other] = i;
-		s->hop[i] = expand_between(s, i, other, all);
+		s->hop[i] = pl_cost_expand_between(s, i, other, all);
 		for (uint32_t k = 0; k < s->chunks && rc >= 0; k++)
 			rc = send_chunk(s, i, other, k, bytes, err);
 	}
@@ -76,10 +76,11 @@ static int end_rounds(struct expansion *s, struct pl_err *err)
 	for (uint32_t i = 0; s->begun && i < s->n && rc >= 0; i++) {
 		uint32_t from = s->was[i];
 
-		rc = expand_edge(s, s->prev[i * n + n - 1], s->m[i].transfer, PL_E_SEQ, 0, err);
+		rc = pl_cost_expand_edge(s, s->prev[i * n + n - 1], s->m[i].transfer, PL_E_SEQ, 0,
+					 err);
 		if (rc >= 0)
-			rc = expand_edge(s, s->prev[from * n + n - 1], s->m[i].transfer, PL_E_DATA,
-					 expand_latency(s->was_hop[from]), err);
+			rc = pl_cost_expand_edge(s, s->prev[from * n + n - 1], s->m[i].transfer,
+						 PL_E_DATA, expand_latency(s->was_hop[from]), err);
 	}
 	return rc;
 }
@@ -91,7 +92,7 @@ static uint32_t at_distance(const struct expansion *s, const void *d, uint32_t i
 	return shifted(i, *(const uint32_t *)d, s->n);
 }
 
-int expand_ring(struct expansion *s, bool both, struct pl_err *err)
+int pl_cost_expand_ring(struct expansion *s, bool both, struct pl_err *err)
 {
 	uint32_t one = 1;
 	int rc = 0;
@@ -124,9 +125,9 @@ static int halve(struct expansion *s, uint32_t k, struct pl_err *err)
 	return send_round(s, at_distance, &d, true, s->bytes * (before - d) / s->n, err);
 }
 
-int expand_halving(struct expansion *s, bool scatter, bool gather, struct pl_err *err)
+int pl_cost_expand_halving(struct expansion *s, bool scatter, bool gather, struct pl_err *err)
 {
-	uint32_t steps = cost_log2(s->n);
+	uint32_t steps = pl_cost_log2(s->n);
 	int rc = 0;
 
 	for (uint32_t k = 0; scatter && k < steps && rc >= 0; k++)
@@ -150,7 +151,7 @@ static uint32_t by_shift(const struct expansion *s, const void *arg, uint32_t i)
 	return shifted(i / m, d->hosts, s->place.hosts) * m + shifted(i % m, d->places, m);
 }
 
-int expand_hierarchical(struct expansion *s, bool scatter, bool gather, struct pl_err *err)
+int pl_cost_expand_hierarchical(struct expansion *s, bool scatter, bool gather, struct pl_err *err)
 {
 	uint32_t m = s->place.per_host, h = s->place.hosts;
 	struct shift in = { 0, 1 }, out = { 1, 0 };
@@ -166,7 +167,7 @@ int expand_hierarchical(struct expansion *s, bool scatter, bool gather, struct p
 	return rc < 0 ? rc : end_rounds(s, err);
 }
 
-int expand_alltoall(struct expansion *s, struct pl_err *err)
+int pl_cost_expand_alltoall(struct expansion *s, struct pl_err *err)
 {
 	uint32_t m = s->place.per_host;
 	double bytes = s->bytes / s->n;

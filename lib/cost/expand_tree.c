@@ -29,7 +29,7 @@ static uint32_t parent(const struct tree *t, uint32_t i)
 /* The link between i and its parent. */
 static struct hop hop_of(const struct tree *t, uint32_t i)
 {
-	return expand_between(t->s, i, parent(t, i), false);
+	return pl_cost_expand_between(t->s, i, parent(t, i), false);
 }
 
 static pl_ns latency(const struct tree *t, uint32_t i)
@@ -41,17 +41,18 @@ static int tree_message(struct tree *t, uint32_t i, bool down, uint32_t *id, str
 {
 	struct expansion *s = t->s;
 	double bytes = s->bytes / s->chunks;
-	pl_ns dur =
-		expand_busy(&s->m[i], (long double)hop_of(t, i).ns_per_byte * s->bytes / s->chunks);
+	pl_ns dur = pl_cost_expand_busy(&s->m[i], (long double)hop_of(t, i).ns_per_byte * s->bytes /
+							  s->chunks);
 	uint32_t up = parent(t, i);
 
-	return expand_message(s, down ? up : i, down ? i : up, NULL, bytes, dur, id, err);
+	return pl_cost_expand_message(s, down ? up : i, down ? i : up, NULL, bytes, dur, id, err);
 }
 
 /* b passes on what a brings, which comes over the link of member i. */
 static int pass_on(struct tree *t, uint32_t a, uint32_t b, uint32_t i, struct pl_err *err)
 {
-	return expand_edge(t->s, a, b, t->s->stream ? PL_E_START : PL_E_DATA, latency(t, i), err);
+	return pl_cost_expand_edge(t->s, a, b, t->s->stream ? PL_E_START : PL_E_DATA, latency(t, i),
+				   err);
 }
 
 static int send_up(struct tree *t, uint32_t i, struct pl_err *err)
@@ -65,8 +66,8 @@ static int send_up(struct tree *t, uint32_t i, struct pl_err *err)
 
 		rc = tree_message(t, i, false, id, err);
 		if (rc >= 0)
-			rc = expand_edge(t->s, k ? id[-1] : t->s->m[i].arrive, *id, PL_E_SEQ, 0,
-					 err);
+			rc = pl_cost_expand_edge(t->s, k ? id[-1] : t->s->m[i].arrive, *id,
+						 PL_E_SEQ, 0, err);
 		for (uint32_t c = child; c < child + children && c < t->s->n && rc >= 0; c++)
 			rc = pass_on(t, v[c * n + k], *id, c, err);
 	}
@@ -85,9 +86,9 @@ static int tree_up(struct tree *t, uint32_t turn, struct pl_err *err)
 		if ((rc = send_up(t, i, err)) < 0)
 			break;
 		last = t->s->now[i * n + n - 1];
-		rc = expand_edge(t->s, last, turn, PL_E_DATA, t->depth[i], err);
+		rc = pl_cost_expand_edge(t->s, last, turn, PL_E_DATA, t->depth[i], err);
 		if (rc >= 0) /* it has done its part */
-			rc = expand_edge(t->s, last, t->s->m[i].transfer, PL_E_SEQ, 0, err);
+			rc = pl_cost_expand_edge(t->s, last, t->s->m[i].transfer, PL_E_SEQ, 0, err);
 	}
 	return rc;
 }
@@ -102,11 +103,11 @@ static int send_down(struct tree *t, uint32_t i, uint32_t turn, struct pl_err *e
 
 		rc = tree_message(t, i, true, id, err);
 		if (rc >= 0)
-			rc = expand_edge(t->s, k ? id[-1] : turn, *id, PL_E_SEQ, 0, err);
+			rc = pl_cost_expand_edge(t->s, k ? id[-1] : turn, *id, PL_E_SEQ, 0, err);
 		if (rc >= 0 && up)
 			rc = pass_on(t, v[up * n + k], *id, up, err);
 		if (rc >= 0 && up && !k) /* which is not there before it comes */
-			rc = expand_edge(t->s, t->s->m[up].arrive, *id, PL_E_SEQ, 0, err);
+			rc = pl_cost_expand_edge(t->s, t->s->m[up].arrive, *id, PL_E_SEQ, 0, err);
 	}
 	return rc;
 }
@@ -124,19 +125,20 @@ static int tree_down(struct tree *t, uint32_t turn, struct pl_err *err)
 
 		if ((rc = send_down(t, i, turn, err)) < 0)
 			break;
-		rc = expand_edge(s, s->down[i * n + n - 1], s->m[i].transfer, PL_E_DATA, ns, err);
-		if (rc >= 0 && up)
-			rc = expand_edge(s, s->m[up].transfer, s->m[i].transfer, PL_E_DATA, ns,
+		rc = pl_cost_expand_edge(s, s->down[i * n + n - 1], s->m[i].transfer, PL_E_DATA, ns,
 					 err);
+		if (rc >= 0 && up)
+			rc = pl_cost_expand_edge(s, s->m[up].transfer, s->m[i].transfer, PL_E_DATA,
+						 ns, err);
 	}
 	for (uint32_t i = 1; i < s->n && rc >= 0; i++) /* a root has sent what its children have */
 		if (!parent(t, i))
-			rc = expand_edge(s, s->down[i * n + n - 1], s->m[0].transfer, PL_E_SEQ, 0,
-					 err);
+			rc = pl_cost_expand_edge(s, s->down[i * n + n - 1], s->m[0].transfer,
+						 PL_E_SEQ, 0, err);
 	return rc;
 }
 
-int expand_tree(struct expansion *s, bool chain, bool up, bool down, struct pl_err *err)
+int pl_cost_expand_tree(struct expansion *s, bool chain, bool up, bool down, struct pl_err *err)
 {
 	struct tree t = { .s = s, .chain = chain };
 	uint32_t turn = s->m[0].arrive;
@@ -146,10 +148,10 @@ int expand_tree(struct expansion *s, bool chain, bool up, bool down, struct pl_e
 	for (uint32_t i = 1; i < s->n; i++)
 		t.depth[i] = t.depth[parent(&t, i)] + latency(&t, i);
 	if (up) {
-		PL_TRY(expand_delay(s, "reduced", 0, &turn, err));
-		PL_TRY(expand_edge(s, s->m[0].arrive, turn, PL_E_SEQ, 0, err));
+		PL_TRY(pl_cost_expand_delay(s, "reduced", 0, &turn, err));
+		PL_TRY(pl_cost_expand_edge(s, s->m[0].arrive, turn, PL_E_SEQ, 0, err));
 		PL_TRY(tree_up(&t, turn, err));
-		PL_TRY(expand_edge(s, turn, s->m[0].transfer, PL_E_SEQ, 0, err));
+		PL_TRY(pl_cost_expand_edge(s, turn, s->m[0].transfer, PL_E_SEQ, 0, err));
 	}
 	if (down)
 		PL_TRY(tree_down(&t, turn, err));

@@ -381,7 +381,7 @@ static int fit_shape(const struct pl_cost *c, const struct point *p, size_t n, c
 		return rc;
 	for (size_t i = 0; i < n; i++)
 		z[i] = analysed(c, fit, (int64_t)llround(p[i].x));
-	rc = cost_line_shape(p, z, n, l, &fit->shape, err);
+	rc = pl_cost_line_shape(p, z, n, l, &fit->shape, err);
 	pl_free(z);
 	return rc;
 }
@@ -409,8 +409,8 @@ static int fit_line(const struct pl_cost *c, const struct record *r, size_t n, s
 		PL_TRY(median_time(p, n, &typical, &l.residual, err));
 		fit_one_size(c, fit, p, n, &l, typical);
 	} else {
-		PL_TRY(cost_line_fit(p, n, &l, err));
-		PL_TRY(cost_line_settle(p, n, analysed(c, fit, 0), &l, err));
+		PL_TRY(pl_cost_line_fit(p, n, &l, err));
+		PL_TRY(pl_cost_line_settle(p, n, analysed(c, fit, 0), &l, err));
 		PL_TRY(fit_shape(c, p, n, &l, fit, err));
 	}
 	fit->a_ns = l.a;
@@ -489,7 +489,7 @@ static int fit_flight(const struct fitter *f, const struct record *r, size_t n, 
 	PL_TRY(pl_alloc(&p, n, sizeof(*p), err));
 	for (size_t i = 0; i < n; i++)
 		p[i] = (struct point){ r[i].x * r[i].count, r[i].y * r[i].count };
-	PL_TRY(cost_line_fit(p, n, &l, err));
+	PL_TRY(pl_cost_line_fit(p, n, &l, err));
 	if (!(l.a > 0) || !(l.b > 0) ||
 	    (!(known > 0) && gap_error(f, r->class_of, 0, l.b) > CLEARLY * serial))
 		goto out;
@@ -604,10 +604,11 @@ int pl_cost_fit(const struct pl_graph *g, const struct pl_topology *topo, struct
 	int rc;
 
 	memset(c, 0, sizeof(*c));
-	PL_TRY(topo ? cost_topo_dup(topo, &c->topo, err) : cost_topo_detect(g, &c->topo, err));
-	f.threads = cost_by_threads(g);
+	PL_TRY(topo ? pl_cost_topo_dup(topo, &c->topo, err)
+		    : pl_cost_topo_detect(g, &c->topo, err));
+	f.threads = pl_cost_by_threads(g);
 	f.latency = link_latency(g);
-	PL_TRY(cost_overlap(g, &c->overlap, err));
+	PL_TRY(pl_cost_overlap(g, &c->overlap, err));
 	f.contend = f.threads || c->overlap > 1;
 	for (size_t k = 0; k < g->n_steps; k++)
 		PL_TRY(add_step(&f, (uint32_t)k, err));
@@ -615,7 +616,7 @@ int pl_cost_fit(const struct pl_graph *g, const struct pl_topology *topo, struct
 	PL_TRY(fit_classes(&f, err));
 	if (!topo)
 		learn_links(f.latency, c);
-	PL_TRY(cost_issue(g, &c->issue_ns, err));
+	PL_TRY(pl_cost_issue(g, &c->issue_ns, err));
 out:
 	pl_spans_fini(&f.comp);
 	pl_free(f.t);

@@ -12,20 +12,21 @@ struct placing {
 	uint32_t hosts;
 	uint32_t per_host; /* of the fullest host */
 };
-struct placing cost_place(const struct pl_topology *t, uint32_t n);
+struct placing pl_cost_place(const struct pl_topology *t, uint32_t n);
 /* What one of `users` ranks of a host that send at once gets of the link between two ranks. Without
  * a link of that scope the other one stands in; without any, it costs nothing. */
 struct hop {
 	double latency_ns, ns_per_byte;
 };
-struct hop cost_hop(const struct pl_topology *t, enum pl_scope scope, uint32_t users);
-uint32_t cost_log2(uint32_t n); /* rounded up */
+struct hop pl_cost_hop(const struct pl_topology *t, enum pl_scope scope, uint32_t users);
+uint32_t pl_cost_log2(uint32_t n); /* rounded up */
 
 /* ---- topologies that a cost owns (topo.c) ---------------------------------------------------- */
 
-int cost_topo_dup(const struct pl_topology *from, struct pl_topology *to,
-		  struct pl_err *err) PL_MUST;
-int cost_topo_detect(const struct pl_graph *g, struct pl_topology *t, struct pl_err *err) PL_MUST;
+int pl_cost_topo_dup(const struct pl_topology *from, struct pl_topology *to,
+		     struct pl_err *err) PL_MUST;
+int pl_cost_topo_detect(const struct pl_graph *g, struct pl_topology *t,
+			struct pl_err *err) PL_MUST;
 
 /* ---- lines through points (line.c) ----------------------------------------------------------- */
 
@@ -37,26 +38,26 @@ struct line {
 	double residual; /* median of |y - fit| / y */
 };
 /* Reorders p. n > 0. */
-int cost_line_fit(struct point *p, size_t n, struct line *l, struct pl_err *err) PL_MUST;
+int pl_cost_line_fit(struct point *p, size_t n, struct line *l, struct pl_err *err) PL_MUST;
 /* The intercept becomes `a` if the points do not show one for themselves, and agree. */
-int cost_line_settle(const struct point *p, size_t n, double a, struct line *l,
-		     struct pl_err *err) PL_MUST;
+int pl_cost_line_settle(const struct point *p, size_t n, double a, struct line *l,
+			struct pl_err *err) PL_MUST;
 
 /* The factor of z[i], what an analysis says of p[i] (> 0), that explains the points best; 0 if a
  * line does not explain them clearly worse. */
-int cost_line_shape(const struct point *p, const double *z, size_t n, const struct line *l,
-		    double *factor, struct pl_err *err) PL_MUST;
+int pl_cost_line_shape(const struct point *p, const double *z, size_t n, const struct line *l,
+		       double *factor, struct pl_err *err) PL_MUST;
 
 /* Do threads carry the communication, rather than devices? (topo.c) */
-bool cost_by_threads(const struct pl_graph *g);
+bool pl_cost_by_threads(const struct pl_graph *g);
 
 /* ---- parts of the fit ------------------------------------------------------------------------ */
 
-int cost_overlap(const struct pl_graph *g, double *overlap, struct pl_err *err) PL_MUST;
-int cost_issue(const struct pl_graph *g, pl_ns *issue, struct pl_err *err) PL_MUST;
+int pl_cost_overlap(const struct pl_graph *g, double *overlap, struct pl_err *err) PL_MUST;
+int pl_cost_issue(const struct pl_graph *g, pl_ns *issue, struct pl_err *err) PL_MUST;
 
 /* The fit of a communication: of its kind, collective and the nearest number of ranks; NULL. */
-const struct pl_fit *cost_find_fit(const struct pl_cost *c, unsigned kind, unsigned coll,
-				   uint32_t n);
+const struct pl_fit *pl_cost_find_fit(const struct pl_cost *c, unsigned kind, unsigned coll,
+				      uint32_t n);
 
 #endif

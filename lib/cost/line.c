@@ -146,7 +146,7 @@ static int residual(const struct point *p, size_t n, struct line *l, struct pl_e
 	return 0;
 }
 
-int cost_line_fit(struct point *p, size_t n, struct line *l, struct pl_err *err)
+int pl_cost_line_fit(struct point *p, size_t n, struct line *l, struct pl_err *err)
 {
 	int rc;
 
@@ -164,7 +164,8 @@ int cost_line_fit(struct point *p, size_t n, struct line *l, struct pl_err *err)
  * left over from them, and whatever slows small ones down a little more than large ones looks like
  * it. Then it is `a`, which comes from elsewhere, unless the samples speak clearly against that.
  */
-int cost_line_settle(const struct point *p, size_t n, double a, struct line *l, struct pl_err *err)
+int pl_cost_line_settle(const struct point *p, size_t n, double a, struct line *l,
+			struct pl_err *err)
 {
 	struct point *v;
 	double least = INFINITY, lo = INFINITY, hi = 0, b;
@@ -195,8 +196,8 @@ int cost_line_settle(const struct point *p, size_t n, double a, struct line *l, 
  * a size, and a line through both sides is off on both. The analysis bends there, too: with one
  * factor, a parameter less than a line, it has to leave clearly less of the error.
  */
-int cost_line_shape(const struct point *p, const double *z, size_t n, const struct line *l,
-		    double *factor, struct pl_err *err)
+int pl_cost_line_shape(const struct point *p, const double *z, size_t n, const struct line *l,
+		       double *factor, struct pl_err *err)
 {
 	struct point *v;
 	double sum = 0;

@@ -37,11 +37,11 @@ void pl_cost_ring(const struct pl_cost_comm *comm, double *messages, double *sha
 		return;
 	case PL_COLL_GATHER:
 	case PL_COLL_SCATTER:
-		*messages = cost_log2(comm->n);
+		*messages = pl_cost_log2(comm->n);
 		*share = (n - 1) / n;
 		return;
 	case PL_COLL_BARRIER:
-		*messages = 2.0 * cost_log2(comm->n);
+		*messages = 2.0 * pl_cost_log2(comm->n);
 		*share = 0;
 		return;
 	case PL_COLL_REDUCE_SCATTER:
@@ -73,7 +73,7 @@ static void analyse(const struct pl_cost *c, const struct pl_cost_comm *comm, do
 bool pl_cost_line(const struct pl_cost *c, const struct pl_cost_comm *comm,
 		  struct pl_cost_line *out)
 {
-	const struct pl_fit *f = cost_find_fit(c, comm->kind, comm->coll, comm->n);
+	const struct pl_fit *f = pl_cost_find_fit(c, comm->kind, comm->coll, comm->n);
 	struct pl_cost_comm was = *comm;
 	double now[2], then[2], a, many;
 

@@ -55,7 +55,7 @@ int pl_cost_sides(const struct pl_graph *g, struct pl_cost_sides *out, struct pl
 		struct line l = { 0 };
 
 		if (s.n[side])
-			PL_TRY(cost_line_fit(s.p[side], s.n[side], &l, err));
+			PL_TRY(pl_cost_line_fit(s.p[side], s.n[side], &l, err));
 		out->side[side] = (struct pl_cost_line){ .a_ns = l.a, .b_ns_per_byte = l.b };
 		taken[side] = l.b * s.bytes[side];
 	}

@@ -9,7 +9,7 @@ static int copy_name(struct pl_arena *a, const char *name, const char **to, stru
 	return *to ? 0 : pl_fail(err, PL_ENOMEM, "out of memory for the names of a topology");
 }
 
-int cost_topo_dup(const struct pl_topology *from, struct pl_topology *to, struct pl_err *err)
+int pl_cost_topo_dup(const struct pl_topology *from, struct pl_topology *to, struct pl_err *err)
 {
 	int rc;
 
@@ -47,7 +47,7 @@ static pl_id host_of(const struct pl_graph *g, int32_t rank)
 /* A message that one thread sends and another must wake up for. */
 #define WAKE_NS 70000
 
-bool cost_by_threads(const struct pl_graph *g)
+bool pl_cost_by_threads(const struct pl_graph *g)
 {
 	bool any = false;
 
@@ -68,7 +68,7 @@ bool cost_by_threads(const struct pl_graph *g)
 
 /* Hosts are runs of ranks with the same host's name. The links are made for devices; where threads
  * carry messages, these take as long as it takes to wake one. */
-int cost_topo_detect(const struct pl_graph *g, struct pl_topology *t, struct pl_err *err)
+int pl_cost_topo_detect(const struct pl_graph *g, struct pl_topology *t, struct pl_err *err)
 {
 	pl_id last = PL_NONE;
 	int rc;
@@ -90,7 +90,7 @@ int cost_topo_detect(const struct pl_graph *g, struct pl_topology *t, struct pl_
 				 &h->name, err));
 		last = host;
 	}
-	for (size_t i = 0; cost_by_threads(g) && i < t->n_links; i++)
+	for (size_t i = 0; pl_cost_by_threads(g) && i < t->n_links; i++)
 		t->link[i].latency_ns = pl_max_i64(t->link[i].latency_ns, WAKE_NS);
 	rc = 0;
 out:

@@ -16,8 +16,8 @@
 
 #include "cost/internal.h"
 
-const struct pl_fit *cost_find_fit(const struct pl_cost *c, unsigned kind, unsigned coll,
-				   uint32_t n)
+const struct pl_fit *pl_cost_find_fit(const struct pl_cost *c, unsigned kind, unsigned coll,
+				      uint32_t n)
 {
 	const struct pl_fit *best = NULL;
 	double far = 0;
@@ -41,7 +41,7 @@ const struct pl_fit *cost_find_fit(const struct pl_cost *c, unsigned kind, unsig
 
 pl_ns pl_cost_transfer(const struct pl_cost *c, const struct pl_cost_comm *comm)
 {
-	const struct pl_fit *f = cost_find_fit(c, comm->kind, comm->coll, comm->n);
+	const struct pl_fit *f = pl_cost_find_fit(c, comm->kind, comm->coll, comm->n);
 	struct pl_cost_comm now = *comm, was = *comm;
 	double line, before, a, b;
 
@@ -69,7 +69,7 @@ pl_ns pl_cost_transfer(const struct pl_cost *c, const struct pl_cost_comm *comm)
 /* More ranks are more messages that follow one another; another algorithm is not told apart. */
 pl_ns pl_cost_flight(const struct pl_cost *c, const struct pl_cost_comm *comm)
 {
-	const struct pl_fit *f = cost_find_fit(c, comm->kind, comm->coll, comm->n);
+	const struct pl_fit *f = pl_cost_find_fit(c, comm->kind, comm->coll, comm->n);
 	double a, b, then, now, share;
 	struct pl_cost_comm was = *comm;
 
@@ -86,7 +86,7 @@ pl_ns pl_cost_flight(const struct pl_cost *c, const struct pl_cost_comm *comm)
 void pl_cost_contention(const struct pl_cost *c, const struct pl_cost_comm *comm,
 			double *computation, double *transfer)
 {
-	const struct pl_fit *f = cost_find_fit(c, comm->kind, comm->coll, comm->n);
+	const struct pl_fit *f = pl_cost_find_fit(c, comm->kind, comm->coll, comm->n);
 	double parts = comm->parts > 1 ? comm->parts : 1, bytes, line;
 
 	*computation = c->overlap;

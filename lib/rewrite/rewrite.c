@@ -14,12 +14,12 @@
 static void state_fini(struct rw_state *s)
 {
 	for (uint32_t i = 0; s->built && i < s->n_built; i++)
-		rw_unref(s->built[i]);
+		pl_rewrite_unref(s->built[i]);
 	pl_plan_buckets_fini(&s->b);
 	pl_free(s->algo);
 	pl_free(s->servers);
 	pl_free(s->priority);
-	rw_bare_unref(s->bare);
+	pl_rewrite_bare_unref(s->bare);
 	pl_free(s->piece);
 	pl_free(s->built);
 }
@@ -42,7 +42,7 @@ out:
 	return rc;
 }
 
-int rw_push_state(struct pl_rewriter *r, struct pl_err *err)
+int pl_rewrite_push_state(struct pl_rewriter *r, struct pl_err *err)
 {
 	const struct rw_state *from;
 	struct rw_state to;
@@ -95,7 +95,7 @@ void pl_rewriter_undo(struct pl_rewriter *r, size_t mark)
 		pl_edit_undo(r->e, rw_now(r)->undo);
 		state_fini(rw_now(r));
 		r->n_states--;
-		rw_unfuse(r, rw_now(r)->n_fused);
+		pl_rewrite_unfuse(r, rw_now(r)->n_fused);
 	}
 }
 
@@ -128,7 +128,7 @@ struct pl_rewriter *pl_rewriter_new(struct pl_edit *e, const struct pl_cost *c, 
 		return NULL;
 	r->e = e;
 	r->c = c;
-	if (rw_find(r, err) < 0 || rw_beside_init(r, err) < 0 ||
+	if (pl_rewrite_find(r, err) < 0 || pl_rewrite_beside_init(r, err) < 0 ||
 	    pl_grow(&r->state, &r->cap_states, 1, sizeof(*r->state), err) < 0 ||
 	    state_init(&r->state[0], r->n_tensors, err) < 0) {
 		pl_rewriter_free(r);
@@ -149,7 +149,7 @@ void pl_rewriter_free(struct pl_rewriter *r)
 		return;
 	for (size_t i = 0; i < r->n_states; i++)
 		state_fini(&r->state[i]);
-	rw_beside_fini(r);
+	pl_rewrite_beside_fini(r);
 	pl_free(r->state);
 	pl_free(r->tensor);
 	pl_free(r->rank);
@@ -192,7 +192,7 @@ static bool is_number(const char *text, uint32_t n)
 	return !strcmp(text, want);
 }
 
-uint32_t rw_tensor_find(const struct pl_rewriter *r, const char *name)
+uint32_t pl_rewrite_tensor_find(const struct pl_rewriter *r, const char *name)
 {
 	const char *at = strrchr(name, '@');
 	size_t n = at ? (size_t)(at - name) : 0;
@@ -257,7 +257,7 @@ out:
 
 static int check_tensor(const struct pl_rewriter *r, const struct pl_ptensor *x, struct pl_err *err)
 {
-	uint32_t t = rw_tensor_find(r, x->name);
+	uint32_t t = pl_rewrite_tensor_find(r, x->name);
 
 	if (t == PL_NONE)
 		return pl_fail(err, PL_EDATA,
@@ -289,7 +289,7 @@ int pl_rewrite_check_base(const struct pl_rewriter *r, const struct pl_plan *p, 
 int pl_rewrite_find_arg(const struct pl_rewriter *r, const struct pl_rewrite *rw, uint32_t i,
 			uint32_t *t, struct pl_err *err)
 {
-	*t = rw_tensor_find(r, rw->arg[i]);
+	*t = pl_rewrite_tensor_find(r, rw->arg[i]);
 	if (*t != PL_NONE)
 		return 0;
 	if (!r->n_tensors)
@@ -357,13 +357,13 @@ int pl_rewrite_explain(const struct pl_rewriter *r, const struct pl_rewrite *rw,
 int pl_rewrite(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
 {
 	size_t mark = pl_rewriter_mark(r);
-	int rc = rw_push_state(r, err);
+	int rc = pl_rewrite_push_state(r, err);
 
 	if (rc < 0)
 		return rc;
 	rc = apply(r, rw, err);
 	if (rc == 0 && pl_rewrite_is_comm(rw->op))
-		rc = rw_sync(r, err);
+		rc = pl_rewrite_sync(r, err);
 	if (rc < 0)
 		pl_rewriter_undo(r, mark);
 	return rc;
@@ -372,9 +372,9 @@ int pl_rewrite(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err
 int pl_rewrite_model(struct pl_rewriter *r, struct pl_err *err)
 {
 	size_t mark = pl_rewriter_mark(r);
-	int rc = rw_push_state(r, err);
+	int rc = pl_rewrite_push_state(r, err);
 
-	if (rc == 0 && (rc = rw_sync(r, err)) < 0)
+	if (rc == 0 && (rc = pl_rewrite_sync(r, err)) < 0)
 		pl_rewriter_undo(r, mark);
 	return rc;
 }
@@ -413,14 +413,14 @@ int pl_rewrite_plan(struct pl_rewriter *r, const struct pl_plan *p, struct pl_er
 {
 	size_t mark = pl_rewriter_mark(r);
 	bool comm = false;
-	int rc = rw_push_state(r, err);
+	int rc = pl_rewrite_push_state(r, err);
 
 	if (rc == 0)
 		rc = apply_lines(r, p, false, &comm, err);
 	if (rc == 0)
 		rc = apply_lines(r, p, true, &comm, err);
 	if (rc == 0 && comm)
-		rc = rw_sync(r, err);
+		rc = pl_rewrite_sync(r, err);
 	if (rc == 0)
 		rc = pl_edit_settle(r->e, err);
 	if (rc < 0)

@@ -128,7 +128,7 @@ static int look(struct pl_rewriter *r, struct slot *slot, size_t n_slots, bool *
 		for (uint32_t i = 0; i < r->e->n_nodes; i++)
 			part[i] |= in_passes(r->e, i, s);
 		s->period = period_of(r->e, part, s);
-		s->lost = rw_beside_lost(r, s->step, s->rank, s->end);
+		s->lost = pl_rewrite_beside_lost(r, s->step, s->rank, s->end);
 	}
 	return rc;
 }

@@ -48,7 +48,7 @@ struct rw_beside {
 	struct rw_bare *bare; /* of operations as recorded */
 };
 
-void rw_bare_unref(struct rw_bare *b)
+void pl_rewrite_bare_unref(struct rw_bare *b)
 {
 	if (!b || --b->refs)
 		return;
@@ -65,13 +65,13 @@ static int new_bare(const struct pl_rewriter *r, struct rw_bare **b, struct pl_e
 	(*b)->refs = 1;
 	rc = pl_alloc(&(*b)->ns, (size_t)r->n_slots * r->n_tensors, sizeof(*(*b)->ns), err);
 	if (rc < 0) {
-		rw_bare_unref(*b);
+		pl_rewrite_bare_unref(*b);
 		*b = NULL;
 	}
 	return rc;
 }
 
-void rw_beside_fini(struct pl_rewriter *r)
+void pl_rewrite_beside_fini(struct pl_rewriter *r)
 {
 	struct rw_beside *x = r->beside;
 
@@ -79,7 +79,7 @@ void rw_beside_fini(struct pl_rewriter *r)
 		return;
 	pl_free(x->given);
 	pl_free(x->loss);
-	rw_bare_unref(x->bare);
+	pl_rewrite_bare_unref(x->bare);
 	pl_free(x);
 	r->beside = NULL;
 }
@@ -207,7 +207,7 @@ static bool any_slower(const struct pl_rewriter *r)
 	return false;
 }
 
-int rw_beside_init(struct pl_rewriter *r, struct pl_err *err)
+int pl_rewrite_beside_init(struct pl_rewriter *r, struct pl_err *err)
 {
 	struct rw_beside *x;
 	bool *computing;
@@ -252,7 +252,7 @@ static void give_now(struct pl_rewriter *r)
 	}
 }
 
-int rw_beside_release(struct pl_rewriter *r, struct pl_err *err)
+int pl_rewrite_beside_release(struct pl_rewriter *r, struct pl_err *err)
 {
 	const struct rw_beside *x = r->beside;
 	int rc = 0;
@@ -320,7 +320,7 @@ static size_t end_of_slot(const struct rw_beside *x, size_t from, uint32_t slot)
 	return from;
 }
 
-pl_ns rw_beside_lost(struct pl_rewriter *r, uint32_t step, int32_t rank, pl_ns until)
+pl_ns pl_rewrite_beside_lost(struct pl_rewriter *r, uint32_t step, int32_t rank, pl_ns until)
 {
 	const struct rw_beside *x = r->beside;
 	uint32_t at = rank_at(r, rank), slot = step * r->n_ranks + at;
@@ -336,7 +336,7 @@ pl_ns rw_beside_lost(struct pl_rewriter *r, uint32_t step, int32_t rank, pl_ns u
 	return (pl_ns)llround(lost_until(r, slot, to - from, until));
 }
 
-int rw_beside_ready(struct pl_rewriter *r, struct pl_err *err)
+int pl_rewrite_beside_ready(struct pl_rewriter *r, struct pl_err *err)
 {
 	struct rw_state *st = rw_now(r);
 	struct rw_bare *b;
@@ -360,7 +360,7 @@ int rw_beside_ready(struct pl_rewriter *r, struct pl_err *err)
 				*ns = (double)ready - lost_until(r, s, to - from, ready);
 		}
 	}
-	rw_bare_unref(st->bare);
+	pl_rewrite_bare_unref(st->bare);
 	st->bare = b;
 	st->ops_changed = false;
 	rc = 0;
@@ -368,7 +368,7 @@ out:
 	return rc;
 }
 
-double rw_beside_bare(const struct pl_rewriter *r, uint32_t set, uint32_t slot)
+double pl_rewrite_beside_bare(const struct pl_rewriter *r, uint32_t set, uint32_t slot)
 {
 	const struct rw_bare *b = rw_now(r)->bare ? rw_now(r)->bare : r->beside->bare;
 	const double *ns = b->ns + (size_t)slot * r->n_tensors;

@@ -89,7 +89,7 @@ static bool takes_part(const struct step_job *x, uint32_t set, uint32_t rank)
 	uint32_t slot = slot_of(x, rank);
 
 	return rw_now(x->r)->built[set]->arrive[slot] != PL_NONE &&
-	       (!x->r->beside || rw_beside_bare(x->r, set, slot) != -INFINITY);
+	       (!x->r->beside || pl_rewrite_beside_bare(x->r, set, slot) != -INFINITY);
 }
 
 static uint32_t computation(const struct step_job *x, uint32_t set, uint32_t rank)
@@ -194,7 +194,7 @@ static void add_computation(struct step_job *x, uint32_t set, uint32_t rank)
 	x->earliest[task] = INT64_MIN;
 	if (!takes_part(x, set, rank))
 		return;
-	ready = (pl_ns)llround(rw_beside_bare(r, set, slot));
+	ready = (pl_ns)llround(pl_rewrite_beside_bare(r, set, slot));
 	if (x->last_of[rank] == PL_NONE) {
 		x->earliest[task] = x->done[rank] = ready;
 	} else {
@@ -422,7 +422,7 @@ out:
 	return rc;
 }
 
-int rw_contend(struct pl_rewriter *r, struct pl_err *err)
+int pl_rewrite_contend(struct pl_rewriter *r, struct pl_err *err)
 {
 	struct rw_order *o = NULL;
 	struct step_job x = { .r = r };
@@ -443,11 +443,11 @@ int rw_contend(struct pl_rewriter *r, struct pl_err *err)
 			rc = pl_fail(err, PL_EDATA, "the order of the transfers never settles");
 			goto out;
 		}
-		PL_TRY(rw_join_pieces(r, err)); /* transfers are whole again */
+		PL_TRY(pl_rewrite_join_pieces(r, err)); /* transfers are whole again */
 		PL_TRY(one_round(&x, o, &same, err));
 		if (!rw_now(r)->prioritized)
 			break;
-		PL_TRY(rw_chain_in_order(r, o, err));
+		PL_TRY(pl_rewrite_chain_in_order(r, o, err));
 		same |= r->beside != NULL;
 	}
 out:

@@ -540,7 +540,7 @@ static int find_begins(struct pl_rewriter *r, struct pl_err *err)
 	return rc;
 }
 
-int rw_find(struct pl_rewriter *r, struct pl_err *err)
+int pl_rewrite_find(struct pl_rewriter *r, struct pl_err *err)
 {
 	uint32_t *scratch = NULL;
 	struct arrival *v = NULL;

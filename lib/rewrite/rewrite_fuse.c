@@ -168,7 +168,7 @@ out:
 
 /* ---- fusing ---------------------------------------------------------------------------------- */
 
-void rw_unfuse(struct pl_rewriter *r, size_t n_fused)
+void pl_rewrite_unfuse(struct pl_rewriter *r, size_t n_fused)
 {
 	/* entries above were made by states that are gone; the array may hold older ones still */
 	while (r->n_fused > n_fused)

@@ -156,13 +156,13 @@ static inline struct rw_state *rw_now(const struct pl_rewriter *r)
 	return &r->state[r->n_states - 1];
 }
 /* Find tensors, communication, slots in the recorded edit. */
-int rw_find(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+int pl_rewrite_find(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 /* Make the edit's communication that of the state. */
-int rw_sync(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
-void rw_unref(struct rw_built *b);
+int pl_rewrite_sync(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+void pl_rewrite_unref(struct rw_built *b);
 /* rewrite_contention.c: durations of transfers, what computation loses to them, and the order of
  * the channels where there are priorities. */
-int rw_contend(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+int pl_rewrite_contend(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 /* The transfers of a step in their order; the tasks of the pieces are sets. */
 struct pl_sim_events_piece;
 struct rw_order {
@@ -171,37 +171,39 @@ struct rw_order {
 };
 /* rewrite_priority.c: chain the channels of every step in that order, and settle; and the parts
  * taken out again. */
-int rw_chain_in_order(struct pl_rewriter *r, const struct rw_order *o, struct pl_err *err) PL_MUST;
-int rw_join_pieces(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+int pl_rewrite_chain_in_order(struct pl_rewriter *r, const struct rw_order *o,
+			      struct pl_err *err) PL_MUST;
+int pl_rewrite_join_pieces(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 /* Let `to`, an arrival or the channel's end, come after `from` on the channel and nothing else. */
-int rw_chain(struct pl_edit *e, uint32_t from, uint32_t to, struct pl_err *err) PL_MUST;
+int pl_rewrite_chain(struct pl_edit *e, uint32_t from, uint32_t to, struct pl_err *err) PL_MUST;
 
 /* ---- what runs beside what (rewrite_beside.c) ------------------------------------------------ */
 
 /* Of the recorded edit: what its computation lost. Leaves r->beside NULL if lib/cost knows of
  * none. */
-int rw_beside_init(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
-void rw_beside_fini(struct pl_rewriter *r);
+int pl_rewrite_beside_init(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+void pl_rewrite_beside_fini(struct pl_rewriter *r);
 /* Computation gets the time back that it lost beside the recorded communication of gradients. */
-int rw_beside_release(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+int pl_rewrite_beside_release(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 /* Of the edit ahead of changes to its communication: when gradients are ready, if operations have
  * been changed. Settles then. */
-int rw_beside_ready(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
-void rw_bare_unref(struct rw_bare *b);
+int pl_rewrite_beside_ready(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+void pl_rewrite_bare_unref(struct rw_bare *b);
 /* How much of the time until then the rank has lost to communication; of the settled edit. */
-pl_ns rw_beside_lost(struct pl_rewriter *r, uint32_t step, int32_t rank, pl_ns until);
+pl_ns pl_rewrite_beside_lost(struct pl_rewriter *r, uint32_t step, int32_t rank, pl_ns until);
 /* When the last tensor of the set is ready on the slot, had computation lost nothing; -INFINITY: it
  * has none. r->beside is there. */
-double rw_beside_bare(const struct pl_rewriter *r, uint32_t set, uint32_t slot);
+double pl_rewrite_beside_bare(const struct pl_rewriter *r, uint32_t set, uint32_t slot);
 /* The communication of a set, as lib/cost is asked for it; `meeting` ranks have a part. */
-struct pl_cost_comm rw_comm_of_set(const struct pl_rewriter *r, uint32_t set, uint32_t meeting);
+struct pl_cost_comm pl_rewrite_comm_of_set(const struct pl_rewriter *r, uint32_t set,
+					   uint32_t meeting);
 /* The present state again, on top of the stack: the one below stays as it is. */
-int rw_push_state(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+int pl_rewrite_push_state(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 /* Base tensor i of a line. PL_EDATA says what to do where there is none. */
 int pl_rewrite_find_arg(const struct pl_rewriter *r, const struct pl_rewrite *rw, uint32_t i,
 			uint32_t *tensor, struct pl_err *err) PL_MUST;
 /* Base tensor by its name in plans, PL_NONE. */
-uint32_t rw_tensor_find(const struct pl_rewriter *r, const char *name);
+uint32_t pl_rewrite_tensor_find(const struct pl_rewriter *r, const char *name);
 static inline pl_ns rw_ready(const struct pl_rewriter *r, uint32_t slot, uint32_t tensor)
 {
 	return r->ready[(size_t)slot * r->n_tensors + tensor];
@@ -231,6 +233,6 @@ static inline bool rw_fused(const struct pl_rewriter *r, uint32_t node)
 	return r->fused && node < r->n_mine && r->fused[node];
 }
 /* What the state fused that is undone with it. */
-void rw_unfuse(struct pl_rewriter *r, size_t n_fused);
+void pl_rewrite_unfuse(struct pl_rewriter *r, size_t n_fused);
 
 #endif

@@ -105,7 +105,7 @@ const struct pl_rewrite_kind pl_rewrite_priority = {
 
 /* ---- channels in an order -------------------------------------------------------------------- */
 
-int rw_join_pieces(struct pl_rewriter *r, struct pl_err *err)
+int pl_rewrite_join_pieces(struct pl_rewriter *r, struct pl_err *err)
 {
 	struct rw_state *st = rw_now(r);
 	int rc = 0;
@@ -185,17 +185,17 @@ static int chain_channel(struct pl_rewriter *r, uint32_t slot, uint32_t channel,
 		if (b->arrive[slot] == PL_NONE || b->channel[slot] != channel)
 			continue;
 		if (!x->from)
-			PL_TRY(rw_chain(r->e, from, b->arrive[slot], err));
+			PL_TRY(pl_rewrite_chain(r->e, from, b->arrive[slot], err));
 		if (x->from || x->to < rw_now(r)->b.parts[x->task])
 			PL_TRY(add_piece(r, b, slot, from, x, &end, err));
 		from = end;
 	}
-	rc = rw_chain(r->e, from, r->channel[channel].tail, err);
+	rc = pl_rewrite_chain(r->e, from, r->channel[channel].tail, err);
 out:
 	return rc;
 }
 
-int rw_chain_in_order(struct pl_rewriter *r, const struct rw_order *o, struct pl_err *err)
+int pl_rewrite_chain_in_order(struct pl_rewriter *r, const struct rw_order *o, struct pl_err *err)
 {
 	int rc = 0;
 

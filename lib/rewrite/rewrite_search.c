@@ -93,14 +93,14 @@ struct pl_cost_comm pl_rewriter_comm(const struct pl_rewriter *r, uint32_t tenso
 
 	for (uint32_t i = 0; i < r->n_ranks; i++)
 		meeting += r->inst[(size_t)i * r->n_tensors + tensor] != PL_NONE;
-	return rw_comm_of_set(r, rw_now(r)->b.set[tensor], meeting);
+	return pl_rewrite_comm_of_set(r, rw_now(r)->b.set[tensor], meeting);
 }
 
 int pl_rewrite_bucketing(struct pl_rewriter *r, const struct pl_bucketing *b, struct pl_err *err)
 {
 	size_t mark = pl_rewriter_mark(r);
 	struct rw_state *s;
-	int rc = rw_push_state(r, err);
+	int rc = pl_rewrite_push_state(r, err);
 
 	if (rc < 0)
 		return rc;
@@ -118,7 +118,7 @@ int pl_rewrite_bucketing(struct pl_rewriter *r, const struct pl_bucketing *b, st
 	s->prioritized = b->priority != NULL;
 	if (b->priority)
 		memcpy(s->priority, b->priority, r->n_tensors * sizeof(*s->priority));
-	rc = rw_sync(r, err);
+	rc = pl_rewrite_sync(r, err);
 	if (rc < 0)
 		pl_rewriter_undo(r, mark);
 	return rc;

@@ -166,7 +166,7 @@ static int take_over(struct pl_rewriter *r, struct pl_err *err)
 	for (uint32_t i = 0; i < r->n_slots; i++)
 		if ((rc = mark_channels(r, i, err)) < 0 || (rc = join_channels(r, i, err)) < 0)
 			return rc;
-	if ((rc = rw_beside_release(r, err)) < 0)
+	if ((rc = pl_rewrite_beside_release(r, err)) < 0)
 		return rc;
 	for (size_t i = 0; i < r->n_comms; i++) {
 		const struct rw_comm *c = &r->comm[i];
@@ -182,7 +182,7 @@ static int take_over(struct pl_rewriter *r, struct pl_err *err)
 
 /* ---- one bucket ------------------------------------------------------------------------------ */
 
-void rw_unref(struct rw_built *b)
+void pl_rewrite_unref(struct rw_built *b)
 {
 	if (!b || --b->refs)
 		return;
@@ -209,7 +209,7 @@ static struct rw_built *new_built(const struct pl_rewriter *r, uint64_t key, str
 	    pl_alloc(&b->issue, r->n_slots, sizeof(uint32_t), err) < 0 ||
 	    pl_alloc(&b->lost, r->n_slots, sizeof(uint32_t), err) < 0 ||
 	    pl_alloc(&b->kept, r->n_slots, sizeof(*b->kept), err) < 0) {
-		rw_unref(b);
+		pl_rewrite_unref(b);
 		return NULL;
 	}
 	memset(b->arrive, 0xff, r->n_slots * sizeof(uint32_t));
@@ -337,7 +337,7 @@ static int add_issue(struct pl_rewriter *r, struct rw_built *b, uint32_t slot, u
 }
 
 /* What computation loses from the issue of this bucket to that of the next stands behind what lets
- * the bucket arrive; how long that is rw_contend() says. */
+ * the bucket arrive; how long that is pl_rewrite_contend() says. */
 static int add_lost(struct pl_rewriter *r, struct rw_built *b, uint32_t slot, uint32_t tensor,
 		    struct pl_err *err)
 {
@@ -458,7 +458,8 @@ static int add_uses(struct pl_rewriter *r, struct rw_built *b, uint32_t set, uin
 	return 0;
 }
 
-struct pl_cost_comm rw_comm_of_set(const struct pl_rewriter *r, uint32_t set, uint32_t meeting)
+struct pl_cost_comm pl_rewrite_comm_of_set(const struct pl_rewriter *r, uint32_t set,
+					   uint32_t meeting)
 {
 	const struct rw_state *st = rw_now(r);
 	struct pl_cost_comm c = { .algo = PL_ALGO_RING,
@@ -611,7 +612,7 @@ static int build_set(struct pl_rewriter *r, uint32_t set, uint64_t key, struct r
 		struct pl_cost_comm c;
 
 		rc = build_meet(r, set, k, &meet, &ranks, err);
-		c = rw_comm_of_set(r, set, ranks);
+		c = pl_rewrite_comm_of_set(r, set, ranks);
 		for (uint32_t i = 0; rc == 0 && i < r->n_ranks; i++)
 			rc = build_slot(r, b, set, k * r->n_ranks + i, meet, &c, err);
 		if (rc == 0)
@@ -670,7 +671,7 @@ static int drop_built(struct pl_rewriter *r, const struct rw_built *b, struct pl
 
 /* ---- the channel ----------------------------------------------------------------------------- */
 
-int rw_chain(struct pl_edit *e, uint32_t from, uint32_t to, struct pl_err *err)
+int pl_rewrite_chain(struct pl_edit *e, uint32_t from, uint32_t to, struct pl_err *err)
 {
 	uint32_t next;
 	bool there = false;
@@ -706,11 +707,11 @@ static int chain_all(struct pl_rewriter *r, struct pl_err *err)
 
 				if (b->arrive[s] == PL_NONE || b->channel[s] != k)
 					continue;
-				if ((rc = rw_chain(r->e, from, b->arrive[s], err)) < 0)
+				if ((rc = pl_rewrite_chain(r->e, from, b->arrive[s], err)) < 0)
 					return rc;
 				from = b->transfer[s];
 			}
-			if ((rc = rw_chain(r->e, from, r->channel[k].tail, err)) < 0)
+			if ((rc = pl_rewrite_chain(r->e, from, r->channel[k].tail, err)) < 0)
 				return rc;
 		}
 	}
@@ -816,7 +817,7 @@ static int reuse(struct pl_rewriter *r, struct rw_built **old, uint32_t n_old, s
 	return rc;
 }
 
-int rw_sync(struct pl_rewriter *r, struct pl_err *err)
+int pl_rewrite_sync(struct pl_rewriter *r, struct pl_err *err)
 {
 	struct rw_state *st = rw_now(r);
 	struct rw_built **old;
@@ -825,7 +826,7 @@ int rw_sync(struct pl_rewriter *r, struct pl_err *err)
 
 	if (rc < 0)
 		return rc;
-	PL_TRY(rw_beside_ready(r, err));
+	PL_TRY(pl_rewrite_beside_ready(r, err));
 	if (!st->over) {
 		PL_TRY(take_over(r, err));
 		st->over = true;
@@ -835,14 +836,14 @@ int rw_sync(struct pl_rewriter *r, struct pl_err *err)
 		st->built[i] = NULL;
 	}
 	st->n_built = st->b.n_sets;
-	PL_TRY(rw_join_pieces(r, err));
+	PL_TRY(pl_rewrite_join_pieces(r, err));
 	PL_TRY(reuse(r, old, n_old, err));
 	PL_TRY(chain_all(r, err));
 	PL_TRY(retire_calls(r, err));
-	rc = rw_contend(r, err);
+	rc = pl_rewrite_contend(r, err);
 out:
 	for (uint32_t i = 0; i < n_old; i++)
-		rw_unref(old[i]);
+		pl_rewrite_unref(old[i]);
 	pl_free(old);
 	return rc;
 }

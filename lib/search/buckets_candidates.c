@@ -13,7 +13,7 @@
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-int cand_init(const struct search *s, struct cand *c, struct pl_err *err)
+int pl_search_cand_init(const struct search *s, struct cand *c, struct pl_err *err)
 {
 	int rc;
 
@@ -25,14 +25,14 @@ out:
 	return rc;
 }
 
-void cand_fini(struct cand *c)
+void pl_search_cand_fini(struct cand *c)
 {
 	pl_plan_buckets_fini(&c->b);
 	pl_free(c->algo);
 	c->algo = NULL;
 }
 
-void cand_copy(const struct search *s, struct cand *to, const struct cand *from)
+void pl_search_cand_copy(const struct search *s, struct cand *to, const struct cand *from)
 {
 	pl_plan_buckets_copy(&to->b, &from->b);
 	to->ordered = from->ordered;
@@ -42,7 +42,7 @@ void cand_copy(const struct search *s, struct cand *to, const struct cand *from)
 }
 
 /* The set whose last tensor comes first is ready first: tensors are in order of readiness. */
-int cand_number(struct search *s, struct cand *c, struct pl_err *err)
+int pl_search_cand_number(struct search *s, struct cand *c, struct pl_err *err)
 {
 	uint32_t *from = s->scratch;
 	uint8_t *algo = (uint8_t *)(from + s->n);
@@ -59,7 +59,7 @@ int cand_number(struct search *s, struct cand *c, struct pl_err *err)
 	return 0;
 }
 
-bool cand_same(const struct search *s, const struct cand *a, const struct cand *b)
+bool pl_search_cand_same(const struct search *s, const struct cand *a, const struct cand *b)
 {
 	return a->b.n_sets == b->b.n_sets && a->urgent == b->urgent &&
 	       !memcmp(a->b.set, b->b.set, s->n * sizeof(*a->b.set)) &&
@@ -77,7 +77,7 @@ static uint32_t frills(const struct cand *c)
 	return n;
 }
 
-bool cand_better(const struct cand *a, const struct cand *b)
+bool pl_search_cand_better(const struct cand *a, const struct cand *b)
 {
 	uint32_t x, y;
 
@@ -88,7 +88,8 @@ bool cand_better(const struct cand *a, const struct cand *b)
 	return x != y ? x < y : a->b.n_sets < b->b.n_sets;
 }
 
-int batch_add(struct search *s, const struct cand *from, struct cand **c, struct pl_err *err)
+int pl_search_batch_add(struct search *s, const struct cand *from, struct cand **c,
+			struct pl_err *err)
 {
 	size_t had = s->cap_batch;
 	int rc = pl_grow(&s->batch, &s->cap_batch, s->n_batch + 1, sizeof(*s->batch), err);
@@ -98,9 +99,9 @@ int batch_add(struct search *s, const struct cand *from, struct cand **c, struct
 	if (s->cap_batch > had)
 		memset(s->batch + had, 0, (s->cap_batch - had) * sizeof(*s->batch));
 	*c = &s->batch[s->n_batch];
-	if (!(*c)->b.set && (rc = cand_init(s, *c, err)) < 0)
+	if (!(*c)->b.set && (rc = pl_search_cand_init(s, *c, err)) < 0)
 		return rc;
-	cand_copy(s, *c, from);
+	pl_search_cand_copy(s, *c, from);
 	(*c)->mean = INFINITY;
 	s->n_batch++;
 	return 0;
@@ -109,7 +110,7 @@ int batch_add(struct search *s, const struct cand *from, struct cand **c, struct
 /* An empty one, to be filled with sets: whole, and by ring. */
 static int add_plain(struct search *s, struct cand **c, struct pl_err *err)
 {
-	int rc = batch_add(s, &s->recorded, c, err);
+	int rc = pl_search_batch_add(s, &s->recorded, c, err);
 
 	if (rc < 0)
 		return rc;
@@ -140,7 +141,7 @@ static int cut(struct search *s, struct pl_bucket_rule rule, struct cand *c, str
 				c->b.set[t] = pl_plan_bucket_next(&f, s->bytes[t]);
 		n = pl_plan_bucket_end(&f);
 	}
-	return cand_number(s, c, err);
+	return pl_search_cand_number(s, c, err);
 }
 
 static int add_rule(struct search *s, struct pl_bucket_rule rule, struct pl_err *err)
@@ -151,7 +152,7 @@ static int add_rule(struct search *s, struct pl_bucket_rule rule, struct pl_err 
 	return rc < 0 ? rc : cut(s, rule, c, err);
 }
 
-int add_preset(struct search *s, enum pl_preset preset, struct pl_err *err)
+int pl_search_add_preset(struct search *s, enum pl_preset preset, struct pl_err *err)
 {
 	const int64_t mib = (int64_t)1 << 20;
 	const struct pl_bucket_rule rule[PL_PRESET_COUNT_] = {
@@ -163,7 +164,7 @@ int add_preset(struct search *s, enum pl_preset preset, struct pl_err *err)
 	struct cand *c;
 
 	if (preset == PL_PRESET_NONE)
-		return batch_add(s, &s->recorded, &c, err);
+		return pl_search_batch_add(s, &s->recorded, &c, err);
 	return add_rule(s, rule[preset], err);
 }
 
@@ -260,7 +261,7 @@ static int add_dp(struct search *s, const struct dp_case *d, struct dp_room *roo
 	for (uint32_t i = 0; rc == 0 && i < s->n; i++)
 		if (c->b.set[i] == PL_NONE)
 			rc = cut_group(s, d, i, room, c, &n_sets, err);
-	return rc < 0 ? rc : cand_number(s, c, err);
+	return rc < 0 ? rc : pl_search_cand_number(s, c, err);
 }
 
 static int add_dps(struct search *s, struct dp_room *room, struct pl_err *err)
@@ -280,7 +281,7 @@ static int add_dps(struct search *s, struct dp_room *room, struct pl_err *err)
 	return rc;
 }
 
-int add_cuts(struct search *s, struct pl_err *err)
+int pl_search_add_cuts(struct search *s, struct pl_err *err)
 {
 	struct dp_room room = { .tensor = NULL };
 	int rc;
@@ -300,12 +301,12 @@ out:
 	return rc;
 }
 
-int add_seeds(struct search *s, struct pl_err *err)
+int pl_search_add_seeds(struct search *s, struct pl_err *err)
 {
 	int rc;
 
 	if (!s->o->fuse)
 		return 0;
 	rc = add_equal_cuts(s, err);
-	return rc < 0 ? rc : add_cuts(s, err);
+	return rc < 0 ? rc : pl_search_add_cuts(s, err);
 }

@@ -24,12 +24,12 @@
 #define WALK	  8  /* candidates of a step of annealing */
 #define STEPS	  60 /* of a walk */
 
-void search_move(struct search *s, const struct cand *c)
+void pl_search_move(struct search *s, const struct cand *c)
 {
 	uint32_t *at = s->count;
 
 	if (c != &s->now)
-		cand_copy(s, &s->now, c);
+		pl_search_cand_copy(s, &s->now, c);
 	s->version++;
 	memset(at, 0, ((size_t)s->n + 2) * sizeof(*at));
 	for (uint32_t t = 0; t < s->n; t++)
@@ -69,11 +69,11 @@ static int shift(struct search *s, uint32_t a, bool last, uint32_t n, uint32_t b
 
 	if (!s->o->fuse || !n || n > size || !may_join(s, a, b))
 		return 0;
-	if ((rc = batch_add(s, &s->now, &c, err)) < 0)
+	if ((rc = pl_search_batch_add(s, &s->now, &c, err)) < 0)
 		return rc;
 	for (uint32_t i = 0; i < n; i++)
 		c->b.set[v[last ? size - 1 - i : i]] = b;
-	return cand_number(s, c, err);
+	return pl_search_cand_number(s, c, err);
 }
 
 /* Tensors from .. to - 1 of the set become one of their own, in front of or behind the rest. */
@@ -86,7 +86,7 @@ static int part_off(struct search *s, uint32_t a, uint32_t from, uint32_t to, st
 
 	if (!s->o->fuse || from >= to || to - from >= size || to > size)
 		return 0;
-	if ((rc = batch_add(s, &s->now, &c, err)) < 0)
+	if ((rc = pl_search_batch_add(s, &s->now, &c, err)) < 0)
 		return rc;
 	c->b.parts[fresh] = c->b.parts[a];
 	c->algo[fresh] = c->algo[a];
@@ -105,7 +105,7 @@ static int part_off(struct search *s, uint32_t a, uint32_t from, uint32_t to, st
 		c->b.parts[place] = s->now.b.parts[a];
 		c->algo[place] = s->now.algo[a];
 	}
-	return cand_number(s, c, err);
+	return pl_search_cand_number(s, c, err);
 }
 
 static int set_parts(struct search *s, uint32_t a, uint32_t k, struct pl_err *err)
@@ -115,7 +115,7 @@ static int set_parts(struct search *s, uint32_t a, uint32_t k, struct pl_err *er
 
 	if (!s->o->partition || !k || k > 65536 || k == s->now.b.parts[a])
 		return 0;
-	if ((rc = batch_add(s, &s->now, &c, err)) == 0)
+	if ((rc = pl_search_batch_add(s, &s->now, &c, err)) == 0)
 		c->b.parts[a] = k;
 	return rc;
 }
@@ -128,7 +128,7 @@ static int set_algo(struct search *s, uint32_t a, uint8_t algo, struct pl_err *e
 
 	if (!s->o->algorithm || (a != PL_NONE && s->now.algo[a] == algo))
 		return 0;
-	if ((rc = batch_add(s, &s->now, &c, err)) < 0)
+	if ((rc = pl_search_batch_add(s, &s->now, &c, err)) < 0)
 		return rc;
 	for (uint32_t i = 0; i < c->b.n_sets; i++)
 		if (a == PL_NONE || a == i)
@@ -145,7 +145,7 @@ static int swap(struct search *s, uint32_t a, uint32_t b, struct pl_err *err)
 
 	if (!s->o->order || s->now.urgent || a >= s->now.b.n_sets || b >= s->now.b.n_sets || a == b)
 		return 0;
-	if ((rc = batch_add(s, &s->now, &c, err)) < 0)
+	if ((rc = pl_search_batch_add(s, &s->now, &c, err)) < 0)
 		return rc;
 	for (uint32_t t = 0; t < s->n; t++)
 		c->b.set[t] = c->b.set[t] == a ? b : c->b.set[t] == b ? a : c->b.set[t];
@@ -209,10 +209,10 @@ static int add_jumps(struct search *s, uint32_t a, struct pl_err *err)
 		for (uint32_t i = 0; rc == 0 && i < n && s->n <= FEW; i++) {
 			struct cand *c;
 
-			if ((rc = batch_add(s, &s->now, &c, err)) < 0)
+			if ((rc = pl_search_batch_add(s, &s->now, &c, err)) < 0)
 				break;
 			c->b.set[members_of(s, a)[i]] = b;
-			rc = cand_number(s, c, err);
+			rc = pl_search_cand_number(s, c, err);
 		}
 	}
 	for (uint32_t i = 0; rc == 0 && i < n && s->n <= FEW; i++)
@@ -269,8 +269,8 @@ static int project(struct search *s, struct cand *c, uint32_t group, struct pl_e
 	to->urgent = c->urgent;
 	to->ordered = false;
 	to->mean = INFINITY;
-	cand_copy(s, c, to);
-	return cand_number(s, c, err);
+	pl_search_cand_copy(s, c, to);
+	return pl_search_cand_number(s, c, err);
 }
 
 /* Whatever is tried for one group, for all that are alike at once: where they wait for one another
@@ -287,10 +287,10 @@ static int add_alike(struct search *s, uint32_t a, size_t first, struct pl_err *
 	for (size_t i = first; rc == 0 && i <= n; i++) {
 		if (i < n && s->batch[i].ordered)
 			continue;
-		if ((rc = batch_add(s, &s->now, &c, err)) < 0)
+		if ((rc = pl_search_batch_add(s, &s->now, &c, err)) < 0)
 			break;
 		if (i < n)
-			cand_copy(s, c, &s->batch[i]);
+			pl_search_cand_copy(s, c, &s->batch[i]);
 		rc = project(s, c, group, err);
 	}
 	return rc;
@@ -316,7 +316,7 @@ static const struct cand *best_of(const struct search *s)
 	const struct cand *best = NULL;
 
 	for (size_t i = 0; i < s->n_batch; i++)
-		if (!best || cand_better(&s->batch[i], best))
+		if (!best || pl_search_cand_better(&s->batch[i], best))
 			best = &s->batch[i];
 	return best;
 }
@@ -325,14 +325,14 @@ static const struct cand *best_of(const struct search *s)
 static int take_best(struct search *s, bool *better, struct pl_err *err)
 {
 	const struct cand *c;
-	int rc = batch_run(s, err);
+	int rc = pl_search_batch_run(s, err);
 
 	if (rc < 0)
 		return rc;
 	c = best_of(s);
-	*better = c && cand_better(c, &s->now);
+	*better = c && pl_search_cand_better(c, &s->now);
 	if (*better)
-		search_move(s, c);
+		pl_search_move(s, c);
 	return 0;
 }
 
@@ -344,7 +344,7 @@ static int visit(struct search *s, uint32_t tensor, bool *better, struct pl_err 
 	bool moved = true;
 	int rc = 0;
 
-	while (rc == 0 && moved && !search_over(s)) {
+	while (rc == 0 && moved && !pl_search_over(s)) {
 		s->n_batch = 0;
 		rc = neighbours(s, s->now.b.set[tensor], err);
 		if (rc == 0)
@@ -357,7 +357,7 @@ static int visit(struct search *s, uint32_t tensor, bool *better, struct pl_err 
 /* One tensor of each set, hot sets first: sets change while they are visited, tensors do not. */
 static int visit_order(struct search *s, uint32_t *order, uint32_t *n, struct pl_err *err)
 {
-	int rc = lane_show(s, &s->now, err);
+	int rc = pl_search_lane_show(s, &s->now, err);
 
 	*n = 0;
 	if (rc < 0 || (rc = pl_rewriter_hot(s->lane[0].r, s->hot, err)) < 0)
@@ -385,13 +385,13 @@ static int add_urgent(struct search *s, struct pl_err *err)
 	for (uint32_t k = 1; rc == 0 && s->priority && k <= PARTS; k *= 2) {
 		if (k > 1 && (!s->o->partition || s->now.urgent))
 			break;
-		if ((rc = batch_add(s, &s->now, &c, err)) < 0)
+		if ((rc = pl_search_batch_add(s, &s->now, &c, err)) < 0)
 			break;
 		c->urgent = !s->now.urgent;
 		for (uint32_t i = 0; i < c->b.n_sets && k > 1; i++)
 			c->b.parts[i] = k;
 		c->ordered = false;
-		rc = cand_number(s, c, err);
+		rc = pl_search_cand_number(s, c, err);
 	}
 	return rc;
 }
@@ -407,12 +407,12 @@ static int all_at_once(struct search *s, bool *better, struct pl_err *err)
 	return rc < 0 ? rc : take_best(s, better, err);
 }
 
-int steepest(struct search *s, struct pl_err *err)
+int pl_search_steepest(struct search *s, struct pl_err *err)
 {
 	bool moved = true;
 	int rc = 0;
 
-	while (rc == 0 && moved && s->n <= FEW && !search_over(s)) {
+	while (rc == 0 && moved && s->n <= FEW && !pl_search_over(s)) {
 		s->n_batch = 0;
 		for (uint32_t a = 0; rc == 0 && a < s->now.b.n_sets; a++)
 			rc = neighbours(s, a, err);
@@ -422,17 +422,17 @@ int steepest(struct search *s, struct pl_err *err)
 	return rc;
 }
 
-int local_search(struct search *s, struct pl_err *err)
+int pl_search_local_search(struct search *s, struct pl_err *err)
 {
 	uint32_t *order, n;
 	bool better = true;
 	int rc = pl_alloc(&order, s->n ? s->n : 1, sizeof(*order), err);
 
-	while (rc == 0 && better && !search_over(s)) {
+	while (rc == 0 && better && !pl_search_over(s)) {
 		better = false;
 		PL_TRY(all_at_once(s, &better, err));
 		PL_TRY(visit_order(s, order, &n, err));
-		for (uint32_t i = 0; i < n && !search_over(s); i++)
+		for (uint32_t i = 0; i < n && !pl_search_over(s); i++)
 			PL_TRY(visit(s, order[i], &better, err));
 		s->swept |= !better && !s->over;
 	}
@@ -476,8 +476,8 @@ static int walk(struct search *s, struct pl_err *err)
 {
 	double heat = s->best.mean * 0.02;
 
-	search_move(s, &s->best);
-	for (int i = 0; i < STEPS && !search_over(s); i++, heat *= 0.93) {
+	pl_search_move(s, &s->best);
+	for (int i = 0; i < STEPS && !pl_search_over(s); i++, heat *= 0.93) {
 		double chance = (double)(pl_rng_next(&s->rng) >> 11) * 0x1p-53;
 		const struct cand *c;
 		int rc = 0;
@@ -485,26 +485,27 @@ static int walk(struct search *s, struct pl_err *err)
 		s->n_batch = 0;
 		for (int k = 0; rc == 0 && k < WALK; k++)
 			rc = random_change(s, err);
-		if (rc < 0 || (rc = batch_run(s, err)) < 0)
+		if (rc < 0 || (rc = pl_search_batch_run(s, err)) < 0)
 			return rc;
 		c = best_of(s);
 		if (c && isfinite(c->mean) &&
-		    (cand_better(c, &s->now) || chance < exp((s->now.mean - c->mean) / heat)))
-			search_move(s, c);
+		    (pl_search_cand_better(c, &s->now) ||
+		     chance < exp((s->now.mean - c->mean) / heat)))
+			pl_search_move(s, c);
 	}
 	return 0;
 }
 
-int anneal(struct search *s, struct pl_err *err)
+int pl_search_anneal(struct search *s, struct pl_err *err)
 {
 	int rc = 0;
 
-	while (rc == 0 && s->n > 1 && s->best.mean > s->bound && !search_over(s)) {
+	while (rc == 0 && s->n > 1 && s->best.mean > s->bound && !pl_search_over(s)) {
 		int64_t before = s->evaluations;
 
 		rc = walk(s, err);
 		if (rc == 0)
-			rc = local_search(s, err);
+			rc = pl_search_local_search(s, err);
 		if (s->evaluations == before)
 			break; /* nothing may be changed */
 	}

@@ -76,73 +76,74 @@ struct strategy {
 	 * those that follow are left out. */
 	int (*run)(struct search *s, struct pl_plan *p, struct pl_err *err);
 };
-extern const struct strategy strategy_precision, strategy_buckets, strategy_memory, strategy_fusion;
+extern const struct strategy pl_search_strategy_precision, pl_search_strategy_buckets,
+	pl_search_strategy_memory, pl_search_strategy_fusion;
 
 /* ---- search.c ---- */
 /* The bound, if operations as the extras have them make it lower; lane 0 is at the root then. */
-int search_bound(struct search *s, struct pl_err *err) PL_MUST;
+int pl_search_bound(struct search *s, struct pl_err *err) PL_MUST;
 
 /* ---- strategy_buckets.c ---- */
 /* The tensors that are synchronised, also into the base of the plan. */
-int buckets_open(struct search *s, struct pl_plan *p, struct pl_err *err) PL_MUST;
+int pl_search_buckets_open(struct search *s, struct pl_plan *p, struct pl_err *err) PL_MUST;
 /* No step can be shorter, whatever the buckets. */
-double buckets_bound(const struct search *s);
+double pl_search_buckets_bound(const struct search *s);
 
 /* ---- symmetry.c ---- */
 /* A graph of one rank of each class of equal ones, if there are fewer and it takes as long. */
-int search_reduce(const struct pl_graph *g, struct pl_graph *out, bool *reduced,
-		  struct pl_err *err) PL_MUST;
+int pl_search_reduce(const struct pl_graph *g, struct pl_graph *out, bool *reduced,
+		     struct pl_err *err) PL_MUST;
 
 /* ---- lanes.c ---- */
-int lanes_open(struct search *s, struct pl_err *err) PL_MUST;
-void lanes_close(struct search *s);
+int pl_search_lanes_open(struct search *s, struct pl_err *err) PL_MUST;
+void pl_search_lanes_close(struct search *s);
 /* All lanes to the state as it was recorded, with the extras on it. */
-int lanes_root(struct search *s, struct pl_err *err) PL_MUST;
+int pl_search_lanes_root(struct search *s, struct pl_err *err) PL_MUST;
 /* The same when the first `keep` extras are on all lanes already. */
-int lanes_root_from(struct search *s, size_t keep, struct pl_err *err) PL_MUST;
+int pl_search_lanes_root_from(struct search *s, size_t keep, struct pl_err *err) PL_MUST;
 /* The present candidate, carried out and settled on lane 0. */
-int lane_show(struct search *s, const struct cand *c, struct pl_err *err) PL_MUST;
+int pl_search_lane_show(struct search *s, const struct cand *c, struct pl_err *err) PL_MUST;
 /* Simulate all of the batch; the number of threads changes nothing but the time. */
-int batch_run(struct search *s, struct pl_err *err) PL_MUST;
+int pl_search_batch_run(struct search *s, struct pl_err *err) PL_MUST;
 /* Is the budget used up, or was it told to stop? */
-bool search_over(struct search *s);
+bool pl_search_over(struct search *s);
 
 /* ---- buckets_candidates.c ---- */
-int cand_init(const struct search *s, struct cand *c, struct pl_err *err) PL_MUST;
-void cand_fini(struct cand *c);
-void cand_copy(const struct search *s, struct cand *to, const struct cand *from);
+int pl_search_cand_init(const struct search *s, struct cand *c, struct pl_err *err) PL_MUST;
+void pl_search_cand_fini(struct cand *c);
+void pl_search_cand_copy(const struct search *s, struct cand *to, const struct cand *from);
 /* Number the sets from 0 without gaps, by readiness or in the order that they have. */
-int cand_number(struct search *s, struct cand *c, struct pl_err *err) PL_MUST;
-bool cand_same(const struct search *s, const struct cand *a, const struct cand *b);
+int pl_search_cand_number(struct search *s, struct cand *c, struct pl_err *err) PL_MUST;
+bool pl_search_cand_same(const struct search *s, const struct cand *a, const struct cand *b);
 /* Shorter; or as long and simpler. */
-bool cand_better(const struct cand *a, const struct cand *b);
+bool pl_search_cand_better(const struct cand *a, const struct cand *b);
 /* A new one at the end of the batch, a copy of `from`. */
-int batch_add(struct search *s, const struct cand *from, struct cand **c,
-	      struct pl_err *err) PL_MUST;
+int pl_search_batch_add(struct search *s, const struct cand *from, struct cand **c,
+			struct pl_err *err) PL_MUST;
 /* The defaults of others, into the batch. */
-int add_preset(struct search *s, enum pl_preset preset, struct pl_err *err) PL_MUST;
+int pl_search_add_preset(struct search *s, enum pl_preset preset, struct pl_err *err) PL_MUST;
 /* What dynamic programming makes of the times of lib/cost, and of when gradients are ready now. */
-int add_cuts(struct search *s, struct pl_err *err) PL_MUST;
+int pl_search_add_cuts(struct search *s, struct pl_err *err) PL_MUST;
 /* Equal cuts, and what dynamic programming makes of the times of lib/cost. */
-int add_seeds(struct search *s, struct pl_err *err) PL_MUST;
+int pl_search_add_seeds(struct search *s, struct pl_err *err) PL_MUST;
 
 /* ---- buckets_local.c ---- */
 /* Make c (simulated) the present one. */
-void search_move(struct search *s, const struct cand *c);
+void pl_search_move(struct search *s, const struct cand *c);
 /* With few tensors the best of all changes at a time, not of one set's; with many nothing. */
-int steepest(struct search *s, struct pl_err *err) PL_MUST;
+int pl_search_steepest(struct search *s, struct pl_err *err) PL_MUST;
 /* To a local optimum, from the present candidate. */
-int local_search(struct search *s, struct pl_err *err) PL_MUST;
+int pl_search_local_search(struct search *s, struct pl_err *err) PL_MUST;
 /* Restarts until the budget is used up. */
-int anneal(struct search *s, struct pl_err *err) PL_MUST;
+int pl_search_anneal(struct search *s, struct pl_err *err) PL_MUST;
 
 /* ---- strategy_memory.c ---- */
-int extra_add(struct search *s, const struct pl_rewrite *rw, struct pl_err *err) PL_MUST;
+int pl_search_extra_add(struct search *s, const struct pl_rewrite *rw, struct pl_err *err) PL_MUST;
 /* The highest peak of the lane, settled. */
-int lane_peak(struct lane *l, struct peak *out, struct pl_err *err) PL_MUST;
+int pl_search_lane_peak(struct lane *l, struct peak *out, struct pl_err *err) PL_MUST;
 
 /* ---- lines.c ---- */
 /* The best candidate as lines of the plan, each with what it saves. */
-int write_lines(struct search *s, struct pl_plan *p, struct pl_err *err) PL_MUST;
+int pl_search_write_lines(struct search *s, struct pl_plan *p, struct pl_err *err) PL_MUST;
 
 #endif

@@ -15,7 +15,7 @@
 /* States that lie on one another before a lane starts from the root again: each holds a log. */
 #define DEPTH_MAX 64
 
-bool search_over(struct search *s)
+bool pl_search_over(struct search *s)
 {
 	const struct pl_search_opts *o = s->o;
 
@@ -48,7 +48,7 @@ static void tell(const struct search *s)
 
 /* ---- lanes ----------------------------------------------------------------------------------- */
 
-int lanes_open(struct search *s, struct pl_err *err)
+int pl_search_lanes_open(struct search *s, struct pl_err *err)
 {
 	uint32_t n = (uint32_t)pl_pool_threads(s->o->pool);
 	int rc;
@@ -79,7 +79,7 @@ out:
 	return rc;
 }
 
-void lanes_close(struct search *s)
+void pl_search_lanes_close(struct search *s)
 {
 	pl_queue_free(s->queue);
 	for (uint32_t i = 0; s->lane && i < s->n_lanes; i++) {
@@ -90,7 +90,7 @@ void lanes_close(struct search *s)
 }
 
 /* An extra is one state of the rewriter. */
-int lanes_root_from(struct search *s, size_t keep, struct pl_err *err)
+int pl_search_lanes_root_from(struct search *s, size_t keep, struct pl_err *err)
 {
 	int rc = 0;
 
@@ -112,9 +112,9 @@ int lanes_root_from(struct search *s, size_t keep, struct pl_err *err)
 	return rc;
 }
 
-int lanes_root(struct search *s, struct pl_err *err)
+int pl_search_lanes_root(struct search *s, struct pl_err *err)
 {
-	return lanes_root_from(s, 0, err);
+	return pl_search_lanes_root_from(s, 0, err);
 }
 
 static int carry_out(struct lane *l, const struct cand *c, struct pl_err *err)
@@ -145,7 +145,7 @@ static int go_to_present(struct lane *l)
 	return 0;
 }
 
-int lane_show(struct search *s, const struct cand *c, struct pl_err *err)
+int pl_search_lane_show(struct search *s, const struct cand *c, struct pl_err *err)
 {
 	struct lane *l = &s->lane[0];
 
@@ -165,7 +165,7 @@ static int too_big(struct lane *l, double mean, bool *big)
 	int rc = 0;
 
 	if (s->limit_bytes && (mean < s->best.mean || mean < s->now.mean))
-		rc = lane_peak(l, &peak, &l->err);
+		rc = pl_search_lane_peak(l, &peak, &l->err);
 	*big = peak.bytes > s->limit_bytes;
 	return rc;
 }
@@ -198,7 +198,7 @@ static void run_share(void *arg)
 		l->rc = try_one(l, &s->batch[i]);
 }
 
-int batch_run(struct search *s, struct pl_err *err)
+int pl_search_batch_run(struct search *s, struct pl_err *err)
 {
 	if (!s->n_batch)
 		return 0;
@@ -217,8 +217,8 @@ int batch_run(struct search *s, struct pl_err *err)
 		}
 	s->evaluations += (int64_t)s->n_batch;
 	for (size_t i = 0; i < s->n_batch; i++)
-		if (isfinite(s->batch[i].mean) && cand_better(&s->batch[i], &s->best))
-			cand_copy(s, &s->best, &s->batch[i]);
+		if (isfinite(s->batch[i].mean) && pl_search_cand_better(&s->batch[i], &s->best))
+			pl_search_cand_copy(s, &s->best, &s->batch[i]);
 	tell(s);
 	return 0;
 }

@@ -209,7 +209,7 @@ out:
 	return rc;
 }
 
-int write_lines(struct search *s, struct pl_plan *p, struct pl_err *err)
+int pl_search_write_lines(struct search *s, struct pl_plan *p, struct pl_err *err)
 {
 	int rc;
 

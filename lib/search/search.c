@@ -13,14 +13,16 @@
 #include "search/internal.h"
 
 /* In this order. */
-static const struct strategy *const strategies[] = { &strategy_precision, &strategy_buckets,
-						     &strategy_memory, &strategy_fusion };
+static const struct strategy *const strategies[] = { &pl_search_strategy_precision,
+						     &pl_search_strategy_buckets,
+						     &pl_search_strategy_memory,
+						     &pl_search_strategy_fusion };
 
 /* ---- before ---------------------------------------------------------------------------------- */
 
 /* The step with every transfer free; the arrivals still wait for one another. Of the operations as
  * the extras leave them, if these make it shorter. */
-int search_bound(struct search *s, struct pl_err *err)
+int pl_search_bound(struct search *s, struct pl_err *err)
 {
 	struct pl_edit *e = &s->lane[0].e;
 	size_t mark;
@@ -49,37 +51,37 @@ static int open_search(struct search *s, const struct pl_graph *g, struct pl_pla
 
 	s->rng = s->o->seed;
 	s->g = g;
-	PL_TRY(search_reduce(g, &s->reduced, &reduced, err));
+	PL_TRY(pl_search_reduce(g, &s->reduced, &reduced, err));
 	if (reduced)
 		s->g = &s->reduced;
 	s->sim = pl_sim_new(s->g, err);
 	if (!s->sim)
 		return err->code;
-	PL_TRY(lanes_open(s, err));
+	PL_TRY(pl_search_lanes_open(s, err));
 	s->baseline = pl_edit_mean_step(&s->lane[0].e);
 	s->bound = INFINITY;
-	PL_TRY(search_bound(s, err));
-	rc = buckets_open(s, p, err);
+	PL_TRY(pl_search_bound(s, err));
+	rc = pl_search_buckets_open(s, p, err);
 out:
 	return rc;
 }
 
 static void close_search(struct search *s)
 {
-	lanes_close(s);
+	pl_search_lanes_close(s);
 	for (size_t i = 0; i < s->cap_batch; i++)
-		cand_fini(&s->batch[i]);
+		pl_search_cand_fini(&s->batch[i]);
 	pl_free(s->batch);
-	cand_fini(&s->now);
-	cand_fini(&s->best);
-	cand_fini(&s->recorded);
+	pl_search_cand_fini(&s->now);
+	pl_search_cand_fini(&s->best);
+	pl_search_cand_fini(&s->recorded);
 	pl_free(s->group);
 	pl_free(s->bytes);
 	pl_free(s->ready);
 	pl_free(s->priority);
 	pl_free(s->group_index);
 	pl_free(s->alike);
-	cand_fini(&s->spare);
+	pl_search_cand_fini(&s->spare);
 	pl_free(s->count);
 	pl_free(s->member);
 	pl_free(s->scratch);
@@ -111,7 +113,7 @@ static void predict(struct search *s, struct pl_plan *p)
 	p->predicted_ns = (pl_ns)llround(step);
 	/* what changes operations changes when gradients are ready, too */
 	if (!s->n_extra)
-		bound = fmax(bound, buckets_bound(s) + (step - s->best.mean));
+		bound = fmax(bound, pl_search_buckets_bound(s) + (step - s->best.mean));
 	p->bound_ns = (pl_ns)llround(bound);
 	if (p->bound_ns > p->predicted_ns + 1) {
 		char low[24], step_text[24];
@@ -139,9 +141,9 @@ static int search_all(struct search *s, struct pl_plan *p, struct pl_err *err)
 		fits = rc != PL_ENO;
 	}
 	if (s->n_extra && fits)
-		PL_TRY(search_bound(s, err));
+		PL_TRY(pl_search_bound(s, err));
 	if (s->n || s->n_extra)
-		PL_TRY(write_lines(s, p, fits ? err : &ignore));
+		PL_TRY(pl_search_write_lines(s, p, fits ? err : &ignore));
 	predict(s, p);
 	rc = fits ? 0 : PL_ENO;
 out:

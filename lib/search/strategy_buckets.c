@@ -50,7 +50,7 @@ static int find_alike(struct search *s, struct pl_err *err)
 	bool any = false;
 	int rc;
 
-	PL_TRY(cand_init(s, &s->spare, err));
+	PL_TRY(pl_search_cand_init(s, &s->spare, err));
 	PL_TRY(pl_alloc(&s->group_index, s->n, sizeof(*s->group_index), err));
 	PL_TRY(pl_alloc(&s->alike, s->n, sizeof(*s->alike), err));
 	for (uint32_t t = 0; t < s->n; t++) {
@@ -75,7 +75,7 @@ out:
 	return rc;
 }
 
-int buckets_open(struct search *s, struct pl_plan *p, struct pl_err *err)
+int pl_search_buckets_open(struct search *s, struct pl_plan *p, struct pl_err *err)
 {
 	const struct pl_rewriter *r = s->lane[0].r;
 	size_t n;
@@ -90,9 +90,9 @@ int buckets_open(struct search *s, struct pl_plan *p, struct pl_err *err)
 	PL_TRY(pl_alloc(&s->member, n, sizeof(*s->member), err));
 	PL_TRY(pl_alloc(&s->scratch, 2 * n, sizeof(*s->scratch), err));
 	PL_TRY(pl_alloc(&s->hot, n, 1, err));
-	PL_TRY(cand_init(s, &s->now, err));
-	PL_TRY(cand_init(s, &s->best, err));
-	PL_TRY(cand_init(s, &s->recorded, err));
+	PL_TRY(pl_search_cand_init(s, &s->now, err));
+	PL_TRY(pl_search_cand_init(s, &s->best, err));
+	PL_TRY(pl_search_cand_init(s, &s->recorded, err));
 	for (uint32_t t = 0; t < s->n; t++) {
 		s->group[t] = pl_rewriter_group(r, t);
 		s->bytes[t] = pl_max_i64(pl_rewriter_bytes(r, t), 0);
@@ -103,7 +103,7 @@ int buckets_open(struct search *s, struct pl_plan *p, struct pl_err *err)
 	PL_TRY(find_needs(s, err));
 	PL_TRY(find_alike(s, err));
 	s->recorded.b.n_sets = s->n ? pl_rewriter_buckets(r, s->recorded.b.set) : 0;
-	PL_TRY(cand_number(s, &s->recorded, err));
+	PL_TRY(pl_search_cand_number(s, &s->recorded, err));
 	rc = pl_rewrite_base(r, p, err);
 out:
 	return rc;
@@ -114,7 +114,7 @@ out:
  * on: one transfer of all, since cutting it only adds latencies. By the fastest algorithm if plans
  * may choose one. Of groups with several channels nothing is known.
  */
-double buckets_bound(const struct search *s)
+double pl_search_buckets_bound(const struct search *s)
 {
 	const struct pl_rewriter *r = s->lane[0].r;
 	double bound = 0;
@@ -155,13 +155,13 @@ static int run_presets(struct search *s, struct pl_err *err)
 	s->n_batch = 0;
 	for (int i = PL_PRESET_NONE; rc == 0 && i < PL_PRESET_COUNT_; i++)
 		if (i == PL_PRESET_NONE || s->o->fuse)
-			rc = add_preset(s, (enum pl_preset)i, err);
-	if (rc < 0 || (rc = batch_run(s, err)) < 0)
+			rc = pl_search_add_preset(s, (enum pl_preset)i, err);
+	if (rc < 0 || (rc = pl_search_batch_run(s, err)) < 0)
 		return rc;
 	s->recorded.mean = s->batch[0].mean;
 	if (isfinite(s->recorded.mean))
 		return 0;
-	rc = lane_show(s, &s->batch[0], err); /* says why */
+	rc = pl_search_lane_show(s, &s->batch[0], err); /* says why */
 	if (rc < 0)
 		return pl_wrap(err, "the communication of the graph's gradients cannot be rebuilt");
 	return pl_fail(err, PL_EINTERNAL, "what was recorded can be rebuilt, but has no time");
@@ -173,11 +173,11 @@ static int run_preset(struct search *s, struct pl_err *err)
 	int rc;
 
 	s->n_batch = 0;
-	PL_TRY(add_preset(s, PL_PRESET_NONE, err));
-	PL_TRY(add_preset(s, s->o->preset, err));
-	PL_TRY(batch_run(s, err));
+	PL_TRY(pl_search_add_preset(s, PL_PRESET_NONE, err));
+	PL_TRY(pl_search_add_preset(s, s->o->preset, err));
+	PL_TRY(pl_search_batch_run(s, err));
 	s->recorded.mean = s->batch[0].mean;
-	cand_copy(s, &s->best, &s->batch[1]);
+	pl_search_cand_copy(s, &s->best, &s->batch[1]);
 out:
 	return rc;
 }
@@ -191,23 +191,23 @@ static int search_groups(struct search *s, struct pl_err *err)
 
 	if (s->n_groups < 2 || !s->o->fuse)
 		return 0;
-	PL_TRY(cand_init(s, &each, err));
+	PL_TRY(pl_search_cand_init(s, &each, err));
 	s->n_batch = 0;
-	PL_TRY(add_preset(s, PL_PRESET_EACH, err));
-	PL_TRY(batch_run(s, err));
-	cand_copy(s, &each, &s->batch[0]);
-	for (int i = 0; i < 2 && !search_over(s); i++) {
+	PL_TRY(pl_search_add_preset(s, PL_PRESET_EACH, err));
+	PL_TRY(pl_search_batch_run(s, err));
+	pl_search_cand_copy(s, &each, &s->batch[0]);
+	for (int i = 0; i < 2 && !pl_search_over(s); i++) {
 		const struct cand *from = i ? &each : &s->recorded;
 
 		if (!isfinite(from->mean) || from->mean > 1.1 * s->best.mean ||
-		    (i && cand_same(s, &each, &s->recorded)))
+		    (i && pl_search_cand_same(s, &each, &s->recorded)))
 			continue;
-		search_move(s, from);
-		PL_TRY(steepest(s, err));
-		PL_TRY(local_search(s, err));
+		pl_search_move(s, from);
+		PL_TRY(pl_search_steepest(s, err));
+		PL_TRY(pl_search_local_search(s, err));
 	}
 out:
-	cand_fini(&each);
+	pl_search_cand_fini(&each);
 	return rc;
 }
 
@@ -218,30 +218,30 @@ static int run_search(struct search *s, struct pl_err *err)
 	int rc;
 
 	for (int i = 0; i < 2; i++)
-		PL_TRY(cand_init(s, &from[i], err));
+		PL_TRY(pl_search_cand_init(s, &from[i], err));
 	s->n_batch = 0;
-	PL_TRY(add_seeds(s, err));
-	PL_TRY(batch_run(s, err));
+	PL_TRY(pl_search_add_seeds(s, err));
+	PL_TRY(pl_search_batch_run(s, err));
 	for (int i = 0; i < 2; i++)
 		for (size_t k = 0; k < s->n_batch; k++)
-			if (cand_better(&s->batch[k], &from[i]) &&
-			    !cand_same(s, &s->batch[k], &s->best) &&
-			    (!i || !cand_same(s, &s->batch[k], &from[0])))
-				cand_copy(s, &from[i], &s->batch[k]);
-	search_move(s, &s->best);
-	PL_TRY(local_search(s, err));
-	for (int i = 0; i < 2 && !search_over(s); i++) {
+			if (pl_search_cand_better(&s->batch[k], &from[i]) &&
+			    !pl_search_cand_same(s, &s->batch[k], &s->best) &&
+			    (!i || !pl_search_cand_same(s, &s->batch[k], &from[0])))
+				pl_search_cand_copy(s, &from[i], &s->batch[k]);
+	pl_search_move(s, &s->best);
+	PL_TRY(pl_search_local_search(s, err));
+	for (int i = 0; i < 2 && !pl_search_over(s); i++) {
 		if (!isfinite(from[i].mean) || from[i].mean > 1.1 * s->best.mean)
 			continue;
-		search_move(s, &from[i]);
-		PL_TRY(local_search(s, err));
+		pl_search_move(s, &from[i]);
+		PL_TRY(pl_search_local_search(s, err));
 	}
 	PL_TRY(search_groups(s, err));
 	if ((s->o->limit_ns || s->o->evaluations) && !s->o->fuse_ops) /* else behind that */
-		PL_TRY(anneal(s, err));
+		PL_TRY(pl_search_anneal(s, err));
 out:
-	cand_fini(&from[0]);
-	cand_fini(&from[1]);
+	pl_search_cand_fini(&from[0]);
+	pl_search_cand_fini(&from[1]);
 	return rc;
 }
 
@@ -260,10 +260,10 @@ static int run(struct search *s, struct pl_plan *p, struct pl_err *err)
 		rc = run_search(s, err);
 	/* where the model finds nothing better, what was recorded stays */
 	if (rc == 0 && preset <= PL_PRESET_BEST && s->best.mean >= s->recorded.mean)
-		cand_copy(s, &s->best, &s->recorded);
-	if (!strategy_precision.wanted(s))
+		pl_search_cand_copy(s, &s->best, &s->recorded);
+	if (!pl_search_strategy_precision.wanted(s))
 		s->bias = s->recorded.mean - s->baseline;
 	return rc;
 }
 
-const struct strategy strategy_buckets = { .wanted = wanted, .run = run };
+const struct strategy pl_search_strategy_buckets = { .wanted = wanted, .run = run };

@@ -66,7 +66,7 @@ static void ops_fini(struct ops *o)
 	pl_free(o->hot);
 	pl_free(o->makes);
 	pl_free(o->line);
-	cand_fini(&o->at);
+	pl_search_cand_fini(&o->at);
 }
 
 static int ops_init(struct ops *o, struct pl_err *err)
@@ -75,7 +75,7 @@ static int ops_init(struct ops *o, struct pl_err *err)
 	const struct pl_graph *g = s->lane[0].e.g;
 	int rc;
 
-	PL_TRY(cand_init(s, &o->at, err));
+	PL_TRY(pl_search_cand_init(s, &o->at, err));
 	PL_TRY(pl_rewriter_runs(s->lane[0].r, may_fuse, (void *)s->o, &o->runs, err));
 	PL_TRY(pl_alloc(&o->first, o->runs.n_runs + 1, sizeof(*o->first), err));
 	PL_TRY(pl_alloc(&o->arg, o->runs.n_names, sizeof(*o->arg), err));
@@ -176,7 +176,7 @@ static int root_lines(struct ops *o, struct pl_err *err)
 		memcpy(s->extra + o->before, o->line, o->n_lines * sizeof(*o->line));
 	s->n_extra = o->before + o->n_lines + behind;
 	o->rooted = 0;
-	rc = lanes_root_from(s, keep, err);
+	rc = pl_search_lanes_root_from(s, keep, err);
 	if (rc == 0)
 		o->rooted = s->n_extra;
 	return rc;
@@ -201,7 +201,7 @@ static int add_merged(struct ops *o, uint32_t bit, struct pl_err *err)
 	struct cand *c;
 	int rc;
 
-	if (!s->o->fuse || (rc = batch_add(s, &s->now, &c, err)) < 0)
+	if (!s->o->fuse || (rc = pl_search_batch_add(s, &s->now, &c, err)) < 0)
 		return s->o->fuse ? rc : 0;
 	while (o->first[run + 1] <= bit)
 		run++;
@@ -224,14 +224,14 @@ static int add_merged(struct ops *o, uint32_t bit, struct pl_err *err)
 			if (c->b.set[u] == set)
 				c->b.set[u] = with;
 	}
-	return cand_number(s, c, err);
+	return pl_search_cand_number(s, c, err);
 }
 
 /* Without buckets. */
 static int simulate_alone(struct search *s, struct pl_err *err)
 {
 	struct peak peak = { 0 };
-	int rc = s->limit_bytes ? lane_peak(&s->lane[0], &peak, err) : 0;
+	int rc = s->limit_bytes ? pl_search_lane_peak(&s->lane[0], &peak, err) : 0;
 
 	s->evaluations++;
 	if (peak.bytes <= s->limit_bytes)
@@ -256,13 +256,13 @@ static int simulate(struct ops *o, uint32_t bit, struct pl_err *err)
 		return rc;
 	if (!s->n)
 		return simulate_alone(s, err);
-	search_move(s, &o->at);
+	pl_search_move(s, &o->at);
 	s->n_batch = 0;
-	PL_TRY(batch_add(s, &o->at, &c, err));
+	PL_TRY(pl_search_batch_add(s, &o->at, &c, err));
 	if (bit != PL_NONE && o->bit[bit])
 		PL_TRY(add_merged(o, bit, err));
-	PL_TRY(add_cuts(s, err));
-	rc = batch_run(s, err);
+	PL_TRY(pl_search_add_cuts(s, err));
+	rc = pl_search_batch_run(s, err);
 out:
 	return rc;
 }
@@ -275,18 +275,18 @@ static int judge_bits(struct ops *o, uint32_t bit, bool simpler, bool *better, s
 
 	if (rc == 0 && s->n && o->n_bits <= FEW && s->best.mean >= o->at.mean &&
 	    s->best.mean < NEAR * o->at.mean) {
-		search_move(s, &s->best);
-		rc = local_search(s, err);
+		pl_search_move(s, &s->best);
+		rc = pl_search_local_search(s, err);
 	}
 	if (rc < 0)
 		return rc;
 	if (s->best.mean < o->at.mean || (simpler && s->best.mean <= o->at.mean)) {
 		*better |= s->best.mean < o->at.mean;
-		cand_copy(s, &o->at, &s->best);
+		pl_search_cand_copy(s, &o->at, &s->best);
 		memcpy(o->tried, o->bit, o->n_bits);
 	} else {
 		memcpy(o->bit, o->tried, o->n_bits);
-		cand_copy(s, &s->best, &o->at);
+		pl_search_cand_copy(s, &s->best, &o->at);
 	}
 	return 0;
 }
@@ -299,9 +299,9 @@ static int restore(struct ops *o, struct pl_err *err)
 	struct search *s = o->s;
 	int rc = root_lines(o, err);
 
-	cand_copy(s, &s->best, &o->at);
+	pl_search_cand_copy(s, &s->best, &o->at);
 	if (rc == 0 && s->n)
-		search_move(s, &o->at);
+		pl_search_move(s, &o->at);
 	return rc;
 }
 
@@ -312,7 +312,7 @@ static int find_hot(struct ops *o, struct pl_err *err)
 
 	PL_TRY(restore(o, err));
 	if (s->n)
-		PL_TRY(lane_show(s, &o->at, err));
+		PL_TRY(pl_search_lane_show(s, &o->at, err));
 	rc = pl_rewriter_hot_ops(s->lane[0].r, o->hot, err);
 out:
 	return rc;
@@ -352,9 +352,9 @@ static int search_buckets(struct ops *o, bool *better, struct pl_err *err)
 	int rc = restore(o, err);
 
 	if (rc == 0 && s->n)
-		rc = local_search(s, err);
+		rc = pl_search_local_search(s, err);
 	if (rc == 0 && s->best.mean < o->at.mean) {
-		cand_copy(s, &o->at, &s->best);
+		pl_search_cand_copy(s, &o->at, &s->best);
 		*better = true;
 	}
 	return rc;
@@ -391,7 +391,7 @@ static int prune(struct ops *o, struct pl_err *err)
 	PL_TRY(pl_alloc(&line, n, sizeof(*line), err));
 	if (n)
 		memcpy(line, o->line, n * sizeof(*line));
-	for (size_t i = n; i-- > 0 && !search_over(o->s);) {
+	for (size_t i = n; i-- > 0 && !pl_search_over(o->s);) {
 		open_line(o, &line[i]);
 		PL_TRY(judge_bits(o, PL_NONE, true, &better, err));
 	}
@@ -406,7 +406,7 @@ static int try_pairs(struct ops *o, bool *better, struct pl_err *err)
 	int rc = 0;
 
 	for (uint32_t a = 0; rc == 0 && a < o->n_bits && o->n_bits <= FEW; a++)
-		for (uint32_t b = a + 1; rc == 0 && b < o->n_bits && !search_over(o->s); b++) {
+		for (uint32_t b = a + 1; rc == 0 && b < o->n_bits && !pl_search_over(o->s); b++) {
 			o->bit[a] ^= 1;
 			o->bit[b] ^= 1;
 			rc = judge_bits(o, o->bit[a] ? a : b, false, better, err);
@@ -419,13 +419,13 @@ static int sweep(struct ops *o, struct pl_err *err)
 	bool better = true;
 	int rc = 0;
 
-	while (rc == 0 && better && !search_over(o->s)) {
+	while (rc == 0 && better && !pl_search_over(o->s)) {
 		better = false;
 		PL_TRY(find_hot(o, err));
 		for (uint32_t run = 0; run < o->runs.n_runs; run++)
 			for (uint32_t i = 0; i + 1 < o->runs.run[run].n; i++)
 				if ((is_hot(o, run, i) || o->bit[o->first[run] + i]) &&
-				    !search_over(o->s))
+				    !pl_search_over(o->s))
 					PL_TRY(try_bit(o, run, i, &better, err));
 		PL_TRY(search_buckets(o, &better, err));
 		if (!better)
@@ -444,16 +444,16 @@ static int from_both(struct ops *o, struct pl_err *err)
 	bool better = false;
 	int rc;
 
-	PL_TRY(cand_init(s, &none, err));
+	PL_TRY(pl_search_cand_init(s, &none, err));
 	PL_TRY(pl_alloc(&bits, o->n_bits, 1, err));
-	cand_copy(s, &none, &o->at);
+	pl_search_cand_copy(s, &none, &o->at);
 	PL_TRY(sweep(o, err));
 	memcpy(bits, o->bit, o->n_bits);
-	if (search_over(s))
+	if (pl_search_over(s))
 		goto out;
-	cand_copy(s, &s->now, &o->at); /* the best of the first sweep */
-	cand_copy(s, &o->at, &none);
-	cand_copy(s, &none, &s->now);
+	pl_search_cand_copy(s, &s->now, &o->at); /* the best of the first sweep */
+	pl_search_cand_copy(s, &o->at, &none);
+	pl_search_cand_copy(s, &none, &s->now);
 	o->at.mean = INFINITY;
 	memset(o->bit, 1, o->n_bits);
 	PL_TRY(judge_bits(o, PL_NONE, false, &better, err));
@@ -462,12 +462,12 @@ static int from_both(struct ops *o, struct pl_err *err)
 		PL_TRY(sweep(o, err));
 	}
 	if (o->at.mean >= none.mean) {
-		cand_copy(s, &o->at, &none);
+		pl_search_cand_copy(s, &o->at, &none);
 		memcpy(o->bit, bits, o->n_bits);
 		memcpy(o->tried, bits, o->n_bits);
 	}
 out:
-	cand_fini(&none);
+	pl_search_cand_fini(&none);
 	pl_free(bits);
 	return rc;
 }
@@ -475,9 +475,9 @@ out:
 static int find_peak(struct search *s, struct pl_plan *p, struct pl_err *err)
 {
 	struct peak peak;
-	int rc = s->n ? lane_show(s, &s->best, err) : 0;
+	int rc = s->n ? pl_search_lane_show(s, &s->best, err) : 0;
 
-	if (rc == 0 && (rc = lane_peak(&s->lane[0], &peak, err)) == 0)
+	if (rc == 0 && (rc = pl_search_lane_peak(&s->lane[0], &peak, err)) == 0)
 		p->peak_bytes = peak.bytes > 0 ? peak.bytes : -1;
 	return rc;
 }
@@ -510,10 +510,10 @@ static int run(struct search *s, struct pl_plan *p, struct pl_err *err)
 	struct ops o = { .s = s };
 	int rc;
 
-	PL_TRY(lanes_root(s, err));
+	PL_TRY(pl_search_lanes_root(s, err));
 	PL_TRY(ops_init(&o, err));
 	s->limit_bytes = s->o->memory_bytes;
-	cand_copy(s, &o.at, &s->best);
+	pl_search_cand_copy(s, &o.at, &s->best);
 	if (o.n_bits)
 		PL_TRY(from_both(&o, err));
 	else
@@ -523,11 +523,11 @@ static int run(struct search *s, struct pl_plan *p, struct pl_err *err)
 	PL_TRY(restore(&o, err));
 	PL_TRY(keep_lines(s, p, err));
 	if (s->n && (s->o->limit_ns || s->o->evaluations))
-		PL_TRY(anneal(s, err));
+		PL_TRY(pl_search_anneal(s, err));
 	rc = find_peak(s, p, err);
 out:
 	ops_fini(&o);
 	return rc;
 }
 
-const struct strategy strategy_fusion = { .wanted = wanted, .run = run };
+const struct strategy pl_search_strategy_fusion = { .wanted = wanted, .run = run };

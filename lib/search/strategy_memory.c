@@ -39,7 +39,7 @@ struct found {
 	bool any;
 };
 
-int lane_peak(struct lane *l, struct peak *out, struct pl_err *err)
+int pl_search_lane_peak(struct lane *l, struct peak *out, struct pl_err *err)
 {
 	struct pl_memory_opts o = l->s->o->memory;
 	struct pl_memory_rank *rank = NULL;
@@ -62,9 +62,9 @@ int lane_peak(struct lane *l, struct peak *out, struct pl_err *err)
 static int show(struct fit *f, struct pl_err *err)
 {
 	struct lane *l = &f->s->lane[0];
-	int rc = f->at ? lane_show(f->s, f->at, err) : pl_edit_settle(&l->e, err);
+	int rc = f->at ? pl_search_lane_show(f->s, f->at, err) : pl_edit_settle(&l->e, err);
 
-	return rc < 0 ? rc : lane_peak(l, &f->peak, err);
+	return rc < 0 ? rc : pl_search_lane_peak(l, &f->peak, err);
 }
 
 /* The buckets with the ways in use, and perhaps one more: mean step and peak. */
@@ -258,7 +258,7 @@ static int use_ways(struct fit *f, int64_t limit, struct pl_err *err)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-int extra_add(struct search *s, const struct pl_rewrite *rw, struct pl_err *err)
+int pl_search_extra_add(struct search *s, const struct pl_rewrite *rw, struct pl_err *err)
 {
 	int rc = pl_grow(&s->extra, &s->cap_extra, s->n_extra + 1, sizeof(*s->extra), err);
 
@@ -307,7 +307,7 @@ static int try_from(struct fit *f, struct cand *at, int64_t limit, struct found 
 	x->any = true;
 	x->n = 0;
 	if (at)
-		cand_copy(f->s, &x->cand, at);
+		pl_search_cand_copy(f->s, &x->cand, at);
 	x->cand.mean = f->mean;
 	for (int last = 0; last < 2; last++)
 		for (size_t i = 0; i < f->n; i++)
@@ -330,7 +330,7 @@ static int try_all(struct fit *f, int64_t limit, struct found *x, struct pl_err 
 	if (!s->o->fuse)
 		goto out;
 	s->n_batch = 0;
-	PL_TRY(add_preset(s, PL_PRESET_EACH, err));
+	PL_TRY(pl_search_add_preset(s, PL_PRESET_EACH, err));
 	PL_TRY(try_from(f, &s->batch[0], limit, x, err));
 out:
 	return rc;
@@ -345,17 +345,17 @@ static int search_again(struct search *s, const struct found *x, struct pl_err *
 	s->best.mean = INFINITY;
 	s->version = 0;
 	s->n_batch = 0;
-	PL_TRY(batch_add(s, &x->cand, &c, err));
+	PL_TRY(pl_search_batch_add(s, &x->cand, &c, err));
 	if (s->o->preset <= PL_PRESET_BEST && s->o->fuse) {
 		for (int i = PL_PRESET_DDP; i < PL_PRESET_COUNT_; i++)
-			PL_TRY(add_preset(s, (enum pl_preset)i, err));
+			PL_TRY(pl_search_add_preset(s, (enum pl_preset)i, err));
 		if (s->o->preset == PL_PRESET_SEARCH)
-			PL_TRY(add_seeds(s, err));
+			PL_TRY(pl_search_add_seeds(s, err));
 	}
-	PL_TRY(batch_run(s, err));
-	search_move(s, &s->best);
+	PL_TRY(pl_search_batch_run(s, err));
+	pl_search_move(s, &s->best);
 	if (s->o->preset == PL_PRESET_SEARCH)
-		rc = local_search(s, err);
+		rc = pl_search_local_search(s, err);
 out:
 	return rc;
 }
@@ -387,7 +387,7 @@ static int make_fit(struct fit *f, int64_t limit, struct pl_err *err)
 	struct found x = { .least = { 0, -1, PL_NONE } };
 	int rc;
 
-	PL_TRY(cand_init(s, &x.cand, err));
+	PL_TRY(pl_search_cand_init(s, &x.cand, err));
 	for (int64_t k = 2; s->o->accumulate && k <= 64 && has_gradients(s->g); k *= 2)
 		PL_TRY(add_way(f, PL_RW_ACCUMULATE, NULL, k, err));
 	if (s->o->recompute)
@@ -400,8 +400,8 @@ static int make_fit(struct fit *f, int64_t limit, struct pl_err *err)
 		goto out;
 	}
 	for (size_t i = 0; i < x.n; i++)
-		PL_TRY(extra_add(s, &x.rw[i], err));
-	PL_TRY(lanes_root(s, err));
+		PL_TRY(pl_search_extra_add(s, &x.rw[i], err));
+	PL_TRY(pl_search_lanes_root(s, err));
 	s->limit_bytes = limit;
 	if (s->n)
 		PL_TRY(search_again(s, &x, err));
@@ -409,7 +409,7 @@ static int make_fit(struct fit *f, int64_t limit, struct pl_err *err)
 	rc = show(f, err);
 out:
 	pl_free(x.rw);
-	cand_fini(&x.cand);
+	pl_search_cand_fini(&x.cand);
 	return rc;
 }
 
@@ -427,7 +427,7 @@ static int run(struct search *s, struct pl_plan *p, struct pl_err *err)
 
 	if (limit)
 		warn_unknown(s);
-	PL_TRY(lanes_root(s, err));
+	PL_TRY(pl_search_lanes_root(s, err));
 	PL_TRY(show(&f, err));
 	if (limit && f.peak.bytes > limit)
 		rc = make_fit(&f, limit, err);
@@ -439,4 +439,4 @@ out:
 	return rc;
 }
 
-const struct strategy strategy_memory = { .wanted = wanted, .run = run };
+const struct strategy pl_search_strategy_memory = { .wanted = wanted, .run = run };

@@ -12,8 +12,8 @@ static int find_bias(struct search *s, struct pl_err *err)
 	if (!s->n)
 		return 0;
 	s->n_batch = 0;
-	PL_TRY(add_preset(s, PL_PRESET_NONE, err));
-	PL_TRY(batch_run(s, err));
+	PL_TRY(pl_search_add_preset(s, PL_PRESET_NONE, err));
+	PL_TRY(pl_search_batch_run(s, err));
 	s->bias = s->batch[0].mean - s->baseline;
 	s->best.mean = INFINITY;
 out:
@@ -29,13 +29,13 @@ static int try_precision(struct search *s, struct pl_err *err)
 	double before = pl_edit_mean_step(&s->lane[0].e);
 	int rc;
 
-	PL_TRY(extra_add(s, &rw, err));
-	rc = lanes_root(s, err);
+	PL_TRY(pl_search_extra_add(s, &rw, err));
+	rc = pl_search_lanes_root(s, err);
 	if (rc == PL_EDATA)
 		memset(err, 0, sizeof(*err));
 	if (rc == PL_EDATA || (rc == 0 && pl_edit_mean_step(&s->lane[0].e) >= before)) {
 		s->n_extra--;
-		rc = lanes_root(s, err);
+		rc = pl_search_lanes_root(s, err);
 	}
 out:
 	return rc;
@@ -54,4 +54,4 @@ static int run(struct search *s, struct pl_plan *p, struct pl_err *err)
 	return rc < 0 ? rc : try_precision(s, err);
 }
 
-const struct strategy strategy_precision = { .wanted = wanted, .run = run };
+const struct strategy pl_search_strategy_precision = { .wanted = wanted, .run = run };

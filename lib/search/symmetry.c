@@ -213,7 +213,8 @@ static bool may_leave_out(const struct pl_graph *g)
 	return g->n_ranks > 1;
 }
 
-int search_reduce(const struct pl_graph *g, struct pl_graph *out, bool *reduced, struct pl_err *err)
+int pl_search_reduce(const struct pl_graph *g, struct pl_graph *out, bool *reduced,
+		     struct pl_err *err)
 {
 	struct pl_graph_part part = { 0 };
 	struct pl_sim *whole = NULL, *some = NULL;
