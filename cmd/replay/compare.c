@@ -285,44 +285,36 @@ static struct pl_table *rank_table(const struct diff *d, size_t top, struct pl_e
 
 /* ---- printing -------------------------------------------------------------------------------- */
 
-static int print_side(struct pl_jsonw *w, const char *key, const struct report *r,
-		      struct pl_err *err)
+static void print_side(struct pl_writer *w, const char *key, const struct report *r)
 {
-	int rc;
-
-	PL_TRY(pl_jsonw_key(w, key, err));
-	PL_TRY(pl_jsonw_open(w, '{', err));
-	PL_TRY(pl_jsonw_ki64(w, "steps", (int64_t)r->n_steps, err));
-	PL_TRY(pl_jsonw_ki64(w, "ranks", r->g.n_ranks, err));
-	PL_TRY(pl_jsonw_kreal(w, "recorded_mean_ns", r->recorded_mean, err));
-	PL_TRY(pl_jsonw_kreal(w, "step_mean_ns", r->mean, err));
-	PL_TRY(pl_jsonw_kreal(w, "unexplained_share", r->unexplained_share, err));
-	rc = pl_jsonw_close(w, err);
-out:
-	return rc;
+	pl_json_key(w, key);
+	pl_json_open(w, '{');
+	pl_json_int(w, "steps", (int64_t)r->n_steps);
+	pl_json_int(w, "ranks", r->g.n_ranks);
+	pl_json_real(w, "recorded_mean_ns", r->recorded_mean);
+	pl_json_real(w, "step_mean_ns", r->mean);
+	pl_json_real(w, "unexplained_share", r->unexplained_share);
+	pl_json_close(w);
 }
 
 static int as_json(const struct diff *d, struct pl_table *const *t, struct pl_out *out,
 		   struct pl_err *err)
 {
 	static const char *const key[] = { "classes", "operations", "ranks" };
-	struct pl_jsonw w;
-	int rc;
+	struct pl_writer w;
 
-	pl_jsonw_init(&w, out, 0);
-	PL_TRY(pl_jsonw_open(&w, '{', err));
-	PL_TRY(pl_jsonw_kstr(&w, "schema", "paceline.replay-difference/1", err));
-	PL_TRY(print_side(&w, "a", d->r[0], err));
-	PL_TRY(print_side(&w, "b", d->r[1], err));
-	PL_TRY(pl_jsonw_kreal(&w, "difference_ns", d->r[1]->mean - d->r[0]->mean, err));
+	pl_writer_init(&w, out, 0);
+	pl_json_open(&w, '{');
+	pl_json_str(&w, "schema", "paceline.replay-difference/1");
+	print_side(&w, "a", d->r[0]);
+	print_side(&w, "b", d->r[1]);
+	pl_json_real(&w, "difference_ns", d->r[1]->mean - d->r[0]->mean);
 	for (int i = 0; i < 3; i++) {
-		PL_TRY(pl_jsonw_key(&w, key[i], err));
-		PL_TRY(pl_table_json(t[i], &w, err));
+		pl_json_key(&w, key[i]);
+		pl_table_json(t[i], &w);
 	}
-	PL_TRY(pl_jsonw_close(&w, err));
-	rc = pl_out_write(out, "\n", 1, err);
-out:
-	return rc;
+	pl_json_close(&w);
+	return pl_json_end(&w, err);
 }
 
 static int as_text(const struct diff *d, struct pl_table *const *t, size_t rest, struct pl_out *out,

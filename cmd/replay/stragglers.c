@@ -21,29 +21,26 @@ static void parts(const struct pl_stragglers *x, struct part *p)
 static int print_object(const struct pl_stragglers *x, struct pl_out *out, struct pl_err *err)
 {
 	struct part part[SLOW_PARTS];
-	struct pl_jsonw w;
-	int rc;
+	struct pl_writer w;
 
 	parts(x, part);
-	pl_jsonw_init(&w, out, 0);
-	PL_TRY(pl_jsonw_open(&w, '{', err));
-	PL_TRY(pl_jsonw_kstr(&w, "schema", "paceline.straggler/1", err));
-	PL_TRY(pl_jsonw_kreal(&w, "slowdown", x->slowdown, err));
-	PL_TRY(pl_jsonw_kreal(&w, "actual_mean_ns", x->actual_ns, err));
-	PL_TRY(pl_jsonw_kreal(&w, "ideal_mean_ns", x->ideal_ns, err));
+	pl_writer_init(&w, out, 0);
+	pl_json_open(&w, '{');
+	pl_json_str(&w, "schema", "paceline.straggler/1");
+	pl_json_real(&w, "slowdown", x->slowdown);
+	pl_json_real(&w, "actual_mean_ns", x->actual_ns);
+	pl_json_real(&w, "ideal_mean_ns", x->ideal_ns);
 	for (int i = 0; i < SLOW_PARTS; i++) {
 		const struct pl_slow_list *l = part[i].list;
 
-		PL_TRY(pl_jsonw_key(&w, part[i].json, err));
-		PL_TRY(pl_jsonw_open(&w, '{', err));
+		pl_json_key(&w, part[i].json);
+		pl_json_open(&w, '{');
 		for (size_t k = 0; k < l->n; k++)
-			PL_TRY(pl_jsonw_kreal(&w, l->v[k].key, l->v[k].slowdown, err));
-		PL_TRY(pl_jsonw_close(&w, err));
+			pl_json_real(&w, l->v[k].key, l->v[k].slowdown);
+		pl_json_close(&w);
 	}
-	PL_TRY(pl_jsonw_close(&w, err));
-	rc = pl_out_write(out, "\n", 1, err);
-out:
-	return rc;
+	pl_json_close(&w);
+	return pl_json_end(&w, err);
 }
 
 static int print_rows(const struct pl_stragglers *x, enum pl_table_format f, struct pl_out *out,

@@ -92,7 +92,7 @@ static int check_ops(const struct config *c, struct pl_err *err)
 static int print(const struct bench *b, struct pl_err *err)
 {
 	struct pl_out *out = pl_out_open(b->c->c.output, false, err);
-	struct pl_jsonw w;
+	struct pl_writer w;
 	int rc;
 
 	if (!out)
@@ -102,15 +102,15 @@ static int print(const struct bench *b, struct pl_err *err)
 				    b->c->to == AS_CSV ? PL_TABLE_CSV : PL_TABLE_TEXT, NULL, err);
 		goto out;
 	}
-	pl_jsonw_init(&w, out, 2);
-	PL_TRY(pl_jsonw_open(&w, '{', err));
-	PL_TRY(pl_jsonw_kstr(&w, "schema", "paceline.comm/1", err));
-	PL_TRY(pl_jsonw_ki64(&w, "ranks", b->n, err));
-	PL_TRY(pl_jsonw_kstr(&w, "transport", b->c->transport ? b->c->transport : "auto", err));
-	PL_TRY(pl_jsonw_key(&w, "rows", err));
-	PL_TRY(pl_table_json(b->table, &w, err));
-	PL_TRY(pl_jsonw_close(&w, err));
-	rc = pl_out_write(out, "\n", 1, err);
+	pl_writer_init(&w, out, 2);
+	pl_json_open(&w, '{');
+	pl_json_str(&w, "schema", "paceline.comm/1");
+	pl_json_int(&w, "ranks", b->n);
+	pl_json_str(&w, "transport", b->c->transport ? b->c->transport : "auto");
+	pl_json_key(&w, "rows");
+	pl_table_json(b->table, &w);
+	pl_json_close(&w);
+	rc = pl_json_end(&w, err);
 out:
 	return pl_out_finish(out, rc, err);
 }

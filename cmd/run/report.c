@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "io/json.h"
+#include "io/write.h"
 #include "program.h"
 #include "train/worker.h"
 
@@ -30,58 +30,54 @@ out:
 	return rc;
 }
 
-static int workers_json(const struct result *r, struct pl_jsonw *w, struct pl_err *err)
+static void workers_json(const struct result *r, struct pl_writer *w)
 {
-	int rc;
-
-	PL_TRY(pl_jsonw_key(w, "workers", err));
-	PL_TRY(pl_jsonw_open(w, '[', err));
+	pl_json_key(w, "workers");
+	pl_json_open(w, '[');
 	for (int i = 0; i < r->ranks; i++) {
 		const struct worker_result *k = &r->worker[i];
 
-		PL_TRY(pl_jsonw_open(w, '{', err));
-		PL_TRY(pl_jsonw_ki64(w, "rank", i, err));
-		PL_TRY(pl_jsonw_ki64(w, "steps", (int64_t)(k->steps + 0.5), err));
-		PL_TRY(pl_jsonw_kreal(w, "samples_per_s", k->samples_per_s, err));
-		PL_TRY(pl_jsonw_ki64(w, "commits", (int64_t)(k->commits + 0.5), err));
-		PL_TRY(pl_jsonw_kreal(w, "compute_share", k->compute_share, err));
-		PL_TRY(pl_jsonw_kreal(w, "wait_share", k->wait_share, err));
-		PL_TRY(pl_jsonw_ki64(w, "bytes_sent", (int64_t)(k->bytes_sent + 0.5), err));
-		PL_TRY(pl_jsonw_close(w, err));
+		pl_json_open(w, '{');
+		pl_json_int(w, "rank", i);
+		pl_json_int(w, "steps", (int64_t)(k->steps + 0.5));
+		pl_json_real(w, "samples_per_s", k->samples_per_s);
+		pl_json_int(w, "commits", (int64_t)(k->commits + 0.5));
+		pl_json_real(w, "compute_share", k->compute_share);
+		pl_json_real(w, "wait_share", k->wait_share);
+		pl_json_int(w, "bytes_sent", (int64_t)(k->bytes_sent + 0.5));
+		pl_json_close(w);
 	}
-	rc = pl_jsonw_close(w, err);
-out:
-	return rc;
+	pl_json_close(w);
 }
 
 static int report_json(const struct result *r, struct pl_out *out, struct pl_err *err)
 {
-	struct pl_jsonw w;
-	int rc;
+	struct pl_writer w;
 
-	pl_jsonw_init(&w, out, 2);
-	PL_TRY(pl_jsonw_open(&w, '{', err));
-	PL_TRY(pl_jsonw_kstr(&w, "schema", "paceline.run/1", err));
-	PL_TRY(pl_jsonw_kstr(&w, "engine", r->engine, err));
-	PL_TRY(pl_jsonw_kstr(&w, "policy", r->policy, err));
-	PL_TRY(pl_jsonw_kstr(&w, "model", r->model ? r->model : "", err));
-	PL_TRY(pl_jsonw_ki64(&w, "ranks", r->ranks, err));
-	PL_TRY(pl_jsonw_ki64(&w, "steps", r->steps, err));
-	PL_TRY(pl_jsonw_ki64(&w, "samples", r->samples, err));
-	PL_TRY(pl_jsonw_kreal(&w, "seconds", r->seconds, err));
-	PL_TRY(pl_jsonw_kreal(&w, "samples_per_s", r->samples_per_s, err));
-	PL_TRY(pl_jsonw_kreal(&w, "time_to_target_s", r->time_to_target_s, err));
-	PL_TRY(pl_jsonw_kreal(&w, "final_loss", r->final_loss, err));
-	PL_TRY(pl_jsonw_kreal(&w, "eval_loss", r->eval_loss, err));
-	PL_TRY(pl_jsonw_kreal(&w, "accuracy", r->accuracy, err));
-	PL_TRY(pl_jsonw_kreal(&w, "heterogeneity", r->heterogeneity, err));
-	PL_TRY(pl_jsonw_key(&w, "interrupted_at_step", err));
-	PL_TRY(r->signal ? pl_jsonw_i64(&w, r->step, err) : pl_jsonw_null(&w, err));
-	PL_TRY(workers_json(r, &w, err));
-	PL_TRY(pl_jsonw_close(&w, err));
-	rc = pl_out_write(out, "\n", 1, err);
-out:
-	return rc;
+	pl_writer_init(&w, out, 2);
+	pl_json_open(&w, '{');
+	pl_json_str(&w, "schema", "paceline.run/1");
+	pl_json_str(&w, "engine", r->engine);
+	pl_json_str(&w, "policy", r->policy);
+	pl_json_str(&w, "model", r->model ? r->model : "");
+	pl_json_int(&w, "ranks", r->ranks);
+	pl_json_int(&w, "steps", r->steps);
+	pl_json_int(&w, "samples", r->samples);
+	pl_json_real(&w, "seconds", r->seconds);
+	pl_json_real(&w, "samples_per_s", r->samples_per_s);
+	pl_json_real(&w, "time_to_target_s", r->time_to_target_s);
+	pl_json_real(&w, "final_loss", r->final_loss);
+	pl_json_real(&w, "eval_loss", r->eval_loss);
+	pl_json_real(&w, "accuracy", r->accuracy);
+	pl_json_real(&w, "heterogeneity", r->heterogeneity);
+	pl_json_key(&w, "interrupted_at_step");
+	if (r->signal)
+		pl_json_put_int(&w, r->step);
+	else
+		pl_json_put_null(&w);
+	workers_json(r, &w);
+	pl_json_close(&w);
+	return pl_json_end(&w, err);
 }
 
 static int report_text(const struct result *r, struct pl_out *out, struct pl_err *err)

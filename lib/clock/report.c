@@ -1,169 +1,151 @@
 /* The report of how well the clocks agree, as JSON and as lines of text. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "clock/clock.h"
+#include "io/write.h"
 
 /* What is not known is null. */
-static int key_ns(struct pl_jsonw *w, const char *key, bool known, int64_t ns, struct pl_err *err)
+static void key_ns(struct pl_writer *w, const char *key, bool known, int64_t ns)
 {
-	int rc;
-
-	if (known)
-		return pl_jsonw_ki64(w, key, ns, err);
-	rc = pl_jsonw_key(w, key, err);
-	return rc < 0 ? rc : pl_jsonw_null(w, err);
+	if (known) {
+		pl_json_int(w, key, ns);
+		return;
+	}
+	pl_json_key(w, key);
+	pl_json_put_null(w);
 }
 
-static int key_text(struct pl_jsonw *w, const char *key, const char *s, struct pl_err *err)
+static void key_text(struct pl_writer *w, const char *key, const char *s)
 {
-	int rc;
-
-	if (s)
-		return pl_jsonw_kstr(w, key, s, err);
-	rc = pl_jsonw_key(w, key, err);
-	return rc < 0 ? rc : pl_jsonw_null(w, err);
+	if (s) {
+		pl_json_str(w, key, s);
+		return;
+	}
+	pl_json_key(w, key);
+	pl_json_put_null(w);
 }
 
-static int put_clock(struct pl_jsonw *w, const struct pl_merge *m, const struct pl_clock_report *r,
-		     uint32_t i, struct pl_err *err)
+static void put_clock(struct pl_writer *w, const struct pl_merge *m,
+		      const struct pl_clock_report *r, uint32_t i)
 {
 	const struct pl_clock *c = &m->clock[i];
 	const struct pl_clock_info *info = &r->clock[i];
 	bool some = info->residuals > 0;
-	int rc;
 
-	PL_TRY(pl_jsonw_open(w, '{', err));
-	PL_TRY(pl_jsonw_ki64(w, "clock", i, err));
-	PL_TRY(key_text(w, "host", c->host, err));
-	PL_TRY(pl_jsonw_key(w, "ranks", err));
-	PL_TRY(pl_jsonw_open(w, '[', err));
+	pl_json_open(w, '{');
+	pl_json_int(w, "clock", i);
+	key_text(w, "host", c->host);
+	pl_json_key(w, "ranks");
+	pl_json_open(w, '[');
 	for (uint32_t k = 0; k < info->n_ranks; k++)
-		PL_TRY(pl_jsonw_i64(w, info->rank[k], err));
-	PL_TRY(pl_jsonw_close(w, err));
-	PL_TRY(pl_jsonw_ki64(w, "offset_ns", c->offset_ns, err));
-	PL_TRY(key_ns(w, "offset_ci_ns", c->offset_ci_ns >= 0, c->offset_ci_ns, err));
-	PL_TRY(pl_jsonw_kreal(w, "drift_ppm", c->drift_ppm, err));
-	PL_TRY(pl_jsonw_key(w, "drift_ci_ppm", err));
-	PL_TRY(info->drift_known ? pl_jsonw_real(w, c->drift_ci_ppm, err) : pl_jsonw_null(w, err));
-	PL_TRY(pl_jsonw_ki64(w, "first_event_ns", c->ref_ns, err));
-	PL_TRY(key_ns(w, "residual_p50_ns", some, c->residual_p50_ns, err));
-	PL_TRY(key_ns(w, "residual_p95_ns", some, c->residual_p95_ns, err));
-	PL_TRY(key_ns(w, "residual_max_ns", some, c->residual_max_ns, err));
-	PL_TRY(pl_jsonw_close(w, err));
-out:
-	return rc;
+		pl_json_put_int(w, info->rank[k]);
+	pl_json_close(w);
+	pl_json_int(w, "offset_ns", c->offset_ns);
+	key_ns(w, "offset_ci_ns", c->offset_ci_ns >= 0, c->offset_ci_ns);
+	pl_json_real(w, "drift_ppm", c->drift_ppm);
+	pl_json_real(w, "drift_ci_ppm", info->drift_known ? c->drift_ci_ppm : NAN);
+	pl_json_int(w, "first_event_ns", c->ref_ns);
+	key_ns(w, "residual_p50_ns", some, c->residual_p50_ns);
+	key_ns(w, "residual_p95_ns", some, c->residual_p95_ns);
+	key_ns(w, "residual_max_ns", some, c->residual_max_ns);
+	pl_json_close(w);
 }
 
-static int put_conflict(struct pl_jsonw *w, const struct pl_conflict *c, struct pl_err *err)
+static void put_conflict(struct pl_writer *w, const struct pl_conflict *c)
 {
-	int rc;
-
-	PL_TRY(pl_jsonw_open(w, '{', err));
-	PL_TRY(pl_jsonw_kstr(w, "kind", c->p2p ? "receive before send" : "end before start", err));
-	PL_TRY(pl_jsonw_ki64(w, "excess_ns", c->excess_ns, err));
-	PL_TRY(pl_jsonw_key(w, "cycle", err));
-	PL_TRY(pl_jsonw_bool(w, c->cycle, err));
-	PL_TRY(pl_jsonw_key(w, "started", err));
-	PL_TRY(pl_jsonw_open(w, '{', err));
-	PL_TRY(pl_jsonw_ki64(w, "clock", c->clock_before, err));
-	PL_TRY(pl_jsonw_ki64(w, "rank", c->rank_before, err));
-	PL_TRY(pl_jsonw_kstr(w, "name", c->name_before, err));
-	PL_TRY(pl_jsonw_ki64(w, "start_ns", c->start_ns, err));
-	PL_TRY(pl_jsonw_close(w, err));
-	PL_TRY(pl_jsonw_key(w, "ended", err));
-	PL_TRY(pl_jsonw_open(w, '{', err));
-	PL_TRY(pl_jsonw_ki64(w, "clock", c->clock_after, err));
-	PL_TRY(pl_jsonw_ki64(w, "rank", c->rank_after, err));
-	PL_TRY(pl_jsonw_kstr(w, "name", c->name_after, err));
-	PL_TRY(pl_jsonw_ki64(w, "end_ns", c->end_ns, err));
-	PL_TRY(pl_jsonw_close(w, err));
-	PL_TRY(pl_jsonw_close(w, err));
-out:
-	return rc;
+	pl_json_open(w, '{');
+	pl_json_str(w, "kind", c->p2p ? "receive before send" : "end before start");
+	pl_json_int(w, "excess_ns", c->excess_ns);
+	pl_json_bool(w, "cycle", c->cycle);
+	pl_json_key(w, "started");
+	pl_json_open(w, '{');
+	pl_json_int(w, "clock", c->clock_before);
+	pl_json_int(w, "rank", c->rank_before);
+	pl_json_str(w, "name", c->name_before);
+	pl_json_int(w, "start_ns", c->start_ns);
+	pl_json_close(w);
+	pl_json_key(w, "ended");
+	pl_json_open(w, '{');
+	pl_json_int(w, "clock", c->clock_after);
+	pl_json_int(w, "rank", c->rank_after);
+	pl_json_str(w, "name", c->name_after);
+	pl_json_int(w, "end_ns", c->end_ns);
+	pl_json_close(w);
+	pl_json_close(w);
 }
 
-static int put_group(struct pl_jsonw *w, const struct pl_group *g, const struct pl_group_info *info,
-		     struct pl_err *err)
+static void put_group(struct pl_writer *w, const struct pl_group *g,
+		      const struct pl_group_info *info)
 {
 	static const char *const by[] = { [PL_BY_ORDER] = "order",
 					  [PL_BY_NUMBER] = "number",
 					  [PL_BY_STREAMS] = "order in streams",
 					  [PL_BY_KINDS] = "order in kinds" };
-	int rc;
 
-	PL_TRY(pl_jsonw_open(w, '{', err));
-	PL_TRY(pl_jsonw_kstr(w, "group", g->name, err));
-	PL_TRY(pl_jsonw_key(w, "inferred", err));
-	PL_TRY(pl_jsonw_bool(w, (g->flags & PL_GROUP_INFERRED) != 0, err));
-	PL_TRY(pl_jsonw_key(w, "ranks", err));
-	PL_TRY(pl_jsonw_open(w, '[', err));
+	pl_json_open(w, '{');
+	pl_json_str(w, "group", g->name);
+	pl_json_bool(w, "inferred", (g->flags & PL_GROUP_INFERRED) != 0);
+	pl_json_key(w, "ranks");
+	pl_json_open(w, '[');
 	for (uint32_t k = 0; k < g->n; k++)
-		PL_TRY(pl_jsonw_i64(w, g->rank[k], err));
-	PL_TRY(pl_jsonw_close(w, err));
-	PL_TRY(pl_jsonw_kstr(w, "matched_by", by[info->by], err));
-	PL_TRY(pl_jsonw_ki64(w, "matches", (int64_t)info->matches, err));
-	PL_TRY(pl_jsonw_ki64(w, "incomplete", (int64_t)info->missing, err));
-	PL_TRY(pl_jsonw_ki64(w, "residual_p50_ns", info->residual_p50_ns, err));
-	PL_TRY(pl_jsonw_ki64(w, "residual_p95_ns", info->residual_p95_ns, err));
-	PL_TRY(pl_jsonw_close(w, err));
-out:
-	return rc;
+		pl_json_put_int(w, g->rank[k]);
+	pl_json_close(w);
+	pl_json_str(w, "matched_by", by[info->by]);
+	pl_json_int(w, "matches", (int64_t)info->matches);
+	pl_json_int(w, "incomplete", (int64_t)info->missing);
+	pl_json_int(w, "residual_p50_ns", info->residual_p50_ns);
+	pl_json_int(w, "residual_p95_ns", info->residual_p95_ns);
+	pl_json_close(w);
 }
 
-static int put_counts(struct pl_jsonw *w, const struct pl_clock_report *r, struct pl_err *err)
+static void put_counts(struct pl_writer *w, const struct pl_clock_report *r)
 {
-	int rc;
-
-	PL_TRY(pl_jsonw_ki64(w, "conflicts_total", (int64_t)r->conflicts, err));
-	PL_TRY(pl_jsonw_ki64(w, "inferred_groups", r->inferred_groups, err));
-	PL_TRY(pl_jsonw_ki64(w, "reordered_groups", r->reordered, err));
-	PL_TRY(pl_jsonw_ki64(w, "doubtful", r->doubtful, err));
-	PL_TRY(pl_jsonw_ki64(w, "communication_events", (int64_t)r->events, err));
-	PL_TRY(pl_jsonw_ki64(w, "collective_matches", (int64_t)r->collective_matches, err));
-	PL_TRY(pl_jsonw_ki64(w, "p2p_matches", (int64_t)r->p2p_matches, err));
-	PL_TRY(pl_jsonw_ki64(w, "incomplete_matches", (int64_t)r->missing_matches, err));
-	PL_TRY(pl_jsonw_ki64(w, "unmatched_collectives", (int64_t)r->unmatched_collectives, err));
-	PL_TRY(pl_jsonw_ki64(w, "unmatched_sends", (int64_t)r->unmatched_sends, err));
-	PL_TRY(pl_jsonw_ki64(w, "unmatched_recvs", (int64_t)r->unmatched_recvs, err));
-	PL_TRY(pl_jsonw_ki64(w, "message_matches", (int64_t)r->message_matches, err));
-	PL_TRY(pl_jsonw_ki64(w, "unmatched_messages", (int64_t)r->unmatched_messages, err));
-	PL_TRY(pl_jsonw_ki64(w, "divergences", (int64_t)r->divergences, err));
-	PL_TRY(pl_jsonw_ki64(w, "dropped_segments", r->dropped, err));
-out:
-	return rc;
+	pl_json_int(w, "conflicts_total", (int64_t)r->conflicts);
+	pl_json_int(w, "inferred_groups", r->inferred_groups);
+	pl_json_int(w, "reordered_groups", r->reordered);
+	pl_json_int(w, "doubtful", r->doubtful);
+	pl_json_int(w, "communication_events", (int64_t)r->events);
+	pl_json_int(w, "collective_matches", (int64_t)r->collective_matches);
+	pl_json_int(w, "p2p_matches", (int64_t)r->p2p_matches);
+	pl_json_int(w, "incomplete_matches", (int64_t)r->missing_matches);
+	pl_json_int(w, "unmatched_collectives", (int64_t)r->unmatched_collectives);
+	pl_json_int(w, "unmatched_sends", (int64_t)r->unmatched_sends);
+	pl_json_int(w, "unmatched_recvs", (int64_t)r->unmatched_recvs);
+	pl_json_int(w, "message_matches", (int64_t)r->message_matches);
+	pl_json_int(w, "unmatched_messages", (int64_t)r->unmatched_messages);
+	pl_json_int(w, "divergences", (int64_t)r->divergences);
+	pl_json_int(w, "dropped_segments", r->dropped);
 }
 
 int pl_clock_report_json(const struct pl_merge *m, const struct pl_clock_report *r,
 			 struct pl_out *out, struct pl_err *err)
 {
-	struct pl_jsonw w;
-	int rc;
+	struct pl_writer w;
 
-	pl_jsonw_init(&w, out, 1);
-	PL_TRY(pl_jsonw_open(&w, '{', err));
-	PL_TRY(pl_jsonw_kstr(&w, "schema", "paceline.clock/1", err));
-	PL_TRY(pl_jsonw_key(&w, "clocks", err));
-	PL_TRY(pl_jsonw_open(&w, '[', err));
+	pl_writer_init(&w, out, 1);
+	pl_json_open(&w, '{');
+	pl_json_str(&w, "schema", "paceline.clock/1");
+	pl_json_key(&w, "clocks");
+	pl_json_open(&w, '[');
 	for (uint32_t i = 0; i < r->n_clocks; i++)
-		PL_TRY(put_clock(&w, m, r, i, err));
-	PL_TRY(pl_jsonw_close(&w, err));
-	PL_TRY(pl_jsonw_key(&w, "conflicts", err));
-	PL_TRY(pl_jsonw_open(&w, '[', err));
+		put_clock(&w, m, r, i);
+	pl_json_close(&w);
+	pl_json_key(&w, "conflicts");
+	pl_json_open(&w, '[');
 	for (uint32_t i = 0; i < r->n_conflicts; i++)
-		PL_TRY(put_conflict(&w, &r->conflict[i], err));
-	PL_TRY(pl_jsonw_close(&w, err));
-	PL_TRY(put_counts(&w, r, err));
-	PL_TRY(pl_jsonw_key(&w, "groups", err));
-	PL_TRY(pl_jsonw_open(&w, '[', err));
+		put_conflict(&w, &r->conflict[i]);
+	pl_json_close(&w);
+	put_counts(&w, r);
+	pl_json_key(&w, "groups");
+	pl_json_open(&w, '[');
 	for (uint32_t i = 0; i < r->n_groups; i++)
-		PL_TRY(put_group(&w, &m->group[i], &r->group[i], err));
-	PL_TRY(pl_jsonw_close(&w, err));
-	PL_TRY(pl_jsonw_close(&w, err));
-	PL_TRY(pl_out_write(out, "\n", 1, err));
-out:
-	return rc;
+		put_group(&w, &m->group[i], &r->group[i]);
+	pl_json_close(&w);
+	pl_json_close(&w);
+	return pl_json_end(&w, err);
 }
 
 /* ---- words -------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@
 
 #include "core/bytes.h"
 #include "data/weights.h"
-#include "io/json.h"
+#include "io/write.h"
 
 #define ALIGN 64u
 
@@ -133,85 +133,59 @@ static int check(const struct pl_weight *const *w, size_t n, struct pl_err *err)
 	return 0;
 }
 
-static int put_meta(struct pl_jsonw *j, const struct pl_weights *w, struct pl_err *err)
+static void put_meta(struct pl_writer *j, const struct pl_weights *w)
 {
-	int rc = 0;
-
 	if (!w->n_meta)
-		return 0;
-	PL_TRY(pl_jsonw_key(j, "__metadata__", err));
-	PL_TRY(pl_jsonw_open(j, '{', err));
+		return;
+	pl_json_key(j, "__metadata__");
+	pl_json_open(j, '{');
 	for (size_t i = 0; i + 1 < w->n_meta; i += 2)
-		PL_TRY(pl_jsonw_kstr(j, w->meta[i], w->meta[i + 1], err));
-	rc = pl_jsonw_close(j, err);
-out:
-	return rc;
+		pl_json_str(j, w->meta[i], w->meta[i + 1]);
+	pl_json_close(j);
 }
 
-static int put_weight(struct pl_jsonw *j, const struct pl_weight *w, size_t *at, struct pl_err *err)
+static void put_weight(struct pl_writer *j, const struct pl_weight *w, size_t *at)
 {
-	int rc;
-
-	PL_TRY(pl_jsonw_key(j, w->name, err));
-	PL_TRY(pl_jsonw_open(j, '{', err));
-	PL_TRY(pl_jsonw_kstr(j, "dtype", pl_dtype_name(w->dtype), err));
-	PL_TRY(pl_jsonw_key(j, "shape", err));
-	PL_TRY(pl_jsonw_open(j, '[', err));
+	pl_json_key(j, w->name);
+	pl_json_open(j, '{');
+	pl_json_str(j, "dtype", pl_dtype_name(w->dtype));
+	pl_json_key(j, "shape");
+	pl_json_open(j, '[');
 	for (int i = 0; i < w->n_dims; i++)
-		PL_TRY(pl_jsonw_i64(j, w->dim[i], err));
-	PL_TRY(pl_jsonw_close(j, err));
-	PL_TRY(pl_jsonw_key(j, "data_offsets", err));
-	PL_TRY(pl_jsonw_open(j, '[', err));
-	PL_TRY(pl_jsonw_i64(j, (int64_t)*at, err));
+		pl_json_put_int(j, w->dim[i]);
+	pl_json_close(j);
+	pl_json_key(j, "data_offsets");
+	pl_json_open(j, '[');
+	pl_json_put_int(j, (int64_t)*at);
 	*at += w->bytes;
-	PL_TRY(pl_jsonw_i64(j, (int64_t)*at, err));
-	PL_TRY(pl_jsonw_close(j, err));
-	rc = pl_jsonw_close(j, err);
-out:
-	return rc;
+	pl_json_put_int(j, (int64_t)*at);
+	pl_json_close(j);
+	pl_json_close(j);
 }
 
-static int put_header(struct pl_out *to, const struct pl_weights *w,
+/* The length of the header, and the header, with blanks up to the next multiple of ALIGN. */
+static int put_header(struct pl_writer *w, const struct pl_weights *all,
 		      const struct pl_weight *const *order, struct pl_err *err)
 {
-	struct pl_jsonw j;
 	size_t at = 0;
-	int rc;
 
-	pl_jsonw_init(&j, to, 0);
-	PL_TRY(pl_jsonw_open(&j, '{', err));
-	PL_TRY(put_meta(&j, w, err));
-	for (size_t i = 0; i < w->n; i++)
-		PL_TRY(put_weight(&j, order[i], &at, err));
-	rc = pl_jsonw_close(&j, err);
-out:
-	return rc;
-}
-
-static int header(struct pl_buf *b, const struct pl_weights *w,
-		  const struct pl_weight *const *order, struct pl_err *err)
-{
-	struct pl_out *to;
-	int rc = pl_buf_put(b, "\0\0\0\0\0\0\0", 8, err); /* its length */
-
-	if (rc < 0)
-		return rc;
-	to = pl_out_open_buf(b, err);
-	if (!to)
-		return PL_ENOMEM;
-	rc = put_header(to, w, order, err);
-	rc = pl_out_finish(to, rc, err);
-	while (rc >= 0 && b->n % ALIGN)
-		rc = pl_buf_put(b, " ", 1, err);
-	if (rc >= 0)
-		pl_le64_put(b->p, b->n - 8);
-	return rc;
+	pl_write(w, "\0\0\0\0\0\0\0", 8);
+	pl_json_open(w, '{');
+	put_meta(w, all);
+	for (size_t i = 0; i < all->n; i++)
+		put_weight(w, order[i], &at);
+	pl_json_close(w);
+	while (!w->fail.code && w->b.n % ALIGN)
+		pl_write_char(w, ' ');
+	if (!w->fail.code)
+		pl_le64_put(w->b.p, w->b.n - 8);
+	return pl_writer_check(w, err);
 }
 
 int pl_weights_write(const struct pl_weights *w, struct pl_out *out, struct pl_err *err)
 {
 	const struct pl_weight **order = NULL;
-	struct pl_buf b = { 0 };
+	struct pl_writer head = { 0 };
 	int rc;
 
 	PL_TRY(pl_alloc(&order, w->n, sizeof(*order), err));
@@ -219,12 +193,12 @@ int pl_weights_write(const struct pl_weights *w, struct pl_out *out, struct pl_e
 		order[i] = &w->w[i];
 	pl_sort(order, w->n, sizeof(*order), by_size_and_name);
 	PL_TRY(check(order, w->n, err));
-	PL_TRY(header(&b, w, order, err));
-	PL_TRY(pl_out_write(out, b.p, b.n, err));
+	PL_TRY(put_header(&head, w, order, err));
+	PL_TRY(pl_out_write(out, head.b.p, head.b.n, err));
 	for (size_t i = 0; i < w->n; i++)
 		PL_TRY(pl_out_write(out, order[i]->data, order[i]->bytes, err));
 out:
 	pl_free(order);
-	pl_buf_fini(&b);
+	pl_writer_fini(&head);
 	return rc;
 }

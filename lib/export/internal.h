@@ -10,6 +10,7 @@
 #define PL_EXPORT_INTERNAL_H
 
 #include "export/export.h"
+#include "io/json.h"
 #include "io/write.h"
 #include "trace/hold.h"
 

@@ -494,42 +494,35 @@ out:
 
 static int print_json(struct stat *s, struct pl_err *err)
 {
-	struct pl_jsonw w;
+	struct pl_writer w;
 	int64_t span, n;
-	int rc;
 
 	overall(s, &span, &n);
-	pl_jsonw_init(&w, s->out, 0);
-	PL_TRY(pl_jsonw_open(&w, '{', err));
-	PL_TRY(pl_jsonw_kstr(&w, "schema", "paceline.stat/1", err));
-	PL_TRY(pl_jsonw_ki64(&w, "events", s->n_events, err));
-	PL_TRY(pl_jsonw_ki64(&w, "segments", s->n_segs, err));
-	PL_TRY(pl_jsonw_ki64(&w, "n_ranks", n, err));
+	pl_writer_init(&w, s->out, 0);
+	pl_json_open(&w, '{');
+	pl_json_str(&w, "schema", "paceline.stat/1");
+	pl_json_int(&w, "events", s->n_events);
+	pl_json_int(&w, "segments", s->n_segs);
+	pl_json_int(&w, "n_ranks", n);
 	if (s->world > 0)
-		PL_TRY(pl_jsonw_ki64(&w, "world_size", s->world, err));
-	PL_TRY(pl_jsonw_ki64(&w, "span_ns", span, err));
-	PL_TRY(pl_jsonw_key(&w, "merged", err));
-	PL_TRY(pl_jsonw_bool(&w, s->merged, err));
-	PL_TRY(pl_jsonw_key(&w, "hosts", err));
-	PL_TRY(pl_jsonw_open(&w, '[', err));
+		pl_json_int(&w, "world_size", s->world);
+	pl_json_int(&w, "span_ns", span);
+	pl_json_bool(&w, "merged", s->merged);
+	pl_json_key(&w, "hosts");
+	pl_json_open(&w, '[');
 	for (size_t i = 0; i < s->hosts.n; i++)
-		PL_TRY(pl_jsonw_str(&w, s->hosts.str[i], s->hosts.len[i], err));
-	PL_TRY(pl_jsonw_close(&w, err));
+		pl_json_put_str(&w, s->hosts.str[i], s->hosts.len[i]);
+	pl_json_close(&w);
 	for (size_t i = 0; i < PL_LEN(sections); i++) {
-		struct pl_table *t = sections[i].make(s, err);
+		struct pl_table *t = sections[i].make(s, &w.fail);
 
-		if (!t)
-			return PL_ENOMEM;
-		rc = pl_jsonw_key(&w, sections[i].key, err);
-		if (rc >= 0)
-			rc = pl_table_json(t, &w, err);
+		pl_json_key(&w, sections[i].key);
+		if (t)
+			pl_table_json(t, &w);
 		pl_table_free(t);
-		PL_TRY(rc);
 	}
-	PL_TRY(pl_jsonw_close(&w, err));
-	rc = pl_out_write(s->out, "\n", 1, err);
-out:
-	return rc;
+	pl_json_close(&w);
+	return pl_json_end(&w, err);
 }
 
 int s_print(struct stat *s, struct pl_err *err)

@@ -8,144 +8,119 @@
 
 struct json {
 	const struct pl_graph *g;
-	struct pl_jsonw w;
+	struct pl_writer w;
 };
 
-static int kname(struct json *j, const char *key, pl_id id, struct pl_err *err)
+static void kname(struct json *j, const char *key, pl_id id)
 {
-	int rc;
-
 	if (id == PL_NONE)
-		return 0;
-	rc = pl_jsonw_key(&j->w, key, err);
-	return rc < 0 ? rc : pl_jsonw_str(&j->w, j->g->str.str[id], j->g->str.len[id], err);
+		return;
+	pl_json_key(&j->w, key);
+	pl_json_put_str(&j->w, j->g->str.str[id], j->g->str.len[id]);
 }
 
 /* A number unless it is `none`. */
-static int knum(struct json *j, const char *key, int64_t v, int64_t none, struct pl_err *err)
+static void knum(struct json *j, const char *key, int64_t v, int64_t none)
 {
-	return v == none ? 0 : pl_jsonw_ki64(&j->w, key, v, err);
+	if (v != none) {
+		pl_json_int(&j->w, key, v);
+		return;
+	}
 }
 
-static int open_key(struct json *j, const char *key, char bracket, struct pl_err *err)
+static void open_key(struct json *j, const char *key, char bracket)
 {
-	int rc = pl_jsonw_key(&j->w, key, err);
+	pl_json_key(&j->w, key);
 
-	return rc < 0 ? rc : pl_jsonw_open(&j->w, bracket, err);
+	pl_json_open(&j->w, bracket);
 }
 
-static int knums(struct json *j, const char *key, const uint32_t *v, uint32_t n, struct pl_err *err)
+static void knums(struct json *j, const char *key, const uint32_t *v, uint32_t n)
 {
-	int rc;
-
-	PL_TRY(open_key(j, key, '[', err));
+	open_key(j, key, '[');
 	for (uint32_t i = 0; i < n; i++)
-		PL_TRY(pl_jsonw_i64(&j->w, v[i], err));
-	PL_TRY(pl_jsonw_close(&j->w, err));
-out:
-	return rc;
+		pl_json_put_int(&j->w, v[i]);
+	pl_json_close(&j->w);
 }
 
-static int resource(struct json *j, size_t i, struct pl_err *err)
+static void resource(struct json *j, size_t i)
 {
 	static const char *const coord[PL_COORDS] = { "dp", "pp", "tp", "ep" };
 	const struct pl_resource *r = &j->g->res[i];
-	int rc;
 
-	PL_TRY(pl_jsonw_open(&j->w, '{', err));
-	PL_TRY(pl_jsonw_kstr(&j->w, "type", pl_trace_track_type_name(r->track_type), err));
-	PL_TRY(kname(j, "name", r->name, err));
-	PL_TRY(kname(j, "host", r->host, err));
-	PL_TRY(knum(j, "rank", r->rank, -1, err));
-	PL_TRY(knum(j, "device", r->device, -1, err));
-	PL_TRY(knum(j, "capacity", r->capacity, -1, err));
-	PL_TRY(knum(j, "discipline", r->discipline, -1, err));
+	pl_json_open(&j->w, '{');
+	pl_json_str(&j->w, "type", pl_trace_track_type_name(r->track_type));
+	kname(j, "name", r->name);
+	kname(j, "host", r->host);
+	knum(j, "rank", r->rank, -1);
+	knum(j, "device", r->device, -1);
+	knum(j, "capacity", r->capacity, -1);
+	knum(j, "discipline", r->discipline, -1);
 	for (int k = 0; k < PL_COORDS; k++)
-		PL_TRY(knum(j, coord[k], r->coord[k], -1, err));
-	PL_TRY(knum(j, "launch_ns", r->launch_ns, -1, err));
-	PL_TRY(knum(j, "dispatch_ns", r->dispatch_ns, -1, err));
-	PL_TRY(knum(j, "early_ns", r->early_ns, -1, err));
-	PL_TRY(pl_jsonw_close(&j->w, err));
-out:
-	return rc;
+		knum(j, coord[k], r->coord[k], -1);
+	knum(j, "launch_ns", r->launch_ns, -1);
+	knum(j, "dispatch_ns", r->dispatch_ns, -1);
+	knum(j, "early_ns", r->early_ns, -1);
+	pl_json_close(&j->w);
 }
 
-static int group(struct json *j, size_t i, struct pl_err *err)
+static void group(struct json *j, size_t i)
 {
 	const struct pl_ggroup *p = &j->g->group[i];
-	int rc;
 
-	PL_TRY(pl_jsonw_open(&j->w, '{', err));
-	PL_TRY(kname(j, "name", p->name, err));
-	PL_TRY(pl_jsonw_key(&j->w, "inferred", err));
-	PL_TRY(pl_jsonw_bool(&j->w, p->flags & PL_GROUP_INFERRED, err));
-	PL_TRY(knums(j, "ranks", j->g->group_rank + p->rank, p->n, err));
-	PL_TRY(pl_jsonw_close(&j->w, err));
-out:
-	return rc;
+	pl_json_open(&j->w, '{');
+	kname(j, "name", p->name);
+	pl_json_bool(&j->w, "inferred", p->flags & PL_GROUP_INFERRED);
+	knums(j, "ranks", j->g->group_rank + p->rank, p->n);
+	pl_json_close(&j->w);
 }
 
-static int link_(struct json *j, size_t i, struct pl_err *err)
+static void link_(struct json *j, size_t i)
 {
 	const struct pl_link *l = &j->g->link[i];
-	int rc;
 
-	PL_TRY(pl_jsonw_open(&j->w, '{', err));
-	PL_TRY(knum(j, "from", l->from, -1, err));
-	PL_TRY(knum(j, "to", l->to, -1, err));
-	PL_TRY(pl_jsonw_kreal(&j->w, "bytes_per_ns", l->bytes_per_ns, err));
-	PL_TRY(knum(j, "latency_ns", l->latency_ns, -1, err));
-	PL_TRY(pl_jsonw_close(&j->w, err));
-out:
-	return rc;
+	pl_json_open(&j->w, '{');
+	knum(j, "from", l->from, -1);
+	knum(j, "to", l->to, -1);
+	pl_json_real(&j->w, "bytes_per_ns", l->bytes_per_ns);
+	knum(j, "latency_ns", l->latency_ns, -1);
+	pl_json_close(&j->w);
 }
 
-static int tensor(struct json *j, size_t i, struct pl_err *err)
+static void tensor(struct json *j, size_t i)
 {
 	const struct pl_tensor *t = &j->g->tensor[i];
-	int rc;
 
-	PL_TRY(pl_jsonw_open(&j->w, '{', err));
-	PL_TRY(kname(j, "name", t->name, err));
-	PL_TRY(kname(j, "type", t->type, err));
-	PL_TRY(pl_jsonw_kstr(&j->w, "role", pl_tensor_role_name(t->role), err));
-	PL_TRY(knum(j, "bytes", t->bytes, -1, err));
-	PL_TRY(knum(j, "shape", t->shape, PL_NONE, err));
-	PL_TRY(knum(j, "producer", t->producer, PL_NONE, err));
-	PL_TRY(knums(j, "consumers", j->g->consumer + t->consumer, t->n_consumers, err));
-	PL_TRY(pl_jsonw_key(&j->w, "estimated", err));
-	PL_TRY(pl_jsonw_bool(&j->w, t->flags & PL_TF_ESTIMATED, err));
-	PL_TRY(pl_jsonw_close(&j->w, err));
-out:
-	return rc;
+	pl_json_open(&j->w, '{');
+	kname(j, "name", t->name);
+	kname(j, "type", t->type);
+	pl_json_str(&j->w, "role", pl_tensor_role_name(t->role));
+	knum(j, "bytes", t->bytes, -1);
+	knum(j, "shape", t->shape, PL_NONE);
+	knum(j, "producer", t->producer, PL_NONE);
+	knums(j, "consumers", j->g->consumer + t->consumer, t->n_consumers);
+	pl_json_bool(&j->w, "estimated", t->flags & PL_TF_ESTIMATED);
+	pl_json_close(&j->w);
 }
 
-static int preds(struct json *j, const struct pl_shape *s, uint32_t i, struct pl_err *err)
+static void preds(struct json *j, const struct pl_shape *s, uint32_t i)
 {
-	int rc;
-
-	PL_TRY(open_key(j, "after", '[', err));
+	open_key(j, "after", '[');
 	for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++) {
-		PL_TRY(pl_jsonw_open(&j->w, '{', err));
-		PL_TRY(pl_jsonw_ki64(&j->w, "node", s->src[e], err));
-		PL_TRY(pl_jsonw_kstr(&j->w, "type", pl_edge_type_name(PL_E_TYPE(s->etype[e])),
-				     err));
+		pl_json_open(&j->w, '{');
+		pl_json_int(&j->w, "node", s->src[e]);
+		pl_json_str(&j->w, "type", pl_edge_type_name(PL_E_TYPE(s->etype[e])));
 		if (s->etype[e] & PL_E_INFERRED) {
-			PL_TRY(pl_jsonw_key(&j->w, "inferred", err));
-			PL_TRY(pl_jsonw_bool(&j->w, true, err));
+			pl_json_bool(&j->w, "inferred", true);
 		}
-		PL_TRY(pl_jsonw_close(&j->w, err));
+		pl_json_close(&j->w);
 	}
-	PL_TRY(pl_jsonw_close(&j->w, err));
-out:
-	return rc;
+	pl_json_close(&j->w);
 }
 
-static int node(struct json *j, const struct pl_shape *s, uint32_t i, struct pl_err *err)
+static void node(struct json *j, const struct pl_shape *s, uint32_t i)
 {
-	int rc;
-
-	PL_TRY(pl_jsonw_open(&j->w, '{', err));
+	pl_json_open(&j->w, '{');
 	for (size_t k = 0; k < PL_N_NODE_COLUMNS; k++) {
 		const struct pl_node_column *c = &pl_node_columns[k];
 		int64_t v = pl_shape_value(s, c, i);
@@ -153,159 +128,128 @@ static int node(struct json *j, const struct pl_shape *s, uint32_t i, struct pl_
 		const char *word = show_word(c, v, buf);
 
 		if (word)
-			PL_TRY(pl_jsonw_kstr(&j->w, c->word, word, err));
+			pl_json_str(&j->w, c->word, word);
 		else if (c->values == PL_CV_STRING)
-			PL_TRY(kname(j, c->word, (pl_id)v, err));
+			kname(j, c->word, (pl_id)v);
 		else
-			PL_TRY(knum(j, c->word, v, c->unknown, err));
+			knum(j, c->word, v, c->unknown);
 	}
 	if (s->off[i + 1] > s->off[i])
-		PL_TRY(preds(j, s, i, err));
-	PL_TRY(pl_jsonw_close(&j->w, err));
-out:
-	return rc;
+		preds(j, s, i);
+	pl_json_close(&j->w);
 }
 
-static int work(struct json *j, size_t i, struct pl_err *err)
+static void work(struct json *j, size_t i)
 {
 	const struct pl_gwork *p = &j->g->work[i];
-	int rc;
 
-	PL_TRY(pl_jsonw_open(&j->w, '{', err));
+	pl_json_open(&j->w, '{');
 	if (p->op)
-		PL_TRY(pl_jsonw_kstr(&j->w, "operator", pl_operator_name(p->op), err));
-	PL_TRY(kname(j, "type", p->type, err));
-	PL_TRY(kname(j, "dims", p->dims, err));
-	PL_TRY(knum(j, "flops", p->flops, -1, err));
-	PL_TRY(knum(j, "bytes", p->bytes, -1, err));
-	PL_TRY(pl_jsonw_close(&j->w, err));
-out:
-	return rc;
+		pl_json_str(&j->w, "operator", pl_operator_name(p->op));
+	kname(j, "type", p->type);
+	kname(j, "dims", p->dims);
+	knum(j, "flops", p->flops, -1);
+	knum(j, "bytes", p->bytes, -1);
+	pl_json_close(&j->w);
 }
 
-static int comm(struct json *j, const struct pl_gcomm *c, struct pl_err *err)
+static void comm(struct json *j, const struct pl_gcomm *c)
 {
-	int rc;
-
-	PL_TRY(pl_jsonw_open(&j->w, '{', err));
-	PL_TRY(pl_jsonw_kstr(&j->w, "kind", pl_trace_coll_name(c->kind), err));
-	PL_TRY(kname(j, "algorithm", c->algorithm, err));
-	PL_TRY(kname(j, "type", c->type, err));
-	PL_TRY(knum(j, "group", c->group, PL_NONE, err));
-	PL_TRY(knum(j, "members", c->members, -1, err));
-	PL_TRY(knum(j, "rounds", c->rounds, 0, err));
-	PL_TRY(knum(j, "root", c->root, -1, err));
-	PL_TRY(knum(j, "bytes", c->bytes, -1, err));
-	PL_TRY(pl_jsonw_close(&j->w, err));
-out:
-	return rc;
+	pl_json_open(&j->w, '{');
+	pl_json_str(&j->w, "kind", pl_trace_coll_name(c->kind));
+	kname(j, "algorithm", c->algorithm);
+	kname(j, "type", c->type);
+	knum(j, "group", c->group, PL_NONE);
+	knum(j, "members", c->members, -1);
+	knum(j, "rounds", c->rounds, 0);
+	knum(j, "root", c->root, -1);
+	knum(j, "bytes", c->bytes, -1);
+	pl_json_close(&j->w);
 }
 
-static int shape(struct json *j, size_t i, struct pl_err *err)
+static void shape(struct json *j, size_t i)
 {
 	const struct pl_shape *s = &j->g->shape[i];
-	int rc;
 
-	PL_TRY(pl_jsonw_open(&j->w, '{', err));
-	PL_TRY(knum(j, "n_nodes", s->n_nodes, -1, err));
-	PL_TRY(knum(j, "n_edges", s->n_edges, -1, err));
-	PL_TRY(knum(j, "n_entries", s->n_entries, -1, err));
-	PL_TRY(open_key(j, "comms", '[', err));
+	pl_json_open(&j->w, '{');
+	knum(j, "n_nodes", s->n_nodes, -1);
+	knum(j, "n_edges", s->n_edges, -1);
+	knum(j, "n_entries", s->n_entries, -1);
+	open_key(j, "comms", '[');
 	for (uint32_t n = 0; n < s->n_comms; n++)
-		PL_TRY(comm(j, &s->comms[n], err));
-	PL_TRY(pl_jsonw_close(&j->w, err));
-	PL_TRY(open_key(j, "nodes", '[', err));
+		comm(j, &s->comms[n]);
+	pl_json_close(&j->w);
+	open_key(j, "nodes", '[');
 	for (uint32_t n = 0; n < s->n_nodes; n++)
-		PL_TRY(node(j, s, n, err));
-	PL_TRY(pl_jsonw_close(&j->w, err));
-	PL_TRY(pl_jsonw_close(&j->w, err));
-out:
-	return rc;
+		node(j, s, n);
+	pl_json_close(&j->w);
+	pl_json_close(&j->w);
 }
 
-static int times(struct json *j, const char *key, const pl_ns *v, uint32_t n, struct pl_err *err)
+static void times(struct json *j, const char *key, const pl_ns *v, uint32_t n)
 {
-	int rc;
-
-	PL_TRY(open_key(j, key, '[', err));
+	open_key(j, key, '[');
 	for (uint32_t i = 0; i < n; i++)
-		PL_TRY(pl_jsonw_i64(&j->w, v[i], err));
-	PL_TRY(pl_jsonw_close(&j->w, err));
-out:
-	return rc;
+		pl_json_put_int(&j->w, v[i]);
+	pl_json_close(&j->w);
 }
 
-static int step(struct json *j, size_t i, struct pl_err *err)
+static void step(struct json *j, size_t i)
 {
 	const struct pl_gstep *p = &j->g->step[i];
 	uint32_t n = j->g->shape[p->shape].n_nodes;
-	int rc;
 
-	PL_TRY(pl_jsonw_open(&j->w, '{', err));
-	PL_TRY(knum(j, "step", p->number, INT64_MIN, err));
-	PL_TRY(knum(j, "shape", p->shape, -1, err));
-	PL_TRY(times(j, "start_ns", p->start, n, err));
-	PL_TRY(times(j, "dur_ns", p->dur, n, err));
-	PL_TRY(pl_jsonw_close(&j->w, err));
-out:
-	return rc;
+	pl_json_open(&j->w, '{');
+	knum(j, "step", p->number, INT64_MIN);
+	knum(j, "shape", p->shape, -1);
+	times(j, "start_ns", p->start, n);
+	times(j, "dur_ns", p->dur, n);
+	pl_json_close(&j->w);
 }
 
-static int head(struct json *j, struct pl_err *err)
+static void head(struct json *j)
 {
 	const struct pl_graph *g = j->g;
-	int rc;
 
-	PL_TRY(pl_jsonw_kstr(&j->w, "schema", "paceline.graph/1", err));
-	PL_TRY(pl_jsonw_ki64(&j->w, "epoch_ns", g->epoch_ns, err));
-	PL_TRY(pl_jsonw_key(&j->w, "stepless", err));
-	PL_TRY(pl_jsonw_bool(&j->w, g->stepless, err));
-	PL_TRY(pl_jsonw_ki64(&j->w, "inferred_waits", g->inferred_waits, err));
-	PL_TRY(pl_jsonw_ki64(&j->w, "recorded_waits", g->recorded_waits, err));
-	PL_TRY(pl_jsonw_ki64(&j->w, "inferred_threads", g->inferred_threads, err));
-	PL_TRY(pl_jsonw_ki64(&j->w, "dropped_edges", g->dropped_edges, err));
-	PL_TRY(pl_jsonw_ki64(&j->w, "unmatched_comm", g->unmatched_comm, err));
-	PL_TRY(pl_jsonw_key(&j->w, "provenance", err));
-	PL_TRY(pl_jsonw_str(&j->w, g->provenance.n ? (const char *)g->provenance.p : "",
-			    g->provenance.n, err));
-	PL_TRY(open_key(j, "ranks", '[', err));
+	pl_json_str(&j->w, "schema", "paceline.graph/1");
+	pl_json_int(&j->w, "epoch_ns", g->epoch_ns);
+	pl_json_bool(&j->w, "stepless", g->stepless);
+	pl_json_int(&j->w, "inferred_waits", g->inferred_waits);
+	pl_json_int(&j->w, "recorded_waits", g->recorded_waits);
+	pl_json_int(&j->w, "inferred_threads", g->inferred_threads);
+	pl_json_int(&j->w, "dropped_edges", g->dropped_edges);
+	pl_json_int(&j->w, "unmatched_comm", g->unmatched_comm);
+	pl_json_key(&j->w, "provenance");
+	pl_json_put_str(&j->w, g->provenance.n ? (const char *)g->provenance.p : "",
+			g->provenance.n);
+	open_key(j, "ranks", '[');
 	for (int32_t i = 0; i < g->n_ranks; i++)
-		PL_TRY(pl_jsonw_i64(&j->w, g->rank[i], err));
-	PL_TRY(pl_jsonw_close(&j->w, err));
-out:
-	return rc;
+		pl_json_put_int(&j->w, g->rank[i]);
+	pl_json_close(&j->w);
 }
 
-static int array(struct json *j, const char *key, size_t n,
-		 int (*one)(struct json *j, size_t i, struct pl_err *err), struct pl_err *err)
+static void array(struct json *j, const char *key, size_t n, void (*one)(struct json *j, size_t i))
 {
-	int rc;
-
-	PL_TRY(open_key(j, key, '[', err));
+	open_key(j, key, '[');
 	for (size_t i = 0; i < n; i++)
-		PL_TRY(one(j, i, err));
-	PL_TRY(pl_jsonw_close(&j->w, err));
-out:
-	return rc;
+		one(j, i);
+	pl_json_close(&j->w);
 }
 
 int show_json(const struct pl_graph *g, struct pl_out *out, struct pl_err *err)
 {
 	struct json j = { .g = g };
-	int rc;
 
-	pl_jsonw_init(&j.w, out, 0);
-	PL_TRY(pl_jsonw_open(&j.w, '{', err));
-	PL_TRY(head(&j, err));
-	PL_TRY(array(&j, "resources", g->n_res, resource, err));
-	PL_TRY(array(&j, "groups", g->n_groups, group, err));
-	PL_TRY(array(&j, "links", g->n_links, link_, err));
-	PL_TRY(array(&j, "work", g->n_work, work, err));
-	PL_TRY(array(&j, "shapes", g->n_shapes, shape, err));
-	PL_TRY(array(&j, "tensors", g->n_tensors, tensor, err));
-	PL_TRY(array(&j, "steps", g->n_steps, step, err));
-	PL_TRY(pl_jsonw_close(&j.w, err));
-	PL_TRY(pl_out_write(out, "\n", 1, err));
-out:
-	return rc;
+	pl_writer_init(&j.w, out, 0);
+	pl_json_open(&j.w, '{');
+	head(&j);
+	array(&j, "resources", g->n_res, resource);
+	array(&j, "groups", g->n_groups, group);
+	array(&j, "links", g->n_links, link_);
+	array(&j, "work", g->n_work, work);
+	array(&j, "shapes", g->n_shapes, shape);
+	array(&j, "tensors", g->n_tensors, tensor);
+	array(&j, "steps", g->n_steps, step);
+	pl_json_close(&j.w);
+	return pl_json_end(&j.w, err);
 }

@@ -359,7 +359,7 @@ out:
 	return rc;
 }
 
-static int json_head(const struct graph_stat *s, struct pl_jsonw *w, struct pl_err *err)
+static void json_head(const struct graph_stat *s, struct pl_writer *w)
 {
 	const struct pl_graph *g = s->g;
 	const struct {
@@ -382,47 +382,35 @@ static int json_head(const struct graph_stat *s, struct pl_jsonw *w, struct pl_e
 		{ "dropped_edges", g->dropped_edges },
 		{ "unmatched_comm", g->unmatched_comm },
 	};
-	int rc;
 
-	PL_TRY(pl_jsonw_kstr(w, "schema", "paceline.graph-stat/1", err));
-	PL_TRY(pl_jsonw_key(w, "stepless", err));
-	PL_TRY(pl_jsonw_bool(w, g->stepless, err));
+	pl_json_str(w, "schema", "paceline.graph-stat/1");
+	pl_json_bool(w, "stepless", g->stepless);
 	for (size_t i = 0; i < PL_LEN(num); i++)
-		PL_TRY(pl_jsonw_ki64(w, num[i].key, num[i].v, err));
-out:
-	return rc;
+		pl_json_int(w, num[i].key, num[i].v);
 }
 
-static int json_section(const struct graph_stat *s, const struct section *x, struct pl_jsonw *w,
-			struct pl_err *err)
+static void json_section(const struct graph_stat *s, const struct section *x, struct pl_writer *w)
 {
-	struct pl_table *t = pl_table_new(x->col, x->n_col, err);
-	int rc;
+	struct pl_table *t = pl_table_new(x->col, x->n_col, &w->fail);
 
-	if (!t)
-		return err ? err->code : PL_ENOMEM;
-	PL_TRY(fill(s, x, x->rows(s), t, err));
-	PL_TRY(pl_jsonw_key(w, x->key, err));
-	PL_TRY(pl_table_json(t, w, err));
-out:
+	if (t && fill(s, x, x->rows(s), t, &w->fail) == 0) {
+		pl_json_key(w, x->key);
+		pl_table_json(t, w);
+	}
 	pl_table_free(t);
-	return rc;
 }
 
 static int print_json(const struct graph_stat *s, struct pl_out *out, struct pl_err *err)
 {
-	struct pl_jsonw w;
-	int rc;
+	struct pl_writer w;
 
-	pl_jsonw_init(&w, out, 2);
-	PL_TRY(pl_jsonw_open(&w, '{', err));
-	PL_TRY(json_head(s, &w, err));
+	pl_writer_init(&w, out, 2);
+	pl_json_open(&w, '{');
+	json_head(s, &w);
 	for (size_t i = 0; i < PL_LEN(sections); i++)
-		PL_TRY(json_section(s, &sections[i], &w, err));
-	PL_TRY(pl_jsonw_close(&w, err));
-	PL_TRY(pl_out_write(out, "\n", 1, err));
-out:
-	return rc;
+		json_section(s, &sections[i], &w);
+	pl_json_close(&w);
+	return pl_json_end(&w, err);
 }
 
 int show_stat(const struct pl_graph *g, bool json, struct pl_out *out, struct pl_err *err)

@@ -9,6 +9,7 @@
  * when it is first seen.
  */
 #include "import/internal.h"
+#include "io/write.h"
 
 const char *pl_import_event_bad(struct pl_ev *e, const char *where, const char *what)
 {
@@ -134,61 +135,59 @@ const char *pl_import_event_string(struct pl_ev *e, const char *p, const char *e
 
 /* ---- nested values ------------------------------------------------------------------------- */
 
-static int copy_token(struct pl_jsonw *w, const struct pl_json *j, enum pl_json_type t,
-		      struct pl_buf *tmp, struct pl_err *err)
+static void copy_token(struct pl_writer *w, const struct pl_json *j, enum pl_json_type t,
+		       struct pl_buf *tmp)
 {
 	size_t n = j->len;
-	int rc;
 
 	switch (t) {
 	case PL_JSON_OBJECT:
 	case PL_JSON_ARRAY:
-		return pl_jsonw_open(w, t == PL_JSON_OBJECT ? '{' : '[', err);
+		pl_json_open(w, t == PL_JSON_OBJECT ? '{' : '[');
+		return;
 	case PL_JSON_OBJECT_END:
 	case PL_JSON_ARRAY_END:
-		return pl_jsonw_close(w, err);
+		pl_json_close(w);
+		return;
 	case PL_JSON_KEY:
 	case PL_JSON_STRING:
 	case PL_JSON_WORD:
 		tmp->n = 0;
-		rc = pl_buf_need(tmp, n + 1, err);
-		if (rc < 0)
-			return rc;
+		if (pl_buf_need(tmp, n + 1, &w->fail) < 0)
+			return;
 		n = t == PL_JSON_WORD ? (memcpy(tmp->p, j->text, n), n)
 				      : pl_json_unescape(j->text, n, (char *)tmp->p);
 		tmp->p[n] = '\0';
-		return t == PL_JSON_KEY ? pl_jsonw_key(w, (const char *)tmp->p, err)
-					: pl_jsonw_str(w, (const char *)tmp->p, n, err);
+		if (t == PL_JSON_KEY)
+			pl_json_key(w, (const char *)tmp->p);
+		else
+			pl_json_put_str(w, (const char *)tmp->p, n);
+		return;
 	case PL_JSON_NUMBER:
-		return pl_jsonw_raw(w, j->text, n, err);
+		pl_json_put_raw(w, j->text, n);
+		return;
 	case PL_JSON_NULL:
-		return pl_jsonw_null(w, err);
+		pl_json_put_null(w);
+		return;
 	default:
-		return pl_jsonw_bool(w, t == PL_JSON_TRUE, err);
+		pl_json_put_bool(w, t == PL_JSON_TRUE);
+		return;
 	}
 }
 
 int pl_import_json_repair(const char *s, size_t n, struct pl_buf *b, struct pl_err *err)
 {
-	struct pl_out *out = pl_out_open_buf(b, err);
+	struct pl_writer w = { .b = *b };
 	struct pl_buf tmp = { 0 };
 	enum pl_json_type t;
-	struct pl_jsonw w;
 	struct pl_json j;
-	int rc;
 
-	if (!out)
-		return err->code;
-	pl_jsonw_init(&w, out, 0);
 	pl_json_init(&j, s, n);
 	while ((t = pl_json_next(&j)) != PL_JSON_END && t != PL_JSON_ERROR)
-		PL_TRY(copy_token(&w, &j, t, &tmp, err));
+		copy_token(&w, &j, t, &tmp);
 	pl_buf_fini(&tmp);
-	return pl_out_close(out, err);
-out:
-	pl_buf_fini(&tmp);
-	pl_out_abort(out);
-	return rc;
+	*b = w.b;
+	return pl_writer_check(&w, err);
 }
 
 /* 0 clean, 1 lenient, -1 malformed */

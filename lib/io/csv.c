@@ -147,26 +147,3 @@ int pl_csv_read(struct pl_in *in,
 	pl_free(r.field);
 	return rc < 0 ? rc : 0;
 }
-
-int pl_csv_put(struct pl_out *out, const char *s, size_t n, struct pl_err *err)
-{
-	bool plain = !n || (s[0] != ' ' && s[0] != '\t' && s[n - 1] != ' ' && s[n - 1] != '\t');
-	size_t from = 0;
-	int rc;
-
-	for (size_t i = 0; i < n && plain; i++)
-		plain = s[i] != '"' && s[i] != ',' && s[i] != '\n' && s[i] != '\r';
-	if (plain)
-		return pl_out_write(out, s, n, err);
-	PL_TRY(pl_out_write(out, "\"", 1, err));
-	for (size_t i = 0; i < n; i++) {
-		if (s[i] != '"')
-			continue;
-		PL_TRY(pl_out_write(out, s + from, i + 1 - from, err)); /* the quote, and again */
-		from = i;
-	}
-	PL_TRY(pl_out_write(out, s + from, n - from, err));
-	rc = pl_out_write(out, "\"", 1, err);
-out:
-	return rc;
-}

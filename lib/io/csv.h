@@ -1,4 +1,4 @@
-/* csv.h - CSV in through libcsv, row by row; CSV out by hand. */
+/* csv.h - CSV in through libcsv, row by row. */
 #ifndef PL_CSV_H
 #define PL_CSV_H
 
@@ -14,7 +14,5 @@ struct pl_csv_row {
 int pl_csv_read(struct pl_in *in,
 		int (*row)(void *arg, const struct pl_csv_row *r, struct pl_err *err), void *arg,
 		struct pl_err *err) PL_MUST;
-int pl_csv_put(struct pl_out *out, const char *s, size_t n,
-	       struct pl_err *err) PL_MUST; /* quoted if need be */
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * json.h - a streaming pull reader for what profilers really write, and a writer.
+ * json.h - a streaming pull reader for what profilers really write.
  *
  * The reader works on a byte range in memory that holds one whole value (an event, a metadata
  * value); the importers cut such ranges out of the stream with pl_json_scan(). It is lenient where
@@ -52,31 +52,5 @@ bool pl_json_decimal(const char *s, size_t n, int64_t *mantissa, int *scale);
  * rounded half away from zero; out of range saturates and returns false. */
 bool pl_json_time_ns(const char *s, size_t n, int64_t unit_ns, pl_ns *ns);
 bool pl_json_i64(const char *s, size_t n, int64_t *v);
-
-/* ---- writer: into a pl_out, commas and escapes handled ----------------------------------------
- */
-
-struct pl_jsonw {
-	struct pl_out *out;
-	int depth, indent; /* indent 0: compact */
-	uint8_t has[64];
-	bool key;
-};
-void pl_jsonw_init(struct pl_jsonw *w, struct pl_out *out, int indent);
-int pl_jsonw_open(struct pl_jsonw *w, char bracket, struct pl_err *err) PL_MUST; /* '{' or '[' */
-int pl_jsonw_close(struct pl_jsonw *w, struct pl_err *err) PL_MUST;
-int pl_jsonw_key(struct pl_jsonw *w, const char *key, struct pl_err *err) PL_MUST;
-int pl_jsonw_str(struct pl_jsonw *w, const char *s, size_t n,
-		 struct pl_err *err) PL_MUST; /* bad UTF-8 -> U+FFFD */
-int pl_jsonw_i64(struct pl_jsonw *w, int64_t v, struct pl_err *err) PL_MUST;
-int pl_jsonw_real(struct pl_jsonw *w, double v,
-		  struct pl_err *err) PL_MUST; /* shortest; not finite: null */
-int pl_jsonw_bool(struct pl_jsonw *w, bool v, struct pl_err *err) PL_MUST;
-int pl_jsonw_null(struct pl_jsonw *w, struct pl_err *err) PL_MUST;
-int pl_jsonw_raw(struct pl_jsonw *w, const char *s, size_t n, struct pl_err *err) PL_MUST;
-/* key and value in one call */
-int pl_jsonw_kstr(struct pl_jsonw *w, const char *key, const char *s, struct pl_err *err) PL_MUST;
-int pl_jsonw_ki64(struct pl_jsonw *w, const char *key, int64_t v, struct pl_err *err) PL_MUST;
-int pl_jsonw_kreal(struct pl_jsonw *w, const char *key, double v, struct pl_err *err) PL_MUST;
 
 #endif

@@ -5,8 +5,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "io/csv.h"
 #include "io/table.h"
+
+#define FLUSH ((size_t)64 << 10)
 
 union cell {
 	int64_t i;
@@ -126,244 +127,223 @@ static size_t bytes_of(const char *s, size_t n, size_t w)
 }
 
 /* A string for one line of text: no control characters, cut in the middle to `max` code points. */
-static int put_text(struct pl_buf *b, const char *s, size_t max, struct pl_err *err)
+static void put_text(struct pl_writer *w, const char *s, size_t max)
 {
-	size_t n = strlen(s), w = shown(s, n), from = b->n, left, right;
-	int rc;
+	size_t n = strlen(s), width = shown(s, n), from = w->b.n, right;
 
-	if (!max || w <= max) {
-		PL_TRY(pl_buf_put(b, s, n, err));
+	if (!max || width <= max) {
+		pl_write(w, s, n);
 	} else {
-		left = bytes_of(s, n, max / 2);
-		right = bytes_of(s, n, w - (max - max / 2 - 1));
-		PL_TRY(pl_buf_put(b, s, left, err));
-		PL_TRY(pl_buf_put(b, "\xe2\x80\xa6", 3, err));
-		PL_TRY(pl_buf_put(b, s + right, n - right, err));
+		right = bytes_of(s, n, width - (max - max / 2 - 1));
+		pl_write(w, s, bytes_of(s, n, max / 2));
+		pl_write_text(w, "\xe2\x80\xa6");
+		pl_write(w, s + right, n - right);
 	}
-	for (size_t i = from; i < b->n; i++)
-		if (b->p[i] < ' ' || b->p[i] == 0x7f)
-			b->p[i] = '?';
-	rc = 0;
-out:
-	return rc;
+	for (size_t i = from; i < w->b.n; i++)
+		if (w->b.p[i] < ' ' || w->b.p[i] == 0x7f)
+			w->b.p[i] = '?';
 }
 
-static int render(struct pl_buf *b, const struct pl_column *col, const union cell *c,
-		  struct pl_err *err)
+/* The cell as text, alone in the buffer of w. */
+static void render(struct pl_writer *w, const struct pl_column *col, const union cell *c)
 {
 	char text[64];
 
-	b->n = 0;
+	w->b.n = 0;
 	if (empty(col->type, c))
-		return 0;
+		return;
 	switch (col->type) {
 	case PL_CELL_STR:
-		return put_text(b, c->s, col->max > 0 ? (size_t)col->max : 0, err);
+		put_text(w, c->s, col->max > 0 ? (size_t)col->max : 0);
+		break;
 	case PL_CELL_I64:
-		return pl_buf_printf(b, err, "%lld", (long long)c->i);
+		pl_write_int(w, c->i);
+		break;
 	case PL_CELL_NS:
-		return pl_buf_printf(b, err, "%s", pl_fmt_ns(text, sizeof(text), c->i));
+		pl_write_text(w, pl_fmt_ns(text, sizeof(text), c->i));
+		break;
 	case PL_CELL_BYTES:
-		return pl_buf_printf(b, err, "%s", pl_fmt_bytes(text, sizeof(text), (double)c->i));
+		pl_write_text(w, pl_fmt_bytes(text, sizeof(text), (double)c->i));
+		break;
 	case PL_CELL_REAL:
-		return pl_buf_printf(b, err, "%.4g", c->r);
+		pl_write_format(w, "%.4g", c->r);
+		break;
 	case PL_CELL_PERCENT:
-		return pl_buf_printf(b, err, "%.1f%%", 100 * c->r);
+		pl_write_format(w, "%.1f%%", 100 * c->r);
+		break;
 	}
-	return pl_fail(err, PL_EINTERNAL, "unknown type of a cell");
-}
-
-static int put_spaces(struct pl_out *out, size_t n, struct pl_err *err)
-{
-	int rc = 0;
-
-	for (; rc >= 0 && n; n--)
-		rc = pl_out_write(out, " ", 1, err);
-	return rc;
 }
 
 /* One line. `cells` NULL: the titles. No spaces at the end of a line. */
-static int text_line(const struct pl_table *t, const union cell *cells, const size_t *width,
-		     struct pl_buf *b, struct pl_out *out, struct pl_err *err)
+static void text_line(const struct pl_table *t, const union cell *cells, const size_t *width,
+		      struct pl_writer *cell, struct pl_writer *w)
 {
 	size_t owed = 0;
-	int rc;
 
 	for (size_t i = 0; i < t->n_cols; i++) {
 		bool left = t->col[i].type == PL_CELL_STR;
 		size_t pad;
 
-		b->n = 0;
+		cell->b.n = 0;
 		if (cells)
-			PL_TRY(render(b, &t->col[i], &cells[i], err));
+			render(cell, &t->col[i], &cells[i]);
 		else
-			PL_TRY(put_text(b, t->col[i].title, 0, err));
-		pad = width[i] - shown((const char *)b->p, b->n);
-		if (b->n) {
-			PL_TRY(put_spaces(out, owed + (left ? 0 : pad), err));
-			PL_TRY(pl_out_write(out, b->p, b->n, err));
+			put_text(cell, t->col[i].title, 0);
+		pad = width[i] - shown((const char *)cell->b.p, cell->b.n);
+		if (cell->b.n) {
+			for (owed += left ? 0 : pad; owed; owed--)
+				pl_write_char(w, ' ');
+			pl_write(w, cell->b.p, cell->b.n);
 			owed = left ? pad : 0;
 		} else {
 			owed += width[i];
 		}
 		owed += 2;
 	}
-	rc = pl_out_write(out, "\n", 1, err);
-out:
-	return rc;
+	pl_write_char(w, '\n');
 }
 
-static int print_text(const struct pl_table *t, struct pl_out *out, const char *title,
-		      struct pl_err *err)
+static void print_text(const struct pl_table *t, struct pl_writer *w, const char *title)
 {
-	struct pl_buf b = { 0 };
+	struct pl_writer cell = { 0 };
 	size_t *width = NULL;
-	int rc;
 
-	PL_TRY(pl_alloc(&width, t->n_cols, sizeof(*width), err));
+	if (pl_alloc(&width, t->n_cols, sizeof(*width), &w->fail) < 0)
+		return;
 	for (size_t i = 0; i < t->n_cols; i++)
 		width[i] = shown(t->col[i].title, strlen(t->col[i].title));
 	for (size_t r = 0; r < t->n_rows; r++) {
 		for (size_t i = 0; i < t->n_cols; i++) {
-			size_t w;
+			size_t n;
 
-			PL_TRY(render(&b, &t->col[i], &t->cell[r * t->n_cols + i], err));
-			w = shown((const char *)b.p, b.n);
-			width[i] = w > width[i] ? w : width[i];
+			render(&cell, &t->col[i], &t->cell[r * t->n_cols + i]);
+			n = shown((const char *)cell.b.p, cell.b.n);
+			width[i] = n > width[i] ? n : width[i];
 		}
 	}
 	if (title)
-		PL_TRY(pl_out_printf(out, err, "%s\n", title));
-	PL_TRY(text_line(t, NULL, width, &b, out, err));
-	for (size_t r = 0; r < t->n_rows; r++)
-		PL_TRY(text_line(t, t->cell + r * t->n_cols, width, &b, out, err));
-out:
+		pl_write_format(w, "%s\n", title);
+	text_line(t, NULL, width, &cell, w);
+	for (size_t r = 0; r < t->n_rows && !cell.fail.code; r++) {
+		text_line(t, t->cell + r * t->n_cols, width, &cell, w);
+		pl_writer_flush(w, FLUSH);
+	}
+	if (cell.fail.code)
+		w->fail = cell.fail;
 	pl_free(width);
-	pl_buf_fini(&b);
-	return rc;
+	pl_writer_fini(&cell);
 }
 
 /* ---- CSV and TSV -------------------------------------------------------------------------------
  */
 
 /* Backslash escapes for what would break a line of TSV. */
-static int put_tsv(struct pl_out *out, const char *s, size_t n, struct pl_err *err)
+static void put_tsv(struct pl_writer *w, const char *s)
 {
 	static const char from[] = "\t\n\r\\", to[] = "tnr\\";
-	int rc = 0;
 
-	for (size_t i = 0; i < n && rc >= 0; i++) {
-		const char *p = s[i] ? strchr(from, s[i]) : NULL;
-		char pair[2] = { '\\', p ? to[p - from] : 0 };
+	for (; *s; s++) {
+		const char *p = strchr(from, *s);
 
-		rc = p ? pl_out_write(out, pair, 2, err) : pl_out_write(out, s + i, 1, err);
-	}
-	return rc;
-}
-
-/* A number as JSON and CSV have it: through the JSON writer, which is the one that is exact. */
-static int plain(struct pl_jsonw *w, const struct pl_column *col, const union cell *c,
-		 struct pl_err *err)
-{
-	if (empty(col->type, c))
-		return pl_jsonw_null(w, err);
-	switch (col->type) {
-	case PL_CELL_STR:
-		return pl_jsonw_str(w, c->s, strlen(c->s), err);
-	case PL_CELL_REAL:
-	case PL_CELL_PERCENT:
-		return pl_jsonw_real(w, c->r, err);
-	default:
-		return pl_jsonw_i64(w, c->i, err);
+		if (p)
+			pl_write_char(w, '\\');
+		pl_write_char(w, p ? to[p - from] : *s);
 	}
 }
 
-static int separated_line(const struct pl_table *t, const union cell *cells, struct pl_out *out,
-			  bool tsv, struct pl_err *err)
+/* A number as CSV has it. */
+static void put_number(struct pl_writer *w, enum pl_cell type, const union cell *c)
 {
-	int rc = 0;
+	if (type == PL_CELL_REAL || type == PL_CELL_PERCENT)
+		pl_write_real(w, c->r);
+	else
+		pl_write_int(w, c->i);
+}
 
+static void separated_line(const struct pl_table *t, const union cell *cells, struct pl_writer *w,
+			   bool tsv)
+{
 	for (size_t i = 0; i < t->n_cols; i++) {
 		const struct pl_column *col = &t->col[i];
-		struct pl_jsonw w;
+		const char *s = cells ? cells[i].s : col->key;
 
 		if (i)
-			PL_TRY(pl_out_write(out, tsv ? "\t" : ",", 1, err));
+			pl_write_char(w, tsv ? '\t' : ',');
 		if (cells && empty(col->type, &cells[i]))
 			continue;
-		if (!cells || col->type == PL_CELL_STR) {
-			const char *s = cells ? cells[i].s : col->key;
-
-			PL_TRY(tsv ? put_tsv(out, s, strlen(s), err)
-				   : pl_csv_put(out, s, strlen(s), err));
-			continue;
-		}
-		pl_jsonw_init(&w, out, 0);
-		PL_TRY(plain(&w, col, &cells[i], err));
+		if (cells && col->type != PL_CELL_STR)
+			put_number(w, col->type, &cells[i]);
+		else if (tsv)
+			put_tsv(w, s);
+		else
+			pl_write_csv(w, s, strlen(s));
 	}
-	rc = pl_out_write(out, "\n", 1, err);
-out:
-	return rc;
-}
-
-static int print_separated(const struct pl_table *t, struct pl_out *out, bool tsv,
-			   struct pl_err *err)
-{
-	int rc = separated_line(t, NULL, out, tsv, err);
-
-	for (size_t r = 0; rc >= 0 && r < t->n_rows; r++)
-		rc = separated_line(t, t->cell + r * t->n_cols, out, tsv, err);
-	return rc;
+	pl_write_char(w, '\n');
+	pl_writer_flush(w, FLUSH);
 }
 
 /* ---- JSON --------------------------------------------------------------------------------------
  */
 
-static int json_row(const struct pl_table *t, size_t r, struct pl_jsonw *w, struct pl_err *err)
+static void json_row(const struct pl_table *t, size_t r, struct pl_writer *w)
 {
-	int rc;
-
-	PL_TRY(pl_jsonw_open(w, '{', err));
+	pl_json_open(w, '{');
 	for (size_t i = 0; i < t->n_cols; i++) {
-		PL_TRY(pl_jsonw_key(w, t->col[i].key, err));
-		PL_TRY(plain(w, &t->col[i], &t->cell[r * t->n_cols + i], err));
+		const union cell *c = &t->cell[r * t->n_cols + i];
+		enum pl_cell type = t->col[i].type;
+
+		if (type == PL_CELL_STR)
+			pl_json_str(w, t->col[i].key, c->s);
+		else if (type == PL_CELL_REAL || type == PL_CELL_PERCENT)
+			pl_json_real(w, t->col[i].key, c->r);
+		else if (c->i == INT64_MIN)
+			pl_json_str(w, t->col[i].key, NULL);
+		else
+			pl_json_int(w, t->col[i].key, c->i);
 	}
-	rc = pl_jsonw_close(w, err);
-out:
-	return rc;
+	pl_json_close(w);
 }
 
-int pl_table_json(const struct pl_table *t, struct pl_jsonw *w, struct pl_err *err)
+void pl_table_json(const struct pl_table *t, struct pl_writer *w)
 {
-	int rc = pl_jsonw_open(w, '[', err);
-
-	for (size_t r = 0; rc >= 0 && r < t->n_rows; r++)
-		rc = json_row(t, r, w, err);
-	return rc < 0 ? rc : pl_jsonw_close(w, err);
+	pl_json_open(w, '[');
+	for (size_t r = 0; r < t->n_rows; r++)
+		json_row(t, r, w);
+	pl_json_close(w);
 }
 
 int pl_table_print(const struct pl_table *t, struct pl_out *out, enum pl_table_format f,
 		   const char *title, struct pl_err *err)
 {
-	struct pl_jsonw w;
-	int rc = 0;
+	struct pl_writer w;
 
-	pl_jsonw_init(&w, out, 0);
+	pl_writer_init(&w, out, 0);
+	pl_table_write(t, &w, f, title);
+	return pl_writer_end(&w, err);
+}
+
+void pl_table_write(const struct pl_table *t, struct pl_writer *w, enum pl_table_format f,
+		    const char *title)
+{
 	switch (f) {
 	case PL_TABLE_TEXT:
-		return print_text(t, out, title, err);
+		print_text(t, w, title);
+		break;
 	case PL_TABLE_CSV:
 	case PL_TABLE_TSV:
-		return print_separated(t, out, f == PL_TABLE_TSV, err);
+		separated_line(t, NULL, w, f == PL_TABLE_TSV);
+		for (size_t r = 0; r < t->n_rows; r++)
+			separated_line(t, t->cell + r * t->n_cols, w, f == PL_TABLE_TSV);
+		break;
 	case PL_TABLE_JSON:
-		rc = pl_table_json(t, &w, err);
+		pl_table_json(t, w);
+		pl_write_char(w, '\n');
 		break;
 	case PL_TABLE_JSONL:
-		for (size_t r = 0; rc >= 0 && r < t->n_rows; r++)
-			rc = json_row(t, r, &w, err);
-		if (!t->n_rows)
-			return 0;
+		for (size_t r = 0; r < t->n_rows; r++)
+			json_row(t, r, w);
+		if (t->n_rows)
+			pl_write_char(w, '\n');
 		break;
 	}
-	return rc < 0 ? rc : pl_out_write(out, "\n", 1, err);
 }

@@ -4,7 +4,7 @@
 #ifndef PL_TABLE_H
 #define PL_TABLE_H
 
-#include "io/json.h"
+#include "io/write.h"
 
 enum pl_table_format { PL_TABLE_TEXT, PL_TABLE_CSV, PL_TABLE_TSV, PL_TABLE_JSONL, PL_TABLE_JSON };
 
@@ -24,12 +24,15 @@ struct pl_table *pl_table_new(const struct pl_column *cols, size_t n, struct pl_
  * strings and INT64_MIN are empty cells. */
 int pl_table_row(struct pl_table *t, struct pl_err *err, ...) PL_MUST;
 size_t pl_table_rows(const struct pl_table *t);
+/* The same at the end of what w has. */
+void pl_table_write(const struct pl_table *t, struct pl_writer *w, enum pl_table_format f,
+		    const char *title);
 /* `title`: a heading line in text (NULL none). JSON is an array; a report that is an object with a
  * "schema" uses pl_table_json(). */
 int pl_table_print(const struct pl_table *t, struct pl_out *out, enum pl_table_format f,
 		   const char *title, struct pl_err *err) PL_MUST;
 /* As the value of the writer's current key: an array of objects. */
-int pl_table_json(const struct pl_table *t, struct pl_jsonw *w, struct pl_err *err) PL_MUST;
+void pl_table_json(const struct pl_table *t, struct pl_writer *w);
 void pl_table_free(struct pl_table *t);
 
 #endif

@@ -470,6 +470,12 @@ void pl_json_put_null(struct pl_writer *w)
 	pl_write_text(w, "null");
 }
 
+int pl_json_end(struct pl_writer *w, struct pl_err *err)
+{
+	pl_write_char(w, '\n');
+	return pl_writer_end(w, err);
+}
+
 void pl_json_str(struct pl_writer *w, const char *key, const char *s)
 {
 	pl_json_key(w, key);

@@ -62,6 +62,8 @@ void pl_json_put_real(struct pl_writer *w, double v); /* not finite: null */
 void pl_json_put_bool(struct pl_writer *w, bool v);
 void pl_json_put_null(struct pl_writer *w);
 void pl_json_put_raw(struct pl_writer *w, const char *s, size_t n);
+/* The end of a document: a line break, then pl_writer_end(). */
+int pl_json_end(struct pl_writer *w, struct pl_err *err) PL_MUST;
 /* key and value in one call */
 void pl_json_str(struct pl_writer *w, const char *key, const char *s); /* NULL: null */
 void pl_json_int(struct pl_writer *w, const char *key, int64_t v);

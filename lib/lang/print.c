@@ -214,41 +214,44 @@ out:
 /* ---- JSON ---------------------------------------------------------------------------------------
  */
 
-static int put_json_value(struct pl_jsonw *w, const struct pl_lang_field *f,
-			  const struct pl_lang_value *v, struct pl_err *err)
+static void put_json_value(struct pl_writer *w, const struct pl_lang_field *f,
+			   const struct pl_lang_value *v)
 {
-	if (!v->given)
-		return pl_jsonw_null(w, err);
+	if (!v->given) {
+		pl_json_put_null(w);
+		return;
+	}
 	switch (f->type) {
 	case PL_LANG_INT:
 	case PL_LANG_TIME:
-		return pl_jsonw_i64(w, v->i, err);
+		pl_json_put_int(w, v->i);
+		return;
 	case PL_LANG_REAL:
 	case PL_LANG_RATE:
-		return pl_jsonw_real(w, v->r, err);
+		pl_json_put_real(w, v->r);
+		return;
 	case PL_LANG_FLAG:
-		return pl_jsonw_bool(w, v->i, err);
+		pl_json_put_bool(w, v->i);
+		return;
 	default:
-		return pl_jsonw_str(w, v->s, strlen(v->s), err);
+		pl_json_put_str(w, v->s, strlen(v->s));
+		return;
 	}
 }
 
-int pl_lang_put_json(struct pl_jsonw *w, const struct pl_lang_statement *st, struct pl_err *err)
+void pl_lang_put_json(struct pl_writer *w, const struct pl_lang_statement *st)
 {
 	const struct pl_lang_field *f = st->row->field;
-	int rc = 0;
 
 	for (size_t i = 0; f && f[i].name; i++) {
-		PL_TRY(pl_jsonw_key(w, f[i].name, err));
+		pl_json_key(w, f[i].name);
 		if (!(f[i].flags & PL_LANG_LIST)) {
-			PL_TRY(put_json_value(w, &f[i], &st->value[i], err));
+			put_json_value(w, &f[i], &st->value[i]);
 			continue;
 		}
-		PL_TRY(pl_jsonw_open(w, '[', err));
+		pl_json_open(w, '[');
 		for (size_t k = 0; k < st->n_list; k++)
-			PL_TRY(pl_jsonw_str(w, st->list[k], strlen(st->list[k]), err));
-		PL_TRY(pl_jsonw_close(w, err));
+			pl_json_put_str(w, st->list[k], strlen(st->list[k]));
+		pl_json_close(w);
 	}
-out:
-	return rc;
 }

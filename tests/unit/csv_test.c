@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "io/csv.h"
+#include "io/write.h"
 #include "tap.h"
 
 struct want {
@@ -97,23 +98,22 @@ static void test_out(void)
 {
 	static const char *const s[] = { "plain", "",	    "a,b", "say \"hi\"", "two\nlines",
 					 " lead", "trail ", "\"",  "a\rb" };
-	struct pl_buf b = { 0 };
+	struct pl_writer text = { 0 };
 	struct pl_err err = { 0 };
-	struct pl_out *out = pl_out_open_buf(&b, &err);
 	struct want w = { 0 };
-	int rc = 0;
+	int rc;
 
 	for (size_t i = 0; i < PL_LEN(s); i++) {
 		if (i)
-			rc |= pl_out_write(out, ",", 1, &err);
-		rc |= pl_csv_put(out, s[i], strlen(s[i]), &err);
+			pl_write_char(&text, ',');
+		pl_write_csv(&text, s[i], strlen(s[i]));
 	}
-	rc |= pl_out_write(out, "\n", 1, &err) | pl_out_close(out, &err);
-	rc |= read_csv((const char *)b.p, b.n, &w, &err);
+	pl_write_char(&text, '\n');
+	rc = read_csv((const char *)text.b.p, text.b.n, &w, &err);
 	is_str(rc ? err.msg : (const char *)w.text.p,
 	       "1:plain||a,b|say \"hi\"|two\nlines| lead|trail |\"|a\rb|\n",
 	       "written and read back");
-	pl_buf_fini(&b);
+	pl_writer_fini(&text);
 	pl_buf_fini(&w.text);
 }
 

@@ -4,6 +4,7 @@
 #include "export/export.h"
 #include "import/import.h"
 #include "io/csv.h"
+#include "io/json.h"
 #include "io/pb.h"
 #include "trace/filter.h"
 

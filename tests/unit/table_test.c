@@ -35,7 +35,7 @@ int main(void)
 	struct pl_table *t = pl_table_new(cols, PL_LEN(cols), &err);
 	struct pl_buf b = { 0 };
 	struct pl_out *out = pl_out_open_buf(&b, &err);
-	struct pl_jsonw w;
+	struct pl_writer w;
 
 	is_str(print(t, PL_TABLE_TEXT, "Title"),
 	       "Title\nname  count  self  size  ratio  share  note, free\n", "no rows, text");
@@ -80,11 +80,13 @@ int main(void)
 	"\"self_ns\":null,\"bytes\":null,\"ratio\":null,\"share\":null,\"note\":null}"
 	is_str(print(t, PL_TABLE_JSONL, NULL), ROW1 "\n" ROW2 "\n", "JSON lines");
 	is_str(print(t, PL_TABLE_JSON, NULL), "[" ROW1 "," ROW2 "]\n", "JSON");
-	pl_jsonw_init(&w, out, 0);
-	ok(!pl_jsonw_open(&w, '{', &err) && !pl_jsonw_key(&w, "rows", &err) &&
-		   !pl_table_json(t, &w, &err) && !pl_jsonw_ki64(&w, "n", 2, &err) &&
-		   !pl_jsonw_close(&w, &err) && !pl_out_close(out, &err) &&
-		   !pl_buf_put(&b, "", 1, &err),
+	pl_writer_init(&w, out, 0);
+	pl_json_open(&w, '{');
+	pl_json_key(&w, "rows");
+	pl_table_json(t, &w);
+	pl_json_int(&w, "n", 2);
+	pl_json_close(&w);
+	ok(!pl_writer_end(&w, &err) && !pl_out_close(out, &err) && !pl_buf_put(&b, "", 1, &err),
 	   "inside an object");
 	is_str((const char *)b.p, "{\"rows\":[" ROW1 "," ROW2 "],\"n\":2}", "the same rows");
 	print(NULL, PL_TABLE_TEXT, NULL);
