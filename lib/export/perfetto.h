@@ -10,14 +10,14 @@
 enum { P_CATEGORY, P_NAME, P_KEY, P_TEXT, P_TABLES }; /* interned strings */
 
 struct perfetto {
-	struct x_base x; /* first; its text is a series of packets */
-	struct x_pids pids;
+	struct pl_export_base x; /* first; its text is a series of packets */
+	struct pl_export_pids pids;
 	struct pl_intern table[P_TABLES]; /* iid = id + 1 */
 	struct pl_intern counter;	  /* process, name, series */
 	uint64_t *counter_uuid;
 	size_t cap_counter;
 	struct pl_writer event, fresh; /* of the packet in the making: body, new interned strings */
-	struct x_member *member;
+	struct pl_export_member *member;
 	size_t n_members;
 	uint32_t merge_no;
 	uint64_t uuid, pid; /* last one given */
@@ -25,27 +25,27 @@ struct perfetto {
 	bool began;
 };
 
-struct p_item {
+struct perfetto_item {
 	pl_ns ts, end;
 	uint32_t track, g; /* g: number of the event in the segment's batches */
 	int class;
 };
-struct p_where {
+struct perfetto_where {
 	uint32_t batch, row;
 };
-struct p_corr {
+struct perfetto_corr {
 	int64_t corr;
 	pl_ns ts;
 	uint32_t g;
 	int device;
 };
-struct p_bind {
+struct perfetto_bind {
 	uint64_t id;
 	uint32_t next; /* bind of the same event, PL_NONE */
 	bool last;     /* the arrow ends here */
 	bool match;    /* of matched communication: goes through several segments */
 };
-struct p_lane {
+struct perfetto_lane {
 	pl_ns *ts, *end;
 	uint32_t *g;
 	size_t n, cap_ts, cap_end, cap_g;
@@ -53,28 +53,29 @@ struct p_lane {
 };
 
 /* One segment. */
-struct p_seg {
+struct perfetto_seg {
 	struct pl_segment *seg;
 	struct pl_row_values *rows; /* by batch */
 	uint32_t *first;	    /* by batch: g of row 0 */
-	struct p_item *item;
-	struct p_where *where;	       /* by g */
+	struct perfetto_item *item;
+	struct perfetto_where *where;  /* by g */
 	uint32_t *head;		       /* by g: first bind, PL_NONE */
 	const struct pl_clock **clock; /* by track */
-	struct p_corr *corr;
-	struct p_bind *bind;
-	struct p_lane *lane;
+	struct perfetto_corr *corr;
+	struct perfetto_bind *bind;
+	struct perfetto_lane *lane;
 	uint32_t *iid;	   /* by table, string */
 	uint64_t *process; /* by string of the pid: uuid */
 	size_t n_rows, n_items, n_corr, cap_corr, n_bind, cap_bind, n_lanes, made_lanes, cap_lane;
 };
 
-int p_write_track(struct perfetto *p, struct p_seg *s, uint32_t track, size_t lane, uint64_t *uuid,
-		  struct pl_err *err) PL_MUST;
-int p_write_begin(struct perfetto *p, struct p_seg *s, const struct p_item *it, uint64_t uuid,
-		  struct pl_err *err) PL_MUST;
-void p_write_end(struct perfetto *p, uint64_t uuid, pl_ns ts);
-int p_write_counters(struct perfetto *p, struct p_seg *s, uint32_t batch,
-		     struct pl_err *err) PL_MUST;
+int pl_export_perfetto_track(struct perfetto *p, struct perfetto_seg *s, uint32_t track,
+			     size_t lane, uint64_t *uuid, struct pl_err *err) PL_MUST;
+int pl_export_perfetto_begin(struct perfetto *p, struct perfetto_seg *s,
+			     const struct perfetto_item *it, uint64_t uuid,
+			     struct pl_err *err) PL_MUST;
+void pl_export_perfetto_end(struct perfetto *p, uint64_t uuid, pl_ns ts);
+int pl_export_perfetto_counters(struct perfetto *p, struct perfetto_seg *s, uint32_t batch,
+				struct pl_err *err) PL_MUST;
 
 #endif

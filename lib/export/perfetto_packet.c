@@ -149,7 +149,7 @@ static uint64_t intern(struct perfetto *p, unsigned table, const char *s, size_t
 }
 
 /* The same for a string of the segment, remembered. */
-static uint64_t intern_id(struct perfetto *p, struct p_seg *s, unsigned table, pl_id id)
+static uint64_t intern_id(struct perfetto *p, struct perfetto_seg *s, unsigned table, pl_id id)
 {
 	uint32_t *known = &s->iid[(size_t)table * (s->seg->str.n + 1) + id];
 
@@ -170,26 +170,26 @@ static bool number(const struct pl_segment *s, pl_id id, int64_t *v)
 }
 
 /* Uuid and number of the process that the track belongs to; described when it is new. */
-static int process(struct perfetto *p, struct p_seg *s, const struct pl_track *k, uint64_t *uuid,
-		   int64_t *pid, struct pl_err *err)
+static int process(struct perfetto *p, struct perfetto_seg *s, const struct pl_track *k,
+		   uint64_t *uuid, int64_t *pid, struct pl_err *err)
 {
 	struct pl_writer *t = &p->x.t, title = { 0 };
 	size_t n, packet, track, at;
 	const char *text = pl_trace_segment_str(s->seg, k->pid, &n);
 	pl_id slot = k->pid < s->seg->str.n ? k->pid : (pl_id)s->seg->str.n;
-	int rc = x_pid(&p->pids, p->x.n_segs - 1, text, n, pid, err);
+	int rc = pl_export_pid(&p->pids, p->x.n_segs - 1, text, n, pid, err);
 
 	if (rc < 0)
 		return rc;
 	if (*pid == INT64_MIN && !number(s->seg, k->pid, pid)) /* a text: some number of its own */
-		rc = x_pid(&p->pids, UINT32_MAX, text, n, pid, err);
+		rc = pl_export_pid(&p->pids, UINT32_MAX, text, n, pid, err);
 	if (rc < 0)
 		return rc;
 	*uuid = s->process[slot];
 	if (*uuid)
 		return 0;
 	*uuid = s->process[slot] = ++p->uuid;
-	x_process_title(&title, s->seg, k, true);
+	pl_export_process_title(&title, s->seg, k, true);
 	packet = open_msg(t, TRACE_PACKET);
 	put_int(t, PACKET_SEQUENCE, SEQUENCE);
 	track = open_msg(t, PACKET_TRACK);
@@ -233,8 +233,8 @@ static void put_track_name(struct pl_writer *t, const struct pl_segment *s,
 	pl_writer_fini(&tmp);
 }
 
-int p_write_track(struct perfetto *p, struct p_seg *s, uint32_t track, size_t lane, uint64_t *uuid,
-		  struct pl_err *err)
+int pl_export_perfetto_track(struct perfetto *p, struct perfetto_seg *s, uint32_t track,
+			     size_t lane, uint64_t *uuid, struct pl_err *err)
 {
 	const struct pl_track *k = &s->seg->track[track];
 	struct pl_writer *t = &p->x.t;
@@ -272,10 +272,11 @@ int p_write_track(struct perfetto *p, struct p_seg *s, uint32_t track, size_t la
 /* ---- events ------------------------------------------------------------------------------------
  */
 
-static void put_annotation(struct perfetto *p, struct p_seg *s, const struct pl_col *c, uint32_t k)
+static void put_annotation(struct perfetto *p, struct perfetto_seg *s, const struct pl_col *c,
+			   uint32_t k)
 {
 	struct pl_writer *t = &p->event;
-	const char *key = x_role_key(c->role);
+	const char *key = pl_export_role_key(c->role);
 	size_t at = open_msg(t, EVENT_ANNOTATIONS);
 	uint64_t name = c->key < s->seg->str.n ? intern_id(p, s, P_KEY, c->key)
 					       : intern(p, P_KEY, key, strlen(key));
@@ -302,7 +303,8 @@ static void put_annotation(struct perfetto *p, struct p_seg *s, const struct pl_
 	close_msg(t, at);
 }
 
-static void put_name(struct perfetto *p, struct p_seg *s, const struct pl_batch *b, uint32_t row)
+static void put_name(struct perfetto *p, struct perfetto_seg *s, const struct pl_batch *b,
+		     uint32_t row)
 {
 	const char *kind = pl_trace_kind_name(b->kind[row]);
 
@@ -312,10 +314,10 @@ static void put_name(struct perfetto *p, struct p_seg *s, const struct pl_batch 
 		put_int(&p->event, EVENT_NAME_IID, intern(p, P_NAME, kind, strlen(kind)));
 }
 
-int p_write_begin(struct perfetto *p, struct p_seg *s, const struct p_item *it, uint64_t uuid,
-		  struct pl_err *err)
+int pl_export_perfetto_begin(struct perfetto *p, struct perfetto_seg *s,
+			     const struct perfetto_item *it, uint64_t uuid, struct pl_err *err)
 {
-	const struct p_where w = s->where[it->g];
+	const struct perfetto_where w = s->where[it->g];
 	const struct pl_batch *b = &p->x.hold.b[w.batch];
 	const struct pl_row_values *r = &s->rows[w.batch];
 	struct pl_writer *t = &p->event;
@@ -348,7 +350,7 @@ int p_write_begin(struct perfetto *p, struct p_seg *s, const struct p_item *it, 
 	return pl_writer_check(&p->x.t, err);
 }
 
-void p_write_end(struct perfetto *p, uint64_t uuid, pl_ns ts)
+void pl_export_perfetto_end(struct perfetto *p, uint64_t uuid, pl_ns ts)
 {
 	size_t at = open_packet(p, ts);
 
@@ -360,7 +362,7 @@ void p_write_end(struct perfetto *p, uint64_t uuid, pl_ns ts)
 /* ---- counters: a track for each process, name and series ---------------------------------------
  */
 
-static int counter_track(struct perfetto *p, struct p_seg *s, const struct pl_batch *b,
+static int counter_track(struct perfetto *p, struct perfetto_seg *s, const struct pl_batch *b,
 			 uint32_t row, const struct pl_col *c, uint64_t *uuid, struct pl_err *err)
 {
 	const struct pl_track *k = &s->seg->track[b->track[row]];
@@ -402,7 +404,8 @@ out:
 	return rc;
 }
 
-int p_write_counters(struct perfetto *p, struct p_seg *s, uint32_t batch, struct pl_err *err)
+int pl_export_perfetto_counters(struct perfetto *p, struct perfetto_seg *s, uint32_t batch,
+				struct pl_err *err)
 {
 	const struct pl_batch *b = &p->x.hold.b[batch];
 	const struct pl_row_values *r = &s->rows[batch];

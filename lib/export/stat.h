@@ -11,33 +11,33 @@
 enum { S_HOST, S_RUNTIME, S_KERNEL, S_COPY, S_TABLES };
 
 /* Events of one kind and name. */
-struct s_agg {
+struct stat_agg {
 	pl_id name;
 	uint8_t kind;
 	int64_t n, total, self, max, bytes, sized_ns; /* sized_ns: time of those with a size */
 };
-struct s_table {
+struct stat_table {
 	struct pl_intern key; /* kind, name */
-	struct s_agg *v;
+	struct stat_agg *v;
 	size_t cap;
 	uint32_t *known; /* by string of the segment: index + 1 */
 };
 
-struct s_rank {
+struct stat_rank {
 	int32_t rank; /* -1: unknown */
 	int64_t key;  /* rank, or a number below 0 for a segment that does not say */
 	pl_ns t0, t1; /* first start, last end */
 	bool device;  /* has device operations */
 	struct pl_spans compute, comm, copy, host, host_comm;
 	int64_t busy, compute_ns, comm_ns, exposed_ns, overlapped_ns,
-		copy_ns; /* by s_finish_rank */
+		copy_ns; /* by pl_export_stat_finish_rank */
 };
 
-struct s_step {
+struct stat_step {
 	int64_t step, dur;
 	int64_t rank;
 };
-struct s_comm {		     /* a communication event */
+struct stat_comm {	     /* a communication event */
 	pl_id coll, group;   /* names; PL_NONE */
 	int64_t bytes, size; /* -1; size: members of its group, -1 */
 	pl_ns t0, t1;
@@ -48,12 +48,12 @@ struct s_comm {		     /* a communication event */
 	pl_id dtype;
 	uint64_t ordinal;
 };
-struct s_sample {
+struct stat_sample {
 	pl_id coll;
 	int64_t bytes, n, ns;
 	bool recorded; /* the whole duration, waiting included */
 };
-struct s_memory {
+struct stat_memory {
 	int64_t rank, type, device;
 	int64_t allocs, frees, allocated, freed, peak, reserved;
 };
@@ -66,19 +66,19 @@ struct stat {
 	struct pl_intern names; /* of everything in the tables */
 	struct pl_intern hosts;
 	struct pl_intern rank_keys, memory_keys; /* ids: indices of rank[] and memory[] */
-	struct s_table table[S_TABLES];
+	struct stat_table table[S_TABLES];
 	int64_t kind_n[256], kind_ns[256];
-	struct s_rank *rank;
-	struct s_step *step;
-	struct s_comm *comm;
-	struct s_sample *sample;
-	struct s_memory *memory;
+	struct stat_rank *rank;
+	struct stat_step *step;
+	struct stat_comm *comm;
+	struct stat_sample *sample;
+	struct stat_memory *memory;
 	size_t n_ranks, cap_ranks, n_steps, cap_steps, n_comm, cap_comm, n_samples, cap_samples;
 	size_t n_memory, cap_memory, first_comm; /* first_comm: of the segment */
 	int64_t world;				 /* ranks of the job, -1 unknown */
 	int64_t n_events, n_segs;
 	struct pl_merge_context merge;
-	struct x_member *member;
+	struct pl_export_member *member;
 	size_t n_members;
 	bool merged, inferred;
 	/* the segment: events in columns */
@@ -87,11 +87,11 @@ struct stat {
 	pl_id *track, *name;
 	pl_ns *ts, *dur;
 	int64_t *bytes; /* -1 unknown */
-	struct s_number {
+	struct stat_number {
 		uint32_t event;
 		int64_t v;
 	} * number; /* step numbers */
-	struct s_mem {
+	struct stat_mem {
 		uint32_t event;
 		int64_t bytes, total, reserved, type, device;
 	} * mem;
@@ -99,16 +99,17 @@ struct stat {
 };
 
 /* stat_collect.c */
-int s_end_segment(struct stat *s, struct pl_segment *seg, struct pl_err *err) PL_MUST;
+int pl_export_stat_segment(struct stat *s, struct pl_segment *seg, struct pl_err *err) PL_MUST;
 /* The comm events gathered so far become samples; before a new merge table and at the end. */
-int s_finish_comm(struct stat *s, struct pl_err *err) PL_MUST;
-int s_finish_rank(struct s_rank *r, struct pl_err *err) PL_MUST;
-struct s_agg *s_agg(struct stat *s, const struct pl_segment *seg, unsigned table, uint8_t kind,
-		    pl_id name, struct pl_err *err);
+int pl_export_stat_finish_comm(struct stat *s, struct pl_err *err) PL_MUST;
+int pl_export_stat_finish_rank(struct stat_rank *r, struct pl_err *err) PL_MUST;
+struct stat_agg *pl_export_stat_sum(struct stat *s, const struct pl_segment *seg, unsigned table,
+				    uint8_t kind, pl_id name, struct pl_err *err);
 /* stat_self.c: time of host operations less that of what they call */
-int s_self_times(struct stat *s, const struct pl_segment *seg, struct pl_err *err) PL_MUST;
-bool s_is_host_op(unsigned kind);
+int pl_export_stat_self_times(struct stat *s, const struct pl_segment *seg,
+			      struct pl_err *err) PL_MUST;
+bool pl_export_stat_is_host_op(unsigned kind);
 /* stat_print.c */
-int s_print(struct stat *s, struct pl_err *err) PL_MUST;
+int pl_export_stat_print(struct stat *s, struct pl_err *err) PL_MUST;
 
 #endif

@@ -17,7 +17,7 @@ static int add_all(struct pl_spans *to, const struct pl_spans *from, struct pl_e
 	return rc;
 }
 
-int s_finish_rank(struct s_rank *r, struct pl_err *err)
+int pl_export_stat_finish_rank(struct stat_rank *r, struct pl_err *err)
 {
 	/* without a device the host's operations are the computation */
 	struct pl_spans *compute = r->device ? &r->compute : &r->host;
@@ -46,10 +46,10 @@ out:
 /* ---- sums --------------------------------------------------------------------------------------
  */
 
-struct s_agg *s_agg(struct stat *s, const struct pl_segment *seg, unsigned table, uint8_t kind,
-		    pl_id name, struct pl_err *err)
+struct stat_agg *pl_export_stat_sum(struct stat *s, const struct pl_segment *seg, unsigned table,
+				    uint8_t kind, pl_id name, struct pl_err *err)
 {
-	struct s_table *t = &s->table[table];
+	struct stat_table *t = &s->table[table];
 	uint32_t *known = name < seg->str.n ? &t->known[name] : NULL;
 	struct pl_buf key = { 0 };
 	size_t n, before = t->key.n;
@@ -86,7 +86,7 @@ static int find_rank(struct stat *s, int64_t key, size_t *index, struct pl_err *
 	*index = id;
 	if (id < before)
 		goto out;
-	s->rank[id] = (struct s_rank){
+	s->rank[id] = (struct stat_rank){
 		.key = key, .rank = key < 0 ? -1 : (int32_t)key, .t0 = INT64_MAX, .t1 = INT64_MIN
 	};
 	s->n_ranks++;
@@ -109,7 +109,7 @@ struct place {
 static int add_sum(struct stat *s, const struct pl_segment *seg, unsigned table, size_t i,
 		   struct pl_err *err)
 {
-	struct s_agg *a = s_agg(s, seg, table, s->kind[i], s->name[i], err);
+	struct stat_agg *a = pl_export_stat_sum(s, seg, table, s->kind[i], s->name[i], err);
 
 	if (!a)
 		return PL_ENOMEM;
@@ -129,7 +129,7 @@ static int add_event(struct stat *s, const struct pl_segment *seg, const struct 
 	unsigned k = s->kind[i];
 	pl_ns t0 = pl_trace_clock_apply(p->clock, pl_add_sat(s->ts[i], seg->base_ns));
 	pl_ns t1 = pl_add_sat(t0, s->dur[i] > 0 ? s->dur[i] : 0);
-	struct s_rank *r = p->rank == SIZE_MAX ? NULL : &s->rank[p->rank];
+	struct stat_rank *r = p->rank == SIZE_MAX ? NULL : &s->rank[p->rank];
 	int rc = 0;
 
 	if (!r || k == PL_K_FLOW_IN || k == PL_K_FLOW_OUT)
@@ -164,7 +164,7 @@ out:
  */
 
 /* nccl-tests call "size" the bytes of the larger side: received by a gather, sent by a scatter. */
-static void fix_size(const struct pl_segment *seg, struct s_comm *c)
+static void fix_size(const struct pl_segment *seg, struct stat_comm *c)
 {
 	int64_t n = pl_max_i64(c->elements, c->out_elements);
 	size_t len = c->dtype < seg->str.n ? seg->str.len[c->dtype] : 0;
@@ -180,7 +180,7 @@ static int end_comm(struct stat *s, const struct pl_segment *seg, const struct p
 	int rc = 0;
 
 	for (size_t j = s->first_comm; j < s->n_comm; j++) {
-		struct s_comm *c = &s->comm[j];
+		struct stat_comm *c = &s->comm[j];
 		size_t i = c->event, n;
 		const struct place *p;
 		const char *text;
@@ -210,32 +210,32 @@ static int end_comm(struct stat *s, const struct pl_segment *seg, const struct p
 		}
 		c->match = PL_NONE;
 		if (s->merge.present && c->ordinal <= UINT32_MAX)
-			c->match = x_member_find(s->member, s->n_members, s->merge.rel,
-						 (uint32_t)c->ordinal);
+			c->match = pl_export_member_find(s->member, s->n_members, s->merge.rel,
+							 (uint32_t)c->ordinal);
 	}
 out:
 	s->first_comm = s->n_comm;
 	return rc;
 }
 
-PL_COMPARATOR(by_group, struct s_comm, match, group, rank);
+PL_COMPARATOR(by_group, struct stat_comm, match, group, rank);
 
-static int add_sample(struct stat *s, const struct s_comm *c, int64_t n, int64_t ns, bool recorded,
-		      struct pl_err *err)
+static int add_sample(struct stat *s, const struct stat_comm *c, int64_t n, int64_t ns,
+		      bool recorded, struct pl_err *err)
 {
 	int rc = pl_grow(&s->sample, &s->cap_samples, s->n_samples + 1, sizeof(*s->sample), err);
 
 	if (rc == 0)
 		s->sample[s->n_samples++] =
-			(struct s_sample){ c->coll, c->bytes, n, pl_max_i64(ns, 0), recorded };
+			(struct stat_sample){ c->coll, c->bytes, n, pl_max_i64(ns, 0), recorded };
 	return rc;
 }
 
 /* All members of one match: what passed between the last arrival and the end is the transfer. */
-static int add_match(struct stat *s, const struct s_comm *c, size_t n, struct pl_err *err)
+static int add_match(struct stat *s, const struct stat_comm *c, size_t n, struct pl_err *err)
 {
 	const struct pl_match *m = &s->merge.m.match[c->match];
-	struct s_comm all = *c;
+	struct stat_comm all = *c;
 	int64_t size = m->group < s->merge.m.n_groups ? (int64_t)s->merge.m.group[m->group].n : 2;
 	bool whole = n == m->n && n > 1 && !(m->flags & PL_MATCH_MISSING);
 	int rc = 0;
@@ -258,14 +258,14 @@ out:
 	return rc;
 }
 
-int s_finish_comm(struct stat *s, struct pl_err *err)
+int pl_export_stat_finish_comm(struct stat *s, struct pl_err *err)
 {
 	int rc = 0;
 
 	if (s->n_comm)
 		qsort(s->comm, s->n_comm, sizeof(*s->comm), by_group);
 	for (size_t i = 0, j; i < s->n_comm; i = j) {
-		const struct s_comm *c = &s->comm[i];
+		const struct stat_comm *c = &s->comm[i];
 		int64_t ranks = 1, size;
 
 		for (j = i + 1; j < s->n_comm && s->comm[j].match == c->match &&
@@ -279,7 +279,7 @@ int s_finish_comm(struct stat *s, struct pl_err *err)
 		/* the whole job where the file says its size, else the ranks that were seen */
 		size = ranks > 1 && c->group != PL_NONE ? ranks : s->world > 0 ? s->world : ranks;
 		for (size_t k = i; k < j; k++) {
-			const struct s_comm *e = &s->comm[k];
+			const struct stat_comm *e = &s->comm[k];
 			int64_t n = e->size > 0 ? e->size : e->p2p ? 2 : size;
 
 			PL_TRY(add_sample(s, e, n, e->t1 - e->t0, true, err));
@@ -323,16 +323,16 @@ static int end_steps(struct stat *s, const struct pl_segment *seg, const struct 
 							       : last_number(text, n);
 		PL_TRY(pl_grow(&s->step, &s->cap_steps, s->n_steps + 1, sizeof(*s->step), err));
 		s->step[s->n_steps++] =
-			(struct s_step){ v, s->dur[i],
-					 place[s->track[i]].rank == SIZE_MAX
-						 ? -1
-						 : s->rank[place[s->track[i]].rank].key };
+			(struct stat_step){ v, s->dur[i],
+					    place[s->track[i]].rank == SIZE_MAX
+						    ? -1
+						    : s->rank[place[s->track[i]].rank].key };
 	}
 out:
 	return rc;
 }
 
-static int find_memory(struct stat *s, const int64_t key[3], struct s_memory **out,
+static int find_memory(struct stat *s, const int64_t key[3], struct stat_memory **out,
 		       struct pl_err *err)
 {
 	size_t before = s->memory_keys.n;
@@ -344,11 +344,11 @@ static int find_memory(struct stat *s, const int64_t key[3], struct s_memory **o
 	*out = &s->memory[id];
 	if (id < before)
 		goto out;
-	**out = (struct s_memory){ .rank = key[0],
-				   .type = key[1],
-				   .device = key[2],
-				   .peak = INT64_MIN,
-				   .reserved = INT64_MIN };
+	**out = (struct stat_memory){ .rank = key[0],
+				      .type = key[1],
+				      .device = key[2],
+				      .peak = INT64_MIN,
+				      .reserved = INT64_MIN };
 	s->n_memory++;
 out:
 	return rc;
@@ -360,9 +360,9 @@ static int end_memory(struct stat *s, const struct pl_segment *seg, const struct
 	int rc = 0;
 
 	for (size_t j = 0; j < s->n_mem; j++) {
-		const struct s_mem *m = &s->mem[j];
+		const struct stat_mem *m = &s->mem[j];
 		int64_t key[] = { -1, m->type, m->device };
-		struct s_memory *k;
+		struct stat_memory *k;
 
 		if (s->track[m->event] < seg->n_tracks &&
 		    place[s->track[m->event]].rank != SIZE_MAX)
@@ -424,7 +424,7 @@ static int find_world(struct stat *s, const struct pl_segment *seg, struct pl_er
 }
 
 /* At once where nothing was added since the last time. */
-static void tidy(struct s_rank *r)
+static void tidy(struct stat_rank *r)
 {
 	pl_spans_unite(&r->compute);
 	pl_spans_unite(&r->comm);
@@ -433,7 +433,7 @@ static void tidy(struct s_rank *r)
 	pl_spans_unite(&r->host_comm);
 }
 
-int s_end_segment(struct stat *s, struct pl_segment *seg, struct pl_err *err)
+int pl_export_stat_segment(struct stat *s, struct pl_segment *seg, struct pl_err *err)
 {
 	struct place *place = NULL;
 	int rc;
@@ -453,7 +453,7 @@ int s_end_segment(struct stat *s, struct pl_segment *seg, struct pl_err *err)
 		if (s->track[i] < seg->n_tracks)
 			PL_TRY(add_event(s, seg, &place[s->track[i]], i, err));
 	}
-	PL_TRY(s_self_times(s, seg, err));
+	PL_TRY(pl_export_stat_self_times(s, seg, err));
 	PL_TRY(end_comm(s, seg, place, err));
 	PL_TRY(end_steps(s, seg, place, err));
 	PL_TRY(end_memory(s, seg, place, err));

@@ -57,7 +57,7 @@ static struct pl_table *kinds(struct stat *s, struct pl_err *err)
 
 static int by_rank(const void *pa, const void *pb)
 {
-	const struct s_rank *a = pa, *b = pb;
+	const struct stat_rank *a = pa, *b = pb;
 	int64_t ka = a->key < 0 ? INT64_MAX + a->key : a->key;
 	int64_t kb = b->key < 0 ? INT64_MAX + b->key : b->key;
 
@@ -85,7 +85,7 @@ static struct pl_table *ranks(struct stat *s, struct pl_err *err)
 	if (s->n_ranks)
 		qsort(s->rank, s->n_ranks, sizeof(*s->rank), by_rank);
 	for (size_t i = 0; t && rc >= 0 && i < s->n_ranks; i++) {
-		const struct s_rank *r = &s->rank[i];
+		const struct stat_rank *r = &s->rank[i];
 		int64_t span = pl_sub_sat(r->t1, r->t0);
 
 		if (r->t1 < r->t0) /* no events */
@@ -99,7 +99,7 @@ static struct pl_table *ranks(struct stat *s, struct pl_err *err)
 	return done(t, rc);
 }
 
-PL_COMPARATOR(by_step, struct s_step, step, rank, dur);
+PL_COMPARATOR(by_step, struct stat_step, step, rank, dur);
 
 static struct pl_table *steps(struct stat *s, struct pl_err *err)
 {
@@ -135,7 +135,7 @@ static struct pl_table *steps(struct stat *s, struct pl_err *err)
  */
 
 /* Names break ties. */
-static int by_name(const struct s_agg *a, const struct s_agg *b, const struct stat *s)
+static int by_name(const struct stat_agg *a, const struct stat_agg *b, const struct stat *s)
 {
 	int c = strcmp(name_of(s, a->name), name_of(s, b->name));
 
@@ -144,14 +144,14 @@ static int by_name(const struct s_agg *a, const struct s_agg *b, const struct st
 
 static int by_self(const void *pa, const void *pb, void *s)
 {
-	const struct s_agg *a = pa, *b = pb;
+	const struct stat_agg *a = pa, *b = pb;
 
 	return a->self != b->self ? (a->self > b->self ? -1 : 1) : by_name(a, b, s);
 }
 
 static int by_total(const void *pa, const void *pb, void *s)
 {
-	const struct s_agg *a = pa, *b = pb;
+	const struct stat_agg *a = pa, *b = pb;
 
 	return a->total != b->total ? (a->total > b->total ? -1 : 1) : by_name(a, b, s);
 }
@@ -168,7 +168,7 @@ static struct pl_table *host_ops(struct stat *s, struct pl_err *err)
 		{ "mean_ns", "mean", PL_CELL_NS, 0 },
 		{ "max_ns", "max", PL_CELL_NS, 0 },
 	};
-	struct s_table *h = &s->table[S_HOST];
+	struct stat_table *h = &s->table[S_HOST];
 	struct pl_table *t = pl_table_new(cols, PL_LEN(cols), err);
 	int64_t all = 0;
 	int rc = 0;
@@ -178,7 +178,7 @@ static struct pl_table *host_ops(struct stat *s, struct pl_err *err)
 	if (h->key.n)
 		qsort_r(h->v, h->key.n, sizeof(*h->v), by_self, s);
 	for (size_t i = 0; t && rc >= 0 && i < limit(s, h->key.n); i++) {
-		const struct s_agg *a = &h->v[i];
+		const struct stat_agg *a = &h->v[i];
 
 		rc = pl_table_row(t, err, name_of(s, a->name), pl_trace_kind_name(a->kind), a->n,
 				  a->self, all > 0 ? (double)a->self / (double)all : 0.0, a->total,
@@ -194,7 +194,7 @@ static struct pl_table *runtime(struct stat *s, struct pl_err *err)
 		{ "total_ns", "total", PL_CELL_NS, 0 },	   { "mean_ns", "mean", PL_CELL_NS, 0 },
 		{ "max_ns", "max", PL_CELL_NS, 0 },
 	};
-	struct s_table *h = &s->table[S_RUNTIME];
+	struct stat_table *h = &s->table[S_RUNTIME];
 	struct pl_table *t = pl_table_new(cols, PL_LEN(cols), err);
 	int rc = 0;
 
@@ -227,7 +227,7 @@ static struct pl_table *kernels(struct stat *s, struct pl_err *err)
 		{ "mean_ns", "mean", PL_CELL_NS, 0 },
 		{ "max_ns", "max", PL_CELL_NS, 0 },
 	};
-	struct s_table *h = &s->table[S_KERNEL];
+	struct stat_table *h = &s->table[S_KERNEL];
 	struct pl_table *t = pl_table_new(cols, PL_LEN(cols), err);
 	int64_t busy = device_busy(s);
 	int rc = 0;
@@ -235,7 +235,7 @@ static struct pl_table *kernels(struct stat *s, struct pl_err *err)
 	if (h->key.n)
 		qsort_r(h->v, h->key.n, sizeof(*h->v), by_total, s);
 	for (size_t i = 0; t && rc >= 0 && i < limit(s, h->key.n); i++) {
-		const struct s_agg *a = &h->v[i];
+		const struct stat_agg *a = &h->v[i];
 
 		rc = pl_table_row(t, err, name_of(s, a->name), pl_trace_kind_name(a->kind), a->n,
 				  a->total, busy > 0 ? (double)a->total / (double)busy : 0.0,
@@ -252,14 +252,14 @@ static struct pl_table *copies(struct stat *s, struct pl_err *err)
 		{ "gb_per_s", "GB/s", PL_CELL_REAL, 0 },   { "mean_ns", "mean", PL_CELL_NS, 0 },
 		{ "max_ns", "max", PL_CELL_NS, 0 },
 	};
-	struct s_table *h = &s->table[S_COPY];
+	struct stat_table *h = &s->table[S_COPY];
 	struct pl_table *t = pl_table_new(cols, PL_LEN(cols), err);
 	int rc = 0;
 
 	if (h->key.n)
 		qsort_r(h->v, h->key.n, sizeof(*h->v), by_total, s);
 	for (size_t i = 0; t && rc >= 0 && i < limit(s, h->key.n); i++) {
-		const struct s_agg *a = &h->v[i];
+		const struct stat_agg *a = &h->v[i];
 
 		rc = pl_table_row(t, err, name_of(s, a->name), a->n, a->total,
 				  a->sized_ns > 0 ? a->bytes : INT64_MIN,
@@ -290,7 +290,7 @@ static double bus_factor(const char *coll, int64_t n)
 
 static int by_class(const void *pa, const void *pb, void *arg)
 {
-	const struct s_sample *a = pa, *b = pb;
+	const struct stat_sample *a = pa, *b = pb;
 	const struct stat *s = arg;
 	int c = a->coll == b->coll ? 0 : strcmp(name_of(s, a->coll), name_of(s, b->coll));
 
@@ -307,7 +307,7 @@ static int by_class(const void *pa, const void *pb, void *arg)
 
 struct class
 {
-	const struct s_sample *v; /* sorted by time */
+	const struct stat_sample *v; /* sorted by time */
 	size_t n;
 	int64_t total;
 };
@@ -332,8 +332,8 @@ static int classes(struct stat *s, struct class **out, size_t *n, struct pl_err 
 	if (s->n_samples)
 		qsort_r(s->sample, s->n_samples, sizeof(*s->sample), by_class, s);
 	for (size_t i = 0; i < s->n_samples; i++) {
-		const struct s_sample *a = &s->sample[i];
-		const struct s_sample *p = i ? a - 1 : NULL;
+		const struct stat_sample *a = &s->sample[i];
+		const struct stat_sample *p = i ? a - 1 : NULL;
 
 		if (!p || p->coll != a->coll || p->n != a->n || p->bytes != a->bytes ||
 		    p->recorded != a->recorded)
@@ -367,7 +367,7 @@ static struct pl_table *collectives(struct stat *s, struct pl_err *err)
 	int rc = classes(s, &v, &n, err);
 
 	for (size_t i = 0; t && rc >= 0 && i < limit(s, n); i++) {
-		const struct s_sample *a = v[i].v;
+		const struct stat_sample *a = v[i].v;
 		int64_t median = a[(v[i].n - 1) / 2].ns;
 		double f = bus_factor(name_of(s, a->coll), a->n);
 		double bw = a->bytes > 0 && median > 0 && f > 0 ? (double)a->bytes / (double)median
@@ -386,7 +386,7 @@ static struct pl_table *collectives(struct stat *s, struct pl_err *err)
 /* ---- memory ------------------------------------------------------------------------------------
  */
 
-PL_COMPARATOR(by_device, struct s_memory, rank, type, device);
+PL_COMPARATOR(by_device, struct stat_memory, rank, type, device);
 
 static struct pl_table *memory(struct stat *s, struct pl_err *err)
 {
@@ -407,7 +407,7 @@ static struct pl_table *memory(struct stat *s, struct pl_err *err)
 	if (s->n_memory)
 		qsort(s->memory, s->n_memory, sizeof(*s->memory), by_device);
 	for (size_t i = 0; t && rc >= 0 && i < s->n_memory; i++) {
-		const struct s_memory *m = &s->memory[i];
+		const struct stat_memory *m = &s->memory[i];
 
 		rc = pl_table_row(t, err, m->rank < 0 ? INT64_MIN : m->rank, m->type, m->device,
 				  m->allocs, m->frees, m->allocated, m->freed, m->peak,
@@ -525,7 +525,7 @@ static int print_json(struct stat *s, struct pl_err *err)
 	return pl_json_end(&w, err);
 }
 
-int s_print(struct stat *s, struct pl_err *err)
+int pl_export_stat_print(struct stat *s, struct pl_err *err)
 {
 	return s->json ? print_json(s, err) : print_text(s, err);
 }

@@ -17,7 +17,7 @@ struct open {
 	uint32_t event;
 };
 
-bool s_is_host_op(unsigned kind)
+bool pl_export_stat_is_host_op(unsigned kind)
 {
 	return kind == PL_K_HOST_OP || kind == PL_K_PYTHON || kind == PL_K_ANNOTATION ||
 	       kind == PL_K_DATA || kind == PL_K_OTHER;
@@ -38,11 +38,11 @@ static int account(struct stat *s, const struct pl_segment *seg, const struct op
 {
 	uint32_t e = o->event;
 	unsigned table = s->kind[e] == PL_K_RUNTIME ? S_RUNTIME : S_HOST;
-	struct s_agg *a;
+	struct stat_agg *a;
 
-	if (table == S_HOST && !s_is_host_op(s->kind[e]))
+	if (table == S_HOST && !pl_export_stat_is_host_op(s->kind[e]))
 		return 0;
-	a = s_agg(s, seg, table, s->kind[e], s->name[e], err);
+	a = pl_export_stat_sum(s, seg, table, s->kind[e], s->name[e], err);
 	if (!a)
 		return PL_ENOMEM;
 	a->n++;
@@ -87,7 +87,7 @@ static bool counts(const struct stat *s, const struct pl_segment *seg, size_t i,
 	return type == PL_T_THREAD || (!threads && type == PL_T_OTHER);
 }
 
-int s_self_times(struct stat *s, const struct pl_segment *seg, struct pl_err *err)
+int pl_export_stat_self_times(struct stat *s, const struct pl_segment *seg, struct pl_err *err)
 {
 	size_t *first = NULL, cap = 0;
 	struct order *v = NULL;

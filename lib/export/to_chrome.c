@@ -17,8 +17,8 @@
 #define FLUSH ((size_t)256 << 10)
 
 struct chrome {
-	struct x_base x; /* first */
-	struct x_pids pids;
+	struct pl_export_base x; /* first */
+	struct pl_export_pids pids;
 	struct pl_writer segs;		      /* "paceline": members of the segments */
 	struct pl_writer single, multi, late; /* of the first segment: what only the end decides */
 	uint32_t n_head;		      /* members written ahead of the events */
@@ -97,7 +97,7 @@ static int put_pid(struct chrome *c, struct pl_writer *t, const struct pl_segmen
 	int64_t num;
 	size_t n;
 	const char *p = pl_trace_segment_str(s, k->pid, &n);
-	int rc = x_pid(&c->pids, c->x.n_segs - 1, p, n, &num, err);
+	int rc = pl_export_pid(&c->pids, c->x.n_segs - 1, p, n, &num, err);
 
 	if (rc < 0)
 		return rc;
@@ -169,7 +169,7 @@ static void put_top(struct pl_writer *t, const struct row *r, uint32_t segment)
 		if (c->role == PL_R_TOP) {
 			pl_write_char(t, ',');
 			put_key(t, r->seg, c, "top");
-			x_value_json(t, r->seg, c, e->k);
+			pl_export_value_json(t, r->seg, c, e->k);
 		} else if (c->role == PL_R_FLOW) {
 			pl_write_char(t, ',');
 			put_key(t, r->seg, c, "id");
@@ -180,7 +180,7 @@ static void put_top(struct pl_writer *t, const struct row *r, uint32_t segment)
 				pl_write_int(t, c->val[e->k]);
 				pl_write_char(t, '"');
 			} else {
-				x_value_json(t, r->seg, c, e->k);
+				pl_export_value_json(t, r->seg, c, e->k);
 			}
 		}
 	}
@@ -198,8 +198,8 @@ static void put_args(struct pl_writer *t, const struct row *r)
 			continue;
 		pl_write_text(t, any ? "," : ",\"args\":{");
 		any = true;
-		put_key(t, r->seg, c, x_role_key(c->role));
-		x_value_json(t, r->seg, c, e->k);
+		put_key(t, r->seg, c, pl_export_role_key(c->role));
+		pl_export_value_json(t, r->seg, c, e->k);
 	}
 	if (any)
 		pl_write_char(t, '}');
@@ -218,7 +218,7 @@ static int put_event(struct chrome *c, const struct row *r, pl_ns ts, struct pl_
 	pl_write_char(t, '"');
 	if (r->cat) {
 		pl_write_text(t, ",\"cat\":");
-		x_value_json(t, r->seg, r->cat, r->cat_k);
+		pl_export_value_json(t, r->seg, r->cat, r->cat_k);
 	} else if (r->b->kind[r->i] != PL_K_OTHER && r->ph == 'X') {
 		pl_write_text(t, ",\"cat\":\"");
 		pl_write_text(t, pl_trace_kind_name(r->b->kind[r->i]));
@@ -331,7 +331,7 @@ static int put_track(struct chrome *c, struct pl_writer *t, const struct pl_segm
 		if (multi) {
 			struct pl_writer tmp = { 0 };
 
-			x_process_title(&tmp, s, k, true);
+			pl_export_process_title(&tmp, s, k, true);
 			pl_write_json_str(t, (const char *)tmp.b.p, tmp.b.n);
 			rc = pl_writer_check(&tmp, err);
 			pl_writer_fini(&tmp);
@@ -528,7 +528,7 @@ static int merge(struct pl_sink *sink, const struct pl_merge *m, struct pl_err *
 static struct pl_sink *chrome_open(struct pl_out *out, const struct pl_export_opts *o,
 				   struct pl_err *err)
 {
-	struct chrome *c = x_base_open(sizeof(*c), out, o, NULL, err);
+	struct chrome *c = pl_export_base_open(sizeof(*c), out, o, NULL, err);
 
 	if (!c)
 		return NULL;
@@ -542,12 +542,12 @@ static void chrome_abort(struct pl_sink *sink)
 
 	if (!c)
 		return;
-	x_pids_fini(&c->pids);
+	pl_export_pids_fini(&c->pids);
 	pl_writer_fini(&c->segs);
 	pl_writer_fini(&c->single);
 	pl_writer_fini(&c->multi);
 	pl_writer_fini(&c->late);
-	x_base_fini(&c->x);
+	pl_export_base_fini(&c->x);
 	pl_free(c);
 }
 
@@ -573,7 +573,7 @@ static int chrome_close(struct pl_sink *sink, struct pl_err *err)
 		}
 	}
 	pl_write_text(t, "\n}\n");
-	rc = x_base_finish(&c->x, err);
+	rc = pl_export_base_finish(&c->x, err);
 	chrome_abort(sink);
 	return rc;
 }

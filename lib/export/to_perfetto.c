@@ -25,7 +25,7 @@ enum { C_SLICE, C_INSTANT, C_FLOW };
 
 static int by_place(const void *pa, const void *pb)
 {
-	const struct p_item *a = pa, *b = pb;
+	const struct perfetto_item *a = pa, *b = pb;
 	int c = PL_COMPARE_FIELDS(a, b, track, ts);
 
 	if (!c)
@@ -35,18 +35,19 @@ static int by_place(const void *pa, const void *pb)
 
 static int by_corr(const void *pa, const void *pb)
 {
-	const struct p_corr *a = pa, *b = pb;
+	const struct perfetto_corr *a = pa, *b = pb;
 
 	return PL_COMPARE_FIELDS(a, b, corr, device, ts, g);
 }
 
-static int bind(struct p_seg *s, uint32_t g, uint64_t id, bool last, bool match, struct pl_err *err)
+static int bind(struct perfetto_seg *s, uint32_t g, uint64_t id, bool last, bool match,
+		struct pl_err *err)
 {
 	int rc = pl_grow(&s->bind, &s->cap_bind, s->n_bind + 1, sizeof(*s->bind), err);
 
 	if (rc < 0)
 		return rc;
-	s->bind[s->n_bind] = (struct p_bind){ id, s->head[g], last, match };
+	s->bind[s->n_bind] = (struct perfetto_bind){ id, s->head[g], last, match };
 	s->head[g] = (uint32_t)s->n_bind++;
 	return 0;
 }
@@ -59,17 +60,18 @@ static uint64_t flow_hash(uint64_t kind, uint64_t segment, uint64_t id)
 }
 
 /* Classify the events of one batch; note correlations and matches. */
-static int collect_batch(struct perfetto *p, struct p_seg *s, uint32_t bi, struct pl_err *err)
+static int collect_batch(struct perfetto *p, struct perfetto_seg *s, uint32_t bi,
+			 struct pl_err *err)
 {
 	const struct pl_batch *b = &p->x.hold.b[bi];
 	int rc = 0;
 
 	for (uint32_t i = 0; i < b->n; i++) {
 		uint32_t g = s->first[bi] + i, match = PL_NONE;
-		struct p_item *it = &s->item[s->n_items];
+		struct perfetto_item *it = &s->item[s->n_items];
 		const struct pl_clock *k;
 
-		s->where[g] = (struct p_where){ bi, i };
+		s->where[g] = (struct perfetto_where){ bi, i };
 		if (b->track[i] >= s->seg->n_tracks || b->kind[i] == PL_K_COUNTER)
 			continue;
 		k = s->clock[b->track[i]];
@@ -82,8 +84,8 @@ static int collect_batch(struct perfetto *p, struct p_seg *s, uint32_t bi, struc
 										      : C_SLICE;
 		s->n_items++;
 		if (p->n_members && pl_trace_kind_is_comm(b->kind[i]) && b->first + i <= UINT32_MAX)
-			match = x_member_find(p->member, p->n_members, p->x.merge.rel,
-					      (uint32_t)(b->first + i));
+			match = pl_export_member_find(p->member, p->n_members, p->x.merge.rel,
+						      (uint32_t)(b->first + i));
 		if (match != PL_NONE && p->x.merge.m.match[match].n > 1)
 			PL_TRY(bind(s, g, flow_hash(1, p->merge_no, match), false, true, err));
 	}
@@ -101,8 +103,8 @@ static int collect_batch(struct perfetto *p, struct p_seg *s, uint32_t bi, struc
 			if (col->val[j] <= 0 || b->dur[i] < 0 ||
 			    (!device && b->kind[i] != PL_K_RUNTIME))
 				continue;
-			s->corr[s->n_corr++] =
-				(struct p_corr){ col->val[j], b->ts[i], s->first[bi] + i, device };
+			s->corr[s->n_corr++] = (struct perfetto_corr){ col->val[j], b->ts[i],
+								       s->first[bi] + i, device };
 		}
 	}
 out:
@@ -110,7 +112,7 @@ out:
 }
 
 /* One arrow a correlation: from its call to the first thing that it started. */
-static int bind_launches(struct p_seg *s, uint32_t segment, struct pl_err *err)
+static int bind_launches(struct perfetto_seg *s, uint32_t segment, struct pl_err *err)
 {
 	int rc = 0;
 
@@ -132,7 +134,7 @@ out:
 	return rc;
 }
 
-static int collect(struct perfetto *p, struct p_seg *s, struct pl_err *err)
+static int collect(struct perfetto *p, struct perfetto_seg *s, struct pl_err *err)
 {
 	struct pl_hold *h = &p->x.hold;
 	size_t n = 0;
@@ -166,16 +168,16 @@ out:
 /* ---- lanes -------------------------------------------------------------------------------------
  */
 
-static void close_top(struct perfetto *p, struct p_lane *l, pl_ns at, bool write)
+static void close_top(struct perfetto *p, struct perfetto_lane *l, pl_ns at, bool write)
 {
 	l->n--;
 	if (write)
-		p_write_end(p, l->uuid, pl_min_i64(l->end[l->n], at));
+		pl_export_perfetto_end(p, l->uuid, pl_min_i64(l->end[l->n], at));
 }
 
 /* Can the slice go onto this lane? Ends what ends before it. */
-static bool fits(struct perfetto *p, struct p_lane *l, struct p_item *it, pl_ns tolerance,
-		 bool write)
+static bool fits(struct perfetto *p, struct perfetto_lane *l, struct perfetto_item *it,
+		 pl_ns tolerance, bool write)
 {
 	while (l->n && l->end[l->n - 1] <= it->ts)
 		close_top(p, l, INT64_MAX, write);
@@ -193,7 +195,7 @@ static bool fits(struct perfetto *p, struct p_lane *l, struct p_item *it, pl_ns 
 	return true;
 }
 
-static int new_lane(struct p_seg *s, struct pl_err *err)
+static int new_lane(struct perfetto_seg *s, struct pl_err *err)
 {
 	int rc = pl_grow(&s->lane, &s->cap_lane, s->n_lanes + 1, sizeof(*s->lane), err);
 
@@ -209,7 +211,7 @@ static int new_lane(struct p_seg *s, struct pl_err *err)
 	return 0;
 }
 
-static int push(struct p_lane *l, const struct p_item *it, struct pl_err *err)
+static int push(struct perfetto_lane *l, const struct perfetto_item *it, struct pl_err *err)
 {
 	int rc;
 
@@ -224,13 +226,13 @@ out:
 }
 
 /* The slice at the item's time that began last, or PL_NONE. */
-static uint32_t slice_at(const struct p_seg *s, const struct p_item *it)
+static uint32_t slice_at(const struct perfetto_seg *s, const struct perfetto_item *it)
 {
 	uint32_t best = PL_NONE;
 	pl_ns began = INT64_MIN;
 
 	for (size_t i = 0; i < s->n_lanes; i++) {
-		const struct p_lane *l = &s->lane[i];
+		const struct perfetto_lane *l = &s->lane[i];
 
 		for (size_t j = l->n; j-- > 0;) {
 			if (l->end[j] < it->ts)
@@ -245,9 +247,10 @@ static uint32_t slice_at(const struct p_seg *s, const struct p_item *it)
 	return best;
 }
 
-static bool same_corr(const struct perfetto *p, const struct p_seg *s, uint32_t g, int64_t id)
+static bool same_corr(const struct perfetto *p, const struct perfetto_seg *s, uint32_t g,
+		      int64_t id)
 {
-	const struct p_where w = s->where[g];
+	const struct perfetto_where w = s->where[g];
 	const struct pl_batch *b = &p->x.hold.b[w.batch];
 	const struct pl_row_values *r = &s->rows[w.batch];
 
@@ -261,10 +264,10 @@ static bool same_corr(const struct perfetto *p, const struct p_seg *s, uint32_t 
 }
 
 /* A flow event binds its id to the slice that it lies in, unless a launch arrow says the same. */
-static int bind_flow(struct perfetto *p, struct p_seg *s, const struct p_item *it,
+static int bind_flow(struct perfetto *p, struct perfetto_seg *s, const struct perfetto_item *it,
 		     struct pl_err *err)
 {
-	const struct p_where w = s->where[it->g];
+	const struct perfetto_where w = s->where[it->g];
 	const struct pl_batch *b = &p->x.hold.b[w.batch];
 	const struct pl_row_values *r = &s->rows[w.batch];
 	uint32_t slice = slice_at(s, it);
@@ -294,7 +297,7 @@ static int bind_flow(struct perfetto *p, struct p_seg *s, const struct p_item *i
 }
 
 /* One track's items [from, to). */
-static int walk(struct perfetto *p, struct p_seg *s, size_t from, size_t to, bool write,
+static int walk(struct perfetto *p, struct perfetto_seg *s, size_t from, size_t to, bool write,
 		struct pl_err *err)
 {
 	const struct pl_track *k = &s->seg->track[s->item[from].track];
@@ -303,7 +306,7 @@ static int walk(struct perfetto *p, struct p_seg *s, size_t from, size_t to, boo
 
 	s->n_lanes = 0;
 	for (size_t i = from; i < to; i++) {
-		struct p_item it = s->item[i];
+		struct perfetto_item it = s->item[i];
 		size_t l = 0;
 
 		if (it.class == C_FLOW) {
@@ -318,8 +321,9 @@ static int walk(struct perfetto *p, struct p_seg *s, size_t from, size_t to, boo
 			PL_TRY(new_lane(s, err));
 		if (write) {
 			if (!s->lane[l].uuid)
-				PL_TRY(p_write_track(p, s, it.track, l, &s->lane[l].uuid, err));
-			PL_TRY(p_write_begin(p, s, &it, s->lane[l].uuid, err));
+				PL_TRY(pl_export_perfetto_track(p, s, it.track, l, &s->lane[l].uuid,
+								err));
+			PL_TRY(pl_export_perfetto_begin(p, s, &it, s->lane[l].uuid, err));
 		}
 		if (it.class == C_SLICE)
 			PL_TRY(push(&s->lane[l], &it, err));
@@ -332,7 +336,7 @@ out:
 }
 
 /* Arrows of which only one end was found would hang in the air. */
-static int drop_single(struct p_seg *s, struct pl_err *err)
+static int drop_single(struct perfetto_seg *s, struct pl_err *err)
 {
 	struct pl_intern seen = { 0 };
 	uint32_t *count = NULL;
@@ -366,7 +370,7 @@ out:
 /* ---- the sink ----------------------------------------------------------------------------------
  */
 
-static void seg_fini(struct p_seg *s)
+static void seg_fini(struct perfetto_seg *s)
 {
 	for (size_t i = 0; i < s->n_rows; i++)
 		pl_trace_row_values_fini(&s->rows[i]);
@@ -388,10 +392,10 @@ static void seg_fini(struct p_seg *s)
 	pl_free(s->process);
 }
 
-static int emit(struct x_base *x, struct pl_segment *seg, struct pl_err *err)
+static int emit(struct pl_export_base *x, struct pl_segment *seg, struct pl_err *err)
 {
 	struct perfetto *p = (struct perfetto *)x;
-	struct p_seg s = { .seg = seg };
+	struct perfetto_seg s = { .seg = seg };
 	int rc;
 
 	PL_TRY(pl_alloc(&s.iid, P_TABLES * (seg->str.n + 1), sizeof(*s.iid), err));
@@ -411,7 +415,7 @@ static int emit(struct x_base *x, struct pl_segment *seg, struct pl_err *err)
 		}
 	}
 	for (size_t i = 0; i < x->hold.n; i++)
-		PL_TRY(p_write_counters(p, &s, (uint32_t)i, err));
+		PL_TRY(pl_export_perfetto_counters(p, &s, (uint32_t)i, err));
 	pl_writer_flush(&x->t, FLUSH);
 	rc = pl_writer_check(&x->t, err);
 out:
@@ -419,20 +423,20 @@ out:
 	return rc;
 }
 
-static int on_merge(struct x_base *x, const struct pl_merge *m, struct pl_err *err)
+static int on_merge(struct pl_export_base *x, const struct pl_merge *m, struct pl_err *err)
 {
 	struct perfetto *p = (struct perfetto *)x;
 
 	pl_free(p->member);
 	p->member = NULL;
 	p->merge_no++;
-	return x_members_build(m, &p->member, &p->n_members, err);
+	return pl_export_members_build(m, &p->member, &p->n_members, err);
 }
 
 static struct pl_sink *perfetto_open(struct pl_out *out, const struct pl_export_opts *o,
 				     struct pl_err *err)
 {
-	struct perfetto *p = x_base_open(sizeof(*p), out, o, emit, err);
+	struct perfetto *p = pl_export_base_open(sizeof(*p), out, o, emit, err);
 
 	if (!p)
 		return NULL;
@@ -449,18 +453,18 @@ static void perfetto_abort(struct pl_sink *sink)
 	for (int i = 0; i < P_TABLES; i++)
 		pl_intern_fini(&p->table[i]);
 	pl_intern_fini(&p->counter);
-	x_pids_fini(&p->pids);
+	pl_export_pids_fini(&p->pids);
 	pl_writer_fini(&p->event);
 	pl_writer_fini(&p->fresh);
 	pl_free(p->member);
 	pl_free(p->counter_uuid);
-	x_base_fini(&p->x);
+	pl_export_base_fini(&p->x);
 	pl_free(p);
 }
 
 static int perfetto_close(struct pl_sink *sink, struct pl_err *err)
 {
-	int rc = x_base_finish((struct x_base *)sink, err);
+	int rc = pl_export_base_finish((struct pl_export_base *)sink, err);
 
 	perfetto_abort(sink);
 	return rc;

@@ -28,7 +28,7 @@ static const struct {
 #define N_ROLES PL_LEN(role_col)
 
 struct rows {
-	struct x_base x; /* first */
+	struct pl_export_base x; /* first */
 	struct pl_writer args;
 	const struct pl_clock **clock; /* by track */
 	bool headed;
@@ -57,7 +57,7 @@ static void put_args(struct pl_writer *t, const struct pl_segment *s, const stru
 	pl_write_char(t, '{');
 	for (uint32_t e = r->off[i]; e < r->off[i + 1]; e++) {
 		const struct pl_col *c = &b->col[r->ent[e].col];
-		const char *fallback = x_role_key(c->role), *key;
+		const char *fallback = pl_export_role_key(c->role), *key;
 		size_t n;
 		bool own = false; /* a column of its own says it */
 
@@ -74,7 +74,7 @@ static void put_args(struct pl_writer *t, const struct pl_segment *s, const stru
 		else
 			pl_write_json_str(t, key, n);
 		pl_write_char(t, ':');
-		x_value_json(t, s, c, r->ent[e].k);
+		pl_export_value_json(t, s, c, r->ent[e].k);
 	}
 	pl_write_char(t, '}');
 }
@@ -156,7 +156,7 @@ static void csv_value(struct rows *x, const struct pl_segment *s, const struct p
 		p = pl_trace_segment_str(s, (pl_id)c->val[k], &n);
 		pl_write_csv(t, p, n);
 	} else if (c->type != PL_V_NULL) {
-		x_value_json(t, s, c, k);
+		pl_export_value_json(t, s, c, k);
 	}
 }
 
@@ -194,7 +194,7 @@ static void csv_event(struct rows *x, const struct pl_segment *s, const struct p
 	pl_write_char(t, '\n');
 }
 
-static int csv_emit(struct x_base *base, struct pl_segment *seg, struct pl_err *err)
+static int csv_emit(struct pl_export_base *base, struct pl_segment *seg, struct pl_err *err)
 {
 	struct rows *x = (struct rows *)base;
 	int rc;
@@ -322,7 +322,8 @@ static void jsonl_event(struct rows *x, const struct pl_segment *s, const struct
 		if (!e)
 			continue;
 		member(t, role_col[j].name);
-		x_value_json(t, s, &b->col[x->x.rows.ent[e - 1].col], x->x.rows.ent[e - 1].k);
+		pl_export_value_json(t, s, &b->col[x->x.rows.ent[e - 1].col],
+				     x->x.rows.ent[e - 1].k);
 	}
 	x->args.b.n = 0;
 	put_args(&x->args, s, b, &x->x.rows, i, at);
@@ -356,7 +357,7 @@ static void jsonl_clocks(struct rows *x)
 	}
 }
 
-static int jsonl_emit(struct x_base *base, struct pl_segment *seg, struct pl_err *err)
+static int jsonl_emit(struct pl_export_base *base, struct pl_segment *seg, struct pl_err *err)
 {
 	struct rows *x = (struct rows *)base;
 	int rc;
@@ -385,13 +386,13 @@ out:
 static struct pl_sink *csv_open(struct pl_out *out, const struct pl_export_opts *o,
 				struct pl_err *err)
 {
-	return x_base_open(sizeof(struct rows), out, o, csv_emit, err);
+	return pl_export_base_open(sizeof(struct rows), out, o, csv_emit, err);
 }
 
 static struct pl_sink *jsonl_open(struct pl_out *out, const struct pl_export_opts *o,
 				  struct pl_err *err)
 {
-	return x_base_open(sizeof(struct rows), out, o, jsonl_emit, err);
+	return pl_export_base_open(sizeof(struct rows), out, o, jsonl_emit, err);
 }
 
 static void rows_abort(struct pl_sink *sink)
@@ -402,7 +403,7 @@ static void rows_abort(struct pl_sink *sink)
 		return;
 	pl_writer_fini(&x->args);
 	pl_free(x->clock);
-	x_base_fini(&x->x);
+	pl_export_base_fini(&x->x);
 	pl_free(x);
 }
 
@@ -413,14 +414,14 @@ static int csv_close(struct pl_sink *sink, struct pl_err *err)
 
 	if (!x->headed)
 		csv_head(&x->x.t);
-	rc = x_base_finish(&x->x, err);
+	rc = pl_export_base_finish(&x->x, err);
 	rows_abort(sink);
 	return rc;
 }
 
 static int jsonl_close(struct pl_sink *sink, struct pl_err *err)
 {
-	int rc = x_base_finish((struct x_base *)sink, err);
+	int rc = pl_export_base_finish((struct pl_export_base *)sink, err);
 
 	rows_abort(sink);
 	return rc;

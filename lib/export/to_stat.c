@@ -57,20 +57,20 @@ static int make_records(struct stat *s, const struct pl_batch *b, uint32_t *inde
 			PL_TRY(pl_grow(&s->comm, &s->cap_comm, s->n_comm + 1, sizeof(*s->comm),
 				       err));
 			index[i] = (uint32_t)s->n_comm;
-			s->comm[s->n_comm++] = (struct s_comm){ .coll = PL_NONE,
-								.group = PL_NONE,
-								.dtype = PL_NONE,
-								.bytes = -1,
-								.size = -1,
-								.elements = -1,
-								.out_elements = -1,
-								.event = event,
-								.ordinal = b->first + i };
+			s->comm[s->n_comm++] = (struct stat_comm){ .coll = PL_NONE,
+								   .group = PL_NONE,
+								   .dtype = PL_NONE,
+								   .bytes = -1,
+								   .size = -1,
+								   .elements = -1,
+								   .out_elements = -1,
+								   .event = event,
+								   .ordinal = b->first + i };
 		} else if (b->kind[i] == PL_K_MEMORY) {
 			PL_TRY(pl_grow(&s->mem, &s->cap_mem, s->n_mem + 1, sizeof(*s->mem), err));
 			index[i] = (uint32_t)s->n_mem;
-			s->mem[s->n_mem++] = (struct s_mem){ event,	INT64_MIN, INT64_MIN,
-							     INT64_MIN, INT64_MIN, INT64_MIN };
+			s->mem[s->n_mem++] = (struct stat_mem){ event,	   INT64_MIN, INT64_MIN,
+								INT64_MIN, INT64_MIN, INT64_MIN };
 		}
 	}
 out:
@@ -78,7 +78,7 @@ out:
 }
 
 /* Where a value of this role goes; NULL: nowhere. */
-static int64_t *memory_slot(struct s_mem *m, unsigned role)
+static int64_t *memory_slot(struct stat_mem *m, unsigned role)
 {
 	switch (role) {
 	case PL_R_BYTES:
@@ -97,7 +97,7 @@ static int64_t *memory_slot(struct s_mem *m, unsigned role)
 	}
 }
 
-static void comm_value(struct s_comm *c, const struct pl_col *col, int64_t v)
+static void comm_value(struct stat_comm *c, const struct pl_col *col, int64_t v)
 {
 	bool text = col->type == PL_V_STR || col->type == PL_V_JSON;
 
@@ -134,7 +134,7 @@ static int take_column(struct stat *s, const struct pl_batch *b, const struct pl
 			PL_TRY(pl_grow(&s->number, &s->cap_number, s->n_number + 1,
 				       sizeof(*s->number), err));
 			s->number[s->n_number++] =
-				(struct s_number){ (uint32_t)(s->n + i), col->val[k] };
+				(struct stat_number){ (uint32_t)(s->n + i), col->val[k] };
 		} else if (index[i] == PL_NONE) {
 			if (col->role == PL_R_BYTES && number)
 				s->bytes[s->n + i] = col->val[k];
@@ -172,7 +172,7 @@ out:
 
 static int end(struct pl_sink *sink, struct pl_segment *seg, struct pl_err *err)
 {
-	return s_end_segment((struct stat *)sink, seg, err);
+	return pl_export_stat_segment((struct stat *)sink, seg, err);
 }
 
 static int merge(struct pl_sink *sink, const struct pl_merge *m, struct pl_err *err)
@@ -180,7 +180,7 @@ static int merge(struct pl_sink *sink, const struct pl_merge *m, struct pl_err *
 	struct stat *s = (struct stat *)sink;
 	int rc;
 
-	PL_TRY(s_finish_comm(s, err)); /* matches of the table before this one */
+	PL_TRY(pl_export_stat_finish_comm(s, err)); /* matches of the table before this one */
 	PL_TRY(pl_trace_merge_context_take(&s->merge, m, err));
 	s->merge.rel = s->n_segs ? UINT32_MAX : 0;
 	s->merged = true;
@@ -188,7 +188,7 @@ static int merge(struct pl_sink *sink, const struct pl_merge *m, struct pl_err *
 		s->inferred |= m->group[i].flags & PL_GROUP_INFERRED;
 	pl_free(s->member);
 	s->member = NULL;
-	rc = x_members_build(m, &s->member, &s->n_members, err);
+	rc = pl_export_members_build(m, &s->member, &s->n_members, err);
 out:
 	return rc;
 }
@@ -265,10 +265,10 @@ static int stat_close(struct pl_sink *sink, struct pl_err *err)
 	struct stat *s = (struct stat *)sink;
 	int rc;
 
-	PL_TRY(s_finish_comm(s, err));
+	PL_TRY(pl_export_stat_finish_comm(s, err));
 	for (size_t i = 0; i < s->n_ranks; i++)
-		PL_TRY(s_finish_rank(&s->rank[i], err));
-	rc = s_print(s, err);
+		PL_TRY(pl_export_stat_finish_rank(&s->rank[i], err));
+	rc = pl_export_stat_print(s, err);
 out:
 	stat_abort(sink);
 	return rc;

@@ -9,7 +9,7 @@
 #define FLUSH ((size_t)256 << 10)
 
 struct text {
-	struct x_base x; /* first */
+	struct pl_export_base x; /* first */
 	uint32_t n_merges;
 };
 
@@ -105,7 +105,7 @@ static void put_value(struct pl_writer *t, const struct pl_segment *s, const str
 	pl_write_char(t, '=');
 	if (c->type == PL_V_JSON) /* tells the text 'x' from the string "x" */
 		pl_write_text(t, "json:");
-	x_value_json(t, s, c, k);
+	pl_export_value_json(t, s, c, k);
 }
 
 static int put_batch(struct text *x, const struct pl_segment *s, const struct pl_batch *b,
@@ -134,7 +134,7 @@ static int put_batch(struct text *x, const struct pl_segment *s, const struct pl
 	return rc < 0 ? rc : pl_writer_check(t, err);
 }
 
-static int emit(struct x_base *base, struct pl_segment *seg, struct pl_err *err)
+static int emit(struct pl_export_base *base, struct pl_segment *seg, struct pl_err *err)
 {
 	struct text *x = (struct text *)base;
 	int rc = 0;
@@ -184,7 +184,7 @@ static void put_groups(struct pl_writer *t, const struct pl_merge *m)
 	}
 }
 
-static int on_merge(struct x_base *base, const struct pl_merge *m, struct pl_err *err)
+static int on_merge(struct pl_export_base *base, const struct pl_merge *m, struct pl_err *err)
 {
 	struct pl_writer *t = &base->t;
 
@@ -222,7 +222,7 @@ static int on_merge(struct x_base *base, const struct pl_merge *m, struct pl_err
 static struct pl_sink *text_open(struct pl_out *out, const struct pl_export_opts *o,
 				 struct pl_err *err)
 {
-	struct text *x = x_base_open(sizeof(*x), out, o, emit, err);
+	struct text *x = pl_export_base_open(sizeof(*x), out, o, emit, err);
 
 	if (!x)
 		return NULL;
@@ -234,13 +234,13 @@ static void text_abort(struct pl_sink *sink)
 {
 	if (!sink)
 		return;
-	x_base_fini((struct x_base *)sink);
+	pl_export_base_fini((struct pl_export_base *)sink);
 	pl_free(sink);
 }
 
 static int text_close(struct pl_sink *sink, struct pl_err *err)
 {
-	int rc = x_base_finish((struct x_base *)sink, err);
+	int rc = pl_export_base_finish((struct pl_export_base *)sink, err);
 
 	text_abort(sink);
 	return rc;

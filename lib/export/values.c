@@ -4,7 +4,7 @@
 
 #include "export/internal.h"
 
-const char *x_role_key(unsigned role)
+const char *pl_export_role_key(unsigned role)
 {
 	switch (role) {
 	case PL_R_MB:
@@ -16,8 +16,8 @@ const char *x_role_key(unsigned role)
 	}
 }
 
-void x_value_json(struct pl_writer *t, const struct pl_segment *s, const struct pl_col *c,
-		  uint32_t k)
+void pl_export_value_json(struct pl_writer *t, const struct pl_segment *s, const struct pl_col *c,
+			  uint32_t k)
 {
 	size_t n;
 	const char *p;
@@ -55,8 +55,8 @@ static bool as_number(const char *s, size_t n, int64_t *v)
 	return n && pl_json_i64(s, n, v) && *v >= 0 && *v < INT32_MAX;
 }
 
-int x_pid(struct x_pids *p, uint32_t segment, const char *pid, size_t len, int64_t *num,
-	  struct pl_err *err)
+int pl_export_pid(struct pl_export_pids *p, uint32_t segment, const char *pid, size_t len,
+		  int64_t *num, struct pl_err *err)
 {
 	struct pl_buf b = { 0 };
 	pl_id key, used;
@@ -82,15 +82,15 @@ out:
 	return rc;
 }
 
-void x_pids_fini(struct x_pids *p)
+void pl_export_pids_fini(struct pl_export_pids *p)
 {
 	pl_intern_fini(&p->used);
 	pl_intern_fini(&p->key);
 	pl_free(p->num);
 }
 
-void x_process_title(struct pl_writer *t, const struct pl_segment *s, const struct pl_track *k,
-		     bool rank)
+void pl_export_process_title(struct pl_writer *t, const struct pl_segment *s,
+			     const struct pl_track *k, bool rank)
 {
 	const char *name, *labels;
 	size_t n, m;

@@ -6,9 +6,10 @@
 
 /* ---- matches of events --------------------------------------------------------------------- */
 
-PL_COMPARATOR(by_event, struct x_member, segment, event, match);
+PL_COMPARATOR(by_event, struct pl_export_member, segment, event, match);
 
-int x_members_build(const struct pl_merge *m, struct x_member **v, size_t *n, struct pl_err *err)
+int pl_export_members_build(const struct pl_merge *m, struct pl_export_member **v, size_t *n,
+			    struct pl_err *err)
 {
 	size_t k = 0;
 	int rc = pl_alloc(v, (size_t)m->n_members + 1, sizeof(**v), err);
@@ -23,7 +24,7 @@ int x_members_build(const struct pl_merge *m, struct x_member **v, size_t *n, st
 		     j++) {
 			const struct pl_member *e = &m->member[t->first + j];
 
-			(*v)[k++] = (struct x_member){ e->segment, e->event, i };
+			(*v)[k++] = (struct pl_export_member){ e->segment, e->event, i };
 		}
 	}
 	qsort(*v, k, sizeof(**v), by_event);
@@ -31,7 +32,8 @@ int x_members_build(const struct pl_merge *m, struct x_member **v, size_t *n, st
 	return 0;
 }
 
-uint32_t x_member_find(const struct x_member *v, size_t n, uint32_t segment, uint32_t event)
+uint32_t pl_export_member_find(const struct pl_export_member *v, size_t n, uint32_t segment,
+			       uint32_t event)
 {
 	size_t i = 0;
 
@@ -45,7 +47,7 @@ uint32_t x_member_find(const struct x_member *v, size_t n, uint32_t segment, uin
 
 static int base_begin(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err)
 {
-	struct x_base *x = (struct x_base *)s;
+	struct pl_export_base *x = (struct pl_export_base *)s;
 
 	(void)seg;
 	(void)err;
@@ -59,12 +61,12 @@ static int base_batch(struct pl_sink *s, struct pl_segment *seg, struct pl_batch
 		      struct pl_err *err)
 {
 	(void)seg;
-	return pl_trace_hold_add(&((struct x_base *)s)->hold, b, NULL, err);
+	return pl_trace_hold_add(&((struct pl_export_base *)s)->hold, b, NULL, err);
 }
 
 static int base_end(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err)
 {
-	struct x_base *x = (struct x_base *)s;
+	struct pl_export_base *x = (struct pl_export_base *)s;
 	int rc;
 
 	rc = x->emit(x, seg, err);
@@ -76,7 +78,7 @@ static int base_end(struct pl_sink *s, struct pl_segment *seg, struct pl_err *er
 
 static int base_merge(struct pl_sink *s, const struct pl_merge *m, struct pl_err *err)
 {
-	struct x_base *x = (struct x_base *)s;
+	struct pl_export_base *x = (struct pl_export_base *)s;
 	int rc = pl_trace_merge_context_take(&x->merge, m, err);
 
 	x->merge.rel = UINT32_MAX; /* the next segment is number 0 */
@@ -85,11 +87,12 @@ static int base_merge(struct pl_sink *s, const struct pl_merge *m, struct pl_err
 	return rc < 0 || !x->on_merge ? rc : x->on_merge(x, m, err);
 }
 
-void *x_base_open(size_t size, struct pl_out *out, const struct pl_export_opts *o,
-		  int (*emit)(struct x_base *, struct pl_segment *, struct pl_err *),
-		  struct pl_err *err)
+void *pl_export_base_open(size_t size, struct pl_out *out, const struct pl_export_opts *o,
+			  int (*emit)(struct pl_export_base *, struct pl_segment *,
+				      struct pl_err *),
+			  struct pl_err *err)
 {
-	struct x_base *x;
+	struct pl_export_base *x;
 
 	if (pl_alloc(&x, 1, size, err) < 0)
 		return NULL;
@@ -100,13 +103,13 @@ void *x_base_open(size_t size, struct pl_out *out, const struct pl_export_opts *
 	return x;
 }
 
-int x_base_finish(struct x_base *x, struct pl_err *err)
+int pl_export_base_finish(struct pl_export_base *x, struct pl_err *err)
 {
 	pl_writer_flush(&x->t, 0);
 	return pl_writer_check(&x->t, err);
 }
 
-void x_base_fini(struct x_base *x)
+void pl_export_base_fini(struct pl_export_base *x)
 {
 	pl_writer_fini(&x->t);
 	pl_trace_hold_fini(&x->hold);
