@@ -40,8 +40,7 @@ int pl_compare_i64(const void *a, const void *b);
 int pl_compare_double(const void *a, const void *b);
 int pl_compare_str(const void *a, const void *b);
 
-/* qsort() that does not mind an empty array without memory, and leaves what is in order after one
- * look. */
+/* Like qsort(); v may be NULL when n is 0. An array that is in order takes one pass. */
 void pl_sort(void *v, size_t n, size_t size, int (*cmp)(const void *, const void *));
 
 /*

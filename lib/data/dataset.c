@@ -249,7 +249,8 @@ size_t pl_dataset_train(const struct pl_dataset *d, double split)
 /* ---- normalisation ------------------------------------------------------------------------------
  */
 
-/* Values at, at + step ... of each sample, `run` of them in a row; sums in double, one order. */
+/* The values of each sample at `at`, at + step ..., `run` neighbours each. Sums are in double and
+ * in a fixed order. */
 static void scale(struct pl_dataset *d, size_t train, size_t at, size_t run)
 {
 	double n = (double)train * (double)run, sum = 0, squares = 0, mean, deviation, by;
@@ -265,7 +266,7 @@ static void scale(struct pl_dataset *d, size_t train, size_t at, size_t run)
 			squares += v * v;
 		}
 	deviation = sqrt(squares / n);
-	/* what is left of values that are all alike is rounding */
+	/* equal values leave only rounding errors */
 	by = deviation > 1e-7 * fabs(mean) ? 1 / deviation : 0;
 	for (size_t i = 0; i < d->n; i++)
 		for (size_t k = 0; k < run; k++) {
@@ -298,7 +299,7 @@ uint64_t pl_dataset_hash(uint64_t seed, uint64_t a, uint64_t b)
 	return pl_rng_next(&s);
 }
 
-/* The i-th of n things in the order of this key. */
+/* The key gives an order of n things: the i-th of them. */
 static uint64_t permuted(uint64_t i, uint64_t n, uint64_t key)
 {
 	unsigned half = 1;

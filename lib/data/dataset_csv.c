@@ -189,7 +189,8 @@ static int on_row(void *arg, const struct pl_csv_row *row, struct pl_err *err)
 	struct reader *r = arg;
 
 	for (size_t i = 0; i < row->n; i++)
-		if (memchr(row->field[i], 0, row->len[i])) /* what is behind it would be lost */
+		if (memchr(row->field[i], 0,
+			   row->len[i])) /* a string ends there, so the rest would be lost */
 			return pl_fail(
 				err, PL_EDATA,
 				"%s: line %lld: column %zu holds the byte 0; this is no text",
@@ -200,7 +201,7 @@ static int on_row(void *arg, const struct pl_csv_row *row, struct pl_err *err)
 /* ---- classes ------------------------------------------------------------------------------------
  */
 
-/* Are all labels whole numbers that can be classes? Then they are. */
+/* If all labels are whole numbers in range, they are the classes. */
 static bool numeric(const struct reader *r, int32_t *class)
 {
 	for (pl_id i = 0; i < r->label.n; i++) {

@@ -38,7 +38,7 @@ struct pl_array {
 	struct pl_buf data; /* n elements, little-endian */
 };
 void pl_array_fini(struct pl_array *a);
-/* The product of the dimensions into a->n; PL_EDATA if its bytes are beyond counting. */
+/* The product of the dimensions into a->n; PL_EDATA if the number of bytes overflows. */
 int pl_array_count(struct pl_array *a, struct pl_err *err) PL_MUST;
 /*
  * The next n bytes of `in`, behind what b holds. Memory follows what arrives: a size that the
@@ -46,7 +46,7 @@ int pl_array_count(struct pl_array *a, struct pl_err *err) PL_MUST;
  */
 int pl_array_take(struct pl_in *in, size_t n, struct pl_buf *b, struct pl_err *err) PL_MUST;
 
-void pl_array_swap(struct pl_array *a); /* each element's bytes the other way round */
+void pl_array_swap(struct pl_array *a); /* reverse the bytes of each element */
 
 /*
  * numpy's format (NEP 1), versions 1.0 to 3.0, C order, of the types above but BF16. Whatever

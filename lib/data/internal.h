@@ -16,10 +16,10 @@ struct pl_parts {
 };
 int pl_parts_cut(struct pl_parts *p, const char *s, struct pl_err *err) PL_MUST;
 void pl_parts_fini(struct pl_parts *p);
-/* What stands behind "key=" in part i; NULL: it is another. */
+/* The value of part i if it is "key=VALUE"; NULL if its key is another. */
 const char *pl_parts_value(const struct pl_parts *p, size_t i, const char *key);
 
-/* Each fills a dataset that is empty; what it holds when it fails is for the caller to free. */
+/* Each fills an empty dataset. The caller frees it, after a failure too. */
 int pl_dataset_csv(const struct pl_parts *p, struct pl_dataset *d, struct pl_err *err) PL_MUST;
 int pl_dataset_tokens(const struct pl_parts *p, struct pl_dataset *d, struct pl_err *err) PL_MUST;
 int pl_dataset_synthetic(const struct pl_parts *p, uint64_t seed, struct pl_dataset *d,

@@ -181,7 +181,7 @@ bool pl_npy_probe(const uint8_t *p, size_t n)
 	return n >= 6 && !memcmp(p, "\x93NUMPY", 6);
 }
 
-/* Bytes of the dictionary, in front of which the input is then. */
+/* Read the length of the dictionary; the input then stands at its first byte. */
 static int64_t head(struct pl_in *in, struct pl_err *err)
 {
 	const uint8_t *p;

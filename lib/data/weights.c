@@ -109,7 +109,7 @@ static int by_size_and_name(const void *a, const void *b)
 	return m != n ? (m < n) - (m > n) : strcmp(x->name, y->name);
 }
 
-/* Is each fit to be written? */
+/* Can each tensor be written? */
 static int check(const struct pl_weight *const *w, size_t n, struct pl_err *err)
 {
 	for (size_t i = 0; i < n; i++) {

@@ -63,7 +63,7 @@ static int text(struct reader *r, char **out, struct pl_err *err)
 	return bad(r, err, "a string with the character 0");
 }
 
-/* A string that is there for the first time. */
+/* Read a string that must be new. */
 static int once(struct reader *r, struct pl_intern *t, const char *s, struct pl_err *err)
 {
 	size_t n = t->n;
@@ -195,7 +195,7 @@ out:
 	return rc;
 }
 
-/* The last of the tensors, which has its name. */
+/* Read the members of the tensor that was added last; its name is known already. */
 static int read_tensor(struct reader *r, struct pl_err *err)
 {
 	struct pl_weight *x = &r->w->w[r->w->n - 1];

@@ -507,7 +507,7 @@ static int accept(struct pl_creader *r, const struct rjob *j, struct pl_block *b
 	}
 }
 
-/* Salvage: 0 when the failure costs this member only; the failure itself when it stands. */
+/* Salvage: 0 when only this member is lost; else the failure. */
 static int forgive(struct pl_creader *r, const struct rjob *j, const struct pl_err *bad)
 {
 	bool foreign = j->m.role == PL_ROLE_HEADER && r->segments == 1 && !j->what;

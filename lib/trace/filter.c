@@ -131,7 +131,7 @@ static int copy_text(char **to, const char *from, struct pl_err *err)
 	return *to ? 0 : pl_fail(err, PL_ENOMEM, "out of memory");
 }
 
-/* What of the segment may have changed since the last time. */
+/* Copy again what may have changed in the segment. */
 static int sync_segment(struct dest *d, const struct pl_segment *s, struct pl_err *err)
 {
 	int rc = 0;
@@ -181,7 +181,7 @@ static void dest_fini(struct dest *d)
 	memset(d, 0, sizeof(*d));
 }
 
-/* It is complete and waits: room for more rows is given back. */
+/* The destination is complete and waits: free its room for more rows. */
 static void dest_rest(struct dest *d)
 {
 	pl_trace_batch_fini(&d->b);
@@ -464,7 +464,7 @@ static bool waits(const struct filter *x)
 	return x->f->has_time || x->merge.present;
 }
 
-/* The numbers of b's rows that mask says yes to; old: as they were, NULL: as b counts. */
+/* Note the numbers of the rows of b that the mask selects: old[row], or as b counts if NULL. */
 static int note_numbers(struct numbers *to, const struct pl_batch *b, const uint8_t *mask,
 			const uint32_t *old, struct pl_err *err)
 {

@@ -29,7 +29,7 @@ struct pl_filter {
  */
 struct pl_sink *pl_trace_filter_open(const struct pl_filter *f, struct pl_sink *next,
 				     struct pl_err *err);
-/* After the last segment: what had to wait goes on. */
+/* After the last segment: pass on the events that had to wait. */
 int pl_trace_filter_finish(struct pl_sink *s, struct pl_err *err) PL_MUST;
 void pl_trace_filter_close(struct pl_sink *s); /* NULL is fine */
 
