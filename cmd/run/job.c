@@ -58,7 +58,7 @@ static int apply_options(const struct config *c, struct pl_job *j, struct pl_err
 	if (c->c.seed != INT64_MIN)
 		j->seed = c->c.seed;
 	if (c->threads >= 0)
-		j->threads = c->threads ? c->threads : pl_max_i64(1, sysconf(_SC_NPROCESSORS_ONLN));
+		j->threads = c->threads ? c->threads : pl_processors();
 	if (c->checkpoint)
 		j->checkpoint = c->checkpoint;
 	if (c->resume)

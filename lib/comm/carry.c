@@ -19,11 +19,11 @@
 
 #include "comm/internal.h"
 
-#define SPIN_NS	  100000
-#define NAP_NS	  20000
-#define NAP_MAX	  200000
-#define OPEN_LATE 20 /* timeouts that a library may take to open, at least */
-#define END_LATE  5  /* ... to close */
+#define SPIN_NS	  100000 /* as of world.c */
+#define NAP_NS	  20000	 /* less is what waking up takes */
+#define NAP_MAX	  200000 /* 5,000 looks a second, each of some us: 1 to 2 % of a processor */
+#define OPEN_LATE 20	 /* timeouts that a library may take to open, at least */
+#define END_LATE  5	 /* ... to close */
 
 static const struct pl_carrier *const carriers[] = { &pl_comm_carrier_mpi, &pl_comm_carrier_nccl };
 

@@ -21,12 +21,18 @@
 
 #include "comm/internal.h"
 
+/* Waiting without sleep for about as long as a sleep costs: two changes of thread, each of 5 to 50
+ * us with the time until a processor has left its idle state (Karlin et al., SOSP 1991). */
 #define SPIN_NS	 100000
-#define YIELD_NS 5000
-#define SLICE_NS 100000
-#define LOOK_NS	 50000	 /* between two looks at what a device has done */
-#define TAKEN_NS 2000	 /* a yield that takes longer let somebody else run */
-#define MOVE_NS	 2000000 /* between two attempts to get a processor of one's own */
+#define YIELD_NS 5000	/* of that before the processor is offered: the time of a small operation */
+#define SLICE_NS 100000 /* the shortest slice that Linux grants (sched_setattr(2)) */
+/* Between two looks at what a device has done. A look costs about 1 us, so this takes 2 % of a
+ * processor, and a copy that is done waits for 25 us on average. */
+#define LOOK_NS	 50000
+#define TAKEN_NS 2000 /* a yield that takes longer let somebody else run; alone it takes 0.3 us */
+/* Between two sleeps that may move this thread to another processor: shorter than the 3 ms and more
+ * of a slice, in which two ranks would go on to share one. */
+#define MOVE_NS 2000000
 
 static void pause_a_bit(void)
 {
@@ -425,10 +431,13 @@ static void take_shapes(struct pl_world *w)
 
 static void take_processors(struct pl_world *w)
 {
-	int n = (int)pl_max_i64(sysconf(_SC_NPROCESSORS_ONLN), 1);
+	int all = (int)pl_max_i64(sysconf(_SC_NPROCESSORS_ONLN), 1);
 
-	w->crowded = w->n_local * (w->carry.by ? 2 : 1) > n;
-	w->processors = w->n_hosts == 1 ? n : w->size;
+	/* A launcher may bind each rank to a processor of its own. Then this is wrong, and a rank
+	 * that waits offers a processor that nobody wants, which costs little. */
+	w->crowded = w->n_local * (w->carry.by ? 2 : 1) > pl_processors();
+	/* All ranks must choose the same algorithms, so what one rank may use does not count. */
+	w->processors = w->n_hosts == 1 ? all : w->size;
 }
 
 static int add_to_epoll(struct pl_world *w, int fd, void *ptr, uint32_t events, struct pl_err *err)

@@ -92,7 +92,8 @@ void pl_say(const struct pl_log *log, enum pl_level level, const char *fmt, ...)
 
 /* ---- the operating system -------------------------------------------------------------- */
 
-pl_ns pl_now_ns(void); /* CLOCK_MONOTONIC */
+pl_ns pl_now_ns(void);	 /* CLOCK_MONOTONIC */
+int pl_processors(void); /* that this process may use, at least 1 */
 /* *(function pointer *)function = the one of that name in what dlopen() opened; false: NULL. */
 bool pl_symbol(void *lib, const char *name, void *function);
 

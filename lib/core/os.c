@@ -1,7 +1,9 @@
-/* What the operating system is asked for in many places: the time, and symbols of libraries. */
+/* What the operating system is asked for in many places: time, processors, symbols of libraries. */
 #include <dlfcn.h>
+#include <sched.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "core/core.h"
 
@@ -11,6 +13,17 @@ pl_ns pl_now_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (pl_ns)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* taskset, containers and batch systems give a process fewer processors than the machine has. The
+ * set is too small for a machine with more than 1,024, which is then asked for all. */
+int pl_processors(void)
+{
+	cpu_set_t set;
+	long n = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set)
+							      : sysconf(_SC_NPROCESSORS_ONLN);
+
+	return n > 0 ? (int)n : 1;
 }
 
 /* dlsym() returns functions as pointers to objects, which POSIX says may be copied. */

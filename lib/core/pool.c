@@ -72,9 +72,7 @@ struct pl_pool *pl_pool_new(int threads, struct pl_err *err)
 	struct pl_pool *p;
 
 	if (threads <= 0)
-		threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
-	if (threads < 1)
-		threads = 1;
+		threads = pl_processors();
 	if (pl_alloc(&p, 1, sizeof(*p), err) < 0)
 		return NULL;
 	pthread_mutex_init(&p->lock, NULL);

@@ -1,5 +1,6 @@
 /* core: errors, memory, interning, numbers, globs, options' single values. */
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -518,6 +519,20 @@ static void test_provenance(void)
 	pl_buf_fini(&line);
 }
 
+static void test_processors(void)
+{
+	cpu_set_t before, one;
+	int n = pl_processors();
+
+	ok(n >= 1 && n <= sysconf(_SC_NPROCESSORS_ONLN), "processors: %d", n);
+	sched_getaffinity(0, sizeof(before), &before);
+	CPU_ZERO(&one);
+	CPU_SET(sched_getcpu(), &one);
+	sched_setaffinity(0, sizeof(one), &one);
+	is_i64(pl_processors(), 1, "one, where this process may use one");
+	sched_setaffinity(0, sizeof(before), &before);
+}
+
 int main(void)
 {
 	test_failing(); /* first: the setting is read once a process */
@@ -538,5 +553,6 @@ int main(void)
 	test_provenance();
 	test_formats();
 	test_values();
+	test_processors();
 	return done_testing();
 }
