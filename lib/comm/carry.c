@@ -2,15 +2,15 @@
  * Worlds whose operations another library carries (struct pl_carrier): its thread, and what to do
  * when it does not return.
  *
- * Such libraries move data only while they are called, and some want to be called by one thread
- * alone. So one thread opens the library, calls it in rounds while something is under way, and
- * closes it. Between rounds in which nothing moved it first offers its processor, then sleeps for
- * ever longer, up to 200 us: a computing rank would pay for every look.
+ * Such libraries move data only while they are called, and some want all calls from one thread. So
+ * one thread opens the library, calls it in rounds while operations are under way, and closes it.
+ * After a round in which nothing moved it offers its processor, then it sleeps, each time longer,
+ * up to 200 us, because each look takes time from the computation.
  *
- * A call that does not return in time, or goes on when the world has failed, is left to itself: the
- * thread is never joined, what it can reach stays allocated and as it is (the world included, on a
- * list, for the process is about to end), and the works are failed behind its back. Who notices is
- * any thread that waits, or the control thread.
+ * A call may not return in time, or may go on after the world has failed. Then the thread is given
+ * up: nobody joins it, and all that it can reach stays allocated and unchanged (also the world, on
+ * a list, because the process is about to end). The operations fail without it. Any thread that
+ * waits, or the control thread, notices this.
  */
 #include <errno.h>
 #include <sched.h>
@@ -19,11 +19,12 @@
 
 #include "comm/internal.h"
 
-#define SPIN_NS	  100000 /* as of world.c */
-#define NAP_NS	  20000	 /* less is what waking up takes */
-#define NAP_MAX	  200000 /* 5,000 looks a second, each of some us: 1 to 2 % of a processor */
-#define OPEN_LATE 20	 /* timeouts that a library may take to open, at least */
-#define END_LATE  5	 /* ... to close */
+#define SPIN_NS	  100000   /* as of world.c */
+#define NAP_NS	  20000	   /* less is what waking up takes */
+#define NAP_MAX	  200000   /* 5,000 looks a second, each of some us: 1 to 2 % of a processor */
+#define LOOK_NS	  20000000 /* between two looks of a caller at a library that may be stuck */
+#define OPEN_LATE 20	   /* timeouts that a library may take to open, at least */
+#define END_LATE  5	   /* timeouts that a library may take to close */
 
 static const struct pl_carrier *const carriers[] = { &pl_comm_carrier_mpi, &pl_comm_carrier_nccl };
 
@@ -209,8 +210,6 @@ static enum round one_round(struct pl_world *w)
 static void rest(struct pl_world *w, pl_ns idle, pl_ns *nap)
 {
 	bool under_way = w->active || w->device.held;
-	pl_ns until = pl_now_ns() + *nap;
-	struct timespec t = { until / 1000000000, until % 1000000000 };
 
 	if (under_way && pl_now_ns() - idle < SPIN_NS) {
 		*nap = NAP_NS;
@@ -221,7 +220,7 @@ static void rest(struct pl_world *w, pl_ns idle, pl_ns *nap)
 	if (!w->queued && !w->stop && !atomic_load(&w->failed)) {
 		w->progress_rests = true;
 		if (under_way)
-			pthread_cond_timedwait(&w->resume, &w->lock, &t);
+			pl_comm_wait_for(&w->resume, &w->lock, *nap);
 		else
 			pthread_cond_wait(&w->resume, &w->lock);
 		w->progress_rests = false;
@@ -312,14 +311,6 @@ static void *carry_main(void *arg)
 
 /* ---- beginning and end ---- */
 
-static void nap_on(pthread_cond_t *c, pthread_mutex_t *lock)
-{
-	pl_ns until = pl_now_ns() + 20000000;
-	struct timespec t = { until / 1000000000, until % 1000000000 };
-
-	pthread_cond_timedwait(c, lock, &t);
-}
-
 int pl_comm_carry_start(struct pl_world *w, struct pl_err *err)
 {
 	const char *name = w->carry.by->name;
@@ -332,7 +323,7 @@ int pl_comm_carry_start(struct pl_world *w, struct pl_err *err)
 	pthread_mutex_lock(&w->lock);
 	while (!w->carry.opened && !w->carry.err.code && !w->carry.left) {
 		pl_comm_carry_watch(w);
-		nap_on(&w->changed, &w->lock);
+		pl_comm_wait_for(&w->changed, &w->lock, LOOK_NS);
 	}
 	/* PL_EIO may be the echo of somebody else's failure */
 	if (!w->carry.opened && atomic_load(&w->failed) &&
@@ -355,7 +346,7 @@ int pl_comm_carry_stop(struct pl_world *w, struct pl_err *err)
 	pthread_cond_broadcast(&w->resume);
 	while (!w->carry.ended && !w->carry.left) {
 		pl_comm_carry_watch(w);
-		nap_on(&w->changed, &w->lock);
+		pl_comm_wait_for(&w->changed, &w->lock, LOOK_NS);
 	}
 	if (w->carry.left && err)
 		rc = pl_fail(err, PL_EIO, "%s", w->failure);
@@ -400,7 +391,7 @@ int pl_comm_world_tell(struct pl_world *w, const void *mine, size_t bytes, void 
 	pl_comm_control_kick(w);
 	pthread_mutex_lock(&w->lock);
 	while (!all_told(w, turn) && !atomic_load(&w->failed))
-		nap_on(&w->changed, &w->lock);
+		pl_comm_wait_for(&w->changed, &w->lock, LOOK_NS);
 	if (atomic_load(&w->failed))
 		rc = pl_fail(err, PL_EIO, "%s", w->failure);
 	for (int r = 0; r < w->size && rc == 0; r++) {

@@ -2,11 +2,11 @@
  * comm.h - processes that work together: point to point, and collectives on top, over shared
  * memory, TCP, or both (hierarchical), or over MPI.
  *
- * A *world* is what one process (rank) has of all `size` of them. Everything that waits has a
- * deadline and names the rank and the operation that it waited for. Sums are made in one order that
- * does not depend on who is fast: all ranks hold the same bits afterwards, run for run. Heartbeats
- * go both ways: a rank that is dead, stopped or cut off is found within two timeouts by every other
- * (PL_EIO, its number in the message), whatever it was doing.
+ * A *world* connects one process (a rank) with all `size` of them. Everything that waits has a
+ * deadline, and its error names the rank and the operation that it waited for. The order of sums
+ * does not depend on which rank is fast, so all ranks hold the same bits afterwards, in every run.
+ * All pairs of ranks exchange heartbeats. If a rank dies, stops or is cut off, every other rank
+ * fails within two timeouts with PL_EIO and the number of that rank, whatever it was doing.
  */
 #ifndef PL_COMM_H
 #define PL_COMM_H
@@ -27,7 +27,7 @@ enum pl_coll_op { /* the operations of nccl-tests */
 const char *pl_comm_operation_name(unsigned op);
 int pl_comm_operation_find(const char *name); /* "all-reduce" or "all_reduce"; -1 */
 /*
- * How. An operation takes the nearest that it has:
+ * Algorithms. These exist; an operation takes the nearest one to what was asked for:
  *
  *     all-reduce      ring tree halving hierarchical direct
  *     reduce-scatter  ring direct
@@ -35,8 +35,8 @@ int pl_comm_operation_find(const char *name); /* "all-reduce" or "all_reduce"; -
  *     broadcast       ring (a chain) tree hierarchical direct
  *     others          direct
  *
- * direct: everybody to everybody, no forwarding. AUTO where all ranks share a host, on memory of
- * the world (and on anything small): in shared memory without messages.
+ * direct: every rank sends to every other, and nothing is forwarded. AUTO uses shared memory
+ * without messages where all ranks share a host, for memory of the world and for everything small.
  */
 enum pl_calgo {
 	PL_CA_AUTO,
@@ -50,14 +50,14 @@ enum pl_calgo {
 int pl_comm_algorithm_find(const char *name); /* -1 */
 const char *pl_comm_algorithm_name(unsigned algo);
 
-/* A link made slower than it is, to try what another network would do. All ranks know all of them:
- * the choice of algorithms goes by them. */
+/* A link that is made slower, to try another network. All ranks get the same list, because the
+ * choice of algorithms depends on it. */
 struct pl_link_shape {
 	int from, to;	     /* ranks; -1: any */
 	double bytes_per_ns; /* 0: as fast as it goes */
 	pl_ns latency_ns;
-	/* One link for all that `from` sends by this shape, as a host's adapter is, rather than one
-	 * for each receiver. */
+	/* All that `from` sends by this shape shares one link, as with the network adapter of a
+	 * host. Otherwise each receiver has a link of its own. */
 	bool shared;
 };
 
@@ -65,28 +65,30 @@ struct pl_backend;
 struct pl_comm_event;
 struct pl_world_opts {
 	int rank, size;
-	int local_rank, local_size; /* on this host, as the launcher says; 0 of 0 or -1: unknown.
-				     * Only compared with what the meeting finds */
-	const char *host; /* ranks with equal names share memory; NULL: the host's. Other names make
-			   * several hosts out of one, to try things */
+	int local_rank, local_size; /* on this host, by the launcher; 0 of 0 or -1: unknown. They
+				     * are only compared with what the meeting finds */
+	const char *host; /* ranks with equal names share memory; NULL: the name of the host. Other
+			   * names make several hosts out of one, for experiments */
 	/* "auto" (shared memory on one host, TCP between), "shm", "tcp"; "mpi": over an MPI library
 	 * whose ranks are those of the world; "nccl": needs a device */
 	const char *transport;
-	/* Whose memory collectives use; NULL, or no device: the host's. The context is used by
-	 * whoever calls the world, and its second queue by the world. It outlives the world. */
+	/* The device whose memory collectives use; NULL, or no device: memory of the host. The
+	 * caller of the world uses the context, and the world uses its second queue. It outlives
+	 * the world.
+	 */
 	const struct pl_backend *backend;
 	void *backend_ctx;
 	const struct pl_carrier *carrier; /* in place of a transport's; for tests. NULL: none */
 	/* Where to meet: "tcp:HOST:PORT" (rank 0 listens there) or "dir:PATH" (a folder that all
 	 * see). */
 	const char *meet;
-	const char *token; /* who does not know it is turned away; at least 16 characters */
+	const char *token; /* a secret that all ranks of the job know; at least 16 characters */
 	/* Address to listen on, or an interface that has one; "*": any. NULL: loopback; in a
 	 * meeting by tcp, the one from which rank 0 is reached */
 	const char *bind;
 	int connections; /* TCP connections a pair; 0: 2 */
-	/* A rank without a sign of life, or a message that is on its way, for so long is a failure;
-	 * 0: 3 s */
+	/* It is a failure if a rank gives no sign of life, or a message does not move, for this
+	 * long; 0: 3 s */
 	pl_ns timeout_ns;
 	pl_ns heartbeat_ns; /* 0: a third of the timeout */
 	pl_ns meet_ns;	    /* how long to wait for ranks that have not started; 0: the timeout */
@@ -97,9 +99,9 @@ struct pl_world_opts {
 	const struct pl_link_shape *shape;
 	size_t n_shapes;
 	const struct pl_log *log;
-	/* Called once, when the world fails, by any thread, which it may not keep: the others hear
-	 * of the failure afterwards. Who waits for a device waits in vain, and does not hear of it.
-	 * NULL: not wanted. */
+	/* Called once, when the world fails, by any thread. It must return soon, because the other
+	 * ranks are told afterwards. A thread that waits for a device may wait for ever, so this is
+	 * the place to end it. NULL: not wanted. */
 	void (*lost)(void *arg, const char *why);
 	void *lost_arg;
 	/* Called for what was sent and received, by channel and chunk, for traces; from any thread
@@ -138,8 +140,8 @@ int pl_comm_world_open(const struct pl_world_opts *o, struct pl_world **w,
 		       struct pl_err *err) PL_MUST;
 /*
  * Both end the world, wait for its threads and free it; NULL is fine. close says good-bye and waits
- * until all others did, so that nobody takes the end for a death (PL_EIO: the world had failed
- * already, or fails now). abort makes all others fail with `why`, unless they have failed already.
+ * for the good-bye of all others, so that no rank takes the end for a death (PL_EIO: the world had
+ * failed before, or fails now). abort makes all others fail with `why`, unless they failed before.
  */
 int pl_comm_world_close(struct pl_world *w, struct pl_err *err) PL_MUST;
 void pl_comm_world_abort(struct pl_world *w, const char *why);

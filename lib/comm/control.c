@@ -1,14 +1,15 @@
 /*
- * Life and death of ranks: one connection to each other rank that carries nothing but heartbeats,
- * aborts and good-byes, and a thread that looks after all of them, whatever the others do.
+ * Whether the other ranks live. One connection to each of them carries heartbeats, aborts and
+ * good-byes alone, and one thread serves all these connections, whatever other threads do.
  *
- * A rank is taken for dead when its connection ends without a good-bye, or when nothing came for
- * the timeout. Who finds that tells all others whom it blames; the first failure that a rank hears
- * of is the one it reports. A broken connection for data alone blames nobody at once: the other may
- * have closed it because of somebody else, and its abort is then on the way.
+ * A rank counts as dead when its connection ends without a good-bye, or when nothing came from it
+ * for the timeout. The rank that finds this tells all others which rank failed. Each rank reports
+ * the first failure that it hears of. If only a connection for data breaks, no rank is blamed at
+ * once: the other side may have closed it because of a third rank, and then its abort is on the
+ * way.
  *
- * Where a machine stands still for a while, its ranks do so together. So deadlines are in time in
- * which this thread could run: it knows when it wanted to wake up.
+ * If a machine stops for a while, all its ranks stop together. So deadlines count only time in
+ * which this thread could run. It knows when it wanted to wake up.
  */
 #include <errno.h>
 #include <poll.h>
@@ -25,7 +26,7 @@ static void say(struct pl_peer *p, const struct pl_frame *f)
 	size_t n = pl_comm_frame_put(bytes, f);
 
 	if (p->gone || p->control < 0 || n > sizeof(p->out) - p->n_out)
-		return; /* it takes nothing: its silence will be noticed */
+		return; /* the other side reads nothing: its silence will be noticed */
 	memcpy(p->out + p->n_out, bytes, n);
 	p->n_out += n;
 }
@@ -36,7 +37,7 @@ static void flush(struct pl_peer *p)
 		ssize_t m = send(p->control, p->out, p->n_out, MSG_NOSIGNAL | MSG_DONTWAIT);
 
 		if (m < 0)
-			return; /* reading will tell */
+			return; /* the next read finds the error */
 		p->n_out -= (size_t)m;
 		memmove(p->out, p->out + m, p->n_out);
 	}
@@ -75,8 +76,8 @@ void pl_comm_world_fail(struct pl_world *w, int rank, const char *fmt, ...)
 
 /* ---- what comes ---- */
 
-/* Did that rank begin what this one did? The one that is further can say. A library that does not
- * look would wait for ever, or add up what does not belong together. */
+/* Did the other rank begin the same collectives? The rank that has begun more can compare. A
+ * library that does not compare would wait for ever, or sum data that do not belong together. */
 static void compare(struct pl_world *w, int rank, uint64_t n, uint64_t digest)
 {
 	struct pl_peer *p = &w->peer[rank];
@@ -293,8 +294,8 @@ static bool hurries(const struct pl_world *w)
 	return w->carry.by && atomic_load(&w->failed);
 }
 
-/* The time in which we were held up ourselves, stopped perhaps, counts for nobody: the others may
- * have been, too. */
+/* Time in which this process could not run does not count against other ranks, because they may not
+ * have run either. */
 static void allow(struct pl_world *w, pl_ns now, pl_ns held)
 {
 	if (held < PL_HELD_UP(w))
@@ -355,7 +356,7 @@ static void *control_main(void *arg)
 			pthread_mutex_unlock(&w->lock);
 		}
 	}
-	/* who closes last, all others having said it, waits for nothing and stops this at once */
+	/* the last rank to close waits for no good-bye, and stops this thread at once */
 	if (atomic_load(&w->closing) && !said_bye && !w->told)
 		tell_all(w, PL_FRAME_BYE);
 	return NULL;

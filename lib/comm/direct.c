@@ -1,14 +1,14 @@
 /*
  * Collectives in shared memory, without messages.
  *
- * Each rank fills a slot of its own with what it begins and sees those of the others. Small ones
- * (at most 8 KiB a rank) carry their data in the slot: everybody reads all slots and is done, one
- * crossing of a cache line each way. Large ones in memory of the world: of an all-reduce rank r
- * reads part r of everybody's vector, sums it in the order of ranks and writes the result to
- * everybody, so each byte is read and written once; of the others everybody reads what is to be its
- * own. A second flag says that a rank needs nobody's memory any more. Anything else (memory of
- * which only some is shared) becomes messages through rings, by common decision, since all see all
- * slots.
+ * Each rank describes the collective that it begins in a slot of its own, and reads the slots of
+ * the others. Small collectives (at most 8 KiB a rank) carry their data in the slot: every rank
+ * reads all slots and is done. Large ones use memory of the world. In an all-reduce, rank r reads
+ * part r of every vector, sums the parts in the order of ranks and writes the result to every rank,
+ * so each byte is read and written once. In other collectives each rank reads what it is to
+ * receive. A second flag says that a rank does not need the memory of others any more. Anything
+ * else (only some of the memory is shared) becomes messages through rings. All ranks decide that
+ * alike, because all see all slots.
  *
  * Slot i serves every 32nd collective; it is filled again when all have left the one before.
  */

@@ -1,5 +1,5 @@
 /*
- * The engine: takes steps from the heads of the queues as far as they go, never blocks.
+ * The engine carries out steps from the heads of the queues as far as possible, and never blocks.
  *
  * A segment is a head of 32 bytes and its data. What is to be added comes into a stage of 64 KiB
  * that stays in the cache and is summed from there as it comes. A connection is asked only after
@@ -158,9 +158,9 @@ bool pl_comm_step_ready(const struct pl_step *s)
 }
 
 /*
- * Since when a step could have gone: its collective had begun, what it needs was done, and the way
- * was free. Not when this thread came to look, which it does for one connection after another: a
- * message that is held up by that takes longer, for those who read the events.
+ * The time from which a step could have run: its collective had begun, the steps before it were
+ * done, and its connection was free. This thread serves one connection after another, so it may
+ * look at the step later. That delay counts as part of the step, for those who read the events.
  */
 pl_ns pl_comm_step_could_begin(const struct pl_step *s, pl_ns freed)
 {
@@ -560,8 +560,8 @@ static bool began(const struct pl_world *w, const struct pl_work *k, int r)
 }
 
 /*
- * Whom the work waits for, and with what; -1: nobody in particular. sure: only who says that it has
- * sent what has not come. Who merely sends nothing may itself wait for somebody.
+ * The rank that the operation waits for, and what for; -1: none in particular. sure: only a rank
+ * that says that it has sent data which have not come. A rank that sends nothing may itself wait.
  */
 static int waits_for(struct pl_world *w, const struct pl_work *k, bool sure, const char **what)
 {
@@ -643,7 +643,7 @@ static void allow(struct pl_world *w, pl_ns now)
 	}
 }
 
-/* How long what a library does may take without a sign: at a rate that no network has. */
+/* How long a library may work without a sign of progress: at a rate below that of any network. */
 static pl_ns carried(const struct pl_world *w, const struct pl_work *k)
 {
 	return k->state == PL_WORK_CARRIED
@@ -678,8 +678,8 @@ static void say_late(struct pl_world *w, const struct pl_work *k, int r, const c
 						: ", which lives but has not begun it");
 }
 
-/* What is held back is in nobody's way but waits for the device, which may be far behind the host:
- * others wait as long for it. All ranks may do so, and then nothing is active anywhere. */
+/* An operation that is held back waits for the device, which may be far behind the host. Other
+ * ranks wait as long for this one. If all ranks do so, nothing is active anywhere. */
 static void check_held(struct pl_world *w, pl_ns now)
 {
 	const struct pl_work *k = w->device.held;

@@ -394,6 +394,8 @@ void pl_comm_control_kick(struct pl_world *w);
 void pl_comm_world_fail(struct pl_world *w, int rank, const char *fmt, ...) PL_PRINTF(3, 4);
 
 /* world.c */
+/* Waits for c at most ns. */
+void pl_comm_wait_for(pthread_cond_t *c, pthread_mutex_t *lock, pl_ns ns);
 void pl_comm_world_wake(struct pl_world *w); /* the progress thread of this rank */
 void pl_comm_world_ring(struct pl_world *w,
 			int rank); /* that of another on this host, if it sleeps */

@@ -1,13 +1,14 @@
 /*
- * The meeting: who is where, then one connection after the other between all pairs.
+ * The meeting: the ranks find one another, then all pairs of ranks connect.
  *
- * tcp:HOST:PORT: rank 0 listens there, the others greet it with where they listen themselves and
- * get the table of all. dir:PATH: each rank writes its greeting into a file there and reads those
- * of the others. Then each rank connects to all lower ones, for every kind of traffic, and greets
- * again. Ranks reach rank 0 by the address they met it at, so a proxy in front of it sees all.
+ * tcp:HOST:PORT: rank 0 listens there. Each other rank sends a greeting that says where it listens,
+ * and gets the table of all ranks. dir:PATH: each rank writes its greeting into a file there and
+ * reads those of the others. Then each rank connects to all lower ranks, once for each kind of
+ * traffic, and greets again. Ranks reach rank 0 by the address at which they met it, so a proxy in
+ * front of rank 0 sees all traffic.
  *
- * A stranger costs a connection until the meeting ends: its greeting is read into a place of fixed
- * size, its token is compared first.
+ * A stranger costs one connection until the meeting ends. Its greeting is read into a buffer of
+ * fixed size, and its token is compared before anything else.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -50,7 +51,7 @@ struct meeting {
 	char turned_away[200]; /* why, the last time */
 };
 
-/* ---- who I am ---- */
+/* ---- this rank ---- */
 
 static void read_line(const char *path, char *to, size_t size)
 {
@@ -137,7 +138,7 @@ static int listen_at(struct meeting *m, const char *at)
 	return 0;
 }
 
-/* ---- the door ---- */
+/* ---- connections that come in ---- */
 
 static void drop(struct meeting *m, size_t i, bool shut)
 {
@@ -381,8 +382,9 @@ static int ask(struct meeting *m, int fd, bool *heard)
 	return rc;
 }
 
-/* Where this host reaches rank 0 from, others reach it: loopback, if rank 0 is met there. A rank
- * beside rank 0 is reached by the name that this one is met by, if others mean it. */
+/* Other ranks reach this host at the address from which it reaches rank 0: loopback, if rank 0 is
+ * met there. If the name of the meeting place means loopback on this host alone, this rank shares
+ * the host with rank 0, and others reach it by that name. */
 static int listen_as_met(struct meeting *m, int fd)
 {
 	struct sockaddr_storage at;
@@ -413,7 +415,7 @@ static int attend(struct meeting *m)
 		}
 		rc = ask(m, fd, &heard);
 		close(fd);
-		/* who closes without a word may be a forwarder that found nobody behind it yet */
+		/* a forwarder closes without an answer while rank 0 does not listen yet */
 		if (rc >= 0 || heard || pl_now_ns() > m->until)
 			break;
 		nanosleep(&nap, NULL);
@@ -511,7 +513,7 @@ static int meet_in_dir(struct meeting *m)
 
 /* ---- connections ---- */
 
-/* Who shares a host, and a memory. */
+/* Which ranks share a host, and memory. */
 static int place_ranks(struct meeting *m)
 {
 	struct pl_world *w = m->w;
@@ -549,7 +551,7 @@ static int place_ranks(struct meeting *m)
 	return 0;
 }
 
-/* control, and where data go that way one for messages and the channels */
+/* Connections to rank r: control, and where data go over TCP one for messages and the channels. */
 static int lanes_to(const struct pl_world *w, int r)
 {
 	return w->peer[r].local || w->carry.by ? 1 : 2 + w->channels;

@@ -1,10 +1,10 @@
 /*
  * Shared memory of the ranks of one host: a segment with slots and rings, and pieces for users.
  *
- * The first rank of the host makes them (memfd: nothing stays behind, however the ranks end) and
- * the others open /proc/PID/fd/FD, which works for processes of one user. Bells are datagram
- * sockets with abstract names: a rank that goes to sleep says so in the segment, looks once more,
- * and sleeps in epoll; who changes something it may wait for sends it a byte.
+ * The first rank of the host makes them with memfd_create(), so that nothing stays behind however
+ * the ranks end. The others open /proc/PID/fd/FD, which works for processes of one user. Bells are
+ * datagram sockets with abstract names. A rank that is about to sleep says so in the segment, looks
+ * once more, and sleeps in epoll. A rank that changes something then sends it a byte.
  */
 #include <errno.h>
 #include <fcntl.h>

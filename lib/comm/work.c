@@ -91,7 +91,7 @@ void pl_comm_work_end(struct pl_work *k)
 		pl_comm_work_free(k);
 }
 
-/* What all ranks have to begin alike. */
+/* Adds a collective to the digest of those that all ranks must begin alike. */
 static void list(struct pl_world *w, const struct pl_work *k)
 {
 	const struct pl_coll_args *a = &k->a;

@@ -1,11 +1,12 @@
 /*
  * Worlds: opening and ending, waiting, and the thread that drives the engine.
  *
- * Who waits drives the engine himself for a while, without sleeping (where there are more ranks
- * than processors, offering his at every turn): small operations need no change of thread, which
- * would cost three times what they take. What is not done by then is left to the progress thread,
- * which sleeps in epoll until a socket, the bell of shared memory, or the time of a shaped link
- * wakes it. While somebody else drives it rests, and looks every 10 ms whether it is needed again.
+ * A thread that waits drives the engine itself for a while, without sleep, because a change of
+ * thread costs three times as much as a small operation takes. Where there are more ranks than
+ * processors it offers its processor at every turn. Afterwards the progress thread drives. It
+ * sleeps in epoll until a socket, the bell of shared memory or the time of a shaped link wakes it.
+ * While another thread drives, the progress thread rests, and looks every 10 ms whether it is
+ * needed.
  */
 #include <errno.h>
 #include <sched.h>
@@ -41,7 +42,7 @@ static void pause_a_bit(void)
 #endif
 }
 
-static void wait_for(pthread_cond_t *c, pthread_mutex_t *lock, pl_ns ns)
+void pl_comm_wait_for(pthread_cond_t *c, pthread_mutex_t *lock, pl_ns ns)
 {
 	pl_ns until = pl_now_ns() + ns;
 	struct timespec t = { until / 1000000000, until % 1000000000 };
@@ -58,9 +59,10 @@ void pl_comm_world_wake(struct pl_world *w)
 }
 
 /*
- * Lets those run who want this processor. If that is the very rank that is waited for, the two take
- * turns here while another processor idles, and the kernel, to which both look busy, leaves them
- * for tens of milliseconds. Who wakes up from a sleep is put on an idle one at once.
+ * Lets other threads run on this processor. One of them may be the rank that this one waits for.
+ * Then the two would share a processor for tens of milliseconds while another one is idle, because
+ * both look busy to the kernel. A short sleep helps: a thread that wakes up is put on an idle
+ * processor.
  */
 static void give_way(struct pl_world *w)
 {
@@ -170,7 +172,7 @@ static void *progress_main(void *arg)
 			if (atomic_load(&w->failed) && !w->driving)
 				pl_comm_engine_fail(w);
 			w->progress_rests = true;
-			wait_for(&w->resume, &w->lock, 10000000);
+			pl_comm_wait_for(&w->resume, &w->lock, 10000000);
 			w->progress_rests = false;
 			all = true;
 			continue;
@@ -271,13 +273,14 @@ static void spin(struct pl_world *w, struct pl_work *k)
 	atomic_fetch_sub(&w->spinners, 1);
 }
 
-/* All that fail at once should name the same rank: the others hear of it before this one leaves. */
+/* Ranks that fail together should name the same rank. So the others are told before this one ends.
+ */
 static void until_told(struct pl_world *w)
 {
 	pl_ns until = pl_now_ns() + 200000000;
 
 	while (!w->told && pl_now_ns() < until)
-		wait_for(&w->changed, &w->lock, 10000000);
+		pl_comm_wait_for(&w->changed, &w->lock, 10000000);
 }
 
 int pl_comm_work_wait(struct pl_work *k, struct pl_err *err)
@@ -302,7 +305,7 @@ int pl_comm_work_wait(struct pl_work *k, struct pl_err *err)
 		if (atomic_load(&w->failed) && !w->driving && !w->carry.by)
 			pl_comm_engine_fail(w);
 		else
-			wait_for(&w->changed, &w->lock, 50000000);
+			pl_comm_wait_for(&w->changed, &w->lock, 50000000);
 	}
 	w->waiters--;
 	if (k->failed) {
@@ -329,7 +332,7 @@ int pl_comm_world_settle(struct pl_world *w, struct pl_err *err)
 	w->waiters++;
 	while (w->device.left && !atomic_load(&w->failed)) {
 		pl_comm_carry_watch(w);
-		wait_for(&w->changed, &w->lock, 50000000);
+		pl_comm_wait_for(&w->changed, &w->lock, 50000000);
 	}
 	w->waiters--;
 	if (atomic_load(&w->failed)) {
@@ -631,7 +634,7 @@ int pl_comm_world_close(struct pl_world *w, struct pl_err *err)
 	pthread_mutex_lock(&w->lock);
 	w->waiters++;
 	while (!atomic_load(&w->failed) && !all_said_bye(w) && pl_now_ns() < until)
-		wait_for(&w->changed, &w->lock, 50000000);
+		pl_comm_wait_for(&w->changed, &w->lock, 50000000);
 	if (atomic_load(&w->failed)) {
 		until_told(w);
 		rc = pl_fail(err, PL_EIO, "%s", w->failure);
