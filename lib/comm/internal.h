@@ -218,7 +218,6 @@ struct pl_world {
 	int *local;	/* ranks of this host */
 	int *leader_of; /* by rank: the first rank of its host */
 	int n_local, local_rank, n_hosts;
-	int listener;
 
 	pthread_mutex_t lock;
 	pthread_cond_t changed, resume;
@@ -359,6 +358,28 @@ int pl_comm_world_tell(struct pl_world *w, const void *mine, size_t bytes, void 
 
 /* Later than that by so much is no chance any more. */
 #define PL_HELD_UP(w) ((w)->timeout / 8)
+
+/* accept.c: connections that come in, and who they are */
+struct pl_acceptor {
+	int listener;	   /* -1: none */
+	const char *token; /* borrowed */
+	const struct pl_log *log;
+	struct pl_guest *guest; /* who have not greeted yet */
+	size_t n_guests, most;
+	struct pollfd *polls;
+	unsigned n_turned_away;
+	char turned_away[200]; /* why, the last time */
+};
+/* Of an acceptor without a listener yet; fini also closes what has not greeted. */
+int pl_comm_acceptor_init(struct pl_acceptor *a, size_t expected, struct pl_err *err) PL_MUST;
+void pl_comm_acceptor_fini(struct pl_acceptor *a);
+/* The next connection whose greeting is right: 1, 0 when time is over, negative: it failed. */
+int pl_comm_accept(struct pl_acceptor *a, pl_ns until, struct pl_hello *h, int *fd,
+		   struct pl_err *err) PL_MUST;
+/* Tells the other side why, if it listens. */
+void pl_comm_refuse(int fd, const char *why);
+/* Warns the first time and counts: a rank that tries again and again would fill the screen. */
+void pl_comm_turn_away(struct pl_acceptor *a, const char *why);
 
 /* meet.c: who is where, and the connections. */
 int pl_comm_meet(struct pl_world *w, struct pl_err *err) PL_MUST;

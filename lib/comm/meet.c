@@ -25,17 +25,7 @@
 #include "comm/internal.h"
 
 #define NAP_NS 10000000 /* until what failed may work */
-#define GUESTS 64	/* connections that have not greeted yet, besides those expected */
-/* A rank greets as soon as it is connected. A machine with more to do than processors holds it up
- * for some turns of the scheduler, of 3 to 10 ms each. */
-#define SILENT_NS 100000000
 
-struct guest {
-	int fd;
-	pl_ns since;
-	size_t got;
-	uint8_t bytes[PL_HELLO_BYTES];
-};
 struct meeting {
 	struct pl_world *w;
 	struct pl_err *err;
@@ -43,12 +33,8 @@ struct meeting {
 	char host[256]; /* of rank 0 */
 	int port;
 	const char *dir; /* NULL: by tcp */
-	struct guest *guest;
-	size_t n_guests, most;
-	struct pollfd *polls;
+	struct pl_acceptor acceptor;
 	int *met; /* tcp, rank 0: connections of those who came */
-	unsigned n_turned_away;
-	char turned_away[200]; /* why, the last time */
 };
 
 /* ---- this rank ---- */
@@ -120,7 +106,7 @@ static int listen_at(struct meeting *m, const char *at)
 	if (w->o.bind && pl_comm_net_interface(bind, own, sizeof(own)))
 		bind = own;
 	rc = pl_comm_net_listen(alias || any_address(bind) ? "*" : bind, first ? m->port : 0,
-				&w->listener, &port, found, m->err);
+				&m->acceptor.listener, &port, found, m->err);
 	if (rc < 0)
 		return pl_wrap(m->err, "meeting");
 	me->rank = (uint32_t)w->rank;
@@ -136,129 +122,6 @@ static int listen_at(struct meeting *m, const char *at)
 	else if (m->dir)
 		gethostname(me->address, sizeof(me->address) - 1);
 	return 0;
-}
-
-/* ---- connections that come in ---- */
-
-static void drop(struct meeting *m, size_t i, bool shut)
-{
-	if (shut)
-		close(m->guest[i].fd);
-	m->guest[i] = m->guest[--m->n_guests];
-}
-
-static void refuse(struct meeting *m, int fd, const char *why)
-{
-	struct pl_frame f = { .kind = PL_FRAME_REFUSED };
-	struct pl_err e = { 0 };
-
-	snprintf(f.text, sizeof(f.text), "%s", why);
-	/* it will find out in any case */
-	if (pl_comm_net_frame_write(fd, &f, m->until + 100000000, &e) < 0)
-		return;
-}
-
-/* Says so the first time. A rank that tries again and again would fill the screen. */
-static void turn_away(struct meeting *m, const char *why)
-{
-	if (!m->n_turned_away++)
-		pl_say(m->w->o.log, PL_LOG_WARN, "meeting: a connection was turned away: %s", why);
-	snprintf(m->turned_away, sizeof(m->turned_away), "%.199s", why);
-}
-
-/* 1: guest i greeted well; 0: not yet; -1: it is gone. */
-static int hear_guest(struct meeting *m, size_t i, struct pl_hello *h)
-{
-	struct guest *g = &m->guest[i];
-	struct pl_err e = { 0 };
-	int rc;
-	ssize_t n = recv(g->fd, g->bytes + g->got, sizeof(g->bytes) - g->got, MSG_DONTWAIT);
-
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
-		return 0;
-	if (n <= 0) {
-		drop(m, i, true);
-		return -1;
-	}
-	g->got += (size_t)n;
-	if (g->got < sizeof(g->bytes))
-		return 0;
-	rc = pl_comm_hello_get(g->bytes, g->got, m->w->token, h, &e);
-	if (rc < 0) {
-		turn_away(m, e.msg);
-		if (rc == PL_EUSAGE) /* a rank, which would try again until it gives up */
-			refuse(m, g->fd, e.msg);
-		drop(m, i, true);
-		return -1;
-	}
-	return 1;
-}
-
-/* Room for one more connection: that which has been silent for longest goes, but not before a rank
- * could have greeted. */
-static bool has_room(struct meeting *m)
-{
-	size_t oldest = 0;
-	char c;
-
-	if (m->n_guests < m->most)
-		return true;
-	for (size_t i = 1; i < m->n_guests; i++)
-		if (m->guest[i].since < m->guest[oldest].since)
-			oldest = i;
-	if (pl_now_ns() - m->guest[oldest].since < SILENT_NS ||
-	    recv(m->guest[oldest].fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
-		return false;
-	drop(m, oldest, true);
-	return true;
-}
-
-static void let_in(struct meeting *m)
-{
-	struct timespec nap = { 0, NAP_NS };
-
-	while (has_room(m)) {
-		int fd = accept4(m->w->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-
-		if (fd >= 0) {
-			m->guest[m->n_guests++] = (struct guest){ .fd = fd, .since = pl_now_ns() };
-			continue;
-		}
-		/* without descriptors left, poll() would say at once that somebody waits */
-		if (errno != EAGAIN && errno != EINTR)
-			nanosleep(&nap, NULL);
-		return;
-	}
-}
-
-/* The next connection whose greeting is right: 1, 0 when time is over, -1. */
-static int next_guest(struct meeting *m, struct pl_hello *h, int *fd)
-{
-	for (;;) {
-		pl_ns left = m->until - pl_now_ns();
-		bool room = has_room(m);
-		size_t n = m->n_guests;
-
-		for (size_t i = 0; i < n; i++)
-			m->polls[i] = (struct pollfd){ .fd = m->guest[i].fd, .events = POLLIN };
-		m->polls[n].fd = room ? m->w->listener : -1;
-		m->polls[n].events = POLLIN;
-		m->polls[n].revents = 0;
-		if (left <= 0)
-			return 0;
-		left = room ? left : pl_min_i64(left, NAP_NS);
-		if (poll(m->polls, (nfds_t)n + 1, (int)(left / 1000000) + 1) < 0 && errno != EINTR)
-			return pl_fail_sys(m->err, "meeting: cannot wait");
-		if (m->polls[n].revents)
-			let_in(m);
-		for (size_t i = n; i-- > 0;) {
-			if (!m->polls[i].revents || hear_guest(m, i, h) <= 0)
-				continue;
-			*fd = m->guest[i].fd;
-			drop(m, i, false);
-			return 1;
-		}
-	}
 }
 
 /* ---- tcp: rank 0 ---- */
@@ -281,10 +144,11 @@ static void say_missing(struct meeting *m, const bool *came, char *text, size_t 
 	if (n > shown)
 		at += (size_t)snprintf(text + at, size - at, " and %d more", n - shown);
 	at += (size_t)snprintf(text + at, size - at, " never came");
-	if (m->n_turned_away)
+	if (m->acceptor.n_turned_away)
 		snprintf(text + at, size - at, "; %u connection%s turned away: %s",
-			 m->n_turned_away, m->n_turned_away == 1 ? " was" : "s were",
-			 m->turned_away);
+			 m->acceptor.n_turned_away,
+			 m->acceptor.n_turned_away == 1 ? " was" : "s were",
+			 m->acceptor.turned_away);
 }
 
 /* Rank 0 waits for all. */
@@ -298,7 +162,7 @@ static int receive_all(struct meeting *m, bool *came)
 	for (int n = 1; n < w->size;) {
 		socklen_t len = sizeof(at);
 		struct pl_hello h;
-		int fd, rc = next_guest(m, &h, &fd);
+		int fd, rc = pl_comm_accept(&m->acceptor, m->until, &h, &fd, m->err);
 
 		if (rc < 0)
 			return rc;
@@ -306,7 +170,7 @@ static int receive_all(struct meeting *m, bool *came)
 			say_missing(m, came, text, sizeof(text));
 			for (int r = 1; r < w->size; r++)
 				if (came[r])
-					refuse(m, m->met[r], text);
+					pl_comm_refuse(m->met[r], text);
 			return pl_fail(m->err, PL_EIO, "meeting at %s: %s", w->meet, text);
 		}
 		if (h.lane != PL_LANE_MEET || (int)h.size != w->size || came[h.rank]) {
@@ -315,8 +179,8 @@ static int receive_all(struct meeting *m, bool *came)
 				 : h.lane ? "rank %u of %u does not meet in order (%d)"
 					  : "rank %u of %u came twice (of %d)",
 				 h.rank, h.size, w->size);
-			turn_away(m, text);
-			refuse(m, fd, text);
+			pl_comm_turn_away(&m->acceptor, text);
+			pl_comm_refuse(fd, text);
 			close(fd);
 			continue;
 		}
@@ -408,7 +272,7 @@ static int attend(struct meeting *m)
 		rc = pl_comm_net_connect(m->host, m->port, m->until, &fd, m->err);
 		if (rc < 0)
 			return pl_wrap(m->err, "meeting: rank 0 never came");
-		rc = m->w->listener < 0 ? listen_as_met(m, fd) : 0;
+		rc = m->acceptor.listener < 0 ? listen_as_met(m, fd) : 0;
 		if (rc < 0) {
 			close(fd);
 			return rc;
@@ -622,7 +486,7 @@ static int accept_rest(struct meeting *m)
 		left += lanes_to(w, r);
 	while (left > 0 && rc >= 0) {
 		struct pl_hello h;
-		int fd, got = next_guest(m, &h, &fd);
+		int fd, got = pl_comm_accept(&m->acceptor, m->until, &h, &fd, m->err);
 
 		if (got < 0)
 			return got;
@@ -697,9 +561,10 @@ static int prepare(struct meeting *m)
 	int rc;
 
 	m->until = pl_now_ns() + (w->o.meet_ns > 0 ? w->o.meet_ns : w->timeout);
-	m->most = GUESTS + (size_t)w->size * (size_t)(2 + w->channels);
-	PL_TRY(pl_alloc(&m->guest, m->most, sizeof(*m->guest), m->err));
-	PL_TRY(pl_alloc(&m->polls, m->most + 1, sizeof(*m->polls), m->err));
+	PL_TRY(pl_comm_acceptor_init(&m->acceptor, (size_t)w->size * (size_t)(2 + w->channels),
+				     m->err));
+	m->acceptor.token = w->token;
+	m->acceptor.log = w->o.log;
 	PL_TRY(pl_alloc(&m->met, (size_t)w->size, sizeof(*m->met), m->err));
 	for (int r = 0; r < w->size; r++)
 		m->met[r] = -1;
@@ -712,7 +577,7 @@ out:
 
 int pl_comm_meet(struct pl_world *w, struct pl_err *err)
 {
-	struct meeting m = { .w = w, .err = err };
+	struct meeting m = { .w = w, .err = err, .acceptor.listener = -1 };
 	char path[600];
 	int rc;
 
@@ -730,18 +595,11 @@ int pl_comm_meet(struct pl_world *w, struct pl_err *err)
 	for (int r = 0; m.met && r < w->size; r++)
 		if (m.met[r] >= 0)
 			close(m.met[r]);
-	while (m.n_guests)
-		drop(&m, 0, true);
 	if (m.dir) { /* all are connected: nobody needs it any more */
 		file_of(&m, w->rank, "", path, sizeof(path));
 		unlink(path);
 	}
-	if (w->listener >= 0) {
-		close(w->listener);
-		w->listener = -1;
-	}
-	pl_free(m.guest);
-	pl_free(m.polls);
+	pl_comm_acceptor_fini(&m.acceptor);
 	pl_free(m.met);
 	return rc;
 }

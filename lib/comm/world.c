@@ -485,7 +485,7 @@ static struct pl_world *world_new(struct pl_err *err)
 
 	if (pl_alloc(&w, 1, sizeof(*w), err) < 0)
 		return NULL;
-	w->epoll = w->bell = w->wake = w->timer = w->control_wake = w->listener = w->shared_fd = -1;
+	w->epoll = w->bell = w->wake = w->timer = w->control_wake = w->shared_fd = -1;
 	atomic_store(&w->due, INT64_MAX);
 	w->queued_tail = &w->queued;
 	w->active_tail = &w->active;
@@ -557,8 +557,8 @@ static void world_free(struct pl_world *w)
 	}
 	pl_comm_shared_close(w);
 	pl_comm_device_fini(w);
-	for (int i = 0; i < 4; i++) {
-		int fd[4] = { w->epoll, w->wake, w->timer, w->listener };
+	for (int i = 0; i < 3; i++) {
+		int fd[3] = { w->epoll, w->wake, w->timer };
 
 		if (fd[i] >= 0)
 			close(fd[i]);
