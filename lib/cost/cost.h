@@ -52,8 +52,9 @@ struct pl_fit { /* t = a + b S of one kind of communication */
 	uint8_t kind, coll;
 	uint32_t n; /* ranks */
 	double a_ns, b_ns_per_byte;
-	double a_beside_ns, b_beside; /* with computation beside it: a, and the factor of b, >= 1 */
-	bool assumed;		      /* a_beside_ns: no sample showed it */
+	double a_contended_ns,
+		b_contended; /* with computation beside it: a, and the factor of b, >= 1 */
+	bool assumed;	     /* a_contended_ns: no sample showed it */
 	/* > 0: communications that overlap share the link but not the latency: the link is busy
 	 * for a + b S of each, which is there so much later */
 	double flight_ns;

@@ -516,7 +516,7 @@ static void fit_beside(const struct fitter *f, const struct record *r, size_t n,
 	size_t small = 0;
 
 	pl_cost_ring(&comm, &messages, &share);
-	fit->a_beside_ns = most = fit->a_ns + (f->threads ? messages * WAIT_NS : 0);
+	fit->a_contended_ns = most = fit->a_ns + (f->threads ? messages * WAIT_NS : 0);
 	for (size_t i = 0; i < n; i++) {
 		double line = fit->b_ns_per_byte * r[i].x;
 
@@ -527,16 +527,16 @@ static void fit_beside(const struct fitter *f, const struct record *r, size_t n,
 	}
 	fit->assumed = small < SMALL;
 	if (!fit->assumed)
-		fit->a_beside_ns = fmax(fit->a_ns, wait / (double)small);
+		fit->a_contended_ns = fmax(fit->a_ns, wait / (double)small);
 	for (size_t i = 0; i < n; i++) {
 		double line = fit->b_ns_per_byte * r[i].x;
 
 		if (r[i].beside < BESIDE || line <= most)
 			continue;
-		over += fmax(line, r[i].y - fit->a_beside_ns);
+		over += fmax(line, r[i].y - fit->a_contended_ns);
 		bytes += line;
 	}
-	fit->b_beside = fmin(MUCH, bytes > 0 ? over / bytes : f->c->overlap);
+	fit->b_contended = fmin(MUCH, bytes > 0 ? over / bytes : f->c->overlap);
 }
 
 /* Those alone to the front. Returns how many; 0 if they say nothing about large ones. */
@@ -566,14 +566,14 @@ static int add_fit(struct fitter *f, struct record *r, size_t n, struct pl_err *
 			      .n = r->n,
 			      .samples = n,
 			      .estimated = r->unknown,
-			      .b_beside = 1 };
+			      .b_contended = 1 };
 	size_t alone = f->contend && !fit.estimated ? part_alone(r, n) : 0;
 	int rc;
 
 	PL_TRY(fit_line(c, r, alone ? alone : n, &fit, err));
 	if (fit.kind == PL_K_COLLECTIVE && !fit.estimated && !fit.one_size)
 		PL_TRY(fit_flight(f, r, alone ? alone : n, &fit, err));
-	fit.a_beside_ns = fit.a_ns;
+	fit.a_contended_ns = fit.a_ns;
 	if (alone && !(fit.flight_ns > 0))
 		fit_beside(f, r, n, &fit);
 	PL_TRY(pl_grow(&c->fit, &c->cap_fits, c->n_fits + 1, sizeof(*c->fit), err));

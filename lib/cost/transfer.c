@@ -97,9 +97,9 @@ void pl_cost_contention(const struct pl_cost *c, const struct pl_cost_comm *comm
 				: (double)comm->bytes;
 	line = f->a_ns * parts + f->b_ns_per_byte * bytes;
 	if (line > 0)
-		*transfer =
-			fmax(1, (f->a_beside_ns * parts + f->b_beside * f->b_ns_per_byte * bytes) /
-					line);
+		*transfer = fmax(
+			1, (f->a_contended_ns * parts + f->b_contended * f->b_ns_per_byte * bytes) /
+				   line);
 }
 
 double pl_cost_precision(unsigned op, const char *type, const char *precision)

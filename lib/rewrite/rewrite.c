@@ -19,7 +19,7 @@ static void state_fini(struct rw_state *s)
 	pl_free(s->algo);
 	pl_free(s->servers);
 	pl_free(s->priority);
-	pl_rewrite_bare_unref(s->bare);
+	pl_rewrite_ready_alone_unref(s->ready_alone);
 	pl_free(s->piece);
 	pl_free(s->built);
 }
@@ -74,9 +74,9 @@ int pl_rewrite_push_state(struct pl_rewriter *r, struct pl_err *err)
 	to.n_fused = from->n_fused;
 	to.over = from->over;
 	to.ops_changed = from->ops_changed;
-	to.bare = from->bare;
-	if (to.bare)
-		to.bare->refs++;
+	to.ready_alone = from->ready_alone;
+	if (to.ready_alone)
+		to.ready_alone->refs++;
 	to.undo = pl_edit_mark(r->e);
 	for (uint32_t i = 0; i < to.n_built; i++)
 		to.built[i]->refs++;
@@ -128,7 +128,7 @@ struct pl_rewriter *pl_rewriter_new(struct pl_edit *e, const struct pl_cost *c, 
 		return NULL;
 	r->e = e;
 	r->c = c;
-	if (pl_rewrite_find(r, err) < 0 || pl_rewrite_beside_init(r, err) < 0 ||
+	if (pl_rewrite_find(r, err) < 0 || pl_rewrite_slowdown_init(r, err) < 0 ||
 	    pl_grow(&r->state, &r->cap_states, 1, sizeof(*r->state), err) < 0 ||
 	    state_init(&r->state[0], r->n_tensors, err) < 0) {
 		pl_rewriter_free(r);
@@ -149,7 +149,7 @@ void pl_rewriter_free(struct pl_rewriter *r)
 		return;
 	for (size_t i = 0; i < r->n_states; i++)
 		state_fini(&r->state[i]);
-	pl_rewrite_beside_fini(r);
+	pl_rewrite_slowdown_fini(r);
 	pl_free(r->state);
 	pl_free(r->tensor);
 	pl_free(r->rank);
@@ -163,7 +163,7 @@ void pl_rewriter_free(struct pl_rewriter *r)
 	pl_free(r->begin);
 	pl_free(r->set_first);
 	pl_free(r->set_member);
-	pl_free(r->mine);
+	pl_free(r->is_grad_comm);
 	pl_free(r->fused);
 	pl_free(r->fused_log);
 	pl_free(r->name_first);

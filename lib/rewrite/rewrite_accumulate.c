@@ -70,7 +70,7 @@ static bool shrinks(const struct pl_rewriter *r, uint32_t node)
 	const struct pl_enode *n = &r->e->node[node];
 
 	if (n->role == PL_RO_TRANSFER)
-		return node < r->n_mine && !r->mine[node];
+		return node < r->n_recorded && !r->is_grad_comm[node];
 	return n->role == PL_RO_COMPUTE || n->role == PL_RO_COPY;
 }
 
@@ -128,7 +128,7 @@ static int look(struct pl_rewriter *r, struct slot *slot, size_t n_slots, bool *
 		for (uint32_t i = 0; i < r->e->n_nodes; i++)
 			part[i] |= in_passes(r->e, i, s);
 		s->period = period_of(r->e, part, s);
-		s->lost = pl_rewrite_beside_lost(r, s->step, s->rank, s->end);
+		s->lost = pl_rewrite_slowdown_lost(r, s->step, s->rank, s->end);
 	}
 	return rc;
 }

@@ -4,9 +4,9 @@
  * Each step becomes a job of the core. A bucket is a task that holds the channel of each of its
  * ranks, as long as its transfer takes with nothing beside it. The computation of a rank is a chain
  * of tasks, each from the issue of one bucket to that of the next, on a resource of its own;
- * computation and transfers of a rank slow one another down (rewrite_beside.c). Without priorities
- * the buckets of a channel follow one another in their order; with them the core takes the most
- * urgent one that is ready, and a bucket in parts gives way.
+ * computation and transfers of a rank slow one another down (rewrite_slowdown.c). Without
+ * priorities the buckets of a channel follow one another in their order; with them the core takes
+ * the most urgent one that is ready, and a bucket in parts gives way.
  *
  * An edit has the least solution over given durations and a given order. So the core's result is
  * put into it: durations of transfers, what computation loses, and the order of the channels
@@ -47,7 +47,7 @@ static void job_fini(struct step_job *x)
 static int job_init(struct step_job *x, struct pl_rewriter *r, struct pl_err *err)
 {
 	uint32_t sets = rw_now(r)->b.n_sets;
-	size_t pairs = (size_t)sets * r->n_ranks, n = sets + (r->beside ? pairs : 0);
+	size_t pairs = (size_t)sets * r->n_ranks, n = sets + (r->slowdown ? pairs : 0);
 	size_t edges = 3 * pairs, res = r->n_channels + r->n_ranks;
 	struct pl_arena *a = &x->arena;
 	int rc;
@@ -89,7 +89,7 @@ static bool takes_part(const struct step_job *x, uint32_t set, uint32_t rank)
 	uint32_t slot = slot_of(x, rank);
 
 	return rw_now(x->r)->built[set]->arrive[slot] != PL_NONE &&
-	       (!x->r->beside || pl_rewrite_beside_bare(x->r, set, slot) != -INFINITY);
+	       (!x->r->slowdown || pl_rewrite_slowdown_ready_alone(x->r, set, slot) != -INFINITY);
 }
 
 static uint32_t computation(const struct step_job *x, uint32_t set, uint32_t rank)
@@ -134,12 +134,12 @@ static void add_resources(struct step_job *x)
 	}
 	for (uint32_t i = 0; i < r->n_ranks; i++) {
 		const struct rw_slot *s = &r->slot[slot_of(x, i)];
-		uint32_t domain = r->beside ? i : PL_NONE;
+		uint32_t domain = r->slowdown ? i : PL_NONE;
 
 		for (uint32_t c = s->channel; c < s->channel + s->n_channels; c++) {
 			x->res[c].domain = domain;
 			x->res[c].side = PL_EVENTS_COMMUNICATION;
-			if (!r->beside)
+			if (!r->slowdown)
 				x->free[c] = r->e->node[r->channel[c].head].start;
 		}
 		x->res[r->n_channels + i] = (struct pl_sim_events_resource){ .domain = domain };
@@ -154,7 +154,7 @@ static void add_bucket(struct step_job *x, uint32_t set)
 	const struct rw_state *st = rw_now(r);
 	const struct rw_built *b = st->built[set];
 
-	x->dur[set] = r->beside ? b->alone : 0;
+	x->dur[set] = r->slowdown ? b->alone : 0;
 	x->earliest[set] = INT64_MIN;
 	x->parts[set] = st->b.parts[set] ? st->b.parts[set] : 1;
 	x->slows[set] = b->slows;
@@ -166,7 +166,7 @@ static void add_bucket(struct step_job *x, uint32_t set)
 			continue;
 		channel = b->channel[slot];
 		x->use[x->use_off[set + 1]++] = channel;
-		if (r->beside) {
+		if (r->slowdown) {
 			add_edge(x, set, computation(x, set, i),
 				 b->issue[slot] != PL_NONE ? b->issue_ns : 0);
 		} else {
@@ -194,7 +194,7 @@ static void add_computation(struct step_job *x, uint32_t set, uint32_t rank)
 	x->earliest[task] = INT64_MIN;
 	if (!takes_part(x, set, rank))
 		return;
-	ready = (pl_ns)llround(pl_rewrite_beside_bare(r, set, slot));
+	ready = (pl_ns)llround(pl_rewrite_slowdown_ready_alone(r, set, slot));
 	if (x->last_of[rank] == PL_NONE) {
 		x->earliest[task] = x->done[rank] = ready;
 	} else {
@@ -233,7 +233,7 @@ static void make_job(struct step_job *x, uint32_t step)
 		add_bucket(x, s);
 	}
 	x->job.n = x->n_sets;
-	for (uint32_t s = 0; r->beside && s < x->n_sets; s++) {
+	for (uint32_t s = 0; r->slowdown && s < x->n_sets; s++) {
 		for (uint32_t i = 0; i < r->n_ranks; i++, x->job.n++) {
 			x->off[x->job.n + 1] = x->off[x->job.n];
 			x->use_off[x->job.n + 1] = x->use_off[x->job.n];
@@ -413,7 +413,7 @@ static int one_round(struct step_job *x, struct rw_order *o, bool *same, struct 
 	for (uint32_t k = 0; rc == 0 && k < r->e->n_steps; k++) {
 		make_job(x, k);
 		PL_TRY(run_job(x, err));
-		if (r->beside)
+		if (r->slowdown)
 			PL_TRY(put_durations(x, err));
 		if (prioritized)
 			PL_TRY(order_step(x, &o[k], same, err));
@@ -430,11 +430,11 @@ int pl_rewrite_contend(struct pl_rewriter *r, struct pl_err *err)
 	bool same = false;
 	int rc;
 
-	if (!r->beside && !rw_now(r)->prioritized)
+	if (!r->slowdown && !rw_now(r)->prioritized)
 		return 0;
 	PL_TRY(job_init(&x, r, err));
 	PL_TRY(pl_alloc(&o, r->e->n_steps, sizeof(*o), err));
-	if (!r->beside)
+	if (!r->slowdown)
 		PL_TRY(pl_edit_settle(r->e, err));
 	for (uint32_t s = 0; s < rw_now(r)->b.n_sets; s++)
 		turns += (uint64_t)r->e->n_steps * (1 + rw_now(r)->b.parts[s]);
@@ -448,7 +448,7 @@ int pl_rewrite_contend(struct pl_rewriter *r, struct pl_err *err)
 		if (!rw_now(r)->prioritized)
 			break;
 		PL_TRY(pl_rewrite_chain_in_order(r, o, err));
-		same |= r->beside != NULL;
+		same |= r->slowdown != NULL;
 	}
 out:
 	for (uint32_t k = 0; o && k < r->e->n_steps; k++)

@@ -197,9 +197,9 @@ static int add_comm(struct pl_rewriter *r, uint32_t arrive, struct pl_err *err)
 		    (rc = put_edge(r, e->edge[x].dst, &e->edge[x], err)) < 0)
 			return rc;
 	c.n_uses = (uint32_t)r->n_edges - c.use;
-	r->mine[c.arrive] = r->mine[c.transfer] = 1;
+	r->is_grad_comm[c.arrive] = r->is_grad_comm[c.transfer] = 1;
 	if (c.meet != PL_NONE)
-		r->mine[c.meet] = 1;
+		r->is_grad_comm[c.meet] = 1;
 	r->comm[r->n_comms++] = c;
 	return 0;
 }
@@ -546,8 +546,8 @@ int pl_rewrite_find(struct pl_rewriter *r, struct pl_err *err)
 	struct arrival *v = NULL;
 	int rc;
 
-	r->n_mine = (uint32_t)r->e->n_nodes;
-	PL_TRY(pl_alloc(&r->mine, r->n_mine, 1, err));
+	r->n_recorded = (uint32_t)r->e->n_nodes;
+	PL_TRY(pl_alloc(&r->is_grad_comm, r->n_recorded, 1, err));
 	PL_TRY(find_begins(r, err));
 	PL_TRY(find_ranks(r, err));
 	PL_TRY(find_tensors(r, err));

@@ -146,14 +146,14 @@ static int index_names(struct pl_rewriter *r, struct pl_err *err)
 
 	if (r->name_first)
 		return 0;
-	PL_TRY(pl_alloc(&r->name_node, r->n_mine, sizeof(*r->name_node), err));
+	PL_TRY(pl_alloc(&r->name_node, r->n_recorded, sizeof(*r->name_node), err));
 	PL_TRY(pl_alloc(&first, names + 3, sizeof(*first), err));
-	for (uint32_t i = 0; i < r->n_mine; i++)
+	for (uint32_t i = 0; i < r->n_recorded; i++)
 		if (rw_computes(&e->node[i]) && e->node[i].name < names)
 			first[e->node[i].name + 2]++;
 	for (size_t k = 2; k < names + 3; k++)
 		first[k] += first[k - 1];
-	for (uint32_t i = 0; i < r->n_mine; i++)
+	for (uint32_t i = 0; i < r->n_recorded; i++)
 		if (rw_computes(&e->node[i]) && e->node[i].name < names)
 			r->name_node[first[e->node[i].name + 1]++] = i;
 	r->name_first = first;
@@ -180,7 +180,7 @@ static int mark_fused(struct pl_rewriter *r, uint32_t node, uint32_t first, stru
 	int rc = 0;
 
 	if (!r->fused)
-		PL_TRY(pl_alloc(&r->fused, r->n_mine, sizeof(*r->fused), err));
+		PL_TRY(pl_alloc(&r->fused, r->n_recorded, sizeof(*r->fused), err));
 	PL_TRY(pl_grow(&r->fused_log, &r->cap_fused, r->n_fused + 1, sizeof(*r->fused_log), err));
 	r->fused_log[r->n_fused++] =
 		(struct rw_fused){ .node = node, .first = first, .dur = r->e->node[node].dur };
@@ -364,7 +364,7 @@ static uint32_t goes_with(const struct finder *f, uint32_t node)
 {
 	uint32_t next = partner(f->r, node);
 
-	return next != PL_NONE && next < f->r->n_mine && may_begin(f, next) &&
+	return next != PL_NONE && next < f->r->n_recorded && may_begin(f, next) &&
 			       layers_meet(f, &f->r->e->node[node], &f->r->e->node[next])
 		       ? next
 		       : PL_NONE;
@@ -444,13 +444,13 @@ static int find_runs(struct finder *f, struct pl_err *err)
 	struct pl_rewriter *r = f->r;
 	int rc = 0;
 
-	for (uint32_t i = 0; i < r->n_mine; i++) {
+	for (uint32_t i = 0; i < r->n_recorded; i++) {
 		uint32_t next = may_begin(f, i) ? goes_with(f, i) : PL_NONE;
 
 		if (next != PL_NONE)
 			f->inner[next] = 1;
 	}
-	for (uint32_t i = 0; rc == 0 && i < r->n_mine; i++)
+	for (uint32_t i = 0; rc == 0 && i < r->n_recorded; i++)
 		if (!f->inner[i] && may_begin(f, i))
 			rc = follow_run(f, i, err);
 	return rc;
@@ -467,9 +467,9 @@ int pl_rewriter_runs(struct pl_rewriter *r,
 
 	memset(out, 0, sizeof(*out));
 	PL_TRY(pl_alloc(&f.may, names + 1, 1, err));
-	PL_TRY(pl_alloc(&f.inner, r->n_mine, 1, err));
+	PL_TRY(pl_alloc(&f.inner, r->n_recorded, 1, err));
 	PL_TRY(pl_alloc(&seen, names + 1, 1, err));
-	for (uint32_t i = 0; i < r->n_mine; i++) {
+	for (uint32_t i = 0; i < r->n_recorded; i++) {
 		const struct pl_enode *n = &r->e->node[i];
 		bool layer = n->flags & PL_NF_LAYER;
 

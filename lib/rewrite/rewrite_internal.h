@@ -67,7 +67,7 @@ struct rw_piece {
 };
 
 /* When gradients are ready, had computation lost nothing to communication. Shared by states. */
-struct rw_bare {
+struct rw_ready_alone {
 	uint32_t refs;
 	double *ns; /* [slot][tensor]; -INFINITY: not there */
 };
@@ -86,11 +86,11 @@ struct rw_state {
 	size_t undo;		/* mark of the edit */
 	struct rw_piece *piece; /* of interrupted communication */
 	size_t n_pieces, cap_pieces;
-	bool prioritized;     /* some tensor has a priority */
-	size_t n_fused;	      /* entries of rewriter.fused_log */
-	struct rw_bare *bare; /* NULL: as recorded */
-	bool ops_changed;     /* rewrites have changed operations since that was so */
-	bool over;	      /* the recorded communication is replaced */
+	bool prioritized;		    /* some tensor has a priority */
+	size_t n_fused;			    /* entries of rewriter.fused_log */
+	struct rw_ready_alone *ready_alone; /* NULL: as recorded */
+	bool ops_changed;		    /* rewrites have changed operations since that was so */
+	bool over;			    /* the recorded communication is replaced */
 };
 
 /* A part of a fused operation. */
@@ -138,15 +138,15 @@ struct pl_rewriter {
 	struct rw_state *state; /* a stack; the last is the present */
 	size_t n_states, cap_states;
 	uint32_t *set_first, *set_member; /* of the state that is built: see list_members() */
-	uint8_t *mine; /* [node as recorded]: of the recorded communication of gradients */
-	uint32_t n_mine;
+	uint8_t *is_grad_comm; /* [node as recorded]: of the recorded communication of gradients */
+	uint32_t n_recorded;
 	uint32_t *fused; /* [node as recorded]: part of a fused operation, its place in the log
 			  * and 1; NULL: none ever was */
 	struct rw_fused *fused_log; /* in order, for undoing */
 	size_t n_fused, cap_fused;
 	uint32_t *name_first, *name_node; /* nodes as recorded by name; NULL: not yet needed */
 	bool issues;			  /* host operations that issue communication are known */
-	struct rw_beside *beside;	  /* NULL: nothing slows anything down */
+	struct rw_slowdown *slowdown;	  /* NULL: nothing slows anything down */
 	uint32_t *group;		  /* [group]: graph.group or PL_NONE */
 	uint32_t n_groups;
 };
@@ -177,23 +177,24 @@ int pl_rewrite_join_pieces(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 /* Let `to`, an arrival or the channel's end, come after `from` on the channel and nothing else. */
 int pl_rewrite_chain(struct pl_edit *e, uint32_t from, uint32_t to, struct pl_err *err) PL_MUST;
 
-/* ---- what runs beside what (rewrite_beside.c) ------------------------------------------------ */
+/* ---- what runs beside what (rewrite_slowdown.c) ------------------------------------------------
+ */
 
-/* Of the recorded edit: what its computation lost. Leaves r->beside NULL if lib/cost knows of
+/* Of the recorded edit: what its computation lost. Leaves r->slowdown NULL if lib/cost knows of
  * none. */
-int pl_rewrite_beside_init(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
-void pl_rewrite_beside_fini(struct pl_rewriter *r);
+int pl_rewrite_slowdown_init(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+void pl_rewrite_slowdown_fini(struct pl_rewriter *r);
 /* Computation gets the time back that it lost beside the recorded communication of gradients. */
-int pl_rewrite_beside_release(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+int pl_rewrite_slowdown_release(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 /* Of the edit ahead of changes to its communication: when gradients are ready, if operations have
  * been changed. Settles then. */
-int pl_rewrite_beside_ready(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
-void pl_rewrite_bare_unref(struct rw_bare *b);
+int pl_rewrite_slowdown_ready(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+void pl_rewrite_ready_alone_unref(struct rw_ready_alone *b);
 /* How much of the time until then the rank has lost to communication; of the settled edit. */
-pl_ns pl_rewrite_beside_lost(struct pl_rewriter *r, uint32_t step, int32_t rank, pl_ns until);
+pl_ns pl_rewrite_slowdown_lost(struct pl_rewriter *r, uint32_t step, int32_t rank, pl_ns until);
 /* When the last tensor of the set is ready on the slot, had computation lost nothing; -INFINITY: it
- * has none. r->beside is there. */
-double pl_rewrite_beside_bare(const struct pl_rewriter *r, uint32_t set, uint32_t slot);
+ * has none. r->slowdown is there. */
+double pl_rewrite_slowdown_ready_alone(const struct pl_rewriter *r, uint32_t set, uint32_t slot);
 /* The communication of a set, as lib/cost is asked for it; `meeting` ranks have a part. */
 struct pl_cost_comm pl_rewrite_comm_of_set(const struct pl_rewriter *r, uint32_t set,
 					   uint32_t meeting);
@@ -230,7 +231,7 @@ static inline pl_ns rw_times(pl_ns dur, double x)
 }
 static inline bool rw_fused(const struct pl_rewriter *r, uint32_t node)
 {
-	return r->fused && node < r->n_mine && r->fused[node];
+	return r->fused && node < r->n_recorded && r->fused[node];
 }
 /* What the state fused that is undone with it. */
 void pl_rewrite_unfuse(struct pl_rewriter *r, size_t n_fused);

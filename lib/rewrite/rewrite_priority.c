@@ -142,7 +142,7 @@ static int add_piece(struct pl_rewriter *r, const struct rw_built *b, uint32_t s
 		if (st->piece[i].transfer == p.transfer)
 			p.dur = st->piece[i].dur;
 	dur = x->end - x->start;
-	if (!r->beside || b->kept[slot]) /* as long on this rank as all of it is */
+	if (!r->slowdown || b->kept[slot]) /* as long on this rank as all of it is */
 		dur = pl_sim_events_part(p.dur, parts, x->to) -
 		      pl_sim_events_part(p.dur, parts, x->from);
 	*end = p.transfer;

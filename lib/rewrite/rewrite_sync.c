@@ -19,9 +19,9 @@
 /* ---- taking the recorded communication out ----------------------------------------------------
  */
 
-static bool mine(const struct pl_rewriter *r, uint32_t node)
+static bool is_grad_comm(const struct pl_rewriter *r, uint32_t node)
 {
-	return node < r->n_mine && r->mine[node];
+	return node < r->n_recorded && r->is_grad_comm[node];
 }
 
 static int add_mark(struct pl_rewriter *r, uint32_t slot, uint32_t near, uint32_t *id,
@@ -89,7 +89,7 @@ static int join_channels(struct pl_rewriter *r, uint32_t slot, struct pl_err *er
 			const struct pl_eedge ed = e->edge[x];
 
 			if (PL_E_TYPE(ed.type) != PL_E_SEQ || e->node[ed.src].res != res ||
-			    mine(r, ed.src))
+			    is_grad_comm(r, ed.src))
 				continue;
 			before = ed.src;
 			if (first && (rc = join_end(r, s, &ed, true, err)) < 0)
@@ -99,7 +99,7 @@ static int join_channels(struct pl_rewriter *r, uint32_t slot, struct pl_err *er
 			const struct pl_eedge ed = e->edge[x];
 
 			if (PL_E_TYPE(ed.type) != PL_E_SEQ || e->node[ed.dst].res != res ||
-			    mine(r, ed.dst))
+			    is_grad_comm(r, ed.dst))
 				continue;
 			if (last || e->node[ed.dst].type == PL_N_ENTRY)
 				rc = join_end(r, s, &ed, false, err);
@@ -147,7 +147,7 @@ static int check_meets(const struct pl_rewriter *r, struct pl_err *err)
 
 		for (uint32_t x = m == PL_NONE ? PL_NONE : e->node[m].in; x != PL_NONE;
 		     x = e->edge[x].in_next)
-			if (!mine(r, e->edge[x].src))
+			if (!is_grad_comm(r, e->edge[x].src))
 				return pl_fail(err, PL_EDATA,
 					       "the communication \"%s\" carries gradients on some "
 					       "of its ranks alone; it cannot be changed",
@@ -166,7 +166,7 @@ static int take_over(struct pl_rewriter *r, struct pl_err *err)
 	for (uint32_t i = 0; i < r->n_slots; i++)
 		if ((rc = mark_channels(r, i, err)) < 0 || (rc = join_channels(r, i, err)) < 0)
 			return rc;
-	if ((rc = pl_rewrite_beside_release(r, err)) < 0)
+	if ((rc = pl_rewrite_slowdown_release(r, err)) < 0)
 		return rc;
 	for (size_t i = 0; i < r->n_comms; i++) {
 		const struct rw_comm *c = &r->comm[i];
@@ -348,7 +348,7 @@ static int add_lost(struct pl_rewriter *r, struct rw_built *b, uint32_t slot, ui
 	struct pl_enode n;
 	int rc;
 
-	if (!r->beside || p == PL_NONE || e->node[p].res == PL_NONE)
+	if (!r->slowdown || p == PL_NONE || e->node[p].res == PL_NONE)
 		return 0;
 	for (uint32_t i = c->gate; r->inst[at] == c->last && i < c->gate + c->n_gates; i++) {
 		uint32_t g = r->edge[i].node;
@@ -523,7 +523,7 @@ static int build_slot(struct pl_rewriter *r, struct rw_built *b, uint32_t set, u
 	b->alone = dur;
 	b->flight = pl_cost_flight(r->c, c);
 	b->slows = b->slowed = 1;
-	if (r->beside)
+	if (r->slowdown)
 		pl_cost_contention(r->c, c, &b->slows, &b->slowed);
 	n = e->node[old->transfer];
 	n.res = r->channel[old->channel].res;
@@ -826,7 +826,7 @@ int pl_rewrite_sync(struct pl_rewriter *r, struct pl_err *err)
 
 	if (rc < 0)
 		return rc;
-	PL_TRY(pl_rewrite_beside_ready(r, err));
+	PL_TRY(pl_rewrite_slowdown_ready(r, err));
 	if (!st->over) {
 		PL_TRY(take_over(r, err));
 		st->over = true;

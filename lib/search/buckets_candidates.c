@@ -216,7 +216,7 @@ struct dp_room {
 static int cut_group(struct search *s, const struct dp_case *d, uint32_t i, struct dp_room *room,
 		     struct cand *c, uint32_t *n_sets, struct pl_err *err)
 {
-	struct channel ch = { s, pl_rewriter_comm(s->lane[0].r, i) };
+	struct channel ch = { s, pl_rewriter_comm(s->worker[0].r, i) };
 	struct pl_bucket_problem p = { .ready_ns = room->ready,
 				       .bytes = room->bytes,
 				       .transfer = channel_time,

@@ -357,10 +357,10 @@ static int visit(struct search *s, uint32_t tensor, bool *better, struct pl_err 
 /* One tensor of each set, hot sets first: sets change while they are visited, tensors do not. */
 static int visit_order(struct search *s, uint32_t *order, uint32_t *n, struct pl_err *err)
 {
-	int rc = pl_search_lane_show(s, &s->now, err);
+	int rc = pl_search_worker_show(s, &s->now, err);
 
 	*n = 0;
-	if (rc < 0 || (rc = pl_rewriter_hot(s->lane[0].r, s->hot, err)) < 0)
+	if (rc < 0 || (rc = pl_rewriter_hot(s->worker[0].r, s->hot, err)) < 0)
 		return rc;
 	for (int pass = 0; pass < 2; pass++) {
 		for (uint32_t a = 0; a < s->now.b.n_sets; a++) {

@@ -14,7 +14,7 @@ struct cand {
 };
 
 /* A copy of the edit for one thread, on which the search's present candidate is carried out. */
-struct lane {
+struct worker {
 	struct search *s;
 	struct pl_edit e;
 	struct pl_rewriter *r;
@@ -31,8 +31,8 @@ struct search {
 	const struct pl_graph *g; /* reduced, if it could be */
 	struct pl_graph reduced;
 	struct pl_sim *sim;
-	struct lane *lane;
-	uint32_t n_lanes;
+	struct worker *worker;
+	uint32_t n_workers;
 	struct pl_queue *queue;
 	/* tensors of the base, in order of readiness */
 	uint32_t n;
@@ -80,7 +80,7 @@ extern const struct strategy pl_search_strategy_precision, pl_search_strategy_bu
 	pl_search_strategy_memory, pl_search_strategy_fusion;
 
 /* ---- search.c ---- */
-/* The bound, if operations as the extras have them make it lower; lane 0 is at the root then. */
+/* The bound, if operations as the extras have them make it lower; worker 0 is at the root then. */
 int pl_search_bound(struct search *s, struct pl_err *err) PL_MUST;
 
 /* ---- strategy_buckets.c ---- */
@@ -94,15 +94,15 @@ double pl_search_buckets_bound(const struct search *s);
 int pl_search_reduce(const struct pl_graph *g, struct pl_graph *out, bool *reduced,
 		     struct pl_err *err) PL_MUST;
 
-/* ---- lanes.c ---- */
-int pl_search_lanes_open(struct search *s, struct pl_err *err) PL_MUST;
-void pl_search_lanes_close(struct search *s);
-/* All lanes to the state as it was recorded, with the extras on it. */
-int pl_search_lanes_root(struct search *s, struct pl_err *err) PL_MUST;
-/* The same when the first `keep` extras are on all lanes already. */
-int pl_search_lanes_root_from(struct search *s, size_t keep, struct pl_err *err) PL_MUST;
-/* The present candidate, carried out and settled on lane 0. */
-int pl_search_lane_show(struct search *s, const struct cand *c, struct pl_err *err) PL_MUST;
+/* ---- workers.c ---- */
+int pl_search_workers_open(struct search *s, struct pl_err *err) PL_MUST;
+void pl_search_workers_close(struct search *s);
+/* All workers to the state as it was recorded, with the extras on it. */
+int pl_search_workers_root(struct search *s, struct pl_err *err) PL_MUST;
+/* The same when the first `keep` extras are on all workers already. */
+int pl_search_workers_root_from(struct search *s, size_t keep, struct pl_err *err) PL_MUST;
+/* The present candidate, carried out and settled on worker 0. */
+int pl_search_worker_show(struct search *s, const struct cand *c, struct pl_err *err) PL_MUST;
 /* Simulate all of the batch; the number of threads changes nothing but the time. */
 int pl_search_batch_run(struct search *s, struct pl_err *err) PL_MUST;
 /* Is the budget used up, or was it told to stop? */
@@ -139,8 +139,8 @@ int pl_search_anneal(struct search *s, struct pl_err *err) PL_MUST;
 
 /* ---- strategy_memory.c ---- */
 int pl_search_extra_add(struct search *s, const struct pl_rewrite *rw, struct pl_err *err) PL_MUST;
-/* The highest peak of the lane, settled. */
-int pl_search_lane_peak(struct lane *l, struct peak *out, struct pl_err *err) PL_MUST;
+/* The highest peak of the worker, settled. */
+int pl_search_worker_peak(struct worker *l, struct peak *out, struct pl_err *err) PL_MUST;
 
 /* ---- lines.c ---- */
 /* The best candidate as lines of the plan, each with what it saves. */

@@ -131,14 +131,14 @@ out:
 static int with_lines(struct search *s, const struct pl_plan *p, struct pl_rewrite *rw, size_t n,
 		      double *mean, struct pl_err *err)
 {
-	struct pl_rewriter *r = s->lane[0].r;
+	struct pl_rewriter *r = s->worker[0].r;
 	struct pl_plan some = *p;
 	bool comm = false;
 	size_t mark;
 	int rc;
 
 	pl_rewriter_undo(r, 1);
-	s->lane[0].at = s->lane[0].depth = 0;
+	s->worker[0].at = s->worker[0].depth = 0;
 	mark = pl_rewriter_mark(r);
 	some.rw = rw;
 	some.n_rw = n;
@@ -149,8 +149,8 @@ static int with_lines(struct search *s, const struct pl_plan *p, struct pl_rewri
 	if (rc == 0 && s->n && !comm)
 		rc = pl_rewrite_model(r, err);
 	if (rc == 0)
-		rc = pl_edit_settle(&s->lane[0].e, err);
-	*mean = rc == 0 ? pl_edit_mean_step(&s->lane[0].e) : INFINITY;
+		rc = pl_edit_settle(&s->worker[0].e, err);
+	*mean = rc == 0 ? pl_edit_mean_step(&s->worker[0].e) : INFINITY;
 	pl_rewriter_undo(r, mark);
 	if (rc == PL_EDATA) {
 		memset(err, 0, sizeof(*err));

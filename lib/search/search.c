@@ -2,7 +2,7 @@
  * The search for a plan: what all strategies share.
  *
  * The graph is reduced to one rank of each class of equal ones (symmetry.c) and taken apart, once a
- * thread (lanes.c), where candidates are simulated within the budget. Strategies, a row of the
+ * thread (workers.c), where candidates are simulated within the budget. Strategies, a row of the
  * table below and a file each, improve the best candidate and the rewrites that are carried out
  * before it. Then the plan names all of them and what each is worth (lines.c), with a prediction
  * and a bound.
@@ -24,12 +24,12 @@ static const struct strategy *const strategies[] = { &pl_search_strategy_precisi
  * the extras leave them, if these make it shorter. */
 int pl_search_bound(struct search *s, struct pl_err *err)
 {
-	struct pl_edit *e = &s->lane[0].e;
+	struct pl_edit *e = &s->worker[0].e;
 	size_t mark;
 	int rc = 0;
 
-	pl_rewriter_undo(s->lane[0].r, s->lane[0].root);
-	s->lane[0].at = s->lane[0].depth = 0;
+	pl_rewriter_undo(s->worker[0].r, s->worker[0].root);
+	s->worker[0].at = s->worker[0].depth = 0;
 	mark = pl_edit_mark(e);
 
 	for (uint32_t i = 0; rc == 0 && i < e->n_nodes; i++)
@@ -57,8 +57,8 @@ static int open_search(struct search *s, const struct pl_graph *g, struct pl_pla
 	s->sim = pl_sim_new(s->g, err);
 	if (!s->sim)
 		return err->code;
-	PL_TRY(pl_search_lanes_open(s, err));
-	s->baseline = pl_edit_mean_step(&s->lane[0].e);
+	PL_TRY(pl_search_workers_open(s, err));
+	s->baseline = pl_edit_mean_step(&s->worker[0].e);
 	s->bound = INFINITY;
 	PL_TRY(pl_search_bound(s, err));
 	rc = pl_search_buckets_open(s, p, err);
@@ -68,7 +68,7 @@ out:
 
 static void close_search(struct search *s)
 {
-	pl_search_lanes_close(s);
+	pl_search_workers_close(s);
 	for (size_t i = 0; i < s->cap_batch; i++)
 		pl_search_cand_fini(&s->batch[i]);
 	pl_free(s->batch);

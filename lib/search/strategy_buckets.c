@@ -25,7 +25,7 @@ PL_COMPARATOR(by_need, struct need, ns, tensor);
 
 static int find_needs(struct search *s, struct pl_err *err)
 {
-	const struct pl_rewriter *r = s->lane[0].r;
+	const struct pl_rewriter *r = s->worker[0].r;
 	struct need *v = NULL;
 	int rc;
 
@@ -46,7 +46,7 @@ out:
 /* Tensors of one name in several groups: those of ranks that do the same for other parts. */
 static int find_alike(struct search *s, struct pl_err *err)
 {
-	const struct pl_rewriter *r = s->lane[0].r;
+	const struct pl_rewriter *r = s->worker[0].r;
 	bool any = false;
 	int rc;
 
@@ -77,7 +77,7 @@ out:
 
 int pl_search_buckets_open(struct search *s, struct pl_plan *p, struct pl_err *err)
 {
-	const struct pl_rewriter *r = s->lane[0].r;
+	const struct pl_rewriter *r = s->worker[0].r;
 	size_t n;
 	int rc;
 
@@ -116,7 +116,7 @@ out:
  */
 double pl_search_buckets_bound(const struct search *s)
 {
-	const struct pl_rewriter *r = s->lane[0].r;
+	const struct pl_rewriter *r = s->worker[0].r;
 	double bound = 0;
 
 	for (uint32_t t = 0; t < s->n; t++) {
@@ -161,7 +161,7 @@ static int run_presets(struct search *s, struct pl_err *err)
 	s->recorded.mean = s->batch[0].mean;
 	if (isfinite(s->recorded.mean))
 		return 0;
-	rc = pl_search_lane_show(s, &s->batch[0], err); /* says why */
+	rc = pl_search_worker_show(s, &s->batch[0], err); /* says why */
 	if (rc < 0)
 		return pl_wrap(err, "the communication of the graph's gradients cannot be rebuilt");
 	return pl_fail(err, PL_EINTERNAL, "what was recorded can be rebuilt, but has no time");

@@ -34,7 +34,7 @@ struct ops {
 	struct pl_rewrite *line;
 	size_t n_lines;
 	size_t before; /* extras in front of them */
-	size_t rooted; /* extras that the lanes have carried out as they are */
+	size_t rooted; /* extras that the workers have carried out as they are */
 };
 
 /* ---- which operations ------------------------------------------------------------------------ */
@@ -72,11 +72,11 @@ static void ops_fini(struct ops *o)
 static int ops_init(struct ops *o, struct pl_err *err)
 {
 	struct search *s = o->s;
-	const struct pl_graph *g = s->lane[0].e.g;
+	const struct pl_graph *g = s->worker[0].e.g;
 	int rc;
 
 	PL_TRY(pl_search_cand_init(s, &o->at, err));
-	PL_TRY(pl_rewriter_runs(s->lane[0].r, may_fuse, (void *)s->o, &o->runs, err));
+	PL_TRY(pl_rewriter_runs(s->worker[0].r, may_fuse, (void *)s->o, &o->runs, err));
 	PL_TRY(pl_alloc(&o->first, o->runs.n_runs + 1, sizeof(*o->first), err));
 	PL_TRY(pl_alloc(&o->arg, o->runs.n_names, sizeof(*o->arg), err));
 	for (size_t i = 0; i < o->runs.n_names; i++)
@@ -92,7 +92,7 @@ static int ops_init(struct ops *o, struct pl_err *err)
 	PL_TRY(pl_alloc(&o->hot, g->str.n, 1, err));
 	PL_TRY(pl_alloc(&o->makes, s->n, sizeof(*o->makes), err));
 	for (uint32_t t = 0; t < s->n; t++)
-		o->makes[t] = pl_rewriter_producer(s->lane[0].r, t);
+		o->makes[t] = pl_rewriter_producer(s->worker[0].r, t);
 	while (o->before < s->n_extra && s->extra[o->before].op != PL_RW_ACCUMULATE)
 		o->before++;
 out:
@@ -149,7 +149,7 @@ static void make_lines(struct ops *o)
 	o->n_lines = kept;
 }
 
-/* The lines of the bits as extras of all lanes, from the first that differs on. */
+/* The lines of the bits as extras of all workers, from the first that differs on. */
 static int root_lines(struct ops *o, struct pl_err *err)
 {
 	struct search *s = o->s;
@@ -176,7 +176,7 @@ static int root_lines(struct ops *o, struct pl_err *err)
 		memcpy(s->extra + o->before, o->line, o->n_lines * sizeof(*o->line));
 	s->n_extra = o->before + o->n_lines + behind;
 	o->rooted = 0;
-	rc = pl_search_lanes_root_from(s, keep, err);
+	rc = pl_search_workers_root_from(s, keep, err);
 	if (rc == 0)
 		o->rooted = s->n_extra;
 	return rc;
@@ -231,11 +231,11 @@ static int add_merged(struct ops *o, uint32_t bit, struct pl_err *err)
 static int simulate_alone(struct search *s, struct pl_err *err)
 {
 	struct peak peak = { 0 };
-	int rc = s->limit_bytes ? pl_search_lane_peak(&s->lane[0], &peak, err) : 0;
+	int rc = s->limit_bytes ? pl_search_worker_peak(&s->worker[0], &peak, err) : 0;
 
 	s->evaluations++;
 	if (peak.bytes <= s->limit_bytes)
-		s->best.mean = pl_edit_mean_step(&s->lane[0].e);
+		s->best.mean = pl_edit_mean_step(&s->worker[0].e);
 	return rc;
 }
 
@@ -293,7 +293,7 @@ static int judge_bits(struct ops *o, uint32_t bit, bool simpler, bool *better, s
 
 /* ---- the search ------------------------------------------------------------------------------ */
 
-/* What was found, on the lanes again. */
+/* What was found, on the workers again. */
 static int restore(struct ops *o, struct pl_err *err)
 {
 	struct search *s = o->s;
@@ -312,8 +312,8 @@ static int find_hot(struct ops *o, struct pl_err *err)
 
 	PL_TRY(restore(o, err));
 	if (s->n)
-		PL_TRY(pl_search_lane_show(s, &o->at, err));
-	rc = pl_rewriter_hot_ops(s->lane[0].r, o->hot, err);
+		PL_TRY(pl_search_worker_show(s, &o->at, err));
+	rc = pl_rewriter_hot_ops(s->worker[0].r, o->hot, err);
 out:
 	return rc;
 }
@@ -475,9 +475,9 @@ out:
 static int find_peak(struct search *s, struct pl_plan *p, struct pl_err *err)
 {
 	struct peak peak;
-	int rc = s->n ? pl_search_lane_show(s, &s->best, err) : 0;
+	int rc = s->n ? pl_search_worker_show(s, &s->best, err) : 0;
 
-	if (rc == 0 && (rc = pl_search_lane_peak(&s->lane[0], &peak, err)) == 0)
+	if (rc == 0 && (rc = pl_search_worker_peak(&s->worker[0], &peak, err)) == 0)
 		p->peak_bytes = peak.bytes > 0 ? peak.bytes : -1;
 	return rc;
 }
@@ -510,7 +510,7 @@ static int run(struct search *s, struct pl_plan *p, struct pl_err *err)
 	struct ops o = { .s = s };
 	int rc;
 
-	PL_TRY(pl_search_lanes_root(s, err));
+	PL_TRY(pl_search_workers_root(s, err));
 	PL_TRY(ops_init(&o, err));
 	s->limit_bytes = s->o->memory_bytes;
 	pl_search_cand_copy(s, &o.at, &s->best);

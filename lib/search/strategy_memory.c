@@ -39,7 +39,7 @@ struct found {
 	bool any;
 };
 
-int pl_search_lane_peak(struct lane *l, struct peak *out, struct pl_err *err)
+int pl_search_worker_peak(struct worker *l, struct peak *out, struct pl_err *err)
 {
 	struct pl_memory_opts o = l->s->o->memory;
 	struct pl_memory_rank *rank = NULL;
@@ -61,17 +61,17 @@ int pl_search_lane_peak(struct lane *l, struct peak *out, struct pl_err *err)
 
 static int show(struct fit *f, struct pl_err *err)
 {
-	struct lane *l = &f->s->lane[0];
-	int rc = f->at ? pl_search_lane_show(f->s, f->at, err) : pl_edit_settle(&l->e, err);
+	struct worker *l = &f->s->worker[0];
+	int rc = f->at ? pl_search_worker_show(f->s, f->at, err) : pl_edit_settle(&l->e, err);
 
-	return rc < 0 ? rc : pl_search_lane_peak(l, &f->peak, err);
+	return rc < 0 ? rc : pl_search_worker_peak(l, &f->peak, err);
 }
 
 /* The buckets with the ways in use, and perhaps one more: mean step and peak. */
 static int try_with(struct fit *f, const struct way *more, struct pl_err *err)
 {
 	struct search *s = f->s;
-	struct lane *l = &s->lane[0];
+	struct worker *l = &s->worker[0];
 	int rc = 0;
 
 	pl_rewriter_undo(l->r, 1);
@@ -116,7 +116,7 @@ static int add_way(struct fit *f, unsigned op, const char *layer, int64_t k, str
 /* Ranges of traces, by the names of the activations that they keep, each once. */
 static int add_ranges(struct fit *f, struct pl_err *err)
 {
-	const struct pl_edit *e = &f->s->lane[0].e;
+	const struct pl_edit *e = &f->s->worker[0].e;
 	struct pl_intern seen = { 0 };
 	int rc = 0;
 
@@ -141,7 +141,7 @@ static int add_ranges(struct fit *f, struct pl_err *err)
 /* Layers by the names of their backward operations, each once. */
 static int add_layers(struct fit *f, struct pl_err *err)
 {
-	const struct pl_edit *e = &f->s->lane[0].e;
+	const struct pl_edit *e = &f->s->worker[0].e;
 	struct pl_intern seen = { 0 };
 	int rc = 0;
 
@@ -273,7 +273,7 @@ static int no_fit(const struct search *s, const struct peak *p, int64_t limit, s
 
 	if (p->name != PL_NONE)
 		snprintf(where, sizeof(where), " (at \"%.120s\")",
-			 pl_edit_name(&s->lane[0].e, p->name));
+			 pl_edit_name(&s->worker[0].e, p->name));
 	return pl_fail(
 		err, PL_ENO,
 		"no plan fits the memory: rank %d needs %s%s, %s more than it may have; fewer "
@@ -401,7 +401,7 @@ static int make_fit(struct fit *f, int64_t limit, struct pl_err *err)
 	}
 	for (size_t i = 0; i < x.n; i++)
 		PL_TRY(pl_search_extra_add(s, &x.rw[i], err));
-	PL_TRY(pl_search_lanes_root(s, err));
+	PL_TRY(pl_search_workers_root(s, err));
 	s->limit_bytes = limit;
 	if (s->n)
 		PL_TRY(search_again(s, &x, err));
@@ -427,12 +427,12 @@ static int run(struct search *s, struct pl_plan *p, struct pl_err *err)
 
 	if (limit)
 		warn_unknown(s);
-	PL_TRY(pl_search_lanes_root(s, err));
+	PL_TRY(pl_search_workers_root(s, err));
 	PL_TRY(show(&f, err));
 	if (limit && f.peak.bytes > limit)
 		rc = make_fit(&f, limit, err);
 	if (!s->n) /* no buckets, and nothing that a model says of them */
-		s->best.mean = pl_edit_mean_step(&s->lane[0].e);
+		s->best.mean = pl_edit_mean_step(&s->worker[0].e);
 	p->peak_bytes = f.peak.bytes > 0 ? f.peak.bytes : -1;
 out:
 	pl_free(f.way);

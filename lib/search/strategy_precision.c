@@ -26,16 +26,16 @@ static int try_precision(struct search *s, struct pl_err *err)
 				       .word = "bf16",
 				       .alone_ns = INT64_MIN,
 				       .in_plan_ns = INT64_MIN };
-	double before = pl_edit_mean_step(&s->lane[0].e);
+	double before = pl_edit_mean_step(&s->worker[0].e);
 	int rc;
 
 	PL_TRY(pl_search_extra_add(s, &rw, err));
-	rc = pl_search_lanes_root(s, err);
+	rc = pl_search_workers_root(s, err);
 	if (rc == PL_EDATA)
 		memset(err, 0, sizeof(*err));
-	if (rc == PL_EDATA || (rc == 0 && pl_edit_mean_step(&s->lane[0].e) >= before)) {
+	if (rc == PL_EDATA || (rc == 0 && pl_edit_mean_step(&s->worker[0].e) >= before)) {
 		s->n_extra--;
-		rc = pl_search_lanes_root(s, err);
+		rc = pl_search_workers_root(s, err);
 	}
 out:
 	return rc;

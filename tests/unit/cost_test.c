@@ -676,13 +676,14 @@ static void contention(bool small)
 	a = f->a_ns;
 	ok(f->assumed == !small, "a wait that no message shows is assumed");
 	if (small) {
-		ok(near(f->a_beside_ns, 501000, 0.02), "what small messages wait for");
+		ok(near(f->a_contended_ns, 501000, 0.02), "what small messages wait for");
 		m.bytes = 2000;
 		pl_cost_contention(&c, &m, &computation, &move);
-		ok(near(move * (a + 2000), f->a_beside_ns + 2000 * f->b_beside, 0.01),
+		ok(near(move * (a + 2000), f->a_contended_ns + 2000 * f->b_contended, 0.01),
 		   "which makes them longer by far");
 	} else {
-		ok(near(f->a_beside_ns, a + 2 * (RANKS - 1) * 500000.0, 0.01), "for each message");
+		ok(near(f->a_contended_ns, a + 2 * (RANKS - 1) * 500000.0, 0.01),
+		   "for each message");
 		m.bytes = 32000000;
 		pl_cost_contention(&c, &m, &computation, &move);
 		ok(move >= 1 && near(computation, c.overlap, 1e-9),

@@ -30,8 +30,8 @@ static const struct pl_cost without = { .fit = &bare_fit, .n_fits = 1, .overlap 
 static void contend(double computation, double transfer)
 {
 	cost.overlap = computation;
-	fit.a_beside_ns = transfer * fit.a_ns;
-	fit.b_beside = transfer;
+	fit.a_contended_ns = transfer * fit.a_ns;
+	fit.b_contended = transfer;
 }
 
 static pl_ns transfer(int64_t bytes)

@@ -46,8 +46,8 @@ static struct pl_cost cost = { .fit = &fit, .n_fits = 1, .overlap = 1 };
 static void contend(double computation, double transfer)
 {
 	cost.overlap = computation;
-	fit.a_beside_ns = transfer > 1 ? transfer * fit.a_ns : 0;
-	fit.b_beside = transfer > 1 ? transfer : 0;
+	fit.a_contended_ns = transfer > 1 ? transfer * fit.a_ns : 0;
+	fit.b_contended = transfer > 1 ? transfer : 0;
 }
 
 static int name_of(struct turned *x, const char *what, uint32_t layer, pl_id *id,

@@ -401,8 +401,8 @@ static pl_ns end_of_first(uint64_t seed, double factor)
 			      .n = 2,
 			      .a_ns = 2000,
 			      .b_ns_per_byte = 1,
-			      .a_beside_ns = 1.25 * 2000,
-			      .b_beside = 1.25 };
+			      .a_contended_ns = 1.25 * 2000,
+			      .b_contended = 1.25 };
 	const struct pl_cost cost = { .fit = &fit, .n_fits = 1, .overlap = 1.5 };
 	struct mixed x = { .apart = true };
 	struct pl_err err = { 0 };

@@ -41,14 +41,14 @@ struct loss { /* of a slot until then */
 	pl_ns end;
 	double sum;
 };
-struct rw_beside {
+struct rw_slowdown {
 	struct given *given;
 	size_t n_given, cap_given;
-	struct loss *loss;    /* at hand */
-	struct rw_bare *bare; /* of operations as recorded */
+	struct loss *loss;		    /* at hand */
+	struct rw_ready_alone *ready_alone; /* of operations as recorded */
 };
 
-void pl_rewrite_bare_unref(struct rw_bare *b)
+void pl_rewrite_ready_alone_unref(struct rw_ready_alone *b)
 {
 	if (!b || --b->refs)
 		return;
@@ -56,7 +56,8 @@ void pl_rewrite_bare_unref(struct rw_bare *b)
 	pl_free(b);
 }
 
-static int new_bare(const struct pl_rewriter *r, struct rw_bare **b, struct pl_err *err)
+static int new_ready_alone(const struct pl_rewriter *r, struct rw_ready_alone **b,
+			   struct pl_err *err)
 {
 	int rc = pl_alloc(b, 1, sizeof(**b), err);
 
@@ -65,23 +66,23 @@ static int new_bare(const struct pl_rewriter *r, struct rw_bare **b, struct pl_e
 	(*b)->refs = 1;
 	rc = pl_alloc(&(*b)->ns, (size_t)r->n_slots * r->n_tensors, sizeof(*(*b)->ns), err);
 	if (rc < 0) {
-		pl_rewrite_bare_unref(*b);
+		pl_rewrite_ready_alone_unref(*b);
 		*b = NULL;
 	}
 	return rc;
 }
 
-void pl_rewrite_beside_fini(struct pl_rewriter *r)
+void pl_rewrite_slowdown_fini(struct pl_rewriter *r)
 {
-	struct rw_beside *x = r->beside;
+	struct rw_slowdown *x = r->slowdown;
 
 	if (!x)
 		return;
 	pl_free(x->given);
 	pl_free(x->loss);
-	pl_rewrite_bare_unref(x->bare);
+	pl_rewrite_ready_alone_unref(x->ready_alone);
 	pl_free(x);
-	r->beside = NULL;
+	r->slowdown = NULL;
 }
 
 /* ---- what was lost in the recording ---------------------------------------------------------- */
@@ -137,7 +138,7 @@ static uint32_t rank_at(const struct pl_rewriter *r, int32_t rank)
 static int find_given(struct pl_rewriter *r, bool *computing, struct pl_err *err)
 {
 	const struct pl_edit *e = r->e;
-	struct rw_beside *x = r->beside;
+	struct rw_slowdown *x = r->slowdown;
 
 	for (uint32_t s = 0; s < r->n_slots; s++)
 		for (uint32_t t = 0; t < r->n_tensors; t++) {
@@ -174,9 +175,9 @@ static int find_given(struct pl_rewriter *r, bool *computing, struct pl_err *err
 
 PL_COMPARATOR(by_slot_end, struct given, slot, end, node);
 
-static void find_bare(const struct pl_rewriter *r)
+static void find_ready_alone(const struct pl_rewriter *r)
 {
-	const struct rw_beside *x = r->beside;
+	const struct rw_slowdown *x = r->slowdown;
 	size_t from = 0, to;
 
 	for (uint32_t s = 0; s < r->n_slots; s++, from = to) {
@@ -184,7 +185,7 @@ static void find_bare(const struct pl_rewriter *r)
 			to++;
 		for (uint32_t t = 0; t < r->n_tensors; t++) {
 			pl_ns ready = rw_ready(r, s, t);
-			double *bare = &x->bare->ns[(size_t)s * r->n_tensors + t];
+			double *bare = &x->ready_alone->ns[(size_t)s * r->n_tensors + t];
 
 			*bare = ready == INT64_MIN ? -INFINITY : (double)ready;
 			for (size_t i = from; i < to && x->given[i].end <= ready; i++)
@@ -207,23 +208,23 @@ static bool any_slower(const struct pl_rewriter *r)
 	return false;
 }
 
-int pl_rewrite_beside_init(struct pl_rewriter *r, struct pl_err *err)
+int pl_rewrite_slowdown_init(struct pl_rewriter *r, struct pl_err *err)
 {
-	struct rw_beside *x;
+	struct rw_slowdown *x;
 	bool *computing;
 	int rc;
 
 	if (!any_slower(r))
 		return 0;
-	if ((rc = pl_alloc(&r->beside, 1, sizeof(*r->beside), err)) < 0 ||
+	if ((rc = pl_alloc(&r->slowdown, 1, sizeof(*r->slowdown), err)) < 0 ||
 	    (rc = pl_alloc(&computing, r->e->g->n_res, sizeof(*computing), err)) < 0)
 		return rc;
-	x = r->beside;
-	PL_TRY(new_bare(r, &x->bare, err));
+	x = r->slowdown;
+	PL_TRY(new_ready_alone(r, &x->ready_alone, err));
 	PL_TRY(find_given(r, computing, err));
 	PL_TRY(pl_alloc(&x->loss, x->n_given + 1, sizeof(*x->loss), err));
 	pl_sort(x->given, x->n_given, sizeof(*x->given), by_slot_end);
-	find_bare(r);
+	find_ready_alone(r);
 out:
 	pl_free(computing);
 	return rc;
@@ -235,7 +236,7 @@ out:
  * by that share, one that takes longer no more. */
 static void give_now(struct pl_rewriter *r)
 {
-	const struct rw_beside *x = r->beside;
+	const struct rw_slowdown *x = r->slowdown;
 
 	for (size_t i = 0; i < x->n_given; i++) {
 		struct given *g = &x->given[i];
@@ -252,9 +253,9 @@ static void give_now(struct pl_rewriter *r)
 	}
 }
 
-int pl_rewrite_beside_release(struct pl_rewriter *r, struct pl_err *err)
+int pl_rewrite_slowdown_release(struct pl_rewriter *r, struct pl_err *err)
 {
-	const struct rw_beside *x = r->beside;
+	const struct rw_slowdown *x = r->slowdown;
 	int rc = 0;
 
 	if (x)
@@ -290,7 +291,7 @@ PL_COMPARATOR(by_end, struct loss, end, sum);
 /* What the operations of the slot, given[from .. to), have lost; of the settled edit. */
 static void sum_losses(const struct pl_rewriter *r, size_t from, size_t to)
 {
-	const struct rw_beside *x = r->beside;
+	const struct rw_slowdown *x = r->slowdown;
 	double sum = 0;
 
 	for (size_t i = from; i < to; i++)
@@ -304,7 +305,7 @@ static void sum_losses(const struct pl_rewriter *r, size_t from, size_t to)
 /* When it is t; n losses are summed. */
 static double lost_until(const struct pl_rewriter *r, uint32_t slot, size_t n, pl_ns t)
 {
-	const struct loss *v = r->beside->loss;
+	const struct loss *v = r->slowdown->loss;
 	size_t i = 0;
 
 	if (rw_now(r)->over) /* released, and perhaps lost again */
@@ -313,16 +314,16 @@ static double lost_until(const struct pl_rewriter *r, uint32_t slot, size_t n, p
 	return i ? v[i - 1].sum : 0;
 }
 
-static size_t end_of_slot(const struct rw_beside *x, size_t from, uint32_t slot)
+static size_t end_of_slot(const struct rw_slowdown *x, size_t from, uint32_t slot)
 {
 	while (from < x->n_given && x->given[from].slot == slot)
 		from++;
 	return from;
 }
 
-pl_ns pl_rewrite_beside_lost(struct pl_rewriter *r, uint32_t step, int32_t rank, pl_ns until)
+pl_ns pl_rewrite_slowdown_lost(struct pl_rewriter *r, uint32_t step, int32_t rank, pl_ns until)
 {
-	const struct rw_beside *x = r->beside;
+	const struct rw_slowdown *x = r->slowdown;
 	uint32_t at = rank_at(r, rank), slot = step * r->n_ranks + at;
 	size_t from = 0, to;
 
@@ -336,20 +337,20 @@ pl_ns pl_rewrite_beside_lost(struct pl_rewriter *r, uint32_t step, int32_t rank,
 	return (pl_ns)llround(lost_until(r, slot, to - from, until));
 }
 
-int pl_rewrite_beside_ready(struct pl_rewriter *r, struct pl_err *err)
+int pl_rewrite_slowdown_ready(struct pl_rewriter *r, struct pl_err *err)
 {
 	struct rw_state *st = rw_now(r);
-	struct rw_bare *b;
+	struct rw_ready_alone *b;
 	size_t from = 0, to;
 	int rc;
 
-	if (!r->beside || !st->ops_changed)
+	if (!r->slowdown || !st->ops_changed)
 		return 0;
 	PL_TRY(pl_edit_settle(r->e, err));
-	PL_TRY(new_bare(r, &b, err));
+	PL_TRY(new_ready_alone(r, &b, err));
 	give_now(r);
 	for (uint32_t s = 0; s < r->n_slots; s++, from = to) {
-		to = end_of_slot(r->beside, from, s);
+		to = end_of_slot(r->slowdown, from, s);
 		sum_losses(r, from, to);
 		for (uint32_t t = 0; t < r->n_tensors; t++) {
 			double *ns = &b->ns[(size_t)s * r->n_tensors + t];
@@ -360,17 +361,18 @@ int pl_rewrite_beside_ready(struct pl_rewriter *r, struct pl_err *err)
 				*ns = (double)ready - lost_until(r, s, to - from, ready);
 		}
 	}
-	pl_rewrite_bare_unref(st->bare);
-	st->bare = b;
+	pl_rewrite_ready_alone_unref(st->ready_alone);
+	st->ready_alone = b;
 	st->ops_changed = false;
 	rc = 0;
 out:
 	return rc;
 }
 
-double pl_rewrite_beside_bare(const struct pl_rewriter *r, uint32_t set, uint32_t slot)
+double pl_rewrite_slowdown_ready_alone(const struct pl_rewriter *r, uint32_t set, uint32_t slot)
 {
-	const struct rw_bare *b = rw_now(r)->bare ? rw_now(r)->bare : r->beside->bare;
+	const struct rw_ready_alone *b =
+		rw_now(r)->ready_alone ? rw_now(r)->ready_alone : r->slowdown->ready_alone;
 	const double *ns = b->ns + (size_t)slot * r->n_tensors;
 	double last = -INFINITY;
 

@@ -12,7 +12,7 @@
 #include "core/progress.h"
 #include "search/internal.h"
 
-/* States that lie on one another before a lane starts from the root again: each holds a log. */
+/* States that lie on one another before a worker starts from the root again: each holds a log. */
 #define DEPTH_MAX 64
 
 bool pl_search_over(struct search *s)
@@ -46,29 +46,30 @@ static void tell(const struct search *s)
 		pl_progress("%s after %lld simulations", best, (long long)s->evaluations);
 }
 
-/* ---- lanes ----------------------------------------------------------------------------------- */
+/* ---- workers -----------------------------------------------------------------------------------
+ */
 
-int pl_search_lanes_open(struct search *s, struct pl_err *err)
+int pl_search_workers_open(struct search *s, struct pl_err *err)
 {
 	uint32_t n = (uint32_t)pl_pool_threads(s->o->pool);
 	int rc;
 
 	s->begun = pl_now_ns();
-	PL_TRY(pl_alloc(&s->lane, n, sizeof(*s->lane), err));
-	s->n_lanes = 1;
-	s->lane[0].s = s;
-	PL_TRY(pl_sim_edit(s->sim, 0, s->g->n_steps, &s->lane[0].e, err));
+	PL_TRY(pl_alloc(&s->worker, n, sizeof(*s->worker), err));
+	s->n_workers = 1;
+	s->worker[0].s = s;
+	PL_TRY(pl_sim_edit(s->sim, 0, s->g->n_steps, &s->worker[0].e, err));
 	for (uint32_t i = 1; i < n; i++) {
-		s->lane[i].s = s;
-		s->lane[i].number = i;
-		s->n_lanes++;
-		PL_TRY(pl_edit_dup(&s->lane[0].e, &s->lane[i].e, err));
+		s->worker[i].s = s;
+		s->worker[i].number = i;
+		s->n_workers++;
+		PL_TRY(pl_edit_dup(&s->worker[0].e, &s->worker[i].e, err));
 	}
 	for (uint32_t i = 0; i < n; i++) {
-		s->lane[i].r = pl_rewriter_new(&s->lane[i].e, s->cost, err);
-		if (!s->lane[i].r)
+		s->worker[i].r = pl_rewriter_new(&s->worker[i].e, s->cost, err);
+		if (!s->worker[i].r)
 			return err->code;
-		s->lane[i].root = pl_rewriter_mark(s->lane[i].r);
+		s->worker[i].root = pl_rewriter_mark(s->worker[i].r);
 	}
 	if (n > 1) {
 		s->queue = pl_queue_new(s->o->pool, (int)n, err);
@@ -79,23 +80,23 @@ out:
 	return rc;
 }
 
-void pl_search_lanes_close(struct search *s)
+void pl_search_workers_close(struct search *s)
 {
 	pl_queue_free(s->queue);
-	for (uint32_t i = 0; s->lane && i < s->n_lanes; i++) {
-		pl_rewriter_free(s->lane[i].r);
-		pl_edit_fini(&s->lane[i].e);
+	for (uint32_t i = 0; s->worker && i < s->n_workers; i++) {
+		pl_rewriter_free(s->worker[i].r);
+		pl_edit_fini(&s->worker[i].e);
 	}
-	pl_free(s->lane);
+	pl_free(s->worker);
 }
 
 /* An extra is one state of the rewriter. */
-int pl_search_lanes_root_from(struct search *s, size_t keep, struct pl_err *err)
+int pl_search_workers_root_from(struct search *s, size_t keep, struct pl_err *err)
 {
 	int rc = 0;
 
-	for (uint32_t i = 0; rc == 0 && i < s->n_lanes; i++) {
-		struct lane *l = &s->lane[i];
+	for (uint32_t i = 0; rc == 0 && i < s->n_workers; i++) {
+		struct worker *l = &s->worker[i];
 
 		pl_rewriter_undo(l->r, 1 + keep);
 		for (size_t k = keep; rc == 0 && k < s->n_extra; k++)
@@ -108,16 +109,16 @@ int pl_search_lanes_root_from(struct search *s, size_t keep, struct pl_err *err)
 	}
 	/* the extras change when gradients are ready */
 	for (uint32_t t = 0; rc == 0 && t < s->n; t++)
-		s->ready[t] = pl_rewriter_ready(s->lane[0].r, t);
+		s->ready[t] = pl_rewriter_ready(s->worker[0].r, t);
 	return rc;
 }
 
-int pl_search_lanes_root(struct search *s, struct pl_err *err)
+int pl_search_workers_root(struct search *s, struct pl_err *err)
 {
-	return pl_search_lanes_root_from(s, 0, err);
+	return pl_search_workers_root_from(s, 0, err);
 }
 
-static int carry_out(struct lane *l, const struct cand *c, struct pl_err *err)
+static int carry_out(struct worker *l, const struct cand *c, struct pl_err *err)
 {
 	const struct pl_bucketing b = { c->b.n_sets, c->b.set, c->b.parts, c->algo,
 					c->urgent ? l->s->priority : NULL };
@@ -126,7 +127,7 @@ static int carry_out(struct lane *l, const struct cand *c, struct pl_err *err)
 	return rc < 0 ? rc : pl_edit_settle(&l->e, err);
 }
 
-static int go_to_present(struct lane *l)
+static int go_to_present(struct worker *l)
 {
 	struct search *s = l->s;
 	int rc;
@@ -145,9 +146,9 @@ static int go_to_present(struct lane *l)
 	return 0;
 }
 
-int pl_search_lane_show(struct search *s, const struct cand *c, struct pl_err *err)
+int pl_search_worker_show(struct search *s, const struct cand *c, struct pl_err *err)
 {
-	struct lane *l = &s->lane[0];
+	struct worker *l = &s->worker[0];
 
 	pl_rewriter_undo(l->r, l->root);
 	l->depth = 1;
@@ -158,20 +159,20 @@ int pl_search_lane_show(struct search *s, const struct cand *c, struct pl_err *e
 /* ---- batches --------------------------------------------------------------------------------- */
 
 /* Would it be taken although it needs too much? Looked at only where it may be. */
-static int too_big(struct lane *l, double mean, bool *big)
+static int too_big(struct worker *l, double mean, bool *big)
 {
 	const struct search *s = l->s;
 	struct peak peak = { 0 };
 	int rc = 0;
 
 	if (s->limit_bytes && (mean < s->best.mean || mean < s->now.mean))
-		rc = pl_search_lane_peak(l, &peak, &l->err);
+		rc = pl_search_worker_peak(l, &peak, &l->err);
 	*big = peak.bytes > s->limit_bytes;
 	return rc;
 }
 
 /* What the rewriter refuses, or makes wait for itself, is no candidate. */
-static int try_one(struct lane *l, struct cand *c)
+static int try_one(struct worker *l, struct cand *c)
 {
 	size_t mark = pl_rewriter_mark(l->r);
 	int rc = carry_out(l, c, &l->err);
@@ -190,11 +191,11 @@ static int try_one(struct lane *l, struct cand *c)
 
 static void run_share(void *arg)
 {
-	struct lane *l = arg;
+	struct worker *l = arg;
 	struct search *s = l->s;
 
 	l->rc = s->version ? go_to_present(l) : 0;
-	for (size_t i = l->number; l->rc == 0 && i < s->n_batch; i += s->n_lanes)
+	for (size_t i = l->number; l->rc == 0 && i < s->n_batch; i += s->n_workers)
 		l->rc = try_one(l, &s->batch[i]);
 }
 
@@ -203,17 +204,17 @@ int pl_search_batch_run(struct search *s, struct pl_err *err)
 	if (!s->n_batch)
 		return 0;
 	if (s->queue) {
-		for (uint32_t i = 0; i < s->n_lanes; i++)
-			pl_queue_put(s->queue, run_share, &s->lane[i]);
+		for (uint32_t i = 0; i < s->n_workers; i++)
+			pl_queue_put(s->queue, run_share, &s->worker[i]);
 		while (pl_queue_get(s->queue))
 			;
 	} else {
-		run_share(&s->lane[0]);
+		run_share(&s->worker[0]);
 	}
-	for (uint32_t i = 0; i < s->n_lanes; i++)
-		if (s->lane[i].rc < 0) {
-			*err = s->lane[i].err;
-			return s->lane[i].rc;
+	for (uint32_t i = 0; i < s->n_workers; i++)
+		if (s->worker[i].rc < 0) {
+			*err = s->worker[i].err;
+			return s->worker[i].rc;
 		}
 	s->evaluations += (int64_t)s->n_batch;
 	for (size_t i = 0; i < s->n_batch; i++)
