@@ -224,7 +224,7 @@ static int load_layers(const struct config *c, struct pl_in *in, struct pl_graph
 	int rc = layers_cost(c, &cost, &o, err);
 
 	if (rc == 0)
-		rc = pl_graph_layers(in, &o, g, err);
+		rc = pl_derive_layers(in, &o, g, err);
 	pl_topology_fini(&cost.topo);
 	return rc;
 }

@@ -18,7 +18,7 @@
 #include "derive/describe.h"
 #include "derive/internal.h"
 
-int gb_room(void *array, size_t n, size_t size, struct pl_err *err)
+int pl_derive_room(void *array, size_t n, size_t size, struct pl_err *err)
 {
 	void *p = n > SIZE_MAX / size ? NULL : pl_malloc(n * size);
 
@@ -43,8 +43,8 @@ static void run_each(void *arg)
 	e->rc = e->fn(e->b, e->i, &e->err);
 }
 
-int gb_each(struct gb *b, uint32_t n, int (*fn)(struct gb *, uint32_t, struct pl_err *),
-	    struct pl_err *err)
+int pl_derive_each(struct gb *b, uint32_t n, int (*fn)(struct gb *, uint32_t, struct pl_err *),
+		   struct pl_err *err)
 {
 	struct pl_queue *q = NULL;
 	struct each *job;
@@ -70,7 +70,7 @@ int gb_each(struct gb *b, uint32_t n, int (*fn)(struct gb *, uint32_t, struct pl
 	return rc;
 }
 
-int gb_node(struct gb *b, const struct node *n, uint32_t *id, struct pl_err *err)
+int pl_derive_node(struct gb *b, const struct node *n, uint32_t *id, struct pl_err *err)
 {
 	int rc;
 
@@ -86,7 +86,7 @@ int gb_node(struct gb *b, const struct node *n, uint32_t *id, struct pl_err *err
 	return 0;
 }
 
-int gb_edge(struct gb *b, uint32_t src, uint32_t dst, unsigned type, struct pl_err *err)
+int pl_derive_edge(struct gb *b, uint32_t src, uint32_t dst, unsigned type, struct pl_err *err)
 {
 	int rc;
 
@@ -99,7 +99,7 @@ int gb_edge(struct gb *b, uint32_t src, uint32_t dst, unsigned type, struct pl_e
 	return 0;
 }
 
-int gb_str(struct gb *b, uint32_t seg, pl_id id, pl_id *out, struct pl_err *err)
+int pl_derive_str(struct gb *b, uint32_t seg, pl_id id, pl_id *out, struct pl_err *err)
 {
 	const struct pl_intern *s = &b->t->seg[seg]->seg.str;
 	int rc = 0;
@@ -120,7 +120,7 @@ static bool same_attr(const struct attr *x, const struct attr *y)
 	return true PL_NODE_OPTIONAL_COLUMNS(SAME);
 }
 
-int gb_attr(struct gb *b, const struct attr *a, uint32_t *id, struct pl_err *err)
+int pl_derive_attr(struct gb *b, const struct attr *a, uint32_t *id, struct pl_err *err)
 {
 	int rc;
 
@@ -137,7 +137,8 @@ int gb_attr(struct gb *b, const struct attr *a, uint32_t *id, struct pl_err *err
 	return 0;
 }
 
-int gb_set_layer(struct gb *b, uint32_t first, uint32_t last, int32_t layer, struct pl_err *err)
+int pl_derive_set_layer(struct gb *b, uint32_t first, uint32_t last, int32_t layer,
+			struct pl_err *err)
 {
 	int rc = 0;
 
@@ -145,13 +146,13 @@ int gb_set_layer(struct gb *b, uint32_t first, uint32_t last, int32_t layer, str
 		struct attr a = b->attr[b->node[i].attr];
 
 		a.layer = layer;
-		rc = gb_attr(b, &a, &b->node[i].attr, err);
+		rc = pl_derive_attr(b, &a, &b->node[i].attr, err);
 	}
 	return rc;
 }
 
-int gb_set_context(struct gb *b, uint32_t first, uint32_t last, const struct call *c,
-		   struct pl_err *err)
+int pl_derive_set_context(struct gb *b, uint32_t first, uint32_t last, const struct call *c,
+			  struct pl_err *err)
 {
 	int rc = 0;
 
@@ -161,13 +162,13 @@ int gb_set_context(struct gb *b, uint32_t first, uint32_t last, const struct cal
 
 		if (!n->phase)
 			n->phase = c->phase & 15u;
-		if (gb_may_work(n) && n->work == PL_NONE)
+		if (pl_derive_may_work(n) && n->work == PL_NONE)
 			n->work = c->work;
 		if (c->module != PL_NONE && b->attr[n->attr].module == PL_NONE) {
 			struct attr a = b->attr[n->attr];
 
 			a.module = c->module;
-			rc = gb_attr(b, &a, &n->attr, err);
+			rc = pl_derive_attr(b, &a, &n->attr, err);
 		}
 	}
 	return rc;
@@ -178,8 +179,8 @@ static int32_t small(const int64_t *col, uint32_t ev)
 	return !col || col[ev] < -1 || col[ev] > INT32_MAX ? -1 : (int32_t)col[ev];
 }
 
-int gb_node_of(struct gb *b, const struct op *op, uint32_t res, bool bytes, struct node *n,
-	       struct pl_err *err)
+int pl_derive_node_of(struct gb *b, const struct op *op, uint32_t res, bool bytes, struct node *n,
+		      struct pl_err *err)
 {
 	const struct pl_events *e = b->t->seg[op->seg];
 	int rc;
@@ -202,10 +203,10 @@ int gb_node_of(struct gb *b, const struct op *op, uint32_t res, bool bytes, stru
 		a.peer = small(e->peer, op->ev);
 		if (bytes && e->bytes && e->bytes[op->ev] != INT64_MIN)
 			a.bytes = e->bytes[op->ev];
-		if ((rc = gb_attr(b, &a, &n->attr, err)) < 0)
+		if ((rc = pl_derive_attr(b, &a, &n->attr, err)) < 0)
 			return rc;
 	}
-	return gb_str(b, op->seg, e->name[op->ev], &n->name, err);
+	return pl_derive_str(b, op->seg, e->name[op->ev], &n->name, err);
 }
 
 /* ---- gathering
@@ -262,7 +263,7 @@ static int add_resource(struct gb *b, uint32_t seg, uint32_t track, struct pl_er
 	r->host = PL_NONE;
 	memcpy(r->coord, t->coord, sizeof(r->coord));
 	if ((rc = resource_name(b, s, t, &r->name, err)) < 0 ||
-	    (t->host != PL_NONE && (rc = gb_str(b, seg, t->host, &r->host, err)) < 0))
+	    (t->host != PL_NONE && (rc = pl_derive_str(b, seg, t->host, &r->host, err)) < 0))
 		return rc;
 	ri = &b->ri[g->n_res];
 	memset(ri, 0, sizeof(*ri));
@@ -537,15 +538,15 @@ static int gather(struct gb *b, struct pl_err *err)
 		if ((rc = make_room(b, seg, err)) < 0)
 			return rc;
 	}
-	if ((rc = gb_each(b, b->t->n_segs, fill_segment, err)) < 0)
+	if ((rc = pl_derive_each(b, b->t->n_segs, fill_segment, err)) < 0)
 		return rc;
-	return gb_each(b, (uint32_t)b->g->n_res, sort_one, err);
+	return pl_derive_each(b, (uint32_t)b->g->n_res, sort_one, err);
 }
 
 /* ---- the whole
  * -------------------------------------------------------------------------------------- */
 
-void gb_drop_events(struct gb *b)
+void pl_derive_drop_events(struct gb *b)
 {
 	for (uint32_t i = 0; i < b->t->n_segs; i++) {
 		pl_free(b->str ? b->str[i] : NULL);
@@ -572,7 +573,7 @@ void gb_drop_events(struct gb *b)
 	b->ev_node = NULL;
 }
 
-void gb_drop_ops(struct gb *b)
+void pl_derive_drop_ops(struct gb *b)
 {
 	for (size_t i = 0; b->ri && i < b->g->n_res; i++) {
 		pl_free(b->ri[i].op);
@@ -599,10 +600,10 @@ void gb_drop_ops(struct gb *b)
 	b->edge = NULL;
 }
 
-static void gb_fini(struct gb *b)
+static void pl_derive_fini(struct gb *b)
 {
-	gb_drop_events(b);
-	gb_drop_ops(b);
+	pl_derive_drop_events(b);
+	pl_derive_drop_ops(b);
 	for (size_t i = 0; i < b->n_ranks; i++) {
 		pl_free(b->rank[i].win);
 		pl_free(b->rank[i].res);
@@ -617,8 +618,8 @@ static void gb_fini(struct gb *b)
 	pl_free(b->link);
 	pl_free(b->message);
 	pl_free(b->step);
-	gb_drop_tensors(b);
-	gb_drop_memory(b);
+	pl_derive_drop_tensors(b);
+	pl_derive_drop_memory(b);
 	pl_free(b->local);
 	pl_free(b->node_step);
 	pl_free(b->step_shape);
@@ -673,30 +674,30 @@ int pl_derive_graph(struct pl_trace *t, const struct pl_derive_opts *o, struct p
 	b.attr[b.n_attrs++] = GB_NO_ATTR;
 	PL_TRY(gather(&b, err));
 	PL_TRY(check_ranks(&b, err));
-	PL_TRY(gb_steps(&b, err));
+	PL_TRY(pl_derive_steps(&b, err));
 	PL_TRY(pl_intern_add(&g->str, "host gap", 8, &b.s_gap, err));
 	PL_TRY(pl_intern_add(&g->str, "step begin", 10, &b.s_begin, err));
 	PL_TRY(pl_intern_add(&g->str, "step end", 8, &b.s_end, err));
 	PL_TRY(pl_intern_add(&g->str, "rendezvous", 10, &b.s_rendezvous, err));
-	PL_TRY(gb_ranges(&b, err));
-	PL_TRY(gb_host(&b, err));
-	PL_TRY(gb_device(&b, err));
-	PL_TRY(gb_tables(&b, err));
-	PL_TRY(gb_comm(&b, err));
-	PL_TRY(gb_threads(&b, err));
-	PL_TRY(gb_waits(&b, err));
-	PL_TRY(gb_latency(&b, err));
-	PL_TRY(gb_find_tensors(&b, err));
-	PL_TRY(gb_find_memory(&b, err));
-	gb_drop_events(&b);
+	PL_TRY(pl_derive_ranges(&b, err));
+	PL_TRY(pl_derive_host(&b, err));
+	PL_TRY(pl_derive_device(&b, err));
+	PL_TRY(pl_derive_tables(&b, err));
+	PL_TRY(pl_derive_comm(&b, err));
+	PL_TRY(pl_derive_threads(&b, err));
+	PL_TRY(pl_derive_waits(&b, err));
+	PL_TRY(pl_derive_latency(&b, err));
+	PL_TRY(pl_derive_find_tensors(&b, err));
+	PL_TRY(pl_derive_find_memory(&b, err));
+	pl_derive_drop_events(&b);
 	pl_trace_drop(t);
-	PL_TRY(gb_cut(&b, err));
-	PL_TRY(gb_put_tensors(&b, err));
-	PL_TRY(gb_put_memory(&b, err));
+	PL_TRY(pl_derive_cut(&b, err));
+	PL_TRY(pl_derive_put_tensors(&b, err));
+	PL_TRY(pl_derive_put_memory(&b, err));
 	PL_TRY(pl_derive_describe(g, err));
 	rc = 0;
 out:
-	gb_fini(&b);
+	pl_derive_fini(&b);
 	if (rc < 0)
 		pl_graph_fini(g);
 	return rc;

@@ -115,13 +115,13 @@ static void look_at(const struct gb *b, const struct pl_match *m, struct match *
 		m, b->t->merge.member + m->first, 0, PL_NONE, INT64_MIN, INT64_MAX, false, BY_ALL
 	};
 	for (uint32_t i = 0; i < m->n; i++) {
-		uint32_t a = gb_arrival(b, &x->mem[i]);
+		uint32_t a = pl_derive_arrival(b, &x->mem[i]);
 
 		if (a == PL_NONE)
 			continue;
 		x->first = x->found++ ? x->first : a;
 		x->last = pl_max_i64(x->last, b->node[a].start);
-		x->left = pl_min_i64(x->left, gb_end(b, a + 1));
+		x->left = pl_min_i64(x->left, pl_derive_end(b, a + 1));
 	}
 	x->early = x->found > 1 && x->left + EARLY_NS < x->last;
 	if (!x->early || m->flags & PL_MATCH_P2P)
@@ -182,7 +182,7 @@ static int count_roots(struct roots *r, const struct gb *b, const struct pl_matc
 
 	look_at(b, m, &x);
 	for (uint32_t i = 0; i < m->n && x.bound == BY_ROOT; i++) {
-		uint32_t a = gb_arrival(b, &x.mem[i]);
+		uint32_t a = pl_derive_arrival(b, &x.mem[i]);
 		pl_id id;
 
 		if (!could_be_root(b, &x, a, EARLY_NS))
@@ -201,7 +201,7 @@ static uint32_t root_of(struct roots *r, const struct gb *b, const struct match 
 	uint32_t best = PL_NONE, most = 0;
 
 	for (uint32_t i = 0; i < x->m->n; i++) {
-		uint32_t a = gb_arrival(b, &x->mem[i]), n;
+		uint32_t a = pl_derive_arrival(b, &x->mem[i]), n;
 
 		if (!could_be_root(b, x, a, 0))
 			continue;
@@ -242,7 +242,7 @@ static int rendezvous(struct gb *b, const struct match *x, uint32_t *id, struct 
 	int rc;
 
 	for (uint32_t i = 0; i < x->m->n; i++) {
-		uint32_t a = gb_arrival(b, &x->mem[i]);
+		uint32_t a = pl_derive_arrival(b, &x->mem[i]);
 
 		if (a == PL_NONE)
 			continue;
@@ -250,9 +250,9 @@ static int rendezvous(struct gb *b, const struct match *x, uint32_t *id, struct 
 		n.kind = b->node[a].kind;
 		all.bytes = pl_max_i64(all.bytes, b->attr[b->node[a].attr].bytes);
 	}
-	if ((rc = gb_attr(b, &all, &n.attr, err)) < 0)
+	if ((rc = pl_derive_attr(b, &all, &n.attr, err)) < 0)
 		return rc;
-	return gb_node(b, &n, id, err);
+	return pl_derive_node(b, &n, id, err);
 }
 
 /* A member that left before the last one came: a root may have waited for those who came before it
@@ -260,15 +260,15 @@ static int rendezvous(struct gb *b, const struct match *x, uint32_t *id, struct 
 static int join_early(struct gb *b, const struct match *x, uint32_t a, uint32_t root,
 		      struct pl_err *err)
 {
-	pl_ns from = b->node[a].start, end = gb_end(b, a + 1);
+	pl_ns from = b->node[a].start, end = pl_derive_end(b, a + 1);
 	int rc = 0;
 
 	for (uint32_t i = 0; i < x->m->n && root != PL_NONE && rc == 0; i++) {
-		uint32_t o = gb_arrival(b, &x->mem[i]);
+		uint32_t o = pl_derive_arrival(b, &x->mem[i]);
 
 		if (o == PL_NONE || o == a || (a != root && o != root) || b->node[o].start > end)
 			continue;
-		rc = gb_edge(b, o, a + 1, PL_E_COMM, err);
+		rc = pl_derive_edge(b, o, a + 1, PL_E_COMM, err);
 		from = pl_max_i64(from, b->node[o].start);
 	}
 	set_transfer(b, a, from, INT64_MAX, x->m->flags & PL_MATCH_MISSING);
@@ -282,14 +282,14 @@ static int join(struct gb *b, const struct match *x, uint32_t a, uint32_t root, 
 	int rc;
 
 	b->node[a].group = b->node[a + 1].group = x->m->group;
-	if ((rc = gb_edge(b, a, meet, PL_E_COMM, err)) < 0)
+	if ((rc = pl_derive_edge(b, a, meet, PL_E_COMM, err)) < 0)
 		return rc;
-	if (gb_end(b, a + 1) + EARLY_NS < x->last) {
+	if (pl_derive_end(b, a + 1) + EARLY_NS < x->last) {
 		b->g->unmatched_comm += x->bound == BY_ALL;
 		return x->bound == BY_ALL ? 0 : join_early(b, x, a, root, err);
 	}
 	set_transfer(b, a, x->last, until, x->m->flags & PL_MATCH_MISSING);
-	return gb_edge(b, meet, a + 1, PL_E_COMM, err);
+	return pl_derive_edge(b, meet, a + 1, PL_E_COMM, err);
 }
 
 static int one_match(struct gb *b, uint32_t match, const uint8_t *twin, struct roots *r,
@@ -310,10 +310,10 @@ static int one_match(struct gb *b, uint32_t match, const uint8_t *twin, struct r
 	root = x.bound == BY_ROOT ? root_of(r, b, &x) : PL_NONE;
 	if ((rc = rendezvous(b, &x, &meet, err)) < 0)
 		return rc;
-	if (gb_messages(b, match))
-		return gb_chunks(b, match, meet, err);
+	if (pl_derive_messages(b, match))
+		return pl_derive_chunks(b, match, meet, err);
 	for (uint32_t i = 0; i < m->n && rc == 0; i++) {
-		uint32_t a = gb_arrival(b, &x.mem[i]);
+		uint32_t a = pl_derive_arrival(b, &x.mem[i]);
 
 		if (a != PL_NONE)
 			rc = join(b, &x, a, root, meet, twin[a] ? until : INT64_MAX, err);
@@ -328,7 +328,7 @@ static void refresh_ends(struct gb *b)
 	for (uint32_t r = 0; r < b->g->n_res; r++)
 		for (uint32_t i = 0; i < b->ri[r].n; i++)
 			if (b->ri[r].op[i].last != PL_NONE)
-				b->ri[r].op[i].end = gb_end(b, b->ri[r].op[i].last);
+				b->ri[r].op[i].end = pl_derive_end(b, b->ri[r].op[i].last);
 }
 
 static bool is_within(const struct pl_merge *m, const struct pl_match *k)
@@ -336,7 +336,7 @@ static bool is_within(const struct pl_merge *m, const struct pl_match *k)
 	return k->first <= m->n_members && k->n <= m->n_members - k->first;
 }
 
-int gb_comm(struct gb *b, struct pl_err *err)
+int pl_derive_comm(struct gb *b, struct pl_err *err)
 {
 	const struct pl_merge *m = &b->t->merge;
 	struct roots roots = { 0 };
@@ -355,7 +355,7 @@ int gb_comm(struct gb *b, struct pl_err *err)
 	for (uint32_t i = 0; i < m->n_matches; i++)
 		if (is_within(m, &m->match[i]))
 			PL_TRY(one_match(b, i, twin, &roots, err));
-	PL_TRY(gb_message_order(b, err));
+	PL_TRY(pl_derive_message_order(b, err));
 	refresh_ends(b);
 out:
 	pl_intern_fini(&roots.key);

@@ -38,7 +38,7 @@ static uint8_t phase_of(struct gb *b, uint32_t seg, pl_id name)
 	struct pl_name_says says;
 
 	if (!*known) {
-		pl_name_read(str->str[name], str->len[name], &says);
+		pl_derive_name_read(str->str[name], str->len[name], &says);
 		*known = (uint8_t)(says.phase + 1);
 	}
 	return (uint8_t)(*known - 1);
@@ -73,10 +73,10 @@ static int gather_ranges(struct gb *b, uint32_t seg, struct pl_err *err)
 		    !tells(b, seg, ev, &x))
 			continue;
 		ri = &b->ri[res];
-		x.start = gb_time(b, seg, ev);
+		x.start = pl_derive_time(b, seg, ev);
 		x.end = pl_add_sat(x.start, e->dur[ev]);
 		if (x.module != PL_NONE)
-			rc = gb_str(b, seg, e->name[ev], &x.module, err);
+			rc = pl_derive_str(b, seg, e->name[ev], &x.module, err);
 		if (rc == 0)
 			rc = pl_grow(&ri->range, &ri->cap_ranges, ri->n_ranges + (size_t)1,
 				     sizeof(x), err);
@@ -117,7 +117,7 @@ static int nest_ranges(struct gb *b, struct resinfo *ri, struct pl_err *err)
 	pl_sort(ri->range, ri->n_ranges, sizeof(*ri->range), by_range);
 	for (uint32_t i = 0; i < ri->n_ranges && rc == 0; i++) {
 		struct range *x = &ri->range[i];
-		const struct range *outer = gb_range_at(ri, &s, x->start);
+		const struct range *outer = pl_derive_range_at(ri, &s, x->start);
 
 		if (outer == x) /* it is on the stack itself */
 			outer = s.depth > 1 ? &ri->range[s.at[s.depth - 2]] : NULL;
@@ -131,7 +131,7 @@ static int nest_ranges(struct gb *b, struct resinfo *ri, struct pl_err *err)
 	return rc;
 }
 
-int gb_ranges(struct gb *b, struct pl_err *err)
+int pl_derive_ranges(struct gb *b, struct pl_err *err)
 {
 	int rc = 0;
 
@@ -142,7 +142,7 @@ int gb_ranges(struct gb *b, struct pl_err *err)
 	return rc;
 }
 
-const struct range *gb_range_at(const struct resinfo *ri, struct range_stack *s, pl_ns t)
+const struct range *pl_derive_range_at(const struct resinfo *ri, struct range_stack *s, pl_ns t)
 {
 	for (; s->next < ri->n_ranges && ri->range[s->next].start <= t; s->next++) {
 		while (s->depth && ri->range[s->at[s->depth - 1]].end <= ri->range[s->next].start)
@@ -257,7 +257,7 @@ static void measure(struct pl_gwork *w, const char *dims, const char *types, con
 	}
 }
 
-int gb_work(struct gb *b, const struct op *op, uint32_t *id, struct pl_err *err)
+int pl_derive_work(struct gb *b, const struct op *op, uint32_t *id, struct pl_err *err)
 {
 	const struct pl_events *e = b->t->seg[op->seg];
 	const pl_id known[4] = { op->seg, e->name[op->ev], e->dims ? e->dims[op->ev] : PL_NONE,
@@ -282,10 +282,10 @@ int gb_work(struct gb *b, const struct op *op, uint32_t *id, struct pl_err *err)
 		*id = b->work_of[k];
 		return 0;
 	}
-	pl_name_read(pl_intern_get(&e->seg.str, known[1]), e->seg.str.len[known[1]], &says);
+	pl_derive_name_read(pl_intern_get(&e->seg.str, known[1]), e->seg.str.len[known[1]], &says);
 	w.op = says.op;
 	measure(&w, dims, pl_intern_get(&e->seg.str, known[3]), &type);
-	if ((rc = gb_str(b, op->seg, known[2], &w.dims, err)) < 0 ||
+	if ((rc = pl_derive_str(b, op->seg, known[2], &w.dims, err)) < 0 ||
 	    (type && (rc = pl_intern_add(&b->g->str, type, strlen(type), &w.type, err)) < 0) ||
 	    (rc = pl_derive_add_work(b->g, &b->work_row, &w, id, err)) < 0)
 		return rc;
@@ -293,7 +293,7 @@ int gb_work(struct gb *b, const struct op *op, uint32_t *id, struct pl_err *err)
 	return 0;
 }
 
-uint8_t gb_phase(struct gb *b, const struct op *op, uint8_t around)
+uint8_t pl_derive_phase(struct gb *b, const struct op *op, uint8_t around)
 {
 	uint8_t own = phase_of(b, op->seg, b->t->seg[op->seg]->name[op->ev]);
 

@@ -202,8 +202,8 @@ static void label_steps(void *arg)
 		}
 		/* what is empty and lies on a window's edge belongs to the step that it ends */
 		empty = !n->dur && !(n->flags & PL_NF_STEP_BEGIN) && !b->ri[n->res].device;
-		c->step[i] = gb_step_at(b, &b->rank[b->ri[n->res].rank_index], n->start - empty,
-					&inside);
+		c->step[i] = pl_derive_step_at(b, &b->rank[b->ri[n->res].rank_index],
+					       n->start - empty, &inside);
 		if (b->g->stepless) {
 			n->flags |= PL_NF_IN_STEP | PL_NF_STEP_BEGIN;
 		} else if (n->role == PL_RO_MARK && !(n->flags & PL_NF_STEP_BEGIN)) {
@@ -222,7 +222,8 @@ static void label_steps(void *arg)
 			if (op->call == PL_NONE)
 				continue;
 			for (uint32_t k = op->node; k <= op->last; k++) {
-				c->step[k] = gb_step_at(b, rk, rk->call[op->call].start, &inside);
+				c->step[k] =
+					pl_derive_step_at(b, rk, rk->call[op->call].start, &inside);
 				b->node[k].flags =
 					(uint8_t)(inside ? b->node[k].flags | PL_NF_IN_STEP
 							 : b->node[k].flags & ~PL_NF_IN_STEP);
@@ -273,7 +274,7 @@ static int raise_steps(struct cut *c, struct pl_err *err)
 	}
 	for (size_t s = 0; s < steps; s++)
 		at[s + 1] += at[s];
-	PL_TRY(gb_room(&from, n, sizeof(*from), err));
+	PL_TRY(pl_derive_room(&from, n, sizeof(*from), err));
 	for (size_t i = 0; i < b->n_edges && n; i++)
 		if (c->step[b->edge[i].dst] < c->step[b->edge[i].src])
 			from[at[steps - 1 - (size_t)(c->step[b->edge[i].src] + 1)]++] =
@@ -347,7 +348,7 @@ static uint32_t *shape_slot(const struct cut *c, uint64_t h)
 		uint32_t *p = &c->slot[i & (c->n_slots - 1)];
 
 		if (!*p || (c->hash[*p - 1] == h &&
-			    pl_shape_same(&c->b->g->shape[*p - 1], &c->s, DESCRIPTIVE)))
+			    pl_graph_shape_same(&c->b->g->shape[*p - 1], &c->s, DESCRIPTIVE)))
 			return p;
 	}
 }
@@ -400,8 +401,8 @@ static int find_shape(struct cut *c, uint32_t *id, struct pl_err *err)
 		c->cap_nodes = c->cap_edges = 0;
 	} else {
 		memset(&g->shape[g->n_shapes], 0, sizeof(*g->shape));
-		if ((rc = pl_shape_dup(&c->s, &g->shape[g->n_shapes], err)) < 0) {
-			pl_shape_fini(&g->shape[g->n_shapes]);
+		if ((rc = pl_graph_shape_dup(&c->s, &g->shape[g->n_shapes], err)) < 0) {
+			pl_graph_shape_fini(&g->shape[g->n_shapes]);
 			return rc;
 		}
 	}
@@ -484,7 +485,7 @@ static void put_nodes(void *arg)
 		if (s.phase)
 			s.phase[i] = n->phase;
 		if (s.work)
-			s.work[i] = gb_may_work(n) ? n->work : PL_NONE;
+			s.work[i] = pl_derive_may_work(n) ? n->work : PL_NONE;
 	}
 }
 
@@ -558,9 +559,9 @@ static int make_room(struct cut *c, size_t from, size_t to, struct pl_err *err)
 		edges += c->in_off[c->order[i] + 1] - c->in_off[c->order[i]];
 	if (nodes <= c->cap_nodes && edges <= c->cap_edges)
 		return 0;
-	pl_shape_fini(&c->s);
+	pl_graph_shape_fini(&c->s);
 	c->cap_nodes = c->cap_edges = 0;
-	if ((rc = pl_shape_room(&c->s, c->has, nodes, edges, err)) < 0)
+	if ((rc = pl_graph_shape_room(&c->s, c->has, nodes, edges, err)) < 0)
 		return rc;
 	c->cap_nodes = nodes;
 	c->cap_edges = edges;
@@ -588,8 +589,8 @@ static int put_step(struct cut *c, int32_t step, size_t from, size_t to, struct 
 	st = &g->step[g->n_steps++];
 	memset(st, 0, sizeof(*st));
 	st->number = step < 0 || step >= (int32_t)b->n_steps ? INT64_MIN : b->step[step];
-	if ((rc = gb_room(&st->start, c->s.n_nodes, sizeof(*st->start), err)) < 0 ||
-	    (rc = gb_room(&st->dur, c->s.n_nodes, sizeof(*st->dur), err)) < 0)
+	if ((rc = pl_derive_room(&st->start, c->s.n_nodes, sizeof(*st->start), err)) < 0 ||
+	    (rc = pl_derive_room(&st->dur, c->s.n_nodes, sizeof(*st->dur), err)) < 0)
 		return rc;
 	c->put = (struct put){ .step = step, .from = from, .to = to, .st = st };
 	together(c, jobs, PL_LEN(jobs));
@@ -653,7 +654,7 @@ static void cut_fini(struct cut *c)
 	pl_free(c->tail);
 	pl_free(c->hash);
 	pl_free(c->slot);
-	pl_shape_fini(&c->s);
+	pl_graph_shape_fini(&c->s);
 }
 
 static int cut_init(struct cut *c, struct gb *b, struct pl_err *err)
@@ -665,12 +666,12 @@ static int cut_init(struct cut *c, struct gb *b, struct pl_err *err)
 	if (!c->queue)
 		return err->code;
 	PL_TRY(pl_alloc(&c->out_off, b->n_nodes + 2, sizeof(*c->out_off), err));
-	PL_TRY(gb_room(&c->out, b->n_edges, sizeof(*c->out), err));
+	PL_TRY(pl_derive_room(&c->out, b->n_edges, sizeof(*c->out), err));
 	PL_TRY(pl_alloc(&c->in_off, b->n_nodes + 2, sizeof(*c->in_off), err));
-	PL_TRY(gb_room(&c->in, b->n_edges, sizeof(*c->in), err));
-	PL_TRY(gb_room(&c->in_type, b->n_edges, 1, err));
-	PL_TRY(gb_room(&c->step, b->n_nodes, sizeof(*c->step), err));
-	PL_TRY(gb_room(&c->order, b->n_nodes, sizeof(*c->order), err));
+	PL_TRY(pl_derive_room(&c->in, b->n_edges, sizeof(*c->in), err));
+	PL_TRY(pl_derive_room(&c->in_type, b->n_edges, 1, err));
+	PL_TRY(pl_derive_room(&c->step, b->n_nodes, sizeof(*c->step), err));
+	PL_TRY(pl_derive_room(&c->order, b->n_nodes, sizeof(*c->order), err));
 	PL_TRY(pl_alloc(&c->left, b->n_nodes, sizeof(*c->left), err));
 	PL_TRY(pl_alloc(&c->entry, b->g->n_res, sizeof(*c->entry), err));
 	PL_TRY(pl_alloc(&c->tail, b->g->n_res, sizeof(*c->tail), err));
@@ -680,7 +681,7 @@ out:
 	return rc;
 }
 
-int gb_cut(struct gb *b, struct pl_err *err)
+int pl_derive_cut(struct gb *b, struct pl_err *err)
 {
 	static void (*const jobs[])(void *) = { list_predecessors, list_successors, label_steps };
 	struct cut c;
@@ -696,7 +697,7 @@ int gb_cut(struct gb *b, struct pl_err *err)
 	b->g->epoch_ns = b->n_nodes ? c.epoch : 0;
 	PL_TRY(raise_steps(&c, err));
 	PL_TRY(split_edges(&c, err));
-	gb_drop_ops(b);
+	pl_derive_drop_ops(b);
 	by_step(&c, start);
 	for (size_t s = 0; s < b->n_steps + 2; s++)
 		if (start[s + 1] > start[s])

@@ -35,7 +35,7 @@ static const struct pl_name_says *says_of(struct describe *d, pl_id name)
 		return &nothing;
 	if (!d->read[name]) {
 		d->read[name] = true;
-		pl_name_read(d->g->str.str[name], d->g->str.len[name], &d->says[name]);
+		pl_derive_name_read(d->g->str.str[name], d->g->str.len[name], &d->says[name]);
 	}
 	return &d->says[name];
 }

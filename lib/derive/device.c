@@ -46,13 +46,13 @@ static uint8_t role_of(uint8_t kind)
 static int op_nodes(struct gb *b, uint32_t res, struct op *op, struct pl_err *err)
 {
 	struct node n;
-	int rc = gb_node_of(b, op, res, true, &n, err);
+	int rc = pl_derive_node_of(b, op, res, true, &n, err);
 
 	if (rc < 0)
 		return rc;
 	if (!pl_trace_kind_is_comm(n.kind)) {
 		n.role = role_of(n.kind);
-		rc = gb_node(b, &n, &op->node, err);
+		rc = pl_derive_node(b, &n, &op->node, err);
 		op->last = op->node;
 		return rc;
 	}
@@ -60,14 +60,14 @@ static int op_nodes(struct gb *b, uint32_t res, struct op *op, struct pl_err *er
 	n.flags |= PL_NF_MISSING; /* until comm.c finds the partners */
 	n.dur = 0;
 	n.role = PL_RO_ARRIVE;
-	if ((rc = gb_node(b, &n, &op->node, err)) < 0)
+	if ((rc = pl_derive_node(b, &n, &op->node, err)) < 0)
 		return rc;
 	n.role = PL_RO_TRANSFER;
 	n.dur = op->end - op->start;
-	if ((rc = gb_node(b, &n, &op->last, err)) < 0)
+	if ((rc = pl_derive_node(b, &n, &op->last, err)) < 0)
 		return rc;
 	b->ev_node[op->seg][op->ev] = op->node;
-	return gb_edge(b, op->node, op->last, PL_E_SEQ, err);
+	return pl_derive_edge(b, op->node, op->last, PL_E_SEQ, err);
 }
 
 /* The operation before `i` that had ended when i started, looking back a little. */
@@ -91,11 +91,11 @@ static int follow(struct gb *b, struct resinfo *ri, uint32_t i, struct op *prev,
 		over = 0;
 	}
 	if (over <= 0)
-		return gb_edge(b, prev->last, op->node, PL_E_SEQ, err);
-	if ((rc = gb_edge(b, prev->node, op->node, PL_E_START, err)) < 0)
+		return pl_derive_edge(b, prev->last, op->node, PL_E_SEQ, err);
+	if ((rc = pl_derive_edge(b, prev->node, op->node, PL_E_START, err)) < 0)
 		return rc;
 	done = ended_before(ri, i);
-	return done ? gb_edge(b, done->last, op->node, PL_E_SEQ, err) : 0;
+	return done ? pl_derive_edge(b, done->last, op->node, PL_E_SEQ, err) : 0;
 }
 
 static int one_stream(struct gb *b, uint32_t res, struct pl_err *err)
@@ -125,7 +125,7 @@ static int one_stream(struct gb *b, uint32_t res, struct pl_err *err)
 
 PL_COMPARATOR(by_key, struct corrkey, corr, call);
 
-uint32_t gb_call_by_corr(const struct rankinfo *rk, int64_t corr)
+uint32_t pl_derive_call_by_corr(const struct rankinfo *rk, int64_t corr)
 {
 	const struct corrkey *k = rk->by_corr;
 	size_t i = 0;
@@ -146,17 +146,17 @@ static int launch(struct gb *b, struct rankinfo *rk, struct op *op, uint32_t cal
 	}
 	op->call = call;
 	if (!pl_trace_kind_is_comm(op->kind) &&
-	    (rc = gb_set_context(b, op->node, op->last, c, err)) < 0)
+	    (rc = pl_derive_set_context(b, op->node, op->last, c, err)) < 0)
 		return rc;
 	c->n_ops++;
 	rk->n_by_call++;
 	if (c->layer >= 0 && !pl_trace_kind_is_comm(op->kind) &&
 	    b->attr[b->node[op->node].attr].layer < 0 &&
-	    (rc = gb_set_layer(b, op->node, op->last, c->layer, err)) < 0)
+	    (rc = pl_derive_set_layer(b, op->node, op->last, c->layer, err)) < 0)
 		return rc;
 	if (op->start < c->end)
-		return gb_edge(b, c->node, op->node, PL_E_EARLY, err);
-	return gb_edge(b, c->node, op->node, PL_E_LAUNCH, err);
+		return pl_derive_edge(b, c->node, op->node, PL_E_EARLY, err);
+	return pl_derive_edge(b, c->node, op->node, PL_E_LAUNCH, err);
 }
 
 static int launches(struct gb *b, struct rankinfo *rk, struct pl_err *err)
@@ -179,7 +179,7 @@ static int launches(struct gb *b, struct rankinfo *rk, struct pl_err *err)
 			uint32_t call = PL_NONE;
 
 			if (op->node != PL_NONE && e->corr && e->corr[op->ev] > 0)
-				call = gb_call_by_corr(rk, e->corr[op->ev]);
+				call = pl_derive_call_by_corr(rk, e->corr[op->ev]);
 			if (call != PL_NONE && (rc = launch(b, rk, op, call, err)) < 0)
 				return rc;
 		}
@@ -241,8 +241,8 @@ static int graph_branches(struct gb *b, struct rankinfo *rk, const struct call *
 			    (!best || p->end > best->end))
 				best = p;
 		}
-		if (best &&
-		    (rc = gb_edge(b, best->last, op->node, PL_E_WAIT | PL_E_INFERRED, err)) < 0)
+		if (best && (rc = pl_derive_edge(b, best->last, op->node, PL_E_WAIT | PL_E_INFERRED,
+						 err)) < 0)
 			return rc;
 	}
 	return 0;
@@ -358,8 +358,8 @@ static int service_launches(struct gb *b, struct rankinfo *rk, struct pl_err *er
 		while (next < nh && used[next])
 			next++;
 		recorded = work[i].corr != INT64_MIN && host[hit].corr == work[i].corr;
-		PL_TRY(gb_edge(b, host[hit].op->node, work[i].op->node,
-			       PL_E_EARLY | (recorded ? 0 : PL_E_INFERRED), err));
+		PL_TRY(pl_derive_edge(b, host[hit].op->node, work[i].op->node,
+				      PL_E_EARLY | (recorded ? 0 : PL_E_INFERRED), err));
 	}
 out:
 	pl_free(host);
@@ -380,7 +380,7 @@ static void host_is_compute(struct gb *b, const struct rankinfo *rk)
 	}
 }
 
-int gb_device(struct gb *b, struct pl_err *err)
+int pl_derive_device(struct gb *b, struct pl_err *err)
 {
 	int rc;
 

@@ -116,7 +116,7 @@ static uint32_t near_launch(const struct rankinfo *rk, uint32_t c, int dir)
 				break;
 			continue;
 		}
-		if (!own && other != PL_NONE && gb_pause(x, self) > HANDOVER_NS)
+		if (!own && other != PL_NONE && pl_derive_pause(x, self) > HANDOVER_NS)
 			break;
 		own = true;
 		if (x->n_ops)
@@ -163,7 +163,7 @@ static uint32_t next_of_thread(const struct rankinfo *rk, uint32_t c, int dir)
 	for (int64_t i = (int64_t)c + dir; i >= 0 && i < (int64_t)rk->n_calls; i += dir) {
 		const struct call *x = &rk->call[i];
 
-		if (gb_pause(x, &rk->call[c]) > HANDOVER_NS)
+		if (pl_derive_pause(x, &rk->call[c]) > HANDOVER_NS)
 			return PL_NONE;
 		if (x->res == rk->call[c].res &&
 		    (x->n_ops || x->type == CALL_RECORD || x->type == CALL_WAIT))
@@ -233,8 +233,8 @@ static int inherit(struct gb *b, const struct lane *src, uint32_t n, const struc
 	for (uint32_t k = 0; k < have; k++) {
 		const struct pending *p = &src->pending[k];
 
-		if (p->at >= n && gb_end(b, p->src) <= op->start + TOL_NS &&
-		    (rc = gb_edge(b, p->src, op->node, type, err)) < 0)
+		if (p->at >= n && pl_derive_end(b, p->src) <= op->start + TOL_NS &&
+		    (rc = pl_derive_edge(b, p->src, op->node, type, err)) < 0)
 			return rc;
 	}
 	return 0;
@@ -267,7 +267,7 @@ static int tie(struct events *x, uint32_t dst, uint32_t at, uint32_t src, uint32
 		b->g->recorded_waits++;
 	else
 		b->g->inferred_waits++;
-	return gb_edge(b, id, op->node, type, err);
+	return pl_derive_edge(b, id, op->node, type, err);
 }
 
 /* ---- recorded -------------------------------------------------------------------------------- */
@@ -284,7 +284,7 @@ static int recorded_waits(struct events *x, bool *any, struct pl_err *err)
 {
 	for (size_t i = 0; i < x->rk->n_sync; i++) {
 		const struct syncrec *s = &x->rk->sync[i];
-		uint32_t call = gb_call_by_corr(x->rk, s->corr), record = PL_NONE, at;
+		uint32_t call = pl_derive_call_by_corr(x->rk, s->corr), record = PL_NONE, at;
 		uint32_t dst = lane_of_stream(x, s->stream), src = lane_of_stream(x, s->on_stream);
 		const struct lane *from;
 		uint32_t n;
@@ -294,12 +294,12 @@ static int recorded_waits(struct events *x, bool *any, struct pl_err *err)
 		if (!s->wait || call == PL_NONE || dst == PL_NONE || src == PL_NONE)
 			continue;
 		if (s->record_corr > 0)
-			record = gb_call_by_corr(x->rk, s->record_corr);
-		at = gb_launched(&x->l->v[dst], call);
+			record = pl_derive_call_by_corr(x->rk, s->record_corr);
+		at = pl_derive_launched(&x->l->v[dst], call);
 		if (at == x->l->v[dst].n) /* nothing was launched behind the wait */
 			continue;
 		from = &x->l->v[src];
-		n = gb_launched(from, record == PL_NONE ? call : record);
+		n = pl_derive_launched(from, record == PL_NONE ? call : record);
 		/* without the record the event may be an older one */
 		for (uint32_t k = 0; k < BACK_STEPS && record == PL_NONE && n; k++, n--)
 			if (from->op[n - 1]->end <= x->l->v[dst].op[at]->start + TOL_NS)
@@ -326,7 +326,7 @@ static int add_record(struct events *x, uint32_t call, bool launched, struct pl_
 	for (uint32_t i = n; i < N_SRC; i++)
 		r.lane[i] = PL_NONE;
 	for (uint32_t i = 0; i < N_SRC && r.lane[i] != PL_NONE; i++)
-		r.n[i] = gb_launched(&x->l->v[r.lane[i]], call + launched);
+		r.n[i] = pl_derive_launched(&x->l->v[r.lane[i]], call + launched);
 	rc = pl_grow(&x->rec, &x->cap_rec, x->n_rec + 1, sizeof(*x->rec), err);
 	if (rc == 0)
 		x->rec[x->n_rec++] = r;
@@ -364,7 +364,7 @@ static int add_wait(struct events *x, uint32_t call, struct pl_err *err)
 	for (uint32_t i = 0; i < n; i++) {
 		const struct lane *d = &x->l->v[w.dst[i]];
 
-		w.at[i] = gb_launched(d, call);
+		w.at[i] = pl_derive_launched(d, call);
 		if (w.at[i] == d->n)
 			continue;
 		w.op[i] = d->op[w.at[i]];
@@ -757,8 +757,8 @@ static int infer(struct events *x, struct pl_err *err)
 	return tie_all(x, err);
 }
 
-int gb_events(struct gb *b, struct rankinfo *rk, struct lanes *l, uint64_t *hash, uint32_t *lane_of,
-	      struct pl_err *err)
+int pl_derive_events(struct gb *b, struct rankinfo *rk, struct lanes *l, uint64_t *hash,
+		     uint32_t *lane_of, struct pl_err *err)
 {
 	struct events x = { .b = b, .rk = rk, .l = l, .hash = hash, .lane_of = lane_of };
 	bool any = false;

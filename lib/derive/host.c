@@ -80,11 +80,11 @@ static uint8_t call_type(struct gb *b, const struct op *op)
 
 static int chain(struct flat *f, const struct node *n, uint32_t *id, struct pl_err *err)
 {
-	int rc = gb_node(f->b, n, id, err);
+	int rc = pl_derive_node(f->b, n, id, err);
 
 	if (rc < 0)
 		return rc;
-	rc = gb_edge(f->b, f->prev, *id, PL_E_SEQ, err);
+	rc = pl_derive_edge(f->b, f->prev, *id, PL_E_SEQ, err);
 	f->prev = *id;
 	return rc;
 }
@@ -100,7 +100,7 @@ static int set_context(struct flat *f, int depth, uint32_t node, struct pl_err *
 	if (c.module == PL_NONE && c.work == PL_NONE && !c.phase)
 		return 0;
 
-	return gb_set_context(f->b, node, node, &c, err);
+	return pl_derive_set_context(f->b, node, node, &c, err);
 }
 
 /* The segment from f->cur to t of whatever is on top. Empty ones count too, so that equal steps
@@ -120,7 +120,7 @@ static int emit(struct flat *f, pl_ns t, bool force, struct pl_err *err)
 	if (t <= f->cur && !force && (top ? top->last == f->prev : f->prev == PL_NONE))
 		return 0;
 	if (top) {
-		if ((rc = gb_node_of(f->b, top, f->res, false, &n, err)) < 0)
+		if ((rc = pl_derive_node_of(f->b, top, f->res, false, &n, err)) < 0)
 			return rc;
 		n.role = PL_RO_HOST;
 	} else {
@@ -149,7 +149,7 @@ static int mark(struct flat *f, struct op *op, bool begin, struct pl_err *err)
 {
 	struct node n;
 	uint32_t id;
-	int rc = gb_node_of(f->b, op, f->res, true, &n, err);
+	int rc = pl_derive_node_of(f->b, op, f->res, true, &n, err);
 
 	if (rc < 0)
 		return rc;
@@ -205,7 +205,7 @@ static int end_steps(struct flat *f, pl_ns t, struct pl_err *err)
 static int emit_sync(struct flat *f, struct op *op, struct pl_err *err)
 {
 	struct node n;
-	int rc = gb_node_of(f->b, op, f->res, true, &n, err);
+	int rc = pl_derive_node_of(f->b, op, f->res, true, &n, err);
 
 	if (rc < 0)
 		return rc;
@@ -224,7 +224,7 @@ static int emit_sync(struct flat *f, struct op *op, struct pl_err *err)
 static int emit_comm(struct flat *f, struct op *op, struct pl_err *err)
 {
 	struct node n;
-	int rc = gb_node_of(f->b, op, f->res, true, &n, err);
+	int rc = pl_derive_node_of(f->b, op, f->res, true, &n, err);
 	pl_ns end = pl_max_i64(op->end, f->cur);
 
 	if (rc < 0)
@@ -282,11 +282,11 @@ static int add_call(const struct flat *f, const struct op *op, uint8_t type, str
 	rk->n_calls++;
 	own = *c;
 	own.work = PL_NONE;
-	if ((rc = gb_set_context(b, c->node, c->last, &own, err)) < 0)
+	if ((rc = pl_derive_set_context(b, c->node, c->last, &own, err)) < 0)
 		return rc;
-	if (c->layer >= 0 && (rc = gb_set_layer(b, c->node, c->last, c->layer, err)) < 0)
+	if (c->layer >= 0 && (rc = pl_derive_set_layer(b, c->node, c->last, c->layer, err)) < 0)
 		return rc;
-	return gb_str(b, op->seg, e->name[op->ev], &c->name, err);
+	return pl_derive_str(b, op->seg, e->name[op->ev], &c->name, err);
 }
 
 /* A recorded wait for communication: which one is for waits.c. */
@@ -309,16 +309,16 @@ static int emit_wait(struct flat *f, struct op *op, struct pl_err *err)
 /* Phase, module and work of an operation that is about to be put on the stack. */
 static int push_context(struct flat *f, struct op *op, struct pl_err *err)
 {
-	const struct range *range = gb_range_at(&f->b->ri[f->res], &f->ranges, op->start);
+	const struct range *range = pl_derive_range_at(&f->b->ri[f->res], &f->ranges, op->start);
 	const struct context *outer = f->depth ? &f->context[f->depth - 1] : NULL;
 	struct context *x = &f->context[f->depth];
 	uint8_t phase = f->depth ? f->stack[f->depth - 1]->phase : 0;
 	uint32_t work = PL_NONE;
-	int rc = op->kind == PL_K_HOST_OP ? gb_work(f->b, op, &work, err) : 0;
+	int rc = op->kind == PL_K_HOST_OP ? pl_derive_work(f->b, op, &work, err) : 0;
 
 	if (!phase && range)
 		phase = range->phase;
-	op->phase = gb_phase(f->b, op, phase);
+	op->phase = pl_derive_phase(f->b, op, phase);
 	x->module = range ? range->module : PL_NONE;
 	x->own = work != PL_NONE;
 	x->work = x->own ? work : outer ? outer->work : PL_NONE;
@@ -416,7 +416,7 @@ static int sort_calls(struct gb *b, uint32_t rank, struct pl_err *err)
 	return 0;
 }
 
-int gb_host(struct gb *b, struct pl_err *err)
+int pl_derive_host(struct gb *b, struct pl_err *err)
 {
 	struct flat *f;
 	int rc = pl_alloc(&f, 1, sizeof(*f), err);
@@ -432,7 +432,7 @@ int gb_host(struct gb *b, struct pl_err *err)
 		if (!ri->service && !(b->rank[ri->rank_index].has_device && only_steps(ri)))
 			PL_TRY(one_thread(b, r, f, err));
 	}
-	PL_TRY(gb_each(b, (uint32_t)b->n_ranks, sort_calls, err));
+	PL_TRY(pl_derive_each(b, (uint32_t)b->n_ranks, sort_calls, err));
 out:
 	pl_free(f);
 	return rc;
@@ -452,7 +452,7 @@ static uint32_t first_after(const struct gb *b, const struct resinfo *ri, pl_ns 
 {
 	uint32_t i = ri->node0;
 
-	PL_LOWER_BOUND(i, ri->node1, gb_end(b, i) <= t);
+	PL_LOWER_BOUND(i, ri->node1, pl_derive_end(b, i) <= t);
 	return i;
 }
 
@@ -470,7 +470,7 @@ static pl_ns burst(const struct gb *b, const struct resinfo *ri, pl_ns a0, pl_ns
 	if (i == ri->node1)
 		return 0;
 	if (b->node[i].start <= a0) { /* something covers a0: it must be a gap that ends inside */
-		if (b->node[i].role != PL_RO_GAP || gb_end(b, i) >= a1)
+		if (b->node[i].role != PL_RO_GAP || pl_derive_end(b, i) >= a1)
 			return 0;
 		*idle = i++;
 	} else if (i > ri->node0 && b->node[i].start >= a1) {
@@ -480,19 +480,19 @@ static pl_ns burst(const struct gb *b, const struct resinfo *ri, pl_ns a0, pl_ns
 		return 0;
 	*first = i;
 	*last = i;
-	for (; i < ri->node1 && gb_end(b, i) <= a1; i++)
+	for (; i < ri->node1 && pl_derive_end(b, i) <= a1; i++)
 		if (b->node[i].role != PL_RO_GAP)
 			*last = i;
 	if (i < ri->node1 && b->node[i].start < a1 && b->node[i].role != PL_RO_GAP)
 		return 0; /* still active when the other resumes */
-	return gb_end(b, *last) - b->node[*first].start;
+	return pl_derive_end(b, *last) - b->node[*first].start;
 }
 
 static int split_pause(struct gb *b, uint32_t pause, uint32_t next, uint32_t idle, uint32_t first,
 		       uint32_t last, struct pl_err *err)
 {
 	struct node back = b->node[pause];
-	pl_ns resume = gb_end(b, pause), b1 = gb_end(b, last);
+	pl_ns resume = pl_derive_end(b, pause), b1 = pl_derive_end(b, last);
 	uint32_t id;
 	int rc;
 
@@ -503,20 +503,20 @@ static int split_pause(struct gb *b, uint32_t pause, uint32_t next, uint32_t idl
 	back.start = b1;
 	back.dur = resume - b1;
 	back.flags |= PL_NF_INFERRED;
-	if ((rc = gb_node(b, &back, &id, err)) < 0 ||
-	    (rc = gb_edge(b, pause, first, PL_E_WAIT | PL_E_INFERRED, err)) < 0 ||
-	    (rc = gb_edge(b, pause, id, PL_E_SEQ, err)) < 0 ||
-	    (rc = gb_edge(b, last, id, PL_E_WAIT | PL_E_INFERRED, err)) < 0)
+	if ((rc = pl_derive_node(b, &back, &id, err)) < 0 ||
+	    (rc = pl_derive_edge(b, pause, first, PL_E_WAIT | PL_E_INFERRED, err)) < 0 ||
+	    (rc = pl_derive_edge(b, pause, id, PL_E_SEQ, err)) < 0 ||
+	    (rc = pl_derive_edge(b, last, id, PL_E_WAIT | PL_E_INFERRED, err)) < 0)
 		return rc;
 	b->g->inferred_threads++;
-	return next == PL_NONE ? 0 : gb_edge(b, id, next, PL_E_SEQ, err);
+	return next == PL_NONE ? 0 : pl_derive_edge(b, id, next, PL_E_SEQ, err);
 }
 
 static int one_pause(struct gb *b, const struct rankinfo *rk, uint32_t res, uint32_t pause,
 		     struct pl_err *err)
 {
 	const struct resinfo *ri = &b->ri[res];
-	pl_ns a0 = b->node[pause].start, a1 = gb_end(b, pause), best = (a1 - a0) / 2;
+	pl_ns a0 = b->node[pause].start, a1 = pl_derive_end(b, pause), best = (a1 - a0) / 2;
 	uint32_t bi = PL_NONE, bf = PL_NONE, bl = PL_NONE;
 
 	for (size_t k = 0; k < rk->n_res; k++) {
@@ -539,7 +539,7 @@ static int one_pause(struct gb *b, const struct rankinfo *rk, uint32_t res, uint
 	return split_pause(b, pause, pause + 1 < ri->node1 ? pause + 1 : PL_NONE, bi, bf, bl, err);
 }
 
-int gb_threads(struct gb *b, struct pl_err *err)
+int pl_derive_threads(struct gb *b, struct pl_err *err)
 {
 	int rc;
 

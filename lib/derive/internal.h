@@ -31,7 +31,7 @@ struct node {
 _Static_assert(sizeof(struct node) == 40 && PL_N_COUNT_ <= 16 && PL_PH_COUNT_ <= 16,
 	       "types and phases have four bits");
 /* Not a mark, nor a node of a launch queue: what it computes may be known. */
-static inline bool gb_may_work(const struct node *n)
+static inline bool pl_derive_may_work(const struct node *n)
 {
 	return n->role == PL_RO_COMPUTE || n->role == PL_RO_HOST || n->role == PL_RO_COPY ||
 	       n->role == PL_RO_SYNC;
@@ -72,7 +72,7 @@ struct call {
 };
 
 /* Between two calls neither ran: a long call, held up by a full queue, is no pause. */
-static inline pl_ns gb_pause(const struct call *a, const struct call *c)
+static inline pl_ns pl_derive_pause(const struct call *a, const struct call *c)
 {
 	return a->start < c->start ? c->start - a->end : a->start - c->end;
 }
@@ -171,46 +171,51 @@ struct gb {
 	struct attr *attr; /* the first says none */
 	size_t n_nodes, cap_nodes, n_edges, cap_edges, n_attrs, cap_attrs;
 	uint32_t **ev_node; /* [segment][event]: arrival node of communication events, else NULL */
-	uint32_t *local;    /* [node]: number in its shape; from gb_cut() on */
+	uint32_t *local;    /* [node]: number in its shape; from pl_derive_cut() on */
 	int32_t *node_step; /* [node]: likewise */
-	struct gb_grads *grads;	   /* from gb_find_tensors() on */
-	uint32_t *step_shape;	   /* [step]: its shape, PL_NONE if it is empty; from gb_cut() on */
+	struct pl_derive_grads *grads; /* from pl_derive_find_tensors() on */
+	uint32_t *
+		step_shape; /* [step]: its shape, PL_NONE if it is empty; from pl_derive_cut() on */
 	struct pl_intern link_key; /* rank index and channel of the resource link[] */
 	uint32_t *link;
 	size_t n_link, cap_link;
-	struct gb_message *message; /* those of collectives, until gb_message_order() */
+	struct pl_derive_message
+		*message; /* those of collectives, until pl_derive_message_order() */
 	size_t n_messages, cap_messages;
-	struct gb_memory *memory; /* from gb_find_memory() on; NULL: none was recorded */
+	struct pl_derive_memory
+		*memory; /* from pl_derive_find_memory() on; NULL: none was recorded */
 	pl_id s_gap, s_begin, s_end, s_rendezvous;
 };
 
 /* fn(b, i) for i < n, in the pool: each touches what is its own. The first failure by i is told. */
-int gb_each(struct gb *b, uint32_t n, int (*fn)(struct gb *b, uint32_t i, struct pl_err *err),
-	    struct pl_err *err) PL_MUST;
-int gb_node(struct gb *b, const struct node *n, uint32_t *id, struct pl_err *err) PL_MUST;
+int pl_derive_each(struct gb *b, uint32_t n,
+		   int (*fn)(struct gb *b, uint32_t i, struct pl_err *err),
+		   struct pl_err *err) PL_MUST;
+int pl_derive_node(struct gb *b, const struct node *n, uint32_t *id, struct pl_err *err) PL_MUST;
 /* Its number; the same as the last one is not added again. */
-int gb_attr(struct gb *b, const struct attr *a, uint32_t *id, struct pl_err *err) PL_MUST;
+int pl_derive_attr(struct gb *b, const struct attr *a, uint32_t *id, struct pl_err *err) PL_MUST;
 /* The nodes of an operation, from the first to the last, are of that layer. */
 /* Phase, module and work of the nodes of a device operation or call, where they have none.
  */
-int gb_set_context(struct gb *b, uint32_t first, uint32_t last, const struct call *c,
+int pl_derive_set_context(struct gb *b, uint32_t first, uint32_t last, const struct call *c,
+			  struct pl_err *err) PL_MUST;
+int pl_derive_set_layer(struct gb *b, uint32_t first, uint32_t last, int32_t layer,
+			struct pl_err *err) PL_MUST;
+int pl_derive_edge(struct gb *b, uint32_t src, uint32_t dst, unsigned type,
 		   struct pl_err *err) PL_MUST;
-int gb_set_layer(struct gb *b, uint32_t first, uint32_t last, int32_t layer,
-		 struct pl_err *err) PL_MUST;
-int gb_edge(struct gb *b, uint32_t src, uint32_t dst, unsigned type, struct pl_err *err) PL_MUST;
 /* Graph string of a segment's string. */
-int gb_str(struct gb *b, uint32_t seg, pl_id id, pl_id *out, struct pl_err *err) PL_MUST;
+int pl_derive_str(struct gb *b, uint32_t seg, pl_id id, pl_id *out, struct pl_err *err) PL_MUST;
 /* A node filled from the event: kind, name, start, dur and the optional columns; its size in bytes
  * only if asked for. */
-int gb_node_of(struct gb *b, const struct op *op, uint32_t res, bool bytes, struct node *n,
-	       struct pl_err *err) PL_MUST;
-static inline pl_ns gb_end(const struct gb *b, uint32_t node)
+int pl_derive_node_of(struct gb *b, const struct op *op, uint32_t res, bool bytes, struct node *n,
+		      struct pl_err *err) PL_MUST;
+static inline pl_ns pl_derive_end(const struct gb *b, uint32_t node)
 {
 	return b->node[node].start + b->node[node].dur;
 }
 
-/* The call with this correlation, PL_NONE if there is none. After gb_device(). */
-uint32_t gb_call_by_corr(const struct rankinfo *rk, int64_t corr);
+/* The call with this correlation, PL_NONE if there is none. After pl_derive_device(). */
+uint32_t pl_derive_call_by_corr(const struct rankinfo *rk, int64_t corr);
 
 /* Launched operations of one stream, in launch order. */
 struct lane {
@@ -230,31 +235,32 @@ struct lanes { /* of a rank */
 	size_t n, cap;
 };
 /* How many operations of the lane were launched before call c. */
-uint32_t gb_launched(const struct lane *x, uint32_t c);
+uint32_t pl_derive_launched(const struct lane *x, uint32_t c);
 /* Event waits: recorded or inferred edges between the lanes. hash: [graph strings], cleared once;
  * lane_of: [resources], PL_NONE before and after. */
-int gb_events(struct gb *b, struct rankinfo *rk, struct lanes *l, uint64_t *hash, uint32_t *lane_of,
-	      struct pl_err *err) PL_MUST;
+int pl_derive_events(struct gb *b, struct rankinfo *rk, struct lanes *l, uint64_t *hash,
+		     uint32_t *lane_of, struct pl_err *err) PL_MUST;
 
 /* An array of n elements that are not cleared: all are written before they are read. */
-int gb_room(void *array, size_t n, size_t size, struct pl_err *err) PL_MUST;
+int pl_derive_room(void *array, size_t n, size_t size, struct pl_err *err) PL_MUST;
 /* Give back what is by segment, event or string of the trace; operations, calls and edges. */
-void gb_drop_events(struct gb *b);
-void gb_drop_ops(struct gb *b);
+void pl_derive_drop_events(struct gb *b);
+void pl_derive_drop_ops(struct gb *b);
 
 /* Launches that wait for room in a full queue; sizes their calls. Last of the waits. */
-int gb_queue(struct gb *b, struct rankinfo *rk, const struct lanes *l, struct pl_err *err) PL_MUST;
+int pl_derive_queue(struct gb *b, struct rankinfo *rk, const struct lanes *l,
+		    struct pl_err *err) PL_MUST;
 #define GB_BEFORE (-1) /* the step of what comes before all; of what comes after: n_steps */
 /* Step of time t on the rank: the latest window that has begun. *inside: t lies in it, not between
  * two. */
-int32_t gb_step_at(const struct gb *b, const struct rankinfo *rk, pl_ns t, bool *inside);
+int32_t pl_derive_step_at(const struct gb *b, const struct rankinfo *rk, pl_ns t, bool *inside);
 
 /* The rows of messages that follow match `match`; 0: it has none. */
-uint32_t gb_messages(const struct gb *b, uint32_t match);
+uint32_t pl_derive_messages(const struct gb *b, uint32_t match);
 /* Take a collective apart into them: `meet` is its rendezvous, to which its arrivals lead. */
-int gb_chunks(struct gb *b, uint32_t match, uint32_t meet, struct pl_err *err) PL_MUST;
+int pl_derive_chunks(struct gb *b, uint32_t match, uint32_t meet, struct pl_err *err) PL_MUST;
 /* One side of a message of a collective. */
-struct gb_message {
+struct pl_derive_message {
 	uint32_t res, node, arrive; /* channel; its own node; the arrival of its member */
 	uint32_t rank;		    /* index of the channel's */
 	int64_t peer;
@@ -263,8 +269,8 @@ struct gb_message {
 };
 /* Those that share a channel or a link follow one another from collective to collective, and from
  * channel to channel. */
-int gb_message_order(struct gb *b, struct pl_err *err) PL_MUST;
-static inline uint32_t gb_arrival(const struct gb *b, const struct pl_member *m)
+int pl_derive_message_order(struct gb *b, struct pl_err *err) PL_MUST;
+static inline uint32_t pl_derive_arrival(const struct gb *b, const struct pl_member *m)
 {
 	if (m->segment >= b->t->n_segs || m->event >= b->t->seg[m->segment]->n)
 		return PL_NONE;
@@ -272,38 +278,41 @@ static inline uint32_t gb_arrival(const struct gb *b, const struct pl_member *m)
 }
 
 /* Ranges of the threads; the innermost one that is open at t, which may not decrease, or NULL. */
-int gb_ranges(struct gb *b, struct pl_err *err) PL_MUST;
-const struct range *gb_range_at(const struct resinfo *ri, struct range_stack *s, pl_ns t);
+int pl_derive_ranges(struct gb *b, struct pl_err *err) PL_MUST;
+const struct range *pl_derive_range_at(const struct resinfo *ri, struct range_stack *s, pl_ns t);
 /* The phase of a host operation inside `around`. */
-uint8_t gb_phase(struct gb *b, const struct op *op, uint8_t around);
+uint8_t pl_derive_phase(struct gb *b, const struct op *op, uint8_t around);
 /* The row of what a host operation computes, PL_NONE if its sizes were not recorded. */
-int gb_work(struct gb *b, const struct op *op, uint32_t *id, struct pl_err *err) PL_MUST;
-static inline pl_ns gb_time(const struct gb *b, uint32_t seg, uint32_t ev)
+int pl_derive_work(struct gb *b, const struct op *op, uint32_t *id, struct pl_err *err) PL_MUST;
+static inline pl_ns pl_derive_time(const struct gb *b, uint32_t seg, uint32_t ev)
 {
 	const struct pl_events *e = b->t->seg[seg];
 
 	return pl_trace_clock_apply(b->clock[seg][e->track[ev]],
 				    pl_add_sat(e->ts[ev], e->seg.base_ns));
 }
-int gb_steps(struct gb *b, struct pl_err *err) PL_MUST;	  /* windows of ranks, order of steps */
-int gb_host(struct gb *b, struct pl_err *err) PL_MUST;	  /* threads: segments, calls */
-int gb_threads(struct gb *b, struct pl_err *err) PL_MUST; /* waits of threads for one another */
-int gb_device(struct gb *b, struct pl_err *err) PL_MUST;  /* streams, launches */
-int gb_waits(struct gb *b, struct pl_err *err) PL_MUST;	  /* event waits and synchronisation */
-int gb_tables(struct gb *b, struct pl_err *err) PL_MUST;  /* ranks without host threads */
-int gb_comm(struct gb *b, struct pl_err *err) PL_MUST;	  /* rendezvous, pairs */
-int gb_latency(struct gb *b, struct pl_err *err) PL_MUST; /* typical launch and dispatch times */
-int gb_cut(struct gb *b, struct pl_err *err) PL_MUST;	  /* steps, order, shapes */
-/* Gradients and what may carry them; the tensors of the shapes, after gb_cut(). */
-int gb_find_tensors(struct gb *b, struct pl_err *err) PL_MUST;
-int gb_put_tensors(struct gb *b, struct pl_err *err) PL_MUST;
+int pl_derive_steps(struct gb *b,
+		    struct pl_err *err) PL_MUST;	      /* windows of ranks, order of steps */
+int pl_derive_host(struct gb *b, struct pl_err *err) PL_MUST; /* threads: segments, calls */
+int pl_derive_threads(struct gb *b,
+		      struct pl_err *err) PL_MUST; /* waits of threads for one another */
+int pl_derive_device(struct gb *b, struct pl_err *err) PL_MUST; /* streams, launches */
+int pl_derive_waits(struct gb *b, struct pl_err *err) PL_MUST; /* event waits and synchronisation */
+int pl_derive_tables(struct gb *b, struct pl_err *err) PL_MUST; /* ranks without host threads */
+int pl_derive_comm(struct gb *b, struct pl_err *err) PL_MUST;	/* rendezvous, pairs */
+int pl_derive_latency(struct gb *b,
+		      struct pl_err *err) PL_MUST;	     /* typical launch and dispatch times */
+int pl_derive_cut(struct gb *b, struct pl_err *err) PL_MUST; /* steps, order, shapes */
+/* Gradients and what may carry them; the tensors of the shapes, after pl_derive_cut(). */
+int pl_derive_find_tensors(struct gb *b, struct pl_err *err) PL_MUST;
+int pl_derive_put_tensors(struct gb *b, struct pl_err *err) PL_MUST;
 /* The first list of "[[100, 768], ...]": into `dims` as "100x768"; its product, -1 if it is none.
  */
-int64_t gb_dims(const char *s, char *dims, size_t size);
-void gb_drop_tensors(struct gb *b);
-/* Recorded allocations; as tensors of the shapes, after gb_put_tensors(). */
-int gb_find_memory(struct gb *b, struct pl_err *err) PL_MUST;
-int gb_put_memory(struct gb *b, struct pl_err *err) PL_MUST;
-void gb_drop_memory(struct gb *b);
+int64_t pl_derive_dims(const char *s, char *dims, size_t size);
+void pl_derive_drop_tensors(struct gb *b);
+/* Recorded allocations; as tensors of the shapes, after pl_derive_put_tensors(). */
+int pl_derive_find_memory(struct gb *b, struct pl_err *err) PL_MUST;
+int pl_derive_put_memory(struct gb *b, struct pl_err *err) PL_MUST;
+void pl_derive_drop_memory(struct gb *b);
 
 #endif

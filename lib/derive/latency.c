@@ -133,8 +133,8 @@ static int links(struct gb *b, struct pl_err *err)
 
 		if (src->flags & dst->flags & PL_NF_MESSAGE && src->kind == PL_K_SEND &&
 		    dst->kind == PL_K_RECV && PL_E_TYPE(b->edge[i].type) == PL_E_DATA &&
-		    dst->res < n && free_at[to] <= gb_end(b, from))
-			PL_TRY(add(&of[dst->res], dst->start - gb_end(b, from), err));
+		    dst->res < n && free_at[to] <= pl_derive_end(b, from))
+			PL_TRY(add(&of[dst->res], dst->start - pl_derive_end(b, from), err));
 	}
 	for (size_t r = 0; r < n; r++)
 		if (of[r].n)
@@ -147,7 +147,7 @@ out:
 	return rc;
 }
 
-int gb_latency(struct gb *b, struct pl_err *err)
+int pl_derive_latency(struct gb *b, struct pl_err *err)
 {
 	uint8_t *waits;
 	int rc = b->n_link ? links(b, err) : 0;

@@ -309,38 +309,38 @@ out:
 
 static int put_mark(struct pl_program *p, pl_id name, unsigned flag, struct pl_err *err)
 {
-	const struct pl_program_op op = { .role = PL_RO_MARK,
-					  .kind = PL_K_STEP,
-					  .flags = (uint8_t)flag,
-					  .resource = COMPUTE,
-					  .comm = PL_NONE,
-					  .name = name,
-					  .group = PL_NONE,
-					  .bytes = -1,
-					  .layer = -1 };
+	const struct pl_graph_program_op op = { .role = PL_RO_MARK,
+						.kind = PL_K_STEP,
+						.flags = (uint8_t)flag,
+						.resource = COMPUTE,
+						.comm = PL_NONE,
+						.name = name,
+						.group = PL_NONE,
+						.bytes = -1,
+						.layer = -1 };
 	uint32_t id;
-	int rc = pl_program_add(p, &op, &id, err);
+	int rc = pl_graph_program_add(p, &op, &id, err);
 
-	return rc < 0 || !id ? rc : pl_program_after(p, id - 1, PL_E_SEQ, err);
+	return rc < 0 || !id ? rc : pl_graph_program_after(p, id - 1, PL_E_SEQ, err);
 }
 
 /* Computation follows what the rank computed before, operation `after`. */
 static int put_compute(struct pl_program *p, pl_id name, int32_t layer, pl_ns dur, uint32_t after,
 		       uint32_t *id, struct pl_err *err)
 {
-	const struct pl_program_op op = { .role = PL_RO_COMPUTE,
-					  .kind = PL_K_KERNEL,
-					  .flags = PL_NF_IN_STEP,
-					  .resource = COMPUTE,
-					  .comm = PL_NONE,
-					  .name = name,
-					  .group = PL_NONE,
-					  .bytes = -1,
-					  .layer = layer,
-					  .dur = dur };
-	int rc = pl_program_add(p, &op, id, err);
+	const struct pl_graph_program_op op = { .role = PL_RO_COMPUTE,
+						.kind = PL_K_KERNEL,
+						.flags = PL_NF_IN_STEP,
+						.resource = COMPUTE,
+						.comm = PL_NONE,
+						.name = name,
+						.group = PL_NONE,
+						.bytes = -1,
+						.layer = layer,
+						.dur = dur };
+	int rc = pl_graph_program_add(p, &op, id, err);
 
-	return rc < 0 ? rc : pl_program_after(p, after, PL_E_SEQ, err);
+	return rc < 0 ? rc : pl_graph_program_after(p, after, PL_E_SEQ, err);
 }
 
 /* The gradients of a layer are added up when they are there and the communication before, operation
@@ -348,22 +348,22 @@ static int put_compute(struct pl_program *p, pl_id name, int32_t layer, pl_ns du
 static int put_comm(struct pl_program *p, struct layer *l, size_t number, uint32_t comm,
 		    uint32_t before, pl_ns dur, struct pl_err *err)
 {
-	const struct pl_program_op op = { .role = PL_RO_TRANSFER,
-					  .kind = PL_K_COLLECTIVE,
-					  .flags = PL_NF_IN_STEP,
-					  .resource = COMM,
-					  .comm = comm,
-					  .name = l->reduce,
-					  .group = 0,
-					  .bytes = l->param_bytes,
-					  .layer = (int32_t)number,
-					  .dur = dur };
+	const struct pl_graph_program_op op = { .role = PL_RO_TRANSFER,
+						.kind = PL_K_COLLECTIVE,
+						.flags = PL_NF_IN_STEP,
+						.resource = COMM,
+						.comm = comm,
+						.name = l->reduce,
+						.group = 0,
+						.bytes = l->param_bytes,
+						.layer = (int32_t)number,
+						.dur = dur };
 	int rc;
 
-	PL_TRY(pl_program_add(p, &op, &l->comm, err));
-	PL_TRY(pl_program_after(p, l->op_backward, PL_E_DATA, err));
+	PL_TRY(pl_graph_program_add(p, &op, &l->comm, err));
+	PL_TRY(pl_graph_program_after(p, l->op_backward, PL_E_DATA, err));
 	if (before != PL_NONE)
-		PL_TRY(pl_program_after(p, before, PL_E_SEQ, err));
+		PL_TRY(pl_graph_program_after(p, before, PL_E_SEQ, err));
 out:
 	return rc;
 }
@@ -418,7 +418,7 @@ static int make_program(const struct table *t, struct pl_program *p, uint32_t *o
 	PL_TRY(put_compute(p, name, -1, t->update_ns, at, optimizer, err));
 	for (size_t i = t->n; i-- > 0;)
 		if (t->layer[i].comm != PL_NONE)
-			PL_TRY(pl_program_after(p, t->layer[i].comm, PL_E_DATA, err));
+			PL_TRY(pl_graph_program_after(p, t->layer[i].comm, PL_E_DATA, err));
 	PL_TRY(put_mark(p, end, PL_NF_IN_STEP, err));
 out:
 	return rc;
@@ -440,7 +440,7 @@ static void put_tensor(struct pl_graph *g, const struct pl_tensor *p, uint32_t a
 	t->n_consumers = (uint32_t)g->n_consumers - t->consumer;
 }
 
-static int make_tensors(const struct table *t, const struct pl_program_nodes *nodes,
+static int make_tensors(const struct table *t, const struct pl_graph_program_nodes *nodes,
 			uint32_t optimizer, struct pl_err *err)
 {
 	struct pl_graph *g = t->g;
@@ -488,28 +488,28 @@ static int make_graph(const struct table *t, struct pl_err *err)
 {
 	static const char *const resource[PER_RANK] = { "compute", "comm" };
 	struct pl_program p = { .n_ops = 0 };
-	struct pl_program_nodes nodes = { .at = NULL };
-	struct pl_program_job job = { .program = &p,
-				      .n_ranks = t->o->n_ranks,
-				      .per_host = t->o->per_host,
-				      .resource = resource,
-				      .n_resources = PER_RANK,
-				      .n_comms = (uint32_t)t->n_comm };
+	struct pl_graph_program_nodes nodes = { .at = NULL };
+	struct pl_graph_program_job job = { .program = &p,
+					    .n_ranks = t->o->n_ranks,
+					    .per_host = t->o->per_host,
+					    .resource = resource,
+					    .n_resources = PER_RANK,
+					    .n_comms = (uint32_t)t->n_comm };
 	uint32_t optimizer;
 	int rc;
 
 	PL_TRY(make_group(t, err));
 	PL_TRY(make_program(t, &p, &optimizer, err));
-	PL_TRY(pl_program_graph(&job, t->g, &nodes, err));
+	PL_TRY(pl_graph_from_programs(&job, t->g, &nodes, err));
 	rc = make_tensors(t, &nodes, optimizer, err);
 out:
-	pl_program_fini(&p);
-	pl_program_nodes_fini(&nodes);
+	pl_graph_program_fini(&p);
+	pl_graph_program_nodes_fini(&nodes);
 	return rc;
 }
 
-int pl_graph_layers(struct pl_in *in, const struct pl_layers_opts *o, struct pl_graph *g,
-		    struct pl_err *err)
+int pl_derive_layers(struct pl_in *in, const struct pl_layers_opts *o, struct pl_graph *g,
+		     struct pl_err *err)
 {
 	struct table t = { .o = o, .g = g, .file = pl_in_name(in) };
 	int rc;

@@ -37,7 +37,7 @@ struct pl_layers_opts {
  * recorded times are those of this simulation, so a replay has nothing to explain. Tensors are
  * parameters, gradients and activations of every rank. Errors name file and line.
  */
-int pl_graph_layers(struct pl_in *in, const struct pl_layers_opts *o, struct pl_graph *g,
-		    struct pl_err *err) PL_MUST;
+int pl_derive_layers(struct pl_in *in, const struct pl_layers_opts *o, struct pl_graph *g,
+		     struct pl_err *err) PL_MUST;
 
 #endif

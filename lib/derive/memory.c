@@ -98,7 +98,7 @@ static int gather_events(struct pairing *p, uint32_t seg, struct pl_err *err)
 		x.bytes = value(e->alloc, i);
 		if (x.bytes < -BYTES_MAX || x.bytes > BYTES_MAX || !x.bytes) /* or INT64_MIN */
 			continue;
-		x.at = gb_time(p->b, seg, i);
+		x.at = pl_derive_time(p->b, seg, i);
 		x.addr = value(e->address, i);
 		x.total = value(e->allocated, i);
 		if (x.total < 0 || x.total > BYTES_MAX)
@@ -150,9 +150,9 @@ static int add_range(struct pairing *p, uint32_t seg, uint32_t ev, struct pl_err
 
 	if (x.res == PL_NONE || !p->b->ri[x.res].thread)
 		return 0;
-	x.start = gb_time(p->b, seg, ev);
+	x.start = pl_derive_time(p->b, seg, ev);
 	x.end = pl_add_sat(x.start, e->dur[ev]);
-	PL_TRY(gb_str(p->b, seg, e->name[ev], &x.name, err));
+	PL_TRY(pl_derive_str(p->b, seg, e->name[ev], &x.name, err));
 	PL_TRY(pl_grow(&m->range, &m->cap_ranges, m->n_ranges + 1, sizeof(x), err));
 	m->range[m->n_ranges++] = x;
 out:
@@ -168,7 +168,7 @@ static int add_back(struct pairing *p, uint32_t seg, uint32_t ev, struct pl_err 
 
 	if (rc < 0)
 		return rc;
-	x.start = gb_time(p->b, seg, ev);
+	x.start = pl_derive_time(p->b, seg, ev);
 	x.end = pl_add_sat(x.start, e->dur[ev]);
 	m->back[m->n_back++] = x;
 	return 0;
@@ -425,8 +425,8 @@ static void find_kept(const struct gb *b, const struct rankinfo *rk, struct mem_
 			continue;
 		next = back_after(m, a->from);
 		a->kept = next < m->n_back && m->back[next].start < a->to &&
-			  gb_step_at(b, rk, m->back[next].start, &inside) ==
-				  gb_step_at(b, rk, a->from, &inside);
+			  pl_derive_step_at(b, rk, m->back[next].start, &inside) ==
+				  pl_derive_step_at(b, rk, a->from, &inside);
 		if (!a->kept)
 			continue;
 		a->range = range_at(m, res, a->from);
@@ -444,8 +444,8 @@ static int mark_range(struct gb *b, const struct rankinfo *rk, const struct mem_
 	int rc = 0;
 
 	for (uint32_t i = node_at(b, ri, x->start); i < ri->node1 && b->node[i].start < x->end; i++)
-		if (b->node[i].start >= x->start && gb_end(b, i) <= x->end)
-			PL_TRY(gb_set_layer(b, i, i, x->layer, err));
+		if (b->node[i].start >= x->start && pl_derive_end(b, i) <= x->end)
+			PL_TRY(pl_derive_set_layer(b, i, i, x->layer, err));
 	PL_LOWER_BOUND(lo, rk->n_calls, rk->call[lo].start < x->start);
 	for (; lo < rk->n_calls && rk->call[lo].start < x->end; lo++) {
 		const struct call *c = &rk->call[lo];
@@ -453,7 +453,7 @@ static int mark_range(struct gb *b, const struct rankinfo *rk, const struct mem_
 		for (uint32_t k = 0; c->res == x->res && k < c->n_ops; k++) {
 			const struct op *op = rk->by_call[c->first_op + k];
 
-			PL_TRY(gb_set_layer(b, op->node, op->last, x->layer, err));
+			PL_TRY(pl_derive_set_layer(b, op->node, op->last, x->layer, err));
 		}
 	}
 out:
@@ -479,7 +479,7 @@ static int number_ranges(struct gb *b, const struct rankinfo *rk, struct mem_ran
 		return 0;
 	for (size_t i = 0; i < m->n_ranges; i++) {
 		struct mem_range *x = &m->range[i];
-		int32_t at = gb_step_at(b, rk, x->start, &inside);
+		int32_t at = pl_derive_step_at(b, rk, x->start, &inside);
 
 		if (x->output == PL_NONE)
 			continue;
@@ -522,7 +522,7 @@ out:
 	return rc;
 }
 
-int gb_find_memory(struct gb *b, struct pl_err *err)
+int pl_derive_find_memory(struct gb *b, struct pl_err *err)
 {
 	bool any = false;
 	int rc;
@@ -539,7 +539,7 @@ out:
 	return rc;
 }
 
-void gb_drop_memory(struct gb *b)
+void pl_derive_drop_memory(struct gb *b)
 {
 	for (size_t r = 0; b->memory && b->memory->rank && r < b->n_ranks; r++) {
 		struct mem_rank *m = &b->memory->rank[r];

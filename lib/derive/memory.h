@@ -42,7 +42,7 @@ struct mem_rank {
 	bool known;	/* there are allocations */
 };
 
-struct gb_memory {
+struct pl_derive_memory {
 	struct mem_rank *rank; /* [rank] */
 };
 

@@ -58,7 +58,7 @@ static bool fits(const struct gb *b, const struct mem_alloc *a, const struct gra
 /* When autograd is done with the gradient. */
 static pl_ns done_with(const struct gb *b, const struct mem_rank *m, const struct grad *g)
 {
-	pl_ns end = gb_end(b, g->op);
+	pl_ns end = pl_derive_end(b, g->op);
 
 	for (size_t i = m->n_back; i-- > 0 && m->back[i].end >= g->start;)
 		if (m->back[i].start <= g->start && m->back[i].res == b->node[g->op].res)
@@ -66,7 +66,7 @@ static pl_ns done_with(const struct gb *b, const struct mem_rank *m, const struc
 	return end;
 }
 
-void gb_memory_grads(struct gb *b, size_t rank, struct grad *g, size_t n)
+void pl_derive_memory_grads(struct gb *b, size_t rank, struct grad *g, size_t n)
 {
 	struct mem_rank *m = b->memory ? &b->memory->rank[rank] : NULL;
 	bool any = false;
@@ -76,7 +76,7 @@ void gb_memory_grads(struct gb *b, size_t rank, struct grad *g, size_t n)
 		return;
 	last = done_with(b, m, &g[n - 1]);
 	for (size_t i = 0; i < n; i++) {
-		pl_ns end = gb_end(b, g[i].op);
+		pl_ns end = pl_derive_end(b, g[i].op);
 		size_t lo = 0;
 
 		PL_LOWER_BOUND(lo, m->n_allocs, m->alloc[lo].from <= end);
@@ -299,7 +299,7 @@ static int one_step(struct put *p, struct pl_err *err)
 		const struct mem_inner *in = &p->m->inner[i];
 		struct item x = { .bytes = in->bytes,
 				  .from = p->b->node[in->node].start,
-				  .to = gb_end(p->b, in->node),
+				  .to = pl_derive_end(p->b, in->node),
 				  .producer = in->node,
 				  .consumer = PL_NONE,
 				  .name = p->s_temporary,
@@ -334,7 +334,8 @@ static int find_ends(struct put *p, const struct rankinfo *rk, struct pl_err *er
 
 			if (s < 0 || s >= (int32_t)b->n_steps)
 				continue;
-			if (p->last[s] == PL_NONE || gb_end(b, i) >= gb_end(b, p->last[s]))
+			if (p->last[s] == PL_NONE ||
+			    pl_derive_end(b, i) >= pl_derive_end(b, p->last[s]))
 				p->last[s] = i;
 		}
 	}
@@ -364,7 +365,7 @@ out:
 	return rc;
 }
 
-int gb_put_memory(struct gb *b, struct pl_err *err)
+int pl_derive_put_memory(struct gb *b, struct pl_err *err)
 {
 	uint8_t *taken = NULL, *seen = NULL; /* [step]: the first of its shape */
 	int rc = 0;

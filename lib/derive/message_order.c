@@ -21,7 +21,7 @@
 #define SERIAL                                                                                     \
 	0.001 /* share of the time of sending in which more than one was under way, at most */
 
-static int by_time(const struct gb_message *a, const struct gb_message *b)
+static int by_time(const struct pl_derive_message *a, const struct pl_derive_message *b)
 {
 	if (a->start != b->start)
 		return a->start < b->start ? -1 : 1;
@@ -33,7 +33,7 @@ static int by_time(const struct gb_message *a, const struct gb_message *b)
 /* Direction, rank, peer; then by time. */
 static int by_pair(const void *pa, const void *pb)
 {
-	const struct gb_message *a = pa, *b = pb;
+	const struct pl_derive_message *a = pa, *b = pb;
 	int c = PL_COMPARE(b->recv, a->recv);
 
 	if (!c)
@@ -43,25 +43,26 @@ static int by_pair(const void *pa, const void *pb)
 
 static int by_channel(const void *pa, const void *pb)
 {
-	const struct gb_message *a = pa, *b = pb;
+	const struct pl_derive_message *a = pa, *b = pb;
 	int c = PL_COMPARE(a->res, b->res);
 
 	return c ? c : by_time(a, b);
 }
 
-static int follow(struct gb *b, const struct gb_message *x, const struct gb_message *y,
-		  struct pl_err *err)
+static int follow(struct gb *b, const struct pl_derive_message *x,
+		  const struct pl_derive_message *y, struct pl_err *err)
 {
 	if (x->res == y->res && x->arrive == y->arrive)
 		return 0;
 	if (x->end <= y->start && (x->start < y->start || x->end < y->end))
-		return gb_edge(b, x->node, y->node, PL_E_SEQ | PL_E_INFERRED, err);
-	return x->start < y->start ? gb_edge(b, x->node, y->node, PL_E_START | PL_E_INFERRED, err)
-				   : 0;
+		return pl_derive_edge(b, x->node, y->node, PL_E_SEQ | PL_E_INFERRED, err);
+	return x->start < y->start
+		       ? pl_derive_edge(b, x->node, y->node, PL_E_START | PL_E_INFERRED, err)
+		       : 0;
 }
 
 /* v: what a rank sends to a peer, by time. */
-static bool is_serial(const struct gb_message *v, size_t n)
+static bool is_serial(const struct pl_derive_message *v, size_t n)
 {
 	pl_ns end = v->end;
 	double busy = 0, twice = 0;
@@ -76,7 +77,7 @@ static bool is_serial(const struct gb_message *v, size_t n)
 }
 
 /* Messages of a pair and direction, by time. */
-static int order(struct gb *b, struct gb_message *v, size_t n, struct pl_err *err)
+static int order(struct gb *b, struct pl_derive_message *v, size_t n, struct pl_err *err)
 {
 	bool serial = !v->recv && is_serial(v, n);
 	int rc = 0;
@@ -95,7 +96,7 @@ static int by_start(const void *pa, const void *pb)
 }
 
 /* All that a rank sends: neighbours to different peers, if it shared a link. */
-static int order_rank(struct gb *b, struct gb_message *v, size_t n, struct pl_err *err)
+static int order_rank(struct gb *b, struct pl_derive_message *v, size_t n, struct pl_err *err)
 {
 	bool several = false;
 	int rc = 0;
@@ -113,9 +114,9 @@ static int order_rank(struct gb *b, struct gb_message *v, size_t n, struct pl_er
 	return rc;
 }
 
-int gb_message_order(struct gb *b, struct pl_err *err)
+int pl_derive_message_order(struct gb *b, struct pl_err *err)
 {
-	struct gb_message *v = b->message;
+	struct pl_derive_message *v = b->message;
 	size_t n = b->n_messages;
 	int rc = 0;
 

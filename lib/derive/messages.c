@@ -47,7 +47,7 @@ struct chunks {
 	size_t n_recv;
 };
 
-uint32_t gb_messages(const struct gb *b, uint32_t match)
+uint32_t pl_derive_messages(const struct gb *b, uint32_t match)
 {
 	const struct pl_merge *m = &b->t->merge;
 	uint32_t n = 0;
@@ -68,14 +68,14 @@ static int find_members(struct chunks *c, const struct pl_match *m, struct pl_er
 	int rc = pl_alloc(&c->m, m->n + 1u, sizeof(*c->m), err);
 
 	for (uint32_t i = 0; i < m->n && rc >= 0; i++) {
-		uint32_t a = gb_arrival(b, &b->t->merge.member[m->first + i]);
+		uint32_t a = pl_derive_arrival(b, &b->t->merge.member[m->first + i]);
 
 		if (a == PL_NONE)
 			continue;
 		b->node[a].group = b->node[a + 1].group = m->group;
 		c->m[c->n++] = (struct member){ .rank = b->g->res[b->node[a].res].rank,
 						.arrive = a,
-						.end = gb_end(b, a + 1) };
+						.end = pl_derive_end(b, a + 1) };
 	}
 	if (c->n)
 		pl_sort(c->m, c->n, sizeof(*c->m), by_rank);
@@ -162,24 +162,25 @@ static int add_side(struct chunks *c, const struct pl_member *x, bool recv, cons
 	s.start = op.start = pl_min_i64(start, s.end);
 	op.end = s.end;
 	PL_TRY(link_of(c, s.member, s.channel, &res, err));
-	PL_TRY(gb_node_of(b, &op, res, true, &n, err));
+	PL_TRY(pl_derive_node_of(b, &op, res, true, &n, err));
 	n.role = PL_RO_TRANSFER;
 	n.flags = PL_NF_MESSAGE;
 	n.group = b->node[m->arrive].group;
-	PL_TRY(gb_node(b, &n, &s.node, err));
+	PL_TRY(pl_derive_node(b, &n, &s.node, err));
 	PL_TRY(pl_grow(&c->v, &c->cap_v, c->n_v + 1, sizeof(*c->v), err));
 	m->last = m->any ? pl_max_i64(m->last, s.end) : s.end;
 	m->any = true;
 	c->v[c->n_v] = s;
 	*out = &c->v[c->n_v++];
 	PL_TRY(pl_grow(&b->message, &b->cap_messages, b->n_messages + 1, sizeof(*b->message), err));
-	b->message[b->n_messages++] = (struct gb_message){ .res = res,
-							   .node = s.node,
-							   .arrive = m->arrive,
-							   .peer = value(e->peer, x->event, -1),
-							   .recv = recv,
-							   .start = s.start,
-							   .end = s.end };
+	b->message[b->n_messages++] =
+		(struct pl_derive_message){ .res = res,
+					    .node = s.node,
+					    .arrive = m->arrive,
+					    .peer = value(e->peer, x->event, -1),
+					    .recv = recv,
+					    .start = s.start,
+					    .end = s.end };
 out:
 	return rc;
 }
@@ -198,9 +199,10 @@ static int add_message(struct chunks *c, const struct pl_match *m, struct pl_err
 		if ((rc = add_side(c, x + 1, true, &sent, &s, err)) < 0 || !s)
 			return rc;
 		if (sent.end <= s->start)
-			return gb_edge(c->b, sent.node, s->node, PL_E_DATA, err);
-		return sent.start >= s->start ? 0
-					      : gb_edge(c->b, sent.node, s->node, PL_E_START, err);
+			return pl_derive_edge(c->b, sent.node, s->node, PL_E_DATA, err);
+		return sent.start >= s->start
+			       ? 0
+			       : pl_derive_edge(c->b, sent.node, s->node, PL_E_START, err);
 	}
 	/* it is there when it has been sent */
 	sent.member = member_of(c, value(c->b->t->seg[x->segment]->peer, x->event, -1));
@@ -322,13 +324,13 @@ static int chain(struct chunks *c, const struct side *v, size_t n, struct pl_err
 		if (!own(c, &v[i]))
 			continue; /* a send of another's, known by its peer alone */
 		if (!before)
-			rc = gb_edge(c->b, arrive, v[i].node, PL_E_SEQ, err);
+			rc = pl_derive_edge(c->b, arrive, v[i].node, PL_E_SEQ, err);
 		else if (before->end <= v[i].start)
-			rc = gb_edge(c->b, before->node, v[i].node, PL_E_SEQ, err);
+			rc = pl_derive_edge(c->b, before->node, v[i].node, PL_E_SEQ, err);
 		else if (before->start <= v[i].start)
-			rc = gb_edge(c->b, before->node, v[i].node, PL_E_START, err);
+			rc = pl_derive_edge(c->b, before->node, v[i].node, PL_E_START, err);
 		else
-			rc = gb_edge(c->b, arrive, v[i].node, PL_E_SEQ, err);
+			rc = pl_derive_edge(c->b, arrive, v[i].node, PL_E_SEQ, err);
 		before = &v[i];
 	}
 	return rc;
@@ -354,8 +356,8 @@ static int close_run(struct chunks *c, const struct side *v, size_t n, struct pl
 			last = &v[i];
 	return last->end > c->m[v->member].last
 		       ? 0
-		       : gb_edge(c->b, last->node, c->m[v->member].arrive + 1,
-				 last->recv ? PL_E_DATA : PL_E_SEQ, err);
+		       : pl_derive_edge(c->b, last->node, c->m[v->member].arrive + 1,
+					last->recv ? PL_E_DATA : PL_E_SEQ, err);
 }
 
 static int join(struct chunks *c, struct pl_err *err)
@@ -385,8 +387,8 @@ static int join(struct chunks *c, struct pl_err *err)
 			const struct side *from = passes_on(c, recv, n_recv, &c->v[s]);
 
 			if (from)
-				PL_TRY(gb_edge(c->b, from->node, c->v[s].node,
-					       PL_E_DATA | PL_E_INFERRED, err));
+				PL_TRY(pl_derive_edge(c->b, from->node, c->v[s].node,
+						      PL_E_DATA | PL_E_INFERRED, err));
 		}
 	}
 out:
@@ -408,17 +410,17 @@ static int end_members(struct chunks *c, uint32_t meet, struct pl_err *err)
 		b->node[m->arrive + 1].dur = m->end - from;
 		b->node[m->arrive].flags &= (uint8_t)~PL_NF_MISSING;
 		b->node[m->arrive + 1].flags &= (uint8_t)~PL_NF_MISSING;
-		rc = gb_edge(b, m->arrive, meet, PL_E_COMM, err);
+		rc = pl_derive_edge(b, m->arrive, meet, PL_E_COMM, err);
 		if (rc >= 0 && !m->any && m->end >= b->node[meet].start)
-			rc = gb_edge(b, meet, m->arrive + 1, PL_E_COMM, err);
+			rc = pl_derive_edge(b, meet, m->arrive + 1, PL_E_COMM, err);
 	}
 	return rc;
 }
 
-int gb_chunks(struct gb *b, uint32_t match, uint32_t meet, struct pl_err *err)
+int pl_derive_chunks(struct gb *b, uint32_t match, uint32_t meet, struct pl_err *err)
 {
 	struct chunks c = { .b = b };
-	uint32_t n = gb_messages(b, match);
+	uint32_t n = pl_derive_messages(b, match);
 	int rc;
 
 	PL_TRY(find_members(&c, &b->t->merge.match[match], err));

@@ -220,7 +220,7 @@ static void read_layer(const char *name, size_t n, struct pl_name_says *says)
 	}
 }
 
-void pl_name_read(const char *name, size_t n, struct pl_name_says *says)
+void pl_derive_name_read(const char *name, size_t n, struct pl_name_says *says)
 {
 	struct words w;
 

@@ -15,6 +15,6 @@ struct pl_name_says {
 };
 /* By the words of the name, whole words only: "conv" is not in "convert", nor "linear" in
  * "bilinear". Words end at all that is no letter, at capitals and where digits begin or end. */
-void pl_name_read(const char *name, size_t n, struct pl_name_says *says);
+void pl_derive_name_read(const char *name, size_t n, struct pl_name_says *says);
 
 #endif

@@ -420,14 +420,14 @@ static int queue_node(struct work *w, uint32_t res, int32_t step, pl_ns start, p
 			  .start = start,
 			  .dur = dur };
 
-	return gb_node(w->b, &n, id, err);
+	return pl_derive_node(w->b, &n, id, err);
 }
 
 /* An edge from where the operation gives up its place. */
 static int leave_edge(struct work *w, const struct place *p, uint32_t dst, struct pl_err *err)
 {
-	return p->at_end ? gb_edge(w->b, p->by->last, dst, PL_E_WAIT | PL_E_INFERRED, err)
-			 : gb_edge(w->b, p->by->node, dst, PL_E_START | PL_E_INFERRED, err);
+	return p->at_end ? pl_derive_edge(w->b, p->by->last, dst, PL_E_WAIT | PL_E_INFERRED, err)
+			 : pl_derive_edge(w->b, p->by->node, dst, PL_E_START | PL_E_INFERRED, err);
 }
 
 /* The node of the step before `step` that hands the time of place v on to it. */
@@ -444,7 +444,8 @@ static int hand_on(struct work *w, const struct queue *q, struct steps *s, size_
 		if ((rc = register_of(w, like, s->nth[v], a, &res, err)) < 0 ||
 		    (rc = queue_node(w, res, s->leaves[v] + (int32_t)a, q->p[v].leaves, 0, &node[a],
 				     err)) < 0 ||
-		    (rc = a ? gb_edge(w->b, node[a - 1], node[a], PL_E_WAIT | PL_E_INFERRED, err)
+		    (rc = a ? pl_derive_edge(w->b, node[a - 1], node[a], PL_E_WAIT | PL_E_INFERRED,
+					     err)
 			    : leave_edge(w, &q->p[v], node[a], err)) < 0)
 			return rc;
 	}
@@ -518,11 +519,11 @@ static int make_steps(struct work *w, const struct queue *q, struct steps *s, st
 		const struct place *p = &q->p[i];
 
 		s->from[i] = PL_NONE;
-		s->step[i] = gb_step_at(w->b, w->rk, w->rk->call[p->call].start, &inside);
+		s->step[i] = pl_derive_step_at(w->b, w->rk, w->rk->call[p->call].start, &inside);
 		s->leaves[i] = s->step[i];
 		if (p->by && p->by->call != PL_NONE)
-			s->leaves[i] =
-				gb_step_at(w->b, w->rk, w->rk->call[p->by->call].start, &inside);
+			s->leaves[i] = pl_derive_step_at(w->b, w->rk,
+							 w->rk->call[p->by->call].start, &inside);
 		if (i && s->leaves[i] != s->leaves[i - 1])
 			nth = 0;
 		if (!p->by || !(x = run_of(run, &n_run, w->b->node[p->by->node].res)))
@@ -557,8 +558,8 @@ static bool possible(const struct work *w, const struct queue *q, size_t i, size
 {
 	const struct call *c = &w->rk->call[q->p[i].call];
 
-	if (!q->p[u].by || q->p[u].call >= q->p[i].call || q->p[u].leaves > gb_end(w->b, c->node) ||
-	    q->p[u].leaves > c->end)
+	if (!q->p[u].by || q->p[u].call >= q->p[i].call ||
+	    q->p[u].leaves > pl_derive_end(w->b, c->node) || q->p[u].leaves > c->end)
 		return false;
 	for (uint32_t k = 0; k < c->n_ops; k++)
 		if (w->rk->by_call[c->first_op + k]->start < q->p[u].leaves)
@@ -635,13 +636,13 @@ static int one_wait(struct work *w, const struct queue *q, struct steps *s, size
 		if ((w->line == PL_NONE && (rc = new_resource(w, c->res, &w->line, err)) < 0) ||
 		    (rc = queue_node(w, w->line, step, q->p[v].leaves, room - q->p[v].leaves, &rest,
 				     err)) < 0 ||
-		    (rc = gb_edge(w->b, from, rest, PL_E_WAIT | PL_E_INFERRED, err)) < 0)
+		    (rc = pl_derive_edge(w->b, from, rest, PL_E_WAIT | PL_E_INFERRED, err)) < 0)
 			return rc;
 		from = rest;
 	}
 	shorten(w, c, room);
 	w->b->g->inferred_waits++;
-	return gb_edge(w->b, from, c->node, PL_E_WAIT | PL_E_INFERRED, err);
+	return pl_derive_edge(w->b, from, c->node, PL_E_WAIT | PL_E_INFERRED, err);
 }
 
 static int one_queue(struct work *w, const struct queue *q, struct pl_err *err)
@@ -658,7 +659,7 @@ static int one_queue(struct work *w, const struct queue *q, struct pl_err *err)
 	return rc;
 }
 
-int gb_queue(struct gb *b, struct rankinfo *rk, const struct lanes *l, struct pl_err *err)
+int pl_derive_queue(struct gb *b, struct rankinfo *rk, const struct lanes *l, struct pl_err *err)
 {
 	struct work w = { .b = b, .rk = rk };
 	struct way best = { 0 };

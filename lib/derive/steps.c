@@ -272,7 +272,7 @@ static void settle(const struct gb *b, struct rankinfo *rk, const struct key *ke
 		       rk->rank, (long long)first, (long long)into, n, (long long)into);
 }
 
-int gb_steps(struct gb *b, struct pl_err *err)
+int pl_derive_steps(struct gb *b, struct pl_err *err)
 {
 	struct key *key = NULL;
 	size_t n;
@@ -298,7 +298,7 @@ out:
 /* ---- the step of a time ------------------------------------------------------------------------
  */
 
-int32_t gb_step_at(const struct gb *b, const struct rankinfo *rk, pl_ns t, bool *inside)
+int32_t pl_derive_step_at(const struct gb *b, const struct rankinfo *rk, pl_ns t, bool *inside)
 {
 	size_t i = 0;
 

@@ -65,7 +65,7 @@ static int32_t step_of(const struct gb *b, const struct resinfo *ri, uint32_t i)
 {
 	bool inside;
 
-	return gb_step_at(b, &b->rank[ri->rank_index], ri->op[i].start, &inside);
+	return pl_derive_step_at(b, &b->rank[ri->rank_index], ri->op[i].start, &inside);
 }
 
 static void vote_fini(struct vote *v)
@@ -172,7 +172,7 @@ static int tie(struct gb *b, struct op *p, struct op *op, struct pl_err *err)
 		p->end = op->start;
 	}
 	b->g->inferred_waits++;
-	return gb_edge(b, p->last, op->node, PL_E_WAIT | PL_E_INFERRED, err);
+	return pl_derive_edge(b, p->last, op->node, PL_E_WAIT | PL_E_INFERRED, err);
 }
 
 /* One step: note which operation is at which place, tie the pairs, forget again. */
@@ -261,7 +261,7 @@ static int begin_step(struct gb *b, int32_t s, pl_ns start, uint32_t *at, struct
 	uint32_t id;
 	int rc;
 
-	if ((rc = gb_node(b, &n, &id, err)) < 0)
+	if ((rc = pl_derive_node(b, &n, &id, err)) < 0)
 		return rc;
 	for (uint32_t k = 0; k < b->g->n_res; k++) {
 		struct resinfo *ri = &b->ri[k];
@@ -275,10 +275,10 @@ static int begin_step(struct gb *b, int32_t s, pl_ns start, uint32_t *at, struct
 		while (i < ri->n && ri->op[i].node == PL_NONE && step_of(b, ri, i) == s)
 			i++;
 		if (i < ri->n && step_of(b, ri, i) == s &&
-		    (rc = gb_edge(b, id, ri->op[i].node, PL_E_SEQ, err)) < 0)
+		    (rc = pl_derive_edge(b, id, ri->op[i].node, PL_E_SEQ, err)) < 0)
 			return rc;
 		if (last && last->end <= start &&
-		    (rc = gb_edge(b, last->last, id, PL_E_SEQ, err)) < 0)
+		    (rc = pl_derive_edge(b, last->last, id, PL_E_SEQ, err)) < 0)
 			return rc;
 	}
 	return 0;
@@ -310,7 +310,7 @@ out:
 	return rc;
 }
 
-int gb_tables(struct gb *b, struct pl_err *err)
+int pl_derive_tables(struct gb *b, struct pl_err *err)
 {
 	bool all = true, any = false;
 	int rc = 0;

@@ -6,7 +6,7 @@
 
 #include "derive/internal.h"
 
-int64_t gb_dims(const char *s, char *dims, size_t size)
+int64_t pl_derive_dims(const char *s, char *dims, size_t size)
 {
 	int64_t product = 1;
 	size_t at = 0;

@@ -7,10 +7,10 @@
 
 #include "derive/tensors.h"
 
-int grads_issuers(struct finder *f, struct pl_err *err)
+int pl_derive_grads_issuers(struct finder *f, struct pl_err *err)
 {
 	const struct gb *b = f->b;
-	int rc = gb_room(&f->issuer, b->n_nodes, sizeof(*f->issuer), err);
+	int rc = pl_derive_room(&f->issuer, b->n_nodes, sizeof(*f->issuer), err);
 
 	if (rc < 0)
 		return rc;
@@ -33,7 +33,7 @@ PL_COMPARATOR(by_transfer, struct awaited, transfer);
 
 /* The first time that the result of each communication was waited for. A bit a node keeps the
  * search to the edges that matter. */
-int grads_waits(struct finder *f, struct pl_err *err)
+int pl_derive_grads_waits(struct finder *f, struct pl_err *err)
 {
 	const struct gb *b = f->b;
 	struct awaited *v = NULL;

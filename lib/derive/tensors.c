@@ -109,7 +109,7 @@ static int read_size(struct finder *f, const struct op *op, struct grad *x, stru
 {
 	const struct pl_events *e = f->b->t->seg[op->seg];
 	const char *dims = text_of(e, e->dims, op->ev), *type = text_of(e, e->types, op->ev);
-	int64_t elements = dims ? gb_dims(dims, x->dims, sizeof(x->dims)) : -1;
+	int64_t elements = dims ? pl_derive_dims(dims, x->dims, sizeof(x->dims)) : -1;
 	size_t n = 0;
 
 	x->bytes = -1;
@@ -265,14 +265,14 @@ static void find_free(struct finder *f, const struct rankinfo *rk, struct found 
 	pl_sort(x->comm, x->n_comms, sizeof(*x->comm), by_issue);
 	for (size_t i = 0; i < x->n_comms; i++) {
 		const struct comm *c = &x->comm[i];
-		int32_t step = gb_step_at(f->b, rk, c->issue, &inside);
+		int32_t step = pl_derive_step_at(f->b, rk, c->issue, &inside);
 
 		while (ready < x->n_grads && x->grad[ready].start <= c->issue)
 			ready++;
 		if (!ends_with(x->grad, ready, c->bytes))
 			continue;
 		for (size_t k = ready; k < x->n_grads; k++) {
-			if (gb_step_at(f->b, rk, x->grad[k].start, &inside) != step)
+			if (pl_derive_step_at(f->b, rk, x->grad[k].start, &inside) != step)
 				break;
 			f->free_until[c->arrive + 1] = x->grad[k].start;
 		}
@@ -281,7 +281,7 @@ static void find_free(struct finder *f, const struct rankinfo *rk, struct found 
 		     k++) {
 			pl_ns at = x->comm[k].issue;
 
-			if (gb_step_at(f->b, rk, at, &inside) != step)
+			if (pl_derive_step_at(f->b, rk, at, &inside) != step)
 				break;
 			if (at >= f->free_until[c->arrive + 1] && carries(x, at, x->comm[k].bytes))
 				f->free_until[c->arrive + 1] = at;
@@ -586,8 +586,8 @@ static int one_rank(struct finder *f, struct found *found, struct pl_err *err)
 			c1++;
 		if (g1 > g) {
 			assign(found, g, g1, c, c1);
-			gb_memory_grads(f->b, (size_t)(found - f->b->grads->rank), found->grad + g,
-					g1 - g);
+			pl_derive_memory_grads(f->b, (size_t)(found - f->b->grads->rank),
+					       found->grad + g, g1 - g);
 			PL_TRY(put_grads(f, found, g, g1, err));
 		} else {
 			PL_TRY(bucket_step(f, found->comm + c, c1 - c, err));
@@ -615,16 +615,16 @@ static int find(struct finder *f, struct pl_err *err)
 				pl_intern_find(&b->t->seg[i]->seg.str, own, sizeof(own) - 1);
 		f->accumulates |= f->accumulate[i] != PL_NONE;
 	}
-	PL_TRY(grads_issuers(f, err));
+	PL_TRY(pl_derive_grads_issuers(f, err));
 	for (size_t r = 0; r < b->n_ranks; r++)
 		PL_TRY(collect(f, &b->rank[r], &b->grads->rank[r], err));
 	PL_TRY(drop_false_waits(f, err));
-	rc = grads_waits(f, err);
+	rc = pl_derive_grads_waits(f, err);
 out:
 	return rc;
 }
 
-int gb_find_tensors(struct gb *b, struct pl_err *err)
+int pl_derive_find_tensors(struct gb *b, struct pl_err *err)
 {
 	struct finder f = { .b = b, .g = b->g };
 	int rc = find(&f, err);
@@ -635,7 +635,7 @@ int gb_find_tensors(struct gb *b, struct pl_err *err)
 	return rc;
 }
 
-int gb_put_tensors(struct gb *b, struct pl_err *err)
+int pl_derive_put_tensors(struct gb *b, struct pl_err *err)
 {
 	struct finder f = { .b = b, .g = b->g };
 	int rc;
@@ -650,7 +650,7 @@ out:
 	return rc;
 }
 
-void gb_drop_tensors(struct gb *b)
+void pl_derive_drop_tensors(struct gb *b)
 {
 	for (size_t r = 0; b->grads && b->grads->rank && r < b->n_ranks; r++) {
 		pl_free(b->grads->rank[r].grad);

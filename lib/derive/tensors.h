@@ -6,7 +6,7 @@
 
 struct grad {
 	pl_ns start;
-	int32_t step;  /* from gb_put_tensors() on */
+	int32_t step;  /* from pl_derive_put_tensors() on */
 	uint32_t op;   /* node of the operator */
 	uint32_t node; /* at its end the gradient is ready */
 	int64_t bytes; /* -1 unknown */
@@ -20,7 +20,7 @@ struct grad {
 struct comm {
 	pl_ns issue, await; /* await: first time that its result was waited for, INT64_MAX never */
 	int64_t bytes;
-	int32_t step; /* from gb_put_tensors() on */
+	int32_t step; /* from pl_derive_put_tensors() on */
 	uint32_t arrive, group;
 	bool named; /* its name says that it carries gradients */
 };
@@ -32,7 +32,7 @@ struct found { /* of a rank */
 	size_t n_comms, cap_comms;
 };
 
-struct gb_grads {
+struct pl_derive_grads {
 	struct found *rank; /* [rank] */
 };
 
@@ -61,10 +61,10 @@ static inline bool grads_is_comm(const struct node *n)
 }
 
 /* Which allocations of the rank are the gradients g[0] .. g[n - 1], all of one step, in order. */
-void gb_memory_grads(struct gb *b, size_t rank, struct grad *g, size_t n);
+void pl_derive_memory_grads(struct gb *b, size_t rank, struct grad *g, size_t n);
 /* What launched what. */
-int grads_issuers(struct finder *f, struct pl_err *err) PL_MUST;
+int pl_derive_grads_issuers(struct finder *f, struct pl_err *err) PL_MUST;
 /* When the result of each communication that was found was first waited for. */
-int grads_waits(struct finder *f, struct pl_err *err) PL_MUST;
+int pl_derive_grads_waits(struct finder *f, struct pl_err *err) PL_MUST;
 
 #endif

@@ -84,7 +84,7 @@ static int build_lanes(const struct gb *b, const struct rankinfo *rk, struct lan
 }
 
 /* How many operations of the lane were launched before call c. */
-uint32_t gb_launched(const struct lane *x, uint32_t c)
+uint32_t pl_derive_launched(const struct lane *x, uint32_t c)
 {
 	uint32_t i = 0;
 
@@ -104,8 +104,8 @@ static int host_wait(struct gb *b, const struct call *c, const struct op *op, bo
 	if (c->node == c->last)
 		return 0;
 	if (binding && op->end > first->start && op->end <= c->end + TOL_NS &&
-	    gb_end(b, c->last) >= op->end) {
-		pl_ns end = gb_end(b, c->last),
+	    pl_derive_end(b, c->last) >= op->end) {
+		pl_ns end = pl_derive_end(b, c->last),
 		      own = pl_min_i64(op->end - first->start, SYNC_MIN_NS);
 
 		own = pl_min_i64(own, first->dur);
@@ -119,7 +119,8 @@ static int host_wait(struct gb *b, const struct call *c, const struct op *op, bo
 		b->g->inferred_waits++;
 	else
 		b->g->recorded_waits++;
-	return gb_edge(b, op->last, c->last, PL_E_WAIT | (inferred ? PL_E_INFERRED : 0), err);
+	return pl_derive_edge(b, op->last, c->last, PL_E_WAIT | (inferred ? PL_E_INFERRED : 0),
+			      err);
 }
 
 /* Last operation of each lane launched before the call; the one that ended last within it. */
@@ -129,7 +130,7 @@ static struct op *last_within(const struct lanes *l, const struct call *c, uint3
 	struct op *best = NULL;
 
 	for (size_t i = 0; i < l->n; i++) {
-		uint32_t n = gb_launched(&l->v[i], index);
+		uint32_t n = pl_derive_launched(&l->v[i], index);
 		struct op *op = n ? l->v[i].op[n - 1] : NULL;
 
 		if (op && op->end > c->start && op->end <= c->end + TOL_NS &&
@@ -164,7 +165,7 @@ static int known_sync(struct gb *b, const struct lanes *l, const struct call *c,
 
 	for (int pass = 0; pass < 2; pass++) {
 		for (size_t i = 0; i < l->n; i++) {
-			uint32_t n = gb_launched(&l->v[i], index);
+			uint32_t n = pl_derive_launched(&l->v[i], index);
 			struct op *op = n ? l->v[i].op[n - 1] : NULL;
 
 			if (!op || (stream >= 0 && b->ri[l->v[i].res].stream != stream))
@@ -210,7 +211,8 @@ static int one_sync(struct gb *b, const struct rankinfo *rk, const struct lanes 
 	pl_ns near = pl_max_i64(SYNC_RETURN_NS, (c->end - c->start) / 5);
 	struct op *op;
 
-	uint32_t record = s && s->on_stream >= 0 ? gb_call_by_corr(rk, s->record_corr) : PL_NONE;
+	uint32_t record =
+		s && s->on_stream >= 0 ? pl_derive_call_by_corr(rk, s->record_corr) : PL_NONE;
 
 	if (record != PL_NONE) /* for an event: what came before it was recorded */
 		return known_sync(b, l, c, record, s->on_stream, false, err);
@@ -252,11 +254,11 @@ static uint32_t finished_in(const struct gb *b, const struct rankinfo *rk, pl_ns
 		PL_LOWER_BOUND(lo, ri->service ? ri->n : 0, ri->op[lo].start < before);
 		for (uint32_t i = lo; i-- > 0 && lo - i <= BACK_STEPS;) {
 			uint32_t op = ri->op[i].last;
-			pl_ns end = gb_end(b, op);
+			pl_ns end = pl_derive_end(b, op);
 
 			if (end > from && end <= to && b->node[op].start < before &&
 			    (best == PL_NONE ||
-			     (first ? end < gb_end(b, best) : end > gb_end(b, best))))
+			     (first ? end < pl_derive_end(b, best) : end > pl_derive_end(b, best))))
 				best = op;
 		}
 	}
@@ -299,13 +301,15 @@ static int service_waits(struct gb *b, const struct rankinfo *rk, struct pl_err 
 				continue;
 			b->node[i].dur = 0;
 			b->node[i].flags |= PL_NF_INFERRED;
-			back.start = gb_end(b, done);
+			back.start = pl_derive_end(b, done);
 			back.dur = a1 - back.start;
 			back.flags |= PL_NF_INFERRED;
-			if ((rc = gb_node(b, &back, &id, err)) < 0 ||
-			    (rc = gb_edge(b, i, id, PL_E_SEQ, err)) < 0 ||
-			    (rc = gb_edge(b, done, id, PL_E_WAIT | PL_E_INFERRED, err)) < 0 ||
-			    (i + 1 < ri->node1 && (rc = gb_edge(b, id, i + 1, PL_E_SEQ, err)) < 0))
+			if ((rc = pl_derive_node(b, &back, &id, err)) < 0 ||
+			    (rc = pl_derive_edge(b, i, id, PL_E_SEQ, err)) < 0 ||
+			    (rc = pl_derive_edge(b, done, id, PL_E_WAIT | PL_E_INFERRED, err)) <
+				    0 ||
+			    (i + 1 < ri->node1 &&
+			     (rc = pl_derive_edge(b, id, i + 1, PL_E_SEQ, err)) < 0))
 				return rc;
 			b->g->inferred_waits++;
 		}
@@ -395,7 +399,7 @@ static int wait_until(struct gb *b, const struct call *c, uint32_t src, pl_ns wh
 		      struct pl_err *err)
 {
 	struct node *first = &b->node[c->node], *rest = &b->node[c->last];
-	pl_ns end = gb_end(b, c->last);
+	pl_ns end = pl_derive_end(b, c->last);
 
 	if (c->node == c->last || when > end)
 		return 0;
@@ -403,7 +407,7 @@ static int wait_until(struct gb *b, const struct call *c, uint32_t src, pl_ns wh
 	rest->start = pl_max_i64(first->start, when);
 	rest->dur = end - rest->start;
 	b->g->recorded_waits++;
-	return gb_edge(b, src, c->last, type, err);
+	return pl_derive_edge(b, src, c->last, type, err);
 }
 
 /* The wait of another thread with the same correlation, the one that launched what c waits for. */
@@ -432,7 +436,7 @@ static int one_issue_wait(struct gb *b, const struct rankinfo *rk, const struct 
 	if (b->node[issue->node].res != c->res)
 		return wait_until(b, c, issue->node, issue->start, PL_E_START, err);
 	w = launching_wait(rk, by, c);
-	return w ? wait_until(b, c, w->last, gb_end(b, w->last), PL_E_WAIT, err) : 0;
+	return w ? wait_until(b, c, w->last, pl_derive_end(b, w->last), PL_E_WAIT, err) : 0;
 }
 
 static int recorded_issue_waits(struct gb *b, const struct rankinfo *rk, const struct corrkey *v,
@@ -502,9 +506,9 @@ static int one_staged(struct gb *b, const struct op *comm, const struct op *copy
 		return 0;
 	}
 	seen.dur = pl_max_i64(0, b->node[comm->node].start - copy->end);
-	PL_TRY(gb_node(b, &seen, &id, err));
-	PL_TRY(gb_edge(b, copy->last, id, PL_E_WAIT, err));
-	PL_TRY(gb_edge(b, id, comm->node, PL_E_SEQ, err));
+	PL_TRY(pl_derive_node(b, &seen, &id, err));
+	PL_TRY(pl_derive_edge(b, copy->last, id, PL_E_WAIT, err));
+	PL_TRY(pl_derive_edge(b, id, comm->node, PL_E_SEQ, err));
 	b->g->recorded_waits++;
 out:
 	return rc;
@@ -594,7 +598,7 @@ static int rank_waits(struct gb *b, struct rankinfo *rk, uint64_t *hash, uint32_
 	if (rk->n_sync)
 		pl_sort(rk->sync, rk->n_sync, sizeof(*rk->sync), by_sync_corr);
 	PL_TRY(build_lanes(b, rk, &l, err));
-	PL_TRY(gb_events(b, rk, &l, hash, lane_of, err));
+	PL_TRY(pl_derive_events(b, rk, &l, hash, lane_of, err));
 	for (uint32_t c = 0; c < rk->n_calls; c++)
 		if (rk->call[c].type == CALL_SYNC || rk->call[c].type == CALL_FREE ||
 		    rk->call[c].type == CALL_LAUNCH)
@@ -604,13 +608,13 @@ static int rank_waits(struct gb *b, struct rankinfo *rk, uint64_t *hash, uint32_
 	if (b->o->infer && !(rk->all_sync && rk->n_waited))
 		PL_TRY(service_waits(b, rk, err));
 	if (b->o->infer)
-		PL_TRY(gb_queue(b, rk, &l, err));
+		PL_TRY(pl_derive_queue(b, rk, &l, err));
 out:
 	lanes_fini(&l);
 	return rc;
 }
 
-int gb_waits(struct gb *b, struct pl_err *err)
+int pl_derive_waits(struct gb *b, struct pl_err *err)
 {
 	uint64_t *hash = NULL;
 	uint32_t *lane_of = NULL;

@@ -9,9 +9,9 @@
 
 #define COLUMN(member, word, type, unknown, values, bit)                                           \
 	{ word, offsetof(struct pl_shape, member), sizeof(type), (type)(unknown), values, bit },
-const struct pl_node_column pl_node_columns[PL_N_NODE_COLUMNS] = { PL_NODE_COLUMNS(COLUMN) };
+const struct pl_node_column pl_graph_node_columns[PL_N_NODE_COLUMNS] = { PL_NODE_COLUMNS(COLUMN) };
 
-void *pl_shape_column(const struct pl_shape *s, const struct pl_node_column *c)
+void *pl_graph_shape_column(const struct pl_shape *s, const struct pl_node_column *c)
 {
 	void *p;
 
@@ -38,30 +38,31 @@ static int64_t value_at(const struct pl_node_column *c, const void *column, size
 	}
 }
 
-int64_t pl_shape_value(const struct pl_shape *s, const struct pl_node_column *c, uint32_t node)
+int64_t pl_graph_shape_value(const struct pl_shape *s, const struct pl_node_column *c,
+			     uint32_t node)
 {
-	const void *p = pl_shape_column(s, c);
+	const void *p = pl_graph_shape_column(s, c);
 
 	return p ? value_at(c, p, node) : c->unknown;
 }
 
-unsigned pl_shape_has(const struct pl_shape *s)
+unsigned pl_graph_shape_has(const struct pl_shape *s)
 {
 	unsigned has = 0;
 
 	for (size_t i = 0; i < PL_N_NODE_COLUMNS; i++)
-		if (pl_shape_column(s, &pl_node_columns[i]))
-			has |= pl_node_columns[i].bit;
+		if (pl_graph_shape_column(s, &pl_graph_node_columns[i]))
+			has |= pl_graph_node_columns[i].bit;
 	return has;
 }
 
-unsigned pl_shape_known(const struct pl_shape *s)
+unsigned pl_graph_shape_known(const struct pl_shape *s)
 {
-	unsigned has = pl_shape_has(s), known = 0;
+	unsigned has = pl_graph_shape_has(s), known = 0;
 
 	for (size_t i = 0; i < PL_N_NODE_COLUMNS; i++) {
-		const struct pl_node_column *c = &pl_node_columns[i];
-		const void *p = pl_shape_column(s, c);
+		const struct pl_node_column *c = &pl_graph_node_columns[i];
+		const void *p = pl_graph_shape_column(s, c);
 
 		for (uint32_t n = 0; n < s->n_nodes && has & c->bit & ~known; n++)
 			if (value_at(c, p, n) != c->unknown)
@@ -80,7 +81,7 @@ static int resize(void **p, size_t n, size_t size, struct pl_err *err)
 	return 0;
 }
 
-int pl_shape_room_nodes(struct pl_shape *s, unsigned has, size_t nodes, struct pl_err *err)
+int pl_graph_shape_room_nodes(struct pl_shape *s, unsigned has, size_t nodes, struct pl_err *err)
 {
 	void *p = s->off;
 	int rc = resize(&p, nodes, sizeof(*s->off), err);
@@ -90,11 +91,11 @@ int pl_shape_room_nodes(struct pl_shape *s, unsigned has, size_t nodes, struct p
 	s->off = p;
 	s->off[0] = 0;
 	for (size_t i = 0; i < PL_N_NODE_COLUMNS; i++) {
-		const struct pl_node_column *c = &pl_node_columns[i];
+		const struct pl_node_column *c = &pl_graph_node_columns[i];
 
 		if (c->bit && !(has & c->bit))
 			continue;
-		p = pl_shape_column(s, c);
+		p = pl_graph_shape_column(s, c);
 		if ((rc = resize(&p, nodes, c->size, err)) < 0)
 			return rc;
 		set_column(s, c, p);
@@ -102,7 +103,7 @@ int pl_shape_room_nodes(struct pl_shape *s, unsigned has, size_t nodes, struct p
 	return 0;
 }
 
-int pl_shape_room_edges(struct pl_shape *s, size_t edges, struct pl_err *err)
+int pl_graph_shape_room_edges(struct pl_shape *s, size_t edges, struct pl_err *err)
 {
 	void *src = s->src, *type = s->etype;
 	int rc = resize(&src, edges, sizeof(*s->src), err);
@@ -115,29 +116,30 @@ int pl_shape_room_edges(struct pl_shape *s, size_t edges, struct pl_err *err)
 	return rc;
 }
 
-int pl_shape_room(struct pl_shape *s, unsigned has, size_t nodes, size_t edges, struct pl_err *err)
+int pl_graph_shape_room(struct pl_shape *s, unsigned has, size_t nodes, size_t edges,
+			struct pl_err *err)
 {
-	int rc = pl_shape_room_nodes(s, has, nodes, err);
+	int rc = pl_graph_shape_room_nodes(s, has, nodes, err);
 
-	return rc < 0 ? rc : pl_shape_room_edges(s, edges, err);
+	return rc < 0 ? rc : pl_graph_shape_room_edges(s, edges, err);
 }
 
-void pl_shape_drop_columns(struct pl_shape *s, unsigned bits)
+void pl_graph_shape_drop_columns(struct pl_shape *s, unsigned bits)
 {
 	for (size_t i = 0; i < PL_N_NODE_COLUMNS; i++) {
-		const struct pl_node_column *c = &pl_node_columns[i];
+		const struct pl_node_column *c = &pl_graph_node_columns[i];
 
 		if (!(c->bit & bits))
 			continue;
-		pl_free(pl_shape_column(s, c));
+		pl_free(pl_graph_shape_column(s, c));
 		set_column(s, c, NULL);
 	}
 }
 
-void pl_shape_fini(struct pl_shape *s)
+void pl_graph_shape_fini(struct pl_shape *s)
 {
 	for (size_t i = 0; i < PL_N_NODE_COLUMNS; i++)
-		pl_free(pl_shape_column(s, &pl_node_columns[i]));
+		pl_free(pl_graph_shape_column(s, &pl_graph_node_columns[i]));
 	pl_free(s->off);
 	pl_free(s->src);
 	pl_free(s->etype);
@@ -161,20 +163,21 @@ static void copy_column(size_t size, const void *from, const uint32_t *map, uint
 	}
 }
 
-void pl_shape_copy_columns(const struct pl_shape *from, const uint32_t *map, struct pl_shape *to)
+void pl_graph_shape_copy_columns(const struct pl_shape *from, const uint32_t *map,
+				 struct pl_shape *to)
 {
 	for (size_t i = 0; i < PL_N_NODE_COLUMNS; i++) {
-		const struct pl_node_column *c = &pl_node_columns[i];
-		const void *p = pl_shape_column(from, c);
+		const struct pl_node_column *c = &pl_graph_node_columns[i];
+		const void *p = pl_graph_shape_column(from, c);
 
 		if (p && map)
-			copy_column(c->size, p, map, from->n_nodes, pl_shape_column(to, c));
+			copy_column(c->size, p, map, from->n_nodes, pl_graph_shape_column(to, c));
 		else if (p)
-			memcpy(pl_shape_column(to, c), p, from->n_nodes * c->size);
+			memcpy(pl_graph_shape_column(to, c), p, from->n_nodes * c->size);
 	}
 }
 
-int pl_shape_copy_comms(const struct pl_shape *from, struct pl_shape *to, struct pl_err *err)
+int pl_graph_shape_copy_comms(const struct pl_shape *from, struct pl_shape *to, struct pl_err *err)
 {
 	int rc = pl_alloc(&to->comms, from->n_comms, sizeof(*to->comms), err);
 
@@ -186,35 +189,36 @@ int pl_shape_copy_comms(const struct pl_shape *from, struct pl_shape *to, struct
 	return 0;
 }
 
-int pl_shape_dup(const struct pl_shape *from, struct pl_shape *to, struct pl_err *err)
+int pl_graph_shape_dup(const struct pl_shape *from, struct pl_shape *to, struct pl_err *err)
 {
-	int rc = pl_shape_room(to, pl_shape_has(from), from->n_nodes, from->n_edges, err);
+	int rc = pl_graph_shape_room(to, pl_graph_shape_has(from), from->n_nodes, from->n_edges,
+				     err);
 
 	if (rc < 0)
 		return rc;
 	to->n_nodes = from->n_nodes;
 	to->n_edges = from->n_edges;
 	to->n_entries = from->n_entries;
-	pl_shape_copy_columns(from, NULL, to);
+	pl_graph_shape_copy_columns(from, NULL, to);
 	memcpy(to->off, from->off, (from->n_nodes + (size_t)1) * sizeof(*to->off));
 	if (from->n_edges) {
 		memcpy(to->src, from->src, from->n_edges * sizeof(*to->src));
 		memcpy(to->etype, from->etype, from->n_edges * sizeof(*to->etype));
 	}
-	return pl_shape_copy_comms(from, to, err);
+	return pl_graph_shape_copy_comms(from, to, err);
 }
 
-bool pl_shape_same(const struct pl_shape *a, const struct pl_shape *b, unsigned ignore)
+bool pl_graph_shape_same(const struct pl_shape *a, const struct pl_shape *b, unsigned ignore)
 {
 	if (a->n_nodes != b->n_nodes || a->n_edges != b->n_edges || a->n_entries != b->n_entries ||
-	    (pl_shape_has(a) ^ pl_shape_has(b)) & ~ignore)
+	    (pl_graph_shape_has(a) ^ pl_graph_shape_has(b)) & ~ignore)
 		return false;
 	for (size_t i = 0; i < PL_N_NODE_COLUMNS; i++) {
-		const struct pl_node_column *c = &pl_node_columns[i];
-		const void *p = pl_shape_column(a, c);
+		const struct pl_node_column *c = &pl_graph_node_columns[i];
+		const void *p = pl_graph_shape_column(a, c);
 
 		if (p && !(c->bit & ignore) &&
-		    memcmp(p, pl_shape_column(b, c), a->n_nodes * c->size) != 0)
+		    memcmp(p, pl_graph_shape_column(b, c), a->n_nodes * c->size) != 0)
 			return false;
 	}
 	return !memcmp(a->off, b->off, (a->n_nodes + (size_t)1) * sizeof(*a->off)) &&

@@ -73,36 +73,40 @@ struct pl_node_column {
 	uint8_t values; /* enum pl_column_values */
 	unsigned bit;
 };
-extern const struct pl_node_column pl_node_columns[PL_N_NODE_COLUMNS];
+extern const struct pl_node_column pl_graph_node_columns[PL_N_NODE_COLUMNS];
 
 struct pl_shape;
 /* The array of a column; NULL if the shape does not have it. */
-void *pl_shape_column(const struct pl_shape *s, const struct pl_node_column *c);
+void *pl_graph_shape_column(const struct pl_shape *s, const struct pl_node_column *c);
 /* A value of a column; the unknown one if the shape does not have the column. */
-int64_t pl_shape_value(const struct pl_shape *s, const struct pl_node_column *c, uint32_t node);
+int64_t pl_graph_shape_value(const struct pl_shape *s, const struct pl_node_column *c,
+			     uint32_t node);
 /* Bits of the optional columns that the shape has, and of those that say something. */
-unsigned pl_shape_has(const struct pl_shape *s);
-unsigned pl_shape_known(const struct pl_shape *s);
+unsigned pl_graph_shape_has(const struct pl_shape *s);
+unsigned pl_graph_shape_known(const struct pl_shape *s);
 
 /* Room for the nodes in the columns that every shape has, those of `has`, and in `off`; and for the
  * edges. New room is not cleared, but off[0] is 0. After a failure the shape stays valid. */
-int pl_shape_room_nodes(struct pl_shape *s, unsigned has, size_t nodes, struct pl_err *err) PL_MUST;
-int pl_shape_room_edges(struct pl_shape *s, size_t edges, struct pl_err *err) PL_MUST;
-int pl_shape_room(struct pl_shape *s, unsigned has, size_t nodes, size_t edges,
-		  struct pl_err *err) PL_MUST;
+int pl_graph_shape_room_nodes(struct pl_shape *s, unsigned has, size_t nodes,
+			      struct pl_err *err) PL_MUST;
+int pl_graph_shape_room_edges(struct pl_shape *s, size_t edges, struct pl_err *err) PL_MUST;
+int pl_graph_shape_room(struct pl_shape *s, unsigned has, size_t nodes, size_t edges,
+			struct pl_err *err) PL_MUST;
 /* Frees the optional columns of these bits: their values are unknown from then on. */
-void pl_shape_drop_columns(struct pl_shape *s, unsigned bits);
-void pl_shape_fini(struct pl_shape *s); /* all zero afterwards */
+void pl_graph_shape_drop_columns(struct pl_shape *s, unsigned bits);
+void pl_graph_shape_fini(struct pl_shape *s); /* all zero afterwards */
 
 /* All columns of node i of `from` become those of node map[i] of `to`, which has the same columns;
  * PL_NONE: left out. map NULL: node i. */
-void pl_shape_copy_columns(const struct pl_shape *from, const uint32_t *map, struct pl_shape *to);
+void pl_graph_shape_copy_columns(const struct pl_shape *from, const uint32_t *map,
+				 struct pl_shape *to);
 /* The table of communications, into a shape that has none. */
-int pl_shape_copy_comms(const struct pl_shape *from, struct pl_shape *to,
-			struct pl_err *err) PL_MUST;
+int pl_graph_shape_copy_comms(const struct pl_shape *from, struct pl_shape *to,
+			      struct pl_err *err) PL_MUST;
 /* The zeroed shape `to` becomes a copy. */
-int pl_shape_dup(const struct pl_shape *from, struct pl_shape *to, struct pl_err *err) PL_MUST;
+int pl_graph_shape_dup(const struct pl_shape *from, struct pl_shape *to,
+		       struct pl_err *err) PL_MUST;
 /* The same structure and the same values in every column but those of `ignore`? */
-bool pl_shape_same(const struct pl_shape *a, const struct pl_shape *b, unsigned ignore);
+bool pl_graph_shape_same(const struct pl_shape *a, const struct pl_shape *b, unsigned ignore);
 
 #endif

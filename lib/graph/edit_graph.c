@@ -184,7 +184,7 @@ static int put_step(struct put *p, uint32_t step, struct pl_err *err)
 	st = &o->step[o->n_steps++];
 	memset(s, 0, sizeof(*s));
 	*st = (struct pl_gstep){ .number = e->step[step].number, .shape = step };
-	if ((rc = pl_shape_room(s, has, nodes, edges, err)) < 0 ||
+	if ((rc = pl_graph_shape_room(s, has, nodes, edges, err)) < 0 ||
 	    (rc = pl_alloc(&s->comms, comms, sizeof(*s->comms), err)) < 0 ||
 	    (rc = pl_alloc(&st->start, nodes, sizeof(pl_ns), err)) < 0 ||
 	    (rc = pl_alloc(&st->dur, nodes, sizeof(pl_ns), err)) < 0 ||

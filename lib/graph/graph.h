@@ -224,12 +224,12 @@ uint32_t pl_graph_rank_index(const struct pl_graph *g, int32_t rank);
 /* Everything but shapes, steps and tensors (with their consumers) into the empty graph `to`; after
  * a failure `to` can be given to pl_graph_fini(). */
 int pl_graph_copy_tables(const struct pl_graph *g, struct pl_graph *to, struct pl_err *err) PL_MUST;
-const char *pl_node_type_name(unsigned type);
-const char *pl_node_role_name(unsigned role);
-const char *pl_phase_name(unsigned phase);
-const char *pl_operator_name(unsigned op);
-const char *pl_edge_type_name(unsigned type); /* without the inferred bit */
-const char *pl_tensor_role_name(unsigned role);
+const char *pl_graph_node_type_name(unsigned type);
+const char *pl_graph_node_role_name(unsigned role);
+const char *pl_graph_phase_name(unsigned phase);
+const char *pl_graph_operator_name(unsigned op);
+const char *pl_graph_edge_type_name(unsigned type); /* without the inferred bit */
+const char *pl_graph_tensor_role_name(unsigned role);
 /* The communication of a node, NULL if it is part of none. */
 static inline const struct pl_gcomm *pl_node_comm(const struct pl_shape *s, uint32_t i)
 {

@@ -58,34 +58,34 @@ static const char *const tensor_roles[PL_TR_COUNT_] = {
 
 _Static_assert(PL_N_COUNT_ == 6 && PL_RO_COUNT_ == 9 && PL_E_COUNT_ == 7 && PL_TR_COUNT_ == 7 &&
 		       PL_PH_COUNT_ == 9 && PL_OP_COUNT_ == 14,
-	       "a type, role or edge without a name (and, in show_dot.c, a colour)");
+	       "a type, role or edge without a name (and, in pl_graph_show_dot.c, a colour)");
 
-const char *pl_node_type_name(unsigned type)
+const char *pl_graph_node_type_name(unsigned type)
 {
 	return type < PL_N_COUNT_ ? types[type] : "unknown";
 }
 
-const char *pl_node_role_name(unsigned role)
+const char *pl_graph_node_role_name(unsigned role)
 {
 	return role < PL_RO_COUNT_ ? node_roles[role] : "unknown";
 }
 
-const char *pl_phase_name(unsigned phase)
+const char *pl_graph_phase_name(unsigned phase)
 {
 	return phase < PL_PH_COUNT_ ? phases[phase] : "unknown";
 }
 
-const char *pl_operator_name(unsigned op)
+const char *pl_graph_operator_name(unsigned op)
 {
 	return op < PL_OP_COUNT_ ? operators[op] : "unknown";
 }
 
-const char *pl_edge_type_name(unsigned type)
+const char *pl_graph_edge_type_name(unsigned type)
 {
 	return type < PL_E_COUNT_ ? edges[type] : "unknown";
 }
 
-const char *pl_tensor_role_name(unsigned role)
+const char *pl_graph_tensor_role_name(unsigned role)
 {
 	return role < PL_TR_COUNT_ ? tensor_roles[role] : "unknown";
 }
@@ -98,7 +98,7 @@ void pl_graph_init(struct pl_graph *g)
 void pl_graph_fini(struct pl_graph *g)
 {
 	for (size_t i = 0; i < g->n_shapes; i++)
-		pl_shape_fini(&g->shape[i]);
+		pl_graph_shape_fini(&g->shape[i]);
 	for (size_t i = 0; i < g->n_steps; i++) {
 		pl_free(g->step[i].start);
 		pl_free(g->step[i].dur);

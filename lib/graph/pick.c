@@ -136,10 +136,10 @@ static int pick_shape(struct pick *p, size_t id, struct pl_err *err)
 	p->shape[id] = (uint32_t)g->n_shapes;
 	o = &g->shape[g->n_shapes++];
 	memset(o, 0, sizeof(*o));
-	PL_TRY(pl_shape_room(o, pl_shape_has(s), nodes, edges, err));
-	PL_TRY(pl_shape_copy_comms(s, o, err));
+	PL_TRY(pl_graph_shape_room(o, pl_graph_shape_has(s), nodes, edges, err));
+	PL_TRY(pl_graph_shape_copy_comms(s, o, err));
 	o->n_nodes = nodes;
-	pl_shape_copy_columns(s, map, o);
+	pl_graph_shape_copy_columns(s, map, o);
 	for (uint32_t i = 0; i < s->n_nodes; i++) {
 		if (map[i] == PL_NONE)
 			continue;

@@ -17,9 +17,9 @@ struct gathering {
 	uint32_t first, last, n; /* arrivals */
 };
 struct builder {
-	const struct pl_program_job *job;
+	const struct pl_graph_program_job *job;
 	struct pl_graph *g;
-	struct pl_program_nodes *nodes;
+	struct pl_graph_program_nodes *nodes;
 	struct pl_shape *s;
 	pl_ns *start, *dur;
 	struct arrival *arrival;
@@ -28,14 +28,14 @@ struct builder {
 	uint32_t *next;		     /* by rank: the operation that it comes to */
 };
 
-void pl_program_fini(struct pl_program *p)
+void pl_graph_program_fini(struct pl_program *p)
 {
 	pl_free(p->op);
 	pl_free(p->dep);
 	memset(p, 0, sizeof(*p));
 }
 
-void pl_program_nodes_fini(struct pl_program_nodes *n)
+void pl_graph_program_nodes_fini(struct pl_graph_program_nodes *n)
 {
 	pl_free(n->first);
 	pl_free(n->last);
@@ -43,8 +43,8 @@ void pl_program_nodes_fini(struct pl_program_nodes *n)
 	memset(n, 0, sizeof(*n));
 }
 
-int pl_program_add(struct pl_program *p, const struct pl_program_op *op, uint32_t *id,
-		   struct pl_err *err)
+int pl_graph_program_add(struct pl_program *p, const struct pl_graph_program_op *op, uint32_t *id,
+			 struct pl_err *err)
 {
 	int rc = pl_grow(&p->op, &p->cap_ops, p->n_ops + 1, sizeof(*p->op), err);
 
@@ -59,13 +59,13 @@ int pl_program_add(struct pl_program *p, const struct pl_program_op *op, uint32_
 	return 0;
 }
 
-int pl_program_after(struct pl_program *p, uint32_t op, unsigned type, struct pl_err *err)
+int pl_graph_program_after(struct pl_program *p, uint32_t op, unsigned type, struct pl_err *err)
 {
 	int rc = pl_grow(&p->dep, &p->cap_deps, p->n_deps + 1, sizeof(*p->dep), err);
 
 	if (rc < 0)
 		return rc;
-	p->dep[p->n_deps++] = (struct pl_program_dep){ op, (uint8_t)type };
+	p->dep[p->n_deps++] = (struct pl_graph_program_dep){ op, (uint8_t)type };
 	p->op[p->n_ops - 1].n_deps++;
 	return 0;
 }
@@ -85,7 +85,7 @@ static uint32_t members_of(const struct builder *b, uint32_t comm)
 
 static int make_resources(const struct builder *b, struct pl_err *err)
 {
-	const struct pl_program_job *j = b->job;
+	const struct pl_graph_program_job *j = b->job;
 	struct pl_graph *g = b->g;
 	uint32_t n = j->n_ranks, per_host = j->per_host ? j->per_host : n;
 	char host[32];
@@ -137,7 +137,7 @@ static int make_room(struct builder *b, struct pl_err *err)
 	if (nodes >= PL_NONE || edges >= PL_NONE)
 		return pl_fail(err, PL_ELIMIT, "%llu operations are more than a graph can hold",
 			       (unsigned long long)nodes);
-	PL_TRY(pl_shape_room(b->s, PL_HAS_bytes | PL_HAS_layer, nodes, edges, err));
+	PL_TRY(pl_graph_shape_room(b->s, PL_HAS_bytes | PL_HAS_layer, nodes, edges, err));
 	PL_TRY(pl_alloc(&b->start, nodes, sizeof(*b->start), err));
 	PL_TRY(pl_alloc(&b->dur, nodes, sizeof(*b->dur), err));
 	PL_TRY(pl_alloc(&b->nodes->first, ops, sizeof(uint32_t), err));
@@ -150,7 +150,7 @@ out:
 	return rc;
 }
 
-static uint32_t put_node(struct builder *b, const struct pl_program_op *op, unsigned type,
+static uint32_t put_node(struct builder *b, const struct pl_graph_program_op *op, unsigned type,
 			 unsigned role, unsigned flags, uint32_t res, pl_ns dur)
 {
 	struct pl_shape *s = b->s;
@@ -183,7 +183,7 @@ static void put_edge(struct builder *b, uint32_t src, unsigned type)
 }
 
 /* The rendezvous and the transfers, when all members are there. */
-static void put_transfers(struct builder *b, const struct pl_program_op *op)
+static void put_transfers(struct builder *b, const struct pl_graph_program_op *op)
 {
 	const struct gathering *x = &b->gathering[op->comm];
 	uint32_t meet = put_node(b, op, PL_N_RENDEZVOUS, PL_RO_NONE, 0, PL_NONE, 0);
@@ -192,7 +192,7 @@ static void put_transfers(struct builder *b, const struct pl_program_op *op)
 		put_edge(b, b->arrival[i].node, PL_E_COMM);
 	for (uint32_t i = x->first, k = 0; k < x->n; i = b->arrival[i].next, k++) {
 		const struct arrival *a = &b->arrival[i];
-		const struct pl_program_op *o = &program_of(b, a->rank)->op[a->op];
+		const struct pl_graph_program_op *o = &program_of(b, a->rank)->op[a->op];
 
 		b->nodes->last[b->nodes->at[a->rank] + a->op] =
 			put_node(b, o, PL_N_OP, o->role, o->flags, b->s->res[a->node], o->dur);
@@ -201,7 +201,7 @@ static void put_transfers(struct builder *b, const struct pl_program_op *op)
 	}
 }
 
-static void arrive(struct builder *b, const struct pl_program_op *op, uint32_t rank,
+static void arrive(struct builder *b, const struct pl_graph_program_op *op, uint32_t rank,
 		   uint32_t number, uint32_t node)
 {
 	struct gathering *x = &b->gathering[op->comm];
@@ -222,7 +222,7 @@ static bool advance(struct builder *b, uint32_t rank)
 {
 	const struct pl_program *p = program_of(b, rank);
 	uint32_t number = b->next[rank], *last = b->nodes->last + b->nodes->at[rank], node;
-	const struct pl_program_op *op = &p->op[number];
+	const struct pl_graph_program_op *op = &p->op[number];
 	bool comm;
 
 	if (number == p->n_ops)
@@ -269,8 +269,8 @@ static int make_nodes(struct builder *b, struct pl_err *err)
 	return 0;
 }
 
-int pl_program_graph(const struct pl_program_job *job, struct pl_graph *g,
-		     struct pl_program_nodes *nodes, struct pl_err *err)
+int pl_graph_from_programs(const struct pl_graph_program_job *job, struct pl_graph *g,
+			   struct pl_graph_program_nodes *nodes, struct pl_err *err)
 {
 	struct builder b = { .job = job, .g = g, .nodes = nodes };
 	int rc;
@@ -292,6 +292,6 @@ out:
 	pl_free(b.gathering);
 	pl_free(b.next);
 	if (rc < 0)
-		pl_program_nodes_fini(nodes);
+		pl_graph_program_nodes_fini(nodes);
 	return rc;
 }

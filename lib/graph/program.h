@@ -11,7 +11,7 @@
 
 #include "graph/graph.h"
 
-struct pl_program_op {
+struct pl_graph_program_op {
 	uint8_t role, kind, flags; /* of a communication those of its transfer */
 	uint32_t resource;	   /* of the rank: number of its name */
 	uint32_t comm;		   /* number of the communication, PL_NONE: it is none */
@@ -23,24 +23,25 @@ struct pl_program_op {
 	uint32_t dep, n_deps;
 };
 /* After the end of operation `op`, which comes before; enum pl_edge_type. */
-struct pl_program_dep {
+struct pl_graph_program_dep {
 	uint32_t op;
 	uint8_t type;
 };
 struct pl_program {
-	struct pl_program_op *op;
-	struct pl_program_dep *dep;
+	struct pl_graph_program_op *op;
+	struct pl_graph_program_dep *dep;
 	size_t n_ops, cap_ops, n_deps, cap_deps;
 };
-void pl_program_fini(struct pl_program *p);
-/* Appends; its dependencies follow by pl_program_after(). *id (may be NULL): its number. */
-int pl_program_add(struct pl_program *p, const struct pl_program_op *op, uint32_t *id,
-		   struct pl_err *err) PL_MUST;
+void pl_graph_program_fini(struct pl_program *p);
+/* Appends; its dependencies follow by pl_graph_program_after(). *id (may be NULL): its number. */
+int pl_graph_program_add(struct pl_program *p, const struct pl_graph_program_op *op, uint32_t *id,
+			 struct pl_err *err) PL_MUST;
 /* The operation that was added last comes after `op`. */
-int pl_program_after(struct pl_program *p, uint32_t op, unsigned type, struct pl_err *err) PL_MUST;
+int pl_graph_program_after(struct pl_program *p, uint32_t op, unsigned type,
+			   struct pl_err *err) PL_MUST;
 
 /* A job: what every rank runs, and where. */
-struct pl_program_job {
+struct pl_graph_program_job {
 	const struct pl_program *program; /* [n_programs] */
 	const uint32_t *of_rank;	  /* [n_ranks]: its program; NULL: the first for all */
 	uint32_t n_ranks, per_host;	  /* per_host: consecutive ranks of one host, 0: all */
@@ -50,18 +51,18 @@ struct pl_program_job {
 };
 /* Where the operations of a job became nodes: operation `op` of the program of rank r begins with
  * first[at[r] + op] and ends with last[at[r] + op]. */
-struct pl_program_nodes {
+struct pl_graph_program_nodes {
 	uint32_t *first, *last;
 	size_t *at; /* [n_ranks + 1] */
 };
-void pl_program_nodes_fini(struct pl_program_nodes *n);
+void pl_graph_program_nodes_fini(struct pl_graph_program_nodes *n);
 /*
  * Ranks, resources, one shape and one step of it into the graph, which has none yet, but strings
  * and groups. Nodes are in the order in which the ranks reach them in turn; each begins when all
  * that it comes after has ended. PL_EDATA when ranks wait for one another for ever, PL_ELIMIT when
  * a graph cannot hold it.
  */
-int pl_program_graph(const struct pl_program_job *job, struct pl_graph *g,
-		     struct pl_program_nodes *nodes, struct pl_err *err) PL_MUST;
+int pl_graph_from_programs(const struct pl_graph_program_job *job, struct pl_graph *g,
+			   struct pl_graph_program_nodes *nodes, struct pl_err *err) PL_MUST;
 
 #endif

@@ -338,7 +338,7 @@ static int need_nodes(struct reader *r, struct pl_shape *s, size_t need, struct 
 	if (need <= r->cap && s->off)
 		return 0;
 	cap = next_cap(r->cap, need, s->n_nodes);
-	PL_TRY(pl_shape_room_nodes(s, r->mask, cap, err));
+	PL_TRY(pl_graph_shape_room_nodes(s, r->mask, cap, err));
 	r->cap = cap;
 out:
 	return rc;
@@ -352,7 +352,7 @@ static int need_edges(struct reader *r, struct pl_shape *s, size_t need, struct 
 	if (need <= r->cap_edges && s->src)
 		return 0;
 	cap = next_cap(r->cap_edges, need, s->n_edges);
-	PL_TRY(pl_shape_room_edges(s, cap, err));
+	PL_TRY(pl_graph_shape_room_edges(s, cap, err));
 	r->cap_edges = cap;
 out:
 	return rc;
@@ -389,7 +389,7 @@ out:
 static int get_column(struct reader *r, const struct pl_shape *s, const struct pl_node_column *c,
 		      struct pl_cur *in, uint32_t n, struct pl_err *err)
 {
-	void *p = pl_shape_column(s, c);
+	void *p = pl_graph_shape_column(s, c);
 	uint32_t *v = (uint32_t *)p + r->rows;
 	int rc;
 
@@ -409,8 +409,9 @@ static int get_columns(struct reader *r, const struct pl_shape *s, unsigned mask
 	int rc = 0;
 
 	for (size_t i = 0; i < PL_N_NODE_COLUMNS && rc >= 0; i++)
-		if (pl_node_columns[i].bit ? (mask & pl_node_columns[i].bit) != 0 : base)
-			rc = get_column(r, s, &pl_node_columns[i], in, n, err);
+		if (pl_graph_node_columns[i].bit ? (mask & pl_graph_node_columns[i].bit) != 0
+						 : base)
+			rc = get_column(r, s, &pl_graph_node_columns[i], in, n, err);
 	return rc;
 }
 
@@ -495,7 +496,7 @@ static int get_nodes(struct reader *r, struct pl_cur *c, uint32_t n, struct pl_e
 		if (r->edges != s->n_edges)
 			return pl_fail(err, PL_EDATA, "%u edges, but %u were announced", r->edges,
 				       s->n_edges);
-		pl_shape_drop_columns(s, r->leave_out);
+		pl_graph_shape_drop_columns(s, r->leave_out);
 	}
 out:
 	return rc;

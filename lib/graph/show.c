@@ -29,17 +29,17 @@ static const char *flag_words(unsigned flags, char *buf)
 	return flags ? buf : NULL;
 }
 
-const char *show_word(const struct pl_node_column *c, int64_t v, char *buf)
+const char *pl_graph_show_word(const struct pl_node_column *c, int64_t v, char *buf)
 {
 	switch (c->values) {
 	case PL_CV_NODE_TYPE:
-		return pl_node_type_name((unsigned)v);
+		return pl_graph_node_type_name((unsigned)v);
 	case PL_CV_NODE_ROLE:
-		return pl_node_role_name((unsigned)v);
+		return pl_graph_node_role_name((unsigned)v);
 	case PL_CV_KIND:
 		return kind_word((unsigned)v, buf);
 	case PL_CV_PHASE:
-		return v ? pl_phase_name((unsigned)v) : NULL;
+		return v ? pl_graph_phase_name((unsigned)v) : NULL;
 	case PL_CV_FLAGS:
 		return flag_words((unsigned)v, buf);
 	default:
@@ -47,7 +47,7 @@ const char *show_word(const struct pl_node_column *c, int64_t v, char *buf)
 	}
 }
 
-const struct pl_gstep *show_first_step(const struct pl_graph *g, size_t shape)
+const struct pl_gstep *pl_graph_show_first_step(const struct pl_graph *g, size_t shape)
 {
 	for (size_t i = 0; i < g->n_steps; i++)
 		if (g->step[i].shape == shape)
@@ -60,15 +60,15 @@ int pl_graph_show(const struct pl_graph *g, enum pl_graph_view v, struct pl_out 
 {
 	switch (v) {
 	case PL_GV_STAT:
-		return show_stat(g, false, out, err);
+		return pl_graph_show_stat(g, false, out, err);
 	case PL_GV_STAT_JSON:
-		return show_stat(g, true, out, err);
+		return pl_graph_show_stat(g, true, out, err);
 	case PL_GV_TEXT:
-		return show_text(g, out, err);
+		return pl_graph_show_text(g, out, err);
 	case PL_GV_DOT:
-		return show_dot(g, out, err);
+		return pl_graph_show_dot(g, out, err);
 	case PL_GV_JSON:
-		return show_json(g, out, err);
+		return pl_graph_show_json(g, out, err);
 	}
 	return pl_fail(err, PL_EINTERNAL, "view %d of a graph", (int)v);
 }

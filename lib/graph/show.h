@@ -5,16 +5,17 @@
 #include "graph/graph.h"
 #include "io/table.h"
 
-int show_stat(const struct pl_graph *g, bool json, struct pl_out *out, struct pl_err *err) PL_MUST;
-int show_text(const struct pl_graph *g, struct pl_out *out, struct pl_err *err) PL_MUST;
-int show_dot(const struct pl_graph *g, struct pl_out *out, struct pl_err *err) PL_MUST;
-int show_json(const struct pl_graph *g, struct pl_out *out, struct pl_err *err) PL_MUST;
+int pl_graph_show_stat(const struct pl_graph *g, bool json, struct pl_out *out,
+		       struct pl_err *err) PL_MUST;
+int pl_graph_show_text(const struct pl_graph *g, struct pl_out *out, struct pl_err *err) PL_MUST;
+int pl_graph_show_dot(const struct pl_graph *g, struct pl_out *out, struct pl_err *err) PL_MUST;
+int pl_graph_show_json(const struct pl_graph *g, struct pl_out *out, struct pl_err *err) PL_MUST;
 
 #define SHOW_WORD 64
 /* The word for a value of a column whose values have words; NULL where there is nothing to say, or
  * the values are numbers or strings. buf has SHOW_WORD bytes. */
-const char *show_word(const struct pl_node_column *c, int64_t v, char *buf);
+const char *pl_graph_show_word(const struct pl_node_column *c, int64_t v, char *buf);
 /* The first step of that shape, or NULL. */
-const struct pl_gstep *show_first_step(const struct pl_graph *g, size_t shape);
+const struct pl_gstep *pl_graph_show_first_step(const struct pl_graph *g, size_t shape);
 
 #endif

@@ -71,7 +71,7 @@ static int node(const struct pl_graph *g, struct pl_out *out, size_t shape, uint
 		struct pl_err *err)
 {
 	const struct pl_shape *s = &g->shape[shape];
-	const struct pl_gstep *p = show_first_step(g, shape);
+	const struct pl_gstep *p = pl_graph_show_first_step(g, shape);
 	char dur[32] = "";
 	int rc;
 
@@ -81,9 +81,10 @@ static int node(const struct pl_graph *g, struct pl_out *out, size_t shape, uint
 			     i, node_shape(s->type[i]), fill[s->role[i]]));
 	PL_TRY(put_name(g, out, s->name[i], err));
 	if (s->type[i] == PL_N_OP || s->type[i] == PL_N_DELAY || s->type[i] == PL_N_RESOURCE)
-		PL_TRY(pl_out_printf(out, err, "\\n%s %s", pl_node_role_name(s->role[i]), dur));
+		PL_TRY(pl_out_printf(out, err, "\\n%s %s", pl_graph_node_role_name(s->role[i]),
+				     dur));
 	else
-		PL_TRY(pl_out_printf(out, err, "\\n%s", pl_node_type_name(s->type[i])));
+		PL_TRY(pl_out_printf(out, err, "\\n%s", pl_graph_node_type_name(s->type[i])));
 	if (s->res[i] != PL_NONE) {
 		PL_TRY(pl_out_write(out, "\\n", 2, err));
 		PL_TRY(put_name(g, out, g->res[s->res[i]].name, err));
@@ -163,7 +164,7 @@ out:
 	return rc;
 }
 
-int show_dot(const struct pl_graph *g, struct pl_out *out, struct pl_err *err)
+int pl_graph_show_dot(const struct pl_graph *g, struct pl_out *out, struct pl_err *err)
 {
 	int rc;
 

@@ -94,7 +94,7 @@ static void tensor(struct json *j, size_t i)
 	pl_json_open(&j->w, '{');
 	kname(j, "name", t->name);
 	kname(j, "type", t->type);
-	pl_json_str(&j->w, "role", pl_tensor_role_name(t->role));
+	pl_json_str(&j->w, "role", pl_graph_tensor_role_name(t->role));
 	knum(j, "bytes", t->bytes, -1);
 	knum(j, "shape", t->shape, PL_NONE);
 	knum(j, "producer", t->producer, PL_NONE);
@@ -109,7 +109,7 @@ static void preds(struct json *j, const struct pl_shape *s, uint32_t i)
 	for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++) {
 		pl_json_open(&j->w, '{');
 		pl_json_int(&j->w, "node", s->src[e]);
-		pl_json_str(&j->w, "type", pl_edge_type_name(PL_E_TYPE(s->etype[e])));
+		pl_json_str(&j->w, "type", pl_graph_edge_type_name(PL_E_TYPE(s->etype[e])));
 		if (s->etype[e] & PL_E_INFERRED) {
 			pl_json_bool(&j->w, "inferred", true);
 		}
@@ -122,10 +122,10 @@ static void node(struct json *j, const struct pl_shape *s, uint32_t i)
 {
 	pl_json_open(&j->w, '{');
 	for (size_t k = 0; k < PL_N_NODE_COLUMNS; k++) {
-		const struct pl_node_column *c = &pl_node_columns[k];
-		int64_t v = pl_shape_value(s, c, i);
+		const struct pl_node_column *c = &pl_graph_node_columns[k];
+		int64_t v = pl_graph_shape_value(s, c, i);
 		char buf[SHOW_WORD];
-		const char *word = show_word(c, v, buf);
+		const char *word = pl_graph_show_word(c, v, buf);
 
 		if (word)
 			pl_json_str(&j->w, c->word, word);
@@ -145,7 +145,7 @@ static void work(struct json *j, size_t i)
 
 	pl_json_open(&j->w, '{');
 	if (p->op)
-		pl_json_str(&j->w, "operator", pl_operator_name(p->op));
+		pl_json_str(&j->w, "operator", pl_graph_operator_name(p->op));
 	kname(j, "type", p->type);
 	kname(j, "dims", p->dims);
 	knum(j, "flops", p->flops, -1);
@@ -236,7 +236,7 @@ static void array(struct json *j, const char *key, size_t n, void (*one)(struct 
 	pl_json_close(&j->w);
 }
 
-int show_json(const struct pl_graph *g, struct pl_out *out, struct pl_err *err)
+int pl_graph_show_json(const struct pl_graph *g, struct pl_out *out, struct pl_err *err)
 {
 	struct json j = { .g = g };
 

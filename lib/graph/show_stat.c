@@ -81,7 +81,8 @@ static size_t type_rows(const struct graph_stat *s)
 
 static int type_row(const struct graph_stat *s, size_t i, struct pl_table *t, struct pl_err *err)
 {
-	return s->type[i] ? pl_table_row(t, err, pl_node_type_name((unsigned)i), s->type[i]) : 0;
+	return s->type[i] ? pl_table_row(t, err, pl_graph_node_type_name((unsigned)i), s->type[i])
+			  : 0;
 }
 
 /* A row of what was counted, if there is any. */
@@ -105,7 +106,7 @@ static size_t role_rows(const struct graph_stat *s)
 
 static int role_row(const struct graph_stat *s, size_t i, struct pl_table *t, struct pl_err *err)
 {
-	return tally_row(&s->role[i], pl_node_role_name((unsigned)i), t, err);
+	return tally_row(&s->role[i], pl_graph_node_role_name((unsigned)i), t, err);
 }
 
 static const struct pl_column phase_cols[] = {
@@ -122,7 +123,7 @@ static size_t phase_rows(const struct graph_stat *s)
 
 static int phase_row(const struct graph_stat *s, size_t i, struct pl_table *t, struct pl_err *err)
 {
-	return tally_row(&s->phase[i], pl_phase_name((unsigned)i), t, err);
+	return tally_row(&s->phase[i], pl_graph_phase_name((unsigned)i), t, err);
 }
 
 static const struct pl_column op_cols[] = {
@@ -139,7 +140,7 @@ static size_t op_rows(const struct graph_stat *s)
 
 static int op_row(const struct graph_stat *s, size_t i, struct pl_table *t, struct pl_err *err)
 {
-	return tally_row(&s->op[i], pl_operator_name((unsigned)i), t, err);
+	return tally_row(&s->op[i], pl_graph_operator_name((unsigned)i), t, err);
 }
 
 static const struct pl_column tensor_cols[] = {
@@ -159,7 +160,7 @@ static int tensor_row(const struct graph_stat *s, size_t i, struct pl_table *t, 
 {
 	const struct stat_tensor *x = &s->tensor[i];
 
-	return x->n ? pl_table_row(t, err, pl_tensor_role_name((unsigned)i), x->n, x->bytes,
+	return x->n ? pl_table_row(t, err, pl_graph_tensor_role_name((unsigned)i), x->n, x->bytes,
 				   x->unknown, x->estimated)
 		    : 0;
 }
@@ -180,7 +181,8 @@ static int edge_row(const struct graph_stat *s, size_t i, struct pl_table *t, st
 {
 	if (!s->edge[i][0] && !s->edge[i][1])
 		return 0;
-	return pl_table_row(t, err, pl_edge_type_name((unsigned)i), s->edge[i][0], s->edge[i][1]);
+	return pl_table_row(t, err, pl_graph_edge_type_name((unsigned)i), s->edge[i][0],
+			    s->edge[i][1]);
 }
 
 /* ---- ranks -------------------------------------------------------------------------------------
@@ -413,12 +415,12 @@ static int print_json(const struct graph_stat *s, struct pl_out *out, struct pl_
 	return pl_json_end(&w, err);
 }
 
-int show_stat(const struct pl_graph *g, bool json, struct pl_out *out, struct pl_err *err)
+int pl_graph_show_stat(const struct pl_graph *g, bool json, struct pl_out *out, struct pl_err *err)
 {
 	struct graph_stat s;
 	int rc;
 
-	PL_TRY(stat_collect(g, &s, err));
+	PL_TRY(pl_graph_stat_collect(g, &s, err));
 	if (json) {
 		PL_TRY(print_json(&s, out, err));
 	} else {
@@ -427,6 +429,6 @@ int show_stat(const struct pl_graph *g, bool json, struct pl_out *out, struct pl
 			PL_TRY(text_section(&s, &sections[i], out, err));
 	}
 out:
-	stat_fini(&s);
+	pl_graph_stat_fini(&s);
 	return rc;
 }

@@ -185,7 +185,7 @@ static int tensor(struct text *t, size_t i, struct pl_err *err)
 	PL_TRY(put_num(t, (int64_t)i, -1, err));
 	PL_TRY(put_name(t, p->name, err));
 	PL_TRY(put_name(t, p->type, err));
-	PL_TRY(put_word(t, pl_tensor_role_name(p->role), err));
+	PL_TRY(put_word(t, pl_graph_tensor_role_name(p->role), err));
 	PL_TRY(put_num(t, p->bytes, -1, err));
 	PL_TRY(put_num(t, p->shape, PL_NONE, err));
 	PL_TRY(put_num(t, p->producer, PL_NONE, err));
@@ -203,10 +203,10 @@ static int node(struct text *t, const struct pl_shape *s, uint32_t i, struct pl_
 	PL_TRY(begin(t, "node", err));
 	PL_TRY(put_num(t, i, -1, err));
 	for (size_t k = 0; k < PL_N_NODE_COLUMNS; k++) {
-		const struct pl_node_column *c = &pl_node_columns[k];
-		int64_t v = pl_shape_value(s, c, i);
+		const struct pl_node_column *c = &pl_graph_node_columns[k];
+		int64_t v = pl_graph_shape_value(s, c, i);
 		char buf[SHOW_WORD];
-		const char *word = show_word(c, v, buf);
+		const char *word = pl_graph_show_word(c, v, buf);
 
 		if (word || c->values == PL_CV_FLAGS || c->values == PL_CV_PHASE)
 			PL_TRY(put_word(t, word ? word : "-", err));
@@ -228,7 +228,7 @@ static int edges(struct text *t, const struct pl_shape *s, uint32_t i, struct pl
 		PL_TRY(begin(t, "edge", err));
 		PL_TRY(put_num(t, s->src[e], -1, err));
 		PL_TRY(put_num(t, i, -1, err));
-		PL_TRY(put_word(t, pl_edge_type_name(PL_E_TYPE(s->etype[e])), err));
+		PL_TRY(put_word(t, pl_graph_edge_type_name(PL_E_TYPE(s->etype[e])), err));
 		if (s->etype[e] & PL_E_INFERRED)
 			PL_TRY(pl_buf_put(&t->line, "?", 1, err));
 		PL_TRY(end(t, err));
@@ -244,7 +244,7 @@ static int work(struct text *t, size_t i, struct pl_err *err)
 
 	PL_TRY(begin(t, "work", err));
 	PL_TRY(put_num(t, (int64_t)i, -1, err));
-	PL_TRY(put_word(t, pl_operator_name(p->op), err));
+	PL_TRY(put_word(t, pl_graph_operator_name(p->op), err));
 	PL_TRY(put_name(t, p->type, err));
 	PL_TRY(put_name(t, p->dims, err));
 	PL_TRY(put_num(t, p->flops, -1, err));
@@ -312,7 +312,7 @@ out:
 	return rc;
 }
 
-int show_text(const struct pl_graph *g, struct pl_out *out, struct pl_err *err)
+int pl_graph_show_text(const struct pl_graph *g, struct pl_out *out, struct pl_err *err)
 {
 	struct text t = { .g = g, .out = out };
 	int rc;

@@ -185,7 +185,7 @@ static void count_tensors(struct graph_stat *s)
 	}
 }
 
-int stat_collect(const struct pl_graph *g, struct graph_stat *s, struct pl_err *err)
+int pl_graph_stat_collect(const struct pl_graph *g, struct graph_stat *s, struct pl_err *err)
 {
 	int rc;
 
@@ -209,7 +209,7 @@ out:
 	return rc;
 }
 
-void stat_fini(struct graph_stat *s)
+void pl_graph_stat_fini(struct graph_stat *s)
 {
 	pl_free(s->rank_of);
 	pl_free(s->rank);

@@ -49,8 +49,9 @@ struct graph_stat {
 	int64_t edge[PL_E_COUNT_][2]; /* recorded, inferred */
 };
 
-/* Free with stat_fini() also after a failure. */
-int stat_collect(const struct pl_graph *g, struct graph_stat *s, struct pl_err *err) PL_MUST;
-void stat_fini(struct graph_stat *s);
+/* Free with pl_graph_stat_fini() also after a failure. */
+int pl_graph_stat_collect(const struct pl_graph *g, struct graph_stat *s,
+			  struct pl_err *err) PL_MUST;
+void pl_graph_stat_fini(struct graph_stat *s);
 
 #endif

@@ -191,12 +191,13 @@ static uint32_t column_fault(const struct pl_graph *g, const struct pl_shape *s,
 	uint64_t limit = column_limit(g, s, c), mask = c->size == 8   ? UINT64_MAX
 						       : c->size == 1 ? UINT8_MAX
 								      : UINT32_MAX;
-	const void *v = pl_shape_column(s, c);
+	const void *v = pl_graph_shape_column(s, c);
 
 	if (!v || !column_broken(c, v, s->n_nodes, limit))
 		return PL_NONE;
 	for (uint32_t i = 0; i < s->n_nodes; i++)
-		if ((((uint64_t)pl_shape_value(s, c, i) - (uint64_t)c->unknown) & mask) > limit)
+		if ((((uint64_t)pl_graph_shape_value(s, c, i) - (uint64_t)c->unknown) & mask) >
+		    limit)
 			return i;
 	return PL_NONE;
 }
@@ -237,13 +238,13 @@ static bool shape_ok(const struct pl_graph *g, size_t i, struct pl_err *err)
 		if (!comm_ok(g, &s->comms[k]))
 			return bad(err, "communication", k, "a value that is not possible");
 	for (size_t k = 0; k < PL_N_NODE_COLUMNS; k++) {
-		const struct pl_node_column *c = &pl_node_columns[k];
+		const struct pl_node_column *c = &pl_graph_node_columns[k];
 		uint32_t n = column_fault(g, s, c);
 
 		if (n == PL_NONE)
 			continue;
 		pl_fail(err, PL_EDATA, "shape %zu: node %u: %s %lld is not possible", i, n, c->word,
-			(long long)pl_shape_value(s, c, n));
+			(long long)pl_graph_shape_value(s, c, n));
 		return false;
 	}
 	for (uint32_t n = 0; n < s->n_nodes; n++) {

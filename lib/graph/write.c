@@ -269,7 +269,7 @@ out:
 static int put_column(struct writer *w, const struct pl_shape *s, const struct pl_node_column *c,
 		      uint32_t at, uint32_t n, struct pl_err *err)
 {
-	const void *p = pl_shape_column(s, c);
+	const void *p = pl_graph_shape_column(s, c);
 	const uint32_t *v = p;
 
 	if (c->size == 1)
@@ -288,8 +288,9 @@ static int put_columns(struct writer *w, const struct pl_shape *s, unsigned mask
 	int rc = 0;
 
 	for (size_t i = 0; i < PL_N_NODE_COLUMNS && rc >= 0; i++)
-		if (pl_node_columns[i].bit ? (mask & pl_node_columns[i].bit) != 0 : base)
-			rc = put_column(w, s, &pl_node_columns[i], at, n, err);
+		if (pl_graph_node_columns[i].bit ? (mask & pl_graph_node_columns[i].bit) != 0
+						 : base)
+			rc = put_column(w, s, &pl_graph_node_columns[i], at, n, err);
 	return rc;
 }
 
@@ -460,7 +461,7 @@ static void free_rows(struct writer *w)
 static int write_shape(struct writer *w, const struct pl_graph *g, const struct pl_shape *s,
 		       struct pl_err *err)
 {
-	struct rows r = { .s = s, .mask = pl_shape_known(s), .n = 1 };
+	struct rows r = { .s = s, .mask = pl_graph_shape_known(s), .n = 1 };
 	int rc;
 
 	PL_TRY(put_rows(w, B_SHAP, &r, err));

@@ -425,7 +425,7 @@ static int make_step(struct fold *f, uint32_t shape, struct pl_err *err)
 
 	PL_TRY(pl_alloc(&o->shape, 1, sizeof(*o->shape), err));
 	o->n_shapes = o->cap_shapes = 1;
-	PL_TRY(pl_shape_dup(&f->g->shape[shape], &o->shape[0], err));
+	PL_TRY(pl_graph_shape_dup(&f->g->shape[shape], &o->shape[0], err));
 	PL_TRY(pl_alloc(&o->step, 1, sizeof(*o->step), err));
 	o->n_steps = o->cap_steps = 1;
 	o->step[0].number = f->g->step[f->step[0]].number;

@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (!in)
 		return 0;
-	if (pl_graph_layers(in, &o, &g, &err) == 0) {
+	if (pl_derive_layers(in, &o, &g, &err) == 0) {
 		if (!pl_graph_valid(&g, &err))
 			abort();
 		pl_graph_fini(&g);

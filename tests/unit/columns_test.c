@@ -83,7 +83,7 @@ static bool same_rows(const struct pl_graph *g)
 /* Another value for each node and column, as the rules of the column allow. */
 static int64_t some_value(const struct pl_node_column *c, uint32_t i)
 {
-	size_t at = (size_t)(c - pl_node_columns);
+	size_t at = (size_t)(c - pl_graph_node_columns);
 
 	switch (c->values) {
 	case PL_CV_NODE_TYPE:
@@ -107,7 +107,7 @@ static int64_t some_value(const struct pl_node_column *c, uint32_t i)
 
 static void set_value(struct pl_shape *s, const struct pl_node_column *c, uint32_t i, int64_t v)
 {
-	char *p = (char *)pl_shape_column(s, c) + i * c->size;
+	char *p = (char *)pl_graph_shape_column(s, c) + i * c->size;
 	uint8_t small = (uint8_t)v;
 	uint32_t middle = (uint32_t)v;
 
@@ -128,13 +128,14 @@ static void full_graph(struct pl_graph *g)
 	must(pl_alloc(&g->shape, 1, sizeof(*g->shape), &err));
 	g->n_shapes = g->cap_shapes = 1;
 	s = &g->shape[0];
-	must(pl_shape_room(s, ~0u, N_NODES, N_NODES, &err));
+	must(pl_graph_shape_room(s, ~0u, N_NODES, N_NODES, &err));
 	s->n_nodes = N_NODES;
 	s->n_entries = N_ENTRIES;
 	add_rows(g, s);
 	for (uint32_t i = 0; i < N_NODES; i++) {
 		for (size_t k = 0; k < PL_N_NODE_COLUMNS; k++)
-			set_value(s, &pl_node_columns[k], i, some_value(&pl_node_columns[k], i));
+			set_value(s, &pl_graph_node_columns[k], i,
+				  some_value(&pl_graph_node_columns[k], i));
 		if (i) {
 			s->src[s->n_edges] = i - 1;
 			s->etype[s->n_edges++] = PL_E_SEQ;
@@ -160,13 +161,13 @@ static void same_columns(const struct pl_graph *a, const struct pl_graph *b, con
 
 	is_i64(t->n_nodes, s->n_nodes, way);
 	for (size_t k = 0; k < PL_N_NODE_COLUMNS; k++) {
-		const struct pl_node_column *c = &pl_node_columns[k];
+		const struct pl_node_column *c = &pl_graph_node_columns[k];
 		bool same = true;
 
 		for (uint32_t i = 0; i < s->n_nodes; i++) {
-			int64_t v = pl_shape_value(t, c, i);
+			int64_t v = pl_graph_shape_value(t, c, i);
 
-			same &= v == pl_shape_value(s, c, i) || (c->bit == PL_HAS_k && !v);
+			same &= v == pl_graph_shape_value(s, c, i) || (c->bit == PL_HAS_k && !v);
 		}
 		ok(same, "%s keeps column %s", way, c->word);
 	}
@@ -217,7 +218,7 @@ int main(void)
 	full_graph(&g);
 	through_file(&g, &other);
 	same_columns(&g, &other, "the file");
-	ok(pl_shape_same(&g.shape[0], &other.shape[0], 0), "and the shapes are the same");
+	ok(pl_graph_shape_same(&g.shape[0], &other.shape[0], 0), "and the shapes are the same");
 	pl_graph_fini(&other);
 	must(pl_graph_pick(&g, &part, &other, &err));
 	same_columns(&g, &other, "picking");

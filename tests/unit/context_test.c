@@ -36,7 +36,7 @@ static bool is_in(uint32_t node, unsigned phase, const char *module)
 	if (node == PL_NONE)
 		return false;
 	if (s->phase[node] != phase || !m != !module || (m && strcmp(m, module) != 0)) {
-		printf("# %s in %s\n", pl_phase_name(s->phase[node]), m ? m : "no module");
+		printf("# %s in %s\n", pl_graph_phase_name(s->phase[node]), m ? m : "no module");
 		return false;
 	}
 	return true;

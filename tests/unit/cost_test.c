@@ -277,7 +277,7 @@ static double precision_of(const char *name, const char *precision)
 {
 	struct pl_name_says says;
 
-	pl_name_read(name, strlen(name), &says);
+	pl_derive_name_read(name, strlen(name), &says);
 	return pl_cost_precision(says.op, says.type, precision);
 }
 

@@ -56,9 +56,9 @@ static void operators(void)
 	struct pl_name_says says;
 
 	for (size_t i = 0; i < PL_LEN(cases); i++) {
-		pl_name_read(cases[i].name, strlen(cases[i].name), &says);
+		pl_derive_name_read(cases[i].name, strlen(cases[i].name), &says);
 		ok(says.op == cases[i].op && says.phase == cases[i].phase, "%s: %s %s",
-		   cases[i].name, pl_operator_name(says.op), pl_phase_name(says.phase));
+		   cases[i].name, pl_graph_operator_name(says.op), pl_graph_phase_name(says.phase));
 	}
 }
 
@@ -67,11 +67,11 @@ static void communication(void)
 	static const char nccl[] = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgs)";
 	struct pl_name_says says;
 
-	pl_name_read(nccl, strlen(nccl), &says);
+	pl_derive_name_read(nccl, strlen(nccl), &says);
 	is_i64(says.coll, PL_COLL_ALLREDUCE, "the collective of a kernel of NCCL");
 	ok(says.type && !strcmp(says.type, "bfloat16"), "its type");
 	ok(says.algorithm && !strcmp(says.algorithm, "ring"), "its algorithm");
-	pl_name_read("backward h.0.attn", 17, &says);
+	pl_derive_name_read("backward h.0.attn", 17, &says);
 	ok(says.module && !strcmp(says.module, "h.0.attn"), "the module of a layer's pass");
 }
 
@@ -104,7 +104,7 @@ static void make(struct pl_graph *g)
 	must(pl_alloc(&g->shape, 1, sizeof(*g->shape), &err));
 	g->n_shapes = g->cap_shapes = 1;
 	s = &g->shape[0];
-	must(pl_shape_room(s, PL_HAS_bytes, MOST, MOST, &err));
+	must(pl_graph_shape_room(s, PL_HAS_bytes, MOST, MOST, &err));
 	must(pl_alloc(&g->step, 1, sizeof(*g->step), &err));
 	g->n_steps = g->cap_steps = 1;
 	must(pl_alloc(&g->step[0].start, MOST, sizeof(pl_ns), &err));

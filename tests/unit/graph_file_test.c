@@ -28,11 +28,11 @@ static pl_id str(struct pl_graph *g, const char *s)
 
 static void alloc_shape(struct pl_shape *s, uint32_t nodes, uint32_t edges, bool optional)
 {
-	must(pl_shape_room(s, optional ? ~0u : 0, nodes, edges, &err));
+	must(pl_graph_shape_room(s, optional ? ~0u : 0, nodes, edges, &err));
 	for (size_t i = 0; i < PL_N_NODE_COLUMNS; i++)
-		if (pl_shape_column(s, &pl_node_columns[i]))
-			memset(pl_shape_column(s, &pl_node_columns[i]), 0,
-			       nodes * pl_node_columns[i].size);
+		if (pl_graph_shape_column(s, &pl_graph_node_columns[i]))
+			memset(pl_graph_shape_column(s, &pl_graph_node_columns[i]), 0,
+			       nodes * pl_graph_node_columns[i].size);
 	memset(s->off, 0, (nodes + (size_t)1) * sizeof(*s->off));
 	memset(s->src, 0, edges * sizeof(*s->src));
 	memset(s->etype, 0, edges);
@@ -334,7 +334,7 @@ static void left_out(void)
 	in = pl_in_open_mem("mem", b.p, b.n, &err);
 	must(pl_graph_read_without(in, NULL, without, &h, &err));
 	pl_in_close(in);
-	pl_shape_drop_columns(&g.shape[0], without);
+	pl_graph_shape_drop_columns(&g.shape[0], without);
 	g.provenance.n = 0;
 	ok(had && !h.shape[0].mb && !h.shape[0].bytes && h.shape[0].k && same_graph(&g, &h),
 	   "columns that nobody wants are left out, all others are there");

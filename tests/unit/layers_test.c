@@ -42,7 +42,7 @@ static int make(const char *csv, uint32_t ranks, struct pl_graph *g, struct pl_e
 		.log = &log, .n_ranks = ranks, .per_host = 2, .transfer = transfer, .arg = &cost
 	};
 	struct pl_in *in = pl_in_open_mem("net.csv", csv, strlen(csv), err);
-	int rc = in ? pl_graph_layers(in, &o, g, err) : PL_ENOMEM;
+	int rc = in ? pl_derive_layers(in, &o, g, err) : PL_ENOMEM;
 
 	pl_in_close(in);
 	return rc;

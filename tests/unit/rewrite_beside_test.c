@@ -94,7 +94,7 @@ static void job_init(struct job *j, uint64_t seed, const struct pl_cost *c)
 				       (long long)j->bwd[i], (long long)j->bytes[i]);
 	}
 	in = pl_in_open_mem("layers", text.p, text.n, &err);
-	fine = fine && in && pl_graph_layers(in, &o, &j->g, &err) >= 0;
+	fine = fine && in && pl_derive_layers(in, &o, &j->g, &err) >= 0;
 	j->s = fine ? pl_sim_new(&j->g, &err) : NULL;
 	fine = j->s && pl_sim_edit(j->s, 0, 1, &j->e, &err) >= 0;
 	j->r = fine ? pl_rewriter_new(&j->e, c, &err) : NULL;

@@ -87,7 +87,7 @@ static bool job_init(struct job *j, uint64_t seed, uint32_t n, uint32_t ranks, s
 		rc = err->code;
 		goto out;
 	}
-	PL_TRY(pl_graph_layers(in, &o, &j->g, err));
+	PL_TRY(pl_derive_layers(in, &o, &j->g, err));
 	j->s = pl_sim_new(&j->g, err);
 	if (!j->s) {
 		rc = err->code;

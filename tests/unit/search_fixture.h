@@ -99,7 +99,7 @@ static inline int net_init(struct net *j, uint64_t seed, uint32_t n, pl_ns unit,
 				     (unsigned long long)(pl_rng_next(&rng) % 100000) + 100,
 				     (unsigned long long)(pl_rng_next(&rng) % 100)));
 	in = pl_in_open_mem("layers", text.p, text.n, err);
-	rc = in ? pl_graph_layers(in, &o, &j->g, err) : err->code;
+	rc = in ? pl_derive_layers(in, &o, &j->g, err) : err->code;
 	if (rc < 0)
 		goto out;
 	if (unlike)

@@ -202,7 +202,7 @@ static bool fusable(const char *name)
 {
 	struct pl_name_says says;
 
-	pl_name_read(name, strlen(name), &says);
+	pl_derive_name_read(name, strlen(name), &says);
 	return pl_search_fusable(says.op);
 }
 

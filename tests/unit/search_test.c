@@ -412,7 +412,7 @@ static void test_alone(void)
 
 	pl_graph_init(&g);
 	pl_plan_init(&p);
-	if (ok(in && pl_graph_layers(in, &o, &g, &err) == 0 &&
+	if (ok(in && pl_derive_layers(in, &o, &g, &err) == 0 &&
 		       pl_cost_fit(&g, NULL, &cost, &err) == 0,
 	       "one rank alone (%s)", err.msg)) {
 		ok(pl_search(&g, &cost, &plain, &p, &err) == 0 && !p.n_rw && p.complete,
