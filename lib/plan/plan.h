@@ -16,25 +16,37 @@
 #define PL_PLAN_MAJOR 1
 #define PL_PLAN_MINOR 2
 
-/* What each takes is in the rows of pl_plan_schema, what it means in paceline-plan(5). The members
+/*
+ * The kinds of rewrites: the name, its struct pl_rewrite_kind (lib/rewrite), and why the settings
+ * of a framework do not express it, unless the file of the framework does. The number of a kind is
+ * part of paceline-plan(5), so a new one stands last.
+ *
+ * What each takes is in the rows of pl_plan_schema, what it means in paceline-plan(5). The members
  * of struct pl_rewrite hold it: `word` an algorithm, a precision or a link; `arg` names of tensors,
  * operations, layers or ranks; `k` parts, microbatches, servers or ranks; `x` a share or a factor.
  */
+#define PL_PLAN_REWRITES(X)                                                                        \
+	X(FUSE_TENSORS, fuse_tensors, "no setting groups tensors")                                 \
+	X(PARTITION_TENSOR, partition_tensor, "no setting splits the communication of a tensor")   \
+	X(FUSE_OPS, fuse_ops, "compilers fuse operations by rules of their own")                   \
+	X(ORDER, order, "communication is issued as gradients become ready")                       \
+	X(ACCUMULATE, accumulate, "the training loop decides")                                     \
+	X(RECOMPUTE, recompute, "no setting names the layers")                                     \
+	X(PRECISION, precision, "no setting for this precision, or for some operations alone")     \
+	X(ALGORITHM, algorithm,                                                                    \
+	  "the communication library chooses; NCCL can be told ring or tree, for all tensors "     \
+	  "alike")                                                                                 \
+	X(RANKS, ranks, "the number of workers is given when the job is started")                  \
+	X(BANDWIDTH, bandwidth, "another machine, not a setting")                                  \
+	X(LATENCY, latency, "another machine, not a setting")                                      \
+	X(SPEED, speed, "another machine, not a setting")                                          \
+	X(PRIORITY, priority, "communication is carried out as it was issued")
+
 enum pl_rw {
-	PL_RW_FUSE_TENSORS,
-	PL_RW_PARTITION_TENSOR,
-	PL_RW_FUSE_OPS,
-	PL_RW_ORDER,
-	PL_RW_ACCUMULATE,
-	PL_RW_RECOMPUTE,
-	PL_RW_PRECISION,
-	PL_RW_ALGORITHM,
-	PL_RW_RANKS,
-	PL_RW_BANDWIDTH,
-	PL_RW_LATENCY,
-	PL_RW_SPEED,
-	PL_RW_PRIORITY,
-	PL_RW_COUNT_
+#define NUMBER(name, kind, why) PL_RW_##name,
+	PL_PLAN_REWRITES(NUMBER)
+#undef NUMBER
+		PL_RW_COUNT_
 };
 const char *pl_rw_name(unsigned op);		   /* "fuse-tensors" ... */
 int pl_rw_find(const char *name);		   /* -1 if there is none */

@@ -16,22 +16,10 @@ const struct pl_settings *const pl_settings[] = {
 };
 
 /* Why no setting expresses the rewrite, unless the file of the framework does. */
-static const char *const reasons[PL_RW_COUNT_] = {
-	[PL_RW_FUSE_TENSORS] = "no setting groups tensors",
-	[PL_RW_PARTITION_TENSOR] = "no setting splits the communication of a tensor",
-	[PL_RW_FUSE_OPS] = "compilers fuse operations by rules of their own",
-	[PL_RW_ORDER] = "communication is issued as gradients become ready",
-	[PL_RW_PRIORITY] = "communication is carried out as it was issued",
-	[PL_RW_ACCUMULATE] = "the training loop decides",
-	[PL_RW_RECOMPUTE] = "no setting names the layers",
-	[PL_RW_PRECISION] = "no setting for this precision, or for some operations alone",
-	[PL_RW_ALGORITHM] =
-		("the communication library chooses; NCCL can be told ring or tree, for "
-		 "all tensors alike"),
-	[PL_RW_RANKS] = "the number of workers is given when the job is started",
-	[PL_RW_BANDWIDTH] = "another machine, not a setting",
-	[PL_RW_LATENCY] = "another machine, not a setting",
-	[PL_RW_SPEED] = "another machine, not a setting",
+static const char *const reasons[] = {
+#define REASON(name, kind, why) [PL_RW_##name] = (why),
+	PL_PLAN_REWRITES(REASON)
+#undef REASON
 };
 
 /* ---- the sets -----------------------------------------------------------------------------------

@@ -308,20 +308,10 @@ int pl_rewrite_find_arg(const struct pl_rewriter *r, const struct pl_rewrite *rw
 
 /* ---- kinds of rewrites ----------------------------------------------------------------------- */
 
-static const struct pl_rewrite_kind *const kinds[PL_RW_COUNT_] = {
-	[PL_RW_FUSE_TENSORS] = &pl_rewrite_fuse_tensors,
-	[PL_RW_PARTITION_TENSOR] = &pl_rewrite_partition_tensor,
-	[PL_RW_FUSE_OPS] = &pl_rewrite_fuse_ops,
-	[PL_RW_ORDER] = &pl_rewrite_order,
-	[PL_RW_ACCUMULATE] = &pl_rewrite_accumulate,
-	[PL_RW_RECOMPUTE] = &pl_rewrite_recompute,
-	[PL_RW_PRECISION] = &pl_rewrite_precision,
-	[PL_RW_ALGORITHM] = &pl_rewrite_algorithm,
-	[PL_RW_RANKS] = &pl_rewrite_ranks,
-	[PL_RW_BANDWIDTH] = &pl_rewrite_bandwidth,
-	[PL_RW_LATENCY] = &pl_rewrite_latency,
-	[PL_RW_SPEED] = &pl_rewrite_speed,
-	[PL_RW_PRIORITY] = &pl_rewrite_priority,
+static const struct pl_rewrite_kind *const kinds[] = {
+#define KIND(name, kind, why) [PL_RW_##name] = &pl_rewrite_##kind,
+	PL_PLAN_REWRITES(KIND)
+#undef KIND
 };
 
 bool pl_rewrite_is_comm(unsigned op)

@@ -100,7 +100,7 @@ struct rw_fused {
 	double share;	      /* of that in what all of it took then */
 };
 
-/* A kind of rewrite: one file (several where one mechanism serves them), one row in rewrite.c. */
+/* A kind of rewrite: one file (several where one mechanism serves them), one row in plan/plan.h. */
 struct pl_rewrite_kind {
 	bool comm; /* changes communication: the buckets are built again */
 	bool last; /* applied behind the others of a plan */
@@ -112,10 +112,9 @@ struct pl_rewrite_kind {
 	int (*explain)(const struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_buf *out,
 		       struct pl_err *err);
 };
-extern const struct pl_rewrite_kind pl_rewrite_fuse_tensors, pl_rewrite_partition_tensor,
-	pl_rewrite_fuse_ops, pl_rewrite_order, pl_rewrite_accumulate, pl_rewrite_recompute,
-	pl_rewrite_precision, pl_rewrite_algorithm, pl_rewrite_ranks, pl_rewrite_bandwidth,
-	pl_rewrite_latency, pl_rewrite_speed, pl_rewrite_priority;
+#define DECLARE(name, kind, why) extern const struct pl_rewrite_kind pl_rewrite_##kind;
+PL_PLAN_REWRITES(DECLARE)
+#undef DECLARE
 
 struct pl_rewriter {
 	struct pl_edit *e;
