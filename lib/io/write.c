@@ -215,7 +215,7 @@ void pl_write_json_str(struct pl_writer *w, const char *s, size_t n)
 	while (p < end) {
 		const unsigned char *q = p;
 
-		while (q < end && *q >= 0x20 && *q < 0x7f && *q != '"' && *q != '\\')
+		while (q < end && *q >= 0x20 && *q < 0x80 && *q != '"' && *q != '\\')
 			q++;
 		pl_write(w, p, (size_t)(q - p));
 		p = q;

@@ -81,43 +81,49 @@ static const char *const roles[PL_R_COUNT_] = {
 #define STR  (1u << PL_V_STR)
 #define TEXT (1u << PL_V_STR | 1u << PL_V_JSON)
 
-/* Of several keys of one role the first is the usual one. */
+/* The usual key of each role that has one. */
+#define USUAL_KEYS(KEY)                                                                            \
+	KEY("correlation", PL_R_CORR, INT)                                                         \
+	KEY("External id", PL_R_EXTERNAL, INT)                                                     \
+	KEY("bytes", PL_R_BYTES, INT)                                                              \
+	KEY("Process Group Name", PL_R_GROUP, STR)                                                 \
+	KEY("Seq", PL_R_SEQ, INT)                                                                  \
+	KEY("peer", PL_R_PEER, INT)                                                                \
+	KEY("chunk", PL_R_CHUNK, INT)                                                              \
+	KEY("channel", PL_R_CHANNEL, INT)                                                          \
+	KEY("of", PL_R_OF, INT)                                                                    \
+	KEY("Process Group Ranks", PL_R_RANKS, TEXT)                                               \
+	KEY("Group size", PL_R_SIZE, INT)                                                          \
+	KEY("In msg nelems", PL_R_ELEMENTS, INT)                                                   \
+	KEY("Out msg nelems", PL_R_ELEMENTS_OUT, INT)                                              \
+	KEY("dtype", PL_R_DTYPE, TEXT)                                                             \
+	KEY("Input Dims", PL_R_DIMS, TEXT)                                                         \
+	KEY("Input type", PL_R_TYPES, TEXT)                                                        \
+	KEY("Record function id", PL_R_RECORD, INT)                                                \
+	KEY("Src Rank", PL_R_SRC, INT)                                                             \
+	KEY("Dst Rank", PL_R_DST, INT)                                                             \
+	KEY("stream", PL_R_STREAM, INT)                                                            \
+	KEY("wait_on_stream", PL_R_WAIT_STREAM, INT)                                               \
+	KEY("wait_on_cuda_event_record_corr_id", PL_R_WAIT_CORR, INT)                              \
+	KEY("wait_on_cuda_event_id", PL_R_WAIT_EVENT, INT)                                         \
+	KEY("Bytes", PL_R_ALLOC, INT)                                                              \
+	KEY("Addr", PL_R_ADDRESS, INT)                                                             \
+	KEY("Total Allocated", PL_R_ALLOCATED, INT)                                                \
+	KEY("Total Reserved", PL_R_RESERVED, INT)                                                  \
+	KEY("Device Type", PL_R_DEVICE_TYPE, INT)                                                  \
+	KEY("Device Id", PL_R_DEVICE, INT)
+#define AS_ROW(key, role, types) { key, role, types },
+#define AS_KEY(key, role, types) [role] = key,
+
 static const struct {
 	const char *key;
 	uint8_t role, types;
 } role_keys[] = {
-	{ "correlation", PL_R_CORR, INT },
-	{ "External id", PL_R_EXTERNAL, INT },
+	USUAL_KEYS(AS_ROW) /* and what some sources write instead */
 	{ "external id", PL_R_EXTERNAL, INT },
-	{ "bytes", PL_R_BYTES, INT },
-	{ "Process Group Name", PL_R_GROUP, STR },
-	{ "Seq", PL_R_SEQ, INT },
-	{ "peer", PL_R_PEER, INT },
-	{ "chunk", PL_R_CHUNK, INT },
-	{ "channel", PL_R_CHANNEL, INT },
-	{ "of", PL_R_OF, INT },
-	{ "Process Group Ranks", PL_R_RANKS, TEXT },
-	{ "Group size", PL_R_SIZE, INT },
-	{ "In msg nelems", PL_R_ELEMENTS, INT },
-	{ "Out msg nelems", PL_R_ELEMENTS_OUT, INT },
-	{ "dtype", PL_R_DTYPE, TEXT },
-	{ "Input Dims", PL_R_DIMS, TEXT },
 	{ "Input dims", PL_R_DIMS, TEXT },
-	{ "Input type", PL_R_TYPES, TEXT },
-	{ "Record function id", PL_R_RECORD, INT },
-	{ "Src Rank", PL_R_SRC, INT },
-	{ "Dst Rank", PL_R_DST, INT },
-	{ "stream", PL_R_STREAM, INT },
-	{ "wait_on_stream", PL_R_WAIT_STREAM, INT },
-	{ "wait_on_cuda_event_record_corr_id", PL_R_WAIT_CORR, INT },
-	{ "wait_on_cuda_event_id", PL_R_WAIT_EVENT, INT },
-	{ "Bytes", PL_R_ALLOC, INT },
-	{ "Addr", PL_R_ADDRESS, INT },
-	{ "Total Allocated", PL_R_ALLOCATED, INT },
-	{ "Total Reserved", PL_R_RESERVED, INT },
-	{ "Device Type", PL_R_DEVICE_TYPE, INT },
-	{ "Device Id", PL_R_DEVICE, INT },
 };
+static const char *const usual_keys[PL_R_COUNT_] = { USUAL_KEYS(AS_KEY) };
 _Static_assert(PL_LEN(role_keys) == PL_ROLE_KEYS, "as many as trace.h says");
 
 const char *pl_trace_kind_name(unsigned kind)
@@ -160,12 +166,10 @@ unsigned pl_trace_role_of_key(const char *key, size_t n, unsigned type)
 	return PL_R_ARG;
 }
 
+/* Exporters ask for each value: no search. */
 const char *pl_trace_role_key(unsigned role)
 {
-	for (size_t i = 0; i < PL_LEN(role_keys); i++)
-		if (role_keys[i].role == role)
-			return role_keys[i].key;
-	return pl_trace_role_name(role);
+	return role < PL_R_COUNT_ && usual_keys[role] ? usual_keys[role] : pl_trace_role_name(role);
 }
 
 void pl_trace_role_keys_note(const struct pl_intern *str, pl_id id[PL_ROLE_KEYS])
