@@ -20,7 +20,7 @@ status 6 "a file that is no shared object" env PL_CUDA_PLUGIN="$TMP/text.so" "$r
 says 'cannot be loaded' "it says why"
 fake() {
 	echo "$1" >fake.c
-	"$CC" -shared -fPIC -o fake.so fake.c
+	$CC -shared -fPIC -o fake.so fake.c
 }
 fake 'int other;'
 status 6 "a shared object that is no plugin" env PL_CUDA_PLUGIN="$TMP/fake.so" "$run" --device=cuda tiny.job
