@@ -27,7 +27,7 @@ enum pl_coll_op { /* the operations of nccl-tests */
 const char *pl_comm_operation_name(unsigned op);
 int pl_comm_operation_find(const char *name); /* "all-reduce" or "all_reduce"; -1 */
 /*
- * Algorithms. These exist; an operation takes the nearest one to what was asked for:
+ * Algorithms. An operation uses the algorithm that was asked for, or the nearest that exists:
  *
  *     all-reduce      ring tree halving hierarchical direct
  *     reduce-scatter  ring direct
@@ -104,7 +104,7 @@ struct pl_world_opts {
 	 * the place to end it. NULL: not wanted. */
 	void (*lost)(void *arg, const char *why);
 	void *lost_arg;
-	/* Called for what was sent and received, by channel and chunk, for traces; from any thread
+	/* Called for each chunk sent or received, with its channel, for traces; from any thread
 	 * of the world, one call at a time, never after close or abort. It may not call the world.
 	 * NULL: not wanted. */
 	void (*event)(void *arg, const struct pl_comm_event *e);
@@ -118,17 +118,17 @@ struct pl_comm_event {
 	uint64_t seq; /* of the collective in its world, from 0 */
 	uint64_t tag; /* as given by who began it */
 	size_t bytes;
-	/* CLOCK_MONOTONIC. A part begins when it could: the collective had begun, what it passes on
-	 * had come, and the one before it on its way was over. Over a shaped link a part that is
-	 * sent has the time in which it has that link, which no other part does, and one that is
-	 * received begins when the first of it has come. What reads memory of a device begins when
-	 * that was seen to have come to it. */
+	/* CLOCK_MONOTONIC. A part begins when nothing delays it any more: the collective has begun,
+	 * the data that the part forwards has arrived, and the part before it on the same link has
+	 * ended. Over a shaped link, a sent part has the time in which it alone occupies the link,
+	 * and a received part begins when its first byte arrives. A part that reads memory of a
+	 * device begins when the host has seen that the device has reached it. */
 	pl_ns begin, end;
-	/* Of a collective that a library carries out in a device's queue, two events: when the
-	 * calling thread has put it there (launched; begin: when it took it up), and when it was
-	 * seen to be over (on_device), which the device itself knows better. A collective whose
-	 * result is copied to the device has another one behind its own: the calling thread has
-	 * put the copy there (launched). */
+	/* A collective that a library carries out in a device's queue has two events: the launch by
+	 * the calling thread (launched), and the collective on the device (on_device). The end of
+	 * the second is when the host saw it, so a device's own record is more exact. A collective
+	 * whose result is copied to the device has one more event: the launch of that copy
+	 * (launched). */
 	bool launched, on_device;
 };
 
@@ -149,10 +149,10 @@ int pl_comm_world_rank(const struct pl_world *w);
 int pl_comm_world_size(const struct pl_world *w);
 /*
  * Memory that collectives use without copying (shared, where ranks share a host): 64-byte aligned,
- * zeroed. Collective: all ranks call it alike, with nothing else under way. It is there until
- * pl_comm_world_free(), which is not collective, or the world's end. Where the world has a device
- * it is memory of that device. NULL: all ranks get none, because one of them has none (PL_ENOMEM)
- * or because the world failed (PL_EIO).
+ * zeroed. Collective: all ranks call it alike, with no other operation in progress. It stays valid
+ * until pl_comm_world_free(), which is not collective, or the end of the world. Where the world has
+ * a device, it is memory of that device. NULL: all ranks get none, because one of them has none
+ * (PL_ENOMEM) or because the world failed (PL_EIO).
  */
 void *pl_comm_world_alloc(struct pl_world *w, size_t bytes, struct pl_err *err);
 void pl_comm_world_free(struct pl_world *w, void *p);
@@ -166,8 +166,9 @@ void pl_comm_world_free(struct pl_world *w, void *p);
  * Sends and receives between two ranks match in the order of their beginning, with equal counts;
  * they do not wait for collectives. tag: for events.
  *
- * Over NCCL messages do wait for the collectives before them, and for one another, but those that
- * were begun before one of them is waited for and before the next collective, which go together.
+ * Over NCCL, messages wait for the collectives and messages before them. But messages that are
+ * begun before one of them is waited for, and before the next collective, run together as one
+ * group.
  */
 struct pl_coll_args {
 	uint8_t op, algo;
@@ -175,7 +176,7 @@ struct pl_coll_args {
 	void *dst;
 	size_t count;
 	int root;	/* of broadcast; peer of send and receive */
-	uint32_t parts; /* cut into so many that follow one another; 0: one */
+	uint32_t parts; /* number of chunks that follow one another; 0: one */
 	uint64_t tag;
 	bool on_host; /* src and dst are the host's memory, although the world has a device */
 };
@@ -183,24 +184,25 @@ int pl_comm_world_begin(struct pl_world *w, const struct pl_coll_args *a, struct
 			struct pl_err *err) PL_MUST;
 bool pl_comm_work_done(struct pl_work *work);
 /*
- * Until it is done or fails; frees it. Of a device's memory: what is put into the backend's queue
- * from now on comes after it; it may not have happened yet, and may fail still.
+ * Waits until the operation has ended or failed, and frees it. With memory of a device, only later
+ * work in the backend's queue waits for it; the operation may still run, and may fail.
  */
 int pl_comm_work_wait(struct pl_work *work, struct pl_err *err) PL_MUST;
 /*
- * Until everything that was waited for has happened; did it go well? To be called before sync() and
- * get() of a device: these have no deadline, and a rank that is lost would make them wait for ever.
- * A device that has not done in `patience_ns` what is in its first queue then fails the world, and
- * `lost` is called.
+ * Waits until all operations with a pl_comm_work_wait() have ended; fails if one failed. Call it
+ * before sync() and get() of a device: these have no deadline, and would wait for ever if a rank is
+ * lost. If the device does not finish the work of its first queue in `patience_ns`, the world
+ * fails, and `lost` is called.
  */
 int pl_comm_world_settle(struct pl_world *w, struct pl_err *err) PL_MUST;
 /* begin and wait */
 int pl_comm_world_do(struct pl_world *w, const struct pl_coll_args *a, struct pl_err *err) PL_MUST;
-/* What AUTO takes for so many bytes (of the whole vector): by a model of links and processors, or
- * by a table measured here and now (collective; some 0.1 s), the same for all ranks. */
+/* The algorithm that AUTO uses for so many bytes (of the whole vector): by a model of links and
+ * processors, or by a table measured here and now (collective; some 0.1 s), the same for all ranks.
+ */
 uint8_t pl_comm_world_algo(const struct pl_world *w, uint8_t op, size_t bytes);
 int pl_comm_world_tune(struct pl_world *w, struct pl_err *err) PL_MUST;
-/* Bytes that others had from this rank so far. */
+/* Bytes that other ranks received from this rank so far. */
 uint64_t pl_comm_world_sent(const struct pl_world *w);
 /* "shm", "tcp", "shm+tcp", "mpi", "nccl" */
 const char *pl_comm_world_transport(const struct pl_world *w);
@@ -209,11 +211,11 @@ const char *pl_comm_world_transport(const struct pl_world *w);
  */
 
 /*
- * One operation, again and again, timed after a barrier; before each every rank writes its whole
- * input, after it reads and checks its whole output. Collective; PL_OP_SEND is a message from rank
- * 0 to rank 1. Sizes and bus bandwidth are those of nccl-tests: bytes is the whole vector
- * (all-gather, reduce-scatter: of all ranks; all-to-all: what one rank has for all), busbw = bytes
- * / time * 2(n-1)/n (all-reduce), (n-1)/n, or 1.
+ * Repeats one operation, each time timed after a barrier. Every rank writes its whole input before
+ * each operation, and reads and checks its whole output afterwards. Collective; PL_OP_SEND is a
+ * message from rank 0 to rank 1. Sizes and bus bandwidth are those of nccl-tests: bytes is the
+ * whole vector (all-gather, reduce-scatter: of all ranks; all-to-all: what one rank has for all),
+ * busbw = bytes / time * 2(n-1)/n (all-reduce), (n-1)/n, or 1.
  */
 struct pl_comm_bench_opts {
 	uint8_t op, algo;
@@ -231,15 +233,16 @@ struct pl_comm_bench_result {
 int pl_comm_bench(struct pl_world *w, const struct pl_comm_bench_opts *o,
 		  struct pl_comm_bench_result *r, struct pl_err *err) PL_MUST;
 
-/* ---- who am I ----------------------------------------------------------------------------------
+/* ---- the rank of this process
+ * ----------------------------------------------------------------------------------
  */
 
 struct pl_launch {
 	int rank, size, local_rank, local_size; /* -1 unknown */
 	/* "paceline", "torchrun", "openmpi", "pmix", "pmi", "slurm"; NULL: nobody */
 	const char *by;
-	const char *rank_name; /* the variable that said the rank */
-	uint64_t job;	       /* tells the launcher's job from its others; 0: it does not say */
+	const char *rank_name; /* the variable that holds the rank */
+	uint64_t job;	       /* identifies the job among those of the launcher; 0: unknown */
 	bool spread;	       /* over several hosts, as far as is known */
 	char meet[256];	       /* "" unknown */
 	char token[128];       /* "" unknown */
@@ -247,13 +250,14 @@ struct pl_launch {
 };
 /* From the environment: PACELINE_RANK, PACELINE_SIZE, _MEET, _TOKEN; RANK, WORLD_SIZE, MASTER_ADDR,
  * MASTER_PORT; OMPI_COMM_WORLD_*; PMIX_RANK; PMI_RANK; SLURM_PROCID, SLURM_NTASKS, and for a step
- * on several nodes of Slurm where to meet: at the first. PL_EUSAGE for what contradicts itself. */
+ * on several nodes of Slurm where to meet: at the first. PL_EUSAGE: the variables contradict one
+ * another. */
 int pl_comm_launch_find(struct pl_launch *l, struct pl_err *err) PL_MUST;
 /*
- * Makes or takes the token of the job where nobody said one, and says where to meet if nobody did:
- * through a folder that only this user enters, in the one of `meet` ("dir:PATH") or else in TMPDIR.
- * Rank 0 never waits, the others do until it came, at most wait_ns (0: 3 s; PL_EIO). PL_EUSAGE: the
- * ranks are on hosts that share nothing that we know of.
+ * Makes (rank 0) or reads (other ranks) the token of the job if none is set, and sets the place to
+ * meet if none is set. Both are in a folder that only this user may enter, in the folder of `meet`
+ * ("dir:PATH") or else in TMPDIR. Rank 0 never waits. The others wait for the token, at most
+ * wait_ns (0: 3 s; PL_EIO). PL_EUSAGE: no folder is known that all hosts of the ranks share.
  */
 int pl_comm_launch_share(struct pl_launch *l, pl_ns wait_ns, struct pl_err *err) PL_MUST;
 /* After the meeting, however it ended: removes what pl_comm_launch_share() made. */

@@ -1,26 +1,27 @@
 /*
  * Memory of a device in a world: pl_world_opts.backend.
  *
- * NCCL takes it as it is: an operation goes into the second queue of the backend, behind what the
- * first one had when it began (fork), and who waits for it makes the first queue wait, not the host
- * (join). Such a work may still be under way when nobody waits for it any more; it then belongs to
- * the world, and pl_comm_world_settle() is how to know that it went well. The next operation may
- * fork only when the one before is in the queue: an earlier fork would hold that one up, too.
+ * NCCL uses this memory directly. An operation goes into the second queue of the backend and starts
+ * after the work that the first queue had when the operation began (fork). A wait for the operation
+ * makes the first queue wait, not the host (join). The operation may therefore still run after the
+ * wait. It then belongs to the world, and pl_comm_world_settle() tells whether it succeeded. The
+ * next operation may fork only when the one before it is in the queue, because an earlier fork
+ * would delay that one, too.
  *
- * Messages of an MPI that reaches memory of devices (mpi.c) begin and end there. MPI knows nothing
- * of queues: an operation is held back until what was in the first queue is done, and who waits for
- * it waits on the host, before anything else gets into that. Sums are made in a queue
- * of their own: in the second one they would wait for what those begun later wait for, which may be
- * the rest of a step. A sum is over when the mark behind it is passed, since what comes next may be
- * a message.
+ * Where MPI takes pointers to memory of devices (mpi.c), messages begin and end in this memory. MPI
+ * knows nothing of queues. An operation is therefore delayed until the earlier work of the first
+ * queue is done, and a wait for it blocks the host before more work enters that queue. Sums run in
+ * a queue of their own. In the second queue they would wait behind operations that were begun
+ * later, and these may wait for the rest of a step. A sum has ended when the mark behind it is
+ * passed. The host checks this mark, because the next step may be a message.
  *
- * For all else that carries operations, what they read is copied to memory of the host in the
- * second queue. A mark behind the copy tells when the operation can begin; until then it is held
- * back with those behind it, and others are not told that it has begun, since a device may be
- * minutes behind its host. The result is copied back when it is there.
+ * All other transports need memory of the host. The input of an operation is copied to the host in
+ * the second queue, and a mark behind the copy tells when the operation can begin. Until then the
+ * operation and those after it are delayed. Other ranks are not told that it has begun, because a
+ * device may be minutes behind its host. The result is copied back when it is complete.
  *
- * Operations on memory of the host (on_host) go the other way round where NCCL carries them. They
- * are waited for on the host, as barriers are.
+ * Where NCCL carries the operations, those on memory of the host (on_host) are copied to the device
+ * and back. The host waits for them, as for barriers.
  */
 #include <sched.h>
 #include <sys/mman.h>
@@ -44,8 +45,8 @@ void pl_comm_device_init(struct pl_world *w, const struct pl_backend *b, void *c
 
 /* ---- staging memory ---- */
 
-/* It is pinned memory of the host, of pages of its own, since a page is pinned but once; or memory
- * of the device where NCCL takes that. */
+/* Staging memory is memory of the device where NCCL takes it, else pinned memory of the host.
+ * Pinned memory has pages of its own, because a page can be pinned only once. */
 static void *stage_alloc(struct pl_world *w, size_t bytes)
 {
 	const struct pl_backend *b = w->device.b;
@@ -106,7 +107,7 @@ static int stage_take(struct pl_work *k, size_t bytes, struct pl_err *err)
 	return rc;
 }
 
-/* It is free again behind what is in the second queue now. */
+/* It can be used again after the work that the second queue has now. */
 static void stage_give(struct pl_work *k)
 {
 	struct pl_world *w = k->w;
@@ -119,7 +120,7 @@ static void stage_give(struct pl_work *k)
 	k->device.stage = NULL;
 }
 
-/* Does nothing use it any more? A device that hangs may for ever. */
+/* Has all use of it ended? A device that hangs may use it for ever. */
 static bool stage_over(struct pl_world *w, const struct pl_stage *s, pl_ns until)
 {
 	struct timespec nap = { 0, 1000000 };
@@ -131,7 +132,7 @@ static bool stage_over(struct pl_world *w, const struct pl_stage *s, pl_ns until
 	return rc != 0;
 }
 
-/* An MPI that was cut off may still write to it. */
+/* MPI may still write to it after a receive was cancelled. */
 static void end_memory(struct pl_world *w, void *p)
 {
 	if (!(w->device.reached && pl_carry_keeps(w)))
@@ -163,8 +164,8 @@ void pl_comm_device_fini(struct pl_world *w)
 
 /* ---- beginning ---- */
 
-/* Floats that an operation reads and writes, and where in its whole vector these lie, of an
- * all-to-all, which no library does in place, in two. */
+/* The number of floats that an operation reads and writes, and their offsets in the whole vector.
+ * An all-to-all has two vectors, because no library does it in place. */
 struct extent {
 	size_t all, src, src_n, dst, dst_n;
 };
@@ -194,11 +195,11 @@ static struct extent extent_of(const struct pl_world *w, const struct pl_coll_ar
 }
 
 /*
- * Are its messages to lie in what it was given? Small ones are staged, and so is what
- * pl_comm_expand() takes memory of the host for: a reduce-scatter, an all-to-all in place, and sums
- * of all by all. Training has none of the first two; the last are chosen for what is small alone,
- * unless somebody wants them by name, or pl_comm_world_tune() found that with two copies they are
- * the fastest still.
+ * Do the messages of the operation use the caller's buffers? Small operations are staged, and so
+ * are those for which pl_comm_expand() takes memory of the host: a reduce-scatter, an all-to-all in
+ * place, and sums by the direct algorithm. Training has none of the first two. The direct algorithm
+ * is chosen only for small sums, unless the user names it, or pl_comm_world_tune() found that it is
+ * the fastest in spite of the two copies.
  */
 static bool is_reached(const struct pl_world *w, const struct pl_coll_args *a)
 {
@@ -257,7 +258,7 @@ void pl_comm_device_launched(struct pl_work *k, uint64_t mark, pl_ns since)
 	atomic_fetch_sub(&k->w->device.launching, 1);
 }
 
-/* Before it is queued: what it reads is on its way to where it is read. */
+/* Before the operation is queued: starts the copy of its input to the staging memory. */
 int pl_comm_device_begin(struct pl_work *k, struct pl_err *err)
 {
 	struct pl_world *w = k->w;
@@ -316,7 +317,7 @@ bool pl_comm_device_ready(struct pl_work *k)
 	struct pl_err e = { 0 };
 	int rc = k->device.held ? w->device.b->passed(w->device.ctx, k->device.mark, &e) : 1;
 
-	/* its program may begin with a copy of what it reads */
+	/* its program may begin with a copy of its input */
 	if (rc > 0 && k->device.held && !k->direct && !w->carry.by)
 		rc = pl_comm_expand(k, &e) < 0 ? e.code : rc;
 	if (rc < 0)

@@ -6,25 +6,26 @@
  * reads all slots and is done. Large ones use memory of the world. In an all-reduce, rank r reads
  * part r of every vector, sums the parts in the order of ranks and writes the result to every rank,
  * so each byte is read and written once. In other collectives each rank reads what it is to
- * receive. A second flag says that a rank does not need the memory of others any more. Anything
- * else (only some of the memory is shared) becomes messages through rings. All ranks decide that
- * alike, because all see all slots.
+ * receive. A second flag says that a rank does not need the memory of others any more. Where
+ * only some of the memory is shared, the collective becomes messages through rings. All ranks take
+ * the same decision, because all see all slots.
  *
- * Slot i serves every 32nd collective; it is filled again when all have left the one before.
+ * Slot i serves every 32nd collective. A rank fills it again when all ranks have left the previous
+ * collective of this slot.
  */
 #include <string.h>
 
 #include "comm/internal.h"
 
-#define TURN ((size_t)256 << 10) /* bytes between looks at the rest of the world */
+#define TURN ((size_t)256 << 10) /* bytes between two checks of the rest of the world */
 
 static struct pl_slot *slot_of(const struct pl_world *w, int rank, uint64_t number)
 {
 	return &w->peer[rank].shared->slot[number % PL_SLOTS];
 }
 
-/* Bytes of a rank's own that others look at, if they go by slot. */
-static size_t given(const struct pl_world *w, const struct pl_coll_args *a)
+/* The bytes of this rank that other ranks read, if the slot carries the data. */
+static size_t own_bytes(const struct pl_world *w, const struct pl_coll_args *a)
 {
 	size_t n = (size_t)w->size, part = a->count * sizeof(float);
 
@@ -41,7 +42,7 @@ static size_t given(const struct pl_world *w, const struct pl_coll_args *a)
 
 static size_t of_src(const struct pl_world *w, const struct pl_coll_args *a)
 {
-	return a->op == PL_OP_BROADCAST && w->rank != a->root ? 0 : given(w, a);
+	return a->op == PL_OP_BROADCAST && w->rank != a->root ? 0 : own_bytes(w, a);
 }
 
 bool pl_comm_direct_fits(const struct pl_world *w, const struct pl_coll_args *a)
@@ -65,16 +66,16 @@ static bool post(struct pl_world *w, struct pl_work *k)
 	s->op = a->op;
 	s->root = (uint32_t)a->root;
 	s->count = a->count;
-	if (given(w, a) <= PL_EAGER) {
+	if (own_bytes(w, a) <= PL_EAGER) {
 		if (of_src(w, a))
 			memcpy(s->data, a->src, of_src(w, a));
 	} else {
 		s->src_region = pl_comm_shared_find(w, a->src, of_src(w, a), &s->src_at);
-		s->dst_region = pl_comm_shared_find(w, a->dst, given(w, a), &s->dst_at);
+		s->dst_region = pl_comm_shared_find(w, a->dst, own_bytes(w, a), &s->dst_at);
 		if (a->op == PL_OP_ALLTOALL && a->src == a->dst)
-			s->src_region = PL_NONE; /* others would read what was overwritten */
+			s->src_region = PL_NONE; /* other ranks would read overwritten data */
 		if (a->op == PL_OP_BROADCAST && w->rank != a->root)
-			s->src_region = 0; /* nobody looks */
+			s->src_region = 0; /* no rank reads it */
 		if (a->op != PL_OP_ALLREDUCE)
 			s->dst_region = 0;
 	}
@@ -157,7 +158,7 @@ static void small(struct pl_world *w, struct pl_work *k)
 
 /* ---- large: from where the data are ---- */
 
-/* A slot lies in memory that others write. */
+/* Other ranks can write to a slot, so its values are checked. */
 static bool inside(const struct pl_world *w, uint32_t region, uint64_t at, size_t bytes)
 {
 	const struct pl_region *g = &w->region[region % PL_REGIONS];
@@ -172,9 +173,9 @@ static bool all_shared(struct pl_world *w, const struct pl_work *k)
 		bool read = k->a.op != PL_OP_BROADCAST || r == k->a.root;
 
 		if (s->src_region == PL_NONE || s->dst_region == PL_NONE ||
-		    (read && !inside(w, s->src_region, s->src_at, given(w, &k->a))) ||
+		    (read && !inside(w, s->src_region, s->src_at, own_bytes(w, &k->a))) ||
 		    (k->a.op == PL_OP_ALLREDUCE &&
-		     !inside(w, s->dst_region, s->dst_at, given(w, &k->a))))
+		     !inside(w, s->dst_region, s->dst_at, own_bytes(w, &k->a))))
 			return false;
 	}
 	return true;
@@ -194,7 +195,8 @@ static uint8_t *dst_of(const struct pl_world *w, const struct pl_work *k, int r)
 	return pl_shared_at(w, w->peer[r].local_rank, s->dst_region, s->dst_at);
 }
 
-/* Which bytes this rank deals with: of an all-reduce its part, else all that it gets. */
+/* Sets the range of floats that this rank copies or sums: its part of an all-reduce, else all that
+ * it receives. */
 static void share(struct pl_world *w, struct pl_work *k)
 {
 	const struct pl_coll_args *a = &k->a;
@@ -271,7 +273,7 @@ static bool large(struct pl_world *w, struct pl_work *k)
 	return true;
 }
 
-/* What others read from this rank, or had written by it. */
+/* Counts the bytes that other ranks read from this rank, or that it wrote for them. */
 static void count_sent(struct pl_world *w, const struct pl_work *k)
 {
 	size_t n = (size_t)w->size, part = k->a.count * sizeof(float), sent = part * (n - 1);
@@ -283,12 +285,12 @@ static void count_sent(struct pl_world *w, const struct pl_work *k)
 	atomic_fetch_add_explicit(&w->sent, sent, memory_order_relaxed);
 }
 
-/* All posted: which way does it go? */
+/* All ranks have posted: carries the data in slots, in shared memory, or by messages. */
 static void decide(struct pl_world *w, struct pl_work *k)
 {
 	struct pl_err e = { 0 };
 
-	if (given(w, &k->a) <= PL_EAGER) {
+	if (own_bytes(w, &k->a) <= PL_EAGER) {
 		small(w, k);
 		leave(w, k);
 		k->state = PL_WORK_OVER;

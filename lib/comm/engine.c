@@ -1,15 +1,15 @@
 /*
  * The engine carries out steps from the heads of the queues as far as possible, and never blocks.
  *
- * A segment is a head of 32 bytes and its data. What is to be added comes into a stage of 64 KiB
- * that stays in the cache and is summed from there as it comes. A connection is asked only after
- * epoll said that it is ready (edges), or always by callers that spin.
+ * A segment is a head of 32 bytes and its data. Data that will be added is received into a stage of
+ * 64 KiB, which stays in the cache, and is summed from there as it arrives. A connection is read
+ * only after epoll has reported it as ready (edge-triggered), but callers that spin always read it.
  *
  * Shaped links: a segment that becomes ready at t leaves a link of rate r at max(t, free) +
- * bytes/r, which the link is busy until, and arrives `latency` later; it is held back here until
- * then. The clock of the link is virtual: that a thread wakes late does not add up. What is sent
- * over such a link is recorded for the time in which it has the link; the latency, and what moving
- * it really takes, are on the side of who receives it.
+ * bytes/r. The link is busy until then, and the segment arrives `latency` later; the engine delays
+ * it until then. The clock of the link is virtual, so late wake-ups of a thread do not add up. A
+ * send over such a link is recorded for the time in which it occupies the link. The latency and the
+ * real time of the transport are part of the recorded receive.
  */
 #include <errno.h>
 #include <string.h>
@@ -21,10 +21,10 @@
 #define CARRIED_NS_A_BYTE 20 /* 50 MB/s */
 
 /*
- * Large vectors pass in portions, sent and received in turn: what one side copies into the kernel
- * the other copies out while it is still in the cache. On loopback that is worth a factor of 2 from
- * 4 MiB on; portions of 48 KiB and more lose it now and then, the more of them follow one another.
- * Small vectors are faster at once.
+ * Large vectors are sent and received by turns, in portions. One rank copies a portion into the
+ * kernel, and the peer copies it out while it is still in the cache. On loopback this is twice as
+ * fast from 4 MiB on. With portions of 48 KiB and more this gain is lost now and then, and more
+ * often in longer sequences. Small vectors are faster in one portion.
  */
 
 static size_t portion(size_t bytes)
@@ -42,7 +42,7 @@ static size_t ring_write(struct pl_ring *r, const struct iovec *v, int n)
 	uint64_t tail = atomic_load_explicit(&r->tail, memory_order_acquire);
 	size_t used = (size_t)(head - tail), room, total = 0;
 
-	/* the other side's counter lies in memory that it can write */
+	/* the peer can write its counter, so the counter is not trusted */
 	room = used < PL_RING_BYTES ? PL_RING_BYTES - used : 0;
 	for (int i = 0; i < n && room; i++) {
 		size_t m = pl_min_size(v[i].iov_len, room);
@@ -304,7 +304,8 @@ static bool head_fits(struct pl_world *w, const struct pl_conn *c, const struct 
 	return false;
 }
 
-/* Whole floats of the stage are summed; what is left of the last one moves to its start. */
+/* Sums the whole floats of the stage. The rest, a part of a float, moves to the start of the stage.
+ */
 static void add_stage(struct pl_conn *c, const struct pl_step *s)
 {
 	size_t n = c->fill / sizeof(float), at = c->summed;
@@ -411,7 +412,7 @@ void pl_comm_engine_queue(struct pl_work *k)
 		s->work = k;
 		s->next = NULL;
 		if (s->kind <= PL_STEP_RECV_TO) {
-			/* connection 0 is that of messages between two, the channels follow */
+			/* connection 0 carries sends and receives; the channels follow */
 			struct pl_conn *c = &k->w->peer[s->peer].conn[s->channel];
 
 			q = s->kind == PL_STEP_SEND ? &c->sends : &c->recvs;
@@ -446,7 +447,7 @@ void pl_comm_engine_take(struct pl_world *w)
 	}
 	while ((k = w->device.held) && pl_comm_device_ready(k)) {
 		w->device.held = k->next;
-		if (k->next) /* it was in line until now */
+		if (k->next) /* until now it waited for the works before it */
 			k->next->moved = pl_now_ns();
 		else
 			w->device.held_tail = &w->device.held;
@@ -456,7 +457,7 @@ void pl_comm_engine_take(struct pl_world *w)
 	}
 }
 
-/* What has no messages, or not yet, in the order of the works' beginning. */
+/* Advances the works that have no messages, or none yet, in the order in which they were begun. */
 static bool pump_works(struct pl_world *w)
 {
 	bool may_post = true, may_decide = true, moved = false;
@@ -560,8 +561,8 @@ static bool began(const struct pl_world *w, const struct pl_work *k, int r)
 }
 
 /*
- * The rank that the operation waits for, and what for; -1: none in particular. sure: only a rank
- * that says that it has sent data which have not come. A rank that sends nothing may itself wait.
+ * Finds the rank that the operation waits for, and the reason; -1: no particular rank. sure: only a
+ * rank that reports sent data which did not arrive. A rank that sends nothing may itself wait.
  */
 static int waits_for(struct pl_world *w, const struct pl_work *k, bool sure, const char **what)
 {
@@ -628,7 +629,7 @@ static int left_before(const struct pl_world *w, const struct pl_work *k)
 	return -1;
 }
 
-/* All works have longer by the time in which this process was held up. */
+/* Extends the deadlines of all works by the time in which this process was stopped. */
 static void allow(struct pl_world *w, pl_ns now)
 {
 	pl_ns more = atomic_load(&w->held) - w->allowed;
@@ -643,7 +644,8 @@ static void allow(struct pl_world *w, pl_ns now)
 	}
 }
 
-/* How long a library may work without a sign of progress: at a rate below that of any network. */
+/* The time that a library may work without a sign of progress, at a rate below that of any network.
+ */
 static pl_ns carried(const struct pl_world *w, const struct pl_work *k)
 {
 	return k->state == PL_WORK_CARRIED
@@ -678,8 +680,9 @@ static void say_late(struct pl_world *w, const struct pl_work *k, int r, const c
 						: ", which lives but has not begun it");
 }
 
-/* An operation that is held back waits for the device, which may be far behind the host. Other
- * ranks wait as long for this one. If all ranks do so, nothing is active anywhere. */
+/* Checks the deadline of an operation that waits for its device. A device may be far behind its
+ * host, and other ranks then wait for this one. If all ranks wait so, no rank has an active
+ * operation. */
 static void check_held(struct pl_world *w, pl_ns now)
 {
 	const struct pl_work *k = w->device.held;
@@ -695,7 +698,7 @@ static void check_held(struct pl_world *w, pl_ns now)
 
 void pl_comm_engine_check(struct pl_world *w, pl_ns now)
 {
-	/* the control thread has not seen yet that it was held up */
+	/* the control thread has not noticed yet that this process was stopped */
 	if (now - w->checked < 20000000 || now - atomic_load(&w->due) > PL_HELD_UP(w))
 		return;
 	w->checked = now;
@@ -713,7 +716,7 @@ void pl_comm_engine_check(struct pl_world *w, pl_ns now)
 		if (!k->all_begun && all_began(w, k))
 			k->all_begun = now;
 		still = now - pl_max_i64(k->moved, k->all_begun);
-		/* what is in a device's queue begins when the device comes to it */
+		/* an operation in a device's queue begins when the device reaches it */
 		if (!k->all_begun || w->device.taken)
 			limit = pl_max_i64(limit, w->patience);
 		if (k->a.op == PL_OP_SEND &&
@@ -722,13 +725,13 @@ void pl_comm_engine_check(struct pl_world *w, pl_ns now)
 		if (still < limit || (k != w->active && waits_in_line(k)))
 			continue;
 		r = waits_for(w, k, true, &what);
-		/* the rank at the broken connection speaks first, if there is one */
+		/* the rank at the broken connection reports first, if there is one */
 		if (r < 0 && still < limit + w->timeout / 3)
 			continue;
 		if (r < 0)
 			r = waits_for(w, k, false, &what);
 		if (r < 0 && w->active != k)
-			continue; /* waits for one before it */
+			continue; /* it waits for an operation before it */
 		say_late(w, k, r, what, still);
 		return;
 	}

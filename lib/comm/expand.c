@@ -1,21 +1,22 @@
 /*
  * Collectives as programs of steps.
  *
- * The vector is cut into parts (one a rank of the ring, or one a rank that owns it), those into
- * pieces of at most a segment; a piece keeps its number on all its ways. `last` knows for each
- * piece the step that wrote it last: who sends or sums it waits for that one, so pieces flow
- * through all phases of an algorithm without waiting for one another.
+ * The vector is cut into parts (one for each rank of the ring, or for each rank that owns one), and
+ * parts into pieces of at most a segment. A piece keeps its number in all messages. `last` is the
+ * step that wrote a piece last. A step that sends or sums the piece waits only for this step, so
+ * pieces pass through all phases of an algorithm without waiting for one another.
  *
  * Ring: reduce-scatter and all-gather (Patarasuk and Yuan, JPDC 2009), 2(n-1)/n of the vector from
  * and to each rank. Halving: recursive halving and doubling (Rabenseifner, ICCS 2004; Thakur et
- * al., IJHPCA 2005), the same volume in 2 log2(n) rounds; ranks above the power of two give theirs
- * to a partner first. Tree: binary, reduced to rank 0 and back. Hierarchical: to the first rank of
- * each host, a ring of those, and back. Direct: everybody to everybody, summed in the order of
- * ranks.
+ * al., IJHPCA 2005), the same volume in 2 log2(n) rounds; ranks above the power of two first send
+ * their vector to a partner. Tree: a binary tree, reduced to rank 0 and broadcast from it.
+ * Hierarchical: reduced to the first rank of each host, a ring of these ranks, then broadcast on
+ * each host. Direct: each rank sends to every other, and sums in the order of ranks.
  *
- * Whatever is summed is summed on one rank, or in the same order on all: all hold the same bits.
- * In place is safe except for direct: a piece is overwritten only by what was made from it. Of two
- * ranks, direct adds to a piece when it has gone; of more, it sends a copy.
+ * A piece is summed on one rank only, or in the same order on all ranks, so all ranks hold the same
+ * bits. In-place operation is safe except for direct, because a piece is overwritten only by a
+ * value that was computed from it. With two ranks, direct adds to a piece after it was sent. With
+ * more ranks, it sends a copy.
  */
 #include <string.h>
 
@@ -33,17 +34,17 @@ struct expand {
 	int rc;
 	const uint8_t *src;
 	uint8_t *dst;
-	size_t src_off, dst_off; /* of the vector where src and dst begin */
+	size_t src_off, dst_off; /* offsets in the vector at which src and dst begin */
 	uint8_t *own_dst;	 /* reduce-scatter: where the own part goes; else NULL */
 	size_t own_off, own_end;
 	struct piece *piece;
 	size_t n_pieces, cap_pieces;
-	uint32_t *first; /* of each part; one more */
+	uint32_t *first; /* first piece of each part, and the number of pieces at the end */
 	size_t cap_first;
 	uint32_t id_base;
-	/* Ranks send pieces of the same place that are not the same data: how far their numbers are
-	 * apart; else 0. */
-	uint32_t apart;
+	/* If ranks send different data for the same offset: the difference between the numbers of
+	 * their pieces; else 0. */
+	uint32_t stride;
 };
 
 /* ---- pieces ---- */
@@ -129,7 +130,7 @@ static uint8_t *place(const struct expand *x, const struct piece *p)
 	return x->dst + (p->off - x->dst_off);
 }
 
-/* NULL: this rank has nothing of it yet. */
+/* The data of a piece on this rank; NULL: none yet. */
 static const uint8_t *value(const struct expand *x, const struct piece *p)
 {
 	if (p->last != PL_NO_STEP)
@@ -145,7 +146,7 @@ static struct pl_step about(const struct expand *x, uint8_t kind, int peer, size
 	return (struct pl_step){
 		.kind = kind,
 		.peer = peer,
-		.chunk = x->id_base + (uint32_t)i + whose * x->apart,
+		.chunk = x->id_base + (uint32_t)i + whose * x->stride,
 		.bytes = p->bytes,
 		.after = p->last,
 		.sent = p->sent,
@@ -277,7 +278,7 @@ static void halving(struct expand *x)
 		send_all(x, r + p);
 }
 
-/* The first ranks of the hosts, in order, are a ring. */
+/* The first ranks of the hosts, in order, make a ring. */
 static void hierarchical(struct expand *x)
 {
 	struct pl_world *w = x->w;
@@ -307,7 +308,7 @@ static void hierarchical(struct expand *x)
 	pl_free(member);
 }
 
-/* dst = part as the sum of all ranks' in their order; own: this rank's value of it */
+/* dst = the sum of this part over all ranks, in their order; own: the value of this rank */
 static void sum_in_order(struct expand *x, int part, const uint8_t *own)
 {
 	int n = x->w->size, r = x->w->rank;
@@ -319,7 +320,8 @@ static void sum_in_order(struct expand *x, int part, const uint8_t *own)
 			struct pl_step s = about(x, PL_STEP_RECV_ADD, q, i);
 
 			s.dst = place(x, &x->piece[i]);
-			if (q == r && (r <= 1)) /* 0 and 1 sum what came with their own */
+			/* ranks 0 and 1 add their own value to the first received one */
+			if (q == r && (r <= 1))
 				continue;
 			if (q == r) {
 				s.kind = PL_STEP_ADD;
@@ -335,9 +337,9 @@ static void sum_in_order(struct expand *x, int part, const uint8_t *own)
 	}
 }
 
-/* Direct between two, in place: what comes waits beside until the own piece has gone, in memory
- * that was just written. A copy of all that is sent would have to be there before the first piece
- * goes. */
+/* Direct between two ranks, in place: a received piece stays in temporary memory until the own
+ * piece was sent. This is faster than a copy of the whole vector, which must be complete before the
+ * first piece is sent, and the received piece is still in the cache. */
 static void swap_in_place(struct expand *x)
 {
 	int r = x->w->rank;
@@ -353,7 +355,7 @@ static void swap_in_place(struct expand *x)
 		s.kind = r ? PL_STEP_ADD_TO : PL_STEP_ADD; /* in the order of ranks */
 		s.a = s.dst;
 		s.dst = place(x, &x->piece[i]);
-		s.after = sent; /* and what came, behind it */
+		s.after = sent; /* and after the receive, the step that follows it */
 		if (emit(x, s) != PL_NO_STEP)
 			x->k->step[x->k->n_steps - 1].n_after = 2;
 	}
@@ -366,7 +368,7 @@ static void take_temp(struct expand *x, size_t bytes)
 		x->rc = pl_fail(x->err, PL_ENOMEM, "out of memory (%zu bytes)", bytes);
 }
 
-/* A copy of what the user gave, where the result would overwrite it. */
+/* Copies the input of the user, where the result would overwrite it. */
 static const uint8_t *keep(struct expand *x, const void *p, size_t bytes)
 {
 	take_temp(x, bytes);
@@ -397,7 +399,7 @@ static void all_reduce(struct expand *x, uint8_t algo, size_t lo, size_t hi)
 		ring(x, PL_STEP_RECV_ADD, NULL, n, w->rank);
 		ring(x, PL_STEP_RECV, NULL, n, w->rank);
 	} else {
-		x->apart = (uint32_t)x->n_pieces;
+		x->stride = (uint32_t)x->n_pieces;
 		if (n == 2 && x->src == x->dst) {
 			swap_in_place(x);
 		} else {
@@ -405,8 +407,8 @@ static void all_reduce(struct expand *x, uint8_t algo, size_t lo, size_t hi)
 				send_all(x, turn(w->rank + i, n));
 			sum_in_order(x, 0, x->src + lo * sizeof(float));
 		}
-		x->id_base += (uint32_t)(n - 1) * x->apart;
-		x->apart = 0;
+		x->id_base += (uint32_t)(n - 1) * x->stride;
+		x->stride = 0;
 	}
 }
 
@@ -438,7 +440,7 @@ static void all_gather(struct expand *x, uint8_t algo, size_t lo, size_t hi)
 			struct pl_step s = about(x, PL_STEP_COPY, me, i);
 
 			s.dst = place(x, &x->piece[i]);
-			emit(x, s); /* others are sent src itself */
+			emit(x, s); /* the others are sent src itself */
 		}
 	if (algo == PL_CA_RING) {
 		ring(x, PL_STEP_RECV, NULL, n, me);
@@ -450,7 +452,8 @@ static void all_gather(struct expand *x, uint8_t algo, size_t lo, size_t hi)
 		into_part(x, PL_STEP_RECV, turn(me - i, n), turn(me - i, n));
 }
 
-/* From the root over the first ranks of hosts to the others; the root stands for its host. */
+/* From the root to the first rank of each host, and from there to the others. The root itself
+ * serves the ranks of its host. */
 static void broadcast_hosts(struct expand *x)
 {
 	struct pl_world *w = x->w;
@@ -498,7 +501,7 @@ static void broadcast(struct expand *x, uint8_t algo, size_t lo, size_t hi)
 	}
 }
 
-/* From root's src to its dst, where those are two. */
+/* Copies the root's src to its dst, where they differ. */
 static void copy_own(struct expand *x)
 {
 	for (size_t i = 0; i < x->n_pieces; i++) {
@@ -566,9 +569,10 @@ static void alone(struct expand *x)
 					  .bytes = a->count * sizeof(float) });
 }
 
-/* ---- all of it ---- */
+/* ---- the program of a work ---- */
 
-/* Pointers and offsets; copies where direct would overwrite what it still sends. */
+/* Sets pointers and offsets. Copies the input where direct would overwrite data that it still
+ * sends. */
 static const uint8_t *prepare(struct expand *x, uint8_t algo)
 {
 	struct pl_coll_args *a = &x->k->a;
@@ -611,7 +615,7 @@ static void pair(struct expand *x)
 		send_all(x, a->root);
 	else
 		into_all(x, PL_STEP_RECV, a->root);
-	if (!x->n_pieces) /* that it came is what the other wants to know */
+	if (!x->n_pieces) /* an empty message tells the peer that the operation was begun */
 		emit(x, (struct pl_step){ .kind = a->op == PL_OP_SEND ? PL_STEP_SEND : PL_STEP_RECV,
 					  .peer = a->root,
 					  .after = PL_NO_STEP });

@@ -6,15 +6,15 @@
  * thread at a time drives: `driving`, under `lock`; what the engine touches needs no other lock.
  *
  * Every collective becomes a program (expand.c): steps that send, receive, add or copy one segment
- * each, queued by connection. All ranks queue their collectives in the order of their beginning,
- * and the programs of one collective are projections of one sequence of messages in which each
- * needs only earlier ones. So each queue may wait at its head: the earliest message of all that is
- * not through yet can always go, nothing locks up, and no message has to be kept for a later time.
+ * each, queued by connection. All ranks queue their collectives in the same order. The programs
+ * of one collective on all ranks are parts of one sequence of messages, in which each message needs
+ * only earlier ones. So the earliest message that is not complete can always be sent. Therefore a
+ * queue may wait at its head without a deadlock, and no message must be kept for a later time.
  *
  * Where all ranks share a host, collectives on memory of the world need no messages (direct.c).
  *
- * Where a library carries the collectives (struct pl_carrier; carry.c), its thread takes the place
- * of the progress thread, and nobody else drives.
+ * Where a library carries the collectives (struct pl_carrier; carry.c), a thread for the library
+ * replaces the progress thread, and no other thread drives.
  */
 #ifndef PL_COMM_INTERNAL_H
 #define PL_COMM_INTERNAL_H
@@ -33,14 +33,14 @@
 #define PL_STAGE      ((size_t)64 << 10)
 #define PL_SEGMENT    ((size_t)256 << 10)
 #define PL_RING_BYTES ((size_t)512 << 10) /* of a ring in shared memory, power of 2 */
-#define PL_SLOTS      32		  /* small collectives that ranks may be apart */
-#define PL_LOCAL_MAX  256		  /* ranks of a host that share memory */
-#define PL_EAGER      ((size_t)8 << 10)	  /* bytes a rank that a slot holds */
-#define PL_LISTED     1024		  /* collectives that ranks may be apart and be compared */
+#define PL_SLOTS      32  /* small collectives that one rank may be ahead of another */
+#define PL_LOCAL_MAX  256 /* ranks of a host that share memory */
+#define PL_EAGER      ((size_t)8 << 10) /* bytes a rank that a slot holds */
+#define PL_LISTED     1024		/* the same, of collectives that are compared */
 
 /* ---- shared memory of a host (shm.c) ---- */
 
-/* Bytes one way between two ranks; head and tail count bytes, for ever. */
+/* Bytes from one rank to another. head and tail count all bytes since the start. */
 struct pl_ring {
 	_Alignas(64) _Atomic uint64_t head; /* written so far */
 	_Alignas(64) _Atomic uint64_t tail; /* read so far */
@@ -82,8 +82,8 @@ struct pl_region {     /* in place number % PL_REGIONS: the same on all ranks */
 enum pl_step_kind {
 	PL_STEP_SEND,
 	PL_STEP_RECV,	  /* into dst */
-	PL_STEP_RECV_ADD, /* dst = a + what comes */
-	PL_STEP_RECV_TO,  /* dst = what comes + a: the order tells where both are NaN */
+	PL_STEP_RECV_ADD, /* dst = a + received data */
+	PL_STEP_RECV_TO,  /* dst = received data + a: the order matters where both are NaN */
 	PL_STEP_COPY,	  /* dst = a */
 	PL_STEP_ADD,	  /* dst = dst + a */
 	PL_STEP_ADD_TO,	  /* dst = a + dst */
@@ -101,7 +101,8 @@ struct pl_step {
 	size_t bytes;
 	uint8_t *dst;
 	const uint8_t *a;
-	pl_ns ready; /* when it could begin; over a shaped link what is received: the first came */
+	pl_ns ready; /* when it could begin; a receive over a shaped link: when the first byte came
+		      */
 	pl_ns over;
 	/* over a shaped link: when it has the link to itself, has left it, and arrives */
 	pl_ns leaves, left, due;
@@ -129,18 +130,19 @@ struct pl_work {
 	uint64_t slot; /* of collectives that may go through slots */
 	uint8_t state; /* enum pl_work_state */
 	bool direct;   /* goes through slots */
-	bool staged;   /* what comes in does not go to its place at once; MPI's */
+	bool staged;   /* MPI: received data goes through a stage to its destination */
 	bool failed;
 	_Atomic bool done;
 	struct {			   /* of a world with a device; device.c */
 		struct pl_coll_args given; /* as it was begun; a may have staging memory */
 		void *stage;
-		uint64_t mark;	/* in the backend's second queue, behind what it last put there */
-		bool on_device; /* waited for by the device, not by the host */
-		bool held;	/* until the mark is passed */
-		bool reached;	/* its steps are in memory of the device */
-		bool launched;	/* it is in the second queue */
-		bool left;	/* nobody waits for it any more: the world's */
+		uint64_t mark;	       /* in the backend's second queue, after the last work of this
+					  operation */
+		bool on_device;	       /* waited for by the device, not by the host */
+		bool held;	       /* until the mark is passed */
+		bool reached;	       /* its steps are in memory of the device */
+		bool launched;	       /* it is in the second queue */
+		bool left;	       /* nobody waits for it any more: the world's */
 		struct pl_work *later; /* NCCL's list */
 	} device;
 	struct pl_step *step;
@@ -192,13 +194,13 @@ struct pl_peer {
 	_Atomic uint64_t sends_begun;	  /* of ours to it */
 	uint64_t recvs_begun;		  /* of ours from it */
 	_Atomic uint64_t sends_ready;	  /* of ours to it, of a device: their data are here */
-	struct {			  /* what it told: pl_comm_world_tell() */
+	struct { /* progress that the rank reported: pl_comm_world_tell() */
 		uint32_t bytes;
 		uint8_t data[PL_NOTE_MAX];
 	} note[2];
 	uint32_t notes; /* that came */
 	uint64_t same;	/* collectives that it began as this rank did; control.c */
-	/* shaping of what goes to it */
+	/* the shaped link to this rank */
 	double bytes_per_ns;
 	pl_ns latency, free_at;
 	pl_ns *link; /* when the link is free: free_at, or that of all that this rank sends */
@@ -252,7 +254,7 @@ struct pl_world {
 	_Atomic bool closing, control_stop;
 	_Atomic pl_ns due;  /* when the control thread means to look again */
 	_Atomic pl_ns held; /* for how long it could not, in all */
-	pl_ns allowed;	    /* of that, for what waits in the engine */
+	pl_ns allowed;	    /* the part of it that extended deadlines of the engine */
 
 	struct pl_shared *shared;
 	size_t shared_bytes;
@@ -370,7 +372,7 @@ struct pl_acceptor {
 	unsigned n_turned_away;
 	char turned_away[200]; /* why, the last time */
 };
-/* Of an acceptor without a listener yet; fini also closes what has not greeted. */
+/* Of an acceptor without a listener yet; fini also closes connections without a greeting. */
 int pl_comm_acceptor_init(struct pl_acceptor *a, size_t expected, struct pl_err *err) PL_MUST;
 void pl_comm_acceptor_fini(struct pl_acceptor *a);
 /* The next connection whose greeting is right: 1, 0 when time is over, negative: it failed. */
@@ -442,7 +444,7 @@ int pl_comm_work_failure(struct pl_world *w, const struct pl_coll_args *a, uint6
 /* shm.c */
 int pl_comm_shared_open(struct pl_world *w, pl_ns until, struct pl_err *err) PL_MUST;
 void pl_comm_shared_close(struct pl_world *w);
-/* Did all ranks succeed? own: what this rank failed with; its code is 0 if it did not. Collective.
+/* Did all ranks succeed? own: the error of this rank; its code is 0 if it succeeded. Collective.
  */
 int pl_comm_agree(struct pl_world *w, const struct pl_err *own, struct pl_err *err) PL_MUST;
 /* Which region holds all of p[0 .. bytes]; PL_NONE. */
@@ -465,8 +467,8 @@ bool pl_comm_engine_step(struct pl_world *w, bool all);
 void pl_comm_engine_queue(struct pl_work *k); /* its steps */
 void pl_comm_engine_fail(struct pl_world *w); /* ends all works; lock held, nobody drives */
 void pl_comm_engine_check(struct pl_world *w, pl_ns now);
-void pl_comm_engine_take(struct pl_world *w);  /* what was begun becomes active */
-bool pl_comm_engine_sweep(struct pl_world *w); /* what is over ends; was there any? */
+void pl_comm_engine_take(struct pl_world *w);  /* operations that were begun become active */
+bool pl_comm_engine_sweep(struct pl_world *w); /* ends works that are over; true: there were any */
 static inline void pl_queue_pop(struct pl_queue_of_steps *q)
 {
 	q->head = q->head->next;
@@ -480,7 +482,7 @@ bool pl_comm_engine_local(struct pl_world *w, struct pl_work *k); /* one step th
 
 /* device.c */
 
-/* Memory through which operations pass that cannot reach what they were given. */
+/* Staging memory, for operations that cannot use the caller's memory directly. */
 struct pl_stage {
 	void *p;
 	size_t bytes;
@@ -496,7 +498,7 @@ void pl_comm_device_undo(struct pl_work *k);
 bool pl_comm_device_ready(struct pl_work *k);
 /* The carrier put it into the second queue. */
 void pl_comm_device_launched(struct pl_work *k, uint64_t mark, pl_ns since);
-/* A step on the device that needs nobody: the sum with what came for it (NULL: a copy). 1 it is
+/* A step on the device without a message: the sum with received data (NULL: a copy). 1 it is
  * over, 0 not yet, negative: the device failed. */
 int pl_comm_device_step(struct pl_step *s, const float *came, struct pl_err *err) PL_MUST;
 /* It is over where it was carried out. */

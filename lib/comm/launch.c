@@ -1,12 +1,12 @@
 /*
- * Who am I: rank and size from the environment that a launcher gives its processes.
+ * The rank and size of this process, from the environment that a launcher gives its processes.
  *
- * Own variables come first, then those of torchrun, Open MPI, PMI (MPICH, Intel MPI, srun
- * --mpi=pmi2), PMIx, and Slurm's own. Launchers nest: mpirun starts its daemons through srun,
- * torchrun is started by either; then the outer variables say where the inner launcher runs. So
- * Slurm's are the last to be asked and are compared with nobody's. The others should agree: a RANK
- * left over in a shell that calls mpirun is a mistake that would otherwise show as a hang. Constant
- * time.
+ * The variables of paceline come first, then those of torchrun, Open MPI, PMI (MPICH, Intel MPI,
+ * srun --mpi=pmi2), PMIx, and Slurm. Launchers nest: mpirun starts its daemons through srun, and
+ * both may start torchrun. The outer variables then describe the inner launcher, not this process.
+ * Therefore Slurm's variables are read last and are not compared with others. All other variables
+ * must agree, because a RANK that was left in the shell that calls mpirun would otherwise cause a
+ * hang. Constant time.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,27 +1,29 @@
 /*
  * Worlds over MPI: the steps of our own collectives, as messages of MPI.
  *
- * MPI has collectives itself, but promises neither that all ranks get the same bits of a sum nor
- * that the next run does (MPI 4.0, section 6.9.1, recommends only), its non-blocking ones have no
- * deadline that could name who is late, and are slow where nothing helps them along. So MPI moves
- * segments between pairs, over whatever network it knows, and the sums are made here in the order
- * of expand.c: the bits are those of the other transports. Of a message nothing is sent but its
- * data; its tag is a digest of what it is, so that ranks which began different things find out.
+ * The collectives of MPI itself are not used. MPI does not promise that a sum has the same bits on
+ * all ranks, nor that it has them in the next run (MPI 4.0, section 6.9.1, only recommends this).
+ * Its non-blocking collectives have no deadline that could name the late rank, and they are slow
+ * where no thread drives them. Therefore MPI only moves segments between pairs of ranks, over any
+ * network that it knows. The sums are made here, in the order of expand.c, so a sum has the same
+ * bits as with the other transports. A message holds only data. Its tag is a digest of its
+ * operation, so ranks that began different operations notice this.
  *
- * Two communicators: messages between two ranks do not wait for collectives. In each, messages from
- * one rank to another keep their order, as in the engine's queues; the first DEPTH steps of a queue
- * are with MPI at a time. What is to be added comes into a stage of its own, before it can be
- * added. MPI forbids to write to what is being sent, or to send what is being received: a step
- * waits for that, which costs nothing, since what it writes was made from what the other has
- * received. What comes in for memory that the caller may take away when the world fails comes into
- * a stage, too: MPI, cut off then, may write for as long as the process lives.
+ * There are two communicators, because sends and receives do not wait for collectives. In each,
+ * messages from one rank to another keep their order, as in the queues of the engine. MPI has at
+ * most the first DEPTH steps of a queue at a time. Received data that will be added is received
+ * into a stage first. MPI forbids a write to a buffer that is being sent, and a send from a buffer
+ * that is being received. A step therefore waits until the buffer is free. This wait costs nothing,
+ * because the data that the step writes depends on the data that the peer has received. Data for a
+ * buffer that the caller may free after a failure is also received into a stage, because MPI may
+ * write to a cancelled receive for as long as the process lives.
  *
- * Where all ranks' MPI says that it takes pointers to memory of GPUs, steps of large operations lie
- * there (device.c), stages as well.
+ * Where the MPI of all ranks says that it takes pointers to memory of GPUs, the steps and stages of
+ * large operations are in that memory (device.c).
  *
  * MPI_THREAD_FUNNELED is enough: one thread makes all calls, from MPI_Init_thread to MPI_Finalize.
- * An abort calls nothing: MPI_Abort would end all processes before they could say why. The launcher
- * ends what is left when the first process has gone without MPI_Finalize.
+ * An abort calls no function of MPI, because MPI_Abort would end all processes before they could
+ * say why. The launcher ends the other processes when one has exited without MPI_Finalize.
  */
 #include <poll.h>
 #include <stdlib.h>
@@ -33,24 +35,25 @@
 #include "tensor/backend.h"
 
 #define DEPTH 4
-/* In memory of GPUs a segment costs some 20 us of launches and looks, in which fast networks move a
- * megabyte; that one passes while another is summed gains little, where sums are that fast. */
+/* In memory of GPUs a segment costs some 20 us of launches and polling, and a fast network moves a
+ * megabyte in this time. Sums are fast there, so it gains little to send one segment while another
+ * is summed. */
 #define SEGMENT_OF_GPUS ((size_t)4 << 20)
-/* Less is staged: a sum on the device is a launch, a mark and looks at that, some 10 us of each
- * hop, and MPI itself copies what is small; two copies are no dearer. */
+/* Smaller operations are staged. A sum on the device needs a launch, a mark and polling, some 10 us
+ * of each hop, and MPI itself copies small messages, so two more copies take no longer. */
 #define LEAST_OF_GPUS ((size_t)64 << 10)
 
 struct flight {
 	struct pl_step *step;
 	pl_mpi_handle request;
-	uint8_t *stage; /* where it comes in; NULL: its place */
+	uint8_t *stage; /* receives the data; NULL: the destination does */
 	bool came, placed;
 };
-struct flights { /* the oldest first; those of a queue's first steps */
+struct flights { /* of the first steps of a queue, the oldest first */
 	struct flight of[DEPTH];
 	int n;
 };
-struct lane { /* one way or the other between two, of one communicator */
+struct lane { /* a peer and a direction, of one communicator */
 	struct flights out, in;
 };
 
@@ -59,14 +62,14 @@ struct mpi {
 	struct pl_mpi_lib lib;
 	pl_mpi_handle comm[2]; /* messages between two; collectives */
 	struct lane *lane;     /* (size, 2) */
-	uint8_t *spare[DEPTH]; /* stages that nobody has, some */
+	uint8_t *spare[DEPTH]; /* a few stages that are not in use */
 	int n_spare;
-	uint8_t **there; /* those of the device that nobody has, of n_there_all */
+	uint8_t **there; /* stages in memory of the device that are not in use, of n_there_all */
 	size_t n_there, n_there_all, cap_there;
 	struct mpi *next_cut;
 };
 
-/* What was cut off by a failure: MPI may still write to it, as to all that it was given. */
+/* Stages of receives that a failure cancelled: MPI may still write to them. */
 static struct mpi *all_cut;
 static pthread_mutex_t all_cut_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -85,7 +88,7 @@ static int failed(const struct mpi *m, const char *what, int code, struct pl_err
 
 /* ---- messages ---- */
 
-/* What a message is, in the 15 bits that every MPI has for a tag. */
+/* The digest of a message, in the 15 bits that every MPI has for a tag. */
 static int tag_of(const struct pl_step *s)
 {
 	const struct pl_work *k = s->work;
@@ -119,7 +122,7 @@ static uint8_t *take_stage(struct mpi *m, const struct pl_work *k)
 
 static void give_stage(struct mpi *m, const struct pl_work *k, uint8_t *stage)
 {
-	if (k->device.reached) /* kept: to free it would wait for all that the device does */
+	if (k->device.reached) /* kept, because freeing it would wait for all work of the device */
 		m->there[m->n_there++] = stage;
 	else if (m->n_spare < DEPTH)
 		m->spare[m->n_spare++] = stage;
@@ -127,7 +130,7 @@ static void give_stage(struct mpi *m, const struct pl_work *k, uint8_t *stage)
 		pl_free(stage);
 }
 
-/* What it writes is not to be sent any more: MPI may not be given the memory for both. */
+/* Is the destination of the step no longer being sent? MPI forbids to write to it before. */
 static bool may_write(const struct pl_step *s)
 {
 	const struct pl_step *o = s->sent ? &s->work->step[s->sent - 1] : NULL;
@@ -140,7 +143,7 @@ static struct pl_step *next_of(const struct pl_queue_of_steps *q, const struct f
 	return f->n ? f->of[f->n - 1].step->next : q->head;
 }
 
-/* The oldest is over: its queue goes on. */
+/* The oldest step has ended: the queue continues with the next one. */
 static void land(struct mpi *m, struct pl_queue_of_steps *q, struct flights *f)
 {
 	struct pl_step *s = f->of[0].step;
@@ -154,7 +157,7 @@ static void land(struct mpi *m, struct pl_queue_of_steps *q, struct flights *f)
 	q->freed = s->over;
 }
 
-/* Has it ended? 1, 0, negative. */
+/* Has the flight ended? 1: yes; 0: not yet; negative: an error. */
 static int ask(struct mpi *m, struct flight *f, struct pl_mpi_status *status, struct pl_err *err)
 {
 	int flag = 0, code = m->lib.test(&f->request, &flag, status);
@@ -212,7 +215,8 @@ static void add(struct pl_step *s, const uint8_t *stage)
 		pl_comm_sum(d, in, own, s->bytes / sizeof(float));
 }
 
-/* What has come, into its place with it: 1 it is there, 0 not yet, negative. */
+/* Moves received data from the stage to its destination. 1: done; 0: not yet; negative: an error.
+ */
 static int put(struct mpi *m, struct flight *f, struct pl_err *err)
 {
 	struct pl_step *s = f->step;
@@ -233,7 +237,7 @@ static int put(struct mpi *m, struct flight *f, struct pl_err *err)
 	return 1;
 }
 
-/* Comes what it receives into its place at once? */
+/* Is the data received into its destination, without a stage? */
 static bool at_once(const struct pl_step *s)
 {
 	return s->kind == PL_STEP_RECV && !s->work->staged;
@@ -266,7 +270,8 @@ static int pump_in(struct mpi *m, struct pl_conn *c, struct flights *f, struct p
 	while (f->n < DEPTH && (s = next_of(&c->recvs, f)) && (!at_once(s) || may_write(s)) &&
 	       rc >= 0)
 		rc = expect(m, c, f, s, err);
-	for (int i = 0; i < f->n && rc >= 0;) { /* while one is summed, the next may come */
+	/* the next segment can be received while one is summed */
+	for (int i = 0; i < f->n && rc >= 0;) {
 		struct flight *x = &f->of[i];
 
 		if (!x->came) {
@@ -305,8 +310,8 @@ static int pump(struct mpi *m, struct pl_err *err)
 	return rc;
 }
 
-/* Does its result lie where it can stay after a failure? The world's memory, and that to stage, do;
- * what is the caller's may be a variable that is long gone when a network card writes to it. */
+/* Does the memory of the result stay valid after a failure? Memory of the world and staging memory
+ * do. The caller may have freed its own memory when a network card still writes to it. */
 static bool may_stay(const struct pl_work *k)
 {
 	uint64_t at;
@@ -326,7 +331,7 @@ static int mpi_begin(void *state, struct pl_work *k, struct pl_err *err)
 	return rc;
 }
 
-/* One step that needs nobody: is it over? 1, 0, negative. */
+/* A step without a message. 1: it has ended; 0: not yet; negative: an error. */
 static int local(struct mpi *m, struct pl_work *k, struct pl_err *err)
 {
 	struct pl_step *s = k->local.head;
@@ -356,12 +361,13 @@ static int mpi_test(void *state, struct pl_work *k, struct pl_err *err)
 
 /* ---- opening ---- */
 
-struct note { /* what ranks tell one another before they call MPI */
+struct note { /* ranks exchange it before they call MPI */
 	int32_t kind;
 	char version[100];
 };
 
-/* All have a library, and the same: else all say so, and nobody waits in MPI for the others. */
+/* All ranks must have the same library. Otherwise all fail here, and none waits in MPI for others.
+ */
 static int compare(struct mpi *m, struct pl_err *err)
 {
 	struct note mine = { .kind = (int32_t)m->lib.kind }, *all;
@@ -382,8 +388,8 @@ static int compare(struct mpi *m, struct pl_err *err)
 	return rc;
 }
 
-/* A launcher of MPICH's kind hangs up when the first program that it started has ended MPI; the
- * next one would be killed by the attempt to begin. */
+/* A launcher of MPICH's kind closes its connection when the first program that it started has ended
+ * MPI. MPI_Init would then kill a second program of the same process. */
 static bool launcher_hung_up(void)
 {
 	const char *fd = getenv("PMI_FD");
@@ -417,7 +423,7 @@ static int initialise(struct mpi *m, struct pl_err *err)
 	return 0;
 }
 
-/* The ranks of MPI are those of the world, numbered as here. */
+/* Checks that each rank of the world has the same number in MPI. */
 static int make_comms(struct mpi *m, struct pl_err *err)
 {
 	struct pl_world *w = m->w;
@@ -449,9 +455,10 @@ static int make_comms(struct mpi *m, struct pl_err *err)
 }
 
 /*
- * What the user says of memory of GPUs: *least bytes from which MPI is given it, 0: whatever MPI
- * says of itself. One that cannot say that it takes it may be able to, and one that says so may be
- * slow. Intel's, for one, is not asked: it has a variable of its own.
+ * The user's setting for memory of GPUs: operations of at least *least bytes give it to MPI; 0: MPI
+ * itself says whether it takes such memory. The setting exists because a library may take this
+ * memory without saying so, and one that says so may be slow. Intel MPI is not asked, because it
+ * has a variable of its own.
  */
 static int user_says(size_t *least, struct pl_err *err)
 {
@@ -466,7 +473,7 @@ static int user_says(size_t *least, struct pl_err *err)
 	return 0;
 }
 
-/* Does the MPI of every rank reach memory of the device? */
+/* Does the MPI of every rank take pointers to memory of the device? */
 static int look_at_device(struct mpi *m, struct pl_err *err)
 {
 	struct pl_world *w = m->w;
@@ -506,7 +513,7 @@ static int mpi_open(struct pl_world *w, void **state, struct pl_err *err)
 		return rc;
 	m->w = w;
 	PL_TRY(pl_alloc(&m->lane, 2 * (size_t)w->size, sizeof(*m->lane), err));
-	if (w->device.b) /* MPI takes the device of the thread that begins it */
+	if (w->device.b) /* MPI uses the device of the thread that initialises MPI */
 		w->device.b->side(w->device.ctx);
 	PL_TRY(pl_comm_mpi_lib_open(&m->lib, err));
 	PL_TRY(compare(m, err));

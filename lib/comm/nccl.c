@@ -1,20 +1,22 @@
 /*
  * Collectives of a device's memory through NCCL, which is loaded when a world asks for it.
  *
- * The library never makes us wait: its communicator is non-blocking, so a call that needs more than
- * queueing (the first ones connect) says so, and is asked about again before the next is made. What
- * it queues runs on the second queue of the backend; a mark behind it there tells when it is over.
- * All calls come from one thread, but those that end a communicator: these can hang (a kernel that
- * does not stop, a thread of the library that waits for a peer), so they run in a thread of their
- * own, which is left behind after a deadline. The process, at its exit, gives it some time more:
- * it may be giving memory back through a library that is about to end itself.
+ * The calls of the library do not block, because the communicator is non-blocking. A call that
+ * needs more than queueing (the first calls connect) returns "in progress", and its state is polled
+ * before the next call is made. The library queues its kernels on the second queue of the backend.
+ * A mark behind them in that queue tells when they have ended. One thread makes all calls except
+ * those that end a communicator. These can hang (a kernel does not stop, or a thread of the library
+ * waits for a peer), so they run in a thread of their own, which is abandoned after a deadline. At
+ * its exit the process waits a little longer for this thread, because the thread may still free
+ * memory through a library that is about to be unloaded.
  *
- * Messages between two ranks that were begun before one of them is waited for, or before the next
- * collective, go as one group: only so may two ranks send to one another at once.
+ * Sends and receives are collected until one of them is waited for or the next collective begins.
+ * They then go to the library as one group, because only a group lets two ranks send to one another
+ * at the same time.
  *
- * A rank that dies shows here first, as an error of somebody who talked with it, on ranks that it
- * took with it as well. Who is dead is what the control connections tell; an error is held back
- * until they had time to.
+ * When a rank dies, the first sign is an error of the library on a rank that communicated with it,
+ * and then on further ranks. Only the control connections know which rank died. An error of the
+ * library is therefore reported after a delay in which the control connections can name that rank.
  */
 #include <assert.h>
 #include <dlfcn.h>
@@ -36,8 +38,8 @@ struct nccl {
 	pl_nccl_comm comm;
 	pl_nccl_stream stream;
 	const char *doing;	      /* before operations */
-	struct pl_work *head, **tail; /* begun, for the library */
-	struct pl_work *flying;	      /* of the last call, which may not be through */
+	struct pl_work *head, **tail; /* begun, not yet given to the library */
+	struct pl_work *flying;	      /* of the last call, which may be in progress */
 	pl_ns since;		      /* when that began */
 	float *scratch;		      /* of barriers */
 	/* of the thread that ends it */
@@ -48,7 +50,7 @@ struct nccl {
 	pthread_t caller; /* of all but abort */
 };
 
-/* What ranks tell one another before there is a communicator. */
+/* Ranks exchange it before they make a communicator. */
 struct about {
 	int32_t code; /* PL_E...: why this rank cannot */
 	int32_t version;
@@ -78,7 +80,7 @@ static int load(struct nccl *n, int *version, struct pl_err *err)
 	return 0;
 }
 
-/* What the library says of a failed call, on one line. */
+/* The message of the library about a failed call, on one line. */
 static int failed(struct nccl *n, int result, struct pl_err *err)
 {
 	const char *last = n->f.last_error(n->comm), *what = n->f.error_string(result);
@@ -111,14 +113,14 @@ static void until_ended(void)
 		nanosleep(&nap, NULL);
 }
 
-/* Behind the library, so that it comes before whatever that does at the exit. Where there is no
- * room for it nobody waits. */
+/* Registered after the library is loaded, so that it runs before the exit handlers of the library.
+ * If atexit() fails, the exit does not wait. */
 static void at_exit(void)
 {
 	atexit(until_ended);
 }
 
-/* Two own this while its communicator ends: who asked for that, and the thread that does it. */
+/* While the communicator ends it has two owners: the caller and the thread that ends it. */
 static void drop(struct nccl *n)
 {
 	if (atomic_fetch_sub(&n->owners, 1) == 1)
@@ -152,7 +154,7 @@ static void *end_main(void *arg)
 	return NULL;
 }
 
-/* Waits so long for it, and goes. */
+/* Waits at most this long for the thread, then abandons it. */
 static void end(struct nccl *n, bool aborts, pl_ns ns)
 {
 	struct timespec nap = { 0, 1000000 };
@@ -161,7 +163,8 @@ static void end(struct nccl *n, bool aborts, pl_ns ns)
 
 	n->aborts = aborts;
 	n->until = until;
-	/* the thread that is left in a call, if that is why, may come back to it */
+	/* a third owner: if this is not the calling thread, that one may still return from a call
+	 * of the library and use n */
 	atomic_store(&n->owners, pthread_equal(n->caller, pthread_self()) ? 2 : 3);
 	atomic_fetch_add(&ending, 1);
 	if (!n->comm || pl_fail_now() || pthread_create(&t, NULL, end_main, n)) {
@@ -199,7 +202,7 @@ static void say_version(char *to, size_t size, int v)
 	snprintf(to, size, "%d.%d.%d", v / 10000, v / 100 % 100, v % 100);
 }
 
-/* Do all ranks have the library, and the same one? They all see the same, and say the same. */
+/* Do all ranks have the same library? All compare the same notes, so all report the same. */
 static int compare(const struct pl_world *w, const struct about *all, struct pl_err *err)
 {
 	static const char remedy[] =
@@ -225,7 +228,7 @@ static int compare(const struct pl_world *w, const struct about *all, struct pl_
 	return 0;
 }
 
-/* What this rank has, and rank 0's id if all is well with it. */
+/* The note of this rank, with the id of the communicator if it is rank 0 and nothing failed. */
 static void look(struct nccl *n, struct about *own)
 {
 	const struct pl_world *w = n->w;
@@ -266,7 +269,7 @@ static int nccl_open(struct pl_world *w, void **state, struct pl_err *err)
 	look(n, &own);
 	PL_TRY(pl_comm_world_tell(w, &own, sizeof(own), all, err));
 	rc = compare(w, all, err);
-	if (rc < 0) { /* nobody leaves before all have come to the same */
+	if (rc < 0) { /* no rank returns before all know the result */
 		late.code = pl_comm_world_tell(w, &own, sizeof(own), all, &late);
 		goto out;
 	}
@@ -297,7 +300,7 @@ static bool is_message(const struct pl_work *k)
 	return k->a.op <= PL_OP_RECV;
 }
 
-/* Everybody to everybody. */
+/* All-to-all: each rank sends a part to each other rank. */
 static int exchange(struct nccl *n, const float *src, float *dst, size_t count)
 {
 	const struct pl_nccl_api *f = &n->f;
@@ -316,7 +319,7 @@ static int exchange(struct nccl *n, const float *src, float *dst, size_t count)
 	return r;
 }
 
-/* In place: what the parts of others would overwrite is sent from a copy. */
+/* In place: the parts are sent from a copy, because received parts overwrite them. */
 static int exchange_in_place(struct nccl *n, const struct pl_work *k)
 {
 	size_t all = k->a.count * (size_t)n->w->size;
@@ -325,7 +328,7 @@ static int exchange_in_place(struct nccl *n, const struct pl_work *k)
 	return exchange(n, k->device.stage, k->a.dst, k->a.count);
 }
 
-/* Parts of a vector, as a plan may cut it, are calls of one group. */
+/* The chunks of a partitioned vector are calls of one group. */
 static int all_reduce(struct nccl *n, const struct pl_coll_args *a)
 {
 	size_t parts = a->parts ? a->parts : 1, from = 0;
@@ -373,7 +376,8 @@ static int call(struct nccl *n, const struct pl_work *k)
 	}
 }
 
-/* The first works as one group: a collective, or all the messages up to the next one. */
+/* Issues the first works as one group: one collective, or all messages before the next collective.
+ */
 static int launch(struct nccl *n)
 {
 	struct pl_work **end = &n->head;
@@ -396,7 +400,7 @@ static int launch(struct nccl *n)
 	return r == PL_NCCL_SUCCESS ? also : r;
 }
 
-/* What the last call began is in the queue of the device. */
+/* The operations of the last call are now in the queue of the device. */
 static void launched(struct nccl *n)
 {
 	const struct pl_backend *b = n->w->device.b;
@@ -410,7 +414,7 @@ static void launched(struct nccl *n)
 	}
 }
 
-/* Messages wait for one another, until somebody waits for them and all that were begun are here. */
+/* Messages are collected until one of them is waited for and all that were begun are here. */
 static bool may_launch(const struct nccl *n)
 {
 	const struct pl_work *k = n->head;
@@ -422,7 +426,7 @@ static bool may_launch(const struct nccl *n)
 		     here == atomic_load(&n->w->device.launching));
 }
 
-/* Goes on with what was begun, as far as the communicator is not at work. */
+/* Issues operations that were begun, unless the communicator has a call in progress. */
 static int go_on(struct nccl *n, struct pl_err *err)
 {
 	int r = PL_NCCL_SUCCESS, rc;
@@ -454,7 +458,7 @@ static int nccl_begin(void *state, struct pl_work *k, struct pl_err *err)
 	return go_on(n, err);
 }
 
-/* What others have from this rank at the least: which way it went, NCCL does not say. */
+/* The least bytes that other ranks received from this rank: NCCL does not tell its algorithm. */
 static size_t sent(const struct pl_world *w, const struct pl_coll_args *a)
 {
 	size_t n = (size_t)w->size, part = a->count * sizeof(float);

@@ -1,5 +1,5 @@
 /*
- * nccl_abi.h - what is used of libnccl.so.2, declared here so that nothing needs its header:
+ * nccl_abi.h - the used part of libnccl.so.2, declared here so that its header is not needed:
  * types as the library's binary interface has them since 2.14, and a table of the functions.
  * tests/unit/nccl_test.c compares all of it with nccl.h where that is installed.
  */

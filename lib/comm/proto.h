@@ -1,5 +1,5 @@
 /*
- * proto.h - what passes between the ranks of a world, as bytes: pure functions, no sockets.
+ * proto.h - the messages between the ranks of a world, as bytes: pure functions, no sockets.
  *
  * Everything is little-endian and of bounded size, known before anything is read:
  *
@@ -46,7 +46,7 @@ enum pl_frame_kind {
 	PL_FRAME_BEAT,
 	PL_FRAME_ABORT,
 	PL_FRAME_BYE,
-	PL_FRAME_NOTE, /* what ranks tell one another before a library's communicator */
+	PL_FRAME_NOTE, /* ranks exchange it before they make a library's communicator */
 	PL_FRAME_COUNT_
 };
 struct pl_frame {

@@ -1,18 +1,19 @@
 /*
- * A secret and a place to meet for the ranks that a launcher started, where nobody said any.
+ * A token and a place to meet for ranks that a launcher started, where the user set neither.
  *
- * All of them see a folder whose name follows from what tells the launcher's job: its number in the
- * environment, or else the process that started the ranks. Rank 0 leaves a random token there, the
- * others wait for it. Only this user may enter the folder and own what is in it; anything else is
- * refused, since names in a folder for all can be guessed and taken.
+ * All ranks see one folder. Its name is made from the identity of the launcher's job: the job's
+ * number in the environment, or else the process that started the ranks. Rank 0 writes a random
+ * token there, and the others wait for it. The folder and its files must belong to this user, and
+ * no other user may enter. Any other folder is refused, because other users can guess the name and
+ * create the folder first.
  *
- * A token that an earlier job left behind, because it was killed, says which process made it: if
- * that is no more, the token is none. Rank 0 removes everything as soon as all are connected.
+ * A job that was killed may leave its token behind. A token names the process that made it, and is
+ * ignored if this process has ended. Rank 0 removes everything as soon as all are connected.
  *
- * Why not PMIx, which would carry addresses and token between hosts: its calls wait as long as they
- * like, it brings threads and plugins into a process whose time is to be measured, its structures
- * are no stable interface for who does not include its headers; and where ranks are on several
- * hosts somebody has to say on which address to listen in any case.
+ * PMIx could carry addresses and token between hosts, but it is not used. Its calls have no
+ * deadline. It brings threads and plugins into a process whose time is measured. Its structures are
+ * no stable interface for programs that do not include its headers. And where ranks are on several
+ * hosts, the user has to name the address to listen on in any case.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -135,13 +136,13 @@ static int open_folder(const char *path, bool make, int *fd, struct pl_err *err)
 		       path, (long)st.st_uid, (unsigned)st.st_mode & 0777);
 }
 
-struct made { /* what a file with a token says */
+struct made { /* the contents of a file with a token */
 	unsigned long long host, start;
 	long pid;
 	char token[TOKEN_DIGITS + 1];
 };
 
-/* Whether a token lies there whose maker lives, as far as can be seen from here. */
+/* Reads the token; false: there is none, or the process that made it is known to have ended. */
 static bool read_token(int dir, struct made *m)
 {
 	char text[256];
