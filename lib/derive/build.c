@@ -612,6 +612,7 @@ static void pl_derive_fini(struct gb *b)
 	pl_free(b->rank);
 	pl_intern_fini(&b->rank_ids);
 	pl_intern_fini(&b->link_key);
+	pl_derive_names_fini(&b->names);
 	pl_intern_fini(&b->work_key);
 	pl_intern_fini(&b->work_row);
 	pl_free(b->work_of);

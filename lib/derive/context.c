@@ -31,32 +31,34 @@ static const char module_prefix[] = "nn.Module: ";
  */
 
 /* The phase that a name says, asked once for each name. */
-static uint8_t phase_of(struct gb *b, uint32_t seg, pl_id name)
+static int phase_of(struct gb *b, uint32_t seg, pl_id name, uint8_t *phase, struct pl_err *err)
 {
 	const struct pl_intern *str = &b->t->seg[seg]->seg.str;
 	uint8_t *known = &b->phase_of[seg][name];
-	struct pl_name_says says;
+	const struct pl_name_says *says;
+	int rc = 0;
 
 	if (!*known) {
-		pl_derive_name_read(str->str[name], str->len[name], &says);
-		*known = (uint8_t)(says.phase + 1);
+		rc = pl_derive_name_once(&b->names, str->str[name], str->len[name], &says, err);
+		if (rc < 0)
+			return rc;
+		*known = (uint8_t)(says->phase + 1);
 	}
-	return (uint8_t)(*known - 1);
+	*phase = (uint8_t)(*known - 1);
+	return 0;
 }
 
-/* Does an event tell of what happens during it? */
-static bool tells(struct gb *b, uint32_t seg, uint32_t ev, struct range *x)
+/* Module or phase of what happens during an event, if it tells one. */
+static int range_tells(struct gb *b, uint32_t seg, uint32_t ev, struct range *x, struct pl_err *err)
 {
 	const struct pl_events *e = b->t->seg[seg];
 
-	if (e->kind[ev] == PL_K_PYTHON) {
-		x->module = e->name[ev];
-		return !strncmp(pl_intern_get(&e->seg.str, x->module), module_prefix,
-				sizeof(module_prefix) - 1);
-	}
 	if (e->kind[ev] == PL_K_ANNOTATION)
-		x->phase = phase_of(b, seg, e->name[ev]);
-	return x->phase != PL_PH_UNKNOWN;
+		return phase_of(b, seg, e->name[ev], &x->phase, err);
+	if (e->kind[ev] == PL_K_PYTHON && !strncmp(pl_intern_get(&e->seg.str, e->name[ev]),
+						   module_prefix, sizeof(module_prefix) - 1))
+		x->module = e->name[ev];
+	return 0;
 }
 
 static int gather_ranges(struct gb *b, uint32_t seg, struct pl_err *err)
@@ -69,8 +71,10 @@ static int gather_ranges(struct gb *b, uint32_t seg, struct pl_err *err)
 		struct range x = { .module = PL_NONE };
 		struct resinfo *ri;
 
-		if (e->dur[ev] < 0 || res == PL_NONE || !b->ri[res].thread ||
-		    !tells(b, seg, ev, &x))
+		if (e->dur[ev] < 0 || res == PL_NONE || !b->ri[res].thread)
+			continue;
+		rc = range_tells(b, seg, ev, &x, err);
+		if (rc < 0 || (x.module == PL_NONE && x.phase == PL_PH_UNKNOWN))
 			continue;
 		ri = &b->ri[res];
 		x.start = pl_derive_time(b, seg, ev);
@@ -264,26 +268,27 @@ int pl_derive_work(struct gb *b, const struct op *op, uint32_t *id, struct pl_er
 				 e->types ? e->types[op->ev] : PL_NONE };
 	struct pl_gwork w = { .type = PL_NONE, .dims = PL_NONE, .flops = -1, .bytes = -1 };
 	const char *dims, *type = NULL;
-	struct pl_name_says says;
-	size_t had = b->work_key.n;
+	const struct pl_name_says *says;
 	pl_id k;
 	int rc;
 
 	*id = PL_NONE;
 	if (known[2] == PL_NONE || known[3] == PL_NONE || b->work_key.n >= MAX_WORK)
 		return 0;
+	k = pl_intern_find(&b->work_key, (const char *)known, sizeof(known));
+	if (k != PL_NONE) {
+		*id = b->work_of[k];
+		return 0;
+	}
 	dims = pl_intern_get(&e->seg.str, known[2]);
 	if (strlen(dims) > MAX_DIMS || !strpbrk(dims, "0123456789"))
 		return 0;
 	if ((rc = pl_intern_add(&b->work_key, (const char *)known, sizeof(known), &k, err)) < 0 ||
-	    (rc = pl_grow(&b->work_of, &b->cap_work_of, b->work_key.n, sizeof(*id), err)) < 0)
+	    (rc = pl_grow(&b->work_of, &b->cap_work_of, b->work_key.n, sizeof(*id), err)) < 0 ||
+	    (rc = pl_derive_name_once(&b->names, pl_intern_get(&e->seg.str, known[1]),
+				      e->seg.str.len[known[1]], &says, err)) < 0)
 		return rc;
-	if (b->work_key.n == had) {
-		*id = b->work_of[k];
-		return 0;
-	}
-	pl_derive_name_read(pl_intern_get(&e->seg.str, known[1]), e->seg.str.len[known[1]], &says);
-	w.op = says.op;
+	w.op = says->op;
 	measure(&w, dims, pl_intern_get(&e->seg.str, known[3]), &type);
 	if ((rc = pl_derive_str(b, op->seg, known[2], &w.dims, err)) < 0 ||
 	    (type && (rc = pl_intern_add(&b->g->str, type, strlen(type), &w.type, err)) < 0) ||
@@ -293,9 +298,11 @@ int pl_derive_work(struct gb *b, const struct op *op, uint32_t *id, struct pl_er
 	return 0;
 }
 
-uint8_t pl_derive_phase(struct gb *b, const struct op *op, uint8_t around)
+int pl_derive_phase(struct gb *b, struct op *op, uint8_t around, struct pl_err *err)
 {
-	uint8_t own = phase_of(b, op->seg, b->t->seg[op->seg]->name[op->ev]);
+	int rc = phase_of(b, op->seg, b->t->seg[op->seg]->name[op->ev], &op->phase, err);
 
-	return own == PL_PH_UNKNOWN || (own == PL_PH_FORWARD && around) ? around : own;
+	if (op->phase == PL_PH_UNKNOWN || (op->phase == PL_PH_FORWARD && around))
+		op->phase = around;
+	return rc;
 }

@@ -318,11 +318,10 @@ static int push_context(struct flat *f, struct op *op, struct pl_err *err)
 
 	if (!phase && range)
 		phase = range->phase;
-	op->phase = pl_derive_phase(f->b, op, phase);
 	x->module = range ? range->module : PL_NONE;
 	x->own = work != PL_NONE;
 	x->work = x->own ? work : outer ? outer->work : PL_NONE;
-	return rc;
+	return rc < 0 ? rc : pl_derive_phase(f->b, op, phase, err);
 }
 
 static int one_op(struct flat *f, struct op *op, struct pl_err *err)

@@ -6,6 +6,7 @@
 #define PL_GRAPH_INTERNAL_H
 
 #include "derive/derive.h"
+#include "derive/names.h"
 
 /* The columns that few nodes have. */
 struct attr {
@@ -151,6 +152,7 @@ struct gb {
 	pl_id **str; /* [segment][string]: graph string or PL_NONE */
 	uint8_t **
 		phase_of; /* [segment][string]: the phase that the name says, plus 1; 0 not asked */
+	struct pl_names_read names; /* of all segments: ranks of one job have the same names */
 	struct pl_intern work_key, work_row; /* operations whose work is known; rows of work */
 	uint32_t *work_of;		     /* by number in work_key: the row */
 	size_t cap_work_of;
@@ -280,8 +282,8 @@ static inline uint32_t pl_derive_arrival(const struct gb *b, const struct pl_mem
 /* Ranges of the threads; the innermost one that is open at t, which may not decrease, or NULL. */
 int pl_derive_ranges(struct gb *b, struct pl_err *err) PL_MUST;
 const struct range *pl_derive_range_at(const struct resinfo *ri, struct range_stack *s, pl_ns t);
-/* The phase of a host operation inside `around`. */
-uint8_t pl_derive_phase(struct gb *b, const struct op *op, uint8_t around);
+/* Sets the phase of a host operation inside `around`. */
+int pl_derive_phase(struct gb *b, struct op *op, uint8_t around, struct pl_err *err) PL_MUST;
 /* The row of what a host operation computes, PL_NONE if its sizes were not recorded. */
 int pl_derive_work(struct gb *b, const struct op *op, uint32_t *id, struct pl_err *err) PL_MUST;
 static inline pl_ns pl_derive_time(const struct gb *b, uint32_t seg, uint32_t ev)

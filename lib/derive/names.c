@@ -228,10 +228,32 @@ void pl_derive_name_read(const char *name, size_t n, struct pl_name_says *says)
 	*says = (struct pl_name_says){
 		.op = look_up(&w, operators, PL_LEN(operators)),
 		.phase = look_up(&w, phases, PL_LEN(phases)),
-		.coll = (uint8_t)pl_trace_coll_find(name, n),
 		.communicates = pl_trace_coll_from_name(name, n) != NULL,
 		.type = type_names[look_up(&w, types, PL_LEN(types))],
 		.algorithm = algorithm_names[look_up(&w, algorithms, PL_LEN(algorithms))],
 	};
+	if (says->communicates) /* most names do not */
+		says->coll = (uint8_t)pl_trace_coll_find(name, n);
 	read_layer(name, n, says);
+}
+
+int pl_derive_name_once(struct pl_names_read *r, const char *name, size_t n,
+			const struct pl_name_says **says, struct pl_err *err)
+{
+	size_t had = r->str.n;
+	pl_id k;
+	int rc = pl_grow(&r->says, &r->cap, had + 1, sizeof(*r->says), err);
+
+	if (rc < 0 || (rc = pl_intern_add(&r->str, name, n, &k, err)) < 0)
+		return rc;
+	if (k == had)
+		pl_derive_name_read(r->str.str[k], n, &r->says[k]);
+	*says = &r->says[k];
+	return 0;
+}
+
+void pl_derive_names_fini(struct pl_names_read *r)
+{
+	pl_intern_fini(&r->str);
+	pl_free(r->says);
 }

@@ -17,4 +17,15 @@ struct pl_name_says {
  * "bilinear". Words end at all that is no letter, at capitals and where digits begin or end. */
 void pl_derive_name_read(const char *name, size_t n, struct pl_name_says *says);
 
+/* Names that were read, so that each is read once; zeroed at first. */
+struct pl_names_read {
+	struct pl_intern str;
+	struct pl_name_says *says; /* by number in str */
+	size_t cap;
+};
+/* As pl_derive_name_read(); *says stays until the next call. */
+int pl_derive_name_once(struct pl_names_read *r, const char *name, size_t n,
+			const struct pl_name_says **says, struct pl_err *err) PL_MUST;
+void pl_derive_names_fini(struct pl_names_read *r);
+
 #endif
