@@ -18,26 +18,40 @@
 #include "derive/describe.h"
 #include "derive/names.h"
 
+/* What describe_work() found for the operations of one row and name; it is asked for each node. */
+struct work_found {
+	bool known;
+	pl_id name;
+	uint32_t row;
+};
+
 struct describe {
 	struct pl_graph *g;
 	struct pl_name_says *says; /* by string */
 	bool *read;		   /* by string: says is there */
 	size_t n_names;
-	uint32_t *rank;	       /* by resource: place in g->rank, PL_NONE */
-	struct pl_intern rows; /* g->work as bytes: equal rows are one */
+	bool layers;		    /* a name was read that is a pass of a layer */
+	struct work_found *of_name; /* by string: where the source said no work */
+	struct work_found *of_row;  /* by row of the source: of the last name */
+	uint32_t *rank;		    /* by resource: place in g->rank, PL_NONE */
+	struct pl_intern rows;	    /* g->work as bytes: equal rows are one */
 };
 
-static const struct pl_name_says *says_of(struct describe *d, pl_id name)
+static const struct pl_name_says *read_name(struct describe *d, pl_id name)
 {
 	static const struct pl_name_says nothing;
 
 	if (name >= d->n_names)
 		return &nothing;
-	if (!d->read[name]) {
-		d->read[name] = true;
-		pl_derive_name_read(d->g->str.str[name], d->g->str.len[name], &d->says[name]);
-	}
+	d->read[name] = true;
+	pl_derive_name_read(d->g->str.str[name], d->g->str.len[name], &d->says[name]);
+	d->layers |= d->says[name].module != NULL;
 	return &d->says[name];
+}
+
+static inline const struct pl_name_says *says_of(struct describe *d, pl_id name)
+{
+	return name < d->n_names && d->read[name] ? &d->says[name] : read_name(d, name);
 }
 
 static int put_string(struct describe *d, const char *s, pl_id *id, struct pl_err *err)
@@ -221,8 +235,10 @@ out:
 
 static bool is_work(const struct pl_shape *s, uint32_t i)
 {
-	return s->role[i] == PL_RO_COMPUTE || s->role[i] == PL_RO_HOST ||
-	       s->role[i] == PL_RO_COPY || s->role[i] == PL_RO_SYNC;
+	const unsigned roles =
+		1u << PL_RO_COMPUTE | 1u << PL_RO_HOST | 1u << PL_RO_COPY | 1u << PL_RO_SYNC;
+
+	return roles >> s->role[i] & 1;
 }
 
 /* The phase of the call that launched it. */
@@ -253,14 +269,18 @@ static int split_by_backward(const struct describe *d, struct pl_shape *s,
 		first[r] = INT64_MIN;
 	for (int pass = 0; pass < 2; pass++) {
 		for (uint32_t i = 0; i < s->n_nodes; i++) {
-			uint32_t r = s->res[i] == PL_NONE ? PL_NONE : d->rank[s->res[i]];
+			bool wanted =
+				pass ? s->phase[i] == PL_PH_UNKNOWN : is_backward(s->phase[i]);
+			uint32_t r;
 
-			if (r == PL_NONE || !is_work(s, i))
+			if (!wanted || s->res[i] == PL_NONE || !is_work(s, i))
 				continue;
-			if (!pass && is_backward(s->phase[i]) &&
-			    (first[r] == INT64_MIN || st->start[i] < first[r]))
+			r = d->rank[s->res[i]];
+			if (r == PL_NONE)
+				continue;
+			if (!pass && (first[r] == INT64_MIN || st->start[i] < first[r]))
 				first[r] = st->start[i];
-			if (pass && s->phase[i] == PL_PH_UNKNOWN && first[r] != INT64_MIN)
+			if (pass && first[r] != INT64_MIN)
 				s->phase[i] = st->start[i] < first[r] ? PL_PH_FORWARD : PL_PH_OTHER;
 		}
 	}
@@ -307,25 +327,48 @@ int pl_derive_add_work(struct pl_graph *g, struct pl_intern *rows, const struct 
 	return rc;
 }
 
+/* The row `*row` or, if that is PL_NONE, a new one with operator and type by the name, where the
+ * source did not say them. */
+static int complete_row(struct describe *d, const struct pl_name_says *says, uint32_t *row,
+			struct pl_err *err)
+{
+	struct pl_gwork w = { .type = PL_NONE, .dims = PL_NONE, .flops = -1, .bytes = -1 };
+	int rc = 0;
+
+	if (*row != PL_NONE)
+		w = d->g->work[*row];
+	if (!w.op)
+		w.op = says->op;
+	if (w.type == PL_NONE)
+		rc = put_string(d, says->type, &w.type, err);
+	if (rc == 0 && (w.op || w.type != PL_NONE || w.dims != PL_NONE))
+		rc = pl_derive_add_work(d->g, &d->rows, &w, row, err);
+	return rc;
+}
+
 /* Operator and type of an operation, where its source did not say them. */
 static int describe_work(struct describe *d, struct pl_shape *s, struct pl_err *err)
 {
 	int rc = add_column(s, &s->work, sizeof(*s->work), 0xff, err);
 
 	for (uint32_t i = 0; i < s->n_nodes && rc == 0; i++) {
-		const struct pl_name_says *says = says_of(d, s->name[i]);
-		struct pl_gwork w = { .type = PL_NONE, .dims = PL_NONE, .flops = -1, .bytes = -1 };
+		const struct pl_name_says *says;
+		pl_id name = s->name[i];
+		struct work_found *f;
 
-		if (!is_work(s, i) || s->kind[i] == PL_K_RUNTIME)
+		if (!is_work(s, i))
 			continue;
-		if (s->work[i] != PL_NONE)
-			w = d->g->work[s->work[i]];
-		if (!w.op)
-			w.op = says->op;
-		if (w.type == PL_NONE)
-			rc = put_string(d, says->type, &w.type, err);
-		if (rc == 0 && (w.op || w.type != PL_NONE || w.dims != PL_NONE))
-			rc = pl_derive_add_work(d->g, &d->rows, &w, &s->work[i], err);
+		says = says_of(d, name);
+		if (s->kind[i] == PL_K_RUNTIME || (name >= d->n_names && s->work[i] == PL_NONE))
+			continue;
+		f = s->work[i] == PL_NONE ? &d->of_name[name] : &d->of_row[s->work[i]];
+		if (!f->known || f->name != name) {
+			f->known = true;
+			f->name = name;
+			f->row = s->work[i];
+			rc = complete_row(d, says, &f->row, err);
+		}
+		s->work[i] = f->row;
 	}
 	return rc;
 }
@@ -335,7 +378,7 @@ static int describe_layers(struct describe *d, struct pl_shape *s, struct pl_err
 {
 	int rc = 0;
 
-	for (uint32_t i = 0; i < s->n_nodes && rc == 0; i++) {
+	for (uint32_t i = 0; d->layers && i < s->n_nodes && rc == 0; i++) {
 		const char *module = says_of(d, s->name[i])->module;
 
 		if (!module || !is_work(s, i))
@@ -363,6 +406,8 @@ int pl_derive_describe(struct pl_graph *g, struct pl_err *err)
 	for (size_t i = 0; i < g->n_res; i++)
 		d.rank[i] = pl_graph_rank_index(g, g->res[i].rank);
 	PL_TRY(pl_alloc(&d.read, g->str.n, sizeof(*d.read), err));
+	PL_TRY(pl_alloc(&d.of_name, g->str.n, sizeof(*d.of_name), err));
+	PL_TRY(pl_alloc(&d.of_row, g->n_work, sizeof(*d.of_row), err));
 	for (size_t i = 0; i < g->n_work; i++) { /* the rows there are keep their numbers */
 		uint32_t id;
 
@@ -383,6 +428,8 @@ int pl_derive_describe(struct pl_graph *g, struct pl_err *err)
 out:
 	pl_free(d.says);
 	pl_free(d.read);
+	pl_free(d.of_name);
+	pl_free(d.of_row);
 	pl_free(d.rank);
 	pl_intern_fini(&d.rows);
 	return rc;
