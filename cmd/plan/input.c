@@ -1,4 +1,4 @@
-/* What is searched: which steps of the graph, which rewrites. */
+/* Input of the search: the steps of the graph, and the rewrites that may be used. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* A plan in the form asked for. */
+/* Output of a plan, in the requested format. */
 #include <string.h>
 
 #include "program.h"

@@ -1,8 +1,9 @@
 /*
- * plan - what to change about a job so that its step is shorter; or a plan, shown or exported.
+ * plan - search for changes that make the step of a job shorter; or show or export a plan.
  *
- * An interrupt ends the search, not the program: what was found is written, then the signal is
- * raised again, so that the shell learns of it. A second one ends the program at once.
+ * The first interrupt ends the search but not the program: the best plan so far is written. Then
+ * the signal is raised again, so that the shell learns of it. A second interrupt ends the program
+ * at once.
  */
 #include <math.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-/* program.h - what the files of the program `plan` share. */
+/* program.h - declarations that the files of the program `plan` share. */
 #ifndef PLAN_PROGRAM_H
 #define PLAN_PROGRAM_H
 

@@ -1,10 +1,11 @@
 /*
- * What changed between two jobs: the step, the classes of time, the operations, the ranks.
+ * Comparison of two jobs: the step, the classes of time, the operations, the ranks.
  *
- * Operations are compared by name. What an operation contributes to the difference of the steps is
- * what its time on the critical path changed by; these sum to the difference of the paths. Beside
- * it stand its count, its total over all ranks and its mean, so that more work, slower work and
- * work that merely came onto the path can be told apart. All times are per step.
+ * Operations are compared by name. The contribution of an operation to the difference of the steps
+ * is the change of its time on the critical path. The contributions sum to the difference of the
+ * paths. The report also shows the count of each operation, its total over all ranks and its mean.
+ * They show whether there is more work, slower work, or work that is new on the path. All times are
+ * per step.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -13,12 +14,12 @@
 
 #include "program.h"
 
-struct side {
+struct job_totals {
 	double count, total, path; /* a step */
 };
 struct op_row {
 	const char *name, *kind;
-	struct side v[2];
+	struct job_totals v[2];
 };
 struct diff {
 	const struct report *r[2];
@@ -57,10 +58,10 @@ static const char *kind_name(uint8_t role, uint8_t kind)
 	return role == PL_RO_GAP ? "gap" : pl_trace_kind_name(kind);
 }
 
-/* Totals of one side: first by (name, kind, role) number, then into the rows. */
-static int add_totals(struct diff *d, int side, struct pl_err *err)
+/* Totals of one job: first by (name, kind, role) number, then into the rows. */
+static int add_totals(struct diff *d, int job, struct pl_err *err)
 {
-	const struct report *r = d->r[side];
+	const struct report *r = d->r[job];
 	const struct pl_graph *g = &r->g;
 	double *sum = NULL, n = (double)r->n_steps;
 	uint64_t *count = NULL;
@@ -93,8 +94,8 @@ static int add_totals(struct diff *d, int side, struct pl_err *err)
 			continue;
 		PL_TRY(row_of(d, at % kinds == PL_K_COUNT_ ? "gap" : pl_trace_kind_name(at % kinds),
 			      pl_intern_get(&g->str, (pl_id)(at / kinds)), &row, err));
-		row->v[side].count += (double)count[at] / n;
-		row->v[side].total += sum[at] / n;
+		row->v[job].count += (double)count[at] / n;
+		row->v[job].total += sum[at] / n;
 	}
 out:
 	pl_free(sum);
@@ -102,9 +103,9 @@ out:
 	return rc;
 }
 
-static int add_path(struct diff *d, int side, struct pl_err *err)
+static int add_path(struct diff *d, int job, struct pl_err *err)
 {
-	const struct report *r = d->r[side];
+	const struct report *r = d->r[job];
 	struct op_row *row;
 	int rc;
 
@@ -113,7 +114,7 @@ static int add_path(struct diff *d, int side, struct pl_err *err)
 
 		PL_TRY(row_of(d, p->id == PL_NONE ? p->kind : kind_name(p->role, p->node_kind),
 			      p->name, &row, err));
-		row->v[side].path += (double)p->ns / (double)r->n_steps;
+		row->v[job].path += (double)p->ns / (double)r->n_steps;
 	}
 	rc = 0;
 out:
@@ -168,7 +169,7 @@ static struct pl_table *op_table(const struct diff *d, bool text, size_t top, st
 	struct pl_table *t = pl_table_new(col + skip, PL_LEN(col) - skip, err);
 
 	for (size_t i = 0; t && i < d->n && (!top || i < top); i++) {
-		const struct side *a = &d->op[i].v[0], *b = &d->op[i].v[1];
+		const struct job_totals *a = &d->op[i].v[0], *b = &d->op[i].v[1];
 		int64_t mean[2] = { whole(a->count > 0 ? a->total / a->count : NAN),
 				    whole(b->count > 0 ? b->total / b->count : NAN) };
 		int rc;
@@ -358,9 +359,9 @@ int print_difference(const struct config *c, const struct report *a, const struc
 	size_t top = c->to == AS_TEXT ? (size_t)c->top : 0;
 	int rc;
 
-	for (int side = 0; side < 2; side++) {
-		PL_TRY(add_totals(&d, side, err));
-		PL_TRY(add_path(&d, side, err));
+	for (int job = 0; job < 2; job++) {
+		PL_TRY(add_totals(&d, job, err));
+		PL_TRY(add_path(&d, job, err));
 	}
 	if (d.n)
 		qsort(d.op, d.n, sizeof(*d.op), by_contribution);

@@ -1,6 +1,6 @@
 /*
- * The job with its collectives message by message: all steps taken apart at once, every collective
- * expanded, put together again.
+ * --expand: replace every collective by its messages. All steps become one edit, every collective
+ * is expanded, and the edit becomes a graph again.
  */
 #include "cost/expand.h"
 #include "graph/edit_messages.h"

@@ -1,4 +1,4 @@
-/* What the program reads: graphs, and changes from the command line and from files. */
+/* Input of the program: graphs, and changes from the command line and from files. */
 #include <string.h>
 
 #include "core/progress.h"

@@ -1,9 +1,10 @@
 /*
- * Memory of the ranks, where the graph knows activations: the highest peak of the steps that the
- * report describes, and what it is made of.
+ * Memory of the ranks, if the graph has activations: the highest peak of the reported steps, and
+ * its parts.
  *
- * Changes (--what-if) alter durations, and with them hardly what lives at a time: peaks are those
- * of the steps as recorded, or as the plan has them. One step is taken apart at a time.
+ * Changes (--what-if) alter durations. They hardly alter which tensors are in memory at the same
+ * time. Therefore the peaks are those of the steps as recorded or as planned. One step at a time
+ * becomes an edit.
  */
 #include <string.h>
 

@@ -1,10 +1,11 @@
 /*
- * The job as a plan would have it: all steps taken apart at once, rewritten, put together again.
+ * --plan: the job according to a plan. All steps become one edit, the rewrites are applied, and the
+ * edit becomes a graph again.
  *
- * What communication costs is fitted to the graph as it was read. That model errs, mostly in the
- * same way before and after a change; so for each step it is asked what it makes of the recorded
- * buckets, and by how much that is off is left out of what is predicted. The rest of the report is
- * made from the planned graph as from any other.
+ * The cost of communication is fitted to the graph as it was read. This model has errors, which are
+ * mostly the same before and after a change. Therefore the recorded buckets of each step are
+ * modelled too, and the error of that model is subtracted from the prediction. The rest of the
+ * report is made from the planned graph in the same way as from any other.
  */
 #include <math.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* program.h - what the files of the program `replay` share. */
+/* program.h - declarations that the files of the program `replay` share. */
 #ifndef REPLAY_PROGRAM_H
 #define REPLAY_PROGRAM_H
 

@@ -2,8 +2,8 @@
  * replay - does the model of the job reproduce it, where is the time, and what if something
  * changed?
  *
- * The report is made from the run that the changes give, if there are any. Memory is given back as
- * soon as it can be: the run that is described is gone before the changes worth most are simulated.
+ * If there are changes, the report describes the run with these changes. Memory is freed as early
+ * as possible: the described run is freed before the most valuable changes are simulated.
  */
 #include <string.h>
 #include <time.h>

@@ -1,10 +1,11 @@
 /*
- * The slowest ranks and why.
+ * The slowest ranks, with the reason.
  *
- * Who comes last to every communication does not wait in any: the slowest ranks are those that wait
- * least. (That others wait for a rank says less: in a pipeline a rank passes on the lateness of its
- * neighbour.) What such a rank does longer than the median rank is the reason; the operation with
- * the greatest excess over the mean of the ranks is named with it.
+ * A rank that is the last at every communication never waits. Therefore the slowest ranks are the
+ * ranks that wait least. (The time that other ranks wait for a rank says less: in a pipeline a rank
+ * passes on the lateness of its neighbour.) The reason is the class of time that exceeds the class
+ * of the median rank. The report also names the operation with the greatest excess over the mean of
+ * the ranks.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -57,13 +58,13 @@ static int find_excess(const struct report *r, size_t rank, struct excess *x, st
 		return rc;
 	*x = (struct excess){ .which = -1 };
 	for (int which = 0; which < REASONS; which++) {
-		pl_ns mine = part(&a->rank[rank], which), median;
+		pl_ns own = part(&a->rank[rank], which), median;
 
 		for (size_t i = 0; i < a->n_ranks; i++)
 			v[i] = part(&a->rank[i], which);
 		median = pl_median_i64(v, a->n_ranks);
-		if (mine - median > x->ns)
-			*x = (struct excess){ which, mine - median, median };
+		if (own - median > x->ns)
+			*x = (struct excess){ which, own - median, median };
 	}
 	pl_free(v);
 	return 0;

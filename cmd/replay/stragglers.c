@@ -1,4 +1,4 @@
-/* The report of --stragglers: how much of the step operations cost that take longer than others. */
+/* The report of --stragglers: the cost of operations that take longer than others of their type. */
 #include <string.h>
 
 #include "program.h"

@@ -1,11 +1,12 @@
 /*
- * The changes worth most: candidates are scaled by 0.5 and simulated.
+ * The most valuable changes: each candidate is scaled by 0.5 and simulated.
  *
- * A critical path stays a chain of constraints when durations shrink, so a change cannot save more
- * than half of what it selects on that path. Candidates are taken in the order of this bound, until
- * the next one's bound cannot reach the best five any more. With several steps the bound is one of
- * their sum only, hence SLACK. A few are simulated together, and in several threads; what they
- * find beyond that point is not used, so the result depends on neither.
+ * If durations shrink, a critical path remains a chain of constraints. Therefore a change saves at
+ * most half of the time that it selects on that path. Candidates are simulated in the order of this
+ * bound, until the bound of the next candidate is below the fifth best saving. With several steps
+ * the bound holds only for their sum; SLACK allows for this. Several candidates are simulated
+ * together, in several threads. Results beyond the end of the search are not used, so the report
+ * does not depend on either.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -93,17 +93,17 @@ static double ring_steps(const struct pl_topology *t, struct placing p, double s
 /* Once up or down a tree. */
 static double tree_pass(const struct pl_topology *t, struct placing p, uint32_t n, double bytes)
 {
-	uint32_t levels = pl_cost_log2(n), far = pl_cost_log2(p.hosts);
+	uint32_t levels = pl_cost_log2(n), between = pl_cost_log2(p.hosts);
 	struct hop in = pl_cost_hop(t, PL_SCOPE_HOST, p.per_host - 1);
 	struct hop out = pl_cost_hop(t, PL_SCOPE_NETWORK, 1);
 	double per_byte = 0;
 
-	far = far < levels ? far : levels;
+	between = between < levels ? between : levels;
 	if (p.per_host > 1)
 		per_byte = in.ns_per_byte;
 	if (p.hosts > 1)
 		per_byte = fmax(per_byte, out.ns_per_byte);
-	return far * out.latency_ns + (levels - far) * in.latency_ns + bytes * per_byte;
+	return between * out.latency_ns + (levels - between) * in.latency_ns + bytes * per_byte;
 }
 
 /* S/2, S/4 ... S/n to partners at distance 1, 2 ...; what is left of S - S/n when n is no power of

@@ -1,26 +1,27 @@
 /*
- * What communication costs those beside it: the slow-down of computation while data moves, and the
- * host's time for issuing.
+ * The cost of communication for computation: the slow-down of computation while data moves, and the
+ * host time of issuing.
  *
- * Overlap: an operation in the same place (the n-th of its name in a step of a rank) is the same
- * work in every step and, where ranks do the same, on every rank. Its bare duration is the median
- * of those without communication beside them, not even one that waited; where there are too few of
- * these in its place, that of its name, if the medians of the places of this name lie close
- * together. What durations beside communication exceed their bare ones by, summed, over the time
- * beside is the share of its time that computation loses, s; the factor is 1 / (1 - s). Sums, not
- * medians: what carries communication in threads takes a processor away in slices of milliseconds,
- * which most operations do not see and a few pay for. For the same reason durations left alone have
- * a longer mean than their medians say; bare ones are scaled by what that makes in sum.
+ * Slow-down. Operations in the same place (the n-th of its name in a step of a rank) are the same
+ * work in every step, and on every rank if the ranks do the same. The undisturbed duration of a
+ * place is the median of the operations that overlapped no communication, not even one that waited.
+ * If a place has too few of these, the undisturbed duration is that of the name, provided that the
+ * medians of the places of this name are close together. The share of its time that computation
+ * loses is s: the sum of what overlapped durations exceed the undisturbed ones by, divided by the
+ * overlapped time. The factor is 1 / (1 - s). Sums are used and not medians, because threads that
+ * carry communication take a processor away for milliseconds at a time: most operations lose
+ * nothing and a few lose much. For the same reason the mean of operations without overlap is longer
+ * than their median; undisturbed durations are multiplied by this ratio.
  *
- * The standard error e of s is the jackknife's (Tukey 1958) over ranks of steps, left out one at a
- * time. The factor is 1 when s cannot be told from chance: when it does not exceed CLEAR of them.
- * But threads cannot carry communication for nothing; where they do, s is not put to the test but
- * made smaller the less certain it is, to s^3 / (s^2 + e^2). Of very many ranks some, evenly
- * spread, are enough. O(n log n).
+ * The standard error e of s is the jackknife's (Tukey 1958), over ranks of steps left out one at a
+ * time. If s is at most CLEAR standard errors, it may be chance and the factor is 1. But threads
+ * cannot carry communication at no cost. If threads carry it, s is not tested; it is reduced to s^3
+ * / (s^2 + e^2), the more the less certain it is. If there are very many ranks, some of them,
+ * evenly spread, are enough. O(n log n).
  *
- * Issuing: the call that launched a communication, and the operations before it on its thread whose
- * names speak of communication. The lower quartile of them: an issue that wakes a thread often
- * loses its processor to that thread, whose time is counted where it belongs.
+ * Issuing. The host time of issuing is the call that launched a communication and the operations
+ * before it on its thread whose names refer to communication. The lower quartile is used: a call
+ * that wakes a thread often loses its processor to that thread, and this time is counted there.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -41,15 +42,15 @@ struct work { /* an operation of a step */
 };
 struct timing {
 	pl_ns dur;
-	double beside; /* share of dur */
+	double overlapped; /* share of dur */
 	pl_id name;
 	uint32_t place, cluster; /* which of its name in the step; rank in a step */
 };
 struct sums {
-	double beside, bare, covered; /* of operations with communication beside them */
-	double alone, alone_bare;
+	double overlapped, undisturbed, covered; /* of operations with communication beside them */
+	double alone, alone_undisturbed;
 };
-struct beside {
+struct overlap_fit {
 	bool *seen; /* [resource]: its rank is one of those looked at */
 	struct pl_spans moves, waits;
 	struct work *comp;
@@ -67,7 +68,7 @@ static pl_ns arrival_before(const struct pl_shape *s, const struct pl_gstep *st,
 	return st->start[i];
 }
 
-static int choose_ranks(struct beside *b, const struct pl_graph *g, struct pl_err *err)
+static int choose_ranks(struct overlap_fit *b, const struct pl_graph *g, struct pl_err *err)
 {
 	size_t every = (size_t)g->n_ranks / (2 * RANKS) + 1;
 	int rc = pl_alloc(&b->seen, g->n_res, sizeof(*b->seen), err);
@@ -80,7 +81,7 @@ static int choose_ranks(struct beside *b, const struct pl_graph *g, struct pl_er
 	return rc;
 }
 
-static int look_at_step(struct beside *b, const struct pl_graph *g, const struct pl_gstep *st,
+static int look_at_step(struct overlap_fit *b, const struct pl_graph *g, const struct pl_gstep *st,
 			struct pl_err *err)
 {
 	const struct pl_shape *s = &g->shape[st->shape];
@@ -112,7 +113,7 @@ static int look_at_step(struct beside *b, const struct pl_graph *g, const struct
 
 PL_COMPARATOR(by_name, struct work, rank, name, start, end);
 
-static int add_timings(struct beside *b, struct pl_err *err)
+static int add_timings(struct overlap_fit *b, struct pl_err *err)
 {
 	uint32_t place = 0;
 	int rc = pl_grow(&b->t, &b->cap_t, b->n_t + b->n_comp + 1, sizeof(*b->t), err);
@@ -142,8 +143,8 @@ static int by_timing(const void *pa, const void *pb)
 		return a->name < b->name ? -1 : 1;
 	if (a->place != b->place)
 		return a->place < b->place ? -1 : 1;
-	if ((a->beside > 0) != (b->beside > 0))
-		return a->beside > 0 ? 1 : -1;
+	if ((a->overlapped > 0) != (b->overlapped > 0))
+		return a->overlapped > 0 ? 1 : -1;
 	if (a->dur != b->dur)
 		return a->dur < b->dur ? -1 : 1;
 	return a->cluster < b->cluster ? -1 : a->cluster > b->cluster;
@@ -156,12 +157,12 @@ static size_t place_of(const struct timing *t, size_t n, size_t *alone)
 
 	*alone = 0;
 	for (; k < n && t[k].name == t[0].name && t[k].place == t[0].place; k++)
-		*alone += !(t[k].beside > 0);
+		*alone += !(t[k].overlapped > 0);
 	return k;
 }
 
 /* The bare duration of what is in no place of its own; 0: there is none. */
-static double bare_of_name(struct beside *b, const struct timing *t, size_t n)
+static double undisturbed_of_name(struct overlap_fit *b, const struct timing *t, size_t n)
 {
 	size_t places = 0;
 	double *v = b->place;
@@ -177,35 +178,35 @@ static double bare_of_name(struct beside *b, const struct timing *t, size_t n)
 	return v[places / 2];
 }
 
-static void sum_up(struct beside *b, const struct timing *t, double bare)
+static void sum_up(struct overlap_fit *b, const struct timing *t, double undisturbed)
 {
 	struct sums *c = &b->cluster[t->cluster];
 
-	if (t->beside > 0) {
-		c->beside += (double)t->dur;
-		c->bare += bare;
-		c->covered += t->beside * (double)t->dur;
+	if (t->overlapped > 0) {
+		c->overlapped += (double)t->dur;
+		c->undisturbed += undisturbed;
+		c->covered += t->overlapped * (double)t->dur;
 	} else {
 		c->alone += (double)t->dur;
-		c->alone_bare += bare;
+		c->alone_undisturbed += undisturbed;
 	}
 }
 
 /* All of one name. Those that are never beside anything say nothing. */
-static void sum_name(struct beside *b, const struct timing *t, size_t n)
+static void sum_name(struct overlap_fit *b, const struct timing *t, size_t n)
 {
-	double typical = bare_of_name(b, t, n);
+	double typical = undisturbed_of_name(b, t, n);
 	bool any = false;
 
 	for (size_t i = 0; i < n; i++)
-		any |= t[i].beside > 0;
+		any |= t[i].overlapped > 0;
 	for (size_t i = 0, k, alone; any && i < n; i += k) {
-		double bare;
+		double undisturbed;
 
 		k = place_of(&t[i], n - i, &alone);
-		bare = alone >= ENOUGH ? (double)t[i + alone / 2].dur : typical;
-		for (size_t j = i; bare > 0 && j < i + k; j++)
-			sum_up(b, &t[j], bare);
+		undisturbed = alone >= ENOUGH ? (double)t[i + alone / 2].dur : typical;
+		for (size_t j = i; undisturbed > 0 && j < i + k; j++)
+			sum_up(b, &t[j], undisturbed);
 	}
 }
 
@@ -216,18 +217,18 @@ static double lost(const struct sums *all, const struct sums *out)
 	struct sums s = *all;
 
 	if (out) {
-		s.beside -= out->beside;
-		s.bare -= out->bare;
+		s.overlapped -= out->overlapped;
+		s.undisturbed -= out->undisturbed;
 		s.covered -= out->covered;
 		s.alone -= out->alone;
-		s.alone_bare -= out->alone_bare;
+		s.alone_undisturbed -= out->alone_undisturbed;
 	}
-	if (!(s.covered > 0) || !(s.alone_bare > 0))
+	if (!(s.covered > 0) || !(s.alone_undisturbed > 0))
 		return NAN;
-	return (s.beside - s.bare * s.alone / s.alone_bare) / s.covered;
+	return (s.overlapped - s.undisturbed * s.alone / s.alone_undisturbed) / s.covered;
 }
 
-static double factor(struct beside *b, bool threads)
+static double factor(struct overlap_fit *b, bool threads)
 {
 	struct sums *all = &b->all;
 	double share, error, mean = 0, square = 0;
@@ -236,11 +237,11 @@ static double factor(struct beside *b, bool threads)
 	for (size_t i = 0; i < b->n_clusters; i++) {
 		const struct sums *c = &b->cluster[i];
 
-		all->beside += c->beside;
-		all->bare += c->bare;
+		all->overlapped += c->overlapped;
+		all->undisturbed += c->undisturbed;
 		all->covered += c->covered;
 		all->alone += c->alone;
-		all->alone_bare += c->alone_bare;
+		all->alone_undisturbed += c->alone_undisturbed;
 	}
 	share = lost(all, NULL);
 	for (size_t i = 0; i < b->n_clusters; i++) {
@@ -261,7 +262,7 @@ static double factor(struct beside *b, bool threads)
 
 int pl_cost_overlap(const struct pl_graph *g, double *overlap, struct pl_err *err)
 {
-	struct beside b = { 0 };
+	struct overlap_fit b = { 0 };
 	int rc = 0;
 
 	*overlap = 1;

@@ -17,7 +17,7 @@ struct pl_link_change {
 	double bandwidth, latency;
 };
 
-/* What a communication is, for who says how long it takes. */
+/* The properties of a communication that determine its duration. */
 struct pl_cost_comm {
 	uint8_t kind;	  /* enum pl_kind_id of the event: collective, send, receive */
 	uint8_t coll;	  /* enum pl_coll */
@@ -98,8 +98,8 @@ void pl_cost_fini(struct pl_cost *c);
  * of the fitted sizes.
  */
 pl_ns pl_cost_transfer(const struct pl_cost *c, const struct pl_cost_comm *comm);
-/* How much later than its transfer ends the data has arrived: the next communication may use the
- * link meanwhile. */
+/* The time from the end of the transfer until the data has arrived. The next communication may use
+ * the link during this time. */
 pl_ns pl_cost_flight(const struct pl_cost *c, const struct pl_cost_comm *comm);
 /* Factors >= 1 by which durations grow while the transfer and computation of its ranks run at the
  * same time: those of computation, that of the transfer. */
@@ -112,7 +112,7 @@ double pl_cost_precision(unsigned op, const char *type, const char *precision);
 /* Is there such a link ("*": any)? */
 bool pl_cost_has_link(const struct pl_cost *c, const char *name);
 
-/* ---- the parts of a communication's cost, for changing them apart -----------------------------
+/* ---- the parts of the cost of a communication, for changing them independently -----------------
  */
 
 struct pl_cost_line { /* t = a_ns + b_ns_per_byte * bytes */
@@ -124,8 +124,8 @@ struct pl_cost_line { /* t = a_ns + b_ns_per_byte * bytes */
  * ranks. */
 bool pl_cost_line(const struct pl_cost *c, const struct pl_cost_comm *comm,
 		  struct pl_cost_line *out);
-/* What the sides of recorded messages take (PL_NF_MESSAGE; 0: there are none), and on which of them
- * these pass the link: PL_K_SEND or PL_K_RECV. */
+/* The times of senders and receivers of recorded messages (PL_NF_MESSAGE; 0: there are none), and
+ * which of them includes the time on the link: PL_K_SEND or PL_K_RECV. */
 struct pl_cost_sides {
 	struct pl_cost_line side[2]; /* of the sender, of the receiver; `bytes` is 0 */
 	uint8_t link;

@@ -1,9 +1,9 @@
 /*
- * Collectives message by message: the members, what carries them, and which algorithm it is.
+ * Expansion of a collective into messages: its members, its links and its algorithm.
  *
- * Members are in order of rank and fill the hosts of the topology in that order. The share of a
- * link is that of analytic.c. Durations are whole nanoseconds: message i of a link ends at the
- * rounded sum of the first i times, so that nothing is lost by rounding.
+ * Members are in order of rank and fill the hosts of the topology in that order. analytic.c defines
+ * the share of a link. Durations are whole nanoseconds: message i of a link ends at the rounded sum
+ * of the first i times, so that rounding errors do not add up.
  */
 #include <math.h>
 
@@ -122,12 +122,12 @@ struct hop pl_cost_expand_hop(const struct expansion *s, enum pl_scope scope, ui
 struct hop pl_cost_expand_between(const struct expansion *s, uint32_t from, uint32_t to, bool all)
 {
 	const struct pl_topology *t = s->x->topo;
-	bool far = pl_topology_host(t, from) != pl_topology_host(t, to);
+	bool other_host = pl_topology_host(t, from) != pl_topology_host(t, to);
 	uint32_t m = s->place.per_host;
 
 	if (all)
-		return pl_cost_expand_hop(s, far ? PL_SCOPE_NETWORK : PL_SCOPE_HOST, m);
-	if (far)
+		return pl_cost_expand_hop(s, other_host ? PL_SCOPE_NETWORK : PL_SCOPE_HOST, m);
+	if (other_host)
 		return pl_cost_expand_hop(s, PL_SCOPE_NETWORK, 1);
 	return pl_cost_expand_hop(s, PL_SCOPE_HOST, s->place.hosts > 1 ? m - 1 : m);
 }

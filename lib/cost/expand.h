@@ -1,13 +1,14 @@
 /*
- * expand.h - a collective as its sends and receives, in place of one transfer a member.
+ * expand.h - replace the transfers of a collective by its messages (sends and receives).
  *
- * On an edit, the transfers of a rendezvous become messages: nodes of kind send, one a message,
- * named "send R>Q" after the members' places in the group. Messages of one link follow one another
- * (SEQ), what is received is passed on (DATA, after the link's latency), and each member starts at
- * its own arrival and not at the last one's: where members arrive at different times the last to
- * end ends no earlier than if all had waited, but the others get on with what does not need the
- * late one. The rendezvous stays, and nothing waits for it: it says that this is one collective.
- * Folding back is pl_edit_undo(), or pl_edit_fold_messages().
+ * On an edit, the transfers of a rendezvous become messages. A message is a node of kind send with
+ * the name "send R>Q"; R and Q are the places of the members in the group. Messages of one link
+ * follow one another (SEQ). A member passes on the data that it received (DATA, after the latency
+ * of the link). Each member starts at its own arrival, not at the last arrival. If members arrive
+ * at different times, the last member ends no earlier than if all had waited. But the other members
+ * can already do work that does not need the late member. The rendezvous stays, and nothing waits
+ * for it; it shows that the messages are one collective. pl_edit_undo() or pl_edit_fold_messages()
+ * folds the messages back.
  */
 #ifndef PL_COST_EXPAND_H
 #define PL_COST_EXPAND_H

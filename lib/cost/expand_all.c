@@ -1,6 +1,7 @@
 /*
- * All collectives of an edit as messages: of each the hosts of its members, and how long the
- * recorded transfer took if that is what its messages shall take.
+ * Expansion of all collectives of an edit into messages. For each collective this file finds the
+ * hosts of its members and, if the messages shall take as long as recorded, the recorded transfer
+ * time.
  */
 #include <string.h>
 

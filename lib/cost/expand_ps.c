@@ -1,12 +1,13 @@
 /*
- * Parameter servers: each member pushes S over its own link, S/k to each of the k servers, which
- * serve all members at once over a link each; what a server has, it has of all members, and it is
- * pulled the same way.
+ * Parameter servers. Each member pushes S over its own link, S/k to each of the k servers. All
+ * servers serve all members at once, each server over its own link. A server can send data back
+ * when it has this data from all members; the pull works in the same way as the push.
  *
- * In as fine pieces as can be: the server's link begins, a latency later, when a member's does,
- * carries the members' parts in the order of their arrival, and is done when it has carried all and
- * the last member has sent all. The servers do the same at the same time, so one is expanded: what
- * "serve R" says of it is so of each of the k.
+ * The data is divided as finely as possible. The link of the server begins one latency after the
+ * link of a member begins. It carries the data of the members in the order of their arrival. It
+ * ends when it has carried all data and the last member has sent all. The servers do the same at
+ * the same time. Therefore only one server is expanded, and the node "serve R" stands for each of
+ * the k servers.
  */
 #include "cost/expand_internal.h"
 

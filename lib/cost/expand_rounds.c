@@ -155,13 +155,13 @@ int pl_cost_expand_hierarchical(struct expansion *s, bool scatter, bool gather, 
 {
 	uint32_t m = s->place.per_host, h = s->place.hosts;
 	struct shift in = { 0, 1 }, out = { 1, 0 };
-	double far = s->bytes / m / h;
+	double host_bytes = s->bytes / m / h;
 	int rc = 0;
 
 	for (uint32_t j = 1; scatter && j < m && rc >= 0; j++)
 		rc = send_round(s, by_shift, &in, true, s->bytes / m, err);
 	for (uint32_t j = 1; j < (scatter && gather ? 2 * h - 1 : h) && rc >= 0; j++)
-		rc = send_round(s, by_shift, &out, true, far, err);
+		rc = send_round(s, by_shift, &out, true, host_bytes, err);
 	for (uint32_t j = 1; gather && j < m && rc >= 0; j++)
 		rc = send_round(s, by_shift, &in, true, s->bytes / m, err);
 	return rc < 0 ? rc : end_rounds(s, err);

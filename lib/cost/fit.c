@@ -1,27 +1,27 @@
 /*
- * Communication of a graph as samples of size and time, and a line through each kind of it.
+ * The fit of communication: samples of size and time from a graph, and a line for each kind.
  *
- * What is measured is how long a rank's link is busy. Transfers of one rank that overlap in time
- * share the link, and the duration of each says little; so a rank's transfers fall into busy
- * periods, and a period of k communications of one kind that moves S bytes is a sample of
- * busy = k a + b S, that is, the point (S / k, busy / k). Where each communication has the link for
- * itself this is the communication. The members of a collective see the same thing: their periods
- * of the same communications are one sample, their median.
+ * The measured time is the busy time of the link of a rank. If transfers of one rank overlap, they
+ * share the link, and the duration of a single transfer says little. Therefore the transfers of a
+ * rank are divided into busy periods. A period of k communications of one kind and S bytes is a
+ * sample of busy = k a + b S, that is, the point (S / k, busy / k). Without overlap a period is one
+ * communication. The members of a collective have periods of the same communications; the median of
+ * these periods is one sample.
  *
- * Where threads carry communication, or it was seen to slow computation down (pl_cost.overlap),
- * periods that computation of a member mostly covered are fitted apart from those that it did not:
- * the line is that of the latter. Beside computation a byte takes longer by a factor, as what moves
- * it gets a processor less often; and each communication has to wait for a processor first. That
- * wait is seen in messages so small that it is most of what they take; without such it is assumed
- * (WAIT_NS).
+ * If threads carry communication, or communication slowed computation down (pl_cost.overlap),
+ * periods that computation mostly covered are fitted separately from the others. The line comes
+ * from the periods without computation. During computation a byte takes longer by a factor, because
+ * the thread that moves it gets a processor less often; and each communication first waits for a
+ * processor. Very small messages show this wait, because it is most of their time. Without such
+ * messages the wait is assumed (WAIT_NS).
  *
- * That a is spent k times is true of communication that is carried out one at a time. Where all
- * that was begun is under way at once, and a is the latency of the link, it is spent once: if busy
- * = a + b S, for the whole period, explains the samples clearly better, a becomes the flight of
- * each.
+ * The time a is spent k times if communications are carried out one after another. If they are
+ * carried out at the same time and a is the latency of the link, a is spent once. Therefore, if
+ * busy = a + b S for the whole period explains the samples clearly better, a becomes the flight of
+ * each communication.
  *
- * Periods in which a communication is of another kind, of unknown size, or without its partners
- * (PL_NF_MISSING) are left out. O(n log n) in transfers, and what line.c needs.
+ * Periods are left out if a communication in them has another kind, an unknown size or members that
+ * were not recorded (PL_NF_MISSING). O(n log n) in transfers, plus the cost of line.c.
  */
 #include <math.h>
 #include <string.h>
@@ -50,7 +50,7 @@ struct transfer {
 };
 struct record { /* a busy period of one rank */
 	double x, y;
-	double beside;	   /* share of it in which the rank computed */
+	double overlapped; /* share of it in which the rank computed */
 	uint64_t class_of; /* kind, collective, ranks, and last whether sizes are unknown */
 	uint64_t place;	   /* step and rendezvous */
 	uint32_t n, meet, count;
@@ -211,8 +211,8 @@ static int add_period(struct fitter *f, uint32_t step, size_t from, size_t to, s
 	r.y = (double)(end - t->start) / r.count;
 	if (!(r.y > 0))
 		return 0;
-	r.beside = (double)pl_spans_cover(&f->comp, (int32_t)t->rank, t->start, end) /
-		   (double)(end - t->start);
+	r.overlapped = (double)pl_spans_cover(&f->comp, (int32_t)t->rank, t->start, end) /
+		       (double)(end - t->start);
 	if ((rc = pl_grow(&f->r, &f->cap_r, f->n_r + 1, sizeof(*f->r), err)) < 0)
 		return rc;
 	f->r[f->n_r++] = r;
@@ -303,13 +303,13 @@ static int join_members(struct fitter *f, struct pl_err *err)
 	for (size_t k = 0, first = 0; k < n; first = at[k++]) {
 		struct record *v = of + first;
 		size_t m = at[k] - first;
-		double beside = 0;
+		double overlapped = 0;
 
 		pl_sort(v, m, sizeof(*v), by_y);
 		for (size_t i = 0; i < m; i++)
-			beside = fmax(beside, v[i].beside);
+			overlapped = fmax(overlapped, v[i].overlapped);
 		f->r[k] = v[(m - 1) / 2];
-		f->r[k].beside = beside;
+		f->r[k].overlapped = overlapped;
 	}
 	f->n_r = n;
 	pl_sort(f->r, f->n_r, sizeof(*f->r), by_place);
@@ -520,7 +520,7 @@ static void fit_beside(const struct fitter *f, const struct record *r, size_t n,
 	for (size_t i = 0; i < n; i++) {
 		double line = fit->b_ns_per_byte * r[i].x;
 
-		if (r[i].beside < BESIDE || line > most)
+		if (r[i].overlapped < BESIDE || line > most)
 			continue;
 		wait += r[i].y - line;
 		small++;
@@ -531,7 +531,7 @@ static void fit_beside(const struct fitter *f, const struct record *r, size_t n,
 	for (size_t i = 0; i < n; i++) {
 		double line = fit->b_ns_per_byte * r[i].x;
 
-		if (r[i].beside < BESIDE || line <= most)
+		if (r[i].overlapped < BESIDE || line <= most)
 			continue;
 		over += fmax(line, r[i].y - fit->a_contended_ns);
 		bytes += line;
@@ -549,7 +549,7 @@ static size_t part_alone(struct record *r, size_t n)
 		struct record x = r[i];
 
 		largest = fmax(largest, x.x);
-		if (x.beside > ALONE)
+		if (x.overlapped > ALONE)
 			continue;
 		seen = fmax(seen, x.x);
 		r[i] = r[kept];

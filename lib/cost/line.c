@@ -1,14 +1,16 @@
 /*
- * A line through points of which some are wrong: Theil's median of the slopes of all pairs (Sen,
- * JASA 63, 1968), which up to 29 % of wrong points cannot carry away, then made better for what
- * counts, the relative error: least sum of |y - a - bx| / y by iteratively reweighted least squares
- * (Schlossmacher, JASA 68, 1973), which converges in a few passes from so good a start.
+ * A line through points, some of which are wrong.
  *
- * Durations are never negative: where the best line has a < 0 it is the best through the origin,
- * where b < 0 the best constant; both are weighted medians.
+ * The start is the median of the slopes of all pairs (Theil; Sen, JASA 63, 1968); up to 29 % of
+ * wrong points do not spoil it. The line is then improved for the relative error: the least sum of
+ * |y - a - bx| / y, by iteratively reweighted least squares (Schlossmacher, JASA 68, 1973). From
+ * this start it converges in a few passes.
  *
- * Pairs are O(n^2): of more points than MOST, MOST are taken at even distances in the order of x,
- * which keeps both ends. The second part takes all.
+ * Durations are never negative. If the best line has a < 0, the result is the best line through the
+ * origin. If it has b < 0, the result is the best constant. Both are weighted medians.
+ *
+ * The number of pairs is O(n^2). Therefore, of more than MOST points, the first part uses MOST
+ * points at even distances in the order of x, including both ends. The second part uses all points.
  */
 #include <math.h>
 

@@ -1,10 +1,10 @@
 /*
- * The most memory that each rank needs at a time: what lives always, and a sweep over the begins
- * and ends of what does not. Memory that ends at an instant is free for what begins then.
+ * The peak memory of each rank: memory that is always in use, and a sweep over the begins and ends
+ * of all other memory. Memory that is freed at an instant can be used by memory that begins then.
  *
- * Each copy of a tensor becomes one interval, or two if something makes it again (cost.h says
- * when): what is made again of one layer comes back all at once, when the first of it is used, for
- * the forward operations of a layer run as a whole. O(n log n) in tensors, plus one pass over the
+ * Each copy of a tensor is one interval, or two if it is recomputed (cost.h says when). The
+ * recomputed tensors of a layer come back together when the first of them is used, because the
+ * forward operations of a layer run as a whole. O(n log n) in tensors, plus one pass over the
  * nodes.
  */
 #include <stdlib.h>

@@ -1,10 +1,11 @@
 /*
- * What a communication costs, in two parts that change apart: a, which is latency and grows with
- * the messages that follow one another, and b, which is what bytes take.
+ * The cost of a communication in two parts that change independently: a, the latency, grows with
+ * the number of messages that follow one another; b is the time for each byte.
  *
- * A fit is moved to another number of ranks by what a ring sends (a chain or a tree where that is
- * how it is done; the counts of analytic.c), which needs no link's figures. Only how much one link
- * of several matters has to be analysed: at no bytes for a, between none and many for b.
+ * To move a fit to another number of ranks, the messages and bytes of a ring are counted (of a
+ * chain or a tree if the collective uses one; the counts of analytic.c). This needs no figures of
+ * links. Analysis is needed only for the influence of one link among several: with no bytes for a,
+ * and with the difference between no bytes and many bytes for b.
  */
 #include <math.h>
 #include <string.h>

@@ -1,12 +1,13 @@
 /*
- * The two sides of recorded messages, and which of them the link is on.
+ * The sender and the receiver of recorded messages, and which of them includes the time on the
+ * link.
  *
- * A message of a collective is what its sender and what its receiver spent on it (derive/messages).
- * On one of the sides it passes the link, at so much a byte: where what is sent is held until the
- * link has taken it, at the sender's, and the receiver has the latency and what it does with the
- * data; where sending only hands data over, at the receiver's. Each side has its line through all
- * its messages; the link is where the bytes take longer. Between the two is the latency of the
- * receiver's resource.
+ * A message of a collective has the time that its sender spent and the time that its receiver spent
+ * (derive/messages). If a send lasts until the link has taken the data, the time on the link is at
+ * the sender; the receiver has the latency and the work on the data. If a send only hands the data
+ * over, the time on the link is at the receiver. Each of the two gets a line through all its
+ * messages. The one with more time for the bytes includes the link. The latency of the resource of
+ * the receiver lies between the two.
  */
 #include <math.h>
 

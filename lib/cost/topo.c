@@ -1,4 +1,4 @@
-/* Topologies that a cost owns: copied, or read off a graph's resources. */
+/* The topology of a cost model: copied, or found from the resources of a graph. */
 #include <string.h>
 
 #include "cost/internal.h"

@@ -1,15 +1,17 @@
 /*
- * What a fitted cost says of a communication. A line says what communication took as it was
- * recorded. Changes of links change its two parts, latency and bytes, as they do for what-if
- * (moved.c). Analysis says by which factor another algorithm or another number of ranks changes
- * the sum. Analyses of both share their error where they share their shape, so the ratio is better
- * than either analysis.
+ * The predictions of a fitted cost model.
  *
- * Precision: what a kernel gains is not in a trace of the other precision. Daydream (Zhu,
- * Phanishayee, Pekhimenko, ATC 2020) predicts mixed precision by three times the speed for matrix
- * products and convolutions, which tensor cores carry out, and twice for the rest, which half as
- * many bytes bound; the same is done here, and an operation that computes so already
- * gains nothing. TF32 speeds up products only.
+ * A line gives the time of a communication as it was recorded. Changes of links change the two
+ * parts of the line, latency and bytes, in the same way as what-if does (moved.c). Analysis gives
+ * the factor for another algorithm or another number of ranks: the analysis after the change
+ * divided by the analysis before. The two analyses have similar errors, so their ratio is better
+ * than either.
+ *
+ * Precision: a trace in one precision does not show the time in another. Daydream (Zhu,
+ * Phanishayee, Pekhimenko, ATC 2020) predicts mixed precision in this way: matrix products and
+ * convolutions become three times as fast, because tensor cores carry them out; other operations
+ * become twice as fast, because they move half as many bytes. This file does the same. An operation
+ * that already has the precision gains nothing. TF32 makes only products faster.
  */
 #include <math.h>
 #include <string.h>
@@ -20,7 +22,7 @@ const struct pl_fit *pl_cost_find_fit(const struct pl_cost *c, unsigned kind, un
 				      uint32_t n)
 {
 	const struct pl_fit *best = NULL;
-	double far = 0;
+	double distance = 0;
 
 	if (kind == PL_K_RECV || kind == PL_K_SEND || coll == PL_COLL_SEND ||
 	    coll == PL_COLL_RECV) {
@@ -31,9 +33,9 @@ const struct pl_fit *pl_cost_find_fit(const struct pl_cost *c, unsigned kind, un
 		const struct pl_fit *f = &c->fit[i];
 		double d = fabs(log((double)f->n / (n ? n : 1)));
 
-		if (f->kind == kind && f->coll == coll && (!best || d < far)) {
+		if (f->kind == kind && f->coll == coll && (!best || d < distance)) {
 			best = f;
-			far = d;
+			distance = d;
 		}
 	}
 	return best;

@@ -1,8 +1,8 @@
 /*
- * Plans on an edit: the state, and the table of the kinds of rewrites.
+ * The state of a plan on an edit, and the table of the kinds of rewrites.
  *
- * A rewrite changes the state, then the edit is made to follow it (rewrite_sync.c). States are kept
- * on a stack, one a mark, so that the state is undone with the edit.
+ * A rewrite changes the state. Then the edit is changed to agree with the state (rewrite_sync.c).
+ * There is a stack of states, one for each mark, so that undoing the edit also undoes the state.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,13 +1,15 @@
 /*
- * accumulate: a batch in k microbatches, with one synchronisation.
+ * accumulate: a batch is divided into k microbatches, with one synchronisation.
  *
- * Accumulation over k microbatches keeps the batch: kernels, copies and messages of a microbatch
- * take a k-th of their time. Calls of the host and the time between them stay as they are, since
- * each microbatch launches everything again. Only the last microbatch's gradients are synchronised.
- * On the edit that is the last microbatch, behind a delay of k-1 periods. A period is what one
- * microbatch keeps the host or the device busy for, whichever is longer: both work at the same time
- * on different microbatches. The delay holds what the other microbatches do, so whatever else
- * changes operations is carried out before. Ranks that synchronise nothing have gradients too.
+ * The size of the batch stays the same: the kernels, copies and messages of a microbatch take 1/k
+ * of their time. The calls of the host and the time between them do not change, because each
+ * microbatch launches everything again. Only the gradients of the last microbatch are synchronised.
+ *
+ * The edit holds the last microbatch, after a delay of k-1 periods. Host and device work at the
+ * same time on different microbatches. Therefore a period is the busy time of the host or of the
+ * device for one microbatch, whichever is longer. The delay stands for the work of the other
+ * microbatches. Therefore every other rewrite that changes operations is applied first. A rank that
+ * synchronises nothing has gradients too.
  */
 #include "rewrite/rewrite_internal.h"
 

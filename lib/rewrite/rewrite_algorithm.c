@@ -1,4 +1,4 @@
-/* algorithm: how collectives are carried out. lib/cost says what that takes. */
+/* algorithm: the algorithm that carries out collectives. lib/cost gives the duration. */
 #include "rewrite/rewrite_internal.h"
 
 static int apply_algorithm(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)

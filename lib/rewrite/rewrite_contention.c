@@ -1,19 +1,21 @@
 /*
- * When buckets are transferred: contention and priorities, by the event core.
+ * The times at which buckets are transferred, with contention and priorities, by the event core.
  *
- * Each step becomes a job of the core. A bucket is a task that holds the channel of each of its
- * ranks, as long as its transfer takes with nothing beside it. The computation of a rank is a chain
- * of tasks, each from the issue of one bucket to that of the next, on a resource of its own;
- * computation and transfers of a rank slow one another down (rewrite_slowdown.c). Without
- * priorities the buckets of a channel follow one another in their order; with them the core takes
- * the most urgent one that is ready, and a bucket in parts gives way.
+ * Each step becomes a job of the event core. A bucket is a task. It holds the channel of each of
+ * its ranks, and its duration is the duration of its transfer without contention. The computation
+ * of a rank is a chain of tasks on a resource of its own. Each task lasts from the issue of one
+ * bucket to the issue of the next bucket. The computation and the transfers of a rank slow one
+ * another down (rewrite_slowdown.c). Without priorities, the buckets of a channel follow one
+ * another in the order of issue. With priorities, the event core takes the most urgent bucket that
+ * is ready. A bucket in several parts lets a more urgent bucket pass between two parts.
  *
- * An edit has the least solution over given durations and a given order. So the core's result is
- * put into it: durations of transfers, what computation loses, and the order of the channels
- * (rewrite_priority.c). Where nothing slows anything down, gradients are ready when the edit says
- * so, and that can depend on the order of earlier steps in turn. Then both are found again until
- * the order stays. This ends: the first turn of a step only depends on what was ready before it, so
- * a round more makes at least one turn more right for good.
+ * An edit computes its starts from given durations and a given order. Therefore the result of the
+ * event core is written into the edit: the durations of transfers, the time that computation loses,
+ * and the order of the channels (rewrite_priority.c). If there is no slow-down, the edit says when
+ * gradients are ready, and these times can depend on the order in earlier steps. Then order and
+ * times are computed again until the order does not change any more. This ends, because the first
+ * transfer of a step depends only on earlier events: each round makes at least one more transfer
+ * final.
  */
 #include <math.h>
 #include <string.h>
@@ -140,7 +142,7 @@ static void add_resources(struct step_job *x)
 			x->res[c].domain = domain;
 			x->res[c].side = PL_EVENTS_COMMUNICATION;
 			if (!r->slowdown)
-				x->free[c] = r->e->node[r->channel[c].head].start;
+				x->free[c] = r->e->node[r->channel[c].begin_mark].start;
 		}
 		x->res[r->n_channels + i] = (struct pl_sim_events_resource){ .domain = domain };
 		x->free[r->n_channels + i] = INT64_MIN;

@@ -1,10 +1,10 @@
 /*
- * What an edit recorded of the synchronisation of gradients: which tensors, carried by which
- * communication, what let it arrive and what waited for it.
+ * The recorded synchronisation of gradients: the tensors, the communication that carries each of
+ * them, the nodes that let this communication arrive, and the nodes that waited for it.
  *
- * Between the end of the operation that makes a communication's last tensor and the time at which
- * it could begin lies host time: hooks, copies into the bucket, the call. That lag is taken as the
- * lag of each of its tensors, would it have been the last.
+ * A communication does not begin when the operation that makes its last tensor ends. Between the
+ * two there is host time: hooks, copies into the bucket, the call. This lag is measured once for
+ * each communication and used for each of its tensors, as if that tensor had been the last.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -327,7 +327,7 @@ static int find_channel(struct pl_rewriter *r, struct rw_slot *s, struct rw_comm
 	if (rc < 0)
 		return rc;
 	r->channel[r->n_channels++] = (struct rw_channel){
-		.res = a->res, .group = a->group, .head = PL_NONE, .tail = PL_NONE
+		.res = a->res, .group = a->group, .begin_mark = PL_NONE, .end_mark = PL_NONE
 	};
 	s->n_channels++;
 	return 0;

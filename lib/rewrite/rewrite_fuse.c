@@ -1,17 +1,18 @@
 /*
- * Fusion of operations: several that follow one another become one.
+ * Fusion of operations: several operations that follow one another become one.
  *
- * What that is sure to save is time that the recording shows: between two operations the device's
- * usual dispatch latency, and on the host the calls that launched the second and later ones. How
- * much shorter the work itself becomes is not in a recording; it is as the plan says, the sum
- * unless told. What stood between two operations beyond the usual latency has a cause that nobody
- * knows and is kept.
+ * The recording shows the time that is certainly saved: the usual dispatch latency of the device
+ * between two operations, and on the host the calls that launched the second and later operations.
+ * A recording does not show how much shorter the work becomes. The plan gives the duration; the
+ * default is the sum. Time between two operations beyond the usual latency has an unknown cause and
+ * is kept.
  *
- * On the edit the first operation takes the time of all; the others stay, with no length, right
- * behind it, so that what waited for one of them waits for the whole: gradients of fused operations
- * become ready together (Hu et al., MLSys 2022, section 5). All are launched by the first call,
- * which is right if nothing that the host learnt in between could matter: between the calls it
- * waits for nothing. O(nodes that have the first name), and of host operations between the calls.
+ * On the edit the first operation takes the time of all of them. The other operations stay directly
+ * after it, with no duration. So a node that waited for one of them now waits for the fused
+ * operation: gradients of fused operations become ready together (Hu et al., MLSys 2022, section
+ * 5). The first call launches all of them. This is correct only if the host waits for nothing
+ * between the calls, because then no result could change what the host launches. O(nodes that have
+ * the first name, and host operations between the calls).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -258,7 +259,7 @@ static int nowhere(const struct pl_rewriter *r, const uint32_t *name, uint32_t n
 {
 	const struct pl_edit *e = r->e;
 	uint32_t most = 0;
-	bool apart = true;
+	bool never_adjacent = true;
 
 	for (uint32_t k = r->name_first[name[0]]; k < r->name_first[name[0] + 1]; k++) {
 		uint32_t at = r->name_node[k], i, x;
@@ -273,10 +274,10 @@ static int nowhere(const struct pl_rewriter *r, const uint32_t *name, uint32_t n
 		x = i < n ? next_edge(e, at) : PL_NONE;
 		if (x == PL_NONE || e->node[e->edge[x].dst].name != name[i])
 			continue;
-		apart = false;
+		never_adjacent = false;
 		most = i;
 	}
-	if (apart)
+	if (never_adjacent)
 		return pl_fail(err, PL_EDATA,
 			       "the operations do not follow one another anywhere in the graph");
 	return pl_fail(err, PL_EDATA,

@@ -9,13 +9,13 @@
 struct rw_tensor {	/* of the base, in order of readiness */
 	uint32_t name;	/* id of the edit */
 	uint32_t group; /* index into groups below */
-	uint8_t coll;	/* enum pl_coll of what carries it */
+	uint8_t coll;	/* enum pl_coll of its communication */
 	int64_t bytes;
 	pl_ns ready;		/* latest over ranks, mean over steps, from the step's begin */
 	bool estimated, shared; /* shared: other groups have a tensor of that name */
 };
 
-struct rw_edge { /* of a recorded communication, to be given to what replaces it */
+struct rw_edge { /* of a recorded communication; its replacement gets the edge */
 	uint32_t node;
 	struct pl_eedge edge; /* its type and delay */
 };
@@ -25,17 +25,18 @@ struct rw_comm {
 	uint32_t last;			 /* instance of the tensor that became ready last */
 	uint32_t n_tensors;
 	uint32_t channel;	/* index into rewriter.channel */
-	uint32_t gate, n_gates; /* into rewriter.edge: what lets it arrive */
-	uint32_t use, n_uses;	/* what waits for it */
+	uint32_t gate, n_gates; /* into rewriter.edge: edges that let it arrive */
+	uint32_t use, n_uses;	/* edges to the nodes that wait for it */
 	uint32_t issue;		/* host operation that issued it, PL_NONE */
 	pl_ns issue_dur;
 	pl_ns gate_ns, lag; /* lag: from its last tensor to the gate */
 };
-/* What carries communication of a slot in an order of its own: a resource of a device, or the
- * threads that work for one group. */
+/* A channel of a slot carries communications in order: a resource of a device, or the threads that
+ * work for one group. */
 struct rw_channel {
 	uint32_t res, group; /* of its first communication */
-	uint32_t head, tail; /* nodes around the channel's communication, PL_NONE: none yet */
+	uint32_t begin_mark,
+		end_mark; /* nodes around the channel's communication, PL_NONE: none yet */
 };
 /* A slot is a rank in a step. */
 struct rw_slot {
@@ -50,23 +51,23 @@ struct rw_built {
 	uint32_t *arrive, *transfer; /* [slot], PL_NONE: the rank has no part */
 	uint32_t *channel;	     /* [slot]: of rewriter.channel, where the rank has a part */
 	uint32_t *issue;
-	uint32_t *lost; /* [slot]: what computation behind it loses to communication, PL_NONE */
-	pl_ns alone;	/* the transfer with nothing beside it */
-	pl_ns flight;	/* from its end to where it is there */
-	pl_ns issue_ns; /* of one that was not as recorded */
-	double slows, slowed; /* computation beside it; by computation */
+	uint32_t *lost;	      /* [slot]: delay, the time that later computation loses, PL_NONE */
+	pl_ns alone;	      /* the transfer without contention */
+	pl_ns flight;	      /* from its end until the data can be used */
+	pl_ns issue_ns;	      /* of an issue that was not recorded */
+	double slows, slowed; /* factors: of computation, of the transfer */
 	bool *kept;	      /* [slot]: as recorded, its duration too */
 };
 
-/* Part of a bucket's transfer in a slot that is interrupted: what priorities add to the edit. */
+/* A part of an interrupted transfer in a slot; priorities add such parts to the edit. */
 struct rw_piece {
 	uint32_t node;	   /* of the part, PL_NONE: it is the last, which is the transfer itself */
-	uint32_t transfer; /* whose duration was all of it */
+	uint32_t transfer; /* the transfer, which had the whole duration */
 	uint32_t edge; /* order along the channel, PL_NONE: the first part, chained as arrival */
 	pl_ns dur;
 };
 
-/* When gradients are ready, had computation lost nothing to communication. Shared by states. */
+/* The times at which gradients would be ready without contention. Shared by states. */
 struct rw_ready_alone {
 	uint32_t refs;
 	double *ns; /* [slot][tensor]; -INFINITY: not there */
@@ -97,18 +98,18 @@ struct rw_state {
 struct rw_fused {
 	uint32_t node, first; /* first: the node that takes the time of all */
 	pl_ns dur;	      /* of this part, when it was fused */
-	double share;	      /* of that in what all of it took then */
+	double share;	      /* of this part in the sum of all parts at that time */
 };
 
 /* A kind of rewrite: one file (several where one mechanism serves them), one row in plan/plan.h. */
 struct pl_rewrite_kind {
 	bool comm; /* changes communication: the buckets are built again */
 	bool last; /* applied behind the others of a plan */
-	/* May it be applied now? PL_EDATA says why not. NULL: always. */
+	/* May it be applied now? If not, PL_EDATA with the reason. NULL: always. */
 	int (*check)(const struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err);
-	/* What fails leaves the state for undoing. */
+	/* After a failure the caller undoes the state. */
 	int (*apply)(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err);
-	/* One sentence without a period: what it changes in this graph, and why that helps. */
+	/* Write one sentence without a period: the effect in this graph, and its reason. */
 	int (*explain)(const struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_buf *out,
 		       struct pl_err *err);
 };
@@ -156,11 +157,11 @@ static inline struct rw_state *rw_now(const struct pl_rewriter *r)
 }
 /* Find tensors, communication, slots in the recorded edit. */
 int pl_rewrite_find(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
-/* Make the edit's communication that of the state. */
+/* Build the communication of the state into the edit. */
 int pl_rewrite_sync(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 void pl_rewrite_unref(struct rw_built *b);
-/* rewrite_contention.c: durations of transfers, what computation loses to them, and the order of
- * the channels where there are priorities. */
+/* rewrite_contention.c: the durations of transfers, the time that computation loses to them, and,
+ * if there are priorities, the order of the channels. */
 int pl_rewrite_contend(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 /* The transfers of a step in their order; the tasks of the pieces are sets. */
 struct pl_sim_events_piece;
@@ -168,48 +169,48 @@ struct rw_order {
 	struct pl_sim_events_piece *turn;
 	size_t n, cap;
 };
-/* rewrite_priority.c: chain the channels of every step in that order, and settle; and the parts
- * taken out again. */
+/* rewrite_priority.c: chain the channels of every step in that order, and settle; remove the parts
+ * of interrupted transfers again. */
 int pl_rewrite_chain_in_order(struct pl_rewriter *r, const struct rw_order *o,
 			      struct pl_err *err) PL_MUST;
 int pl_rewrite_join_pieces(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
-/* Let `to`, an arrival or the channel's end, come after `from` on the channel and nothing else. */
+/* On the channel, `to` (an arrival or end_mark) comes after `from` and after nothing else. */
 int pl_rewrite_chain(struct pl_edit *e, uint32_t from, uint32_t to, struct pl_err *err) PL_MUST;
 
-/* ---- what runs beside what (rewrite_slowdown.c) ------------------------------------------------
+/* ---- contention of computation and communication (rewrite_slowdown.c) --------------------------
  */
 
-/* Of the recorded edit: what its computation lost. Leaves r->slowdown NULL if lib/cost knows of
- * none. */
+/* Find the time that computation lost in the recorded edit. r->slowdown stays NULL if lib/cost has
+ * no slow-down. */
 int pl_rewrite_slowdown_init(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 void pl_rewrite_slowdown_fini(struct pl_rewriter *r);
-/* Computation gets the time back that it lost beside the recorded communication of gradients. */
+/* Release the time that computation lost to the recorded communication of gradients. */
 int pl_rewrite_slowdown_release(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
-/* Of the edit ahead of changes to its communication: when gradients are ready, if operations have
- * been changed. Settles then. */
+/* If operations have changed, settle the edit and find when gradients are ready. Call this before
+ * communication changes. */
 int pl_rewrite_slowdown_ready(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 void pl_rewrite_ready_alone_unref(struct rw_ready_alone *b);
-/* How much of the time until then the rank has lost to communication; of the settled edit. */
+/* The time that the rank has lost to communication until `until`, in the settled edit. */
 pl_ns pl_rewrite_slowdown_lost(struct pl_rewriter *r, uint32_t step, int32_t rank, pl_ns until);
-/* When the last tensor of the set is ready on the slot, had computation lost nothing; -INFINITY: it
- * has none. r->slowdown is there. */
+/* The time at which the last tensor of the set would be ready on the slot without contention;
+ * -INFINITY: the slot has no tensor of the set. r->slowdown must not be NULL. */
 double pl_rewrite_slowdown_ready_alone(const struct pl_rewriter *r, uint32_t set, uint32_t slot);
-/* The communication of a set, as lib/cost is asked for it; `meeting` ranks have a part. */
+/* The communication of a set, as a question to lib/cost; `meeting` ranks take part. */
 struct pl_cost_comm pl_rewrite_comm_of_set(const struct pl_rewriter *r, uint32_t set,
 					   uint32_t meeting);
-/* The present state again, on top of the stack: the one below stays as it is. */
+/* Push a copy of the present state on the stack. */
 int pl_rewrite_push_state(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
-/* Base tensor i of a line. PL_EDATA says what to do where there is none. */
+/* Find base tensor i of a line. If there is no such tensor, PL_EDATA says how to mend the plan. */
 int pl_rewrite_find_arg(const struct pl_rewriter *r, const struct pl_rewrite *rw, uint32_t i,
 			uint32_t *tensor, struct pl_err *err) PL_MUST;
-/* Base tensor by its name in plans, PL_NONE. */
+/* Find a base tensor by its name in plans; PL_NONE: there is none. */
 uint32_t pl_rewrite_tensor_find(const struct pl_rewriter *r, const char *name);
 static inline pl_ns rw_ready(const struct pl_rewriter *r, uint32_t slot, uint32_t tensor)
 {
 	return r->ready[(size_t)slot * r->n_tensors + tensor];
 }
-/* When the slot's copy is ready: as recorded, and as much later as its producer ends later now;
- * INT64_MIN: it is not there. */
+/* The time at which the tensor of the slot is ready now: the present end of its producer plus the
+ * recorded lag; without a producer the recorded time. INT64_MIN: the slot has no such tensor. */
 static inline pl_ns rw_ready_now(const struct pl_rewriter *r, uint32_t slot, uint32_t tensor)
 {
 	size_t at = (size_t)slot * r->n_tensors + tensor;
@@ -232,7 +233,7 @@ static inline bool rw_fused(const struct pl_rewriter *r, uint32_t node)
 {
 	return r->fused && node < r->n_recorded && r->fused[node];
 }
-/* What the state fused that is undone with it. */
+/* Undo the fusions of a state: keep the first n_fused entries of the log. */
 void pl_rewrite_unfuse(struct pl_rewriter *r, size_t n_fused);
 
 #endif

@@ -1,4 +1,4 @@
-/* bandwidth and latency: links that are faster or slower than the recorded ones. */
+/* bandwidth and latency: faster or slower links. */
 #include <string.h>
 
 #include "rewrite/rewrite_internal.h"

@@ -1,4 +1,4 @@
-/* precision: operations that compute in another one. */
+/* precision: operations compute in another precision. */
 #include <string.h>
 
 #include "rewrite/rewrite_internal.h"

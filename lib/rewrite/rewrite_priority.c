@@ -1,10 +1,11 @@
 /*
- * Priorities: of what is ready when the channel becomes free, the most urgent goes next.
+ * Priorities: when a channel becomes free, it carries the most urgent communication that is ready.
  *
- * That is the scheduling of P3 (Jayarajan et al., MLSys 2019) and ByteScheduler (Peng et al., SOSP
- * 2019): no channel waits for a tensor that is not ready while another is, and what is in parts
- * gives way between them. rewrite_contention.c finds the order; here the channels of the edit are
- * chained in that order, an interrupted transfer as several nodes.
+ * This is the scheduling of P3 (Jayarajan et al., MLSys 2019) and ByteScheduler (Peng et al., SOSP
+ * 2019). No channel waits for a tensor that is not ready while another tensor is ready. A
+ * communication in several parts lets a more urgent one pass between two parts.
+ * rewrite_contention.c finds the order. This file chains the channels of the edit in that order. An
+ * interrupted transfer becomes several nodes.
  */
 #include <string.h>
 
@@ -174,7 +175,7 @@ out:
 static int chain_channel(struct pl_rewriter *r, uint32_t slot, uint32_t channel,
 			 const struct rw_order *o, struct pl_err *err)
 {
-	uint32_t from = r->channel[channel].head;
+	uint32_t from = r->channel[channel].begin_mark;
 	int rc = 0;
 
 	for (size_t i = 0; i < o->n; i++) {
@@ -190,7 +191,7 @@ static int chain_channel(struct pl_rewriter *r, uint32_t slot, uint32_t channel,
 			PL_TRY(add_piece(r, b, slot, from, x, &end, err));
 		from = end;
 	}
-	rc = pl_rewrite_chain(r->e, from, r->channel[channel].tail, err);
+	rc = pl_rewrite_chain(r->e, from, r->channel[channel].end_mark, err);
 out:
 	return rc;
 }

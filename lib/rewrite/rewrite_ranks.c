@@ -1,4 +1,4 @@
-/* ranks: another number of data-parallel ranks, each of which does what the recorded ones do. */
+/* ranks: another number of data-parallel ranks; each works like the recorded ranks. */
 #include "rewrite/rewrite_internal.h"
 
 static int apply_ranks(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)

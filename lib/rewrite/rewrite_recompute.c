@@ -1,13 +1,14 @@
 /*
- * Recomputation in traces, where a layer is an annotated range that keeps activations (memory.c):
- * the tensors that have its name. Its output is not among them, for the next layer keeps that, or
- * begins with it.
+ * Recomputation in traces. A layer is an annotated range that keeps activations (memory.c): the
+ * tensors that have the name of the range. The output of the range is not among them, because the
+ * next layer keeps it or begins with it.
  *
- * What the range computed is done once more when the first of its activations is used: on a rank
- * without device by the thread that uses it, else by the stream that the thread next launches
- * something on. Host time of launching again is not added. A range that ran several times in a step
- * (microbatches) has a number each time. Operations of the range that are fused with others have
- * given them their time, so there must be none. O(nodes) for each number, rank and step.
+ * The operations of the range run again when the first of its activations is used. On a rank
+ * without a device, the thread that uses the activation runs them. Otherwise they run on the stream
+ * of the next operation that this thread launches. The host time of launching again is not added.
+ * If a range ran several times in a step (microbatches), each time has its own number. Fused
+ * operations have given their time to another node; therefore a range with fused operations is
+ * refused. O(nodes) for each number, rank and step.
  */
 #include <stdlib.h>
 #include <string.h>

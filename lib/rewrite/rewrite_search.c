@@ -1,9 +1,10 @@
 /*
- * What a search asks of a rewriter: buckets by number, and where the time of the step is.
+ * Questions of a search to a rewriter: the buckets by number, and the time on the critical path.
  *
- * The critical path is walked back from what ends a step last: to the predecessor whose end (and
- * the edge's weight) is the start, again and again. Each node has one such predecessor taken, so
- * the walk is as long as the path; finding its end is linear in the nodes.
+ * The walk along the critical path begins at the node that ends the step last. It goes to the
+ * predecessor whose end plus the delay of the edge equals the start of the node, and repeats this.
+ * Each node has one such predecessor that counts. Therefore the cost of the walk is the length of
+ * the path; finding the last node is linear in the nodes.
  */
 #include <string.h>
 

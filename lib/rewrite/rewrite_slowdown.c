@@ -1,37 +1,41 @@
 /*
- * Computation and communication that slow one another down.
+ * Computation and communication slow one another down.
  *
- * What carries communication takes processors, multiprocessors or memory from the computation
- * beside it, and the other way round: durations of computation grow by a factor while a transfer
- * of its rank runs, that of the transfer grows while a member computes. Published replayers leave
- * this out (Daydream, dPRO), or give overlapped time one factor (Proteus); here it follows the
- * plan. lib/cost gives the factors.
+ * Communication uses processors, multiprocessors or memory bandwidth that computation needs, and
+ * computation uses those that communication needs. Therefore the durations of computation grow by a
+ * factor while a transfer of the rank runs. The duration of the transfer grows by another factor
+ * while a member computes. Published replayers leave this out (Daydream, dPRO), or multiply
+ * overlapped time by one factor (Proteus). Here the slow-down follows the plan. lib/cost gives the
+ * factors.
  *
- * Durations that depend on starts have no place in an edit, whose starts are a least solution over
- * given durations. So they are settled before, by a small replay of each step that knows nothing
- * but when gradients are ready and, of each rank, the channels that carry its buckets in their
- * order: between two events (a gradient is ready, a transfer ends, computation ends) both proceed
- * at constant rates. From the recording each rank's computation is first given back what it lost:
- * operations beside recorded transfers of gradients become shorter by the factor, and what is ready
- * later is ready earlier by that much. Where rewrites have changed operations, both are those of
- * the changed ones: what became shorter has lost less. Then the step is passed once, in order of
- * issue; each bucket takes O(ranks). Where transfers of several channels of a rank overlap, its
- * computation is slowed down by the first of them alone.
+ * The starts of an edit follow from given durations, so an edit cannot hold durations that depend
+ * on starts. Therefore these durations are found first, by a small replay of each step. This replay
+ * knows only when gradients are ready, and the order of the buckets on the channels of each rank.
+ * Between two events (a gradient is ready, a transfer ends, computation ends) computation and
+ * transfers proceed at constant rates.
  *
- * The result is put into the edit as durations: of the transfers, and of what computation loses
- * between the issue of one bucket and that of the next, which stands on the computing resource
- * behind the issue of the first. It depends on the plan alone, never on what was simulated before,
- * and a candidate still changes few nodes. A factor of 1 changes nothing and adds nothing.
+ * First the time that computation lost in the recording is released: an operation that overlapped a
+ * recorded transfer of gradients becomes shorter by the factor, and later gradients are ready
+ * earlier by the same time. If rewrites have changed an operation, the time that it lost changes
+ * with its duration: a shorter operation has lost less. Then the step is passed once, in order of
+ * issue; each bucket takes O(ranks). If transfers on several channels of a rank overlap, only the
+ * first of them slows computation down.
  *
- * What this leaves out: computation behind the last gradient, and delays that ranks hand on to one
- * another other than through the channel.
+ * The result is written into the edit as durations: the duration of each transfer, and the time
+ * that computation loses between the issue of one bucket and the issue of the next. This lost time
+ * is a node on the computing resource, after the issue of the first bucket. The result depends only
+ * on the plan and never on earlier simulations, so a candidate still changes few nodes. A factor of
+ * 1 changes nothing and adds nothing.
+ *
+ * Not modelled: computation after the last gradient, and delays that pass from rank to rank without
+ * using the channel.
  */
 #include <math.h>
 #include <string.h>
 
 #include "rewrite/rewrite_internal.h"
 
-struct given { /* back to an operation */
+struct released { /* back to an operation */
 	uint32_t node, slot;
 	pl_ns end, dur, back; /* as recorded */
 	uint32_t to;	      /* at hand: the operation that has the time now */
@@ -42,8 +46,8 @@ struct loss { /* of a slot until then */
 	double sum;
 };
 struct rw_slowdown {
-	struct given *given;
-	size_t n_given, cap_given;
+	struct released *released;
+	size_t n_released, cap_released;
 	struct loss *loss;		    /* at hand */
 	struct rw_ready_alone *ready_alone; /* of operations as recorded */
 };
@@ -78,7 +82,7 @@ void pl_rewrite_slowdown_fini(struct pl_rewriter *r)
 
 	if (!x)
 		return;
-	pl_free(x->given);
+	pl_free(x->released);
 	pl_free(x->loss);
 	pl_rewrite_ready_alone_unref(x->ready_alone);
 	pl_free(x);
@@ -161,19 +165,19 @@ static int find_given(struct pl_rewriter *r, bool *computing, struct pl_err *err
 		slot = n->step * r->n_ranks + at;
 		if (at == PL_NONE || (back = lost_in(r, slot, i)) <= 0)
 			continue;
-		if ((rc = pl_grow(&x->given, &x->cap_given, x->n_given + 1, sizeof(*x->given),
-				  err)) < 0)
+		if ((rc = pl_grow(&x->released, &x->cap_released, x->n_released + 1,
+				  sizeof(*x->released), err)) < 0)
 			return rc;
-		x->given[x->n_given++] = (struct given){ .node = i,
-							 .slot = slot,
-							 .end = pl_edit_end(e, i),
-							 .dur = n->dur,
-							 .back = back };
+		x->released[x->n_released++] = (struct released){ .node = i,
+								  .slot = slot,
+								  .end = pl_edit_end(e, i),
+								  .dur = n->dur,
+								  .back = back };
 	}
 	return 0;
 }
 
-PL_COMPARATOR(by_slot_end, struct given, slot, end, node);
+PL_COMPARATOR(by_slot_end, struct released, slot, end, node);
 
 static void find_ready_alone(const struct pl_rewriter *r)
 {
@@ -181,15 +185,15 @@ static void find_ready_alone(const struct pl_rewriter *r)
 	size_t from = 0, to;
 
 	for (uint32_t s = 0; s < r->n_slots; s++, from = to) {
-		for (to = from; to < x->n_given && x->given[to].slot == s;)
+		for (to = from; to < x->n_released && x->released[to].slot == s;)
 			to++;
 		for (uint32_t t = 0; t < r->n_tensors; t++) {
 			pl_ns ready = rw_ready(r, s, t);
-			double *bare = &x->ready_alone->ns[(size_t)s * r->n_tensors + t];
+			double *ready_alone_ns = &x->ready_alone->ns[(size_t)s * r->n_tensors + t];
 
-			*bare = ready == INT64_MIN ? -INFINITY : (double)ready;
-			for (size_t i = from; i < to && x->given[i].end <= ready; i++)
-				*bare -= (double)x->given[i].back;
+			*ready_alone_ns = ready == INT64_MIN ? -INFINITY : (double)ready;
+			for (size_t i = from; i < to && x->released[i].end <= ready; i++)
+				*ready_alone_ns -= (double)x->released[i].back;
 		}
 	}
 }
@@ -222,8 +226,8 @@ int pl_rewrite_slowdown_init(struct pl_rewriter *r, struct pl_err *err)
 	x = r->slowdown;
 	PL_TRY(new_ready_alone(r, &x->ready_alone, err));
 	PL_TRY(find_given(r, computing, err));
-	PL_TRY(pl_alloc(&x->loss, x->n_given + 1, sizeof(*x->loss), err));
-	pl_sort(x->given, x->n_given, sizeof(*x->given), by_slot_end);
+	PL_TRY(pl_alloc(&x->loss, x->n_released + 1, sizeof(*x->loss), err));
+	pl_sort(x->released, x->n_released, sizeof(*x->released), by_slot_end);
 	find_ready_alone(r);
 out:
 	pl_free(computing);
@@ -238,8 +242,8 @@ static void give_now(struct pl_rewriter *r)
 {
 	const struct rw_slowdown *x = r->slowdown;
 
-	for (size_t i = 0; i < x->n_given; i++) {
-		struct given *g = &x->given[i];
+	for (size_t i = 0; i < x->n_released; i++) {
+		struct released *g = &x->released[i];
 		double now = (double)r->e->node[g->node].dur;
 
 		g->to = g->node;
@@ -260,8 +264,8 @@ int pl_rewrite_slowdown_release(struct pl_rewriter *r, struct pl_err *err)
 
 	if (x)
 		give_now(r);
-	for (size_t i = 0; x && rc == 0 && i < x->n_given; i++) {
-		const struct given *g = &x->given[i];
+	for (size_t i = 0; x && rc == 0 && i < x->n_released; i++) {
+		const struct released *g = &x->released[i];
 		const struct pl_enode *n = &r->e->node[g->to];
 
 		if (!n->dead)
@@ -295,8 +299,8 @@ static void sum_losses(const struct pl_rewriter *r, size_t from, size_t to)
 	double sum = 0;
 
 	for (size_t i = from; i < to; i++)
-		x->loss[i - from] =
-			(struct loss){ pl_edit_end(r->e, x->given[i].to), (double)x->given[i].now };
+		x->loss[i - from] = (struct loss){ pl_edit_end(r->e, x->released[i].to),
+						   (double)x->released[i].now };
 	pl_sort(x->loss, to - from, sizeof(*x->loss), by_end);
 	for (size_t i = 0; i < to - from; i++)
 		x->loss[i].sum = sum += x->loss[i].sum;
@@ -316,7 +320,7 @@ static double lost_until(const struct pl_rewriter *r, uint32_t slot, size_t n, p
 
 static size_t end_of_slot(const struct rw_slowdown *x, size_t from, uint32_t slot)
 {
-	while (from < x->n_given && x->given[from].slot == slot)
+	while (from < x->n_released && x->released[from].slot == slot)
 		from++;
 	return from;
 }
@@ -330,7 +334,7 @@ pl_ns pl_rewrite_slowdown_lost(struct pl_rewriter *r, uint32_t step, int32_t ran
 	if (!x || at == PL_NONE)
 		return 0;
 	give_now(r);
-	while (from < x->n_given && x->given[from].slot < slot)
+	while (from < x->n_released && x->released[from].slot < slot)
 		from++;
 	to = end_of_slot(x, from, slot);
 	sum_losses(r, from, to);

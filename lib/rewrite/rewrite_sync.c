@@ -1,13 +1,13 @@
 /*
- * The synchronisation of gradients, rebuilt as a plan has it.
+ * The synchronisation of gradients, built again according to the plan.
  *
- * First the recorded communication is taken out, once; what it stood between on its resource is
- * joined again, and two delays of no length, head and tail, mark on every channel of a rank where
- * its communication belongs. Then the buckets of the state are built between them, in order of
- * issue. A state that differs from the one before in a few buckets builds those alone: buckets are
- * known by what they hold.
+ * First the recorded communication is removed, once. Its neighbours on the resource are joined. On
+ * each channel of a rank, two delays of length 0 (begin_mark and end_mark) mark the place of the
+ * communication. Then the buckets of the state are built between the marks, in order of issue. If
+ * two states differ in a few buckets, only these buckets are built: two buckets are the same if
+ * they have the same content.
  *
- * Edges of order along the channel are of type COMM, which no other edge into an arrival is.
+ * The edges that order a channel are of type COMM. No other edge into an arrival has this type.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -59,10 +59,10 @@ static int join_end(struct pl_rewriter *r, const struct rw_slot *s, const struct
 	for (uint32_t k = s->channel; rc == 0 && k < s->channel + s->n_channels; k++) {
 		if (!uses_resource(r, s, k, res))
 			continue;
-		rc = head ? pl_edit_add_edge_like(e, ed->src, r->channel[k].head, PL_E_WAIT, ed, 0,
-						  err)
-			  : pl_edit_add_edge_like(e, r->channel[k].tail, ed->dst, PL_E_WAIT, ed, 0,
-						  err);
+		rc = head ? pl_edit_add_edge_like(e, ed->src, r->channel[k].begin_mark, PL_E_WAIT,
+						  ed, 0, err)
+			  : pl_edit_add_edge_like(e, r->channel[k].end_mark, ed->dst, PL_E_WAIT, ed,
+						  0, err);
 	}
 	return rc;
 }
@@ -131,9 +131,9 @@ static int mark_channels(struct pl_rewriter *r, uint32_t slot, struct pl_err *er
 			first = first == PL_NONE ? i : first;
 			last = i;
 		}
-		rc = add_mark(r, slot, r->comm[first].arrive, &x->head, err);
+		rc = add_mark(r, slot, r->comm[first].arrive, &x->begin_mark, err);
 		if (rc == 0)
-			rc = add_mark(r, slot, r->comm[last].transfer, &x->tail, err);
+			rc = add_mark(r, slot, r->comm[last].transfer, &x->end_mark, err);
 	}
 	return rc;
 }
@@ -700,7 +700,7 @@ static int chain_all(struct pl_rewriter *r, struct pl_err *err)
 		const struct rw_slot *x = &r->slot[s];
 
 		for (uint32_t k = x->channel; k < x->channel + x->n_channels; k++) {
-			uint32_t from = r->channel[k].head;
+			uint32_t from = r->channel[k].begin_mark;
 
 			for (uint32_t i = 0; i < st->b.n_sets; i++) {
 				const struct rw_built *b = st->built[i];
@@ -711,7 +711,7 @@ static int chain_all(struct pl_rewriter *r, struct pl_err *err)
 					return rc;
 				from = b->transfer[s];
 			}
-			if ((rc = pl_rewrite_chain(r->e, from, r->channel[k].tail, err)) < 0)
+			if ((rc = pl_rewrite_chain(r->e, from, r->channel[k].end_mark, err)) < 0)
 				return rc;
 		}
 	}

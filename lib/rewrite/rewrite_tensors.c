@@ -1,6 +1,6 @@
 /*
- * fuse-tensors, partition-tensor and order: which tensors travel together, in how many parts, and
- * in which order they are issued. What that means for the sets is lib/plan's (buckets.h).
+ * fuse-tensors, partition-tensor and order: the tensors of each bucket, the number of its parts,
+ * and the order of issue. lib/plan (buckets.h) defines the effect on the sets.
  */
 #include "rewrite/rewrite_internal.h"
 

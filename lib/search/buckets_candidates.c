@@ -1,10 +1,10 @@
 /*
- * Candidates: the defaults of frameworks, equal cuts, and what dynamic programming makes of the
- * times of lib/cost.
+ * Candidates: the defaults of frameworks, equal cuts, and cuts by dynamic programming for the times
+ * of lib/cost.
  *
- * PyTorch DDP closes a bucket when it has grown to the limit, Horovod before it outgrows it; both
- * take tensors as they become ready. Tensors of different groups of ranks never meet: each group is
- * cut by itself.
+ * PyTorch DDP closes a bucket when the bucket has reached the limit; Horovod closes it before it
+ * exceeds the limit. Both take tensors in the order of readiness. Tensors of different groups of
+ * ranks never share a bucket: each group is cut separately.
  */
 #include <math.h>
 #include <string.h>

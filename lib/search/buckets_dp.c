@@ -1,11 +1,12 @@
 /*
  * Boundaries of buckets by dynamic programming.
  *
- * end[j] is the earliest end of a channel that has carried tensors 0 .. j-1: the best over all
- * first tensors i of the last bucket of max(end[i], ready of j-1) + t(bytes of i .. j-1) + issue.
- * That grows with end[i], so nothing but the earliest end of the rest matters (Bellman's principle)
- * and the result is the optimum over all 2^(n-1) ways of cutting. Of equal ends the one with fewer
- * buckets is taken, then the one whose last bucket is longest. O(n^2) time, O(n) memory.
+ * end[j] is the earliest end of a channel that has carried tensors 0 .. j-1. It is the minimum,
+ * over the first tensor i of the last bucket, of max(end[i], ready of j-1) + t(bytes of i .. j-1) +
+ * issue. This expression grows with end[i], so only the earliest end of the other tensors matters
+ * (Bellman's principle). Therefore the result is the optimum over all 2^(n-1) cuts. If ends are
+ * equal, the cut with fewer buckets is taken, then the cut with the longest last bucket. O(n^2)
+ * time, O(n) memory.
  */
 #include <string.h>
 

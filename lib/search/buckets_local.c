@@ -1,16 +1,16 @@
 /*
  * Local search: one change at a time, each simulated; and restarts by simulated annealing.
  *
- * Sets are visited in order of issue, those whose communication lies on the critical path first
- * (dPRO's rule: nothing else can help at once). The changes of one set are a batch; the best of
- * them is taken if it helps, and the set is visited again. When a sweep over all sets takes none,
- * this is a local optimum. Annealing (Kirkpatrick, Gelatt, Vecchi, Science 220, 1983) walks from
- * the best by random changes, eight at a time, and every local optimum after it is searched out
- * again. What is random depends on the seed alone, and a batch on nothing but what was found
- * before.
+ * Sets are visited in order of issue. Sets whose communication lies on the critical path come
+ * first, because no other change can help at once (dPRO's rule). The changes of one set are a
+ * batch. If the best of them helps, it is taken and the set is visited again. A sweep over all sets
+ * that takes no change ends in a local optimum. Annealing (Kirkpatrick, Gelatt, Vecchi, Science
+ * 220, 1983) starts at the best candidate and makes random changes, eight at a time; a local search
+ * follows it. The random numbers depend only on the seed, and a batch depends only on earlier
+ * results.
  *
- * Where ranks form several groups whose tensors have the same names, what is tried for one is tried
- * for all of them at once, too.
+ * If several groups of ranks have tensors with the same names, each change is also tried for all
+ * groups at once.
  */
 #include <math.h>
 #include <string.h>

@@ -1,19 +1,19 @@
-/* internal.h - what the parts of the search share. */
+/* internal.h - declarations that the files of the search share. */
 #ifndef PL_SEARCH_INTERNAL_H
 #define PL_SEARCH_INTERNAL_H
 
 #include "search/search.h"
 
-/* A way to synchronise the tensors. */
+/* A candidate: one choice of buckets for the tensors. */
 struct cand {
 	struct pl_buckets b;
 	bool ordered;  /* issued in the order of numbers; else by readiness */
-	bool urgent;   /* carried by s->priority, whatever the order of issue */
+	bool urgent;   /* carried by s->priority, not in the order of issue */
 	uint8_t *algo; /* [set] */
 	double mean;   /* the step, simulated; INFINITY: it cannot be done */
 };
 
-/* A copy of the edit for one thread, on which the search's present candidate is carried out. */
+/* A copy of the edit for one thread; the present candidate of the search is applied to it. */
 struct worker {
 	struct search *s;
 	struct pl_edit e;
@@ -39,7 +39,7 @@ struct search {
 	uint32_t *group;
 	int64_t *bytes;
 	pl_ns *ready;
-	uint32_t *priority; /* [tensor]: what is needed first has 1; NULL: none is more urgent */
+	uint32_t *priority; /* [tensor]: 1 is needed first; NULL: all are equally urgent */
 	struct cand now, best, recorded; /* present, best ever, as recorded */
 	struct cand spare;
 	uint32_t *group_index; /* [tensor]: its group, numbered from 0 */
@@ -51,14 +51,14 @@ struct search {
 	uint32_t *count, *member; /* [set + 1], [tensor]: members of the sets of now */
 	uint32_t *scratch;	  /* [2 n] */
 	uint8_t *hot;		  /* [tensor] */
-	struct pl_rewrite *extra; /* carried out before the buckets; strings of the plan's arena */
+	struct pl_rewrite *extra; /* applied before the buckets; strings of the arena of the plan */
 	size_t n_extra, cap_extra;
 	double baseline, bound;
-	double bias; /* what the model makes of what was recorded, less that */
+	double bias; /* modelled time of the recorded buckets, less their recorded time */
 	int64_t evaluations;
-	int64_t limit_bytes; /* candidates that need more are none; 0: no limit */
+	int64_t limit_bytes; /* candidates that need more are refused; 0: no limit */
 	pl_ns begun;
-	bool over; /* a limit was reached, or somebody said stop */
+	bool over; /* a limit was reached, or a stop was requested */
 	bool swept;
 	uint64_t rng;
 };
@@ -69,72 +69,74 @@ struct peak { /* of memory */
 	uint32_t name; /* of the operation that begins it, PL_NONE */
 };
 
-/* A way to shorten the step: one file, and one row in search.c. */
+/* A strategy shortens the step: one file, and one row in search.c. */
 struct strategy {
 	bool (*wanted)(const struct search *s);
-	/* Improves s->best and the extras, within the budget. PL_ENO: no plan fits the memory;
-	 * those that follow are left out. */
+	/* Improve s->best and the extras, within the budget. PL_ENO: no plan fits the memory;
+	 * the strategies after this one are left out. */
 	int (*run)(struct search *s, struct pl_plan *p, struct pl_err *err);
 };
 extern const struct strategy pl_search_strategy_precision, pl_search_strategy_buckets,
 	pl_search_strategy_memory, pl_search_strategy_fusion;
 
 /* ---- search.c ---- */
-/* The bound, if operations as the extras have them make it lower; worker 0 is at the root then. */
+/* Lower the bound if the extras make it lower. Worker 0 is at the root afterwards. */
 int pl_search_bound(struct search *s, struct pl_err *err) PL_MUST;
 
 /* ---- strategy_buckets.c ---- */
-/* The tensors that are synchronised, also into the base of the plan. */
+/* Find the tensors that are synchronised, and put them into the base of the plan. */
 int pl_search_buckets_open(struct search *s, struct pl_plan *p, struct pl_err *err) PL_MUST;
-/* No step can be shorter, whatever the buckets. */
+/* The bound: with any buckets, no step can be shorter. */
 double pl_search_buckets_bound(const struct search *s);
 
 /* ---- symmetry.c ---- */
-/* A graph of one rank of each class of equal ones, if there are fewer and it takes as long. */
+/* Reduce the graph to one rank of each class of equal ranks, if its step then takes the same time.
+ */
 int pl_search_reduce(const struct pl_graph *g, struct pl_graph *out, bool *reduced,
 		     struct pl_err *err) PL_MUST;
 
 /* ---- workers.c ---- */
 int pl_search_workers_open(struct search *s, struct pl_err *err) PL_MUST;
 void pl_search_workers_close(struct search *s);
-/* All workers to the state as it was recorded, with the extras on it. */
+/* Set all workers to the recorded state with the extras applied. */
 int pl_search_workers_root(struct search *s, struct pl_err *err) PL_MUST;
 /* The same when the first `keep` extras are on all workers already. */
 int pl_search_workers_root_from(struct search *s, size_t keep, struct pl_err *err) PL_MUST;
-/* The present candidate, carried out and settled on worker 0. */
+/* Apply the present candidate on worker 0 and settle. */
 int pl_search_worker_show(struct search *s, const struct cand *c, struct pl_err *err) PL_MUST;
-/* Simulate all of the batch; the number of threads changes nothing but the time. */
+/* Simulate the whole batch. The result does not depend on the number of threads. */
 int pl_search_batch_run(struct search *s, struct pl_err *err) PL_MUST;
-/* Is the budget used up, or was it told to stop? */
+/* Is the budget used up, or was a stop requested? */
 bool pl_search_over(struct search *s);
 
 /* ---- buckets_candidates.c ---- */
 int pl_search_cand_init(const struct search *s, struct cand *c, struct pl_err *err) PL_MUST;
 void pl_search_cand_fini(struct cand *c);
 void pl_search_cand_copy(const struct search *s, struct cand *to, const struct cand *from);
-/* Number the sets from 0 without gaps, by readiness or in the order that they have. */
+/* Number the sets from 0 without gaps, by readiness or in their present order. */
 int pl_search_cand_number(struct search *s, struct cand *c, struct pl_err *err) PL_MUST;
 bool pl_search_cand_same(const struct search *s, const struct cand *a, const struct cand *b);
-/* Shorter; or as long and simpler. */
+/* Is a shorter than b, or equally long and simpler? */
 bool pl_search_cand_better(const struct cand *a, const struct cand *b);
-/* A new one at the end of the batch, a copy of `from`. */
+/* Add a copy of `from` at the end of the batch. */
 int pl_search_batch_add(struct search *s, const struct cand *from, struct cand **c,
 			struct pl_err *err) PL_MUST;
-/* The defaults of others, into the batch. */
+/* Add the default buckets of a framework to the batch. */
 int pl_search_add_preset(struct search *s, enum pl_preset preset, struct pl_err *err) PL_MUST;
-/* What dynamic programming makes of the times of lib/cost, and of when gradients are ready now. */
+/* Add the cuts of dynamic programming, for the times of lib/cost and the present times of
+ * readiness. */
 int pl_search_add_cuts(struct search *s, struct pl_err *err) PL_MUST;
-/* Equal cuts, and what dynamic programming makes of the times of lib/cost. */
+/* Add equal cuts, and the cuts of dynamic programming for the times of lib/cost. */
 int pl_search_add_seeds(struct search *s, struct pl_err *err) PL_MUST;
 
 /* ---- buckets_local.c ---- */
-/* Make c (simulated) the present one. */
+/* Make c, which is simulated, the present candidate. */
 void pl_search_move(struct search *s, const struct cand *c);
-/* With few tensors the best of all changes at a time, not of one set's; with many nothing. */
+/* With few tensors: take the best of all single changes, again and again. With many: do nothing. */
 int pl_search_steepest(struct search *s, struct pl_err *err) PL_MUST;
-/* To a local optimum, from the present candidate. */
+/* Search from the present candidate to a local optimum. */
 int pl_search_local_search(struct search *s, struct pl_err *err) PL_MUST;
-/* Restarts until the budget is used up. */
+/* Restart by annealing until the budget is used up. */
 int pl_search_anneal(struct search *s, struct pl_err *err) PL_MUST;
 
 /* ---- strategy_memory.c ---- */
@@ -143,7 +145,7 @@ int pl_search_extra_add(struct search *s, const struct pl_rewrite *rw, struct pl
 int pl_search_worker_peak(struct worker *l, struct peak *out, struct pl_err *err) PL_MUST;
 
 /* ---- lines.c ---- */
-/* The best candidate as lines of the plan, each with what it saves. */
+/* Write the best candidate as lines of the plan, each with the time that it saves. */
 int pl_search_write_lines(struct search *s, struct pl_plan *p, struct pl_err *err) PL_MUST;
 
 #endif

@@ -1,8 +1,9 @@
 /*
- * A candidate as lines of a plan, and what each line saves: alone on the job as it was recorded,
- * and in the plan (what leaving it out costs). Both are simulated like everything else. Without its
- * line a bucket's tensors go one at a time, as who reads the plan alone must take them; not with
- * what they were recorded with, of which the other lines may have left just this bucket.
+ * A candidate as lines of a plan, with two savings for each line: the line alone on the recorded
+ * job, and the line in the plan (the cost of leaving it out). Both are simulated. If the line of a
+ * bucket is left out, the tensors of the bucket are sent one at a time, because a reader of the
+ * plan alone would do so. They do not return to their recorded buckets, because the other lines may
+ * have changed these.
  */
 #include <math.h>
 #include <string.h>

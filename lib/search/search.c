@@ -1,10 +1,10 @@
 /*
- * The search for a plan: what all strategies share.
+ * The search for a plan: the part that all strategies share.
  *
- * The graph is reduced to one rank of each class of equal ones (symmetry.c) and taken apart, once a
- * thread (workers.c), where candidates are simulated within the budget. Strategies, a row of the
- * table below and a file each, improve the best candidate and the rewrites that are carried out
- * before it. Then the plan names all of them and what each is worth (lines.c), with a prediction
+ * The graph is reduced to one rank of each class of equal ranks (symmetry.c). Each thread makes an
+ * edit of it (workers.c) and simulates candidates within the budget. Each strategy is a row of the
+ * table below and a file. A strategy improves the best candidate and the rewrites that are applied
+ * before it. At the end the plan names all rewrites and their savings (lines.c), with a prediction
  * and a bound.
  */
 #include <math.h>

@@ -1,11 +1,11 @@
 /*
  * search.h - the best set of rewrites, under limits.
  *
- * dPRO's search (Hu et al., MLSys 2022: along the critical path, on a coarsened view, by partial
- * replay, using symmetry) in its exact form: the boundaries of buckets by dynamic programming over
- * gradients in the order in which they become ready, then local search whose every candidate is
- * simulated incrementally on the graph itself. Deterministic under `seed` and `evaluations` for any
- * number of threads.
+ * The search follows dPRO (Hu et al., MLSys 2022: along the critical path, on a coarsened view, by
+ * partial replay, with symmetry), in an exact form. Dynamic programming finds the boundaries of
+ * buckets over the gradients in the order of readiness. Then a local search simulates every
+ * candidate incrementally on the graph itself. With a given `seed` and `evaluations` the result is
+ * deterministic for any number of threads.
  */
 #ifndef PL_SEARCH_H
 #define PL_SEARCH_H
@@ -14,7 +14,7 @@
 #include "rewrite/rewrite.h"
 #include "sim/sim.h"
 
-/* What others do without being asked. */
+/* Default buckets of frameworks. */
 enum pl_preset {
 	PL_PRESET_SEARCH,  /* none of them: search */
 	PL_PRESET_BEST,	   /* the best of all of them; no search */
@@ -37,13 +37,13 @@ struct pl_search_opts {
 	bool precision; /* bf16 for all operations, if that helps */
 	bool fuse_ops;	/* operations that follow one another */
 	const char *const
-		*fuse_glob; /* names of those that may be fused; none: pl_search_fusable() */
+		*fuse_glob; /* names of operations that may be fused; none: pl_search_fusable() */
 	size_t n_fuse_globs;
 	double fuse_share; /* time of fused operations as a share of the sum; 0: 1 */
 	struct pl_memory_opts memory;
 	const struct pl_log *log; /* NULL: silence */
 	struct pl_pool *pool;	  /* NULL: this thread */
-	volatile const int *stop; /* becomes nonzero: write what was found so far; NULL: never */
+	volatile const int *stop; /* nonzero: stop and write the best plan so far; NULL: never */
 };
 /*
  * Fills the empty plan: base, rewrites with what each saves, baseline, prediction, bound (no change
@@ -54,9 +54,9 @@ struct pl_search_opts {
  * a valid plan without rewrites. PL_ENO (the answer is "no") when no plan fits the memory: *p is
  * the smallest one found.
  *
- * The model of communication errs; in the same way before and after, mostly. So the prediction is
- * the recorded step and what the model says that the plan changes of it: model_ns less what the
- * model makes of the buckets as they were recorded.
+ * The model of communication has errors, which are mostly the same before and after a change.
+ * Therefore the prediction is the recorded step plus the modelled change: model_ns less the
+ * modelled step with the recorded buckets.
  */
 int pl_search(const struct pl_graph *g, const struct pl_cost *cost, const struct pl_search_opts *o,
 	      struct pl_plan *p, struct pl_err *err) PL_MUST;

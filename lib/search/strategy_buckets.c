@@ -1,12 +1,12 @@
 /*
- * Which gradients travel together, in which order, how.
+ * Buckets: which gradients are synchronised together, in which order, with which algorithm.
  *
- * Candidates that others would take are simulated first, then equal cuts and those of dynamic
- * programming (buckets_candidates.c, buckets_dp.c): where communication is a chain that the
- * gradients feed, these are exact already. The best of them is changed step by step on the graph
- * itself, which knows what no chain knows (buckets_local.c). No plan is longer, simulated, than any
- * default: all are candidates. Where nothing is shorter than what was recorded the plan has no
- * lines.
+ * The defaults of frameworks are simulated first, then equal cuts and the cuts of dynamic
+ * programming (buckets_candidates.c, buckets_dp.c). If communication is a chain that depends only
+ * on the gradients, these cuts are optimal. The best candidate is then changed step by step and
+ * simulated on the graph itself, which has all dependencies (buckets_local.c). All defaults are
+ * candidates, so no simulated plan is longer than any default. If no candidate is shorter than the
+ * recorded step, the plan has no lines.
  */
 #include <math.h>
 #include <string.h>

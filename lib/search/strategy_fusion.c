@@ -1,16 +1,17 @@
 /*
- * Fusing operations, together with the buckets of their gradients.
+ * Fusion of operations, together with the buckets of their gradients.
  *
- * Operations that may be fused come in runs; a run is cut into segments, each of which becomes one
- * operation. Fusing makes gradients ready later, together, so a way of cutting is worth what it is
- * with the buckets that suit it best: each is simulated with the present buckets, with those of the
- * segment's gradients as one (Hu et al., MLSys 2022, theorem 3: where fusing either is right, both
- * is no worse) and with what dynamic programming makes of the new times of readiness; the better
- * ones are searched on. From nothing fused and from all fused, boundary after boundary is closed,
- * opened, or moved, as long as that helps. Only runs on the critical path are tried: to shorten
- * others alone cannot shorten the step.
+ * Operations that may be fused form sequences. A sequence is cut into segments, and each segment
+ * becomes one operation. Fusion makes gradients ready later and together, so each cut is judged
+ * with the buckets that suit it best. It is simulated with the present buckets, with one bucket for
+ * the gradients of the segment (Hu et al., MLSys 2022, theorem 3: if fusing one of them is right,
+ * fusing both is no worse), and with the cuts of dynamic programming for the new times of
+ * readiness. The search continues from the better ones. It starts twice, with nothing fused and
+ * with everything fused, and closes, opens or moves one boundary after another while this helps.
+ * Only sequences on the critical path are tried, because shortening others alone cannot shorten the
+ * step.
  *
- * A boundary that saves nothing is left open, so every line of the plan has a reason.
+ * A boundary that saves nothing stays open, so every line of the plan has a reason.
  */
 #include <math.h>
 #include <stdlib.h>

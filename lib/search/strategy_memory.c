@@ -1,13 +1,14 @@
 /*
- * Plans that fit: other buckets, recomputation and accumulation, where the memory of a rank is not
- * enough.
+ * Plans that fit the memory: other buckets, recomputation and accumulation, if the memory of a rank
+ * is too small.
  *
- * Buckets need memory too, so it starts from several: the best, what was recorded, and one tensor
- * at a time, which needs least. From each, every way to save (a layer made again, microbatches) is
- * tried alone: time that it costs, bytes that it takes from the highest peak. They are added from
- * the cheapest byte on until the peak fits, then each is left out again that is not needed any
- * more, the dearest first, and microbatches become as few as will do. What is shortest then is
- * searched on from, among what fits. O(layers) simulations.
+ * Buckets need memory too, so the search starts from several candidates: the best, the recorded
+ * one, and one tensor at a time, which needs least. From each of them every saving (a layer is
+ * recomputed, or the batch is divided into microbatches) is tried alone. Its price is its time
+ * divided by the bytes by which it lowers the highest peak. Savings are added in the order of price
+ * until the peak fits. Then each saving that is not needed is removed again, the most expensive
+ * first, and the number of microbatches becomes as small as possible. The search continues from the
+ * shortest result, among candidates that fit. O(layers) simulations.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@
 
 #include "search/internal.h"
 
-struct way {
+struct saving {
 	struct pl_rewrite rw;
 	double ns_per_byte;
 	uint32_t number;
@@ -24,7 +25,7 @@ struct way {
 struct fit {
 	struct search *s;
 	struct pl_plan *p;
-	struct way *way;
+	struct saving *saving;
 	size_t n, cap;
 	struct cand *at; /* the buckets that ways are tried with; NULL: none are known */
 	struct peak peak;
@@ -68,7 +69,7 @@ static int show(struct fit *f, struct pl_err *err)
 }
 
 /* The buckets with the ways in use, and perhaps one more: mean step and peak. */
-static int try_with(struct fit *f, const struct way *more, struct pl_err *err)
+static int try_with(struct fit *f, const struct saving *more, struct pl_err *err)
 {
 	struct search *s = f->s;
 	struct worker *l = &s->worker[0];
@@ -80,9 +81,9 @@ static int try_with(struct fit *f, const struct way *more, struct pl_err *err)
 		rc = pl_rewrite(l->r, &s->extra[i], err);
 	for (int last = 0; last < 2; last++) /* accumulation is behind what else there is */
 		for (size_t i = 0; rc == 0 && i < f->n; i++)
-			if ((f->way[i].used || &f->way[i] == more) &&
-			    (f->way[i].rw.op == PL_RW_ACCUMULATE) == last)
-				rc = pl_rewrite(l->r, &f->way[i].rw, err);
+			if ((f->saving[i].used || &f->saving[i] == more) &&
+			    (f->saving[i].rw.op == PL_RW_ACCUMULATE) == last)
+				rc = pl_rewrite(l->r, &f->saving[i].rw, err);
 	l->root = pl_rewriter_mark(l->r);
 	if (rc == 0)
 		rc = show(f, err);
@@ -95,11 +96,11 @@ static int try_with(struct fit *f, const struct way *more, struct pl_err *err)
 
 static int add_way(struct fit *f, unsigned op, const char *layer, int64_t k, struct pl_err *err)
 {
-	struct way w = {
+	struct saving w = {
 		.rw = { .op = (uint8_t)op, .k = k, .alone_ns = INT64_MIN, .in_plan_ns = INT64_MIN },
 		.number = (uint32_t)f->n
 	};
-	int rc = pl_grow(&f->way, &f->cap, f->n + 1, sizeof(w), err);
+	int rc = pl_grow(&f->saving, &f->cap, f->n + 1, sizeof(w), err);
 
 	if (rc < 0)
 		return rc;
@@ -109,7 +110,7 @@ static int add_way(struct fit *f, unsigned op, const char *layer, int64_t k, str
 			return pl_fail(err, PL_ENOMEM, "out of memory (names of layers)");
 		w.rw.n_args = 1;
 	}
-	f->way[f->n++] = w;
+	f->saving[f->n++] = w;
 	return 0;
 }
 
@@ -164,7 +165,7 @@ static int add_layers(struct fit *f, struct pl_err *err)
 	return rc;
 }
 
-PL_COMPARATOR(by_price, struct way, ns_per_byte, number);
+PL_COMPARATOR(by_price, struct saving, ns_per_byte, number);
 
 /* What does not go, or saves nothing, costs INFINITY. */
 static int price(struct fit *f, struct pl_err *err)
@@ -174,7 +175,7 @@ static int price(struct fit *f, struct pl_err *err)
 	int rc = 0;
 
 	for (size_t i = 0; rc == 0 && i < f->n; i++) {
-		struct way *w = &f->way[i];
+		struct saving *w = &f->saving[i];
 
 		rc = try_with(f, w, err);
 		w->ns_per_byte = INFINITY;
@@ -185,12 +186,12 @@ static int price(struct fit *f, struct pl_err *err)
 			w->ns_per_byte = fmax(f->mean - mean, 0) / (double)(peak - f->peak.bytes);
 		}
 	}
-	pl_sort(f->way, f->n, sizeof(*f->way), by_price);
+	pl_sort(f->saving, f->n, sizeof(*f->saving), by_price);
 	return rc;
 }
 
 /* One number of microbatches at a time: more instead of fewer. */
-static bool replaces(const struct way *w, const struct way *other)
+static bool replaces(const struct saving *w, const struct saving *other)
 {
 	return w->rw.op == PL_RW_ACCUMULATE && other->rw.op == PL_RW_ACCUMULATE && w != other;
 }
@@ -198,18 +199,18 @@ static bool replaces(const struct way *w, const struct way *other)
 /* As few microbatches as will do. */
 static int fewer(struct fit *f, int64_t limit, struct pl_err *err)
 {
-	struct way *used = NULL;
+	struct saving *used = NULL;
 	int rc = 0;
 
 	for (size_t i = 0; i < f->n; i++)
-		if (f->way[i].used && f->way[i].rw.op == PL_RW_ACCUMULATE)
-			used = &f->way[i];
+		if (f->saving[i].used && f->saving[i].rw.op == PL_RW_ACCUMULATE)
+			used = &f->saving[i];
 	for (int64_t k = 2; rc == 0 && used && k < used->rw.k; k *= 2) {
-		struct way *w = NULL;
+		struct saving *w = NULL;
 
 		for (size_t i = 0; i < f->n; i++)
-			if (f->way[i].rw.op == PL_RW_ACCUMULATE && f->way[i].rw.k == k)
-				w = &f->way[i];
+			if (f->saving[i].rw.op == PL_RW_ACCUMULATE && f->saving[i].rw.k == k)
+				w = &f->saving[i];
 		if (!w)
 			continue;
 		used->used = false;
@@ -228,13 +229,13 @@ static int use_ways(struct fit *f, int64_t limit, struct pl_err *err)
 	int rc = 0;
 
 	for (size_t i = 0; rc == 0 && i < f->n && f->peak.bytes > limit; i++) {
-		struct way *w = &f->way[i], *out = NULL;
+		struct saving *w = &f->saving[i], *out = NULL;
 
 		if (!isfinite(w->ns_per_byte))
 			continue;
 		for (size_t k = 0; k < i; k++)
-			if (f->way[k].used && replaces(w, &f->way[k]))
-				out = &f->way[k];
+			if (f->saving[k].used && replaces(w, &f->saving[k]))
+				out = &f->saving[k];
 		if (out && out->rw.k > w->rw.k)
 			continue;
 		if (out)
@@ -245,11 +246,11 @@ static int use_ways(struct fit *f, int64_t limit, struct pl_err *err)
 	if (f->peak.bytes > limit)
 		return rc;
 	for (size_t i = f->n; rc == 0 && i-- > 0;) {
-		if (!f->way[i].used)
+		if (!f->saving[i].used)
 			continue;
-		f->way[i].used = false;
+		f->saving[i].used = false;
 		rc = try_with(f, NULL, err);
-		f->way[i].used = f->peak.bytes > limit;
+		f->saving[i].used = f->peak.bytes > limit;
 	}
 	if (rc == 0)
 		rc = fewer(f, limit, err);
@@ -290,7 +291,7 @@ static int try_from(struct fit *f, struct cand *at, int64_t limit, struct found 
 
 	f->at = at;
 	for (size_t i = 0; i < f->n; i++)
-		f->way[i].used = false;
+		f->saving[i].used = false;
 	PL_TRY(try_with(f, NULL, err));
 	if (f->peak.bytes > limit) {
 		PL_TRY(price(f, err));
@@ -311,8 +312,8 @@ static int try_from(struct fit *f, struct cand *at, int64_t limit, struct found 
 	x->cand.mean = f->mean;
 	for (int last = 0; last < 2; last++)
 		for (size_t i = 0; i < f->n; i++)
-			if (f->way[i].used && (f->way[i].rw.op == PL_RW_ACCUMULATE) == last)
-				x->rw[x->n++] = f->way[i].rw;
+			if (f->saving[i].used && (f->saving[i].rw.op == PL_RW_ACCUMULATE) == last)
+				x->rw[x->n++] = f->saving[i].rw;
 out:
 	return rc;
 }
@@ -435,7 +436,7 @@ static int run(struct search *s, struct pl_plan *p, struct pl_err *err)
 		s->best.mean = pl_edit_mean_step(&s->worker[0].e);
 	p->peak_bytes = f.peak.bytes > 0 ? f.peak.bytes : -1;
 out:
-	pl_free(f.way);
+	pl_free(f.saving);
 	return rc;
 }
 

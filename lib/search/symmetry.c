@@ -1,12 +1,12 @@
 /*
- * Ranks that do the same at the same time, of which one is enough.
+ * Symmetry: if several ranks do the same at the same time, one of them is enough.
  *
- * Two ranks are equal when their nodes, in order, are of the same kind, name, group and size, have
- * the same predecessors (each its own, or a rendezvous that both take part in) and the same
- * recorded times in every step, and when their resources and tensors are alike. A rendezvous then
- * waits for one rank of each class: the others arrive at the same moment. Each rank gets a hash
- * over all of that, in one pass over nodes and edges; that the smaller graph's mean step is that of
- * the whole is checked afterwards, to the nanosecond.
+ * Two ranks are equal if three conditions hold. Their nodes, in order, have the same kind, name,
+ * group and size. The nodes have the same predecessors (each in its own rank, or a rendezvous of
+ * both) and the same recorded times in every step. Their resources and tensors are alike. A
+ * rendezvous then waits for one rank of each class, because the others arrive at the same moment.
+ * Each rank gets a hash over all of this, in one pass over nodes and edges. Afterwards the mean
+ * step of the smaller graph is compared with that of the whole graph, to the nanosecond.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,10 @@
 /*
- * Simulating candidates: a copy of the edit for each thread, each with the present candidate
- * carried out, so that a candidate costs what it differs by.
+ * Simulation of candidates. Each thread has a copy of the edit with the present candidate applied,
+ * so that a candidate costs only its difference from the present one.
  *
- * Which thread simulates what depends on the number of threads; the results do not, because the
- * starts of an edit are the least solution of its equations however it got there.
+ * The number of threads decides which thread simulates a candidate. The results do not depend on
+ * it, because the starts of an edit are the least solution of its equations, however it was
+ * computed.
  */
 #include <math.h>
 #include <string.h>

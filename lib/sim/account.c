@@ -1,17 +1,18 @@
 /*
- * Where the time of each rank went: every instant of a rank's span gets one cause.
+ * Where the time of each rank went: each instant of the span of a rank has exactly one cause.
  *
- * The span is from the first reported step's start to the last one's end. Of what happens at an
- * instant the first of these counts: computation (overlapped communication if a transfer runs
- * beside it); a transfer (exposed communication); a copy; unexplained time before an operation;
- * waiting in a communication for other ranks; modelled latency; work of a host thread (on a rank
- * with a device the device then idles because of the host); nothing (tail). On a rank without a
- * device the host operations are the computation.
+ * The span is from the start of the first reported step to the end of the last. If several things
+ * happen at an instant, the first of this list is the cause: computation (overlapped communication
+ * if a transfer runs at the same time); a transfer (exposed communication); a copy; unexplained
+ * time before an operation; waiting in a communication for other ranks; modelled latency; work of a
+ * host thread (on a rank with a device, the device is idle because of the host); nothing (tail). On
+ * a rank without a device the host operations are the computation.
  *
- * The intervals of a rank are sorted by start (radix sort) and swept; of each class only the time
- * until which it lasts need be known. Neighbours of a resource that touch become one interval.
- * Memory is bounded: ranks are taken in batches, and a rank with very many operations in slices of
- * time; each costs a pass over the nodes, of which most only look at the resource. O(n) per pass.
+ * The intervals of a rank are sorted by start (radix sort) and swept. For each class the sweep
+ * keeps only the latest end. Neighbouring intervals of a resource that touch become one interval.
+ * Memory is bounded: ranks are processed in batches, and a rank with very many operations in slices
+ * of time. Each batch or slice costs one pass over the nodes; for most nodes the pass reads only
+ * the resource. O(n) per pass.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -213,7 +214,7 @@ static bool at_once(const struct work *w, size_t k, const struct pl_shape *sh, u
 
 	for (uint32_t e = sh->off[i]; e < sh->off[i + 1]; e++)
 		any |= p->w[e];
-	return !any && !p->n_far && !p->held && !w->r->w[k];
+	return !any && !p->n_long_gaps && !p->resource_gap && !w->r->w[k];
 }
 
 /* What was before the operation on its resource, back to the end of the one before. */
@@ -227,8 +228,8 @@ static int delays(struct work *w, size_t k, uint32_t i, pl_ns start, struct pl_e
 	if (at_once(w, k, sh, i) || (e = pl_sim_binding(w->s, w->r, k, i, &t)) == PL_NONE)
 		return 0;
 	pl_sim_delay_in(w->s, w->r, k, i, e, &lat, &gap);
-	if (w->s->step[k].held)
-		gap += w->s->step[k].held[i];
+	if (w->s->step[k].resource_gap)
+		gap += w->s->step[k].resource_gap[i];
 	if (lat + gap <= 0)
 		return 0;
 	lat = pl_max_i64(start - gap - lat, done);

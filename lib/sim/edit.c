@@ -1,4 +1,4 @@
-/* A graph taken apart for changing, with the delays that the simulator would use. */
+/* An edit of the graph, with the delays that the simulator would use. */
 #include <string.h>
 
 #include "graph/edit_messages.h"

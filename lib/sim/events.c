@@ -92,7 +92,7 @@ static pl_ns dur_of(const struct pl_sim_events *ev, uint32_t i)
 /* All predecessors of the task are known. */
 static void now_ready(struct pl_sim_events *ev, uint32_t i)
 {
-	if (ev->way[i] == WAY_AT_ONCE) {
+	if (ev->route[i] == ROUTE_AT_ONCE) {
 		ev->t->end[i] = ev->t->start[i] + dur_of(ev, i);
 		ev->stack[ev->n_stack++] = i;
 	} else {
@@ -114,7 +114,7 @@ static void release(struct pl_sim_events *ev, uint32_t i, bool started, bool end
 			continue;
 		at = (from_start ? ev->t->start[i] : ev->t->end[i]) +
 		     (job->delay ? job->delay[e] : 0);
-		if (ev->way[to] == WAY_KTH) {
+		if (ev->route[to] == ROUTE_KTH) {
 			heap_put(ev, at, EV_ARRIVAL, to);
 			continue;
 		}
@@ -149,7 +149,7 @@ static double speed_of(struct pl_sim_events *ev, uint32_t i)
 		     k++)
 			slow = fmax(slow, job->slows[d->running[1].v[k]]);
 	}
-	if (job->slowed && ev->progress[i].beside)
+	if (job->slowed && ev->progress[i].n_computing)
 		slow = fmax(slow, job->slowed[i]);
 	return speed / slow;
 }
@@ -212,10 +212,10 @@ static void computation_changed(struct pl_sim_events *ev, struct domain *d, bool
 {
 	for (uint32_t k = 0; k < d->running[1].n; k++) {
 		uint32_t i = d->running[1].v[k];
-		uint32_t *beside = &ev->progress[i].beside;
+		uint32_t *n_computing = &ev->progress[i].n_computing;
 
-		*beside += begun ? 1 : UINT32_MAX;
-		if (*beside == begun)
+		*n_computing += begun ? 1 : UINT32_MAX;
+		if (*n_computing == begun)
 			speed_now(ev, i);
 	}
 }
@@ -238,7 +238,7 @@ static void join_domains(struct pl_sim_events *ev, uint32_t i, bool begins)
 		else
 			list_drop(l, i);
 		if (!computes(ev, res)) {
-			ev->progress[i].beside += begins && d->running[0].n;
+			ev->progress[i].n_computing += begins && d->running[0].n;
 			for (uint32_t k = 0; k < d->running[0].n; k++)
 				speed_now(ev, d->running[0].v[k]);
 		} else if (l->n == begins) {
@@ -362,11 +362,11 @@ static void begin(struct pl_sim_events *ev, uint32_t i)
 
 	if (!p->from) { /* the first piece of it */
 		ev->t->start[i] = ev->now + (job->hold ? job->hold[i] : 0);
-		if (ev->way[i] == WAY_STEADY)
+		if (ev->route[i] == ROUTE_STEADY)
 			ev->t->end[i] = ev->t->start[i] + dur_of(ev, i);
-		release(ev, i, true, ev->way[i] == WAY_STEADY);
+		release(ev, i, true, ev->route[i] == ROUTE_STEADY);
 	}
-	if (ev->way[i] == WAY_STEADY) {
+	if (ev->route[i] == ROUTE_STEADY) {
 		heap_put(ev, ev->t->end[i], EV_END, i);
 		return;
 	}
@@ -375,7 +375,7 @@ static void begin(struct pl_sim_events *ev, uint32_t i)
 		p->stop = p->from + 1;
 	p->since = p->begun = ev->now;
 	p->speed = 1;
-	p->beside = 0;
+	p->n_computing = 0;
 	heap_put(ev, end_at(ev, i), EV_END, i);
 	join_domains(ev, i, true);
 	speed_now(ev, i);
@@ -486,7 +486,7 @@ static void on_request(struct pl_sim_events *ev, uint32_t i)
 	const struct pl_sim_events_job *job = ev->job;
 	uint32_t first = job->use[job->use_off[i]];
 
-	if (ev->way[i] == WAY_QUEUE) { /* the place is certain */
+	if (ev->route[i] == ROUTE_QUEUE) { /* the place is certain */
 		uint32_t p = ev->place[first];
 
 		for (uint32_t k = p + 1; k < ev->place[first + 1]; k++)
@@ -543,7 +543,7 @@ static int on_end(struct pl_sim_events *ev, uint32_t i, struct pl_err *err)
 		list_drop(&ev->queue[first], i);
 	for (uint32_t u = job->use_off[i]; !shared && u < job->use_off[i + 1]; u++)
 		leave_place(ev, job->use[u], i);
-	if (ev->way[i] == WAY_STEADY)
+	if (ev->route[i] == ROUTE_STEADY)
 		return 0;
 	join_domains(ev, i, false);
 	if (shared)
@@ -626,7 +626,7 @@ static void reset(struct pl_sim_events *ev, pl_ns *free, struct pl_sim_events_ti
 	for (uint32_t i = 0; i < job->n; i++) {
 		uint32_t n = job->off[i + 1] - job->off[i];
 
-		ev->left[i] = ev->way[i] == WAY_KTH ? job->k[i] : n;
+		ev->left[i] = ev->route[i] == ROUTE_KTH ? job->k[i] : n;
 		t->start[i] = job->earliest ? job->earliest[i] : INT64_MIN;
 		if (!n && t->start[i] == INT64_MIN)
 			t->start[i] = 0;

@@ -13,12 +13,12 @@ struct event {
 };
 #define OTHER_STEP (PL_NONE - 1) /* holds a place from before the run */
 
-enum way {		/* of a task through the core */
-	   WAY_AT_ONCE, /* it is on no resource */
-	   WAY_KTH,	/* rendezvous of k of n */
-	   WAY_QUEUE,	/* its resource is simple */
-	   WAY_STEADY,	/* it waits to be served, and its speed never changes */
-	   WAY_CHANGING /* its end may move */
+enum route {		    /* of a task through the core */
+	     ROUTE_AT_ONCE, /* it is on no resource */
+	     ROUTE_KTH,	    /* rendezvous of k of n */
+	     ROUTE_QUEUE,   /* its resource is simple */
+	     ROUTE_STEADY,  /* it waits to be served, and its speed never changes */
+	     ROUTE_CHANGING /* its end may move */
 };
 struct list {
 	uint32_t *v, n;
@@ -27,7 +27,7 @@ struct progress {		   /* of a task that waits to be served or runs */
 	pl_ns ready, since, begun; /* begun: this piece */
 	double done, speed;	   /* done: work until `since` */
 	uint32_t from, stop;	   /* parts */
-	uint32_t beside;	   /* of communication: how many of its domains compute */
+	uint32_t n_computing;	   /* of communication: how many of its domains compute */
 	uint32_t round;		   /* of most_urgent() */
 };
 struct resource {
@@ -45,7 +45,7 @@ struct pl_sim_events {
 	const struct pl_sim_events_job *job;
 	struct pl_arena arena;	   /* of all arrays */
 	uint32_t *off, *to, *edge; /* successors */
-	uint8_t *way;		   /* [task] */
+	uint8_t *route;		   /* [task] */
 	struct resource *res;
 	struct list *queue; /* [resource]: who waits; of SHARED: who runs */
 	uint32_t *place;    /* [resource + 1]: its first place */

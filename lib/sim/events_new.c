@@ -1,6 +1,6 @@
 /*
- * Preparation of the event core: the rules of a job, the way of each task, successors, and room for
- * every list, so that a run allocates nothing.
+ * Preparation of the event core: check the rules of a job, choose the route of each task, find
+ * successors, and allocate every list, so that a run allocates nothing.
  */
 #include <string.h>
 
@@ -69,23 +69,23 @@ static int find_joint(struct pl_sim_events *ev, struct pl_err *err)
 	return 0;
 }
 
-static enum way way_of(const struct pl_sim_events *ev, uint32_t i)
+static enum route route_of(const struct pl_sim_events *ev, uint32_t i)
 {
 	const struct pl_sim_events_job *job = ev->job;
 	bool changes = job->parts && job->parts[i] > 1;
 
 	if (job->use_off[i] == job->use_off[i + 1])
 		return job->k && job->k[i] && job->k[i] < job->off[i + 1] - job->off[i]
-			       ? WAY_KTH
-			       : WAY_AT_ONCE;
+			       ? ROUTE_KTH
+			       : ROUTE_AT_ONCE;
 	for (uint32_t u = job->use_off[i]; u < job->use_off[i + 1]; u++) {
 		const struct pl_sim_events_resource *x = &job->res[job->use[u]];
 
 		changes |= x->discipline == PL_EVENTS_SHARED || x->domain != PL_NONE;
 	}
 	if (changes)
-		return WAY_CHANGING;
-	return ev->res[job->use[job->use_off[i]]].simple ? WAY_QUEUE : WAY_STEADY;
+		return ROUTE_CHANGING;
+	return ev->res[job->use[job->use_off[i]]].simple ? ROUTE_QUEUE : ROUTE_STEADY;
 }
 
 static int find_ways(struct pl_sim_events *ev, struct pl_err *err)
@@ -93,8 +93,8 @@ static int find_ways(struct pl_sim_events *ev, struct pl_err *err)
 	const struct pl_sim_events_job *job = ev->job;
 
 	for (uint32_t i = 0; i < job->n; i++) {
-		ev->way[i] = (uint8_t)way_of(ev, i);
-		if (ev->way[i] == WAY_CHANGING && job->hold)
+		ev->route[i] = (uint8_t)route_of(ev, i);
+		if (ev->route[i] == ROUTE_CHANGING && job->hold)
 			return pl_fail(err, PL_EUSAGE,
 				       "the end of task %u may move: it cannot be held", i);
 	}
@@ -178,7 +178,7 @@ static int take_tasks(struct pl_sim_events *ev, struct pl_err *err)
 	PL_TRY(pl_arena_array(a, &ev->domain, ev->n_domains, sizeof(*ev->domain), err));
 	PL_TRY(pl_arena_array(a, &ev->storage, 2 * (size_t)job->use_off[n], sizeof(*ev->storage),
 			      err));
-	PL_TRY(pl_arena_array(a, &ev->way, n, sizeof(*ev->way), err));
+	PL_TRY(pl_arena_array(a, &ev->route, n, sizeof(*ev->route), err));
 	PL_TRY(pl_arena_array(a, &ev->at, n, sizeof(*ev->at), err));
 	PL_TRY(pl_arena_array(a, &ev->left, n, sizeof(*ev->left), err));
 	PL_TRY(pl_arena_array(a, &ev->stack, n, sizeof(*ev->stack), err));

@@ -1,21 +1,22 @@
 /*
- * Many steps folded into one that stands for them.
+ * Many alike steps become one step.
  *
- * Steps do the same when every resource does the same operations in the same order; in which order
- * the resources take turns, and so the order of nodes in the file, may differ. Nodes are therefore
- * compared in an order of their own: by resource and place on it; nodes on no resource (rendezvous)
- * by the first operation that they let begin. The largest set of equal steps is folded, with the
- * structure (the edges) of its most frequent shape.
+ * Steps are alike if every resource does the same operations in the same order. The resources may
+ * take turns in different orders, so the order of nodes in the file may differ. Therefore nodes are
+ * compared in an order of their own: by resource and place on it. A node on no resource (a
+ * rendezvous) is placed by the first operation that it lets begin. The largest set of alike steps
+ * is folded, with the edges of its most frequent shape.
  *
- * Duration and start (from the begin of the step) of a node are the mean or median over the set.
- * Means of starts and ends keep the order of the edges, medians need not: a start is raised to what
- * its predecessors allow. A rendezvous is put where its last arrival is. What follows it starts at
- * its own mean: the mean of the last arrivals is later than the last of the mean arrivals, and the
- * difference becomes unexplained time, as it should. The folded step so replays to the mean of the
- * steps (less where different ranks began or different operations ended them).
+ * The duration and the start of a node (from the begin of the step) are the mean or median over the
+ * set. Means of starts and ends keep the order of the edges. Medians may not; then a start is moved
+ * to the earliest time that its predecessors allow. A rendezvous starts at its last arrival. A node
+ * after a rendezvous starts at its own mean. The mean of the last arrivals is later than the last
+ * of the mean arrivals, and the difference becomes unexplained time. Thus the folded step replays
+ * to the mean of the steps (less the difference if other ranks began or other operations ended some
+ * steps).
  *
- * Sorting of nodes on no resource and of entries aside, O(n) per step; shapes that do the same are
- * found by a hash. 8 bytes a node of each shape.
+ * O(n) per step, except for sorting entries and nodes on no resource; a hash finds alike shapes. 8
+ * bytes for each node of each shape.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -89,11 +90,11 @@ static int add_loose(const struct pl_shape *sh, struct order *o, struct pl_err *
 	for (uint32_t i = 0; i < o->n; i++)
 		place[o->node[i]] = i;
 	for (uint32_t i = sh->n_nodes; i-- > sh->n_entries;) {
-		uint32_t mine = sh->res[i] == PL_NONE ? first[i] : place[i];
+		uint32_t own = sh->res[i] == PL_NONE ? first[i] : place[i];
 
 		for (uint32_t e = sh->off[i]; e < sh->off[i + 1]; e++)
-			if (mine < first[sh->src[e]])
-				first[sh->src[e]] = mine;
+			if (own < first[sh->src[e]])
+				first[sh->src[e]] = own;
 	}
 	for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++)
 		if (sh->res[i] == PL_NONE)

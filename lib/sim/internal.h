@@ -1,4 +1,4 @@
-/* internal.h - what preparation derives from the recording, and one pass over a step. */
+/* internal.h - the data that preparation derives from the recording; one pass over a step. */
 #ifndef PL_SIM_INTERNAL_H
 #define PL_SIM_INTERNAL_H
 
@@ -14,10 +14,10 @@ struct prep { /* of one step */
 	 * more than the recording leaves room for; on the edge that came last also the unexplained
 	 * time. */
 	int32_t *w;
-	struct long_gap *far; /* by node */
-	size_t n_far, cap_far;
-	pl_ns *held; /* [node], where there are RESOURCE nodes: their unexplained time, after they
-			have got the resource; else NULL */
+	struct long_gap *long_gap; /* by node */
+	size_t n_long_gaps, cap_long_gaps;
+	pl_ns *resource_gap; /* [node], where there are RESOURCE nodes: their unexplained time,
+			after they have got the resource; else NULL */
 	pl_ns rec_start, rec_end;
 	bool reported;
 };
@@ -25,21 +25,21 @@ struct prep { /* of one step */
 struct pl_sim {
 	const struct pl_graph *g;
 	struct prep *step;
-	bool has_shared; /* RESOURCE nodes: the heap decides */
+	bool has_shared; /* RESOURCE nodes: the event core decides */
 	double total;	 /* of all durations and delays: no run takes longer */
 };
 
-struct last_end { /* what a resource did last */
+struct last_end { /* of the last operation of a resource */
 	pl_ns end;
 	uint64_t from; /* step << 32 | node, UINT64_MAX: nothing yet */
 };
 
-struct slots { /* of shared resources: when each of their places is free */
+struct resource_places { /* of shared resources: when each of their places is free */
 	pl_ns *free;
 	uint32_t *off; /* [resource] */
 };
 
-/* One step of one run. end has n_nodes; those of ENTRY nodes are filled from `tail`. */
+/* One step of one run. end has n_nodes; those of ENTRY nodes are filled from `last_end`. */
 struct pass {
 	const struct pl_sim *s;
 	size_t k;
@@ -47,9 +47,9 @@ struct pass {
 	const float *f;	  /* their factors, NULL: all 1 */
 	const int32_t *w; /* delays of edges */
 	pl_ns *end;
-	struct last_end *tail;
-	struct slots *slots;	    /* of graphs with RESOURCE nodes */
-	pl_ns step_start, step_end; /* out */
+	struct last_end *last_end;
+	struct resource_places *places; /* of graphs with RESOURCE nodes */
+	pl_ns step_start, step_end;	/* out */
 };
 void pl_sim_pass(struct pass *p);
 /* shared.c: the same with RESOURCE nodes. *shared: NULL before the first step; kept from step to
@@ -57,15 +57,16 @@ void pl_sim_pass(struct pass *p);
 struct sim_shared;
 int pl_sim_pass_shared(struct pass *p, struct sim_shared **shared, struct pl_err *err) PL_MUST;
 void pl_sim_shared_free(struct sim_shared *x);
-int pl_sim_slots_init(const struct pl_graph *g, struct slots *x, struct pl_err *err) PL_MUST;
-void pl_sim_slots_fini(struct slots *x);
+int pl_sim_slots_init(const struct pl_graph *g, struct resource_places *x,
+		      struct pl_err *err) PL_MUST;
+void pl_sim_slots_fini(struct resource_places *x);
 /*
  * What nothing explains before RESOURCE nodes: these are explained by their predecessors, or by the
- * resource that is busy. p->held[] says when each was ready, and becomes the unexplained time. The
- * recording is gone through in the order of its starts.
+ * resource that is busy. p->resource_gap[] says when each was ready, and becomes the unexplained
+ * time. The recording is gone through in the order of its starts.
  */
 int pl_sim_shared_unexplained(struct prep *p, const struct pl_gstep *st, const struct pl_shape *sh,
-			      struct slots *x, struct pl_err *err) PL_MUST;
+			      struct resource_places *x, struct pl_err *err) PL_MUST;
 /* Does this edge count from the start of its source? */
 static inline bool edge_from_start(uint8_t type)
 {
@@ -106,7 +107,7 @@ struct changed_dur { /* a duration while statements are applied: base * factor *
 /* Apply all statements to the durations of the step's nodes (d may be NULL: only count). Adds to
  * hits[statement] (unless NULL) how many it selects; their sum. */
 uint64_t pl_sim_select_apply(struct select *x, size_t step, struct changed_dur *d, uint64_t *hits);
-/* Does a statement change the modelled latency of messages? What they make of one. */
+/* Does a statement change the modelled latency of messages? The latency after the changes. */
 bool pl_sim_changes_latency(const struct pl_whatif *w);
 pl_ns pl_sim_latency(const struct pl_whatif *w, pl_ns ns);
 /* The selections of changes under which times stay in range (PL_ELIMIT). */

@@ -1,13 +1,14 @@
 /*
  * Several changes simulated in one pass.
  *
- * A pass over a step waits for memory, for the branch at the end of each node's edges, and for the
- * start of the node before, which the next one needs. WIDE runs side by side share the first two
- * and fill the third with each other's sums: four cost less than twice what one costs. Times of a
- * node lie next to each other. The rules are those of pl_sim_pass(), and so are the results.
+ * A pass over a step waits for memory, for the branch at the end of the edges of each node, and for
+ * the start of the node before, which the next node needs. WIDE runs together wait only once for
+ * memory and branch, and each run computes while the others wait: four runs cost less than two
+ * single ones. The times of a node are neighbours in memory. The rules and results equal those of
+ * pl_sim_pass().
  *
- * Ends are kept, starts follow from them: few edges count from one. 32 bytes a node of the longest
- * step. Longer steps than MOST_NODES, and graphs where the order of
+ * Ends are stored; starts follow from them, because few edges count from a start. 32 bytes for each
+ * node of the longest step. Steps with more than MOST_NODES nodes, and graphs in which the order of
  * arrivals decides (RESOURCE nodes, rendezvous of the first k), are simulated one by one.
  */
 #include <string.h>
@@ -22,7 +23,7 @@ struct wide {
 	struct masks masks;
 	uint8_t in_step; /* of the masks: changes that concern the step */
 	pl_ns *end;	 /* [node][run] */
-	pl_ns *tail;	 /* [resource, or none][run]: end of what it did last; INT64_MIN nothing */
+	pl_ns *last_end; /* [resource, or none][run]: end of what it did last; INT64_MIN nothing */
 	pl_ns first[WIDE], last[WIDE]; /* begin and end of the step */
 };
 
@@ -30,7 +31,7 @@ static void wide_fini(struct wide *x)
 {
 	pl_sim_masks_fini(&x->masks);
 	pl_free(x->end);
-	pl_free(x->tail);
+	pl_free(x->last_end);
 }
 
 /* wide_fini() is due whatever happens. */
@@ -41,14 +42,14 @@ static int wide_init(struct wide *x, const struct pl_sim *s, const struct pl_wha
 	int rc;
 
 	x->s = s;
-	x->tail = NULL;
+	x->last_end = NULL;
 	x->end = pl_malloc(ends * sizeof(*x->end)); /* each is written before it is read */
 	PL_TRY(pl_sim_masks_init(&x->masks, s, w, n, err));
 	if (!x->end)
 		return pl_fail(err, PL_ENOMEM, "out of memory (%zu ends)", ends);
-	PL_TRY(pl_alloc(&x->tail, tails, sizeof(*x->tail), err));
+	PL_TRY(pl_alloc(&x->last_end, tails, sizeof(*x->last_end), err));
 	for (size_t i = 0; i < tails; i++)
-		x->tail[i] = INT64_MIN;
+		x->last_end[i] = INT64_MIN;
 out:
 	return rc;
 }
@@ -56,11 +57,12 @@ out:
 static void enter(struct wide *x, const struct pl_gstep *st, const struct pl_shape *sh)
 {
 	for (uint32_t i = 0; i < sh->n_entries; i++) {
-		const pl_ns *tail = x->tail + WIDE * (size_t)sh->res[i];
+		const pl_ns *last_end = x->last_end + WIDE * (size_t)sh->res[i];
 
 		for (size_t j = 0; j < WIDE; j++)
 			x->end[WIDE * (size_t)i + j] =
-				(tail[j] == INT64_MIN ? st->start[i] : tail[j]) + st->dur[i];
+				(last_end[j] == INT64_MIN ? st->start[i] : last_end[j]) +
+				st->dur[i];
 	}
 }
 
@@ -86,14 +88,15 @@ static inline void put(struct wide *x, const struct pl_gstep *st, const struct p
 		       uint32_t i, const pl_ns *t)
 {
 	pl_ns *end = x->end + WIDE * (size_t)i, dur = st->dur[i];
-	pl_ns *tail = x->tail + WIDE * (sh->res[i] == PL_NONE ? x->s->g->n_res : sh->res[i]);
+	pl_ns *last_end =
+		x->last_end + WIDE * (sh->res[i] == PL_NONE ? x->s->g->n_res : sh->res[i]);
 	const float *f = factors_of(x, sh, i);
 
 	end[0] = t[0] + scaled(dur, f, 0);
 	end[1] = t[1] + scaled(dur, f, 1);
 	end[2] = t[2] + scaled(dur, f, 2);
 	end[3] = t[3] + scaled(dur, f, 3);
-	later(tail, end, 0);
+	later(last_end, end, 0);
 	for (size_t j = 0; j < WIDE && sh->flags[i] & PL_NF_STEP_BEGIN; j++)
 		x->first[j] = pl_min_i64(x->first[j], t[j]);
 	for (size_t j = 0; j < WIDE && sh->flags[i] & PL_NF_IN_STEP; j++)
@@ -128,7 +131,9 @@ static void run_step(struct wide *x, size_t k)
 	const struct pl_gstep *st = &x->s->g->step[k];
 	const struct pl_shape *sh = &x->s->g->shape[st->shape];
 	const struct prep *prep = &x->s->step[k];
-	const struct long_gap *far = prep->far, *far_end = prep->n_far ? far + prep->n_far : far;
+	const struct long_gap *long_gap = prep->long_gap,
+			      *long_gap_end =
+				      prep->n_long_gaps ? long_gap + prep->n_long_gaps : long_gap;
 
 	for (size_t j = 0; j < WIDE; j++) {
 		x->first[j] = INT64_MAX;
@@ -145,8 +150,9 @@ static void run_step(struct wide *x, size_t k)
 			t[j] = e == stop ? st->start[i] : INT64_MIN;
 		for (; e < stop; e++)
 			after(x, st, sh, e, prep->w[e], t);
-		for (; far != far_end && far->node == i; far++)
-			after(x, st, sh, far->edge, prep->w[far->edge] + far->gap, t);
+		for (; long_gap != long_gap_end && long_gap->node == i; long_gap++)
+			after(x, st, sh, long_gap->edge, prep->w[long_gap->edge] + long_gap->gap,
+			      t);
 		put(x, st, sh, i, t);
 	}
 }

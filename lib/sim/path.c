@@ -1,8 +1,8 @@
 /*
- * The critical path: from the operation that ends the last step back to the start of the first,
- * always to the predecessor that came last (ties: the first in the node's list). Every ns of the
- * way belongs to a node, to a modelled latency or to unexplained time, so the parts sum to the
- * length.
+ * The critical path, from the operation that ends the last step back to the start of the first
+ * step. The walk always goes to the latest predecessor (if several are equal: the first in the list
+ * of the node). Every ns of the path belongs to a node, to a modelled latency or to unexplained
+ * time, so the parts sum to the length.
  */
 #include <string.h>
 
@@ -112,8 +112,8 @@ static int part(struct walk *w, enum pl_path_part what, pl_ns ns, struct pl_err 
 static int before(struct walk *w, bool *more, struct pl_err *err)
 {
 	const struct pl_shape *sh = &w->s->g->shape[w->s->g->step[w->step].shape];
-	const pl_ns *held = w->s->step[w->step].held;
-	bool shared = held && sh->type[w->node] == PL_N_RESOURCE;
+	const pl_ns *resource_gap = w->s->step[w->step].resource_gap;
+	bool shared = resource_gap && sh->type[w->node] == PL_N_RESOURCE;
 	pl_ns t, lat, gap;
 	uint32_t e = pl_sim_binding(w->s, w->r, w->step, w->node, &t), other;
 	int rc;
@@ -122,7 +122,7 @@ static int before(struct walk *w, bool *more, struct pl_err *err)
 	if (!*more)
 		return 0;
 	if (shared) {
-		if ((rc = part(w, PL_PP_UNEXPLAINED, held[w->node], err)) < 0)
+		if ((rc = part(w, PL_PP_UNEXPLAINED, resource_gap[w->node], err)) < 0)
 			return rc;
 		other = t < w->until ? holder(w->s, w->r, w->step, w->node, w->until) : PL_NONE;
 		if (other != PL_NONE) {

@@ -1,9 +1,10 @@
 /*
- * Steps with shared resources: links, servers and queues that several operations want at a time.
+ * Steps with shared resources: links, servers and queues that several operations need at the same
+ * time.
  *
- * The event core decides who gets a resource. A step becomes a job of the core: nodes are tasks,
- * and a RESOURCE node holds its resource, first come, first served. The structure of the job
- * follows from the shape alone, so it is kept for the next step of that shape.
+ * The event core decides which operation gets a resource. A step becomes a job of the core: each
+ * node is a task, and a RESOURCE node holds its resource, first come, first served. The structure
+ * of the job depends only on the shape, so it is kept for the next step of that shape.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@
 
 /* ---- places of resources --------------------------------------------------------------------- */
 
-int pl_sim_slots_init(const struct pl_graph *g, struct slots *x, struct pl_err *err)
+int pl_sim_slots_init(const struct pl_graph *g, struct resource_places *x, struct pl_err *err)
 {
 	uint32_t n = 0;
 	int rc = pl_alloc(&x->off, g->n_res + 1, sizeof(*x->off), err);
@@ -37,14 +38,14 @@ int pl_sim_slots_init(const struct pl_graph *g, struct slots *x, struct pl_err *
 	return 0;
 }
 
-void pl_sim_slots_fini(struct slots *x)
+void pl_sim_slots_fini(struct resource_places *x)
 {
 	pl_free(x->free);
 	pl_free(x->off);
 	memset(x, 0, sizeof(*x));
 }
 
-static uint32_t first_free(const struct slots *x, uint32_t res)
+static uint32_t first_free(const struct resource_places *x, uint32_t res)
 {
 	uint32_t best = x->off[res];
 
@@ -64,7 +65,7 @@ struct user { /* of a shared resource */
 PL_COMPARATOR(by_start, struct user, start, node);
 
 int pl_sim_shared_unexplained(struct prep *p, const struct pl_gstep *st, const struct pl_shape *sh,
-			      struct slots *x, struct pl_err *err)
+			      struct resource_places *x, struct pl_err *err)
 {
 	struct user *u;
 	size_t n = 0;
@@ -74,14 +75,14 @@ int pl_sim_shared_unexplained(struct prep *p, const struct pl_gstep *st, const s
 		return rc;
 	for (uint32_t i = 0; i < sh->n_nodes; i++)
 		if (sh->type[i] == PL_N_RESOURCE && sh->res[i] != PL_NONE)
-			u[n++] = (struct user){ st->start[i], p->held[i], i };
+			u[n++] = (struct user){ st->start[i], p->resource_gap[i], i };
 	if (n)
 		qsort(u, n, sizeof(*u), by_start);
 	for (size_t k = 0; k < n; k++) {
 		uint32_t i = u[k].node, slot = first_free(x, sh->res[i]);
 		pl_ns t = pl_max_i64(u[k].ready, x->free[slot]);
 
-		p->held[i] = u[k].ready == INT64_MIN ? 0 : pl_max_i64(0, u[k].start - t);
+		p->resource_gap[i] = u[k].ready == INT64_MIN ? 0 : pl_max_i64(0, u[k].start - t);
 		x->free[slot] = pl_max_i64(x->free[slot], u[k].start + st->dur[i]);
 	}
 	pl_free(u);
@@ -169,8 +170,8 @@ static void fill(struct sim_shared *x, const struct pass *p)
 
 	for (uint32_t e = 0; e < x->sh->n_edges; e++)
 		x->delay[e] = p->w[e];
-	for (size_t i = 0; i < prep->n_far; i++)
-		x->delay[prep->far[i].edge] += prep->far[i].gap;
+	for (size_t i = 0; i < prep->n_long_gaps; i++)
+		x->delay[prep->long_gap[i].edge] += prep->long_gap[i].gap;
 	for (uint32_t i = 0; i < x->sh->n_nodes; i++) {
 		bool source = x->sh->off[i] == x->sh->off[i + 1];
 
@@ -179,7 +180,7 @@ static void fill(struct sim_shared *x, const struct pass *p)
 				 : source	      ? st->start[i]
 						      : INT64_MIN;
 	}
-	x->job.hold = prep->held;
+	x->job.hold = prep->resource_gap;
 }
 
 /* What the ends of the step mean for the next one, and for its length. */
@@ -190,8 +191,8 @@ static void close_step(struct pass *p, const struct pl_shape *sh, const pl_ns *s
 	for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++) {
 		uint32_t res = sh->res[i];
 
-		if (res != PL_NONE && p->end[i] >= p->tail[res].end)
-			p->tail[res] = (struct last_end){ p->end[i], (uint64_t)p->k << 32 | i };
+		if (res != PL_NONE && p->end[i] >= p->last_end[res].end)
+			p->last_end[res] = (struct last_end){ p->end[i], (uint64_t)p->k << 32 | i };
 		if (sh->flags[i] & PL_NF_STEP_BEGIN)
 			p->step_start = pl_min_i64(p->step_start, start[i]);
 		if (sh->flags[i] & PL_NF_IN_STEP)
@@ -213,7 +214,7 @@ int pl_sim_pass_shared(struct pass *p, struct sim_shared **shared, struct pl_err
 		PL_TRY(job_init(x, p->s->g, sh, err));
 	fill(x, p);
 	t.start = x->start;
-	PL_TRY(pl_sim_events_run(x->ev, p->slots->free, &t, err));
+	PL_TRY(pl_sim_events_run(x->ev, p->places->free, &t, err));
 	close_step(p, sh, t.start);
 out:
 	return rc;

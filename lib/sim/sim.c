@@ -1,17 +1,18 @@
 /*
  * The simulator.
  *
- * Program and stream order are edges, and nodes are stored in topological order, so a replay is one
- * pass over the nodes: start = max over predecessors + delay of the edge. Only graphs with RESOURCE
- * nodes (shared links, servers) need arbitration at replay time; those go through shared.c.
+ * Program order and stream order are edges, and nodes are stored in topological order. Therefore a
+ * replay is one pass over the nodes: start = max over predecessors + delay of the edge. Only graphs
+ * with RESOURCE nodes (shared links, servers) need decisions during the replay; these use shared.c.
  *
- * Preparation derives the delays from the recorded times: the latency that the resource typically
- * has, less where the recording left less; and, on the predecessor that came last, the time after
- * it that nothing explains. Both are one 32-bit number an edge, so that the pass reads little; they
- * are told apart again (sim_delay) where a report needs it.
+ * Preparation derives the delays from the recorded times. A delay is the typical latency of the
+ * resource, or less if the recording shows less. The edge from the latest predecessor also has the
+ * unexplained time. Each edge stores the sum as one 32-bit number, so that the pass reads little
+ * memory; sim_delay separates the two parts when a report needs them.
  *
- * Cost: 10-15 ns an operation with 2.5 edges; 4 bytes an edge beside the graph, 8 an operation for
- * a run that is kept, 20 an operation of the longest step while one is made.
+ * Cost: 10-15 ns for each operation with 2.5 edges; in addition to the graph 4 bytes for each edge,
+ * 8 for each operation of a run that is kept, 20 for each operation of the longest step during a
+ * run.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -102,13 +103,14 @@ static int put_gap(struct prep *p, uint32_t node, uint32_t edge, pl_ns gap, stru
 		p->w[edge] += (int32_t)gap;
 		return 0;
 	}
-	rc = pl_grow(&p->far, &p->cap_far, p->n_far + 1, sizeof(*p->far), err);
+	rc = pl_grow(&p->long_gap, &p->cap_long_gaps, p->n_long_gaps + 1, sizeof(*p->long_gap),
+		     err);
 	if (rc == 0)
-		p->far[p->n_far++] = (struct long_gap){ node, edge, gap };
+		p->long_gap[p->n_long_gaps++] = (struct long_gap){ node, edge, gap };
 	return rc;
 }
 
-static int prepare(struct pl_sim *s, size_t k, struct slots *x, struct pl_err *err)
+static int prepare(struct pl_sim *s, size_t k, struct resource_places *x, struct pl_err *err)
 {
 	const struct pl_gstep *st = &s->g->step[k];
 	const struct pl_shape *sh = &s->g->shape[st->shape];
@@ -116,7 +118,8 @@ static int prepare(struct pl_sim *s, size_t k, struct slots *x, struct pl_err *e
 	int rc;
 
 	if ((rc = pl_alloc(&p->w, sh->n_edges, sizeof(*p->w), err)) < 0 ||
-	    (s->has_shared && (rc = pl_alloc(&p->held, sh->n_nodes, sizeof(pl_ns), err)) < 0))
+	    (s->has_shared &&
+	     (rc = pl_alloc(&p->resource_gap, sh->n_nodes, sizeof(pl_ns), err)) < 0))
 		return rc;
 	p->rec_start = INT64_MAX;
 	p->rec_end = INT64_MIN;
@@ -128,7 +131,7 @@ static int prepare(struct pl_sim *s, size_t k, struct slots *x, struct pl_err *e
 		if (last != INT64_MIN)
 			s->total += (double)pl_max_i64(0, st->start[i] - last) + (double)p->w[bind];
 		if (sh->type[i] == PL_N_RESOURCE && sh->res[i] != PL_NONE)
-			p->held[i] = last;
+			p->resource_gap[i] = last;
 		else if (bind != PL_NONE && st->start[i] > last &&
 			 (sh->type[i] != PL_N_RENDEZVOUS || sh->role[i] == PL_RO_MARK) &&
 			 (rc = put_gap(p, i, bind, st->start[i] - last, err)) < 0)
@@ -145,7 +148,7 @@ static int prepare(struct pl_sim *s, size_t k, struct slots *x, struct pl_err *e
 static int prepare_all(struct pl_sim *s, struct pl_err *err)
 {
 	const struct pl_graph *g = s->g;
-	struct slots x = { 0 };
+	struct resource_places x = { 0 };
 	bool any = false;
 	int rc;
 
@@ -193,8 +196,8 @@ void pl_sim_free(struct pl_sim *s)
 		return;
 	for (size_t k = 0; s->step && k < s->g->n_steps; k++) {
 		pl_free(s->step[k].w);
-		pl_free(s->step[k].far);
-		pl_free(s->step[k].held);
+		pl_free(s->step[k].long_gap);
+		pl_free(s->step[k].resource_gap);
 	}
 	pl_free(s->step);
 	pl_free(s);
@@ -220,9 +223,9 @@ void pl_sim_delay(const struct pl_sim *s, size_t step, uint32_t node, uint32_t e
 
 	*lat = edge_latency(s->g, st, node, e);
 	*gap = p->w[e] - *lat;
-	PL_LOWER_BOUND(i, p->n_far, p->far[i].node < node);
-	if (i < p->n_far && p->far[i].edge == e)
-		*gap += p->far[i].gap;
+	PL_LOWER_BOUND(i, p->n_long_gaps, p->long_gap[i].node < node);
+	if (i < p->n_long_gaps && p->long_gap[i].edge == e)
+		*gap += p->long_gap[i].gap;
 }
 
 void pl_sim_delay_in(const struct pl_sim *s, const struct pl_run *r, size_t step, uint32_t node,
@@ -236,7 +239,7 @@ void pl_sim_delay_in(const struct pl_sim *s, const struct pl_run *r, size_t step
 pl_ns pl_sim_unexplained(const struct pl_sim *s, size_t step, uint32_t node)
 {
 	const struct pl_shape *sh = &s->g->shape[s->g->step[step].shape];
-	pl_ns lat, gap, sum = s->step[step].held ? s->step[step].held[node] : 0;
+	pl_ns lat, gap, sum = s->step[step].resource_gap ? s->step[step].resource_gap[node] : 0;
 
 	for (uint32_t e = sh->off[node]; e < sh->off[node + 1]; e++) {
 		pl_sim_delay(s, step, node, e, &lat, &gap);
@@ -285,12 +288,13 @@ static pl_ns kth_arrival(const struct pass *p, const struct pl_shape *sh, uint32
 }
 
 /* The start of a node with an unexplained time that is out of range. */
-static pl_ns latest_far(const struct pass *p, const struct pl_shape *sh, const struct long_gap *far)
+static pl_ns latest_with_long_gap(const struct pass *p, const struct pl_shape *sh,
+				  const struct long_gap *long_gap)
 {
 	pl_ns t = INT64_MIN;
 
-	for (uint32_t e = sh->off[far->node]; e < sh->off[far->node + 1]; e++)
-		t = pl_max_i64(t, arrival(p, sh, e) + (e == far->edge ? far->gap : 0));
+	for (uint32_t e = sh->off[long_gap->node]; e < sh->off[long_gap->node + 1]; e++)
+		t = pl_max_i64(t, arrival(p, sh, e) + (e == long_gap->edge ? long_gap->gap : 0));
 	return t;
 }
 
@@ -299,7 +303,9 @@ void pl_sim_pass(struct pass *p)
 	const struct pl_gstep *st = &p->s->g->step[p->k];
 	const struct pl_shape *sh = &p->s->g->shape[st->shape];
 	const struct prep *prep = &p->s->step[p->k];
-	const struct long_gap *far = prep->far, *far_end = prep->n_far ? far + prep->n_far : far;
+	const struct long_gap *long_gap = prep->long_gap,
+			      *long_gap_end =
+				      prep->n_long_gaps ? long_gap + prep->n_long_gaps : long_gap;
 	const uint32_t *off = sh->off, n = sh->n_nodes;
 	const pl_ns *dur = p->dur;
 	pl_ns first = INT64_MAX, last = INT64_MIN;
@@ -310,8 +316,8 @@ void pl_sim_pass(struct pass *p)
 
 		if (PL_UNLIKELY(e == stop)) {
 			t = st->start[i]; /* a source: where it was recorded */
-		} else if (PL_UNLIKELY(far != far_end && far->node == i)) {
-			t = latest_far(p, sh, far++);
+		} else if (PL_UNLIKELY(long_gap != long_gap_end && long_gap->node == i)) {
+			t = latest_with_long_gap(p, sh, long_gap++);
 			e = stop;
 		} else if (PL_UNLIKELY(sh->k && sh->k[i] && sh->type[i] == PL_N_RENDEZVOUS)) {
 			t = kth_arrival(p, sh, i);
@@ -320,8 +326,8 @@ void pl_sim_pass(struct pass *p)
 		for (; e < stop; e++)
 			t = pl_max_i64(t, arrival(p, sh, e));
 		p->end[i] = end = t + scaled(dur[i], p->f, i);
-		if (res != PL_NONE && end >= p->tail[res].end)
-			p->tail[res] = (struct last_end){ end, (uint64_t)p->k << 32 | i };
+		if (res != PL_NONE && end >= p->last_end[res].end)
+			p->last_end[res] = (struct last_end){ end, (uint64_t)p->k << 32 | i };
 		if (sh->flags[i] & PL_NF_STEP_BEGIN)
 			first = pl_min_i64(first, t);
 		if (sh->flags[i] & PL_NF_IN_STEP)
@@ -337,8 +343,8 @@ struct runner { /* what steps of one run share */
 	const struct pl_sim *s;
 	struct select *select;		 /* NULL: nothing is changed */
 	const struct pl_whatif *latency; /* changes that of messages; NULL: none does */
-	struct last_end *tail;
-	struct slots slots;
+	struct last_end *last_end;
+	struct resource_places places;
 	struct sim_shared *shared;
 	pl_ns *end; /* scratch for the longest step; NULL when the steps are kept */
 	/* of changes: factors, or where these do not say it all durations */
@@ -352,9 +358,9 @@ struct runner { /* what steps of one run share */
 static void runner_fini(struct runner *x)
 {
 	pl_sim_select_free(x->select);
-	pl_sim_slots_fini(&x->slots);
+	pl_sim_slots_fini(&x->places);
 	pl_sim_shared_free(x->shared);
-	pl_free(x->tail);
+	pl_free(x->last_end);
 	pl_free(x->end);
 	pl_free(x->factor);
 	pl_free(x->now);
@@ -421,15 +427,15 @@ static int runner_init(struct runner *x, const struct pl_sim *s, const struct pl
 
 	memset(x, 0, sizeof(*x));
 	x->s = s;
-	PL_TRY(pl_alloc(&x->tail, s->g->n_res, sizeof(*x->tail), err));
+	PL_TRY(pl_alloc(&x->last_end, s->g->n_res, sizeof(*x->last_end), err));
 	if (!keep)
 		PL_TRY(pl_alloc(&x->end, most, sizeof(*x->end), err));
 	if (w && w->n)
 		PL_TRY(runner_changes(x, w, most, err));
 	if (s->has_shared)
-		PL_TRY(pl_sim_slots_init(s->g, &x->slots, err));
+		PL_TRY(pl_sim_slots_init(s->g, &x->places, err));
 	for (size_t i = 0; i < s->g->n_res; i++)
-		x->tail[i] = (struct last_end){ INT64_MIN, UINT64_MAX };
+		x->last_end[i] = (struct last_end){ INT64_MIN, UINT64_MAX };
 	rc = 0;
 out:
 	return rc;
@@ -442,7 +448,7 @@ static void enter(const struct pass *p, uint64_t *from)
 	const struct pl_shape *sh = &p->s->g->shape[st->shape];
 
 	for (uint32_t i = 0; i < sh->n_entries; i++) {
-		const struct last_end *t = &p->tail[sh->res[i]];
+		const struct last_end *t = &p->last_end[sh->res[i]];
 
 		p->end[i] = (t->from == UINT64_MAX ? st->start[i] : t->end) +
 			    scaled(p->dur[i], p->f, i);
@@ -526,8 +532,8 @@ static int run_step(struct runner *x, struct pass *p, size_t k, pl_ns *end, uint
 			    .dur = x->s->g->step[k].dur,
 			    .w = x->s->step[k].w,
 			    .end = end ? end : x->end,
-			    .tail = x->tail,
-			    .slots = &x->slots };
+			    .last_end = x->last_end,
+			    .places = &x->places };
 	if ((rc = apply(x, p, err)) < 0)
 		return rc;
 	if (x->latency)
@@ -698,7 +704,7 @@ uint32_t pl_sim_binding(const struct pl_sim *s, const struct pl_run *r, size_t s
 
 		if (!edge_from_start(sh->etype[e]))
 			at += pl_sim_run_dur(s, r, step, src);
-		if (PL_UNLIKELY(p->n_far)) {
+		if (PL_UNLIKELY(p->n_long_gaps)) {
 			pl_sim_delay_in(s, r, step, node, e, &lat, &gap);
 			at += lat + gap - w[e];
 		}

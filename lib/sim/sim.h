@@ -1,10 +1,10 @@
 /*
  * sim.h - replay of a graph: simulation, what-if, critical path, and where the time went.
  *
- * A node starts when its last predecessor lets it, plus its *unexplained* time: what the recording
- * shows between the latest modelled predecessor and the recorded start. That time belongs to the
- * recording. What-if leaves it as it is, behind the predecessor that it followed, and reports never
- * count it as work. All times are integer ns since the graph's epoch.
+ * A node starts when its last predecessor allows it, plus its *unexplained* time: the recorded time
+ * between the latest modelled predecessor and the recorded start. What-if does not change
+ * unexplained time; it stays after the predecessor that it followed. Reports never count it as
+ *work. All times are integer ns since the graph's epoch.
  *
  *	s = pl_sim_new(g, err);            prepare: latencies, unexplained time
  *	pl_sim_run(s, NULL, &base, err);   identity replay
@@ -32,7 +32,7 @@ struct pl_whatif {
 	const struct pl_whatif_model *model; /* borrowed; NULL: none */
 };
 extern const struct pl_lang_schema pl_sim_whatif_schema;
-/* PL_EUSAGE, with the statement and what was expected, when it cannot be read. */
+/* If the text cannot be parsed: PL_EUSAGE with the statement and the expected word. */
 int pl_sim_whatif_add(struct pl_whatif *w, const char *text, struct pl_err *err) PL_MUST;
 void pl_sim_whatif_fini(struct pl_whatif *w);
 /*
@@ -46,8 +46,8 @@ struct pl_topology;
 struct pl_whatif_model *pl_sim_whatif_model_new(const struct pl_whatif *w, const struct pl_graph *g,
 						const struct pl_topology *topo, struct pl_err *err);
 void pl_sim_whatif_model_free(struct pl_whatif_model *m);
-/* Does the graph not say which communication is data-parallel, so that a statement `ranks` took
- * that of all ranks for it? */
+/* Was the data-parallel communication guessed? If the graph does not mark it, a statement `ranks`
+ * uses the communication of all ranks. */
 bool pl_sim_whatif_model_guessed(const struct pl_whatif_model *m);
 /* hits[i]: how many nodes of the graph the i-th statement selects, all steps together. */
 int pl_sim_whatif_hits(const struct pl_whatif *w, const struct pl_graph *g, uint64_t *hits,
@@ -129,8 +129,8 @@ const char *pl_sim_idle_name(unsigned cause);
 struct pl_rank_time { /* of a rank, over all reported steps; the parts sum to span_ns */
 	int32_t rank;
 	pl_ns span_ns;
-	pl_ns compute_ns;	  /* without communication beside it */
-	pl_ns comm_overlapped_ns; /* communication with computation beside it */
+	pl_ns compute_ns;	  /* without communication at the same time */
+	pl_ns comm_overlapped_ns; /* communication while the rank computes */
 	pl_ns comm_exposed_ns;	  /* without */
 	pl_ns copy_ns, host_ns, unexplained_ns, idle_ns[PL_I_COUNT_];
 	int32_t waits_for; /* rank that it waited for longest, -1 */
@@ -155,13 +155,13 @@ int pl_sim_account_make(const struct pl_sim *s, const struct pl_run *r, struct p
 			struct pl_err *err) PL_MUST;
 void pl_sim_account_fini(struct pl_account *a);
 
-/* Steps [first, first + n) taken apart for changing, with the simulator's delays. */
+/* Make an edit of steps [first, first + n), with the delays of the simulator. */
 struct pl_edit;
 int pl_sim_edit(const struct pl_sim *s, size_t first, size_t n, struct pl_edit *e,
 		struct pl_err *err) PL_MUST;
 
-/* Collectives that the graph has as messages become one transfer a member again, as they were
- * recorded: for what knows whole collectives only. A graph without messages stays as it is. */
+/* Fold the messages of each collective back into one transfer for each member, as recorded, for
+ * code that knows only whole collectives. A graph without messages does not change. */
 int pl_sim_fold_messages(struct pl_graph *g, struct pl_err *err) PL_MUST;
 
 /* The replayed run as a trace (segment format "replay"): one event a node, waits included. */

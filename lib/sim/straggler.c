@@ -1,19 +1,19 @@
 /*
  * Stragglers: the method of Lin et al. (see the header) over any graph.
  *
- * Each question is the same job with other durations, simulated without delays: a copy of the
- * graph's steps in which every operation starts at 0 as far as the recording goes, so that
- * preparation finds no latency and nothing unexplained, with the recorded duration where the
- * question keeps it and the typical one elsewhere. Steps follow one another as they do in the
- * graph, and the mean step counts.
+ * Each question is a simulation of the same job with other durations and without delays. It uses a
+ * copy of the steps of the graph in which every operation has the recorded start 0, so that
+ * preparation finds no latency and no unexplained time. An operation has its recorded duration if
+ * the question keeps it, and the typical duration otherwise. Steps follow one another as in the
+ * graph, and the result is the mean step.
  *
- * The decomposition asks one question a type, stage, data-parallel rank and rank, which is exact
- * and costs a simulation each (some 30 ns an operation; 8 bytes an operation and 4 an edge for each
- * thread that simulates). The paper approximates the one of single ranks because its jobs have
- * thousands.
+ * The decomposition asks one question for each type, stage, data-parallel rank and rank. This is
+ * exact. Each question costs a simulation (some 30 ns for each operation; 8 bytes for each
+ * operation and 4 for each edge in each thread). The paper approximates the question for single
+ * ranks, because its jobs have thousands of ranks.
  *
- * An operation of a later step on which nothing in the graph has a hold starts at 0 as well: it
- * delays nobody.
+ * An operation of a later step that nothing in the graph precedes starts at 0 too: it delays no
+ * other operation.
  */
 #include <stdlib.h>
 #include <string.h>

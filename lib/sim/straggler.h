@@ -1,19 +1,21 @@
 /*
- * straggler.h - how much longer a step takes because operations take unlike times on peers, and
- * which kind of operation, stage, data-parallel or single rank it comes from.
+ * straggler.h - how much longer a step takes because some operations take longer than the same
+ * operations of other ranks; and which type of operation, stage, data-parallel rank or rank causes
+ * it.
  *
- * Definitions of "Understanding Stragglers in Large Model Training Using What-if Analysis" (Lin et
- * al., OSDI 2025). T: the steps simulated without launch delays (no unexplained time, no latency).
- * T_ideal: the same with every operation at its typical duration. slowdown = T / T_ideal over all
- * steps together. Typical, over all ranks, stages and steps of one type: the mean for computation
- * (forward, backward, optimizer, garbage collection); the median of the transfer part for
- * communication and rendezvous. Where the input knows sizes, operations of one type are compared
- * with those of their size. The slowdown of x alone: everything typical except x as recorded, over
- * T_ideal.
+ * The definitions are those of "Understanding Stragglers in Large Model Training Using What-if
+ * Analysis" (Lin et al., OSDI 2025). T: the steps simulated without launch delays (no unexplained
+ * time, no latency). T_ideal: the same with the typical duration of every operation. slowdown = T /
+ * T_ideal over all steps together. The typical duration, over all ranks, stages and steps of one
+ * type, is the mean for computation (forward, backward, optimizer, garbage collection) and the
+ * median of the transfer for communication and rendezvous. If the input has sizes, operations of
+ * one type are compared with operations of the same size. The slowdown of x alone: the simulation
+ * in which only x has its recorded durations, divided by T_ideal.
  *
- * Types: the name of the operation; of a send or receive what its name begins with, and "pp-comm",
- * so that both ends are one; of a kernel the name without template arguments and parameters; "gap"
- * for host threads between their operations.
+ * The type of an operation is its name. The type of a send or receive is the beginning of its name
+ * plus "pp-comm", so that both ends have one type. The type of a kernel is its name without
+ * template arguments and parameters. The type of time of a host thread between its operations is
+ * "gap".
  */
 #ifndef PL_STRAGGLER_H
 #define PL_STRAGGLER_H

@@ -1,19 +1,20 @@
 /*
  * Types of operations and their typical durations.
  *
- * What is an operation: computation, host operations, copies, what a host thread does between its
- * operations (a garbage collection shows there), and the transfer of a communication. Beginnings of
- * steps, arrivals, rendezvous and modelled delays are none.
+ * Operations are: computation, host operations, copies, time of a host thread between its
+ * operations (which shows garbage collection), and the transfer of a communication. Begins of
+ * steps, arrivals, rendezvous and modelled delays are not operations.
  *
- * The typical duration of a class is the mean, which keeps the total work; of a transfer it is the
- * median, since what a network or a late member adds to some is the irregularity itself. A transfer
- * whose partners were not recorded has their lateness in it: it counts only where a class has no
- * other. Both as in "Understanding Stragglers in Large Model Training Using What-if Analysis" (Lin
- * et al., OSDI 2025), there for operation tables; classes by size and the gaps are ours, because a
- * profiler's names do not tell a large message from a small one.
+ * The typical duration of a class is the mean, which keeps the total work. For a transfer it is the
+ * median, because the time that a network or a late member adds to some transfers is the
+ * irregularity itself. If the partners of a transfer were not recorded, its duration includes their
+ * lateness; therefore such a transfer counts only if its class has no other. Mean and median are as
+ * in "Understanding Stragglers in Large Model Training Using What-if Analysis" (Lin et al., OSDI
+ * 2025), which has operation tables. Classes by size and gaps are added here, because the names of
+ * a profiler do not distinguish large messages from small ones.
  *
- * Two passes over all nodes of all steps; 8 bytes for each transfer, and where everything's median
- * is asked for, for each operation.
+ * Two passes over all nodes of all steps; 8 bytes for each transfer, or for each operation if the
+ * median of every operation is needed.
  */
 #include <math.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /*
- * straggler_typical.h - the types of a graph's operations, and how long one of a kind typically
- * takes; private to lib/sim, for stragglers and for what-if.
+ * straggler_typical.h - the types of the operations of a graph and their typical durations; private
+ * to lib/sim, for stragglers and what-if.
  *
- * Operations are compared within a *class*: same name, role and size. A *type* is what a report
- * names; it may hold several classes (a send and the receive that it meets, one kernel compiled for
- * several layouts).
+ * Operations are compared within a *class*: same name, role and size. A *type* is the name in a
+ * report. A type may have several classes (a send and its receive, one kernel compiled for several
+ * layouts).
  */
 #ifndef PL_STRAGGLER_TYPICAL_H
 #define PL_STRAGGLER_TYPICAL_H

@@ -1,17 +1,17 @@
 /*
- * A replayed run as a trace, for eyes (perfetto) and for the tools: merge and graph read it as they
- * read a profiler's, and find the same dependencies.
+ * A replayed run as a trace, for viewers (Perfetto) and for the tools: merge and graph read it like
+ * the trace of a profiler and find the same dependencies.
  *
- * One track a resource, under its rank, but none for those that only hand on times. An operation
- * that the graph holds in two nodes (arrival and transfer of a communication; a call and what is
- * left of it after its wait) is one event again, and the wait between the two lies inside it as an
- * event of kind wait. Waits are also: what a host thread does between its operations ("host gap"),
- * what it waited for ("wait: NAME of the operation"), and before an operation of a device the time
- * that nothing explains (1 us or more; less is a profiler's rounding). A call and what it launched
- * share a correlation; the members of one communication share group and sequence number. Steps are
- * events of each rank.
+ * Each resource has one track under its rank; resources that only pass times on have none. The
+ * graph holds some operations in two nodes: arrival and transfer of a communication, or a call and
+ * its remainder after a wait. Such an operation is one event in the trace, and the wait lies inside
+ * it as an event of kind wait. Other events of kind wait are the time of a host thread between its
+ * operations ("host gap"), the wait of a host thread for an operation ("wait: NAME of the
+ * operation"), and unexplained time before an operation of a device, if it is at least 1 us (less
+ * is rounding of the profiler). A call and the operation that it launched share a correlation. The
+ * members of one communication share group and sequence number. Steps are events of each rank.
  *
- * One pass over the nodes; memory: 5 bytes a node of the longest step.
+ * One pass over the nodes; memory: 5 bytes for each node of the longest step.
  */
 #include <stdlib.h>
 #include <string.h>

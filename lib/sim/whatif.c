@@ -1,13 +1,13 @@
 /*
- * What-if: which nodes a statement selects, and the durations that statements leave.
+ * What-if: the nodes that a statement selects, and the resulting durations.
  *
- * A graph has far fewer names, resources and kinds than nodes, so globs are matched once for each
- * of those, and a node is looked up in three tables; size, layer and microbatch, where they are
- * asked for, are compared for each node.
+ * A graph has far fewer names, resources and kinds than nodes. Therefore globs are matched once for
+ * each name, resource and kind, and a node is looked up in three tables. Size, layer and microbatch
+ * are compared for each node, if a statement needs them.
  *
- * Where all statements scale, a step's durations are one factor a node. Else they are written down:
- * a node has a base, which statements replace or, for communication, multiply, and the factor of
- * the scaling since then.
+ * If all statements scale, the durations of a step are one factor for each node. Otherwise they are
+ * stored: each node has a base duration, which statements replace or (for communication) multiply,
+ * and a factor for the scaling after that.
  */
 #include <math.h>
 #include <stdlib.h>

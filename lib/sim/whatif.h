@@ -1,4 +1,4 @@
-/* whatif.h - a statement of what-if as parsed; private to lib/sim/whatif*.c. */
+/* whatif.h - a parsed statement of what-if; private to lib/sim/whatif*.c. */
 #ifndef PL_SIM_WHATIF_H
 #define PL_SIM_WHATIF_H
 

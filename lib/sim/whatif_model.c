@@ -1,17 +1,18 @@
 /*
- * What-if: what statements need to know of the whole graph, found once for all runs.
+ * What-if: facts about the whole graph that statements need, found once for all runs.
  *
- * fix needs typical durations (straggler_typical.c). bandwidth, latency and ranks need what a
- * communication is: a class is what the cost depends on, and of each class lib/cost gives the line
- * a + b S that was fitted to the graph. A statement moves the line; what it makes of a transfer is
- * the ratio of the line after to the line before, so that a transfer keeps what makes it longer or
- * shorter than others.
+ * fix needs typical durations (straggler_typical.c). bandwidth, latency and ranks need the class of
+ * a communication: all communications of a class have the same cost. For each class lib/cost gives
+ * the line a + b S that was fitted to the graph. A statement changes the line. The duration of a
+ * transfer is multiplied by the ratio of the line after the change to the line before, so that an
+ * unusually long or short transfer stays so.
  *
- * Which communication is data-parallel, in this order: that whose members have several
- * data-parallel coordinates; where the graph knows none, that of groups that carry gradients; where
- * it knows of none either, that of all ranks.
+ * The data-parallel communication is found by the first rule that applies: communication whose
+ * members have several data-parallel coordinates; if the graph has no coordinates, communication of
+ * groups that carry gradients; if it has no gradients either, communication of all ranks.
  *
- * One pass over the nodes of each shape; 4 bytes a node of a shape, 8 for each class and statement.
+ * One pass over the nodes of each shape; 4 bytes for each node of a shape, 8 for each class and
+ * statement.
  */
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /*
- * What-if: the schema of the statements, and from text to statements. What they mean is in
- * paceline-replay(1), section WHAT-IF.
+ * What-if: the schema of the statements, and the parser. paceline-replay(1), section WHAT-IF, gives
+ * the meaning of the statements.
  */
 #include <string.h>
 
