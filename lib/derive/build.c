@@ -151,23 +151,25 @@ int pl_derive_set_layer(struct gb *b, uint32_t first, uint32_t last, int32_t lay
 	return rc;
 }
 
-int pl_derive_set_context(struct gb *b, uint32_t first, uint32_t last, const struct call *c,
-			  struct pl_err *err)
+int pl_derive_set_context(struct gb *b, uint32_t first, uint32_t last, uint8_t phase, pl_id module,
+			  uint32_t work, struct pl_err *err)
 {
 	int rc = 0;
 
-	b->has |= (c->phase ? PL_HAS_phase : 0u) | (c->work != PL_NONE ? PL_HAS_work : 0u);
+	if (!phase && module == PL_NONE && work == PL_NONE)
+		return 0;
+	b->has |= (phase ? PL_HAS_phase : 0u) | (work != PL_NONE ? PL_HAS_work : 0u);
 	for (uint32_t i = first; first != PL_NONE && i <= last && rc == 0; i++) {
 		struct node *n = &b->node[i];
 
 		if (!n->phase)
-			n->phase = c->phase & 15u;
-		if (pl_derive_may_work(n) && n->work == PL_NONE)
-			n->work = c->work;
-		if (c->module != PL_NONE && b->attr[n->attr].module == PL_NONE) {
+			n->phase = phase & 15u;
+		if (work != PL_NONE && pl_derive_may_work(n) && n->work == PL_NONE)
+			n->work = work;
+		if (module != PL_NONE && b->attr[n->attr].module == PL_NONE) {
 			struct attr a = b->attr[n->attr];
 
-			a.module = c->module;
+			a.module = module;
 			rc = pl_derive_attr(b, &a, &n->attr, err);
 		}
 	}

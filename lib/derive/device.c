@@ -146,7 +146,8 @@ static int launch(struct gb *b, struct rankinfo *rk, struct op *op, uint32_t cal
 	}
 	op->call = call;
 	if (!pl_trace_kind_is_comm(op->kind) &&
-	    (rc = pl_derive_set_context(b, op->node, op->last, c, err)) < 0)
+	    (rc = pl_derive_set_context(b, op->node, op->last, c->phase, c->module, c->work, err)) <
+		    0)
 		return rc;
 	c->n_ops++;
 	rk->n_by_call++;

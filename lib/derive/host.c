@@ -93,14 +93,9 @@ static int chain(struct flat *f, const struct node *n, uint32_t *id, struct pl_e
 static int set_context(struct flat *f, int depth, uint32_t node, struct pl_err *err)
 {
 	const struct context *x = &f->context[depth];
-	struct call c = { .module = x->module,
-			  .work = x->own ? x->work : PL_NONE,
-			  .phase = f->stack[depth]->phase };
 
-	if (c.module == PL_NONE && c.work == PL_NONE && !c.phase)
-		return 0;
-
-	return pl_derive_set_context(f->b, node, node, &c, err);
+	return pl_derive_set_context(f->b, node, node, f->stack[depth]->phase, x->module,
+				     x->own ? x->work : PL_NONE, err);
 }
 
 /* The segment from f->cur to t of whatever is on top. Empty ones count too, so that equal steps
@@ -261,7 +256,7 @@ static int add_call(const struct flat *f, const struct op *op, uint8_t type, str
 	const struct pl_events *e = b->t->seg[op->seg];
 	struct rankinfo *rk = &b->rank[b->ri[f->res].rank_index];
 	const struct context *outer = f->depth ? &f->context[f->depth - 1] : NULL;
-	struct call *c, own;
+	struct call *c;
 	int rc = pl_grow(&rk->call, &rk->cap_calls, rk->n_calls + 1, sizeof(*rk->call), err);
 
 	if (rc < 0)
@@ -280,9 +275,8 @@ static int add_call(const struct flat *f, const struct op *op, uint8_t type, str
 			    .work = outer ? outer->work : PL_NONE,
 			    .phase = f->depth ? f->stack[f->depth - 1]->phase : 0 };
 	rk->n_calls++;
-	own = *c;
-	own.work = PL_NONE;
-	if ((rc = pl_derive_set_context(b, c->node, c->last, &own, err)) < 0)
+	if ((rc = pl_derive_set_context(b, c->node, c->last, c->phase, c->module, PL_NONE, err)) <
+	    0)
 		return rc;
 	if (c->layer >= 0 && (rc = pl_derive_set_layer(b, c->node, c->last, c->layer, err)) < 0)
 		return rc;

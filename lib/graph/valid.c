@@ -193,7 +193,7 @@ static uint32_t column_fault(const struct pl_graph *g, const struct pl_shape *s,
 								      : UINT32_MAX;
 	const void *v = pl_graph_shape_column(s, c);
 
-	if (!v || !column_broken(c, v, s->n_nodes, limit))
+	if (!v || limit >= mask || !column_broken(c, v, s->n_nodes, limit))
 		return PL_NONE;
 	for (uint32_t i = 0; i < s->n_nodes; i++)
 		if ((((uint64_t)pl_graph_shape_value(s, c, i) - (uint64_t)c->unknown) & mask) >

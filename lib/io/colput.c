@@ -378,18 +378,29 @@ static void put_narrow(struct enc *e, const uint32_t *v, size_t n)
 	}
 }
 
+/* The bits that any value has. */
+static uint32_t bits_of(const uint32_t *v, size_t n)
+{
+	four all = { 0 };
+	size_t i = 0;
+
+	for (; i + 4 <= n; i += 4)
+		all |= load4(v + i);
+	for (; i < n; i++)
+		all[0] |= v[i];
+	return all[0] | all[1] | all[2] | all[3];
+}
+
 int pl_put_col_u32(struct pl_buf *b, const uint32_t *v, size_t n, bool delta, struct pl_err *err)
 {
 	struct stats s = { .delta = delta };
 	int64_t wide[PL_COL_PIECE];
-	uint32_t all = 0;
+	uint32_t all = bits_of(v, n);
 	struct enc e;
 	int rc;
 
 	if (!n)
 		return 0;
-	for (size_t i = 0; i < n; i++)
-		all |= v[i];
 	for (size_t i = 0, k; i < n; i += k) {
 		k = pl_min_size(PL_COL_PIECE, n - i);
 		if (k > 1 && !(all >> 31)) {
