@@ -30,7 +30,9 @@ struct describe {
 	struct pl_name_says *says; /* by string */
 	bool *read;		   /* by string: says is there */
 	size_t n_names;
-	bool layers;		    /* a name was read that is a pass of a layer */
+	bool layers;	/* a name was read that is a pass of a layer */
+	uint32_t *node; /* of the shape: list_nodes() */
+	size_t n_list, cap_list;
 	struct work_found *of_name; /* by string: where the source said no work */
 	struct work_found *of_row;  /* by row of the source: of the last name */
 	uint32_t *rank;		    /* by resource: place in g->rank, PL_NONE */
@@ -120,13 +122,34 @@ static uint32_t comm_before(const struct pl_shape *s, uint32_t i)
 	return best;
 }
 
-/* Which nodes are one communication. */
-static int find_comms(struct pl_shape *s, struct pl_err *err)
+/* The nodes that are of a communication or can become so: they are few, so the rest is not looked
+ * at again. */
+static int list_nodes(struct describe *d, struct pl_shape *s, struct pl_err *err)
 {
-	size_t cap = 0;
 	int rc = add_column(s, &s->comm, sizeof(*s->comm), 0xff, err);
 
+	d->n_list = 0;
 	for (uint32_t i = 0; i < s->n_nodes && rc == 0; i++) {
+		if (!is_meeting(s, i) && s->role[i] != PL_RO_ARRIVE &&
+		    s->role[i] != PL_RO_TRANSFER && !(s->flags[i] & PL_NF_MESSAGE) &&
+		    s->comm[i] == PL_NONE)
+			continue;
+		rc = pl_grow(&d->node, &d->cap_list, d->n_list + 1, sizeof(*d->node), err);
+		if (rc == 0)
+			d->node[d->n_list++] = i;
+	}
+	return rc;
+}
+
+/* Which nodes are one communication. */
+static int find_comms(struct describe *d, struct pl_shape *s, struct pl_err *err)
+{
+	size_t cap = 0;
+	int rc = 0;
+
+	for (size_t k = 0; k < d->n_list && rc == 0; k++) {
+		uint32_t i = d->node[k];
+
 		if (!is_meeting(s, i))
 			continue;
 		rc = new_comm(s, &cap, i, err);
@@ -134,7 +157,9 @@ static int find_comms(struct pl_shape *s, struct pl_err *err)
 			if (s->role[s->src[e]] == PL_RO_ARRIVE)
 				s->comm[s->src[e]] = s->comm[i];
 	}
-	for (uint32_t i = 0; i < s->n_nodes && rc == 0; i++) {
+	for (size_t k = 0; k < d->n_list && rc == 0; k++) {
+		uint32_t i = d->node[k];
+
 		if (s->comm[i] != PL_NONE)
 			continue;
 		if (s->role[i] == PL_RO_TRANSFER || s->flags[i] & PL_NF_MESSAGE)
@@ -206,21 +231,21 @@ static void count_rounds(struct pl_shape *s, uint32_t i, uint32_t *depth)
 static int describe_comms(struct describe *d, struct pl_shape *s, struct pl_err *err)
 {
 	uint32_t *count = NULL, *most = NULL;
-	int rc = find_comms(s, err);
+	int rc = list_nodes(d, s, err);
 
-	if (rc < 0 || !s->n_comms)
+	if (rc < 0 || (rc = find_comms(d, s, err)) < 0 || !s->n_comms)
 		return rc;
 	PL_TRY(pl_alloc(&count, s->n_nodes, sizeof(*count), err));
 	PL_TRY(pl_alloc(&most, s->n_comms, sizeof(*most), err));
-	for (uint32_t i = 0; i < s->n_nodes; i++)
-		if (s->comm[i] != PL_NONE)
-			PL_TRY(add_to_comm(d, s, i, err));
-	for (uint32_t i = 0; i < s->n_nodes; i++)
-		if (s->comm[i] != PL_NONE)
-			find_root(d->g, s, i, count, most);
-	for (uint32_t i = 0; i < s->n_nodes; i++)
-		if (s->comm[i] != PL_NONE)
-			count_rounds(s, i, count);
+	for (size_t k = 0; k < d->n_list; k++)
+		if (s->comm[d->node[k]] != PL_NONE)
+			PL_TRY(add_to_comm(d, s, d->node[k], err));
+	for (size_t k = 0; k < d->n_list; k++)
+		if (s->comm[d->node[k]] != PL_NONE)
+			find_root(d->g, s, d->node[k], count, most);
+	for (size_t k = 0; k < d->n_list; k++)
+		if (s->comm[d->node[k]] != PL_NONE)
+			count_rounds(s, d->node[k], count);
 	for (uint32_t k = 0; k < s->n_comms; k++)
 		if (s->comms[k].group != PL_NONE)
 			s->comms[k].members = d->g->group[s->comms[k].group].n;
@@ -288,25 +313,33 @@ static int split_by_backward(const struct describe *d, struct pl_shape *s,
 	return 0;
 }
 
+static uint8_t phase_of_node(struct describe *d, const struct pl_shape *s, uint32_t i)
+{
+	const struct pl_name_says *says;
+	uint8_t phase;
+
+	if (s->comm[i] != PL_NONE)
+		return PL_PH_COMM;
+	if (s->kind[i] == PL_K_DATA)
+		return PL_PH_INPUT;
+	if (!is_work(s, i))
+		return PL_PH_OTHER;
+	if (s->phase[i] != PL_PH_UNKNOWN)
+		return s->phase[i];
+	says = says_of(d, s->name[i]);
+	if (says->communicates)
+		return PL_PH_COMM;
+	phase = phase_of_launch(s, i);
+	return phase != PL_PH_UNKNOWN ? phase : says->phase;
+}
+
 static int describe_phases(struct describe *d, struct pl_shape *s, const struct pl_gstep *st,
 			   struct pl_err *err)
 {
 	int rc = add_column(s, &s->phase, sizeof(*s->phase), PL_PH_UNKNOWN, err);
 
-	for (uint32_t i = 0; i < s->n_nodes && rc == 0; i++) {
-		if (s->comm[i] != PL_NONE)
-			s->phase[i] = PL_PH_COMM;
-		else if (s->kind[i] == PL_K_DATA)
-			s->phase[i] = PL_PH_INPUT;
-		else if (!is_work(s, i))
-			s->phase[i] = PL_PH_OTHER;
-		if (s->phase[i] == PL_PH_UNKNOWN && says_of(d, s->name[i])->communicates)
-			s->phase[i] = PL_PH_COMM;
-		if (s->phase[i] == PL_PH_UNKNOWN)
-			s->phase[i] = phase_of_launch(s, i);
-		if (s->phase[i] == PL_PH_UNKNOWN)
-			s->phase[i] = says_of(d, s->name[i])->phase;
-	}
+	for (uint32_t i = 0; i < s->n_nodes && rc == 0; i++)
+		s->phase[i] = phase_of_node(d, s, i);
 	return rc < 0 || !st ? rc : split_by_backward(d, s, st, err);
 }
 
@@ -428,6 +461,7 @@ int pl_derive_describe(struct pl_graph *g, struct pl_err *err)
 out:
 	pl_free(d.says);
 	pl_free(d.read);
+	pl_free(d.node);
 	pl_free(d.of_name);
 	pl_free(d.of_row);
 	pl_free(d.rank);
