@@ -1,5 +1,5 @@
 /*
- * The whole of clock/: which ranks share a clock, matching, estimate, checks, report.
+ * The order of all parts of clock/: which ranks share a clock, matching, estimate, checks, report.
  *
  * Clocks are numbered by their lowest rank, so that the reference (the first) does not depend on
  * the order of the inputs.
@@ -367,7 +367,8 @@ out:
 	return rc;
 }
 
-/* ---- what goes into the stream -----------------------------------------------------------------
+/* ---- the table of the merged stream
+ * -----------------------------------------------------------------
  */
 
 static int fill_groups(struct pl_align *a, struct pl_merge *m, struct pl_err *err)

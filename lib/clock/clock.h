@@ -1,13 +1,14 @@
 /*
  * clock.h - all ranks on one clock: communication matched across ranks, clocks estimated from it.
  *
- * A pl_align takes the segments of one or more traces through its sink, keeps their communication
- * (collectives, sends, receives) and nothing else, and pl_clock_solve() makes of it what a merged
- * stream says ahead of its traces (struct pl_merge) and a report of how well that worked. Nothing
- * is assumed about the clocks but that each runs at a constant rate: they may be days apart.
+ * A pl_align takes the segments of one or more traces through its sink and keeps only their
+ * communication (collectives, sends, receives). pl_clock_solve() computes the table of clocks,
+ * groups and matches that begins a merged stream (struct pl_merge), and a report of its accuracy.
+ * The only assumption about clocks is that each runs at a constant rate; they may differ by days.
  *
- * A number that the data cannot tell from 0 is 0: drifts whose interval contains 0 or whose effect
- * over the trace stays under PL_CLOCK_RESOLUTION_NS, and then offsets whose interval contains 0.
+ * A number that the data cannot tell from 0 is set to 0: drifts whose interval contains 0 or whose
+ * effect over the trace is below PL_CLOCK_RESOLUTION_NS, and then offsets whose interval contains
+ * 0.
  */
 #ifndef PL_CLOCK_H
 #define PL_CLOCK_H
@@ -30,8 +31,8 @@ enum pl_clock_by {
 enum pl_clock_dup {
 	PL_DUP_REFUSE, /* PL_EDATA */
 	PL_DUP_KEEP,   /* both are used, as if they were one */
-	PL_DUP_FIRST,  /* what is not of the recording of the first segment is left out: whole
-			* segments, see pl_clock_dropped() */
+	PL_DUP_FIRST,  /* segments that are not of the recording of the first segment are left
+			* out, see pl_clock_dropped() */
 	PL_DUP_NEWEST, /* the same for the recording that ended last */
 };
 
@@ -42,7 +43,7 @@ struct pl_align_opts {
 	const struct pl_log *log;
 };
 
-/* Beside pl_merge.clock[i]: what its interval fields cannot say. */
+/* More about pl_merge.clock[i]. */
 struct pl_clock_info {
 	int32_t *rank; /* ascending; -1 is a rank that is not known */
 	uint32_t n_ranks;
@@ -50,21 +51,22 @@ struct pl_clock_info {
 	bool drift_known;   /* enough communication for an interval */
 	uint64_t residuals; /* ends that its residuals were taken over */
 };
-/* What said which events of a group are one communication. */
+/* How the events of a group were matched. */
 enum pl_matched_by {
 	PL_BY_ORDER,
 	PL_BY_NUMBER,
-	PL_BY_STREAMS, /* order within each stream: between them it differs from rank to rank */
+	PL_BY_STREAMS, /* order within each stream; the order between streams differs between ranks
+			*/
 	PL_BY_KINDS,   /* the same within each collective and size */
 };
-struct pl_group_info { /* beside pl_merge.group[i] */
+struct pl_group_info { /* more about pl_merge.group[i] */
 	enum pl_matched_by by;
 	uint64_t matches, missing; /* `missing`: matches without some member */
 	int64_t residual_p50_ns,
 		residual_p95_ns;    /* of ends against the median end of their match */
 	int32_t first_rank_missing; /* a member of which nothing was found, or -1 */
 };
-/* An event that ended before one that it needs had begun, whatever the (constant) offset. */
+/* An event ended before an event that it depends on had begun, for each constant offset. */
 struct pl_conflict {
 	uint32_t clock_before, clock_after; /* indices of clocks */
 	int32_t rank_before, rank_after;
@@ -88,7 +90,8 @@ struct pl_clock_report {
 	/* of messages of collectives: sends with their receives; halves alone, or of no collective
 	 */
 	uint64_t message_matches, unmatched_messages;
-	uint64_t divergences; /* places where sequences of one group differ, ends of traces apart */
+	uint64_t divergences; /* places where sequences of one group differ, except at ends of
+				 traces */
 	uint32_t reordered;   /* groups matched by streams or kinds */
 	uint32_t doubtful;    /* inferred groups and pairs that were hardly likelier than others */
 	uint32_t dropped;     /* segments */
@@ -103,10 +106,10 @@ struct pl_align;
 /* `opts` is copied; its log must live as long. */
 struct pl_align *pl_clock_new(const struct pl_align_opts *opts, struct pl_err *err);
 void pl_clock_free(struct pl_align *a); /* NULL is fine */
-/* Drive it with whole traces, in the order in which they will be written. Merges in them are
- * ignored. The sink belongs to `a`; Failures name the segment. */
+/* Give it whole traces, in the order in which they will be written. Merges in them are
+ * ignored. The sink belongs to `a`; failures name the segment. */
 struct pl_sink *pl_clock_sink(struct pl_align *a);
-/* The columns that the sink looks at: for struct pl_trace_reader_opts. */
+/* The columns that the sink reads: for struct pl_trace_reader_opts. */
 #define PL_CLOCK_ROLES                                                                             \
 	(PL_ROLE_BIT(PL_R_GROUP) | PL_ROLE_BIT(PL_R_COLL) | PL_ROLE_BIT(PL_R_SEQ) |                \
 	 PL_ROLE_BIT(PL_R_STEP) | PL_ROLE_BIT(PL_R_BYTES) | PL_ROLE_BIT(PL_R_PEER) |               \

@@ -1,9 +1,9 @@
 /*
  * Streams that end together, as groups.
  *
- * Two streams belong together when their ends jitter hardly more than those of the closest streams
- * do (pl_clock_seq_spread(): no clock needed) and neither ends before the other begins. Each stream
- * joins the closest group it fits, or starts one.
+ * Two streams belong together if the jitter between their ends is hardly larger than between the
+ * closest streams (pl_clock_seq_spread() needs no clock), and neither ends before the other begins.
+ * Each stream joins the closest group that it fits, or starts a new group.
  *
  * Cost: streams x groups comparisons of at most a thousand events; the group joined last and the
  * next one are tried first, which makes it streams x 2 for the usual layouts.
@@ -48,7 +48,7 @@ static int64_t direct(const struct pl_clusters *c, const struct pl_seq *x, const
 	return most;
 }
 
-/* How far two streams are apart; INT64_MAX: not one group. */
+/* The distance of two streams; INT64_MAX: not one group. */
 static int64_t distance(const struct pl_clusters *c, const struct pl_clock_node *x,
 			const struct pl_clock_node *y)
 {
@@ -154,9 +154,10 @@ out:
  */
 
 /*
- * Jobs lay groups out regularly: `size` streams, `stride` apart. Ranks that work in step can look
- * like one group, and some of them do and others do not; then clusters are ragged. If they are, and
- * a regular layout fits everywhere, the tightest does, and of equally tight ones the largest.
+ * Groups of a job are usually regular: `size` streams at a distance of `stride`. Ranks that work in
+ * step can look like one group. If only some of them do, the clusters have different sizes. In this
+ * case, if a regular layout fits all streams, the one with the least spread is used, and the
+ * largest of those with equal spread.
  */
 struct layout {
 	uint32_t size, stride;
@@ -267,7 +268,7 @@ out:
 /* ---- groups that headers list ------------------------------------------------------------------
  */
 
-struct trim { /* what becomes of the clusters */
+struct trim { /* the new clusters */
 	struct pl_clusters *c;
 	uint32_t *to, n;       /* of each stream: its new cluster, PL_NONE */
 	uint32_t *comm_stream; /* scratch */
@@ -286,7 +287,7 @@ static bool is_in(const int32_t *v, uint32_t n, int32_t rank)
 	return i < n && v[i] == rank;
 }
 
-/* Of stream i's cluster: how many streams are still there; those of ranks v[0..n). */
+/* Counts the streams left in the cluster of stream i; *within: those of ranks v[0..n). */
 static uint32_t count_left(const struct trim *t, uint32_t i, const int32_t *v, uint32_t n,
 			   uint32_t *within)
 {

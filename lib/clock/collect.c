@@ -1,8 +1,8 @@
 /*
- * What merge keeps of a trace: its communication, and when each rank's first event was.
+ * Collects the communication of each trace, and the time of each rank's first event.
  *
- * One pass over the batches. Ranks, hosts and the segment's base may become known only at its end,
- * so events carry the number of their track until then. Strings get numbers that hold over all
+ * One pass over the batches. Ranks, hosts and the base of a segment may become known only at its
+ * end, so events have the number of their track until then. The numbers of strings are valid in all
  * segments.
  */
 #include <inttypes.h>
@@ -404,8 +404,8 @@ static int check_duplicates(struct pl_align *a, size_t sr0, struct pl_err *err)
 }
 
 /*
- * The rank at the other end. Profilers write it as a rank of the job or as a place in the group: a
- * rank is what the group has and the event's own rank is not.
+ * Finds the peer. Profilers write it as a rank of the job or as a place in the group. It is a rank
+ * if the group has this rank and it is not the event's own rank.
  */
 static void settle_peer(const struct pl_align *a, struct pl_comm *e)
 {

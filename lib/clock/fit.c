@@ -6,19 +6,20 @@
  * t being the unknown true time of the match. Offsets and drifts of all clocks are fitted at once,
  * the times of the matches eliminated, by iteratively reweighted least squares: Huber weights
  * first, Tukey's biweight then (Holland and Welsch, "Robust regression using iteratively reweighted
- * least-squares", 1977), with the scale of the jitter estimated for each class of matches, since
- * the groups of one job can differ a hundredfold. Each round is solved by conjugate gradients on
- * the normal equations, never formed: O(observations) a step, and few steps, because the parameters
- * are centred and scaled.
+ * least-squares", 1977), with the scale of the jitter estimated for each class of matches, because
+ * the jitter of the groups of one job can differ a hundredfold. Each round is solved by conjugate
+ * gradients on the normal equations, never formed: O(observations) a step, and few steps, because
+ * the parameters are centred and scaled.
  *
- * Drifts have a weak prior, a normal one of 200 ppm: a few matches between two sets of clocks tell
- * an offset, but put near each other they would give any drift at all.
+ * Drifts have a weak prior, a normal distribution of 200 ppm. A few matches between two sets of
+ * clocks determine an offset, but if they are close in time they could give any drift.
  *
  * A drift that its interval does not tell from 0, or that moves nothing by more than
  * PL_CLOCK_RESOLUTION_NS over the trace, is set to 0 and the rest fitted again.
  *
- * Not seen by any such method: members that always end later than others (places in a ring). The
- * intervals of offsets therefore contain one jitter of each side beside the statistical error.
+ * No such method can see that a member always ends later than others (because of its place in a
+ * ring). The intervals of offsets therefore include one jitter of each side, in addition to the
+ * statistical error.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -391,7 +392,7 @@ static int estimate(struct pl_fit *f, struct pl_clock_fit_clock *out, struct pl_
 		out[c].drift_ci = ci_b[c] >= 0 ? ci_b[c] / f->span : -1;
 		if (f->b_free[c] && (ci_b[c] < 0 || fabs(f->b[c]) <= ci_b[c] ||
 				     fabs(f->b[c]) <= PL_CLOCK_RESOLUTION_NS)) {
-			if (ci_b[c] >= 0) /* about 0 now: it holds what it held */
+			if (ci_b[c] >= 0) /* centred on 0; still contains the previous interval */
 				out[c].drift_ci += fabs(f->b[c]) / f->span;
 			f->b[c] = 0;
 			f->b_free[c] = false;

@@ -74,12 +74,12 @@ static double expected(const struct pl_fit *f, uint32_t m, const double *z)
 	return sum * s * s;
 }
 
-/* The U_m of one parameter, those of neighbours added up until few are left. */
+/* The U_m of one parameter. Neighbours are added up until few parts are left. */
 struct spread {
-	double model; /* variance of the sum of all, were they independent */
+	double model; /* variance of the sum of all, if they were independent */
 	double parts; /* ... and of those that were added up */
 	double seen;  /* sum of the squares of these */
-	double count; /* of those that matter: what dof are taken from (Satterthwaite) */
+	double count; /* of the parts that matter, for the degrees of freedom (Satterthwaite) */
 };
 
 /* Fills k->part, by time, and how many in *n. */
@@ -136,10 +136,10 @@ static void correlate(struct work *k, uint32_t n, double seen)
 }
 
 /*
- * Variance of a sum over that of as many independent ones. Correlations are summed in pairs while
- * these are positive and fall, which those of most processes do (Geyer, "Practical Markov chain
- * Monte Carlo", 1992). The fit has taken offset and drift out of the residuals, and with them some
- * of what correlates over long: each correlation is too small by about 2 / n of the result.
+ * The variance of a sum divided by that of a sum of independent values. Correlations are summed in
+ * pairs while the pairs are positive and decrease, as for most processes (Geyer, "Practical Markov
+ * chain Monte Carlo", 1992). The fit removes offset and drift from the residuals, and so a part of
+ * the long correlations: each correlation is too small by about 2 / n of the result.
  */
 static double dependence(const struct work *k)
 {
@@ -239,7 +239,7 @@ static void own_blocks(struct work *k)
 	}
 }
 
-/* The tightest jitter that a clock takes part in: what may hide as a constant. */
+/* The least jitter of the classes of a clock: a constant error of this size cannot be seen. */
 static void jitters(const struct pl_fit *f, double *jitter)
 {
 	for (uint32_t c = 0; c < f->n; c++)

@@ -1,8 +1,8 @@
 /*
- * A first guess that outliers cannot spoil: clocks are joined to the first along a tree, each by
- * the median of the differences of ends to a clock that is in it already, and by the median of
- * slopes over half the length of the trace (Theil's incomplete method). The classes with most
- * matches come first.
+ * A robust first estimate. Clocks are joined to the first one along a tree. The offset of a clock
+ * is the median of the differences of ends to a clock that is already in the tree. Its drift is the
+ * median of slopes over half the length of the trace (Theil's incomplete method). The classes with
+ * most matches come first.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -179,7 +179,7 @@ out:
 	return rc;
 }
 
-/* About when, on the first clock, a match ended: the median of what its members say. */
+/* When a match ended on the first clock, approximately: the median over its members. */
 static int guess_times(struct pl_fit *f, struct pl_err *err)
 {
 	int64_t *v;

@@ -1,16 +1,17 @@
 /*
- * Groups that nobody recorded: which ranks took part in the same collectives?
+ * Groups that are not recorded: which ranks took part in the same collectives?
  *
- * Order holds on a stream (a communicator has its own), or over all host threads of a rank: such a
- * stream is one rank's part of a group. Streams that mostly do the same operation are clustered by
- * how closely their ends agree (cluster.c). Streams that fit nowhere are split by operation, since
- * a stream may serve several groups, and tried once more.
+ * Events keep their order on a stream (a communicator has its own), or over all host threads of a
+ * rank. Such a stream is one rank's part of a group. Streams with mostly the same operations are
+ * clustered by how closely their ends agree (cluster.c). A stream may serve several groups, so
+ * streams that fit nowhere are split by operation and tried again.
  *
- * Streams of few events come last, when clocks estimated from the others let their times be
- * compared as they are. Exchanges between neighbours may leave on one stream and arrive on another:
- * such streams are clustered across streams first. All streams on one stream are then divided at
- * once, into the division that is most likely (layout.c), those with most events first: each
- * finding joins more clocks. What is not laid out regularly is clustered as above.
+ * Streams of few events come last, because their times can be compared only after clocks were
+ * estimated from the others. Exchanges between neighbours may be sent on one stream and received on
+ * another, so such streams are clustered first, across stream numbers. All streams with one number
+ * are then divided at once, into the most likely division (layout.c). Those with most events come
+ * first, because their matches join more clocks. Streams without a regular layout are clustered as
+ * above.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -130,7 +131,7 @@ static uint32_t node_of(const struct pl_clock_node *v, uint32_t n, int32_t rank)
 	return i < n && v[i].s.rank == rank ? i : PL_NONE;
 }
 
-/* Streams whose ranks send to each other, perhaps by way of others of them, get the same number. */
+/* Streams whose ranks send to each other, directly or through other ranks, get the same number. */
 static void find_stages(const struct pl_align *a, const struct pl_clock_node *v, uint32_t n,
 			uint32_t *stages)
 {
@@ -343,7 +344,7 @@ static uint32_t take_items(const struct pl_align *a, struct work *w, uint32_t no
 	return n;
 }
 
-/* Group what is in w->item; what fits with nobody stays there. */
+/* Groups the streams of w->item; streams that fit no group stay there. */
 static int infer_round(struct pl_align *a, struct clock_knowledge *known, struct work *w,
 		       uint32_t *n, bool names, struct pl_err *err)
 {

@@ -2,20 +2,21 @@
  * internal.h - the parts of clock/: collect.c (with issue.c) -> match.c (with listed.c,
  * sequences.c, infer.c, p2p.c, pairs.c, stages.c, layout.c, partitions.c) -> fit.c -> box.c.
  *
- * How groups and peers are found that nobody recorded. A stream of communication is one rank's part
- * of a group, or one end of a pair. Two scores decide, and nothing else does:
+ * How groups and peers that are not recorded are found. A stream of communication is one rank's
+ * part of a group, or one end of a pair. Only two scores decide:
  *
  *     scatter (sequences.c)    of the difference of the ends of two streams. It needs no clocks,
- *                              and enough events to show a scatter (PL_SEQ_PAIRS).
- *     likelihood (layout.c)    of a division of all streams into groups or pairs, given what is
- *                              known of the clocks. It needs few events, and one stream a rank.
+ *                              but enough events to show a scatter (PL_SEQ_PAIRS).
+ *     likelihood (layout.c)    of a division of all streams into groups or pairs, with the clocks
+ *                              known so far. It needs few events, and one stream for each rank.
  *
  *  1. Long streams form groups by scatter (infer.c, cluster.c); so do pairs of streams that fit no
  *     regular layout (pairs.c).
- *  2. What is matched estimates clocks (partitions.c).
+ *  2. Clocks are estimated from these matches (partitions.c).
  *  3. Short streams are divided by likelihood: groups by infer.c, pairs of pipeline stages by
- *     stages.c; what has most events, or fewest choices, comes first and joins more clocks.
- *  4. What fits nowhere is split by operation and tried again, and stays alone after that.
+ *     stages.c. Streams with most events, or fewest choices, come first, because their matches join
+ *     more clocks.
+ *  4. A stream that fits nowhere is split by operation and tried again. After that it stays alone.
  */
 #ifndef PL_CLOCK_INTERNAL_H
 #define PL_CLOCK_INTERNAL_H
@@ -27,7 +28,7 @@
 /* One communication event. Strings are of pl_align.str. */
 struct pl_comm {
 	pl_ns ts, end; /* local, absolute */
-	pl_ns turn;    /* its place in the rank's order: ts, unless issue.c knows better */
+	pl_ns turn; /* its place in the rank's order: ts, unless issue.c found the order of issue */
 	int64_t seq, step, bytes; /* PL_NO_VALUE */
 	int64_t of;		  /* of a message: number of its collective; else PL_NO_VALUE */
 	int32_t channel;
@@ -58,7 +59,7 @@ struct pl_seg_rank { /* a rank seen in a segment */
 	uint32_t clock;
 };
 
-struct pl_seg_note { /* what is kept of every segment */
+struct pl_seg_note { /* kept for every segment */
 	char *source;
 	bool continues; /* the segment before it */
 };
@@ -73,7 +74,7 @@ struct pl_cgroup {
 	uint32_t flags;
 	int32_t *rank; /* members ascending */
 	uint32_t n;
-	uint32_t size; /* members that it is said to have; 0 unknown */
+	uint32_t size; /* number of members as recorded; 0 unknown */
 	enum pl_matched_by by;
 	size_t cap;
 };
@@ -87,7 +88,7 @@ struct pl_align {
 	struct pl_intern str, comm_stream_key;
 	struct pl_comm *ev;
 	size_t n, cap;
-	struct pl_comm *msg; /* messages of collectives, apart from all else */
+	struct pl_comm *msg; /* messages of collectives, which are not in ev */
 	size_t n_msg, cap_msg;
 	struct pl_comm_stream *comm_stream;
 	size_t cap_comm_stream;
@@ -139,10 +140,10 @@ void pl_clock_collect_fini(struct pl_align *a);
 const char *pl_clock_source(const struct pl_align *a, uint32_t segment); /* "unnamed" if unknown */
 
 /* ---- recordings.c ---- */
-/* After the last segment: refuse what was not recorded together, or leave out what was not asked
- * for. Fills rep->dropped. */
+/* After the last segment: refuse segments that were not recorded together, or leave out those of
+ * other recordings. Fills rep->dropped. */
 int pl_clock_recordings(struct pl_align *a, struct pl_err *err) PL_MUST;
-/* After the estimate: say that no communication joins some clocks, and what that may mean. */
+/* After the estimate: warn that no communication joins some clocks, and of possible causes. */
 void pl_clock_say_joined(const struct pl_align *a);
 
 /* ---- issue.c: of the segment being read ---- */
@@ -164,8 +165,8 @@ void pl_clock_issue_free(struct pl_issue *is); /* NULL is fine */
  * from sr0 on. */
 int pl_clock_listed_note(struct pl_align *a, const struct pl_segment *seg, size_t sr0,
 			 struct pl_err *err) PL_MUST;
-/* After all segments: collectives without a group get that of their rank, where it is but one.
- * Warns where the headers contradict each other, and then forgets them. */
+/* After all segments: collectives without a group get the group of their rank, if it has only one.
+ * If the headers contradict each other, it warns and uses none of them. */
 int pl_clock_listed_use(struct pl_align *a, struct pl_err *err) PL_MUST;
 /* After that: the sets of several ranks that `rank` is in; 0: none, or not all are known. */
 uint32_t pl_clock_listed_of(const struct pl_align *a, int32_t rank, const struct pl_listed **first);
@@ -180,7 +181,7 @@ int pl_clock_add_rank(struct pl_cgroup *g, int32_t rank, struct pl_err *err) PL_
 /* A match of the events ev[0..n); PL_MATCH_MISSING is added where the group has more ranks. */
 int pl_clock_add_match(struct pl_align *a, uint32_t group, uint32_t flags, const uint32_t *ev,
 		       uint32_t n, struct pl_err *err) PL_MUST;
-/* One rank's part of something that several do in the same order. */
+/* One rank's part of a sequence of communication that several ranks do in the same order. */
 struct pl_seq {
 	const uint32_t *ev; /* indices of pl_align.ev, in the rank's order */
 	uint32_t n;
@@ -222,9 +223,9 @@ int pl_clock_messages(struct pl_align *a, struct pl_paired **p, size_t *n,
 int pl_clock_p2p(struct pl_align *a, struct pl_merge *m, struct pl_err *err) PL_MUST;
 
 /* ---- sequences.c: two sequences ---- */
-/* Could these be one communication? Names and, where both know them, sizes. */
+/* Can these be one communication? Compares names and, where both are known, sizes. */
 bool pl_clock_seq_same(const struct pl_align *a, uint32_t x, uint32_t y);
-/* Has it a root, so that members may leave before others come? */
+/* Has the collective a root, so that members may leave before others begin? */
 bool pl_clock_seq_rooted(const struct pl_align *a, const struct pl_comm *e);
 /* Has its collective the same size on all ranks? */
 bool pl_clock_seq_sized(const struct pl_align *a, const struct pl_comm *e);
@@ -237,7 +238,7 @@ int64_t pl_clock_seq_spread(const struct pl_align *a, const struct pl_seq *x,
 			    const struct pl_seq *y, int64_t shift, double *early, int64_t *scratch);
 #define PL_SEQ_SCRATCH 2048 /* values of scratch */
 #define PL_SEQ_PAIRS   6    /* fewer do not show a scatter */
-/* Do they mostly do the same? */
+/* Are most of their operations the same? */
 bool pl_clock_seq_alike(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
 			int64_t shift);
 /* The score of x and y as one communication: their scatter where one begins in the other. False:
@@ -290,7 +291,7 @@ struct pl_partitions { /* what is known of clocks so far; start from { 0 } */
 	uint32_t *partition; /* by clock: comparable to the jitter where it is the same */
 	uint32_t *component; /* by clock: comparable, but less so */
 };
-/* From the matches so far; changes m->clock. */
+/* Computed from the matches so far; changes m->clock. */
 int pl_clock_partitions(struct pl_align *a, struct pl_merge *m, struct pl_partitions *is,
 			struct pl_err *err) PL_MUST;
 void pl_clock_partitions_fini(struct pl_partitions *is);
@@ -316,7 +317,7 @@ struct pl_clock_fit_clock {
 int pl_clock_fit_clocks(const struct pl_clock_fit_in *in, struct pl_clock_fit_clock *out,
 			struct pl_err *err) PL_MUST;
 
-/* ---- probes.c: what the matches say about clocks ---- */
+/* ---- probes.c: observations of clocks from the matches ---- */
 bool pl_clock_moves_data(const struct pl_align *a, const struct pl_comm *e); /* no barrier */
 struct pl_probes {
 	struct pl_clock_fit_in in;
@@ -337,7 +338,7 @@ int pl_clock_box(struct pl_align *a, struct pl_merge *m, struct pl_err *err) PL_
 /* ---- union-find: parent[i] == i at first ------------------------------------------------------
  */
 
-/* The least of what i was joined with. */
+/* The least element of the set of i. */
 static inline uint32_t pl_union_root(uint32_t *parent, uint32_t i)
 {
 	while (parent[i] != i)

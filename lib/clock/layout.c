@@ -3,16 +3,16 @@
  *
  * The model: the members of a group end together, a transfer after the last of them has begun,
  *     end = last start + transfer + jitter,
- * and what groups of one division do in step takes them about the same time. So an occurrence of a
- * division gives as many residuals as it has streams, whatever the division: the ends against the
- * middle end of their group, and the transfers against that of the middle group. Both are taken for
- * Cauchy distributed (outliers cost little), with the scale that fits the division best; a transfer
- * may also be one of its own kind, of unknown magnitude (log-uniform over 14 e-folds). A division
- * that is too fine counts waits as transfers, which then differ; one that is too coarse has ends
- * that differ, or ends ahead of the last start, which cannot be.
+ * and groups of one division need about the same time for the same operation. So an occurrence of a
+ * division gives as many residuals as it has streams, for each division: the ends against the
+ * median end of their group, and the transfers against that of the median group. Both have a Cauchy
+ * distribution in the model (outliers cost little), with the scale that fits the division best. A
+ * transfer may also be an exception of unknown magnitude (log-uniform over 14 e-folds). A division
+ * that is too fine counts waits as transfers, and these then differ. In a division that is too
+ * coarse the ends differ, or an end is before the last start, which is impossible.
  *
- * Of collectives with a root that is not true: members leave before others come. They are left out
- * where there are others.
+ * The model does not hold for collectives with a root, because members leave before others begin.
+ * They are left out where there are other collectives.
  *
  * Clocks that no collective has joined yet get, for each division, the offsets that suit it best
  * (medians along a tree), since several groups over the same two clocks have the same offset
@@ -37,7 +37,7 @@
 #define MIN_SLOPE	6
 #define MAX_SLOPE	500e-6
 #define PLAIN		4.0  /* a drift that makes differences so much less */
-#define COMPONENT_US	50.0 /* what sends and receives tell of offsets */
+#define COMPONENT_US	50.0 /* error of offsets from sends and receives */
 #define JOIN_COST	2.0 /* nats: an offset between offset components, which could be anything */
 #define NEAR_JOIN	6.0 /* what such a one may have bought */
 #define NEAR_COST	3.0 /* nats: 1 to 20 */
@@ -66,7 +66,7 @@ static uint32_t local_partition(struct pl_layout *l, const struct pl_partitions 
 	return l->n_partitions++;
 }
 
-/* Are there enough collectives besides those with a root, of which the model does not hold? */
+/* Are there enough collectives without a root? The model does not hold for those with a root. */
 static bool skips_rooted(const struct pl_layout *l, const struct pl_align *a, uint32_t step)
 {
 	uint32_t others = 0;

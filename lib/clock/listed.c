@@ -7,7 +7,7 @@
  * infer.c decides between them, and infers no other group. If the file of one member lists a group
  * and the file of another member does not, no listed group is used.
  *
- * Cost: O(N) of what the headers list, hashing.
+ * Cost: O(N) in the listed groups, by hashing.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,8 @@
 
 #define MOST_RANKS (1 << 20) /* of a group that is given by its size alone: 4 MiB of numbers */
 
-/* ---- what all headers list ---------------------------------------------------------------------
+/* ---- the lists of all headers
+ * ---------------------------------------------------------------------
  */
 
 /* Is it the group of all ranks, given by its size or by nothing? */

@@ -2,9 +2,10 @@
  * Which events are one communication.
  *
  * Where the group and a sequence number are recorded they decide. Where only the group is, the
- * order of its ranks' events does (order.c), step by step if steps are recorded. Where nothing is,
- * infer.c finds the groups. A recorded name that several groups share (every replica's "tp") shows
- * in events that end before their supposed partners begin: it is then treated as not recorded.
+ * order of its ranks' events does (order.c), step by step if steps are recorded. Where neither is
+ * recorded, infer.c finds the groups. A recorded name that several groups share (every replica's
+ * "tp") shows in events that end before their supposed partners begin: it is then treated as not
+ * recorded.
  *
  * Cost: sorting, and O(N) to follow sequences that agree.
  */
@@ -86,7 +87,7 @@ out:
 
 PL_COMPARATOR(by_rank_time, struct pl_comm, rank, turn, seg, event);
 
-struct sorted { /* an event of a recorded group, with what it is sorted by */
+struct sorted { /* an event of a recorded group, with its sort key */
 	int64_t step, seq;
 	uint32_t group, coll, ev; /* ev: already ascending by (rank, time) */
 };
@@ -100,7 +101,7 @@ PL_COMPARATOR(by_step, struct sorted, step, ev);
 /* ---- recorded groups ---------------------------------------------------------------------------
  */
 
-/* "[0, 1, 2]" as profilers write it: what is not a number separates. */
+/* "[0, 1, 2]" as profilers write it: all characters between numbers separate them. */
 static int add_recorded_ranks(struct pl_align *a, uint32_t group, const char *s, struct pl_err *err)
 {
 	const char *dot = strrchr(s, '.');
@@ -188,8 +189,8 @@ out:
 	return rc;
 }
 
-/* Do ranks 1.. of a group often end before rank 0 begins, or the other way round? Members of rooted
- * collectives do, and count only where the events themselves name the group. */
+/* Do ranks 1.. of a group often end before rank 0 begins, or rank 0 before they begin? Members of
+ * rooted collectives do, so these count only where the events themselves name the group. */
 static int is_shared_name(const struct pl_align *a, const struct sorted *all, uint32_t n_all,
 			  bool *shared, struct pl_err *err)
 {
@@ -355,7 +356,7 @@ int pl_clock_match(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
 			k++;
 		PL_TRY(match_group(a, v + i, k - i, rest, &n_rest, err));
 	}
-	/* what is plain first: clocks estimated from it tell the rest apart */
+	/* recorded and long streams first: the clocks estimated from them separate the others */
 	PL_TRY(pl_clock_infer_long(a, rest, n_rest, err));
 	PL_TRY(pl_clock_p2p(a, m, err));
 	PL_TRY(pl_clock_infer_short(a, m, rest, n_rest, err));

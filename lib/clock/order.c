@@ -75,7 +75,7 @@ struct ordering {
 	struct pl_seq *s;	  /* of part p and rank j: p * n + j */
 	uint32_t *ref;		  /* of each part: the rank that the others are aligned with */
 	struct difference *first; /* as s */
-	uint32_t *ev, *to;	  /* what s points to, unless nothing was split */
+	uint32_t *ev, *to;	  /* memory of the sequences s, if they were split */
 	uint32_t *place; /* of each event before the split, rank by rank: its place in ev */
 	uint32_t parts, n;
 	uint64_t alone; /* events that lack a partner, counted against the reference */
@@ -654,7 +654,7 @@ static void number_matches(const struct ordering *w, uint32_t *match)
 	}
 }
 
-/* Does matching in this way leave the order of every stream as it is? */
+/* Does this matching keep the order of every stream? */
 static int streams_in_turn(const struct pl_align *a, const struct ordering *w,
 			   const struct pl_seq *s, uint32_t ref, bool *yes, struct pl_err *err)
 {
@@ -685,7 +685,7 @@ out:
 	return rc;
 }
 
-/* `best` is plain order. Align in parts; *best becomes this way if it is better. */
+/* `best` is plain order. Align in parts, and replace *best if this is better. */
 static int try_parts(const struct pl_align *a, const struct pl_seq *s, uint32_t n,
 		     const uint32_t *part, uint32_t parts, enum pl_matched_by by, bool crossed,
 		     struct ordering *best, struct pl_err *err)

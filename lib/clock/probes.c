@@ -164,9 +164,9 @@ out:
 }
 
 /*
- * All transfers between two clocks that send both ways: windows with some of each way. Windows in
- * which one way had to wait every time, as their sum of delays shows, say nothing; nor do those
- * whose sum is too small to be true.
+ * Adds the transfers between two clocks that send in both directions, in windows with some of each
+ * direction. A window is not used if its sum of delays shows that all transfers in one direction
+ * had to wait, or if the sum is too small to be true.
  */
 static int add_both_ways(struct gather *g, const struct transfer *t, size_t n, struct pl_err *err)
 {

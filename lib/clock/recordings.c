@@ -2,14 +2,14 @@
  * Which segments were recorded together?
  *
  * Ranks of one recording run at the same time. So segments whose times can be compared, because
- * they share a clock or are of one rank, and do not overlap, belong to different recordings: a
- * folder holds the files of an earlier run too. Matched by group and number they would become one
- * job with a step that lasts from one run to the other. A segment that continues the one before it
- * is of the same recording.
+ * they share a clock or are of one rank, and do not overlap, belong to different recordings. For
+ * example, a folder may hold the files of an earlier run too. Matched by group and number they
+ * would become one job with a step that lasts from one run to the other. A segment that continues
+ * the one before it is of the same recording.
  *
- * Clocks that are not shared may be days apart, so that times do not tell there, unless the user
- * says that there are several recordings (--duplicates=first or newest), or no communication joins
- * the clocks: then it is only said (pl_clock_say_joined()), because the clocks may be wrong.
+ * Clocks that are not shared may differ by days. Their times are compared only if the user says
+ * that there are several recordings (--duplicates=first or newest). If no communication joins the
+ * clocks, there is only a warning (pl_clock_say_joined()), because the clocks may be wrong.
  *
  * Cost: sorting the segments.
  */
@@ -136,7 +136,7 @@ static int several(const struct pl_align *a, const struct span *v, size_t n, str
 		v[n - 1].recording + 1, first, later, second, m < n ? " ..." : "");
 }
 
-/* Leave out what is not of the recording that was asked for, and then ranks that are there twice.
+/* Leave out segments of other recordings than the requested one, then ranks that are present twice.
  */
 static int choose(struct pl_align *a, const struct span *v, size_t n, struct pl_err *err)
 {

@@ -1,15 +1,15 @@
 /*
- * Two sequences of communication that should be the same one: how far apart do they end, where do
- * they start to differ, which element belongs to which?
+ * Comparison of two sequences that should be the same communication: the difference of their ends,
+ * the first difference in content, and which elements belong together.
  *
  * Whether two sequences are one communication shows in their ends, which jitter by microseconds
  * while everything else about two ranks differs by milliseconds. Offset and drift between the
  * clocks are not known here; the scatter of successive changes of the difference of ends is free of
  * both.
  *
- * A trace may start or end earlier than another: that is no difference. Behind a real one, the
- * shift whose names agree and whose ends are tightest goes on; where names do not agree soon, the
- * longest common subsequence does (Myers, "An O(ND) difference algorithm and its variations",
+ * A trace may start or end earlier than another, which is no difference. After a real difference,
+ * the shift is used whose names agree and whose ends scatter least. If names do not agree soon, the
+ * longest common subsequence is used (Myers, "An O(ND) difference algorithm and its variations",
  * 1986), time and memory O(N + D^2) with D bounded.
  */
 #include <math.h>
@@ -90,7 +90,7 @@ static double slope_of(const struct pl_align *a, const struct pl_seq *x, const s
 	return n ? (double)pl_median_i64(v, n) * 1e-12 : 0;
 }
 
-/* Share of the pairs of which one has ended before the other begins, offset and drift removed. */
+/* Share of the pairs in which one ends before the other begins, offset and drift removed. */
 static double share_early(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
 			  int64_t shift, int64_t from, int64_t m, int64_t spread, int64_t *v)
 {

@@ -1,13 +1,14 @@
 /*
  * Documents of events: PyTorch's profiler (Kineto) and Chrome's JSON in general.
  *
- * The document is walked by hand: members of the top level one by one, the array "traceEvents"
- * event by event through a window of 256 KiB that grows for a bigger event only. Nothing is held
- * but the batch in progress, so memory does not depend on the size of the file.
+ * The document is read without a general JSON parser: members of the top level one by one, the
+ * array "traceEvents" event by event, through a window of 256 KiB that grows only for a larger
+ * event. Only the current batch is held, so memory does not depend on the size of the file.
  *
- * A bad event costs itself: after an error the reader looks, from just behind the bad event's first
- * bracket, for the next place that begins an event: a '{' that begins a line or follows "}," and
- * whose first key is one of an event's; or for the end of the array.
+ * A bad event loses only itself. After an error the reader searches for the start of the next event
+ * or the end of the array, from the byte after the bad event's first bracket. An event starts with
+ * a
+ * '{' that begins a line or follows "},", and its first key is a key of events.
  */
 #include "import/internal.h"
 

@@ -1,8 +1,8 @@
 /*
  * The registry of importers, recognition by content, and the one call that programs use.
  *
- * Recognition asks every importer how sure it is of the first 64 KiB and takes the surest. A gzip
- * file that is not our own container is inflated first, so the suffix of a file never matters.
+ * Every importer rates the first 64 KiB of a file, and the one with the highest rating reads it. A
+ * gzip file that is not our own container is inflated first, so the suffix of a file never matters.
  */
 #include <string.h>
 

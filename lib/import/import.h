@@ -1,8 +1,9 @@
 /*
- * import.h - foreign formats in. One file a format, each exporting one `struct pl_importer`.
+ * import.h - foreign formats in. One file for each format, each exporting one `struct pl_importer`.
  *
- * Importers are lenient: what cannot be read costs one event, is counted in the stats and said once
- * a class; with `strict` the first such thing is PL_EDATA with its position.
+ * Importers are lenient: an event that cannot be read is skipped, counted in the stats, and
+ * reported once for each class of fault. With `strict` the first fault is PL_EDATA with its
+ * position.
  */
 #ifndef PL_IMPORT_H
 #define PL_IMPORT_H
@@ -14,7 +15,7 @@ struct pl_import_stats {
 	uint64_t bad;	    /* events or values given up */
 	uint64_t tolerated; /* read although not valid JSON (bare inf, control characters ...) */
 	bool truncated;	    /* missing end bracket, cut gzip ... */
-	char first[256];    /* "byte 1234: what": the first bad one */
+	char first[256];    /* "byte 1234: REASON" of the first bad one */
 };
 
 struct pl_et; /* execution traces read so far (tensor sizes), see et.c */

@@ -1,6 +1,6 @@
 /*
- * internal.h - what the importers share: the input window, the report of what was given up, the
- * event reader, rows, and the joining of communication with what the host said about it.
+ * internal.h - the common parts of the importers: the input window, the report of skipped events,
+ * the event reader, rows, and joining communication with the host events that describe it.
  */
 #ifndef PL_IMPORT_INTERNAL_H
 #define PL_IMPORT_INTERNAL_H
@@ -18,10 +18,11 @@ struct pl_report {
 	const char *said[16]; /* classes (static texts) that were logged already */
 	unsigned n_said;
 };
-/* An event was given up at byte `at`: counted, said once a class; PL_EDATA when strict. */
+/* The event at byte `at` is skipped: counted, reported once for each class; PL_EDATA when strict.
+ */
 int pl_import_report_bad(struct pl_report *r, int64_t at, const char *what,
 			 struct pl_err *err) PL_MUST;
-/* A value was given up, its event is kept. */
+/* A value is skipped, its event is kept. */
 int pl_import_report_value(struct pl_report *r, int64_t at, const char *what,
 			   struct pl_err *err) PL_MUST;
 /* Something was read although it is not valid. */
@@ -41,7 +42,7 @@ struct pl_src {
 	const char *base;   /* the window's first byte ... */
 	int64_t offset;	    /* ... and its offset in the input */
 	bool eof;	    /* `end` is the end of the input */
-	int64_t vain;	    /* bytes looked at for the end of what has none */
+	int64_t vain;	    /* bytes searched for ends that were not found */
 	struct pl_buf tail; /* the input's last bytes, padded */
 };
 #define PL_SRC_WINDOW ((size_t)256 << 10)
@@ -49,12 +50,12 @@ struct pl_src {
 
 void pl_import_src_init(struct pl_src *s, struct pl_in *in, struct pl_report *r);
 void pl_import_src_fini(struct pl_src *s);
-/* Drop what is before p; afterwards [p, end) has at least `want` bytes, or eof is set. A damaged
+/* Drop the bytes before p; afterwards [p, end) has at least `want` bytes, or eof is set. A damaged
  * gzip is an early end (PL_EDATA when strict). */
 int pl_import_src_fill(struct pl_src *s, size_t want, struct pl_err *err) PL_MUST;
 /*
- * How far from p the end of an event or member is looked for: `max`, unless so many had no end that
- * looking for it would take longer than reading the input many times.
+ * How far from p the end of an event or member is searched for: `max`, or less if so many had no
+ * end that the searches would take longer than reading the input many times.
  */
 const char *pl_import_src_limit(const struct pl_src *s, size_t max);
 static inline int64_t pl_import_src_at(const struct pl_src *s, const char *q)
@@ -68,7 +69,7 @@ static inline int64_t pl_import_src_at(const struct pl_src *s, const char *q)
  * "HOST_PID.TIME.pt.trace.json". -1 and NULL (or a pointer into `path` with *host_len) where it
  * does not say. */
 int32_t pl_import_name_rank(const char *path, const char **host, size_t *host_len);
-/* By --rank-from; -1 unknown. `info` is what the file itself says, or -1. */
+/* By --rank-from; -1 unknown. `info` is the rank that the file itself contains, or -1. */
 int pl_import_pick_rank(const struct pl_import_opts *o, const char *path, int32_t info,
 			int32_t *rank, struct pl_err *err) PL_MUST;
 const char *pl_import_base_name(const char *path);
@@ -80,7 +81,7 @@ int pl_import_begin(struct pl_segment *seg, const char *path, const char *format
 
 struct pl_comm;
 
-/* A row of communication whose size, group ... may have to be found elsewhere; see comm.c. */
+/* A row of communication whose size, group ... may have to be found elsewhere; see join.c. */
 struct pl_comm_row {
 	uint32_t row;
 	bool host;				      /* on a host thread (gloo), not a kernel */
@@ -102,7 +103,7 @@ struct pl_coldef {
 	pl_id key;
 };
 
-#define PL_MAX_COLS    1024  /* after this many the columns are begun anew */
+#define PL_MAX_COLS    1024  /* after this many, a new segment begins with new columns */
 #define PL_MAX_MEMBERS 60000 /* of one event; a block of a trace holds 65536 columns */
 /* A segment ends when its strings and the tables of their ids take this. Real profiles of 100,000
  * events need less than 1 MiB; a program that reads the stream holds one dictionary, so that this
@@ -119,7 +120,7 @@ struct pl_rows {
 	bool open;  /* begin() was called */
 	bool whole; /* one segment whatever its strings need: rows are held as ids */
 	struct pl_held *cur;
-	struct pl_held *queue[PL_HOLD_MAX + 2]; /* kept back, oldest first */
+	struct pl_held *queue[PL_HOLD_MAX + 2]; /* delayed, oldest first */
 	struct pl_held *spare[PL_HOLD_MAX + 2];
 	uint32_t n_queue, n_spare;
 	struct pl_coldef *def; /* the columns of every batch, in the same order */
@@ -129,9 +130,9 @@ struct pl_rows {
 	size_t max_dictionary_bytes;
 	/* fills the tracks in before the segment ends */
 	int (*finish)(void *arg, struct pl_err *err);
-	/* after a later segment began: what it must have from the start */
+	/* called after a later segment began: adds what each segment must begin with */
 	int (*again)(void *arg, struct pl_err *err);
-	/* ids of the last segment are void: forget what was cached */
+	/* ids of the last segment are invalid: clears caches of them */
 	void (*renew)(void *arg);
 	void *arg;
 };
@@ -167,7 +168,7 @@ void pl_import_rows_fini(struct pl_rows *r);
 
 /* ---- communication: join.c ----------------------------------------------------------------- */
 
-struct pl_comm_op { /* what a host thread said: record_param_comms, "nccl:all_reduce" */
+struct pl_comm_op { /* an event of a host thread: record_param_comms, "nccl:all_reduce" */
 	pl_ns t0, t1;
 	int64_t rf;		      /* record function id, -1 */
 	int64_t bytes, elements, seq; /* -1 unknown */
@@ -177,7 +178,7 @@ struct pl_comm_op { /* what a host thread said: record_param_comms, "nccl:all_re
 	bool rpc;		      /* record_param_comms */
 	int8_t tensors; /* are there tensors among its inputs? -1: inputs not recorded */
 };
-/* `path` and `log` are borrowed: limits that were reached are said there. */
+/* `path` and `log` are borrowed; limits that were reached are logged there. */
 struct pl_comm *pl_import_comm_new(const char *path, const struct pl_log *log, struct pl_err *err);
 void pl_import_comm_free(struct pl_comm *c);
 void pl_import_comm_renew(struct pl_comm *c); /* new segment: track numbers are void */
@@ -192,9 +193,9 @@ int pl_import_comm_add_launch(struct pl_comm *c, uint32_t track, int64_t pid, in
 /* The execution trace of this process, if one was given; looked for once. */
 void pl_import_comm_use_et(struct pl_comm *c, const struct pl_et *et, const char *pid,
 			   int32_t rank);
-/* Should batches be kept back until the end (an execution trace is to be joined)? */
+/* Must batches wait until the end, because an execution trace will be joined? */
 bool pl_import_comm_hold(const struct pl_comm *c);
-/* Write what is known into the columns of h, which has all columns of r. */
+/* Write the known values into the columns of h, which has all columns of r. */
 int pl_import_comm_resolve(struct pl_comm *c, struct pl_rows *r, struct pl_held *h,
 			   struct pl_err *err) PL_MUST;
 
@@ -305,7 +306,7 @@ struct pl_pid { /* a pid or tid as written: an integer, a string, another number
 	uint8_t tok;
 };
 
-/* What one event said. */
+/* The fields of one event. */
 struct pl_fields {
 	char ph;
 	bool has_ts, has_dur, has_id, odd_dur;
@@ -322,7 +323,7 @@ struct pl_fields {
 struct pl_ev {
 	struct pl_rows *rows;
 	struct pl_report *report;
-	const char *what; /* of a bad event */
+	const char *what; /* why the event is bad */
 	const char *where;
 	bool more;	       /* the window ended inside */
 	const char *tolerated; /* this event has something that is not JSON */
@@ -374,7 +375,7 @@ const char *pl_import_event_number(const char *p, const char *end, uint8_t *type
 const char *pl_import_event_word(struct pl_ev *e, const char *p, const char *end, size_t *n);
 const char *pl_import_event_bad(struct pl_ev *e, const char *where, const char *what);
 
-/* ---- what events mean: meaning.c ----------------------------------------------------------- */
+/* ---- meaning of events: meaning.c ----------------------------------------------------------- */
 
 enum pl_nclass { /* of a name; 0 not looked at yet */
 		 PL_N_NEW,
@@ -384,7 +385,7 @@ enum pl_nclass { /* of a name; 0 not looked at yet */
 		 PL_N_MEMORY,	/* [memory] */
 		 PL_N_DEVCOMM,	/* a kernel that communicates */
 		 PL_N_HOSTCOMM, /* gloo:all_reduce: the communication itself, on a host thread */
-		 PL_N_RPC,	/* record_param_comms: what the host says about a collective */
+		 PL_N_RPC,	/* record_param_comms: describes a collective */
 		 PL_N_RANGE,	/* nccl:all_reduce: the range in which it is launched */
 };
 uint8_t pl_import_name_class(const char *s, size_t n);
@@ -395,7 +396,7 @@ void pl_import_dims_size(const char *dims, const char *types, int64_t *elements,
 
 /* ---- tracks and where they are: tracks.c --------------------------------------------------- */
 
-struct pl_track_note {	    /* what is said of a track or process by metadata events; kept for all
+struct pl_track_note {	    /* the metadata events of a track or process; kept for all
 			       segments */
 	pl_id name, labels; /* in pl_tracks.text; PL_NONE */
 	int32_t sort;

@@ -1,16 +1,15 @@
 /*
- * Joining device communication with what the host said about it.
+ * Joining device communication with the host events that describe it.
  *
- * A kernel of NCCL has a correlation; the runtime call of that correlation lies inside a
- * record_param_comms (and a range such as "nccl:all_reduce") of the host thread that launched it;
- * and these, or the nodes of an execution trace in the same order, know the collective, its size
- * and its group. Operations are kept a thread in order of start, launches in a hash table; both
- * hold only what concerns communication, so that memory does not grow with the trace.
+ * A kernel of NCCL has a correlation. The runtime call with the same correlation is inside a
+ * record_param_comms (and a range such as "nccl:all_reduce") of the host thread that launched the
+ * kernel. This event, or the node of an execution trace at the same position, has the collective,
+ * its size and its group. Operations are kept for each thread in order of start, launches in a hash
+ * table. Both hold only events of communication, so their memory does not grow with the trace.
  *
  * Nodes of an execution trace pair with operations by record function id where the profile has it,
  * else by order: both are ordered by start. Both lists begin with the profile but may end
- * differently; a pair that contradicts itself (another collective, another number of elements) is
- * passed over.
+ * differently. A pair whose collective or number of elements differs is not used.
  */
 #include <stdlib.h>
 
@@ -113,7 +112,7 @@ static size_t find_thread(const struct pl_comm *c, int64_t pid, int64_t tid)
 	return i;
 }
 
-/* Some kernels are left without what the host said about them: said once. */
+/* Some kernels have no host event that describes them: warns once. */
 static int limit_reached(struct pl_comm *c, const char *what)
 {
 	if (!c->said_limit)

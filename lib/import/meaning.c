@@ -1,9 +1,9 @@
 /*
- * What categories, names, data types and dimensions of profiler events mean.
+ * The meaning of categories, names, data types and dimensions of profiler events.
  *
  * Categories changed their spelling over the years (Kineto before and after 2022, ROCm, Intel); all
- * of them are in one table. Names decide only what categories do not: which kernels communicate,
- * which host ranges are the communication itself, and steps.
+ * of them are in one table. Names are used only where categories are not enough: for kernels that
+ * communicate, for host ranges that are the communication itself, and for steps.
  */
 #include <string.h>
 

@@ -1,12 +1,12 @@
 /*
  * Operation tables in CSV: one row for each operation, as traces of production jobs are published.
  *
- * Two tables below say what the words of such a file mean: which column has which role (--columns
- * adds to that), and what the type of an operation says about its kind, collective, group and peer.
+ * Two tables below give the meaning of the words in such a file: the role of each column (--columns
+ * adds to this table), and the kind, collective, group and peer of each type of operation.
  *
- * If start times begin anew in every step, the steps are put one after the other in the order of
- * their numbers: a step begins where the longest rank of the step before ended. So all rows are
- * held (about 100 bytes each), sorted by (step, rank, start), and passed on. An event for each rank
+ * If start times begin again in every step, the steps are placed one after the other in the order
+ * of their numbers: a step begins where the longest rank of the previous step ended. Therefore all
+ * rows are held (about 100 bytes each) and sorted by (step, rank, start). An event for each rank
  * and step is added and marked as inferred. O(n log n).
  */
 #include <stdlib.h>
@@ -740,7 +740,7 @@ static int run(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink 
 	PL_TRY(pl_import_rows_open(&t.rows, err));
 	rc = pl_csv_read(in, on_row, &t, err);
 	if (rc == PL_EDATA && !o->strict && t.n) {
-		/* a cut gzip: what could be read is kept */
+		/* a cut gzip: the rows that could be read are kept */
 		pl_say(o->log, PL_LOG_WARN, "%s; what could be read is kept", err->msg);
 		snprintf(st->first, sizeof(st->first), "%.255s", err->msg);
 		st->truncated = true;

@@ -1,9 +1,9 @@
 /*
  * From one event of a Chrome trace to a row: kinds, tracks, and the phases that come in pairs.
  *
- * A begin (B, b) is kept as text until its end comes; then its text is read again and the arguments
- * of the end are added, so that pairs need no store of half-filled columns. Ends find their begin
- * through a stack a track (B, E) or a stack a (process, category, id) (b, e).
+ * A begin (B, b) is kept as text until its end is read. Its text is then read again, and the
+ * arguments of the end are added, so pairs need no store of incomplete columns. An end finds its
+ * begin through a stack for each track (B, E) or for each (process, category, id) (b, e).
  */
 #include "import/internal.h"
 
@@ -515,7 +515,7 @@ static void drop(struct pl_doc *d, uint32_t i)
 	d->free_open = i + 1;
 }
 
-/* Row of the pair: what the begin said, the arguments of the end, their distance. */
+/* The row of a pair: the fields of the begin, the arguments of the end, the time between them. */
 static int end(struct pl_doc *d, const char *p, const char *q, int64_t at, struct pl_err *err)
 {
 	char ph = d->ev.f.ph;

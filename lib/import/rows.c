@@ -1,10 +1,10 @@
 /*
- * Rows on their way to the sink: batches that all have the same columns in the same order, batches
- * kept back while sizes are looked for, and segments.
+ * Rows for the sink: batches that all have the same columns in the same order, batches that wait
+ * for sizes from elsewhere, and segments.
  *
- * The order of columns is fixed once a segment (`def`), so a column number found for a key once is
- * good for every batch and the inner loop never searches. A segment ends when its strings outgrow
- * the limit; the columns are given up and begun anew when a source has a great many different keys.
+ * The order of columns is fixed within a segment (`def`), so the column number of a key is valid
+ * for every batch, and the inner loop never searches. A segment ends when its strings exceed the
+ * limit. If a source has very many different keys, the columns are dropped and begin again.
  */
 #include <string.h>
 

@@ -1,10 +1,10 @@
 /*
- * Tracks: a pair of pid and tid as the source wrote them, found through a small cache, and what
- * metadata events say of them, which may come before, after, or segments away from the events.
+ * Tracks: a pair of pid and tid as the source wrote them, found through a small cache, and their
+ * metadata events. These may come before or after the events, even in another segment.
  *
- * Whether a track is a device stream is told by the events on it (they carry "stream" and
- * "device"), not by its numbers: pid 0 and tid 7 are device 0 and stream 7 while the process has
- * another pid. Names, ranks and hosts are filled in when the segment ends.
+ * A track is a device stream if its events have "stream" and "device". The numbers of the track do
+ * not show it: pid 0 and tid 7 are device 0 and stream 7, while the process has another pid. Names,
+ * ranks and hosts are filled in when the segment ends.
  */
 #include "import/internal.h"
 

@@ -1,12 +1,12 @@
 /*
- * Values of an event: strings by id, nested values as raw text, exact numbers, bare words.
+ * Values of an event: strings by id, nested values as raw text, exact numbers, unquoted words.
  *
- * A string is looked up twice at most. `recent` is a direct-mapped cache of 1024 strings whose
- * entries hold the first, middle and last eight bytes, which decide for up to 24 bytes without
- * touching the text; what misses goes to the segment's table. Traces repeat themselves, so that
- * most strings cost three loads and a multiplication. A nested value ("Input Dims") is one string
- * of JSON text: where it ends is found by counting brackets, and whether it is good JSON is checked
- * when it is first seen.
+ * A string needs at most two lookups. `recent` is a direct-mapped cache of 1024 strings. An entry
+ * holds the first, middle and last eight bytes, which identify a string of up to 24 bytes without
+ * reading its text. Other strings are searched in the table of the segment. Traces repeat their
+ * strings, so most lookups cost three loads and a multiplication. A nested value ("Input Dims") is
+ * one string of JSON text. Its end is found by counting brackets, and its JSON is checked only when
+ * the text is first seen.
  */
 #include "import/internal.h"
 #include "io/write.h"

@@ -1,24 +1,24 @@
 /*
- * backend.h - where numbers are computed: one table of kernels, CPU and CUDA behind the same.
+ * backend.h - the computation of networks: one table of kernels, implemented for CPU and CUDA.
  *
- * All tensors are dense, row-major, in memory of the backend. Kernels cannot fail: sizes were
- * checked when the network was built. Shapes stand in the comments; N is the product of all leading
- * dimensions. Results are bit for bit the same for the same input, whatever the number of threads:
- * each output element is summed in one fixed order (another kind of processor may take another).
+ * All tensors are dense, row-major, in memory of the backend. Kernels cannot fail, because
+ * sizes are checked when the network is built. Shapes are in the comments; N is the product of all
+ * leading dimensions. The same input gives the same bits with any number of threads, because each
+ * output element is summed in one fixed order (another type of processor may use another order).
  *
- * Gradients of parameters (dw, db, dgamma, dbeta, dtable, dposition) are added to what is there
- * (but see adds()); all else that is written is overwritten. Inputs and outputs do not overlap, but
- * y may be x in act, dropout and add, and dx may be dy in act_back, x in the losses. Class numbers
- * and ids are in range: the caller looked.
+ * Gradients of parameters (dw, db, dgamma, dbeta, dtable, dposition) are added to the values in
+ * memory (but see adds()); all other outputs are overwritten. Inputs and outputs do not overlap,
+ * with these exceptions: y may be x in act, dropout and add, and dx may be dy in act_back, x in the
+ * losses. The caller has checked that class numbers and ids are in range.
  *
- * Activations and their gradients (x, y, pre, dy, dx, qkv, dqkv) are stored as the context was
- * opened for: `float *` of them is then a pointer to whatever that is, and only the backend looks
- * behind it. Parameters, their gradients, the optimiser's state, statistics (save, running),
+ * Activations and their gradients (x, y, pre, dy, dx, qkv, dqkv) have the type that was chosen when
+ * the context was opened. Their `float *` may then point to another type, and only the backend
+ * reads it. Parameters, their gradients, the optimiser's state, statistics (save, running),
  * targets and all sums are float32 in any case, and so are the matrices of gemm().
  *
- * Calls return before they are done where the backend is a device (`device`): what follows in the
- * same context waits for them, get() and sync() wait for all. A failure of a device shows late: the
- * first one is kept, and sync() tells it; what was computed since is not to be used.
+ * Where the backend is a device (`device`), calls return before they are done. Later calls of the
+ * same context run after them; get() and sync() wait for all. A failure of a device is seen late:
+ * the first one is kept and sync() returns it. All results after it are invalid.
  */
 #ifndef PL_BACKEND_H
 #define PL_BACKEND_H
@@ -28,7 +28,8 @@
 /* gelu in its tanh form, as in GPT-2. */
 enum pl_act { PL_ACT_NONE, PL_ACT_RELU, PL_ACT_GELU, PL_ACT_TANH, PL_ACT_SIGMOID, PL_ACT_COUNT_ };
 
-/* Of what products multiply. All else is as wide as it is stored, sums are float32. */
+/* The type of the operands of products. Other operands have the type in which they are stored, and
+ * sums are float32. */
 enum pl_precision { PL_FP32, PL_BF16, PL_TF32, PL_PRECISION_COUNT_ };
 
 /* How activations and their gradients are stored; bfloat16 where `half` of the table says so. */
@@ -41,20 +42,20 @@ struct pl_backend_opts {
 	enum pl_store store;
 };
 
-/* What differs from step to step while the calls are the same, see vary(). */
+/* Arguments that change from step to step while the calls stay the same, see vary(). */
 struct pl_vary {
 	uint64_t key; /* of dropout */
 	float lr;     /* of sgd and adam */
 	int64_t t;    /* of adam: the number of the step, from 1 */
 };
 
-/* What a loss leaves, in memory of the backend. */
+/* The result of a loss, in memory of the backend. */
 struct pl_loss_sum {
 	double loss;  /* mean over the rows */
 	int64_t hits; /* rows that had their class on top (the first of equals); 0 of squared */
 };
 
-struct pl_device_trace; /* device_trace.h: what a device did and when */
+struct pl_device_trace; /* device_trace.h: the operations of a device and their times */
 
 struct pl_conv { /* of N images (C, H, W), K filters (C, R, S), to (K, P, Q); pad: zeros around */
 	int n, c, h, w, k, r, s, stride, pad, p, q;
@@ -90,7 +91,7 @@ struct pl_backend {
 	void (*get)(void *ctx, void *host, const void *src, size_t bytes);
 	void (*copy)(void *ctx, void *dst, const void *src, size_t bytes);
 	void (*zero)(void *ctx, void *p, size_t bytes);
-	int (*sync)(void *ctx, struct pl_err *err); /* waits; PL_EIO: what failed first */
+	int (*sync)(void *ctx, struct pl_err *err); /* waits; PL_EIO: the first failure */
 
 	/*
 	 * The calls from here to graph(ctx, 0) are the same, arguments and order, each time that
@@ -247,7 +248,7 @@ struct pl_backend {
 	void (*scale)(void *ctx, size_t n, float f, float *x);	    /* of float32 */
 };
 
-/* The end of the piece of [at, end) that begins with `at` and decays alike; *rate: by what. */
+/* The end of the range that begins at `at`, within [at, end), and has one rate of decay: *rate. */
 static inline size_t pl_decay_piece(const struct pl_decay *d, size_t at, size_t end, float *rate)
 {
 	uint32_t i = 0;
@@ -262,7 +263,7 @@ static inline size_t pl_decay_piece(const struct pl_decay *d, size_t at, size_t 
 }
 
 extern const struct pl_backend pl_backend_cpu;
-/* Slow, plain, one loop a formula: what the tests hold the others against. */
+/* Slow and simple, one loop for each formula: the tests compare the other backends with it. */
 extern const struct pl_backend pl_backend_plain;
 
 #endif

@@ -1,10 +1,11 @@
 /*
  * Causal self-attention in blocks, after Dao et al. 2022: scores of 64 queries with 256 keys at a
- * time stay in the cache; softmax is corrected as the greatest score of a row grows, and only the
- * logarithm of its sum is kept, from which the way back makes the probabilities again.
+ * time stay in the cache; softmax is corrected when the greatest score of a row grows. Only the
+ * logarithm of its sum is kept, and the backward pass computes the probabilities again from it.
  *
- * Forward goes by blocks of queries of a head, back by heads (a head's gradients of keys are sums
- * over its queries, in order). Time O(T^2 size), memory O(T) a head.
+ * The forward pass is divided by blocks of queries of a head, the backward pass by heads (the
+ * gradients of the keys of a head are sums over its queries, in order). Time O(T^2 size), memory
+ * O(T) a head.
  */
 #include <math.h>
 

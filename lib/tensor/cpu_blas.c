@@ -2,9 +2,9 @@
  * Large products by OpenBLAS, for processors whose vectors our kernels do not use. (Where they do,
  * ours are as fast, and an OpenBLAS that is older than its processor falls back to its slowest.)
  *
- * The library is loaded when a backend is opened that wants it, not when a program starts: loading
- * it starts threads. It computes with one; ours call it for blocks of C of a fixed size, so that
- * results do not depend on their number.
+ * The library is loaded when a backend that uses it is opened, not when a program starts, because
+ * loading starts threads. Each call computes with one thread. Our threads call it for blocks of C
+ * of a fixed size, so results do not depend on the number of threads.
  */
 #include "tensor/internal.h"
 

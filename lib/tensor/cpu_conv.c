@@ -1,10 +1,10 @@
 /*
- * Convolution as a product of matrices whose second operand is never written down.
+ * Convolution as a product of matrices whose second operand is never stored.
  *
- * An image is copied once, with its zeros around. Then row (c, r, s) of the matrix "im2col" would
- * write is the image itself, shifted by a constant: a vector of neighbouring outputs reads its
- * inputs where they lie, at that constant. For a stride t the copy takes the image apart into t x t
- * images of every t-th pixel, in which they are neighbours again.
+ * An image is copied once, with zeros around it. Row (c, r, s) of the "im2col" matrix is then the
+ * image itself, shifted by a constant offset. So a vector of neighbouring outputs reads its inputs
+ * directly, at this offset. For a stride t the copy splits the image into t x t images of every
+ * t-th pixel, because the inputs of neighbouring outputs are neighbours in these.
  *
  * - forward: a tile of filters against two vectors of outputs (pl_kernels.taps). Vectors lie in
  * rows of outputs, or run over the whole plane with the columns of padding computed in vain,

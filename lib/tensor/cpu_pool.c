@@ -1,8 +1,9 @@
 /*
- * Pooling: a plane a chunk. For the maximum a plane is taken apart into every stride-th pixel, with
- * -infinity around, so that neighbouring outputs find theirs next to one another: a vector of
- * outputs is a vector of maxima over the window. Planes too large for that, and means, go output by
- * output; a window is clipped to the plane first, so that loops over it need no test of borders.
+ * Pooling, one plane for each chunk. For the maximum, a plane is split into images of every
+ * stride-th pixel with -infinity around them. The inputs of neighbouring outputs are neighbours
+ * there, so the maxima of several outputs are computed as one vector. Larger planes and means are
+ * computed output by output. A window is clipped to the plane first, so loops over it need no test
+ * of borders.
  */
 #include <math.h>
 

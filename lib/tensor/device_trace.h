@@ -1,12 +1,12 @@
 /*
- * device_trace.h - what a device did, told while it runs: between a backend and whoever records.
+ * device_trace.h - the operations of a device, passed from a backend to a recorder at run time.
  *
- * A source (CUPTI, or pairs of events around layers where that is absent) calls `event` for each
- * thing that the host asked of the device and that the device did, in no particular order, often
- * long afterwards and from threads of its own. All times are CLOCK_MONOTONIC. What belongs together
- * carries one number: a call and what it launched one correlation; a record of an event and the
- * waits for it one event; a collective of the communication library and the call that launched its
- * kernel one launch.
+ * A source (CUPTI, or pairs of events around layers where CUPTI is absent) calls `event` for each
+ * call of the host and each operation of the device, in no particular order, often long afterwards
+ * and from threads of its own. All times are CLOCK_MONOTONIC. Related events have a common number:
+ * a call and the operation that it launched have one correlation; a record of a device event and
+ * the waits for it have one event; a collective of the communication library and the call that
+ * launched its kernel have one launch.
  */
 #ifndef PL_DEVICE_TRACE_H
 #define PL_DEVICE_TRACE_H

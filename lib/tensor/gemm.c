@@ -2,16 +2,16 @@
  * Products of matrices: op(A) op(B) is cut into blocks of C whose part of B is packed into panels
  * as wide as a tile, small enough for the second-level cache; tiles then run over the rows of A.
  *
- * A is read where it lies, by rows or, transposed, by columns (copied first if several panels want
- * them). Either operand can be the packed one, since C^T = op(B)^T op(A)^T: packing costs a pass
- * over that operand, and more where it has to be transposed; the cheaper way is taken. With the
- * small batches of training the packed operand is the batch, and the large matrix of weights is
- * read once, as it is. The sum of each element of C runs over k in order in either case, in blocks
- * of KC, so that neither threads nor the choice change a bit.
+ * A is read in place, by rows or, transposed, by columns (columns are copied first if several
+ * panels use them). Either operand can be packed, because C^T = op(B)^T op(A)^T. Packing costs a
+ * pass over the operand, and more where it is transposed, so the cheaper choice is used. With small
+ * batches the packed operand is the batch, and the large matrix of weights is read once, without a
+ * copy. The sum of each element of C runs over k in order in either case, in blocks of KC, so that
+ * neither threads nor the choice change a bit.
  *
- * Operands that are to be rounded to bfloat16 are, once they are packed; A is copied for it. What
- * multiplies is the same: sums in float32 are wanted, and AVX-512's instruction for such products
- * takes twice as long for a sum as that for floats where it was measured.
+ * Operands are rounded to bfloat16, where this is asked for, when they are packed; A is copied for
+ * this. The products use the same kernels as float32, because sums must be in float32, and the
+ * AVX-512 instruction for bfloat16 was measured to take twice as long as that for floats.
  */
 #include "tensor/internal.h"
 

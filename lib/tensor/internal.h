@@ -1,10 +1,10 @@
 /*
- * internal.h - what the backends share, and what the fast one is made of.
+ * internal.h - the common parts of the backends, and the parts of the fast one.
  *
  * The fast backend has three layers: vector and matrix kernels, built once for each instruction set
  * from one source (vec_kernel.h, gemm_kernel.h) and chosen when the backend is opened; products of
  * whole matrices (gemm.c); layers (cpu*.c). Work is cut into chunks whose borders do not depend on
- * the number of threads, so neither do sums.
+ * the number of threads, so sums do not depend on it either.
  */
 #ifndef PL_TENSOR_INTERNAL_H
 #define PL_TENSOR_INTERNAL_H
@@ -216,7 +216,7 @@ const struct pl_kernels *pl_tensor_kernels_pick(int skip);
 
 /* ---- the fast backend ------------------------------------------------------------------------ */
 
-struct pl_slot {      /* what one thread works in */
+struct pl_slot {      /* the working memory of one thread */
 	float *pack;  /* PL_PACK floats for one operand of a product, PL_TILES for the other */
 	float *block; /* PL_BLOCK floats */
 };

@@ -1,11 +1,11 @@
 /*
- * The types of layers: dense ones, what works on single numbers, blocks, losses.
+ * The types of layers: dense, element-wise, blocks, losses.
  *
- * An activation behind a dense layer or a convolution is computed by that layer, while its output
- * is still in the cache; not right before the end of a block, because undoing it overwrites a
- * gradient that the other way around the block needs, too. Residual blocks are those of He et al.
- * (CVPR 2016) with the identity as the other way; gelu is that of Hendrycks and Gimpel (2016) in
- * its tanh form.
+ * An activation after a dense layer or a convolution is computed by that layer, while its output is
+ * still in the cache. It is not right before the end of a block, because its backward pass
+ * overwrites a gradient that the other branch of the block also needs. Residual blocks are those of
+ * He et al. (CVPR 2016) with the identity as the other branch; gelu is that of Hendrycks and Gimpel
+ * (2016) in its tanh form.
  */
 #include <math.h>
 #include <string.h>
@@ -231,7 +231,7 @@ static int build_act(struct pl_builder *b, const struct pl_layer_type *type, enu
 {
 	struct pl_net *net = b->net;
 	struct pl_node *last = net->n ? &net->node[net->n - 1] : NULL, *nd;
-	/* a convolution does not keep what gelu needs on the way back */
+	/* a convolution does not keep the value that gelu needs in the backward pass */
 	bool fits = last && ((last->type == &pl_tensor_layer_dense) ||
 			     (last->type == &pl_tensor_layer_conv && act != PL_ACT_GELU));
 

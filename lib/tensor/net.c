@@ -1,11 +1,11 @@
 /*
  * A network: its memory, the forward and the backward pass.
  *
- * Both passes walk the nodes in order; what a node does is with its type (layers*.c), what lies
- * where was settled before (net_plan.c). Gradients of parameters are zeroed when the backward pass
- * first comes to them, while they are about to be in the cache anyway, or put there by who comes
- * first, if the backend can; from then on everybody adds, which is also how a weight that two
- * layers share gets both its parts.
+ * Both passes visit the nodes in order. The type of a node computes it (layers*.c); the places of
+ * all values were assigned before (net_plan.c). The backward pass zeroes the gradient of a
+ * parameter right before its first use, because the gradient is then needed in the cache anyway. If
+ * the backend can, the first use writes the gradient instead. All later uses add to it, so a weight
+ * that two layers share gets the sum of both parts.
  */
 #include <math.h>
 #include <string.h>

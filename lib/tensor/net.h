@@ -1,10 +1,10 @@
 /*
  * net.h - a network with forward and backward pass over a backend, its parameters in one slab.
  *
- * Parameters, gradients, optimiser state and activations are a slab each (llm.c's layout), with
- * tables of tensors that say what lies where. Tensors of parameters lie in the order of the forward
- * pass; gradients become final from the end of the slab to its beginning while backward runs, so a
- * bucket of neighbours in the slab can be sent without copying.
+ * Parameters, gradients, optimiser state and activations have one slab each (the layout of llm.c),
+ * with tables of the tensors in it. Tensors of parameters are in the order of the forward pass.
+ * During the backward pass, gradients become complete from the end of the slab to its beginning, so
+ * a bucket of neighbours in the slab can be sent without a copy.
  */
 #ifndef PL_NET_H
 #define PL_NET_H
@@ -117,8 +117,8 @@ struct pl_batch_io {
 bool pl_net_wants_ids(const struct pl_net *net);
 /* Mean loss of the batch over samples and their rows (and hits among the rows, NULL: not wanted);
  * loss NULL: it is not waited for, see pl_net_losses(). `key`: of dropout, the same gives the same
- * masks; eval: no dropout, running means, no way back. PL_EDATA for ids and classes out of range;
- * what a device failed in. */
+ * masks; eval: no dropout, running means, no backward pass. PL_EDATA for ids and classes out of
+ * range; what a device failed in. */
 int pl_net_forward(struct pl_net *net, const struct pl_batch_io *b, uint64_t key, bool eval,
 		   double *loss, int64_t *hits, struct pl_err *err) PL_MUST;
 /* Of the last n forward passes, the oldest first; waits for them, and for all else. */

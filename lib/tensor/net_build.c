@@ -1,9 +1,9 @@
 /*
  * From the statements of a model to nodes: checks, names, shapes, parameters.
  *
- * One pass. Each type of layer says what it needs (layers*.c); here is what they share. Names of
- * layers that have none are those of torch.nn.Sequential, so that weights find their places in
- * files of others. Everything that can be wrong about a model is found here: kernels cannot fail.
+ * One pass. Each type of layer has its own builder (layers*.c); this file has the common parts.
+ * Layers without a name get the names of torch.nn.Sequential, so that weights in files of PyTorch
+ * are found. All errors of a model are found here, because kernels cannot fail.
  */
 #include <ctype.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /*
  * Initial values. Number i of a tensor is a function of the seed, the tensor's name and i alone, so
- * it does not depend on ranks, threads, or what other layers there are: splitmix64 as a
+ * it does not depend on ranks, threads, or other layers: splitmix64 as a
  * counter-based generator, Box and Muller's transform for normal values. Distributions are
  * PyTorch's defaults (kaiming_uniform with a = sqrt 5 is uniform within 1/sqrt(fan_in)).
  */

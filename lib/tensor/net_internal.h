@@ -1,10 +1,10 @@
 /*
- * net_internal.h - a network as it is computed: nodes in the order of the forward pass, and how the
- * types of layers are described to whoever builds and runs it.
+ * net_internal.h - a network as it is computed: nodes in the order of the forward pass, and the
+ * interface of the types of layers.
  *
  * Values are the outputs of nodes, named by the node's index; PL_NET_INPUT is the input. A node
- * whose work is nothing, or is done by the one before it (`alias`), has no memory: its value is
- * another's.
+ * that computes nothing, or that the node before it computes (`alias`), has no memory and uses the
+ * value of another node.
  */
 #ifndef PL_TENSOR_NET_INTERNAL_H
 #define PL_TENSOR_NET_INTERNAL_H
@@ -100,7 +100,7 @@ struct pl_net {
 	struct pl_net_tensor *tensor, *state_tensor;
 	struct pl_init *init; /* by tensor */
 	uint32_t n, n_tensors, n_state_tensors;
-	uint32_t first_back; /* the first node with parameters: where the way back ends */
+	uint32_t first_back; /* the first node with parameters: the backward pass ends there */
 
 	struct pl_slab params, grads, state;
 	uint8_t *acts; /* outputs and what layers keep; the end is shared by all segments */

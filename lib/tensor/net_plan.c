@@ -1,15 +1,15 @@
 /*
- * Where activations and gradients of values lie.
+ * Assigns the places of activations and gradients in memory.
  *
- * Gradients of values take turns in a few buffers: a small register allocation over the backward
- * pass, done once. A residual block holds the gradient of its end until its beginning, so there are
- * as many buffers as blocks nest, and three more.
+ * The gradients of values use a few buffers by turns: a small register allocation over the backward
+ * pass, done once. A residual block keeps the gradient of its end until its beginning, so the
+ * number of buffers is the depth of nested blocks plus three.
  *
- * Recomputation (Chen et al., "Training deep nets with sublinear memory cost", 2016): outputs that
- * nobody outside of their segment reads, and whatever else layers of a segment keep, lie in one
- * area that all segments share. Before the backward pass of a segment those of its nodes run again
- * that make something which this pass, or another such node, reads. What runs again has the same
- * input and parameters, so the same bits come out. Linear in the number of nodes.
+ * Recomputation (Chen et al., "Training deep nets with sublinear memory cost", 2016): one area of
+ * memory is shared by all segments. It holds the outputs that no node outside of their segment
+ * reads, and all other data that layers of a segment keep. Before the backward pass of a segment,
+ * those of its nodes run again whose outputs this pass, or another such node, reads. Their inputs
+ * and parameters are the same, so the results have the same bits. Linear in the number of nodes.
  */
 #include <string.h>
 

@@ -3,9 +3,9 @@
  * Ba, ICLR 2015), AdamW (Loshchilov and Hutter, ICLR 2019); clipping of the norm of all gradients
  * (Pascanu et al., ICML 2013); schedules of the learning rate.
  *
- * State lies in slabs like that of the parameters, so any range of floats can be updated by itself,
- * in any order, as soon as its gradients are there: the result is the same. Weight decay begins and
- * ends to apply where tensors begin; the room between them is zero and stays so.
+ * State has the same layout as the slab of parameters. So each range of floats can be updated by
+ * itself, in any order, as soon as its gradients are complete, with the same result. Weight decay
+ * changes only at the beginning of tensors; the padding between tensors is zero and stays zero.
  */
 #include <math.h>
 

@@ -1,10 +1,10 @@
 /*
- * The reference backend: each kernel is its formula, one loop a sum, sums in double.
+ * The reference backend: each kernel is its formula, with one loop for each sum, in double.
  *
- * Nothing here is fast, and nothing is clever: this is what the tests hold the other backends
- * against, and it is itself held against finite differences. For these the test includes this
- * source with `float` defined as double; so the type of an element is always written `float`, and
- * no other precision hides in a suffix or a function.
+ * It is simple and slow, because the tests compare the other backends with it. It is itself tested
+ * against finite differences. For these the test includes this source with `float` defined as
+ * double. Therefore the type of an element is always written `float`, and no suffix or function has
+ * another precision.
  *
  * Formulae: normalisation and its gradient after Ioffe and Szegedy 2015 and Ba et al. 2016,
  * attention after Vaswani et al. 2017, Adam after Kingma and Ba 2015, AdamW after Loshchilov and

@@ -1,8 +1,8 @@
 /*
- * Opening of plugins: by dlopen, once, from the folder of the program that runs.
+ * Opens plugins with dlopen, once, from the folder of the running program.
  *
- * A plugin is not closed again: drivers leave threads and handlers behind that would be unmapped
- * under their feet.
+ * A plugin is never closed, because drivers leave threads and handlers whose code would be
+ * unmapped.
  */
 #include "tensor/plugin.h"
 

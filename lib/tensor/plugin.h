@@ -1,9 +1,9 @@
 /*
- * plugin.h - backends that are shared objects: what needs a toolkit of its own to build and a
- * driver to run is not part of the programs, but opened by them when a job asks for it.
+ * plugin.h - backends that are shared objects. A backend that needs a toolkit to build and a driver
+ * to run is not part of the programs. They open it when a job asks for it.
  *
- * A plugin lies beside the program (bin/paceline-cuda.so in a checkout) and exports one symbol. It
- * has its own copy of what it needs of the library.
+ * A plugin is in the folder of the program (bin/paceline-cuda.so in a checkout) and exports one
+ * symbol. It has its own copy of the parts of the library that it needs.
  */
 #ifndef PL_PLUGIN_H
 #define PL_PLUGIN_H
