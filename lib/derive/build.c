@@ -151,28 +151,30 @@ int pl_derive_set_layer(struct gb *b, uint32_t first, uint32_t last, int32_t lay
 	return rc;
 }
 
+int pl_derive_add_context(struct gb *b, struct node *n, uint8_t phase, pl_id module, uint32_t work,
+			  struct pl_err *err)
+{
+	struct attr a;
+
+	b->has |= (phase ? PL_HAS_phase : 0u) | (work != PL_NONE ? PL_HAS_work : 0u);
+	if (!n->phase)
+		n->phase = phase & 15u;
+	if (work != PL_NONE && pl_derive_may_work(n) && n->work == PL_NONE)
+		n->work = work;
+	if (module == PL_NONE || b->attr[n->attr].module != PL_NONE)
+		return 0;
+	a = b->attr[n->attr];
+	a.module = module;
+	return pl_derive_attr(b, &a, &n->attr, err);
+}
+
 int pl_derive_set_context(struct gb *b, uint32_t first, uint32_t last, uint8_t phase, pl_id module,
 			  uint32_t work, struct pl_err *err)
 {
 	int rc = 0;
 
-	if (!phase && module == PL_NONE && work == PL_NONE)
-		return 0;
-	b->has |= (phase ? PL_HAS_phase : 0u) | (work != PL_NONE ? PL_HAS_work : 0u);
-	for (uint32_t i = first; first != PL_NONE && i <= last && rc == 0; i++) {
-		struct node *n = &b->node[i];
-
-		if (!n->phase)
-			n->phase = phase & 15u;
-		if (work != PL_NONE && pl_derive_may_work(n) && n->work == PL_NONE)
-			n->work = work;
-		if (module != PL_NONE && b->attr[n->attr].module == PL_NONE) {
-			struct attr a = b->attr[n->attr];
-
-			a.module = module;
-			rc = pl_derive_attr(b, &a, &n->attr, err);
-		}
-	}
+	for (uint32_t i = first; first != PL_NONE && i <= last && rc == 0; i++)
+		rc = pl_derive_add_context(b, &b->node[i], phase, module, work, err);
 	return rc;
 }
 

@@ -89,20 +89,12 @@ static int chain(struct flat *f, const struct node *n, uint32_t *id, struct pl_e
 	return rc;
 }
 
-/* A piece of the operation at that depth of the stack is part of what it is. */
-static int set_context(struct flat *f, int depth, uint32_t node, struct pl_err *err)
-{
-	const struct context *x = &f->context[depth];
-
-	return pl_derive_set_context(f->b, node, node, f->stack[depth]->phase, x->module,
-				     x->own ? x->work : PL_NONE, err);
-}
-
 /* The segment from f->cur to t of whatever is on top. Empty ones count too, so that equal steps
  * have equal nodes whatever the clock's resolution; only the operation that was itself emitted last
  * needs no more. */
 static int emit(struct flat *f, pl_ns t, bool force, struct pl_err *err)
 {
+	const struct context *x;
 	struct op *top = NULL;
 	int d = f->depth;
 	struct node n;
@@ -118,6 +110,11 @@ static int emit(struct flat *f, pl_ns t, bool force, struct pl_err *err)
 		if ((rc = pl_derive_node_of(f->b, top, f->res, false, &n, err)) < 0)
 			return rc;
 		n.role = PL_RO_HOST;
+		x = &f->context[d];
+		rc = pl_derive_add_context(f->b, &n, top->phase, x->module,
+					   x->own ? x->work : PL_NONE, err);
+		if (rc < 0)
+			return rc;
 	} else {
 		n = (struct node){ .type = PL_N_OP,
 				   .role = PL_RO_GAP,
@@ -134,7 +131,6 @@ static int emit(struct flat *f, pl_ns t, bool force, struct pl_err *err)
 		if (top->node == PL_NONE)
 			top->node = id;
 		top->last = id;
-		rc = set_context(f, d, id, err);
 	}
 	f->cur = pl_max_i64(f->cur, t);
 	return rc;

@@ -197,7 +197,10 @@ int pl_derive_node(struct gb *b, const struct node *n, uint32_t *id, struct pl_e
 /* Its number; the same as the last one is not added again. */
 int pl_derive_attr(struct gb *b, const struct attr *a, uint32_t *id, struct pl_err *err) PL_MUST;
 /* The nodes of an operation, from the first to the last, are of that layer. */
-/* Phase, module and work of the nodes of an operation or call, where they have none. */
+/* Phase, module and work of a node, and of the nodes of an operation or call, where they have none.
+ */
+int pl_derive_add_context(struct gb *b, struct node *n, uint8_t phase, pl_id module, uint32_t work,
+			  struct pl_err *err) PL_MUST;
 int pl_derive_set_context(struct gb *b, uint32_t first, uint32_t last, uint8_t phase, pl_id module,
 			  uint32_t work, struct pl_err *err) PL_MUST;
 int pl_derive_set_layer(struct gb *b, uint32_t first, uint32_t last, int32_t layer,

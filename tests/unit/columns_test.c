@@ -6,7 +6,7 @@
 #include "sim/sim.h"
 #include "tap.h"
 
-enum { N_NODES = 6, N_ENTRIES = 1, MEET = 4 };
+enum { N_NODES = 21, N_ENTRIES = 1, MEET = 4 };
 
 static struct pl_err err;
 
@@ -209,6 +209,29 @@ static void through_edit(const struct pl_graph *g, struct pl_graph *back)
 	pl_sim_free(s);
 }
 
+/* A value that no column may have is found in every column and at every node. */
+static void finds_faults(struct pl_graph *g)
+{
+	struct pl_shape *s = &g->shape[0];
+
+	for (size_t k = 0; k < PL_N_NODE_COLUMNS; k++) {
+		const struct pl_node_column *c = &pl_graph_node_columns[k];
+		uint32_t found = 0;
+
+		if (c->values == PL_CV_KIND || c->values == PL_CV_FLAGS || c->bit == PL_HAS_k)
+			continue; /* these may have any value */
+		for (uint32_t i = 0; i < N_NODES; i++) {
+			struct pl_err why = { 0 };
+			int64_t was = pl_graph_shape_value(s, c, i);
+
+			set_value(s, c, i, c->unknown - 2);
+			found += !pl_graph_valid(g, &why) && strstr(why.msg, c->word) != NULL;
+			set_value(s, c, i, was);
+		}
+		is_i64(found, N_NODES, c->word);
+	}
+}
+
 int main(void)
 {
 	static const int64_t rank[] = { 0, 0 };
@@ -216,6 +239,7 @@ int main(void)
 	struct pl_graph g, other;
 
 	full_graph(&g);
+	finds_faults(&g);
 	through_file(&g, &other);
 	same_columns(&g, &other, "the file");
 	ok(pl_graph_shape_same(&g.shape[0], &other.shape[0], 0), "and the shapes are the same");
