@@ -86,7 +86,7 @@ void pl_lang_unbind(struct pl_lang_statement *st, const void *base, const void *
 {
 	for (size_t i = 0; i < st->n; i++) {
 		const struct pl_lang_field *f = pl_lang_field_at(st, i);
-		const char *p = (const char *)base + f->offset;
+		const void *p = (const char *)base + f->offset;
 		struct pl_lang_value *v = &st->value[i];
 
 		if (!(f->flags & PL_LANG_BOUND) || !differs(f, p, (const char *)usual + f->offset))

@@ -14,7 +14,6 @@
 /* ---- schema -------------------------------------------------------------------------------------
  */
 
-#define FIELD PL_LANG_FIELD
 #define KEY   PL_LANG_KEY
 #define ABOVE PL_LANG_ABOVE
 #define BELOW PL_LANG_BELOW
@@ -23,19 +22,20 @@
 #define ONE(key, kind, more, low, high, member, usual, words, what)                                \
 	{                                                                                          \
 		PL_LANG_ROW(key, EXECUTION, what,                                                  \
-			    FIELD(key, kind, PL_LANG_NEED | PL_LANG_BOUND | (more), what,          \
-				  .min = low, .max = high, .choices = words, .value = usual,       \
-				  .offset = offsetof(struct pl_job, member))),                     \
+			    PL_LANG_FIELD(key, kind, PL_LANG_NEED | PL_LANG_BOUND | (more), what,  \
+					  .min = low, .max = high, .choices = words,               \
+					  .value = usual,                                          \
+					  .offset = offsetof(struct pl_job, member))),             \
 			.once = true                                                               \
 	}
 #define KIND(key, words, usual)                                                                    \
-	FIELD(#key, CHOICE, PL_LANG_NEED | PL_LANG_BOUND, "kind", .choices = words,                \
-	      .value = usual, .offset = offsetof(struct pl_job, key))
+	PL_LANG_FIELD(#key, CHOICE, PL_LANG_NEED | PL_LANG_BOUND, "kind", .choices = words,        \
+		      .value = usual, .offset = offsetof(struct pl_job, key))
 #define LINK(m) .offset = offsetof(struct pl_job_link, m)
 #define PACE(m) .offset = offsetof(struct pl_job_pace, m)
 #define RANK(key, more, what, ...)                                                                 \
-	FIELD(key, INT, PL_LANG_BOUND | (more), what, .max = RANKS_MAX - 1,                        \
-	      .choices = "any|all|*", __VA_ARGS__)
+	PL_LANG_FIELD(key, INT, PL_LANG_BOUND | (more), what, .max = RANKS_MAX - 1,                \
+		      .choices = "any|all|*", __VA_ARGS__)
 #define BOUND (PL_LANG_KEY | PL_LANG_BOUND)
 
 static const struct pl_lang_row rows[] = {
@@ -85,56 +85,58 @@ static const struct pl_lang_row rows[] = {
 	    "steps between evaluations"),
 	{ PL_LANG_ROW("optimizer", EXECUTION, "how gradients change the weights",
 		      KIND(optimizer, "sgd|adam|adamw", "sgd"),
-		      FIELD("lr", REAL, KEY | ABOVE | BELOW, "learning rate", .max = 1e6,
-			    .value = "0.1", .only = "sgd"),
-		      FIELD("lr", REAL, KEY | ABOVE | BELOW, "learning rate", .max = 1e6,
-			    .value = "0.001", ADAM),
-		      FIELD("momentum", REAL, KEY | BELOW, "share of the last step to keep",
-			    .max = 1, .value = "0", .only = "sgd"),
-		      FIELD("nesterov", FLAG, KEY, "look ahead along the momentum", .value = "no",
-			    .only = "sgd"),
-		      FIELD("b1", REAL, KEY | BELOW, "decay of the first moment", .max = 1,
-			    .value = "0.9", ADAM),
-		      FIELD("b2", REAL, KEY | BELOW, "decay of the second moment", .max = 1,
-			    .value = "0.999", ADAM),
-		      FIELD("eps", REAL, KEY | ABOVE | BELOW, "added to the second moment's root",
-			    .max = 1, .value = "1e-8", ADAM),
-		      FIELD("decay", REAL, KEY | BELOW, "decay of weights", .max = 1e6,
-			    .value = "0", .only = "sgd|adam"),
-		      FIELD("decay", REAL, KEY | BELOW,
-			    "decay of weights, which does not pass through the moments", .max = 1e6,
-			    .value = "0.01", .only = "adamw"),
-		      FIELD("clip", REAL, KEY | BELOW,
-			    "greatest norm of all gradients together; 0: any", .max = 1e30,
-			    .value = "0")),
+		      PL_LANG_FIELD("lr", REAL, KEY | ABOVE | BELOW, "learning rate", .max = 1e6,
+				    .value = "0.1", .only = "sgd"),
+		      PL_LANG_FIELD("lr", REAL, KEY | ABOVE | BELOW, "learning rate", .max = 1e6,
+				    .value = "0.001", ADAM),
+		      PL_LANG_FIELD("momentum", REAL, KEY | BELOW, "share of the last step to keep",
+				    .max = 1, .value = "0", .only = "sgd"),
+		      PL_LANG_FIELD("nesterov", FLAG, KEY, "look ahead along the momentum",
+				    .value = "no", .only = "sgd"),
+		      PL_LANG_FIELD("b1", REAL, KEY | BELOW, "decay of the first moment", .max = 1,
+				    .value = "0.9", ADAM),
+		      PL_LANG_FIELD("b2", REAL, KEY | BELOW, "decay of the second moment", .max = 1,
+				    .value = "0.999", ADAM),
+		      PL_LANG_FIELD("eps", REAL, KEY | ABOVE | BELOW,
+				    "added to the second moment's root", .max = 1, .value = "1e-8",
+				    ADAM),
+		      PL_LANG_FIELD("decay", REAL, KEY | BELOW, "decay of weights", .max = 1e6,
+				    .value = "0", .only = "sgd|adam"),
+		      PL_LANG_FIELD("decay", REAL, KEY | BELOW,
+				    "decay of weights, which does not pass through the moments",
+				    .max = 1e6, .value = "0.01", .only = "adamw"),
+		      PL_LANG_FIELD("clip", REAL, KEY | BELOW,
+				    "greatest norm of all gradients together; 0: any", .max = 1e30,
+				    .value = "0")),
 	  .once = true },
 	{ PL_LANG_ROW("schedule", EXECUTION, "how the learning rate changes",
 		      KIND(schedule, "constant|step|cosine|linear", "constant"),
-		      FIELD("every", INT, KEY | ABOVE | BELOW,
-			    "steps after which the rate is multiplied by gamma", .max = COUNT_MAX,
-			    .value = "0", .only = "step"),
-		      FIELD("gamma", REAL, KEY | ABOVE | BELOW, "factor of the rate", .max = 1,
-			    .value = "0.1", .only = "step"),
-		      FIELD("steps", INT, KEY | ABOVE | BELOW,
-			    "steps until the rate is 0; those of the job if not given",
-			    .max = COUNT_MAX, .value = "0", .only = "cosine|linear")),
+		      PL_LANG_FIELD("every", INT, KEY | ABOVE | BELOW,
+				    "steps after which the rate is multiplied by gamma",
+				    .max = COUNT_MAX, .value = "0", .only = "step"),
+		      PL_LANG_FIELD("gamma", REAL, KEY | ABOVE | BELOW, "factor of the rate",
+				    .max = 1, .value = "0.1", .only = "step"),
+		      PL_LANG_FIELD("steps", INT, KEY | ABOVE | BELOW,
+				    "steps until the rate is 0; those of the job if not given",
+				    .max = COUNT_MAX, .value = "0", .only = "cosine|linear")),
 	  .once = true },
 	{ PL_LANG_ROW("link", EXECUTION, "make messages between ranks as slow as over this link",
-		      FIELD("rate", RATE, BOUND, "bandwidth", LINK(bytes_per_ns)),
-		      FIELD("latency", TIME, BOUND, "time of each message", .max = 3.6e12,
-			    LINK(latency_ns)),
+		      PL_LANG_FIELD("rate", RATE, BOUND, "bandwidth", LINK(bytes_per_ns)),
+		      PL_LANG_FIELD("latency", TIME, BOUND, "time of each message", .max = 3.6e12,
+				    LINK(latency_ns)),
 		      RANK("from", KEY, "rank that sends", .value = "any", LINK(from)),
 		      RANK("to", KEY, "rank that receives", .value = "any", LINK(to)),
-		      FIELD("shared", FLAG, BOUND, "a rank has one link for all that it sends",
-			    .value = "no", LINK(shared))),
+		      PL_LANG_FIELD("shared", FLAG, BOUND,
+				    "a rank has one link for all that it sends", .value = "no",
+				    LINK(shared))),
 	  .commas = true },
 	{ PL_LANG_ROW("pace", EXECUTION, "make the computation of a rank slower",
 		      RANK("rank", PL_LANG_NEED, "rank; RANK:MS and RANK:xF are short for one key",
 			   PACE(rank)),
-		      FIELD("ms", REAL, BOUND, "milliseconds that a step takes more", .max = 3.6e6,
-			    .value = "0", PACE(ms)),
-		      FIELD("factor", REAL, BOUND, "times as long that a step takes", .min = 1,
-			    .max = 1000, .value = "1", PACE(factor))),
+		      PL_LANG_FIELD("ms", REAL, BOUND, "milliseconds that a step takes more",
+				    .max = 3.6e6, .value = "0", PACE(ms)),
+		      PL_LANG_FIELD("factor", REAL, BOUND, "times as long that a step takes",
+				    .min = 1, .max = 1000, .value = "1", PACE(factor))),
 	  .commas = true },
 };
 const struct pl_lang_schema pl_job_schema = {

@@ -16,19 +16,18 @@
 /* ---- schema -------------------------------------------------------------------------------------
  */
 
-#define FIELD		     PL_LANG_FIELD
 #define KEY		     PL_LANG_KEY
-#define DIM(key, more, what) FIELD(key, INT, more, what, .min = 1, .max = DIM_MAX)
+#define DIM(key, more, what) PL_LANG_FIELD(key, INT, more, what, .min = 1, .max = DIM_MAX)
 #define SIZE(key, what)	     DIM(key, PL_LANG_NEED, what)
-#define NAME		     FIELD("name", NAME, KEY, "name, which no other layer has")
-#define STD		     FIELD("std", REAL, KEY, "standard deviation of the initial weights")
-#define EPS		     FIELD("eps", REAL, KEY, "added to the variance", .value = "1e-5")
-#define BIAS		     FIELD("bias", FLAG, KEY, "add a bias", .value = "1")
-#define CONV1D		     FIELD("conv1d", FLAG, KEY, "weight files hold the transposed weight")
+#define NAME		     PL_LANG_FIELD("name", NAME, KEY, "name, which no other layer has")
+#define STD		     PL_LANG_FIELD("std", REAL, KEY, "standard deviation of the initial weights")
+#define EPS		     PL_LANG_FIELD("eps", REAL, KEY, "added to the variance", .value = "1e-5")
+#define BIAS		     PL_LANG_FIELD("bias", FLAG, KEY, "add a bias", .value = "1")
+#define CONV1D		     PL_LANG_FIELD("conv1d", FLAG, KEY, "weight files hold the transposed weight")
 #define STRIDE		     DIM("stride", KEY, "step of the windows")
 #define PAD                                                                                        \
-	FIELD("pad", INT, KEY, "padding; same: keep the shape", .max = DIM_MAX, .choices = "same", \
-	      .value = "0")
+	PL_LANG_FIELD("pad", INT, KEY, "padding; same: keep the shape", .max = DIM_MAX,            \
+		      .choices = "same", .value = "0")
 #define LAYER(key, what, ...)                                                                      \
 	{                                                                                          \
 		PL_LANG_ROW(key, STRUCTURE, what, __VA_ARGS__)                                     \
@@ -38,7 +37,7 @@ static const struct pl_lang_row rows[] = {
 	LAYER("input", "features, a sequence or an image that comes in", SIZE("dim1", "size"),
 	      DIM("dim2", 0, "size"), DIM("dim3", 0, "size"), NAME),
 	LAYER("dense", "fully connected layer", SIZE("outputs", "outputs"), BIAS, STD,
-	      FIELD("tie", NAME, KEY, "layer whose weight it uses"), CONV1D, NAME),
+	      PL_LANG_FIELD("tie", NAME, KEY, "layer whose weight it uses"), CONV1D, NAME),
 	LAYER("conv", "convolution of images", SIZE("filters", "filters"),
 	      SIZE("size", "rows of a filter"),
 	      DIM("width", 0, "columns of a filter; as many as rows if not given"), STRIDE, PAD,
@@ -46,30 +45,31 @@ static const struct pl_lang_row rows[] = {
 	LAYER("maxpool", "maximum of windows", SIZE("size", "rows and columns"), STRIDE, PAD, NAME),
 	LAYER("avgpool", "mean of windows", SIZE("size", "rows and columns"), STRIDE, PAD, NAME),
 	LAYER("batchnorm", "normalisation over the batch", EPS,
-	      FIELD("momentum", REAL, KEY, "share of the batch in the running statistics",
-		    .value = "0.1"),
+	      PL_LANG_FIELD("momentum", REAL, KEY, "share of the batch in the running statistics",
+			    .value = "0.1"),
 	      NAME),
 	LAYER("layernorm", "normalisation over the last dimension", EPS, NAME),
 	LAYER("embedding", "tokens to vectors", SIZE("vocabulary", "tokens"),
 	      SIZE("width", "values of a vector"), STD, NAME),
 	LAYER("position", "vectors of positions, added", STD, NAME),
 	LAYER("attention", "causal self-attention with both projections", SIZE("heads", "heads"),
-	      STD, FIELD("std_out", REAL, KEY, "standard deviation of the second projection"), BIAS,
-	      CONV1D, NAME),
+	      STD,
+	      PL_LANG_FIELD("std_out", REAL, KEY, "standard deviation of the second projection"),
+	      BIAS, CONV1D, NAME),
 	LAYER("relu", "max(x, 0)", NAME),
 	LAYER("gelu", "Gaussian error linear unit", NAME),
 	LAYER("tanh", "hyperbolic tangent", NAME),
 	LAYER("sigmoid", "logistic function", NAME),
 	LAYER("dropout", "random zeros in training",
-	      FIELD("probability", REAL, PL_LANG_NEED | PL_LANG_BELOW, "probability of a zero",
-		    .max = 1),
+	      PL_LANG_FIELD("probability", REAL, PL_LANG_NEED | PL_LANG_BELOW,
+			    "probability of a zero", .max = 1),
 	      NAME),
 	LAYER("flatten", "to one dimension", NAME),
 	LAYER("residual", "begins a block whose input is added to its output", NAME),
 	LAYER("end", "ends the block", NAME),
 	LAYER("loss", "what training makes smaller",
-	      FIELD("loss", CHOICE, PL_LANG_NEED, "kind",
-		    .choices = "softmax-cross-entropy|squared|hinge"),
+	      PL_LANG_FIELD("loss", CHOICE, PL_LANG_NEED, "kind",
+			    .choices = "softmax-cross-entropy|squared|hinge"),
 	      NAME),
 };
 const struct pl_lang_schema pl_model_schema = {

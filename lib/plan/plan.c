@@ -13,83 +13,88 @@
 /* ---- schema -------------------------------------------------------------------------------------
  */
 
-#define FIELD  PL_LANG_FIELD
-#define ROW    PL_LANG_ROW
 #define NEED   (PL_LANG_NEED | PL_LANG_BOUND)
 #define KEY    (PL_LANG_KEY | PL_LANG_BOUND)
 #define DIFFER PL_LANG_DIFFER
 #define RW(m)  .offset = offsetof(struct pl_rewrite, m)
 /* Fields that several rewrites have: names, a whole number, a factor, a link. */
-#define NAMES(key, least, more, what) FIELD(key, NAME, PL_LANG_LIST | (more), what, .min = least)
-#define COUNT(key, most, what)	      FIELD(key, INT, NEED, what, .min = 2, .max = most, RW(k))
+#define NAMES(key, least, more, what)                                                              \
+	PL_LANG_FIELD(key, NAME, PL_LANG_LIST | (more), what, .min = least)
+#define COUNT(key, most, what) PL_LANG_FIELD(key, INT, NEED, what, .min = 2, .max = most, RW(k))
 #define FACTOR(key, more, most, what)                                                              \
-	FIELD(key, REAL, KEY | PL_LANG_ABOVE | (more), what, .max = most, .word = "x", RW(x))
-#define LINK FIELD("link", NAME, NEED, "link of the topology; *: all", RW(word))
+	PL_LANG_FIELD(key, REAL, KEY | PL_LANG_ABOVE | (more), what, .max = most, .word = "x",     \
+		      RW(x))
+#define LINK PL_LANG_FIELD("link", NAME, NEED, "link of the topology; *: all", RW(word))
 /* A statement of one number of the plan itself. */
 #define NUMBER(key, least, member, what)                                                           \
-	ROW(key, EXECUTION, what,                                                                  \
-	    FIELD(key, INT, NEED, what, .min = least, .max = 0x1p63,                               \
-		  .offset = offsetof(struct pl_plan, member))),                                    \
+	PL_LANG_ROW(key, EXECUTION, what,                                                          \
+		    PL_LANG_FIELD(key, INT, NEED, what, .min = least, .max = 0x1p63,               \
+				  .offset = offsetof(struct pl_plan, member))),                    \
 		.once = true
 
 /* What a rewrite is worth. */
 static const struct pl_lang_field worth[] = {
-	FIELD("alone", INT, KEY, "what it saves when nothing else is changed, in ns",
-	      .word = "alone", RW(alone_ns)),
-	FIELD("in-plan", INT, KEY, "what leaving it out of the plan would cost, in ns",
-	      .word = "in-plan", RW(in_plan_ns)),
+	PL_LANG_FIELD("alone", INT, KEY, "what it saves when nothing else is changed, in ns",
+		      .word = "alone", RW(alone_ns)),
+	PL_LANG_FIELD("in-plan", INT, KEY, "what leaving it out of the plan would cost, in ns",
+		      .word = "in-plan", RW(in_plan_ns)),
 	{ .name = NULL },
 };
 
 /* The rewrites stand first, by enum pl_rw. */
 static const struct pl_lang_row rows[] = {
-	[PL_RW_FUSE_TENSORS] = { ROW("fuse-tensors", STRUCTURE, "synchronise tensors as one",
-				     NAMES("tensors", 1, DIFFER, "tensors")) },
-	[PL_RW_PARTITION_TENSOR] = { ROW(
+	[PL_RW_FUSE_TENSORS] = { PL_LANG_ROW("fuse-tensors", STRUCTURE,
+					     "synchronise tensors as one",
+					     NAMES("tensors", 1, DIFFER, "tensors")) },
+	[PL_RW_PARTITION_TENSOR] = { PL_LANG_ROW(
 		"partition-tensor", STRUCTURE, "synchronise the set of a tensor in chunks",
-		FIELD("tensors", NAME, PL_LANG_LIST, "tensor", .min = 1, .max = 1),
+		PL_LANG_FIELD("tensors", NAME, PL_LANG_LIST, "tensor", .min = 1, .max = 1),
 		COUNT("parts", 65536, "chunks of equal size")) },
-	[PL_RW_FUSE_OPS] = { ROW(
+	[PL_RW_FUSE_OPS] = { PL_LANG_ROW(
 		"fuse-ops", STRUCTURE, "make operations that follow one another one operation",
 		NAMES("operations", 2, 0, "operations"),
 		FACTOR("share", 0, 1, "its time as a share of the sum; 1 if not given")) },
-	[PL_RW_ORDER] = { ROW("order", STRUCTURE, "issue the sets of tensors in this order",
-			      NAMES("tensors", 2, DIFFER, "tensors")) },
-	[PL_RW_ACCUMULATE] = { ROW("accumulate", STRUCTURE,
-				   "work through microbatches before one synchronisation",
-				   COUNT("microbatches", 65536, "microbatches of a step")) },
-	[PL_RW_RECOMPUTE] = { ROW("recompute", STRUCTURE,
-				  "make activations again in the backward pass",
-				  NAMES("layers", 1, DIFFER, "layers")) },
-	[PL_RW_PRECISION] = { ROW("precision", TIMING, "compute operations in another precision",
-				  FIELD("precision", CHOICE, NEED, "precision", RW(word),
-					.choices = PL_WORDS_PLAN_PRECISION("|")),
-				  NAMES("operations", 0, 0, "operations; all if none is named"),
-				  FACTOR("share", 0, 1e6,
-					 "their time as a share of what it was; from the cost "
-					 "model if not given")) },
-	[PL_RW_ALGORITHM] = { ROW(
+	[PL_RW_ORDER] = { PL_LANG_ROW("order", STRUCTURE, "issue the sets of tensors in this order",
+				      NAMES("tensors", 2, DIFFER, "tensors")) },
+	[PL_RW_ACCUMULATE] = { PL_LANG_ROW(
+		"accumulate", STRUCTURE, "work through microbatches before one synchronisation",
+		COUNT("microbatches", 65536, "microbatches of a step")) },
+	[PL_RW_RECOMPUTE] = { PL_LANG_ROW("recompute", STRUCTURE,
+					  "make activations again in the backward pass",
+					  NAMES("layers", 1, DIFFER, "layers")) },
+	[PL_RW_PRECISION] = { PL_LANG_ROW(
+		"precision", TIMING, "compute operations in another precision",
+		PL_LANG_FIELD("precision", CHOICE, NEED, "precision", RW(word),
+			      .choices = PL_WORDS_PLAN_PRECISION("|")),
+		NAMES("operations", 0, 0, "operations; all if none is named"),
+		FACTOR("share", 0, 1e6,
+		       "their time as a share of what it was; from the cost "
+		       "model if not given")) },
+	[PL_RW_ALGORITHM] = { PL_LANG_ROW(
 		"algorithm", STRUCTURE, "carry out the communication of tensors in another way",
-		FIELD("algorithm", CHOICE, NEED, "algorithm", RW(word),
-		      .choices = PL_WORDS_PLAN_ALGORITHM("|")),
+		PL_LANG_FIELD("algorithm", CHOICE, NEED, "algorithm", RW(word),
+			      .choices = PL_WORDS_PLAN_ALGORITHM("|")),
 		NAMES("tensors", 0, 0, "tensors; all if none is named"),
-		FIELD("servers", INT, KEY, "parameter servers; 1 if not given", .min = 1,
-		      .max = 10000, .only = "ps", .word = "k", RW(k))) },
-	[PL_RW_RANKS] = { ROW("ranks", STRUCTURE, "change the number of data-parallel workers",
-			      COUNT("ranks", 10000, "workers, each like those recorded")) },
-	[PL_RW_BANDWIDTH] = { ROW("bandwidth", TIMING, "make a link carry more in a time", LINK,
-				  FACTOR("factor", PL_LANG_NEED, 1e6, "times as much")) },
-	[PL_RW_LATENCY] = { ROW("latency", TIMING, "change the latency of a link", LINK,
-				FACTOR("factor", PL_LANG_NEED, 1e6, "times as long")) },
-	[PL_RW_SPEED] = { ROW(
+		PL_LANG_FIELD("servers", INT, KEY, "parameter servers; 1 if not given", .min = 1,
+			      .max = 10000, .only = "ps", .word = "k", RW(k))) },
+	[PL_RW_RANKS] = { PL_LANG_ROW("ranks", STRUCTURE,
+				      "change the number of data-parallel workers",
+				      COUNT("ranks", 10000, "workers, each like those recorded")) },
+	[PL_RW_BANDWIDTH] = { PL_LANG_ROW("bandwidth", TIMING, "make a link carry more in a time",
+					  LINK,
+					  FACTOR("factor", PL_LANG_NEED, 1e6, "times as much")) },
+	[PL_RW_LATENCY] = { PL_LANG_ROW("latency", TIMING, "change the latency of a link", LINK,
+					FACTOR("factor", PL_LANG_NEED, 1e6, "times as long")) },
+	[PL_RW_SPEED] = { PL_LANG_ROW(
 		"speed", TIMING, "make the computation of ranks faster",
 		NAMES("on", 0, 0, "patterns of ranks (rank 3) or hosts; all if none is named"),
 		FACTOR("factor", PL_LANG_NEED, 1e6, "times as fast")) },
-	[PL_RW_PRIORITY] = { ROW("priority", STRUCTURE,
-				 "carry out the communication of tensors by urgency",
-				 NAMES("tensors", 2, DIFFER, "tensors, the most urgent first")) },
-	{ ROW("base", EXECUTION, "what the plan was made from",
-	      FIELD("base", NAME, NEED, "file or job", .offset = offsetof(struct pl_plan, base))),
+	[PL_RW_PRIORITY] = { PL_LANG_ROW(
+		"priority", STRUCTURE, "carry out the communication of tensors by urgency",
+		NAMES("tensors", 2, DIFFER, "tensors, the most urgent first")) },
+	{ PL_LANG_ROW("base", EXECUTION, "what the plan was made from",
+		      PL_LANG_FIELD("base", NAME, NEED, "file or job",
+				    .offset = offsetof(struct pl_plan, base))),
 	  .once = true },
 	{ NUMBER("workers", 1, ranks, "data-parallel workers of the base") },
 	{ NUMBER("baseline", 0, baseline_ns, "mean step of the base in ns") },
@@ -102,18 +107,20 @@ static const struct pl_lang_row rows[] = {
 	  .doc = "a limit or a signal ended the search",
 	  .effect = PL_LANG_EXECUTION,
 	  .once = true },
-	{ ROW("provenance", EXECUTION, "a line of history: program, version and command line",
-	      FIELD("line", NAME, PL_LANG_NEED, "text")) },
-	{ ROW("tensor", EXECUTION,
-	      "a tensor that the base synchronises, as its gradient becomes ready",
-	      FIELD("tensor", NAME, NEED, "name", .offset = offsetof(struct pl_ptensor, name)),
-	      FIELD("bytes", INT, NEED, "size", .max = 0x1p63,
-		    .offset = offsetof(struct pl_ptensor, bytes)),
-	      FIELD("estimated", FLAG, KEY, "the size was not in the input",
-		    .offset = offsetof(struct pl_ptensor, estimated)),
-	      FIELD("set", INT, PL_LANG_KEY,
-		    "the base synchronises the tensors of one number as one",
-		    .max = PL_PLAN_SETS - 1, .word = "set")) },
+	{ PL_LANG_ROW("provenance", EXECUTION,
+		      "a line of history: program, version and command line",
+		      PL_LANG_FIELD("line", NAME, PL_LANG_NEED, "text")) },
+	{ PL_LANG_ROW("tensor", EXECUTION,
+		      "a tensor that the base synchronises, as its gradient becomes ready",
+		      PL_LANG_FIELD("tensor", NAME, NEED, "name",
+				    .offset = offsetof(struct pl_ptensor, name)),
+		      PL_LANG_FIELD("bytes", INT, NEED, "size", .max = 0x1p63,
+				    .offset = offsetof(struct pl_ptensor, bytes)),
+		      PL_LANG_FIELD("estimated", FLAG, KEY, "the size was not in the input",
+				    .offset = offsetof(struct pl_ptensor, estimated)),
+		      PL_LANG_FIELD("set", INT, PL_LANG_KEY,
+				    "the base synchronises the tensors of one number as one",
+				    .max = PL_PLAN_SETS - 1, .word = "set")) },
 };
 _Static_assert(PL_RW_COUNT_ == 13, "a rewrite without a row, here and in paceline-plan(5)");
 

@@ -20,35 +20,35 @@ struct hosts { /* a statement */
 	int64_t n, ranks;
 };
 
-#define FIELD	 PL_LANG_FIELD
 #define NEED	 (PL_LANG_NEED | PL_LANG_BOUND)
 #define KEY	 (PL_LANG_KEY | PL_LANG_BOUND)
 #define HOSTS(m) .offset = offsetof(struct hosts, m)
 #define TLINK(m) .offset = offsetof(struct pl_tlink, m)
 #define RANKS                                                                                      \
-	FIELD("ranks", INT, KEY | PL_LANG_NEED, "ranks of each", .word = "ranks", .min = 1,        \
-	      .max = MAX_RANKS, HOSTS(ranks))
+	PL_LANG_FIELD("ranks", INT, KEY | PL_LANG_NEED, "ranks of each", .word = "ranks",          \
+		      .min = 1, .max = MAX_RANKS, HOSTS(ranks))
 
 static const struct pl_lang_row rows[] = {
 	{ PL_LANG_ROW("host", TIMING, "a host",
-		      FIELD("name", NAME, NEED, "what it is called", HOSTS(name)), RANKS) },
-	{ PL_LANG_ROW("hosts", TIMING, "several hosts with as many ranks each",
-		      FIELD("hosts", INT, NEED, "how many", .min = 1, .max = MAX_HOSTS, HOSTS(n)),
-		      RANKS,
-		      FIELD("name", NAME, KEY, "what they are called; %d stands for their number",
-			    .word = "name", .value = "node%d", HOSTS(name))) },
+		      PL_LANG_FIELD("name", NAME, NEED, "what it is called", HOSTS(name)), RANKS) },
+	{ PL_LANG_ROW(
+		"hosts", TIMING, "several hosts with as many ranks each",
+		PL_LANG_FIELD("hosts", INT, NEED, "how many", .min = 1, .max = MAX_HOSTS, HOSTS(n)),
+		RANKS,
+		PL_LANG_FIELD("name", NAME, KEY, "what they are called; %d stands for their number",
+			      .word = "name", .value = "node%d", HOSTS(name))) },
 	{ PL_LANG_ROW("link", TIMING, "what a message takes inside a host or between hosts",
-		      FIELD("name", NAME, NEED, "what it is called", TLINK(name)),
-		      FIELD("scope", CHOICE, PL_LANG_KEY | PL_LANG_NEED,
-			    "inside a host, or between hosts", .choices = "host|network",
-			    .word = "scope"),
-		      FIELD("bandwidth", RATE, KEY | PL_LANG_NEED, "in one direction",
-			    .word = "bandwidth", TLINK(bytes_per_ns)),
-		      FIELD("latency", TIME, KEY | PL_LANG_NEED, "of each message",
-			    .word = "latency", .max = 3.6e12, TLINK(latency_ns)),
-		      FIELD("shared", FLAG, KEY,
-			    "one for all ranks of a host; else each rank has its own",
-			    TLINK(shared))) },
+		      PL_LANG_FIELD("name", NAME, NEED, "what it is called", TLINK(name)),
+		      PL_LANG_FIELD("scope", CHOICE, PL_LANG_KEY | PL_LANG_NEED,
+				    "inside a host, or between hosts", .choices = "host|network",
+				    .word = "scope"),
+		      PL_LANG_FIELD("bandwidth", RATE, KEY | PL_LANG_NEED, "in one direction",
+				    .word = "bandwidth", TLINK(bytes_per_ns)),
+		      PL_LANG_FIELD("latency", TIME, KEY | PL_LANG_NEED, "of each message",
+				    .word = "latency", .max = 3.6e12, TLINK(latency_ns)),
+		      PL_LANG_FIELD("shared", FLAG, KEY,
+				    "one for all ranks of a host; else each rank has its own",
+				    TLINK(shared))) },
 };
 const struct pl_lang_schema pl_topology_schema = {
 	.name = "topology", .version = 1, .row = rows, .n_rows = PL_LEN(rows)

@@ -10,9 +10,8 @@
 
 /* ---- schema ---------------------------------------------------------------------------------- */
 
-#define FIELD			   PL_LANG_FIELD
 #define NEED			   PL_LANG_NEED
-#define PICK(key, kind, what, ...) FIELD(key, kind, PL_LANG_KEY, what, __VA_ARGS__)
+#define PICK(key, kind, what, ...) PL_LANG_FIELD(key, kind, PL_LANG_KEY, what, __VA_ARGS__)
 /* Which operations: the keys in the order of enum key, then the word for all. */
 #define SELECTOR                                                                                   \
 	PICK("kind", GLOB, "kind, or one of comm, compute, gap and all"),                          \
@@ -25,11 +24,12 @@
 		PICK("layer", NUMBERS, "layer"), PICK("mb", NUMBERS, "microbatch"),                \
 		PICK("all", FLAG, "all operations")
 #define BY(least, more, what)                                                                      \
-	FIELD("by", REAL, PL_LANG_KEY | (more), what, .min = least, .max = FACTOR_MAX, .word = "by")
+	PL_LANG_FIELD("by", REAL, PL_LANG_KEY | (more), what, .min = least, .max = FACTOR_MAX,     \
+		      .word = "by")
 #define TO(more)                                                                                   \
-	FIELD("to", TIME, PL_LANG_KEY | PL_LANG_SECONDS | (more), "time; without a unit, s",       \
-	      .word = "to")
-#define LINK FIELD("link", NAME, 0, "link of the topology; all if not given")
+	PL_LANG_FIELD("to", TIME, PL_LANG_KEY | PL_LANG_SECONDS | (more),                          \
+		      "time; without a unit, s", .word = "to")
+#define LINK PL_LANG_FIELD("link", NAME, 0, "link of the topology; all if not given")
 
 static const struct pl_lang_row rows[VERBS] = {
 	[V_SCALE] = { PL_LANG_ROW("scale", TIMING, "make operations take X times as long", SELECTOR,
@@ -39,16 +39,17 @@ static const struct pl_lang_row rows[VERBS] = {
 				TO(NEED)) },
 	[V_FIX] = { PL_LANG_ROW("fix", TIMING,
 				"make operations take what is typical of their peers", SELECTOR,
-				FIELD("to", CHOICE, PL_LANG_KEY, "what is typical",
-				      .choices = "mean|median", .word = "to")) },
+				PL_LANG_FIELD("to", CHOICE, PL_LANG_KEY, "what is typical",
+					      .choices = "mean|median", .word = "to")) },
 	[V_BANDWIDTH] = { PL_LANG_ROW("bandwidth", TIMING,
 				      "make links carry X times as many bytes a second", LINK,
 				      BY(1 / FACTOR_MAX, NEED, "factor")) },
 	[V_LATENCY] = { PL_LANG_ROW("latency", TIMING,
 				    "change what a message takes beside its bytes", LINK,
 				    BY(0, 0, "factor"), TO(0)) },
-	[V_RANKS] = { PL_LANG_ROW("ranks", TIMING, "change the number of data-parallel workers",
-				  FIELD("ranks", INT, NEED, "workers", .min = 1, .max = 1e6)) },
+	[V_RANKS] = { PL_LANG_ROW(
+		"ranks", TIMING, "change the number of data-parallel workers",
+		PL_LANG_FIELD("ranks", INT, NEED, "workers", .min = 1, .max = 1e6)) },
 };
 const struct pl_lang_schema pl_sim_whatif_schema = {
 	.name = "what-if", .version = 1, .row = rows, .n_rows = VERBS

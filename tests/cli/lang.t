@@ -27,14 +27,15 @@ lacks() {
 for p in run plan replay; do
 	"$BIN/$p" --help=statements >"$TMP/statements" 2>/dev/null || continue
 	check "$p: --help=statements lists them" grep -q '^statements of a' "$TMP/statements"
-	for language in $(sed -n 's/^statements of a \(.*\):$/\1/p' "$TMP/statements"); do
+	sed -n 's/^statements of a \(.*\):$/\1/p' "$TMP/statements" >"$TMP/languages"
+	while read -r language <&3; do
 		page=$SRC/man/paceline-$language.5
 		[ "$language" = what-if ] && page=$SRC/man/paceline-replay.1
 		lacks "$language" "$page" >"$TMP/lacks"
 		check "$p: the manual page of a $language names every statement and key" \
 			test ! -s "$TMP/lacks"
 		sed 's/^/# /' "$TMP/lacks"
-	done
+	done 3<"$TMP/languages"
 done
 p=run
 check "the keys of a statement are found" test "$(keys job link | tr '\n' ' ')" = "rate latency from to shared "

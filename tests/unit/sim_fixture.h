@@ -398,4 +398,18 @@ __attribute__((unused)) static bool agrees(const struct job *j, const struct pl_
 	return same;
 }
 
+static inline bool path_is_whole(const struct pl_path *p, pl_ns t0)
+{
+	pl_ns sum = 0, unexplained = 0, latency = 0;
+
+	for (size_t i = 0; i < p->n; i++) {
+		if (p->item[i].start != t0 + sum || p->item[i].ns <= 0)
+			return false;
+		sum += p->item[i].ns;
+		unexplained += p->item[i].part == PL_PP_UNEXPLAINED ? p->item[i].ns : 0;
+		latency += p->item[i].part == PL_PP_LATENCY ? p->item[i].ns : 0;
+	}
+	return sum == p->length && unexplained == p->unexplained && latency == p->latency;
+}
+
 #endif

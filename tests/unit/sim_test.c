@@ -1,6 +1,6 @@
 /*
- * The simulator against slow and simple ones: random graphs by an event loop, shared resources and
- * the account of a rank's time instant by instant.
+ * The simulator against slow and simple ones: random graphs by an event loop, and the account of a
+ * rank's time instant by instant.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -115,20 +115,6 @@ static void test_many(uint64_t seed)
 }
 
 /* ---- steps, path ----------------------------------------------------------------------------- */
-
-static bool path_is_whole(const struct pl_path *p, pl_ns t0)
-{
-	pl_ns sum = 0, unexplained = 0, latency = 0;
-
-	for (size_t i = 0; i < p->n; i++) {
-		if (p->item[i].start != t0 + sum || p->item[i].ns <= 0)
-			return false;
-		sum += p->item[i].ns;
-		unexplained += p->item[i].part == PL_PP_UNEXPLAINED ? p->item[i].ns : 0;
-		latency += p->item[i].part == PL_PP_LATENCY ? p->item[i].ns : 0;
-	}
-	return sum == p->length && unexplained == p->unexplained && latency == p->latency;
-}
 
 static void test_path(uint64_t seed)
 {
@@ -283,198 +269,6 @@ static void test_account(uint64_t seed)
 	   "seed %llu: waits have somebody who was waited for", (unsigned long long)seed);
 	pl_sim_account_fini(&a);
 	pl_sim_run_fini(&r);
-	pl_sim_free(s);
-	pl_graph_fini(&j.g);
-}
-
-/* ---- shared resources ------------------------------------------------------------------------ */
-
-enum { USERS = 40 };
-
-struct user {
-	pl_ns ready, dur, start;
-};
-
-/* Users of one resource that takes `places` at a time: first come, first served; ns by ns. */
-static void slow_queue(struct user *u, int places)
-{
-	bool started[USERS] = { false };
-	int left = USERS;
-
-	for (pl_ns t = 0; left; t++) {
-		int busy = 0, best;
-
-		for (int i = 0; i < USERS; i++)
-			busy += started[i] && u[i].start + u[i].dur > t;
-		for (; busy < places; busy++) {
-			best = -1;
-			for (int i = 0; i < USERS; i++)
-				if (!started[i] && u[i].ready <= t &&
-				    (best < 0 || u[i].ready < u[best].ready))
-					best = i;
-			if (best < 0)
-				break;
-			started[best] = true;
-			u[best].start = t;
-			left--;
-		}
-	}
-}
-
-/* Each user: a delay that ends at `ready`, then the resource. */
-static int queue_graph(struct job *j, const struct user *u, uint32_t places, struct pl_err *err)
-{
-	struct pl_graph *g = &j->g;
-	struct pl_shape *s;
-	int rc;
-
-	*j = (struct job){ .ranks = 1, .per_rank = 1 };
-	PL_TRY(job_tables(j, err));
-	g->res[0].track_type = PL_T_LINK;
-	g->res[0].capacity = places;
-	PL_TRY(pl_alloc(&g->shape, 1, sizeof(*g->shape), err));
-	g->n_shapes = g->cap_shapes = 1;
-	s = &g->shape[0];
-	PL_TRY(shape_arrays(s, err));
-	PL_TRY(pl_alloc(&g->step, 1, sizeof(*g->step), err));
-	g->n_steps = g->cap_steps = 1;
-	PL_TRY(pl_alloc(&g->step[0].start, MAX_NODES, sizeof(pl_ns), err));
-	PL_TRY(pl_alloc(&g->step[0].dur, MAX_NODES, sizeof(pl_ns), err));
-	for (int i = 0; i < USERS; i++) {
-		uint32_t n = add_node(s, PL_N_DELAY, PL_RO_NONE, PL_K_OTHER, PL_NONE, j->name[0]);
-
-		s->flags[n] |= PL_NF_STEP_BEGIN;
-		g->step[0].dur[n] = u[i].ready;
-		n = add_node(s, PL_N_RESOURCE, PL_RO_TRANSFER, PL_K_SEND, 0, j->name[1]);
-		add_edge(s, n - 1, PL_E_DATA);
-		g->step[0].start[n] = u[i].start;
-		g->step[0].dur[n] = u[i].dur;
-	}
-out:
-	return rc;
-}
-
-static void test_shared(uint64_t seed, int places)
-{
-	struct pl_err err = { 0 };
-	struct user u[USERS], half[USERS];
-	struct pl_whatif w = { 0 };
-	struct pl_run r = { 0 }, p = { 0 };
-	struct pl_path path = { 0 };
-	struct pl_sim *s = NULL;
-	struct job j;
-	bool same = true, scaled = true;
-	pl_ns unexplained = 0;
-	int delays = 0;
-
-	for (int i = 0; i < USERS; i++) {
-		u[i].ready = (pl_ns)(pl_rng_next(&seed) % 300);
-		u[i].dur = 2 * (pl_ns)(1 + pl_rng_next(&seed) % 20);
-		half[i] = u[i];
-		half[i].dur /= 2;
-	}
-	slow_queue(u, places);
-	slow_queue(half, places);
-	if (queue_graph(&j, u, (uint32_t)places, &err) < 0 || !(s = pl_sim_new(&j.g, &err)) ||
-	    pl_sim_run(s, NULL, &r, &err) < 0 ||
-	    pl_sim_whatif_add(&w, "scale kind=send by 0.5", &err) < 0 ||
-	    pl_sim_run(s, &w, &p, &err) < 0 || pl_sim_path_find(s, &r, &path, &err) < 0) {
-		ok(false, "shared: %s", err.msg);
-		return;
-	}
-	for (int i = 0; i < USERS; i++) {
-		same &= r.start[0][2 * i + 1] == u[i].start;
-		scaled &= p.start[0][2 * i + 1] == half[i].start;
-		unexplained += pl_sim_unexplained(s, 0, (uint32_t)(2 * i + 1));
-	}
-	ok(same && unexplained == 0, "%d places: the recorded queue, explained by the resource",
-	   places);
-	ok(scaled, "%d places: another queue when its users take half the time", places);
-	for (size_t i = 0; i < path.n; i++)
-		delays += j.g.shape[0].type[path.item[i].node] == PL_N_DELAY;
-	ok(path_is_whole(&path, r.step_start[0]) && path.unexplained == 0 && delays == 1 &&
-		   (places > 1 || path.n > 2),
-	   "%d places: the path goes through those who held the resource", places);
-	pl_sim_path_fini(&path);
-	pl_sim_whatif_fini(&w);
-	pl_sim_run_fini(&r);
-	pl_sim_run_fini(&p);
-	pl_sim_free(s);
-	pl_graph_fini(&j.g);
-}
-
-/* ---- the event core -------------------------------------------------------------------------- */
-
-/* An edit as tasks that compete for nothing. Arrays for `nodes` and `edges` are the caller's. */
-static struct pl_sim_events_job edit_job(const struct pl_edit *e, uint32_t *off, uint32_t *src,
-					 uint8_t *etype, pl_ns *delay, pl_ns *dur, pl_ns *earliest)
-{
-	for (uint32_t i = 0; i < e->n_nodes; i++) {
-		off[i + 1] = off[i];
-		for (uint32_t x = e->node[i].in; x != PL_NONE; x = e->edge[x].in_next) {
-			src[off[i + 1]] = e->edge[x].src;
-			etype[off[i + 1]] = e->edge[x].type;
-			delay[off[i + 1]++] = e->edge[x].w;
-		}
-		dur[i] = e->node[i].dur;
-		earliest[i] = e->node[i].fixed;
-		if (off[i] == off[i + 1] && earliest[i] == INT64_MIN)
-			earliest[i] = e->node[i].start;
-	}
-	return (struct pl_sim_events_job){ .n = (uint32_t)e->n_nodes,
-					   .off = off,
-					   .src = src,
-					   .etype = etype,
-					   .delay = delay,
-					   .dur = dur,
-					   .earliest = earliest };
-}
-
-static void test_event_core(uint64_t seed)
-{
-	struct pl_err err = { 0 };
-	struct job j;
-	struct pl_edit e = { 0 };
-	struct pl_sim *s = NULL;
-	struct pl_sim_events *ev;
-	bool same = true;
-
-	if (make_job(&j, seed, 3, 200, 3, 100, seed % 2 ? 0 : INT64_C(7000000000), &err) < 0) {
-		ok(false, "%s", err.msg);
-		return;
-	}
-	for (size_t i = 0; i < j.g.n_shapes; i++) { /* an edit has no rendezvous of k of n */
-		pl_free(j.g.shape[i].k);
-		j.g.shape[i].k = NULL;
-	}
-	s = pl_sim_new(&j.g, &err);
-	if (!s || pl_sim_edit(s, 0, j.g.n_steps, &e, &err) < 0) {
-		ok(false, "%s", err.msg);
-		return;
-	}
-	uint32_t *off = calloc(e.n_nodes + 1, sizeof(*off)), *src = calloc(e.n_edges, sizeof(*src));
-	uint32_t *use_off = calloc(e.n_nodes + 1, sizeof(*use_off));
-	uint8_t *etype = calloc(e.n_edges, 1);
-	pl_ns *ns = calloc(4 * e.n_nodes + e.n_edges, sizeof(*ns));
-	pl_ns *dur = ns, *earliest = ns + e.n_nodes, *delay = ns + 4 * e.n_nodes;
-	struct pl_sim_events_times t = { .start = ns + 2 * e.n_nodes, .end = ns + 3 * e.n_nodes };
-	struct pl_sim_events_job job = edit_job(&e, off, src, etype, delay, dur, earliest);
-
-	job.use_off = use_off;
-	ev = pl_sim_events_new(&job, &err);
-	same = ev && pl_sim_events_run(ev, NULL, &t, &err) == 0;
-	for (size_t i = 0; same && i < e.n_nodes; i++)
-		same = e.node[i].start == t.start[i] && pl_edit_end(&e, (uint32_t)i) == t.end[i];
-	ok(same,
-	   "seed %llu: without shared resources the event core has the starts of the static pass",
-	   (unsigned long long)seed);
-	pl_sim_events_free(ev);
-	free(off);
-	free(src);
-	free(use_off);
-	free(etype);
-	free(ns);
-	pl_edit_fini(&e);
 	pl_sim_free(s);
 	pl_graph_fini(&j.g);
 }
@@ -796,10 +590,6 @@ int main(void)
 		test_path(seed);
 		test_account(seed);
 	}
-	for (int places = 1; places <= 4; places++)
-		test_shared(7 + (uint64_t)places, places);
-	for (uint64_t seed = 200; seed < 212; seed++)
-		test_event_core(seed);
 	test_whatif();
 	test_fold(false);
 	test_fold(true);
