@@ -463,6 +463,19 @@ static void put_entries(struct cut *c, int32_t step)
 	s->n_entries = s->n_nodes;
 }
 
+/* Most nodes say nothing in the columns that are attributes. The unknown value of each such column
+ * has equal bytes: it is 0 or -1. */
+static void clear_attrs(struct pl_shape *s, size_t n)
+{
+	for (size_t k = 0; k < PL_N_NODE_COLUMNS; k++) {
+		const struct pl_node_column *c = &pl_graph_node_columns[k];
+		char *p = c->bit ? pl_graph_shape_column(s, c) : NULL;
+
+		if (p)
+			memset(p + s->n_entries * c->size, (int)(c->unknown & 0xff), n * c->size);
+	}
+}
+
 static void put_nodes(void *arg)
 {
 	const struct cut *c = arg;
@@ -470,6 +483,7 @@ static void put_nodes(void *arg)
 	struct pl_shape s = c->s; /* no name for what the stores below might change */
 	uint32_t i = s.n_entries;
 
+	clear_attrs(&s, c->put.to - c->put.from);
 	for (size_t k = c->put.from; k < c->put.to; k++, i++) {
 		const struct node *n = &b->node[c->order[k]];
 
@@ -480,7 +494,7 @@ static void put_nodes(void *arg)
 		s.res[i] = n->res;
 		s.name[i] = n->name;
 		s.group[i] = n->group;
-		if (c->has)
+		if (n->attr)
 			put_attr(&s, i, &b->attr[n->attr]);
 		if (s.phase)
 			s.phase[i] = n->phase;
