@@ -1,20 +1,22 @@
 /*
  * Communication across ranks, from the matches that merge found.
  *
- * A collective is a rendezvous: every member's arrival leads to it, it leads to every member's
- * transfer, and the transfer is what is left from the last arrival to the member's own end. A pair
- * is the same with two members: the receive cannot begin before its data, a send without a buffer
- * not before its receiver, so both transfer from the later start on.
+ * A collective is a rendezvous: edges lead from the arrival of every member to the rendezvous, and
+ * from the rendezvous to the transfer of every member. A transfer lasts from the last arrival to
+ * the end of its member. A send and its receive are a rendezvous of two members: the receive cannot
+ * begin before its data, and a send without a buffer not before its receiver, so both transfers
+ * begin at the later start.
  *
- * Who gives to the root of a reduce or gather need not wait, nor who receives from the root of a
- * broadcast or scatter for anybody else. Implementations differ, so what was recorded decides: who
- * was there when the last one came waited for it, who was gone did for the root alone, or, giving,
- * for nobody. Which one the root is was not recorded: it had come before the first one left, and is
- * the same where name, size and group are.
+ * A sender to the root of a reduce or gather need not wait. A receiver from the root of a broadcast
+ * or scatter need wait only for the root. Implementations differ, so the recorded times decide. A
+ * member that had not ended at the last arrival waited for it. A member that had ended waited only
+ * for the root, or, as a sender, for no member. The recording does not name the root. The root had
+ * arrived before the first member ended, and communications with the same name, size and group have
+ * the same root.
  *
- * Frameworks issue a send and a receive as one batch and record one span for both. Such twins (same
- * rank, same start, same end) would make the transfer of the one last as long as the wait of the
- * other; a twin's transfer ends with its partner's.
+ * Frameworks issue a send and a receive as one batch and record one span for both. With such twins
+ * (same rank, same start, same end), the transfer of the one would last as long as the wait of the
+ * other. Therefore the transfer of a twin ends with the transfer of its partner.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -93,11 +95,12 @@ static void set_transfer(struct gb *b, uint32_t arrive, pl_ns from, pl_ns until,
 						  : b->node[arrive].flags & ~PL_NF_MISSING);
 }
 
-/* Whom those of a match wait for that leave before the last one comes. */
+/* For which members does a member wait that ends before the last arrival? */
 enum bound {
-	BY_ALL,	 /* all should have waited for all: a wrong match or a buffered send */
-	BY_ROOT, /* the root, which gives to the others */
-	AT_ROOT, /* nobody: they give to the root and go */
+	BY_ALL,	 /* every member waits for all; an early end means a wrong match or a buffered send
+		  */
+	BY_ROOT, /* receivers wait only for the root */
+	AT_ROOT, /* senders to the root wait for no member */
 };
 
 struct match {
@@ -105,7 +108,7 @@ struct match {
 	const struct pl_member *mem;
 	uint32_t found, first; /* members with nodes; the first of them */
 	pl_ns last, left;      /* the last arrival, the first end */
-	bool early;	       /* left well before the last arrival */
+	bool early;	       /* a member ended well before the last arrival */
 	enum bound bound;
 };
 
@@ -168,7 +171,7 @@ static pl_id root_key(struct roots *r, const struct gb *b, const struct match *x
 	return id;
 }
 
-/* The root had come when the first one left, up to what clocks err. */
+/* The root had arrived when the first member ended, within the error of the clocks. */
 static bool could_be_root(const struct gb *b, const struct match *x, uint32_t a, pl_ns slack)
 {
 	return a != PL_NONE && b->node[a].start <= x->left + slack;

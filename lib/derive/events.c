@@ -1,34 +1,37 @@
 /*
- * What the device waits for on the device.
+ * Waits of streams for events of other streams.
  *
- * Recorded (cuda_sync events) where the profiler wrote them: the stream that waits, the stream
- * waited for and the record call. Otherwise inferred, and marked.
+ * If the profiler wrote cuda_sync events, they name the waiting stream, the stream of the event,
+ * and the record call. Otherwise the waits are inferred, and marked as inferred.
  *
  * cudaStreamWaitEvent names neither stream nor event. A *hypothesis* says which: the waiting stream
- * is that of the next launch after the wait (or of the next launch on another stream than that, and
- * so on); the event is the k-th last one recorded before the wait; it was recorded on the stream of
- * the last launch before the record (or ...). All of it is relative to the wait, so that the waits
- * of one place of a program, in every layer and every step, share one hypothesis. A place is known
- * by the calls around it. The hypotheses of a place are tested on all its waits:
+ * is the stream of the next launch after the wait (or of the next launch on another stream, and so
+ * on); the event is the k-th last event that was recorded before the wait; the event was recorded
+ * on the stream of the last launch before the record (or of an earlier launch on another stream).
+ * A hypothesis is relative to the wait, so all waits at one place of a program, in every layer and
+ * step, share one hypothesis. The calls around a wait identify its place. The code tests the
+ * hypotheses of a place on all its waits:
  *
- * - refuted by a wait whose operation began before the supposed event was over;
- * - supported by a wait whose operation was held up, free to start otherwise, and began as soon as
- *   the supposed event was over.
+ * - a wait refutes a hypothesis if its operation began before the supposed event occurred;
+ * - a wait supports a hypothesis if its operation was delayed, had no other reason to wait, and
+ *   began as soon as the supposed event had occurred.
  *
- * The nearest hypothesis that no wait refutes and that explains every operation held up at this
- * place is taken at once. The other places then compete for what is still unexplained: the one with
- * the most support wins, the nearest unrefuted one if none has any. What is still unexplained is
- * tried wait by wait. A wait that was never binding is thus told from the place's other waits, or
- * assumed to be for the nearest event, which does no harm to the replay as it was recorded.
+ * First, the code takes the nearest hypothesis of a place if no wait refutes it and it explains
+ * every delayed operation of the place. The other places then take the hypothesis with the most
+ * support from operations that are still unexplained, or the nearest unrefuted hypothesis if none
+ * has support. Last, each operation that is still unexplained is tested alone. A wait that delayed
+ * no operation gets the hypothesis of the other waits of its place, or else the nearest event;
+ * neither changes the replay of the recorded times.
  *
- * A trace without record calls is given one behind every launch; one without waits a wait before
- * every launch, of which only the places count where the stream changes or an operation was held
- * up.
+ * In a trace without record calls, a record is assumed after every launch. In a trace without
+ * waits, a wait is assumed before every launch. Of these waits only the places count where the
+ * stream changes or an operation was delayed.
  *
- * Communication libraries fence their launch with a record and a wait of their own before and
- * behind it. Where nearly every collective has both (beside the fork), they are left out.
+ * A communication library puts its own record and wait before its launch, and again after it. If
+ * nearly every collective has both (besides the records and waits of the framework), they are left
+ * out.
  *
- * Cost: O(calls + waits * hypotheses), of which places with a near answer need one.
+ * Cost: O(calls + waits * hypotheses). Most places need only one hypothesis.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -37,9 +40,9 @@
 
 #define TOL_NS	      2000   /* of rounding in start and end times */
 #define HELD_NS	      4000   /* an idle stream dispatches faster than this */
-#define LAUNCH_NS     25000  /* and what was launched starts faster than this */
-#define TIGHT_NS      10000  /* an operation begins within this after what it waited for */
-#define HANDOVER_NS   200000 /* a thread that calls nothing for longer may have handed over */
+#define LAUNCH_NS     25000  /* a launched operation starts faster than this */
+#define TIGHT_NS      10000  /* an operation begins at most this long after the event */
+#define HANDOVER_NS   200000 /* after a longer pause, another thread may have launched */
 #define N_DST	      3	     /* waiting streams that are considered */
 #define N_SRC	      2	     /* streams an event may have been recorded on */
 #define N_BACK	      24     /* events back */
@@ -85,7 +88,7 @@ struct events { /* of a rank */
 	struct wait *wait; /* by place */
 	size_t n_wait, cap_wait;
 	uint32_t most_back;
-	bool made_up; /* the waits are */
+	bool made_up; /* the waits are assumed */
 	struct group *group;
 	size_t n_group, cap_group;
 	uint64_t *hash;	   /* by name, of all ranks: without its digits; 0 not yet */
@@ -222,8 +225,8 @@ static void mark_fences(const struct gb *b, struct rankinfo *rk)
 
 /* ---- edges ----------------------------------------------------------------------------------- */
 
-/* An event on `src` behind its first n operations also covers what that stream was made to wait for
- * since its last launch. */
+/* An event on `src` after its first n operations also covers the events for which this stream has
+ * waited since its last launch. */
 static int inherit(struct gb *b, const struct lane *src, uint32_t n, const struct op *op,
 		   unsigned type, struct pl_err *err)
 {
@@ -312,7 +315,7 @@ static int recorded_waits(struct events *x, bool *any, struct pl_err *err)
 
 /* ---- the waits and the records to choose from ------------------------------------------------ */
 
-/* launched: an event made up behind the launch at `call`. */
+/* launched: an event that is assumed after the launch at `call`. */
 static int add_record(struct events *x, uint32_t call, bool launched, struct pl_err *err)
 {
 	struct record r = { .call = call };
@@ -333,7 +336,8 @@ static int add_record(struct events *x, uint32_t call, bool launched, struct pl_
 	return rc;
 }
 
-/* How long the operation was held up by what is not in its stream's order or its launch. */
+/* How long the operation was delayed for another reason than the order of its stream or its
+ * launch. */
 static pl_ns held_up(const struct events *x, const struct lane *d, uint32_t at)
 {
 	const struct op *op = d->op[at];
@@ -561,7 +565,7 @@ static struct tally test(const struct events *x, const struct group *g, struct h
 	return t;
 }
 
-/* Count the place's waits at their events, or take them away (by -1). */
+/* Add `by` (1 or -1) to the counts of the events that the waits of the place name. */
 static void use(struct events *x, const struct group *g, int by)
 {
 	for (uint32_t i = g->first; i < g->first + g->n; i++)
@@ -603,7 +607,7 @@ static bool next_hyp(const struct events *x, const struct group *g, struct hyp *
 	return h->dst < N_DST;
 }
 
-/* The nearest event, if it explains all there is to explain. */
+/* Takes the nearest event if it explains all delayed operations of the place. */
 static void take_nearest(struct events *x, struct group *g)
 {
 	struct hyp h = { 1, g->dst, 0 };
@@ -636,7 +640,7 @@ static void take_best(struct events *x, struct group *g)
 		accept(x, g, nearest, false);
 }
 
-/* How many waits of the place name an event that another wait, too, waits for. */
+/* The number of waits of the place that share their event with another wait. */
 static uint32_t shared(const struct events *x, const struct group *g, struct hyp h)
 {
 	uint32_t n = 0;
@@ -648,8 +652,8 @@ static uint32_t shared(const struct events *x, const struct group *g, struct hyp
 }
 
 /*
- * A place without support: events on a communication stream are there to be waited for once, so the
- * nearest one that leaves the others to their own waits is more likely.
+ * A place without support. An event on a communication stream usually has one wait, so the nearest
+ * event that no other wait names is more likely.
  */
 static void reconsider(struct events *x, struct group *g)
 {
@@ -675,7 +679,7 @@ static void reconsider(struct events *x, struct group *g)
 	accept(x, g, best, false);
 }
 
-/* An operation still unexplained: any event that explains this one wait. */
+/* For an operation that is still unexplained: find any event that explains this wait. */
 static void take_any(struct events *x, struct wait *w)
 {
 	const struct group *g = &(const struct group){ .dst = 0 };
@@ -711,7 +715,7 @@ static int tie_all(struct events *x, struct pl_err *err)
 	return 0;
 }
 
-/* Made-up waits count where the program changes to another stream or an operation was held up. */
+/* An assumed wait counts if the program changes to another stream or an operation was delayed. */
 static bool counts(const struct events *x, const struct group *g)
 {
 	for (uint32_t i = g->first; i < g->first + g->n; i++) {

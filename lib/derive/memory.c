@@ -1,48 +1,49 @@
 /*
- * Recorded allocations: which operations make and free what memory.
+ * Recorded allocations: the operations that allocate and release memory.
  *
  * PyTorch's profiler (profile_memory) writes an instant for each allocation and each release, on
- * the thread that asked for it, with its address and what is allocated in all. A release belongs to
- * the last allocation at its address. Of a rank with a device only the memory of that device
- * counts, for it is what runs out; the totals of host memory begin at 0 with the recording, those
- * of devices hold what was there before.
+ * the thread that asked for it, with the address and the total of allocated bytes. A release
+ * belongs to the last allocation at its address. If a rank has a device, only the memory of the
+ * device counts, because it is the scarce one. The totals of host memory begin at 0 with the
+ * recording. The totals of a device include earlier allocations.
  *
- * Memory changes inside nodes, and a graph knows only where nodes begin and end. What is released
- * in a node is taken to be gone when the node begins, what it makes and leaves is there from then
- * on, and what else it needed for a moment is one number a node; so the highest use during each
- * node is that of the recording, exactly.
+ * Memory changes inside nodes, but a graph has only the start and the end of a node. Therefore a
+ * release counts at the start of its node, and so does an allocation that outlives its node. One
+ * number for each node (temporary memory) holds the rest, so that the peak during each node is
+ * exactly the recorded peak.
  *
- * Autograd's operations of the backward pass are told by their names. What was made outside them
- * and lives when the next of them begins is kept for the backward pass: an activation. The
- * innermost annotation that encloses the making is its layer; annotations that keep something are
- * numbered within a step, and the operations in them get that number.
+ * The names of operations identify the backward operations of autograd. Memory that was allocated
+ * outside them, and is in use when the next of them begins, is an activation. Its layer is the
+ * innermost annotation around the allocation. Annotations with activations are numbered within a
+ * step, and the operations in them get this number as layer.
  *
- * O(n log n) in memory events and annotations; traces without them pay a look at each segment.
+ * O(n log n) in memory events and annotations. A trace without them costs one test for each
+ * segment.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "derive/memory.h"
 
-#define BYTES_MAX ((int64_t)1 << 44) /* of an allocation that is believed */
-#define NEST	  64		     /* annotations looked through for the one that encloses */
+#define BYTES_MAX ((int64_t)1 << 44) /* a larger allocation is an error of the recording */
+#define NEST	  64		     /* annotations searched for the enclosing one */
 
 static const char backward[] = "autograd::engine::evaluate_function";
 
 struct event {
 	pl_ns at;
-	int64_t addr, bytes, total; /* total: afterwards; INT64_MIN unknown */
+	int64_t addr, bytes, total; /* total: after the event, INT64_MIN: not known */
 	int64_t type, id;
 	uint32_t res, seg, ev;
 };
 struct device {
 	int64_t type, id;
 };
-/* What happens in a node. */
+/* The allocations and releases of a node. */
 struct now {
 	uint32_t node;
-	int64_t sum, most;  /* most: right after a making */
-	int64_t left, gone; /* made and left; freed of what was there before, as of its begin */
+	int64_t sum, most;  /* most: largest sum right after an allocation */
+	int64_t left, gone; /* bytes that outlive the node; released bytes from before the node */
 	bool makes;
 };
 struct pairing {
@@ -52,7 +53,7 @@ struct pairing {
 	struct event *ev;
 	size_t n, cap;
 	struct pl_intern addr;
-	uint32_t *top, *below; /* [address]: the last made there; [allocation]: the one before */
+	uint32_t *top, *below; /* [address]: its last allocation; [allocation]: the one before */
 	size_t cap_top, cap_below;
 	struct now *now; /* [resource] */
 	uint32_t main;	 /* the thread with most nodes, PL_NONE */
@@ -115,7 +116,8 @@ static int gather_events(struct pairing *p, uint32_t seg, struct pl_err *err)
 
 PL_COMPARATOR(by_time, struct event, at, seg, ev);
 
-/* Keep the events of one device: one that is not the host's if there is one, with most memory. */
+/* Keep the events of one device: the one with the most memory in use, but the host only if there is
+ * no device. */
 static void choose_device(struct pairing *p)
 {
 	struct device d = { 0, INT64_MIN };

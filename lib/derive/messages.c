@@ -1,22 +1,24 @@
 /*
- * Collectives whose messages were recorded: these, as measured, in place of one transfer a member.
+ * Collectives with recorded messages: the messages, as measured, replace the one transfer of each
+ * member.
  *
- * A message is two nodes, what the sender and what the receiver spent on it, each on a resource of
- * its rank and channel. The receiver's begins when the sender's has ended (before, it waited),
- * or right after it began, where the sender took longer. What a message waited for is not recorded;
- * on each rank and channel it is taken to be
+ * A message is two nodes, a send and a receive, each on a resource of its rank and channel. The
+ * receive begins when the send has ended, because the receiver waited before that. If the send took
+ * longer than the receive, the receive begins right after the start of the send. The recording does
+ * not tell the dependencies of a message. On each rank and channel they are inferred:
  *
- *   the message before it in the same direction (its end, or its start where the two overlap), and
- *   the collective's arrival for the first;
- *   for what is sent, the latest that was received and had come when it began: of the same chunk,
- *   on whatever channel, where chunks are recorded (a chunk that did not come is the rank's own:
- *   its sending waits for nobody), else the latest of the channel.
+ *   A message follows the message before it in the same direction (its end, or its start if the two
+ *   overlap). The first message follows the arrival of the member.
+ *   A send follows the latest receive that had ended when the send began. If chunks are recorded,
+ *   this is the latest receive of the same chunk, on any channel; a chunk that the rank did not
+ *   receive is its own, and its send waits for no receive. Otherwise it is the latest receive of
+ *   the channel.
  *
- * A member's transfer is what is left of its collective after its last messages. A member without
- * messages waits for the last arrival and transfers from there. Edges that the recorded times
- * contradict are left out, so a replay reproduces them. Along those that are left neither starts
- * nor ends decrease, and from a reception to what passes it on one of them increases: there is no
- * cycle. O(n log n) in messages.
+ * The transfer of a member is the rest of its collective after its last message. A member without
+ * messages waits for the last arrival, and its transfer begins there. Edges that contradict the
+ * recorded times are left out, so that a replay reproduces these times. Neither starts nor ends
+ * decrease along the other edges, and from a receive to a dependent send at least one of them
+ * increases. Therefore there is no cycle. O(n log n) in messages.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -26,11 +28,11 @@
 struct member {
 	int32_t rank;
 	uint32_t arrive;
-	pl_ns end; /* of the collective there */
-	bool any;  /* it has messages */
-	pl_ns last;
+	pl_ns end;  /* of the collective there */
+	bool any;   /* the member has messages */
+	pl_ns last; /* end of its last message */
 };
-struct side { /* of a message */
+struct message_end { /* one end of a message: the send or the receive */
 	uint32_t member, channel;
 	bool recv;
 	pl_ns start, end;
@@ -41,9 +43,9 @@ struct chunks {
 	struct gb *b;
 	struct member *m;
 	uint32_t n;
-	struct side *v;
+	struct message_end *v;
 	size_t n_v, cap_v;
-	struct side *recv; /* those of v that have a chunk, by member and chunk, then by end */
+	struct message_end *recv; /* receives of v with a chunk, by member, chunk and end */
 	size_t n_recv;
 };
 
@@ -92,7 +94,7 @@ static uint32_t member_of(const struct chunks *c, int64_t rank)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-/* The resource of a rank's channel. */
+/* Finds or adds the resource of a channel of the member's rank. */
 static int link_of(struct chunks *c, uint32_t member, uint32_t channel, uint32_t *res,
 		   struct pl_err *err)
 {
@@ -129,9 +131,11 @@ static int64_t value(const int64_t *col, uint32_t ev, int64_t none)
 	return !col || col[ev] == INT64_MIN ? none : col[ev];
 }
 
-/* One side, unless it is of no member. `sent`: of what it receives. */
-static int add_side(struct chunks *c, const struct pl_member *x, bool recv, const struct side *sent,
-		    struct side **out, struct pl_err *err)
+/* Adds a send or a receive. *out is NULL if its rank is no member. `sent`: the send of a receive.
+ */
+static int add_message_end(struct chunks *c, const struct pl_member *x, bool recv,
+			   const struct message_end *sent, struct message_end **out,
+			   struct pl_err *err)
 {
 	struct gb *b = c->b;
 	const struct pl_events *e = b->t->seg[x->segment];
@@ -141,7 +145,8 @@ static int add_side(struct chunks *c, const struct pl_member *x, bool recv, cons
 	pl_ns low, end = pl_trace_clock_apply(clock,
 					      pl_add_sat(start, pl_max_i64(0, e->dur[x->event])));
 	struct op op = { .seg = x->segment, .ev = x->event };
-	struct side s = { .member = member_of(c, track->rank < 0 ? 0 : track->rank), .recv = recv };
+	struct message_end s = { .member = member_of(c, track->rank < 0 ? 0 : track->rank),
+				 .recv = recv };
 	int64_t channel = value(e->channel, x->event, 0);
 	struct member *m;
 	struct node n;
@@ -185,18 +190,19 @@ out:
 	return rc;
 }
 
-/* A send and its receive; or what was sent is there when it has been, if nothing says when. */
+/* Adds a send and its receive. If the receive was not recorded, the data arrives at the end of the
+ * send. */
 static int add_message(struct chunks *c, const struct pl_match *m, struct pl_err *err)
 {
 	const struct pl_member *x = &c->b->t->merge.member[m->first];
-	struct side *s, sent;
+	struct message_end *s, sent;
 	int rc;
 
-	if (!m->n || (rc = add_side(c, x, false, NULL, &s, err)) < 0 || !s)
+	if (!m->n || (rc = add_message_end(c, x, false, NULL, &s, err)) < 0 || !s)
 		return m->n ? rc : 0;
 	sent = *s;
 	if (m->n > 1) {
-		if ((rc = add_side(c, x + 1, true, &sent, &s, err)) < 0 || !s)
+		if ((rc = add_message_end(c, x + 1, true, &sent, &s, err)) < 0 || !s)
 			return rc;
 		if (sent.end <= s->start)
 			return pl_derive_edge(c->b, sent.node, s->node, PL_E_DATA, err);
@@ -204,7 +210,7 @@ static int add_message(struct chunks *c, const struct pl_match *m, struct pl_err
 			       ? 0
 			       : pl_derive_edge(c->b, sent.node, s->node, PL_E_START, err);
 	}
-	/* it is there when it has been sent */
+	/* no receive was recorded: the data arrives at the end of the send */
 	sent.member = member_of(c, value(c->b->t->seg[x->segment]->peer, x->event, -1));
 	if (sent.member == PL_NONE || sent.end > c->m[sent.member].end)
 		return 0;
@@ -218,9 +224,9 @@ static int add_message(struct chunks *c, const struct pl_match *m, struct pl_err
 	return 0;
 }
 
-/* ---- what they waited for -------------------------------------------------------------------- */
+/* ---- dependencies of messages ---------------------------------------------------------------- */
 
-static int by_end(const struct side *a, const struct side *b)
+static int by_end(const struct message_end *a, const struct message_end *b)
 {
 	if (a->end != b->end)
 		return a->end < b->end ? -1 : 1;
@@ -229,11 +235,11 @@ static int by_end(const struct side *a, const struct side *b)
 	return a->node < b->node ? -1 : a->node > b->node;
 }
 
-/* By member, channel and direction; sends by start, receptions by end, then by start: so that what
- * is before() something comes first. */
+/* By member, channel and direction; then sends by start, and receives by end and start. With this
+ * order, a receive that is before() a send comes first. */
 static int by_place(const void *pa, const void *pb)
 {
-	const struct side *a = pa, *b = pb;
+	const struct message_end *a = pa, *b = pb;
 	pl_ns x = a->recv ? a->end : a->start, y = b->recv ? b->end : b->start;
 
 	if (a->member != b->member)
@@ -247,14 +253,17 @@ static int by_place(const void *pa, const void *pb)
 	return by_end(a, b);
 }
 
-/* At one instant neither is first. */
-static bool before(const struct side *recv, const struct side *send)
+/* Had the receive ended when the send began? Two messages of no duration at one instant have no
+ * order. */
+static bool before(const struct message_end *recv, const struct message_end *send)
 {
 	return recv->end <= send->start && (recv->start < send->start || recv->end < send->end);
 }
 
-/* The last of recv[0 .. n), in an order in which what is before() it comes first; NULL: none. */
-static const struct side *latest(const struct side *recv, size_t n, const struct side *send)
+/* The last receive of recv[0 .. n) that is before() the send; NULL: none. The array has the order
+ * of by_place() or by_chunk(). */
+static const struct message_end *latest(const struct message_end *recv, size_t n,
+					const struct message_end *send)
 {
 	size_t i = 0;
 
@@ -264,7 +273,7 @@ static const struct side *latest(const struct side *recv, size_t n, const struct
 
 static int by_chunk(const void *pa, const void *pb)
 {
-	const struct side *a = pa, *b = pb;
+	const struct message_end *a = pa, *b = pb;
 	int c = PL_COMPARE_FIELDS(a, b, member, chunk);
 
 	return c ? c : by_end(a, b);
@@ -282,7 +291,7 @@ static int find_chunks(struct chunks *c, struct pl_err *err)
 	return rc;
 }
 
-/* Where receptions of the member's chunk begin, or those of the next one. */
+/* Index of the first receive of this chunk or a later one. */
 static size_t chunk_at(const struct chunks *c, uint32_t member, int64_t chunk)
 {
 	size_t i = 0;
@@ -293,9 +302,10 @@ static size_t chunk_at(const struct chunks *c, uint32_t member, int64_t chunk)
 	return i;
 }
 
-/* The reception that a send passes on; recv[0 .. n): those of its channel. NULL: none had come. */
-static const struct side *passes_on(const struct chunks *c, const struct side *recv, size_t n,
-				    const struct side *send)
+/* The receive whose data the send passes on; NULL: none. recv[0 .. n): receives of its channel. */
+static const struct message_end *find_received(const struct chunks *c,
+					       const struct message_end *recv, size_t n,
+					       const struct message_end *send)
 {
 	size_t from;
 
@@ -305,7 +315,7 @@ static const struct side *passes_on(const struct chunks *c, const struct side *r
 	return latest(c->recv + from, chunk_at(c, send->member, send->chunk + 1ll) - from, send);
 }
 
-static bool own(const struct chunks *c, const struct side *s)
+static bool recorded_by_member(const struct chunks *c, const struct message_end *s)
 {
 	const struct gb *b = c->b;
 
@@ -313,16 +323,17 @@ static bool own(const struct chunks *c, const struct side *s)
 	       b->ri[b->node[c->m[s->member].arrive].res].rank_index;
 }
 
-/* One after the other; of receptions the order of ends is not always that of starts. */
-static int chain(struct chunks *c, const struct side *v, size_t n, struct pl_err *err)
+/* Joins the messages of one channel and direction in order. The order of the ends of receives may
+ * differ from the order of their starts. */
+static int join_run(struct chunks *c, const struct message_end *v, size_t n, struct pl_err *err)
 {
 	uint32_t arrive = c->m[v->member].arrive;
-	const struct side *before = NULL;
+	const struct message_end *before = NULL;
 	int rc = 0;
 
 	for (size_t i = 0; i < n && rc >= 0; i++) {
-		if (!own(c, &v[i]))
-			continue; /* a send of another's, known by its peer alone */
+		if (!recorded_by_member(c, &v[i]))
+			continue; /* the send of another rank: the receive was not recorded */
 		if (!before)
 			rc = pl_derive_edge(c->b, arrive, v[i].node, PL_E_SEQ, err);
 		else if (before->end <= v[i].start)
@@ -336,7 +347,7 @@ static int chain(struct chunks *c, const struct side *v, size_t n, struct pl_err
 	return rc;
 }
 
-static size_t run_of(const struct chunks *c, size_t i)
+static size_t end_of_run(const struct chunks *c, size_t i)
 {
 	size_t k = i;
 
@@ -346,10 +357,11 @@ static size_t run_of(const struct chunks *c, size_t i)
 	return k;
 }
 
-/* The last to end of a run leads to the member's transfer. */
-static int close_run(struct chunks *c, const struct side *v, size_t n, struct pl_err *err)
+/* The message of the run that ends last leads to the transfer of the member. */
+static int join_transfer(struct chunks *c, const struct message_end *v, size_t n,
+			 struct pl_err *err)
 {
-	const struct side *last = v;
+	const struct message_end *last = v;
 
 	for (size_t i = 1; i < n; i++)
 		if (v[i].end > last->end)
@@ -360,9 +372,9 @@ static int close_run(struct chunks *c, const struct side *v, size_t n, struct pl
 					last->recv ? PL_E_DATA : PL_E_SEQ, err);
 }
 
-static int join(struct chunks *c, struct pl_err *err)
+static int add_dependencies(struct chunks *c, struct pl_err *err)
 {
-	const struct side *recv = NULL;
+	const struct message_end *recv = NULL;
 	size_t n_recv = 0;
 	int rc;
 
@@ -370,12 +382,12 @@ static int join(struct chunks *c, struct pl_err *err)
 		pl_sort(c->v, c->n_v, sizeof(*c->v), by_place);
 	PL_TRY(find_chunks(c, err));
 	for (size_t i = 0, k; i < c->n_v; i = k) {
-		const struct side *v = &c->v[i];
+		const struct message_end *v = &c->v[i];
 
-		k = run_of(c, i);
-		PL_TRY(chain(c, v, k - i, err));
+		k = end_of_run(c, i);
+		PL_TRY(join_run(c, v, k - i, err));
 		if (c->m[v->member].any)
-			PL_TRY(close_run(c, v, k - i, err));
+			PL_TRY(join_transfer(c, v, k - i, err));
 		if (v->recv) {
 			recv = v;
 			n_recv = k - i;
@@ -384,7 +396,7 @@ static int join(struct chunks *c, struct pl_err *err)
 		if (recv && (recv->member != v->member || recv->channel != v->channel))
 			n_recv = 0;
 		for (size_t s = i; s < k; s++) {
-			const struct side *from = passes_on(c, recv, n_recv, &c->v[s]);
+			const struct message_end *from = find_received(c, recv, n_recv, &c->v[s]);
 
 			if (from)
 				PL_TRY(pl_derive_edge(c->b, from->node, c->v[s].node,
@@ -397,7 +409,7 @@ out:
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static int end_members(struct chunks *c, uint32_t meet, struct pl_err *err)
+static int set_transfers(struct chunks *c, uint32_t meet, struct pl_err *err)
 {
 	struct gb *b = c->b;
 	int rc = 0;
@@ -426,8 +438,8 @@ int pl_derive_chunks(struct gb *b, uint32_t match, uint32_t meet, struct pl_err 
 	PL_TRY(find_members(&c, &b->t->merge.match[match], err));
 	for (uint32_t i = 1; i <= n; i++)
 		PL_TRY(add_message(&c, &b->t->merge.match[match + i], err));
-	PL_TRY(end_members(&c, meet, err));
-	rc = join(&c, err);
+	PL_TRY(set_transfers(&c, meet, err));
+	rc = add_dependencies(&c, err);
 out:
 	pl_free(c.m);
 	pl_free(c.v);

@@ -1,30 +1,37 @@
 /*
  * Full launch queues: the host waits for room.
  *
- * A driver takes a bounded number of launches that the device has not taken up; then it keeps the
- * caller until one has left. Profilers show that as a long launch call. Here the wait becomes a
- * dependency on the operation that made room, and the call keeps only what is left of it.
+ * A driver accepts a bounded number of launches that the device has not started. When the queue is
+ * full, the driver blocks the caller until a slot is free. A profiler shows this wait as a long
+ * launch call. This file turns the wait into a dependency on the operation that freed the slot, and
+ * the call keeps only the rest of its duration.
  *
- * Neither depth nor scope of a queue is known, so each way of counting is tried on the recording: a
- * queue for the rank, its records and waits taking places or not, or one for each stream; a place
- * free when its operation starts, or when it ends, and in a ring not before those ahead of it. What
- * would be the depth is the median number of places taken at the ends of long calls. A queue is
- * believed when
+ * Neither the depth nor the scope of a queue is known. Therefore several models are tested on the
+ * recording:
  *
- * - that number is the same at nearly all long calls,
- * - some operation gave up its place just before nearly all of them returned, and
- * - hardly ever were more places taken, whatever the call.
+ * - one queue for the rank (with or without slots for event records and waits), or one queue for
+ *   each stream;
+ * - a slot is free when its operation starts, or when its operation ends;
+ * - a slot is free on its own, or (in a ring) only when all slots before it are free too.
  *
- * Calls that are long for another reason fail the first two, or the third as soon as the host runs
- * further ahead elsewhere. Of the ways believed, that with the least spread is taken. Then every
- * launch, held up or not, waits for the operation one depth before it.
+ * The depth of a queue is the median number of occupied slots at the ends of long calls. The code
+ * accepts a queue if
  *
- * A graph hands on from step to step only when each resource was done last (cut.c), and a queue
- * reaches back over several steps. So an operation whose place is wanted in later steps leaves the
- * time on a resource of its own, a register, which a node of each step in between hands on; its
- * resource says how many steps old the time is, so that equal steps stay equal. To keep them few,
- * only every m-th operation has a register (m is a 128th of the depth); from there to the
- * operation itself the recorded time counts, as an operation of the queue.
+ * - this number is the same at nearly all long calls,
+ * - an operation freed its slot just before nearly all long calls returned, and
+ * - hardly any call of the recording saw more occupied slots.
+ *
+ * A call that is long for another reason fails the first two tests. It also fails the third test if
+ * the host runs further ahead elsewhere. The code takes the model that explains the most long
+ * calls. Then every launch waits for the operation one depth before it, blocked or not.
+ *
+ * A graph passes only one time of each resource to the next step: its last end (cut.c). A queue
+ * reaches back over several steps. Therefore an operation whose slot is needed in later steps
+ * stores its time on a resource of its own, a register. A node in each following step passes the
+ * time on. The resource of that node shows the age of the time in steps, so that equal steps stay
+ * equal. To keep the number of registers small, only every m-th operation has one (m is the depth
+ * divided by 128). Between a register and an operation the recorded time counts, as an operation of
+ * the queue.
  *
  * O(n log n) in the calls of a rank.
  */
@@ -34,39 +41,39 @@
 #include "derive/internal.h"
 
 #define TOL_NS	     2000  /* of rounding in start and end times */
-#define LONG_TIMES   4	   /* a call is long from so many times the usual length on */
-#define LONG_MORE_NS 5000  /* and this */
-#define MIN_LONG     8	   /* so many long calls are needed */
-#define MIN_DEPTH    4	   /* less is not a queue: the calls wait for their own operations */
-#define MOST	     0.8   /* "nearly all" */
-#define HARDLY	     0.01  /* "hardly ever" */
-#define IDLE_NS	     10000 /* a stream that rests longer waits for something */
+#define LONG_TIMES   4	   /* a long call lasts at least this many usual lengths */
+#define LONG_MORE_NS 5000  /* plus this time */
+#define MIN_LONG     8	   /* long calls that the inference needs */
+#define MIN_DEPTH    4	   /* a smaller depth means that calls wait for their own operations */
+#define NEARLY_ALL   0.8   /* "nearly all" */
+#define HARDLY_EVER  0.01  /* "hardly ever" */
+#define IDLE_NS	     10000 /* a stream that is idle for longer waits for something */
 #define MAX_STREAMS  64
 #define PER_DEPTH    128 /* registers per depth */
 #define MAX_AGE	     16	 /* steps that a queue may reach back */
 
-struct place {	       /* in a queue, taken by a launch */
-	struct op *op; /* NULL: a record or wait, which no device operation shows */
-	uint32_t call; /* index of the call */
-	struct op *by; /* this operation makes the place free, NULL unknown */
-	bool at_end;   /* when it ends */
-	pl_ns leaves;  /* that is then; INT64_MIN unknown */
+struct slot {		     /* of a queue; a launch occupies it */
+	struct op *op;	     /* NULL: an event record or wait, which no device operation shows */
+	uint32_t call;	     /* index of the call */
+	struct op *freed_by; /* the operation that frees the slot, NULL: not known */
+	bool at_end;	     /* the end of the operation frees the slot, not its start */
+	pl_ns free_at;	     /* INT64_MIN: not known */
 };
 
-struct left {
+struct release {
 	pl_ns at;
-	size_t place;
+	size_t slot;
 };
 
 struct queue {
-	struct place *p; /* in order of launch */
+	struct slot *p; /* in order of launch */
 	size_t n, cap;
-	struct left *left; /* when places became free, ascending */
-	size_t depth;	   /* 0: it is not one */
-	double hits;	   /* share of the long calls that depth explains */
+	struct release *release; /* when slots became free, ascending */
+	size_t depth;		 /* 0: this is no queue */
+	double hits;		 /* share of the long calls that the depth explains */
 };
 
-struct way { /* of counting */
+struct model { /* the queues under one set of assumptions */
 	struct queue *q;
 	size_t n, cap;
 };
@@ -74,12 +81,13 @@ struct way { /* of counting */
 struct work {
 	struct gb *b;
 	struct rankinfo *rk;
-	pl_ns usual; /* length of a call that was not held up: a low percentile, for most may be */
+	pl_ns usual;	/* length of an unblocked call: a low percentile, because most calls may be
+			   blocked */
 	int64_t *taken; /* scratch */
-	/* registers, resources by [ordinal within its step][age]; 0 not made */
+	/* resources of registers, by [index within the step][age]; PL_NONE: not made */
 	uint32_t *reg;
 	size_t n_reg, cap_reg, n_names;
-	pl_id name;    /* of nodes that hand on times */
+	pl_id name;    /* of nodes that pass times on */
 	uint32_t line; /* resource of the times between registers */
 };
 
@@ -88,147 +96,150 @@ static pl_ns length(const struct call *c)
 	return c->end - c->start;
 }
 
-/* A copy that kept its caller until it was done says nothing about queues. */
-static bool own_wait(const struct rankinfo *rk, const struct call *c)
+/* The call waited until its own copy had ended, so its length says nothing about queues. */
+static bool waits_for_own_copy(const struct rankinfo *rk, const struct call *c)
 {
 	return c->n_ops && rk->by_call[c->first_op + c->n_ops - 1]->end <= c->end;
 }
 
 static bool is_long(const struct work *w, const struct call *c)
 {
-	return length(c) >= LONG_TIMES * w->usual + LONG_MORE_NS && !own_wait(w->rk, c);
+	return length(c) >= LONG_TIMES * w->usual + LONG_MORE_NS && !waits_for_own_copy(w->rk, c);
 }
 
-/* ---- ways of counting ----------------------------------------------------------------------- */
+/* ---- models of the queues ------------------------------------------------------------------- */
 
-static int add_queue(struct way *y, struct queue **q, struct pl_err *err)
+static int add_queue(struct model *model, struct queue **q, struct pl_err *err)
 {
-	int rc = pl_grow(&y->q, &y->cap, y->n + 1, sizeof(*y->q), err);
+	int rc = pl_grow(&model->q, &model->cap, model->n + 1, sizeof(*model->q), err);
 
 	if (rc < 0)
 		return rc;
-	*q = &y->q[y->n++];
+	*q = &model->q[model->n++];
 	memset(*q, 0, sizeof(**q));
 	return 0;
 }
 
-static int add_place(struct queue *q, struct op *op, uint32_t call, struct pl_err *err)
+static int add_slot(struct queue *q, struct op *op, uint32_t call, struct pl_err *err)
 {
 	int rc = pl_grow(&q->p, &q->cap, q->n + 1, sizeof(*q->p), err);
 
 	if (rc == 0)
-		q->p[q->n++] = (struct place){ .op = op, .call = call };
+		q->p[q->n++] = (struct slot){ .op = op, .call = call };
 	return rc;
 }
 
-/* events: 0 records and waits take no place, 1 but for the communication library's own, 2 all do */
-static int of_rank(const struct work *w, struct way *y, unsigned events, struct pl_err *err)
+/* events: 0: event records and waits occupy no slots; 1: all do except those of the communication
+ * library; 2: all do */
+static int count_by_rank(const struct work *w, struct model *model, unsigned events,
+			 struct pl_err *err)
 {
 	const struct rankinfo *rk = w->rk;
 	struct queue *q;
-	int rc = add_queue(y, &q, err);
+	int rc = add_queue(model, &q, err);
 
 	for (uint32_t i = 0; i < rk->n_calls && rc == 0; i++) {
 		const struct call *c = &rk->call[i];
 
 		for (uint32_t k = 0; k < c->n_ops && rc == 0; k++)
-			rc = add_place(q, rk->by_call[c->first_op + k], i, err);
+			rc = add_slot(q, rk->by_call[c->first_op + k], i, err);
 		if (rc == 0 && events > c->internal &&
 		    (c->type == CALL_RECORD || c->type == CALL_WAIT))
-			rc = add_place(q, NULL, i, err);
+			rc = add_slot(q, NULL, i, err);
 	}
 	return rc;
 }
 
-static int of_streams(const struct lanes *l, struct way *y, struct pl_err *err)
+static int count_by_stream(const struct lanes *l, struct model *model, struct pl_err *err)
 {
 	struct queue *q;
 	int rc = 0;
 
 	for (size_t i = 0; i < l->n; i++) {
-		rc = add_queue(y, &q, err);
+		rc = add_queue(model, &q, err);
 		for (uint32_t k = 0; k < l->v[i].n && rc == 0; k++)
-			rc = add_place(q, l->v[i].op[k], l->v[i].call[k], err);
+			rc = add_slot(q, l->v[i].op[k], l->v[i].call[k], err);
 		if (rc < 0)
 			break;
 	}
 	return rc;
 }
 
-static void way_fini(struct way *y)
+static void model_fini(struct model *model)
 {
-	for (size_t i = 0; i < y->n; i++) {
-		pl_free(y->q[i].p);
-		pl_free(y->q[i].left);
+	for (size_t i = 0; i < model->n; i++) {
+		pl_free(model->q[i].p);
+		pl_free(model->q[i].release);
 	}
-	pl_free(y->q);
-	memset(y, 0, sizeof(*y));
+	pl_free(model->q);
+	memset(model, 0, sizeof(*model));
 }
 
 /* ---- the evidence --------------------------------------------------------------------------- */
 
-PL_COMPARATOR(by_time, struct left, at, place);
+PL_COMPARATOR(by_time, struct release, at, slot);
 
 /*
- * When places become free; those of records and waits when the operation before them has ended. In
- * a ring, only with those ahead: the stream that is behind holds up the others.
+ * Sets the time at which each slot becomes free. The slot of an event record or wait becomes free
+ * when the operation before it has ended. In a ring, a slot becomes free only after all slots
+ * before it, so the slowest stream blocks the others.
  */
-static int set_leaves(struct queue *q, bool at_end, bool ring, struct pl_err *err)
+static int set_releases(struct queue *q, bool at_end, bool ring, struct pl_err *err)
 {
 	struct op *last = NULL;
-	int rc = pl_alloc(&q->left, q->n, sizeof(*q->left), err);
+	int rc = pl_alloc(&q->release, q->n, sizeof(*q->release), err);
 
 	if (rc < 0)
 		return rc;
 	for (size_t i = 0; i < q->n; i++) {
-		struct place *p = &q->p[i];
+		struct slot *p = &q->p[i];
 
 		last = p->op ? p->op : last;
-		p->by = last;
+		p->freed_by = last;
 		p->at_end = at_end || !p->op;
-		p->leaves = !last ? INT64_MIN : p->at_end ? last->end : last->start;
-		if (ring && i && p[-1].leaves > p->leaves) {
-			p->by = p[-1].by;
+		p->free_at = !last ? INT64_MIN : p->at_end ? last->end : last->start;
+		if (ring && i && p[-1].free_at > p->free_at) {
+			p->freed_by = p[-1].freed_by;
 			p->at_end = p[-1].at_end;
-			p->leaves = p[-1].leaves;
+			p->free_at = p[-1].free_at;
 		}
-		q->left[i] = (struct left){ p->leaves, i };
+		q->release[i] = (struct release){ p->free_at, i };
 	}
-	pl_sort(q->left, q->n, sizeof(*q->left), by_time);
+	pl_sort(q->release, q->n, sizeof(*q->release), by_time);
 	return 0;
 }
 
-/* How many places had become free by t. */
-static size_t left_by(const struct queue *q, pl_ns t)
+/* How many slots had become free by t. */
+static size_t released_by(const struct queue *q, pl_ns t)
 {
 	size_t i = 0;
 
-	PL_LOWER_BOUND(i, q->n, q->left[i].at <= t);
+	PL_LOWER_BOUND(i, q->n, q->release[i].at <= t);
 	return i;
 }
 
-/* Places taken when the call returned that took place i. */
+/* Occupied slots at the end of the call that took slot i. */
 static size_t taken_at(const struct work *w, const struct queue *q, size_t i)
 {
-	size_t left = left_by(q, w->rk->call[q->p[i].call].end);
+	size_t n_free = released_by(q, w->rk->call[q->p[i].call].end);
 
-	return left > i ? 0 : i + 1 - left;
+	return n_free > i ? 0 : i + 1 - n_free;
 }
 
-/* How long before the end of a call that was held up its place became free, at most. */
+/* A slot becomes free at most this long before the end of the blocked call that takes it. */
 static pl_ns window(const struct work *w)
 {
 	return LONG_TIMES * w->usual + TOL_NS;
 }
 
-static bool just_left(const struct work *w, const struct queue *q, pl_ns end)
+static bool just_released(const struct work *w, const struct queue *q, pl_ns end)
 {
-	size_t n = left_by(q, end + TOL_NS);
+	size_t n = released_by(q, end + TOL_NS);
 
-	return n && q->left[n - 1].at >= end - window(w);
+	return n && q->release[n - 1].at >= end - window(w);
 }
 
-/* By how much counts of taken places may differ, and in which range the exact depth is sought. */
+/* How much the counts of occupied slots may differ. */
 static size_t slack_of(size_t depth)
 {
 	return depth < 32 ? 1 : depth / 32;
@@ -239,7 +250,7 @@ static size_t near_of(size_t depth)
 	return 2 * slack_of(depth);
 }
 
-/* The depth that the long calls show, behind the first `from` places; 0: they are too few. */
+/* The depth that the long calls after the first `from` slots show; 0: too few long calls. */
 static size_t depth_of(const struct work *w, const struct queue *q, size_t from, double percent)
 {
 	size_t n = 0;
@@ -251,10 +262,10 @@ static size_t depth_of(const struct work *w, const struct queue *q, size_t from,
 }
 
 /*
- * The exact depth, near the one that was counted: at most long calls the operation so many places
- * before had just made room.
+ * Finds the exact depth near the counted one: at the largest number of long calls, the operation
+ * that many slots before had just freed its slot.
  */
-static void settle(const struct work *w, struct queue *q, size_t n_long)
+static void find_exact_depth(const struct work *w, struct queue *q, size_t n_long)
 {
 	size_t lo = q->depth - pl_min_size(q->depth - 1, near_of(q->depth));
 	size_t hi = q->depth + near_of(q->depth), best = q->depth;
@@ -265,9 +276,9 @@ static void settle(const struct work *w, struct queue *q, size_t n_long)
 
 		if (!is_long(w, c))
 			continue;
-		for (size_t k = left_by(q, c->end);
-		     k-- > 0 && q->left[k].at >= c->end - window(w);) {
-			size_t d = i - pl_min_size(i, q->left[k].place);
+		for (size_t k = released_by(q, c->end);
+		     k-- > 0 && q->release[k].at >= c->end - window(w);) {
+			size_t d = i - pl_min_size(i, q->release[k].slot);
 
 			if (d >= lo && d <= hi && w->taken[d - lo]++ >= w->taken[best - lo])
 				best = d;
@@ -277,8 +288,9 @@ static void settle(const struct work *w, struct queue *q, size_t n_long)
 	q->hits = (double)w->taken[best - lo] / (double)n_long;
 }
 
-/* Do the calls show that this is a queue? The first of a recording know nothing of those before. */
-static bool believed(const struct work *w, struct queue *q)
+/* Do the calls show that this is a queue? The first calls do not count, because the launches before
+ * them were not recorded. */
+static bool is_queue(const struct work *w, struct queue *q)
 {
 	size_t n = 0, same = 0, just = 0, more = 0;
 
@@ -296,29 +308,29 @@ static bool believed(const struct work *w, struct queue *q)
 		n++;
 		same += taken + slack_of(q->depth) >= q->depth &&
 			taken <= q->depth + slack_of(q->depth);
-		just += just_left(w, q, c->end);
+		just += just_released(w, q, c->end);
 	}
-	if ((double)same < MOST * (double)n || (double)just < MOST * (double)n ||
-	    (double)more > HARDLY * (double)(q->n - q->depth))
+	if ((double)same < NEARLY_ALL * (double)n || (double)just < NEARLY_ALL * (double)n ||
+	    (double)more > HARDLY_EVER * (double)(q->n - q->depth))
 		return false;
-	settle(w, q, n);
+	find_exact_depth(w, q, n);
 	return true;
 }
 
-/* Of the queues of a way only the believed stay. *hits: the most of theirs, -1 if there are none.
- */
-static int try_way(const struct work *w, struct way *y, bool at_end, bool ring, double *hits,
-		   struct pl_err *err)
+/* Sets the depth of a queue to 0 if the calls contradict it. *hits: the largest share of explained
+ * calls, -1: no queue is left. */
+static int test_model(const struct work *w, struct model *model, bool at_end, bool ring,
+		      double *hits, struct pl_err *err)
 {
 	int rc;
 
 	*hits = -1;
-	for (size_t i = 0; i < y->n; i++) {
-		struct queue *q = &y->q[i];
+	for (size_t i = 0; i < model->n; i++) {
+		struct queue *q = &model->q[i];
 
-		if ((rc = set_leaves(q, at_end, ring, err)) < 0)
+		if ((rc = set_releases(q, at_end, ring, err)) < 0)
 			return rc;
-		if (!believed(w, q))
+		if (!is_queue(w, q))
 			q->depth = 0;
 		else if (q->hits > *hits)
 			*hits = q->hits;
@@ -326,24 +338,25 @@ static int try_way(const struct work *w, struct way *y, bool at_end, bool ring, 
 	return 0;
 }
 
-static int best_way(struct work *w, const struct lanes *l, struct way *best, struct pl_err *err)
+static int best_model(struct work *w, const struct lanes *l, struct model *best, struct pl_err *err)
 {
 	double most = -1, hits;
 	int rc = 0;
 
-	/* one stream is a ring anyway */
+	/* with one stream, a queue is always a ring */
 	for (unsigned k = 0; k < (l->n > 1 ? 14u : 8u) && rc == 0; k++) {
-		struct way y = { 0 };
+		struct model model = { 0 };
 
-		rc = k == 6 || k == 7 ? of_streams(l, &y, err) : of_rank(w, &y, k / 2 % 4, err);
+		rc = k == 6 || k == 7 ? count_by_stream(l, &model, err)
+				      : count_by_rank(w, &model, k / 2 % 4, err);
 		if (rc == 0)
-			rc = try_way(w, &y, k & 1, k > 7, &hits, err);
+			rc = test_model(w, &model, k & 1, k > 7, &hits, err);
 		if (rc == 0 && hits > most) {
-			way_fini(best);
-			*best = y;
+			model_fini(best);
+			*best = model;
 			most = hits;
 		} else {
-			way_fini(&y);
+			model_fini(&model);
 		}
 	}
 	return rc;
@@ -351,17 +364,17 @@ static int best_way(struct work *w, const struct lanes *l, struct way *best, str
 
 /* ---- steps and registers -------------------------------------------------------------------- */
 
-struct handed { /* the time that an operation left, by age in steps: nodes */
+struct register_nodes { /* nodes that pass the time of an operation on, by age in steps */
 	uint32_t node[MAX_AGE];
 };
 
 struct steps {
-	int32_t *step;	 /* of each place, by its call */
-	int32_t *leaves; /* and by that of the operation that frees it */
-	uint32_t *from;	 /* place with a register from which it is reached, PL_NONE */
-	uint32_t *nth;	 /* of places with a register: which of its step */
-	uint32_t *at;	 /* and where in handed[] */
-	struct handed *handed;
+	int32_t *step;	    /* step of the call of each slot */
+	int32_t *free_step; /* step of the operation that frees the slot */
+	uint32_t *from;	    /* slot of the nearest register before this slot, PL_NONE */
+	uint32_t *nth;	    /* index of the register within its step */
+	uint32_t *at;	    /* index of the register in handed[] */
+	struct register_nodes *handed;
 	size_t n_handed, cap_handed;
 };
 
@@ -423,18 +436,21 @@ static int queue_node(struct work *w, uint32_t res, int32_t step, pl_ns start, p
 	return pl_derive_node(w->b, &n, id, err);
 }
 
-/* An edge from where the operation gives up its place. */
-static int leave_edge(struct work *w, const struct place *p, uint32_t dst, struct pl_err *err)
+/* An edge from the instant at which the operation frees its slot. */
+static int release_edge(struct work *w, const struct slot *p, uint32_t dst, struct pl_err *err)
 {
-	return p->at_end ? pl_derive_edge(w->b, p->by->last, dst, PL_E_WAIT | PL_E_INFERRED, err)
-			 : pl_derive_edge(w->b, p->by->node, dst, PL_E_START | PL_E_INFERRED, err);
+	return p->at_end ? pl_derive_edge(w->b, p->freed_by->last, dst, PL_E_WAIT | PL_E_INFERRED,
+					  err)
+			 : pl_derive_edge(w->b, p->freed_by->node, dst, PL_E_START | PL_E_INFERRED,
+					  err);
 }
 
-/* The node of the step before `step` that hands the time of place v on to it. */
-static int hand_on(struct work *w, const struct queue *q, struct steps *s, size_t v, int32_t step,
-		   uint32_t *id, struct pl_err *err)
+/* *id: the node of the step before `step` that passes the time of slot v on to `step`. */
+static int pass_time_on(struct work *w, const struct queue *q, struct steps *s, size_t v,
+			int32_t step, uint32_t *id, struct pl_err *err)
 {
-	uint32_t like = w->rk->call[q->p[v].call].res, age = (uint32_t)(step - s->leaves[v]), res;
+	uint32_t like = w->rk->call[q->p[v].call].res, age = (uint32_t)(step - s->free_step[v]),
+		 res;
 	uint32_t *node = s->handed[s->at[v]].node;
 	int rc;
 
@@ -442,11 +458,11 @@ static int hand_on(struct work *w, const struct queue *q, struct steps *s, size_
 		if (node[a] != PL_NONE)
 			continue;
 		if ((rc = register_of(w, like, s->nth[v], a, &res, err)) < 0 ||
-		    (rc = queue_node(w, res, s->leaves[v] + (int32_t)a, q->p[v].leaves, 0, &node[a],
-				     err)) < 0 ||
+		    (rc = queue_node(w, res, s->free_step[v] + (int32_t)a, q->p[v].free_at, 0,
+				     &node[a], err)) < 0 ||
 		    (rc = a ? pl_derive_edge(w->b, node[a - 1], node[a], PL_E_WAIT | PL_E_INFERRED,
 					     err)
-			    : leave_edge(w, &q->p[v], node[a], err)) < 0)
+			    : release_edge(w, &q->p[v], node[a], err)) < 0)
 			return rc;
 	}
 	*id = node[age - 1];
@@ -454,10 +470,11 @@ static int hand_on(struct work *w, const struct queue *q, struct steps *s, size_
 }
 
 /*
- * May times between the registers of a stream be taken as recorded up to this operation? Not where
- * it waited for something else, and not for communication, which waits for other ranks.
+ * Must this operation have a register of its own? Yes, if the recorded time since the operation
+ * before it is no measure: the operation is a communication, which waits for other ranks, or it
+ * comes after an idle time of the stream, in which it waited for something else.
  */
-static bool stands_alone(const struct gb *b, const struct op *op)
+static bool needs_register(const struct gb *b, const struct op *op)
 {
 	const struct resinfo *ri = &b->ri[b->node[op->node].res];
 
@@ -465,7 +482,7 @@ static bool stands_alone(const struct gb *b, const struct op *op)
 	       op->start > op[-1].end + IDLE_NS;
 }
 
-struct run { /* of a stream since its last register */
+struct run { /* the operations of a stream since its last register */
 	uint32_t res, from;
 	int32_t step;
 	size_t n;
@@ -499,14 +516,14 @@ static int alloc_steps(const struct queue *q, struct steps *s, struct pl_err *er
 
 	memset(s, 0, sizeof(*s));
 	if ((rc = pl_alloc(&s->step, q->n, sizeof(*s->step), err)) < 0 ||
-	    (rc = pl_alloc(&s->leaves, q->n, sizeof(*s->leaves), err)) < 0 ||
+	    (rc = pl_alloc(&s->free_step, q->n, sizeof(*s->free_step), err)) < 0 ||
 	    (rc = pl_alloc(&s->from, q->n, sizeof(*s->from), err)) < 0 ||
 	    (rc = pl_alloc(&s->nth, q->n, sizeof(*s->nth), err)) < 0)
 		return rc;
 	return pl_alloc(&s->at, q->n, sizeof(*s->at), err);
 }
 
-/* Which places have a register, and from which the others are reached. */
+/* Decides which slots have a register, and which register the other slots use. */
 static int make_steps(struct work *w, const struct queue *q, struct steps *s, struct pl_err *err)
 {
 	size_t every = q->depth < PER_DEPTH ? 1 : q->depth / PER_DEPTH, n_run = 0;
@@ -516,22 +533,22 @@ static int make_steps(struct work *w, const struct queue *q, struct steps *s, st
 	int rc = alloc_steps(q, s, err);
 
 	for (size_t i = 0; i < q->n && rc == 0; i++) {
-		const struct place *p = &q->p[i];
+		const struct slot *p = &q->p[i];
 
 		s->from[i] = PL_NONE;
 		s->step[i] = pl_derive_step_at(w->b, w->rk, w->rk->call[p->call].start, &inside);
-		s->leaves[i] = s->step[i];
-		if (p->by && p->by->call != PL_NONE)
-			s->leaves[i] = pl_derive_step_at(w->b, w->rk,
-							 w->rk->call[p->by->call].start, &inside);
-		if (i && s->leaves[i] != s->leaves[i - 1])
+		s->free_step[i] = s->step[i];
+		if (p->freed_by && p->freed_by->call != PL_NONE)
+			s->free_step[i] = pl_derive_step_at(
+				w->b, w->rk, w->rk->call[p->freed_by->call].start, &inside);
+		if (i && s->free_step[i] != s->free_step[i - 1])
 			nth = 0;
-		if (!p->by || !(x = run_of(run, &n_run, w->b->node[p->by->node].res)))
+		if (!p->freed_by || !(x = run_of(run, &n_run, w->b->node[p->freed_by->node].res)))
 			continue;
-		if (x->from == PL_NONE || x->step != s->leaves[i] || ++x->n >= every ||
-		    stands_alone(w->b, p->by)) {
+		if (x->from == PL_NONE || x->step != s->free_step[i] || ++x->n >= every ||
+		    needs_register(w->b, p->freed_by)) {
 			x->from = (uint32_t)i;
-			x->step = s->leaves[i];
+			x->step = s->free_step[i];
 			x->n = 0;
 			s->nth[i] = nth++;
 			rc = add_register(s, i, err);
@@ -544,57 +561,57 @@ static int make_steps(struct work *w, const struct queue *q, struct steps *s, st
 static void steps_fini(struct steps *s)
 {
 	pl_free(s->step);
-	pl_free(s->leaves);
+	pl_free(s->free_step);
 	pl_free(s->from);
 	pl_free(s->nth);
 	pl_free(s->at);
 	pl_free(s->handed);
 }
 
-/* ---- waiting for room ----------------------------------------------------------------------- */
+/* ---- waits for a free slot ------------------------------------------------------------------ */
 
-/* May the call of place i have waited for place u? */
-static bool possible(const struct work *w, const struct queue *q, size_t i, size_t u)
+/* May the call of slot i have waited for slot u? */
+static bool may_wait_for(const struct work *w, const struct queue *q, size_t i, size_t u)
 {
 	const struct call *c = &w->rk->call[q->p[i].call];
 
-	if (!q->p[u].by || q->p[u].call >= q->p[i].call ||
-	    q->p[u].leaves > pl_derive_end(w->b, c->node) || q->p[u].leaves > c->end)
+	if (!q->p[u].freed_by || q->p[u].call >= q->p[i].call ||
+	    q->p[u].free_at > pl_derive_end(w->b, c->node) || q->p[u].free_at > c->end)
 		return false;
 	for (uint32_t k = 0; k < c->n_ops; k++)
-		if (w->rk->by_call[c->first_op + k]->start < q->p[u].leaves)
+		if (w->rk->by_call[c->first_op + k]->start < q->p[u].free_at)
 			return false;
 	return true;
 }
 
 /*
- * The operation that made room for place i: one depth before; for a call that was held up the
- * nearest to that which left as the call returned, for what takes a place is known only roughly.
- * q->n: none.
+ * Returns the slot whose release let the call of slot i continue: the slot one depth before i. For
+ * a blocked call, it is the nearest slot to this one that became free just before the call
+ * returned, because it is only roughly known which calls occupy slots. q->n: none.
  */
-static size_t room_from(const struct work *w, const struct queue *q, size_t i)
+static size_t find_freed_slot(const struct work *w, const struct queue *q, size_t i)
 {
 	size_t at = i - q->depth, near = near_of(q->depth);
 	pl_ns end = w->rk->call[q->p[i].call].end;
 
 	if (is_long(w, &w->rk->call[q->p[i].call])) {
 		for (size_t d = 0; d <= near; d++) {
-			if (d <= at && q->p[at - d].leaves >= end - window(w) &&
-			    possible(w, q, i, at - d))
+			if (d <= at && q->p[at - d].free_at >= end - window(w) &&
+			    may_wait_for(w, q, i, at - d))
 				return at - d;
-			if (at + d < i && q->p[at + d].leaves >= end - window(w) &&
-			    possible(w, q, i, at + d))
+			if (at + d < i && q->p[at + d].free_at >= end - window(w) &&
+			    may_wait_for(w, q, i, at + d))
 				return at + d;
 		}
 	}
 	for (size_t d = 0; d <= near && d <= at; d++)
-		if (possible(w, q, i, at - d))
+		if (may_wait_for(w, q, i, at - d))
 			return at - d;
 	return q->n;
 }
 
-/* The call begins when there was room. What waits.c split off behind it stays. */
-static void shorten(struct work *w, struct call *c, pl_ns room)
+/* The call begins when a slot was free. The wait that waits.c split off after it stays. */
+static void shorten_call(struct work *w, struct call *c, pl_ns room)
 {
 	struct node *n = &w->b->node[c->node];
 	pl_ns end = c->last == c->node ? n->start + n->dur : w->b->node[c->last].start;
@@ -607,54 +624,55 @@ static void shorten(struct work *w, struct call *c, pl_ns room)
 	c->start = pl_max_i64(c->start, room);
 }
 
-static int one_wait(struct work *w, const struct queue *q, struct steps *s, size_t i,
+static int add_wait(struct work *w, const struct queue *q, struct steps *s, size_t i,
 		    struct pl_err *err)
 {
 	struct call *c = &w->rk->call[q->p[i].call];
-	size_t u = room_from(w, q, i);
+	size_t u = find_freed_slot(w, q, i);
 	int32_t step = s->step[i];
 	uint32_t from, v;
 	pl_ns room;
 	int rc;
 
-	if (u == q->n || s->leaves[u] > step)
+	if (u == q->n || s->free_step[u] > step)
 		return 0;
-	room = q->p[u].leaves;
-	if (s->leaves[u] == step) {
-		shorten(w, c, room);
+	room = q->p[u].free_at;
+	if (s->free_step[u] == step) {
+		shorten_call(w, c, room);
 		w->b->g->inferred_waits++;
-		return leave_edge(w, &q->p[u], c->node, err);
+		return release_edge(w, &q->p[u], c->node, err);
 	}
 	v = s->from[u];
-	if (v == PL_NONE || step - s->leaves[v] > MAX_AGE || q->p[v].leaves > room)
+	if (v == PL_NONE || step - s->free_step[v] > MAX_AGE || q->p[v].free_at > room)
 		return 0;
-	if ((rc = hand_on(w, q, s, v, step, &from, err)) < 0)
+	if ((rc = pass_time_on(w, q, s, v, step, &from, err)) < 0)
 		return rc;
-	if (room > q->p[v].leaves) {
+	if (room > q->p[v].free_at) {
 		uint32_t rest;
 
 		if ((w->line == PL_NONE && (rc = new_resource(w, c->res, &w->line, err)) < 0) ||
-		    (rc = queue_node(w, w->line, step, q->p[v].leaves, room - q->p[v].leaves, &rest,
-				     err)) < 0 ||
+		    (rc = queue_node(w, w->line, step, q->p[v].free_at, room - q->p[v].free_at,
+				     &rest, err)) < 0 ||
 		    (rc = pl_derive_edge(w->b, from, rest, PL_E_WAIT | PL_E_INFERRED, err)) < 0)
 			return rc;
 		from = rest;
 	}
-	shorten(w, c, room);
+	shorten_call(w, c, room);
 	w->b->g->inferred_waits++;
 	return pl_derive_edge(w->b, from, c->node, PL_E_WAIT | PL_E_INFERRED, err);
 }
 
-static int one_queue(struct work *w, const struct queue *q, struct pl_err *err)
+static int add_waits_of_queue(struct work *w, const struct queue *q, struct pl_err *err)
 {
 	struct steps s;
 	int rc = make_steps(w, q, &s, err);
 
-	w->n_reg = 0; /* of this queue: others have theirs */
+	w->n_reg = 0; /* each queue has its own registers */
 	w->line = PL_NONE;
 	for (size_t i = q->depth; i < q->n && rc == 0; i++)
-		if (i + 1 == q->n || q->p[i + 1].call != q->p[i].call) /* a graph: its last */
-			rc = one_wait(w, q, &s, i, err);
+		if (i + 1 == q->n ||
+		    q->p[i + 1].call != q->p[i].call) /* the last slot of a CUDA graph */
+			rc = add_wait(w, q, &s, i, err);
 	steps_fini(&s);
 	return rc;
 }
@@ -662,26 +680,26 @@ static int one_queue(struct work *w, const struct queue *q, struct pl_err *err)
 int pl_derive_queue(struct gb *b, struct rankinfo *rk, const struct lanes *l, struct pl_err *err)
 {
 	struct work w = { .b = b, .rk = rk };
-	struct way best = { 0 };
+	struct model best = { 0 };
 	size_t n = 0;
 	int rc = pl_alloc(&w.taken, rk->n_calls + rk->n_by_call, sizeof(*w.taken), err);
 
 	if (rc < 0)
 		return rc;
 	for (size_t i = 0; i < rk->n_calls; i++)
-		if (rk->call[i].n_ops && !own_wait(rk, &rk->call[i]))
+		if (rk->call[i].n_ops && !waits_for_own_copy(rk, &rk->call[i]))
 			w.taken[n++] = length(&rk->call[i]);
 	if (n >= MIN_LONG) {
 		w.usual = pl_percentile_i64(w.taken, n, 1);
-		rc = best_way(&w, l, &best, err);
+		rc = best_model(&w, l, &best, err);
 	}
 	if (rc == 0 && best.n)
 		rc = pl_intern_add(&b->g->str, PL_LAUNCH_QUEUE, sizeof(PL_LAUNCH_QUEUE) - 2,
 				   &w.name, err);
 	for (size_t i = 0; i < best.n && rc == 0; i++)
 		if (best.q[i].depth)
-			rc = one_queue(&w, &best.q[i], err);
-	way_fini(&best);
+			rc = add_waits_of_queue(&w, &best.q[i], err);
+	model_fini(&best);
 	pl_free(w.taken);
 	pl_free(w.reg);
 	return rc;

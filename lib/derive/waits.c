@@ -1,24 +1,29 @@
 /*
- * What the host waits for: the device, or a thread that communicates.
+ * Waits of the host: for the device, or for a thread that communicates.
  *
- * Recorded (cuda_sync events) where the profiler wrote them. Otherwise inferred, and marked:
+ * Recorded waits:
  *
- * A wait for a thread that communicates is recorded where it has the correlation of what it waits
- * for (paceline-trace(5)): its thread goes on when that ends, or when it comes, if that is later. A
- * thread that launches communication on a device waits likewise for the operator that issues it,
- * and may go on before that ends. Communication on a thread whose operator asks the device for
- * copies as it issues it waits for the last of these.
+ * - The profiler may write cuda_sync events, which name the waits for the device.
+ * - A wait for a communicating thread is recorded if it has the correlation of the communication
+ *   (paceline-trace(5)). The waiting thread continues when the communication ends, or at once if
+ *   it has already ended.
+ * - A thread that launches communication on a device waits for the operator that issues the
+ *   communication. It may continue before this operator ends.
+ * - An operator that issues communication of a thread may copy from a device. The communication
+ *   then waits for the last of these copies.
  *
- * - cudaStreamSynchronize and cudaEventSynchronize name no stream: the one whose last operation
- * ended within the call, nearest to its end.
- * - A launch or copy call that ends after its own operation (pageable memory) waited for that; a
- * call that frees memory and ends right after an operation waited for the device.
- * - A pause of a host thread in which a communicating thread finished, shortly before the pause
- * ended, was a wait for it. So was one that ended a little before the communication did, as its
- * thread shows it: who is woken may go on first. The result was there then, and from there on
- * the thread was not communicating.
+ * Other waits are inferred, and marked as inferred:
  *
- * What the device waits for on the device is in events.c, launches that wait for room in queue.c.
+ * - cudaStreamSynchronize and cudaEventSynchronize name no stream. The wait is for the stream whose
+ *   last operation ended within the call, nearest to the end of the call.
+ * - A launch or copy call that ends after its own operation (pageable memory) waited for this
+ *   operation. A call that frees memory and ends right after an operation waited for the device.
+ * - If a communication of a communicating thread ended shortly before the end of a pause of a host
+ *   thread, the pause was a wait for the communication. The pause may also end a little before the
+ *   recorded end of the communication, because the woken thread may continue first. In this case
+ *   the communication ends with the pause.
+ *
+ * events.c finds the waits of streams for events, queue.c the waits of launches for a free slot.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -26,10 +31,10 @@
 #include "derive/internal.h"
 
 #define TOL_NS	       2000	/* of rounding in start and end times */
-#define SYNC_RETURN_NS 100000	/* a wait returns within this after what it waited for */
+#define SYNC_RETURN_NS 100000	/* a wait returns at most this long after the operation ends */
 #define SYNC_MIN_NS    5000	/* shorter calls did not wait */
 #define PAUSE_MIN_NS   200000	/* pauses searched for a wait on a communicating thread */
-#define PAUSE_NEAR_NS  1000000	/* and how long after the end of it they may go on */
+#define PAUSE_NEAR_NS  1000000	/* a pause lasts at most this long after the communication */
 #define WAKER_LATE_NS  10000000 /* a thread that woke another may have to wait for a processor */
 #define BACK_STEPS     64
 
@@ -95,7 +100,8 @@ uint32_t pl_derive_launched(const struct lane *x, uint32_t c)
 /* ---- the host waits for the device
  * ------------------------------------------------------------------------ */
 
-/* The call waited until `op` ended: size its two nodes, and tie the second to the operation. */
+/* The call waited until `op` ended: set the durations of its two nodes, and add an edge from the
+ * operation to the second node. */
 static int host_wait(struct gb *b, const struct call *c, const struct op *op, bool binding,
 		     bool inferred, struct pl_err *err)
 {
@@ -114,7 +120,8 @@ static int host_wait(struct gb *b, const struct call *c, const struct op *op, bo
 		rest->dur = pl_max_i64(0, end - rest->start);
 	}
 	if (op->end > rest->start + TOL_NS)
-		return 0; /* it ended later than the call: the call did not wait for it */
+		return 0; /* the operation ended later than the call, so the call did not wait for
+			     it */
 	if (inferred)
 		b->g->inferred_waits++;
 	else
@@ -123,7 +130,7 @@ static int host_wait(struct gb *b, const struct call *c, const struct op *op, bo
 			      err);
 }
 
-/* Last operation of each lane launched before the call; the one that ended last within it. */
+/* Of the last operations of all lanes before the call: the operation that ended last within it. */
 static struct op *last_within(const struct lanes *l, const struct call *c, uint32_t index,
 			      pl_ns near)
 {
@@ -156,7 +163,7 @@ static const struct syncrec *find_sync(const struct rankinfo *rk, int64_t corr)
 	return bsearch(&key, rk->sync, rk->n_sync, sizeof(*rk->sync), by_sync_corr);
 }
 
-/* A synchronisation whose stream is known, or that covers all: tie it to every lane meant. */
+/* A synchronisation with one known stream or with all streams: add an edge from each of them. */
 static int known_sync(struct gb *b, const struct lanes *l, const struct call *c, uint32_t index,
 		      int64_t stream, bool inferred, struct pl_err *err)
 {
@@ -182,8 +189,8 @@ static int known_sync(struct gb *b, const struct lanes *l, const struct call *c,
 	return 0;
 }
 
-/* By its name: what a copy call without "Async" copies to or from the host is there when it
- * returns. */
+/* Does the name show that the call returns after its copy? A copy call to or from the host without
+ * "Async" in its name does. */
 static bool blocks(const struct gb *b, const struct call *c)
 {
 	const char *name = pl_intern_get(&b->g->str, c->name);
@@ -191,7 +198,7 @@ static bool blocks(const struct gb *b, const struct call *c)
 	return strstr(name, "Memcpy") && !strstr(name, "Async");
 }
 
-/* A copy call that lasts as long as its copy. */
+/* Did the copy call last as long as its copy? */
 static int copy_wait(struct gb *b, const struct rankinfo *rk, const struct call *c,
 		     struct pl_err *err)
 {
@@ -214,7 +221,7 @@ static int one_sync(struct gb *b, const struct rankinfo *rk, const struct lanes 
 	uint32_t record =
 		s && s->on_stream >= 0 ? pl_derive_call_by_corr(rk, s->record_corr) : PL_NONE;
 
-	if (record != PL_NONE) /* for an event: what came before it was recorded */
+	if (record != PL_NONE) /* a wait for an event: for the operations before its record */
 		return known_sync(b, l, c, record, s->on_stream, false, err);
 	if (s && (s->stream >= 0 || s->device_wide))
 		return known_sync(b, l, c, index, s->device_wide ? -1 : s->stream, false, err);
@@ -240,8 +247,8 @@ static int one_sync(struct gb *b, const struct rankinfo *rk, const struct lanes 
 /* ---- the host waits for a communicating thread
  * ---------------------------------------------------------- */
 
-/* The operation of a communicating thread that ended last in (from, to], or with `first`, ended
- * first; of those that began before `before`. PL_NONE if there is none. */
+/* Of the operations of a communicating thread that began before `before` and ended in (from, to]:
+ * the one that ended last, or with `first` the one that ended first. PL_NONE: none. */
 static uint32_t finished_in(const struct gb *b, const struct rankinfo *rk, pl_ns from, pl_ns to,
 			    pl_ns before, bool first)
 {
@@ -265,7 +272,8 @@ static uint32_t finished_in(const struct gb *b, const struct rankinfo *rk, pl_ns
 	return best;
 }
 
-/* What a pause from a0 to a1 waited for, PL_NONE if for nothing. Ends it then at the latest. */
+/* The communication for which a pause from a0 to a1 waited, PL_NONE: none. The communication ends
+ * with the pause at the latest. */
 static uint32_t waited_for(struct gb *b, const struct rankinfo *rk, pl_ns a0, pl_ns a1)
 {
 	pl_ns part = (a1 - a0) / 4;
@@ -353,7 +361,8 @@ static int service_ops(const struct gb *b, const struct rankinfo *rk, struct cor
 	return 0;
 }
 
-/* The thread went on a little before the recorded end of what it waited for: that ended then. */
+/* If the thread continued a little before the recorded end of the communication, the communication
+ * ended when the thread continued. */
 static void end_with(struct gb *b, struct op *op, const struct call *c)
 {
 	struct node *last = &b->node[op->last];
@@ -364,8 +373,8 @@ static void end_with(struct gb *b, struct op *op, const struct call *c)
 	op->end = c->end;
 }
 
-/* What issues communication, by correlation once sorted: host operators on threads that do more
- * than communicate. */
+/* Operators that issue communication, later sorted by correlation. They run on threads that do not
+ * only communicate. */
 static int issuing_ops(const struct gb *b, const struct rankinfo *rk, struct corrkey **v,
 		       struct where **where, size_t *n, struct pl_err *err)
 {
@@ -392,8 +401,8 @@ out:
 }
 
 /*
- * A wait of which the rest, from `when` on, is the way back from what node `src` did: leads an edge
- * of that type there.
+ * Node `src` ends a wait at time `when`. The rest of the wait is the return to the thread: add an
+ * edge of that type from `src` to the rest.
  */
 static int wait_until(struct gb *b, const struct call *c, uint32_t src, pl_ns when, unsigned type,
 		      struct pl_err *err)
@@ -410,7 +419,7 @@ static int wait_until(struct gb *b, const struct call *c, uint32_t src, pl_ns wh
 	return pl_derive_edge(b, src, c->last, type, err);
 }
 
-/* The wait of another thread with the same correlation, the one that launched what c waits for. */
+/* The wait with the same correlation on another thread, which launched the communication. */
 static const struct call *launching_wait(const struct rankinfo *rk, const struct corrkey *by,
 					 const struct call *c)
 {
@@ -424,9 +433,9 @@ static const struct call *launching_wait(const struct rankinfo *rk, const struct
 }
 
 /*
- * Communication that one thread issues and another launches: that one waits for the issue, and may
- * go on as soon as it has begun; who waits for the communication on the first thread waits for the
- * launch, and the device for the rest.
+ * Communication that one thread issues and another thread launches. The launching thread waits for
+ * the issuing operator, and may continue as soon as this operator has begun. A wait on the issuing
+ * thread is a wait for the launch; the device waits for the rest of the communication.
  */
 static int one_issue_wait(struct gb *b, const struct rankinfo *rk, const struct corrkey *by,
 			  const struct call *c, const struct op *issue, struct pl_err *err)
@@ -463,7 +472,7 @@ out:
 	return rc;
 }
 
-/* What the device was asked for within an operation of a thread ended last by this. */
+/* Of the device operations that a host operation launched: the one that ended last. */
 static const struct op *last_asked(const struct rankinfo *rk, uint32_t res, const struct op *issue)
 {
 	const struct op *best = NULL;
@@ -484,8 +493,8 @@ static const struct op *last_asked(const struct rankinfo *rk, uint32_t res, cons
 }
 
 /*
- * Communication of a thread on what the operator that issues it copies from a device: it arrives
- * when the copy is there and the thread has seen that, for which it takes the time of a node.
+ * Communication of a thread with data that the issuing operator copies from a device. It arrives
+ * when the copy has ended and the thread has seen the end. A node holds the time until then.
  */
 static int one_staged(struct gb *b, const struct op *comm, const struct op *copy, uint32_t res,
 		      struct pl_err *err)
@@ -539,7 +548,7 @@ out:
 	return rc;
 }
 
-/* Of ranks with a device: what waits for the operators that issue communication, or with them. */
+/* On ranks with a device: waits for the operators that issue communication, and their copies. */
 static int issue_waits(struct gb *b, struct rankinfo *rk, struct pl_err *err)
 {
 	struct corrkey *v = NULL;

@@ -1,12 +1,13 @@
 /*
- * Changes to a graph taken apart, and their undoing.
+ * Changes of an edit, and undo.
  *
- * Edges lie in two doubly linked lists, by source and by target. An edge that is taken out keeps
- * its own links, so that undoing in reverse order puts it back where it was (Knuth's dancing
- * links); the numbers of nodes and edges stay stable, and added ones go when they are undone.
+ * Each edge is in two doubly linked lists, by source and by target. A removed edge keeps its links,
+ * so that undo in reverse order puts it back at the same place (Knuth's dancing links). The indices
+ * of nodes and edges do not change. Undo deletes added nodes and edges.
  *
- * The length of a step is the start of its sink, a node of the edit alone. Every live node that
- * counts for the step leads to the sink or to another such node; what drops edges keeps that true.
+ * The length of a step follows from the start of its sink, a node that exists only in the edit.
+ * Every live node that counts for the step leads to the sink or to another such node. Functions
+ * that remove edges keep this true.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +70,7 @@ static void unlink_edge(struct pl_edit *e, uint32_t edge)
 	x->dead = true;
 }
 
-/* Back to where it was: its neighbours are again those of the time when it was taken out. */
+/* Puts the edge back. Undo in reverse order has restored the neighbours that it had on removal. */
 static void relink_edge(struct pl_edit *e, uint32_t edge)
 {
 	struct pl_eedge *x = &e->edge[edge];
@@ -225,7 +226,7 @@ static int keep_covered(struct pl_edit *e, uint32_t node, struct pl_err *err)
 	return new_edge(e, node, e->step[n->step].sink, PL_E_SEQ, 0, 0, err);
 }
 
-/* Without a predecessor of its step it may be what the step begins with. */
+/* A node without a predecessor in its step may be the first node of the step. */
 static int may_begin(struct pl_edit *e, uint32_t node, struct pl_err *err)
 {
 	struct pl_estep *s = &e->step[e->node[node].step];

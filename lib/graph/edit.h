@@ -1,21 +1,22 @@
 /*
- * edit.h - a graph taken apart for changing: nodes and edges that can be added, removed and
- * changed, with an undo log, and the start of every node kept right while it changes.
+ * edit.h - a graph in a form that can be changed: callers add, remove and change nodes and edges,
+ * an undo log reverts the changes, and pl_edit_settle() updates the start of every node.
  *
- * One edit holds a run of steps, each node once a step. The start of a node is the latest of its
- * predecessors' ends (starts, where the edge says so) plus the edge's weight: latency and
- * unexplained time, as the simulator prepared them. pl_edit_settle() makes the starts right again
- * after changes and touches only what changes; the result equals that of a full pass to the
- * nanosecond (tested).
+ * An edit holds consecutive steps, with one copy of each node for each step. The start of a node is
+ * the latest end of its predecessors (for some edge types: the latest start) plus the weight of the
+ * edge. The simulator prepares the weights from latencies and unexplained time. pl_edit_settle()
+ * evaluates only nodes whose start may have changed. Its result equals the result of a full pass to
+ * the nanosecond (a test compares them).
  *
  *	mark = pl_edit_mark(e);
  *	... changes ...
  *	pl_edit_settle(e, err);       objective: pl_edit_mean_step(e)
- *	pl_edit_undo(e, mark);        everything as it was, starts included
+ *	pl_edit_undo(e, mark);        reverts all changes, starts included
  *
- * Starts are the least solution of start(v) = max over predecessors, which does not depend on the
- * order of evaluation; nodes are evaluated by an order of construction that is nearly topological,
- * so that few are evaluated twice. A cycle is found when settling does not end, by a full pass.
+ * The starts are the least solution of start(v) = max over predecessors. This solution does not
+ * depend on the order of evaluation. The order in which nodes were built is nearly topological, so
+ * that few nodes are evaluated twice. If there is a cycle, settling does not end; after a limit, a
+ * full pass finds the cycle.
  */
 #ifndef PL_EDIT_H
 #define PL_EDIT_H
@@ -24,15 +25,16 @@
 
 struct pl_enode {
 	pl_ns start, dur;
-	pl_ns fixed;	/* not before; INT64_MIN: nothing. Entries, and nodes without predecessor */
-	uint64_t label; /* where in the order of evaluation */
+	pl_ns fixed; /* earliest start, INT64_MIN: none; for entries and nodes without predecessor
+		      */
+	uint64_t label;		   /* position in the order of evaluation */
 	uint32_t in, out;	   /* first edge, PL_NONE */
 	uint32_t step;		   /* index of the step in the edit */
 	uint32_t origin;	   /* node of the shape, PL_NONE: added */
-	bool dead, queued, begins; /* begins: is on its step's list of what may begin it */
+	bool dead, queued, begins; /* begins: is in the list `begin` of its step */
 	PL_NODE_COLUMNS(PL_COLUMN_MEMBER)
 };
-/* A node without edges and times, of which nothing is known. */
+/* A node without edges and times; all columns are unknown. */
 static inline struct pl_enode pl_edit_blank_node(void)
 {
 	return (struct pl_enode){ .fixed = INT64_MIN,
@@ -48,33 +50,33 @@ struct pl_eedge {
 	uint8_t type; /* enum pl_edge_type; PL_E_START and PL_E_EARLY count from the start of src */
 	bool dead;
 };
-/* One copy of a tensor of the graph: of a step, on a rank. */
+/* One copy of a tensor of the graph, for one step and one rank. */
 struct pl_etensor {
 	uint32_t tensor;   /* graph.tensor */
 	uint32_t producer; /* node, PL_NONE: ready from the beginning */
 	uint32_t arrive;   /* node that begins its communication, PL_NONE: none */
 	uint32_t step;
 	int32_t rank;
-	bool remade; /* an activation that is not kept but made again in the backward pass */
+	bool remade; /* an activation that the backward pass computes again (recompute) */
 	bool dead;
 };
 
-/* What the length of a step is taken from. */
+/* A step, and the nodes that determine its length. */
 struct pl_estep {
 	int64_t number;
-	uint32_t first;	 /* its first node as recorded: node of the shape i is first + i */
-	uint32_t sink;	 /* node that starts when all that counts for the step has ended */
-	uint32_t *begin; /* nodes that may begin it; those dropped are passed over */
+	uint32_t first;	 /* node i of the shape is node first + i of the edit */
+	uint32_t sink;	 /* node that starts when all nodes that count for the step have ended */
+	uint32_t *begin; /* nodes that may be the first of the step; dropped nodes are ignored */
 	size_t n_begin, cap_begin;
-	/* By resource: the entry of a later step that follows what the resource does in this one,
-	 * PL_NONE; NULL in the last step. */
+	/* By resource: the entry of a later step that follows the last node of the resource in this
+	 * step, PL_NONE: no entry. NULL in the last step. */
 	uint32_t *next;
 	bool reported;
 };
 
 struct pl_edit {
 	const struct pl_graph *g; /* borrowed: names, shapes, tensors */
-	/* Those of the graph and what was added. */
+	/* Resources and groups of the graph, then the added ones. */
 	struct pl_resource *res;
 	struct pl_ggroup *group;
 	uint32_t *group_rank;
@@ -88,13 +90,15 @@ struct pl_edit {
 	size_t n_tensors, cap_tensors;
 	uint32_t n_steps;
 	struct pl_estep *step;
-	struct pl_gcomm *comm; /* what the column comm of nodes numbers */
+	struct pl_gcomm
+		*comm; /* communications; the column comm of nodes is an index of this array */
 	size_t n_comms, cap_comms;
-	struct pl_intern added; /* names that are not the graph's: ids from g->str.n on */
+	struct pl_intern added; /* added names: their ids start at g->str.n */
 	struct pl_eundo *undo;
 	size_t n_undo, cap_undo;
-	struct pl_esched *sched; /* topological order and what is to be settled */
-	uint64_t settled;	 /* nodes evaluated so far: what incremental evaluation saves */
+	struct pl_esched *sched; /* nodes to evaluate */
+	uint64_t
+		settled; /* nodes evaluated so far, to measure the gain of incremental evaluation */
 };
 
 /* Delays of the edges of a step, in the order of its shape. */
@@ -103,68 +107,70 @@ struct pl_edit_delays {
 	int32_t *lag; /* the modelled part */
 };
 /*
- * Take apart steps [first, first + n) of a graph. Entries of the first step stay where they were
- * recorded, those of later ones follow what came before. PL_EABSENT for graphs with RESOURCE or
- * POLICY nodes: their times are not a least solution over given delays. `g` must be valid and
- * outlive e. Use pl_sim_edit().
+ * Build an edit of steps [first, first + n) of a graph. The entries of the first step keep their
+ * recorded times. The entries of later steps follow the nodes of earlier steps. PL_EABSENT for
+ * graphs with RESOURCE or POLICY nodes, because their times do not follow from delays of edges
+ * alone. `g` must be valid and outlive e. Call pl_sim_edit(), which computes the delays.
  */
 int pl_edit_init(struct pl_edit *e, const struct pl_graph *g, size_t first, size_t n,
 		 const struct pl_edit_delays *delays, struct pl_err *err) PL_MUST;
 void pl_edit_fini(struct pl_edit *e);
-/* A copy of its own, with an empty undo log: one a thread. */
+/* An independent copy with an empty undo log, such as one for each thread. */
 int pl_edit_dup(const struct pl_edit *e, struct pl_edit *to, struct pl_err *err) PL_MUST;
 
-/* ---- changes: each is undone by pl_edit_undo() ---------------------------------------------- */
+/* ---- changes: pl_edit_undo() reverts each of them -------------------------------------------- */
 
 size_t pl_edit_mark(const struct pl_edit *e);
-void pl_edit_commit(struct pl_edit *e); /* forget the log: what is done cannot be undone */
-void pl_edit_undo(struct pl_edit *e, size_t mark); /* starts included, if settled or not */
+void pl_edit_commit(struct pl_edit *e);		   /* clear the undo log */
+void pl_edit_undo(struct pl_edit *e, size_t mark); /* starts included, settled or not */
 
-/* A node like `n` (edges and label ignored), evaluated soon after node `after`, which it is likely
- * to depend on. It counts for its step as its flags say. */
+/* Add a copy of `n` (without edges and label). The order of evaluation puts it soon after node
+ * `after`, which should be a predecessor. Flag PL_NF_IN_STEP: the node counts for its step. */
 int pl_edit_add_node(struct pl_edit *e, const struct pl_enode *n, uint32_t after, uint32_t *id,
 		     struct pl_err *err) PL_MUST;
-/* With its edges. */
+/* Remove the node and its edges. */
 int pl_edit_drop_node(struct pl_edit *e, uint32_t node, struct pl_err *err) PL_MUST;
-/* w >= 0, all of it modelled. A cycle is found by pl_edit_settle(). */
+/* w >= 0; all of w is modelled latency. pl_edit_settle() reports cycles. */
 int pl_edit_add_edge(struct pl_edit *e, uint32_t src, uint32_t dst, unsigned type, pl_ns w,
 		     struct pl_err *err) PL_MUST;
-/* With the delay of another edge, its unexplained part included, and `more` of modelled latency. */
+/* Add an edge with the delay of edge `like` (unexplained time included) plus `more` of modelled
+ * latency. */
 int pl_edit_add_edge_like(struct pl_edit *e, uint32_t src, uint32_t dst, unsigned type,
 			  const struct pl_eedge *like, pl_ns more, struct pl_err *err) PL_MUST;
 int pl_edit_drop_edge(struct pl_edit *e, uint32_t edge, struct pl_err *err) PL_MUST;
 int pl_edit_set_dur(struct pl_edit *e, uint32_t node, pl_ns dur, struct pl_err *err) PL_MUST;
-/* What w changes by is modelled latency; the unexplained part stays as long as w is not less. */
+/* The change of w is modelled latency. The unexplained part stays, unless w is smaller than it. */
 int pl_edit_set_weight(struct pl_edit *e, uint32_t edge, pl_ns w, struct pl_err *err) PL_MUST;
 int pl_edit_set_bytes(struct pl_edit *e, uint32_t node, int64_t bytes, struct pl_err *err) PL_MUST;
 int pl_edit_set_fixed(struct pl_edit *e, uint32_t node, pl_ns fixed, struct pl_err *err) PL_MUST;
-/* Which communication carries the tensor. */
+/* Set the communication that carries the tensor. */
 int pl_edit_set_arrive(struct pl_edit *e, size_t tensor, uint32_t arrive,
 		       struct pl_err *err) PL_MUST;
 
-/* A copy of a tensor of the graph, and its removal. */
+/* Add or remove a copy of a tensor of the graph. */
 int pl_edit_add_tensor(struct pl_edit *e, const struct pl_etensor *t, struct pl_err *err) PL_MUST;
 int pl_edit_drop_tensor(struct pl_edit *e, size_t tensor, struct pl_err *err) PL_MUST;
-/* A resource: a stream, a link, a server. One of a new rank adds the rank. */
+/* Add a resource: a stream, a link, a server. A resource of a new rank adds the rank. */
 int pl_edit_add_resource(struct pl_edit *e, const struct pl_resource *r, uint32_t *id,
 			 struct pl_err *err) PL_MUST;
-/* A group of communication. `name` is an id of pl_edit_add_name(). */
+/* Add a communication group. `name` is an id of pl_edit_add_name(). */
 int pl_edit_add_group(struct pl_edit *e, pl_id name, const int32_t *rank, uint32_t n, uint32_t *id,
 		      struct pl_err *err) PL_MUST;
-/* Everything on the rank's resources, its tensors, and its membership of groups. */
+/* Remove all nodes on resources of the rank, its tensors, and the rank from its groups. */
 int pl_edit_drop_rank(struct pl_edit *e, int32_t rank, struct pl_err *err) PL_MUST;
 
 int pl_edit_set_remade(struct pl_edit *e, size_t tensor, bool remade, struct pl_err *err) PL_MUST;
 
 /* ---- times ---------------------------------------------------------------------------------- */
 
-/* Make the starts right again. O(changed nodes x log). PL_EDATA when the changes closed a cycle:
- * names a node on it; undo them. A node without predecessor stays where it was. */
+/* Update the starts after changes. O(changed nodes x log). PL_EDATA if the changes made a cycle:
+ * the message names a node of the cycle, and the caller must undo the changes. A node without
+ * predecessor keeps its start. */
 int pl_edit_settle(struct pl_edit *e, struct pl_err *err) PL_MUST;
-/* The slow, simple version: every node, in a topological order found anew. For tests and checks. */
+/* Evaluate every node in a new topological order: slow and simple, for tests and checks. */
 int pl_edit_settle_full(struct pl_edit *e, struct pl_err *err) PL_MUST;
-/* Length of a step (settled): latest end of what counts for it less its earliest beginning;
- * INT64_MIN: not a reported step. */
+/* Length of a step (after settling): the latest end less the earliest start of the nodes that count
+ * for it. INT64_MIN: not a reported step. */
 pl_ns pl_edit_step(const struct pl_edit *e, uint32_t step);
 double pl_edit_mean_step(const struct pl_edit *e); /* over the reported steps */
 static inline pl_ns pl_edit_end(const struct pl_edit *e, uint32_t node)
@@ -177,22 +183,22 @@ static inline bool pl_edit_from_start(uint8_t type)
 	return PL_E_TYPE(type) == PL_E_START || PL_E_TYPE(type) == PL_E_EARLY;
 }
 
-/* Name of a node, of the graph's or added. */
+/* Name by id, of the graph or added. */
 const char *pl_edit_name(const struct pl_edit *e, uint32_t id);
-/* A communication for nodes to be part of; *id: what their column comm says. */
+/* Add a communication; *id is the value for the column comm of its nodes. */
 int pl_edit_add_comm(struct pl_edit *e, const struct pl_gcomm *c, uint32_t *id,
 		     struct pl_err *err) PL_MUST;
-/* What an operation computes, NULL: not known. */
+/* The work of an operation, NULL: not known. */
 static inline const struct pl_gwork *pl_edit_work(const struct pl_edit *e, uint32_t node)
 {
 	return e->node[node].work == PL_NONE ? NULL : &e->g->work[e->node[node].work];
 }
-/* The communication of a node, NULL if it is part of none. */
+/* The communication of a node, NULL: none. */
 static inline const struct pl_gcomm *pl_edit_comm(const struct pl_edit *e, uint32_t node)
 {
 	return e->node[node].comm == PL_NONE ? NULL : &e->comm[e->node[node].comm];
 }
-/* Which collective that is, enum pl_coll. */
+/* The type of collective, enum pl_coll. */
 static inline uint8_t pl_edit_coll(const struct pl_edit *e, uint32_t node)
 {
 	const struct pl_gcomm *c = pl_edit_comm(e, node);
@@ -200,11 +206,11 @@ static inline uint8_t pl_edit_coll(const struct pl_edit *e, uint32_t node)
 	return c ? c->kind : PL_COLL_OTHER;
 }
 int pl_edit_add_name(struct pl_edit *e, const char *name, uint32_t *id, struct pl_err *err) PL_MUST;
-/* Nodes in topological order, live ones only; *order is n long, to be freed with pl_free(). */
+/* The live nodes in topological order; the caller frees *order, of length *n, with pl_free(). */
 int pl_edit_order(const struct pl_edit *e, uint32_t **order, size_t *n, struct pl_err *err) PL_MUST;
 
-/* The edited steps as a graph of their own, whose recording is the settled state: a replay of it
- * reproduces it, and every report works on it. */
+/* Make a graph of the edited steps. The settled times become its recorded times, so that a replay
+ * reproduces them and every report works. */
 int pl_edit_graph(const struct pl_edit *e, struct pl_graph *out, struct pl_err *err) PL_MUST;
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * Taking a graph apart, and putting an edit together as a graph again.
+ * An edit from a graph.
  *
- * The entries of the first step stay where they were recorded. An entry of a later step follows
- * what its resource did before: the nodes of the step before that nothing later on the resource
- * follows, and the entry of that step, which stands for what was before it.
+ * The entries of the first step keep their recorded times. An entry of a later step follows the
+ * last nodes of its resource in the step before, and the entry of that step, which stands for all
+ * earlier steps.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,9 +14,9 @@
 
 struct build {
 	struct pl_edit *e;
-	uint32_t **tail; /* by resource: what its next entry follows */
+	uint32_t **tail; /* by resource: nodes that its next entry follows */
 	size_t *n_tail, *cap_tail;
-	uint32_t *node; /* of the step at hand, by node of the shape */
+	uint32_t *node; /* of the current step, by node of the shape */
 };
 
 static int put_edge(struct pl_edit *e, uint32_t src, uint32_t dst, unsigned type, pl_ns w,
@@ -60,7 +60,8 @@ static int put_node(struct pl_edit *e, const struct pl_gstep *st, const struct p
 	return 0;
 }
 
-/* An entry: where it was recorded, or behind what its resource did in the steps before. */
+/* An entry of the first step keeps its recorded time; a later one follows the tail of its
+ * resource. */
 static int put_entry(struct build *b, uint32_t node, struct pl_err *err)
 {
 	struct pl_edit *e = b->e;
@@ -131,7 +132,7 @@ static int note_tails(struct build *b, uint32_t first, uint32_t end, struct pl_e
 	struct pl_edit *e = b->e;
 	int rc;
 
-	/* what was before is behind the step's entry, if it has one */
+	/* the entry of the step, if it has one, follows the nodes of earlier steps */
 	for (uint32_t i = first; i < end && e->node[i].type == PL_N_ENTRY; i++)
 		b->n_tail[e->node[i].res] = 0;
 	for (uint32_t i = first; i < end; i++) {

@@ -1,4 +1,4 @@
-/* edit_internal.h - what the parts of an edit share. */
+/* edit_internal.h - declarations that the files of an edit share. */
 #ifndef PL_EDIT_INTERNAL_H
 #define PL_EDIT_INTERNAL_H
 
@@ -23,7 +23,7 @@ enum eundo_op {
 	EU_ADD_GROUP,
 	EU_ADD_COMM,
 	EU_DROP_RANK,
-	EU_SEED /* node that a settling began with: to be settled again */
+	EU_SEED /* a node with which a settling began: undo puts it back into the heap */
 };
 struct pl_eundo {
 	int64_t old;
@@ -36,13 +36,14 @@ struct pl_esched { /* nodes to evaluate: a binary heap by label, then id */
 	size_t n, cap;
 };
 
-/* Memory for the log and the heap may be short: 0 or PL_ENOMEM. */
+/* 0, or PL_ENOMEM if the log or the heap cannot grow. */
 int pl_edit_log(struct pl_edit *e, enum eundo_op op, uint32_t id, int64_t old,
 		struct pl_err *err) PL_MUST;
 int pl_edit_touch(struct pl_edit *e, uint32_t node, struct pl_err *err) PL_MUST;
-void pl_edit_link(struct pl_edit *e, uint32_t edge); /* a new edge, to the front of both lists */
+void pl_edit_link(struct pl_edit *e, uint32_t edge); /* insert at the front of both lists */
 
-/* Does what is after this edge's target cover the end of its source, for the length of the step? */
+/* Does the target of this edge, or a node after it, end no earlier than the source, so that the
+ * length of the step needs no edge from the source to the sink? */
 static inline bool pl_edit_covers(const struct pl_edit *e, const struct pl_eedge *x)
 {
 	const struct pl_enode *s = &e->node[x->src], *d = &e->node[x->dst];

@@ -1,11 +1,15 @@
 /*
- * edit_messages.h - collectives as the messages of which they consist.
+ * edit_messages.h - collectives with messages.
  *
- * In a graph such a collective has its arrivals, a rendezvous for which nothing waits (it says that
- * this is one collective, and which), messages (nodes with PL_NF_MESSAGE: what a member sends has
- * kind send, what it receives kind recv, both role transfer), and of each member a transfer that
- * follows its arrival and its last messages, and holds what was left of the collective then. Each
- * member gets on as soon as its own messages let it.
+ * In a graph such a collective has
+ *
+ * - an arrival of each member,
+ * - a rendezvous without successors, which marks the nodes as one collective,
+ * - messages: nodes with PL_NF_MESSAGE and role transfer, of kind send or recv, and
+ * - a transfer of each member, which follows its arrival and its last messages and lasts for the
+ *   rest of the collective.
+ *
+ * A member continues as soon as its own messages allow it; it does not wait for all arrivals.
  */
 #ifndef PL_EDIT_MESSAGES_H
 #define PL_EDIT_MESSAGES_H
@@ -13,13 +17,13 @@
 #include "graph/edit.h"
 
 bool pl_graph_has_messages(const struct pl_graph *g);
-/* A resource for each rank of the graph and channel: a link, "channel C". (*link)[i * channels + c]
- * is that of the i-th rank; pl_free(). */
+/* Add a link named "channel C" for each rank of the graph and each channel. (*link)[i * channels +
+ * c] is the link of the i-th rank and channel c; the caller frees *link with pl_free(). */
 int pl_graph_add_links(struct pl_graph *g, uint32_t channels, uint32_t **link,
 		       struct pl_err *err) PL_MUST;
-/* Of the settled edit: messages become one transfer a member again, from the last arrival to where
- * the member ended. Settles; what was recorded stays where it was. *n (may be NULL): collectives.
- */
+/* Replace the messages of collectives in a settled edit by one transfer for each member, from the
+ * last arrival to the end of the member. Settles the edit; recorded times do not change. *n (may be
+ * NULL): the number of collectives. */
 int pl_edit_fold_messages(struct pl_edit *e, uint64_t *n, struct pl_err *err) PL_MUST;
 
 #endif

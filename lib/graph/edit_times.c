@@ -1,5 +1,5 @@
 /*
- * The starts of an edit: kept right incrementally, and the slow way.
+ * The starts of the nodes of an edit: by incremental update, and by a full pass.
  *
  * A node is evaluated when a predecessor changed, the one with the lowest label first. Labels are
  * the topological order in which the graph was taken apart, so a node is mostly evaluated once;

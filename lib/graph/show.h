@@ -1,4 +1,4 @@
-/* show.h - what the views of a graph share. Private to the module. */
+/* show.h - declarations that the views of a graph share. Private to the module. */
 #ifndef PL_GRAPH_SHOW_H
 #define PL_GRAPH_SHOW_H
 

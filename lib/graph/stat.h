@@ -1,4 +1,4 @@
-/* stat.h - what `graph -O stat` counts. Private to the module. */
+/* stat.h - the counts of `graph -O stat`. Private to the module. */
 #ifndef PL_GRAPH_STAT_H
 #define PL_GRAPH_STAT_H
 
