@@ -11,8 +11,7 @@
 enum { TO_GRAPH, TO_STAT, TO_STAT_JSON, TO_TEXT, TO_DOT, TO_JSON };
 
 static const struct pl_opt options[] = {
-	{ 'f', "from", "FORMAT",
-	  "set the format of the input: trace, layers (a table of layers) or auto (default)",
+	{ 'f', "from", "FORMAT", "set the input format: trace, layers (a table) or auto (default)",
 	  PL_OPT_CHOICE, AT(from), "auto|trace|layers" },
 	{ 'O', "to", "FORMAT", "write graph (default), stat, stat-json, text, dot or json",
 	  PL_OPT_CHOICE, AT(to), "graph|stat|stat-json|text|dot|json" },
@@ -29,8 +28,8 @@ static const struct pl_opt options[] = {
 	{ 0, "ranks", "N", "layers: set the number of ranks (default: ranks of the topology, or 8)",
 	  PL_OPT_INT, AT(ranks), NULL },
 	{ 0, "topology", "SPEC",
-	  "layers: set the topology: a file or HOSTSxRANKS[:PRESET] (\"16x8:v100-100g\")",
-	  PL_OPT_STR, AT(topology), NULL },
+	  "layers: set the topology: FILE or HOSTSxRANKS[:PRESET] (\"16x8:v100-100g\")", PL_OPT_STR,
+	  AT(topology), NULL },
 	{ 0, "algorithm", "NAME",
 	  "layers: set the all-reduce: ring (default), tree, halving-doubling, hierarchical, ps",
 	  PL_OPT_CHOICE, AT(algorithm), "ring|tree|halving-doubling|hierarchical|ps" },

@@ -1,13 +1,13 @@
 /*
- * From a merged trace to a graph: the frame. What each part infers and how is said at its top:
+ * Makes a graph from a merged trace. The first comment of each part explains its inference:
  * steps.c (steps and their order), host.c (host threads), device.c (streams, launches), waits.c
  * (event waits, synchronisation), queue.c (full launch queues), table.c (operation tables), comm.c
  * (rendezvous), latency.c, cut.c (steps and shapes), tensors.c (gradients),
  * memory.c (recorded allocations).
  *
  * The dependency kinds follow Lumos (MLSys 2025, section 4: host program order, launch, stream
- * order, inter-stream and synchronisation edges), the collective as a rendezvous with the transfer
- * apart from the wait follows Maya and the straggler analysis of ByteDance (OSDI 2025: transfer =
+ * order, inter-stream and synchronisation edges). The collective as a rendezvous, with separate
+ * wait and transfer, follows Maya and the straggler analysis of ByteDance (OSDI 2025: transfer =
  * end - max start).
  */
 #include <limits.h>
@@ -309,14 +309,14 @@ static bool wanted(uint8_t kind)
 	}
 }
 
-/* A thread's wait for what has the same correlation. */
+/* A wait of a thread for the communication with the same correlation. */
 static bool is_wait(const struct pl_events *e, uint32_t ev)
 {
 	return e->kind[ev] == PL_K_WAIT && e->corr && e->corr[ev] != INT64_MIN &&
 	       e->seg.track[e->track[ev]].type == PL_T_THREAD;
 }
 
-/* Messages of collectives are no operations of their track: see messages.c. */
+/* Messages of collectives do not become operations of their track: see messages.c. */
 static bool is_op(const struct pl_events *e, uint32_t ev)
 {
 	return (wanted(e->kind[ev]) || is_wait(e, ev)) && e->dur[ev] >= 0 &&
@@ -374,7 +374,7 @@ static void add_op(const struct gb *b, uint32_t seg, uint32_t ev, struct op *op)
 	};
 }
 
-/* Outer before inner, the input's order for the rest: a total order. */
+/* Outer operations before inner ones, then the order of the input: a total order. */
 static int by_start(const void *pa, const void *pb)
 {
 	const struct op *a = pa, *c = pb;
@@ -385,7 +385,8 @@ static int by_start(const void *pa, const void *pb)
 	return order ? order : PL_COMPARE_FIELDS(a, c, seg, ev);
 }
 
-/* Operations of a stream follow one another: what takes no time comes before what begins then. */
+/* Operations of a stream do not nest: an operation of no duration comes before another operation
+ * with the same start. */
 static int by_turn(const void *pa, const void *pb)
 {
 	const struct op *a = pa, *c = pb;
@@ -448,8 +449,8 @@ static int prepare_segment(struct gb *b, uint32_t seg, struct pl_err *err)
 	return 0;
 }
 
-/* Resources for the tracks in the order in which they are first used, and room for what is on them;
- * track_at becomes the place of the segment's first operation there. */
+/* Makes resources for the tracks in the order of first use, with arrays for their operations.
+ * track_at becomes the index of the segment's first operation on the resource. */
 static int make_room(struct gb *b, uint32_t seg, struct pl_err *err)
 {
 	const struct pl_events *e = b->t->seg[seg];
@@ -526,7 +527,7 @@ static int gather(struct gb *b, struct pl_err *err)
 
 	for (uint32_t seg = 0; seg < b->t->n_segs; seg++)
 		events += b->t->seg[seg]->n;
-	/* about what it takes: no copying while they grow */
+	/* the estimated size, to avoid copies while the arrays grow */
 	if ((rc = pl_grow(&b->node, &b->cap_nodes, 2 * events, sizeof(*b->node), err)) < 0 ||
 	    (rc = pl_grow(&b->edge, &b->cap_edges, 2 * events, sizeof(*b->edge), err)) < 0)
 		return rc;

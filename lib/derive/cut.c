@@ -1,20 +1,23 @@
 /*
  * From one flat list of nodes and edges to steps and shapes.
  *
- * 1. Every node gets a step: a host node the one in whose window it starts, a device node the one
- * of its launch, communication the latest of its members; then never an earlier one than a
- * predecessor's. Only edges that lead to an earlier step matter for that: from the latest step
- * down, what they reach is raised, so every node is raised once and no order is needed yet.
- * 2. Topological order within each step (Kahn's algorithm, depth first). Nodes left over lie on a
- * cycle, which is reported; no cycle can span steps, for none is earlier than its predecessor's.
- * 3. Within a step, an edge from an earlier step becomes an edge from the ENTRY node of the
- * resource that it came from: at replay that is the time at which the resource finished what it did
- * before.
- * 4. Steps of the same structure share a shape: found by a hash over the structure, then compared.
+ * 1. Every node gets a step. The step of a host node is the window in which it starts, the step of
+ * a device node is the step of its launch, and the step of a communication is the latest step of
+ * its members. A node must not have an earlier step than a predecessor. Only edges that lead to an
+ * earlier step violate this rule. From the latest step down, the targets of these edges and all
+ * nodes after them get the step of the source. So every node changes once, and no topological order
+ * is needed.
+ * 2. The nodes of each step get a topological order (Kahn's algorithm, depth first). If nodes are
+ * left, they lie on a cycle or after one, and the cycle is reported. A cycle cannot span steps,
+ * because no node has an earlier step than a predecessor.
+ * 3. An edge from an earlier step becomes an edge from the ENTRY node of the resource of its
+ * source. In a replay, the time of this node is the end of the earlier work of the resource.
+ * 4. Steps with the same structure share a shape. A hash of the structure finds candidates, then
+ * the structures are compared.
  *
- * The order of a step's nodes depends on its structure, not on its times. O(V + E). What does not
- * depend on each other (successors and predecessors; a step's nodes, edges and times) runs in the
- * pool; each writes arrays of its own, so the result does not depend on the number of threads.
+ * The order of the nodes of a step depends on its structure, not on its times. O(V + E).
+ * Independent parts (successors and predecessors; nodes, edges and times of a step) run in the
+ * pool. Each part writes its own arrays, so the result does not depend on the number of threads.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +25,7 @@
 #include "core/pool.h"
 #include "derive/internal.h"
 
-/* Steps that differ in these columns alone are of one shape, which has those of the first one. */
+/* Steps that differ only in these columns share a shape, which has the values of the first step. */
 #define DESCRIPTIVE (PL_HAS_phase | PL_HAS_module | PL_HAS_work)
 
 struct cut {
@@ -36,20 +39,20 @@ struct cut {
 	struct edge *cross;  /* edges from an earlier step, by step */
 	uint32_t *cross_off; /* by step + 1 */
 	uint32_t *entry;     /* by resource: ENTRY node in the current step, PL_NONE */
-	pl_ns *tail;	     /* by resource: end of what earlier steps did; INT64_MIN nothing */
+	pl_ns *tail;	     /* by resource: end of its nodes in earlier steps, INT64_MIN: none */
 	struct pl_shape s;   /* being built */
-	unsigned has;	     /* its columns that not every shape has */
+	unsigned has;	     /* its optional columns */
 	size_t cap_nodes, cap_edges;
 	uint64_t *hash; /* by shape */
 	size_t cap_hash;
 	uint32_t *slot; /* shape + 1 by hash, open addressing; at most half of them are used */
 	size_t n_slots;
 	pl_ns epoch;
-	struct put { /* the step being put: nodes order[from] .. order[to - 1] */
+	struct put { /* the current step: nodes order[from] .. order[to - 1] */
 		int32_t step;
 		size_t from, to;
 		struct pl_gstep *st;
-		int64_t dropped; /* found: edges given up, and put */
+		int64_t dropped; /* dropped edges, written edges */
 		uint32_t edges;
 	} put;
 	struct pl_queue *queue;
@@ -128,7 +131,8 @@ static int report_cycle(const struct cut *c, int32_t step, struct pl_err *err)
 		return rc;
 	while (c->step[n] != step || !left[n])
 		n++;
-	for (int pass = 0; pass < 2; pass++) { /* first get onto the cycle, then walk it */
+	for (int pass = 0; pass < 2;
+	     pass++) { /* the first pass reaches the cycle, the second lists it */
 		stop = n;
 		do {
 			uint32_t next = n;
@@ -153,8 +157,8 @@ static int report_cycle(const struct cut *c, int32_t step, struct pl_err *err)
  * Order the nodes of a step, which have left[] set to the number of their predecessors among them;
  * `n` of them lie in v[] in order of id. Depth first along the chains, so that a node's
  * predecessors are mostly near, and by structure alone, so that equal steps get equal orders.
- * Returns how many could be ordered. The stack is the end of v: what is ordered and what waits
- * never exceeds n.
+ * Returns the number of ordered nodes. The stack is the end of v, because ordered and waiting nodes
+ * together are at most n.
  */
 static size_t sort_nodes(const struct cut *c, uint32_t *v, size_t n, int32_t step)
 {
@@ -195,12 +199,12 @@ static void label_steps(void *arg)
 		c->epoch = pl_min_i64(c->epoch, n->start);
 		c->step[i] = n->flags & PL_NF_STEP_BEGIN ? n->step : GB_BEFORE;
 		if (n->res == PL_NONE || n->flags & PL_NF_MESSAGE)
-			continue; /* takes its predecessors' */
+			continue; /* gets the step of its predecessors */
 		if (b->ri[n->res].queue) {
-			c->step[i] = n->step; /* has one */
+			c->step[i] = n->step; /* has a step already */
 			continue;
 		}
-		/* what is empty and lies on a window's edge belongs to the step that it ends */
+		/* an empty node at the end of a window belongs to the step of this window */
 		empty = !n->dur && !(n->flags & PL_NF_STEP_BEGIN) && !b->ri[n->res].device;
 		c->step[i] = pl_derive_step_at(b, &b->rank[b->ri[n->res].rank_index],
 					       n->start - empty, &inside);
@@ -232,7 +236,7 @@ static void label_steps(void *arg)
 	}
 }
 
-/* Everything behind x gets at least x's step; the stack is the array of the order. */
+/* All nodes after x get at least the step of x; the stack uses the array of the order. */
 static void raise_from(struct cut *c, uint32_t x)
 {
 	int32_t step = c->step[x];
@@ -253,9 +257,9 @@ static void raise_from(struct cut *c, uint32_t x)
 }
 
 /*
- * No node before its predecessors. A node gets the latest step of all that lead to it; on the way
- * from the last of those that are in it there is an edge into what is labelled earlier, so it is
- * enough to raise from these, the latest first.
+ * No node may have an earlier step than its predecessors, so each node gets the latest step of all
+ * nodes before it. A path from a node of this step has an edge that leads to an earlier step.
+ * Therefore it is enough to raise the targets of such edges, latest step first.
  */
 static int raise_steps(struct cut *c, struct pl_err *err)
 {
@@ -287,7 +291,7 @@ out:
 	return rc;
 }
 
-/* Predecessors within the step are counted, edges from an earlier one listed by step. */
+/* Counts predecessors within the step, and lists edges from earlier steps by step. */
 static int split_edges(struct cut *c, struct pl_err *err)
 {
 	const struct gb *b = c->b;
@@ -316,7 +320,7 @@ static int split_edges(struct cut *c, struct pl_err *err)
  * -----------------------------------------------------------------------------------------------
  */
 
-/* Columns in which no node of the trace has anything are left out. */
+/* Leaves out columns in which no node has a value. */
 static unsigned columns_needed(const struct gb *b)
 {
 	unsigned has = b->has;
@@ -341,7 +345,7 @@ static uint64_t hash_structure(const struct pl_shape *s)
 	return h * 31 + pl_hash(s->etype, s->n_edges);
 }
 
-/* Where the scratch shape is or belongs. */
+/* The slot of the current shape, or the free slot for it. */
 static uint32_t *shape_slot(const struct cut *c, uint64_t h)
 {
 	for (size_t i = h;; i++) {
@@ -395,7 +399,8 @@ static int find_shape(struct cut *c, uint32_t *id, struct pl_err *err)
 		    0 ||
 	    (rc = pl_grow(&c->hash, &c->cap_hash, g->n_shapes + 1, sizeof(*c->hash), err)) < 0)
 		return rc;
-	if (c->cap_nodes - c->s.n_nodes <= c->s.n_nodes / 8 + g->n_res) { /* it fits: moved */
+	if (c->cap_nodes - c->s.n_nodes <=
+	    c->s.n_nodes / 8 + g->n_res) { /* the arrays fit well: move them */
 		g->shape[g->n_shapes] = c->s;
 		memset(&c->s, 0, sizeof(c->s));
 		c->cap_nodes = c->cap_edges = 0;
@@ -415,7 +420,7 @@ static int find_shape(struct cut *c, uint32_t *id, struct pl_err *err)
 /* ---- one step
  * ---------------------------------------------------------------------------------------------- */
 
-/* May the edge be kept as one from the entry of its resource? */
+/* May the edge become an edge from the entry of its resource? */
 static bool carried(const struct cut *c, uint32_t from, uint32_t to, uint8_t type)
 {
 	const struct node *src = &c->b->node[from], *dst = &c->b->node[to];
@@ -480,7 +485,7 @@ static void put_nodes(void *arg)
 {
 	const struct cut *c = arg;
 	const struct gb *b = c->b;
-	struct pl_shape s = c->s; /* no name for what the stores below might change */
+	struct pl_shape s = c->s; /* a local copy: the stores below cannot change it */
 	uint32_t i = s.n_entries;
 
 	clear_attrs(&s, c->put.to - c->put.from);
@@ -521,7 +526,7 @@ static uint32_t put_edges_of(struct cut *c, uint32_t x, uint32_t first)
 			c->put.dropped++;
 			continue;
 		}
-		/* several may come from one entry; a wait may have been found twice */
+		/* several edges may come from one entry, and a wait may be found twice */
 		for (k = first; k < n && (src < s->n_entries || few); k++)
 			if (s->src[k] == src && s->etype[k] == c->in_type[e])
 				break;

@@ -1,28 +1,29 @@
 /*
- * Streams and what launches them.
+ * Operations of streams, and their launches.
  *
  * A device operation is one node; communication is two, the arrival and the transfer. Operations of
  * a stream follow one another in the order of their starts. Profilers round: an overlap of a few
  * microseconds shortens the earlier one; a real overlap (programmatic launch, branches of a CUDA
  * graph shown on one stream) becomes a start-to-start edge.
  *
- * A launch edge leads from the runtime call with the same correlation: from its end, for in a long
- * call (a module loaded, the thread preempted) the submission comes last; from its start for an
- * operation that began before the call returned. All kernels of one CUDA graph share a correlation:
- * among them, an operation on another stream follows the latest one that had ended (inferred: the
- * graph's own edges are not in the profile). What is launched is of the layer of the launch, where
- * it does not say one itself.
+ * A launch edge leads from the runtime call with the same correlation. It leads from the end of the
+ * call, because in a long call (loading of a module, preemption of the thread) the submission comes
+ * last. If the operation began before the call returned, the edge leads from the start of the call.
+ * All kernels of one CUDA graph have one correlation. An operation of the graph on another stream
+ * follows the latest kernel that had ended; this edge is inferred, because the profile has no edges
+ * of CUDA graphs. An operation without a recorded layer belongs to the layer of its launch.
  *
- * Threads that do nothing but communicate (gloo's workers) are streams in this sense; their
- * launches are the host operators that issued them, by correlation or record function id where
- * recorded, else by order among those of the same collective and sizes, or at least collective.
+ * A thread that only communicates (a worker of gloo) is treated as a stream. Its launches are the
+ * host operators that issue its communication. They are found by correlation or record function
+ * id, or, if neither was recorded, by order among the operators with the same collective and sizes,
+ * or with the same collective.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "derive/internal.h"
 
-#define DIMS_MAX 512 /* of text */
+#define DIMS_MAX 512 /* length of the text */
 
 /* How far two neighbours may overlap and still count as one after the other. */
 static pl_ns slack(pl_ns dur)
@@ -140,7 +141,7 @@ static int launch(struct gb *b, struct rankinfo *rk, struct op *op, uint32_t cal
 	struct call *c = &rk->call[call];
 	int rc;
 
-	if (op->start < c->start) { /* profilers do show this: no cause then */
+	if (op->start < c->start) { /* profilers show this case; the call is then no predecessor */
 		b->g->dropped_edges++;
 		return 0;
 	}
@@ -288,7 +289,7 @@ static int collect_issues(struct gb *b, struct rankinfo *rk, bool service, struc
 			const char *coll = pl_trace_coll_from_name(pl_intern_get(&e->seg.str, name),
 								   e->seg.str.len[name]);
 
-			/* its name may say something else where the trace says it apart */
+			/* the recorded collective is more reliable than the name */
 			if (!coll && op->kind == PL_K_HOST_OP && e->coll && e->corr &&
 			    e->corr[op->ev] != INT64_MIN && e->coll[op->ev] != PL_NONE)
 				coll = pl_intern_get(&e->seg.str, e->coll[op->ev]);
@@ -316,7 +317,7 @@ static bool same_dims(const struct issue *host, const struct issue *work)
 	return !strcmp(x, y);
 }
 
-/* What issued `work`, of those from `next` on that nobody has yet: nh if that is not known. */
+/* The operator that issued `work`, among the unused operators from `next` on. nh: not known. */
 static size_t find_issue(const struct issue *host, size_t nh, const bool *used, size_t next,
 			 const struct issue *work)
 {

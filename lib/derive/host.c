@@ -1,17 +1,18 @@
 /*
  * Host threads: nested operations become a chain of exclusive segments.
  *
- * An operation with children owns the pieces of its span that no child covers; each piece is a node
- * in the thread's program order. Time on the thread outside any operation is a node too (role GAP):
- * the interpreter, data loading code, or waiting. A call that waits for the device is two nodes,
- * the call and what is left of it after the wait (role SYNC), so that the wait itself can be
- * derived. Communication on a thread (gloo) is an arrival and a transfer, as on a stream. A step
- * annotation leaves two marks and is otherwise transparent.
+ * The pieces of an operation's span that no child covers belong to the operation. Each piece is a
+ * node in the program order of the thread. Time outside all operations is a node too (role GAP):
+ * the interpreter, data loading code, or a wait. A call that waits for the device is two nodes, the
+ * call and the rest of it after the wait (role SYNC), so that the wait itself can be derived.
+ * Communication on a thread (gloo) is an arrival and a transfer, as on a stream. A step annotation
+ * becomes two marks and no node of its own.
  *
- * Waits of threads for one another (the main thread during backward()) are in no profiler's output.
- * They are inferred from shape: thread A does nothing from a0 to a1, thread B did nothing around a0
- * and does nothing around a1, and B's burst fills at least half of A's pause. Then A's pause is cut
- * into the hand-over, the wait for the end of B's burst, and the way back.
+ * No profiler records waits of threads for one another (the main thread during backward()). They
+ * are inferred if thread A does nothing from a0 to a1, thread B is idle at a0 and at a1, and a
+ * burst of B fills at least half of the pause of A. The pause of A is then divided into three
+ * parts: the time until B starts, the wait for the end of the burst, and the time until A
+ * continues.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,11 +22,12 @@
 #define MAX_DEPTH	512
 #define HANDOVER_MIN_NS 20000 /* shorter pauses are not searched for a hidden wait */
 
-/* What an operation on the stack belongs to. */
+/* Module and work of an operation on the stack. */
 struct context {
 	pl_id module;
-	uint32_t work; /* of it or of the innermost around it that says one, PL_NONE */
-	bool own;      /* its own work */
+	uint32_t work; /* of the operation, or of the innermost one around it with known work,
+			  PL_NONE */
+	bool own;      /* the work is its own */
 };
 struct flat {
 	struct gb *b;
@@ -33,7 +35,7 @@ struct flat {
 	struct op *stack[MAX_DEPTH];
 	struct context context[MAX_DEPTH];
 	int depth;
-	pl_ns cur;     /* everything before is emitted */
+	pl_ns cur;     /* nodes exist up to this time */
 	uint32_t prev; /* last node of the chain */
 	struct range_stack ranges;
 };
@@ -89,9 +91,9 @@ static int chain(struct flat *f, const struct node *n, uint32_t *id, struct pl_e
 	return rc;
 }
 
-/* The segment from f->cur to t of whatever is on top. Empty ones count too, so that equal steps
- * have equal nodes whatever the clock's resolution; only the operation that was itself emitted last
- * needs no more. */
+/* Adds the segment from f->cur to t of the operation on top. Empty segments become nodes too, so
+ * that equal steps have equal nodes at any resolution of the clock. The only exception is an
+ * operation whose own node was added last. */
 static int emit(struct flat *f, pl_ns t, bool force, struct pl_err *err)
 {
 	const struct context *x;
@@ -173,7 +175,7 @@ static int pop_until(struct flat *f, pl_ns t, struct pl_err *err)
 	return 0;
 }
 
-/* Steps that end by t, though an operation that began in them has not. */
+/* Ends the steps that end by t while an operation that began in them continues. */
 static int end_steps(struct flat *f, pl_ns t, struct pl_err *err)
 {
 	int left = 0, rc;
@@ -192,7 +194,8 @@ static int end_steps(struct flat *f, pl_ns t, struct pl_err *err)
 	return 0;
 }
 
-/* A call that may wait: itself, then the rest after the wait, to be sized by waits.c. */
+/* A call that may wait: a node for the call and a node for the rest after the wait. waits.c sets
+ * their durations. */
 static int emit_sync(struct flat *f, struct op *op, struct pl_err *err)
 {
 	struct node n;
@@ -232,7 +235,7 @@ static int emit_comm(struct flat *f, struct op *op, struct pl_err *err)
 	return chain(f, &n, &op->last, err);
 }
 
-/* Of the innermost operation under way that says one. */
+/* The layer of the innermost open operation with a layer. */
 static int32_t layer_around(const struct flat *f)
 {
 	for (int d = f->depth; d-- > 0;) {
@@ -245,7 +248,7 @@ static int32_t layer_around(const struct flat *f)
 	return -1;
 }
 
-/* A call is part of the layer that makes it, and so is what it launches (device.c). */
+/* A call, and the operations that it launches (device.c), belong to the layer of the caller. */
 static int add_call(const struct flat *f, const struct op *op, uint8_t type, struct pl_err *err)
 {
 	struct gb *b = f->b;
@@ -279,7 +282,7 @@ static int add_call(const struct flat *f, const struct op *op, uint8_t type, str
 	return pl_derive_str(b, op->seg, e->name[op->ev], &c->name, err);
 }
 
-/* A recorded wait for communication: which one is for waits.c. */
+/* A recorded wait for communication; waits.c finds the communication. */
 static int emit_wait(struct flat *f, struct op *op, struct pl_err *err)
 {
 	struct rankinfo *rk = &f->b->rank[f->b->ri[f->res].rank_index];
@@ -365,7 +368,7 @@ static bool is_service(const struct resinfo *ri)
 	return ri->n > 0;
 }
 
-/* Nothing but step annotations: their windows are known by now, and nothing else happens here. */
+/* A track with step annotations only needs no nodes, because the windows of the steps are known. */
 static bool only_steps(const struct resinfo *ri)
 {
 	for (uint32_t i = 0; i < ri->n; i++)
@@ -430,7 +433,7 @@ out:
 /* ---- threads that wait for threads
  * -------------------------------------------------------------------- */
 
-/* A pause of a thread: nothing of its own runs, or an operation merely encloses. */
+/* A pause of a thread: a gap, or a piece of an operation that encloses others. */
 static bool is_pause(const struct node *n)
 {
 	return n->role == PL_RO_GAP || (n->role == PL_RO_HOST && n->kind != PL_K_RUNTIME);
@@ -458,7 +461,7 @@ static pl_ns burst(const struct gb *b, const struct resinfo *ri, pl_ns a0, pl_ns
 	*idle = PL_NONE;
 	if (i == ri->node1)
 		return 0;
-	if (b->node[i].start <= a0) { /* something covers a0: it must be a gap that ends inside */
+	if (b->node[i].start <= a0) { /* the node around a0 must be a gap that ends in the pause */
 		if (b->node[i].role != PL_RO_GAP || pl_derive_end(b, i) >= a1)
 			return 0;
 		*idle = i++;
@@ -488,7 +491,7 @@ static int split_pause(struct gb *b, uint32_t pause, uint32_t next, uint32_t idl
 	b->node[pause].dur = b->node[first].start - b->node[pause].start;
 	b->node[pause].flags |= PL_NF_INFERRED;
 	if (idle != PL_NONE)
-		b->node[idle].dur = 0; /* it did not work, it had nothing to do */
+		b->node[idle].dur = 0; /* the thread was idle and did no work */
 	back.start = b1;
 	back.dur = resume - b1;
 	back.flags |= PL_NF_INFERRED;

@@ -31,7 +31,7 @@ struct node {
 };
 _Static_assert(sizeof(struct node) == 40 && PL_N_COUNT_ <= 16 && PL_PH_COUNT_ <= 16,
 	       "types and phases have four bits");
-/* Not a mark, nor a node of a launch queue: what it computes may be known. */
+/* May the work of the node be known? Not for marks and nodes of launch queues. */
 static inline bool pl_derive_may_work(const struct node *n)
 {
 	return n->role == PL_RO_COMPUTE || n->role == PL_RO_HOST || n->role == PL_RO_COPY ||
@@ -72,27 +72,27 @@ struct call {
 	uint8_t phase;
 };
 
-/* Between two calls neither ran: a long call, held up by a full queue, is no pause. */
+/* The time between two calls. A long call that a full queue blocks is no pause. */
 static inline pl_ns pl_derive_pause(const struct call *a, const struct call *c)
 {
 	return a->start < c->start ? c->start - a->end : a->start - c->end;
 }
 
-/* A cuda_sync record: what a wait or a synchronisation really referred to. */
+/* A cuda_sync record: the target of a wait or a synchronisation. */
 struct syncrec {
 	int64_t corr, stream, on_stream, record_corr;
 	bool wait; /* stream waits for event; else the host waits */
 	bool device_wide;
 };
 
-/* A range of a thread that tells of the operations in it. */
+/* A range of a thread that gives a module or phase to the operations in it. */
 struct range {
 	pl_ns start, end;
 	pl_id module;  /* path, PL_NONE */
 	uint8_t phase; /* enum pl_phase */
 };
-#define GB_RANGE_DEPTH 256 /* what is nested deeper tells nothing */
-/* Those that are open; zeroed, before the first time. */
+#define GB_RANGE_DEPTH 256 /* deeper ranges are ignored */
+/* The open ranges; all zero before the first use. */
 struct range_stack {
 	uint32_t at[GB_RANGE_DEPTH], depth, next;
 };
@@ -142,7 +142,7 @@ struct rankinfo {
 	struct call *waited; /* recorded waits of threads for threads that communicate */
 	size_t n_waited, cap_waited;
 	bool has_device, table; /* table: operations only, no host threads */
-	bool all_sync;		/* what is not among sync[] did not wait */
+	bool all_sync;		/* a call without an entry in sync[] did not wait */
 };
 
 struct gb {
@@ -157,9 +157,9 @@ struct gb {
 	uint32_t *work_of;		     /* by number in work_key: the row */
 	size_t cap_work_of;
 	unsigned has; /* columns of nodes that are no attributes: PL_HAS_phase, PL_HAS_work */
-	uint8_t **call_type;		/* [segment][string]: what such a call is; 0 not asked */
-	uint32_t **track_res;		/* [segment][track]: resource or PL_NONE */
-	uint32_t **track_at;		/* [segment][track]: place in resinfo.op, gathering */
+	uint8_t **call_type;  /* [segment][string]: type of the call plus 1, 0: not computed */
+	uint32_t **track_res; /* [segment][track]: resource or PL_NONE */
+	uint32_t **track_at;  /* [segment][track]: place in resinfo.op, gathering */
 	const struct pl_clock ***clock; /* [segment][track] or NULL */
 	struct resinfo *ri;		/* by resource */
 	size_t cap_ri;
@@ -189,12 +189,13 @@ struct gb {
 	pl_id s_gap, s_begin, s_end, s_rendezvous;
 };
 
-/* fn(b, i) for i < n, in the pool: each touches what is its own. The first failure by i is told. */
+/* Call fn(b, i) for i < n in the pool. The calls must not share data that one of them changes. The
+ * failure with the lowest i is returned. */
 int pl_derive_each(struct gb *b, uint32_t n,
 		   int (*fn)(struct gb *b, uint32_t i, struct pl_err *err),
 		   struct pl_err *err) PL_MUST;
 int pl_derive_node(struct gb *b, const struct node *n, uint32_t *id, struct pl_err *err) PL_MUST;
-/* Its number; the same as the last one is not added again. */
+/* *id: index of the attributes; equal attributes in sequence are stored once. */
 int pl_derive_attr(struct gb *b, const struct attr *a, uint32_t *id, struct pl_err *err) PL_MUST;
 /* The nodes of an operation, from the first to the last, are of that layer. */
 /* Phase, module and work of a node, and of the nodes of an operation or call, where they have none.
@@ -247,23 +248,24 @@ int pl_derive_events(struct gb *b, struct rankinfo *rk, struct lanes *l, uint64_
 
 /* An array of n elements that are not cleared: all are written before they are read. */
 int pl_derive_room(void *array, size_t n, size_t size, struct pl_err *err) PL_MUST;
-/* Give back what is by segment, event or string of the trace; operations, calls and edges. */
+/* Free the arrays by segment, event or string of the trace; operations, calls and edges. */
 void pl_derive_drop_events(struct gb *b);
 void pl_derive_drop_ops(struct gb *b);
 
-/* Launches that wait for room in a full queue; sizes their calls. Last of the waits. */
+/* Waits of launches for a slot of a full queue; sets the durations of their calls. Must be the last
+ * of the waits. */
 int pl_derive_queue(struct gb *b, struct rankinfo *rk, const struct lanes *l,
 		    struct pl_err *err) PL_MUST;
-#define GB_BEFORE (-1) /* the step of what comes before all; of what comes after: n_steps */
+#define GB_BEFORE (-1) /* the step of nodes before the first step; after the last step: n_steps */
 /* Step of time t on the rank: the latest window that has begun. *inside: t lies in it, not between
  * two. */
 int32_t pl_derive_step_at(const struct gb *b, const struct rankinfo *rk, pl_ns t, bool *inside);
 
 /* The rows of messages that follow match `match`; 0: it has none. */
 uint32_t pl_derive_messages(const struct gb *b, uint32_t match);
-/* Take a collective apart into them: `meet` is its rendezvous, to which its arrivals lead. */
+/* Replace the transfers of a collective by its messages; `meet` is its rendezvous. */
 int pl_derive_chunks(struct gb *b, uint32_t match, uint32_t meet, struct pl_err *err) PL_MUST;
-/* One side of a message of a collective. */
+/* The send or the receive of a message of a collective. */
 struct pl_derive_message {
 	uint32_t res, node, arrive; /* channel; its own node; the arrival of its member */
 	uint32_t rank;		    /* index of the channel's */
@@ -286,7 +288,7 @@ int pl_derive_ranges(struct gb *b, struct pl_err *err) PL_MUST;
 const struct range *pl_derive_range_at(const struct resinfo *ri, struct range_stack *s, pl_ns t);
 /* Sets the phase of a host operation inside `around`. */
 int pl_derive_phase(struct gb *b, struct op *op, uint8_t around, struct pl_err *err) PL_MUST;
-/* The row of what a host operation computes, PL_NONE if its sizes were not recorded. */
+/* The row of the work of a host operation, PL_NONE: its sizes were not recorded. */
 int pl_derive_work(struct gb *b, const struct op *op, uint32_t *id, struct pl_err *err) PL_MUST;
 static inline pl_ns pl_derive_time(const struct gb *b, uint32_t seg, uint32_t ev)
 {
@@ -307,7 +309,8 @@ int pl_derive_comm(struct gb *b, struct pl_err *err) PL_MUST;	/* rendezvous, pai
 int pl_derive_latency(struct gb *b,
 		      struct pl_err *err) PL_MUST;	     /* typical launch and dispatch times */
 int pl_derive_cut(struct gb *b, struct pl_err *err) PL_MUST; /* steps, order, shapes */
-/* Gradients and what may carry them; the tensors of the shapes, after pl_derive_cut(). */
+/* Find gradients and their communication; after pl_derive_cut(), write the tensors of the shapes.
+ */
 int pl_derive_find_tensors(struct gb *b, struct pl_err *err) PL_MUST;
 int pl_derive_put_tensors(struct gb *b, struct pl_err *err) PL_MUST;
 /* The first list of "[[100, 768], ...]": into `dims` as "100x768"; its product, -1 if it is none.

@@ -1,13 +1,13 @@
 /*
- * The latencies of a device that are modelled: from the end of a launch call to the start of its
- * operation on an idle stream; from the start of the call, for operations that began before it
- * returned; between operations of a stream when the next was there in time. Each is the median over
- * such cases of the recording; what exceeds it at a single operation stays unexplained. All are
- * bounded by what hardware does, so that a habit of the job (a pause after every kernel) is not
- * mistaken for a property of the device.
+ * The modelled latencies of a device: from the end of a launch call to the start of its operation
+ * on an idle stream; from the start of the call, for operations that began before it returned;
+ * between two operations of a stream, if the second was launched in time. Each latency is the
+ * median over such cases of the recording. The time of an operation beyond the median stays
+ * unexplained. The latencies are limited to values that hardware can have, so that a habit of the
+ * job (a pause after every kernel) is not taken for a property of the device.
  *
- * And that of links: from where a message has left its sender to where the first of it comes, when
- * the receiver did not have another one at hand.
+ * The latency of links: from the end of a send to the arrival of its first data, if the receiver
+ * had no other message to receive.
  */
 #include <string.h>
 

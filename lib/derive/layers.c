@@ -2,8 +2,8 @@
  * Graphs from tables of layers: one step of synchronous data-parallel training.
  *
  * The schedule is that of wait-free backpropagation (Poseidon, USENIX ATC 2017, section 3): the
- * gradients of a layer travel while the layers below it are still computed. Nothing is fused here;
- * what may travel together is for a plan to say.
+ * communication of the gradients of a layer overlaps with the backward pass of the layers before
+ * it. Nothing is fused here; a plan may fuse gradients later.
  *
  * All ranks run one program (graph/program.h), so the nodes of an operation stand in a row, one of
  * each rank, and the distance to a predecessor is the same in the whole row, which compresses well.
@@ -36,8 +36,8 @@ static const struct {
 };
 
 struct layer {
-	pl_id forward, backward, reduce; /* names of its operations */
-	pl_id grad, param, activation;	 /* names of its tensors */
+	pl_id forward, backward, reduce; /* names of the operations of the layer */
+	pl_id grad, param, activation;	 /* names of the tensors of the layer */
 	pl_id type;
 	pl_ns forward_ns, backward_ns;
 	int64_t param_bytes, activation_bytes;
@@ -50,7 +50,7 @@ struct table {
 	const char *file;
 	struct pl_intern seen, tensors; /* names of layers, and of their parameters */
 	struct layer *layer;
-	size_t n, cap, n_comm; /* n_comm: of those that communicate */
+	size_t n, cap, n_comm; /* n_comm: layers with communication */
 	pl_ns update_ns, total_ns;
 	bool header;
 	size_t at[N_COLUMNS]; /* column of the file, SIZE_MAX if it has none */
@@ -267,7 +267,7 @@ static uint64_t n_edges(const struct table *t)
 	return (uint64_t)t->o->n_ranks * (2 * t->n + 6 * t->n_comm + 2);
 }
 
-/* Before anything is taken that grows with the ranks. */
+/* Checks limits before memory is allocated that grows with the number of ranks. */
 static int check_size(struct table *t, struct pl_err *err)
 {
 	for (size_t i = 0; i < t->n; i++)
@@ -324,7 +324,7 @@ static int put_mark(struct pl_program *p, pl_id name, unsigned flag, struct pl_e
 	return rc < 0 || !id ? rc : pl_graph_program_after(p, id - 1, PL_E_SEQ, err);
 }
 
-/* Computation follows what the rank computed before, operation `after`. */
+/* Computation follows operation `after`, the last computation of the rank. */
 static int put_compute(struct pl_program *p, pl_id name, int32_t layer, pl_ns dur, uint32_t after,
 		       uint32_t *id, struct pl_err *err)
 {
@@ -343,8 +343,8 @@ static int put_compute(struct pl_program *p, pl_id name, int32_t layer, pl_ns du
 	return rc < 0 ? rc : pl_graph_program_after(p, after, PL_E_SEQ, err);
 }
 
-/* The gradients of a layer are added up when they are there and the communication before, operation
- * `before` or PL_NONE, is over. */
+/* The all-reduce of a layer starts when its gradients are ready and the communication before it
+ * (operation `before`, PL_NONE: none) has ended. */
 static int put_comm(struct pl_program *p, struct layer *l, size_t number, uint32_t comm,
 		    uint32_t before, pl_ns dur, struct pl_err *err)
 {
@@ -395,8 +395,8 @@ out:
 	return rc;
 }
 
-/* The optimiser comes after the backward pass, and after all communication: whatever order a plan
- * gives it. */
+/* The optimiser follows the backward pass and all communication, so that a plan may change the
+ * order of the communication. */
 static int make_program(const struct table *t, struct pl_program *p, uint32_t *optimizer,
 			struct pl_err *err)
 {
@@ -427,7 +427,7 @@ out:
 /* ---- tensors -----------------------------------------------------------------------------------
  */
 
-/* Room was made before. */
+/* The array has enough capacity. */
 static void put_tensor(struct pl_graph *g, const struct pl_tensor *p, uint32_t a, uint32_t b)
 {
 	struct pl_tensor *t = &g->tensor[g->n_tensors++];

@@ -74,8 +74,8 @@ static bool of_rank(const struct gb *b, uint32_t seg, uint32_t ev, const struct 
 	return (rank < 0 ? 0 : rank) == rk->rank;
 }
 
-/* Some track of the segment may hold events of the rank: not every segment is looked through for
- * every rank. */
+/* Does the segment have a track that may hold events of the rank? This test avoids a search of
+ * every segment for every rank. */
 static bool has_rank(const struct gb *b, uint32_t seg, const struct rankinfo *rk)
 {
 	const struct pl_segment *s = &b->t->seg[seg]->seg;
@@ -216,9 +216,10 @@ static int by_span(const void *pa, const void *pb)
 	return order ? order : PL_COMPARE(c->end, a->end);
 }
 
-/* ---- which node ------------------------------------------------------------------------------ */
+/* ---- nodes by time -------------------------------------------------------------------------- */
 
-/* The thread's node at that time: the last that has begun; the first if none has. */
+/* The node of the thread at that time: the last node that has begun, or the first node if none has
+ * begun. */
 static uint32_t node_at(const struct gb *b, const struct resinfo *ri, pl_ns t)
 {
 	uint32_t i = ri->node0;
@@ -276,8 +277,9 @@ out:
 	return rc;
 }
 
-/* Gone when the node begins, if what came before it on the thread came after the making. Never with
- * an arrival: what ends there is what communication carries. */
+/* A release counts at the end of the node before, if this node is not before the allocation. It
+ * never counts at the end of an arrival, because tensors that end there are carried by
+ * communication. */
 static void release(struct pairing *p, struct mem_alloc *a, const struct event *x, uint32_t node,
 		    struct now *now)
 {
@@ -342,7 +344,7 @@ static int one_event(struct pairing *p, const struct event *x, struct pl_err *er
 		rc = add_alloc(p, &a, id, err);
 		goto out;
 	}
-	if (p->top[id] == PL_NONE) { /* made before the recording */
+	if (p->top[id] == PL_NONE) { /* allocated before the recording */
 		a.from = INT64_MIN;
 		a.first = PL_NONE;
 		a.bytes = -x->bytes;
@@ -382,7 +384,7 @@ out:
 
 /* ---- activations and their layers ------------------------------------------------------------ */
 
-/* The first span of the backward pass that begins after t: how many come before it. */
+/* The number of spans of the backward pass that begin at or before t. */
 static size_t back_after(const struct mem_rank *m, pl_ns t)
 {
 	size_t i = 0;
@@ -437,7 +439,7 @@ static void find_kept(const struct gb *b, const struct rankinfo *rk, struct mem_
 	}
 }
 
-/* The operations of the range, and those that it launches. */
+/* The operations in the range, and the operations that they launch. */
 static int mark_range(struct gb *b, const struct rankinfo *rk, const struct mem_range *x,
 		      struct pl_err *err)
 {
@@ -477,7 +479,7 @@ static int number_ranges(struct gb *b, const struct rankinfo *rk, struct mem_ran
 	int rc = 0;
 	bool inside;
 
-	if (has_layers(b)) /* the input has numbers of its own */
+	if (has_layers(b)) /* the input has its own layer numbers */
 		return 0;
 	for (size_t i = 0; i < m->n_ranges; i++) {
 		struct mem_range *x = &m->range[i];

@@ -1,19 +1,19 @@
 /*
  * Recorded allocations as tensors of the shapes.
  *
- * Each shape takes those of the first step that has it. What a node makes is its tensor, and what
- * is gone after a node has that as its consumer; tensors made and used by the same nodes for the
- * same purpose are one. What was there before the step and is gone in it has no producer. What
- * stays all through the step is of no node's making: parameters (as many bytes as gradients) and
- * the state of the optimiser, where the recording shows them.
+ * Each shape has the allocations of its first step. The node that allocates a tensor is its
+ * producer, and the node after which its memory is free is its consumer. Tensors with the same
+ * producer, consumer and purpose are one tensor. A tensor from before the step that is freed in the
+ * step has no producer. Tensors that stay during the whole step have neither: parameters (as many
+ * bytes as gradients) and optimiser state, if the recording shows them.
  *
- * A gradient is found among the allocations by its size: made before it was accumulated, and still
- * there when the last of the step is. The allocation is the tensor then that takes memory, and the
- * gradient that communication carries is marked as one that takes none. A gradient without such an
- * allocation was added to one that there is.
+ * The allocation of a gradient is found by its size: it was made before the gradient was
+ * accumulated, and is in use when the last gradient of the step is ready. The tensor of the
+ * allocation then takes memory, and the tensor that communication carries is marked as taking none.
+ * A gradient without such an allocation was added to an existing one.
  *
- * Of a rank and shape at most LIMIT tensors are kept, the largest; of the others the most that they
- * take at a time counts all through the step. O(n log n) in allocations, for each shape.
+ * Each rank and shape keeps at most LIMIT tensors, the largest. The peak of the other tensors
+ * counts during the whole step. O(n log n) in allocations, for each shape.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,25 +1,24 @@
 /*
  * Messages that share a link: of several collectives, and of several channels.
  *
- * Collectives that overlap share their channels: what one sends waits for what the other one put
- * there before. So the messages of one channel, direction and peer are put in one order, by start,
- * and where two neighbours are of different collectives the later one follows the earlier one, from
- * its end, or from its start where they overlap (messages.c has done so within a collective).
+ * Collectives that overlap share their channels: a message of one waits for earlier messages of the
+ * other. So the messages of one channel, direction and peer are ordered by start. If two neighbours
+ * belong to different collectives, the later message follows the end of the earlier one, or its
+ * start if the two overlap. (messages.c adds these edges within a collective.)
  *
- * Channels may share a link in turn. Where what a rank sends to a peer was never under way on two
- * channels at a time, as good as (SERIAL), they did: then all that is sent there is in one order.
- * The same goes for all that a rank sends, to whomever, when it has more than one peer.
+ * Channels may share a link by turns. They do if the messages from a rank to a peer hardly ever
+ * overlap on two channels (SERIAL); then all messages to this peer are in one order. If a rank has
+ * several peers, the same test is made for all messages that it sends.
  *
- * Such edges are inferred, by which they are told from those within a collective. There is one only
- * where time passes from the one to the other, so there is no cycle. O(n log n) in messages.
+ * Such edges are marked as inferred; edges within a collective are not. An edge is added only if
+ * time passes from the first message to the second, so there is no cycle. O(n log n) in messages.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "derive/internal.h"
 
-#define SERIAL                                                                                     \
-	0.001 /* share of the time of sending in which more than one was under way, at most */
+#define SERIAL 0.001 /* largest share of the sending time in which several messages overlap */
 
 static int by_time(const struct pl_derive_message *a, const struct pl_derive_message *b)
 {
@@ -61,7 +60,7 @@ static int follow(struct gb *b, const struct pl_derive_message *x,
 		       : 0;
 }
 
-/* v: what a rank sends to a peer, by time. */
+/* v: messages from a rank to a peer, by time. */
 static bool is_serial(const struct pl_derive_message *v, size_t n)
 {
 	pl_ns end = v->end;

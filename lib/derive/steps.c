@@ -1,15 +1,16 @@
 /*
  * Steps: from the annotations on threads to windows of ranks, and one order of the steps.
  *
- * On a thread, annotations in a row that have the same number are one window. When a number comes
- * back after others it is another step of that number (a job that counts anew in every epoch); the
- * k-th of a thread is the k-th of every other thread and rank. Threads of a rank that carry the
- * same step widen its window; from where the next one begins, time is that one's.
+ * On a thread, consecutive annotations with the same number are one window. If a number comes again
+ * after other numbers, it is another step with this number (a job may count anew in every epoch).
+ * The k-th step with a number on one thread is the k-th on every other thread and rank. If several
+ * threads of a rank have a step, its window covers all of their windows. A window ends where the
+ * next one begins.
  *
- * Steps are in order of their numbers if every rank went through them so, else in order of their
- * first begin on any rank. A rank whose own order is still another cannot be cut that way: what it
- * did in a step that should have come before is counted to the one it was in, and said. The same is
- * said of windows that overlap on one thread. O(n log n) for n annotations.
+ * Steps are in order of their numbers if every rank executed them in this order, otherwise in order
+ * of their first start on any rank. If a rank has another order, its work in a step that should
+ * come earlier belongs to the current step, and a warning reports the rank. A warning also reports
+ * windows that overlap on one thread. O(n log n) for n annotations.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,13 +1,13 @@
 /*
  * Ranks that have operations but no host threads: operation tables.
  *
- * Nothing says what an operation waited for, except that it did not start earlier. For every other
- * track of the rank, the last operation that had ended when it began is a candidate, unless that
- * follows already from a later one. What recurs is structure, what does not is chance: with several
- * steps, a candidate is kept when it was one in most of the steps (operations of different steps
- * correspond by their track and their place on it), and then holds in every step that does not
- * contradict it. Such edges are inferred. Steps of a table were laid one after the other, so a step
- * begins when all ranks have ended the one before.
+ * A table has no dependencies, only times. For each operation and every other track of the rank,
+ * the last operation that had ended when this one began is a candidate for a predecessor, unless
+ * the dependency follows from another candidate. A dependency recurs in every step, a chance order
+ * does not. Therefore, with several steps, a candidate is kept if most of the steps have it.
+ * Operations of different steps correspond by track and position on the track. The dependency then
+ * holds in every step that does not contradict it. Such edges are inferred. A step begins when all
+ * ranks have ended the step before.
  */
 #include <stdlib.h>
 #include <string.h>

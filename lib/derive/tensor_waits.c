@@ -1,6 +1,6 @@
 /*
- * What waits for the communication that may carry gradients, and what issued it, from the edges of
- * the builder: two passes over them.
+ * Finds the first wait for each communication that may carry gradients, and the operation that
+ * issued it, in two passes over the edges of the builder.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +31,7 @@ struct awaited { /* a communication, by its transfer */
 
 PL_COMPARATOR(by_transfer, struct awaited, transfer);
 
-/* The first time that the result of each communication was waited for. A bit a node keeps the
+/* Finds the first wait for the result of each communication. One bit for each node limits the
  * search to the edges that matter. */
 int pl_derive_grads_waits(struct finder *f, struct pl_err *err)
 {

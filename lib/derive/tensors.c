@@ -1,34 +1,37 @@
 /*
- * Gradients, found in traces: which tensors the data-parallel communication of a step carries.
+ * Gradients of traces: the tensors that the data-parallel communication of a step carries.
  *
  * PyTorch's autograd runs one AccumulateGrad for each parameter, in the order in which gradients
  * become ready; with record_shapes its inputs give shape and type. DistributedDataParallel collects
- * gradients in buckets and issues the all-reduce of a bucket when its last one is there (Li et al.,
- * VLDB 2020, section 3.2). So a communication issued during the backward pass carries the gradients
- * that were accumulated since the bucket before:
+ * gradients in buckets and issues the all-reduce of a bucket when its last gradient is ready (Li et
+ * al., VLDB 2020, section 3.2). So a communication that is issued during the backward pass carries
+ * gradients that were accumulated since the bucket before:
  *
- *	all of them, if their sizes add up to its payload;
- *	else the first of them that add up to it, the others waiting for the next bucket;
- *	else all of them, their sizes scaled to the payload (estimated), if that is within a factor
- *	of 2: precision may be halved on the way;
- *	else none: it carries something else.
+ *	all of them, if their sizes add up to the payload;
+ *	else the first of them, if their sizes add up to the payload; the others wait for the next
+ *	bucket;
+ *	else all of them, if the sum of sizes differs from the payload by at most a factor of 2,
+ *	because communication may use half precision; the sizes are scaled to the payload
+ *	(estimated);
+ *	else none, because the communication carries other data.
  *
- * Without shapes the payload is divided equally (estimated). Communication that anything but
- * communication waits for before the last gradient is there belongs to the model (tensor
- * parallelism): its result is needed at once.
+ * Without shapes the payload is divided equally (estimated). If another operation than a
+ * communication waits for the result before the last gradient is ready, the communication belongs
+ * to the model (tensor parallelism), which needs the result at once.
  *
  * Traces without AccumulateGrad (kernels only, operation tables) get one tensor for each
- * communication that carries gradients: by its name where one of the step is named so; else by its
- * group, when two or more of the group's reductions are in the step, each was issued before the
- * result of the one before was waited for, and the result of one was waited for at all. Reductions
- * of a few bytes (a loss, a norm) are passed over.
+ * communication that carries gradients. If a communication of the step has a name for gradients,
+ * names decide. Otherwise groups decide: a group carries gradients if the step has two or more of
+ * its reductions, if each was issued before a wait for the one before, and if there is a wait for
+ * at least one result. Reductions of a few bytes (a loss, a norm) are ignored.
  *
- * A pause of a thread that was not running, and not waiting, looks like a wait for communication
- *that ended meanwhile. What carries exactly the gradients just accumulated is waited for after the
- *last gradient only: inferred waits for it before that are taken out again.
+ * A pause of a thread may have another cause than a wait, but look like a wait for a communication
+ * that ended during the pause. If a communication carries exactly the gradients that were just
+ * accumulated, no operation waits for it before the last gradient. Therefore inferred waits before
+ * the last gradient are removed.
  *
- * Times are those of the host where it issued the operation, so that a host that runs far ahead of
- * its device confuses nothing. O(nodes + edges), and O(n log n) in gradients.
+ * All times are the times at which the host issued an operation, so that the lead of the host over
+ * its device has no effect. O(nodes + edges), and O(n log n) in gradients.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +42,7 @@
 #define BACK	    256 /* calls searched for the last launch before a gradient is ready */
 #define NAME_MAX_   96
 
-/* Of PyTorch, and of run(1). */
+/* The operators of PyTorch and of run(1). */
 static const char accumulate[] = "torch::autograd::AccumulateGrad", own[] = "paceline::gradient";
 
 static int find_shapes(struct finder *f, struct pl_err *err)
@@ -55,8 +58,8 @@ static int find_shapes(struct finder *f, struct pl_err *err)
 	return 0;
 }
 
-/* Data-parallel replicas hold the same layers: the same stage of a pipeline, where stages are
- * known. A group of one adds nothing up. */
+/* Which groups may be data-parallel? Their ranks hold the same layers, so they are in the same
+ * stage of the pipeline, if stages are known. A group of one rank reduces nothing. */
 static int find_groups(struct finder *f, struct pl_err *err)
 {
 	const struct pl_graph *g = f->g;
@@ -90,7 +93,7 @@ out:
 	return rc;
 }
 
-/* Are tensors taken from this step? One of each shape will do. */
+/* Do tensors come from this step? One step of each shape is enough. */
 static bool step_counts(const struct finder *f, int32_t step)
 {
 	return step >= 0 && step < (int32_t)f->b->n_steps && f->b->step_shape[step] != PL_NONE &&
@@ -118,7 +121,7 @@ static int read_size(struct finder *f, const struct op *op, struct grad *x, stru
 	if (type && type[0] == '[' && type[1] == '"')
 		for (type += 2; type[n] && type[n] != '"';)
 			n++;
-	if (!n) { /* not recorded: an empty list of sizes means nothing either */
+	if (!n) { /* not recorded; an empty list of sizes has no meaning either */
 		x->dims[0] = '\0';
 		return 0;
 	}
@@ -246,7 +249,7 @@ static bool ends_with(const struct grad *v, size_t n, int64_t bytes)
 	return bytes > 0 && sum == bytes;
 }
 
-/* Does a communication of so many bytes, issued at `at`, end with the gradients there are? */
+/* Does a communication of `bytes`, issued at `at`, carry the latest gradients so far? */
 static bool carries(const struct found *x, pl_ns at, int64_t bytes)
 {
 	size_t i = 0;
@@ -255,7 +258,7 @@ static bool carries(const struct found *x, pl_ns at, int64_t bytes)
 	return ends_with(x->grad, i, bytes);
 }
 
-/* Until when nothing waits for the rank's communication of gradients. */
+/* The time before which nothing waits for the communication of the rank's gradients. */
 static void find_free(struct finder *f, const struct rankinfo *rk, struct found *x)
 {
 	size_t ready = 0;
@@ -276,7 +279,7 @@ static void find_free(struct finder *f, const struct rankinfo *rk, struct found 
 				break;
 			f->free_until[c->arrive + 1] = x->grad[k].start;
 		}
-		/* nor before the last of them is issued */
+		/* nothing waits before the last of them is issued */
 		for (size_t k = i + 1; k < x->n_comms && f->free_until[c->arrive + 1] > c->issue;
 		     k++) {
 			pl_ns at = x->comm[k].issue;
@@ -296,7 +299,7 @@ static bool false_wait(const struct finder *f, const struct edge *e)
 	       f->b->node[e->dst].start < f->free_until[e->src];
 }
 
-/* Takes false waits out; the pause before one goes on to its end. */
+/* Removes false waits; the pause before a false wait is extended to the end of the wait. */
 static int drop_false_waits(struct finder *f, struct pl_err *err)
 {
 	struct gb *b = f->b;
@@ -332,7 +335,7 @@ out:
 	return rc;
 }
 
-/* Now that nodes have steps: what is not looked at goes, the rest comes in order. */
+/* After nodes have steps: drops the entries of steps that are not used, and sorts the rest. */
 static void settle(const struct finder *f, struct found *x)
 {
 	const struct gb *b = f->b;
@@ -403,7 +406,7 @@ static size_t carried(struct grad *v, size_t n, int64_t bytes)
 	int64_t sum = 0;
 	size_t k;
 
-	if (bytes < 0) /* unknown: as many as there are */
+	if (bytes < 0) /* not known: all gradients */
 		return n;
 	k = adding_up(v, n, bytes);
 	if (k)
@@ -495,7 +498,7 @@ static bool small(const struct comm *x)
 	return x->bytes >= 0 && x->bytes <= SMALL_BYTES;
 }
 
-/* Do the reductions of this group overlap with what follows them? c[0] .. c[n - 1]: of a step. */
+/* Do the reductions c[0] .. c[n - 1] of this group in a step overlap with later operations? */
 static bool overlaps(const struct comm *c, size_t n, uint32_t group)
 {
 	const struct comm *last = NULL;
@@ -539,8 +542,8 @@ static int put_buckets(struct finder *f, const struct comm *c, size_t n, uint32_
 	return rc;
 }
 
-/* Reductions c[0] .. c[n - 1] of a step in which no gradient was seen. The first group's tensors
- * have plain names, those of a second group of the same rank name it. */
+/* Reductions c[0] .. c[n - 1] of a step without recorded gradients. The tensors of the first group
+ * of a rank have plain names. The names of tensors of other groups contain the group. */
 static int bucket_step(struct finder *f, struct comm *c, size_t n, struct pl_err *err)
 {
 	bool more = false, named = false;

@@ -1,4 +1,4 @@
-/* tensors.h - what the search for gradients in traces works on: tensors.c, tensor_waits.c. */
+/* tensors.h - the data of the search for gradients in tensors.c and tensor_waits.c. */
 #ifndef PL_TENSORS_H
 #define PL_TENSORS_H
 
@@ -40,14 +40,14 @@ struct finder {
 	struct gb *b;
 	struct pl_graph *g;
 	pl_id *accumulate;   /* [segment]: the name, PL_NONE if it is not there */
-	uint32_t *issuer;    /* [node]: what launched it, PL_NONE */
+	uint32_t *issuer;    /* [node]: the node that launched it, PL_NONE */
 	bool accumulates;    /* some segment has the name */
 	pl_ns *free_until;   /* [node]: of transfers: nothing waits for it before */
 	int32_t *first_step; /* [shape]: the step that its tensors are taken from */
 	bool *parallel;	     /* [group]: may be data-parallel */
 };
 
-/* When the host issued what the node is, or did it. */
+/* The time at which the host issued the operation of the node, or executed it. */
 static inline pl_ns grads_host_time(const struct finder *f, uint32_t node)
 {
 	uint32_t by = f->issuer[node];
@@ -60,11 +60,11 @@ static inline bool grads_is_comm(const struct node *n)
 	return n->role == PL_RO_ARRIVE || n->role == PL_RO_TRANSFER || n->type == PL_N_RENDEZVOUS;
 }
 
-/* Which allocations of the rank are the gradients g[0] .. g[n - 1], all of one step, in order. */
+/* Finds the allocations of the gradients g[0] .. g[n - 1], which are of one step and in order. */
 void pl_derive_memory_grads(struct gb *b, size_t rank, struct grad *g, size_t n);
-/* What launched what. */
+/* Fills issuer[]: the node that launched each node. */
 int pl_derive_grads_issuers(struct finder *f, struct pl_err *err) PL_MUST;
-/* When the result of each communication that was found was first waited for. */
+/* Fills the time of the first wait for the result of each communication. */
 int pl_derive_grads_waits(struct finder *f, struct pl_err *err) PL_MUST;
 
 #endif
