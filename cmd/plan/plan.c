@@ -37,7 +37,7 @@ static const struct pl_opt options[] = {
 	  AT(allow), NULL },
 	{ 0, "forbid", "LIST", "do not use these rewrites", PL_OPT_LIST, AT(forbid), NULL },
 	{ 0, "fuse-ops", "GLOB",
-	  "also fuse operations of such names that follow one another; \"default\": elementwise, "
+	  "also fuse consecutive operations with matching names; \"default\": elementwise, "
 	  "activations, normalisations",
 	  PL_OPT_LIST, AT(fuse_ops), NULL },
 	{ 0, "fuse-share", "X", "multiply the time of fused operations by X (default 1)",

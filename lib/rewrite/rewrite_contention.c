@@ -109,7 +109,7 @@ static void add_edge(struct step_job *x, uint32_t task, uint32_t src, pl_ns dela
 	x->delay[at] = delay;
 }
 
-/* When the arrival could be, were the channel free. */
+/* The time of the arrival if the channel were free. */
 static pl_ns ready_at(const struct pl_edit *e, uint32_t arrive)
 {
 	pl_ns t = INT64_MIN;
@@ -181,10 +181,10 @@ static void add_bucket(struct step_job *x, uint32_t set)
 		x->last_on[channel] = set;
 	}
 	if (x->use_off[set + 1] == x->use_off[set])
-		x->dur[set] = 0; /* nobody has a part of it in this step */
+		x->dur[set] = 0; /* no rank takes part in this step */
 }
 
-/* What a rank computes ahead of the issue of a bucket. */
+/* The computation of a rank before the issue of a bucket. */
 static void add_computation(struct step_job *x, uint32_t set, uint32_t rank)
 {
 	const struct pl_rewriter *r = x->r;
@@ -281,8 +281,8 @@ static int set_dur(struct pl_rewriter *r, uint32_t node, pl_ns dur, struct pl_er
 	return pl_edit_set_dur(r->e, node, dur, err);
 }
 
-/* What computation lost between the issue of a bucket and that of the next stands behind the
- * first. */
+/* The time that computation lost between the issues of two buckets becomes a delay after the first
+ * issue. */
 static int put_losses(struct step_job *x, uint32_t rank, struct pl_err *err)
 {
 	struct rw_state *st = rw_now(x->r);
@@ -389,7 +389,7 @@ static bool same_order(const struct rw_order *a, const struct rw_order *b)
 	return true;
 }
 
-/* The order of a step's transfers; *same stays if it is the one that there was. */
+/* Find the order of the transfers of a step; *same does not change if the order is the same. */
 static int order_step(struct step_job *x, struct rw_order *o, bool *same, struct pl_err *err)
 {
 	struct rw_order fresh = { .turn = NULL };

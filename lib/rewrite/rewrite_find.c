@@ -272,10 +272,11 @@ static uint32_t next_on_thread(const struct pl_edit *e, uint32_t from, pl_ns t)
 }
 
 /*
- * What carries gradients is waited for, if only because what follows needs them. The recording does
- * not always say by what: it may have ended before anybody looked, or whoever waited did not get a
- * processor at once. Then it is what waited for others of the slot first after its end, or what the
- * thread that made the last gradient did next.
+ * Some operation waits for each communication of gradients, because later operations need the
+ * gradients. The recording does not always show this operation: the communication may have ended
+ * before the wait began, or the waiting thread did not get a processor at once. Then the first
+ * operation after the end that waited for another communication of the slot is used. If there is
+ * none, the next operation of the thread that made the last gradient is used.
  */
 static int find_use(struct pl_rewriter *r, const struct rw_slot *s, struct rw_comm *c,
 		    struct pl_err *err)
@@ -364,7 +365,7 @@ static int find_slot(struct pl_rewriter *r, uint32_t slot, struct arrival *v, st
 	return 0;
 }
 
-/* End of its producer and what lies between that and its being issued. */
+/* The end of the producer of the tensor, plus the lag until the tensor is issued. */
 static pl_ns when_ready(const struct pl_rewriter *r, uint32_t slot, uint32_t tensor)
 {
 	uint32_t inst = r->inst[(size_t)slot * r->n_tensors + tensor];
@@ -380,8 +381,8 @@ static pl_ns when_ready(const struct pl_rewriter *r, uint32_t slot, uint32_t ten
 
 /* ---- unknown sizes --------------------------------------------------------------------------- */
 
-/* As large as takes as long, as lib/cost says: by bisection, up to the double of what is too much.
- */
+/* The size for which lib/cost gives this duration, by bisection. The upper end is doubled until it
+ * is too large. */
 static int64_t size_that_takes(const struct pl_rewriter *r, struct pl_cost_comm c, pl_ns ns)
 {
 	int64_t lo = 0, hi = 1;
@@ -401,8 +402,8 @@ static int64_t size_that_takes(const struct pl_rewriter *r, struct pl_cost_comm 
 	return lo < (int64_t)1 << 44 ? lo : 0;
 }
 
-/* Of a communication: as recorded, or what its shortest transfer allows. Ranks of a step share it.
- */
+/* The size of a communication: as recorded, or estimated from its shortest transfer. All ranks of a
+ * step have the same size. */
 static int64_t size_of_comm(const struct pl_rewriter *r, uint32_t slot, uint32_t comm)
 {
 	const struct pl_edit *e = r->e;
@@ -429,7 +430,7 @@ static int64_t size_of_comm(const struct pl_rewriter *r, uint32_t slot, uint32_t
 	return size_that_takes(r, c, ns);
 }
 
-/* What the communication is larger than its known tensors, in equal shares. */
+/* Divide the bytes of the communication without its known tensors equally among the others. */
 static void estimate_sizes(struct pl_rewriter *r)
 {
 	for (uint32_t t = 0; t < r->n_tensors; t++) {

@@ -12,7 +12,7 @@
 #include "rewrite/rewrite_internal.h"
 #include "sim/events.h"
 
-/* ---- who needs what -------------------------------------------------------------------------- */
+/* ---- which nodes need which tensors ---------------------------------------------------------- */
 
 static bool same_uses(const struct pl_rewriter *r, const struct rw_comm *a, const struct rw_comm *b)
 {
@@ -139,7 +139,7 @@ static int add_piece(struct pl_rewriter *r, const struct rw_built *b, uint32_t s
 
 	PL_TRY(pl_grow(&st->piece, &st->cap_pieces, st->n_pieces + 1, sizeof(p), err));
 	p.dur = e->node[p.transfer].dur;
-	for (size_t i = 0; i < st->n_pieces; i++) /* what all of it took */
+	for (size_t i = 0; i < st->n_pieces; i++) /* the whole duration */
 		if (st->piece[i].transfer == p.transfer)
 			p.dur = st->piece[i].dur;
 	dur = x->end - x->start;

@@ -35,11 +35,11 @@
 
 #include "rewrite/rewrite_internal.h"
 
-struct released { /* back to an operation */
+struct released { /* time that an operation gets back */
 	uint32_t node, slot;
 	pl_ns end, dur, back; /* as recorded */
 	uint32_t to;	      /* at hand: the operation that has the time now */
-	pl_ns now;	      /* at hand: what it gets back */
+	pl_ns now;	      /* at hand: the time that it gets back */
 };
 struct loss { /* of a slot until then */
 	pl_ns end;
@@ -89,7 +89,7 @@ void pl_rewrite_slowdown_fini(struct pl_rewriter *r)
 	r->slowdown = NULL;
 }
 
-/* ---- what was lost in the recording ---------------------------------------------------------- */
+/* ---- time lost in the recording -------------------------------------------------------------- */
 
 static struct pl_cost_comm comm_recorded(const struct pl_rewriter *r, const struct rw_comm *c)
 {
@@ -105,7 +105,7 @@ static struct pl_cost_comm comm_recorded(const struct pl_rewriter *r, const stru
 	return m;
 }
 
-/* Of an operation, beside the recorded communication of its slot. */
+/* The time that an operation lost to the recorded communication of its slot. */
 static pl_ns lost_in(const struct pl_rewriter *r, uint32_t slot, uint32_t node)
 {
 	const struct pl_edit *e = r->e;
@@ -198,7 +198,7 @@ static void find_ready_alone(const struct pl_rewriter *r)
 	}
 }
 
-/* Does anything slow anything down, of what was recorded? */
+/* Does any recorded communication cause a slow-down? */
 static bool any_slower(const struct pl_rewriter *r)
 {
 	for (size_t i = 0; i < r->n_comms; i++) {
@@ -236,8 +236,8 @@ out:
 
 /* ---- operations as they are now -------------------------------------------------------------- */
 
-/* What was lost of what is left of it: an operation that a rewrite has made shorter has lost less
- * by that share, one that takes longer no more. */
+/* The lost time of an operation as it is now. If a rewrite has made the operation shorter, the lost
+ * time is shorter by the same share; if it is longer, the lost time stays. */
 static void give_now(struct pl_rewriter *r)
 {
 	const struct rw_slowdown *x = r->slowdown;
@@ -274,7 +274,7 @@ int pl_rewrite_slowdown_release(struct pl_rewriter *r, struct pl_err *err)
 	return rc;
 }
 
-/* Nodes that the built buckets have put before t: what is lost, and calls that issue. */
+/* The durations of nodes that the built buckets have put before t: lost time and issuing calls. */
 static double put_before(const struct pl_rewriter *r, uint32_t slot, pl_ns t)
 {
 	const struct rw_state *st = rw_now(r);
@@ -292,7 +292,7 @@ static double put_before(const struct pl_rewriter *r, uint32_t slot, pl_ns t)
 
 PL_COMPARATOR(by_end, struct loss, end, sum);
 
-/* What the operations of the slot, given[from .. to), have lost; of the settled edit. */
+/* The time that operations released[from .. to) of the slot have lost, in the settled edit. */
 static void sum_losses(const struct pl_rewriter *r, size_t from, size_t to)
 {
 	const struct rw_slowdown *x = r->slowdown;

@@ -47,8 +47,8 @@ static bool uses_resource(const struct pl_rewriter *r, const struct rw_slot *s, 
 	return false;
 }
 
-/* The channels of a resource begin behind what came before on it, and what follows on it comes
- * behind their ends. */
+/* The channels of a resource begin after the previous operation of the resource, and the next
+ * operation comes after the ends of the channels. */
 static int join_end(struct pl_rewriter *r, const struct rw_slot *s, const struct pl_eedge *ed,
 		    bool head, struct pl_err *err)
 {
@@ -67,7 +67,7 @@ static int join_end(struct pl_rewriter *r, const struct rw_slot *s, const struct
 	return rc;
 }
 
-/* What lies on a channel's resource before, between and after, in that order. */
+/* The operations on the resource of a channel before, between and after its communication. */
 static int join_channels(struct pl_rewriter *r, uint32_t slot, struct pl_err *err)
 {
 	struct pl_edit *e = r->e;
@@ -115,7 +115,7 @@ static int join_channels(struct pl_rewriter *r, uint32_t slot, struct pl_err *er
 	return 0;
 }
 
-/* Head and tail of each channel of the slot. */
+/* Add begin_mark and end_mark of each channel of the slot. */
 static int mark_channels(struct pl_rewriter *r, uint32_t slot, struct pl_err *err)
 {
 	const struct rw_slot *s = &r->slot[slot];
@@ -271,9 +271,7 @@ static int copy_gates(struct pl_rewriter *r, const struct rw_comm *c, uint32_t a
 	return rc;
 }
 
-/* Let `n` come on the resource of `p` right behind it, and behind others that were put there
- * before.
- */
+/* Put `n` on the resource of `p` directly after it and after other nodes that were put there. */
 static int put_behind(struct pl_edit *e, uint32_t p, struct pl_enode n, uint32_t *id,
 		      struct pl_err *err)
 {
@@ -303,7 +301,7 @@ static int put_behind(struct pl_edit *e, uint32_t p, struct pl_enode n, uint32_t
 	return rc == 0 ? pl_edit_add_edge(e, p, *id, PL_E_SEQ, 0, err) : rc;
 }
 
-/* A node that is like p but for what it takes. */
+/* A node like p with another duration. */
 static struct pl_enode like(const struct pl_edit *e, uint32_t p, uint8_t role, pl_ns dur)
 {
 	struct pl_enode n = e->node[p];
@@ -336,8 +334,8 @@ static int add_issue(struct pl_rewriter *r, struct rw_built *b, uint32_t slot, u
 	return put_behind(e, p, n, &b->issue[slot], err);
 }
 
-/* What computation loses from the issue of this bucket to that of the next stands behind what lets
- * the bucket arrive; how long that is pl_rewrite_contend() says. */
+/* Add the delay for the time that computation loses between the issues of this bucket and the next.
+ * It comes after the nodes that let the bucket arrive. pl_rewrite_contend() sets its duration. */
 static int add_lost(struct pl_rewriter *r, struct rw_built *b, uint32_t slot, uint32_t tensor,
 		    struct pl_err *err)
 {
@@ -398,9 +396,8 @@ static int add_gates(struct pl_rewriter *r, struct rw_built *b, uint32_t set, ui
 		       : pl_edit_add_edge(e, b->issue[slot], arrive, PL_E_DATA, 0, err);
 }
 
-/* Does the thread reach `node` no later than what it does for some tensor of the set? Then the wait
- * was inferred of an operation that cannot be it: it would be for what the thread has yet to issue.
- */
+/* Does the thread reach `node` before or at its work for some tensor of the set? Then the inferred
+ * wait is wrong: the thread would wait for a communication that it has not issued yet. */
 static bool comes_before(const struct pl_rewriter *r, uint32_t set, uint32_t slot, uint32_t node)
 {
 	const struct pl_edit *e = r->e;
@@ -718,7 +715,7 @@ static int chain_all(struct pl_rewriter *r, struct pl_err *err)
 	return 0;
 }
 
-/* Calls that issued what is no longer there take no time. */
+/* Calls that issued removed communication take no time. */
 static int retire_calls(struct pl_rewriter *r, struct pl_err *err)
 {
 	int rc = 0;
@@ -760,7 +757,7 @@ static void list_members(struct pl_rewriter *r)
 		r->set_member[at[st->b.set[t] + 1]++] = t;
 }
 
-/* What tells buckets apart: what they hold, and how it is carried. One pass over the tensors. */
+/* The keys of buckets: their tensors and how these are sent. One pass over the tensors. */
 static void set_keys(const struct pl_rewriter *r, uint64_t *key)
 {
 	const struct rw_state *st = rw_now(r);
@@ -785,8 +782,7 @@ static void set_keys(const struct pl_rewriter *r, uint64_t *key)
 	}
 }
 
-/* Buckets that stay are taken over from the state as it was built before; mostly they are in the
- * same order there. */
+/* Take equal buckets over from the state that was built before; mostly they have the same order. */
 static int reuse(struct pl_rewriter *r, struct rw_built **old, uint32_t n_old, struct pl_err *err)
 {
 	struct rw_state *st = rw_now(r);

@@ -92,7 +92,7 @@ static int part_off(struct search *s, uint32_t a, uint32_t from, uint32_t to, st
 	c->algo[fresh] = c->algo[a];
 	for (uint32_t i = from; i < to; i++)
 		c->b.set[v[i]] = fresh;
-	if (c->ordered) { /* beside the rest */
+	if (c->ordered) { /* next to the rest */
 		for (uint32_t t = 0; t < s->n; t++)
 			if (c->b.set[t] == fresh)
 				c->b.set[t] = place;
@@ -194,7 +194,8 @@ static int add_splits(struct search *s, uint32_t a, struct pl_err *err)
 	return rc;
 }
 
-/* What keeps no order: a tensor to a set farther away, or out of the middle. */
+/* Changes that do not keep the order: a tensor moves to a more distant set, or out of the middle.
+ */
 static int add_jumps(struct search *s, uint32_t a, struct pl_err *err)
 {
 	uint32_t n = size_of(s, a), reach = s->n <= FEW ? s->now.b.n_sets : WINDOW;
@@ -273,8 +274,8 @@ static int project(struct search *s, struct cand *c, uint32_t group, struct pl_e
 	return pl_search_cand_number(s, c, err);
 }
 
-/* Whatever is tried for one group, for all that are alike at once: where they wait for one another
- * to change one alone may help nobody. */
+/* Try each change of one group for all alike groups at once. If the groups wait for one another, a
+ * change of one group alone may not help. */
 static int add_alike(struct search *s, uint32_t a, size_t first, struct pl_err *err)
 {
 	uint32_t group = s->group_index[members_of(s, a)[0]];
@@ -376,7 +377,7 @@ static int visit_order(struct search *s, uint32_t *order, uint32_t *n, struct pl
 	return 0;
 }
 
-/* With priorities, and perhaps all in parts that give way; or without them. */
+/* Try priorities, also with all buckets in parts that can be interrupted; or no priorities. */
 static int add_urgent(struct search *s, struct pl_err *err)
 {
 	struct cand *c;

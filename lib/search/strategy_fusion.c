@@ -183,7 +183,7 @@ static int root_lines(struct ops *o, struct pl_err *err)
 	return rc;
 }
 
-/* ---- one way of cutting ---------------------------------------------------------------------- */
+/* ---- one cut into segments ------------------------------------------------------------------- */
 
 /* Is the tensor made by an operation of the segment around the boundary? */
 static bool in_segment(const struct ops *o, uint32_t lo, uint32_t hi, uint32_t tensor)
@@ -240,8 +240,8 @@ static int simulate_alone(struct search *s, struct pl_err *err)
 	return rc;
 }
 
-/* The best that the bits can be, into s->best; INFINITY if they cannot be. `bit` PL_NONE: none in
- * particular. */
+/* Find the best buckets for these bits and put them into s->best; INFINITY if the cut is refused.
+ * `bit` PL_NONE: no particular boundary. */
 static int simulate(struct ops *o, uint32_t bit, struct pl_err *err)
 {
 	struct search *s = o->s;
@@ -294,7 +294,7 @@ static int judge_bits(struct ops *o, uint32_t bit, bool simpler, bool *better, s
 
 /* ---- the search ------------------------------------------------------------------------------ */
 
-/* What was found, on the workers again. */
+/* Apply the best result on the workers again. */
 static int restore(struct ops *o, struct pl_err *err)
 {
 	struct search *s = o->s;
@@ -379,7 +379,7 @@ static void open_line(struct ops *o, const struct pl_rewrite *line)
 	}
 }
 
-/* Lines without which it is no longer go. */
+/* Remove a line if the step is no longer without it. */
 static int prune(struct ops *o, struct pl_err *err)
 {
 	struct pl_rewrite *line = NULL;
@@ -436,7 +436,7 @@ out:
 	return rc;
 }
 
-/* From what is at hand, and from all of it fused. */
+/* Search from the present cut, and from everything fused. */
 static int from_both(struct ops *o, struct pl_err *err)
 {
 	struct search *s = o->s;

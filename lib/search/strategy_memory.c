@@ -27,7 +27,7 @@ struct fit {
 	struct pl_plan *p;
 	struct saving *saving;
 	size_t n, cap;
-	struct cand *at; /* the buckets that ways are tried with; NULL: none are known */
+	struct cand *at; /* the buckets with which savings are tried; NULL: none */
 	struct peak peak;
 	double mean;
 };
@@ -36,7 +36,7 @@ struct found {
 	struct cand cand;
 	struct pl_rewrite *rw;
 	size_t n;
-	struct peak least; /* of what does not fit */
+	struct peak least; /* of the candidates that do not fit */
 	bool any;
 };
 
@@ -68,7 +68,7 @@ static int show(struct fit *f, struct pl_err *err)
 	return rc < 0 ? rc : pl_search_worker_peak(l, &f->peak, err);
 }
 
-/* The buckets with the ways in use, and perhaps one more: mean step and peak. */
+/* Simulate the buckets with the used savings, and with `more` unless NULL: mean step and peak. */
 static int try_with(struct fit *f, const struct saving *more, struct pl_err *err)
 {
 	struct search *s = f->s;
@@ -79,7 +79,7 @@ static int try_with(struct fit *f, const struct saving *more, struct pl_err *err
 	l->at = 0;
 	for (size_t i = 0; rc == 0 && i < s->n_extra; i++)
 		rc = pl_rewrite(l->r, &s->extra[i], err);
-	for (int last = 0; last < 2; last++) /* accumulation is behind what else there is */
+	for (int last = 0; last < 2; last++) /* accumulation comes last */
 		for (size_t i = 0; rc == 0 && i < f->n; i++)
 			if ((f->saving[i].used || &f->saving[i] == more) &&
 			    (f->saving[i].rw.op == PL_RW_ACCUMULATE) == last)
@@ -92,7 +92,7 @@ static int try_with(struct fit *f, const struct saving *more, struct pl_err *err
 	return rc;
 }
 
-/* ---- ways ------------------------------------------------------------------------------------ */
+/* ---- savings --------------------------------------------------------------------------------- */
 
 static int add_way(struct fit *f, unsigned op, const char *layer, int64_t k, struct pl_err *err)
 {
@@ -167,7 +167,7 @@ static int add_layers(struct fit *f, struct pl_err *err)
 
 PL_COMPARATOR(by_price, struct saving, ns_per_byte, number);
 
-/* What does not go, or saves nothing, costs INFINITY. */
+/* A saving that is refused, or that saves nothing, costs INFINITY. */
 static int price(struct fit *f, struct pl_err *err)
 {
 	double mean = f->mean;
@@ -190,13 +190,13 @@ static int price(struct fit *f, struct pl_err *err)
 	return rc;
 }
 
-/* One number of microbatches at a time: more instead of fewer. */
+/* Only one number of microbatches is used at a time: a greater number replaces a smaller one. */
 static bool replaces(const struct saving *w, const struct saving *other)
 {
 	return w->rw.op == PL_RW_ACCUMULATE && other->rw.op == PL_RW_ACCUMULATE && w != other;
 }
 
-/* As few microbatches as will do. */
+/* Use the smallest number of microbatches that fits. */
 static int fewer(struct fit *f, int64_t limit, struct pl_err *err)
 {
 	struct saving *used = NULL;
@@ -283,7 +283,7 @@ static int no_fit(const struct search *s, const struct peak *p, int64_t limit, s
 		pl_fmt_bytes(more, sizeof(more), (double)(p->bytes - limit)));
 }
 
-/* Ways for these buckets; kept if they fit and nothing shorter was found. */
+/* Find savings for these buckets; keep the result if it fits and is the shortest so far. */
 static int try_from(struct fit *f, struct cand *at, int64_t limit, struct found *x,
 		    struct pl_err *err)
 {
@@ -318,7 +318,7 @@ out:
 	return rc;
 }
 
-/* From all buckets that may be chosen: those of a preset that was asked for are no choice. */
+/* Start from all buckets that may be chosen. With a requested preset there is no choice. */
 static int try_all(struct fit *f, int64_t limit, struct found *x, struct pl_err *err)
 {
 	struct search *s = f->s;

@@ -21,7 +21,7 @@
 
 #define BATCH_NODES (UINT64_C(3) << 19) /* nodes that one pass may turn into intervals */
 #define SPAN_MAX    (INT64_C(1) << 59)
-#define FEW_RANKS   1024 /* up to here it is kept who waited for whom */
+#define FEW_RANKS   1024 /* up to this number, waits are stored for each pair of ranks */
 
 enum cls { C_COMPUTE, C_COMM, C_COPY, C_UNEXPLAINED, C_WAIT, C_LATENCY, C_HOST, CLASSES };
 
@@ -125,7 +125,7 @@ static inline int put(struct work *w, uint32_t res, enum cls c, pl_ns a, pl_ns b
 	return 0;
 }
 
-/* What of [a, b) lies in the whole span. */
+/* The part of [a, b) in the whole span. */
 static pl_ns within(const struct work *w, pl_ns a, pl_ns b)
 {
 	return pl_max_i64(0, pl_min_i64(b, w->t1) - pl_max_i64(a, w->t0));
@@ -217,7 +217,7 @@ static bool at_once(const struct work *w, size_t k, const struct pl_shape *sh, u
 	return !any && !p->n_long_gaps && !p->resource_gap && !w->r->w[k];
 }
 
-/* What was before the operation on its resource, back to the end of the one before. */
+/* The time before the operation on its resource, back to the end of the previous operation. */
 static int delays(struct work *w, size_t k, uint32_t i, pl_ns start, struct pl_err *err)
 {
 	const struct pl_shape *sh = &w->s->g->shape[w->s->g->step[k].shape];
@@ -322,7 +322,7 @@ static int sort(struct work *w, struct ivals *m, struct pl_err *err)
 	return 0;
 }
 
-/* Everything that lasts is known: account up to t. */
+/* All intervals that begin before t are known: account up to t. */
 static void advance(struct sweep *s, int64_t t)
 {
 	while (s->at < t) {

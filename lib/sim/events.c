@@ -19,7 +19,7 @@
 #include "sim/events_internal.h"
 #include "sim/internal.h"
 
-#define ROUNDING 1e-6 /* of a ns: what sums of fractions may be off by */
+#define ROUNDING 1e-6 /* ns: the error of sums of fractions */
 
 /* ---- the heap of events ---------------------------------------------------------------------- */
 
@@ -220,7 +220,7 @@ static void computation_changed(struct pl_sim_events *ev, struct domain *d, bool
 	}
 }
 
-/* The task begins (or stops) to slow down others. Its own speed is set by who calls. */
+/* The task begins (or stops) to slow down others. The caller sets the speed of the task itself. */
 static void join_domains(struct pl_sim_events *ev, uint32_t i, bool begins)
 {
 	const struct pl_sim_events_job *job = ev->job;
@@ -437,7 +437,7 @@ static uint32_t most_urgent(struct pl_sim_events *ev)
 	return best;
 }
 
-/* All that happens now has happened: resources with a free place serve who waits. */
+/* All events of this time are done: resources with a free place serve waiting tasks. */
 static void decide(struct pl_sim_events *ev)
 {
 	uint32_t kept = 0, i;
@@ -466,7 +466,7 @@ static void decide(struct pl_sim_events *ev)
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
-/* The running task gives way at the end of the part that it is in. */
+/* The running task is interrupted at the end of its present part. */
 static void stop_soon(struct pl_sim_events *ev, uint32_t i)
 {
 	struct progress *p = &ev->progress[i];
@@ -631,7 +631,7 @@ static void reset(struct pl_sim_events *ev, pl_ns *free, struct pl_sim_events_ti
 		if (!n && t->start[i] == INT64_MIN)
 			t->start[i] = 0;
 	}
-	/* the last first: what is worked off next is the first */
+	/* in reverse order, so that the first task is taken first */
 	for (uint32_t i = job->n; i-- > 0;)
 		if (job->off[i + 1] == job->off[i])
 			now_ready(ev, i);

@@ -1,29 +1,30 @@
 /*
- * events.h - the event core: when tasks run that compete for resources.
+ * events.h - the event core: the times of tasks that compete for resources.
  *
  * The static pass (sim.c; pl_edit_settle() for edits) finds the starts of a graph whose times
- * depend on its edges alone. This core finds them where they depend on time as well: tasks wait for
+ * depend only on its edges. The event core finds them if they also depend on time: tasks wait for
  * resources that others hold, more urgent tasks go first, tasks share a bandwidth, computation and
  * communication slow one another down.
  *
  *	ev = pl_sim_events_new(&job, err);		successors are found once
  *	pl_sim_events_run(ev, free, &out, err);	as often as durations and delays change
  *
- * A *task* is ready when its predecessors let it, takes its resources all at once, and does its
- * work. Which part of the core a task goes through depends on what it needs:
+ * A *task* is ready when its predecessors allow it, takes all its resources at once, and does its
+ * work. The route of a task through the core depends on its needs:
  *
  * - A task on no resource has a known start when its predecessors have ended. The core sets it at
  *   once and goes on to its successors. Such tasks never enter the queue of events, and their times
  *   equal those of the static pass.
  * - A request for resources is an event. Requests are taken in the order of their times, because a
  *   resource must know all earlier requests before it serves one.
- * - A task whose speed may change (it shares a bandwidth, or runs beside something that slows it
- *   down), or that may be interrupted, has an end that may move: the end is an event.
+ * - A task whose speed may change (it shares a bandwidth, or another task slows it down), or
+ *   that may be interrupted, has an end that may move. Its end is an event.
  *
  * Events at one time are taken in a fixed order: ends, arrivals at a rendezvous of k of n,
- *requests, then decisions of the resources; equal ones by number of task. The same job thus always
- *gives the same result. Times are integer ns. Work that was slowed down is a fraction of ns; its
- *end is rounded up. A task that is never slowed down takes its duration to the ns.
+ * requests, then decisions of the resources; events of one type by number of task. Therefore the
+ * same job always gives the same result. Times are integer ns. The end of a task that was slowed
+ * down may be a fraction of ns; it is rounded up. A task that is never slowed down takes exactly
+ *its duration.
  *
  * Cost: O(log n) a request or an end; a change of speed costs as much for each task that it
  * concerns. A run allocates only what it returns.
@@ -34,14 +35,14 @@
 #include "graph/graph.h"
 
 enum pl_sim_events_discipline {
-	/* `capacity` tasks at a time; of those that wait, the most urgent first (pl_sim_events_job
-	 * .priority), then the one that has waited longest, then the lowest number. Where nothing
-	 * has a priority, parts or other resources, that is first come, first served; a request
-	 * is then served when it is taken, before others of the same time. */
+	/* `capacity` tasks at a time. Of the waiting tasks the most urgent is first
+	 * (pl_sim_events_job.priority), then the one that has waited longest, then the lowest
+	 * number. If no task has a priority, parts or other resources, this is first come, first
+	 * served; then a request is served when it is taken, before others of the same time. */
 	PL_EVENTS_QUEUE,
 	/* All at once; more than `capacity` tasks share it equally. */
 	PL_EVENTS_SHARED,
-	/* `capacity` tasks at a time; `choose` says which of those that wait. */
+	/* `capacity` tasks at a time; `choose` selects among the waiting tasks. */
 	PL_EVENTS_POLICY
 };
 
@@ -111,7 +112,7 @@ struct pl_sim_events_times {
 		*piece; /* in order of time; of tasks with parts > 1. Zeroed by the
 			 * caller before the first run, who frees it at the end */
 	size_t n_pieces, cap_pieces;
-	uint64_t events; /* requests, ends and arrivals: what was taken in order of time */
+	uint64_t events; /* requests, ends and arrivals, all in order of time */
 };
 
 struct pl_sim_events;

@@ -23,7 +23,7 @@ struct wide {
 	struct masks masks;
 	uint8_t in_step; /* of the masks: changes that concern the step */
 	pl_ns *end;	 /* [node][run] */
-	pl_ns *last_end; /* [resource, or none][run]: end of what it did last; INT64_MIN nothing */
+	pl_ns *last_end; /* [resource, or none][run]: end of its last operation; INT64_MIN: none */
 	pl_ns first[WIDE], last[WIDE]; /* begin and end of the step */
 };
 
@@ -66,8 +66,8 @@ static void enter(struct wide *x, const struct pl_gstep *st, const struct pl_sha
 	}
 }
 
-/* t becomes the latest of itself and what an edge from a node whose times are `from` allows.
- * Written out, for the sums of the four not to wait for a counter. */
+/* Raise t to the time that an edge allows from a node whose times are `from`. The four sums are
+ * written out, so that they do not wait for a counter. */
 static inline void later(pl_ns *t, const pl_ns *from, pl_ns delay)
 {
 	t[0] = pl_max_i64(t[0], from[0] + delay);
@@ -83,7 +83,7 @@ static inline const float *factors_of(const struct wide *x, const struct pl_shap
 	return x->masks.factor[sim_mask(&x->masks, sh, i) & x->in_step];
 }
 
-/* Node i starts at t: when it ends, and what that means for its resource and the step. */
+/* Node i starts at t: set its end, the last end of its resource, and the end of the step. */
 static inline void put(struct wide *x, const struct pl_gstep *st, const struct pl_shape *sh,
 		       uint32_t i, const pl_ns *t)
 {
@@ -114,7 +114,7 @@ static const pl_ns *starts_of(const struct wide *x, const struct pl_gstep *st,
 	return start;
 }
 
-/* What edge e, with that delay, allows. */
+/* Raise t to the time that edge e allows with this delay. */
 static inline void after(const struct wide *x, const struct pl_gstep *st, const struct pl_shape *sh,
 			 uint32_t e, pl_ns delay, pl_ns *t)
 {

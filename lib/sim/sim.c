@@ -19,8 +19,8 @@
 
 #include "sim/internal.h"
 
-/* A valid graph's times are within 2^61 ns; with sums of durations bounded too, none leaves 64
- * bits. */
+/* The times of a valid graph are within 2^61 ns. The sum of durations is bounded too, so no time
+ * exceeds 64 bits. */
 #define TOTAL_MAX 0x1p61
 
 static pl_ns latency_of(const struct pl_graph *g, const struct pl_shape *sh, uint32_t node,
@@ -32,7 +32,7 @@ static pl_ns latency_of(const struct pl_graph *g, const struct pl_shape *sh, uin
 	if (room <= 0 || sh->res[node] == PL_NONE)
 		return 0;
 	res = &g->res[sh->res[node]];
-	if (sh->role[node] == PL_RO_TRANSFER) { /* of what waits, only messages on their way */
+	if (sh->role[node] == PL_RO_TRANSFER) { /* only messages on their way */
 		bool came = sh->flags[node] & PL_NF_MESSAGE && sh->kind[node] == PL_K_RECV;
 
 		lat = came && PL_E_TYPE(type) == PL_E_DATA ? res->launch_ns : 0;
@@ -62,7 +62,7 @@ static pl_ns recorded_time(const struct pl_gstep *st, uint32_t src, uint8_t type
 	return edge_from_start(type) ? st->start[src] : st->start[src] + st->dur[src];
 }
 
-/* The modelled delay of an edge: what an edit made it, else what is typical. */
+/* The modelled delay of an edge: the delay set by an edit, or else the typical latency. */
 static pl_ns edge_latency(const struct pl_graph *g, const struct pl_gstep *st, uint32_t node,
 			  uint32_t e)
 {
@@ -339,10 +339,11 @@ void pl_sim_pass(struct pass *p)
 
 /* ---- a run ---------------------------------------------------------------------------------- */
 
-struct runner { /* what steps of one run share */
+struct runner { /* data that the steps of one run share */
 	const struct pl_sim *s;
-	struct select *select;		 /* NULL: nothing is changed */
-	const struct pl_whatif *latency; /* changes that of messages; NULL: none does */
+	struct select *select; /* NULL: nothing is changed */
+	const struct pl_whatif
+		*latency; /* statements that change the latency of messages, or NULL */
 	struct last_end *last_end;
 	struct resource_places places;
 	struct sim_shared *shared;
@@ -352,7 +353,7 @@ struct runner { /* what steps of one run share */
 	struct changed_dur *now;
 	pl_ns *dur;
 	int32_t *w;
-	double changed; /* what all changed durations sum to so far */
+	double changed; /* sum of all changed durations so far */
 };
 
 static void runner_fini(struct runner *x)
@@ -505,7 +506,7 @@ static void latencies_now(struct runner *x, struct pass *p)
 		p->w = x->w;
 }
 
-/* What the changes make of the step's durations. */
+/* The durations of the step after the changes. */
 static int apply(struct runner *x, struct pass *p, struct pl_err *err)
 {
 	uint32_t n = x->s->g->shape[x->s->g->step[p->k].shape].n_nodes;
@@ -545,7 +546,7 @@ static int run_step(struct runner *x, struct pass *p, size_t k, pl_ns *end, uint
 	return 0;
 }
 
-/* Starts that are the recorded ones, as in most replays without a change, are not kept twice. */
+/* Do not store starts that equal the recorded ones, as in most replays without a change. */
 static void share_recorded(struct pl_run *r, const struct pl_graph *g, size_t k)
 {
 	pl_ns *recorded = g->step[k].start;

@@ -45,13 +45,13 @@ struct event {
 
 struct lane { /* a resource */
 	pl_id track;
-	bool pending; /* `call` is not written yet: what is left of it may follow */
+	bool pending; /* `call` is not written yet: its remainder may follow */
 	bool arrived;
 	struct event call;
 	pl_id call_name; /* of the graph */
 	pl_ns arrive;	 /* of `arrived` */
 	int64_t corr;	 /* of the arrival */
-	pl_ns done;	 /* end of what was written, INT64_MIN */
+	pl_ns done;	 /* end of the last written event, INT64_MIN */
 	pl_ns step;	 /* begin of the step, INT64_MIN */
 };
 
@@ -267,7 +267,7 @@ static bool is_launch(uint8_t type)
 	return PL_E_TYPE(type) == PL_E_LAUNCH || PL_E_TYPE(type) == PL_E_EARLY;
 }
 
-/* What launched the node, as the correlation that the call has too; INT64_MIN nothing. */
+/* The correlation of the node and the call that launched it; INT64_MIN: there is no call. */
 static int64_t launched_by(const struct timeline *t, const struct pl_shape *sh, uint32_t i)
 {
 	for (uint32_t e = sh->off[i]; e < sh->off[i + 1]; e++)
@@ -324,7 +324,7 @@ static uint64_t *counter(struct timeline *t, uint32_t group)
 	return &t->numbers[group == PL_NONE ? t->s->g->n_groups : group];
 }
 
-/* Number in the group, and the other side of a pair. */
+/* Number in the group, and the peer of a send or receive. */
 static void number_transfer(struct timeline *t, const struct pl_shape *sh, uint32_t i,
 			    struct event *e)
 {
@@ -438,7 +438,7 @@ static int mark(struct timeline *t, const struct pl_shape *sh, uint32_t i, struc
 	return put(t, l->track, &e, err);
 }
 
-/* What is left of a call after its wait: the call was one event. */
+/* The remainder of a call after its wait; the call was one event. */
 static bool continues(const struct lane *l, const struct pl_shape *sh, uint32_t i)
 {
 	return l->pending && sh->role[i] == PL_RO_SYNC && l->call_name == sh->name[i] &&

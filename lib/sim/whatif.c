@@ -34,8 +34,8 @@ static bool kind_matches(const char *glob, uint8_t role, uint8_t kind)
 	return (kind == PL_K_KERNEL || kind == PL_K_HOST_OP) && pl_glob(glob, "compute");
 }
 
-/* What one change says of each name, resource (behind the last: of none), and role and kind: found
- * once, used for all nodes. */
+/* The selection of one change by name, by resource (the last entry: no resource), and by role and
+ * kind. It is computed once and used for all nodes. */
 struct verdict {
 	const struct pl_change *c;
 	uint8_t *name, *res; /* 1: selected */
@@ -56,7 +56,7 @@ static bool on_resource(const struct pl_change *c)
 	       c->pick[KEY_DP].text;
 }
 
-/* A number that is not known (-1) is none. */
+/* An unknown number (-1) matches nothing. */
 static bool known_matches(const struct pick *p, int64_t v)
 {
 	return !p->text || (v >= 0 && pl_sim_pick_number(p, v));
@@ -115,7 +115,7 @@ void pl_sim_select_free(struct select *x)
 	pl_free(x);
 }
 
-/* What a statement needs to know of the whole graph must have been found out before. */
+/* Check that the model of the whole graph exists for the statements that need it. */
 static int check_model(const struct pl_whatif *w, size_t i, struct pl_err *err)
 {
 	const struct pl_change *c = &w->change[i];
@@ -216,7 +216,7 @@ uint64_t pl_sim_select_scale(struct select *x, size_t step, float *f)
 
 /* ---- other durations ------------------------------------------------------------------------- */
 
-/* The classes of the graph's operations that the statement goes by; NULL: it goes by none. */
+/* The classes of operations that the statement uses; NULL: it uses no classes. */
 static const uint32_t *classes_for(const struct select *x, const struct verdict *v, size_t shape)
 {
 	if (v->ratio)
