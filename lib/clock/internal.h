@@ -190,6 +190,17 @@ struct pl_seq {
 			 pl_clock_seq_align() */
 };
 
+/* ---- missing.c ---- */
+/* After an alignment that found no difference: find elements of y that are missing, which shift the
+ * ends of the later ones. The first difference goes into *first. */
+/* A difference: where y is, `rank` has x or, if that is PL_NONE, nothing. */
+struct difference {
+	uint32_t x, y; /* events; y PL_NONE: no difference */
+	int32_t rank;
+};
+int pl_clock_find_missing(const struct pl_align *a, const struct pl_seq *x, struct pl_seq *y,
+			  struct difference *first, struct pl_err *err) PL_MUST;
+
 /* ---- order.c ---- */
 /* Match the sequences s[0..n) of the group's ranks by order; their `to` is overwritten. */
 int pl_clock_by_order(struct pl_align *a, uint32_t group, struct pl_seq *s, uint32_t n,

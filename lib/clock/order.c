@@ -11,10 +11,6 @@
  * the fewest events unmatched is used. Plain order is used where it is as good, and the rest is
  * reported as a divergence. Parts by kind are used only if every stream keeps its order.
  *
- * Where all elements are alike, an element that is missing on one rank does not show in the names.
- * It shifts all later ends by one element, and that shows in the ends, unless the pairs overlap.
- * Busy processors notice ends late: a pair that overlaps in time stays a pair.
- *
  * Cost: that of aligning, three times at most.
  */
 #include <inttypes.h>
@@ -24,18 +20,10 @@
 
 #include "clock/internal.h"
 
-#define MAX_STREAMS    16   /* of one rank in one group */
-#define SHIFT_WIDE     8    /* jitters that a shift of ends is at least */
-#define SHIFT_LEAST_NS 2000 /* ns */
-#define SHIFT_DRIFT    1e-3 /* ns a ns, generously */
-#define SHIFT_MAX      4    /* elements missing in a row */
-#define SHIFT_PROOF    3    /* pairs that have to agree behind it */
-#define SHIFT_NEAR     15   /* pairs before it whose difference of ends counts, */
-#define SHIFT_PAST     63   /* and as many where drift matters less than jitter */
-#define TYPICAL_DRIFT  1e-4
-#define MUCH_TIGHTER   0.5
-#define EARLY_PAIRS    8
-#define EARLY_AGREE    0.95 /* otherwise they are no pairs */
+#define MAX_STREAMS  16 /* of one rank in one group */
+#define MUCH_TIGHTER 0.5
+#define EARLY_PAIRS  8
+#define EARLY_AGREE  0.95 /* otherwise they are no pairs */
 
 int pl_clock_diverged(struct pl_align *a, const char *what, uint32_t x, int32_t rank, uint32_t y,
 		      struct pl_err *err)
@@ -62,12 +50,6 @@ int pl_clock_diverged(struct pl_align *a, const char *what, uint32_t x, int32_t 
 
 /* ---- parts -------------------------------------------------------------------------------------
  */
-
-/* A difference: where y is, `rank` has x or, if that is PL_NONE, nothing. */
-struct difference {
-	uint32_t x, y; /* events; y PL_NONE: no difference */
-	int32_t rank;
-};
 
 /* One split of the sequences of n ranks into parts that keep their order, and how well it matches.
  */
@@ -230,170 +212,6 @@ out:
 	return rc;
 }
 
-/* ---- elements that are missing among others like them ------------------------------------------
- */
-
-struct shift_search {
-	const struct pl_align *a;
-	const struct pl_seq *x;
-	struct pl_seq *y;
-	int64_t tolerance, slack;
-	int64_t from, to; /* pairs that keep their distance: where the search starts */
-};
-
-static bool has_pair(const struct shift_search *f, int64_t i, int64_t shift)
-{
-	return i >= 0 && i < f->y->n && i + shift >= 0 && i + shift < f->x->n;
-}
-
-static pl_ns end_difference(const struct shift_search *f, int64_t i, int64_t shift)
-{
-	return pl_sub_sat(f->a->ev[f->x->ev[i + shift]].end, f->a->ev[f->y->ev[i]].end);
-}
-
-/* Do the ends of the pair (i + shift, i) differ as those of the pairs before, which ended at
- * `since`? */
-static bool keeps_difference(const struct shift_search *f, int64_t i, int64_t shift, pl_ns before,
-			     pl_ns since)
-{
-	double dt = (double)pl_sub_sat(f->a->ev[f->y->ev[i]].end, since);
-
-	return fabs((double)pl_sub_sat(end_difference(f, i, shift), before)) <=
-	       (double)f->tolerance + SHIFT_DRIFT * fabs(dt);
-}
-
-/* Do the two overlap in time, with clocks that differ by `off`? Members of one collective do. */
-static bool overlaps(const struct shift_search *f, int64_t i, int64_t shift, pl_ns off)
-{
-	const struct pl_comm *p = &f->a->ev[f->x->ev[i + shift]], *q = &f->a->ev[f->y->ev[i]];
-	pl_ns end = pl_min_i64(pl_sub_sat(p->end, off), q->end);
-
-	return pl_clock_seq_rooted(f->a, q) ||
-	       pl_sub_sat(end, pl_max_i64(pl_sub_sat(p->ts, off), q->ts)) > f->slack;
-}
-
-/* The median difference of ends before i: some ranks notice ends late. */
-static pl_ns typical_difference(const struct shift_search *f, int64_t i, int dir)
-{
-	pl_ns since = f->a->ev[f->y->ev[i - dir]].end;
-	int64_t v[SHIFT_PAST];
-	size_t n = 0;
-
-	for (i -= dir; n < SHIFT_PAST && i >= 0 && i < f->y->n; i -= dir) {
-		double dt = (double)pl_sub_sat(f->a->ev[f->y->ev[i]].end, since);
-
-		if ((dir > 0 ? i < f->from : i >= f->to) ||
-		    (n >= SHIFT_NEAR && fabs(dt) * TYPICAL_DRIFT > (double)f->slack))
-			break;
-		if (f->y->to[i] != PL_NONE)
-			v[n++] = end_difference(f, i, (int64_t)f->y->to[i] - i);
-	}
-	return n ? pl_median_i64(v, n) : 0;
-}
-
-/* From i on in direction `dir`, ends do not go together with `shift`, and the pairs hardly overlap,
- * but do with shift + k. If k * dir > 0, as many elements of x have no partner here, else of y. */
-static int64_t missing_shift(const struct shift_search *f, int64_t i, int64_t shift, int dir)
-{
-	pl_ns before = end_difference(f, i - dir, shift), since = f->a->ev[f->y->ev[i - dir]].end;
-
-	if (keeps_difference(f, i, shift, before, since))
-		return 0;
-	before = typical_difference(f, i, dir);
-	if (keeps_difference(f, i, shift, before, since) || overlaps(f, i, shift, before))
-		return 0;
-	for (int64_t t = 2; t <= 2 * SHIFT_MAX + 1; t++) {
-		int64_t k = t % 2 ? -(t / 2) : t / 2, from = k * dir < 0 ? i - k : i, n = 0;
-
-		for (; n < SHIFT_PROOF; n++) {
-			int64_t at = from + n * dir;
-
-			if (!has_pair(f, at, shift + k) ||
-			    !pl_clock_seq_same(f->a, f->x->ev[at + shift + k], f->y->ev[at]) ||
-			    !keeps_difference(f, at, shift + k, before, since) ||
-			    (has_pair(f, at, shift) &&
-			     (keeps_difference(f, at, shift, before, since) ||
-			      overlaps(f, at, shift, before))))
-				break;
-		}
-		if (n == SHIFT_PROOF)
-			return k;
-	}
-	return 0;
-}
-
-/* Put partners right from i on in direction `dir`; the pair before i is sound. */
-static void follow(const struct shift_search *f, int64_t i, int64_t shift, int dir,
-		   struct difference *first)
-{
-	struct pl_seq *y = f->y;
-
-	for (; has_pair(f, i, shift); i += dir) {
-		int64_t k = missing_shift(f, i, shift, dir);
-		bool of_x = k * dir > 0;
-
-		/* the earliest is the first that is found forwards, the last backwards */
-		if (k && (dir < 0 || first->y == PL_NONE))
-			*first =
-				(struct difference){ PL_NONE, of_x ? f->x->ev[i + shift] : y->ev[i],
-						     of_x ? y->rank : f->x->rank };
-		for (int64_t left = k * dir; left < 0; left++, i += dir)
-			y->to[i] = PL_NONE;
-		shift += k;
-		y->to[i] = (uint32_t)(i + shift);
-	}
-	for (; i >= 0 && i < y->n; i += dir)
-		y->to[i] = PL_NONE;
-}
-
-/* The longest run of pairs that keep their distance with `shift`: is it one? */
-static bool sound_pairs(struct shift_search *f, int64_t shift)
-{
-	int64_t longest = 0, run = 0;
-
-	for (int64_t i = 1; i < f->y->n; i++) {
-		bool sound = has_pair(f, i - 1, shift) && has_pair(f, i, shift) &&
-			     keeps_difference(f, i, shift, end_difference(f, i - 1, shift),
-					      f->a->ev[f->y->ev[i - 1]].end);
-
-		run = sound ? run + 1 : 0;
-		if (run > longest) {
-			longest = run;
-			f->from = i - run;
-			f->to = i + 1;
-		}
-	}
-	return longest >= SHIFT_PROOF;
-}
-
-/* After an alignment that found no difference: find elements that are missing, which shift ends. */
-static int find_missing(const struct pl_align *a, const struct pl_seq *x, struct pl_seq *y,
-			struct difference *first, struct pl_err *err)
-{
-	struct shift_search f = { .a = a, .x = x, .y = y };
-	int64_t *scratch, at = 0, shift, spread;
-	int rc;
-
-	while (at < y->n && y->to[at] == PL_NONE)
-		at++;
-	if (x->n < PL_SEQ_PAIRS || at + PL_SEQ_PAIRS > y->n)
-		return 0;
-	shift = (int64_t)y->to[at] - at;
-	rc = pl_alloc(&scratch, PL_SEQ_SCRATCH, sizeof(*scratch), err);
-	if (rc < 0)
-		return rc;
-	spread = pl_clock_seq_spread(a, x, y, shift, NULL, scratch);
-	pl_free(scratch);
-	spread = pl_min_i64(spread, INT64_MAX / 16);
-	f.tolerance = SHIFT_LEAST_NS + SHIFT_WIDE * spread;
-	f.slack = SHIFT_LEAST_NS / 2 + spread;
-	if (!sound_pairs(&f, shift))
-		return 0;
-	follow(&f, f.to, shift, 1, first);
-	follow(&f, f.from - 1, shift, -1, first);
-	return 0;
-}
-
 /* ---- aligning ----------------------------------------------------------------------------------
  */
 
@@ -444,7 +262,7 @@ static int align_part(const struct pl_align *a, struct ordering *w, uint32_t par
 			first[j] = (struct difference){ x->ev[pl_min_size(at, x->n - 1)],
 							s[j].ev[at], x->rank };
 		else if (look_for_missing)
-			PL_TRY(find_missing(a, x, &s[j], &first[j], err));
+			PL_TRY(pl_clock_find_missing(a, x, &s[j], &first[j], err));
 		w->differs |= first[j].y != PL_NONE;
 		if (look_for_missing)
 			w->alone += weigh(a, x, &s[j], scatter);

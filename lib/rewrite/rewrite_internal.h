@@ -174,6 +174,8 @@ struct rw_order {
 int pl_rewrite_chain_in_order(struct pl_rewriter *r, const struct rw_order *o,
 			      struct pl_err *err) PL_MUST;
 int pl_rewrite_join_pieces(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+/* rewrite_take_over.c: the recorded communication of gradients leaves the edit. Called once. */
+int pl_rewrite_take_over(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 /* On the channel, `to` (an arrival or end_mark) comes after `from` and after nothing else. */
 int pl_rewrite_chain(struct pl_edit *e, uint32_t from, uint32_t to, struct pl_err *err) PL_MUST;
 

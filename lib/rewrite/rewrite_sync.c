@@ -1,9 +1,9 @@
 /*
  * The synchronisation of gradients, built again according to the plan.
  *
- * First the recorded communication is removed, once. Its neighbours on the resource are joined. On
- * each channel of a rank, two delays of length 0 (begin_mark and end_mark) mark the place of the
- * communication. Then the buckets of the state are built between the marks, in order of issue. If
+ * First the recorded communication is removed, once (rewrite_take_over.c). On each channel of a
+ * rank, two delays of length 0 (begin_mark and end_mark) mark the place of the communication. Then
+ * the buckets of the state are built between the marks, in order of issue. If
  * two states differ in a few buckets, only these buckets are built: two buckets are the same if
  * they have the same content.
  *
@@ -13,172 +13,6 @@
 #include <string.h>
 
 #include "rewrite/rewrite_internal.h"
-
-#define FAR_PAST (INT64_MIN / 4)
-
-/* ---- taking the recorded communication out ----------------------------------------------------
- */
-
-static bool is_grad_comm(const struct pl_rewriter *r, uint32_t node)
-{
-	return node < r->n_recorded && r->is_grad_comm[node];
-}
-
-static int add_mark(struct pl_rewriter *r, uint32_t slot, uint32_t near, uint32_t *id,
-		    struct pl_err *err)
-{
-	const struct pl_enode *at = &r->e->node[near];
-	struct pl_enode n = pl_edit_blank_node();
-
-	n.start = n.fixed = FAR_PAST;
-	n.name = at->name;
-	n.step = slot / r->n_ranks;
-	n.type = PL_N_DELAY;
-	return pl_edit_add_node(r->e, &n, near, id, err);
-}
-
-/* Does some communication of the channel lie on the resource? */
-static bool uses_resource(const struct pl_rewriter *r, const struct rw_slot *s, uint32_t channel,
-			  uint32_t res)
-{
-	for (uint32_t i = s->comm; i < s->comm + s->n_comms; i++)
-		if (r->comm[i].channel == channel && r->e->node[r->comm[i].arrive].res == res)
-			return true;
-	return false;
-}
-
-/* The channels of a resource begin after the previous operation of the resource, and the next
- * operation comes after the ends of the channels. */
-static int join_end(struct pl_rewriter *r, const struct rw_slot *s, const struct pl_eedge *ed,
-		    bool head, struct pl_err *err)
-{
-	struct pl_edit *e = r->e;
-	uint32_t res = e->node[head ? ed->src : ed->dst].res;
-	int rc = 0;
-
-	for (uint32_t k = s->channel; rc == 0 && k < s->channel + s->n_channels; k++) {
-		if (!uses_resource(r, s, k, res))
-			continue;
-		rc = head ? pl_edit_add_edge_like(e, ed->src, r->channel[k].begin_mark, PL_E_WAIT,
-						  ed, 0, err)
-			  : pl_edit_add_edge_like(e, r->channel[k].end_mark, ed->dst, PL_E_WAIT, ed,
-						  0, err);
-	}
-	return rc;
-}
-
-/* The operations on the resource of a channel before, between and after its communication. */
-static int join_channels(struct pl_rewriter *r, uint32_t slot, struct pl_err *err)
-{
-	struct pl_edit *e = r->e;
-	struct rw_slot *s = &r->slot[slot];
-	int rc;
-
-	for (uint32_t i = s->comm; i < s->comm + s->n_comms; i++) {
-		const struct rw_comm *c = &r->comm[i];
-		uint32_t res = e->node[c->arrive].res, before = PL_NONE;
-		bool first = true, last = true;
-
-		for (uint32_t k = s->comm; k < s->comm + s->n_comms; k++) {
-			bool same = e->node[r->comm[k].arrive].res == res;
-
-			first &= !same || k >= i;
-			last &= !same || k <= i;
-		}
-		for (uint32_t x = e->node[c->arrive].in; x != PL_NONE; x = e->edge[x].in_next) {
-			const struct pl_eedge ed = e->edge[x];
-
-			if (PL_E_TYPE(ed.type) != PL_E_SEQ || e->node[ed.src].res != res ||
-			    is_grad_comm(r, ed.src))
-				continue;
-			before = ed.src;
-			if (first && (rc = join_end(r, s, &ed, true, err)) < 0)
-				return rc;
-		}
-		for (uint32_t x = e->node[c->transfer].out; x != PL_NONE; x = e->edge[x].out_next) {
-			const struct pl_eedge ed = e->edge[x];
-
-			if (PL_E_TYPE(ed.type) != PL_E_SEQ || e->node[ed.dst].res != res ||
-			    is_grad_comm(r, ed.dst))
-				continue;
-			if (last || e->node[ed.dst].type == PL_N_ENTRY)
-				rc = join_end(r, s, &ed, false, err);
-			else
-				rc = before == PL_NONE
-					     ? 0
-					     : pl_edit_add_edge_like(e, before, ed.dst, PL_E_SEQ,
-								     &ed, 0, err);
-			if (rc < 0)
-				return rc;
-		}
-	}
-	return 0;
-}
-
-/* Add begin_mark and end_mark of each channel of the slot. */
-static int mark_channels(struct pl_rewriter *r, uint32_t slot, struct pl_err *err)
-{
-	const struct rw_slot *s = &r->slot[slot];
-	int rc = 0;
-
-	for (uint32_t k = s->channel; rc == 0 && k < s->channel + s->n_channels; k++) {
-		struct rw_channel *x = &r->channel[k];
-		uint32_t first = PL_NONE, last = PL_NONE;
-
-		for (uint32_t i = s->comm; i < s->comm + s->n_comms; i++) {
-			if (r->comm[i].channel != k)
-				continue;
-			first = first == PL_NONE ? i : first;
-			last = i;
-		}
-		rc = add_mark(r, slot, r->comm[first].arrive, &x->begin_mark, err);
-		if (rc == 0)
-			rc = add_mark(r, slot, r->comm[last].transfer, &x->end_mark, err);
-	}
-	return rc;
-}
-
-static int check_meets(const struct pl_rewriter *r, struct pl_err *err)
-{
-	const struct pl_edit *e = r->e;
-
-	for (size_t i = 0; i < r->n_comms; i++) {
-		uint32_t m = r->comm[i].meet;
-
-		for (uint32_t x = m == PL_NONE ? PL_NONE : e->node[m].in; x != PL_NONE;
-		     x = e->edge[x].in_next)
-			if (!is_grad_comm(r, e->edge[x].src))
-				return pl_fail(err, PL_EDATA,
-					       "the communication \"%s\" carries gradients on some "
-					       "of its ranks alone; it cannot be changed",
-					       pl_edit_name(e, e->node[r->comm[i].arrive].name));
-	}
-	return 0;
-}
-
-static int take_over(struct pl_rewriter *r, struct pl_err *err)
-{
-	struct pl_edit *e = r->e;
-	int rc = check_meets(r, err);
-
-	if (rc < 0)
-		return rc;
-	for (uint32_t i = 0; i < r->n_slots; i++)
-		if ((rc = mark_channels(r, i, err)) < 0 || (rc = join_channels(r, i, err)) < 0)
-			return rc;
-	if ((rc = pl_rewrite_slowdown_release(r, err)) < 0)
-		return rc;
-	for (size_t i = 0; i < r->n_comms; i++) {
-		const struct rw_comm *c = &r->comm[i];
-
-		if ((rc = pl_edit_drop_node(e, c->arrive, err)) < 0 ||
-		    (rc = pl_edit_drop_node(e, c->transfer, err)) < 0 ||
-		    (c->meet != PL_NONE && !e->node[c->meet].dead &&
-		     (rc = pl_edit_drop_node(e, c->meet, err)) < 0))
-			return rc;
-	}
-	return 0;
-}
 
 /* ---- one bucket ------------------------------------------------------------------------------ */
 
@@ -824,7 +658,7 @@ int pl_rewrite_sync(struct pl_rewriter *r, struct pl_err *err)
 		return rc;
 	PL_TRY(pl_rewrite_slowdown_ready(r, err));
 	if (!st->over) {
-		PL_TRY(take_over(r, err));
+		PL_TRY(pl_rewrite_take_over(r, err));
 		st->over = true;
 	}
 	for (uint32_t i = 0; i < n_old; i++) {

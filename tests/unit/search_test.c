@@ -115,7 +115,7 @@ static void test_bound(void)
 			pl_ns possible;
 
 			for (size_t i = 0; i < j.cost.n_fits; i++) { /* a latency that was not */
-				j.cost.fit[i].a_ns = 0.08 * pl_edit_mean_step(&j.e);
+				j.cost.fit[i].a_ns = 0.05 * pl_edit_mean_step(&j.e);
 				j.cost.fit[i].shape = 0;
 			}
 			for (uint32_t i = 0; i < j.e.n_nodes; i++)
