@@ -347,15 +347,15 @@ if ps -o pid= --ppid $$ >/dev/null 2>&1; then
 			wait $pid
 			check "... asked twice: status 130" [ $? = 130 ]
 			check "... without a checkpoint" test ! -e twice.st
+			begin 1 -t twice.trace --pace='*:60000' --checkpoint=twice.st
+			kill -INT $pid
+			sleep 0.5
+			kill -INT $pid
+			wait $pid
+			check "asked twice, with a trace: status 130" [ $? = 130 ]
+			check "... leaves nothing" no ls twice.*
 			;;
 		esac
-		begin 1 -t twice.trace --pace='*:60000' --checkpoint=twice.st
-		kill -INT $pid
-		sleep 0.5
-		kill -INT $pid
-		wait $pid
-		check "asked twice, with a trace: status 130" [ $? = 130 ]
-		check "... leaves nothing" no ls twice.*
 		begin 2 --checkpoint=int.st
 		# as a terminal does, and who passes it on
 		# shellcheck disable=SC2086
