@@ -1,14 +1,14 @@
 /*
  * graph.h - the global data-flow graph of a job: paceline-graph(5).
  *
- * A graph holds *shapes* (the structure of one step over all ranks: nodes and edges) and *steps*
- * (which shape, and for each of its nodes the recorded start and duration). Nodes of a shape are in
- * topological order: an edge leads from a lower to a higher number, so a replay is one pass. Steps
- * follow one another in the file in time; what a step needs of those before it enters through ENTRY
+ * A graph has *shapes* and *steps*. A shape is the structure of one step over all ranks: nodes and
+ * edges. A step names its shape and has the recorded start and duration of each node. The nodes of
+ * a shape are in topological order: an edge leads from a lower to a higher number, so a replay is
+ * one pass. The steps are in order of time. A step depends on the steps before it through ENTRY
  * nodes, one for each resource that is carried over.
  *
- * What is between a node's modelled predecessors and its start is not in the graph: whoever replays
- * derives it from the recorded starts, and calls it unexplained.
+ * A node can start later than its modelled predecessors allow. The graph does not hold this time,
+ * because it follows from the recorded starts. The replay reports it as unexplained.
  */
 #ifndef PL_GRAPH_H
 #define PL_GRAPH_H
@@ -18,15 +18,16 @@
 #include "graph/columns.h"
 #include "trace/trace.h"
 
-#define PL_GRAPH_MAJOR	1
-#define PL_GRAPH_MINOR	1
-#define PL_LAUNCH_QUEUE "launch queue " /* names of resources that hand on times begin so */
+#define PL_GRAPH_MAJOR 1
+#define PL_GRAPH_MINOR 1
+#define PL_LAUNCH_QUEUE                                                                            \
+	"launch queue " /* prefix of the names of resources that only pass times on */
 
 enum pl_node_type {
 	PL_N_ENTRY,	 /* end of what its resource did in earlier steps; no duration */
 	PL_N_OP,	 /* occupies its resource for its duration */
 	PL_N_DELAY,	 /* time that passes on no resource */
-	PL_N_RENDEZVOUS, /* fires when k of its n predecessors have; k = 0 means all */
+	PL_N_RENDEZVOUS, /* fires when k of its n predecessors have ended; k = 0: all */
 	PL_N_RESOURCE,	 /* acquires its resource by discipline (shared link, server, queue) */
 	PL_N_POLICY,	 /* decided at replay time by a policy: reserved for parameter servers,
 			    pipelines */
@@ -36,14 +37,13 @@ enum pl_node_type {
 /* What an operation's time is, for reports and for what-if. */
 enum pl_node_role {
 	PL_RO_NONE,
-	PL_RO_COMPUTE, /* kernel; host operation on a rank without device */
-	PL_RO_HOST,    /* host operation, runtime call */
-	PL_RO_GAP,     /* host thread between its own operations */
-	PL_RO_COPY,    /* copy, set */
-	PL_RO_ARRIVE,  /* a member reached its communication; what follows until TRANSFER is waiting
-			*/
+	PL_RO_COMPUTE,	/* kernel; host operation on a rank without device */
+	PL_RO_HOST,	/* host operation, runtime call */
+	PL_RO_GAP,	/* host thread between its own operations */
+	PL_RO_COPY,	/* copy, set */
+	PL_RO_ARRIVE,	/* a member reached its communication; it waits from here to its TRANSFER */
 	PL_RO_TRANSFER, /* communication proper: from the last arrival to the end */
-	PL_RO_SYNC,	/* host call that waits for the device: what is left after the wait */
+	PL_RO_SYNC,	/* the part of a host call after its wait for the device */
 	PL_RO_MARK,	/* begin or end of a step on a rank */
 	PL_RO_COUNT_
 };
@@ -83,8 +83,8 @@ enum pl_operator {
 #define PL_NF_IN_STEP	 1u /* counts for the end of its step */
 #define PL_NF_STEP_BEGIN 2u /* counts for the start of its step */
 #define PL_NF_MISSING                                                                              \
-	4u		   /* communication whose partners were not all recorded: the recorded     \
-			    * duration stands for the transfer */
+	4u		   /* communication of which some members were not recorded: its recorded  \
+			    * duration counts as the transfer */
 #define PL_NF_INFERRED 8u  /* not in the input */
 #define PL_NF_LAYER    32u /* a pass of a whole layer, the node's module, as one operation */
 #define PL_NF_MESSAGE  16u /* a message of a collective, see graph/edit_messages.h */
@@ -93,10 +93,10 @@ enum pl_edge_type {
 	PL_E_SEQ, /* program or stream order: after the end, plus the resource's dispatch latency */
 	PL_E_LAUNCH, /* after the end of the call, plus the resource's launch latency */
 	PL_E_WAIT,   /* event or stream wait, thread wait, synchronisation: after the end */
-	PL_E_COMM,   /* arrival to rendezvous to transfer: after the end; arrival straight to the
-		      * transfer of a member that left before the last one came */
-	PL_E_START,  /* not before the start of the other (overlapping operations of one stream,
-		      * launches for which it made room) */
+	PL_E_COMM,   /* arrival to rendezvous to transfer: after the end; or arrival to transfer, if
+		      * the member left before the last member arrived */
+	PL_E_START,  /* not before the start of the source (overlapping operations of one stream;
+		      * launches that needed the room that the source made) */
 	PL_E_DATA,   /* produced tensor to consumer; message sent to message received, after the end
 		      * plus the launch latency of the receiver's resource */
 	PL_E_EARLY, /* launch of an operation that began before its call returned: after the *start*
@@ -113,10 +113,11 @@ struct pl_resource {
 	uint32_t capacity; /* operations at a time; 1 */
 	pl_id name, host;  /* strings */
 	int32_t coord[PL_COORDS];
-	/* Typical latencies, modelled: from the end of a launch call to the start of its operation
-	 * on an idle stream (of a link: from where a message has left to where the first of it
-	 * comes); between back-to-back operations; from the start of a launch call that had not
-	 * returned yet. Estimated from the trace, see latency.c. */
+	/* Typical latencies, estimated from the trace (derive/latency.c). launch: from the end of a
+	 * launch call to the start of its operation on an idle stream; of a link, from the end of
+	 * sending a message to its first byte at the receiver. dispatch: between two operations
+	 * that follow one another at once. early: from the start of a launch call, if the operation
+	 * starts before the call returns. */
 	pl_ns launch_ns, dispatch_ns, early_ns;
 };
 struct pl_link {	   /* reserved: filled by topologies */
