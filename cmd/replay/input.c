@@ -186,8 +186,8 @@ static bool wants_whole(const struct config *c, const struct changes *x)
 }
 
 /*
- * The optional columns that nothing of what is asked for reads. Without changes and timelines the
- * report tells nodes apart by kind, role, resource and name, and memory by layer.
+ * The optional columns that this run does not read. Without changes and timelines the report
+ * distinguishes nodes by kind, role, resource and name, and memory by layer.
  */
 static unsigned unused_columns(const struct config *c, const struct changes *x)
 {

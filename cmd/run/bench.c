@@ -18,8 +18,8 @@ struct bench {
 	struct pl_table *table; /* of rank 0 */
 };
 
-/* Before measuring: of what takes microseconds, enough for processors to be while_waiting and
- * memory to be there. */
+/* Operations before the measurement. Small operations take microseconds, so there are many of them:
+ * processors must reach their full clock, and memory must be mapped. */
 #define WARM_SMALL  100
 #define WARM	    1
 #define SMALL_BYTES (64 << 10)

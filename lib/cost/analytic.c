@@ -20,7 +20,7 @@
  *
  * Reduce-scatter and all-gather are the halves of an all-reduce. Broadcast and reduce pass once
  * down a chain (ring), or down a tree. All-to-all sends S/n to each other rank in turn. `bytes` is
- * the larger of what a rank gives and what it gets.
+ * the larger of the bytes that a rank contributes and the bytes that it receives.
  */
 #include <math.h>
 #include <string.h>

@@ -6,10 +6,10 @@
  * work in every step, and on every rank if the ranks do the same. The undisturbed duration of a
  * place is the median of the operations that overlapped no communication, not even one that waited.
  * If a place has too few of these, the undisturbed duration is that of the name, provided that the
- * medians of the places of this name are close together. The share of its time that computation
- * loses is s: the sum of what overlapped durations exceed the undisturbed ones by, divided by the
- * overlapped time. The factor is 1 / (1 - s). Sums are used and not medians, because threads that
- * carry communication take a processor away for milliseconds at a time: most operations lose
+ * medians of the places of this name are close together. Computation loses
+ * the share s of its time: each overlapped duration less its undisturbed duration, summed, divided
+ * by the overlapped time. The factor is 1 / (1 - s). Sums are used and not medians, because threads
+ * that carry communication take a processor away for milliseconds at a time: most operations lose
  * nothing and a few lose much. For the same reason the mean of operations without overlap is longer
  * than their median; undisturbed durations are multiplied by this ratio.
  *

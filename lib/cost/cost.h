@@ -26,7 +26,7 @@ struct pl_cost_comm {
 	uint32_t n;	  /* ranks */
 	uint32_t servers; /* of PL_ALGO_PS */
 	uint32_t parts;	  /* chunks that follow one another, 0 or 1: whole */
-	int64_t bytes;	  /* the larger of what a rank gives and what it gets; -1 unknown */
+	int64_t bytes;	  /* that a rank contributes or receives, the larger; -1 unknown */
 	const struct pl_link_change *change; /* that the plan makes, in order; NULL: none */
 	uint32_t n_changes;
 };

@@ -1,11 +1,12 @@
 /*
  * What host operations belong to, where the profiler says so: phase, module and work.
  *
- * Ranges of a thread that are no operations tell of what runs in them: annotations the phase
- * ("Optimizer.step#SGD.step"), the interpreter's calls of modules ("nn.Module: Linear_0") the
- * module, whose path is that of the ranges around it and itself. An operation is of the phase that
- * its own name says, else of that of the operation or range around it. A forward operation inside
- * another phase is not forward: the backward pass computes again what was not kept.
+ * Some ranges of a thread are no operations; they describe the operations inside them. An
+ * annotation ("Optimizer.step#SGD.step") gives the phase. A call of a module by the interpreter
+ * ("nn.Module: Linear_0") gives the module; its path also has the modules of the ranges around it.
+ * The phase of an operation comes from its own name, else from the operation or range around it. A
+ * forward operation inside another phase is not forward: the backward pass computes again what was
+ * not kept.
  *
  * The work of an operation is what it computes on tensors of which sizes and type. Products of
  * matrices take two operations for each pair of elements that meet: the two last tensors of two or
@@ -48,7 +49,7 @@ static int phase_of(struct gb *b, uint32_t seg, pl_id name, uint8_t *phase, stru
 	return 0;
 }
 
-/* Module or phase of what happens during an event, if it tells one. */
+/* The module or phase that a range gives to the events inside it, if it gives one. */
 static int range_tells(struct gb *b, uint32_t seg, uint32_t ev, struct range *x, struct pl_err *err)
 {
 	const struct pl_events *e = b->t->seg[seg];
@@ -112,7 +113,7 @@ static int join_path(struct gb *b, const struct range *outer, struct range *x, s
 	return pl_intern_add(&b->g->str, path, strlen(path), &x->module, err);
 }
 
-/* What a range does not say is what the one around it says. */
+/* A range without a module or phase takes that of the range around it. */
 static int nest_ranges(struct gb *b, struct resinfo *ri, struct pl_err *err)
 {
 	struct range_stack s = { 0 };
