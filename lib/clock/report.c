@@ -54,26 +54,29 @@ static void put_clock(struct pl_writer *w, const struct pl_merge *m,
 	pl_json_close(w);
 }
 
+/* One of the two events that contradict each other, under `key`. */
+static void put_conflict_event(struct pl_writer *w, const char *key, int64_t clock, int32_t rank,
+			       const char *name, const char *time_key, pl_ns ns)
+{
+	pl_json_key(w, key);
+	pl_json_open(w, '{');
+	pl_json_int(w, "clock", clock);
+	pl_json_int(w, "rank", rank);
+	pl_json_str(w, "name", name);
+	pl_json_int(w, time_key, ns);
+	pl_json_close(w);
+}
+
 static void put_conflict(struct pl_writer *w, const struct pl_conflict *c)
 {
 	pl_json_open(w, '{');
 	pl_json_str(w, "kind", c->p2p ? "receive before send" : "end before start");
 	pl_json_int(w, "excess_ns", c->excess_ns);
 	pl_json_bool(w, "cycle", c->cycle);
-	pl_json_key(w, "started");
-	pl_json_open(w, '{');
-	pl_json_int(w, "clock", c->clock_before);
-	pl_json_int(w, "rank", c->rank_before);
-	pl_json_str(w, "name", c->name_before);
-	pl_json_int(w, "start_ns", c->start_ns);
-	pl_json_close(w);
-	pl_json_key(w, "ended");
-	pl_json_open(w, '{');
-	pl_json_int(w, "clock", c->clock_after);
-	pl_json_int(w, "rank", c->rank_after);
-	pl_json_str(w, "name", c->name_after);
-	pl_json_int(w, "end_ns", c->end_ns);
-	pl_json_close(w);
+	put_conflict_event(w, "started", c->clock_before, c->rank_before, c->name_before,
+			   "start_ns", c->start_ns);
+	put_conflict_event(w, "ended", c->clock_after, c->rank_after, c->name_after, "end_ns",
+			   c->end_ns);
 	pl_json_close(w);
 }
 

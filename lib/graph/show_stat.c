@@ -85,7 +85,7 @@ static int type_row(const struct graph_stat *s, size_t i, struct pl_table *t, st
 			  : 0;
 }
 
-/* A row of what was counted, if there is any. */
+/* A row of a count that is not 0. */
 static int tally_row(const struct tally *x, const char *word, struct pl_table *t,
 		     struct pl_err *err)
 {

@@ -24,7 +24,7 @@ struct pl_table *pl_table_new(const struct pl_column *cols, size_t n, struct pl_
  * strings and INT64_MIN are empty cells. */
 int pl_table_row(struct pl_table *t, struct pl_err *err, ...) PL_MUST;
 size_t pl_table_rows(const struct pl_table *t);
-/* The same at the end of what w has. */
+/* The same, into a writer. */
 void pl_table_write(const struct pl_table *t, struct pl_writer *w, enum pl_table_format f,
 		    const char *title);
 /* `title`: a heading line in text (NULL none). JSON is an array; a report that is an object with a

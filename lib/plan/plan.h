@@ -21,9 +21,10 @@
  * of a framework do not express it, unless the file of the framework does. The number of a kind is
  * part of paceline-plan(5), so a new one stands last.
  *
- * What each takes is in the rows of pl_plan_schema, what it means in paceline-plan(5). The members
- * of struct pl_rewrite hold it: `word` an algorithm, a precision or a link; `arg` names of tensors,
- * operations, layers or ranks; `k` parts, microbatches, servers or ranks; `x` a share or a factor.
+ * The rows of pl_plan_schema have the fields of each kind; paceline-plan(5) has its meaning. The
+ * members of struct pl_rewrite hold it: `word` an algorithm, a precision or a link; `arg` names of
+ * tensors, operations, layers or ranks; `k` parts, microbatches, servers or ranks; `x` a share or a
+ * factor.
  */
 #define PL_PLAN_REWRITES(X)                                                                        \
 	X(FUSE_TENSORS, fuse_tensors, "no setting groups tensors")                                 \

@@ -4,7 +4,7 @@
 
 #include "search/internal.h"
 
-/* What the model makes of what was recorded, with nothing changed. */
+/* The step that the model predicts without any change. */
 static int find_bias(struct search *s, struct pl_err *err)
 {
 	int rc;

@@ -27,7 +27,7 @@ int pl_trace_row_values_build(struct pl_row_values *r, const struct pl_batch *b,
 			      struct pl_err *err);
 void pl_trace_row_values_fini(struct pl_row_values *r);
 
-/* A copy of what merge added, and which segments it speaks of. */
+/* A copy of the table that merge added, and the segments that it is about. */
 struct pl_merge_context {
 	struct pl_merge m; /* as given; owned */
 	bool present;

@@ -35,7 +35,7 @@ void pl_train_feed_step(struct pl_feed *f, int64_t step);
 size_t pl_train_feed_held_out(const struct pl_feed *f);
 /* Samples first .. first + n - 1 of those held out. */
 void pl_train_feed_eval(struct pl_feed *f, size_t first, int n);
-/* Rows from .. from + n - 1 of what was fetched last. */
+/* Rows from .. from + n - 1 of the rows fetched last. */
 struct pl_batch_io pl_train_feed_rows(const struct pl_feed *f, int from, int n);
 /* How many classes are predicted in a sample: 1, of tokens the context; 0: a regression. */
 int64_t pl_train_feed_classified(const struct pl_feed *f);
