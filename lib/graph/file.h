@@ -3,12 +3,13 @@
 #define PL_GRAPH_FILE_H
 
 #include "graph/graph.h"
+#include "io/record.h"
 
 #define BLOCK_VERSION 1
 #define BLOCK_ROWS    65536
 #define BLOCK_EDGES   (1u << 20)   /* a block ends early when it would have more */
 #define ROWS_A_BYTE   8		   /* most rows, and most edges, for each byte of a payload */
-#define TABLE_BYTES   (256u << 10) /* a block of strings or entries ends after this */
+#define STRING_BYTES  (256u << 10) /* a block of strings ends after this */
 
 #define B_GRPH PL_FOURCC('G', 'R', 'P', 'H')
 #define B_STRS PL_FOURCC('S', 'T', 'R', 'S')
@@ -29,5 +30,9 @@
 
 /* Columns from this bit on came with minor version 1: they stand behind the edges. */
 #define LATER_COLUMNS PL_HAS_phase
+
+/* Rows of the graph's tables. What goes with a group or a tensor is a list in the graph. */
+extern const struct pl_record pl_graph_record_resource, pl_graph_record_group, pl_graph_record_link,
+	pl_graph_record_work, pl_graph_record_comm, pl_graph_record_tensor;
 
 #endif

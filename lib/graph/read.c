@@ -25,14 +25,9 @@ struct reader {
 	size_t cap_comms;
 };
 
-static int cut_short(struct pl_err *err)
-{
-	return pl_fail(err, PL_EDATA, "the block is too short for what it announces");
-}
-
 static int finish(const struct pl_cur *c, struct pl_err *err)
 {
-	return c->bad ? cut_short(err) : 0;
+	return c->bad ? pl_get_short(err) : 0;
 }
 
 static uint32_t get_u32(struct pl_cur *c)
@@ -42,20 +37,6 @@ static uint32_t get_u32(struct pl_cur *c)
 	if (v > UINT32_MAX)
 		c->bad = true;
 	return (uint32_t)v;
-}
-
-static uint32_t get_id(struct pl_cur *c)
-{
-	return get_u32(c) - 1u; /* 0 is PL_NONE */
-}
-
-static int32_t get_i32(struct pl_cur *c)
-{
-	int64_t v = pl_get_svarint(c);
-
-	if (v < INT32_MIN || v > INT32_MAX)
-		c->bad = true;
-	return (int32_t)v;
 }
 
 static size_t left(const struct pl_cur *c)
@@ -77,7 +58,7 @@ static int get_head(struct reader *r, struct pl_cur *c, struct pl_err *err)
 	g->described = flags & G_DESCRIBED;
 	n = pl_get_varint(c);
 	if (c->bad || n > left(c))
-		return cut_short(err);
+		return pl_get_short(err);
 	PL_TRY(pl_alloc(&g->rank, n, sizeof(*g->rank), err));
 	for (uint64_t i = 0; i < n; i++) {
 		rank += pl_get_varint(c);
@@ -92,218 +73,46 @@ out:
 	return rc;
 }
 
-static int get_provenance(struct reader *r, const struct pl_block *b, struct pl_err *err)
-{
-	struct pl_buf *p = &r->g->provenance;
-	int rc = pl_buf_put(p, b->p, b->n, err);
-
-	if (rc >= 0 && b->n && b->p[b->n - 1] != '\n')
-		rc = pl_buf_put(p, "\n", 1, err);
-	return rc;
-}
-
-static int get_strings(struct reader *r, struct pl_cur *c, uint32_t count, struct pl_err *err)
-{
-	struct pl_intern *str = &r->g->str;
-	uint64_t first = pl_get_varint(c);
-	int rc;
-
-	if (c->bad || first != str->n)
-		return pl_fail(err, PL_EDATA, "strings from %llu on, but %zu came before",
-			       (unsigned long long)first, str->n);
-	for (uint32_t i = 0; i < count; i++) {
-		size_t n, before = str->n;
-		const char *s = pl_get_str(c, &n);
-		pl_id id;
-
-		if (c->bad)
-			return cut_short(err);
-		rc = pl_intern_add(str, s, n, &id, err);
-		if (rc < 0)
-			return rc;
-		if (id != before)
-			return pl_fail(err, PL_EDATA, "string %zu is string %u again", before, id);
-	}
-	return 0;
-}
-
 /* ---- tables ------------------------------------------------------------------------------------
  */
 
-static int get_resource(struct pl_graph *g, struct pl_cur *c, struct pl_err *err)
-{
-	struct pl_resource *p;
-	int rc = pl_grow(&g->res, &g->cap_res, g->n_res + 1, sizeof(*g->res), err);
-
-	if (rc < 0)
-		return rc;
-	p = &g->res[g->n_res++];
-	memset(p, 0, sizeof(*p));
-	p->track_type = pl_get_u8(c);
-	p->discipline = pl_get_u8(c);
-	p->rank = get_i32(c);
-	p->device = get_i32(c);
-	p->capacity = get_u32(c);
-	p->name = get_id(c);
-	p->host = get_id(c);
-	for (int i = 0; i < PL_COORDS; i++)
-		p->coord[i] = get_i32(c);
-	p->launch_ns = pl_get_svarint(c);
-	p->dispatch_ns = pl_get_svarint(c);
-	p->early_ns = pl_get_svarint(c);
-	return 0;
-}
-
-/* Numbers as differences, appended to a pool. */
-static int get_numbers(struct pl_cur *c, void *array, size_t *cap, size_t *n, uint32_t *first,
-		       uint32_t *count, struct pl_err *err)
-{
-	uint64_t m = pl_get_varint(c);
-	uint32_t **pool = array;
-	int64_t v = 0;
-	int rc;
-
-	if (c->bad || m > left(c))
-		return cut_short(err);
-	if (*n + m >= PL_NONE)
-		return pl_fail(err, PL_ELIMIT, "lists of more than %u numbers", PL_NONE - 1);
-	rc = pl_grow(pool, cap, *n + m, sizeof(**pool), err);
-	if (rc < 0)
-		return rc;
-	*first = (uint32_t)*n;
-	*count = (uint32_t)m;
-	for (uint64_t i = 0; i < m; i++) {
-		v = pl_add_sat(v, pl_get_svarint(c));
-		if (v < 0 || v > UINT32_MAX)
-			c->bad = true;
-		(*pool)[(*n)++] = (uint32_t)v;
-	}
-	return 0;
-}
-
-static int get_group(struct pl_graph *g, struct pl_cur *c, struct pl_err *err)
-{
-	struct pl_ggroup *p;
-	int rc = pl_grow(&g->group, &g->cap_groups, g->n_groups + 1, sizeof(*g->group), err);
-
-	if (rc < 0)
-		return rc;
-	p = &g->group[g->n_groups++];
-	memset(p, 0, sizeof(*p));
-	p->name = get_id(c);
-	p->flags = get_u32(c);
-	return get_numbers(c, &g->group_rank, &g->cap_group_ranks, &g->n_group_ranks, &p->rank,
-			   &p->n, err);
-}
-
-static int get_link(struct pl_graph *g, struct pl_cur *c, struct pl_err *err)
-{
-	struct pl_link *p;
-	int rc = pl_grow(&g->link, &g->cap_links, g->n_links + 1, sizeof(*g->link), err);
-
-	if (rc < 0)
-		return rc;
-	p = &g->link[g->n_links++];
-	p->from = get_u32(c);
-	p->to = get_u32(c);
-	p->bytes_per_ns = pl_get_f64(c);
-	p->latency_ns = pl_get_svarint(c);
-	return 0;
-}
-
-static int get_tensor(struct pl_graph *g, struct pl_cur *c, struct pl_err *err)
-{
-	struct pl_tensor *p;
-	int rc = pl_grow(&g->tensor, &g->cap_tensors, g->n_tensors + 1, sizeof(*g->tensor), err);
-
-	if (rc < 0)
-		return rc;
-	p = &g->tensor[g->n_tensors++];
-	memset(p, 0, sizeof(*p));
-	p->name = get_id(c);
-	p->type = get_id(c);
-	p->role = pl_get_u8(c);
-	p->flags = pl_get_u8(c);
-	p->bytes = pl_get_svarint(c);
-	p->shape = get_id(c);
-	p->producer = get_id(c);
-	return get_numbers(c, &g->consumer, &g->cap_consumers, &g->n_consumers, &p->consumer,
-			   &p->n_consumers, err);
-}
-
-static int get_work(struct pl_graph *g, struct pl_cur *c, struct pl_err *err)
-{
-	struct pl_gwork *p;
-	int rc = pl_grow(&g->work, &g->cap_work, g->n_work + 1, sizeof(*g->work), err);
-
-	if (rc < 0)
-		return rc;
-	p = &g->work[g->n_work++];
-	memset(p, 0, sizeof(*p));
-	p->op = pl_get_u8(c);
-	p->type = get_id(c);
-	p->dims = get_id(c);
-	p->flops = pl_get_svarint(c);
-	p->bytes = pl_get_svarint(c);
-	return 0;
-}
-
 /* Of the shape that was begun last, as many as it announced. */
-static int get_comm(struct reader *r, struct pl_cur *c, struct pl_err *err)
+static int get_comms(struct reader *r, struct pl_cur *c, uint32_t count, struct pl_err *err)
 {
 	struct pl_shape *s = &r->g->shape[r->g->n_shapes - 1];
-	struct pl_gcomm *p;
+	size_t n = s->n_comms;
 	int rc;
 
-	if (s->n_comms == r->comms)
+	if (count > r->comms - s->n_comms)
 		return pl_fail(err, PL_EDATA, "more communications than announced");
-	rc = pl_grow(&s->comms, &r->cap_comms, s->n_comms + (size_t)1, sizeof(*s->comms), err);
-	if (rc < 0)
-		return rc;
-	p = &s->comms[s->n_comms++];
-	memset(p, 0, sizeof(*p));
-	p->kind = pl_get_u8(c);
-	p->algorithm = get_id(c);
-	p->type = get_id(c);
-	p->group = get_id(c);
-	p->members = get_u32(c);
-	p->rounds = get_u32(c);
-	p->root = get_i32(c);
-	p->bytes = pl_get_svarint(c);
-	return 0;
+	rc = pl_get_table(c, count, &pl_graph_record_comm, &s->comms, &n, &r->cap_comms, NULL, NULL,
+			  err);
+	s->n_comms = (uint32_t)n;
+	return rc;
 }
+
+#define TABLE(record, array, n, cap)                                                               \
+	pl_get_table(c, count, &pl_graph_record_##record, &g->array, &g->n, &g->cap, NULL, g, err)
 
 static int get_table(struct reader *r, uint32_t type, struct pl_cur *c, uint32_t count,
 		     struct pl_err *err)
 {
-	int rc = 0;
+	struct pl_graph *g = r->g;
 
-	for (uint32_t i = 0; i < count; i++) {
-		size_t n;
-		const char *p = pl_get_str(c, &n);
-		struct pl_cur e = { .p = (const uint8_t *)p, .end = (const uint8_t *)p + n };
-
-		if (c->bad)
-			return cut_short(err);
-		if (type == B_RSRC)
-			rc = get_resource(r->g, &e, err);
-		else if (type == B_GRUP)
-			rc = get_group(r->g, &e, err);
-		else if (type == B_LINK)
-			rc = get_link(r->g, &e, err);
-		else if (type == B_WORK)
-			rc = get_work(r->g, &e, err);
-		else if (type == B_COMM)
-			rc = get_comm(r, &e, err);
-		else
-			rc = get_tensor(r->g, &e, err);
-		if (rc < 0)
-			return rc;
-		if (e.bad)
-			return pl_fail(err, PL_EDATA,
-				       "entry %u is too short, or has a number out of range", i);
+	switch (type) {
+	case B_RSRC:
+		return TABLE(resource, res, n_res, cap_res);
+	case B_GRUP:
+		return TABLE(group, group, n_groups, cap_groups);
+	case B_LINK:
+		return TABLE(link, link, n_links, cap_links);
+	case B_WORK:
+		return TABLE(work, work, n_work, cap_work);
+	case B_COMM:
+		return get_comms(r, c, count, err);
+	default:
+		return TABLE(tensor, tensor, n_tensors, cap_tensors);
 	}
-	return rc;
 }
 
 /* ---- shapes ------------------------------------------------------------------------------------
@@ -467,7 +276,7 @@ static int next_rows(const struct reader *r, struct pl_cur *c, uint32_t count, u
 	uint64_t first = pl_get_varint(c);
 
 	if (c->bad)
-		return cut_short(err);
+		return pl_get_short(err);
 	if (first != r->rows)
 		return pl_fail(err, PL_EDATA, "rows from %llu on, but %u came before",
 			       (unsigned long long)first, r->rows);
@@ -612,13 +421,15 @@ static int check_order(const struct reader *r, const struct pl_block *b, struct 
 	return 0;
 }
 
-static int get_block(struct reader *r, const struct pl_block *b, struct pl_err *err)
+static int on_block(void *arg, const struct pl_block *b, struct pl_err *err)
 {
+	struct reader *r = arg;
 	struct pl_cur c = { .p = b->p, .end = b->p + b->n };
 	int rc;
 
+	r->minor = b->minor;
 	if (b->type == PL_BLOCK_PROVENANCE)
-		return get_provenance(r, b, err);
+		return pl_get_provenance(&r->g->provenance, b, err);
 	if (!is_known(b->type))
 		return 0;
 	rc = check_order(r, b, err);
@@ -628,7 +439,7 @@ static int get_block(struct reader *r, const struct pl_block *b, struct pl_err *
 	case B_GRPH:
 		return get_head(r, &c, err);
 	case B_STRS:
-		return get_strings(r, &c, b->count, err);
+		return pl_get_strings(&c, b->count, &r->g->str, err);
 	case B_SHAP:
 		return get_shape(r, &c, err);
 	case B_NODE:
@@ -644,31 +455,6 @@ static int get_block(struct reader *r, const struct pl_block *b, struct pl_err *
 	}
 }
 
-static int on_block(struct reader *r, struct pl_in *in, const struct pl_block *b,
-		    struct pl_err *err)
-{
-	struct pl_err why = { 0 };
-
-	if (b->type == PL_BLOCK_SEGMENT) {
-		r->minor = b->minor;
-		if (b->segment == 0)
-			return 0;
-		return pl_fail(
-			err, PL_EDATA,
-			"%s: a second graph begins at byte %lld; a stream holds one graph, so "
-			"give graphs as separate files",
-			pl_in_name(in), (long long)b->offset);
-	}
-	if (get_block(r, b, &why) < 0) {
-		pl_wrap(&why, "%s: block %u at byte %lld", pl_in_name(in), b->ordinal,
-			(long long)b->offset);
-		if (err && !err->code)
-			*err = why;
-		return why.code;
-	}
-	return 0;
-}
-
 int pl_graph_read(struct pl_in *in, struct pl_pool *pool, struct pl_graph *g, struct pl_err *err)
 {
 	return pl_graph_read_without(in, pool, 0, g, err);
@@ -680,16 +466,10 @@ int pl_graph_read_without(struct pl_in *in, struct pl_pool *pool, unsigned leave
 	struct pl_creader_opts c = { .kind = PL_KIND_GRAPH, .major = PL_GRAPH_MAJOR, .pool = pool };
 	struct reader r = { .g = g, .leave_out = leave_out };
 	struct pl_err why = { 0 };
-	struct pl_creader *blocks;
-	struct pl_block b;
 	int rc;
 
 	pl_graph_init(g);
-	blocks = pl_creader_open(in, &c, &why);
-	rc = blocks ? 0 : why.code;
-	while (rc >= 0 && (rc = pl_creader_next(blocks, &b, &why)) > 0)
-		rc = on_block(&r, in, &b, &why);
-	pl_creader_close(blocks);
+	rc = pl_creader_each(in, &c, "graph", on_block, &r, &why);
 	if (rc >= 0 && !r.totals)
 		rc = pl_fail(&why, PL_EDATA, "%s: the graph has no totals: it is not complete",
 			     pl_in_name(in));

@@ -19,7 +19,6 @@
 struct writer {
 	struct pl_cwriter *out;
 	struct pl_buf b;   /* the block */
-	struct pl_buf e;   /* an entry */
 	uint32_t *scratch; /* as many as a block has rows or edges */
 	size_t cap;
 	struct pl_queue *queue; /* of the blocks being coded */
@@ -44,20 +43,6 @@ static int put_block(struct writer *w, uint32_t type, size_t count, struct pl_er
 	return pl_cwriter_put(w->out, type, BLOCK_VERSION, (uint32_t)count, &w->b, err);
 }
 
-static int put_entry(struct writer *w, struct pl_err *err)
-{
-	int rc = pl_put_str(&w->b, (const char *)w->e.p, w->e.n, err);
-
-	w->e.n = 0;
-	return rc;
-}
-
-/* A number that may be PL_NONE. */
-static int put_id(struct pl_buf *b, uint32_t id, struct pl_err *err)
-{
-	return pl_put_varint(b, id == PL_NONE ? 0 : (uint64_t)id + 1, err);
-}
-
 static int write_head(struct writer *w, const struct pl_graph *g, struct pl_err *err)
 {
 	int rc;
@@ -74,192 +59,10 @@ out:
 	return rc;
 }
 
-/* One line, whatever the command line held. */
-static int put_line(struct pl_buf *b, const char *s, struct pl_err *err)
+static int write_table(struct writer *w, const struct pl_graph *g, uint32_t type,
+		       const struct pl_record *r, const void *rows, size_t n, struct pl_err *err)
 {
-	int rc = 0;
-
-	for (; *s && rc >= 0; s++) {
-		unsigned char c = (unsigned char)*s;
-
-		rc = c >= 0x20 && c != 0x7f ? pl_put_u8(b, c, err)
-					    : pl_buf_printf(b, err, "\\x%02x", c);
-	}
-	return rc < 0 ? rc : pl_put_u8(b, '\n', err);
-}
-
-static int write_provenance(struct writer *w, const struct pl_graph *g, const char *line,
-			    struct pl_err *err)
-{
-	size_t lines = 0;
-	int rc = 0;
-
-	if (!line)
-		return 0;
-	if (g->provenance.n)
-		PL_TRY(pl_buf_put(&w->b, g->provenance.p, g->provenance.n, err));
-	if (w->b.n && w->b.p[w->b.n - 1] != '\n')
-		PL_TRY(pl_put_u8(&w->b, '\n', err));
-	PL_TRY(put_line(&w->b, line, err));
-	for (size_t i = 0; i < w->b.n; i++)
-		lines += w->b.p[i] == '\n';
-	PL_TRY(put_block(w, PL_BLOCK_PROVENANCE, lines, err));
-out:
-	return rc;
-}
-
-static int write_strings(struct writer *w, const struct pl_graph *g, struct pl_err *err)
-{
-	size_t first = 0;
-	int rc = 0;
-
-	for (size_t i = 0; i < g->str.n; i++) {
-		if (i == first)
-			PL_TRY(pl_put_varint(&w->b, first, err));
-		PL_TRY(pl_put_str(&w->b, g->str.str[i], g->str.len[i], err));
-		if (w->b.n < TABLE_BYTES && i + 1 < g->str.n)
-			continue;
-		PL_TRY(put_block(w, B_STRS, i + 1 - first, err));
-		first = i + 1;
-	}
-out:
-	return rc;
-}
-
-static int put_resource(struct pl_buf *e, const struct pl_resource *r, struct pl_err *err)
-{
-	int rc;
-
-	PL_TRY(pl_put_u8(e, r->track_type, err));
-	PL_TRY(pl_put_u8(e, r->discipline, err));
-	PL_TRY(pl_put_svarint(e, r->rank, err));
-	PL_TRY(pl_put_svarint(e, r->device, err));
-	PL_TRY(pl_put_varint(e, r->capacity, err));
-	PL_TRY(put_id(e, r->name, err));
-	PL_TRY(put_id(e, r->host, err));
-	for (int i = 0; i < PL_COORDS; i++)
-		PL_TRY(pl_put_svarint(e, r->coord[i], err));
-	PL_TRY(pl_put_svarint(e, r->launch_ns, err));
-	PL_TRY(pl_put_svarint(e, r->dispatch_ns, err));
-	PL_TRY(pl_put_svarint(e, r->early_ns, err));
-out:
-	return rc;
-}
-
-/* Numbers as differences to the one before, the first to 0. */
-static int put_numbers(struct pl_buf *e, const uint32_t *v, uint32_t n, struct pl_err *err)
-{
-	int64_t last = 0;
-	int rc = pl_put_varint(e, n, err);
-
-	for (uint32_t i = 0; i < n && rc >= 0; i++) {
-		rc = pl_put_svarint(e, (int64_t)v[i] - last, err);
-		last = v[i];
-	}
-	return rc;
-}
-
-static int put_link(struct pl_buf *e, const struct pl_link *l, struct pl_err *err)
-{
-	int rc;
-
-	PL_TRY(pl_put_varint(e, l->from, err));
-	PL_TRY(pl_put_varint(e, l->to, err));
-	PL_TRY(pl_put_f64(e, l->bytes_per_ns, err));
-	PL_TRY(pl_put_svarint(e, l->latency_ns, err));
-out:
-	return rc;
-}
-
-static int put_tensor(struct pl_buf *e, const struct pl_graph *g, const struct pl_tensor *t,
-		      struct pl_err *err)
-{
-	int rc;
-
-	PL_TRY(put_id(e, t->name, err));
-	PL_TRY(put_id(e, t->type, err));
-	PL_TRY(pl_put_u8(e, t->role, err));
-	PL_TRY(pl_put_u8(e, t->flags, err));
-	PL_TRY(pl_put_svarint(e, t->bytes, err));
-	PL_TRY(put_id(e, t->shape, err));
-	PL_TRY(put_id(e, t->producer, err));
-	PL_TRY(put_numbers(e, t->n_consumers ? g->consumer + t->consumer : NULL, t->n_consumers,
-			   err));
-out:
-	return rc;
-}
-
-static int put_work(struct pl_buf *e, const struct pl_gwork *p, struct pl_err *err)
-{
-	int rc;
-
-	PL_TRY(pl_put_u8(e, p->op, err));
-	PL_TRY(put_id(e, p->type, err));
-	PL_TRY(put_id(e, p->dims, err));
-	PL_TRY(pl_put_svarint(e, p->flops, err));
-	PL_TRY(pl_put_svarint(e, p->bytes, err));
-out:
-	return rc;
-}
-
-static int put_comm(struct pl_buf *e, const struct pl_gcomm *c, struct pl_err *err)
-{
-	int rc;
-
-	PL_TRY(pl_put_u8(e, c->kind, err));
-	PL_TRY(put_id(e, c->algorithm, err));
-	PL_TRY(put_id(e, c->type, err));
-	PL_TRY(put_id(e, c->group, err));
-	PL_TRY(pl_put_varint(e, c->members, err));
-	PL_TRY(pl_put_varint(e, c->rounds, err));
-	PL_TRY(pl_put_svarint(e, c->root, err));
-	PL_TRY(pl_put_svarint(e, c->bytes, err));
-out:
-	return rc;
-}
-
-static int put_group(struct pl_buf *e, const struct pl_graph *g, const struct pl_ggroup *p,
-		     struct pl_err *err)
-{
-	int rc;
-
-	PL_TRY(put_id(e, p->name, err));
-	PL_TRY(pl_put_varint(e, p->flags, err));
-	PL_TRY(put_numbers(e, g->group_rank + p->rank, p->n, err));
-out:
-	return rc;
-}
-
-/* Entries of the graph's tables, or of the communications of a shape. */
-static int write_table(struct writer *w, const struct pl_graph *g, const struct pl_shape *s,
-		       uint32_t type, size_t n, struct pl_err *err)
-{
-	size_t first = 0;
-	int rc = 0;
-
-	for (size_t i = 0; i < n; i++) {
-		if (type == B_RSRC)
-			rc = put_resource(&w->e, &g->res[i], err);
-		else if (type == B_GRUP)
-			rc = put_group(&w->e, g, &g->group[i], err);
-		else if (type == B_LINK)
-			rc = put_link(&w->e, &g->link[i], err);
-		else if (type == B_WORK)
-			rc = put_work(&w->e, &g->work[i], err);
-		else if (type == B_COMM)
-			rc = put_comm(&w->e, &s->comms[i], err);
-		else
-			rc = put_tensor(&w->e, g, &g->tensor[i], err);
-		if (rc < 0)
-			return rc;
-		PL_TRY(put_entry(w, err));
-		if (w->b.n < TABLE_BYTES && i + 1 < n)
-			continue;
-		PL_TRY(put_block(w, type, i + 1 - first, err));
-		first = i + 1;
-	}
-out:
-	return rc;
+	return pl_cwriter_put_table(w->out, type, BLOCK_VERSION, r, rows, n, g, err);
 }
 
 /* ---- shapes ------------------------------------------------------------------------------------
@@ -476,7 +279,7 @@ static int write_shape(struct writer *w, const struct pl_graph *g, const struct 
 	PL_TRY(put_rows(w, B_SHAP, &r, err));
 	if (s->n_comms) {
 		PL_TRY(put_rest(w, err));
-		PL_TRY(write_table(w, g, s, B_COMM, s->n_comms, err));
+		PL_TRY(write_table(w, g, B_COMM, &pl_graph_record_comm, s->comms, s->n_comms, err));
 	}
 	for (; r.at < s->n_nodes; r.at += r.n) {
 		uint32_t left = s->n_nodes - r.at;
@@ -530,16 +333,19 @@ static int write_all(struct writer *w, const struct pl_graph *g, const char *pro
 	int rc;
 
 	PL_TRY(write_head(w, g, err));
-	PL_TRY(write_provenance(w, g, provenance, err));
-	PL_TRY(write_strings(w, g, err));
-	PL_TRY(write_table(w, g, NULL, B_RSRC, g->n_res, err));
-	PL_TRY(write_table(w, g, NULL, B_GRUP, g->n_groups, err));
-	PL_TRY(write_table(w, g, NULL, B_LINK, g->n_links, err));
-	PL_TRY(write_table(w, g, NULL, B_WORK, g->n_work, err));
+	if (provenance)
+		PL_TRY(pl_cwriter_put_provenance(w->out, BLOCK_VERSION, g->provenance.p,
+						 g->provenance.n, provenance, err));
+	PL_TRY(pl_cwriter_put_strings(w->out, B_STRS, BLOCK_VERSION, &g->str, 0, STRING_BYTES,
+				      err));
+	PL_TRY(write_table(w, g, B_RSRC, &pl_graph_record_resource, g->res, g->n_res, err));
+	PL_TRY(write_table(w, g, B_GRUP, &pl_graph_record_group, g->group, g->n_groups, err));
+	PL_TRY(write_table(w, g, B_LINK, &pl_graph_record_link, g->link, g->n_links, err));
+	PL_TRY(write_table(w, g, B_WORK, &pl_graph_record_work, g->work, g->n_work, err));
 	for (size_t i = 0; i < g->n_shapes; i++)
 		PL_TRY(write_shape(w, g, &g->shape[i], err));
 	PL_TRY(put_rest(w, err));
-	PL_TRY(write_table(w, g, NULL, B_TNSR, g->n_tensors, err));
+	PL_TRY(write_table(w, g, B_TNSR, &pl_graph_record_tensor, g->tensor, g->n_tensors, err));
 	for (size_t i = 0; i < g->n_steps; i++)
 		PL_TRY(write_step(w, g, &g->step[i], err));
 	PL_TRY(put_rest(w, err));
@@ -573,7 +379,6 @@ int pl_graph_write(const struct pl_graph *g, struct pl_out *out, int level, stru
 	else
 		rc = pl_cwriter_close(w.out, err);
 	pl_buf_fini(&w.b);
-	pl_buf_fini(&w.e);
 	pl_free(w.scratch);
 	return rc;
 }

@@ -16,8 +16,6 @@ int pl_plan_statement(const struct pl_rewrite *rw, struct pl_lang_statement *st,
 		      struct pl_err *err) PL_MUST;
 int pl_plan_read_text(struct pl_in *in, const char *name, struct pl_plan *p,
 		      struct pl_err *err) PL_MUST;
-int pl_plan_read_binary(struct pl_in *in, const char *name, struct pl_plan *p,
-			struct pl_err *err) PL_MUST;
 /* n strings into the arena. */
 int pl_plan_dup_str(struct pl_arena *a, const char *s, size_t n, const char **out,
 		    struct pl_err *err) PL_MUST;
