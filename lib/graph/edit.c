@@ -92,15 +92,6 @@ static void relink_edge(struct pl_edit *e, uint32_t edge)
 
 /* ---- undo ------------------------------------------------------------------------------------ */
 
-/* The heap has room for every node: see pl_edit_touch(). */
-static void requeue(struct pl_edit *e, uint32_t node)
-{
-	struct pl_err ignore = { 0 };
-
-	if (node < e->n_nodes && pl_edit_touch(e, node, &ignore) < 0)
-		return;
-}
-
 void pl_edit_undo(struct pl_edit *e, size_t mark)
 {
 	while (e->n_undo > mark) {
@@ -163,8 +154,11 @@ void pl_edit_undo(struct pl_edit *e, size_t mark)
 		case EU_DROP_RANK:
 			e->n_gone--;
 			break;
+		case EU_TOUCH:
+			pl_edit_untouch(e, u.id);
+			break;
 		case EU_SEED:
-			requeue(e, u.id);
+			pl_edit_touch_again(e, u.id);
 			break;
 		}
 	}

@@ -357,7 +357,7 @@ void pl_edit_fini(struct pl_edit *e)
 	pl_free(e->comm);
 	pl_free(e->undo);
 	if (e->sched)
-		pl_free(e->sched->heap);
+		pl_free(e->sched->todo);
 	pl_free(e->sched);
 	pl_intern_fini(&e->added);
 	memset(e, 0, sizeof(*e));
@@ -396,8 +396,8 @@ int pl_edit_dup(const struct pl_edit *e, struct pl_edit *to, struct pl_err *err)
 		}
 	}
 	PL_TRY(pl_alloc(&to->sched, 1, sizeof(*to->sched), err));
-	PL_TRY(copy(&to->sched->heap, &to->sched->cap, e->sched->heap, e->sched->n,
-		    sizeof(uint32_t), err));
+	PL_TRY(copy(&to->sched->todo, &to->sched->cap, e->sched->todo, e->sched->n,
+		    sizeof(*e->sched->todo), err));
 	to->sched->n = e->sched->n;
 	for (size_t i = 0; i < e->added.n; i++)
 		PL_TRY(pl_intern_add(&to->added, e->added.str[i], e->added.len[i], &id, err));

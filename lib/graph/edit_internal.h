@@ -23,7 +23,8 @@ enum eundo_op {
 	EU_ADD_GROUP,
 	EU_ADD_COMM,
 	EU_DROP_RANK,
-	EU_SEED /* a node with which a settling began: undo puts it back into the heap */
+	EU_TOUCH, /* a node that a change queued: undo takes it out of the queue */
+	EU_SEED	  /* a node with which a settling began: undo queues it again */
 };
 struct pl_eundo {
 	int64_t old;
@@ -31,16 +32,27 @@ struct pl_eundo {
 	uint8_t op;
 };
 
-struct pl_esched { /* nodes to evaluate: a binary heap by label, then id */
-	uint32_t *heap;
+/* A node to evaluate. The label is that of the node: comparisons then need no access to nodes. */
+struct pl_etodo {
+	uint64_t label;
+	uint32_t node;
+};
+/* The nodes to evaluate. Between two settlings this is a list in any order, where entries whose
+ * node is not queued (any more) do not count. While pl_edit_settle() works, it is a binary heap by
+ * label, then node. */
+struct pl_esched {
+	struct pl_etodo *todo;
 	size_t n, cap;
 };
 
-/* 0, or PL_ENOMEM if the log or the heap cannot grow. */
+/* 0, or PL_ENOMEM if the log or the list cannot grow. */
 int pl_edit_log(struct pl_edit *e, enum eundo_op op, uint32_t id, int64_t old,
 		struct pl_err *err) PL_MUST;
+/* A change moves the start of the node: the next settling evaluates it. */
 int pl_edit_touch(struct pl_edit *e, uint32_t node, struct pl_err *err) PL_MUST;
-void pl_edit_link(struct pl_edit *e, uint32_t edge); /* insert at the front of both lists */
+void pl_edit_untouch(struct pl_edit *e, uint32_t node);	    /* undo of pl_edit_touch() */
+void pl_edit_touch_again(struct pl_edit *e, uint32_t node); /* undo of a settling */
+void pl_edit_link(struct pl_edit *e, uint32_t edge);	    /* insert at the front of both lists */
 
 /* Does the target of this edge, or a node after it, end no earlier than the source, so that the
  * length of the step needs no edge from the source to the sink? */

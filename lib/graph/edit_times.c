@@ -10,76 +10,117 @@
 
 #include "graph/edit_internal.h"
 
-/* ---- the heap -------------------------------------------------------------------------------- */
+/* ---- the nodes to evaluate --------------------------------------------------------------------
+ */
 
-static bool before(const struct pl_edit *e, uint32_t a, uint32_t b)
+static bool before(struct pl_etodo a, struct pl_etodo b)
 {
-	uint64_t x = e->node[a].label, y = e->node[b].label;
-
-	return x != y ? x < y : a < b;
+	return a.label != b.label ? a.label < b.label : a.node < b.node;
 }
 
-int pl_edit_touch(struct pl_edit *e, uint32_t node, struct pl_err *err)
+/* The queued nodes alone, each once. */
+static void compact(struct pl_edit *e)
 {
 	struct pl_esched *s = e->sched;
-	size_t i;
-	int rc;
+	size_t kept = 0;
 
-	if (e->node[node].queued)
-		return 0;
-	rc = pl_grow(&s->heap, &s->cap, s->n + 1, sizeof(*s->heap), err);
-	if (rc < 0)
-		return rc;
-	e->node[node].queued = true;
-	for (i = s->n++; i && before(e, node, s->heap[(i - 1) / 2]); i = (i - 1) / 2)
-		s->heap[i] = s->heap[(i - 1) / 2];
-	s->heap[i] = node;
-	return 0;
-}
-
-static uint32_t take(struct pl_edit *e)
-{
-	struct pl_esched *s = e->sched;
-	uint32_t top = s->heap[0], last = s->heap[--s->n];
-	size_t i = 0, c;
-
-	for (; (c = 2 * i + 1) < s->n; i = c) {
-		if (c + 1 < s->n && before(e, s->heap[c + 1], s->heap[c]))
-			c++;
-		if (!before(e, s->heap[c], last))
-			break;
-		s->heap[i] = s->heap[c];
-	}
-	if (s->n)
-		s->heap[i] = last;
-	return top;
-}
-
-/* What undone additions left in the heap goes, and labels of reused numbers differ: made anew. */
-static void clean_heap(struct pl_edit *e)
-{
-	struct pl_esched *s = e->sched;
-	size_t n = s->n, kept = 0;
-
-	for (size_t i = 0; i < n; i++) {
-		uint32_t node = s->heap[i];
+	for (size_t i = 0; i < s->n; i++) {
+		uint32_t node = s->todo[i].node;
 
 		if (node >= e->n_nodes || !e->node[node].queued)
 			continue; /* undone, or the second of two */
 		e->node[node].queued = false;
 		if (!e->node[node].dead)
-			s->heap[kept++] = node;
+			s->todo[kept++] = (struct pl_etodo){ e->node[node].label, node };
 	}
-	s->n = 0;
-	for (size_t i = 0; i < kept; i++) {
-		uint32_t node = s->heap[i];
-		size_t k;
+	s->n = kept;
+	for (size_t i = 0; i < kept; i++)
+		e->node[s->todo[i].node].queued = true;
+}
 
-		e->node[node].queued = true;
-		for (k = s->n++; k && before(e, node, s->heap[(k - 1) / 2]); k = (k - 1) / 2)
-			s->heap[k] = s->heap[(k - 1) / 2];
-		s->heap[k] = node;
+static int append(struct pl_edit *e, uint32_t node, struct pl_err *err)
+{
+	struct pl_esched *s = e->sched;
+	int rc = pl_grow(&s->todo, &s->cap, s->n + 1, sizeof(*s->todo), err);
+
+	if (rc < 0)
+		return rc;
+	e->node[node].queued = true;
+	s->todo[s->n++] = (struct pl_etodo){ e->node[node].label, node };
+	return 0;
+}
+
+int pl_edit_touch(struct pl_edit *e, uint32_t node, struct pl_err *err)
+{
+	int rc;
+
+	if (e->node[node].queued)
+		return 0;
+	rc = pl_edit_log(e, EU_TOUCH, node, 0, err);
+	return rc < 0 ? rc : append(e, node, err);
+}
+
+void pl_edit_untouch(struct pl_edit *e, uint32_t node)
+{
+	struct pl_esched *s = e->sched;
+
+	e->node[node].queued = false;
+	if (s->n && s->todo[s->n - 1].node == node)
+		s->n--;
+}
+
+/* The list had room for the queued nodes when the settling began, so it has room again once other
+ * entries are gone: undo needs no memory. */
+void pl_edit_touch_again(struct pl_edit *e, uint32_t node)
+{
+	struct pl_esched *s = e->sched;
+
+	if (e->node[node].queued)
+		return;
+	if (s->n == s->cap)
+		compact(e);
+	e->node[node].queued = true;
+	s->todo[s->n++] = (struct pl_etodo){ e->node[node].label, node };
+}
+
+/* Insert the last entry into the heap of the entries before it. */
+static void sift_up(struct pl_esched *s)
+{
+	struct pl_etodo x = s->todo[s->n - 1];
+	size_t i;
+
+	for (i = s->n - 1; i && before(x, s->todo[(i - 1) / 2]); i = (i - 1) / 2)
+		s->todo[i] = s->todo[(i - 1) / 2];
+	s->todo[i] = x;
+}
+
+static uint32_t take(struct pl_esched *s)
+{
+	uint32_t top = s->todo[0].node;
+	struct pl_etodo last = s->todo[--s->n];
+	size_t i = 0, c;
+
+	for (; (c = 2 * i + 1) < s->n; i = c) {
+		if (c + 1 < s->n && before(s->todo[c + 1], s->todo[c]))
+			c++;
+		if (!before(s->todo[c], last))
+			break;
+		s->todo[i] = s->todo[c];
 	}
+	if (s->n)
+		s->todo[i] = last;
+	return top;
+}
+
+/* Log the nodes with which a settling begins. */
+static int log_seeds(struct pl_edit *e, struct pl_err *err)
+{
+	int rc = 0;
+
+	compact(e);
+	for (size_t i = 0; rc == 0 && i < e->sched->n; i++)
+		rc = pl_edit_log(e, EU_SEED, e->sched->todo[i].node, 0, err);
+	return rc;
 }
 
 /* ---- evaluation ------------------------------------------------------------------------------ */
@@ -130,99 +171,132 @@ static pl_ns start_of(const struct pl_edit *e, uint32_t node)
 	return t == INT64_MIN ? n->start : t;
 }
 
-static int no_end(struct pl_edit *e, struct pl_err *err)
+static int set_start(struct pl_edit *e, uint32_t node, pl_ns t, struct pl_err *err)
 {
-	int rc = pl_edit_settle_full(e, err);
+	int rc;
 
-	return rc < 0 ? rc : 0;
+	if (t == e->node[node].start)
+		return 0;
+	rc = pl_edit_log(e, EU_START, node, e->node[node].start, err);
+	if (rc == 0)
+		e->node[node].start = t;
+	return rc;
 }
 
 int pl_edit_settle(struct pl_edit *e, struct pl_err *err)
 {
 	struct pl_esched *s = e->sched;
 	uint64_t most = e->settled + 16 * (uint64_t)e->n_nodes + 1000;
-	int rc;
+	int rc = log_seeds(e, err);
+	size_t seeds = s->n;
 
-	clean_heap(e);
-	for (size_t i = 0; i < s->n; i++)
-		if ((rc = pl_edit_log(e, EU_SEED, s->heap[i], 0, err)) < 0)
-			return rc;
+	if (rc < 0)
+		return rc;
+	for (s->n = 0; s->n < seeds;) {
+		s->n++;
+		sift_up(s);
+	}
 	while (s->n) {
-		uint32_t node = take(e);
+		uint32_t node = take(s);
 		struct pl_enode *n = &e->node[node];
 		pl_ns t = start_of(e, node);
 
 		n->queued = false;
 		if (e->settled++ > most)
-			return no_end(e, err);
+			return pl_edit_settle_full(e, err);
 		if (t == n->start)
 			continue;
-		if ((rc = pl_edit_log(e, EU_START, node, n->start, err)) < 0)
+		if ((rc = set_start(e, node, t, err)) < 0)
 			return rc;
-		n->start = t;
-		for (uint32_t x = n->out; x != PL_NONE; x = e->edge[x].out_next)
-			if ((rc = pl_edit_touch(e, e->edge[x].dst, err)) < 0)
+		for (uint32_t x = n->out; x != PL_NONE; x = e->edge[x].out_next) {
+			if (e->node[e->edge[x].dst].queued)
+				continue;
+			if ((rc = append(e, e->edge[x].dst, err)) < 0)
 				return rc;
+			sift_up(s);
+		}
 	}
 	return 0;
 }
 
-/* Kahn's algorithm; *n is less than there are live nodes if some lie on a cycle. */
-static int order_of(const struct pl_edit *e, uint32_t **order, uint32_t **left, size_t *n,
-		    struct pl_err *err)
-{
-	uint32_t *v, *count;
-	size_t done = 0, end = 0;
-	int rc;
+/* Depth-first search against the edges, from the nodes in order of their numbers: most nodes come
+ * after their predecessors already, so that the search is one pass through memory. */
+struct search {
+	const struct pl_edit *e;
+	uint8_t *state; /* by node: enum search_state */
+	uint32_t *stack;
+	size_t n, cap;
+};
+enum search_state {
+	S_NEW,
+	S_OPEN, /* waits for its predecessors: on the path from the node where the search began */
+	S_DONE
+};
 
-	*order = *left = NULL;
-	if ((rc = pl_alloc(order, e->n_nodes, sizeof(**order), err)) < 0 ||
-	    (rc = pl_alloc(left, e->n_nodes, sizeof(**left), err)) < 0)
-		return rc;
-	v = *order;
-	count = *left;
-	for (size_t i = 0; i < e->n_nodes; i++)
-		for (uint32_t x = e->node[i].in; x != PL_NONE; x = e->edge[x].in_next)
-			count[i]++;
-	for (uint32_t i = 0; i < e->n_nodes; i++)
-		if (!e->node[i].dead && !count[i])
-			v[end++] = i;
-	for (; done < end; done++)
-		for (uint32_t x = e->node[v[done]].out; x != PL_NONE; x = e->edge[x].out_next)
-			if (!--count[e->edge[x].dst])
-				v[end++] = e->edge[x].dst;
-	*n = end;
+/* Push the predecessors of the node that are not done. */
+static int open_node(struct search *s, uint32_t node, struct pl_err *err)
+{
+	const struct pl_edit *e = s->e;
+
+	s->state[node] = S_OPEN;
+	for (uint32_t x = e->node[node].in; x != PL_NONE; x = e->edge[x].in_next) {
+		uint32_t src = e->edge[x].src;
+		int rc;
+
+		if (s->state[src] == S_DONE)
+			continue;
+		if (s->state[src] == S_OPEN)
+			return pl_fail(err, PL_EDATA, "the changes make \"%s\" wait for itself",
+				       pl_edit_name(e, e->node[src].name));
+		if ((rc = pl_grow(&s->stack, &s->cap, s->n + 1, sizeof(*s->stack), err)) < 0)
+			return rc;
+		s->stack[s->n++] = src;
+	}
 	return 0;
 }
 
-static int report_cycle(const struct pl_edit *e, const uint32_t *left, struct pl_err *err)
+/* Visit the live nodes, each after its predecessors: number them in `order`, or, if that is NULL,
+ * set their starts. One pass for both, because the time goes into reading memory. */
+static int visit_all(const struct pl_edit *e, struct pl_edit *settle, uint32_t *order, size_t *n,
+		     struct pl_err *err)
 {
-	uint32_t n = 0;
+	struct search s = { .e = e };
+	int rc;
 
-	while (n < e->n_nodes && (e->node[n].dead || !left[n]))
-		n++;
-	/* onto the cycle: as many steps back as there are nodes */
-	for (size_t k = 0; k < e->n_nodes; k++)
-		for (uint32_t x = e->node[n].in; x != PL_NONE; x = e->edge[x].in_next)
-			if (left[e->edge[x].src]) {
-				n = e->edge[x].src;
-				break;
-			}
-	return pl_fail(err, PL_EDATA, "the changes make \"%s\" wait for itself",
-		       pl_edit_name(e, e->node[n].name));
+	PL_TRY(pl_alloc(&s.state, e->n_nodes, sizeof(*s.state), err));
+	PL_TRY(pl_grow(&s.stack, &s.cap, 1, sizeof(*s.stack), err));
+	for (uint32_t i = 0; i < e->n_nodes; i++) {
+		s.stack[0] = i;
+		s.n = !e->node[i].dead;
+		while (s.n) {
+			uint32_t node = s.stack[s.n - 1];
+			size_t had = s.n;
+
+			if (s.state[node] == S_NEW)
+				PL_TRY(open_node(&s, node, err));
+			if (s.n > had)
+				continue;
+			if (s.state[node] == S_OPEN && order)
+				order[(*n)++] = node;
+			else if (s.state[node] == S_OPEN)
+				PL_TRY(set_start(settle, node, start_of(e, node), err));
+			s.state[node] = S_DONE;
+			s.n--;
+		}
+	}
+out:
+	pl_free(s.state);
+	pl_free(s.stack);
+	return rc;
 }
 
 int pl_edit_order(const struct pl_edit *e, uint32_t **order, size_t *n, struct pl_err *err)
 {
-	uint32_t *left;
-	size_t live = 0;
-	int rc = order_of(e, order, &left, n, err);
+	int rc = pl_alloc(order, e->n_nodes, sizeof(**order), err);
 
-	for (size_t i = 0; i < e->n_nodes; i++)
-		live += !e->node[i].dead;
-	if (rc == 0 && *n != live)
-		rc = report_cycle(e, left, err);
-	pl_free(left);
+	*n = 0;
+	if (rc == 0)
+		rc = visit_all(e, NULL, *order, n, err);
 	if (rc < 0) {
 		pl_free(*order);
 		*order = NULL;
@@ -232,28 +306,14 @@ int pl_edit_order(const struct pl_edit *e, uint32_t **order, size_t *n, struct p
 
 int pl_edit_settle_full(struct pl_edit *e, struct pl_err *err)
 {
-	uint32_t *order;
-	size_t n;
-	int rc = pl_edit_order(e, &order, &n, err);
+	int rc = log_seeds(e, err);
 
 	if (rc < 0)
 		return rc;
-	clean_heap(e);
-	for (size_t i = 0; i < e->sched->n; i++) {
-		e->node[e->sched->heap[i]].queued = false;
-		if (rc == 0)
-			rc = pl_edit_log(e, EU_SEED, e->sched->heap[i], 0, err);
-	}
+	for (size_t i = 0; i < e->sched->n; i++)
+		e->node[e->sched->todo[i].node].queued = false;
 	e->sched->n = 0;
-	for (size_t i = 0; rc == 0 && i < n; i++) {
-		pl_ns t = start_of(e, order[i]);
-
-		if (t != e->node[order[i]].start &&
-		    (rc = pl_edit_log(e, EU_START, order[i], e->node[order[i]].start, err)) == 0)
-			e->node[order[i]].start = t;
-	}
-	pl_free(order);
-	return rc;
+	return visit_all(e, e, NULL, NULL, err);
 }
 
 /* ---- lengths --------------------------------------------------------------------------------- */

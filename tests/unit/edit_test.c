@@ -98,8 +98,8 @@ static void test_random(uint64_t seed)
 	struct pl_run run = { 0 };
 	struct pl_edit e, full, before;
 	int steps = 1 + (int)(seed % 3), rc;
-	bool same = true, exact = true, undone = true;
-	uint64_t rng = seed;
+	bool same = true, exact = true, undone = true, idle = true;
+	uint64_t rng = seed, was;
 	size_t mark;
 
 	memset(&e, 0, sizeof(e));
@@ -132,12 +132,15 @@ static void test_random(uint64_t seed)
 		if (round % 3) { /* back; else go on from here */
 			pl_edit_undo(&e, mark);
 			undone &= same_starts(&before, &e) && before.n_edges == e.n_edges;
+			was = e.settled;
 			undone &= pl_edit_settle(&e, &err) == 0 && same_starts(&before, &e);
+			idle &= e.settled == was;
 		}
 		pl_edit_fini(&before);
 	}
 	ok(!err.code && exact, "changed, the starts are those of a full pass (%s)", err.msg);
 	ok(undone, "undone, everything is as it was");
+	ok(idle, "and there is nothing to evaluate");
 	pl_edit_fini(&e);
 	pl_sim_run_fini(&run);
 	pl_sim_free(s);
