@@ -50,14 +50,13 @@ int layers_cost(const struct config *c, struct layers_cost *x, struct pl_layers_
 		return pl_wrap(err, "--topology");
 	if (c->topology && ranks == -1)
 		ranks = x->topo.n_ranks;
-	else if (ranks == -1)
-		ranks = 8;
-	if (ranks < 1 || ranks > RANKS_MAX)
+	if (ranks != -1 && (ranks < 1 || ranks > RANKS_MAX))
 		return pl_fail(err, PL_EUSAGE, "--ranks: %lld, must be 1 to %d", (long long)ranks,
 			       RANKS_MAX);
 	if (!c->topology)
-		rc = one_link(c, (uint32_t)ranks, &x->topo, err);
-	o->n_ranks = (uint32_t)ranks;
+		rc = one_link(c, ranks == -1 ? PER_HOST : (uint32_t)ranks, &x->topo, err);
+	o->program = c->program;
+	o->n_ranks = ranks == -1 ? PL_NONE : (uint32_t)ranks;
 	o->per_host = c->topology && x->topo.n_hosts ? x->topo.host[0].n : PER_HOST;
 	o->transfer = transfer;
 	o->arg = x;

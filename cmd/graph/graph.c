@@ -25,6 +25,9 @@ static const struct pl_opt options[] = {
 	{ 0, "rank", "LIST", "show only these ranks (\"0,4-7\"); not with -O graph", PL_OPT_LIST,
 	  AT(rank), NULL },
 	{ 0, "step", "LIST", "keep only these steps (\"3,10-20\")", PL_OPT_LIST, AT(step), NULL },
+	{ 0, "program", "STATEMENT",
+	  "layers: set what the ranks execute: data-parallel (default); --help=statements",
+	  PL_OPT_STR, AT(program), NULL },
 	{ 0, "ranks", "N", "layers: set the number of ranks (default: ranks of the topology, or 8)",
 	  PL_OPT_INT, AT(ranks), NULL },
 	{ 0, "topology", "SPEC",
@@ -147,6 +150,8 @@ out:
 	return pl_out_finish(out, rc, err);
 }
 
+static const struct pl_lang_schema *const languages[] = { &pl_program_schema, NULL };
+
 const struct pl_cmd pl_command = {
 	.name = "graph",
 	.synopsis = "[OPTION]... [FILE]...",
@@ -159,5 +164,7 @@ const struct pl_cmd pl_command = {
 	.opts = options,
 	.config_size = sizeof(struct config),
 	.defaults = defaults,
+	.languages = languages,
+	.help = pl_lang_help,
 	.run = run,
 };

@@ -15,7 +15,7 @@ struct config {
 	bool infer, salvage, fold_messages;
 	int64_t ranks, bandwidth; /* of tables of layers; bytes/s of a rank */
 	pl_ns latency;
-	const char *topology;
+	const char *topology, *program;
 	int algorithm; /* enum pl_algo */
 };
 enum { FROM_AUTO, FROM_TRACE, FROM_LAYERS };

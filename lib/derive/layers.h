@@ -20,22 +20,27 @@
 #define PL_LAYERS_H
 
 #include "graph/graph.h"
+#include "lang/lang.h"
 
 struct pl_layers_opts {
 	const struct pl_log *log;
-	uint32_t n_ranks;  /* at least 1: replicas, with one group over all */
+	const char *program; /* a statement of pl_program_schema; NULL: "data-parallel" */
+	uint32_t n_ranks;  /* of the job, at least 1; PL_NONE: as many as the program needs, or 8 */
 	uint32_t per_host; /* consecutive ranks of one host; 0: all on one */
 	/* The time of an all-reduce of `bytes` over n_ranks ranks, from the last arrival; not
 	 * negative. Not called for one rank. */
 	pl_ns (*transfer)(void *arg, int64_t bytes, uint32_t n_ranks);
 	void *arg;
 };
+extern const struct pl_lang_schema pl_program_schema; /* what the ranks of a job execute */
 /*
- * One step of synchronous data-parallel training. Every rank computes forward in order and backward
- * in reverse. The all-reduce of the gradients of a layer starts when the backward pass of the layer
- * and the all-reduce before it have ended. The optimiser follows all of them. The recorded times
- * are the simulated times, so a replay has no unexplained time. Tensors are the parameters,
- * gradients and activations of every rank. Errors name file and line.
+ * One step of a job whose ranks execute the program. The recorded times are the simulated times, so
+ * a replay has no unexplained time. Tensors are the parameters, gradients and activations of every
+ * rank. Errors name file and line.
+ *
+ * data-parallel: every rank computes forward in order and backward in reverse. The all-reduce of
+ * the gradients of a layer starts when the backward pass of the layer and the all-reduce before it
+ * have ended. The optimiser follows all of them.
  */
 int pl_derive_layers(struct pl_in *in, const struct pl_layers_opts *o, struct pl_graph *g,
 		     struct pl_err *err) PL_MUST;

@@ -28,6 +28,14 @@ struct builder {
 	uint32_t *next;		     /* by rank: the operation that it comes to */
 };
 
+const struct pl_graph_program_op pl_graph_program_op_unknown = { .comm = PL_NONE,
+								 .group = PL_NONE,
+								 .bytes = -1,
+								 .layer = -1,
+								 .mb = -1,
+								 .chunk = -1,
+								 .peer = -1 };
+
 void pl_graph_program_fini(struct pl_program *p)
 {
 	pl_free(p->op);
@@ -116,6 +124,22 @@ out:
 /* ---- nodes -------------------------------------------------------------------------------------
  */
 
+/* The optional columns that the operations of a job fill. */
+static unsigned columns_of(const struct pl_graph_program_job *job)
+{
+	unsigned has = PL_HAS_bytes | PL_HAS_layer;
+
+	for (uint32_t r = 0; r < (job->of_rank ? job->n_ranks : 1); r++) {
+		const struct pl_program *p = &job->program[job->of_rank ? job->of_rank[r] : 0];
+
+		for (size_t i = 0; i < p->n_ops; i++)
+			has |= (p->op[i].mb >= 0 ? PL_HAS_mb : 0) |
+			       (p->op[i].chunk >= 0 ? PL_HAS_chunk : 0) |
+			       (p->op[i].peer >= 0 ? PL_HAS_peer : 0);
+	}
+	return has;
+}
+
 /* Room for all that there will be: a communication is two nodes and three edges more a member. */
 static int make_room(struct builder *b, struct pl_err *err)
 {
@@ -137,7 +161,7 @@ static int make_room(struct builder *b, struct pl_err *err)
 	if (nodes >= PL_NONE || edges >= PL_NONE)
 		return pl_fail(err, PL_ELIMIT, "%llu operations are more than a graph can hold",
 			       (unsigned long long)nodes);
-	PL_TRY(pl_graph_shape_room(b->s, PL_HAS_bytes | PL_HAS_layer, nodes, edges, err));
+	PL_TRY(pl_graph_shape_room(b->s, columns_of(b->job), nodes, edges, err));
 	PL_TRY(pl_alloc(&b->start, nodes, sizeof(*b->start), err));
 	PL_TRY(pl_alloc(&b->dur, nodes, sizeof(*b->dur), err));
 	PL_TRY(pl_alloc(&b->nodes->first, ops, sizeof(uint32_t), err));
@@ -165,6 +189,12 @@ static uint32_t put_node(struct builder *b, const struct pl_graph_program_op *op
 	s->group[i] = op->group;
 	s->bytes[i] = op->bytes;
 	s->layer[i] = op->layer;
+	if (s->mb)
+		s->mb[i] = op->mb;
+	if (s->chunk)
+		s->chunk[i] = op->chunk;
+	if (s->peer)
+		s->peer[i] = type == PL_N_RENDEZVOUS ? -1 : op->peer;
 	s->off[i + 1] = s->n_edges;
 	b->dur[i] = dur;
 	return i;

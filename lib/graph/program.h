@@ -16,12 +16,14 @@ struct pl_graph_program_op {
 	uint32_t resource;	   /* of the rank: number of its name */
 	uint32_t comm;		   /* number of the communication, PL_NONE: it is none */
 	pl_id name;
-	uint32_t group; /* of the graph, PL_NONE */
-	int64_t bytes;	/* -1 unknown */
-	int32_t layer;	/* -1 none */
-	pl_ns dur;	/* of a communication from the last arrival on */
+	uint32_t group;			/* of the graph, PL_NONE */
+	int64_t bytes;			/* -1 unknown */
+	int32_t layer, mb, chunk, peer; /* -1 none */
+	pl_ns dur;			/* of a communication from the last arrival on */
 	uint32_t dep, n_deps;
 };
+/* An operation that is no communication, and of which nothing more is known. */
+extern const struct pl_graph_program_op pl_graph_program_op_unknown;
 /* After the end of operation `op`, which comes before; enum pl_edge_type. */
 struct pl_graph_program_dep {
 	uint32_t op;

@@ -26,11 +26,17 @@ check "... and read from a pipe it is the same" sh -c "grep -v ^provenance '$TMP
 status 0 "latency counts once a message" "$BIN/graph" --ranks 4 --bandwidth 1000000000 --latency 1us -o "$TMP/late" "$TMP/net.csv"
 "$BIN/replay" "$TMP/late" >"$TMP/out"
 check "... 12 us" sh -c "head -1 '$TMP/out' | grep -q 'step 6.425 ms'"
+status 0 "the program by its name" "$BIN/graph" --program data-parallel --no-provenance -o "$TMP/named" "$TMP/net.csv"
+"$BIN/graph" --no-provenance -o "$TMP/usual" "$TMP/net.csv"
+check "... is the one without a name" cmp "$TMP/named" "$TMP/usual"
 
 # ---- what is refused ----------------------------------------------------------------------------
 status 2 "two inputs" "$BIN/graph" "$TMP/net.csv" "$TMP/net.csv"
 status 2 "no ranks" "$BIN/graph" --ranks 0 "$TMP/net.csv"
 says '--ranks' "... says so"
+status 2 "a program that is not there" "$BIN/graph" --program data-paralel "$TMP/net.csv"
+says 'did you mean data-parallel?' "... names the nearest"
+status 2 "an empty program" "$BIN/graph" --program '' "$TMP/net.csv"
 status 2 "no bandwidth" "$BIN/graph" --bandwidth 0 "$TMP/net.csv"
 status 2 "--salvage" "$BIN/graph" -f layers --salvage "$TMP/net.csv"
 status 3 "-f trace" "$BIN/graph" -f trace "$TMP/net.csv"

@@ -1,0 +1,216 @@
+/*
+ * The generator of data-parallel training: one synchronous step.
+ *
+ * The schedule is that of wait-free backpropagation (Poseidon, USENIX ATC 2017, section 3): the
+ * communication of the gradients of a layer overlaps with the backward pass of the layers before
+ * it. Nothing is fused here; a plan may fuse gradients later.
+ *
+ * All ranks run one program (graph/program.h), so the nodes of an operation stand in a row, one of
+ * each rank, and the distance to a predecessor is the same in the whole row, which compresses well.
+ * The recorded starts are the simulated ones. O(ranks x layers), about 0.2 us for each of them.
+ */
+#include "derive/generate_internal.h"
+
+#define RANKS_DEFAULT 8
+
+struct pass { /* operations of a layer in the program; PL_NONE: there is none */
+	uint32_t forward, backward, comm;
+};
+struct data_parallel {
+	struct layer_table *t;
+	struct pass *pass; /* by layer */
+	struct pl_program program;
+	size_t n_comm; /* layers with communication */
+	uint32_t optimizer;
+};
+
+static bool communicates(const struct layer_table *t, const struct layer *l)
+{
+	return t->n_ranks > 1 && l->param_bytes > 0;
+}
+
+/* Checks limits before memory is allocated that grows with the number of ranks. */
+static int check_size(struct data_parallel *d, struct pl_err *err)
+{
+	const struct layer_table *t = d->t;
+	uint64_t edges;
+
+	for (size_t i = 0; i < t->n; i++)
+		d->n_comm += communicates(t, &t->layer[i]);
+	edges = (uint64_t)t->n_ranks * (2 * t->n + 6 * d->n_comm + 2);
+	if (edges < PL_NONE / 2)
+		return 0;
+	return pl_fail(err, PL_ELIMIT,
+		       "%s: %u ranks of %zu layers make %llu dependencies, more than a graph can "
+		       "hold; take fewer --ranks",
+		       t->file, t->n_ranks, t->n, (unsigned long long)edges);
+}
+
+/* The all-reduce of a layer starts when its gradients are ready and the communication before it
+ * (operation `before`, PL_NONE: none) has ended. */
+static int put_comm(struct data_parallel *d, size_t number, uint32_t comm, uint32_t before,
+		    pl_ns dur, struct pl_err *err)
+{
+	const struct layer *l = &d->t->layer[number];
+	struct pass *pass = &d->pass[number];
+	struct pl_graph_program_op op = pl_graph_program_op_unknown;
+	int rc;
+
+	op.role = PL_RO_TRANSFER;
+	op.kind = PL_K_COLLECTIVE;
+	op.flags = PL_NF_IN_STEP;
+	op.resource = PL_GENERATE_COMM;
+	op.comm = comm;
+	op.name = l->reduce;
+	op.group = 0;
+	op.bytes = l->param_bytes;
+	op.layer = (int32_t)number;
+	op.dur = dur;
+	PL_TRY(pl_graph_program_add(&d->program, &op, &pass->comm, err));
+	PL_TRY(pl_graph_program_after(&d->program, pass->backward, PL_E_DATA, err));
+	if (before != PL_NONE)
+		PL_TRY(pl_graph_program_after(&d->program, before, PL_E_SEQ, err));
+out:
+	return rc;
+}
+
+static int put_compute(struct data_parallel *d, pl_id name, int32_t layer, pl_ns dur,
+		       uint32_t after, uint32_t *id, struct pl_err *err)
+{
+	struct pl_graph_program_op op = pl_graph_program_op_unknown;
+
+	op.name = name;
+	op.layer = layer;
+	op.dur = dur;
+	return pl_derive_put_compute(&d->program, &op, after, id, err);
+}
+
+static int put_backward(struct data_parallel *d, uint32_t *at, struct pl_err *err)
+{
+	const struct layer_table *t = d->t;
+	uint32_t before = PL_NONE, n = 0;
+	pl_ns total = t->total_ns;
+	int rc = 0;
+
+	for (size_t i = t->n; i-- > 0;) {
+		const struct layer *l = &t->layer[i];
+		struct pass *pass = &d->pass[i];
+		pl_ns dur;
+
+		PL_TRY(put_compute(d, l->backward, (int32_t)i, l->backward_ns, *at, at, err));
+		pass->backward = *at;
+		pass->comm = PL_NONE;
+		if (!communicates(t, l))
+			continue;
+		dur = t->o->transfer(t->o->arg, l->param_bytes, t->n_ranks);
+		total = dur < 0 ? dur : pl_add_sat(total, dur);
+		PL_TRY(pl_derive_check_length(t, total, err));
+		PL_TRY(put_comm(d, i, n++, before, dur, err));
+		before = pass->comm;
+	}
+out:
+	return rc;
+}
+
+/* The optimiser follows the backward pass and all communication, so that a plan may change the
+ * order of the communication. */
+static int make_program(struct data_parallel *d, struct pl_err *err)
+{
+	const struct layer_table *t = d->t;
+	struct pl_program *p = &d->program;
+	uint32_t at = 0;
+	pl_id name;
+	int rc;
+
+	PL_TRY(pl_derive_put_mark(t->g, p, true, err));
+	PL_TRY(pl_derive_put_string(t->g, "optimizer", &name, err));
+	for (size_t i = 0; i < t->n; i++) {
+		const struct layer *l = &t->layer[i];
+
+		PL_TRY(put_compute(d, l->forward, (int32_t)i, l->forward_ns, at, &at, err));
+		d->pass[i].forward = at;
+	}
+	PL_TRY(put_backward(d, &at, err));
+	PL_TRY(put_compute(d, name, -1, t->update_ns, at, &d->optimizer, err));
+	for (size_t i = t->n; i-- > 0;)
+		if (d->pass[i].comm != PL_NONE)
+			PL_TRY(pl_graph_program_after(p, d->pass[i].comm, PL_E_DATA, err));
+	PL_TRY(pl_derive_put_mark(t->g, p, false, err));
+out:
+	return rc;
+}
+
+/* Parameters, gradients and activations of a layer on a rank whose operations are these nodes. */
+static int put_tensors(const struct data_parallel *d, size_t number, const uint32_t *node,
+		       struct pl_err *err)
+{
+	const struct layer *l = &d->t->layer[number];
+	const struct pass *pass = &d->pass[number];
+	struct pl_tensor x = { .name = l->param,
+			       .type = l->type,
+			       .role = PL_TR_PARAM,
+			       .bytes = l->param_bytes,
+			       .producer = PL_NONE };
+	uint32_t forward = node[pass->forward], backward = node[pass->backward];
+	uint32_t after = node[pass->comm == PL_NONE ? d->optimizer : pass->comm];
+	int rc = 0;
+
+	if (x.bytes) {
+		PL_TRY(pl_derive_put_tensor(d->t->g, &x, forward, node[d->optimizer], err));
+		x.name = l->grad;
+		x.role = PL_TR_GRAD;
+		x.producer = backward;
+		PL_TRY(pl_derive_put_tensor(d->t->g, &x, after, PL_NONE, err));
+	}
+	x.name = l->activation;
+	x.role = PL_TR_ACTIVATION;
+	x.bytes = l->activation_bytes;
+	x.producer = forward;
+	if (x.bytes)
+		rc = pl_derive_put_tensor(d->t->g, &x, backward, PL_NONE, err);
+out:
+	return rc;
+}
+
+static int make_graph(struct data_parallel *d, struct pl_err *err)
+{
+	static const char *const resource[PL_GENERATE_RESOURCES] = { "compute", "comm" };
+	struct layer_table *t = d->t;
+	struct pl_graph_program_nodes nodes = { .at = NULL };
+	struct pl_graph_program_job job = { .program = &d->program,
+					    .n_ranks = t->n_ranks,
+					    .per_host = t->o->per_host,
+					    .resource = resource,
+					    .n_resources = PL_GENERATE_RESOURCES,
+					    .n_comms = (uint32_t)d->n_comm };
+	uint32_t group;
+	int rc;
+
+	PL_TRY(pl_derive_put_group(t->g, "dp", 0, t->n_ranks, &group, err));
+	PL_TRY(make_program(d, err));
+	PL_TRY(pl_graph_from_programs(&job, t->g, &nodes, err));
+	for (size_t i = 0; i < t->n; i++)
+		for (uint32_t r = 0; r < t->n_ranks; r++)
+			PL_TRY(put_tensors(d, i, nodes.first + nodes.at[r], err));
+out:
+	pl_graph_program_nodes_fini(&nodes);
+	return rc;
+}
+
+int pl_derive_data_parallel(struct layer_table *t, const struct pl_lang_statement *st,
+			    struct pl_err *err)
+{
+	struct data_parallel d = { .t = t };
+	int rc;
+
+	(void)st;
+	if (t->n_ranks == PL_NONE)
+		t->n_ranks = RANKS_DEFAULT;
+	PL_TRY(check_size(&d, err));
+	PL_TRY(pl_alloc(&d.pass, t->n, sizeof(*d.pass), err));
+	rc = make_graph(&d, err);
+out:
+	pl_free(d.pass);
+	pl_graph_program_fini(&d.program);
+	return rc;
+}

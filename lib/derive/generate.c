@@ -1,0 +1,110 @@
+/*
+ * The generators of graphs: their statements, and the parts of programs that several of them have.
+ */
+#include <string.h>
+
+#include "derive/generate_internal.h"
+
+static const struct pl_lang_row rows[] = {
+	{ .name = "data-parallel",
+	  .effect = PL_LANG_STRUCTURE,
+	  .doc = "every rank computes all layers, each on its part of the batch" },
+};
+static pl_derive_generator *const generators[] = { pl_derive_data_parallel };
+_Static_assert(PL_LEN(rows) == PL_LEN(generators), "each statement has a generator");
+
+const struct pl_lang_schema pl_program_schema = {
+	.name = "program", .version = 1, .row = rows, .n_rows = PL_LEN(rows)
+};
+
+pl_derive_generator *pl_derive_generator_of(const struct pl_lang_statement *st)
+{
+	return generators[st->row - rows];
+}
+
+int pl_derive_put_string(struct pl_graph *g, const char *s, pl_id *id, struct pl_err *err)
+{
+	return pl_intern_add(&g->str, s, strlen(s), id, err);
+}
+
+int pl_derive_put_mark(struct pl_graph *g, struct pl_program *p, bool begin, struct pl_err *err)
+{
+	struct pl_graph_program_op op = pl_graph_program_op_unknown;
+	pl_id name[2];
+	uint32_t id;
+	int rc;
+
+	PL_TRY(pl_derive_put_string(g, "step begin", &name[true], err));
+	PL_TRY(pl_derive_put_string(g, "step end", &name[false], err));
+	op.role = PL_RO_MARK;
+	op.kind = PL_K_STEP;
+	op.flags = begin ? PL_NF_STEP_BEGIN : PL_NF_IN_STEP;
+	op.resource = PL_GENERATE_COMPUTE;
+	op.name = name[begin];
+	PL_TRY(pl_graph_program_add(p, &op, &id, err));
+	if (id)
+		PL_TRY(pl_graph_program_after(p, id - 1, PL_E_SEQ, err));
+out:
+	return rc;
+}
+
+int pl_derive_put_compute(struct pl_program *p, const struct pl_graph_program_op *what,
+			  uint32_t after, uint32_t *id, struct pl_err *err)
+{
+	struct pl_graph_program_op op = *what;
+	int rc;
+
+	op.role = PL_RO_COMPUTE;
+	op.kind = PL_K_KERNEL;
+	op.flags = PL_NF_IN_STEP;
+	op.resource = PL_GENERATE_COMPUTE;
+	rc = pl_graph_program_add(p, &op, id, err);
+	return rc < 0 ? rc : pl_graph_program_after(p, after, PL_E_SEQ, err);
+}
+
+int pl_derive_put_group(struct pl_graph *g, const char *name, uint32_t first, uint32_t n,
+			uint32_t *id, struct pl_err *err)
+{
+	struct pl_ggroup *group;
+	int rc;
+
+	PL_TRY(pl_grow(&g->group, &g->cap_groups, g->n_groups + 1, sizeof(*g->group), err));
+	PL_TRY(pl_grow(&g->group_rank, &g->cap_group_ranks, g->n_group_ranks + n,
+		       sizeof(*g->group_rank), err));
+	group = &g->group[g->n_groups];
+	*group = (struct pl_ggroup){ .rank = (uint32_t)g->n_group_ranks, .n = n };
+	PL_TRY(pl_derive_put_string(g, name, &group->name, err));
+	for (uint32_t i = 0; i < n; i++)
+		g->group_rank[g->n_group_ranks++] = first + i;
+	*id = (uint32_t)g->n_groups++;
+out:
+	return rc;
+}
+
+int pl_derive_put_tensor(struct pl_graph *g, const struct pl_tensor *tensor, uint32_t a, uint32_t b,
+			 struct pl_err *err)
+{
+	struct pl_tensor *t;
+	int rc;
+
+	PL_TRY(pl_grow(&g->tensor, &g->cap_tensors, g->n_tensors + 1, sizeof(*g->tensor), err));
+	PL_TRY(pl_grow(&g->consumer, &g->cap_consumers, g->n_consumers + 2, sizeof(*g->consumer),
+		       err));
+	t = &g->tensor[g->n_tensors++];
+	*t = *tensor;
+	t->consumer = (uint32_t)g->n_consumers;
+	if (a != PL_NONE)
+		g->consumer[g->n_consumers++] = a;
+	if (b != PL_NONE)
+		g->consumer[g->n_consumers++] = b;
+	t->n_consumers = (uint32_t)g->n_consumers - t->consumer;
+out:
+	return rc;
+}
+
+int pl_derive_check_length(const struct layer_table *t, pl_ns total, struct pl_err *err)
+{
+	if (total >= 0 && total <= TIME_MAX)
+		return 0;
+	return pl_fail(err, PL_ELIMIT, "%s: " TOO_LONG, t->file);
+}

@@ -1,0 +1,63 @@
+/*
+ * generate_internal.h - what the generators of graphs share: the table of layers, and the parts of
+ * a rank's program that several generators need.
+ *
+ * A generator is a row of pl_program_schema and a function; generate.c has the list.
+ */
+#ifndef PL_DERIVE_GENERATE_INTERNAL_H
+#define PL_DERIVE_GENERATE_INTERNAL_H
+
+#include "derive/layers.h"
+#include "graph/program.h"
+
+#define TIME_MAX (((pl_ns)1 << 60) - 1) /* of a graph: see valid.c */
+#define TOO_LONG "the step would last more than 36 years; are the units right?"
+
+struct layer {
+	pl_id forward, backward, reduce; /* names of the operations of the layer */
+	pl_id grad, param, activation;	 /* names of the tensors of the layer */
+	pl_id type;
+	pl_ns forward_ns, backward_ns, update_ns;
+	int64_t param_bytes, activation_bytes;
+};
+struct layer_table {
+	const struct pl_layers_opts *o;
+	struct pl_graph *g;
+	const char *file;
+	struct layer *layer; /* [n], in the order of the forward pass */
+	size_t n, cap;
+	pl_ns update_ns, total_ns; /* sums over all layers: of updates, of all times */
+	uint32_t n_ranks;	   /* of the job; PL_NONE until the generator has chosen it */
+};
+
+/* Makes shapes, steps, groups and tensors of t->g. It chooses t->n_ranks where that is PL_NONE. */
+typedef int pl_derive_generator(struct layer_table *t, const struct pl_lang_statement *st,
+				struct pl_err *err);
+pl_derive_generator pl_derive_data_parallel;
+
+/* The generator of a statement. */
+pl_derive_generator *pl_derive_generator_of(const struct pl_lang_statement *st);
+
+/* ---- parts of programs and graphs -------------------------------------------------------------
+ */
+
+/* Every rank has these resources first. */
+enum { PL_GENERATE_COMPUTE, PL_GENERATE_COMM, PL_GENERATE_RESOURCES };
+
+int pl_derive_put_string(struct pl_graph *g, const char *s, pl_id *id, struct pl_err *err) PL_MUST;
+/* The begin or the end of the step: an operation without time, after the last one. */
+int pl_derive_put_mark(struct pl_graph *g, struct pl_program *p, bool begin,
+		       struct pl_err *err) PL_MUST;
+/* Computation after operation `after`, the last computation of the rank. */
+int pl_derive_put_compute(struct pl_program *p, const struct pl_graph_program_op *what,
+			  uint32_t after, uint32_t *id, struct pl_err *err) PL_MUST;
+/* A group of the consecutive ranks first .. first + n - 1. */
+int pl_derive_put_group(struct pl_graph *g, const char *name, uint32_t first, uint32_t n,
+			uint32_t *id, struct pl_err *err) PL_MUST;
+/* A tensor with up to two consumers, PL_NONE: none. */
+int pl_derive_put_tensor(struct pl_graph *g, const struct pl_tensor *tensor, uint32_t a, uint32_t b,
+			 struct pl_err *err) PL_MUST;
+/* PL_ELIMIT if a step of that length is too long. */
+int pl_derive_check_length(const struct layer_table *t, pl_ns total, struct pl_err *err) PL_MUST;
+
+#endif
