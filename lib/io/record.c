@@ -151,6 +151,14 @@ out:
 	return rc;
 }
 
+bool pl_same_fields(const struct pl_record *r, const void *a, const void *b)
+{
+	for (const struct pl_field *f = r->field; f < r->field + r->n_fields; f++)
+		if (memcmp((const char *)a + f->offset, (const char *)b + f->offset, f->bytes) != 0)
+			return false;
+	return true;
+}
+
 static int bad_record(const struct pl_record *r, struct pl_err *err)
 {
 	return pl_fail(err, PL_EDATA, "a %s is cut short or has a number out of range", r->what);

@@ -49,6 +49,9 @@ int pl_put_fields(struct pl_buf *b, const struct pl_record *r, const void *row,
 int pl_get_fields(struct pl_cur *c, const struct pl_record *r, void *row, struct pl_arena *arena,
 		  struct pl_err *err) PL_MUST;
 
+/* Are the numbers equal, and the pointers of texts? */
+bool pl_same_fields(const struct pl_record *r, const void *a, const void *b);
+
 /* The next `size` bytes as a cursor of their own; c goes on behind them. */
 int pl_get_part(struct pl_cur *c, uint64_t size, struct pl_cur *part, struct pl_err *err) PL_MUST;
 /* Fails with "the payload ends too early". */

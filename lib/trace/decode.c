@@ -7,22 +7,6 @@
 
 #include "trace/internal.h"
 
-static int cut_short(struct pl_err *err)
-{
-	return pl_fail(err, PL_EDATA, "the payload ends too early");
-}
-
-/* The part of `c` that a size announced; `c` goes on behind it. */
-static int take_part(struct pl_cur *c, uint64_t size, struct pl_cur *part, struct pl_err *err)
-{
-	*part = (struct pl_cur){ .p = c->p, .end = c->p };
-	if (c->bad || size > (size_t)(c->end - c->p))
-		return cut_short(err);
-	part->end += size;
-	c->p += size;
-	return 0;
-}
-
 /* An id: the number of one of n strings plus one, or 0. */
 static int get_id(struct pl_cur *c, size_t n, pl_id *id, struct pl_err *err)
 {
@@ -40,121 +24,54 @@ static int get_id(struct pl_cur *c, size_t n, pl_id *id, struct pl_err *err)
 
 /* ---- definitions ----------------------------------------------------------------------------- */
 
-static int get_text(struct pl_cur *c, char **out, struct pl_err *err)
-{
-	size_t n;
-	const char *p = pl_get_str(c, &n);
-	char *s;
-
-	if (c->bad)
-		return cut_short(err);
-	if (memchr(p, '\0', n))
-		return pl_fail(err, PL_EDATA, "a name has a NUL byte");
-	s = pl_malloc(n + 1);
-	if (!s)
-		return pl_fail(err, PL_ENOMEM, "out of memory (%zu bytes)", n);
-	memcpy(s, p, n);
-	s[n] = '\0';
-	pl_free(*out);
-	*out = s;
-	return 0;
-}
-
 int pl_trace_get_segment(struct pl_cur *c, struct pl_segment *s, struct pl_err *err)
 {
-	int64_t base = pl_get_svarint(c);
-	int rc;
+	struct pl_segment is = { .base_ns = 0 };
+	int rc = pl_get_fields(c, &pl_trace_record_segment, &is, NULL, err);
 
-	PL_TRY(get_text(c, &s->source, err));
-	PL_TRY(get_text(c, &s->format, err));
-	s->base_ns = base;
-out:
-	return rc;
-}
-
-int pl_trace_get_strings(struct pl_cur *c, uint32_t count, struct pl_segment *s, struct pl_err *err)
-{
-	uint64_t first = pl_get_varint(c);
-	int rc;
-
-	if (c->bad)
-		return cut_short(err);
-	if (first != s->str.n)
-		return pl_fail(err, PL_EDATA, "strings from %llu on, but %zu are defined",
-			       (unsigned long long)first, s->str.n);
-	for (uint32_t i = 0; i < count; i++) {
-		size_t n, before = s->str.n;
-		const char *p = pl_get_str(c, &n);
-		pl_id id;
-
-		if (c->bad)
-			return cut_short(err);
-		rc = pl_intern_add(&s->str, p, n, &id, err);
-		if (rc < 0)
-			return rc;
-		if (s->str.n == before)
-			return pl_fail(err, PL_EDATA, "string %zu repeats string %u", before, id);
+	if (rc < 0) {
+		pl_free(is.source);
+		return rc;
 	}
+	pl_free(s->source);
+	pl_free(s->format);
+	s->base_ns = is.base_ns;
+	s->source = is.source;
+	s->format = is.format;
 	return 0;
 }
 
-static int32_t get_i32(struct pl_cur *c)
+static int check_strings(const struct pl_segment *s, const struct pl_track *t, struct pl_err *err)
 {
-	int64_t v = pl_get_svarint(c);
+	const pl_id ids[] = { t->host, t->pid, t->tid, t->name, t->process, t->labels };
 
-	if (v < INT32_MIN || v > INT32_MAX) {
-		c->bad = true;
-		return 0;
-	}
-	return (int32_t)v;
-}
-
-static int get_track(struct pl_cur *c, const struct pl_segment *s, struct pl_track *t,
-		     struct pl_err *err)
-{
-	pl_id *const ids[] = { &t->host, &t->pid, &t->tid, &t->name, &t->process, &t->labels };
-	int rc;
-
-	t->type = pl_get_u8(c);
-	t->flags = pl_get_u8(c);
-	t->rank = get_i32(c);
-	t->device = get_i32(c);
-	t->sort = get_i32(c);
-	t->psort = get_i32(c);
-	for (int i = 0; i < PL_COORDS; i++)
-		t->coord[i] = get_i32(c);
-	t->stream = pl_get_svarint(c);
 	for (size_t i = 0; i < PL_LEN(ids); i++)
-		if ((rc = get_id(c, s->str.n, ids[i], err)) < 0)
-			return rc;
-	return c->bad ? pl_fail(err, PL_EDATA, "a track is cut short or out of range") : 0;
+		if (ids[i] != PL_NONE && ids[i] >= s->str.n)
+			return pl_fail(err, PL_EDATA, "string %u is used, %zu are defined", ids[i],
+				       s->str.n);
+	return 0;
 }
 
 int pl_trace_get_tracks(struct pl_cur *c, uint32_t count, struct pl_segment *s, struct pl_err *err)
 {
-	for (uint32_t i = 0; i < count; i++) {
-		struct pl_track t;
-		struct pl_cur part;
-		uint64_t id;
-		pl_id added;
-		int rc;
+	struct pl_numbered_track t;
+	pl_id added;
+	int rc = 0;
 
+	for (uint32_t i = 0; i < count; i++) {
 		memset(&t, 0, sizeof(t));
-		rc = take_part(c, pl_get_varint(c), &part, err);
-		if (rc < 0)
-			return rc;
-		id = pl_get_varint(&part);
-		if (id > s->n_tracks)
-			return pl_fail(err, PL_EDATA, "track %llu is defined after %u",
-				       (unsigned long long)id, s->n_tracks);
-		if ((rc = get_track(&part, s, &t, err)) < 0)
-			return rc;
-		if (id < s->n_tracks)
-			s->track[id] = t;
-		else if ((rc = pl_trace_segment_track(s, &t, &added, err)) < 0)
-			return rc;
+		PL_TRY(pl_get_entry(c, &pl_trace_record_track, &t, NULL, NULL, err));
+		PL_TRY(check_strings(s, &t.track, err));
+		if (t.number > s->n_tracks)
+			return pl_fail(err, PL_EDATA, "track %u is defined after %u", t.number,
+				       s->n_tracks);
+		if (t.number < s->n_tracks)
+			s->track[t.number] = t.track;
+		else
+			PL_TRY(pl_trace_segment_track(s, &t.track, &added, err));
 	}
-	return 0;
+out:
+	return rc;
 }
 
 int pl_trace_get_meta(struct pl_cur *c, uint32_t count, struct pl_segment *s, struct pl_err *err)
@@ -167,7 +84,7 @@ int pl_trace_get_meta(struct pl_cur *c, uint32_t count, struct pl_segment *s, st
 		    (rc = get_id(c, s->str.n, &m.value, err)) < 0)
 			return rc;
 		if (c->bad)
-			return cut_short(err);
+			return pl_get_short(err);
 		if (m.key == PL_NONE || m.value == PL_NONE)
 			return pl_fail(err, PL_EDATA, "metadata without key or value");
 		if ((rc = pl_trace_segment_add_meta(s, &m, err)) < 0)
@@ -215,7 +132,7 @@ static int get_bits(struct pl_cur *c, struct pl_col *col, uint32_t m, uint32_t n
 {
 	uint32_t size = (n + 7) / 8, k = 0;
 	struct pl_cur part;
-	int rc = take_part(c, size, &part, err);
+	int rc = pl_get_part(c, size, &part, err);
 
 	if (rc < 0)
 		return rc;
@@ -325,13 +242,13 @@ static int get_col(struct events_in *in, struct pl_err *err)
 	pl_id key;
 	int rc;
 
-	PL_TRY(take_part(in->c, pl_get_u32(in->c), &part, err));
+	PL_TRY(pl_get_part(in->c, pl_get_u32(in->c), &part, err));
 	role = pl_get_u8(&part);
 	type = pl_get_u8(&part);
 	PL_TRY(get_id(&part, in->want->n_strings, &key, err));
 	many = pl_get_varint(&part);
 	if (part.bad)
-		return cut_short(err);
+		return pl_get_short(err);
 	if (type >= PL_V_COUNT_)
 		return pl_fail(err, PL_EDATA, "unknown type %u of a column", type);
 	in->values += many > PL_TRACE_VALUES_MAX ? UINT32_MAX : many;

@@ -1,5 +1,5 @@
 /*
- * Payloads of trace(5), written.
+ * Blocks of events of trace(5), written.
  *
  * What makes events small is mostly how rows are told: the arguments of one sort of event share
  * their rows, so a list is compared with the few distinct lists before it (first, middle and last
@@ -9,73 +9,11 @@
  */
 #include <string.h>
 
+#include "core/bytes.h"
 #include "trace/internal.h"
 
 #define SAMPLES 64
 #define RECENT	24 /* distinct lists of rows that are remembered */
-
-void pl_trace_patch_size(struct pl_buf *b, size_t at)
-{
-	uint32_t n = (uint32_t)(b->n - at - 4);
-
-	for (int i = 0; i < 4; i++)
-		b->p[at + (size_t)i] = (uint8_t)(n >> (8 * i));
-}
-
-static int put_id(struct pl_buf *b, pl_id id, struct pl_err *err)
-{
-	return pl_put_varint(b, id == PL_NONE ? 0 : (uint64_t)id + 1, err);
-}
-
-/* ---- definitions ----------------------------------------------------------------------------- */
-
-int pl_trace_put_segment(struct pl_buf *b, const struct pl_segment *s, struct pl_err *err)
-{
-	const char *source = s->source ? s->source : "", *format = s->format ? s->format : "";
-	int rc;
-
-	PL_TRY(pl_put_svarint(b, s->base_ns, err));
-	PL_TRY(pl_put_str(b, source, strlen(source), err));
-	PL_TRY(pl_put_str(b, format, strlen(format), err));
-out:
-	return rc;
-}
-
-int pl_trace_put_strings(struct pl_buf *b, const struct pl_segment *s, size_t first,
-			 struct pl_err *err)
-{
-	int rc = pl_put_varint(b, first, err);
-
-	for (size_t i = first; i < s->str.n && rc >= 0; i++)
-		rc = pl_put_str(b, s->str.str[i], s->str.len[i], err);
-	return rc;
-}
-
-int pl_trace_put_track(struct pl_buf *b, uint32_t id, const struct pl_track *t, struct pl_err *err)
-{
-	const pl_id ids[] = { t->host, t->pid, t->tid, t->name, t->process, t->labels };
-	struct pl_buf e = { 0 };
-	int rc;
-
-	PL_TRY(pl_put_varint(&e, id, err));
-	PL_TRY(pl_put_u8(&e, t->type, err));
-	PL_TRY(pl_put_u8(&e, t->flags, err));
-	PL_TRY(pl_put_svarint(&e, t->rank, err));
-	PL_TRY(pl_put_svarint(&e, t->device, err));
-	PL_TRY(pl_put_svarint(&e, t->sort, err));
-	PL_TRY(pl_put_svarint(&e, t->psort, err));
-	for (int i = 0; i < PL_COORDS; i++)
-		PL_TRY(pl_put_svarint(&e, t->coord[i], err));
-	PL_TRY(pl_put_svarint(&e, t->stream, err));
-	for (size_t i = 0; i < PL_LEN(ids); i++)
-		PL_TRY(put_id(&e, ids[i], err));
-	PL_TRY(pl_put_str(b, (const char *)e.p, e.n, err));
-out:
-	pl_buf_fini(&e);
-	return rc;
-}
-
-/* ---- events ---------------------------------------------------------------------------------- */
 
 /* Length of a varint. */
 static unsigned cost(uint64_t v)
@@ -242,14 +180,14 @@ static int put_col(struct pl_buf *b, const struct pl_col *c, uint32_t number, ui
 	PL_TRY(pl_put_u32(b, 0, err));
 	PL_TRY(pl_put_u8(b, c->role, err));
 	PL_TRY(pl_put_u8(b, c->type, err));
-	PL_TRY(put_id(b, c->key, err));
+	PL_TRY(pl_put_varint(b, c->key == PL_NONE ? 0 : (uint64_t)c->key + 1, err));
 	PL_TRY(pl_put_varint(b, c->n, err));
 	PL_TRY(put_rows(b, c, number, n, recent, err));
 	if (c->type != PL_V_NULL)
 		PL_TRY(pl_put_col_i64(b, c->val, c->n, delta_i64(c->val, c->n), err));
 	if (c->type == PL_V_DEC)
 		PL_TRY(pl_put_col_u8(b, c->scale, c->n, err));
-	pl_trace_patch_size(b, at);
+	pl_le32_put(b->p + at, (uint32_t)(b->n - at - 4));
 out:
 	return rc;
 }

@@ -4,6 +4,7 @@
 #ifndef PL_TRACE_INTERNAL_H
 #define PL_TRACE_INTERNAL_H
 
+#include "io/record.h"
 #include "trace/hold.h"
 #include "trace/trace.h"
 
@@ -38,23 +39,21 @@ void pl_trace_col_drop(struct pl_col *c); /* frees the arrays; the column stays,
 int pl_trace_segment_add_meta(struct pl_segment *s, const struct pl_meta *m,
 			      struct pl_err *err) PL_MUST;
 
-/* encode.c: payloads; rows [first_row ...) of the segment's tables */
-int pl_trace_put_segment(struct pl_buf *b, const struct pl_segment *s, struct pl_err *err) PL_MUST;
-int pl_trace_put_strings(struct pl_buf *b, const struct pl_segment *s, size_t first,
-			 struct pl_err *err) PL_MUST;
-int pl_trace_put_track(struct pl_buf *b, uint32_t id, const struct pl_track *t,
-		       struct pl_err *err) PL_MUST;
+/* records.c: the head of a segment; a track with its number */
+struct pl_numbered_track {
+	uint32_t number;
+	struct pl_track track;
+};
+extern const struct pl_record pl_trace_record_segment, pl_trace_record_track;
+
+/* encode.c */
 int pl_trace_put_events(struct pl_buf *b, const struct pl_segment *s, const struct pl_batch *e,
 			uint64_t first, struct pl_err *err) PL_MUST;
 /* Does the batch have to be cut before pl_trace_put_events() can take it? */
 bool pl_trace_too_big(const struct pl_batch *e);
-/* Close a part whose size stands in the four bytes at `at`. */
-void pl_trace_patch_size(struct pl_buf *b, size_t at);
 
 /* decode.c: payloads into a segment and a batch */
 int pl_trace_get_segment(struct pl_cur *c, struct pl_segment *s, struct pl_err *err) PL_MUST;
-int pl_trace_get_strings(struct pl_cur *c, uint32_t count, struct pl_segment *s,
-			 struct pl_err *err) PL_MUST;
 int pl_trace_get_tracks(struct pl_cur *c, uint32_t count, struct pl_segment *s,
 			struct pl_err *err) PL_MUST;
 int pl_trace_get_meta(struct pl_cur *c, uint32_t count, struct pl_segment *s,
@@ -78,10 +77,11 @@ int pl_trace_get_events(struct pl_cur *c, uint32_t count, const struct pl_trace_
 			struct pl_batch *e, struct pl_err *err) PL_MUST;
 
 /* merge.c: reading block by block */
+#define PL_MERGE_TABLES 5
 struct pl_merge_in {
 	struct pl_merge m;
-	struct pl_merge want; /* its counts alone: what the first block announced */
-	size_t cap_clock, cap_use, cap_group, cap_match, cap_member;
+	uint64_t want[PL_MERGE_TABLES]; /* rows of each table, as the first block announced them */
+	size_t cap[PL_MERGE_TABLES];
 	uint64_t ranks; /* of all groups */
 };
 bool pl_trace_merge_is_block(uint32_t type);

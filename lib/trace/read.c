@@ -292,22 +292,13 @@ static void begin_merge(struct reader *r)
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-static int get_provenance(struct pl_buf *p, const struct pl_block *b, struct pl_err *err)
-{
-	int rc = pl_buf_put(p, b->p, b->n, err);
-
-	if (rc >= 0 && b->n && b->p[b->n - 1] != '\n')
-		rc = pl_buf_put(p, "\n", 1, err);
-	return rc;
-}
-
 static int get_block(struct reader *r, const struct pl_block *b, struct pl_err *err)
 {
 	struct pl_cur c = { .p = b->p, .end = b->p + b->n };
 	struct pl_segment *seg = &r->now->seg;
 
 	if (r->state == MERGE && b->type == PL_BLOCK_PROVENANCE)
-		return get_provenance(&r->merge.m.provenance, b, err);
+		return pl_get_provenance(&r->merge.m.provenance, b, err);
 	if (r->state == MERGE && !pl_trace_merge_is_block(b->type))
 		return 0;
 	if (b->type != PL_BLOCK_PROVENANCE && b->version > PL_TRACE_BLOCK_VERSION &&
@@ -321,11 +312,11 @@ static int get_block(struct reader *r, const struct pl_block *b, struct pl_err *
 		return r->broken ? 0 : pl_trace_merge_get(&r->merge, b, err);
 	switch (b->type) {
 	case PL_BLOCK_PROVENANCE:
-		return get_provenance(&seg->provenance, b, err);
+		return pl_get_provenance(&seg->provenance, b, err);
 	case PL_BLOCK_SEGM:
 		return pl_trace_get_segment(&c, seg, err);
 	case PL_BLOCK_STRS:
-		return pl_trace_get_strings(&c, b->count, seg, err);
+		return pl_get_strings(&c, b->count, &seg->str, err);
 	case PL_BLOCK_TRAK:
 		return pl_trace_get_tracks(&c, b->count, seg, err);
 	case PL_BLOCK_META:

@@ -17,7 +17,7 @@ struct writer {
 	/* of the segment, what is written of it so far */
 	size_t n_str, provenance_done;
 	uint32_t n_meta, n_tracks;
-	struct pl_track *track;
+	struct pl_numbered_track *track;
 	size_t cap_track;
 	struct pl_buf head; /* payload of the last SEGM block */
 	bool signed_off;    /* our own line of provenance is written */
@@ -41,7 +41,7 @@ static int flush_head(struct writer *w, const struct pl_segment *seg, struct pl_
 	struct pl_buf b = { 0 };
 	int rc;
 
-	PL_TRY(pl_trace_put_segment(&b, seg, err));
+	PL_TRY(pl_put_fields(&b, &pl_trace_record_segment, seg, err));
 	if (b.n == w->head.n && !memcmp(b.p, w->head.p, b.n))
 		goto out;
 	w->head.n = 0;
@@ -55,52 +55,14 @@ out:
 static int flush_provenance(struct writer *w, const struct pl_segment *seg, struct pl_err *err)
 {
 	const struct pl_buf *p = &seg->provenance;
-	struct pl_buf b = { 0 };
-	size_t lines = 0;
-	int rc = 0;
+	size_t done = w->provenance_done;
+	int rc =
+		pl_cwriter_put_provenance(w->out, PL_TRACE_BLOCK_VERSION, p->p ? p->p + done : NULL,
+					  p->n - done, w->signed_off ? NULL : w->provenance, err);
 
-	if (p->n > w->provenance_done) {
-		PL_TRY(pl_buf_put(&b, p->p + w->provenance_done, p->n - w->provenance_done, err));
-		if (b.p[b.n - 1] != '\n')
-			PL_TRY(pl_buf_put(&b, "\n", 1, err));
-		w->provenance_done = p->n;
-	}
-	if (w->provenance && !w->signed_off) {
-		PL_TRY(pl_buf_put(&b, w->provenance, strlen(w->provenance), err));
-		PL_TRY(pl_buf_put(&b, "\n", 1, err));
-		w->signed_off = true;
-	}
-	for (size_t i = 0; i < b.n; i++)
-		lines += b.p[i] == '\n';
-	if (b.n)
-		PL_TRY(put(w, PL_BLOCK_PROVENANCE, (uint32_t)lines, &b, err));
-out:
-	pl_buf_fini(&b);
+	w->provenance_done = p->n;
+	w->signed_off = true;
 	return rc;
-}
-
-static int flush_strings(struct writer *w, const struct pl_segment *seg, struct pl_err *err)
-{
-	struct pl_buf b = { 0 };
-	int rc;
-
-	if (seg->str.n <= w->n_str)
-		return 0;
-	PL_TRY(pl_trace_put_strings(&b, seg, w->n_str, err));
-	PL_TRY(put(w, PL_BLOCK_STRS, (uint32_t)(seg->str.n - w->n_str), &b, err));
-	w->n_str = seg->str.n;
-out:
-	pl_buf_fini(&b);
-	return rc;
-}
-
-static bool same_track(const struct pl_track *a, const struct pl_track *b)
-{
-	return a->type == b->type && a->flags == b->flags && a->rank == b->rank &&
-	       a->device == b->device && a->sort == b->sort && a->psort == b->psort &&
-	       !memcmp(a->coord, b->coord, sizeof(a->coord)) && a->stream == b->stream &&
-	       a->host == b->host && a->pid == b->pid && a->tid == b->tid && a->name == b->name &&
-	       a->process == b->process && a->labels == b->labels;
 }
 
 static int flush_tracks(struct writer *w, const struct pl_segment *seg, struct pl_err *err)
@@ -111,10 +73,12 @@ static int flush_tracks(struct writer *w, const struct pl_segment *seg, struct p
 
 	PL_TRY(pl_grow(&w->track, &w->cap_track, seg->n_tracks, sizeof(*w->track), err));
 	for (uint32_t i = 0; i < seg->n_tracks; i++) {
-		if (i < w->n_tracks && same_track(&w->track[i], &seg->track[i]))
+		struct pl_numbered_track t = { i, seg->track[i] };
+
+		if (i < w->n_tracks && pl_same_fields(&pl_trace_record_track, &w->track[i], &t))
 			continue;
-		PL_TRY(pl_trace_put_track(&b, i, &seg->track[i], err));
-		w->track[i] = seg->track[i];
+		PL_TRY(pl_put_entry(&b, &pl_trace_record_track, &t, NULL, err));
+		w->track[i] = t;
 		count++;
 	}
 	w->n_tracks = seg->n_tracks;
@@ -149,7 +113,9 @@ static int flush(struct writer *w, const struct pl_segment *seg, struct pl_err *
 
 	PL_TRY(flush_head(w, seg, err));
 	PL_TRY(flush_provenance(w, seg, err));
-	PL_TRY(flush_strings(w, seg, err));
+	PL_TRY(pl_cwriter_put_strings(w->out, PL_BLOCK_STRS, PL_TRACE_BLOCK_VERSION, &seg->str,
+				      w->n_str, SIZE_MAX, err));
+	w->n_str = seg->str.n;
 	PL_TRY(flush_tracks(w, seg, err));
 	PL_TRY(flush_meta(w, seg, err));
 out:
@@ -275,30 +241,6 @@ static int on_merge(struct pl_sink *sink, const struct pl_merge *m, struct pl_er
 	return rc < 0 ? rc : pl_trace_merge_write(m, w->out, err);
 }
 
-/* A line of history: control characters are shown, so that it stays one line. */
-static char *dup_line(const char *s)
-{
-	static const char digit[] = "0123456789abcdef";
-	char *line = pl_malloc(strlen(s) * 4 + 1), *p = line;
-
-	if (!line)
-		return NULL;
-	for (; *s; s++) {
-		unsigned char c = (unsigned char)*s;
-
-		if (c >= 0x20 && c != 0x7f) {
-			*p++ = *s;
-			continue;
-		}
-		*p++ = '\\';
-		*p++ = 'x';
-		*p++ = digit[c >> 4];
-		*p++ = digit[c & 15];
-	}
-	*p = '\0';
-	return line;
-}
-
 static void writer_free(struct writer *w)
 {
 	pl_free(w->provenance);
@@ -322,7 +264,7 @@ struct pl_sink *pl_trace_writer_open(struct pl_out *out, const struct pl_trace_w
 	w->sink = (struct pl_sink){
 		.begin = on_begin, .batch = on_batch, .end = on_end, .merge = on_merge
 	};
-	if (opts->provenance && !(w->provenance = dup_line(opts->provenance))) {
+	if (opts->provenance && !(w->provenance = pl_strdup(opts->provenance))) {
 		pl_fail(err, PL_ENOMEM, "out of memory (provenance)");
 		goto fail;
 	}
