@@ -16,6 +16,32 @@ static pl_ns transfer(void *arg, int64_t bytes, uint32_t n_ranks)
 	return pl_cost_analytic(&x->topo, &x->comm);
 }
 
+static uint32_t host_of(const struct pl_topology *t, uint32_t rank)
+{
+	/* more ranks than the topology has are on more hosts like its last */
+	return rank < t->n_ranks
+		       ? pl_topology_host(t, rank)
+		       : (uint32_t)t->n_hosts + (rank - t->n_ranks) / t->host[t->n_hosts - 1].n;
+}
+
+static pl_ns message(void *arg, int64_t bytes, uint32_t from, uint32_t to)
+{
+	const struct layers_cost *x = arg;
+	const struct pl_cost_comm comm = {
+		.kind = PL_K_SEND, .coll = PL_COLL_SEND, .group = PL_NONE, .n = 2, .bytes = bytes
+	};
+	struct pl_thost host[2] = { { .n = 1 }, { .n = 1 } };
+	struct pl_topology two = x->topo;
+
+	two.host = host;
+	two.n_hosts = 2;
+	if (host_of(&x->topo, from) == host_of(&x->topo, to)) {
+		host[0].n = 2;
+		two.n_hosts = 1;
+	}
+	return pl_cost_analytic(&two, &comm);
+}
+
 /* The same link within hosts and between them. */
 static int one_link(const struct config *c, uint32_t ranks, struct pl_topology *t,
 		    struct pl_err *err)
@@ -59,6 +85,7 @@ int layers_cost(const struct config *c, struct layers_cost *x, struct pl_layers_
 	o->n_ranks = ranks == -1 ? PL_NONE : (uint32_t)ranks;
 	o->per_host = c->topology && x->topo.n_hosts ? x->topo.host[0].n : PER_HOST;
 	o->transfer = transfer;
+	o->message = message;
 	o->arg = x;
 	return rc;
 }

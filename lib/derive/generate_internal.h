@@ -18,7 +18,7 @@ struct layer {
 	pl_id grad, param, activation;	 /* names of the tensors of the layer */
 	pl_id type;
 	pl_ns forward_ns, backward_ns, update_ns;
-	int64_t param_bytes, activation_bytes;
+	int64_t param_bytes, activation_bytes, output_bytes;
 };
 struct layer_table {
 	const struct pl_layers_opts *o;

@@ -11,7 +11,18 @@
 #define LAYERS_MAX (1u << 20)
 #define RANKS_MAX  (INT32_MAX / 2)
 
-enum column { C_LAYER, C_FORWARD, C_BACKWARD, C_PARAM, C_ACT, C_UPDATE, C_TENSOR, C_TYPE, C_KIND };
+enum column {
+	C_LAYER,
+	C_FORWARD,
+	C_BACKWARD,
+	C_PARAM,
+	C_ACT,
+	C_UPDATE,
+	C_OUTPUT,
+	C_TENSOR,
+	C_TYPE,
+	C_KIND
+};
 #define N_COLUMNS (C_KIND + 1)
 
 static const struct {
@@ -21,8 +32,8 @@ static const struct {
 	[C_LAYER] = { "layer", true, false },	       [C_FORWARD] = { "forward", true, true },
 	[C_BACKWARD] = { "backward", true, true },     [C_PARAM] = { "param_bytes", true, false },
 	[C_ACT] = { "activation_bytes", true, false }, [C_UPDATE] = { "update", false, true },
-	[C_TENSOR] = { "tensor", false, false },       [C_TYPE] = { "type", false, false },
-	[C_KIND] = { "kind", false, false },
+	[C_OUTPUT] = { "output_bytes", false, false }, [C_TENSOR] = { "tensor", false, false },
+	[C_TYPE] = { "type", false, false },	       [C_KIND] = { "kind", false, false },
 };
 
 struct reader {
@@ -191,6 +202,7 @@ static int read_layer(struct reader *r, const struct pl_csv_row *row, struct pl_
 {
 	struct layer_table *t = &r->table;
 	struct layer x = { 0 };
+	size_t n;
 	int rc;
 
 	if (t->n >= LAYERS_MAX)
@@ -202,6 +214,9 @@ static int read_layer(struct reader *r, const struct pl_csv_row *row, struct pl_
 	PL_TRY(cell_number(r, row, C_PARAM, &x.param_bytes, err));
 	PL_TRY(cell_number(r, row, C_ACT, &x.activation_bytes, err));
 	PL_TRY(cell_number(r, row, C_UPDATE, &x.update_ns, err));
+	PL_TRY(cell_number(r, row, C_OUTPUT, &x.output_bytes, err));
+	if (!cell(r, row, C_OUTPUT, &n))
+		x.output_bytes = x.activation_bytes;
 	t->update_ns = pl_add_sat(t->update_ns, x.update_ns);
 	t->total_ns = pl_add_sat(t->total_ns, x.forward_ns);
 	t->total_ns = pl_add_sat(t->total_ns, pl_add_sat(x.backward_ns, x.update_ns));

@@ -8,6 +8,7 @@
  *	backward_ns         time of its backward pass
  *	param_bytes         size of its parameters, and of their gradients; 0: no parameters
  *	activation_bytes    size of its activations, kept for the backward pass
+ *	output_bytes        size of what the next layer gets (optional, activation_bytes)
  *	update_ns           time of the optimiser for its parameters (optional, 0)
  *	tensor              name of its parameters (optional, default: the name of the layer)
  *	type                type of their elements, "float" (optional)
@@ -30,6 +31,8 @@ struct pl_layers_opts {
 	/* The time of an all-reduce of `bytes` over n_ranks ranks, from the last arrival; not
 	 * negative. Not called for one rank. */
 	pl_ns (*transfer)(void *arg, int64_t bytes, uint32_t n_ranks);
+	/* The time of a message from one rank to another; NULL: no time. */
+	pl_ns (*message)(void *arg, int64_t bytes, uint32_t from, uint32_t to);
 	void *arg;
 };
 extern const struct pl_lang_schema pl_program_schema; /* what the ranks of a job execute */
