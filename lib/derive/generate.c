@@ -9,8 +9,21 @@ static const struct pl_lang_row rows[] = {
 	{ .name = "data-parallel",
 	  .effect = PL_LANG_STRUCTURE,
 	  .doc = "every rank computes all layers, each on its part of the batch" },
+	{ PL_LANG_ROW("pipeline", STRUCTURE,
+		      "every stage computes some layers, for one microbatch after another",
+		      PL_LANG_FIELD("schedule", CHOICE, PL_LANG_KEY | PL_LANG_NEED,
+				    "order of the passes of a stage",
+				    .choices = "gpipe|1f1b|interleaved"),
+		      PL_LANG_FIELD("stages", INT, PL_LANG_KEY | PL_LANG_NEED,
+				    "ranks of a pipeline", .min = 1, .max = 4096),
+		      PL_LANG_FIELD("microbatches", INT, PL_LANG_KEY | PL_LANG_NEED,
+				    "parts of the batch that pass one after another", .min = 1,
+				    .max = 65536),
+		      PL_LANG_FIELD("chunks", INT, PL_LANG_KEY,
+				    "parts of the layers that each stage has", .min = 1,
+				    .max = 4096, .value = "1")) },
 };
-static pl_derive_generator *const generators[] = { pl_derive_data_parallel };
+static pl_derive_generator *const generators[] = { pl_derive_data_parallel, pl_derive_pipeline };
 _Static_assert(PL_LEN(rows) == PL_LEN(generators), "each statement has a generator");
 
 const struct pl_lang_schema pl_program_schema = {

@@ -34,6 +34,7 @@ struct layer_table {
 typedef int pl_derive_generator(struct layer_table *t, const struct pl_lang_statement *st,
 				struct pl_err *err);
 pl_derive_generator pl_derive_data_parallel;
+pl_derive_generator pl_derive_pipeline;
 
 /* The generator of a statement. */
 pl_derive_generator *pl_derive_generator_of(const struct pl_lang_statement *st);

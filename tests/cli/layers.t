@@ -30,6 +30,26 @@ status 0 "the program by its name" "$BIN/graph" --program data-parallel --no-pro
 "$BIN/graph" --no-provenance -o "$TMP/usual" "$TMP/net.csv"
 check "... is the one without a name" cmp "$TMP/named" "$TMP/usual"
 
+# 4 microbatches through 2 stages, with nothing to wait for but computation: 5 forward and 5 backward
+# passes of the slower stage, less what the faster one saves once
+cat >"$TMP/pipe.csv" <<'END'
+layer,forward_us,backward_us,param_bytes,activation_bytes,output_bytes
+a,100,200,1000,4096,0
+b,100,200,1000,4096,0
+END
+status 0 "a pipeline" "$BIN/graph" --program 'pipeline schedule=1f1b stages=2 microbatches=4' --latency 0s -o "$TMP/pipe" "$TMP/pipe.csv"
+status 0 "its replay" "$BIN/replay" "$TMP/pipe"
+check "... (4 + 2 - 1) passes of 300 us" sh -c "head -1 '$TMP/out' | grep -q 'step 1.500 ms, replayed 1.500 ms (+0.00 %), 2 ranks, 0.0 % unexplained'"
+check "... the rest is waiting" grep -qE '^ *0 +80.0 .* 20.0 ' "$TMP/out"
+"$BIN/graph" --program 'pipeline schedule=1f1b stages=2 microbatches=4' --latency 10us -o "$TMP/pipe" "$TMP/pipe.csv"
+"$BIN/replay" "$TMP/pipe" >"$TMP/out"
+check "... messages of 10 us, there and back" sh -c "head -1 '$TMP/out' | grep -q 'step 1.5[2-9]. ms'"
+"$BIN/graph" --program 'pipeline schedule=1f1b stages=2 microbatches=4' --ranks 4 --topology 2x2 -O json "$TMP/pipe.csv" >"$TMP/out"
+check "... on four ranks: gradients are reduced over two" grep -q 'dp of stage 1' "$TMP/out"
+status 2 "more stages than layers" "$BIN/graph" --program 'pipeline schedule=1f1b stages=3 microbatches=4' "$TMP/pipe.csv"
+says 'need as many layers' "... says so"
+status 2 "ranks that make no pipelines" "$BIN/graph" --program 'pipeline schedule=1f1b stages=2 microbatches=4' --ranks 3 "$TMP/pipe.csv"
+
 # ---- what is refused ----------------------------------------------------------------------------
 status 2 "two inputs" "$BIN/graph" "$TMP/net.csv" "$TMP/net.csv"
 status 2 "no ranks" "$BIN/graph" --ranks 0 "$TMP/net.csv"
@@ -48,6 +68,7 @@ check "... and leaves no output" sh -c "'$BIN/graph' -o '$TMP/none' '$TMP/short.
 
 # ---- memory -------------------------------------------------------------------------------------
 check "any call may fail" "$SRC/tests/fault/torture" -n 100 "$BIN/graph" -f layers --ranks 4 "$TMP/net.csv"
+check "... of a pipeline" "$SRC/tests/fault/torture" -n 100 "$BIN/graph" --program 'pipeline schedule=gpipe stages=2 microbatches=3' --ranks 4 "$TMP/net.csv"
 
 # ---- the samples --------------------------------------------------------------------------------
 for t in "$SRC"/samples/layers/*.csv; do
