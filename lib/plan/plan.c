@@ -25,6 +25,17 @@
 	PL_LANG_FIELD(key, REAL, KEY | PL_LANG_ABOVE | (more), what, .max = most, .word = "x",     \
 		      RW(x))
 #define LINK PL_LANG_FIELD("link", NAME, NEED, "link of the topology; *: all", RW(word))
+/* Which operations, the factor and the time of a change of durations. */
+#define PICK(id, word, type, what)                                                                 \
+	PL_LANG_FIELD(word, type, KEY, what, RW(select.key[PL_SEL_##id]),                          \
+		      .min = PL_SEL_##id == PL_SEL_STEP ? -0x1p62 : 0),
+#define SELECTOR                                                                                   \
+	PL_PLAN_SELECTOR(PICK) PL_LANG_FIELD("all", FLAG, KEY, "all operations", RW(select.all))
+#define BY(least, more, what)                                                                      \
+	PL_LANG_FIELD("by", REAL, KEY | (more), what, .min = least, .max = 1e6, .word = "by", RW(x))
+#define TO(more)                                                                                   \
+	PL_LANG_FIELD("to", TIME, KEY | PL_LANG_SECONDS | (more), "time; without a unit, s",       \
+		      .word = "to", RW(to))
 /* A statement of one number of the plan itself. */
 #define NUMBER(key, least, member, what)                                                           \
 	PL_LANG_ROW(key, EXECUTION, what,                                                          \
@@ -92,6 +103,14 @@ static const struct pl_lang_row rows[] = {
 	[PL_RW_PRIORITY] = { PL_LANG_ROW(
 		"priority", STRUCTURE, "carry out the communication of tensors by urgency",
 		NAMES("tensors", 2, DIFFER, "tensors, the most urgent first")) },
+	[PL_RW_SCALE] = { PL_LANG_ROW("scale", TIMING, "make operations take X times as long",
+				      SELECTOR, BY(0, PL_LANG_NEED, "factor of the durations")),
+			  .commas = true },
+	[PL_RW_REMOVE] = { PL_LANG_ROW("remove", TIMING, "make operations take no time", SELECTOR),
+			   .commas = true },
+	[PL_RW_SET] = { PL_LANG_ROW("set", TIMING, "make operations take a given time", SELECTOR,
+				    TO(PL_LANG_NEED)),
+			.commas = true },
 	{ PL_LANG_ROW("base", EXECUTION, "what the plan was made from",
 		      PL_LANG_FIELD("base", NAME, NEED, "file or job",
 				    .offset = offsetof(struct pl_plan, base))),
@@ -122,7 +141,7 @@ static const struct pl_lang_row rows[] = {
 				    "the base synchronises the tensors of one number as one",
 				    .max = PL_PLAN_SETS - 1, .word = "set")) },
 };
-_Static_assert(PL_RW_COUNT_ == 13, "a rewrite without a row, here and in paceline-plan(5)");
+_Static_assert(PL_RW_COUNT_ == 16, "a rewrite without a row, here and in paceline-plan(5)");
 
 const struct pl_lang_schema pl_plan_schema = { .name = "plan",
 					       .version = PL_PLAN_MAJOR,
@@ -198,6 +217,10 @@ int pl_plan_add(struct pl_plan *p, const struct pl_rewrite *rw, struct pl_err *e
 	}
 	for (uint32_t i = 0; i < rw->n_args; i++)
 		PL_TRY(pl_plan_dup_str(&p->arena, rw->arg[i], strlen(rw->arg[i]), &r.arg[i], err));
+	for (int i = 0; i < PL_SEL_COUNT_; i++)
+		if (rw->select.key[i])
+			PL_TRY(pl_plan_dup_str(&p->arena, rw->select.key[i],
+					       strlen(rw->select.key[i]), &r.select.key[i], err));
 	p->rw[p->n_rw++] = r;
 out:
 	return rc;
@@ -224,7 +247,9 @@ uint64_t pl_plan_base_id(const struct pl_plan *p)
 
 int pl_plan_statement(const struct pl_rewrite *rw, struct pl_lang_statement *st, struct pl_err *err)
 {
-	static const struct pl_rewrite usual = { .alone_ns = INT64_MIN, .in_plan_ns = INT64_MIN };
+	static const struct pl_rewrite usual = { .to = -1,
+						 .alone_ns = INT64_MIN,
+						 .in_plan_ns = INT64_MIN };
 	int rc;
 
 	PL_TRY(pl_lang_begin(st, &pl_plan_schema, &rows[rw->op], err));
@@ -242,6 +267,14 @@ static bool has(const struct pl_lang_row *row, size_t offset)
 	for (const struct pl_lang_field *f = row->field; f->name; f++)
 		if (offset ? f->flags & PL_LANG_BOUND && f->offset == offset
 			   : f->flags & PL_LANG_LIST)
+			return true;
+	return false;
+}
+
+static bool selects(const struct pl_rewrite *rw)
+{
+	for (int i = 0; i < PL_SEL_COUNT_; i++)
+		if (rw->select.key[i])
 			return true;
 	return false;
 }
@@ -264,6 +297,9 @@ static int check_rewrite(const struct pl_rewrite *rw, struct pl_lang_statement *
 		return pl_fail(err, PL_EDATA, "it takes no whole number");
 	if (rw->x != 0 && !has(row, offsetof(struct pl_rewrite, x)))
 		return pl_fail(err, PL_EDATA, "it takes no factor");
+	if (has(row, offsetof(struct pl_rewrite, select.all)) && !rw->select.all && !selects(rw))
+		return pl_fail(err, PL_EDATA,
+			       "it does not say of which operations; write all, or KEY=PATTERN");
 	rc = pl_plan_statement(rw, st, err);
 	return rc < 0 ? rc : pl_lang_check(st, err);
 }

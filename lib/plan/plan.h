@@ -14,7 +14,7 @@
 #include "plan/buckets.h"
 
 #define PL_PLAN_MAJOR 1
-#define PL_PLAN_MINOR 2
+#define PL_PLAN_MINOR 3
 
 /*
  * The kinds of rewrites: the name, its struct pl_rewrite_kind (lib/rewrite), and why the settings
@@ -24,7 +24,7 @@
  * The rows of pl_plan_schema have the fields of each kind; paceline-plan(5) has its meaning. The
  * members of struct pl_rewrite hold it: `word` an algorithm, a precision or a link; `arg` names of
  * tensors, operations, layers or ranks; `k` parts, microbatches, servers or ranks; `x` a share or a
- * factor.
+ * factor; `to` a time; `select` the operations that a change of durations concerns.
  */
 #define PL_PLAN_REWRITES(X)                                                                        \
 	X(FUSE_TENSORS, fuse_tensors, "no setting groups tensors")                                 \
@@ -41,7 +41,10 @@
 	X(BANDWIDTH, bandwidth, "another machine, not a setting")                                  \
 	X(LATENCY, latency, "another machine, not a setting")                                      \
 	X(SPEED, speed, "another machine, not a setting")                                          \
-	X(PRIORITY, priority, "communication is carried out as it was issued")
+	X(PRIORITY, priority, "communication is carried out as it was issued")                     \
+	X(SCALE, scale, "a question, not a setting")                                               \
+	X(REMOVE, remove, "a question, not a setting")                                             \
+	X(SET, set, "a question, not a setting")
 
 enum pl_rw {
 #define NUMBER(name, kind, why) PL_RW_##name,
@@ -53,13 +56,43 @@ const char *pl_rw_name(unsigned op);		   /* "fuse-tensors" ... */
 int pl_rw_find(const char *name);		   /* -1 if there is none */
 extern const struct pl_lang_schema pl_plan_schema; /* its first rows are the rewrites */
 
+/*
+ * The keys of a selector, each with the type of its pattern and a line of documentation. An
+ * operation is selected if all patterns that are given match; lib/graph/select.h.
+ */
+#define PL_PLAN_SELECTOR(X)                                                                        \
+	X(KIND, "kind", GLOB, "kind, or one of comm, compute, gap and all")                        \
+	X(NAME, "name", GLOB, "name of the operation")                                             \
+	X(HOST, "host", GLOB, "name of the host")                                                  \
+	X(RANK, "rank", NUMBERS, "rank")                                                           \
+	X(STAGE, "stage", NUMBERS, "pipeline stage")                                               \
+	X(DP, "dp", NUMBERS, "data-parallel rank")                                                 \
+	X(STEP, "step", NUMBERS, "step")                                                           \
+	X(SIZE, "size", SIZES, "bytes of a communication or copy")                                 \
+	X(LAYER, "layer", NUMBERS, "layer")                                                        \
+	X(MB, "mb", NUMBERS, "microbatch")                                                         \
+	X(PHASE, "phase", GLOB, "forward, backward, optimizer, ...")                               \
+	X(MODULE, "module", GLOB, "path of the module")
+enum pl_plan_key {
+#define KEY(name, ...) PL_SEL_##name,
+	PL_PLAN_SELECTOR(KEY)
+#undef KEY
+		PL_SEL_COUNT_
+};
+struct pl_selector {
+	const char *key[PL_SEL_COUNT_]; /* patterns; NULL: any */
+	bool all;			/* there is no pattern */
+};
+
 struct pl_rewrite {
 	uint8_t op;	  /* enum pl_rw */
 	const char *word; /* NULL if the operation takes none */
 	const char **arg; /* n_args names; NULL if none */
 	uint32_t n_args;
-	int64_t k;	  /* 0: not given */
-	double x;	  /* 0: not given */
+	int64_t k; /* 0: not given */
+	double x;  /* 0: not given */
+	pl_ns to;  /* of set */
+	struct pl_selector select;
 	pl_ns alone_ns;	  /* what it saves alone; INT64_MIN: not known */
 	pl_ns in_plan_ns; /* what leaving it out of the plan would cost; INT64_MIN: not known */
 	uint32_t line;	  /* of the text that it came from, 0: none */

@@ -76,6 +76,12 @@ static const struct pl_record tensor_record = { PL_RECORD("tensor", struct pl_pt
 static const struct pl_field rewrite_fields[] = { FIELD(U8, op), FIELD(TEXT, word) };
 static const struct pl_field gain_fields[] = { FIELD(I64, k), FIELD(F64, x), FIELD(I64, alone_ns),
 					       FIELD(I64, in_plan_ns) };
+/* Of rewrites that need them: a time, then the patterns of the selector. */
+#define KEY(name, ...) FIELD(TEXT, select.key[PL_SEL_##name]),
+static const struct pl_field select_fields[] = { FIELD(I64, to), PL_PLAN_SELECTOR(KEY) };
+#undef KEY
+static const struct pl_record select_record = { PL_RECORD("rewrite", struct pl_rewrite,
+							  select_fields) };
 static const struct pl_record gain_record = { PL_RECORD("rewrite", struct pl_rewrite,
 							gain_fields) };
 #undef FIELD
@@ -91,7 +97,11 @@ static int put_rewrite(struct pl_buf *b, const void *row, const void *arg, struc
 	(void)arg;
 	for (uint32_t i = 0; i < rw->n_args && rc >= 0; i++)
 		rc = pl_put_fields(b, &name_record, &rw->arg[i], err);
-	return rc < 0 ? rc : pl_put_fields(b, &gain_record, rw, err);
+	if (rc >= 0)
+		rc = pl_put_fields(b, &gain_record, rw, err);
+	if (rc >= 0 && (rw->op >= PL_RW_SCALE || rw->op == PL_RW_LATENCY))
+		rc = pl_put_fields(b, &select_record, rw, err);
+	return rc;
 }
 
 static int get_rewrite(struct pl_cur *c, void *row, void *plan, struct pl_err *err)
@@ -109,7 +119,17 @@ static int get_rewrite(struct pl_cur *c, void *row, void *plan, struct pl_err *e
 		PL_TRY(pl_arena_array(arena, &rw->arg, n, sizeof(*rw->arg), err));
 	for (; rw->n_args < n; rw->n_args++)
 		PL_TRY(pl_get_fields(c, &name_record, &rw->arg[rw->n_args], arena, err));
-	rc = pl_get_fields(c, &gain_record, rw, arena, err);
+	PL_TRY(pl_get_fields(c, &gain_record, rw, arena, err));
+	rw->to = -1;
+	if (c->p == c->end)
+		return 0;
+	PL_TRY(pl_get_fields(c, &select_record, rw, arena, err));
+	rw->select.all = rw->op != PL_RW_LATENCY;
+	for (int i = 0; i < PL_SEL_COUNT_; i++) {
+		if (!rw->select.key[i][0])
+			rw->select.key[i] = NULL;
+		rw->select.all &= !rw->select.key[i];
+	}
 out:
 	return rc;
 }

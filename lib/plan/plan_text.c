@@ -25,11 +25,14 @@ static int read_rewrite(struct pl_plan *p, const struct pl_lang_statement *st, u
 	struct pl_rewrite rw = { .op = (uint8_t)op,
 				 .arg = st->list,
 				 .n_args = (uint32_t)st->n_list,
+				 .to = -1,
 				 .alone_ns = INT64_MIN,
 				 .in_plan_ns = INT64_MIN,
 				 .line = st->line };
 	int rc = pl_lang_bind(st, &rw, &p->arena, err);
 
+	if (op == PL_RW_SCALE && rw.x == 0)
+		rw.op = PL_RW_REMOVE; /* a factor of 0 stands for one that is not given */
 	return rc < 0 ? rc : pl_plan_add(p, &rw, err);
 }
 

@@ -128,6 +128,7 @@ struct pl_rewriter *pl_rewriter_new(struct pl_edit *e, const struct pl_cost *c, 
 		return NULL;
 	r->e = e;
 	r->c = c;
+	r->facts = (struct rw_facts){ .g = e->g, .e = e };
 	if (pl_rewrite_find(r, err) < 0 || pl_rewrite_slowdown_init(r, err) < 0 ||
 	    pl_grow(&r->state, &r->cap_states, 1, sizeof(*r->state), err) < 0 ||
 	    state_init(&r->state[0], r->n_tensors, err) < 0) {
@@ -322,7 +323,6 @@ bool pl_rewrite_is_comm(unsigned op)
 static int apply(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
 {
 	const struct pl_rewrite_kind *kind = kinds[rw->op];
-	int rc = 0;
 
 	if (kind->comm && !r->n_tensors)
 		return pl_fail(
@@ -332,9 +332,9 @@ static int apply(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_e
 			pl_rw_name(rw->op));
 	if (!kind->comm && !kind->last && rw_now(r)->accumulate > 1)
 		return pl_fail(err, PL_EDATA, "after accumulate; put it before");
-	if (kind->check && (rc = kind->check(r, rw, err)) < 0)
-		return rc;
 	rw_now(r)->ops_changed |= !kind->comm;
+	if (kind->change)
+		return pl_rewrite_apply_change(r, rw, kind, err);
 	return kind->apply(r, rw, err);
 }
 

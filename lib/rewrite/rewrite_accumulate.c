@@ -106,15 +106,6 @@ static bool has_gradients(const struct pl_edit *e)
 	return false;
 }
 
-static int check_accumulate(const struct pl_rewriter *r, const struct pl_rewrite *rw,
-			    struct pl_err *err)
-{
-	(void)rw;
-	return !r->n_tensors && !has_gradients(r->e)
-		       ? pl_fail(err, PL_EDATA, "the graph knows no gradients")
-		       : 0;
-}
-
 /* Slots as they are, and which operations are of their passes. */
 static int look(struct pl_rewriter *r, struct slot *slot, size_t n_slots, bool *part,
 		struct pl_err *err)
@@ -163,6 +154,8 @@ static int apply_accumulate(struct pl_rewriter *r, const struct pl_rewrite *rw, 
 	bool *part = NULL;
 	int rc;
 
+	if (!r->n_tensors && !has_gradients(r->e))
+		return pl_fail(err, PL_EDATA, "the graph knows no gradients");
 	PL_TRY(pl_alloc(&slot, n_slots, sizeof(*slot), err));
 	PL_TRY(pl_alloc(&part, r->e->n_nodes, sizeof(*part), err));
 	for (size_t i = 0; i < n_slots; i++)
@@ -194,6 +187,5 @@ static int explain_accumulate(const struct pl_rewriter *r, const struct pl_rewri
 }
 
 const struct pl_rewrite_kind pl_rewrite_accumulate = { .last = true,
-						       .check = check_accumulate,
 						       .apply = apply_accumulate,
 						       .explain = explain_accumulate };

@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "graph/select.h"
 #include "rewrite/rewrite.h"
 
 struct rw_tensor {	/* of the base, in order of readiness */
@@ -101,13 +102,35 @@ struct rw_fused {
 	double share;	      /* of this part in the sum of all parts at that time */
 };
 
+/* What changes of durations need to know of a graph, found when the first of them asks. */
+struct rw_facts {
+	const struct pl_graph *g;
+	const struct pl_edit *e; /* of the graph; NULL: it was not taken apart */
+};
+
+/*
+ * A change of durations: a factor or a time for each operation that the selector selects, or for
+ * each that has a class (operations of one class get the same value).
+ */
+struct rw_change {
+	struct pl_graph_select select; /* without keys: the class alone decides */
+	bool sets;		       /* values are durations in ns; otherwise factors */
+	double value;		       /* of all, if there are no classes */
+	uint32_t **class;	       /* [shape][node as recorded]; NULL: no classes */
+	size_t n_shapes;	       /* the change owns so many class[i]; 0: class is borrowed */
+	double *of_class; /* owned; NAN: operations of this class keep their durations */
+};
+
 /* A kind of rewrite: one file (several where one mechanism serves them), one row in plan/plan.h. */
 struct pl_rewrite_kind {
 	bool comm; /* changes communication: the buckets are built again */
 	bool last; /* applied behind the others of a plan */
-	/* May it be applied now? If not, PL_EDATA with the reason. NULL: always. */
-	int (*check)(const struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err);
-	/* After a failure the caller undoes the state. */
+	/* Find what the rewrite makes of durations in the graph of x; the caller frees *c. NULL:
+	 * the rewrite changes more than durations. */
+	int (*change)(struct rw_facts *x, const struct pl_rewrite *rw, struct rw_change *c,
+		      struct pl_err *err);
+	/* Change the edit, or fail with PL_EDATA and the reason; then the caller undoes the state.
+	 * NULL: `change` says it all. */
 	int (*apply)(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err);
 	/* Write one sentence without a period: the effect in this graph, and its reason. */
 	int (*explain)(const struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_buf *out,
@@ -118,8 +141,9 @@ PL_PLAN_REWRITES(DECLARE)
 #undef DECLARE
 
 struct pl_rewriter {
-	struct pl_edit *e;
+	struct pl_edit *e; /* of a whole graph */
 	const struct pl_cost *c;
+	struct rw_facts facts;
 	struct rw_tensor *tensor;
 	uint32_t n_tensors;
 	int32_t *rank;		   /* ranks that have tensors, ascending */
@@ -150,6 +174,10 @@ struct pl_rewriter {
 	uint32_t *group;		  /* [group]: graph.group or PL_NONE */
 	uint32_t n_groups;
 };
+
+/* rewrite_change.c: apply a kind with `change` to the edit. */
+int pl_rewrite_apply_change(struct pl_rewriter *r, const struct pl_rewrite *rw,
+			    const struct pl_rewrite_kind *kind, struct pl_err *err) PL_MUST;
 
 static inline struct rw_state *rw_now(const struct pl_rewriter *r)
 {

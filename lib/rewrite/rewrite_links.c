@@ -21,8 +21,10 @@ static int check_link(const struct pl_rewriter *r, const struct pl_rewrite *rw, 
 static int apply_bandwidth(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
 {
 	struct rw_state *s = rw_now(r);
+	int rc = check_link(r, rw, err);
 
-	(void)err;
+	if (rc < 0)
+		return rc;
 	s->change[s->n_changes++] = (struct pl_link_change){ rw->word, rw->x, 1 };
 	return 0;
 }
@@ -30,8 +32,10 @@ static int apply_bandwidth(struct pl_rewriter *r, const struct pl_rewrite *rw, s
 static int apply_latency(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
 {
 	struct rw_state *s = rw_now(r);
+	int rc = check_link(r, rw, err);
 
-	(void)err;
+	if (rc < 0)
+		return rc;
 	s->change[s->n_changes++] = (struct pl_link_change){ rw->word, 1, rw->x };
 	return 0;
 }
@@ -65,9 +69,9 @@ static int explain_latency(const struct pl_rewriter *r, const struct pl_rewrite 
 				      " the recorded latency, which counts for each message");
 }
 
-const struct pl_rewrite_kind pl_rewrite_bandwidth = {
-	.comm = true, .check = check_link, .apply = apply_bandwidth, .explain = explain_bandwidth
-};
-const struct pl_rewrite_kind pl_rewrite_latency = {
-	.comm = true, .check = check_link, .apply = apply_latency, .explain = explain_latency
-};
+const struct pl_rewrite_kind pl_rewrite_bandwidth = { .comm = true,
+						      .apply = apply_bandwidth,
+						      .explain = explain_bandwidth };
+const struct pl_rewrite_kind pl_rewrite_latency = { .comm = true,
+						    .apply = apply_latency,
+						    .explain = explain_latency };

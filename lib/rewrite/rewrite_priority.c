@@ -56,22 +56,15 @@ pl_ns pl_rewriter_need(const struct pl_rewriter *r, uint32_t tensor)
 	return first;
 }
 
-static int check_priority(const struct pl_rewriter *r, const struct pl_rewrite *rw,
-			  struct pl_err *err)
+static int apply_priority(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
 {
-	(void)rw;
+	struct rw_state *s = rw_now(r);
+
 	if (!pl_rewriter_needs_differ(r))
 		return pl_fail(err, PL_EDATA,
 			       "whatever waits for one of the graph's gradients waits for all of "
 			       "them, so none is more urgent than another; it takes a job whose "
 			       "operations wait for some of them");
-	return 0;
-}
-
-static int apply_priority(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
-{
-	struct rw_state *s = rw_now(r);
-
 	memset(s->priority, 0, r->n_tensors * sizeof(*s->priority));
 	for (uint32_t i = 0; i < rw->n_args; i++) {
 		uint32_t t;
@@ -100,9 +93,9 @@ static int explain_priority(const struct pl_rewriter *r, const struct pl_rewrite
 			     rw->arg[0]);
 }
 
-const struct pl_rewrite_kind pl_rewrite_priority = {
-	.comm = true, .check = check_priority, .apply = apply_priority, .explain = explain_priority
-};
+const struct pl_rewrite_kind pl_rewrite_priority = { .comm = true,
+						     .apply = apply_priority,
+						     .explain = explain_priority };
 
 /* ---- channels in an order -------------------------------------------------------------------- */
 

@@ -70,9 +70,11 @@ static int check_fuse(const struct pl_rewriter *r, const struct pl_rewrite *rw, 
 static int apply_fuse(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
 {
 	struct pl_buckets *b = &rw_now(r)->b;
-	uint32_t *tensor;
-	int rc = find_args(r, rw, &tensor, err);
+	uint32_t *tensor = NULL;
+	int rc = check_fuse(r, rw, err);
 
+	if (rc == 0)
+		rc = find_args(r, rw, &tensor, err);
 	if (rc == 0 && (rc = pl_plan_buckets_fuse(b, tensor, rw->n_args, err)) == 0)
 		rc = pl_plan_buckets_number(b, NULL, err);
 	pl_free(tensor);
@@ -105,9 +107,9 @@ static int explain_fuse(const struct pl_rewriter *r, const struct pl_rewrite *rw
 			     rw->n_args, size);
 }
 
-const struct pl_rewrite_kind pl_rewrite_fuse_tensors = {
-	.comm = true, .check = check_fuse, .apply = apply_fuse, .explain = explain_fuse
-};
+const struct pl_rewrite_kind pl_rewrite_fuse_tensors = { .comm = true,
+							 .apply = apply_fuse,
+							 .explain = explain_fuse };
 
 /* ---- partition-tensor ------------------------------------------------------------------------ */
 

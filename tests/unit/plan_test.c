@@ -35,7 +35,10 @@ static const char full[] = HEAD "base \"a job.graph\"\n"
 				"bandwidth nic factor=2\n"
 				"latency * factor=0.1\n"
 				"speed \"rank 3\" host* factor=1.5\n"
-				"priority k fc.weight\n";
+				"priority k fc.weight\n"
+				"scale kind=comm rank=2..4 by=0.5\n"
+				"remove name=a,b size=1K..|3 phase=backward alone=5\n"
+				"set all to=25000ns\n";
 
 /* The same in the older spelling, with words in place of keys. */
 static const char older[] = HEAD "base \"a job.graph\"\n"
@@ -65,7 +68,10 @@ static const char older[] = HEAD "base \"a job.graph\"\n"
 				 "bandwidth nic x 2\n"
 				 "latency * x 0.1\n"
 				 "speed x 1.5 \"rank 3\" host*\n"
-				 "priority \"k\" fc.weight\n";
+				 "priority \"k\" fc.weight\n"
+				 "scale kind=comm,rank=2..4 by 0.5\n"
+				 "remove name=a,b,size=1K..|3,phase=backward ; alone 5\n"
+				 "set all to 25us\n";
 
 static void text_is_kept(void)
 {
@@ -76,7 +82,7 @@ static void text_is_kept(void)
 	if (last.code)
 		printf("# %s\n", last.msg);
 	is_str(written(&p, pl_plan_write_text, &b), full, "and written as it was");
-	ok(p.n_tensors == 4 && p.n_rw == 15, "tensors and rewrites");
+	ok(p.n_tensors == 4 && p.n_rw == 18, "tensors and rewrites");
 	ok(!p.complete && p.tensor[1].estimated && !p.tensor[0].estimated, "flags");
 	is_str(p.tensor[3].name, "a;b#c\\\x01", "a quoted name");
 	ok(p.rw[0].alone_ns == 210000 && p.rw[0].in_plan_ns == -5 && p.rw[3].alone_ns == INT64_MIN,
@@ -155,6 +161,10 @@ static void errors(void)
 		{ HEAD "algorithm ring servers=4\n", "ring has no \"servers\"" },
 		{ HEAD "precision int8\n",
 		  "precision must be one of fp32|tf32|bf16|fp16|fp8, not \"int8\"" },
+		{ HEAD "remove\n", "it does not say of which operations" },
+		{ HEAD "remove rank=3..1\n", "a range ends before it begins" },
+		{ HEAD "scale all\n", "by is missing; write: scale" },
+		{ HEAD "set kind=comm to=soon\n", "to must be a time, like 25us" },
 		{ HEAD "ranks 1\n", "ranks must be at least 2 and at most 10000" },
 		{ HEAD "base a\nbase b\n", "line 3, column 1: base is there twice" },
 		{ HEAD "tensor a 1\ntensor a 2\n", "\"a\" is there twice" },
@@ -201,9 +211,22 @@ static int64_t maybe(int64_t unknown)
 	return below(3) ? (int64_t)(pl_rng_next(&state) >> (1 + below(60))) : unknown;
 }
 
+/* Some patterns, or all operations. */
+static void any_selector(struct pl_selector *x)
+{
+	static const char *const pattern[] = { "3", "4..", "1|2", "7..9|*1" };
+
+	x->all = true;
+	for (int k = 0; k < PL_SEL_COUNT_; k++)
+		if (!below(4)) {
+			x->key[k] = pattern[below(k == PL_SEL_SIZE ? 3 : 4)];
+			x->all = false;
+		}
+}
+
 static void any_rewrite(struct pl_plan *p)
 {
-	struct pl_rewrite rw = { .op = (uint8_t)below(PL_RW_COUNT_) };
+	struct pl_rewrite rw = { .op = (uint8_t)below(PL_RW_COUNT_), .to = -1 };
 	const struct pl_lang_row *row = &pl_plan_schema.row[rw.op];
 	char names[6][32], word[16];
 	const char *arg[6];
@@ -226,6 +249,10 @@ static void any_rewrite(struct pl_plan *p)
 					  ? pl_words_name(PL_WORDS_PLAN_PRECISION("\0") "\0",
 							  (unsigned)below(5))
 					  : pl_algo_name((unsigned)below(PL_ALGO_COUNT_));
+		else if (f->type == PL_LANG_TIME)
+			rw.to = (pl_ns)below(1u << 30);
+		else if (f->type == PL_LANG_FLAG)
+			any_selector(&rw.select);
 	}
 	for (uint32_t i = 0; i < rw.n_args; i++) {
 		any_name(names[i]);
@@ -287,7 +314,9 @@ static bool same_rewrite(const struct pl_rewrite *a, const struct pl_rewrite *b)
 
 	for (uint32_t i = 0; same && i < a->n_args; i++)
 		same = same_str(a->arg[i], b->arg[i]);
-	return same;
+	for (int k = 0; same && k < PL_SEL_COUNT_; k++)
+		same = same_str(a->select.key[k], b->select.key[k]);
+	return same && a->to == b->to && a->select.all == b->select.all;
 }
 
 static bool same_plan(const struct pl_plan *a, const struct pl_plan *b)

@@ -280,6 +280,16 @@ static void test_plans(void)
 	ok(one(&j, "accumulate 2", &step, &err) == 0 && step >= base - 2 * (pl_ns)j.n - 2,
 	   "two microbatches leave less to hide behind (%s)", err.msg);
 	ok(pl_edit_step(&j.e, 0) == base, "and all of it is undone");
+	ok(one(&j, "remove kind=comm", &step, &err) == 0 && step == sum_f + sum_b,
+	   "communication that takes no time (%s)", err.msg);
+	ok(one(&j, "scale name=\"forward L0\" rank=0..3 by 0.5", &step, &err) == 0 &&
+		   step == base - (j.fwd[0] - (pl_ns)((double)j.fwd[0] * 0.5 + 0.5)),
+	   "an operation that takes half of its time (%s)", err.msg);
+	ok(one(&j, "set name=forward?L[12] to=7ns", &step, &err) == 0 &&
+		   step == base - j.fwd[1] - j.fwd[2] + 14,
+	   "two operations that take 7 ns (%s)", err.msg);
+	refuse(&j, "scale kind=coll by 2", "no kind matches \"coll\"");
+	refuse(&j, "remove rank=77", "it selects no operation");
 	refuse(&j, "fuse-tensors \"grad L4\" \"grad L9\"", "grad L9");
 	refuse(&j, "bandwidth ib x 2", "ib");
 	refuse(&j, "recompute L7", "L7");
