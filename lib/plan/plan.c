@@ -111,6 +111,11 @@ static const struct pl_lang_row rows[] = {
 	[PL_RW_SET] = { PL_LANG_ROW("set", TIMING, "make operations take a given time", SELECTOR,
 				    TO(PL_LANG_NEED)),
 			.commas = true },
+	[PL_RW_FIX] = { PL_LANG_ROW("fix", TIMING,
+				    "make operations take what is typical of their peers", SELECTOR,
+				    PL_LANG_FIELD("to", CHOICE, KEY, "what is typical", RW(word),
+						  .choices = "mean|median", .word = "to")),
+			.commas = true },
 	{ PL_LANG_ROW("base", EXECUTION, "what the plan was made from",
 		      PL_LANG_FIELD("base", NAME, NEED, "file or job",
 				    .offset = offsetof(struct pl_plan, base))),
@@ -141,7 +146,7 @@ static const struct pl_lang_row rows[] = {
 				    "the base synchronises the tensors of one number as one",
 				    .max = PL_PLAN_SETS - 1, .word = "set")) },
 };
-_Static_assert(PL_RW_COUNT_ == 16, "a rewrite without a row, here and in paceline-plan(5)");
+_Static_assert(PL_RW_COUNT_ == 17, "a rewrite without a row, here and in paceline-plan(5)");
 
 const struct pl_lang_schema pl_plan_schema = { .name = "plan",
 					       .version = PL_PLAN_MAJOR,

@@ -44,7 +44,8 @@
 	X(PRIORITY, priority, "communication is carried out as it was issued")                     \
 	X(SCALE, scale, "a question, not a setting")                                               \
 	X(REMOVE, remove, "a question, not a setting")                                             \
-	X(SET, set, "a question, not a setting")
+	X(SET, set, "a question, not a setting")                                                   \
+	X(FIX, fix, "a question, not a setting")
 
 enum pl_rw {
 #define NUMBER(name, kind, why) PL_RW_##name,

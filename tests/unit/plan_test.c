@@ -38,7 +38,8 @@ static const char full[] = HEAD "base \"a job.graph\"\n"
 				"priority k fc.weight\n"
 				"scale kind=comm rank=2..4 by=0.5\n"
 				"remove name=a,b size=1K..|3 phase=backward alone=5\n"
-				"set all to=25000ns\n";
+				"set all to=25000ns\n"
+				"fix rank=3 to=median\n";
 
 /* The same in the older spelling, with words in place of keys. */
 static const char older[] = HEAD "base \"a job.graph\"\n"
@@ -71,7 +72,8 @@ static const char older[] = HEAD "base \"a job.graph\"\n"
 				 "priority \"k\" fc.weight\n"
 				 "scale kind=comm,rank=2..4 by 0.5\n"
 				 "remove name=a,b,size=1K..|3,phase=backward ; alone 5\n"
-				 "set all to 25us\n";
+				 "set all to 25us\n"
+				 "fix rank=3 to median\n";
 
 static void text_is_kept(void)
 {
@@ -82,7 +84,7 @@ static void text_is_kept(void)
 	if (last.code)
 		printf("# %s\n", last.msg);
 	is_str(written(&p, pl_plan_write_text, &b), full, "and written as it was");
-	ok(p.n_tensors == 4 && p.n_rw == 18, "tensors and rewrites");
+	ok(p.n_tensors == 4 && p.n_rw == 19, "tensors and rewrites");
 	ok(!p.complete && p.tensor[1].estimated && !p.tensor[0].estimated, "flags");
 	is_str(p.tensor[3].name, "a;b#c\\\x01", "a quoted name");
 	ok(p.rw[0].alone_ns == 210000 && p.rw[0].in_plan_ns == -5 && p.rw[3].alone_ns == INT64_MIN,
@@ -245,7 +247,8 @@ static void any_rewrite(struct pl_plan *p)
 		else if (f->type == PL_LANG_NAME)
 			rw.word = any_name(word);
 		else if (f->type == PL_LANG_CHOICE)
-			rw.word = rw.op == PL_RW_PRECISION
+			rw.word = rw.op == PL_RW_FIX ? (below(2) ? "mean" : "median")
+				  : rw.op == PL_RW_PRECISION
 					  ? pl_words_name(PL_WORDS_PLAN_PRECISION("\0") "\0",
 							  (unsigned)below(5))
 					  : pl_algo_name((unsigned)below(PL_ALGO_COUNT_));

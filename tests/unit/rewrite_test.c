@@ -288,6 +288,10 @@ static void test_plans(void)
 	ok(one(&j, "set name=forward?L[12] to=7ns", &step, &err) == 0 &&
 		   step == base - j.fwd[1] - j.fwd[2] + 14,
 	   "two operations that take 7 ns (%s)", err.msg);
+	ok(one(&j, "set name=forward?L0 rank=1.. to=7ns\nfix name=forward?L0 to median", &step,
+	       &err) == 0 &&
+		   step == base,
+	   "an operation that takes the recorded median of its peers (%s)", err.msg);
 	refuse(&j, "scale kind=coll by 2", "no kind matches \"coll\"");
 	refuse(&j, "remove rank=77", "it selects no operation");
 	refuse(&j, "fuse-tensors \"grad L4\" \"grad L9\"", "grad L9");
