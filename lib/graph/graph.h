@@ -106,9 +106,16 @@ enum pl_edge_type {
 #define PL_E_INFERRED 0x80u /* or-ed into the type */
 #define PL_E_TYPE(e)  ((e)&0x7fu)
 
+/* How a resource serves the RESOURCE nodes that want it at one time: X(name), in the order of the
+ * numbers in files. A discipline is one row here and one file, lib/sim/discipline_NAME.c. */
+#define PL_DISCIPLINES(X)	   X(fifo) /* first come, first served */
+#define PL_DISCIPLINE_NUMBER(name) PL_DS_##name,
+enum pl_discipline { PL_DISCIPLINES(PL_DISCIPLINE_NUMBER) PL_DS_COUNT_ };
+#undef PL_DISCIPLINE_NUMBER
+
 struct pl_resource {
 	uint8_t track_type; /* enum pl_track_type */
-	uint8_t discipline; /* 0 first come first served; others reserved */
+	uint8_t discipline; /* enum pl_discipline; a file may have others */
 	int32_t rank, device;
 	uint32_t capacity; /* operations at a time; 1 */
 	pl_id name, host;  /* strings */

@@ -77,8 +77,8 @@ struct pl_sim_events_job {
 				* predecessors start at 0 */
 	const uint32_t *k;     /* [task]: ready with the k-th predecessor; 0: with all. NULL: all 0.
 				* A task with k holds no resource */
-	const pl_ns *hold; /* [task]: from getting its resources to its start; NULL: all 0. Not with
-			    * parts, SHARED resources or domains */
+	const pl_ns *hold; /* [task]: from getting its resources to its start; NULL: all 0. It is 0
+			    * with parts, SHARED resources or domains */
 
 	const struct pl_sim_events_resource *res;
 	uint32_t n_res;

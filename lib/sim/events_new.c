@@ -94,7 +94,7 @@ static int find_ways(struct pl_sim_events *ev, struct pl_err *err)
 
 	for (uint32_t i = 0; i < job->n; i++) {
 		ev->route[i] = (uint8_t)route_of(ev, i);
-		if (ev->route[i] == ROUTE_CHANGING && job->hold)
+		if (ev->route[i] == ROUTE_CHANGING && job->hold && job->hold[i])
 			return pl_fail(err, PL_EUSAGE,
 				       "the end of task %u may move: it cannot be held", i);
 	}

@@ -16,8 +16,10 @@ struct prep { /* of one step */
 	int32_t *w;
 	struct long_gap *long_gap; /* by node */
 	size_t n_long_gaps, cap_long_gaps;
-	pl_ns *resource_gap; /* [node], where there are RESOURCE nodes: their unexplained time,
-			after they have got the resource; else NULL */
+	pl_ns *resource_gap; /* [node], where there are RESOURCE nodes: their unexplained time;
+			else NULL */
+	pl_ns *work; /* [node], if the durations of some depend on other operations: the duration
+			without these; else NULL */
 	pl_ns rec_start, rec_end;
 	bool reported;
 };
@@ -36,7 +38,7 @@ struct last_end { /* of the last operation of a resource */
 
 struct resource_places { /* of shared resources: when each of their places is free */
 	pl_ns *free;
-	uint32_t *off; /* [resource] */
+	uint32_t *off; /* [resource]; no places if no operation waits for it */
 };
 
 /* One step of one run. end has n_nodes; those of ENTRY nodes are filled from `last_end`. */
@@ -44,7 +46,8 @@ struct pass {
 	const struct pl_sim *s;
 	size_t k;
 	const pl_ns *dur; /* durations, but for: */
-	const float *f;	  /* their factors, NULL: all 1 */
+	const float *f;	  /* their factors, NULL: all 1. pl_sim_pass_shared() replaces both if
+			     durations depend on other operations */
 	const int32_t *w; /* delays of edges */
 	pl_ns *end;
 	struct last_end *last_end;
@@ -61,11 +64,11 @@ int pl_sim_slots_init(const struct pl_graph *g, struct resource_places *x,
 		      struct pl_err *err) PL_MUST;
 void pl_sim_slots_fini(struct resource_places *x);
 /*
- * What nothing explains before RESOURCE nodes: these are explained by their predecessors, or by the
- * resource that is busy. p->resource_gap[] says when each was ready, and becomes the unexplained
- * time. The recording is gone through in the order of its starts.
+ * Find the unexplained time of RESOURCE nodes: the time that neither their predecessors nor the
+ * resource explain. p->resource_gap[] says when each was ready, and becomes the unexplained time.
+ * Sets p->work.
  */
-int pl_sim_shared_unexplained(struct prep *p, const struct pl_gstep *st, const struct pl_shape *sh,
+int pl_sim_shared_unexplained(struct prep *p, const struct pl_graph *g, const struct pl_gstep *st,
 			      struct resource_places *x, struct pl_err *err) PL_MUST;
 /* Does this edge count from the start of its source? */
 static inline bool edge_from_start(uint8_t type)

@@ -3,14 +3,29 @@
  * time.
  *
  * The event core decides which operation gets a resource. A step becomes a job of the core: each
- * node is a task, and a RESOURCE node holds its resource, first come, first served. The structure
- * of the job depends only on the shape, so it is kept for the next step of that shape.
+ * node is a task, and a RESOURCE node needs its resource, which serves it by its discipline
+ * (discipline.h). The structure of the job depends only on the shape, so it is kept for the next
+ * step of that shape.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/events.h"
+#include "sim/discipline.h"
 #include "sim/internal.h"
+
+#define ROW(name) &pl_sim_discipline_##name,
+static const struct sim_discipline *const disciplines[] = { PL_DISCIPLINES(ROW) };
+#undef ROW
+
+static const struct sim_discipline *discipline_of(const struct pl_graph *g, uint32_t res)
+{
+	return disciplines[g->res[res].discipline];
+}
+
+static bool is_user(const struct pl_shape *sh, uint32_t i)
+{
+	return sh->type[i] == PL_N_RESOURCE && sh->res[i] != PL_NONE;
+}
 
 /* ---- places of resources --------------------------------------------------------------------- */
 
@@ -21,12 +36,19 @@ int pl_sim_slots_init(const struct pl_graph *g, struct resource_places *x, struc
 
 	if (rc < 0)
 		return rc;
-	for (size_t i = 0; i < g->n_res; i++) {
+	for (uint32_t i = 0; i < g->n_res; i++) {
 		uint32_t places = g->res[i].capacity ? g->res[i].capacity : 1;
 
 		x->off[i] = n;
+		if (g->res[i].discipline >= PL_DS_COUNT_)
+			return pl_fail(err, PL_EABSENT,
+				       "resource %u has discipline %u, which this version does "
+				       "not know",
+				       i, g->res[i].discipline);
+		if (!discipline_of(g, i)->waits)
+			continue;
 		if (places > 1u << 24 || n > UINT32_MAX / 2 - places)
-			return pl_fail(err, PL_ELIMIT, "resource %zu takes %u operations at a time",
+			return pl_fail(err, PL_ELIMIT, "resource %u takes %u operations at a time",
 				       i, places);
 		n += places;
 	}
@@ -45,48 +67,63 @@ void pl_sim_slots_fini(struct resource_places *x)
 	memset(x, 0, sizeof(*x));
 }
 
-static uint32_t first_free(const struct resource_places *x, uint32_t res)
-{
-	uint32_t best = x->off[res];
-
-	for (uint32_t i = best + 1; i < x->off[res + 1]; i++)
-		if (x->free[i] < x->free[best])
-			best = i;
-	return best;
-}
-
 /* ---- preparation ----------------------------------------------------------------------------- */
 
-struct user { /* of a shared resource */
-	pl_ns start, ready;
-	uint32_t node;
-};
+PL_COMPARATOR(by_start, struct sim_user, res, start, node);
 
-PL_COMPARATOR(by_start, struct user, start, node);
+/* The users of one resource. */
+static int explain(struct prep *p, const struct pl_graph *g, const struct resource_places *x,
+		   struct sim_user *u, size_t n, struct pl_err *err)
+{
+	const struct sim_discipline *d = discipline_of(g, u->res);
+	pl_ns *free = d->waits ? x->free + x->off[u->res] : NULL;
+	int rc = d->explain(u, n, g->res[u->res].capacity, free, err);
 
-int pl_sim_shared_unexplained(struct prep *p, const struct pl_gstep *st, const struct pl_shape *sh,
+	for (size_t i = 0; rc == 0 && i < n; i++) {
+		p->resource_gap[u[i].node] = u[i].unexplained;
+		if (d->stretches)
+			p->work[u[i].node] = u[i].work;
+	}
+	return rc;
+}
+
+static bool stretches(const struct pl_graph *g, const struct pl_shape *sh)
+{
+	for (uint32_t i = 0; i < sh->n_nodes; i++)
+		if (is_user(sh, i) && discipline_of(g, sh->res[i])->stretches)
+			return true;
+	return false;
+}
+
+int pl_sim_shared_unexplained(struct prep *p, const struct pl_graph *g, const struct pl_gstep *st,
 			      struct resource_places *x, struct pl_err *err)
 {
-	struct user *u;
-	size_t n = 0;
-	int rc = pl_alloc(&u, sh->n_nodes, sizeof(*u), err);
+	const struct pl_shape *sh = &g->shape[st->shape];
+	struct sim_user *u;
+	size_t n = 0, k;
+	int rc;
 
-	if (rc < 0)
-		return rc;
-	for (uint32_t i = 0; i < sh->n_nodes; i++)
-		if (sh->type[i] == PL_N_RESOURCE && sh->res[i] != PL_NONE)
-			u[n++] = (struct user){ st->start[i], p->resource_gap[i], i };
-	if (n)
-		qsort(u, n, sizeof(*u), by_start);
-	for (size_t k = 0; k < n; k++) {
-		uint32_t i = u[k].node, slot = first_free(x, sh->res[i]);
-		pl_ns t = pl_max_i64(u[k].ready, x->free[slot]);
-
-		p->resource_gap[i] = u[k].ready == INT64_MIN ? 0 : pl_max_i64(0, u[k].start - t);
-		x->free[slot] = pl_max_i64(x->free[slot], u[k].start + st->dur[i]);
+	PL_TRY(pl_alloc(&u, sh->n_nodes, sizeof(*u), err));
+	if (stretches(g, sh)) {
+		PL_TRY(pl_alloc(&p->work, sh->n_nodes, sizeof(*p->work), err));
+		memcpy(p->work, st->dur, sh->n_nodes * sizeof(*p->work));
 	}
+	for (uint32_t i = 0; i < sh->n_nodes; i++)
+		if (is_user(sh, i))
+			u[n++] = (struct sim_user){ .res = sh->res[i],
+						    .node = i,
+						    .start = st->start[i],
+						    .end = st->start[i] + st->dur[i],
+						    .ready = p->resource_gap[i] };
+	pl_sort(u, n, sizeof(*u), by_start);
+	for (size_t i = 0; i < n; i = k) {
+		for (k = i; k < n && u[k].res == u[i].res;)
+			k++;
+		PL_TRY(explain(p, g, x, u + i, k - i, err));
+	}
+out:
 	pl_free(u);
-	return 0;
+	return rc;
 }
 
 /* ---- a step as a job of the event core ------------------------------------------------------- */
@@ -96,8 +133,9 @@ struct sim_shared {
 	struct pl_sim_events *ev;
 	struct pl_sim_events_job job;
 	struct pl_sim_events_resource *res;
-	uint32_t *use_off, *use;
-	pl_ns *delay, *dur, *earliest, *start;
+	uint32_t *use_off, *use, *priority;
+	pl_ns *delay, *dur, *earliest, *hold, *start;
+	bool stretches; /* durations depend on other operations */
 };
 
 static void job_fini(struct sim_shared *x)
@@ -106,9 +144,11 @@ static void job_fini(struct sim_shared *x)
 	pl_free(x->res);
 	pl_free(x->use_off);
 	pl_free(x->use);
+	pl_free(x->priority);
 	pl_free(x->delay);
 	pl_free(x->dur);
 	pl_free(x->earliest);
+	pl_free(x->hold);
 	pl_free(x->start);
 	memset(x, 0, sizeof(*x));
 }
@@ -118,6 +158,21 @@ void pl_sim_shared_free(struct sim_shared *x)
 	if (x)
 		job_fini(x);
 	pl_free(x);
+}
+
+static int set_priorities(struct sim_shared *x, const struct pl_graph *g, const struct pl_shape *sh,
+			  struct pl_err *err)
+{
+	bool any = false;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < sh->n_nodes && !any; i++)
+		any = is_user(sh, i) && discipline_of(g, sh->res[i])->priority;
+	if (any && (rc = pl_alloc(&x->priority, sh->n_nodes, sizeof(*x->priority), err)) == 0)
+		for (uint32_t i = 0; i < sh->n_nodes; i++)
+			if (is_user(sh, i) && discipline_of(g, sh->res[i])->priority)
+				x->priority[i] = discipline_of(g, sh->res[i])->priority(sh, i);
+	return rc;
 }
 
 static int job_init(struct sim_shared *x, const struct pl_graph *g, const struct pl_shape *sh,
@@ -132,13 +187,18 @@ static int job_init(struct sim_shared *x, const struct pl_graph *g, const struct
 	PL_TRY(pl_alloc(&x->delay, sh->n_edges, sizeof(*x->delay), err));
 	PL_TRY(pl_alloc(&x->dur, sh->n_nodes, sizeof(*x->dur), err));
 	PL_TRY(pl_alloc(&x->earliest, sh->n_nodes, sizeof(*x->earliest), err));
+	PL_TRY(pl_alloc(&x->hold, sh->n_nodes, sizeof(*x->hold), err));
 	PL_TRY(pl_alloc(&x->start, sh->n_nodes, sizeof(*x->start), err));
-	for (size_t r = 0; r < g->n_res; r++)
-		x->res[r] = (struct pl_sim_events_resource){ .capacity = g->res[r].capacity,
-							     .domain = PL_NONE };
+	PL_TRY(set_priorities(x, g, sh, err));
+	x->stretches = stretches(g, sh);
+	for (uint32_t r = 0; r < g->n_res; r++)
+		x->res[r] =
+			(struct pl_sim_events_resource){ .capacity = g->res[r].capacity,
+							 .discipline = discipline_of(g, r)->core,
+							 .domain = PL_NONE };
 	for (uint32_t i = 0; i < sh->n_nodes; i++) {
 		x->use_off[i + 1] = x->use_off[i];
-		if (sh->type[i] == PL_N_RESOURCE && sh->res[i] != PL_NONE)
+		if (is_user(sh, i))
 			x->use[x->use_off[i + 1]++] = sh->res[i];
 	}
 	x->job = (struct pl_sim_events_job){ .n = sh->n_nodes,
@@ -152,7 +212,9 @@ static int job_init(struct sim_shared *x, const struct pl_graph *g, const struct
 					     .res = x->res,
 					     .n_res = (uint32_t)g->n_res,
 					     .use_off = x->use_off,
-					     .use = x->use };
+					     .use = x->use,
+					     .priority = x->priority,
+					     .hold = x->hold };
 	x->ev = pl_sim_events_new(&x->job, err);
 	if (!x->ev)
 		return err->code;
@@ -174,13 +236,19 @@ static void fill(struct sim_shared *x, const struct pass *p)
 		x->delay[prep->long_gap[i].edge] += prep->long_gap[i].gap;
 	for (uint32_t i = 0; i < x->sh->n_nodes; i++) {
 		bool source = x->sh->off[i] == x->sh->off[i + 1];
+		bool waits = is_user(x->sh, i) && discipline_of(p->s->g, x->sh->res[i])->waits;
+
+		pl_ns gap = prep->resource_gap[i];
+
+		x->hold[i] = waits ? gap : 0;
+		for (uint32_t e = x->sh->off[i]; gap && !waits && e < x->sh->off[i + 1]; e++)
+			x->delay[e] += gap;
 
 		x->dur[i] = scaled(p->dur[i], p->f, i);
 		x->earliest[i] = i < x->sh->n_entries ? p->end[i] - x->dur[i]
 				 : source	      ? st->start[i]
 						      : INT64_MIN;
 	}
-	x->job.hold = prep->resource_gap;
 }
 
 /* What the ends of the step mean for the next one, and for its length. */
@@ -216,6 +284,12 @@ int pl_sim_pass_shared(struct pass *p, struct sim_shared **shared, struct pl_err
 	t.start = x->start;
 	PL_TRY(pl_sim_events_run(x->ev, p->places->free, &t, err));
 	close_step(p, sh, t.start);
+	if (x->stretches) {
+		for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++)
+			x->dur[i] = p->end[i] - t.start[i];
+		p->dur = x->dur;
+		p->f = NULL;
+	}
 out:
 	return rc;
 }

@@ -142,7 +142,7 @@ static int prepare(struct pl_sim *s, size_t k, struct resource_places *x, struct
 			p->rec_end = pl_max_i64(p->rec_end, st->start[i] + st->dur[i]);
 	}
 	p->reported = st->number != INT64_MIN && p->rec_start <= p->rec_end;
-	return s->has_shared ? pl_sim_shared_unexplained(p, st, sh, x, err) : 0;
+	return s->has_shared ? pl_sim_shared_unexplained(p, s->g, st, x, err) : 0;
 }
 
 static int prepare_all(struct pl_sim *s, struct pl_err *err)
@@ -198,6 +198,7 @@ void pl_sim_free(struct pl_sim *s)
 		pl_free(s->step[k].w);
 		pl_free(s->step[k].long_gap);
 		pl_free(s->step[k].resource_gap);
+		pl_free(s->step[k].work);
 	}
 	pl_free(s->step);
 	pl_free(s);
@@ -526,11 +527,12 @@ static int apply(struct runner *x, struct pass *p, struct pl_err *err)
 static int run_step(struct runner *x, struct pass *p, size_t k, pl_ns *end, uint64_t *from,
 		    struct pl_err *err)
 {
+	const pl_ns *work = x->s->step[k].work;
 	int rc;
 
 	*p = (struct pass){ .s = x->s,
 			    .k = k,
-			    .dur = x->s->g->step[k].dur,
+			    .dur = work ? work : x->s->g->step[k].dur,
 			    .w = x->s->step[k].w,
 			    .end = end ? end : x->end,
 			    .last_end = x->last_end,
@@ -575,7 +577,7 @@ static int keep_step(struct runner *x, struct pl_run *r, size_t k, struct pl_err
 		PL_TRY(pl_alloc(&r->factor[k], sh->n_nodes, sizeof(float), err));
 		memcpy(r->factor[k], p.f, sh->n_nodes * sizeof(float));
 	}
-	if (p.dur == x->dur) {
+	if (p.dur != x->s->g->step[k].dur) {
 		PL_TRY(pl_alloc(&r->dur[k], sh->n_nodes, sizeof(pl_ns), err));
 		memcpy(r->dur[k], p.dur, sh->n_nodes * sizeof(pl_ns));
 	}

@@ -124,6 +124,24 @@ static void test_shared(uint64_t seed, int places)
 	pl_graph_fini(&j.g);
 }
 
+static void test_unknown_discipline(void)
+{
+	struct pl_err err = { 0 };
+	struct user u[USERS];
+	struct pl_sim *s;
+	struct job j;
+
+	for (int i = 0; i < USERS; i++)
+		u[i] = (struct user){ i, 1, i };
+	if (!ok(queue_graph(&j, u, 1, &err) == 0, "a queue"))
+		return;
+	j.g.res[0].discipline = 200;
+	s = pl_sim_new(&j.g, &err);
+	ok(!s && err.code == PL_EABSENT, "a discipline that nobody knows: %s", err.msg);
+	pl_sim_free(s);
+	pl_graph_fini(&j.g);
+}
+
 /* ---- the event core -------------------------------------------------------------------------- */
 
 /* An edit as tasks that compete for nothing. Arrays for `nodes` and `edges` are the caller's. */
@@ -204,6 +222,7 @@ int main(void)
 {
 	for (int places = 1; places <= 4; places++)
 		test_shared(7 + (uint64_t)places, places);
+	test_unknown_discipline();
 	for (uint64_t seed = 200; seed < 212; seed++)
 		test_event_core(seed);
 	return done_testing();
