@@ -124,6 +124,99 @@ static void test_shared(uint64_t seed, int places)
 	pl_graph_fini(&j.g);
 }
 
+/* All users at once: more than `capacity` share the resource. In small pieces of time. */
+static void slow_sharing(struct user *u, const pl_ns *work, int capacity)
+{
+	const int pieces = 64;
+	double left[USERS];
+	int n = USERS;
+
+	for (int i = 0; i < USERS; i++) {
+		u[i].start = u[i].ready;
+		left[i] = (double)work[i];
+	}
+	for (int64_t t = 0; n; t++) {
+		int running = 0;
+		double speed;
+
+		for (int i = 0; i < USERS; i++)
+			running += left[i] > 0 && u[i].ready * pieces <= t;
+		speed = running > capacity ? (double)capacity / running : 1;
+		for (int i = 0; i < USERS; i++) {
+			if (left[i] <= 0 || u[i].ready * pieces > t)
+				continue;
+			left[i] -= speed / pieces;
+			if (left[i] > 1e-9)
+				continue;
+			left[i] = 0;
+			u[i].dur = (t + 1 + pieces - 1) / pieces - u[i].start;
+			n--;
+		}
+	}
+}
+
+static bool near(const struct pl_sim *s, const struct pl_run *r, const struct user *u, pl_ns most)
+{
+	bool all = true;
+
+	for (int i = 0; i < USERS; i++) {
+		pl_ns off = pl_sim_run_dur(s, r, 0, (uint32_t)(2 * i + 1)) - u[i].dur;
+
+		all &= r->start[0][2 * i + 1] == u[i].start && off >= -most && off <= most;
+	}
+	return all;
+}
+
+static void test_sharing(uint64_t seed, int capacity)
+{
+	struct pl_err err = { 0 };
+	struct user u[USERS], half[USERS], late[USERS];
+	pl_ns work[USERS], less[USERS];
+	struct pl_whatif w = { 0 };
+	struct pl_run r = { 0 }, p = { 0 };
+	struct pl_sim *s = NULL;
+	struct job j;
+
+	for (int i = 0; i < USERS; i++) {
+		u[i] = (struct user){ .ready = (pl_ns)(pl_rng_next(&seed) % 2000) };
+		half[i] = u[i];
+		work[i] = 2 * (pl_ns)(1 + pl_rng_next(&seed) % 200);
+		less[i] = work[i] / 2;
+	}
+	slow_sharing(u, work, capacity);
+	slow_sharing(half, less, capacity);
+	if (queue_graph(&j, u, (uint32_t)capacity, &err) < 0) {
+		ok(false, "sharing: %s", err.msg);
+		return;
+	}
+	j.g.res[0].discipline = PL_DS_shared;
+	if (!(s = pl_sim_new(&j.g, &err)) || pl_sim_run(s, NULL, &r, &err) < 0 ||
+	    pl_sim_whatif_add(&w, "scale kind=send by 0.5", &err) < 0 ||
+	    pl_sim_run(s, &w, &p, &err) < 0) {
+		ok(false, "sharing: %s", err.msg);
+		return;
+	}
+	ok(near(s, &r, u, 4), "%d at full speed: as recorded", capacity);
+	/* the recorded ends were rounded to ns, and sharing stretches an error of the work */
+	ok(near(s, &p, half, USERS / capacity),
+	   "%d at full speed: with half the work each as if simulated", capacity);
+	pl_sim_run_fini(&r);
+	pl_sim_free(s);
+	/* later than ready: unexplained, and so in the replay */
+	memcpy(late, u, sizeof(late));
+	for (int i = 0; i < USERS; i++)
+		j.g.step[0].start[2 * i + 1] = late[i].start += 1000;
+	s = pl_sim_new(&j.g, &err);
+	ok(s && pl_sim_run(s, NULL, &r, &err) == 0 && near(s, &r, late, 4) &&
+		   pl_sim_unexplained(s, 0, 1) == 1000,
+	   "%d at full speed: what nothing explains passes before", capacity);
+	pl_sim_whatif_fini(&w);
+	pl_sim_run_fini(&r);
+	pl_sim_run_fini(&p);
+	pl_sim_free(s);
+	pl_graph_fini(&j.g);
+}
+
 static void test_unknown_discipline(void)
 {
 	struct pl_err err = { 0 };
@@ -222,6 +315,8 @@ int main(void)
 {
 	for (int places = 1; places <= 4; places++)
 		test_shared(7 + (uint64_t)places, places);
+	for (int capacity = 1; capacity <= 3; capacity++)
+		test_sharing(70 + (uint64_t)capacity, capacity);
 	test_unknown_discipline();
 	for (uint64_t seed = 200; seed < 212; seed++)
 		test_event_core(seed);
