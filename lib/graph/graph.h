@@ -109,8 +109,9 @@ enum pl_edge_type {
 /* How a resource serves the RESOURCE nodes that want it at one time: X(name), in the order of the
  * numbers in files. A discipline is one row here and one file, lib/sim/discipline_NAME.c. */
 #define PL_DISCIPLINES(X)                                                                          \
-	X(fifo)	  /* first come, first served */                                                   \
-	X(shared) /* all at once; more than its capacity share it equally */
+	X(fifo)	    /* first come, first served */                                                 \
+	X(shared)   /* all at once; more than its capacity share it equally */                     \
+	X(priority) /* the most urgent that waits, by the column `priority` */
 #define PL_DISCIPLINE_NUMBER(name) PL_DS_##name,
 enum pl_discipline { PL_DISCIPLINES(PL_DISCIPLINE_NUMBER) PL_DS_COUNT_ };
 #undef PL_DISCIPLINE_NUMBER

@@ -162,7 +162,7 @@ static void small_graph(struct pl_graph *g)
 		s->name[i] = i == 4 ? PL_NONE : str(g, i == 2 ? "-" : "ncclDevKernel_AllReduce");
 		s->group[i] = i > 2 && i < 8 ? 0 : PL_NONE;
 		s->bytes[i] = i == 6 ? (int64_t)1 << 40 : -1;
-		s->mb[i] = s->chunk[i] = s->layer[i] = s->peer[i] = -1;
+		s->mb[i] = s->chunk[i] = s->layer[i] = s->peer[i] = s->priority[i] = -1;
 		s->module[i] = s->comm[i] = s->work[i] = PL_NONE;
 		for (; e < PL_LEN(edge) && edge[e].dst == i; e++) {
 			s->src[e] = edge[e].src;
@@ -176,6 +176,7 @@ static void small_graph(struct pl_graph *g)
 	s->chunk[2] = 0;
 	s->layer[2] = 11;
 	s->peer[3] = 64;
+	s->priority[2] = 3;
 	add_comm_and_work(g, s);
 	add_tensor(g);
 	add_step(g, 7, 0);
@@ -588,7 +589,7 @@ static void views(void)
 	to_text(&g, PL_GV_TEXT, &b);
 	ok(strstr((char *)b.p, "group\t0\t1\ttp\\x090\t3,64\n") != NULL, "text: a tab in a name");
 	ok(strstr((char *)b.p, "\tkind-200\tin_step,0x40\t1\t\\x2d\t-\t0\t-\t4\t0\t11\t-\t"
-			       "forward\t-\t-\t0\n") != NULL,
+			       "forward\t-\t-\t0\t3\n") != NULL,
 	   "text: all fields of a node");
 	ok(strstr((char *)b.p,
 		  "\ncomm\t0\tallreduce\tring\tbfloat16\t0\t2\t4\t-\t1099511627776\n") &&

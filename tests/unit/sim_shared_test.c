@@ -14,9 +14,18 @@ enum { USERS = 40 };
 
 struct user {
 	pl_ns ready, dur, start;
+	int32_t priority;
 };
 
-/* Users of one resource that takes `places` at a time: first come, first served; ns by ns. */
+static bool goes_before(const struct user *a, const struct user *b)
+{
+	if (a->priority != b->priority) /* -1: behind all others */
+		return b->priority < 0 || (a->priority >= 0 && a->priority < b->priority);
+	return a->ready < b->ready;
+}
+
+/* Users of one resource that takes `places` at a time, the most urgent first, then the first that
+ * came; ns by ns. */
 static void slow_queue(struct user *u, int places)
 {
 	bool started[USERS] = { false };
@@ -31,7 +40,7 @@ static void slow_queue(struct user *u, int places)
 			best = -1;
 			for (int i = 0; i < USERS; i++)
 				if (!started[i] && u[i].ready <= t &&
-				    (best < 0 || u[i].ready < u[best].ready))
+				    (best < 0 || goes_before(&u[i], &u[best])))
 					best = i;
 			if (best < 0)
 				break;
@@ -89,7 +98,7 @@ static void test_shared(uint64_t seed, int places)
 	int delays = 0;
 
 	for (int i = 0; i < USERS; i++) {
-		u[i].ready = (pl_ns)(pl_rng_next(&seed) % 300);
+		u[i] = (struct user){ .ready = (pl_ns)(pl_rng_next(&seed) % 300) };
 		u[i].dur = 2 * (pl_ns)(1 + pl_rng_next(&seed) % 20);
 		half[i] = u[i];
 		half[i].dur /= 2;
@@ -217,6 +226,56 @@ static void test_sharing(uint64_t seed, int capacity)
 	pl_graph_fini(&j.g);
 }
 
+static void test_priority(uint64_t seed, int places)
+{
+	struct pl_err err = { 0 };
+	struct user u[USERS], half[USERS];
+	struct pl_whatif w = { 0 };
+	struct pl_run r = { 0 }, p = { 0 };
+	struct pl_sim *s = NULL;
+	struct pl_shape *sh;
+	struct job j;
+	bool same = true, scaled = true;
+
+	for (int i = 0; i < USERS; i++) {
+		u[i] = (struct user){ .ready = (pl_ns)(pl_rng_next(&seed) % 300),
+				      .dur = 2 * (pl_ns)(1 + pl_rng_next(&seed) % 20),
+				      .priority = (int32_t)(pl_rng_next(&seed) % 5) - 1 };
+		half[i] = u[i];
+		half[i].dur /= 2;
+	}
+	slow_queue(u, places);
+	slow_queue(half, places);
+	if (queue_graph(&j, u, (uint32_t)places, &err) < 0) {
+		ok(false, "priorities: %s", err.msg);
+		return;
+	}
+	j.g.res[0].discipline = PL_DS_priority;
+	sh = &j.g.shape[0];
+	if (!sh->priority && pl_alloc(&sh->priority, MAX_NODES, sizeof(*sh->priority), &err) < 0)
+		return;
+	memset(sh->priority, 0xff, sh->n_nodes * sizeof(*sh->priority));
+	for (int i = 0; i < USERS; i++)
+		sh->priority[2 * i + 1] = u[i].priority;
+	if (!(s = pl_sim_new(&j.g, &err)) || pl_sim_run(s, NULL, &r, &err) < 0 ||
+	    pl_sim_whatif_add(&w, "scale kind=send by 0.5", &err) < 0 ||
+	    pl_sim_run(s, &w, &p, &err) < 0) {
+		ok(false, "priorities: %s", err.msg);
+		return;
+	}
+	for (int i = 0; i < USERS; i++) {
+		same &= r.start[0][2 * i + 1] == u[i].start;
+		scaled &= p.start[0][2 * i + 1] == half[i].start;
+	}
+	ok(same, "%d places, priorities: as recorded", places);
+	ok(scaled, "%d places, priorities: as simulated with half the time each", places);
+	pl_sim_whatif_fini(&w);
+	pl_sim_run_fini(&r);
+	pl_sim_run_fini(&p);
+	pl_sim_free(s);
+	pl_graph_fini(&j.g);
+}
+
 static void test_unknown_discipline(void)
 {
 	struct pl_err err = { 0 };
@@ -225,7 +284,7 @@ static void test_unknown_discipline(void)
 	struct job j;
 
 	for (int i = 0; i < USERS; i++)
-		u[i] = (struct user){ i, 1, i };
+		u[i] = (struct user){ .ready = i, .dur = 1, .start = i };
 	if (!ok(queue_graph(&j, u, 1, &err) == 0, "a queue"))
 		return;
 	j.g.res[0].discipline = 200;
@@ -317,6 +376,8 @@ int main(void)
 		test_shared(7 + (uint64_t)places, places);
 	for (int capacity = 1; capacity <= 3; capacity++)
 		test_sharing(70 + (uint64_t)capacity, capacity);
+	for (int places = 1; places <= 3; places++)
+		test_priority(90 + (uint64_t)places, places);
 	test_unknown_discipline();
 	for (uint64_t seed = 200; seed < 212; seed++)
 		test_event_core(seed);

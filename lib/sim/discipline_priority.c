@@ -1,0 +1,19 @@
+/*
+ * Priorities: a free place takes the most urgent operation that waits, and of equally urgent ones
+ * the one that has waited longest. An operation that has begun is not interrupted.
+ *
+ * The urgency is the column `priority` of the node: 0 is the most urgent; a node without a priority
+ * comes after all others.
+ */
+#include "sim/discipline.h"
+
+static uint32_t priority(const struct pl_shape *sh, uint32_t node)
+{
+	return sh->priority ? (uint32_t)sh->priority[node] : 0; /* unknown, -1, is the greatest */
+}
+
+const struct sim_discipline pl_sim_discipline_priority = { .core = PL_EVENTS_QUEUE,
+							   .waits = true,
+							   .explain =
+								   pl_sim_discipline_explain_places,
+							   .priority = priority };
