@@ -20,7 +20,7 @@ static int as_settings(int to, const struct pl_plan *p, struct pl_out *out, stru
 
 	if (!s)
 		return pl_fail(err, PL_EINTERNAL, "settings number %d are not there", to);
-	return s->write(p, out, err);
+	return pl_settings_write(s, p, out, err);
 }
 
 int write_plan(const struct config *c, const struct pl_plan *p, struct pl_out *out,

@@ -5,6 +5,7 @@
 
 #include "io/container.h"
 #include "io/json.h"
+#include "io/write.h"
 #include "plan/job.h"
 #include "plan/plan.h"
 #include "plan/topology.h"
@@ -44,14 +45,9 @@ struct pl_sets {
 struct pl_setter {
 	const struct pl_plan *p;
 	struct pl_sets s;
-	struct pl_out *out;
-	unsigned done; /* rewrites that it expresses, a bit each: no comment for those */
+	struct pl_writer w; /* its first failure is that of the whole */
+	unsigned done;	    /* rewrites that it expresses, a bit each: no comment for those */
 };
-/* Head, body, then a comment for each rewrite whose bit the body did not set. */
-int pl_settings_write(const struct pl_plan *p, const char *name, struct pl_out *out,
-		      int (*body)(struct pl_setter *s, struct pl_err *err),
-		      struct pl_err *err) PL_MUST;
-
 /* ---- settings: one size for all buckets ---- */
 
 /* After which of the sets' tensors does one end (n_tensors, to be freed with pl_free())? runs: each
@@ -69,16 +65,15 @@ struct pl_one_size {
 };
 /* The size for all buckets that comes closest to the plan's sets; of 1, one tensor at a time, if
  * that is exact. `unit` in bytes: what the framework counts in. Needs tensors. */
-int pl_settings_one_size(const struct pl_sets *s, enum pl_close rule, int64_t unit,
-			 struct pl_one_size *out, struct pl_err *err) PL_MUST;
+void pl_settings_one_size(struct pl_setter *s, enum pl_close rule, int64_t unit,
+			  struct pl_one_size *out);
 /* What the plan's sets lose by it, as a comment; nothing where they are kept. */
-int pl_settings_put_differ(struct pl_out *out, const struct pl_one_size *o,
-			   struct pl_err *err) PL_MUST;
+void pl_settings_put_differ(struct pl_setter *s, const struct pl_one_size *o);
 
 /* ---- settings: questions ---- */
 
-/* Microbatches that all lines make together, 0 if there are none. */
-int64_t pl_settings_accumulate(const struct pl_plan *p);
+/* Microbatches that all lines make together, 0 if there are none. They count as expressed. */
+int64_t pl_settings_accumulate(struct pl_setter *s);
 /* The parameter that a tensor of the base is the gradient of: graphs call it "grad NAME". */
 const char *pl_settings_param(const char *tensor);
 /* The last rewrite of that sort, NULL if there is none. */
@@ -94,13 +89,13 @@ const char *pl_settings_nccl(struct pl_setter *s, bool rings_alone);
 bool pl_settings_nameless(const struct pl_plan *p);
 /* The names of a set as a Python tuple in a line of its own; their numbers if the plan is nameless.
  */
-int pl_settings_tuple(struct pl_setter *s, uint32_t set, bool numbers, struct pl_err *err) PL_MUST;
+void pl_settings_tuple(struct pl_setter *s, uint32_t set, bool numbers);
 /* A string literal, right in Python and in JSON, but for control characters in JSON's case. */
-int pl_settings_str(struct pl_out *out, const char *s, struct pl_err *err) PL_MUST;
+void pl_settings_str(struct pl_setter *s, const char *text);
 /* Autocast or TF32, checkpoints, and the algorithm of NCCL, as code for torch. */
-int pl_settings_torch_precision(struct pl_setter *s, struct pl_err *err) PL_MUST;
-int pl_settings_torch_recompute(struct pl_setter *s, struct pl_err *err) PL_MUST;
-int pl_settings_torch_nccl(struct pl_setter *s, bool rings_alone, struct pl_err *err) PL_MUST;
+void pl_settings_torch_precision(struct pl_setter *s);
+void pl_settings_torch_recompute(struct pl_setter *s);
+void pl_settings_torch_nccl(struct pl_setter *s, bool rings_alone);
 
 extern const struct pl_settings pl_settings_ddp, pl_settings_fsdp, pl_settings_horovod,
 	pl_settings_byteps, pl_settings_deepspeed, pl_settings_megatron, pl_settings_xla;

@@ -152,14 +152,17 @@ int pl_plan_write_json(const struct pl_plan *p, struct pl_out *out, struct pl_er
 
 /* ---- settings of other people's frameworks -------------------------------------------------- */
 
+struct pl_setter;
 struct pl_settings {	  /* one a framework */
 	const char *name; /* ddp, fsdp, horovod, byteps, deepspeed, megatron, xla */
 	const char *summary;
-	/* Writes options, environment or a fragment of code, and as comments what the framework
-	 * cannot express of the plan. PL_OK also if it can express nothing. */
-	int (*write)(const struct pl_plan *p, struct pl_out *out, struct pl_err *err);
+	void (*body)(struct pl_setter *s); /* what follows the first comments */
 };
 extern const struct pl_settings *const pl_settings[]; /* NULL at the end */
+/* Writes options, environment or a fragment of code, and as comments what the framework cannot
+ * express of the plan. PL_OK also if it can express nothing. */
+int pl_settings_write(const struct pl_settings *s, const struct pl_plan *p, struct pl_out *out,
+		      struct pl_err *err) PL_MUST;
 
 /* The tensors as the plan synchronises them, numbered in order of issue. base[i]: the base's set of
  * tensor i, any number; NULL: as the plan says. Empty after a failure. */

@@ -88,35 +88,31 @@ out:
 /* ---- comments -----------------------------------------------------------------------------------
  */
 
-static int put_head(struct pl_setter *s, const char *name, struct pl_err *err)
+static void put_head(struct pl_setter *s, const char *name)
 {
 	const struct pl_plan *p = s->p;
 	char now[24], then[24];
 	bool estimated = false;
-	int rc;
 
-	PL_TRY(pl_out_printf(s->out, err, "# %s: a plan by paceline", name));
+	pl_write_format(&s->w, "# %s: a plan by paceline", name);
 	if (p->predicted_ns != INT64_MIN && p->baseline_ns != INT64_MIN)
-		PL_TRY(pl_out_printf(s->out, err, "; %s a step predicted, %s so far",
-				     pl_fmt_ns(then, sizeof(then), p->predicted_ns),
-				     pl_fmt_ns(now, sizeof(now), p->baseline_ns)));
-	PL_TRY(pl_out_printf(s->out, err, "\n"));
+		pl_write_format(&s->w, "; %s a step predicted, %s so far",
+				pl_fmt_ns(then, sizeof(then), p->predicted_ns),
+				pl_fmt_ns(now, sizeof(now), p->baseline_ns));
+	pl_write_format(&s->w, "\n");
 	for (size_t i = 0; i < p->n_tensors; i++)
 		estimated |= p->tensor[i].estimated;
 	if (estimated)
-		PL_TRY(pl_out_printf(s->out, err,
-				     "# sizes of some tensors are estimated: check what the "
-				     "framework makes of these\n"));
+		pl_write_format(&s->w, "# sizes of some tensors are estimated: check what the "
+				       "framework makes of these\n");
 	if (!p->n_tensors)
-		PL_TRY(pl_out_printf(s->out, err,
-				     "# the plan names no tensors of its base: nothing can be said "
-				     "about buckets\n"));
-out:
-	return rc;
+		pl_write_format(&s->w,
+				"# the plan names no tensors of its base: nothing can be said "
+				"about buckets\n");
 }
 
 /* "# not expressed: order a b c ... (5 names): why" */
-static int put_not(struct pl_setter *s, const struct pl_rewrite *rw, struct pl_err *err)
+static void put_not(struct pl_setter *s, const struct pl_rewrite *rw)
 {
 	struct pl_rewrite shown = *rw;
 	struct pl_lang_statement st = { 0 };
@@ -125,34 +121,31 @@ static int put_not(struct pl_setter *s, const struct pl_rewrite *rw, struct pl_e
 
 	shown.n_args = rw->n_args < 3 ? rw->n_args : 3;
 	shown.alone_ns = shown.in_plan_ns = INT64_MIN;
-	PL_TRY(pl_plan_statement(&shown, &st, err));
-	PL_TRY(pl_lang_put(&b, &st, err));
-	b.n--; /* its newline */
+	PL_TRY(pl_plan_statement(&shown, &st, &s->w.fail));
+	PL_TRY(pl_lang_put(&b, &st, &s->w.fail));
+	pl_write_format(&s->w, "# not expressed: %.*s", (int)b.n - 1, (char *)b.p); /* no newline */
 	if (shown.n_args < rw->n_args)
-		PL_TRY(pl_buf_printf(&b, err, " ... (%u names)", rw->n_args));
-	rc = pl_out_printf(s->out, err, "# not expressed: %.*s: %s\n", (int)b.n, (char *)b.p,
-			   reasons[rw->op]);
+		pl_write_format(&s->w, " ... (%u names)", rw->n_args);
+	pl_write_format(&s->w, ": %s\n", reasons[rw->op]);
 out:
 	pl_lang_end(&st);
 	pl_buf_fini(&b);
-	return rc;
 }
 
-int pl_settings_write(const struct pl_plan *p, const char *name, struct pl_out *out,
-		      int (*body)(struct pl_setter *s, struct pl_err *err), struct pl_err *err)
+int pl_settings_write(const struct pl_settings *f, const struct pl_plan *p, struct pl_out *out,
+		      struct pl_err *err)
 {
-	struct pl_setter s = { .p = p, .out = out };
-	int rc;
+	struct pl_setter s = { .p = p, .w = { .out = out } };
 
-	PL_TRY(sets_init(&s.s, p, err));
-	PL_TRY(put_head(&s, name, err));
-	PL_TRY(body(&s, err));
-	for (size_t i = 0; i < p->n_rw; i++)
-		if (!(s.done & 1u << p->rw[i].op))
-			PL_TRY(put_not(&s, &p->rw[i], err));
-out:
+	if (sets_init(&s.s, p, &s.w.fail) >= 0) {
+		put_head(&s, f->name);
+		f->body(&s);
+		for (size_t i = 0; i < p->n_rw; i++)
+			if (!(s.done & 1u << p->rw[i].op))
+				put_not(&s, &p->rw[i]);
+	}
 	sets_fini(&s.s);
-	return rc;
+	return pl_writer_end(&s.w, err);
 }
 
 /* ---- questions ----------------------------------------------------------------------------------
@@ -166,13 +159,15 @@ const struct pl_rewrite *pl_settings_last(const struct pl_plan *p, unsigned op)
 	return NULL;
 }
 
-int64_t pl_settings_accumulate(const struct pl_plan *p)
+int64_t pl_settings_accumulate(struct pl_setter *s)
 {
+	const struct pl_plan *p = s->p;
 	int64_t k = 0;
 
 	for (size_t i = 0; i < p->n_rw; i++)
 		if (p->rw[i].op == PL_RW_ACCUMULATE)
 			k = k > INT64_MAX / 65536 ? INT64_MAX : (k ? k : 1) * p->rw[i].k;
+	s->done |= k ? 1u << PL_RW_ACCUMULATE : 0;
 	return k;
 }
 
@@ -220,71 +215,63 @@ bool pl_settings_nameless(const struct pl_plan *p)
 	return p->n_tensors > 0;
 }
 
-int pl_settings_tuple(struct pl_setter *s, uint32_t set, bool numbers, struct pl_err *err)
+void pl_settings_tuple(struct pl_setter *s, uint32_t set, bool numbers)
 {
 	const uint32_t *t = s->s.tensor + s->s.first[set], *end = s->s.tensor + s->s.first[set + 1];
 	const char *name;
-	int rc;
 
-	PL_TRY(pl_out_printf(s->out, err, "    ("));
+	pl_write_format(&s->w, "    (");
 	for (const uint32_t *i = t; i < end; i++) {
 		if (i > t)
-			PL_TRY(pl_out_printf(s->out, err, ", "));
+			pl_write_format(&s->w, ", ");
 		name = pl_settings_param(s->p->tensor[*i].name);
 		if (numbers)
-			PL_TRY(pl_out_printf(s->out, err, "%llu", strtoull(name, NULL, 10)));
+			pl_write_format(&s->w, "%llu", strtoull(name, NULL, 10));
 		else
-			PL_TRY(pl_settings_str(s->out, name, err));
+			pl_settings_str(s, name);
 	}
 	/* one alone would be no tuple without its comma */
-	rc = pl_out_printf(s->out, err, end - t == 1 ? ",),\n" : "),\n");
-out:
-	return rc;
+	pl_write_format(&s->w, end - t == 1 ? ",),\n" : "),\n");
 }
 
-int pl_settings_str(struct pl_out *out, const char *s, struct pl_err *err)
+void pl_settings_str(struct pl_setter *s, const char *text)
 {
-	int rc;
+	pl_write_char(&s->w, '"');
+	for (; *text; text++) {
+		unsigned char c = (unsigned char)*text;
 
-	PL_TRY(pl_out_write(out, "\"", 1, err));
-	for (; *s; s++) {
-		unsigned char c = (unsigned char)*s;
-
-		if (c == '"' || c == '\\')
-			PL_TRY(pl_out_printf(out, err, "\\%c", c));
-		else if (c < 0x20 || c == 0x7f)
-			PL_TRY(pl_out_printf(out, err, "\\u%04x", c));
+		if (c < 0x20 || c == 0x7f)
+			pl_write_format(&s->w, "\\u%04x", c);
 		else
-			PL_TRY(pl_out_write(out, s, 1, err));
+			pl_write_format(&s->w, c == '"' || c == '\\' ? "\\%c" : "%c", c);
 	}
-	rc = pl_out_write(out, "\"", 1, err);
-out:
-	return rc;
+	pl_write_char(&s->w, '"');
 }
 
 /* ---- torch --------------------------------------------------------------------------------------
  */
 
-int pl_settings_torch_precision(struct pl_setter *s, struct pl_err *err)
+void pl_settings_torch_precision(struct pl_setter *s)
 {
 	const char *word = pl_settings_precision(s->p), *dtype = NULL;
 
 	if (!word)
-		return 0;
+		return;
 	if (!strcmp(word, "tf32") || !strcmp(word, "fp32")) {
 		s->done |= 1u << PL_RW_PRECISION;
-		return pl_out_printf(s->out, err, "torch.set_float32_matmul_precision(\"%s\")\n",
-				     word[0] == 't' ? "high" : "highest");
+		pl_write_format(&s->w, "torch.set_float32_matmul_precision(\"%s\")\n",
+				word[0] == 't' ? "high" : "highest");
+		return;
 	}
 	if (!strcmp(word, "bf16"))
 		dtype = "bfloat16";
 	else if (!strcmp(word, "fp16"))
 		dtype = "float16";
 	if (!dtype)
-		return 0;
+		return;
 	s->done |= 1u << PL_RW_PRECISION;
-	return pl_out_printf(
-		s->out, err,
+	pl_write_format(
+		&s->w,
 		"autocast = torch.autocast(\"cuda\", dtype=torch.%s)  # with autocast: around "
 		"forward pass and loss\n%s",
 		dtype,
@@ -293,44 +280,40 @@ int pl_settings_torch_precision(struct pl_setter *s, struct pl_err *err)
 				: "");
 }
 
-int pl_settings_torch_nccl(struct pl_setter *s, bool rings_alone, struct pl_err *err)
+void pl_settings_torch_nccl(struct pl_setter *s, bool rings_alone)
 {
 	const char *algo = pl_settings_nccl(s, rings_alone);
 
 	if (!algo)
-		return 0;
-	return pl_out_printf(s->out, err,
-			     "import os\nos.environ[\"NCCL_ALGO\"] = \"%s\"  # before the process "
-			     "group is made; obeyed by NCCL alone\n",
-			     algo);
+		return;
+	pl_write_format(&s->w,
+			"import os\nos.environ[\"NCCL_ALGO\"] = \"%s\"  # before the process "
+			"group is made; obeyed by NCCL alone\n",
+			algo);
 }
 
-int pl_settings_torch_recompute(struct pl_setter *s, struct pl_err *err)
+void pl_settings_torch_recompute(struct pl_setter *s)
 {
 	bool any = pl_settings_last(s->p, PL_RW_RECOMPUTE) != NULL;
-	int rc = 0;
 
 	if (!any)
-		return 0;
-	PL_TRY(pl_out_printf(
-		s->out, err,
+		return;
+	pl_write_format(
+		&s->w,
 		"# before the model is wrapped; the names are those of modules\n"
 		"from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import "
 		"apply_activation_checkpointing\nlayers = [model.get_submodule(name) for name in "
-		"(\n"));
+		"(\n");
 	for (size_t i = 0; i < s->p->n_rw; i++) {
 		const struct pl_rewrite *rw = &s->p->rw[i];
 
 		for (uint32_t a = 0; rw->op == PL_RW_RECOMPUTE && a < rw->n_args; a++) {
-			PL_TRY(pl_out_printf(s->out, err, "    "));
-			PL_TRY(pl_settings_str(s->out, rw->arg[a], err));
-			PL_TRY(pl_out_printf(s->out, err, ",\n"));
+			pl_write_format(&s->w, "    ");
+			pl_settings_str(s, rw->arg[a]);
+			pl_write_format(&s->w, ",\n");
 		}
 	}
 	s->done |= 1u << PL_RW_RECOMPUTE;
-	rc = pl_out_printf(s->out, err,
-			   ")]\napply_activation_checkpointing(model, check_fn=lambda m: "
-			   "any(m is l for l in layers))\n");
-out:
-	return rc;
+	pl_write_format(&s->w, ")]\napply_activation_checkpointing(model, check_fn=lambda m: "
+			       "any(m is l for l in layers))\n");
 }

@@ -56,77 +56,62 @@ static int64_t best_size(const struct pl_setter *s, uint32_t *differ)
 	return best;
 }
 
-static int put_partitions(struct pl_setter *s, struct pl_err *err)
+static void put_partitions(struct pl_setter *s)
 {
 	uint32_t differ;
 	int64_t bytes = best_size(s, &differ);
-	int rc;
 
-	PL_TRY(pl_out_printf(s->out, err,
-			     "# rounded up by BytePS to whole pages times the ranks of a host\n"
-			     "export BYTEPS_PARTITION_BYTES=%lld\n",
-			     (long long)bytes));
+	pl_write_format(&s->w,
+			"# rounded up by BytePS to whole pages times the ranks of a host\n"
+			"export BYTEPS_PARTITION_BYTES=%lld\n",
+			(long long)bytes);
 	if (differ)
-		PL_TRY(pl_out_printf(s->out, err,
-				     "# not exactly the plan's chunks: %u of %zu tensors get "
-				     "another number of them\n",
-				     differ, s->p->n_tensors));
+		pl_write_format(&s->w,
+				"# not exactly the plan's chunks: %u of %zu tensors get "
+				"another number of them\n",
+				differ, s->p->n_tensors);
 	s->done |= 1u << PL_RW_PARTITION_TENSOR;
-out:
-	return rc;
 }
 
-static int put_servers(struct pl_setter *s, struct pl_err *err)
+static void put_servers(struct pl_setter *s)
 {
 	const struct pl_rewrite *rw = pl_settings_last(s->p, PL_RW_ALGORITHM);
 
 	s->done |= 1u << PL_RW_ALGORITHM;
-	return pl_out_printf(s->out, err,
-			     "# the same on all roles, and as many servers to be started\n"
-			     "export DMLC_NUM_SERVER=%lld\n",
-			     (long long)(rw->k ? rw->k : 1));
+	pl_write_format(&s->w,
+			"# the same on all roles, and as many servers to be started\n"
+			"export DMLC_NUM_SERVER=%lld\n",
+			(long long)(rw->k ? rw->k : 1));
 }
 
-static int body(struct pl_setter *s, struct pl_err *err)
+static void body(struct pl_setter *s)
 {
-	int64_t acc = pl_settings_accumulate(s->p);
+	int64_t acc = pl_settings_accumulate(s);
 	bool priority = pl_settings_last(s->p, PL_RW_PRIORITY) != NULL;
-	int rc = 0;
 
 	if (s->s.n)
-		PL_TRY(put_partitions(s, err));
+		put_partitions(s);
 	if (priority || pl_settings_last(s->p, PL_RW_ORDER)) {
-		PL_TRY(pl_out_printf(s->out, err,
-				     "# one partition on its way and one behind it, so that "
-				     "priorities decide what is next: those of BytePS,\n"
-				     "# the order of declaration in TensorFlow, of parameters in "
-				     "MXNet, of their sorted names in PyTorch\n"
-				     "export BYTEPS_SCHEDULING_CREDIT=2\n"));
+		pl_write_format(&s->w, "# one partition on its way and one behind it, so that "
+				       "priorities decide what is next: those of BytePS,\n"
+				       "# the order of declaration in TensorFlow, of parameters in "
+				       "MXNet, of their sorted names in PyTorch\n"
+				       "export BYTEPS_SCHEDULING_CREDIT=2\n");
 		s->done |= priority ? 1u << PL_RW_PRIORITY : 0;
 	} else if (s->s.n) {
-		PL_TRY(pl_out_printf(s->out, err,
-				     "# no order in the plan: first come, first served\n"
-				     "export BYTEPS_SCHEDULING_CREDIT=0\n"));
+		pl_write_format(&s->w, "# no order in the plan: first come, first served\n"
+				       "export BYTEPS_SCHEDULING_CREDIT=0\n");
 	}
 	if (pl_settings_algorithm(s->p) == PL_ALGO_PS)
-		PL_TRY(put_servers(s, err));
-	if (acc) {
-		s->done |= 1u << PL_RW_ACCUMULATE;
-		PL_TRY(pl_out_printf(s->out, err,
-				     "# microbatches, in PyTorch: "
-				     "byteps.torch.DistributedOptimizer(..., "
-				     "backward_passes_per_step=%lld)\n",
-				     (long long)acc));
-	}
-out:
-	return rc;
-}
-
-static int write_byteps(const struct pl_plan *p, struct pl_out *out, struct pl_err *err)
-{
-	return pl_settings_write(p, "byteps", out, body, err);
+		put_servers(s);
+	if (acc)
+		pl_write_format(&s->w,
+				"# microbatches, in PyTorch: "
+				"byteps.torch.DistributedOptimizer(..., "
+				"backward_passes_per_step=%lld)\n",
+				(long long)acc);
 }
 
 const struct pl_settings pl_settings_byteps = { "byteps",
 						"BytePS: environment with the size of partitions",
-						write_byteps };
+						body };

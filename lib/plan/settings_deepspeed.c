@@ -27,74 +27,57 @@ static const char *next(bool *any)
 	return sep;
 }
 
-static int put_buckets(struct pl_setter *s, const struct pl_one_size *one, bool *any,
-		       struct pl_err *err)
+static void put_buckets(struct pl_setter *s, const struct pl_one_size *one, bool *any)
 {
 	s->done |= 1u << PL_RW_FUSE_TENSORS;
-	return pl_out_printf(s->out, err,
-			     "%s\"zero_optimization\": {\n    \"stage\": 1,\n"
-			     "    \"overlap_comm\": true,\n    \"reduce_bucket_size\": %lld,\n"
-			     "    \"allgather_bucket_size\": %lld\n  }",
-			     next(any), (long long)one->size,
-			     (long long)(one->size + one->size % 2));
+	pl_write_format(&s->w,
+			"%s\"zero_optimization\": {\n    \"stage\": 1,\n"
+			"    \"overlap_comm\": true,\n    \"reduce_bucket_size\": %lld,\n"
+			"    \"allgather_bucket_size\": %lld\n  }",
+			next(any), (long long)one->size, (long long)(one->size + one->size % 2));
 }
 
-static int put_notes(struct pl_setter *s, const struct pl_one_size *one, struct pl_err *err)
+static void put_notes(struct pl_setter *s, const struct pl_one_size *one)
 {
 	const char *nccl = pl_settings_nccl(s, true);
-	int rc = 0;
 
 	if (nccl)
-		PL_TRY(pl_out_printf(s->out, err, "# in the environment: NCCL_ALGO=%s\n", nccl));
+		pl_write_format(&s->w, "# in the environment: NCCL_ALGO=%s\n", nccl);
 	if (s->s.n) {
-		PL_TRY(pl_out_printf(s->out, err,
-				     "# bucket sizes are elements, of %d bytes each; ZeRO stage 1 "
-				     "is the least that has them\n",
-				     ELEMENT));
-		PL_TRY(pl_settings_put_differ(s->out, one, err));
+		pl_write_format(&s->w,
+				"# bucket sizes are elements, of %d bytes each; ZeRO stage 1 "
+				"is the least that has them\n",
+				ELEMENT);
+		pl_settings_put_differ(s, one);
 	}
 	if (pl_settings_last(s->p, PL_RW_RECOMPUTE))
-		PL_TRY(pl_out_printf(s->out, err,
-				     "# recomputation is for the model to do: it calls "
-				     "deepspeed.checkpointing.checkpoint for its layers\n"));
-out:
-	return rc;
+		pl_write_format(&s->w, "# recomputation is for the model to do: it calls "
+				       "deepspeed.checkpointing.checkpoint for its layers\n");
 }
 
-static int body(struct pl_setter *s, struct pl_err *err)
+static void body(struct pl_setter *s)
 {
-	int64_t acc = pl_settings_accumulate(s->p);
+	int64_t acc = pl_settings_accumulate(s);
 	const char *word = pl_settings_precision(s->p);
 	struct pl_one_size one = { 0 };
 	bool any = false;
-	int rc;
 
 	if (s->s.n)
-		PL_TRY(pl_settings_one_size(&s->s, PL_CLOSE_BEFORE, ELEMENT, &one, err));
-	PL_TRY(put_notes(s, &one, err));
-	PL_TRY(pl_out_printf(s->out, err, "{"));
-	if (acc) {
-		s->done |= 1u << PL_RW_ACCUMULATE;
-		PL_TRY(pl_out_printf(s->out, err, "%s\"gradient_accumulation_steps\": %lld",
-				     next(&any), (long long)acc));
-	}
+		pl_settings_one_size(s, PL_CLOSE_BEFORE, ELEMENT, &one);
+	put_notes(s, &one);
+	pl_write_format(&s->w, "{");
+	if (acc)
+		pl_write_format(&s->w, "%s\"gradient_accumulation_steps\": %lld", next(&any),
+				(long long)acc);
 	if (word && (!strcmp(word, "bf16") || !strcmp(word, "fp16"))) {
 		s->done |= 1u << PL_RW_PRECISION;
-		PL_TRY(pl_out_printf(s->out, err, "%s\"%s\": { \"enabled\": true }", next(&any),
-				     word));
+		pl_write_format(&s->w, "%s\"%s\": { \"enabled\": true }", next(&any), word);
 	}
 	if (s->s.n)
-		PL_TRY(put_buckets(s, &one, &any, err));
-	rc = pl_out_printf(s->out, err, any ? "\n}\n" : "}\n");
-out:
-	return rc;
-}
-
-static int write_deepspeed(const struct pl_plan *p, struct pl_out *out, struct pl_err *err)
-{
-	return pl_settings_write(p, "deepspeed", out, body, err);
+		put_buckets(s, &one, &any);
+	pl_write_format(&s->w, any ? "\n}\n" : "}\n");
 }
 
 const struct pl_settings pl_settings_deepspeed = { "deepspeed",
 						   "DeepSpeed: members of its configuration",
-						   write_deepspeed };
+						   body };

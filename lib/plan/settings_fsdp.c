@@ -41,14 +41,14 @@ static int by_module(const void *a, const void *b)
 }
 
 /* Modules with parameters in several sets, if the names are those of parameters. */
-static int count_torn(const struct pl_setter *s, uint32_t *torn, struct pl_err *err)
+static uint32_t count_torn(struct pl_setter *s)
 {
 	size_t n = s->p->n_tensors, begin = 0;
-	struct owner *o = NULL;
-	int rc;
+	uint32_t torn = 0;
+	struct owner *o;
 
-	*torn = 0;
-	PL_TRY(pl_alloc(&o, n, sizeof(*o), err));
+	if (pl_alloc(&o, n, sizeof(*o), &s->w.fail) < 0)
+		return 0;
 	for (size_t i = 0; i < n; i++) {
 		o[i].name = pl_settings_param(s->p->tensor[i].name);
 		o[i].n = module_of(o[i].name);
@@ -58,12 +58,11 @@ static int count_torn(const struct pl_setter *s, uint32_t *torn, struct pl_err *
 	for (size_t i = 1; i <= n; i++) {
 		if (i < n && o[i].n == o[begin].n && !memcmp(o[i].name, o[begin].name, o[i].n))
 			continue;
-		*torn += o[i - 1].set != o[begin].set;
+		torn += o[i - 1].set != o[begin].set;
 		begin = i;
 	}
-out:
 	pl_free(o);
-	return rc;
+	return torn;
 }
 
 struct place {
@@ -80,12 +79,12 @@ static int deepest_first(const void *a, const void *b)
 
 /* Sets as tuples, those with the deepest names first; as they are issued where names are numbers.
  */
-static int put_sets(struct pl_setter *s, bool numbers, struct pl_err *err)
+static void put_sets(struct pl_setter *s, bool numbers)
 {
-	struct place *p = NULL;
-	int rc;
+	struct place *p;
 
-	PL_TRY(pl_alloc(&p, s->s.n, sizeof(*p), err));
+	if (pl_alloc(&p, s->s.n, sizeof(*p), &s->w.fail) < 0)
+		return;
 	for (uint32_t i = 0; i < s->s.n; i++) {
 		p[i].set = i;
 		for (uint32_t t = s->s.first[i]; !numbers && t < s->s.first[i + 1]; t++) {
@@ -102,10 +101,8 @@ static int put_sets(struct pl_setter *s, bool numbers, struct pl_err *err)
 	}
 	pl_sort(p, s->s.n, sizeof(*p), deepest_first);
 	for (uint32_t i = 0; i < s->s.n; i++)
-		PL_TRY(pl_settings_tuple(s, p[i].set, numbers, err));
-out:
+		pl_settings_tuple(s, p[i].set, numbers);
 	pl_free(p);
-	return rc;
 }
 
 static const char by_number[] =
@@ -123,100 +120,80 @@ static const char by_name[] =
 	"    except AttributeError:\n"
 	"        return model.get_submodule(name.rpartition(\".\")[0])\n";
 
-static int put_modules(struct pl_setter *s, struct pl_err *err)
+static void put_modules(struct pl_setter *s)
 {
 	bool numbers = pl_settings_nameless(s->p);
-	uint32_t torn = 0;
-	int rc = 0;
+	uint32_t torn;
 
 	if (!s->s.n)
-		return 0;
-	PL_TRY(pl_out_printf(s->out, err, "%staken = {model}\nfor names in (\n",
-			     numbers ? by_number : by_name));
-	PL_TRY(put_sets(s, numbers, err));
-	PL_TRY(pl_out_printf(
-		s->out, err,
-		"):\n"
-		"    group = [m for m in dict.fromkeys(map(module, names)) if m not in "
-		"taken]\n"
-		"    taken.update(group)\n"
-		"    if group:\n"
-		"        fully_shard(group, **options)\n"
-		"fully_shard(model, **options)  # what is left\n"));
-	if (!numbers)
-		PL_TRY(count_torn(s, &torn, err));
+		return;
+	pl_write_format(&s->w, "%staken = {model}\nfor names in (\n",
+			numbers ? by_number : by_name);
+	put_sets(s, numbers);
+	pl_write_format(&s->w,
+			"):\n"
+			"    group = [m for m in dict.fromkeys(map(module, names)) if m not in "
+			"taken]\n"
+			"    taken.update(group)\n"
+			"    if group:\n"
+			"        fully_shard(group, **options)\n"
+			"fully_shard(model, **options)  # what is left\n");
+	torn = numbers ? 0 : count_torn(s);
 	if (numbers)
-		PL_TRY(pl_out_printf(s->out, err,
-				     "# a module with parameters in several sets goes with the "
-				     "first of them\n"));
+		pl_write_format(&s->w, "# a module with parameters in several sets goes with the "
+				       "first of them\n");
 	else if (torn)
-		PL_TRY(pl_out_printf(s->out, err,
-				     "# not exactly the plan's sets where names are those of "
-				     "parameters: %u modules have some in\n"
-				     "# several, and go with the first of them here\n",
-				     torn));
+		pl_write_format(&s->w,
+				"# not exactly the plan's sets where names are those of "
+				"parameters: %u modules have some in\n"
+				"# several, and go with the first of them here\n",
+				torn);
 	s->done |= 1u << PL_RW_FUSE_TENSORS;
-out:
-	return rc;
 }
 
 /* Gradients keep the precision that their sizes in the plan have, so reduce_dtype is written, too.
  */
-static int put_options(struct pl_setter *s, struct pl_err *err)
+static void put_options(struct pl_setter *s)
 {
 	const char *word = pl_settings_precision(s->p), *dtype = NULL;
-	int rc;
 
 	if (word && !strcmp(word, "bf16"))
 		dtype = "bfloat16";
 	else if (word && !strcmp(word, "fp16"))
 		dtype = "float16";
 	if (!dtype) {
-		PL_TRY(pl_settings_torch_precision(s, err));
-		return pl_out_printf(s->out, err, "options = {}\n");
+		pl_settings_torch_precision(s);
+		pl_write_format(&s->w, "options = {}\n");
+		return;
 	}
 	s->done |= 1u << PL_RW_PRECISION;
-	rc = pl_out_printf(s->out, err,
-			   "options = {\"mp_policy\": MixedPrecisionPolicy(param_dtype=torch.%s, "
-			   "reduce_dtype=torch.float32)}\n%s",
-			   dtype,
-			   dtype[0] == 'f'
-				   ? "scaler = torch.amp.GradScaler(\"cuda\")  # float16 needs its "
-				     "loss scaled\n"
-				   : "");
-out:
-	return rc;
+	pl_write_format(&s->w,
+			"options = {\"mp_policy\": MixedPrecisionPolicy(param_dtype=torch.%s, "
+			"reduce_dtype=torch.float32)}\n%s",
+			dtype,
+			dtype[0] == 'f'
+				? "scaler = torch.amp.GradScaler(\"cuda\")  # float16 needs its "
+				  "loss scaled\n"
+				: "");
 }
 
-static int body(struct pl_setter *s, struct pl_err *err)
+static void body(struct pl_setter *s)
 {
-	int64_t acc = pl_settings_accumulate(s->p);
-	int rc;
+	int64_t acc = pl_settings_accumulate(s);
 
-	PL_TRY(pl_out_printf(s->out, err,
-			     "import torch\nfrom torch.distributed.fsdp import "
-			     "MixedPrecisionPolicy, fully_shard\n"));
-	PL_TRY(pl_settings_torch_nccl(s, true, err));
-	PL_TRY(put_options(s, err));
-	PL_TRY(pl_settings_torch_recompute(s, err));
-	PL_TRY(put_modules(s, err));
-	if (acc) {
-		s->done |= 1u << PL_RW_ACCUMULATE;
-		PL_TRY(pl_out_printf(
-			s->out, err,
-			"accumulate = %lld  # microbatches a step: "
-			"model.set_requires_gradient_sync(False), True before the last\n",
-			(long long)acc));
-	}
-out:
-	return rc;
-}
-
-static int write_fsdp(const struct pl_plan *p, struct pl_out *out, struct pl_err *err)
-{
-	return pl_settings_write(p, "fsdp", out, body, err);
+	pl_write_format(&s->w, "import torch\nfrom torch.distributed.fsdp import "
+			       "MixedPrecisionPolicy, fully_shard\n");
+	pl_settings_torch_nccl(s, true);
+	put_options(s);
+	pl_settings_torch_recompute(s);
+	put_modules(s);
+	if (acc)
+		pl_write_format(&s->w,
+				"accumulate = %lld  # microbatches a step: "
+				"model.set_requires_gradient_sync(False), True before the last\n",
+				(long long)acc);
 }
 
 const struct pl_settings pl_settings_fsdp = { "fsdp",
 					      "PyTorch fully_shard: groups of modules, as code",
-					      write_fsdp };
+					      body };

@@ -16,10 +16,9 @@
 #define PAD	16 /* bytes, of each tensor in the fusion buffer */
 #define MEMBERS 4  /* parameters that a layer may have under its one name */
 
-static int put_env(struct pl_setter *s, const char *name, int64_t value, struct pl_err *err)
+static void put_env(struct pl_setter *s, const char *name, int64_t value)
 {
-	return pl_out_printf(s->out, err, "os.environ[\"%s\"] = \"%lld\"\n", name,
-			     (long long)value);
+	pl_write_format(&s->w, "os.environ[\"%s\"] = \"%lld\"\n", name, (long long)value);
 }
 
 /* A threshold that the largest set does not exceed. */
@@ -35,29 +34,26 @@ static int64_t threshold(const struct pl_setter *s)
 	return max;
 }
 
-static int put_environment(struct pl_setter *s, struct pl_err *err)
+static void put_environment(struct pl_setter *s)
 {
 	bool hierarchical = pl_settings_algorithm(s->p) == PL_ALGO_HIERARCHICAL;
 	const char *nccl = pl_settings_nccl(s, false);
-	int rc = 0;
 
 	if (!s->s.n && !hierarchical && !nccl)
-		return 0;
-	PL_TRY(pl_out_printf(s->out, err, "# before hvd.init()\nimport os\n"));
+		return;
+	pl_write_format(&s->w, "# before hvd.init()\nimport os\n");
 	if (s->s.n) {
-		PL_TRY(put_env(s, "HOROVOD_FUSION_THRESHOLD", threshold(s), err));
-		PL_TRY(put_env(s, "HOROVOD_CYCLE_TIME", 1, err));
-		PL_TRY(put_env(s, "HOROVOD_DISABLE_GROUP_FUSION", 1, err));
+		put_env(s, "HOROVOD_FUSION_THRESHOLD", threshold(s));
+		put_env(s, "HOROVOD_CYCLE_TIME", 1);
+		put_env(s, "HOROVOD_DISABLE_GROUP_FUSION", 1);
 		s->done |= 1u << PL_RW_FUSE_TENSORS;
 	}
 	if (hierarchical) {
-		PL_TRY(put_env(s, "HOROVOD_HIERARCHICAL_ALLREDUCE", 1, err));
+		put_env(s, "HOROVOD_HIERARCHICAL_ALLREDUCE", 1);
 		s->done |= 1u << PL_RW_ALGORITHM;
 	}
 	if (nccl)
-		PL_TRY(pl_out_printf(s->out, err, "os.environ[\"NCCL_ALGO\"] = \"%s\"\n", nccl));
-out:
-	return rc;
+		pl_write_format(&s->w, "os.environ[\"NCCL_ALGO\"] = \"%s\"\n", nccl);
 }
 
 static const char by_number[] =
@@ -72,53 +68,38 @@ static const char by_name[] =
 	"    return [p for n, p in named if n == name or n.startswith(name + \".\")]\n"
 	"groups = [[p for name in names for p in members(name)] for names in (\n";
 
-static int put_groups(struct pl_setter *s, struct pl_err *err)
+static void put_groups(struct pl_setter *s)
 {
 	bool numbers = pl_settings_nameless(s->p);
-	int rc;
 
-	PL_TRY(pl_out_printf(s->out, err, "%s", numbers ? by_number : by_name));
+	pl_write_format(&s->w, "%s", numbers ? by_number : by_name);
 	for (uint32_t b = 0; b < s->s.n; b++)
-		PL_TRY(pl_settings_tuple(s, b, numbers, err));
-	PL_TRY(pl_out_printf(s->out, err, ")]\n"));
-out:
-	return rc;
+		pl_settings_tuple(s, b, numbers);
+	pl_write_format(&s->w, ")]\n");
 }
 
-static int body(struct pl_setter *s, struct pl_err *err)
+static void body(struct pl_setter *s)
 {
-	int64_t acc = pl_settings_accumulate(s->p);
-	int rc;
+	int64_t acc = pl_settings_accumulate(s);
 
-	PL_TRY(put_environment(s, err));
-	PL_TRY(pl_out_printf(s->out, err, "import torch\nimport horovod.torch as hvd\n"));
-	PL_TRY(pl_settings_torch_precision(s, err));
+	put_environment(s);
+	pl_write_format(&s->w, "import torch\nimport horovod.torch as hvd\n");
+	pl_settings_torch_precision(s);
 	/* before layers are wrapped for recomputing, which changes the names of their parameters */
 	if (s->s.n)
-		PL_TRY(put_groups(s, err));
-	PL_TRY(pl_settings_torch_recompute(s, err));
+		put_groups(s);
+	pl_settings_torch_recompute(s);
 	if (!s->s.n && !acc)
-		goto out;
-	PL_TRY(pl_out_printf(s->out, err,
-			     "optimizer = hvd.DistributedOptimizer(\n    optimizer,\n"
-			     "    named_parameters=model.named_parameters(),\n"));
+		return;
+	pl_write_format(&s->w, "optimizer = hvd.DistributedOptimizer(\n    optimizer,\n"
+			       "    named_parameters=model.named_parameters(),\n");
 	if (s->s.n)
-		PL_TRY(pl_out_printf(s->out, err, "    groups=groups,\n"));
-	if (acc) {
-		s->done |= 1u << PL_RW_ACCUMULATE;
-		PL_TRY(pl_out_printf(s->out, err, "    backward_passes_per_step=%lld,\n",
-				     (long long)acc));
-	}
-	PL_TRY(pl_out_printf(s->out, err, ")\n"));
-out:
-	return rc;
-}
-
-static int write_horovod(const struct pl_plan *p, struct pl_out *out, struct pl_err *err)
-{
-	return pl_settings_write(p, "horovod", out, body, err);
+		pl_write_format(&s->w, "    groups=groups,\n");
+	if (acc)
+		pl_write_format(&s->w, "    backward_passes_per_step=%lld,\n", (long long)acc);
+	pl_write_format(&s->w, ")\n");
 }
 
 const struct pl_settings pl_settings_horovod = {
-	"horovod", "Horovod: environment, and groups for DistributedOptimizer", write_horovod
+	"horovod", "Horovod: environment, and groups for DistributedOptimizer", body
 };

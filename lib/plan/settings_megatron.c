@@ -61,90 +61,74 @@ out:
 	return rc;
 }
 
-static int put_recompute(struct pl_setter *s, struct pl_err *err)
+static void put_recompute(struct pl_setter *s)
 {
 	uint32_t layers, others;
-	int rc;
 
-	PL_TRY(count_layers(s->p, &layers, &others, err));
-	if (!layers)
-		goto out;
+	if (count_layers(s->p, &layers, &others, &s->w.fail) < 0 || !layers)
+		return;
 	s->done |= 1u << PL_RW_RECOMPUTE;
-	PL_TRY(pl_out_printf(s->out, err,
-			     "# whole transformer layers, the first of each pipeline stage, "
-			     "whichever the plan names (%u in all)\n",
-			     layers));
+	pl_write_format(&s->w,
+			"# whole transformer layers, the first of each pipeline stage, "
+			"whichever the plan names (%u in all)\n",
+			layers);
 	if (others)
-		PL_TRY(pl_out_printf(s->out, err,
-				     "# not expressed: recompute of %u that are no transformer "
-				     "layers\n",
-				     others));
-	PL_TRY(pl_out_printf(s->out, err,
-			     "--recompute-granularity full\n--recompute-method block\n"
-			     "--recompute-num-layers %u\n",
-			     layers));
-out:
-	return rc;
+		pl_write_format(&s->w,
+				"# not expressed: recompute of %u that are no transformer "
+				"layers\n",
+				others);
+	pl_write_format(&s->w,
+			"--recompute-granularity full\n--recompute-method block\n"
+			"--recompute-num-layers %u\n",
+			layers);
 }
 
-static int put_precision(struct pl_setter *s, struct pl_err *err)
+static void put_precision(struct pl_setter *s)
 {
 	const char *word = pl_settings_precision(s->p);
 
 	if (!word || !strcmp(word, "tf32") || !strcmp(word, "fp32"))
-		return 0;
+		return;
 	s->done |= 1u << PL_RW_PRECISION;
 	if (!strcmp(word, "fp8"))
-		return pl_out_printf(s->out, err, "--bf16\n--fp8-format hybrid\n");
-	return pl_out_printf(s->out, err, "--%s\n", word);
+		pl_write_text(&s->w, "--bf16\n--fp8-format hybrid\n");
+	else
+		pl_write_format(&s->w, "--%s\n", word);
 }
 
-static int put_buckets(struct pl_setter *s, struct pl_err *err)
+static void put_buckets(struct pl_setter *s)
 {
 	struct pl_one_size one;
-	int rc;
 
-	PL_TRY(pl_settings_one_size(&s->s, PL_CLOSE_REACHED, ELEMENT, &one, err));
-	PL_TRY(pl_out_printf(s->out, err,
-			     "# elements, of %d bytes each; of the first pipeline "
-			     "stage, the others have one bucket\n",
-			     ELEMENT));
-	PL_TRY(pl_settings_put_differ(s->out, &one, err));
-	PL_TRY(pl_out_printf(s->out, err, "--overlap-grad-reduce\n--ddp-bucket-size %lld\n",
-			     (long long)one.size));
+	pl_settings_one_size(s, PL_CLOSE_REACHED, ELEMENT, &one);
+	pl_write_format(&s->w,
+			"# elements, of %d bytes each; of the first pipeline "
+			"stage, the others have one bucket\n",
+			ELEMENT);
+	pl_settings_put_differ(s, &one);
+	pl_write_format(&s->w, "--overlap-grad-reduce\n--ddp-bucket-size %lld\n",
+			(long long)one.size);
 	s->done |= 1u << PL_RW_FUSE_TENSORS;
-out:
-	return rc;
 }
 
-static int body(struct pl_setter *s, struct pl_err *err)
+static void body(struct pl_setter *s)
 {
-	int64_t acc = pl_settings_accumulate(s->p);
+	int64_t acc = pl_settings_accumulate(s);
 	const char *nccl = pl_settings_nccl(s, false);
-	int rc = 0;
 
 	if (nccl)
-		PL_TRY(pl_out_printf(s->out, err, "# in the environment: NCCL_ALGO=%s\n", nccl));
+		pl_write_format(&s->w, "# in the environment: NCCL_ALGO=%s\n", nccl);
 	if (s->s.n)
-		PL_TRY(put_buckets(s, err));
-	PL_TRY(put_recompute(s, err));
-	PL_TRY(put_precision(s, err));
-	if (acc) {
-		s->done |= 1u << PL_RW_ACCUMULATE;
-		PL_TRY(pl_out_printf(s->out, err,
-				     "# microbatches follow from the batch: --global-batch-size is "
-				     "%lld x --micro-batch-size x data-parallel ranks\n",
-				     (long long)acc));
-	}
-out:
-	return rc;
-}
-
-static int write_megatron(const struct pl_plan *p, struct pl_out *out, struct pl_err *err)
-{
-	return pl_settings_write(p, "megatron", out, body, err);
+		put_buckets(s);
+	put_recompute(s);
+	put_precision(s);
+	if (acc)
+		pl_write_format(&s->w,
+				"# microbatches follow from the batch: --global-batch-size is "
+				"%lld x --micro-batch-size x data-parallel ranks\n",
+				(long long)acc);
 }
 
 const struct pl_settings pl_settings_megatron = { "megatron",
 						  "Megatron-LM: options of its training programs",
-						  write_megatron };
+						  body };

@@ -10,6 +10,8 @@
  * sizes. Sets that are no runs of the order of readiness count by their last tensors. This keeps
  * the number of sets, and the earliest time at which each is ready.
  */
+#include <string.h>
+
 #include "plan/internal.h"
 
 #define TRIED 512
@@ -58,13 +60,15 @@ static uint32_t differing(const struct pl_sets *s, const bool *want, enum pl_clo
 	return sum + !want[n - 1]; /* the last one always ends a bucket */
 }
 
-int pl_settings_one_size(const struct pl_sets *s, enum pl_close rule, int64_t unit,
-			 struct pl_one_size *out, struct pl_err *err)
+void pl_settings_one_size(struct pl_setter *setter, enum pl_close rule, int64_t unit,
+			  struct pl_one_size *out)
 {
-	bool *want = NULL;
-	int rc;
+	const struct pl_sets *s = &setter->s;
+	bool *want;
 
-	PL_TRY(pl_settings_ends(s, &want, &out->runs, err));
+	memset(out, 0, sizeof(*out));
+	if (pl_settings_ends(s, &want, &out->runs, &setter->w.fail) < 0)
+		return;
 	out->size = 1;
 	out->differ = differing(s, want, rule, unit, 1);
 	for (size_t i = 0; i < s->n && out->differ; i += 1 + s->n / TRIED) {
@@ -80,21 +84,18 @@ int pl_settings_one_size(const struct pl_sets *s, enum pl_close rule, int64_t un
 			out->differ = d;
 		}
 	}
-out:
 	pl_free(want);
-	return rc;
 }
 
-int pl_settings_put_differ(struct pl_out *out, const struct pl_one_size *o, struct pl_err *err)
+void pl_settings_put_differ(struct pl_setter *s, const struct pl_one_size *o)
 {
 	if (o->differ)
-		return pl_out_printf(out, err,
-				     "# not exactly the plan's sets: all buckets have one size; "
-				     "ends of buckets that differ: %u\n",
-				     o->differ);
-	if (!o->runs)
-		return pl_out_printf(out, err,
-				     "# not exactly the plan's sets: buckets are filled as "
-				     "gradients become ready\n");
-	return 0;
+		pl_write_format(&s->w,
+				"# not exactly the plan's sets: all buckets have one size; ends of "
+				"buckets that differ: %u\n",
+				o->differ);
+	else if (!o->runs)
+		pl_write_text(&s->w,
+			      "# not exactly the plan's sets: buckets are filled as gradients "
+			      "become ready\n");
 }

@@ -10,44 +10,33 @@
  */
 #include "plan/internal.h"
 
-static int put_combiner(struct pl_setter *s, struct pl_err *err)
+static void put_combiner(struct pl_setter *s)
 {
 	struct pl_one_size one;
-	int rc;
 
-	PL_TRY(pl_settings_one_size(&s->s, PL_CLOSE_BEFORE, 1, &one, err));
+	pl_settings_one_size(s, PL_CLOSE_BEFORE, 1, &one);
 	/* all-reduces may be combined in an order other than that of readiness */
 	if (s->s.max_count > 1)
-		PL_TRY(pl_out_printf(s->out, err,
-				     "# the combiner goes by its own order of the all-reduces; in "
-				     "the order of readiness:\n"));
-	PL_TRY(pl_settings_put_differ(s->out, &one, err));
-	PL_TRY(pl_out_printf(s->out, err,
-			     "export XLA_FLAGS=\"$XLA_FLAGS "
-			     "--xla_gpu_all_reduce_combine_threshold_bytes=%lld"
-			     " --xla_gpu_enable_latency_hiding_scheduler=true\"\n",
-			     (long long)(s->s.max_count > 1 ? one.size : 0)));
+		pl_write_format(&s->w,
+				"# the combiner goes by its own order of the all-reduces; in "
+				"the order of readiness:\n");
+	pl_settings_put_differ(s, &one);
+	pl_write_format(&s->w,
+			"export XLA_FLAGS=\"$XLA_FLAGS "
+			"--xla_gpu_all_reduce_combine_threshold_bytes=%lld"
+			" --xla_gpu_enable_latency_hiding_scheduler=true\"\n",
+			(long long)(s->s.max_count > 1 ? one.size : 0));
 	s->done |= 1u << PL_RW_FUSE_TENSORS;
-out:
-	return rc;
 }
 
-static int body(struct pl_setter *s, struct pl_err *err)
+static void body(struct pl_setter *s)
 {
 	const char *nccl = pl_settings_nccl(s, false);
-	int rc = 0;
 
 	if (nccl)
-		PL_TRY(pl_out_printf(s->out, err, "export NCCL_ALGO=%s\n", nccl));
+		pl_write_format(&s->w, "export NCCL_ALGO=%s\n", nccl);
 	if (s->s.n)
-		PL_TRY(put_combiner(s, err));
-out:
-	return rc;
+		put_combiner(s);
 }
 
-static int write_xla(const struct pl_plan *p, struct pl_out *out, struct pl_err *err)
-{
-	return pl_settings_write(p, "xla", out, body, err);
-}
-
-const struct pl_settings pl_settings_xla = { "xla", "XLA: flags in the environment", write_xla };
+const struct pl_settings pl_settings_xla = { "xla", "XLA: flags in the environment", body };

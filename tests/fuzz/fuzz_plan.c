@@ -71,7 +71,7 @@ static void settings(const struct pl_plan *p)
 		struct pl_err err = { 0 };
 		struct pl_buf b = { 0 };
 		struct pl_out *out = pl_out_open_buf(&b, &err);
-		int rc = (*s)->write(p, out, &err);
+		int rc = pl_settings_write(*s, p, out, &err);
 
 		FUZZ_CHECK(rc == 0 || (rc == PL_EDATA && err.msg[0]));
 		FUZZ_CHECK(pl_out_close(out, &err) == 0 || rc < 0);
