@@ -395,30 +395,13 @@ int pl_import_pick_rank(const struct pl_import_opts *o, const char *path, int32_
 }
 
 int pl_import_begin(struct pl_segment *seg, const char *path, const char *format,
-		    const struct pl_import_opts *o, struct pl_err *err)
+		    struct pl_err *err)
 {
-	int rc = pl_trace_segment_init(seg, err);
-	char *source, *name;
-
-	if (rc < 0)
-		return rc;
-	source = pl_strdup(pl_import_base_name(path));
-	name = pl_strdup(format);
-	if (source && name) {
-		pl_free(seg->source);
-		pl_free(seg->format);
-		seg->source = source;
-		seg->format = name;
-		if (!o->provenance)
-			return 0;
-		rc = pl_buf_printf(&seg->provenance, err, "%s\n", o->provenance);
-		if (!rc)
-			return 0;
-	} else {
-		pl_free(source);
-		pl_free(name);
-		rc = pl_fail(err, PL_ENOMEM, "out of memory (segment)");
-	}
+	memset(seg, 0, sizeof(*seg));
+	seg->source = pl_strdup(pl_import_base_name(path));
+	seg->format = pl_strdup(format);
+	if (seg->source && seg->format)
+		return 0;
 	pl_trace_segment_fini(seg);
-	return rc;
+	return pl_fail(err, PL_ENOMEM, "out of memory (segment)");
 }

@@ -32,7 +32,6 @@ struct pl_import_opts {
 	struct pl_et *et;      /* may be NULL */
 	/* a segment ends when its strings and their table exceed this; 0: PL_DICTIONARY_BYTES */
 	size_t max_dictionary_bytes;
-	const char *provenance;
 };
 
 struct pl_importer {

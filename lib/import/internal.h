@@ -73,9 +73,9 @@ int32_t pl_import_name_rank(const char *path, const char **host, size_t *host_le
 int pl_import_pick_rank(const struct pl_import_opts *o, const char *path, int32_t info,
 			int32_t *rank, struct pl_err *err) PL_MUST;
 const char *pl_import_base_name(const char *path);
-/* Begin a segment: source, format, provenance. */
+/* An empty segment with source and format. */
 int pl_import_begin(struct pl_segment *seg, const char *path, const char *format,
-		    const struct pl_import_opts *o, struct pl_err *err) PL_MUST;
+		    struct pl_err *err) PL_MUST;
 
 /* ---- rows: batches, tracks, segments ------------------------------------------------------- */
 

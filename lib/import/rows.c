@@ -68,7 +68,7 @@ static void drop_batches(struct pl_rows *r)
 
 int pl_import_rows_open(struct pl_rows *r, struct pl_err *err)
 {
-	int rc = pl_import_begin(&r->seg, r->path, r->format, r->o, err);
+	int rc = pl_import_begin(&r->seg, r->path, r->format, err);
 
 	if (rc < 0)
 		return rc;

@@ -135,57 +135,11 @@ const char *pl_import_event_string(struct pl_ev *e, const char *p, const char *e
 
 /* ---- nested values ------------------------------------------------------------------------- */
 
-static void copy_token(struct pl_writer *w, const struct pl_json *j, enum pl_json_type t,
-		       struct pl_buf *tmp)
-{
-	size_t n = j->len;
-
-	switch (t) {
-	case PL_JSON_OBJECT:
-	case PL_JSON_ARRAY:
-		pl_json_open(w, t == PL_JSON_OBJECT ? '{' : '[');
-		return;
-	case PL_JSON_OBJECT_END:
-	case PL_JSON_ARRAY_END:
-		pl_json_close(w);
-		return;
-	case PL_JSON_KEY:
-	case PL_JSON_STRING:
-	case PL_JSON_WORD:
-		tmp->n = 0;
-		if (pl_buf_need(tmp, n + 1, &w->fail) < 0)
-			return;
-		n = t == PL_JSON_WORD ? (memcpy(tmp->p, j->text, n), n)
-				      : pl_json_unescape(j->text, n, (char *)tmp->p);
-		tmp->p[n] = '\0';
-		if (t == PL_JSON_KEY)
-			pl_json_key(w, (const char *)tmp->p);
-		else
-			pl_json_put_str(w, (const char *)tmp->p, n);
-		return;
-	case PL_JSON_NUMBER:
-		pl_json_put_raw(w, j->text, n);
-		return;
-	case PL_JSON_NULL:
-		pl_json_put_null(w);
-		return;
-	default:
-		pl_json_put_bool(w, t == PL_JSON_TRUE);
-		return;
-	}
-}
-
 int pl_import_json_repair(const char *s, size_t n, struct pl_buf *b, struct pl_err *err)
 {
 	struct pl_writer w = { .b = *b };
-	struct pl_buf tmp = { 0 };
-	enum pl_json_type t;
-	struct pl_json j;
 
-	pl_json_init(&j, s, n);
-	while ((t = pl_json_next(&j)) != PL_JSON_END && t != PL_JSON_ERROR)
-		copy_token(&w, &j, t, &tmp);
-	pl_buf_fini(&tmp);
+	pl_write_json(&w, s, n);
 	*b = w.b;
 	return pl_writer_check(&w, err);
 }

@@ -53,9 +53,7 @@ static size_t escape_length(const char *s, const char *end)
 	return 0;
 }
 
-/* Length of the UTF-8 sequence at s, 0 if malformed (RFC 3629: no overlong forms, no surrogates).
- */
-static size_t utf8_length(const unsigned char *s, const unsigned char *end)
+size_t pl_json_utf8(const unsigned char *s, const unsigned char *end)
 {
 	size_t n = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
 
@@ -89,8 +87,8 @@ static bool string(struct pl_json *j)
 			}
 			s += n;
 		} else if (c >= 0x80) {
-			size_t n = utf8_length((const unsigned char *)s,
-					       (const unsigned char *)j->end);
+			size_t n = pl_json_utf8((const unsigned char *)s,
+						(const unsigned char *)j->end);
 
 			if (!n)
 				j->lenient = true;

@@ -161,24 +161,6 @@ void pl_write_real(struct pl_writer *w, double v)
 
 /* ---- strings --------------------------------------------------------------------------------- */
 
-/* Length of the valid UTF-8 sequence at p, whose first byte is above 0x7f, or 0. */
-static size_t utf8_len(const unsigned char *p, size_t n)
-{
-	static const uint32_t least[5] = { 0, 0, 0x80, 0x800, 0x10000 };
-	size_t len = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
-	uint32_t c;
-
-	if (p[0] < 0xc2 || p[0] > 0xf4 || n < len)
-		return 0;
-	c = p[0] & (0x7fu >> len);
-	for (size_t i = 1; i < len; i++) {
-		if ((p[i] & 0xc0) != 0x80)
-			return 0;
-		c = c << 6 | (p[i] & 0x3f);
-	}
-	return c < least[len] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000) ? 0 : len;
-}
-
 /* One byte (or sequence) that cannot be copied as it is; returns how many were used. */
 static size_t put_special(struct pl_writer *w, const unsigned char *p, size_t n)
 {
@@ -188,7 +170,7 @@ static size_t put_special(struct pl_writer *w, const unsigned char *p, size_t n)
 	size_t len;
 
 	if (*p >= 0x80) {
-		len = utf8_len(p, n);
+		len = pl_json_utf8(p, p + n);
 		if (len)
 			pl_write(w, p, len);
 		else
@@ -252,61 +234,18 @@ void pl_write_csv(struct pl_writer *w, const char *s, size_t n)
 /* ---- raw JSON ----------------------------------------------------------------------------------
  */
 
-static bool number_ok(const char *p, size_t n)
-{
-	size_t i = 0, d;
-
-	i += n && p[0] == '-';
-	d = i;
-	while (i < n && p[i] >= '0' && p[i] <= '9')
-		i++;
-	if (i == d || (p[d] == '0' && i > d + 1))
-		return false;
-	if (i < n && p[i] == '.') {
-		for (d = ++i; i < n && p[i] >= '0' && p[i] <= '9'; i++)
-			;
-		if (i == d)
-			return false;
-	}
-	if (i < n && (p[i] == 'e' || p[i] == 'E')) {
-		i++;
-		i += i < n && (p[i] == '+' || p[i] == '-');
-		for (d = i; i < n && p[i] >= '0' && p[i] <= '9'; i++)
-			;
-		if (i == d)
-			return false;
-	}
-	return i == n;
-}
-
-static bool text_ok(const char *s, size_t n)
-{
-	const unsigned char *p = (const unsigned char *)s, *end = p + n;
-
-	while (p < end) {
-		size_t len = 1;
-
-		if (*p < 0x20)
-			return false;
-		if (*p >= 0x80 && !(len = utf8_len(p, (size_t)(end - p))))
-			return false;
-		p += len;
-	}
-	return true;
-}
-
 bool pl_json_valid(const char *s, size_t n)
 {
 	struct pl_json j;
 	enum pl_json_type k;
 	size_t values = 0;
 
-	if (!n || !text_ok(s, n))
-		return false;
+	for (size_t i = 0; i < n; i++)
+		if ((unsigned char)s[i] < 0x20)
+			return false;
 	pl_json_init(&j, s, n);
 	while ((k = pl_json_next(&j)) != PL_JSON_END) {
-		if (k == PL_JSON_ERROR || k == PL_JSON_WORD || j.lenient ||
-		    (k == PL_JSON_NUMBER && !number_ok(j.text, j.len)))
+		if (k == PL_JSON_ERROR || k == PL_JSON_WORD || j.lenient)
 			return false;
 		values++;
 	}
@@ -349,7 +288,7 @@ static bool rewrite(struct pl_writer *w, const char *s, size_t n)
 			pl_write_text(w, k == PL_JSON_TRUE ? "true" : "false");
 		else if (k == PL_JSON_NULL)
 			pl_write_text(w, "null");
-		else if (k == PL_JSON_NUMBER && number_ok(j.text, j.len))
+		else if (k == PL_JSON_NUMBER)
 			pl_write(w, j.text, j.len);
 		else if (k == PL_JSON_KEY || k == PL_JSON_STRING)
 			put_text_token(w, &j);

@@ -78,34 +78,37 @@ static void split(const char *s, size_t n, struct words *w)
 		add(w, s + at, n - at);
 }
 
+#define WORD(name, word) word,
+static const char *const colls[] = { PL_TRACE_COLLS(WORD) };
+
 /* Of several sequences that begin at one word, the first in this table that fits is taken. */
 static const struct {
 	const char *word[3];
-	const char *name;
+	uint8_t coll;
 	bool clear; /* means communication wherever it stands */
 } known[] = {
-	{ { "cross", "device", "reduce" }, "allreduce", true },
-	{ { "all", "to", "all" }, "alltoall", true },
-	{ { "all", "reduce" }, "allreduce", true },
-	{ { "all", "gather" }, "allgather", true },
-	{ { "reduce", "scatter" }, "reduce_scatter", true },
-	{ { "collective", "permute" }, "sendrecv", true },
-	{ { "collective", "broadcast" }, "broadcast", true },
-	{ { "send", "recv" }, "sendrecv", false },
-	{ { "allreduce" }, "allreduce", true },
-	{ { "allgather" }, "allgather", true },
-	{ { "reducescatter" }, "reduce_scatter", true },
-	{ { "alltoall" }, "alltoall", true },
-	{ { "sendrecv" }, "sendrecv", false },
-	{ { "broadcast" }, "broadcast", false },
-	{ { "bcast" }, "broadcast", false },
-	{ { "reduce" }, "reduce", false },
-	{ { "gather" }, "gather", false },
-	{ { "scatter" }, "scatter", false },
-	{ { "send" }, "send", false },
-	{ { "recv" }, "recv", false },
-	{ { "receive" }, "recv", false },
-	{ { "barrier" }, "barrier", false },
+	{ { "cross", "device", "reduce" }, PL_COLL_ALLREDUCE, true },
+	{ { "all", "to", "all" }, PL_COLL_ALLTOALL, true },
+	{ { "all", "reduce" }, PL_COLL_ALLREDUCE, true },
+	{ { "all", "gather" }, PL_COLL_ALLGATHER, true },
+	{ { "reduce", "scatter" }, PL_COLL_REDUCE_SCATTER, true },
+	{ { "collective", "permute" }, PL_COLL_SENDRECV, true },
+	{ { "collective", "broadcast" }, PL_COLL_BROADCAST, true },
+	{ { "send", "recv" }, PL_COLL_SENDRECV, false },
+	{ { "allreduce" }, PL_COLL_ALLREDUCE, true },
+	{ { "allgather" }, PL_COLL_ALLGATHER, true },
+	{ { "reducescatter" }, PL_COLL_REDUCE_SCATTER, true },
+	{ { "alltoall" }, PL_COLL_ALLTOALL, true },
+	{ { "sendrecv" }, PL_COLL_SENDRECV, false },
+	{ { "broadcast" }, PL_COLL_BROADCAST, false },
+	{ { "bcast" }, PL_COLL_BROADCAST, false },
+	{ { "reduce" }, PL_COLL_REDUCE, false },
+	{ { "gather" }, PL_COLL_GATHER, false },
+	{ { "scatter" }, PL_COLL_SCATTER, false },
+	{ { "send" }, PL_COLL_SEND, false },
+	{ { "recv" }, PL_COLL_RECV, false },
+	{ { "receive" }, PL_COLL_RECV, false },
+	{ { "barrier" }, PL_COLL_BARRIER, false },
 };
 
 static const char *const libraries[] = { "nccl", "rccl",    "gloo",  "c10d",   "mpi",
@@ -175,7 +178,8 @@ static bool is_last(const struct words *w, int i)
 	return true;
 }
 
-const char *pl_trace_coll_from_name(const char *name, size_t n)
+/* PL_COLL_COUNT_: no communication. */
+static unsigned find(const char *name, size_t n)
 {
 	bool dashed = is_dashed(name, n), library = false, kernel = false;
 	struct words w;
@@ -194,10 +198,17 @@ const char *pl_trace_coll_from_name(const char *name, size_t n)
 			if (!words || (i && any_of(w.w[i - 1], local, PL_LEN(local))))
 				continue;
 			if (known[k].clear || library || (dashed && is_last(&w, i + words)))
-				return known[k].name;
+				return known[k].coll;
 		}
 	}
-	return kernel ? "collective" : NULL;
+	return kernel ? PL_COLL_OTHER : PL_COLL_COUNT_;
+}
+
+const char *pl_trace_coll_from_name(const char *name, size_t n)
+{
+	unsigned coll = find(name, n);
+
+	return coll < PL_COLL_COUNT_ ? colls[coll] : NULL;
 }
 
 size_t pl_trace_dims_text(const char *dims, bool first, char *text, size_t size)
@@ -220,22 +231,6 @@ size_t pl_trace_dims_text(const char *dims, bool first, char *text, size_t size)
 	return n;
 }
 
-static const char *const colls[PL_COLL_COUNT_] = {
-	[PL_COLL_OTHER] = "collective",
-	[PL_COLL_ALLREDUCE] = "allreduce",
-	[PL_COLL_REDUCE_SCATTER] = "reduce_scatter",
-	[PL_COLL_ALLGATHER] = "allgather",
-	[PL_COLL_BROADCAST] = "broadcast",
-	[PL_COLL_ALLTOALL] = "alltoall",
-	[PL_COLL_REDUCE] = "reduce",
-	[PL_COLL_GATHER] = "gather",
-	[PL_COLL_SCATTER] = "scatter",
-	[PL_COLL_SEND] = "send",
-	[PL_COLL_RECV] = "recv",
-	[PL_COLL_SENDRECV] = "sendrecv",
-	[PL_COLL_BARRIER] = "barrier",
-};
-
 const char *pl_trace_coll_name(unsigned coll)
 {
 	return colls[coll < PL_COLL_COUNT_ ? coll : PL_COLL_OTHER];
@@ -243,10 +238,7 @@ const char *pl_trace_coll_name(unsigned coll)
 
 unsigned pl_trace_coll_find(const char *name, size_t n)
 {
-	const char *is = pl_trace_coll_from_name(name, n);
+	unsigned coll = find(name, n);
 
-	for (unsigned i = PL_COLL_ALLREDUCE; is && i < PL_COLL_COUNT_; i++)
-		if (!strcmp(is, colls[i]))
-			return i;
-	return PL_COLL_OTHER;
+	return coll < PL_COLL_COUNT_ ? coll : PL_COLL_OTHER;
 }

@@ -3,79 +3,10 @@
 
 #include "trace/internal.h"
 
-static const char *const kinds[PL_K_COUNT_] = {
-	[PL_K_OTHER] = "other",
-	[PL_K_HOST_OP] = "host_op",
-	[PL_K_PYTHON] = "python",
-	[PL_K_RUNTIME] = "runtime",
-	[PL_K_KERNEL] = "kernel",
-	[PL_K_COPY] = "copy",
-	[PL_K_SET] = "set",
-	[PL_K_COLLECTIVE] = "collective",
-	[PL_K_SEND] = "send",
-	[PL_K_RECV] = "recv",
-	[PL_K_SYNC] = "sync",
-	[PL_K_MEMORY] = "memory",
-	[PL_K_DATA] = "data",
-	[PL_K_STEP] = "step",
-	[PL_K_ANNOTATION] = "annotation",
-	[PL_K_COUNTER] = "counter",
-	[PL_K_FLOW_OUT] = "flow_out",
-	[PL_K_FLOW_IN] = "flow_in",
-	[PL_K_INSTANT] = "instant",
-	[PL_K_GPU_ANNOTATION] = "gpu_annotation",
-	[PL_K_WAIT] = "wait",
-};
-
-static const char *const tracks[PL_T_COUNT_] = {
-	[PL_T_OTHER] = "other",	  [PL_T_THREAD] = "thread",
-	[PL_T_STREAM] = "stream", [PL_T_COPY_ENGINE] = "copy_engine",
-	[PL_T_LINK] = "link",	  [PL_T_SERVER] = "server",
-	[PL_T_QUEUE] = "queue",	  [PL_T_NODE] = "node",
-	[PL_T_JOB] = "job",	  [PL_T_REQUEST] = "request",
-};
-
-static const char *const roles[PL_R_COUNT_] = {
-	[PL_R_ARG] = "arg",
-	[PL_R_TOP] = "top",
-	[PL_R_CAT] = "cat",
-	[PL_R_PH] = "ph",
-	[PL_R_STEP] = "step",
-	[PL_R_CORR] = "corr",
-	[PL_R_FLOW] = "flow",
-	[PL_R_GROUP] = "group",
-	[PL_R_SEQ] = "seq",
-	[PL_R_PEER] = "peer",
-	[PL_R_BYTES] = "bytes",
-	[PL_R_MB] = "mb",
-	[PL_R_CHUNK] = "chunk",
-	[PL_R_LAYER] = "layer",
-	[PL_R_COLL] = "coll",
-	[PL_R_EXTERNAL] = "external",
-	[PL_R_VALUE] = "value",
-	[PL_R_CHANNEL] = "channel",
-	[PL_R_OF] = "of",
-	[PL_R_RANKS] = "ranks",
-	[PL_R_SIZE] = "size",
-	[PL_R_ELEMENTS] = "elements",
-	[PL_R_ELEMENTS_OUT] = "elements_out",
-	[PL_R_DTYPE] = "dtype",
-	[PL_R_DIMS] = "dims",
-	[PL_R_TYPES] = "types",
-	[PL_R_RECORD] = "record",
-	[PL_R_SRC] = "src",
-	[PL_R_DST] = "dst",
-	[PL_R_STREAM] = "stream",
-	[PL_R_WAIT_STREAM] = "wait_stream",
-	[PL_R_WAIT_CORR] = "wait_corr",
-	[PL_R_WAIT_EVENT] = "wait_event",
-	[PL_R_ALLOC] = "alloc",
-	[PL_R_ADDRESS] = "address",
-	[PL_R_ALLOCATED] = "allocated",
-	[PL_R_RESERVED] = "reserved",
-	[PL_R_DEVICE_TYPE] = "device_type",
-	[PL_R_DEVICE] = "device",
-};
+#define WORD(name, word) word,
+static const char *const kinds[] = { PL_TRACE_KINDS(WORD) };
+static const char *const tracks[] = { PL_TRACE_TRACK_TYPES(WORD) };
+static const char *const roles[] = { PL_TRACE_ROLES(WORD) };
 
 #define INT  (1u << PL_V_INT)
 #define STR  (1u << PL_V_STR)

@@ -115,6 +115,8 @@ static int deliver(struct reader *r, struct slot *s, struct pl_err *err)
 	if (s->rc < 0)
 		return bad_block(r, &s->err, s->ordinal, s->offset, err);
 	x->seg.n_events = first + s->count;
+	if (r->opts->events)
+		*r->opts->events += s->count;
 	rc = sink_begin(r, x, err);
 	return rc >= 0 && r->sink->batch ? r->sink->batch(r->sink, &x->seg, &s->batch, err) : rc;
 }

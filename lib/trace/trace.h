@@ -20,31 +20,32 @@
 
 /* ---- kinds: the registry of trace(5); unknown kinds pass through ----------------------------- */
 
-enum pl_kind_id {
-	PL_K_OTHER = 0,
-	PL_K_HOST_OP = 1, /* framework operator on a host thread */
-	PL_K_PYTHON = 2,  /* python function */
-	PL_K_RUNTIME = 3, /* CUDA runtime or driver call */
-	PL_K_KERNEL = 4,
-	PL_K_COPY = 5,	     /* memory copy on the device */
-	PL_K_SET = 6,	     /* memory set on the device */
-	PL_K_COLLECTIVE = 7, /* the event whose span is the communication itself: an NCCL kernel, a
-			      * gloo operation, a row of an operation table */
-	PL_K_SEND = 8,
-	PL_K_RECV = 9,
-	PL_K_SYNC = 10,	  /* synchronisation record (cuda_sync), barrier, rendezvous without data */
-	PL_K_MEMORY = 11, /* allocation, free */
-	PL_K_DATA = 12,	  /* data loading */
-	PL_K_STEP = 13,	  /* one training step on one rank */
-	PL_K_ANNOTATION = 14,
-	PL_K_COUNTER = 15,
-	PL_K_FLOW_OUT = 16, /* start of an arrow (ph s) */
-	PL_K_FLOW_IN = 17,  /* end of an arrow (ph f or t) */
-	PL_K_INSTANT = 18,
-	PL_K_GPU_ANNOTATION = 19, /* a user's range projected onto a stream; not work */
-	PL_K_WAIT = 20,		  /* time that a resource waited, made by a simulator */
-	PL_K_COUNT_
-};
+/* X(name, word), in the order of their numbers. */
+#define PL_TRACE_KINDS(X)                                                                          \
+	X(OTHER, "other")                                                                          \
+	X(HOST_OP, "host_op") /* framework operator on a host thread */                            \
+	X(PYTHON, "python")   /* python function */                                                \
+	X(RUNTIME, "runtime") /* CUDA runtime or driver call */                                    \
+	X(KERNEL, "kernel")                                                                        \
+	X(COPY, "copy")		    /* memory copy on the device */                                \
+	X(SET, "set")		    /* memory set on the device */                                 \
+	X(COLLECTIVE, "collective") /* its span is the communication: NCCL kernel ... */           \
+	X(SEND, "send")                                                                            \
+	X(RECV, "recv")                                                                            \
+	X(SYNC, "sync")	    /* cuda_sync, barrier, rendezvous without data */                      \
+	X(MEMORY, "memory") /* allocation, free */                                                 \
+	X(DATA, "data")	    /* data loading */                                                     \
+	X(STEP, "step")	    /* one training step on one rank */                                    \
+	X(ANNOTATION, "annotation")                                                                \
+	X(COUNTER, "counter")                                                                      \
+	X(FLOW_OUT, "flow_out") /* start of an arrow (ph s) */                                     \
+	X(FLOW_IN, "flow_in")	/* end of an arrow (ph f or t) */                                  \
+	X(INSTANT, "instant")                                                                      \
+	X(GPU_ANNOTATION, "gpu_annotation") /* a user's range on a stream; not work */             \
+	X(WAIT, "wait")			    /* time that a resource waited, in simulations */
+#define PL_KIND_ID(name, word) PL_K_##name,
+enum pl_kind_id { PL_TRACE_KINDS(PL_KIND_ID) PL_K_COUNT_ };
+#undef PL_KIND_ID
 const char *pl_trace_kind_name(unsigned kind);	    /* "host_op", ...; "kind-37" is "unknown" */
 int pl_trace_kind_find(const char *name, size_t n); /* or -1 */
 /* kernel, copy, set, collective, send, receive that lies on a stream */
@@ -55,19 +56,21 @@ static inline bool pl_trace_kind_is_comm(unsigned k)
 
 /* ---- tracks ---------------------------------------------------------------------------------- */
 
-enum pl_track_type {
-	PL_T_OTHER,
-	PL_T_THREAD, /* host thread */
-	PL_T_STREAM, /* device stream */
-	PL_T_COPY_ENGINE,
-	PL_T_LINK,
-	PL_T_SERVER,
-	PL_T_QUEUE,
-	PL_T_NODE,
-	PL_T_JOB,
-	PL_T_REQUEST,
-	PL_T_COUNT_
-};
+/* X(name, word) */
+#define PL_TRACE_TRACK_TYPES(X)                                                                    \
+	X(OTHER, "other")                                                                          \
+	X(THREAD, "thread") /* of a host */                                                        \
+	X(STREAM, "stream") /* of a device */                                                      \
+	X(COPY_ENGINE, "copy_engine")                                                              \
+	X(LINK, "link")                                                                            \
+	X(SERVER, "server")                                                                        \
+	X(QUEUE, "queue")                                                                          \
+	X(NODE, "node")                                                                            \
+	X(JOB, "job")                                                                              \
+	X(REQUEST, "request")
+#define PL_TRACK_TYPE_ID(name, word) PL_T_##name,
+enum pl_track_type { PL_TRACE_TRACK_TYPES(PL_TRACK_TYPE_ID) PL_T_COUNT_ };
+#undef PL_TRACK_TYPE_ID
 const char *pl_trace_track_type_name(unsigned type);
 
 enum { PL_COORD_DP, PL_COORD_PP, PL_COORD_TP, PL_COORD_EP, PL_COORDS };
@@ -98,56 +101,51 @@ struct pl_track {
  * that key ("correlation" for PL_R_CORR from Kineto, PL_NONE where there was none), so that nothing
  * is stored twice and an exporter can give it back.
  */
-enum pl_role {
-	PL_R_ARG = 0,	 /* an argument: key says which */
-	PL_R_TOP = 1,	 /* another member of the event object itself, beside ph, ts ...: "s", "bp",
-			    "tts" */
-	PL_R_CAT = 2,	 /* the source's category string */
-	PL_R_PH = 3,	 /* the source's phase, when the kind does not tell: string */
-	PL_R_STEP = 4,	 /* step number */
-	PL_R_CORR = 5,	 /* correlation: joins a runtime call and its device operations */
-	PL_R_FLOW = 6,	 /* id of an arrow (FLOW_OUT, FLOW_IN) */
-	PL_R_GROUP = 7,	 /* communication group: string */
-	PL_R_SEQ = 8,	 /* sequence number within the group */
-	PL_R_PEER = 9,	 /* rank at the other end */
-	PL_R_BYTES = 10, /* message, copy or set size */
-	PL_R_MB = 11,	 /* microbatch */
-	PL_R_CHUNK = 12, /* model chunk */
-	PL_R_LAYER = 13,
-	PL_R_COLL =
-		14, /* name of the collective: allreduce, reduce_scatter, allgather, broadcast,
-		     * alltoall, reduce, gather, scatter, send, recv, barrier, rendezvous: string */
-	PL_R_EXTERNAL = 15, /* Kineto's "External id" */
-	PL_R_VALUE = 16,    /* of a counter */
-	PL_R_CHANNEL = 17,  /* of fine-grained communication */
-	PL_R_OF = 18, /* SEND, RECV: number (PL_R_SEQ) in the group of the collective that it is
-		       * a message of */
-	/* of communication, and of the host operation that issued it */
-	PL_R_RANKS = 19,	/* members of the group, as text that lists them */
-	PL_R_SIZE = 20,		/* how many members the group has */
-	PL_R_ELEMENTS = 21,	/* what one rank gives, in elements of PL_R_DTYPE */
-	PL_R_ELEMENTS_OUT = 22, /* what it gets */
-	PL_R_DTYPE = 23,	/* string */
-	PL_R_DIMS = 24,		/* dimensions of the tensors that it takes: JSON, nested lists */
-	PL_R_TYPES = 25,	/* their data types: JSON, a list */
-	PL_R_RECORD =
-		26,    /* number of the operation, counted through its process in order of issue */
-	PL_R_SRC = 27, /* rank that sends */
-	PL_R_DST = 28, /* rank that receives */
-	/* of synchronisation: see trace(5) */
-	PL_R_STREAM = 29, /* stream of the event; of SYNC: that waits */
-	PL_R_WAIT_STREAM = 30,
-	PL_R_WAIT_CORR = 31,  /* correlation of the call that recorded what is waited for */
-	PL_R_WAIT_EVENT = 32, /* number of the device's event that is waited for */
-	/* of memory: allocations (> 0) and releases (< 0) */
-	PL_R_ALLOC = 33,
-	PL_R_ADDRESS = 34,
-	PL_R_ALLOCATED = 35, /* by the allocator, after the event */
-	PL_R_RESERVED = 36,
-	PL_R_DEVICE_TYPE = 37,
-	PL_R_DEVICE = 38,
-	PL_R_COUNT_
-};
+/* X(name, word), in the order of their numbers. Roles from RANKS to RECORD are of communication,
+ * and of the host operation that issued it. */
+#define PL_TRACE_ROLES(X)                                                                          \
+	X(ARG, "arg")	  /* an argument: key says which */                                        \
+	X(TOP, "top")	  /* another member of the event: "s", "bp", "tts" */                      \
+	X(CAT, "cat")	  /* the source's category: string */                                      \
+	X(PH, "ph")	  /* the source's phase, where the kind does not tell */                   \
+	X(STEP, "step")	  /* step number */                                                        \
+	X(CORR, "corr")	  /* joins a runtime call and its device operations */                     \
+	X(FLOW, "flow")	  /* id of an arrow (FLOW_OUT, FLOW_IN) */                                 \
+	X(GROUP, "group") /* communication group: string */                                        \
+	X(SEQ, "seq")	  /* sequence number within the group */                                   \
+	X(PEER, "peer")	  /* rank at the other end */                                              \
+	X(BYTES, "bytes") /* size of the message, copy or set */                                   \
+	X(MB, "mb")	  /* microbatch */                                                         \
+	X(CHUNK, "chunk") /* model chunk */                                                        \
+	X(LAYER, "layer")                                                                          \
+	X(COLL, "coll")			/* the collective, a word: string */                       \
+	X(EXTERNAL, "external")		/* Kineto's "External id" */                               \
+	X(VALUE, "value")		/* of a counter */                                         \
+	X(CHANNEL, "channel")		/* of fine-grained communication */                        \
+	X(OF, "of")			/* SEND, RECV: SEQ of the collective */                    \
+	X(RANKS, "ranks")		/* members of the group: text that lists them */           \
+	X(SIZE, "size")			/* how many members the group has */                       \
+	X(ELEMENTS, "elements")		/* what one rank gives, in elements of DTYPE */            \
+	X(ELEMENTS_OUT, "elements_out") /* what it gets */                                         \
+	X(DTYPE, "dtype")		/* string */                                               \
+	X(DIMS, "dims")			/* sizes of its input tensors: JSON, nested lists */       \
+	X(TYPES, "types")		/* their data types: JSON, a list */                       \
+	X(RECORD, "record")		/* number in its process, in order of issue */             \
+	X(SRC, "src")			/* rank that sends */                                      \
+	X(DST, "dst")			/* rank that receives */                                   \
+	X(STREAM, "stream")		/* of the event; of SYNC: the one that waits */            \
+	X(WAIT_STREAM, "wait_stream")                                                              \
+	X(WAIT_CORR, "wait_corr")   /* of the call that recorded what is waited for */             \
+	X(WAIT_EVENT, "wait_event") /* device event that is waited for */                          \
+	X(ALLOC, "alloc")	    /* bytes allocated (> 0) or released (< 0) */                  \
+	X(ADDRESS, "address")                                                                      \
+	X(ALLOCATED, "allocated") /* by the allocator, after the event */                          \
+	X(RESERVED, "reserved")                                                                    \
+	X(DEVICE_TYPE, "device_type")                                                              \
+	X(DEVICE, "device")
+#define PL_ROLE_ID(name, word) PL_R_##name,
+enum pl_role { PL_TRACE_ROLES(PL_ROLE_ID) PL_R_COUNT_ };
+#undef PL_ROLE_ID
 #define PL_ROLE_BIT(role) ((uint64_t)1 << (role))
 const char *pl_trace_role_name(unsigned role);
 /*
@@ -377,6 +375,7 @@ struct pl_trace_reader_opts {
 	int (*raw)(void *arg, uint32_t segment, bool merge, const void *member, size_t n,
 		   struct pl_err *err);
 	void *arg;
+	uint64_t *events; /* added to: how many were passed on. May be NULL */
 };
 /* Read a whole stream into a sink. begin() comes with what stands before the first events: source,
  * format, first strings and tracks. A sink must not keep indices of columns from one call to the
@@ -443,23 +442,24 @@ size_t pl_trace_dims_text(const char *dims, bool first, char *text, size_t size)
  * NULL; plain may be NULL. */
 int64_t pl_trace_dtype(const char *s, size_t n, const char **plain);
 
-/* The canonical collectives as numbers. */
-enum pl_coll {
-	PL_COLL_OTHER, /* communication that does not say which */
-	PL_COLL_ALLREDUCE,
-	PL_COLL_REDUCE_SCATTER,
-	PL_COLL_ALLGATHER,
-	PL_COLL_BROADCAST,
-	PL_COLL_ALLTOALL,
-	PL_COLL_REDUCE,
-	PL_COLL_GATHER,
-	PL_COLL_SCATTER,
-	PL_COLL_SEND,
-	PL_COLL_RECV,
-	PL_COLL_SENDRECV,
-	PL_COLL_BARRIER,
-	PL_COLL_COUNT_
-};
+/* The canonical collectives: X(name, word). OTHER: communication that does not say which. */
+#define PL_TRACE_COLLS(X)                                                                          \
+	X(OTHER, "collective")                                                                     \
+	X(ALLREDUCE, "allreduce")                                                                  \
+	X(REDUCE_SCATTER, "reduce_scatter")                                                        \
+	X(ALLGATHER, "allgather")                                                                  \
+	X(BROADCAST, "broadcast")                                                                  \
+	X(ALLTOALL, "alltoall")                                                                    \
+	X(REDUCE, "reduce")                                                                        \
+	X(GATHER, "gather")                                                                        \
+	X(SCATTER, "scatter")                                                                      \
+	X(SEND, "send")                                                                            \
+	X(RECV, "recv")                                                                            \
+	X(SENDRECV, "sendrecv")                                                                    \
+	X(BARRIER, "barrier")
+#define PL_COLL_ID(name, word) PL_COLL_##name,
+enum pl_coll { PL_TRACE_COLLS(PL_COLL_ID) PL_COLL_COUNT_ };
+#undef PL_COLL_ID
 const char *pl_trace_coll_name(unsigned coll); /* OTHER and unknown: "collective" */
 unsigned pl_trace_coll_find(const char *name,
 			    size_t n); /* of any name: PL_COLL_OTHER if it is none */
