@@ -13,7 +13,8 @@
  * from the periods without computation. During computation a byte takes longer by a factor, because
  * the thread that moves it gets a processor less often; and each communication first waits for a
  * processor. Very small messages show this wait, because it is most of their time. Without such
- * messages the wait is assumed (WAIT_NS).
+ * messages the wait for each message is that of the other kinds of communication of the graph. It
+ * is assumed (WAIT_NS) only if no kind shows it.
  *
  * The time a is spent k times if communications are carried out one after another. If they are
  * carried out at the same time and a is the latency of the link, a is spent once. Therefore, if
@@ -34,9 +35,10 @@
 #define ENOUGH	  3    /* periods alone that make a line */
 #define SMALL	  4    /* small messages that show what each of them waits for */
 #define MUCH	  4    /* so many times slower beside computation, at most */
-/* What a thread that a message wakes waits for a processor that computes: a fraction of a slice,
- * which is 3 ms with Linux (CONFIG_HZ 250, two processors), for the scheduler often lets the woken
- * one run at once. */
+/* What a thread that a message wakes waits for a processor that computes, if the recording does not
+ * show it. The machine that records has a scheduler, a timer and a number of processors that are
+ * not known here, so this is only the order of magnitude: slices of Linux are 1 to 4 ms, and its
+ * scheduler often lets the woken thread run at once. */
 #define WAIT_NS 500000
 #define WRONG	0.25 /* relative error of k a + b S from which a + b S is tried instead */
 #define CLEARLY 0.5  /* what that must leave of the error */
@@ -67,6 +69,8 @@ struct fitter {
 	bool threads;	/* carry the communication */
 	bool contend;	/* communication and what computes beside it */
 	double latency; /* of recorded messages, 0: there are none */
+	double wait_ns; /* of a message beside computation, where small messages do not show it */
+	double waited, messages; /* sums: the waits that small messages show, and of how many */
 	struct transfer *t;
 	struct record *r;
 	struct pl_spans comp; /* computation of the step, if they contend */
@@ -509,14 +513,14 @@ out:
  * the waits are few and long. Without samples beside computation a byte is taken to be slowed down
  * as much as computation is: they get equal parts of the processors.
  */
-static void fit_beside(const struct fitter *f, const struct record *r, size_t n, struct pl_fit *fit)
+static void fit_beside(struct fitter *f, const struct record *r, size_t n, struct pl_fit *fit)
 {
 	struct pl_cost_comm comm = { .kind = fit->kind, .coll = fit->coll, .n = fit->n };
 	double messages, share, wait = 0, over = 0, bytes = 0, most;
 	size_t small = 0;
 
 	pl_cost_ring(&comm, &messages, &share);
-	fit->a_contended_ns = most = fit->a_ns + (f->threads ? messages * WAIT_NS : 0);
+	fit->a_contended_ns = most = fit->a_ns + (f->threads ? messages * f->wait_ns : 0);
 	for (size_t i = 0; i < n; i++) {
 		double line = fit->b_ns_per_byte * r[i].x;
 
@@ -526,8 +530,11 @@ static void fit_beside(const struct fitter *f, const struct record *r, size_t n,
 		small++;
 	}
 	fit->assumed = small < SMALL;
-	if (!fit->assumed)
+	if (!fit->assumed) {
 		fit->a_contended_ns = fmax(fit->a_ns, wait / (double)small);
+		f->waited += (fit->a_contended_ns - fit->a_ns) * (double)small;
+		f->messages += messages * (double)small;
+	}
 	for (size_t i = 0; i < n; i++) {
 		double line = fit->b_ns_per_byte * r[i].x;
 
@@ -597,10 +604,25 @@ static int fit_classes(struct fitter *f, struct pl_err *err)
 	return rc;
 }
 
+/* Fits all classes; then again with the wait that some of them show, for those that do not. */
+static int fit_all(struct fitter *f, struct pl_err *err)
+{
+	bool assumed = false;
+	int rc = fit_classes(f, err);
+
+	for (size_t i = 0; i < f->c->n_fits; i++)
+		assumed |= f->c->fit[i].assumed;
+	if (rc < 0 || !assumed || !(f->messages > 0))
+		return rc;
+	f->wait_ns = f->waited / f->messages;
+	f->c->n_fits = 0;
+	return fit_classes(f, err);
+}
+
 int pl_cost_fit(const struct pl_graph *g, const struct pl_topology *topo, struct pl_cost *c,
 		struct pl_err *err)
 {
-	struct fitter f = { .g = g, .c = c };
+	struct fitter f = { .g = g, .c = c, .wait_ns = WAIT_NS };
 	int rc;
 
 	memset(c, 0, sizeof(*c));
@@ -613,7 +635,7 @@ int pl_cost_fit(const struct pl_graph *g, const struct pl_topology *topo, struct
 	for (size_t k = 0; k < g->n_steps; k++)
 		PL_TRY(add_step(&f, (uint32_t)k, err));
 	PL_TRY(join_members(&f, err));
-	PL_TRY(fit_classes(&f, err));
+	PL_TRY(fit_all(&f, err));
 	if (!topo)
 		learn_links(f.latency, c);
 	PL_TRY(pl_cost_issue(g, &c->issue_ns, err));

@@ -622,17 +622,17 @@ static void bent(void)
 
 /* Threads carry the communication: `beside`, the first of 8 operations pays for the rest, a
  * transfer beside them takes `slowed` times its bytes' time and waits. */
-static void contend(struct jobg *j, double b, double slowed, pl_ns wait, int64_t bytes, bool beside)
+static void contend(struct jobg *j, int name, double slowed, pl_ns wait, int64_t bytes, bool beside)
 {
 	pl_ns alone = 8 * 1000000, dur[RANKS], window = alone;
-	double move = b * (double)bytes * (beside ? slowed : 1);
+	double move = (double)bytes * (beside ? slowed : 1);
 
 	for (int r = 0; r < RANKS; r++)
 		dur[r] = (pl_ns)move + (beside ? wait : 0);
 	if (beside)
 		window += (pl_ns)((double)dur[0] * 0.4); /* what computation loses beside it */
 	j->at += 100000000;
-	collective(j, 0, 1, j->at, dur, bytes, 0);
+	collective(j, name, 1, j->at, dur, bytes, 0);
 	for (uint32_t r = 0; r < RANKS; r++) {
 		pl_ns at = j->at + (beside ? 0 : dur[0] + 1000);
 
@@ -660,10 +660,10 @@ static void contention(bool small)
 	for (size_t i = 0; i < j.g.n_res; i++)
 		j.g.res[i].track_type = PL_T_THREAD;
 	for (int i = 0; i < 24; i++) {
-		contend(&j, 1, 1.5, 300000, 32000000, false);
-		contend(&j, 1, 1.5, 100000, 8000000, true);
+		contend(&j, 0, 1.5, 300000, 32000000, false);
+		contend(&j, 0, 1.5, 100000, 8000000, true);
 		if (small)
-			contend(&j, 1, 1.5, 500000, 2000, true);
+			contend(&j, 0, 1.5, 500000, 2000, true);
 	}
 	ok(!fit_job(&j, &x.t, &c, &err), "fits");
 	f = fit_of(&c, PL_COLL_ALLREDUCE);
@@ -689,6 +689,37 @@ static void contention(bool small)
 		ok(move >= 1 && near(computation, c.overlap, 1e-9),
 		   "and large ones are no shorter");
 	}
+	pl_cost_fini(&c);
+	pl_graph_fini(&j.g);
+}
+
+/* Reduce-scatters show how long a message waits beside computation, all-reduces do not. */
+static void contention_of_others(void)
+{
+	const double wait = 1000000; /* of each message */
+	struct pl_err err = { 0 };
+	const struct pl_fit *f;
+	struct pl_cost c;
+	struct jobg j;
+	struct topo x;
+
+	make_topo(&x, 1, RANKS, 10, 100, 10, 100, false);
+	job_init(&j, 5, 8000);
+	for (size_t i = 0; i < j.g.n_res; i++)
+		j.g.res[i].track_type = PL_T_THREAD;
+	for (int i = 0; i < 24; i++) {
+		contend(&j, 0, 1.5, 0, 32000000, false);
+		contend(&j, 4, 1.5, 0, 32000000, false);
+		contend(&j, 0, 1.5, (pl_ns)(2 * wait * (RANKS - 1)), 8000000, true);
+		contend(&j, 4, 1.5, (pl_ns)(wait * (RANKS - 1)), 2000, true);
+	}
+	ok(!fit_job(&j, &x.t, &c, &err), "fits");
+	f = fit_of(&c, PL_COLL_REDUCE_SCATTER);
+	ok(f && !f->assumed && near(f->a_contended_ns - f->a_ns, wait * (RANKS - 1), 0.02),
+	   "a collective shows how long its messages wait");
+	f = fit_of(&c, PL_COLL_ALLREDUCE);
+	ok(f && near(f->a_contended_ns - f->a_ns, 2 * wait * (RANKS - 1), 0.02),
+	   "... and so long wait those of another one that does not show it");
 	pl_cost_fini(&c);
 	pl_graph_fini(&j.g);
 }
@@ -868,6 +899,7 @@ int main(void)
 	bent();
 	contention(true);
 	contention(false);
+	contention_of_others();
 	moved();
 	rings();
 	lines();
