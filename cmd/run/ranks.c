@@ -329,7 +329,6 @@ out:
  * most. FIONREAD tells that of pipes alone. */
 static void wait_until_read(void)
 {
-	struct timespec ms = { .tv_nsec = 1000000 };
 	int turn = 0;
 
 	for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++) {
@@ -339,7 +338,7 @@ static void wait_until_read(void)
 		if (fstat(fd, &s) < 0 || !S_ISFIFO(s.st_mode))
 			continue;
 		while (!ioctl(fd, FIONREAD, &unread) && unread > 0 && turn++ < 1000)
-			nanosleep(&ms, NULL);
+			pl_sleep_ns(1000000);
 	}
 }
 

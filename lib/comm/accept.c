@@ -1,15 +1,15 @@
 /*
- * Connections that come in at a listening socket, until one has said who it is.
+ * Connections that come in at a listening socket, until one has proved who it is.
  *
- * The greeting is the first thing on each connection. It is read into a buffer of fixed size
- * without waiting, and its token is compared before anything else, so a stranger costs one place.
- * There are places for all ranks that are expected and for GUESTS strangers.
+ * The greeting (protocol.h) is the first thing on each connection. It is read into a buffer of
+ * fixed size without waiting, and nothing in it is used before the proof, so a stranger costs one
+ * place. There are places for all ranks that are expected, each of which has one greeting under way
+ * at a time, and for GUESTS strangers.
  */
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "comm/internal.h"
@@ -22,10 +22,10 @@
 #define SILENT_NS 100000000
 
 struct pl_guest {
-	int fd;
+	struct pl_link link;
 	pl_ns since;
-	size_t got;
-	uint8_t bytes[PL_HELLO_BYTES];
+	struct pl_frame hello;	       /* kind 0: it has not come */
+	uint8_t proof[PL_PROOF_BYTES]; /* that answers the challenge */
 };
 
 int pl_comm_acceptor_init(struct pl_acceptor *a, size_t expected, struct pl_err *err)
@@ -40,7 +40,7 @@ int pl_comm_acceptor_init(struct pl_acceptor *a, size_t expected, struct pl_err 
 static void drop(struct pl_acceptor *a, size_t i, bool shut)
 {
 	if (shut)
-		close(a->guest[i].fd);
+		pl_comm_link_close(&a->guest[i].link);
 	a->guest[i] = a->guest[--a->n_guests];
 }
 
@@ -55,15 +55,14 @@ void pl_comm_acceptor_fini(struct pl_acceptor *a)
 	pl_free(a->polls);
 }
 
-void pl_comm_refuse(int fd, const char *why)
+void pl_comm_refuse(struct pl_link *l, const char *why)
 {
 	struct pl_frame f = { .kind = PL_FRAME_REFUSED };
-	struct pl_err e = { 0 };
 
 	snprintf(f.text, sizeof(f.text), "%s", why);
 	/* if it cannot be told, it will still find the connection closed */
-	if (pl_comm_net_frame_write(fd, &f, pl_now_ns() + REFUSE_NS, &e) < 0)
-		return;
+	(void)!pl_comm_link_write(l, &f, pl_now_ns() + REFUSE_NS, NULL);
+	pl_comm_link_close(l);
 }
 
 void pl_comm_turn_away(struct pl_acceptor *a, const char *why)
@@ -73,29 +72,40 @@ void pl_comm_turn_away(struct pl_acceptor *a, const char *why)
 	snprintf(a->turned_away, sizeof(a->turned_away), "%.199s", why);
 }
 
-/* 1: guest i greeted well; 0: not yet; -1: it is gone. */
-static int hear_guest(struct pl_acceptor *a, size_t i, struct pl_hello *h)
+/* It said who it is: asks it to prove that it knows the token, and proves the same. */
+static int challenge(const struct pl_acceptor *a, struct pl_guest *g, const struct pl_frame *hello,
+		     struct pl_err *err)
+{
+	struct pl_frame f = { .kind = PL_FRAME_CHALLENGE };
+	int rc = pl_comm_random(f.greeting.nonce, PL_NONCE_BYTES, err);
+
+	if (rc < 0)
+		return rc;
+	g->hello = *hello;
+	pl_comm_prove(a->token, 'a', hello, f.greeting.nonce, f.greeting.proof);
+	pl_comm_prove(a->token, 'c', hello, f.greeting.nonce, g->proof);
+	pl_comm_link_send(&g->link, &f);
+	return pl_comm_link_flush(&g->link, err); /* an empty buffer takes it whole */
+}
+
+/* 1: guest i has proved who it is; 0: not yet; -1: it is gone. */
+static int hear_guest(struct pl_acceptor *a, size_t i)
 {
 	struct pl_guest *g = &a->guest[i];
 	struct pl_err e = { 0 };
-	ssize_t n = recv(g->fd, g->bytes + g->got, sizeof(g->bytes) - g->got, MSG_DONTWAIT);
-	int rc;
+	struct pl_frame f;
+	int rc = pl_comm_link_receive(&g->link, &f, &e);
 
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
-		return 0;
-	if (n <= 0) {
-		drop(a, i, true);
-		return -1;
-	}
-	g->got += (size_t)n;
-	if (g->got < sizeof(g->bytes))
-		return 0;
-	rc = pl_comm_hello_get(g->bytes, g->got, a->token, h, &e);
+	if (rc > 0 && !g->hello.kind && f.kind == PL_FRAME_HELLO)
+		rc = challenge(a, g, &f, &e);
+	else if (rc > 0 && (!g->hello.kind || f.kind != PL_FRAME_PROOF))
+		rc = pl_fail(&e, PL_EDATA, "its greeting is out of order");
+	else if (rc > 0 && !pl_comm_same_proof(f.greeting.proof, g->proof))
+		rc = pl_fail(&e, PL_EUSAGE, PL_WRONG_TOKEN);
 	if (rc >= 0)
-		return 1;
-	pl_comm_turn_away(a, e.msg);
-	if (rc == PL_EUSAGE) /* a rank, which would try again until it gives up */
-		pl_comm_refuse(g->fd, e.msg);
+		return rc;
+	if (rc != PL_EIO || g->hello.kind) /* who leaves before it says anything says nothing */
+		pl_comm_turn_away(a, e.msg);
 	drop(a, i, true);
 	return -1;
 }
@@ -113,7 +123,7 @@ static bool has_room(struct pl_acceptor *a)
 		if (a->guest[i].since < a->guest[oldest].since)
 			oldest = i;
 	if (pl_now_ns() - a->guest[oldest].since < SILENT_NS ||
-	    recv(a->guest[oldest].fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
+	    recv(a->guest[oldest].link.fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
 		return false;
 	drop(a, oldest, true);
 	return true;
@@ -121,24 +131,22 @@ static bool has_room(struct pl_acceptor *a)
 
 static void let_in(struct pl_acceptor *a)
 {
-	struct timespec nap = { 0, NAP_NS };
-
 	while (has_room(a)) {
 		int fd = accept4(a->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 		if (fd >= 0) {
-			a->guest[a->n_guests++] =
-				(struct pl_guest){ .fd = fd, .since = pl_now_ns() };
+			a->guest[a->n_guests] = (struct pl_guest){ .since = pl_now_ns() };
+			a->guest[a->n_guests++].link.fd = fd;
 			continue;
 		}
 		/* without descriptors left, poll() would say at once that somebody waits */
 		if (errno != EAGAIN && errno != EINTR)
-			nanosleep(&nap, NULL);
+			pl_sleep_ns(NAP_NS);
 		return;
 	}
 }
 
-int pl_comm_accept(struct pl_acceptor *a, pl_ns until, struct pl_hello *h, int *fd,
+int pl_comm_accept(struct pl_acceptor *a, pl_ns until, struct pl_frame *hello, struct pl_link *l,
 		   struct pl_err *err)
 {
 	for (;;) {
@@ -147,7 +155,8 @@ int pl_comm_accept(struct pl_acceptor *a, pl_ns until, struct pl_hello *h, int *
 		size_t n = a->n_guests;
 
 		for (size_t i = 0; i < n; i++)
-			a->polls[i] = (struct pollfd){ .fd = a->guest[i].fd, .events = POLLIN };
+			a->polls[i] =
+				(struct pollfd){ .fd = a->guest[i].link.fd, .events = POLLIN };
 		a->polls[n] = (struct pollfd){ .fd = room ? a->listener : -1, .events = POLLIN };
 		if (left <= 0)
 			return 0;
@@ -157,9 +166,10 @@ int pl_comm_accept(struct pl_acceptor *a, pl_ns until, struct pl_hello *h, int *
 		if (a->polls[n].revents)
 			let_in(a);
 		for (size_t i = n; i-- > 0;) {
-			if (!a->polls[i].revents || hear_guest(a, i, h) <= 0)
+			if (!a->polls[i].revents || hear_guest(a, i) <= 0)
 				continue;
-			*fd = a->guest[i].fd;
+			*hello = a->guest[i].hello;
+			*l = a->guest[i].link;
 			drop(a, i, false);
 			return 1;
 		}

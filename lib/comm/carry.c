@@ -142,10 +142,9 @@ void pl_comm_carry_watch(struct pl_world *w)
 static void blame(struct pl_world *w, const struct pl_work *k, const char *why)
 {
 	pl_ns until = pl_now_ns() + pl_min_i64(w->timeout / 4, 200000000);
-	struct timespec nap = { 0, 5000000 };
 
 	while (w->size > 1 && !atomic_load(&w->failed) && pl_now_ns() < until)
-		nanosleep(&nap, NULL);
+		pl_sleep_ns(5000000);
 	pl_comm_world_fail(w, w->rank, "rank %d: %s %llu: %s", w->rank,
 			   pl_comm_operation_name(k->a.op), (unsigned long long)k->seq, why);
 }

@@ -20,27 +20,18 @@
 
 #include "comm/internal.h"
 
+/* Its silence will be noticed if the other side takes nothing. */
 static void say(struct pl_peer *p, const struct pl_frame *f)
 {
-	uint8_t bytes[PL_FRAME_MAX + 8];
-	size_t n = pl_comm_frame_put(bytes, f);
-
-	if (p->gone || p->control < 0 || n > sizeof(p->out) - p->n_out)
-		return; /* the other side reads nothing: its silence will be noticed */
-	memcpy(p->out + p->n_out, bytes, n);
-	p->n_out += n;
+	if (!p->gone)
+		pl_comm_link_send(&p->control, f);
 }
 
+/* The next read finds an error, if there is one. */
 static void flush(struct pl_peer *p)
 {
-	while (p->n_out && !p->gone) {
-		ssize_t m = send(p->control, p->out, p->n_out, MSG_NOSIGNAL | MSG_DONTWAIT);
-
-		if (m < 0)
-			return; /* the next read finds the error */
-		p->n_out -= (size_t)m;
-		memmove(p->out, p->out + m, p->n_out);
-	}
+	if (!p->gone && pl_comm_link_flush(&p->control, NULL) < 0)
+		return;
 }
 
 void pl_comm_control_kick(struct pl_world *w)
@@ -105,12 +96,12 @@ static void hear(struct pl_world *w, int rank, const struct pl_frame *f)
 	struct pl_peer *p = &w->peer[rank];
 
 	switch (f->kind) {
-	case PL_FRAME_BEAT:
-		atomic_store(&p->begun, f->beat.begun);
-		atomic_store(&p->messages, f->beat.messages);
-		atomic_store(&p->bytes, f->beat.bytes);
+	case PL_FRAME_HEARTBEAT:
+		atomic_store(&p->begun, f->heartbeat.begun);
+		atomic_store(&p->messages, f->heartbeat.messages);
+		atomic_store(&p->bytes, f->heartbeat.bytes);
 		if (w->device.taken)
-			compare(w, rank, f->beat.listed, f->beat.digest);
+			compare(w, rank, f->heartbeat.listed, f->heartbeat.digest);
 		break;
 	case PL_FRAME_ABORT:
 		pl_comm_world_fail(w, (int)f->rank, "%s", f->text);
@@ -125,7 +116,7 @@ static void hear(struct pl_world *w, int rank, const struct pl_frame *f)
 		pthread_cond_broadcast(&w->changed);
 		pthread_mutex_unlock(&w->lock);
 		break;
-	case PL_FRAME_BYE:
+	case PL_FRAME_GOODBYE:
 		atomic_store(&p->bye, true);
 		pthread_mutex_lock(&w->lock);
 		pthread_cond_broadcast(&w->changed);
@@ -137,44 +128,22 @@ static void hear(struct pl_world *w, int rank, const struct pl_frame *f)
 	}
 }
 
-static void lost(struct pl_world *w, int rank, const char *why)
-{
-	struct pl_peer *p = &w->peer[rank];
-
-	p->gone = true;
-	if (!atomic_load(&p->bye))
-		pl_comm_world_fail(w, rank, "rank %d is gone (%s)", rank, why);
-}
-
 static void listen_to(struct pl_world *w, int rank)
 {
 	struct pl_peer *p = &w->peer[rank];
 	struct pl_err e = { 0 };
 	struct pl_frame f;
-	ssize_t n = recv(p->control, p->in + p->n_in, sizeof(p->in) - p->n_in, MSG_DONTWAIT);
+	int rc;
 
-	if (n <= 0) {
-		if (n == 0)
-			lost(w, rank, "its connection was closed");
-		else if (errno != EAGAIN && errno != EINTR)
-			lost(w, rank, strerror(errno));
-		return;
-	}
-	p->n_in += (size_t)n;
-	p->seen = pl_now_ns();
-	for (;;) {
-		int64_t took = pl_comm_frame_get(p->in, p->n_in, &f, &e);
-
-		if (took < 0)
-			pl_comm_world_fail(w, rank, "rank %d: %s", rank, e.msg);
-		if (took <= 0)
-			break;
-		p->n_in -= (size_t)took;
-		memmove(p->in, p->in + took, p->n_in);
+	while ((rc = pl_comm_link_receive(&p->control, &f, &e)) > 0) {
+		p->seen = pl_now_ns();
 		hear(w, rank, &f);
 	}
-	if (p->n_in == sizeof(p->in)) /* cannot be: every frame fits */
-		p->n_in = 0;
+	if (rc == PL_EDATA)
+		pl_comm_world_fail(w, rank, "rank %d: %s", rank, e.msg);
+	p->gone |= rc < 0;
+	if (rc < 0 && !atomic_load(&p->bye))
+		pl_comm_world_fail(w, rank, "rank %d is gone (%s)", rank, e.msg);
 }
 
 /* ---- what goes ---- */
@@ -189,15 +158,15 @@ static void beat(struct pl_world *w)
 	pthread_mutex_unlock(&w->lock);
 	for (int r = 0; r < w->size; r++) {
 		struct pl_peer *p = &w->peer[r];
-		struct pl_frame f = { .kind = PL_FRAME_BEAT, .rank = (uint32_t)w->rank };
+		struct pl_frame f = { .kind = PL_FRAME_HEARTBEAT, .rank = (uint32_t)w->rank };
 
 		if (r == w->rank)
 			continue;
-		f.beat.begun = atomic_load(w->device.b ? &w->device.ready : &w->begun);
-		f.beat.messages = atomic_load(w->device.b ? &p->sends_ready : &p->sends_begun);
-		f.beat.bytes = atomic_load(&p->wrote);
-		f.beat.listed = listed;
-		f.beat.digest = digest;
+		f.heartbeat.begun = atomic_load(w->device.b ? &w->device.ready : &w->begun);
+		f.heartbeat.messages = atomic_load(w->device.b ? &p->sends_ready : &p->sends_begun);
+		f.heartbeat.bytes = atomic_load(&p->wrote);
+		f.heartbeat.listed = listed;
+		f.heartbeat.digest = digest;
 		say(p, &f);
 	}
 }
@@ -269,8 +238,8 @@ static void pause_for(struct pl_world *w, struct pollfd *p, pl_ns until)
 	for (int r = 0; r < w->size; r++) {
 		struct pl_peer *q = &w->peer[r];
 
-		p[r].fd = q->gone || r == w->rank ? -1 : q->control;
-		p[r].events = (short)(POLLIN | (q->n_out ? POLLOUT : 0));
+		p[r].fd = q->gone || r == w->rank ? -1 : q->control.fd;
+		p[r].events = (short)(POLLIN | (q->control.n_out ? POLLOUT : 0));
 		p[r].revents = 0;
 	}
 	p[w->size] = (struct pollfd){ .fd = w->control_wake, .events = POLLIN };
@@ -333,7 +302,7 @@ static void *control_main(void *arg)
 			pthread_mutex_unlock(&w->lock);
 		}
 		if (atomic_load(&w->closing) && !said_bye && !w->told) {
-			tell_all(w, PL_FRAME_BYE);
+			tell_all(w, PL_FRAME_GOODBYE);
 			said_bye = true;
 		}
 		if (w->carry.by)
@@ -358,7 +327,7 @@ static void *control_main(void *arg)
 	}
 	/* the last rank to close waits for no good-bye, and stops this thread at once */
 	if (atomic_load(&w->closing) && !said_bye && !w->told)
-		tell_all(w, PL_FRAME_BYE);
+		tell_all(w, PL_FRAME_GOODBYE);
 	return NULL;
 }
 
@@ -382,9 +351,9 @@ void pl_comm_control_stop(struct pl_world *w)
 		pthread_join(w->control, NULL);
 	}
 	for (int r = 0; r < w->size && w->peer; r++)
-		if (w->peer[r].control >= 0) {
+		if (w->peer[r].control.fd >= 0) {
 			flush(&w->peer[r]);
-			close(w->peer[r].control);
+			pl_comm_link_close(&w->peer[r].control);
 		}
 	if (w->control_wake >= 0)
 		close(w->control_wake);

@@ -123,12 +123,11 @@ static void stage_give(struct pl_work *k)
 /* Has all use of it ended? A device that hangs may use it for ever. */
 static bool stage_over(struct pl_world *w, const struct pl_stage *s, pl_ns until)
 {
-	struct timespec nap = { 0, 1000000 };
 	struct pl_err e = { 0 };
 	int rc;
 
 	while (!(rc = w->device.b->passed(w->device.ctx, s->mark, &e)) && pl_now_ns() < until)
-		nanosleep(&nap, NULL);
+		pl_sleep_ns(1000000);
 	return rc != 0;
 }
 
@@ -216,7 +215,6 @@ static bool is_reached(const struct pl_world *w, const struct pl_coll_args *a)
 /* Everything begun before is in the second queue, or the world failed. */
 static void until_launched(struct pl_world *w)
 {
-	struct timespec nap = { 0, SPIN_NS };
 	pl_ns since = pl_now_ns();
 
 	if (!atomic_load(&w->device.launching))
@@ -226,7 +224,7 @@ static void until_launched(struct pl_world *w)
 		if (pl_now_ns() - since < SPIN_NS)
 			sched_yield();
 		else
-			nanosleep(&nap, NULL);
+			pl_sleep_ns(SPIN_NS);
 	atomic_store(&w->device.wanted, false);
 }
 

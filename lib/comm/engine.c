@@ -251,18 +251,18 @@ static bool pump_send(struct pl_world *w, struct pl_conn *c, bool all)
 	if (!c->out && !all && !atomic_load(&c->writable))
 		return false;
 	if (c->sent == 0) {
-		struct pl_head h = { .op = s->work->a.op,
-				     .algo = s->work->a.algo,
-				     .chunk = s->chunk,
-				     .bytes = (uint32_t)s->bytes,
-				     .seq = s->work->seq,
-				     .tag = s->work->a.tag };
+		struct pl_header h = { .op = s->work->a.op,
+				       .algo = s->work->a.algo,
+				       .chunk = s->chunk,
+				       .bytes = (uint32_t)s->bytes,
+				       .seq = s->work->seq,
+				       .tag = s->work->a.tag };
 
-		pl_comm_head_put(c->head_out, &h);
+		pl_comm_header_put(c->head_out, &h);
 	}
-	if (c->sent < PL_HEAD_BYTES)
-		v[n++] = (struct iovec){ c->head_out + c->sent, PL_HEAD_BYTES - c->sent };
-	body = c->sent > PL_HEAD_BYTES ? c->sent - PL_HEAD_BYTES : 0;
+	if (c->sent < PL_HEADER_BYTES)
+		v[n++] = (struct iovec){ c->head_out + c->sent, PL_HEADER_BYTES - c->sent };
+	body = c->sent > PL_HEADER_BYTES ? c->sent - PL_HEADER_BYTES : 0;
 	if (body < s->bytes)
 		v[n++] = (struct iovec){ (void *)(uintptr_t)(s->a + body),
 					 pl_min_size(s->bytes - body, s->work->portion) };
@@ -271,7 +271,7 @@ static bool pump_send(struct pl_world *w, struct pl_conn *c, bool all)
 	atomic_fetch_add_explicit(&w->peer[c->peer].wrote, done, memory_order_relaxed);
 	if (done)
 		s->work->moved = pl_now_ns();
-	if (c->sent == PL_HEAD_BYTES + s->bytes) {
+	if (c->sent == PL_HEADER_BYTES + s->bytes) {
 		c->sent = 0;
 		pl_queue_pop(&c->sends);
 		pl_comm_step_done(w, s);
@@ -283,11 +283,11 @@ static bool pump_send(struct pl_world *w, struct pl_conn *c, bool all)
 static bool head_fits(struct pl_world *w, const struct pl_conn *c, const struct pl_step *s)
 {
 	struct pl_err e = { 0 };
-	struct pl_head h = { 0 };
+	struct pl_header h = { 0 };
 	const struct pl_work *k = s->work;
 	uint8_t op = k->a.op == PL_OP_RECV ? PL_OP_SEND : k->a.op;
 
-	if (pl_comm_head_get(c->head_in, &h, &e) < 0) {
+	if (pl_comm_header_get(c->head_in, &h, &e) < 0) {
 		pl_comm_world_fail(w, c->peer, "rank %d: %s", c->peer, e.msg);
 		return false;
 	}
@@ -337,9 +337,9 @@ static bool pump_recv(struct pl_world *w, struct pl_conn *c, bool all)
 			return false;
 		s->ready = pl_comm_step_could_begin(s, c->recvs.freed);
 	}
-	if (had < PL_HEAD_BYTES)
-		v[n++] = (struct iovec){ c->head_in + had, PL_HEAD_BYTES - had };
-	body = had > PL_HEAD_BYTES ? had - PL_HEAD_BYTES : 0;
+	if (had < PL_HEADER_BYTES)
+		v[n++] = (struct iovec){ c->head_in + had, PL_HEADER_BYTES - had };
+	body = had > PL_HEADER_BYTES ? had - PL_HEADER_BYTES : 0;
 	if (body < s->bytes) {
 		if (s->kind != PL_STEP_RECV)
 			v[n++] = (struct iovec){ c->stage + c->fill,
@@ -356,18 +356,18 @@ static bool pump_recv(struct pl_world *w, struct pl_conn *c, bool all)
 	s->work->moved = pl_now_ns();
 	if (!had && w->shaped)
 		s->ready = s->work->moved;
-	if (had < PL_HEAD_BYTES) {
-		if (c->got < PL_HEAD_BYTES)
+	if (had < PL_HEADER_BYTES) {
+		if (c->got < PL_HEADER_BYTES)
 			return true;
 		if (!head_fits(w, c, s))
 			return false;
-		done = c->got - PL_HEAD_BYTES;
+		done = c->got - PL_HEADER_BYTES;
 	}
 	if (s->kind != PL_STEP_RECV) {
 		c->fill += done;
 		add_stage(c, s);
 	}
-	if (c->got == PL_HEAD_BYTES + s->bytes) {
+	if (c->got == PL_HEADER_BYTES + s->bytes) {
 		c->got = c->fill = c->summed = 0;
 		pl_queue_pop(&c->recvs);
 		pl_comm_step_done(w, s);

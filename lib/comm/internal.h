@@ -24,7 +24,7 @@
 #include <stdatomic.h>
 
 #include "comm/comm.h"
-#include "comm/proto.h"
+#include "comm/protocol.h"
 
 #define PL_TIMEOUT_NS ((pl_ns)3000000000)
 #define PL_NO_STEP    UINT32_MAX
@@ -165,23 +165,48 @@ struct pl_conn {
 	_Atomic bool readable, writable;
 	bool broken;
 	struct pl_queue_of_steps sends, recvs;
-	uint8_t head_out[PL_HEAD_BYTES], head_in[PL_HEAD_BYTES];
+	uint8_t head_out[PL_HEADER_BYTES], head_in[PL_HEADER_BYTES];
 	size_t sent, got;    /* of head and body */
 	size_t fill, summed; /* of stage: bytes not summed yet; bytes of the body that are */
 	uint8_t *stage;
 };
 
+/* ---- links (link.c): connections that carry frames ---- */
+
+struct pl_link {
+	int fd;	    /* -1: none */
+	bool heard; /* a frame came */
+	size_t n_in, n_out;
+	uint8_t in[PL_FRAME_MAX + 8], out[4 * (PL_FRAME_MAX + 8)];
+};
+void pl_comm_link_close(struct pl_link *l);
+/* Puts it into the buffer of the link; false: that is full. */
+bool pl_comm_link_send(struct pl_link *l, const struct pl_frame *f);
+/* Sends what the socket takes now. err may be NULL. */
+int pl_comm_link_flush(struct pl_link *l, struct pl_err *err);
+/* 1, 0: no whole frame is there yet, negative: it is damaged, or the link is broken. */
+int pl_comm_link_receive(struct pl_link *l, struct pl_frame *f, struct pl_err *err);
+/* The same until it is done. A refusal that is read is an error. */
+int pl_comm_link_write(struct pl_link *l, const struct pl_frame *f, pl_ns until,
+		       struct pl_err *err);
+int pl_comm_link_read(struct pl_link *l, struct pl_frame *f, pl_ns until,
+		      struct pl_err *err) PL_MUST;
+/* The greeting of the side that connected; the other side's is in accept.c. */
+int pl_comm_link_greet(struct pl_link *l, const char *token, const struct pl_rank_info *who,
+		       unsigned connection, pl_ns until, struct pl_err *err) PL_MUST;
+#define PL_WRONG_TOKEN                                                                             \
+	"wrong token (give all ranks of the job the same PACELINE_TOKEN, and another job another " \
+	"port)"
+
 struct pl_peer {
-	struct pl_hello who;
-	int control;	      /* fd */
+	struct pl_rank_info who;
+	struct pl_link control;
 	bool local;	      /* shares memory */
 	int local_rank;	      /* its place in shared memory */
 	char bell[32];	      /* abstract name of its bell */
 	struct pl_conn *conn; /* p2p, then the channels; NULL of oneself */
 	struct pl_shared_rank *shared;
 	/* control thread */
-	uint8_t in[2 * (PL_FRAME_MAX + 8)], out[4 * (PL_FRAME_MAX + 8)];
-	size_t n_in, n_out;
 	pl_ns seen;
 	bool gone;	      /* no more control connection */
 	_Atomic bool bye;     /* it closes as agreed */
@@ -366,7 +391,7 @@ struct pl_acceptor {
 	int listener;	   /* -1: none */
 	const char *token; /* borrowed */
 	const struct pl_log *log;
-	struct pl_guest *guest; /* who have not greeted yet */
+	struct pl_guest *guest; /* whose greeting is not complete */
 	size_t n_guests, most;
 	struct pollfd *polls;
 	unsigned n_turned_away;
@@ -375,11 +400,12 @@ struct pl_acceptor {
 /* Of an acceptor without a listener yet; fini also closes connections without a greeting. */
 int pl_comm_acceptor_init(struct pl_acceptor *a, size_t expected, struct pl_err *err) PL_MUST;
 void pl_comm_acceptor_fini(struct pl_acceptor *a);
-/* The next connection whose greeting is right: 1, 0 when time is over, negative: it failed. */
-int pl_comm_accept(struct pl_acceptor *a, pl_ns until, struct pl_hello *h, int *fd,
+/* The next connection whose greeting is right, of a rank and number as `hello` says: 1, 0 when time
+ * is over, negative: it failed. */
+int pl_comm_accept(struct pl_acceptor *a, pl_ns until, struct pl_frame *hello, struct pl_link *l,
 		   struct pl_err *err) PL_MUST;
-/* Tells the other side why, if it listens. */
-void pl_comm_refuse(int fd, const char *why);
+/* Closes it, and tells the other side why, if it listens. */
+void pl_comm_refuse(struct pl_link *l, const char *why);
 /* Warns the first time and counts: a rank that tries again and again would fill the screen. */
 void pl_comm_turn_away(struct pl_acceptor *a, const char *why);
 
@@ -401,13 +427,8 @@ void pl_comm_net_name(const void *sockaddr, size_t len, char *to, size_t size);
  * the system's resolver does.) */
 int pl_comm_net_connect(const char *host, int port, pl_ns until, int *fd,
 			struct pl_err *err) PL_MUST;
-int pl_comm_net_write(int fd, const void *p, size_t n, pl_ns until, struct pl_err *err) PL_MUST;
-int pl_comm_net_read(int fd, void *p, size_t n, pl_ns until, struct pl_err *err) PL_MUST;
 int pl_comm_net_ready(int fd, short what, pl_ns until); /* 1, 0: time is over, -1 */
 int pl_comm_net_tune(int fd, pl_ns timeout, struct pl_err *err) PL_MUST;
-int pl_comm_net_frame_write(int fd, const struct pl_frame *f, pl_ns until,
-			    struct pl_err *err) PL_MUST;
-int pl_comm_net_frame_read(int fd, struct pl_frame *f, pl_ns until, struct pl_err *err) PL_MUST;
 
 /* control.c */
 int pl_comm_control_start(struct pl_world *w, struct pl_err *err) PL_MUST;

@@ -1,14 +1,15 @@
 /*
  * The meeting: the ranks find one another, then all pairs of ranks connect.
  *
- * tcp:HOST:PORT: rank 0 listens there. Each other rank sends a greeting that says where it listens,
- * and gets the table of all ranks. dir:PATH: each rank writes its greeting into a file there and
- * reads those of the others. Then each rank connects to all lower ranks, once for each kind of
- * traffic, and greets again. Ranks reach rank 0 by the address at which they met it, so a proxy in
- * front of rank 0 sees all traffic.
+ * tcp:HOST:PORT: rank 0 listens there. Each other rank connects, says where it listens, and gets
+ * the table of all ranks. This connection stays as the control connection of the two. dir:PATH:
+ * each rank writes into a file there where it listens, and reads the files of the others. Then each
+ * rank connects to all lower ranks: for control, and where data go over TCP, for messages and for
+ * each channel. Ranks reach rank 0 by the address at which they met it, so a proxy in front of rank
+ * 0 sees all traffic.
  *
- * A stranger costs one connection until the meeting ends. Its greeting is read into a buffer of
- * fixed size, and its token is compared before anything else.
+ * Who connects proves that it knows the token (protocol.h), so a stranger costs one connection
+ * until the meeting ends. A file holds the same proof.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -19,7 +20,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "comm/internal.h"
@@ -34,20 +34,9 @@ struct meeting {
 	int port;
 	const char *dir; /* NULL: by tcp */
 	struct pl_acceptor acceptor;
-	int *met; /* tcp, rank 0: connections of those who came */
 };
 
 /* ---- this rank ---- */
-
-static void read_line(const char *path, char *to, size_t size)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd >= 0 ? read(fd, to, size - 1) : -1;
-
-	to[n > 0 ? n : 0] = '\0';
-	if (fd >= 0)
-		close(fd);
-}
 
 uint64_t pl_comm_host_id(const char *of)
 {
@@ -55,7 +44,7 @@ uint64_t pl_comm_host_id(const char *of)
 	int n;
 
 	gethostname(name, sizeof(name) - 1);
-	read_line("/proc/sys/kernel/random/boot_id", boot, sizeof(boot));
+	pl_read_small("/proc/sys/kernel/random/boot_id", boot, sizeof(boot));
 	if (readlink("/proc/self/ns/pid", space, sizeof(space) - 1) < 0)
 		space[0] = '\0';
 	n = snprintf(all, sizeof(all), "%s %s %s %ld %.128s", name, boot, space, (long)getuid(),
@@ -96,7 +85,7 @@ static int parse_meet(struct meeting *m)
 static int listen_at(struct meeting *m, const char *at)
 {
 	struct pl_world *w = m->w;
-	struct pl_hello *me = &w->peer[w->rank].who;
+	struct pl_rank_info *me = &w->peer[w->rank].who;
 	bool first = w->rank == 0 && !m->dir;
 	char own[PL_ADDRESS_MAX], found[PL_ADDRESS_MAX];
 	const char *bind = w->o.bind ? w->o.bind : at;
@@ -161,8 +150,10 @@ static int receive_all(struct meeting *m, bool *came)
 	came[0] = true;
 	for (int n = 1; n < w->size;) {
 		socklen_t len = sizeof(at);
-		struct pl_hello h;
-		int fd, rc = pl_comm_accept(&m->acceptor, m->until, &h, &fd, m->err);
+		struct pl_frame hello;
+		struct pl_rank_info *h = &hello.greeting.member;
+		struct pl_link link;
+		int rc = pl_comm_accept(&m->acceptor, m->until, &hello, &link, m->err);
 
 		if (rc < 0)
 			return rc;
@@ -170,25 +161,25 @@ static int receive_all(struct meeting *m, bool *came)
 			say_missing(m, came, text, sizeof(text));
 			for (int r = 1; r < w->size; r++)
 				if (came[r])
-					pl_comm_refuse(m->met[r], text);
+					pl_comm_refuse(&w->peer[r].control, text);
 			return pl_fail(m->err, PL_EIO, "meeting at %s: %s", w->meet, text);
 		}
-		if (h.lane != PL_LANE_MEET || (int)h.size != w->size || came[h.rank]) {
+		if (hello.greeting.connection || (int)h->size != w->size || came[h->rank]) {
 			snprintf(text, sizeof(text),
-				 (int)h.size != w->size ? "rank %u of %u is not one of %d"
-				 : h.lane ? "rank %u of %u does not meet in order (%d)"
-					  : "rank %u of %u came twice (of %d)",
-				 h.rank, h.size, w->size);
+				 (int)h->size != w->size     ? "rank %u of %u is not one of %d"
+				 : hello.greeting.connection ? "rank %u of %u does not meet in "
+							       "order (%d)"
+							     : "rank %u of %u came twice (of %d)",
+				 h->rank, h->size, w->size);
 			pl_comm_turn_away(&m->acceptor, text);
-			pl_comm_refuse(fd, text);
-			close(fd);
+			pl_comm_refuse(&link, text);
 			continue;
 		}
-		if (!h.address[0] && getpeername(fd, (struct sockaddr *)&at, &len) == 0)
-			pl_comm_net_name(&at, len, h.address, sizeof(h.address));
-		came[h.rank] = true;
-		m->met[h.rank] = fd;
-		w->peer[h.rank].who = h;
+		if (!h->address[0] && getpeername(link.fd, (struct sockaddr *)&at, &len) == 0)
+			pl_comm_net_name(&at, len, h->address, sizeof(h->address));
+		came[h->rank] = true;
+		w->peer[h->rank].control = link;
+		w->peer[h->rank].who = *h;
 		n++;
 	}
 	return 0;
@@ -207,7 +198,8 @@ static int host_meeting(struct meeting *m)
 		for (int q = 0; q < w->size && rc >= 0; q++) {
 			struct pl_frame f = { .kind = PL_FRAME_MEMBER, .member = w->peer[q].who };
 
-			rc = pl_comm_net_frame_write(m->met[r], &f, m->until + w->timeout, m->err);
+			rc = pl_comm_link_write(&w->peer[r].control, &f, m->until + w->timeout,
+						m->err);
 			if (rc < 0)
 				pl_wrap(m->err, "meeting: rank %d", r);
 		}
@@ -216,27 +208,19 @@ static int host_meeting(struct meeting *m)
 
 /* ---- tcp: the others ---- */
 
-/* Greets rank 0 and reads the table; *heard: rank 0 has answered. */
-static int ask(struct meeting *m, int fd, bool *heard)
+/* Greets rank 0 and reads the table. */
+static int ask(struct meeting *m, struct pl_link *l)
 {
 	struct pl_world *w = m->w;
-	uint8_t hello[PL_HELLO_BYTES];
-	struct pl_hello me = w->peer[w->rank].who;
 	pl_ns until = m->until + w->timeout / 3;
-	int rc;
+	int rc = pl_comm_link_greet(l, w->token, &w->peer[w->rank].who, 0, until, m->err);
 
-	me.lane = PL_LANE_MEET;
-	pl_comm_hello_put(hello, w->token, &me);
-	rc = pl_comm_net_write(fd, hello, sizeof(hello), until, m->err);
 	for (int q = 0; q < w->size && rc >= 0; q++) {
 		struct pl_frame f;
 
-		rc = pl_comm_net_frame_read(fd, &f, until, m->err);
+		rc = pl_comm_link_read(l, &f, until, m->err);
 		if (rc < 0)
 			return rc;
-		*heard = true;
-		if (f.kind == PL_FRAME_REFUSED)
-			return pl_fail(m->err, PL_EIO, "%s", f.text);
 		if (f.kind != PL_FRAME_MEMBER || (int)f.member.size != w->size ||
 		    f.member.rank != (uint32_t)q)
 			return pl_fail(m->err, PL_EDATA, "its table of ranks is damaged");
@@ -264,25 +248,22 @@ static int listen_as_met(struct meeting *m, int fd)
 
 static int attend(struct meeting *m)
 {
-	struct timespec nap = { 0, 50000000 };
-	bool heard = false;
-	int fd = -1, rc;
+	struct pl_link *l = &m->w->peer[0].control;
+	int rc;
 
 	for (;;) {
-		rc = pl_comm_net_connect(m->host, m->port, m->until, &fd, m->err);
+		rc = pl_comm_net_connect(m->host, m->port, m->until, &l->fd, m->err);
 		if (rc < 0)
 			return pl_wrap(m->err, "meeting: rank 0 never came");
-		rc = m->acceptor.listener < 0 ? listen_as_met(m, fd) : 0;
-		if (rc < 0) {
-			close(fd);
+		rc = m->acceptor.listener < 0 ? listen_as_met(m, l->fd) : 0;
+		if (rc < 0)
 			return rc;
-		}
-		rc = ask(m, fd, &heard);
-		close(fd);
+		rc = ask(m, l);
 		/* a forwarder closes without an answer while rank 0 does not listen yet */
-		if (rc >= 0 || heard || pl_now_ns() > m->until)
+		if (rc >= 0 || l->heard || pl_now_ns() > m->until)
 			break;
-		nanosleep(&nap, NULL);
+		pl_comm_link_close(l);
+		pl_sleep_ns(50000000);
 		m->err->code = 0;
 	}
 	return rc < 0 ? pl_wrap(m->err, "meeting: rank 0 at %s", m->w->meet) : 0;
@@ -302,17 +283,23 @@ static int write_own(struct meeting *m)
 {
 	struct pl_world *w = m->w;
 	char path[600], temp[600];
-	uint8_t hello[PL_HELLO_BYTES];
+	uint8_t bytes[2 * (PL_FRAME_MAX + 8)];
+	struct pl_frame hello = { .kind = PL_FRAME_HELLO }, proof = { .kind = PL_FRAME_PROOF };
+	static const uint8_t no_nonce[PL_NONCE_BYTES];
+	size_t n;
 	int fd;
 	bool ok;
 
 	file_of(m, w->rank, "", path, sizeof(path));
 	file_of(m, w->rank, ".new", temp, sizeof(temp));
-	pl_comm_hello_put(hello, w->token, &w->peer[w->rank].who);
+	hello.greeting.member = w->peer[w->rank].who;
+	pl_comm_prove(w->token, 'f', &hello, no_nonce, proof.greeting.proof);
+	n = pl_comm_frame_put(bytes, &hello);
+	n += pl_comm_frame_put(bytes + n, &proof);
 	fd = pl_fail_now() ? -1 : open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return pl_fail_sys(m->err, "meeting: cannot write %s", temp);
-	ok = write(fd, hello, sizeof(hello)) == (ssize_t)sizeof(hello);
+	ok = write(fd, bytes, n) == (ssize_t)n;
 	ok &= close(fd) == 0;
 	if (!ok || rename(temp, path) < 0) {
 		pl_fail_sys(m->err, "meeting: cannot write %s", path);
@@ -325,29 +312,28 @@ static int write_own(struct meeting *m)
 static bool read_other(struct meeting *m, int rank)
 {
 	char path[600];
-	uint8_t hello[PL_HELLO_BYTES];
-	struct pl_err e = { 0 };
-	struct pl_hello h;
-	ssize_t n;
-	int fd;
+	uint8_t bytes[2 * (PL_FRAME_MAX + 8) + 1], want[PL_PROOF_BYTES];
+	static const uint8_t no_nonce[PL_NONCE_BYTES];
+	struct pl_frame hello, proof;
+	const struct pl_rank_info *h = &hello.greeting.member;
+	int64_t first, n;
 
 	file_of(m, rank, "", path, sizeof(path));
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
+	n = pl_read_small(path, bytes, sizeof(bytes));
+	first = n > 0 ? pl_comm_frame_get(bytes, (size_t)n, &hello, NULL) : 0;
+	if (first <= 0 || hello.kind != PL_FRAME_HELLO || (int)h->rank != rank ||
+	    (int)h->size != m->w->size ||
+	    pl_comm_frame_get(bytes + first, (size_t)(n - first), &proof, NULL) <= 0)
 		return false;
-	n = read(fd, hello, sizeof(hello));
-	close(fd);
-	if (n != (ssize_t)sizeof(hello) ||
-	    pl_comm_hello_get(hello, (size_t)n, m->w->token, &h, &e) < 0 || (int)h.rank != rank ||
-	    (int)h.size != m->w->size)
+	pl_comm_prove(m->w->token, 'f', &hello, no_nonce, want);
+	if (proof.kind != PL_FRAME_PROOF || !pl_comm_same_proof(proof.greeting.proof, want))
 		return false;
-	m->w->peer[rank].who = h;
+	m->w->peer[rank].who = *h;
 	return true;
 }
 
 static int meet_in_dir(struct meeting *m)
 {
-	struct timespec nap = { 0, 5000000 };
 	struct pl_world *w = m->w;
 	char text[500];
 	bool *came = NULL;
@@ -369,7 +355,7 @@ static int meet_in_dir(struct meeting *m)
 			rc = pl_fail(m->err, PL_EIO, "meeting at %s: %s", w->meet, text);
 			break;
 		}
-		nanosleep(&nap, NULL);
+		pl_sleep_ns(5000000);
 	}
 	pl_free(came);
 	return rc;
@@ -415,66 +401,77 @@ static int place_ranks(struct meeting *m)
 	return 0;
 }
 
-/* Connections to rank r: control, and where data go over TCP one for messages and the channels. */
-static int lanes_to(const struct pl_world *w, int r)
+/* How many connections to rank r carry data: over TCP one for messages, and the channels. */
+static int data_connections(const struct pl_world *w, int r)
 {
-	return w->peer[r].local || w->carry.by ? 1 : 2 + w->channels;
+	return w->peer[r].local || w->carry.by ? 0 : w->n_conns;
 }
 
-static int keep_fd(struct meeting *m, int r, unsigned lane, unsigned channel, int fd)
+/* Where the descriptor of a connection to rank r belongs; number 0: control. */
+static int *descriptor(struct pl_world *w, int r, int number)
 {
-	struct pl_world *w = m->w;
 	struct pl_peer *p = &w->peer[r];
-	int *to = &p->control, rc = pl_comm_net_tune(fd, w->timeout, m->err);
 
-	if (lane == PL_LANE_P2P)
-		to = &p->conn[0].fd;
-	else if (lane == PL_LANE_DATA)
-		to = &p->conn[1 + channel].fd;
-	if (rc < 0 || *to >= 0) {
-		close(fd);
-		return rc < 0 ? rc : pl_fail(m->err, PL_EIO, "rank %d connected twice", r);
-	}
-	*to = fd;
-	return 0;
+	return number ? &p->conn[number - 1].fd : &p->control.fd;
 }
 
-static int connect_to(struct meeting *m, int r, int lane)
+static int keep(struct meeting *m, int r, int number, struct pl_link *l)
+{
+	int *to = descriptor(m->w, r, number);
+	int rc = pl_comm_net_tune(l->fd, m->w->timeout, m->err);
+
+	if (rc >= 0 && *to >= 0)
+		rc = pl_fail(m->err, PL_EIO, "rank %d connected twice", r);
+	if (rc < 0)
+		pl_comm_link_close(l);
+	else
+		*to = l->fd;
+	return rc;
+}
+
+static int connect_to(struct meeting *m, int r, int number)
 {
 	struct pl_world *w = m->w;
-	struct pl_hello h = w->peer[w->rank].who;
-	uint8_t hello[PL_HELLO_BYTES];
-	struct timespec nap = { 0, NAP_NS };
+	const struct pl_rank_info *to = &w->peer[r].who, *me = &w->peer[w->rank].who;
 	bool first = r == 0 && !m->dir;
-	int fd, rc;
+	struct pl_link l = { .fd = -1 };
 
-	do {
-		struct pl_hello *to = &w->peer[r].who;
+	for (;;) {
 		struct pl_err e = { 0 };
 		/* a file of an earlier run may lie there still */
 		pl_ns until = m->dir ? pl_now_ns() + 50000000 : m->until;
+		int rc = pl_comm_net_connect(first ? m->host : to->address,
+					     first ? m->port : to->port, until, &l.fd, &e);
 
-		rc = pl_comm_net_connect(first ? m->host : to->address, first ? m->port : to->port,
-					 until, &fd, &e);
-		if (rc < 0 && (!m->dir || pl_now_ns() > m->until))
+		if (rc >= 0)
+			rc = pl_comm_link_greet(&l, w->token, me, (unsigned)number, m->until, &e);
+		if (rc >= 0)
+			return keep(m, r, number, &l);
+		pl_comm_link_close(&l);
+		if (!m->dir || pl_now_ns() > m->until)
 			return pl_fail(m->err, PL_EIO, "rank %d: %s%s", r, e.msg,
-				       !strcmp(to->address, "127.0.0.1") && to->host != h.host
+				       !strcmp(to->address, "127.0.0.1") && to->host != me->host
 					       ? " (it is on another host, and listens "
 						 "at its loopback; meet by "
 						 "tcp:HOST:PORT, or say --bind)"
 					       : "");
-		if (rc < 0 && !read_other(m, r))
-			nanosleep(&nap, NULL);
-	} while (rc < 0);
-	h.lane = (uint8_t)(lane == 0 ? PL_LANE_CONTROL : lane == 1 ? PL_LANE_P2P : PL_LANE_DATA);
-	h.channel = (uint16_t)(lane < 2 ? 0 : lane - 2);
-	pl_comm_hello_put(hello, w->token, &h);
-	rc = pl_comm_net_write(fd, hello, sizeof(hello), m->until, m->err);
-	if (rc < 0) {
-		close(fd);
-		return pl_wrap(m->err, "rank %d", r);
+		if (!read_other(m, r))
+			pl_sleep_ns(NAP_NS);
 	}
-	return keep_fd(m, r, h.lane, h.channel, fd);
+}
+
+/* The first connection to a higher rank that has not come: waits for it no longer. */
+static int missed(struct meeting *m)
+{
+	struct pl_world *w = m->w;
+
+	for (int r = w->rank + 1; r < w->size; r++)
+		for (int i = 0; i <= data_connections(w, r); i++)
+			if (*descriptor(w, r, i) < 0)
+				return pl_fail(m->err, PL_EIO,
+					       "meeting: waited %.1f s for rank %d to connect",
+					       (double)w->timeout / 1e9, r);
+	return pl_fail(m->err, PL_EINTERNAL, "meeting: lost count");
 }
 
 static int accept_rest(struct meeting *m)
@@ -483,33 +480,24 @@ static int accept_rest(struct meeting *m)
 	int left = 0, rc = 0;
 
 	for (int r = w->rank + 1; r < w->size; r++)
-		left += lanes_to(w, r);
+		left += data_connections(w, r) + (w->peer[r].control.fd < 0);
 	while (left > 0 && rc >= 0) {
-		struct pl_hello h;
-		int fd, got = pl_comm_accept(&m->acceptor, m->until, &h, &fd, m->err);
+		struct pl_frame hello;
+		const struct pl_rank_info *h = &hello.greeting.member;
+		struct pl_link link;
+		int got = pl_comm_accept(&m->acceptor, m->until, &hello, &link, m->err);
 
-		if (got < 0)
-			return got;
-		if (got == 0) {
-			for (int r = w->rank + 1; r < w->size; r++)
-				for (int i = 0; i < lanes_to(w, r); i++)
-					if ((i ? w->peer[r].conn[i - 1].fd : w->peer[r].control) <
-					    0)
-						return pl_fail(m->err, PL_EIO,
-							       "meeting: waited %.1f s for rank %d "
-							       "to connect",
-							       (double)w->timeout / 1e9, r);
-			return pl_fail(m->err, PL_EINTERNAL, "meeting: lost count");
-		}
-		if ((int)h.rank <= w->rank || (int)h.size != w->size || h.lane == PL_LANE_MEET ||
-		    (h.lane == PL_LANE_DATA && h.channel >= w->channels) ||
-		    (h.lane != PL_LANE_CONTROL && w->peer[h.rank].local)) {
+		if (got <= 0)
+			return got < 0 ? got : missed(m);
+		if ((int)h->rank <= w->rank || (int)h->size != w->size ||
+		    hello.greeting.connection > data_connections(w, (int)h->rank)) {
 			pl_say(w->o.log, PL_LOG_WARN,
-			       "meeting: an odd connection of rank %u was turned away", h.rank);
-			close(fd);
+			       "meeting: an unexpected connection of rank %u was turned away",
+			       h->rank);
+			pl_comm_link_close(&link);
 			continue;
 		}
-		rc = keep_fd(m, (int)h.rank, h.lane, h.channel, fd);
+		rc = keep(m, (int)h->rank, hello.greeting.connection, &link);
 		left--;
 	}
 	return rc;
@@ -521,14 +509,15 @@ static int say_ready(struct meeting *m)
 	struct pl_frame f = { .kind = PL_FRAME_READY, .rank = (uint32_t)w->rank };
 	int rc = 0;
 
-	for (int r = 0; r < w->size && rc >= 0; r++)
-		if (r != w->rank &&
-		    (rc = pl_comm_net_frame_write(w->peer[r].control, &f, m->until, m->err)) < 0)
-			pl_wrap(m->err, "meeting: rank %d", r);
-	for (int r = 0; r < w->size && rc >= 0; r++) {
+	for (int i = 0; i < 2 * w->size && rc >= 0; i++) {
+		int r = i % w->size;
+
 		if (r == w->rank)
 			continue;
-		rc = pl_comm_net_frame_read(w->peer[r].control, &f, m->until, m->err);
+		if (i < w->size)
+			rc = pl_comm_link_write(&w->peer[r].control, &f, m->until, m->err);
+		else
+			rc = pl_comm_link_read(&w->peer[r].control, &f, m->until, m->err);
 		if (rc >= 0 && f.kind != PL_FRAME_READY)
 			rc = pl_fail(m->err, PL_EDATA, "it is not ready");
 		if (rc < 0)
@@ -544,10 +533,14 @@ static int connect_all(struct meeting *m)
 
 	m->until = pl_now_ns() + pl_max_i64(w->timeout, w->o.meet_ns);
 	for (int r = 0; r < w->rank && rc >= 0; r++)
-		for (int i = 0; i < lanes_to(w, r) && rc >= 0; i++)
+		for (int i = w->peer[r].control.fd >= 0; i <= data_connections(w, r) && rc >= 0;
+		     i++)
 			rc = connect_to(m, r, i);
 	if (rc >= 0)
 		rc = accept_rest(m);
+	for (int r = 0; r < w->size && rc >= 0; r++)
+		if (w->peer[r].control.fd >= 0)
+			rc = pl_comm_net_tune(w->peer[r].control.fd, w->timeout, m->err);
 	if (rc >= 0)
 		rc = pl_comm_shared_open(w, m->until, m->err);
 	if (rc >= 0)
@@ -561,13 +554,9 @@ static int prepare(struct meeting *m)
 	int rc;
 
 	m->until = pl_now_ns() + (w->o.meet_ns > 0 ? w->o.meet_ns : w->timeout);
-	PL_TRY(pl_comm_acceptor_init(&m->acceptor, (size_t)w->size * (size_t)(2 + w->channels),
-				     m->err));
+	PL_TRY(pl_comm_acceptor_init(&m->acceptor, (size_t)w->size, m->err));
 	m->acceptor.token = w->token;
 	m->acceptor.log = w->o.log;
-	PL_TRY(pl_alloc(&m->met, (size_t)w->size, sizeof(*m->met), m->err));
-	for (int r = 0; r < w->size; r++)
-		m->met[r] = -1;
 	PL_TRY(parse_meet(m));
 	if (m->dir || w->rank == 0)
 		PL_TRY(listen_at(m, m->dir ? "127.0.0.1" : m->host));
@@ -584,7 +573,6 @@ int pl_comm_meet(struct pl_world *w, struct pl_err *err)
 	w->n_local = w->size == 1;
 	if (w->size == 1)
 		return 0;
-	w->n_local = 0;
 	rc = prepare(&m);
 	if (rc >= 0 && m.dir)
 		rc = meet_in_dir(&m);
@@ -592,14 +580,10 @@ int pl_comm_meet(struct pl_world *w, struct pl_err *err)
 		rc = w->rank == 0 ? host_meeting(&m) : attend(&m);
 	if (rc >= 0)
 		rc = connect_all(&m);
-	for (int r = 0; m.met && r < w->size; r++)
-		if (m.met[r] >= 0)
-			close(m.met[r]);
 	if (m.dir) { /* all are connected: nobody needs it any more */
 		file_of(&m, w->rank, "", path, sizeof(path));
 		unlink(path);
 	}
 	pl_comm_acceptor_fini(&m.acceptor);
-	pl_free(m.met);
 	return rc;
 }

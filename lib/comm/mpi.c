@@ -189,7 +189,7 @@ static int pump_out(struct mpi *m, struct pl_conn *c, struct flights *f, struct 
 		s->ready = pl_comm_step_could_begin(s, c->sends.freed);
 		s->work->moved = pl_now_ns();
 		f->of[f->n++].step = s;
-		atomic_fetch_add(&m->w->peer[c->peer].wrote, s->bytes + PL_HEAD_BYTES);
+		atomic_fetch_add(&m->w->peer[c->peer].wrote, s->bytes + PL_HEADER_BYTES);
 	}
 	while (f->n) {
 		int rc = ask(m, &f->of[0], &status, err);
@@ -280,7 +280,7 @@ static int pump_in(struct mpi *m, struct pl_conn *c, struct flights *f, struct p
 				return rc;
 			x->came = true;
 			x->step->work->moved = pl_now_ns();
-			m->w->peer[c->peer].came += x->step->bytes + PL_HEAD_BYTES;
+			m->w->peer[c->peer].came += x->step->bytes + PL_HEADER_BYTES;
 		}
 		rc = put(m, x, err);
 		if (rc > 0 && i == 0)

@@ -106,11 +106,10 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void until_ended(void)
 {
-	struct timespec nap = { 0, 1000000 };
 	pl_ns until = pl_now_ns() + atomic_load(&patience);
 
 	while (atomic_load(&ending) && pl_now_ns() < until)
-		nanosleep(&nap, NULL);
+		pl_sleep_ns(1000000);
 }
 
 /* Registered after the library is loaded, so that it runs before the exit handlers of the library.
@@ -130,7 +129,6 @@ static void drop(struct nccl *n)
 static void *end_main(void *arg)
 {
 	struct nccl *n = arg;
-	struct timespec nap = { 0, 1000000 };
 	int r = PL_NCCL_SUCCESS;
 
 	if (!n->aborts) {
@@ -141,7 +139,7 @@ static void *end_main(void *arg)
 			r = rc == PL_NCCL_SUCCESS ? r : rc;
 			if (r != PL_NCCL_IN_PROGRESS || pl_now_ns() > n->until)
 				break;
-			nanosleep(&nap, NULL);
+			pl_sleep_ns(1000000);
 		}
 	}
 	if (n->aborts || r != PL_NCCL_SUCCESS)
@@ -157,7 +155,6 @@ static void *end_main(void *arg)
 /* Waits at most this long for the thread, then abandons it. */
 static void end(struct nccl *n, bool aborts, pl_ns ns)
 {
-	struct timespec nap = { 0, 1000000 };
 	pl_ns until = pl_now_ns() + ns;
 	pthread_t t;
 
@@ -174,7 +171,7 @@ static void end(struct nccl *n, bool aborts, pl_ns ns)
 	}
 	pthread_detach(t);
 	while (!atomic_load(&n->ended) && pl_now_ns() < until)
-		nanosleep(&nap, NULL);
+		pl_sleep_ns(1000000);
 	drop(n);
 }
 

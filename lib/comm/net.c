@@ -11,7 +11,6 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "comm/internal.h"
@@ -223,57 +222,14 @@ static int try_all(const char *host, int port, pl_ns until, int *fd, struct pl_e
 
 int pl_comm_net_connect(const char *host, int port, pl_ns until, int *fd, struct pl_err *err)
 {
-	struct timespec nap = { 0, 5000000 };
 	struct pl_err e = { 0 };
 	int rc;
 
 	while ((rc = try_all(host, port, until, fd, &e)) == PL_ENO && pl_now_ns() < until) {
-		nanosleep(&nap, NULL);
+		pl_sleep_ns(5000000);
 		e.code = 0;
 	}
 	return rc < 0 ? pl_fail(err, rc == PL_ENO ? PL_EIO : rc, "%s", e.msg) : 0;
-}
-
-int pl_comm_net_write(int fd, const void *p, size_t n, pl_ns until, struct pl_err *err)
-{
-	const uint8_t *at = p;
-
-	while (n) {
-		ssize_t m = send(fd, at, n, MSG_NOSIGNAL | MSG_DONTWAIT);
-
-		if (m > 0) {
-			at += m;
-			n -= (size_t)m;
-		} else if (errno == EAGAIN) {
-			if (pl_comm_net_ready(fd, POLLOUT, until) <= 0)
-				return pl_fail(err, PL_EIO, "it takes nothing");
-		} else if (errno != EINTR) {
-			return pl_fail_sys(err, "cannot send to it");
-		}
-	}
-	return 0;
-}
-
-int pl_comm_net_read(int fd, void *p, size_t n, pl_ns until, struct pl_err *err)
-{
-	uint8_t *at = p;
-
-	while (n) {
-		ssize_t m = recv(fd, at, n, MSG_DONTWAIT);
-
-		if (m > 0) {
-			at += m;
-			n -= (size_t)m;
-		} else if (m == 0) {
-			return pl_fail(err, PL_EIO, "it closed the connection");
-		} else if (errno == EAGAIN) {
-			if (pl_comm_net_ready(fd, POLLIN, until) <= 0)
-				return pl_fail(err, PL_EIO, "it says nothing");
-		} else if (errno != EINTR) {
-			return pl_fail_sys(err, "cannot receive from it");
-		}
-	}
-	return 0;
 }
 
 int pl_comm_net_tune(int fd, pl_ns timeout, struct pl_err *err)
@@ -284,30 +240,4 @@ int pl_comm_net_tune(int fd, pl_ns timeout, struct pl_err *err)
 	    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms)) < 0)
 		return pl_fail_sys(err, "cannot set up a socket");
 	return 0;
-}
-
-int pl_comm_net_frame_write(int fd, const struct pl_frame *f, pl_ns until, struct pl_err *err)
-{
-	uint8_t p[PL_FRAME_MAX + 8];
-
-	return pl_comm_net_write(fd, p, pl_comm_frame_put(p, f), until, err);
-}
-
-int pl_comm_net_frame_read(int fd, struct pl_frame *f, pl_ns until, struct pl_err *err)
-{
-	uint8_t p[PL_FRAME_MAX + 8];
-	uint32_t n;
-	int rc = pl_comm_net_read(fd, p, 8, until, err);
-	int64_t got;
-
-	if (rc < 0)
-		return rc;
-	n = (uint32_t)p[4] | (uint32_t)p[5] << 8 | (uint32_t)p[6] << 16 | (uint32_t)p[7] << 24;
-	if (n > PL_FRAME_MAX)
-		return pl_fail(err, PL_EDATA, "message of %u bytes", n);
-	rc = pl_comm_net_read(fd, p + 8, n, until, err);
-	if (rc < 0)
-		return rc;
-	got = pl_comm_frame_get(p, n + 8u, f, err);
-	return got < 0 ? (int)got : 0;
 }

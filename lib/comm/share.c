@@ -20,7 +20,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -36,8 +35,10 @@ int pl_comm_token_make(char *token, size_t size, struct pl_err *err)
 	static const char digit[] = "0123456789abcdef";
 	unsigned char raw[TOKEN_DIGITS / 2];
 
-	if (pl_fail_now() || getrandom(raw, sizeof(raw), 0) != (ssize_t)sizeof(raw))
-		return pl_fail_sys(err, "random bytes for the job's token");
+	int rc = pl_comm_random(raw, sizeof(raw), err);
+
+	if (rc < 0)
+		return pl_wrap(err, "token of the job");
 	for (size_t i = 0; i < sizeof(raw) && 2 * i + 2 < size; i++) {
 		token[2 * i] = digit[raw[i] >> 4];
 		token[2 * i + 1] = digit[raw[i] & 15];
@@ -53,16 +54,10 @@ static bool look_at(pid_t pid, pid_t *parent, unsigned long long *start)
 {
 	char path[64], text[1024];
 	const char *p;
-	ssize_t n;
 	long up;
-	int fd;
 
 	snprintf(path, sizeof(path), "/proc/%ld/stat", (long)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	n = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
-	if (fd >= 0)
-		close(fd);
-	text[n > 0 ? n : 0] = '\0';
+	pl_read_small(path, text, sizeof(text));
 	p = strrchr(text, ')'); /* its name may hold anything */
 	/* state, ppid, then 17 more before starttime */
 	if (!p || sscanf(p + 1,
@@ -223,7 +218,6 @@ int pl_comm_launch_share(struct pl_launch *l, pl_ns wait_ns, struct pl_err *err)
 	const char *tmp = getenv("TMPDIR"), *base = in_dir	  ? l->meet + 4
 						    : tmp && *tmp ? tmp
 								  : "/tmp";
-	struct timespec nap = { 0, 5000000 };
 	pl_ns until;
 	int rc, n;
 
@@ -247,7 +241,7 @@ int pl_comm_launch_share(struct pl_launch *l, pl_ns wait_ns, struct pl_err *err)
 	if (in_dir || !l->meet[0])
 		snprintf(l->meet, sizeof(l->meet), "dir:%s", l->folder);
 	while ((rc = exchange(l, err)) == PL_ENO && pl_now_ns() < until)
-		nanosleep(&nap, NULL);
+		pl_sleep_ns(5000000);
 	if (rc == PL_ENO)
 		rc = pl_fail(err, PL_EIO,
 			     "meeting in %s: after %.1f s rank 0 never came; if it is on another "

@@ -183,7 +183,7 @@ static int make_shared(struct pl_world *w, pl_ns until, struct pl_err *err)
 	f.memory.fd = w->shared_fd;
 	f.memory.bytes = w->shared_bytes;
 	for (int i = 1; i < w->n_local; i++) {
-		rc = pl_comm_net_frame_write(w->peer[w->local[i]].control, &f, until, err);
+		rc = pl_comm_link_write(&w->peer[w->local[i]].control, &f, until, err);
 		if (rc < 0)
 			return pl_wrap(err, "meeting: rank %d", w->local[i]);
 	}
@@ -196,7 +196,7 @@ static int take_shared(struct pl_world *w, pl_ns until, struct pl_err *err)
 	struct pl_frame f;
 	void *p;
 
-	rc = pl_comm_net_frame_read(w->peer[leader].control, &f, until, err);
+	rc = pl_comm_link_read(&w->peer[leader].control, &f, until, err);
 	if (rc >= 0 && (f.kind != PL_FRAME_MEMORY || f.memory.bytes != w->shared_bytes))
 		rc = pl_fail(err, PL_EDATA, "it speaks of other memory than expected");
 	if (rc < 0)

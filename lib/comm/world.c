@@ -66,7 +66,6 @@ void pl_comm_world_wake(struct pl_world *w)
  */
 static void give_way(struct pl_world *w)
 {
-	struct timespec shortest = { 0, 1 };
 	pl_ns from = pl_now_ns(), now;
 
 	sched_yield();
@@ -74,7 +73,7 @@ static void give_way(struct pl_world *w)
 	if (now - from < TAKEN_NS || now < w->may_move)
 		return;
 	w->may_move = now + MOVE_NS;
-	nanosleep(&shortest, NULL);
+	pl_sleep_ns(1);
 }
 
 /* ---- the progress thread ---- */
@@ -506,7 +505,7 @@ static int make_peers(struct pl_world *w, struct pl_err *err)
 
 	PL_TRY(pl_alloc(&w->peer, (size_t)w->size, sizeof(*w->peer), err));
 	for (int r = 0; r < w->size; r++)
-		w->peer[r].control = -1;
+		w->peer[r].control.fd = -1;
 	PL_TRY(pl_alloc(&w->local, (size_t)w->size, sizeof(*w->local), err));
 	PL_TRY(pl_alloc(&w->leader_of, (size_t)w->size, sizeof(*w->leader_of), err));
 	PL_TRY(pl_alloc(&w->polls, (size_t)w->size + 1, sizeof(*w->polls), err));

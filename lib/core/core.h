@@ -92,8 +92,12 @@ void pl_say(const struct pl_log *log, enum pl_level level, const char *fmt, ...)
 
 /* ---- the operating system -------------------------------------------------------------- */
 
-pl_ns pl_now_ns(void);	 /* CLOCK_MONOTONIC */
+pl_ns pl_now_ns(void); /* CLOCK_MONOTONIC */
+void pl_sleep_ns(pl_ns ns);
 int pl_processors(void); /* that this process may use, at least 1 */
+/* The first bytes of a small file, at most size - 1, with '\0' behind them: how many; -1: it cannot
+ * be read. */
+int pl_read_small(const char *path, void *to, size_t size);
 /* *(function pointer *)function = the one of that name in what dlopen() opened; false: NULL. */
 bool pl_symbol(void *lib, const char *name, void *function);
 

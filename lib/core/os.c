@@ -1,5 +1,7 @@
-/* What the operating system is asked for in many places: time, processors, symbols of libraries. */
+/* What the operating system is asked for in many places: time, small files, processors, symbols of
+ * libraries. */
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <string.h>
 #include <time.h>
@@ -13,6 +15,24 @@ pl_ns pl_now_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (pl_ns)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+void pl_sleep_ns(pl_ns ns)
+{
+	struct timespec t = { ns / 1000000000, ns % 1000000000 };
+
+	nanosleep(&t, NULL);
+}
+
+int pl_read_small(const char *path, void *to, size_t size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd >= 0 ? read(fd, to, size - 1) : -1;
+
+	((char *)to)[n > 0 ? n : 0] = '\0';
+	if (fd >= 0)
+		close(fd);
+	return (int)n;
 }
 
 /* taskset, containers and batch systems give a process fewer processors than the machine has. The

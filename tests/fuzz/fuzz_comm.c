@@ -1,26 +1,20 @@
-/* What passes between ranks: greetings, frames, heads of data; the first byte chooses. */
+/* What passes between ranks: frames, headers of data; the first byte chooses. */
 #include <string.h>
 
 #include "comm/comm.h"
-#include "comm/proto.h"
+#include "comm/protocol.h"
 #include "fuzz.h"
 
-#define TOKEN "the token of the corpus"
-
-static void hello(const uint8_t *p, size_t n)
+static void check_greeting(const struct pl_frame *f)
 {
-	uint8_t again[PL_HELLO_BYTES];
-	struct pl_hello h, g;
-	struct pl_err e = { 0 };
+	static const uint8_t nonce[PL_NONCE_BYTES];
+	uint8_t a[PL_PROOF_BYTES], c[PL_PROOF_BYTES];
 
-	if (pl_comm_hello_get(p, n, TOKEN, &h, &e) < 0) {
-		FUZZ_CHECK(e.msg[0]);
-		return;
-	}
-	FUZZ_CHECK(h.rank < h.size && h.size <= PL_RANKS_MAX && h.lane < PL_LANE_COUNT_);
-	pl_comm_hello_put(again, TOKEN, &h);
-	FUZZ_CHECK(pl_comm_hello_get(again, sizeof(again), TOKEN, &g, &e) == 0);
-	FUZZ_CHECK(g.rank == h.rank && g.port == h.port && !strcmp(g.address, h.address));
+	FUZZ_CHECK(f->greeting.member.rank < f->greeting.member.size &&
+		   f->greeting.member.size <= PL_RANKS_MAX);
+	pl_comm_prove("the token of the corpus", 'a', f, nonce, a);
+	pl_comm_prove("the token of the corpus", 'c', f, nonce, c);
+	FUZZ_CHECK(pl_comm_same_proof(a, a) && !pl_comm_same_proof(a, c));
 }
 
 static void frames(const uint8_t *p, size_t n)
@@ -39,6 +33,8 @@ static void frames(const uint8_t *p, size_t n)
 		FUZZ_CHECK((size_t)took <= n && took <= PL_FRAME_MAX + 8);
 		if (f.kind == PL_FRAME_ABORT || f.kind == PL_FRAME_REFUSED)
 			FUZZ_CHECK(memchr(f.text, 0, sizeof(f.text)));
+		if (f.kind == PL_FRAME_HELLO)
+			check_greeting(&f);
 		m = pl_comm_frame_put(again, &f);
 		FUZZ_CHECK(m <= sizeof(again));
 		FUZZ_CHECK(pl_comm_frame_get(again, m, &g, &e) == (int64_t)m && g.kind == f.kind);
@@ -49,16 +45,14 @@ static void frames(const uint8_t *p, size_t n)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct pl_head h;
+	struct pl_header h;
 	struct pl_err e = { 0 };
 
 	if (!size)
 		return 0;
-	if (data[0] == 'h')
-		hello(data + 1, size - 1);
-	else if (data[0] == 'f')
+	if (data[0] == 'f')
 		frames(data + 1, size - 1);
-	else if (size > PL_HEAD_BYTES && pl_comm_head_get(data + 1, &h, &e) == 0)
+	else if (size > PL_HEADER_BYTES && pl_comm_header_get(data + 1, &h, &e) == 0)
 		FUZZ_CHECK(h.op < PL_OP_COUNT_ && h.algo < PL_CA_COUNT_);
 	return 0;
 }

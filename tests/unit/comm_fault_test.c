@@ -320,17 +320,17 @@ static pid_t start_proxy(int from, int to, const char *const *how, int *in)
 
 static void test_wire(struct trial *t)
 {
-	/* connection 0 is the meeting, 1 control, 2 messages, 3 and 4 data */
+	/* connection 0 is the meeting and control, 1 messages, 2 and 3 data */
 	static const struct {
 		const char *what, *how[3];
 	} c[] = {
 		{ "a black hole", { "hole=500" } },
-		{ "a black hole for data alone", { "hole=500", "skip=2" } },
-		{ "a black hole for one connection", { "hole=500", "only=4" } },
+		{ "a black hole for data alone", { "hole=500", "skip=1" } },
+		{ "a black hole for one connection", { "hole=500", "only=3" } },
 		{ "a reset connection", { "reset=500" } },
-		{ "a reset connection for data", { "reset=500", "only=3" } },
+		{ "a reset connection for data", { "reset=500", "only=2" } },
 		{ "a half-open connection", { "half=500" } },
-		{ "a half-open connection for data", { "half=500", "only=3" } },
+		{ "a half-open connection for data", { "half=500", "only=2" } },
 	};
 	struct pl_world_opts o = { 0 };
 
@@ -473,7 +473,7 @@ static void make_noise(int port, int ms)
 
 		for (size_t i = 0; i < sizeof(some); i++)
 			some[i] = (uint8_t)pl_rng_next(&seed);
-		memcpy(some, "PLCOMM2\n", 8);
+		memcpy(some, "\1\0\0\0\160\0\0\0\0\0\0\0PLCOMM3\n", 20); /* a hello */
 		if (connect(s, (struct sockaddr *)&a, sizeof(a)) == 0 &&
 		    send(s, some, pl_rng_next(&seed) % sizeof(some), MSG_NOSIGNAL) < 0)
 			nap_ms(1);

@@ -1,0 +1,214 @@
+/*
+ * The protocol, byte by byte. One function describes each message, for both directions. No length
+ * that a message claims is trusted: fields have fixed places, the only variable part (a text or a
+ * note at the end) ends where its frame ends.
+ */
+#include <string.h>
+
+#include "comm/comm.h"
+#include "comm/protocol.h"
+
+static const char hello_magic[8] = "PLCOMM3\n"; /* with the version of the protocol */
+#define HEADER_MAGIC 0x314d4c50u		/* "PLM1" */
+
+/* Writes fields to, or reads them from, the bytes at p. */
+struct codec {
+	uint8_t *p;	  /* where the next field is written; NULL: they are read */
+	const uint8_t *q; /* where the next field is read */
+	size_t n;	  /* bytes written so far, or left to read */
+	bool bad;	  /* fields that the frame does not have were read */
+};
+
+static void field(struct codec *c, void *v, size_t n)
+{
+	if (c->p) {
+		memcpy(c->p + c->n, v, n);
+		c->n += n;
+		return;
+	}
+	c->bad |= n > c->n;
+	if (c->bad)
+		return;
+	memcpy(v, c->q, n);
+	c->q += n;
+	c->n -= n;
+}
+
+/* v when written, or what is read. */
+static uint64_t number(struct codec *c, uint64_t v, size_t n)
+{
+	uint8_t p[8] = { 0 };
+
+	for (size_t i = 0; i < n; i++)
+		p[i] = (uint8_t)(v >> (8 * i));
+	field(c, p, n);
+	v = 0;
+	for (size_t i = 0; i < n; i++)
+		v |= (uint64_t)p[i] << (8 * i);
+	return v;
+}
+
+/* ---- frames ---- */
+
+static void member(struct codec *c, struct pl_rank_info *m)
+{
+	m->rank = (uint32_t)number(c, m->rank, 4);
+	m->size = (uint32_t)number(c, m->size, 4);
+	m->host = number(c, m->host, 8);
+	m->port = (uint16_t)number(c, m->port, 2);
+	field(c, m->address, PL_ADDRESS_MAX);
+}
+
+/* To the end of the frame; what comes from elsewhere may end in a terminal. */
+static void text(struct codec *c, char *s, size_t size)
+{
+	size_t n = c->p ? strnlen(s, size - 1) : pl_min_size(c->n, size - 1);
+
+	field(c, s, n);
+	if (c->p)
+		return;
+	c->n = 0;
+	s[n] = '\0';
+	for (; n--; s++)
+		if ((uint8_t)*s < ' ' || *s == 127)
+			*s = '?';
+}
+
+static void fields(struct codec *c, struct pl_frame *f)
+{
+	char magic[sizeof(hello_magic)];
+
+	f->rank = (uint32_t)number(c, f->rank, 4);
+	switch (f->kind) {
+	case PL_FRAME_HELLO:
+		memcpy(magic, hello_magic, sizeof(magic));
+		field(c, magic, sizeof(magic));
+		c->bad |= memcmp(magic, hello_magic, sizeof(magic)) != 0;
+		field(c, f->greeting.nonce, PL_NONCE_BYTES);
+		f->greeting.connection = (uint16_t)number(c, f->greeting.connection, 2);
+		member(c, &f->greeting.member);
+		break;
+	case PL_FRAME_CHALLENGE:
+		field(c, f->greeting.nonce, PL_NONCE_BYTES);
+		field(c, f->greeting.proof, PL_PROOF_BYTES);
+		break;
+	case PL_FRAME_PROOF:
+		field(c, f->greeting.proof, PL_PROOF_BYTES);
+		break;
+	case PL_FRAME_MEMBER:
+		member(c, &f->member);
+		break;
+	case PL_FRAME_MEMORY:
+		f->memory.pid = (int64_t)number(c, (uint64_t)f->memory.pid, 8);
+		f->memory.fd = (int64_t)number(c, (uint64_t)f->memory.fd, 8);
+		f->memory.bytes = number(c, f->memory.bytes, 8);
+		break;
+	case PL_FRAME_HEARTBEAT:
+		f->heartbeat.begun = number(c, f->heartbeat.begun, 8);
+		f->heartbeat.messages = number(c, f->heartbeat.messages, 8);
+		f->heartbeat.bytes = number(c, f->heartbeat.bytes, 8);
+		f->heartbeat.listed = number(c, f->heartbeat.listed, 8);
+		f->heartbeat.digest = number(c, f->heartbeat.digest, 8);
+		break;
+	case PL_FRAME_NOTE:
+		f->note.turn = (uint32_t)number(c, f->note.turn, 4);
+		if (!c->p)
+			f->note.bytes = (uint32_t)c->n;
+		c->bad |= f->note.bytes > PL_NOTE_MAX;
+		field(c, f->note.data, pl_min_size(f->note.bytes, PL_NOTE_MAX));
+		break;
+	case PL_FRAME_REFUSED:
+	case PL_FRAME_ABORT:
+		text(c, f->text, sizeof(f->text));
+		break;
+	default:
+		break;
+	}
+}
+
+size_t pl_comm_frame_put(uint8_t *to, const struct pl_frame *f)
+{
+	struct pl_frame copy = *f;
+	struct codec c = { .p = to };
+	size_t n;
+
+	number(&c, f->kind, 4);
+	number(&c, 0, 4);
+	fields(&c, &copy);
+	n = c.n;
+	c.n = 4;
+	number(&c, n - 8, 4);
+	return n;
+}
+
+static int check_member(const struct pl_rank_info *m, struct pl_err *err)
+{
+	if (m->size == 0 || m->size > PL_RANKS_MAX || m->rank >= m->size)
+		return pl_fail(err, PL_EDATA, "rank %u of %u is out of range", m->rank, m->size);
+	if (!memchr(m->address, 0, PL_ADDRESS_MAX))
+		return pl_fail(err, PL_EDATA, "address without an end");
+	for (const char *c = m->address; *c; c++)
+		if (*c <= ' ' || *c > '~')
+			return pl_fail(err, PL_EDATA, "address with odd characters");
+	return 0;
+}
+
+int64_t pl_comm_frame_get(const uint8_t *p, size_t n, struct pl_frame *f, struct pl_err *err)
+{
+	struct codec c = { .q = p, .n = n };
+	uint64_t kind, bytes;
+	int rc = 0;
+
+	if (n < 8)
+		return 0;
+	kind = number(&c, 0, 4);
+	bytes = number(&c, 0, 4);
+	c.bad = kind == 0 || kind >= PL_FRAME_COUNT_ || bytes < 4 || bytes > PL_FRAME_MAX;
+	if (!c.bad && n < bytes + 8)
+		return 0;
+	memset(f, 0, sizeof(*f));
+	f->kind = (uint8_t)kind;
+	c.n = bytes;
+	if (!c.bad)
+		fields(&c, f);
+	if (c.bad || c.n)
+		return pl_fail(
+			err, PL_EDATA,
+			"message of kind %llu with %llu bytes, which no rank of this version "
+			"sends (another program at this port?)",
+			(unsigned long long)kind, (unsigned long long)bytes);
+	if (kind == PL_FRAME_MEMBER || kind == PL_FRAME_HELLO)
+		rc = check_member(kind == PL_FRAME_HELLO ? &f->greeting.member : &f->member, err);
+	return rc < 0 ? rc : (int64_t)bytes + 8;
+}
+
+/* ---- headers of data ---- */
+
+static void header(struct codec *c, struct pl_header *h)
+{
+	uint64_t magic = number(c, HEADER_MAGIC, 4), op = number(c, h->op, 2),
+		 algo = number(c, h->algo, 2);
+
+	c->bad = magic != HEADER_MAGIC || op >= PL_OP_COUNT_ || algo >= PL_CA_COUNT_;
+	h->op = (uint8_t)op;
+	h->algo = (uint8_t)algo;
+	h->chunk = (uint32_t)number(c, h->chunk, 4);
+	h->bytes = (uint32_t)number(c, h->bytes, 4);
+	h->seq = number(c, h->seq, 8);
+	h->tag = number(c, h->tag, 8);
+}
+
+void pl_comm_header_put(uint8_t *to, const struct pl_header *h)
+{
+	struct pl_header copy = *h;
+
+	header(&(struct codec){ .p = to }, &copy);
+}
+
+int pl_comm_header_get(const uint8_t *p, struct pl_header *h, struct pl_err *err)
+{
+	struct codec c = { .q = p, .n = PL_HEADER_BYTES };
+
+	header(&c, h);
+	return c.bad ? pl_fail(err, PL_EDATA, "what came is no piece of data") : 0;
+}
