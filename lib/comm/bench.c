@@ -1,5 +1,5 @@
 /*
- * Measuring operations, and the table of algorithms from measurements.
+ * Measuring operations.
  *
  * The definitions are those of nccl-tests (PERFORMANCE.md): time of one operation, algorithm
  * bandwidth = bytes / time, bus bandwidth = that times what the busiest link must carry at least.
@@ -246,56 +246,4 @@ out:
 	pl_free(t);
 	give(&b, o);
 	return rc;
-}
-
-/* ---- the table ---- */
-
-/* The fastest of what there is at one size; all ranks find the same. */
-static int fastest(struct pl_world *w, uint8_t op, size_t bytes, uint8_t *best, struct pl_err *err)
-{
-	pl_ns least = INT64_MAX;
-
-	for (uint8_t algo = PL_CA_RING; algo < PL_CA_COUNT_; algo++) {
-		struct pl_comm_bench_opts o = { .op = op, .algo = algo, .bytes = bytes };
-		struct pl_comm_bench_result r;
-		int rc;
-
-		if (pl_comm_algo(w, op, algo, bytes) != algo)
-			continue;
-		if (algo == PL_CA_HIERARCHICAL && w->n_hosts == 1)
-			continue;
-		o.warmup = 1;
-		o.iterations = bytes > 1 << 20 ? 2 : 5;
-		o.in_place = true;
-		o.private_memory = true;
-		rc = pl_comm_bench(w, &o, &r, err);
-		if (rc < 0)
-			return rc;
-		if (r.median < least) {
-			least = r.median;
-			*best = algo;
-		}
-	}
-	return 0;
-}
-
-int pl_comm_world_tune(struct pl_world *w, struct pl_err *err)
-{
-	static const size_t size[4] = { 4 << 10, 64 << 10, 1 << 20, 4 << 20 };
-	static const uint8_t op[4] = { PL_OP_ALLREDUCE, PL_OP_REDUCE_SCATTER, PL_OP_ALLGATHER,
-				       PL_OP_BROADCAST };
-
-	/* a library chooses by itself */
-	for (int k = 0; k < 4 && w->size > 1 && !w->carry.by; k++)
-		for (int i = 0; i < 4; i++) {
-			uint8_t best = PL_CA_DIRECT;
-			int rc = fastest(w, op[k], size[i], &best, err);
-
-			if (rc < 0)
-				return rc;
-			/* a size stands for those from half of the way to the one before */
-			w->table[op[k]][i].from = i ? size[i] / 4 : 0;
-			w->table[op[k]][i].algo = best;
-		}
-	return 0;
 }

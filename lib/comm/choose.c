@@ -13,8 +13,8 @@
  * The constants were fitted to all-reduces of 2, 3, 4 and 8 ranks over loopback, and over links of
  * 1 and 10 Gbit/s with 200 and 20 us of latency, in memory that the caches hold, where choices
  * differ most. What counts is the ratio of the cost of a message to that of a byte, which differs
- * less between machines than either; pl_comm_world_tune() measures instead. All ranks must choose
- * alike, so nothing here may depend on what one rank alone has measured.
+ * less between machines than either. All ranks must choose alike, so nothing here may depend on
+ * what one rank alone has measured.
  */
 #include <math.h>
 
@@ -122,38 +122,25 @@ static uint8_t all_reduce(const struct pl_world *w, size_t bytes)
 	return best;
 }
 
-/* By the model where there is one, else by size. */
-static uint8_t built_in(const struct pl_world *w, uint8_t op, size_t bytes)
+uint8_t pl_comm_algo(const struct pl_world *w, uint8_t op, uint8_t algo, size_t bytes)
 {
 	bool large = bytes >= (size_t)64 << 10;
 	/* several hosts with several ranks each: cross the network once a host */
 	bool several = w->n_hosts > 1 && w->n_hosts < w->size;
-
-	switch (op) {
-	case PL_OP_ALLREDUCE:
-		return several && large ? PL_CA_HIERARCHICAL : all_reduce(w, bytes);
-	case PL_OP_BROADCAST:
-		if (several && large)
-			return PL_CA_HIERARCHICAL;
-		if (w->size == 2 || !bytes)
-			return PL_CA_DIRECT;
-		return bytes < (size_t)1 << 20 ? PL_CA_TREE : PL_CA_RING;
-	default:
-		return large && has(op, PL_CA_RING) ? PL_CA_RING : PL_CA_DIRECT;
-	}
-}
-
-uint8_t pl_comm_algo(const struct pl_world *w, uint8_t op, uint8_t algo, size_t bytes)
-{
-	uint8_t best = PL_CA_AUTO;
+	uint8_t forwards = has(op, PL_CA_RING) ? PL_CA_RING : PL_CA_DIRECT;
 
 	if (has(op, algo))
 		return algo;
 	/* The nearest that the operation has: one that forwards, in place of halving or a tree. */
 	if (algo != PL_CA_AUTO)
-		return has(op, PL_CA_RING) ? PL_CA_RING : PL_CA_DIRECT;
-	for (size_t i = 0; i < PL_LEN(w->table[op]); i++)
-		if (w->table[op][i].algo != PL_CA_AUTO && bytes >= w->table[op][i].from)
-			best = w->table[op][i].algo;
-	return best == PL_CA_AUTO ? built_in(w, op, bytes) : best;
+		return forwards;
+	if (several && large && has(op, PL_CA_HIERARCHICAL))
+		return PL_CA_HIERARCHICAL;
+	if (op == PL_OP_ALLREDUCE)
+		return all_reduce(w, bytes);
+	if (op != PL_OP_BROADCAST)
+		return large ? forwards : PL_CA_DIRECT;
+	if (w->size == 2 || !bytes)
+		return PL_CA_DIRECT;
+	return bytes < (size_t)1 << 20 ? PL_CA_TREE : PL_CA_RING;
 }

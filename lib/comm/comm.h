@@ -197,11 +197,9 @@ int pl_comm_work_wait(struct pl_work *work, struct pl_err *err) PL_MUST;
 int pl_comm_world_settle(struct pl_world *w, struct pl_err *err) PL_MUST;
 /* begin and wait */
 int pl_comm_world_do(struct pl_world *w, const struct pl_coll_args *a, struct pl_err *err) PL_MUST;
-/* The algorithm that AUTO uses for so many bytes (of the whole vector): by a model of links and
- * processors, or by a table measured here and now (collective; some 0.1 s), the same for all ranks.
- */
+/* The algorithm that AUTO uses for so many bytes (of the whole vector), by a model of links and
+ * processors: the same for all ranks. */
 uint8_t pl_comm_world_algo(const struct pl_world *w, uint8_t op, size_t bytes);
-int pl_comm_world_tune(struct pl_world *w, struct pl_err *err) PL_MUST;
 /* Bytes that other ranks received from this rank so far. */
 uint64_t pl_comm_world_sent(const struct pl_world *w);
 /* "shm", "tcp", "shm+tcp", "mpi", "nccl" */

@@ -197,8 +197,7 @@ static struct extent extent_of(const struct pl_world *w, const struct pl_coll_ar
  * Do the messages of the operation use the caller's buffers? Small operations are staged, and so
  * are those for which pl_comm_expand() takes memory of the host: a reduce-scatter, an all-to-all in
  * place, and sums by the direct algorithm. Training has none of the first two. The direct algorithm
- * is chosen only for small sums, unless the user names it, or pl_comm_world_tune() found that it is
- * the fastest in spite of the two copies.
+ * is chosen only for small sums, unless the user names it.
  */
 static bool is_reached(const struct pl_world *w, const struct pl_coll_args *a)
 {

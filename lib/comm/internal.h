@@ -291,10 +291,6 @@ struct pl_world {
 	double slowest;
 	pl_ns farthest;
 	int processors;
-	struct { /* measured: from which size on which algorithm; AUTO: unused */
-		size_t from;
-		uint8_t algo;
-	} table[PL_OP_COUNT_][4];
 
 	struct {			    /* memory of a device; device.c */
 		const struct pl_backend *b; /* NULL: none */

@@ -1,15 +1,14 @@
 /*
  * The meeting: the ranks find one another, then all pairs of ranks connect.
  *
- * tcp:HOST:PORT: rank 0 listens there. Each other rank connects, says where it listens, and gets
- * the table of all ranks. This connection stays as the control connection of the two. dir:PATH:
- * each rank writes into a file there where it listens, and reads the files of the others. Then each
- * rank connects to all lower ranks: for control, and where data go over TCP, for messages and for
- * each channel. Ranks reach rank 0 by the address at which they met it, so a proxy in front of rank
- * 0 sees all traffic.
+ * Rank 0 listens at tcp:HOST:PORT. Each other rank connects, says where it listens, and gets the
+ * table of all ranks. This connection stays as the control connection of the two. With dir:PATH,
+ * rank 0 listens somewhere and leaves its address in a file there. Then each rank connects to all
+ * lower ranks: for control, and where data go over TCP, for messages and for each channel. Ranks
+ * reach rank 0 by the address at which they met it, so a proxy in front of rank 0 sees all traffic.
  *
  * Who connects proves that it knows the token (protocol.h), so a stranger costs one connection
- * until the meeting ends. A file holds the same proof.
+ * until the meeting ends.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -24,15 +23,15 @@
 
 #include "comm/internal.h"
 
-#define NAP_NS 10000000 /* until what failed may work */
+#define FILE_NS 50000000 /* for what a file says: an earlier run may have left it */
 
 struct meeting {
 	struct pl_world *w;
 	struct pl_err *err;
 	pl_ns until;
 	char host[256]; /* of rank 0 */
-	int port;
-	const char *dir; /* NULL: by tcp */
+	int port;	/* of rank 0; 0: it takes any */
+	char file[600]; /* that says both; "": they are known */
 	struct pl_acceptor acceptor;
 };
 
@@ -57,21 +56,18 @@ static bool any_address(const char *s)
 	return !strcmp(s, "0.0.0.0") || !strcmp(s, "::") || !strcmp(s, "*");
 }
 
-static int parse_meet(struct meeting *m)
+/* tcp:HOST:PORT */
+static int parse_tcp(struct meeting *m, const char *s, struct pl_err *err)
 {
-	const char *s = m->w->meet, *colon;
+	const char *colon = strrchr(s, ':');
 	char *end;
 	long port;
 
-	if (!strncmp(s, "dir:", 4) && s[4]) {
-		m->dir = s + 4;
-		return 0;
-	}
-	if (strncmp(s, "tcp:", 4) != 0 || !(colon = strrchr(s + 4, ':')))
-		return pl_fail(m->err, PL_EUSAGE, "meeting \"%s\": tcp:HOST:PORT or dir:PATH", s);
+	if (strncmp(s, "tcp:", 4) != 0 || colon < s + 4)
+		return pl_fail(err, PL_EUSAGE, "meeting \"%s\": tcp:HOST:PORT or dir:PATH", s);
 	port = strtol(colon + 1, &end, 10);
 	if (end == colon + 1 || *end || port < 1 || port > 65535)
-		return pl_fail(m->err, PL_EUSAGE, "meeting \"%s\": ports are 1 to 65535", s);
+		return pl_fail(err, PL_EUSAGE, "meeting \"%s\": ports are 1 to 65535", s);
 	m->port = (int)port;
 	s += 4;
 	if (*s == '[' && colon[-1] == ']') /* [::1]:29500 */
@@ -81,39 +77,91 @@ static int parse_meet(struct meeting *m)
 	return 0;
 }
 
+static int parse_meet(struct meeting *m)
+{
+	const struct pl_world *w = m->w;
+
+	if (strncmp(w->meet, "dir:", 4) != 0 || !w->meet[4])
+		return parse_tcp(m, w->meet, m->err);
+	snprintf(m->file, sizeof(m->file), "%s/paceline-%016llx", w->meet + 4,
+		 (unsigned long long)pl_hash(w->token, strlen(w->token)));
+	snprintf(m->host, sizeof(m->host), "127.0.0.1");
+	return 0;
+}
+
 /* at: an address of this host, or a name by which others reach it */
-static int listen_at(struct meeting *m, const char *at)
+static int listen_at(struct meeting *m, const char *at, int port)
 {
 	struct pl_world *w = m->w;
 	struct pl_rank_info *me = &w->peer[w->rank].who;
-	bool first = w->rank == 0 && !m->dir;
 	char own[PL_ADDRESS_MAX], found[PL_ADDRESS_MAX];
 	const char *bind = w->o.bind ? w->o.bind : at;
 	bool alias = !w->o.bind && pl_comm_net_is_alias(at);
-	int port, rc;
+	int rc;
 
 	if (w->o.bind && pl_comm_net_interface(bind, own, sizeof(own)))
 		bind = own;
-	rc = pl_comm_net_listen(alias || any_address(bind) ? "*" : bind, first ? m->port : 0,
+	rc = pl_comm_net_listen(alias || any_address(bind) ? "*" : bind, port,
 				&m->acceptor.listener, &port, found, m->err);
 	if (rc < 0)
 		return pl_wrap(m->err, "meeting");
-	me->rank = (uint32_t)w->rank;
-	me->size = (uint32_t)w->size;
-	me->host = pl_comm_host_id(w->host);
 	me->port = (uint16_t)port;
-	if (first)
-		return 0; /* others know where */
-	if (alias)
-		snprintf(me->address, sizeof(me->address), "%s", at);
+	if (alias && strlen(at) < sizeof(me->address))
+		strcpy(me->address, at);
 	else if (!any_address(found))
 		snprintf(me->address, sizeof(me->address), "%s", found);
-	else if (m->dir)
+	else if (m->file[0])
 		gethostname(me->address, sizeof(me->address) - 1);
 	return 0;
 }
 
-/* ---- tcp: rank 0 ---- */
+/* ---- the file ---- */
+
+static int write_file(struct meeting *m)
+{
+	const struct pl_rank_info *me = &m->w->peer[0].who;
+	char temp[610], text[200];
+	int n = snprintf(text, sizeof(text),
+			 strchr(me->address, ':') ? "tcp:[%s]:%d %llx" : "tcp:%s:%d %llx",
+			 me->address, me->port, (unsigned long long)me->host);
+	int fd;
+	bool fine;
+
+	snprintf(temp, sizeof(temp), "%s.new", m->file);
+	fd = pl_fail_now() ? -1 : open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	fine = fd >= 0 && write(fd, text, (size_t)n) == n;
+	fine &= fd >= 0 && close(fd) == 0;
+	if (fine && rename(temp, m->file) == 0)
+		return 0;
+	pl_fail_sys(m->err, "meeting: cannot write %s", m->file);
+	unlink(temp);
+	return PL_EIO;
+}
+
+static int read_file(struct meeting *m)
+{
+	char text[200], *host;
+
+	if (pl_read_small(m->file, text, sizeof(text)) <= 0 || !(host = strchr(text, ' ')))
+		return pl_fail(m->err, PL_EIO, "it has left no address");
+	*host++ = '\0';
+	m->w->peer[0].who.host = strtoull(host, NULL, 16);
+	return parse_tcp(m, text, m->err);
+}
+
+/* Why a connection to rank r may have failed. */
+static int wrap_remedy(struct meeting *m, int r, const char *address)
+{
+	const struct pl_peer *p = m->w->peer;
+
+	if (!strcmp(address, "127.0.0.1") && p[r].who.host &&
+	    p[r].who.host != p[m->w->rank].who.host)
+		pl_wrap(m->err, "it is on another host, and listens at its loopback (meet by "
+				"tcp:HOST:PORT, or say --bind)");
+	return m->err->code;
+}
+
+/* ---- rank 0 ---- */
 
 /* Which ranks never came, and what came instead. */
 static void say_missing(struct meeting *m, const bool *came, char *text, size_t size)
@@ -206,7 +254,7 @@ static int host_meeting(struct meeting *m)
 	return rc;
 }
 
-/* ---- tcp: the others ---- */
+/* ---- the others ---- */
 
 /* Greets rank 0 and reads the table. */
 static int ask(struct meeting *m, struct pl_link *l)
@@ -240,10 +288,10 @@ static int listen_as_met(struct meeting *m, int fd)
 	char name[PL_ADDRESS_MAX] = "127.0.0.1";
 
 	if (strlen(m->host) < PL_ADDRESS_MAX && pl_comm_net_is_alias(m->host))
-		return listen_at(m, m->host);
+		return listen_at(m, m->host, 0);
 	if (getsockname(fd, (struct sockaddr *)&at, &len) == 0)
 		pl_comm_net_name(&at, len, name, sizeof(name));
-	return listen_at(m, name);
+	return listen_at(m, name, 0);
 }
 
 static int attend(struct meeting *m)
@@ -252,113 +300,24 @@ static int attend(struct meeting *m)
 	int rc;
 
 	for (;;) {
-		rc = pl_comm_net_connect(m->host, m->port, m->until, &l->fd, m->err);
-		if (rc < 0)
-			return pl_wrap(m->err, "meeting: rank 0 never came");
-		rc = m->acceptor.listener < 0 ? listen_as_met(m, l->fd) : 0;
-		if (rc < 0)
+		pl_ns until = m->file[0] ? pl_now_ns() + FILE_NS : m->until;
+
+		rc = m->file[0] ? read_file(m) : 0;
+		if (rc >= 0)
+			rc = pl_comm_net_connect(m->host, m->port, until, &l->fd, m->err);
+		if (rc < 0 && wrap_remedy(m, 0, m->host))
+			pl_wrap(m->err, "rank 0 never came");
+		if (rc >= 0 && m->acceptor.listener < 0 && (rc = listen_as_met(m, l->fd)) < 0)
 			return rc;
-		rc = ask(m, l);
+		if (rc >= 0)
+			rc = ask(m, l);
 		/* a forwarder closes without an answer while rank 0 does not listen yet */
 		if (rc >= 0 || l->heard || pl_now_ns() > m->until)
-			break;
+			return rc < 0 ? pl_wrap(m->err, "meeting at %s", m->w->meet) : 0;
 		pl_comm_link_close(l);
-		pl_sleep_ns(50000000);
+		pl_sleep_ns(m->file[0] ? 5000000 : 50000000);
 		m->err->code = 0;
 	}
-	return rc < 0 ? pl_wrap(m->err, "meeting: rank 0 at %s", m->w->meet) : 0;
-}
-
-/* ---- dir ---- */
-
-static void file_of(const struct meeting *m, int rank, const char *tail, char *path, size_t size)
-{
-	const struct pl_world *w = m->w;
-
-	snprintf(path, size, "%s/paceline-%016llx-%d%s", m->dir,
-		 (unsigned long long)pl_hash(w->token, strlen(w->token)), rank, tail);
-}
-
-static int write_own(struct meeting *m)
-{
-	struct pl_world *w = m->w;
-	char path[600], temp[600];
-	uint8_t bytes[2 * (PL_FRAME_MAX + 8)];
-	struct pl_frame hello = { .kind = PL_FRAME_HELLO }, proof = { .kind = PL_FRAME_PROOF };
-	static const uint8_t no_nonce[PL_NONCE_BYTES];
-	size_t n;
-	int fd;
-	bool ok;
-
-	file_of(m, w->rank, "", path, sizeof(path));
-	file_of(m, w->rank, ".new", temp, sizeof(temp));
-	hello.greeting.member = w->peer[w->rank].who;
-	pl_comm_prove(w->token, 'f', &hello, no_nonce, proof.greeting.proof);
-	n = pl_comm_frame_put(bytes, &hello);
-	n += pl_comm_frame_put(bytes + n, &proof);
-	fd = pl_fail_now() ? -1 : open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	if (fd < 0)
-		return pl_fail_sys(m->err, "meeting: cannot write %s", temp);
-	ok = write(fd, bytes, n) == (ssize_t)n;
-	ok &= close(fd) == 0;
-	if (!ok || rename(temp, path) < 0) {
-		pl_fail_sys(m->err, "meeting: cannot write %s", path);
-		unlink(temp);
-		return PL_EIO;
-	}
-	return 0;
-}
-
-static bool read_other(struct meeting *m, int rank)
-{
-	char path[600];
-	uint8_t bytes[2 * (PL_FRAME_MAX + 8) + 1], want[PL_PROOF_BYTES];
-	static const uint8_t no_nonce[PL_NONCE_BYTES];
-	struct pl_frame hello, proof;
-	const struct pl_rank_info *h = &hello.greeting.member;
-	int64_t first, n;
-
-	file_of(m, rank, "", path, sizeof(path));
-	n = pl_read_small(path, bytes, sizeof(bytes));
-	first = n > 0 ? pl_comm_frame_get(bytes, (size_t)n, &hello, NULL) : 0;
-	if (first <= 0 || hello.kind != PL_FRAME_HELLO || (int)h->rank != rank ||
-	    (int)h->size != m->w->size ||
-	    pl_comm_frame_get(bytes + first, (size_t)(n - first), &proof, NULL) <= 0)
-		return false;
-	pl_comm_prove(m->w->token, 'f', &hello, no_nonce, want);
-	if (proof.kind != PL_FRAME_PROOF || !pl_comm_same_proof(proof.greeting.proof, want))
-		return false;
-	m->w->peer[rank].who = *h;
-	return true;
-}
-
-static int meet_in_dir(struct meeting *m)
-{
-	struct pl_world *w = m->w;
-	char text[500];
-	bool *came = NULL;
-	int n = 1, rc = write_own(m);
-
-	if (rc >= 0)
-		rc = pl_alloc(&came, (size_t)w->size, sizeof(*came), m->err);
-	if (rc < 0)
-		return rc;
-	came[w->rank] = true;
-	while (n < w->size) {
-		for (int r = 0; r < w->size; r++)
-			if (!came[r] && read_other(m, r))
-				came[r] = true, n++;
-		if (n == w->size)
-			break;
-		if (pl_now_ns() > m->until) {
-			say_missing(m, came, text, sizeof(text));
-			rc = pl_fail(m->err, PL_EIO, "meeting at %s: %s", w->meet, text);
-			break;
-		}
-		pl_sleep_ns(5000000);
-	}
-	pl_free(came);
-	return rc;
 }
 
 /* ---- connections ---- */
@@ -433,31 +392,17 @@ static int connect_to(struct meeting *m, int r, int number)
 {
 	struct pl_world *w = m->w;
 	const struct pl_rank_info *to = &w->peer[r].who, *me = &w->peer[w->rank].who;
-	bool first = r == 0 && !m->dir;
 	struct pl_link l = { .fd = -1 };
+	int rc = pl_comm_net_connect(r ? to->address : m->host, r ? to->port : m->port, m->until,
+				     &l.fd, m->err);
 
-	for (;;) {
-		struct pl_err e = { 0 };
-		/* a file of an earlier run may lie there still */
-		pl_ns until = m->dir ? pl_now_ns() + 50000000 : m->until;
-		int rc = pl_comm_net_connect(first ? m->host : to->address,
-					     first ? m->port : to->port, until, &l.fd, &e);
-
-		if (rc >= 0)
-			rc = pl_comm_link_greet(&l, w->token, me, (unsigned)number, m->until, &e);
-		if (rc >= 0)
-			return keep(m, r, number, &l);
-		pl_comm_link_close(&l);
-		if (!m->dir || pl_now_ns() > m->until)
-			return pl_fail(m->err, PL_EIO, "rank %d: %s%s", r, e.msg,
-				       !strcmp(to->address, "127.0.0.1") && to->host != me->host
-					       ? " (it is on another host, and listens "
-						 "at its loopback; meet by "
-						 "tcp:HOST:PORT, or say --bind)"
-					       : "");
-		if (!read_other(m, r))
-			pl_sleep_ns(NAP_NS);
-	}
+	if (rc >= 0)
+		rc = pl_comm_link_greet(&l, w->token, me, (unsigned)number, m->until, m->err);
+	if (rc >= 0)
+		return keep(m, r, number, &l);
+	pl_comm_link_close(&l);
+	wrap_remedy(m, r, to->address);
+	return pl_wrap(m->err, "rank %d", r);
 }
 
 /* The first connection to a higher rank that has not come: waits for it no longer. */
@@ -551,6 +496,7 @@ static int connect_all(struct meeting *m)
 static int prepare(struct meeting *m)
 {
 	struct pl_world *w = m->w;
+	struct pl_rank_info *me = &w->peer[w->rank].who;
 	int rc;
 
 	m->until = pl_now_ns() + (w->o.meet_ns > 0 ? w->o.meet_ns : w->timeout);
@@ -558,8 +504,13 @@ static int prepare(struct meeting *m)
 	m->acceptor.token = w->token;
 	m->acceptor.log = w->o.log;
 	PL_TRY(parse_meet(m));
-	if (m->dir || w->rank == 0)
-		PL_TRY(listen_at(m, m->dir ? "127.0.0.1" : m->host));
+	me->rank = (uint32_t)w->rank;
+	me->size = (uint32_t)w->size;
+	me->host = pl_comm_host_id(w->host);
+	if (w->rank == 0)
+		PL_TRY(listen_at(m, m->host, m->port));
+	if (w->rank == 0 && m->file[0])
+		PL_TRY(write_file(m));
 out:
 	return rc;
 }
@@ -567,23 +518,17 @@ out:
 int pl_comm_meet(struct pl_world *w, struct pl_err *err)
 {
 	struct meeting m = { .w = w, .err = err, .acceptor.listener = -1 };
-	char path[600];
 	int rc;
 
 	w->n_local = w->size == 1;
 	if (w->size == 1)
 		return 0;
-	rc = prepare(&m);
-	if (rc >= 0 && m.dir)
-		rc = meet_in_dir(&m);
-	else if (rc >= 0)
-		rc = w->rank == 0 ? host_meeting(&m) : attend(&m);
-	if (rc >= 0)
-		rc = connect_all(&m);
-	if (m.dir) { /* all are connected: nobody needs it any more */
-		file_of(&m, w->rank, "", path, sizeof(path));
-		unlink(path);
-	}
+	PL_TRY(prepare(&m));
+	PL_TRY(w->rank == 0 ? host_meeting(&m) : attend(&m));
+	PL_TRY(connect_all(&m));
+out:
+	if (m.file[0] && w->rank == 0) /* nobody needs it any more */
+		unlink(m.file);
 	pl_comm_acceptor_fini(&m.acceptor);
 	return rc;
 }

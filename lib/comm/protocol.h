@@ -97,7 +97,7 @@ int pl_comm_header_get(const uint8_t *p, struct pl_header *h,
 /* ---- authentication (auth.c) ---- */
 
 int pl_comm_random(void *p, size_t n, struct pl_err *err) PL_MUST;
-/* The proof of one side: 'c' that connects, 'a' that accepts, 'f' that left a file; `hello` is the
+/* The proof of one side: 'c' that connects, 'a' that accepts; `hello` is the
  * frame that began the greeting, nonce that of the side that accepts. */
 void pl_comm_prove(const char *token, char side, const struct pl_frame *hello, const uint8_t *nonce,
 		   uint8_t *proof);
