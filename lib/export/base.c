@@ -45,14 +45,15 @@ uint32_t pl_export_member_find(const struct pl_export_member *v, size_t n, uint3
 /* ---- the base of exporters ---------------------------------------------------------------------
  */
 
+#define FLUSH ((size_t)256 << 10)
+
 static int base_begin(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err)
 {
 	struct pl_export_base *x = (struct pl_export_base *)s;
 
 	(void)seg;
 	(void)err;
-	if (x->n_segs++)
-		x->merge.rel++;
+	pl_trace_merge_context_begin(&x->merge);
 	pl_trace_hold_reset(&x->hold);
 	return 0;
 }
@@ -67,23 +68,21 @@ static int base_batch(struct pl_sink *s, struct pl_segment *seg, struct pl_batch
 static int base_end(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err)
 {
 	struct pl_export_base *x = (struct pl_export_base *)s;
-	int rc;
+	int rc = pl_export_base_clocks(x, seg, err);
 
-	rc = x->emit(x, seg, err);
+	if (rc >= 0)
+		rc = x->emit(x, seg, err);
 	if (rc >= 0)
 		rc = pl_writer_check(&x->t, err);
 	pl_trace_hold_reset(&x->hold);
 	return rc;
 }
 
-static int base_merge(struct pl_sink *s, const struct pl_merge *m, struct pl_err *err)
+int pl_export_base_merge(struct pl_sink *s, const struct pl_merge *m, struct pl_err *err)
 {
 	struct pl_export_base *x = (struct pl_export_base *)s;
 	int rc = pl_trace_merge_context_take(&x->merge, m, err);
 
-	x->merge.rel = UINT32_MAX; /* the next segment is number 0 */
-	if (!x->n_segs)
-		x->merge.rel = 0;
 	return rc < 0 || !x->on_merge ? rc : x->on_merge(x, m, err);
 }
 
@@ -96,23 +95,84 @@ void *pl_export_base_open(size_t size, struct pl_out *out, const struct pl_expor
 
 	if (pl_alloc(&x, 1, size, err) < 0)
 		return NULL;
-	x->sink = (struct pl_sink){ base_begin, base_batch, base_end, base_merge };
+	x->sink = (struct pl_sink){ base_begin, base_batch, base_end, pl_export_base_merge };
 	x->o = *o;
 	x->t.out = out;
 	x->emit = emit;
 	return x;
 }
 
-int pl_export_base_finish(struct pl_export_base *x, struct pl_err *err)
+int pl_export_base_close(struct pl_sink *s, struct pl_err *err)
 {
+	struct pl_export_base *x = (struct pl_export_base *)s;
+	int rc;
+
+	if (x->last)
+		x->last(x);
 	pl_writer_flush(&x->t, 0);
-	return pl_writer_check(&x->t, err);
+	rc = pl_writer_check(&x->t, err);
+	pl_export_base_abort(s);
+	return rc;
 }
 
-void pl_export_base_fini(struct pl_export_base *x)
+void pl_export_base_abort(struct pl_sink *s)
 {
+	struct pl_export_base *x = (struct pl_export_base *)s;
+
+	if (!x)
+		return;
+	if (x->fini)
+		x->fini(x);
 	pl_writer_fini(&x->t);
 	pl_trace_hold_fini(&x->hold);
 	pl_trace_row_values_fini(&x->rows);
 	pl_trace_merge_context_fini(&x->merge);
+	pl_free(x->clock);
+	pl_free(x);
+}
+
+/* ---- the events of a segment -------------------------------------------------------------------
+ */
+
+int pl_export_base_batch(struct pl_export_base *x, const struct pl_segment *seg,
+			 const struct pl_batch *b, pl_export_event *event, struct pl_err *err)
+{
+	int rc = pl_trace_row_values_build(&x->rows, b, err);
+
+	for (uint32_t i = 0; rc >= 0 && i < b->n; i++) {
+		event(x, seg, b, i);
+		pl_writer_flush(&x->t, FLUSH);
+	}
+	return rc < 0 ? rc : pl_writer_check(&x->t, err);
+}
+
+int pl_export_base_events(struct pl_export_base *x, const struct pl_segment *seg,
+			  pl_export_event *event, struct pl_err *err)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < x->hold.n && rc >= 0; i++)
+		rc = pl_export_base_batch(x, seg, &x->hold.b[i], event, err);
+	return rc;
+}
+
+int pl_export_base_clocks(struct pl_export_base *x, const struct pl_segment *seg,
+			  struct pl_err *err)
+{
+	int rc;
+
+	pl_free(x->clock);
+	x->clock = NULL;
+	rc = pl_alloc(&x->clock, (size_t)seg->n_tracks + 1, sizeof(x->clock[0]), err);
+	for (uint32_t i = 0; rc >= 0 && i < seg->n_tracks; i++)
+		x->clock[i] = pl_trace_merge_context_clock(&x->merge, seg->track[i].rank);
+	return rc;
+}
+
+pl_ns pl_export_start(const struct pl_export_base *x, const struct pl_segment *seg,
+		      const struct pl_batch *b, uint32_t row)
+{
+	const struct pl_clock *c = b->track[row] < seg->n_tracks ? x->clock[b->track[row]] : NULL;
+
+	return pl_trace_clock_apply(c, pl_add_sat(b->ts[row], seg->base_ns));
 }

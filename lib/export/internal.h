@@ -1,6 +1,6 @@
 /*
- * internal.h - what the exporters share: matches of events, the base of exporters, the
- * values of one row, corrected times.
+ * internal.h - what the exporters share: matches of events, the base of exporters, and the values
+ * of one row.
  *
  * An exporter that needs the tracks and the time base of a segment before it can write its first
  * event (they may become known at the segment's end) is a `struct pl_export_base` with an emit()
@@ -36,20 +36,38 @@ struct pl_export_base {
 	struct pl_hold hold;
 	struct pl_row_values rows;
 	struct pl_merge_context merge;
-	uint32_t n_segs; /* begun so far, the current one included */
-	/* Writes the segment from hold, merge, n_segs. */
+	const struct pl_clock **clock; /* by track of the segment that is written; NULL: none */
+	/* Writes the segment from hold, merge, clock. */
 	int (*emit)(struct pl_export_base *x, struct pl_segment *seg, struct pl_err *err);
-	/* May be NULL. */
+	/* These may be NULL: what the merge table says; the end of the output; own memory. */
 	int (*on_merge)(struct pl_export_base *x, const struct pl_merge *m, struct pl_err *err);
+	void (*last)(struct pl_export_base *x);
+	void (*fini)(struct pl_export_base *x);
 };
 /* A zeroed exporter of `size` bytes whose first member is a struct pl_export_base. */
 void *pl_export_base_open(size_t size, struct pl_out *out, const struct pl_export_opts *o,
 			  int (*emit)(struct pl_export_base *, struct pl_segment *,
 				      struct pl_err *),
 			  struct pl_err *err);
-/* Flushes the text; frees the base's own memory, not x. */
-int pl_export_base_finish(struct pl_export_base *x, struct pl_err *err);
-void pl_export_base_fini(struct pl_export_base *x);
+/* Members of struct pl_exporter. */
+int pl_export_base_close(struct pl_sink *s, struct pl_err *err);
+void pl_export_base_abort(struct pl_sink *s);
+/* A member of the sink. */
+int pl_export_base_merge(struct pl_sink *s, const struct pl_merge *m, struct pl_err *err);
+/* Calls event() for each row of b, whose values are in x->rows; or of all batches that are held. */
+typedef void pl_export_event(struct pl_export_base *x, const struct pl_segment *seg,
+			     const struct pl_batch *b, uint32_t row);
+int pl_export_base_batch(struct pl_export_base *x, const struct pl_segment *seg,
+			 const struct pl_batch *b, pl_export_event *event,
+			 struct pl_err *err) PL_MUST;
+int pl_export_base_events(struct pl_export_base *x, const struct pl_segment *seg,
+			  pl_export_event *event, struct pl_err *err) PL_MUST;
+/* Fills x->clock in. */
+int pl_export_base_clocks(struct pl_export_base *x, const struct pl_segment *seg,
+			  struct pl_err *err) PL_MUST;
+/* Start of an event on the common clock. */
+pl_ns pl_export_start(const struct pl_export_base *x, const struct pl_segment *seg,
+		      const struct pl_batch *b, uint32_t row);
 
 /* ---- names of things ---------------------------------------------------------------------------
  */
@@ -57,6 +75,14 @@ void pl_export_base_fini(struct pl_export_base *x);
 /* How a role is called where nobody said otherwise: the key under which the importers find it
  * again. */
 const char *pl_export_role_key(unsigned role);
+/* A string of the segment, the key of a column (the fallback where it has none) with its colon, a
+ * member of the source, all of these in brackets, as JSON. */
+void pl_export_string_json(struct pl_writer *t, const struct pl_segment *s, pl_id id);
+void pl_export_key_json(struct pl_writer *t, const struct pl_segment *s, const struct pl_col *c,
+			const char *fallback);
+void pl_export_member_json(struct pl_writer *t, const struct pl_segment *s,
+			   const struct pl_meta *m);
+void pl_export_members_json(struct pl_writer *t, const struct pl_segment *s);
 /* A column's value as JSON. */
 void pl_export_value_json(struct pl_writer *t, const struct pl_segment *s, const struct pl_col *c,
 			  uint32_t k);

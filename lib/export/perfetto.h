@@ -45,7 +45,7 @@ struct perfetto_bind {
 	bool last;     /* the arrow ends here */
 	bool match;    /* of matched communication: goes through several segments */
 };
-struct perfetto_lane {
+struct perfetto_subtrack {
 	pl_ns *ts, *end;
 	uint32_t *g;
 	size_t n, cap_ts, cap_end, cap_g;
@@ -58,19 +58,19 @@ struct perfetto_seg {
 	struct pl_row_values *rows; /* by batch */
 	uint32_t *first;	    /* by batch: g of row 0 */
 	struct perfetto_item *item;
-	struct perfetto_where *where;  /* by g */
-	uint32_t *head;		       /* by g: first bind, PL_NONE */
-	const struct pl_clock **clock; /* by track */
+	struct perfetto_where *where; /* by g */
+	uint32_t *head;		      /* by g: first bind, PL_NONE */
 	struct perfetto_corr *corr;
 	struct perfetto_bind *bind;
-	struct perfetto_lane *lane;
+	struct perfetto_subtrack *subtrack;
 	uint32_t *iid;	   /* by table, string */
 	uint64_t *process; /* by string of the pid: uuid */
-	size_t n_rows, n_items, n_corr, cap_corr, n_bind, cap_bind, n_lanes, made_lanes, cap_lane;
+	size_t n_rows, n_items, n_corr, cap_corr, n_bind, cap_bind, n_subtracks, made_subtracks,
+		cap_subtrack;
 };
 
 int pl_export_perfetto_track(struct perfetto *p, struct perfetto_seg *s, uint32_t track,
-			     size_t lane, uint64_t *uuid, struct pl_err *err) PL_MUST;
+			     size_t subtrack, uint64_t *uuid, struct pl_err *err) PL_MUST;
 int pl_export_perfetto_begin(struct perfetto *p, struct perfetto_seg *s,
 			     const struct perfetto_item *it, uint64_t uuid,
 			     struct pl_err *err) PL_MUST;

@@ -58,57 +58,16 @@ static const uint32_t interned_field[P_TABLES] = {
 	[P_CATEGORY] = 1, [P_NAME] = 2, [P_KEY] = 3, [P_TEXT] = 29
 };
 
-/* ---- fields, with the sticky error of x_text ---------------------------------------------------
- */
-
-static void put_int(struct pl_writer *t, uint32_t field, uint64_t v)
-{
-	if (!t->fail.code)
-		t->fail.code = pl_pb_varint(&t->b, field, v, &t->fail);
-}
-
-static void put_fixed(struct pl_writer *t, uint32_t field, uint64_t v)
-{
-	if (!t->fail.code)
-		t->fail.code = pl_pb_fixed64(&t->b, field, v, &t->fail);
-}
-
-static void put_double(struct pl_writer *t, uint32_t field, double v)
-{
-	if (!t->fail.code)
-		t->fail.code = pl_pb_double(&t->b, field, v, &t->fail);
-}
-
-static void put_text(struct pl_writer *t, uint32_t field, const char *s, size_t n)
-{
-	if (!t->fail.code)
-		t->fail.code = pl_pb_bytes(&t->b, field, s, n, &t->fail);
-}
-
-static size_t open_msg(struct pl_writer *t, uint32_t field)
-{
-	size_t at = 0;
-
-	if (!t->fail.code)
-		t->fail.code = pl_pb_open(&t->b, field, &at, &t->fail);
-	return at;
-}
-
-static void close_msg(struct pl_writer *t, size_t at)
-{
-	if (!t->fail.code)
-		t->fail.code = pl_pb_close(&t->b, at, &t->fail);
-}
-
 /* Begin a packet of an event; the first one clears the interned state. */
 static size_t open_packet(struct perfetto *p, pl_ns ts)
 {
 	struct pl_writer *t = &p->x.t;
-	size_t at = open_msg(t, TRACE_PACKET);
+	size_t at = pl_pb_open(t, TRACE_PACKET);
 
-	put_int(t, PACKET_TIMESTAMP, (uint64_t)pl_max_i64(pl_add_sat(ts, p->shift), 0));
-	put_int(t, PACKET_SEQUENCE, SEQUENCE);
-	put_int(t, PACKET_FLAGS, p->began ? FLAG_NEEDS_STATE : FLAG_CLEARED | FLAG_NEEDS_STATE);
+	pl_pb_varint(t, PACKET_TIMESTAMP, (uint64_t)pl_max_i64(pl_add_sat(ts, p->shift), 0));
+	pl_pb_varint(t, PACKET_SEQUENCE, SEQUENCE);
+	pl_pb_varint(t, PACKET_FLAGS,
+		     p->began ? FLAG_NEEDS_STATE : FLAG_CLEARED | FLAG_NEEDS_STATE);
 	p->began = true;
 	return at;
 }
@@ -121,9 +80,9 @@ static void finish_packet(struct perfetto *p, size_t at)
 	if (!t->fail.code && (p->event.fail.code || p->fresh.fail.code))
 		t->fail = p->event.fail.code ? p->event.fail : p->fresh.fail;
 	if (p->fresh.b.n)
-		put_text(t, PACKET_INTERNED, (const char *)p->fresh.b.p, p->fresh.b.n);
-	put_text(t, PACKET_TRACK_EVENT, (const char *)p->event.b.p, p->event.b.n);
-	close_msg(t, at);
+		pl_pb_bytes(t, PACKET_INTERNED, p->fresh.b.p, p->fresh.b.n);
+	pl_pb_bytes(t, PACKET_TRACK_EVENT, p->event.b.p, p->event.b.n);
+	pl_pb_close(t, at);
 	p->event.b.n = p->fresh.b.n = 0;
 }
 
@@ -141,10 +100,10 @@ static uint64_t intern(struct perfetto *p, unsigned table, const char *s, size_t
 	p->fresh.fail.code = pl_intern_add(in, s, n, &id, &p->fresh.fail);
 	if (p->fresh.fail.code < 0 || id < before)
 		return (uint64_t)id + 1;
-	at = open_msg(&p->fresh, interned_field[table]);
-	put_int(&p->fresh, INTERNED_IID, (uint64_t)id + 1);
-	put_text(&p->fresh, INTERNED_TEXT, s, n);
-	close_msg(&p->fresh, at);
+	at = pl_pb_open(&p->fresh, interned_field[table]);
+	pl_pb_varint(&p->fresh, INTERNED_IID, (uint64_t)id + 1);
+	pl_pb_bytes(&p->fresh, INTERNED_TEXT, s, n);
+	pl_pb_close(&p->fresh, at);
 	return (uint64_t)id + 1;
 }
 
@@ -177,7 +136,7 @@ static int process(struct perfetto *p, struct perfetto_seg *s, const struct pl_t
 	size_t n, packet, track, at;
 	const char *text = pl_trace_segment_str(s->seg, k->pid, &n);
 	pl_id slot = k->pid < s->seg->str.n ? k->pid : (pl_id)s->seg->str.n;
-	int rc = pl_export_pid(&p->pids, p->x.n_segs - 1, text, n, pid, err);
+	int rc = pl_export_pid(&p->pids, p->x.merge.n_segs - 1, text, n, pid, err);
 
 	if (rc < 0)
 		return rc;
@@ -190,20 +149,20 @@ static int process(struct perfetto *p, struct perfetto_seg *s, const struct pl_t
 		return 0;
 	*uuid = s->process[slot] = ++p->uuid;
 	pl_export_process_title(&title, s->seg, k, true);
-	packet = open_msg(t, TRACE_PACKET);
-	put_int(t, PACKET_SEQUENCE, SEQUENCE);
-	track = open_msg(t, PACKET_TRACK);
-	put_int(t, TRACK_UUID, *uuid);
-	put_int(t, TRACK_CHILD_ORDERING, EXPLICIT);
-	at = open_msg(t, TRACK_PROCESS);
-	put_int(t, PROCESS_PID, (uint64_t)*pid);
-	put_text(t, PROCESS_NAME, (const char *)title.b.p, title.b.n);
+	packet = pl_pb_open(t, TRACE_PACKET);
+	pl_pb_varint(t, PACKET_SEQUENCE, SEQUENCE);
+	track = pl_pb_open(t, PACKET_TRACK);
+	pl_pb_varint(t, TRACK_UUID, *uuid);
+	pl_pb_varint(t, TRACK_CHILD_ORDERING, EXPLICIT);
+	at = pl_pb_open(t, TRACK_PROCESS);
+	pl_pb_varint(t, PROCESS_PID, (uint64_t)*pid);
+	pl_pb_bytes(t, PROCESS_NAME, title.b.p, title.b.n);
 	text = pl_trace_segment_str(s->seg, k->labels, &n);
 	if (n)
-		put_text(t, PROCESS_LABELS, text, n);
-	close_msg(t, at);
-	close_msg(t, track);
-	close_msg(t, packet);
+		pl_pb_bytes(t, PROCESS_LABELS, text, n);
+	pl_pb_close(t, at);
+	pl_pb_close(t, track);
+	pl_pb_close(t, packet);
 	rc = pl_writer_check(title.fail.code ? &title : t, err);
 	pl_writer_fini(&title);
 	return rc;
@@ -218,7 +177,7 @@ static void put_track_name(struct pl_writer *t, const struct pl_segment *s,
 	if (n) {
 		while (n && name[n - 1] == ' ')
 			n--;
-		put_text(t, TRACK_NAME, name, n);
+		pl_pb_bytes(t, TRACK_NAME, name, n);
 		return;
 	}
 	struct pl_writer tmp = { 0 };
@@ -227,14 +186,14 @@ static void put_track_name(struct pl_writer *t, const struct pl_segment *s,
 	pl_write_char(&tmp, ' ');
 	name = pl_trace_segment_str(s, k->tid, &n);
 	pl_write(&tmp, name, n);
-	put_text(t, TRACK_NAME, (const char *)tmp.b.p, tmp.b.n);
+	pl_pb_bytes(t, TRACK_NAME, tmp.b.p, tmp.b.n);
 	if (!t->fail.code)
 		t->fail = tmp.fail;
 	pl_writer_fini(&tmp);
 }
 
 int pl_export_perfetto_track(struct perfetto *p, struct perfetto_seg *s, uint32_t track,
-			     size_t lane, uint64_t *uuid, struct pl_err *err)
+			     size_t subtrack, uint64_t *uuid, struct pl_err *err)
 {
 	const struct pl_track *k = &s->seg->track[track];
 	struct pl_writer *t = &p->x.t;
@@ -247,25 +206,25 @@ int pl_export_perfetto_track(struct perfetto *p, struct perfetto_seg *s, uint32_
 	if (rc < 0)
 		return rc;
 	*uuid = ++p->uuid;
-	packet = open_msg(t, TRACE_PACKET);
-	put_int(t, PACKET_SEQUENCE, SEQUENCE);
-	at = open_msg(t, PACKET_TRACK);
-	put_int(t, TRACK_UUID, *uuid);
-	put_int(t, TRACK_PARENT, parent);
+	packet = pl_pb_open(t, TRACE_PACKET);
+	pl_pb_varint(t, PACKET_SEQUENCE, SEQUENCE);
+	at = pl_pb_open(t, PACKET_TRACK);
+	pl_pb_varint(t, TRACK_UUID, *uuid);
+	pl_pb_varint(t, TRACK_PARENT, parent);
 	put_track_name(t, s->seg, k);
-	put_int(t, TRACK_SIBLING_RANK, (uint64_t)((int64_t)k->sort & INT32_MAX));
-	if (!lane && k->type == PL_T_THREAD && number(s->seg, k->tid, &tid)) {
-		size_t th = open_msg(t, TRACK_THREAD);
+	pl_pb_varint(t, TRACK_SIBLING_RANK, (uint64_t)((int64_t)k->sort & INT32_MAX));
+	if (!subtrack && k->type == PL_T_THREAD && number(s->seg, k->tid, &tid)) {
+		size_t th = pl_pb_open(t, TRACK_THREAD);
 
-		put_int(t, THREAD_PID, (uint64_t)pid);
-		put_int(t, THREAD_TID, (uint64_t)tid);
+		pl_pb_varint(t, THREAD_PID, (uint64_t)pid);
+		pl_pb_varint(t, THREAD_TID, (uint64_t)tid);
 		name = pl_trace_segment_str(s->seg, k->name, &n);
 		if (n)
-			put_text(t, THREAD_NAME, name, n);
-		close_msg(t, th);
+			pl_pb_bytes(t, THREAD_NAME, name, n);
+		pl_pb_close(t, th);
 	}
-	close_msg(t, at);
-	close_msg(t, packet);
+	pl_pb_close(t, at);
+	pl_pb_close(t, packet);
 	return pl_writer_check(t, err);
 }
 
@@ -277,30 +236,30 @@ static void put_annotation(struct perfetto *p, struct perfetto_seg *s, const str
 {
 	struct pl_writer *t = &p->event;
 	const char *key = pl_export_role_key(c->role);
-	size_t at = open_msg(t, EVENT_ANNOTATIONS);
+	size_t at = pl_pb_open(t, EVENT_ANNOTATIONS);
 	uint64_t name = c->key < s->seg->str.n ? intern_id(p, s, P_KEY, c->key)
 					       : intern(p, P_KEY, key, strlen(key));
 
-	put_int(t, ANNOTATION_NAME_IID, name);
+	pl_pb_varint(t, ANNOTATION_NAME_IID, name);
 	if (c->type == PL_V_INT) {
-		put_int(t, ANNOTATION_INT, (uint64_t)c->val[k]);
+		pl_pb_varint(t, ANNOTATION_INT, (uint64_t)c->val[k]);
 	} else if (c->type == PL_V_DEC) {
-		put_double(t, ANNOTATION_DOUBLE,
-			   (double)c->val[k] / pow(10, c->scale ? c->scale[k] : 0));
+		pl_pb_double(t, ANNOTATION_DOUBLE,
+			     (double)c->val[k] / pow(10, c->scale ? c->scale[k] : 0));
 	} else if (c->type == PL_V_BOOL) {
-		put_int(t, ANNOTATION_BOOL, c->val[k] != 0);
+		pl_pb_varint(t, ANNOTATION_BOOL, c->val[k] != 0);
 	} else if ((c->type == PL_V_STR || c->type == PL_V_JSON) &&
 		   (uint64_t)c->val[k] < s->seg->str.n) {
 		pl_id id = (pl_id)c->val[k];
 
 		if (pl_intern_bytes(&p->table[P_TEXT]) < INTERN_LIMIT)
-			put_int(t, ANNOTATION_STRING_IID, intern_id(p, s, P_TEXT, id));
+			pl_pb_varint(t, ANNOTATION_STRING_IID, intern_id(p, s, P_TEXT, id));
 		else
-			put_text(t, ANNOTATION_STRING, s->seg->str.str[id], s->seg->str.len[id]);
+			pl_pb_bytes(t, ANNOTATION_STRING, s->seg->str.str[id], s->seg->str.len[id]);
 	} else {
-		put_text(t, ANNOTATION_STRING, "null", 4);
+		pl_pb_bytes(t, ANNOTATION_STRING, "null", 4);
 	}
-	close_msg(t, at);
+	pl_pb_close(t, at);
 }
 
 static void put_name(struct perfetto *p, struct perfetto_seg *s, const struct pl_batch *b,
@@ -309,9 +268,9 @@ static void put_name(struct perfetto *p, struct perfetto_seg *s, const struct pl
 	const char *kind = pl_trace_kind_name(b->kind[row]);
 
 	if (b->name[row] < s->seg->str.n && s->seg->str.len[b->name[row]])
-		put_int(&p->event, EVENT_NAME_IID, intern_id(p, s, P_NAME, b->name[row]));
+		pl_pb_varint(&p->event, EVENT_NAME_IID, intern_id(p, s, P_NAME, b->name[row]));
 	else
-		put_int(&p->event, EVENT_NAME_IID, intern(p, P_NAME, kind, strlen(kind)));
+		pl_pb_varint(&p->event, EVENT_NAME_IID, intern(p, P_NAME, kind, strlen(kind)));
 }
 
 int pl_export_perfetto_begin(struct perfetto *p, struct perfetto_seg *s,
@@ -326,8 +285,8 @@ int pl_export_perfetto_begin(struct perfetto *p, struct perfetto_seg *s,
 	size_t at = open_packet(p, it->ts);
 
 	(void)err;
-	put_int(t, EVENT_TYPE, b->dur[w.row] < 0 ? TYPE_INSTANT : TYPE_BEGIN);
-	put_int(t, EVENT_TRACK_UUID, uuid);
+	pl_pb_varint(t, EVENT_TYPE, b->dur[w.row] < 0 ? TYPE_INSTANT : TYPE_BEGIN);
+	pl_pb_varint(t, EVENT_TRACK_UUID, uuid);
 	put_name(p, s, b, w.row);
 	for (uint32_t e = r->off[w.row]; e < r->off[w.row + 1]; e++) {
 		const struct pl_col *c = &b->col[r->ent[e].col];
@@ -340,11 +299,12 @@ int pl_export_perfetto_begin(struct perfetto *p, struct perfetto_seg *s,
 	}
 	if (!category)
 		category = intern(p, P_CATEGORY, kind, strlen(kind));
-	put_int(t, EVENT_CATEGORY_IIDS, category);
+	pl_pb_varint(t, EVENT_CATEGORY_IIDS, category);
 	for (uint32_t f = s->head[it->g]; f != PL_NONE; f = s->bind[f].next)
 		if (s->bind[f].id)
-			put_fixed(t, s->bind[f].last ? EVENT_TERMINATING_FLOW_IDS : EVENT_FLOW_IDS,
-				  s->bind[f].id);
+			pl_pb_fixed64(t,
+				      s->bind[f].last ? EVENT_TERMINATING_FLOW_IDS : EVENT_FLOW_IDS,
+				      s->bind[f].id);
 	finish_packet(p, at);
 	pl_writer_flush(&p->x.t, (size_t)256 << 10);
 	return pl_writer_check(&p->x.t, err);
@@ -354,8 +314,8 @@ void pl_export_perfetto_end(struct perfetto *p, uint64_t uuid, pl_ns ts)
 {
 	size_t at = open_packet(p, ts);
 
-	put_int(&p->event, EVENT_TYPE, TYPE_END);
-	put_int(&p->event, EVENT_TRACK_UUID, uuid);
+	pl_pb_varint(&p->event, EVENT_TYPE, TYPE_END);
+	pl_pb_varint(&p->event, EVENT_TRACK_UUID, uuid);
 	finish_packet(p, at);
 }
 
@@ -387,15 +347,15 @@ static int counter_track(struct perfetto *p, struct perfetto_seg *s, const struc
 	PL_TRY(pl_grow(&p->counter_uuid, &p->cap_counter, (size_t)id + 1, sizeof(uint64_t), err));
 	if (id >= before) {
 		p->counter_uuid[id] = ++p->uuid;
-		packet = open_msg(t, TRACE_PACKET);
-		put_int(t, PACKET_SEQUENCE, SEQUENCE);
-		at = open_msg(t, PACKET_TRACK);
-		put_int(t, TRACK_UUID, p->uuid);
-		put_int(t, TRACK_PARENT, parent);
-		put_text(t, TRACK_NAME, (const char *)key.b.p + prefix, key.b.n - prefix);
-		put_text(t, TRACK_COUNTER, "", 0);
-		close_msg(t, at);
-		close_msg(t, packet);
+		packet = pl_pb_open(t, TRACE_PACKET);
+		pl_pb_varint(t, PACKET_SEQUENCE, SEQUENCE);
+		at = pl_pb_open(t, PACKET_TRACK);
+		pl_pb_varint(t, TRACK_UUID, p->uuid);
+		pl_pb_varint(t, TRACK_PARENT, parent);
+		pl_pb_bytes(t, TRACK_NAME, (const char *)key.b.p + prefix, key.b.n - prefix);
+		pl_pb_bytes(t, TRACK_COUNTER, "", 0);
+		pl_pb_close(t, at);
+		pl_pb_close(t, packet);
 	}
 	*uuid = p->counter_uuid[id];
 	rc = pl_writer_check(t, err);
@@ -416,7 +376,6 @@ int pl_export_perfetto_counters(struct perfetto *p, struct perfetto_seg *s, uint
 			continue;
 		for (uint32_t e = r->off[i]; e < r->off[i + 1]; e++) {
 			const struct pl_col *c = &b->col[r->ent[e].col];
-			const struct pl_clock *k = s->clock[b->track[i]];
 			uint32_t v = r->ent[e].k;
 			uint64_t uuid;
 			size_t at;
@@ -424,15 +383,15 @@ int pl_export_perfetto_counters(struct perfetto *p, struct perfetto_seg *s, uint
 			if (c->role != PL_R_VALUE || (c->type != PL_V_INT && c->type != PL_V_DEC))
 				continue;
 			PL_TRY(counter_track(p, s, b, i, c, &uuid, err));
-			at = open_packet(
-				p, pl_trace_clock_apply(k, pl_add_sat(b->ts[i], s->seg->base_ns)));
-			put_int(&p->event, EVENT_TYPE, TYPE_COUNTER);
-			put_int(&p->event, EVENT_TRACK_UUID, uuid);
+			at = open_packet(p, pl_export_start(&p->x, s->seg, b, i));
+			pl_pb_varint(&p->event, EVENT_TYPE, TYPE_COUNTER);
+			pl_pb_varint(&p->event, EVENT_TRACK_UUID, uuid);
 			if (c->type == PL_V_INT)
-				put_int(&p->event, EVENT_COUNTER_VALUE, (uint64_t)c->val[v]);
+				pl_pb_varint(&p->event, EVENT_COUNTER_VALUE, (uint64_t)c->val[v]);
 			else
-				put_double(&p->event, EVENT_DOUBLE_COUNTER,
-					   (double)c->val[v] / pow(10, c->scale ? c->scale[v] : 0));
+				pl_pb_double(&p->event, EVENT_DOUBLE_COUNTER,
+					     (double)c->val[v] /
+						     pow(10, c->scale ? c->scale[v] : 0));
 			finish_packet(p, at);
 			pl_writer_flush(&p->x.t, (size_t)256 << 10);
 		}

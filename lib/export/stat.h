@@ -59,11 +59,8 @@ struct stat_memory {
 };
 
 struct stat {
-	struct pl_sink sink; /* first */
-	struct pl_export_opts o;
-	struct pl_out *out;
-	bool json;
-	struct pl_intern names; /* of everything in the tables */
+	struct pl_export_base x; /* first */
+	struct pl_intern names;	 /* of everything in the tables */
 	struct pl_intern hosts;
 	struct pl_intern rank_keys, memory_keys; /* ids: indices of rank[] and memory[] */
 	struct stat_table table[S_TABLES];
@@ -76,8 +73,7 @@ struct stat {
 	size_t n_ranks, cap_ranks, n_steps, cap_steps, n_comm, cap_comm, n_samples, cap_samples;
 	size_t n_memory, cap_memory, first_comm; /* first_comm: of the segment */
 	int64_t world;				 /* ranks of the job, -1 unknown */
-	int64_t n_events, n_segs;
-	struct pl_merge_context merge;
+	int64_t n_events;
 	struct pl_export_member *member;
 	size_t n_members;
 	bool merged, inferred;
@@ -110,6 +106,7 @@ int pl_export_stat_self_times(struct stat *s, const struct pl_segment *seg,
 			      struct pl_err *err) PL_MUST;
 bool pl_export_stat_is_host_op(unsigned kind);
 /* stat_print.c */
-int pl_export_stat_print(struct stat *s, struct pl_err *err) PL_MUST;
+void pl_export_stat_text(struct stat *s); /* into s->x.t */
+void pl_export_stat_json_text(struct stat *s);
 
 #endif

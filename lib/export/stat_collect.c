@@ -209,8 +209,8 @@ static int end_comm(struct stat *s, const struct pl_segment *seg, const struct p
 			PL_TRY(pl_intern_add(&s->names, text, n, &c->group, err));
 		}
 		c->match = PL_NONE;
-		if (s->merge.present && c->ordinal <= UINT32_MAX)
-			c->match = pl_export_member_find(s->member, s->n_members, s->merge.rel,
+		if (s->x.merge.present && c->ordinal <= UINT32_MAX)
+			c->match = pl_export_member_find(s->member, s->n_members, s->x.merge.rel,
 							 (uint32_t)c->ordinal);
 	}
 out:
@@ -234,9 +234,10 @@ static int add_sample(struct stat *s, const struct stat_comm *c, int64_t n, int6
 /* All members of one match: what passed between the last arrival and the end is the transfer. */
 static int add_match(struct stat *s, const struct stat_comm *c, size_t n, struct pl_err *err)
 {
-	const struct pl_match *m = &s->merge.m.match[c->match];
+	const struct pl_match *m = &s->x.merge.m.match[c->match];
 	struct stat_comm all = *c;
-	int64_t size = m->group < s->merge.m.n_groups ? (int64_t)s->merge.m.group[m->group].n : 2;
+	int64_t size =
+		m->group < s->x.merge.m.n_groups ? (int64_t)s->x.merge.m.group[m->group].n : 2;
 	bool whole = n == m->n && n > 1 && !(m->flags & PL_MATCH_MISSING);
 	int rc = 0;
 
@@ -397,7 +398,7 @@ static int find_places(struct stat *s, const struct pl_segment *seg, struct plac
 	for (uint32_t i = 0; i < seg->n_tracks; i++) {
 		const struct pl_track *k = &seg->track[i];
 
-		place[i].clock = pl_trace_merge_context_clock(&s->merge, k->rank);
+		place[i].clock = pl_trace_merge_context_clock(&s->x.merge, k->rank);
 		place[i].device = on_device(k);
 		place[i].rank = SIZE_MAX;
 		if (k->host < seg->str.n)
@@ -405,7 +406,8 @@ static int find_places(struct stat *s, const struct pl_segment *seg, struct plac
 					     seg->str.len[k->host], &id, err));
 		if (any && k->type == PL_T_OTHER && k->rank < 0)
 			continue;
-		PL_TRY(find_rank(s, k->rank >= 0 ? k->rank : -1 - s->n_segs, &place[i].rank, err));
+		PL_TRY(find_rank(s, k->rank >= 0 ? k->rank : -1 - (int64_t)s->x.merge.n_segs,
+				 &place[i].rank, err));
 	}
 out:
 	return rc;

@@ -24,7 +24,7 @@ static const char *name_of(const struct stat *s, pl_id id)
 
 static size_t limit(const struct stat *s, size_t n)
 {
-	return s->o.top > 0 ? pl_min_size(n, (size_t)s->o.top) : n;
+	return s->x.o.top > 0 ? pl_min_size(n, (size_t)s->x.o.top) : n;
 }
 
 static struct pl_table *done(struct pl_table *t, int rc)
@@ -448,84 +448,74 @@ static bool overall(const struct stat *s, int64_t *span, int64_t *n)
 	return t1 >= t0;
 }
 
-static int print_text(struct stat *s, struct pl_err *err)
+static const char *plural(int64_t n)
 {
-	char span_text[32];
-	int64_t span, n;
-	bool any = overall(s, &span, &n);
-	int rc;
-
-	PL_TRY(pl_out_printf(s->out, err, "%lld events in %lld segment%s; ", (long long)s->n_events,
-			     (long long)s->n_segs, s->n_segs == 1 ? "" : "s"));
-	if (n)
-		PL_TRY(pl_out_printf(s->out, err, "%lld rank%s", (long long)n, n == 1 ? "" : "s"));
-	else
-		PL_TRY(pl_out_printf(s->out, err, "rank unknown"));
-	if (s->world > 0)
-		PL_TRY(pl_out_printf(s->out, err, " of %lld", (long long)s->world));
-	if (s->hosts.n)
-		PL_TRY(pl_out_printf(s->out, err, " on %zu host%s", s->hosts.n,
-				     s->hosts.n == 1 ? "" : "s"));
-	if (any)
-		PL_TRY(pl_out_printf(s->out, err, "; span %s",
-				     pl_fmt_ns(span_text, sizeof(span_text), span)));
-	PL_TRY(pl_out_printf(s->out, err, "%s%s\n",
-			     s->merged	     ? "; on one clock"
-			     : s->n_segs > 1 ? "; clocks as recorded"
-					     : "",
-			     s->inferred ? ", groups inferred" : ""));
-	for (size_t i = 0; i < PL_LEN(sections); i++) {
-		struct pl_table *t = sections[i].make(s, err);
-
-		if (!t)
-			return PL_ENOMEM;
-		if (pl_table_rows(t)) {
-			rc = pl_out_write(s->out, "\n", 1, err);
-			if (rc >= 0)
-				rc = pl_table_print(t, s->out, PL_TABLE_TEXT, sections[i].title,
-						    err);
-		}
-		pl_table_free(t);
-		PL_TRY(rc);
-	}
-out:
-	return rc;
+	return n == 1 ? "" : "s";
 }
 
-static int print_json(struct stat *s, struct pl_err *err)
+void pl_export_stat_text(struct stat *s)
 {
-	struct pl_writer w;
+	struct pl_writer *w = &s->x.t;
+	char span_text[32];
+	int64_t span, n, segs = s->x.merge.n_segs;
+	bool any = overall(s, &span, &n);
+
+	pl_write_format(w, "%lld events in %lld segment%s; ", (long long)s->n_events,
+			(long long)segs, plural(segs));
+	if (n)
+		pl_write_format(w, "%lld rank%s", (long long)n, plural(n));
+	else
+		pl_write_text(w, "rank unknown");
+	if (s->world > 0)
+		pl_write_format(w, " of %lld", (long long)s->world);
+	if (s->hosts.n)
+		pl_write_format(w, " on %zu host%s", s->hosts.n, plural((int64_t)s->hosts.n));
+	if (any)
+		pl_write_format(w, "; span %s", pl_fmt_ns(span_text, sizeof(span_text), span));
+	pl_write_format(w, "%s%s\n",
+			s->merged  ? "; on one clock"
+			: segs > 1 ? "; clocks as recorded"
+				   : "",
+			s->inferred ? ", groups inferred" : "");
+	for (size_t i = 0; i < PL_LEN(sections); i++) {
+		struct pl_table *t = sections[i].make(s, &w->fail);
+
+		if (t && pl_table_rows(t)) {
+			pl_write_char(w, '\n');
+			pl_table_write(t, w, PL_TABLE_TEXT, sections[i].title);
+		}
+		pl_table_free(t);
+	}
+}
+
+void pl_export_stat_json_text(struct stat *s)
+{
+	struct pl_writer *w = &s->x.t;
 	int64_t span, n;
 
 	overall(s, &span, &n);
-	pl_writer_init(&w, s->out, 0);
-	pl_json_open(&w, '{');
-	pl_json_str(&w, "schema", "paceline.stat/1");
-	pl_json_int(&w, "events", s->n_events);
-	pl_json_int(&w, "segments", s->n_segs);
-	pl_json_int(&w, "n_ranks", n);
+	pl_json_open(w, '{');
+	pl_json_str(w, "schema", "paceline.stat/1");
+	pl_json_int(w, "events", s->n_events);
+	pl_json_int(w, "segments", s->x.merge.n_segs);
+	pl_json_int(w, "n_ranks", n);
 	if (s->world > 0)
-		pl_json_int(&w, "world_size", s->world);
-	pl_json_int(&w, "span_ns", span);
-	pl_json_bool(&w, "merged", s->merged);
-	pl_json_key(&w, "hosts");
-	pl_json_open(&w, '[');
+		pl_json_int(w, "world_size", s->world);
+	pl_json_int(w, "span_ns", span);
+	pl_json_bool(w, "merged", s->merged);
+	pl_json_key(w, "hosts");
+	pl_json_open(w, '[');
 	for (size_t i = 0; i < s->hosts.n; i++)
-		pl_json_put_str(&w, s->hosts.str[i], s->hosts.len[i]);
-	pl_json_close(&w);
+		pl_json_put_str(w, s->hosts.str[i], s->hosts.len[i]);
+	pl_json_close(w);
 	for (size_t i = 0; i < PL_LEN(sections); i++) {
-		struct pl_table *t = sections[i].make(s, &w.fail);
+		struct pl_table *t = sections[i].make(s, &w->fail);
 
-		pl_json_key(&w, sections[i].key);
+		pl_json_key(w, sections[i].key);
 		if (t)
-			pl_table_json(t, &w);
+			pl_table_json(t, w);
 		pl_table_free(t);
 	}
-	pl_json_close(&w);
-	return pl_json_end(&w, err);
-}
-
-int pl_export_stat_print(struct stat *s, struct pl_err *err)
-{
-	return s->json ? print_json(s, err) : print_text(s, err);
+	pl_json_close(w);
+	pl_write_char(w, '\n');
 }

@@ -91,16 +91,24 @@ static void put_id(struct pl_writer *t, const struct pl_segment *s, pl_id id, bo
 		pl_write_json_str(t, p, n);
 }
 
-static int put_pid(struct chrome *c, struct pl_writer *t, const struct pl_segment *s,
-		   const struct pl_track *k, struct pl_err *err)
+/* What `own` holds, as a JSON string. */
+static void put_written(struct pl_writer *t, struct pl_writer *own)
+{
+	pl_write_json_str(t, (const char *)own->b.p, own->b.n);
+	if (own->fail.code && !t->fail.code)
+		t->fail = own->fail;
+	pl_writer_fini(own);
+}
+
+static void put_pid(struct chrome *c, struct pl_writer *t, const struct pl_segment *s,
+		    const struct pl_track *k)
 {
 	int64_t num;
 	size_t n;
 	const char *p = pl_trace_segment_str(s, k->pid, &n);
-	int rc = pl_export_pid(&c->pids, c->x.n_segs - 1, p, n, &num, err);
 
-	if (rc < 0)
-		return rc;
+	if (pl_export_pid(&c->pids, c->x.merge.n_segs - 1, p, n, &num, &t->fail) < 0)
+		return;
 	if (num == INT64_MIN) {
 		put_id(t, s, k->pid, k->flags & PL_TRACK_PID_STR);
 	} else if (k->flags & PL_TRACK_PID_STR) {
@@ -108,30 +116,23 @@ static int put_pid(struct chrome *c, struct pl_writer *t, const struct pl_segmen
 		struct pl_writer own = { 0 };
 
 		pl_write(&own, p, n);
-		pl_write_char(&own, '.');
-		pl_write_int(&own, c->x.n_segs - 1);
-		pl_write_json_str(t, (const char *)own.b.p, own.b.n);
-		rc = pl_writer_check(&own, err);
-		pl_writer_fini(&own);
+		pl_write_format(&own, ".%u", c->x.merge.n_segs - 1);
+		put_written(t, &own);
 	} else {
 		pl_write_int(t, num);
 	}
-	return rc;
 }
 
-static int put_where(struct chrome *c, struct pl_writer *t, const struct pl_segment *s,
-		     uint32_t track, struct pl_err *err)
+static void put_where(struct chrome *c, struct pl_writer *t, const struct pl_segment *s,
+		      uint32_t track)
 {
-	int rc;
-
 	if (track >= s->n_tracks ||
 	    (s->track[track].pid == PL_NONE && s->track[track].tid == PL_NONE))
-		return 0;
+		return;
 	pl_write_text(t, ",\"pid\":");
-	rc = put_pid(c, t, s, &s->track[track], err);
+	put_pid(c, t, s, &s->track[track]);
 	pl_write_text(t, ",\"tid\":");
 	put_id(t, s, s->track[track].tid, s->track[track].flags & PL_TRACK_TID_STR);
-	return rc;
 }
 
 /* Is this value derived from the name, so that whoever reads the event finds it again? */
@@ -146,19 +147,6 @@ static bool derived(const struct row *r, const struct pl_col *c)
 	       (c->role == PL_R_COLL && pl_trace_coll_from_name(s, n));
 }
 
-static void put_key(struct pl_writer *t, const struct pl_segment *s, const struct pl_col *c,
-		    const char *fallback)
-{
-	size_t n;
-	const char *p = pl_trace_segment_str(s, c->key, &n);
-
-	if (c->key == PL_NONE)
-		pl_write_json_str(t, fallback, strlen(fallback));
-	else
-		pl_write_json_str(t, p, n);
-	pl_write_char(t, ':');
-}
-
 /* Members of the event itself. Flow ids of later segments get the segment's number: viewers join
  * equal ids whatever their process is. */
 static void put_top(struct pl_writer *t, const struct row *r, uint32_t segment)
@@ -168,17 +156,13 @@ static void put_top(struct pl_writer *t, const struct row *r, uint32_t segment)
 
 		if (c->role == PL_R_TOP) {
 			pl_write_char(t, ',');
-			put_key(t, r->seg, c, "top");
+			pl_export_key_json(t, r->seg, c, "top");
 			pl_export_value_json(t, r->seg, c, e->k);
 		} else if (c->role == PL_R_FLOW) {
 			pl_write_char(t, ',');
-			put_key(t, r->seg, c, "id");
+			pl_export_key_json(t, r->seg, c, "id");
 			if (segment && c->type == PL_V_INT) {
-				pl_write_char(t, '"');
-				pl_write_int(t, segment);
-				pl_write_char(t, '.');
-				pl_write_int(t, c->val[e->k]);
-				pl_write_char(t, '"');
+				pl_write_format(t, "\"%u.%lld\"", segment, (long long)c->val[e->k]);
 			} else {
 				pl_export_value_json(t, r->seg, c, e->k);
 			}
@@ -198,70 +182,50 @@ static void put_args(struct pl_writer *t, const struct row *r)
 			continue;
 		pl_write_text(t, any ? "," : ",\"args\":{");
 		any = true;
-		put_key(t, r->seg, c, pl_export_role_key(c->role));
+		pl_export_key_json(t, r->seg, c, pl_export_role_key(c->role));
 		pl_export_value_json(t, r->seg, c, e->k);
 	}
 	if (any)
 		pl_write_char(t, '}');
 }
 
-static int put_event(struct chrome *c, const struct row *r, pl_ns ts, struct pl_err *err)
+/* The first segment of a stream that is not merged keeps its times; others are on the common clock,
+ * from base0 on. */
+static void put_event(struct pl_export_base *base, const struct pl_segment *seg,
+		      const struct pl_batch *b, uint32_t i)
 {
-	struct pl_writer *t = &c->x.t;
-	const char *s;
-	size_t n;
-	int rc;
+	struct chrome *c = (struct chrome *)base;
+	struct row r = { .seg = seg, .b = b, .i = i };
+	struct pl_writer *t = &base->t;
+	pl_ns ts = b->ts[i];
 
+	look(&r, &base->rows);
+	if (base->clock)
+		ts = pl_sub_sat(pl_export_start(base, seg, b, i), c->base0);
 	pl_write_text(t, c->comma ? ",\n{\"ph\":\"" : "\n{\"ph\":\"");
 	c->comma = true;
-	pl_write_char(t, r->ph == '"' || r->ph == '\\' ? '?' : r->ph);
+	pl_write_char(t, r.ph == '"' || r.ph == '\\' ? '?' : r.ph);
 	pl_write_char(t, '"');
-	if (r->cat) {
+	if (r.cat) {
 		pl_write_text(t, ",\"cat\":");
-		pl_export_value_json(t, r->seg, r->cat, r->cat_k);
-	} else if (r->b->kind[r->i] != PL_K_OTHER && r->ph == 'X') {
+		pl_export_value_json(t, seg, r.cat, r.cat_k);
+	} else if (b->kind[i] != PL_K_OTHER && r.ph == 'X') {
 		pl_write_text(t, ",\"cat\":\"");
-		pl_write_text(t, pl_trace_kind_name(r->b->kind[r->i]));
+		pl_write_text(t, pl_trace_kind_name(b->kind[i]));
 		pl_write_char(t, '"');
 	}
-	s = pl_trace_segment_str(r->seg, r->b->name[r->i], &n);
 	pl_write_text(t, ",\"name\":");
-	pl_write_json_str(t, s, n);
-	rc = put_where(c, t, r->seg, r->b->track[r->i], err);
+	pl_export_string_json(t, seg, b->name[i]);
+	put_where(c, t, seg, b->track[i]);
 	pl_write_text(t, ",\"ts\":");
 	pl_write_us(t, ts);
-	if (r->b->dur[r->i] >= 0) {
+	if (b->dur[i] >= 0) {
 		pl_write_text(t, ",\"dur\":");
-		pl_write_us(t, r->b->dur[r->i]);
+		pl_write_us(t, b->dur[i]);
 	}
-	put_top(t, r, c->x.n_segs - 1);
-	put_args(t, r);
+	put_top(t, &r, base->merge.n_segs - 1);
+	put_args(t, &r);
 	pl_write_char(t, '}');
-	pl_writer_flush(t, FLUSH);
-	return rc;
-}
-
-/* clock: NULL: times stay as they are; else the clock of each track, and times count from base0. */
-static int put_batch(struct chrome *c, struct pl_segment *seg, const struct pl_batch *b,
-		     const struct pl_clock *const *clock, struct pl_err *err)
-{
-	struct row r = { .seg = seg, .b = b };
-	int rc = pl_trace_row_values_build(&c->x.rows, b, err);
-
-	for (r.i = 0; rc >= 0 && r.i < b->n; r.i++) {
-		pl_ns ts = b->ts[r.i];
-
-		look(&r, &c->x.rows);
-		if (clock) {
-			const struct pl_clock *k =
-				b->track[r.i] < seg->n_tracks ? clock[b->track[r.i]] : NULL;
-
-			ts = pl_sub_sat(pl_trace_clock_apply(k, pl_add_sat(ts, seg->base_ns)),
-					c->base0);
-		}
-		rc = put_event(c, &r, ts, err);
-	}
-	return rc < 0 ? rc : pl_writer_check(&c->x.t, err);
 }
 
 /* ---- metadata ----------------------------------------------------------------------------------
@@ -275,17 +239,6 @@ static bool of_one_segment(const char *key)
 	       !strcmp(key, "trace_id");
 }
 
-static void put_member(struct pl_writer *t, const struct pl_segment *s, const struct pl_meta *m)
-{
-	size_t n;
-	const char *p = pl_trace_segment_str(s, m->key, &n);
-
-	pl_write_json_str(t, p, n);
-	pl_write_char(t, ':');
-	p = pl_trace_segment_str(s, m->value, &n);
-	pl_write_json(t, p, n);
-}
-
 static void open_file(struct chrome *c, const struct pl_segment *s)
 {
 	struct pl_writer *t = &c->x.t;
@@ -297,82 +250,63 @@ static void open_file(struct chrome *c, const struct pl_segment *s)
 		if (of_one_segment(pl_intern_get(&s->str, s->meta[i].key)))
 			continue;
 		pl_write_text(t, "\n");
-		put_member(t, s, &s->meta[i]);
+		pl_export_member_json(t, s, &s->meta[i]);
 		pl_write_char(t, ',');
 	}
 	pl_write_text(t, "\n\"traceEvents\":[");
 }
 
-static void put_meta_event(struct pl_writer *t, bool *comma, const char *what)
+/* A metadata event up to the value of its argument; "}}" ends it. */
+static void open_meta(struct chrome *c, struct pl_writer *t, const struct pl_segment *s,
+		      uint32_t track, bool *comma, const char *what, const char *argument)
 {
 	pl_write_text(t, *comma ? ",\n" : "\n");
 	*comma = true;
-	pl_write_text(t, "{\"ph\":\"M\",\"name\":\"");
-	pl_write_text(t, what);
-	pl_write_char(t, '"');
+	pl_write_format(t, "{\"ph\":\"M\",\"name\":\"%s\"", what);
+	put_where(c, t, s, track);
+	pl_write_format(t, ",\"args\":{\"%s\":", argument);
 }
 
-static int put_track(struct chrome *c, struct pl_writer *t, const struct pl_segment *s, uint32_t i,
-		     bool multi, uint8_t *seen, bool *comma, struct pl_err *err)
+static void put_meta_id(struct chrome *c, struct pl_writer *t, const struct pl_segment *s,
+			uint32_t track, bool *comma, const char *what, const char *argument,
+			pl_id id)
+{
+	if (id == PL_NONE)
+		return;
+	open_meta(c, t, s, track, comma, what, argument);
+	pl_export_string_json(t, s, id);
+	pl_write_text(t, "}}");
+}
+
+static void put_meta_sort(struct chrome *c, struct pl_writer *t, const struct pl_segment *s,
+			  uint32_t track, bool *comma, const char *what, int64_t sort)
+{
+	if (!sort)
+		return;
+	open_meta(c, t, s, track, comma, what, "sort_index");
+	pl_write_int(t, sort);
+	pl_write_text(t, "}}");
+}
+
+static void put_process(struct chrome *c, struct pl_writer *t, const struct pl_segment *s,
+			uint32_t i, bool multi, bool *comma)
 {
 	const struct pl_track *k = &s->track[i];
-	bool first;
+	struct pl_writer title = { 0 };
 	int64_t sort = k->psort;
-	int rc = 0;
 
-	if (k->pid >= s->str.n)
-		return 0;
-	first = !seen[k->pid];
-	seen[k->pid] = 1;
-	if (first && (k->process != PL_NONE || (multi && k->rank >= 0))) {
-		put_meta_event(t, comma, "process_name");
-		PL_TRY(put_where(c, t, s, i, err));
-		pl_write_text(t, ",\"args\":{\"name\":");
-		if (multi) {
-			struct pl_writer tmp = { 0 };
-
-			pl_export_process_title(&tmp, s, k, true);
-			pl_write_json_str(t, (const char *)tmp.b.p, tmp.b.n);
-			rc = pl_writer_check(&tmp, err);
-			pl_writer_fini(&tmp);
-			PL_TRY(rc);
-		} else {
-			put_id(t, s, k->process, true);
-		}
+	if (!multi) {
+		put_meta_id(c, t, s, i, comma, "process_name", "name", k->process);
+	} else if (k->process != PL_NONE || k->rank >= 0) {
+		open_meta(c, t, s, i, comma, "process_name", "name");
+		pl_export_process_title(&title, s, k, true);
+		put_written(t, &title);
 		pl_write_text(t, "}}");
 	}
-	if (first && k->labels != PL_NONE) {
-		put_meta_event(t, comma, "process_labels");
-		PL_TRY(put_where(c, t, s, i, err));
-		pl_write_text(t, ",\"args\":{\"labels\":");
-		put_id(t, s, k->labels, true);
-		pl_write_text(t, "}}");
-	}
+	put_meta_id(c, t, s, i, comma, "process_labels", "labels", k->labels);
 	if (multi && k->rank >= 0) /* ranks in order, host threads above the device's streams */
 		sort = (int64_t)k->rank * 2 + (k->type == PL_T_STREAM);
-	if (first && sort) {
-		put_meta_event(t, comma, "process_sort_index");
-		PL_TRY(put_where(c, t, s, i, err));
-		pl_write_text(t, ",\"args\":{\"sort_index\":");
-		pl_write_int(t, sort);
-		pl_write_text(t, "}}");
-	}
-	if (k->name != PL_NONE) {
-		put_meta_event(t, comma, "thread_name");
-		PL_TRY(put_where(c, t, s, i, err));
-		pl_write_text(t, ",\"args\":{\"name\":");
-		put_id(t, s, k->name, true);
-		pl_write_text(t, "}}");
-	}
-	if (k->sort) {
-		put_meta_event(t, comma, "thread_sort_index");
-		PL_TRY(put_where(c, t, s, i, err));
-		pl_write_text(t, ",\"args\":{\"sort_index\":");
-		pl_write_int(t, k->sort);
-		pl_write_text(t, "}}");
-	}
-out:
-	return rc;
+	put_meta_sort(c, t, s, i, comma, "process_sort_index", sort);
 }
 
 static int put_tracks(struct chrome *c, struct pl_writer *t, const struct pl_segment *s, bool multi,
@@ -380,35 +314,37 @@ static int put_tracks(struct chrome *c, struct pl_writer *t, const struct pl_seg
 {
 	bool comma = c->comma;
 	uint8_t *seen; /* by string: this process was described */
-	int rc;
+	int rc = pl_alloc(&seen, s->str.n + 1, 1, err);
 
-	PL_TRY(pl_alloc(&seen, s->str.n + 1, 1, err));
-	for (uint32_t i = 0; rc >= 0 && i < s->n_tracks; i++)
-		rc = put_track(c, t, s, i, multi, seen, &comma, err);
+	if (rc < 0)
+		return rc;
+	for (uint32_t i = 0; i < s->n_tracks; i++) {
+		const struct pl_track *k = &s->track[i];
+
+		if (k->pid >= s->str.n)
+			continue;
+		if (!seen[k->pid])
+			put_process(c, t, s, i, multi, &comma);
+		seen[k->pid] = 1;
+		put_meta_id(c, t, s, i, &comma, "thread_name", "name", k->name);
+		put_meta_sort(c, t, s, i, &comma, "thread_sort_index", k->sort);
+	}
 	pl_free(seen);
-out:
-	return rc < 0 ? rc : pl_writer_check(t, err);
+	return pl_writer_check(t, err);
 }
 
 /* What "paceline" says of a segment. */
 static void put_segment(struct pl_writer *t, const struct pl_segment *s, bool comma)
 {
-	bool any = false;
-
 	pl_write_text(t, comma ? ",\n {\"source\":" : "\n {\"source\":");
-	pl_write_json_str(t, s->source ? s->source : "", s->source ? strlen(s->source) : 0);
+	pl_write_json_text(t, s->source);
 	pl_write_text(t, ",\"format\":");
-	pl_write_json_str(t, s->format ? s->format : "", s->format ? strlen(s->format) : 0);
+	pl_write_json_text(t, s->format);
 	pl_write_text(t, ",\"base_ns\":");
 	pl_write_int(t, s->base_ns);
-	pl_write_text(t, ",\"members\":{");
-	for (uint32_t i = 0; i < s->n_meta; i++) {
-		if (any)
-			pl_write_char(t, ',');
-		any = true;
-		put_member(t, s, &s->meta[i]);
-	}
-	pl_write_text(t, "}}");
+	pl_write_text(t, ",\"members\":");
+	pl_export_members_json(t, s);
+	pl_write_char(t, '}');
 }
 
 /* Members of the first segment that stand after the events: those that came late, and, if it is the
@@ -424,10 +360,10 @@ static void put_late(struct chrome *c, const struct pl_segment *s)
 		if (!one && i < c->n_head)
 			continue;
 		pl_write_text(&c->single, ",\n");
-		put_member(&c->single, s, &s->meta[i]);
+		pl_export_member_json(&c->single, s, &s->meta[i]);
 		if (!one) {
 			pl_write_text(&c->late, ",\n");
-			put_member(&c->late, s, &s->meta[i]);
+			pl_export_member_json(&c->late, s, &s->meta[i]);
 		}
 		based |= !strcmp(key, "baseTimeNanoseconds");
 	}
@@ -443,12 +379,11 @@ static void put_late(struct chrome *c, const struct pl_segment *s)
 static int begin(struct pl_sink *sink, struct pl_segment *seg, struct pl_err *err)
 {
 	struct chrome *c = (struct chrome *)sink;
-	(void)seg;
 
-	if (c->x.n_segs++)
-		c->x.merge.rel++;
+	(void)seg;
+	pl_trace_merge_context_begin(&c->x.merge);
 	pl_trace_hold_reset(&c->x.hold);
-	if (c->x.n_segs == 2) { /* now it is known that the first is not alone */
+	if (c->x.merge.n_segs == 2) { /* now it is known that the first is not alone */
 		pl_write(&c->x.t, c->multi.b.p, c->multi.b.n);
 		c->comma |= c->multi.b.n > 0;
 	}
@@ -460,40 +395,26 @@ static int batch(struct pl_sink *sink, struct pl_segment *seg, struct pl_batch *
 {
 	struct chrome *c = (struct chrome *)sink;
 
-	if (c->x.n_segs > 1 || c->x.merge.present)
+	if (c->x.merge.n_segs > 1 || c->x.merge.present)
 		return pl_trace_hold_add(&c->x.hold, b, NULL, err);
 	if (!c->opened)
 		open_file(c, seg);
-	return put_batch(c, seg, b, NULL, err);
-}
-
-static int emit_held(struct chrome *c, struct pl_segment *seg, struct pl_err *err)
-{
-	const struct pl_clock **clock = NULL;
-	int rc;
-
-	PL_TRY(pl_alloc(&clock, (size_t)seg->n_tracks + 1, sizeof(const struct pl_clock *), err));
-	for (uint32_t i = 0; i < seg->n_tracks; i++)
-		clock[i] = pl_trace_merge_context_clock(&c->x.merge, seg->track[i].rank);
-	for (size_t i = 0; i < c->x.hold.n; i++)
-		PL_TRY(put_batch(c, seg, &c->x.hold.b[i], clock, err));
-out:
-	pl_free(clock);
-	pl_trace_hold_reset(&c->x.hold);
-	return rc;
+	return pl_export_base_batch(&c->x, seg, b, put_event, err);
 }
 
 static int end(struct pl_sink *sink, struct pl_segment *seg, struct pl_err *err)
 {
 	struct chrome *c = (struct chrome *)sink;
-	bool first = c->x.n_segs == 1;
+	bool first = c->x.merge.n_segs == 1;
 	int rc;
 
 	if (first)
 		c->base0 = seg->base_ns;
 	if (!c->opened)
 		open_file(c, seg);
-	PL_TRY(emit_held(c, seg, err));
+	PL_TRY(pl_export_base_clocks(&c->x, seg, err));
+	PL_TRY(pl_export_base_events(&c->x, seg, put_event, err));
+	pl_trace_hold_reset(&c->x.hold);
 	put_segment(&c->segs, seg, !first);
 	if (!first) {
 		size_t n = c->x.t.b.n;
@@ -516,13 +437,38 @@ out:
 	return rc;
 }
 
-static int merge(struct pl_sink *sink, const struct pl_merge *m, struct pl_err *err)
+static void last(struct pl_export_base *x)
 {
-	struct chrome *c = (struct chrome *)sink;
-	int rc = pl_trace_merge_context_take(&c->x.merge, m, err);
+	struct chrome *c = (struct chrome *)x;
+	struct pl_writer *t = &x->t;
 
-	c->x.merge.rel = c->x.n_segs ? UINT32_MAX : 0;
-	return rc;
+	if (!c->opened)
+		open_file(c, NULL);
+	if (x->merge.n_segs == 1) {
+		pl_write(t, c->single.b.p, c->single.b.n);
+	} else {
+		pl_write_text(t, "\n]");
+		pl_write(t, c->late.b.p, c->late.b.n);
+		if (x->merge.n_segs) {
+			pl_write_text(t, ",\n\"baseTimeNanoseconds\":");
+			pl_write_int(t, c->base0);
+			pl_write_text(t, ",\n\"paceline\":{\"segments\":[");
+			pl_write(t, c->segs.b.p, c->segs.b.n);
+			pl_write_text(t, "\n]}");
+		}
+	}
+	pl_write_text(t, "\n}\n");
+}
+
+static void fini(struct pl_export_base *x)
+{
+	struct chrome *c = (struct chrome *)x;
+
+	pl_export_pids_fini(&c->pids);
+	pl_writer_fini(&c->segs);
+	pl_writer_fini(&c->single);
+	pl_writer_fini(&c->multi);
+	pl_writer_fini(&c->late);
 }
 
 static struct pl_sink *chrome_open(struct pl_out *out, const struct pl_export_opts *o,
@@ -532,56 +478,16 @@ static struct pl_sink *chrome_open(struct pl_out *out, const struct pl_export_op
 
 	if (!c)
 		return NULL;
-	c->x.sink = (struct pl_sink){ begin, batch, end, merge };
+	c->x.sink = (struct pl_sink){ begin, batch, end, pl_export_base_merge };
+	c->x.last = last;
+	c->x.fini = fini;
 	return &c->x.sink;
-}
-
-static void chrome_abort(struct pl_sink *sink)
-{
-	struct chrome *c = (struct chrome *)sink;
-
-	if (!c)
-		return;
-	pl_export_pids_fini(&c->pids);
-	pl_writer_fini(&c->segs);
-	pl_writer_fini(&c->single);
-	pl_writer_fini(&c->multi);
-	pl_writer_fini(&c->late);
-	pl_export_base_fini(&c->x);
-	pl_free(c);
-}
-
-static int chrome_close(struct pl_sink *sink, struct pl_err *err)
-{
-	struct chrome *c = (struct chrome *)sink;
-	struct pl_writer *t = &c->x.t;
-	int rc;
-
-	if (!c->opened)
-		open_file(c, NULL);
-	if (c->x.n_segs == 1) {
-		pl_write(t, c->single.b.p, c->single.b.n);
-	} else {
-		pl_write_text(t, "\n]");
-		pl_write(t, c->late.b.p, c->late.b.n);
-		if (c->x.n_segs) {
-			pl_write_text(t, ",\n\"baseTimeNanoseconds\":");
-			pl_write_int(t, c->base0);
-			pl_write_text(t, ",\n\"paceline\":{\"segments\":[");
-			pl_write(t, c->segs.b.p, c->segs.b.n);
-			pl_write_text(t, "\n]}");
-		}
-	}
-	pl_write_text(t, "\n}\n");
-	rc = pl_export_base_finish(&c->x, err);
-	chrome_abort(sink);
-	return rc;
 }
 
 const struct pl_exporter pl_export_chrome = {
 	.name = "chrome",
 	.summary = "Chrome trace event JSON, for chrome://tracing, Perfetto, TensorBoard",
 	.open = chrome_open,
-	.close = chrome_close,
-	.abort = chrome_abort,
+	.close = pl_export_base_close,
+	.abort = pl_export_base_abort,
 };

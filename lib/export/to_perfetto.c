@@ -1,14 +1,14 @@
 /*
  * Perfetto's native trace: TrackEvent packets (perfetto/trace/track_event/ *.proto), names,
  * categories and argument texts interned. One track a stream or thread under its process, with
- * overlapping events of one track on further lanes, because a track's slices must nest; arrows from
- * a launch to the first operation of its correlation, along the source's own flow events, and
+ * overlapping events of one track on further subtracks, because a track's slices must nest; arrows
+ * from a launch to the first operation of its correlation, along the source's own flow events, and
  * through the members of each matched communication. Times carry the clock corrections of a merged
  * stream.
  *
- * Per segment: sort its events by track and time, O(n log n); walk every track once to find lanes
- * and the slices that flow events lie in, and once more to write. Rounding of the source (a
- * child that ends 1 us after its parent) is smoothed on host threads by up to TOLERANCE.
+ * Per segment: sort its events by track and time, O(n log n); walk every track once to find
+ * subtracks and the slices that flow events lie in, and once more to write. Rounding of the source
+ * (a child that ends 1 us after its parent) is smoothed on host threads by up to TOLERANCE.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -69,15 +69,13 @@ static int collect_batch(struct perfetto *p, struct perfetto_seg *s, uint32_t bi
 	for (uint32_t i = 0; i < b->n; i++) {
 		uint32_t g = s->first[bi] + i, match = PL_NONE;
 		struct perfetto_item *it = &s->item[s->n_items];
-		const struct pl_clock *k;
 
 		s->where[g] = (struct perfetto_where){ bi, i };
 		if (b->track[i] >= s->seg->n_tracks || b->kind[i] == PL_K_COUNTER)
 			continue;
-		k = s->clock[b->track[i]];
 		it->track = b->track[i];
 		it->g = g;
-		it->ts = pl_trace_clock_apply(k, pl_add_sat(b->ts[i], s->seg->base_ns));
+		it->ts = pl_export_start(&p->x, s->seg, b, i);
 		it->end = pl_add_sat(it->ts, b->dur[i] > 0 ? b->dur[i] : 0);
 		it->class = b->kind[i] == PL_K_FLOW_OUT || b->kind[i] == PL_K_FLOW_IN ? C_FLOW
 			    : b->dur[i] < 0					      ? C_INSTANT
@@ -153,30 +151,28 @@ static int collect(struct perfetto *p, struct perfetto_seg *s, struct pl_err *er
 	PL_TRY(pl_alloc(&s->item, n + 1, sizeof(*s->item), err));
 	PL_TRY(pl_alloc(&s->where, n + 1, sizeof(*s->where), err));
 	PL_TRY(pl_alloc(&s->head, n + 1, sizeof(*s->head), err));
-	PL_TRY(pl_alloc(&s->clock, (size_t)s->seg->n_tracks + 1, sizeof(s->clock[0]), err));
 	memset(s->head, 0xff, (n + 1) * sizeof(*s->head));
-	for (uint32_t i = 0; i < s->seg->n_tracks; i++)
-		s->clock[i] = pl_trace_merge_context_clock(&p->x.merge, s->seg->track[i].rank);
 	for (size_t i = 0; i < h->n; i++)
 		PL_TRY(collect_batch(p, s, (uint32_t)i, err));
 	qsort(s->item, s->n_items, sizeof(*s->item), by_place);
-	PL_TRY(bind_launches(s, p->x.n_segs, err));
+	PL_TRY(bind_launches(s, p->x.merge.n_segs, err));
 out:
 	return rc;
 }
 
-/* ---- lanes -------------------------------------------------------------------------------------
+/* ---- subtracks
+ * -------------------------------------------------------------------------------------
  */
 
-static void close_top(struct perfetto *p, struct perfetto_lane *l, pl_ns at, bool write)
+static void close_top(struct perfetto *p, struct perfetto_subtrack *l, pl_ns at, bool write)
 {
 	l->n--;
 	if (write)
 		pl_export_perfetto_end(p, l->uuid, pl_min_i64(l->end[l->n], at));
 }
 
-/* Can the slice go onto this lane? Ends what ends before it. */
-static bool fits(struct perfetto *p, struct perfetto_lane *l, struct perfetto_item *it,
+/* Can the slice go onto this subtrack? Ends what ends before it. */
+static bool fits(struct perfetto *p, struct perfetto_subtrack *l, struct perfetto_item *it,
 		 pl_ns tolerance, bool write)
 {
 	while (l->n && l->end[l->n - 1] <= it->ts)
@@ -195,23 +191,24 @@ static bool fits(struct perfetto *p, struct perfetto_lane *l, struct perfetto_it
 	return true;
 }
 
-static int new_lane(struct perfetto_seg *s, struct pl_err *err)
+static int new_subtrack(struct perfetto_seg *s, struct pl_err *err)
 {
-	int rc = pl_grow(&s->lane, &s->cap_lane, s->n_lanes + 1, sizeof(*s->lane), err);
+	int rc = pl_grow(&s->subtrack, &s->cap_subtrack, s->n_subtracks + 1, sizeof(*s->subtrack),
+			 err);
 
 	if (rc < 0)
 		return rc;
-	if (s->n_lanes >= s->made_lanes) {
-		memset(&s->lane[s->n_lanes], 0, sizeof(*s->lane));
-		s->made_lanes = s->n_lanes + 1;
+	if (s->n_subtracks >= s->made_subtracks) {
+		memset(&s->subtrack[s->n_subtracks], 0, sizeof(*s->subtrack));
+		s->made_subtracks = s->n_subtracks + 1;
 	}
-	s->lane[s->n_lanes].n = 0;
-	s->lane[s->n_lanes].uuid = 0;
-	s->n_lanes++;
+	s->subtrack[s->n_subtracks].n = 0;
+	s->subtrack[s->n_subtracks].uuid = 0;
+	s->n_subtracks++;
 	return 0;
 }
 
-static int push(struct perfetto_lane *l, const struct perfetto_item *it, struct pl_err *err)
+static int push(struct perfetto_subtrack *l, const struct perfetto_item *it, struct pl_err *err)
 {
 	int rc;
 
@@ -231,8 +228,8 @@ static uint32_t slice_at(const struct perfetto_seg *s, const struct perfetto_ite
 	uint32_t best = PL_NONE;
 	pl_ns began = INT64_MIN;
 
-	for (size_t i = 0; i < s->n_lanes; i++) {
-		const struct perfetto_lane *l = &s->lane[i];
+	for (size_t i = 0; i < s->n_subtracks; i++) {
+		const struct perfetto_subtrack *l = &s->subtrack[i];
 
 		for (size_t j = l->n; j-- > 0;) {
 			if (l->end[j] < it->ts)
@@ -292,7 +289,7 @@ static int bind_flow(struct perfetto *p, struct perfetto_seg *s, const struct pe
 	if (slice == PL_NONE || !any)
 		return 0;
 	return bind(s, slice,
-		    flow_hash(cat << 3 | 3, p->x.n_segs, id ^ (uint64_t)b->name[w.row] << 32),
+		    flow_hash(cat << 3 | 3, p->x.merge.n_segs, id ^ (uint64_t)b->name[w.row] << 32),
 		    b->kind[w.row] == PL_K_FLOW_IN && !middle, false, err);
 }
 
@@ -304,7 +301,7 @@ static int walk(struct perfetto *p, struct perfetto_seg *s, size_t from, size_t 
 	pl_ns tolerance = k->type == PL_T_STREAM ? 0 : TOLERANCE;
 	int rc = 0;
 
-	s->n_lanes = 0;
+	s->n_subtracks = 0;
 	for (size_t i = from; i < to; i++) {
 		struct perfetto_item it = s->item[i];
 		size_t l = 0;
@@ -315,22 +312,23 @@ static int walk(struct perfetto *p, struct perfetto_seg *s, size_t from, size_t 
 			continue;
 		}
 		if (it.class == C_SLICE)
-			while (l < s->n_lanes && !fits(p, &s->lane[l], &it, tolerance, write))
+			while (l < s->n_subtracks &&
+			       !fits(p, &s->subtrack[l], &it, tolerance, write))
 				l++;
-		if (l == s->n_lanes)
-			PL_TRY(new_lane(s, err));
+		if (l == s->n_subtracks)
+			PL_TRY(new_subtrack(s, err));
 		if (write) {
-			if (!s->lane[l].uuid)
-				PL_TRY(pl_export_perfetto_track(p, s, it.track, l, &s->lane[l].uuid,
-								err));
-			PL_TRY(pl_export_perfetto_begin(p, s, &it, s->lane[l].uuid, err));
+			if (!s->subtrack[l].uuid)
+				PL_TRY(pl_export_perfetto_track(p, s, it.track, l,
+								&s->subtrack[l].uuid, err));
+			PL_TRY(pl_export_perfetto_begin(p, s, &it, s->subtrack[l].uuid, err));
 		}
 		if (it.class == C_SLICE)
-			PL_TRY(push(&s->lane[l], &it, err));
+			PL_TRY(push(&s->subtrack[l], &it, err));
 	}
-	for (size_t l = 0; l < s->n_lanes; l++)
-		while (s->lane[l].n)
-			close_top(p, &s->lane[l], INT64_MAX, write);
+	for (size_t l = 0; l < s->n_subtracks; l++)
+		while (s->subtrack[l].n)
+			close_top(p, &s->subtrack[l], INT64_MAX, write);
 out:
 	return rc;
 }
@@ -374,20 +372,19 @@ static void seg_fini(struct perfetto_seg *s)
 {
 	for (size_t i = 0; i < s->n_rows; i++)
 		pl_trace_row_values_fini(&s->rows[i]);
-	for (size_t i = 0; i < s->made_lanes; i++) {
-		pl_free(s->lane[i].ts);
-		pl_free(s->lane[i].end);
-		pl_free(s->lane[i].g);
+	for (size_t i = 0; i < s->made_subtracks; i++) {
+		pl_free(s->subtrack[i].ts);
+		pl_free(s->subtrack[i].end);
+		pl_free(s->subtrack[i].g);
 	}
 	pl_free(s->rows);
 	pl_free(s->first);
 	pl_free(s->item);
 	pl_free(s->where);
 	pl_free(s->head);
-	pl_free(s->clock);
 	pl_free(s->corr);
 	pl_free(s->bind);
-	pl_free(s->lane);
+	pl_free(s->subtrack);
 	pl_free(s->iid);
 	pl_free(s->process);
 }
@@ -401,7 +398,7 @@ static int emit(struct pl_export_base *x, struct pl_segment *seg, struct pl_err 
 	PL_TRY(pl_alloc(&s.iid, P_TABLES * (seg->str.n + 1), sizeof(*s.iid), err));
 	PL_TRY(pl_alloc(&s.process, seg->str.n + 1, sizeof(*s.process), err));
 	PL_TRY(collect(p, &s, err));
-	if (x->n_segs == 1)
+	if (x->merge.n_segs == 1)
 		for (size_t i = 0; i < s.n_items; i++)
 			p->shift = pl_max_i64(p->shift, pl_sub_sat(0, s.item[i].ts));
 	for (int write = 0; write < 2; write++) {
@@ -433,23 +430,10 @@ static int on_merge(struct pl_export_base *x, const struct pl_merge *m, struct p
 	return pl_export_members_build(m, &p->member, &p->n_members, err);
 }
 
-static struct pl_sink *perfetto_open(struct pl_out *out, const struct pl_export_opts *o,
-				     struct pl_err *err)
+static void fini(struct pl_export_base *x)
 {
-	struct perfetto *p = pl_export_base_open(sizeof(*p), out, o, emit, err);
+	struct perfetto *p = (struct perfetto *)x;
 
-	if (!p)
-		return NULL;
-	p->x.on_merge = on_merge;
-	return &p->x.sink;
-}
-
-static void perfetto_abort(struct pl_sink *sink)
-{
-	struct perfetto *p = (struct perfetto *)sink;
-
-	if (!p)
-		return;
 	for (int i = 0; i < P_TABLES; i++)
 		pl_intern_fini(&p->table[i]);
 	pl_intern_fini(&p->counter);
@@ -458,16 +442,18 @@ static void perfetto_abort(struct pl_sink *sink)
 	pl_writer_fini(&p->fresh);
 	pl_free(p->member);
 	pl_free(p->counter_uuid);
-	pl_export_base_fini(&p->x);
-	pl_free(p);
 }
 
-static int perfetto_close(struct pl_sink *sink, struct pl_err *err)
+static struct pl_sink *perfetto_open(struct pl_out *out, const struct pl_export_opts *o,
+				     struct pl_err *err)
 {
-	int rc = pl_export_base_finish((struct pl_export_base *)sink, err);
+	struct perfetto *p = pl_export_base_open(sizeof(*p), out, o, emit, err);
 
-	perfetto_abort(sink);
-	return rc;
+	if (!p)
+		return NULL;
+	p->x.on_merge = on_merge;
+	p->x.fini = fini;
+	return &p->x.sink;
 }
 
 const struct pl_exporter pl_export_perfetto = {
@@ -476,6 +462,6 @@ const struct pl_exporter pl_export_perfetto = {
 		"Perfetto's native protobuf (TrackEvent), for ui.perfetto.dev and trace_processor",
 	.binary = true,
 	.open = perfetto_open,
-	.close = perfetto_close,
-	.abort = perfetto_abort,
+	.close = pl_export_base_close,
+	.abort = pl_export_base_abort,
 };

@@ -9,8 +9,6 @@
 
 #include "export/internal.h"
 
-#define FLUSH ((size_t)256 << 10)
-
 /* Columns that a role fills, in this order. */
 static const struct {
 	uint8_t role;
@@ -30,7 +28,6 @@ static const struct {
 struct rows {
 	struct pl_export_base x; /* first */
 	struct pl_writer args;
-	const struct pl_clock **clock; /* by track */
 	bool headed;
 };
 
@@ -49,54 +46,30 @@ static void find_roles(const struct pl_batch *b, const struct pl_row_values *r, 
 	}
 }
 
-static void put_args(struct pl_writer *t, const struct pl_segment *s, const struct pl_batch *b,
-		     const struct pl_row_values *r, uint32_t i, const uint32_t at[PL_R_COUNT_])
+/* What has no column of its own, into x->args. */
+static void put_args(struct rows *x, const struct pl_segment *s, const struct pl_batch *b,
+		     uint32_t i, const uint32_t at[PL_R_COUNT_])
 {
-	bool any = false;
+	const struct pl_row_values *r = &x->x.rows;
+	struct pl_writer *t = &x->args;
 
-	pl_write_char(t, '{');
+	t->b.n = 0;
 	for (uint32_t e = r->off[i]; e < r->off[i + 1]; e++) {
 		const struct pl_col *c = &b->col[r->ent[e].col];
-		const char *fallback = pl_export_role_key(c->role), *key;
-		size_t n;
 		bool own = false; /* a column of its own says it */
 
 		for (size_t j = 0; j < N_ROLES && !own; j++)
 			own = at[role_col[j].role] == e + 1;
 		if (own)
 			continue;
-		if (any)
-			pl_write_char(t, ',');
-		any = true;
-		key = pl_trace_segment_str(s, c->key, &n);
-		if (c->key == PL_NONE)
-			pl_write_json_str(t, fallback, strlen(fallback));
-		else
-			pl_write_json_str(t, key, n);
-		pl_write_char(t, ':');
+		pl_write_char(t, t->b.n ? ',' : '{');
+		pl_export_key_json(t, s, c, pl_export_role_key(c->role));
 		pl_export_value_json(t, s, c, r->ent[e].k);
 	}
-	pl_write_char(t, '}');
-}
-
-static pl_ns start_of(const struct rows *x, const struct pl_segment *s, const struct pl_batch *b,
-		      uint32_t i)
-{
-	const struct pl_clock *c = b->track[i] < s->n_tracks ? x->clock[b->track[i]] : NULL;
-
-	return pl_trace_clock_apply(c, pl_add_sat(b->ts[i], s->base_ns));
-}
-
-static int prepare(struct rows *x, const struct pl_segment *seg, struct pl_err *err)
-{
-	int rc;
-
-	pl_free(x->clock);
-	x->clock = NULL;
-	rc = pl_alloc(&x->clock, (size_t)seg->n_tracks + 1, sizeof(x->clock[0]), err);
-	for (uint32_t i = 0; rc >= 0 && i < seg->n_tracks; i++)
-		x->clock[i] = pl_trace_merge_context_clock(&x->x.merge, seg->track[i].rank);
-	return rc;
+	if (t->b.n)
+		pl_write_char(t, '}');
+	if (t->fail.code && !x->x.t.fail.code)
+		x->x.t.fail = t->fail;
 }
 
 static void csv_head(struct pl_writer *t)
@@ -160,14 +133,15 @@ static void csv_value(struct rows *x, const struct pl_segment *s, const struct p
 	}
 }
 
-static void csv_event(struct rows *x, const struct pl_segment *s, const struct pl_batch *b,
-		      uint32_t i)
+static void csv_event(struct pl_export_base *base, const struct pl_segment *s,
+		      const struct pl_batch *b, uint32_t i)
 {
-	struct pl_writer *t = &x->x.t;
+	struct rows *x = (struct rows *)base;
+	struct pl_writer *t = &base->t;
 	uint32_t at[PL_R_COUNT_];
 
 	find_roles(b, &x->x.rows, i, at);
-	pl_write_int(t, x->x.n_segs - 1);
+	pl_write_int(t, x->x.merge.n_segs - 1);
 	pl_write_char(t, ',');
 	pl_write_int(t, (int64_t)(b->first + i));
 	pl_write_char(t, ',');
@@ -175,7 +149,7 @@ static void csv_event(struct rows *x, const struct pl_segment *s, const struct p
 	pl_write_text(t, pl_trace_kind_name(b->kind[i]));
 	pl_write_char(t, ',');
 	csv_id(t, s, b->name[i]);
-	pl_write_int(t, start_of(x, s, b, i));
+	pl_write_int(t, pl_export_start(base, s, b, i));
 	pl_write_char(t, ',');
 	if (b->dur[i] >= 0)
 		pl_write_int(t, b->dur[i]);
@@ -186,10 +160,9 @@ static void csv_event(struct rows *x, const struct pl_segment *s, const struct p
 		if (e)
 			csv_value(x, s, &b->col[x->x.rows.ent[e - 1].col], x->x.rows.ent[e - 1].k);
 	}
-	x->args.b.n = 0;
-	put_args(&x->args, s, b, &x->x.rows, i, at);
+	put_args(x, s, b, i, at);
 	pl_write_char(t, ',');
-	if (x->args.b.n > 2)
+	if (x->args.b.n)
 		pl_write_csv(t, (const char *)x->args.b.p, x->args.b.n);
 	pl_write_char(t, '\n');
 }
@@ -197,22 +170,11 @@ static void csv_event(struct rows *x, const struct pl_segment *s, const struct p
 static int csv_emit(struct pl_export_base *base, struct pl_segment *seg, struct pl_err *err)
 {
 	struct rows *x = (struct rows *)base;
-	int rc;
 
-	PL_TRY(prepare(x, seg, err));
 	if (!x->headed)
 		csv_head(&base->t);
 	x->headed = true;
-	for (size_t j = 0; j < base->hold.n; j++) {
-		PL_TRY(pl_trace_row_values_build(&base->rows, &base->hold.b[j], err));
-		for (uint32_t i = 0; i < base->hold.b[j].n; i++) {
-			csv_event(x, seg, &base->hold.b[j], i);
-			pl_writer_flush(&base->t, FLUSH);
-		}
-		PL_TRY(pl_writer_check(base->t.fail.code ? &base->t : &x->args, err));
-	}
-out:
-	return rc;
+	return pl_export_base_events(base, seg, csv_event, err);
 }
 
 /* ---- JSON lines --------------------------------------------------------------------------------
@@ -227,13 +189,10 @@ static void member(struct pl_writer *t, const char *key)
 
 static void member_id(struct pl_writer *t, const struct pl_segment *s, const char *key, pl_id id)
 {
-	size_t n;
-	const char *p = pl_trace_segment_str(s, id, &n);
-
 	if (id == PL_NONE)
 		return;
 	member(t, key);
-	pl_write_json_str(t, p, n);
+	pl_export_string_json(t, s, id);
 }
 
 static void member_i64(struct pl_writer *t, const char *key, int64_t v, int64_t none)
@@ -249,26 +208,15 @@ static void jsonl_segment(struct rows *x, const struct pl_segment *s)
 	struct pl_writer *t = &x->x.t;
 
 	pl_write_text(t, "{\"type\":\"segment\",\"segment\":");
-	pl_write_int(t, x->x.n_segs - 1);
+	pl_write_int(t, x->x.merge.n_segs - 1);
 	member(t, "source");
-	pl_write_json_str(t, s->source ? s->source : "", s->source ? strlen(s->source) : 0);
+	pl_write_json_text(t, s->source);
 	member(t, "format");
-	pl_write_json_str(t, s->format ? s->format : "", s->format ? strlen(s->format) : 0);
+	pl_write_json_text(t, s->format);
 	member_i64(t, "base_ns", s->base_ns, INT64_MIN);
 	member(t, "members");
-	pl_write_char(t, '{');
-	for (uint32_t i = 0; i < s->n_meta; i++) {
-		size_t n;
-		const char *p = pl_trace_segment_str(s, s->meta[i].key, &n);
-
-		if (i)
-			pl_write_char(t, ',');
-		pl_write_json_str(t, p, n);
-		pl_write_char(t, ':');
-		p = pl_trace_segment_str(s, s->meta[i].value, &n);
-		pl_write_json(t, p, n);
-	}
-	pl_write_text(t, "}}\n");
+	pl_export_members_json(t, s);
+	pl_write_text(t, "}\n");
 }
 
 static void jsonl_track(struct rows *x, const struct pl_segment *s, uint32_t i)
@@ -278,11 +226,10 @@ static void jsonl_track(struct rows *x, const struct pl_segment *s, uint32_t i)
 	struct pl_writer *t = &x->x.t;
 
 	pl_write_text(t, "{\"type\":\"track\",\"segment\":");
-	pl_write_int(t, x->x.n_segs - 1);
+	pl_write_int(t, x->x.merge.n_segs - 1);
 	member_i64(t, "track", i, -1);
 	member(t, "track_type");
-	pl_write_json_str(t, pl_trace_track_type_name(k->type),
-			  strlen(pl_trace_track_type_name(k->type)));
+	pl_write_json_text(t, pl_trace_track_type_name(k->type));
 	member_i64(t, "rank", k->rank, -1);
 	member_id(t, s, "host", k->host);
 	member_id(t, s, "pid", k->pid);
@@ -297,15 +244,16 @@ static void jsonl_track(struct rows *x, const struct pl_segment *s, uint32_t i)
 	pl_write_text(t, "}\n");
 }
 
-static void jsonl_event(struct rows *x, const struct pl_segment *s, const struct pl_batch *b,
-			uint32_t i)
+static void jsonl_event(struct pl_export_base *base, const struct pl_segment *s,
+			const struct pl_batch *b, uint32_t i)
 {
-	struct pl_writer *t = &x->x.t;
+	struct rows *x = (struct rows *)base;
+	struct pl_writer *t = &base->t;
 	uint32_t at[PL_R_COUNT_];
 
 	find_roles(b, &x->x.rows, i, at);
 	pl_write_text(t, "{\"type\":\"event\",\"segment\":");
-	pl_write_int(t, x->x.n_segs - 1);
+	pl_write_int(t, x->x.merge.n_segs - 1);
 	member_i64(t, "event", (int64_t)(b->first + i), -1);
 	member_i64(t, "track", b->track[i], PL_NONE);
 	if (b->track[i] < s->n_tracks)
@@ -314,7 +262,7 @@ static void jsonl_event(struct rows *x, const struct pl_segment *s, const struct
 	pl_write_text(t, pl_trace_kind_name(b->kind[i]));
 	pl_write_text(t, "\"");
 	member_id(t, s, "name", b->name[i]);
-	member_i64(t, "start_ns", start_of(x, s, b, i), INT64_MIN);
+	member_i64(t, "start_ns", pl_export_start(base, s, b, i), INT64_MIN);
 	member_i64(t, "dur_ns", b->dur[i], -1);
 	for (size_t j = 0; j < N_ROLES; j++) {
 		uint32_t e = at[role_col[j].role];
@@ -325,9 +273,8 @@ static void jsonl_event(struct rows *x, const struct pl_segment *s, const struct
 		pl_export_value_json(t, s, &b->col[x->x.rows.ent[e - 1].col],
 				     x->x.rows.ent[e - 1].k);
 	}
-	x->args.b.n = 0;
-	put_args(&x->args, s, b, &x->x.rows, i, at);
-	if (x->args.b.n > 2) {
+	put_args(x, s, b, i, at);
+	if (x->args.b.n) {
 		member(t, "args");
 		pl_write(t, x->args.b.p, x->args.b.n);
 	}
@@ -340,104 +287,79 @@ static void jsonl_clocks(struct rows *x)
 	const struct pl_merge *m = &x->x.merge.m;
 
 	for (uint32_t i = 0; i < m->n_clocks; i++) {
-		char drift[64];
-
 		pl_write_text(t, "{\"type\":\"clock\"");
 		member_i64(t, "clock", i, -1);
 		if (m->clock[i].host) {
 			member(t, "host");
-			pl_write_json_str(t, m->clock[i].host, strlen(m->clock[i].host));
+			pl_write_json_text(t, m->clock[i].host);
 		}
 		member_i64(t, "offset_ns", m->clock[i].offset_ns, INT64_MIN);
 		member_i64(t, "offset_ci_ns", m->clock[i].offset_ci_ns, INT64_MIN);
-		snprintf(drift, sizeof(drift), "%.9g", m->clock[i].drift_ppm);
-		member(t, "drift_ppm");
-		pl_write_text(t, drift);
-		pl_write_text(t, "}\n");
+		pl_write_format(t, ",\"drift_ppm\":%.9g}\n", m->clock[i].drift_ppm);
 	}
 }
 
 static int jsonl_emit(struct pl_export_base *base, struct pl_segment *seg, struct pl_err *err)
 {
 	struct rows *x = (struct rows *)base;
-	int rc;
 
-	PL_TRY(prepare(x, seg, err));
 	if (base->merge.present && !base->merge.rel)
 		jsonl_clocks(x);
 	jsonl_segment(x, seg);
 	for (uint32_t i = 0; i < seg->n_tracks; i++)
 		jsonl_track(x, seg, i);
-	for (size_t j = 0; j < base->hold.n; j++) {
-		PL_TRY(pl_trace_row_values_build(&base->rows, &base->hold.b[j], err));
-		for (uint32_t i = 0; i < base->hold.b[j].n; i++) {
-			jsonl_event(x, seg, &base->hold.b[j], i);
-			pl_writer_flush(&base->t, FLUSH);
-		}
-		PL_TRY(pl_writer_check(base->t.fail.code ? &base->t : &x->args, err));
-	}
-out:
-	return rc;
+	return pl_export_base_events(base, seg, jsonl_event, err);
 }
 
 /* ---- open and close ----------------------------------------------------------------------------
  */
 
+static void rows_fini(struct pl_export_base *x)
+{
+	pl_writer_fini(&((struct rows *)x)->args);
+}
+
+static void csv_last(struct pl_export_base *x)
+{
+	if (!((struct rows *)x)->headed)
+		csv_head(&x->t);
+}
+
 static struct pl_sink *csv_open(struct pl_out *out, const struct pl_export_opts *o,
 				struct pl_err *err)
 {
-	return pl_export_base_open(sizeof(struct rows), out, o, csv_emit, err);
+	struct pl_export_base *x = pl_export_base_open(sizeof(struct rows), out, o, csv_emit, err);
+
+	if (!x)
+		return NULL;
+	x->last = csv_last;
+	x->fini = rows_fini;
+	return &x->sink;
 }
 
 static struct pl_sink *jsonl_open(struct pl_out *out, const struct pl_export_opts *o,
 				  struct pl_err *err)
 {
-	return pl_export_base_open(sizeof(struct rows), out, o, jsonl_emit, err);
-}
-
-static void rows_abort(struct pl_sink *sink)
-{
-	struct rows *x = (struct rows *)sink;
+	struct pl_export_base *x =
+		pl_export_base_open(sizeof(struct rows), out, o, jsonl_emit, err);
 
 	if (!x)
-		return;
-	pl_writer_fini(&x->args);
-	pl_free(x->clock);
-	pl_export_base_fini(&x->x);
-	pl_free(x);
-}
-
-static int csv_close(struct pl_sink *sink, struct pl_err *err)
-{
-	struct rows *x = (struct rows *)sink;
-	int rc;
-
-	if (!x->headed)
-		csv_head(&x->x.t);
-	rc = pl_export_base_finish(&x->x, err);
-	rows_abort(sink);
-	return rc;
-}
-
-static int jsonl_close(struct pl_sink *sink, struct pl_err *err)
-{
-	int rc = pl_export_base_finish((struct pl_export_base *)sink, err);
-
-	rows_abort(sink);
-	return rc;
+		return NULL;
+	x->fini = rows_fini;
+	return &x->sink;
 }
 
 const struct pl_exporter pl_export_csv = {
 	.name = "csv",
 	.summary = "one line an event, fixed columns, arguments as a JSON column",
 	.open = csv_open,
-	.close = csv_close,
-	.abort = rows_abort,
+	.close = pl_export_base_close,
+	.abort = pl_export_base_abort,
 };
 const struct pl_exporter pl_export_jsonl = {
 	.name = "jsonl",
 	.summary = "JSON lines: segments, tracks, events",
 	.open = jsonl_open,
-	.close = jsonl_close,
-	.abort = rows_abort,
+	.close = pl_export_base_close,
+	.abort = pl_export_base_abort,
 };

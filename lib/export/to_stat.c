@@ -6,19 +6,6 @@
 
 #include "export/stat.h"
 
-static int begin(struct pl_sink *sink, struct pl_segment *seg, struct pl_err *err)
-{
-	struct stat *s = (struct stat *)sink;
-
-	(void)seg;
-	(void)err;
-	if (s->n_segs++)
-		s->merge.rel++;
-	s->n = s->n_number = s->n_mem = 0;
-	s->first_comm = s->n_comm;
-	return 0;
-}
-
 static int copy_fixed(struct stat *s, const struct pl_batch *b, struct pl_err *err)
 {
 	size_t n = s->n + b->n;
@@ -170,9 +157,9 @@ out:
 	return rc;
 }
 
-static int end(struct pl_sink *sink, struct pl_segment *seg, struct pl_err *err)
+static int emit(struct pl_export_base *x, struct pl_segment *seg, struct pl_err *err)
 {
-	return pl_export_stat_segment((struct stat *)sink, seg, err);
+	return pl_export_stat_segment((struct stat *)x, seg, err);
 }
 
 static int merge(struct pl_sink *sink, const struct pl_merge *m, struct pl_err *err)
@@ -181,8 +168,7 @@ static int merge(struct pl_sink *sink, const struct pl_merge *m, struct pl_err *
 	int rc;
 
 	PL_TRY(pl_export_stat_finish_comm(s, err)); /* matches of the table before this one */
-	PL_TRY(pl_trace_merge_context_take(&s->merge, m, err));
-	s->merge.rel = s->n_segs ? UINT32_MAX : 0;
+	PL_TRY(pl_export_base_merge(sink, m, err));
 	s->merged = true;
 	for (uint32_t i = 0; i < m->n_groups; i++)
 		s->inferred |= m->group[i].flags & PL_GROUP_INFERRED;
@@ -193,39 +179,10 @@ out:
 	return rc;
 }
 
-static struct stat *stat_new(struct pl_out *out, const struct pl_export_opts *o, bool json,
-			     struct pl_err *err)
+static void fini(struct pl_export_base *x)
 {
-	struct stat *s;
+	struct stat *s = (struct stat *)x;
 
-	if (pl_alloc(&s, 1, sizeof(*s), err) < 0)
-		return NULL;
-	s->sink = (struct pl_sink){ begin, batch, end, merge };
-	s->o = *o;
-	s->out = out;
-	s->json = json;
-	s->world = -1;
-	return s;
-}
-
-static struct pl_sink *text_open(struct pl_out *out, const struct pl_export_opts *o,
-				 struct pl_err *err)
-{
-	return (struct pl_sink *)stat_new(out, o, false, err);
-}
-
-static struct pl_sink *json_open(struct pl_out *out, const struct pl_export_opts *o,
-				 struct pl_err *err)
-{
-	return (struct pl_sink *)stat_new(out, o, true, err);
-}
-
-static void stat_abort(struct pl_sink *sink)
-{
-	struct stat *s = (struct stat *)sink;
-
-	if (!s)
-		return;
 	for (unsigned t = 0; t < S_TABLES; t++) {
 		pl_intern_fini(&s->table[t].key);
 		pl_free(s->table[t].v);
@@ -242,7 +199,6 @@ static void stat_abort(struct pl_sink *sink)
 	pl_intern_fini(&s->hosts);
 	pl_intern_fini(&s->rank_keys);
 	pl_intern_fini(&s->memory_keys);
-	pl_trace_merge_context_fini(&s->merge);
 	pl_free(s->rank);
 	pl_free(s->step);
 	pl_free(s->comm);
@@ -257,34 +213,67 @@ static void stat_abort(struct pl_sink *sink)
 	pl_free(s->bytes);
 	pl_free(s->number);
 	pl_free(s->mem);
-	pl_free(s);
 }
 
-static int stat_close(struct pl_sink *sink, struct pl_err *err)
+static int finish(struct stat *s, struct pl_err *err)
 {
-	struct stat *s = (struct stat *)sink;
-	int rc;
+	int rc = pl_export_stat_finish_comm(s, err);
 
-	PL_TRY(pl_export_stat_finish_comm(s, err));
-	for (size_t i = 0; i < s->n_ranks; i++)
-		PL_TRY(pl_export_stat_finish_rank(&s->rank[i], err));
-	rc = pl_export_stat_print(s, err);
-out:
-	stat_abort(sink);
+	for (size_t i = 0; i < s->n_ranks && rc >= 0; i++)
+		rc = pl_export_stat_finish_rank(&s->rank[i], err);
 	return rc;
+}
+
+static void last_text(struct pl_export_base *x)
+{
+	if (finish((struct stat *)x, &x->t.fail) >= 0)
+		pl_export_stat_text((struct stat *)x);
+}
+
+static void last_json(struct pl_export_base *x)
+{
+	if (finish((struct stat *)x, &x->t.fail) >= 0)
+		pl_export_stat_json_text((struct stat *)x);
+}
+
+static struct pl_sink *stat_open(struct pl_out *out, const struct pl_export_opts *o,
+				 void (*last)(struct pl_export_base *x), struct pl_err *err)
+{
+	struct stat *s = pl_export_base_open(sizeof(*s), out, o, emit, err);
+
+	if (!s)
+		return NULL;
+	s->x.sink.batch = batch;
+	s->x.sink.merge = merge;
+	s->x.last = last;
+	s->x.fini = fini;
+	s->world = -1;
+	return &s->x.sink;
+}
+
+static struct pl_sink *text_open(struct pl_out *out, const struct pl_export_opts *o,
+				 struct pl_err *err)
+{
+	return stat_open(out, o, last_text, err);
+}
+
+static struct pl_sink *json_open(struct pl_out *out, const struct pl_export_opts *o,
+				 struct pl_err *err)
+{
+	return stat_open(out, o, last_json, err);
 }
 
 const struct pl_exporter pl_export_stat = {
 	.name = "stat",
 	.summary = "summary: steps, ranks, operations, kernels, copies, collectives",
 	.open = text_open,
-	.close = stat_close,
-	.abort = stat_abort,
+	.close = pl_export_base_close,
+	.abort = pl_export_base_abort,
 };
 const struct pl_exporter pl_export_stat_json = {
 	.name = "stat-json",
 	.summary = "the summary as one JSON object, paceline.stat/1",
 	.open = json_open,
-	.close = stat_close,
-	.abort = stat_abort,
+	.close = pl_export_base_close,
+	.abort = pl_export_base_abort,
 };

@@ -6,8 +6,6 @@
 
 #include "export/internal.h"
 
-#define FLUSH ((size_t)256 << 10)
-
 struct text {
 	struct pl_export_base x; /* first */
 	uint32_t n_merges;
@@ -15,13 +13,10 @@ struct text {
 
 static void put_id(struct pl_writer *t, const struct pl_segment *s, const char *key, pl_id id)
 {
-	size_t n;
-	const char *p = pl_trace_segment_str(s, id, &n);
-
 	if (id == PL_NONE)
 		return;
 	pl_write_text(t, key);
-	pl_write_json_str(t, p, n);
+	pl_export_string_json(t, s, id);
 }
 
 static void put_num(struct pl_writer *t, const char *key, int64_t v, int64_t none)
@@ -34,21 +29,18 @@ static void put_num(struct pl_writer *t, const char *key, int64_t v, int64_t non
 
 static void put_real(struct pl_writer *t, const char *key, double v)
 {
-	char tmp[64];
-
-	snprintf(tmp, sizeof(tmp), "%s%.17g", key, v);
-	pl_write_text(t, tmp);
+	pl_write_format(t, "%s%.17g", key, v);
 }
 
 static void put_segment(struct text *x, const struct pl_segment *s)
 {
 	struct pl_writer *t = &x->x.t;
 
-	put_num(t, "segment ", x->x.n_segs - 1, -1);
+	put_num(t, "segment ", x->x.merge.n_segs - 1, -1);
 	pl_write_text(t, " source=");
-	pl_write_json_str(t, s->source ? s->source : "", s->source ? strlen(s->source) : 0);
+	pl_write_json_text(t, s->source);
 	pl_write_text(t, " format=");
-	pl_write_json_str(t, s->format ? s->format : "", s->format ? strlen(s->format) : 0);
+	pl_write_json_text(t, s->format);
 	put_num(t, " base=", s->base_ns, INT64_MIN);
 	pl_write_char(t, '\n');
 	for (uint32_t i = 0; i < s->n_meta; i++) {
@@ -91,9 +83,6 @@ static void put_track(struct pl_writer *t, const struct pl_segment *s, uint32_t 
 static void put_value(struct pl_writer *t, const struct pl_segment *s, const struct pl_col *c,
 		      uint32_t k)
 {
-	size_t n;
-	const char *p = pl_trace_segment_str(s, c->key, &n);
-
 	pl_write_char(t, ' ');
 	if (c->role != PL_R_ARG) {
 		pl_write_text(t, pl_trace_role_name(c->role));
@@ -101,50 +90,40 @@ static void put_value(struct pl_writer *t, const struct pl_segment *s, const str
 			pl_write_char(t, ':');
 	}
 	if (c->key != PL_NONE)
-		pl_write_json_str(t, p, n);
+		pl_export_string_json(t, s, c->key);
 	pl_write_char(t, '=');
 	if (c->type == PL_V_JSON) /* tells the text 'x' from the string "x" */
 		pl_write_text(t, "json:");
 	pl_export_value_json(t, s, c, k);
 }
 
-static int put_batch(struct text *x, const struct pl_segment *s, const struct pl_batch *b,
-		     struct pl_err *err)
+static void put_event(struct pl_export_base *x, const struct pl_segment *s,
+		      const struct pl_batch *b, uint32_t i)
 {
-	struct pl_writer *t = &x->x.t;
-	struct pl_row_values *r = &x->x.rows;
-	int rc = pl_trace_row_values_build(r, b, err);
+	const struct pl_row_values *r = &x->rows;
+	struct pl_writer *t = &x->t;
 
-	for (uint32_t i = 0; rc >= 0 && i < b->n; i++) {
-		put_num(t, "event ", (int64_t)(b->first + i), -1);
-		pl_write_char(t, ' ');
-		if (b->kind[i] < PL_K_COUNT_)
-			pl_write_text(t, pl_trace_kind_name(b->kind[i]));
-		else
-			put_num(t, "kind-", b->kind[i], -1);
-		put_num(t, " track=", b->track[i], PL_NONE);
-		put_num(t, " ts=", b->ts[i], INT64_MIN);
-		put_num(t, " dur=", b->dur[i], -1);
-		put_id(t, s, " name=", b->name[i]);
-		for (uint32_t e = r->off[i]; e < r->off[i + 1]; e++)
-			put_value(t, s, &b->col[r->ent[e].col], r->ent[e].k);
-		pl_write_char(t, '\n');
-		pl_writer_flush(t, FLUSH);
-	}
-	return rc < 0 ? rc : pl_writer_check(t, err);
+	put_num(t, "event ", (int64_t)(b->first + i), -1);
+	pl_write_char(t, ' ');
+	if (b->kind[i] < PL_K_COUNT_)
+		pl_write_text(t, pl_trace_kind_name(b->kind[i]));
+	else
+		put_num(t, "kind-", b->kind[i], -1);
+	put_num(t, " track=", b->track[i], PL_NONE);
+	put_num(t, " ts=", b->ts[i], INT64_MIN);
+	put_num(t, " dur=", b->dur[i], -1);
+	put_id(t, s, " name=", b->name[i]);
+	for (uint32_t e = r->off[i]; e < r->off[i + 1]; e++)
+		put_value(t, s, &b->col[r->ent[e].col], r->ent[e].k);
+	pl_write_char(t, '\n');
 }
 
 static int emit(struct pl_export_base *base, struct pl_segment *seg, struct pl_err *err)
 {
-	struct text *x = (struct text *)base;
-	int rc = 0;
-
-	put_segment(x, seg);
+	put_segment((struct text *)base, seg);
 	for (uint32_t i = 0; i < seg->n_tracks; i++)
 		put_track(&base->t, seg, i);
-	for (size_t j = 0; rc >= 0 && j < base->hold.n; j++)
-		rc = put_batch(x, seg, &base->hold.b[j], err);
-	return rc;
+	return pl_export_base_events(base, seg, put_event, err);
 }
 
 static void put_groups(struct pl_writer *t, const struct pl_merge *m)
@@ -154,7 +133,7 @@ static void put_groups(struct pl_writer *t, const struct pl_merge *m)
 
 		put_num(t, "group ", i, -1);
 		pl_write_text(t, " name=");
-		pl_write_json_str(t, g->name ? g->name : "", g->name ? strlen(g->name) : 0);
+		pl_write_json_text(t, g->name);
 		pl_write_text(t, g->flags & PL_GROUP_INFERRED ? " inferred ranks=" : " ranks=");
 		for (uint32_t j = 0; j < g->n; j++) {
 			if (j)
@@ -197,7 +176,7 @@ static int on_merge(struct pl_export_base *base, const struct pl_merge *m, struc
 		put_num(t, "clock ", i, -1);
 		if (c->host) {
 			pl_write_text(t, " host=");
-			pl_write_json_str(t, c->host, strlen(c->host));
+			pl_write_json_text(t, c->host);
 		}
 		put_num(t, " offset=", c->offset_ns, INT64_MIN);
 		put_num(t, " ci=", c->offset_ci_ns, INT64_MIN);
@@ -230,26 +209,10 @@ static struct pl_sink *text_open(struct pl_out *out, const struct pl_export_opts
 	return &x->x.sink;
 }
 
-static void text_abort(struct pl_sink *sink)
-{
-	if (!sink)
-		return;
-	pl_export_base_fini((struct pl_export_base *)sink);
-	pl_free(sink);
-}
-
-static int text_close(struct pl_sink *sink, struct pl_err *err)
-{
-	int rc = pl_export_base_finish((struct pl_export_base *)sink, err);
-
-	text_abort(sink);
-	return rc;
-}
-
 const struct pl_exporter pl_export_text = {
 	.name = "text",
 	.summary = "everything that is stored, readable",
 	.open = text_open,
-	.close = text_close,
-	.abort = text_abort,
+	.close = pl_export_base_close,
+	.abort = pl_export_base_abort,
 };

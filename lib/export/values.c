@@ -16,6 +16,45 @@ const char *pl_export_role_key(unsigned role)
 	}
 }
 
+void pl_export_string_json(struct pl_writer *t, const struct pl_segment *s, pl_id id)
+{
+	size_t n;
+	const char *p = pl_trace_segment_str(s, id, &n);
+
+	pl_write_json_str(t, p, n);
+}
+
+void pl_export_key_json(struct pl_writer *t, const struct pl_segment *s, const struct pl_col *c,
+			const char *fallback)
+{
+	if (c->key == PL_NONE)
+		pl_write_json_text(t, fallback);
+	else
+		pl_export_string_json(t, s, c->key);
+	pl_write_char(t, ':');
+}
+
+void pl_export_member_json(struct pl_writer *t, const struct pl_segment *s, const struct pl_meta *m)
+{
+	size_t n;
+	const char *p = pl_trace_segment_str(s, m->value, &n);
+
+	pl_export_string_json(t, s, m->key);
+	pl_write_char(t, ':');
+	pl_write_json(t, p, n);
+}
+
+void pl_export_members_json(struct pl_writer *t, const struct pl_segment *s)
+{
+	pl_write_char(t, '{');
+	for (uint32_t i = 0; i < s->n_meta; i++) {
+		if (i)
+			pl_write_char(t, ',');
+		pl_export_member_json(t, s, &s->meta[i]);
+	}
+	pl_write_char(t, '}');
+}
+
 void pl_export_value_json(struct pl_writer *t, const struct pl_segment *s, const struct pl_col *c,
 			  uint32_t k)
 {
@@ -30,8 +69,7 @@ void pl_export_value_json(struct pl_writer *t, const struct pl_segment *s, const
 		pl_write_decimal(t, c->val[k], c->scale ? c->scale[k] : 0);
 		break;
 	case PL_V_STR:
-		p = pl_trace_segment_str(s, (pl_id)c->val[k], &n);
-		pl_write_json_str(t, p, n);
+		pl_export_string_json(t, s, (pl_id)c->val[k]);
 		break;
 	case PL_V_JSON:
 		p = pl_trace_segment_str(s, (pl_id)c->val[k], &n);

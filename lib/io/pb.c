@@ -18,73 +18,65 @@ static size_t put_raw(uint8_t *p, uint64_t v)
 	return n;
 }
 
-static int tag(struct pl_buf *b, uint32_t field, unsigned type, size_t more, struct pl_err *err)
+/* The tag, and room for `more` bytes behind it. */
+static bool tag(struct pl_writer *w, uint32_t field, unsigned type, size_t more)
 {
-	int rc = pl_buf_need(b, more + 10, err);
-
-	if (rc == 0)
-		b->n += put_raw(b->p + b->n, (uint64_t)field << 3 | type);
-	return rc;
+	if (w->fail.code || pl_buf_need(&w->b, more + 10, &w->fail) < 0)
+		return false;
+	w->b.n += put_raw(w->b.p + w->b.n, (uint64_t)field << 3 | type);
+	return true;
 }
 
-int pl_pb_varint(struct pl_buf *b, uint32_t field, uint64_t v, struct pl_err *err)
+void pl_pb_varint(struct pl_writer *w, uint32_t field, uint64_t v)
 {
-	int rc = tag(b, field, 0, 10, err);
-
-	if (rc == 0)
-		b->n += put_raw(b->p + b->n, v);
-	return rc;
+	if (tag(w, field, 0, 10))
+		w->b.n += put_raw(w->b.p + w->b.n, v);
 }
 
-int pl_pb_fixed64(struct pl_buf *b, uint32_t field, uint64_t v, struct pl_err *err)
+void pl_pb_fixed64(struct pl_writer *w, uint32_t field, uint64_t v)
 {
-	int rc = tag(b, field, 1, 8, err);
-
-	for (unsigned i = 0; rc == 0 && i < 8; i++)
-		b->p[b->n++] = (uint8_t)(v >> 8 * i);
-	return rc;
+	if (!tag(w, field, 1, 8))
+		return;
+	for (unsigned i = 0; i < 8; i++)
+		w->b.p[w->b.n++] = (uint8_t)(v >> 8 * i);
 }
 
-int pl_pb_double(struct pl_buf *b, uint32_t field, double v, struct pl_err *err)
+void pl_pb_double(struct pl_writer *w, uint32_t field, double v)
 {
 	uint64_t u;
 
 	memcpy(&u, &v, sizeof(u));
-	return pl_pb_fixed64(b, field, u, err);
+	pl_pb_fixed64(w, field, u);
 }
 
-int pl_pb_bytes(struct pl_buf *b, uint32_t field, const void *p, size_t n, struct pl_err *err)
+void pl_pb_bytes(struct pl_writer *w, uint32_t field, const void *p, size_t n)
 {
-	int rc = tag(b, field, 2, n + 10, err);
-
-	if (rc < 0)
-		return rc;
-	b->n += put_raw(b->p + b->n, n);
+	if (!tag(w, field, 2, n + 10))
+		return;
+	w->b.n += put_raw(w->b.p + w->b.n, n);
 	if (n)
-		memcpy(b->p + b->n, p, n);
-	b->n += n;
-	return 0;
+		memcpy(w->b.p + w->b.n, p, n);
+	w->b.n += n;
 }
 
-int pl_pb_open(struct pl_buf *b, uint32_t field, size_t *at, struct pl_err *err)
+size_t pl_pb_open(struct pl_writer *w, uint32_t field)
 {
-	int rc = tag(b, field, 2, 4, err);
-
-	if (rc < 0)
-		return rc;
-	*at = b->n;
-	b->n += 4;
-	return 0;
+	if (tag(w, field, 2, 4))
+		w->b.n += 4;
+	return w->b.n;
 }
 
-int pl_pb_close(struct pl_buf *b, size_t at, struct pl_err *err)
+void pl_pb_close(struct pl_writer *w, size_t at)
 {
-	size_t n = b->n - at - 4;
+	size_t n = w->b.n - at;
 
-	if (n >= PL_PB_NESTED_MAX)
-		return pl_fail(err, PL_ELIMIT, "a message of %zu bytes is longer than %zu", n,
-			       PL_PB_NESTED_MAX);
+	if (w->fail.code)
+		return;
+	if (n >= PL_PB_NESTED_MAX) {
+		pl_fail(&w->fail, PL_ELIMIT, "a message of %zu bytes is longer than %zu", n,
+			PL_PB_NESTED_MAX);
+		return;
+	}
 	for (unsigned i = 0; i < 4; i++)
-		b->p[at + i] = (uint8_t)((n >> 7 * i & 0x7f) | (i < 3 ? 0x80 : 0));
-	return 0;
+		w->b.p[at - 4 + i] = (uint8_t)((n >> 7 * i & 0x7f) | (i < 3 ? 0x80 : 0));
 }

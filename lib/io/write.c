@@ -207,6 +207,11 @@ void pl_write_json_str(struct pl_writer *w, const char *s, size_t n)
 	pl_write_char(w, '"');
 }
 
+void pl_write_json_text(struct pl_writer *w, const char *s)
+{
+	pl_write_json_str(w, s ? s : "", s ? strlen(s) : 0);
+}
+
 static bool blank(char c)
 {
 	return c == ' ' || c == '\t';

@@ -42,6 +42,7 @@ void pl_write_us(struct pl_writer *w, pl_ns ns); /* microseconds, exactly */
 void pl_write_real(struct pl_writer *w, double v);
 /* A JSON string with its quotes; each byte that is not UTF-8 becomes U+FFFD. */
 void pl_write_json_str(struct pl_writer *w, const char *s, size_t n);
+void pl_write_json_text(struct pl_writer *w, const char *s); /* the same; NULL: "" */
 /* A JSON value as a file had it: copied when it is valid JSON on one line, else written anew with
  * what is not JSON (bare inf, N/A) as strings. */
 void pl_write_json(struct pl_writer *w, const char *s, size_t n);

@@ -44,9 +44,8 @@ struct filter {
 	struct pl_sink *next;
 	struct pl_merge_context merge; /* clocks of the current segments */
 	bool new_merge;		       /* not passed on yet */
-	uint32_t n_segs;
-	uint8_t kind[256]; /* passes */
-	uint8_t *name;	   /* by string: 0 not looked at, 1 no, 2 passes */
+	uint8_t kind[256];	       /* passes */
+	uint8_t *name;		       /* by string: 0 not looked at, 1 no, 2 passes */
 	size_t n_name, cap_name;
 	uint8_t *mask;
 	struct dest d;
@@ -486,7 +485,6 @@ static int on_merge(struct pl_sink *sink, const struct pl_merge *m, struct pl_er
 	if (!x->f->has_time)
 		PL_TRY(pass_kept(x, err));
 	PL_TRY(pl_trace_merge_context_take(&x->merge, m, err));
-	x->merge.rel = x->n_segs ? UINT32_MAX : 0;
 	x->new_merge = true;
 out:
 	return rc;
@@ -496,8 +494,7 @@ static int on_begin(struct pl_sink *sink, struct pl_segment *seg, struct pl_err 
 {
 	struct filter *x = (struct filter *)sink;
 
-	if (x->n_segs++)
-		x->merge.rel++;
+	pl_trace_merge_context_begin(&x->merge);
 	x->n_name = x->n_first = x->held.n = x->from.n = 0;
 	x->steps.n = x->steps.n_launches = 0;
 	pl_trace_hold_reset(&x->hold);

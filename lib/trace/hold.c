@@ -166,11 +166,18 @@ void pl_trace_row_values_fini(struct pl_row_values *r)
 /* ---- corrected times ---------------------------------------------------------------------------
  */
 
+void pl_trace_merge_context_begin(struct pl_merge_context *x)
+{
+	if (x->n_segs++)
+		x->rel++;
+}
+
 int pl_trace_merge_context_take(struct pl_merge_context *x, const struct pl_merge *m,
 				struct pl_err *err)
 {
-	pl_trace_merge_context_fini(x);
+	pl_trace_merge_fini(&x->m);
 	x->present = true;
+	x->rel = x->n_segs ? UINT32_MAX : 0; /* the next segment is number 0 */
 	return pl_trace_merge_dup(m, &x->m, err);
 }
 

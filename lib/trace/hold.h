@@ -27,12 +27,15 @@ int pl_trace_row_values_build(struct pl_row_values *r, const struct pl_batch *b,
 			      struct pl_err *err);
 void pl_trace_row_values_fini(struct pl_row_values *r);
 
-/* A copy of the table that merge added, and the segments that it is about. */
+/* A copy of the table that merge added, and the segments that it is about. Zero-initialised is
+ * before the first segment. */
 struct pl_merge_context {
 	struct pl_merge m; /* as given; owned */
 	bool present;
-	uint32_t rel; /* number of the current segment, as m counts */
+	uint32_t n_segs; /* begun so far, the current one included */
+	uint32_t rel;	 /* number of the current segment, as m counts */
 };
+void pl_trace_merge_context_begin(struct pl_merge_context *x); /* a segment begins */
 int pl_trace_merge_context_take(struct pl_merge_context *x, const struct pl_merge *m,
 				struct pl_err *err);
 const struct pl_clock *pl_trace_merge_context_clock(const struct pl_merge_context *x, int32_t rank);

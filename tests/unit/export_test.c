@@ -154,26 +154,26 @@ static bool has(const char *text, const char *part)
 
 static void test_pb(void)
 {
-	struct pl_buf b = { 0 };
+	struct pl_writer w = { 0 };
 	size_t outer, inner;
 	static const uint8_t want[] = { 0x08, 0x96, 0x01, 0x12, 0x86, 0x80, 0x80, 0x00,
 					0x1a, 0x81, 0x80, 0x80, 0x00, 'x',  0x21, 0,
 					0,    0,    0,	  0,	0,    0xf0, 0x3f };
-	int rc = pl_pb_varint(&b, 1, 150, &err);
 
-	rc |= pl_pb_open(&b, 2, &outer, &err);
-	rc |= pl_pb_open(&b, 3, &inner, &err);
-	rc |= pl_buf_put(&b, "x", 1, &err);
-	rc |= pl_pb_close(&b, inner, &err);
-	rc |= pl_pb_close(&b, outer, &err);
-	rc |= pl_pb_double(&b, 4, 1.0, &err);
-	ok(rc == 0 && b.n == sizeof(want) && !memcmp(b.p, want, b.n),
+	pl_pb_varint(&w, 1, 150);
+	outer = pl_pb_open(&w, 2);
+	inner = pl_pb_open(&w, 3);
+	pl_write_char(&w, 'x');
+	pl_pb_close(&w, inner);
+	pl_pb_close(&w, outer);
+	pl_pb_double(&w, 4, 1.0);
+	ok(!w.fail.code && w.b.n == sizeof(want) && !memcmp(w.b.p, want, w.b.n),
 	   "protobuf: varint, nested messages, double");
-	b.n = 0;
-	rc = pl_pb_varint(&b, 16, UINT64_MAX, &err);
-	ok(rc == 0 && b.n == 12 && b.p[0] == 0x80 && b.p[1] == 1 && b.p[11] == 1,
+	w.b.n = 0;
+	pl_pb_varint(&w, 16, UINT64_MAX);
+	ok(!w.fail.code && w.b.n == 12 && w.b.p[0] == 0x80 && w.b.p[1] == 1 && w.b.p[11] == 1,
 	   "protobuf: two-byte tag, ten-byte varint");
-	pl_buf_fini(&b);
+	pl_writer_fini(&w);
 }
 
 /* ---- Chrome ------------------------------------------------------------------------------------
