@@ -228,10 +228,15 @@ void pl_write_csv(struct pl_writer *w, const char *s, size_t n)
 		return;
 	}
 	pl_write_char(w, '"');
-	for (i = 0; i < n; i++) {
-		if (s[i] == '"')
+	while (n) { /* quotes are doubled */
+		const char *quote = memchr(s, '"', n);
+
+		i = quote ? (size_t)(quote - s) + 1 : n;
+		pl_write(w, s, i);
+		if (quote)
 			pl_write_char(w, '"');
-		pl_write_char(w, s[i]);
+		s += i;
+		n -= i;
 	}
 	pl_write_char(w, '"');
 }
