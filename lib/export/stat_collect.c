@@ -294,16 +294,6 @@ out:
 /* ---- steps, memory -----------------------------------------------------------------------------
  */
 
-static int64_t last_number(const char *s, size_t n)
-{
-	size_t i = n;
-	int64_t v = 0;
-
-	while (i && s[i - 1] >= '0' && s[i - 1] <= '9' && n - i < 18)
-		i--;
-	return i < n && pl_json_i64(s + i, n - i, &v) ? v : -1;
-}
-
 static int end_steps(struct stat *s, const struct pl_segment *seg, const struct place *place,
 		     struct pl_err *err)
 {
@@ -311,17 +301,15 @@ static int end_steps(struct stat *s, const struct pl_segment *seg, const struct 
 	int rc = 0;
 
 	for (size_t i = 0; i < s->n; i++) {
-		const char *text;
-		size_t n;
 		int64_t v;
 
 		if (s->kind[i] != PL_K_STEP || s->dur[i] < 0 || s->track[i] >= seg->n_tracks)
 			continue;
 		while (j < s->n_number && s->number[j].event < i)
 			j++;
-		text = pl_trace_segment_str(seg, s->name[i], &n);
-		v = j < s->n_number && s->number[j].event == i ? s->number[j].v
-							       : last_number(text, n);
+		v = j < s->n_number && s->number[j].event == i
+			    ? s->number[j].v
+			    : pl_trace_step_number(seg, s->name[i]);
 		PL_TRY(pl_grow(&s->step, &s->cap_steps, s->n_steps + 1, sizeof(*s->step), err));
 		s->step[s->n_steps++] =
 			(struct stat_step){ v, s->dur[i],

@@ -74,7 +74,7 @@ PL_COMPARATOR(by_rank_time, struct pl_trace_step, rank, t0);
 
 PL_COMPARATOR(by_corr, struct pl_trace_launch, rank, corr, ts);
 
-static int64_t number_at_end(const struct pl_segment *s, pl_id name)
+int64_t pl_trace_step_number(const struct pl_segment *s, pl_id name)
 {
 	size_t n, i;
 	const char *p = pl_trace_segment_str(s, name, &n);
@@ -97,7 +97,7 @@ void pl_trace_steps_sort(struct pl_trace_steps *x, const struct pl_segment *s)
 
 		p->rank = rank_of(s, p->track);
 		if (!p->numbered)
-			p->step = number_at_end(s, p->name);
+			p->step = pl_trace_step_number(s, p->name);
 	}
 	for (size_t i = 0; i < x->n_launches; i++)
 		x->launch[i].rank = rank_of(s, x->launch[i].track);
@@ -148,7 +148,7 @@ int64_t pl_trace_steps_of(const struct pl_trace_steps *x, const struct pl_segmen
 			t = launch_of(x, k->rank, v, t);
 	}
 	if (b->kind[i] == PL_K_STEP)
-		return number_at_end(s, b->name[i]);
+		return pl_trace_step_number(s, b->name[i]);
 	return step_at(x, k ? k->rank : -1, t);
 }
 

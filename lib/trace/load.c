@@ -20,67 +20,75 @@ struct loader {
 	size_t cap_limit;
 };
 
-/* Dense columns of numbers and of strings, by role. */
-static const struct {
-	uint8_t role;
-	bool names; /* equality is all that counts, so a string will do as well */
-	size_t offset;
-} numbers[] = {
-	{ PL_R_STEP, false, offsetof(struct pl_events, step) },
-	{ PL_R_CORR, true, offsetof(struct pl_events, corr) },
-	{ PL_R_FLOW, true, offsetof(struct pl_events, flow) },
-	{ PL_R_SEQ, false, offsetof(struct pl_events, seq) },
-	{ PL_R_PEER, false, offsetof(struct pl_events, peer) },
-	{ PL_R_BYTES, false, offsetof(struct pl_events, bytes) },
-	{ PL_R_MB, false, offsetof(struct pl_events, mb) },
-	{ PL_R_CHUNK, false, offsetof(struct pl_events, chunk) },
-	{ PL_R_LAYER, false, offsetof(struct pl_events, layer) },
-	{ PL_R_EXTERNAL, true, offsetof(struct pl_events, external) },
-	{ PL_R_CHANNEL, false, offsetof(struct pl_events, channel) },
-	{ PL_R_OF, false, offsetof(struct pl_events, of) },
-	{ PL_R_SRC, false, offsetof(struct pl_events, peer) },
-	{ PL_R_DST, false, offsetof(struct pl_events, peer) },
-	{ PL_R_RECORD, false, offsetof(struct pl_events, record) },
-	{ PL_R_STREAM, false, offsetof(struct pl_events, stream) },
-	{ PL_R_WAIT_STREAM, false, offsetof(struct pl_events, wait_stream) },
-	{ PL_R_WAIT_CORR, false, offsetof(struct pl_events, wait_corr) },
-	{ PL_R_WAIT_EVENT, false, offsetof(struct pl_events, wait_event) },
-	{ PL_R_ALLOC, false, offsetof(struct pl_events, alloc) },
-	{ PL_R_ADDRESS, false, offsetof(struct pl_events, address) },
-	{ PL_R_ALLOCATED, false, offsetof(struct pl_events, allocated) },
-	{ PL_R_DEVICE_TYPE, false, offsetof(struct pl_events, device_type) },
-	{ PL_R_DEVICE, false, offsetof(struct pl_events, device) },
+/* Dense columns, by role. */
+enum values {
+	NUMBERS,
+	NAMES, /* numbers whose equality is all that counts, so a string will do as well */
+	TEXTS, /* strings */
 };
-static const struct {
-	uint8_t role;
+#define COLUMN(role, values, member)                                                               \
+	{                                                                                          \
+		PL_R_##role, values, offsetof(struct pl_events, member)                            \
+	}
+static const struct column {
+	uint8_t role, values;
 	size_t offset;
-} texts[] = {
-	{ PL_R_GROUP, offsetof(struct pl_events, group) },
-	{ PL_R_COLL, offsetof(struct pl_events, coll) },
-	{ PL_R_CAT, offsetof(struct pl_events, cat) },
-	{ PL_R_DIMS, offsetof(struct pl_events, dims) },
-	{ PL_R_TYPES, offsetof(struct pl_events, types) },
+} columns[] = {
+	COLUMN(STEP, NUMBERS, step),
+	COLUMN(CORR, NAMES, corr),
+	COLUMN(FLOW, NAMES, flow),
+	COLUMN(SEQ, NUMBERS, seq),
+	COLUMN(PEER, NUMBERS, peer),
+	COLUMN(BYTES, NUMBERS, bytes),
+	COLUMN(MB, NUMBERS, mb),
+	COLUMN(CHUNK, NUMBERS, chunk),
+	COLUMN(LAYER, NUMBERS, layer),
+	COLUMN(EXTERNAL, NAMES, external),
+	COLUMN(CHANNEL, NUMBERS, channel),
+	COLUMN(OF, NUMBERS, of),
+	COLUMN(SRC, NUMBERS, peer),
+	COLUMN(DST, NUMBERS, peer),
+	COLUMN(RECORD, NUMBERS, record),
+	COLUMN(STREAM, NUMBERS, stream),
+	COLUMN(WAIT_STREAM, NUMBERS, wait_stream),
+	COLUMN(WAIT_CORR, NUMBERS, wait_corr),
+	COLUMN(WAIT_EVENT, NUMBERS, wait_event),
+	COLUMN(ALLOC, NUMBERS, alloc),
+	COLUMN(ADDRESS, NUMBERS, address),
+	COLUMN(ALLOCATED, NUMBERS, allocated),
+	COLUMN(DEVICE_TYPE, NUMBERS, device_type),
+	COLUMN(DEVICE, NUMBERS, device),
+	COLUMN(GROUP, TEXTS, group),
+	COLUMN(COLL, TEXTS, coll),
+	COLUMN(CAT, TEXTS, cat),
+	COLUMN(DIMS, TEXTS, dims),
+	COLUMN(TYPES, TEXTS, types),
 };
 
-static int64_t **number_of(struct pl_events *e, size_t i)
+/* Where the array of a column is kept. */
+static void *place_of(const struct pl_events *e, const struct column *c)
 {
-	return (int64_t **)(void *)((char *)e + numbers[i].offset);
+	return (char *)e + c->offset;
 }
 
-static pl_id **text_of(struct pl_events *e, size_t i)
+static void *array_of(const struct pl_events *e, const struct column *c)
 {
-	return (pl_id **)(void *)((char *)e + texts[i].offset);
+	void *p;
+
+	memcpy(&p, place_of(e, c), sizeof(p));
+	return p;
+}
+
+static size_t size_of(const struct column *c)
+{
+	return c->values == TEXTS ? sizeof(pl_id) : sizeof(int64_t);
 }
 
 static void drop_columns(struct pl_events *e)
 {
-	for (size_t i = 0; i < PL_LEN(numbers); i++) {
-		pl_free(*number_of(e, i));
-		*number_of(e, i) = NULL;
-	}
-	for (size_t i = 0; i < PL_LEN(texts); i++) {
-		pl_free(*text_of(e, i));
-		*text_of(e, i) = NULL;
+	for (const struct column *c = columns; c < columns + PL_LEN(columns); c++) {
+		pl_free(array_of(e, c));
+		memset(place_of(e, c), 0, sizeof(void *));
 	}
 	pl_free(e->kind);
 	pl_free(e->track);
@@ -146,59 +154,45 @@ static int reserve(struct loader *l, uint64_t need, struct pl_err *err)
 	PL_TRY(widen(&e->name, cap, sizeof(*e->name), err));
 	PL_TRY(widen(&e->ts, cap, sizeof(*e->ts), err));
 	PL_TRY(widen(&e->dur, cap, sizeof(*e->dur), err));
-	for (size_t i = 0; i < PL_LEN(numbers); i++)
-		if (*number_of(e, i))
-			PL_TRY(widen(number_of(e, i), cap, sizeof(int64_t), err));
-	for (size_t i = 0; i < PL_LEN(texts); i++)
-		if (*text_of(e, i))
-			PL_TRY(widen(text_of(e, i), cap, sizeof(pl_id), err));
+	for (const struct column *c = columns; c < columns + PL_LEN(columns); c++)
+		if (array_of(e, c))
+			PL_TRY(widen(place_of(e, c), cap, size_of(c), err));
 	l->cap = cap;
 out:
 	return rc;
 }
 
-static void fill_numbers(int64_t *v, uint64_t from, uint64_t to)
+/* No values yet in these rows. */
+static void fill(struct pl_events *e, const struct column *c, uint64_t from, uint64_t to)
 {
-	for (uint64_t i = from; v && i < to; i++)
-		v[i] = INT64_MIN;
-}
+	void *array = array_of(e, c);
+	pl_id *text = array;
+	int64_t *v = array;
 
-static void fill_texts(pl_id *v, uint64_t from, uint64_t to)
-{
-	for (uint64_t i = from; v && i < to; i++)
-		v[i] = PL_NONE;
+	if (c->values == TEXTS)
+		for (uint64_t i = from; text && i < to; i++)
+			text[i] = PL_NONE;
+	else
+		for (uint64_t i = from; v && i < to; i++)
+			v[i] = INT64_MIN;
 }
 
 /* The columns that exist have no values yet in the rows of a new batch. */
 static void fill_all(struct loader *l, uint64_t from, uint64_t to)
 {
-	for (size_t i = 0; i < PL_LEN(numbers); i++)
-		fill_numbers(*number_of(l->cur, i), from, to);
-	for (size_t i = 0; i < PL_LEN(texts); i++)
-		fill_texts(*text_of(l->cur, i), from, to);
+	for (const struct column *c = columns; c < columns + PL_LEN(columns); c++)
+		fill(l->cur, c, from, to);
 }
 
-static int need_numbers(struct loader *l, int64_t **v, uint64_t to, struct pl_err *err)
+static int need_column(struct loader *l, const struct column *c, uint64_t to, struct pl_err *err)
 {
 	int rc;
 
-	if (*v)
+	if (array_of(l->cur, c))
 		return 0;
-	rc = widen(v, l->cap, sizeof(**v), err);
+	rc = widen(place_of(l->cur, c), l->cap, size_of(c), err);
 	if (rc >= 0)
-		fill_numbers(*v, 0, to);
-	return rc;
-}
-
-static int need_texts(struct loader *l, pl_id **v, uint64_t to, struct pl_err *err)
-{
-	int rc;
-
-	if (*v)
-		return 0;
-	rc = widen(v, l->cap, sizeof(**v), err);
-	if (rc >= 0)
-		fill_texts(*v, 0, to);
+		fill(l->cur, c, 0, to);
 	return rc;
 }
 
@@ -273,48 +267,39 @@ static int64_t number(const struct pl_segment *seg, const struct pl_col *c, uint
 	}
 }
 
-static int load_number(struct loader *l, const struct pl_segment *seg, const struct pl_col *c,
-		       size_t i, uint64_t to, struct pl_err *err)
+static int load_values(struct loader *l, const struct pl_segment *seg, const struct pl_col *from,
+		       const struct column *c, uint64_t to, struct pl_err *err)
 {
-	int64_t **v = number_of(l->cur, i);
-	uint64_t at = l->cur->n;
-	int rc = need_numbers(l, v, to, err);
+	int rc = need_column(l, c, to, err);
+	int64_t *v;
+	pl_id *text;
 
 	if (rc < 0)
 		return rc;
-	if (c->type == PL_V_INT)
-		for (uint32_t k = 0; k < c->n; k++)
-			(*v)[at + c->row[k]] = c->val[k];
+	v = (int64_t *)array_of(l->cur, c) + l->cur->n;
+	text = (pl_id *)array_of(l->cur, c) + l->cur->n;
+	if (c->values == TEXTS)
+		for (uint32_t k = 0; k < from->n; k++)
+			text[from->row[k]] = (pl_id)from->val[k];
+	else if (from->type == PL_V_INT)
+		for (uint32_t k = 0; k < from->n; k++)
+			v[from->row[k]] = from->val[k];
 	else
-		for (uint32_t k = 0; k < c->n; k++)
-			(*v)[at + c->row[k]] = number(seg, c, k, numbers[i].names);
+		for (uint32_t k = 0; k < from->n; k++)
+			v[from->row[k]] = number(seg, from, k, c->values == NAMES);
 	return 0;
 }
 
-static int load_text(struct loader *l, const struct pl_col *c, pl_id **v, uint64_t to,
-		     struct pl_err *err)
-{
-	int rc = need_texts(l, v, to, err);
-
-	if (rc < 0)
-		return rc;
-	for (uint32_t k = 0; k < c->n; k++)
-		(*v)[l->cur->n + c->row[k]] = (pl_id)c->val[k];
-	return 0;
-}
-
-static int load_col(struct loader *l, const struct pl_segment *seg, const struct pl_col *c,
+static int load_col(struct loader *l, const struct pl_segment *seg, const struct pl_col *from,
 		    uint64_t to, struct pl_err *err)
 {
-	bool text = c->type == PL_V_STR || c->type == PL_V_JSON;
+	bool text = from->type == PL_V_STR || from->type == PL_V_JSON;
 	int rc = 0;
 
-	for (size_t i = 0; i < PL_LEN(numbers); i++)
-		if (numbers[i].role == c->role && l->roles & PL_ROLE_BIT(c->role))
-			PL_TRY(load_number(l, seg, c, i, to, err));
-	for (size_t i = 0; text && i < PL_LEN(texts); i++)
-		if (texts[i].role == c->role && l->roles & PL_ROLE_BIT(c->role))
-			PL_TRY(load_text(l, c, text_of(l->cur, i), to, err));
+	for (const struct column *c = columns; c < columns + PL_LEN(columns); c++)
+		if (c->role == from->role && l->roles & PL_ROLE_BIT(c->role) &&
+		    (text || c->values != TEXTS))
+			PL_TRY(load_values(l, seg, from, c, to, err));
 out:
 	return rc;
 }

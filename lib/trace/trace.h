@@ -269,6 +269,8 @@ struct pl_trace_header {
 int pl_trace_header_read(const struct pl_segment *s, struct pl_trace_header *h,
 			 struct pl_err *err) PL_MUST;
 void pl_trace_header_fini(struct pl_trace_header *h);
+/* The number at the end of a name, as of "ProfilerStep#3"; INT64_MIN: none. */
+int64_t pl_trace_step_number(const struct pl_segment *s, pl_id name);
 /* A track with everything unknown. */
 void pl_trace_track_init(struct pl_track *t);
 
