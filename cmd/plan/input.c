@@ -1,4 +1,5 @@
 /* Input of the search: the steps of the graph, and the rewrites that may be used. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,7 +92,8 @@ static bool alike(const struct pl_graph *g)
 	return most > 1 && 2 * most > n_reported(g);
 }
 
-int choose_steps(const struct config *c, struct pl_graph *g, struct pl_err *err)
+int choose_steps(const struct config *c, struct pl_graph *g, struct pl_search_noise *noise,
+		 struct pl_err *err)
 {
 	int64_t *pair = NULL;
 	size_t n = 0, folded = 0;
@@ -102,8 +104,11 @@ int choose_steps(const struct config *c, struct pl_graph *g, struct pl_err *err)
 		PL_TRY(pick(g, pair, n, err));
 	if (c->fold == FOLD_NONE || n_reported(g) < 2)
 		goto out;
+	PL_TRY(pl_search_noise_find(g, noise, err));
 	if (c->fold != FOLD_AUTO || alike(g)) {
 		PL_TRY(fold(g, c->fold != FOLD_MEAN, &folded, err));
+		noise->work /= sqrt((double)folded);
+		noise->step /= sqrt((double)folded);
 		pl_say(&c->c.log, PL_LOG_NOTE, "one step stands for %zu", folded);
 	} else {
 		PL_TRY(pick_median(g, err));

@@ -131,7 +131,7 @@ static int search(const struct config *c, struct pl_graph *g, struct pl_pool *po
 				    err)); /* buckets are whole collectives, in the fit as well */
 	PL_TRY(pl_cost_fit(g, c->topology ? &topo : NULL, &cost, err));
 	fitted = true;
-	PL_TRY(choose_steps(c, g, err));
+	PL_TRY(choose_steps(c, g, &o.noise, err));
 	pl_progress("searching");
 	name = strrchr(name, '/') ? strrchr(name, '/') + 1 : name;
 	p->base = pl_arena_dup(&p->arena, name, strlen(name));

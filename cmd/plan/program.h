@@ -25,7 +25,8 @@ struct config {
 
 /* ---- input.c ---- */
 /* One step that stands for those of the graph, as asked for. */
-int choose_steps(const struct config *c, struct pl_graph *g, struct pl_err *err) PL_MUST;
+int choose_steps(const struct config *c, struct pl_graph *g, struct pl_search_noise *noise,
+		 struct pl_err *err) PL_MUST;
 /* The rewrites that --allow and --forbid leave. */
 int choose_rewrites(const struct config *c, struct pl_search_opts *o, struct pl_err *err) PL_MUST;
 

@@ -30,6 +30,8 @@ struct search {
 	const struct pl_cost *cost;
 	const struct pl_graph *g; /* reduced, if it could be */
 	struct pl_graph reduced;
+	double tolerance; /* of the reduced graph, see pl_search_reduce() */
+	bool whole;	  /* the graph must not be reduced */
 	struct pl_sim *sim;
 	struct worker *worker;
 	uint32_t n_workers;
@@ -80,7 +82,8 @@ extern const struct strategy pl_search_strategy_precision, pl_search_strategy_bu
 	pl_search_strategy_memory, pl_search_strategy_fusion;
 
 /* ---- search.c ---- */
-/* Lower the bound if the extras make it lower. Worker 0 is at the root afterwards. */
+/* Lower the bound if operations as the extras leave them make it lower. Worker 0 is at the root
+ * afterwards. */
 int pl_search_bound(struct search *s, struct pl_err *err) PL_MUST;
 
 /* ---- strategy_buckets.c ---- */
@@ -90,9 +93,11 @@ int pl_search_buckets_open(struct search *s, struct pl_plan *p, struct pl_err *e
 double pl_search_buckets_bound(const struct search *s);
 
 /* ---- symmetry.c ---- */
-/* Reduce the graph to one rank of each class of equal ranks, if its step then takes the same time.
- */
-int pl_search_reduce(const struct pl_graph *g, struct pl_graph *out, bool *reduced,
+/* Reduce the graph to one rank of each class of equal ranks, if its step then takes the same time;
+ * else to one of each class of ranks that are alike but for noise. *tolerance: how far, in ns, the
+ * mean step may be from that of the whole graph; 0: it is the same. */
+int pl_search_reduce(const struct pl_graph *g, const struct pl_search_noise *noise,
+		     struct pl_graph *out, bool *reduced, double *tolerance,
 		     struct pl_err *err) PL_MUST;
 
 /* ---- workers.c ---- */
@@ -145,6 +150,10 @@ int pl_search_extra_add(struct search *s, const struct pl_rewrite *rw, struct pl
 int pl_search_worker_peak(struct worker *l, struct peak *out, struct pl_err *err) PL_MUST;
 
 /* ---- lines.c ---- */
+/* Apply the lines to a rewriter (of `e`) without changes; the mean step, INFINITY after a failure.
+ */
+int pl_search_carry_out_plan(const struct search *s, struct pl_edit *e, struct pl_rewriter *r,
+			     const struct pl_plan *p, double *mean, struct pl_err *err) PL_MUST;
 /* Write the best candidate as lines of the plan, each with the time that it saves. */
 int pl_search_write_lines(struct search *s, struct pl_plan *p, struct pl_err *err) PL_MUST;
 

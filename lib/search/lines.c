@@ -128,13 +128,29 @@ out:
 	return rc;
 }
 
+int pl_search_carry_out_plan(const struct search *s, struct pl_edit *e, struct pl_rewriter *r,
+			     const struct pl_plan *p, double *mean, struct pl_err *err)
+{
+	bool comm = false;
+	int rc = pl_rewrite_plan(r, p, err);
+
+	for (size_t i = 0; i < p->n_rw; i++)
+		comm |= pl_rewrite_is_comm(p->rw[i].op);
+	/* behind it: operations are changed as they were recorded, with nothing put between them */
+	if (rc == 0 && s->n && !comm)
+		rc = pl_rewrite_model(r, err);
+	if (rc == 0)
+		rc = pl_edit_settle(e, err);
+	*mean = rc == 0 ? pl_edit_mean_step(e) : INFINITY;
+	return rc;
+}
+
 /* The mean step with some lines of the plan; INFINITY where they do not go without the others. */
 static int with_lines(struct search *s, const struct pl_plan *p, struct pl_rewrite *rw, size_t n,
 		      double *mean, struct pl_err *err)
 {
 	struct pl_rewriter *r = s->worker[0].r;
 	struct pl_plan some = *p;
-	bool comm = false;
 	size_t mark;
 	int rc;
 
@@ -143,15 +159,7 @@ static int with_lines(struct search *s, const struct pl_plan *p, struct pl_rewri
 	mark = pl_rewriter_mark(r);
 	some.rw = rw;
 	some.n_rw = n;
-	rc = pl_rewrite_plan(r, &some, err);
-	for (size_t i = 0; i < n; i++)
-		comm |= pl_rewrite_is_comm(rw[i].op);
-	/* behind it: operations are changed as they were recorded, with nothing put between them */
-	if (rc == 0 && s->n && !comm)
-		rc = pl_rewrite_model(r, err);
-	if (rc == 0)
-		rc = pl_edit_settle(&s->worker[0].e, err);
-	*mean = rc == 0 ? pl_edit_mean_step(&s->worker[0].e) : INFINITY;
+	rc = pl_search_carry_out_plan(s, &s->worker[0].e, r, &some, mean, err);
 	pl_rewriter_undo(r, mark);
 	if (rc == PL_EDATA) {
 		memset(err, 0, sizeof(*err));

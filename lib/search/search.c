@@ -20,38 +20,46 @@ static const struct strategy *const strategies[] = { &pl_search_strategy_precisi
 
 /* ---- before ---------------------------------------------------------------------------------- */
 
-/* The step with every transfer free; the arrivals still wait for one another. Of the operations as
- * the extras leave them, if these make it shorter. */
-int pl_search_bound(struct search *s, struct pl_err *err)
+/* The step with every transfer free; the arrivals still wait for one another. */
+static int free_step(struct pl_edit *e, double *mean, struct pl_err *err)
 {
-	struct pl_edit *e = &s->worker[0].e;
-	size_t mark;
+	size_t mark = pl_edit_mark(e);
 	int rc = 0;
-
-	pl_rewriter_undo(s->worker[0].r, s->worker[0].root);
-	s->worker[0].at = s->worker[0].depth = 0;
-	mark = pl_edit_mark(e);
 
 	for (uint32_t i = 0; rc == 0 && i < e->n_nodes; i++)
 		if (!e->node[i].dead && e->node[i].role == PL_RO_TRANSFER)
 			rc = pl_edit_set_dur(e, i, 0, err);
 	if (rc == 0)
 		rc = pl_edit_settle(e, err);
-	if (rc == 0)
-		s->bound = fmin(s->bound, pl_edit_mean_step(e));
+	*mean = rc == 0 ? pl_edit_mean_step(e) : INFINITY;
 	pl_edit_undo(e, mark);
 	return rc < 0 ? rc : pl_edit_settle(e, err);
+}
+
+int pl_search_bound(struct search *s, struct pl_err *err)
+{
+	struct worker *l = &s->worker[0];
+	double mean;
+	int rc;
+
+	pl_rewriter_undo(l->r, l->root);
+	l->at = l->depth = 0;
+	rc = free_step(&l->e, &mean, err);
+	s->bound = fmin(s->bound, mean);
+	return rc;
 }
 
 static int open_search(struct search *s, const struct pl_graph *g, struct pl_plan *p,
 		       struct pl_err *err)
 {
-	bool reduced;
+	bool reduced = false;
 	int rc;
 
 	s->rng = s->o->seed;
 	s->g = g;
-	PL_TRY(pl_search_reduce(g, &s->reduced, &reduced, err));
+	if (!s->whole)
+		PL_TRY(pl_search_reduce(g, &s->o->noise, &s->reduced, &reduced, &s->tolerance,
+					err));
 	if (reduced)
 		s->g = &s->reduced;
 	s->sim = pl_sim_new(s->g, err);
@@ -126,7 +134,43 @@ static void predict(struct search *s, struct pl_plan *p)
 	}
 }
 
-static int search_all(struct search *s, struct pl_plan *p, struct pl_err *err)
+/* Carry the plan out on the whole graph. If its step is that of the reduced graph within the
+ * tolerance, it becomes the prediction; if not, *again. */
+static int check_whole(struct search *s, const struct pl_graph *g, const struct pl_plan *p,
+		       bool *again, struct pl_err *err)
+{
+	struct pl_sim *sim = pl_sim_new(g, err);
+	struct pl_rewriter *r = NULL;
+	struct pl_edit e = { 0 };
+	double recorded, model, bound;
+	int rc;
+
+	if (!sim)
+		return err->code;
+	PL_TRY(pl_sim_edit(sim, 0, g->n_steps, &e, err));
+	recorded = pl_edit_mean_step(&e);
+	PL_TRY(free_step(&e, &bound, err));
+	r = pl_rewriter_new(&e, s->cost, err);
+	if (!r) {
+		rc = err->code;
+		goto out;
+	}
+	PL_TRY(pl_search_carry_out_plan(s, &e, r, p, &model, err));
+	*again = !(fabs(model - s->best.mean) <= s->tolerance);
+	s->best.mean = model;
+	s->baseline = recorded;
+	/* with the extras that of the whole graph may be lower by the tolerance */
+	s->bound = s->n_extra ? s->bound - s->tolerance : bound;
+out:
+	pl_rewriter_free(r);
+	pl_edit_fini(&e);
+	pl_sim_free(sim);
+	return rc;
+}
+
+/* *again: the reduced graph does not stand for the whole one. */
+static int search_all(struct search *s, const struct pl_graph *g, struct pl_plan *p, bool *again,
+		      struct pl_err *err)
 {
 	struct pl_err ignore = { 0 };
 	bool fits = true;
@@ -144,16 +188,22 @@ static int search_all(struct search *s, struct pl_plan *p, struct pl_err *err)
 		PL_TRY(pl_search_bound(s, err));
 	if (s->n || s->n_extra)
 		PL_TRY(pl_search_write_lines(s, p, fits ? err : &ignore));
+	if (s->tolerance > 0 && fits) {
+		PL_TRY(check_whole(s, g, p, again, err));
+		if (*again)
+			goto out;
+	}
 	predict(s, p);
 	rc = fits ? 0 : PL_ENO;
 out:
 	return rc;
 }
 
-int pl_search(const struct pl_graph *g, const struct pl_cost *cost, const struct pl_search_opts *o,
-	      struct pl_plan *p, struct pl_err *err)
+static int search_once(const struct pl_graph *g, const struct pl_cost *cost,
+		       const struct pl_search_opts *o, bool whole, bool *again, struct pl_plan *p,
+		       struct pl_err *err)
 {
-	struct search s = { .o = o, .cost = cost };
+	struct search s = { .o = o, .cost = cost, .whole = whole };
 	int rc;
 
 	pl_graph_init(&s.reduced);
@@ -163,7 +213,19 @@ int pl_search(const struct pl_graph *g, const struct pl_cost *cost, const struct
 		       "the graph knows no gradients that ranks synchronise; there is %s",
 		       o->fuse_ops ? "no communication to plan" : "nothing to plan");
 	if (rc == 0)
-		rc = search_all(&s, p, err);
+		rc = search_all(&s, g, p, again, err);
 	close_search(&s);
 	return rc;
+}
+
+int pl_search(const struct pl_graph *g, const struct pl_cost *cost, const struct pl_search_opts *o,
+	      struct pl_plan *p, struct pl_err *err)
+{
+	bool again = false;
+	int rc = search_once(g, cost, o, false, &again, p, err);
+
+	if (!again)
+		return rc;
+	p->n_rw = p->n_tensors = 0;
+	return search_once(g, cost, o, true, &again, p, err);
 }

@@ -26,8 +26,21 @@ enum pl_preset {
 	PL_PRESET_COUNT_
 };
 
+/* How much ranks and steps of a recording differ by chance, as a share of their mean. */
+struct pl_search_noise {
+	double work; /* the work of one rank in a step, without waits */
+	double step; /* the length of a step */
+};
+/* The standard deviations from step to step; 0 if there is only one step. */
+int pl_search_noise_find(const struct pl_graph *g, struct pl_search_noise *noise,
+			 struct pl_err *err) PL_MUST;
+
 struct pl_search_opts {
 	enum pl_preset preset;
+	/* Standard errors of what the steps of the graph stand for, for a graph whose steps were
+	 * folded or left out; all 0: measured from the graph's own steps. Ranks that are alike
+	 * within the noise are simulated as one. */
+	struct pl_search_noise noise;
 	pl_ns limit_ns;	     /* wall time; 0: none */
 	int64_t evaluations; /* simulations; 0: none */
 	uint64_t seed;

@@ -1,30 +1,48 @@
 /*
  * Symmetry: if several ranks do the same at the same time, one of them is enough.
  *
- * Two ranks are equal if three conditions hold. Their nodes, in order, have the same kind, name,
- * group and size. The nodes have the same predecessors (each in its own rank, or a rendezvous of
- * both) and the same recorded times in every step. Their resources and tensors are alike. A
- * rendezvous then waits for one rank of each class, because the others arrive at the same moment.
- * Each rank gets a hash over all of this, in one pass over nodes and edges. Afterwards the mean
- * step of the smaller graph is compared with that of the whole graph, to the nanosecond.
+ * Two ranks are alike in structure if their nodes, in order, have the same kind, name, group and
+ * size, and the same predecessors (each in its own rank, or a rendezvous of both), and if their
+ * resources and tensors are alike. Each rank gets a hash over all of this, in one pass over nodes
+ * and edges. There are two ways to compare times:
+ *
+ * - Equal: the recorded times of every step and the latencies of the resources are equal. A
+ *   rendezvous then waits for one rank of each class, because the others arrive at the same moment.
+ *   The mean step of the smaller graph is that of the whole graph, to the nanosecond.
+ * - Alike, for recordings: the mean work of a step differs between the ranks by no more than noise
+ *   explains. The noise is measured: how much the work of one rank differs from step to step. Two
+ *   ranks are alike if their means differ by SIGNIFICANT standard errors of such a difference. The
+ * one rank then gets the latest start and the latest end of each node over its class. Maxima of
+ * times keep every dependency between them, so this is a possible recording, and its rendezvous
+ * fire when those of the whole graph did. The mean step may differ from that of the whole graph by
+ * SIGNIFICANT standard errors of the mean recorded step. Changes can differ by more, so the search
+ * checks the final plan on the whole graph (search.c).
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "search/internal.h"
 
+/* 3 standard errors: noise alone exceeds them in 0.3 % of the comparisons. */
+#define SIGNIFICANT 3
+
 struct rank_class {
 	uint64_t hash;
+	double work; /* mean over steps */
 	int32_t rank;
 	uint32_t slot; /* in the graph's list of ranks */
 };
 struct symmetry {
 	const struct pl_graph *g;
-	uint64_t *hash;	 /* [rank slot] */
-	uint32_t *count; /* [rank slot]: nodes of the shape so far */
-	uint32_t *local; /* [node]: number within its rank */
-	uint32_t *slot;	 /* [resource]: rank slot */
-	uint32_t *res;	 /* [resource]: number within its rank */
+	const struct pl_search_noise *noise;
+	bool alike;	    /* the times need not be equal */
+	uint32_t *class_of; /* [rank slot]: slot of the rank that stays */
+	uint64_t *hash;	    /* [rank slot] */
+	uint32_t *count;    /* [rank slot]: nodes of the shape so far */
+	uint32_t *local;    /* [node]: number within its rank */
+	uint32_t *slot;	    /* [resource]: rank slot */
+	uint32_t *res;	    /* [resource]: number within its rank */
 };
 
 static void mix(uint64_t *h, uint64_t v)
@@ -47,6 +65,8 @@ static void hash_resources(struct symmetry *s)
 		s->res[i] = s->count[slot]++;
 		mix(&s->hash[slot],
 		    r->track_type | (uint64_t)r->discipline << 8 | (uint64_t)r->capacity << 16);
+		if (s->alike)
+			continue;
 		mix(&s->hash[slot], (uint64_t)r->launch_ns);
 		mix(&s->hash[slot], (uint64_t)r->dispatch_ns);
 		mix(&s->hash[slot], (uint64_t)r->early_ns);
@@ -61,6 +81,9 @@ static void hash_edge(struct symmetry *s, const struct pl_shape *sh, uint32_t sl
 	uint32_t from = sh->res[src] == PL_NONE ? PL_NONE : s->slot[sh->res[src]];
 	uint64_t *h = &s->hash[slot];
 
+	/* on the edge between them: by chance the operation begins before its launch returns */
+	if (s->alike && PL_E_TYPE(type) == PL_E_EARLY)
+		type = PL_E_LAUNCH;
 	if (from == PL_NONE)
 		mix(h, (uint64_t)src << 8 | type | 1ull << 60);
 	else if (from == slot)
@@ -79,7 +102,8 @@ static void hash_node(struct symmetry *s, const struct pl_shape *sh, uint32_t i)
 	s->local[i] = s->count[slot]++;
 	mix(h, sh->type[i] | (uint64_t)sh->role[i] << 8 | (uint64_t)sh->kind[i] << 16 |
 		       (uint64_t)sh->flags[i] << 24 | (uint64_t)s->res[sh->res[i]] << 32);
-	mix(h, sh->name[i] | (uint64_t)sh->group[i] << 32);
+	/* an entry has the name of its resource, in which a thread has its number */
+	mix(h, (sh->type[i] == PL_N_ENTRY ? 0 : sh->name[i]) | (uint64_t)sh->group[i] << 32);
 	mix(h, sh->bytes ? (uint64_t)sh->bytes[i] : UINT64_MAX);
 	mix(h,
 	    (uint64_t)(sh->layer ? sh->layer[i] : -1) << 32 ^ (uint32_t)(sh->mb ? sh->mb[i] : -1));
@@ -150,51 +174,224 @@ static int hash_shape(struct symmetry *s, uint32_t shape, struct pl_err *err)
 	return 0;
 }
 
-PL_COMPARATOR(by_hash, struct rank_class, hash, rank);
+/* ---- classes --------------------------------------------------------------------------------- */
 
-/* The first rank of each class, as pairs for pl_graph_pick(). */
-static int classes(const struct symmetry *s, int64_t **pair, size_t *n, struct pl_err *err)
+/* Work alone, without waits: time that the rank itself decides. */
+static bool is_work(const struct pl_shape *sh, uint32_t i)
 {
-	size_t ranks = (size_t)s->g->n_ranks;
-	struct rank_class *v = NULL;
-	int rc = pl_alloc(&v, ranks, sizeof(*v), err);
+	return sh->type[i] == PL_N_OP && (sh->role[i] == PL_RO_COMPUTE ||
+					  sh->role[i] == PL_RO_HOST || sh->role[i] == PL_RO_COPY);
+}
 
-	*n = 0;
-	if (rc == 0 && (rc = pl_alloc(pair, 2 * ranks, sizeof(**pair), err)) == 0) {
-		for (uint32_t i = 0; i < ranks; i++)
-			v[i] = (struct rank_class){ s->hash[i], s->g->rank[i], i };
-		pl_sort(v, ranks, sizeof(*v), by_hash);
-		for (size_t i = 0; i < ranks; i++) {
-			if (i && v[i].hash == v[i - 1].hash)
-				continue;
-			(*pair)[2 * *n] = (*pair)[2 * *n + 1] = v[i].rank;
-			++*n;
-		}
+static uint32_t slot_of_node(const struct pl_graph *g, const struct pl_shape *sh, uint32_t i)
+{
+	return sh->res[i] == PL_NONE ? PL_NONE : pl_graph_rank_index(g, g->res[sh->res[i]].rank);
+}
+
+/* Mean and standard deviation, one value after the other (Welford 1962). */
+struct spread {
+	double n, mean, squares;
+};
+static void add_value(struct spread *s, double x)
+{
+	double off = x - s->mean;
+
+	s->mean += off / ++s->n;
+	s->squares += off * (x - s->mean);
+}
+static double deviation(const struct spread *s)
+{
+	return s->n > 1 ? sqrt(s->squares / (s->n - 1)) : 0;
+}
+
+/* The work of each rank in a step. */
+static int find_work(const struct pl_graph *g, struct spread *work, struct pl_err *err)
+{
+	size_t ranks = (size_t)g->n_ranks;
+	double *step;
+	int rc = pl_alloc(&step, ranks, sizeof(*step), err);
+
+	for (size_t k = 0; rc == 0 && k < g->n_steps; k++) {
+		const struct pl_gstep *st = &g->step[k];
+		const struct pl_shape *sh = &g->shape[st->shape];
+
+		if (st->number == INT64_MIN)
+			continue;
+		memset(step, 0, ranks * sizeof(*step));
+		for (uint32_t i = 0; i < sh->n_nodes; i++)
+			if (is_work(sh, i) && slot_of_node(g, sh, i) != PL_NONE)
+				step[slot_of_node(g, sh, i)] += (double)st->dur[i];
+		for (size_t r = 0; r < ranks; r++)
+			add_value(&work[r], step[r]);
 	}
-	pl_free(v);
+	pl_free(step);
 	return rc;
 }
 
-static int find_classes(const struct pl_graph *g, int64_t **pair, size_t *n, struct pl_err *err)
+int pl_search_noise_find(const struct pl_graph *g, struct pl_search_noise *noise,
+			 struct pl_err *err)
 {
-	struct symmetry s = { .g = g };
+	struct pl_sim *s = pl_sim_new(g, err);
+	struct spread *work = NULL, steps = { 0 };
+	size_t ranks = (size_t)g->n_ranks;
+	double squares = 0;
 	int rc;
 
-	PL_TRY(pl_alloc(&s.hash, (size_t)g->n_ranks, sizeof(*s.hash), err));
-	PL_TRY(pl_alloc(&s.count, (size_t)g->n_ranks, sizeof(*s.count), err));
-	PL_TRY(pl_alloc(&s.slot, g->n_res, sizeof(*s.slot), err));
-	PL_TRY(pl_alloc(&s.res, g->n_res, sizeof(*s.res), err));
-	hash_resources(&s);
-	for (uint32_t i = 0; i < g->n_shapes; i++)
-		PL_TRY(hash_shape(&s, i, err));
-	for (size_t k = 0; k < g->n_steps; k++)
-		hash_times(&s, &g->step[k]);
-	PL_TRY(classes(&s, pair, n, err));
+	*noise = (struct pl_search_noise){ 0 };
+	if (!s)
+		return err->code;
+	PL_TRY(pl_alloc(&work, ranks, sizeof(*work), err));
+	PL_TRY(find_work(g, work, err));
+	for (size_t r = 0; r < ranks; r++)
+		if (work[r].mean > 0)
+			squares += pow(deviation(&work[r]) / work[r].mean, 2);
+	noise->work = ranks ? sqrt(squares / (double)ranks) : 0;
+	for (size_t k = 0; k < g->n_steps; k++) {
+		pl_ns start, end;
+
+		if (!pl_sim_reported(s, k))
+			continue;
+		pl_sim_recorded(s, k, &start, &end);
+		add_value(&steps, (double)(end - start));
+	}
+	noise->step = steps.mean > 0 ? deviation(&steps) / steps.mean : 0;
 out:
-	pl_free(s.hash);
-	pl_free(s.count);
-	pl_free(s.slot);
-	pl_free(s.res);
+	pl_sim_free(s);
+	pl_free(work);
+	return rc;
+}
+
+static int by_class(const void *pa, const void *pb)
+{
+	const struct rank_class *a = pa, *b = pb;
+
+	if (a->hash != b->hash)
+		return PL_COMPARE(a->hash, b->hash);
+	return a->work != b->work ? PL_COMPARE(a->work, b->work) : PL_COMPARE(a->rank, b->rank);
+}
+
+/* Is the work of the two ranks the same, but for noise? */
+static bool is_alike(const struct symmetry *s, const struct rank_class *a,
+		     const struct rank_class *b)
+{
+	return a->hash == b->hash &&
+	       b->work - a->work <= SIGNIFICANT * sqrt(2) * s->noise->work * a->work;
+}
+
+/* The first rank of each class, as pairs for pl_graph_pick(). */
+static int classes(struct symmetry *s, int64_t **pair, size_t *n, struct pl_err *err)
+{
+	size_t ranks = (size_t)s->g->n_ranks, first = 0;
+	struct rank_class *v = NULL;
+	struct spread *work = NULL;
+	int rc;
+
+	*n = 0;
+	PL_TRY(pl_alloc(&v, ranks, sizeof(*v), err));
+	PL_TRY(pl_alloc(&work, ranks, sizeof(*work), err));
+	PL_TRY(pl_alloc(pair, 2 * ranks, sizeof(**pair), err));
+	if (s->alike)
+		PL_TRY(find_work(s->g, work, err));
+	for (uint32_t i = 0; i < ranks; i++) {
+		v[i].hash = s->hash[i];
+		v[i].work = work[i].mean;
+		v[i].rank = s->g->rank[i];
+		v[i].slot = i;
+	}
+	pl_sort(v, ranks, sizeof(*v), by_class);
+	for (size_t i = 0; i < ranks; i++) {
+		if (!i || !is_alike(s, &v[first], &v[i])) {
+			first = i;
+			(*pair)[2 * *n] = (*pair)[2 * *n + 1] = v[i].rank;
+			++*n;
+		}
+		s->class_of[v[i].slot] = v[first].slot;
+	}
+out:
+	pl_free(v);
+	pl_free(work);
+	return rc;
+}
+
+static void symmetry_fini(struct symmetry *s)
+{
+	pl_free(s->hash);
+	pl_free(s->count);
+	pl_free(s->slot);
+	pl_free(s->res);
+	pl_free(s->class_of);
+}
+
+static int find_classes(struct symmetry *s, int64_t **pair, size_t *n, struct pl_err *err)
+{
+	const struct pl_graph *g = s->g;
+	int rc;
+
+	PL_TRY(pl_alloc(&s->hash, (size_t)g->n_ranks, sizeof(*s->hash), err));
+	PL_TRY(pl_alloc(&s->count, (size_t)g->n_ranks, sizeof(*s->count), err));
+	PL_TRY(pl_alloc(&s->slot, g->n_res, sizeof(*s->slot), err));
+	PL_TRY(pl_alloc(&s->res, g->n_res, sizeof(*s->res), err));
+	PL_TRY(pl_alloc(&s->class_of, (size_t)g->n_ranks, sizeof(*s->class_of), err));
+	hash_resources(s);
+	for (uint32_t i = 0; i < g->n_shapes; i++)
+		PL_TRY(hash_shape(s, i, err));
+	for (size_t k = 0; k < g->n_steps && !s->alike; k++)
+		hash_times(s, &g->step[k]);
+	PL_TRY(classes(s, pair, n, err));
+out:
+	return rc;
+}
+
+/* ---- the smaller graph ----------------------------------------------------------------------- */
+
+/* The nodes of the ranks that stay get the latest start and the latest end of their class. `out`
+ * has these nodes in the order in which they are in the graph. */
+static int take_latest(const struct symmetry *s, struct pl_graph *out, size_t step,
+		       struct pl_err *err)
+{
+	const struct pl_graph *g = s->g;
+	const struct pl_gstep *st = &g->step[step];
+	const struct pl_shape *sh = &g->shape[st->shape];
+	struct pl_gstep *to = &out->step[step];
+	uint32_t *first = NULL, *place = NULL, *at = NULL;
+	size_t ranks = (size_t)g->n_ranks;
+	int rc;
+
+	/* place[first[rank] + i]: node i of the rank in `out` */
+	PL_TRY(pl_alloc(&first, ranks + 1, sizeof(*first), err));
+	PL_TRY(pl_alloc(&at, ranks, sizeof(*at), err));
+	PL_TRY(pl_alloc(&place, sh->n_nodes, sizeof(*place), err));
+	for (uint32_t i = 0; i < sh->n_nodes; i++)
+		if (sh->res[i] != PL_NONE && s->slot[sh->res[i]] != PL_NONE)
+			first[s->slot[sh->res[i]] + 1]++;
+	for (size_t r = 0; r < ranks; r++)
+		first[r + 1] += first[r];
+	for (uint32_t i = 0; i < out->shape[to->shape].n_nodes; i++) {
+		uint32_t res = out->shape[to->shape].res[i], slot;
+
+		if (res == PL_NONE)
+			continue;
+		slot = pl_graph_rank_index(g, out->res[res].rank);
+		place[first[slot] + at[slot]++] = i;
+		to->dur[i] += to->start[i]; /* ends, until all ranks are seen */
+	}
+	memset(at, 0, ranks * sizeof(*at));
+	for (uint32_t i = 0; i < sh->n_nodes; i++) {
+		uint32_t slot = sh->res[i] == PL_NONE ? PL_NONE : s->slot[sh->res[i]], k;
+
+		if (slot == PL_NONE)
+			continue;
+		k = place[first[s->class_of[slot]] + at[slot]++];
+		to->start[k] = pl_max_i64(to->start[k], st->start[i]);
+		to->dur[k] = pl_max_i64(to->dur[k], st->start[i] + st->dur[i]);
+	}
+	for (uint32_t i = 0; i < out->shape[to->shape].n_nodes; i++)
+		if (out->shape[to->shape].res[i] != PL_NONE)
+			to->dur[i] -= to->start[i];
+out:
+	pl_free(first);
+	pl_free(at);
+	pl_free(place);
 	return rc;
 }
 
@@ -213,19 +410,37 @@ static bool may_leave_out(const struct pl_graph *g)
 	return g->n_ranks > 1;
 }
 
-int pl_search_reduce(const struct pl_graph *g, struct pl_graph *out, bool *reduced,
-		     struct pl_err *err)
+/* Is the mean step that of the whole graph, within `noise` of it? */
+static int compare(const struct pl_graph *g, const struct pl_graph *out, double noise,
+		   bool *reduced, double *tolerance, struct pl_err *err)
 {
-	struct pl_graph_part part = { 0 };
-	struct pl_sim *whole = NULL, *some = NULL;
-	int64_t *pair = NULL;
-	double a = 0, b = 1;
-	int rc = 0;
+	struct pl_sim *whole = pl_sim_new(g, err), *some = whole ? pl_sim_new(out, err) : NULL;
+	double a, b;
+	int rc = some ? 0 : err->code;
 
-	*reduced = false;
-	if (!may_leave_out(g))
-		return 0;
-	PL_TRY(find_classes(g, &pair, &part.n_ranks, err));
+	if (rc == 0)
+		rc = pl_sim_mean(whole, NULL, &a, err);
+	if (rc == 0)
+		rc = pl_sim_mean(some, NULL, &b, err);
+	if (rc == 0) {
+		*tolerance = SIGNIFICANT * noise * a;
+		*reduced = fabs(a - b) <= *tolerance;
+	}
+	pl_sim_free(whole);
+	pl_sim_free(some);
+	return rc;
+}
+
+/* Reduce by equal times, or by times that are alike. */
+static int reduce(const struct pl_graph *g, const struct pl_search_noise *noise, bool alike,
+		  struct pl_graph *out, bool *reduced, double *tolerance, struct pl_err *err)
+{
+	struct symmetry s = { .g = g, .noise = noise, .alike = alike };
+	struct pl_graph_part part = { 0 };
+	int64_t *pair = NULL;
+	int rc;
+
+	PL_TRY(find_classes(&s, &pair, &part.n_ranks, err));
 	if (part.n_ranks == (size_t)g->n_ranks)
 		goto out;
 	part.rank = pair;
@@ -233,19 +448,33 @@ int pl_search_reduce(const struct pl_graph *g, struct pl_graph *out, bool *reduc
 	for (size_t k = 0; k < out->n_shapes; k++)
 		for (uint32_t i = 0; i < out->shape[k].n_nodes; i++)
 			out->shape[k].flags[i] &= (uint8_t)~PL_NF_MISSING;
-	whole = pl_sim_new(g, err);
-	some = whole ? pl_sim_new(out, err) : NULL;
-	if (!some) {
-		rc = err->code;
-	} else if ((rc = pl_sim_mean(whole, NULL, &a, err)) == 0) {
-		rc = pl_sim_mean(some, NULL, &b, err);
-	}
-	*reduced = rc == 0 && a == b;
+	for (size_t k = 0; alike && k < g->n_steps; k++)
+		PL_TRY(take_latest(&s, out, k, err));
+	PL_TRY(compare(g, out, alike ? noise->step : 0, reduced, tolerance, err));
 	if (!*reduced)
 		pl_graph_fini(out);
 out:
-	pl_sim_free(whole);
-	pl_sim_free(some);
+	symmetry_fini(&s);
 	pl_free(pair);
+	return rc;
+}
+
+int pl_search_reduce(const struct pl_graph *g, const struct pl_search_noise *given,
+		     struct pl_graph *out, bool *reduced, double *tolerance, struct pl_err *err)
+{
+	struct pl_search_noise noise = *given;
+	int rc = 0;
+
+	*reduced = false;
+	*tolerance = 0;
+	if (!may_leave_out(g))
+		return 0;
+	if (!noise.work && !noise.step) { /* of the steps that the graph has */
+		rc = pl_search_noise_find(g, &noise, err);
+		noise.work /= sqrt((double)g->n_steps);
+		noise.step /= sqrt((double)g->n_steps);
+	}
+	for (int alike = 0; rc == 0 && alike < 2 && !*reduced; alike++)
+		rc = reduce(g, &noise, alike, out, reduced, tolerance, err);
 	return rc;
 }

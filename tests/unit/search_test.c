@@ -4,6 +4,7 @@
  *
  * runner: long
  */
+#include "search/internal.h"
 #include "search_fixture.h"
 
 /* ---- boundaries of buckets ------------------------------------------------------------------- */
@@ -362,6 +363,99 @@ static void test_incremental(uint64_t seed)
 	net_fini(&j);
 }
 
+/* ---- ranks that are alike -------------------------------------------------------------------- */
+
+/* The recorded step of the job n times over: every duration of work differs by up to `percent` %,
+ * and the work of `slow` (PL_NONE: of no rank) is a tenth longer. */
+static int add_noise(struct pl_graph *g, size_t n, unsigned percent, uint32_t slow,
+		     struct pl_err *err)
+{
+	const struct pl_shape *s = &g->shape[0];
+	struct pl_gstep first = g->step[0], *st;
+	uint64_t rng = 7;
+	pl_ns from = 0;
+	int rc = pl_grow(&g->step, &g->cap_steps, n, sizeof(*g->step), err);
+
+	for (size_t k = 0; rc == 0 && k < n; k++) {
+		st = &g->step[k];
+		*st = (struct pl_gstep){ .number = (int64_t)k };
+		g->n_steps = k + 1;
+		PL_TRY(pl_alloc(&st->start, s->n_nodes, sizeof(pl_ns), err));
+		PL_TRY(pl_alloc(&st->dur, s->n_nodes, sizeof(pl_ns), err));
+		for (uint32_t i = 0; i < s->n_nodes; i++) {
+			bool work = s->role[i] == PL_RO_COMPUTE;
+			pl_ns d = first.dur[i];
+
+			if (work && s->res[i] == slow)
+				d += d / 10;
+			if (work)
+				d += (pl_ns)(pl_rng_next(&rng) % 1000) * d * percent / 100000;
+			st->start[i] = from;
+			st->dur[i] = d;
+			for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++)
+				st->start[i] = pl_max_i64(st->start[i], st->start[s->src[e]] +
+										st->dur[s->src[e]]);
+		}
+		for (uint32_t i = 0; i < s->n_nodes; i++)
+			from = pl_max_i64(from, st->start[i] + st->dur[i]);
+	}
+out:
+	pl_free(first.start);
+	pl_free(first.dur);
+	return rc;
+}
+
+static void test_alike(uint64_t seed, unsigned percent, bool slow, bool expected)
+{
+	struct pl_search_opts o = plain;
+	struct pl_err err = { 0 };
+	struct pl_graph small;
+	struct pl_plan p;
+	struct net j;
+	double tolerance = -1, mean;
+	bool reduced = false;
+	int ranks, rc;
+
+	o.algorithm = o.partition = true;
+	if (!ok(net_init(&j, seed, 8, 200000, 200000, false, &err) == 0, "a job (%s)", err.msg))
+		return;
+	ranks = j.g.n_ranks;
+	/* the rewriter of the fixture is that of one step */
+	pl_rewriter_free(j.r);
+	pl_edit_fini(&j.e);
+	pl_sim_free(j.s);
+	j.r = NULL;
+	pl_graph_init(&small);
+	rc = add_noise(&j.g, 12, percent, slow ? 0 : PL_NONE, &err);
+	if (rc == 0)
+		rc = pl_search_reduce(&j.g, &plain.noise, &small, &reduced, &tolerance, &err);
+	ok(rc == 0 && pl_graph_valid(&j.g, &err) && reduced == expected,
+	   "%d ranks, %u %% of noise%s: %d (%s)", ranks, percent, slow ? ", a slow one" : "",
+	   small.n_ranks, err.msg);
+	if (reduced)
+		ok(small.n_ranks == 1 + slow && (percent ? tolerance > 0 : tolerance == 0) &&
+			   pl_graph_valid(&small, &err),
+		   "one rank of each kind; the step may be %.0f ns off (%s)", tolerance, err.msg);
+	pl_graph_fini(&small);
+	j.s = pl_sim_new(&j.g, &err);
+	if (ok(j.s && pl_sim_edit(j.s, 0, j.g.n_steps, &j.e, &err) == 0 &&
+		       (j.r = pl_rewriter_new(&j.e, &j.cost, &err)),
+	       "the whole job (%s)", err.msg)) {
+		double recorded = pl_edit_mean_step(&j.e);
+
+		pl_plan_init(&p);
+		ok(pl_search(&j.g, &j.cost, &o, &p, &err) == 0, "a plan (%s)", err.msg);
+		mean = planned(&j, &p, &err);
+		ok(fabs(mean - (double)p.model_ns) <= 1,
+		   "what it predicts is its replay on all ranks (%.0f, %lld)", mean,
+		   (long long)p.model_ns);
+		ok(p.baseline_ns == (pl_ns)llround(recorded) && mean <= recorded + 1,
+		   "so is what it starts from");
+		pl_plan_fini(&p);
+	}
+	net_fini(&j);
+}
+
 /* ---- memory, and nothing to plan ------------------------------------------------------------- */
 
 static void test_memory(void)
@@ -437,6 +531,10 @@ int main(void)
 	ALONE(test_chain(4, 1000));
 	test_presets();
 	test_deterministic();
+	test_alike(3, 0, false, true);
+	test_alike(3, 4, false, true);
+	test_alike(5, 4, true, true);
+	test_alike(6, 1, false, true);
 	for (uint64_t seed = 1; seed <= 12; seed++)
 		ALONE(test_incremental(seed));
 	test_memory();
