@@ -1,10 +1,12 @@
-/* The engines of run: each is a module with a struct pl_engine, and a row here. */
-#include "dp/dp.h"
+/* The engines of run: each is a file with a struct pl_engine, and a row here. */
 #include "program.h"
 
-static const struct pl_engine *const engines[] = {
-	&pl_dp_engine,
-};
+#define ENGINES(X) X(pl_dp_engine)
+
+#define DECLARE(name) extern const struct pl_engine name;
+#define ADDRESS(name) &name,
+ENGINES(DECLARE)
+static const struct pl_engine *const engines[] = { ENGINES(ADDRESS) };
 
 int find_engine(const struct pl_job *j, const struct pl_plan *plan, const struct pl_engine **e,
 		struct pl_err *err)

@@ -139,12 +139,9 @@ out:
 static int make_buckets(struct dp *d, struct pl_err *err)
 {
 	const struct pl_job *j = d->w.o.job;
-	int algo = j->algorithm ? pl_comm_algorithm_find(j->algorithm) : PL_CA_AUTO;
 	int rc;
 
-	if (algo < 0)
-		return pl_fail(err, PL_EDATA, "algorithm: no \"%.100s\"", j->algorithm);
-	PL_TRY(pl_dp_buckets(d->w.tensor, d->w.n_tensors, j->bucket_mb, (uint8_t)algo, d->w.o.plan,
+	PL_TRY(pl_dp_buckets(d->w.tensor, d->w.n_tensors, j->bucket_mb, d->w.algo, d->w.o.plan,
 			     d->w.rank ? NULL : d->w.o.log, &d->b, err));
 	PL_TRY(pl_alloc(&d->work, (size_t)d->b.n + 1, sizeof(struct pl_work *), err));
 	PL_TRY(pl_alloc(&d->copy, (size_t)d->b.n + 1, sizeof(float *), err));

@@ -165,18 +165,34 @@ void pl_job_fini(struct pl_job *j)
 	memset(j, 0, sizeof(*j));
 }
 
+/* Does the statement have options behind its kind, like "optimizer adam lr=0.001"? */
+static bool has_options(const struct pl_lang_row *row)
+{
+	return row->once && row->field[1].name;
+}
+
+static const char *kind_of(const struct pl_job *j, const struct pl_lang_row *row)
+{
+	const char *kind;
+
+	memcpy(&kind, (const char *)j + row->field[0].offset, sizeof(kind));
+	return kind;
+}
+
 double pl_job_number(const struct pl_job *j, const char *key)
 {
-	const char *kind[] = { j->optimizer, NULL, j->schedule, NULL };
 	double v = NAN;
 
 	for (size_t i = 0; i < j->n_opts; i++)
 		if (!strcmp(j->opt[i].key, key))
 			return j->opt[i].v;
-	for (size_t i = 0; i < PL_LEN(kind); i++) {
-		const struct pl_lang_field *f =
-			pl_lang_field(row_of(i < 2 ? "optimizer" : "schedule"), key, kind[i]);
+	for (size_t i = 0; i < PL_LEN(rows); i++) {
+		const struct pl_lang_field *f = NULL;
 
+		if (has_options(&rows[i]))
+			f = pl_lang_field(&rows[i], key, kind_of(j, &rows[i]));
+		if (has_options(&rows[i]) && !f)
+			f = pl_lang_field(&rows[i], key, NULL);
 		if (f)
 			return pl_decimal(f->value, &v) ? v : 0; /* of a flag: "no" */
 	}
@@ -187,20 +203,20 @@ double pl_job_number(const struct pl_job *j, const char *key)
  */
 
 /* "sgd lr=0.1 momentum=0.9": its options take the place of those that were there. */
-static int set_options(struct pl_job *j, const struct pl_lang_statement *st, bool schedule,
-		       struct pl_err *err)
+static int set_options(struct pl_job *j, const struct pl_lang_statement *st, struct pl_err *err)
 {
+	const char *of = st->row->name;
 	size_t kept = 0;
 	int rc;
 
 	PL_TRY(pl_grow(&j->opt, &j->cap_opts, j->n_opts + st->n, sizeof(*j->opt), err));
 	for (size_t i = 0; i < j->n_opts; i++)
-		if (j->opt[i].schedule != schedule)
+		if (strcmp(j->opt[i].of, of) != 0)
 			j->opt[kept++] = j->opt[i];
 	j->n_opts = kept;
 	for (size_t i = 1; i < st->n; i++) {
 		const struct pl_lang_value *v = &st->value[i];
-		struct pl_job_opt o = { .key = st->row->field[i].name, .schedule = schedule };
+		struct pl_job_opt o = { .of = of, .key = st->row->field[i].name };
 		const char *text = v->s ? v->s : "1";
 
 		if (!v->given)
@@ -301,8 +317,8 @@ static int statement(struct pl_job *j, struct pl_lang_reader *r, struct pl_err *
 	if (!strcmp(st->row->name, "pace"))
 		return add_pace(j, r, err);
 	PL_TRY(check_value(r, err));
-	if (st->n > 1) /* optimizer, schedule */
-		PL_TRY(set_options(j, st, !strcmp(st->row->name, "schedule"), err));
+	if (has_options(st->row))
+		PL_TRY(set_options(j, st, err));
 	rc = pl_lang_bind(st, j, &j->arena, err);
 out:
 	return rc;
@@ -375,12 +391,12 @@ int pl_job_set(struct pl_job *j, const char *statement, struct pl_err *err)
  */
 
 /* The statement, if a member of the struct is not what it usually is. */
-static int put(struct pl_buf *b, struct pl_lang_statement *st, const char *row, const void *base,
-	       const void *usual, struct pl_err *err)
+static int put(struct pl_buf *b, struct pl_lang_statement *st, const struct pl_lang_row *row,
+	       const void *base, const void *usual, struct pl_err *err)
 {
 	int rc;
 
-	PL_TRY(pl_lang_begin(st, &pl_job_schema, row_of(row), err));
+	PL_TRY(pl_lang_begin(st, &pl_job_schema, row, err));
 	pl_lang_unbind(st, base, usual);
 	for (size_t i = 0; i < st->n; i++)
 		if (st->value[i].given)
@@ -389,22 +405,22 @@ out:
 	return rc;
 }
 
-static int put_options(struct pl_buf *b, struct pl_lang_statement *st, const struct pl_job *j,
-		       bool schedule, struct pl_err *err)
+static int put_options(struct pl_buf *b, struct pl_lang_statement *st,
+		       const struct pl_lang_row *row, const struct pl_job *j, struct pl_err *err)
 {
-	const char *kind = schedule ? j->schedule : j->optimizer;
-	bool any = strcmp(kind, schedule ? "constant" : "sgd") != 0;
+	const char *kind = kind_of(j, row);
+	bool any = strcmp(kind, row->field[0].value) != 0;
 	int rc;
 
-	PL_TRY(pl_lang_begin(st, &pl_job_schema, row_of(schedule ? "schedule" : "optimizer"), err));
+	PL_TRY(pl_lang_begin(st, &pl_job_schema, row, err));
 	st->value[0] = (struct pl_lang_value){ .given = true, .s = kind };
 	for (size_t i = 0; i < j->n_opts; i++) {
-		const struct pl_lang_field *f = pl_lang_field(st->row, j->opt[i].key, kind);
+		const struct pl_lang_field *f = pl_lang_field(row, j->opt[i].key, kind);
 
-		if (j->opt[i].schedule != schedule || !f)
+		if (strcmp(j->opt[i].of, row->name) != 0 || !f)
 			continue;
 		any = true;
-		st->value[f - st->row->field] =
+		st->value[f - row->field] =
 			(struct pl_lang_value){ .given = true, .s = j->opt[i].text };
 	}
 	rc = any ? pl_lang_put(b, st, err) : 0;
@@ -420,16 +436,13 @@ static int put_all(struct pl_buf *b, struct pl_lang_statement *st, const struct 
 	const struct pl_job_pace pace = { .rank = -2, .ms = -1 };
 	int rc = pl_buf_printf(b, err, "paceline-job %d\n", pl_job_schema.version);
 
-	for (size_t i = 0; rc >= 0 && &rows[i] != row_of("optimizer"); i++)
-		rc = put(b, st, rows[i].name, j, usual, err);
-	if (rc >= 0)
-		rc = put_options(b, st, j, false, err);
-	if (rc >= 0)
-		rc = put_options(b, st, j, true, err);
+	for (size_t i = 0; rc >= 0 && rows[i].once; i++)
+		rc = has_options(&rows[i]) ? put_options(b, st, &rows[i], j, err)
+					   : put(b, st, &rows[i], j, usual, err);
 	for (size_t i = 0; i < j->n_links && rc >= 0; i++)
-		rc = put(b, st, "link", &j->link[i], &link, err);
+		rc = put(b, st, row_of("link"), &j->link[i], &link, err);
 	for (size_t i = 0; i < j->n_paces && rc >= 0; i++)
-		rc = put(b, st, "pace", &j->pace[i], &pace, err);
+		rc = put(b, st, row_of("pace"), &j->pace[i], &pace, err);
 	return rc;
 }
 

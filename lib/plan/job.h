@@ -18,10 +18,10 @@
 #include "lang/lang.h"
 #include "plan/model.h"
 
-struct pl_job_opt { /* "key=value" behind a statement's first word */
+struct pl_job_opt {	/* "key=value" behind the kind of a statement */
+	const char *of; /* the statement: "optimizer" */
 	const char *key, *text;
-	double v;      /* NaN where text is no number; 1 of a bare word */
-	bool schedule; /* of the schedule, else of the optimiser */
+	double v; /* NaN where text is no number; 1 of a bare word */
 };
 struct pl_job_link {
 	int64_t from, to;    /* -1: any */
@@ -42,7 +42,7 @@ struct pl_job {
 	const char *name, *model, *data, *transport, *meet, *checkpoint, *resume, *algorithm,
 		*policy, *precision, *device;
 	const char *optimizer, *schedule;
-	struct pl_job_opt *opt; /* of optimizer and schedule */
+	struct pl_job_opt *opt; /* of all statements that have a kind and options */
 	size_t n_opts, cap_opts;
 	struct pl_job_link *link; /* of several for one pair the last counts */
 	size_t n_links, cap_links;
@@ -70,7 +70,8 @@ int pl_job_check(const struct pl_job *j, struct pl_err *err) PL_MUST;
 /* What a device's name means: *cuda, and its number, below 0: that of the rank's place on its host.
  * False: there is no such name; no job has one. */
 bool pl_job_device(const char *name, bool *cuda, int *number);
-/* The number behind a key of the optimiser or the schedule, its default if it was not given:
+/* The number behind a key of the optimiser, the schedule or another such statement, its default if
+ * it was not given:
  * "lr", "momentum", "nesterov", "b1", "b2", "eps", "decay", "clip"; "every", "gamma", "steps". */
 double pl_job_number(const struct pl_job *j, const char *key);
 extern const struct pl_lang_schema pl_job_schema;

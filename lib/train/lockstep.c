@@ -4,7 +4,8 @@
  * A loss is of one rank's own samples. The means over the ranks come from sums over up to WINDOW
  * steps at once, between two steps, so that the log costs next to nothing. What all ranks must
  * agree on (the target is reached, a signal came) goes the same way: they decide from the same
- * bits. How many steps the next window has follows from the mean time of the last one's.
+ * bits. How many steps the next window has follows from the mean time of the last one's. Training
+ * ends with a round (worker.h), when all ranks are equal, so that a checkpoint can be continued.
  */
 #include <math.h>
 #include <string.h>
@@ -111,7 +112,7 @@ static int close_window(struct pl_train *t, struct window *w, struct pl_err *err
 			       "the loss is %g at step %lld: training diverged; a smaller lr, or "
 			       "clip=1 of the optimizer, may help",
 			       mean, (long long)t->step);
-	if (t->job->target_loss > 0 && mean <= t->job->target_loss) {
+	if (!t->done && t->job->target_loss > 0 && mean <= t->job->target_loss) {
 		t->time_to_target_s = (double)(w->at[n - 1] - t->begin) / 1e9;
 		t->done = true;
 	}
@@ -163,12 +164,14 @@ int pl_train_lockstep(struct pl_train *t, struct pl_err *err)
 
 	t->steps = pl_train_steps(j, t->worker->o.model, t->worker->o.data, t->ranks);
 	t->begin = pl_now_ns();
-	while (t->step < t->steps && !t->done) {
+	for (bool ends = t->step >= t->steps; !ends;) {
 		PL_TRY(one_step(t, &w, err));
-		if (w.n >= w.width || t->step == t->steps || every(t->step, j->eval_every) ||
+		ends = t->step == t->steps || (t->done && every(t->step, t->worker->round));
+		if (w.n >= w.width || ends || every(t->step, j->eval_every) ||
 		    every(t->step, j->checkpoint_every)) {
 			PL_TRY(close_window(t, &w, err));
 			t->progress(t->arg);
+			ends = ends || (t->done && every(t->step, t->worker->round));
 		}
 		if (every(t->step, j->eval_every) && t->step < t->steps && !t->done)
 			PL_TRY(pl_train_evaluate(t, err));

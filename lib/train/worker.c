@@ -549,11 +549,16 @@ int pl_train_worker_init(struct pl_worker *w, const struct pl_engine_opts *o,
 		.begin = layer_begin, .end = layer_end, .ready = ready, .arg = w
 	};
 	int64_t steps;
-	int rc;
+	int rc, algo;
 
 	w->o = *o;
 	w->rank = o->world ? pl_comm_world_rank(o->world) : 0;
 	w->ranks = o->world ? pl_comm_world_size(o->world) : 1;
+	w->round = 1;
+	algo = o->job->algorithm ? pl_comm_algorithm_find(o->job->algorithm) : PL_CA_AUTO;
+	if (algo < 0)
+		return pl_fail(err, PL_EDATA, "algorithm: no \"%.100s\"", o->job->algorithm);
+	w->algo = (uint8_t)algo;
 	steps = pl_train_steps(o->job, o->model, o->data, w->ranks);
 	PL_TRY(pl_train_worker_check_same_job(w, err));
 	PL_TRY(cut_batch(w, err));

@@ -59,6 +59,8 @@ struct pl_worker {
 	struct pl_feed feed;
 	int64_t microbatches;
 	int microbatch; /* samples of one */
+	uint8_t algo;	/* enum pl_calgo: of all-reduces, as the job has it */
+	int64_t round;	/* steps from one synchronisation of all ranks to the next; 1 */
 	float *sum;	/* of pl_train_worker_sum(): n_sum pairs */
 	size_t n_sum;
 	uint32_t sums;		/* made so far: each needs a tag of its own */
