@@ -262,108 +262,98 @@ out:
 /* ---- residuals ---------------------------------------------------------------------------------
  */
 
-/* Lists of residuals, by clock or by group. */
-struct lists {
-	int64_t **v;
-	size_t *n, *cap;
-	uint32_t n_lists;
+/* Residuals of the ends of matches against the median end of their match. */
+struct residuals {
+	int64_t *value, *sorted;
+	uint32_t *clock, *group; /* of each, PL_NONE: does not count there */
+	size_t n;
 };
 
-static int lists_init(struct lists *l, uint32_t n, struct pl_err *err)
+static void match_residuals(const struct pl_align *a, const struct pl_merge *m,
+			    const struct pl_cmatch *k, struct residuals *r)
 {
-	int rc;
-
-	l->n_lists = n;
-	PL_TRY(pl_alloc(&l->v, n + 1u, sizeof(*l->v), err));
-	PL_TRY(pl_alloc(&l->n, n + 1u, sizeof(*l->n), err));
-	PL_TRY(pl_alloc(&l->cap, n + 1u, sizeof(*l->cap), err));
-out:
-	return rc;
-}
-
-static void lists_fini(struct lists *l)
-{
-	for (uint32_t i = 0; l->v && i < l->n_lists; i++)
-		pl_free(l->v[i]);
-	pl_free(l->v);
-	pl_free(l->n);
-	pl_free(l->cap);
-}
-
-static int lists_put(struct lists *l, uint32_t i, int64_t v, struct pl_err *err)
-{
-	int rc = pl_grow(&l->v[i], &l->cap[i], l->n[i] + 1, sizeof(*l->v[i]), err);
-
-	if (rc == 0)
-		l->v[i][l->n[i]++] = v;
-	return rc;
-}
-
-static int match_residuals(const struct pl_align *a, const struct pl_merge *m,
-			   const struct pl_cmatch *k, int64_t *tmp, struct lists *clocks,
-			   struct lists *groups, struct pl_err *err)
-{
-	int64_t mid;
-	int rc = 0;
+	bool data = a->ev[a->member[k->first]].coll_is & PL_COLL_MOVES_DATA;
+	int64_t *v = r->value + r->n, *sorted = r->sorted, mid, above = INT64_MAX;
 
 	for (uint32_t i = 0; i < k->n; i++) {
 		const struct pl_comm *e = &a->ev[a->member[k->first + i]];
 
-		tmp[i] = tmp[k->n + i] = pl_trace_clock_apply(&m->clock[e->clock], e->end);
+		v[i] = sorted[i] = pl_trace_clock_apply(&m->clock[e->clock], e->end);
+		r->clock[r->n + i] = data ? e->clock : PL_NONE;
+		r->group[r->n + i] = k->group;
 	}
-	mid = pl_median_i64(tmp + k->n, k->n);
-	if (k->n % 2 == 0) { /* between the two middle ones */
-		int64_t above = INT64_MAX;
-
-		for (uint32_t i = k->n / 2; i < k->n; i++)
-			above = pl_min_i64(above, tmp[k->n + i]);
+	mid = pl_median_i64(sorted, k->n);
+	for (uint32_t i = k->n / 2; i < k->n && k->n % 2 == 0; i++)
+		above = pl_min_i64(above, sorted[i]);
+	if (k->n % 2 == 0) /* between the two middle ones */
 		mid += pl_sub_sat(above, mid) / 2;
-	}
 	for (uint32_t i = 0; i < k->n; i++) {
-		int64_t r = pl_sub_sat(tmp[i], mid);
-
-		r = r < 0 ? pl_sub_sat(0, r) : r;
-		if (pl_clock_moves_data(a, &a->ev[a->member[k->first]]))
-			PL_TRY(lists_put(clocks, a->ev[a->member[k->first + i]].clock, r, err));
-		PL_TRY(lists_put(groups, k->group, r, err));
+		v[i] = pl_sub_sat(v[i], mid);
+		v[i] = v[i] < 0 ? pl_sub_sat(0, v[i]) : v[i];
 	}
-out:
-	return rc;
+	r->n += k->n;
 }
 
-static int residuals(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
+/* The residuals by key, in r->sorted; first0: of keys + 1. */
+static void sort_residuals(struct residuals *r, const uint32_t *key, uint32_t keys, size_t *first0)
 {
-	struct lists clocks = { 0 }, groups = { 0 };
-	int64_t *tmp = NULL;
-	uint32_t widest = 0;
+	memset(first0, 0, (keys + 2u) * sizeof(*first0));
+	for (size_t i = 0; i < r->n; i++)
+		if (key[i] != PL_NONE)
+			first0[key[i] + 2]++;
+	for (uint32_t k = 0; k < keys; k++)
+		first0[k + 2] += first0[k + 1];
+	for (size_t i = 0; i < r->n; i++)
+		if (key[i] != PL_NONE)
+			r->sorted[first0[key[i] + 1]++] = r->value[i];
+}
+
+static void put_residuals(struct pl_align *a, struct pl_merge *m, struct residuals *r,
+			  size_t *first0)
+{
+	sort_residuals(r, r->clock, m->n_clocks, first0);
+	for (uint32_t i = 0; i < m->n_clocks; i++) {
+		size_t n = first0[i + 1] - first0[i];
+		int64_t *v = r->sorted + first0[i];
+
+		a->rep->clock[i].residuals = n;
+		if (!n)
+			continue;
+		m->clock[i].residual_p50_ns = pl_percentile_i64(v, n, 50);
+		m->clock[i].residual_p95_ns = pl_percentile_i64(v, n, 95);
+		m->clock[i].residual_max_ns = pl_percentile_i64(v, n, 100);
+	}
+	sort_residuals(r, r->group, a->rep->n_groups, first0);
+	for (uint32_t i = 0; i < a->rep->n_groups; i++) {
+		size_t n = first0[i + 1] - first0[i];
+		int64_t *v = r->sorted + first0[i];
+
+		if (!n)
+			continue;
+		a->rep->group[i].residual_p50_ns = pl_percentile_i64(v, n, 50);
+		a->rep->group[i].residual_p95_ns = pl_percentile_i64(v, n, 95);
+	}
+}
+
+static int find_residuals(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
+{
+	struct pl_arena mem = { 0 };
+	struct residuals r = { 0 };
+	size_t n = a->n_members + 1, keys = pl_max_i64(m->n_clocks, (int64_t)a->n_groups) + 2u;
+	size_t *first0;
 	int rc;
 
-	PL_TRY(lists_init(&clocks, m->n_clocks, err));
-	PL_TRY(lists_init(&groups, (uint32_t)a->n_groups, err));
-	for (size_t i = 0; i < a->n_matches; i++)
-		widest = a->match[i].n > widest ? a->match[i].n : widest;
-	PL_TRY(pl_alloc(&tmp, 2u * (size_t)widest + 1, sizeof(*tmp), err));
+	PL_TRY(pl_arena_array(&mem, &r.value, n, sizeof(*r.value), err));
+	PL_TRY(pl_arena_array(&mem, &r.sorted, n, sizeof(*r.sorted), err));
+	PL_TRY(pl_arena_array(&mem, &r.clock, n, sizeof(*r.clock), err));
+	PL_TRY(pl_arena_array(&mem, &r.group, n, sizeof(*r.group), err));
+	PL_TRY(pl_arena_array(&mem, &first0, keys, sizeof(*first0), err));
 	for (size_t i = 0; i < a->n_matches; i++)
 		if (a->match[i].group != PL_NONE && a->match[i].n > 1)
-			PL_TRY(match_residuals(a, m, &a->match[i], tmp, &clocks, &groups, err));
-	for (uint32_t i = 0; i < m->n_clocks; i++) {
-		a->rep->clock[i].residuals = clocks.n[i];
-		if (!clocks.n[i])
-			continue;
-		m->clock[i].residual_p50_ns = pl_percentile_i64(clocks.v[i], clocks.n[i], 50);
-		m->clock[i].residual_p95_ns = pl_percentile_i64(clocks.v[i], clocks.n[i], 95);
-		m->clock[i].residual_max_ns = pl_percentile_i64(clocks.v[i], clocks.n[i], 100);
-	}
-	for (uint32_t i = 0; i < a->rep->n_groups; i++) {
-		if (!groups.n[i])
-			continue;
-		a->rep->group[i].residual_p50_ns = pl_percentile_i64(groups.v[i], groups.n[i], 50);
-		a->rep->group[i].residual_p95_ns = pl_percentile_i64(groups.v[i], groups.n[i], 95);
-	}
+			match_residuals(a, m, &a->match[i], &r);
+	put_residuals(a, m, &r, first0);
 out:
-	lists_fini(&clocks);
-	lists_fini(&groups);
-	pl_free(tmp);
+	pl_arena_fini(&mem);
 	return rc;
 }
 
@@ -549,7 +539,7 @@ int pl_clock_solve(struct pl_align *a, struct pl_merge *m, struct pl_clock_repor
 	PL_TRY(pl_clock_estimate(a, m, err));
 	pl_clock_say_joined(a);
 	PL_TRY(pl_clock_box(a, m, err));
-	PL_TRY(residuals(a, m, err));
+	PL_TRY(find_residuals(a, m, err));
 out:
 	return rc;
 }

@@ -58,18 +58,6 @@ out:
 	return rc;
 }
 
-/* Does the collective end for everybody only after everybody has begun? */
-static bool is_rendezvous(const char *coll)
-{
-	static const char *const name[] = { "allreduce", "allgather", "reduce_scatter",
-					    "alltoall",	 "barrier",   "rendezvous" };
-
-	for (size_t i = 0; i < PL_LEN(name); i++)
-		if (!strcmp(coll, name[i]))
-			return true;
-	return false;
-}
-
 /* Of n * n constraints those of the last start and of the first end. */
 static int add_collective(struct box *b, const struct pl_cmatch *k, struct pl_err *err)
 {
@@ -110,7 +98,7 @@ static int collect(struct box *b, struct pl_err *err)
 		if (k->n < 2)
 			continue;
 		if (k->group != PL_NONE) {
-			if (s->coll != PL_NONE && is_rendezvous(pl_intern_get(&a->str, s->coll)))
+			if (s->coll_is & PL_COLL_MEETS)
 				PL_TRY(add_collective(b, k, err));
 			continue;
 		}

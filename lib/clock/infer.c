@@ -2,273 +2,135 @@
  * Groups that are not recorded: which ranks took part in the same collectives?
  *
  * Events keep their order on a stream (a communicator has its own), or over all host threads of a
- * rank. Such a stream is one rank's part of a group. Streams with mostly the same operations are
- * clustered by how closely their ends agree (cluster.c). A stream may serve several groups, so
- * streams that fit nowhere are split by operation and tried again.
+ * rank. Such a stream is one rank's part of a group. All streams with one number and mostly the
+ * same operations are divided into groups at once (divide.c). The streams with most events come
+ * first, because their matches join most clocks, and known clocks tell the other streams apart. A
+ * stream may serve several groups, so streams that fit nowhere are split by operation and tried
+ * again; then streams of different numbers are put together.
  *
- * Streams of few events come last, because their times can be compared only after clocks were
- * estimated from the others. Exchanges between neighbours may be sent on one stream and received on
- * another, so such streams are clustered first, across stream numbers. All streams with one number
- * are then divided at once, into the most likely division (layout.c). Those with most events come
- * first, because their matches join more clocks. Streams without a regular layout are clustered as
- * above.
+ * Exchanges between neighbours may be sent on one stream and received on another, so these come
+ * before all others, without regard to the numbers of streams.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "clock/cluster.h"
-#include "clock/layout.h"
+#include "clock/likelihood.h"
 
-/* ---- from clusters to groups -------------------------------------------------------------------
+/* ---- from divisions to groups ------------------------------------------------------------------
  */
 
-static int put_group(struct pl_clusters *c, uint32_t g, struct pl_err *err)
+struct inference {
+	struct pl_align *a;
+	struct pl_merge *m;
+	struct pl_partitions is;
+	struct pl_arena mem;
+	struct item *item; /* what has no group yet */
+	uint32_t n;
+	struct pl_stream *stream;
+	uint32_t n_streams;
+	uint32_t *ev, *to, *linked;
+	pl_id *tmp;
+	size_t fitted; /* matches when clocks were estimated */
+};
+
+/* The streams v[0..n) of group g. */
+static int put_group(struct inference *f, const struct pl_stream *v, uint32_t n, uint32_t g,
+		     struct pl_err *err)
 {
-	struct pl_align *a = c->a;
+	struct pl_align *a = f->a;
 	struct pl_seq *s = NULL;
-	uint32_t n = 0, group;
+	uint32_t k = 0, group;
 	char name[32];
 	int len, rc;
 
 	len = snprintf(name, sizeof(name), "inferred%u", a->n_inferred++);
-	PL_TRY(pl_alloc(&s, c->size[g], sizeof(*s), err));
+	PL_TRY(pl_alloc(&s, n, sizeof(*s), err));
 	PL_TRY(pl_clock_add_group(a, name, (size_t)len, PL_GROUP_INFERRED, &group, err));
-	for (uint32_t i = 0; i < c->n; i++) {
-		if (c->v[i].cluster != g)
-			continue;
-		s[n++] = c->v[i].s;
-		PL_TRY(pl_clock_add_rank(&a->group[group], c->v[i].s.rank, err));
-	}
-	PL_TRY(pl_clock_by_order(a, group, s, n, err));
+	for (uint32_t i = 0; i < n; i++)
+		if (v[i].group == g) {
+			s[k++] = v[i].s;
+			PL_TRY(pl_clock_add_rank(&a->group[group], v[i].s.rank, err));
+		}
+	PL_TRY(pl_clock_by_order(a, group, s, k, err));
 out:
 	pl_free(s);
 	return rc;
 }
 
-PL_COMPARATOR(by_operation, struct pl_clock_node, mode, stream, s.rank, comm_stream);
-
-struct clock_knowledge { /* NULL: no clock is estimated yet */
-	struct pl_merge *m;
-	struct pl_partitions is;
-	bool across; /* only groups of streams on different streams, which no stream shows */
-};
-
-/* Does the cluster have streams on different streams, and enough events to show that? */
-static bool is_across(const struct pl_clusters *c, uint32_t g)
+/* Has the group streams of different numbers, and enough events to show that? */
+static bool is_across(const struct pl_stream *v, uint32_t n, uint32_t g)
 {
-	const struct pl_clock_node *first = &c->v[c->leader[g]];
+	const struct pl_stream *first = NULL;
 
-	for (uint32_t i = 0; i < c->n; i++)
-		if (c->v[i].cluster == g && c->v[i].stream != first->stream)
+	for (uint32_t i = 0; i < n; i++) {
+		if (v[i].group != g)
+			continue;
+		first = first ? first : &v[i];
+		if (v[i].number != first->number)
 			return first->s.n >= PL_SEQ_PAIRS;
+	}
 	return false;
 }
 
-/* Groups of two streams and more; the others are left at the front of c->v: their number. */
-static int put_groups(struct pl_clusters *c, bool across, uint32_t *left, struct pl_err *err)
+/* Groups of two streams and more; the others stay at the front of v: their number. */
+static int put_groups(struct inference *f, struct pl_stream *v, uint32_t n, uint32_t n_groups,
+		      bool across, uint32_t *left, struct pl_err *err)
 {
-	int rc = 0;
-
-	for (uint32_t g = 0; g < c->n_clusters; g++) {
-		if (c->size[g] > 1 && (!across || is_across(c, g)))
-			PL_TRY(put_group(c, g, err));
-		else
-			c->size[g] = 1;
-	}
-	for (uint32_t i = 0; i < c->n; i++)
-		if (c->size[c->v[i].cluster] == 1)
-			c->v[(*left)++] = c->v[i];
-out:
-	return rc;
-}
-
-/* Nodes v[0..n) do mostly the same. */
-static int infer_bucket(struct pl_align *a, struct clock_knowledge *k, struct pl_clock_node *v,
-			uint32_t n, uint32_t *left, struct pl_err *err)
-{
-	struct pl_clusters c = { .a = a, .v = v, .n = n };
-	uint32_t changed;
+	uint32_t *size = NULL;
 	int rc;
 
 	*left = 0;
-	c.clock = k ? k->is.clock : NULL;
-	c.component = k ? k->is.component : NULL;
-	PL_TRY(pl_clock_clusters_find(&c, err));
-	if (!k)
-		PL_TRY(pl_clock_clusters_regularize(&c, err));
-	PL_TRY(pl_clock_clusters_listed(&c, &changed, err));
-	a->rep->doubtful += changed;
-	if (!k && !a->n_listed)
-		a->rep->doubtful += pl_clock_clusters_doubtful(&c);
-	PL_TRY(put_groups(&c, k && k->across, left, err));
+	PL_TRY(pl_alloc(&size, n_groups, sizeof(*size), err));
+	for (uint32_t i = 0; i < n; i++)
+		size[v[i].group]++;
+	for (uint32_t g = 0; g < n_groups; g++) {
+		if (size[g] > 1 && (!across || is_across(v, n, g)))
+			PL_TRY(put_group(f, v, n, g, err));
+		else
+			size[g] = 1;
+	}
+	for (uint32_t i = 0; i < n; i++)
+		if (size[v[i].group] == 1)
+			v[(*left)++] = v[i];
 out:
-	pl_clock_clusters_fini(&c);
+	pl_free(size);
 	return rc;
 }
 
-/* ---- few events --------------------------------------------------------------------------------
+/* ---- ranks that send to each other -------------------------------------------------------------
  */
 
-/* Streams that could share a group, by number. */
-static void classify(const struct pl_align *a, const struct pl_clock_node *v, uint32_t n,
-		     uint32_t *class)
+static uint32_t stream_of(const struct pl_stream *v, uint32_t n, int32_t rank)
 {
-	for (uint32_t i = 0; i < n; i++) {
-		uint32_t k = 0;
-
-		while (k < i && (class[k] != k || !pl_clock_seq_alike(a, &v[k].s, &v[i].s, 0)))
-			k++;
-		class[i] = k;
-	}
-}
-
-static uint32_t node_of(const struct pl_clock_node *v, uint32_t n, int32_t rank)
-{
-	uint32_t i = 0; /* by rank */
+	uint32_t i = 0; /* by rank, if each has one stream */
 
 	PL_LOWER_BOUND(i, n, v[i].s.rank < rank);
 	return i < n && v[i].s.rank == rank ? i : PL_NONE;
 }
 
 /* Streams whose ranks send to each other, directly or through other ranks, get the same number. */
-static void find_stages(const struct pl_align *a, const struct pl_clock_node *v, uint32_t n,
-			uint32_t *stages)
+static void find_linked(const struct pl_align *a, const struct pl_stream *v, uint32_t n,
+			uint32_t *linked)
 {
 	for (uint32_t i = 0; i < n; i++)
-		stages[i] = i;
+		linked[i] = i;
 	for (size_t i = 0; i < a->n_matches; i++) {
 		const struct pl_cmatch *m = &a->match[i];
 		uint32_t p, q;
 
 		if (m->group != PL_NONE || m->n < 2)
 			continue;
-		p = node_of(v, n, a->ev[a->member[m->first]].rank);
-		q = node_of(v, n, a->ev[a->member[m->first + 1]].rank);
+		p = stream_of(v, n, a->ev[a->member[m->first]].rank);
+		q = stream_of(v, n, a->ev[a->member[m->first + 1]].rank);
 		if (p != PL_NONE && q != PL_NONE)
-			pl_union_join(stages, p, q);
+			pl_union_join(linked, p, q);
 	}
 	for (uint32_t i = 0; i < n; i++)
-		stages[i] = pl_union_root(stages, i);
+		linked[i] = pl_union_root(linked, i);
 }
 
-/* Nodes v[0..n) are of one stream, one a rank, and do mostly the same: divide them at once. */
-static int infer_stream(struct pl_align *a, struct clock_knowledge *k, struct pl_clock_node *v,
-			uint32_t n, uint32_t *left, struct pl_err *err)
-{
-	struct pl_clusters c = { .a = a, .v = v, .n = n };
-	struct pl_layout l = { 0 };
-	const struct pl_seq **comm_stream = NULL;
-	uint32_t *group = NULL, *class = NULL, *stages = NULL, n_groups, changed;
-	bool doubtful;
-	int rc;
-
-	c.clock = k->is.clock;
-	c.component = k->is.component;
-	PL_TRY(pl_alloc(&comm_stream, n, sizeof(*comm_stream), err));
-	PL_TRY(pl_alloc(&group, n, sizeof(*group), err));
-	PL_TRY(pl_alloc(&class, n, sizeof(*class), err));
-	PL_TRY(pl_alloc(&stages, n, sizeof(*stages), err));
-	PL_TRY(pl_clock_clusters_find(&c, err));
-	for (uint32_t i = 0; i < n; i++) {
-		comm_stream[i] = &v[i].s;
-		stages[i] = v[i].cluster;
-	}
-	n_groups = pl_clock_layout_number(stages, n, group);
-	classify(a, v, n, class);
-	find_stages(a, v, n, stages);
-	PL_TRY(pl_clock_layout_init(&l, a, &k->is, comm_stream, n, err));
-	PL_TRY(pl_clock_layout_choose(&l, class, stages, group, &n_groups, &doubtful, err));
-	memset(c.size, 0, 2u * (size_t)n * sizeof(*c.size));
-	c.n_clusters = n_groups;
-	for (uint32_t i = 0; i < n; i++)
-		c.size[v[i].cluster = group[i]]++;
-	PL_TRY(pl_clock_clusters_listed(&c, &changed, err));
-	if (!a->n_listed && !doubtful)
-		a->rep->doubtful += pl_clock_clusters_doubtful(&c);
-	for (uint32_t g = 0; g < c.n_clusters && doubtful; g++)
-		a->rep->doubtful += c.size[g] > 1;
-	if (!doubtful)
-		a->rep->doubtful += changed;
-	PL_TRY(put_groups(&c, false, left, err));
-out:
-	pl_clock_layout_fini(&l);
-	pl_clock_clusters_fini(&c);
-	pl_free(comm_stream);
-	pl_free(group);
-	pl_free(class);
-	pl_free(stages);
-	return rc;
-}
-
-struct run { /* nodes of one operation and stream */
-	uint32_t at, n;
-	uint64_t events;
-};
-
-static int by_events(const void *x, const void *y)
-{
-	const struct run *p = x, *q = y;
-	int c = PL_COMPARE(q->events, p->events);
-
-	return c ? c : PL_COMPARE(p->at, q->at);
-}
-
-static struct run run_at(const struct pl_clock_node *v, uint32_t i, uint32_t n)
-{
-	struct run r = { .at = i };
-
-	for (; i < n && v[i].mode == v[r.at].mode && v[i].stream == v[r.at].stream; i++) {
-		r.events += v[i].s.n;
-		r.n++;
-	}
-	return r;
-}
-
-static bool is_plain(const struct pl_clock_node *v, uint32_t n)
-{
-	for (uint32_t i = 1; i < n; i++)
-		if (v[i].s.rank == v[i - 1].s.rank)
-			return false;
-	return n > 1;
-}
-
-/* Divide the sorted nodes v[0..n) stream by stream. Those left come to the front: their number. */
-static int infer_streams(struct pl_align *a, struct clock_knowledge *k, struct pl_clock_node *v,
-			 uint32_t n, uint32_t *left, struct pl_err *err)
-{
-	struct run *run = NULL;
-	uint32_t runs = 0;
-	struct pl_clock_node *kept = NULL;
-	int rc;
-
-	*left = 0;
-	PL_TRY(pl_alloc(&run, n + 1u, sizeof(*run), err));
-	PL_TRY(pl_alloc(&kept, n + 1u, sizeof(*kept), err));
-	for (uint32_t i = 0; i < n; i += run[runs++].n)
-		run[runs] = run_at(v, i, n);
-	qsort(run, runs, sizeof(*run), by_events);
-	for (uint32_t i = 0; i < runs; i++) {
-		uint32_t alone = run[i].n;
-
-		if (is_plain(v + run[i].at, run[i].n)) {
-			alone = 0;
-			PL_TRY(pl_clock_partitions(a, k->m, &k->is, err));
-			PL_TRY(infer_stream(a, k, v + run[i].at, run[i].n, &alone, err));
-		}
-		memcpy(kept + *left, v + run[i].at, alone * sizeof(*v));
-		*left += alone;
-	}
-	memcpy(v, kept, *left * sizeof(*v));
-	PL_TRY(pl_clock_partitions(a, k->m, &k->is, err));
-out:
-	pl_free(run);
-	pl_free(kept);
-	return rc;
-}
-
-/* ---- streams
- * -------------------------------------------------------------------------------------
+/* ---- streams -----------------------------------------------------------------------------------
  */
 
 struct item {
@@ -280,10 +142,12 @@ PL_COMPARATOR(by_comm_stream, struct item, comm_stream, ev);
 
 PL_COMPARATOR(by_stream_name, struct item, comm_stream, name, ev);
 
-static pl_id mode_of(const struct item *v, uint32_t n, pl_id *tmp)
+PL_COMPARATOR(by_operation, struct pl_stream, operation, number, s.rank, comm_stream);
+
+static pl_id most_frequent(const struct item *v, uint32_t n, pl_id *tmp)
 {
 	uint32_t most = 0;
-	pl_id mode = PL_NONE;
+	pl_id found = PL_NONE;
 
 	for (uint32_t i = 0; i < n; i++)
 		tmp[i] = v[i].name;
@@ -293,220 +157,197 @@ static pl_id mode_of(const struct item *v, uint32_t n, pl_id *tmp)
 			k++;
 		if (k - i > most) {
 			most = k - i;
-			mode = tmp[i];
+			found = tmp[i];
 		}
 	}
-	return mode;
+	return found;
 }
 
-struct work {
-	struct item *item;
-	struct pl_clock_node *node;
-	uint32_t *ev, *to;
-	pl_id *tmp;
-};
-
-/* Cut the sorted items into nodes: by stream, or by stream and operation. */
-static uint32_t make_nodes(const struct pl_align *a, struct work *w, uint32_t n, bool names)
+/* Cut the first n items into streams, or into the operations of each stream. */
+static void make_streams(struct inference *f, uint32_t n, bool names)
 {
-	uint32_t nodes = 0;
-
+	f->n_streams = 0;
+	qsort(f->item, n, sizeof(*f->item), names ? by_stream_name : by_comm_stream);
 	for (uint32_t i = 0, k; i < n; i = k) {
-		const struct item *p = &w->item[i];
-		struct pl_clock_node *o = &w->node[nodes++];
+		const struct item *p = &f->item[i];
 
-		for (k = i; k < n && w->item[k].comm_stream == p->comm_stream &&
-			    (!names || w->item[k].name == p->name);
+		for (k = i; k < n && f->item[k].comm_stream == p->comm_stream &&
+			    (!names || f->item[k].name == p->name);
 		     k++)
-			w->ev[k] = w->item[k].ev;
-		*o = (struct pl_clock_node){
-			.s = { w->ev + i, k - i, a->ev[p->ev].rank, w->to + i },
+			f->ev[k] = f->item[k].ev;
+		f->stream[f->n_streams++] = (struct pl_stream){
+			.s = { f->ev + i, k - i, f->a->ev[p->ev].rank, f->to + i },
 			.comm_stream = p->comm_stream,
-			.stream = a->comm_stream[p->comm_stream].stream,
-			.mode = mode_of(p, k - i, w->tmp),
+			.number = f->a->comm_stream[p->comm_stream].stream,
+			.operation = most_frequent(p, k - i, f->tmp),
+			.kind = PL_K_COLLECTIVE,
 		};
 	}
-	qsort(w->node, nodes, sizeof(*w->node), by_operation);
-	return nodes;
+	qsort(f->stream, f->n_streams, sizeof(*f->stream), by_operation);
 }
 
-/* Items of the nodes that found no group, for another round. */
-static uint32_t take_items(const struct pl_align *a, struct work *w, uint32_t nodes)
+/* The items of the first n streams, which found no group, for another round. */
+static uint32_t take_items(struct inference *f, uint32_t n)
 {
-	uint32_t n = 0;
+	uint32_t items = 0;
 
-	for (uint32_t i = 0; i < nodes; i++)
-		for (uint32_t k = 0; k < w->node[i].s.n; k++) {
-			uint32_t e = w->node[i].s.ev[k];
-
-			w->item[n++] = (struct item){ a->ev[e].comm_stream, e, a->ev[e].name };
-		}
-	return n;
-}
-
-/* Groups the streams of w->item; streams that fit no group stay there. */
-static int infer_round(struct pl_align *a, struct clock_knowledge *known, struct work *w,
-		       uint32_t *n, bool names, struct pl_err *err)
-{
-	uint32_t nodes, kept = 0;
-	int rc = 0;
-
-	qsort(w->item, *n, sizeof(*w->item), names ? by_stream_name : by_comm_stream);
-	nodes = make_nodes(a, w, *n, names);
-	for (uint32_t i = 0, k, left; i < nodes; i = k) {
-		for (k = i + 1; k < nodes && w->node[k].mode == w->node[i].mode;)
-			k++;
-		PL_TRY(infer_bucket(a, known, w->node + i, k - i, &left, err));
-		memmove(w->node + kept, w->node + i, left * sizeof(*w->node));
-		kept += left;
-	}
-	*n = take_items(a, w, kept);
-out:
-	return rc;
-}
-
-/* Streams whose partners are not in the input: a group each, of one known rank. */
-static int put_unmatched(struct pl_align *a, struct work *w, uint32_t n, struct pl_err *err)
-{
-	uint32_t nodes, size = 1;
-	int rc = 0;
-
-	qsort(w->item, n, sizeof(*w->item), by_comm_stream);
-	nodes = make_nodes(a, w, n, false);
-	for (uint32_t i = 0; i < nodes; i++) {
-		struct pl_clusters c = { .a = a, .v = &w->node[i], .n = 1, .size = &size };
-
-		PL_TRY(put_group(&c, 0, err));
-	}
-out:
-	return rc;
-}
-
-/* The same for streams of few events. */
-static int infer_short_round(struct pl_align *a, struct clock_knowledge *known, struct work *w,
-			     uint32_t *n, bool names, struct pl_err *err)
-{
-	uint32_t nodes, kept;
-	int rc = 0;
-
-	qsort(w->item, *n, sizeof(*w->item), names ? by_stream_name : by_comm_stream);
-	nodes = make_nodes(a, w, *n, names);
-	PL_TRY(infer_streams(a, known, w->node, nodes, &kept, err));
-	*n = take_items(a, w, kept);
-out:
-	return rc;
-}
-
-/* Streams of exchanges come to the front: their number. */
-static uint32_t exchanges_first(const struct pl_align *a, struct item *v, uint32_t n)
-{
-	pl_id both = pl_intern_find(&a->str, "sendrecv", sizeof("sendrecv") - 1);
-	uint32_t k = 0;
-
-	for (uint32_t i = 0; i < n && both != PL_NONE; i++) {
-		struct item it = v[i];
-
-		if (a->ev[it.ev].coll != both)
-			continue;
-		v[i] = v[k];
-		v[k++] = it;
-	}
-	return k;
-}
-
-static int infer_exchanges(struct pl_align *a, struct clock_knowledge *known, struct work *w,
-			   uint32_t *n, struct pl_err *err)
-{
-	uint32_t before = exchanges_first(a, w->item, *n), after = before;
-	int rc = 0;
-
-	if (!before)
-		return 0;
-	known->across = true;
-	PL_TRY(pl_clock_partitions(a, known->m, &known->is, err));
-	PL_TRY(infer_round(a, known, w, &after, true, err));
-	memmove(w->item + after, w->item + before, (*n - before) * sizeof(*w->item));
-	*n -= before - after;
-out:
-	known->across = false;
-	return rc;
-}
-
-static int infer_all(struct pl_align *a, struct clock_knowledge *known, struct work *w, uint32_t n,
-		     struct pl_err *err)
-{
-	int rc = 0;
-
-	if (known) {
-		PL_TRY(infer_exchanges(a, known, w, &n, err));
-		PL_TRY(infer_short_round(a, known, w, &n, false, err));
-		PL_TRY(infer_short_round(a, known, w, &n, true, err));
-	}
-	PL_TRY(infer_round(a, known, w, &n, false, err));
-	PL_TRY(infer_round(a, known, w, &n, true, err));
-	PL_TRY(put_unmatched(a, w, n, err));
-out:
-	return rc;
-}
-
-/* Items of the streams that are long enough (or not) to show a scatter of ends. */
-static uint32_t pick_streams(const struct pl_align *a, struct work *w, const uint32_t *idx,
-			     uint32_t n, uint32_t *count, bool is_short)
-{
-	uint32_t k = 0;
-
-	memset(count, 0, a->comm_stream_key.n * sizeof(*count));
 	for (uint32_t i = 0; i < n; i++)
-		count[a->ev[idx[i]].comm_stream]++;
-	for (uint32_t i = 0; i < n; i++) {
-		const struct pl_comm *e = &a->ev[idx[i]];
+		for (uint32_t k = 0; k < f->stream[i].s.n; k++) {
+			uint32_t e = f->stream[i].s.ev[k];
 
-		if ((count[e->comm_stream] < PL_SEQ_SHORT) == is_short)
-			w->item[k++] = (struct item){ e->comm_stream, idx[i], e->name };
+			f->item[items++] =
+				(struct item){ f->a->ev[e].comm_stream, e, f->a->ev[e].name };
+		}
+	return items;
+}
+
+/* ---- rounds ------------------------------------------------------------------------------------
+ */
+
+struct round {
+	bool exchanges; /* only these, and only groups of streams with different numbers */
+	bool names;	/* the operations of a stream apart */
+	bool across;	/* streams of all numbers together */
+};
+
+struct set { /* streams to be divided */
+	uint32_t at, n;
+	uint64_t events;
+};
+
+static int by_events(const void *x, const void *y)
+{
+	const struct set *p = x, *q = y;
+	int c = PL_COMPARE(q->events, p->events);
+
+	return c ? c : PL_COMPARE(p->at, q->at);
+}
+
+static struct set set_at(const struct inference *f, uint32_t i, bool across)
+{
+	const struct pl_stream *v = f->stream;
+	struct set s = { .at = i };
+
+	for (; i < f->n_streams && v[i].operation == v[s.at].operation &&
+	       (across || v[i].number == v[s.at].number);
+	     i++) {
+		s.events += v[i].s.n;
+		s.n++;
+	}
+	return s;
+}
+
+static int divide_set(struct inference *f, struct pl_stream *v, uint32_t n, const struct round *r,
+		      uint32_t *left, struct pl_err *err)
+{
+	uint32_t n_groups, doubts, changed;
+	int rc;
+
+	PL_TRY(pl_clock_partitions(f->a, f->m, &f->is, err));
+	if (!r->across)
+		find_linked(f->a, v, n, f->linked);
+	PL_TRY(pl_clock_divide(f->a, &f->is, v, n, r->across ? NULL : f->linked, false, &n_groups,
+			       &doubts, err));
+	PL_TRY(pl_clock_listed_groups(f->a, v, n, &n_groups, &changed, err));
+	f->a->rep->doubtful += doubts ? doubts : changed;
+	rc = put_groups(f, v, n, n_groups, r->exchanges, left, err);
+out:
+	return rc;
+}
+
+/* Divides the streams of the first *n items; those that fit no group stay there. */
+static int infer_round(struct inference *f, const struct round *r, uint32_t *n, struct pl_err *err)
+{
+	struct set *set = NULL;
+	struct pl_stream *kept = NULL;
+	uint32_t sets = 0, n_kept = 0;
+	int rc;
+
+	make_streams(f, *n, r->names);
+	PL_TRY(pl_alloc(&set, f->n_streams + 1u, sizeof(*set), err));
+	PL_TRY(pl_alloc(&kept, f->n_streams + 1u, sizeof(*kept), err));
+	for (uint32_t i = 0; i < f->n_streams; i += set[sets++].n)
+		set[sets] = set_at(f, i, r->across);
+	qsort(set, sets, sizeof(*set), by_events);
+	for (uint32_t i = 0; i < sets; i++) {
+		struct pl_stream *v = f->stream + set[i].at;
+		uint32_t left = set[i].n;
+
+		if (left > 1)
+			PL_TRY(divide_set(f, v, left, r, &left, err));
+		memcpy(kept + n_kept, v, left * sizeof(*v));
+		n_kept += left;
+	}
+	memcpy(f->stream, kept, n_kept * sizeof(*kept));
+	*n = take_items(f, n_kept);
+out:
+	pl_free(set);
+	pl_free(kept);
+	return rc;
+}
+
+/* Items of exchanges come to the front: their number. */
+static uint32_t exchanges_first(struct inference *f)
+{
+	uint32_t k = 0;
+
+	for (uint32_t i = 0; i < f->n; i++) {
+		struct item it = f->item[i];
+
+		if (!(f->a->ev[it.ev].coll_is & PL_COLL_EXCHANGE))
+			continue;
+		f->item[i] = f->item[k];
+		f->item[k++] = it;
 	}
 	return k;
 }
 
-static int infer(struct pl_align *a, struct clock_knowledge *known, const uint32_t *idx, uint32_t n,
-		 struct pl_err *err)
+static int infer_rounds(struct inference *f, struct pl_err *err)
 {
-	struct work w = { 0 };
-	uint32_t *count = NULL;
+	static const struct round rounds[] = {
+		{ true, true, true },	{ false, false, false }, { false, true, false },
+		{ false, false, true }, { false, true, true },
+	};
+	uint32_t left = 0;
+	int rc = 0;
+
+	for (size_t r = 0; r < PL_LEN(rounds); r++) {
+		uint32_t n = rounds[r].exchanges ? exchanges_first(f) : f->n, before = n;
+
+		if (n)
+			PL_TRY(infer_round(f, &rounds[r], &n, err));
+		memmove(f->item + n, f->item + before, (f->n - before) * sizeof(*f->item));
+		f->n -= before - n;
+	}
+	make_streams(f, f->n, false); /* their partners are not in the input: a group each */
+	for (uint32_t i = 0; i < f->n_streams; i++)
+		f->stream[i].group = i;
+	for (uint32_t i = 0; i < f->n_streams; i++)
+		PL_TRY(put_group(f, &f->stream[i], 1, i, err));
+	(void)left;
+out:
+	return rc;
+}
+
+int pl_clock_infer_groups(struct pl_align *a, struct pl_merge *m, const uint32_t *idx, uint32_t n,
+			  struct pl_err *err)
+{
+	struct inference f = { .a = a, .m = m, .n = n };
 	int rc;
 
 	if (!n)
 		return 0;
-	PL_TRY(pl_alloc(&w.item, n, sizeof(*w.item), err));
-	PL_TRY(pl_alloc(&w.node, n, sizeof(*w.node), err));
-	PL_TRY(pl_alloc(&w.ev, n, sizeof(*w.ev), err));
-	PL_TRY(pl_alloc(&w.to, n, sizeof(*w.to), err));
-	PL_TRY(pl_alloc(&w.tmp, n, sizeof(*w.tmp), err));
-	PL_TRY(pl_alloc(&count, a->comm_stream_key.n + 1, sizeof(*count), err));
-	n = pick_streams(a, &w, idx, n, count, known != NULL);
-	PL_TRY(infer_all(a, known, &w, n, err));
+	PL_TRY(pl_arena_array(&f.mem, &f.item, n, sizeof(*f.item), err));
+	PL_TRY(pl_arena_array(&f.mem, &f.stream, n, sizeof(*f.stream), err));
+	PL_TRY(pl_arena_array(&f.mem, &f.ev, n, sizeof(*f.ev), err));
+	PL_TRY(pl_arena_array(&f.mem, &f.to, n, sizeof(*f.to), err));
+	PL_TRY(pl_arena_array(&f.mem, &f.tmp, n, sizeof(*f.tmp), err));
+	PL_TRY(pl_arena_array(&f.mem, &f.linked, n, sizeof(*f.linked), err));
+	for (uint32_t i = 0; i < n; i++)
+		f.item[i] = (struct item){ a->ev[idx[i]].comm_stream, idx[i], a->ev[idx[i]].name };
+	rc = infer_rounds(&f, err);
 out:
-	pl_free(w.item);
-	pl_free(w.node);
-	pl_free(w.ev);
-	pl_free(w.to);
-	pl_free(w.tmp);
-	pl_free(count);
-	return rc;
-}
-
-int pl_clock_infer_long(struct pl_align *a, const uint32_t *idx, uint32_t n, struct pl_err *err)
-{
-	return infer(a, NULL, idx, n, err);
-}
-
-int pl_clock_infer_short(struct pl_align *a, struct pl_merge *m, const uint32_t *idx, uint32_t n,
-			 struct pl_err *err)
-{
-	struct clock_knowledge known = { .m = m };
-	int rc;
-
-	PL_TRY(infer(a, &known, idx, n, err));
-out:
-	pl_clock_partitions_fini(&known.is);
+	pl_clock_partitions_fini(&f.is);
+	pl_arena_fini(&f.mem);
 	return rc;
 }

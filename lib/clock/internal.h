@@ -1,22 +1,18 @@
 /*
  * internal.h - the parts of clock/: collect.c (with issue.c) -> match.c (with listed.c,
- * sequences.c, infer.c, p2p.c, pairs.c, stages.c, layout.c, partitions.c) -> fit.c -> box.c.
+ * sequences.c, p2p.c, infer.c) -> fit.c -> box.c.
  *
  * How groups and peers that are not recorded are found. A stream of communication is one rank's
- * part of a group, or one end of a pair. Only two scores decide:
+ * part of a group, or one end of a pair.
  *
- *     scatter (sequences.c)    of the difference of the ends of two streams. It needs no clocks,
- *                              but enough events to show a scatter (PL_SEQ_PAIRS).
- *     likelihood (layout.c)    of a division of all streams into groups or pairs, with the clocks
- *                              known so far. It needs few events, and one stream for each rank.
- *
- *  1. Long streams form groups by scatter (infer.c, cluster.c); so do pairs of streams that fit no
- *     regular layout (pairs.c).
- *  2. Clocks are estimated from these matches (partitions.c).
- *  3. Short streams are divided by likelihood: groups by infer.c, pairs of pipeline stages by
- *     stages.c. Streams with most events, or fewest choices, come first, because their matches join
- *     more clocks.
- *  4. A stream that fits nowhere is split by operation and tried again. After that it stays alone.
+ *  1. All streams that could share groups are taken together, those with most events, or fewest
+ *     choices, first: groups by infer.c, pairs of pipeline stages by peers.c.
+ *  2. Divisions of them into groups are proposed (divide.c).
+ *  3. The likelihood decides (likelihood.c). It compares times under the clocks that are known so
+ *     far, and lets the other clocks suit the division.
+ *  4. Clocks are estimated from the new matches (partitions.c), because known clocks tell the next
+ *     streams apart.
+ *  5. A stream that fits nowhere is split by operation and tried again. After that it stays alone.
  */
 #ifndef PL_CLOCK_INTERNAL_H
 #define PL_CLOCK_INTERNAL_H
@@ -41,7 +37,7 @@ struct pl_comm {
 	uint32_t clock;
 	pl_id name, coll, group; /* coll, group: PL_NONE */
 	pl_id ranks;		 /* recorded members of the group, as text, or PL_NONE */
-	uint8_t kind;
+	uint8_t kind, coll_is;	 /* coll_is: PL_COLL_MOVES_DATA ... */
 	bool listed; /* group and ranks are from the header of a file, not the event's own */
 };
 
@@ -127,7 +123,6 @@ struct pl_align {
 	uint32_t *member; /* indices of ev */
 	size_t n_members, cap_members;
 	uint32_t n_inferred; /* groups; pairings are one */
-	pl_id sized[4]; /* collectives whose size is the same on all ranks, PL_NONE where unseen */
 	struct pl_clock_report *rep;
 };
 
@@ -171,6 +166,12 @@ int pl_clock_listed_use(struct pl_align *a, struct pl_err *err) PL_MUST;
 /* After that: the sets of several ranks that `rank` is in; 0: none, or not all are known. */
 uint32_t pl_clock_listed_of(const struct pl_align *a, int32_t rank, const struct pl_listed **first);
 const int32_t *pl_clock_listed_ranks(const struct pl_align *a, pl_id set, uint32_t *n);
+struct pl_stream;
+/* Where headers of files list all groups of a rank, leave only groups of v[0..n) that they list, of
+ * the ranks in the input: another one becomes the smallest listed that holds it, or else falls
+ * apart into the largest that it holds. *changed: groups that are new, of two streams and more. */
+int pl_clock_listed_groups(const struct pl_align *a, struct pl_stream *v, uint32_t n,
+			   uint32_t *n_groups, uint32_t *changed, struct pl_err *err) PL_MUST;
 
 /* ---- match.c ---- */
 /* Fill group, match, member and the counts of rep; sorts ev by (rank, turn, seg, event). */
@@ -189,6 +190,10 @@ struct pl_seq {
 	uint32_t *to; /* of n: position in the reference sequence or PL_NONE, by
 			 pl_clock_seq_align() */
 };
+
+/* Sends and receives that pl_clock_seq_align() found to belong together. */
+int pl_clock_add_pairs(struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
+		       uint32_t flags, struct pl_err *err) PL_MUST;
 
 /* ---- missing.c ---- */
 /* After an alignment that found no difference: find elements of y that are missing, which shift the
@@ -236,10 +241,6 @@ int pl_clock_p2p(struct pl_align *a, struct pl_merge *m, struct pl_err *err) PL_
 /* ---- sequences.c: two sequences ---- */
 /* Can these be one communication? Compares names and, where both are known, sizes. */
 bool pl_clock_seq_same(const struct pl_align *a, uint32_t x, uint32_t y);
-/* Has the collective a root, so that members may leave before others begin? */
-bool pl_clock_seq_rooted(const struct pl_align *a, const struct pl_comm *e);
-/* Has its collective the same size on all ranks? */
-bool pl_clock_seq_sized(const struct pl_align *a, const struct pl_comm *e);
 /*
  * Scatter of the differences of ends between the pairs (x[i + shift], y[i]), whatever offset and
  * drift: the scaled median of successive changes. INT64_MAX with fewer than 3 pairs. `early`: share
@@ -252,10 +253,10 @@ int64_t pl_clock_seq_spread(const struct pl_align *a, const struct pl_seq *x,
 /* Are most of their operations the same? */
 bool pl_clock_seq_alike(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
 			int64_t shift);
-/* The score of x and y as one communication: their scatter where one begins in the other. False:
- * they are of one rank, or do not do the same. */
-bool pl_clock_seq_distance(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
-			   int64_t *spread, double *early, int64_t *scratch);
+/* How far the ends of x and y are apart if they are one communication: their scatter where one
+ * begins in the other. INT64_MAX: they are of one rank, or do not do the same. */
+int64_t pl_clock_seq_distance(const struct pl_align *a, const struct pl_seq *x,
+			      const struct pl_seq *y, int64_t *shift, int64_t *scratch);
 /* Is that score as good as what is typical of streams that belong together? */
 bool pl_clock_seq_near(int64_t distance, int64_t typical);
 /* How many elements x has before the first of y (or less than 0). */
@@ -269,32 +270,12 @@ double pl_clock_seq_agreement(const struct pl_align *a, const struct pl_seq *x,
 int pl_clock_seq_align(const struct pl_align *a, const struct pl_seq *x, struct pl_seq *y,
 		       uint32_t *at, struct pl_err *err) PL_MUST;
 
-/* ---- infer.c ---- */
-/* Group the collectives ev[idx[0..n)] for which no group was recorded, and match them: those on
- * long streams, or the others, which need m, the clocks estimated from all that is matched by then.
- */
-int pl_clock_infer_long(struct pl_align *a, const uint32_t *idx, uint32_t n,
-			struct pl_err *err) PL_MUST;
-int pl_clock_infer_short(struct pl_align *a, struct pl_merge *m, const uint32_t *idx, uint32_t n,
-			 struct pl_err *err) PL_MUST;
-
-/* ---- pairs.c ---- */
-/* Match sends and receives whose peers were not recorded. */
-int pl_clock_infer_pairs(struct pl_align *a, struct pl_merge *m, struct pl_err *err) PL_MUST;
-struct pl_half_stream { /* a stream of sends, of receives, or of both */
-	struct pl_seq s;
-	int64_t stream;
-	uint32_t best;
-	int64_t spread;
-	bool paired;
-};
-int pl_clock_pair_streams(struct pl_align *a, const struct pl_seq *x, struct pl_seq *y,
+/* ---- infer.c, peers.c ---- */
+/* Group the collectives ev[idx[0..n)] for which no group was recorded, and match them. */
+int pl_clock_infer_groups(struct pl_align *a, struct pl_merge *m, const uint32_t *idx, uint32_t n,
 			  struct pl_err *err) PL_MUST;
-
-/* ---- stages.c ---- */
-/* Pair those of the streams v[0..n) that are laid out regularly. */
-int pl_clock_stages(struct pl_align *a, struct pl_merge *m, struct pl_half_stream *v, uint32_t n,
-		    struct pl_err *err) PL_MUST;
+/* Match sends and receives whose peers were not recorded. */
+int pl_clock_infer_peers(struct pl_align *a, struct pl_merge *m, struct pl_err *err) PL_MUST;
 
 /* ---- partitions.c ---- */
 struct pl_partitions { /* what is known of clocks so far; start from { 0 } */
@@ -329,7 +310,6 @@ int pl_clock_fit_clocks(const struct pl_clock_fit_in *in, struct pl_clock_fit_cl
 			struct pl_err *err) PL_MUST;
 
 /* ---- probes.c: observations of clocks from the matches ---- */
-bool pl_clock_moves_data(const struct pl_align *a, const struct pl_comm *e); /* no barrier */
 struct pl_probes {
 	struct pl_clock_fit_in in;
 	struct pl_clock_fit_obs *obs;

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clock/internal.h"
+#include "clock/likelihood.h"
 
 #define MOST_RANKS (1 << 20) /* of a group that is given by its size alone: 4 MiB of numbers */
 
@@ -293,5 +293,138 @@ out:
 	pl_intern_fini(&ranks);
 	pl_intern_fini(&pairs);
 	pl_free(who);
+	return rc;
+}
+
+/* ---- inferred groups become listed ones
+ * -----------------------------------------------------------
+ */
+
+struct relabel {
+	const struct pl_align *a;
+	struct pl_stream *v;
+	uint32_t n;
+	uint32_t *to, n_groups; /* of each stream: its new group, PL_NONE */
+	uint32_t *found;	/* scratch */
+};
+
+/* How many of the ranks v[0..n) are in the input. */
+static uint32_t count_present(const struct pl_align *a, const int32_t *v, uint32_t n)
+{
+	uint32_t present = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		present +=
+			pl_intern_find(&a->rank_seen, (const char *)&v[i], sizeof(v[i])) != PL_NONE;
+	return present;
+}
+
+/* The streams of a listed set with the number of stream i, which do the same, into x->found; how
+ * many, 0 if a rank in the input has none. *common: those of the group of stream i. */
+static uint32_t listed_streams(const struct relabel *x, uint32_t i, pl_id set, uint32_t *common)
+{
+	const struct pl_stream *v = x->v;
+	uint32_t n, found = 0;
+	const int32_t *ranks = pl_clock_listed_ranks(x->a, set, &n);
+
+	*common = 0;
+	for (uint32_t k = 0; k < x->n; k++) {
+		if (x->to[k] != PL_NONE || v[k].number != v[i].number ||
+		    !has_member(ranks, n, v[k].s.rank) ||
+		    (found && v[x->found[found - 1]].s.rank == v[k].s.rank) ||
+		    !pl_clock_seq_alike(x->a, &v[i].s, &v[k].s, 0))
+			continue;
+		x->found[found++] = k;
+		*common += v[k].group == v[i].group;
+	}
+	return found == count_present(x->a, ranks, n) ? found : 0;
+}
+
+static void make_group(struct relabel *x, uint32_t n)
+{
+	for (uint32_t k = 0; k < n; k++)
+		x->to[x->found[k]] = x->n_groups;
+	x->n_groups++;
+}
+
+/* Take stream i and the others of the listed set that has most in common with its group: one holds
+ * the other. `exactly`: both are the same. */
+static bool take(struct relabel *x, uint32_t i, bool exactly)
+{
+	const struct pl_listed *l;
+	uint32_t n = pl_clock_listed_of(x->a, x->v[i].s.rank, &l), left = 0, common, best = PL_NONE;
+	double most = 0;
+
+	for (uint32_t k = 0; k < x->n; k++)
+		left += x->to[k] == PL_NONE && x->v[k].group == x->v[i].group;
+	for (uint32_t k = 0; k < n; k++) {
+		uint32_t found = listed_streams(x, i, l[k].set, &common);
+		double share = (double)common / (double)(found + left - common);
+
+		if (found < 2 || (common < found && common < left) || (exactly && share < 1) ||
+		    share <= most)
+			continue;
+		most = share;
+		best = k;
+	}
+	if (best != PL_NONE)
+		make_group(x, listed_streams(x, i, l[best].set, &common));
+	return best != PL_NONE;
+}
+
+static void relabel(struct relabel *x, const uint32_t *size, uint32_t *changed)
+{
+	const struct pl_listed *l;
+
+	for (uint32_t i = 0; i < x->n; i++)
+		if (x->to[i] == PL_NONE && size[x->v[i].group] > 1)
+			take(x, i, true);
+	for (uint32_t i = 0; i < x->n; i++) {
+		if (x->to[i] != PL_NONE || size[x->v[i].group] < 2 ||
+		    !pl_clock_listed_of(x->a, x->v[i].s.rank, &l))
+			continue;
+		if (take(x, i, false)) {
+			++*changed;
+		} else {
+			x->found[0] = i;
+			make_group(x, 1);
+		}
+	}
+	for (uint32_t i = 0; i < x->n; i++) { /* alone, or of ranks for which nothing is listed */
+		uint32_t found = 0;
+
+		for (uint32_t k = i; k < x->n && x->to[i] == PL_NONE; k++)
+			if (x->to[k] == PL_NONE && x->v[k].group == x->v[i].group)
+				x->found[found++] = k;
+		if (found)
+			make_group(x, found);
+	}
+}
+
+int pl_clock_listed_groups(const struct pl_align *a, struct pl_stream *v, uint32_t n,
+			   uint32_t *n_groups, uint32_t *changed, struct pl_err *err)
+{
+	struct relabel x = { .a = a, .v = v, .n = n };
+	uint32_t *memory = NULL, *size;
+	int rc;
+
+	*changed = 0;
+	/* exchanges are between some of a group */
+	if (!a->n_listed || a->ev[v[0].s.ev[0]].coll_is & PL_COLL_EXCHANGE)
+		return 0;
+	PL_TRY(pl_alloc(&memory, 3u * (size_t)n, sizeof(*memory), err));
+	x.to = memory;
+	x.found = memory + n;
+	size = x.found + n;
+	for (uint32_t i = 0; i < n; i++) {
+		x.to[i] = PL_NONE;
+		size[v[i].group]++;
+	}
+	relabel(&x, size, changed);
+	for (uint32_t i = 0; i < n; i++)
+		v[i].group = x.to[i];
+	*n_groups = x.n_groups;
+out:
+	pl_free(memory);
 	return rc;
 }

@@ -82,6 +82,26 @@ out:
 	return rc;
 }
 
+int pl_clock_add_pairs(struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
+		       uint32_t flags, struct pl_err *err)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < y->n; i++) {
+		uint32_t ev[2];
+		bool send;
+
+		if (y->to[i] == PL_NONE)
+			continue;
+		send = a->ev[x->ev[y->to[i]]].kind == PL_K_SEND;
+		ev[!send] = x->ev[y->to[i]];
+		ev[send] = y->ev[i];
+		PL_TRY(pl_clock_add_match(a, PL_NONE, PL_MATCH_P2P | flags, ev, 2, err));
+	}
+out:
+	return rc;
+}
+
 /* ---- sorting -----------------------------------------------------------------------------------
  */
 
@@ -205,7 +225,7 @@ static int is_shared_name(const struct pl_align *a, const struct sorted *all, ui
 	for (uint32_t i = 0; i < n_all; i++) {
 		const struct pl_comm *e = &a->ev[all[i].ev];
 
-		if (!e->listed || !pl_clock_seq_rooted(a, e))
+		if (!e->listed || !(e->coll_is & PL_COLL_ROOTED))
 			v[n++] = all[i];
 	}
 	PL_TRY(pl_alloc(&ev, 2u * (size_t)n + 1, sizeof(*ev), err));
@@ -327,14 +347,25 @@ out:
 	return rc;
 }
 
-static void find_sized(struct pl_align *a)
+/* What is known of the collective of each event. */
+static int find_properties(struct pl_align *a, struct pl_err *err)
 {
-	static const char *const name[] = { "allreduce", "allgather", "reduce_scatter",
-					    "broadcast" };
+	uint8_t *known = NULL; /* by string, 0: not yet */
+	int rc;
 
-	_Static_assert(PL_LEN(name) == PL_LEN(a->sized), "one id a name");
-	for (size_t i = 0; i < PL_LEN(name); i++)
-		a->sized[i] = pl_intern_find(&a->str, name[i], strlen(name[i]));
+	PL_TRY(pl_alloc(&known, a->str.n + 1, 1, err));
+	for (size_t i = 0; i < a->n; i++) {
+		struct pl_comm *e = &a->ev[i];
+		uint8_t *k = &known[e->coll == PL_NONE ? a->str.n : e->coll];
+
+		if (!*k)
+			*k = (uint8_t)pl_trace_coll_properties(
+				e->coll == PL_NONE ? "" : pl_intern_get(&a->str, e->coll));
+		e->coll_is = *k;
+	}
+out:
+	pl_free(known);
+	return rc;
 }
 
 int pl_clock_match(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
@@ -346,7 +377,7 @@ int pl_clock_match(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
 	a->rep->events = a->n;
 	if (a->n)
 		qsort(a->ev, a->n, sizeof(*a->ev), by_rank_time);
-	find_sized(a);
+	PL_TRY(find_properties(a, err));
 	PL_TRY(pl_clock_listed_use(a, err));
 	PL_TRY(pl_alloc(&v, a->n + 1, sizeof(*v), err));
 	PL_TRY(pl_alloc(&rest, a->n + 1, sizeof(*rest), err));
@@ -356,10 +387,8 @@ int pl_clock_match(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
 			k++;
 		PL_TRY(match_group(a, v + i, k - i, rest, &n_rest, err));
 	}
-	/* recorded and long streams first: the clocks estimated from them separate the others */
-	PL_TRY(pl_clock_infer_long(a, rest, n_rest, err));
 	PL_TRY(pl_clock_p2p(a, m, err));
-	PL_TRY(pl_clock_infer_short(a, m, rest, n_rest, err));
+	PL_TRY(pl_clock_infer_groups(a, m, rest, n_rest, err));
 out:
 	pl_free(v);
 	pl_free(rest);

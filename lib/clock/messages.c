@@ -22,34 +22,22 @@ struct numbered { /* a collective event that is in a match */
 	pl_ns until; /* the latest end of those of this rank and number up to here */
 };
 struct half {
-	pl_ns ts;
+	uint32_t match;
 	int32_t src, dst, channel;
-	uint32_t match, msg;
+	bool recv;
+	pl_ns ts;
+	uint32_t msg;
 };
 
 PL_COMPARATOR(by_number, struct numbered, rank, seq, ts, match);
 
-static int same_way(const struct half *a, const struct half *b)
+/* Halves of one collective and channel between two ranks, each kind in order. */
+static int by_channel(const void *x, const void *y)
 {
-	if (a->match != b->match)
-		return a->match < b->match ? -1 : 1;
-	if (a->src != b->src)
-		return a->src < b->src ? -1 : 1;
-	if (a->dst != b->dst)
-		return a->dst < b->dst ? -1 : 1;
-	return a->channel < b->channel ? -1 : a->channel > b->channel;
-}
+	const struct half *p = x, *q = y;
+	int c = PL_COMPARE_FIELDS(p, q, match, src, dst, channel);
 
-static int by_way(const void *pa, const void *pb)
-{
-	const struct half *a = pa, *b = pb;
-	int c = same_way(a, b);
-
-	if (c)
-		return c;
-	if (a->ts != b->ts)
-		return a->ts < b->ts ? -1 : 1;
-	return a->msg < b->msg ? -1 : a->msg > b->msg;
+	return c ? c : PL_COMPARE_FIELDS(p, q, recv, ts, msg);
 }
 
 PL_COMPARATOR(by_match, struct pl_paired, match, send);
@@ -99,42 +87,32 @@ static uint32_t collective_of(const struct numbered *v, size_t n, const struct p
 	return PL_NONE;
 }
 
-struct pairing {
-	struct pl_align *a;
-	struct half *send, *recv;
-	size_t n_send, n_recv;
-};
-
-static int split(struct pairing *p, struct pl_err *err)
+/* The messages that belong to a collective, sorted. */
+static int find_halves(struct pl_align *a, struct half **h, size_t *n_halves, struct pl_err *err)
 {
-	struct pl_align *a = p->a;
 	struct numbered *v = NULL;
 	size_t n = 0;
 	int rc;
 
 	PL_TRY(number_collectives(a, &v, &n, err));
-	PL_TRY(pl_alloc(&p->send, a->n_msg, sizeof(*p->send), err));
-	PL_TRY(pl_alloc(&p->recv, a->n_msg, sizeof(*p->recv), err));
+	PL_TRY(pl_alloc(h, a->n_msg, sizeof(**h), err));
 	for (uint32_t i = 0; i < a->n_msg; i++) {
 		const struct pl_comm *e = &a->msg[i];
-		bool send = e->kind == PL_K_SEND;
-		struct half h = { e->ts, e->rank, e->peer, e->channel, collective_of(v, n, e), i };
+		bool recv = e->kind == PL_K_RECV;
+		uint32_t match = collective_of(v, n, e);
 
-		if (!send) {
-			h.src = e->peer;
-			h.dst = e->rank;
-		}
-		if (h.match == PL_NONE || e->peer < 0)
+		if (match == PL_NONE || e->peer < 0)
 			a->rep->unmatched_messages++;
-		else if (send)
-			p->send[p->n_send++] = h;
 		else
-			p->recv[p->n_recv++] = h;
+			(*h)[(*n_halves)++] = (struct half){ match,
+							     recv ? e->peer : e->rank,
+							     recv ? e->rank : e->peer,
+							     e->channel,
+							     recv,
+							     e->ts,
+							     i };
 	}
-	if (p->n_send)
-		qsort(p->send, p->n_send, sizeof(*p->send), by_way);
-	if (p->n_recv)
-		qsort(p->recv, p->n_recv, sizeof(*p->recv), by_way);
+	qsort(*h, *n_halves, sizeof(**h), by_channel);
 out:
 	pl_free(v);
 	return rc;
@@ -142,31 +120,35 @@ out:
 
 int pl_clock_messages(struct pl_align *a, struct pl_paired **out, size_t *n, struct pl_err *err)
 {
-	struct pairing p = { .a = a };
-	size_t k = 0;
+	struct half *h = NULL;
+	size_t halves = 0, from, recv, end;
 	int rc = 0;
 
 	*out = NULL;
 	*n = 0;
 	if (!a->n_msg)
 		return 0;
-	PL_TRY(split(&p, err));
-	PL_TRY(pl_alloc(out, p.n_send + 1, sizeof(**out), err));
-	for (size_t i = 0; i < p.n_send; i++) {
-		uint32_t recv = PL_NONE;
+	PL_TRY(find_halves(a, &h, &halves, err));
+	PL_TRY(pl_alloc(out, halves + 1, sizeof(**out), err));
+	for (from = 0; from < halves; from = end) {
+		for (end = from; end < halves &&
+				 !PL_COMPARE_FIELDS(&h[end], &h[from], match, src, dst, channel);)
+			end++;
+		for (recv = from; recv < end && !h[recv].recv;)
+			recv++;
+		for (size_t s = from, r = recv; s < recv; s++, r++) {
+			bool both = r < end;
 
-		for (; k < p.n_recv && same_way(&p.recv[k], &p.send[i]) < 0; k++)
-			a->rep->unmatched_messages++;
-		if (k < p.n_recv && !same_way(&p.recv[k], &p.send[i]))
-			recv = p.recv[k++].msg;
-		(*out)[(*n)++] = (struct pl_paired){ p.send[i].match, p.send[i].msg, recv };
-		a->rep->message_matches += recv != PL_NONE;
-		a->rep->unmatched_messages += recv == PL_NONE;
+			(*out)[(*n)++] = (struct pl_paired){ h[s].match, h[s].msg,
+							     both ? h[r].msg : PL_NONE };
+			a->rep->message_matches += both;
+		}
+		a->rep->unmatched_messages += recv - from > end - recv
+						      ? (recv - from) - (end - recv)
+						      : (end - recv) - (recv - from);
 	}
-	a->rep->unmatched_messages += p.n_recv - k;
 	pl_sort(*out, *n, sizeof(**out), by_match);
 out:
-	pl_free(p.send);
-	pl_free(p.recv);
+	pl_free(h);
 	return rc;
 }

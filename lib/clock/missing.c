@@ -56,7 +56,7 @@ static bool overlaps(const struct shift_search *f, int64_t i, int64_t shift, pl_
 	const struct pl_comm *p = &f->a->ev[f->x->ev[i + shift]], *q = &f->a->ev[f->y->ev[i]];
 	pl_ns end = pl_min_i64(pl_sub_sat(p->end, off), q->end);
 
-	return pl_clock_seq_rooted(f->a, q) ||
+	return (q->coll_is & PL_COLL_ROOTED) ||
 	       pl_sub_sat(end, pl_max_i64(pl_sub_sat(p->ts, off), q->ts)) > f->slack;
 }
 

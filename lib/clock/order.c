@@ -198,7 +198,7 @@ static int parts_by_kind(const struct pl_align *a, const struct pl_seq *s, uint3
 	for (uint32_t j = 0; j < n; j++)
 		for (uint32_t i = 0; i < s[j].n; i++) {
 			const struct pl_comm *e = &a->ev[s[j].ev[i]];
-			bool sized = sizes && pl_clock_seq_sized(a, e);
+			bool sized = sizes && e->coll_is & PL_COLL_SAME_SIZE;
 			const int64_t key[3] = { e->coll,
 						 e->coll == PL_NONE || !sizes ? e->name : PL_NONE,
 						 sized ? e->bytes : PL_NO_VALUE };

@@ -30,7 +30,7 @@ static void find_partitions(const struct pl_align *a, uint32_t *partition)
 		const struct pl_cmatch *m = &a->match[i];
 		const uint32_t *ev = a->member + m->first;
 
-		if (m->group == PL_NONE || !pl_clock_moves_data(a, &a->ev[ev[0]]))
+		if (m->group == PL_NONE || !(a->ev[ev[0]].coll_is & PL_COLL_MOVES_DATA))
 			continue;
 		for (uint32_t k = 1; k < m->n; k++)
 			pl_union_join(partition, a->ev[ev[0]].clock, a->ev[ev[k]].clock);

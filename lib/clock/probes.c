@@ -71,13 +71,6 @@ static int add_end(struct gather *g, uint32_t match, uint32_t clock, pl_ns end, 
 /* ---- collectives -------------------------------------------------------------------------------
  */
 
-bool pl_clock_moves_data(const struct pl_align *a, const struct pl_comm *e)
-{
-	const char *coll = e->coll == PL_NONE ? "" : pl_intern_get(&a->str, e->coll);
-
-	return strcmp(coll, "barrier") != 0 && strcmp(coll, "rendezvous") != 0;
-}
-
 static int add_collective(struct gather *g, const struct pl_cmatch *m, struct pl_err *err)
 {
 	const struct pl_align *a = g->a;
@@ -249,7 +242,7 @@ static int add_collectives(struct gather *g, bool data, struct pl_err *err)
 		bool useful = data;
 
 		if (m->n < 2 || m->group == PL_NONE ||
-		    pl_clock_moves_data(a, &a->ev[a->member[m->first]]) != data)
+		    (a->ev[a->member[m->first]].coll_is & PL_COLL_MOVES_DATA) != data)
 			continue;
 		for (uint32_t k = 1; k < m->n; k++)
 			useful |= joined[a->ev[a->member[m->first + k]].clock] != joined[first];

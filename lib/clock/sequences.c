@@ -25,25 +25,6 @@
 #define SCALE	     1.04836 /* of the median of |changes| to a standard deviation: 1.4826 / sqrt 2 */
 #define ENOUGH_AGREE 0.95
 
-bool pl_clock_seq_sized(const struct pl_align *a, const struct pl_comm *e)
-{
-	for (size_t s = 0; s < PL_LEN(a->sized); s++)
-		if (e->coll == a->sized[s] && e->coll != PL_NONE)
-			return true;
-	return false;
-}
-
-bool pl_clock_seq_rooted(const struct pl_align *a, const struct pl_comm *e)
-{
-	static const char *const rooted[] = { "broadcast", "reduce", "gather", "scatter" };
-
-	for (size_t i = 0; i < PL_LEN(rooted); i++)
-		if (e->kind == PL_K_COLLECTIVE &&
-		    !strcmp(pl_intern_get(&a->str, e->coll), rooted[i]))
-			return true;
-	return false;
-}
-
 bool pl_clock_seq_same(const struct pl_align *a, uint32_t i, uint32_t k)
 {
 	const struct pl_comm *x = &a->ev[i], *y = &a->ev[k];
@@ -55,7 +36,7 @@ bool pl_clock_seq_same(const struct pl_align *a, uint32_t i, uint32_t k)
 		return false;
 	if (x->name != y->name && (x->coll == PL_NONE || !sizes))
 		return false;
-	return !sizes || !pl_clock_seq_sized(a, x) || x->bytes == y->bytes;
+	return !sizes || !(x->coll_is & PL_COLL_SAME_SIZE) || x->bytes == y->bytes;
 }
 
 static pl_ns diff_of_ends(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
@@ -175,9 +156,10 @@ static int64_t median_duration(const struct pl_align *a, const struct pl_seq *y,
  * a small factor. Streams of another group are milliseconds apart where these are microseconds.
  * FLOOR_NS: profilers round to 1 us, so that exact and rounded times differ by that much.
  */
-#define AGREE	 0.8
-#define WIDER	 3
-#define FLOOR_NS 1000
+#define AGREE	  0.8
+#define MAX_EARLY 0.1
+#define WIDER	  3
+#define FLOOR_NS  1000
 
 bool pl_clock_seq_alike(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
 			int64_t shift)
@@ -185,15 +167,17 @@ bool pl_clock_seq_alike(const struct pl_align *a, const struct pl_seq *x, const 
 	return pl_clock_seq_agreement(a, x, y, shift) >= AGREE;
 }
 
-bool pl_clock_seq_distance(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
-			   int64_t *spread, double *early, int64_t *scratch)
+int64_t pl_clock_seq_distance(const struct pl_align *a, const struct pl_seq *x,
+			      const struct pl_seq *y, int64_t *shift, int64_t *scratch)
 {
-	int64_t shift = pl_clock_seq_shift(a, x, y, scratch);
+	double early;
+	int64_t spread;
 
-	if (x->rank == y->rank || !pl_clock_seq_alike(a, x, y, shift))
-		return false;
-	*spread = pl_clock_seq_spread(a, x, y, shift, early, scratch);
-	return true;
+	*shift = pl_clock_seq_shift(a, x, y, scratch);
+	if (x->rank == y->rank || !pl_clock_seq_alike(a, x, y, *shift))
+		return INT64_MAX;
+	spread = pl_clock_seq_spread(a, x, y, *shift, &early, scratch);
+	return early > MAX_EARLY ? INT64_MAX : spread;
 }
 
 bool pl_clock_seq_near(int64_t distance, int64_t typical)

@@ -242,3 +242,26 @@ unsigned pl_trace_coll_find(const char *name, size_t n)
 
 	return coll < PL_COLL_COUNT_ ? coll : PL_COLL_OTHER;
 }
+
+/* Beside PL_COLL_MOVES_DATA. */
+static const uint8_t properties[PL_COLL_COUNT_] = {
+	[PL_COLL_ALLREDUCE] = PL_COLL_MEETS | PL_COLL_SAME_SIZE,
+	[PL_COLL_REDUCE_SCATTER] = PL_COLL_MEETS | PL_COLL_SAME_SIZE,
+	[PL_COLL_ALLGATHER] = PL_COLL_MEETS | PL_COLL_SAME_SIZE,
+	[PL_COLL_BROADCAST] = PL_COLL_ROOTED | PL_COLL_SAME_SIZE,
+	[PL_COLL_ALLTOALL] = PL_COLL_MEETS,
+	[PL_COLL_REDUCE] = PL_COLL_ROOTED,
+	[PL_COLL_GATHER] = PL_COLL_ROOTED,
+	[PL_COLL_SCATTER] = PL_COLL_ROOTED,
+	[PL_COLL_SENDRECV] = PL_COLL_EXCHANGE,
+};
+
+unsigned pl_trace_coll_properties(const char *name)
+{
+	if (!strcmp(name, colls[PL_COLL_BARRIER]) || !strcmp(name, "rendezvous"))
+		return PL_COLL_MEETS; /* the latter is of operation tables */
+	for (size_t i = 0; i < PL_COLL_COUNT_; i++)
+		if (!strcmp(name, colls[i]))
+			return properties[i] | PL_COLL_MOVES_DATA;
+	return PL_COLL_MOVES_DATA;
+}

@@ -465,5 +465,14 @@ enum pl_coll { PL_TRACE_COLLS(PL_COLL_ID) PL_COLL_COUNT_ };
 const char *pl_trace_coll_name(unsigned coll); /* OTHER and unknown: "collective" */
 unsigned pl_trace_coll_find(const char *name,
 			    size_t n); /* of any name: PL_COLL_OTHER if it is none */
+/* Properties of a canonical collective; one that is not known moves data. */
+enum {
+	PL_COLL_MOVES_DATA = 1,
+	PL_COLL_MEETS = 2,     /* ends for nobody before all have begun */
+	PL_COLL_ROOTED = 4,    /* members may leave before others begin */
+	PL_COLL_SAME_SIZE = 8, /* its size is the same on all ranks */
+	PL_COLL_EXCHANGE = 16, /* sends and receives together */
+};
+unsigned pl_trace_coll_properties(const char *name);
 
 #endif

@@ -249,8 +249,7 @@ static bool are_found(pl_ns jitter, pl_ns other)
 }
 
 /*
- * The constants of the score in sequences.c: each test fails when its constant is smaller, those of
- * unknown peers below when WIDER or FLOOR_NS is much greater.
+ * The constants of the distance in sequences.c: each test fails when its constant is smaller.
  */
 static void check_score(void)
 {

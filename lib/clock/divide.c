@@ -1,0 +1,423 @@
+/*
+ * The most likely division of streams into groups.
+ *
+ * A few divisions are proposed, and the likelihood (likelihood.c) decides between them:
+ *
+ *     alone      each stream, because its partners are not in the input
+ *     linked     the ranks that send to each other, which are often a group too
+ *     regular    `size` streams `stride` apart, or on two levels: how jobs are usually laid out
+ *     nearest    streams whose ends scatter least against each other (sequences.c)
+ *
+ * Each of the four is as likely as another before anything is known, and so is each division that a
+ * proposal could have made: it costs the logarithm of their number. A regular one is one of a few,
+ * the nearest could have been any partition of a set.
+ *
+ * Cost: that of a likelihood for each proposal, of which there are about as many as ways to write
+ * the number of streams as a product; streams x groups comparisons for the nearest, where the group
+ * that was joined last and the next one are tried first, so that two are enough for usual layouts.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock/likelihood.h"
+
+#define SAMPLE	      32    /* streams of which the nearest is looked for; more take more time */
+#define FAR_APART     10    /* times the closest pairs: surely not one group */
+#define JITTERY_NS    20000 /* ends that a processor had to be found for; a device's are closer */
+#define NEAR_JOIN     6.0 /* nats that an offset which is free to suit a division may have bought */
+#define NEAR_COST     3.0 /* nats: 1 to 20 */
+#define TWO_LEVEL_MAX 64  /* streams */
+
+struct divider {
+	const struct pl_align *a;
+	const struct pl_partitions *is;
+	struct pl_stream *v;
+	uint32_t n;
+	struct pl_arena mem;
+	struct pl_likelihood l;
+	int64_t typical; /* distance of the closest streams; INT64_MAX: not to be seen */
+	int64_t *scratch;
+	uint32_t *class;       /* streams of one class may share a group */
+	uint32_t *group;       /* of the division that is proposed next */
+	struct pl_division *d; /* proposals */
+	size_t n_divisions, cap, best;
+};
+
+/* ---- nearest -----------------------------------------------------------------------------------
+ */
+
+static int64_t distance(const struct divider *x, uint32_t i, uint32_t k, int64_t *shift)
+{
+	return pl_clock_seq_distance(x->a, &x->v[i].s, &x->v[k].s, shift, x->scratch);
+}
+
+/* How far the nearest neighbour typically is. */
+static int find_typical(struct divider *x, struct pl_err *err)
+{
+	uint32_t step = x->n / SAMPLE + 1;
+	int64_t *near, shift;
+	size_t n = 0;
+	int rc = pl_arena_array(&x->mem, &near, x->n, sizeof(*near), err);
+
+	for (uint32_t i = 0; i < x->n && rc >= 0; i += step) {
+		int64_t best = INT64_MAX;
+
+		for (uint32_t k = 0; k < x->n; k++)
+			if (k != i)
+				best = pl_min_i64(best, distance(x, i, k, &shift));
+		if (best < INT64_MAX)
+			near[n++] = best;
+	}
+	x->typical = n ? pl_median_i64(near, n) : INT64_MAX;
+	return rc;
+}
+
+struct cluster {
+	uint32_t first, last, n; /* streams: first and last that joined */
+};
+
+static bool has_rank(const struct divider *x, const struct cluster *c, const uint32_t *next,
+		     int32_t rank)
+{
+	for (uint32_t k = c->first; k != PL_NONE; k = next[k])
+		if (x->v[k].s.rank == rank)
+			return true;
+	return false;
+}
+
+/* The cluster for stream i: one that fits very well, else the one that fits best. */
+static uint32_t choose_cluster(const struct divider *x, uint32_t i, const struct cluster *c,
+			       uint32_t n, uint32_t last, uint32_t most, const uint32_t *next)
+{
+	int64_t best = INT64_MAX, shift;
+	uint32_t found = PL_NONE;
+
+	for (uint32_t k = 0; k < n && best > x->typical; k++) {
+		uint32_t g = (last + k) % n;
+		int64_t d;
+
+		if (c[g].n == most || has_rank(x, &c[g], next, x->v[i].s.rank))
+			continue;
+		d = distance(x, c[g].first, i, &shift);
+		if (d < best) {
+			best = d;
+			found = g;
+			x->v[i].shift = shift;
+		}
+	}
+	if (found != PL_NONE && pl_clock_seq_near(best, x->typical))
+		return found;
+	x->v[i].shift = 0;
+	return PL_NONE;
+}
+
+/* Each stream joins the nearest cluster that it fits, or starts a new one: fills x->group. */
+static int find_nearest(struct divider *x, uint32_t most, uint32_t *clusters, struct pl_err *err)
+{
+	struct cluster *c = NULL;
+	uint32_t *next = NULL, last = 0, n = 0;
+	int rc;
+
+	PL_TRY(find_typical(x, err));
+	PL_TRY(pl_arena_array(&x->mem, &c, x->n, sizeof(*c), err));
+	PL_TRY(pl_arena_array(&x->mem, &next, x->n, sizeof(*next), err));
+	for (uint32_t i = 0; i < x->n; i++) {
+		uint32_t g = x->typical < INT64_MAX ? choose_cluster(x, i, c, n, last, most, next)
+						    : PL_NONE;
+
+		next[i] = PL_NONE;
+		if (g == PL_NONE)
+			c[g = n++] = (struct cluster){ i, i, 0 };
+		else
+			next[c[g].last] = i;
+		c[g].last = i;
+		c[g].n++;
+		x->group[i] = last = g;
+	}
+	*clusters = n;
+out:
+	return rc;
+}
+
+/* ---- proposals ---------------------------------------------------------------------------------
+ */
+
+/* Streams that could share a group, by number. */
+static void classify(struct divider *x)
+{
+	for (uint32_t i = 0; i < x->n; i++) {
+		uint32_t k = 0;
+
+		while (k < i &&
+		       (x->class[k] != k || !pl_clock_seq_alike(x->a, &x->v[k].s, &x->v[i].s, 0)))
+			k++;
+		x->class[i] = k;
+	}
+}
+
+/* Numbers of any kind become 0, 1 ... in x->group; how many there are. */
+static uint32_t number_groups(struct divider *x, const uint32_t *any)
+{
+	uint32_t next = 0;
+
+	for (uint32_t i = 0; i < x->n; i++) {
+		uint32_t k = 0;
+
+		while (k < i && any[k] != any[i])
+			k++;
+		x->group[i] = k < i ? x->group[k] : next++;
+	}
+	return next;
+}
+
+static bool is_allowed(const struct divider *x, uint32_t n_groups, uint32_t *class_of)
+{
+	memset(class_of, 0xff, n_groups * sizeof(*class_of));
+	for (uint32_t i = 0; i < x->n; i++) {
+		uint32_t *class = &class_of[x->group[i]];
+
+		if (*class != PL_NONE && *class != x->class[i])
+			return false;
+		*class = x->class[i];
+	}
+	return true;
+}
+
+/* The division in x->group. */
+static int propose(struct divider *x, uint32_t n_groups, double prior, struct pl_err *err)
+{
+	struct pl_division d = { .n_groups = n_groups };
+	int rc;
+
+	PL_TRY(pl_arena_array(&x->mem, &d.group, x->n, sizeof(*d.group), err));
+	if (!is_allowed(x, n_groups, d.group))
+		return 0;
+	memcpy(d.group, x->group, x->n * sizeof(*d.group));
+	PL_TRY(pl_grow(&x->d, &x->cap, x->n_divisions + 1, sizeof(*x->d), err));
+	pl_clock_likelihood_of(&x->l, &d);
+	d.cost += prior;
+	x->d[x->n_divisions] = d;
+	if (!x->n_divisions || d.cost < x->d[x->best].cost)
+		x->best = x->n_divisions;
+	x->n_divisions++;
+out:
+	return rc;
+}
+
+/* `size` streams, `stride` apart, and `size2` of those, `stride2` apart. */
+struct shape {
+	uint32_t size, stride, size2, stride2;
+};
+
+static uint32_t divide(const struct shape *s, struct divider *x)
+{
+	uint32_t inner = s->size * s->stride, next = 0;
+	uint32_t block = s->size2 > 1 ? s->size2 * s->stride2 : inner;
+
+	for (uint32_t i = 0; i < x->n; i++) {
+		uint32_t in = i % block, lead = s->size2 > 1 ? in % s->stride2 : in;
+
+		lead = i - in + lead / inner * inner + lead % s->stride;
+		x->group[i] = lead == i ? next++ : x->group[lead];
+	}
+	return next;
+}
+
+/* All shapes of regular divisions, those of one level first: *n_plain. */
+static int find_shapes(struct divider *x, struct shape **s, size_t *n_plain, size_t *n,
+		       struct pl_err *err)
+{
+	size_t cap = 0;
+	int rc = 0;
+
+	*n = 0;
+	for (uint32_t size = 2; size <= x->n; size++)
+		for (uint32_t stride = 1; stride * size <= x->n && x->n % size == 0; stride++)
+			if (x->n % (size * stride) == 0) {
+				PL_TRY(pl_grow(s, &cap, *n + 1, sizeof(**s), err));
+				(*s)[(*n)++] = (struct shape){ size, stride, 1, 1 };
+			}
+	*n_plain = *n;
+	for (size_t i = 0; i < *n_plain && x->n <= TWO_LEVEL_MAX; i++) {
+		uint32_t size = (*s)[i].size, stride = (*s)[i].stride, block = size * stride;
+
+		for (uint32_t size2 = 2; size2 <= x->n / block; size2++)
+			for (uint32_t stride2 = 2 * block; size2 * stride2 <= x->n;
+			     stride2 += block)
+				if (x->n % (size2 * stride2) == 0) {
+					PL_TRY(pl_grow(s, &cap, *n + 1, sizeof(**s), err));
+					(*s)[(*n)++] =
+						(struct shape){ size, stride, size2, stride2 };
+				}
+	}
+out:
+	return rc;
+}
+
+static int propose_regular(struct divider *x, struct pl_err *err)
+{
+	struct shape *s = NULL;
+	size_t plain, n;
+	int rc;
+
+	PL_TRY(find_shapes(x, &s, &plain, &n, err));
+	for (size_t i = 0; i < n; i++)
+		PL_TRY(propose(x, divide(&s[i], x), (i < plain ? 1 : 2) * log((double)plain), err));
+out:
+	pl_free(s);
+	return rc;
+}
+
+/* Are the streams of different ranks, ascending? */
+static bool one_a_rank(const struct divider *x)
+{
+	for (uint32_t i = 1; i < x->n; i++)
+		if (x->v[i].s.rank <= x->v[i - 1].s.rank)
+			return false;
+	return true;
+}
+
+static int propose_all(struct divider *x, const uint32_t *linked, bool pairs, struct pl_err *err)
+{
+	uint32_t n;
+	int rc;
+
+	PL_TRY(propose(x, x->n, 0, err)); /* the groups are those that are nearest */
+	if (linked) {
+		n = number_groups(x, linked);
+		if (n < x->n)
+			PL_TRY(propose(x, n, -3, err));
+	}
+	if (!pairs && one_a_rank(x))
+		PL_TRY(propose_regular(x, err));
+out:
+	return rc;
+}
+
+/* ---- doubts ------------------------------------------------------------------------------------
+ */
+
+/* Is there another division about as likely that would give other transfers? A free offset makes a
+ * division look better than it is. */
+static int is_doubtful(struct divider *x, bool *doubtful, struct pl_err *err)
+{
+	const struct pl_division *best = &x->d[x->best];
+	double *took;
+	bool known = false;
+	int rc;
+
+	PL_TRY(pl_arena_array(&x->mem, &took, 2u * (size_t)x->n * x->l.k, sizeof(*took), err));
+	*doubtful = false;
+	for (size_t i = 0; i < x->n_divisions && !*doubtful; i++) {
+		const struct pl_division *d = &x->d[i];
+		uint32_t joins = best->joins > d->joins ? best->joins - d->joins : 0;
+
+		if (i == x->best)
+			continue;
+		*doubtful = !best->determined && d->n_groups < x->n;
+		if (*doubtful || d->cost >= best->cost + NEAR_COST + NEAR_JOIN * joins)
+			continue;
+		*doubtful = pl_clock_likelihood_differs(&x->l, best, d, took, known);
+		known = true;
+	}
+out:
+	return rc;
+}
+
+/* Could the streams x and y be of one group after all? None ends before the other begins, and the
+ * ends are hardly farther apart than those within groups. */
+static bool could_be_one(const struct divider *x, const struct pl_stream *p,
+			 const struct pl_stream *q)
+{
+	double early;
+	int64_t d;
+
+	if (x->typical == INT64_MAX || x->typical < JITTERY_NS || p->number != q->number ||
+	    p->s.rank == q->s.rank || p->s.n != q->s.n ||
+	    pl_clock_seq_agreement(x->a, &p->s, &q->s, 0) < 1)
+		return false;
+	d = pl_clock_seq_spread(x->a, &p->s, &q->s, 0, &early, x->scratch);
+	return early <= 0 && d / FAR_APART <= x->typical;
+}
+
+/* Groups that jitter may have parted. */
+static uint32_t count_parted(const struct divider *x, const uint32_t *size)
+{
+	const struct pl_stream *last = NULL;
+	uint32_t doubts = 0, next = 0;
+	bool counted = false;
+
+	for (uint32_t i = 0; i < x->n; i++) {
+		const struct pl_stream *s = &x->v[i];
+
+		if (s->group != next) /* not the first of its group */
+			continue;
+		next++;
+		if (size[s->group] < 2)
+			continue;
+		if (last && could_be_one(x, last, s)) {
+			doubts += counted ? 1 : 2;
+			counted = true;
+		} else {
+			counted = false;
+		}
+		last = s;
+	}
+	return doubts;
+}
+
+static int count_doubts(struct divider *x, uint32_t *doubts, struct pl_err *err)
+{
+	uint32_t *size = x->group, groups = 0;
+	bool doubtful;
+	int rc;
+
+	PL_TRY(is_doubtful(x, &doubtful, err));
+	memset(size, 0, x->n * sizeof(*size));
+	for (uint32_t i = 0; i < x->n; i++)
+		groups += ++size[x->v[i].group] == 2;
+	*doubts = doubtful ? groups : x->a->n_listed ? 0 : count_parted(x, size);
+out:
+	return rc;
+}
+
+/* ---- the whole ---------------------------------------------------------------------------------
+ */
+
+int pl_clock_divide(const struct pl_align *a, const struct pl_partitions *is, struct pl_stream *v,
+		    uint32_t n, const uint32_t *linked, bool pairs, uint32_t *n_groups,
+		    uint32_t *doubts, struct pl_err *err)
+{
+	struct divider x = { .a = a, .is = is, .v = v, .n = n };
+	const struct pl_stream **p = NULL;
+	uint32_t clusters;
+	int rc;
+
+	PL_TRY(pl_arena_array(&x.mem, &x.scratch, PL_SEQ_SCRATCH, sizeof(*x.scratch), err));
+	PL_TRY(pl_arena_array(&x.mem, &x.class, n, sizeof(*x.class), err));
+	PL_TRY(pl_arena_array(&x.mem, &x.group, n, sizeof(*x.group), err));
+	PL_TRY(pl_arena_array(&x.mem, &p, n, sizeof(*p), err));
+	PL_TRY(find_nearest(&x, pairs ? 2 : n, &clusters, err));
+	for (uint32_t i = 0; i < n; i++)
+		p[i] = &v[i];
+	PL_TRY(pl_clock_likelihood_init(&x.l, a, is, p, n, err));
+	if (pairs)
+		memset(x.class, 0, n * sizeof(*x.class));
+	else
+		classify(&x);
+	if (clusters < n)
+		PL_TRY(propose(&x, clusters, 0.5 * n * log(n), err));
+	for (uint32_t i = 0; i < n; i++)
+		x.group[i] = i;
+	PL_TRY(propose_all(&x, linked, pairs, err));
+	*n_groups = x.d[x.best].n_groups;
+	for (uint32_t i = 0; i < n; i++)
+		v[i].group = x.d[x.best].group[i];
+	rc = count_doubts(&x, doubts, err);
+out:
+	pl_free(x.d);
+	pl_arena_fini(&x.l.mem);
+	pl_arena_fini(&x.mem);
+	return rc;
+}

@@ -1,0 +1,502 @@
+/*
+ * How likely is a division of streams into groups?
+ *
+ * The model: the members of a group end together, a transfer after the last of them has begun,
+ *     end = last start + transfer + jitter,
+ * and groups of one division need about the same time for the same operation. So each occurrence
+ * gives as many residuals as there are streams, for every division: the ends against the median end
+ * of their group, and the transfers against that of the median group. Both have a Cauchy
+ * distribution in the model, because outliers then cost little, with the scale that fits the
+ * division best. A transfer may also be an exception of unknown magnitude (log-uniform over
+ * MAGNITUDES e-folds). A division that is too fine counts waits as transfers, and these differ. In
+ * a division that is too coarse the ends differ, or an end is before the last start, which is
+ * impossible.
+ *
+ * The model does not hold for collectives with a root, because members leave before others begin.
+ * They are left out where there are other collectives.
+ *
+ * Clocks that no collective has joined yet get, for each division, the offsets and drifts that suit
+ * it best (medians along a tree), since several groups over the same two clocks have the same
+ * offset between them.
+ *
+ * Cost of a division: O(streams x occurrences x log + partitions squared), for at most
+ * MAX_OCCURRENCES of them.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock/likelihood.h"
+
+#define MAX_OCCURRENCES 48    /* more take more time and change no result */
+#define DRIFT		20e-6 /* of clocks not joined yet: usual */
+#define VARIES		0.05  /* transfers of one kind differ by so much */
+#define MAGNITUDES	14.0  /* from 1 us to 1 s */
+#define LEAST_US	1.0   /* profilers round to it */
+#define SCALES		11    /* 1 us, 2 us ... 1 ms */
+#define MAX_IMPOSSIBLE	0.03  /* share of the transfers that noise may make so */
+#define MIN_SLOPE	6
+#define MAX_SLOPE	500e-6
+#define PLAIN		4.0 /* a drift that makes differences so much less */
+#define COMPONENT_US	50.0
+#define JOIN_COST	2.0 /* nats: an offset between offset components, which could be anything */
+#define MATTERS_US	20.0
+#define MATTERS_PART	0.1
+
+/* ---- times -------------------------------------------------------------------------------------
+ */
+
+/* Times of one partition can be compared. That all ranks share one clock is only what the user
+ * says: there the recording has to show it for each rank. */
+static uint32_t local_partition(struct pl_likelihood *l, const struct pl_align *a,
+				const struct pl_partitions *is, const struct pl_comm *ev)
+{
+	uint32_t n = l->n_partitions;
+	uint32_t id = a->o.by == PL_CLOCK_ONE ? (uint32_t)ev->rank : is->partition[ev->clock];
+
+	for (uint32_t i = 0; i < n; i++)
+		if (l->partition_id[i] == id)
+			return i;
+	l->partition_id[n] = id;
+	l->component[n] = is->component[ev->clock];
+	l->base[n] = pl_trace_clock_apply(&is->clock[ev->clock], ev->end);
+	for (uint32_t i = n; i-- > 0;)
+		if (l->component[i] == l->component[n])
+			l->base[n] = l->base[i];
+	return l->n_partitions++;
+}
+
+/* The model does not hold for collectives with a root: those are left out if most have none. */
+static void look_for_roots(struct pl_likelihood *l, const struct pl_align *a,
+			   const struct pl_seq *s, uint32_t step)
+{
+	uint32_t rooted = 0, all = 0;
+
+	for (uint32_t k = 0; k < s->n; k += step, all++)
+		rooted += (a->ev[s->ev[k]].coll_is & PL_COLL_ROOTED) != 0;
+	l->skips_rooted = 2 * rooted <= all;
+	l->rooted = rooted && !l->skips_rooted;
+}
+
+static double us_since(pl_ns base, const struct pl_clock *c, pl_ns t)
+{
+	return (double)pl_sub_sat(pl_trace_clock_apply(c, t), base) / 1e3;
+}
+
+static void fill_times(struct pl_likelihood *l, const struct pl_align *a,
+		       const struct pl_clock *clock, const struct pl_stream *const *v,
+		       uint32_t step)
+{
+	look_for_roots(l, a, &v[0]->s, step);
+	for (uint32_t i = 0; i < l->n; i++)
+		for (uint32_t k = 0; k < l->k; k++) {
+			int64_t at = (int64_t)k * step - v[i]->shift;
+			bool is = at >= 0 && at < v[i]->s.n;
+			const struct pl_comm *e = is ? &a->ev[v[i]->s.ev[at]] : NULL;
+			pl_ns base = l->base[l->partition[i]];
+
+			is = is && !(l->skips_rooted && e->coll_is & PL_COLL_ROOTED);
+			l->start[i * l->k + k] = is ? us_since(base, &clock[e->clock], e->ts) : NAN;
+			l->end[i * l->k + k] = is ? us_since(base, &clock[e->clock], e->end) : NAN;
+		}
+}
+
+/* Elements 0 .. n - 1 sorted by `key`, which is below `keys`, into `out`; first0: of keys + 1. */
+static void sort_by_key(const uint32_t *key, uint32_t n, uint32_t keys, uint32_t *out,
+			uint32_t *first0)
+{
+	memset(first0, 0, (keys + 1u) * sizeof(*first0));
+	for (uint32_t i = 0; i < n; i++)
+		first0[key[i] + 1]++;
+	for (uint32_t k = 0; k < keys; k++)
+		first0[k + 1] += first0[k];
+	for (uint32_t i = 0; i < n; i++)
+		out[first0[key[i]]++] = i;
+	memmove(first0 + 1, first0, keys * sizeof(*first0));
+	first0[0] = 0;
+}
+
+static int take_memory(struct pl_likelihood *l, struct pl_err *err)
+{
+	size_t n = l->n + 2u, cells = (size_t)l->n * l->k + 1;
+	int rc;
+
+#define TAKE(array, size) PL_TRY(pl_arena_array(&l->mem, &l->array, size, sizeof(*l->array), err))
+	TAKE(length, n);
+	TAKE(lengths, n);
+	TAKE(partition, n);
+	TAKE(partition_id, n);
+	TAKE(component, n);
+	TAKE(inhabitant, n);
+	TAKE(inhabitant0, n);
+	TAKE(base, n);
+	TAKE(start, cells);
+	TAKE(end, cells);
+	TAKE(member, n);
+	TAKE(member0, n);
+	TAKE(reference, n);
+	TAKE(delta, n);
+	TAKE(slope, n);
+	TAKE(drift, n);
+	TAKE(differences, n);
+	TAKE(transfer, n);
+	TAKE(sorted, n);
+	TAKE(tmp, cells);
+	TAKE(diff, cells);
+	TAKE(residual, 2 * cells);
+#undef TAKE
+out:
+	return rc;
+}
+
+int pl_clock_likelihood_init(struct pl_likelihood *l, const struct pl_align *a,
+			     const struct pl_partitions *is, const struct pl_stream *const *v,
+			     uint32_t n, struct pl_err *err)
+{
+	int64_t occurrences = 1;
+	uint32_t step;
+	int rc;
+
+	*l = (struct pl_likelihood){ .n = n };
+	for (uint32_t i = 0; i < n; i++)
+		occurrences = pl_max_i64(occurrences, v[i]->s.n + v[i]->shift);
+	step = (uint32_t)(occurrences / MAX_OCCURRENCES + 1);
+	l->k = (uint32_t)((occurrences + step - 1) / step);
+	PL_TRY(take_memory(l, err));
+	for (uint32_t i = 0, k; i < n; i++) {
+		l->length[i] = v[i]->s.n;
+		for (k = 0; k < l->n_lengths && l->lengths[k] != l->length[i];)
+			k++;
+		if (k == l->n_lengths)
+			l->lengths[l->n_lengths++] = l->length[i];
+		l->partition[i] = local_partition(l, a, is, &a->ev[v[i]->s.ev[0]]);
+	}
+	sort_by_key(l->partition, n, l->n_partitions, l->inhabitant, l->inhabitant0);
+	fill_times(l, a, is->clock, v, step);
+out:
+	return rc;
+}
+
+/* ---- offsets of clocks that are not joined yet --------------------------------------------------
+ */
+
+static double lower_median(double *v, size_t n)
+{
+	qsort(v, n, sizeof(*v), pl_compare_double);
+	return v[(n - 1) / 2];
+}
+
+/* A time of stream i under the offsets of the division. */
+static double moved(const struct pl_likelihood *l, uint32_t i, double t)
+{
+	uint32_t c = l->partition[i];
+
+	return t + l->delta[c] + l->slope[c] * t;
+}
+
+/* The partition has an offset: its streams become references of groups that have none. */
+static void place(struct pl_likelihood *l, uint32_t partition)
+{
+	l->differences[partition] = SIZE_MAX;
+	for (uint32_t j = l->inhabitant0[partition]; j < l->inhabitant0[partition + 1]; j++) {
+		uint32_t p = l->inhabitant[j], g = l->group[p];
+
+		if (l->reference[g] != PL_NONE)
+			continue;
+		l->reference[g] = p;
+		for (uint32_t i = l->member0[g]; i < l->member0[g + 1]; i++) {
+			uint32_t q = l->member[i];
+			size_t *n = &l->differences[l->partition[q]];
+
+			if (*n < SIZE_MAX)
+				*n += pl_min_size(l->length[p], l->length[q]);
+		}
+	}
+}
+
+/* Differences of ends between the partition and the references of its streams' groups. */
+static size_t find_differences(struct pl_likelihood *l, uint32_t partition)
+{
+	size_t n = 0;
+
+	for (uint32_t j = l->inhabitant0[partition]; j < l->inhabitant0[partition + 1]; j++) {
+		uint32_t q = l->inhabitant[j], p = l->reference[l->group[q]];
+
+		for (uint32_t k = 0; p != PL_NONE && k < l->k; k++) {
+			double t = l->end[q * l->k + k], d = moved(l, p, l->end[p * l->k + k]) - t;
+
+			if (!isnan(d))
+				l->diff[n++] = (struct pl_difference){ t, d };
+		}
+	}
+	return n;
+}
+
+PL_COMPARATOR(by_time, struct pl_difference, t, d);
+
+/* The offset that suits n differences under a slope; how far they typically are from it. */
+static double offset_for(struct pl_likelihood *l, size_t n, double slope, double *scatter)
+{
+	double mid;
+
+	for (size_t i = 0; i < n; i++)
+		l->tmp[i] = l->diff[i].d - slope * l->diff[i].t;
+	mid = lower_median(l->tmp, n);
+	for (size_t i = 0; i < n; i++)
+		l->tmp[i] = fabs(l->tmp[i] - mid);
+	*scatter = lower_median(l->tmp, n);
+	return mid;
+}
+
+/* The offset of a partition, and its drift if that is plain. */
+static void fit_partition(struct pl_likelihood *l, size_t n, uint32_t partition)
+{
+	double still, moving, slope, offset;
+	size_t half = n / 2, m = 0;
+
+	l->delta[partition] = offset_for(l, n, 0, &still);
+	l->drift[partition] = DRIFT;
+	if (n < MIN_SLOPE)
+		return;
+	qsort(l->diff, n, sizeof(*l->diff), by_time);
+	for (size_t i = 0; i + half < n; i++) {
+		double dt = l->diff[i + half].t - l->diff[i].t;
+
+		if (dt > LEAST_US)
+			l->tmp[m++] = (l->diff[i + half].d - l->diff[i].d) / dt;
+	}
+	slope = m ? lower_median(l->tmp, m) : 0;
+	if (fabs(slope) > MAX_SLOPE)
+		return;
+	offset = offset_for(l, n, slope, &moving);
+	l->drift[partition] =
+		fmin(DRIFT, 3 * fmin(still, moving) / (l->diff[n - 1].t - l->diff[0].t));
+	if (still < PLAIN * fmax(moving, LEAST_US))
+		return;
+	l->delta[partition] = offset;
+	l->slope[partition] = slope;
+}
+
+/* The cost of a partition's offset: about 0 against others of its offset component, any against the
+ * rest. */
+static double misfit(const struct pl_likelihood *l, uint32_t partition, uint32_t *joins)
+{
+	for (uint32_t i = 0; i < l->n_partitions; i++)
+		if (i != partition && l->differences[i] == SIZE_MAX &&
+		    l->component[i] == l->component[partition]) {
+			double z = (l->delta[partition] - l->delta[i]) / COMPONENT_US;
+
+			return log1p(z * z);
+		}
+	++*joins;
+	return JOIN_COST;
+}
+
+/* Offsets of partitions that suit the division, those first that most ends tell. */
+static double fit_offsets(struct pl_likelihood *l, const struct pl_division *d, uint32_t *joins)
+{
+	double cost = 0;
+
+	*joins = 0;
+	l->group = d->group;
+	l->n_groups = d->n_groups;
+	sort_by_key(d->group, l->n, d->n_groups, l->member, l->member0);
+	memset(l->reference, 0xff, d->n_groups * sizeof(*l->reference));
+	memset(l->differences, 0, l->n_partitions * sizeof(*l->differences));
+	memset(l->delta, 0, l->n_partitions * sizeof(*l->delta));
+	memset(l->slope, 0, l->n_partitions * sizeof(*l->slope));
+	memset(l->drift, 0, l->n_partitions * sizeof(*l->drift));
+	for (uint32_t left = l->n_partitions; left; left--) {
+		uint32_t best = PL_NONE;
+		size_t n;
+
+		for (uint32_t c = 0; c < l->n_partitions; c++)
+			if (l->differences[c] < SIZE_MAX &&
+			    (best == PL_NONE || l->differences[c] > l->differences[best]))
+				best = c;
+		n = l->differences[best] ? find_differences(l, best) : 0;
+		if (n) {
+			fit_partition(l, n, best);
+			cost += misfit(l, best, joins);
+		}
+		place(l, best);
+	}
+	return cost;
+}
+
+/* ---- residuals ---------------------------------------------------------------------------------
+ */
+
+struct occurrence {
+	uint32_t k;
+	double wide; /* for drift */
+	size_t n;    /* residuals so far */
+	uint64_t cross;
+	uint32_t impossible;
+};
+
+/* When the k-th of a group had begun on its last member; the ends, which come to l->tmp. */
+static double last_start(struct pl_likelihood *l, uint32_t g, uint32_t k, size_t *n)
+{
+	double last = -INFINITY;
+
+	*n = 0;
+	for (uint32_t i = l->member0[g]; i < l->member0[g + 1]; i++) {
+		uint32_t p = l->member[i];
+		double e = l->end[p * l->k + k];
+
+		if (isnan(e))
+			continue;
+		last = fmax(last, moved(l, p, l->start[p * l->k + k]));
+		l->tmp[(*n)++] = moved(l, p, e);
+	}
+	return last;
+}
+
+/* How many neighbours in the group are of different partitions; of them all, is a drift known? */
+static uint32_t crossings(const struct pl_likelihood *l, uint32_t g, uint32_t k, double *drift)
+{
+	uint32_t before = PL_NONE, n = 0;
+
+	*drift = 0;
+	for (uint32_t i = l->member0[g]; i < l->member0[g + 1]; i++) {
+		uint32_t p = l->member[i], c = l->partition[p];
+
+		if (isnan(l->end[p * l->k + k]))
+			continue;
+		*drift = fmax(*drift, l->drift[c]);
+		n += before != PL_NONE && before != c;
+		before = c;
+	}
+	return n;
+}
+
+/* The k-th of one group: residuals of its ends; the time of its transfer, NAN if it has none. */
+static double look(struct pl_likelihood *l, uint32_t g, struct occurrence *o)
+{
+	size_t n;
+	double last = last_start(l, g, o->k, &n), mid;
+	double drift;
+	uint32_t cross = crossings(l, g, o->k, &drift);
+
+	if (!n)
+		return NAN;
+	mid = lower_median(l->tmp, n);
+	for (size_t i = 0; i < n; i++)
+		if (i != (n - 1) / 2) /* the middle one itself is no residual */
+			l->residual[o->n++] =
+				(struct pl_residual){ .r = l->tmp[i] - mid,
+						      .wide = cross ? drift * o->wide : 0 };
+	o->cross += cross;
+	if (mid - last < -2 * LEAST_US && !l->rooted) { /* two rounded times */
+		l->residual[o->n++] = (struct pl_residual){ .r = mid - last, .impossible = true };
+		o->impossible++;
+	}
+	return fmax(mid - last, LEAST_US);
+}
+
+static uint32_t length_of(const struct pl_likelihood *l, uint32_t g)
+{
+	return l->length[l->member[l->member0[g]]];
+}
+
+/* Transfers of the groups of one length against the middle one. Returns the cost of that one. */
+static double compare_transfers(struct pl_likelihood *l, uint32_t length, struct occurrence *o)
+{
+	double mid;
+	size_t n = 0;
+
+	for (uint32_t g = 0; g < l->n_groups; g++)
+		if (length_of(l, g) == length && !isnan(l->transfer[g]))
+			l->sorted[n++] = l->transfer[g];
+	if (!n)
+		return 0;
+	mid = lower_median(l->sorted, n);
+	for (size_t i = 0; i < n; i++)
+		if (i != (n - 1) / 2)
+			l->residual[o->n++] =
+				(struct pl_residual){ .r = l->sorted[i] - mid,
+						      .wide = VARIES * mid,
+						      .exception = log(MAGNITUDES * l->sorted[i]) };
+	return log(MAGNITUDES * mid);
+}
+
+static double cost_at(const struct pl_residual *v, size_t n, double scale)
+{
+	double cost = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		double s = sqrt(scale * scale + v[i].wide * v[i].wide), z = v[i].r / s;
+		double c = log1p(z * z);
+
+		if (!v[i].impossible)
+			c += log(s * 3.14159265);
+		cost += v[i].exception > 0 && c > v[i].exception ? v[i].exception : c;
+	}
+	return cost;
+}
+
+void pl_clock_likelihood_of(struct pl_likelihood *l, struct pl_division *d)
+{
+	struct occurrence o = { 0 };
+	double fixed = fit_offsets(l, d, &d->joins), span = 0, t0 = NAN;
+
+	for (uint32_t k = 0; k < l->k; k++)
+		if (!isnan(l->end[k])) {
+			t0 = isnan(t0) ? l->end[k] : t0;
+			span = l->end[k] - t0;
+		}
+	for (o.k = 0; o.k < l->k; o.k++) {
+		double t = isnan(l->end[o.k]) ? span / 2 : l->end[o.k] - t0;
+
+		o.wide = fabs(t - span / 2);
+		for (uint32_t g = 0; g < l->n_groups; g++)
+			l->transfer[g] = look(l, g, &o);
+		for (uint32_t i = 0; i < l->n_lengths; i++)
+			fixed += compare_transfers(l, l->lengths[i], &o);
+	}
+	d->cost = INFINITY;
+	for (int s = 0; s < SCALES; s++)
+		d->cost = fmin(d->cost, fixed + cost_at(l->residual, o.n, LEAST_US * (1 << s)));
+	d->determined = !d->joins || o.cross > d->joins;
+	if (o.impossible > MAX_IMPOSSIBLE * l->k * d->n_groups)
+		d->cost = INFINITY;
+}
+
+/* ---- two divisions -----------------------------------------------------------------------------
+ */
+
+/* The time that each stream's transfers would take; NAN: no such event. */
+static void find_transfers(struct pl_likelihood *l, const struct pl_division *d, double *took)
+{
+	uint32_t joins;
+	size_t n;
+
+	fit_offsets(l, d, &joins);
+	for (uint32_t g = 0; g < d->n_groups; g++)
+		for (uint32_t k = 0; k < l->k; k++) {
+			double last = last_start(l, g, k, &n);
+
+			for (uint32_t i = l->member0[g]; i < l->member0[g + 1]; i++) {
+				size_t cell = (size_t)l->member[i] * l->k + k;
+
+				took[cell] = moved(l, l->member[i], l->end[cell]) - last;
+			}
+		}
+}
+
+bool pl_clock_likelihood_differs(struct pl_likelihood *l, const struct pl_division *x,
+				 const struct pl_division *y, double *took, bool known)
+{
+	size_t cells = (size_t)l->n * l->k;
+	double *other = took + cells;
+
+	if (!known)
+		find_transfers(l, x, took);
+	find_transfers(l, y, other);
+	for (size_t i = 0; i < cells; i++)
+		if (fabs(took[i] - other[i]) >
+		    MATTERS_US + MATTERS_PART * fmin(fabs(took[i]), fabs(other[i])))
+			return true;
+	return false;
+}

@@ -1,0 +1,81 @@
+/*
+ * likelihood.h - how likely a division of streams into groups is: likelihood.c, for divide.c and
+ * peers.c. It is the only score that decides which ranks communicate with each other.
+ */
+#ifndef PL_CLOCK_LIKELIHOOD_H
+#define PL_CLOCK_LIKELIHOOD_H
+
+#include "clock/internal.h"
+
+/* One rank's part of communication whose group or peer was not recorded. */
+struct pl_stream {
+	struct pl_seq s;
+	int64_t number; /* of the stream; -1: the threads of the rank */
+	int64_t shift;	/* element i belongs to element i + shift of others of its set */
+	uint32_t comm_stream;
+	uint32_t group;	 /* in the division of its set */
+	pl_id operation; /* the most frequent one */
+	uint8_t kind;	 /* of all its events; PL_K_OTHER: sends and receives */
+};
+
+struct pl_residual {
+	double r, wide;	  /* us; `wide` adds to the scale of the jitter */
+	double exception; /* cost of an outlier, at most; 0: none */
+	bool impossible;  /* an end that is r before the last start */
+};
+struct pl_likelihood {
+	struct pl_arena mem;
+	bool skips_rooted, rooted; /* collectives with a root: left out; the model hardly holds */
+	uint32_t n, k;		   /* streams; occurrences that are looked at */
+	uint32_t *length; /* of each stream: only those of one length do the same in step */
+	uint32_t *lengths, n_lengths; /* those that occur */
+	uint32_t *partition;	      /* of each stream: 0 .. n_partitions - 1 */
+	uint32_t n_partitions;
+	uint32_t *partition_id; /* of each partition: as in struct pl_partitions */
+	uint32_t *component;	/* of each partition */
+	uint32_t *inhabitant;	/* streams by partition */
+	uint32_t *inhabitant0;	/* of each partition: its first, n_partitions + 1 */
+	pl_ns *base;		/* of each partition: 0 of its times */
+	double *start, *end;	/* n x k, us from the base; NAN: no such event */
+	/* of the division that was looked at last */
+	const uint32_t *group;
+	uint32_t n_groups;
+	uint32_t *member, *member0;    /* streams by group, as above */
+	uint32_t *reference;	       /* of each group: the first member with an offset, PL_NONE */
+	double *delta, *slope, *drift; /* of each partition: t is at t + delta + slope t */
+	size_t *differences; /* of each partition: to references; SIZE_MAX: has an offset */
+	double *transfer, *sorted;
+	double *tmp;
+	struct pl_difference {
+		double t, d;
+	} * diff;
+	struct pl_residual *residual;
+};
+int pl_clock_likelihood_init(struct pl_likelihood *l, const struct pl_align *a,
+			     const struct pl_partitions *is, const struct pl_stream *const *v,
+			     uint32_t n, struct pl_err *err) PL_MUST;
+
+struct pl_division {
+	uint32_t *group, n_groups; /* of each stream: 0 .. n_groups - 1, none empty */
+	double cost;		   /* -log likelihood; INFINITY: it is impossible */
+	uint32_t joins;		   /* offsets of clocks that were free to suit the division */
+	bool determined;	   /* not just by such offsets */
+};
+/* Fills the rest of a division of which the groups are set. */
+void pl_clock_likelihood_of(struct pl_likelihood *l, struct pl_division *d);
+/* Would the two divisions give noticeably different transfers? Fills `took` (n x k) of the first if
+ * it is not `known` from a previous call. */
+bool pl_clock_likelihood_differs(struct pl_likelihood *l, const struct pl_division *x,
+				 const struct pl_division *y, double *took, bool known);
+
+/*
+ * Divide the streams v[0..n) into groups: sets `group` and `shift` of each. `linked`: streams of
+ * ranks that send to each other have the same number; NULL: nothing is known of that. `pairs`: the
+ * streams are sends and receives, of which each group has two. *doubts: how many of the groups are
+ * hardly likelier than others.
+ */
+int pl_clock_divide(const struct pl_align *a, const struct pl_partitions *is, struct pl_stream *v,
+		    uint32_t n, const uint32_t *linked, bool pairs, uint32_t *n_groups,
+		    uint32_t *doubts, struct pl_err *err) PL_MUST;
+
+#endif
