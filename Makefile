@@ -129,7 +129,7 @@ $(BUILD)/libcore.a: $(LIB_SRC:%.c=$(BUILD)/%.o)
 	$(Q)rm -f $@ && ar rcsD $@ $^
 
 LINK = @mkdir -p $(@D); $(if $(Q),,echo $(CC) -o $@;) \
-	$(CC) $(FLAGS) $(CPPFLAGS) $(CFLAGS) -o $@ $(filter %.o %.a,$^) $(LDFLAGS) $(LIBS)
+	$(CC) $(FLAGS) $(CPPFLAGS) $(CFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDFLAGS) $(LIBS)
 
 # program(TARGET,SOURCES): a program, what it is linked from besides the library
 define program
@@ -141,6 +141,8 @@ $(foreach p,$(PROGRAMS),$(eval $(call program,$(BIN)/$(p),$(sort $(wildcard cmd/
 MORE_cupti_test := $(sort $(wildcard lib/tensor/cuda/*.c))
 MORE_nccl_profiler_test := $(MORE_cupti_test)
 $(foreach p,$(UNIT),$(eval $(call program,$(BUILD)/unit/$(p),tests/unit/$(p).c $(MORE_$(p)))))
+# the reference of the kernels; tests of gradients build it in double
+$(addprefix $(BUILD)/unit/,$(filter-out %_grad_test,$(filter net_% tensor_%,$(UNIT)))): $(BUILD)/tests/oracle/plain.o
 # libFuzzer brings a main of its own; everywhere else driver.c runs the inputs of the corpus
 $(foreach p,$(FUZZ),$(eval $(call program,$(BUILD)/fuzz/$(p),tests/fuzz/$(p).c $(if $(findstring fuzzer,$(SAN)),,tests/fuzz/driver.c))))
 $(if $(findstring fuzzer,$(SAN)),$(FUZZ:%=$(BUILD)/fuzz/%): LDFLAGS += -fsanitize=fuzzer)
@@ -195,7 +197,7 @@ $(patsubst %,$(BUILD)/unit/cuda_%_race_test,fused attn): $(BUILD)/unit/cuda_%_ra
 $(RACE_EMU:%=$(BUILD)/unit/%): $(RACE)
 $(BUILD)/tests/unit/cuda_%.o: FLAGS += -Itests/emu
 $(foreach p,$(UNIT_EMU),$(eval $(BUILD)/unit/$(p): $(BUILD)/$(if $(wildcard tests/unit/$(p).cpp),emu/)tests/unit/$(p).o))
-$(UNIT_EMU:%=$(BUILD)/unit/%) $(RACE_EMU:%=$(BUILD)/unit/%): $(BUILD)/libemu.a $(BUILD)/libcore.a
+$(UNIT_EMU:%=$(BUILD)/unit/%) $(RACE_EMU:%=$(BUILD)/unit/%): $(BUILD)/tests/oracle/plain.o $(BUILD)/libemu.a $(BUILD)/libcore.a
 	@mkdir -p $(@D)
 	$(Q)$(CXX) $(CXXFLAGS_EMU) $(CFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDFLAGS) $(LIBS)
 
@@ -249,7 +251,7 @@ $(patsubst %,$(BUILD)/tests/unit/%_test.o,cupti_layout cuda_cudnn): FLAGS += $(C
 # a device that is the CPU with queues, as a plugin: for ranks that communicate
 FAKE_PLUGIN := $(patsubst tests/%.c,$(BUILD)/%.so,$(wildcard tests/emu/device_plugin.c))
 $(BUILD)/emu/device_plugin.so: $(patsubst %,$(BUILD)/cuda/%.o,tests/emu/device_plugin $(basename $(wildcard lib/tensor/cpu*.c)) \
-	lib/tensor/gemm lib/tensor/plain lib/core/pool) $(CORE_PIC)
+	lib/tensor/gemm tests/oracle/plain lib/core/pool) $(CORE_PIC)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(FLAGS) $(CFLAGS) -shared -o $@ $^ $(LDFLAGS) -ldl -lm
 
@@ -279,7 +281,7 @@ GPU_TESTS := cuda_attn_test cuda_backend_test
 GPU_BENCH := $(basename $(notdir $(sort $(wildcard bench/gpu_*.c bench/gpu_*.cu))))
 GPU_C     := $(CUDA_C) -DPL_GPU
 $(addprefix $(BUILD)/gpu/,$(GPU_TESTS) $(GPU_BENCH)): $(BUILD)/gpu/%: $(BUILD)/gpu/%.o \
-		$(filter-out $(CORE_PIC),$(PLUGIN_OBJ)) $(BUILD)/libcore.a
+		$(filter-out $(CORE_PIC),$(PLUGIN_OBJ)) $(BUILD)/tests/oracle/plain.o $(BUILD)/libcore.a
 	$(Q)$(NVCC_FOUND) -o $@ $^ $(CUDA_LINK) $(FOUND_LIBS)
 $(BUILD)/gpu/%.o: tests/unit/%.c $(BUILD)/flags | $(BUILD)/config.h
 	@mkdir -p $(@D)

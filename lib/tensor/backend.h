@@ -263,7 +263,5 @@ static inline size_t pl_decay_piece(const struct pl_decay *d, size_t at, size_t 
 }
 
 extern const struct pl_backend pl_backend_cpu;
-/* Slow and simple, one loop for each formula: the tests compare the other backends with it. */
-extern const struct pl_backend pl_backend_plain;
 
 #endif

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <vector>
 
+#include "../oracle/plain.h"
 #include "tap.h"
 #include "tensor/cuda/device.cuh"
 

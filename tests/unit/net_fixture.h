@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "../oracle/plain.h"
 #include "tap.h"
 #include "tensor/net.h"
 

@@ -16,6 +16,7 @@
 #include "tap.h"
 
 #define float double
+#include "../oracle/plain.c"
 #include "tensor/layers.c"
 #include "tensor/layers_image.c"
 #include "tensor/layers_text.c"
@@ -23,7 +24,6 @@
 #include "tensor/net_build.c"
 #include "tensor/net_init.c"
 #include "tensor/net_plan.c"
-#include "tensor/plain.c"
 
 #include "net_fixture.h"
 

@@ -15,6 +15,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "../oracle/plain.h"
 #include "tap.h"
 #include "tensor/internal.h"
 

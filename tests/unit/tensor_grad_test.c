@@ -13,7 +13,7 @@
 
 #define float double
 #define pl_backend_plain plain_double
-#include "tensor/plain.c"
+#include "../oracle/plain.c"
 
 #include "tap.h"
 

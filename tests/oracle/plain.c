@@ -13,7 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "tensor/backend.h"
+#include "plain.h"
 #include "tensor/internal.h"
 
 struct plain { /* a context; NULL is one in float32, all else 0 */
