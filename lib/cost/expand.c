@@ -87,23 +87,26 @@ static bool follows(const struct pl_edit *e, uint32_t src, uint32_t dst)
 	return false;
 }
 
-/* Members no longer wait for the last one, and end with their messages. */
-static int open_up(struct expansion *s, struct pl_err *err)
-{
-	int rc = 0;
+/* The result of a call, which is left out after a failure. */
+#define DO(s, call)                                                                                \
+	do {                                                                                       \
+		if ((s)->rc >= 0)                                                                  \
+			(s)->rc = (call);                                                          \
+	} while (0)
 
-	for (uint32_t i = s->e->node[s->meet].out, next; i != PL_NONE && rc >= 0; i = next) {
+/* Members no longer wait for the last one, and end with their messages. */
+static void open_up(struct expansion *s)
+{
+	for (uint32_t i = s->e->node[s->meet].out, next; i != PL_NONE; i = next) {
 		next = s->e->edge[i].out_next;
 		if (s->e->node[s->e->edge[i].dst].role == PL_RO_TRANSFER)
-			rc = pl_edit_drop_edge(s->e, i, err);
+			DO(s, pl_edit_drop_edge(s->e, i, s->err));
 	}
-	for (uint32_t i = 0; i < s->n && rc >= 0; i++) {
-		rc = pl_edit_set_dur(s->e, s->m[i].transfer, 0, err);
-		if (rc >= 0 && !follows(s->e, s->m[i].arrive, s->m[i].transfer))
-			rc = pl_cost_expand_edge(s, s->m[i].arrive, s->m[i].transfer, PL_E_SEQ, 0,
-						 err);
+	for (uint32_t i = 0; i < s->n; i++) {
+		DO(s, pl_edit_set_dur(s->e, s->m[i].transfer, 0, s->err));
+		if (!follows(s->e, s->m[i].arrive, s->m[i].transfer))
+			pl_cost_expand_edge(s, s->m[i].arrive, s->m[i].transfer, PL_E_SEQ, 0);
 	}
-	return rc;
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */
@@ -145,34 +148,33 @@ pl_ns pl_cost_expand_busy(struct member *m, long double ns)
 	return pl_cost_expand_rounded(m->sent) - before;
 }
 
-static int add_node(struct expansion *s, uint32_t member, struct pl_enode *n, const char *name,
-		    uint32_t *id, struct pl_err *err)
+static uint32_t add_node(struct expansion *s, uint32_t member, struct pl_enode *n, const char *name)
 {
 	const struct pl_enode *meet = &s->e->node[s->meet];
-	uint32_t after = s->m[member].arrive;
-	int rc = pl_edit_add_name(s->e, name, &n->name, err);
+	uint32_t after = s->m[member].arrive, id = PL_NONE;
 
+	DO(s, pl_edit_add_name(s->e, name, &n->name, s->err));
 	n->flags = PL_NF_MESSAGE;
 	n->group = meet->group;
 	n->comm = meet->comm;
 	n->phase = PL_PH_COMM;
 	n->step = meet->step;
 	n->start = s->e->node[after].start;
-	return rc < 0 ? rc : pl_edit_add_node(s->e, n, after, id, err);
+	DO(s, pl_edit_add_node(s->e, n, after, &id, s->err));
+	return id;
 }
 
-int pl_cost_expand_delay(struct expansion *s, const char *name, pl_ns dur, uint32_t *id,
-			 struct pl_err *err)
+uint32_t pl_cost_expand_delay(struct expansion *s, const char *name, pl_ns dur)
 {
 	struct pl_enode n = pl_edit_blank_node();
 
 	n.dur = dur;
 	n.type = PL_N_DELAY;
-	return add_node(s, 0, &n, name, id, err);
+	return add_node(s, 0, &n, name);
 }
 
-int pl_cost_expand_message(struct expansion *s, uint32_t from, uint32_t to, const char *what,
-			   double bytes, pl_ns dur, uint32_t *id, struct pl_err *err)
+uint32_t pl_cost_expand_message(struct expansion *s, uint32_t from, uint32_t to, const char *what,
+				double bytes, pl_ns dur)
 {
 	double part = bytes / s->channels;
 	struct pl_enode n = pl_edit_blank_node();
@@ -192,38 +194,33 @@ int pl_cost_expand_message(struct expansion *s, uint32_t from, uint32_t to, cons
 		snprintf(name, sizeof(name), "%s", what);
 	else
 		snprintf(name, sizeof(name), "send %u>%u", from, to);
-	return add_node(s, from < s->n ? from : to, &n, name, id, err);
+	return add_node(s, from < s->n ? from : to, &n, name);
 }
 
-/* On resources, for reports: what a link's latency takes is a node too, or it would be a time that
- * nothing explains. */
-static int through_latency(struct expansion *s, uint32_t src, unsigned type, pl_ns w, uint32_t *id,
-			   struct pl_err *err)
+void pl_cost_expand_edge(struct expansion *s, uint32_t src, uint32_t dst, unsigned type, pl_ns w)
 {
-	int rc = pl_cost_expand_delay(s, "latency", w, id, err);
-
-	return rc < 0 ? rc : pl_edit_add_edge(s->e, src, *id, type | PL_E_INFERRED, 0, err);
-}
-
-int pl_cost_expand_edge(struct expansion *s, uint32_t src, uint32_t dst, unsigned type, pl_ns w,
-			struct pl_err *err)
-{
-	int rc;
-
 	if (w > 0 && s->x->res) {
-		if ((rc = through_latency(s, src, type, w, &src, err)) < 0)
-			return rc;
+		/* On resources, for reports: the latency of a link is a node too, or it would be a
+		 * time that nothing explains. */
+		uint32_t latency = pl_cost_expand_delay(s, "latency", w);
+
+		DO(s, pl_edit_add_edge(s->e, src, latency, type | PL_E_INFERRED, 0, s->err));
+		src = latency;
 		type = PL_E_DATA;
 		w = 0;
 	}
-	return pl_edit_add_edge(s->e, src, dst, type | PL_E_INFERRED, w, err);
+	DO(s, pl_edit_add_edge(s->e, src, dst, type | PL_E_INFERRED, w, s->err));
 }
 
 /* ---- which algorithm ------------------------------------------------------------------------- */
 
-static bool is_alltoall(const struct expansion *s)
+/* An all-reduce, or one of its halves: algorithms differ in these alone. */
+static bool is_reduction(const struct expansion *s)
 {
-	return s->x->comm.coll == PL_COLL_ALLTOALL;
+	unsigned coll = s->x->comm.coll;
+
+	return coll == PL_COLL_ALLREDUCE || coll == PL_COLL_REDUCE_SCATTER ||
+	       coll == PL_COLL_ALLGATHER || coll == PL_COLL_OTHER;
 }
 
 /* How many steps, for the count of messages; 0: it has none. */
@@ -262,14 +259,12 @@ static double steps_of(const struct expansion *s)
 static int supported(const struct expansion *s, struct pl_err *err)
 {
 	unsigned coll = s->x->comm.coll, algo = s->x->comm.algo;
-	bool parts = coll == PL_COLL_ALLREDUCE || coll == PL_COLL_REDUCE_SCATTER ||
-		     coll == PL_COLL_ALLGATHER || coll == PL_COLL_OTHER;
 	double steps = steps_of(s);
 
 	if (steps <= 0 || algo >= PL_ALGO_COUNT_)
 		return pl_fail(err, PL_EABSENT, "%s by %s cannot be taken apart into messages",
 			       pl_trace_coll_name(coll), pl_algo_name(algo));
-	if (algo == PL_ALGO_HIERARCHICAL && parts && !s->even)
+	if (algo == PL_ALGO_HIERARCHICAL && is_reduction(s) && !s->even)
 		return pl_fail(err, PL_EABSENT,
 			       "hierarchical over hosts that have different numbers of ranks: its "
 			       "messages are defined for equal ones");
@@ -282,56 +277,48 @@ static int supported(const struct expansion *s, struct pl_err *err)
 }
 
 /* An all-reduce, or one of its halves. */
-static int by_algorithm(struct expansion *s, bool scatter, bool gather, struct pl_err *err)
+static void by_algorithm(struct expansion *s, bool scatter, bool gather)
 {
 	switch (s->x->comm.algo) {
 	case PL_ALGO_TREE:
-		return pl_cost_expand_tree(s, false, scatter, gather, err);
+		pl_cost_expand_tree(s, false, scatter, gather);
+		break;
 	case PL_ALGO_HALVING:
-		return pl_cost_expand_halving(s, scatter, gather, err);
+		pl_cost_expand_halving(s, scatter, gather);
+		break;
 	case PL_ALGO_HIERARCHICAL:
-		return pl_cost_expand_hierarchical(s, scatter, gather, err);
+		pl_cost_expand_hierarchical(s, scatter, gather);
+		break;
 	case PL_ALGO_PS:
-		return pl_cost_expand_ps(s, scatter, gather, err);
+		pl_cost_expand_ps(s, scatter, gather);
+		break;
 	default:
-		return pl_cost_expand_ring(s, scatter && gather, err);
+		pl_cost_expand_ring(s, scatter && gather);
 	}
 }
 
-static int expand_channel(struct expansion *s, struct pl_err *err)
+static void expand_channel(struct expansion *s)
 {
-	bool chain = s->x->comm.algo == PL_ALGO_RING;
+	unsigned coll = s->x->comm.coll;
+	bool up = coll == PL_COLL_REDUCE || coll == PL_COLL_GATHER || coll == PL_COLL_BARRIER;
+	bool down = coll == PL_COLL_BROADCAST || coll == PL_COLL_SCATTER || coll == PL_COLL_BARRIER;
+	bool whole = coll == PL_COLL_BROADCAST || coll == PL_COLL_REDUCE;
 
-	switch (s->x->comm.coll) {
-	case PL_COLL_REDUCE_SCATTER:
-		return by_algorithm(s, true, false, err);
-	case PL_COLL_ALLGATHER:
-		return by_algorithm(s, false, true, err);
-	case PL_COLL_BROADCAST:
-		return pl_cost_expand_tree(s, chain, false, true, err);
-	case PL_COLL_REDUCE:
-		return pl_cost_expand_tree(s, chain, true, false, err);
-	case PL_COLL_GATHER:
-		return pl_cost_expand_tree(s, false, true, false, err);
-	case PL_COLL_SCATTER:
-		return pl_cost_expand_tree(s, false, false, true, err);
-	case PL_COLL_BARRIER:
-		return pl_cost_expand_tree(s, false, true, true, err);
-	case PL_COLL_ALLTOALL:
-		return pl_cost_expand_alltoall(s, err);
-	default:
-		return by_algorithm(s, true, true, err);
-	}
+	if (up || down)
+		pl_cost_expand_tree(s, whole && s->x->comm.algo == PL_ALGO_RING, up, down);
+	else if (coll == PL_COLL_ALLTOALL)
+		pl_cost_expand_alltoall(s);
+	else
+		by_algorithm(s, coll != PL_COLL_ALLGATHER, coll != PL_COLL_REDUCE_SCATTER);
 }
 
 /* Is what is received passed on while it arrives? */
 static bool streams(const struct expansion *s)
 {
-	unsigned coll = s->x->comm.coll;
-	bool parts = coll == PL_COLL_ALLREDUCE || coll == PL_COLL_REDUCE_SCATTER ||
-		     coll == PL_COLL_ALLGATHER || coll == PL_COLL_OTHER;
+	bool tree = is_reduction(s) ? s->x->comm.algo == PL_ALGO_TREE
+				    : s->x->comm.coll != PL_COLL_ALLTOALL;
 
-	return !s->x->chunks && !is_alltoall(s) && (!parts || s->x->comm.algo == PL_ALGO_TREE);
+	return !s->x->chunks && tree;
 }
 
 static void find_bytes(struct expansion *s)
@@ -364,7 +351,7 @@ out:
 int pl_cost_expand(struct pl_edit *e, uint32_t rendezvous, const struct pl_expand *x,
 		   struct pl_err *err)
 {
-	struct expansion s = { .e = e, .x = x, .meet = rendezvous };
+	struct expansion s = { .e = e, .err = err, .x = x, .meet = rendezvous };
 	int rc;
 
 	if (rendezvous >= e->n_nodes || e->node[rendezvous].dead ||
@@ -378,14 +365,15 @@ int pl_cost_expand(struct pl_edit *e, uint32_t rendezvous, const struct pl_expan
 	find_bytes(&s);
 	PL_TRY(supported(&s, err));
 	PL_TRY(room(&s, err));
-	PL_TRY(open_up(&s, err));
+	open_up(&s);
 	/* each of the channels has its share of the link and of the bytes: the same time */
-	for (s.channel = 0; s.channel < s.channels; s.channel++) {
+	for (s.channel = 0; s.channel < s.channels && s.rc >= 0; s.channel++) {
 		for (uint32_t i = 0; i < s.n; i++)
 			s.m[i].sent = 0;
 		s.begun = false;
-		PL_TRY(expand_channel(&s, err));
+		expand_channel(&s);
 	}
+	rc = s.rc;
 out:
 	pl_free(s.m);
 	pl_free(s.prev);

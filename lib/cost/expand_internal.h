@@ -12,6 +12,8 @@ struct member {
 };
 struct expansion {
 	struct pl_edit *e;
+	struct pl_err *err;
+	int rc; /* of the first failure: from then on nothing is added */
 	const struct pl_expand *x;
 	struct member *m;
 	uint32_t *prev, *now, *down; /* [member][chunk]: messages of the step before, of this one */
@@ -38,28 +40,23 @@ static inline pl_ns expand_latency(struct hop h)
 /* The duration of what keeps the member's link busy for ns more: the sums are rounded, not each. */
 pl_ns pl_cost_expand_busy(struct member *m, long double ns);
 /* What one member (or a server: from >= n) sends, which is `bytes` for all channels together.
- * `what` NULL: "send R>Q". */
-int pl_cost_expand_message(struct expansion *s, uint32_t from, uint32_t to, const char *what,
-			   double bytes, pl_ns dur, uint32_t *id, struct pl_err *err) PL_MUST;
+ * `what` NULL: "send R>Q". Returns the node. */
+uint32_t pl_cost_expand_message(struct expansion *s, uint32_t from, uint32_t to, const char *what,
+				double bytes, pl_ns dur);
 /* Time that passes on no link. */
-int pl_cost_expand_delay(struct expansion *s, const char *name, pl_ns dur, uint32_t *id,
-			 struct pl_err *err) PL_MUST;
-int pl_cost_expand_edge(struct expansion *s, uint32_t src, uint32_t dst, unsigned type, pl_ns w,
-			struct pl_err *err) PL_MUST;
+uint32_t pl_cost_expand_delay(struct expansion *s, const char *name, pl_ns dur);
+void pl_cost_expand_edge(struct expansion *s, uint32_t src, uint32_t dst, unsigned type, pl_ns w);
 
 /* expand_rounds.c: members take turns */
-int pl_cost_expand_ring(struct expansion *s, bool both, struct pl_err *err) PL_MUST;
-int pl_cost_expand_halving(struct expansion *s, bool scatter, bool gather,
-			   struct pl_err *err) PL_MUST;
-int pl_cost_expand_hierarchical(struct expansion *s, bool scatter, bool gather,
-				struct pl_err *err) PL_MUST;
-int pl_cost_expand_alltoall(struct expansion *s, struct pl_err *err) PL_MUST;
+void pl_cost_expand_ring(struct expansion *s, bool both);
+void pl_cost_expand_halving(struct expansion *s, bool scatter, bool gather);
+void pl_cost_expand_hierarchical(struct expansion *s, bool scatter, bool gather);
+void pl_cost_expand_alltoall(struct expansion *s);
 
 /* expand_tree.c: up to member 0 and down again. chain: each has one child */
-int pl_cost_expand_tree(struct expansion *s, bool chain, bool up, bool down,
-			struct pl_err *err) PL_MUST;
+void pl_cost_expand_tree(struct expansion *s, bool chain, bool up, bool down);
 
 /* expand_ps.c: to servers and back */
-int pl_cost_expand_ps(struct expansion *s, bool push, bool pull, struct pl_err *err) PL_MUST;
+void pl_cost_expand_ps(struct expansion *s, bool push, bool pull);
 
 #endif

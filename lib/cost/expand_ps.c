@@ -25,93 +25,82 @@ struct ps {
 
 PL_COMPARATOR(by_arrival, struct arrival, start, i);
 
-/* What member i pushes or pulls, and the server's part in that. */
-static int serve(struct ps *p, uint32_t i, bool pull, uint32_t after, uint32_t *sent,
-		 struct pl_err *err)
+/* What member i pushes or pulls after node `after`, and the server's part in that. Returns what the
+ * member sends. */
+static uint32_t serve(struct ps *p, uint32_t i, bool pull, uint32_t after)
 {
 	struct expansion *s = p->s;
 	pl_ns dur = pl_cost_expand_busy(&s->m[i], (long double)p->worker.ns_per_byte * s->bytes);
 	pl_ns part = pl_cost_expand_busy(&p->link, (long double)p->server.ns_per_byte * s->bytes /
 							   p->servers);
 	char name[40];
-	uint32_t id;
-	int rc;
+	uint32_t sent, id;
 
 	snprintf(name, sizeof(name), "%s %u", pull ? "pull" : "push", i);
-	PL_TRY(pl_cost_expand_message(s, i, i, name, s->bytes, dur, sent, err));
-	PL_TRY(pl_cost_expand_edge(s, after, *sent, PL_E_SEQ, 0, err));
+	sent = pl_cost_expand_message(s, i, i, name, s->bytes, dur);
+	pl_cost_expand_edge(s, after, sent, PL_E_SEQ, 0);
 	snprintf(name, sizeof(name), "serve %u", i);
-	PL_TRY(pl_cost_expand_message(s, s->n, i, name, s->bytes / p->servers, part, &id, err));
-	PL_TRY(pl_cost_expand_edge(s, *sent, id, PL_E_START, expand_latency(p->worker), err));
+	id = pl_cost_expand_message(s, s->n, i, name, s->bytes / p->servers, part);
+	pl_cost_expand_edge(s, sent, id, PL_E_START, expand_latency(p->worker));
 	if (p->last != PL_NONE)
-		PL_TRY(pl_cost_expand_edge(s, p->last, id, PL_E_SEQ, 0, err));
+		pl_cost_expand_edge(s, p->last, id, PL_E_SEQ, 0);
 	p->last = id;
-out:
-	return rc;
+	return sent;
 }
 
 /* `turn`: the servers have what all members pushed. */
-static int push(struct ps *p, uint32_t turn, bool more, struct pl_err *err)
+static void push(struct ps *p, uint32_t turn, bool more)
 {
 	struct expansion *s = p->s;
-	int rc = 0;
 
 	for (uint32_t k = 0; k < s->n; k++) {
-		uint32_t i = p->order[k].i, sent;
+		uint32_t i = p->order[k].i;
 
-		PL_TRY(serve(p, i, false, s->m[i].arrive, &sent, err));
-		PL_TRY(pl_cost_expand_edge(s, sent, turn, PL_E_DATA, expand_latency(p->worker),
-					   err));
+		pl_cost_expand_edge(s, serve(p, i, false, s->m[i].arrive), turn, PL_E_DATA,
+				    expand_latency(p->worker));
 	}
-	PL_TRY(pl_cost_expand_edge(s, p->last, turn, PL_E_SEQ, 0, err));
+	pl_cost_expand_edge(s, p->last, turn, PL_E_SEQ, 0);
 	for (uint32_t i = 0; !more && i < s->n; i++) /* it is acknowledged when all is there */
-		PL_TRY(pl_cost_expand_edge(s, turn, s->m[i].transfer, PL_E_SEQ, 0, err));
-out:
-	return rc;
+		pl_cost_expand_edge(s, turn, s->m[i].transfer, PL_E_SEQ, 0);
 }
 
-static int pull(struct ps *p, uint32_t turn, struct pl_err *err)
+static void pull(struct ps *p, uint32_t turn)
 {
 	struct expansion *s = p->s;
-	int rc = 0;
 
 	for (uint32_t k = 0; k < s->n; k++) {
-		uint32_t i = p->order[k].i, sent;
+		uint32_t i = p->order[k].i;
 
-		PL_TRY(serve(p, i, true, turn, &sent, err));
-		PL_TRY(pl_cost_expand_edge(s, sent, s->m[i].transfer, PL_E_DATA,
-					   expand_latency(p->worker), err));
+		pl_cost_expand_edge(s, serve(p, i, true, turn), s->m[i].transfer, PL_E_DATA,
+				    expand_latency(p->worker));
 	}
 	for (uint32_t i = 0; i < s->n; i++)
-		PL_TRY(pl_cost_expand_edge(s, p->last, s->m[i].transfer, PL_E_SEQ, 0, err));
-out:
-	return rc;
+		pl_cost_expand_edge(s, p->last, s->m[i].transfer, PL_E_SEQ, 0);
 }
 
-int pl_cost_expand_ps(struct expansion *s, bool pushes, bool pulls, struct pl_err *err)
+void pl_cost_expand_ps(struct expansion *s, bool pushes, bool pulls)
 {
 	enum pl_scope scope = s->place.hosts > 1 ? PL_SCOPE_NETWORK : PL_SCOPE_HOST;
 	struct ps p = { .s = s, .servers = s->x->comm.servers, .last = PL_NONE };
 	uint32_t turn;
-	int rc;
 
 	p.servers = p.servers ? p.servers : 1;
 	p.worker = pl_cost_expand_hop(s, scope, s->place.per_host);
 	p.server = pl_cost_expand_hop(s, scope, 1);
-	PL_TRY(pl_alloc(&p.order, s->n, sizeof(*p.order), err));
+	s->rc = pl_alloc(&p.order, s->n, sizeof(*p.order), s->err);
+	if (s->rc < 0)
+		return;
 	for (uint32_t i = 0; i < s->n; i++)
 		p.order[i] = (struct arrival){ s->e->node[s->m[i].arrive].start, i };
 	pl_sort(p.order, s->n, sizeof(*p.order), by_arrival);
-	PL_TRY(pl_cost_expand_delay(s, "reduced", 0, &turn, err));
+	turn = pl_cost_expand_delay(s, "reduced", 0);
 	if (pushes)
-		PL_TRY(push(&p, turn, pulls, err));
+		push(&p, turn, pulls);
 	else
 		for (uint32_t i = 0; i < s->n; i++) /* there is nothing to pull before all are */
-			PL_TRY(pl_cost_expand_edge(s, s->m[i].arrive, turn, PL_E_SEQ, 0, err));
+			pl_cost_expand_edge(s, s->m[i].arrive, turn, PL_E_SEQ, 0);
 	p.last = PL_NONE; /* a link's other direction */
 	if (pulls)
-		PL_TRY(pull(&p, turn, err));
-out:
+		pull(&p, turn);
 	pl_free(p.order);
-	return rc;
 }

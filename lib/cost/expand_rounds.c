@@ -24,38 +24,34 @@ static uint32_t shifted(uint32_t i, uint32_t d, uint32_t n)
 	return i + d < n ? i + d : i + d - n;
 }
 
-static int send_chunk(struct expansion *s, uint32_t i, uint32_t to, uint32_t k, double bytes,
-		      struct pl_err *err)
+static void send_chunk(struct expansion *s, uint32_t i, uint32_t to, uint32_t k, double bytes)
 {
 	uint32_t n = s->chunks, *id = &s->now[i * n + k], last;
 	pl_ns dur = pl_cost_expand_busy(&s->m[i], (long double)s->hop[i].ns_per_byte * bytes / n);
-	int rc = pl_cost_expand_message(s, i, to, NULL, bytes / n, dur, id, err);
 
+	*id = pl_cost_expand_message(s, i, to, NULL, bytes / n, dur);
 	last = k ? id[-1] : s->begun ? s->prev[i * n + n - 1] : s->m[i].arrive;
-	if (rc >= 0)
-		rc = pl_cost_expand_edge(s, last, *id, PL_E_SEQ, 0, err);
-	if (rc >= 0 && s->begun)
-		rc = pl_cost_expand_edge(s, s->prev[s->was[i] * n + k], *id, PL_E_DATA,
-					 expand_latency(s->was_hop[s->was[i]]), err);
-	return rc;
+	pl_cost_expand_edge(s, last, *id, PL_E_SEQ, 0);
+	if (s->begun)
+		pl_cost_expand_edge(s, s->prev[s->was[i] * n + k], *id, PL_E_DATA,
+				    expand_latency(s->was_hop[s->was[i]]));
 }
 
 /* Everybody sends: member i to to(arg, i). */
-static int send_round(struct expansion *s,
-		      uint32_t (*to)(const struct expansion *, const void *, uint32_t),
-		      const void *arg, bool all, double bytes, struct pl_err *err)
+static void send_round(struct expansion *s,
+		       uint32_t (*to)(const struct expansion *, const void *, uint32_t),
+		       const void *arg, bool all, double bytes)
 {
 	struct hop *hops = s->was_hop;
 	uint32_t *v = s->prev, *w = s->was;
-	int rc = 0;
 
-	for (uint32_t i = 0; i < s->n && rc >= 0; i++) {
+	for (uint32_t i = 0; i < s->n && s->rc >= 0; i++) {
 		uint32_t other = to(s, arg, i);
 
 		s->from[other] = i;
 		s->hop[i] = pl_cost_expand_between(s, i, other, all);
-		for (uint32_t k = 0; k < s->chunks && rc >= 0; k++)
-			rc = send_chunk(s, i, other, k, bytes, err);
+		for (uint32_t k = 0; k < s->chunks; k++)
+			send_chunk(s, i, other, k, bytes);
 	}
 	s->prev = s->now;
 	s->now = v;
@@ -64,25 +60,20 @@ static int send_round(struct expansion *s,
 	s->was_hop = s->hop;
 	s->hop = hops;
 	s->begun = true;
-	return rc;
 }
 
 /* Each ends with its last message, and with what it got last. */
-static int end_rounds(struct expansion *s, struct pl_err *err)
+static void end_rounds(struct expansion *s)
 {
 	uint32_t n = s->chunks;
-	int rc = 0;
 
-	for (uint32_t i = 0; s->begun && i < s->n && rc >= 0; i++) {
+	for (uint32_t i = 0; s->begun && i < s->n && s->rc >= 0; i++) {
 		uint32_t from = s->was[i];
 
-		rc = pl_cost_expand_edge(s, s->prev[i * n + n - 1], s->m[i].transfer, PL_E_SEQ, 0,
-					 err);
-		if (rc >= 0)
-			rc = pl_cost_expand_edge(s, s->prev[from * n + n - 1], s->m[i].transfer,
-						 PL_E_DATA, expand_latency(s->was_hop[from]), err);
+		pl_cost_expand_edge(s, s->prev[i * n + n - 1], s->m[i].transfer, PL_E_SEQ, 0);
+		pl_cost_expand_edge(s, s->prev[from * n + n - 1], s->m[i].transfer, PL_E_DATA,
+				    expand_latency(s->was_hop[from]));
 	}
-	return rc;
 }
 
 /* ---- ring ------------------------------------------------------------------------------------ */
@@ -92,14 +83,13 @@ static uint32_t at_distance(const struct expansion *s, const void *d, uint32_t i
 	return shifted(i, *(const uint32_t *)d, s->n);
 }
 
-int pl_cost_expand_ring(struct expansion *s, bool both, struct pl_err *err)
+void pl_cost_expand_ring(struct expansion *s, bool both)
 {
 	uint32_t one = 1;
-	int rc = 0;
 
-	for (uint32_t j = 0; j < (both ? 2 : 1) * (s->n - 1) && rc >= 0; j++)
-		rc = send_round(s, at_distance, &one, false, s->bytes / s->n, err);
-	return rc < 0 ? rc : end_rounds(s, err);
+	for (uint32_t j = 0; j < (both ? 2 : 1) * (s->n - 1); j++)
+		send_round(s, at_distance, &one, false, s->bytes / s->n);
+	end_rounds(s);
 }
 
 /* ---- halving-doubling ------------------------------------------------------------------------ */
@@ -111,30 +101,29 @@ static uint32_t partner(const struct expansion *s, const void *d, uint32_t i)
 }
 
 /* Step k of the halving; of n = 6: 3, 2, 1 away with 3, 1 and 1 blocks. */
-static int halve(struct expansion *s, uint32_t k, struct pl_err *err)
+static void halve(struct expansion *s, uint32_t k)
 {
-	uint32_t before = s->n, d;
+	uint32_t before = s->n, d = 1u << k;
 
 	if (!(s->n & (s->n - 1))) {
-		d = 1u << k;
-		return send_round(s, partner, &d, true, ldexp(s->bytes, -(int)k - 1), err);
+		send_round(s, partner, &d, true, ldexp(s->bytes, -(int)k - 1));
+		return;
 	}
 	for (uint32_t j = 0; j < k; j++)
 		before -= before / 2;
 	d = before - before / 2;
-	return send_round(s, at_distance, &d, true, s->bytes * (before - d) / s->n, err);
+	send_round(s, at_distance, &d, true, s->bytes * (before - d) / s->n);
 }
 
-int pl_cost_expand_halving(struct expansion *s, bool scatter, bool gather, struct pl_err *err)
+void pl_cost_expand_halving(struct expansion *s, bool scatter, bool gather)
 {
 	uint32_t steps = pl_cost_log2(s->n);
-	int rc = 0;
 
-	for (uint32_t k = 0; scatter && k < steps && rc >= 0; k++)
-		rc = halve(s, k, err);
-	for (uint32_t k = steps; gather && k-- > 0 && rc >= 0;)
-		rc = halve(s, k, err);
-	return rc < 0 ? rc : end_rounds(s, err);
+	for (uint32_t k = 0; scatter && k < steps; k++)
+		halve(s, k);
+	for (uint32_t k = steps; gather && k-- > 0;)
+		halve(s, k);
+	end_rounds(s);
 }
 
 /* ---- hosts of m members ---------------------------------------------------------------------- */
@@ -151,33 +140,32 @@ static uint32_t by_shift(const struct expansion *s, const void *arg, uint32_t i)
 	return shifted(i / m, d->hosts, s->place.hosts) * m + shifted(i % m, d->places, m);
 }
 
-int pl_cost_expand_hierarchical(struct expansion *s, bool scatter, bool gather, struct pl_err *err)
+void pl_cost_expand_hierarchical(struct expansion *s, bool scatter, bool gather)
 {
 	uint32_t m = s->place.per_host, h = s->place.hosts;
 	struct shift in = { 0, 1 }, out = { 1, 0 };
 	double host_bytes = s->bytes / m / h;
-	int rc = 0;
 
-	for (uint32_t j = 1; scatter && j < m && rc >= 0; j++)
-		rc = send_round(s, by_shift, &in, true, s->bytes / m, err);
-	for (uint32_t j = 1; j < (scatter && gather ? 2 * h - 1 : h) && rc >= 0; j++)
-		rc = send_round(s, by_shift, &out, true, host_bytes, err);
-	for (uint32_t j = 1; gather && j < m && rc >= 0; j++)
-		rc = send_round(s, by_shift, &in, true, s->bytes / m, err);
-	return rc < 0 ? rc : end_rounds(s, err);
+	for (uint32_t j = 1; scatter && j < m; j++)
+		send_round(s, by_shift, &in, true, s->bytes / m);
+	for (uint32_t j = 1; j < (scatter && gather ? 2 * h - 1 : h); j++)
+		send_round(s, by_shift, &out, true, host_bytes);
+	for (uint32_t j = 1; gather && j < m; j++)
+		send_round(s, by_shift, &in, true, s->bytes / m);
+	end_rounds(s);
 }
 
-int pl_cost_expand_alltoall(struct expansion *s, struct pl_err *err)
+void pl_cost_expand_alltoall(struct expansion *s)
 {
 	uint32_t m = s->place.per_host;
-	double bytes = s->bytes / s->n;
-	int rc = 0;
 
-	for (uint32_t d = 1; d < s->n && rc >= 0; d++) {
+	for (uint32_t d = 1; d < s->n; d++) {
 		struct shift x = { d / m, d % m };
 
-		rc = s->even ? send_round(s, by_shift, &x, true, bytes, err)
-			     : send_round(s, at_distance, &d, true, bytes, err);
+		if (s->even)
+			send_round(s, by_shift, &x, true, s->bytes / s->n);
+		else
+			send_round(s, at_distance, &d, true, s->bytes / s->n);
 	}
-	return rc < 0 ? rc : end_rounds(s, err);
+	end_rounds(s);
 }

@@ -37,7 +37,7 @@ static pl_ns latency(const struct tree *t, uint32_t i)
 	return expand_latency(hop_of(t, i));
 }
 
-static int tree_message(struct tree *t, uint32_t i, bool down, uint32_t *id, struct pl_err *err)
+static uint32_t tree_message(const struct tree *t, uint32_t i, bool down)
 {
 	struct expansion *s = t->s;
 	double bytes = s->bytes / s->chunks;
@@ -45,117 +45,101 @@ static int tree_message(struct tree *t, uint32_t i, bool down, uint32_t *id, str
 							  s->chunks);
 	uint32_t up = parent(t, i);
 
-	return pl_cost_expand_message(s, down ? up : i, down ? i : up, NULL, bytes, dur, id, err);
+	return pl_cost_expand_message(s, down ? up : i, down ? i : up, NULL, bytes, dur);
 }
 
 /* b passes on what a brings, which comes over the link of member i. */
-static int pass_on(struct tree *t, uint32_t a, uint32_t b, uint32_t i, struct pl_err *err)
+static void pass_on(const struct tree *t, uint32_t a, uint32_t b, uint32_t i)
 {
-	return pl_cost_expand_edge(t->s, a, b, t->s->stream ? PL_E_START : PL_E_DATA, latency(t, i),
-				   err);
+	pl_cost_expand_edge(t->s, a, b, t->s->stream ? PL_E_START : PL_E_DATA, latency(t, i));
 }
 
-static int send_up(struct tree *t, uint32_t i, struct pl_err *err)
+static void send_up(const struct tree *t, uint32_t i)
 {
 	uint32_t n = t->s->chunks, *v = t->s->now;
 	uint32_t child = t->chain ? i + 1 : 2 * i, children = t->chain ? 1 : 2;
-	int rc = 0;
 
-	for (uint32_t k = 0; k < n && rc >= 0; k++) {
+	for (uint32_t k = 0; k < n; k++) {
 		uint32_t *id = &v[i * n + k];
 
-		rc = tree_message(t, i, false, id, err);
-		if (rc >= 0)
-			rc = pl_cost_expand_edge(t->s, k ? id[-1] : t->s->m[i].arrive, *id,
-						 PL_E_SEQ, 0, err);
-		for (uint32_t c = child; c < child + children && c < t->s->n && rc >= 0; c++)
-			rc = pass_on(t, v[c * n + k], *id, c, err);
+		*id = tree_message(t, i, false);
+		pl_cost_expand_edge(t->s, k ? id[-1] : t->s->m[i].arrive, *id, PL_E_SEQ, 0);
+		for (uint32_t c = child; c < child + children && c < t->s->n; c++)
+			pass_on(t, v[c * n + k], *id, c);
 	}
-	return rc;
 }
 
 /* `turn`: the root has all of it. */
-static int tree_up(struct tree *t, uint32_t turn, struct pl_err *err)
+static void tree_up(const struct tree *t, uint32_t turn)
 {
 	uint32_t n = t->s->chunks;
-	int rc = 0;
 
-	for (uint32_t i = t->s->n - 1; i > 0 && rc >= 0; i--) {
+	for (uint32_t i = t->s->n - 1; i > 0 && t->s->rc >= 0; i--) {
 		uint32_t last;
 
-		if ((rc = send_up(t, i, err)) < 0)
-			break;
+		send_up(t, i);
 		last = t->s->now[i * n + n - 1];
-		rc = pl_cost_expand_edge(t->s, last, turn, PL_E_DATA, t->depth[i], err);
-		if (rc >= 0) /* it has done its part */
-			rc = pl_cost_expand_edge(t->s, last, t->s->m[i].transfer, PL_E_SEQ, 0, err);
+		pl_cost_expand_edge(t->s, last, turn, PL_E_DATA, t->depth[i]);
+		/* it has done its part */
+		pl_cost_expand_edge(t->s, last, t->s->m[i].transfer, PL_E_SEQ, 0);
 	}
-	return rc;
 }
 
-static int send_down(struct tree *t, uint32_t i, uint32_t turn, struct pl_err *err)
+static void send_down(const struct tree *t, uint32_t i, uint32_t turn)
 {
 	uint32_t n = t->s->chunks, *v = t->s->down, up = parent(t, i);
-	int rc = 0;
 
-	for (uint32_t k = 0; k < n && rc >= 0; k++) {
+	for (uint32_t k = 0; k < n; k++) {
 		uint32_t *id = &v[i * n + k];
 
-		rc = tree_message(t, i, true, id, err);
-		if (rc >= 0)
-			rc = pl_cost_expand_edge(t->s, k ? id[-1] : turn, *id, PL_E_SEQ, 0, err);
-		if (rc >= 0 && up)
-			rc = pass_on(t, v[up * n + k], *id, up, err);
-		if (rc >= 0 && up && !k) /* which is not there before it comes */
-			rc = pl_cost_expand_edge(t->s, t->s->m[up].arrive, *id, PL_E_SEQ, 0, err);
+		*id = tree_message(t, i, true);
+		pl_cost_expand_edge(t->s, k ? id[-1] : turn, *id, PL_E_SEQ, 0);
+		if (up)
+			pass_on(t, v[up * n + k], *id, up);
+		if (up && !k) /* the parent does not send before it arrives */
+			pl_cost_expand_edge(t->s, t->s->m[up].arrive, *id, PL_E_SEQ, 0);
 	}
-	return rc;
 }
 
 /* Member i has all of it when the last link has brought it, and when its parent had it. */
-static int tree_down(struct tree *t, uint32_t turn, struct pl_err *err)
+static void tree_down(const struct tree *t, uint32_t turn)
 {
 	struct expansion *s = t->s;
 	uint32_t n = s->chunks;
-	int rc = 0;
 
-	for (uint32_t i = 1; i < s->n && rc >= 0; i++) {
+	for (uint32_t i = 1; i < s->n && s->rc >= 0; i++) {
 		uint32_t up = parent(t, i);
 		pl_ns ns = latency(t, i);
 
-		if ((rc = send_down(t, i, turn, err)) < 0)
-			break;
-		rc = pl_cost_expand_edge(s, s->down[i * n + n - 1], s->m[i].transfer, PL_E_DATA, ns,
-					 err);
-		if (rc >= 0 && up)
-			rc = pl_cost_expand_edge(s, s->m[up].transfer, s->m[i].transfer, PL_E_DATA,
-						 ns, err);
+		send_down(t, i, turn);
+		pl_cost_expand_edge(s, s->down[i * n + n - 1], s->m[i].transfer, PL_E_DATA, ns);
+		if (up)
+			pl_cost_expand_edge(s, s->m[up].transfer, s->m[i].transfer, PL_E_DATA, ns);
 	}
-	for (uint32_t i = 1; i < s->n && rc >= 0; i++) /* a root has sent what its children have */
+	for (uint32_t i = 1; i < s->n && s->rc >= 0;
+	     i++) /* a root has sent what its children have */
 		if (!parent(t, i))
-			rc = pl_cost_expand_edge(s, s->down[i * n + n - 1], s->m[0].transfer,
-						 PL_E_SEQ, 0, err);
-	return rc;
+			pl_cost_expand_edge(s, s->down[i * n + n - 1], s->m[0].transfer, PL_E_SEQ,
+					    0);
 }
 
-int pl_cost_expand_tree(struct expansion *s, bool chain, bool up, bool down, struct pl_err *err)
+void pl_cost_expand_tree(struct expansion *s, bool chain, bool up, bool down)
 {
 	struct tree t = { .s = s, .chain = chain };
 	uint32_t turn = s->m[0].arrive;
-	int rc;
 
-	PL_TRY(pl_alloc(&t.depth, s->n, sizeof(*t.depth), err));
+	s->rc = pl_alloc(&t.depth, s->n, sizeof(*t.depth), s->err);
+	if (s->rc < 0)
+		return;
 	for (uint32_t i = 1; i < s->n; i++)
 		t.depth[i] = t.depth[parent(&t, i)] + latency(&t, i);
 	if (up) {
-		PL_TRY(pl_cost_expand_delay(s, "reduced", 0, &turn, err));
-		PL_TRY(pl_cost_expand_edge(s, s->m[0].arrive, turn, PL_E_SEQ, 0, err));
-		PL_TRY(tree_up(&t, turn, err));
-		PL_TRY(pl_cost_expand_edge(s, turn, s->m[0].transfer, PL_E_SEQ, 0, err));
+		turn = pl_cost_expand_delay(s, "reduced", 0);
+		pl_cost_expand_edge(s, s->m[0].arrive, turn, PL_E_SEQ, 0);
+		tree_up(&t, turn);
+		pl_cost_expand_edge(s, turn, s->m[0].transfer, PL_E_SEQ, 0);
 	}
 	if (down)
-		PL_TRY(tree_down(&t, turn, err));
-out:
+		tree_down(&t, turn);
 	pl_free(t.depth);
-	return rc;
 }
