@@ -150,7 +150,7 @@ static int64_t whole(double ns)
 }
 
 /* In text without the two columns whose difference the first one is: a line has 100 characters. */
-static struct pl_table *op_table(const struct diff *d, bool text, size_t top, struct pl_err *err)
+static void op_table(const struct diff *d, bool text, size_t top, struct pl_table *t)
 {
 	static const struct pl_column col[] = {
 		{ "a_path_ns", "path A", PL_CELL_NS, 0 },
@@ -166,29 +166,22 @@ static struct pl_table *op_table(const struct diff *d, bool text, size_t top, st
 		{ "name", "operation", PL_CELL_STR, 24 },
 	};
 	size_t skip = text ? 2 : 0;
-	struct pl_table *t = pl_table_new(col + skip, PL_LEN(col) - skip, err);
 
-	for (size_t i = 0; t && i < d->n && (!top || i < top); i++) {
-		const struct job_totals *a = &d->op[i].v[0], *b = &d->op[i].v[1];
+	*t = (struct pl_table){ .col = col + skip, .n_cols = PL_LEN(col) - skip };
+	for (size_t i = 0; i < d->n && (!top || i < top); i++) {
+		const struct op_row *x = &d->op[i];
+		const struct job_totals *a = &x->v[0], *b = &x->v[1];
 		int64_t mean[2] = { whole(a->count > 0 ? a->total / a->count : NAN),
 				    whole(b->count > 0 ? b->total / b->count : NAN) };
-		int rc;
 
 		if (text)
-			rc = pl_table_row(t, err, whole(gain(&d->op[i])), a->count, b->count,
-					  whole(a->total), whole(b->total), mean[0], mean[1],
-					  d->op[i].kind, d->op[i].name);
+			pl_table_row(t, whole(gain(x)), a->count, b->count, whole(a->total),
+				     whole(b->total), mean[0], mean[1], x->kind, x->name);
 		else
-			rc = pl_table_row(t, err, whole(a->path), whole(b->path),
-					  whole(gain(&d->op[i])), a->count, b->count,
-					  whole(a->total), whole(b->total), mean[0], mean[1],
-					  d->op[i].kind, d->op[i].name);
-		if (rc < 0) {
-			pl_table_free(t);
-			return NULL;
-		}
+			pl_table_row(t, whole(a->path), whole(b->path), whole(gain(x)), a->count,
+				     b->count, whole(a->total), whole(b->total), mean[0], mean[1],
+				     x->kind, x->name);
 	}
-	return t;
 }
 
 static double class_of(const struct report *r, const struct pl_rank_time *t, int i)
@@ -196,7 +189,7 @@ static double class_of(const struct report *r, const struct pl_rank_time *t, int
 	return (double)rank_part(t, i) / (double)r->n_steps;
 }
 
-static struct pl_table *class_table(const struct diff *d, struct pl_err *err)
+static void class_table(const struct diff *d, struct pl_table *t)
 {
 	static const struct pl_column col[] = {
 		{ "class", "mean of the ranks", PL_CELL_STR, 0 },
@@ -215,22 +208,17 @@ static struct pl_table *class_table(const struct diff *d, struct pl_err *err)
 		"launch latency",
 		"nothing to do",
 	};
-	struct pl_table *t = pl_table_new(col, PL_LEN(col), err);
 
-	for (int i = 0; t && i < PARTS; i++) {
+	*t = (struct pl_table)PL_TABLE(col);
+	for (int i = 0; i < PARTS; i++) {
 		double v[2] = { 0, 0 };
 
 		for (int s = 0; s < 2; s++)
 			for (size_t k = 0; k < d->r[s]->account.n_ranks; k++)
 				v[s] += class_of(d->r[s], &d->r[s]->account.rank[k], i) /
 					(double)d->r[s]->account.n_ranks;
-		if (pl_table_row(t, err, name[i], whole(v[0]), whole(v[1]), whole(v[1] - v[0])) <
-		    0) {
-			pl_table_free(t);
-			return NULL;
-		}
+		pl_table_row(t, name[i], whole(v[0]), whole(v[1]), whole(v[1] - v[0]));
 	}
-	return t;
 }
 
 static const struct pl_rank_time *rank_of(const struct report *r, int32_t rank)
@@ -241,7 +229,7 @@ static const struct pl_rank_time *rank_of(const struct report *r, int32_t rank)
 	return NULL;
 }
 
-static struct pl_table *rank_table(const struct diff *d, size_t top, struct pl_err *err)
+static void rank_table(const struct diff *d, size_t top, struct pl_table *t)
 {
 	static const struct pl_column col[] = {
 		{ "rank", "rank", PL_CELL_I64, 0 },
@@ -254,16 +242,16 @@ static struct pl_table *rank_table(const struct diff *d, size_t top, struct pl_e
 		{ "a_wait_ns", "wait A", PL_CELL_NS, 0 },
 		{ "b_wait_ns", "B", PL_CELL_NS, 0 },
 	};
-	struct pl_table *t = pl_table_new(col, PL_LEN(col), err);
 	const struct pl_account *a[2] = { &d->r[0]->account, &d->r[1]->account };
 
-	for (size_t i = 0, k = 0, n = 0; t && (i < a[0]->n_ranks || k < a[1]->n_ranks); n++) {
+	*t = (struct pl_table)PL_TABLE(col);
+	for (size_t i = 0, k = 0; i < a[0]->n_ranks || k < a[1]->n_ranks;) {
 		int32_t ra = i < a[0]->n_ranks ? a[0]->rank[i].rank : INT32_MAX;
 		int32_t rb = k < a[1]->n_ranks ? a[1]->rank[k].rank : INT32_MAX;
 		int32_t rank = ra < rb ? ra : rb;
 		int64_t v[8];
 
-		if (top && n == top)
+		if (top && t->n_rows == top)
 			break;
 		i += ra == rank;
 		k += rb == rank;
@@ -275,13 +263,8 @@ static struct pl_table *rank_table(const struct diff *d, size_t top, struct pl_e
 			v[4 + s] = whole(x ? class_of(d->r[s], x, 4) : NAN);
 			v[6 + s] = whole(x ? class_of(d->r[s], x, 6) : NAN);
 		}
-		if (pl_table_row(t, err, (int64_t)rank, v[0], v[1], v[2], v[3], v[4], v[5], v[6],
-				 v[7]) < 0) {
-			pl_table_free(t);
-			return NULL;
-		}
+		pl_table_row(t, (int64_t)rank, v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]);
 	}
-	return t;
 }
 
 /* ---- printing -------------------------------------------------------------------------------- */
@@ -298,87 +281,79 @@ static void print_side(struct pl_writer *w, const char *key, const struct report
 	pl_json_close(w);
 }
 
-static int as_json(const struct diff *d, struct pl_table *const *t, struct pl_out *out,
-		   struct pl_err *err)
-{
-	static const char *const key[] = { "classes", "operations", "ranks" };
-	struct pl_writer w;
+enum { CLASSES, OPERATIONS, RANKS, TABLES };
 
-	pl_writer_init(&w, out, 0);
-	pl_json_open(&w, '{');
-	pl_json_str(&w, "schema", "paceline.replay-difference/1");
-	print_side(&w, "a", d->r[0]);
-	print_side(&w, "b", d->r[1]);
-	pl_json_real(&w, "difference_ns", d->r[1]->mean - d->r[0]->mean);
-	for (int i = 0; i < 3; i++) {
-		pl_json_key(&w, key[i]);
-		pl_table_json(t[i], &w);
+static void as_json(const struct diff *d, const struct pl_table *t, struct pl_writer *w)
+{
+	static const char *const key[TABLES] = { "classes", "operations", "ranks" };
+
+	pl_json_open(w, '{');
+	pl_json_str(w, "schema", "paceline.replay-difference/1");
+	print_side(w, "a", d->r[0]);
+	print_side(w, "b", d->r[1]);
+	pl_json_real(w, "difference_ns", d->r[1]->mean - d->r[0]->mean);
+	for (int i = 0; i < TABLES; i++) {
+		pl_json_key(w, key[i]);
+		pl_table_json(&t[i], w);
 	}
-	pl_json_close(&w);
-	return pl_json_end(&w, err);
+	pl_json_close(w);
+	pl_write_char(w, '\n');
 }
 
-static int as_text(const struct diff *d, struct pl_table *const *t, size_t rest, struct pl_out *out,
-		   struct pl_err *err)
+static void as_text(const struct diff *d, const struct pl_table *t, struct pl_writer *w)
 {
 	double a = d->r[0]->mean, b = d->r[1]->mean;
+	const struct pl_list *changes = &d->r[0]->given->list;
 	char ta[32], tb[32], td[32];
-	int rc;
 
-	PL_TRY(pl_out_printf(out, err, "A: %s a step, B: %s, difference %s (%+.2f %%)\n",
-			     fmt_ns(ta, sizeof(ta), a), fmt_ns(tb, sizeof(tb), b),
-			     fmt_ns(td, sizeof(td), b - a), a > 0 ? 100 * (b - a) / a : 0));
-	PL_TRY(pl_out_printf(out, err,
-			     "A: %zu steps, %d ranks, %.1f %% unexplained; B: %zu, %d, %.1f %%\n%s",
-			     d->r[0]->n_steps, d->r[0]->g.n_ranks, 100 * d->r[0]->unexplained_share,
-			     d->r[1]->n_steps, d->r[1]->g.n_ranks, 100 * d->r[1]->unexplained_share,
-			     d->r[0]->given->list.n ? "" : "\n"));
-	for (size_t i = 0; i < d->r[0]->given->list.n; i++)
-		PL_TRY(pl_out_printf(out, err, "changed in both: %s\n%s", d->r[0]->given->list.v[i],
-				     i + 1 == d->r[0]->given->list.n ? "\n" : ""));
-	PL_TRY(pl_table_print(t[0], out, PL_TABLE_TEXT, "Classes of time, a step", err));
-	PL_TRY(pl_out_printf(out, err, "\n"));
-	PL_TRY(pl_table_print(t[1], out, PL_TABLE_TEXT,
-			      "Operations, a step, by what they add on the critical path", err));
-	if (rest)
-		PL_TRY(pl_out_printf(out, err, "... and %zu more operations (--top=0 shows all)\n",
-				     rest));
-	PL_TRY(pl_out_printf(out, err, "\n"));
-	rc = pl_table_print(t[2], out, PL_TABLE_TEXT, "Ranks, a step", err);
-out:
-	return rc;
+	pl_write_format(w, "A: %s a step, B: %s, difference %s (%+.2f %%)\n",
+			fmt_ns(ta, sizeof(ta), a), fmt_ns(tb, sizeof(tb), b),
+			fmt_ns(td, sizeof(td), b - a), a > 0 ? 100 * (b - a) / a : 0);
+	pl_write_format(w, "A: %zu steps, %d ranks, %.1f %% unexplained; B: %zu, %d, %.1f %%\n",
+			d->r[0]->n_steps, d->r[0]->g.n_ranks, 100 * d->r[0]->unexplained_share,
+			d->r[1]->n_steps, d->r[1]->g.n_ranks, 100 * d->r[1]->unexplained_share);
+	for (size_t i = 0; i < changes->n; i++)
+		pl_write_format(w, "changed in both: %s\n", changes->v[i]);
+	pl_write_char(w, '\n');
+	pl_table_write(&t[CLASSES], w, PL_TABLE_TEXT, "Classes of time, a step");
+	pl_write_char(w, '\n');
+	pl_table_write(&t[OPERATIONS], w, PL_TABLE_TEXT,
+		       "Operations, a step, by what they add on the critical path");
+	if (t[OPERATIONS].n_rows < d->n)
+		pl_write_format(w, "... and %zu more operations (--top=0 shows all)\n",
+				d->n - t[OPERATIONS].n_rows);
+	pl_write_char(w, '\n');
+	pl_table_write(&t[RANKS], w, PL_TABLE_TEXT, "Ranks, a step");
 }
 
 int print_difference(const struct config *c, const struct report *a, const struct report *b,
 		     struct pl_out *out, struct pl_err *err)
 {
-	static const enum pl_table_format format[] = { PL_TABLE_TEXT, PL_TABLE_JSON, PL_TABLE_CSV,
-						       PL_TABLE_TSV, PL_TABLE_JSONL };
 	struct diff d = { .r = { a, b } };
-	struct pl_table *t[3] = { NULL };
+	struct pl_table t[TABLES] = { { .col = NULL } };
 	size_t top = c->to == AS_TEXT ? (size_t)c->top : 0;
+	struct pl_writer w;
 	int rc;
 
 	for (int job = 0; job < 2; job++) {
 		PL_TRY(add_totals(&d, job, err));
 		PL_TRY(add_path(&d, job, err));
 	}
-	if (d.n)
-		qsort(d.op, d.n, sizeof(*d.op), by_contribution);
-	t[0] = class_table(&d, err);
-	t[1] = op_table(&d, c->to == AS_TEXT, top, err);
-	t[2] = rank_table(&d, top ? 16 : 0, err);
-	if (!t[0] || !t[1] || !t[2])
-		rc = err->code;
-	else if (c->to == AS_JSON)
-		rc = as_json(&d, t, out, err);
+	pl_sort(d.op, d.n, sizeof(*d.op), by_contribution);
+	class_table(&d, &t[CLASSES]);
+	op_table(&d, c->to == AS_TEXT, top, &t[OPERATIONS]);
+	rank_table(&d, top ? 16 : 0, &t[RANKS]);
+	pl_writer_init(&w, out, 0);
+	if (c->to == AS_JSON)
+		as_json(&d, t, &w);
 	else if (c->to == AS_TEXT)
-		rc = as_text(&d, t, d.n - pl_table_rows(t[1]), out, err);
+		as_text(&d, t, &w);
 	else
-		rc = pl_table_print(t[1], out, format[c->to], NULL, err);
+		pl_table_write(&t[OPERATIONS], &w, table_format[c->to], NULL);
+	rc = pl_writer_end(&w, err);
 out:
-	for (int i = 0; i < 3; i++)
-		pl_table_free(t[i]);
+	for (int i = 0; i < TABLES; i++)
+		pl_table_fini(&t[i]);
 	pl_intern_fini(&d.names);
 	pl_free(d.op);
 	return rc;

@@ -3,38 +3,16 @@
 
 #include "program.h"
 
-static void nullable(struct pl_writer *w, const char *key, int64_t v)
+/* A section, as a member of the object. */
+static void put_table(struct pl_writer *w, const char *key, const struct report *r,
+		      enum section which)
 {
+	struct pl_table t;
+
+	make_table(r, which, 0, &t);
 	pl_json_key(w, key);
-	if (v == INT64_MIN)
-		pl_json_put_null(w);
-	else
-		pl_json_put_int(w, v);
-}
-
-static void some_rank(struct pl_writer *w, const char *key, int32_t rank)
-{
-	nullable(w, key, rank < 0 ? INT64_MIN : rank);
-}
-
-static void put_steps(struct pl_writer *w, const struct report *r)
-{
-	pl_json_key(w, "steps");
-	pl_json_open(w, '[');
-	for (size_t i = 0; i < r->n_steps; i++) {
-		const struct step_row *s = &r->step[i];
-
-		pl_json_open(w, '{');
-		pl_json_int(w, "step", s->number);
-		pl_json_int(w, "recorded_ns", s->recorded);
-		nullable(w, "period_ns", s->period);
-		pl_json_int(w, "replayed_ns", s->replayed);
-		pl_json_real(w, "error", s->error);
-		if (s->predicted != INT64_MIN)
-			pl_json_int(w, "predicted_ns", s->predicted);
-		pl_json_close(w);
-	}
-	pl_json_close(w);
+	pl_table_json(&t, w);
+	pl_table_fini(&t);
 }
 
 static void put_changes(struct pl_writer *w, const struct changes *x)
@@ -122,7 +100,11 @@ static void put_rank(struct pl_writer *w, const struct pl_rank_time *t)
 		pl_json_close(w);
 	}
 	pl_json_close(w);
-	some_rank(w, "waits_for", t->waits_for);
+	pl_json_key(w, "waits_for");
+	if (t->waits_for < 0)
+		pl_json_put_null(w);
+	else
+		pl_json_put_int(w, t->waits_for);
 	pl_json_int(w, "waits_for_ns", t->waits_for_ns);
 	pl_json_int(w, "awaited_ns", t->awaited_ns);
 	pl_json_close(w);
@@ -137,69 +119,6 @@ static void put_ranks(struct pl_writer *w, const struct report *r)
 	pl_json_close(w);
 }
 
-static void put_path(struct pl_writer *w, const struct report *r)
-{
-	pl_json_key(w, "critical_path");
-	pl_json_open(w, '[');
-	for (size_t i = 0; i < r->n_rows; i++) {
-		pl_json_open(w, '{');
-		pl_json_str(w, "name", r->row[i].name);
-		pl_json_str(w, "kind", r->row[i].kind);
-		some_rank(w, "rank", r->row[i].rank);
-		pl_json_int(w, "ns", r->row[i].ns);
-		pl_json_real(w, "share", r->row[i].share);
-		pl_json_int(w, "count", (int64_t)r->row[i].count);
-		pl_json_close(w);
-	}
-	pl_json_close(w);
-}
-
-static void put_event(struct pl_writer *w, const struct report *r, const struct pl_path_item *p)
-{
-	const struct pl_shape *sh = &r->g.shape[r->g.step[p->step].shape];
-	struct path_row x;
-
-	path_item(r, p, &x);
-	pl_json_open(w, '{');
-	pl_json_str(w, "name", x.name);
-	pl_json_str(w, "kind", x.kind);
-	some_rank(w, "rank", x.rank);
-	if (sh->res[p->node] != PL_NONE)
-		pl_json_str(w, "resource",
-			    pl_intern_get(&r->g.str, r->g.res[sh->res[p->node]].name));
-	nullable(w, "step", r->g.step[p->step].number);
-	pl_json_int(w, "start_ns", p->start - r->path.item[0].start);
-	pl_json_int(w, "ns", p->ns);
-	pl_json_close(w);
-}
-
-static void put_lists(struct pl_writer *w, const struct config *c, const struct report *r)
-{
-	struct pl_table *t;
-
-	pl_json_key(w, "critical_path_events");
-	pl_json_open(w, '[');
-	for (size_t i = 0; i < r->path.n; i++)
-		put_event(w, r, &r->path.item[i]);
-	pl_json_close(w);
-	for (int which = SEC_RESOURCES; which <= SEC_WORTH; which++) {
-		static const char *const key[] = { [SEC_RESOURCES] = "resources",
-						   [SEC_MEMORY] = "memory",
-						   [SEC_SLOWEST] = "slowest",
-						   [SEC_WORTH] = "worth_most" };
-
-		if (!key[which] || (which == SEC_WORTH && !c->worth) ||
-		    (which == SEC_MEMORY && !r->n_memory))
-			continue;
-		t = make_table(r, (enum section)which, 0, &w->fail);
-		if (!t)
-			return;
-		pl_json_key(w, key[which]);
-		pl_table_json(t, w);
-		pl_table_free(t);
-	}
-}
-
 int print_json(const struct config *c, const struct report *r, struct pl_out *out,
 	       struct pl_err *err)
 {
@@ -209,11 +128,17 @@ int print_json(const struct config *c, const struct report *r, struct pl_out *ou
 	pl_json_open(&w, '{');
 	pl_json_str(&w, "schema", "paceline.replay/1");
 	put_changes(&w, r->given);
-	put_steps(&w, r);
+	put_table(&w, "steps", r, SEC_STEPS);
 	put_summary(&w, c, r);
 	put_ranks(&w, r);
-	put_path(&w, r);
-	put_lists(&w, c, r);
+	put_table(&w, "critical_path", r, SEC_PATH);
+	put_table(&w, "critical_path_events", r, SEC_EVENTS);
+	put_table(&w, "resources", r, SEC_RESOURCES);
+	if (r->n_memory)
+		put_table(&w, "memory", r, SEC_MEMORY);
+	put_table(&w, "slowest", r, SEC_SLOWEST);
+	if (c->worth)
+		put_table(&w, "worth_most", r, SEC_WORTH);
 	pl_json_close(&w);
 	return pl_json_end(&w, err);
 }

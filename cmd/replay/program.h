@@ -180,18 +180,19 @@ int find_memory(struct report *r, struct pl_err *err) PL_MUST;
 int find_worth(struct report *r, const struct changes *x, struct pl_pool *pool,
 	       struct pl_err *err) PL_MUST;
 
+/* How a table is printed, by enum format. */
+extern const enum pl_table_format table_format[];
 /* ---- tables.c: each section as a table; rows limited to top (0: all) ---- */
-struct pl_table *make_table(const struct report *r, enum section which, int64_t top,
-			    struct pl_err *err);
-
-/* Resources less those, at the end, that only hand on times. */
-size_t resources_shown(const struct report *r);
+void make_table(const struct report *r, enum section which, int64_t top, struct pl_table *t);
+size_t rows_of(const struct report *r, enum section which);
 
 /* ---- text.c, json.c ---- */
 int print_text(const struct config *c, const struct report *r, struct pl_out *out,
 	       struct pl_err *err) PL_MUST;
 int print_json(const struct config *c, const struct report *r, struct pl_out *out,
 	       struct pl_err *err) PL_MUST;
+/* Behind an empty line, in bold if there is colour. */
+void print_heading(const struct config *c, const char *text, struct pl_writer *w);
 /* A time with four significant digits: "603.2 ms". */
 char *fmt_ns(char *out, size_t size, double ns);
 

@@ -122,21 +122,17 @@ static bool wants(const struct config *c, enum section what)
 static int print(const struct config *c, const struct report *r, struct pl_out *out,
 		 struct pl_err *err)
 {
-	static const enum pl_table_format format[] = { PL_TABLE_TEXT, PL_TABLE_JSON, PL_TABLE_CSV,
-						       PL_TABLE_TSV, PL_TABLE_JSONL };
 	enum section which = c->table == SEC_ALL ? SEC_STEPS : (enum section)c->table;
-	struct pl_table *t;
+	struct pl_table t;
 	int rc;
 
 	if (c->table == SEC_ALL && c->to == AS_TEXT)
 		return print_text(c, r, out, err);
 	if (c->table == SEC_ALL && c->to == AS_JSON)
 		return print_json(c, r, out, err);
-	t = make_table(r, which, c->to == AS_TEXT ? c->top : 0, err);
-	if (!t)
-		return err->code;
-	rc = pl_table_print(t, out, format[c->to], NULL, err);
-	pl_table_free(t);
+	make_table(r, which, c->to == AS_TEXT ? c->top : 0, &t);
+	rc = pl_table_print(&t, out, table_format[c->to], NULL, err);
+	pl_table_fini(&t);
 	return rc;
 }
 
@@ -316,12 +312,8 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 	}
 out:
 	pl_pool_free(pool);
-	if (rc < 0) {
-		pl_out_abort(timeline);
-		pl_out_abort(out);
-		return rc;
-	}
-	return pl_out_close(out, err);
+	pl_out_abort(timeline);
+	return pl_out_finish(out, rc, err);
 }
 
 static const struct pl_lang_schema *const languages[] = { &pl_sim_whatif_schema, &pl_plan_schema,

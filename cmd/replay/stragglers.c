@@ -18,62 +18,51 @@ static void parts(const struct pl_stragglers *x, struct part *p)
 	p[3] = (struct part){ "rank", "by_rank", "By rank", &x->by_rank };
 }
 
-static int print_object(const struct pl_stragglers *x, struct pl_out *out, struct pl_err *err)
+static void print_object(const struct pl_stragglers *x, const struct part *part,
+			 struct pl_writer *w)
 {
-	struct part part[SLOW_PARTS];
-	struct pl_writer w;
-
-	parts(x, part);
-	pl_writer_init(&w, out, 0);
-	pl_json_open(&w, '{');
-	pl_json_str(&w, "schema", "paceline.straggler/1");
-	pl_json_real(&w, "slowdown", x->slowdown);
-	pl_json_real(&w, "actual_mean_ns", x->actual_ns);
-	pl_json_real(&w, "ideal_mean_ns", x->ideal_ns);
+	pl_json_open(w, '{');
+	pl_json_str(w, "schema", "paceline.straggler/1");
+	pl_json_real(w, "slowdown", x->slowdown);
+	pl_json_real(w, "actual_mean_ns", x->actual_ns);
+	pl_json_real(w, "ideal_mean_ns", x->ideal_ns);
 	for (int i = 0; i < SLOW_PARTS; i++) {
 		const struct pl_slow_list *l = part[i].list;
 
-		pl_json_key(&w, part[i].json);
-		pl_json_open(&w, '{');
+		pl_json_key(w, part[i].json);
+		pl_json_open(w, '{');
 		for (size_t k = 0; k < l->n; k++)
-			pl_json_real(&w, l->v[k].key, l->v[k].slowdown);
-		pl_json_close(&w);
+			pl_json_real(w, l->v[k].key, l->v[k].slowdown);
+		pl_json_close(w);
 	}
-	pl_json_close(&w);
-	return pl_json_end(&w, err);
+	pl_json_close(w);
+	pl_write_char(w, '\n');
 }
 
-static int print_rows(const struct pl_stragglers *x, enum pl_table_format f, struct pl_out *out,
-		      struct pl_err *err)
+static void print_rows(const struct pl_stragglers *x, const struct part *part,
+		       enum pl_table_format f, struct pl_writer *w)
 {
 	static const struct pl_column col[] = {
 		{ "by", "by", PL_CELL_STR, 0 },
 		{ "key", "key", PL_CELL_STR, 0 },
 		{ "slowdown", "slowdown", PL_CELL_REAL, 0 },
 	};
-	struct pl_table *t = pl_table_new(col, PL_LEN(col), err);
-	struct part part[SLOW_PARTS];
+	struct pl_table t = PL_TABLE(col);
 	const char *no_key = NULL;
-	int rc;
 
-	if (!t)
-		return err->code;
-	parts(x, part);
-	PL_TRY(pl_table_row(t, err, "job", no_key, x->slowdown));
+	pl_table_row(&t, "job", no_key, x->slowdown);
 	for (int i = 0; i < SLOW_PARTS; i++)
 		for (size_t k = 0; k < part[i].list->n; k++)
-			PL_TRY(pl_table_row(t, err, part[i].by, part[i].list->v[k].key,
-					    part[i].list->v[k].slowdown));
-	rc = pl_table_print(t, out, f, NULL, err);
-out:
-	pl_table_free(t);
-	return rc;
+			pl_table_row(&t, part[i].by, part[i].list->v[k].key,
+				     part[i].list->v[k].slowdown);
+	pl_table_write(&t, w, f, NULL);
+	pl_table_fini(&t);
 }
 
 /* ---- for people ------------------------------------------------------------------------------ */
 
-static int print_part(const struct config *c, const struct pl_stragglers *x, const struct part *p,
-		      struct pl_out *out, struct pl_err *err)
+static void print_part(const struct config *c, const struct pl_stragglers *x, const struct part *p,
+		       struct pl_writer *w)
 {
 	static const struct pl_column col[] = {
 		{ "slowdown", "slowdown", PL_CELL_STR, 0 },
@@ -82,52 +71,38 @@ static int print_part(const struct config *c, const struct pl_stragglers *x, con
 	};
 	const struct pl_slow_list *l = p->list;
 	size_t n = c->top > 0 && (uint64_t)c->top < l->n ? (size_t)c->top : l->n;
-	bool color = pl_use_color(&c->c, 1);
-	struct pl_table *t;
-	int rc;
+	struct pl_table t = PL_TABLE(col);
 
 	if (!l->n)
-		return 0;
-	t = pl_table_new(col, PL_LEN(col), err);
-	if (!t)
-		return err->code;
+		return;
 	for (size_t i = 0; i < n; i++) {
 		char slow[32], adds[32];
 
 		snprintf(slow, sizeof(slow), "%.4f", l->v[i].slowdown);
 		fmt_ns(adds, sizeof(adds), (l->v[i].slowdown - 1) * x->ideal_ns);
-		PL_TRY(pl_table_row(t, err, slow, adds, l->v[i].key));
+		pl_table_row(&t, slow, adds, l->v[i].key);
 	}
-	PL_TRY(pl_out_printf(out, err, "\n%s%s%s\n", color ? "\033[1m" : "", p->title,
-			     color ? "\033[0m" : ""));
-	PL_TRY(pl_table_print(t, out, PL_TABLE_TEXT, NULL, err));
-	rc = n == l->n
-		     ? 0
-		     : pl_out_printf(out, err, "... and %zu more (--top=0 shows all)\n", l->n - n);
-out:
-	pl_table_free(t);
-	return rc;
+	print_heading(c, p->title, w);
+	pl_table_write(&t, w, PL_TABLE_TEXT, NULL);
+	if (n < l->n)
+		pl_write_format(w, "... and %zu more (--top=0 shows all)\n", l->n - n);
+	pl_table_fini(&t);
 }
 
-static int print_words(const struct config *c, const struct pl_stragglers *x, struct pl_out *out,
-		       struct pl_err *err)
+static void print_words(const struct config *c, const struct pl_stragglers *x,
+			const struct part *part, struct pl_writer *w)
 {
 	bool color = pl_use_color(&c->c, 1);
-	struct part part[SLOW_PARTS];
 	char actual[32], ideal[32];
-	int rc;
 
-	parts(x, part);
-	PL_TRY(pl_out_printf(out, err,
-			     "%sslowdown %.4f: step %s without launch delays, %s if every "
-			     "operation took its typical time%s\n",
-			     color ? "\033[1m" : "", x->slowdown,
-			     fmt_ns(actual, sizeof(actual), x->actual_ns),
-			     fmt_ns(ideal, sizeof(ideal), x->ideal_ns), color ? "\033[0m" : ""));
+	pl_write_format(w,
+			"%sslowdown %.4f: step %s without launch delays, %s if every "
+			"operation took its typical time%s\n",
+			color ? "\033[1m" : "", x->slowdown,
+			fmt_ns(actual, sizeof(actual), x->actual_ns),
+			fmt_ns(ideal, sizeof(ideal), x->ideal_ns), color ? "\033[0m" : "");
 	for (int i = 0; i < SLOW_PARTS; i++)
-		PL_TRY(print_part(c, x, &part[i], out, err));
-out:
-	return rc;
+		print_part(c, x, &part[i], w);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -135,15 +110,18 @@ out:
 static int print(const struct config *c, const struct pl_stragglers *x, struct pl_out *out,
 		 struct pl_err *err)
 {
-	static const enum pl_table_format format[] = {
-		[AS_CSV] = PL_TABLE_CSV, [AS_TSV] = PL_TABLE_TSV, [AS_JSONL] = PL_TABLE_JSONL
-	};
+	struct part part[SLOW_PARTS];
+	struct pl_writer w;
 
+	parts(x, part);
+	pl_writer_init(&w, out, 0);
 	if (c->to == AS_TEXT)
-		return print_words(c, x, out, err);
-	if (c->to == AS_JSON)
-		return print_object(x, out, err);
-	return print_rows(x, format[c->to], out, err);
+		print_words(c, x, part, &w);
+	else if (c->to == AS_JSON)
+		print_object(x, part, &w);
+	else
+		print_rows(x, part, table_format[c->to], &w);
+	return pl_writer_end(&w, err);
 }
 
 static int check(const struct config *c, int argc, struct pl_err *err)

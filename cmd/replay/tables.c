@@ -3,6 +3,12 @@
 
 #include "program.h"
 
+const enum pl_table_format table_format[] = { [AS_TEXT] = PL_TABLE_TEXT,
+					      [AS_JSON] = PL_TABLE_JSON,
+					      [AS_CSV] = PL_TABLE_CSV,
+					      [AS_TSV] = PL_TABLE_TSV,
+					      [AS_JSONL] = PL_TABLE_JSONL };
+
 static const struct pl_column steps[] = {
 	{ "step", "step", PL_CELL_I64, 0 },	  { "recorded_ns", "recorded", PL_CELL_NS, 0 },
 	{ "period_ns", "period", PL_CELL_NS, 0 }, { "replayed_ns", "replayed", PL_CELL_NS, 0 },
@@ -93,28 +99,25 @@ static int64_t some_rank(int32_t rank)
 	return rank < 0 ? INT64_MIN : rank;
 }
 
-static int rank_row(struct pl_table *t, const struct pl_rank_time *x, struct pl_err *err)
+static void rank_row(struct pl_table *t, const struct pl_rank_time *x)
 {
-	return pl_table_row(t, err, (int64_t)x->rank, x->span_ns, x->compute_ns,
-			    x->comm_overlapped_ns, x->comm_exposed_ns, x->copy_ns, x->host_ns,
-			    x->unexplained_ns, x->idle_ns[PL_I_WAIT], x->idle_ns[PL_I_LAUNCH],
-			    x->idle_ns[PL_I_TAIL], some_rank(x->waits_for), x->waits_for_ns,
-			    x->awaited_ns);
+	pl_table_row(t, (int64_t)x->rank, x->span_ns, x->compute_ns, x->comm_overlapped_ns,
+		     x->comm_exposed_ns, x->copy_ns, x->host_ns, x->unexplained_ns,
+		     x->idle_ns[PL_I_WAIT], x->idle_ns[PL_I_LAUNCH], x->idle_ns[PL_I_TAIL],
+		     some_rank(x->waits_for), x->waits_for_ns, x->awaited_ns);
 }
 
-static int resource_row(struct pl_table *t, const struct pl_graph *g, const struct pl_res_time *x,
-			struct pl_err *err)
+static void resource_row(struct pl_table *t, const struct pl_graph *g, const struct pl_res_time *x)
 {
 	const struct pl_resource *res = &g->res[x->res];
 
-	return pl_table_row(t, err, some_rank(res->rank), pl_intern_get(&g->str, res->name),
-			    pl_trace_track_type_name(res->track_type), (int64_t)x->ops,
-			    x->compute_ns, x->comm_ns, x->copy_ns, x->host_ns, x->gap_ns,
-			    x->wait_ns, x->unexplained_ns, x->latency_ns, x->idle_ns);
+	pl_table_row(t, some_rank(res->rank), pl_intern_get(&g->str, res->name),
+		     pl_trace_track_type_name(res->track_type), (int64_t)x->ops, x->compute_ns,
+		     x->comm_ns, x->copy_ns, x->host_ns, x->gap_ns, x->wait_ns, x->unexplained_ns,
+		     x->latency_ns, x->idle_ns);
 }
 
-static int event_row(struct pl_table *t, const struct report *r, const struct pl_path_item *p,
-		     struct pl_err *err)
+static void event_row(struct pl_table *t, const struct report *r, const struct pl_path_item *p)
 {
 	const struct pl_shape *sh = &r->g.shape[r->g.step[p->step].shape];
 	const char *on = NULL;
@@ -123,21 +126,21 @@ static int event_row(struct pl_table *t, const struct report *r, const struct pl
 	path_item(r, p, &x);
 	if (sh->res[p->node] != PL_NONE)
 		on = pl_intern_get(&r->g.str, r->g.res[sh->res[p->node]].name);
-	return pl_table_row(t, err, p->start - r->path.item[0].start, p->ns, x.kind,
-			    some_rank(x.rank), on, r->g.step[p->step].number, x.name);
+	pl_table_row(t, p->start - r->path.item[0].start, p->ns, x.kind, some_rank(x.rank), on,
+		     r->g.step[p->step].number, x.name);
 }
 
-static int memory_row(struct pl_table *t, const struct memory_row *x, struct pl_err *err)
+static void memory_row(struct pl_table *t, const struct memory_row *x)
 {
 	const struct pl_memory_rank *p = &x->peak;
 
-	return pl_table_row(t, err, (int64_t)p->rank, p->peak_bytes, p->params_bytes,
-			    p->grads_bytes, p->optimizer_bytes, p->activations_bytes,
-			    p->temporaries_bytes, p->buffers_bytes, p->estimated ? "yes" : "no",
-			    x->at[0] ? x->at : NULL);
+	pl_table_row(t, (int64_t)p->rank, p->peak_bytes, p->params_bytes, p->grads_bytes,
+		     p->optimizer_bytes, p->activations_bytes, p->temporaries_bytes,
+		     p->buffers_bytes, p->estimated ? "yes" : "no", x->at[0] ? x->at : NULL);
 }
 
-size_t resources_shown(const struct report *r)
+/* Resources less those, at the end, that only hand on times. */
+static size_t resources_shown(const struct report *r)
 {
 	size_t n = r->account.n_res;
 
@@ -146,75 +149,63 @@ size_t resources_shown(const struct report *r)
 	return n;
 }
 
-static size_t size_of(const struct report *r, enum section which)
+size_t rows_of(const struct report *r, enum section which)
 {
-	switch (which) {
-	case SEC_STEPS:
-		return r->n_steps;
-	case SEC_RANKS:
-		return r->account.n_ranks;
-	case SEC_RESOURCES:
-		return resources_shown(r);
-	case SEC_PATH:
-		return r->n_rows;
-	case SEC_EVENTS:
-		return r->path.n;
-	case SEC_MEMORY:
-		return r->n_memory;
-	case SEC_SLOWEST:
-		return r->n_slow;
-	default:
-		return r->n_changes;
-	}
+	const size_t n[] = {
+		[SEC_STEPS] = r->n_steps,  [SEC_RANKS] = r->account.n_ranks,
+		[SEC_PATH] = r->n_rows,	   [SEC_RESOURCES] = resources_shown(r),
+		[SEC_EVENTS] = r->path.n,  [SEC_MEMORY] = r->n_memory,
+		[SEC_SLOWEST] = r->n_slow, [SEC_WORTH] = r->n_changes,
+	};
+
+	return n[which];
 }
 
-static int row(struct pl_table *t, const struct report *r, enum section which, size_t i,
-	       struct pl_err *err)
+static void row(struct pl_table *t, const struct report *r, enum section which, size_t i)
 {
-	const struct step_row *s;
-	const struct path_row *p;
+	const struct step_row *s = &r->step[i];
+	const struct path_row *p = &r->row[i];
 
 	switch (which) {
 	case SEC_STEPS:
-		s = &r->step[i];
-		return pl_table_row(t, err, s->number, s->recorded, s->period, s->replayed,
-				    s->error, s->predicted);
+		pl_table_row(t, s->number, s->recorded, s->period, s->replayed, s->error,
+			     s->predicted);
+		break;
 	case SEC_RANKS:
-		return rank_row(t, &r->account.rank[i], err);
+		rank_row(t, &r->account.rank[i]);
+		break;
 	case SEC_RESOURCES:
-		return resource_row(t, &r->g, &r->account.res[i], err);
+		resource_row(t, &r->g, &r->account.res[i]);
+		break;
 	case SEC_PATH:
-		p = &r->row[i];
-		return pl_table_row(t, err, p->share, p->ns, (int64_t)p->count, p->kind,
-				    some_rank(p->rank), p->name);
+		pl_table_row(t, p->share, p->ns, (int64_t)p->count, p->kind, some_rank(p->rank),
+			     p->name);
+		break;
 	case SEC_EVENTS:
-		return event_row(t, r, &r->path.item[i], err);
+		event_row(t, r, &r->path.item[i]);
+		break;
 	case SEC_MEMORY:
-		return memory_row(t, &r->memory[i], err);
+		memory_row(t, &r->memory[i]);
+		break;
 	case SEC_SLOWEST:
-		return pl_table_row(t, err, (int64_t)r->slow[i].rank, r->slow[i].wait_ns,
-				    r->slow[i].median_wait_ns, r->slow[i].why);
+		pl_table_row(t, (int64_t)r->slow[i].rank, r->slow[i].wait_ns,
+			     r->slow[i].median_wait_ns, r->slow[i].why);
+		break;
 	default:
-		return pl_table_row(t, err, (int64_t)llround(r->change[i].saves_ns),
-				    r->change[i].share, r->change[i].change);
+		pl_table_row(t, (int64_t)llround(r->change[i].saves_ns), r->change[i].share,
+			     r->change[i].change);
 	}
 }
 
-struct pl_table *make_table(const struct report *r, enum section which, int64_t top,
-			    struct pl_err *err)
+void make_table(const struct report *r, enum section which, int64_t top, struct pl_table *t)
 {
-	struct pl_table *t = pl_table_new(layout[which].col, layout[which].n, err);
-	size_t n = size_of(r, which);
+	size_t n = rows_of(r, which);
 
+	*t = (struct pl_table){ .col = layout[which].col, .n_cols = layout[which].n };
 	if (top > 0 && (uint64_t)top < n)
 		n = (size_t)top;
-	for (size_t i = 0; t && i < n; i++) {
-		if (row(t, r, which, i, err) < 0) {
-			pl_table_free(t);
-			return NULL;
-		}
-	}
-	return t;
+	for (size_t i = 0; i < n; i++)
+		row(t, r, which, i);
 }
 
 pl_ns rank_part(const struct pl_rank_time *t, int i)

@@ -87,7 +87,7 @@ static void print_answer(const struct config *c, const struct report *r, struct 
 				fmt_ns(p, sizeof(p), (double)r->start_max));
 }
 
-static void print_heading(const struct config *c, const char *text, struct pl_writer *w)
+void print_heading(const struct config *c, const char *text, struct pl_writer *w)
 {
 	bool color = pl_use_color(&c->c, 1);
 
@@ -119,11 +119,9 @@ static void print_steps(const struct config *c, const struct report *r, struct p
 		{ "change", "change", PL_CELL_STR, 0 },
 	};
 	bool what_if = isfinite(r->predicted_mean);
-	struct pl_table *t = pl_table_new(col, what_if ? 7 : 5, &w->fail);
+	struct pl_table t = { .col = col, .n_cols = what_if ? 7 : 5 };
 	size_t n = limit(c, r->n_steps);
 
-	if (!t)
-		return;
 	for (size_t i = 0; i < n; i++) {
 		const struct step_row *s = &r->step[i];
 		char v[6][32] = { "", "-" };
@@ -140,13 +138,12 @@ static void print_steps(const struct config *c, const struct report *r, struct p
 						       (double)s->replayed
 					     : 0);
 		}
-		if (pl_table_row(t, &w->fail, s->number, v[0], v[1], v[2], v[3], v[4], v[5]) < 0)
-			break;
+		pl_table_row(&t, s->number, v[0], v[1], v[2], v[3], v[4], v[5]);
 	}
 	print_heading(c, "Steps", w);
-	pl_table_write(t, w, PL_TABLE_TEXT, NULL);
+	pl_table_write(&t, w, PL_TABLE_TEXT, NULL);
 	print_rest(r->n_steps, n, "steps", w);
-	pl_table_free(t);
+	pl_table_fini(&t);
 }
 
 /* ---- where the time goes --------------------------------------------------------------------- */
@@ -256,17 +253,18 @@ static void print_ranks(const struct config *c, const struct report *r, struct p
 
 /* ---- the rest -------------------------------------------------------------------------------- */
 
+/* `what`: its rows, as words. */
 static void print_section(const struct config *c, const struct report *r, enum section which,
-			  const char *title, size_t n, const char *what, struct pl_writer *w)
+			  const char *title, const char *what, struct pl_writer *w)
 {
-	struct pl_table *t = make_table(r, which, c->top, &w->fail);
+	struct pl_table t;
 
-	if (!t)
-		return;
+	make_table(r, which, c->top, &t);
 	print_heading(c, title, w);
-	pl_table_write(t, w, PL_TABLE_TEXT, NULL);
-	print_rest(n, pl_table_rows(t), what, w);
-	pl_table_free(t);
+	pl_table_write(&t, w, PL_TABLE_TEXT, NULL);
+	if (what)
+		print_rest(rows_of(r, which), t.n_rows, what, w);
+	pl_table_fini(&t);
 }
 
 /* Words of `text` after `head`, in lines of WIDTH; those after the first are indented. */
@@ -306,7 +304,7 @@ static void print_worth(const struct config *c, const struct report *r, struct p
 {
 	if (r->n_changes) {
 		print_section(c, r, SEC_WORTH,
-			      "Worth most, by simulation (as --what-if takes them)", 0, "", w);
+			      "Worth most, by simulation (as --what-if takes them)", NULL, w);
 		return;
 	}
 	print_heading(c, "Worth most", w);
@@ -328,14 +326,13 @@ int print_text(const struct config *c, const struct report *r, struct pl_out *ou
 		print_steps(c, r, &w);
 	print_ranks(c, r, &w);
 	if (c->resources)
-		print_section(c, r, SEC_RESOURCES, "Resources", resources_shown(r), "resources",
-			      &w);
-	print_section(c, r, SEC_PATH, "Critical path", r->n_rows, "entries", &w);
+		print_section(c, r, SEC_RESOURCES, "Resources", "resources", &w);
+	print_section(c, r, SEC_PATH, "Critical path", "entries", &w);
 	if (c->path)
-		print_section(c, r, SEC_EVENTS, "Critical path, in order", r->path.n, "parts", &w);
+		print_section(c, r, SEC_EVENTS, "Critical path, in order", "parts", &w);
 	if (r->n_memory)
-		print_section(c, r, SEC_MEMORY, "Memory: the highest peak of each rank",
-			      r->n_memory, "ranks", &w);
+		print_section(c, r, SEC_MEMORY, "Memory: the highest peak of each rank", "ranks",
+			      &w);
 	if (r->account.n_ranks > 1)
 		print_slow(c, r, &w);
 	if (c->worth)

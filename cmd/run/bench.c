@@ -11,11 +11,22 @@
 static const uint8_t all_ops[] = { PL_OP_ALLREDUCE, PL_OP_REDUCE_SCATTER, PL_OP_ALLGATHER,
 				   PL_OP_BROADCAST, PL_OP_ALLTOALL,	  PL_OP_SEND };
 
+static const struct pl_column columns[] = {
+	{ "op", "op", PL_CELL_STR, 0 },
+	{ "size_bytes", "size", PL_CELL_I64, 0 },
+	{ "count", "count", PL_CELL_I64, 0 },
+	{ "type", "type", PL_CELL_STR, 0 },
+	{ "redop", "redop", PL_CELL_STR, 0 },
+	{ "time_us", "time(us)", PL_CELL_REAL, 0 },
+	{ "algbw_gbps", "algbw", PL_CELL_REAL, 0 },
+	{ "busbw_gbps", "busbw", PL_CELL_REAL, 0 },
+	{ "wrong", "#wrong", PL_CELL_I64, 0 },
+};
 struct bench {
 	const struct config *c;
 	struct pl_world *w;
 	int rank, n;
-	struct pl_table *table; /* of rank 0 */
+	struct pl_table table; /* of rank 0 */
 };
 
 /* Operations before the measurement. Small operations take microseconds, so there are many of them:
@@ -37,11 +48,10 @@ static int one_size(struct bench *b, uint8_t op, size_t bytes, struct pl_err *er
 	struct pl_comm_bench_result r;
 	int rc = pl_comm_bench(b->w, &o, &r, err);
 
-	if (rc >= 0 && r.bytes && b->table)
-		rc = pl_table_row(b->table, err, pl_comm_operation_name(op), (int64_t)r.bytes,
-				  (int64_t)(r.bytes / sizeof(float)), "float",
-				  sums ? "sum" : "none", (double)r.mean / 1e3, r.algbw, r.busbw,
-				  r.wrong);
+	if (rc >= 0 && r.bytes && !b->rank)
+		pl_table_row(&b->table, pl_comm_operation_name(op), (int64_t)r.bytes,
+			     (int64_t)(r.bytes / sizeof(float)), "float", sums ? "sum" : "none",
+			     (double)r.mean / 1e3, r.algbw, r.busbw, r.wrong);
 	if (rc >= 0 && r.wrong)
 		rc = pl_fail(err, PL_EINTERNAL, "%s of %zu bytes: %lld elements are wrong",
 			     pl_comm_operation_name(op), r.bytes, (long long)r.wrong);
@@ -98,7 +108,7 @@ static int print(const struct bench *b, struct pl_err *err)
 	if (!out)
 		return err->code;
 	if (b->c->to != AS_JSON) {
-		rc = pl_table_print(b->table, out,
+		rc = pl_table_print(&b->table, out,
 				    b->c->to == AS_CSV ? PL_TABLE_CSV : PL_TABLE_TEXT, NULL, err);
 		goto out;
 	}
@@ -108,29 +118,11 @@ static int print(const struct bench *b, struct pl_err *err)
 	pl_json_int(&w, "ranks", b->n);
 	pl_json_str(&w, "transport", b->c->transport ? b->c->transport : "auto");
 	pl_json_key(&w, "rows");
-	pl_table_json(b->table, &w);
+	pl_table_json(&b->table, &w);
 	pl_json_close(&w);
 	rc = pl_json_end(&w, err);
 out:
 	return pl_out_finish(out, rc, err);
-}
-
-static int make_table(struct bench *b, struct pl_err *err)
-{
-	static const struct pl_column columns[] = {
-		{ "op", "op", PL_CELL_STR, 0 },
-		{ "size_bytes", "size", PL_CELL_I64, 0 },
-		{ "count", "count", PL_CELL_I64, 0 },
-		{ "type", "type", PL_CELL_STR, 0 },
-		{ "redop", "redop", PL_CELL_STR, 0 },
-		{ "time_us", "time(us)", PL_CELL_REAL, 0 },
-		{ "algbw_gbps", "algbw", PL_CELL_REAL, 0 },
-		{ "busbw_gbps", "busbw", PL_CELL_REAL, 0 },
-		{ "wrong", "#wrong", PL_CELL_I64, 0 },
-	};
-
-	b->table = pl_table_new(columns, PL_LEN(columns), err);
-	return b->table ? 0 : err->code;
 }
 
 static int sizes(struct bench *b, struct pl_err *err)
@@ -150,7 +142,7 @@ out:
 int bench_comm(void *config, const struct member *p, struct pl_err *err)
 {
 	struct config *c = config;
-	struct bench b = { .c = c, .rank = p->rank, .n = p->size };
+	struct bench b = { .c = c, .rank = p->rank, .n = p->size, .table = PL_TABLE(columns) };
 	struct device device = { 0 };
 	struct pl_job links;
 	int rc;
@@ -163,8 +155,6 @@ int bench_comm(void *config, const struct member *p, struct pl_err *err)
 	PL_TRY(option_device(c, &links, err));
 	PL_TRY(device_open(&links, p, &device, err));
 	PL_TRY(open_world(c, p, &links, &device, NULL, &b.w, err));
-	if (!p->rank)
-		PL_TRY(make_table(&b, err));
 	PL_TRY(sizes(&b, err));
 	if (!p->rank)
 		rc = print(&b, err);
@@ -174,7 +164,7 @@ out:
 	else
 		rc = pl_comm_world_close(b.w, err);
 	device_close(&device);
-	pl_table_free(b.table);
+	pl_table_fini(&b.table);
 	pl_job_fini(&links);
 	return rc;
 }

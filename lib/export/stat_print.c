@@ -12,11 +12,6 @@
 
 #define MAX_NAME 60
 
-struct section {
-	const char *key, *title;
-	struct pl_table *(*make)(struct stat *s, struct pl_err *err);
-};
-
 static const char *name_of(const struct stat *s, pl_id id)
 {
 	return pl_intern_get(&s->names, id);
@@ -27,32 +22,22 @@ static size_t limit(const struct stat *s, size_t n)
 	return s->x.o.top > 0 ? pl_min_size(n, (size_t)s->x.o.top) : n;
 }
 
-static struct pl_table *done(struct pl_table *t, int rc)
-{
-	if (rc >= 0)
-		return t;
-	pl_table_free(t);
-	return NULL;
-}
-
 /* ---- overview ----------------------------------------------------------------------------------
  */
 
-static struct pl_table *kinds(struct stat *s, struct pl_err *err)
-{
-	static const struct pl_column cols[] = {
-		{ "kind", "kind", PL_CELL_STR, 0 },
-		{ "events", "events", PL_CELL_I64, 0 },
-		{ "total_ns", "total", PL_CELL_NS, 0 },
-	};
-	struct pl_table *t = pl_table_new(cols, PL_LEN(cols), err);
-	int rc = 0;
+static const struct pl_column kinds_cols[] = {
+	{ "kind", "kind", PL_CELL_STR, 0 },
+	{ "events", "events", PL_CELL_I64, 0 },
+	{ "total_ns", "total", PL_CELL_NS, 0 },
+};
 
-	for (unsigned k = 0; t && rc >= 0 && k < 256; k++)
+static void kinds(void *report, struct pl_table *t)
+{
+	struct stat *s = report;
+
+	for (unsigned k = 0; k < 256; k++)
 		if (s->kind_n[k])
-			rc = pl_table_row(t, err, pl_trace_kind_name(k), s->kind_n[k],
-					  s->kind_ns[k]);
-	return done(t, rc);
+			pl_table_row(t, pl_trace_kind_name(k), s->kind_n[k], s->kind_ns[k]);
 }
 
 static int by_rank(const void *pa, const void *pb)
@@ -64,56 +49,55 @@ static int by_rank(const void *pa, const void *pb)
 	return ka < kb ? -1 : ka > kb;
 }
 
-static struct pl_table *ranks(struct stat *s, struct pl_err *err)
+static const struct pl_column ranks_cols[] = {
+	{ "rank", "rank", PL_CELL_I64, 0 },
+	{ "on", "on", PL_CELL_STR, 0 },
+	{ "span_ns", "span", PL_CELL_NS, 0 },
+	{ "busy_ns", "busy", PL_CELL_NS, 0 },
+	{ "busy_share", "busy %", PL_CELL_PERCENT, 0 },
+	{ "idle_ns", "idle", PL_CELL_NS, 0 },
+	{ "compute_ns", "compute", PL_CELL_NS, 0 },
+	{ "comm_ns", "comm", PL_CELL_NS, 0 },
+	{ "comm_exposed_ns", "exposed", PL_CELL_NS, 0 },
+	{ "comm_overlapped_ns", "overlapped", PL_CELL_NS, 0 },
+	{ "copy_ns", "copy", PL_CELL_NS, 0 },
+};
+
+static void ranks(void *report, struct pl_table *t)
 {
-	static const struct pl_column cols[] = {
-		{ "rank", "rank", PL_CELL_I64, 0 },
-		{ "on", "on", PL_CELL_STR, 0 },
-		{ "span_ns", "span", PL_CELL_NS, 0 },
-		{ "busy_ns", "busy", PL_CELL_NS, 0 },
-		{ "busy_share", "busy %", PL_CELL_PERCENT, 0 },
-		{ "idle_ns", "idle", PL_CELL_NS, 0 },
-		{ "compute_ns", "compute", PL_CELL_NS, 0 },
-		{ "comm_ns", "comm", PL_CELL_NS, 0 },
-		{ "comm_exposed_ns", "exposed", PL_CELL_NS, 0 },
-		{ "comm_overlapped_ns", "overlapped", PL_CELL_NS, 0 },
-		{ "copy_ns", "copy", PL_CELL_NS, 0 },
-	};
-	struct pl_table *t = pl_table_new(cols, PL_LEN(cols), err);
-	int rc = 0;
+	struct stat *s = report;
 
 	if (s->n_ranks)
 		qsort(s->rank, s->n_ranks, sizeof(*s->rank), by_rank);
-	for (size_t i = 0; t && rc >= 0 && i < s->n_ranks; i++) {
+	for (size_t i = 0; i < s->n_ranks; i++) {
 		const struct stat_rank *r = &s->rank[i];
 		int64_t span = pl_sub_sat(r->t1, r->t0);
 
 		if (r->t1 < r->t0) /* no events */
 			continue;
-		rc = pl_table_row(t, err, r->rank < 0 ? INT64_MIN : (int64_t)r->rank,
-				  r->device ? "device" : "host", span, r->busy,
-				  span > 0 ? (double)r->busy / (double)span : 0.0,
-				  pl_sub_sat(span, r->busy), r->compute_ns, r->comm_ns,
-				  r->exposed_ns, r->overlapped_ns, r->copy_ns);
+		pl_table_row(t, r->rank < 0 ? INT64_MIN : (int64_t)r->rank,
+			     r->device ? "device" : "host", span, r->busy,
+			     span > 0 ? (double)r->busy / (double)span : 0.0,
+			     pl_sub_sat(span, r->busy), r->compute_ns, r->comm_ns, r->exposed_ns,
+			     r->overlapped_ns, r->copy_ns);
 	}
-	return done(t, rc);
 }
 
 PL_COMPARATOR(by_step, struct stat_step, step, rank, dur);
 
-static struct pl_table *steps(struct stat *s, struct pl_err *err)
+static const struct pl_column steps_cols[] = {
+	{ "step", "step", PL_CELL_I64, 0 },   { "count", "ranks", PL_CELL_I64, 0 },
+	{ "mean_ns", "mean", PL_CELL_NS, 0 }, { "min_ns", "min", PL_CELL_NS, 0 },
+	{ "max_ns", "max", PL_CELL_NS, 0 },   { "slowest", "slowest", PL_CELL_I64, 0 },
+};
+
+static void steps(void *report, struct pl_table *t)
 {
-	static const struct pl_column cols[] = {
-		{ "step", "step", PL_CELL_I64, 0 },   { "count", "ranks", PL_CELL_I64, 0 },
-		{ "mean_ns", "mean", PL_CELL_NS, 0 }, { "min_ns", "min", PL_CELL_NS, 0 },
-		{ "max_ns", "max", PL_CELL_NS, 0 },   { "slowest", "slowest", PL_CELL_I64, 0 },
-	};
-	struct pl_table *t = pl_table_new(cols, PL_LEN(cols), err);
-	int rc = 0;
+	struct stat *s = report;
 
 	if (s->n_steps)
 		qsort(s->step, s->n_steps, sizeof(*s->step), by_step);
-	for (size_t i = 0, j; t && rc >= 0 && i < s->n_steps; i = j) {
+	for (size_t i = 0, j; i < s->n_steps; i = j) {
 		int64_t sum = 0, min = s->step[i].dur, max = min, slowest = s->step[i].rank;
 
 		for (j = i; j < s->n_steps && s->step[j].step == s->step[i].step; j++) {
@@ -124,11 +108,9 @@ static struct pl_table *steps(struct stat *s, struct pl_err *err)
 				slowest = s->step[j].rank;
 			}
 		}
-		rc = pl_table_row(t, err, s->step[i].step < 0 ? INT64_MIN : s->step[i].step,
-				  (int64_t)(j - i), sum / (int64_t)(j - i), min, max,
-				  slowest < 0 ? INT64_MIN : slowest);
+		pl_table_row(t, s->step[i].step < 0 ? INT64_MIN : s->step[i].step, (int64_t)(j - i),
+			     sum / (int64_t)(j - i), min, max, slowest < 0 ? INT64_MIN : slowest);
 	}
-	return done(t, rc);
 }
 
 /* ---- sums by name ------------------------------------------------------------------------------
@@ -156,54 +138,48 @@ static int by_total(const void *pa, const void *pb, void *s)
 	return a->total != b->total ? (a->total > b->total ? -1 : 1) : by_name(a, b, s);
 }
 
-static struct pl_table *host_ops(struct stat *s, struct pl_err *err)
+static const struct pl_column host_ops_cols[] = {
+	{ "name", "name", PL_CELL_STR, MAX_NAME },	{ "kind", "kind", PL_CELL_STR, 0 },
+	{ "count", "count", PL_CELL_I64, 0 },		{ "self_ns", "self", PL_CELL_NS, 0 },
+	{ "self_share", "self %", PL_CELL_PERCENT, 0 }, { "total_ns", "total", PL_CELL_NS, 0 },
+	{ "mean_ns", "mean", PL_CELL_NS, 0 },		{ "max_ns", "max", PL_CELL_NS, 0 },
+};
+
+static void host_ops(void *report, struct pl_table *t)
 {
-	static const struct pl_column cols[] = {
-		{ "name", "name", PL_CELL_STR, MAX_NAME },
-		{ "kind", "kind", PL_CELL_STR, 0 },
-		{ "count", "count", PL_CELL_I64, 0 },
-		{ "self_ns", "self", PL_CELL_NS, 0 },
-		{ "self_share", "self %", PL_CELL_PERCENT, 0 },
-		{ "total_ns", "total", PL_CELL_NS, 0 },
-		{ "mean_ns", "mean", PL_CELL_NS, 0 },
-		{ "max_ns", "max", PL_CELL_NS, 0 },
-	};
+	struct stat *s = report;
 	struct stat_table *h = &s->table[S_HOST];
-	struct pl_table *t = pl_table_new(cols, PL_LEN(cols), err);
 	int64_t all = 0;
-	int rc = 0;
 
 	for (size_t i = 0; i < h->key.n; i++)
 		all = pl_add_sat(all, h->v[i].self);
 	if (h->key.n)
 		qsort_r(h->v, h->key.n, sizeof(*h->v), by_self, s);
-	for (size_t i = 0; t && rc >= 0 && i < limit(s, h->key.n); i++) {
+	for (size_t i = 0; i < limit(s, h->key.n); i++) {
 		const struct stat_agg *a = &h->v[i];
 
-		rc = pl_table_row(t, err, name_of(s, a->name), pl_trace_kind_name(a->kind), a->n,
-				  a->self, all > 0 ? (double)a->self / (double)all : 0.0, a->total,
-				  a->total / a->n, a->max);
+		pl_table_row(t, name_of(s, a->name), pl_trace_kind_name(a->kind), a->n, a->self,
+			     all > 0 ? (double)a->self / (double)all : 0.0, a->total,
+			     a->total / a->n, a->max);
 	}
-	return done(t, rc);
 }
 
-static struct pl_table *runtime(struct stat *s, struct pl_err *err)
+static const struct pl_column runtime_cols[] = {
+	{ "name", "name", PL_CELL_STR, MAX_NAME }, { "count", "count", PL_CELL_I64, 0 },
+	{ "total_ns", "total", PL_CELL_NS, 0 },	   { "mean_ns", "mean", PL_CELL_NS, 0 },
+	{ "max_ns", "max", PL_CELL_NS, 0 },
+};
+
+static void runtime(void *report, struct pl_table *t)
 {
-	static const struct pl_column cols[] = {
-		{ "name", "name", PL_CELL_STR, MAX_NAME }, { "count", "count", PL_CELL_I64, 0 },
-		{ "total_ns", "total", PL_CELL_NS, 0 },	   { "mean_ns", "mean", PL_CELL_NS, 0 },
-		{ "max_ns", "max", PL_CELL_NS, 0 },
-	};
+	struct stat *s = report;
 	struct stat_table *h = &s->table[S_RUNTIME];
-	struct pl_table *t = pl_table_new(cols, PL_LEN(cols), err);
-	int rc = 0;
 
 	if (h->key.n)
 		qsort_r(h->v, h->key.n, sizeof(*h->v), by_total, s);
-	for (size_t i = 0; t && rc >= 0 && i < limit(s, h->key.n); i++)
-		rc = pl_table_row(t, err, name_of(s, h->v[i].name), h->v[i].n, h->v[i].total,
-				  h->v[i].total / h->v[i].n, h->v[i].max);
-	return done(t, rc);
+	for (size_t i = 0; i < limit(s, h->key.n); i++)
+		pl_table_row(t, name_of(s, h->v[i].name), h->v[i].n, h->v[i].total,
+			     h->v[i].total / h->v[i].n, h->v[i].max);
 }
 
 static int64_t device_busy(const struct stat *s)
@@ -216,58 +192,55 @@ static int64_t device_busy(const struct stat *s)
 	return busy;
 }
 
-static struct pl_table *kernels(struct stat *s, struct pl_err *err)
+static const struct pl_column kernels_cols[] = {
+	{ "name", "name", PL_CELL_STR, MAX_NAME },
+	{ "kind", "kind", PL_CELL_STR, 0 },
+	{ "count", "count", PL_CELL_I64, 0 },
+	{ "total_ns", "total", PL_CELL_NS, 0 },
+	{ "busy_share", "of busy %", PL_CELL_PERCENT, 0 },
+	{ "mean_ns", "mean", PL_CELL_NS, 0 },
+	{ "max_ns", "max", PL_CELL_NS, 0 },
+};
+
+static void kernels(void *report, struct pl_table *t)
 {
-	static const struct pl_column cols[] = {
-		{ "name", "name", PL_CELL_STR, MAX_NAME },
-		{ "kind", "kind", PL_CELL_STR, 0 },
-		{ "count", "count", PL_CELL_I64, 0 },
-		{ "total_ns", "total", PL_CELL_NS, 0 },
-		{ "busy_share", "of busy %", PL_CELL_PERCENT, 0 },
-		{ "mean_ns", "mean", PL_CELL_NS, 0 },
-		{ "max_ns", "max", PL_CELL_NS, 0 },
-	};
+	struct stat *s = report;
 	struct stat_table *h = &s->table[S_KERNEL];
-	struct pl_table *t = pl_table_new(cols, PL_LEN(cols), err);
 	int64_t busy = device_busy(s);
-	int rc = 0;
 
 	if (h->key.n)
 		qsort_r(h->v, h->key.n, sizeof(*h->v), by_total, s);
-	for (size_t i = 0; t && rc >= 0 && i < limit(s, h->key.n); i++) {
+	for (size_t i = 0; i < limit(s, h->key.n); i++) {
 		const struct stat_agg *a = &h->v[i];
 
-		rc = pl_table_row(t, err, name_of(s, a->name), pl_trace_kind_name(a->kind), a->n,
-				  a->total, busy > 0 ? (double)a->total / (double)busy : 0.0,
-				  a->total / a->n, a->max);
+		pl_table_row(t, name_of(s, a->name), pl_trace_kind_name(a->kind), a->n, a->total,
+			     busy > 0 ? (double)a->total / (double)busy : 0.0, a->total / a->n,
+			     a->max);
 	}
-	return done(t, rc);
 }
 
-static struct pl_table *copies(struct stat *s, struct pl_err *err)
+static const struct pl_column copies_cols[] = {
+	{ "name", "name", PL_CELL_STR, MAX_NAME }, { "count", "count", PL_CELL_I64, 0 },
+	{ "total_ns", "total", PL_CELL_NS, 0 },	   { "bytes", "bytes", PL_CELL_BYTES, 0 },
+	{ "gb_per_s", "GB/s", PL_CELL_REAL, 0 },   { "mean_ns", "mean", PL_CELL_NS, 0 },
+	{ "max_ns", "max", PL_CELL_NS, 0 },
+};
+
+static void copies(void *report, struct pl_table *t)
 {
-	static const struct pl_column cols[] = {
-		{ "name", "name", PL_CELL_STR, MAX_NAME }, { "count", "count", PL_CELL_I64, 0 },
-		{ "total_ns", "total", PL_CELL_NS, 0 },	   { "bytes", "bytes", PL_CELL_BYTES, 0 },
-		{ "gb_per_s", "GB/s", PL_CELL_REAL, 0 },   { "mean_ns", "mean", PL_CELL_NS, 0 },
-		{ "max_ns", "max", PL_CELL_NS, 0 },
-	};
+	struct stat *s = report;
 	struct stat_table *h = &s->table[S_COPY];
-	struct pl_table *t = pl_table_new(cols, PL_LEN(cols), err);
-	int rc = 0;
 
 	if (h->key.n)
 		qsort_r(h->v, h->key.n, sizeof(*h->v), by_total, s);
-	for (size_t i = 0; t && rc >= 0 && i < limit(s, h->key.n); i++) {
+	for (size_t i = 0; i < limit(s, h->key.n); i++) {
 		const struct stat_agg *a = &h->v[i];
 
-		rc = pl_table_row(t, err, name_of(s, a->name), a->n, a->total,
-				  a->sized_ns > 0 ? a->bytes : INT64_MIN,
-				  a->sized_ns > 0 ? (double)a->bytes / (double)a->sized_ns
-						  : (double)NAN,
-				  a->total / a->n, a->max);
+		pl_table_row(t, name_of(s, a->name), a->n, a->total,
+			     a->sized_ns > 0 ? a->bytes : INT64_MIN,
+			     a->sized_ns > 0 ? (double)a->bytes / (double)a->sized_ns : (double)NAN,
+			     a->total / a->n, a->max);
 	}
-	return done(t, rc);
 }
 
 /* ---- collectives -------------------------------------------------------------------------------
@@ -346,27 +319,29 @@ static int classes(struct stat *s, struct class **out, size_t *n, struct pl_err 
 	return 0;
 }
 
-static struct pl_table *collectives(struct stat *s, struct pl_err *err)
+static const struct pl_column collectives_cols[] = {
+	{ "collective", "collective", PL_CELL_STR, MAX_NAME },
+	{ "size_bytes", "size", PL_CELL_BYTES, 0 },
+	{ "group_size", "ranks", PL_CELL_I64, 0 },
+	{ "count", "count", PL_CELL_I64, 0 },
+	{ "total_ns", "total", PL_CELL_NS, 0 },
+	{ "min_ns", "min", PL_CELL_NS, 0 },
+	{ "median_ns", "median", PL_CELL_NS, 0 },
+	{ "max_ns", "max", PL_CELL_NS, 0 },
+	{ "algbw_gb_per_s", "algbw GB/s", PL_CELL_REAL, 0 },
+	{ "busbw_gb_per_s", "busbw GB/s", PL_CELL_REAL, 0 },
+	{ "time", "time", PL_CELL_STR, 0 },
+};
+
+static void collectives(void *report, struct pl_table *t)
 {
-	static const struct pl_column cols[] = {
-		{ "collective", "collective", PL_CELL_STR, MAX_NAME },
-		{ "size_bytes", "size", PL_CELL_BYTES, 0 },
-		{ "group_size", "ranks", PL_CELL_I64, 0 },
-		{ "count", "count", PL_CELL_I64, 0 },
-		{ "total_ns", "total", PL_CELL_NS, 0 },
-		{ "min_ns", "min", PL_CELL_NS, 0 },
-		{ "median_ns", "median", PL_CELL_NS, 0 },
-		{ "max_ns", "max", PL_CELL_NS, 0 },
-		{ "algbw_gb_per_s", "algbw GB/s", PL_CELL_REAL, 0 },
-		{ "busbw_gb_per_s", "busbw GB/s", PL_CELL_REAL, 0 },
-		{ "time", "time", PL_CELL_STR, 0 },
-	};
-	struct pl_table *t = pl_table_new(cols, PL_LEN(cols), err);
+	struct stat *s = report;
 	struct class *v = NULL;
 	size_t n = 0;
-	int rc = classes(s, &v, &n, err);
 
-	for (size_t i = 0; t && rc >= 0 && i < limit(s, n); i++) {
+	if (classes(s, &v, &n, &t->fail) < 0)
+		return;
+	for (size_t i = 0; i < limit(s, n); i++) {
 		const struct stat_sample *a = v[i].v;
 		int64_t median = a[(v[i].n - 1) / 2].ns;
 		double f = bus_factor(name_of(s, a->coll), a->n);
@@ -374,13 +349,11 @@ static struct pl_table *collectives(struct stat *s, struct pl_err *err)
 								: /* bytes by ns: GB/s */
 				    (double)NAN;
 
-		rc = pl_table_row(t, err, name_of(s, a->coll), a->bytes < 0 ? INT64_MIN : a->bytes,
-				  a->n, (int64_t)v[i].n, v[i].total, a->ns, median,
-				  a[v[i].n - 1].ns, bw, bw * f,
-				  a->recorded ? "recorded" : "transfer");
+		pl_table_row(t, name_of(s, a->coll), a->bytes < 0 ? INT64_MIN : a->bytes, a->n,
+			     (int64_t)v[i].n, v[i].total, a->ns, median, a[v[i].n - 1].ns, bw,
+			     bw * f, a->recorded ? "recorded" : "transfer");
 	}
 	pl_free(v);
-	return done(t, rc);
 }
 
 /* ---- memory ------------------------------------------------------------------------------------
@@ -388,47 +361,49 @@ static struct pl_table *collectives(struct stat *s, struct pl_err *err)
 
 PL_COMPARATOR(by_device, struct stat_memory, rank, type, device);
 
-static struct pl_table *memory(struct stat *s, struct pl_err *err)
+static const struct pl_column memory_cols[] = {
+	{ "rank", "rank", PL_CELL_I64, 0 },
+	{ "device_type", "device type", PL_CELL_I64, 0 },
+	{ "device", "device", PL_CELL_I64, 0 },
+	{ "allocations", "allocations", PL_CELL_I64, 0 },
+	{ "frees", "frees", PL_CELL_I64, 0 },
+	{ "allocated_bytes", "allocated", PL_CELL_BYTES, 0 },
+	{ "freed_bytes", "freed", PL_CELL_BYTES, 0 },
+	{ "peak_bytes", "peak in use", PL_CELL_BYTES, 0 },
+	{ "reserved_bytes", "peak reserved", PL_CELL_BYTES, 0 },
+};
+
+static void memory(void *report, struct pl_table *t)
 {
-	static const struct pl_column cols[] = {
-		{ "rank", "rank", PL_CELL_I64, 0 },
-		{ "device_type", "device type", PL_CELL_I64, 0 },
-		{ "device", "device", PL_CELL_I64, 0 },
-		{ "allocations", "allocations", PL_CELL_I64, 0 },
-		{ "frees", "frees", PL_CELL_I64, 0 },
-		{ "allocated_bytes", "allocated", PL_CELL_BYTES, 0 },
-		{ "freed_bytes", "freed", PL_CELL_BYTES, 0 },
-		{ "peak_bytes", "peak in use", PL_CELL_BYTES, 0 },
-		{ "reserved_bytes", "peak reserved", PL_CELL_BYTES, 0 },
-	};
-	struct pl_table *t = pl_table_new(cols, PL_LEN(cols), err);
-	int rc = 0;
+	struct stat *s = report;
 
 	if (s->n_memory)
 		qsort(s->memory, s->n_memory, sizeof(*s->memory), by_device);
-	for (size_t i = 0; t && rc >= 0 && i < s->n_memory; i++) {
+	for (size_t i = 0; i < s->n_memory; i++) {
 		const struct stat_memory *m = &s->memory[i];
 
-		rc = pl_table_row(t, err, m->rank < 0 ? INT64_MIN : m->rank, m->type, m->device,
-				  m->allocs, m->frees, m->allocated, m->freed, m->peak,
-				  m->reserved);
+		pl_table_row(t, m->rank < 0 ? INT64_MIN : m->rank, m->type, m->device, m->allocs,
+			     m->frees, m->allocated, m->freed, m->peak, m->reserved);
 	}
-	return done(t, rc);
 }
 
 /* ---- together ----------------------------------------------------------------------------------
  */
 
-static const struct section sections[] = {
-	{ "kinds", "events by kind", kinds },
-	{ "steps", "steps", steps },
-	{ "ranks", "ranks: time of the device (or of the host, where there is none)", ranks },
-	{ "host_ops", "host operations by self time", host_ops },
-	{ "runtime", "runtime calls", runtime },
-	{ "kernels", "kernels", kernels },
-	{ "copies", "copies and sets", copies },
-	{ "collectives", "communication", collectives },
-	{ "memory", "memory", memory },
+#define SECTION(name, title)                                                                       \
+	{                                                                                          \
+#name, title, name##_cols, PL_LEN(name##_cols), name                               \
+	}
+static const struct pl_table_section sections[] = {
+	SECTION(kinds, "events by kind"),
+	SECTION(steps, "steps"),
+	SECTION(ranks, "ranks: time of the device (or of the host, where there is none)"),
+	SECTION(host_ops, "host operations by self time"),
+	SECTION(runtime, "runtime calls"),
+	SECTION(kernels, "kernels"),
+	SECTION(copies, "copies and sets"),
+	SECTION(collectives, "communication"),
+	SECTION(memory, "memory"),
 };
 
 /* First and last time of all ranks; false: there is none. */
@@ -477,15 +452,7 @@ void pl_export_stat_text(struct stat *s)
 			: segs > 1 ? "; clocks as recorded"
 				   : "",
 			s->inferred ? ", groups inferred" : "");
-	for (size_t i = 0; i < PL_LEN(sections); i++) {
-		struct pl_table *t = sections[i].make(s, &w->fail);
-
-		if (t && pl_table_rows(t)) {
-			pl_write_char(w, '\n');
-			pl_table_write(t, w, PL_TABLE_TEXT, sections[i].title);
-		}
-		pl_table_free(t);
-	}
+	pl_table_sections_text(sections, PL_LEN(sections), s, 0, "", w);
 }
 
 void pl_export_stat_json_text(struct stat *s)
@@ -508,14 +475,7 @@ void pl_export_stat_json_text(struct stat *s)
 	for (size_t i = 0; i < s->hosts.n; i++)
 		pl_json_put_str(w, s->hosts.str[i], s->hosts.len[i]);
 	pl_json_close(w);
-	for (size_t i = 0; i < PL_LEN(sections); i++) {
-		struct pl_table *t = sections[i].make(s, &w->fail);
-
-		pl_json_key(w, sections[i].key);
-		if (t)
-			pl_table_json(t, w);
-		pl_table_free(t);
-	}
+	pl_table_sections_json(sections, PL_LEN(sections), s, w);
 	pl_json_close(w);
 	pl_write_char(w, '\n');
 }

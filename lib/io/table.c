@@ -9,56 +9,27 @@
 
 #define FLUSH ((size_t)64 << 10)
 
-union cell {
-	int64_t i;
-	double r;
-	const char *s; /* in the arena, or NULL */
-};
+#define A_FEW 4 /* rows more than asked for are no reason to leave them out */
 
-struct pl_table {
-	struct pl_column *col;
-	size_t n_cols, n_rows;
-	union cell *cell; /* (row, column) */
-	size_t cap;
-	struct pl_arena text;
-};
-
-struct pl_table *pl_table_new(const struct pl_column *cols, size_t n, struct pl_err *err)
+void pl_table_fini(struct pl_table *t)
 {
-	struct pl_table *t;
-
-	if (pl_alloc(&t, 1, sizeof(*t), err) < 0)
-		return NULL;
-	if (pl_alloc(&t->col, n, sizeof(*t->col), err) < 0) {
-		pl_free(t);
-		return NULL;
-	}
-	memcpy(t->col, cols, n * sizeof(*cols));
-	t->n_cols = n;
-	return t;
-}
-
-void pl_table_free(struct pl_table *t)
-{
-	if (!t)
-		return;
 	pl_arena_fini(&t->text);
 	pl_free(t->cell);
-	pl_free(t->col);
-	pl_free(t);
+	t->cell = NULL;
+	t->n_rows = t->cap = 0;
 }
 
-int pl_table_row(struct pl_table *t, struct pl_err *err, ...)
+void pl_table_row(struct pl_table *t, ...)
 {
 	size_t at = t->n_rows * t->n_cols;
-	int rc = pl_grow(&t->cell, &t->cap, at + t->n_cols, sizeof(*t->cell), err);
 	va_list ap;
 
-	if (rc < 0)
-		return rc;
-	va_start(ap, err);
+	if (t->fail.code ||
+	    pl_grow(&t->cell, &t->cap, at + t->n_cols, sizeof(*t->cell), &t->fail) < 0)
+		return;
+	va_start(ap, t);
 	for (size_t i = 0; i < t->n_cols; i++) {
-		union cell *c = &t->cell[at + i];
+		union pl_table_cell *c = &t->cell[at + i];
 		const char *s;
 
 		switch (t->col[i].type) {
@@ -66,7 +37,7 @@ int pl_table_row(struct pl_table *t, struct pl_err *err, ...)
 			s = va_arg(ap, const char *);
 			c->s = s ? pl_arena_dup(&t->text, s, strlen(s)) : NULL;
 			if (s && !c->s)
-				rc = pl_fail(err, PL_ENOMEM, "out of memory (a table)");
+				pl_fail(&t->fail, PL_ENOMEM, "out of memory (a table)");
 			break;
 		case PL_CELL_REAL:
 		case PL_CELL_PERCENT:
@@ -77,17 +48,10 @@ int pl_table_row(struct pl_table *t, struct pl_err *err, ...)
 		}
 	}
 	va_end(ap);
-	if (rc >= 0)
-		t->n_rows++;
-	return rc;
+	t->n_rows++;
 }
 
-size_t pl_table_rows(const struct pl_table *t)
-{
-	return t->n_rows;
-}
-
-static bool empty(enum pl_cell type, const union cell *c)
+static bool empty(enum pl_cell type, const union pl_table_cell *c)
 {
 	switch (type) {
 	case PL_CELL_STR:
@@ -145,7 +109,7 @@ static void put_text(struct pl_writer *w, const char *s, size_t max)
 }
 
 /* The cell as text, alone in the buffer of w. */
-static void render(struct pl_writer *w, const struct pl_column *col, const union cell *c)
+static void render(struct pl_writer *w, const struct pl_column *col, const union pl_table_cell *c)
 {
 	char text[64];
 
@@ -175,8 +139,8 @@ static void render(struct pl_writer *w, const struct pl_column *col, const union
 }
 
 /* One line. `cells` NULL: the titles. No spaces at the end of a line. */
-static void text_line(const struct pl_table *t, const union cell *cells, const size_t *width,
-		      struct pl_writer *cell, struct pl_writer *w)
+static void text_line(const struct pl_table *t, const union pl_table_cell *cells,
+		      const size_t *width, struct pl_writer *cell, struct pl_writer *w)
 {
 	size_t owed = 0;
 
@@ -252,7 +216,7 @@ static void put_tsv(struct pl_writer *w, const char *s)
 }
 
 /* A number as CSV has it. */
-static void put_number(struct pl_writer *w, enum pl_cell type, const union cell *c)
+static void put_number(struct pl_writer *w, enum pl_cell type, const union pl_table_cell *c)
 {
 	if (type == PL_CELL_REAL || type == PL_CELL_PERCENT)
 		pl_write_real(w, c->r);
@@ -260,8 +224,8 @@ static void put_number(struct pl_writer *w, enum pl_cell type, const union cell 
 		pl_write_int(w, c->i);
 }
 
-static void separated_line(const struct pl_table *t, const union cell *cells, struct pl_writer *w,
-			   bool tsv)
+static void separated_line(const struct pl_table *t, const union pl_table_cell *cells,
+			   struct pl_writer *w, bool tsv)
 {
 	for (size_t i = 0; i < t->n_cols; i++) {
 		const struct pl_column *col = &t->col[i];
@@ -289,7 +253,7 @@ static void json_row(const struct pl_table *t, size_t r, struct pl_writer *w)
 {
 	pl_json_open(w, '{');
 	for (size_t i = 0; i < t->n_cols; i++) {
-		const union cell *c = &t->cell[r * t->n_cols + i];
+		const union pl_table_cell *c = &t->cell[r * t->n_cols + i];
 		enum pl_cell type = t->col[i].type;
 
 		if (type == PL_CELL_STR)
@@ -304,8 +268,18 @@ static void json_row(const struct pl_table *t, size_t r, struct pl_writer *w)
 	pl_json_close(w);
 }
 
+/* A table that failed makes the writer fail. */
+static bool is_whole(const struct pl_table *t, struct pl_writer *w)
+{
+	if (t->fail.code && !w->fail.code)
+		w->fail = t->fail;
+	return !t->fail.code;
+}
+
 void pl_table_json(const struct pl_table *t, struct pl_writer *w)
 {
+	if (!is_whole(t, w))
+		return;
 	pl_json_open(w, '[');
 	for (size_t r = 0; r < t->n_rows; r++)
 		json_row(t, r, w);
@@ -325,6 +299,8 @@ int pl_table_print(const struct pl_table *t, struct pl_out *out, enum pl_table_f
 void pl_table_write(const struct pl_table *t, struct pl_writer *w, enum pl_table_format f,
 		    const char *title)
 {
+	if (!is_whole(t, w))
+		return;
 	switch (f) {
 	case PL_TABLE_TEXT:
 		print_text(t, w, title);
@@ -345,5 +321,42 @@ void pl_table_write(const struct pl_table *t, struct pl_writer *w, enum pl_table
 		if (t->n_rows)
 			pl_write_char(w, '\n');
 		break;
+	}
+}
+
+/* ---- sections ----------------------------------------------------------------------------------
+ */
+
+void pl_table_sections_json(const struct pl_table_section *s, size_t n, void *report,
+			    struct pl_writer *w)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct pl_table t = { .col = s[i].col, .n_cols = s[i].n_cols };
+
+		s[i].fill(report, &t);
+		pl_json_key(w, s[i].key);
+		pl_table_json(&t, w);
+		pl_table_fini(&t);
+	}
+}
+
+void pl_table_sections_text(const struct pl_table_section *s, size_t n, void *report, size_t top,
+			    const char *more, struct pl_writer *w)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct pl_table t = { .col = s[i].col, .n_cols = s[i].n_cols };
+		size_t all;
+
+		s[i].fill(report, &t);
+		all = t.n_rows;
+		if (top && all > top + A_FEW)
+			t.n_rows = top;
+		if (all)
+			pl_write_char(w, '\n');
+		if (all || t.fail.code)
+			pl_table_write(&t, w, PL_TABLE_TEXT, s[i].title);
+		if (t.n_rows < all)
+			pl_write_format(w, "(%zu more%s)\n", all - t.n_rows, more);
+		pl_table_fini(&t);
 	}
 }

@@ -18,21 +18,50 @@ struct pl_column {
 	int max;      /* of text: cut longer strings in the middle, 0: never */
 };
 
-struct pl_table; /* rows are collected, then printed at once */
-struct pl_table *pl_table_new(const struct pl_column *cols, size_t n, struct pl_err *err);
+union pl_table_cell {
+	int64_t i;
+	double r;
+	const char *s; /* in the arena, or NULL */
+};
+/* Rows are collected, then printed at once. Begins as PL_TABLE(columns), which are borrowed. */
+struct pl_table {
+	const struct pl_column *col;
+	size_t n_cols, n_rows, cap;
+	union pl_table_cell *cell; /* (row, column) */
+	struct pl_arena text;
+	struct pl_err
+		fail; /* the first failure: from then on rows are left out, and printing fails */
+};
+#define PL_TABLE(columns)                                                                          \
+	{                                                                                          \
+		.col = (columns), .n_cols = PL_LEN(columns)                                        \
+	}
+void pl_table_fini(struct pl_table *t);
 /* One value a column: const char * for STR, int64_t for I64/NS/BYTES, double for REAL/PERCENT. NULL
  * strings and INT64_MIN are empty cells. */
-int pl_table_row(struct pl_table *t, struct pl_err *err, ...) PL_MUST;
-size_t pl_table_rows(const struct pl_table *t);
-/* The same, into a writer. */
-void pl_table_write(const struct pl_table *t, struct pl_writer *w, enum pl_table_format f,
-		    const char *title);
+void pl_table_row(struct pl_table *t, ...);
 /* `title`: a heading line in text (NULL none). JSON is an array; a report that is an object with a
  * "schema" uses pl_table_json(). */
+void pl_table_write(const struct pl_table *t, struct pl_writer *w, enum pl_table_format f,
+		    const char *title);
 int pl_table_print(const struct pl_table *t, struct pl_out *out, enum pl_table_format f,
 		   const char *title, struct pl_err *err) PL_MUST;
 /* As the value of the writer's current key: an array of objects. */
 void pl_table_json(const struct pl_table *t, struct pl_writer *w);
-void pl_table_free(struct pl_table *t);
+
+/* A report of many tables is a list of these. */
+struct pl_table_section {
+	const char *key, *title; /* of JSON, of text */
+	const struct pl_column *col;
+	size_t n_cols;
+	void (*fill)(void *report, struct pl_table *t); /* adds the rows */
+};
+/* All tables as members of a JSON object. */
+void pl_table_sections_json(const struct pl_table_section *s, size_t n, void *report,
+			    struct pl_writer *w);
+/* Each that has rows as text, behind an empty line. Of tables much longer than `top` (0: any) only
+ * the first rows, then "(N more: WHERE)", where `more` is the text behind the number. */
+void pl_table_sections_text(const struct pl_table_section *s, size_t n, void *report, size_t top,
+			    const char *more, struct pl_writer *w);
 
 #endif

@@ -32,38 +32,37 @@ static const char *print(const struct pl_table *t, enum pl_table_format f, const
 int main(void)
 {
 	struct pl_err err = { 0 };
-	struct pl_table *t = pl_table_new(cols, PL_LEN(cols), &err);
+	struct pl_table t = PL_TABLE(cols);
 	struct pl_buf b = { 0 };
 	struct pl_out *out = pl_out_open_buf(&b, &err);
 	struct pl_writer w;
 
-	is_str(print(t, PL_TABLE_TEXT, "Title"),
+	is_str(print(&t, PL_TABLE_TEXT, "Title"),
 	       "Title\nname  count  self  size  ratio  share  note, free\n", "no rows, text");
-	is_str(print(t, PL_TABLE_JSON, NULL), "[]\n", "no rows, JSON");
-	is_str(print(t, PL_TABLE_JSONL, NULL), "", "no rows, JSON lines");
-	ok(!pl_table_row(t, &err, "matmul", (int64_t)12, (int64_t)1500000, (int64_t)2048, 0.5, 0.25,
-			 "a,b \"c\"\td\ne\\"),
-	   "a row");
-	ok(!pl_table_row(t, &err,
-			 "gr\xc3\xbc\xc3\x9f"
-			 "e-aus-\xc3\x9c"
-			 "bersee",
-			 INT64_MIN, INT64_MIN, INT64_MIN, (double)NAN, (double)NAN, NULL),
-	   "an empty one");
-	is_i64((long long)pl_table_rows(t), 2, "rows");
-	is_str(print(t, PL_TABLE_TEXT, NULL),
+	is_str(print(&t, PL_TABLE_JSON, NULL), "[]\n", "no rows, JSON");
+	is_str(print(&t, PL_TABLE_JSONL, NULL), "", "no rows, JSON lines");
+	pl_table_row(&t, "matmul", (int64_t)12, (int64_t)1500000, (int64_t)2048, 0.5, 0.25,
+		     "a,b \"c\"\td\ne\\");
+	pl_table_row(&t,
+		     "gr\xc3\xbc\xc3\x9f"
+		     "e-aus-\xc3\x9c"
+		     "bersee",
+		     INT64_MIN, INT64_MIN, INT64_MIN, (double)NAN, (double)NAN, NULL);
+	ok(!t.fail.code, "a row, and an empty one");
+	is_i64((long long)t.n_rows, 2, "rows");
+	is_str(print(&t, PL_TABLE_TEXT, NULL),
 	       "name       count     self     size  ratio  share  note, free\n"
 	       "matmul        12  1.50 ms  2.0 KiB    0.5  25.0%  a,b \"c\"?d?e\\\n"
 	       "gr\xc3\xbc\xc3\x9f\xe2\x80\xa6rsee\n",
 	       "text: aligned, cut in the middle, no trailing spaces");
-	is_str(print(t, PL_TABLE_CSV, "not shown"),
+	is_str(print(&t, PL_TABLE_CSV, "not shown"),
 	       "name,count,self_ns,bytes,ratio,share,note\n"
 	       "matmul,12,1500000,2048,0.5,0.25,\"a,b \"\"c\"\"\td\ne\\\"\n"
 	       "gr\xc3\xbc\xc3\x9f"
 	       "e-aus-\xc3\x9c"
 	       "bersee,,,,,,\n",
 	       "CSV");
-	is_str(print(t, PL_TABLE_TSV, NULL),
+	is_str(print(&t, PL_TABLE_TSV, NULL),
 	       "name\tcount\tself_ns\tbytes\tratio\tshare\tnote\n"
 	       "matmul\t12\t1500000\t2048\t0.5\t0.25\ta,b \"c\"\\td\\ne\\\\\n"
 	       "gr\xc3\xbc\xc3\x9f"
@@ -78,12 +77,12 @@ int main(void)
 	"e-aus-\xc3\x9c"                                                                           \
 	"bersee\",\"count\":null,"                                                                 \
 	"\"self_ns\":null,\"bytes\":null,\"ratio\":null,\"share\":null,\"note\":null}"
-	is_str(print(t, PL_TABLE_JSONL, NULL), ROW1 "\n" ROW2 "\n", "JSON lines");
-	is_str(print(t, PL_TABLE_JSON, NULL), "[" ROW1 "," ROW2 "]\n", "JSON");
+	is_str(print(&t, PL_TABLE_JSONL, NULL), ROW1 "\n" ROW2 "\n", "JSON lines");
+	is_str(print(&t, PL_TABLE_JSON, NULL), "[" ROW1 "," ROW2 "]\n", "JSON");
 	pl_writer_init(&w, out, 0);
 	pl_json_open(&w, '{');
 	pl_json_key(&w, "rows");
-	pl_table_json(t, &w);
+	pl_table_json(&t, &w);
 	pl_json_int(&w, "n", 2);
 	pl_json_close(&w);
 	ok(!pl_writer_end(&w, &err) && !pl_out_close(out, &err) && !pl_buf_put(&b, "", 1, &err),
@@ -91,6 +90,6 @@ int main(void)
 	is_str((const char *)b.p, "{\"rows\":[" ROW1 "," ROW2 "],\"n\":2}", "the same rows");
 	print(NULL, PL_TABLE_TEXT, NULL);
 	pl_buf_fini(&b);
-	pl_table_free(t);
+	pl_table_fini(&t);
 	return done_testing();
 }
