@@ -6,6 +6,7 @@
 
 #include "core/progress.h"
 #include "derive/describe.h"
+#include "io/container.h"
 #include "program.h"
 
 enum content { IS_TRACE, IS_GRAPH, IS_LAYERS };
@@ -35,43 +36,31 @@ static bool has_header(const uint8_t *p, size_t n)
 static int recognise(struct pl_in *in, int from, enum content *what, struct pl_err *err)
 {
 	const uint8_t *p;
-	int64_t n = pl_in_peek(in, 28, &p, err);
+	int64_t n = 0;
 	uint32_t kind;
+	int rc = pl_container_kind(in, &kind, err);
 
-	if (n < 0)
+	if (rc < 0)
+		return rc;
+	if (from == FROM_AUTO && !kind && (n = pl_in_peek(in, PEEK, &p, err)) < 0)
 		return (int)n;
-	if (!n)
-		return pl_fail(err, PL_EDATA,
-			       "%s: empty: what was to write it has failed or was given nothing",
-			       pl_in_name(in));
-	if (from == FROM_LAYERS) {
+	*what = IS_TRACE; /* its reader knows best what is wrong with a cut header */
+	if (from == FROM_LAYERS || (n && has_header(p, (size_t)n)))
 		*what = IS_LAYERS;
-		return 0;
-	}
-	if (!pl_container_probe(p, (size_t)n)) {
-		n = pl_in_peek(in, PEEK, &p, err);
-		if (n < 0)
-			return (int)n;
-		if (from == FROM_AUTO && has_header(p, (size_t)n)) {
-			*what = IS_LAYERS;
-			return 0;
-		}
+	else if (!kind)
 		return pl_fail(
 			err, PL_EDATA,
 			"%s: not a stream of paceline; a profiler's file must pass through "
 			"trace and merge first: trace FILE... | merge | graph; for a table of "
 			"layers, -f layers",
 			pl_in_name(in));
-	}
-	*what = IS_TRACE; /* its reader knows best what is wrong with a cut header */
-	if (n < 28)
-		return 0;
-	kind = PL_FOURCC(p[24], p[25], p[26], p[27]);
-	if (kind == PL_KIND_GRAPH)
+	else if (kind == PL_KIND_GRAPH)
 		*what = IS_GRAPH;
-	else if (kind != PL_KIND_TRACE)
-		return pl_fail(err, PL_EDATA, "%s: a stream of kind %.4s, neither trace nor graph",
-			       pl_in_name(in), (const char *)p + 24);
+	else if (kind != PL_KIND_TRACE && kind != PL_NONE)
+		return pl_fail(err, PL_EDATA,
+			       "%s: a stream of kind %c%c%c%c, neither trace nor graph",
+			       pl_in_name(in), (int)(kind & 255), (int)(kind >> 8 & 255),
+			       (int)(kind >> 16 & 255), (int)(kind >> 24));
 	return 0;
 }
 

@@ -159,39 +159,25 @@ static bool asks_for_search(const struct config *c)
 	       c->step.n || c->fold;
 }
 
-/* The header's kind stands at a fixed place of its member, which is not compressed. */
-static bool is_graph(const uint8_t *p, size_t n)
-{
-	return n >= 28 && pl_container_probe(p, n) &&
-	       PL_FOURCC(p[24], p[25], p[26], p[27]) == PL_KIND_GRAPH;
-}
-
 static int load(const struct config *c, const char *path, struct pl_pool *pool, struct pl_plan *p,
 		struct pl_err *err)
 {
 	struct pl_in *in = pl_in_open(path, err);
-	struct pl_graph g;
-	const uint8_t *first;
 	const char *name = strcmp(path, "-") ? path : "stdin";
-	int64_t n;
+	struct pl_graph g;
+	uint32_t kind;
 	int rc;
 
 	if (!in)
 		return err->code;
 	pl_graph_init(&g);
-	n = pl_in_peek(in, 28, &first, err);
-	if (n < 0) {
-		rc = (int)n;
-	} else if (n == 0) {
-		rc = pl_fail(err, PL_EDATA,
-			     "%s: empty: what was to write it has failed or was given nothing",
-			     pl_in_name(in));
-	} else if (!is_graph(first, (size_t)n)) {
+	rc = pl_container_kind(in, &kind, err);
+	if (rc == 0 && kind != PL_KIND_GRAPH) {
 		rc = pl_plan_read(in, pl_in_name(in), p, err);
 		if (rc == 0 && asks_for_search(c))
 			rc = pl_fail(err, PL_EUSAGE,
 				     "%s is a plan already; there is nothing to search", name);
-	} else if ((rc = pl_derive_read(in, pool, &g, err)) == 0 &&
+	} else if (rc == 0 && (rc = pl_derive_read(in, pool, &g, err)) == 0 &&
 		   (rc = search(c, &g, pool, name, p, err)) < 0 && rc != PL_EUSAGE) {
 		pl_wrap(err, "%s", name);
 	}
@@ -242,11 +228,7 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 out:
 	pl_plan_fini(&p);
 	pl_pool_free(pool);
-	if (rc < 0) {
-		pl_out_abort(out);
-		return rc;
-	}
-	rc = pl_out_close(out, err);
+	rc = pl_out_finish(out, rc, err);
 	sig = stopped;
 	if (rc == 0 && sig)
 		raise(sig); /* its action is the default again */

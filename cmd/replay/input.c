@@ -3,8 +3,11 @@
 
 #include "core/progress.h"
 #include "derive/describe.h"
+#include "io/container.h"
 #include "plan/topology.h"
 #include "program.h"
+
+#define CHANGES_MAX (16u << 20) /* bytes of all files */
 
 void changes_fini(struct changes *x)
 {
@@ -19,26 +22,13 @@ void changes_fini(struct changes *x)
 static int read_file(const char *path, struct pl_buf *b, struct pl_err *err)
 {
 	struct pl_in *in = pl_in_open(path, err);
-	const uint8_t *p;
-	int64_t n;
-	int rc = 0;
+	int rc;
 
 	if (!in)
 		return err->code;
-	while ((n = pl_in_peek(in, 1, &p, err)) > 0) {
-		PL_TRY(pl_buf_put(b, p, (size_t)n, err));
-		pl_in_skip(in, (size_t)n);
-		if (b->n > 16u << 20) {
-			rc = pl_fail(err, PL_ELIMIT, "%s: more than 16 MiB of changes", path);
-			goto out;
-		}
-	}
-	rc = (int)pl_min_i64(n, 0);
-	if (rc == 0)
-		rc = pl_buf_put(b, "\n", 1, err);
-out:
+	rc = pl_in_read_all(in, CHANGES_MAX, b, err);
 	pl_in_close(in);
-	return rc;
+	return rc < 0 ? rc : pl_buf_put(b, "\n", 1, err);
 }
 
 static int check_change(const char *change, const char *path, unsigned line, struct pl_err *err)
@@ -143,21 +133,14 @@ out:
 
 static int check(struct pl_in *in, struct pl_err *err)
 {
-	const uint8_t *p;
-	int64_t n = pl_in_peek(in, 18, &p, err);
+	uint32_t kind;
+	int rc = pl_container_kind(in, &kind, err);
 
-	if (n < 0)
-		return (int)n;
-	if (!n)
-		return pl_fail(err, PL_EDATA,
-			       "%s: empty: what was to write it has failed or was given nothing",
-			       pl_in_name(in));
-	if (!pl_container_probe(p, (size_t)n))
-		return pl_fail(
-			err, PL_EDATA,
-			"%s: not a graph; traces become one by: trace FILE... | merge | graph",
-			pl_in_name(in));
-	return 0;
+	if (rc < 0 || kind)
+		return rc;
+	return pl_fail(err, PL_EDATA,
+		       "%s: not a graph; traces become one by: trace FILE... | merge | graph",
+		       pl_in_name(in));
 }
 
 static int fold(const struct config *c, struct report *r, struct pl_err *err)

@@ -24,50 +24,37 @@ static const char *const reason[REASONS] = {
 	"has unexplained time of",
 	"waits for launches",
 };
+enum { WAITS = REASONS }; /* the time that says who is slow */
 
+/* The times of a rank that reasons are about, and the time that it waits. */
 static pl_ns part(const struct pl_rank_time *t, int which)
 {
-	switch (which) {
-	case 0:
-		return t->compute_ns + t->comm_overlapped_ns;
-	case 1:
-		return t->comm_exposed_ns;
-	case 2:
-		return t->copy_ns;
-	case 3:
-		return t->host_ns;
-	case 4:
-		return t->unexplained_ns;
-	default:
-		return t->idle_ns[PL_I_LAUNCH];
-	}
+	const pl_ns ns[] = {
+		t->compute_ns + t->comm_overlapped_ns,
+		t->comm_exposed_ns,
+		t->copy_ns,
+		t->host_ns,
+		t->unexplained_ns,
+		t->idle_ns[PL_I_LAUNCH],
+		t->idle_ns[PL_I_WAIT],
+	};
+
+	return ns[which];
 }
 
-struct excess {
-	int which; /* -1: nothing stands out */
-	pl_ns ns, median;
-};
-
-static int find_excess(const struct report *r, size_t rank, struct excess *x, struct pl_err *err)
+/* Medians of all parts over the ranks. */
+static int find_medians(const struct pl_account *a, pl_ns *median, struct pl_err *err)
 {
-	const struct pl_account *a = &r->account;
 	int64_t *v;
 	int rc = pl_alloc(&v, a->n_ranks, sizeof(*v), err);
 
-	if (rc < 0)
-		return rc;
-	*x = (struct excess){ .which = -1 };
-	for (int which = 0; which < REASONS; which++) {
-		pl_ns own = part(&a->rank[rank], which), median;
-
+	for (int which = 0; rc == 0 && which <= WAITS; which++) {
 		for (size_t i = 0; i < a->n_ranks; i++)
 			v[i] = part(&a->rank[i], which);
-		median = pl_median_i64(v, a->n_ranks);
-		if (own - median > x->ns)
-			*x = (struct excess){ which, own - median, median };
+		median[which] = pl_median_i64(v, a->n_ranks);
 	}
 	pl_free(v);
-	return 0;
+	return rc;
 }
 
 static bool role_fits(uint8_t role, int which)
@@ -157,56 +144,45 @@ static void longest_waiter(const struct report *r, struct slow_row *row)
 	row->most_ns /= (pl_ns)r->n_steps;
 }
 
-/* Row `at` of the slow ranks; found: by reason. */
-static int explain_rank(const struct report *r, size_t rank, size_t row_at, struct found *found,
-			struct pl_err *err)
+/* Row `row_at` of the slow ranks, which is `rank` of the account; found: by reason. */
+static int explain_rank(const struct report *r, size_t rank, const pl_ns *median, size_t row_at,
+			struct found *found, struct pl_err *err)
 {
-	char ns[32], more[32], wait[32], median[32], longest[64] = "", op[160] = "", text[64];
+	char ns[32], more[32], wait[32], usual[32], longest[64] = "", op[160] = "", text[64];
+	const struct pl_rank_time *t = &r->account.rank[rank];
 	struct slow_row *row = &r->slow[row_at];
 	double n = (double)r->n_steps;
 	const struct found *f;
-	struct excess x;
-	int rc = find_excess(r, rank, &x, err), at;
+	pl_ns excess = 0;
+	int which = -1, at, rc;
 
-	if (rc < 0)
-		return rc;
+	for (int i = 0; i < REASONS; i++)
+		if (part(t, i) - median[i] > excess) {
+			excess = part(t, i) - median[i];
+			which = i;
+		}
 	if (row->most >= 0)
 		snprintf(longest, sizeof(longest), " (rank %d for it: %s)", row->most,
 			 fmt_ns(text, sizeof(text), (double)row->most_ns));
 	at = snprintf(row->why, sizeof(row->why), "waits %s a step, the median rank %s%s; ",
 		      fmt_ns(wait, sizeof(wait), (double)row->wait_ns),
-		      fmt_ns(median, sizeof(median), (double)row->median_wait_ns), longest);
-	if (x.which < 0 || (double)x.ns < 0.1 * n * (double)(row->median_wait_ns - row->wait_ns)) {
+		      fmt_ns(usual, sizeof(usual), (double)row->median_wait_ns), longest);
+	if (which < 0 || (double)excess < 0.1 * n * (double)(row->median_wait_ns - row->wait_ns)) {
 		snprintf(row->why + at, sizeof(row->why) - (size_t)at,
 			 "no kind of work stands out: it has a little more of each");
 		return 0;
 	}
-	if ((rc = find_operations(r, x.which, &found[x.which], err)) < 0)
+	if ((rc = find_operations(r, which, &found[which], err)) < 0)
 		return rc;
-	f = &found[x.which];
+	f = &found[which];
 	if (f->name[row_at] != PL_NONE)
 		snprintf(op, sizeof(op), ", %s of it in %.80s",
 			 fmt_ns(text, sizeof(text), f->more[row_at] / n),
 			 pl_intern_get(&r->g.str, f->name[row_at]));
 	snprintf(row->why + at, sizeof(row->why) - (size_t)at,
-		 "it %s %s, %s more than the median%s", reason[x.which],
-		 fmt_ns(ns, sizeof(ns), (double)(x.ns + x.median) / n),
-		 fmt_ns(more, sizeof(more), (double)x.ns / n), op);
-	return 0;
-}
-
-static int median_wait(const struct report *r, pl_ns *median, struct pl_err *err)
-{
-	const struct pl_account *a = &r->account;
-	int64_t *v;
-	int rc = pl_alloc(&v, a->n_ranks, sizeof(*v), err);
-
-	if (rc < 0)
-		return rc;
-	for (size_t i = 0; i < a->n_ranks; i++)
-		v[i] = a->rank[i].idle_ns[PL_I_WAIT];
-	*median = pl_median_i64(v, a->n_ranks);
-	pl_free(v);
+		 "it %s %s, %s more than the median%s", reason[which],
+		 fmt_ns(ns, sizeof(ns), (double)part(t, which) / n),
+		 fmt_ns(more, sizeof(more), (double)excess / n), op);
 	return 0;
 }
 
@@ -233,30 +209,30 @@ int find_slow(struct report *r, struct pl_err *err)
 	const struct pl_account *a = &r->account;
 	struct found found[REASONS] = { 0 };
 	size_t index[WORST];
-	pl_ns median;
+	pl_ns median[WAITS + 1];
 	int rc;
 
 	if (a->n_ranks < 2)
 		return 0;
 	PL_TRY(pl_alloc(&r->slow, WORST, sizeof(*r->slow), err));
-	PL_TRY(median_wait(r, &median, err));
+	PL_TRY(find_medians(a, median, err));
 	while (r->n_slow < WORST) {
 		struct slow_row *row = &r->slow[r->n_slow];
 		size_t i = next_slow(r);
 		const struct pl_rank_time *t = &a->rank[i];
 
 		if (i == a->n_ranks ||
-		    (double)(median - t->idle_ns[PL_I_WAIT]) < LITTLE * (double)t->span_ns)
+		    (double)(median[WAITS] - t->idle_ns[PL_I_WAIT]) < LITTLE * (double)t->span_ns)
 			break;
 		*row = (struct slow_row){ .rank = t->rank,
 					  .wait_ns = t->idle_ns[PL_I_WAIT] / (pl_ns)r->n_steps,
-					  .median_wait_ns = median / (pl_ns)r->n_steps,
+					  .median_wait_ns = median[WAITS] / (pl_ns)r->n_steps,
 					  .most = -1 };
 		longest_waiter(r, row);
 		index[r->n_slow++] = i;
 	}
 	for (size_t k = 0; k < r->n_slow; k++)
-		PL_TRY(explain_rank(r, index[k], k, found, err));
+		PL_TRY(explain_rank(r, index[k], median, k, found, err));
 	rc = 0;
 out:
 	return rc;

@@ -17,24 +17,6 @@ static bool ends_with(const char *s, const char *end)
 	return n >= k && !strcmp(s + n - k, end);
 }
 
-static int read_all(struct pl_in *in, struct pl_buf *b, struct pl_err *err)
-{
-	const uint8_t *p;
-	int64_t n;
-	int rc = 0;
-
-	while ((n = pl_in_peek(in, 1, &p, err)) > 0) {
-		if (b->n + (size_t)n > PL_VALUES_MAX)
-			return pl_fail(err, PL_ELIMIT, "%s: more than %zu bytes", pl_in_name(in),
-				       PL_VALUES_MAX);
-		PL_TRY(pl_buf_put(b, p, (size_t)n, err));
-		pl_in_skip(in, (size_t)n);
-	}
-	rc = (int)n;
-out:
-	return rc;
-}
-
 /* One string a token, of its bytes. */
 static int name_bytes(struct pl_dataset *d, const int32_t *id, struct pl_err *err)
 {
@@ -106,7 +88,7 @@ static int read_tokens(struct pl_in *in, enum type type, const char *file, struc
 		PL_TRY(pl_npy_read(in, &a, err));
 		PL_TRY(from_numbers(d, a.dtype, &a.data, file, err));
 	} else {
-		PL_TRY(read_all(in, &b, err));
+		PL_TRY(pl_in_read_all(in, PL_VALUES_MAX, &b, err));
 		if (type == T_U16 && b.n % 2)
 			rc = pl_fail(err, PL_EDATA,
 				     "%s: %zu bytes are no 16-bit tokens; write type=bytes for a "

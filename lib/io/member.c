@@ -48,3 +48,21 @@ bool pl_container_probe(const uint8_t *p, size_t n)
 	return n >= 18 && !memcmp(p, "\x1f\x8b\x08\x04", 4) && p[12] == 'P' && p[13] == 'L' &&
 	       p[16] == PL_ROLE_HEADER;
 }
+
+/* The kind stands at a fixed place of the header's member, which is not compressed. */
+int pl_container_kind(struct pl_in *in, uint32_t *kind, struct pl_err *err)
+{
+	const uint8_t *p;
+	int64_t n = pl_in_peek(in, 28, &p, err);
+
+	if (n < 0)
+		return (int)n;
+	if (!n)
+		return pl_fail(err, PL_EDATA,
+			       "%s: empty: what was to write it has failed or was given nothing",
+			       pl_in_name(in));
+	*kind = !pl_container_probe(p, (size_t)n) ? 0
+		: n < 28			  ? PL_NONE
+						  : PL_FOURCC(p[24], p[25], p[26], p[27]);
+	return 0;
+}

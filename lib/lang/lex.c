@@ -44,21 +44,11 @@ out:
 int pl_lang_open(struct pl_lang_reader *r, const struct pl_lang_schema *s, struct pl_in *in,
 		 const char *name, struct pl_err *err)
 {
-	const uint8_t *p;
-	int64_t n;
 	int rc;
 
 	*r = (struct pl_lang_reader){ .schema = s, .name = name };
-	while ((n = pl_in_peek(in, 1, &p, err)) > 0) {
-		if (r->text.n + (uint64_t)n > TEXT_MAX)
-			return pl_fail(err, PL_ELIMIT, "%s: a text of more than %u MiB", name,
-				       TEXT_MAX >> 20);
-		PL_TRY(pl_buf_put(&r->text, p, (size_t)n, err));
-		pl_in_skip(in, (size_t)n);
-	}
-	rc = n < 0 ? (int)n : begin(r, err);
-out:
-	return rc;
+	rc = pl_in_read_all(in, TEXT_MAX, &r->text, err);
+	return rc < 0 ? rc : begin(r, err);
 }
 
 int pl_lang_open_text(struct pl_lang_reader *r, const struct pl_lang_schema *s, const char *text,
