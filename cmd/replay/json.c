@@ -7,9 +7,11 @@
 static void put_table(struct pl_writer *w, const char *key, const struct report *r,
 		      enum section which)
 {
-	struct pl_table t;
+	struct pl_table t = empty_table(which);
 
-	make_table(r, which, 0, &t);
+	/* the last column of the steps is what was predicted */
+	t.n_cols -= which == SEC_STEPS && !isfinite(r->predicted_mean);
+	fill_table(r, which, 0, &t);
 	pl_json_key(w, key);
 	pl_table_json(&t, w);
 	pl_table_fini(&t);

@@ -183,7 +183,8 @@ int find_worth(struct report *r, const struct changes *x, struct pl_pool *pool,
 /* How a table is printed, by enum format. */
 extern const enum pl_table_format table_format[];
 /* ---- tables.c: each section as a table; rows limited to top (0: all) ---- */
-void make_table(const struct report *r, enum section which, int64_t top, struct pl_table *t);
+struct pl_table empty_table(enum section which);
+void fill_table(const struct report *r, enum section which, int64_t top, struct pl_table *t);
 size_t rows_of(const struct report *r, enum section which);
 
 /* ---- text.c, json.c ---- */

@@ -123,14 +123,14 @@ static int print(const struct config *c, const struct report *r, struct pl_out *
 		 struct pl_err *err)
 {
 	enum section which = c->table == SEC_ALL ? SEC_STEPS : (enum section)c->table;
-	struct pl_table t;
+	struct pl_table t = empty_table(which);
 	int rc;
 
 	if (c->table == SEC_ALL && c->to == AS_TEXT)
 		return print_text(c, r, out, err);
 	if (c->table == SEC_ALL && c->to == AS_JSON)
 		return print_json(c, r, out, err);
-	make_table(r, which, c->to == AS_TEXT ? c->top : 0, &t);
+	fill_table(r, which, c->to == AS_TEXT ? c->top : 0, &t);
 	rc = pl_table_print(&t, out, table_format[c->to], NULL, err);
 	pl_table_fini(&t);
 	return rc;

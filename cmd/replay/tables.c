@@ -197,11 +197,15 @@ static void row(struct pl_table *t, const struct report *r, enum section which, 
 	}
 }
 
-void make_table(const struct report *r, enum section which, int64_t top, struct pl_table *t)
+struct pl_table empty_table(enum section which)
+{
+	return (struct pl_table){ .col = layout[which].col, .n_cols = layout[which].n };
+}
+
+void fill_table(const struct report *r, enum section which, int64_t top, struct pl_table *t)
 {
 	size_t n = rows_of(r, which);
 
-	*t = (struct pl_table){ .col = layout[which].col, .n_cols = layout[which].n };
 	if (top > 0 && (uint64_t)top < n)
 		n = (size_t)top;
 	for (size_t i = 0; i < n; i++)

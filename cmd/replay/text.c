@@ -257,9 +257,9 @@ static void print_ranks(const struct config *c, const struct report *r, struct p
 static void print_section(const struct config *c, const struct report *r, enum section which,
 			  const char *title, const char *what, struct pl_writer *w)
 {
-	struct pl_table t;
+	struct pl_table t = empty_table(which);
 
-	make_table(r, which, c->top, &t);
+	fill_table(r, which, c->top, &t);
 	print_heading(c, title, w);
 	pl_table_write(&t, w, PL_TABLE_TEXT, NULL);
 	if (what)

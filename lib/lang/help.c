@@ -31,30 +31,19 @@ static const char *const effect[] = {
 /* ---- usage --------------------------------------------------------------------------------------
  */
 
-static int put_upper(struct pl_buf *b, const char *s, struct pl_err *err)
+static void put_field(struct pl_writer *w, const struct pl_lang_field *f)
 {
-	int rc = 0;
+	const char *value = f->type == PL_LANG_CHOICE ? f->choices : meta[f->type];
 
-	for (; *s && rc >= 0; s++)
-		rc = pl_buf_printf(b, err, "%c", toupper((unsigned char)*s));
-	return rc;
-}
-
-static int put_field(struct pl_buf *b, const struct pl_lang_field *f, struct pl_err *err)
-{
-	int rc;
-
-	if (f->flags & PL_LANG_KEY) {
-		const char *value = f->type == PL_LANG_CHOICE ? f->choices : meta[f->type];
-
-		return pl_buf_printf(b, err, "%s%s%s", f->name, *value ? "=" : "", value);
-	}
-	if (f->type == PL_LANG_CHOICE)
-		return pl_buf_printf(b, err, "%s", f->choices);
-	PL_TRY(put_upper(b, f->name, err));
-	rc = f->flags & PL_LANG_LIST ? pl_buf_printf(b, err, "...") : 0;
-out:
-	return rc;
+	if (f->flags & PL_LANG_KEY)
+		pl_write_format(w, "%s%s%s", f->name, *value ? "=" : "", value);
+	else if (f->type == PL_LANG_CHOICE)
+		pl_write_text(w, f->choices);
+	else
+		for (const char *s = f->name; *s; s++)
+			pl_write_char(w, (char)toupper((unsigned char)*s));
+	if (f->flags & PL_LANG_LIST)
+		pl_write_text(w, "...");
 }
 
 /* A field of the same name that another first value has stands for both. */
@@ -63,115 +52,98 @@ static bool is_repeated(const struct pl_lang_row *row, const struct pl_lang_fiel
 	return pl_lang_field(row, f->name, NULL) != f;
 }
 
-int pl_lang_usage(struct pl_buf *b, const struct pl_lang_row *row, struct pl_err *err)
+static void put_usage(struct pl_writer *w, const struct pl_lang_row *row)
 {
-	int rc;
-
-	PL_TRY(pl_buf_printf(b, err, "%s", row->name));
+	pl_write_text(w, row->name);
 	for (const struct pl_lang_field *f = row->field; f && f->name; f++) {
 		bool needed = f->flags & PL_LANG_NEED || (f->flags & PL_LANG_LIST && f->min > 0);
 
 		if (is_repeated(row, f))
 			continue;
-		PL_TRY(pl_buf_printf(b, err, needed ? " " : " ["));
-		PL_TRY(put_field(b, f, err));
-		PL_TRY(pl_buf_printf(b, err, needed ? "" : "]"));
+		pl_write_text(w, needed ? " " : " [");
+		put_field(w, f);
+		pl_write_text(w, needed ? "" : "]");
 	}
-	rc = 0;
-out:
-	return rc;
+}
+
+int pl_lang_usage(struct pl_buf *b, const struct pl_lang_row *row, struct pl_err *err)
+{
+	struct pl_writer w = { .b = *b };
+
+	put_usage(&w, row);
+	*b = w.b;
+	return pl_writer_check(&w, err);
 }
 
 /* ---- help ---------------------------------------------------------------------------------------
  */
 
-static int describe(struct pl_buf *b, const struct pl_lang_field *f, struct pl_err *err)
+static void describe(struct pl_writer *w, const struct pl_lang_field *f)
 {
 	char limits[128];
-	int rc;
 
-	PL_TRY(pl_buf_printf(b, err, "  %-18s  %s\n  %-18s  (", f->name, f->doc, ""));
-	if (f->flags & PL_LANG_LIST)
-		PL_TRY(pl_buf_printf(b, err, f->max == 1 ? "one name" : "%g or more names",
-				     f->min));
+	pl_write_format(w, "  %-18s  %s\n  %-18s  (", f->name, f->doc, "");
+	if (!(f->flags & PL_LANG_LIST))
+		pl_write_text(w, kind[f->type]);
+	else if (f->max == 1)
+		pl_write_text(w, "one name");
 	else
-		PL_TRY(pl_buf_printf(b, err, "%s", kind[f->type]));
+		pl_write_format(w, "%g or more names", f->min);
 	if (f->choices)
-		PL_TRY(pl_buf_printf(b, err, "%s%s", f->type == PL_LANG_CHOICE ? " " : ", or ",
-				     f->choices));
+		pl_write_format(w, "%s%s", f->type == PL_LANG_CHOICE ? " " : ", or ", f->choices);
 	if (pl_lang_is_limited(f) && !(f->flags & PL_LANG_LIST))
-		PL_TRY(pl_buf_printf(b, err, ", %s", pl_lang_limits(f, limits, sizeof(limits))));
+		pl_write_format(w, ", %s", pl_lang_limits(f, limits, sizeof(limits)));
 	if (f->only)
-		PL_TRY(pl_buf_printf(b, err, "; only with %s", f->only));
+		pl_write_format(w, "; only with %s", f->only);
 	if (f->flags & PL_LANG_NEED)
-		PL_TRY(pl_buf_printf(b, err, "; needed"));
+		pl_write_text(w, "; needed");
 	if (f->value)
-		PL_TRY(pl_buf_printf(b, err, "; default %s", f->value));
-	rc = pl_buf_printf(b, err, ")\n");
-out:
-	return rc;
+		pl_write_format(w, "; default %s", f->value);
+	pl_write_text(w, ")\n");
 }
 
-static int help_row(const struct pl_lang_schema *s, const struct pl_lang_row *row, struct pl_buf *b,
-		    struct pl_err *err)
+static void help_row(const struct pl_lang_schema *s, const struct pl_lang_row *row,
+		     struct pl_writer *w)
 {
-	int rc;
-
-	PL_TRY(pl_lang_usage(b, row, err));
-	PL_TRY(pl_buf_printf(b, err, "\n\n%s\n", row->doc));
+	put_usage(w, row);
+	pl_write_format(w, "\n\n%s\n", row->doc);
 	if (row->field && row->field->name)
-		PL_TRY(pl_buf_printf(b, err, "\n"));
+		pl_write_char(w, '\n');
 	for (const struct pl_lang_field *f = row->field; f && f->name; f++)
-		PL_TRY(describe(b, f, err));
+		describe(w, f);
 	for (const struct pl_lang_field *f = pl_lang_extra(s, row); f && f->name; f++)
-		PL_TRY(describe(b, f, err));
-	rc = pl_buf_printf(b, err, "\nlanguage: %s%s\neffect: %s\n", s->name,
-			   row->once ? "; at most once in a file" : "", effect[row->effect]);
-out:
-	return rc;
+		describe(w, f);
+	pl_write_format(w, "\nlanguage: %s%s\neffect: %s\n", s->name,
+			row->once ? "; at most once in a file" : "", effect[row->effect]);
 }
 
-static int help_list(const struct pl_lang_schema *const *s, struct pl_buf *b, struct pl_err *err)
+static void help_list(const struct pl_lang_schema *const *s, struct pl_writer *w)
 {
-	int rc = 0;
-
 	for (; *s; s++) {
-		PL_TRY(pl_buf_printf(b, err, "statements of a %s:\n", (*s)->name));
+		pl_write_format(w, "statements of a %s:\n", (*s)->name);
 		for (size_t i = 0; i < (*s)->n_rows; i++)
-			PL_TRY(pl_buf_printf(b, err, "  %-18s  %s\n", (*s)->row[i].name,
-					     (*s)->row[i].doc));
-		PL_TRY(pl_buf_printf(b, err, s[1] ? "\n" : ""));
+			pl_write_format(w, "  %-18s  %s\n", (*s)->row[i].name, (*s)->row[i].doc);
+		pl_write_text(w, s[1] ? "\n" : "");
 	}
-out:
-	return rc;
 }
 
-static int topics(const struct pl_lang_schema *const *s, struct pl_buf *b, struct pl_err *err)
+static void topics(const struct pl_lang_schema *const *s, struct pl_writer *w)
 {
-	int rc;
-
-	PL_TRY(pl_buf_printf(b, err, "statements"));
+	pl_write_text(w, "statements");
 	for (; *s; s++)
 		for (size_t i = 0; i < (*s)->n_rows; i++)
-			PL_TRY(pl_buf_printf(b, err, "|%s", (*s)->row[i].name));
-	rc = pl_buf_put(b, "", 1, err);
-out:
-	return rc;
+			pl_write_format(w, "|%s", (*s)->row[i].name);
+	pl_write_char(w, '\0');
 }
 
-int pl_lang_help(const struct pl_lang_schema *const *s, const char *topic, struct pl_buf *b,
-		 struct pl_err *err)
+/* Help for the rows of that name, in one language or in all. */
+static void help_name(const struct pl_lang_schema *const *s, const char *topic, struct pl_writer *w)
 {
-	const char *colon = topic ? strchr(topic, ':') : NULL, *name = colon ? colon + 1 : topic;
+	const char *colon = strchr(topic, ':'), *name = colon ? colon + 1 : topic;
 	struct pl_lang_near near = { .s = name };
 	char hint[96];
 	bool any = false;
-	int rc = 0;
 
-	if (!topic)
-		return topics(s, b, err);
-	if (!strcmp(topic, "statements"))
-		return help_list(s, b, err);
 	for (; *s; s++) {
 		const struct pl_lang_row *row = pl_lang_row(*s, name);
 
@@ -181,16 +153,28 @@ int pl_lang_help(const struct pl_lang_schema *const *s, const char *topic, struc
 		for (size_t i = 0; i < (*s)->n_rows; i++)
 			pl_lang_near(&near, (*s)->row[i].name, strlen((*s)->row[i].name));
 		if (row && any)
-			PL_TRY(pl_buf_printf(b, err, "\n"));
+			pl_write_char(w, '\n');
 		if (row)
-			PL_TRY(help_row(*s, row, b, err));
+			help_row(*s, row, w);
 		any = any || row;
 	}
 	if (!any)
-		rc = pl_fail(err, PL_EUSAGE,
-			     "--help: there is no statement \"%.100s\"%s; --help=statements lists "
-			     "them",
-			     name, pl_lang_near_text(&near, hint, sizeof(hint)));
-out:
-	return rc;
+		pl_fail(&w->fail, PL_EUSAGE,
+			"--help: there is no statement \"%.100s\"%s; --help=statements lists them",
+			name, pl_lang_near_text(&near, hint, sizeof(hint)));
+}
+
+int pl_lang_help(const struct pl_lang_schema *const *s, const char *topic, struct pl_buf *b,
+		 struct pl_err *err)
+{
+	struct pl_writer w = { .b = *b };
+
+	if (!topic)
+		topics(s, &w);
+	else if (!strcmp(topic, "statements"))
+		help_list(s, &w);
+	else
+		help_name(s, topic, &w);
+	*b = w.b;
+	return pl_writer_check(&w, err);
 }

@@ -119,26 +119,23 @@ static bool needs_quotes(const char *s, size_t n)
 	return !n;
 }
 
-static int put_quoted(struct pl_buf *b, const char *s, size_t n, struct pl_err *err)
+static void put_quoted(struct pl_writer *w, const char *s, size_t n)
 {
 	static const char from[] = "\"\\\n\t\r", to[] = "\"\\ntr";
-	int rc;
 
-	PL_TRY(pl_buf_put(b, "\"", 1, err));
+	pl_write_char(w, '"');
 	for (size_t i = 0; i < n; i++) {
 		unsigned char c = (unsigned char)s[i];
 		const char *f = c ? strchr(from, c) : NULL;
 
 		if (f)
-			PL_TRY(pl_buf_printf(b, err, "\\%c", to[f - from]));
+			pl_write_format(w, "\\%c", to[f - from]);
 		else if (c < ' ' || c == 0x7f)
-			PL_TRY(pl_buf_printf(b, err, "\\x%02x", c));
+			pl_write_format(w, "\\x%02x", c);
 		else
-			PL_TRY(pl_buf_put(b, &s[i], 1, err));
+			pl_write_char(w, (char)c);
 	}
-	rc = pl_buf_put(b, "\"", 1, err);
-out:
-	return rc;
+	pl_write_char(w, '"');
 }
 
 /* Would the parser take the name for a key, or for the word of one? */
@@ -155,45 +152,39 @@ static bool like_key(const struct pl_lang_row *row, const char *s)
 	return false;
 }
 
-static int put_name(struct pl_buf *b, const struct pl_lang_row *row, const char *s,
-		    struct pl_err *err)
+/* `row` NULL: it stands behind a key. */
+static void put_name(struct pl_writer *w, const struct pl_lang_row *row, const char *s)
 {
 	size_t n = strlen(s);
-	int rc;
 
-	PL_TRY(pl_buf_put(b, " ", 1, err));
-	rc = needs_quotes(s, n) || like_key(row, s) ? put_quoted(b, s, n, err)
-						    : pl_buf_put(b, s, n, err);
-out:
-	return rc;
+	if (needs_quotes(s, n) || (row && like_key(row, s)))
+		put_quoted(w, s, n);
+	else
+		pl_write(w, s, n);
 }
 
-static int put_value(struct pl_buf *b, const struct pl_lang_statement *st, size_t i,
-		     struct pl_err *err)
+static void put_value(struct pl_writer *w, const struct pl_lang_statement *st, size_t i)
 {
 	const struct pl_lang_field *f = pl_lang_field_at(st, i);
 	const struct pl_lang_value *v = &st->value[i];
+	bool key = f->flags & PL_LANG_KEY;
 	char text[64];
-	const char *s;
-	int rc;
 
+	pl_write_char(w, ' ');
+	if (key || f->type == PL_LANG_FLAG)
+		pl_write_text(w, f->name);
 	if (f->type == PL_LANG_FLAG && v->i && !v->s)
-		return pl_buf_printf(b, err, " %s", f->name);
-	s = pl_lang_value_text(f, v, text, sizeof(text));
-	if (!(f->flags & PL_LANG_KEY))
-		return put_name(b, st->row, s, err);
-	PL_TRY(pl_buf_printf(b, err, " %s=", f->name));
-	rc = needs_quotes(s, strlen(s)) ? put_quoted(b, s, strlen(s), err)
-					: pl_buf_put(b, s, strlen(s), err);
-out:
-	return rc;
+		return;
+	if (key)
+		pl_write_char(w, '=');
+	put_name(w, key ? NULL : st->row, pl_lang_value_text(f, v, text, sizeof(text)));
 }
 
 int pl_lang_put(struct pl_buf *b, const struct pl_lang_statement *st, struct pl_err *err)
 {
-	int rc;
+	struct pl_writer w = { .b = *b };
 
-	PL_TRY(pl_buf_printf(b, err, "%s", st->row->name));
+	pl_write_text(&w, st->row->name);
 	/* positional fields first, however the row has them */
 	for (int keys = 0; keys < 2; keys++)
 		for (size_t i = 0; i < st->n; i++) {
@@ -201,14 +192,16 @@ int pl_lang_put(struct pl_buf *b, const struct pl_lang_statement *st, struct pl_
 
 			if (!(f->flags & PL_LANG_KEY) != !keys)
 				continue;
-			for (size_t k = 0; f->flags & PL_LANG_LIST && k < st->n_list; k++)
-				PL_TRY(put_name(b, st->row, st->list[k], err));
+			for (size_t k = 0; f->flags & PL_LANG_LIST && k < st->n_list; k++) {
+				pl_write_char(&w, ' ');
+				put_name(&w, st->row, st->list[k]);
+			}
 			if (st->value[i].given)
-				PL_TRY(put_value(b, st, i, err));
+				put_value(&w, st, i);
 		}
-	rc = pl_buf_put(b, "\n", 1, err);
-out:
-	return rc;
+	pl_write_char(&w, '\n');
+	*b = w.b;
+	return pl_writer_check(&w, err);
 }
 
 /* ---- JSON ---------------------------------------------------------------------------------------

@@ -219,7 +219,7 @@ struct sets {
 	uint32_t *tensor; /* of a line */
 };
 
-static int cmp_name(const void *a, const void *b)
+static int by_name(const void *a, const void *b)
 {
 	return strcmp(((const struct named *)a)->name, ((const struct named *)b)->name);
 }
@@ -230,7 +230,7 @@ static int find_all(struct sets *s, const struct pl_rewrite *rw, struct pl_err *
 	for (uint32_t a = 0; a < rw->n_args; a++) {
 		struct named key = { .name = rw->arg[a] };
 		const struct named *f = s->b->n_tensors ? bsearch(&key, s->by_name, s->b->n_tensors,
-								  sizeof(key), cmp_name)
+								  sizeof(key), by_name)
 							: NULL;
 
 		if (!f)
@@ -307,40 +307,36 @@ static int take_base(const struct pl_plan *p, const uint32_t *base, struct pl_bu
 int pl_plan_buckets(const struct pl_plan *p, const uint32_t *base, struct pl_buckets *b,
 		    struct pl_err *err)
 {
-	struct pl_err why = { 0 };
 	struct sets s = { .b = b };
 	size_t most = 1;
 	int rc;
 
 	memset(b, 0, sizeof(*b));
-	PL_TRY(pl_plan_check(p, &why));
+	PL_TRY(pl_plan_check(p, err));
 	for (size_t i = 0; i < p->n_rw; i++)
 		most = p->rw[i].n_args > most ? p->rw[i].n_args : most;
-	PL_TRY(pl_plan_buckets_init(b, p->n_tensors, &why));
-	PL_TRY(take_base(p, base, b, &why));
-	PL_TRY(pl_alloc(&s.by_name, p->n_tensors + 1, sizeof(*s.by_name), &why));
-	PL_TRY(pl_alloc(&s.tensor, most, sizeof(*s.tensor), &why));
+	PL_TRY(pl_plan_buckets_init(b, p->n_tensors, err));
+	PL_TRY(take_base(p, base, b, err));
+	PL_TRY(pl_alloc(&s.by_name, p->n_tensors + 1, sizeof(*s.by_name), err));
+	PL_TRY(pl_alloc(&s.tensor, most, sizeof(*s.tensor), err));
 	for (uint32_t i = 0; i < b->n_tensors; i++)
 		s.by_name[i] = (struct named){ p->tensor[i].name, i };
-	pl_sort(s.by_name, p->n_tensors, sizeof(*s.by_name), cmp_name);
+	pl_sort(s.by_name, p->n_tensors, sizeof(*s.by_name), by_name);
 	for (size_t i = 0; i < p->n_rw; i++) {
-		rc = apply(&s, &p->rw[i], &why);
+		rc = apply(&s, &p->rw[i], err);
 		if (rc >= 0)
 			continue;
 		if (p->rw[i].line)
-			pl_wrap(&why, "line %u: %s", p->rw[i].line, pl_rw_name(p->rw[i].op));
+			pl_wrap(err, "line %u: %s", p->rw[i].line, pl_rw_name(p->rw[i].op));
 		else
-			pl_wrap(&why, "rewrite %zu: %s", i + 1, pl_rw_name(p->rw[i].op));
+			pl_wrap(err, "rewrite %zu: %s", i + 1, pl_rw_name(p->rw[i].op));
 		goto out;
 	}
-	rc = pl_plan_buckets_number(b, NULL, &why);
+	rc = pl_plan_buckets_number(b, NULL, err);
 out:
 	pl_free(s.by_name);
 	pl_free(s.tensor);
-	if (rc < 0) {
+	if (rc < 0)
 		pl_plan_buckets_fini(b);
-		if (err && !err->code)
-			*err = why;
-	}
 	return rc;
 }

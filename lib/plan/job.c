@@ -348,19 +348,15 @@ out:
 int pl_job_read(struct pl_in *in, const char *name, struct pl_job *j, struct pl_err *err)
 {
 	struct pl_lang_reader r;
-	struct pl_err why = { 0 };
 	int rc;
 
 	pl_job_init(j);
-	rc = pl_lang_open(&r, &pl_job_schema, in, name, &why);
-	while (rc >= 0 && (rc = next(j, &r, &why)) > 0)
+	rc = pl_lang_open(&r, &pl_job_schema, in, name, err);
+	while (rc >= 0 && (rc = next(j, &r, err)) > 0)
 		;
 	pl_lang_close(&r);
-	if (rc < 0) {
+	if (rc < 0)
 		pl_job_fini(j);
-		if (err && !err->code)
-			*err = why;
-	}
 	return rc;
 }
 

@@ -214,18 +214,14 @@ out:
 int pl_model_read(struct pl_in *in, const char *name, struct pl_model *m, struct pl_err *err)
 {
 	struct reader r = { .m = m };
-	struct pl_err why = { 0 };
 	int rc;
 
 	memset(m, 0, sizeof(*m));
-	rc = read_all(&r, in, name, &why);
+	rc = read_all(&r, in, name, err);
 	pl_lang_close(&r.r);
 	pl_intern_fini(&r.names);
-	if (rc < 0) {
+	if (rc < 0)
 		pl_model_fini(m);
-		if (err && !err->code)
-			*err = why;
-	}
 	return rc < 0 ? rc : 0;
 }
 

@@ -239,18 +239,14 @@ static int read_all(struct pl_lang_reader *r, struct pl_topology *t, struct pl_e
 int pl_topology_read(struct pl_in *in, const char *name, struct pl_topology *t, struct pl_err *err)
 {
 	struct pl_lang_reader r;
-	struct pl_err why = { 0 };
-	int rc = pl_lang_open(&r, &pl_topology_schema, in, name, &why);
+	int rc = pl_lang_open(&r, &pl_topology_schema, in, name, err);
 
 	memset(t, 0, sizeof(*t));
 	if (rc >= 0)
-		rc = read_all(&r, t, &why);
+		rc = read_all(&r, t, err);
 	pl_lang_close(&r);
-	if (rc < 0) {
+	if (rc < 0)
 		pl_topology_fini(t);
-		if (err && !err->code)
-			*err = why;
-	}
 	return rc < 0 ? rc : 0;
 }
 
