@@ -226,34 +226,21 @@ static bool is_reduction(const struct expansion *s)
 /* How many steps, for the count of messages; 0: it has none. */
 static double steps_of(const struct expansion *s)
 {
-	switch (s->x->comm.coll) {
-	case PL_COLL_SEND:
-	case PL_COLL_RECV:
-	case PL_COLL_SENDRECV:
-	case PL_COLL_COUNT_:
+	const double by_algorithm[PL_ALGO_COUNT_] = {
+		[PL_ALGO_RING] = 2.0 * s->n,
+		[PL_ALGO_TREE] = 2,
+		[PL_ALGO_HALVING] = 2.0 * pl_cost_log2(s->n),
+		[PL_ALGO_HIERARCHICAL] = 2.0 * (s->place.per_host + s->place.hosts),
+		[PL_ALGO_PS] = 4,
+	};
+	unsigned coll = s->x->comm.coll;
+
+	if (s->x->comm.algo >= PL_ALGO_COUNT_ || coll == PL_COLL_SEND || coll == PL_COLL_RECV ||
+	    coll == PL_COLL_SENDRECV || coll >= PL_COLL_COUNT_)
 		return 0;
-	case PL_COLL_ALLTOALL:
+	if (coll == PL_COLL_ALLTOALL)
 		return s->n;
-	case PL_COLL_BROADCAST:
-	case PL_COLL_REDUCE:
-	case PL_COLL_GATHER:
-	case PL_COLL_SCATTER:
-	case PL_COLL_BARRIER:
-		return 2;
-	default:
-		switch (s->x->comm.algo) {
-		case PL_ALGO_TREE:
-			return 2;
-		case PL_ALGO_HALVING:
-			return 2.0 * pl_cost_log2(s->n);
-		case PL_ALGO_HIERARCHICAL:
-			return 2.0 * (s->place.per_host + s->place.hosts);
-		case PL_ALGO_PS:
-			return 4;
-		default:
-			return 2.0 * s->n;
-		}
-	}
+	return is_reduction(s) ? by_algorithm[s->x->comm.algo] : 2;
 }
 
 static int supported(const struct expansion *s, struct pl_err *err)
@@ -261,7 +248,7 @@ static int supported(const struct expansion *s, struct pl_err *err)
 	unsigned coll = s->x->comm.coll, algo = s->x->comm.algo;
 	double steps = steps_of(s);
 
-	if (steps <= 0 || algo >= PL_ALGO_COUNT_)
+	if (steps <= 0)
 		return pl_fail(err, PL_EABSENT, "%s by %s cannot be taken apart into messages",
 			       pl_trace_coll_name(coll), pl_algo_name(algo));
 	if (algo == PL_ALGO_HIERARCHICAL && is_reduction(s) && !s->even)

@@ -41,6 +41,8 @@ struct mem {
 	int64_t *always;   /* [step][rank][2]: parameters and gradients */
 	struct change *c;
 	size_t n, cap;
+	struct pl_err *err;
+	int rc; /* of the first failure: from then on no interval is added */
 };
 
 static uint32_t rank_of(const struct mem *m, const struct pl_enode *x)
@@ -54,8 +56,7 @@ static int index_nodes(struct mem *m, struct pl_err *err)
 	const struct pl_edit *e = m->e;
 	int rc;
 
-	if ((rc = pl_alloc(&m->first, e->n_steps + 2, sizeof(*m->first), err)) < 0)
-		return rc;
+	PL_TRY(pl_alloc(&m->first, e->n_steps + 2, sizeof(*m->first), err));
 	for (size_t i = 0; i < e->n_nodes; i++) {
 		uint32_t o = e->node[i].origin, *most = &m->first[e->node[i].step + 1];
 
@@ -64,11 +65,10 @@ static int index_nodes(struct mem *m, struct pl_err *err)
 	}
 	for (uint32_t k = 0; k <= e->n_steps; k++)
 		m->first[k + 1] += m->first[k];
-	if ((rc = pl_alloc(&m->node, m->first[e->n_steps] + 1, sizeof(*m->node), err)) < 0 ||
-	    (rc = pl_alloc(&m->end, e->n_steps * m->n_ranks + 1, sizeof(*m->end), err)) < 0 ||
-	    (rc = pl_alloc(&m->begin, e->n_steps * m->n_ranks + 1, sizeof(*m->begin), err)) < 0 ||
-	    (rc = pl_alloc(&m->grads, e->n_steps * m->n_ranks + 1, sizeof(*m->grads), err)) < 0)
-		return rc;
+	PL_TRY(pl_alloc(&m->node, m->first[e->n_steps] + 1, sizeof(*m->node), err));
+	PL_TRY(pl_alloc(&m->end, e->n_steps * m->n_ranks + 1, sizeof(*m->end), err));
+	PL_TRY(pl_alloc(&m->begin, e->n_steps * m->n_ranks + 1, sizeof(*m->begin), err));
+	PL_TRY(pl_alloc(&m->grads, e->n_steps * m->n_ranks + 1, sizeof(*m->grads), err));
 	memset(m->node, 0xff, (m->first[e->n_steps] + (size_t)1) * sizeof(*m->node));
 	for (size_t i = 0; i < e->n_steps * m->n_ranks; i++) {
 		m->end[i] = m->grads[i] = INT64_MIN;
@@ -89,7 +89,8 @@ static int index_nodes(struct mem *m, struct pl_err *err)
 			m->begin[at] = pl_min_i64(m->begin[at], x->start);
 		}
 	}
-	return 0;
+out:
+	return rc;
 }
 
 static uint32_t consumer(const struct mem *m, const struct pl_etensor *et, uint32_t k)
@@ -160,21 +161,20 @@ static uint32_t again_at(const struct mem *m, const struct pl_etensor *et, uint3
 
 /* ---- intervals ------------------------------------------------------------------------------- */
 
-static int add(struct mem *m, uint32_t rank, enum part part, uint32_t node, pl_ns from, pl_ns to,
-	       int64_t bytes, struct pl_err *err)
+static void add(struct mem *m, uint32_t rank, enum part part, uint32_t node, pl_ns from, pl_ns to,
+		int64_t bytes)
 {
 	struct change x = { from, bytes, rank, node, (uint8_t)part };
-	int rc;
 
-	if (bytes <= 0)
-		return 0;
-	if ((rc = pl_grow(&m->c, &m->cap, m->n + 2, sizeof(*m->c), err)) < 0)
-		return rc;
+	if (bytes <= 0 || m->rc < 0)
+		return;
+	m->rc = pl_grow(&m->c, &m->cap, m->n + 2, sizeof(*m->c), m->err);
+	if (m->rc < 0)
+		return;
 	m->c[m->n++] = x;
 	x.at = to > from ? to : pl_add_sat(from, 1);
 	x.bytes = -bytes;
 	m->c[m->n++] = x;
-	return 0;
 }
 
 static int64_t part_of_bytes(int64_t bytes, double share)
@@ -203,15 +203,14 @@ static enum part part_of(unsigned role)
 }
 
 /* From the producer to the last consumer; what is made again is gone until that one begins. */
-static int add_lifetime(struct mem *m, const struct pl_etensor *et, uint32_t rank, enum part part,
-			int64_t bytes, struct pl_err *err)
+static void add_lifetime(struct mem *m, const struct pl_etensor *et, uint32_t rank, enum part part,
+			 int64_t bytes)
 {
 	const struct pl_edit *e = m->e;
 	const struct pl_tensor *t = &e->g->tensor[et->tensor];
 	uint32_t last = PL_NONE, p = et->producer;
 	pl_ns from = p == PL_NONE ? m->begin[et->step * m->n_ranks + rank] : e->node[p].start;
 	pl_ns kept = p == PL_NONE ? from : pl_edit_end(e, p), to = INT64_MIN;
-	int rc;
 
 	for (uint32_t k = 0; k < t->n_consumers; k++) {
 		uint32_t node = consumer(m, et, k);
@@ -232,23 +231,23 @@ static int add_lifetime(struct mem *m, const struct pl_etensor *et, uint32_t ran
 		to = kept;
 	if (et->remade && last != PL_NONE && p != PL_NONE)
 		last = again_at(m, et, last);
-	if (!et->remade || last == PL_NONE || p == PL_NONE || e->node[last].start <= kept)
-		return add(m, rank, part, p, from, to, bytes, err);
-	rc = add(m, rank, part, p, from, kept, bytes, err);
-	return rc < 0 ? rc : add(m, rank, part, last, e->node[last].start, to, bytes, err);
+	if (!et->remade || last == PL_NONE || p == PL_NONE || e->node[last].start <= kept) {
+		add(m, rank, part, p, from, to, bytes);
+		return;
+	}
+	add(m, rank, part, p, from, kept, bytes);
+	add(m, rank, part, last, e->node[last].start, to, bytes);
 }
 
 /* Of a batch in parts gradients are there from the first part on; the later ones make theirs
  * beside them. */
-static int add_grad(struct mem *m, const struct pl_etensor *et, uint32_t rank, int64_t bytes,
-		    struct pl_err *err)
+static void add_grad(struct mem *m, const struct pl_etensor *et, uint32_t rank, int64_t bytes)
 {
 	size_t at = et->step * m->n_ranks + rank;
-	int rc = add(m, rank, GRADS, et->producer, m->begin[at], m->end[at], bytes, err);
 
-	return rc < 0 ? rc
-		      : add(m, rank, TEMPS, et->producer, m->e->node[et->producer].start,
-			    pl_edit_end(m->e, et->producer), bytes, err);
+	add(m, rank, GRADS, et->producer, m->begin[at], m->end[at], bytes);
+	add(m, rank, TEMPS, et->producer, m->e->node[et->producer].start,
+	    pl_edit_end(m->e, et->producer), bytes);
 }
 
 static bool in_parts(const struct mem *m)
@@ -265,11 +264,6 @@ static int64_t of_batch(const struct mem *m, const struct pl_etensor *et, uint32
 	if (part == TEMPS && et->producer != PL_NONE)
 		scaled = m->e->node[et->producer].start <= m->grads[et->step * m->n_ranks + rank];
 	return scaled && in_parts(m) ? part_of_bytes(bytes, m->o->activation_share) : bytes;
-}
-
-static bool takes_none(const struct pl_tensor *t)
-{
-	return t->flags & PL_TF_ELSEWHERE;
 }
 
 static void find_grads(struct mem *m)
@@ -289,38 +283,40 @@ static void find_grads(struct mem *m)
 	}
 }
 
-static int add_tensor(struct mem *m, const struct pl_etensor *et, struct pl_err *err)
+static void add_tensor(struct mem *m, const struct pl_etensor *et)
 {
 	const struct pl_tensor *t = &m->e->g->tensor[et->tensor];
 	uint32_t rank = pl_graph_rank_index(m->e->g, et->rank);
 	enum part part = part_of(t->role);
 	int64_t bytes = t->bytes;
+	size_t at = et->step * m->n_ranks + rank;
+	bool gone;
 
 	if (rank == PL_NONE)
-		return 0;
+		return;
 	if (et->arrive != PL_NONE)
 		m->carries[et->arrive]++;
-	if (takes_none(t))
-		return 0;
+	if (t->flags & PL_TF_ELSEWHERE)
+		return;
 	m->rank[rank].estimated |= bytes < 0 || t->flags & PL_TF_ESTIMATED;
 	if (bytes < 0)
-		return 0;
+		return;
 	if (part == PARAMS || part == GRADS) {
-		int64_t *sum = &m->always[2 * (et->step * m->n_ranks + rank) + (part == GRADS)];
+		int64_t *sum = &m->always[2 * at + (part == GRADS)];
 
 		*sum = pl_add_sat(*sum, bytes);
 	}
 	if (part == OPTIM)
 		m->rank[rank].optimizer_bytes =
 			pl_add_sat(m->rank[rank].optimizer_bytes, et->step == 0 ? bytes : 0);
-	if (part == PARAMS || part == OPTIM ||
-	    (et->producer == PL_NONE
-		     ? part == GRADS || m->begin[et->step * m->n_ranks + rank] == INT64_MAX
-		     : m->e->node[et->producer].dead))
-		return 0;
+	gone = et->producer == PL_NONE ? part == GRADS || m->begin[at] == INT64_MAX
+				       : m->e->node[et->producer].dead;
+	if (part == PARAMS || part == OPTIM || gone)
+		return;
 	if (part == GRADS && in_parts(m))
-		return add_grad(m, et, rank, bytes, err);
-	return add_lifetime(m, et, rank, part, of_batch(m, et, rank, part, bytes), err);
+		add_grad(m, et, rank, bytes);
+	else
+		add_lifetime(m, et, rank, part, of_batch(m, et, rank, part, bytes));
 }
 
 /* End of the transfer that an arrival leads to. */
@@ -344,19 +340,16 @@ static pl_ns transfer_end(const struct pl_edit *e, uint32_t arrive)
 	return end;
 }
 
-static int add_buffers(struct mem *m, struct pl_err *err)
+static void add_buffers(struct mem *m)
 {
-	int rc = 0;
-
-	for (size_t i = 0; i < m->e->n_nodes && rc >= 0; i++) {
+	for (size_t i = 0; i < m->e->n_nodes; i++) {
 		const struct pl_enode *x = &m->e->node[i];
 		uint32_t rank = x->dead || x->role != PL_RO_ARRIVE ? PL_NONE : rank_of(m, x);
 
 		if (rank != PL_NONE && m->carries[i] > 1)
-			rc = add(m, rank, BUFFERS, (uint32_t)i, x->start,
-				 transfer_end(m->e, (uint32_t)i), x->bytes, err);
+			add(m, rank, BUFFERS, (uint32_t)i, x->start,
+			    transfer_end(m->e, (uint32_t)i), x->bytes);
 	}
-	return rc;
 }
 
 /* ---- the sweep ------------------------------------------------------------------------------- */
@@ -431,7 +424,7 @@ static void add_always(struct mem *m)
 int pl_memory_peak(const struct pl_edit *e, const struct pl_memory_opts *o,
 		   struct pl_memory_rank **rank, size_t *n, struct pl_err *err)
 {
-	struct mem m = { .e = e, .o = o, .n_ranks = (size_t)e->g->n_ranks };
+	struct mem m = { .e = e, .o = o, .n_ranks = (size_t)e->g->n_ranks, .err = err };
 	int rc;
 
 	*rank = NULL;
@@ -446,8 +439,9 @@ int pl_memory_peak(const struct pl_edit *e, const struct pl_memory_opts *o,
 	find_grads(&m);
 	for (size_t i = 0; i < e->n_tensors; i++)
 		if (!e->tensor[i].dead)
-			PL_TRY(add_tensor(&m, &e->tensor[i], err));
-	PL_TRY(add_buffers(&m, err));
+			add_tensor(&m, &e->tensor[i]);
+	add_buffers(&m);
+	PL_TRY(m.rc);
 	sweep(&m);
 	add_always(&m);
 	*rank = m.rank;
