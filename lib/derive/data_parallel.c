@@ -46,34 +46,6 @@ static int check_size(struct data_parallel *d, struct pl_err *err)
 		       t->file, t->n_ranks, t->n, (unsigned long long)edges);
 }
 
-/* The all-reduce of a layer starts when its gradients are ready and the communication before it
- * (operation `before`, PL_NONE: none) has ended. */
-static int put_comm(struct data_parallel *d, size_t number, uint32_t comm, uint32_t before,
-		    pl_ns dur, struct pl_err *err)
-{
-	const struct layer *l = &d->t->layer[number];
-	struct pass *pass = &d->pass[number];
-	struct pl_graph_program_op op = pl_graph_program_op_unknown;
-	int rc;
-
-	op.role = PL_RO_TRANSFER;
-	op.kind = PL_K_COLLECTIVE;
-	op.flags = PL_NF_IN_STEP;
-	op.resource = PL_GENERATE_COMM;
-	op.comm = comm;
-	op.name = l->reduce;
-	op.group = 0;
-	op.bytes = l->param_bytes;
-	op.layer = (int32_t)number;
-	op.dur = dur;
-	PL_TRY(pl_graph_program_add(&d->program, &op, &pass->comm, err));
-	PL_TRY(pl_graph_program_after(&d->program, pass->backward, PL_E_DATA, err));
-	if (before != PL_NONE)
-		PL_TRY(pl_graph_program_after(&d->program, before, PL_E_SEQ, err));
-out:
-	return rc;
-}
-
 static int put_compute(struct data_parallel *d, pl_id name, int32_t layer, pl_ns dur,
 		       uint32_t after, uint32_t *id, struct pl_err *err)
 {
@@ -85,28 +57,29 @@ static int put_compute(struct data_parallel *d, pl_id name, int32_t layer, pl_ns
 	return pl_derive_put_compute(&d->program, &op, after, id, err);
 }
 
+/* The all-reduce of a layer starts when its gradients are ready and the communication before it has
+ * ended. */
 static int put_backward(struct data_parallel *d, uint32_t *at, struct pl_err *err)
 {
 	const struct layer_table *t = d->t;
-	uint32_t before = PL_NONE, n = 0;
+	struct layer_reduce r = { .ranks = t->n_ranks, .before = PL_NONE };
 	pl_ns total = t->total_ns;
 	int rc = 0;
 
 	for (size_t i = t->n; i-- > 0;) {
 		const struct layer *l = &t->layer[i];
 		struct pass *pass = &d->pass[i];
-		pl_ns dur;
 
 		PL_TRY(put_compute(d, l->backward, (int32_t)i, l->backward_ns, *at, at, err));
 		pass->backward = *at;
 		pass->comm = PL_NONE;
 		if (!communicates(t, l))
 			continue;
-		dur = t->o->transfer(t->o->arg, l->param_bytes, t->n_ranks);
-		total = dur < 0 ? dur : pl_add_sat(total, dur);
-		PL_TRY(pl_derive_check_length(t, total, err));
-		PL_TRY(put_comm(d, i, n++, before, dur, err));
-		before = pass->comm;
+		r.layer = i;
+		r.after = *at;
+		PL_TRY(pl_derive_put_reduce(t, &d->program, &r, &total, &pass->comm, err));
+		r.before = pass->comm;
+		r.comm++;
 	}
 out:
 	return rc;
@@ -141,35 +114,16 @@ out:
 }
 
 /* Parameters, gradients and activations of a layer on a rank whose operations are these nodes. */
-static int put_tensors(const struct data_parallel *d, size_t number, const uint32_t *node,
+static int put_tensors(const struct data_parallel *d, size_t layer, const uint32_t *node,
 		       struct pl_err *err)
 {
-	const struct layer *l = &d->t->layer[number];
-	const struct pass *pass = &d->pass[number];
-	struct pl_tensor x = { .name = l->param,
-			       .type = l->type,
-			       .role = PL_TR_PARAM,
-			       .bytes = l->param_bytes,
-			       .producer = PL_NONE };
+	const struct pass *pass = &d->pass[layer];
 	uint32_t forward = node[pass->forward], backward = node[pass->backward];
-	uint32_t after = node[pass->comm == PL_NONE ? d->optimizer : pass->comm];
-	int rc = 0;
+	uint32_t optimizer = node[d->optimizer];
+	uint32_t carrier = pass->comm == PL_NONE ? optimizer : node[pass->comm];
+	int rc = pl_derive_put_params(d->t, layer, forward, backward, carrier, optimizer, err);
 
-	if (x.bytes) {
-		PL_TRY(pl_derive_put_tensor(d->t->g, &x, forward, node[d->optimizer], err));
-		x.name = l->grad;
-		x.role = PL_TR_GRAD;
-		x.producer = backward;
-		PL_TRY(pl_derive_put_tensor(d->t->g, &x, after, PL_NONE, err));
-	}
-	x.name = l->activation;
-	x.role = PL_TR_ACTIVATION;
-	x.bytes = l->activation_bytes;
-	x.producer = forward;
-	if (x.bytes)
-		rc = pl_derive_put_tensor(d->t->g, &x, backward, PL_NONE, err);
-out:
-	return rc;
+	return rc < 0 ? rc : pl_derive_put_activation(d->t, layer, forward, backward, err);
 }
 
 static int make_graph(struct data_parallel *d, struct pl_err *err)

@@ -94,25 +94,86 @@ out:
 	return rc;
 }
 
-int pl_derive_put_tensor(struct pl_graph *g, const struct pl_tensor *tensor, uint32_t a, uint32_t b,
+int pl_derive_put_reduce(const struct layer_table *t, struct pl_program *p,
+			 const struct layer_reduce *r, pl_ns *total, uint32_t *id,
 			 struct pl_err *err)
 {
-	struct pl_tensor *t;
+	struct pl_graph_program_op op = pl_graph_program_op_unknown;
 	int rc;
 
+	op.role = PL_RO_TRANSFER;
+	op.kind = PL_K_COLLECTIVE;
+	op.flags = PL_NF_IN_STEP;
+	op.resource = PL_GENERATE_COMM;
+	op.comm = r->comm;
+	op.name = t->layer[r->layer].reduce;
+	op.group = r->group;
+	op.bytes = t->layer[r->layer].param_bytes;
+	op.layer = (int32_t)r->layer;
+	op.dur = t->o->transfer(t->o->arg, op.bytes, r->ranks);
+	*total = op.dur < 0 ? op.dur : pl_add_sat(*total, op.dur);
+	PL_TRY(pl_derive_check_length(t, *total, err));
+	PL_TRY(pl_graph_program_add(p, &op, id, err));
+	PL_TRY(pl_graph_program_after(p, r->after, PL_E_DATA, err));
+	if (r->before != PL_NONE)
+		PL_TRY(pl_graph_program_after(p, r->before, PL_E_SEQ, err));
+out:
+	return rc;
+}
+
+/* A tensor with one or two consumers; PL_NONE: one. None of no bytes. */
+static int put_tensor(const struct layer_table *t, const struct pl_tensor *tensor, uint32_t a,
+		      uint32_t b, struct pl_err *err)
+{
+	struct pl_graph *g = t->g;
+	struct pl_tensor *x;
+	int rc = 0;
+
+	if (!tensor->bytes)
+		return 0;
 	PL_TRY(pl_grow(&g->tensor, &g->cap_tensors, g->n_tensors + 1, sizeof(*g->tensor), err));
 	PL_TRY(pl_grow(&g->consumer, &g->cap_consumers, g->n_consumers + 2, sizeof(*g->consumer),
 		       err));
-	t = &g->tensor[g->n_tensors++];
-	*t = *tensor;
-	t->consumer = (uint32_t)g->n_consumers;
-	if (a != PL_NONE)
-		g->consumer[g->n_consumers++] = a;
+	x = &g->tensor[g->n_tensors++];
+	*x = *tensor;
+	x->consumer = (uint32_t)g->n_consumers;
+	g->consumer[g->n_consumers++] = a;
 	if (b != PL_NONE)
 		g->consumer[g->n_consumers++] = b;
-	t->n_consumers = (uint32_t)g->n_consumers - t->consumer;
+	x->n_consumers = (uint32_t)g->n_consumers - x->consumer;
 out:
 	return rc;
+}
+
+int pl_derive_put_params(const struct layer_table *t, size_t layer, uint32_t forward,
+			 uint32_t backward, uint32_t carrier, uint32_t optimizer,
+			 struct pl_err *err)
+{
+	const struct layer *l = &t->layer[layer];
+	struct pl_tensor x = { .name = l->param,
+			       .type = l->type,
+			       .role = PL_TR_PARAM,
+			       .bytes = l->param_bytes,
+			       .producer = PL_NONE };
+	int rc = put_tensor(t, &x, forward, optimizer, err);
+
+	x.name = l->grad;
+	x.role = PL_TR_GRAD;
+	x.producer = backward;
+	return rc < 0 ? rc : put_tensor(t, &x, carrier, PL_NONE, err);
+}
+
+int pl_derive_put_activation(const struct layer_table *t, size_t layer, uint32_t forward,
+			     uint32_t backward, struct pl_err *err)
+{
+	const struct layer *l = &t->layer[layer];
+	const struct pl_tensor x = { .name = l->activation,
+				     .type = l->type,
+				     .role = PL_TR_ACTIVATION,
+				     .bytes = l->activation_bytes,
+				     .producer = forward };
+
+	return put_tensor(t, &x, backward, PL_NONE, err);
 }
 
 int pl_derive_check_length(const struct layer_table *t, pl_ns total, struct pl_err *err)

@@ -55,9 +55,24 @@ int pl_derive_put_compute(struct pl_program *p, const struct pl_graph_program_op
 /* A group of the consecutive ranks first .. first + n - 1. */
 int pl_derive_put_group(struct pl_graph *g, const char *name, uint32_t first, uint32_t n,
 			uint32_t *id, struct pl_err *err) PL_MUST;
-/* A tensor with up to two consumers, PL_NONE: none. */
-int pl_derive_put_tensor(struct pl_graph *g, const struct pl_tensor *tensor, uint32_t a, uint32_t b,
+/* The all-reduce of the gradients of a layer over so many ranks of a group: after operation `after`
+ * and the communication before it (PL_NONE: none). Its time is added to *total, which is checked.
+ */
+struct layer_reduce {
+	size_t layer;
+	uint32_t comm, group, ranks, after, before;
+};
+int pl_derive_put_reduce(const struct layer_table *t, struct pl_program *p,
+			 const struct layer_reduce *r, pl_ns *total, uint32_t *id,
 			 struct pl_err *err) PL_MUST;
+/* The parameters and gradients of a layer, given the nodes that first use the parameters, make the
+ * gradients, carry them on, and update the parameters. */
+int pl_derive_put_params(const struct layer_table *t, size_t layer, uint32_t forward,
+			 uint32_t backward, uint32_t carrier, uint32_t optimizer,
+			 struct pl_err *err) PL_MUST;
+/* The activations of a layer between two nodes. */
+int pl_derive_put_activation(const struct layer_table *t, size_t layer, uint32_t forward,
+			     uint32_t backward, struct pl_err *err) PL_MUST;
 /* PL_ELIMIT if a step of that length is too long. */
 int pl_derive_check_length(const struct layer_table *t, pl_ns total, struct pl_err *err) PL_MUST;
 

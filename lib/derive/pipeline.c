@@ -195,28 +195,16 @@ out:
 /* The gradients of a layer over the replicas, behind its last backward pass. */
 static int put_reduce(struct pipeline *x, struct rank *r, size_t layer, struct pl_err *err)
 {
-	const struct layer *l = &x->t->layer[layer];
-	struct pl_graph_program_op op = pl_graph_program_op_unknown;
+	const struct layer_reduce reduce = { .layer = layer,
+					     .comm = x->n_messages + (uint32_t)layer,
+					     .group = r->stage,
+					     .ranks = x->replicas,
+					     .after = r->computed,
+					     .before = r->last[PL_GENERATE_COMM] };
 	uint32_t *id = &x->reduce[r->replica * x->t->n + layer];
-	int rc;
+	int rc = pl_derive_put_reduce(x->t, r->p, &reduce, &x->total_ns, id, err);
 
-	op.role = PL_RO_TRANSFER;
-	op.kind = PL_K_COLLECTIVE;
-	op.flags = PL_NF_IN_STEP;
-	op.resource = PL_GENERATE_COMM;
-	op.comm = x->n_messages + (uint32_t)layer;
-	op.name = l->reduce;
-	op.group = r->stage;
-	op.bytes = l->param_bytes;
-	op.layer = (int32_t)layer;
-	op.dur = x->t->o->transfer(x->t->o->arg, op.bytes, x->replicas);
-	x->total_ns = op.dur < 0 ? op.dur : pl_add_sat(x->total_ns, op.dur);
-	PL_TRY(pl_derive_check_length(x->t, x->total_ns, err));
-	PL_TRY(pl_graph_program_add(r->p, &op, id, err));
-	PL_TRY(pl_graph_program_after(r->p, r->computed, PL_E_DATA, err));
-	PL_TRY(pl_graph_program_after(r->p, r->last[PL_GENERATE_COMM], PL_E_SEQ, err));
 	r->last[PL_GENERATE_COMM] = *id;
-out:
 	return rc;
 }
 
@@ -352,34 +340,16 @@ out:
 static int put_tensors(const struct pipeline *x, const struct rank *r, size_t layer,
 		       const uint32_t *node, struct pl_err *err)
 {
-	const struct layer *l = &x->t->layer[layer];
 	const uint32_t *forward = &x->forward[place(x, r, layer, 0)];
 	const uint32_t *backward = &x->backward[place(x, r, layer, 0)];
-	uint32_t optimizer = node[x->optimizer[r->number]];
+	uint32_t optimizer = node[x->optimizer[r->number]], last = x->microbatches - 1;
 	uint32_t reduce = x->reduce[r->replica * x->t->n + layer];
-	struct pl_tensor y = { .name = l->param,
-			       .type = l->type,
-			       .role = PL_TR_PARAM,
-			       .bytes = l->param_bytes,
-			       .producer = PL_NONE };
-	int rc = 0;
+	int rc = pl_derive_put_params(x->t, layer, node[forward[0]], node[backward[last]],
+				      reduce == PL_NONE ? optimizer : node[reduce], optimizer, err);
 
-	if (y.bytes) {
-		PL_TRY(pl_derive_put_tensor(x->t->g, &y, node[forward[0]], optimizer, err));
-		y.name = l->grad;
-		y.role = PL_TR_GRAD;
-		y.producer = node[backward[x->microbatches - 1]];
-		PL_TRY(pl_derive_put_tensor(
-			x->t->g, &y, reduce == PL_NONE ? optimizer : node[reduce], PL_NONE, err));
-	}
-	y.name = l->activation;
-	y.role = PL_TR_ACTIVATION;
-	y.bytes = l->activation_bytes;
-	for (uint32_t mb = 0; y.bytes && mb < x->microbatches; mb++) {
-		y.producer = node[forward[mb]];
-		PL_TRY(pl_derive_put_tensor(x->t->g, &y, node[backward[mb]], PL_NONE, err));
-	}
-out:
+	for (uint32_t mb = 0; rc >= 0 && mb <= last; mb++)
+		rc = pl_derive_put_activation(x->t, layer, node[forward[mb]], node[backward[mb]],
+					      err);
 	return rc;
 }
 
