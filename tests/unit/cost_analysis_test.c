@@ -1,0 +1,149 @@
+/* Costs by analysis: against the formulas, and against counting steps. */
+#include <stdlib.h>
+
+#include "cost_fixture.h"
+#include "tap.h"
+
+static void formulas(void)
+{
+	struct topo x;
+	double a = 1000, b = 1 / 10.0, S = 1 << 20;
+	bool ring = true, tree = true, halving = true, ps = true, flat = true, halves = true;
+
+	for (uint32_t n = 2; n <= 64; n++) {
+		double l = ceil(log2(n));
+
+		make_topo(&x, 1, n, 10, 1000, 10, 1000, false);
+		ring &= cost(&x, PL_COLL_ALLREDUCE, PL_ALGO_RING, n, 1 << 20, 0) ==
+			(pl_ns)ceil(2 * (n - 1) * (a + S * b / n) - 1e-6);
+		tree &= cost(&x, PL_COLL_ALLREDUCE, PL_ALGO_TREE, n, 1 << 20, 0) ==
+			(pl_ns)ceil(2 * l * a + 2 * S * b - 1e-6);
+		halving &= llabs(cost(&x, PL_COLL_ALLREDUCE, PL_ALGO_HALVING, n, 1 << 20, 0) -
+				 (pl_ns)ceil(2 * l * a + 2.0 * (n - 1) / n * S * b)) <= 1;
+		ps &= cost(&x, PL_COLL_ALLREDUCE, PL_ALGO_PS, n, 1 << 20, 2) ==
+		      (pl_ns)ceil(2 * a + 2 * fmax(S * b, n * S * b / 2) - 1e-6);
+		flat &= cost(&x, PL_COLL_ALLREDUCE, PL_ALGO_HIERARCHICAL, n, 1 << 20, 0) ==
+			cost(&x, PL_COLL_ALLREDUCE, PL_ALGO_RING, n, 1 << 20, 0);
+		halves &= llabs(2 * cost(&x, PL_COLL_ALLGATHER, PL_ALGO_RING, n, 1 << 20, 0) -
+				cost(&x, PL_COLL_ALLREDUCE, PL_ALGO_RING, n, 1 << 20, 0)) <= 1;
+	}
+	ok(ring, "ring: 2(n-1)(a + S/nB)");
+	ok(tree, "tree: 2 ceil(log2 n) a + 2S/B");
+	ok(halving, "halving-doubling: 2 ceil(log2 n) a + 2(n-1)/n S/B");
+	ok(ps, "two servers: 2a + nS/B");
+	ok(flat, "on one host hierarchical is a ring");
+	ok(halves, "an all-gather is half an all-reduce");
+}
+
+/* Every step of a ring counted by what each rank sends over which link. */
+static double count_ring(const struct topo *x, uint32_t hosts, uint32_t m, double bytes)
+{
+	uint32_t n = hosts * m;
+	double worst = 0;
+
+	for (uint32_t r = 0; r < n; r++) {
+		bool far = r / m != (r + 1) % n / m;
+		const struct pl_tlink *l = &x->link[far];
+		double t = (double)l->latency_ns + bytes / n / l->bytes_per_ns;
+
+		worst = t > worst ? t : worst;
+	}
+	return 2.0 * (n - 1) * worst;
+}
+
+/* Partners at distance 1, 2 ...: how many of a host cross at once, counted. */
+static double count_halving(const struct topo *x, uint32_t hosts, uint32_t m, double bytes)
+{
+	uint32_t n = hosts * m;
+	double sum = 0;
+
+	for (uint32_t d = 1; d < n; d *= 2) {
+		double worst = 0, share = bytes / 2 / d;
+
+		for (uint32_t r = 0; r < n; r++) {
+			bool far = r / m != (r ^ d) / m;
+			const struct pl_tlink *l = &x->link[far];
+			uint32_t users = 0;
+			double t;
+
+			for (uint32_t q = r / m * m; q < r / m * m + m; q++)
+				users += (q / m != (q ^ d) / m) == far;
+			t = (double)l->latency_ns +
+			    share * (l->shared ? users : 1) / l->bytes_per_ns;
+			worst = t > worst ? t : worst;
+		}
+		sum += worst;
+	}
+	return 2 * sum;
+}
+
+static void on_hosts(void)
+{
+	static const uint32_t hosts[] = { 2, 4, 16 }, per[] = { 1, 2, 4, 8 };
+	bool ring = true, halving = true, hier = true, more = true;
+	struct topo x;
+
+	for (size_t i = 0; i < PL_LEN(hosts); i++)
+		for (size_t j = 0; j < PL_LEN(per); j++) {
+			uint32_t h = hosts[i], m = per[j], n = h * m;
+			double S = 3e7, t;
+
+			if (n > 64)
+				continue;
+			make_topo(&x, h, m, 200, 3000, 12.5, 9000, true);
+			ring &= fabs((double)cost(&x, 1, PL_ALGO_RING, n, (int64_t)S, 0) -
+				     count_ring(&x, h, m, S)) <= 1;
+			halving &= fabs((double)cost(&x, 1, PL_ALGO_HALVING, n, (int64_t)S, 0) -
+					count_halving(&x, h, m, S)) <= 1;
+			t = 2 * (m - 1) * (3000 + S / m / 200) +
+			    2 * (h - 1) * (9000 + S / m / h / (12.5 / m));
+			hier &= fabs((double)cost(&x, 1, PL_ALGO_HIERARCHICAL, n, (int64_t)S, 0) -
+				     t) <= 1;
+		}
+	make_topo(&x, 4, 8, 200, 3000, 12.5, 9000, true);
+
+	for (uint32_t algo = 0; algo < PL_ALGO_COUNT_; algo++) {
+		struct topo y;
+
+		make_topo(&y, 32, 8, 200, 3000, 12.5, 9000, true);
+		more &= cost(&x, 1, algo, 256, 1 << 22, 4) == cost(&y, 1, algo, 256, 1 << 22, 4);
+	}
+	ok(ring, "ring over hosts, as counted rank by rank");
+	ok(halving, "halving-doubling over hosts with a shared card, as counted");
+	ok(hier, "hierarchical over hosts with a shared card");
+	ok(more, "more ranks than the topology has: more hosts like the last");
+}
+
+static void special(void)
+{
+	struct pl_link_change change[] = { { "nic", 2, 1 }, { "*", 0.5, 3 } };
+	struct pl_cost_comm c = { .kind = PL_K_SEND, .n = 2, .bytes = 1000000, .group = PL_NONE };
+	struct topo x, y;
+
+	make_topo(&x, 2, 1, 200, 3000, 10, 9000, true);
+	is_i64(pl_cost_analytic(&x.t, &c), 109000, "a message: a + S/B");
+	c.change = change;
+	c.n_changes = 1;
+	is_i64(pl_cost_analytic(&x.t, &c), 59000, "over a link twice as fast");
+	c.n_changes = 2;
+	is_i64(pl_cost_analytic(&x.t, &c), 127000, "changes of links multiply");
+	c.n_changes = 0;
+	c.parts = 4;
+	is_i64(pl_cost_analytic(&x.t, &c), 136000, "in parts, one after the other");
+	c.n = 1;
+	is_i64(pl_cost_analytic(&x.t, &c), 0, "one rank has nobody to talk to");
+	is_i64(cost(&x, PL_COLL_BARRIER, 0, 2, 1 << 20, 0), 18000, "a barrier moves nothing");
+	is_i64(cost(&x, PL_COLL_ALLREDUCE, 0, 2, -1, 0), 18000, "unknown size: the latency");
+	make_topo(&y, 0, 0, 1, 1, 1, 1, false);
+	y.t.n_links = 0;
+	is_i64(cost(&y, 1, 0, 8, 1000, 0), 0, "no link costs nothing");
+	is_i64(cost(&x, 1, PL_ALGO_RING, 1000000, INT64_MAX, 0) > 0, 1, "huge, and no overflow");
+}
+
+int main(void)
+{
+	formulas();
+	on_hosts();
+	special();
+	return done_testing();
+}
