@@ -30,7 +30,7 @@ struct item {
 	int64_t bytes;
 	uint32_t producer, consumer; /* of the builder, PL_NONE */
 	pl_id name;
-	uint8_t role;
+	uint8_t role, flags;
 };
 struct put {
 	struct gb *b;
@@ -107,21 +107,22 @@ static int32_t step_of(const struct gb *b, uint32_t node)
 	return node == PL_NONE ? INT32_MIN : b->node_step[node];
 }
 
-static int name_of(struct put *p, size_t i, pl_id *name, struct pl_err *err)
+static int set_name(struct put *p, size_t i, struct item *x, struct pl_err *err)
 {
 	const struct mem_alloc *a = &p->m->alloc[i];
 	const struct mem_range *r = a->range == PL_NONE ? NULL : &p->m->range[a->range];
 	struct pl_intern *str = &p->b->g->str;
 	char text[NAME_MAX];
 
-	*name = a->kept ? p->s_activation : a->grad ? p->s_gradient : p->s_temporary;
+	x->name = a->kept ? p->s_activation : a->grad ? p->s_gradient : p->s_temporary;
 	if (!a->kept || !r || r->name == PL_NONE || r->layer < 0)
 		return 0;
-	*name = r->name;
+	x->name = r->name;
 	if (r->output != i)
 		return 0;
+	x->flags = PL_TF_OUTPUT;
 	snprintf(text, sizeof(text), "output of %.140s", pl_intern_get(str, r->name));
-	return pl_intern_add(str, text, strlen(text), name, err);
+	return pl_intern_add(str, text, strlen(text), &x->name, err);
 }
 
 static int add_alloc(struct put *p, size_t i, struct pl_err *err)
@@ -129,7 +130,7 @@ static int add_alloc(struct put *p, size_t i, struct pl_err *err)
 	const struct gb *b = p->b;
 	const struct mem_alloc *a = &p->m->alloc[i];
 	int32_t made = step_of(b, a->first), gone = step_of(b, a->freed);
-	struct item x = { a->from, a->to, a->bytes, PL_NONE, p->last[p->step], PL_NONE, 0 };
+	struct item x = { a->from, a->to, a->bytes, PL_NONE, p->last[p->step], PL_NONE, 0, 0 };
 	int rc;
 
 	if (a->inner || (a->first == PL_NONE && a->from != INT64_MIN))
@@ -149,7 +150,7 @@ static int add_alloc(struct put *p, size_t i, struct pl_err *err)
 	x.role = a->kept ? PL_TR_ACTIVATION : a->grad ? PL_TR_GRAD : PL_TR_TEMP;
 	if (a->grad)
 		p->grads = pl_add_sat(p->grads, a->bytes);
-	rc = name_of(p, i, &x.name, err);
+	rc = set_name(p, i, &x, err);
 	return rc < 0 ? rc : add(p, &x, err);
 }
 
@@ -231,6 +232,7 @@ static int put_tensor(struct put *p, const struct item *x, struct pl_err *err)
 	*t = (struct pl_tensor){ .name = x->name,
 				 .type = PL_NONE,
 				 .role = x->role,
+				 .flags = x->flags,
 				 .bytes = x->bytes,
 				 .shape = p->shape,
 				 .producer =

@@ -9,6 +9,7 @@
  * Every live node that counts for the step leads to the sink or to another such node. Functions
  * that remove edges keep this true.
  */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,73 +93,99 @@ static void relink_edge(struct pl_edit *e, uint32_t edge)
 
 /* ---- undo ------------------------------------------------------------------------------------ */
 
+/* Where the values are: the table of the edit, and the member of its rows. */
+static const struct value {
+	size_t table, row, member, size;
+} values[EU_VALUES] = {
+#define VALUE(table, row, member)                                                                  \
+	{                                                                                          \
+		offsetof(struct pl_edit, table), sizeof(struct row), offsetof(struct row, member), \
+			sizeof(((struct row *)NULL)->member)                                       \
+	}
+	[EU_START] = VALUE(node, pl_enode, start),
+	[EU_DUR] = VALUE(node, pl_enode, dur),
+	[EU_FIXED] = VALUE(node, pl_enode, fixed),
+	[EU_NODE_DEAD] = VALUE(node, pl_enode, dead),
+	[EU_WEIGHT] = VALUE(edge, pl_eedge, w),
+	[EU_LAG] = VALUE(edge, pl_eedge, lag),
+	[EU_ARRIVE] = VALUE(tensor, pl_etensor, arrive),
+	[EU_REMADE] = VALUE(tensor, pl_etensor, remade),
+	[EU_TENSOR_DEAD] = VALUE(tensor, pl_etensor, dead),
+#undef VALUE
+};
+
+/* Put a value of 1, 4 or 8 bytes in its place; returns the old one. */
+static int64_t exchange(struct pl_edit *e, enum eundo_op op, size_t id, int64_t to)
+{
+	const struct value *v = &values[op];
+	char *rows;
+	void *at;
+	int64_t old;
+
+	memcpy(&rows, (const char *)e + v->table, sizeof(rows));
+	at = rows + id * v->row + v->member;
+	if (v->size == sizeof(bool)) {
+		old = *(bool *)at;
+		*(bool *)at = to;
+	} else if (v->size == sizeof(uint32_t)) {
+		old = *(uint32_t *)at;
+		*(uint32_t *)at = (uint32_t)to;
+	} else {
+		old = *(int64_t *)at;
+		*(int64_t *)at = to;
+	}
+	return old;
+}
+
+static int set_value(struct pl_edit *e, enum eundo_op op, size_t id, int64_t to, struct pl_err *err)
+{
+	int rc = pl_edit_log(e, op, (uint32_t)id, 0, err);
+
+	if (rc == 0)
+		e->undo[e->n_undo - 1].old = exchange(e, op, id, to);
+	return rc;
+}
+
 void pl_edit_undo(struct pl_edit *e, size_t mark)
 {
 	while (e->n_undo > mark) {
 		struct pl_eundo u = e->undo[--e->n_undo];
 
 		switch ((enum eundo_op)u.op) {
-		case EU_START:
+		case EU_START: /* the most frequent */
 			e->node[u.id].start = u.old;
-			break;
-		case EU_DUR:
-			e->node[u.id].dur = u.old;
-			break;
-		case EU_BYTES:
-			e->node[u.id].bytes = u.old;
-			break;
-		case EU_FIXED:
-			e->node[u.id].fixed = u.old;
-			break;
-		case EU_WEIGHT:
-			e->edge[u.id].w = u.old;
-			break;
-		case EU_LAG:
-			e->edge[u.id].lag = (int32_t)u.old;
-			break;
-		case EU_ARRIVE:
-			e->tensor[u.id].arrive = (uint32_t)u.old;
-			break;
-		case EU_REMADE:
-			e->tensor[u.id].remade = u.old;
 			break;
 		case EU_ADD_NODE:
 			e->n_nodes = u.id;
-			break;
-		case EU_DROP_NODE:
-			e->node[u.id].dead = false;
 			break;
 		case EU_ADD_EDGE:
 			unlink_edge(e, u.id);
 			e->n_edges = u.id;
 			break;
-		case EU_DROP_EDGE:
-			relink_edge(e, u.id);
-			break;
-		case EU_ADD_TENSOR:
-			e->n_tensors = u.id;
-			break;
-		case EU_DROP_TENSOR:
-			e->tensor[u.id].dead = false;
-			break;
 		case EU_ADD_RESOURCE:
 			e->n_res = u.id;
-			break;
-		case EU_ADD_COMM:
-			e->n_comms--;
 			break;
 		case EU_ADD_GROUP:
 			e->n_groups = u.id;
 			e->n_group_ranks = (size_t)u.old;
 			break;
+		case EU_ADD_COMM:
+			e->n_comms = u.id;
+			break;
 		case EU_DROP_RANK:
-			e->n_gone--;
+			e->n_gone = u.id;
+			break;
+		case EU_DROP_EDGE:
+			relink_edge(e, u.id);
 			break;
 		case EU_TOUCH:
 			pl_edit_untouch(e, u.id);
 			break;
 		case EU_SEED:
 			pl_edit_touch_again(e, u.id);
+			break;
+		default:
+			exchange(e, (enum eundo_op)u.op, u.id, u.old);
 			break;
 		}
 	}
@@ -308,9 +335,8 @@ int pl_edit_drop_node(struct pl_edit *e, uint32_t node, struct pl_err *err)
 		    (rc = follow(e, src, e->node[src].res, err)) < 0)
 			return rc;
 	}
-	if ((rc = pl_edit_log(e, EU_DROP_NODE, node, 0, err)) < 0)
+	if ((rc = set_value(e, EU_NODE_DEAD, node, true, err)) < 0)
 		return rc;
-	e->node[node].dead = true;
 	while (e->node[node].out != PL_NONE)
 		if ((rc = drop_edge(e, e->node[node].out, err)) < 0)
 			return rc;
@@ -331,10 +357,7 @@ int pl_edit_set_dur(struct pl_edit *e, uint32_t node, pl_ns dur, struct pl_err *
 		if (!pl_edit_from_start(e->edge[x].type) &&
 		    (rc = pl_edit_touch(e, e->edge[x].dst, err)) < 0)
 			return rc;
-	if ((rc = pl_edit_log(e, EU_DUR, node, e->node[node].dur, err)) < 0)
-		return rc;
-	e->node[node].dur = dur;
-	return 0;
+	return set_value(e, EU_DUR, node, dur, err);
 }
 
 int pl_edit_set_weight(struct pl_edit *e, uint32_t edge, pl_ns w, struct pl_err *err)
@@ -344,64 +367,29 @@ int pl_edit_set_weight(struct pl_edit *e, uint32_t edge, pl_ns w, struct pl_err 
 
 	if (e->edge[edge].w == w)
 		return 0;
-	if ((rc = pl_edit_log(e, EU_LAG, edge, e->edge[edge].lag, err)) < 0)
+	if ((rc = set_value(e, EU_LAG, edge, pl_min_i64(lag, INT32_MAX), err)) < 0 ||
+	    (rc = pl_edit_touch(e, e->edge[edge].dst, err)) < 0)
 		return rc;
-	e->edge[edge].lag = (int32_t)pl_min_i64(lag, INT32_MAX);
-	if ((rc = pl_edit_touch(e, e->edge[edge].dst, err)) < 0 ||
-	    (rc = pl_edit_log(e, EU_WEIGHT, edge, e->edge[edge].w, err)) < 0)
-		return rc;
-	e->edge[edge].w = w;
-	return 0;
-}
-
-int pl_edit_set_bytes(struct pl_edit *e, uint32_t node, int64_t bytes, struct pl_err *err)
-{
-	int rc = pl_edit_log(e, EU_BYTES, node, e->node[node].bytes, err);
-
-	if (rc == 0)
-		e->node[node].bytes = bytes;
-	return rc;
+	return set_value(e, EU_WEIGHT, edge, w, err);
 }
 
 int pl_edit_set_fixed(struct pl_edit *e, uint32_t node, pl_ns fixed, struct pl_err *err)
 {
-	int rc;
+	int rc = pl_edit_touch(e, node, err);
 
-	if ((rc = pl_edit_touch(e, node, err)) < 0 ||
-	    (rc = pl_edit_log(e, EU_FIXED, node, e->node[node].fixed, err)) < 0)
-		return rc;
-	e->node[node].fixed = fixed;
-	return 0;
+	return rc < 0 ? rc : set_value(e, EU_FIXED, node, fixed, err);
 }
 
 int pl_edit_set_arrive(struct pl_edit *e, size_t tensor, uint32_t arrive, struct pl_err *err)
 {
-	int rc = pl_edit_log(e, EU_ARRIVE, (uint32_t)tensor, e->tensor[tensor].arrive, err);
-
-	if (rc == 0)
-		e->tensor[tensor].arrive = arrive;
-	return rc;
+	return set_value(e, EU_ARRIVE, tensor, arrive, err);
 }
 
 /* ---- tensors, resources, groups, ranks ------------------------------------------------------- */
 
-int pl_edit_add_tensor(struct pl_edit *e, const struct pl_etensor *t, struct pl_err *err)
-{
-	int rc = pl_grow(&e->tensor, &e->cap_tensors, e->n_tensors + 1, sizeof(*t), err);
-
-	if (rc < 0 || (rc = pl_edit_log(e, EU_ADD_TENSOR, (uint32_t)e->n_tensors, 0, err)) < 0)
-		return rc;
-	e->tensor[e->n_tensors++] = *t;
-	return 0;
-}
-
 int pl_edit_drop_tensor(struct pl_edit *e, size_t tensor, struct pl_err *err)
 {
-	int rc = pl_edit_log(e, EU_DROP_TENSOR, (uint32_t)tensor, 0, err);
-
-	if (rc == 0)
-		e->tensor[tensor].dead = true;
-	return rc;
+	return set_value(e, EU_TENSOR_DEAD, tensor, true, err);
 }
 
 int pl_edit_add_resource(struct pl_edit *e, const struct pl_resource *r, uint32_t *id,
@@ -459,11 +447,7 @@ int pl_edit_drop_rank(struct pl_edit *e, int32_t rank, struct pl_err *err)
 
 int pl_edit_set_remade(struct pl_edit *e, size_t tensor, bool remade, struct pl_err *err)
 {
-	int rc = pl_edit_log(e, EU_REMADE, (uint32_t)tensor, e->tensor[tensor].remade, err);
-
-	if (rc == 0)
-		e->tensor[tensor].remade = remade;
-	return rc;
+	return set_value(e, EU_REMADE, tensor, remade, err);
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */

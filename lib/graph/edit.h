@@ -141,14 +141,12 @@ int pl_edit_drop_edge(struct pl_edit *e, uint32_t edge, struct pl_err *err) PL_M
 int pl_edit_set_dur(struct pl_edit *e, uint32_t node, pl_ns dur, struct pl_err *err) PL_MUST;
 /* The change of w is modelled latency. The unexplained part stays, unless w is smaller than it. */
 int pl_edit_set_weight(struct pl_edit *e, uint32_t edge, pl_ns w, struct pl_err *err) PL_MUST;
-int pl_edit_set_bytes(struct pl_edit *e, uint32_t node, int64_t bytes, struct pl_err *err) PL_MUST;
 int pl_edit_set_fixed(struct pl_edit *e, uint32_t node, pl_ns fixed, struct pl_err *err) PL_MUST;
 /* Set the communication that carries the tensor. */
 int pl_edit_set_arrive(struct pl_edit *e, size_t tensor, uint32_t arrive,
 		       struct pl_err *err) PL_MUST;
 
-/* Add or remove a copy of a tensor of the graph. */
-int pl_edit_add_tensor(struct pl_edit *e, const struct pl_etensor *t, struct pl_err *err) PL_MUST;
+/* Remove a copy of a tensor of the graph. */
 int pl_edit_drop_tensor(struct pl_edit *e, size_t tensor, struct pl_err *err) PL_MUST;
 /* Add a resource: a stream, a link, a server. A resource of a new rank adds the rank. */
 int pl_edit_add_resource(struct pl_edit *e, const struct pl_resource *r, uint32_t *id,

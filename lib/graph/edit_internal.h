@@ -5,24 +5,25 @@
 #include "graph/edit.h"
 
 enum eundo_op {
+	/* a value of a row: `old` is put back */
 	EU_START,
 	EU_DUR,
-	EU_BYTES,
 	EU_FIXED,
+	EU_NODE_DEAD,
 	EU_WEIGHT,
 	EU_LAG,
 	EU_ARRIVE,
 	EU_REMADE,
+	EU_TENSOR_DEAD,
+	EU_VALUES, /* how many of these there are */
+	/* rows behind a table: `id` is how many there were */
 	EU_ADD_NODE,
-	EU_DROP_NODE,
 	EU_ADD_EDGE,
-	EU_DROP_EDGE,
-	EU_ADD_TENSOR,
-	EU_DROP_TENSOR,
 	EU_ADD_RESOURCE,
 	EU_ADD_GROUP,
 	EU_ADD_COMM,
 	EU_DROP_RANK,
+	EU_DROP_EDGE,
 	EU_TOUCH, /* a node that a change queued: undo takes it out of the queue */
 	EU_SEED	  /* a node with which a settling began: undo queues it again */
 };

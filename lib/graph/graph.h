@@ -148,6 +148,7 @@ enum pl_tensor_role {
 };
 #define PL_TF_ESTIMATED 1u /* the size was not in the input */
 #define PL_TF_ELSEWHERE 2u /* another tensor stands for its memory */
+#define PL_TF_OUTPUT	4u /* what a module hands on: not recomputed with the module */
 struct pl_tensor {	   /* filled where the input knows tensors */
 	pl_id name, type;  /* strings; type is that of the elements, PL_NONE unknown */
 	uint8_t role;	   /* enum pl_tensor_role */

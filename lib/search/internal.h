@@ -81,11 +81,6 @@ struct strategy {
 extern const struct strategy pl_search_strategy_precision, pl_search_strategy_buckets,
 	pl_search_strategy_memory, pl_search_strategy_fusion;
 
-/* ---- search.c ---- */
-/* Lower the bound if operations as the extras leave them make it lower. Worker 0 is at the root
- * afterwards. */
-int pl_search_bound(struct search *s, struct pl_err *err) PL_MUST;
-
 /* ---- strategy_buckets.c ---- */
 /* Find the tensors that are synchronised, and put them into the base of the plan. */
 int pl_search_buckets_open(struct search *s, struct pl_plan *p, struct pl_err *err) PL_MUST;

@@ -36,7 +36,9 @@ static int free_step(struct pl_edit *e, double *mean, struct pl_err *err)
 	return rc < 0 ? rc : pl_edit_settle(e, err);
 }
 
-int pl_search_bound(struct search *s, struct pl_err *err)
+/* Lower the bound if operations as the extras leave them make it lower. Worker 0 is at the root
+ * afterwards. */
+static int lower_bound(struct search *s, struct pl_err *err)
 {
 	struct worker *l = &s->worker[0];
 	double mean;
@@ -68,7 +70,7 @@ static int open_search(struct search *s, const struct pl_graph *g, struct pl_pla
 	PL_TRY(pl_search_workers_open(s, err));
 	s->baseline = pl_edit_mean_step(&s->worker[0].e);
 	s->bound = INFINITY;
-	PL_TRY(pl_search_bound(s, err));
+	PL_TRY(lower_bound(s, err));
 	rc = pl_search_buckets_open(s, p, err);
 out:
 	return rc;
@@ -185,7 +187,7 @@ static int search_all(struct search *s, const struct pl_graph *g, struct pl_plan
 		fits = rc != PL_ENO;
 	}
 	if (s->n_extra && fits)
-		PL_TRY(pl_search_bound(s, err));
+		PL_TRY(lower_bound(s, err));
 	if (s->n || s->n_extra)
 		PL_TRY(pl_search_write_lines(s, p, fits ? err : &ignore));
 	if (s->tolerance > 0 && fits) {

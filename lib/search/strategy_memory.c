@@ -129,7 +129,7 @@ static int add_ranges(struct fit *f, struct pl_err *err)
 		pl_id id;
 
 		if (x->dead || t->role != PL_TR_ACTIVATION || x->producer == PL_NONE ||
-		    e->node[x->producer].layer < 0 || !strncmp(name, "output of ", 10))
+		    e->node[x->producer].layer < 0 || t->flags & PL_TF_OUTPUT)
 			continue;
 		rc = pl_intern_add(&seen, name, strlen(name), &id, err);
 		if (rc == 0 && seen.n > had)

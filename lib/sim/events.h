@@ -127,7 +127,5 @@ void pl_sim_events_free(struct pl_sim_events *ev);
  */
 int pl_sim_events_run(struct pl_sim_events *ev, pl_ns *free, struct pl_sim_events_times *t,
 		      struct pl_err *err) PL_MUST;
-/* Places of the resources before `res`; of n_res: all. */
-uint32_t pl_sim_events_place(const struct pl_sim_events *ev, uint32_t res);
 
 #endif

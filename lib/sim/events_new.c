@@ -229,8 +229,3 @@ void pl_sim_events_free(struct pl_sim_events *ev)
 	pl_arena_fini(&ev->arena);
 	pl_free(ev);
 }
-
-uint32_t pl_sim_events_place(const struct pl_sim_events *ev, uint32_t res)
-{
-	return ev->place[res];
-}
