@@ -49,12 +49,10 @@ const struct pl_layer_type pl_tensor_layer_input = {
 /* ---- dense -------------------------------------------------------------------------------------
  */
 
-static void dense_forward(struct pl_net *net, struct pl_node *nd, const float *x, float *y,
-			  void *save)
+static void dense_forward(struct pl_net *net, struct pl_node *nd, const struct pl_pass *p)
 {
-	net->be->dense(net->ctx, net->samples * nd->rows, nd->c, nd->k, x,
-		       pl_net_weight(net, nd->weight), pl_net_weight(net, nd->bias), nd->act,
-		       nd->act == PL_ACT_GELU ? save : NULL, y);
+	net->be->dense(net->ctx, p->rows, nd->c, nd->k, p->x, p->weight, p->bias, nd->act,
+		       nd->act == PL_ACT_GELU ? p->save : NULL, p->y);
 }
 
 /*
@@ -75,18 +73,17 @@ static bool undone_above(const struct pl_net *net, const struct pl_node *nd)
 	       (nd->segment == PL_NONE || nd->segment == reader->segment);
 }
 
-static void dense_backward(struct pl_net *net, struct pl_node *nd, const float *x, const float *y,
-			   const void *save, float *dy, float *dx)
+static void dense_backward(struct pl_net *net, struct pl_node *nd, const struct pl_pass *p)
 {
 	const struct pl_node *before = nd->x == PL_NET_INPUT ? NULL : &net->node[nd->x];
 	const void *from = NULL;
 
-	if (before && dx && undone_above(net, before))
+	if (before && p->dx && undone_above(net, before))
 		from = net->acts + before->save_at;
-	net->be->dense_back(
-		net->ctx, net->samples * nd->rows, nd->c, nd->k, x, pl_net_weight(net, nd->weight),
-		undone_above(net, nd) ? PL_ACT_NONE : nd->act, nd->act == PL_ACT_GELU ? save : NULL,
-		y, dy, from, dx, pl_net_dweight(net, nd->weight), pl_net_dweight(net, nd->bias));
+	net->be->dense_back(net->ctx, p->rows, nd->c, nd->k, p->x, p->weight,
+			    undone_above(net, nd) ? PL_ACT_NONE : nd->act,
+			    nd->act == PL_ACT_GELU ? p->save : NULL, p->y, p->dy, from, p->dx,
+			    p->dweight, p->dbias);
 }
 
 /* (C) or (T, C): rows of C. Anything else has to be said by the user. */
@@ -202,18 +199,14 @@ const struct pl_layer_type pl_tensor_layer_dense = {
 /* ---- activations -------------------------------------------------------------------------------
  */
 
-static void act_forward(struct pl_net *net, struct pl_node *nd, const float *x, float *y,
-			void *save)
+static void act_forward(struct pl_net *net, struct pl_node *nd, const struct pl_pass *p)
 {
-	(void)save;
-	net->be->act(net->ctx, nd->act, nd->ny * (size_t)net->samples, x, y);
+	net->be->act(net->ctx, nd->act, p->n, p->x, p->y);
 }
 
-static void act_backward(struct pl_net *net, struct pl_node *nd, const float *x, const float *y,
-			 const void *save, float *dy, float *dx)
+static void act_backward(struct pl_net *net, struct pl_node *nd, const struct pl_pass *p)
 {
-	(void)save;
-	net->be->act_back(net->ctx, nd->act, nd->ny * (size_t)net->samples, x, y, dy, dx);
+	net->be->act_back(net->ctx, nd->act, p->n, p->x, p->y, p->dy, p->dx);
 }
 
 /* Does the block end behind the statement at hand, with nothing that computes between? */
@@ -289,20 +282,14 @@ static uint64_t salt_of(const struct pl_net *net, const struct pl_node *nd)
 	return (uint64_t)(nd - net->node);
 }
 
-static void dropout_forward(struct pl_net *net, struct pl_node *nd, const float *x, float *y,
-			    void *save)
+static void dropout_forward(struct pl_net *net, struct pl_node *nd, const struct pl_pass *p)
 {
-	(void)save;
-	net->be->dropout(net->ctx, nd->ny * (size_t)net->samples, nd->p, salt_of(net, nd), x, y);
+	net->be->dropout(net->ctx, p->n, nd->p, salt_of(net, nd), p->x, p->y);
 }
 
-static void dropout_backward(struct pl_net *net, struct pl_node *nd, const float *x, const float *y,
-			     const void *save, float *dy, float *dx)
+static void dropout_backward(struct pl_net *net, struct pl_node *nd, const struct pl_pass *p)
 {
-	(void)x;
-	(void)y;
-	(void)save;
-	net->be->dropout(net->ctx, nd->ny * (size_t)net->samples, nd->p, salt_of(net, nd), dy, dx);
+	net->be->dropout(net->ctx, p->n, nd->p, salt_of(net, nd), p->dy, p->dx);
 }
 
 static int build_dropout(struct pl_builder *b, struct pl_err *err)
@@ -386,11 +373,9 @@ const struct pl_layer_type pl_tensor_layer_residual = {
 	.build = build_residual,
 };
 
-static void end_forward(struct pl_net *net, struct pl_node *nd, const float *x, float *y,
-			void *save)
+static void end_forward(struct pl_net *net, struct pl_node *nd, const struct pl_pass *p)
 {
-	(void)save;
-	net->be->add(net->ctx, nd->ny * (size_t)net->samples, pl_net_value(net, nd->skip), x, y);
+	net->be->add(net->ctx, p->n, pl_net_value(net, nd->skip), p->x, p->y);
 }
 
 static int build_end(struct pl_builder *b, struct pl_err *err)

@@ -44,23 +44,17 @@ static int windows(int in, int size, int stride, int pad)
 
 /* ---- convolution ----------------------------------------------------------------------------- */
 
-static void conv_forward(struct pl_net *net, struct pl_node *nd, const float *x, float *y,
-			 void *save)
+static void conv_forward(struct pl_net *net, struct pl_node *nd, const struct pl_pass *p)
 {
-	(void)save;
 	nd->conv.n = net->samples;
-	net->be->conv(net->ctx, &nd->conv, x, pl_net_weight(net, nd->weight),
-		      pl_net_weight(net, nd->bias), nd->act, y, net->work);
+	net->be->conv(net->ctx, &nd->conv, p->x, p->weight, p->bias, nd->act, p->y, net->work);
 }
 
-static void conv_backward(struct pl_net *net, struct pl_node *nd, const float *x, const float *y,
-			  const void *save, float *dy, float *dx)
+static void conv_backward(struct pl_net *net, struct pl_node *nd, const struct pl_pass *p)
 {
-	(void)save;
 	nd->conv.n = net->samples;
-	net->be->conv_back(net->ctx, &nd->conv, x, pl_net_weight(net, nd->weight), nd->act, y, dy,
-			   dx, pl_net_dweight(net, nd->weight), pl_net_dweight(net, nd->bias),
-			   net->work);
+	net->be->conv_back(net->ctx, &nd->conv, p->x, p->weight, nd->act, p->y, p->dy, p->dx,
+			   p->dweight, p->dbias, net->work);
 }
 
 static int conv_shape(struct pl_builder *b, struct pl_conv *d, struct pl_err *err)
@@ -139,20 +133,16 @@ const struct pl_layer_type pl_tensor_layer_conv = {
 
 /* ---- pooling --------------------------------------------------------------------------------- */
 
-static void pool_forward(struct pl_net *net, struct pl_node *nd, const float *x, float *y,
-			 void *save)
+static void pool_forward(struct pl_net *net, struct pl_node *nd, const struct pl_pass *p)
 {
 	nd->pool.n = net->samples;
-	net->be->pool(net->ctx, &nd->pool, x, y, nd->pool.max ? save : NULL);
+	net->be->pool(net->ctx, &nd->pool, p->x, p->y, nd->pool.max ? p->save : NULL);
 }
 
-static void pool_backward(struct pl_net *net, struct pl_node *nd, const float *x, const float *y,
-			  const void *save, float *dy, float *dx)
+static void pool_backward(struct pl_net *net, struct pl_node *nd, const struct pl_pass *p)
 {
-	(void)x;
-	(void)y;
 	nd->pool.n = net->samples;
-	net->be->pool_back(net->ctx, &nd->pool, nd->pool.max ? save : NULL, dy, dx);
+	net->be->pool_back(net->ctx, &nd->pool, nd->pool.max ? p->save : NULL, p->dy, p->dx);
 }
 
 static int build_pool(struct pl_builder *b, const struct pl_layer_type *type, bool max,
@@ -223,24 +213,19 @@ const struct pl_layer_type pl_tensor_layer_avgpool = {
 
 /* ---- batch normalisation ------------------------------------------------------------------- */
 
-static void batchnorm_forward(struct pl_net *net, struct pl_node *nd, const float *x, float *y,
-			      void *save)
+static void batchnorm_forward(struct pl_net *net, struct pl_node *nd, const struct pl_pass *p)
 {
 	/* what is made again must not move the running means a second time */
 	float *running = net->again ? NULL : net->state.p + nd->state;
 
-	net->be->batchnorm(net->ctx, net->samples, nd->c, nd->k, x, pl_net_weight(net, nd->weight),
-			   pl_net_weight(net, nd->bias), nd->eps, nd->momentum, net->eval, running,
-			   save, y);
+	net->be->batchnorm(net->ctx, net->samples, nd->c, nd->k, p->x, p->weight, p->bias, nd->eps,
+			   nd->momentum, net->eval, running, p->save, p->y);
 }
 
-static void batchnorm_backward(struct pl_net *net, struct pl_node *nd, const float *x,
-			       const float *y, const void *save, float *dy, float *dx)
+static void batchnorm_backward(struct pl_net *net, struct pl_node *nd, const struct pl_pass *p)
 {
-	(void)y;
-	net->be->batchnorm_back(net->ctx, net->samples, nd->c, nd->k, x,
-				pl_net_weight(net, nd->weight), save, dy, dx,
-				pl_net_dweight(net, nd->weight), pl_net_dweight(net, nd->bias));
+	net->be->batchnorm_back(net->ctx, net->samples, nd->c, nd->k, p->x, p->weight, p->save,
+				p->dy, p->dx, p->dweight, p->dbias);
 }
 
 static int build_batchnorm(struct pl_builder *b, struct pl_err *err)

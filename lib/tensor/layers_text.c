@@ -9,25 +9,16 @@
 
 /* ---- embedding ------------------------------------------------------------------------------- */
 
-static void embedding_forward(struct pl_net *net, struct pl_node *nd, const float *x, float *y,
-			      void *save)
+static void embedding_forward(struct pl_net *net, struct pl_node *nd, const struct pl_pass *p)
 {
-	(void)x;
-	(void)save;
-	net->be->embed(net->ctx, net->samples * nd->rows, nd->k, net->ids,
-		       pl_net_weight(net, nd->weight), pl_net_weight(net, nd->position), nd->rows,
-		       y);
+	net->be->embed(net->ctx, p->rows, nd->k, net->ids, p->weight,
+		       pl_net_weight(net, nd->position), nd->rows, p->y);
 }
 
-static void embedding_backward(struct pl_net *net, struct pl_node *nd, const float *x,
-			       const float *y, const void *save, float *dy, float *dx)
+static void embedding_backward(struct pl_net *net, struct pl_node *nd, const struct pl_pass *p)
 {
-	(void)x;
-	(void)y;
-	(void)save;
-	(void)dx;
-	net->be->embed_back(net->ctx, net->samples * nd->rows, nd->k, net->ids, nd->rows, dy,
-			    pl_net_dweight(net, nd->weight), pl_net_dweight(net, nd->position));
+	net->be->embed_back(net->ctx, p->rows, nd->k, net->ids, nd->rows, p->dy, p->dweight,
+			    pl_net_dweight(net, nd->position));
 }
 
 static int build_embedding(struct pl_builder *b, struct pl_err *err)
@@ -99,39 +90,16 @@ const struct pl_layer_type pl_tensor_layer_position = {
 
 /* ---- layer normalisation ------------------------------------------------------------------- */
 
-static void layernorm_forward(struct pl_net *net, struct pl_node *nd, const float *x, float *y,
-			      void *save)
+static void layernorm_forward(struct pl_net *net, struct pl_node *nd, const struct pl_pass *p)
 {
-	net->be->layernorm(net->ctx, net->samples * nd->rows, nd->c, x,
-			   pl_net_weight(net, nd->weight), pl_net_weight(net, nd->bias), nd->eps,
-			   save, y);
+	net->be->layernorm(net->ctx, p->rows, nd->c, p->x, p->weight, p->bias, nd->eps, p->save,
+			   p->y);
 }
 
-static void layernorm_backward(struct pl_net *net, struct pl_node *nd, const float *x,
-			       const float *y, const void *save, float *dy, float *dx)
+static void layernorm_backward(struct pl_net *net, struct pl_node *nd, const struct pl_pass *p)
 {
-	(void)y;
-	net->be->layernorm_back(net->ctx, net->samples * nd->rows, nd->c, x,
-				pl_net_weight(net, nd->weight), save, dy, dx,
-				pl_net_dweight(net, nd->weight), pl_net_dweight(net, nd->bias));
-}
-
-void pl_tensor_layer_add_layernorm(struct pl_net *net, const struct pl_node *norm, const float *a,
-				   const float *b, float *sum, float *y, void *save)
-{
-	net->be->add_layernorm(net->ctx, net->samples * norm->rows, norm->c, a, b, sum,
-			       pl_net_weight(net, norm->weight), pl_net_weight(net, norm->bias),
-			       norm->eps, save, y);
-}
-
-void pl_tensor_layer_layernorm_back_add(struct pl_net *net, const struct pl_node *norm,
-					const float *x, const void *save, const float *dy,
-					const float *more, float *dx)
-{
-	net->be->layernorm_back_add(net->ctx, net->samples * norm->rows, norm->c, x,
-				    pl_net_weight(net, norm->weight), save, dy, more, dx,
-				    pl_net_dweight(net, norm->weight),
-				    pl_net_dweight(net, norm->bias));
+	net->be->layernorm_back(net->ctx, p->rows, nd->c, p->x, p->weight, p->save, p->dy, p->dx,
+				p->dweight, p->dbias);
 }
 
 static int build_layernorm(struct pl_builder *b, struct pl_err *err)
@@ -169,18 +137,16 @@ const struct pl_layer_type pl_tensor_layer_layernorm = {
 
 /* ---- attention ------------------------------------------------------------------------------- */
 
-static void attention_forward(struct pl_net *net, struct pl_node *nd, const float *x, float *y,
-			      void *save)
+static void attention_forward(struct pl_net *net, struct pl_node *nd, const struct pl_pass *p)
 {
 	nd->attn.b = net->samples;
-	net->be->attn(net->ctx, &nd->attn, x, y, save);
+	net->be->attn(net->ctx, &nd->attn, p->x, p->y, p->save);
 }
 
-static void attention_backward(struct pl_net *net, struct pl_node *nd, const float *x,
-			       const float *y, const void *save, float *dy, float *dx)
+static void attention_backward(struct pl_net *net, struct pl_node *nd, const struct pl_pass *p)
 {
 	nd->attn.b = net->samples;
-	net->be->attn_back(net->ctx, &nd->attn, x, y, save, dy, dx);
+	net->be->attn_back(net->ctx, &nd->attn, p->x, p->y, p->save, p->dy, p->dx);
 }
 
 /* The projection to queries, keys and values; what the heads do; the projection back. */

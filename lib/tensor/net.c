@@ -335,20 +335,32 @@ static void hook(const struct pl_net *net, bool begin, uint32_t layer, enum pl_p
 		net->hooks.end(net->hooks.arg, layer, p, net->again);
 }
 
+static struct pl_pass pass_of(struct pl_net *net, const struct pl_node *nd)
+{
+	return (struct pl_pass){ .x = pl_net_value(net, nd->x),
+				 .y = (float *)(void *)(net->acts + nd->y_at),
+				 .save = net->acts + nd->save_at,
+				 .weight = pl_net_weight(net, nd->weight),
+				 .bias = pl_net_weight(net, nd->bias),
+				 .dweight = pl_net_dweight(net, nd->weight),
+				 .dbias = pl_net_dweight(net, nd->bias),
+				 .n = nd->ny * (size_t)net->samples,
+				 .rows = net->samples * nd->rows };
+}
+
 static void run_node(struct pl_net *net, uint32_t i)
 {
 	struct pl_node *nd = &net->node[i];
-	const float *x = pl_net_value(net, nd->x);
-	void *y = net->acts + nd->y_at;
+	struct pl_pass p = pass_of(net, nd);
 
 	if (nd->alias || (net->eval && nd->type == &pl_tensor_layer_dropout)) {
-		net->value[i] = x;
+		net->value[i] = p.x;
 		return;
 	}
-	net->value[i] = y;
+	net->value[i] = p.y;
 	hook(net, true, i, PL_PHASE_FORWARD);
 	net->be->precision(net->ctx, nd->precision[PL_PHASE_FORWARD]);
-	nd->type->forward(net, nd, x, y, net->acts + nd->save_at);
+	nd->type->forward(net, nd, &p);
 	hook(net, false, i, PL_PHASE_FORWARD);
 }
 
@@ -371,16 +383,18 @@ static void run_add_layernorm(struct pl_net *net, uint32_t end, uint32_t norm)
 {
 	const struct pl_node *e = &net->node[end], *nd = &net->node[norm];
 	float *sum = (float *)(void *)(net->acts + e->y_at);
-	float *y = (float *)(void *)(net->acts + nd->y_at);
+	struct pl_pass p;
 
 	hook(net, true, end, PL_PHASE_FORWARD);
 	hook(net, false, end, PL_PHASE_FORWARD);
 	for (uint32_t i = end; i < norm; i++)
 		net->value[i] = sum;
-	net->value[norm] = y;
+	p = pass_of(net, nd);
+	net->value[norm] = p.y;
 	hook(net, true, norm, PL_PHASE_FORWARD);
-	pl_tensor_layer_add_layernorm(net, nd, pl_net_value(net, e->skip), pl_net_value(net, e->x),
-				      sum, y, net->acts + nd->save_at);
+	net->be->add_layernorm(net->ctx, p.rows, nd->c, pl_net_value(net, e->skip),
+			       pl_net_value(net, e->x), sum, p.weight, p.bias, nd->eps, p.save,
+			       p.y);
 	hook(net, false, norm, PL_PHASE_FORWARD);
 }
 
@@ -523,20 +537,22 @@ static void back_node(struct pl_net *net, uint32_t i, bool accumulate)
 {
 	struct pl_node *nd = &net->node[i];
 	const struct pl_node *block = i > net->first_back && norm_does(net, i - 1) ? nd - 1 : NULL;
-	float *dy = net->grad[nd->dy], *dx = nd->dx == PL_NO_GRAD ? NULL : net->grad[nd->dx];
+	struct pl_pass p = pass_of(net, nd);
 
+	p.y = (float *)pl_net_value(net, i);
+	p.dy = net->grad[nd->dy];
+	p.dx = nd->dx == PL_NO_GRAD ? NULL : net->grad[nd->dx];
 	hook(net, true, i, PL_PHASE_BACKWARD);
 	touch(net, nd, accumulate);
 	net->be->precision(net->ctx, nd->precision[PL_PHASE_BACKWARD]);
 	if (block)
-		pl_tensor_layer_layernorm_back_add(net, nd, pl_net_value(net, nd->x),
-						   net->acts + nd->save_at, dy,
-						   net->grad[block->dskip], net->grad[block->dx]);
+		net->be->layernorm_back_add(net->ctx, p.rows, nd->c, p.x, p.weight, p.save, p.dy,
+					    net->grad[block->dskip], net->grad[block->dx],
+					    p.dweight, p.dbias);
 	else if (nd->type != &pl_tensor_layer_residual)
-		nd->type->backward(net, nd, pl_net_value(net, nd->x), pl_net_value(net, i),
-				   net->acts + nd->save_at, dy, dx);
+		nd->type->backward(net, nd, &p);
 	else if (!norm_does(net, i))
-		net->be->add(net->ctx, nd->ny * (size_t)net->samples, net->grad[nd->dskip], dy, dx);
+		net->be->add(net->ctx, p.n, net->grad[nd->dskip], p.dy, p.dx);
 	hook(net, false, i, PL_PHASE_BACKWARD);
 }
 

@@ -24,6 +24,18 @@ struct pl_node;
 /* What a node's backward pass reads, besides its gradient; and whether it can do without a dx. */
 enum { PL_READS_X = 1, PL_READS_Y = 2, PL_MAY_END = 4 };
 
+/* The values of a node in one pass, in memory of the backend. */
+struct pl_pass {
+	const float *x;
+	float *y; /* the output; the backward pass only reads it */
+	void *save;
+	const float *weight, *bias; /* NULL: none */
+	float *dweight, *dbias;
+	float *dy, *dx; /* dy may be overwritten (by what has an activation); dx NULL: not wanted */
+	size_t n;	/* numbers of the output */
+	int rows;	/* of the batch */
+};
+
 struct pl_layer_type {
 	const char *op;
 	const char *usage; /* numbers and keys behind the operation, without name= */
@@ -32,11 +44,8 @@ struct pl_layer_type {
 	const char *const *key; /* that it knows, besides "name"; NULL at the end */
 	/* Adds the nodes and tensors of the statement at hand. */
 	int (*build)(struct pl_builder *b, struct pl_err *err);
-	void (*forward)(struct pl_net *net, struct pl_node *nd, const float *x, float *y,
-			void *save);
-	/* dy may be overwritten (by what has an activation); dx NULL: not wanted */
-	void (*backward)(struct pl_net *net, struct pl_node *nd, const float *x, const float *y,
-			 const void *save, float *dy, float *dx);
+	void (*forward)(struct pl_net *net, struct pl_node *nd, const struct pl_pass *p);
+	void (*backward)(struct pl_net *net, struct pl_node *nd, const struct pl_pass *p);
 };
 
 struct pl_node {
@@ -217,14 +226,6 @@ struct pl_dense_args {
 };
 int pl_tensor_build_dense(struct pl_builder *b, const struct pl_dense_args *a,
 			  struct pl_err *err) PL_MUST;
-
-/* The end of a block with the layernorm behind it, and that with the beginning of the block before
- * it, as one; only where the backend has them. */
-void pl_tensor_layer_add_layernorm(struct pl_net *net, const struct pl_node *norm, const float *a,
-				   const float *b, float *sum, float *y, void *save);
-void pl_tensor_layer_layernorm_back_add(struct pl_net *net, const struct pl_node *norm,
-					const float *x, const void *save, const float *dy,
-					const float *more, float *dx);
 
 /* ---- net_plan.c, net_init.c ------------------------------------------------------------- */
 
