@@ -170,7 +170,10 @@ static void cpu_gemm(void *ctx, bool ta, bool tb, int m, int n, int k, const flo
 	pl_tensor_gemm_all(ctx, &g);
 }
 
+enum loop_kind { LOOP_ACT, LOOP_ACT_BACK, LOOP_ADD, LOOP_SCALE, LOOP_DROPOUT, LOOP_SGD, LOOP_ADAM };
+
 struct loop { /* arguments of one loop over elements or rows; each uses what it needs */
+	enum loop_kind kind;
 	struct pl_cpu *cpu;
 	size_t n;
 	int rows, c;
@@ -183,10 +186,46 @@ struct loop { /* arguments of one loop over elements or rows; each uses what it 
 	bool on;
 };
 
-/* All elements in chunks. */
-static void span(struct loop *l, void (*fn)(void *arg, int i, struct pl_slot *slot))
+static void chunk(void *arg, int i, struct pl_slot *slot)
 {
-	pl_tensor_cpu_each(l->cpu, pl_cpu_chunks(l->n), (double)l->n, fn, l);
+	const struct loop *l = arg;
+	const struct pl_kernels *k = l->cpu->k;
+	size_t at, n = pl_cpu_chunk(l->n, i, &at);
+	const float *a = l->a ? l->a + at : NULL, *b = l->b ? l->b + at : NULL,
+		    *g = l->g ? l->g + at : NULL;
+	float *x = l->x ? l->x + at : NULL, *y = l->y ? l->y + at : NULL;
+	float *v = l->v ? l->v + at : NULL, *w = l->w ? l->w + at : NULL;
+
+	(void)slot;
+	switch (l->kind) {
+	case LOOP_ACT:
+		k->act(l->act, n, a, y);
+		break;
+	case LOOP_ACT_BACK:
+		k->act_back(l->act, n, a, b, g, y);
+		break;
+	case LOOP_ADD:
+		k->add(n, a, b, y);
+		break;
+	case LOOP_SCALE:
+		k->scale(n, l->f, x);
+		break;
+	case LOOP_DROPOUT:
+		k->dropout(n, at, l->limit, l->f, l->key, a, y);
+		break;
+	case LOOP_SGD:
+		k->sgd(n, l->f, l->f2, l->f3, l->on, g, v, w);
+		break;
+	case LOOP_ADAM:
+		k->adam(n, l->f, l->f2, l->f3, l->f4, l->f5, l->f6, l->f7, g, x, v, w);
+		break;
+	}
+}
+
+/* All elements in chunks. */
+static void span(struct loop *l)
+{
+	pl_tensor_cpu_each(l->cpu, pl_cpu_chunks(l->n), (double)l->n, chunk, l);
 }
 
 #define ROWS 16 /* rows in a chunk, of a layer that goes by rows */
@@ -239,22 +278,19 @@ static void column_sums(void *arg, int i, struct pl_slot *slot)
 		l->y[at + k] = (float)((double)l->y[at + k] + total[k]);
 }
 
-static void act_back_part(void *arg, int i, struct pl_slot *slot)
-{
-	struct loop *l = arg;
-	size_t at, n = pl_cpu_chunk(l->n, i, &at);
-
-	(void)slot;
-	l->cpu->k->act_back(l->act, n, l->a ? l->a + at : NULL, l->b ? l->b + at : NULL, l->g + at,
-			    l->y + at);
-}
-
 static void cpu_act_back(void *ctx, enum pl_act act, size_t n, const float *x, const float *y,
 			 const float *dy, float *dx)
 {
-	struct loop l = { .cpu = ctx, .n = n, .act = act, .a = x, .b = y, .g = dy, .y = dx };
+	struct loop l = { .kind = LOOP_ACT_BACK,
+			  .cpu = ctx,
+			  .n = n,
+			  .act = act,
+			  .a = x,
+			  .b = y,
+			  .g = dy,
+			  .y = dx };
 
-	span(&l, act_back_part);
+	span(&l);
 }
 
 static void cpu_dense_back(void *ctx, int n, int c, int k, const float *x, const float *w,
@@ -277,71 +313,35 @@ static void cpu_dense_back(void *ctx, int n, int c, int k, const float *x, const
 
 /* ---- elements -------------------------------------------------------------------------------- */
 
-static void act_part(void *arg, int i, struct pl_slot *slot)
-{
-	struct loop *l = arg;
-	size_t at, n = pl_cpu_chunk(l->n, i, &at);
-
-	(void)slot;
-	l->cpu->k->act(l->act, n, l->a + at, l->y + at);
-}
-
 static void cpu_act(void *ctx, enum pl_act act, size_t n, const float *x, float *y)
 {
-	struct loop l = { .cpu = ctx, .n = n, .act = act, .a = x, .y = y };
+	struct loop l = { .kind = LOOP_ACT, .cpu = ctx, .n = n, .act = act, .a = x, .y = y };
 
-	span(&l, act_part);
-}
-
-static void add_part(void *arg, int i, struct pl_slot *slot)
-{
-	struct loop *l = arg;
-	size_t at, n = pl_cpu_chunk(l->n, i, &at);
-
-	(void)slot;
-	l->cpu->k->add(n, l->a + at, l->b + at, l->y + at);
+	span(&l);
 }
 
 static void cpu_add(void *ctx, size_t n, const float *a, const float *b, float *y)
 {
-	struct loop l = { .cpu = ctx, .n = n, .a = a, .b = b, .y = y };
+	struct loop l = { .kind = LOOP_ADD, .cpu = ctx, .n = n, .a = a, .b = b, .y = y };
 
-	span(&l, add_part);
-}
-
-static void scale_part(void *arg, int i, struct pl_slot *slot)
-{
-	struct loop *l = arg;
-	size_t at, n = pl_cpu_chunk(l->n, i, &at);
-
-	(void)slot;
-	l->cpu->k->scale(n, l->f, l->x + at);
+	span(&l);
 }
 
 static void cpu_scale(void *ctx, size_t n, float f, float *x)
 {
-	struct loop l = { .cpu = ctx, .n = n, .f = f, .x = x };
+	struct loop l = { .kind = LOOP_SCALE, .cpu = ctx, .n = n, .f = f, .x = x };
 
-	span(&l, scale_part);
-}
-
-static void dropout_part(void *arg, int i, struct pl_slot *slot)
-{
-	struct loop *l = arg;
-	size_t at, n = pl_cpu_chunk(l->n, i, &at);
-
-	(void)slot;
-	l->cpu->k->dropout(n, at, l->limit, l->f, l->key, l->a + at, l->y + at);
+	span(&l);
 }
 
 static void cpu_dropout(void *ctx, size_t n, float p, uint64_t salt, const float *x, float *y)
 {
-	struct loop l = { .cpu = ctx, .n = n, .a = x, .y = y };
+	struct loop l = { .kind = LOOP_DROPOUT, .cpu = ctx, .n = n, .a = x, .y = y };
 
 	l.key = pl_drop_key(l.cpu->vary.key, salt);
 	l.limit = pl_drop_limit((double)p);
 	l.f = p < 1 ? 1 / (1 - p) : 0;
-	span(&l, dropout_part);
+	span(&l);
 }
 
 /* The sums of parts of `each` elements, which the number of elements decides. */
@@ -384,45 +384,28 @@ static void cpu_clip(void *ctx, size_t n, double limit, float *x)
 
 /* ---- optimisers ------------------------------------------------------------------------------ */
 
-static void sgd_part(void *arg, int i, struct pl_slot *slot)
-{
-	struct loop *l = arg;
-	size_t at, n = pl_cpu_chunk(l->n, i, &at);
-
-	(void)slot;
-	l->cpu->k->sgd(n, l->f, l->f2, l->f3, l->on, l->g + at, l->v ? l->v + at : NULL, l->w + at);
-}
-
 static void cpu_sgd(void *ctx, size_t first, size_t n, float momentum, const struct pl_decay *decay,
 		    bool nesterov, const float *g, float *v, float *w)
 {
-	struct loop l = {
-		.cpu = ctx, .f = ((struct pl_cpu *)ctx)->vary.lr, .f2 = momentum, .on = nesterov
-	};
+	struct loop l = { .kind = LOOP_SGD,
+			  .cpu = ctx,
+			  .f = ((struct pl_cpu *)ctx)->vary.lr,
+			  .f2 = momentum,
+			  .on = nesterov };
 
 	for (size_t at = first, to; at < first + n; at = to) {
 		to = pl_decay_piece(decay, at, first + n, &l.f3);
 		l.n = to - at;
 		l.g = g + at, l.v = v ? v + at : NULL, l.w = w + at;
-		span(&l, sgd_part);
+		span(&l);
 	}
-}
-
-static void adam_part(void *arg, int i, struct pl_slot *slot)
-{
-	struct loop *l = arg;
-	size_t at, n = pl_cpu_chunk(l->n, i, &at);
-
-	(void)slot;
-	l->cpu->k->adam(n, l->f, l->f2, l->f3, l->f4, l->f5, l->f6, l->f7, l->g + at, l->x + at,
-			l->v + at, l->w + at);
 }
 
 static void cpu_adam(void *ctx, size_t first, size_t n, float b1, float b2, float eps,
 		     const struct pl_decay *decay, bool decoupled, const float *g, float *m,
 		     float *v, float *w)
 {
-	struct loop l = { .cpu = ctx, .f3 = b1, .f4 = b2, .f5 = eps };
+	struct loop l = { .kind = LOOP_ADAM, .cpu = ctx, .f3 = b1, .f4 = b2, .f5 = eps };
 	double lr = (double)l.cpu->vary.lr, t = (double)l.cpu->vary.t;
 
 	l.f = (float)(lr / (1 - pow((double)b1, t)));
@@ -435,7 +418,7 @@ static void cpu_adam(void *ctx, size_t first, size_t n, float b1, float b2, floa
 		l.f7 = decoupled ? (float)(1 - lr * (double)rate) : 1;
 		l.n = to - at;
 		l.g = g + at, l.x = m + at, l.v = v + at, l.w = w + at;
-		span(&l, adam_part);
+		span(&l);
 	}
 }
 
@@ -474,55 +457,25 @@ static void cpu_embed_back(void *ctx, int n, int c, const int32_t *id, int t, co
 	}
 }
 
-const struct pl_backend pl_backend_cpu = {
-	.name = "cpu",
-	.open = cpu_open,
-	.close = cpu_close,
-	.alloc = pl_host_alloc,
-	.free = pl_host_free,
-	.put = pl_host_put,
-	.get = pl_host_get,
-	.copy = pl_host_copy,
-	.zero = pl_host_zero,
-	.sync = pl_host_sync,
-	.graph = pl_host_graph,
-	.vary = cpu_vary,
-	.weights = pl_host_weights,
-	.side = pl_host_side,
-	.fork = pl_host_fork,
-	.join = pl_host_fork,
-	.beside = pl_host_copy,
-	.idle = pl_host_idle,
-	.pin = pl_host_pin,
-	.precision = cpu_precision,
-	.gemm = cpu_gemm,
-	.load = pl_host_load,
-	.dense = cpu_dense,
-	.dense_back = cpu_dense_back,
-	.act = cpu_act,
-	.act_back = cpu_act_back,
-	.conv_work = pl_tensor_cpu_conv_work,
-	.conv = pl_tensor_cpu_conv,
-	.conv_back = pl_tensor_cpu_conv_back,
-	.pool = pl_tensor_cpu_pool,
-	.pool_back = pl_tensor_cpu_pool_back,
-	.batchnorm = pl_tensor_cpu_batchnorm,
-	.batchnorm_back = pl_tensor_cpu_batchnorm_back,
-	.layernorm = pl_tensor_cpu_layernorm,
-	.layernorm_back = pl_tensor_cpu_layernorm_back,
-	.embed = cpu_embed,
-	.embed_back = cpu_embed_back,
-	.attn_save = pl_tensor_cpu_attn_save,
-	.attn = pl_tensor_cpu_attn,
-	.attn_back = pl_tensor_cpu_attn_back,
-	.dropout = cpu_dropout,
-	.add = cpu_add,
-	.softmax_xent = pl_tensor_cpu_softmax_xent,
-	.squared = pl_tensor_cpu_squared,
-	.hinge = pl_tensor_cpu_hinge,
-	.sgd = cpu_sgd,
-	.adam = cpu_adam,
-	.clip = cpu_clip,
-	.sum_squares = cpu_sum_squares,
-	.scale = cpu_scale,
-};
+#define MEMBER(name) .name = pl_tensor_cpu_##name,
+const struct pl_backend pl_backend_cpu = { .name = "cpu",
+					   .open = cpu_open,
+					   .close = cpu_close,
+					   PL_HOST_MEMBERS,
+					   .vary = cpu_vary,
+					   .precision = cpu_precision,
+					   .gemm = cpu_gemm,
+					   .dense = cpu_dense,
+					   .dense_back = cpu_dense_back,
+					   .act = cpu_act,
+					   .act_back = cpu_act_back,
+					   .embed = cpu_embed,
+					   .embed_back = cpu_embed_back,
+					   .dropout = cpu_dropout,
+					   .add = cpu_add,
+					   .sgd = cpu_sgd,
+					   .adam = cpu_adam,
+					   .clip = cpu_clip,
+					   .sum_squares = cpu_sum_squares,
+					   .scale = cpu_scale,
+					   PL_CPU_MEMBERS(MEMBER) };

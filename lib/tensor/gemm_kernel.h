@@ -1,6 +1,6 @@
 /*
  * gemm_kernel.h - the innermost loops of products of matrices; a source for each instruction set
- * includes this after vec_base.h, with
+ * includes this through vec_kernel.h, with
  *
  *	GEMM_MR		rows of a tile
  *	GEMM_ROWS(X)	X(0) ... X(GEMM_MR - 1)

@@ -136,6 +136,14 @@ static inline void pl_host_load(void *ctx, size_t n, const float *x, float *y)
 		memcpy(y, x, n * sizeof(*x));
 }
 
+/* The members of a table of the host that are the same whatever computes. */
+#define PL_HOST_MEMBERS                                                                            \
+	.alloc = pl_host_alloc, .free = pl_host_free, .put = pl_host_put, .get = pl_host_get,      \
+	.copy = pl_host_copy, .zero = pl_host_zero, .sync = pl_host_sync, .graph = pl_host_graph,  \
+	.weights = pl_host_weights, .side = pl_host_side, .fork = pl_host_fork,                    \
+	.join = pl_host_fork, .beside = pl_host_copy, .idle = pl_host_idle, .pin = pl_host_pin,    \
+	.load = pl_host_load
+
 /* ---- kernels of one instruction set ---------------------------------------------------------- */
 
 #define PL_MR_MAX 8
@@ -300,38 +308,13 @@ struct pl_blas *pl_tensor_blas_open(void);
 void pl_tensor_blas_close(struct pl_blas *b);
 bool pl_tensor_blas_gemm(struct pl_cpu *cpu, const struct pl_gemm *g);
 
-/* cpu_conv.c, cpu_norm.c, cpu_attn.c, cpu_loss.c: parts of the table */
-size_t pl_tensor_cpu_conv_work(void *ctx, const struct pl_conv *d);
-void pl_tensor_cpu_conv(void *ctx, const struct pl_conv *d, const float *x, const float *w,
-			const float *bias, enum pl_act act, float *y, float *work);
-void pl_tensor_cpu_conv_back(void *ctx, const struct pl_conv *d, const float *x, const float *w,
-			     enum pl_act act, const float *y, float *dy, float *dx, float *dw,
-			     float *db, float *work);
-void pl_tensor_cpu_pool(void *ctx, const struct pl_pool2d *d, const float *x, float *y,
-			int32_t *at);
-void pl_tensor_cpu_pool_back(void *ctx, const struct pl_pool2d *d, const int32_t *at,
-			     const float *dy, float *dx);
-void pl_tensor_cpu_batchnorm(void *ctx, int n, int c, int s, const float *x, const float *gamma,
-			     const float *beta, float eps, float momentum, bool eval,
-			     float *running, float *save, float *y);
-void pl_tensor_cpu_batchnorm_back(void *ctx, int n, int c, int s, const float *x,
-				  const float *gamma, const float *save, const float *dy, float *dx,
-				  float *dgamma, float *dbeta);
-void pl_tensor_cpu_layernorm(void *ctx, int n, int c, const float *x, const float *gamma,
-			     const float *beta, float eps, float *save, float *y);
-void pl_tensor_cpu_layernorm_back(void *ctx, int n, int c, const float *x, const float *gamma,
-				  const float *save, const float *dy, float *dx, float *dgamma,
-				  float *dbeta);
-size_t pl_tensor_cpu_attn_save(void *ctx, const struct pl_attn *d);
-void pl_tensor_cpu_attn(void *ctx, const struct pl_attn *d, const float *qkv, float *y,
-			float *save);
-void pl_tensor_cpu_attn_back(void *ctx, const struct pl_attn *d, const float *qkv, const float *y,
-			     const float *save, const float *dy, float *dqkv);
-void pl_tensor_cpu_softmax_xent(void *ctx, int n, int c, const float *x, const int32_t *y,
-				float scale, float *dx, struct pl_loss_sum *sum);
-void pl_tensor_cpu_squared(void *ctx, int n, int c, const float *x, const float *y, float scale,
-			   float *dx, struct pl_loss_sum *sum);
-void pl_tensor_cpu_hinge(void *ctx, int n, int c, const float *x, const int32_t *y, float scale,
-			 float *dx, struct pl_loss_sum *sum);
+/* The members of the table that other files than cpu.c have, with the types of the table. */
+#define PL_CPU_MEMBERS(X)                                                                          \
+	X(conv_work)                                                                               \
+	X(conv) X(conv_back) X(pool) X(pool_back) X(batchnorm) X(batchnorm_back) X(layernorm)      \
+		X(layernorm_back) X(attn_save) X(attn) X(attn_back) X(softmax_xent) X(squared)     \
+			X(hinge)
+#define PL_CPU_DECLARE(name) __typeof__(*((struct pl_backend *)0)->name) pl_tensor_cpu_##name;
+PL_CPU_MEMBERS(PL_CPU_DECLARE)
 
 #endif

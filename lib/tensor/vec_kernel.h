@@ -5,11 +5,10 @@
  *	VEC_NAME		name of the instruction set, as in pl_tensor_kernels_NAME
  *	VEC_W			floats in a vector
  *	VEC_FN			attribute of a function that uses it
- *	VF, VI			vectors of float and uint32_t
- *	vset			one value for all
- *	vload, vstore		anywhere in memory; vfma(a, b, c) is a b + c; vsqrt
- *	VEC_FUSED		whether vfma rounds once
- *	vload_n, vstore_n	the first n elements only, zeros for the others
+ *	VEC_FMA(a, b, c)	a b + c; VEC_SQRT(v)
+ *	VEC_FUSED		whether VEC_FMA rounds once
+ *	VEC_LOAD_N, VEC_STORE_N	the first n elements only, zeros for the others; where the
+ *				instruction set has such loads and stores
  *	GEMM_MR, GEMM_ROWS	see gemm_kernel.h
  *
  * exp is 2^n times a Taylor series of degree 7 around 0 (|r| <= ln 2 / 2: 5e-9 relative); tanh
@@ -18,9 +17,63 @@
  */
 #define VEC_IN static inline VEC_FN __attribute__((always_inline, unused))
 
+typedef float VF __attribute__((vector_size(4 * VEC_W)));
+typedef uint32_t VI __attribute__((vector_size(4 * VEC_W)));
+
 VEC_IN VF vzero(void)
 {
 	return (VF){ 0 };
+}
+
+/* One value for all. */
+VEC_IN VF vset(float f)
+{
+	return f - (VF){ 0 };
+}
+
+/* From and to anywhere in memory: one instruction, since the size is known. */
+VEC_IN VF vload(const float *p)
+{
+	VF v;
+
+	memcpy(&v, p, sizeof(v));
+	return v;
+}
+
+VEC_IN void vstore(float *p, VF v)
+{
+	memcpy(p, &v, sizeof(v));
+}
+
+VEC_IN VF vload_n(const float *p, size_t n)
+{
+#ifdef VEC_LOAD_N
+	return (VF)VEC_LOAD_N(p, n);
+#else
+	VF v = { 0 };
+
+	memcpy(&v, p, n * sizeof(*p));
+	return v;
+#endif
+}
+
+VEC_IN void vstore_n(float *p, size_t n, VF v)
+{
+#ifdef VEC_STORE_N
+	VEC_STORE_N(p, n, v);
+#else
+	memcpy(p, &v, n * sizeof(*p));
+#endif
+}
+
+VEC_IN VF vfma(VF a, VF b, VF c)
+{
+	return (VF)VEC_FMA(a, b, c);
+}
+
+VEC_IN VF vsqrt(VF v)
+{
+	return (VF)VEC_SQRT(v);
 }
 
 #include "tensor/gemm_kernel.h"
