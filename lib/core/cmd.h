@@ -62,7 +62,7 @@ struct pl_common {
 			PL_COMMON(output), NULL                                                    \
 	}
 #define PL_OPTS_STREAM                                                                             \
-	{ 'l',	      "level",		"N", "compression level 0-12 (default 1)",                 \
+	{ 'l',	      "level",		"N", "compress at level N, 0-12 (default 1)",              \
 	  PL_OPT_INT, PL_COMMON(level), NULL },                                                    \
 		{ 'u',	       "uncompressed",                                                     \
 		  NULL,	       "do not compress the output (for pipes); same as -l 0",             \
@@ -76,34 +76,34 @@ struct pl_common {
 	}
 #define PL_OPTS_THREADS                                                                            \
 	{                                                                                          \
-		'@', "threads", "N", "total number of threads (default 1, 0 = cores)", PL_OPT_INT, \
+		'@', "threads", "N", "use N threads in total (default 1, 0 = cores)", PL_OPT_INT,  \
 			PL_COMMON(threads), NULL                                                   \
 	}
-#define PL_OPTS_COMMON                                                                             \
-	{ 'q', "quiet", NULL, "no warnings", PL_OPT_FLAG, PL_COMMON(quiet), NULL },                \
-		{ 'v',		"verbose",	    NULL, "say more on standard error",            \
-		  PL_OPT_COUNT, PL_COMMON(verbose), NULL },                                        \
-		{ 0,                                                                               \
-		  "progress",                                                                      \
-		  "WHEN",                                                                          \
-		  "progress on standard error: auto, always, never",                               \
-		  PL_OPT_CHOICE,                                                                   \
-		  PL_COMMON(progress),                                                             \
-		  "auto|always|never" },                                                           \
-		{ 0,                                                                               \
-		  "color",                                                                         \
-		  "WHEN",                                                                          \
-		  "colour: auto, always, never",                                                   \
-		  PL_OPT_CHOICE,                                                                   \
-		  PL_COMMON(color),                                                                \
-		  "auto|always|never" },                                                           \
-		{ 0,	      "seed",	       "N", "seed of anything random (default 1)",         \
-		  PL_OPT_INT, PL_COMMON(seed), NULL },                                             \
-		{ 0, "fake-tty", NULL, NULL, PL_OPT_FLAG, PL_COMMON(fake_tty), NULL },             \
-		{ 0, "help", NULL, "this text", PL_OPT_HELP, 0, NULL },                            \
-		{ 0, "version", NULL, "version, formats and features", PL_OPT_VERSION, 0, NULL },  \
-	{                                                                                          \
-		0, NULL, NULL, NULL, PL_OPT_END, 0, NULL                                           \
+#define PL_OPTS_COMMON                                                                                  \
+	{ 'q', "quiet", NULL, "print no warnings", PL_OPT_FLAG, PL_COMMON(quiet), NULL },               \
+		{ 'v',		"verbose",	    NULL, "say more on standard error",                 \
+		  PL_OPT_COUNT, PL_COMMON(verbose), NULL },                                             \
+		{ 0,                                                                                    \
+		  "progress",                                                                           \
+		  "WHEN",                                                                               \
+		  "show progress on standard error: auto, always, never",                               \
+		  PL_OPT_CHOICE,                                                                        \
+		  PL_COMMON(progress),                                                                  \
+		  "auto|always|never" },                                                                \
+		{ 0,                                                                                    \
+		  "color",                                                                              \
+		  "WHEN",                                                                               \
+		  "use colours: auto, always, never",                                                   \
+		  PL_OPT_CHOICE,                                                                        \
+		  PL_COMMON(color),                                                                     \
+		  "auto|always|never" },                                                                \
+		{ 0,	      "seed",	       "N", "seed everything random with N (default 1)",        \
+		  PL_OPT_INT, PL_COMMON(seed), NULL },                                                  \
+		{ 0, "fake-tty", NULL, NULL, PL_OPT_FLAG, PL_COMMON(fake_tty), NULL },                  \
+		{ 0, "help", NULL, "print this text", PL_OPT_HELP, 0, NULL },                           \
+		{ 0, "version", NULL, "print version, formats and features", PL_OPT_VERSION, 0, NULL }, \
+	{                                                                                               \
+		0, NULL, NULL, NULL, PL_OPT_END, 0, NULL                                                \
 	}
 
 struct pl_lang_schema;
