@@ -83,7 +83,7 @@ void pl_model_fini(struct pl_model *m)
 	memset(m, 0, sizeof(*m));
 }
 
-const char *pl_model_key(const struct pl_model_layer *l, const char *key)
+const char *pl_model_key(const struct pl_layer *l, const char *key)
 {
 	for (uint32_t i = 0; i < l->n_keys; i++)
 		if (!strcmp(l->key[i].key, key))
@@ -108,12 +108,11 @@ static int dup(struct reader *r, const char *s, const char **out, struct pl_err 
 
 /* A field that is given, as a number or as a key: a flag is "" or a number, a loss a bare word. */
 static int add_field(struct reader *r, const struct pl_lang_field *f, const struct pl_lang_value *v,
-		     struct pl_model_layer *l, double *num, struct pl_model_key *key,
-		     struct pl_err *err)
+		     struct pl_layer *l, double *num, struct pl_layer_key *key, struct pl_err *err)
 {
 	bool word = f->type == PL_LANG_CHOICE;
 	const char *text = f->type != PL_LANG_FLAG ? v->s : !v->s ? "" : v->i ? "1" : "0";
-	struct pl_model_key *k = &key[l->n_keys];
+	struct pl_layer_key *k = &key[l->n_keys];
 	int rc;
 
 	if (!(f->flags & PL_LANG_KEY) && !word) {
@@ -170,9 +169,9 @@ static int check_order(struct reader *r, struct pl_err *err)
 static int read_layer(struct reader *r, struct pl_err *err)
 {
 	const struct pl_lang_statement *st = &r->r.st;
-	struct pl_model_layer l = { .line = st->line };
+	struct pl_layer l = { .line = st->line };
 	struct pl_model *m = r->m;
-	struct pl_model_key *key;
+	struct pl_layer_key *key;
 	double *num;
 	int rc;
 
@@ -247,7 +246,7 @@ int pl_model_parse(const char *text, struct pl_model *m, struct pl_err *err)
 /* ---- writing ------------------------------------------------------------------------------------
  */
 
-static int put_layer(struct pl_buf *b, struct pl_lang_statement *st, const struct pl_model_layer *l,
+static int put_layer(struct pl_buf *b, struct pl_lang_statement *st, const struct pl_layer *l,
 		     struct pl_err *err)
 {
 	const struct pl_lang_row *row = pl_lang_row(&pl_model_schema, l->op);
@@ -260,7 +259,7 @@ static int put_layer(struct pl_buf *b, struct pl_lang_statement *st, const struc
 						       .i = (int64_t)l->num[i],
 						       .r = l->num[i] };
 	for (uint32_t i = 0; i < l->n_keys; i++) {
-		const struct pl_model_key *k = &l->key[i];
+		const struct pl_layer_key *k = &l->key[i];
 		const struct pl_lang_field *f = pl_lang_field(row, k->key, NULL);
 		struct pl_lang_value *v = &st->value[f ? f - row->field : 0];
 

@@ -6,28 +6,15 @@
 #define PL_MODEL_H
 
 #include "core/core.h"
+#include "core/layer.h"
 #include "io/stream.h"
 #include "lang/lang.h"
 
-struct pl_model_key { /* "name=value"; of a bare word: the word, and an empty text */
-	const char *key, *text;
-	double v; /* NaN where text is no number */
-};
-/* One statement: "conv 64 5 pad=2 name=features.0". Blocks are statements, too: "residual" ...
- * "end". */
-struct pl_model_layer {
-	const char *op;
-	const double *num; /* positional numbers */
-	uint32_t n_num;
-	const struct pl_model_key *key; /* no key twice */
-	uint32_t n_keys;
-	uint32_t line; /* of the text, 0: of a preset */
-};
 /* Zero-initialised is empty. Strings and arrays belong to the arena. */
 struct pl_model {
 	struct pl_arena arena;
-	const char *name;	      /* the preset, or the file */
-	struct pl_model_layer *layer; /* the first is "input", the last "loss" */
+	const char *name;	/* the preset, or the file */
+	struct pl_layer *layer; /* the first is "input", the last "loss" */
 	size_t n_layers, cap_layers;
 };
 extern const struct pl_lang_schema pl_model_schema;
@@ -48,6 +35,6 @@ bool pl_model_is_preset(const char *text);
 /* A preset, or the name of a file, which is one if it holds a slash or begins with no preset. */
 int pl_model_parse(const char *text, struct pl_model *m, struct pl_err *err) PL_MUST;
 /* The text of a key, "" of a bare word, NULL if the layer has none. */
-const char *pl_model_key(const struct pl_model_layer *l, const char *key);
+const char *pl_model_key(const struct pl_layer *l, const char *key);
 
 #endif

@@ -9,20 +9,8 @@
 #ifndef PL_NET_H
 #define PL_NET_H
 
+#include "core/layer.h"
 #include "tensor/backend.h"
-
-struct pl_layer_key {
-	const char *key, *text;
-	double v; /* NaN where text is no number */
-};
-struct pl_layer { /* one statement of model(5) */
-	const char *op;
-	const double *num;
-	uint32_t n_num;
-	const struct pl_layer_key *key;
-	uint32_t n_keys;
-	uint32_t line; /* for messages, 0: unknown */
-};
 
 struct pl_net_opts {
 	const struct pl_backend *backend; /* NULL: cpu */

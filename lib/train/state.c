@@ -141,13 +141,6 @@ out:
 	return rc;
 }
 
-static int write_file(const struct pl_weights *w, const char *path, struct pl_err *err)
-{
-	struct pl_out *out = pl_out_open(path, true, err);
-
-	return out ? pl_out_finish(out, pl_weights_write(w, out, err), err) : err->code;
-}
-
 static int add_number(struct pl_weights *w, const char *key, int64_t v, struct pl_err *err)
 {
 	char text[32];
@@ -162,54 +155,63 @@ static int64_t samples_of_step(const struct pl_worker *worker)
 	return worker->o.job->batch * worker->ranks;
 }
 
-int pl_train_worker_save(struct pl_worker *worker, const char *path, int64_t step,
-			 struct pl_err *err)
+/* What a checkpoint says beside its tensors. */
+static int add_metadata(const struct pl_worker *worker, struct pl_weights *w, int64_t step,
+			struct pl_err *err)
+{
+	char sum[32];
+	int rc;
+
+	PL_TRY(add_number(w, key_step, step, err));
+	PL_TRY(add_number(w, key_samples, step * samples_of_step(worker), err));
+	PL_TRY(add_number(w, key_trained_on, (int64_t)worker->feed.train, err));
+	PL_TRY(add_number(w, key_seed, worker->o.job->seed, err));
+	PL_TRY(pl_weights_add_meta(w, key_optimizer, optimizer_of(worker), err));
+	snprintf(sum, sizeof(sum), "%016llx", (unsigned long long)checksum(w));
+	rc = pl_weights_add_meta(w, key_sum, sum, err);
+out:
+	return rc;
+}
+
+/* Rank 0 writes the weights; step: a checkpoint with this next step; below 0: the weights alone. */
+static int write_file(struct pl_worker *worker, const char *path, int64_t step, struct pl_err *err)
 {
 	struct pl_weights w = { 0 };
 	struct host_copies m = { 0 };
-	char text[32];
-	size_t n;
-	float *running = pl_net_state(worker->net, &n);
-	int rc;
+	struct pl_out *out;
+	int rc = 0;
 
-	PL_TRY(pl_train_worker_broadcast(worker, running, n, false, err));
 	if (worker->rank)
-		goto out;
-	PL_TRY(collect(worker, true, &w, &m, err));
+		return 0;
+	PL_TRY(collect(worker, step >= 0, &w, &m, err));
 	PL_TRY(pl_weights_add_meta(&w, "format", "pt", err));
-	PL_TRY(add_number(&w, key_step, step, err));
-	PL_TRY(add_number(&w, key_samples, step * samples_of_step(worker), err));
-	PL_TRY(add_number(&w, key_trained_on, (int64_t)worker->feed.train, err));
-	PL_TRY(add_number(&w, key_seed, worker->o.job->seed, err));
-	PL_TRY(pl_weights_add_meta(&w, key_optimizer, optimizer_of(worker), err));
-	snprintf(text, sizeof(text), "%016llx", (unsigned long long)checksum(&w));
-	PL_TRY(pl_weights_add_meta(&w, key_sum, text, err));
-	PL_TRY(write_file(&w, path, err));
+	if (step >= 0)
+		PL_TRY(add_metadata(worker, &w, step, err));
+	out = pl_out_open(path, true, err);
+	rc = out ? pl_out_finish(out, pl_weights_write(&w, out, err), err) : err->code;
 out:
 	pl_weights_fini(&w);
 	host_copies_fini(worker, &m);
-	if (rc < 0)
-		pl_wrap(err, "checkpoint %s", path);
 	return rc;
+}
+
+int pl_train_worker_save(struct pl_worker *worker, const char *path, int64_t step,
+			 struct pl_err *err)
+{
+	size_t n;
+	float *running = pl_net_state(worker->net, &n);
+	int rc = pl_train_worker_broadcast(worker, running, n, false, err);
+
+	if (rc >= 0)
+		rc = write_file(worker, path, step, err);
+	return rc < 0 ? pl_wrap(err, "checkpoint %s", path) : rc;
 }
 
 int pl_train_worker_export(struct pl_worker *worker, const char *path, struct pl_err *err)
 {
-	struct pl_weights w = { 0 };
-	struct host_copies m = { 0 };
-	int rc = 0;
+	int rc = write_file(worker, path, -1, err);
 
-	if (worker->rank)
-		goto out;
-	PL_TRY(collect(worker, false, &w, &m, err));
-	PL_TRY(pl_weights_add_meta(&w, "format", "pt", err));
-	PL_TRY(write_file(&w, path, err));
-out:
-	pl_weights_fini(&w);
-	host_copies_fini(worker, &m);
-	if (rc < 0)
-		pl_wrap(err, "weights %s", path);
-	return rc;
+	return rc < 0 ? pl_wrap(err, "weights %s", path) : rc;
 }
 
 /* ---- reading ------------------------------------------------------------------------------- */

@@ -378,36 +378,6 @@ static void world_slab_free(void *arg, void *p, size_t bytes)
 		pl_comm_world_free(w->o.world, p);
 }
 
-/* The model's statements in the form that the network takes; strings are borrowed. */
-static int layers_of(const struct pl_model *m, struct pl_layer **out, struct pl_layer_key **keys,
-		     struct pl_err *err)
-{
-	size_t n = 0, at = 0;
-	int rc;
-
-	*out = NULL;
-	*keys = NULL;
-	for (size_t i = 0; i < m->n_layers; i++)
-		n += m->layer[i].n_keys;
-	PL_TRY(pl_alloc(out, m->n_layers + 1, sizeof(**out), err));
-	PL_TRY(pl_alloc(keys, n + 1, sizeof(**keys), err));
-	for (size_t i = 0; i < m->n_layers; i++) {
-		const struct pl_model_layer *l = &m->layer[i];
-
-		(*out)[i] = (struct pl_layer){ .op = l->op,
-					       .num = l->num,
-					       .n_num = l->n_num,
-					       .key = *keys + at,
-					       .n_keys = l->n_keys,
-					       .line = l->line };
-		for (uint32_t k = 0; k < l->n_keys; k++)
-			(*keys)[at++] =
-				(struct pl_layer_key){ l->key[k].key, l->key[k].text, l->key[k].v };
-	}
-out:
-	return rc;
-}
-
 static int make_net(struct pl_worker *w, int batch, struct pl_err *err)
 {
 	const struct pl_job *j = w->o.job;
@@ -419,8 +389,6 @@ static int make_net(struct pl_worker *w, int batch, struct pl_err *err)
 				 .seed = (uint64_t)j->seed,
 				 .graphs = !w->o.tracer && !pl_train_worker_staged(w),
 				 .in_place = true };
-	struct pl_layer *layer = NULL;
-	struct pl_layer_key *keys = NULL;
 	int rc;
 
 	if (w->o.world) {
@@ -428,25 +396,19 @@ static int make_net(struct pl_worker *w, int batch, struct pl_err *err)
 		n.slab_free = world_slab_free;
 		n.slab_arg = w;
 	}
-	PL_TRY(layers_of(w->o.model, &layer, &keys, err));
-	rc = pl_net_new(layer, w->o.model->n_layers, &n, &w->net, err);
+	rc = pl_net_new(w->o.model->layer, w->o.model->n_layers, &n, &w->net, err);
 	if (rc < 0 && w->slab_err.code) { /* another rank's failure, perhaps */
 		*err = w->slab_err;
 		rc = err->code;
 	}
 	if (rc < 0)
-		goto out;
+		return pl_wrap(err, "model %s", w->o.model->name ? w->o.model->name : "");
 	w->tensor = pl_net_tensors(w->net, &w->n_tensors);
 	w->layer = pl_net_layers(w->net, &w->n_layers);
 	w->params = pl_net_params(w->net, &w->n_params);
 	w->grads = pl_net_grads(w->net);
 	w->be = pl_net_backend(w->net, &w->ctx);
-out:
-	pl_free(layer);
-	pl_free(keys);
-	if (rc < 0)
-		pl_wrap(err, "model %s", w->o.model->name ? w->o.model->name : "");
-	return rc;
+	return 0;
 }
 
 int64_t pl_train_worker_microbatches(const struct pl_job *j, const struct pl_plan *plan)

@@ -149,7 +149,7 @@ static double count(const struct pl_model *m)
 	double n = 0, c = 0, hw = 1, context = 0;
 
 	for (size_t i = 0; i < m->n_layers; i++) {
-		const struct pl_model_layer *l = &m->layer[i];
+		const struct pl_layer *l = &m->layer[i];
 		double k = l->n_num ? l->num[0] : 0;
 
 		if (!strcmp(l->op, "input")) {
