@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "io/csv.h"
+#include "io/write.h"
 #include "program.h"
 
 #define WIDTH  560 /* of a panel */
@@ -143,38 +144,34 @@ static double place_y(const struct scale *s, double v)
 	return TOP + HEIGHT - (v - s->lo) / (s->hi - s->lo) * HEIGHT;
 }
 
-static int axes(struct pl_out *o, int panel, const struct scale *x, const struct scale *y,
-		const char *title, struct pl_err *err)
+static void axes(struct pl_writer *w, int panel, const struct scale *x, const struct scale *y,
+		 const char *title)
 {
 	double left = place_x(x, panel, x->lo), right = place_x(x, panel, x->hi);
-	int rc;
 
 	for (double v = y->lo; v < y->hi + y->tick / 2; v += y->tick)
-		PL_TRY(pl_out_printf(o, err,
-				     "<path class=\"g\" d=\"M%.1f %.1fH%.1f\"/><text x=\"%.1f\" "
-				     "y=\"%.1f\" text-anchor=\"end\">%.4g</text>\n",
-				     left, place_y(y, v), right, left - 6, place_y(y, v) + 4,
-				     fabs(v) < y->tick / 100 ? 0.0 : v));
+		pl_write_format(w,
+				"<path class=\"g\" d=\"M%.1f %.1fH%.1f\"/><text x=\"%.1f\" "
+				"y=\"%.1f\" text-anchor=\"end\">%.4g</text>\n",
+				left, place_y(y, v), right, left - 6, place_y(y, v) + 4,
+				fabs(v) < y->tick / 100 ? 0.0 : v);
 	for (double v = x->lo; v < x->hi + x->tick / 2; v += x->tick)
-		PL_TRY(pl_out_printf(o, err,
-				     "<path class=\"g\" d=\"M%.1f %dV%d\"/><text x=\"%.1f\" "
-				     "y=\"%d\" text-anchor=\"middle\">%.6g</text>\n",
-				     place_x(x, panel, v), TOP, TOP + HEIGHT, place_x(x, panel, v),
-				     TOP + HEIGHT + 16, v));
-	rc = pl_out_printf(o, err, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text>\n",
-			   (left + right) / 2, TOP + HEIGHT + 36, title);
-out:
-	return rc;
+		pl_write_format(w,
+				"<path class=\"g\" d=\"M%.1f %dV%d\"/><text x=\"%.1f\" "
+				"y=\"%d\" text-anchor=\"middle\">%.6g</text>\n",
+				place_x(x, panel, v), TOP, TOP + HEIGHT, place_x(x, panel, v),
+				TOP + HEIGHT + 16, v);
+	pl_write_format(w, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text>\n",
+			(left + right) / 2, TOP + HEIGHT + 36, title);
 }
 
-static int line(struct pl_out *o, int panel, const struct curve *c, const struct scale *x,
-		const struct scale *y, bool time, const char *color, struct pl_err *err)
+static void line(struct pl_writer *w, int panel, const struct curve *c, const struct scale *x,
+		 const struct scale *y, const char *color)
 {
 	size_t step = c->n / POINTS + 1;
 	bool any = false;
-	int rc;
 
-	PL_TRY(pl_out_printf(o, err, "<path class=\"l\" stroke=\"%s\" d=\"", color));
+	pl_write_format(w, "<path class=\"l\" stroke=\"%s\" d=\"", color);
 	for (size_t i = 0; i < c->n; i += step) {
 		double at = 0, loss = 0;
 		int n = 0;
@@ -182,45 +179,36 @@ static int line(struct pl_out *o, int panel, const struct curve *c, const struct
 		for (size_t k = i; k < c->n && k < i + step; k++) {
 			if (!isfinite(c->v[k].loss))
 				continue;
-			at += time ? c->v[k].time : c->v[k].step;
+			at += panel ? c->v[k].step : c->v[k].time;
 			loss += c->v[k].loss;
 			n++;
 		}
 		if (!n)
 			continue;
 		/* h0: a line of one point is a dot */
-		PL_TRY(pl_out_printf(o, err, "%s%.1f %.1f%s", any ? "L" : "M",
-				     place_x(x, panel, at / n), place_y(y, loss / n),
-				     any ? "" : "h0"));
+		pl_write_format(w, "%s%.1f %.1f%s", any ? "L" : "M", place_x(x, panel, at / n),
+				place_y(y, loss / n), any ? "" : "h0");
 		any = true;
 	}
-	PL_TRY(pl_out_printf(o, err, "\"/>\n"));
+	pl_write_text(w, "\"/>\n");
 	for (size_t i = 0; i < c->n; i++)
 		if (isfinite(c->v[i].eval))
-			PL_TRY(pl_out_printf(
-				o, err, "<circle r=\"3\" cx=\"%.1f\" cy=\"%.1f\" fill=\"%s\"/>\n",
-				place_x(x, panel, time ? c->v[i].time : c->v[i].step),
-				place_y(y, c->v[i].eval), color));
-out:
-	return rc;
+			pl_write_format(w,
+					"<circle r=\"3\" cx=\"%.1f\" cy=\"%.1f\" fill=\"%s\"/>\n",
+					place_x(x, panel, panel ? c->v[i].step : c->v[i].time),
+					place_y(y, c->v[i].eval), color);
 }
 
-static int escaped(struct pl_out *o, const char *s, struct pl_err *err)
+static void put_escaped(struct pl_writer *w, const char *s)
 {
-	int rc = 0;
-
-	for (; rc == 0 && *s; s++) {
-		const char *as = *s == '<'   ? "&lt;"
-				 : *s == '&' ? "&amp;"
-				 : *s == '>' ? "&gt;"
-					     : NULL;
-
-		rc = as ? pl_out_write(o, as, strlen(as), err) : pl_out_write(o, s, 1, err);
-	}
-	return rc;
+	for (; *s; s++)
+		if (*s == '<' || *s == '&' || *s == '>')
+			pl_write_text(w, *s == '<' ? "&lt;" : *s == '&' ? "&amp;" : "&gt;");
+		else
+			pl_write_char(w, *s);
 }
 
-/* As short as tells them apart. */
+/* The shortest name that no other log has. */
 static const char *label(const struct curve *c, int n, int k)
 {
 	const char *slash = strrchr(c[k].name, '/'), *name = slash ? slash + 1 : c[k].name;
@@ -234,54 +222,46 @@ static const char *label(const struct curve *c, int n, int k)
 	return name;
 }
 
-static int legend(struct pl_out *o, const struct curve *c, int n, struct pl_err *err)
+static void legend(struct pl_writer *w, const struct curve *c, int n)
 {
-	int rc = 0;
-
 	for (int k = 0; k < n; k++) {
 		int y = TOP + 18 + 18 * k, right = LEFT + WIDTH - 36;
 
-		PL_TRY(pl_out_printf(o, err,
-				     "<path class=\"l\" stroke=\"%s\" d=\"M%d %dh24\"/><text "
-				     "x=\"%d\" y=\"%d\" text-anchor=\"end\">",
-				     colors[(size_t)k % PL_LEN(colors)], right - 24, y - 4,
-				     right - 30, y));
-		PL_TRY(escaped(o, label(c, n, k), err));
-		PL_TRY(pl_out_printf(o, err, "</text>\n"));
+		pl_write_format(w,
+				"<path class=\"l\" stroke=\"%s\" d=\"M%d %dh24\"/><text "
+				"x=\"%d\" y=\"%d\" text-anchor=\"end\">",
+				colors[(size_t)k % PL_LEN(colors)], right - 24, y - 4, right - 30,
+				y);
+		put_escaped(w, label(c, n, k));
+		pl_write_text(w, "</text>\n");
 	}
-out:
-	return rc;
 }
 
-static int draw(const struct curve *c, int n, struct pl_out *o, struct pl_err *err)
+static void draw(struct pl_writer *w, const struct curve *c, int n)
 {
-	int rc;
-
-	PL_TRY(pl_out_printf(o, err,
-			     "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" "
-			     "font-family=\"sans-serif\" font-size=\"12\">\n"
-			     "<style>.g{stroke:#ddd;fill:none}.l{fill:none;stroke-width:1.5;"
-			     "stroke-linecap:round}</style>\n"
-			     "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n"
-			     "<text x=\"%d\" y=\"24\" font-weight=\"bold\">loss</text>\n",
-			     2 * (WIDTH + LEFT), TOP + HEIGHT + BELOW, LEFT));
+	pl_write_format(w,
+			"<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" "
+			"font-family=\"sans-serif\" font-size=\"12\">\n"
+			"<style>.g{stroke:#ddd;fill:none}.l{fill:none;stroke-width:1.5;"
+			"stroke-linecap:round}</style>\n"
+			"<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n"
+			"<text x=\"%d\" y=\"24\" font-weight=\"bold\">loss</text>\n",
+			2 * (WIDTH + LEFT), TOP + HEIGHT + BELOW, LEFT);
 	for (int panel = 0; panel < 2; panel++) {
 		struct scale x, y;
 
 		bounds(c, n, panel == 0, &x, &y);
-		PL_TRY(axes(o, panel, &x, &y, panel ? "steps" : "seconds", err));
+		axes(w, panel, &x, &y, panel ? "steps" : "seconds");
 		for (int k = 0; k < n; k++)
-			PL_TRY(line(o, panel, &c[k], &x, &y, panel == 0,
-				    colors[(size_t)k % PL_LEN(colors)], err));
+			line(w, panel, &c[k], &x, &y, colors[(size_t)k % PL_LEN(colors)]);
 	}
-	PL_TRY(legend(o, c, n, err));
-	rc = pl_out_printf(o, err, "</svg>\n");
-out:
-	return rc;
+	legend(w, c, n);
+	pl_write_text(w, "</svg>\n");
 }
 
 int plot_logs(char **path, int n, struct pl_out *out, struct pl_err *err)
 {
+	struct pl_writer w;
 	struct curve *c;
 	int rc = pl_alloc(&c, (size_t)n, sizeof(*c), err);
 
@@ -289,7 +269,9 @@ int plot_logs(char **path, int n, struct pl_out *out, struct pl_err *err)
 		return rc;
 	for (int k = 0; k < n; k++)
 		PL_TRY(read_log(path[k], &c[k], err));
-	rc = draw(c, n, out, err);
+	pl_writer_init(&w, out, 0);
+	draw(&w, c, n);
+	rc = pl_writer_end(&w, err);
 out:
 	for (int k = 0; k < n; k++)
 		pl_free(c[k].v);

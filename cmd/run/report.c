@@ -50,81 +50,77 @@ static void workers_json(const struct result *r, struct pl_writer *w)
 	pl_json_close(w);
 }
 
-static int report_json(const struct result *r, struct pl_out *out, struct pl_err *err)
+static void report_json(const struct result *r, struct pl_writer *w)
 {
-	struct pl_writer w;
-
-	pl_writer_init(&w, out, 2);
-	pl_json_open(&w, '{');
-	pl_json_str(&w, "schema", "paceline.run/1");
-	pl_json_str(&w, "engine", r->engine);
-	pl_json_str(&w, "policy", r->policy);
-	pl_json_str(&w, "model", r->model ? r->model : "");
-	pl_json_int(&w, "ranks", r->ranks);
-	pl_json_int(&w, "steps", r->steps);
-	pl_json_int(&w, "samples", r->samples);
-	pl_json_real(&w, "seconds", r->seconds);
-	pl_json_real(&w, "samples_per_s", r->samples_per_s);
-	pl_json_real(&w, "time_to_target_s", r->time_to_target_s);
-	pl_json_real(&w, "final_loss", r->final_loss);
-	pl_json_real(&w, "eval_loss", r->eval_loss);
-	pl_json_real(&w, "accuracy", r->accuracy);
-	pl_json_real(&w, "heterogeneity", r->heterogeneity);
-	pl_json_key(&w, "interrupted_at_step");
+	pl_json_open(w, '{');
+	pl_json_str(w, "schema", "paceline.run/1");
+	pl_json_str(w, "engine", r->engine);
+	pl_json_str(w, "policy", r->policy);
+	pl_json_str(w, "model", r->model ? r->model : "");
+	pl_json_int(w, "ranks", r->ranks);
+	pl_json_int(w, "steps", r->steps);
+	pl_json_int(w, "samples", r->samples);
+	pl_json_real(w, "seconds", r->seconds);
+	pl_json_real(w, "samples_per_s", r->samples_per_s);
+	pl_json_real(w, "time_to_target_s", r->time_to_target_s);
+	pl_json_real(w, "final_loss", r->final_loss);
+	pl_json_real(w, "eval_loss", r->eval_loss);
+	pl_json_real(w, "accuracy", r->accuracy);
+	pl_json_real(w, "heterogeneity", r->heterogeneity);
+	pl_json_key(w, "interrupted_at_step");
 	if (r->signal)
-		pl_json_put_int(&w, r->step);
+		pl_json_put_int(w, r->step);
 	else
-		pl_json_put_null(&w);
-	workers_json(r, &w);
-	pl_json_close(&w);
-	return pl_json_end(&w, err);
+		pl_json_put_null(w);
+	workers_json(r, w);
+	pl_json_close(w);
+	pl_write_char(w, '\n');
 }
 
-static int report_text(const struct result *r, struct pl_out *out, struct pl_err *err)
+static void report_text(const struct result *r, struct pl_writer *w)
 {
+	const char *model = r->model ? r->model : "model";
 	char bytes[32];
 	double waited = 0, sent = 0;
-	int rc = 0;
 
 	for (int i = 0; i < r->ranks; i++) {
 		waited += r->worker[i].wait_share / r->ranks;
 		sent += r->worker[i].bytes_sent;
 	}
 	if (r->steps) {
-		PL_TRY(pl_out_printf(
-			out, err, "%s: %d rank%s, %lld steps in %.3g s, %.0f samples/s",
-			r->model ? r->model : "model", r->ranks, r->ranks == 1 ? "" : "s",
-			(long long)r->steps, r->seconds, r->samples_per_s));
+		pl_write_format(w, "%s: %d rank%s, %lld steps in %.3g s, %.0f samples/s", model,
+				r->ranks, r->ranks == 1 ? "" : "s", (long long)r->steps, r->seconds,
+				r->samples_per_s);
 		if (r->ranks > 1)
-			PL_TRY(pl_out_printf(out, err, ", waiting %.1f %%, %s sent", 100 * waited,
-					     pl_fmt_bytes(bytes, sizeof(bytes), sent)));
-		PL_TRY(pl_out_printf(out, err, "\nloss %.6g", r->final_loss));
+			pl_write_format(w, ", waiting %.1f %%, %s sent", 100 * waited,
+					pl_fmt_bytes(bytes, sizeof(bytes), sent));
+		pl_write_format(w, "\nloss %.6g", r->final_loss);
 	} else {
-		PL_TRY(pl_out_printf(out, err, "%s: nothing trained",
-				     r->model ? r->model : "model"));
+		pl_write_format(w, "%s: nothing trained", model);
 	}
 	if (!isnan(r->eval_loss))
-		PL_TRY(pl_out_printf(out, err, ", held out %.6g", r->eval_loss));
+		pl_write_format(w, ", held out %.6g", r->eval_loss);
 	if (!isnan(r->accuracy))
-		PL_TRY(pl_out_printf(out, err, ", accuracy %.2f %%", 100 * r->accuracy));
-	PL_TRY(pl_out_write(out, "\n", 1, err));
+		pl_write_format(w, ", accuracy %.2f %%", 100 * r->accuracy);
+	pl_write_char(w, '\n');
 	if (r->signal)
-		PL_TRY(pl_out_printf(out, err, "interrupted by signal %d (%s) after step %lld\n",
-				     r->signal, strsignal(r->signal), (long long)r->step));
+		pl_write_format(w, "interrupted by signal %d (%s) after step %lld\n", r->signal,
+				strsignal(r->signal), (long long)r->step);
 	if (!isnan(r->time_to_target_s))
-		PL_TRY(pl_out_printf(out, err, "target reached after %.3g s\n",
-				     r->time_to_target_s));
-out:
-	return rc;
+		pl_write_format(w, "target reached after %.3g s\n", r->time_to_target_s);
 }
 
 int report_write(const struct result *r, const char *path, bool json, struct pl_err *err)
 {
 	struct pl_out *out = pl_out_open(path, false, err);
-	int rc;
+	struct pl_writer w;
 
 	if (!out)
 		return err->code;
-	rc = json ? report_json(r, out, err) : report_text(r, out, err);
-	return pl_out_finish(out, rc, err);
+	pl_writer_init(&w, out, 2);
+	if (json)
+		report_json(r, &w);
+	else
+		report_text(r, &w);
+	return pl_out_finish(out, pl_writer_end(&w, err), err);
 }
