@@ -311,7 +311,8 @@ bool pl_tensor_blas_gemm(struct pl_cpu *cpu, const struct pl_gemm *g);
 /* The members of the table that other files than cpu.c have, with the types of the table. */
 #define PL_CPU_MEMBERS(X)                                                                          \
 	X(conv_work)                                                                               \
-	X(conv) X(conv_back) X(pool) X(pool_back) X(batchnorm) X(batchnorm_back) X(layernorm)      \
+	X(conv)                                                                                    \
+	X(conv_back) X(pool) X(pool_back) X(batchnorm) X(batchnorm_back) X(layernorm)              \
 		X(layernorm_back) X(attn_save) X(attn) X(attn_back) X(softmax_xent) X(squared)     \
 			X(hinge)
 #define PL_CPU_DECLARE(name) __typeof__(*((struct pl_backend *)0)->name) pl_tensor_cpu_##name;

@@ -12,37 +12,32 @@
 
 #include "tensor/net_internal.h"
 
-static const char *const no_keys[] = { NULL };
-
 /* ---- input ----------------------------------------------------------------------------------- */
 
-static int build_input(struct pl_builder *b, struct pl_err *err)
+static void build_input(struct pl_builder *b)
 {
 	struct pl_net *net = b->net;
-	int rc;
+	uint32_t n = b->text[b->at].n_num;
 
-	b->n_dims = (int)b->text[b->at].n_num;
-	net->nx = 1;
-	for (int i = 0; i < b->n_dims; i++) {
-		PL_TRY(pl_tensor_build_num(b, (uint32_t)i, "a dimension", &b->dim[i], err));
-		net->nx *= (size_t)b->dim[i];
+	if (n < 1 || n > 3) {
+		pl_tensor_build_bad(b, "%u dimensions, should be 1 to 3", n);
+		return;
 	}
-	if (net->nx > (size_t)INT32_MAX / (size_t)net->o.batch)
-		return pl_tensor_build_bad(
-			b, err, "a batch of %d samples has more than 2^31 inputs", net->o.batch);
+	b->n_dims = (int)n;
+	net->nx = 1;
+	for (uint32_t i = 0; i < n && b->rc >= 0; i++) {
+		b->dim[i] = pl_tensor_build_num(b, i, "a dimension");
+		net->nx *= (size_t)b->dim[i];
+		if (net->nx > (size_t)INT32_MAX / (size_t)net->o.batch)
+			pl_tensor_build_bad(b, "a batch of %d samples has more than 2^31 inputs",
+					    net->o.batch);
+	}
 	net->shape.n_dims = b->n_dims;
 	memcpy(net->shape.dim, b->dim, sizeof(b->dim));
-	rc = 0;
-out:
-	return rc;
 }
 
 const struct pl_layer_type pl_tensor_layer_input = {
 	.op = "input",
-	.usage = "D [D [D]]",
-	.min_num = 1,
-	.max_num = 3,
-	.key = no_keys,
 	.build = build_input,
 };
 
@@ -86,20 +81,6 @@ static void dense_backward(struct pl_net *net, struct pl_node *nd, const struct 
 			    p->dweight, p->dbias);
 }
 
-/* (C) or (T, C): rows of C. Anything else has to be said by the user. */
-static int rows_of(struct pl_builder *b, int *rows, int *c, struct pl_err *err)
-{
-	char dims[64];
-
-	*rows = b->n_dims == 2 ? b->dim[0] : 1;
-	*c = b->dim[b->n_dims - 1];
-	if (b->n_dims > 2)
-		return pl_tensor_build_bad(
-			b, err, "%s comes in; put \"flatten\" before it",
-			pl_tensor_build_dims(dims, sizeof(dims), b->n_dims, b->dim));
-	return 0;
-}
-
 static struct pl_init uniform_or_normal(double std, int fan_in)
 {
 	if (std >= 0)
@@ -107,28 +88,27 @@ static struct pl_init uniform_or_normal(double std, int fan_in)
 	return (struct pl_init){ PL_INIT_UNIFORM, 1 / sqrt(fan_in) };
 }
 
-int pl_tensor_build_dense(struct pl_builder *b, const struct pl_dense_args *a, struct pl_err *err)
+void pl_tensor_build_dense(struct pl_builder *b, const struct pl_dense_args *a)
 {
 	struct pl_net *net = b->net;
-	int rows, c, rc = rows_of(b, &rows, &c, err);
+	int c = b->dim[b->n_dims - 1];
+	char dims[64];
 	struct pl_node *nd;
 
-	if (rc < 0)
-		return rc;
+	/* (C), or (T, C): rows of C. Anything else has to be said by the user. */
+	if (b->n_dims > 2)
+		pl_tensor_build_bad(b, "%s comes in; put \"flatten\" before it",
+				    pl_tensor_build_dims(dims, sizeof(dims), b->n_dims, b->dim));
 	b->dim[b->n_dims - 1] = a->outputs;
 	nd = pl_tensor_build_node(b, &pl_tensor_layer_dense, a->name);
-	nd->rows = rows;
+	nd->rows = b->n_dims == 2 ? b->dim[0] : 1;
 	nd->c = c;
 	nd->k = a->outputs;
 	nd->weight = a->tie;
-	net->layer[net->n - 1].flops = 2.0 * rows * c * nd->k;
+	net->layer[net->n - 1].flops = 2.0 * nd->rows * c * nd->k;
 	if (a->tie == PL_NONE) {
-		int dim[] = { nd->k, c };
-
-		rc = pl_tensor_build_tensor(b, "weight", 2, dim, uniform_or_normal(a->std, c),
-					    &nd->weight, err);
-		if (rc < 0)
-			return rc;
+		nd->weight = pl_tensor_build_tensor(b, "weight", 2, (int[]){ nd->k, c },
+						    uniform_or_normal(a->std, c));
 		net->tensor[nd->weight].transposed = a->transposed;
 	}
 	if (a->bias) {
@@ -136,20 +116,19 @@ int pl_tensor_build_dense(struct pl_builder *b, const struct pl_dense_args *a, s
 
 		if (a->std >= 0)
 			init.kind = PL_INIT_ZERO;
-		rc = pl_tensor_build_tensor(b, "bias", 1, &nd->k, init, &nd->bias, err);
+		nd->bias = pl_tensor_build_tensor(b, "bias", 1, &nd->k, init);
 	}
-	return rc;
 }
 
-/* The weight of the layer above that `tie` names. */
-static int find_tie(struct pl_builder *b, int outputs, uint32_t *tie, struct pl_err *err)
+/* The weight of the layer above that `tie` names; PL_NONE: none is named. */
+static uint32_t find_tie(struct pl_builder *b, int outputs)
 {
 	const struct pl_layer_key *k = pl_tensor_build_key(b, "tie");
 	const struct pl_net *net = b->net;
 	int c = b->dim[b->n_dims - 1];
 
 	if (!k)
-		return 0;
+		return PL_NONE;
 	for (uint32_t i = 0; i < net->n; i++) {
 		const struct pl_net_tensor *t;
 
@@ -158,39 +137,30 @@ static int find_tie(struct pl_builder *b, int outputs, uint32_t *tie, struct pl_
 			continue;
 		t = &net->tensor[net->node[i].weight];
 		if (t->n_dims != 2 || t->dim[0] != outputs || t->dim[1] != c)
-			return pl_tensor_build_bad(
-				b, err, "the weight of \"%.60s\" is %dx%d, this one is %dx%d",
-				k->text, t->dim[0], t->n_dims > 1 ? t->dim[1] : 1, outputs, c);
-		*tie = net->node[i].weight;
-		return 0;
+			pl_tensor_build_bad(
+				b, "the weight of \"%.60s\" is %dx%d, this one is %dx%d", k->text,
+				t->dim[0], t->n_dims > 1 ? t->dim[1] : 1, outputs, c);
+		return net->node[i].weight;
 	}
-	return pl_tensor_build_bad(b, err, "tie=%.60s: no layer above has this name and a weight",
-				   k->text ? k->text : "");
+	pl_tensor_build_bad(b, "tie=%.60s: no layer above has this name and a weight",
+			    k->text ? k->text : "");
+	return PL_NONE;
 }
 
-static int build_dense(struct pl_builder *b, struct pl_err *err)
+static void build_dense(struct pl_builder *b)
 {
-	struct pl_dense_args a = { .bias = true, .std = -1, .tie = PL_NONE };
-	int rc;
+	struct pl_dense_args a = { .outputs = pl_tensor_build_num(b, 0, "the number of outputs"),
+				   .bias = pl_tensor_build_switch(b, "bias", true),
+				   .transposed = pl_tensor_build_switch(b, "conv1d", false),
+				   .std = pl_tensor_build_real(b, "std", 1e6, -1) };
 
-	PL_TRY(pl_tensor_build_num(b, 0, "the number of outputs", &a.outputs, err));
-	PL_TRY(pl_tensor_build_switch(b, "bias", &a.bias, err));
-	PL_TRY(pl_tensor_build_switch(b, "conv1d", &a.transposed, err));
-	PL_TRY(pl_tensor_build_real(b, "std", 0, 1e6, &a.std, err));
-	PL_TRY(find_tie(b, a.outputs, &a.tie, err));
-	PL_TRY(pl_tensor_build_dense(b, &a, err));
-out:
-	return rc;
+	a.tie = find_tie(b, a.outputs);
+	pl_tensor_build_dense(b, &a);
 }
 
-static const char *const dense_keys[] = { "bias", "std", "tie", "conv1d", NULL };
 const struct pl_layer_type pl_tensor_layer_dense = {
 	.op = "dense",
-	.usage = "OUTPUTS [bias=1] [std=S] [tie=LAYER] [conv1d]",
-	.min_num = 1,
-	.max_num = 1,
 	.flags = PL_READS_X | PL_READS_Y | PL_MAY_END,
-	.key = dense_keys,
 	.build = build_dense,
 	.forward = dense_forward,
 	.backward = dense_backward,
@@ -219,8 +189,8 @@ static bool ends_block(const struct pl_builder *b)
 	return i < b->n_text && !strcmp(b->text[i].op, "end");
 }
 
-static int build_act(struct pl_builder *b, const struct pl_layer_type *type, enum pl_act act,
-		     double flops, struct pl_err *err)
+static void build_act(struct pl_builder *b, const struct pl_layer_type *type, enum pl_act act,
+		      double flops)
 {
 	struct pl_net *net = b->net;
 	struct pl_node *last = net->n ? &net->node[net->n - 1] : NULL, *nd;
@@ -228,51 +198,34 @@ static int build_act(struct pl_builder *b, const struct pl_layer_type *type, enu
 	bool fits = last && ((last->type == &pl_tensor_layer_dense) ||
 			     (last->type == &pl_tensor_layer_conv && act != PL_ACT_GELU));
 
-	(void)err;
 	nd = pl_tensor_build_node(b, type, NULL);
 	nd->act = act;
 	net->layer[net->n - 1].flops = flops * (double)nd->ny;
 	if (!fits || last->act != PL_ACT_NONE || ends_block(b))
-		return 0;
+		return;
 	nd->alias = true;
 	nd->y = nd->x;
 	last->act = act;
 	if (act == PL_ACT_GELU)
 		last->save_bytes = nd->ny * (size_t)net->o.batch * pl_net_width(net);
-	return 0;
 }
 
-static int build_relu(struct pl_builder *b, struct pl_err *err)
-{
-	return build_act(b, &pl_tensor_layer_relu, PL_ACT_RELU, 1, err);
-}
-static int build_gelu(struct pl_builder *b, struct pl_err *err)
-{
-	return build_act(b, &pl_tensor_layer_gelu, PL_ACT_GELU, 12, err);
-}
-static int build_tanh(struct pl_builder *b, struct pl_err *err)
-{
-	return build_act(b, &pl_tensor_layer_tanh, PL_ACT_TANH, 8, err);
-}
-static int build_sigmoid(struct pl_builder *b, struct pl_err *err)
-{
-	return build_act(b, &pl_tensor_layer_sigmoid, PL_ACT_SIGMOID, 8, err);
-}
-
-#define ACTIVATION(name)                                                                           \
+#define ACTIVATION(name, NAME, flops)                                                              \
+	static void build_##name(struct pl_builder *b)                                             \
+	{                                                                                          \
+		build_act(b, &pl_tensor_layer_##name, PL_ACT_##NAME, flops);                       \
+	}                                                                                          \
 	const struct pl_layer_type pl_tensor_layer_##name = {                                      \
 		.op = #name,                                                                       \
-		.usage = "",                                                                       \
 		.flags = PL_READS_X | PL_READS_Y,                                                  \
-		.key = no_keys,                                                                    \
 		.build = build_##name,                                                             \
 		.forward = act_forward,                                                            \
 		.backward = act_backward,                                                          \
 	}
-ACTIVATION(relu);
-ACTIVATION(gelu);
-ACTIVATION(tanh);
-ACTIVATION(sigmoid);
+ACTIVATION(relu, RELU, 1);
+ACTIVATION(gelu, GELU, 12);
+ACTIVATION(tanh, TANH, 8);
+ACTIVATION(sigmoid, SIGMOID, 8);
 
 /* ---- dropout, flatten ---------------------------------------------------------------------- */
 
@@ -292,84 +245,67 @@ static void dropout_backward(struct pl_net *net, struct pl_node *nd, const struc
 	net->be->dropout(net->ctx, p->n, nd->p, salt_of(net, nd), p->dy, p->dx);
 }
 
-static int build_dropout(struct pl_builder *b, struct pl_err *err)
+static void build_dropout(struct pl_builder *b)
 {
-	double p = b->text[b->at].num[0];
-	struct pl_node *nd;
+	const struct pl_layer *l = &b->text[b->at];
+	double p = l->n_num ? l->num[0] : NAN;
 
 	if (!(p >= 0 && p < 1))
-		return pl_tensor_build_bad(b, err,
-					   "%g is dropped, should be 0 or more and less than 1", p);
-	nd = pl_tensor_build_node(b, &pl_tensor_layer_dropout, NULL);
-	nd->p = (float)p;
-	if (p == 0) {
-		nd->alias = true;
-		nd->y = nd->x;
-	}
-	return 0;
+		pl_tensor_build_bad(b, "%g is dropped, should be 0 or more and less than 1", p);
+	else if (p == 0)
+		pl_tensor_build_alias(b, &pl_tensor_layer_dropout);
+	else
+		pl_tensor_build_node(b, &pl_tensor_layer_dropout, NULL)->p = (float)p;
 }
 
 const struct pl_layer_type pl_tensor_layer_dropout = {
 	.op = "dropout",
-	.usage = "P",
-	.min_num = 1,
-	.max_num = 1,
-	.key = no_keys,
 	.build = build_dropout,
 	.forward = dropout_forward,
 	.backward = dropout_backward,
 };
 
-static int build_flatten(struct pl_builder *b, struct pl_err *err)
+static void build_flatten(struct pl_builder *b)
 {
-	struct pl_node *nd;
 	size_t n = 1;
 
 	for (int i = 0; i < b->n_dims; i++)
 		n *= (size_t)b->dim[i];
 	if (n > PL_NET_DIM_MAX)
-		return pl_tensor_build_bad(b, err, "a sample has %zu numbers here, more than %d", n,
-					   PL_NET_DIM_MAX);
+		pl_tensor_build_bad(b, "a sample has %zu numbers here, more than %d", n,
+				    PL_NET_DIM_MAX);
 	b->n_dims = 1;
 	b->dim[0] = (int)n;
-	nd = pl_tensor_build_node(b, &pl_tensor_layer_flatten, NULL);
-	nd->alias = true;
-	nd->y = nd->x;
+	pl_tensor_build_alias(b, &pl_tensor_layer_flatten);
 	b->net->layer[b->net->n - 1].flops = 0;
-	return 0;
 }
 
 const struct pl_layer_type pl_tensor_layer_flatten = {
 	.op = "flatten",
-	.usage = "",
-	.key = no_keys,
 	.build = build_flatten,
 };
 
 /* ---- residual blocks ------------------------------------------------------------------------- */
 
-static int build_residual(struct pl_builder *b, struct pl_err *err)
+static void build_residual(struct pl_builder *b)
 {
 	struct pl_block *open = &b->block[b->depth];
 	struct pl_node *nd;
 
-	if (b->depth == PL_NET_DEPTH)
-		return pl_tensor_build_bad(b, err, "blocks nest deeper than %d", PL_NET_DEPTH);
-	nd = pl_tensor_build_node(b, &pl_tensor_layer_residual, NULL);
-	nd->alias = true;
-	nd->y = nd->x;
+	if (b->depth == PL_NET_DEPTH) {
+		pl_tensor_build_bad(b, "blocks nest deeper than %d", PL_NET_DEPTH);
+		return;
+	}
+	nd = pl_tensor_build_alias(b, &pl_tensor_layer_residual);
 	*open = (struct pl_block){
 		.node = b->net->n - 1, .skip = nd->x, .name = b->name, .n_dims = b->n_dims
 	};
 	memcpy(open->dim, b->dim, sizeof(b->dim));
 	b->depth++;
-	return 0;
 }
 
 const struct pl_layer_type pl_tensor_layer_residual = {
 	.op = "residual",
-	.usage = "",
-	.key = no_keys,
 	.build = build_residual,
 };
 
@@ -378,32 +314,29 @@ static void end_forward(struct pl_net *net, struct pl_node *nd, const struct pl_
 	net->be->add(net->ctx, p->n, pl_net_value(net, nd->skip), p->x, p->y);
 }
 
-static int build_end(struct pl_builder *b, struct pl_err *err)
+static void build_end(struct pl_builder *b)
 {
 	struct pl_block *open;
 	char in[64], out[64];
-	struct pl_node *nd;
 
-	if (!b->depth)
-		return pl_tensor_build_bad(b, err, "no block is open; \"residual\" opens one");
+	if (!b->depth) {
+		pl_tensor_build_bad(b, "no block is open; \"residual\" opens one");
+		return;
+	}
 	open = &b->block[--b->depth];
 	if (open->n_dims != b->n_dims ||
 	    memcmp(open->dim, b->dim, (size_t)b->n_dims * sizeof(*b->dim)) != 0)
-		return pl_tensor_build_bad(
-			b, err,
-			"%s goes into the block and %s comes out; they are added, so "
-			"they must be alike",
+		pl_tensor_build_bad(
+			b,
+			"%s goes into the block and %s comes out; they are added, so they must "
+			"be alike",
 			pl_tensor_build_dims(in, sizeof(in), open->n_dims, open->dim),
 			pl_tensor_build_dims(out, sizeof(out), b->n_dims, b->dim));
-	nd = pl_tensor_build_node(b, &pl_tensor_layer_end, NULL);
-	nd->skip = open->skip;
-	return 0;
+	pl_tensor_build_node(b, &pl_tensor_layer_end, NULL)->skip = open->skip;
 }
 
 const struct pl_layer_type pl_tensor_layer_end = {
 	.op = "end",
-	.usage = "",
-	.key = no_keys,
 	.build = build_end,
 	.forward = end_forward,
 };
@@ -413,63 +346,57 @@ const struct pl_layer_type pl_tensor_layer_end = {
 
 static const char *const losses[] = { "softmax-cross-entropy", "squared", "hinge" };
 
-static int which_loss(struct pl_builder *b, int *loss, struct pl_err *err)
+static enum pl_loss which_loss(struct pl_builder *b)
 {
 	const struct pl_layer_key *kind = pl_tensor_build_key(b, "kind");
+	int loss = -1;
 
-	*loss = -1;
 	for (size_t i = 0; i < PL_LEN(losses); i++) {
 		bool said = pl_tensor_build_key(b, losses[i]) ||
 			    (kind && kind->text && !strcmp(kind->text, losses[i]));
 
-		if (said && *loss >= 0)
-			return pl_tensor_build_bad(b, err, "one loss, please, not %s and %s",
-						   losses[*loss], losses[i]);
+		if (said && loss >= 0)
+			pl_tensor_build_bad(b, "one loss, please, not %s and %s", losses[loss],
+					    losses[i]);
 		if (said)
-			*loss = (int)i;
+			loss = (int)i;
 	}
-	if (*loss < 0)
-		return pl_tensor_build_bad(
-			b, err, "which? there are softmax-cross-entropy, squared and hinge%s%.40s",
+	if (loss < 0)
+		pl_tensor_build_bad(
+			b, "which? there are softmax-cross-entropy, squared and hinge%s%.40s",
 			kind ? ", not " : "", kind && kind->text ? kind->text : "");
-	return 0;
+	return loss < 0 ? PL_LOSS_XENT : (enum pl_loss)loss;
 }
 
-static int build_loss(struct pl_builder *b, struct pl_err *err)
+static void build_loss(struct pl_builder *b)
 {
 	struct pl_net *net = b->net;
-	int n_dims = b->n_dims, dim[4], loss, rc = which_loss(b, &loss, err);
+	enum pl_loss loss = which_loss(b);
+	bool classes = loss != PL_LOSS_SQUARED;
+	int rows = classes && b->n_dims == 2 ? b->dim[0] : 1;
 	struct pl_node *nd;
 	size_t n = 1;
 
-	if (rc < 0)
-		return rc;
-	if (loss != PL_LOSS_SQUARED && n_dims > 2)
-		return pl_tensor_build_bad(b, err, "it takes classes; put \"flatten\" before it");
-	memcpy(dim, b->dim, sizeof(dim));
-	for (int i = 0; i < n_dims; i++)
-		n *= (size_t)dim[i];
+	if (classes && b->n_dims > 2)
+		pl_tensor_build_bad(b, "it takes classes; put \"flatten\" before it");
+	for (int i = 0; i < b->n_dims; i++)
+		n *= (size_t)b->dim[i];
 	b->n_dims = 1;
 	b->dim[0] = 1;
 	nd = pl_tensor_build_node(b, &pl_tensor_layer_loss, NULL);
 	nd->loss = (uint8_t)loss;
-	nd->rows = loss != PL_LOSS_SQUARED && n_dims == 2 ? dim[0] : 1;
-	nd->c = (int)(n / (size_t)nd->rows);
-	if (loss != PL_LOSS_SQUARED && nd->c < 2)
-		return pl_tensor_build_bad(b, err, "it needs 2 classes or more; %d come in", nd->c);
-	net->shape.rows = nd->rows;
-	net->shape.classes = loss == PL_LOSS_SQUARED ? 0 : nd->c;
-	net->shape.targets = loss == PL_LOSS_SQUARED ? nd->c : 0;
+	nd->rows = rows;
+	nd->c = (int)(n / (size_t)rows);
+	if (classes && nd->c < 2)
+		pl_tensor_build_bad(b, "it needs 2 classes or more; %d come in", nd->c);
+	net->shape.rows = rows;
+	net->shape.classes = classes ? nd->c : 0;
+	net->shape.targets = classes ? 0 : nd->c;
 	net->layer[net->n - 1].flops = (loss == PL_LOSS_XENT ? 8.0 : 3.0) * (double)n;
-	return 0;
 }
 
-static const char *const loss_keys[] = { "kind", "softmax-cross-entropy", "squared", "hinge",
-					 NULL };
 const struct pl_layer_type pl_tensor_layer_loss = {
 	.op = "loss",
-	.usage = "softmax-cross-entropy|squared|hinge",
-	.key = loss_keys,
 	.build = build_loss,
 };
 
@@ -485,10 +412,9 @@ static const struct pl_layer_type *const types[] = {
 	&pl_tensor_layer_loss,
 };
 
-const char *pl_net_usage(uint32_t i, const char **op)
+const char *pl_net_op(uint32_t i)
 {
-	*op = i < PL_LEN(types) ? types[i]->op : NULL;
-	return i < PL_LEN(types) ? types[i]->usage : NULL;
+	return i < PL_LEN(types) ? types[i]->op : NULL;
 }
 
 const struct pl_layer_type *pl_tensor_layer_find(const char *op)

@@ -72,9 +72,8 @@ struct pl_net_hooks { /* each may be NULL */
 	void (*ready)(void *arg, uint32_t first, uint32_t n);
 };
 
-/* The layers that there are: *op and what stands behind it, as "OUTPUTS [bias=1] ..."; NULL behind
- * the last. */
-const char *pl_net_usage(uint32_t i, const char **op);
+/* The layers that there are: "dense"; NULL behind the last. */
+const char *pl_net_op(uint32_t i);
 
 /* PL_EDATA names layer and line: unknown operation, wrong arguments, shapes that do not fit. */
 int pl_net_new(const struct pl_layer *layer, size_t n, const struct pl_net_opts *o,

@@ -38,12 +38,10 @@ struct pl_pass {
 
 struct pl_layer_type {
 	const char *op;
-	const char *usage; /* numbers and keys behind the operation, without name= */
-	uint8_t min_num, max_num;
-	uint8_t flags;		/* above; READS_Y of a dense or conv layer: with an activation */
-	const char *const *key; /* that it knows, besides "name"; NULL at the end */
-	/* Adds the nodes and tensors of the statement at hand. */
-	int (*build)(struct pl_builder *b, struct pl_err *err);
+	uint8_t flags; /* above; READS_Y of a dense or conv layer: with an activation */
+	/* Adds the nodes and tensors of the statement at hand. Its numbers and keys are those of
+	 * plan/model.c, which refuses others. */
+	void (*build)(struct pl_builder *b);
 	void (*forward)(struct pl_net *net, struct pl_node *nd, const struct pl_pass *p);
 	void (*backward)(struct pl_net *net, struct pl_node *nd, const struct pl_pass *p);
 };
@@ -176,35 +174,34 @@ struct pl_builder {
 	struct pl_block block[PL_NET_DEPTH];
 	uint32_t depth;
 	struct pl_intern names; /* of layers, so far */
+	struct pl_err *err;
+	int rc; /* of the first failure, which sticks: later calls return values that can be used */
 };
 int pl_net_build(struct pl_net *net, const struct pl_layer *layer, size_t n,
 		 struct pl_err *err) PL_MUST;
 /* PL_EDATA with the line and the layer's name before the text. */
-int pl_tensor_build_bad(const struct pl_builder *b, struct pl_err *err, const char *fmt, ...)
-	PL_PRINTF(3, 4);
+void pl_tensor_build_bad(struct pl_builder *b, const char *fmt, ...) PL_PRINTF(2, 3);
 /* A node that reads the last value; set b->dim first, to what it makes. NULL name: b->name. */
 struct pl_node *pl_tensor_build_node(struct pl_builder *b, const struct pl_layer_type *type,
 				     const char *name);
-/* "NAME.what" of the last node; *index of it. */
-int pl_tensor_build_tensor(struct pl_builder *b, const char *what, int n_dims, const int *dim,
-			   struct pl_init init, uint32_t *index, struct pl_err *err) PL_MUST;
-int pl_tensor_build_state(struct pl_builder *b, const char *what, int n, size_t *at,
-			  struct pl_err *err) PL_MUST;
-/* Numbers and keys of the statement at hand. */
-int pl_tensor_build_num(struct pl_builder *b, uint32_t i, const char *what, int *v,
-			struct pl_err *err) PL_MUST;
+/* A node that computes nothing, or whose work the one before it does. */
+struct pl_node *pl_tensor_build_alias(struct pl_builder *b, const struct pl_layer_type *type);
+/* "NAME.what" of the last node; its index. */
+uint32_t pl_tensor_build_tensor(struct pl_builder *b, const char *what, int n_dims, const int *dim,
+				struct pl_init init);
+/* Of a normalisation: the weight, at first 1, and the bias, 0. */
+void pl_tensor_build_norm(struct pl_builder *b, struct pl_node *nd);
+size_t pl_tensor_build_state(struct pl_builder *b, const char *what, int n); /* its place */
+/* Numbers and keys of the statement at hand; `usual`: of a key that was not given. */
+int pl_tensor_build_num(struct pl_builder *b, uint32_t i, const char *what);
 const struct pl_layer_key *pl_tensor_build_key(const struct pl_builder *b, const char *key);
-int pl_tensor_build_int(struct pl_builder *b, const char *key, int lo, int *v,
-			struct pl_err *err) PL_MUST;
-int pl_tensor_build_real(struct pl_builder *b, const char *key, double lo, double hi, double *v,
-			 struct pl_err *err) PL_MUST;
-int pl_tensor_build_switch(struct pl_builder *b, const char *key, bool *v,
-			   struct pl_err *err) PL_MUST;
+int pl_tensor_build_int(struct pl_builder *b, const char *key, int lo, int usual);
+double pl_tensor_build_real(struct pl_builder *b, const char *key, double hi, double usual);
+bool pl_tensor_build_switch(struct pl_builder *b, const char *key, bool usual);
 /* "3x32x32" */
 char *pl_tensor_build_dims(char *out, size_t size, int n_dims, const int *dim);
 /* A string of the net's. */
-int pl_tensor_build_text(struct pl_builder *b, const char **out, struct pl_err *err,
-			 const char *fmt, ...) PL_PRINTF(4, 5) PL_MUST;
+const char *pl_tensor_build_text(struct pl_builder *b, const char *fmt, ...) PL_PRINTF(2, 3);
 
 /* ---- layers*.c ------------------------------------------------------------------------------ */
 
@@ -224,8 +221,7 @@ struct pl_dense_args {
 	double std;
 	uint32_t tie; /* tensor, PL_NONE */
 };
-int pl_tensor_build_dense(struct pl_builder *b, const struct pl_dense_args *a,
-			  struct pl_err *err) PL_MUST;
+void pl_tensor_build_dense(struct pl_builder *b, const struct pl_dense_args *a);
 
 /* ---- net_plan.c, net_init.c ------------------------------------------------------------- */
 

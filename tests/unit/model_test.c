@@ -110,6 +110,8 @@ static void errors(void)
 		{ "input 4\ndense 2 name=a\ndense 2 name=a\nloss squared\n",
 		  "line 3, column 9: a second layer is named \"a\"" },
 		{ "input 4\ndense 2 bias=0 bias=1\nloss squared\n", "bias is there twice" },
+		{ "input 4\ndense\nloss squared\n", "line 2" },
+		{ "input 4\ndense 1 2\nloss squared\n", "line 2" },
 		{ "input 4\ndense 2 bias=\nloss squared\n",
 		  "bias must be yes, no, 1 or 0, not \"\"" },
 		{ "input 4\ndense 2x\nloss squared\n",
@@ -260,27 +262,14 @@ static void parse(void)
 	   "what is a preset");
 }
 
-/* The schema has the layers that lib/tensor computes, and their keys. */
+/* The schema has the layers that lib/tensor computes. */
 static void layers(void)
 {
-	const char *op, *usage;
-	size_t n = 0;
+	uint32_t n = 0;
 
-	for (; (usage = pl_net_usage((uint32_t)n, &op)); n++) {
-		const struct pl_lang_row *row = pl_lang_row(&pl_model_schema, op);
-		bool same = row;
-
-		for (const char *s = usage; same && (s = strchr(s, '[')); s++) {
-			char key[32];
-			size_t k = strcspn(s + 1, "=]");
-
-			snprintf(key, sizeof(key), "%.*s", (int)k, s + 1);
-			if (key[0] >= 'a') /* others are numbers */
-				same = pl_lang_field(row, key, NULL) != NULL;
-		}
-		ok(same, "%s %s", op, usage);
-	}
-	is_i64((long long)n, (long long)pl_model_schema.n_rows, "no layer is missing");
+	for (; pl_net_op(n); n++)
+		ok(pl_lang_row(&pl_model_schema, pl_net_op(n)) != NULL, "%s", pl_net_op(n));
+	is_i64(n, (long long)pl_model_schema.n_rows, "no layer is missing");
 }
 
 int main(void)
