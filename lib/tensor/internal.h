@@ -309,13 +309,21 @@ void pl_tensor_blas_close(struct pl_blas *b);
 bool pl_tensor_blas_gemm(struct pl_cpu *cpu, const struct pl_gemm *g);
 
 /* The members of the table that other files than cpu.c have, with the types of the table. */
-#define PL_CPU_MEMBERS(X)                                                                          \
-	X(conv_work)                                                                               \
-	X(conv)                                                                                    \
-	X(conv_back) X(pool) X(pool_back) X(batchnorm) X(batchnorm_back) X(layernorm)              \
-		X(layernorm_back) X(attn_save) X(attn) X(attn_back) X(softmax_xent) X(squared)     \
-			X(hinge)
-#define PL_CPU_DECLARE(name) __typeof__(*((struct pl_backend *)0)->name) pl_tensor_cpu_##name;
-PL_CPU_MEMBERS(PL_CPU_DECLARE)
+#define PL_CPU_MEMBER(name) __typeof__(*((struct pl_backend *)0)->name) pl_tensor_cpu_##name
+PL_CPU_MEMBER(conv_work);
+PL_CPU_MEMBER(conv);
+PL_CPU_MEMBER(conv_back);
+PL_CPU_MEMBER(pool);
+PL_CPU_MEMBER(pool_back);
+PL_CPU_MEMBER(batchnorm);
+PL_CPU_MEMBER(batchnorm_back);
+PL_CPU_MEMBER(layernorm);
+PL_CPU_MEMBER(layernorm_back);
+PL_CPU_MEMBER(attn_save);
+PL_CPU_MEMBER(attn);
+PL_CPU_MEMBER(attn_back);
+PL_CPU_MEMBER(softmax_xent);
+PL_CPU_MEMBER(squared);
+PL_CPU_MEMBER(hinge);
 
 #endif
