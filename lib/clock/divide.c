@@ -25,9 +25,8 @@
 #define SAMPLE	      32    /* streams of which the nearest is looked for; more take more time */
 #define FAR_APART     10    /* times the closest pairs: surely not one group */
 #define JITTERY_NS    20000 /* ends that a processor had to be found for; a device's are closer */
-#define NEAR_JOIN     6.0 /* nats that an offset which is free to suit a division may have bought */
-#define NEAR_COST     3.0 /* nats: 1 to 20 */
-#define TWO_LEVEL_MAX 64  /* streams */
+#define NEAR_COST     3.0   /* nats: 1 to 20 */
+#define TWO_LEVEL_MAX 64    /* streams */
 
 struct divider {
 	const struct pl_align *a;
@@ -298,8 +297,7 @@ out:
 /* ---- doubts ------------------------------------------------------------------------------------
  */
 
-/* Is there another division about as likely that would give other transfers? A free offset makes a
- * division look better than it is. */
+/* Is there another division about as likely that would give other transfers? */
 static int is_doubtful(struct divider *x, bool *doubtful, struct pl_err *err)
 {
 	const struct pl_division *best = &x->d[x->best];
@@ -311,12 +309,11 @@ static int is_doubtful(struct divider *x, bool *doubtful, struct pl_err *err)
 	*doubtful = false;
 	for (size_t i = 0; i < x->n_divisions && !*doubtful; i++) {
 		const struct pl_division *d = &x->d[i];
-		uint32_t joins = best->joins > d->joins ? best->joins - d->joins : 0;
 
 		if (i == x->best)
 			continue;
 		*doubtful = !best->determined && d->n_groups < x->n;
-		if (*doubtful || d->cost >= best->cost + NEAR_COST + NEAR_JOIN * joins)
+		if (*doubtful || d->cost >= best->cost + NEAR_COST)
 			continue;
 		*doubtful = pl_clock_likelihood_differs(&x->l, best, d, took, known);
 		known = true;

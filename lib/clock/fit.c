@@ -175,37 +175,41 @@ static void residuals(struct pl_fit *f, bool weighted)
 /* Scale of the jitter of each class: median of |r|, made up for the time that each match fits. */
 static int scales(struct pl_fit *f, struct pl_err *err)
 {
-	int64_t **v = NULL;
-	size_t *n = NULL, *cap = NULL;
+	const struct pl_clock_fit_in *in = f->in;
+	struct pl_arena mem = { 0 };
+	size_t *first, *n; /* values of each class */
+	int64_t *v;
 	int rc;
 
-	PL_TRY(pl_alloc(&v, f->in->n_classes + 1u, sizeof(*v), err));
-	PL_TRY(pl_alloc(&n, f->in->n_classes + 1u, sizeof(*n), err));
-	PL_TRY(pl_alloc(&cap, f->in->n_classes + 1u, sizeof(*cap), err));
-	for (uint32_t m = 0; m < f->in->n_matches; m++) {
-		uint32_t k = f->in->match_class[m], members = f->first[m + 1] - f->first[m];
+	PL_TRY(pl_arena_array(&mem, &first, in->n_classes + 1u, sizeof(*first), err));
+	PL_TRY(pl_arena_array(&mem, &n, in->n_classes + 1u, sizeof(*n), err));
+	PL_TRY(pl_arena_array(&mem, &v, in->n_obs + 1, sizeof(*v), err));
+	memset(first, 0, (in->n_classes + 1u) * sizeof(*first));
+	memset(n, 0, (in->n_classes + 1u) * sizeof(*n));
+	for (uint32_t m = 0; m < in->n_matches; m++)
+		first[in->match_class[m] + 1] += f->first[m + 1] - f->first[m];
+	for (uint32_t k = 0; k < in->n_classes; k++)
+		first[k + 1] += first[k];
+	for (uint32_t m = 0; m < in->n_matches; m++) {
+		uint32_t k = in->match_class[m], members = f->first[m + 1] - f->first[m];
 		double up = sqrt((double)members / (double)(members > 1 ? members - 1 : 1));
 
 		for (uint32_t i = f->first[m]; i < f->first[m + 1]; i++) {
 			double r = fabs(f->r[i]) * up;
 
-			if (!f->in_tree[f->in->obs[i].clock] || !(r < 9e18))
-				continue;
-			PL_TRY(pl_grow(&v[k], &cap[k], n[k] + 1, sizeof(*v[k]), err));
-			v[k][n[k]++] = (int64_t)r;
+			if (f->in_tree[in->obs[i].clock] && r < 9e18)
+				v[first[k] + n[k]++] = (int64_t)r;
 		}
 	}
-	for (uint32_t k = 0; k < f->in->n_classes; k++) {
-		f->scale[k] = n[k] ? 1.4826 * (double)pl_median_i64(v[k], n[k]) + 250 : 250;
-		if (f->in->class_floor)
-			f->scale[k] = fmax(f->scale[k], f->in->class_floor[k]);
+	for (uint32_t k = 0; k < in->n_classes; k++) {
+		f->scale[k] = 250;
+		if (n[k])
+			f->scale[k] += 1.4826 * (double)pl_median_i64(v + first[k], n[k]);
+		if (in->class_floor)
+			f->scale[k] = fmax(f->scale[k], in->class_floor[k]);
 	}
 out:
-	for (uint32_t k = 0; v && k < f->in->n_classes; k++)
-		pl_free(v[k]);
-	pl_free(v);
-	pl_free(n);
-	pl_free(cap);
+	pl_arena_fini(&mem);
 	return rc;
 }
 

@@ -211,69 +211,45 @@ static size_t drop_outer(const struct pl_issue *is, struct issued *o, size_t n)
 	return kept;
 }
 
-struct queues { /* operators by what they issue, first in first out */
-	struct pl_intern keys;
-	uint32_t *head, *tail;
-	size_t cap_head, cap_tail;
-};
-
-static void queues_fini(struct queues *q)
-{
-	pl_intern_fini(&q->keys);
-	pl_free(q->head);
-	pl_free(q->tail);
-}
-
-static int enqueue(struct queues *q, struct pl_issue *is, uint32_t i, bool sizes,
-		   struct pl_err *err)
-{
-	struct issue_op *op = &is->op[i];
-	pl_id key[2] = { op->coll, sizes ? op->dims : PL_NONE };
-	size_t before = q->keys.n;
-	uint32_t k;
-	int rc;
-
-	PL_TRY(pl_intern_add(&q->keys, (const char *)key, sizeof(key), &k, err));
-	PL_TRY(pl_grow(&q->head, &q->cap_head, q->keys.n, sizeof(*q->head), err));
-	PL_TRY(pl_grow(&q->tail, &q->cap_tail, q->keys.n, sizeof(*q->tail), err));
-	op->next = PL_NONE;
-	if (q->keys.n > before)
-		q->head[k] = i;
-	else
-		is->op[q->tail[k]].next = i;
-	q->tail[k] = i;
-out:
-	return rc;
-}
-
 /* Give events, by start, the first operators of their kind (and size) that nobody has yet. */
 static int take_ops(struct pl_align *a, struct pl_issue *is, size_t ev0, struct issued *v, size_t n,
 		    const struct issued *o, size_t n_ops, bool sizes, struct pl_err *err)
 {
-	struct queues q = { 0 };
-	int rc = 0;
+	struct pl_intern kinds = { 0 };
+	uint32_t *head = NULL, k; /* of each kind: the first operator that nobody has */
+	int rc;
 
-	for (size_t i = 0; i < n_ops; i++)
-		if (!is->op[o[i].i].used)
-			PL_TRY(enqueue(&q, is, o[i].i, sizes, err));
+	PL_TRY(pl_alloc(&head, n_ops + 1, sizeof(*head), err));
+	for (size_t i = n_ops; i-- > 0;) {
+		struct issue_op *op = &is->op[o[i].i];
+		pl_id key[2] = { op->coll, sizes ? op->dims : PL_NONE };
+		size_t before = kinds.n;
+
+		if (op->used)
+			continue;
+		PL_TRY(pl_intern_add(&kinds, (const char *)key, sizeof(key), &k, err));
+		op->next = kinds.n > before ? PL_NONE : head[k];
+		head[k] = o[i].i;
+	}
 	for (size_t i = 0; i < n; i++) {
 		pl_id name = a->ev[v[i].i].name, key[2] = { PL_NONE, PL_NONE };
-		uint32_t k, op;
+		uint32_t op;
 
 		if (v[i].key != PL_NO_VALUE || name == PL_NONE)
 			continue;
 		PL_TRY(named(is, a->str.str[name], a->str.len[name], &key[0], err));
 		key[1] = sizes ? is->note[v[i].i - ev0].dims : PL_NONE;
-		k = pl_intern_find(&q.keys, (const char *)key, sizeof(key));
-		op = k == PL_NONE ? PL_NONE : q.head[k];
+		k = pl_intern_find(&kinds, (const char *)key, sizeof(key));
+		op = k == PL_NONE ? PL_NONE : head[k];
 		if (op == PL_NONE || is->op[op].ts > v[i].ts)
 			continue;
-		q.head[k] = is->op[op].next;
+		head[k] = is->op[op].next;
 		is->op[op].used = true;
 		v[i].key = is->op[op].ts;
 	}
 out:
-	queues_fini(&q);
+	pl_intern_fini(&kinds);
+	pl_free(head);
 	return rc;
 }
 

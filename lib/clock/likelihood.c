@@ -41,7 +41,6 @@
 #define COMPONENT_US	50.0
 #define JOIN_COST	2.0 /* nats: an offset between offset components, which could be anything */
 #define MATTERS_US	20.0
-#define MATTERS_PART	0.1
 
 /* ---- times -------------------------------------------------------------------------------------
  */
@@ -495,8 +494,7 @@ bool pl_clock_likelihood_differs(struct pl_likelihood *l, const struct pl_divisi
 		find_transfers(l, x, took);
 	find_transfers(l, y, other);
 	for (size_t i = 0; i < cells; i++)
-		if (fabs(took[i] - other[i]) >
-		    MATTERS_US + MATTERS_PART * fmin(fabs(took[i]), fabs(other[i])))
+		if (fabs(took[i] - other[i]) > MATTERS_US)
 			return true;
 	return false;
 }

@@ -560,19 +560,32 @@ out:
 	return rc;
 }
 
-int pl_clock_numbered(struct pl_align *a, uint32_t group, struct pl_seq *s, uint32_t n,
-		      struct pl_err *err)
+/* By stream, where the ranks use equally many. */
+static int split_by_stream(const struct pl_align *a, struct ordering *w, const struct pl_seq *s,
+			   uint32_t n, struct pl_err *err)
 {
-	uint32_t *part = NULL, *ev = NULL, parts;
-	struct ordering w = { 0 };
+	uint32_t *part = NULL, parts;
 	int rc;
 
 	PL_TRY(pl_alloc(&part, total(s, n) + 1, sizeof(*part), err));
-	PL_TRY(pl_alloc(&ev, n + (size_t)1, sizeof(*ev), err));
 	parts_by_stream(a, s, n, part, &parts);
 	if (!parts)
 		memset(part, 0, total(s, n) * sizeof(*part));
-	PL_TRY(split_sequences(&w, s, n, part, parts ? parts : 1, err));
+	rc = split_sequences(w, s, n, part, parts ? parts : 1, err);
+out:
+	pl_free(part);
+	return rc;
+}
+
+int pl_clock_numbered(struct pl_align *a, uint32_t group, struct pl_seq *s, uint32_t n,
+		      struct pl_err *err)
+{
+	uint32_t *ev = NULL;
+	struct ordering w = { 0 };
+	int rc;
+
+	PL_TRY(pl_alloc(&ev, n + (size_t)1, sizeof(*ev), err));
+	PL_TRY(split_by_stream(a, &w, s, n, err));
 	for (uint32_t p = 0; p < w.parts; p++)
 		for (uint32_t o = 0, k = 1; k; o++) {
 			k = 0;
@@ -587,7 +600,6 @@ int pl_clock_numbered(struct pl_align *a, uint32_t group, struct pl_seq *s, uint
 		}
 out:
 	ordering_fini(&w);
-	pl_free(part);
 	pl_free(ev);
 	return rc;
 }
@@ -595,18 +607,13 @@ out:
 int pl_clock_share_early(const struct pl_align *a, const struct pl_seq *s, uint32_t n, double *most,
 			 struct pl_err *err)
 {
-	uint32_t *part = NULL, parts;
 	int64_t *scratch = NULL;
 	struct ordering w = { 0 };
 	int rc;
 
 	*most = 0;
-	PL_TRY(pl_alloc(&part, total(s, n) + 1, sizeof(*part), err));
 	PL_TRY(pl_alloc(&scratch, PL_SEQ_SCRATCH, sizeof(*scratch), err));
-	parts_by_stream(a, s, n, part, &parts);
-	if (!parts)
-		memset(part, 0, total(s, n) * sizeof(*part));
-	PL_TRY(split_sequences(&w, s, n, part, parts ? parts : 1, err));
+	PL_TRY(split_by_stream(a, &w, s, n, err));
 	for (size_t k = 0; k < (size_t)w.parts * n; k++) {
 		const struct pl_seq *x = &w.s[k - k % n], *y = &w.s[k];
 		double early;
@@ -619,7 +626,6 @@ int pl_clock_share_early(const struct pl_align *a, const struct pl_seq *s, uint3
 	}
 out:
 	ordering_fini(&w);
-	pl_free(part);
 	pl_free(scratch);
 	return rc;
 }

@@ -20,8 +20,6 @@
 
 #include "clock/likelihood.h"
 
-#define NEAR_COST 3.0 /* nats: 1 to 20 */
-
 struct stage { /* streams of one kind and number, by rank */
 	struct pl_stream *v;
 	uint32_t n;
@@ -135,22 +133,14 @@ out:
 	return rc;
 }
 
-static bool is_better(const struct pairing *p, const struct pairing *q)
+/* All that the senders x could be paired with, those without missing partners if there are any: the
+ * likeliest, and how many there are. */
+static int find_choices(struct peers *g, const struct stage *x, struct pairing *best, uint32_t *n,
+			struct pl_err *err)
 {
-	if (!p->missing != !q->missing)
-		return !p->missing;
-	return p->cost < q->cost;
-}
-
-/* All that the senders x could be paired with: the best, and how many of its like there are. */
-static int choices(struct peers *g, const struct stage *x, struct pairing *best, uint32_t *n,
-		   bool *doubtful, struct pl_err *err)
-{
-	struct pairing second = { .missing = 1, .cost = INFINITY };
 	int rc = 0;
 
 	*n = 0;
-	*best = second;
 	for (uint32_t i = 0; i < g->n_stages; i++) {
 		struct stage *y = &g->stage[i];
 
@@ -159,21 +149,16 @@ static int choices(struct peers *g, const struct stage *x, struct pairing *best,
 					     .distance = y->v[k].s.rank - x->v[0].s.rank,
 					     .cost = INFINITY };
 
+			/* the scatter of many ends tells more than a layout that is not whole */
 			if (fits(g->a, x, &p) && !(p.missing && x->v->s.n >= PL_SEQ_PAIRS))
 				PL_TRY(weigh(g, x, &p, err));
-			if (!(p.cost < INFINITY))
+			if (!(p.cost < INFINITY) || (*n && p.missing && !best->missing))
 				continue;
-			*n = *n && !p.missing == !best->missing ? *n + 1 : *n;
-			if (is_better(&p, best)) {
-				*n = *n && !p.missing == !best->missing ? *n : 1;
-				second = *best;
+			*n = *n && !p.missing == !best->missing ? *n + 1 : 1;
+			if (*n == 1 || p.cost < best->cost)
 				*best = p;
-			} else if (is_better(&p, &second)) {
-				second = p;
-			}
 		}
 	}
-	*doubtful = *n > 1 && (!best->determined || (second.cost - best->cost) * x->n < NEAR_COST);
 out:
 	return rc;
 }
@@ -202,7 +187,6 @@ static int next_pairing(struct peers *g, bool *found, struct pl_err *err)
 	struct stage *from = NULL;
 	struct pairing best = { 0 };
 	uint32_t fewest = UINT32_MAX;
-	bool doubt = false;
 	int rc;
 
 	*found = false;
@@ -210,22 +194,20 @@ static int next_pairing(struct peers *g, bool *found, struct pl_err *err)
 	for (uint32_t i = 0; i < g->n_stages; i++) {
 		struct pairing p;
 		uint32_t n;
-		bool doubtful;
 
 		if (g->stage[i].used || g->stage[i].v->kind != PL_K_SEND)
 			continue;
-		PL_TRY(choices(g, &g->stage[i], &p, &n, &doubtful, err));
+		PL_TRY(find_choices(g, &g->stage[i], &p, &n, err));
 		if (!n || n >= fewest)
 			continue;
 		from = &g->stage[i];
 		best = p;
 		fewest = n;
-		doubt = doubtful;
 	}
 	if (!from)
 		return 0;
 	*found = true;
-	g->a->rep->doubtful += doubt;
+	g->a->rep->doubtful += fewest > 1 && !best.determined;
 	PL_TRY(pair_stages(g, from, &best, err));
 out:
 	return rc;

@@ -8,9 +8,8 @@
  * both.
  *
  * A trace may start or end earlier than another, which is no difference. After a real difference,
- * the shift is used whose names agree and whose ends scatter least. If names do not agree soon, the
- * longest common subsequence is used (Myers, "An O(ND) difference algorithm and its variations",
- * 1986), time and memory O(N + D^2) with D bounded.
+ * the shift is used whose names agree and whose ends scatter least. If names do not agree within
+ * REACH elements, the rest has no partners. Cost: O(N), and O(REACH squared) for each difference.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -18,12 +17,13 @@
 
 #include "clock/internal.h"
 
-#define MAX_EDITS    400
-#define MAX_SHIFT    64
-#define SAMPLE	     512
-#define WINDOW	     64	     /* elements looked at behind a difference */
-#define SCALE	     1.04836 /* of the median of |changes| to a standard deviation: 1.4826 / sqrt 2 */
-#define ENOUGH_AGREE 0.95
+#define MAX_DIFFERENCES 400 /* more are no sequences of one group; they take time */
+#define MAX_SHIFT	64
+#define SAMPLE		512
+#define NEAR_REACH	16  /* elements that one rank may have more: looked for first, and */
+#define REACH		256 /* at last; four times as many are compared */
+#define SCALE		1.04836 /* of the median of |changes| to a standard deviation: 1.4826 / sqrt 2 */
+#define ENOUGH_AGREE	0.95
 
 bool pl_clock_seq_same(const struct pl_align *a, uint32_t i, uint32_t k)
 {
@@ -218,95 +218,21 @@ int64_t pl_clock_seq_shift(const struct pl_align *a, const struct pl_seq *x, con
 	return best;
 }
 
-/* ---- common subsequence ------------------------------------------------------------------------
- */
-
-struct diff {
-	const struct pl_align *a;
-	const uint32_t *x, *y;
-	int32_t nx, ny;
-	int32_t *v;    /* furthest x on each diagonal, [-MAX_EDITS - 1, MAX_EDITS + 1] */
-	int32_t *past; /* v of each round d: 2 d + 1 values from d * d on */
-};
-
-static int32_t slide(const struct diff *f, int32_t x, int32_t k)
-{
-	while (x < f->nx && x - k < f->ny && pl_clock_seq_same(f->a, f->x[x], f->y[x - k]))
-		x++;
-	return x;
-}
-
-/* Rounds until both ends are reached; their number or -1. */
-static int32_t search(struct diff *f)
-{
-	int32_t *v = f->v + MAX_EDITS + 1;
-
-	v[1] = 0;
-	for (int32_t d = 0; d <= MAX_EDITS; d++) {
-		for (int32_t k = -d; k <= d; k += 2) {
-			bool down = k == -d || (k != d && v[k - 1] < v[k + 1]);
-
-			v[k] = slide(f, down ? v[k + 1] : v[k - 1] + 1, k);
-			f->past[d * d + d + k] = v[k];
-			if (v[k] >= f->nx && v[k] - k >= f->ny)
-				return d;
-		}
-	}
-	return -1;
-}
-
-static void walk_back(const struct diff *f, int32_t d, uint32_t x0, uint32_t *to)
-{
-	int32_t x = f->nx, k = f->nx - f->ny;
-
-	for (; d >= 0; d--) {
-		const int32_t *v = d ? f->past + (d - 1) * (d - 1) + (d - 1) : NULL;
-		bool down = d && (k == -d || (k != d && v[k - 1] < v[k + 1]));
-		int32_t from = !d ? 0 : down ? v[k + 1] : v[k - 1] + 1;
-
-		for (; x > from; x--)
-			to[x - 1 - k] = x0 + (uint32_t)(x - 1);
-		if (d) {
-			k = down ? k + 1 : k - 1;
-			x = v[k];
-		}
-	}
-}
-
-static int common(const struct pl_align *a, const struct pl_seq *x, struct pl_seq *y, uint32_t x0,
-		  uint32_t y0, struct pl_err *err)
-{
-	struct diff f = { .a = a,
-			  .x = x->ev + x0,
-			  .y = y->ev + y0,
-			  .nx = (int32_t)pl_min_i64(x->n - x0, INT32_MAX / 2),
-			  .ny = (int32_t)pl_min_i64(y->n - y0, INT32_MAX / 2) };
-	int32_t d;
-	int rc;
-
-	PL_TRY(pl_alloc(&f.v, 2 * MAX_EDITS + 3, sizeof(*f.v), err));
-	PL_TRY(pl_alloc(&f.past, (MAX_EDITS + 1) * (MAX_EDITS + 1), sizeof(*f.past), err));
-	d = search(&f);
-	if (d >= 0)
-		walk_back(&f, d, x0, y->to + y0);
-out:
-	pl_free(f.v);
-	pl_free(f.past);
-	return rc;
-}
-
 /* ---- over a difference -------------------------------------------------------------------------
  */
 
-/* How well do x and y, from a place where they differ, go together with a shift? INT64_MAX: not. */
+/* How well do x and y, from a place where they differ, go together with a shift? INT64_MAX: not, or
+ * in less than `least` pairs. */
 static int64_t fit_behind(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
-			  int64_t shift, int64_t *v)
+			  int64_t shift, int64_t least, int64_t *v)
 {
 	int64_t from, m = overlap(x, y, shift, &from), bad = 0;
 
+	if (m < least)
+		return INT64_MAX;
 	for (int64_t i = from; i < from + m; i++)
 		bad += !pl_clock_seq_same(a, x->ev[i + shift], y->ev[i]);
-	if (m < 2 || bad > 1 + m / 20)
+	if (bad > (m > 1) + m / 20)
 		return INT64_MAX;
 	if (m < PL_SEQ_PAIRS)
 		return bad + llabs(shift); /* no scatter to be seen: the plainest */
@@ -315,21 +241,29 @@ static int64_t fit_behind(const struct pl_align *a, const struct pl_seq *x, cons
 
 /*
  * x and y differ at (i, j). Something was put in, left out or replaced: which, the ends tell where
- * all elements are alike. Fills the number of elements to skip on both sides.
+ * all elements are alike. Fills the number of elements to skip on both sides. A shift is looked for
+ * near by first; far away chance would find one that fits few pairs.
  */
 static bool resync(const struct pl_align *a, const struct pl_seq *x, uint32_t i,
 		   const struct pl_seq *y, uint32_t j, uint32_t skip[2], int64_t *v)
 {
-	struct pl_seq p = { x->ev + i, (uint32_t)pl_min_size(x->n - i, WINDOW), x->rank, NULL };
-	struct pl_seq q = { y->ev + j, (uint32_t)pl_min_size(y->n - j, WINDOW), y->rank, NULL };
 	int64_t best = INT64_MAX, found = 0;
 
-	for (int64_t k = 0; k <= 2 * WINDOW / 4; k++) {
-		int64_t shift = k % 2 ? (k + 1) / 2 : -k / 2, d = fit_behind(a, &p, &q, shift, v);
+	for (uint32_t reach = NEAR_REACH; reach <= REACH && best == INT64_MAX; reach *= 4) {
+		size_t nx = pl_min_size(x->n - i, 4 * reach), ny = pl_min_size(y->n - j, 4 * reach);
+		struct pl_seq p = { x->ev + i, (uint32_t)nx, x->rank, NULL };
+		struct pl_seq q = { y->ev + j, (uint32_t)ny, y->rank, NULL };
+		int64_t least = reach == NEAR_REACH ? 2 : PL_SEQ_PAIRS;
 
-		if (d < best) {
-			best = d;
-			found = shift;
+		for (int64_t k = 0; k <= 2 * reach; k++) {
+			int64_t shift = k % 2 ? (k + 1) / 2 : -k / 2;
+			int64_t d = fit_behind(a, &p, &q, shift,
+					       pl_min_i64(least, pl_min_i64(nx, ny)), v);
+
+			if (d < best) {
+				best = d;
+				found = shift;
+			}
 		}
 	}
 	skip[0] = found > 0 ? (uint32_t)found : found == 0;
@@ -342,7 +276,7 @@ int pl_clock_seq_align(const struct pl_align *a, const struct pl_seq *x, struct 
 {
 	int64_t *v, shift, from;
 	uint32_t i, j;
-	int rc, edits = 0;
+	int rc, differences = 0;
 
 	*at = PL_NONE;
 	memset(y->to, 0xff, y->n * sizeof(*y->to));
@@ -361,10 +295,8 @@ int pl_clock_seq_align(const struct pl_align *a, const struct pl_seq *x, struct 
 			continue;
 		}
 		*at = *at == PL_NONE ? j : *at;
-		if (++edits > MAX_EDITS || !resync(a, x, i, y, j, skip, v)) {
-			rc = common(a, x, y, i, j, err);
+		if (++differences > MAX_DIFFERENCES || !resync(a, x, i, y, j, skip, v))
 			break;
-		}
 		i += skip[0];
 		j += skip[1];
 	}
