@@ -25,7 +25,7 @@
 #define SAMPLE	      32    /* streams of which the nearest is looked for; more take more time */
 #define FAR_APART     10    /* times the closest pairs: surely not one group */
 #define JITTERY_NS    20000 /* ends that a processor had to be found for; a device's are closer */
-#define NEAR_COST     3.0   /* nats: 1 to 20 */
+#define EVIDENCE      3.0   /* nats: 20 to 1 */
 #define TWO_LEVEL_MAX 64    /* streams */
 
 struct divider {
@@ -286,7 +286,7 @@ static int propose_all(struct divider *x, const uint32_t *linked, bool pairs, st
 	if (linked) {
 		n = number_groups(x, linked);
 		if (n < x->n)
-			PL_TRY(propose(x, n, -3, err));
+			PL_TRY(propose(x, n, -EVIDENCE, err));
 	}
 	if (!pairs && one_a_rank(x))
 		PL_TRY(propose_regular(x, err));
@@ -313,7 +313,7 @@ static int is_doubtful(struct divider *x, bool *doubtful, struct pl_err *err)
 		if (i == x->best)
 			continue;
 		*doubtful = !best->determined && d->n_groups < x->n;
-		if (*doubtful || d->cost >= best->cost + NEAR_COST)
+		if (*doubtful || d->cost >= best->cost + EVIDENCE)
 			continue;
 		*doubtful = pl_clock_likelihood_differs(&x->l, best, d, took, known);
 		known = true;

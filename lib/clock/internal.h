@@ -250,6 +250,8 @@ int64_t pl_clock_seq_spread(const struct pl_align *a, const struct pl_seq *x,
 			    const struct pl_seq *y, int64_t shift, double *early, int64_t *scratch);
 #define PL_SEQ_SCRATCH 2048 /* values of scratch */
 #define PL_SEQ_PAIRS   6    /* fewer do not show a scatter */
+/* Share of the pairs in which noise may end one before the other begins. */
+#define PL_SEQ_IMPOSSIBLE 0.03
 /* Are most of their operations the same? */
 bool pl_clock_seq_alike(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
 			int64_t shift);

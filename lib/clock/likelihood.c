@@ -7,8 +7,7 @@
  * gives as many residuals as there are streams, for every division: the ends against the median end
  * of their group, and the transfers against that of the median group. Both have a Cauchy
  * distribution in the model, because outliers then cost little, with the scale that fits the
- * division best. A transfer may also be an exception of unknown magnitude (log-uniform over
- * MAGNITUDES e-folds). A division that is too fine counts waits as transfers, and these differ. In
+ * division best. A division that is too fine counts waits as transfers, and these differ. In
  * a division that is too coarse the ends differ, or an end is before the last start, which is
  * impossible.
  *
@@ -28,19 +27,12 @@
 
 #include "clock/likelihood.h"
 
-#define MAX_OCCURRENCES 48    /* more take more time and change no result */
-#define DRIFT		20e-6 /* of clocks not joined yet: usual */
-#define VARIES		0.05  /* transfers of one kind differ by so much */
-#define MAGNITUDES	14.0  /* from 1 us to 1 s */
-#define LEAST_US	1.0   /* profilers round to it */
-#define SCALES		11    /* 1 us, 2 us ... 1 ms */
-#define MAX_IMPOSSIBLE	0.03  /* share of the transfers that noise may make so */
-#define MIN_SLOPE	6
-#define MAX_SLOPE	500e-6
-#define PLAIN		4.0 /* a drift that makes differences so much less */
-#define COMPONENT_US	50.0
-#define JOIN_COST	2.0 /* nats: an offset between offset components, which could be anything */
-#define MATTERS_US	20.0
+#define MAX_OCCURRENCES 48  /* more take more time and change no result */
+#define LEAST_US	1.0 /* profilers round to it, so that jitter cannot be seen to be less */
+#define VARIES		0.05 /* transfers of one kind differ by so much, as messages in a network do */
+#define DRIFT		20e-6 /* of clocks not joined yet: what quartz has */
+#define SIGMAS		3.0   /* a drift of so many standard errors is no chance */
+#define MATTERS_US	20.0  /* less than a launch: nobody changes a job for it */
 
 /* ---- times -------------------------------------------------------------------------------------
  */
@@ -58,6 +50,7 @@ static uint32_t local_partition(struct pl_likelihood *l, const struct pl_align *
 			return i;
 	l->partition_id[n] = id;
 	l->component[n] = is->component[ev->clock];
+	l->error[n] = fmax((double)is->clock[ev->clock].offset_ci_ns / 1e3, LEAST_US);
 	l->base[n] = pl_trace_clock_apply(&is->clock[ev->clock], ev->end);
 	for (uint32_t i = n; i-- > 0;)
 		if (l->component[i] == l->component[n])
@@ -126,6 +119,7 @@ static int take_memory(struct pl_likelihood *l, struct pl_err *err)
 	TAKE(partition, n);
 	TAKE(partition_id, n);
 	TAKE(component, n);
+	TAKE(error, n);
 	TAKE(inhabitant, n);
 	TAKE(inhabitant0, n);
 	TAKE(base, n);
@@ -250,12 +244,12 @@ static double offset_for(struct pl_likelihood *l, size_t n, double slope, double
 /* The offset of a partition, and its drift if that is plain. */
 static void fit_partition(struct pl_likelihood *l, size_t n, uint32_t partition)
 {
-	double still, moving, slope, offset;
+	double scatter, slope, offset, span;
 	size_t half = n / 2, m = 0;
 
-	l->delta[partition] = offset_for(l, n, 0, &still);
+	l->delta[partition] = offset_for(l, n, 0, &scatter);
 	l->drift[partition] = DRIFT;
-	if (n < MIN_SLOPE)
+	if (n < PL_SEQ_PAIRS)
 		return;
 	qsort(l->diff, n, sizeof(*l->diff), by_time);
 	for (size_t i = 0; i + half < n; i++) {
@@ -265,30 +259,28 @@ static void fit_partition(struct pl_likelihood *l, size_t n, uint32_t partition)
 			l->tmp[m++] = (l->diff[i + half].d - l->diff[i].d) / dt;
 	}
 	slope = m ? lower_median(l->tmp, m) : 0;
-	if (fabs(slope) > MAX_SLOPE)
-		return;
-	offset = offset_for(l, n, slope, &moving);
-	l->drift[partition] =
-		fmin(DRIFT, 3 * fmin(still, moving) / (l->diff[n - 1].t - l->diff[0].t));
-	if (still < PLAIN * fmax(moving, LEAST_US))
+	offset = offset_for(l, n, slope, &scatter);
+	span = fmax(l->diff[n - 1].t - l->diff[0].t, LEAST_US);
+	l->drift[partition] = fmin(DRIFT, SIGMAS * scatter / span);
+	if (fabs(slope) <= SIGMAS * fmax(scatter, LEAST_US) / span)
 		return;
 	l->delta[partition] = offset;
 	l->slope[partition] = slope;
 }
 
-/* The cost of a partition's offset: about 0 against others of its offset component, any against the
- * rest. */
+/* The cost of a partition's offset against others of its offset component; any is as good against
+ * the rest: *joins. */
 static double misfit(const struct pl_likelihood *l, uint32_t partition, uint32_t *joins)
 {
 	for (uint32_t i = 0; i < l->n_partitions; i++)
 		if (i != partition && l->differences[i] == SIZE_MAX &&
 		    l->component[i] == l->component[partition]) {
-			double z = (l->delta[partition] - l->delta[i]) / COMPONENT_US;
+			double z = (l->delta[partition] - l->delta[i]) / l->error[partition];
 
 			return log1p(z * z);
 		}
 	++*joins;
-	return JOIN_COST;
+	return 0;
 }
 
 /* Offsets of partitions that suit the division, those first that most ends tell. */
@@ -399,7 +391,8 @@ static uint32_t length_of(const struct pl_likelihood *l, uint32_t g)
 	return l->length[l->member[l->member0[g]]];
 }
 
-/* Transfers of the groups of one length against the middle one. Returns the cost of that one. */
+/* Transfers of the groups of one length against the middle one. Returns the cost of that one, which
+ * may be of any magnitude. */
 static double compare_transfers(struct pl_likelihood *l, uint32_t length, struct occurrence *o)
 {
 	double mid;
@@ -413,11 +406,9 @@ static double compare_transfers(struct pl_likelihood *l, uint32_t length, struct
 	mid = lower_median(l->sorted, n);
 	for (size_t i = 0; i < n; i++)
 		if (i != (n - 1) / 2)
-			l->residual[o->n++] =
-				(struct pl_residual){ .r = l->sorted[i] - mid,
-						      .wide = VARIES * mid,
-						      .exception = log(MAGNITUDES * l->sorted[i]) };
-	return log(MAGNITUDES * mid);
+			l->residual[o->n++] = (struct pl_residual){ .r = l->sorted[i] - mid,
+								    .wide = VARIES * mid };
+	return log(mid);
 }
 
 static double cost_at(const struct pl_residual *v, size_t n, double scale)
@@ -426,11 +417,8 @@ static double cost_at(const struct pl_residual *v, size_t n, double scale)
 
 	for (size_t i = 0; i < n; i++) {
 		double s = sqrt(scale * scale + v[i].wide * v[i].wide), z = v[i].r / s;
-		double c = log1p(z * z);
 
-		if (!v[i].impossible)
-			c += log(s * 3.14159265);
-		cost += v[i].exception > 0 && c > v[i].exception ? v[i].exception : c;
+		cost += log1p(z * z) + (v[i].impossible ? 0 : log(s * 3.14159265));
 	}
 	return cost;
 }
@@ -438,7 +426,7 @@ static double cost_at(const struct pl_residual *v, size_t n, double scale)
 void pl_clock_likelihood_of(struct pl_likelihood *l, struct pl_division *d)
 {
 	struct occurrence o = { 0 };
-	double fixed = fit_offsets(l, d, &d->joins), span = 0, t0 = NAN;
+	double fixed = fit_offsets(l, d, &d->joins), span = 0, t0 = NAN, scale = LEAST_US, other;
 
 	for (uint32_t k = 0; k < l->k; k++)
 		if (!isnan(l->end[k])) {
@@ -454,11 +442,14 @@ void pl_clock_likelihood_of(struct pl_likelihood *l, struct pl_division *d)
 		for (uint32_t i = 0; i < l->n_lengths; i++)
 			fixed += compare_transfers(l, l->lengths[i], &o);
 	}
-	d->cost = INFINITY;
-	for (int s = 0; s < SCALES; s++)
-		d->cost = fmin(d->cost, fixed + cost_at(l->residual, o.n, LEAST_US * (1 << s)));
+	d->cost = cost_at(l->residual, o.n, scale);
+	while ((other = cost_at(l->residual, o.n, 2 * scale)) < d->cost) {
+		d->cost = other;
+		scale *= 2;
+	}
+	d->cost += fixed;
 	d->determined = !d->joins || o.cross > d->joins;
-	if (o.impossible > MAX_IMPOSSIBLE * l->k * d->n_groups)
+	if (o.impossible > PL_SEQ_IMPOSSIBLE * l->k * d->n_groups)
 		d->cost = INFINITY;
 }
 

@@ -19,9 +19,8 @@ struct pl_stream {
 };
 
 struct pl_residual {
-	double r, wide;	  /* us; `wide` adds to the scale of the jitter */
-	double exception; /* cost of an outlier, at most; 0: none */
-	bool impossible;  /* an end that is r before the last start */
+	double r, wide;	 /* us; `wide` adds to the scale of the jitter */
+	bool impossible; /* an end that is r before the last start */
 };
 struct pl_likelihood {
 	struct pl_arena mem;
@@ -35,6 +34,7 @@ struct pl_likelihood {
 	uint32_t *component;	/* of each partition */
 	uint32_t *inhabitant;	/* streams by partition */
 	uint32_t *inhabitant0;	/* of each partition: its first, n_partitions + 1 */
+	double *error;		/* of each partition: of its offset in its component, us */
 	pl_ns *base;		/* of each partition: 0 of its times */
 	double *start, *end;	/* n x k, us from the base; NAN: no such event */
 	/* of the division that was looked at last */

@@ -85,6 +85,7 @@ static int fit_component(const struct pl_clock_fit_in *all, const uint32_t *comp
 			continue;
 		clock[c].offset_ns = f->offset_ns;
 		clock[c].drift_ppm = f->drift * 1e6;
+		clock[c].offset_ci_ns = f->offset_ci > 0 ? (int64_t)f->offset_ci : 0;
 	}
 out:
 	return rc;

@@ -156,10 +156,9 @@ static int64_t median_duration(const struct pl_align *a, const struct pl_seq *y,
  * a small factor. Streams of another group are milliseconds apart where these are microseconds.
  * FLOOR_NS: profilers round to 1 us, so that exact and rounded times differ by that much.
  */
-#define AGREE	  0.8
-#define MAX_EARLY 0.1
-#define WIDER	  3
-#define FLOOR_NS  1000
+#define AGREE	 0.8
+#define WIDER	 3
+#define FLOOR_NS 1000
 
 bool pl_clock_seq_alike(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
 			int64_t shift)
@@ -177,7 +176,7 @@ int64_t pl_clock_seq_distance(const struct pl_align *a, const struct pl_seq *x,
 	if (x->rank == y->rank || !pl_clock_seq_alike(a, x, y, *shift))
 		return INT64_MAX;
 	spread = pl_clock_seq_spread(a, x, y, *shift, &early, scratch);
-	return early > MAX_EARLY ? INT64_MAX : spread;
+	return early > PL_SEQ_IMPOSSIBLE ? INT64_MAX : spread;
 }
 
 bool pl_clock_seq_near(int64_t distance, int64_t typical)
