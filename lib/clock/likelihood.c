@@ -426,7 +426,7 @@ static double cost_at(const struct pl_residual *v, size_t n, double scale)
 void pl_clock_likelihood_of(struct pl_likelihood *l, struct pl_division *d)
 {
 	struct occurrence o = { 0 };
-	double fixed = fit_offsets(l, d, &d->joins), span = 0, t0 = NAN, scale = LEAST_US, other;
+	double fixed = fit_offsets(l, d, &d->joins), span = 0, t0 = NAN, most = LEAST_US;
 
 	for (uint32_t k = 0; k < l->k; k++)
 		if (!isnan(l->end[k])) {
@@ -442,11 +442,11 @@ void pl_clock_likelihood_of(struct pl_likelihood *l, struct pl_division *d)
 		for (uint32_t i = 0; i < l->n_lengths; i++)
 			fixed += compare_transfers(l, l->lengths[i], &o);
 	}
-	d->cost = cost_at(l->residual, o.n, scale);
-	while ((other = cost_at(l->residual, o.n, 2 * scale)) < d->cost) {
-		d->cost = other;
-		scale *= 2;
-	}
+	for (size_t i = 0; i < o.n; i++)
+		most = fmax(most, fabs(l->residual[i].r));
+	d->cost = INFINITY;
+	for (double scale = LEAST_US; scale < 2 * most; scale *= 2)
+		d->cost = fmin(d->cost, cost_at(l->residual, o.n, scale));
 	d->cost += fixed;
 	d->determined = !d->joins || o.cross > d->joins;
 	if (o.impossible > PL_SEQ_IMPOSSIBLE * l->k * d->n_groups)
