@@ -249,7 +249,7 @@ static void fit_partition(struct pl_likelihood *l, size_t n, uint32_t partition)
 
 	l->delta[partition] = offset_for(l, n, 0, &scatter);
 	l->drift[partition] = DRIFT;
-	if (n < PL_SEQ_PAIRS)
+	if (n < PL_SEQ_PAIRS || l->k < 2) /* no drift is seen at one time */
 		return;
 	qsort(l->diff, n, sizeof(*l->diff), by_time);
 	for (size_t i = 0; i + half < n; i++) {
