@@ -146,9 +146,9 @@ static int64_t median_duration(const struct pl_align *a, const struct pl_seq *y,
 }
 
 /*
- * The score of two streams as one communication while nothing is known of their clocks: the scatter
- * of the difference of their ends. Groups (cluster.c) and pairs (pairs.c) are chosen by it. Each
- * constant has a test in clock_test.c that fails when the constant is moved.
+ * How far two streams are apart as one communication while nothing is known of their clocks: the
+ * scatter of the difference of their ends. It proposes divisions (divide.c). Each constant has
+ * tests in clock_constants_test.c that fail when the constant is moved.
  *
  * AGREE: streams of one group may differ in what one rank recorded more, at its ends or beside the
  * group; streams of two groups that share the more frequent of two operations agree in half.

@@ -175,4 +175,45 @@ static void done(struct pl_align *a, struct result *x)
 	pl_clock_free(a);
 }
 
+static inline bool has_group(const struct result *x, const char *ranks, uint64_t matches)
+{
+	char text[256];
+
+	for (uint32_t g = 0; g < x->m.n_groups; g++) {
+		size_t n = 0;
+
+		text[0] = '\0';
+		for (uint32_t i = 0; i < x->m.group[g].n; i++)
+			n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%u", i ? " " : "",
+					      x->m.group[g].rank[i]);
+		if (!strcmp(text, ranks) && x->r.group[g].matches == matches)
+			return true;
+	}
+	return false;
+}
+
+#define N 40
+/* Collectives of group `g` that all its ranks end at the same time, but for jitter. */
+static inline void make_lane(struct ev *e, int g, int32_t rank, pl_ns shift)
+{
+	for (int i = 0; i < N; i++) {
+		uint64_t s = (uint64_t)(g * 1000 + i) * 7919;
+		pl_ns end = 10000000 * (int64_t)(i + 1) + (int64_t)(pl_rng_next(&s) % 4000000);
+		uint64_t own = s + (uint64_t)rank;
+		pl_ns dur = 300000 + (int64_t)(pl_rng_next(&own) % 2000000);
+
+		end += (int64_t)(pl_rng_next(&own) % 10000);
+		e[i] = (struct ev){ PL_K_COLLECTIVE,
+				    "AllReduce",
+				    "allreduce",
+				    NULL,
+				    24,
+				    -1,
+				    -1,
+				    end - dur + shift,
+				    dur,
+				    0 };
+	}
+}
+
 #endif
